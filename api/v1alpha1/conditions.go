@@ -1,0 +1,99 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// The names that others may rely on.
+const (
+	// Finalizer holds a Cleaner while a run is recorded and not yet reported.
+	Finalizer = "cleaner.vtex.dev/run"
+	// AnnotationRequestedAt asks for an evaluation now: each new value, such as a timestamp, is one request.
+	AnnotationRequestedAt = "cleaner.vtex.dev/requestedAt"
+	// ProtectKey, as a label or an annotation with the value "true", keeps an object from being touched.
+	ProtectKey = "cleaner.vtex.dev/protect"
+)
+
+// The condition types of a Cleaner. Each follows the Kubernetes conventions: Ready, Valid, TargetsResolved, Evaluated
+// and Delivered are good when True; Stalled and Reconciling appear only while they are True.
+const (
+	// ConditionReady is True while the Cleaner works as it is written, waiting included.
+	ConditionReady = "Ready"
+	// ConditionReconciling is there while a run is under way.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled is there while nothing will move until a person changes something.
+	ConditionStalled = "Stalled"
+	// ConditionValid says whether the spec can work: its expressions compile, its values make sense.
+	ConditionValid = "Valid"
+	// ConditionTargetsResolved says whether the kinds of all targets are served and readable.
+	ConditionTargetsResolved = "TargetsResolved"
+	// ConditionEvaluated says whether the conditions could be evaluated, whatever they gave.
+	ConditionEvaluated = "Evaluated"
+	// ConditionDelivered says whether the sink has received the event of the last finished run.
+	ConditionDelivered = "Delivered"
+)
+
+// The reasons of conditions and verdicts.
+const (
+	// ReasonWaitingForTTL: the ttl has not passed.
+	ReasonWaitingForTTL = "WaitingForTTL"
+	// ReasonConditionsNotMet: a condition is false.
+	ReasonConditionsNotMet = "ConditionsNotMet"
+	// ReasonConditionsMet: all conditions are true.
+	ReasonConditionsMet = "ConditionsMet"
+	// ReasonSuspended: spec.suspend is true.
+	ReasonSuspended = "Suspended"
+	// ReasonTargetMissing: a named target does not exist, and onMissing is Wait.
+	ReasonTargetMissing = "TargetMissing"
+	// ReasonKindNotServed: the API server does not serve a target's kind (yet).
+	ReasonKindNotServed = "KindNotServed"
+	// ReasonAccessDenied: the operator may not do what the message says.
+	ReasonAccessDenied = "AccessDenied"
+	// ReasonNotSynced: a target's kind is still being read.
+	ReasonNotSynced = "NotSynced"
+	// ReasonReadFailed: a target could not be read.
+	ReasonReadFailed = "ReadFailed"
+	// ReasonEvaluationFailed: a condition gave an error.
+	ReasonEvaluationFailed = "EvaluationFailed"
+	// ReasonInvalidSpec: the spec cannot work.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonValid: the spec can work.
+	ReasonValid = "Valid"
+	// ReasonResolved: every target's kind is served and readable.
+	ReasonResolved = "Resolved"
+	// ReasonDryRun: all conditions are true, and mode DryRun reports only.
+	ReasonDryRun = "DryRun"
+	// ReasonProtected: everything that would be deleted is protected.
+	ReasonProtected = "Protected"
+	// ReasonTooManyObjects: one run may delete at most 5,000 objects.
+	ReasonTooManyObjects = "TooManyObjects"
+	// ReasonUnconfirmed: live reads did not say what the watches said; it is looked at again.
+	ReasonUnconfirmed = "Unconfirmed"
+	// ReasonCleaning: a run is under way.
+	ReasonCleaning = "Cleaning"
+	// ReasonTerminating: what was deleted is not gone yet.
+	ReasonTerminating = "Terminating"
+	// ReasonDeletionRefused: a deletion was refused; it is tried again.
+	ReasonDeletionRefused = "DeletionRefused"
+	// ReasonUninstalling: the Helm release is being uninstalled.
+	ReasonUninstalling = "Uninstalling"
+	// ReasonUninstallFailed: the Helm release could not be uninstalled; it is tried again.
+	ReasonUninstallFailed = "UninstallFailed"
+	// ReasonReleasePending: the Helm release is being installed, upgraded or rolled back by somebody.
+	ReasonReleasePending = "ReleasePending"
+	// ReasonReleaseHasHooks: the Helm release has delete hooks, and disableHooks is not set.
+	ReasonReleaseHasHooks = "ReleaseHasHooks"
+	// ReasonReleaseOutsideNamespace: the Helm release contains objects outside the Cleaner's namespace.
+	ReasonReleaseOutsideNamespace = "ReleaseOutsideNamespace"
+	// ReasonReleaseUnreadable: the record of the Helm release could not be read.
+	ReasonReleaseUnreadable = "ReleaseUnreadable"
+	// ReasonDelivering: the event of a finished run is being sent.
+	ReasonDelivering = "Delivering"
+	// ReasonDelivered: the sink has received the event.
+	ReasonDelivered = "Delivered"
+	// ReasonDeliveryFailed: the sink did not take the event; it is tried again.
+	ReasonDeliveryFailed = "DeliveryFailed"
+	// ReasonPartial: the last run left something; the Cleaner waits and tries again.
+	ReasonPartial = "Partial"
+	// ReasonClockSkew: the operator's clock and the API server's differ too much.
+	ReasonClockSkew = "ClockSkewSuspected"
+)

@@ -1,0 +1,75 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"fmt"
+	"math/big"
+	"regexp"
+	"time"
+)
+
+// Duration is a length of time as people write it: a sequence of numbers with units, such as "360h", "15d" or "1h30m".
+// Units are ns, us (or µs), ms, s, m, h, d (24 hours) and w (7 days). It is a string so that every text that the
+// schema accepts can be decoded, whatever it means.
+//
+// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h|d|w))+$`
+// +kubebuilder:validation:MaxLength=64
+type Duration string
+
+var (
+	durationTerm = regexp.MustCompile(`([0-9]+(?:\.[0-9]+)?)(ns|us|µs|ms|s|m|h|d|w)`)
+	durationText = regexp.MustCompile(`^(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h|d|w))+$`)
+	maxDuration  = new(big.Rat).SetInt64(int64(1<<63 - 1))
+)
+
+// ParseDuration reads a Duration. It errs on text that is none, and on one longer than 292 years, which is more than
+// a time.Duration can hold. Fractions of a nanosecond are dropped.
+func ParseDuration(s string) (time.Duration, error) {
+	if !durationText.MatchString(s) {
+		return 0, fmt.Errorf("%q is not a duration: write numbers with the units ns, us, ms, s, m, h, d or w, such as \"360h\" or \"1h30m\"", s)
+	}
+	total := new(big.Rat)
+	for _, m := range durationTerm.FindAllStringSubmatch(s, -1) {
+		n, ok := new(big.Rat).SetString(m[1])
+		if !ok {
+			return 0, fmt.Errorf("%q is not a duration: %q is not a number", s, m[1])
+		}
+		total.Add(total, n.Mul(n, new(big.Rat).SetInt64(int64(unit(m[2])))))
+	}
+	if total.Cmp(maxDuration) > 0 {
+		return 0, fmt.Errorf("%q is too long: the longest duration is 292 years (106751d)", s)
+	}
+	return time.Duration(new(big.Int).Quo(total.Num(), total.Denom()).Int64()), nil
+}
+
+// unit is what one of a Duration's unit names stands for.
+func unit(name string) time.Duration {
+	switch name {
+	case "ns":
+		return time.Nanosecond
+	case "us", "µs":
+		return time.Microsecond
+	case "ms":
+		return time.Millisecond
+	case "s":
+		return time.Second
+	case "m":
+		return time.Minute
+	case "h":
+		return time.Hour
+	case "d":
+		return 24 * time.Hour
+	default:
+		return 7 * 24 * time.Hour
+	}
+}
+
+// Parse reads the duration; the empty one is otherwise.
+func (d Duration) Parse(otherwise time.Duration) (time.Duration, error) {
+	if d == "" {
+		return otherwise, nil
+	}
+	return ParseDuration(string(d))
+}

@@ -1,0 +1,237 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// The bounds that the schema has too.
+const (
+	maxTargets    = 64
+	maxConditions = 64
+	maxExpression = 16384
+	maxSink       = 2048
+	maxRelease    = 53
+)
+
+// The bounds that only this package knows.
+const (
+	// maxSpecBytes leaves room for the status: both share the 1.5 MiB of an object.
+	maxSpecBytes = 256 << 10
+	// minPeriod keeps a Cleaner from being evaluated all the time.
+	minPeriod = 10 * time.Second
+	// soon is a ttl that leaves nobody the time to correct a mistake.
+	soon = time.Minute
+)
+
+// Options say what the spec itself does not.
+type Options struct {
+	// AllowProtectedKinds are the protected resources that may be deleted, as <resource>.<group>, such as
+	// "roles.rbac.authorization.k8s.io".
+	AllowProtectedKinds []string
+	// Compiled is what the compiler found wrong with the expressions. Nobody else looks at them.
+	Compiled field.ErrorList
+}
+
+// Validate says what is wrong with a Cleaner. It never changes it.
+func Validate(c *v1alpha1.Cleaner, o Options) Findings {
+	var (
+		found Findings
+		spec  = &c.Spec
+		path  = field.NewPath("spec")
+	)
+	found.size(spec, path)
+	found.purpose(spec, path)
+	found.enums(spec, path)
+	found.times(spec, path)
+	found.parameters(spec, path.Child("parameters"))
+	found.helm(spec.Helm, path.Child("helm"))
+	found.targets(spec.Targets, path.Child("targets"), o)
+	found.conditions(spec.Conditions, path.Child("conditions"))
+	found.compiled(o.Compiled)
+	found.sink(spec.CloudEventSink, path.Child("cloudEventSink"))
+	return found
+}
+
+// compiled repeats what the compiler found, but for what has been said already, such as an expression that is empty.
+func (f *Findings) compiled(errs field.ErrorList) {
+	said := *f
+	for _, err := range errs {
+		if !slices.ContainsFunc(said, func(s Finding) bool { return s.Path == err.Field && s.Severity == Error }) {
+			*f = append(*f, Finding{Path: err.Field, Message: messageOf(err), Severity: Error})
+		}
+	}
+}
+
+// messageOf leaves the value out, which may be a whole expression.
+func messageOf(err *field.Error) string {
+	if err.Detail != "" {
+		return err.Detail
+	}
+	return err.ErrorBody()
+}
+
+func (f *Findings) size(spec *v1alpha1.CleanerSpec, p *field.Path) {
+	text, err := json.Marshal(spec)
+	if err != nil { // only parameters can fail, and they are looked at on their own
+		return
+	}
+	if len(text) > maxSpecBytes {
+		f.refuse(p, fmt.Sprintf("is %d bytes long as JSON; at most %d are allowed: shorten the expressions or the parameters", len(text), maxSpecBytes))
+	}
+}
+
+// purpose refuses what does nothing, and what would delete at once without anybody having said so.
+func (f *Findings) purpose(spec *v1alpha1.CleanerSpec, p *field.Path) {
+	if len(spec.Targets) == 0 && spec.Helm == nil {
+		f.refuse(p, "a Cleaner needs something to clean: add targets or helm")
+		return
+	}
+	if !deletes(spec) {
+		if spec.CloudEventSink == "" {
+			f.warn(p, "nothing is deleted and nobody is told, only the Cleaner itself goes: set delete: true on a target or on helm, or give a cloudEventSink")
+		}
+		return
+	}
+	if len(spec.Conditions) > 0 {
+		return
+	}
+	if spec.TTL == "" {
+		f.refuse(p, "a Cleaner that deletes needs a ttl or conditions: without either it would delete at once (write ttl: 0s if that is meant)")
+		return
+	}
+	if ttl, err := spec.TTL.Parse(0); err == nil && ttl < soon {
+		f.warn(p.Child("ttl"), fmt.Sprintf("without conditions, everything is deleted %s after the Cleaner is created: add conditions, or a longer ttl", ttl))
+	}
+}
+
+func deletes(spec *v1alpha1.CleanerSpec) bool {
+	return (spec.Helm != nil && spec.Helm.Delete) || slices.ContainsFunc(spec.Targets, func(t v1alpha1.Target) bool { return t.Delete })
+}
+
+func (f *Findings) enums(spec *v1alpha1.CleanerSpec, p *field.Path) {
+	if spec.Lifecycle != "" && spec.Lifecycle != v1alpha1.LifecycleOnce {
+		f.refuse(p.Child("lifecycle"), fmt.Sprintf("%q is no lifecycle: write Once, or leave it out", spec.Lifecycle))
+	}
+	if spec.Mode != "" && spec.Mode != v1alpha1.ModeEnforce && spec.Mode != v1alpha1.ModeDryRun {
+		f.refuse(p.Child("mode"), fmt.Sprintf("%q is no mode: write Enforce or DryRun", spec.Mode))
+	}
+}
+
+func (f *Findings) times(spec *v1alpha1.CleanerSpec, p *field.Path) {
+	f.duration(spec.TTL, p.Child("ttl"))
+	if spec.Retry == nil {
+		return
+	}
+	path := p.Child("retry", "period")
+	if period, ok := f.duration(spec.Retry.Period, path); ok && period < minPeriod {
+		f.refuse(path, fmt.Sprintf("%s is too short: write %s or more", spec.Retry.Period, minPeriod))
+	}
+}
+
+// duration reads a duration, and says whether there is one.
+func (f *Findings) duration(d v1alpha1.Duration, p *field.Path) (time.Duration, bool) {
+	if d == "" {
+		return 0, false
+	}
+	read, err := d.Parse(0)
+	if err != nil {
+		f.refuse(p, err.Error())
+		return 0, false
+	}
+	return read, true
+}
+
+func (f *Findings) parameters(spec *v1alpha1.CleanerSpec, p *field.Path) {
+	if spec.Parameters == nil {
+		return
+	}
+	text, err := json.Marshal(spec.Parameters)
+	if err != nil || !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
+		f.refuse(p, "must be an object, such as {team: web, keep: 3}")
+	}
+}
+
+var releaseName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+
+func (f *Findings) helm(h *v1alpha1.Helm, p *field.Path) {
+	if h == nil {
+		return
+	}
+	switch {
+	case h.Release == "":
+		f.refuse(p.Child("release"), "must not be empty: write the name of the release")
+	case len(h.Release) > maxRelease:
+		f.refuse(p.Child("release"), fmt.Sprintf("is longer than the %d characters that a release's name may have", maxRelease))
+	case !releaseName.MatchString(h.Release):
+		f.refuse(p.Child("release"), fmt.Sprintf("%q is not the name of a release: those have lower case letters, digits, - and . only, as helm list shows them", h.Release))
+	}
+	if timeout, ok := f.duration(h.Timeout, p.Child("timeout")); ok && timeout <= 0 {
+		f.refuse(p.Child("timeout"), fmt.Sprintf("%s is too short: write more than 0s, or leave it out for 5m", h.Timeout))
+	}
+}
+
+func (f *Findings) conditions(conditions []string, p *field.Path) {
+	if len(conditions) > maxConditions {
+		f.refuse(p, fmt.Sprintf("are %d; at most %d are allowed: join some with &&", len(conditions), maxConditions))
+	}
+	for i, expression := range conditions {
+		switch n := utf8.RuneCountInString(expression); {
+		case strings.TrimSpace(expression) == "":
+			f.refuse(p.Index(i), "is empty: write an expression, or remove it")
+		case n > maxExpression:
+			f.refuse(p.Index(i), fmt.Sprintf("is %d characters long; at most %d are allowed", n, maxExpression))
+		}
+	}
+}
+
+// sink checks the form of the URL; where it leads is looked at when it is dialled. Messages leave the URL out: it may
+// hold a password.
+func (f *Findings) sink(sink string, p *field.Path) {
+	if sink == "" {
+		return
+	}
+	if utf8.RuneCountInString(sink) > maxSink {
+		f.refuse(p, fmt.Sprintf("is longer than the %d characters that are allowed", maxSink))
+		return
+	}
+	u, err := url.Parse(sink)
+	switch {
+	case err != nil:
+		f.refuse(p, "is not a URL: write one such as http://registry-cleaner.default.svc/events")
+	case u.Scheme != "http" && u.Scheme != "https":
+		f.refuse(p, "must be a URL that starts with http:// or https://")
+	case u.Hostname() == "":
+		f.refuse(p, "names no host: write a URL such as http://registry-cleaner.default.svc/events")
+	case !validPort(u.Port()):
+		f.refuse(p, fmt.Sprintf("has port %s: write one from 1 to 65535", u.Port()))
+	case u.User != nil:
+		f.refuse(p, "must not contain a user name or password: whoever may read the Cleaner could read them")
+	case strings.Contains(sink, "#"):
+		f.refuse(p, "must not contain a fragment (# and what follows): it is never sent")
+	}
+}
+
+// validPort says whether a port, which url.Parse found to be empty or digits, can be dialled.
+func validPort(port string) bool {
+	if port == "" {
+		return true
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
+}

@@ -1,0 +1,56 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import "k8s.io/apimachinery/pkg/util/validation/field"
+
+// Severity says how bad a Finding is.
+type Severity string
+
+const (
+	// Error means that the Cleaner cannot work, or would do what nobody can want: it is refused.
+	Error Severity = "Error"
+	// Warning means that the Cleaner works, and probably does not do what its author wants.
+	Warning Severity = "Warning"
+)
+
+// Finding is one thing that is wrong with a Cleaner.
+type Finding struct {
+	// Path is the field, such as "spec.targets[0].name".
+	Path string
+	// Message says what is wrong with it and what to write instead.
+	Message string
+	// Severity is Error or Warning.
+	Severity Severity
+}
+
+// String is the finding in one line.
+func (f Finding) String() string { return f.Path + ": " + f.Message }
+
+// Findings are in the order of the spec.
+type Findings []Finding
+
+// Errors are the findings because of which the Cleaner is refused.
+func (f Findings) Errors() Findings { return f.of(Error) }
+
+// Warnings are the findings with which it works all the same.
+func (f Findings) Warnings() Findings { return f.of(Warning) }
+
+func (f Findings) of(s Severity) Findings {
+	var out Findings
+	for _, finding := range f {
+		if finding.Severity == s {
+			out = append(out, finding)
+		}
+	}
+	return out
+}
+
+func (f *Findings) refuse(p *field.Path, message string) {
+	*f = append(*f, Finding{Path: p.String(), Message: message, Severity: Error})
+}
+
+func (f *Findings) warn(p *field.Path, message string) {
+	*f = append(*f, Finding{Path: p.String(), Message: message, Severity: Warning})
+}

@@ -1,0 +1,86 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// kind is what is known of a kind without asking a cluster.
+type kind struct {
+	group, kind, resource string
+	clusterScoped         bool
+	protected             bool
+}
+
+// name is the resource as administrators write it: "<resource>.<group>".
+func (k kind) name() string {
+	return schema.GroupResource{Group: k.group, Resource: k.resource}.String()
+}
+
+// kindOf finds a kind by its own name, or by the singular or plural name of its resource, in any case.
+func kindOf(group, name string) (kind, bool) {
+	for _, k := range kinds() {
+		// The singular name of each of these is its kind in lower case.
+		if k.group == group && (strings.EqualFold(k.kind, name) || strings.EqualFold(k.resource, name)) {
+			return k, true
+		}
+	}
+	return kind{}, false
+}
+
+// kinds are the cluster-scoped kinds of Kubernetes itself, and the protected ones: those on which a cluster hangs. What
+// is not here is judged by the operator when it has found the kind in the cluster.
+func kinds() []kind {
+	const (
+		admission = "admissionregistration.k8s.io"
+		rbac      = "rbac.authorization.k8s.io"
+		resource  = "resource.k8s.io"
+		storage   = "storage.k8s.io"
+	)
+	return []kind{
+		{kind: "Namespace", resource: "namespaces", clusterScoped: true, protected: true},
+		{kind: "Node", resource: "nodes", clusterScoped: true, protected: true},
+		{kind: "PersistentVolume", resource: "persistentvolumes", clusterScoped: true, protected: true},
+		{kind: "Secret", resource: "secrets"},
+
+		{group: "apiextensions.k8s.io", kind: "CustomResourceDefinition", resource: "customresourcedefinitions", clusterScoped: true, protected: true},
+		{group: "apiregistration.k8s.io", kind: "APIService", resource: "apiservices", clusterScoped: true, protected: true},
+		{group: admission, kind: "MutatingAdmissionPolicy", resource: "mutatingadmissionpolicies", clusterScoped: true, protected: true},
+		{group: admission, kind: "MutatingAdmissionPolicyBinding", resource: "mutatingadmissionpolicybindings", clusterScoped: true, protected: true},
+		{group: admission, kind: "MutatingWebhookConfiguration", resource: "mutatingwebhookconfigurations", clusterScoped: true, protected: true},
+		{group: admission, kind: "ValidatingAdmissionPolicy", resource: "validatingadmissionpolicies", clusterScoped: true, protected: true},
+		{group: admission, kind: "ValidatingAdmissionPolicyBinding", resource: "validatingadmissionpolicybindings", clusterScoped: true, protected: true},
+		{group: admission, kind: "ValidatingWebhookConfiguration", resource: "validatingwebhookconfigurations", clusterScoped: true, protected: true},
+		{group: rbac, kind: "ClusterRole", resource: "clusterroles", clusterScoped: true, protected: true},
+		{group: rbac, kind: "ClusterRoleBinding", resource: "clusterrolebindings", clusterScoped: true, protected: true},
+		{group: rbac, kind: "Role", resource: "roles", protected: true},
+		{group: rbac, kind: "RoleBinding", resource: "rolebindings", protected: true},
+		{group: v1alpha1.GroupVersion.Group, kind: "Cleaner", resource: "cleaners", protected: true},
+
+		{group: "certificates.k8s.io", kind: "CertificateSigningRequest", resource: "certificatesigningrequests", clusterScoped: true},
+		{group: "certificates.k8s.io", kind: "ClusterTrustBundle", resource: "clustertrustbundles", clusterScoped: true},
+		{group: "flowcontrol.apiserver.k8s.io", kind: "FlowSchema", resource: "flowschemas", clusterScoped: true},
+		{group: "flowcontrol.apiserver.k8s.io", kind: "PriorityLevelConfiguration", resource: "prioritylevelconfigurations", clusterScoped: true},
+		{group: "internal.apiserver.k8s.io", kind: "StorageVersion", resource: "storageversions", clusterScoped: true},
+		{group: "networking.k8s.io", kind: "IngressClass", resource: "ingressclasses", clusterScoped: true},
+		{group: "networking.k8s.io", kind: "IPAddress", resource: "ipaddresses", clusterScoped: true},
+		{group: "networking.k8s.io", kind: "ServiceCIDR", resource: "servicecidrs", clusterScoped: true},
+		{group: "node.k8s.io", kind: "RuntimeClass", resource: "runtimeclasses", clusterScoped: true},
+		{group: resource, kind: "DeviceClass", resource: "deviceclasses", clusterScoped: true},
+		{group: resource, kind: "DeviceTaintRule", resource: "devicetaintrules", clusterScoped: true},
+		{group: resource, kind: "ResourceSlice", resource: "resourceslices", clusterScoped: true},
+		{group: "scheduling.k8s.io", kind: "PriorityClass", resource: "priorityclasses", clusterScoped: true},
+		{group: storage, kind: "CSIDriver", resource: "csidrivers", clusterScoped: true},
+		{group: storage, kind: "CSINode", resource: "csinodes", clusterScoped: true},
+		{group: storage, kind: "StorageClass", resource: "storageclasses", clusterScoped: true},
+		{group: storage, kind: "VolumeAttachment", resource: "volumeattachments", clusterScoped: true},
+		{group: storage, kind: "VolumeAttributesClass", resource: "volumeattributesclasses", clusterScoped: true},
+		{group: "storagemigration.k8s.io", kind: "StorageVersionMigration", resource: "storageversionmigrations", clusterScoped: true},
+	}
+}

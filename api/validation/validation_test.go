@@ -1,0 +1,471 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// pods is a target with which nothing is wrong.
+func pods() v1alpha1.Target {
+	return v1alpha1.Target{Name: "pods", Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod", MatchLabels: map[string]string{"app": "web"}}, Delete: true}
+}
+
+// target is pods with a change.
+func target(change func(*v1alpha1.Target)) []v1alpha1.Target {
+	t := pods()
+	change(&t)
+	return []v1alpha1.Target{t}
+}
+
+// named is a target that deletes one object of a kind.
+func named(group, kind, name string) []v1alpha1.Target {
+	return target(func(t *v1alpha1.Target) {
+		t.Reference = v1alpha1.Reference{APIGroup: group, Version: "v1", Kind: kind, Name: name}
+	})
+}
+
+func TestValidate(t *testing.T) {
+	cases := map[string]struct {
+		reason  string
+		change  func(*v1alpha1.CleanerSpec) // of a spec with which nothing is wrong
+		options Options
+		want    []string
+	}{
+		"Good": {
+			reason: "Nothing is said about a spec with which nothing is wrong.",
+			change: func(*v1alpha1.CleanerSpec) {},
+		},
+		"GoodWithAll": {
+			reason: "Nothing is said about a spec that uses every field.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				s.Lifecycle, s.Mode, s.Suspend = "Once", "DryRun", true
+				s.TTL = "1d12h"
+				s.Retry = &v1alpha1.Retry{Period: "10s", Monotonic: true}
+				s.Parameters = &runtime.RawExtension{Raw: []byte(` {"a": 1, "b": null}`)}
+				s.Helm = &v1alpha1.Helm{Release: "my-release.v2", Delete: true, Timeout: "1ns", DisableHooks: true}
+				s.Targets = append(s.Targets, v1alpha1.Target{
+					Name: "_Nodes2", Reference: v1alpha1.Reference{Version: "v1", Kind: "nodes", FieldSelector: "metadata.name!=a,spec.unschedulable=true"}, OnMissing: "AsNull",
+				})
+				s.CloudEventSink = "https://sink.example:65535/a?b=c"
+			},
+		},
+
+		"Empty": {
+			reason: "A Cleaner without targets and helm does nothing.",
+			change: func(s *v1alpha1.CleanerSpec) { *s = v1alpha1.CleanerSpec{} },
+			want:   []string{"Error spec: a Cleaner needs something to clean: add targets or helm"},
+		},
+		"DeletesAtOnce": {
+			reason: "Without ttl and conditions everything would be gone before the author can look.",
+			change: func(s *v1alpha1.CleanerSpec) { s.Conditions = nil },
+			want:   []string{"Error spec: a Cleaner that deletes needs a ttl or conditions: without either it would delete at once (write ttl: 0s if that is meant)"},
+		},
+		"UninstallsAtOnce": {
+			reason: "The same for a Helm release.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				*s = v1alpha1.CleanerSpec{Helm: &v1alpha1.Helm{Release: "r", Delete: true}}
+			},
+			want: []string{"Error spec: a Cleaner that deletes needs a ttl or conditions: without either it would delete at once (write ttl: 0s if that is meant)"},
+		},
+		"DeletesSoon": {
+			reason: "A ttl that is over at once may be meant, so it is only a warning.",
+			change: func(s *v1alpha1.CleanerSpec) { s.Conditions, s.TTL = nil, "0s" },
+			want:   []string{"Warning spec.ttl: without conditions, everything is deleted 0s after the Cleaner is created: add conditions, or a longer ttl"},
+		},
+		"DeletesLater": {
+			reason: "A ttl is enough.",
+			change: func(s *v1alpha1.CleanerSpec) { s.Conditions, s.TTL = nil, "1m" },
+		},
+		"DeletesNothing": {
+			reason: "A Cleaner that only removes itself is probably not finished.",
+			change: func(s *v1alpha1.CleanerSpec) { s.Targets[0].Delete = false },
+			want:   []string{"Warning spec: nothing is deleted and nobody is told, only the Cleaner itself goes: set delete: true on a target or on helm, or give a cloudEventSink"},
+		},
+		"Tells": {
+			reason: "To tell a sink is something to do.",
+			change: func(s *v1alpha1.CleanerSpec) { s.Targets[0].Delete, s.CloudEventSink = false, "http://sink" },
+		},
+		"TooLarge": {
+			reason: "Spec and status share the room of one object.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				s.Parameters = &runtime.RawExtension{Raw: []byte(`{"a":"` + strings.Repeat("x", 256<<10) + `"}`)}
+			},
+			want: []string{"Error spec: is 262301 bytes long as JSON; at most 262144 are allowed: shorten the expressions or the parameters"},
+		},
+		"Enums": {
+			reason: "The schema may have been bypassed.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				s.Lifecycle, s.Mode, s.Targets[0].OnMissing = "Twice", "dry-run", "Null"
+			},
+			want: []string{
+				`Error spec.lifecycle: "Twice" is no lifecycle: write Once, or leave it out`,
+				`Error spec.mode: "dry-run" is no mode: write Enforce or DryRun`,
+				`Error spec.targets[0].onMissing: "Null" is no answer: write Wait or AsNull`,
+			},
+		},
+
+		"Durations": {
+			reason: "Durations have units.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				s.TTL, s.Retry, s.Helm = "15", &v1alpha1.Retry{Period: "1 h"}, &v1alpha1.Helm{Release: "r", Timeout: "-1s"}
+			},
+			want: []string{
+				`Error spec.ttl: "15" is not a duration: write numbers with the units ns, us, ms, s, m, h, d or w, such as "360h" or "1h30m"`,
+				`Error spec.retry.period: "1 h" is not a duration: write numbers with the units ns, us, ms, s, m, h, d or w, such as "360h" or "1h30m"`,
+				`Error spec.helm.timeout: "-1s" is not a duration: write numbers with the units ns, us, ms, s, m, h, d or w, such as "360h" or "1h30m"`,
+			},
+		},
+		"LongDuration": {
+			reason: "What the schema's pattern allows need not fit.",
+			change: func(s *v1alpha1.CleanerSpec) { s.TTL = "9999999w" },
+			want:   []string{`Error spec.ttl: "9999999w" is too long: the longest duration is 292 years (106751d)`},
+		},
+		"ShortDurations": {
+			reason: "A period has a lower bound, and a timeout is more than nothing.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				s.Retry, s.Helm = &v1alpha1.Retry{Period: "9.999s"}, &v1alpha1.Helm{Release: "r", Timeout: "0h"}
+			},
+			want: []string{
+				"Error spec.retry.period: 9.999s is too short: write 10s or more",
+				"Error spec.helm.timeout: 0h is too short: write more than 0s, or leave it out for 5m",
+			},
+		},
+
+		"ParametersList": {
+			reason: "Parameters have names.",
+			change: func(s *v1alpha1.CleanerSpec) { s.Parameters = &runtime.RawExtension{Raw: []byte(`["a"]`)} },
+			want:   []string{"Error spec.parameters: must be an object, such as {team: web, keep: 3}"},
+		},
+		"ParametersNull": {
+			reason: "null is not an object.",
+			change: func(s *v1alpha1.CleanerSpec) { s.Parameters = &runtime.RawExtension{} },
+			want:   []string{"Error spec.parameters: must be an object, such as {team: web, keep: 3}"},
+		},
+		"ParametersBroken": {
+			reason: "Neither is what is no JSON.",
+			change: func(s *v1alpha1.CleanerSpec) { s.Parameters = &runtime.RawExtension{Raw: []byte(`{"a"`)} },
+			want:   []string{"Error spec.parameters: must be an object, such as {team: web, keep: 3}"},
+		},
+
+		"ReleaseEmpty": {
+			reason: "A release has a name.",
+			change: func(s *v1alpha1.CleanerSpec) { s.Helm = &v1alpha1.Helm{} },
+			want:   []string{"Error spec.helm.release: must not be empty: write the name of the release"},
+		},
+		"ReleaseLong": {
+			reason: "Helm allows 53 characters.",
+			change: func(s *v1alpha1.CleanerSpec) { s.Helm = &v1alpha1.Helm{Release: strings.Repeat("a", 54)} },
+			want:   []string{"Error spec.helm.release: is longer than the 53 characters that a release's name may have"},
+		},
+		"ReleaseForm": {
+			reason: "The name of a release is the name of an object.",
+			change: func(s *v1alpha1.CleanerSpec) { s.Helm = &v1alpha1.Helm{Release: "ns/Web"} },
+			want:   []string{`Error spec.helm.release: "ns/Web" is not the name of a release: those have lower case letters, digits, - and . only, as helm list shows them`},
+		},
+
+		"TargetNames": {
+			reason: "Expressions must be able to use the names of targets.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				s.Targets = nil
+				for _, name := range []string{"", "my-pods", "2pods", "in", "time", "pods", "pods", strings.Repeat("a", 64), "é"} {
+					target := pods()
+					target.Name = name
+					s.Targets = append(s.Targets, target)
+				}
+			},
+			want: []string{
+				"Error spec.targets[0].name: must not be empty: write the name under which expressions see the target, such as pods",
+				`Error spec.targets[1].name: "my-pods" is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit, such as my_pods`,
+				`Error spec.targets[2].name: "2pods" is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit, such as _2pods`,
+				`Error spec.targets[3].name: "in" is a reserved word of CEL: choose another name`,
+				`Error spec.targets[4].name: "time" means something else in expressions: choose another name`,
+				`Error spec.targets[6].name: "pods" is the name of spec.targets[5] too: give each target a name of its own`,
+				"Error spec.targets[7].name: is longer than the 63 characters that are allowed",
+				`Error spec.targets[8].name: "é" is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit, such as _`,
+			},
+		},
+		"TooMany": {
+			reason: "The schema's bounds hold without it.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				for i := range 64 {
+					target := pods()
+					target.Name = fmt.Sprintf("pods%d", i)
+					s.Targets = append(s.Targets, target)
+					s.Conditions = append(s.Conditions, "true")
+				}
+			},
+			want: []string{
+				"Error spec.targets: are 65; at most 64 are allowed: join some by label, or write another Cleaner",
+				"Error spec.conditions: are 65; at most 64 are allowed: join some with &&",
+			},
+		},
+		"ReferenceForm": {
+			reason: "Group, version and kind are three fields.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				s.Targets = target(func(t *v1alpha1.Target) {
+					t.Reference = v1alpha1.Reference{APIGroup: "apps/v1", Version: "apps/v1", Kind: "*", Name: "a/b"}
+				})
+			},
+			want: []string{
+				`Error spec.targets[0].reference.apiGroup: "apps/v1" is not an API group: write the group alone, such as apps or serving.knative.dev, and the version in version`,
+				`Error spec.targets[0].reference.version: "apps/v1" is not an API version: write the version alone, such as v1, and the group in apiGroup`,
+				`Error spec.targets[0].reference.kind: "*" is not a kind: write one kind alone, such as Pod, and its group and version in apiGroup and version`,
+				`Error spec.targets[0].reference.name: "a/b" is not the name of one object: write its metadata.name, without namespace or resource`,
+			},
+		},
+		"ReferenceEmpty": {
+			reason: "Version and kind are needed.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				s.Targets = target(func(t *v1alpha1.Target) { t.Reference = v1alpha1.Reference{MatchLabels: map[string]string{}} })
+			},
+			want: []string{
+				`Error spec.targets[0].reference.version: "" is not an API version: write the version alone, such as v1, and the group in apiGroup`,
+				`Error spec.targets[0].reference.kind: "" is not a kind: write one kind alone, such as Pod, and its group and version in apiGroup and version`,
+			},
+		},
+		"NameAndSelector": {
+			reason: "Either one object or many.",
+			change: func(s *v1alpha1.CleanerSpec) { s.Targets[0].Reference.Name = "a" },
+			want:   []string{"Error spec.targets[0].reference: a name and label selectors exclude each other: remove name, or matchLabels and matchExpressions"},
+		},
+		"NameAndFields": {
+			reason: "A name and fields can go together.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				s.Targets = named("", "Pod", "a")
+				s.Targets[0].Reference.FieldSelector = "status.phase=Failed"
+			},
+		},
+		"DeleteAll": {
+			reason: "A selector that got lost must not make a deletion wider.",
+			change: func(s *v1alpha1.CleanerSpec) { s.Targets[0].Reference.MatchLabels = nil },
+			want:   []string{"Error spec.targets[0].delete: delete: true needs a name, matchLabels, matchExpressions or fieldSelector in its reference; write matchLabels: {} to delete all objects of the kind"},
+		},
+		"DeleteAllEmptyExpressions": {
+			reason: "No requirement is no selector.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				s.Targets[0].Reference.MatchLabels, s.Targets[0].Reference.MatchExpressions = nil, []metav1.LabelSelectorRequirement{}
+			},
+			want: []string{"Error spec.targets[0].delete: delete: true needs a name, matchLabels, matchExpressions or fieldSelector in its reference; write matchLabels: {} to delete all objects of the kind"},
+		},
+		"DeleteAllMeant": {
+			reason: "matchLabels: {} says that all are meant.",
+			change: func(s *v1alpha1.CleanerSpec) { s.Targets[0].Reference.MatchLabels = map[string]string{} },
+		},
+		"Labels": {
+			reason: "Labels have a form, and findings an order.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				s.Targets[0].Reference.MatchLabels = map[string]string{"app": "a b", "a b": "c", "x": "y z"}
+			},
+			want: []string{
+				`Error spec.targets[0].reference.matchLabels: Invalid value: "a b": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`,
+				`Error spec.targets[0].reference.matchLabels: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
+				`Error spec.targets[0].reference.matchLabels: Invalid value: "y z": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`,
+			},
+		},
+		"Expressions": {
+			reason: "Requirements have an operator, and values where it needs them.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				s.Targets[0].Reference.MatchExpressions = []metav1.LabelSelectorRequirement{
+					{Key: "a", Operator: "in", Values: []string{"b"}},
+					{Key: "a", Operator: "In"},
+					{Key: "a", Operator: "Exists", Values: []string{"b"}},
+					{Key: "a", Operator: "NotIn", Values: []string{"b"}},
+				}
+			},
+			want: []string{
+				`Error spec.targets[0].reference.matchExpressions[0].operator: "in" is no operator: write In, NotIn, Exists or DoesNotExist`,
+				"Error spec.targets[0].reference.matchExpressions[1].values: Required value: must be specified when `operator` is 'In' or 'NotIn'",
+				"Error spec.targets[0].reference.matchExpressions[2].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+			},
+		},
+		"Fields": {
+			reason: "A field selector that selects nothing would select all.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				s.Targets = nil
+				for i, text := range []string{"status.phase", ",", "=a", " ", `a=\x`} {
+					target := pods()
+					target.Name = fmt.Sprintf("pods%d", i)
+					target.Reference.FieldSelector = text
+					s.Targets = append(s.Targets, target)
+				}
+			},
+			want: []string{
+				`Error spec.targets[0].reference.fieldSelector: "status.phase" is not a field selector: write one such as status.phase=Failed or status.phase!=Running,spec.nodeName=a`,
+				`Error spec.targets[1].reference.fieldSelector: "," is not a field selector: write one such as status.phase=Failed or status.phase!=Running,spec.nodeName=a`,
+				`Error spec.targets[2].reference.fieldSelector: "=a" is not a field selector: write one such as status.phase=Failed or status.phase!=Running,spec.nodeName=a`,
+				`Error spec.targets[3].reference.fieldSelector: " " is not a field selector: write one such as status.phase=Failed or status.phase!=Running,spec.nodeName=a`,
+				`Error spec.targets[4].reference.fieldSelector: "a=\\x" is not a field selector: write one such as status.phase=Failed or status.phase!=Running,spec.nodeName=a`,
+			},
+		},
+		"OnMissingOfExcluded": {
+			reason: "onMissing is about what expressions see.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				s.Targets[0].IncludeWhenEvaluating, s.Targets[0].OnMissing = ptr.To(false), "AsNull"
+			},
+			want: []string{"Warning spec.targets[0].onMissing: has no effect: with includeWhenEvaluating: false no expression sees the target, and nothing waits for it"},
+		},
+
+		"ClusterScoped": {
+			reason: "A Cleaner acts in its namespace, and no flag changes that.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				s.Targets = append(named("", "NAMESPACES", "a"), named("storage.k8s.io", "storageclass", "a")...)
+				s.Targets[1].Name = "classes"
+			},
+			options: Options{AllowProtectedKinds: []string{"namespaces"}},
+			want: []string{
+				"Error spec.targets[0].delete: must be false: namespaces are cluster-scoped, and a Cleaner deletes in its own namespace only",
+				"Error spec.targets[1].delete: must be false: storageclasses.storage.k8s.io are cluster-scoped, and a Cleaner deletes in its own namespace only",
+			},
+		},
+		"ClusterScopedAsContext": {
+			reason: "Expressions may see what cannot be deleted.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				s.Targets = append(s.Targets, named("", "Node", "a")...)
+				s.Targets[1].Name, s.Targets[1].Delete = "node", false
+			},
+		},
+		"Protected": {
+			reason: "A cluster hangs on some kinds.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				s.Targets = append(named("rbac.authorization.k8s.io", "Role", "a"), named("cleaner.vtex.dev", "cleaners", "a")...)
+				s.Targets[1].Name = "cleaners"
+			},
+			want: []string{
+				"Error spec.targets[0].delete: must be false: roles.rbac.authorization.k8s.io are protected unless the operator runs with --allow-protected-kinds=roles.rbac.authorization.k8s.io",
+				"Error spec.targets[1].delete: must be false: cleaners.cleaner.vtex.dev are protected unless the operator runs with --allow-protected-kinds=cleaners.cleaner.vtex.dev",
+			},
+		},
+		"ProtectedAllowed": {
+			reason:  "The administrator may give a kind free.",
+			change:  func(s *v1alpha1.CleanerSpec) { s.Targets = named("rbac.authorization.k8s.io", "Role", "a") },
+			options: Options{AllowProtectedKinds: []string{"roles.rbac.authorization.k8s.io"}},
+		},
+		"SameNameOtherGroup": {
+			reason: "A kind of another group is another kind.",
+			change: func(s *v1alpha1.CleanerSpec) { s.Targets = named("example.com", "Role", "a") },
+		},
+		"ReleaseSecret": {
+			reason: "Without its record, a release cannot be uninstalled any more.",
+			change: func(s *v1alpha1.CleanerSpec) { s.Targets = named("", "secret", "sh.helm.release.v1.web.v1") },
+			want:   []string{"Error spec.targets[0].delete: must be false: this Secret is the record of a Helm release; to uninstall the release, write helm: {release: NAME, delete: true}"},
+		},
+		"Secret": {
+			reason: "Other Secrets are objects like any.",
+			change: func(s *v1alpha1.CleanerSpec) { s.Targets = named("", "secret", "web") },
+		},
+
+		"Conditions": {
+			reason: "What the compiler says is repeated, but for what was said already; long values are left out.",
+			change: func(s *v1alpha1.CleanerSpec) {
+				s.Conditions = []string{"pods.items.size()", " ", strings.Repeat("a", 16385)}
+			},
+			options: Options{Compiled: field.ErrorList{
+				field.Invalid(field.NewPath("spec", "conditions").Index(0), "pods.items.size()", "must be bool, is int"),
+				field.Invalid(field.NewPath("spec", "conditions").Index(1), " ", "syntax error"),
+				field.Required(field.NewPath("spec", "other"), ""),
+			}},
+			want: []string{
+				"Error spec.conditions[1]: is empty: write an expression, or remove it",
+				"Error spec.conditions[2]: is 16385 characters long; at most 16384 are allowed",
+				"Error spec.conditions[0]: must be bool, is int",
+				"Error spec.other: Required value",
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := &v1alpha1.Cleaner{Spec: v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{pods()}, Conditions: []string{"true"}}}
+			tc.change(&c.Spec)
+			before := c.DeepCopy()
+
+			var got []string
+			for _, f := range Validate(c, tc.options) {
+				got = append(got, string(f.Severity)+" "+f.String())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(before, c); diff != "" {
+				t.Errorf("the Cleaner was changed\n-before, +after:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSink(t *testing.T) {
+	const (
+		noURL  = "is not a URL: write one such as http://registry-cleaner.default.svc/events"
+		scheme = "must be a URL that starts with http:// or https://"
+		noHost = "names no host: write a URL such as http://registry-cleaner.default.svc/events"
+		user   = "must not contain a user name or password: whoever may read the Cleaner could read them"
+		frag   = "must not contain a fragment (# and what follows): it is never sent"
+	)
+	cases := map[string]string{
+		"":                                    "",
+		"http://my-sink":                      "",
+		"https://sink.example:8443/a?b=c":     "",
+		"http://[::1]:80/":                    "",
+		"http://sink:":                        "",
+		"my-sink":                             scheme,
+		"ftp://sink":                          scheme,
+		"//sink":                              scheme,
+		"http:sink":                           noHost,
+		"http://":                             noHost,
+		"http://:80":                          noHost,
+		"http:///path":                        noHost,
+		"http://sink:0":                       "has port 0: write one from 1 to 65535",
+		"http://sink:65536":                   "has port 65536: write one from 1 to 65535",
+		"http://sink:http":                    noURL,
+		"http://si nk":                        noURL,
+		"http://sink\n":                       noURL,
+		"http://user:secret@sink":             user,
+		"http://user@sink":                    user,
+		"http://:secret@si nk":                noURL,
+		"http://sink/#a":                      frag,
+		"http://sink/#":                       frag,
+		"http://" + strings.Repeat("a", 2048): "is longer than the 2048 characters that are allowed",
+	}
+	for sink, message := range cases {
+		t.Run(sink[:min(len(sink), 40)], func(t *testing.T) {
+			c := &v1alpha1.Cleaner{Spec: v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{pods()}, Conditions: []string{"true"}, CloudEventSink: sink}}
+			var want Findings
+			if message != "" {
+				want = Findings{{Path: "spec.cloudEventSink", Message: message, Severity: Error}}
+			}
+			got := Validate(c, Options{})
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want, +got:\n%s", diff)
+			}
+			for _, f := range got {
+				if strings.Contains(f.Message, "secret") {
+					t.Errorf("%q gives a password away", f.Message)
+				}
+			}
+		})
+	}
+}
+
+func TestFindings(t *testing.T) {
+	all := Findings{{Path: "a", Message: "b", Severity: Error}, {Path: "c", Message: "d", Severity: Warning}}
+	if diff := cmp.Diff(all[:1], all.Errors()); diff != "" {
+		t.Errorf("Errors: -want, +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(all[1:], all.Warnings()); diff != "" {
+		t.Errorf("Warnings: -want, +got:\n%s", diff)
+	}
+	if got := all[0].String(); got != "a: b" {
+		t.Errorf("String: %q", got)
+	}
+}

@@ -1,0 +1,103 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Ref identifies one version of one object.
+type Ref struct {
+	Resource        schema.GroupVersionResource
+	Namespace       string
+	Name            string
+	UID             types.UID
+	ResourceVersion string
+}
+
+// ResourceName writes a resource as people and rows read it: "<resource>.<group>/<version>", or "pods/v1" in the core
+// group.
+func ResourceName(r schema.GroupVersionResource) string {
+	if r.Group == "" {
+		return r.Resource + "/" + r.Version
+	}
+	return r.Resource + "." + r.Group + "/" + r.Version
+}
+
+// ParseResourceName reads what ResourceName wrote.
+func ParseResourceName(s string) (schema.GroupVersionResource, error) {
+	name, version, ok := strings.Cut(s, "/")
+	if !ok || name == "" || version == "" || strings.Contains(version, "/") {
+		return schema.GroupVersionResource{}, fmt.Errorf("%q is no resource: expected <resource>.<group>/<version>", s)
+	}
+	resource, group, _ := strings.Cut(name, ".")
+	return schema.GroupVersionResource{Group: group, Version: version, Resource: resource}, nil
+}
+
+// String names the object for people: "<name>.<resource>.<group>/<version>".
+func (r Ref) String() string { return r.Name + "." + ResourceName(r.Resource) }
+
+// Object is what a decision sees of an object.
+type Object struct {
+	Ref
+
+	// Labels are the object's labels, for selectors. Never changed.
+	Labels map[string]string
+	// Protected says that the object carries the protecting label or annotation.
+	Protected bool
+	// Terminating says that the object has a deletionTimestamp.
+	Terminating bool
+	// Finalizers are what holds a terminating object.
+	Finalizers []string
+	// Value is the whole object as expressions read it, without managedFields: maps, slices, strings, int64, float64 and
+	// bool. It is nil where only metadata was read. Never changed.
+	Value map[string]any
+}
+
+// TargetState says how far the objects of a target are known.
+type TargetState int
+
+const (
+	// Unknown is the zero value: nothing is known, and nothing may be concluded.
+	Unknown TargetState = iota
+	// Complete means that Objects are all there are.
+	Complete
+	// Unsynced means that the kind is still being read.
+	Unsynced
+	// Forbidden means that the operator may not read the kind.
+	Forbidden
+	// NoSuchKind means that the API server said that it does not serve the kind.
+	NoSuchKind
+	// Failed means that reading went wrong otherwise.
+	Failed
+)
+
+// String names the state for people and tests.
+func (s TargetState) String() string {
+	names := [...]string{"Unknown", "Complete", "Unsynced", "Forbidden", "NoSuchKind", "Failed"}
+	if int(s) < 0 || int(s) >= len(names) {
+		return "Unknown"
+	}
+	return names[s]
+}
+
+// Target is what one of spec.targets looks like.
+type Target struct {
+	State TargetState
+	// Detail says what is wrong, for people, when the State is not Complete.
+	Detail string
+	// Resource is the resource that the reference's kind turned out to be. Empty while that is not known.
+	Resource schema.GroupVersionResource
+	// Namespaced says whether the resource lives in namespaces. Meaningful when Resource is set.
+	Namespaced bool
+	// Objects are ordered by namespace and name. At most one, when the reference has a name.
+	Objects []Object
+}
+
+// Snapshot is what the targets of a spec look like, in the order of the spec.
+type Snapshot []Target
