@@ -1,0 +1,128 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// CheckSink says what is wrong with the shape of a sink's URL, for its author. What the host's name stands for is
+// checked when it is connected to, each time.
+func CheckSink(rawURL string) error {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		var parse *url.Error
+		if errors.As(err, &parse) {
+			err = parse.Err // without the URL, which may hold a password
+		}
+		return fmt.Errorf("is not a URL: %w", err)
+	}
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("must begin with http:// or https://")
+	case u.User != nil:
+		return errors.New("must not hold a user or a password: whoever may read the Cleaner could read them, and they are not sent")
+	case u.Hostname() == "":
+		return errors.New("must name a host, such as http://sink.my-namespace.svc")
+	case strings.Contains(rawURL, "#"):
+		return errors.New("must not have a fragment (#): it is never sent")
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return fmt.Errorf("must have a port between 1 and 65535, not %q", port)
+		}
+	}
+	return nil
+}
+
+// Policy says which addresses may be connected to. Loopback, link-local and multicast addresses, those of cloud
+// metadata services, and all ways to write them in IPv6 are refused whatever Allow says.
+type Policy struct {
+	// AllowLoopback permits loopback addresses, for runs on one machine.
+	AllowLoopback bool
+	// Allow, unless empty, holds all addresses that may be connected to.
+	Allow []netip.Prefix
+	// Deny holds addresses that may not.
+	Deny []netip.Prefix
+}
+
+// errRefused is what a connection to an address that the Policy does not permit fails with.
+var errRefused = errors.New("the address is refused")
+
+// control refuses a connection by the address that it is about to be made to, whatever name was resolved to it.
+func (p Policy) control(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil || !p.permits(to.Addr()) {
+		return errRefused
+	}
+	return nil
+}
+
+func (p Policy) permits(addr netip.Addr) bool {
+	addr = addr.WithZone("").Unmap()
+	for _, form := range append(embedded(addr), addr) {
+		if holds(p.Deny, form) || p.never(form) {
+			return false
+		}
+	}
+	return len(p.Allow) == 0 || holds(p.Allow, addr)
+}
+
+// never says that no configuration permits the address.
+func (p Policy) never(addr netip.Addr) bool {
+	if addr.IsLoopback() {
+		return !p.AllowLoopback
+	}
+	return addr.IsUnspecified() || addr.IsLinkLocalUnicast() || addr.IsMulticast() || holds(special(), addr)
+}
+
+// special are the addresses that netip has no name for and that no sink has.
+func special() []netip.Prefix {
+	return []netip.Prefix{
+		netip.MustParsePrefix("0.0.0.0/8"),          // "this host"
+		netip.MustParsePrefix("255.255.255.255/32"), // broadcast
+		netip.MustParsePrefix("100.100.100.200/32"), // metadata: Alibaba Cloud
+		netip.MustParsePrefix("168.63.129.16/32"),   // metadata: Azure
+		netip.MustParsePrefix("192.0.0.192/32"),     // metadata: Oracle Cloud
+		netip.MustParsePrefix("fd00:ec2::/32"),      // metadata: AWS
+		netip.MustParsePrefix("fd20:ce::254/128"),   // metadata: Google Cloud
+		netip.MustParsePrefix("64:ff9b:1::/48"),     // local NAT64: where the IPv4 address lies in it is not known
+		netip.MustParsePrefix("2001::/32"),          // Teredo
+	}
+}
+
+// embedded are the IPv4 addresses that an IPv6 address can stand for.
+func embedded(addr netip.Addr) []netip.Addr {
+	if addr.Is4() || addr.IsLoopback() || addr.IsUnspecified() {
+		return nil
+	}
+	forms := []struct {
+		prefix string
+		offset int
+	}{
+		{"::/96", 12},           // IPv4-compatible
+		{"::ffff:0:0:0/96", 12}, // IPv4-translated
+		{"64:ff9b::/96", 12},    // NAT64
+		{"2002::/16", 2},        // 6to4
+	}
+	var all []netip.Addr
+	for _, f := range forms {
+		if netip.MustParsePrefix(f.prefix).Contains(addr) {
+			b := addr.As16()
+			all = append(all, netip.AddrFrom4([4]byte(b[f.offset:f.offset+4])))
+		}
+	}
+	return all
+}
+
+func holds(prefixes []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
+}

@@ -1,0 +1,120 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package outbox
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// What came of an attempt that did not deliver: the classes of Failure.
+const (
+	// ClassAnswered: the sink answered with a status code that is not 2xx.
+	ClassAnswered = "answered"
+	// ClassRefusedAddress: the sink's name stands for an address that is not connected to.
+	ClassRefusedAddress = "refused address"
+	// ClassTimeout: the sink did not connect or answer in time.
+	ClassTimeout = "timeout"
+	// ClassUnknownHost: the sink's name could not be resolved.
+	ClassUnknownHost = "unknown host"
+	// ClassTLS: there was no agreement on TLS, or the sink's certificate is not trusted.
+	ClassTLS = "TLS failed"
+	// ClassConnection: the connection could not be made or was lost.
+	ClassConnection = "connection failed"
+	// ClassInvalidSink: the sink is no URL that an event can be sent to.
+	ClassInvalidSink = "invalid sink"
+	// ClassInvalidRun: no event can be made of what is recorded.
+	ClassInvalidRun = "invalid run"
+)
+
+// Failure says why an attempt did not deliver, without anything that the sink said: the text of an answer or of an
+// error may hold what the author of a Cleaner may not read.
+type Failure struct {
+	// Class is one of the Class constants; empty when there was no failure.
+	Class string
+	// Status is the status code, when Class is ClassAnswered.
+	Status int
+}
+
+// String writes the failure for people: "timeout", "answered 503".
+func (f Failure) String() string {
+	if f.Class == ClassAnswered {
+		return fmt.Sprintf("%s %d", f.Class, f.Status)
+	}
+	return f.Class
+}
+
+// permanent says that the sink, asked again, would most likely say the same: only a person can change that.
+func (f Failure) permanent() bool {
+	switch f.Class {
+	case ClassInvalidSink, ClassInvalidRun:
+		return true
+	case ClassAnswered:
+		switch f.Status {
+		case http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
+			return false
+		}
+		return f.Status >= 300 && f.Status < 500
+	default:
+		return false
+	}
+}
+
+const (
+	firstRetry     = time.Second
+	maxRetry       = 10 * time.Minute
+	permanentRetry = time.Hour
+	maxRetryAfter  = time.Hour
+)
+
+// backoff is how long to wait after the given number of failed attempts, of which the last one ended with f, when the
+// sink asked for the given time.
+func backoff(attempts int, f Failure, asked time.Duration) time.Duration {
+	wait := permanentRetry
+	if !f.permanent() {
+		wait = min(firstRetry<<min(attempts-1, 16), maxRetry)
+	}
+	return max(wait, min(asked, maxRetryAfter))
+}
+
+// retryAfter reads the header of this name: seconds, or a date. Anything else is no time at all.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	value := h.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return at.Sub(now)
+	}
+	return 0
+}
+
+// classify says why no answer came.
+func classify(err error) Failure {
+	var (
+		timeout     net.Error
+		dns         *net.DNSError
+		certificate *tls.CertificateVerificationError
+		record      tls.RecordHeaderError
+		alert       tls.AlertError
+	)
+	switch {
+	case errors.Is(err, errRefused):
+		return Failure{Class: ClassRefusedAddress}
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return Failure{Class: ClassTimeout}
+	case errors.As(err, &dns):
+		return Failure{Class: ClassUnknownHost}
+	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &certificate), errors.As(err, &record), errors.As(err, &alert):
+		return Failure{Class: ClassTLS}
+	default:
+		return Failure{Class: ClassConnection}
+	}
+}

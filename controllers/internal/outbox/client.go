@@ -1,0 +1,66 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package outbox
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/binding"
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
+	_ "golang.org/x/crypto/x509roots/fallback" // so that https works in an image without certificates
+)
+
+// maxAnswer bounds what is read of an answer's header, and of its body.
+const maxAnswer = 64 << 10
+
+// timeouts bound one attempt. They pass by the wall clock, as the network does.
+type timeouts struct {
+	connect, header, total time.Duration
+}
+
+// newClient makes the HTTP client of all attempts. Each has a connection of its own, so that each is judged by the
+// address that the sink's name stands for now.
+func newClient(p Policy, roots *x509.CertPool, t timeouts) *http.Client {
+	dialer := &net.Dialer{Timeout: t.connect, Control: p.control}
+	return &http.Client{
+		Timeout: t.total,
+		Transport: &http.Transport{
+			DialContext:            dialer.DialContext,
+			TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+			TLSHandshakeTimeout:    t.connect,
+			ResponseHeaderTimeout:  t.header,
+			MaxResponseHeaderBytes: maxAnswer,
+			DisableKeepAlives:      true,
+			DisableCompression:     true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// post sends the event in the binary mode of CloudEvents over HTTP, and gives the answer's status code and header.
+func post(ctx context.Context, client *http.Client, sink string, e cloudevents.Event) (int, http.Header, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, sink, nil)
+	if err != nil {
+		return 0, nil, fmt.Errorf("cannot make a request: %w", err)
+	}
+	req.Header.Set("User-Agent", "cleaner.vtex.dev")
+	if err := cehttp.WriteRequest(binding.WithForceBinary(ctx), binding.ToMessage(&e), req); err != nil {
+		return 0, nil, fmt.Errorf("cannot write the event: %w", err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, nil, fmt.Errorf("cannot send the event: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }() // the answer has been given; how it ends changes nothing
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
+	return resp.StatusCode, resp.Header, nil
+}

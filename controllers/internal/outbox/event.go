@@ -1,0 +1,202 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package outbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+const (
+	// TypeCleaned is the type of the event of a run that deleted all that it was to delete. What is sent on from it may
+	// rely on the objects being gone.
+	TypeCleaned = "dev.vtex.cleaner.cleaned.v1"
+	// TypePartial is the type of the event of any other run: something was left.
+	TypePartial = "dev.vtex.cleaner.partial.v1"
+)
+
+const (
+	maxData    = 64 << 10 // bytes
+	maxObjects = 200
+	maxMessage = 1024 // bytes
+)
+
+// Identity says whose run it is.
+type Identity struct {
+	// Kind is "Cleaner".
+	Kind string
+	// Namespace is empty for a kind that lives in none.
+	Namespace string
+	// Name is the Cleaner's name.
+	Name string
+	// UID tells the Cleaner from another one that had its name.
+	UID types.UID
+}
+
+// data is what the event says. Its lists are never null.
+type data struct {
+	Cleaner    cleaner         `json:"cleaner"`
+	Run        int64           `json:"run"`
+	Result     v1alpha1.Result `json:"result"`
+	Message    string          `json:"message,omitempty"`
+	DecidedAt  string          `json:"decidedAt"`
+	FinishedAt string          `json:"finishedAt"`
+	Helm       *release        `json:"helm,omitempty"`
+	// Counts, unlike Objects, are about all objects of the run.
+	Counts   []v1alpha1.Count    `json:"counts"`
+	Withheld []v1alpha1.Withheld `json:"withheld"`
+	Objects  []object            `json:"objects"`
+	// Truncated says that the lists do not hold all there was.
+	Truncated bool `json:"truncated"`
+}
+
+type cleaner struct {
+	Kind      string    `json:"kind"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+}
+
+type release struct {
+	Name     string           `json:"name"`
+	Revision int64            `json:"revision"`
+	Outcome  v1alpha1.Outcome `json:"outcome,omitempty"`
+}
+
+type object struct {
+	Rule      string           `json:"rule"`
+	Resource  string           `json:"resource"`
+	Namespace string           `json:"namespace,omitempty"`
+	Name      string           `json:"name"`
+	UID       types.UID        `json:"uid"`
+	Outcome   v1alpha1.Outcome `json:"outcome"`
+}
+
+// EventOf makes the event of a finished run from what is recorded in the run alone, so that every attempt is equal.
+func EventOf(c Identity, run *v1alpha1.Run) (cloudevents.Event, error) {
+	if c.Kind == "" || c.Name == "" || c.UID == "" {
+		return cloudevents.Event{}, errors.New("cannot make an event: the Cleaner's kind, name or UID is missing")
+	}
+	if run.Number < 1 || run.Result == "" || run.FinishedAt == nil {
+		return cloudevents.Event{}, fmt.Errorf("cannot make an event: run %d is not finished", run.Number)
+	}
+	content, err := encode(c, run)
+	if err != nil {
+		return cloudevents.Event{}, err
+	}
+
+	e := cloudevents.New(cloudevents.CloudEventsVersionV1)
+	e.SetID(fmt.Sprintf("%s-%d", c.UID, run.Number))
+	e.SetSource(source(c))
+	e.SetSubject(string(c.UID))
+	e.SetType(TypePartial)
+	if run.Result == v1alpha1.ResultCompleted && len(run.Withheld) == 0 {
+		e.SetType(TypeCleaned)
+	}
+	e.SetTime(recorded(run.FinishedAt.Time))
+	if err := e.SetData(cloudevents.ApplicationJSON, json.RawMessage(content)); err != nil {
+		return cloudevents.Event{}, fmt.Errorf("cannot make an event: %w", err)
+	}
+	if err := e.Validate(); err != nil {
+		return cloudevents.Event{}, fmt.Errorf("cannot make an event: %w", err)
+	}
+	return e, nil
+}
+
+// source is the path under which the API server serves the Cleaner.
+func source(c Identity) string {
+	path := "/apis/" + v1alpha1.GroupVersion.String()
+	if c.Namespace != "" {
+		path += "/namespaces/" + c.Namespace
+	}
+	return path + "/" + strings.ToLower(c.Kind) + "s/" + c.Name
+}
+
+// recorded is the time as the API server keeps it: a run that was just written must give the same event as the same run
+// read back.
+func recorded(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
+
+// encode writes the event's data, as much of it as may be sent.
+func encode(c Identity, run *v1alpha1.Run) ([]byte, error) {
+	d := data{
+		Cleaner:    cleaner{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, UID: c.UID},
+		Run:        run.Number,
+		Result:     run.Result,
+		Message:    cut(run.Message, maxMessage),
+		DecidedAt:  recorded(run.DecidedAt.Time).Format(time.RFC3339),
+		FinishedAt: recorded(run.FinishedAt.Time).Format(time.RFC3339),
+		Counts:     append([]v1alpha1.Count{}, run.Counts...),
+		Withheld:   append([]v1alpha1.Withheld{}, run.Withheld...),
+		Objects:    []object{},
+	}
+	if run.Helm != nil {
+		d.Helm = &release{Name: run.Helm.Name, Revision: run.Helm.Revision, Outcome: run.Helm.Outcome}
+	}
+	for _, o := range run.Outcomes[:min(len(run.Outcomes), maxObjects)] {
+		row, err := plan.ParseRow(o.Row)
+		if err != nil {
+			return nil, fmt.Errorf("cannot make an event: %w", err)
+		}
+		d.Objects = append(d.Objects, object{
+			Rule: row.Rule, Resource: plan.ResourceName(row.Resource),
+			Namespace: row.Namespace, Name: row.Name, UID: row.UID, Outcome: o.Outcome,
+		})
+	}
+	var all int64
+	for _, n := range run.Counts {
+		all += n.Count
+	}
+	d.Truncated = all > int64(len(d.Objects))
+	return d.fit(maxData)
+}
+
+// fit writes as many of the lists' entries as fit into limit bytes. Objects are dropped first, from the end, then
+// withheld ones, then counts.
+func (d data) fit(limit int) ([]byte, error) {
+	entries := len(d.Counts) + len(d.Withheld) + len(d.Objects)
+	var failed error
+	dropped, _ := sort.Find(entries, func(n int) int {
+		text, err := json.Marshal(d.first(entries - n))
+		failed = errors.Join(failed, err)
+		return len(text) - limit
+	})
+	text, err := json.Marshal(d.first(entries - dropped))
+	if err := errors.Join(failed, err); err != nil {
+		return nil, fmt.Errorf("cannot write an event: %w", err)
+	}
+	return text, nil
+}
+
+// first is the data with the first n entries of its lists.
+func (d data) first(n int) data {
+	entries := len(d.Counts) + len(d.Withheld) + len(d.Objects)
+	d.Truncated = d.Truncated || n < entries
+	counts := min(n, len(d.Counts))
+	withheld := min(n-counts, len(d.Withheld))
+	d.Objects = d.Objects[:n-counts-withheld]
+	d.Counts, d.Withheld = d.Counts[:counts], d.Withheld[:withheld]
+	return d
+}
+
+// cut shortens text to at most limit bytes, between characters.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}

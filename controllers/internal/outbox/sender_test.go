@@ -1,0 +1,612 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package outbox
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/vtex/cleaner/test/sink"
+)
+
+var epoch = time.Date(2024, 5, 6, 8, 0, 0, 0, time.UTC)
+
+// bench is a Sender that runs, its clock, and what it says.
+type bench struct {
+	*Sender
+	t     *testing.T
+	ctx   context.Context
+	clock *clocktesting.FakeClock
+	done  chan types.NamespacedName
+	stop  func() // ends the Sender and waits for its end
+
+	mu      sync.Mutex
+	results map[string]int
+}
+
+func (b *bench) Delivery(result string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.results[result]++
+}
+
+func (b *bench) counted() map[string]int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := map[string]int{}
+	for k, n := range b.results {
+		out[k] = n
+	}
+	return out
+}
+
+// start makes a Sender as prepare does, and runs it.
+func start(t *testing.T, edit ...func(*Options, *timeouts)) *bench {
+	t.Helper()
+	b := prepare(t, edit...)
+	b.run()
+	return b
+}
+
+// prepare makes a Sender that may reach loopback addresses, edited by edit.
+func prepare(t *testing.T, edit ...func(*Options, *timeouts)) *bench {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	b := &bench{
+		t: t, ctx: ctx, clock: clocktesting.NewFakeClock(epoch),
+		done: make(chan types.NamespacedName, 1000), results: map[string]int{},
+	}
+	o := Options{
+		Clock: b.clock, Policy: Policy{AllowLoopback: true}, Metrics: b,
+		Done: func(k types.NamespacedName) { b.done <- k },
+	}
+	limits := timeouts{connect: 5 * time.Second, header: 10 * time.Second, total: 20 * time.Second}
+	for _, e := range edit {
+		e(&o, &limits)
+	}
+	s, err := newSender(o, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Sender = s
+	return b
+}
+
+// run starts the Sender, until stop or the end of the test.
+func (b *bench) run() {
+	ctx, end := context.WithCancel(b.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- b.Start(ctx) }()
+	b.stop = sync.OnceFunc(func() {
+		end()
+		select {
+		case err := <-ended:
+			if err != nil {
+				b.t.Errorf("Start: %v", err)
+			}
+		case <-time.After(10 * time.Second):
+			b.t.Error("Start does not end")
+		}
+	})
+	b.t.Cleanup(b.stop)
+}
+
+func key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "faststore-proxy", Name: name}
+}
+
+func (b *bench) send(name, url string, run int64) {
+	b.Send(key(name), identity(name), url, finished(run))
+}
+
+func (b *bench) state(name string, run int64) Delivery {
+	return b.State(key(name), identity(name).UID, run)
+}
+
+// attempted waits for the end of an attempt.
+func (b *bench) attempted(name string) {
+	b.t.Helper()
+	select {
+	case k := <-b.done:
+		if k != key(name) {
+			b.t.Fatalf("an attempt of %q ended, not of %q", k, name)
+		}
+	case <-b.ctx.Done():
+		b.t.Fatalf("no attempt of %q has ended", name)
+	}
+}
+
+// arrived waits for the sink to have n requests, and checks that it has no more.
+func (b *bench) arrived(s *sink.Sink, n int) []sink.Event {
+	b.t.Helper()
+	events, err := s.WaitFor(b.ctx, n)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if len(events) != n {
+		b.t.Fatalf("%d requests have arrived instead of %d", len(events), n)
+	}
+	return events
+}
+
+// entered waits until n deliveries wait for an attempt at the host, or make it.
+func (b *bench) entered(name string, n int) {
+	b.t.Helper()
+	users := func() int {
+		b.Sender.mu.Lock()
+		defer b.Sender.mu.Unlock()
+		if h, ok := b.hosts[name]; ok {
+			return h.users
+		}
+		return 0
+	}
+	for users() != n {
+		if b.ctx.Err() != nil {
+			b.t.Fatalf("%d deliveries have come to %q instead of %d", users(), name, n)
+		}
+		runtime.Gosched()
+	}
+}
+
+func (b *bench) want(name string, run int64, want Delivery) {
+	b.t.Helper()
+	if diff := cmp.Diff(want, b.state(name, run)); diff != "" {
+		b.t.Errorf("State (-want +got):\n%s", diff)
+	}
+}
+
+func answered(status int) Failure { return Failure{Class: ClassAnswered, Status: status} }
+
+func TestDelivers(t *testing.T) {
+	receiver := sink.Start(t)
+	b := start(t)
+	b.want("c", 3, Delivery{})
+	b.send("c", receiver.URL+"/in?x=1", 3)
+	b.attempted("c")
+	b.send("c", receiver.URL+"/in?x=1", 3)
+	b.send("c", receiver.URL+"/elsewhere", 3)
+	b.want("c", 3, Delivery{Known: true, Delivered: true, Attempts: 1})
+
+	e := b.arrived(receiver, 1)[0]
+	want, err := EventOf(identity("c"), finished(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid := string(identity("c").UID)
+	if diff := cmp.Diff(sink.Event{
+		ID: uid + "-3", Subject: uid, Type: TypeCleaned, SpecVersion: "1.0",
+		Source: "/apis/cleaner.vtex.dev/v1alpha1/namespaces/faststore-proxy/cleaners/c",
+		Time:   "2024-05-06T07:08:30Z", ContentType: "application/json", Data: want.Data(), Path: "/in?x=1",
+		Header: e.Header,
+	}, e); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, name := range []string{"Authorization", "Cookie", "Proxy-Authorization", "Referer"} {
+		if e.Header.Get(name) != "" {
+			t.Errorf("the request has a header %s", name)
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"delivered": 1}, b.counted()); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+func TestTriesAgainWithTheSameBytes(t *testing.T) {
+	receiver := sink.Start(t)
+	receiver.Answer(
+		sink.Answer{Status: 503}, sink.Answer{Close: true}, sink.Answer{Status: 404}, sink.Answer{Status: 429},
+		sink.Answer{Status: 500}, sink.Answer{Status: 200},
+	)
+	b := start(t)
+	b.send("c", receiver.URL, 1)
+	failures := []Failure{answered(503), {Class: ClassConnection}, answered(404), answered(429), answered(500)}
+	wait := time.Second
+	for i, f := range failures {
+		b.attempted("c")
+		b.want("c", 1, Delivery{Known: true, Attempts: i + 1, Last: f, Next: b.clock.Now().Add(wait)})
+		b.send("c", receiver.URL, 1) // changes nothing
+		b.clock.Step(wait - time.Millisecond)
+		b.arrived(receiver, i+1)
+		b.clock.Step(time.Millisecond)
+		wait *= 2
+	}
+	b.attempted("c")
+	b.want("c", 1, Delivery{Known: true, Delivered: true, Attempts: 6})
+
+	events := b.arrived(receiver, 6)
+	for i, e := range events {
+		if diff := cmp.Diff(events[0], e); diff != "" {
+			t.Errorf("attempt %d differs from the first (-first +this):\n%s", i+1, diff)
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"delivered": 1, "answered": 4, "connection failed": 1}, b.counted()); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	date := epoch.Add(5 * time.Minute).Format(http.TimeFormat)
+	after := func(v string) http.Header { return http.Header{"Retry-After": {v}} }
+	cases := map[string]struct {
+		reason string
+		answer sink.Answer
+		again  time.Duration // zero: delivered
+	}{
+		"200":             {"delivered", sink.Answer{Status: 200}, 0},
+		"202":             {"delivered", sink.Answer{Status: 202}, 0},
+		"204":             {"delivered", sink.Answer{Status: 204}, 0},
+		"299":             {"delivered", sink.Answer{Status: 299}, 0},
+		"301":             {"not followed", sink.Answer{Status: 301}, time.Hour},
+		"304":             {"no answer to a POST", sink.Answer{Status: 304}, time.Hour},
+		"308":             {"not followed", sink.Answer{Status: 308}, time.Hour},
+		"400":             {"it will be as bad the next time", sink.Answer{Status: 400}, time.Hour},
+		"401":             {"there are no credentials", sink.Answer{Status: 401}, time.Hour},
+		"403":             {"a person must change it", sink.Answer{Status: 403}, time.Hour},
+		"404":             {"a route may not be there yet", sink.Answer{Status: 404}, time.Second},
+		"408":             {"slow", sink.Answer{Status: 408}, time.Second},
+		"409":             {"a moment's conflict", sink.Answer{Status: 409}, time.Second},
+		"410":             {"gone for good", sink.Answer{Status: 410}, time.Hour},
+		"413":             {"it will be as large the next time", sink.Answer{Status: 413}, time.Hour},
+		"425":             {"too early", sink.Answer{Status: 425}, time.Second},
+		"429":             {"busy", sink.Answer{Status: 429}, time.Second},
+		"429 Seconds":     {"as asked", sink.Answer{Status: 429, Header: after("120")}, 2 * time.Minute},
+		"500":             {"broken", sink.Answer{Status: 500}, time.Second},
+		"501":             {"broken", sink.Answer{Status: 501}, time.Second},
+		"503":             {"busy", sink.Answer{Status: 503}, time.Second},
+		"503 Date":        {"as asked", sink.Answer{Status: 503, Header: after(date)}, 5 * time.Minute},
+		"503 Too long":    {"an hour is enough", sink.Answer{Status: 503, Header: after("86400")}, time.Hour},
+		"503 Meaningless": {"as if not asked", sink.Answer{Status: 503, Header: after("soon")}, time.Second},
+		"500 Seconds":     {"with any status", sink.Answer{Status: 500, Header: after("30")}, 30 * time.Second},
+		"400 Seconds":     {"permanent all the same", sink.Answer{Status: 400, Header: after("30")}, time.Hour},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			receiver := sink.Start(t)
+			receiver.Answer(tc.answer)
+			b := start(t)
+			b.send("c", receiver.URL, 1)
+			b.attempted("c")
+			if tc.again == 0 {
+				b.want("c", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
+				return
+			}
+			b.want("c", 1, Delivery{Known: true, Attempts: 1, Last: answered(tc.answer.Status), Next: epoch.Add(tc.again)})
+			b.clock.Step(tc.again)
+			b.attempted("c")
+			b.want("c", 1, Delivery{Known: true, Delivered: true, Attempts: 2})
+		})
+	}
+}
+
+func TestFollowsNoRedirect(t *testing.T) {
+	receiver, other := sink.Start(t), sink.Start(t)
+	b := start(t)
+	for i, status := range []int{301, 302, 303, 307, 308} {
+		name := fmt.Sprint("c", status)
+		receiver.Answer(sink.Answer{Status: status, Header: http.Header{"Location": {other.URL}}})
+		b.send(name, receiver.URL, 1)
+		b.attempted(name)
+		b.arrived(receiver, i+1)
+		b.want(name, 1, Delivery{Known: true, Attempts: 1, Last: answered(status), Next: epoch.Add(time.Hour)})
+	}
+	b.arrived(other, 0)
+}
+
+func TestRefusesAddressesWhateverTheName(t *testing.T) {
+	receiver := sink.Start(t)
+	port := receiver.URL[strings.LastIndex(receiver.URL, ":"):]
+	b := start(t, func(o *Options, _ *timeouts) { o.Policy = Policy{} })
+	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "0.0.0.0", "[::]", "169.254.169.254"} {
+		b.send(host, "http://"+host+port, 1)
+		b.attempted(host)
+		b.want(host, 1, Delivery{
+			Known: true, Attempts: 1, Last: Failure{Class: ClassRefusedAddress}, Next: epoch.Add(time.Second),
+		})
+		b.Forget(key(host))
+	}
+	b.arrived(receiver, 0)
+}
+
+func TestUsesNoProxy(t *testing.T) {
+	c := newClient(Policy{}, nil, timeouts{})
+	if transport, ok := c.Transport.(*http.Transport); !ok || transport.Proxy != nil {
+		t.Errorf("the transport is a %T that may use a proxy", c.Transport)
+	}
+}
+
+func TestBoundsAnAttempt(t *testing.T) {
+	const long = time.Hour
+	header := timeouts{connect: long, header: 50 * time.Millisecond, total: long}
+	total := timeouts{connect: long, header: long, total: time.Second} // a header arrives in that, on any machine
+	none := timeouts{connect: long, header: long, total: long}
+	cases := map[string]struct {
+		reason string
+		limits timeouts
+		answer sink.Answer
+		want   Delivery
+	}{
+		"Hang":          {"no answer", header, sink.Answer{Hang: true}, Delivery{Last: Failure{Class: ClassTimeout}}},
+		"HangTotal":     {"no answer, bounded in all", total, sink.Answer{Hang: true}, Delivery{Last: Failure{Class: ClassTimeout}}},
+		"HangAfter200":  {"it has said that it has the event", total, sink.Answer{Status: 200, Hang: true}, Delivery{Delivered: true}},
+		"HangAfter503":  {"it has said what it has to say", total, sink.Answer{Status: 503, Hang: true}, Delivery{Last: answered(503)}},
+		"EndlessHeader": {"nobody needs so much", none, sink.Answer{Header: http.Header{"X": {strings.Repeat("x", 1<<20)}}}, Delivery{Last: Failure{Class: ClassConnection}}},
+		"Close":         {"no answer", none, sink.Answer{Close: true}, Delivery{Last: Failure{Class: ClassConnection}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			receiver := sink.Start(t)
+			receiver.Otherwise(tc.answer)
+			b := start(t, func(_ *Options, l *timeouts) { *l = tc.limits })
+			b.send("c", receiver.URL, 1)
+			b.attempted("c")
+			tc.want.Known, tc.want.Attempts = true, 1
+			if !tc.want.Delivered {
+				tc.want.Next = epoch.Add(time.Second)
+			}
+			b.want("c", 1, tc.want)
+		})
+	}
+}
+
+func TestReadsLittleOfABody(t *testing.T) {
+	const size = 1 << 30
+	var written atomic.Int64
+	ended := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		defer close(ended)
+		w.WriteHeader(http.StatusOK)
+		chunk := make([]byte, 32<<10)
+		for written.Load() < size {
+			n, err := w.Write(chunk)
+			written.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	b := start(t)
+	b.send("c", server.URL, 1)
+	b.attempted("c")
+	b.want("c", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
+	<-ended
+	if n := written.Load(); n > 64<<20 { // what fits into the buffers of the kernel counts as written
+		t.Errorf("%d bytes of the answer were taken", n)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	receiver := sink.New()
+	server := httptest.NewUnstartedServer(receiver)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // a refused handshake is what is wanted
+	server.StartTLS()
+	defer server.Close()
+	defer receiver.Close()
+	plain := sink.Start(t)
+
+	b := start(t)
+	for name, url := range map[string]string{"Untrusted": server.URL, "NotTLS": strings.Replace(plain.URL, "http", "https", 1)} {
+		b.send(name, url, 1)
+		b.attempted(name)
+		b.want(name, 1, Delivery{Known: true, Attempts: 1, Last: Failure{Class: ClassTLS}, Next: epoch.Add(time.Second)})
+	}
+	b.arrived(receiver, 0)
+
+	b = start(t, func(o *Options, _ *timeouts) {
+		o.RootCAs = x509.NewCertPool()
+		o.RootCAs.AddCert(server.Certificate())
+	})
+	b.send("Trusted", server.URL, 1)
+	b.attempted("Trusted")
+	b.want("Trusted", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
+}
+
+func TestNothingToSend(t *testing.T) {
+	receiver := sink.Start(t)
+	b := start(t)
+	b.Send(key("open"), identity("open"), receiver.URL, finished(0))
+	b.attempted("open")
+	b.want("open", 0, Delivery{Known: true, Attempts: 1, Last: Failure{Class: ClassInvalidRun}, Next: epoch.Add(time.Hour)})
+	b.send("nowhere", "http://me:secret@"+strings.TrimPrefix(receiver.URL, "http://"), 1)
+	b.attempted("nowhere")
+	b.want("nowhere", 1, Delivery{Known: true, Attempts: 1, Last: Failure{Class: ClassInvalidSink}, Next: epoch.Add(time.Hour)})
+	b.arrived(receiver, 0)
+}
+
+func TestAHangingSinkDelaysNoOther(t *testing.T) {
+	dead, good := sink.Start(t), sink.Start(t)
+	dead.Otherwise(sink.Answer{Hang: true})
+	b := start(t, func(o *Options, _ *timeouts) { o.Workers = 16 })
+	for i := range 100 {
+		b.send(fmt.Sprint("dead", i), dead.URL, 1)
+	}
+	b.arrived(dead, 2) // an eighth of the workers
+	for i := range 20 {
+		name := fmt.Sprint("good", i)
+		b.send(name, strings.Replace(good.URL, "127.0.0.1", "localhost", 1), 1) // bounded by another name
+		b.attempted(name)
+	}
+	b.arrived(good, 20)
+	b.arrived(dead, 2)
+	b.want("dead0", 1, Delivery{Known: true})
+}
+
+func TestAWaitingDeliveryOccupiesNoWorker(t *testing.T) {
+	receiver := sink.Start(t)
+	receiver.Answer(sink.Codes(503, 503, 503)...)
+	b := start(t, func(o *Options, _ *timeouts) { o.Workers = 1 })
+	for _, name := range []string{"a", "b", "c"} {
+		b.send(name, receiver.URL, 1)
+		b.attempted(name)
+		b.want(name, 1, Delivery{Known: true, Attempts: 1, Last: answered(503), Next: epoch.Add(time.Second)})
+	}
+	b.send("d", receiver.URL, 1)
+	b.attempted("d")
+	b.want("d", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
+}
+
+func TestAnotherSinkTakesOver(t *testing.T) {
+	good := sink.Start(t)
+	t.Run("WhileWaiting", func(t *testing.T) {
+		bad := sink.Start(t)
+		bad.Otherwise(sink.Answer{Status: 400})
+		b := start(t)
+		b.send("waiting", bad.URL, 1)
+		b.attempted("waiting")
+		b.send("waiting", good.URL, 1)
+		b.attempted("waiting")
+		b.want("waiting", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
+		b.arrived(bad, 1)
+	})
+	t.Run("WhileUnderWay", func(t *testing.T) {
+		bad, until := sink.Start(t), make(chan struct{})
+		bad.Answer(sink.Answer{Status: 400, Until: until})
+		b := start(t)
+		b.send("flying", bad.URL, 1)
+		b.arrived(bad, 1)
+		b.send("flying", good.URL, 1)
+		b.want("flying", 1, Delivery{Known: true})
+		close(until)
+		b.attempted("flying")
+		b.attempted("flying")
+		b.want("flying", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
+	})
+	t.Run("WhileItsTurnHasNotCome", func(t *testing.T) {
+		bad := sink.Start(t)
+		bad.Otherwise(sink.Answer{Hang: true})
+		b := start(t, func(o *Options, _ *timeouts) { o.Workers = 8 })
+		b.send("first", bad.URL, 1)
+		b.arrived(bad, 1)
+		b.send("second", bad.URL, 1)
+		b.entered("127.0.0.1", 2)
+		b.send("second", strings.Replace(good.URL, "127.0.0.1", "localhost", 1), 1)
+		b.attempted("second")
+		b.want("second", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
+		b.arrived(bad, 1)
+	})
+	b := start(t)
+	b.arrived(good, 3)
+}
+
+func TestForget(t *testing.T) {
+	receiver := sink.Start(t)
+	b := start(t)
+
+	receiver.Answer(sink.Answer{Hang: true})
+	b.send("c", receiver.URL, 1)
+	b.arrived(receiver, 1)
+	b.Forget(key("c"))
+	b.want("c", 1, Delivery{})
+
+	receiver.Answer(sink.Answer{Status: 503})
+	b.send("c", receiver.URL, 1) // known of no more, so sent again, though the attempt before may not have ended yet
+	b.attempted("c")
+	b.want("c", 1, Delivery{Known: true, Attempts: 1, Last: answered(503), Next: epoch.Add(time.Second)})
+	b.Forget(key("c"))
+	b.clock.Step(time.Hour)
+	b.send("other", receiver.URL, 1)
+	b.attempted("other")
+	b.arrived(receiver, 3)
+}
+
+func TestTwoRunsAreKept(t *testing.T) {
+	receiver := sink.Start(t)
+	b := start(t)
+	for run := range int64(4) {
+		b.send("c", receiver.URL, run+1)
+		b.attempted("c")
+	}
+	delivered := Delivery{Known: true, Delivered: true, Attempts: 1}
+	for run, want := range map[int64]Delivery{1: {}, 2: {}, 3: delivered, 4: delivered} {
+		b.want("c", run, want)
+	}
+
+	again := identity("c")
+	again.UID = "another"
+	b.Send(key("c"), again, receiver.URL, finished(1))
+	b.attempted("c")
+	b.want("c", 4, Delivery{})
+	if got := b.State(key("c"), again.UID, 1); got != delivered {
+		t.Errorf("a Cleaner of the same name: %+v", got)
+	}
+	ids := map[string]bool{}
+	for _, e := range b.arrived(receiver, 5) {
+		ids[e.ID] = true
+	}
+	if len(ids) != 5 {
+		t.Errorf("5 runs have the ids %v", ids)
+	}
+}
+
+func TestStopAndStartAgain(t *testing.T) {
+	receiver := sink.Start(t)
+	receiver.Answer(sink.Answer{Hang: true})
+	b := start(t)
+	b.send("c", receiver.URL, 1)
+	b.send("c", receiver.URL, 1)
+	b.arrived(receiver, 1)
+	b.stop() // ends well before the attempt would
+	b.want("c", 1, Delivery{Known: true})
+	if n := len(b.done) + len(b.counted()); n != 0 {
+		t.Error("an attempt that was cancelled is not one that failed")
+	}
+
+	b = start(t)
+	b.send("c", receiver.URL, 1)
+	b.attempted("c")
+	b.want("c", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
+	events := b.arrived(receiver, 2)
+	if diff := cmp.Diff(events[0], events[1]); diff != "" {
+		t.Errorf("after a restart the event differs (-before +after):\n%s", diff)
+	}
+}
+
+func TestSendBeforeStart(t *testing.T) {
+	receiver, former := sink.Start(t), sink.Start(t)
+	receiver.Answer(sink.Codes(503, 503)...)
+	b := prepare(t)
+	b.send("forgotten", former.URL, 1)
+	b.Forget(key("forgotten"))
+	b.send("c", former.URL, 1)
+	b.send("c", receiver.URL, 1)
+	b.run()
+	b.attempted("c")
+	b.want("c", 1, Delivery{Known: true, Attempts: 1, Last: answered(503), Next: epoch.Add(time.Second)})
+	b.clock.Step(time.Second)
+	b.attempted("c")
+	b.want("c", 1, Delivery{Known: true, Attempts: 2, Last: answered(503), Next: epoch.Add(3 * time.Second)})
+	b.clock.Step(2 * time.Second)
+	b.attempted("c")
+	b.want("c", 1, Delivery{Known: true, Delivered: true, Attempts: 3})
+	b.arrived(former, 0)
+}
+
+func TestNewSenderErrors(t *testing.T) {
+	for name, o := range map[string]Options{
+		"NoClock":         {},
+		"NegativeWorkers": {Clock: clocktesting.NewFakeClock(epoch), Workers: -1},
+	} {
+		if _, err := NewSender(o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

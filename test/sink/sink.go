@@ -1,0 +1,208 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sink is a receiver of CloudEvents for tests: a real HTTP server that records what it is sent and answers as it
+// is told, badly if need be.
+//
+// It reads events from the plain HTTP request rather than with a CloudEvents library, so that it shares no mistake with
+// the sender.
+package sink
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// Event is a request as it arrived.
+type Event struct {
+	// ID, Source, Type, Subject, Time and SpecVersion are the event's attributes.
+	ID, Source, Type, Subject, Time, SpecVersion string
+	// ContentType is the type of the data.
+	ContentType string
+	// Data is the event's data.
+	Data []byte
+	// Path is the path and query of the URL.
+	Path string
+	// Header is the whole header.
+	Header http.Header
+}
+
+// Answer is what the sink does with one request, after having recorded it. The zero value answers 202.
+type Answer struct {
+	// Status is the status code: 202 when it is 0.
+	Status int
+	// Header is added to the answer.
+	Header http.Header
+	// Body is how many bytes the answer has.
+	Body int64
+	// Until delays the answer until it is closed.
+	Until <-chan struct{}
+	// Hang never ends the answer. With a Status its header is sent before.
+	Hang bool
+	// Close closes the connection without an answer.
+	Close bool
+}
+
+// Sink is an HTTP handler that records events. It is made with New or Start.
+type Sink struct {
+	// URL is where it is reached, when it was started.
+	URL string
+
+	mu      sync.Mutex
+	events  []Event
+	answers []Answer
+	others  Answer
+	arrived chan struct{} // closed, and another one put in its place, at each event
+	closed  chan struct{}
+}
+
+// New makes a sink that is not served yet. Close ends what it lets hang.
+func New() *Sink {
+	return &Sink{arrived: make(chan struct{}), closed: make(chan struct{})}
+}
+
+// Start makes a sink and serves it on a loopback address until the test ends.
+func Start(t testing.TB) *Sink {
+	t.Helper()
+	s := New()
+	server := httptest.NewServer(s)
+	s.URL = server.URL
+	t.Cleanup(func() {
+		s.Close()
+		server.Close()
+	})
+	return s
+}
+
+// Close ends the answers that hang or wait. It is called once.
+func (s *Sink) Close() { close(s.closed) }
+
+// Answer sets how the next requests are answered, one each, in this order.
+func (s *Sink) Answer(answers ...Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answers = slices.Clone(answers)
+}
+
+// Otherwise sets how all requests are answered that Answer says nothing about.
+func (s *Sink) Otherwise(a Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.others = a
+}
+
+// Codes are plain answers with these status codes.
+func Codes(codes ...int) []Answer {
+	answers := make([]Answer, 0, len(codes))
+	for _, c := range codes {
+		answers = append(answers, Answer{Status: c})
+	}
+	return answers
+}
+
+// Events are all requests that arrived, in their order, delivered or not.
+func (s *Sink) Events() []Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.events)
+}
+
+// WaitFor waits until n requests have arrived, and gives all that have.
+func (s *Sink) WaitFor(ctx context.Context, n int) ([]Event, error) {
+	for {
+		s.mu.Lock()
+		events, arrived := slices.Clone(s.events), s.arrived
+		s.mu.Unlock()
+		if len(events) >= n {
+			return events, nil
+		}
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+			return events, fmt.Errorf("cannot wait for %d events, there are %d: %w", n, len(events), ctx.Err())
+		}
+	}
+}
+
+// ServeHTTP records the request and answers it.
+func (s *Sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the sender went away: nothing has arrived
+	}
+	a := s.record(r, body)
+
+	if a.Close {
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			_ = conn.Close()
+		}
+		return
+	}
+	if a.Until != nil && !s.wait(r, a.Until) {
+		return
+	}
+	if a.Hang && a.Status == 0 {
+		s.wait(r, nil)
+		return
+	}
+	for name, values := range a.Header {
+		w.Header()[name] = values
+	}
+	if a.Status == 0 {
+		a.Status = http.StatusAccepted
+	}
+	w.WriteHeader(a.Status)
+	if _, err := io.CopyN(w, zeros{}, a.Body); err != nil {
+		return // the sender has read enough
+	}
+	if a.Hang {
+		_ = http.NewResponseController(w).Flush()
+		s.wait(r, nil)
+	}
+}
+
+// record keeps the request and says how to answer it.
+func (s *Sink) record(r *http.Request, body []byte) Answer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := r.Header
+	s.events = append(s.events, Event{
+		ID: h.Get("Ce-Id"), Source: h.Get("Ce-Source"), Type: h.Get("Ce-Type"), Subject: h.Get("Ce-Subject"),
+		Time: h.Get("Ce-Time"), SpecVersion: h.Get("Ce-Specversion"), ContentType: h.Get("Content-Type"),
+		Data: body, Path: r.URL.RequestURI(), Header: h.Clone(),
+	})
+	close(s.arrived)
+	s.arrived = make(chan struct{})
+	if len(s.answers) == 0 {
+		return s.others
+	}
+	a := s.answers[0]
+	s.answers = s.answers[1:]
+	return a
+}
+
+// wait waits for until; it says false when the sender or the sink went away before.
+func (s *Sink) wait(r *http.Request, until <-chan struct{}) bool {
+	select {
+	case <-until:
+		return true
+	case <-r.Context().Done():
+		return false
+	case <-s.closed:
+		return false
+	}
+}
+
+// zeros is an endless reader.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
