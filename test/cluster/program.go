@@ -1,0 +1,46 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"net/http"
+	"syscall"
+)
+
+// Program is a process that runs beside the control plane: an operator, say. Like the control plane's own processes it
+// ends when Stop is called, and when this process ends, however that happens.
+type Program struct{ p *process }
+
+// ProgramOptions say what to run.
+type ProgramOptions struct {
+	Name, Path string
+	Args, Env  []string
+	// LogPath takes its output, appended.
+	LogPath string
+	// Ready is a URL that answers 200 when the program is ready.
+	Ready string
+}
+
+// Run starts a program and returns when it is ready.
+func (c *Cluster) Run(ctx context.Context, o ProgramOptions) (*Program, error) {
+	p := &process{name: Component(o.Name), path: o.Path, args: o.Args, env: o.Env, logPath: o.LogPath, ready: o.Ready}
+	if err := c.add(p); err != nil {
+		return nil, err
+	}
+	if err := p.waitReady(ctx, http.DefaultClient); err != nil {
+		_ = p.kill() // the first error tells more
+		return nil, err
+	}
+	return &Program{p}, nil
+}
+
+// Kill ends the program by SIGKILL, and returns when it is gone.
+func (p *Program) Kill() error { return p.p.kill() }
+
+// Signal sends it a signal.
+func (p *Program) Signal(sig syscall.Signal) error { return p.p.signal(sig) }
+
+// Exited is closed when the program is gone.
+func (p *Program) Exited() <-chan struct{} { return p.p.exited }

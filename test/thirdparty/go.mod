@@ -1,0 +1,7 @@
+// Modules of others whose files the tests read, and whose code nothing imports: hence a module of its own,
+// without packages. `go mod tidy` would empty it. test/cluster downloads what is listed here and reads it from the module cache.
+module github.com/vtex/cleaner/test/thirdparty
+
+go 1.26.0
+
+require knative.dev/serving v0.51.0
