@@ -1,0 +1,135 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// nested is cel.bind(v0, first, cel.bind(v1, step of v0, ... body of the last)).
+func nested(depth int, first, step, body string) string {
+	last := fmt.Sprintf("v%d", depth)
+	text := strings.ReplaceAll(body, "V", last)
+	for i := depth; i > 0; i-- {
+		text = fmt.Sprintf("cel.bind(v%d, %s, %s)", i, strings.ReplaceAll(step, "V", fmt.Sprintf("v%d", i-1)), text)
+	}
+	return fmt.Sprintf("cel.bind(v0, %s, %s)", first, text)
+}
+
+// Each of these took seconds or gigabytes, or did not return, without a meter. The bounds are generous: they tell
+// "stopped" from "was allowed to run".
+func TestAttacksAreStopped(t *testing.T) {
+	const deadline, allocations = 10 * time.Second, 512 << 20
+	numbers := make([]any, 2000)
+	for i := range numbers {
+		numbers[i] = int64(i)
+	}
+	in := Input{
+		Time: at("2025-01-01T00:00:00Z"),
+		Targets: map[string]any{
+			"revisions": list(numbers...),
+			"svc": map[string]any{
+				"l":       numbers[:200],
+				"s":       strings.Repeat("x", 16<<10),
+				"huge":    strings.Repeat("a", 256<<10),
+				"pattern": strings.Repeat("a{1000}", 36),
+				"long":    strings.Repeat("(a|b)", 52),
+				"json":    "[" + strings.Repeat("{},", 300<<10) + "{}]",
+			},
+		},
+	}
+	const steps, growth = "more than 1000000 steps", "more than 16777216 bytes"
+	cases := map[string]struct{ expression, want string }{
+		"NestedLoops":          {"revisions.items.all(a, revisions.items.all(b, revisions.items.all(c, true)))", steps},
+		"NestedFilters":        {"revisions.items.all(a, revisions.items.filter(b, revisions.items.exists_one(c, c == 1)).size() > 0)", steps},
+		"ConcatenationDyn":     {"svc.l.map(a, svc.l.map(b, svc.s + svc.s)).size() > 0", growth},
+		"ConcatenationTyped":   {"svc.l.map(a, svc.l.map(b, string(svc.s) + string(svc.s))).size() > 0", growth},
+		"StringDoubling":       {nested(40, "svc.s", "V + V", "V.size() > 0"), growth},
+		"ListDoubling":         {nested(40, "svc.l", "(V + V).map(x, x)", "V.size() > 0"), growth},
+		"AliasEquality":        {nested(60, "[1]", "[V, V]", "V == V"), steps},
+		"AliasInequality":      {nested(60, "{'a': 1}", "{'a': V, 'b': V}", "V != V"), steps},
+		"AliasIn":              {nested(60, "[1]", "[V, V]", "V in [1, V]"), steps},
+		"AliasMarshal":         {nested(60, "[1]", "[V, V]", "json.marshal(V) == ''"), growth},
+		"AliasFormat":          {nested(60, "[1]", "[V, V]", "'%s'.format([V]) == ''"), growth},
+		"AliasFlatten":         {nested(60, "[1]", "[V, V]", "V.flatten(100).size() > 0"), growth},
+		"AliasDistinct":        {nested(60, "[1]", "[V, V]", "[V, V].distinct().size() > 0"), steps},
+		"AliasOptional":        {nested(60, "optional.of([1])", "optional.of([V, V])", "V == V"), steps},
+		"Range":                {"lists.range(1000).map(x, lists.range(1000000)).size() > 0", growth},
+		"Join":                 {"lists.range(10000).map(x, 'a').join(svc.huge).size() > 0", growth},
+		"Replace":              {"svc.huge.replace('a', svc.s).size() > 0", growth},
+		"ReplaceNothing":       {"svc.huge.replace('', svc.s).size() > 0", growth},
+		"RegexReplace":         {"regex.replace(svc.s.substring(0, 2000), 'x', svc.s).size() > 0", growth},
+		"IndexOf":              {"svc.huge.indexOf(svc.huge.substring(100000) + 'b') == 0", steps},
+		"SetsContains":         {"sets.contains(lists.range(20000), lists.range(20000))", steps},
+		"Distinct":             {"lists.range(20000).distinct().size() > 0", steps},
+		"InInLoop":             {"cel.bind(l, lists.range(20000), l.all(x, x in l))", steps},
+		"PatternOfObject":      {"'b'.matches(svc.pattern)", "is too large: repetitions count as often as they repeat"},
+		"LongPatternOfObject":  {"'b'.matches(svc.long)", "may have 256 bytes, and this one has 260"},
+		"LargeText":            {"svc.huge.matches('((a?){30}){30}b')", steps},
+		"AllMatches":           {"svc.huge.findAll('a*b|a').size() > 0", steps},
+		"MapLiterals":          {"revisions.items.map(a, revisions.items.map(b, {'a': a, 'b': b})).size() > 0", growth},
+		"GroupBy":              {"revisions.items.map(a, revisions.items.groupBy(b, b)).size() > 0", growth},
+		"Unmarshal":            {"json.unmarshal(svc.json).size() > 0", growth},
+		"FormatPrecision":      {"lists.range(1000000).map(x, '%.99f'.format([1.0])).size() > 0", growth},
+		"QuantityOfManyDigits": {"quantity('1e2000000000').compareTo(quantity('1.5')) == 0", "the exponent of the quantity"},
+	}
+	c := newCompiler(t, Limits{Steps: 1_000_000, Growth: 16 << 20})
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := programs(t, c, tc.expression)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			start := time.Now()
+			got := p.Conditions(t.Context(), in)[0]
+			took := time.Since(start)
+			runtime.ReadMemStats(&after)
+			if got.Err == nil || !strings.Contains(got.Err.Message, tc.want) {
+				t.Fatalf("got %v, %v; want an error with %q", got.Value, got.Err, tc.want)
+			}
+			if allocated := after.TotalAlloc - before.TotalAlloc; took > deadline || allocated > allocations {
+				t.Errorf("stopped only after %s and %d MiB allocated", took, allocated>>20)
+			}
+		})
+	}
+}
+
+func TestPatternsThatAreTooLargeDoNotCompile(t *testing.T) {
+	c := newCompiler(t, Limits{})
+	for name, pattern := range map[string]string{
+		"Long":   strings.Repeat("a{1000}", 2000),
+		"Nested": strings.Repeat("((a{10}){10}){10}", 100),
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			_, errs := c.Compile(spec(fmt.Sprintf("'b'.matches(%q)", pattern)))
+			if len(errs) != 1 || !strings.Contains(errs[0].Detail, "is too large") || time.Since(start) > time.Second {
+				t.Errorf("got %v after %s", errs, time.Since(start))
+			}
+		})
+	}
+}
+
+func TestPatternSize(t *testing.T) {
+	cases := map[string]int64{
+		"":            1,
+		"abc":         4,
+		"a{10}":       30,
+		"(a{10}){10}": 320,
+		"a*|[b-d]":    7,
+		"(":           1,
+	}
+	got := map[string]int64{}
+	for pattern := range cases {
+		got[pattern] = patternSize(pattern)
+	}
+	if diff := cmp.Diff(cases, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,64 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// Cache compiles each generation of a Cleaner once, and remembers what does not compile too. It is safe for concurrent
+// use.
+type Cache struct {
+	compiler *Compiler
+	mu       sync.Mutex
+	entries  map[types.UID]*cached
+}
+
+// cached is the newest generation of one Cleaner that was asked for.
+type cached struct {
+	generation int64
+	once       sync.Once
+	programs   *Programs
+	errs       field.ErrorList
+}
+
+// NewCache makes an empty Cache of what c compiles.
+func NewCache(c *Compiler) *Cache {
+	return &Cache{compiler: c, entries: map[types.UID]*cached{}}
+}
+
+// Get gives what Compile gives. An object without a UID is not remembered.
+func (c *Cache) Get(uid types.UID, generation int64, spec *v1alpha1.CleanerSpec) (*Programs, field.ErrorList) {
+	if uid == "" {
+		return c.compiler.Compile(spec)
+	}
+	entry := c.entry(uid, generation)
+	entry.once.Do(func() { // outside the lock: compiling one Cleaner delays no other
+		entry.programs, entry.errs = c.compiler.Compile(spec)
+	})
+	return entry.programs, entry.errs
+}
+
+func (c *Cache) entry(uid types.UID, generation int64) *cached {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	entry := c.entries[uid]
+	if entry == nil || entry.generation != generation {
+		entry = &cached{generation: generation}
+		c.entries[uid] = entry
+	}
+	return entry
+}
+
+// Forget drops what is known of a Cleaner that is gone.
+func (c *Cache) Forget(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.entries, uid)
+}

@@ -1,0 +1,208 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+func TestCompileErrors(t *testing.T) {
+	cases := map[string]struct {
+		expression string
+		want       []string
+	}{
+		"UnknownTarget": {"revison.items.size() == 0", []string{
+			"1:1: there is no target or variable \"revison\"; did you mean \"revisions\"?\n" +
+				"  | revison.items.size() == 0\n" +
+				"  | ^"}},
+		"UnknownLoopVariable": {"revisions.items.exists(rev,\n  rve.spec.x == 1)", []string{
+			"2:3: there is no target or variable \"rve\"; did you mean \"rev\"?\n" +
+				"  |   rve.spec.x == 1)\n" +
+				"  |   ^"}},
+		"NothingNear": {"quux == 1", []string{
+			"1:1: there is no target or variable \"quux\"\n" +
+				"  | quux == 1\n" +
+				"  | ^"}},
+		"ExcludedTarget": {"nginx.metadata.name == 'x'", []string{
+			"1:1: the target \"nginx\" has includeWhenEvaluating: false, so expressions do not see it\n" +
+				"  | nginx.metadata.name == 'x'\n" +
+				"  | ^"}},
+		"UnknownMacro": {"revisions.items.exist(r, r.spec.x == 1)", []string{
+			"1:17: there is no function \"exist\"; did you mean \"exists\"?\n" +
+				"  | revisions.items.exist(r, r.spec.x == 1)\n" +
+				"  |                 ^"}},
+		"UnknownFunction": {"durration('1h') > age(svc)", []string{
+			"1:1: there is no function \"durration\"; did you mean \"duration\"?\n" +
+				"  | durration('1h') > age(svc)\n" +
+				"  | ^"}},
+		"UnknownQualifiedFunction": {"json.unmarshall(svc.x) == 1", []string{
+			"1:6: there is no function \"json.unmarshall\"; did you mean \"json.unmarshal\"?\n" +
+				"  | json.unmarshall(svc.x) == 1\n" +
+				"  |      ^"}},
+		"TimestampAndString": {"time - '2024-01-01T00:00:00Z' > duration('1h')", []string{
+			"1:6: found no matching overload for '_-_' applied to '(timestamp, string)'; date-time fields are strings: wrap in timestamp()\n" +
+				"  | time - '2024-01-01T00:00:00Z' > duration('1h')\n" +
+				"  |      ^"}},
+		"DurationAndString": {"age(svc) > '360h'", []string{
+			"1:10: found no matching overload for '_>_' applied to '(duration, string)'; durations are strings until they are read: wrap in duration() or parseDuration()\n" +
+				"  | age(svc) > '360h'\n" +
+				"  |          ^"}},
+		"NoCondition": {"revisions.items.map(r, r.metadata.name)", []string{
+			"1:20: a condition must be true or false, and this is of type list(dyn)\n" +
+				"  | revisions.items.map(r, r.metadata.name)\n" +
+				"  |                    ^"}},
+		"OptionalCondition": {"optional.of(true)", []string{
+			"1:10: a condition must be true or false, and this is of type optional_type(bool); add .orValue(false)\n" +
+				"  | optional.of(true)\n" +
+				"  |          ^"}},
+		"Syntax": {"true &&\n  )", []string{
+			"2:3: Syntax error: mismatched input ')' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}\n" +
+				"  |   )\n" +
+				"  |   ^"}},
+		"BadDuration": {"age(svc) > duration('15d')", []string{
+			"1:21: invalid duration argument\n" +
+				"  | age(svc) > duration('15d')\n" +
+				"  |                     ^"}},
+		"BadPattern": {"svc.metadata.name.matches('(')", []string{
+			"1:27: \"(\" is no regular expression: error parsing regexp: missing closing ): `(`\n" +
+				"  | svc.metadata.name.matches('(')\n" +
+				"  |                           ^"}},
+		"BadConstant": {"int('x') == 1", []string{
+			"1:1: type conversion error from 'string' to 'int'\n" +
+				"  | int('x') == 1\n" +
+				"  | ^"}},
+		"Nesting": {"[1].all(a, [1].all(b, [1].all(c, [1].all(d, [1].all(e, true)))))", []string{
+			"1:52: comprehension exceeds nesting limit\n" +
+				"  | [1].all(a, [1].all(b, [1].all(c, [1].all(d, [1].all(e, true)))))\n" +
+				"  |                                                    ^"}},
+		"Several": {"svd.x == 1 && revision.y == 2", []string{
+			"1:1: there is no target or variable \"svd\"; did you mean \"svc\"?\n" +
+				"  | svd.x == 1 && revision.y == 2\n" +
+				"  | ^",
+			"1:15: there is no target or variable \"revision\"; did you mean \"revisions\"?\n" +
+				"  | svd.x == 1 && revision.y == 2\n" +
+				"  |               ^"}},
+	}
+	c := newCompiler(t, Limits{})
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p, errs := c.Compile(spec("true", tc.expression))
+			if p != nil {
+				t.Error("there are Programs beside the errors")
+			}
+			var details []string
+			for _, err := range errs {
+				if err.Field != "spec.conditions[1]" || err.Type != field.ErrorTypeInvalid {
+					t.Errorf("%s at %s", err.Type, err.Field)
+				}
+				details = append(details, err.Detail)
+			}
+			if diff := cmp.Diff(tc.want, details); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.expression, diff)
+			}
+		})
+	}
+}
+
+func TestExpressionsMayNotBeLarge(t *testing.T) {
+	c := newCompiler(t, Limits{})
+	for name, expression := range map[string]string{
+		"Long":   "true" + strings.Repeat(" ", maxExpressionSize),
+		"Deep":   strings.Repeat("(", 300) + "true" + strings.Repeat(")", 300),
+		"Select": "svc" + strings.Repeat(".a", 300),
+		"Sum":    "1" + strings.Repeat("+1", 4000) + " == 4001",
+		"And":    "true" + strings.Repeat("&&true", 2000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, errs := c.Compile(spec(expression))
+			if p == nil && len(errs) == 0 || p != nil && len(errs) > 0 {
+				t.Errorf("got %v and %v", p, errs)
+			}
+			if (name == "Long" || name == "Deep") && len(errs) == 0 {
+				t.Error("it compiled")
+			}
+		})
+	}
+}
+
+func TestTargetsOfOtherMeanings(t *testing.T) {
+	s := spec("true")
+	s.Targets = append(s.Targets, v1alpha1.Target{Name: "time"})
+	p, errs := newCompiler(t, Limits{}).Compile(s)
+	if p != nil || len(errs) != 1 || errs[0].Field != "spec.targets[3].name" {
+		t.Errorf("got %v, %v", p, errs)
+	}
+}
+
+// A target may be called as the namespace of a function.
+func TestTargetNamedAsANamespace(t *testing.T) {
+	s := spec(`json.valid("1") && json.metadata.name == "x"`)
+	s.Targets = append(s.Targets, v1alpha1.Target{Name: "json"})
+	p, errs := newCompiler(t, Limits{}).Compile(s)
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	got := p.Conditions(t.Context(), Input{Targets: map[string]any{"json": map[string]any{"metadata": map[string]any{"name": "x"}}}})
+	if !got[0].Value {
+		t.Error(got[0].Err)
+	}
+}
+
+func TestReads(t *testing.T) {
+	cases := map[string]struct {
+		expression string
+		want       []string
+	}{
+		"None":         {"time > timestamp(params.at)", nil},
+		"One":          {"svc.metadata.name == 'x'", []string{"svc"}},
+		"Both, sorted": {"svc.x == 1 || revisions.items.all(r, r.y == svc.x)", []string{"revisions", "svc"}},
+		"Shadowed":     {"svc.list.all(revisions, revisions == 1)", []string{"svc"}},
+		"In its range": {"revisions.items.all(revisions, revisions == 1)", []string{"revisions"}},
+		"Bound":        {"cel.bind(revisions, svc.x, revisions == 1)", []string{"svc"}},
+		"Presence":     {"has(svc.x)", []string{"svc"}},
+		"In a macro":   {"age(svc) > duration('1h')", []string{"svc"}},
+	}
+	c := newCompiler(t, Limits{})
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, programs(t, c, tc.expression).Reads(0)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.expression, diff)
+			}
+		})
+	}
+}
+
+func FuzzCompile(f *testing.F) {
+	for _, seed := range []string{
+		proposal, "a +", "svc.x.y[0]['k']", "[1].map(x, x)", "cel.bind(x, 1, x) == 1", "'\\x'", "{1: 2}[1] == 2", "svc.?a[?'b'].orValue(1) == 1",
+		"\xff", "`", "age()", "[].indexBy(x, x).size() == 0", "'a'.matches('a{1000}{1000}')", "time - 'x'", "Foo{a: 1}", "svc.metadata.labels.x\r\n",
+	} {
+		f.Add(seed)
+	}
+	c := newCompiler(f, Limits{Steps: 1000, Growth: 1 << 20})
+	in := Input{Targets: map[string]any{"svc": map[string]any{"x": []any{"a"}}, "revisions": list()}, Time: at("2025-01-01T00:00:00Z")}
+	f.Fuzz(func(t *testing.T, expression string) {
+		p, errs := c.Compile(spec(expression))
+		if (p == nil) != (len(errs) > 0) {
+			t.Fatalf("got %v and %v", p, errs)
+		}
+		for _, err := range errs {
+			if err.Type == field.ErrorTypeInternal {
+				t.Fatal(err)
+			}
+		}
+		if p == nil {
+			return
+		}
+		if got := p.Conditions(t.Context(), in)[0]; got.Err != nil && got.Err.Kind == Internal {
+			t.Fatal(got.Err)
+		}
+	})
+}

@@ -1,0 +1,122 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/ext"
+	kubernetes "k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/vtex/cleaner/celenv/library"
+)
+
+// What an expression may be, apart from what it says.
+const (
+	maxExpressionSize  = 16384 // code points, as the schema has it
+	maxParserRecursion = 250
+	maxLoopNesting     = 4
+)
+
+// The variables that every expression sees besides its targets.
+const (
+	variableParams = "params"
+	variableTime   = "time"
+)
+
+// version1 is the first version of the language. A version is never changed once it is released: what comes later is a
+// version of its own, so that an expression that compiled once compiles, and means the same, for ever. Every library
+// is pinned, because cel-go's default is its newest.
+func version1() []cel.EnvOption {
+	return []cel.EnvOption{
+		cel.CustomTypeAdapter(adapter{types.DefaultTypeAdapter}),
+		cel.OptionalTypes(cel.OptionalTypesVersion(2)),
+		cel.CrossTypeNumericComparisons(true),
+		cel.DefaultUTCTimeZone(true),
+		cel.EagerlyValidateDeclarations(true),
+		cel.EnableIdentifierEscapeSyntax(),
+		cel.ParserExpressionSizeLimit(maxExpressionSize),
+		cel.ParserRecursionLimit(maxParserRecursion),
+		cel.ParserErrorRecoveryLimit(4),
+		cel.ASTValidators(
+			cel.ValidateDurationLiterals(),
+			cel.ValidateTimestampLiterals(),
+			cel.ValidateComprehensionNestingLimit(maxLoopNesting)),
+
+		ext.Bindings(ext.BindingsVersion(0)),
+		ext.Encoders(ext.EncodersVersion(0)),
+		ext.Lists(ext.ListsVersion(3)),
+		ext.Math(ext.MathVersion(2)),
+		ext.Regex(ext.RegexVersion(0)),
+		ext.Sets(ext.SetsVersion(0)),
+		ext.Strings(ext.StringsVersion(5)),
+		ext.TwoVarComprehensions(ext.TwoVarComprehensionsVersion(0)),
+
+		kubernetes.CIDR(),
+		kubernetes.Format(),
+		kubernetes.IP(),
+		kubernetes.Lists(kubernetes.ListsVersion(1)),
+		kubernetes.Quantity(),
+		kubernetes.Regex(),
+		kubernetes.SemverLib(kubernetes.SemverVersion(1)),
+		kubernetes.URLs(),
+
+		library.Durations(),
+		library.Index(),
+		library.JSON(),
+		library.Objects(),
+
+		cel.Variable(variableParams, cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable(variableTime, cel.TimestampType),
+	}
+}
+
+// Options are what a Compiler may be told. The zero value is good.
+type Options struct {
+	// Limits bound each evaluation. Those that are zero have their default.
+	Limits Limits
+}
+
+// Compiler turns specs into Programs. It is safe for concurrent use.
+type Compiler struct {
+	env    *cel.Env
+	limits Limits
+	// charges says what each function costs, and bindings how it is called once that is paid.
+	charges  map[string]charge
+	bindings map[string]*functions.Overload
+}
+
+// NewCompiler builds the environment of the language.
+func NewCompiler(o Options) (*Compiler, error) {
+	labelSharedErrors()
+	env, err := cel.NewEnv(version1()...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot build the CEL environment: %w", err)
+	}
+	bindings := map[string]*functions.Overload{}
+	for name, f := range env.Functions() {
+		overloads, err := f.Bindings()
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the overloads of %q: %w", name, err)
+		}
+		for _, overload := range overloads {
+			bindings[overload.Operator] = overload
+		}
+	}
+	return &Compiler{env: env, limits: o.Limits.orDefaults(), charges: charges(), bindings: bindings}, nil
+}
+
+// labelSharedErrors writes into the two error values that cel-go shares between all evaluations, before there are any.
+// cel-go writes the node that failed into an error that has none yet: that would be a race of two evaluations, and for
+// ever afterwards the wrong node.
+func labelSharedErrors() {
+	const nowhere = -1
+	types.LabelErrNode(nowhere, types.NoSuchOverloadErr())
+	end := types.Timestamp{Time: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}
+	types.LabelErrNode(nowhere, end.Add(types.Duration{Duration: time.Hour}))
+}

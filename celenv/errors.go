@@ -1,0 +1,79 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"fmt"
+	"strings"
+)
+
+// ErrorKind says whom an Error concerns.
+type ErrorKind string
+
+const (
+	// Invalid: the author wrote what does not compile.
+	Invalid ErrorKind = "Invalid"
+	// Runtime: the expression could not be answered for the objects as they are.
+	Runtime ErrorKind = "Runtime"
+	// Exhausted: the evaluation went over a limit.
+	Exhausted ErrorKind = "Exhausted"
+	// Interrupted: the caller's context ended.
+	Interrupted ErrorKind = "Interrupted"
+	// Internal: our fault.
+	Internal ErrorKind = "Internal"
+)
+
+// Error says why a condition has no answer.
+type Error struct {
+	Kind ErrorKind
+	// Condition is the index in spec.conditions.
+	Condition int
+	// Line and Column are where it failed, counted from 1. They are 0 when that is not known.
+	Line, Column int
+	// Message says what is wrong.
+	Message string
+	// Snippet is the source line and, below it, a caret under the place. Empty when the place is not known.
+	Snippet string
+	// Object is the object on which it failed, such as "revisions.items[1] (ns/name)". Empty when there is none.
+	Object string
+	// Hint is what to write instead. Empty when that is not known.
+	Hint string
+}
+
+// Error is the whole story on one line: all but the snippet.
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "conditions[%d]", e.Condition)
+	if e.Line > 0 {
+		fmt.Fprintf(&b, " at %d:%d", e.Line, e.Column)
+	}
+	fmt.Fprintf(&b, ": %s", e.Message)
+	if e.Object != "" {
+		fmt.Fprintf(&b, " on %s", e.Object)
+	}
+	if e.Hint != "" {
+		fmt.Fprintf(&b, "; %s", e.Hint)
+	}
+	return b.String()
+}
+
+// snippet is a line of the source and a caret below the column, which counts from 1. Long lines are cut around it.
+func snippet(source string, line, column int) string {
+	const before, after = 100, 60
+	lines := strings.Split(source, "\n")
+	if line < 1 || line > len(lines) || column < 1 {
+		return ""
+	}
+	text := []rune(strings.TrimSuffix(lines[line-1], "\r"))
+	at := min(column-1, len(text))
+	start, end := max(0, at-before), min(len(text), at+after)
+	pad := make([]rune, 0, at-start)
+	for _, r := range text[start:at] {
+		if r != '\t' { // a tab stays one, or the caret would stand elsewhere
+			r = ' '
+		}
+		pad = append(pad, r)
+	}
+	return "  | " + string(text[start:end]) + "\n  | " + string(pad) + "^"
+}

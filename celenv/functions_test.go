@@ -1,0 +1,153 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// functionInput is what the expressions below read.
+func functionInput() Input {
+	pod := func(name, node string) any {
+		return map[string]any{
+			"metadata": map[string]any{"name": name, "namespace": "ns", "creationTimestamp": "2024-12-31T22:00:00Z"},
+			"spec":     map[string]any{"nodeName": node},
+		}
+	}
+	return Input{
+		Time: at("2025-01-01T00:00:00Z"),
+		Targets: map[string]any{
+			"revisions": list(pod("a", "n1"), pod("b", "n2"), pod("c", "n1")),
+			"svc": map[string]any{
+				"metadata": map[string]any{"name": "svc", "creationTimestamp": "2024-12-31T23:00:00Z"},
+				"big":      int64(9007199254740993),
+				"json":     `{"b":9007199254740993,"a":[1.5,null,true,"<x>"]}`,
+				"pattern":  "^n[0-9]$",
+			},
+		},
+		Params: map[string]any{"wait": "7d12h", "mixed": []any{int64(1), "a", true}},
+	}
+}
+
+// An expression must give true. What it costs is pinned: a change means that limits mean something else.
+func TestFunctions(t *testing.T) {
+	cases := map[string]struct {
+		expression string
+		cost       int64
+	}{
+		"json.unmarshal":                 {`json.unmarshal(svc.json).b == svc.big`, 688},
+		"json.unmarshal a double":        {`json.unmarshal("1.5") == 1.5 && type(json.unmarshal("1")) == int && type(json.unmarshal("1e2")) == double`, 199},
+		"json.unmarshal beyond int":      {`type(json.unmarshal("9223372036854775808")) == double`, 83},
+		"json.unmarshal iterates sorted": {`json.unmarshal('{"c":1,"a":2,"b":3}').map(k, k) == ["a", "b", "c"]`, 618},
+		"json.marshal":                   {`json.marshal(json.unmarshal(svc.json)) == '{"a":[1.5,null,true,"<x>"],"b":9007199254740993}'`, 1013},
+		"json.marshal times":             {`json.marshal([time, duration("90s"), 1u, b"x"]) == '["2025-01-01T00:00:00Z","90s",1,"eA=="]'`, 200},
+		"json.marshal empty":             {`json.marshal([[], {}, null, ""]) == '[[],{},null,""]'`, 95},
+		"json.valid":                     {`json.valid("{}") && !json.valid("{") && !json.valid("{} x") && !json.valid("")`, 1031},
+		"indexBy":                        {`revisions.items.indexBy(p, p.spec.nodeName)["n1"].metadata.name == "a"`, 275},
+		"indexBy order":                  {`revisions.items.indexBy(p, p.spec.nodeName).map(k, k) == ["n1", "n2"]`, 376},
+		"indexBy in":                     {`"n2" in revisions.items.indexBy(p, p.spec.nodeName) && !("n3" in revisions.items.indexBy(p, p.spec.nodeName))`, 550},
+		"indexBy optional":               {`!revisions.items.indexBy(p, p.spec.nodeName)[?"n3"].hasValue()`, 275},
+		"groupBy":                        {`revisions.items.groupBy(p, p.spec.nodeName)["n1"].map(p, p.metadata.name) == ["a", "c"]`, 376},
+		"groupBy two variables":          {`revisions.items.groupBy(p, p.spec.nodeName).transformList(k, v, k + string(v.size())) == ["n12", "n21"]`, 384},
+		"countBy":                        {`revisions.items.countBy(p, p.spec.nodeName) == {"n1": 2, "n2": 1}`, 288},
+		"toSet":                          {`"b" in ["a", "b", "a"].toSet() && ["a", "b", "a"].toSet().size() == 2`, 256},
+		"toSet mixed":                    {`params.mixed.toSet().map(k, k) == [1, "a", true]`, 343},
+		"parseDuration":                  {`parseDuration(params.wait) == duration("180h")`, 0},
+		"parseDuration of a duration":    {`parseDuration(duration("1h")) == duration("60m")`, 0},
+		"seconds":                        {`seconds(90) == duration("1m30s") && seconds(-1) < duration("0s")`, 0},
+		"age":                            {`age(svc) == duration("1h") && revisions.items.all(p, age(p) == duration("2h"))`, 3},
+		"key":                            {`key(svc) == "svc" && revisions.items.map(p, key(p)) == ["ns/a", "ns/b", "ns/c"]`, 166},
+		"has":                            {`has(svc.metadata.name) && !has(svc.metadata.labels) && !has(params.other)`, 0},
+		"maps iterate sorted":            {`svc.map(k, k) == ["big", "json", "metadata", "pattern"]`, 202},
+		"mixed literals":                 {`{"a": 1, "b": "x", "c": [1, "y", {}]}.size() == 3`, 0},
+		"optional chain":                 {`svc.metadata.?labels[?"a"].orValue("none") == "none"`, 0},
+		"cross-type numbers":             {`svc.big > 1.5 && 2u < 3`, 0},
+		"backticks":                      {"{'a-b': 1}.`a-b` == 1", 0},
+		"UTC":                            {`time.getHours() == 0`, 0},
+
+		"+ of strings":      {`svc.metadata.name + "x" == "svcx"`, 4},
+		"+ of lists":        {`(revisions.items + revisions.items).size() == 6`, 96},
+		"== of scalars":     {`svc.metadata.name == "svc"`, 0},
+		"== of maps":        {`svc.metadata == svc.metadata && svc.metadata != {}`, 16},
+		"in a list":         {`1 in params.mixed && !([1] in params.mixed)`, 7},
+		"in a literal list": {`svc.metadata.name in ["svc", "x"]`, 0},
+		"in a map":          {`"big" in svc`, 0},
+		"format":            {`"%s-%d".format([svc.metadata.name, 1]) == "svc-1"`, 1133},
+		"indexOf string":    {`svc.metadata.name.indexOf("c") == 2 && svc.metadata.name.lastIndexOf("s") == 0`, 0},
+		"indexOf list":      {`params.mixed.indexOf("a") == 1 && params.mixed.lastIndexOf(true) == 2`, 6},
+		"includes":          {`params.mixed.includes("a")`, 3},
+		"join":              {`["a", "b"].join(", ") == "a, b"`, 54},
+		"split":             {`"a,b".split(",") == ["a", "b"]`, 35},
+		"replace":           {`"aXbX".replace("X", "--") == "a--b--"`, 8},
+		"flatten":           {`[[1], [2, [3]]].flatten() == [1, 2, [3]]`, 117},
+		"lists.range":       {`lists.range(3) == [0, 1, 2]`, 52},
+		"distinct":          {`[1, 2, 1].distinct() == [1, 2]`, 47},
+		"sort":              {`[3, 1, 2].sort() == [1, 2, 3]`, 58},
+		"sortBy":            {`revisions.items.sortBy(p, p.spec.nodeName)[2].metadata.name == "b"`, 201},
+		"slice":             {`[1, 2, 3].slice(1, 2) == [2]`, 18},
+		"sets":              {`sets.contains([1, 2], [2]) && sets.intersects([1], [1, 2]) && sets.equivalent([1, 1], [1])`, 11},
+		"quantity":          {`quantity("1500m").isGreaterThan(quantity("1")) && quantity("1e3") == quantity("1k") && isQuantity("1Gi")`, 0},
+		"matches":           {`"n1".matches("^n[0-9]$") && matches("n1", svc.pattern)`, 12},
+		"find":              {`"pod n1".find("n[0-9]") == "n1" && "n1 n2".findAll("n[0-9]") == ["n1", "n2"] && "n1 n2".findAll("n[0-9]", 1) == ["n1"]`, 55},
+		"regex":             {`regex.replace("n1 n2", "n([0-9])", "\\1") == "1 2" && regex.extract("n1", "n([0-9])") == optional.of("1") && regex.extractAll("n1 n2", "n[0-9]") == ["n1", "n2"]`, 61},
+		"base64":            {`base64.encode(b"x") == "eA==" && base64.decode("eA==") == b"x"`, 5},
+		"strings":           {`" A ".trim().lowerAscii() == "a" && "ab".reverse() == "ba" && "abc".substring(1, 2) == "b" && strings.quote("a") == '"a"'`, 8},
+		"conversions":       {`string(svc.big) == "9007199254740993" && bytes("a") == b"a"`, 17},
+		"transformMap":      {`{"a": 1}.transformMap(k, v, v + 1) == {"a": 2}`, 72},
+		"transformMapEntry": {`["a"].transformMapEntry(i, v, {v: i}) == {"a": 0}`, 152},
+		"exists_one":        {`revisions.items.exists_one(p, p.metadata.name == "b")`, 3},
+		"bind":              {`cel.bind(n, svc.metadata.name, n + n) == "svcsvc"`, 6},
+		"optMap":            {`svc.?metadata.optMap(m, m.name).orValue("") == "svc"`, 0},
+		"math":              {`math.greatest([1, 2]) == 2 && math.ceil(1.2) == 2.0`, 0},
+		"IP and CIDR":       {`cidr("10.0.0.0/8").containsIP("10.1.2.3") && ip("10.1.2.3").family() == 4`, 0},
+		"URL":               {`url("http://a/b?c=d").getHost() == "a"`, 17},
+		"semver":            {`semver("1.2.3").isLessThan(semver("1.10.0"))`, 0},
+		"k8s format":        {`!format.dns1123Label().validate("a-b").hasValue()`, 0},
+	}
+	c := newCompiler(t, Limits{})
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := programs(t, c, tc.expression).Conditions(t.Context(), functionInput())
+			if got[0].Err != nil {
+				t.Logf("%s", got[0].Err.Snippet)
+			}
+			if diff := cmp.Diff([]Result{{Value: true, Cost: tc.cost}}, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.expression, diff)
+			}
+		})
+	}
+}
+
+func TestFunctionErrors(t *testing.T) {
+	cases := map[string]struct{ expression, want string }{
+		"unmarshal truncated":  {`json.unmarshal("{") == 1`, "json.unmarshal: the text ends before the value does"},
+		"unmarshal trailing":   {`json.unmarshal("1 2") == 1`, "json.unmarshal: there is more text after the value"},
+		"unmarshal a map":      {`json.unmarshal(svc.metadata) == 1`, "no such overload: json.unmarshal(map)"},
+		"unmarshal too large":  {`json.unmarshal("1e999") == 1`, "json.unmarshal: the number 1e999 is too large"},
+		"marshal a number key": {`json.marshal({1: 2}) == ""`, "json.marshal: the key 1 of a map is no string"},
+		"marshal a quantity":   {`json.marshal(quantity("1")) == ""`, "json.marshal: a value of type kubernetes.Quantity cannot be written"},
+		"indexBy a map":        {`revisions.items.indexBy(p, p.metadata).size() == 1`, "indexBy: a key must be a string, an int or a bool, not map"},
+		"groupBy null":         {`[1].groupBy(x, null).size() == 1`, "groupBy: a key must be a string, an int or a bool, not null_type"},
+		"toSet of doubles":     {`[1.5].toSet().size() == 1`, "toSet: a key must be a string, an int or a bool, not double"},
+		"parseDuration":        {`parseDuration("7 days") > duration("1h")`, `"7 days" is not a duration: write numbers with the units ns, us, ms, s, m, h, d or w, such as "360h" or "1h30m"`},
+		"seconds":              {`seconds(9223372036854775807) > duration("1h")`, "seconds(9223372036854775807) is longer than a duration can be (292 years)"},
+		"key of no object":     {`key({}) == ""`, "key: this is no object with metadata.name"},
+		"quantity exponent":    {`quantity("1e1000000000").isGreaterThan(quantity("1.5"))`, `the exponent of the quantity "1e1000000000" is too large`},
+		"negative exponent":    {`isQuantity("1.5E-999999999")`, `the exponent of the quantity "1.5E-999999999" is too large`},
+	}
+	c := newCompiler(t, Limits{})
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := programs(t, c, tc.expression).Conditions(t.Context(), functionInput())[0]
+			if got.Err == nil {
+				t.Fatalf("%s gave %v", tc.expression, got.Value)
+			}
+			if diff := cmp.Diff(Error{Kind: Runtime, Message: tc.want}, Error{Kind: got.Err.Kind, Message: got.Err.Message}); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.expression, diff)
+			}
+		})
+	}
+}

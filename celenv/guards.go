@@ -1,0 +1,207 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+)
+
+// Warning is something that compiles and will likely go wrong.
+type Warning struct {
+	// Condition is the index in spec.conditions.
+	Condition int
+	// Line and Column are the place, counted from 1.
+	Line, Column int
+	// Message says what can go wrong.
+	Message string
+	// Snippet is the source line and, below it, a caret under the place.
+	Snippet string
+	// Hint is what to write instead.
+	Hint string
+}
+
+// lookup is an expression that reads one label or annotation of an object, and errs when the object does not have it.
+type lookup struct {
+	labels string // the labels or annotations, as written: r.metadata.annotations
+	key    string // the key, as written: "example.com/owner"
+	hint   string // the expression that gives "" instead of an error
+}
+
+// labelLookup says whether an expression reads one label or annotation: by index, or by field.
+func labelLookup(e ast.Expr) (lookup, bool) {
+	var labels ast.Expr
+	var key string
+	if operand, at, ok := index(e); ok {
+		text, ok := keyText(at)
+		if !ok {
+			return lookup{}, false
+		}
+		labels, key = operand, text
+	} else if e.Kind() == ast.SelectKind && !e.AsSelect().IsTestOnly() {
+		labels, key = e.AsSelect().Operand(), strconv.Quote(e.AsSelect().FieldName())
+	} else {
+		return lookup{}, false
+	}
+	metadata, ok := labelsOf(labels)
+	if !ok {
+		return lookup{}, false
+	}
+	object, ok := path(metadata)
+	if !ok {
+		return lookup{}, false
+	}
+	field := labels.AsSelect().FieldName()
+	return lookup{
+		labels: object + "." + field,
+		key:    key,
+		hint:   fmt.Sprintf("%s.?%s[?%s].orValue(\"\")", object, field, key),
+	}, true
+}
+
+// labelsOf gives the x.metadata of x.metadata.labels and x.metadata.annotations.
+func labelsOf(e ast.Expr) (ast.Expr, bool) {
+	if e.Kind() != ast.SelectKind {
+		return nil, false
+	}
+	if field := e.AsSelect().FieldName(); field != "labels" && field != "annotations" {
+		return nil, false
+	}
+	metadata := e.AsSelect().Operand()
+	return metadata, metadata.Kind() == ast.SelectKind && metadata.AsSelect().FieldName() == "metadata"
+}
+
+// unguarded finds the lookups of labels and annotations that err on an object without them.
+//
+// A guard is has(x.metadata.labels.key) or key in x.metadata.labels, written the same way as the lookup, beside it in a
+// chain of && (on either side: CEL's && does not mind the order), negated beside it in a chain of ||, or as the condition
+// of ?:. What it does not see: a guard in a variable, in another condition, or around a loop that filters first
+// (x.filter(o, has(o.metadata.labels.key)).map(o, o.metadata.labels.key)), and a lookup of labels that were bound to a
+// name before.
+func (t *tree) unguarded(condition int) []Warning {
+	var found []Warning
+	var visit func(e ast.Expr, guarded map[string]bool)
+	visit = func(e ast.Expr, guarded map[string]bool) {
+		if l, ok := labelLookup(e); ok && !guarded[l.labels+"["+l.key+"]"] {
+			w := Warning{
+				Condition: condition,
+				Message:   fmt.Sprintf("objects without %s in %s make this an error, and an error never deletes", l.key, l.labels),
+				Hint:      "write " + l.hint,
+			}
+			w.Line, w.Column = t.place(e.ID())
+			w.Snippet = snippet(t.source, w.Line, w.Column)
+			found = append(found, w)
+		}
+		if e.Kind() == ast.ComprehensionKind {
+			loop := e.AsComprehension()
+			for _, part := range []ast.Expr{loop.IterRange(), loop.AccuInit(), loop.LoopStep(), loop.Result()} {
+				visit(part, guarded)
+			}
+			return
+		}
+		parts := children(e)
+		if e.Kind() == ast.CallKind {
+			switch e.AsCall().FunctionName() {
+			case operators.LogicalAnd:
+				guarded = with(guarded, guards(e, operators.LogicalAnd))
+			case operators.LogicalOr:
+				guarded = with(guarded, guards(e, operators.LogicalOr))
+			case operators.Conditional:
+				visit(parts[0], guarded)
+				visit(parts[1], with(guarded, guards(parts[0], operators.LogicalAnd)))
+				visit(parts[2], with(guarded, guards(parts[0], operators.LogicalOr)))
+				return
+			}
+		}
+		for _, part := range parts {
+			visit(part, guarded)
+		}
+	}
+	visit(t.root, nil)
+	return found
+}
+
+// guards are the keys whose presence a chain of && has tested, or a chain of || the absence.
+func guards(e ast.Expr, chain string) []string {
+	if e.Kind() == ast.CallKind {
+		call := e.AsCall()
+		switch call.FunctionName() {
+		case chain:
+			return append(guards(call.Args()[0], chain), guards(call.Args()[1], chain)...)
+		case operators.LogicalNot:
+			if chain == operators.LogicalOr {
+				return guards(call.Args()[0], operators.LogicalAnd)
+			}
+			return guards(call.Args()[0], operators.LogicalOr)
+		}
+	}
+	if chain == operators.LogicalOr {
+		return nil
+	}
+	if key, ok := presence(e); ok {
+		return []string{key}
+	}
+	return nil
+}
+
+// presence says of which key an expression is the test.
+func presence(e ast.Expr) (string, bool) {
+	var in ast.Expr
+	var key string
+	switch e.Kind() {
+	case ast.SelectKind:
+		if !e.AsSelect().IsTestOnly() {
+			return "", false
+		}
+		in, key = e.AsSelect().Operand(), strconv.Quote(e.AsSelect().FieldName())
+	case ast.CallKind:
+		call := e.AsCall()
+		if call.FunctionName() != operators.In {
+			return "", false
+		}
+		text, ok := keyText(call.Args()[0])
+		if !ok {
+			return "", false
+		}
+		in, key = call.Args()[1], text
+	default:
+		return "", false
+	}
+	text, ok := path(in)
+	return text + "[" + key + "]", ok
+}
+
+func with(guarded map[string]bool, more []string) map[string]bool {
+	if len(more) == 0 {
+		return guarded
+	}
+	all := make(map[string]bool, len(guarded)+len(more))
+	for key := range guarded {
+		all[key] = true
+	}
+	for _, key := range more {
+		all[key] = true
+	}
+	return all
+}
+
+// timeHint is what to write where a moment or a span of time meets a string, which is how objects carry them.
+func timeHint(left, right *types.Type) string {
+	for _, pair := range [][2]*types.Type{{left, right}, {right, left}} {
+		if pair[1].Kind() != types.StringKind {
+			continue
+		}
+		switch pair[0].Kind() {
+		case types.TimestampKind:
+			return "date-time fields are strings: wrap in timestamp()"
+		case types.DurationKind:
+			return "durations are strings until they are read: wrap in duration() or parseDuration()"
+		}
+	}
+	return ""
+}

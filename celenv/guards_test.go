@@ -1,0 +1,69 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWarnings(t *testing.T) {
+	cases := map[string]struct {
+		expression string
+		want       []string // the hints
+	}{
+		"Annotation":        {`svc.metadata.annotations["a/b"] == ""`, []string{`write svc.metadata.?annotations[?"a/b"].orValue("")`}},
+		"Label as a field":  {`svc.metadata.labels.app == ""`, []string{`write svc.metadata.?labels[?"app"].orValue("")`}},
+		"Label of an item":  {`revisions.items.all(r, r.metadata.labels["a"] == "")`, []string{`write r.metadata.?labels[?"a"].orValue("")`}},
+		"Key in a variable": {`svc.metadata.labels[params.key] == ""`, []string{`write svc.metadata.?labels[?params.key].orValue("")`}},
+		"Split":             {`svc.metadata.annotations["a"].split(",").size() == 1`, []string{`write svc.metadata.?annotations[?"a"].orValue("")`}},
+		"Of a template":     {`svc.spec.template.metadata.labels["a"] == ""`, []string{`write svc.spec.template.metadata.?labels[?"a"].orValue("")`}},
+		"Twice":             {`svc.metadata.labels.a == svc.metadata.labels.b`, []string{`write svc.metadata.?labels[?"a"].orValue("")`, `write svc.metadata.?labels[?"b"].orValue("")`}},
+		"Optional index":    {`svc.metadata.labels[?"a"].orValue("") == ""`, nil},
+		"Optional field":    {`svc.metadata.?labels["a"].orValue("") == ""`, nil},
+		"Presence":          {`has(svc.metadata.labels.a)`, nil},
+		"In":                {`"a" in svc.metadata.labels && svc.metadata.labels["a"] == ""`, nil},
+		"In, as a field":    {`"a" in svc.metadata.labels && svc.metadata.labels.a == ""`, nil},
+		"Has":               {`has(svc.metadata.labels.a) && (svc.x == 1 || svc.metadata.labels.a == "")`, nil},
+		"Guard behind":      {`svc.metadata.labels.a == "" && has(svc.metadata.labels.a)`, nil},
+		"Or":                {`!("a" in svc.metadata.labels) || svc.metadata.labels["a"] == ""`, nil},
+		"Or, not and":       {`!("a" in svc.metadata.labels && svc.x) || svc.metadata.labels["a"] == ""`, nil},
+		"Ternary":           {`"a" in svc.metadata.labels ? svc.metadata.labels["a"] == "" : false`, nil},
+		"Ternary reversed":  {`!has(svc.metadata.labels.a) ? false : svc.metadata.labels["a"] == ""`, nil},
+		"Guard in a loop":   {`revisions.items.exists(r, has(r.metadata.labels.a) && r.metadata.labels.a == "x")`, nil},
+		"Wrong branch":      {`"a" in svc.metadata.labels ? false : svc.metadata.labels["a"] == ""`, []string{`write svc.metadata.?labels[?"a"].orValue("")`}},
+		"Wrong key":         {`has(svc.metadata.labels.b) && svc.metadata.labels.a == ""`, []string{`write svc.metadata.?labels[?"a"].orValue("")`}},
+		"Wrong operator":    {`has(svc.metadata.labels.a) || svc.metadata.labels.a == ""`, []string{`write svc.metadata.?labels[?"a"].orValue("")`}},
+		"Wrong object":      {`revisions.items.exists(r, has(svc.metadata.labels.a) && r.metadata.labels.a == "")`, []string{`write r.metadata.?labels[?"a"].orValue("")`}},
+		"Only the map":      {`has(svc.metadata.labels) && svc.metadata.labels.a == ""`, []string{`write svc.metadata.?labels[?"a"].orValue("")`}},
+		"Other fields":      {`svc.status.labels["a"] == "" && svc.labels.b == ""`, nil},
+	}
+	c := newCompiler(t, Limits{})
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var hints []string
+			for _, w := range programs(t, c, tc.expression).Warnings() {
+				hints = append(hints, w.Hint)
+			}
+			if diff := cmp.Diff(tc.want, hints); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.expression, diff)
+			}
+		})
+	}
+}
+
+func TestWarningOfTheProposal(t *testing.T) {
+	got := programs(t, newCompiler(t, Limits{}), "true", proposal).Warnings()
+	want := []Warning{{
+		Condition: 1, Line: 2, Column: 25,
+		Message: `objects without "serving.knative.dev/routes" in r.metadata.annotations make this an error, and an error never deletes`,
+		Snippet: "  |   r.metadata.annotations[\"serving.knative.dev/routes\"].split(\",\")\n" +
+			"  |                         ^",
+		Hint: `write r.metadata.?annotations[?"serving.knative.dev/routes"].orValue("")`,
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,64 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package library
+
+import (
+	"math"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// Durations is how expressions measure time.
+//
+//	parseDuration(<string>) -> <duration>      // parseDuration("7d12h"): as duration(), and days (d) and weeks (w) too
+//	parseDuration(<duration>) -> <duration>    // itself, so that a parameter may be either
+//	seconds(<int>) -> <duration>               // seconds(item.spec.terminationGracePeriodSeconds)
+//	age(<object>) -> <duration>                // time - timestamp(object.metadata.creationTimestamp), and nothing else
+func Durations() cel.EnvOption { return cel.Lib(durations{}) }
+
+type durations struct{}
+
+func (durations) LibraryName() string { return "cleaner.durations" }
+
+func (durations) CompileOptions() []cel.EnvOption {
+	return []cel.EnvOption{
+		cel.Function("parseDuration",
+			cel.Overload("parse_duration_string", []*cel.Type{cel.StringType}, cel.DurationType, cel.UnaryBinding(parseDuration)),
+			cel.Overload("parse_duration_duration", []*cel.Type{cel.DurationType}, cel.DurationType,
+				cel.UnaryBinding(func(d ref.Val) ref.Val { return d }))),
+		cel.Function("seconds",
+			cel.Overload("seconds_int", []*cel.Type{cel.IntType}, cel.DurationType, cel.UnaryBinding(seconds))),
+		cel.Macros(cel.GlobalMacro("age", 1, age)),
+	}
+}
+
+func (durations) ProgramOptions() []cel.ProgramOption { return nil }
+
+func parseDuration(v ref.Val) ref.Val {
+	d, err := v1alpha1.ParseDuration(string(v.(types.String)))
+	if err != nil {
+		return types.WrapErr(err)
+	}
+	return types.Duration{Duration: d}
+}
+
+func seconds(v ref.Val) ref.Val {
+	n := int64(v.(types.Int))
+	if n > math.MaxInt64/int64(time.Second) || n < math.MinInt64/int64(time.Second) {
+		return types.NewErr("seconds(%d) is longer than a duration can be (292 years)", n)
+	}
+	return types.Duration{Duration: time.Duration(n) * time.Second}
+}
+
+func age(f cel.MacroExprFactory, _ ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
+	created := f.NewSelect(f.NewSelect(args[0], "metadata"), "creationTimestamp")
+	return f.NewCall(operators.Subtract, f.NewIdent("time"), f.NewCall("timestamp", created)), nil
+}

@@ -1,0 +1,205 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package library
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+)
+
+// maxJSON is the longest text that json.unmarshal reads: more than an object in a cluster can hold.
+const maxJSON = 4 << 20
+
+// JSON reads and writes the JSON that objects carry as strings.
+//
+//	json.unmarshal(<string>) -> <dyn>    // integers are ints where an int can hold them, maps iterate in the order of their keys
+//	json.marshal(<dyn>) -> <string>      // keys sorted, no spaces, nothing escaped that need not be: equal values give equal text
+//	json.valid(<string>) -> <bool>       // whether json.unmarshal would read it
+func JSON() cel.EnvOption { return cel.Lib(jsonLibrary{}) }
+
+type jsonLibrary struct{}
+
+func (jsonLibrary) LibraryName() string { return "cleaner.json" }
+
+func (jsonLibrary) CompileOptions() []cel.EnvOption {
+	return []cel.EnvOption{
+		cel.Function("json.unmarshal",
+			cel.Overload("json_unmarshal_string", []*cel.Type{cel.StringType}, cel.DynType, cel.UnaryBinding(unmarshal))),
+		cel.Function("json.marshal",
+			cel.Overload("json_marshal_dyn", []*cel.Type{cel.DynType}, cel.StringType, cel.UnaryBinding(marshal))),
+		cel.Function("json.valid",
+			cel.Overload("json_valid_string", []*cel.Type{cel.StringType}, cel.BoolType, cel.UnaryBinding(valid))),
+	}
+}
+
+func (jsonLibrary) ProgramOptions() []cel.ProgramOption { return nil }
+
+func unmarshal(v ref.Val) ref.Val {
+	decoded, err := decode(string(v.(types.String)))
+	if err != nil {
+		return types.WrapErr(fmt.Errorf("json.unmarshal: %w", err))
+	}
+	value, err := fromJSON(decoded)
+	if err != nil {
+		return types.WrapErr(fmt.Errorf("json.unmarshal: %w", err))
+	}
+	return value
+}
+
+func valid(v ref.Val) ref.Val {
+	return types.Bool(!types.IsError(unmarshal(v)))
+}
+
+func decode(text string) (any, error) {
+	if len(text) > maxJSON {
+		return nil, fmt.Errorf("the text is longer than %d bytes", maxJSON)
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber() // a float64 would change integers above 2^53
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, describe(err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more text after the value")
+	}
+	return v, nil
+}
+
+// describe says in words of its reader where the text ended too early.
+func describe(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the text ends before the value does")
+	}
+	return err
+}
+
+// fromJSON makes a CEL value of what encoding/json decoded.
+func fromJSON(v any) (ref.Val, error) {
+	switch v := v.(type) {
+	case nil:
+		return types.NullValue, nil
+	case bool:
+		return types.Bool(v), nil
+	case string:
+		return types.String(v), nil
+	case json.Number:
+		if i, err := v.Int64(); err == nil {
+			return types.Int(i), nil
+		}
+		f, err := v.Float64()
+		if err != nil {
+			return nil, fmt.Errorf("the number %s is too large", v)
+		}
+		return types.Double(f), nil
+	case []any:
+		elems := make([]ref.Val, len(v))
+		for i := range v {
+			var err error
+			if elems[i], err = fromJSON(v[i]); err != nil {
+				return nil, err
+			}
+		}
+		return types.NewRefValList(types.DefaultTypeAdapter, elems), nil
+	case map[string]any:
+		names := make([]string, 0, len(v))
+		for name := range v {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		keys := make([]ref.Val, len(names))
+		entries := make(map[ref.Val]ref.Val, len(names))
+		for i, name := range names {
+			value, err := fromJSON(v[name])
+			if err != nil {
+				return nil, err
+			}
+			keys[i] = types.String(name)
+			entries[keys[i]] = value
+		}
+		return newOrderedMap(keys, entries), nil
+	default:
+		return nil, fmt.Errorf("cannot read %T", v)
+	}
+}
+
+func marshal(v ref.Val) ref.Val {
+	value, err := toJSON(v)
+	if err != nil {
+		return types.WrapErr(fmt.Errorf("json.marshal: %w", err))
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		return types.WrapErr(fmt.Errorf("json.marshal: %w", err))
+	}
+	return types.String(strings.TrimSuffix(b.String(), "\n"))
+}
+
+// toJSON makes what encoding/json encodes of a CEL value.
+func toJSON(v ref.Val) (any, error) {
+	switch v := v.(type) {
+	case types.Null:
+		return nil, nil
+	case types.Bool:
+		return bool(v), nil
+	case types.Int:
+		return int64(v), nil
+	case types.Uint:
+		return uint64(v), nil
+	case types.Double:
+		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+			return nil, fmt.Errorf("JSON cannot say %v", f)
+		}
+		return float64(v), nil
+	case types.String:
+		return string(v), nil
+	case types.Bytes:
+		return []byte(v), nil
+	case types.Timestamp:
+		return v.Format(time.RFC3339Nano), nil
+	case types.Duration:
+		return v.ConvertToType(types.StringType).Value(), nil
+	case traits.Lister:
+		list := []any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			elem, err := toJSON(it.Next())
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, elem)
+		}
+		return list, nil
+	case traits.Mapper:
+		object := map[string]any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			key := it.Next()
+			name, ok := key.(types.String)
+			if !ok {
+				return nil, fmt.Errorf("the key %v of a map is no string", key.Value())
+			}
+			value, err := toJSON(v.Get(key))
+			if err != nil {
+				return nil, err
+			}
+			object[string(name)] = value
+		}
+		return object, nil
+	default:
+		return nil, fmt.Errorf("a value of type %s cannot be written", v.Type().TypeName())
+	}
+}

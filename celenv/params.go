@@ -1,0 +1,63 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// ParamsOf reads parameters as expressions see them: an integer that an int can hold is one, other numbers are doubles,
+// and what is null is absent, in objects within too. A null in a list stays, so that the others keep their places.
+func ParamsOf(raw *runtime.RawExtension) (map[string]any, error) {
+	if raw == nil || len(raw.Raw) == 0 {
+		return map[string]any{}, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw.Raw))
+	d.UseNumber()
+	var params map[string]any
+	if err := d.Decode(&params); err != nil {
+		return nil, fmt.Errorf("cannot read the parameters: %w", err)
+	}
+	if params == nil { // the JSON null
+		return map[string]any{}, nil
+	}
+	if _, err := native(params); err != nil {
+		return nil, fmt.Errorf("cannot read the parameters: %w", err)
+	}
+	return params, nil
+}
+
+// native changes decoded JSON, in place, to what Kubernetes objects hold.
+func native(v any) (any, error) {
+	switch v := v.(type) {
+	case json.Number:
+		if i, err := v.Int64(); err == nil {
+			return i, nil
+		}
+		return v.Float64()
+	case []any:
+		for i := range v {
+			var err error
+			if v[i], err = native(v[i]); err != nil {
+				return nil, err
+			}
+		}
+	case map[string]any:
+		for name, value := range v {
+			if value == nil {
+				delete(v, name)
+				continue
+			}
+			var err error
+			if v[name], err = native(value); err != nil {
+				return nil, fmt.Errorf("%q: %w", name, err)
+			}
+		}
+	}
+	return v, nil
+}

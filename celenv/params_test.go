@@ -1,0 +1,59 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+func TestParamsOf(t *testing.T) {
+	cases := map[string]struct {
+		raw  *runtime.RawExtension
+		want map[string]any
+	}{
+		"Nil":      {nil, map[string]any{}},
+		"Empty":    {&runtime.RawExtension{}, map[string]any{}},
+		"Null":     {&runtime.RawExtension{Raw: []byte("null")}, map[string]any{}},
+		"Integers": {&runtime.RawExtension{Raw: []byte(`{"a":9007199254740993,"b":-1,"c":1.5,"d":9223372036854775808}`)}, map[string]any{"a": int64(9007199254740993), "b": int64(-1), "c": 1.5, "d": 9223372036854775808.0}},
+		"Nulls":    {&runtime.RawExtension{Raw: []byte(`{"a":null,"b":{"c":null,"d":1},"e":[null,{"f":null}]}`)}, map[string]any{"b": map[string]any{"d": int64(1)}, "e": []any{nil, map[string]any{}}}},
+		"Others":   {&runtime.RawExtension{Raw: []byte(`{"a":"x","b":true,"c":[1,"y"]}`)}, map[string]any{"a": "x", "b": true, "c": []any{int64(1), "y"}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParamsOf(tc.raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParamsOfErrors(t *testing.T) {
+	for name, raw := range map[string]string{"Truncated": "{", "NoObject": "[1]", "TooLarge": `{"a":1e999}`} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := ParamsOf(&runtime.RawExtension{Raw: []byte(raw)}); err == nil {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestParamsInExpressions(t *testing.T) {
+	params, err := ParamsOf(&runtime.RawExtension{Raw: []byte(`{"keep":3,"ttl":"7d","gone":null}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := programs(t, newCompiler(t, Limits{}), `params.keep == 3 && type(params.keep) == int`, `parseDuration(params.ttl) == duration("168h")`, `!has(params.gone)`)
+	for i, got := range p.Conditions(t.Context(), Input{Params: params}) {
+		if !got.Value {
+			t.Errorf("condition %d: %v", i, got.Err)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"fmt"
+	"regexp/syntax"
+	"strings"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+)
+
+const (
+	// maxDynamicPattern is the longest pattern that an object may supply, in bytes: it is compiled at each call.
+	maxDynamicPattern = 256
+	// maxPatternSize is how large a pattern may become once its repetitions are written out. Larger ones take seconds and
+	// gigabytes to compile.
+	maxPatternSize = 8192
+)
+
+// patternArgument is which argument of a function with charge.match is a regular expression.
+const patternArgument = 1
+
+// checkPattern says what is wrong with a regular expression, without compiling one that is too large for that.
+func checkPattern(pattern string) error {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return fmt.Errorf("%q is no regular expression: %w", cut(pattern, 64), err)
+	}
+	if n := expanded(parsed); n > maxPatternSize {
+		return fmt.Errorf("the regular expression %q is too large: repetitions count as often as they repeat", cut(pattern, 64))
+	}
+	return nil
+}
+
+// expanded is about how many instructions a pattern becomes.
+func expanded(re *syntax.Regexp) int64 {
+	n := int64(1)
+	switch re.Op {
+	case syntax.OpLiteral, syntax.OpCharClass:
+		n += int64(len(re.Rune))
+	}
+	for _, sub := range re.Sub {
+		n = sum(n, expanded(sub))
+	}
+	if re.Op == syntax.OpRepeat {
+		n = product(n, int64(max(re.Min, re.Max, 1)))
+	}
+	return n
+}
+
+// checkDynamicPattern refuses a pattern that no object may supply.
+func checkDynamicPattern(pattern string) error {
+	if len(pattern) > maxDynamicPattern {
+		return fmt.Errorf("a regular expression that is not a literal may have %d bytes, and this one has %d", maxDynamicPattern, len(pattern))
+	}
+	return checkPattern(pattern)
+}
+
+// chargeMatch pays for a function that looks for one match: each place of the text against each part of the pattern.
+func chargeMatch(m *meter, pattern int64, args []ref.Val) {
+	m.work(product(pattern, length(args[0])+valueSize) / patternStep)
+}
+
+// chargeMatches pays for a function that looks for all matches, which may read the rest of the text for each.
+func chargeMatches(m *meter, pattern int64, args []ref.Val) {
+	n := length(args[0])
+	m.work(product(pattern, product(n, n)+valueSize) / (4 * patternStep))
+}
+
+// chargeReplaceMatches pays also for the longest text that replacing can give: a match at every place, and each
+// reference to a group standing for all of the text.
+func chargeReplaceMatches(m *meter, pattern int64, args []ref.Val) {
+	chargeMatches(m, pattern, args)
+	replacement, _ := args[2].(types.String)
+	n := length(args[0])
+	references := int64(strings.Count(string(replacement), "\\"))
+	m.build(sum(n, product(n+1, int64(len(replacement))), product(n, references)))
+}
+
+// patternStep is how many tries of a part of a pattern at a place of a text are one step.
+const patternStep = 64
+
+// patternSize is about how many instructions a pattern becomes, and 1 for what is none: the function says so itself.
+func patternSize(pattern string) int64 {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return 1
+	}
+	return expanded(parsed)
+}
+
+// cut shortens text for people to at most n bytes, at a code point.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "") + "…"
+}

@@ -1,0 +1,321 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/go-cmp/cmp"
+)
+
+// proposal is the condition of the proposal's manifest.
+const proposal = `!revisions.items.exists(r,
+  r.metadata.annotations["serving.knative.dev/routes"].split(",")
+    .exists(route, !route.startsWith("sfj-") && !route.startsWith("preview-"))
+  || r.status.conditions.filter(c, c.type == "Active")
+    .exists(c, c.status == "True" || time - timestamp(c.lastTransitionTime) < duration("360h")))
+`
+
+// revision has the annotation of its routes, or none at all, and has been in its state since the given time.
+func revision(name, routes, active, since string) map[string]any {
+	metadata := map[string]any{"name": name, "namespace": "ns", "annotations": map[string]any{"a": "b"}}
+	if routes != "" {
+		metadata["annotations"] = map[string]any{"serving.knative.dev/routes": routes}
+	}
+	return map[string]any{
+		"metadata": metadata,
+		"status": map[string]any{"conditions": []any{
+			map[string]any{"type": "Ready", "status": "True", "lastTransitionTime": since},
+			map[string]any{"type": "Active", "status": active, "lastTransitionTime": since},
+		}},
+	}
+}
+
+func TestProposal(t *testing.T) {
+	const old, young = "2024-12-01T00:00:00Z", "2024-12-30T00:00:00Z"
+	unrouted := &Error{
+		Kind: Runtime, Line: 2, Column: 25,
+		Message: "no such key: serving.knative.dev/routes",
+		Snippet: "  |   r.metadata.annotations[\"serving.knative.dev/routes\"].split(\",\")\n" +
+			"  |                         ^",
+		Object: "revisions.items[1] (ns/b)",
+		Hint:   `write r.metadata.?annotations[?"serving.knative.dev/routes"].orValue("")`,
+	}
+	cases := map[string]struct {
+		reason    string
+		revisions map[string]any
+		want      Result
+	}{
+		"None":     {"no Revision is in use", list(), Result{Value: true}},
+		"Idle":     {"only preview routes, inactive for long", list(revision("a", "sfj-1,preview-2", "False", old)), Result{Value: true, Cost: 86}},
+		"Routed":   {"a route of production", list(revision("a", "sfj-1,www", "False", old)), Result{Cost: 35}},
+		"Active":   {"it serves", list(revision("a", "sfj-1", "True", old)), Result{Cost: 69}},
+		"Young":    {"it stopped serving only lately", list(revision("a", "sfj-1", "False", young)), Result{Cost: 69}},
+		"Unrouted": {"an error that nothing outweighs", list(revision("a", "sfj-1", "False", old), revision("b", "", "False", old)), Result{Cost: 121, Err: unrouted}},
+		"Outweighed": {"whatever the unrouted Revision is, another is in use",
+			list(revision("b", "", "False", old), revision("a", "www", "False", old)), Result{Cost: 70}},
+	}
+	p := programs(t, newCompiler(t, Limits{}), proposal)
+	if diff := cmp.Diff([]string{"revisions"}, p.Reads(0)); diff != "" {
+		t.Errorf("Reads (-want +got):\n%s", diff)
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := p.Conditions(t.Context(), Input{Targets: map[string]any{"revisions": tc.revisions}, Time: at("2025-01-01T00:00:00Z")})
+			if diff := cmp.Diff([]Result{tc.want}, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// The form that the hint gives must do what it promises, with no annotations at all too.
+func TestProposalGuarded(t *testing.T) {
+	guarded := strings.Replace(proposal,
+		`r.metadata.annotations["serving.knative.dev/routes"]`,
+		`r.metadata.?annotations[?"serving.knative.dev/routes"].orValue("sfj-")`, 1)
+	p := programs(t, newCompiler(t, Limits{}), guarded)
+	bare := revision("b", "", "False", "2024-12-01T00:00:00Z")
+	delete(bare["metadata"].(map[string]any), "annotations")
+	got := p.Conditions(t.Context(), Input{
+		Targets: map[string]any{"revisions": list(bare, revision("c", "", "False", "2024-12-01T00:00:00Z"))},
+		Time:    at("2025-01-01T00:00:00Z"),
+	})
+	if got[0].Err != nil || !got[0].Value {
+		t.Errorf("got %v, %v", got[0].Value, got[0].Err)
+	}
+	if w := p.Warnings(); len(w) > 0 {
+		t.Errorf("the guarded form is warned about: %v", w)
+	}
+}
+
+func TestRuntimeErrors(t *testing.T) {
+	object := func(name string) any {
+		return map[string]any{
+			"metadata": map[string]any{"name": name, "labels": map[string]any{"app": "x"}, "creationTimestamp": "2024-01-01T00:00:00Z"},
+			"status":   map[string]any{"conditions": []any{map[string]any{"type": "Ready"}}},
+		}
+	}
+	in := Input{
+		Targets: map[string]any{"revisions": list(object("a"), object("b")), "svc": object("svc")},
+		Time:    at("2025-01-01T00:00:00Z"),
+	}
+	cases := map[string]struct {
+		expression string
+		want       Error
+	}{
+		"Timestamp": {`time - svc.metadata.creationTimestamp > duration("1h")`, Error{
+			Line: 1, Column: 6, Message: "no such overload (timestamp - string)", Object: "svc (svc)",
+			Hint:    "date-time fields are strings: wrap in timestamp()",
+			Snippet: "  | time - svc.metadata.creationTimestamp > duration(\"1h\")\n  |      ^",
+		}},
+		"Misspelled": {`revisions.items.all(r, r.metadata.nam == "a")`, Error{
+			Line: 1, Column: 35, Message: "no such key: nam", Object: "revisions.items[0] (a)", Hint: `did you mean "name"?`,
+			Snippet: "  | revisions.items.all(r, r.metadata.nam == \"a\")\n  |                                   ^",
+		}},
+		"Nested": {`revisions.items.exists(r, r.metadata.name == "b" && r.status.conditions.exists(c, c.reason == ""))`, Error{
+			Line: 1, Column: 85, Message: "no such key: reason", Object: "revisions.items[1] (b)",
+			Hint:    "test has(c.reason) first, or write c.?reason and .orValue(...) at the end",
+			Snippet: "  | revisions.items.exists(r, r.metadata.name == \"b\" && r.status.conditions.exists(c, c.reason == \"\"))\n  |" + strings.Repeat(" ", 85) + "^",
+		}},
+		"NoLabelsAtAll": {`svc.metadata.annotations["x"] == ""`, Error{
+			Line: 1, Column: 14, Message: "no such key: annotations", Object: "svc (svc)",
+			Hint:    `write svc.metadata.?annotations[?"x"].orValue("")`,
+			Snippet: "  | svc.metadata.annotations[\"x\"] == \"\"\n  |              ^",
+		}},
+		"Sorted": {`revisions.items.sortBy(r, r.metadata.name)[1].status.phase == ""`, Error{
+			Line: 1, Column: 54, Message: "no such key: phase", Object: "b",
+			Snippet: "  | revisions.items.sortBy(r, r.metadata.name)[1].status.phase == \"\"\n  |                                                      ^",
+		}},
+		"Filtered": {`revisions.items.filter(r, true).all(r, r.spec == 1)`, Error{
+			Line: 1, Column: 42, Message: "no such key: spec", Object: "r (a)",
+			Hint:    "test has(r.spec) first, or write r.?spec and .orValue(...) at the end",
+			Snippet: "  | revisions.items.filter(r, true).all(r, r.spec == 1)\n  |                                          ^",
+		}},
+		"OutOfBounds": {`revisions.items[7] == 1`, Error{
+			Line: 1, Column: 16, Message: "index out of bounds: 7",
+			Snippet: "  | revisions.items[7] == 1\n  |                ^",
+		}},
+		"DivisionByZero": {`1 / (revisions.items.size() - 2) == 1`, Error{
+			Line: 1, Column: 3, Message: "division by zero (int / int)",
+			Snippet: "  | 1 / (revisions.items.size() - 2) == 1\n  |   ^",
+		}},
+		"NoBool": {`svc.metadata.name`, Error{
+			Line: 1, Column: 14, Message: "a condition must be true or false, and this gave a string",
+			Snippet: "  | svc.metadata.name\n  |              ^",
+		}},
+		"NoBoolInAnd": {`svc.metadata.name && true`, Error{
+			Line: 1, Column: 19, Message: "no such overload (string && bool)", Object: "svc (svc)",
+			Snippet: "  | svc.metadata.name && true\n  |                   ^",
+		}},
+		"Tabs": {"true &&\n\tsvc.x", Error{
+			Line: 2, Column: 6, Message: "no such key: x", Object: "svc (svc)",
+			Hint:    "test has(svc.x) first, or write svc.?x and .orValue(...) at the end",
+			Snippet: "  | \tsvc.x\n  | \t    ^",
+		}},
+		"Null": {`params.x == 1`, Error{
+			Line: 1, Column: 8, Message: "no such key: x",
+			Hint:    "test has(params.x) first, or write params.?x and .orValue(...) at the end",
+			Snippet: "  | params.x == 1\n  |        ^",
+		}},
+		"Function": {`int(svc.metadata.name) == 1`, Error{
+			Line: 1, Column: 1, Message: "type conversion error from 'string' to 'int'", Object: "svc (svc)",
+			Snippet: "  | int(svc.metadata.name) == 1\n  | ^",
+		}},
+		"Pattern": {`"x".matches(svc.metadata.name + "(")`, Error{
+			Line: 1, Column: 5, Message: `"svc(" is no regular expression: error parsing regexp: missing closing ): ` + "`svc(`",
+			Snippet: "  | \"x\".matches(svc.metadata.name + \"(\")\n  |     ^",
+		}},
+	}
+	c := newCompiler(t, Limits{})
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			tc.want.Kind = Runtime
+			p := programs(t, c, tc.expression)
+			for range 2 { // the second time with the explanation already made
+				got := p.Conditions(t.Context(), in)[0]
+				if diff := cmp.Diff(&tc.want, got.Err); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", tc.expression, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	cases := map[string]struct {
+		err  Error
+		want string
+	}{
+		"All":     {Error{Condition: 2, Line: 1, Column: 5, Message: "no such key: x", Object: "svc (ns/svc)", Hint: "test has(svc.x)"}, "conditions[2] at 1:5: no such key: x on svc (ns/svc); test has(svc.x)"},
+		"Message": {Error{Message: "interrupted"}, "conditions[0]: interrupted"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, tc.err.Error()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLongLinesAreCut(t *testing.T) {
+	got := snippet(strings.Repeat("é", 1000)+"!"+strings.Repeat("y", 1000), 1, 1001)
+	want := "  | " + strings.Repeat("é", 100) + "!" + strings.Repeat("y", 59) + "\n  | " + strings.Repeat(" ", 100) + "^"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// All conditions are evaluated, whatever becomes of the others, and they share one budget.
+func TestConditionsShareTheBudget(t *testing.T) {
+	loop := "revisions.items.all(r, true)"
+	in := Input{Targets: map[string]any{"revisions": list(1, 2, 3, 4, 5, 6)}}
+	got := programs(t, newCompiler(t, Limits{Steps: 10}), loop, "svc.x", loop, "true", "1 == 2").Conditions(t.Context(), in)
+	var summary []string
+	for i, r := range got {
+		text := fmt.Sprintf("%v %d", r.Value, r.Cost)
+		if r.Err != nil {
+			text += fmt.Sprintf(" %s conditions[%d]", r.Err.Kind, r.Err.Condition)
+		}
+		if r.Err != nil && r.Err.Condition != i {
+			t.Errorf("the error of condition %d says %d", i, r.Err.Condition)
+		}
+		summary = append(summary, text)
+	}
+	want := []string{"true 6", "false 0 Runtime conditions[1]", "false 4 Exhausted conditions[2]", "true 0", "false 0"}
+	if diff := cmp.Diff(want, summary); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// The next call has a full budget again.
+	if again := programs(t, newCompiler(t, Limits{Steps: 10}), loop).Conditions(t.Context(), in); again[0].Err != nil {
+		t.Error(again[0].Err)
+	}
+}
+
+func TestInterruption(t *testing.T) {
+	endless := "lists.range(9000).exists(a, lists.range(9000).exists(b, a + b < 0))"
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	soon, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer stop()
+	cases := map[string]struct {
+		reason string
+		ctx    context.Context
+		limits Limits
+		want   Error
+	}{
+		"Before": {"the context has ended before", cancelled, Limits{}, Error{Kind: Interrupted, Message: "the evaluation was interrupted"}},
+		"During": {"the context ends in the loop", soon, Limits{Steps: 1 << 40}, Error{Kind: Interrupted, Message: "the evaluation was interrupted"}},
+		"Wall":   {"our own deadline passes", t.Context(), Limits{Steps: 1 << 40, Wall: 20 * time.Millisecond}, Error{Kind: Exhausted, Message: "the conditions take longer than 20ms"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := programs(t, newCompiler(t, tc.limits), endless).Conditions(tc.ctx, Input{})
+			if diff := cmp.Diff(&tc.want, got[0].Err); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestPanicsAreInternalErrors(t *testing.T) {
+	c := newCompiler(t, Limits{})
+	c.charges["size"] = charge{before: func(*meter, []ref.Val) ref.Val { panic("boom") }}
+	got := programs(t, c, "svc.size() == 0", "true").Conditions(t.Context(), Input{Targets: map[string]any{"svc": "x"}})
+	if got[0].Err == nil || got[0].Err.Kind != Internal || !strings.Contains(got[0].Err.Message, "boom") {
+		t.Errorf("got %v", got[0].Err)
+	}
+	if !got[1].Value {
+		t.Errorf("the condition after it gave %v", got[1].Err)
+	}
+
+	_, problems := c.compile(scope{}, 3, "true", &Programs{}) // without an environment
+	if len(problems) != 1 || problems[0].Kind != Internal || problems[0].Condition != 3 {
+		t.Errorf("got %v", problems)
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	p := programs(t, newCompiler(t, Limits{}), proposal, "svc.x == 1")
+	young := Input{Time: at("2025-01-01T00:00:00Z"), Targets: map[string]any{"revisions": list(revision("a", "sfj-1", "False", "2024-12-30T00:00:00Z"))}}
+	old := Input{Time: at("2025-01-01T00:00:00Z"), Targets: map[string]any{"revisions": list(revision("a", "sfj-1", "False", "2024-01-01T00:00:00Z"))}}
+	var wg sync.WaitGroup
+	for range 8 {
+		for want, in := range map[bool]Input{false: young, true: old} {
+			wg.Go(func() {
+				for range 20 {
+					got := p.Conditions(t.Context(), in)
+					if got[0].Err != nil || got[0].Value != want || got[1].Err == nil {
+						t.Errorf("got %v, want %v", got, want)
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// The same input gives the same answer, error and cost, although Go's maps have no order.
+func TestEvaluationIsDeterministic(t *testing.T) {
+	labels := map[string]any{}
+	for i := range 50 {
+		labels[fmt.Sprint("l", i)] = fmt.Sprint(i)
+	}
+	in := Input{Targets: map[string]any{"svc": map[string]any{"metadata": map[string]any{"name": "s", "labels": labels}}}}
+	p := programs(t, newCompiler(t, Limits{}), `svc.metadata.labels.map(k, k)[0] == "l0"`, `svc.metadata.labels.all(k, v, int(v) < 30 && v.nope)`, `svc.metadata.labels.exists(k, k == "l9")`)
+	first := p.Conditions(t.Context(), in)
+	for range 20 {
+		if diff := cmp.Diff(first, p.Conditions(t.Context(), in)); diff != "" {
+			t.Fatalf("(-first +later):\n%s", diff)
+		}
+	}
+}

@@ -1,0 +1,200 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+)
+
+// tree answers questions about the source of one expression.
+type tree struct {
+	source string
+	info   *ast.SourceInfo
+	root   ast.Expr
+	nodes  map[int64]node
+}
+
+// node is where an expression stands in its tree.
+type node struct {
+	expr   ast.Expr
+	parent ast.Expr
+	// loops are the comprehensions around it whose variables it sees, the innermost first.
+	loops []ast.Expr
+}
+
+func newTree(source string, a *ast.AST) *tree {
+	t := &tree{source: source, info: a.SourceInfo(), root: a.Expr(), nodes: map[int64]node{}}
+	t.add(t.root, nil, nil)
+	return t
+}
+
+func (t *tree) add(e, parent ast.Expr, loops []ast.Expr) {
+	t.nodes[e.ID()] = node{expr: e, parent: parent, loops: loops}
+	if e.Kind() == ast.ComprehensionKind {
+		loop := e.AsComprehension()
+		t.add(loop.IterRange(), e, loops)
+		t.add(loop.AccuInit(), e, loops)
+		inside := slices.Insert(slices.Clone(loops), 0, e)
+		t.add(loop.LoopCondition(), e, inside)
+		t.add(loop.LoopStep(), e, inside)
+		t.add(loop.Result(), e, inside)
+		return
+	}
+	for _, child := range children(e) {
+		t.add(child, e, loops)
+	}
+}
+
+// children are the parts of an expression that is no comprehension, in order.
+func children(e ast.Expr) []ast.Expr {
+	switch e.Kind() {
+	case ast.CallKind:
+		if call := e.AsCall(); call.IsMemberFunction() {
+			return slices.Insert(slices.Clone(call.Args()), 0, call.Target())
+		}
+		return e.AsCall().Args()
+	case ast.SelectKind:
+		return []ast.Expr{e.AsSelect().Operand()}
+	case ast.ListKind:
+		return e.AsList().Elements()
+	case ast.MapKind:
+		var parts []ast.Expr
+		for _, entry := range e.AsMap().Entries() {
+			parts = append(parts, entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
+		}
+		return parts
+	case ast.StructKind:
+		var parts []ast.Expr
+		for _, f := range e.AsStruct().Fields() {
+			parts = append(parts, f.AsStructField().Value())
+		}
+		return parts
+	default:
+		return nil
+	}
+}
+
+// bound says whether the name is a variable of one of the comprehensions.
+func bound(name string, loops []ast.Expr) bool {
+	return slices.ContainsFunc(loops, func(e ast.Expr) bool {
+		loop := e.AsComprehension()
+		return name == loop.IterVar() || name == loop.IterVar2() || name == loop.AccuVar()
+	})
+}
+
+// place is the line and the column of a node, counted from 1, and 0 when they are not known.
+func (t *tree) place(id int64) (line, column int) {
+	at := t.info.GetStartLocation(id)
+	if at.Line() < 1 || at.Column() < 0 {
+		return 0, 0
+	}
+	return at.Line(), t.nameColumn(id, at.Line(), at.Column())
+}
+
+// nameColumn moves a column, counted from 0, from the "." of a field or the "(" of a call to the name, and counts it
+// from 1.
+func (t *tree) nameColumn(id int64, line, column int) int {
+	e := t.nodes[id].expr
+	lines := strings.Split(t.source, "\n")
+	if e == nil || line > len(lines) {
+		return column + 1
+	}
+	text := []rune(lines[line-1])
+	switch e.Kind() {
+	case ast.SelectKind:
+		if column < len(text) && text[column] == '.' {
+			return column + 2
+		}
+	case ast.CallKind:
+		name := []rune(e.AsCall().FunctionName())
+		if i := slices.Index(name, '.'); i >= 0 {
+			name = name[i+1:] // a qualified name: the position is that of its last part
+		}
+		if start := column - len(name); column < len(text) && text[column] == '(' && start >= 0 && slices.Equal(text[start:column], name) {
+			return start + 1
+		}
+	}
+	return column + 1
+}
+
+// locate fills in where an Error is.
+func (t *tree) locate(e *Error, id int64) *Error {
+	e.Line, e.Column = t.place(id)
+	e.Snippet = snippet(t.source, e.Line, e.Column)
+	return e
+}
+
+// path writes an expression as its author may have, if it is a variable with fields and literal indexes.
+func path(e ast.Expr) (string, bool) {
+	switch e.Kind() {
+	case ast.IdentKind:
+		name := e.AsIdent()
+		return name, !strings.ContainsAny(name, "@#")
+	case ast.SelectKind:
+		operand, ok := path(e.AsSelect().Operand())
+		return operand + "." + e.AsSelect().FieldName(), ok && !e.AsSelect().IsTestOnly()
+	case ast.CallKind:
+		operand, key, ok := index(e)
+		if !ok {
+			return "", false
+		}
+		text, ok := path(operand)
+		if !ok {
+			return "", false
+		}
+		inside, ok := keyText(key)
+		return text + "[" + inside + "]", ok
+	default:
+		return "", false
+	}
+}
+
+// index takes operand[key] apart.
+func index(e ast.Expr) (operand, key ast.Expr, ok bool) {
+	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.Index {
+		return nil, nil, false
+	}
+	args := e.AsCall().Args()
+	return args[0], args[1], true
+}
+
+// keyText writes a literal or a path as a key in brackets.
+func keyText(key ast.Expr) (string, bool) {
+	if key.Kind() != ast.LiteralKind {
+		return path(key)
+	}
+	switch v := key.AsLiteral().(type) {
+	case types.String:
+		return strconv.Quote(string(v)), true
+	case types.Int:
+		return strconv.FormatInt(int64(v), 10), true
+	default:
+		return "", false
+	}
+}
+
+// base is the expression that a chain of fields and indexes begins with.
+func base(e ast.Expr) ast.Expr {
+	for {
+		switch e.Kind() {
+		case ast.SelectKind:
+			e = e.AsSelect().Operand()
+		case ast.CallKind:
+			switch call := e.AsCall(); call.FunctionName() {
+			case operators.Index, operators.OptIndex, operators.OptSelect:
+				e = call.Args()[0]
+			default:
+				return e
+			}
+		default:
+			return e
+		}
+	}
+}
