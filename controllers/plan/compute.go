@@ -1,0 +1,347 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
+)
+
+const (
+	// DefaultPeriod is retry.period where a spec gives none.
+	DefaultPeriod = time.Hour
+	// MaxRows and maxRowBytes bound one run, so that a Cleaner stays far below what etcd stores.
+	MaxRows     = 5000
+	maxRowBytes = 900 << 10
+	// maxWithheld bounds what is said of objects that are protected.
+	maxWithheld = 200
+	// maxExpression bounds what is repeated of an expression.
+	maxExpression = 256
+)
+
+// Owner is the Cleaner that a plan is made for.
+type Owner struct {
+	Namespace, Name string
+	UID             types.UID
+	Created         time.Time
+}
+
+// Input is all that a decision depends on.
+type Input struct {
+	Owner    Owner
+	Spec     *v1alpha1.CleanerSpec // never changed
+	Programs *celenv.Programs
+	Snapshot Snapshot
+	// Release is the Helm release of the spec as read live; nil where it was not read.
+	Release    *Release
+	Protection Protection
+	Now        time.Time
+}
+
+// Step is one object to delete.
+type Step struct {
+	// Rule is what wants it: "targets.<name>".
+	Rule   string
+	Object Object
+}
+
+// Plan is what would be done now, and why.
+type Plan struct {
+	Verdict v1alpha1.Verdict
+	// Reason is a reason of api/v1alpha1, and Message says it in one sentence.
+	Reason, Message string
+	// Conditions is what each condition gave; nil when they were not evaluated.
+	Conditions []v1alpha1.ConditionOutcome
+	// Steps are in the order in which they are taken: what no condition sees goes first.
+	Steps []Step
+	// Release is to be uninstalled after the steps; nil if there is none, or if it was not read.
+	Release *Release
+	// Withheld is what would be a step and is protected.
+	Withheld []v1alpha1.Withheld
+	// Next is when time alone may change the answer, or when it is asked again for safety. Zero: only an event can.
+	Next time.Time
+}
+
+// Compute decides. Equal inputs give equal plans; ctx only interrupts expressions.
+func Compute(ctx context.Context, in Input) Plan {
+	ttl, err := in.Spec.TTL.Parse(0)
+	if err != nil {
+		return invalid("spec.ttl: " + err.Error())
+	}
+	period, err := Period(in.Spec)
+	if err != nil {
+		return invalid("spec.retry.period: " + err.Error())
+	}
+	if in.Spec.Suspend {
+		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonSuspended, Message: "spec.suspend is true: nothing is evaluated."}
+	}
+	if due := in.Owner.Created.Add(ttl); in.Now.Before(due) {
+		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonWaitingForTTL, Next: due,
+			Message: fmt.Sprintf("The ttl of %s has not passed.", in.Spec.TTL)}
+	}
+	p := in.decide(ctx)
+	if p.Next.IsZero() && p.Verdict != v1alpha1.VerdictInvalid {
+		p.Next = in.Now.Add(period)
+	}
+	return p
+}
+
+// Period is how long after an evaluation the next one is due although nothing changed.
+func Period(spec *v1alpha1.CleanerSpec) (time.Duration, error) {
+	if spec.Retry == nil {
+		return DefaultPeriod, nil
+	}
+	return spec.Retry.Period.Parse(DefaultPeriod)
+}
+
+func invalid(message string) Plan {
+	return Plan{Verdict: v1alpha1.VerdictInvalid, Reason: v1alpha1.ReasonInvalidSpec, Message: message}
+}
+
+// decide is Compute for a Cleaner whose ttl has passed.
+func (in *Input) decide(ctx context.Context) Plan {
+	if len(in.Snapshot) != len(in.Spec.Targets) {
+		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonReadFailed, Message: "The targets were not read."}
+	}
+	if p, ok := in.resolved(); !ok {
+		return p
+	}
+	p := in.evaluate(ctx)
+	if p.Verdict != v1alpha1.VerdictAct {
+		return p
+	}
+	in.steps(&p)
+	if blocked, detail := in.releaseStep(&p); blocked != "" {
+		return p.blocked(blocked, detail)
+	}
+	switch size := p.rowBytes(); {
+	case len(p.Steps) == 0 && p.Release == nil && len(p.Withheld) > 0:
+		return p.blocked(v1alpha1.ReasonProtected, fmt.Sprintf("All %d objects to delete are protected; the first is %s: %s.", len(p.Withheld), p.Withheld[0].Object, p.Withheld[0].Because))
+	case len(p.Steps) > MaxRows || size > maxRowBytes:
+		return p.blocked(v1alpha1.ReasonTooManyObjects, fmt.Sprintf("%d objects match, and one Cleaner deletes at most %d: narrow the selectors, or use several Cleaners.", len(p.Steps), MaxRows))
+	}
+	return p
+}
+
+func (p Plan) blocked(reason, message string) Plan {
+	p.Verdict, p.Reason, p.Message = v1alpha1.VerdictBlocked, reason, message
+	return p
+}
+
+// resolved says whether every target that matters is known well enough to go on, else what is waited for.
+func (in *Input) resolved() (Plan, bool) {
+	var reason string
+	var problems []string
+	for i := range in.Spec.Targets {
+		t, seen := &in.Spec.Targets[i], &in.Snapshot[i]
+		if t.Delete && seen.Resource.Resource != "" && !seen.Namespaced {
+			return invalid(fmt.Sprintf("spec.targets[%d].delete: %s is cluster-scoped, and a Cleaner deletes in its own namespace only; remove delete: true, the target can still be read.", i, ResourceName(seen.Resource))), false
+		}
+		r, problem := Problem(t, seen)
+		if r == "" {
+			continue
+		}
+		if reason == "" {
+			reason = r
+		}
+		problems = append(problems, problem)
+	}
+	if reason == "" {
+		return Plan{}, true
+	}
+	return Plan{Verdict: v1alpha1.VerdictWait, Reason: reason, Message: strings.Join(problems, " ")}, false
+}
+
+// Problem says for which reason a target holds an evaluation up, and in words; both empty if it does not.
+func Problem(t *v1alpha1.Target, seen *Target) (reason, message string) {
+	if !t.Included() && !t.Delete {
+		return "", ""
+	}
+	asNull := t.Included() && t.OnMissing == v1alpha1.OnMissingAsNull
+	missing := func(r string) string {
+		return fmt.Sprintf("Target %q: %s.", t.Name, strings.TrimSuffix(r, "."))
+	}
+	switch seen.State {
+	case Complete:
+		if t.Included() && t.Reference.Name != "" && len(seen.Objects) == 0 && !asNull {
+			return v1alpha1.ReasonTargetMissing, missing(fmt.Sprintf("%s %q does not exist", t.Reference.Kind, t.Reference.Name))
+		}
+		return "", ""
+	case NoSuchKind:
+		if asNull {
+			return "", ""
+		}
+		return v1alpha1.ReasonKindNotServed, missing(seen.Detail)
+	case Forbidden:
+		return v1alpha1.ReasonAccessDenied, missing(seen.Detail)
+	case Unsynced:
+		return v1alpha1.ReasonNotSynced, missing(seen.Detail)
+	default:
+		return v1alpha1.ReasonReadFailed, missing(seen.Detail)
+	}
+}
+
+// values is what expressions see of the targets.
+func (in *Input) values() map[string]any {
+	out := make(map[string]any, len(in.Spec.Targets))
+	for i := range in.Spec.Targets {
+		t, seen := &in.Spec.Targets[i], &in.Snapshot[i]
+		if !t.Included() {
+			continue
+		}
+		out[t.Name] = value(t, seen)
+	}
+	return out
+}
+
+func value(t *v1alpha1.Target, seen *Target) any {
+	if t.Reference.Name != "" {
+		if seen.State != Complete || len(seen.Objects) == 0 {
+			return nil
+		}
+		return seen.Objects[0].Value
+	}
+	if seen.State != Complete {
+		return nil
+	}
+	items := make([]any, len(seen.Objects))
+	for i := range seen.Objects {
+		items[i] = seen.Objects[i].Value
+	}
+	return map[string]any{"items": items}
+}
+
+// results evaluates the conditions.
+func (in *Input) results(ctx context.Context) ([]celenv.Result, error) {
+	params, err := celenv.ParamsOf(in.Spec.Parameters)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read spec.parameters: %w", err)
+	}
+	return in.Programs.Conditions(ctx, celenv.Input{Targets: in.values(), Params: params, Time: in.Now}), nil
+}
+
+// evaluate asks the conditions.
+func (in *Input) evaluate(ctx context.Context) Plan {
+	results, err := in.results(ctx)
+	if err != nil {
+		return invalid(err.Error())
+	}
+	p := Plan{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Message: met(len(results))}
+	for i, r := range results {
+		out := v1alpha1.ConditionOutcome{Expression: shorten(in.Spec.Conditions[i])}
+		if r.Err != nil {
+			out.Error = r.Err.Error()
+		} else {
+			out.Value = &r.Value
+		}
+		p.Conditions = append(p.Conditions, out)
+		switch failed := p.Reason == v1alpha1.ReasonEvaluationFailed; {
+		case r.Err != nil && !failed:
+			p.Verdict, p.Reason = v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed
+			p.Message = fmt.Sprintf("An error never deletes: spec.%s", r.Err.Error())
+		case r.Err == nil && !r.Value && p.Verdict == v1alpha1.VerdictAct:
+			p.Verdict, p.Reason = v1alpha1.VerdictWait, v1alpha1.ReasonConditionsNotMet
+			p.Message = fmt.Sprintf("spec.conditions[%d] is false: %s", i, out.Expression)
+		}
+	}
+	return p
+}
+
+func met(n int) string {
+	if n == 0 {
+		return "There are no conditions, and the ttl has passed."
+	}
+	return "All conditions are true."
+}
+
+func shorten(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > maxExpression {
+		return string(r[:maxExpression-1]) + "…"
+	}
+	return s
+}
+
+// steps adds the objects of the targets with delete: true, each once.
+func (in *Input) steps(p *Plan) {
+	taken := map[types.UID]bool{}
+	for _, seen := range []bool{false, true} {
+		for i := range in.Spec.Targets {
+			t := &in.Spec.Targets[i]
+			if !t.Delete || t.Included() != seen {
+				continue
+			}
+			for _, o := range in.Snapshot[i].Objects {
+				if taken[o.UID] {
+					continue
+				}
+				taken[o.UID] = true
+				if because := in.Protection.Because(&o); because != "" {
+					if len(p.Withheld) < maxWithheld {
+						p.Withheld = append(p.Withheld, v1alpha1.Withheld{Object: o.String(), Because: because})
+					}
+					continue
+				}
+				p.Steps = append(p.Steps, Step{Rule: targetRule + t.Name, Object: o})
+			}
+		}
+	}
+}
+
+// releaseStep adds the release, or says for which reason it blocks the plan.
+func (in *Input) releaseStep(p *Plan) (reason, detail string) {
+	h := in.Spec.Helm
+	if h == nil || !h.Delete || in.Release == nil {
+		return "", ""
+	}
+	rel := in.Release
+	switch {
+	case rel.State == ReleaseGone:
+		return "", ""
+	case rel.Blocked != "":
+		return rel.Blocked, rel.Detail
+	case rel.State == ReleasePending:
+		return v1alpha1.ReasonReleasePending, fmt.Sprintf("Release %q is being installed, upgraded or rolled back.", h.Release)
+	case rel.HasHooks && !h.DisableHooks:
+		return v1alpha1.ReasonReleaseHasHooks, fmt.Sprintf("Release %q has delete hooks: set helm.disableHooks: true to uninstall it without running them.", h.Release)
+	}
+	p.Release = rel
+	return "", ""
+}
+
+func (p *Plan) rowBytes() int {
+	n := 0
+	for i := range p.Steps {
+		n += len(p.Steps[i].Row().String()) + 3 // quotes and comma
+	}
+	return n
+}
+
+// Row is the step as it is recorded.
+func (s *Step) Row() Row { return Row{Rule: s.Rule, Ref: s.Object.Ref} }
+
+// Agree says that a plan from the watches and a plan from live reads want the same: both act, on the same objects.
+// Versions may differ; the live plan's are the ones to act on.
+func Agree(watched, live Plan) bool {
+	if watched.Verdict != v1alpha1.VerdictAct || live.Verdict != v1alpha1.VerdictAct || len(watched.Steps) != len(live.Steps) {
+		return false
+	}
+	want := map[types.UID]string{}
+	for i := range watched.Steps {
+		want[watched.Steps[i].Object.UID] = watched.Steps[i].Rule
+	}
+	for i := range live.Steps {
+		if want[live.Steps[i].Object.UID] != live.Steps[i].Rule {
+			return false
+		}
+	}
+	return true
+}

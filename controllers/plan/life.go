@@ -1,0 +1,310 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// RequestKind names the next thing to do for a Cleaner. Each stands for one kind of request to the API server, or for
+// waiting.
+type RequestKind int
+
+const (
+	// Idle waits until Request.Until, or for an event.
+	Idle RequestKind = iota
+	// Evaluate means that no run is open: look at targets and conditions, and commit a run if they say so.
+	Evaluate
+	// LookRows reads Request.Rows live.
+	LookRows
+	// LookRelease reads the state of the run's Helm release.
+	LookRelease
+	// Recheck evaluates the conditions on live reads.
+	Recheck
+	// DeleteRows deletes Request.Rows, each with the UID and the version that Memory.Version says.
+	DeleteRows
+	// Settle reads Request.Rows live, which are deleted and maybe not gone.
+	Settle
+	// StartUninstall begins to uninstall the release.
+	StartUninstall
+	// FinishUninstall goes on with a release that is uninstalling.
+	FinishUninstall
+	// WriteResult records Request.Result.
+	WriteResult
+	// MoveToUnsent takes a finished run out of status.run: into status.unsent if there is a sink.
+	MoveToUnsent
+	// ClearUnsent drops status.unsent: it is delivered, or nobody wants it any more.
+	ClearUnsent
+	// DeleteSelf deletes the Cleaner.
+	DeleteSelf
+	// RemoveFinalizer lets the Cleaner go, or takes off a finalizer that nothing needs.
+	RemoveFinalizer
+	// GiveUp says in the log and in a Warning what could not be delivered, and removes the finalizer.
+	GiveUp
+)
+
+// String names the kind for people and tests.
+func (k RequestKind) String() string {
+	return [...]string{"Idle", "Evaluate", "LookRows", "LookRelease", "Recheck", "DeleteRows", "Settle", "StartUninstall", "FinishUninstall",
+		"WriteResult", "MoveToUnsent", "ClearUnsent", "DeleteSelf", "RemoveFinalizer", "GiveUp"}[k]
+}
+
+// Request is what comes next.
+type Request struct {
+	Kind RequestKind
+	// Rows are indexes into status.run.rows.
+	Rows []int
+	// Result and Message are what WriteResult records.
+	Result  v1alpha1.Result
+	Message string
+	// Until is when an Idle Cleaner has to be looked at again without an event; zero: only for an event.
+	Until time.Time
+	// Reason says what is waited for, as a reason of api/v1alpha1.
+	Reason string
+}
+
+// View is a Cleaner as it was read, at a moment.
+type View struct {
+	Cleaner *v1alpha1.Cleaner
+	// Decides is the fingerprint of the Cleaner's spec.
+	Decides string
+	// Delivered says that the sink has taken the event of the run that Outstanding returns.
+	Delivered bool
+	Now       time.Time
+	// SettleFor is how long deleted objects may take to go before the run goes on without them.
+	SettleFor time.Duration
+	// FinishGrace is how long after its deletionTimestamp a Cleaner is held to finish and to report.
+	FinishGrace time.Duration
+}
+
+// Outstanding is the finished run whose event has to be delivered before anything else of this Cleaner is; nil if none.
+func Outstanding(c *v1alpha1.Cleaner) *v1alpha1.Run {
+	if c.Status.Unsent != nil {
+		return c.Status.Unsent
+	}
+	if c.Status.Run != nil && c.Status.Run.Result != "" {
+		return c.Status.Run
+	}
+	return nil
+}
+
+// Held says that nothing may be deleted for this Cleaner now, because its author said so.
+func Held(c *v1alpha1.Cleaner) bool {
+	return c.Spec.Suspend || c.Spec.Mode == v1alpha1.ModeDryRun
+}
+
+// Next says what comes next for a Cleaner that cleans once.
+func Next(v View, m *Memory) Request {
+	c := v.Cleaner
+	sink := c.Spec.CloudEventSink != ""
+	if c.Status.Unsent != nil && (!sink || v.Delivered) {
+		return Request{Kind: ClearUnsent}
+	}
+	switch run := c.Status.Run; {
+	case run == nil:
+		return v.withoutRun()
+	case run.Result != "":
+		return v.finished(run, sink)
+	default:
+		return v.open(run, m)
+	}
+}
+
+// deleted says that somebody deleted the Cleaner.
+func (v View) deleted() bool { return v.Cleaner.DeletionTimestamp != nil }
+
+// graceEnds is when a deleted Cleaner is held no longer.
+func (v View) graceEnds() time.Time {
+	return v.Cleaner.DeletionTimestamp.Add(v.FinishGrace)
+}
+
+// graceOver says that a deleted Cleaner has been held long enough.
+func (v View) graceOver() bool { return v.deleted() && !v.Now.Before(v.graceEnds()) }
+
+// hasFinalizer says that our finalizer holds the Cleaner.
+func (v View) hasFinalizer() bool {
+	for _, f := range v.Cleaner.Finalizers {
+		if f == v1alpha1.Finalizer {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutRun is the life of a Cleaner that waits.
+func (v View) withoutRun() Request {
+	unsent := v.Cleaner.Status.Unsent != nil
+	switch {
+	case !unsent && v.hasFinalizer():
+		return Request{Kind: RemoveFinalizer}
+	case v.deleted() && !v.hasFinalizer():
+		return Request{Kind: Idle, Reason: v1alpha1.ReasonTerminating}
+	case v.graceOver():
+		return Request{Kind: GiveUp}
+	case v.deleted():
+		return v.until(time.Time{}, v1alpha1.ReasonDelivering)
+	default:
+		return Request{Kind: Evaluate}
+	}
+}
+
+// finished is the life of a Cleaner whose run has a result: Delivering.
+func (v View) finished(run *v1alpha1.Run, sink bool) Request {
+	delivered := !sink || v.Delivered && v.Cleaner.Status.Unsent == nil
+	waiting := v.Cleaner.Status.Unsent != nil
+	switch {
+	case v.graceOver() && v.hasFinalizer() && (waiting || !delivered):
+		return Request{Kind: GiveUp}
+	case waiting:
+		return v.until(time.Time{}, v1alpha1.ReasonDelivering)
+	case run.Result == v1alpha1.ResultPartial, run.Result == v1alpha1.ResultAbandoned && !v.deleted():
+		return Request{Kind: MoveToUnsent}
+	case !delivered:
+		return v.until(time.Time{}, v1alpha1.ReasonDelivering)
+	case v.deleted() && v.hasFinalizer():
+		return Request{Kind: RemoveFinalizer}
+	case v.deleted():
+		return Request{Kind: Idle, Reason: v1alpha1.ReasonTerminating}
+	default:
+		return Request{Kind: DeleteSelf}
+	}
+}
+
+// open is the life of a Cleaner with an open run.
+func (v View) open(run *v1alpha1.Run, m *Memory) Request {
+	if m.Number != run.Number || len(m.Rows) != len(run.Rows) {
+		return Request{Kind: LookRows, Rows: indexes(len(run.Rows))}
+	}
+	if m.Busy {
+		return Request{Kind: Idle, Reason: v1alpha1.ReasonUninstalling}
+	}
+	stop := m.Stop
+	if v.Decides != run.Decides {
+		stop = "the spec was edited"
+	}
+	switch {
+	case v.deleted():
+		return v.ending(run, m, v1alpha1.ResultAbandoned, "the Cleaner was deleted")
+	case stop != "":
+		return v.ending(run, m, v1alpha1.ResultPartial, stop)
+	case Held(v.Cleaner):
+		return Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}
+	}
+	if open := m.rows(RowOpen); len(open) > 0 {
+		return v.rows(m, open)
+	}
+	if left := len(m.rows(RowKept)) + len(m.rows(RowReplaced)); left > 0 {
+		return v.ending(run, m, v1alpha1.ResultPartial, fmt.Sprintf("%d of %d objects were left alone", left, len(m.Rows)))
+	}
+	return v.afterRows(run, m)
+}
+
+// ending brings an open run to a result without another deletion, but for a release that is uninstalling: that is
+// finished first, whoever left it so.
+func (v View) ending(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string) Request {
+	if run.Helm != nil && m.Release == nil && !v.graceOver() {
+		if v.Now.Before(m.Due) {
+			return v.until(m.Due, v1alpha1.ReasonUninstallFailed)
+		}
+		return Request{Kind: LookRelease}
+	}
+	if m.uninstalling(run) && !v.graceOver() {
+		if Held(v.Cleaner) {
+			return v.until(time.Time{}, v1alpha1.ReasonSuspended)
+		}
+		return Request{Kind: FinishUninstall}
+	}
+	if left := m.left(); len(left) > 0 && !m.Looked {
+		return Request{Kind: LookRows, Rows: left}
+	}
+	return Request{Kind: WriteResult, Result: result, Message: message}
+}
+
+// until waits for an event or a moment; a deleted Cleaner at most until its grace is over.
+func (v View) until(at time.Time, reason string) Request {
+	if v.deleted() {
+		at = earlier(at, v.graceEnds())
+	}
+	return Request{Kind: Idle, Until: at, Reason: reason}
+}
+
+// rows deletes the open rows that are due. One that was not held against the spec yet is read first.
+func (v View) rows(m *Memory, open []int) Request {
+	var due, unchecked []int
+	next := time.Time{}
+	for _, i := range open {
+		switch r := &m.Rows[i]; {
+		case v.Now.Before(r.Due):
+			next = earlier(next, r.Due)
+		case !r.Checked:
+			unchecked = append(unchecked, i)
+		default:
+			due = append(due, i)
+		}
+	}
+	switch {
+	case len(unchecked) > 0:
+		return Request{Kind: LookRows, Rows: unchecked}
+	case len(due) == 0:
+		return v.until(next, v1alpha1.ReasonDeletionRefused)
+	case m.Confirmed(v.Now):
+		return Request{Kind: DeleteRows, Rows: due}
+	case v.Now.Before(m.Due):
+		return v.until(m.Due, v1alpha1.ReasonUnconfirmed)
+	default:
+		return Request{Kind: Recheck}
+	}
+}
+
+// afterRows is what remains when every row is done: to wait until the objects are gone, then the release.
+func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
+	over := m.LastDeed.Add(v.SettleFor)
+	if left := m.unsettled(); len(left) > 0 && v.Now.Before(over) {
+		if v.Now.Before(m.Due) {
+			return v.until(earlier(m.Due, over), v1alpha1.ReasonTerminating)
+		}
+		return Request{Kind: Settle, Rows: left}
+	}
+	if run.Helm == nil {
+		return Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}
+	}
+	if m.Release == nil {
+		if v.Now.Before(m.Due) {
+			return v.until(m.Due, v1alpha1.ReasonUninstallFailed)
+		}
+		return Request{Kind: LookRelease}
+	}
+	switch rel := m.Release; {
+	case rel.State == ReleaseGone, !sameRelease(rel, run.Helm):
+		return Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}
+	case rel.State == ReleasePending:
+		return v.until(m.Due, v1alpha1.ReasonReleasePending)
+	case rel.Revision != run.Helm.Revision, string(rel.UID) != run.Helm.UID:
+		return Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: fmt.Sprintf("release %q is at revision %d now, recorded anew", rel.Name, rel.Revision)}
+	case rel.State == ReleaseUninstalling:
+		return Request{Kind: FinishUninstall}
+	case !m.Confirmed(v.Now):
+		return Request{Kind: Recheck}
+	default:
+		return Request{Kind: StartUninstall}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func indexes(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}

@@ -1,0 +1,656 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/test/lifemodel"
+)
+
+// machine is plan.Next, or a broken one.
+type machine func(plan.View, *plan.Memory) plan.Request
+
+// process is the real side of an operator process of the model.
+type process struct {
+	memory plan.Memory
+	read   *v1alpha1.Cleaner
+	// request is what the process has made up its mind to send.
+	request plan.Request
+	// batch holds the rows of a DeleteRows that are not sent yet.
+	batch []int
+	// run and remembered are what it is about to commit.
+	run        *v1alpha1.Run
+	remembered *plan.Memory
+}
+
+// walk drives the real machine through the model: the walk chooses what others, time and the API server do and when a
+// process has its turn, and the machine chooses the request.
+type walk struct {
+	*world
+	next    machine
+	rng     *rand.Rand
+	s       lifemodel.State
+	now     time.Time
+	cleaner *v1alpha1.Cleaner // as the API server has it; nil when it is gone
+	procs   [2]process
+	trace   []string
+	asked   map[plan.RequestKind]int
+}
+
+// errBounds ends a walk that has left what the model counts.
+var errBounds = fmt.Errorf("the walk has left the bounds of the model")
+
+func newWalk(w *world, next machine, seed uint64) *walk {
+	out := &walk{
+		world: w, next: next, rng: rand.New(rand.NewPCG(seed, 0)),
+		s: w.model.Init(), now: w.epoch, cleaner: w.cleaner(), asked: map[plan.RequestKind]int{},
+	}
+	out.procs[0].read = out.cleaner.DeepCopy()
+	return out
+}
+
+// run takes steps at random, and then only those that happen by themselves until an end is reached.
+func (w *walk) run() error {
+	const steps, patience = 80, 1500
+	disturbance := 0.05 + w.rng.Float64()/2
+	for range steps {
+		if err := w.step(disturbance); err != nil {
+			return err
+		}
+		if !w.s.C.Exists {
+			return nil
+		}
+	}
+	w.note("-- from here on nobody disturbs")
+	for range patience {
+		if w.model.AtEnd(&w.s) {
+			return nil
+		}
+		if err := w.settle(); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("no end was reached in %d steps", patience)
+}
+
+func (w *walk) note(format string, args ...any) {
+	w.trace = append(w.trace, fmt.Sprintf(format, args...))
+}
+
+// step is one step of the first part of a walk.
+func (w *walk) step(disturbance float64) error {
+	others := w.steps(func(s *lifemodel.Step) bool { return !request(s.Label) })
+	if len(others) > 0 && w.rng.Float64() < disturbance {
+		return w.take(pick(w, others))
+	}
+	_, err := w.turn(w.rng.IntN(2), false)
+	return err
+}
+
+// settle is one step of the second part: repairs, then the leader, and time when the leader waits.
+func (w *walk) settle() error {
+	repairs := w.steps(func(s *lifemodel.Step) bool { return s.Fair && !request(s.Label) && s.Label.Who != lifemodel.Time })
+	if len(repairs) > 0 {
+		return w.take(repairs[0])
+	}
+	leader := slices.IndexFunc(w.s.P[:], func(p lifemodel.Process) bool { return p.Role == lifemodel.Leader })
+	idle, err := w.turn(leader, true)
+	if err != nil || idle == nil {
+		return err
+	}
+	switch {
+	case idle.Until.After(w.now):
+		return w.tick(idle.Until)
+	case w.s.C.Deleted && !w.s.Grace:
+		return w.tick(w.cleaner.DeletionTimestamp.Add(finishGrace))
+	default:
+		return w.tick(w.now.Add(time.Second))
+	}
+}
+
+// request says that a step is a request of a process.
+func request(l lifemodel.Label) bool { return l.Who >= 0 && l.What <= lifemodel.GiveUp }
+
+// steps are the model's next steps of a kind.
+func (w *walk) steps(is func(*lifemodel.Step) bool) []lifemodel.Step {
+	var out []lifemodel.Step
+	for _, s := range w.model.Succ(w.s) {
+		if is(&s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func pick[T any](w *walk, list []T) T { return list[w.rng.IntN(len(list))] }
+
+// turn gives a process its turn. It returns the request if that was to wait.
+func (w *walk) turn(i int, fair bool) (*plan.Request, error) {
+	p, q := &w.s.P[i], &w.procs[i]
+	mine := w.steps(func(s *lifemodel.Step) bool {
+		return s.Label.Who == lifemodel.Actor(i) && request(s.Label) && (s.Fair || !fair)
+	})
+	switch {
+	case len(q.batch) > 0:
+		return nil, w.sendNext(i, fair)
+	case p.At != lifemodel.AtStart && p.At.Uninstalling():
+		if err := w.busy(i); err != nil || len(mine) == 0 {
+			return nil, err
+		}
+		return nil, w.take(pick(w, mine))
+	case p.At != lifemodel.AtStart:
+		if len(mine) == 0 { // an old leader, whose requests are not sent
+			return nil, nil
+		}
+		return nil, w.take(pick(w, mine))
+	case p.Role != lifemodel.Leader, w.waits(i):
+		return nil, nil
+	}
+	beside := slices.DeleteFunc(mine, func(s lifemodel.Step) bool {
+		return s.Label.What != lifemodel.Read && s.Label.What != lifemodel.Send
+	})
+	if len(beside) > 0 && w.rng.IntN(2) == 0 {
+		step := pick(w, beside)
+		if owed := plan.Outstanding(q.read); step.Label.What == lifemodel.Send && (owed == nil || owed.Number != int64(step.Label.Run)) {
+			return nil, fmt.Errorf("%v: Outstanding is %v", step.Label, owed)
+		}
+		return nil, w.take(step)
+	}
+	return w.ask(i)
+}
+
+// waits says that a DELETE of the process is in flight.
+func (w *walk) waits(i int) bool {
+	return slices.ContainsFunc(w.s.Flights[:], func(f lifemodel.Flight) bool { return f.By == int8(i+1) })
+}
+
+// view is what a process sees.
+func (w *walk) view(i int) (plan.View, error) {
+	c := w.procs[i].read.DeepCopy()
+	decides, err := plan.Decides(&c.Spec)
+	owed := plan.Outstanding(c)
+	return plan.View{
+		Cleaner: c, Decides: decides, Now: w.now, SettleFor: settleFor, FinishGrace: finishGrace,
+		Delivered: owed != nil && owed.Number == int64(w.s.P[i].Delivered),
+	}, err
+}
+
+// busy asks a machine whose uninstall is under way: it may deliver, and nothing else.
+func (w *walk) busy(i int) error {
+	v, err := w.view(i)
+	if err != nil {
+		return err
+	}
+	memory := w.procs[i].memory
+	req := w.next(v, &memory)
+	if run := v.Cleaner.Status.Run; run == nil || run.Result != "" { // somebody else has ended it
+		return nil
+	}
+	if req.Kind != plan.Idle && req.Kind != plan.ClearUnsent {
+		return fmt.Errorf("P%d asks for %v while it uninstalls", i, req.Kind)
+	}
+	return nil
+}
+
+// ask asks the machine for its next request, and takes the step of the model that it stands for. It returns the request
+// if that is to wait.
+func (w *walk) ask(i int) (*plan.Request, error) {
+	q := &w.procs[i]
+	if q.read == nil {
+		return &plan.Request{}, nil
+	}
+	if w.rng.IntN(3) == 0 {
+		w.note("P%d begins a pass", i)
+		q.memory.NewPass()
+	}
+	v, err := w.view(i)
+	if err != nil {
+		return nil, err
+	}
+	req := w.next(v, &q.memory)
+	w.asked[req.Kind]++
+	q.request = req
+	switch req.Kind {
+	case plan.Idle:
+		if w.rng.IntN(2) == 0 && req.Until.After(w.now) {
+			return nil, w.tick(req.Until)
+		}
+		return &req, nil
+	case plan.Evaluate:
+		return w.evaluate(i)
+	case plan.LookRows:
+		return nil, w.look(i, lifemodel.LookRows)
+	case plan.Settle:
+		if err := w.look(i, lifemodel.Settle); err != nil {
+			return nil, err
+		}
+		q.memory.Settled(w.now)
+		return nil, nil
+	case plan.LookRelease:
+		return nil, w.lookRelease(i)
+	case plan.Recheck:
+		return nil, w.recheck(i)
+	case plan.DeleteRows:
+		return nil, w.deleteRows(i)
+	}
+	chosen := map[plan.RequestKind]lifemodel.What{
+		plan.StartUninstall: lifemodel.StartUninstall, plan.FinishUninstall: lifemodel.FinishUninstall, plan.WriteResult: lifemodel.WriteResult,
+		plan.MoveToUnsent: lifemodel.MoveToUnsent, plan.ClearUnsent: lifemodel.ClearUnsent, plan.DeleteSelf: lifemodel.DeleteSelf,
+		plan.RemoveFinalizer: lifemodel.RemoveFinalizer, plan.GiveUp: lifemodel.GiveUp,
+	}
+	what, known := chosen[req.Kind]
+	if !known {
+		return nil, fmt.Errorf("P%d asks for %v, which the walk does not know", i, req.Kind)
+	}
+	step, err := w.find(i, what)
+	if err != nil {
+		return nil, err
+	}
+	if want := string(req.Result); what == lifemodel.WriteResult && step.Label.Result.String() != want {
+		return nil, fmt.Errorf("P%d asks to write %s, and the model %v", i, want, step.Label.Result)
+	}
+	q.memory.Busy = req.Kind == plan.StartUninstall || req.Kind == plan.FinishUninstall
+	return nil, w.take(step)
+}
+
+// find finds the step of the model that a request stands for.
+func (w *walk) find(i int, what lifemodel.What) (lifemodel.Step, error) {
+	var may []string
+	for _, s := range w.steps(func(s *lifemodel.Step) bool { return s.Label.Who == lifemodel.Actor(i) && request(s.Label) }) {
+		if s.Label.What == what {
+			return s, nil
+		}
+		may = append(may, s.Label.String())
+	}
+	req := &w.procs[i].request
+	return lifemodel.Step{}, fmt.Errorf("P%d asks for %v (%q), and the model allows only: %s", i, req.Kind, req.Message, strings.Join(may, "; "))
+}
+
+// evaluate decides on live reads whether a run begins.
+func (w *walk) evaluate(i int) (*plan.Request, error) {
+	q := &w.procs[i]
+	p := plan.Compute(ctx(), w.input(&w.s, q.read, w.now))
+	steps := w.steps(func(s *lifemodel.Step) bool {
+		return s.Label.Who == lifemodel.Actor(i) && s.Label.Answer == lifemodel.Chosen && (s.Label.What == lifemodel.AddFinalizer || s.Label.What == lifemodel.Commit)
+	})
+	acts := p.Verdict == v1alpha1.VerdictAct
+	if acts != (len(steps) == 1) {
+		return nil, fmt.Errorf("P%d decides %s (%s), and the model begins %d runs", i, p.Verdict, p.Message, len(steps))
+	}
+	if !acts {
+		return &plan.Request{Kind: plan.Evaluate}, nil
+	}
+	decides, err := plan.Decides(&q.read.Spec)
+	if err != nil {
+		return nil, err
+	}
+	q.run, q.remembered = plan.Commit(q.read, decides, p, w.now)
+	return nil, w.take(steps[0])
+}
+
+// look lets the machine read rows.
+func (w *walk) look(i int, what lifemodel.What) error {
+	q := &w.procs[i]
+	step, err := w.find(i, what)
+	if err != nil {
+		return err
+	}
+	sights := map[int]plan.Sight{}
+	for _, n := range q.request.Rows {
+		k, _, err := readRow(q.read.Status.Run.Rows[n])
+		if err != nil {
+			return err
+		}
+		sights[n] = sight(&w.s, k)
+	}
+	if err := q.memory.Saw(q.read.Status.Run, sights, w.now); err != nil {
+		return err
+	}
+	return w.take(step)
+}
+
+func (w *walk) lookRelease(i int) error {
+	q := &w.procs[i]
+	step, err := w.find(i, lifemodel.LookRelease)
+	if err != nil {
+		return err
+	}
+	if w.rng.IntN(10) == 0 {
+		w.note("P%d cannot look at the release", i)
+		q.memory.Fail("500", w.now)
+		return nil
+	}
+	q.memory.LookedAtRelease(w.release(&w.s), w.now)
+	return w.take(step)
+}
+
+func (w *walk) recheck(i int) error {
+	q := &w.procs[i]
+	step, err := w.find(i, lifemodel.Recheck)
+	if err != nil {
+		return err
+	}
+	run := q.read.Status.Run
+	in := w.input(&w.s, q.read, w.now)
+	if w.rng.IntN(10) == 0 {
+		w.note("P%d cannot read what a re-check needs", i)
+		in.Snapshot[len(in.Snapshot)-1].State = plan.Failed
+		return q.memory.Rechecked(run, plan.Reevaluate(ctx(), in, run, &q.memory), w.now)
+	}
+	answers := map[plan.RecheckOutcome]lifemodel.Answer{
+		plan.RecheckTrue: lifemodel.Yes, plan.RecheckFalse: lifemodel.No, plan.RecheckUndecidable: lifemodel.Undecidable,
+	}
+	got := plan.Reevaluate(ctx(), in, run, &q.memory)
+	if a, ok := answers[got.Outcome]; !ok || a != step.Label.Answer {
+		return fmt.Errorf("P%d re-checks and gets outcome %d (%s), the model: %v", i, got.Outcome, got.Why, step.Label.Answer)
+	}
+	if err := q.memory.Rechecked(run, got, w.now); err != nil {
+		return err
+	}
+	return w.take(step)
+}
+
+// deleteRows takes a batch: the model must allow each of its rows now. They are sent one after the other.
+func (w *walk) deleteRows(i int) error {
+	q := &w.procs[i]
+	for _, n := range q.request.Rows {
+		k, row, err := readRow(q.read.Status.Run.Rows[n])
+		if err != nil {
+			return err
+		}
+		if w.s.Flights[k] != (lifemodel.Flight{}) { // of a process that died: the model has one DELETE of a row at a time
+			return nil
+		}
+		if len(w.deletes(i, k, false)) == 0 {
+			return fmt.Errorf("P%d asks to delete %q, and the model does not allow it", i, row)
+		}
+	}
+	q.batch = q.request.Rows
+	w.note("P%d takes a batch of %d rows", i, len(q.batch))
+	return nil
+}
+
+// deletes are the model's DELETEs of one row by one process.
+func (w *walk) deletes(i, k int, fair bool) []lifemodel.Step {
+	return w.steps(func(s *lifemodel.Step) bool {
+		l := s.Label
+		return l.Who == lifemodel.Actor(i) && l.What == lifemodel.DeleteRow && int(l.Row) == k && (s.Fair || !fair)
+	})
+}
+
+// sendNext sends the next DELETE of a batch, unless orders have changed.
+func (w *walk) sendNext(i int, fair bool) error {
+	p, q := &w.s.P[i], &w.procs[i]
+	n := q.batch[0]
+	q.batch = q.batch[1:]
+	k, row, err := readRow(q.read.Status.Run.Rows[n])
+	if err != nil {
+		return err
+	}
+	steps := w.deletes(i, k, fair)
+	if len(steps) == 0 {
+		w.note("P%d does not send the DELETE of row %d", i, k)
+		q.memory.Answered(n, row, plan.Answer{Kind: plan.AnswerUnsent}, k == 0, w.now)
+		return nil
+	}
+	want := p.Later[k]
+	if want == (lifemodel.Version{}) {
+		want = p.Read.Run.Rows[k]
+	}
+	if got := q.memory.Version(n, row); got != strconv.Itoa(int(want.RV)) {
+		return fmt.Errorf("P%d would delete %q at version %s, the model at %d", i, row, got, want.RV)
+	}
+	return w.take(pick(w, steps))
+}
+
+// take takes a step of the model, and makes the real side follow.
+func (w *walk) take(step lifemodel.Step) error {
+	l := step.Label
+	if step.Breaks.Fault() {
+		return fmt.Errorf("%v breaks %v", l, step.Breaks)
+	}
+	if step.Breaks == lifemodel.OutOfBounds {
+		return errBounds
+	}
+	w.note("%v", l)
+	before := w.s
+	w.s = step.To
+	var err error
+	switch {
+	case l.Who == lifemodel.Time:
+		return w.passed(l.What)
+	case l.Who == lifemodel.Server:
+		if by := before.Flights[l.Row].By; by > 0 {
+			err = w.answered(int(by-1), int(l.Row), l.Answer)
+		}
+	case l.Who >= 0 && request(l):
+		err = w.served(int(l.Who), before.P[l.Who].At, l)
+	default:
+		w.happened(l)
+	}
+	if err != nil {
+		return err
+	}
+	return w.compare()
+}
+
+// happened is what others do to the Cleaner and to processes.
+func (w *walk) happened(l lifemodel.Label) {
+	switch l.What {
+	case lifemodel.Edit:
+		edit(w.cleaner, w.s.C.Decides)
+	case lifemodel.Suspend:
+		w.cleaner.Spec.Suspend = w.s.C.Suspended
+	case lifemodel.SetSink:
+		setSink(w.cleaner, w.s.C.Sink)
+	case lifemodel.KubectlDelete:
+		w.deleted()
+	case lifemodel.Crash, lifemodel.Exit:
+		w.procs[l.Who] = process{}
+	case lifemodel.Pause:
+		w.procs[1-l.Who] = process{}
+	}
+}
+
+// deleted is what the API server does with a DELETE of the Cleaner.
+func (w *walk) deleted() {
+	if len(w.cleaner.Finalizers) == 0 {
+		w.cleaner = nil
+		return
+	}
+	at := metav1.NewTime(w.now)
+	w.cleaner.DeletionTimestamp = &at
+}
+
+// answered gives a process the answer to its DELETE.
+func (w *walk) answered(i, k int, a lifemodel.Answer) error {
+	q := &w.procs[i]
+	kinds := map[lifemodel.Answer]plan.AnswerKind{
+		lifemodel.OK: plan.AnswerDeleted, lifemodel.NotFound: plan.AnswerNotFound, lifemodel.Conflict: plan.AnswerConflict,
+		lifemodel.Refused: plan.AnswerRefused, lifemodel.Lost: plan.AnswerLost,
+	}
+	for n, text := range q.read.Status.Run.Rows {
+		of, row, err := readRow(text)
+		if err != nil {
+			return err
+		}
+		if of == k {
+			q.memory.Answered(n, row, plan.Answer{Kind: kinds[a], Sight: sight(&w.s, k), Why: a.String()}, k == 0, w.now)
+		}
+	}
+	return nil
+}
+
+// served is what a request of a process does to the Cleaner, and what the process learns.
+func (w *walk) served(i int, from lifemodel.Place, l lifemodel.Label) error {
+	q := &w.procs[i]
+	served := l.Answer == lifemodel.OK || l.Answer == lifemodel.Lost
+	switch {
+	case from.Uninstalling():
+		if w.s.P[i].At == lifemodel.AtStart { // the pool has come to an end, and wakes the Cleaner
+			q.memory.NewPass()
+			why := ""
+			if l.What != lifemodel.DeleteRelease || l.Answer != lifemodel.OK {
+				why = l.String()
+			}
+			q.memory.Uninstalled(why, w.now)
+		}
+		return nil
+	case l.What == lifemodel.DeleteRow && l.Answer != lifemodel.Sent:
+		return w.answered(i, int(l.Row), l.Answer)
+	case !served:
+		return nil
+	}
+	switch l.What {
+	case lifemodel.AddFinalizer:
+		w.cleaner.Finalizers = append(w.cleaner.Finalizers, v1alpha1.Finalizer)
+	case lifemodel.Commit:
+		w.cleaner.Status.Run, w.cleaner.Status.Runs = q.run, q.run.Number
+		if l.Answer == lifemodel.OK {
+			q.memory = *q.remembered
+		}
+	case lifemodel.WriteResult:
+		run, err := plan.Finish(q.read.Status.Run, &q.memory, q.request.Result, q.request.Message, w.now)
+		if err != nil {
+			return err
+		}
+		w.cleaner.Status.Run = run
+		if l.Answer == lifemodel.OK {
+			q.memory = plan.Memory{}
+		}
+	case lifemodel.MoveToUnsent:
+		w.cleaner.Status.Unsent, w.cleaner.Status.Run = nil, nil
+		if q.read.Spec.CloudEventSink != "" {
+			w.cleaner.Status.Unsent = q.read.Status.Run
+		}
+	case lifemodel.ClearUnsent:
+		w.cleaner.Status.Unsent = nil
+	case lifemodel.DeleteSelf:
+		w.deleted()
+	case lifemodel.RemoveFinalizer, lifemodel.GiveUp:
+		w.cleaner.Finalizers = nil
+		if w.cleaner.DeletionTimestamp != nil {
+			w.cleaner = nil
+		}
+	}
+	return nil
+}
+
+// passed makes the real clock follow a step of time.
+func (w *walk) passed(what lifemodel.What) error {
+	if what == lifemodel.GraceEnds {
+		if end := w.cleaner.DeletionTimestamp.Add(finishGrace); end.After(w.now) {
+			return w.tick(end)
+		}
+		return w.compare()
+	}
+	return w.tick(w.now.Add(plan.ConfirmationServes))
+}
+
+// tick moves the real clock, and makes the model follow.
+func (w *walk) tick(to time.Time) error {
+	w.now = to
+	for i := range w.s.P {
+		if w.s.P[i].Confirmed && !w.confirmed(i) {
+			return w.lapse(lifemodel.TenSeconds)
+		}
+	}
+	if w.s.C.Deleted && !w.s.Grace && !w.now.Before(w.cleaner.DeletionTimestamp.Add(finishGrace)) {
+		return w.lapse(lifemodel.GraceEnds)
+	}
+	return w.compare()
+}
+
+// confirmed says whether the real process still has its confirmation: of the open run, or of the one to be committed.
+func (w *walk) confirmed(i int) bool {
+	q, p := &w.procs[i], &w.s.P[i]
+	if p.At == lifemodel.AtAddFinalizer || p.At == lifemodel.AtCommit {
+		return q.remembered.Confirmed(w.now)
+	}
+	return q.memory.Confirmed(w.now)
+}
+
+// lapse takes a step of time because the real clock has moved on. In the model 10 s pass for all processes at once.
+func (w *walk) lapse(what lifemodel.What) error {
+	if what == lifemodel.TenSeconds {
+		w.now = w.now.Add(plan.ConfirmationServes)
+	}
+	steps := w.steps(func(s *lifemodel.Step) bool { return s.Label.What == what })
+	w.note("%v", steps[0].Label)
+	w.s = steps[0].To
+	return w.tick(w.now)
+}
+
+// compare holds what is recorded and what processes know against the model, after each step.
+func (w *walk) compare() error {
+	got, err := w.abstract(w.cleaner)
+	if err != nil {
+		return err
+	}
+	if got != w.s.C {
+		return fmt.Errorf("the Cleaner is not as the model says: -model +real:\n%s", cmp.Diff(w.s.C, got))
+	}
+	for i := range w.s.P {
+		p := &w.s.P[i]
+		if p.Read == w.s.C {
+			w.procs[i].read = w.cleaner.DeepCopy()
+		}
+		if p.Role != lifemodel.Leader || p.Run == 0 || p.Run != p.Read.Run.Number || p.Read.Run.Result != lifemodel.Open {
+			continue
+		}
+		if err := w.compareMemory(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// known is what a process knows of an open run, in the words of the model.
+type known struct {
+	Run                    uint8
+	Done, Replaced, Left   lifemodel.Rows
+	Confirmed, Stop, Whole bool
+}
+
+func (w *walk) compareMemory(i int) error {
+	p, m := &w.s.P[i], &w.procs[i].memory
+	want := known{Run: p.Run, Done: p.Done, Replaced: p.Replaced, Confirmed: p.Confirmed, Stop: p.Stop, Whole: p.Whole}
+	got := known{Run: uint8(m.Number), Confirmed: m.Confirmed(w.now), Stop: m.Stop != "", Whole: m.Whole}
+	for n, text := range w.procs[i].read.Status.Run.Rows {
+		k, _, err := readRow(text)
+		if err != nil {
+			return err
+		}
+		set := lifemodel.Rows(1) << k
+		if !(p.Done | p.Replaced).Has(k) {
+			want.Left |= set
+		}
+		if n >= len(m.Rows) {
+			continue
+		}
+		switch m.Rows[n].State {
+		case plan.RowDeleted, plan.RowGone:
+			got.Done |= set
+		case plan.RowReplaced:
+			got.Replaced |= set
+		default:
+			got.Left |= set
+		}
+	}
+	if got != want {
+		return fmt.Errorf("P%d does not know what the model's does: -model +real:\n%s", i, cmp.Diff(want, got))
+	}
+	return nil
+}

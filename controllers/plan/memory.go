@@ -1,0 +1,328 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+const (
+	// ConfirmationServes is how long the live reads of a confirmation justify a deletion.
+	ConfirmationServes = 10 * time.Second
+	// firstRetry and lastRetry bound the wait after a failure: doubled each time.
+	firstRetry = time.Second
+	lastRetry  = 5 * time.Minute
+	// settlePoll bounds the wait between two looks at what is deleted and not gone.
+	settlePoll = 30 * time.Second
+	// followsVersions is how often in a row a deletion goes after a new version of an object that no condition sees,
+	// before it backs off.
+	followsVersions = 5
+)
+
+// RowState is what this process knows of a row.
+type RowState int
+
+const (
+	// RowOpen has to be deleted.
+	RowOpen RowState = iota
+	// RowDeleted was deleted by this process.
+	RowDeleted
+	// RowGone was gone, or terminating, when this process came to it.
+	RowGone
+	// RowReplaced has another UID now, and is left alone.
+	RowReplaced
+	// RowKept is left alone.
+	RowKept
+)
+
+// RowMemory is what this process remembers of a row.
+type RowMemory struct {
+	State RowState
+	// Checked says that the row was held against the spec: by the decision that committed it, or by a live read.
+	Checked bool
+	// Settled says that the object was seen to be gone.
+	Settled bool
+	// Finalizers are what held the object when it was seen last.
+	Finalizers []string
+	// Now is the version to delete when it is not the recorded one any more.
+	Now string
+	// Was is the object as it was when the run was decided, for conditions that are evaluated again.
+	Was *Object
+	// Failed says why the last attempt failed, for people.
+	Failed string
+	// Due is when the row may be tried again.
+	Due time.Time
+
+	backoff  time.Duration
+	followed int
+	blind    bool // the look before the result failed
+}
+
+// Memory is what one process remembers of the open run of a Cleaner. Losing it costs reads, and never deletes more.
+type Memory struct {
+	// Number is the run that it is about; 0 is none.
+	Number int64
+	// Whole says that this process committed the run and got the answer to each of its deletions.
+	Whole bool
+	Rows  []RowMemory
+	// ConfirmedAt is when the conditions were found to hold on live reads; zero: not at all, or it no longer counts.
+	ConfirmedAt time.Time
+	// Stop says why the run must not go on; empty while it may.
+	Stop string
+	// Release is the release as read in this pass; nil when it was not.
+	Release *Release
+	// Busy says that an uninstall is under way, whose answer has not come.
+	Busy bool
+	// Swept says that this process has uninstalled the release.
+	Swept bool
+	// Looked says that the rows left were read in this pass, so that a result may be written.
+	Looked bool
+	// LastDeed is when the last deletion was sent, or when this process came to the run.
+	LastDeed time.Time
+	// Due is when a re-check, an uninstall or a look at what is not gone may be tried again.
+	Due time.Time
+	// Failed says why the last of those failed, for people.
+	Failed string
+
+	backoff time.Duration
+}
+
+// NewMemory is the memory of the process that has committed a run: each row was held against the spec by the decision
+// of the moment, and was holds the objects that the conditions saw, nil for others.
+func NewMemory(number int64, was []*Object, now time.Time) *Memory {
+	m := &Memory{Number: number, Whole: true, Rows: make([]RowMemory, len(was)), ConfirmedAt: now, LastDeed: now}
+	for i := range m.Rows {
+		m.Rows[i] = RowMemory{Checked: true, Was: was[i]}
+	}
+	return m
+}
+
+// NewPass forgets what only serves within one pass.
+func (m *Memory) NewPass() {
+	m.Release = nil
+	m.Looked = false
+}
+
+// Confirmed says that the conditions were found to hold recently enough to delete now.
+func (m *Memory) Confirmed(now time.Time) bool {
+	return !m.ConfirmedAt.IsZero() && now.Sub(m.ConfirmedAt) < ConfirmationServes
+}
+
+// Version is the resourceVersion at which a row may be deleted now.
+func (m *Memory) Version(i int, row Row) string {
+	if m.Rows[i].Now != "" {
+		return m.Rows[i].Now
+	}
+	return row.ResourceVersion
+}
+
+// Sight is what a live read of a row's object showed.
+type Sight struct {
+	// Failed says why it showed nothing; empty otherwise.
+	Failed string
+	// Missing says that the API server named the object as not found.
+	Missing         bool
+	UID             types.UID
+	ResourceVersion string
+	Terminating     bool
+	Finalizers      []string
+	// Refused says why the object must not be touched: no target of the spec stands for it, or it is protected.
+	Refused string
+}
+
+// Saw takes live reads of rows: the first look of a process, the look before a result, or the look at what is not gone
+// yet.
+func (m *Memory) Saw(run *v1alpha1.Run, sights map[int]Sight, now time.Time) error {
+	if m.Number != run.Number || len(m.Rows) != len(run.Rows) {
+		*m = Memory{Number: run.Number, Rows: make([]RowMemory, len(run.Rows)), LastDeed: now}
+	}
+	for i, s := range sights {
+		row, err := ParseRow(run.Rows[i])
+		if err != nil {
+			return err
+		}
+		m.saw(i, row.UID, s, now)
+	}
+	m.Looked = true
+	return nil
+}
+
+func (m *Memory) saw(i int, uid types.UID, s Sight, now time.Time) {
+	r := &m.Rows[i]
+	r.blind = s.Failed != ""
+	if r.blind {
+		m.failRow(r, s.Failed, now)
+		return
+	}
+	r.Finalizers = s.Finalizers
+	done := r.State == RowDeleted || r.State == RowGone
+	switch {
+	case s.Missing, done && s.UID != uid:
+		r.Settled = true
+		if !done {
+			r.State = RowGone
+		}
+	case s.UID != uid:
+		r.State = RowReplaced
+	case s.Terminating:
+		if !done {
+			r.State = RowGone
+		}
+	case s.Refused != "":
+		r.State, r.Failed = RowKept, s.Refused
+	default:
+		r.Checked = true
+	}
+}
+
+// Settled takes the outcome of a look at what is not gone yet: it is looked again a little later.
+func (m *Memory) Settled(now time.Time) {
+	if len(m.unsettled()) == 0 {
+		m.calm()
+		return
+	}
+	m.backoff = min(doubled(m.backoff), settlePoll)
+	m.Due = now.Add(m.backoff)
+}
+
+// AnswerKind is what the API server answered to a DELETE.
+type AnswerKind int
+
+const (
+	// AnswerDeleted is any 2xx.
+	AnswerDeleted AnswerKind = iota
+	// AnswerNotFound is a 404 that names the object.
+	AnswerNotFound
+	// AnswerConflict is a 409; the live read that followed it is in Answer.Sight.
+	AnswerConflict
+	// AnswerRefused is any other answer: the object is there as it was.
+	AnswerRefused
+	// AnswerLost is none: the request may or may not have been served.
+	AnswerLost
+	// AnswerUnsent means that the request was not sent.
+	AnswerUnsent
+)
+
+// Answer is what came of a DELETE.
+type Answer struct {
+	Kind AnswerKind
+	// Sight is what the live read after a conflict showed.
+	Sight Sight
+	// Why says what went wrong, for people.
+	Why string
+}
+
+// Answered takes the answer to the DELETE of a row. Seen says that conditions see the row's target.
+func (m *Memory) Answered(i int, row Row, a Answer, seen bool, now time.Time) {
+	r := &m.Rows[i]
+	if a.Kind != AnswerUnsent {
+		m.LastDeed = now
+	}
+	switch a.Kind {
+	case AnswerDeleted:
+		r.State, r.Failed = RowDeleted, ""
+	case AnswerNotFound:
+		r.State, r.Failed, r.Settled = RowGone, "", true
+	case AnswerConflict:
+		m.conflict(i, row, a, seen, now)
+	case AnswerLost:
+		m.Whole = false
+		m.failRow(r, a.Why, now)
+	case AnswerRefused:
+		m.failRow(r, a.Why, now)
+	case AnswerUnsent:
+	}
+}
+
+// conflict takes a 409: the object has changed. One that conditions see asks for the conditions once more; another is
+// deleted at the version it has now, unless that goes on for ever.
+func (m *Memory) conflict(i int, row Row, a Answer, seen bool, now time.Time) {
+	r := &m.Rows[i]
+	m.saw(i, row.UID, a.Sight, now)
+	switch {
+	case r.State != RowOpen || a.Sight.Failed != "":
+	case seen:
+		m.ConfirmedAt = time.Time{}
+	default:
+		r.Now = a.Sight.ResourceVersion
+		if r.followed++; r.followed > followsVersions {
+			r.followed = 0
+			m.failRow(r, "it changes faster than it can be deleted", now)
+		}
+	}
+}
+
+func (m *Memory) failRow(r *RowMemory, why string, now time.Time) {
+	r.Failed = why
+	r.backoff = doubled(r.backoff)
+	r.Due = now.Add(r.backoff)
+}
+
+// LookedAtRelease takes the state of the release. A pending one is looked at again later.
+func (m *Memory) LookedAtRelease(rel Release, now time.Time) {
+	m.Release = &rel
+	if rel.State == ReleasePending {
+		m.Fail("the release is being changed by somebody", now)
+	}
+}
+
+// Fail takes the failure of a re-check, of an uninstall or of a look at the release: it is tried again later.
+func (m *Memory) Fail(why string, now time.Time) {
+	m.Failed = why
+	m.backoff = doubled(m.backoff)
+	m.Due = now.Add(m.backoff)
+}
+
+// calm takes a success of what Fail takes the failures of.
+func (m *Memory) calm() { m.Failed, m.backoff, m.Due = "", 0, time.Time{} }
+
+// Uninstalled takes the end of an uninstall, with the reason why it did not come to its end; empty if it did.
+func (m *Memory) Uninstalled(why string, now time.Time) {
+	m.Busy = false
+	m.LastDeed = now
+	if why != "" {
+		m.Fail(why, now)
+		return
+	}
+	m.calm()
+}
+
+// uninstalling says that the release is that of the run, and being uninstalled.
+func (m *Memory) uninstalling(run *v1alpha1.Run) bool {
+	return run.Helm != nil && m.Release != nil && m.Release.State == ReleaseUninstalling &&
+		m.Release.Revision == run.Helm.Revision && sameRelease(m.Release, run.Helm)
+}
+
+// rows lists the rows in a state.
+func (m *Memory) rows(s RowState) []int {
+	return m.where(func(r *RowMemory) bool { return r.State == s })
+}
+
+// left lists the rows that are neither done nor replaced, which a result calls kept.
+func (m *Memory) left() []int {
+	return m.where(func(r *RowMemory) bool { return r.State == RowOpen || r.State == RowKept })
+}
+
+// unsettled lists the rows that are done and were not seen to be gone.
+func (m *Memory) unsettled() []int {
+	return m.where(func(r *RowMemory) bool { return (r.State == RowDeleted || r.State == RowGone) && !r.Settled })
+}
+
+func (m *Memory) where(is func(*RowMemory) bool) []int {
+	var out []int
+	for i := range m.Rows {
+		if is(&m.Rows[i]) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func doubled(d time.Duration) time.Duration {
+	return min(max(2*d, firstRetry), lastRetry)
+}

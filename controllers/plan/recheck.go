@@ -1,0 +1,179 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// RecheckOutcome is what the conditions of an open run say on live reads.
+type RecheckOutcome int
+
+const (
+	// RecheckFailed means that nothing can be said: a read or a condition failed.
+	RecheckFailed RecheckOutcome = iota
+	// RecheckTrue means that the conditions still hold.
+	RecheckTrue
+	// RecheckFalse means that one does not.
+	RecheckFalse
+	// RecheckUndecidable means that no condition is false, and that some read what is missing only because it is, or was,
+	// a row of this run.
+	RecheckUndecidable
+)
+
+// Rechecked is the answer to a Recheck.
+type Rechecked struct {
+	Outcome RecheckOutcome
+	// Why says it in words, unless the conditions hold.
+	Why string
+	// Versions are the resourceVersions, by row, of the objects that conditions see and that are still those of their row.
+	Versions map[int]string
+}
+
+// Reevaluate asks the conditions of an open run again, on live reads. What this process has deleted for the run stands
+// as it was, unless another object has its name now.
+func Reevaluate(ctx context.Context, in Input, run *v1alpha1.Run, m *Memory) Rechecked {
+	rows := make([]Row, len(run.Rows))
+	for i, text := range run.Rows {
+		row, err := ParseRow(text)
+		if err != nil {
+			return Rechecked{Why: err.Error()}
+		}
+		rows[i] = row
+	}
+	out := Rechecked{Versions: in.versions(rows)}
+	in.Snapshot = in.restored(rows, m)
+
+	missing := map[string]bool{}
+	for i := range in.Spec.Targets {
+		t, seen := &in.Spec.Targets[i], &in.Snapshot[i]
+		if !t.Included() {
+			continue
+		}
+		reason, problem := Problem(t, seen)
+		switch {
+		case reason == "":
+		case reason == v1alpha1.ReasonTargetMissing && slices.ContainsFunc(rows, func(r Row) bool { return r.Target(in.Spec) == i }):
+			missing[t.Name] = true
+		default:
+			out.Why = problem
+			return out
+		}
+	}
+	results, err := in.results(ctx)
+	if err != nil {
+		out.Why = err.Error()
+		return out
+	}
+	out.Outcome = RecheckTrue
+	if len(missing) > 0 {
+		out.Outcome = RecheckUndecidable
+		out.Why = "objects of this run that the conditions read are gone"
+	}
+	for i, r := range results {
+		switch {
+		case slices.ContainsFunc(in.Programs.Reads(i), func(name string) bool { return missing[name] }):
+		case r.Err != nil:
+			if out.Outcome != RecheckFalse {
+				out.Outcome, out.Why = RecheckFailed, "spec."+r.Err.Error()
+			}
+		case !r.Value:
+			out.Outcome, out.Why = RecheckFalse, fmt.Sprintf("spec.conditions[%d] is not true any more: %s", i, shorten(in.Spec.Conditions[i]))
+		}
+	}
+	return out
+}
+
+// versions finds the rows' objects among what conditions see.
+func (in *Input) versions(rows []Row) map[int]string {
+	live := map[types.UID]string{}
+	for i := range in.Spec.Targets {
+		if !in.Spec.Targets[i].Included() {
+			continue
+		}
+		for _, o := range in.Snapshot[i].Objects {
+			if !o.Terminating {
+				live[o.UID] = o.ResourceVersion
+			}
+		}
+	}
+	out := map[int]string{}
+	for i, row := range rows {
+		if v, ok := live[row.UID]; ok {
+			out[i] = v
+		}
+	}
+	return out
+}
+
+// restored is the snapshot in which what this process has deleted stands as it was.
+func (in *Input) restored(rows []Row, m *Memory) Snapshot {
+	out := slices.Clone(in.Snapshot)
+	for i, row := range rows {
+		r := &m.Rows[i]
+		t := row.Target(in.Spec)
+		if r.State != RowDeleted || r.Was == nil || t < 0 || out[t].State != Complete {
+			continue
+		}
+		out[t].Objects = withObject(out[t].Objects, *r.Was)
+	}
+	return out
+}
+
+// withObject is a list in which an object stands as it was, unless another one has its name.
+func withObject(objects []Object, was Object) []Object {
+	at, there := slices.BinarySearchFunc(objects, was, func(a, b Object) int {
+		if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	out := slices.Clone(objects)
+	switch {
+	case !there:
+		return slices.Insert(out, at, was)
+	case out[at].UID == was.UID:
+		out[at] = was
+	}
+	return out
+}
+
+// Rechecked takes the answer to a Recheck.
+func (m *Memory) Rechecked(run *v1alpha1.Run, r Rechecked, now time.Time) error {
+	switch {
+	case r.Outcome == RecheckFailed:
+		m.Fail(r.Why, now)
+		return nil
+	case r.Outcome == RecheckFalse, r.Outcome == RecheckUndecidable && m.Whole:
+		m.Stop = r.Why
+		return nil
+	}
+	m.calm()
+	m.ConfirmedAt = now
+	for i, version := range r.Versions {
+		if m.Rows[i].State != RowOpen {
+			continue
+		}
+		row, err := ParseRow(run.Rows[i])
+		if err != nil {
+			return err
+		}
+		switch {
+		case version == m.Version(i, row):
+		case r.Outcome == RecheckTrue:
+			m.Rows[i].Now = version
+		default:
+			m.Rows[i].State, m.Rows[i].Failed = RowKept, "it changed, and the conditions can no longer be asked"
+		}
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// Belonging says whether an object is one that a target stands for.
+type Belonging struct {
+	// Resource is what the kind of the target's reference is served as.
+	Resource schema.GroupVersionResource
+	// Matches says that the object has the labels and fields that the reference asks for.
+	Matches bool
+}
+
+// Refused says why the object of a recorded row must not be touched; empty if it may. A status is not believed: what
+// it tells to delete must be what a target of the spec stands for.
+func Refused(owner Owner, spec *v1alpha1.CleanerSpec, row Row, o *Object, belongs Belonging, p Protection) string {
+	t := row.Target(spec)
+	if t < 0 {
+		return fmt.Sprintf("no target with delete: true is named %q", row.Rule)
+	}
+	ref := &spec.Targets[t].Reference
+	switch {
+	case row.Namespace != owner.Namespace:
+		return "it is not in the Cleaner's namespace"
+	case row.Resource != belongs.Resource:
+		return fmt.Sprintf("target %q is about %s", spec.Targets[t].Name, ResourceName(belongs.Resource))
+	case ref.Name != "" && ref.Name != row.Name, !belongs.Matches:
+		return fmt.Sprintf("target %q does not stand for it any more", spec.Targets[t].Name)
+	}
+	return p.Because(o)
+}

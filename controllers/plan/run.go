@@ -1,0 +1,123 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// maxOutcomes bounds the rows that a finished run still names.
+const maxOutcomes = 200
+
+// Commit is the run that records a plan, before anything of it is done, and what the process that records it remembers.
+func Commit(c *v1alpha1.Cleaner, decides string, p Plan, now time.Time) (*v1alpha1.Run, *Memory) {
+	run := &v1alpha1.Run{
+		Number:    c.Status.Runs + 1,
+		Decides:   decides,
+		DecidedAt: metav1.NewTime(now),
+		Withheld:  p.Withheld,
+	}
+	was := make([]*Object, len(p.Steps))
+	for i := range p.Steps {
+		run.Rows = append(run.Rows, p.Steps[i].Row().String())
+		if p.Steps[i].Object.Value != nil {
+			was[i] = &p.Steps[i].Object
+		}
+	}
+	if p.Release != nil {
+		run.Helm = &v1alpha1.HelmRelease{
+			Name:          p.Release.Name,
+			Revision:      p.Release.Revision,
+			UID:           string(p.Release.UID),
+			FirstDeployed: metav1.NewMicroTime(p.Release.FirstDeployed),
+		}
+	}
+	return run, NewMemory(run.Number, was, now)
+}
+
+// Finish is the run with its result: counts and the first rows with their outcomes stand in the place of the rows.
+func Finish(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string, now time.Time) (*v1alpha1.Run, error) {
+	finished := metav1.NewTime(now)
+	out := &v1alpha1.Run{
+		Number: run.Number, Decides: run.Decides, DecidedAt: run.DecidedAt, Withheld: run.Withheld,
+		Result: result, FinishedAt: &finished, Message: message,
+	}
+	type key struct {
+		resource string
+		outcome  v1alpha1.Outcome
+	}
+	counts := map[key]int64{}
+	for i, text := range run.Rows {
+		row, err := ParseRow(text)
+		if err != nil {
+			return nil, err
+		}
+		outcome := m.Rows[i].outcome()
+		counts[key{ResourceName(row.Resource), outcome}]++
+		if len(out.Outcomes) < maxOutcomes {
+			out.Outcomes = append(out.Outcomes, v1alpha1.RowOutcome{Row: text, Outcome: outcome})
+		}
+	}
+	for k, n := range counts {
+		out.Counts = append(out.Counts, v1alpha1.Count{Resource: k.resource, Outcome: k.outcome, Count: n})
+	}
+	slices.SortFunc(out.Counts, func(a, b v1alpha1.Count) int {
+		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Outcome, b.Outcome))
+	})
+	if run.Helm != nil {
+		h := *run.Helm
+		h.Outcome = m.releaseOutcome(run)
+		out.Helm = &h
+	}
+	return out, nil
+}
+
+func (r *RowMemory) outcome() v1alpha1.Outcome {
+	held := !r.Settled && len(r.Finalizers) > 0
+	switch {
+	case (r.State == RowDeleted || r.State == RowGone) && held:
+		return v1alpha1.OutcomeTerminating
+	case r.State == RowDeleted:
+		return v1alpha1.OutcomeDeleted
+	case r.State == RowGone:
+		return v1alpha1.OutcomeGone
+	case r.State == RowReplaced:
+		return v1alpha1.OutcomeReplaced
+	case r.blind:
+		return v1alpha1.OutcomeUnknown
+	default:
+		return v1alpha1.OutcomeKept
+	}
+}
+
+// releaseOutcome is what became of the release, as far as it was read.
+func (m *Memory) releaseOutcome(run *v1alpha1.Run) v1alpha1.Outcome {
+	rel := m.Release
+	switch {
+	case rel == nil || rel.State == ReleaseUnknown:
+		return v1alpha1.OutcomeUnknown
+	case rel.State == ReleaseGone && m.Swept:
+		return v1alpha1.OutcomeDeleted
+	case rel.State == ReleaseGone:
+		return v1alpha1.OutcomeGone
+	case !sameRelease(rel, run.Helm):
+		return v1alpha1.OutcomeReplaced
+	case rel.State == ReleaseUninstalling:
+		return v1alpha1.OutcomeTerminating
+	default:
+		return v1alpha1.OutcomeKept
+	}
+}
+
+// sameRelease says that a release is the one that was recorded, at whatever revision. What is recorded has the
+// precision of a microsecond.
+func sameRelease(rel *Release, h *v1alpha1.HelmRelease) bool {
+	return rel.FirstDeployed.Truncate(time.Microsecond).Equal(h.FirstDeployed.Truncate(time.Microsecond))
+}
