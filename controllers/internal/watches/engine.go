@@ -1,0 +1,329 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watches
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+var (
+	_ manager.LeaderElectionRunnable = (*Engine)(nil)
+	_ manager.Runnable               = (*Engine)(nil)
+	_ snapshot.Reader                = (*Engine)(nil)
+)
+
+// defaultRetryEvery is how often what cannot be read is tried again, at least.
+const defaultRetryEvery = 30 * time.Second
+
+// Owner is a Cleaner.
+type Owner = types.NamespacedName
+
+// Interest is what a Cleaner wants to know of.
+type Interest struct {
+	snapshot.Query
+	// Quiet says that its objects may be read, and that their changes wake nobody.
+	Quiet bool
+}
+
+// Metrics counts what the Engine does. It is called under the Engine's lock, and must return at once.
+type Metrics interface {
+	// Watching says how many informers there are now, and how many objects they hold.
+	Watching(informers, objects int)
+	// Woke says that so many Cleaners must look again.
+	Woke(owners int)
+}
+
+// NopMetrics counts nothing.
+type NopMetrics struct{}
+
+// Watching does nothing.
+func (NopMetrics) Watching(int, int) {}
+
+// Woke does nothing.
+func (NopMetrics) Woke(int) {}
+
+// Options are what an Engine is made of.
+type Options struct {
+	// Config is where clients are made from that are not given.
+	Config    *rest.Config
+	Dynamic   dynamic.Interface
+	Metadata  metadata.Interface
+	Discovery Discovery
+	Access    authorizationv1client.SelfSubjectAccessReviewInterface
+
+	Clock   clock.WithTicker
+	Metrics Metrics
+	// RetryEvery is how often a kind that is forbidden or not served is tried again, at least. 30s without it.
+	RetryEvery time.Duration
+}
+
+// Engine watches what Cleaners want, and says which of them must look again.
+type Engine struct {
+	dynamic    dynamic.Interface
+	metadata   metadata.Interface
+	access     authorizationv1client.SelfSubjectAccessReviewInterface
+	resolver   *Resolver
+	clock      clock.WithTicker
+	metrics    Metrics
+	retryEvery time.Duration
+
+	running sync.WaitGroup
+
+	// mu guards all below, and all that can be reached from there.
+	mu        sync.RWMutex
+	ctx       context.Context // that of Start; nil before
+	stopped   bool
+	queue     workqueue.TypedRateLimitingInterface[reconcile.Request]
+	owners    map[Owner]map[interestKey]*want
+	kinds     map[kindKey]*kind
+	resources map[Resource]*resource
+	woken     []Owner // to be put into the queue when the lock is released
+	informers int
+	objects   int
+}
+
+// want is one interest of one owner.
+type want struct {
+	owner Owner
+	query snapshot.Query
+	quiet bool
+	// full says that metadata is not enough.
+	full bool
+
+	kind *kind
+	// scopes are those that it hangs on, from the cluster down to the one that serves it.
+	scopes  []*scope
+	buckets []bucketKey
+	// told is the state that its owner knows of.
+	told plan.TargetState
+}
+
+// interestKey tells interests apart.
+type interestKey struct {
+	kind                kindKey
+	namespace, name     string
+	labels, fields      string
+	metadataOnly, quiet bool
+}
+
+// New returns an Engine that watches nothing until it is started.
+func New(o Options) (*Engine, error) {
+	if o.Clock == nil {
+		return nil, errors.New("cannot make a watch engine without a clock")
+	}
+	if err := o.makeClients(); err != nil {
+		return nil, err
+	}
+	if o.Metrics == nil {
+		o.Metrics = NopMetrics{}
+	}
+	if o.RetryEvery == 0 {
+		o.RetryEvery = defaultRetryEvery
+	}
+	return &Engine{
+		dynamic: o.Dynamic, metadata: o.Metadata, access: o.Access, clock: o.Clock, metrics: o.Metrics, retryEvery: o.RetryEvery,
+		resolver:  NewResolver(o.Clock, o.Discovery, o.RetryEvery),
+		owners:    map[Owner]map[interestKey]*want{},
+		kinds:     map[kindKey]*kind{},
+		resources: map[Resource]*resource{},
+	}, nil
+}
+
+// makeClients makes the clients that are not given.
+func (o *Options) makeClients() error {
+	if o.Dynamic != nil && o.Metadata != nil && o.Discovery != nil && o.Access != nil {
+		return nil
+	}
+	if o.Config == nil {
+		return errors.New("cannot make a watch engine without a rest.Config or all four clients")
+	}
+	http, err := rest.HTTPClientFor(o.Config)
+	if err != nil {
+		return fmt.Errorf("cannot make an HTTP client: %w", err)
+	}
+	if o.Dynamic == nil {
+		if o.Dynamic, err = dynamic.NewForConfigAndClient(o.Config, http); err != nil {
+			return fmt.Errorf("cannot make a dynamic client: %w", err)
+		}
+	}
+	if o.Metadata == nil {
+		if o.Metadata, err = metadata.NewForConfigAndClient(o.Config, http); err != nil {
+			return fmt.Errorf("cannot make a metadata client: %w", err)
+		}
+	}
+	if o.Discovery == nil {
+		if o.Discovery, err = discovery.NewDiscoveryClientForConfigAndClient(o.Config, http); err != nil {
+			return fmt.Errorf("cannot make a discovery client: %w", err)
+		}
+	}
+	if o.Access == nil {
+		c, err := kubernetes.NewForConfigAndClient(o.Config, http)
+		if err != nil {
+			return fmt.Errorf("cannot make a client for access reviews: %w", err)
+		}
+		o.Access = c.AuthorizationV1().SelfSubjectAccessReviews()
+	}
+	return nil
+}
+
+// Resolver returns what the Engine finds kinds with. The Engine keeps it fresh.
+func (e *Engine) Resolver() *Resolver { return e.resolver }
+
+// NeedLeaderElection says that only the leader watches.
+func (e *Engine) NeedLeaderElection() bool { return true }
+
+// Start watches until ctx is done, and returns when nothing runs any more.
+func (e *Engine) Start(ctx context.Context) error {
+	e.mu.Lock()
+	if e.ctx != nil {
+		e.mu.Unlock()
+		return errors.New("cannot start a watch engine twice")
+	}
+	e.ctx = ctx
+	for _, k := range e.kinds {
+		e.goFollow(k)
+	}
+	e.want(Owner{}, definitions())
+	e.unlock()
+
+	<-ctx.Done()
+	e.mu.Lock()
+	e.stopped = true
+	e.mu.Unlock()
+	e.running.Wait() // the lock is free, because they need it to end
+	return nil
+}
+
+// launch runs f until its context is done, unless the Engine does not run.
+func (e *Engine) launch(f func(ctx context.Context)) (cancel context.CancelFunc) {
+	if e.ctx == nil || e.stopped {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(e.ctx)
+	e.running.Go(func() {
+		defer cancel()
+		f(ctx)
+	})
+	return cancel
+}
+
+// Want declares all that a Cleaner wants to know of, instead of what it wanted before. It returns at once; what cannot be
+// read yet has a state of its own.
+func (e *Engine) Want(owner Owner, interests []Interest) {
+	e.mu.Lock()
+	defer e.unlock()
+	e.want(owner, interests)
+}
+
+// Forget drops all that a Cleaner wants.
+func (e *Engine) Forget(owner Owner) { e.Want(owner, nil) }
+
+func (e *Engine) want(owner Owner, interests []Interest) {
+	before := e.owners[owner]
+	now := make(map[interestKey]*want, len(interests))
+	var added []*want
+	for i := range interests {
+		k := keyOf(&interests[i])
+		if now[k] != nil {
+			continue
+		}
+		w := before[k]
+		if w == nil {
+			w = newWant(owner, &interests[i])
+			added = append(added, w)
+		}
+		now[k] = w
+	}
+	for _, w := range added { // before the others are dropped, so that what both need goes on
+		e.attach(w)
+	}
+	for k, w := range before {
+		if now[k] == nil {
+			e.detach(w)
+		}
+	}
+	if len(now) == 0 {
+		delete(e.owners, owner)
+		return
+	}
+	e.owners[owner] = now
+}
+
+func newWant(owner Owner, i *Interest) *want {
+	return &want{owner: owner, query: i.Query, quiet: i.Quiet, full: !i.MetadataOnly || needsValue(i.Fields)}
+}
+
+func keyOf(i *Interest) interestKey {
+	return interestKey{
+		kind: kindKeyOf(&i.Query), namespace: i.Namespace, name: i.Name,
+		labels: i.Labels.String(), fields: i.Fields.String(), metadataOnly: i.MetadataOnly, quiet: i.Quiet,
+	}
+}
+
+// namespace is where a want, whose resource is known, looks: nowhere for a cluster-scoped kind, which is everywhere.
+func (w *want) namespace() string {
+	return namespaceIn(w.kind.resource.Resource, w.query)
+}
+
+// Source puts each Cleaner that must look again into the queue of a controller.
+func (e *Engine) Source() source.Source {
+	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		e.mu.Lock()
+		defer e.unlock()
+		e.queue = q
+		for o := range e.owners {
+			if o != (Owner{}) {
+				e.woken = append(e.woken, o)
+			}
+		}
+		return nil
+	})
+}
+
+// unlock releases the lock, and wakes who was found to need it. The queue is not called under the lock, because it has
+// locks of its own.
+func (e *Engine) unlock() {
+	woken, q := e.woken, e.queue
+	e.woken = nil
+	if len(woken) > 0 {
+		e.metrics.Woke(len(woken))
+	}
+	e.mu.Unlock()
+	if q == nil {
+		return
+	}
+	for _, o := range woken {
+		q.Add(reconcile.Request{NamespacedName: o})
+	}
+}
+
+// definitions is what the Engine itself wants: to notice at once that a kind appears, changes or goes.
+func definitions() []Interest {
+	return []Interest{{Quiet: true, Query: snapshot.Query{
+		Group: definitionsGroup, Version: "v1", Kind: "CustomResourceDefinition",
+		Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,
+	}}}
+}

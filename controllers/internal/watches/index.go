@@ -1,0 +1,151 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watches
+
+import (
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// index finds the wants of one resource that an object may concern, at a cost that does not depend on how many other
+// wants there are. A want is in the buckets of its name, or of one label that it requires, or, when it requires none, in
+// the one of its namespace.
+type index map[bucketKey]map[*want]struct{}
+
+// bucketKey is what all wants of a bucket require. The namespace is empty for those that want all namespaces, and for
+// cluster-scoped kinds.
+type bucketKey struct {
+	by         bucketKind
+	namespace  string
+	name       string // of the object, or of the label
+	labelValue string
+}
+
+type bucketKind uint8
+
+const (
+	byObjectName bucketKind = iota
+	byLabelValue
+	byLabelName
+	byNamespace
+)
+
+// add files a want. Of several labels it takes the one that fewest others require, so that a label that all Cleaners
+// share gathers no crowd.
+func (x index) add(w *want) {
+	w.buckets = nil
+	crowd := 0
+	for _, keys := range bucketsFor(w) {
+		n := 0
+		for _, k := range keys {
+			n = max(n, len(x[k]))
+		}
+		if w.buckets == nil || n < crowd {
+			w.buckets, crowd = keys, n
+		}
+	}
+	for _, k := range w.buckets {
+		if x[k] == nil {
+			x[k] = map[*want]struct{}{}
+		}
+		x[k][w] = struct{}{}
+	}
+}
+
+// remove takes a want out.
+func (x index) remove(w *want) {
+	for _, k := range w.buckets {
+		delete(x[k], w)
+		if len(x[k]) == 0 {
+			delete(x, k)
+		}
+	}
+	w.buckets = nil
+}
+
+// bucketsFor lists the sets of buckets that each suffice for a want.
+func bucketsFor(w *want) [][]bucketKey {
+	ns := w.namespace()
+	if w.query.Name != "" {
+		return [][]bucketKey{{{by: byObjectName, namespace: ns, name: w.query.Name}}}
+	}
+	var sets [][]bucketKey
+	requirements, _ := w.query.Labels.Requirements()
+	for i := range requirements {
+		switch r := &requirements[i]; r.Operator() {
+		case selection.Equals, selection.DoubleEquals, selection.In:
+			var keys []bucketKey
+			for v := range r.Values() {
+				keys = append(keys, bucketKey{by: byLabelValue, namespace: ns, name: r.Key(), labelValue: v})
+			}
+			sets = append(sets, keys)
+		case selection.Exists, selection.GreaterThan, selection.LessThan:
+			sets = append(sets, []bucketKey{{by: byLabelName, namespace: ns, name: r.Key()}})
+		}
+	}
+	if len(sets) == 0 {
+		sets = [][]bucketKey{{{by: byNamespace, namespace: ns}}}
+	}
+	return sets
+}
+
+// route appends the owners that an object concerns as it was or as it is now; either may be nil. An owner may be
+// appended more than once.
+func (x index) route(owners []Owner, before, now *plan.Object) []Owner {
+	o := now
+	if o == nil {
+		o = before
+	}
+	owners = x.routeIn(owners, "", before, now)
+	if o.Namespace != "" {
+		owners = x.routeIn(owners, o.Namespace, before, now)
+	}
+	return owners
+}
+
+func (x index) routeIn(owners []Owner, namespace string, before, now *plan.Object) []Owner {
+	var name string
+	var labelsNow, labelsBefore map[string]string
+	if now != nil {
+		name, labelsNow = now.Name, now.Labels
+	}
+	if before != nil {
+		name, labelsBefore = before.Name, before.Labels
+	}
+	owners = x.pick(owners, bucketKey{by: byObjectName, namespace: namespace, name: name}, before, now)
+	owners = x.pick(owners, bucketKey{by: byNamespace, namespace: namespace}, before, now)
+	for k, v := range labelsNow {
+		owners = x.pick(owners, bucketKey{by: byLabelName, namespace: namespace, name: k}, before, now)
+		owners = x.pick(owners, bucketKey{by: byLabelValue, namespace: namespace, name: k, labelValue: v}, before, now)
+	}
+	for k, v := range labelsBefore {
+		current, still := labelsNow[k]
+		if !still {
+			owners = x.pick(owners, bucketKey{by: byLabelName, namespace: namespace, name: k}, before, now)
+		}
+		if !still || current != v {
+			owners = x.pick(owners, bucketKey{by: byLabelValue, namespace: namespace, name: k, labelValue: v}, before, now)
+		}
+	}
+	return owners
+}
+
+func (x index) pick(owners []Owner, k bucketKey, before, now *plan.Object) []Owner {
+	for w := range x[k] {
+		if w.matches(now) || w.matches(before) {
+			owners = append(owners, w.owner)
+		}
+	}
+	return owners
+}
+
+// matches says that a want, whose resource is known, is for this object.
+func (w *want) matches(o *plan.Object) bool {
+	if o == nil || w.full && o.Value == nil { // a whole object is on its way by another informer
+		return false
+	}
+	r := w.kind.resource
+	return matches(&w.query, r.Namespaced, r.fields, o)
+}

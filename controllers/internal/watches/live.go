@@ -1,0 +1,168 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watches
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+var _ snapshot.Reader = (*Live)(nil)
+
+// Live reads from the API server itself, as it is when asked.
+type Live struct {
+	dynamic  dynamic.Interface
+	metadata metadata.Interface
+	resolver *Resolver
+}
+
+// NewLive returns a Reader that asks the API server through these clients.
+func NewLive(d dynamic.Interface, m metadata.Interface, r *Resolver) *Live {
+	return &Live{dynamic: d, metadata: m, resolver: r}
+}
+
+// Read answers with what the API server says now. An object of a given name is missing only when the API server says so
+// of that name.
+func (l *Live) Read(ctx context.Context, q snapshot.Query) plan.Target {
+	res, state, detail := l.resolver.Resolve(ctx, q.Group, q.Version, q.Kind)
+	if state != plan.Complete {
+		return plan.Target{State: state, Detail: detail}
+	}
+	t := plan.Target{Resource: res.GVR, Namespaced: res.Namespaced}
+	verb := "list"
+	var err error
+	if q.Name != "" && q.Labels.Empty() && q.Fields.Empty() {
+		verb = "get"
+		t.Objects, err = l.get(ctx, res, q)
+	} else {
+		t.Objects, err = l.list(ctx, res, q)
+	}
+	switch {
+	case err == nil:
+		t.State = plan.Complete
+	case apierrors.IsForbidden(err):
+		t.State, t.Detail = plan.Forbidden, forbidden(verb, res, q.Namespace, q.Name)
+	case apierrors.IsNotFound(err):
+		return l.notServed(ctx, t, q)
+	default:
+		t.State, t.Detail = plan.Failed, fmt.Sprintf("cannot %s %s: %v", verb, where(res, q.Namespace, q.Name), err)
+	}
+	return t
+}
+
+// get reads one object. It returns none, and no error, when there is no such object.
+func (l *Live) get(ctx context.Context, res Resource, q snapshot.Query) ([]plan.Object, error) {
+	var obj any
+	var err error
+	if q.MetadataOnly {
+		obj, err = l.metadata.Resource(res.GVR).Namespace(namespaceIn(res, q)).Get(ctx, q.Name, metav1.GetOptions{})
+	} else {
+		obj, err = l.dynamic.Resource(res.GVR).Namespace(namespaceIn(res, q)).Get(ctx, q.Name, metav1.GetOptions{})
+	}
+	if isMissing(err, res, q.Name) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	o, err := convert(res.GVR, obj)
+	if err != nil {
+		return nil, err
+	}
+	return []plan.Object{o}, nil
+}
+
+// list reads all objects that match, as they were at one moment: all pages are of the version of the first, and when that
+// expires the list is read again in one piece.
+func (l *Live) list(ctx context.Context, res Resource, q snapshot.Query) ([]plan.Object, error) {
+	selected := q.Fields
+	if q.Name != "" {
+		selected = fields.AndSelectors(fields.OneTermEqualSelector(metav1.ObjectNameField, q.Name), selected)
+	}
+	list, _, err := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		if q.MetadataOnly {
+			return l.metadata.Resource(res.GVR).Namespace(namespaceIn(res, q)).List(ctx, o)
+		}
+		return l.dynamic.Resource(res.GVR).Namespace(namespaceIn(res, q)).List(ctx, o)
+	}).List(ctx, metav1.ListOptions{LabelSelector: q.Labels.String(), FieldSelector: selected.String()})
+	if err != nil {
+		return nil, err
+	}
+	var objects []plan.Object
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		o, err := convert(res.GVR, item)
+		objects = append(objects, o)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	byName(objects)
+	return objects, nil
+}
+
+// notServed says what a 404 means that names no object: the kind is gone, or nobody knows.
+func (l *Live) notServed(ctx context.Context, t plan.Target, q snapshot.Query) plan.Target {
+	l.resolver.Invalidate(q.Group)
+	res, state, detail := l.resolver.Resolve(ctx, q.Group, q.Version, q.Kind)
+	if state != plan.Complete {
+		return plan.Target{State: state, Detail: detail}
+	}
+	t.State = plan.Failed
+	t.Detail = fmt.Sprintf("the API server lists %s, and does not find it", res.GVR.GroupResource())
+	return t
+}
+
+// isMissing says that an error is the API server's word that there is no object of this name. A 404 of a proxy, or of a
+// path that is not served, says nothing about objects.
+func isMissing(err error, res Resource, name string) bool {
+	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // clients return it as it is
+	if !ok || !apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return false
+	}
+	d := status.Status().Details
+	return d != nil && d.Name == name && (d.Kind == res.GVR.Resource || strings.EqualFold(d.Kind, res.Kind))
+}
+
+// namespaceIn is the namespace to ask for; none for a cluster-scoped kind.
+func namespaceIn(res Resource, q snapshot.Query) string {
+	if !res.Namespaced {
+		return ""
+	}
+	return q.Namespace
+}
+
+// forbidden says which permission is missing.
+func forbidden(verbs string, res Resource, namespace, name string) string {
+	return fmt.Sprintf("the operator may not %s %s", verbs, where(res, namespace, name))
+}
+
+// where names a part of a resource, for people.
+func where(res Resource, namespace, name string) string {
+	s := res.GVR.GroupResource().String()
+	if name != "" {
+		s += fmt.Sprintf(" %q", name)
+	}
+	switch {
+	case !res.Namespaced:
+		return s + " (cluster-scoped)"
+	case namespace == "":
+		return s + " in all namespaces"
+	default:
+		return s + fmt.Sprintf(" in namespace %q", namespace)
+	}
+}

@@ -1,0 +1,130 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watches
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
+
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+func liveOf(s *apiServer) *Live {
+	d := discovery.NewDiscoveryClientForConfigOrDie(s.config())
+	return NewLive(dynamic.NewForConfigOrDie(s.config()), metadata.NewForConfigOrDie(s.config()), NewResolver(clock.RealClock{}, d, time.Minute))
+}
+
+func TestLiveRead(t *testing.T) {
+	answerWith := func(code int, d *metav1.StatusDetails) func(http.ResponseWriter, string, schema.GroupVersionResource, *http.Request) bool {
+		return func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
+			if gvr != pods || verb == "discover" {
+				return false
+			}
+			reason := metav1.StatusReasonNotFound
+			if code != http.StatusNotFound {
+				reason = metav1.StatusReasonInternalError
+			}
+			fail(w, code, reason, d)
+			return true
+		}
+	}
+	cases := map[string]struct {
+		reason string
+		query  snapshot.Query
+		deny   []denial
+		fault  func(http.ResponseWriter, string, schema.GroupVersionResource, *http.Request) bool
+		state  plan.TargetState
+		detail string
+		names  []string
+	}{
+		"Object":          {reason: "it is there", query: query("Pod", named("web")), state: plan.Complete, names: []string{"web"}},
+		"Metadata":        {reason: "it is there", query: query("Pod", named("web"), metadataOnly), state: plan.Complete, names: []string{"web"}},
+		"NoObject":        {reason: "the API server says so of its name", query: query("Pod", named("x")), state: plan.Complete},
+		"NoObjectByName":  {reason: "the same for metadata", query: query("Pod", named("x"), metadataOnly), state: plan.Complete},
+		"Selected":        {reason: "the selector goes to the API server", query: query("Pod", labelled("app=web")), state: plan.Complete, names: []string{"web"}},
+		"All":             {reason: "of the namespace, in order", query: query("Pod"), state: plan.Complete, names: []string{"db", "web"}},
+		"NameAndLabels":   {reason: "both must hold", query: query("Pod", named("web"), labelled("app=db")), state: plan.Complete},
+		"ClusterScoped":   {reason: "the namespace is ignored", query: query("Node"), state: plan.Complete, names: []string{"n"}},
+		"ClusterScoped1":  {reason: "the namespace is ignored", query: query("Node", named("n")), state: plan.Complete, names: []string{"n"}},
+		"ForbiddenList":   {reason: "says what is missing", query: query("Pod"), deny: []denial{{resource: "pods", namespace: "*", name: "*"}}, state: plan.Forbidden, detail: `the operator may not list pods in namespace "a"`},
+		"ForbiddenGet":    {reason: "says what is missing", query: query("Pod", named("web")), deny: []denial{{resource: "pods", namespace: "*", name: "*"}}, state: plan.Forbidden, detail: `the operator may not get pods "web" in namespace "a"`},
+		"NoKind":          {reason: "discovery says so", query: query("Revision", named("x")), state: plan.NoSuchKind, detail: `the API server does not serve kind "Revision" of serving.example.com/v1`},
+		"Bare404":         {reason: "it names no object, so that it is not known to be missing", query: query("Pod", named("web")), fault: answerWith(404, nil), state: plan.Failed, detail: "the API server lists pods, and does not find it"},
+		"404OfAnother":    {reason: "another object is missing", query: query("Pod", named("web")), fault: answerWith(404, &metav1.StatusDetails{Name: "a", Kind: "namespaces"}), state: plan.Failed, detail: "the API server lists pods, and does not find it"},
+		"404OfTheRequest": {reason: "the client made it up from a page that is no Status", query: query("Pod", named("web")), fault: answerWith(404, &metav1.StatusDetails{Name: "web", Kind: "pods", Causes: []metav1.StatusCause{{Type: metav1.CauseTypeUnexpectedServerResponse}}}), state: plan.Failed, detail: "the API server lists pods, and does not find it"},
+		"ListBare404":     {reason: "a list is never missing", query: query("Pod"), fault: answerWith(404, nil), state: plan.Failed, detail: "the API server lists pods, and does not find it"},
+		"Broken":          {reason: "says what went wrong", query: query("Pod"), fault: answerWith(500, nil), state: plan.Failed, detail: `cannot list pods in namespace "a": made up: InternalError`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newAPIServer(t)
+			s.put(pods, "a", "web", map[string]string{"app": "web"})
+			s.put(pods, "a", "db", nil)
+			s.put(pods, "b", "web", map[string]string{"app": "web"})
+			s.put(nodes, "", "n", nil)
+			s.deny(tc.deny...)
+			s.setFault(tc.fault)
+			got := liveOf(s).Read(t.Context(), tc.query)
+			if got.State != tc.state || got.Detail != tc.detail {
+				t.Errorf("%s: got %s %q, want %s %q", tc.reason, got.State, got.Detail, tc.state, tc.detail)
+			}
+			if diff := cmp.Diff(tc.names, namesOf(got)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestLiveKindThatIsGoneIsForgotten(t *testing.T) {
+	s := newAPIServer(t)
+	s.install(revisions, "Revision", true)
+	l := liveOf(s)
+	q := query("Revision", named("x"))
+	if got := l.Read(t.Context(), q); got.State != plan.Complete {
+		t.Fatalf("state is %s", got.State)
+	}
+	s.uninstall(revisions)
+	if got := l.Read(t.Context(), q); got.State != plan.NoSuchKind {
+		t.Errorf("state is %s, want NoSuchKind: nothing is known of objects of a kind that is gone", got.State)
+	}
+}
+
+func TestLiveReadsPagesAndStartsAgainWhenTheyExpire(t *testing.T) {
+	s := newAPIServer(t)
+	for i := range 1201 {
+		s.put(pods, "a", fmt.Sprintf("p%04d", i), nil)
+	}
+	l := liveOf(s)
+	for _, q := range []snapshot.Query{query("Pod"), query("Pod", metadataOnly)} {
+		before := s.asked("list pods")
+		if got := l.Read(t.Context(), q); got.State != plan.Complete || len(got.Objects) != 1201 || got.Objects[1200].Name != "p1200" {
+			t.Errorf("%s %q with %d objects", got.State, got.Detail, len(got.Objects))
+		}
+		if got := s.asked("list pods") - before; got != 3 {
+			t.Errorf("%d pages, want 3", got)
+		}
+	}
+	s.setFault(func(w http.ResponseWriter, verb string, _ schema.GroupVersionResource, r *http.Request) bool {
+		if verb == "list" && strings.Contains(r.URL.RawQuery, "continue=1000") {
+			fail(w, http.StatusGone, metav1.StatusReasonExpired, nil)
+			return true
+		}
+		return false
+	})
+	if got := l.Read(t.Context(), query("Pod")); got.State != plan.Complete || len(got.Objects) != 1201 {
+		t.Errorf("%s %q with %d objects", got.State, got.Detail, len(got.Objects))
+	}
+}

@@ -1,0 +1,163 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watches
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// Discovery says what an API server serves in one version of a group. client-go's discovery client is one.
+type Discovery interface {
+	ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
+}
+
+// Resource is what a kind, as a user wrote it, turned out to be.
+type Resource struct {
+	GVR schema.GroupVersionResource
+	// Kind is the kind as the API server writes it.
+	Kind string
+	// Namespaced says whether its objects live in namespaces.
+	Namespaced bool
+	// Watchable says whether it can be listed and watched at all.
+	Watchable bool
+}
+
+// Resolver finds the resource that a kind stands for, with one request for each version of a group, whose answer it
+// keeps. It is safe for use by several goroutines.
+type Resolver struct {
+	discovery Discovery
+	clock     clock.PassiveClock
+	// staleAfter is how long an answer that lacks a kind is believed.
+	staleAfter time.Duration
+
+	mu      sync.Mutex
+	answers map[schema.GroupVersion]*answer
+}
+
+// answer is what one version of a group serves. Its other fields may be read when done is closed.
+type answer struct {
+	done      chan struct{}
+	resources []metav1.APIResource
+	err       error
+	at        time.Time
+}
+
+// NewResolver returns a Resolver that believes for staleAfter that a kind is not served.
+func NewResolver(c clock.PassiveClock, d Discovery, staleAfter time.Duration) *Resolver {
+	return &Resolver{discovery: d, clock: c, staleAfter: staleAfter, answers: map[schema.GroupVersion]*answer{}}
+}
+
+// Resolve finds the resource. Kind may be the kind, or the resource's plural or singular name, in any case. The state is
+// Complete when it was found; else the detail says what is wrong, for people.
+func (r *Resolver) Resolve(ctx context.Context, group, version, kind string) (Resource, plan.TargetState, string) {
+	gv := schema.GroupVersion{Group: group, Version: version}
+	for {
+		a, mine := r.answer(gv)
+		if mine {
+			r.ask(ctx, gv, a)
+		}
+		select {
+		case <-ctx.Done():
+			return Resource{}, plan.Failed, fmt.Sprintf("cannot find out whether kind %q of %s is served: %v", kind, gv, context.Cause(ctx))
+		case <-a.done:
+		}
+		if !mine && (errors.Is(a.err, context.Canceled) || errors.Is(a.err, context.DeadlineExceeded)) {
+			continue // who asked gave up; we did not
+		}
+		if a.err != nil && !apierrors.IsNotFound(a.err) {
+			return Resource{}, plan.Failed, fmt.Sprintf("cannot find out whether kind %q of %s is served: %v", kind, gv, a.err)
+		}
+		if res, ok := find(gv, kind, a.resources); ok {
+			return res, plan.Complete, ""
+		}
+		if !mine && r.clock.Since(a.at) >= r.staleAfter {
+			r.forget(gv, a)
+			continue
+		}
+		return Resource{}, plan.NoSuchKind, fmt.Sprintf("the API server does not serve kind %q of %s", kind, gv)
+	}
+}
+
+// Invalidate forgets what was said of a group.
+func (r *Resolver) Invalidate(group string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for gv := range r.answers {
+		if gv.Group == group {
+			delete(r.answers, gv)
+		}
+	}
+}
+
+// answer returns what is known or being asked, and whether the caller has to ask.
+func (r *Resolver) answer(gv schema.GroupVersion) (a *answer, mine bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a, ok := r.answers[gv]; ok {
+		return a, false
+	}
+	a = &answer{done: make(chan struct{})}
+	r.answers[gv] = a
+	return a, true
+}
+
+func (r *Resolver) ask(ctx context.Context, gv schema.GroupVersion, a *answer) {
+	list, err := r.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
+	switch {
+	case err != nil:
+		a.err = err
+	case len(list.APIResources) == 0:
+		// client-go makes an empty list of a core group that is forbidden; nothing follows from it.
+		a.err = errors.New("the API server listed nothing")
+	default:
+		a.resources = list.APIResources
+	}
+	a.at = r.clock.Now()
+	if a.err != nil && !apierrors.IsNotFound(a.err) {
+		r.forget(gv, a)
+	}
+	close(a.done)
+}
+
+func (r *Resolver) forget(gv schema.GroupVersion, a *answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.answers[gv] == a {
+		delete(r.answers, gv)
+	}
+}
+
+// find looks for the kind first, and for the names of resources then.
+func find(gv schema.GroupVersion, kind string, resources []metav1.APIResource) (Resource, bool) {
+	for _, name := range []func(*metav1.APIResource) string{
+		func(r *metav1.APIResource) string { return r.Kind },
+		func(r *metav1.APIResource) string { return r.Name },
+		func(r *metav1.APIResource) string { return r.SingularName },
+	} {
+		for i := range resources {
+			r := &resources[i]
+			if strings.Contains(r.Name, "/") || !strings.EqualFold(name(r), kind) {
+				continue
+			}
+			return Resource{
+				GVR: gv.WithResource(r.Name), Kind: r.Kind, Namespaced: r.Namespaced,
+				Watchable: slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch"),
+			}, true
+		}
+	}
+	return Resource{}, false
+}
