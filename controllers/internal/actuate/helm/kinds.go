@@ -1,0 +1,103 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package helm
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// servedKind is how the API server serves a kind, if it does.
+type servedKind struct {
+	served     bool
+	resource   schema.GroupVersionResource
+	namespaced bool
+}
+
+// kinds asks for each group and version once, and only for those that are needed: an API that is down elsewhere is
+// nobody else's trouble.
+type kinds struct {
+	u        *Uninstaller
+	versions map[schema.GroupVersion][]metav1.APIResource
+}
+
+func (u *Uninstaller) kinds() kinds {
+	return kinds{u: u, versions: map[schema.GroupVersion][]metav1.APIResource{}}
+}
+
+// find says how a kind is served. That it is not served is only said when it is proven; then the resource is a guess, to
+// give the object a name.
+func (k kinds) find(ctx context.Context, kind schema.GroupVersionKind) (servedKind, error) {
+	gv := kind.GroupVersion()
+	if _, asked := k.versions[gv]; !asked {
+		list, err := k.u.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
+		switch {
+		case apierrors.IsNotFound(err):
+			list = &metav1.APIResourceList{}
+		case err != nil:
+			return servedKind{}, fmt.Errorf("cannot discover %q: %w", gv, err)
+		}
+		k.versions[gv] = list.APIResources
+	}
+	if s, ok := servedBy(k.versions[gv], kind); ok {
+		return s, nil
+	}
+	return k.elsewhere(ctx, kind)
+}
+
+// elsewhere looks for a kind that its version does not have: in the other versions of the group, and then for a CRD that
+// is there but not served (yet).
+func (k kinds) elsewhere(ctx context.Context, kind schema.GroupVersionKind) (servedKind, error) {
+	_, lists, err := k.u.discovery.ServerGroupsAndResourcesWithContext(ctx)
+	if err != nil {
+		return servedKind{}, fmt.Errorf("cannot tell whether %s of %q is served: %w", kind.Kind, kind.GroupVersion(), err)
+	}
+	plurals := map[string]bool{}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil || gv.Group != kind.Group {
+			continue
+		}
+		if s, ok := servedBy(list.APIResources, gv.WithKind(kind.Kind)); ok {
+			if gv == kind.GroupVersion() {
+				return servedKind{}, fmt.Errorf("cannot tell whether %s of %q is served: the API server says both", kind.Kind, gv)
+			}
+			return s, nil
+		}
+		for _, r := range list.APIResources {
+			plurals[r.Name] = true
+		}
+	}
+	definitions, err := k.u.metadata.Resource(crds).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return servedKind{}, fmt.Errorf("cannot tell whether %s of %q has a CustomResourceDefinition: %w", kind.Kind, kind.GroupVersion(), err)
+	}
+	for i := range definitions.Items {
+		plural, group, _ := strings.Cut(definitions.Items[i].Name, ".")
+		if group == kind.Group && !plurals[plural] {
+			return servedKind{}, fmt.Errorf("cannot tell whether %s of %q is gone: CustomResourceDefinition %q is there and not served",
+				kind.Kind, kind.GroupVersion(), definitions.Items[i].Name)
+		}
+	}
+	guess, _ := meta.UnsafeGuessKindToResource(kind)
+	return servedKind{resource: guess}, nil
+}
+
+// servedBy finds a kind among the resources of its group and version.
+func servedBy(resources []metav1.APIResource, kind schema.GroupVersionKind) (servedKind, bool) {
+	for _, r := range resources {
+		if r.Kind == kind.Kind && !strings.Contains(r.Name, "/") {
+			return servedKind{served: true, resource: kind.GroupVersion().WithResource(r.Name), namespaced: r.Namespaced}, true
+		}
+	}
+	return servedKind{}, false
+}

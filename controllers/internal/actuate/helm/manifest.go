@@ -1,0 +1,198 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package helm
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/kube"
+	"helm.sh/helm/v3/pkg/releaseutil"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// document is an object as a manifest writes it.
+type document struct {
+	kind            schema.GroupVersionKind
+	namespace, name string
+	// left says that the chart does not want it deleted. Helm leaves everything with a resource policy, whatever it says.
+	left string
+}
+
+// parse reads a manifest in the order in which Helm deletes.
+func parse(manifest string) ([]document, error) {
+	_, files, err := releaseutil.SortManifests(releaseutil.SplitManifests(manifest), nil, releaseutil.UninstallOrder)
+	if err != nil {
+		return nil, fmt.Errorf("its manifest is not YAML: %w", err)
+	}
+	var docs []document
+	for _, f := range files {
+		objects, err := objectsIn(f.Content)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			d := document{kind: o.GroupVersionKind(), namespace: o.GetNamespace(), name: o.GetName()}
+			if err := d.check(); err != nil {
+				return nil, err
+			}
+			if f.Head.Metadata != nil {
+				if policy, has := f.Head.Metadata.Annotations[kube.ResourcePolicyAnno]; has {
+					d.left = fmt.Sprintf("the chart says %s: %s", kube.ResourcePolicyAnno, strings.TrimSpace(policy))
+				}
+			}
+			docs = append(docs, d)
+		}
+	}
+	return docs, nil
+}
+
+// check keeps what a tenant wrote from becoming another path than that of an object.
+func (d document) check() error {
+	if d.kind.Kind == "" || d.kind.Version == "" || d.name == "" {
+		return fmt.Errorf("its manifest has an object without apiVersion, kind or name: %q %q", d.kind, d.name)
+	}
+	for _, segment := range []string{d.kind.Group, d.kind.Version, d.namespace, d.name} {
+		if wrong := path.IsValidPathSegmentName(segment); segment != "" && len(wrong) > 0 {
+			return fmt.Errorf("its manifest has an object that cannot be: %q %s", segment, strings.Join(wrong, ", "))
+		}
+	}
+	return nil
+}
+
+// objectsIn reads one YAML document: an object, the items of a list, or nothing but comments.
+func objectsIn(doc string) ([]unstructured.Unstructured, error) {
+	var content map[string]any
+	if err := yaml.Unmarshal([]byte(doc), &content); err != nil {
+		return nil, fmt.Errorf("its manifest is not YAML: %w", err)
+	}
+	if len(content) == 0 {
+		return nil, nil
+	}
+	o := unstructured.Unstructured{Object: content}
+	if !o.IsList() {
+		return []unstructured.Unstructured{o}, nil
+	}
+	var items []unstructured.Unstructured
+	err := o.EachListItem(func(item runtime.Object) error {
+		u, ok := item.(*unstructured.Unstructured)
+		if !ok {
+			return fmt.Errorf("its manifest has a list of something else than objects: %T", item)
+		}
+		items = append(items, *u)
+		return nil
+	})
+	return items, err
+}
+
+// object is an object of a manifest, as the API server knows it.
+type object struct {
+	plan.Ref
+
+	kind       schema.GroupVersionKind
+	namespaced bool
+}
+
+// reach is what a manifest stands for on this API server.
+type reach struct {
+	objects []object
+	kept    []Kept
+}
+
+// reach finds out what the manifest of a record stands for, with live discovery.
+func (u *Uninstaller) reach(ctx context.Context, r record) (reach, error) {
+	docs, err := parse(r.release.Manifest)
+	if err != nil {
+		return reach{}, &BlockedError{
+			Reason: v1alpha1.ReasonReleaseUnreadable,
+			Detail: fmt.Sprintf("release %q cannot be uninstalled: %v", r.release.Name, err),
+		}
+	}
+	return u.resolve(ctx, docs, r.release.Namespace)
+}
+
+// resolve asks the API server for the resources of documents. The order is kept.
+func (u *Uninstaller) resolve(ctx context.Context, docs []document, namespace string) (reach, error) {
+	var found reach
+	kinds := u.kinds()
+	for _, d := range docs {
+		served, err := kinds.find(ctx, d.kind)
+		if err != nil {
+			return reach{}, err
+		}
+		o := object{kind: d.kind, namespaced: served.namespaced, Ref: plan.Ref{Resource: served.resource, Name: d.name}}
+		if served.namespaced {
+			o.Namespace = d.namespace
+			if o.Namespace == "" {
+				o.Namespace = namespace
+			}
+		}
+		switch {
+		case d.left != "":
+			found.kept = append(found.kept, Kept{o.Ref, d.left})
+		case !served.served:
+			found.kept = append(found.kept, Kept{o.Ref, fmt.Sprintf("the API server serves no kind %s of %s", d.kind.Kind, d.kind.GroupVersion())})
+		default:
+			found.objects = append(found.objects, o)
+		}
+	}
+	return found, nil
+}
+
+// blocked names the objects that lie outside the namespace of the release, if any.
+func (r reach) blocked(namespace, name string) *BlockedError {
+	var outside []string
+	for _, o := range r.objects {
+		switch {
+		case !o.namespaced:
+			outside = append(outside, o.String()+" (cluster-scoped)")
+		case o.Namespace != namespace:
+			outside = append(outside, fmt.Sprintf("%s (namespace %q)", o.Ref, o.Namespace))
+		}
+	}
+	if len(outside) == 0 {
+		return nil
+	}
+	const most = 10
+	names := strings.Join(outside[:min(most, len(outside))], ", ")
+	if more := len(outside) - most; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return &BlockedError{
+		Reason: v1alpha1.ReasonReleaseOutsideNamespace,
+		Detail: fmt.Sprintf("release %q has objects outside namespace %q: %s", name, namespace, names),
+	}
+}
+
+// inStages parts objects into those that go first and those that others may need until they are gone: the accounts and
+// the roles of the release. The order within each is kept.
+func inStages(objects []object) (first, last []object) {
+	for _, o := range objects {
+		if isAccess(o.Resource.GroupResource()) {
+			last = append(last, o)
+			continue
+		}
+		first = append(first, o)
+	}
+	return first, last
+}
+
+func isAccess(r schema.GroupResource) bool {
+	switch r {
+	case schema.GroupResource{Resource: "serviceaccounts"},
+		schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "roles"},
+		schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,184 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package helm
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/release"
+	helmtime "helm.sh/helm/v3/pkg/time"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+var installedAt = time.Date(2030, 1, 2, 3, 4, 5, 678901234, time.UTC)
+
+func made(mods ...func(*release.Release)) *release.Release {
+	r := &release.Release{
+		Name: "shop", Namespace: "team", Version: 1,
+		Info: &release.Info{Status: release.StatusDeployed, FirstDeployed: helmtime.Time{Time: installedAt}},
+	}
+	for _, mod := range mods {
+		mod(r)
+	}
+	return r
+}
+
+func zipped(t *testing.T, content []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return []byte(base64.StdEncoding.EncodeToString(b.Bytes()))
+}
+
+func packed(t *testing.T, r *release.Release) []byte {
+	t.Helper()
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return zipped(t, text)
+}
+
+func TestDecode(t *testing.T) {
+	cases := map[string]struct {
+		reason   string
+		data     func(t *testing.T) []byte
+		readable bool
+	}{
+		"Good": {
+			reason:   "what Helm writes is read",
+			data:     func(t *testing.T) []byte { return packed(t, made()) },
+			readable: true,
+		},
+		"Unzipped": {
+			reason: "Helm reads records from before it zipped them",
+			data: func(t *testing.T) []byte {
+				text, err := json.Marshal(made())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return []byte(base64.StdEncoding.EncodeToString(text))
+			},
+			readable: true,
+		},
+		"Empty":     {reason: "no data is no release", data: func(*testing.T) []byte { return nil }},
+		"NotBase64": {reason: "any text may stand in a Secret", data: func(*testing.T) []byte { return []byte("%%%") }},
+		"CutShort": {
+			reason: "half a zip is no release",
+			data:   func(t *testing.T) []byte { whole := packed(t, made()); return whole[:len(whole)/8*4] },
+		},
+		"NotJSON": {reason: "zipped noise is no release", data: func(t *testing.T) []byte { return zipped(t, []byte("[[")) }},
+		"Null":    {reason: "null decodes, but into nothing", data: func(t *testing.T) []byte { return zipped(t, []byte("null")) }},
+		"TooLarge": {
+			reason: "a small Secret must not unpack into all of the memory",
+			data:   func(t *testing.T) []byte { return zipped(t, bytes.Repeat([]byte(" "), maxRecord+1)) },
+		},
+		"NoInfo": {
+			reason: "Helm's code would crash on a release without info",
+			data: func(t *testing.T) []byte {
+				return packed(t, made(func(r *release.Release) { r.Info = nil }))
+			},
+		},
+		"EmptyHook": {
+			reason: "Helm's code would crash on a hook that is null",
+			data: func(t *testing.T) []byte {
+				return packed(t, made(func(r *release.Release) { r.Hooks = []*release.Hook{nil} }))
+			},
+		},
+		"OtherName": {
+			reason: "Helm deletes by the name in the record, which must be the one that was asked for",
+			data: func(t *testing.T) []byte {
+				return packed(t, made(func(r *release.Release) { r.Name = "bank" }))
+			},
+		},
+		"OtherNamespace": {
+			reason: "objects without a namespace would be taken for those of another one",
+			data: func(t *testing.T) []byte {
+				return packed(t, made(func(r *release.Release) { r.Namespace = "kube-system" }))
+			},
+		},
+		"OtherRevision": {
+			reason: "Helm deletes by the revision in the record, which must be that of the Secret",
+			data: func(t *testing.T) []byte {
+				return packed(t, made(func(r *release.Release) { r.Version = 7 }))
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			secret := &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "sh.helm.release.v1.shop.v1"},
+				Data:       map[string][]byte{"release": tc.data(t)},
+			}
+			got, err := decode(secret, "team", "shop")
+			if tc.readable {
+				if err != nil {
+					t.Fatalf("%s: %v", tc.reason, err)
+				}
+				if diff := cmp.Diff(installedAt.Truncate(time.Microsecond), got.firstDeployed()); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+				}
+				return
+			}
+			var blocked *BlockedError
+			if !errors.As(err, &blocked) {
+				t.Fatalf("%s: got %v, want a BlockedError", tc.reason, err)
+			}
+			if diff := cmp.Diff(v1alpha1.ReasonReleaseUnreadable, blocked.Reason); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestHistoryIs(t *testing.T) {
+	want := Committed{Namespace: "team", Name: "shop", Revision: 2, UID: "two", FirstDeployed: installedAt.Truncate(time.Microsecond)}
+	revision := func(n int, uid types.UID, status release.Status, mods ...func(*release.Release)) record {
+		r := made(mods...)
+		r.Version, r.Info.Status = n, status
+		return record{secret: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{UID: uid}}, release: r}
+	}
+	anew := func(r *release.Release) { r.Info.FirstDeployed = helmtime.Time{Time: installedAt.Add(time.Second)} }
+	cases := map[string]struct {
+		reason string
+		h      history
+		want   OutcomeState
+	}{
+		"Gone":         {reason: "no record, no release", want: Done},
+		"Same":         {reason: "the release that was decided on", h: history{revision(1, "one", release.StatusSuperseded), revision(2, "two", release.StatusDeployed)}, want: Unfinished},
+		"Uninstalling": {reason: "whoever left it so, it is the same", h: history{revision(2, "two", release.StatusUninstalling)}, want: Unfinished},
+		"Failed":       {reason: "a failed release can be uninstalled", h: history{revision(2, "two", release.StatusFailed)}, want: Unfinished},
+		"Newer":        {reason: "somebody upgraded", h: history{revision(2, "two", release.StatusSuperseded), revision(3, "three", release.StatusDeployed)}, want: Upgraded},
+		"Older":        {reason: "the revision that was decided on is gone, the release is not", h: history{revision(1, "one", release.StatusDeployed)}, want: Upgraded},
+		"OtherSecret":  {reason: "the record was written anew: who knows from what", h: history{revision(2, "other", release.StatusDeployed)}, want: Upgraded},
+		"Upgrading":    {reason: "an upgrade may fail: wait for its end", h: history{revision(2, "two", release.StatusDeployed), revision(3, "three", release.StatusPendingUpgrade)}, want: Pending},
+		"Anew":         {reason: "a release of the same name", h: history{revision(1, "new", release.StatusDeployed, anew)}, want: Replaced},
+		"AnewPending":  {reason: "a release of the same name is not waited for", h: history{revision(1, "new", release.StatusPendingInstall, anew)}, want: Replaced},
+		"KeptHistory":  {reason: "somebody uninstalled it and kept the record on purpose", h: history{revision(2, "two", release.StatusUninstalled)}, want: Done},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, tc.h.is(want)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,290 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package helm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/storage"
+	"helm.sh/helm/v3/pkg/storage/driver"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+const (
+	// attempts is how often an object that changed between the read and the DELETE is looked at again.
+	attempts = 5
+	// firstWait and longestWait are the waits between two looks at objects that are going.
+	firstWait   = 250 * time.Millisecond
+	longestWait = 5 * time.Second
+)
+
+// errHooks refuses a release that Helm would run hooks for.
+var errHooks error = &BlockedError{
+	Reason: v1alpha1.ReasonReleaseHasHooks,
+	Detail: "the release has delete hooks, and hooks are not run: only an uninstall without them can be asked for",
+}
+
+// session is one uninstall. It stands between Helm and the API server: Helm says what, the session whether.
+type session struct {
+	u *Uninstaller
+	// ctx is here because Helm's interfaces have no place for it.
+	ctx   context.Context
+	want  Committed
+	guard Guard
+
+	outcome Outcome
+	// halted is why nothing is written any more. Helm reduces errors to text, or logs them and goes on: so the first
+	// one is remembered here, and every later request fails with it.
+	halted error
+}
+
+// errEnded goes with an outcome that is no failure.
+var errEnded = errors.New("the release is not the one that was decided on, or not all of it is gone")
+
+// end halts with an outcome.
+func (s *session) end(state OutcomeState) error {
+	s.outcome.State = state
+	return s.halt(errEnded)
+}
+
+// halt stops all further writes.
+func (s *session) halt(err error) error {
+	if s.halted == nil {
+		s.halted = err
+	}
+	return s.halted
+}
+
+// uninstall has Helm uninstall the release, and says how it came out.
+func (s *session) uninstall() error {
+	err := s.check()
+	if err == nil {
+		err = s.run()
+	}
+	if s.halted != nil {
+		err = s.halted
+	}
+	switch {
+	case errors.Is(err, errEnded):
+		return nil
+	case err != nil:
+		return err
+	}
+	s.outcome.State = Done
+	return nil
+}
+
+// check looks for all that could keep the uninstall from its end before anything is written.
+func (s *session) check() error {
+	h, err := s.committed()
+	if err != nil {
+		return err
+	}
+	newest, _ := h.newest()
+	if newest.hasDeleteHooks() && !s.want.DisableHooks {
+		return errHooks
+	}
+	reach, err := s.u.reach(s.ctx, newest)
+	if err != nil {
+		return err
+	}
+	if blocked := reach.blocked(s.want.Namespace, s.want.Name); blocked != nil {
+		return blocked
+	}
+	s.outcome.Kept = reach.kept
+	return nil
+}
+
+// run is Helm's uninstall. The history is not kept: Helm deletes the Secrets when all objects are gone, because
+// DeleteWithPropagationPolicy waits for that, and the newest one last. Until then the release is `uninstalling`, and
+// another run goes through the same steps; `uninstalled` would have to be told from an uninstall that kept the history.
+func (s *session) run() error {
+	records := driver.NewSecrets(&recordSecrets{s: s})
+	uninstall := action.NewUninstall(&action.Configuration{
+		Releases:   storage.Init(records),
+		KubeClient: &kubeClient{s: s},
+		Log:        func(string, ...any) {},
+	})
+	uninstall.DisableHooks = s.want.DisableHooks
+	uninstall.Timeout = s.want.Timeout
+	_, err := uninstall.Run(s.want.Name)
+	if err != nil && s.halted == nil {
+		// Helm found no Secrets where there were some a moment ago: somebody else was faster.
+		if _, ended := s.committed(); errors.Is(ended, errEnded) {
+			return ended
+		}
+	}
+	return err
+}
+
+// committed reads the release, and ends the session when it is no longer the one that was decided on.
+func (s *session) committed() (history, error) {
+	if s.halted != nil {
+		return nil, s.halted
+	}
+	h, err := s.u.records(s.ctx, s.want.Namespace, s.want.Name)
+	if err != nil {
+		return nil, s.halt(err)
+	}
+	if state := h.is(s.want); state != Unfinished {
+		return nil, s.end(state)
+	}
+	return h, nil
+}
+
+// mayDelete is asked between the read of an object and its DELETE.
+func (s *session) mayDelete(ref plan.Ref) error {
+	h, err := s.committed()
+	if err != nil {
+		return err
+	}
+	if newest, _ := h.newest(); newest.release.Info.Status != release.StatusUninstalling {
+		return s.halt(fmt.Errorf("its status is %q, which is not %q", newest.release.Info.Status, release.StatusUninstalling))
+	}
+	if err := s.guard.MayDelete(ref); err != nil {
+		s.outcome.State = Stopped
+		return s.halt(fmt.Errorf("stopped before the deletion of %s: %w", ref, err))
+	}
+	return nil
+}
+
+// remove deletes one object, unless it is to be kept. What has to be waited for is returned.
+func (s *session) remove(o object) (*plan.Ref, error) {
+	for range attempts {
+		live, err := s.get(o.Ref)
+		if isGone(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", o.Ref, err)
+		}
+		ref := at(o.Ref, live)
+		if because := reasonToKeep(ref, live, s.want); because != "" {
+			s.outcome.Kept = append(s.outcome.Kept, Kept{ref, because})
+			return nil, nil
+		}
+		if live.DeletionTimestamp != nil {
+			return &ref, nil
+		}
+		if err := s.mayDelete(ref); err != nil {
+			return nil, err
+		}
+		err = s.u.metadata.Resource(ref.Resource).Namespace(ref.Namespace).Delete(s.ctx, ref.Name, preconditions(ref))
+		switch {
+		case isGone(err):
+			return nil, nil
+		case apierrors.IsConflict(err):
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("cannot delete %s: %w", ref, err)
+		}
+		s.outcome.Deleted = append(s.outcome.Deleted, ref)
+		return &ref, nil
+	}
+	return nil, fmt.Errorf("cannot delete %s: it changed %d times just before its deletion", o.Ref, attempts)
+}
+
+// removeAll deletes the objects and returns when they are gone.
+func (s *session) removeAll(objects []object) error {
+	var going []plan.Ref
+	var failed []error
+	for _, o := range objects {
+		ref, err := s.remove(o)
+		if s.halted != nil {
+			return s.halted
+		}
+		if err != nil {
+			failed = append(failed, err)
+		}
+		if ref != nil {
+			going = append(going, *ref)
+		}
+	}
+	if len(failed) > 0 {
+		return s.halt(errors.Join(failed...))
+	}
+	return s.await(going)
+}
+
+// await returns when the objects are gone, and ends the session when they still are not after the timeout.
+func (s *session) await(refs []plan.Ref) error {
+	deadline := s.u.clock.Now().Add(s.want.Timeout)
+	for wait := firstWait; ; wait = min(2*wait, longestWait) {
+		remaining, err := s.remaining(refs)
+		if err != nil {
+			return s.halt(err)
+		}
+		if len(remaining) == 0 {
+			return nil
+		}
+		left := deadline.Sub(s.u.clock.Now())
+		if left <= 0 {
+			s.outcome.Remaining = remaining
+			return s.end(Terminating)
+		}
+		select {
+		case <-s.ctx.Done():
+			return s.halt(s.ctx.Err())
+		case <-s.u.clock.After(min(wait, left)):
+		}
+	}
+}
+
+// remaining are those of the objects that are still there. Another object under the same name is not.
+func (s *session) remaining(refs []plan.Ref) ([]Remaining, error) {
+	var there []Remaining
+	for _, ref := range refs {
+		live, err := s.get(ref)
+		if isGone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot see whether %s is gone: %w", ref, err)
+		}
+		if live.UID == ref.UID {
+			there = append(there, Remaining{at(ref, live), live.Finalizers})
+		}
+	}
+	return there, nil
+}
+
+func (s *session) get(ref plan.Ref) (*metav1.PartialObjectMetadata, error) {
+	return s.u.metadata.Resource(ref.Resource).Namespace(ref.Namespace).Get(s.ctx, ref.Name, metav1.GetOptions{})
+}
+
+// at is a reference to the version of an object that was read.
+func at(ref plan.Ref, live metav1.Object) plan.Ref {
+	ref.UID, ref.ResourceVersion = live.GetUID(), live.GetResourceVersion()
+	return ref
+}
+
+// preconditions are the options of every DELETE: exactly the version that was read.
+func preconditions(ref plan.Ref) metav1.DeleteOptions {
+	background := metav1.DeletePropagationBackground
+	return metav1.DeleteOptions{
+		Preconditions:     &metav1.Preconditions{UID: &ref.UID, ResourceVersion: &ref.ResourceVersion},
+		PropagationPolicy: &background,
+	}
+}
+
+// isGone says whether the API server said that this object does not exist. The 404 of a path that is not served says
+// nothing about objects.
+func isGone(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// secretRef is a reference to a release Secret.
+func secretRef(secret *corev1.Secret) plan.Ref {
+	return at(plan.Ref{Resource: corev1.SchemeGroupVersion.WithResource("secrets"), Namespace: secret.Namespace, Name: secret.Name}, secret)
+}
