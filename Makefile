@@ -1,0 +1,113 @@
+# The image that is built, and that deploy puts into the cluster.
+IMG ?= controller:latest
+KUBECTL ?= kubectl
+DOCKER ?= docker
+GO ?= go
+
+# Programs are static: no C compiler is needed, and they run in an empty image.
+export CGO_ENABLED = 0
+
+BIN := $(CURDIR)/bin
+CONTROLLER_GEN := $(BIN)/controller-gen
+GOLANGCI_LINT := $(BIN)/golangci-lint
+TESTSUMMARY := $(BIN)/testsummary
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+##@ Look around
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN {FS = ":.*## "} \
+		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z-]+:.*## / {printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: demo
+demo: ## Show the operator at work in a control plane on this machine. Needs nothing but Go.
+	$(GO) run ./hack/demo $(ARGS)
+
+##@ Develop
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) ## Generate the DeepCopy functions of api/.
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/v1alpha1
+
+.PHONY: manifests
+manifests: $(CONTROLLER_GEN) ## Generate config/crd/bases and config/rbac/role.yaml from the markers in Go files.
+	$(CONTROLLER_GEN) crd paths="./api/v1alpha;./api/v1alpha1" output:crd:dir=config/crd/bases
+	$(CONTROLLER_GEN) rbac:roleName=manager paths=./cmd/manager output:rbac:dir=config/rbac
+
+.PHONY: fmt
+fmt: ## Format the Go files.
+	gofmt -l -w .
+
+.PHONY: vet
+vet: ## Let the compiler's checks read the code.
+	$(GO) vet ./...
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Check the code with the linters of .golangci.yml.
+	$(GOLANGCI_LINT) run ./...
+
+.PHONY: verify
+verify: generate manifests fmt ## Check that all that is generated is up to date.
+	git diff --exit-code
+
+##@ Test
+
+.PHONY: test
+test: $(TESTSUMMARY) ## Run all tests, from units to the operator on a real control plane. The first time builds that: ten minutes.
+	$(TESTSUMMARY) ./...
+
+.PHONY: test-race
+test-race: export CGO_ENABLED = 1
+test-race: $(TESTSUMMARY) ## Run all tests with the race detector, which needs a C compiler.
+	$(TESTSUMMARY) -race ./...
+
+.PHONY: bench
+bench: ## Run the benchmarks.
+	$(GO) test -run='^$$' -bench=. -benchmem ./...
+
+##@ Build and run
+
+.PHONY: build
+build: ## Build the programs into bin/.
+	$(GO) build -trimpath -o $(BIN)/ ./cmd/...
+
+.PHONY: run
+run: ## Run the operator on this machine, against the cluster of the current kubeconfig.
+	$(GO) run ./cmd/manager --leader-elect=false --namespace=cleaner-system --sink-allow-loopback
+
+.PHONY: docker-build
+docker-build: ## Build the image IMG.
+	$(DOCKER) build -t $(IMG) .
+
+##@ Use a cluster
+
+.PHONY: install
+install: ## Install the CRD in the cluster of the current kubeconfig.
+	$(KUBECTL) apply --server-side -k config/crd
+
+.PHONY: uninstall
+uninstall: ## Remove the CRD, and with it all Cleaners.
+	$(KUBECTL) delete --ignore-not-found -k config/crd
+
+.PHONY: deploy
+deploy: ## Deploy the operator with image IMG to the cluster of the current kubeconfig.
+	$(KUBECTL) kustomize config/default | sed 's#image: controller:latest#image: $(IMG)#' | $(KUBECTL) apply --server-side -f -
+
+.PHONY: undeploy
+undeploy: ## Remove all that deploy put there.
+	$(KUBECTL) delete --ignore-not-found -k config/default
+
+# Tools are built from the versions that the go.mod files in hack/ name, and again only when those change.
+
+$(CONTROLLER_GEN): hack/tools/go.mod hack/tools/go.sum
+	$(GO) build -C hack/tools -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
+
+$(GOLANGCI_LINT): hack/lint/go.mod hack/lint/go.sum
+	$(GO) build -C hack/lint -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(TESTSUMMARY): $(wildcard hack/testsummary/*.go)
+	$(GO) build -o $@ ./hack/testsummary

@@ -1,0 +1,95 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vtex/cleaner/controllers"
+)
+
+const (
+	// leaseName is the Lease that replicas of the operator compete for.
+	leaseName = "cleaner.vtex.dev"
+	// renewDeadline is controller-runtime's default; the lock's client needs it to time out in time.
+	renewDeadline = 10 * time.Second
+	// namespaceFile names the namespace of the Pod that this process runs in.
+	namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+)
+
+// flags are what the command line says.
+type flags struct {
+	options         controllers.Options
+	namespace       string
+	leaderElect     bool
+	metricsAddress  string
+	metricsCertDir  string
+	probeAddress    string
+	shutdownTimeout time.Duration
+	verbosity       int
+}
+
+// parse reads the command line.
+func parse(args []string) (*flags, error) {
+	f := &flags{}
+	var allow, deny []string
+	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	fs.StringVar(&f.namespace, "namespace", "", "namespace of the operator: of its Lease, and protected (default: that of its Pod)")
+	fs.BoolVar(&f.leaderElect, "leader-elect", true, "let one replica at a time act")
+	fs.StringVar(&f.metricsAddress, "metrics-bind-address", ":8443", "where metrics are served over HTTPS to whoever may get /metrics; 0 turns them off")
+	fs.StringVar(&f.metricsCertDir, "metrics-cert-dir", "", "folder with tls.crt and tls.key for the metrics (default: a self-signed certificate)")
+	fs.StringVar(&f.probeAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served; 0 turns them off")
+	fs.DurationVar(&f.shutdownTimeout, "shutdown-timeout", 25*time.Second, "how long a stop waits for what is under way")
+	fs.IntVarP(&f.verbosity, "verbosity", "v", 0, "how much to log: 0 what an administrator needs, 1 each deed, 4 each evaluation")
+	fs.DurationVar(&f.options.MinInterval, "min-interval", controllers.DefaultMinInterval, "shortest time between two evaluations of one Cleaner")
+	fs.DurationVar(&f.options.Settle, "settle", controllers.DefaultSettle, "how long deleted objects may take to go before a run goes on without them")
+	fs.DurationVar(&f.options.FinishGrace, "finish-grace", controllers.DefaultFinishGrace, "how long a deleted Cleaner is held to finish and to report")
+	fs.StringSliceVar(&f.options.ProtectedNamespaces, "protected-namespaces", []string{"kube-system", "kube-public", "kube-node-lease"}, "namespaces in which nothing is deleted, besides the operator's own")
+	fs.StringSliceVar(&f.options.AllowProtectedKinds, "allow-protected-kinds", nil, "protected resources that may be deleted all the same, as <resource> or <resource>.<group>")
+	fs.StringSliceVar(&allow, "sink-allow", nil, "address ranges that events may be sent to, such as 10.0.0.0/8 (default: all that are not refused)")
+	fs.StringSliceVar(&deny, "sink-deny", nil, "address ranges that events may not be sent to")
+	fs.BoolVar(&f.options.SinkAllowLoopback, "sink-allow-loopback", false, "let events be sent to this machine; for local runs")
+	fs.IntVar(&f.options.Workers, "workers", controllers.DefaultWorkers, "how many Cleaners are worked on at a time")
+	fs.IntVar(&f.options.Uninstalls, "uninstalls", controllers.DefaultUninstalls, "how many Helm releases are uninstalled at a time")
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	var err error
+	if f.options.SinkAllow, err = prefixes("--sink-allow", allow); err != nil {
+		return nil, err
+	}
+	if f.options.SinkDeny, err = prefixes("--sink-deny", deny); err != nil {
+		return nil, err
+	}
+	if f.options.Workers < 1 || f.options.Uninstalls < 1 {
+		return nil, errors.New("--workers and --uninstalls must be at least 1")
+	}
+	if f.namespace == "" {
+		text, err := os.ReadFile(namespaceFile)
+		if err != nil {
+			return nil, errors.New("--namespace is required outside a cluster: the namespace of the operator")
+		}
+		f.namespace = strings.TrimSpace(string(text))
+	}
+	return f, nil
+}
+
+func prefixes(flag string, texts []string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, t := range texts {
+		p, err := netip.ParsePrefix(t)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %q is no address range: write it as 10.0.0.0/8 or fd00::/8", flag, t)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}

@@ -1,0 +1,124 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command manager runs the operator. It reads flags and starts what package controllers puts together; it wires nothing
+// itself.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap/zapcore"
+	_ "golang.org/x/crypto/x509roots/fallback" // an image without CA roots still reaches https sinks
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil && !errors.Is(err, pflag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "manager:", err)
+		os.Exit(1)
+	}
+}
+
+// run is main with an error.
+func run(args []string) error {
+	f, err := parse(args)
+	if err != nil {
+		return err
+	}
+	log := zap.New(zap.JSONEncoder(func(c *zapcore.EncoderConfig) { c.EncodeTime = zapcore.RFC3339NanoTimeEncoder }), zap.Level(zapcore.Level(-f.verbosity)))
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("cannot find the API server: %w", err)
+	}
+	config.UserAgent = "cleaner"
+	mgr, lease, err := newManager(config, f)
+	if err != nil {
+		return err
+	}
+	opts := f.options
+	opts.Lease = lease
+	opts.ProtectedNamespaces = append(opts.ProtectedNamespaces, f.namespace)
+	if err := controllers.SetupWithManager(mgr, opts); err != nil {
+		return err
+	}
+	log.Info("Starting", "namespace", f.namespace, "leaderElection", f.leaderElect, "protectedNamespaces", opts.ProtectedNamespaces)
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// alwaysLeads is the lease of a process that no other one competes with.
+type alwaysLeads struct{}
+
+// Fresh says that this process leads.
+func (alwaysLeads) Fresh() bool { return true }
+
+// newManager makes a manager with what every operator needs: health, metrics behind authentication, leader election.
+func newManager(config *rest.Config, f *flags) (ctrl.Manager, interface{ Fresh() bool }, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, nil, fmt.Errorf("cannot register the API: %w", err)
+	}
+	options := ctrl.Options{
+		Scheme:                  scheme,
+		Metrics:                 metricsserver.Options{BindAddress: f.metricsAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization, CertDir: f.metricsCertDir},
+		HealthProbeBindAddress:  f.probeAddress,
+		LeaderElection:          f.leaderElect,
+		GracefulShutdownTimeout: &f.shutdownTimeout,
+		Cache:                   cache.Options{ReaderFailOnMissingInformer: true},
+	}
+	var lease interface{ Fresh() bool } = alwaysLeads{}
+	if f.leaderElect {
+		lock, err := newLock(config, f)
+		if err != nil {
+			return nil, nil, err
+		}
+		fenced := controllers.NewLease(lock, clock.RealClock{})
+		options.LeaderElectionResourceLockInterface = fenced
+		lease = fenced
+	}
+	mgr, err := ctrl.NewManager(config, options)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot make the manager: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, nil, fmt.Errorf("cannot add a health check: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return nil, nil, fmt.Errorf("cannot add a readiness check: %w", err)
+	}
+	return mgr, lease, nil
+}
+
+// newLock makes the lock of the leader election.
+func newLock(config *rest.Config, f *flags) (resourcelock.Interface, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the host's name: %w", err)
+	}
+	identity := fmt.Sprintf("%s_%d", host, os.Getpid())
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, f.namespace, leaseName,
+		resourcelock.ResourceLockConfig{Identity: identity}, config, renewDeadline)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the leader election: %w", err)
+	}
+	return lock, nil
+}

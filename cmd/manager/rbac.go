@@ -1,0 +1,22 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// What the operator itself needs, from which config/rbac/role.yaml is made. What it needs to read and delete targets is
+// not here: administrators grant that by labelling ClusterRoles, see config/rbac/targets_role.yaml.
+
+// Its own kind. It sets and removes a finalizer, and deletes a Cleaner that has done its work.
+// +kubebuilder:rbac:groups=cleaner.vtex.dev,resources=cleaners,verbs=get;list;watch;update;patch;delete
+// +kubebuilder:rbac:groups=cleaner.vtex.dev,resources=cleaners/status,verbs=update;patch
+
+// Events on Cleaners.
+// +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
+
+// Which kinds are served, and what the operator may do with them.
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=selfsubjectaccessreviews,verbs=create
+
+// Who may read the metrics.
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create

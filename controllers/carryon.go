@@ -1,0 +1,306 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
+	"github.com/vtex/cleaner/controllers/internal/outbox"
+	"github.com/vtex/cleaner/controllers/internal/watches"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+// carryOn does what plan.Next says, one request after the other, until there is nothing to do but to wait, or to
+// evaluate. It returns that last request.
+func (p *pass) carryOn(ctx context.Context) (plan.Request, error) {
+	p.mem.run.NewPass()
+	p.takeUninstall(ctx)
+	for {
+		v, err := p.view()
+		if err != nil {
+			return plan.Request{}, err
+		}
+		req := plan.Next(v, &p.mem.run)
+		if req.Kind != plan.Idle && req.Kind != plan.Evaluate && v.Now.After(p.ends) {
+			req = plan.Request{Kind: plan.Idle, Until: v.Now, Reason: v1alpha1.ReasonCleaning}
+		}
+		switch req.Kind {
+		case plan.Evaluate:
+			return req, nil
+		case plan.Idle:
+			p.report().running(req)
+			return req, nil
+		}
+		logf.FromContext(ctx).V(4).Info("Next", "request", req.Kind.String(), "rows", len(req.Rows))
+		if err := p.do(ctx, req); err != nil {
+			return req, err
+		}
+	}
+}
+
+// view is the Cleaner as plan.Next sees it. What is owed to the sink is handed to the sender on the way.
+func (p *pass) view() (plan.View, error) {
+	decides, err := p.mem.fingerprint(p.c)
+	if err != nil {
+		return plan.View{}, err
+	}
+	v := plan.View{
+		Cleaner: p.c, Decides: decides, Now: p.r.clock.Now(),
+		SettleFor: p.r.opts.Settle, FinishGrace: p.r.opts.FinishGrace,
+	}
+	owed := plan.Outstanding(p.c)
+	switch {
+	case p.c.Spec.CloudEventSink == "":
+		p.r.sender.Forget(p.key)
+	case owed != nil:
+		p.r.sender.Send(p.key, p.identity(), p.c.Spec.CloudEventSink, owed)
+		v.Delivered = p.r.sender.State(p.key, p.c.UID, owed.Number).Delivered
+	}
+	return v, nil
+}
+
+func (p *pass) identity() outbox.Identity {
+	return outbox.Identity{Kind: "Cleaner", Namespace: p.c.Namespace, Name: p.c.Name, UID: p.c.UID}
+}
+
+// do carries out one request, and gives the answer to the memory of the run.
+func (p *pass) do(ctx context.Context, req plan.Request) error {
+	m, run, now := &p.mem.run, p.c.Status.Run, p.r.clock.Now()
+	switch req.Kind {
+	case plan.LookRows, plan.Settle:
+		sights := p.look(ctx, req.Rows)
+		if err := m.Saw(run, sights, p.r.clock.Now()); err != nil {
+			return err
+		}
+		if req.Kind == plan.Settle {
+			m.Settled(p.r.clock.Now())
+		}
+		return nil
+	case plan.LookRelease:
+		rel, err := p.r.helm.Look(ctx, p.c.Namespace, run.Helm.Name)
+		if err != nil {
+			m.Fail(clean(err.Error()), p.r.clock.Now())
+			return nil
+		}
+		m.LookedAtRelease(rel.Release, p.r.clock.Now())
+		return nil
+	case plan.Recheck:
+		return p.recheck(ctx)
+	case plan.DeleteRows:
+		return p.delete(ctx, req.Rows)
+	case plan.StartUninstall, plan.FinishUninstall:
+		p.uninstall(ctx, req.Kind == plan.StartUninstall)
+		return nil
+	case plan.WriteResult:
+		return p.finish(ctx, req)
+	case plan.MoveToUnsent:
+		p.later(&p.mem.rested)
+		p.tellFinished(run)
+		return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) {
+			s.Unsent, s.Run = nil, nil
+			if p.c.Spec.CloudEventSink != "" {
+				s.Unsent = run
+			}
+		})
+	case plan.ClearUnsent:
+		return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Unsent = nil })
+	case plan.DeleteSelf:
+		return p.deleteSelf(ctx)
+	case plan.GiveUp:
+		p.giveUp(ctx)
+		return p.removeFinalizer(ctx)
+	case plan.RemoveFinalizer:
+		return p.removeFinalizer(ctx)
+	default:
+		return fmt.Errorf("cannot carry out %s at %s", req.Kind, now)
+	}
+}
+
+// look reads the objects of rows live.
+func (p *pass) look(ctx context.Context, rows []int) map[int]plan.Sight {
+	sights := make(map[int]plan.Sight, len(rows))
+	for _, i := range rows {
+		row, err := plan.ParseRow(p.c.Status.Run.Rows[i])
+		if err != nil {
+			sights[i] = plan.Sight{Failed: err.Error()}
+			continue
+		}
+		sights[i] = p.Look(ctx, row)
+	}
+	return sights
+}
+
+// Look reads the object of a row live, and holds it against the spec.
+func (p *pass) Look(ctx context.Context, row plan.Row) plan.Sight {
+	q := snapshot.Query{
+		Group: row.Resource.Group, Version: row.Resource.Version, Kind: row.Resource.Resource,
+		Namespace: row.Namespace, Name: row.Name, Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,
+	}
+	t := row.Target(&p.c.Spec)
+	if t >= 0 && p.c.Spec.Targets[t].Reference.FieldSelector != "" {
+		q.MetadataOnly = false
+	}
+	seen := p.r.targets.Read(ctx, q)
+	switch {
+	case seen.State != plan.Complete:
+		return plan.Sight{Failed: seen.Detail}
+	case len(seen.Objects) == 0:
+		return plan.Sight{Missing: true}
+	}
+	o := &seen.Objects[0]
+	return plan.Sight{
+		UID: o.UID, ResourceVersion: o.ResourceVersion, Terminating: o.Terminating, Finalizers: o.Finalizers,
+		Refused: plan.Refused(p.owner(), &p.c.Spec, row, o, p.belongs(ctx, t, o), p.r.protection()),
+	}
+}
+
+// belongs says whether a target of the spec stands for an object.
+func (p *pass) belongs(ctx context.Context, target int, o *plan.Object) plan.Belonging {
+	if target < 0 {
+		return plan.Belonging{}
+	}
+	t := &p.c.Spec.Targets[target]
+	q, err := snapshot.QueryOf(p.c.Namespace, t)
+	if err != nil {
+		return plan.Belonging{}
+	}
+	served, state, _ := p.r.resolver.Resolve(ctx, q.Group, q.Version, q.Kind)
+	if state != plan.Complete {
+		return plan.Belonging{}
+	}
+	return plan.Belonging{Resource: served.GVR, Matches: watches.Matches(q, o)}
+}
+
+// recheck asks the conditions again on live reads.
+func (p *pass) recheck(ctx context.Context) error {
+	programs, findings := p.compile()
+	if len(findings) > 0 {
+		p.mem.run.Fail("the spec is not valid any more: "+findings[0].String(), p.r.clock.Now())
+		return nil
+	}
+	in := p.input(programs, snapshot.TakeLive(ctx, p.r.targets, p.c.Namespace, &p.c.Spec))
+	answer := plan.Reevaluate(ctx, in, p.c.Status.Run, &p.mem.run)
+	return p.mem.run.Rechecked(p.c.Status.Run, answer, in.Now)
+}
+
+// delete carries out a batch of deletions.
+func (p *pass) delete(ctx context.Context, rows []int) error {
+	m := &p.mem.run
+	deeds := make([]actuate.Deed, len(rows))
+	for n, i := range rows {
+		row, err := plan.ParseRow(p.c.Status.Run.Rows[i])
+		if err != nil {
+			return err
+		}
+		deeds[n] = actuate.Deed{Row: row, ResourceVersion: m.Version(i, row)}
+	}
+	answers := p.r.actuator.Delete(ctx, deeds, &orders{pass: p, log: logf.FromContext(ctx)})
+	now := p.r.clock.Now()
+	for n, i := range rows {
+		row := deeds[n].Row
+		t := row.Target(&p.c.Spec)
+		m.Answered(i, row, answers[n], t >= 0 && p.c.Spec.Targets[t].Included(), now)
+		p.tellAnswer(row, answers[n])
+	}
+	p.tellBatch(deeds, answers)
+	if unsent(answers) {
+		return errNotNow
+	}
+	return nil
+}
+
+// finish records the result of the run.
+func (p *pass) finish(ctx context.Context, req plan.Request) error {
+	finished, err := plan.Finish(p.c.Status.Run, &p.mem.run, req.Result, req.Message, p.r.clock.Now())
+	if err != nil {
+		return err
+	}
+	if err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run = finished }); err != nil {
+		return err
+	}
+	logf.FromContext(ctx).Info("Finished", "run", finished.Number, "result", finished.Result, "message", finished.Message)
+	p.r.metrics.Finished(string(finished.Result))
+	p.tellTerminating(finished)
+	p.mem.run = plan.Memory{}
+	return nil
+}
+
+// deleteSelf deletes the Cleaner, at the version that was read.
+func (p *pass) deleteSelf(ctx context.Context) error {
+	if !p.r.opts.Lease.Fresh() {
+		return errNotLeader
+	}
+	p.tellFinished(p.c.Status.Run)
+	err := p.r.client.Delete(ctx, p.read.DeepCopy(), client.Preconditions{UID: &p.read.UID, ResourceVersion: &p.read.ResourceVersion},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil {
+		return err
+	}
+	return p.reread(ctx)
+}
+
+// reread takes the Cleaner as it is now.
+func (p *pass) reread(ctx context.Context) error {
+	c := &v1alpha1.Cleaner{}
+	if err := p.r.live.Get(ctx, p.key, c); err != nil {
+		return err
+	}
+	p.wrote(c)
+	return nil
+}
+
+func (p *pass) removeFinalizer(ctx context.Context) error {
+	return p.writeMetadata(ctx, func(c *v1alpha1.Cleaner) { controllerutil.RemoveFinalizer(c, v1alpha1.Finalizer) })
+}
+
+// uninstall hands the release of the run to the pool.
+func (p *pass) uninstall(ctx context.Context, start bool) {
+	m, run, spec := &p.mem.run, p.c.Status.Run, p.c.Spec.Helm
+	want := helm.Committed{
+		Namespace: p.c.Namespace, Name: run.Helm.Name, Revision: run.Helm.Revision, UID: types.UID(run.Helm.UID),
+		FirstDeployed: run.Helm.FirstDeployed.Time,
+		Self:          plan.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: p.c.Namespace, Name: p.c.Name, UID: p.c.UID},
+	}
+	if spec != nil {
+		timeout, err := spec.Timeout.Parse(defaultHelmTimeout)
+		if err != nil {
+			m.Fail("spec.helm.timeout: "+err.Error(), p.r.clock.Now())
+			return
+		}
+		want.Timeout, want.DisableHooks = timeout, spec.DisableHooks
+	}
+	m.Busy = true
+	job := &uninstallJob{r: p.r, key: p.key, uid: p.c.UID, run: run.Number, decides: run.Decides, want: want, start: start, confirmedAt: m.ConfirmedAt, ended: p.mem.ended, log: logf.FromContext(ctx)}
+	p.r.pool.do(ctx, job.do)
+}
+
+// takeUninstall takes the end of an uninstall that the pool has carried out.
+func (p *pass) takeUninstall(ctx context.Context) {
+	select {
+	case end := <-p.mem.ended:
+		if end.run != p.mem.run.Number {
+			return
+		}
+		p.mem.run.Uninstalled(end.why, p.r.clock.Now())
+		p.mem.run.Swept = end.swept
+		p.mem.acted(p.read.Status.LastActions, end.actions...)
+		if end.why != "" {
+			logf.FromContext(ctx).Info("Uninstall did not end", "run", end.run, "why", end.why)
+		}
+	default:
+	}
+}

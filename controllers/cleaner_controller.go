@@ -1,0 +1,93 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
+	"github.com/vtex/cleaner/controllers/internal/metrics"
+	"github.com/vtex/cleaner/controllers/internal/outbox"
+	"github.com/vtex/cleaner/controllers/internal/watches"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+// CleanerReconciler carries each Cleaner through its life.
+type CleanerReconciler struct {
+	client   client.Client // reads Cleaners from the cache, writes them
+	live     client.Reader // reads Cleaners from the API server
+	compiler *celenv.Cache
+	watches  *watches.Engine
+	targets  snapshot.Reader // reads targets from the API server
+	resolver *watches.Resolver
+	actuator *actuate.Actuator
+	helm     *helm.Uninstaller
+	pool     *pool
+	sender   *outbox.Sender
+	recorder events.EventRecorder
+	clock    clock.Clock
+	memories memories
+	wake     *waker
+	metrics  *metrics.Metrics
+	opts     Options
+}
+
+// Reconcile brings one Cleaner as far as it can go now.
+func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	mem := r.memories.of(req.NamespacedName)
+
+	// 1. Read.
+	c, err := r.read(ctx, req.NamespacedName, mem)
+	if err != nil || c == nil {
+		return ctrl.Result{}, err
+	}
+	p := r.pass(c, req.NamespacedName, mem)
+
+	// 2. An open run, a report that is owed and a deletion come first: they need no expression to end.
+	wait, err := p.carryOn(ctx)
+	if err != nil || wait.Kind != plan.Evaluate {
+		return p.sleep(ctx, wait.Until, err)
+	}
+	if at := mem.evaluated.Add(r.opts.MinInterval); r.clock.Now().Before(at) {
+		return p.sleep(ctx, at, nil)
+	}
+
+	// 3. Compile. The author's mistake is reported; only an edit can mend it.
+	programs, findings := p.compile()
+	if len(findings) > 0 {
+		r.watches.Forget(req.NamespacedName)
+		p.report().invalid(findings)
+		return p.sleep(ctx, time.Time{}, nil)
+	}
+
+	// 4. Listen, before looking: nothing may change unseen in between. 5. Look. 6. Decide.
+	p.listen()
+	in := p.input(programs, snapshot.Take(ctx, r.watches, c.Namespace, &c.Spec))
+	decision := plan.Compute(ctx, in)
+	mem.evaluated = in.Now
+	r.metrics.Evaluated(string(decision.Verdict))
+
+	// 7. Confirm. 8. Commit, and go on with what is committed.
+	if decision.Verdict == v1alpha1.VerdictAct {
+		decision, err = p.act(ctx, in, decision)
+	}
+	if p.committed {
+		wait, err = p.carryOn(ctx)
+		return p.sleep(ctx, wait.Until, err)
+	}
+
+	// 9. Report. 10. Sleep: every exit re-arms.
+	p.report().evaluated(in, decision)
+	return p.sleep(ctx, decision.Next, err)
+}

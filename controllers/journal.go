@@ -1,0 +1,206 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/internal/outbox"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+const (
+	// maxText bounds what is repeated of an error or a name.
+	maxText = 1024
+	// namesInEvent is how many objects an Event names.
+	namesInEvent = 5
+)
+
+// errNotNow says that a deletion was not sent because the Cleaner has changed, or because of a shutdown.
+var errNotNow = errors.New("the Cleaner has changed")
+
+// clean makes a text that came from outside fit to be shown: one line, printable, bounded.
+func clean(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)
+	if r := []rune(s); len(r) > maxText {
+		return string(r[:maxText-1]) + "…"
+	}
+	return s
+}
+
+// orders is what a batch of deletions asks and tells.
+type orders struct {
+	*pass
+	log logr.Logger
+}
+
+// May is asked before each deletion: this process leads, and the Cleaner that the watch knows still wants it.
+func (o *orders) May(ctx context.Context) error {
+	if !o.r.opts.Lease.Fresh() {
+		return errNotLeader
+	}
+	c := &v1alpha1.Cleaner{}
+	if err := o.r.client.Get(ctx, o.key, c); err != nil {
+		return fmt.Errorf("cannot read Cleaner %q: %w", o.key, err)
+	}
+	decides := o.c.Status.Run.Decides
+	if c.Generation != o.c.Generation {
+		now, err := plan.Decides(&c.Spec)
+		if err != nil {
+			return err
+		}
+		decides = now
+	}
+	switch {
+	case c.UID != o.c.UID, c.DeletionTimestamp != nil, plan.Held(c), decides != o.c.Status.Run.Decides:
+		return errNotNow
+	case !o.mem.run.Confirmed(o.r.clock.Now()):
+		return errNotNow
+	}
+	return nil
+}
+
+// Intent records a deletion before it is sent.
+func (o *orders) Intent(d actuate.Deed) {
+	o.log.Info("Intent", "run", o.c.Status.Run.Number, "rule", d.Row.Rule, "object", d.Row.Ref.String(), "uid", d.Row.UID,
+		"resourceVersion", d.ResourceVersion, "decides", o.c.Status.Run.Decides)
+}
+
+func unsent(answers []plan.Answer) bool {
+	return slices.ContainsFunc(answers, func(a plan.Answer) bool { return a.Kind == plan.AnswerUnsent })
+}
+
+// did remembers a deed for the status.
+func (p *pass) did(row plan.Row, action, result string) {
+	p.mem.acted(p.read.Status.LastActions, v1alpha1.Action{
+		Object: row.Ref.String(), UID: string(row.UID), Rule: row.Rule, Action: action,
+		Time: at(p.r.clock), Result: clean(result),
+	})
+}
+
+// tellAnswer counts an answer, and remembers it for the status if it says something new about the object.
+func (p *pass) tellAnswer(row plan.Row, a plan.Answer) {
+	result := "unsent"
+	switch a.Kind {
+	case plan.AnswerDeleted:
+		result = "deleted"
+		p.did(row, "delete", "deleted")
+	case plan.AnswerNotFound:
+		result = "gone"
+		p.did(row, "delete", "was gone")
+	case plan.AnswerRefused:
+		result = "refused"
+		p.did(row, "delete", a.Why)
+	case plan.AnswerLost:
+		result = "lost"
+		p.did(row, "delete", a.Why)
+	case plan.AnswerConflict:
+		result = "conflict"
+	case plan.AnswerUnsent:
+		return
+	}
+	p.r.metrics.Deleted(row.Resource.Group, row.Resource.Resource, result)
+}
+
+// tellBatch emits one Event for each rule of a batch.
+func (p *pass) tellBatch(deeds []actuate.Deed, answers []plan.Answer) {
+	names := map[string][]string{}
+	var rules []string
+	for i, d := range deeds {
+		if answers[i].Kind != plan.AnswerDeleted {
+			continue
+		}
+		if names[d.Row.Rule] == nil {
+			rules = append(rules, d.Row.Rule)
+		}
+		names[d.Row.Rule] = append(names[d.Row.Rule], d.Row.Name)
+	}
+	for _, rule := range rules {
+		p.event(corev1.EventTypeNormal, "Deleted", "Delete", "%s: deleted %s", rule, some(names[rule]))
+	}
+}
+
+// some counts names, and gives the first of them.
+func some(names []string) string {
+	n := len(names)
+	text := strings.Join(names[:min(n, namesInEvent)], ", ")
+	if n > namesInEvent {
+		text += ", …"
+	}
+	return fmt.Sprintf("%d: %s", n, text)
+}
+
+// tellTerminating warns of what is deleted and held by finalizers when a run ends.
+func (p *pass) tellTerminating(run *v1alpha1.Run) {
+	for i, o := range run.Outcomes {
+		if o.Outcome == v1alpha1.OutcomeTerminating && i < len(p.mem.run.Rows) {
+			p.event(corev1.EventTypeWarning, "StillTerminating", "Settle", "%s is held by finalizers: %s", o.Row, strings.Join(p.mem.run.Rows[i].Finalizers, ", "))
+		}
+	}
+}
+
+// tellFinished emits the Event of a finished run.
+func (p *pass) tellFinished(run *v1alpha1.Run) {
+	kind := corev1.EventTypeNormal
+	if run.Result != v1alpha1.ResultCompleted {
+		kind = corev1.EventTypeWarning
+	}
+	p.event(kind, string(run.Result), "Finish", "run %d: %s", run.Number, summary(run))
+}
+
+// summary says in words what a finished run did.
+func summary(run *v1alpha1.Run) string {
+	var parts []string
+	for _, c := range run.Counts {
+		parts = append(parts, fmt.Sprintf("%d %s %s", c.Count, c.Resource, c.Outcome))
+	}
+	if run.Helm != nil {
+		parts = append(parts, fmt.Sprintf("release %s %s", run.Helm.Name, run.Helm.Outcome))
+	}
+	if len(parts) == 0 {
+		parts = append(parts, "nothing was to be deleted")
+	}
+	text := strings.Join(parts, ", ")
+	if run.Message != "" {
+		text += " (" + run.Message + ")"
+	}
+	return text
+}
+
+// giveUp says what could not be delivered before a deleted Cleaner goes.
+func (p *pass) giveUp(ctx context.Context) {
+	for _, run := range []*v1alpha1.Run{p.c.Status.Unsent, p.c.Status.Run} {
+		if run == nil || run.Result == "" || p.c.Spec.CloudEventSink == "" {
+			continue
+		}
+		log := logf.FromContext(ctx).WithValues("run", run.Number)
+		event, err := outbox.EventOf(p.identity(), run)
+		if err != nil {
+			log.Error(err, "The event of a run was not delivered before the Cleaner was deleted, and cannot be written")
+			continue
+		}
+		log.Info("The event of a run was not delivered before the Cleaner was deleted", "event", event.String())
+		p.event(corev1.EventTypeWarning, "NotDelivered", "Deliver", "the event of run %d was not delivered before the Cleaner was deleted: %s", run.Number, summary(run))
+	}
+}
+
+func (p *pass) event(kind, reason, action, format string, args ...any) {
+	p.r.recorder.Eventf(p.read, nil, kind, reason, action, "%s", clean(fmt.Sprintf(format, args...)))
+}

@@ -1,0 +1,55 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+)
+
+// leaseServes is how long after a renewal this process may still act as the leader. It is below the 15 s after which
+// another one may take over.
+const leaseServes = 10 * time.Second
+
+// Lease watches how fresh the leadership of this process is. Leader election alone is no fence: a process that was
+// paused goes on where it was, while another one leads.
+type Lease struct {
+	resourcelock.Interface
+	clock   clock.PassiveClock
+	renewed atomic.Pointer[time.Time]
+}
+
+// NewLease wraps the lock of a leader election. Use it in place of the lock.
+func NewLease(lock resourcelock.Interface, c clock.PassiveClock) *Lease {
+	return &Lease{Interface: lock, clock: c}
+}
+
+// Create and Update renew the lease. What counts is the moment before the request was sent.
+func (l *Lease) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.renew(r, func() error { return l.Interface.Create(ctx, r) })
+}
+
+// Update renews the lease.
+func (l *Lease) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.renew(r, func() error { return l.Interface.Update(ctx, r) })
+}
+
+func (l *Lease) renew(r resourcelock.LeaderElectionRecord, send func() error) error {
+	sent := l.clock.Now()
+	err := send()
+	if err == nil && r.HolderIdentity == l.Identity() {
+		l.renewed.Store(&sent)
+	}
+	return err
+}
+
+// Fresh says that this process is the leader, for all that it can know.
+func (l *Lease) Fresh() bool {
+	at := l.renewed.Load()
+	return at != nil && l.clock.Since(*at) < leaseServes
+}

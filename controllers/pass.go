@@ -1,0 +1,203 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/internal/watches"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+const (
+	// passLimit is how long one pass over a Cleaner may go on before others get their turn.
+	passLimit = 10 * time.Second
+	// conflictRetry is how long after a conflict the Cleaner is read again.
+	conflictRetry = 200 * time.Millisecond
+	// reportEvery is how often a status may be written for people.
+	reportEvery = time.Second
+)
+
+// errNotLeader keeps a process that may have lost the leadership from writing and deleting.
+var errNotLeader = errors.New("the leadership of this process was not renewed lately")
+
+// pass is one Reconcile of one Cleaner.
+type pass struct {
+	r         *CleanerReconciler
+	key       types.NamespacedName
+	c         *v1alpha1.Cleaner // as read or as last written; its status is the draft of the report
+	read      *v1alpha1.Cleaner // the same without the draft
+	mem       *memory
+	ends      time.Time
+	committed bool
+}
+
+// read reads the Cleaner: from the cache, unless this process has written it since. Nil when it is gone.
+func (r *CleanerReconciler) read(ctx context.Context, key types.NamespacedName, mem *memory) (*v1alpha1.Cleaner, error) {
+	c := &v1alpha1.Cleaner{}
+	err := r.client.Get(ctx, key, c)
+	if err == nil && mem.written != "" && mem.written != c.ResourceVersion {
+		cached := c.ResourceVersion
+		err = r.live.Get(ctx, key, c)
+		if err == nil && c.ResourceVersion == cached {
+			mem.written = ""
+		}
+	}
+	if apierrors.IsNotFound(err) {
+		r.forget(key, mem.uid)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read Cleaner %q: %w", key, err)
+	}
+	if mem.uid != c.UID {
+		if mem.uid != "" { // another one of the same name
+			r.watches.Forget(key)
+			r.compiler.Forget(mem.uid)
+			r.sender.Forget(key)
+		}
+		*mem = *newMemory(c.UID)
+	}
+	return c, nil
+}
+
+// forget drops what is kept for a Cleaner that is gone.
+func (r *CleanerReconciler) forget(key types.NamespacedName, uid types.UID) {
+	r.watches.Forget(key)
+	r.compiler.Forget(uid)
+	r.sender.Forget(key)
+	r.memories.forget(key)
+}
+
+func (r *CleanerReconciler) pass(c *v1alpha1.Cleaner, key types.NamespacedName, mem *memory) *pass {
+	return &pass{r: r, key: key, c: c, read: c.DeepCopy(), mem: mem, ends: r.clock.Now().Add(passLimit)}
+}
+
+// compile checks the spec and compiles its expressions.
+func (p *pass) compile() (*celenv.Programs, validation.Findings) {
+	programs, errs := p.r.compiler.Get(p.c.UID, p.c.Generation, &p.c.Spec)
+	findings := validation.Validate(p.c, validation.Options{AllowProtectedKinds: p.r.opts.AllowProtectedKinds, Compiled: errs})
+	return programs, findings.Errors()
+}
+
+// owner is the Cleaner as plan sees it.
+func (p *pass) owner() plan.Owner {
+	return plan.Owner{Namespace: p.c.Namespace, Name: p.c.Name, UID: p.c.UID, Created: p.c.CreationTimestamp.Time}
+}
+
+// listen declares what the Cleaner wants to hear of: nothing before its ttl, and nothing while it is suspended.
+func (p *pass) listen() {
+	ttl, err := p.c.Spec.TTL.Parse(0)
+	if err != nil || p.c.Spec.Suspend || p.r.clock.Now().Before(p.c.CreationTimestamp.Add(ttl)) {
+		p.r.watches.Forget(p.key)
+		return
+	}
+	interests := make([]watches.Interest, 0, len(p.c.Spec.Targets))
+	for i := range p.c.Spec.Targets {
+		t := &p.c.Spec.Targets[i]
+		q, err := snapshot.QueryOf(p.c.Namespace, t)
+		if err != nil { // validation has refused it
+			continue
+		}
+		interests = append(interests, watches.Interest{Query: q, Quiet: !t.Included()})
+	}
+	p.r.watches.Want(p.key, interests)
+}
+
+// input is what a decision depends on, now.
+func (p *pass) input(programs *celenv.Programs, s plan.Snapshot) plan.Input {
+	return plan.Input{
+		Owner:      p.owner(),
+		Spec:       &p.c.Spec,
+		Programs:   programs,
+		Snapshot:   s,
+		Protection: p.r.protection(),
+		Now:        p.r.clock.Now(),
+	}
+}
+
+// write sends a change of the Cleaner that decides something: it fails on a conflict, and is not sent by a process that
+// may not be the leader any more.
+func (p *pass) write(ctx context.Context, send func(c *v1alpha1.Cleaner, from client.Patch) error, change func(c *v1alpha1.Cleaner)) error {
+	if !p.r.opts.Lease.Fresh() {
+		return errNotLeader
+	}
+	next := p.read.DeepCopy()
+	change(next)
+	if err := send(next, client.MergeFromWithOptions(p.read, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	p.wrote(next)
+	return nil
+}
+
+// writeStatus is write for the status.
+func (p *pass) writeStatus(ctx context.Context, change func(s *v1alpha1.CleanerStatus)) error {
+	return p.write(ctx, func(c *v1alpha1.Cleaner, from client.Patch) error {
+		return p.r.client.Status().Patch(ctx, c, from)
+	}, func(c *v1alpha1.Cleaner) { change(&c.Status) })
+}
+
+// writeMetadata is write for the rest.
+func (p *pass) writeMetadata(ctx context.Context, change func(c *v1alpha1.Cleaner)) error {
+	return p.write(ctx, func(c *v1alpha1.Cleaner, from client.Patch) error {
+		return p.r.client.Patch(ctx, c, from)
+	}, change)
+}
+
+// wrote takes the Cleaner as the API server answered. The draft of the report is kept.
+func (p *pass) wrote(c *v1alpha1.Cleaner) {
+	draft := p.c.Status
+	p.read = c
+	p.c = c.DeepCopy()
+	p.mem.written = c.ResourceVersion
+	draft.Runs, draft.Run, draft.Unsent = p.c.Status.Runs, p.c.Status.Run, p.c.Status.Unsent
+	p.c.Status = draft
+}
+
+// at is the moment that a deed is recorded with: a status has whole seconds.
+func at(c clock.PassiveClock) metav1.Time { return metav1.NewTime(c.Now().Truncate(time.Second)) }
+
+// sleep reports, and says when to come back. A conflict, and a process that may not lead any more, come back silently.
+func (p *pass) sleep(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
+	now := p.r.clock.Now()
+	switch {
+	case apierrors.IsConflict(err), errors.Is(err, errNotLeader), errors.Is(err, errNotNow):
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	case apierrors.IsNotFound(err): // it went while this pass was about it
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	case err != nil:
+		return ctrl.Result{}, err
+	}
+	if until.IsZero() {
+		period, err := plan.Period(&p.c.Spec)
+		if err != nil {
+			period = plan.DefaultPeriod
+		}
+		until = now.Add(period)
+	}
+	due, err := p.send(ctx, now)
+	if err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if due.After(now) && due.Before(until) {
+		until = due
+	}
+	// A timer that fires early would only evaluate once more; one that is late by a grain is not noticed.
+	return ctrl.Result{RequeueAfter: max(until.Sub(now), time.Millisecond)}, nil
+}

@@ -1,0 +1,176 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
+	"github.com/vtex/cleaner/controllers/internal/metrics"
+	"github.com/vtex/cleaner/controllers/internal/outbox"
+	"github.com/vtex/cleaner/controllers/internal/watches"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// Options are what an administrator sets.
+type Options struct {
+	// Clock is the time; the real one if nil.
+	Clock clock.WithTicker
+	// Lease says whether this process leads. Required.
+	Lease interface{ Fresh() bool }
+	// ProtectedNamespaces are those in which nothing is deleted.
+	ProtectedNamespaces []string
+	// AllowProtectedKinds are protected resources, as <resource>.<group>, that may be deleted all the same.
+	AllowProtectedKinds []string
+	// MinInterval is how long after an evaluation of a Cleaner the next one may follow.
+	MinInterval time.Duration
+	// Settle is how long what was deleted may take to go before a run goes on without it.
+	Settle time.Duration
+	// FinishGrace is how long a deleted Cleaner is held to finish and to report.
+	FinishGrace time.Duration
+	// SinkAllow and SinkDeny narrow the addresses that an event may be sent to; SinkAllowLoopback widens them.
+	SinkAllow, SinkDeny []netip.Prefix
+	SinkAllowLoopback   bool
+	// Workers is how many Cleaners are worked on at a time, and Uninstalls how many releases are uninstalled.
+	Workers, Uninstalls int
+}
+
+// The defaults of Options.
+const (
+	DefaultMinInterval = time.Second
+	DefaultSettle      = 10 * time.Minute
+	DefaultFinishGrace = 30 * time.Second
+	DefaultWorkers     = 8
+	DefaultUninstalls  = 4
+)
+
+// SetupWithManager puts the parts together and adds them to a manager. It is the only place where that is done.
+func SetupWithManager(mgr ctrl.Manager, opts Options) error {
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	config := rest.CopyConfig(mgr.GetConfig())
+	config.QPS = -1 // requests are bounded by what is in flight, and by the API server's priority and fairness
+	dyn, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("cannot make a client: %w", err)
+	}
+	meta, err := metadata.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("cannot make a metadata client: %w", err)
+	}
+	compiler, err := celenv.NewCompiler(celenv.Options{})
+	if err != nil {
+		return fmt.Errorf("cannot make the environment of expressions: %w", err)
+	}
+	count, err := metrics.New(ctrlmetrics.Registry)
+	if err != nil {
+		return err
+	}
+	engine, err := watches.New(watches.Options{Config: config, Clock: opts.Clock, Metrics: count})
+	if err != nil {
+		return fmt.Errorf("cannot make the watches: %w", err)
+	}
+	uninstaller, err := helm.New(helm.Options{Config: config, Clock: opts.Clock})
+	if err != nil {
+		return fmt.Errorf("cannot make the uninstaller: %w", err)
+	}
+	wake := &waker{}
+	sender, err := outbox.NewSender(outbox.Options{
+		Clock:   opts.Clock,
+		Policy:  outbox.Policy{AllowLoopback: opts.SinkAllowLoopback, Allow: opts.SinkAllow, Deny: opts.SinkDeny},
+		Metrics: count,
+		Done:    wake.Wake,
+	})
+	if err != nil {
+		return fmt.Errorf("cannot make the sender: %w", err)
+	}
+	r := &CleanerReconciler{
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), compiler: celenv.NewCache(compiler), watches: engine,
+		targets: watches.NewLive(dyn, meta, engine.Resolver()), resolver: engine.Resolver(), actuator: actuate.New(dyn),
+		helm: uninstaller, pool: newPool(opts.Uninstalls), sender: sender, recorder: mgr.GetEventRecorder("cleaner"),
+		clock: opts.Clock, wake: wake, metrics: count, opts: opts,
+	}
+	for _, part := range []interface {
+		Start(ctx context.Context) error
+	}{engine, sender, r.pool} {
+		if err := mgr.Add(part); err != nil {
+			return fmt.Errorf("cannot add a part to the manager: %w", err)
+		}
+	}
+	return builder.ControllerManagedBy(mgr).
+		For(&v1alpha1.Cleaner{}, builder.WithPredicates(wakes())).
+		WatchesRawSource(engine.Source()).
+		WatchesRawSource(wake.source()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: opts.Workers}).
+		Complete(r)
+}
+
+func (r *CleanerReconciler) protection() plan.Protection {
+	return plan.Protection{Namespaces: r.opts.ProtectedNamespaces, AllowedKinds: r.opts.AllowProtectedKinds}
+}
+
+// wakes lets through what can change what a Cleaner does: not a status that is there for people.
+func wakes() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.Cleaner)
+		if !ok {
+			return true
+		}
+		after, ok := e.ObjectNew.(*v1alpha1.Cleaner)
+		if !ok {
+			return true
+		}
+		return before.UID != after.UID || before.Generation != after.Generation ||
+			before.Annotations[v1alpha1.AnnotationRequestedAt] != after.Annotations[v1alpha1.AnnotationRequestedAt] ||
+			len(before.Finalizers) != len(after.Finalizers) || !before.DeletionTimestamp.Equal(after.DeletionTimestamp)
+	}}
+}
+
+// waker puts Cleaners into the controller's queue when a part of ours has news of them.
+type waker struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+// Wake asks for a pass over a Cleaner. Before the controller has started it does nothing: each Cleaner is looked at
+// then anyway.
+func (w *waker) Wake(key types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.queue != nil {
+		w.queue.Add(reconcile.Request{NamespacedName: key})
+	}
+}
+
+func (w *waker) source() source.Source {
+	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.queue = q
+		return nil
+	})
+}

@@ -1,0 +1,254 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// maxResolved is how many objects a status names.
+const maxResolved = 100
+
+// report drafts the part of a status that is there for people. What decides, the run, is written elsewhere, by
+// resourceVersion.
+type report struct{ p *pass }
+
+func (p *pass) report() report { return report{p} }
+
+// invalid says that the spec cannot work.
+func (r report) invalid(findings validation.Findings) {
+	message := clean(findings[0].String())
+	if n := len(findings); n > 1 {
+		message += fmt.Sprintf(" (and %d more)", n-1)
+	}
+	r.set(v1alpha1.ConditionValid, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec, message)
+	r.remove(v1alpha1.ConditionTargetsResolved, v1alpha1.ConditionEvaluated)
+	r.outcome(plan.Plan{Verdict: v1alpha1.VerdictInvalid, Reason: v1alpha1.ReasonInvalidSpec, Message: message}, r.p.r.clock.Now())
+	r.ready(metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec, message)
+	r.stalled(v1alpha1.ReasonInvalidSpec, message)
+	r.remove(v1alpha1.ConditionReconciling)
+	r.next(time.Time{})
+}
+
+// evaluated says what an evaluation came to.
+func (r report) evaluated(in plan.Input, d plan.Plan) {
+	if d.Verdict == v1alpha1.VerdictInvalid {
+		r.set(v1alpha1.ConditionValid, metav1.ConditionFalse, d.Reason, d.Message)
+	} else {
+		r.set(v1alpha1.ConditionValid, metav1.ConditionTrue, v1alpha1.ReasonValid, "The spec is valid.")
+	}
+	r.resolved(in, d)
+	switch {
+	case d.Reason == v1alpha1.ReasonEvaluationFailed:
+		r.set(v1alpha1.ConditionEvaluated, metav1.ConditionFalse, d.Reason, d.Message)
+	case d.Conditions != nil || d.Verdict == v1alpha1.VerdictAct:
+		r.set(v1alpha1.ConditionEvaluated, metav1.ConditionTrue, d.Reason, d.Message)
+	default:
+		r.remove(v1alpha1.ConditionEvaluated)
+	}
+	r.outcome(d, in.Now)
+	switch stuck := d.Verdict == v1alpha1.VerdictBlocked || d.Verdict == v1alpha1.VerdictInvalid || d.Reason == v1alpha1.ReasonAccessDenied; {
+	case stuck:
+		r.ready(metav1.ConditionFalse, d.Reason, d.Message)
+		r.stalled(d.Reason, d.Message)
+	case slices.Contains([]string{v1alpha1.ReasonEvaluationFailed, v1alpha1.ReasonKindNotServed, v1alpha1.ReasonReadFailed}, d.Reason):
+		r.ready(metav1.ConditionFalse, d.Reason, d.Message)
+		r.remove(v1alpha1.ConditionStalled)
+	default:
+		r.ready(metav1.ConditionTrue, d.Reason, d.Message)
+		r.remove(v1alpha1.ConditionStalled)
+	}
+	r.remove(v1alpha1.ConditionReconciling)
+	r.delivered()
+	r.next(d.Next)
+	r.draft().LastRequestedAt = r.p.c.Annotations[v1alpha1.AnnotationRequestedAt]
+}
+
+// running says what an open or finished run waits for.
+func (r report) running(req plan.Request) {
+	r.delivered()
+	run := r.draft().Run
+	if run == nil {
+		return
+	}
+	message, failed := r.progress(run, req)
+	r.set(v1alpha1.ConditionReconciling, metav1.ConditionTrue, req.Reason, message)
+	if failed {
+		r.ready(metav1.ConditionFalse, req.Reason, message)
+		r.stalled(req.Reason, message)
+	} else {
+		r.ready(metav1.ConditionUnknown, req.Reason, message)
+		r.remove(v1alpha1.ConditionStalled)
+	}
+	r.next(time.Time{})
+}
+
+// progress says how far a run is, in words, and whether something refuses to go on.
+func (r report) progress(run *v1alpha1.Run, req plan.Request) (message string, failed bool) {
+	m := &r.p.mem.run
+	switch req.Reason {
+	case v1alpha1.ReasonDeletionRefused:
+		for i := range m.Rows {
+			if f := m.Rows[i].Failed; f != "" && m.Rows[i].State == plan.RowOpen {
+				return fmt.Sprintf("Run %d: a deletion was refused and is tried again: %s", run.Number, clean(f)), true
+			}
+		}
+	case v1alpha1.ReasonUnconfirmed, v1alpha1.ReasonUninstallFailed:
+		if m.Failed != "" {
+			return fmt.Sprintf("Run %d is tried again: %s", run.Number, m.Failed), true
+		}
+	case v1alpha1.ReasonTerminating:
+		for i := range m.Rows {
+			if f := m.Rows[i].Finalizers; len(f) > 0 && !m.Rows[i].Settled {
+				return fmt.Sprintf("Run %d waits for what was deleted to be gone; finalizers hold it: %s", run.Number, strings.Join(f, ", ")), false
+			}
+		}
+	case v1alpha1.ReasonDelivering:
+		return fmt.Sprintf("Run %d is finished; its event is being sent.", run.Number), false
+	case v1alpha1.ReasonSuspended:
+		return fmt.Sprintf("Run %d is suspended.", run.Number), false
+	case v1alpha1.ReasonUninstalling:
+		return fmt.Sprintf("Run %d uninstalls release %q.", run.Number, releaseName(run)), false
+	}
+	return fmt.Sprintf("Run %d is under way: %d objects.", run.Number, len(m.Rows)), false
+}
+
+// resolved says what the targets stand for.
+func (r report) resolved(in plan.Input, d plan.Plan) {
+	if d.Reason == v1alpha1.ReasonWaitingForTTL || d.Reason == v1alpha1.ReasonSuspended || len(in.Snapshot) != len(r.p.c.Spec.Targets) {
+		r.remove(v1alpha1.ConditionTargetsResolved)
+		return
+	}
+	st := r.draft()
+	st.ResolvedTargets, st.ResolvedTargetCount = nil, 0
+	var reason string
+	var problems []string
+	for i := range in.Snapshot {
+		for n := range in.Snapshot[i].Objects {
+			st.ResolvedTargetCount++
+			if len(st.ResolvedTargets) < maxResolved {
+				st.ResolvedTargets = append(st.ResolvedTargets, in.Snapshot[i].Objects[n].String())
+			}
+		}
+		if why, problem := plan.Problem(&r.p.c.Spec.Targets[i], &in.Snapshot[i]); why != "" {
+			if reason == "" {
+				reason = why
+			}
+			problems = append(problems, problem)
+		}
+	}
+	if reason != "" {
+		r.set(v1alpha1.ConditionTargetsResolved, metav1.ConditionFalse, reason, strings.Join(problems, " "))
+		return
+	}
+	r.set(v1alpha1.ConditionTargetsResolved, metav1.ConditionTrue, v1alpha1.ReasonResolved, "Every target is readable.")
+}
+
+// outcome keeps the time of an evaluation that said the same.
+func (r report) outcome(d plan.Plan, now time.Time) {
+	e := &v1alpha1.Evaluation{Time: metav1.NewTime(now), Verdict: d.Verdict, Reason: d.Reason, Message: clean(d.Message), Conditions: d.Conditions}
+	for i := range e.Conditions {
+		e.Conditions[i].Error = clean(e.Conditions[i].Error)
+	}
+	if old := r.draft().LastEvaluation; old != nil {
+		same := *e
+		same.Time = old.Time
+		if equality.Semantic.DeepEqual(&same, old) {
+			e.Time = old.Time
+		}
+	}
+	r.draft().LastEvaluation = e
+}
+
+// delivered says whether the sink has what it is owed.
+func (r report) delivered() {
+	owed := plan.Outstanding(r.p.c)
+	if owed == nil || r.p.c.Spec.CloudEventSink == "" {
+		r.remove(v1alpha1.ConditionDelivered)
+		return
+	}
+	st := r.p.r.sender.State(r.p.key, r.p.c.UID, owed.Number)
+	if st.Attempts == 0 || st.Last.Class == "" {
+		r.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, v1alpha1.ReasonDelivering, fmt.Sprintf("The event of run %d is being sent.", owed.Number))
+		return
+	}
+	r.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, v1alpha1.ReasonDeliveryFailed,
+		fmt.Sprintf("The sink did not take the event of run %d, and it is tried again: %s.", owed.Number, st.Last))
+}
+
+// next keeps the announced moment while it lies ahead, so that it is not written at each evaluation.
+func (r report) next(at time.Time) {
+	st := r.draft()
+	if at.IsZero() {
+		st.NextScheduledEvaluation = nil
+		return
+	}
+	if old := st.NextScheduledEvaluation; old != nil && old.After(r.p.r.clock.Now()) && !old.After(at) {
+		return
+	}
+	// The status has whole seconds: what it announces must not come before the moment itself.
+	st.NextScheduledEvaluation = &metav1.Time{Time: at.Add(time.Second - time.Nanosecond).Truncate(time.Second)}
+}
+
+func (r report) draft() *v1alpha1.CleanerStatus { return &r.p.c.Status }
+
+func (r report) set(kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&r.draft().Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: clean(message), ObservedGeneration: r.p.c.Generation,
+		LastTransitionTime: metav1.NewTime(r.p.r.clock.Now()),
+	})
+	r.draft().ObservedGeneration = r.p.c.Generation
+}
+
+func (r report) ready(status metav1.ConditionStatus, reason, message string) {
+	r.set(v1alpha1.ConditionReady, status, reason, message)
+}
+
+func (r report) stalled(reason, message string) {
+	r.set(v1alpha1.ConditionStalled, metav1.ConditionTrue, reason, message)
+}
+
+func (r report) remove(kinds ...string) {
+	for _, k := range kinds {
+		meta.RemoveStatusCondition(&r.draft().Conditions, k)
+	}
+}
+
+// send writes the draft if it differs from what was read, at most once a second; else it says when it may.
+func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err error) {
+	if p.mem.actions != nil {
+		p.c.Status.LastActions = p.mem.actions
+	}
+	leaving := p.c.DeletionTimestamp != nil && len(p.c.Finalizers) == 0
+	if leaving || equality.Semantic.DeepEqual(p.c.Status, p.read.Status) {
+		return time.Time{}, nil
+	}
+	if due = p.mem.reported.Add(reportEvery); now.Before(due) {
+		return due, nil
+	}
+	if !p.r.opts.Lease.Fresh() {
+		return time.Time{}, errNotLeader
+	}
+	next := p.read.DeepCopy()
+	next.Status = *p.c.Status.DeepCopy()
+	if err := p.r.client.Status().Patch(ctx, next, client.MergeFrom(p.read)); err != nil {
+		return time.Time{}, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.key, err)
+	}
+	p.mem.reported = now
+	p.mem.written = next.ResourceVersion
+	return time.Time{}, nil
+}

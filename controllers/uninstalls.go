@@ -1,0 +1,164 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// defaultHelmTimeout is helm.timeout where a spec gives none.
+const defaultHelmTimeout = 5 * time.Minute
+
+// pool runs uninstalls, which may take minutes, away from the workers that reconcile.
+type pool struct {
+	slots chan struct{}
+	done  chan struct{}
+	jobs  sync.WaitGroup
+}
+
+func newPool(size int) *pool {
+	return &pool{slots: make(chan struct{}, size), done: make(chan struct{})}
+}
+
+// Start waits until the manager stops, then for the jobs under way, which stop at their next request.
+func (p *pool) Start(ctx context.Context) error {
+	<-ctx.Done()
+	close(p.done)
+	p.jobs.Wait()
+	return nil
+}
+
+// do runs a job when a slot is free. The job outlives the pass that asked for it, and ends with the pool.
+func (p *pool) do(ctx context.Context, job func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p.jobs.Go(func() {
+		defer cancel()
+		select {
+		case p.slots <- struct{}{}:
+		case <-p.done:
+			return
+		}
+		defer func() { <-p.slots }()
+		stop := make(chan struct{})
+		defer close(stop)
+		go func() {
+			select {
+			case <-p.done:
+				cancel()
+			case <-stop:
+			}
+		}()
+		job(ctx)
+	})
+}
+
+// uninstallJob uninstalls the release of one run.
+type uninstallJob struct {
+	r           *CleanerReconciler
+	key         types.NamespacedName
+	uid         types.UID
+	run         int64
+	decides     string
+	want        helm.Committed
+	start       bool
+	confirmedAt time.Time
+	ended       chan<- uninstallEnd
+	log         logr.Logger
+}
+
+func (j *uninstallJob) do(ctx context.Context) {
+	out, err := j.r.helm.Uninstall(ctx, j.want, &uninstallGuard{uninstallJob: j, ctx: ctx})
+	end := uninstallEnd{run: j.run, swept: out.State == helm.Done}
+	for _, ref := range out.Deleted {
+		end.actions = append(end.actions, v1alpha1.Action{
+			Object: ref.String(), UID: string(ref.UID), Rule: "helm", Action: "helmUninstall", Time: at(j.r.clock), Result: "deleted",
+		})
+	}
+	for _, k := range out.Kept {
+		end.actions = append(end.actions, v1alpha1.Action{
+			Object: k.Ref.String(), UID: string(k.Ref.UID), Rule: "helm", Action: "helmUninstall", Time: at(j.r.clock), Result: "kept: " + clean(k.Because),
+		})
+	}
+	switch {
+	case err != nil:
+		end.why = clean(err.Error())
+	case out.State == helm.Terminating && len(out.Remaining) > 0:
+		end.why = clean(fmt.Sprintf("%d objects of the release are not gone yet, such as %s", len(out.Remaining), out.Remaining[0]))
+	}
+	j.ended <- end
+	j.r.wake.Wake(j.key)
+}
+
+// uninstallGuard is asked before each request that changes something.
+type uninstallGuard struct {
+	*uninstallJob
+	ctx context.Context
+}
+
+// MayStart is asked before the release is marked as uninstalling.
+func (j *uninstallGuard) MayStart() error {
+	if !j.start {
+		return errors.New("the release is not uninstalling any more")
+	}
+	if j.r.clock.Since(j.confirmedAt) >= plan.ConfirmationServes {
+		return errors.New("the confirmation is too old")
+	}
+	c, err := j.cleaner()
+	if err != nil {
+		return err
+	}
+	decides, err := plan.Decides(&c.Spec)
+	switch {
+	case err != nil:
+		return err
+	case c.DeletionTimestamp != nil:
+		return errors.New("the Cleaner was deleted")
+	case decides != j.decides:
+		return errors.New("the spec was edited")
+	}
+	return nil
+}
+
+// MayDelete is asked before each request that changes something of a release that is uninstalling: it is finished
+// whatever the spec says now, but not against a suspend, and after a deletion only for as long as the Cleaner is held.
+func (j *uninstallGuard) MayDelete(ref plan.Ref) error {
+	c, err := j.cleaner()
+	if err != nil {
+		return err
+	}
+	if c.DeletionTimestamp != nil && !j.r.clock.Now().Before(c.DeletionTimestamp.Add(j.r.opts.FinishGrace)) {
+		return errors.New("the Cleaner was deleted")
+	}
+	j.log.Info("Intent", "run", j.run, "rule", "helm", "object", ref.String(), "uid", ref.UID, "resourceVersion", ref.ResourceVersion, "decides", j.decides)
+	return nil
+}
+
+// cleaner is the Cleaner as the watch knows it, if its run may go on.
+func (j *uninstallGuard) cleaner() (*v1alpha1.Cleaner, error) {
+	if !j.r.opts.Lease.Fresh() {
+		return nil, errNotLeader
+	}
+	c := &v1alpha1.Cleaner{}
+	if err := j.r.client.Get(j.ctx, j.key, c); err != nil {
+		return nil, fmt.Errorf("cannot read Cleaner %q: %w", j.key, err)
+	}
+	switch {
+	case c.UID != j.uid:
+		return nil, errors.New("the Cleaner is gone")
+	case plan.Held(c):
+		return nil, errors.New("the Cleaner is suspended")
+	}
+	return c, nil
+}

@@ -1,0 +1,358 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/api/validation"
+)
+
+// One Cleaner that Go cannot decode stops the watch of all. So whatever the schema accepts must be decodable: these tests
+// take a Cleaner with every field, put strange values into it, and decode what the API server would store.
+
+// fullSpec and fullStatus use every field. TestEveryFieldIsTried sees to that.
+const (
+	fullSpec = `
+lifecycle: Once
+mode: DryRun
+suspend: true
+ttl: 1d
+retry: {period: 10s, monotonic: true}
+parameters: {a: 1}
+helm: {release: a, delete: true, timeout: 5m, disableHooks: true}
+targets:
+- name: a
+  reference: {apiGroup: apps, version: v1, kind: Deployment, name: a, fieldSelector: a=b}
+  delete: true
+  includeWhenEvaluating: true
+  onMissing: Wait
+- name: b
+  reference:
+    version: v1
+    kind: Pod
+    matchLabels: {a: b}
+    matchExpressions: [{key: a, operator: In, values: [b]}]
+conditions: ["true"]
+cloudEventSink: http://sink
+`
+	fullStatus = `
+observedGeneration: 1
+conditions: [{type: Ready, status: "True", reason: Valid, message: a, observedGeneration: 1, lastTransitionTime: "2026-01-02T03:04:05Z"}]
+resolvedTargets: [a.pods/v1]
+resolvedTargetCount: 1
+nextScheduledEvaluation: "2026-01-02T03:04:05Z"
+lastEvaluation:
+  time: "2026-01-02T03:04:05Z"
+  verdict: Act
+  reason: a
+  message: a
+  conditions: [{expression: a, value: true, error: a}]
+lastActions: [{object: a, uid: a, rule: a, action: delete, time: "2026-01-02T03:04:05Z", result: a}]
+lastRequestedAt: a
+runs: 1
+run: &run
+  number: 1
+  decides: a
+  decidedAt: "2026-01-02T03:04:05Z"
+  rows: [a]
+  helm: {name: a, revision: 1, uid: a, firstDeployed: "2026-01-02T03:04:05.000000Z", outcome: gone}
+  withheld: [{object: a, because: a}]
+  result: Partial
+  finishedAt: "2026-01-02T03:04:05Z"
+  message: a
+  counts: [{resource: a, outcome: kept, count: 1}]
+  outcomes: [{row: a, outcome: deleted}]
+unsent: *run
+`
+)
+
+// place is where a value stands: keys and indexes.
+type place []any
+
+func (p place) String() string {
+	var b strings.Builder
+	for _, step := range p {
+		fmt.Fprintf(&b, "/%v", step)
+	}
+	return b.String()
+}
+
+// places are all values inside a value.
+func places(v any, at place) []place {
+	var out []place
+	if len(at) > 0 {
+		out = append(out, slices.Clone(at))
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		keys := make([]string, 0, len(v))
+		for k := range v {
+			keys = append(keys, k)
+		}
+		slices.Sort(keys)
+		for _, k := range keys {
+			out = append(out, places(v[k], append(at, k))...)
+		}
+	case []any:
+		for i := range v {
+			out = append(out, places(v[i], append(at, i))...)
+		}
+	}
+	return out
+}
+
+// put replaces the value at a place. A place that is not there any more is left alone.
+func put(v any, at place, value any) any {
+	if len(at) == 0 {
+		return value
+	}
+	switch step := at[0].(type) {
+	case string:
+		if m, ok := v.(map[string]any); ok {
+			if _, found := m[step]; found {
+				m[step] = put(m[step], at[1:], value)
+			}
+		}
+	case int:
+		if l, ok := v.([]any); ok && step < len(l) {
+			l[step] = put(l[step], at[1:], value)
+		}
+	}
+	return v
+}
+
+// get returns the value at a place, nil if it is not there any more.
+func get(v any, at place) any {
+	for _, step := range at {
+		switch step := step.(type) {
+		case string:
+			m, _ := v.(map[string]any)
+			v = m[step]
+		case int:
+			l, _ := v.([]any)
+			if step >= len(l) {
+				return nil
+			}
+			v = l[step]
+		}
+	}
+	return v
+}
+
+// strange are JSON values which some Go type cannot take. Those that look like the value they replace come in number.
+func strange(replaced any) []string {
+	values := []string{
+		"null", "true", "false", "0", "1.5", `""`, `"a"`, `"\u0000"`, `"15d"`, `"99999999999w"`, `"1m1h1µs"`, `"http://%zz"`, `"a=b,,c"`, `"Once"`,
+		"[]", "{}", "[null]", `["a"]`, "[[]]", "[{}]", `{"a":null}`, `{"a":"b"}`, `{"a":1}`, `{"":""}`, `{"a":{"b":[1e400,-0,18446744073709551616]}}`,
+		`[{"key":"a","operator":"Exists"}]`,
+	}
+	switch replaced := replaced.(type) {
+	case float64:
+		values = append(values,
+			"-1", "-0", "1.0", "1e2", "1e-7", "2147483648", "9007199254740991", "9007199254740992", "9223372036854775807",
+			"9223372036854775808", "18446744073709551616", "1e19", "1e21", "1e400", "-9223372036854775809",
+		)
+	case string:
+		if strings.HasPrefix(replaced, "2026-") {
+			for _, s := range times() {
+				values = append(values, strconv.Quote(s))
+			}
+		}
+	}
+	return values
+}
+
+// times are texts which somebody may take for a time.
+func times() []string {
+	return []string{
+		"2026-01-02T03:04:05Z", "2026-01-02t03:04:05z", "2026-01-02T03:04:05z", "2026-01-02T03:04:05.5Z", "2026-01-02T03:04:05,5Z",
+		"2026-01-02T03:04:05.000001Z", "2026-01-02T03:04:05,000001Z", "2026-01-02T03:04:05.0000001Z", "2026-01-02T03:04:05.1234567890123Z",
+		"2026-01-02T03:04:05;5Z", "2026-01-02T03:04:05+14:00", "2026-01-02T03:04:05.000001+99:99", "2026-01-02T03:04:05.000001+24:00",
+		"2026-01-02T03:04:05.000001-23:59", "2026-01-02T03:04:05+99:99", "2026-01-02T03:04:05-23:59", "2026-01-02T03:04:05+0000",
+		"2026-01-02T24:00:00Z", "2026-01-02T23:59:60Z", "2026-01-02T23:59:60.000001Z", "2026-02-30T03:04:05Z", "0000-01-01T00:00:00Z",
+		"9999-12-31T23:59:59.999999Z", "10000-01-01T00:00:00Z", "2026-01-02T03:04:05ZT", "2026-01-02T03:04:05Ztt", "2026-01-02T03:04:05Ztx.000001Z",
+		"2026-01-02T03:04:05Z\n", "2026-01-02T3:04:05Z", "2026-01-02 03:04:05Z", "2026-01-02T03:04Z", "2026-01-02", "now",
+	}
+}
+
+// sandbox sends mutated Cleaners to the API server, which says what it would store.
+type sandbox struct {
+	client   dynamic.ResourceInterface
+	existing *unstructured.Unstructured
+	accepted int
+}
+
+func newSandbox(t *testing.T) *sandbox {
+	t.Helper()
+	client := cleaners(t, v1alpha1.GroupVersion)
+	name := strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
+	existing, err := client.Create(t.Context(), object(t, v1alpha1.GroupVersion, name, fullSpecAlone), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	return &sandbox{client: client, existing: existing}
+}
+
+// fullSpecAlone is a spec for the Cleaner that statuses are written to.
+const fullSpecAlone = "{ttl: 1h, helm: {release: a}}"
+
+// read makes a value of YAML. The value may be changed.
+func read(t fataler, text string) any {
+	var v any
+	if err := yaml.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%v", err)
+	}
+	return v
+}
+
+// fataler is what *testing.T and *rapid.T share.
+type fataler interface {
+	Fatalf(format string, args ...any)
+	Errorf(format string, args ...any)
+}
+
+// try sends a Cleaner with this spec or status, and decodes what would be stored.
+func (s *sandbox) try(ctx context.Context, t fataler, field string, value any, what string) {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	var got *unstructured.Unstructured
+	var err error
+	if field == "status" {
+		u.Object = s.existing.DeepCopy().Object
+		u.Object[field] = value
+		got, err = s.client.UpdateStatus(ctx, u, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationIgnore})
+	} else {
+		u.SetAPIVersion(v1alpha1.GroupVersion.String())
+		u.SetKind("Cleaner")
+		u.SetName("sandbox")
+		u.Object[field] = value
+		got, err = s.client.Create(ctx, u, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationIgnore})
+	}
+	switch {
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return
+	case err != nil:
+		t.Fatalf("%s: %v", what, err)
+	}
+	s.accepted++
+	c, err := decode(got)
+	if err != nil {
+		t.Errorf("%s was accepted, and cannot be decoded: %v", what, err)
+		return
+	}
+	validation.Validate(c, validation.Options{}) // must not panic
+}
+
+// raw is a JSON value that encoders leave alone.
+func raw(text string) any { return json.RawMessage(text) }
+
+func TestEveryFieldIsTried(t *testing.T) {
+	crd, err := readCRD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for field, text := range map[string]string{"spec": fullSpec, "status": fullStatus} {
+		tried := map[string]bool{}
+		for _, at := range places(read(t, text), nil) {
+			tried[names(at)] = true
+		}
+		for name := range schemaNames(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties[field], "") {
+			if !tried[name] {
+				t.Errorf("%s%s is never tried", field, name)
+			}
+		}
+	}
+}
+
+func TestWhatIsAcceptedDecodes(t *testing.T) {
+	s := newSandbox(t)
+	tried := 0
+	for field, text := range map[string]string{"spec": fullSpec, "status": fullStatus} {
+		s.try(t.Context(), t, field, read(t, text), "the full "+field)
+		if s.accepted == 0 {
+			t.Fatalf("the full %s is not accepted: nothing is tried", field)
+		}
+		for _, at := range places(read(t, text), nil) {
+			if field == "status" && at[0] == "unsent" { // the same as run
+				continue
+			}
+			for _, value := range strange(get(read(t, text), at)) {
+				tried++
+				s.try(t.Context(), t, field, put(read(t, text), at, raw(value)), fmt.Sprintf("%s in %s%s", value, field, at))
+			}
+		}
+	}
+	t.Logf("%d of %d Cleaners were accepted", s.accepted, tried)
+	if s.accepted*20 < tried {
+		t.Errorf("only %d of %d Cleaners were accepted: this test says too little", s.accepted, tried)
+	}
+}
+
+func TestRandomSpecsDecode(t *testing.T) {
+	s := newSandbox(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		value := read(rt, fullSpec)
+		for _, at := range rapid.SliceOfN(rapid.SampledFrom(places(value, nil)), 1, 4).Draw(rt, "places") {
+			drawn := rapid.OneOf(
+				rapid.SampledFrom(strange(get(value, at))),
+				rapid.Map(rapid.String(), strconv.QuoteToASCII),
+				rapid.Map(rapid.Int64(), func(n int64) string { return strconv.FormatInt(n, 10) }),
+				rapid.Map(rapid.StringMatching(`([0-9]{1,30}(\.[0-9]{1,30})?(ns|us|ms|s|m|h|d|w)){1,3}`), strconv.Quote),
+			).Draw(rt, "value")
+			if !json.Valid([]byte(drawn)) { // \x escapes, which JSON does not have
+				continue
+			}
+			value = put(value, at, raw(drawn))
+		}
+		s.try(t.Context(), rt, "spec", value, "this")
+	})
+	if s.accepted == 0 {
+		t.Error("no Cleaner was accepted: this test says nothing")
+	}
+}
+
+// names is a place without indexes.
+func names(at place) string {
+	var b strings.Builder
+	for _, step := range at {
+		if name, ok := step.(string); ok {
+			b.WriteString("/" + name)
+		}
+	}
+	return b.String()
+}
+
+// schemaNames are the names of all fields below a schema.
+func schemaNames(s apiextensionsv1.JSONSchemaProps, at string) map[string]bool {
+	out := map[string]bool{}
+	for name, property := range s.Properties {
+		out[at+"/"+name] = true
+		maps.Copy(out, schemaNames(property, at+"/"+name))
+	}
+	if s.Items != nil {
+		maps.Copy(out, schemaNames(*s.Items.Schema, at))
+	}
+	return out
+}

@@ -1,0 +1,169 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package operator installs the operator into a test control plane as an administrator would, and runs it as the built
+// binary, with the rights of its own ServiceAccount and no others. Tests and the demo use it.
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/vtex/cleaner/test/cluster"
+)
+
+const (
+	// Namespace is where the operator is installed.
+	Namespace = "cleaner-system"
+	// ServiceAccount is what it runs as.
+	ServiceAccount = "cleaner-manager"
+	// User is how its requests are named in the audit log.
+	User = "system:serviceaccount:" + Namespace + ":" + ServiceAccount
+)
+
+// Install applies config/default: CRDs, rights, and a Deployment that stays Pending for want of a kubelet. What it
+// declares is run by Run. It returns when the rights are in force.
+func Install(ctx context.Context, c *cluster.Cluster) error {
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	if out, err := c.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(root, "config", "default")); err != nil {
+		return fmt.Errorf("cannot install the operator: %w\n%s", err, out)
+	}
+	if out, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s", "crd/cleaners.cleaner.vtex.dev"); err != nil {
+		return fmt.Errorf("cannot install the CRDs: %w\n%s", err, out)
+	}
+	return aggregated(ctx, c)
+}
+
+// aggregated waits until the controller manager has put the presets into the operator's ClusterRole.
+func aggregated(ctx context.Context, c *cluster.Cluster) error {
+	client, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		return err
+	}
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		roles, err := client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		waiting := false
+		for i := range roles.Items {
+			if roles.Items[i].AggregationRule != nil && len(roles.Items[i].Rules) == 0 {
+				waiting = true
+			}
+		}
+		return !waiting, nil
+	})
+	if err != nil {
+		return fmt.Errorf("cannot see the operator's rights: %w", err)
+	}
+	return nil
+}
+
+// Options say how the operator is run.
+type Options struct {
+	// Binary is the manager, as Build made it.
+	Binary string
+	// Args are given to it after those that every run needs.
+	Args []string
+	// Name tells several runs of one test apart.
+	Name string
+}
+
+// Process is the running operator.
+type Process struct {
+	*cluster.Program
+	// LogPath is the file with its log.
+	LogPath string
+	// Metrics is where it serves metrics over HTTPS.
+	Metrics string
+}
+
+// Run starts the manager as its ServiceAccount and returns when it is ready.
+func Run(ctx context.Context, c *cluster.Cluster, o Options) (*Process, error) {
+	config, err := c.ServiceAccountConfig(ctx, Namespace, ServiceAccount)
+	if err != nil {
+		return nil, err
+	}
+	name := "manager" + o.Name
+	kubeconfig := filepath.Join(c.Dir(), name+".kubeconfig")
+	if err := cluster.WriteKubeconfig(kubeconfig, config); err != nil {
+		return nil, err
+	}
+	probe, metrics, err := twoPorts()
+	if err != nil {
+		return nil, err
+	}
+	log := filepath.Join(c.Dir(), name+".log")
+	args := append([]string{
+		"--namespace=" + Namespace, "--sink-allow-loopback", "--health-probe-bind-address=" + probe, "--metrics-bind-address=" + metrics,
+	}, o.Args...)
+	p, err := c.Run(ctx, cluster.ProgramOptions{
+		Name: name, Path: o.Binary, Args: args, Env: []string{"KUBECONFIG=" + kubeconfig}, LogPath: log, Ready: "http://" + probe + "/readyz",
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Process{Program: p, LogPath: log, Metrics: "https://" + metrics}, nil
+}
+
+// twoPorts finds two free loopback addresses.
+func twoPorts() (a, b string, err error) {
+	var addresses [2]string
+	for i := range addresses {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", "", fmt.Errorf("cannot find a free port: %w", err)
+		}
+		defer l.Close()
+		addresses[i] = l.Addr().String()
+	}
+	return addresses[0], addresses[1], nil
+}
+
+// Build builds the manager into a folder and returns its path.
+func Build(ctx context.Context, dir string, progress io.Writer) (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "manager")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd/manager")
+	cmd.Dir = root
+	cmd.Stdout, cmd.Stderr = progress, progress
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("cannot build the manager: %w", err)
+	}
+	return path, nil
+}
+
+// Root is the folder of this repository.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("cannot find the working folder: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "PROJECT")); err == nil {
+			return dir, nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", errors.New("cannot find the repository: no folder above this one has a file PROJECT")
+		}
+		dir = up
+	}
+}
