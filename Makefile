@@ -63,6 +63,7 @@ test: $(TESTSUMMARY) ## Run all tests, from units to the operator on a real cont
 .PHONY: test-race
 test-race: export CGO_ENABLED = 1
 test-race: $(TESTSUMMARY) ## Run all tests with the race detector, which needs a C compiler.
+	@command -v $${CC:-cc} >/dev/null || { echo "test-race needs a C compiler, and $${CC:-cc} was not found"; exit 1; }
 	$(TESTSUMMARY) -race ./...
 
 .PHONY: bench

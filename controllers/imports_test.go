@@ -1,0 +1,124 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/vtex/cleaner/"
+
+// allowed lists, for each package of the product, those of this module that it may import. A package that is missing
+// here fails the test: somebody has to say where it stands.
+func allowed() map[string][]string {
+	return map[string][]string{
+		"api/v1alpha1":                      {},
+		"api/v1alpha":                       {"api/v1alpha1"},
+		"api/validation":                    {"api/v1alpha1"},
+		"celenv":                            {"api/v1alpha1", "celenv/library"},
+		"celenv/library":                    {"api/v1alpha1"},
+		"controllers/plan":                  {"api/v1alpha1", "celenv"},
+		"controllers/snapshot":              {"api/v1alpha1", "controllers/plan"},
+		"controllers/internal/watches":      {"api/v1alpha1", "controllers/plan", "controllers/snapshot"},
+		"controllers/internal/actuate":      {"controllers/plan"},
+		"controllers/internal/actuate/helm": {"api/v1alpha1", "controllers/plan"},
+		"controllers/internal/outbox":       {"api/v1alpha1", "controllers/plan"},
+		"controllers/internal/metrics":      {},
+		"controllers": {
+			"api/v1alpha1", "api/validation", "celenv", "controllers/plan", "controllers/snapshot", "controllers/internal/watches",
+			"controllers/internal/actuate", "controllers/internal/actuate/helm", "controllers/internal/outbox", "controllers/internal/metrics",
+		},
+		"cmd/manager": {"api/v1alpha1", "controllers"},
+	}
+}
+
+// doors lists, for each dependency that only some may use, the packages that may.
+func doors() map[string][]string {
+	return map[string][]string{
+		"github.com/google/cel-go":         {"celenv", "celenv/library"},
+		"k8s.io/apiserver":                 {"celenv", "celenv/library"},
+		"helm.sh/helm":                     {"controllers/internal/actuate/helm"},
+		"github.com/cloudevents/sdk-go":    {"controllers/internal/outbox"},
+		"github.com/prometheus":            {"controllers/internal/metrics"},
+		"k8s.io/client-go/tools/cache":     {"controllers/internal/watches"},
+		"k8s.io/client-go/tools/reference": {},
+	}
+}
+
+// impure is what controllers/plan may not import, so that a plan depends on nothing but its input.
+func impure() []string {
+	return []string{"net", "net/http", "os", "io", "math/rand", "math/rand/v2", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "k8s.io/utils/clock"}
+}
+
+// within says that an import path is a package, or lies below it; a door names a module without its major version.
+func within(path, parent string) bool {
+	return path == parent || strings.HasPrefix(path, parent+"/")
+}
+
+func TestImports(t *testing.T) {
+	rules, seen := allowed(), map[string]bool{}
+	for _, top := range []string{"api", "celenv", "controllers", "cmd", "webhooks"} {
+		err := filepath.WalkDir(filepath.Join("..", top), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return ignoreMissing(top, err)
+			}
+			pkg := filepath.ToSlash(strings.TrimPrefix(filepath.Dir(path), ".."+string(filepath.Separator)))
+			may, known := rules[pkg]
+			if !known {
+				t.Errorf("%s is not in the table of allowed imports", pkg)
+			}
+			seen[pkg] = true
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+			if err != nil {
+				return err
+			}
+			for _, spec := range file.Imports {
+				imported, err := strconv.Unquote(spec.Path.Value)
+				if err != nil {
+					return err
+				}
+				check(t, pkg, path, imported, may)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for pkg := range rules {
+		if !seen[pkg] {
+			t.Errorf("%s is in the table of allowed imports and does not exist", pkg)
+		}
+	}
+}
+
+// ignoreMissing lets a folder be missing that a part of the product has yet to fill.
+func ignoreMissing(top string, err error) error {
+	if top == "webhooks" {
+		return nil
+	}
+	return err
+}
+
+func check(t *testing.T, pkg, path, imported string, may []string) {
+	t.Helper()
+	if ours, ok := strings.CutPrefix(imported, module); ok && !slices.Contains(may, ours) {
+		t.Errorf("%s must not import %s", path, ours)
+	}
+	for door, keepers := range doors() {
+		if within(imported, door) && !slices.Contains(keepers, pkg) {
+			t.Errorf("%s must not import %s: only %s may", path, imported, strings.Join(keepers, ", "))
+		}
+	}
+	if pkg == "controllers/plan" && slices.ContainsFunc(impure(), func(p string) bool { return within(imported, p) }) {
+		t.Errorf("%s must stay pure, and imports %s", path, imported)
+	}
+}
