@@ -27,9 +27,9 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 	if p.r.clock.Now().Before(p.mem.retryAt) {
 		return p.unconfirmed(watched), nil
 	}
+	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	in.Snapshot = snapshot.TakeLive(ctx, p.r.targets, p.c.Namespace, &p.c.Spec)
 	in.Release = p.lookRelease(ctx)
-	in.Now = p.r.clock.Now()
 	live := plan.Compute(ctx, in)
 	switch {
 	case live.Verdict == v1alpha1.VerdictAct && !plan.Agree(watched, live):
@@ -99,7 +99,7 @@ func (p *pass) commit(ctx context.Context, in plan.Input, d plan.Plan) error {
 			return client.IgnoreNotFound(err)
 		}
 	}
-	run, remembered := plan.Commit(p.read, decides, d, p.r.clock.Now())
+	run, remembered := plan.Commit(p.read, decides, d, in.Now)
 	err = p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
 	if err != nil {
 		return err

@@ -192,7 +192,7 @@ func (p *pass) recheck(ctx context.Context) error {
 		p.mem.run.Fail("the spec is not valid any more: "+findings[0].String(), p.r.clock.Now())
 		return nil
 	}
-	in := p.input(programs, snapshot.TakeLive(ctx, p.r.targets, p.c.Namespace, &p.c.Spec))
+	in := p.input(programs, p.r.clock.Now(), snapshot.TakeLive(ctx, p.r.targets, p.c.Namespace, &p.c.Spec))
 	answer := plan.Reevaluate(ctx, in, p.c.Status.Run, &p.mem.run)
 	return p.mem.run.Rechecked(p.c.Status.Run, answer, in.Now)
 }

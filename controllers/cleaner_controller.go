@@ -73,7 +73,7 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 
 	// 4. Listen, before looking: nothing may change unseen in between. 5. Look. 6. Decide.
 	p.listen()
-	in := p.input(programs, snapshot.Take(ctx, r.watches, c.Namespace, &c.Spec))
+	in := p.input(programs, r.clock.Now(), snapshot.Take(ctx, r.watches, c.Namespace, &c.Spec))
 	decision := plan.Compute(ctx, in)
 	mem.evaluated = in.Now
 	r.metrics.Evaluated(string(decision.Verdict))

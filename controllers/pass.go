@@ -119,15 +119,15 @@ func (p *pass) listen() {
 	p.r.watches.Want(p.key, interests)
 }
 
-// input is what a decision depends on, now.
-func (p *pass) input(programs *celenv.Programs, s plan.Snapshot) plan.Input {
+// input is what a decision depends on, at a moment that is not after the snapshot was taken.
+func (p *pass) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) plan.Input {
 	return plan.Input{
 		Owner:      p.owner(),
 		Spec:       &p.c.Spec,
 		Programs:   programs,
 		Snapshot:   s,
 		Protection: p.r.protection(),
-		Now:        p.r.clock.Now(),
+		Now:        now,
 	}
 }
 

@@ -222,6 +222,7 @@ func (m *Memory) Answered(i int, row Row, a Answer, seen bool, now time.Time) {
 	r := &m.Rows[i]
 	if a.Kind != AnswerUnsent {
 		m.LastDeed = now
+		m.Looked = false // what was read before the request does not show what became of it
 	}
 	switch a.Kind {
 	case AnswerDeleted:
@@ -284,6 +285,7 @@ func (m *Memory) calm() { m.Failed, m.backoff, m.Due = "", 0, time.Time{} }
 // Uninstalled takes the end of an uninstall, with the reason why it did not come to its end; empty if it did.
 func (m *Memory) Uninstalled(why string, now time.Time) {
 	m.Busy = false
+	m.Release = nil
 	m.LastDeed = now
 	if why != "" {
 		m.Fail(why, now)

@@ -35,8 +35,8 @@ type Rechecked struct {
 	Outcome RecheckOutcome
 	// Why says it in words, unless the conditions hold.
 	Why string
-	// Versions are the resourceVersions, by row, of the objects that conditions see and that are still those of their row.
-	Versions map[int]string
+	// Seen are the objects, by row, that conditions see and that are still those of their row.
+	Seen map[int]Object
 }
 
 // Reevaluate asks the conditions of an open run again, on live reads. What this process has deleted for the run stands
@@ -50,7 +50,7 @@ func Reevaluate(ctx context.Context, in Input, run *v1alpha1.Run, m *Memory) Rec
 		}
 		rows[i] = row
 	}
-	out := Rechecked{Versions: in.versions(rows)}
+	out := Rechecked{Seen: in.seen(rows)}
 	in.Snapshot = in.restored(rows, m)
 
 	missing := map[string]bool{}
@@ -93,23 +93,23 @@ func Reevaluate(ctx context.Context, in Input, run *v1alpha1.Run, m *Memory) Rec
 	return out
 }
 
-// versions finds the rows' objects among what conditions see.
-func (in *Input) versions(rows []Row) map[int]string {
-	live := map[types.UID]string{}
+// seen finds the rows' objects among what conditions see.
+func (in *Input) seen(rows []Row) map[int]Object {
+	live := map[types.UID]Object{}
 	for i := range in.Spec.Targets {
 		if !in.Spec.Targets[i].Included() {
 			continue
 		}
 		for _, o := range in.Snapshot[i].Objects {
 			if !o.Terminating {
-				live[o.UID] = o.ResourceVersion
+				live[o.UID] = o
 			}
 		}
 	}
-	out := map[int]string{}
+	out := map[int]Object{}
 	for i, row := range rows {
-		if v, ok := live[row.UID]; ok {
-			out[i] = v
+		if o, ok := live[row.UID]; ok {
+			out[i] = o
 		}
 	}
 	return out
@@ -159,10 +159,12 @@ func (m *Memory) Rechecked(run *v1alpha1.Run, r Rechecked, now time.Time) error 
 	}
 	m.calm()
 	m.ConfirmedAt = now
-	for i, version := range r.Versions {
+	for i, o := range r.Seen {
 		if m.Rows[i].State != RowOpen {
 			continue
 		}
+		m.Rows[i].Was = &o
+		version := o.ResourceVersion
 		row, err := ParseRow(run.Rows[i])
 		if err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 const maxOutcomes = 200
 
 // Commit is the run that records a plan, before anything of it is done, and what the process that records it remembers.
+// The plan was decided at now, on live reads that were begun no earlier.
 func Commit(c *v1alpha1.Cleaner, decides string, p Plan, now time.Time) (*v1alpha1.Run, *Memory) {
 	run := &v1alpha1.Run{
 		Number:    c.Status.Runs + 1,

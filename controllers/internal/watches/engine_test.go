@@ -460,6 +460,31 @@ func TestDiscoveryThatFailsIsNotAMissingKind(t *testing.T) {
 	r.reads(q, plan.Complete)
 }
 
+func TestNotFoundAgainstDiscoveryIsNotAMissingKind(t *testing.T) {
+	s := newAPIServer(t)
+	r := newRig(t, s)
+	q := query("Pod")
+	r.Want(owner("c"), interests(q))
+	r.reads(q, plan.Complete)
+	s.setFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
+		if gvr != pods || verb == "review" {
+			return false
+		}
+		http.Error(w, "404 page not found", http.StatusNotFound)
+		return true
+	})
+	s.disconnect(pods, false)
+	until(t, "it fails", func() bool {
+		got := r.Read(t.Context(), q).State
+		if got == plan.NoSuchKind {
+			t.Fatal("a kind that discovery lists is said to be missing")
+		}
+		return got == plan.Failed
+	})
+	r.wakes(owner("c"), "the sync", func() { s.setFault(nil) })
+	r.reads(q, plan.Complete)
+}
+
 func TestWholeObjectsServeMetadataToo(t *testing.T) {
 	s := newAPIServer(t)
 	r := newRig(t, s)
@@ -501,12 +526,17 @@ func TestLastOwnerGone(t *testing.T) {
 	r.wakes(owner("d"), "an event", func() { s.put(pods, "a", "p", nil) })
 	r.Want(owner("d"), nil)
 	r.reads(q, plan.Unsynced)
-	r.Engine.mu.RLock()
-	got := []int{r.informers, r.objects, len(r.kinds), len(r.resources), len(r.owners)}
-	r.Engine.mu.RUnlock()
-	if diff := cmp.Diff([]int{1, 0, 1, 1, 1}, got); diff != "" { // what is left watches definitions
-		t.Errorf("left over: informers, objects, kinds, resources, owners (-want +got):\n%s", diff)
-	}
+	r.leaves()
+}
+
+// leaves waits until nothing is left but what watches definitions.
+func (r *rig) leaves() {
+	r.Helper()
+	until(r.T, "one informer, no object, one kind, one resource, one owner", func() bool {
+		r.Engine.mu.RLock()
+		defer r.Engine.mu.RUnlock()
+		return cmp.Equal([]int{1, 0, 1, 1, 1}, []int{r.informers, r.objects, len(r.kinds), len(r.resources), len(r.owners)})
+	})
 }
 
 func TestWantIsIdempotent(t *testing.T) {
@@ -649,9 +679,5 @@ func TestManyOwnersComeAndGoAtOnce(t *testing.T) {
 		r.Forget(owner(fmt.Sprint(g)))
 	}
 	r.Forget(owner("last"))
-	r.Engine.mu.RLock()
-	defer r.Engine.mu.RUnlock()
-	if diff := cmp.Diff([]int{1, 1, 1}, []int{r.informers, len(r.kinds), len(r.resources)}); diff != "" {
-		t.Errorf("left over: informers, kinds, resources (-want +got):\n%s", diff)
-	}
+	r.leaves()
 }

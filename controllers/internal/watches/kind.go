@@ -229,13 +229,21 @@ func (e *Engine) unresolve(k *kind) {
 	}
 }
 
-// lost takes note that the API server does not find a resource any more.
+// lost takes note that the API server does not find a resource any more. Whether that means that the kind is gone is for
+// discovery to say: at once the first time, later and later while the two disagree.
 func (e *Engine) lost(r *resource) {
 	e.resolver.Invalidate(r.GVR.Group)
 	for k := range r.kinds {
 		e.unresolve(k)
-		k.state, k.detail = plan.NoSuchKind, fmt.Sprintf("the API server does not serve %s of %s any more", r.GVR.GroupResource(), r.GVR.GroupVersion())
-		k.alarm.set(e.clock.Now().Add(k.alarm.backOff(e.retryEvery)))
+		k.state, k.detail = plan.Unsynced, fmt.Sprintf("kind %q is being looked up again", r.Kind)
+		again := k.alarm.failures > 0
+		wait := k.alarm.backOff(e.retryEvery)
+		if again {
+			k.state, k.detail = plan.Failed, fmt.Sprintf("the API server lists %s, and does not find them", r.GVR.GroupResource())
+		} else {
+			wait = 0
+		}
+		k.alarm.set(e.clock.Now().Add(wait))
 		e.tellAll(k.wants)
 	}
 }

@@ -1,0 +1,344 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
+)
+
+var (
+	// born is when every Cleaner of these tests was created.
+	born = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+)
+
+// pod is an object with metadata and a value.
+func pod(name string, change ...func(*Object)) Object {
+	o := Object{
+		Ref:   Ref{Resource: pods, Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
+		Value: map[string]any{"metadata": map[string]any{"name": name}, "status": map[string]any{"phase": "Succeeded"}},
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	return o
+}
+
+// seen is a target that was read completely.
+func seen(objects ...Object) Target {
+	return Target{State: Complete, Resource: pods, Namespaced: true, Objects: objects}
+}
+
+// podTarget is a target over all Pods.
+func podTarget(name string, change ...func(*v1alpha1.Target)) v1alpha1.Target {
+	t := v1alpha1.Target{Name: name, Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod", MatchLabels: map[string]string{}}}
+	for _, c := range change {
+		c(&t)
+	}
+	return t
+}
+
+func deleted(t *v1alpha1.Target) { t.Delete = true }
+func quiet(t *v1alpha1.Target)   { t.IncludeWhenEvaluating = new(false) }
+func asNull(t *v1alpha1.Target)  { t.OnMissing = v1alpha1.OnMissingAsNull }
+func named(name string) func(*v1alpha1.Target) {
+	return func(t *v1alpha1.Target) { t.Reference.MatchLabels, t.Reference.Name = nil, name }
+}
+
+// input is what is decided on: a day after the Cleaner was created.
+func input(t *testing.T, spec *v1alpha1.CleanerSpec, s ...Target) Input {
+	t.Helper()
+	compiler, err := celenv.NewCompiler(celenv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs, errs := compiler.Compile(spec)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	return Input{
+		Owner: Owner{Namespace: "shop", Name: "c", UID: "cleaner", Created: born},
+		Spec:  spec, Programs: programs, Snapshot: s, Now: born.Add(24 * time.Hour),
+	}
+}
+
+func TestCompute(t *testing.T) {
+	finished := `pods.items.all(p, p.status.phase == "Succeeded")`
+	type want struct {
+		Verdict v1alpha1.Verdict
+		Reason  string
+		Steps   []string
+		Next    time.Duration // after the Cleaner's creation; 0: none
+	}
+	day := 24 * time.Hour
+	cases := map[string]struct {
+		reason string
+		spec   v1alpha1.CleanerSpec
+		seen   []Target
+		change func(*Input)
+		want   want
+	}{
+		"BeforeTheTTL": {
+			reason: "before the ttl has passed nothing is looked at",
+			spec:   v1alpha1.CleanerSpec{TTL: "25h", Targets: []v1alpha1.Target{podTarget("pods", deleted)}},
+			seen:   []Target{{State: Forbidden}},
+			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonWaitingForTTL, Next: 25 * time.Hour},
+		},
+		"AtTheTTL": {
+			reason: "at the very instant of the ttl it acts",
+			spec:   v1alpha1.CleanerSpec{TTL: "1d", Targets: []v1alpha1.Target{podTarget("pods", deleted)}},
+			seen:   []Target{seen(pod("a"))},
+			want:   want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Steps: []string{"targets.pods a"}, Next: day + time.Hour},
+		},
+		"Suspended": {
+			reason: "a suspended Cleaner waits for an event only",
+			spec:   v1alpha1.CleanerSpec{Suspend: true, Targets: []v1alpha1.Target{podTarget("pods")}},
+			seen:   []Target{seen()},
+			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonSuspended},
+		},
+		"Unsynced": {
+			reason: "what is still being read is not empty",
+			spec:   v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{podTarget("pods", deleted)}, Conditions: []string{"pods.items.size() == 0"}},
+			seen:   []Target{{State: Unsynced}},
+			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonNotSynced, Next: day + time.Hour},
+		},
+		"Forbidden": {
+			reason: "what may not be read is not empty, whatever onMissing says",
+			spec:   v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{podTarget("pods", asNull)}, Conditions: []string{"pods == null"}},
+			seen:   []Target{{State: Forbidden}},
+			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonAccessDenied, Next: day + time.Hour},
+		},
+		"Unknown": {
+			reason: "the zero value of a target never deletes",
+			spec:   v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("pods", deleted, quiet)}},
+			seen:   []Target{{}},
+			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonReadFailed, Next: day + time.Hour},
+		},
+		"NotServedWaits": {
+			reason: "a kind that is not served is waited for",
+			spec:   v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("pods", deleted)}},
+			seen:   []Target{{State: NoSuchKind}},
+			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonKindNotServed, Next: day + time.Hour},
+		},
+		"NotServedAsNull": {
+			reason: "or it is null, if the author says so",
+			spec:   v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{podTarget("pods", asNull)}, Conditions: []string{"pods == null"}},
+			seen:   []Target{{State: NoSuchKind}},
+			want:   want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Next: day + time.Hour},
+		},
+		"NoteHoldsNothingUp": {
+			reason: "a target that is neither seen nor deleted is a note",
+			spec:   v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("note", quiet), podTarget("pods", deleted)}},
+			seen:   []Target{{State: NoSuchKind}, seen(pod("a"))},
+			want:   want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Steps: []string{"targets.pods a"}, Next: day + time.Hour},
+		},
+		"MissingWaits": {
+			reason: "a named object that is missing is waited for",
+			spec:   v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{podTarget("p", named("a"))}, Conditions: []string{"p != null"}},
+			seen:   []Target{seen()},
+			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonTargetMissing, Next: day + time.Hour},
+		},
+		"MissingNotIncluded": {
+			reason: "one that no condition sees has nothing to delete, and holds nothing up",
+			spec:   v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("p", named("a"), quiet, deleted)}},
+			seen:   []Target{seen()},
+			want:   want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Next: day + time.Hour},
+		},
+		"False": {
+			reason: "a condition that is false waits until retry.period",
+			spec:   v1alpha1.CleanerSpec{Retry: &v1alpha1.Retry{Period: "5h"}, Targets: []v1alpha1.Target{podTarget("pods", deleted)}, Conditions: []string{"true", "pods.items.size() > 1"}},
+			seen:   []Target{seen(pod("a"))},
+			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonConditionsNotMet, Next: day + 5*time.Hour},
+		},
+		"ErrorBeatsFalse": {
+			reason: "an error is said even where another condition is false",
+			spec:   v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{podTarget("pods", deleted)}, Conditions: []string{"false", `pods.items[0].spec.x == "1"`}},
+			seen:   []Target{seen(pod("a"))},
+			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Next: day + time.Hour},
+		},
+		"UnseenGoesFirst": {
+			reason: "what no condition sees is deleted first, and an object of two targets once",
+			spec: v1alpha1.CleanerSpec{Conditions: []string{finished}, Targets: []v1alpha1.Target{
+				podTarget("pods", deleted), podTarget("unseen", deleted, quiet), podTarget("again", deleted, named("b")),
+			}},
+			seen: []Target{seen(pod("a"), pod("b")), seen(pod("z")), seen(pod("b"))},
+			want: want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Steps: []string{"targets.unseen z", "targets.pods a", "targets.pods b"}, Next: day + time.Hour},
+		},
+		"ClusterScoped": {
+			reason: "a Cleaner deletes in its own namespace only",
+			spec:   v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("nodes", deleted)}},
+			seen:   []Target{{State: Complete, Resource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}}},
+			want:   want{Verdict: v1alpha1.VerdictInvalid, Reason: v1alpha1.ReasonInvalidSpec},
+		},
+		"AllProtected": {
+			reason: "a plan of nothing but protected objects is blocked",
+			spec:   v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("pods", deleted)}},
+			seen:   []Target{seen(pod("a", func(o *Object) { o.Protected = true }))},
+			want:   want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonProtected, Next: day + time.Hour},
+		},
+		"ProtectedNamespace": {
+			reason: "nothing is deleted in a protected namespace",
+			spec:   v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("pods", deleted)}},
+			seen:   []Target{seen(pod("a"))},
+			change: func(in *Input) { in.Protection.Namespaces = []string{"shop"} },
+			want:   want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonProtected, Next: day + time.Hour},
+		},
+		"TooMany": {
+			reason: "one run deletes at most 5,000 objects",
+			spec:   v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("pods", deleted)}},
+			seen:   []Target{seen(many(MaxRows + 1)...)},
+			want:   want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonTooManyObjects, Steps: []string{"targets.pods p-00000"}, Next: day + time.Hour},
+		},
+		"ReleasePending": {
+			reason: "a release that somebody is changing blocks the commit",
+			spec:   v1alpha1.CleanerSpec{TTL: "0s", Helm: &v1alpha1.Helm{Release: "r", Delete: true}},
+			change: func(in *Input) { in.Release = &Release{State: ReleasePending, Name: "r"} },
+			want:   want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonReleasePending, Next: day + time.Hour},
+		},
+		"ReleaseHasHooks": {
+			reason: "and so does one with delete hooks, which nobody may skip unasked",
+			spec:   v1alpha1.CleanerSpec{TTL: "0s", Helm: &v1alpha1.Helm{Release: "r", Delete: true}},
+			change: func(in *Input) { in.Release = &Release{State: ReleaseDeployed, Name: "r", HasHooks: true} },
+			want:   want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonReleaseHasHooks, Next: day + time.Hour},
+		},
+		"ReleaseUnreadable": {
+			reason: "and one whose record cannot be read",
+			spec:   v1alpha1.CleanerSpec{TTL: "0s", Helm: &v1alpha1.Helm{Release: "r", Delete: true}},
+			change: func(in *Input) {
+				in.Release = &Release{Blocked: v1alpha1.ReasonReleaseUnreadable, Detail: "corrupt"}
+			},
+			want: want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonReleaseUnreadable, Next: day + time.Hour},
+		},
+		"TargetsNotRead": {
+			reason: "a snapshot of something else decides nothing",
+			spec:   v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("pods", deleted)}},
+			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonReadFailed, Next: day + time.Hour},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			in := input(t, &tc.spec, tc.seen...)
+			if tc.change != nil {
+				tc.change(&in)
+			}
+			p := Compute(t.Context(), in)
+			got := want{Verdict: p.Verdict, Reason: p.Reason}
+			for i := range p.Steps {
+				got.Steps = append(got.Steps, p.Steps[i].Rule+" "+p.Steps[i].Object.Name)
+			}
+			if len(got.Steps) > MaxRows { // a blocked plan lists what it would have done
+				got.Steps = got.Steps[:1]
+			}
+			if !p.Next.IsZero() {
+				got.Next = p.Next.Sub(born)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s%s", tc.reason, diff, p.Message)
+			}
+			if p.Message == "" {
+				t.Error("a plan says why")
+			}
+		})
+	}
+}
+
+func many(n int) []Object {
+	out := make([]Object, n)
+	for i := range out {
+		out[i] = pod(fmt.Sprintf("p-%05d", i))
+	}
+	return out
+}
+
+func TestComputeIsDeterministic(t *testing.T) {
+	spec := &v1alpha1.CleanerSpec{
+		Targets:    []v1alpha1.Target{podTarget("pods", deleted)},
+		Conditions: []string{`pods.items.groupBy(p, p.status.phase).all(k, k == "Succeeded")`},
+	}
+	in := input(t, spec, seen(many(50)...))
+	first := Compute(t.Context(), in)
+	for range 20 {
+		if diff := cmp.Diff(first, Compute(t.Context(), in)); diff != "" {
+			t.Fatalf("equal inputs gave different plans:\n%s", diff)
+		}
+	}
+}
+
+func TestAgree(t *testing.T) {
+	act := func(objects ...Object) Plan {
+		p := Plan{Verdict: v1alpha1.VerdictAct}
+		for _, o := range objects {
+			p.Steps = append(p.Steps, Step{Rule: "targets.pods", Object: o})
+		}
+		return p
+	}
+	newer := func(o *Object) { o.ResourceVersion = "8" }
+	anew := func(o *Object) { o.UID = "another" }
+	cases := map[string]struct {
+		reason        string
+		watched, live Plan
+		want          bool
+	}{
+		"Same":       {"the same objects", act(pod("a"), pod("b")), act(pod("b"), pod("a")), true},
+		"Newer":      {"a version may be newer: the conditions were asked on it", act(pod("a")), act(pod("a", newer)), true},
+		"Recreated":  {"another object of the same name is another object", act(pod("a")), act(pod("a", anew)), false},
+		"One more":   {"the watch has yet to see one", act(pod("a")), act(pod("a"), pod("b")), false},
+		"One less":   {"the live read misses one", act(pod("a"), pod("b")), act(pod("a")), false},
+		"Wait":       {"live reads say wait", act(pod("a")), Plan{Verdict: v1alpha1.VerdictWait}, false},
+		"Blocked":    {"live reads say blocked", act(), Plan{Verdict: v1alpha1.VerdictBlocked}, false},
+		"Nothing":    {"both want nothing but to end", act(), act(), true},
+		"Duplicates": {"each object counts once", act(pod("a"), pod("b")), act(pod("a"), pod("c")), false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Agree(tc.watched, tc.live); got != tc.want {
+				t.Errorf("%s: got %t", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestProtection(t *testing.T) {
+	in := func(group, resource, namespace, name string) *Object {
+		return &Object{Ref: Ref{Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, Namespace: namespace, Name: name}}
+	}
+	p := Protection{Namespaces: []string{"kube-system"}, AllowedKinds: []string{"roles.rbac.authorization.k8s.io"}}
+	cases := map[string]struct {
+		object *Object
+		want   string // a part of the reason; empty: not protected
+	}{
+		"Pod":             {in("", "pods", "shop", "a"), ""},
+		"Namespace":       {in("", "pods", "kube-system", "a"), `"kube-system" is protected`},
+		"Release":         {in("", "secrets", "shop", "sh.helm.release.v1.shop.v1"), "Helm release"},
+		"OtherSecret":     {in("", "secrets", "shop", "token"), ""},
+		"Node":            {in("", "nodes", "", "a"), "--allow-protected-kinds=nodes"},
+		"Volume":          {in("", "persistentvolumes", "", "a"), "protected"},
+		"CRD":             {in("apiextensions.k8s.io", "customresourcedefinitions", "", "a"), "protected"},
+		"Webhook":         {in("admissionregistration.k8s.io", "validatingwebhookconfigurations", "", "a"), "protected"},
+		"APIService":      {in("apiregistration.k8s.io", "apiservices", "", "a"), "protected"},
+		"RoleBinding":     {in("rbac.authorization.k8s.io", "rolebindings", "shop", "a"), "protected"},
+		"AllowedRole":     {in("rbac.authorization.k8s.io", "roles", "shop", "a"), ""},
+		"Cleaner":         {in("cleaner.vtex.dev", "cleaners", "shop", "a"), "protected"},
+		"NodesOfAnother":  {in("example.test", "nodes", "shop", "a"), ""},
+		"SecretsOfOthers": {in("example.test", "secrets", "shop", "sh.helm.release.v1.shop.v1"), ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := p.Because(tc.object)
+			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
