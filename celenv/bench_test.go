@@ -23,7 +23,7 @@ func BenchmarkProposal(b *testing.B) {
 	}
 	in := Input{Targets: map[string]any{"revisions": list(items...)}, Time: at("2025-01-01T00:00:00Z")}
 
-	// The plain program has cel-go's own adapter too: ours is part of what is measured.
+	// The plain program has cel-go's own adapter: ours is part of what is measured.
 	env, err := c.env.Extend(cel.Variable("revisions", cel.DynType), cel.CustomTypeAdapter(types.DefaultTypeAdapter))
 	if err != nil {
 		b.Fatal(err)

@@ -77,3 +77,11 @@ func snippet(source string, line, column int) string {
 	}
 	return "  | " + string(text[start:end]) + "\n  | " + string(pad) + "^"
 }
+
+// cut shortens text for people to at most n bytes, at a code point.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "") + "…"
+}

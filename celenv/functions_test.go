@@ -74,6 +74,7 @@ func TestFunctions(t *testing.T) {
 		"== of maps":        {`svc.metadata == svc.metadata && svc.metadata != {}`, 16},
 		"in a list":         {`1 in params.mixed && !([1] in params.mixed)`, 7},
 		"in a literal list": {`svc.metadata.name in ["svc", "x"]`, 0},
+		"maps in a literal": {`!(svc.metadata in ["a"]) && !(json.unmarshal("{}") in ["a"]) && !(dyn(["a"].toSet()) in ["a"])`, 386},
 		"in a map":          {`"big" in svc`, 0},
 		"format":            {`"%s-%d".format([svc.metadata.name, 1]) == "svc-1"`, 1133},
 		"indexOf string":    {`svc.metadata.name.indexOf("c") == 2 && svc.metadata.name.lastIndexOf("s") == 0`, 0},

@@ -113,7 +113,11 @@ func (e *equality) Exec(f *interpreter.ExecutionFrame) ref.Val {
 		return right
 	}
 	chargeEquality(e.m, left, right)
-	return types.Bool((types.Equal(left, right) == types.True) != e.not)
+	equal := types.Equal(left, right)
+	if e.not {
+		return types.Bool(equal != types.True)
+	}
+	return equal
 }
 
 // call is a call that is paid for. It evaluates its arguments, pays, and then does what cel-go's own call would have

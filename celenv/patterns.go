@@ -91,11 +91,3 @@ func patternSize(pattern string) int64 {
 	}
 	return expanded(parsed)
 }
-
-// cut shortens text for people to at most n bytes, at a code point.
-func cut(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	return strings.ToValidUTF8(text[:n], "") + "…"
-}

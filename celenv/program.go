@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/cel-go/cel"
@@ -73,9 +74,10 @@ func (p *Programs) Conditions(ctx context.Context, in Input) []Result {
 }
 
 // Reads names the targets that a condition refers to, sorted.
-func (p *Programs) Reads(condition int) []string { return p.conditions[condition].reads }
+func (p *Programs) Reads(condition int) []string { return slices.Clone(p.conditions[condition].reads) }
 
-// Warnings are what compiles and will likely go wrong, in the order of the conditions.
+// Warnings are what compiles and will likely go wrong, in the order of the conditions: today the lookups of labels and
+// annotations without a guard. One can be missing, or be about a lookup that is guarded in a way that is not understood.
 func (p *Programs) Warnings() []Warning {
 	var all []Warning
 	for _, c := range p.conditions {

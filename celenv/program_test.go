@@ -284,7 +284,8 @@ func TestPanicsAreInternalErrors(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
-	p := programs(t, newCompiler(t, Limits{}), proposal, "svc.x == 1")
+	c := newCompiler(t, Limits{})
+	p := programs(t, c, proposal, "svc.x == 1")
 	young := Input{Time: at("2025-01-01T00:00:00Z"), Targets: map[string]any{"revisions": list(revision("a", "sfj-1", "False", "2024-12-30T00:00:00Z"))}}
 	old := Input{Time: at("2025-01-01T00:00:00Z"), Targets: map[string]any{"revisions": list(revision("a", "sfj-1", "False", "2024-01-01T00:00:00Z"))}}
 	var wg sync.WaitGroup
@@ -300,6 +301,22 @@ func TestConcurrentUse(t *testing.T) {
 				}
 			})
 		}
+	}
+	for range 4 { // different Programs, and an error value that cel-go shares between all of them
+		wg.Go(func() {
+			q, errs := c.Compile(spec("svc + 1 == 2", "svc && true"))
+			if len(errs) > 0 {
+				t.Error(errs.ToAggregate())
+				return
+			}
+			for range 20 {
+				got := q.Conditions(t.Context(), Input{Targets: map[string]any{"svc": map[string]any{}}})
+				if got[0].Err == nil || got[0].Err.Column != 5 || got[1].Err == nil || got[1].Err.Column != 5 {
+					t.Errorf("got %v, %v", got[0].Err, got[1].Err)
+					return
+				}
+			}
+		})
 	}
 	wg.Wait()
 }

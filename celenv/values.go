@@ -20,7 +20,7 @@ type adapter struct{ types.Adapter }
 func (a adapter) NativeToValue(value any) ref.Val {
 	switch v := value.(type) {
 	case map[string]any:
-		return sortedMap{Mapper: types.NewStringInterfaceMap(a, v), native: v}
+		return &sortedMap{Mapper: types.NewStringInterfaceMap(a, v), native: v}
 	case []any:
 		return types.NewDynamicList(a, v)
 	default:
@@ -28,15 +28,16 @@ func (a adapter) NativeToValue(value any) ref.Val {
 	}
 }
 
+// sortedMap is a map that iterates in the order of its keys. It is used by pointer: cel-go hashes values.
 type sortedMap struct {
 	traits.Mapper
 	native map[string]any
 }
 
 // Iterator visits the keys in their order.
-func (m sortedMap) Iterator() traits.Iterator {
+func (m *sortedMap) Iterator() traits.Iterator {
 	return types.NewStringList(types.DefaultTypeAdapter, slices.Sorted(maps.Keys(m.native))).Iterator()
 }
 
 // IsZeroValue says whether the map is empty, as optional.ofNonZeroValue asks.
-func (m sortedMap) IsZeroValue() bool { return len(m.native) == 0 }
+func (m *sortedMap) IsZeroValue() bool { return len(m.native) == 0 }

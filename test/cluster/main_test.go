@@ -40,6 +40,10 @@ func run(m *testing.M) int {
 	}
 	shared = c
 	code := m.Run()
+	if code != 0 {
+		c.keepDir = true
+		fmt.Fprintln(os.Stderr, "the logs of the control plane are in", c.Dir())
+	}
 	if err := c.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -166,9 +166,8 @@ func (t *thread) close() { close(t.calls) }
 
 // freePorts returns n loopback ports that nobody listens on.
 //
-// They lie below those that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere). There, a server
-// that comes back after a crash may find its port in use by some connection, even by one of its own clients: one that
-// tries again and again to connect to a port without a server ends up connected to itself.
+// They lie below those that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere): a server that
+// comes back after a crash could find such a port taken by any connection that was made in the meantime.
 func freePorts(n int) ([]int, error) {
 	const first, count = 20000, 10000
 	start := os.Getpid() * 8 // so that processes which look at the same time look in different places

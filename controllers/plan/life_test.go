@@ -1,0 +1,323 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// rowOf is the row of a Pod, as recorded.
+func rowOf(name string) string {
+	o := pod(name)
+	return Row{Rule: "targets.pods", Ref: o.Ref}.String()
+}
+
+// committed is a Cleaner with an open run of these Pods, and what the process that committed it remembers.
+func committed(names ...string) (*v1alpha1.Cleaner, *Memory) {
+	c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "shop", Finalizers: []string{v1alpha1.Finalizer}}}
+	c.Status.Run = &v1alpha1.Run{Number: 1, Decides: "v1:x"}
+	for _, n := range names {
+		c.Status.Run.Rows = append(c.Status.Run.Rows, rowOf(n))
+	}
+	return c, NewMemory(1, make([]*Object, len(names)), born)
+}
+
+func finishedRun(result v1alpha1.Result) *v1alpha1.Run {
+	return &v1alpha1.Run{Number: 1, Decides: "v1:x", Result: result}
+}
+
+func TestNext(t *testing.T) {
+	del := func(c *v1alpha1.Cleaner) { c.DeletionTimestamp = &metav1.Time{Time: born} }
+	sinkOf := func(c *v1alpha1.Cleaner) { c.Spec.CloudEventSink = "http://sink" }
+	without := func(c *v1alpha1.Cleaner) { c.Status.Run = nil }
+	with := func(run *v1alpha1.Run) func(*v1alpha1.Cleaner) {
+		return func(c *v1alpha1.Cleaner) { c.Status.Run = run }
+	}
+	unsent := func(c *v1alpha1.Cleaner) { c.Status.Unsent = finishedRun(v1alpha1.ResultPartial) }
+	free := func(c *v1alpha1.Cleaner) { c.Finalizers = nil }
+	helm := func(c *v1alpha1.Cleaner) {
+		c.Status.Run.Helm = &v1alpha1.HelmRelease{Name: "r", Revision: 2, UID: "secret", FirstDeployed: metav1.NewMicroTime(born)}
+	}
+	release := func(s ReleaseState, change ...func(*Release)) func(*Memory) {
+		return func(m *Memory) {
+			m.Release = &Release{State: s, Name: "r", Revision: 2, UID: "secret", FirstDeployed: born}
+			for _, ch := range change {
+				ch(m.Release)
+			}
+		}
+	}
+	state := func(s ...RowState) func(*Memory) {
+		return func(m *Memory) {
+			for i := range s {
+				m.Rows[i].State, m.Rows[i].Settled = s[i], true
+			}
+		}
+	}
+	cases := map[string]struct {
+		reason    string
+		rows      []string
+		cleaner   []func(*v1alpha1.Cleaner)
+		memory    []func(*Memory)
+		after     time.Duration // since the commit, or the deletion
+		delivered bool
+		decides   string
+		want      Request
+	}{
+		"Waits":              {reason: "no run: evaluate", cleaner: []func(*v1alpha1.Cleaner){without, free}, want: Request{Kind: Evaluate}},
+		"FinalizerForNobody": {reason: "a finalizer that nothing needs is taken off", cleaner: []func(*v1alpha1.Cleaner){without}, want: Request{Kind: RemoveFinalizer}},
+		"WaitsWithUnsent":    {reason: "what is owed of an earlier run does not stop the next", cleaner: []func(*v1alpha1.Cleaner){without, unsent, sinkOf}, want: Request{Kind: Evaluate}},
+		"UnsentDelivered":    {reason: "delivered: drop it", cleaner: []func(*v1alpha1.Cleaner){without, unsent, sinkOf}, delivered: true, want: Request{Kind: ClearUnsent}},
+		"SinkRemoved":        {reason: "a sink that is removed counts as delivered", cleaner: []func(*v1alpha1.Cleaner){without, unsent}, want: Request{Kind: ClearUnsent}},
+		"DeletedWithUnsent": {
+			reason: "a deleted Cleaner is held until the grace is over", cleaner: []func(*v1alpha1.Cleaner){without, unsent, sinkOf, del}, after: 29 * time.Second,
+			want: Request{Kind: Idle, Until: born.Add(30 * time.Second), Reason: v1alpha1.ReasonDelivering},
+		},
+		"GivesUp": {reason: "and then goes, and says what was not delivered", cleaner: []func(*v1alpha1.Cleaner){without, unsent, sinkOf, del}, after: 30 * time.Second, want: Request{Kind: GiveUp}},
+
+		"Restarted": {
+			reason: "a process that does not know the run looks first", rows: []string{"a", "b"}, memory: []func(*Memory){func(m *Memory) { *m = Memory{} }},
+			want: Request{Kind: LookRows, Rows: []int{0, 1}},
+		},
+		"RowsOfAnother": {
+			reason: "a status that has other rows than this process remembers is looked at", rows: []string{"a", "b"}, memory: []func(*Memory){func(m *Memory) { m.Rows = m.Rows[:1] }},
+			want: Request{Kind: LookRows, Rows: []int{0, 1}},
+		},
+		"Deletes":         {reason: "a fresh confirmation deletes", rows: []string{"a", "b"}, memory: []func(*Memory){state(RowDeleted)}, want: Request{Kind: DeleteRows, Rows: []int{1}}},
+		"Unchecked":       {reason: "a row that was not held against the spec is read, not deleted", rows: []string{"a"}, memory: []func(*Memory){func(m *Memory) { m.Rows[0].Checked = false }}, want: Request{Kind: LookRows, Rows: []int{0}}},
+		"Old":             {reason: "an old confirmation does not", rows: []string{"a"}, after: 10 * time.Second, want: Request{Kind: Recheck}},
+		"BacksOff":        {reason: "a refused row waits", rows: []string{"a"}, memory: []func(*Memory){func(m *Memory) { m.Rows[0].Due = born.Add(time.Minute) }}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonDeletionRefused}},
+		"RecheckBacksOff": {reason: "a failed re-check waits", rows: []string{"a"}, after: 10 * time.Second, memory: []func(*Memory){func(m *Memory) { m.Due = born.Add(time.Minute) }}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonUnconfirmed}},
+		"Suspended":       {reason: "suspend keeps the run", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}},
+		"DryRun":          {reason: "and so does DryRun", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){func(c *v1alpha1.Cleaner) { c.Spec.Mode = v1alpha1.ModeDryRun }}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}},
+		"Edited":          {reason: "an edit stops it; what is left is read before the result", rows: []string{"a"}, decides: "v1:y", want: Request{Kind: LookRows, Rows: []int{0}}},
+		"EditedLooked":    {reason: "then it is Partial", rows: []string{"a"}, decides: "v1:y", memory: []func(*Memory){func(m *Memory) { m.Looked = true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "the spec was edited"}},
+		"Deleted":         {reason: "kubectl delete abandons it", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){del}, memory: []func(*Memory){func(m *Memory) { m.Looked = true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}},
+		"DeletedDone":     {reason: "even when nothing is left", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){del}, memory: []func(*Memory){state(RowDeleted)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}},
+		"KeptARow":        {reason: "a kept row makes it Partial", rows: []string{"a", "b"}, memory: []func(*Memory){state(RowDeleted, RowReplaced)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "1 of 2 objects were left alone"}},
+		"Settles":         {reason: "what is deleted must be gone", rows: []string{"a"}, memory: []func(*Memory){state(RowDeleted), func(m *Memory) { m.Rows[0].Settled = false }}, want: Request{Kind: Settle, Rows: []int{0}}},
+		"SettledOver":     {reason: "but not for ever", rows: []string{"a"}, after: 10 * time.Minute, memory: []func(*Memory){state(RowDeleted), func(m *Memory) { m.Rows[0].Settled = false }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
+		"Completed":       {reason: "all gone: Completed", rows: []string{"a"}, memory: []func(*Memory){state(RowGone)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
+
+		"LooksAtRelease":  {reason: "the release is read before anything is done to it", cleaner: []func(*v1alpha1.Cleaner){helm}, want: Request{Kind: LookRelease}},
+		"Uninstalls":      {reason: "as committed: uninstall", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed)}, want: Request{Kind: StartUninstall}},
+		"UninstallsLate":  {reason: "not on an old confirmation", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){release(ReleaseDeployed)}, want: Request{Kind: Recheck}},
+		"Resumes":         {reason: "one that is uninstalling is finished without", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){release(ReleaseUninstalling)}, want: Request{Kind: FinishUninstall}},
+		"Busy":            {reason: "nothing else while an uninstall is under way", cleaner: []func(*v1alpha1.Cleaner){helm, del}, memory: []func(*Memory){func(m *Memory) { m.Busy = true }}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonUninstalling}},
+		"ReleaseGone":     {reason: "gone is done", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseGone)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
+		"ReleaseAnew":     {reason: "installed anew is done, and not touched", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.FirstDeployed = born.Add(time.Hour) })}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
+		"ReleaseUpgraded": {reason: "upgraded is Partial", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Revision = 3 })}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" is at revision 3 now, recorded anew`}},
+		"ReleaseRewritten": {
+			reason: "and so is a record that somebody has written anew", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.UID = "other" })},
+			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" is at revision 2 now, recorded anew`},
+		},
+		"StopFinishesRelease":   {reason: "a stop does not leave a release half-way", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){release(ReleaseUninstalling)}, want: Request{Kind: FinishUninstall}},
+		"DeleteFinishesRelease": {reason: "nor does kubectl delete, within the grace", cleaner: []func(*v1alpha1.Cleaner){helm, del}, after: 29 * time.Second, memory: []func(*Memory){release(ReleaseUninstalling)}, want: Request{Kind: FinishUninstall}},
+		"GraceLeavesRelease":    {reason: "after it, it does", cleaner: []func(*v1alpha1.Cleaner){helm, del}, after: 30 * time.Second, want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}},
+
+		"SendsResult":   {reason: "with a sink the run waits for its 2xx", cleaner: []func(*v1alpha1.Cleaner){with(finishedRun(v1alpha1.ResultCompleted)), sinkOf}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonDelivering}},
+		"EndsDelivered": {reason: "then the Cleaner deletes itself", cleaner: []func(*v1alpha1.Cleaner){with(finishedRun(v1alpha1.ResultCompleted)), sinkOf}, delivered: true, want: Request{Kind: DeleteSelf}},
+		"EndsSinkless":  {reason: "without a sink at once", cleaner: []func(*v1alpha1.Cleaner){with(finishedRun(v1alpha1.ResultCompleted))}, want: Request{Kind: DeleteSelf}},
+		"LetsGo":        {reason: "deleted and delivered: the finalizer goes", cleaner: []func(*v1alpha1.Cleaner){with(finishedRun(v1alpha1.ResultCompleted)), sinkOf, del}, delivered: true, want: Request{Kind: RemoveFinalizer}},
+		"WaitsForOlder": {reason: "an older event goes first", cleaner: []func(*v1alpha1.Cleaner){with(finishedRun(v1alpha1.ResultCompleted)), unsent, sinkOf}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonDelivering}},
+		"Partial":       {reason: "a Partial run makes room", cleaner: []func(*v1alpha1.Cleaner){with(finishedRun(v1alpha1.ResultPartial)), sinkOf}, want: Request{Kind: MoveToUnsent}},
+		"ForgedAbandon": {reason: "an Abandoned run of a Cleaner that lives does not stick", cleaner: []func(*v1alpha1.Cleaner){with(finishedRun(v1alpha1.ResultAbandoned))}, want: Request{Kind: MoveToUnsent}},
+		"GivesUpResult": {reason: "a dead sink holds a deleted Cleaner for the grace only", cleaner: []func(*v1alpha1.Cleaner){with(finishedRun(v1alpha1.ResultAbandoned)), sinkOf, del}, after: time.Minute, want: Request{Kind: GiveUp}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c, m := committed(tc.rows...)
+			for _, change := range tc.cleaner {
+				change(c)
+			}
+			for _, change := range tc.memory {
+				change(m)
+			}
+			v := View{Cleaner: c, Decides: "v1:x", Now: born.Add(tc.after), Delivered: tc.delivered, SettleFor: 10 * time.Minute, FinishGrace: 30 * time.Second}
+			if tc.decides != "" {
+				v.Decides = tc.decides
+			}
+			if diff := cmp.Diff(tc.want, Next(v, m)); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestRowsAreReadAsTheyAreWritten(t *testing.T) {
+	for _, r := range []Row{
+		{Rule: "targets.pods", Ref: pod("a").Ref},
+		{Rule: "targets.r", Ref: Ref{Resource: schema.GroupVersionResource{Group: "serving.knative.dev", Version: "v1", Resource: "revisions"}, Namespace: "n", Name: "x.y", UID: "u", ResourceVersion: "9"}},
+	} {
+		got, err := ParseRow(r.String())
+		if err != nil || got != r {
+			t.Errorf("%s was read as %+v, %v", r, got, err)
+		}
+	}
+	for _, text := range []string{"", "a b c d", "a pods/v1 n/x u v more", "a pods n/x u v", "a pods/v1 x u v", "a pods/v1 n/ u v", " pods/v1 n/x u v", "a pods/v1 n/x  v", "a pods/v1/w n/x u v"} {
+		if r, err := ParseRow(text); err == nil {
+			t.Errorf("%q was read as %+v", text, r)
+		}
+	}
+}
+
+func TestDecidesSeesWhatDecides(t *testing.T) {
+	spec := func(change func(*v1alpha1.CleanerSpec)) string {
+		s := &v1alpha1.CleanerSpec{TTL: "1h", Targets: []v1alpha1.Target{podTarget("pods")}, Parameters: &runtime.RawExtension{Raw: []byte(`{"a":1,"b":2}`)}}
+		change(s)
+		d, err := Decides(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	base := spec(func(*v1alpha1.CleanerSpec) {})
+	for name, change := range map[string]func(*v1alpha1.CleanerSpec){
+		"suspend": func(s *v1alpha1.CleanerSpec) { s.Suspend = true },
+		"mode":    func(s *v1alpha1.CleanerSpec) { s.Mode = v1alpha1.ModeDryRun },
+		"retry":   func(s *v1alpha1.CleanerSpec) { s.Retry = &v1alpha1.Retry{Period: "5h"} },
+		"sink":    func(s *v1alpha1.CleanerSpec) { s.CloudEventSink = "http://s" },
+		"writing": func(s *v1alpha1.CleanerSpec) { s.Parameters.Raw = []byte(`{"b": 2, "a": 1}`) },
+	} {
+		if spec(change) != base {
+			t.Errorf("a change of %s counts as an edit", name)
+		}
+	}
+	for name, change := range map[string]func(*v1alpha1.CleanerSpec){
+		"ttl":        func(s *v1alpha1.CleanerSpec) { s.TTL = "2h" },
+		"conditions": func(s *v1alpha1.CleanerSpec) { s.Conditions = []string{"true"} },
+		"delete":     func(s *v1alpha1.CleanerSpec) { s.Targets[0].Delete = true },
+		"selector":   func(s *v1alpha1.CleanerSpec) { s.Targets[0].Reference.MatchLabels = nil },
+		"helm":       func(s *v1alpha1.CleanerSpec) { s.Helm = &v1alpha1.Helm{Release: "r"} },
+		"parameters": func(s *v1alpha1.CleanerSpec) { s.Parameters.Raw = []byte(`{"a":1,"b":3}`) },
+	} {
+		if spec(change) == base {
+			t.Errorf("a change of %s does not count as an edit", name)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	belongs := Belonging{Resource: pods, Matches: true}
+	spec := &v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{podTarget("pods", deleted), podTarget("kept"), podTarget("one", deleted, named("a"))}}
+	row := func(rule, name string) Row { return Row{Rule: rule, Ref: pod(name).Ref} }
+	cases := map[string]struct {
+		reason  string
+		row     Row
+		belongs Belonging
+		want    bool
+	}{
+		"Wanted":           {"a target stands for it", row("targets.pods", "b"), belongs, false},
+		"NoSuchTarget":     {"nobody wants it", row("targets.x", "b"), belongs, true},
+		"NotToDelete":      {"the target is not to be deleted", row("targets.kept", "b"), belongs, true},
+		"NoRule":           {"it comes from nowhere", row("pods", "b"), belongs, true},
+		"OtherName":        {"the target names another object", row("targets.one", "b"), belongs, true},
+		"NoLongerMatches":  {"its labels have changed", row("targets.pods", "b"), Belonging{Resource: pods}, true},
+		"OtherKind":        {"the target is about another kind", row("targets.pods", "b"), Belonging{Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Matches: true}, true},
+		"UnresolvableKind": {"the kind of the target is not served", row("targets.pods", "b"), Belonging{}, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := pod(tc.row.Name)
+			got := Refused(Owner{Namespace: "shop"}, spec, tc.row, &o, tc.belongs, Protection{})
+			if (got != "") != tc.want {
+				t.Errorf("%s: got %q", tc.reason, got)
+			}
+			if Refused(Owner{Namespace: "other"}, spec, tc.row, &o, tc.belongs, Protection{}) == "" {
+				t.Error("an object of another namespace is touched")
+			}
+			o.Protected = true
+			if Refused(Owner{Namespace: "shop"}, spec, tc.row, &o, tc.belongs, Protection{}) == "" {
+				t.Error("a protected object is touched")
+			}
+		})
+	}
+}
+
+func TestARefusedRowBacksOff(t *testing.T) {
+	c, m := committed("a")
+	row, err := ParseRow(c.Status.Run.Rows[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, want := born, time.Second
+	for range 12 {
+		m.Answered(0, row, Answer{Kind: AnswerRefused, Why: "forbidden"}, true, now)
+		if got := m.Rows[0].Due.Sub(now); got != want {
+			t.Fatalf("it waits %s, want %s", got, want)
+		}
+		now, want = m.Rows[0].Due, min(2*want, 5*time.Minute)
+	}
+	if m.Rows[0].State != RowOpen || m.Whole == false {
+		t.Errorf("a refusal is an answer, and leaves the row open: %+v", m.Rows[0])
+	}
+	m.Answered(0, row, Answer{Kind: AnswerLost, Why: "timeout"}, true, now)
+	if m.Whole {
+		t.Error("a lost answer leaves the memory whole")
+	}
+}
+
+func TestAnUnseenRowFollowsItsVersionsForAWhile(t *testing.T) {
+	c, m := committed("a")
+	row, err := ParseRow(c.Status.Run.Rows[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i <= 6; i++ {
+		version := fmt.Sprint(100 + i)
+		m.Answered(0, row, Answer{Kind: AnswerConflict, Sight: Sight{UID: row.UID, ResourceVersion: version}}, false, born)
+		if got := m.Version(0, row); got != version {
+			t.Fatalf("after a conflict it deletes version %s, want %s", got, version)
+		}
+		if backsOff := !m.Rows[0].Due.IsZero(); backsOff != (i == 6) {
+			t.Fatalf("after %d conflicts it backs off: %t", i, backsOff)
+		}
+	}
+	if !m.Confirmed(born) {
+		t.Error("a version that no condition sees asks for no re-check")
+	}
+	m.Answered(0, row, Answer{Kind: AnswerConflict, Sight: Sight{UID: row.UID, ResourceVersion: "200"}}, true, born)
+	if m.Confirmed(born) {
+		t.Error("a version that conditions see asks for none either")
+	}
+}
+
+func TestFinishSaysWhatBecameOfEachRow(t *testing.T) {
+	c, m := committed("deleted", "gone", "terminating", "replaced", "kept", "unknown")
+	held := []string{"example.test/hold"}
+	m.Rows[0].State = RowDeleted
+	m.Rows[1].State, m.Rows[1].Settled = RowGone, true
+	m.Rows[2].State, m.Rows[2].Finalizers = RowDeleted, held
+	m.Rows[3].State = RowReplaced
+	m.Rows[4].State = RowKept
+	if err := m.Saw(c.Status.Run, map[int]Sight{5: {Failed: "timeout"}}, born); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Finish(c.Status.Run, m, v1alpha1.ResultPartial, "why", born)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var outcomes []string
+	for _, o := range got.Outcomes {
+		row, err := ParseRow(o.Row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(o.Outcome) != row.Name {
+			t.Errorf("%s is called %s", row.Name, o.Outcome)
+		}
+		outcomes = append(outcomes, string(o.Outcome))
+	}
+	if len(outcomes) != 6 || len(got.Counts) != 6 || got.Rows != nil || got.Result != v1alpha1.ResultPartial || got.Number != 1 {
+		t.Errorf("the finished run is %+v", got)
+	}
+}
