@@ -133,7 +133,7 @@ func (p *pass) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) 
 
 // write sends a change of the Cleaner that decides something: it fails on a conflict, and is not sent by a process that
 // may not be the leader any more.
-func (p *pass) write(ctx context.Context, send func(c *v1alpha1.Cleaner, from client.Patch) error, change func(c *v1alpha1.Cleaner)) error {
+func (p *pass) write(send func(c *v1alpha1.Cleaner, from client.Patch) error, change func(c *v1alpha1.Cleaner)) error {
 	if !p.r.opts.Lease.Fresh() {
 		return errNotLeader
 	}
@@ -148,14 +148,14 @@ func (p *pass) write(ctx context.Context, send func(c *v1alpha1.Cleaner, from cl
 
 // writeStatus is write for the status.
 func (p *pass) writeStatus(ctx context.Context, change func(s *v1alpha1.CleanerStatus)) error {
-	return p.write(ctx, func(c *v1alpha1.Cleaner, from client.Patch) error {
+	return p.write(func(c *v1alpha1.Cleaner, from client.Patch) error {
 		return p.r.client.Status().Patch(ctx, c, from)
 	}, func(c *v1alpha1.Cleaner) { change(&c.Status) })
 }
 
 // writeMetadata is write for the rest.
 func (p *pass) writeMetadata(ctx context.Context, change func(c *v1alpha1.Cleaner)) error {
-	return p.write(ctx, func(c *v1alpha1.Cleaner, from client.Patch) error {
+	return p.write(func(c *v1alpha1.Cleaner, from client.Patch) error {
 		return p.r.client.Patch(ctx, c, from)
 	}, change)
 }

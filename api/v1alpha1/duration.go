@@ -5,6 +5,7 @@ package v1alpha1
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"regexp"
 	"time"
@@ -21,7 +22,6 @@ type Duration string
 var (
 	durationTerm = regexp.MustCompile(`([0-9]+(?:\.[0-9]+)?)(ns|us|µs|ms|s|m|h|d|w)`)
 	durationText = regexp.MustCompile(`^(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h|d|w))+$`)
-	maxDuration  = new(big.Rat).SetInt64(int64(1<<63 - 1))
 )
 
 // ParseDuration reads a Duration. It errs on text that is none, and on one longer than 292 years, which is more than
@@ -38,7 +38,7 @@ func ParseDuration(s string) (time.Duration, error) {
 		}
 		total.Add(total, n.Mul(n, new(big.Rat).SetInt64(int64(unit(m[2])))))
 	}
-	if total.Cmp(maxDuration) > 0 {
+	if total.Cmp(new(big.Rat).SetInt64(math.MaxInt64)) > 0 {
 		return 0, fmt.Errorf("%q is too long: the longest duration is 292 years (106751d)", s)
 	}
 	return time.Duration(new(big.Int).Quo(total.Num(), total.Denom()).Int64()), nil

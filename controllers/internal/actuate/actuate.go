@@ -16,7 +16,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/vtex/cleaner/controllers/plan"
@@ -115,7 +114,7 @@ func (a *Actuator) Try(ctx context.Context, ref plan.Ref) error {
 func (a *Actuator) send(ctx context.Context, ref plan.Ref, version string, dryRun []string) error {
 	propagation := metav1.DeletePropagationBackground
 	return a.client.Resource(ref.Resource).Namespace(ref.Namespace).Delete(ctx, ref.Name, metav1.DeleteOptions{
-		Preconditions:     &metav1.Preconditions{UID: new(types.UID(ref.UID)), ResourceVersion: new(string(version))},
+		Preconditions:     &metav1.Preconditions{UID: &ref.UID, ResourceVersion: &version},
 		PropagationPolicy: &propagation,
 		DryRun:            dryRun,
 	})

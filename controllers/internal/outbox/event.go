@@ -131,7 +131,7 @@ func recorded(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 // encode writes the event's data, as much of it as may be sent.
 func encode(c Identity, run *v1alpha1.Run) ([]byte, error) {
 	d := data{
-		Cleaner:    cleaner{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, UID: c.UID},
+		Cleaner:    cleaner(c),
 		Run:        run.Number,
 		Result:     run.Result,
 		Message:    cut(run.Message, maxMessage),

@@ -55,8 +55,8 @@ func run(m *testing.M) int {
 	return code
 }
 
-// real is an Engine that runs against the control plane as a user of its own, who may do nothing at first.
-type real struct {
+// realWorld is an Engine that runs against the control plane as a user of its own, who may do nothing at first.
+type realWorld struct {
 	*rig
 	user      string
 	namespace string
@@ -92,12 +92,12 @@ func (w *wires) cut() {
 	w.open = nil
 }
 
-func newReal(t *testing.T) *real {
+func newReal(t *testing.T) *realWorld {
 	t.Helper()
 	if shared == nil {
 		t.Skip("needs a control plane: not with -short")
 	}
-	r := &real{user: "user-of-" + t.Name(), wires: &wires{}}
+	r := &realWorld{user: "user-of-" + t.Name(), wires: &wires{}}
 	var err error
 	if r.namespace, err = shared.Namespace(t.Context(), "watches"); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func newReal(t *testing.T) *real {
 }
 
 // may lets the user read a resource in all namespaces, until it is called.
-func (r *real) may(group, resource string) (revoke func()) {
+func (r *realWorld) may(group, resource string) (revoke func()) {
 	r.Helper()
 	name := r.user + "-" + resource
 	rules := []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"get", "list", "watch"}}}
@@ -144,7 +144,7 @@ func (r *real) may(group, resource string) (revoke func()) {
 }
 
 // mayIn lets the user read a resource in the test's namespace: all of it, or objects of these names.
-func (r *real) mayIn(resource string, names ...string) {
+func (r *realWorld) mayIn(resource string, names ...string) {
 	r.Helper()
 	meta := metav1.ObjectMeta{Name: resource + "-" + fmt.Sprint(len(names)), Namespace: r.namespace}
 	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
@@ -163,7 +163,7 @@ func (r *real) mayIn(resource string, names ...string) {
 }
 
 // configMap creates or replaces a ConfigMap.
-func (r *real) configMap(name string, labels map[string]string) {
+func (r *realWorld) configMap(name string, labels map[string]string) {
 	r.Helper()
 	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: r.namespace, Labels: labels}}
 	_, err := r.admin.CoreV1().ConfigMaps(r.namespace).Update(r.Context(), c, metav1.UpdateOptions{})
@@ -175,12 +175,12 @@ func (r *real) configMap(name string, labels map[string]string) {
 	}
 }
 
-func (r *real) query(kind string, change ...func(*snapshot.Query)) snapshot.Query {
+func (r *realWorld) query(kind string, change ...func(*snapshot.Query)) snapshot.Query {
 	return query(kind, append(change, in(r.namespace))...)
 }
 
 // livesAs checks what the API server itself says.
-func (r *real) livesAs(q snapshot.Query, state plan.TargetState, names ...string) {
+func (r *realWorld) livesAs(q snapshot.Query, state plan.TargetState, names ...string) {
 	r.Helper()
 	if got := r.live.Read(r.Context(), q); got.State != state || fmt.Sprint(namesOf(got)) != fmt.Sprint(names) {
 		r.Errorf("live: %s %q %v, want %s %v", got.State, got.Detail, namesOf(got), state, names)
@@ -279,7 +279,7 @@ func widgetCRD(servesV1 bool) *unstructured.Unstructured {
 }
 
 // widget creates a widget as soon as its kind is served.
-func (r *real) widget(name, color string) {
+func (r *realWorld) widget(name, color string) {
 	r.Helper()
 	w := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "watches.example.com/v2", "kind": "Widget", "metadata": map[string]any{"name": name}, "spec": map[string]any{"color": color},

@@ -402,7 +402,7 @@ func TestOneBadKindDelaysNoOther(t *testing.T) {
 	s.install(revisions, "Revision", true)
 	release := make(chan struct{})
 	t.Cleanup(sync.OnceFunc(func() { close(release) }))
-	s.setFault(func(w http.ResponseWriter, _ string, gvr schema.GroupVersionResource, r *http.Request) bool {
+	s.setFault(func(_ http.ResponseWriter, _ string, gvr schema.GroupVersionResource, r *http.Request) bool {
 		if gvr.Group != revisions.Group {
 			return false
 		}

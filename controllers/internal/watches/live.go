@@ -130,7 +130,7 @@ func (l *Live) notServed(ctx context.Context, t plan.Target, q snapshot.Query) p
 // isMissing says that an error is the API server's word that there is no object of this name. A 404 of a proxy, or of a
 // path that is not served, says nothing about objects.
 func isMissing(err error, res Resource, name string) bool {
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // clients return it as it is
+	status, ok := err.(apierrors.APIStatus)
 	if !ok || !apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return false
 	}

@@ -14,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+func crds() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+}
 
 // servedKind is how the API server serves a kind, if it does.
 type servedKind struct {
@@ -77,7 +79,7 @@ func (k kinds) elsewhere(ctx context.Context, kind schema.GroupVersionKind) (ser
 			plurals[r.Name] = true
 		}
 	}
-	definitions, err := k.u.metadata.Resource(crds).List(ctx, metav1.ListOptions{})
+	definitions, err := k.u.metadata.Resource(crds()).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return servedKind{}, fmt.Errorf("cannot tell whether %s of %q has a CustomResourceDefinition: %w", kind.Kind, kind.GroupVersion(), err)
 	}

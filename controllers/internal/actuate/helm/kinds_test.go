@@ -131,7 +131,7 @@ func (w *world) settled(want Committed) Outcome {
 func (w *world) patchCRD(patch string) {
 	w.t.Helper()
 	client := must(dynamic.NewForConfig(w.admin))(w.t)
-	must(client.Resource(crds).Patch(w.ctx, "widgets.shop.example.com", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}))(w.t)
+	must(client.Resource(crds()).Patch(w.ctx, "widgets.shop.example.com", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}))(w.t)
 	w.until(func() bool {
 		_, err := w.client.Discovery().ServerResourcesForGroupVersion("shop.example.com/v1")
 		return err != nil

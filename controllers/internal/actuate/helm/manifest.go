@@ -10,7 +10,7 @@ import (
 
 	"helm.sh/helm/v3/pkg/kube"
 	"helm.sh/helm/v3/pkg/releaseutil"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -62,7 +62,7 @@ func (d document) check() error {
 		return fmt.Errorf("its manifest has an object without apiVersion, kind or name: %q %q", d.kind, d.name)
 	}
 	for _, segment := range []string{d.kind.Group, d.kind.Version, d.namespace, d.name} {
-		if wrong := path.IsValidPathSegmentName(segment); segment != "" && len(wrong) > 0 {
+		if wrong := content.IsPathSegmentName(segment); segment != "" && len(wrong) > 0 {
 			return fmt.Errorf("its manifest has an object that cannot be: %q %s", segment, strings.Join(wrong, ", "))
 		}
 	}

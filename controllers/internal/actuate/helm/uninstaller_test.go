@@ -326,7 +326,7 @@ func TestUnmarkedHalfWay(t *testing.T) {
 	w := newWorld(t)
 	w.install(shop())
 	want := w.committed()
-	got, err := w.uninstaller().Uninstall(w.ctx, want, guard{delete: func(ref plan.Ref) error {
+	got, err := w.uninstaller().Uninstall(w.ctx, want, guard{delete: func(plan.Ref) error {
 		return helmtest.SetStatus(w.admin, w.namespace, "shop", release.StatusDeployed)
 	}})
 	if err == nil || got.State != Unfinished {
