@@ -25,8 +25,12 @@ import (
 // gave, or why they were not enough.
 func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.Plan, error) {
 	if p.r.clock.Now().Before(p.mem.retryAt) {
+		if p.mem.resting {
+			return p.resting(watched), nil
+		}
 		return p.unconfirmed(watched), nil
 	}
+	p.mem.resting = false
 	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	in.Snapshot = snapshot.TakeLive(ctx, p.r.targets, p.c.Namespace, &p.c.Spec)
 	in.Release = p.lookRelease(ctx)
@@ -48,6 +52,13 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 func (p *pass) unconfirmed(d plan.Plan) plan.Plan {
 	d.Verdict, d.Reason, d.Next = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, p.mem.retryAt
 	d.Message = "The conditions held, and live reads have yet to say the same."
+	return d
+}
+
+// resting is a decision that is looked at again some time after a run that left something.
+func (p *pass) resting(d plan.Plan) plan.Plan {
+	d.Verdict, d.Reason, d.Next = v1alpha1.VerdictWait, v1alpha1.ReasonPartial, p.mem.retryAt
+	d.Message = fmt.Sprintf("Run %d left something; all conditions are true, and another run begins after a pause.", p.read.Status.Runs)
 	return d
 }
 

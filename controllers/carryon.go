@@ -109,6 +109,7 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 		return p.finish(ctx, req)
 	case plan.MoveToUnsent:
 		p.later(&p.mem.rested)
+		p.mem.resting = true
 		p.tellFinished(run)
 		return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) {
 			s.Unsent, s.Run = nil, nil

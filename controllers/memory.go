@@ -26,6 +26,7 @@ type memory struct {
 	// when; rested is the same after a run that left something.
 	disagreed, rested time.Duration
 	retryAt           time.Time
+	resting           bool // it is such a run that is rested from
 	// actions are the latest deeds, newest first.
 	actions []v1alpha1.Action
 	// tried are the versions, by UID, that a dry run has already asked about.

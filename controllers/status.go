@@ -117,6 +117,8 @@ func (r report) progress(run *v1alpha1.Run, req plan.Request) (message string, f
 				return fmt.Sprintf("Run %d waits for what was deleted to be gone; finalizers hold it: %s", run.Number, strings.Join(f, ", ")), false
 			}
 		}
+	case v1alpha1.ReasonReleasePending:
+		return fmt.Sprintf("Run %d waits: release %q is being installed, upgraded or rolled back.", run.Number, releaseName(run)), false
 	case v1alpha1.ReasonDelivering:
 		return fmt.Sprintf("Run %d is finished; its event is being sent.", run.Number), false
 	case v1alpha1.ReasonSuspended:
@@ -177,8 +179,12 @@ func (r report) outcome(d plan.Plan, now time.Time) {
 // delivered says whether the sink has what it is owed.
 func (r report) delivered() {
 	owed := plan.Outstanding(r.p.c)
-	if owed == nil || r.p.c.Spec.CloudEventSink == "" {
+	switch {
+	case r.p.c.Spec.CloudEventSink == "" || r.draft().Runs == 0:
 		r.remove(v1alpha1.ConditionDelivered)
+		return
+	case owed == nil:
+		r.set(v1alpha1.ConditionDelivered, metav1.ConditionTrue, v1alpha1.ReasonDelivered, "The sink has received the event of every finished run.")
 		return
 	}
 	st := r.p.r.sender.State(r.p.key, r.p.c.UID, owed.Number)

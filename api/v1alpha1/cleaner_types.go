@@ -137,8 +137,8 @@ type Retry struct {
 	// +optional
 	Period Duration `json:"period,omitempty"`
 
-	// Your word that conditions which are true stay true as time passes. It lets the operator look ahead for the moment
-	// at which they become true; it never changes what is deleted.
+	// Your word that conditions which are true stay true as time passes. It allows the operator to look ahead for
+	// the moment at which they become true, and never changes what is deleted. It has no effect yet.
 	// +optional
 	Monotonic bool `json:"monotonic,omitempty"`
 }
@@ -156,12 +156,13 @@ type Helm struct {
 	// +optional
 	Delete bool `json:"delete,omitempty"`
 
-	// How long each hook of the release may take, such as "90s". More than 0s; 5m without it.
+	// How long one try waits for the release's deleted objects to be gone, such as "90s". Until they are, Helm's record
+	// of the release stays, and the uninstall is tried again. More than 0s; 5m without it.
 	// +optional
 	Timeout Duration `json:"timeout,omitempty"`
 
-	// Whether to uninstall without running the release's pre-delete and post-delete hooks. A release that has such hooks
-	// is not uninstalled unless this is true.
+	// Whether to uninstall without running the release's pre-delete and post-delete hooks. Hooks are never run; a release
+	// that has such hooks is uninstalled only if this is true.
 	// +optional
 	DisableHooks bool `json:"disableHooks,omitempty"`
 }

@@ -94,6 +94,4 @@ const (
 	ReasonDeliveryFailed = "DeliveryFailed"
 	// ReasonPartial: the last run left something; the Cleaner waits and tries again.
 	ReasonPartial = "Partial"
-	// ReasonClockSkew: the operator's clock and the API server's differ too much.
-	ReasonClockSkew = "ClockSkewSuspected"
 )

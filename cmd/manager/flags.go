@@ -48,7 +48,7 @@ func parse(args []string) (*flags, error) {
 	fs.StringVar(&f.metricsCertDir, "metrics-cert-dir", "", "folder with tls.crt and tls.key for the metrics (default: a self-signed certificate)")
 	fs.StringVar(&f.probeAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served; 0 turns them off")
 	fs.DurationVar(&f.shutdownTimeout, "shutdown-timeout", 25*time.Second, "how long a stop waits for what is under way")
-	fs.Int8VarP(&f.verbosity, "verbosity", "v", 0, "how much to log: 0 what an administrator needs, 1 each deed, 4 each evaluation")
+	fs.Int8VarP(&f.verbosity, "verbosity", "v", 0, "how much to log: 0 decisions and deeds, 4 also each request that follows from a run")
 	fs.DurationVar(&f.options.MinInterval, "min-interval", controllers.DefaultMinInterval, "shortest time between two evaluations of one Cleaner")
 	fs.DurationVar(&f.options.Settle, "settle", controllers.DefaultSettle, "how long deleted objects may take to go before a run goes on without them")
 	fs.DurationVar(&f.options.FinishGrace, "finish-grace", controllers.DefaultFinishGrace, "how long a deleted Cleaner is held to finish and to report")

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	_ "time/tzdata" // expressions name time zones, and an empty image has none
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"

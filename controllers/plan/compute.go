@@ -6,6 +6,7 @@ package plan
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -304,6 +305,8 @@ func (in *Input) releaseStep(p *Plan) (reason, detail string) {
 	}
 	rel := in.Release
 	switch {
+	case slices.Contains(in.Protection.Namespaces, in.Owner.Namespace):
+		return v1alpha1.ReasonProtected, fmt.Sprintf("Namespace %q is protected: release %q is not uninstalled.", in.Owner.Namespace, h.Release)
 	case rel.State == ReleaseGone:
 		return "", ""
 	case rel.Blocked != "":

@@ -272,6 +272,9 @@ func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
 	if run.Helm == nil {
 		return Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}
 	}
+	if h := v.Cleaner.Spec.Helm; h == nil || !h.Delete || h.Release != run.Helm.Name { // a status is not believed
+		return Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: fmt.Sprintf("the spec does not ask to uninstall release %q", run.Helm.Name)}
+	}
 	if m.Release == nil {
 		if v.Now.Before(m.Due) {
 			return v.until(m.Due, v1alpha1.ReasonUninstallFailed)

@@ -46,6 +46,7 @@ func TestNext(t *testing.T) {
 	unsent := func(c *v1alpha1.Cleaner) { c.Status.Unsent = finishedRun(v1alpha1.ResultPartial) }
 	free := func(c *v1alpha1.Cleaner) { c.Finalizers = nil }
 	helm := func(c *v1alpha1.Cleaner) {
+		c.Spec.Helm = &v1alpha1.Helm{Release: "r", Delete: true}
 		c.Status.Run.Helm = &v1alpha1.HelmRelease{Name: "r", Revision: 2, UID: "secret", FirstDeployed: metav1.NewMicroTime(born)}
 	}
 	release := func(s ReleaseState, change ...func(*Release)) func(*Memory) {
@@ -120,6 +121,7 @@ func TestNext(t *testing.T) {
 			reason: "and so is a record that somebody has written anew", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.UID = "other" })},
 			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" is at revision 2 now, recorded anew`},
 		},
+		"ForgedRelease":         {reason: "a release that the spec does not name is left alone", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Spec.Helm.Release = "other" }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec does not ask to uninstall release "r"`}},
 		"StopFinishesRelease":   {reason: "a stop does not leave a release half-way", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){release(ReleaseUninstalling)}, want: Request{Kind: FinishUninstall}},
 		"DeleteFinishesRelease": {reason: "nor does kubectl delete, within the grace", cleaner: []func(*v1alpha1.Cleaner){helm, del}, after: 29 * time.Second, memory: []func(*Memory){release(ReleaseUninstalling)}, want: Request{Kind: FinishUninstall}},
 		"GraceLeavesRelease":    {reason: "after it, it does", cleaner: []func(*v1alpha1.Cleaner){helm, del}, after: 30 * time.Second, want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}},

@@ -1,0 +1,151 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package docs_test
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+var link = regexp.MustCompile(`\[([^\]]*)\]\(([^)\s]+)\)`)
+
+func TestLinks(t *testing.T) {
+	found := 0
+	for _, p := range pages(t) {
+		for _, m := range link.FindAllStringSubmatch(p.text, -1) {
+			text, target := m[1], m[2]
+			if strings.HasPrefix(target, "https://") {
+				continue
+			}
+			found++
+			file, anchor, _ := strings.Cut(target, "#")
+			name := p.name
+			if file != "" {
+				name = path.Join(path.Dir(p.name), file)
+			}
+			if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(name))); err != nil || strings.HasPrefix(name, "..") {
+				t.Errorf("%s: [%s](%s) leads nowhere", p.name, text, target)
+				continue
+			}
+			if anchor != "" && !anchors(readPage(t, name))[anchor] {
+				t.Errorf("%s: [%s](%s): %s has no such heading", p.name, text, target, name)
+			}
+			if test := strings.Trim(text, "`"); isTest(test) && !strings.Contains(readFile(t, name), "func "+test+"(") {
+				t.Errorf("%s: %s has no %s", p.name, name, test)
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d links were found", found)
+	}
+}
+
+// anchors are the headings of a page as links name them.
+func anchors(p page) map[string]bool {
+	all := map[string]bool{}
+	for line := range strings.Lines(p.text) {
+		heading := strings.TrimLeft(line, "#")
+		if heading == line {
+			continue
+		}
+		all[strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+				return unicode.ToLower(r)
+			default:
+				return -1
+			}
+		}, strings.TrimSpace(heading))] = true
+	}
+	return all
+}
+
+var testName = regexp.MustCompile(`^Test[A-Z]\w*$`)
+
+func isTest(name string) bool { return testName.MatchString(name) }
+
+// Each test that is named is there, also where it is named without a link.
+func TestTestsExist(t *testing.T) {
+	code := tests(t)
+	found := 0
+	for _, p := range pages(t) {
+		for _, name := range spans(p.text) {
+			if !isTest(name) {
+				continue
+			}
+			found++
+			if !strings.Contains(code, "\nfunc "+name+"(t *testing.T)") {
+				t.Errorf("%s: there is no test %s", p.name, name)
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d tests are named", found)
+	}
+}
+
+// tests is the text of all test files.
+func tests(t *testing.T) string {
+	t.Helper()
+	var code strings.Builder
+	files := os.DirFS(root)
+	err := fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := fs.ReadFile(files, path)
+		code.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code.String()
+}
+
+var (
+	pathSpan   = regexp.MustCompile(`^(api|celenv|cmd|config|controllers|docs|hack|test)(/[\w.-]+)+$`)
+	makeSpan   = regexp.MustCompile(`^make ([a-z-]+)`)
+	makeTarget = regexp.MustCompile(`(?m)^([a-z-]+):`)
+)
+
+// Each folder, file and make target that is named is there.
+func TestPathsAndTargetsExist(t *testing.T) {
+	targets := map[string]bool{}
+	for _, m := range makeTarget.FindAllStringSubmatch(readFile(t, "Makefile"), -1) {
+		targets[m[1]] = true
+	}
+	named := 0
+	for _, p := range pages(t) {
+		names := spans(p.text)
+		for _, b := range p.blocks {
+			names = append(names, strings.Split(b.text, "\n")...)
+		}
+		for _, name := range names {
+			if m := makeSpan.FindStringSubmatch(name); m != nil {
+				named++
+				if !targets[m[1]] {
+					t.Errorf("%s: there is no target for %q", p.name, name)
+				}
+			}
+			if !pathSpan.MatchString(name) {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(name))); err != nil {
+				t.Errorf("%s: there is no %s", p.name, name)
+			}
+		}
+	}
+	if named < 5 {
+		t.Errorf("only %d make commands were found", named)
+	}
+}
