@@ -10,67 +10,87 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
+// slowReads says why live reads justified nothing.
+const slowReads = "the live reads took longer than a confirmation serves: the targets are too many, or the API server is too slow"
+
 // act confirms a decision on live reads and commits it. It returns the decision to report: the one that live reads
 // gave, or why they were not enough.
 func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.Plan, error) {
 	if p.r.clock.Now().Before(p.mem.retryAt) {
-		if p.mem.resting {
-			return p.resting(watched), nil
-		}
-		return p.unconfirmed(watched), nil
+		return p.mem.held, nil
 	}
-	p.mem.resting = false
+	if p.tried(watched) {
+		p.mem.held.Next = watched.Next
+		return p.mem.held, nil
+	}
 	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	in.Snapshot = snapshot.TakeLive(ctx, p.r.targets, p.c.Namespace, &p.c.Spec)
 	in.Release = p.lookRelease(ctx)
 	live := plan.Compute(ctx, in)
+	now := p.r.clock.Now()
 	switch {
+	case p.namespaceLeaves(ctx):
+		live.Verdict, live.Reason = v1alpha1.VerdictWait, v1alpha1.ReasonNamespaceTerminating
+		live.Message = fmt.Sprintf("Namespace %q is being deleted, or cannot be read: nothing more is begun in it.", p.c.Namespace)
+		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
+	case now.Sub(in.Now) >= plan.ConfirmationServes:
+		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is deleted: "+slowReads+"."
+		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
 	case live.Verdict == v1alpha1.VerdictAct && !plan.Agree(watched, live):
-		p.later(&p.mem.disagreed)
-		return p.unconfirmed(live), nil
+		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "The conditions held, and live reads have yet to say the same."
+		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
 	case live.Verdict != v1alpha1.VerdictAct:
-		live.Next = p.later(&p.mem.disagreed)
-		return live, nil
+		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
 	case p.c.Spec.Mode == v1alpha1.ModeDryRun:
-		return p.dryRun(ctx, live), nil
+		p.mem.held = p.dryRun(ctx, live)
+		return p.mem.held, nil
 	}
 	return live, p.commit(ctx, in, live)
 }
 
-// unconfirmed is a decision that is looked at again soon.
-func (p *pass) unconfirmed(d plan.Plan) plan.Plan {
-	d.Verdict, d.Reason, d.Next = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, p.mem.retryAt
-	d.Message = "The conditions held, and live reads have yet to say the same."
-	return d
-}
-
-// resting is a decision that is looked at again some time after a run that left something.
-func (p *pass) resting(d plan.Plan) plan.Plan {
-	d.Verdict, d.Reason, d.Next = v1alpha1.VerdictWait, v1alpha1.ReasonPartial, p.mem.retryAt
-	d.Message = fmt.Sprintf("Run %d left something; all conditions are true, and another run begins after a pause.", p.read.Status.Runs)
-	return d
-}
-
-// later doubles the wait before the next confirmation, up to retry.period, and says when that is.
-func (p *pass) later(wait *time.Duration) time.Time {
+// period is retry.period.
+func (p *pass) period() time.Duration {
 	period, err := plan.Period(&p.c.Spec)
 	if err != nil {
-		period = plan.DefaultPeriod
+		return plan.DefaultPeriod
 	}
-	*wait = min(max(2**wait, time.Second), period)
-	p.mem.retryAt = p.r.clock.Now().Add(*wait)
-	return p.mem.retryAt
+	return period
+}
+
+// tried says that a dry run has already asked about all that a decision wants.
+func (p *pass) tried(watched plan.Plan) bool {
+	if p.c.Spec.Mode != v1alpha1.ModeDryRun || p.mem.held.Reason != v1alpha1.ReasonDryRun || len(p.mem.tried) != len(watched.Steps) {
+		return false
+	}
+	for i := range watched.Steps {
+		if p.mem.tried[watched.Steps[i].Object.UID] != watched.Steps[i].Object.ResourceVersion {
+			return false
+		}
+	}
+	return true
+}
+
+// namespaceLeaves says that the Cleaner's namespace is being deleted, or that nobody knows: what goes missing then proves
+// nothing.
+func (p *pass) namespaceLeaves(ctx context.Context) bool {
+	ns := p.r.targets.Read(ctx, snapshot.Query{
+		Version: "v1", Kind: "Namespace", Name: p.c.Namespace, Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,
+	})
+	return ns.State != plan.Complete || len(ns.Objects) == 0 || ns.Objects[0].Terminating
 }
 
 // lookRelease reads the Helm release that the spec wants uninstalled; nil if there is none. What cannot be read blocks.
@@ -126,17 +146,22 @@ func (p *pass) commit(ctx context.Context, in plan.Input, d plan.Plan) error {
 // dryRun asks the API server about each deletion, once a version of an object, and reports.
 func (p *pass) dryRun(ctx context.Context, d plan.Plan) plan.Plan {
 	now := map[types.UID]string{}
-	for i := range d.Steps {
-		step := &d.Steps[i]
-		now[step.Object.UID] = step.Object.ResourceVersion
-		if p.mem.tried[step.Object.UID] == step.Object.ResourceVersion {
-			continue
+	results := make([]string, len(d.Steps))
+	actuate.Each(len(d.Steps), func(i int) {
+		o := &d.Steps[i].Object
+		if p.mem.tried[o.UID] == o.ResourceVersion {
+			return
 		}
-		result := "would be deleted"
-		if err := p.r.actuator.Try(ctx, step.Object.Ref); err != nil {
-			result = "would be refused: " + clean(err.Error())
+		results[i] = "would be deleted"
+		if err := p.r.actuator.Try(ctx, o.Ref); err != nil {
+			results[i] = "would be refused: " + err.Error()
 		}
-		p.did(step.Row(), "delete (dry run)", result)
+	})
+	for i, result := range results {
+		now[d.Steps[i].Object.UID] = d.Steps[i].Object.ResourceVersion
+		if result != "" {
+			p.did(d.Steps[i].Row(), "delete (dry run)", result)
+		}
 	}
 	p.mem.tried = now
 	d.Reason = v1alpha1.ReasonDryRun

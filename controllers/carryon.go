@@ -29,6 +29,9 @@ import (
 func (p *pass) carryOn(ctx context.Context) (plan.Request, error) {
 	p.mem.run.NewPass()
 	p.takeUninstall(ctx)
+	if p.mem.run.Busy && p.c.DeletionTimestamp != nil && !p.r.clock.Now().Before(p.c.DeletionTimestamp.Add(p.r.opts.FinishGrace)) {
+		p.mem.stopUninstall()
+	}
 	for {
 		v, err := p.view()
 		if err != nil {
@@ -83,9 +86,7 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 	switch req.Kind {
 	case plan.LookRows, plan.Settle:
 		sights := p.look(ctx, req.Rows)
-		if err := m.Saw(run, sights, p.r.clock.Now()); err != nil {
-			return err
-		}
+		m.Saw(run, sights, p.r.clock.Now())
 		if req.Kind == plan.Settle {
 			m.Settled(p.r.clock.Now())
 		}
@@ -108,15 +109,7 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 	case plan.WriteResult:
 		return p.finish(ctx, req)
 	case plan.MoveToUnsent:
-		p.later(&p.mem.rested)
-		p.mem.resting = true
-		p.tellFinished(run)
-		return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) {
-			s.Unsent, s.Run = nil, nil
-			if p.c.Spec.CloudEventSink != "" {
-				s.Unsent = run
-			}
-		})
+		return p.moveToUnsent(ctx, run)
 	case plan.ClearUnsent:
 		return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Unsent = nil })
 	case plan.DeleteSelf:
@@ -133,16 +126,39 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 
 // look reads the objects of rows live.
 func (p *pass) look(ctx context.Context, rows []int) map[int]plan.Sight {
-	sights := make(map[int]plan.Sight, len(rows))
-	for _, i := range rows {
-		row, err := plan.ParseRow(p.c.Status.Run.Rows[i])
+	seen := make([]plan.Sight, len(rows))
+	actuate.Each(len(rows), func(n int) {
+		row, err := plan.ParseRow(p.c.Status.Run.Rows[rows[n]])
 		if err != nil {
-			sights[i] = plan.Sight{Failed: err.Error()}
-			continue
+			seen[n] = plan.Sight{Failed: err.Error()}
+			return
 		}
-		sights[i] = p.Look(ctx, row)
+		seen[n] = p.Look(ctx, row)
+	})
+	sights := make(map[int]plan.Sight, len(rows))
+	for n, i := range rows {
+		sights[i] = seen[n]
 	}
 	return sights
+}
+
+// moveToUnsent makes room for another run, which begins after a pause.
+func (p *pass) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
+	err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) {
+		s.Unsent, s.Run = nil, nil
+		if p.c.Spec.CloudEventSink != "" {
+			s.Unsent = run
+		}
+	})
+	if err != nil {
+		return err
+	}
+	p.tellFinished(run)
+	p.mem.pause(plan.Plan{
+		Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonPartial,
+		Message: fmt.Sprintf("Run %d left something; while the conditions hold, another run begins after a pause.", run.Number),
+	}, &p.mem.rested, p.period(), p.r.clock.Now())
+	return nil
 }
 
 // Look reads the object of a row live, and holds it against the spec.
@@ -195,7 +211,11 @@ func (p *pass) recheck(ctx context.Context) error {
 	}
 	in := p.input(programs, p.r.clock.Now(), snapshot.TakeLive(ctx, p.r.targets, p.c.Namespace, &p.c.Spec))
 	answer := plan.Reevaluate(ctx, in, p.c.Status.Run, &p.mem.run)
-	return p.mem.run.Rechecked(p.c.Status.Run, answer, in.Now)
+	if p.r.clock.Since(in.Now) >= plan.ConfirmationServes {
+		answer = plan.Rechecked{Why: slowReads}
+	}
+	p.mem.run.Rechecked(p.c.Status.Run, answer, in.Now)
+	return nil
 }
 
 // delete carries out a batch of deletions.
@@ -226,10 +246,7 @@ func (p *pass) delete(ctx context.Context, rows []int) error {
 
 // finish records the result of the run.
 func (p *pass) finish(ctx context.Context, req plan.Request) error {
-	finished, err := plan.Finish(p.c.Status.Run, &p.mem.run, req.Result, req.Message, p.r.clock.Now())
-	if err != nil {
-		return err
-	}
+	finished := plan.Finish(p.c.Status.Run, &p.mem.run, req.Result, req.Message, p.r.clock.Now())
 	if err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run = finished }); err != nil {
 		return err
 	}
@@ -245,12 +262,13 @@ func (p *pass) deleteSelf(ctx context.Context) error {
 	if !p.r.opts.Lease.Fresh() {
 		return errNotLeader
 	}
-	p.tellFinished(p.c.Status.Run)
+	finished := p.c.Status.Run
 	err := p.r.client.Delete(ctx, p.read.DeepCopy(), client.Preconditions{UID: &p.read.UID, ResourceVersion: &p.read.ResourceVersion},
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil {
 		return err
 	}
+	p.tellFinished(finished)
 	return p.reread(ctx)
 }
 
@@ -276,17 +294,16 @@ func (p *pass) uninstall(ctx context.Context, start bool) {
 		FirstDeployed: run.Helm.FirstDeployed.Time,
 		Self:          plan.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: p.c.Namespace, Name: p.c.Name, UID: p.c.UID},
 	}
+	want.Timeout, want.DisableHooks = maxHelmWait, !start // whoever started it has answered for its hooks
 	if spec != nil {
-		timeout, err := spec.Timeout.Parse(defaultHelmTimeout)
-		if err != nil {
-			m.Fail("spec.helm.timeout: "+err.Error(), p.r.clock.Now())
-			return
+		if timeout, err := spec.Timeout.Parse(defaultHelmTimeout); err == nil {
+			want.Timeout = min(timeout, maxHelmWait)
 		}
-		want.Timeout, want.DisableHooks = timeout, spec.DisableHooks
+		want.DisableHooks = want.DisableHooks || spec.DisableHooks
 	}
 	m.Busy = true
 	job := &uninstallJob{r: p.r, key: p.key, uid: p.c.UID, run: run.Number, decides: run.Decides, want: want, start: start, confirmedAt: m.ConfirmedAt, ended: p.mem.ended, log: logf.FromContext(ctx)}
-	p.r.pool.do(ctx, job.do)
+	p.mem.stopUninstall = p.r.pool.do(ctx, job.do)
 }
 
 // takeUninstall takes the end of an uninstall that the pool has carried out.

@@ -53,6 +53,7 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		return ctrl.Result{}, err
 	}
 	p := r.pass(c, req.NamespacedName, mem)
+	mem.resume(c)
 
 	// 2. An open run, a report that is owed and a deletion come first: they need no expression to end.
 	wait, err := p.carryOn(ctx)
@@ -81,6 +82,8 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	// 7. Confirm. 8. Commit, and go on with what is committed.
 	if decision.Verdict == v1alpha1.VerdictAct {
 		decision, err = p.act(ctx, in, decision)
+	} else {
+		mem.disagreed = 0
 	}
 	if p.committed {
 		wait, err = p.carryOn(ctx)
@@ -88,6 +91,9 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	}
 
 	// 9. Report. 10. Sleep: every exit re-arms.
+	if at, silent := p.warmingUp(decision); silent {
+		return p.sleep(ctx, at, err)
+	}
 	p.report().evaluated(in, decision)
 	return p.sleep(ctx, decision.Next, err)
 }

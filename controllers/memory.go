@@ -4,6 +4,8 @@
 package controllers
 
 import (
+	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -22,11 +24,15 @@ type memory struct {
 	run     plan.Memory
 	// evaluated is when the Cleaner was evaluated last, and reported when its status was written last.
 	evaluated, reported time.Time
-	// disagreed is how long the next confirmation waits, after watches and live reads did not agree, and retryAt until
-	// when; rested is the same after a run that left something.
-	disagreed, rested time.Duration
+	// listening is since when this process watches the Cleaner's targets; zero: it does not.
+	listening time.Time
+	// After a decision that live reads did not confirm, and after a run that left something, the next live reads wait
+	// until retryAt, and held is said meanwhile. The waits grow: disagreed is the last one of the first kind, rested that
+	// of the second. asked is what an author changes to ask again at once.
 	retryAt           time.Time
-	resting           bool // it is such a run that is rested from
+	held              plan.Plan
+	disagreed, rested time.Duration
+	asked             string
 	// actions are the latest deeds, newest first.
 	actions []v1alpha1.Action
 	// tried are the versions, by UID, that a dry run has already asked about.
@@ -34,6 +40,8 @@ type memory struct {
 	// decides is the fingerprint of the spec of a generation.
 	decides    string
 	generation int64
+	// stopUninstall ends the uninstall that is under way.
+	stopUninstall context.CancelFunc
 	// ended takes the end of an uninstall from the pool.
 	ended chan uninstallEnd
 }
@@ -85,6 +93,24 @@ func (m *memory) fingerprint(c *v1alpha1.Cleaner) (string, error) {
 	}
 	m.decides, m.generation = d, c.Generation
 	return d, nil
+}
+
+// pause holds the next live reads back, each time twice as long up to a limit, and remembers what is said meanwhile.
+func (m *memory) pause(say plan.Plan, wait *time.Duration, limit time.Duration, now time.Time) plan.Plan {
+	*wait = min(max(2**wait, time.Second), limit)
+	m.retryAt = now.Add(*wait)
+	say.Next = m.retryAt
+	m.held = say
+	return say
+}
+
+// resume lets live reads begin at once, because the author has asked for it: by an edit, or by the annotation.
+func (m *memory) resume(c *v1alpha1.Cleaner) {
+	asked := fmt.Sprint(c.Generation, " ", c.Annotations[v1alpha1.AnnotationRequestedAt])
+	if m.asked != "" && m.asked != asked {
+		m.retryAt, m.disagreed, m.rested = time.Time{}, 0, 0
+	}
+	m.asked = asked
 }
 
 // acted remembers deeds, newest first.

@@ -29,6 +29,8 @@ const (
 	passLimit = 10 * time.Second
 	// conflictRetry is how long after a conflict the Cleaner is read again.
 	conflictRetry = 200 * time.Millisecond
+	// warmUp is how long watches may take to begin before a status says that they have not.
+	warmUp = 30 * time.Second
 	// reportEvery is how often a status may be written for people.
 	reportEvery = time.Second
 )
@@ -105,7 +107,11 @@ func (p *pass) listen() {
 	ttl, err := p.c.Spec.TTL.Parse(0)
 	if err != nil || p.c.Spec.Suspend || p.r.clock.Now().Before(p.c.CreationTimestamp.Add(ttl)) {
 		p.r.watches.Forget(p.key)
+		p.mem.listening = time.Time{}
 		return
+	}
+	if p.mem.listening.IsZero() {
+		p.mem.listening = p.r.clock.Now()
 	}
 	interests := make([]watches.Interest, 0, len(p.c.Spec.Targets))
 	for i := range p.c.Spec.Targets {
@@ -117,6 +123,14 @@ func (p *pass) listen() {
 		interests = append(interests, watches.Interest{Query: q, Quiet: !t.Included()})
 	}
 	p.r.watches.Want(p.key, interests)
+}
+
+// warmingUp says that the watches of this process are too young for NotSynced to be news to those who read the status,
+// and when they are not any more.
+func (p *pass) warmingUp(d plan.Plan) (until time.Time, silent bool) {
+	said := p.read.Status.LastEvaluation != nil && p.read.Status.ObservedGeneration == p.c.Generation
+	until = p.mem.listening.Add(warmUp)
+	return until, said && d.Reason == v1alpha1.ReasonNotSynced && p.r.clock.Now().Before(until)
 }
 
 // input is what a decision depends on, at a moment that is not after the snapshot was taken.
@@ -182,14 +196,15 @@ func (p *pass) sleep(ctx context.Context, until time.Time, err error) (ctrl.Resu
 	case apierrors.IsNotFound(err): // it went while this pass was about it
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	case err != nil:
-		return ctrl.Result{}, err
+		p.report().failed(err)
+		_, reportErr := p.send(ctx, now)
+		return ctrl.Result{Priority: new(0)}, errors.Join(err, client.IgnoreNotFound(reportErr))
 	}
 	if until.IsZero() {
-		period, err := plan.Period(&p.c.Spec)
-		if err != nil {
-			period = plan.DefaultPeriod
-		}
-		until = now.Add(period)
+		until = now.Add(p.period())
+	}
+	if at := p.c.Status.NextScheduledEvaluation; at != nil && at.After(now) && at.Time.Before(until) {
+		until = at.Time // what the status announces is kept
 	}
 	due, err := p.send(ctx, now)
 	if err != nil {
@@ -199,5 +214,6 @@ func (p *pass) sleep(ctx context.Context, until time.Time, err error) (ctrl.Resu
 		until = due
 	}
 	// A timer that fires early would only evaluate once more; one that is late by a grain is not noticed.
-	return ctrl.Result{RequeueAfter: max(until.Sub(now), time.Millisecond)}, nil
+	// Its priority is that of an event: controller-runtime gives what was there at the start a lower one, for ever.
+	return ctrl.Result{RequeueAfter: max(until.Sub(now), time.Millisecond), Priority: new(0)}, nil
 }

@@ -58,6 +58,12 @@ type Options struct {
 	Workers, Uninstalls int
 }
 
+// firstRetry and lastRetry bound the wait after a pass that failed: doubled each time.
+const (
+	firstRetry = time.Second
+	lastRetry  = 5 * time.Minute
+)
+
 // The defaults of Options.
 const (
 	DefaultMinInterval = time.Second
@@ -78,6 +84,10 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("cannot make a client: %w", err)
 	}
+	deleting, err := dynamic.NewForConfig(actuate.Once(config))
+	if err != nil {
+		return fmt.Errorf("cannot make a client for deletions: %w", err)
+	}
 	meta, err := metadata.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("cannot make a metadata client: %w", err)
@@ -94,7 +104,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("cannot make the watches: %w", err)
 	}
-	uninstaller, err := helm.New(helm.Options{Config: config, Clock: opts.Clock})
+	uninstaller, err := helm.New(helm.Options{Config: actuate.Once(config), Clock: opts.Clock})
 	if err != nil {
 		return fmt.Errorf("cannot make the uninstaller: %w", err)
 	}
@@ -110,7 +120,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	}
 	r := &CleanerReconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), compiler: celenv.NewCache(compiler), watches: engine,
-		targets: watches.NewLive(dyn, meta, engine.Resolver()), resolver: engine.Resolver(), actuator: actuate.New(dyn),
+		targets: watches.NewLive(dyn, meta, engine.Resolver()), resolver: engine.Resolver(), actuator: actuate.New(deleting),
 		helm: uninstaller, pool: newPool(opts.Uninstalls), sender: sender, recorder: mgr.GetEventRecorder("cleaner"),
 		clock: opts.Clock, wake: wake, metrics: count, opts: opts,
 	}
@@ -125,7 +135,10 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		For(&v1alpha1.Cleaner{}, builder.WithPredicates(wakes())).
 		WatchesRawSource(engine.Source()).
 		WatchesRawSource(wake.source()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: opts.Workers}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: opts.Workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
 		Complete(r)
 }
 

@@ -5,6 +5,7 @@ package controllers
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -75,7 +77,12 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 	r.remove(v1alpha1.ConditionReconciling)
 	r.delivered()
 	r.next(d.Next)
-	r.draft().LastRequestedAt = r.p.c.Annotations[v1alpha1.AnnotationRequestedAt]
+	r.draft().LastRequestedAt = clean(r.p.c.Annotations[v1alpha1.AnnotationRequestedAt])
+}
+
+// failed says that the operator itself met an error.
+func (r report) failed(err error) {
+	r.ready(metav1.ConditionFalse, v1alpha1.ReasonFailed, "It is tried again: "+err.Error())
 }
 
 // running says what an open or finished run waits for.
@@ -251,10 +258,32 @@ func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err erro
 	}
 	next := p.read.DeepCopy()
 	next.Status = *p.c.Status.DeepCopy()
-	if err := p.r.client.Status().Patch(ctx, next, client.MergeFrom(p.read)); err != nil {
+	patch, err := p.reportPatch(next)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if err := p.r.client.Status().Patch(ctx, next, patch); err != nil {
 		return time.Time{}, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.key, err)
 	}
 	p.mem.reported = now
 	p.mem.written = next.ResourceVersion
 	return time.Time{}, nil
+}
+
+// reportPatch is the difference between the draft and what was read. It names the Cleaner's UID, so that it does not
+// land on another one of the same name.
+func (p *pass) reportPatch(next *v1alpha1.Cleaner) (client.Patch, error) {
+	text, err := client.MergeFrom(p.read).Data(next)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.key, err)
+	}
+	var patch map[string]any
+	if err := json.Unmarshal(text, &patch); err != nil {
+		return nil, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.key, err)
+	}
+	patch["metadata"] = map[string]any{"uid": p.c.UID}
+	if text, err = json.Marshal(patch); err != nil {
+		return nil, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.key, err)
+	}
+	return client.RawPatch(types.MergePatchType, text), nil
 }

@@ -18,8 +18,12 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
-// defaultHelmTimeout is helm.timeout where a spec gives none.
-const defaultHelmTimeout = 5 * time.Minute
+const (
+	// defaultHelmTimeout is helm.timeout where a spec gives none.
+	defaultHelmTimeout = 5 * time.Minute
+	// maxHelmWait is how long one try may occupy a place of the pool to wait for objects to go: the next try goes on.
+	maxHelmWait = 30 * time.Second
+)
 
 // pool runs uninstalls, which may take minutes, away from the workers that reconcile.
 type pool struct {
@@ -40,17 +44,19 @@ func (p *pool) Start(ctx context.Context) error {
 	return nil
 }
 
-// do runs a job when a slot is free. The job outlives the pass that asked for it, and ends with the pool.
-func (p *pool) do(ctx context.Context, job func(context.Context)) {
+// do runs a job when a slot is free. The job outlives the pass that asked for it, and ends with the pool, or early when
+// stop is called. It is called even then, so that it can say how it ended.
+func (p *pool) do(ctx context.Context, job func(context.Context)) (stop context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p.jobs.Go(func() {
 		defer cancel()
 		select {
 		case p.slots <- struct{}{}:
+			defer func() { <-p.slots }()
+		case <-ctx.Done():
 		case <-p.done:
 			return
 		}
-		defer func() { <-p.slots }()
 		stop := make(chan struct{})
 		defer close(stop)
 		go func() {
@@ -62,6 +68,7 @@ func (p *pool) do(ctx context.Context, job func(context.Context)) {
 		}()
 		job(ctx)
 	})
+	return cancel
 }
 
 // uninstallJob uninstalls the release of one run.
@@ -94,6 +101,10 @@ func (j *uninstallJob) do(ctx context.Context) {
 	switch {
 	case err != nil:
 		end.why = clean(err.Error())
+	case out.State == helm.Upgraded:
+		end.why = "the release was upgraded, or its record written anew"
+	case out.State == helm.Pending:
+		end.why = "the release is being installed, upgraded or rolled back"
 	case out.State == helm.Terminating && len(out.Remaining) > 0:
 		end.why = clean(fmt.Sprintf("%d objects of the release are not gone yet, such as %s", len(out.Remaining), out.Remaining[0]))
 	}

@@ -50,6 +50,10 @@ const (
 	ReasonAccessDenied = "AccessDenied"
 	// ReasonNotSynced: a target's kind is still being read.
 	ReasonNotSynced = "NotSynced"
+	// ReasonNamespaceTerminating: the Cleaner's namespace is being deleted, and no run is begun in it.
+	ReasonNamespaceTerminating = "NamespaceTerminating"
+	// ReasonFailed: the operator itself met an error, and tries again.
+	ReasonFailed = "Failed"
 	// ReasonReadFailed: a target could not be read.
 	ReasonReadFailed = "ReadFailed"
 	// ReasonEvaluationFailed: a condition gave an error.

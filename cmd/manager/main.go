@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	_ "golang.org/x/crypto/x509roots/fallback" // an image without CA roots still reaches https sinks
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
@@ -115,7 +116,7 @@ func newLock(config *rest.Config, f *flags) (resourcelock.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the host's name: %w", err)
 	}
-	identity := fmt.Sprintf("%s_%d", host, os.Getpid())
+	identity := host + "_" + string(uuid.NewUUID()) // two processes of one name are two
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, f.namespace, leaseName,
 		resourcelock.ResourceLockConfig{Identity: identity}, config, renewDeadline)
 	if err != nil {

@@ -52,6 +52,8 @@ type Step struct {
 	// Rule is what wants it: "targets.<name>".
 	Rule   string
 	Object Object
+	// Seen are the indexes of the targets among which conditions saw it; none if they did not.
+	Seen []int
 }
 
 // Plan is what would be done now, and why.
@@ -271,30 +273,58 @@ func shorten(s string) string {
 	return s
 }
 
-// steps adds the objects of the targets with delete: true, each once.
+// steps adds the objects of the targets with delete: true, each once. An object that conditions see is deleted at the
+// version that they saw, whichever target wants it.
 func (in *Input) steps(p *Plan) {
-	taken := map[types.UID]bool{}
-	for _, seen := range []bool{false, true} {
+	seen, taken := in.seen(), map[types.UID]bool{}
+	for _, bySome := range []bool{false, true} {
 		for i := range in.Spec.Targets {
-			t := &in.Spec.Targets[i]
-			if !t.Delete || t.Included() != seen {
+			if !in.Spec.Targets[i].Delete {
 				continue
 			}
 			for _, o := range in.Snapshot[i].Objects {
-				if taken[o.UID] {
+				s, is := seen[o.UID]
+				if is != bySome || taken[o.UID] {
 					continue
 				}
 				taken[o.UID] = true
-				if because := in.Protection.Because(&o); because != "" {
-					if len(p.Withheld) < maxWithheld {
-						p.Withheld = append(p.Withheld, v1alpha1.Withheld{Object: o.String(), Because: because})
-					}
-					continue
+				if is {
+					o = s.Object
 				}
-				p.Steps = append(p.Steps, Step{Rule: targetRule + t.Name, Object: o})
+				in.step(p, Step{Rule: targetRule + in.Spec.Targets[i].Name, Object: o, Seen: s.In})
 			}
 		}
 	}
+}
+
+// step adds a step, unless its object is protected.
+func (in *Input) step(p *Plan, s Step) {
+	because := in.Protection.Because(&s.Object)
+	switch {
+	case because == "":
+		p.Steps = append(p.Steps, s)
+	case len(p.Withheld) < maxWithheld:
+		p.Withheld = append(p.Withheld, v1alpha1.Withheld{Object: s.Object.String(), Because: because})
+	}
+}
+
+// seen are the objects that conditions see.
+func (in *Input) seen() map[types.UID]Seen {
+	out := map[types.UID]Seen{}
+	for i := range in.Spec.Targets {
+		if !in.Spec.Targets[i].Included() {
+			continue
+		}
+		for _, o := range in.Snapshot[i].Objects {
+			s, again := out[o.UID]
+			if !again {
+				s.Object = o
+			}
+			s.In = append(s.In, i)
+			out[o.UID] = s
+		}
+	}
+	return out
 }
 
 // releaseStep adds the release, or says for which reason it blocks the plan.

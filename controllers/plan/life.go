@@ -157,7 +157,9 @@ func (v View) finished(run *v1alpha1.Run, sink bool) Request {
 	delivered := !sink || v.Delivered && v.Cleaner.Status.Unsent == nil
 	waiting := v.Cleaner.Status.Unsent != nil
 	switch {
-	case v.graceOver() && v.hasFinalizer() && (waiting || !delivered):
+	case v.deleted() && !v.hasFinalizer():
+		return Request{Kind: Idle, Reason: v1alpha1.ReasonTerminating}
+	case v.graceOver() && (waiting || !delivered):
 		return Request{Kind: GiveUp}
 	case waiting:
 		return v.until(time.Time{}, v1alpha1.ReasonDelivering)
@@ -165,10 +167,8 @@ func (v View) finished(run *v1alpha1.Run, sink bool) Request {
 		return Request{Kind: MoveToUnsent}
 	case !delivered:
 		return v.until(time.Time{}, v1alpha1.ReasonDelivering)
-	case v.deleted() && v.hasFinalizer():
-		return Request{Kind: RemoveFinalizer}
 	case v.deleted():
-		return Request{Kind: Idle, Reason: v1alpha1.ReasonTerminating}
+		return Request{Kind: RemoveFinalizer}
 	default:
 		return Request{Kind: DeleteSelf}
 	}
@@ -179,8 +179,11 @@ func (v View) open(run *v1alpha1.Run, m *Memory) Request {
 	if m.Number != run.Number || len(m.Rows) != len(run.Rows) {
 		return Request{Kind: LookRows, Rows: indexes(len(run.Rows))}
 	}
-	if m.Busy {
+	if m.Busy && v.graceOver() { // it is told to end, and wakes the Cleaner when it has
 		return Request{Kind: Idle, Reason: v1alpha1.ReasonUninstalling}
+	}
+	if m.Busy {
+		return v.until(time.Time{}, v1alpha1.ReasonUninstalling)
 	}
 	stop := m.Stop
 	if v.Decides != run.Decides {

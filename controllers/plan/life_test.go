@@ -29,7 +29,7 @@ func committed(names ...string) (*v1alpha1.Cleaner, *Memory) {
 	for _, n := range names {
 		c.Status.Run.Rows = append(c.Status.Run.Rows, rowOf(n))
 	}
-	return c, NewMemory(1, make([]*Object, len(names)), born)
+	return c, NewMemory(1, make([]*Seen, len(names)), born)
 }
 
 func finishedRun(result v1alpha1.Result) *v1alpha1.Run {
@@ -113,7 +113,7 @@ func TestNext(t *testing.T) {
 		"Uninstalls":      {reason: "as committed: uninstall", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed)}, want: Request{Kind: StartUninstall}},
 		"UninstallsLate":  {reason: "not on an old confirmation", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){release(ReleaseDeployed)}, want: Request{Kind: Recheck}},
 		"Resumes":         {reason: "one that is uninstalling is finished without", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){release(ReleaseUninstalling)}, want: Request{Kind: FinishUninstall}},
-		"Busy":            {reason: "nothing else while an uninstall is under way", cleaner: []func(*v1alpha1.Cleaner){helm, del}, memory: []func(*Memory){func(m *Memory) { m.Busy = true }}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonUninstalling}},
+		"Busy":            {reason: "nothing else while an uninstall is under way", cleaner: []func(*v1alpha1.Cleaner){helm, del}, memory: []func(*Memory){func(m *Memory) { m.Busy = true }}, want: Request{Kind: Idle, Until: born.Add(30 * time.Second), Reason: v1alpha1.ReasonUninstalling}},
 		"ReleaseGone":     {reason: "gone is done", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseGone)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
 		"ReleaseAnew":     {reason: "installed anew is done, and not touched", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.FirstDeployed = born.Add(time.Hour) })}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
 		"ReleaseUpgraded": {reason: "upgraded is Partial", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Revision = 3 })}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" is at revision 3 now, recorded anew`}},
@@ -293,6 +293,76 @@ func TestAnUnseenRowFollowsItsVersionsForAWhile(t *testing.T) {
 	}
 }
 
+func TestAConflictWithoutAChangeIsARefusal(t *testing.T) {
+	c, m := committed("a")
+	row, err := ParseRow(c.Status.Run.Rows[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Answered(0, row, Answer{Kind: AnswerConflict, Why: "denied", Sight: Sight{UID: row.UID, ResourceVersion: row.ResourceVersion}}, true, born)
+	if m.Rows[0].Due.IsZero() || m.Rows[0].Failed != "denied" || !m.Confirmed(born) {
+		t.Errorf("it is tried again at once: %+v", m.Rows[0])
+	}
+}
+
+func TestARowThatCannotBeReadIsLeftAlone(t *testing.T) {
+	c, m := committed("a")
+	c.Status.Run.Rows = append(c.Status.Run.Rows, "v2|something else")
+	m.Saw(c.Status.Run, map[int]Sight{0: {Missing: true}, 1: {Failed: "cannot be read"}}, born)
+	v := View{Cleaner: c, Decides: "v1:x", Now: born, SettleFor: time.Minute, FinishGrace: time.Minute}
+	if got := Next(v, m); got.Kind != WriteResult || got.Result != v1alpha1.ResultPartial {
+		t.Fatalf("it does not end: %+v", got)
+	}
+	run := Finish(c.Status.Run, m, v1alpha1.ResultPartial, "", born)
+	want := []v1alpha1.Count{{Resource: "pods/v1", Outcome: v1alpha1.OutcomeGone, Count: 1}, {Resource: "unreadable", Outcome: v1alpha1.OutcomeKept, Count: 1}}
+	if diff := cmp.Diff(want, run.Counts); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestAProtectedObjectIsNotDeletedAtItsNewVersion(t *testing.T) {
+	spec := &v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{podTarget("pods", deleted)}, Conditions: []string{"true"}}
+	c, m := committed("a", "b")
+	newer := func(o *Object) { o.ResourceVersion = "8" }
+	in := input(t, spec, seen(pod("a", newer, func(o *Object) { o.Protected = true }), pod("b", newer)))
+	m.Rechecked(c.Status.Run, Reevaluate(t.Context(), in, c.Status.Run, m), born)
+	if m.Rows[0].State != RowKept || m.Rows[0].Failed == "" {
+		t.Errorf("the protected object is to be deleted: %+v", m.Rows[0])
+	}
+	if m.Rows[1].State != RowOpen || m.Rows[1].Now != "8" {
+		t.Errorf("the other one is not deleted at its new version: %+v", m.Rows[1])
+	}
+}
+
+func TestAnObjectOfTwoTargets(t *testing.T) {
+	spec := &v1alpha1.CleanerSpec{
+		Targets:    []v1alpha1.Target{podTarget("watched", named("a")), podTarget("doomed", deleted, quiet)},
+		Conditions: []string{`watched.status.phase == "Succeeded"`},
+	}
+	newer := pod("a", func(o *Object) { o.ResourceVersion, o.Value = "8", nil })
+	in := input(t, spec, seen(pod("a")), seen(newer, pod("b", func(o *Object) { o.Value = nil })))
+	p := Compute(t.Context(), in)
+	c, _ := committed()
+	run, m := Commit(c, "v1:x", p, born)
+	want := []string{"targets.doomed pods/v1 shop/b uid-b 7", "targets.doomed pods/v1 shop/a uid-a 7"}
+	if diff := cmp.Diff(want, run.Rows); diff != "" {
+		t.Fatalf("an object is deleted at another version than conditions saw: -want +got\n%s", diff)
+	}
+	row, err := ParseRow(run.Rows[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Answered(1, row, Answer{Kind: AnswerConflict, Sight: Sight{UID: row.UID, ResourceVersion: "8"}}, false, born)
+	if m.Confirmed(born) {
+		t.Error("a change of what conditions see does not ask for them again")
+	}
+	m.Answered(1, row, Answer{Kind: AnswerDeleted}, false, born)
+	gone := input(t, spec, seen(), seen(pod("b")))
+	if got := Reevaluate(t.Context(), gone, run, m); got.Outcome != RecheckTrue {
+		t.Errorf("what was deleted does not stand as it was: %+v", got)
+	}
+}
+
 func TestFinishSaysWhatBecameOfEachRow(t *testing.T) {
 	c, m := committed("deleted", "gone", "terminating", "replaced", "kept", "unknown")
 	held := []string{"example.test/hold"}
@@ -301,13 +371,8 @@ func TestFinishSaysWhatBecameOfEachRow(t *testing.T) {
 	m.Rows[2].State, m.Rows[2].Finalizers = RowDeleted, held
 	m.Rows[3].State = RowReplaced
 	m.Rows[4].State = RowKept
-	if err := m.Saw(c.Status.Run, map[int]Sight{5: {Failed: "timeout"}}, born); err != nil {
-		t.Fatal(err)
-	}
-	got, err := Finish(c.Status.Run, m, v1alpha1.ResultPartial, "why", born)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m.Saw(c.Status.Run, map[int]Sight{5: {Failed: "timeout"}}, born)
+	got := Finish(c.Status.Run, m, v1alpha1.ResultPartial, "why", born)
 	var outcomes []string
 	for _, o := range got.Outcomes {
 		row, err := ParseRow(o.Row)

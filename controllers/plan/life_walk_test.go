@@ -315,9 +315,7 @@ func (w *walk) look(i int, what lifemodel.What) error {
 		}
 		sights[n] = sight(&w.s, k)
 	}
-	if err := q.memory.Saw(q.read.Status.Run, sights, w.now); err != nil {
-		return err
-	}
+	q.memory.Saw(q.read.Status.Run, sights, w.now)
 	return w.take(step)
 }
 
@@ -347,7 +345,8 @@ func (w *walk) recheck(i int) error {
 	if w.rng.IntN(10) == 0 {
 		w.note("P%d cannot read what a re-check needs", i)
 		in.Snapshot[len(in.Snapshot)-1].State = plan.Failed
-		return q.memory.Rechecked(run, plan.Reevaluate(ctx(), in, run, &q.memory), w.now)
+		q.memory.Rechecked(run, plan.Reevaluate(ctx(), in, run, &q.memory), w.now)
+		return nil
 	}
 	answers := map[plan.RecheckOutcome]lifemodel.Answer{
 		plan.RecheckTrue: lifemodel.Yes, plan.RecheckFalse: lifemodel.No, plan.RecheckUndecidable: lifemodel.Undecidable,
@@ -356,9 +355,7 @@ func (w *walk) recheck(i int) error {
 	if a, ok := answers[got.Outcome]; !ok || a != step.Label.Answer {
 		return fmt.Errorf("P%d re-checks and gets outcome %d (%s), the model: %v", i, got.Outcome, got.Why, step.Label.Answer)
 	}
-	if err := q.memory.Rechecked(run, got, w.now); err != nil {
-		return err
-	}
+	q.memory.Rechecked(run, got, w.now)
 	return w.take(step)
 }
 
@@ -522,11 +519,7 @@ func (w *walk) served(i int, from lifemodel.Place, l lifemodel.Label) error {
 			q.memory = *q.remembered
 		}
 	case lifemodel.WriteResult:
-		run, err := plan.Finish(q.read.Status.Run, &q.memory, q.request.Result, q.request.Message, w.now)
-		if err != nil {
-			return err
-		}
-		w.cleaner.Status.Run = run
+		w.cleaner.Status.Run = plan.Finish(q.read.Status.Run, &q.memory, q.request.Result, q.request.Message, w.now)
 		if l.Answer == lifemodel.OK {
 			q.memory = plan.Memory{}
 		}

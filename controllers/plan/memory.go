@@ -19,8 +19,7 @@ const (
 	lastRetry  = 5 * time.Minute
 	// settlePoll bounds the wait between two looks at what is deleted and not gone.
 	settlePoll = 30 * time.Second
-	// followsVersions is how often in a row a deletion goes after a new version of an object that no condition sees,
-	// before it backs off.
+	// followsVersions is how often a deletion goes after a new version of an object before it backs off.
 	followsVersions = 5
 )
 
@@ -51,8 +50,8 @@ type RowMemory struct {
 	Finalizers []string
 	// Now is the version to delete when it is not the recorded one any more.
 	Now string
-	// Was is the object as it was when the run was decided, for conditions that are evaluated again.
-	Was *Object
+	// Was is the object as conditions saw it last, for when they are asked again; nil if they do not see it.
+	Was *Seen
 	// Failed says why the last attempt failed, for people.
 	Failed string
 	// Due is when the row may be tried again.
@@ -94,7 +93,7 @@ type Memory struct {
 
 // NewMemory is the memory of the process that has committed a run: each row was held against the spec by the decision
 // of the moment, and was holds the objects that the conditions saw, nil for others.
-func NewMemory(number int64, was []*Object, now time.Time) *Memory {
+func NewMemory(number int64, was []*Seen, now time.Time) *Memory {
 	m := &Memory{Number: number, Whole: true, Rows: make([]RowMemory, len(was)), ConfirmedAt: now, LastDeed: now}
 	for i := range m.Rows {
 		m.Rows[i] = RowMemory{Checked: true, Was: was[i]}
@@ -136,20 +135,20 @@ type Sight struct {
 }
 
 // Saw takes live reads of rows: the first look of a process, the look before a result, or the look at what is not gone
-// yet.
-func (m *Memory) Saw(run *v1alpha1.Run, sights map[int]Sight, now time.Time) error {
+// yet. A row that cannot be read, because somebody made it up or another version wrote it, is left alone.
+func (m *Memory) Saw(run *v1alpha1.Run, sights map[int]Sight, now time.Time) {
 	if m.Number != run.Number || len(m.Rows) != len(run.Rows) {
 		*m = Memory{Number: run.Number, Rows: make([]RowMemory, len(run.Rows)), LastDeed: now}
 	}
 	for i, s := range sights {
 		row, err := ParseRow(run.Rows[i])
 		if err != nil {
-			return err
+			m.Rows[i].State, m.Rows[i].Failed = RowKept, err.Error()
+			continue
 		}
 		m.saw(i, row.UID, s, now)
 	}
 	m.Looked = true
-	return nil
 }
 
 func (m *Memory) saw(i int, uid types.UID, s Sight, now time.Time) {
@@ -217,7 +216,8 @@ type Answer struct {
 	Why string
 }
 
-// Answered takes the answer to the DELETE of a row. Seen says that conditions see the row's target.
+// Answered takes the answer to the DELETE of a row. Seen says that conditions see the row's target; they may also see
+// its object in another.
 func (m *Memory) Answered(i int, row Row, a Answer, seen bool, now time.Time) {
 	r := &m.Rows[i]
 	if a.Kind != AnswerUnsent {
@@ -230,7 +230,7 @@ func (m *Memory) Answered(i int, row Row, a Answer, seen bool, now time.Time) {
 	case AnswerNotFound:
 		r.State, r.Failed, r.Settled = RowGone, "", true
 	case AnswerConflict:
-		m.conflict(i, row, a, seen, now)
+		m.conflict(i, row, a, seen || r.Was != nil, now)
 	case AnswerLost:
 		m.Whole = false
 		m.failRow(r, a.Why, now)
@@ -243,18 +243,22 @@ func (m *Memory) Answered(i int, row Row, a Answer, seen bool, now time.Time) {
 // conflict takes a 409: the object has changed. One that conditions see asks for the conditions once more; another is
 // deleted at the version it has now, unless that goes on for ever.
 func (m *Memory) conflict(i int, row Row, a Answer, seen bool, now time.Time) {
-	r := &m.Rows[i]
+	r, sent := &m.Rows[i], m.Version(i, row)
 	m.saw(i, row.UID, a.Sight, now)
 	switch {
 	case r.State != RowOpen || a.Sight.Failed != "":
+		return
+	case a.Sight.ResourceVersion == sent: // it has not changed: the conflict is somebody's way to refuse
+		m.failRow(r, a.Why, now)
+		return
 	case seen:
 		m.ConfirmedAt = time.Time{}
 	default:
 		r.Now = a.Sight.ResourceVersion
-		if r.followed++; r.followed > followsVersions {
-			r.followed = 0
-			m.failRow(r, "it changes faster than it can be deleted", now)
-		}
+	}
+	if r.followed++; r.followed > followsVersions {
+		r.followed = 0
+		m.failRow(r, "it changes faster than it can be deleted", now)
 	}
 }
 
@@ -297,7 +301,7 @@ func (m *Memory) Uninstalled(why string, now time.Time) {
 // uninstalling says that the release is that of the run, and being uninstalled.
 func (m *Memory) uninstalling(run *v1alpha1.Run) bool {
 	return run.Helm != nil && m.Release != nil && m.Release.State == ReleaseUninstalling &&
-		m.Release.Revision == run.Helm.Revision && sameRelease(m.Release, run.Helm)
+		m.Release.Revision == run.Helm.Revision && string(m.Release.UID) == run.Helm.UID && sameRelease(m.Release, run.Helm)
 }
 
 // rows lists the rows in a state.

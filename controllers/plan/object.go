@@ -59,6 +59,12 @@ type Object struct {
 	Value map[string]any
 }
 
+// Seen is an object as conditions saw it, and the indexes of the targets among which they did.
+type Seen struct {
+	Object Object
+	In     []int
+}
+
 // TargetState says how far the objects of a target are known.
 type TargetState int
 

@@ -36,7 +36,9 @@ type Rechecked struct {
 	// Why says it in words, unless the conditions hold.
 	Why string
 	// Seen are the objects, by row, that conditions see and that are still those of their row.
-	Seen map[int]Object
+	Seen map[int]Seen
+	// Protected says, by row, why such an object must not be touched.
+	Protected map[int]string
 }
 
 // Reevaluate asks the conditions of an open run again, on live reads. What this process has deleted for the run stands
@@ -44,13 +46,16 @@ type Rechecked struct {
 func Reevaluate(ctx context.Context, in Input, run *v1alpha1.Run, m *Memory) Rechecked {
 	rows := make([]Row, len(run.Rows))
 	for i, text := range run.Rows {
-		row, err := ParseRow(text)
-		if err != nil {
-			return Rechecked{Why: err.Error()}
+		if row, err := ParseRow(text); err == nil { // one that cannot be read was left alone when it was looked at
+			rows[i] = row
 		}
-		rows[i] = row
 	}
-	out := Rechecked{Seen: in.seen(rows)}
+	out := Rechecked{Seen: in.seenOf(rows), Protected: map[int]string{}}
+	for i, s := range out.Seen {
+		if because := in.Protection.Because(&s.Object); because != "" {
+			out.Protected[i] = because
+		}
+	}
 	in.Snapshot = in.restored(rows, m)
 
 	missing := map[string]bool{}
@@ -93,23 +98,22 @@ func Reevaluate(ctx context.Context, in Input, run *v1alpha1.Run, m *Memory) Rec
 	return out
 }
 
-// seen finds the rows' objects among what conditions see.
-func (in *Input) seen(rows []Row) map[int]Object {
-	live := map[types.UID]Object{}
-	for i := range in.Spec.Targets {
-		if !in.Spec.Targets[i].Included() {
-			continue
-		}
-		for _, o := range in.Snapshot[i].Objects {
-			if !o.Terminating {
-				live[o.UID] = o
-			}
+// seenOf finds the rows' objects among what conditions see, as far as the row's own target still stands for them.
+func (in *Input) seenOf(rows []Row) map[int]Seen {
+	type standing struct {
+		target int
+		uid    types.UID
+	}
+	stands := map[standing]bool{}
+	for t := range in.Snapshot {
+		for i := range in.Snapshot[t].Objects {
+			stands[standing{t, in.Snapshot[t].Objects[i].UID}] = true
 		}
 	}
-	out := map[int]Object{}
+	seen, out := in.seen(), map[int]Seen{}
 	for i, row := range rows {
-		if o, ok := live[row.UID]; ok {
-			out[i] = o
+		if s, is := seen[row.UID]; is && !s.Object.Terminating && stands[standing{row.Target(in.Spec), row.UID}] {
+			out[i] = s
 		}
 	}
 	return out
@@ -120,11 +124,14 @@ func (in *Input) restored(rows []Row, m *Memory) Snapshot {
 	out := slices.Clone(in.Snapshot)
 	for i, row := range rows {
 		r := &m.Rows[i]
-		t := row.Target(in.Spec)
-		if r.State != RowDeleted || r.Was == nil || t < 0 || out[t].State != Complete {
+		if r.State != RowDeleted || r.Was == nil || r.Was.Object.UID != row.UID {
 			continue
 		}
-		out[t].Objects = withObject(out[t].Objects, *r.Was)
+		for _, t := range r.Was.In {
+			if t < len(out) && out[t].State == Complete {
+				out[t].Objects = withObject(out[t].Objects, r.Was.Object)
+			}
+		}
 	}
 	return out
 }
@@ -148,28 +155,27 @@ func withObject(objects []Object, was Object) []Object {
 }
 
 // Rechecked takes the answer to a Recheck.
-func (m *Memory) Rechecked(run *v1alpha1.Run, r Rechecked, now time.Time) error {
+func (m *Memory) Rechecked(run *v1alpha1.Run, r Rechecked, now time.Time) {
 	switch {
 	case r.Outcome == RecheckFailed:
 		m.Fail(r.Why, now)
-		return nil
+		return
 	case r.Outcome == RecheckFalse, r.Outcome == RecheckUndecidable && m.Whole:
 		m.Stop = r.Why
-		return nil
+		return
 	}
 	m.calm()
 	m.ConfirmedAt = now
-	for i, o := range r.Seen {
-		if m.Rows[i].State != RowOpen {
+	for i, s := range r.Seen {
+		row, err := ParseRow(run.Rows[i])
+		if m.Rows[i].State != RowOpen || err != nil {
 			continue
 		}
-		m.Rows[i].Was = &o
-		version := o.ResourceVersion
-		row, err := ParseRow(run.Rows[i])
-		if err != nil {
-			return err
-		}
-		switch {
+		m.Rows[i].Was = &s
+		version := s.Object.ResourceVersion
+		switch because, protected := r.Protected[i]; {
+		case protected:
+			m.Rows[i].State, m.Rows[i].Failed = RowKept, because
 		case version == m.Version(i, row):
 		case r.Outcome == RecheckTrue:
 			m.Rows[i].Now = version
@@ -177,5 +183,4 @@ func (m *Memory) Rechecked(run *v1alpha1.Run, r Rechecked, now time.Time) error 
 			m.Rows[i].State, m.Rows[i].Failed = RowKept, "it changed, and the conditions can no longer be asked"
 		}
 	}
-	return nil
 }

@@ -13,8 +13,12 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// maxOutcomes bounds the rows that a finished run still names.
-const maxOutcomes = 200
+const (
+	// maxOutcomes bounds the rows that a finished run still names.
+	maxOutcomes = 200
+	// unreadable stands for the resource of a row that this version cannot read.
+	unreadable = "unreadable"
+)
 
 // Commit is the run that records a plan, before anything of it is done, and what the process that records it remembers.
 // The plan was decided at now, on live reads that were begun no earlier.
@@ -25,11 +29,11 @@ func Commit(c *v1alpha1.Cleaner, decides string, p Plan, now time.Time) (*v1alph
 		DecidedAt: metav1.NewTime(now),
 		Withheld:  p.Withheld,
 	}
-	was := make([]*Object, len(p.Steps))
+	was := make([]*Seen, len(p.Steps))
 	for i := range p.Steps {
 		run.Rows = append(run.Rows, p.Steps[i].Row().String())
-		if p.Steps[i].Object.Value != nil {
-			was[i] = &p.Steps[i].Object
+		if len(p.Steps[i].Seen) > 0 {
+			was[i] = &Seen{Object: p.Steps[i].Object, In: p.Steps[i].Seen}
 		}
 	}
 	if p.Release != nil {
@@ -44,7 +48,7 @@ func Commit(c *v1alpha1.Cleaner, decides string, p Plan, now time.Time) (*v1alph
 }
 
 // Finish is the run with its result: counts and the first rows with their outcomes stand in the place of the rows.
-func Finish(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string, now time.Time) (*v1alpha1.Run, error) {
+func Finish(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string, now time.Time) *v1alpha1.Run {
 	finished := metav1.NewTime(now)
 	out := &v1alpha1.Run{
 		Number: run.Number, Decides: run.Decides, DecidedAt: run.DecidedAt, Withheld: run.Withheld,
@@ -56,12 +60,11 @@ func Finish(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string
 	}
 	counts := map[key]int64{}
 	for i, text := range run.Rows {
-		row, err := ParseRow(text)
-		if err != nil {
-			return nil, err
+		outcome, resource := m.Rows[i].outcome(), unreadable
+		if row, err := ParseRow(text); err == nil {
+			resource = ResourceName(row.Resource)
 		}
-		outcome := m.Rows[i].outcome()
-		counts[key{ResourceName(row.Resource), outcome}]++
+		counts[key{resource, outcome}]++
 		if len(out.Outcomes) < maxOutcomes {
 			out.Outcomes = append(out.Outcomes, v1alpha1.RowOutcome{Row: text, Outcome: outcome})
 		}
@@ -77,7 +80,7 @@ func Finish(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string
 		h.Outcome = m.releaseOutcome(run)
 		out.Helm = &h
 	}
-	return out, nil
+	return out
 }
 
 func (r *RowMemory) outcome() v1alpha1.Outcome {

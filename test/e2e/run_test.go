@@ -384,3 +384,37 @@ func TestObjectInUseElsewhereIsNotTouched(t *testing.T) {
 		t.Error("an object of another namespace was deleted")
 	}
 }
+
+func TestANamespaceThatIsDeletedBeginsNoRun(t *testing.T) {
+	l := parallel(t)
+	s := sink.Start(t)
+	// What keeps the condition false goes with the namespace; something else holds the namespace for as long as we look.
+	l.configMap("keeper", map[string]string{"app": "keeper"}, nil)
+	held := l.configMap("held", nil, nil)
+	l.update(held, "held", func() { held.Finalizers = []string{"example.test/hold"} })
+	l.apply(cleanerYAML("c", fmt.Sprintf(`
+  cloudEventSink: %q
+  targets:
+  - {name: keepers, reference: {version: v1, kind: ConfigMap, matchLabels: {app: keeper}}}
+  - {name: held, reference: {version: v1, kind: ConfigMap, name: held}, includeWhenEvaluating: false, delete: true}
+  conditions: ['keepers.items.size() == 0']`, s.URL)))
+	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonConditionsNotMet)
+	// The Cleaner outlives the others, as one with a finalizer of somebody else does.
+	c := &v1alpha1.Cleaner{}
+	l.update(c, "c", func() { c.Finalizers = []string{"example.test/hold"} })
+	if err := l.Delete(l.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.ns}}); err != nil {
+		t.Fatal(err)
+	}
+	l.eventually("the keeper goes", func() string {
+		if l.exists(&corev1.ConfigMap{}, "keeper") {
+			return "it is there"
+		}
+		return ""
+	})
+	l.update(c, "c", func() { c.Finalizers = nil })
+	l.update(held, "held", func() { held.Finalizers = nil })
+	l.gone("c")
+	if n := len(l.deletes()); n > 0 || len(s.Events()) > 0 {
+		t.Errorf("%d deletions and %d events in a namespace that was being deleted", n, len(s.Events()))
+	}
+}

@@ -12,11 +12,13 @@ package actuate
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/vtex/cleaner/controllers/plan"
 )
@@ -58,21 +60,48 @@ type Orders interface {
 // Delete carries out deeds, and says what came of each, in their order.
 func (a *Actuator) Delete(ctx context.Context, deeds []Deed, o Orders) []plan.Answer {
 	answers := make([]plan.Answer, len(deeds))
+	Each(len(deeds), func(i int) { answers[i] = a.delete(ctx, deeds[i], o) })
+	return answers
+}
+
+// Each calls do for 0 to n-1, as many at a time as requests of one Cleaner may be in flight, and returns when all have
+// returned.
+func Each(n int, do func(i int)) {
 	next := make(chan int)
 	var workers sync.WaitGroup
-	for range min(inFlight, len(deeds)) {
+	for range min(inFlight, n) {
 		workers.Go(func() {
 			for i := range next {
-				answers[i] = a.delete(ctx, deeds[i], o)
+				do(i)
 			}
 		})
 	}
-	for i := range deeds {
+	for i := range n {
 		next <- i
 	}
 	close(next)
 	workers.Wait()
-	return answers
+}
+
+// Once is a configuration whose clients send each request that changes something once: an answer that asks to come back
+// later is an answer. client-go would send it again by itself, up to ten times, long after whether it may be sent was
+// asked.
+func Once(config *rest.Config) *rest.Config {
+	c := rest.CopyConfig(config)
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return once{next} })
+	return c
+}
+
+// once hides Retry-After from client-go.
+type once struct{ next http.RoundTripper }
+
+// RoundTrip sends a request.
+func (o once) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := o.next.RoundTrip(r)
+	if err == nil && r.Method != http.MethodGet {
+		resp.Header.Del("Retry-After")
+	}
+	return resp, err
 }
 
 func (a *Actuator) delete(ctx context.Context, d Deed, o Orders) plan.Answer {
@@ -92,7 +121,7 @@ func (a *Actuator) delete(ctx context.Context, d Deed, o Orders) plan.Answer {
 		return plan.Answer{Kind: plan.AnswerDeleted}
 	case namesMissing(err, d.Row.Ref):
 		return plan.Answer{Kind: plan.AnswerNotFound}
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return plan.Answer{Kind: plan.AnswerConflict, Sight: o.Look(ctx, d.Row), Why: err.Error()}
 	case answered(err):
 		return plan.Answer{Kind: plan.AnswerRefused, Why: err.Error()}
@@ -138,5 +167,5 @@ func answered(err error) bool {
 	if !errors.As(err, &status) {
 		return false
 	}
-	return status.Status().Code < 500 || apierrors.IsServiceUnavailable(err)
+	return status.Status().Code < http.StatusInternalServerError
 }

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,7 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/vtex/cleaner/controllers/plan"
@@ -122,12 +126,12 @@ func TestAnswers(t *testing.T) {
 	}{
 		"Deleted":        {"2xx", nil, plan.AnswerDeleted},
 		"NotFound":       {"a 404 that names the object", apierrors.NewNotFound(gr, "a"), plan.AnswerNotFound},
-		"OtherNotFound":  {"one that names another proves nothing", apierrors.NewNotFound(gr, "b"), plan.AnswerRefused},
-		"BareNotFound":   {"nor does one that names nothing: the kind is not served", bare, plan.AnswerRefused},
+		"OtherNotFound":  {"one that names another proves nothing: look", apierrors.NewNotFound(gr, "b"), plan.AnswerConflict},
+		"BareNotFound":   {"nor does one that names nothing", bare, plan.AnswerConflict},
 		"Conflict":       {"a precondition failed: look", apierrors.NewConflict(gr, "a", errors.New("uid")), plan.AnswerConflict},
 		"Forbidden":      {"an answer that nothing was done", apierrors.NewForbidden(gr, "a", errors.New("no")), plan.AnswerRefused},
 		"TooMany":        {"so is 429", apierrors.NewTooManyRequests("later", 1), plan.AnswerRefused},
-		"Unavailable":    {"and 503", apierrors.NewServiceUnavailable("later"), plan.AnswerRefused},
+		"Unavailable":    {"a 503 may come from a proxy that has sent it on", apierrors.NewServiceUnavailable("later"), plan.AnswerLost},
 		"InternalError":  {"a 500 may come from after the deed", apierrors.NewInternalError(errors.New("x")), plan.AnswerLost},
 		"GatewayTimeout": {"and so may a timeout", apierrors.NewTimeoutError("x", 1), plan.AnswerLost},
 		"NoAnswer":       {"a connection that broke says nothing", errors.New("connection reset"), plan.AnswerLost},
@@ -184,5 +188,24 @@ func TestDeedsInFlightAreBounded(t *testing.T) {
 	}
 	if r.most > inFlight {
 		t.Errorf("%d deeds were in flight, want at most %d", r.most, inFlight)
+	}
+}
+
+func TestARequestIsSentOnceWhateverTheAnswerAsksFor(t *testing.T) {
+	var deletes atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		deletes.Add(1)
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer server.Close()
+	client, err := dynamic.NewForConfig(Once(&rest.Config{Host: server.URL}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(nil)
+	got := New(client).Delete(t.Context(), []Deed{deed("a")}, r)[0]
+	if got.Kind != plan.AnswerRefused || deletes.Load() != 1 {
+		t.Errorf("%d requests were sent for one deed, which came to %+v", deletes.Load(), got)
 	}
 }
