@@ -25,7 +25,8 @@ help: ## Show this help.
 
 .PHONY: demo
 demo: ## Show the operator at work in a control plane on this machine. Needs nothing but Go.
-	$(GO) run ./hack/demo $(ARGS)
+	@echo "Building the demo: some minutes the first time, seconds later."
+	@$(GO) run ./hack/demo $(ARGS)
 
 ##@ Develop
 

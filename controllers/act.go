@@ -157,15 +157,18 @@ func (p *pass) dryRun(ctx context.Context, d plan.Plan) plan.Plan {
 			results[i] = "would be refused: " + err.Error()
 		}
 	})
+	var asked []plan.Row
 	for i, result := range results {
 		now[d.Steps[i].Object.UID] = d.Steps[i].Object.ResourceVersion
 		if result != "" {
+			asked = append(asked, d.Steps[i].Row())
 			p.did(d.Steps[i].Row(), "delete (dry run)", result)
 		}
 	}
+	p.tellBatch("DryRun", "would delete", asked)
 	p.mem.tried = now
 	d.Reason = v1alpha1.ReasonDryRun
-	d.Message = fmt.Sprintf("All conditions are true; %d objects would be deleted%s. Mode is DryRun: nothing is.", len(d.Steps), andRelease(d.Release))
+	d.Message = fmt.Sprintf("All conditions are true. Mode is DryRun: %s would be deleted%s, and nothing is.", counted(len(d.Steps), "object"), andRelease(d.Release))
 	return d
 }
 

@@ -237,7 +237,7 @@ func (p *pass) delete(ctx context.Context, rows []int) error {
 		m.Answered(i, row, answers[n], t >= 0 && p.c.Spec.Targets[t].Included(), now)
 		p.tellAnswer(row, answers[n])
 	}
-	p.tellBatch(deeds, answers)
+	p.tellBatch("Deleted", "deleted", deleted(deeds, answers))
 	if unsent(answers) {
 		return errNotNow
 	}

@@ -119,22 +119,38 @@ func (p *pass) tellAnswer(row plan.Row, a plan.Answer) {
 	p.r.metrics.Deleted(row.Resource.Group, row.Resource.Resource, result)
 }
 
+// deleted are the rows of the deeds that were answered with success.
+func deleted(deeds []actuate.Deed, answers []plan.Answer) []plan.Row {
+	var rows []plan.Row
+	for i, d := range deeds {
+		if answers[i].Kind == plan.AnswerDeleted {
+			rows = append(rows, d.Row)
+		}
+	}
+	return rows
+}
+
 // tellBatch emits one Event for each rule of a batch.
-func (p *pass) tellBatch(deeds []actuate.Deed, answers []plan.Answer) {
+func (p *pass) tellBatch(reason, did string, rows []plan.Row) {
 	names := map[string][]string{}
 	var rules []string
-	for i, d := range deeds {
-		if answers[i].Kind != plan.AnswerDeleted {
-			continue
+	for _, row := range rows {
+		if names[row.Rule] == nil {
+			rules = append(rules, row.Rule)
 		}
-		if names[d.Row.Rule] == nil {
-			rules = append(rules, d.Row.Rule)
-		}
-		names[d.Row.Rule] = append(names[d.Row.Rule], d.Row.Name)
+		names[row.Rule] = append(names[row.Rule], row.Name)
 	}
 	for _, rule := range rules {
-		p.event(corev1.EventTypeNormal, "Deleted", "Delete", "%s: deleted %s", rule, some(names[rule]))
+		p.event(corev1.EventTypeNormal, reason, "Delete", "%s: %s %s", rule, did, some(names[rule]))
 	}
+}
+
+// counted is a number of things, in words.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // some counts names, and gives the first of them.

@@ -33,7 +33,8 @@ func (p *pass) report() report { return report{p} }
 
 // invalid says that the spec cannot work.
 func (r report) invalid(findings validation.Findings) {
-	message := clean(findings[0].String())
+	text, _, _ := strings.Cut(findings[0].String(), "\n") // a caret below an expression needs lines of their own
+	message := clean(text)
 	if n := len(findings); n > 1 {
 		message += fmt.Sprintf(" (and %d more)", n-1)
 	}
@@ -133,7 +134,7 @@ func (r report) progress(run *v1alpha1.Run, req plan.Request) (message string, f
 	case v1alpha1.ReasonUninstalling:
 		return fmt.Sprintf("Run %d uninstalls release %q.", run.Number, releaseName(run)), false
 	}
-	return fmt.Sprintf("Run %d is under way: %d objects.", run.Number, len(m.Rows)), false
+	return fmt.Sprintf("Run %d is under way: %s.", run.Number, counted(len(run.Rows), "object")), false
 }
 
 // resolved says what the targets stand for.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -339,6 +340,18 @@ func TestDryRunDeletesNothing(t *testing.T) {
 	if len(c.Finalizers) > 0 || c.Status.Run != nil {
 		t.Errorf("a dry run has a finalizer or a run: %v %+v", c.Finalizers, c.Status.Run)
 	}
+	l.eventually("an Event says so", func() string {
+		list := &eventsv1.EventList{}
+		if err := l.List(l.ctx, list, client.InNamespace(l.ns)); err != nil {
+			return err.Error()
+		}
+		for i := range list.Items {
+			if list.Items[i].Reason == "DryRun" && list.Items[i].Note == "targets.evidence: would delete 1: evidence" {
+				return ""
+			}
+		}
+		return fmt.Sprintf("%d Events say something else", len(list.Items))
+	})
 	update := &v1alpha1.Cleaner{}
 	l.update(update, "c", func() { update.Spec.Mode = v1alpha1.ModeEnforce })
 	l.gone("c")
@@ -398,4 +411,25 @@ func TestInvalidSpecSaysWhere(t *testing.T) {
 	}
 	l.update(c, "c", func() { c.Spec.Conditions = []string{"evidence != null"} })
 	l.gone("c")
+}
+
+func TestACleanerThatWaitsWritesNothing(t *testing.T) {
+	l := parallel(t)
+	cm := l.configMap("evidence", nil, map[string]string{"n": "0"})
+	l.apply(cleanerYAML("c", `
+  retry: {period: 10h}
+  targets:`+target+`
+  conditions: ['evidence.data.n == "go"']`))
+	c := l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonConditionsNotMet)
+	l.passes() // what there was to report is reported
+	before := l.cleaner("c").ResourceVersion
+	for i := range 5 {
+		l.update(cm, "evidence", func() { cm.Data["n"] = fmt.Sprint(i) })
+	}
+	l.passes()
+	if after := l.cleaner("c"); after.ResourceVersion != before {
+		t.Errorf("evaluations with the same outcome were written: version %s, then %s", before, after.ResourceVersion)
+	}
+	l.update(cm, "evidence", func() { cm.Data["n"] = "go" })
+	l.gone(c.Name)
 }

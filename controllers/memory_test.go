@@ -1,0 +1,95 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+func TestPausesGrowUntilTheAuthorAsksAgain(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	m := newMemory("uid")
+	c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
+	m.resume(c)
+	said := plan.Plan{Reason: "Because"}
+	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
+		got := m.pause(said, &m.disagreed, 10*time.Second, now)
+		if got.Next != now.Add(want*time.Second) || m.held.Reason != "Because" {
+			t.Fatalf("it waits until %s, want %s", got.Next, now.Add(want*time.Second))
+		}
+		m.resume(c)
+	}
+	if m.retryAt.IsZero() {
+		t.Error("a pass without news ends the pause")
+	}
+	c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now"}
+	if m.resume(c); !m.retryAt.IsZero() {
+		t.Error("the annotation does not end the pause")
+	}
+	m.pause(said, &m.disagreed, time.Minute, now)
+	c.Generation = 2
+	if m.resume(c); !m.retryAt.IsZero() || m.disagreed != 0 {
+		t.Error("an edit does not end the pause")
+	}
+}
+
+func TestActionsAreNewestFirstAndFew(t *testing.T) {
+	m := newMemory("uid")
+	known := []v1alpha1.Action{{Object: "old"}}
+	for range maxActions {
+		m.acted(known, v1alpha1.Action{Object: "newer"}, v1alpha1.Action{Object: "newest"})
+	}
+	if len(m.actions) != maxActions || m.actions[0].Object != "newest" || m.actions[1].Object != "newer" || len(known) != 1 {
+		t.Errorf("got %v", m.actions)
+	}
+	m = newMemory("uid")
+	m.acted(known, v1alpha1.Action{Object: "new"})
+	if len(m.actions) != 2 || m.actions[1].Object != "old" {
+		t.Errorf("what the status has already is lost: %v", m.actions)
+	}
+}
+
+func TestOnlyNewsOfTheAuthorWake(t *testing.T) {
+	base := func() *v1alpha1.Cleaner {
+		return &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{UID: "a", Generation: 1, Finalizers: []string{"x"}}}
+	}
+	cases := map[string]struct {
+		change func(*v1alpha1.Cleaner)
+		want   bool
+	}{
+		"Status":      {func(c *v1alpha1.Cleaner) { c.Status.Runs = 3; c.ResourceVersion = "2" }, false},
+		"Labels":      {func(c *v1alpha1.Cleaner) { c.Labels = map[string]string{"a": "b"} }, false},
+		"Spec":        {func(c *v1alpha1.Cleaner) { c.Generation = 2 }, true},
+		"RequestedAt": {func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"} }, true},
+		"Finalizer":   {func(c *v1alpha1.Cleaner) { c.Finalizers = nil }, true},
+		"Deletion":    {func(c *v1alpha1.Cleaner) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, true},
+		"Recreation":  {func(c *v1alpha1.Cleaner) { c.UID = "b" }, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			after := base()
+			tc.change(after)
+			if got := wakes().Update(event.UpdateEvent{ObjectOld: base(), ObjectNew: after}); got != tc.want {
+				t.Errorf("wakes: %t", got)
+			}
+		})
+	}
+}
+
+func TestWhatComesFromOutsideIsMadeFitToShow(t *testing.T) {
+	if got := clean("a\nb\x1b[31mc\t"); got != "a b [31mc " {
+		t.Errorf("got %q", got)
+	}
+	if got := clean(strings.Repeat("ü", 5000)); len([]rune(got)) != maxText || !strings.HasSuffix(got, "…") {
+		t.Errorf("a long text has %d characters", len([]rune(got)))
+	}
+}
