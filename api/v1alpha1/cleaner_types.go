@@ -128,6 +128,22 @@ type CleanerSpec struct {
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('http://') || self.startsWith('https://')",message="must be a URL that starts with http:// or https://"
 	CloudEventSink string `json:"cloudEventSink,omitempty"`
+
+	// A CEL expression whose value the CloudEvent carries as `data`, such as
+	// {"image": revision.spec.containers[0].image}. It sees what conditions see, is evaluated when the cleaning begins,
+	// and may give any JSON value of at most 8 KiB; an error keeps the cleaning from beginning.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=16384
+	CloudEventData string `json:"cloudEventData,omitempty"`
+
+	// The ServiceAccount of the Cleaner's namespace as which the operator reads live, deletes and uninstalls. What that
+	// account may not do is not done. Without it the operator acts as itself, unless an administrator has set a default.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="is not the name of a ServiceAccount: write the metadata.name of one in the Cleaner's namespace, such as environment-cleaner"
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
 // Retry says when conditions are evaluated again without an event.
@@ -463,6 +479,10 @@ type Run struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=200
 	Withheld []Withheld `json:"withheld,omitempty"`
+	// The value of cloudEventData at the decision, as JSON.
+	// +optional
+	// +kubebuilder:validation:MaxLength=8192
+	Data string `json:"data,omitempty"`
 	// How the run ended. Absent while it is under way; once written it never changes.
 	// +optional
 	Result Result `json:"result,omitempty"`

@@ -88,6 +88,12 @@ const (
 	ReasonReleaseHasHooks = "ReleaseHasHooks"
 	// ReasonReleaseOutsideNamespace: the Helm release contains objects outside the Cleaner's namespace.
 	ReasonReleaseOutsideNamespace = "ReleaseOutsideNamespace"
+	// ReasonReleaseOwnsServiceAccount: the Helm release contains the rights of the ServiceAccount that would uninstall it.
+	ReasonReleaseOwnsServiceAccount = "ReleaseOwnsServiceAccount"
+	// ReasonClockSkewSuspected: the operator's clock and the API server's differ too much to decide anything by time.
+	ReasonClockSkewSuspected = "ClockSkewSuspected"
+	// ReasonTargetUnstable: an object changes faster than it can be decided on.
+	ReasonTargetUnstable = "TargetUnstable"
 	// ReasonReleaseUnreadable: the record of the Helm release could not be read.
 	ReasonReleaseUnreadable = "ReleaseUnreadable"
 	// ReasonDelivering: the event of a finished run is being sent.

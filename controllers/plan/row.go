@@ -68,11 +68,11 @@ func (r Row) Target(spec *v1alpha1.CleanerSpec) int {
 // decidesPrefix is the version of what Decides hashes. Another one in a status counts as an edit.
 const decidesPrefix = "v1:"
 
-// Decides is a fingerprint of the part of a spec that decides what is deleted and when. Suspend, mode, retry and the
-// sink may change under an open run; anything else stops it.
+// Decides is a fingerprint of the part of a spec that decides what is deleted and when. Suspend, mode, retry, the
+// sink and what it is sent may change under an open run; anything else stops it.
 func Decides(spec *v1alpha1.CleanerSpec) (string, error) {
 	s := spec.DeepCopy()
-	s.Suspend, s.Mode, s.Retry, s.CloudEventSink = false, "", nil, ""
+	s.Suspend, s.Mode, s.Retry, s.CloudEventSink, s.CloudEventData = false, "", nil, "", ""
 	if s.Parameters != nil { // the same parameters, however they were written
 		var v any
 		if err := json.Unmarshal(s.Parameters.Raw, &v); err != nil {

@@ -51,7 +51,7 @@ func Commit(c *v1alpha1.Cleaner, decides string, p Plan, now time.Time) (*v1alph
 func Finish(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string, now time.Time) *v1alpha1.Run {
 	finished := metav1.NewTime(now)
 	out := &v1alpha1.Run{
-		Number: run.Number, Decides: run.Decides, DecidedAt: run.DecidedAt, Withheld: run.Withheld,
+		Number: run.Number, Decides: run.Decides, DecidedAt: run.DecidedAt, Withheld: run.Withheld, Data: run.Data,
 		Result: result, FinishedAt: &finished, Message: message,
 	}
 	type key struct {
