@@ -29,7 +29,7 @@ import (
 )
 
 // crdTimeout is how long the API server may take to serve a new kind, or to let go of one.
-const crdTimeout = time.Minute
+const crdTimeout = 90 * time.Second
 
 // InstallCRDs applies the CustomResourceDefinitions in these YAML files, or in the *.yaml files of these folders, and
 // returns when the API server serves all their versions.
