@@ -10,8 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -38,11 +36,15 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 		return p.mem.held, nil
 	}
 	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	in.Snapshot = snapshot.TakeLive(ctx, p.r.targets, p.c.Namespace, &p.c.Spec)
+	in.Snapshot = snapshot.TakeLive(ctx, p.hands.live, p.c.Namespace, &p.c.Spec)
 	in.Release = p.lookRelease(ctx)
 	live := plan.Compute(ctx, in)
+	missing := p.hands.accountMissing(ctx, p.r.own.live)
 	now := p.r.clock.Now()
 	switch {
+	case missing != "":
+		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonAccessDenied, "Nothing is deleted: "+missing+"."
+		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
 	case p.namespaceLeaves(ctx):
 		live.Verdict, live.Reason = v1alpha1.VerdictWait, v1alpha1.ReasonNamespaceTerminating
 		live.Message = fmt.Sprintf("Namespace %q is being deleted, or cannot be read: nothing more is begun in it.", p.c.Namespace)
@@ -87,9 +89,7 @@ func (p *pass) tried(watched plan.Plan) bool {
 // namespaceLeaves says that the Cleaner's namespace is being deleted, or that nobody knows: what goes missing then proves
 // nothing.
 func (p *pass) namespaceLeaves(ctx context.Context) bool {
-	ns := p.r.targets.Read(ctx, snapshot.Query{
-		Version: "v1", Kind: "Namespace", Name: p.c.Namespace, Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,
-	})
+	ns := p.r.own.live.Read(ctx, object("Namespace", "", p.c.Namespace))
 	return ns.State != plan.Complete || len(ns.Objects) == 0 || ns.Objects[0].Terminating
 }
 
@@ -99,7 +99,7 @@ func (p *pass) lookRelease(ctx context.Context) *plan.Release {
 	if h == nil || !h.Delete {
 		return nil
 	}
-	rel, err := p.r.helm.Look(ctx, p.c.Namespace, h.Release)
+	rel, err := p.hands.helm.Look(ctx, p.c.Namespace, h.Release)
 	if err != nil {
 		return &plan.Release{Name: h.Release, Blocked: releaseReason(err), Detail: clean(fmt.Sprintf("Release %q: %s.", h.Release, err))}
 	}
@@ -153,7 +153,7 @@ func (p *pass) dryRun(ctx context.Context, d plan.Plan) plan.Plan {
 			return
 		}
 		results[i] = "would be deleted"
-		if err := p.r.actuator.Try(ctx, o.Ref); err != nil {
+		if err := p.hands.actuator.Try(ctx, o.Ref); err != nil {
 			results[i] = "would be refused: " + err.Error()
 		}
 	})

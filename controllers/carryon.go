@@ -92,7 +92,7 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 		}
 		return nil
 	case plan.LookRelease:
-		rel, err := p.r.helm.Look(ctx, p.c.Namespace, run.Helm.Name)
+		rel, err := p.hands.helm.Look(ctx, p.c.Namespace, run.Helm.Name)
 		if err != nil {
 			m.Fail(clean(err.Error()), p.r.clock.Now())
 			return nil
@@ -171,7 +171,7 @@ func (p *pass) Look(ctx context.Context, row plan.Row) plan.Sight {
 	if t >= 0 && p.c.Spec.Targets[t].Reference.FieldSelector != "" {
 		q.MetadataOnly = false
 	}
-	seen := p.r.targets.Read(ctx, q)
+	seen := p.hands.live.Read(ctx, q)
 	switch {
 	case seen.State != plan.Complete:
 		return plan.Sight{Failed: seen.Detail}
@@ -209,9 +209,13 @@ func (p *pass) recheck(ctx context.Context) error {
 		p.mem.run.Fail("the spec is not valid any more: "+findings[0].String(), p.r.clock.Now())
 		return nil
 	}
-	in := p.input(programs, p.r.clock.Now(), snapshot.TakeLive(ctx, p.r.targets, p.c.Namespace, &p.c.Spec))
+	in := p.input(programs, p.r.clock.Now(), snapshot.TakeLive(ctx, p.hands.live, p.c.Namespace, &p.c.Spec))
 	answer := plan.Reevaluate(ctx, in, p.c.Status.Run, &p.mem.run)
-	if p.r.clock.Since(in.Now) >= plan.ConfirmationServes {
+	missing := p.hands.accountMissing(ctx, p.r.own.live)
+	switch {
+	case missing != "":
+		answer = plan.Rechecked{Why: missing}
+	case p.r.clock.Since(in.Now) >= plan.ConfirmationServes:
 		answer = plan.Rechecked{Why: slowReads}
 	}
 	p.mem.run.Rechecked(p.c.Status.Run, answer, in.Now)
@@ -229,7 +233,7 @@ func (p *pass) delete(ctx context.Context, rows []int) error {
 		}
 		deeds[n] = actuate.Deed{Row: row, ResourceVersion: m.Version(i, row)}
 	}
-	answers := p.r.actuator.Delete(ctx, deeds, &orders{pass: p, log: logf.FromContext(ctx)})
+	answers := p.hands.actuator.Delete(ctx, deeds, &orders{pass: p, log: logf.FromContext(ctx)})
 	now := p.r.clock.Now()
 	for n, i := range rows {
 		row := deeds[n].Row
@@ -302,7 +306,7 @@ func (p *pass) uninstall(ctx context.Context, start bool) {
 		want.DisableHooks = want.DisableHooks || spec.DisableHooks
 	}
 	m.Busy = true
-	job := &uninstallJob{r: p.r, key: p.key, uid: p.c.UID, run: run.Number, decides: run.Decides, want: want, start: start, confirmedAt: m.ConfirmedAt, ended: p.mem.ended, log: logf.FromContext(ctx)}
+	job := &uninstallJob{r: p.r, hands: p.hands, key: p.key, uid: p.c.UID, run: run.Number, decides: run.Decides, want: want, start: start, confirmedAt: m.ConfirmedAt, ended: p.mem.ended, log: logf.FromContext(ctx)}
 	p.mem.stopUninstall = p.r.pool.do(ctx, job.do)
 }
 

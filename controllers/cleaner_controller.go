@@ -14,8 +14,6 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
-	"github.com/vtex/cleaner/controllers/internal/actuate"
-	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/internal/watches"
@@ -29,10 +27,9 @@ type CleanerReconciler struct {
 	live     client.Reader // reads Cleaners from the API server
 	compiler *celenv.Cache
 	watches  *watches.Engine
-	targets  snapshot.Reader // reads targets from the API server
 	resolver *watches.Resolver
-	actuator *actuate.Actuator
-	helm     *helm.Uninstaller
+	hands    *handsMaker
+	own      *hands // the operator's
 	pool     *pool
 	sender   *outbox.Sender
 	recorder events.EventRecorder
@@ -52,7 +49,10 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	if err != nil || c == nil {
 		return ctrl.Result{}, err
 	}
-	p := r.pass(c, req.NamespacedName, mem)
+	p, err := r.pass(c, req.NamespacedName, mem)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	mem.resume(c)
 
 	// 2. An open run, a report that is owed and a deletion come first: they need no expression to end.
@@ -74,7 +74,7 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 
 	// 4. Listen, before looking: nothing may change unseen in between. 5. Look. 6. Decide.
 	p.listen()
-	in := p.input(programs, r.clock.Now(), snapshot.Take(ctx, r.watches, c.Namespace, &c.Spec))
+	in := p.input(programs, r.clock.Now(), snapshot.Take(ctx, p.hands.watched, c.Namespace, &c.Spec))
 	decision := plan.Compute(ctx, in)
 	mem.evaluated = in.Now
 	r.metrics.Evaluated(string(decision.Verdict))
@@ -95,5 +95,5 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		return p.sleep(ctx, at, err)
 	}
 	p.report().evaluated(in, decision)
-	return p.sleep(ctx, decision.Next, err)
+	return p.sleep(ctx, p.askAgain(decision), err)
 }

@@ -32,9 +32,10 @@ func allowed() map[string][]string {
 		"controllers/internal/actuate/helm": {"api/v1alpha1", "controllers/plan"},
 		"controllers/internal/outbox":       {"api/v1alpha1", "controllers/plan"},
 		"controllers/internal/metrics":      {},
+		"controllers/internal/identity":     {"controllers/plan", "controllers/snapshot"},
 		"controllers": {
 			"api/v1alpha1", "api/validation", "celenv", "controllers/plan", "controllers/snapshot", "controllers/internal/watches",
-			"controllers/internal/actuate", "controllers/internal/actuate/helm", "controllers/internal/outbox", "controllers/internal/metrics",
+			"controllers/internal/actuate", "controllers/internal/actuate/helm", "controllers/internal/identity", "controllers/internal/outbox", "controllers/internal/metrics",
 		},
 		"cmd/manager": {"api/v1alpha1", "controllers"},
 	}
@@ -44,7 +45,7 @@ func allowed() map[string][]string {
 func doors() map[string][]string {
 	return map[string][]string{
 		"github.com/google/cel-go":         {"celenv", "celenv/library"},
-		"k8s.io/apiserver":                 {"celenv", "celenv/library"},
+		"k8s.io/apiserver":                 {"celenv", "celenv/library", "controllers/internal/identity"},
 		"helm.sh/helm":                     {"controllers/internal/actuate/helm"},
 		"github.com/cloudevents/sdk-go":    {"controllers/internal/outbox"},
 		"github.com/prometheus":            {"controllers/internal/metrics"},

@@ -22,6 +22,8 @@ type memory struct {
 	// written is the resourceVersion that this process's last write gave the Cleaner; empty once the cache has it.
 	written string
 	run     plan.Memory
+	// hands are those of the Cleaner's ServiceAccount, if it has one.
+	hands *hands
 	// evaluated is when the Cleaner was evaluated last, and reported when its status was written last.
 	evaluated, reported time.Time
 	// listening is since when this process watches the Cleaner's targets; zero: it does not.

@@ -31,6 +31,8 @@ const (
 	conflictRetry = 200 * time.Millisecond
 	// warmUp is how long watches may take to begin before a status says that they have not.
 	warmUp = 30 * time.Second
+	// rightsRetry is how often what a ServiceAccount may not do is asked again.
+	rightsRetry = 30 * time.Second
 	// reportEvery is how often a status may be written for people.
 	reportEvery = time.Second
 )
@@ -45,6 +47,7 @@ type pass struct {
 	c         *v1alpha1.Cleaner // as read or as last written; its status is the draft of the report
 	read      *v1alpha1.Cleaner // the same without the draft
 	mem       *memory
+	hands     *hands
 	ends      time.Time
 	committed bool
 }
@@ -86,8 +89,12 @@ func (r *CleanerReconciler) forget(key types.NamespacedName, uid types.UID) {
 	r.memories.forget(key)
 }
 
-func (r *CleanerReconciler) pass(c *v1alpha1.Cleaner, key types.NamespacedName, mem *memory) *pass {
-	return &pass{r: r, key: key, c: c, read: c.DeepCopy(), mem: mem, ends: r.clock.Now().Add(passLimit)}
+func (r *CleanerReconciler) pass(c *v1alpha1.Cleaner, key types.NamespacedName, mem *memory) (*pass, error) {
+	h, err := r.handsFor(c, mem)
+	if err != nil {
+		return nil, err
+	}
+	return &pass{r: r, key: key, c: c, read: c.DeepCopy(), mem: mem, hands: h, ends: r.clock.Now().Add(passLimit)}, nil
 }
 
 // compile checks the spec and compiles its expressions.
@@ -131,6 +138,15 @@ func (p *pass) warmingUp(d plan.Plan) (until time.Time, silent bool) {
 	said := p.read.Status.LastEvaluation != nil && p.read.Status.ObservedGeneration == p.c.Generation
 	until = p.mem.listening.Add(warmUp)
 	return until, said && d.Reason == v1alpha1.ReasonNotSynced && p.r.clock.Now().Before(until)
+}
+
+// askAgain is when to come back after a decision. Nothing tells that a ServiceAccount has got a right, so it is asked.
+func (p *pass) askAgain(d plan.Plan) time.Time {
+	soon := p.r.clock.Now().Add(rightsRetry)
+	if d.Reason == v1alpha1.ReasonAccessDenied && !p.hands.account.Operator() && (d.Next.IsZero() || soon.Before(d.Next)) {
+		return soon
+	}
+	return d.Next
 }
 
 // input is what a decision depends on, at a moment that is not after the snapshot was taken.

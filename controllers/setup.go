@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/metadata"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -28,7 +27,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
-	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
+	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/internal/watches"
@@ -45,6 +44,9 @@ type Options struct {
 	ProtectedNamespaces []string
 	// AllowProtectedKinds are protected resources, as <resource>.<group>, that may be deleted all the same.
 	AllowProtectedKinds []string
+	// DefaultServiceAccount is the ServiceAccount as which the operator acts for Cleaners that name none; empty: it acts as
+	// itself.
+	DefaultServiceAccount string
 	// MinInterval is how long after an evaluation of a Cleaner the next one may follow.
 	MinInterval time.Duration
 	// Settle is how long what was deleted may take to go before a run goes on without it.
@@ -80,17 +82,9 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	}
 	config := rest.CopyConfig(mgr.GetConfig())
 	config.QPS = -1 // requests are bounded by what is in flight, and by the API server's priority and fairness
-	dyn, err := dynamic.NewForConfig(config)
+	reviews, err := authorizationv1client.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("cannot make a client: %w", err)
-	}
-	deleting, err := dynamic.NewForConfig(actuate.Once(config))
-	if err != nil {
-		return fmt.Errorf("cannot make a client for deletions: %w", err)
-	}
-	meta, err := metadata.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("cannot make a metadata client: %w", err)
+		return fmt.Errorf("cannot make a client for access reviews: %w", err)
 	}
 	compiler, err := celenv.NewCompiler(celenv.Options{})
 	if err != nil {
@@ -104,9 +98,13 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("cannot make the watches: %w", err)
 	}
-	uninstaller, err := helm.New(helm.Options{Config: actuate.Once(config), Clock: opts.Clock})
+	maker := &handsMaker{
+		config: config, engine: engine, access: identity.NewAccess(reviews.SubjectAccessReviews(), opts.Clock),
+		slots: actuate.NewSlots(), clock: opts.Clock,
+	}
+	own, err := maker.of(identity.Account{})
 	if err != nil {
-		return fmt.Errorf("cannot make the uninstaller: %w", err)
+		return err
 	}
 	wake := &waker{}
 	sender, err := outbox.NewSender(outbox.Options{
@@ -120,8 +118,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	}
 	r := &CleanerReconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), compiler: celenv.NewCache(compiler), watches: engine,
-		targets: watches.NewLive(dyn, meta, engine.Resolver()), resolver: engine.Resolver(), actuator: actuate.New(deleting),
-		helm: uninstaller, pool: newPool(opts.Uninstalls), sender: sender, recorder: mgr.GetEventRecorder("cleaner"),
+		resolver: engine.Resolver(), hands: maker, own: own, pool: newPool(opts.Uninstalls), sender: sender, recorder: mgr.GetEventRecorder("cleaner"),
 		clock: opts.Clock, wake: wake, metrics: count, opts: opts,
 	}
 	for _, part := range []interface {

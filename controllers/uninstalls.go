@@ -74,6 +74,7 @@ func (p *pool) do(ctx context.Context, job func(context.Context)) (stop context.
 // uninstallJob uninstalls the release of one run.
 type uninstallJob struct {
 	r           *CleanerReconciler
+	hands       *hands
 	key         types.NamespacedName
 	uid         types.UID
 	run         int64
@@ -85,8 +86,15 @@ type uninstallJob struct {
 	log         logr.Logger
 }
 
+func (j *uninstallJob) uninstall(ctx context.Context) (helm.Outcome, error) {
+	if missing := j.hands.accountMissing(ctx, j.r.own.live); missing != "" {
+		return helm.Outcome{}, errors.New(missing)
+	}
+	return j.hands.helm.Uninstall(ctx, j.want, &uninstallGuard{uninstallJob: j, ctx: ctx})
+}
+
 func (j *uninstallJob) do(ctx context.Context) {
-	out, err := j.r.helm.Uninstall(ctx, j.want, &uninstallGuard{uninstallJob: j, ctx: ctx})
+	out, err := j.uninstall(ctx)
 	end := uninstallEnd{run: j.run, swept: out.State == helm.Done}
 	for _, ref := range out.Deleted {
 		end.actions = append(end.actions, v1alpha1.Action{

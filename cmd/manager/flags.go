@@ -57,6 +57,7 @@ func parse(args []string) (*flags, error) {
 	fs.StringSliceVar(&allow, "sink-allow", nil, "address ranges that events may be sent to, such as 10.0.0.0/8 (default: all that are not refused)")
 	fs.StringSliceVar(&deny, "sink-deny", nil, "address ranges that events may not be sent to")
 	fs.BoolVar(&f.options.SinkAllowLoopback, "sink-allow-loopback", false, "let events be sent to this machine; for local runs")
+	fs.StringVar(&f.options.DefaultServiceAccount, "default-service-account", "", "ServiceAccount of its own namespace as which the operator acts for a Cleaner that names none")
 	fs.IntVar(&f.options.Workers, "workers", controllers.DefaultWorkers, "how many Cleaners are worked on at a time")
 	fs.IntVar(&f.options.Uninstalls, "uninstalls", controllers.DefaultUninstalls, "how many Helm releases are uninstalled at a time")
 	if err := fs.Parse(args); err != nil {

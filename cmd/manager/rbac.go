@@ -17,9 +17,15 @@ package main
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=selfsubjectaccessreviews,verbs=create
 
+// Acting as the ServiceAccount that a Cleaner names, whose existence is checked. As such an account the operator may do
+// only what it may do itself: the ClusterRoles in config/components grant that too. What accounts may read is asked with
+// subjectaccessreviews, below.
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=serviceaccounts,verbs="impersonate:serviceaccount"
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get
+
 // Whether a Cleaner's namespace is being deleted.
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 
-// Who may read the metrics.
+// Who may read the metrics, and what ServiceAccounts may read.
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create

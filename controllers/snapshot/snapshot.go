@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -93,4 +94,20 @@ func take(ctx context.Context, r Reader, namespace string, t *v1alpha1.Target) p
 		return plan.Target{State: plan.Failed, Detail: err.Error()}
 	}
 	return r.Read(ctx, q)
+}
+
+// Where names a part of a resource, for people: one object, a namespace, or all of it.
+func Where(resource schema.GroupResource, namespaced bool, namespace, name string) string {
+	s := resource.String()
+	if name != "" {
+		s += fmt.Sprintf(" %q", name)
+	}
+	switch {
+	case !namespaced:
+		return s + " (cluster-scoped)"
+	case namespace == "":
+		return s + " in all namespaces"
+	default:
+		return s + fmt.Sprintf(" in namespace %q", namespace)
+	}
 }

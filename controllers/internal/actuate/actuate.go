@@ -32,12 +32,18 @@ const (
 // Actuator deletes objects.
 type Actuator struct {
 	client dynamic.Interface
-	slots  chan struct{}
+	slots  Slots
 }
 
+// Slots bound how many deletions are on their way at a time, of all Actuators that share them.
+type Slots chan struct{}
+
+// NewSlots makes the Slots of a process.
+func NewSlots() Slots { return make(Slots, inFlightOfAll) }
+
 // New makes an Actuator that sends its requests through a client.
-func New(client dynamic.Interface) *Actuator {
-	return &Actuator{client: client, slots: make(chan struct{}, inFlightOfAll)}
+func New(client dynamic.Interface, slots Slots) *Actuator {
+	return &Actuator{client: client, slots: slots}
 }
 
 // Deed is a deletion to be done.

@@ -54,7 +54,7 @@ func newRig(answer error) *rig {
 		r.mu.Unlock()
 		return true, nil, r.answer
 	})
-	r.actuator = New(client)
+	r.actuator = New(client, NewSlots())
 	return r
 }
 
@@ -204,7 +204,7 @@ func TestARequestIsSentOnceWhateverTheAnswerAsksFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newRig(nil)
-	got := New(client).Delete(t.Context(), []Deed{deed("a")}, r)[0]
+	got := New(client, NewSlots()).Delete(t.Context(), []Deed{deed("a")}, r)[0]
 	if got.Kind != plan.AnswerRefused || deletes.Load() != 1 {
 		t.Errorf("%d requests were sent for one deed, which came to %+v", deletes.Load(), got)
 	}

@@ -113,7 +113,7 @@ func newReal(t *testing.T) *realWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.live = NewLive(dynamic.NewForConfigOrDie(cfg), metadata.NewForConfigOrDie(cfg), e.Resolver())
+	r.live = NewLive("the operator", dynamic.NewForConfigOrDie(cfg), metadata.NewForConfigOrDie(cfg), e.Resolver())
 	r.rig = startRig(t, e, nil)
 	return r
 }

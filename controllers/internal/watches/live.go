@@ -25,14 +25,15 @@ var _ snapshot.Reader = (*Live)(nil)
 
 // Live reads from the API server itself, as it is when asked.
 type Live struct {
+	who      string
 	dynamic  dynamic.Interface
 	metadata metadata.Interface
 	resolver *Resolver
 }
 
-// NewLive returns a Reader that asks the API server through these clients.
-func NewLive(d dynamic.Interface, m metadata.Interface, r *Resolver) *Live {
-	return &Live{dynamic: d, metadata: m, resolver: r}
+// NewLive returns a Reader that asks the API server through these clients, whose requests are those of who.
+func NewLive(who string, d dynamic.Interface, m metadata.Interface, r *Resolver) *Live {
+	return &Live{who: who, dynamic: d, metadata: m, resolver: r}
 }
 
 // Read answers with what the API server says now. An object of a given name is missing only when the API server says so
@@ -55,7 +56,10 @@ func (l *Live) Read(ctx context.Context, q snapshot.Query) plan.Target {
 	case err == nil:
 		t.State = plan.Complete
 	case apierrors.IsForbidden(err):
-		t.State, t.Detail = plan.Forbidden, forbidden(verb, res, q.Namespace, q.Name)
+		t.State, t.Detail = plan.Forbidden, forbidden(l.who, verb, res, q.Namespace, q.Name)
+		if aboutAnother(err, res) { // the operator may not act as the account
+			t.Detail += ": " + err.Error()
+		}
 	case apierrors.IsNotFound(err):
 		return l.notServed(ctx, t, q)
 	default:
@@ -138,6 +142,16 @@ func isMissing(err error, res Resource, name string) bool {
 	return d != nil && d.Name == name && (d.Kind == res.GVR.Resource || strings.EqualFold(d.Kind, res.Kind))
 }
 
+// aboutAnother says that an answer speaks of another resource than the one that was asked for.
+func aboutAnother(err error, res Resource) bool {
+	status, ok := err.(apierrors.APIStatus)
+	if !ok {
+		return false
+	}
+	d := status.Status().Details
+	return d != nil && d.Kind != "" && d.Kind != res.GVR.Resource
+}
+
 // namespaceIn is the namespace to ask for; none for a cluster-scoped kind.
 func namespaceIn(res Resource, q snapshot.Query) string {
 	if !res.Namespaced {
@@ -146,23 +160,12 @@ func namespaceIn(res Resource, q snapshot.Query) string {
 	return q.Namespace
 }
 
-// forbidden says which permission is missing.
-func forbidden(verbs string, res Resource, namespace, name string) string {
-	return fmt.Sprintf("the operator may not %s %s", verbs, where(res, namespace, name))
+// forbidden says which permission is missing to whom.
+func forbidden(who, verbs string, res Resource, namespace, name string) string {
+	return fmt.Sprintf("%s may not %s %s", who, verbs, where(res, namespace, name))
 }
 
 // where names a part of a resource, for people.
 func where(res Resource, namespace, name string) string {
-	s := res.GVR.GroupResource().String()
-	if name != "" {
-		s += fmt.Sprintf(" %q", name)
-	}
-	switch {
-	case !res.Namespaced:
-		return s + " (cluster-scoped)"
-	case namespace == "":
-		return s + " in all namespaces"
-	default:
-		return s + fmt.Sprintf(" in namespace %q", namespace)
-	}
+	return snapshot.Where(res.GVR.GroupResource(), res.Namespaced, namespace, name)
 }

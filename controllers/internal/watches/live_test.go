@@ -24,7 +24,7 @@ import (
 
 func liveOf(s *apiServer) *Live {
 	d := discovery.NewDiscoveryClientForConfigOrDie(s.config())
-	return NewLive(dynamic.NewForConfigOrDie(s.config()), metadata.NewForConfigOrDie(s.config()), NewResolver(clock.RealClock{}, d, time.Minute))
+	return NewLive("the operator", dynamic.NewForConfigOrDie(s.config()), metadata.NewForConfigOrDie(s.config()), NewResolver(clock.RealClock{}, d, time.Minute))
 }
 
 func TestLiveRead(t *testing.T) {

@@ -77,7 +77,7 @@ func (e *Engine) look(q *snapshot.Query) (plan.TargetState, string, *informer) {
 			return plan.Failed, s.detail, nil
 		case s.access == denied:
 			if _, more := r.below(key, q); !more {
-				return plan.Forbidden, forbidden(s.detail, r.Resource, namespaceIn(r.Resource, *q), q.Name), nil
+				return plan.Forbidden, forbidden("the operator", s.detail, r.Resource, namespaceIn(r.Resource, *q), q.Name), nil
 			}
 			continue
 		}

@@ -1,0 +1,167 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+func TestConfig(t *testing.T) {
+	operator := &rest.Config{Host: "https://api.example.com", BearerToken: "secret"}
+	for name, tc := range map[string]struct {
+		account Account
+		want    string
+		fails   bool
+	}{
+		"Operator":    {Account{}, "", false},
+		"Account":     {Account{"shop", "cleaner"}, "system:serviceaccount:shop:cleaner", false},
+		"NoName":      {Account{Namespace: "shop"}, "", true},
+		"NoNamespace": {Account{Name: "cleaner"}, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := tc.account.Config(operator)
+			if (err != nil) != tc.fails {
+				t.Fatalf("got error %v, want one: %t", err, tc.fails)
+			}
+			if err == nil && c.Impersonate.UserName != tc.want {
+				t.Errorf("acts as %q, want %q", c.Impersonate.UserName, tc.want)
+			}
+			if operator.Impersonate.UserName != "" {
+				t.Error("the operator's own configuration was changed")
+			}
+		})
+	}
+}
+
+// pods knows one pod, whatever it is asked.
+type pods struct{}
+
+func (pods) Read(context.Context, snapshot.Query) plan.Target {
+	return plan.Target{
+		State: plan.Complete, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespaced: true,
+		Objects: make([]plan.Object, 1),
+	}
+}
+
+// reviewer answers reviews, and remembers what it was asked.
+type reviewer struct {
+	deny  map[string]bool // verbs
+	err   error
+	asked []string
+	specs []authorizationv1.SubjectAccessReviewSpec
+}
+
+func (r *reviewer) access(clock *clocktesting.FakeClock) *Access {
+	client := fake.NewClientset()
+	client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
+		verb := review.Spec.ResourceAttributes.Verb
+		r.asked, r.specs = append(r.asked, verb), append(r.specs, review.Spec)
+		review.Status.Allowed = !r.deny[verb]
+		return true, review, r.err
+	})
+	return NewAccess(client.AuthorizationV1().SubjectAccessReviews(), clock)
+}
+
+func query(name string, metadataOnly bool) snapshot.Query {
+	return snapshot.Query{
+		Version: "v1", Kind: "Pod", Namespace: "shop", Name: name, MetadataOnly: metadataOnly,
+		Labels: labels.Everything(), Fields: fields.Everything(),
+	}
+}
+
+func TestReader(t *testing.T) {
+	for name, tc := range map[string]struct {
+		query  snapshot.Query
+		deny   []string
+		err    error
+		asked  []string
+		state  plan.TargetState
+		detail string
+	}{
+		"Seen":        {query("", false), nil, nil, []string{"get", "list", "watch"}, plan.Complete, ""},
+		"NamedUnseen": {query("a", true), nil, nil, []string{"get"}, plan.Complete, ""},
+		"SetUnseen":   {query("", true), nil, nil, []string{"list"}, plan.Complete, ""},
+		"Denied": {query("a", false), []string{"list", "watch"}, nil, []string{"get", "list", "watch"}, plan.Forbidden,
+			`ServiceAccount "cleaner" may not list and watch pods "a" in namespace "shop"`},
+		"NobodyKnows": {query("a", true), nil, errors.New("no answer"), []string{"get"}, plan.Failed,
+			`cannot find out what ServiceAccount "cleaner" may do: no answer`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &reviewer{err: tc.err, deny: map[string]bool{}}
+			for _, verb := range tc.deny {
+				r.deny[verb] = true
+			}
+			got := r.access(clocktesting.NewFakeClock(time.Now())).Reader(Account{"shop", "cleaner"}, pods{}).Read(t.Context(), tc.query)
+			if got.State != tc.state || got.Detail != tc.detail {
+				t.Errorf("got %v %q, want %v %q", got.State, got.Detail, tc.state, tc.detail)
+			}
+			if shown := len(got.Objects) > 0; shown != (tc.state == plan.Complete) {
+				t.Errorf("objects shown: %t", shown)
+			}
+			if diff := cmp.Diff(tc.asked, r.asked); diff != "" {
+				t.Errorf("reviews (-want +got):\n%s", diff)
+			}
+			want := authorizationv1.SubjectAccessReviewSpec{
+				User:   "system:serviceaccount:shop:cleaner",
+				Groups: []string{"system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"},
+				ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Verb: tc.asked[0], Version: "v1", Resource: "pods", Namespace: "shop", Name: tc.query.Name,
+				},
+			}
+			if diff := cmp.Diff(want, r.specs[0]); diff != "" {
+				t.Errorf("first review (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnswersServeForAWhile(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	r := &reviewer{deny: map[string]bool{}}
+	a := r.access(clock)
+	read := func(account Account) plan.TargetState {
+		return a.Reader(account, pods{}).Read(t.Context(), query("", true)).State
+	}
+	one, other := Account{"shop", "one"}, Account{"shop", "other"}
+	read(one)
+	read(one)
+	if len(r.asked) != 1 {
+		t.Errorf("asked %d times within the minute that an answer serves", len(r.asked))
+	}
+	read(other)
+	if len(r.asked) != 2 {
+		t.Error("the answer for one account served another")
+	}
+	clock.Step(allowedServes + time.Second)
+	r.deny["list"] = true
+	if got := read(one); got != plan.Forbidden {
+		t.Errorf("a right that was taken away still shows objects after a minute: %v", got)
+	}
+	clock.Step(deniedServes + time.Second)
+	delete(r.deny, "list")
+	if got := read(one); got != plan.Complete {
+		t.Errorf("a right that was given is not seen: %v", got)
+	}
+	if got := a.Reader(Account{}, pods{}).Read(t.Context(), query("", true)).State; got != plan.Complete {
+		t.Errorf("the operator's own: %v", got)
+	}
+}

@@ -1,0 +1,162 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/operator"
+)
+
+// tenant is the ServiceAccount that Cleaners of these tests name.
+const tenant = "tenant"
+
+// account creates the ServiceAccount, with these verbs on ConfigMaps of its namespace.
+func account(l *lab, verbs ...string) {
+	l.Helper()
+	if err := l.Create(l.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: tenant}}); err != nil {
+		l.Fatal(err)
+	}
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: tenant},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: verbs}},
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: tenant},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: tenant},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: l.ns, Name: tenant}},
+	}
+	for _, o := range []client.Object{role, binding} {
+		if err := l.Create(l.ctx, o); err != nil {
+			l.Fatal(err)
+		}
+	}
+}
+
+// allow changes what the ServiceAccount may do with ConfigMaps.
+func allow(l *lab, verbs ...string) {
+	l.Helper()
+	role := &rbacv1.Role{}
+	l.update(role, tenant, func() { role.Rules[0].Verbs = verbs })
+}
+
+// asTenant is a Cleaner that acts as the ServiceAccount.
+func asTenant(more string) string {
+	return cleanerYAML("c", `
+  serviceAccountName: tenant
+  targets:`+target+`
+  conditions: ['evidence.data.state == "old"']`+more)
+}
+
+func TestDeedsAreThoseOfTheServiceAccount(t *testing.T) {
+	l := parallel(t)
+	account(l, "get", "list", "watch", "delete")
+	l.configMap("evidence", nil, map[string]string{"state": "old"})
+	l.apply(asTenant(""))
+	l.gone("c")
+	if l.exists(&corev1.ConfigMap{}, "evidence") {
+		t.Error("the target is there after the Cleaner has gone")
+	}
+	want := "system:serviceaccount:" + l.ns + ":" + tenant
+	as := 0
+	for _, d := range l.deletes() {
+		switch {
+		case d.ObjectRef.Resource == "cleaners": // its own kind is the operator's to delete
+		case d.User.Username != operator.User || d.ImpersonatedUser == nil || d.ImpersonatedUser.Username != want:
+			t.Errorf("%s: want it as %s", d, want)
+		default:
+			as++
+		}
+	}
+	if as == 0 {
+		t.Error("the audit log shows no DELETE as the ServiceAccount")
+	}
+}
+
+func TestWhatTheServiceAccountMayNotDeleteStays(t *testing.T) {
+	l := parallel(t)
+	account(l, "get", "list", "watch")
+	l.configMap("evidence", nil, map[string]string{"state": "old"})
+	l.apply(asTenant(""))
+	c := l.says("c", v1alpha1.ConditionStalled, v1alpha1.ReasonDeletionRefused)
+	got := message(c, v1alpha1.ConditionStalled)
+	for _, want := range []string{"delete", "configmaps", "system:serviceaccount:" + l.ns + ":tenant"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the status says %q, which does not name %s", got, want)
+		}
+	}
+	allow(l, "get", "list", "watch", "delete")
+	l.gone("c")
+}
+
+func TestWhatTheServiceAccountMayNotReadIsNotShownToExpressions(t *testing.T) {
+	l := parallel(t)
+	account(l, "get", "delete")
+	l.configMap("evidence", nil, map[string]string{"state": "old"})
+	l.apply(asTenant(""))
+	c := l.says("c", v1alpha1.ConditionTargetsResolved, v1alpha1.ReasonAccessDenied)
+	if got, want := message(c, v1alpha1.ConditionTargetsResolved), `ServiceAccount "tenant" may not list and watch configmaps "evidence" in namespace "`+l.ns+`"`; !strings.Contains(got, want) {
+		t.Errorf("the status says %q, want %q in it", got, want)
+	}
+	if n := len(l.deletes()); n > 0 {
+		t.Errorf("%d deletions", n)
+	}
+	allow(l, "get", "list", "watch", "delete")
+	l.gone("c")
+}
+
+func TestADeletedServiceAccountDeletesNothing(t *testing.T) {
+	l := parallel(t)
+	account(l, "get", "list", "watch", "delete")
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: tenant}}
+	if err := l.Delete(l.ctx, sa); err != nil { // its RoleBinding stays, and goes on granting
+		t.Fatal(err)
+	}
+	l.configMap("evidence", nil, map[string]string{"state": "old"})
+	l.apply(asTenant(""))
+	c := l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonAccessDenied)
+	if got, want := message(c, v1alpha1.ConditionReady), `ServiceAccount "tenant" does not exist`; !strings.Contains(got, want) {
+		t.Errorf("the status says %q, want %q in it", got, want)
+	}
+	if n := len(l.deletes()); n > 0 {
+		t.Errorf("%d deletions", n)
+	}
+	if err := l.Create(l.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: tenant}}); err != nil {
+		t.Fatal(err)
+	}
+	l.gone("c")
+}
+
+func TestTheOperatorMayActOnlyOnWhatItMayReachItself(t *testing.T) {
+	l := parallel(t)
+	account(l, "get", "list", "watch", "delete")
+	role := &rbacv1.Role{}
+	l.update(role, tenant, func() {
+		role.Rules[0].Resources = []string{"configmaps", "leases"}
+		role.Rules[0].APIGroups = []string{"", "coordination.k8s.io"}
+	})
+	l.apply(`
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: evidence}`)
+	l.apply(cleanerYAML("c", `
+  serviceAccountName: tenant
+  ttl: 0s
+  targets:
+  - name: evidence
+    reference: {apiGroup: coordination.k8s.io, version: v1, kind: Lease, name: evidence}
+    includeWhenEvaluating: false
+    delete: true`))
+	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonAccessDenied)
+	if n := len(l.deletes()); n > 0 {
+		t.Errorf("%d deletions", n)
+	}
+}
