@@ -68,7 +68,11 @@ test-race: $(TESTSUMMARY) ## Run all tests with the race detector, which needs a
 	$(TESTSUMMARY) -race ./...
 
 .PHONY: bench
-bench: ## Run the benchmarks.
+bench: ## Measure the operator as a whole against bare client-go, on a control plane on this machine.
+	@$(GO) run ./hack/bench $(ARGS)
+
+.PHONY: bench-units
+bench-units: ## Run the benchmarks of single packages.
 	$(GO) test -run='^$$' -bench=. -benchmem ./...
 
 ##@ Build and run

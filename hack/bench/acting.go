@@ -1,0 +1,206 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/vtex/cleaner/test/cluster"
+)
+
+// reaction measures how long after the event that makes its condition true a Cleaner's DELETE arrives. An event is the
+// moment at which the API server has answered the write: then it sends it to those who watch.
+func reaction(ctx context.Context, r *rig, s sizes) ([]figure, error) {
+	ns, err := r.Namespace(ctx, "reaction")
+	if err != nil {
+		return nil, err
+	}
+	if err := r.configMaps(ctx, ns, "old", s.reactions, member); err != nil {
+		return nil, err
+	}
+	err = each(s.reactions, makers, func(i int) error {
+		if err := r.gate(ctx, ns, member(i)); err != nil {
+			return err
+		}
+		return r.admin.Create(ctx, gated(ns, member(i), member(i), member(i)))
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.waits(ctx, ns, s.reactions); err != nil {
+		return nil, err
+	}
+	for i := range s.reactions { // one after the other: what is measured is the way, not the queue
+		if err := r.open(ctx, ns, member(i)); err != nil {
+			return nil, err
+		}
+		_, err := r.audit.WaitFor(ctx, func(events []cluster.Event) bool {
+			return slices.ContainsFunc(events, func(e cluster.Event) bool { return isDelete(e, ns, fmt.Sprintf("old-%d", i)) })
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := r.gone(ctx, ns); err != nil {
+		return nil, err
+	}
+	events, err := r.audit.Events()
+	if err != nil {
+		return nil, err
+	}
+	opened, deleted := map[string]time.Time{}, map[string]time.Time{}
+	for _, e := range events {
+		if e.ObjectRef == nil || e.ObjectRef.Namespace != ns || e.ObjectRef.Resource != "configmaps" {
+			continue
+		}
+		switch e.Verb {
+		case "patch":
+			opened[e.ObjectRef.Name] = e.StageTimestamp.Time
+		case "delete":
+			deleted[e.ObjectRef.Name] = e.RequestReceivedTimestamp.Time
+		}
+	}
+	var took []time.Duration
+	for i := range s.reactions {
+		took = append(took, deleted[fmt.Sprintf("old-%d", i)].Sub(opened[member(i)]))
+	}
+	slices.Sort(took)
+	return []figure{
+		{What: fmt.Sprintf("Reaction, from the event to the DELETE's arrival: median of %d", s.reactions), Value: percentile(took, 0.5).Round(100 * time.Microsecond).String()},
+		{What: "Reaction: 99th percentile", Value: percentile(took, 0.99).Round(100 * time.Microsecond).String()},
+	}, nil
+}
+
+func isDelete(e cluster.Event, namespace, name string) bool {
+	return e.Verb == "delete" && e.ObjectRef != nil && e.ObjectRef.Resource == "configmaps" && e.ObjectRef.Namespace == namespace && e.ObjectRef.Name == name
+}
+
+// manyCleaners measures the deletions per second of Cleaners that act at the same time, and those of bare client-go that
+// makes all of their requests.
+func manyCleaners(ctx context.Context, r *rig, s sizes) ([]figure, error) {
+	operator, err := r.cleaners(ctx, "many", s.cleaners, s.each)
+	if err != nil {
+		return nil, err
+	}
+	bare, err := r.bare(ctx, "many", s.cleaners, s.each, (*bareLoop).clean)
+	if err != nil {
+		return nil, err
+	}
+	what := fmt.Sprintf("%d Cleaners with %d objects each", s.cleaners, s.each)
+	return append(ratio(what, operator, bare, "at least 0.8"),
+		figure{What: what + ": requests of the operator", Value: operator.requests},
+		figure{What: what + ": requests of bare client-go", Value: bare.requests},
+	), nil
+}
+
+// oneCleaner measures the deletions per second of one Cleaner, and those of bare client-go that makes nothing but the
+// deletions.
+func oneCleaner(ctx context.Context, r *rig, s sizes) ([]figure, error) {
+	operator, err := r.cleaners(ctx, "one", 1, s.objects)
+	if err != nil {
+		return nil, err
+	}
+	bare, err := r.bare(ctx, "one", 1, s.objects, (*bareLoop).deleteAll)
+	if err != nil {
+		return nil, err
+	}
+	what := fmt.Sprintf("One Cleaner with %d objects", s.objects)
+	return append(ratio(what, operator, bare, "at least 0.9"),
+		figure{What: what + ": from the event to the first DELETE, live reads and the record of the run included", Value: operator.lead.Round(time.Millisecond).String()},
+	), nil
+}
+
+func ratio(what string, operator, bare speed, aim string) []figure {
+	return []figure{
+		{What: what + ": deletions per second", Value: fmt.Sprintf("%.0f", operator.perSecond)},
+		{What: what + ": the same by bare client-go", Value: fmt.Sprintf("%.0f", bare.perSecond)},
+		{What: what + ": ratio", Value: fmt.Sprintf("%.2f", operator.perSecond/bare.perSecond), Aim: aim},
+	}
+}
+
+// speed is how fast objects were deleted, how long it took until the first, and with which requests.
+type speed struct {
+	perSecond float64
+	lead      time.Duration
+	requests  string
+}
+
+// cleaners lets Cleaners delete ConfigMaps.
+func (r *rig) cleaners(ctx context.Context, prefix string, cleaners, objects int) (speed, error) {
+	ns, err := r.stage(ctx, prefix+"-operator", cleaners, objects)
+	if err != nil {
+		return speed{}, err
+	}
+	err = each(cleaners, makers, func(i int) error { return r.admin.Create(ctx, gated(ns, member(i), "gate", member(i))) })
+	if err != nil {
+		return speed{}, err
+	}
+	if err := r.waits(ctx, ns, cleaners); err != nil {
+		return speed{}, err
+	}
+	return r.speed(ns, cleaners*objects, func() error {
+		if err := r.open(ctx, ns, "gate"); err != nil {
+			return err
+		}
+		return r.gone(ctx, ns)
+	})
+}
+
+// bare lets bare client-go delete as many.
+func (r *rig) bare(ctx context.Context, prefix string, cleaners, objects int, do func(*bareLoop, context.Context, int) error) (speed, error) {
+	ns, err := r.stage(ctx, prefix+"-bare", cleaners, objects)
+	if err != nil {
+		return speed{}, err
+	}
+	loop, err := r.newBareLoop(ctx, ns, cleaners)
+	if err != nil {
+		return speed{}, err
+	}
+	return r.speed(ns, cleaners*objects, func() error { return do(loop, ctx, cleaners) })
+}
+
+// stage makes a namespace with a gate and the ConfigMaps of groups.
+func (r *rig) stage(ctx context.Context, prefix string, groups, objects int) (string, error) {
+	ns, err := r.Namespace(ctx, prefix)
+	if err != nil {
+		return "", err
+	}
+	if err := r.configMaps(ctx, ns, "old", groups*objects, func(i int) string { return member(i % groups) }); err != nil {
+		return "", err
+	}
+	return ns, r.gate(ctx, ns, "gate")
+}
+
+// member names a Cleaner and its group.
+func member(i int) string { return fmt.Sprintf("c-%d", i) }
+
+// speed measures what is done, from the audit log: the deletions per second between the first and the last one.
+func (r *rig) speed(namespace string, deletions int, do func() error) (speed, error) {
+	before, err := r.requests(namespace)
+	if err != nil {
+		return speed{}, err
+	}
+	began := time.Now()
+	if err := do(); err != nil {
+		return speed{}, err
+	}
+	got, err := r.requests(namespace)
+	if err != nil {
+		return speed{}, err
+	}
+	if got.deletes != deletions {
+		return speed{}, fmt.Errorf("cannot measure: the audit log has %d deletions in namespace %q, want %d", got.deletes, namespace, deletions)
+	}
+	for what, n := range before.count {
+		if got.count[what] -= n; got.count[what] == 0 {
+			delete(got.count, what)
+		}
+	}
+	return speed{
+		perSecond: float64(deletions) / got.last.Sub(got.first).Seconds(), lead: got.first.Sub(began), requests: counted(got.count),
+	}, nil
+}

@@ -1,0 +1,79 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench measures the operator as a whole: the built binary on a real control plane, which it starts on this
+// machine. What took how long is read from the API server's audit log, not from the operator; where a ratio is given, the
+// other side is a loop over bare client-go that makes the same requests, as the same ServiceAccount and as many at a time,
+// in the same run.
+//
+// It is no test: it fails only if it cannot measure. Figures of two machines cannot be compared, ratios can.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+func main() {
+	write := pflag.String("write", "", "file to write the figures to as well, such as docs/performance.md")
+	small := pflag.Bool("small", false, "measure a hundredth of the sizes, to see that everything works")
+	pflag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctrl.SetLogger(logr.Discard())
+	s := sizes{reactions: 200, cleaners: 200, each: 50, objects: 5000, idle: 1000, many: 10_000}
+	if *small {
+		s = sizes{reactions: 5, cleaners: 4, each: 5, objects: 50, idle: 10, many: 100}
+	}
+	if err := run(ctx, s, *write); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// sizes say how much is measured.
+type sizes struct {
+	reactions      int // events to react to, one after the other
+	cleaners, each int // Cleaners that act at the same time, and objects that each of them deletes
+	objects        int // objects that one Cleaner deletes
+	idle, many     int // Cleaners that wait: those that are listened to for a minute, and those whose memory is measured
+}
+
+// run measures everything, prints it, and writes it to a file if there is one.
+func run(ctx context.Context, s sizes, path string) (err error) {
+	r, err := newRig(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Stop()) }()
+	var figures []figure
+	for _, measure := range []func(context.Context, *rig, sizes) ([]figure, error){reaction, manyCleaners, oneCleaner, idle} {
+		got, err := measure(ctx, r, s)
+		if err != nil {
+			return err
+		}
+		for _, f := range got {
+			fmt.Println(f)
+		}
+		figures = append(figures, got...)
+	}
+	if path == "" {
+		return nil
+	}
+	page, err := render(figures)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, page, 0o644); err != nil {
+		return fmt.Errorf("cannot write the figures: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/operator"
+)
+
+const (
+	// patience bounds every wait.
+	patience = 10 * time.Minute
+	// makers is how many objects are made at a time.
+	makers = 16
+)
+
+// rig is a control plane with the operator running on it.
+type rig struct {
+	*cluster.Cluster
+	admin  client.Client
+	as     *rest.Config // the operator's ServiceAccount
+	audit  *cluster.Witness
+	binary string
+	proc   *operator.Process
+}
+
+func newRig(ctx context.Context) (*rig, error) {
+	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stderr})
+	if err != nil {
+		return nil, err
+	}
+	r := &rig{Cluster: c}
+	if err := r.set(ctx); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return r, nil
+}
+
+func (r *rig) set(ctx context.Context) error {
+	var err error
+	if r.binary, err = operator.Build(ctx, r.Dir(), os.Stderr); err != nil {
+		return err
+	}
+	if err := operator.Install(ctx, r.Cluster); err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	config := r.Config()
+	config.QPS = -1
+	if r.admin, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	if r.as, err = r.ServiceAccountConfig(ctx, operator.Namespace, operator.ServiceAccount); err != nil {
+		return err
+	}
+	if err := r.mayReadMetrics(ctx); err != nil {
+		return err
+	}
+	r.as.QPS = -1 // as the operator's own clients: the API server has its own limits
+	if r.audit, err = r.Witness(); err != nil {
+		return err
+	}
+	r.proc, err = operator.Run(ctx, r.Cluster, operator.Options{Binary: r.binary})
+	return err
+}
+
+// mayReadMetrics lets the operator's ServiceAccount read its metrics.
+func (r *rig) mayReadMetrics(ctx context.Context) error {
+	out, err := r.Kubectl(ctx, "create", "clusterrolebinding", "bench-metrics", "--clusterrole=cleaner-metrics-reader",
+		"--serviceaccount="+operator.Namespace+":"+operator.ServiceAccount)
+	if err != nil {
+		return fmt.Errorf("cannot grant the metrics: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// each does something n times, some at a time, and returns the first error.
+func each(n, atATime int, do func(i int) error) error {
+	next, failed := make(chan int), make(chan error, atATime)
+	for range atATime {
+		go func() {
+			var first error
+			for i := range next {
+				if first == nil {
+					first = do(i)
+				}
+			}
+			failed <- first
+		}()
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	var errs []error
+	for range atATime {
+		errs = append(errs, <-failed)
+	}
+	return errors.Join(errs...)
+}
+
+// configMaps makes ConfigMaps with a label.
+func (r *rig) configMaps(ctx context.Context, namespace, prefix string, n int, group func(i int) string) error {
+	return each(n, makers, func(i int) error {
+		return r.admin.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: fmt.Sprintf("%s-%d", prefix, i), Labels: map[string]string{"group": group(i)},
+		}})
+	})
+}
+
+// gate is a ConfigMap that Cleaners wait for.
+func (r *rig) gate(ctx context.Context, namespace, name string) error {
+	return r.admin.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{"open": "no"},
+	})
+}
+
+// open lets the Cleaners go that wait for a gate.
+func (r *rig) open(ctx context.Context, namespace, name string) error {
+	return r.admin.Patch(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}},
+		client.RawPatch("application/merge-patch+json", []byte(`{"data":{"open":"yes"}}`)))
+}
+
+// gated is a Cleaner that deletes the ConfigMaps of a group when its gate is open.
+func gated(namespace, name, gate, group string) *v1alpha1.Cleaner {
+	included := false
+	reference := v1alpha1.Reference{Version: "v1", Kind: "ConfigMap"}
+	named, selected := reference, reference
+	named.Name, selected.MatchLabels = gate, map[string]string{"group": group}
+	return &v1alpha1.Cleaner{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1alpha1.CleanerSpec{
+			Targets: []v1alpha1.Target{
+				{Name: "gate", Reference: named},
+				{Name: "old", Reference: selected, Delete: true, IncludeWhenEvaluating: &included},
+			},
+			Conditions: []string{`gate.data.open == "yes"`},
+		},
+	}
+}
+
+// waits returns when n Cleaners of a namespace say that they wait for their conditions.
+func (r *rig) waits(ctx context.Context, namespace string, n int) error {
+	return until(ctx, fmt.Sprintf("%d Cleaners that wait", n), func(ctx context.Context) (bool, error) {
+		var list v1alpha1.CleanerList
+		if err := r.admin.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+			return false, err
+		}
+		ready := 0
+		for i := range list.Items {
+			if e := list.Items[i].Status.LastEvaluation; e != nil && e.Reason == v1alpha1.ReasonConditionsNotMet {
+				ready++
+			}
+		}
+		return ready == n, nil
+	})
+}
+
+// gone returns when a namespace has no Cleaner.
+func (r *rig) gone(ctx context.Context, namespace string) error {
+	return until(ctx, "the Cleaners gone", func(ctx context.Context) (bool, error) {
+		list := metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CleanerList"))
+		err := r.admin.List(ctx, &list, client.InNamespace(namespace), client.Limit(1))
+		return len(list.Items) == 0, err
+	})
+}
+
+func until(ctx context.Context, what string, check func(context.Context) (bool, error)) error {
+	if err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, patience, true, check); err != nil {
+		return fmt.Errorf("cannot see %s: %w", what, err)
+	}
+	return nil
+}
+
+// requests are those of the operator's ServiceAccount in a namespace, by verb and resource, and when the first and the
+// last DELETE of a ConfigMap came.
+type requests struct {
+	count       map[string]int
+	first, last time.Time
+	deletes     int
+}
+
+func (r *rig) requests(namespace string) (requests, error) {
+	events, err := r.audit.Events()
+	if err != nil {
+		return requests{}, err
+	}
+	out := requests{count: map[string]int{}}
+	for _, e := range events {
+		if !e.By(operator.User) || e.ObjectRef == nil || e.ObjectRef.Namespace != namespace || e.Verb == "watch" {
+			continue
+		}
+		what := e.Verb + " " + e.ObjectRef.Resource
+		if e.ObjectRef.Subresource != "" {
+			what += "/" + e.ObjectRef.Subresource
+		}
+		out.count[what]++
+		if e.Verb == "delete" && e.ObjectRef.Resource == "configmaps" {
+			at := e.RequestReceivedTimestamp.Time
+			if out.first.IsZero() || at.Before(out.first) {
+				out.first = at
+			}
+			if at.After(out.last) {
+				out.last = at
+			}
+			out.deletes++
+		}
+	}
+	return out, nil
+}
