@@ -23,7 +23,7 @@ func (c *Compiler) Compile(spec *v1alpha1.CleanerSpec) (*Programs, field.ErrorLi
 	root := field.NewPath("spec")
 	s := scope{targets: map[string]bool{}}
 	var errs field.ErrorList
-	var variables []cel.EnvOption
+	var variables []string
 	for i := range spec.Targets {
 		target := &spec.Targets[i]
 		if target.Name == variableParams || target.Name == variableTime {
@@ -32,14 +32,14 @@ func (c *Compiler) Compile(spec *v1alpha1.CleanerSpec) (*Programs, field.ErrorLi
 		}
 		s.targets[target.Name] = target.Included()
 		if target.Included() {
-			variables = append(variables, cel.Variable(target.Name, cel.DynType))
+			variables = append(variables, target.Name)
 		}
 	}
 	if len(errs) > 0 {
 		return nil, errs
 	}
 	var err error
-	if s.env, err = c.env.Extend(variables...); err != nil {
+	if s.env, err = c.with(variables); err != nil {
 		return nil, field.ErrorList{field.InternalError(root.Child("targets"), fmt.Errorf("cannot declare the targets: %w", err))}
 	}
 
@@ -56,6 +56,27 @@ func (c *Compiler) Compile(spec *v1alpha1.CleanerSpec) (*Programs, field.ErrorLi
 		return nil, errs
 	}
 	return p, nil
+}
+
+// with is the environment in which these variables are declared too. Specs with the same ones share it: most of what a
+// compiled spec takes in memory is its environment.
+func (c *Compiler) with(variables []string) (*cel.Env, error) {
+	slices.Sort(variables)
+	variables = slices.Compact(variables) // validation refuses a name that occurs twice
+	key := strings.Join(variables, " ")
+	if known, ok := c.envs.Get(key); ok {
+		return known.(*cel.Env), nil
+	}
+	declared := make([]cel.EnvOption, len(variables))
+	for i, name := range variables {
+		declared[i] = cel.Variable(name, cel.DynType)
+	}
+	env, err := c.env.Extend(declared...)
+	if err != nil {
+		return nil, err
+	}
+	c.envs.Add(key, env)
+	return env, nil
 }
 
 // field is the error as the API server and the webhook report it.

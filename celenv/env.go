@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/ext"
 	kubernetes "k8s.io/apiserver/pkg/cel/library"
+	"k8s.io/utils/lru"
 
 	"github.com/vtex/cleaner/celenv/library"
 )
@@ -82,9 +83,13 @@ type Options struct {
 	Limits Limits
 }
 
+// sharedEnvs is how many environments are kept for the next spec with the same variables.
+const sharedEnvs = 256
+
 // Compiler turns specs into Programs. It is safe for concurrent use.
 type Compiler struct {
 	env    *cel.Env
+	envs   *lru.Cache // *cel.Env, by the variables that it declares besides
 	limits Limits
 	// charges says what each function costs, and bindings how it is called once that is paid.
 	charges  map[string]charge
@@ -108,7 +113,7 @@ func NewCompiler(o Options) (*Compiler, error) {
 			bindings[overload.Operator] = overload
 		}
 	}
-	return &Compiler{env: env, limits: o.Limits.orDefaults(), charges: charges(), bindings: bindings}, nil
+	return &Compiler{env: env, envs: lru.New(sharedEnvs), limits: o.Limits.orDefaults(), charges: charges(), bindings: bindings}, nil
 }
 
 // labelSharedErrors writes into the two error values that cel-go shares between all evaluations, before there are any.
