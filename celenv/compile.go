@@ -18,7 +18,8 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// Compile makes Programs of the conditions of a spec. It gives either Programs or what is wrong, never a part of them.
+// Compile makes Programs of the expressions of a spec: its conditions, and cloudEventData. It gives either Programs or
+// what is wrong, never a part of them.
 func (c *Compiler) Compile(spec *v1alpha1.CleanerSpec) (*Programs, field.ErrorList) {
 	root := field.NewPath("spec")
 	s := scope{targets: map[string]bool{}}
@@ -51,6 +52,13 @@ func (c *Compiler) Compile(spec *v1alpha1.CleanerSpec) (*Programs, field.ErrorLi
 			errs = append(errs, problem.field(at, source))
 		}
 		p.conditions = append(p.conditions, condition)
+	}
+	if source := spec.CloudEventData; source != "" {
+		data, problems := c.compile(s, CloudEventData, source, p)
+		for _, problem := range problems {
+			errs = append(errs, problem.field(root.Child("cloudEventData"), source))
+		}
+		p.data = data
 	}
 	if len(errs) > 0 {
 		return nil, errs
@@ -105,14 +113,16 @@ type scope struct {
 	targets map[string]bool
 }
 
-// condition is one of spec.conditions, ready to run.
+// condition is one of spec.conditions, or spec.cloudEventData, ready to run.
 type condition struct {
-	index    int
+	index    int // or CloudEventData
 	tree     *tree
 	ast      *cel.Ast
 	program  cel.Program
 	reads    []string
 	warnings []Warning
+	// readsTime says that its answer can change although what it reads stays as it is.
+	readsTime bool
 	// explain is the same program with eyes: made when the first one fails.
 	explain *explanation
 	env     *cel.Env
@@ -141,14 +151,14 @@ func (c *Compiler) compile(s scope, index int, source string, p *Programs) (_ *c
 	if problems := c.patternErrors(t); len(problems) > 0 {
 		return nil, problems
 	}
-	if problem := resultError(t, checked.OutputType()); problem != nil {
+	if problem := resultError(t, index, checked.OutputType()); problem != nil {
 		return nil, []*Error{problem}
 	}
 	program, err := s.env.Program(checked, cel.EvalOptions(cel.OptOptimize), c.metered(checked, p.meter))
 	if err != nil {
 		return nil, []*Error{planError(t, err)}
 	}
-	made := &condition{index: index, tree: t, ast: checked, program: program, env: s.env, reads: s.reads(t), warnings: t.unguarded(index)}
+	made := &condition{index: index, tree: t, ast: checked, program: program, env: s.env, reads: s.reads(t), warnings: t.unguarded(index), readsTime: t.names(variableTime)}
 	made.explain = &explanation{compiler: c, condition: made, meter: p.explainer}
 	return made, nil
 }
@@ -322,8 +332,19 @@ func (s scope) guess(e ast.Expr) *types.Type {
 	return types.DynType
 }
 
-// resultError says that an expression is no condition.
-func resultError(t *tree, result *types.Type) *Error {
+// resultError says that an expression is no condition, or has no value that an event can carry.
+func resultError(t *tree, index int, result *types.Type) *Error {
+	if index == CloudEventData {
+		switch result.Kind() {
+		case types.TypeKind, types.OpaqueKind, types.StructKind:
+			problem := &Error{Kind: Invalid, Message: fmt.Sprintf("an event carries JSON, and this is of type %s", cel.FormatCELType(result)), Hint: hintJSON}
+			if result.TypeName() == types.OptionalType.TypeName() {
+				problem.Hint = "add .orValue(...)"
+			}
+			return t.locate(problem, t.root.ID())
+		}
+		return nil
+	}
 	switch result.Kind() {
 	case types.BoolKind, types.DynKind, types.TypeParamKind:
 		return nil
@@ -370,15 +391,11 @@ func planError(t *tree, err error) *Error {
 // reads are the targets that an expression names, sorted.
 func (s scope) reads(t *tree) []string {
 	var names []string
-	for _, at := range t.nodes {
-		if at.expr.Kind() != ast.IdentKind {
-			continue
-		}
-		name := at.expr.AsIdent()
-		if s.targets[name] && !bound(name, at.loops) {
+	for name, included := range s.targets {
+		if included && t.names(name) {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }

@@ -24,10 +24,21 @@ const (
 	Internal ErrorKind = "Internal"
 )
 
-// Error says why a condition has no answer.
+// CloudEventData stands in the place of the index of a condition: the expression is spec.cloudEventData.
+const CloudEventData = -1
+
+// where names an expression of a spec.
+func where(index int) string {
+	if index == CloudEventData {
+		return "cloudEventData"
+	}
+	return fmt.Sprintf("conditions[%d]", index)
+}
+
+// Error says why an expression has no answer.
 type Error struct {
 	Kind ErrorKind
-	// Condition is the index in spec.conditions.
+	// Condition is the index in spec.conditions, or CloudEventData.
 	Condition int
 	// Line and Column are where it failed, counted from 1. They are 0 when that is not known.
 	Line, Column int
@@ -44,7 +55,7 @@ type Error struct {
 // Error is the whole story on one line: all but the snippet.
 func (e *Error) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "conditions[%d]", e.Condition)
+	b.WriteString(where(e.Condition))
 	if e.Line > 0 {
 		fmt.Fprintf(&b, " at %d:%d", e.Line, e.Column)
 	}

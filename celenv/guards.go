@@ -14,7 +14,7 @@ import (
 
 // Warning is something that compiles and will likely go wrong.
 type Warning struct {
-	// Condition is the index in spec.conditions.
+	// Condition is the index in spec.conditions, or CloudEventData.
 	Condition int
 	// Line and Column are the place, counted from 1.
 	Line, Column int
@@ -25,6 +25,9 @@ type Warning struct {
 	// Hint is what to write instead.
 	Hint string
 }
+
+// Field is where the expression stands in a Cleaner: spec.conditions[0], say.
+func (w Warning) Field() string { return "spec." + where(w.Condition) }
 
 // lookup is an expression that reads one label or annotation of an object, and errs when the object does not have it.
 type lookup struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// Limits bound one call of Programs.Conditions: all conditions of a Cleaner share them.
+// Limits bound one call of Programs: all conditions of a Cleaner share them.
 type Limits struct {
 	// Steps is how much may be done: one for each turn of a loop, and for each value that a comparison of lists or maps,
 	// a sort or a search has to look at. 5,000,000 when zero: the proposal's condition takes about 5 steps for each
@@ -82,7 +82,7 @@ func (m *meter) cost() int64 {
 func (m *meter) work(n int64) {
 	if n > m.steps {
 		m.steps = 0
-		m.stop(&Error{Kind: Exhausted, Message: fmt.Sprintf("the conditions need more than %d steps", m.limits.Steps),
+		m.stop(&Error{Kind: Exhausted, Message: fmt.Sprintf("the evaluation needs more than %d steps", m.limits.Steps),
 			Hint: "look things up in list.indexBy(x, key) instead of searching a list for each element of another"})
 	}
 	m.steps -= n
@@ -93,7 +93,7 @@ func (m *meter) work(n int64) {
 func (m *meter) build(n int64) {
 	if n > m.growth {
 		m.growth = 0
-		m.stop(&Error{Kind: Exhausted, Message: fmt.Sprintf("the conditions build more than %d bytes of strings, lists and maps", m.limits.Growth),
+		m.stop(&Error{Kind: Exhausted, Message: fmt.Sprintf("the evaluation builds more than %d bytes of strings, lists and maps", m.limits.Growth),
 			Hint: "filter before you map, and join or concatenate less"})
 	}
 	m.growth -= n
@@ -115,7 +115,7 @@ func (m *meter) check() {
 // interruption says why the context ended.
 func (m *meter) interruption() *Error {
 	if cause := context.Cause(m.ctx); errors.Is(cause, errWall) {
-		return &Error{Kind: Exhausted, Message: fmt.Sprintf("the conditions take longer than %s", m.limits.Wall)}
+		return &Error{Kind: Exhausted, Message: fmt.Sprintf("the evaluation takes longer than %s", m.limits.Wall)}
 	}
 	return &Error{Kind: Interrupted, Message: "the evaluation was interrupted"}
 }

@@ -254,7 +254,7 @@ func TestInterruption(t *testing.T) {
 	}{
 		"Before": {"the context has ended before", cancelled, Limits{}, Error{Kind: Interrupted, Message: "the evaluation was interrupted"}},
 		"During": {"the context ends in the loop", soon, Limits{Steps: 1 << 40}, Error{Kind: Interrupted, Message: "the evaluation was interrupted"}},
-		"Wall":   {"our own deadline passes", t.Context(), Limits{Steps: 1 << 40, Wall: 20 * time.Millisecond}, Error{Kind: Exhausted, Message: "the conditions take longer than 20ms"}},
+		"Wall":   {"our own deadline passes", t.Context(), Limits{Steps: 1 << 40, Wall: 20 * time.Millisecond}, Error{Kind: Exhausted, Message: "the evaluation takes longer than 20ms"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -81,6 +81,16 @@ func children(e ast.Expr) []ast.Expr {
 	}
 }
 
+// names says whether the expression reads a variable of this name, other than those of its own loops.
+func (t *tree) names(variable string) bool {
+	for _, at := range t.nodes {
+		if at.expr.Kind() == ast.IdentKind && at.expr.AsIdent() == variable && !bound(variable, at.loops) {
+			return true
+		}
+	}
+	return false
+}
+
 // bound says whether the name is a variable of one of the comprehensions.
 func bound(name string, loops []ast.Expr) bool {
 	return slices.ContainsFunc(loops, func(e ast.Expr) bool {

@@ -76,7 +76,7 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	p.listen()
 	in := p.input(programs, r.clock.Now(), snapshot.Take(ctx, p.hands.watched, c.Namespace, &c.Spec))
 	decision := plan.Compute(ctx, in)
-	mem.evaluated = in.Now
+	mem.evaluated, mem.expected = in.Now, decision.Next
 	r.metrics.Evaluated(string(decision.Verdict))
 
 	// 7. Confirm. 8. Commit, and go on with what is committed.

@@ -26,6 +26,8 @@ type memory struct {
 	hands *hands
 	// evaluated is when the Cleaner was evaluated last, and reported when its status was written last.
 	evaluated, reported time.Time
+	// expected is when the last evaluation expected another one to be of use.
+	expected time.Time
 	// listening is since when this process watches the Cleaner's targets; zero: it does not.
 	listening time.Time
 	// After a decision that live reads did not confirm, and after a run that left something, the next live reads wait

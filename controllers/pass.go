@@ -158,6 +158,7 @@ func (p *pass) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) 
 		Snapshot:   s,
 		Protection: p.r.protection(),
 		Now:        now,
+		Expected:   p.mem.expected,
 	}
 }
 

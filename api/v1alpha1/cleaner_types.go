@@ -153,8 +153,9 @@ type Retry struct {
 	// +optional
 	Period Duration `json:"period,omitempty"`
 
-	// Your word that conditions which are true stay true as time passes. It allows the operator to look ahead for
-	// the moment at which they become true, and never changes what is deleted. It has no effect yet.
+	// Your word that conditions which are true stay true as time passes. The operator then looks ahead for the second
+	// at which time alone makes them true, and evaluates them then, if that is before the period ends. It never changes
+	// what is deleted: a wrong word makes it late at most.
 	// +optional
 	Monotonic bool `json:"monotonic,omitempty"`
 }

@@ -56,7 +56,7 @@ const (
 	ReasonFailed = "Failed"
 	// ReasonReadFailed: a target could not be read.
 	ReasonReadFailed = "ReadFailed"
-	// ReasonEvaluationFailed: a condition gave an error.
+	// ReasonEvaluationFailed: a condition, or cloudEventData, gave an error.
 	ReasonEvaluationFailed = "EvaluationFailed"
 	// ReasonInvalidSpec: the spec cannot work.
 	ReasonInvalidSpec = "InvalidSpec"

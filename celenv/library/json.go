@@ -137,17 +137,26 @@ func fromJSON(v any) (ref.Val, error) {
 }
 
 func marshal(v ref.Val) ref.Val {
-	value, err := toJSON(v)
+	text, err := Marshal(v)
 	if err != nil {
 		return types.WrapErr(fmt.Errorf("json.marshal: %w", err))
+	}
+	return types.String(text)
+}
+
+// Marshal is what json.marshal gives for a value.
+func Marshal(v ref.Val) (string, error) {
+	value, err := toJSON(v)
+	if err != nil {
+		return "", err
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(value); err != nil {
-		return types.WrapErr(fmt.Errorf("json.marshal: %w", err))
+		return "", err
 	}
-	return types.String(strings.TrimSuffix(b.String(), "\n"))
+	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
 // toJSON makes what encoding/json encodes of a CEL value.

@@ -45,7 +45,23 @@ type Input struct {
 	Release    *Release
 	Protection Protection
 	Now        time.Time
+	// Clock says how far Now can be trusted.
+	Clock Clock
+	// Expected is when an earlier plan found that time alone would make the conditions true; zero if none did. It saves
+	// evaluations where that is still so.
+	Expected time.Time
 }
+
+// Clock is what was measured of the clock that Now comes from. The zero value is a clock that is right.
+type Clock struct {
+	// Suspect says in words why nothing may be decided by this clock; empty if it may.
+	Suspect string
+	// Ahead is by how much it is ahead of the API server's, whose times objects carry; never negative.
+	Ahead time.Duration
+}
+
+// moment is now by the clock that is behind: what is due is due by both.
+func (in *Input) moment() time.Time { return in.Now.Add(-in.Clock.Ahead) }
 
 // Step is one object to delete.
 type Step struct {
@@ -69,6 +85,8 @@ type Plan struct {
 	Release *Release
 	// Withheld is what would be a step and is protected.
 	Withheld []v1alpha1.Withheld
+	// Data is the value of cloudEventData as JSON; empty if there is none.
+	Data string
 	// Next is when time alone may change the answer, or when it is asked again for safety. Zero: only an event can.
 	Next time.Time
 }
@@ -86,13 +104,16 @@ func Compute(ctx context.Context, in Input) Plan {
 	if in.Spec.Suspend {
 		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonSuspended, Message: "spec.suspend is true: nothing is evaluated."}
 	}
-	if due := in.Owner.Created.Add(ttl); in.Now.Before(due) {
-		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonWaitingForTTL, Next: due,
+	if in.Clock.Suspect != "" {
+		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonClockSkewSuspected, Message: in.Clock.Suspect}
+	}
+	if due := in.Owner.Created.Add(ttl); in.moment().Before(due) {
+		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonWaitingForTTL, Next: due.Add(in.Clock.Ahead),
 			Message: fmt.Sprintf("The ttl of %s has not passed.", in.Spec.TTL)}
 	}
 	p := in.decide(ctx)
-	if p.Next.IsZero() && p.Verdict != v1alpha1.VerdictInvalid {
-		p.Next = in.Now.Add(period)
+	if again := in.Now.Add(period); p.Verdict != v1alpha1.VerdictInvalid && (p.Next.IsZero() || again.Before(p.Next)) {
+		p.Next = again
 	}
 	return p
 }
@@ -131,6 +152,20 @@ func (in *Input) decide(ctx context.Context) Plan {
 	case len(p.Steps) > MaxRows || size > maxRowBytes:
 		return p.blocked(v1alpha1.ReasonTooManyObjects, fmt.Sprintf("%d objects match, and one Cleaner deletes at most %d: narrow the selectors, or use several Cleaners.", len(p.Steps), MaxRows))
 	}
+	return in.data(ctx, p)
+}
+
+// data adds the value of cloudEventData. Nothing is begun of which the event could not say what its author wants said.
+func (in *Input) data(ctx context.Context, p Plan) Plan {
+	see, err := in.see()
+	if err != nil {
+		return invalid(err.Error())
+	}
+	data, problem := in.Programs.Data(ctx, see)
+	if problem != nil {
+		return p.blocked(v1alpha1.ReasonEvaluationFailed, "All conditions are true, and nothing is deleted: spec."+problem.Error())
+	}
+	p.Data = data
 	return p
 }
 
@@ -222,21 +257,22 @@ func value(t *v1alpha1.Target, seen *Target) any {
 	return map[string]any{"items": items}
 }
 
-// results evaluates the conditions.
-func (in *Input) results(ctx context.Context) ([]celenv.Result, error) {
+// see is what expressions see.
+func (in *Input) see() (celenv.Input, error) {
 	params, err := celenv.ParamsOf(in.Spec.Parameters)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read spec.parameters: %w", err)
+		return celenv.Input{}, fmt.Errorf("cannot read spec.parameters: %w", err)
 	}
-	return in.Programs.Conditions(ctx, celenv.Input{Targets: in.values(), Params: params, Time: in.Now}), nil
+	return celenv.Input{Targets: in.values(), Params: params, Time: in.moment()}, nil
 }
 
 // evaluate asks the conditions.
 func (in *Input) evaluate(ctx context.Context) Plan {
-	results, err := in.results(ctx)
+	see, err := in.see()
 	if err != nil {
 		return invalid(err.Error())
 	}
+	results := in.Programs.Conditions(ctx, see)
 	p := Plan{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Message: met(len(results))}
 	for i, r := range results {
 		out := v1alpha1.ConditionOutcome{Expression: shorten(in.Spec.Conditions[i])}
@@ -255,7 +291,24 @@ func (in *Input) evaluate(ctx context.Context) Plan {
 			p.Message = fmt.Sprintf("spec.conditions[%d] is false: %s", i, out.Expression)
 		}
 	}
+	if p.Reason == v1alpha1.ReasonConditionsNotMet && in.Spec.Retry != nil && in.Spec.Retry.Monotonic {
+		p.Next = in.whenTrue(ctx, see, results)
+	}
 	return p
+}
+
+// whenTrue is when time alone makes the conditions true, if that is before the period ends; zero if not. Nothing is
+// deleted for it: they are evaluated again at that moment.
+func (in *Input) whenTrue(ctx context.Context, see celenv.Input, results []celenv.Result) time.Time {
+	period, err := Period(in.Spec)
+	if err != nil {
+		return time.Time{}
+	}
+	at, found := in.Programs.WhenTrue(ctx, see, results, in.Expected.Add(-in.Clock.Ahead), see.Time.Add(period))
+	if !found {
+		return time.Time{}
+	}
+	return at.Add(in.Clock.Ahead)
 }
 
 func met(n int) string {

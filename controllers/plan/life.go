@@ -79,7 +79,12 @@ type View struct {
 	SettleFor time.Duration
 	// FinishGrace is how long after its deletionTimestamp a Cleaner is held to finish and to report.
 	FinishGrace time.Duration
+	// ClockSuspect says that nothing may be decided by the clock that Now comes from: no deletion follows.
+	ClockSuspect bool
 }
+
+// ClockRetry is how long after one look at a clock that cannot be trusted it is looked at again.
+const ClockRetry = 10 * time.Second
 
 // Outstanding is the finished run whose event has to be delivered before anything else of this Cleaner is; nil if none.
 func Outstanding(c *v1alpha1.Cleaner) *v1alpha1.Run {
@@ -196,6 +201,8 @@ func (v View) open(run *v1alpha1.Run, m *Memory) Request {
 		return v.ending(run, m, v1alpha1.ResultPartial, stop)
 	case Held(v.Cleaner):
 		return Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}
+	case v.ClockSuspect:
+		return v.until(v.Now.Add(ClockRetry), v1alpha1.ReasonClockSkewSuspected)
 	}
 	if open := m.rows(RowOpen); len(open) > 0 {
 		return v.rows(m, open)
@@ -218,6 +225,9 @@ func (v View) ending(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, messa
 	if m.uninstalling(run) && !v.graceOver() {
 		if Held(v.Cleaner) {
 			return v.until(time.Time{}, v1alpha1.ReasonSuspended)
+		}
+		if v.ClockSuspect {
+			return v.until(v.Now.Add(ClockRetry), v1alpha1.ReasonClockSkewSuspected)
 		}
 		return Request{Kind: FinishUninstall}
 	}

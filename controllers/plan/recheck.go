@@ -74,11 +74,12 @@ func Reevaluate(ctx context.Context, in Input, run *v1alpha1.Run, m *Memory) Rec
 			return out
 		}
 	}
-	results, err := in.results(ctx)
+	see, err := in.see()
 	if err != nil {
 		out.Why = err.Error()
 		return out
 	}
+	results := in.Programs.Conditions(ctx, see)
 	out.Outcome = RecheckTrue
 	if len(missing) > 0 {
 		out.Outcome = RecheckUndecidable

@@ -28,6 +28,7 @@ func Commit(c *v1alpha1.Cleaner, decides string, p Plan, now time.Time) (*v1alph
 		Decides:   decides,
 		DecidedAt: metav1.NewTime(now),
 		Withheld:  p.Withheld,
+		Data:      p.Data,
 	}
 	was := make([]*Seen, len(p.Steps))
 	for i := range p.Steps {

@@ -60,6 +60,8 @@ type data struct {
 	Objects  []object            `json:"objects"`
 	// Truncated says that the lists do not hold all there was.
 	Truncated bool `json:"truncated"`
+	// Data is the value of the Cleaner's cloudEventData when the run was decided on. It is never cut.
+	Data json.RawMessage `json:"data,omitempty"`
 }
 
 type cleaner struct {
@@ -140,6 +142,10 @@ func encode(c Identity, run *v1alpha1.Run) ([]byte, error) {
 		Counts:     append([]v1alpha1.Count{}, run.Counts...),
 		Withheld:   append([]v1alpha1.Withheld{}, run.Withheld...),
 		Objects:    []object{},
+		Data:       json.RawMessage(run.Data),
+	}
+	if run.Data != "" && !json.Valid(d.Data) {
+		return nil, errors.New("cannot make an event: status.run.data is not JSON")
 	}
 	if run.Helm != nil {
 		d.Helm = &release{Name: run.Helm.Name, Revision: run.Helm.Revision, Outcome: run.Helm.Outcome}
