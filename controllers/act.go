@@ -38,6 +38,7 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	in.Snapshot = snapshot.TakeLive(ctx, p.hands.live, p.c.Namespace, &p.c.Spec)
 	in.Release = p.lookRelease(ctx)
+	in.Clock = p.r.trust() // the reads have measured it
 	live := plan.Compute(ctx, in)
 	missing := p.hands.accountMissing(ctx, p.r.own.live)
 	now := p.r.clock.Now()

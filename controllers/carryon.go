@@ -63,7 +63,7 @@ func (p *pass) view() (plan.View, error) {
 	}
 	v := plan.View{
 		Cleaner: p.c, Decides: decides, Now: p.r.clock.Now(),
-		SettleFor: p.r.opts.Settle, FinishGrace: p.r.opts.FinishGrace,
+		SettleFor: p.r.opts.Settle, FinishGrace: p.r.opts.FinishGrace, ClockSuspect: p.r.opts.Skew.Suspected(),
 	}
 	owed := plan.Outstanding(p.c)
 	switch {

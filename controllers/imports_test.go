@@ -33,9 +33,11 @@ func allowed() map[string][]string {
 		"controllers/internal/outbox":       {"api/v1alpha1", "controllers/plan"},
 		"controllers/internal/metrics":      {},
 		"controllers/internal/identity":     {"controllers/plan", "controllers/snapshot"},
+		"controllers/internal/skew":         {"api/v1alpha1"},
 		"controllers": {
 			"api/v1alpha1", "api/validation", "celenv", "controllers/plan", "controllers/snapshot", "controllers/internal/watches",
 			"controllers/internal/actuate", "controllers/internal/actuate/helm", "controllers/internal/identity", "controllers/internal/outbox", "controllers/internal/metrics",
+			"controllers/internal/skew",
 		},
 		"cmd/manager": {"api/v1alpha1", "controllers"},
 	}

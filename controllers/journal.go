@@ -71,7 +71,7 @@ func (o *orders) May(ctx context.Context) error {
 	switch {
 	case c.UID != o.c.UID, c.DeletionTimestamp != nil, plan.Held(c), decides != o.c.Status.Run.Decides:
 		return errNotNow
-	case !o.mem.run.Confirmed(o.r.clock.Now()):
+	case !o.mem.run.Confirmed(o.r.clock.Now()), o.r.opts.Skew.Suspected():
 		return errNotNow
 	}
 	return nil

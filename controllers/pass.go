@@ -112,7 +112,7 @@ func (p *pass) owner() plan.Owner {
 // listen declares what the Cleaner wants to hear of: nothing before its ttl, and nothing while it is suspended.
 func (p *pass) listen() {
 	ttl, err := p.c.Spec.TTL.Parse(0)
-	if err != nil || p.c.Spec.Suspend || p.r.clock.Now().Before(p.c.CreationTimestamp.Add(ttl)) {
+	if err != nil || p.c.Spec.Suspend || p.r.clock.Now().Add(-p.r.opts.Skew.Ahead()).Before(p.c.CreationTimestamp.Add(ttl)) {
 		p.r.watches.Forget(p.key)
 		p.mem.listening = time.Time{}
 		return
@@ -159,6 +159,7 @@ func (p *pass) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) 
 		Protection: p.r.protection(),
 		Now:        now,
 		Expected:   p.mem.expected,
+		Clock:      p.r.trust(),
 	}
 }
 
@@ -219,6 +220,9 @@ func (p *pass) sleep(ctx context.Context, until time.Time, err error) (ctrl.Resu
 	}
 	if until.IsZero() {
 		until = now.Add(p.period())
+		if p.r.opts.Skew.Suspected() {
+			until = now.Add(plan.ClockRetry)
+		}
 	}
 	if at := p.c.Status.NextScheduledEvaluation; at != nil && at.After(now) && at.Time.Before(until) {
 		until = at.Time // what the status announces is kept

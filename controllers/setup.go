@@ -30,6 +30,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
+	"github.com/vtex/cleaner/controllers/internal/skew"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
 )
@@ -40,6 +41,8 @@ type Options struct {
 	Clock clock.WithTicker
 	// Lease says whether this process leads. Required.
 	Lease interface{ Fresh() bool }
+	// Skew is what MeasureSkew has made of the manager's configuration. The clock is trusted if nil.
+	Skew *skew.Meter
 	// ProtectedNamespaces are those in which nothing is deleted.
 	ProtectedNamespaces []string
 	// AllowProtectedKinds are protected resources, as <resource>.<group>, that may be deleted all the same.
@@ -80,6 +83,9 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
+	if opts.Skew == nil {
+		opts.Skew = skew.New(skew.Options{Clock: opts.Clock})
+	}
 	config := rest.CopyConfig(mgr.GetConfig())
 	config.QPS = -1 // requests are bounded by what is in flight, and by the API server's priority and fairness
 	reviews, err := authorizationv1client.NewForConfig(config)
@@ -92,6 +98,9 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	}
 	count, err := metrics.New(ctrlmetrics.Registry)
 	if err != nil {
+		return err
+	}
+	if err := metrics.ClockSkew(ctrlmetrics.Registry, opts.Skew.Skew); err != nil {
 		return err
 	}
 	engine, err := watches.New(watches.Options{Config: config, Clock: opts.Clock, Metrics: count})

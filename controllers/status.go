@@ -64,7 +64,7 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 		r.remove(v1alpha1.ConditionEvaluated)
 	}
 	r.outcome(d, in.Now)
-	switch stuck := d.Verdict == v1alpha1.VerdictBlocked || d.Verdict == v1alpha1.VerdictInvalid || d.Reason == v1alpha1.ReasonAccessDenied; {
+	switch stuck := d.Verdict == v1alpha1.VerdictBlocked || d.Verdict == v1alpha1.VerdictInvalid || d.Reason == v1alpha1.ReasonAccessDenied || d.Reason == v1alpha1.ReasonClockSkewSuspected; {
 	case stuck:
 		r.ready(metav1.ConditionFalse, d.Reason, d.Message)
 		r.stalled(d.Reason, d.Message)
@@ -125,6 +125,8 @@ func (r report) progress(run *v1alpha1.Run, req plan.Request) (message string, f
 				return fmt.Sprintf("Run %d waits for what was deleted to be gone; finalizers hold it: %s", run.Number, strings.Join(f, ", ")), false
 			}
 		}
+	case v1alpha1.ReasonClockSkewSuspected:
+		return fmt.Sprintf("Run %d is held. %s", run.Number, r.p.r.suspect()), true
 	case v1alpha1.ReasonReleasePending:
 		return fmt.Sprintf("Run %d waits: release %q is being installed, upgraded or rolled back.", run.Number, releaseName(run)), false
 	case v1alpha1.ReasonDelivering:
@@ -139,7 +141,7 @@ func (r report) progress(run *v1alpha1.Run, req plan.Request) (message string, f
 
 // resolved says what the targets stand for.
 func (r report) resolved(in plan.Input, d plan.Plan) {
-	if d.Reason == v1alpha1.ReasonWaitingForTTL || d.Reason == v1alpha1.ReasonSuspended || len(in.Snapshot) != len(r.p.c.Spec.Targets) {
+	if slices.Contains([]string{v1alpha1.ReasonWaitingForTTL, v1alpha1.ReasonSuspended, v1alpha1.ReasonClockSkewSuspected}, d.Reason) || len(in.Snapshot) != len(r.p.c.Spec.Targets) {
 		r.remove(v1alpha1.ConditionTargetsResolved)
 		return
 	}

@@ -178,6 +178,8 @@ func (j *uninstallGuard) cleaner() (*v1alpha1.Cleaner, error) {
 		return nil, errors.New("the Cleaner is gone")
 	case plan.Held(c):
 		return nil, errors.New("the Cleaner is suspended")
+	case j.r.opts.Skew.Suspected():
+		return nil, errors.New(j.r.suspect())
 	}
 	return c, nil
 }

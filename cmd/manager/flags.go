@@ -21,6 +21,8 @@ const (
 	leaseName = "cleaner.vtex.dev"
 	// renewDeadline is controller-runtime's default; the lock's client needs it to time out in time.
 	renewDeadline = 10 * time.Second
+	// minClockSkew is what can be told from the resolution of a Date, and from the time that an answer takes.
+	minClockSkew = 2 * time.Second
 	// namespaceFile names the namespace of the Pod that this process runs in.
 	namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
@@ -35,6 +37,7 @@ type flags struct {
 	probeAddress    string
 	shutdownTimeout time.Duration
 	verbosity       int8
+	maxClockSkew    time.Duration
 }
 
 // parse reads the command line.
@@ -52,6 +55,7 @@ func parse(args []string) (*flags, error) {
 	fs.DurationVar(&f.options.MinInterval, "min-interval", controllers.DefaultMinInterval, "shortest time between two evaluations of one Cleaner")
 	fs.DurationVar(&f.options.Settle, "settle", controllers.DefaultSettle, "how long deleted objects may take to go before a run goes on without them")
 	fs.DurationVar(&f.options.FinishGrace, "finish-grace", controllers.DefaultFinishGrace, "how long a deleted Cleaner is held to finish and to report")
+	fs.DurationVar(&f.maxClockSkew, "max-clock-skew", controllers.DefaultMaxClockSkew, "how far this machine's clock may be from the API server's before nothing is decided and deleted; 0 trusts it")
 	fs.StringSliceVar(&f.options.ProtectedNamespaces, "protected-namespaces", []string{"kube-system", "kube-public", "kube-node-lease"}, "namespaces in which nothing is deleted, besides the operator's own")
 	fs.StringSliceVar(&f.options.AllowProtectedKinds, "allow-protected-kinds", nil, "protected resources that may be deleted all the same, as <resource> or <resource>.<group>")
 	fs.StringSliceVar(&allow, "sink-allow", nil, "address ranges that events may be sent to, such as 10.0.0.0/8 (default: all that are not refused)")
@@ -72,6 +76,9 @@ func parse(args []string) (*flags, error) {
 	}
 	if f.options.Workers < 1 || f.options.Uninstalls < 1 {
 		return nil, errors.New("--workers and --uninstalls must be at least 1")
+	}
+	if f.maxClockSkew < 0 || f.maxClockSkew > 0 && f.maxClockSkew < minClockSkew {
+		return nil, fmt.Errorf("--max-clock-skew must be 0 or at least %s: a Date has whole seconds", minClockSkew)
 	}
 	if f.namespace == "" {
 		text, err := os.ReadFile(namespaceFile)

@@ -53,12 +53,13 @@ func run(args []string) error {
 		return fmt.Errorf("cannot find the API server: %w", err)
 	}
 	config.UserAgent = "cleaner"
+	skew := controllers.MeasureSkew(config, f.maxClockSkew, clock.RealClock{}) // before clients are made of it
 	mgr, lease, err := newManager(config, f)
 	if err != nil {
 		return err
 	}
 	opts := f.options
-	opts.Lease = lease
+	opts.Lease, opts.Skew = lease, skew
 	opts.ProtectedNamespaces = append(opts.ProtectedNamespaces, f.namespace)
 	if err := controllers.SetupWithManager(mgr, opts); err != nil {
 		return err

@@ -5,13 +5,23 @@ package e2e
 
 import (
 	"encoding/json"
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/operator"
 	"github.com/vtex/cleaner/test/sink"
 )
 
@@ -102,4 +112,151 @@ func TestDryRunEvaluatesTheDataToo(t *testing.T) {
 	}
 	l.update(c, "c", func() { c.Spec.CloudEventData = `evidence.?data.?image.orValue("none")` })
 	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonDryRun)
+}
+
+// otherClock is a proxy in front of an API server that lets its clock seem to be another one.
+type otherClock struct {
+	url   string
+	ca    []byte
+	ahead atomic.Int64
+}
+
+// set is how far the API server's clock is ahead from now on.
+func (o *otherClock) set(ahead time.Duration) { o.ahead.Store(int64(ahead)) }
+
+// startWithOtherClock runs the operator behind such a proxy.
+func startWithOtherClock(t *testing.T, e *env, ahead time.Duration) *otherClock {
+	t.Helper()
+	o := &otherClock{}
+	o.set(ahead)
+	behind, err := url.Parse(e.Config().Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tlsConfig, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: e.Config().CAData}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: tlsConfig}
+	server := httptest.NewTLSServer(&httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(behind) },
+		Transport:     transport,
+		FlushInterval: -1, // watches
+		ModifyResponse: func(r *http.Response) error {
+			if date, err := http.ParseTime(r.Header.Get("Date")); err == nil {
+				r.Header.Set("Date", date.Add(time.Duration(o.ahead.Load())).UTC().Format(http.TimeFormat))
+			}
+			return nil
+		},
+		ErrorLog: silent(),
+	})
+	o.url, o.ca = server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		transport.CloseIdleConnections()
+	})
+	p, err := operator.Run(t.Context(), e.Cluster, operator.Options{Binary: e.binary, Args: quick(), Through: func(c *rest.Config) {
+		c.Host, c.CAData = o.url, o.ca
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	return o
+}
+
+func silent() *log.Logger { return log.New(io.Discard, "", 0) }
+
+func TestClocksThatDifferTooMuchHold(t *testing.T) {
+	e := alone(t)
+	l := newLab(t, e)
+	clock := startWithOtherClock(t, e, 10*365*24*time.Hour)
+	says := func(name, want string) *v1alpha1.Cleaner {
+		t.Helper()
+		var c *v1alpha1.Cleaner
+		l.eventually("the Cleaner says "+want, func() string {
+			c = l.says(name, v1alpha1.ConditionReady, v1alpha1.ReasonClockSkewSuspected)
+			if got := message(c, v1alpha1.ConditionReady); !strings.Contains(got, want) {
+				return got
+			}
+			return ""
+		})
+		return c
+	}
+
+	// Nothing is begun.
+	cm := l.configMap("evidence", nil, map[string]string{"n": "0"})
+	l.apply(cleanerYAML("waiting", `
+  ttl: 0s
+  targets:`+target))
+	c := says("waiting", "more than 1m0s behind")
+	if c.Status.Run != nil || len(c.Finalizers) > 0 || c.Status.NextScheduledEvaluation != nil {
+		t.Errorf("something was begun, or is announced: %s", describe(c))
+	}
+	l.update(cm, "evidence", func() { cm.Data["n"] = "1" })
+	clock.set(-time.Hour)
+	says("waiting", "more than 1m0s ahead of")
+	if !l.exists(cm, "evidence") {
+		t.Error("something was deleted")
+	}
+	clock.set(0)
+	l.gone("waiting")
+	if l.exists(cm, "evidence") {
+		t.Error("the target is there although the clocks agree")
+	}
+
+	// A run that was begun is held.
+	group := refused(l, widgetSpec, "w")
+	clock.set(10 * 365 * 24 * time.Hour)
+	c = says("c", "Run 1 is held")
+	held := time.Now()
+	grant(l, group, "get", "list", "watch", "delete")
+	sent, version := widgetDeletes(l), c.ResourceVersion
+	w := widgetKind(group)
+	for _, state := range []string{"a", "stale"} { // what would wake it
+		l.update(w, "w", func() { w.Object["spec"] = map[string]any{"state": state} })
+	}
+	l.eventually("time passes in which it is looked at twice", func() string {
+		if time.Since(held) < 21*time.Second {
+			return "too early"
+		}
+		return ""
+	})
+	c = l.cleaner("c")
+	if n := widgetDeletes(l); n != sent || !l.exists(w, "w") || c.Status.Run == nil || c.Status.Run.Result != "" {
+		t.Errorf("%d deletions were sent, and the Cleaner says %s", n-sent, describe(c))
+	}
+	if c.ResourceVersion != version {
+		t.Errorf("while nothing changes the status is written again and again: %s", describe(c))
+	}
+	clock.set(-time.Hour)
+	says("c", "ahead of")
+	clock.set(0)
+	l.gone("c")
+	if l.exists(w, "w") {
+		t.Error("the widget is there although the clocks agree")
+	}
+}
+
+// A clock that is 10s ahead of the API server's is no reason to hold, and none to be early.
+func TestTTLGoesByTheClockThatIsBehind(t *testing.T) {
+	e := alone(t)
+	l := newLab(t, e)
+	startWithOtherClock(t, e, -10*time.Second)
+	cm := l.configMap("evidence", nil, nil)
+	c := l.apply(cleanerYAML("c", `
+  ttl: 2s
+  targets:`+target))
+	l.gone("c")
+	if l.exists(cm, "evidence") {
+		t.Error("the target is there")
+	}
+	if after := time.Since(c.GetCreationTimestamp().Time); after < 11*time.Second {
+		t.Errorf("it was cleaned %s after the Cleaner was created: by the API server's clock the ttl had not passed", after)
+	}
 }

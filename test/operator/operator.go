@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/vtex/cleaner/test/cluster"
 )
@@ -77,6 +78,8 @@ func aggregated(ctx context.Context, c *cluster.Cluster) error {
 type Options struct {
 	// Binary is the manager, as Build made it.
 	Binary string
+	// Through changes how it reaches the API server: by a proxy, say. It may be nil.
+	Through func(*rest.Config)
 	// Args are given to it after those that every run needs.
 	Args []string
 	// Name tells several runs of one test apart.
@@ -97,6 +100,9 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options) (*Process, error) {
 	config, err := c.ServiceAccountConfig(ctx, Namespace, ServiceAccount)
 	if err != nil {
 		return nil, err
+	}
+	if o.Through != nil {
+		o.Through(config)
 	}
 	name := "manager" + o.Name
 	kubeconfig := filepath.Join(c.Dir(), name+".kubeconfig")

@@ -8,6 +8,7 @@ package metrics
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -54,6 +55,17 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		}
 	}
 	return m, nil
+}
+
+// ClockSkew registers a gauge of how far the clocks are apart.
+func ClockSkew(r prometheus.Registerer, skew func() time.Duration) error {
+	g := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "cleaner_clock_skew_seconds", Help: "How far the API server's clock is ahead of the operator's, by the Date of its answers; negative when it is behind.",
+	}, func() float64 { return skew().Seconds() })
+	if err := r.Register(g); err != nil {
+		return fmt.Errorf("cannot register a metric: %w", err)
+	}
+	return nil
 }
 
 // Evaluated counts an evaluation.

@@ -6,6 +6,7 @@ package metrics
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -24,7 +25,13 @@ func TestMetricsSayWhatWasCounted(t *testing.T) {
 	m.Delivery("delivered")
 	m.Watching(2, 30)
 	m.Woke(3)
+	if err := ClockSkew(r, func() time.Duration { return -1500 * time.Millisecond }); err != nil {
+		t.Fatal(err)
+	}
 	want := `
+# HELP cleaner_clock_skew_seconds How far the API server's clock is ahead of the operator's, by the Date of its answers; negative when it is behind.
+# TYPE cleaner_clock_skew_seconds gauge
+cleaner_clock_skew_seconds -1.5
 # HELP cleaner_deletions_total DELETE requests for objects of targets, by resource and by what the API server answered.
 # TYPE cleaner_deletions_total counter
 cleaner_deletions_total{group="",resource="pods",result="deleted"} 2
@@ -54,6 +61,9 @@ cleaner_watches 2
 		t.Errorf("the metrics break Prometheus' conventions: %v %v", problems, err)
 	}
 	if _, err := New(r); err == nil {
+		t.Error("registering twice is no error")
+	}
+	if err := ClockSkew(r, func() time.Duration { return 0 }); err == nil {
 		t.Error("registering twice is no error")
 	}
 }

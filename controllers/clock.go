@@ -1,0 +1,52 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/vtex/cleaner/controllers/internal/skew"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// DefaultMaxClockSkew is how far the operator's clock may be from the API server's.
+const DefaultMaxClockSkew = time.Minute
+
+// MeasureSkew has all clients that are made of a configuration from now on measure how far the clock is from the API
+// server's. The result belongs into Options. With a limit of 0 nothing follows from what is measured.
+func MeasureSkew(config *rest.Config, limit time.Duration, c clock.PassiveClock) *skew.Meter {
+	log := ctrl.Log.WithName("clock")
+	meter := skew.New(skew.Options{Clock: c, Max: limit, Changed: func(suspect bool, by time.Duration) {
+		if suspect {
+			log.Info("The clock of this process differs too much from the API server's: nothing is decided and nothing deleted", "skew", by.String(), "limit", limit.String())
+			return
+		}
+		log.Info("The clock of this process agrees with the API server's again", "skew", by.String(), "limit", limit.String())
+	}})
+	config.Wrap(meter.Wrap)
+	return meter
+}
+
+// suspect says in words that nothing may be decided by the clock; empty if it may. It has no measured number, which
+// would make it another text each time: the metric has that.
+func (r *CleanerReconciler) suspect() string {
+	if !r.opts.Skew.Suspected() {
+		return ""
+	}
+	than := "behind"
+	if r.opts.Skew.Skew() < 0 {
+		than = "ahead of"
+	}
+	return fmt.Sprintf("The operator's clock is more than %s %s the API server's: nothing is decided and nothing deleted until they agree.", r.opts.Skew.Max(), than)
+}
+
+// trust is how far the clock can be trusted.
+func (r *CleanerReconciler) trust() plan.Clock {
+	return plan.Clock{Suspect: r.suspect(), Ahead: r.opts.Skew.Ahead()}
+}

@@ -1,0 +1,207 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package skew
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// server is an API server whose clock is ahead of ours, and that takes its time to answer.
+type server struct {
+	t     *testing.T
+	clock *clocktesting.FakePassiveClock // ours
+	meter *Meter
+	ahead time.Duration
+	// before and after are how long a request and its answer are on their way.
+	before, after time.Duration
+	// says is the Date that is answered in place of the right one.
+	says string
+}
+
+func newServer(t *testing.T, limit time.Duration) *server {
+	s := &server{t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 250e6, time.UTC)), before: 10 * time.Millisecond, after: 10 * time.Millisecond}
+	s.meter = New(Options{Clock: s.clock, Max: limit})
+	return s
+}
+
+func (s *server) step(d time.Duration) { s.clock.SetTime(s.clock.Now().Add(d)) }
+
+// RoundTrip answers.
+func (s *server) RoundTrip(*http.Request) (*http.Response, error) {
+	s.step(s.before)
+	rec := httptest.NewRecorder()
+	rec.Header().Set("Date", s.clock.Now().Add(s.ahead).UTC().Format(http.TimeFormat))
+	if s.says != "" {
+		rec.Header().Set("Date", s.says)
+	}
+	s.step(s.after)
+	return rec.Result(), nil
+}
+
+// get sends a request for a path, a while after the last one.
+func (s *server) get(path string) {
+	s.t.Helper()
+	s.step(1137 * time.Millisecond)
+	resp, err := s.meter.Wrap(s).RoundTrip(httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, "https://api.test"+path, nil))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+const lease = "/apis/coordination.k8s.io/v1/namespaces/cleaner-system/leases/cleaner.vtex.dev"
+
+func TestSkewIsMeasured(t *testing.T) {
+	cases := map[string]struct {
+		ahead     time.Duration // the server's clock
+		suspected bool
+		wait      time.Duration // how much longer we have to wait
+	}{
+		"Equal":        {0, false, 0},
+		"AheadALittle": {300 * time.Millisecond, false, 0},
+		"Ahead":        {50 * time.Second, false, 0},
+		"TooFarAhead":  {62 * time.Second, true, 0},
+		"Behind":       {-50*time.Second + 400*time.Millisecond, false, 50 * time.Second},
+		"TooFarBehind": {-62 * time.Second, true, 62 * time.Second},
+		"Years":        {10 * 365 * 24 * time.Hour, true, 0},
+		"AnHour":       {-time.Hour, true, time.Hour},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, time.Minute)
+			s.ahead = tc.ahead
+			s.get(lease)
+			if got := s.meter.Skew() - tc.ahead; got.Abs() > 520*time.Millisecond {
+				t.Errorf("after one answer the measurement is %s off", got)
+			}
+			if got := s.meter.Suspected(); got != tc.suspected {
+				t.Errorf("after one answer it is suspected: %t", got)
+			}
+			for range 50 {
+				s.get(lease)
+			}
+			if got := s.meter.Skew() - tc.ahead; got.Abs() > 30*time.Millisecond {
+				t.Errorf("after many answers the measurement is %s off", got)
+			}
+			if got := s.meter.Suspected(); got != tc.suspected {
+				t.Errorf("after many answers it is suspected: %t", got)
+			}
+			if got := s.meter.Ahead(); got < tc.wait || got > tc.wait+time.Second {
+				t.Errorf("our clock is ahead by %s, want %s", got, tc.wait)
+			}
+		})
+	}
+}
+
+func TestASlowAnswerIsNoSkew(t *testing.T) {
+	for _, way := range []string{"there", "back"} {
+		s := newServer(t, time.Minute)
+		if s.before = 5 * time.Minute; way == "back" {
+			s.before, s.after = s.after, s.before
+		}
+		s.get(lease)
+		if s.meter.Suspected() || s.meter.Ahead() != 0 {
+			t.Errorf("minutes on the way %s count as a skew of %s", way, s.meter.Skew())
+		}
+	}
+}
+
+func TestAClockThatIsSetIsNoticedAtOnce(t *testing.T) {
+	s := newServer(t, time.Minute)
+	var told []bool
+	s.meter.opts.Changed = func(suspect bool, skew time.Duration) {
+		if suspect != (skew.Abs() > time.Minute) {
+			t.Errorf("told %t of %s", suspect, skew)
+		}
+		told = append(told, suspect)
+	}
+	for range 20 {
+		s.get(lease)
+	}
+	for _, step := range []time.Duration{10 * 365 * 24 * time.Hour, -time.Hour, 61 * time.Second, -62 * time.Second} {
+		s.step(step) // ours
+		s.ahead = -step
+		s.get(lease)
+		if !s.meter.Suspected() {
+			t.Errorf("our clock was set by %s, and nothing is suspected", step)
+		}
+		s.step(-step)
+		s.ahead = 0
+		s.get(lease)
+		if s.meter.Suspected() {
+			t.Errorf("our clock is right again after %s, and is suspected", step)
+		}
+	}
+	if len(told) != 8 {
+		t.Errorf("it was told %v", told)
+	}
+}
+
+func TestAClockThatDriftsIsFollowed(t *testing.T) {
+	s := newServer(t, time.Minute)
+	for range 2000 {
+		s.ahead -= 7 * time.Millisecond
+		s.get(lease)
+		if off := s.meter.Skew() - s.ahead; off.Abs() > time.Second {
+			t.Fatalf("at %s the measurement is %s off", s.ahead, off)
+		}
+	}
+	if got := s.meter.Ahead(); got < 14*time.Second || got > 15*time.Second {
+		t.Errorf("our clock is ahead by %s", got)
+	}
+}
+
+func TestOnlyTheAPIServersOwnAnswersCount(t *testing.T) {
+	cases := map[string]bool{
+		lease:                         true,
+		"/api/v1/namespaces/shop":     true,
+		"/k8s/clusters/c/api/v1/pods": true,
+		"/apis":                       true,
+		"/version":                    true,
+		"/apis/cleaner.vtex.dev/v1alpha1/namespaces/shop/cleaners/c/status": true,
+		"/apis/metrics.k8s.io/v1beta1/pods":                                 false,
+		"/openapi/v3/apis/metrics.k8s.io/v1beta1":                           false,
+	}
+	for path, want := range cases {
+		s := newServer(t, time.Minute)
+		s.ahead = time.Hour
+		s.get(path)
+		if s.meter.Suspected() != want {
+			t.Errorf("%s counts: %t", path, !want)
+		}
+	}
+}
+
+func TestWhatIsNoMeasurement(t *testing.T) {
+	s := newServer(t, time.Minute)
+	if s.meter.Suspected() || s.meter.Ahead() != 0 || s.meter.Skew() != 0 {
+		t.Error("something is known before the first answer")
+	}
+	s.says = "yesterday"
+	s.get(lease)
+	s.says, s.after = "", -time.Hour // our clock is set back while the answer is on its way
+	s.get(lease)
+	if s.meter.measured {
+		t.Errorf("it measured %s", s.meter.Skew())
+	}
+}
+
+func TestNoLimit(t *testing.T) {
+	s := newServer(t, 0)
+	s.ahead = -time.Hour
+	s.get(lease)
+	if s.meter.Suspected() || s.meter.Ahead() != 0 {
+		t.Error("without a limit nothing is suspected or corrected")
+	}
+	if got := s.meter.Skew() + time.Hour; got.Abs() > time.Second {
+		t.Errorf("it is measured all the same, and is %s off", got)
+	}
+}
