@@ -181,7 +181,7 @@ func (p *pass) Look(ctx context.Context, row plan.Row) plan.Sight {
 	o := &seen.Objects[0]
 	return plan.Sight{
 		UID: o.UID, ResourceVersion: o.ResourceVersion, Terminating: o.Terminating, Finalizers: o.Finalizers,
-		Refused: plan.Refused(p.owner(), &p.c.Spec, row, o, p.belongs(ctx, t, o), p.r.protection()),
+		Refused: plan.Refused(p.owner(), &p.c.Spec, row, o, p.belongs(ctx, t, o), p.r.opts.protection()),
 	}
 }
 
@@ -298,13 +298,14 @@ func (p *pass) uninstall(ctx context.Context, start bool) {
 		FirstDeployed: run.Helm.FirstDeployed.Time,
 		Self:          plan.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: p.c.Namespace, Name: p.c.Name, UID: p.c.UID},
 	}
-	want.Timeout, want.DisableHooks = maxHelmWait, !start // whoever started it has answered for its hooks
+	want.HookTimeout = defaultHelmTimeout
 	if spec != nil {
+		want.DisableHooks = spec.DisableHooks
 		if timeout, err := spec.Timeout.Parse(defaultHelmTimeout); err == nil {
-			want.Timeout = min(timeout, maxHelmWait)
+			want.HookTimeout = timeout
 		}
-		want.DisableHooks = want.DisableHooks || spec.DisableHooks
 	}
+	want.Timeout = min(want.HookTimeout, maxHelmWait)
 	m.Busy = true
 	job := &uninstallJob{r: p.r, hands: p.hands, key: p.key, uid: p.c.UID, run: run.Number, decides: run.Decides, want: want, start: start, confirmedAt: m.ConfirmedAt, ended: p.mem.ended, log: logf.FromContext(ctx)}
 	p.mem.stopUninstall = p.r.pool.do(ctx, job.do)

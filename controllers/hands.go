@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -37,8 +38,10 @@ type handsMaker struct {
 	config *rest.Config // the operator's
 	engine *watches.Engine
 	access *identity.Access
-	slots  actuate.Slots
-	clock  clock.Clock
+	// protection is what no hands touch.
+	protection plan.Protection
+	slots      actuate.Slots
+	clock      clock.Clock
 }
 
 // of makes the hands of an account. They are cheap: connections are shared by all.
@@ -59,7 +62,9 @@ func (m *handsMaker) of(account identity.Account) (*hands, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for deletions: %w", err)
 	}
-	uninstaller, err := helm.New(helm.Options{Config: actuate.Once(config), Clock: m.clock})
+	uninstaller, err := helm.New(helm.Options{
+		Config: actuate.Once(config), Discovery: m.config, ServiceAccount: types.NamespacedName(account), Protection: m.protection, Clock: m.clock,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the uninstaller: %w", err)
 	}

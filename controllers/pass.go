@@ -156,7 +156,7 @@ func (p *pass) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) 
 		Spec:       &p.c.Spec,
 		Programs:   programs,
 		Snapshot:   s,
-		Protection: p.r.protection(),
+		Protection: p.r.opts.protection(),
 		Now:        now,
 		Expected:   p.mem.expected,
 		Clock:      p.r.trust(),

@@ -109,7 +109,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	}
 	maker := &handsMaker{
 		config: config, engine: engine, access: identity.NewAccess(reviews.SubjectAccessReviews(), opts.Clock),
-		slots: actuate.NewSlots(), clock: opts.Clock,
+		protection: opts.protection(), slots: actuate.NewSlots(), clock: opts.Clock,
 	}
 	own, err := maker.of(identity.Account{})
 	if err != nil {
@@ -148,8 +148,8 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Complete(r)
 }
 
-func (r *CleanerReconciler) protection() plan.Protection {
-	return plan.Protection{Namespaces: r.opts.ProtectedNamespaces, AllowedKinds: r.opts.AllowProtectedKinds}
+func (o *Options) protection() plan.Protection {
+	return plan.Protection{Namespaces: o.ProtectedNamespaces, AllowedKinds: o.AllowProtectedKinds}
 }
 
 // wakes lets through what can change what a Cleaner does: not a status that is there for people.

@@ -21,7 +21,8 @@ import (
 const (
 	// defaultHelmTimeout is helm.timeout where a spec gives none.
 	defaultHelmTimeout = 5 * time.Minute
-	// maxHelmWait is how long one try may occupy a place of the pool to wait for objects to go: the next try goes on.
+	// maxHelmWait is how long one try may occupy a place of the pool to wait for hooks to end and objects to go: the next
+	// try goes on, after the others that wait for a place.
 	maxHelmWait = 30 * time.Second
 )
 
@@ -96,6 +97,11 @@ func (j *uninstallJob) uninstall(ctx context.Context) (helm.Outcome, error) {
 func (j *uninstallJob) do(ctx context.Context) {
 	out, err := j.uninstall(ctx)
 	end := uninstallEnd{run: j.run, swept: out.State == helm.Done}
+	for _, ref := range out.Created {
+		end.actions = append(end.actions, v1alpha1.Action{
+			Object: ref.String(), UID: string(ref.UID), Rule: "helm", Action: "helmUninstall", Time: at(j.r.clock), Result: "created for a hook",
+		})
+	}
 	for _, ref := range out.Deleted {
 		end.actions = append(end.actions, v1alpha1.Action{
 			Object: ref.String(), UID: string(ref.UID), Rule: "helm", Action: "helmUninstall", Time: at(j.r.clock), Result: "deleted",
@@ -113,6 +119,8 @@ func (j *uninstallJob) do(ctx context.Context) {
 		end.why = "the release was upgraded, or its record written anew"
 	case out.State == helm.Pending:
 		end.why = "the release is being installed, upgraded or rolled back"
+	case out.State == helm.HookRunning:
+		end.why = clean(out.Hook + " has not ended yet")
 	case out.State == helm.Terminating && len(out.Remaining) > 0:
 		end.why = clean(fmt.Sprintf("%d objects of the release are not gone yet, such as %s", len(out.Remaining), out.Remaining[0]))
 	}
@@ -150,9 +158,15 @@ func (j *uninstallGuard) MayStart() error {
 	return nil
 }
 
-// MayDelete is asked before each request that changes something of a release that is uninstalling: it is finished
+// MayDelete is asked before each deletion in a release that is uninstalling.
+func (j *uninstallGuard) MayDelete(ref plan.Ref) error { return j.mayFinish("delete", ref) }
+
+// MayRunHook is asked before what hooks of a release that is uninstalling need.
+func (j *uninstallGuard) MayRunHook(ref plan.Ref) error { return j.mayFinish("runHook", ref) }
+
+// mayFinish is asked before each request that changes something of a release that is uninstalling: it is finished
 // whatever the spec says now, but not against a suspend, and after a deletion only for as long as the Cleaner is held.
-func (j *uninstallGuard) MayDelete(ref plan.Ref) error {
+func (j *uninstallGuard) mayFinish(verb string, ref plan.Ref) error {
 	c, err := j.cleaner()
 	if err != nil {
 		return err
@@ -160,7 +174,7 @@ func (j *uninstallGuard) MayDelete(ref plan.Ref) error {
 	if c.DeletionTimestamp != nil && !j.r.clock.Now().Before(c.DeletionTimestamp.Add(j.r.opts.FinishGrace)) {
 		return errors.New("the Cleaner was deleted")
 	}
-	j.log.Info("Intent", "run", j.run, "rule", "helm", "object", ref.String(), "uid", ref.UID, "resourceVersion", ref.ResourceVersion, "decides", j.decides)
+	j.log.Info("Intent", "run", j.run, "rule", "helm", "verb", verb, "object", ref.String(), "uid", ref.UID, "resourceVersion", ref.ResourceVersion, "decides", j.decides)
 	return nil
 }
 

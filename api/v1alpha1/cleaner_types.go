@@ -173,13 +173,14 @@ type Helm struct {
 	// +optional
 	Delete bool `json:"delete,omitempty"`
 
-	// How long one try waits for the release's deleted objects to be gone, such as "90s". Until they are, Helm's record
-	// of the release stays, and the uninstall is tried again. More than 0s; 5m without it.
+	// How long each hook of the release may take, and how long one try waits for its deleted objects to be gone, such as
+	// "90s". Until all is done Helm's record of the release stays, and the uninstall is tried again. More than 0s; 5m
+	// without it.
 	// +optional
 	Timeout Duration `json:"timeout,omitempty"`
 
-	// Whether to uninstall without running the release's pre-delete and post-delete hooks. Hooks are never run; a release
-	// that has such hooks is uninstalled only if this is true.
+	// Whether to uninstall without running the release's pre-delete and post-delete hooks. Hooks are run as the Cleaner's
+	// ServiceAccount, at least once; without one, a release that has such hooks is uninstalled only if this is true.
 	// +optional
 	DisableHooks bool `json:"disableHooks,omitempty"`
 }

@@ -84,9 +84,10 @@ const (
 	ReasonUninstallFailed = "UninstallFailed"
 	// ReasonReleasePending: the Helm release is being installed, upgraded or rolled back by somebody.
 	ReasonReleasePending = "ReleasePending"
-	// ReasonReleaseHasHooks: the Helm release has delete hooks, and disableHooks is not set.
+	// ReasonReleaseHasHooks: the Helm release has delete hooks that cannot be run, and disableHooks is not set.
 	ReasonReleaseHasHooks = "ReleaseHasHooks"
-	// ReasonReleaseOutsideNamespace: the Helm release contains objects outside the Cleaner's namespace.
+	// ReasonReleaseOutsideNamespace: the Helm release contains objects outside the Cleaner's namespace, and there is no
+	// ServiceAccount that answers for them.
 	ReasonReleaseOutsideNamespace = "ReleaseOutsideNamespace"
 	// ReasonReleaseOwnsServiceAccount: the Helm release contains the rights of the ServiceAccount that would uninstall it.
 	ReasonReleaseOwnsServiceAccount = "ReleaseOwnsServiceAccount"

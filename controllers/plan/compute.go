@@ -396,8 +396,8 @@ func (in *Input) releaseStep(p *Plan) (reason, detail string) {
 		return rel.Blocked, rel.Detail
 	case rel.State == ReleasePending:
 		return v1alpha1.ReasonReleasePending, fmt.Sprintf("Release %q is being installed, upgraded or rolled back.", h.Release)
-	case rel.HasHooks && !h.DisableHooks:
-		return v1alpha1.ReasonReleaseHasHooks, fmt.Sprintf("Release %q has delete hooks: set helm.disableHooks: true to uninstall it without running them.", h.Release)
+	case rel.HasHooks && rel.HooksBlocked != "" && !h.DisableHooks:
+		return v1alpha1.ReasonReleaseHasHooks, fmt.Sprintf("Release %q is not uninstalled: %s.", h.Release, rel.HooksBlocked)
 	}
 	p.Release = rel
 	return "", ""

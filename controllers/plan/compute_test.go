@@ -209,8 +209,24 @@ func TestCompute(t *testing.T) {
 		"ReleaseHasHooks": {
 			reason: "and so does one with delete hooks, which nobody may skip unasked",
 			spec:   v1alpha1.CleanerSpec{TTL: "0s", Helm: &v1alpha1.Helm{Release: "r", Delete: true}},
+			change: func(in *Input) {
+				in.Release = &Release{State: ReleaseDeployed, Name: "r", HasHooks: true, HooksBlocked: "nobody answers for its hooks"}
+			},
+			want: want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonReleaseHasHooks, Next: day + time.Hour},
+		},
+		"ReleaseHooksWaived": {
+			reason: "but the author may",
+			spec:   v1alpha1.CleanerSpec{TTL: "0s", Helm: &v1alpha1.Helm{Release: "r", Delete: true, DisableHooks: true}},
+			change: func(in *Input) {
+				in.Release = &Release{State: ReleaseDeployed, Name: "r", HasHooks: true, HooksBlocked: "nobody answers for its hooks"}
+			},
+			want: want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Next: day + time.Hour},
+		},
+		"ReleaseRunsHooks": {
+			reason: "and hooks that can be run are in nobody's way",
+			spec:   v1alpha1.CleanerSpec{TTL: "0s", Helm: &v1alpha1.Helm{Release: "r", Delete: true}},
 			change: func(in *Input) { in.Release = &Release{State: ReleaseDeployed, Name: "r", HasHooks: true} },
-			want:   want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonReleaseHasHooks, Next: day + time.Hour},
+			want:   want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Next: day + time.Hour},
 		},
 		"ReleaseUnreadable": {
 			reason: "and one whose record cannot be read",
@@ -338,6 +354,34 @@ func TestProtection(t *testing.T) {
 			got := p.Because(tc.object)
 			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestProtectionOfRelease(t *testing.T) {
+	p := Protection{Namespaces: []string{"kube-system"}, AllowedKinds: []string{"clusterroles.rbac.authorization.k8s.io", "nodes"}}
+	cases := map[string]struct {
+		group, resource, namespace string
+		protected                  bool
+	}{
+		"Config":           {"", "configmaps", "shop", false},
+		"Role":             {"rbac.authorization.k8s.io", "roles", "shop", false},
+		"Cleaner":          {"cleaner.vtex.dev", "cleaners", "shop", false},
+		"InProtected":      {"", "configmaps", "kube-system", true},
+		"NamespaceItself":  {"", "namespaces", "", true},
+		"CRD":              {"apiextensions.k8s.io", "customresourcedefinitions", "", true},
+		"Volume":           {"", "persistentvolumes", "", true},
+		"StorageClass":     {"storage.k8s.io", "storageclasses", "", true},
+		"GivenFree":        {"rbac.authorization.k8s.io", "clusterroles", "", false},
+		"GivenFreeInCore":  {"", "nodes", "", false},
+		"FreeOnlyInAGroup": {"example.com", "clusterroles", "", true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			ref := Ref{Resource: schema.GroupVersionResource{Group: tc.group, Version: "v1", Resource: tc.resource}, Namespace: tc.namespace, Name: "a"}
+			if got := p.OfRelease(ref, tc.namespace != ""); (got != "") != tc.protected {
+				t.Errorf("got %q, want protected: %v", got, tc.protected)
 			}
 		})
 	}

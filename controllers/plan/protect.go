@@ -51,3 +51,15 @@ func (p Protection) Because(o *Object) string {
 	}
 	return ""
 }
+
+// OfRelease says why an object of a Helm release is protected; empty if it is not. What lies in a namespace goes with its
+// release, access rights included; of what lies in none, each kind has to be given free.
+func (p Protection) OfRelease(r Ref, namespaced bool) string {
+	switch kind := r.Resource.GroupResource().String(); {
+	case namespaced && slices.Contains(p.Namespaces, r.Namespace):
+		return fmt.Sprintf("namespace %q is protected", r.Namespace)
+	case !namespaced && !slices.Contains(p.AllowedKinds, kind):
+		return fmt.Sprintf("%s are cluster-scoped, which releases may only take with them if the manager runs with --allow-protected-kinds=%s", kind, kind)
+	}
+	return ""
+}

@@ -33,8 +33,9 @@ type Release struct {
 	// UID is that of the Secret that holds the revision.
 	UID           types.UID
 	FirstDeployed time.Time
-	// HasHooks says that uninstalling it would run hooks.
-	HasHooks bool
+	// HasHooks says that uninstalling it runs hooks, and HooksBlocked why these cannot be run; empty if they can.
+	HasHooks     bool
+	HooksBlocked string
 	// Blocked is a reason of api/v1alpha1 for which it must not be uninstalled, and Detail says it in words.
 	Blocked, Detail string
 }

@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package helm uninstalls one Helm release, and nothing that is not part of it.
+// Package helm uninstalls one Helm release, hooks included, and nothing that is not part of it.
 //
 // The uninstall itself is Helm's own; underneath it, the requests are this package's. Every DELETE, of an object of the
 // manifest and of a release Secret alike, carries UID and resourceVersion of a read made right before it, after that
@@ -9,6 +9,12 @@
 // the one that was decided on. The Secrets go last, the newest at the very end, so that an uninstall that was cut short
 // anywhere is found `uninstalling` and carried on.
 //
-// It never runs hooks, never touches a finalizer, and never deletes outside the namespace of the release. It decides
-// nothing about when: that is its caller's. It is the only package of the operator that imports Helm.
+// Whoever may write Secrets writes what a release is. So hooks are run, and objects outside the namespace deleted, only
+// as a ServiceAccount, whose own rights bound it; as the operator, a release that has either is refused. Hooks are run
+// by Helm, in its order and with its delete policies. A hook that fails or takes too long leaves the release
+// `uninstalling` with its record, and is run again by the next try; one that takes longer than a try may is found again,
+// not made again. Once the pre-delete hooks have ended well the record says so, and they are not run a second time.
+//
+// It never touches a finalizer, never deletes what is protected, nor the rights that it acts with. It decides nothing
+// about when: that is its caller's. It is the only package of the operator that imports Helm.
 package helm

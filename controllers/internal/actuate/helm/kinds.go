@@ -79,7 +79,7 @@ func (k kinds) elsewhere(ctx context.Context, kind schema.GroupVersionKind) (ser
 			plurals[r.Name] = true
 		}
 	}
-	definitions, err := k.u.metadata.Resource(crds()).List(ctx, metav1.ListOptions{})
+	definitions, err := k.u.crds.Resource(crds()).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return servedKind{}, fmt.Errorf("cannot tell whether %s of %q has a CustomResourceDefinition: %w", kind.Kind, kind.GroupVersion(), err)
 	}

@@ -12,13 +12,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
-// kubeClient is the client that Helm uninstalls with: it can delete objects, and nothing else.
+// kubeClient is the client that Helm uninstalls with: it can delete objects, and run hooks.
 type kubeClient struct {
 	s *session
 }
@@ -32,14 +33,20 @@ var (
 // IsReachable is left to the requests that follow.
 func (c *kubeClient) IsReachable() error { return nil }
 
-// Build turns the manifest of the release into the objects that it stands for.
+// Build turns what Helm read in the record, all objects of the release or one hook, into the objects that it stands for.
 func (c *kubeClient) Build(manifest io.Reader, _ bool) (kube.ResourceList, error) {
-	if c.s.halted != nil {
-		return nil, c.s.halted
-	}
 	text, err := io.ReadAll(manifest)
 	if err != nil {
 		return nil, c.s.halt(err)
+	}
+	if !isManifest(string(text)) {
+		return c.hook(string(text))
+	}
+	if c.s.halted != nil {
+		return nil, c.s.halted
+	}
+	if err := c.s.preDeleteDone(); err != nil {
+		return nil, err
 	}
 	docs, err := parse(string(text))
 	if err != nil {
@@ -49,11 +56,28 @@ func (c *kubeClient) Build(manifest io.Reader, _ bool) (kube.ResourceList, error
 	if err != nil {
 		return nil, c.s.halt(err)
 	}
+	return infos(reach.objects), nil
+}
+
+// hook is what a hook stands for: nothing when it is not to be run, and nothing when the session has ended. Helm would
+// print an error; what it asks for next fails.
+func (c *kubeClient) hook(text string) (kube.ResourceList, error) {
+	if c.s.isHalted() || c.s.skip {
+		return nil, nil
+	}
+	objects, err := c.s.u.hookObjects(c.s.ctx, text, c.s.want.Namespace)
+	if err != nil {
+		return nil, c.s.halt(err)
+	}
+	return infos(objects), nil
+}
+
+func infos(objects []object) kube.ResourceList {
 	var list kube.ResourceList
-	for _, o := range reach.objects {
+	for _, o := range objects {
 		list.Append(info(o))
 	}
-	return list, nil
+	return list
 }
 
 // info is an object as Helm hands it around.
@@ -65,33 +89,39 @@ func info(o object) *resource.Info {
 	return &resource.Info{
 		Namespace: o.Namespace,
 		Name:      o.Name,
+		Object:    &unstructured.Unstructured{Object: o.content},
 		Mapping:   &meta.RESTMapping{Resource: o.Resource, GroupVersionKind: o.kind, Scope: scope},
 	}
 }
 
-// objectOf undoes info.
-func objectOf(i *resource.Info) object {
-	return object{
-		Ref:        plan.Ref{Resource: i.Mapping.Resource, Namespace: i.Namespace, Name: i.Name},
-		kind:       i.Mapping.GroupVersionKind,
-		namespaced: i.Namespaced(),
+// objectsOf undoes infos.
+func objectsOf(list kube.ResourceList) []object {
+	var objects []object
+	for _, i := range list {
+		o := object{
+			Ref:        plan.Ref{Resource: i.Mapping.Resource, Namespace: i.Namespace, Name: i.Name},
+			kind:       i.Mapping.GroupVersionKind,
+			namespaced: i.Namespaced(),
+		}
+		if u, ok := i.Object.(*unstructured.Unstructured); ok {
+			o.content = u.Object
+		}
+		objects = append(objects, o)
 	}
+	return objects
 }
 
-// Delete deletes as DeleteWithPropagationPolicy does.
+// Delete deletes objects of a hook: before it is run, or after it.
 func (c *kubeClient) Delete(list kube.ResourceList) (*kube.Result, []error) {
-	return c.DeleteWithPropagationPolicy(list, metav1.DeletePropagationBackground)
+	c.s.clear(objectsOf(list))
+	return &kube.Result{Deleted: list}, nil
 }
 
 // DeleteWithPropagationPolicy deletes the objects in stages and returns when they are gone. The policy is Background,
 // whatever Helm asks for. What goes wrong with one object does not hold up the others of its stage; what comes after it
 // waits.
 func (c *kubeClient) DeleteWithPropagationPolicy(list kube.ResourceList, _ metav1.DeletionPropagation) (*kube.Result, []error) {
-	var objects []object
-	for _, i := range list {
-		objects = append(objects, objectOf(i))
-	}
-	first, last := inStages(objects)
+	first, last := inStages(objectsOf(list))
 	for _, stage := range [][]object{first, last} {
 		if err := c.s.removeAll(stage); err != nil {
 			return nil, []error{err}
@@ -103,14 +133,24 @@ func (c *kubeClient) DeleteWithPropagationPolicy(list kube.ResourceList, _ metav
 // WaitForDelete has nothing to wait for: the deletions did.
 func (c *kubeClient) WaitForDelete(kube.ResourceList, time.Duration) error { return nil }
 
-// Create is what a hook would need.
-func (c *kubeClient) Create(kube.ResourceList) (*kube.Result, error) {
-	return nil, c.s.halt(errHooks)
+// Create makes the objects of a hook.
+func (c *kubeClient) Create(list kube.ResourceList) (*kube.Result, error) {
+	for _, o := range objectsOf(list) {
+		if err := c.s.make(o); err != nil {
+			return nil, err
+		}
+	}
+	return &kube.Result{Created: list}, c.s.halted
 }
 
-// WatchUntilReady is what a hook would need.
-func (c *kubeClient) WatchUntilReady(kube.ResourceList, time.Duration) error {
-	return c.s.halt(errHooks)
+// WatchUntilReady returns when a hook has ended well. How long that may take is the session's to know.
+func (c *kubeClient) WatchUntilReady(list kube.ResourceList, _ time.Duration) error {
+	for _, o := range objectsOf(list) {
+		if err := c.s.follow(o); err != nil {
+			return err
+		}
+	}
+	return c.s.halted
 }
 
 // Wait is no part of an uninstall.

@@ -24,6 +24,8 @@ import (
 type document struct {
 	kind            schema.GroupVersionKind
 	namespace, name string
+	// content is the whole of it.
+	content map[string]any
 	// left says that the chart does not want it deleted. Helm leaves everything with a resource policy, whatever it says.
 	left string
 }
@@ -36,22 +38,34 @@ func parse(manifest string) ([]document, error) {
 	}
 	var docs []document
 	for _, f := range files {
-		objects, err := objectsIn(f.Content)
+		left := ""
+		if f.Head.Metadata != nil {
+			if policy, has := f.Head.Metadata.Annotations[kube.ResourcePolicyAnno]; has {
+				left = fmt.Sprintf("the chart says %s: %s", kube.ResourcePolicyAnno, strings.TrimSpace(policy))
+			}
+		}
+		written, err := documents(f.Content, left)
 		if err != nil {
 			return nil, err
 		}
-		for _, o := range objects {
-			d := document{kind: o.GroupVersionKind(), namespace: o.GetNamespace(), name: o.GetName()}
-			if err := d.check(); err != nil {
-				return nil, err
-			}
-			if f.Head.Metadata != nil {
-				if policy, has := f.Head.Metadata.Annotations[kube.ResourcePolicyAnno]; has {
-					d.left = fmt.Sprintf("the chart says %s: %s", kube.ResourcePolicyAnno, strings.TrimSpace(policy))
-				}
-			}
-			docs = append(docs, d)
+		docs = append(docs, written...)
+	}
+	return docs, nil
+}
+
+// documents reads the objects in one YAML document.
+func documents(text, left string) ([]document, error) {
+	objects, err := objectsIn(text)
+	if err != nil {
+		return nil, err
+	}
+	var docs []document
+	for _, o := range objects {
+		d := document{kind: o.GroupVersionKind(), namespace: o.GetNamespace(), name: o.GetName(), content: o.Object, left: left}
+		if err := d.check(); err != nil {
+			return nil, err
 		}
+		docs = append(docs, d)
 	}
 	return docs, nil
 }
@@ -100,6 +114,8 @@ type object struct {
 
 	kind       schema.GroupVersionKind
 	namespaced bool
+	// content is the object as the chart wrote it.
+	content map[string]any
 }
 
 // reach is what a manifest stands for on this API server.
@@ -129,7 +145,7 @@ func (u *Uninstaller) resolve(ctx context.Context, docs []document, namespace st
 		if err != nil {
 			return reach{}, err
 		}
-		o := object{kind: d.kind, namespaced: served.namespaced, Ref: plan.Ref{Resource: served.resource, Name: d.name}}
+		o := object{kind: d.kind, namespaced: served.namespaced, content: d.content, Ref: plan.Ref{Resource: served.resource, Name: d.name}}
 		if served.namespaced {
 			o.Namespace = d.namespace
 			if o.Namespace == "" {
@@ -148,29 +164,51 @@ func (u *Uninstaller) resolve(ctx context.Context, docs []document, namespace st
 	return found, nil
 }
 
-// blocked names the objects that lie outside the namespace of the release, if any.
-func (r reach) blocked(namespace, name string) *BlockedError {
-	var outside []string
+// blocked says why the objects of a release must not be deleted, and names them; nil if they may.
+func (u *Uninstaller) blocked(ctx context.Context, r reach, namespace, name string) (*BlockedError, error) {
+	var outside, protected []string
 	for _, o := range r.objects {
 		switch {
+		case u.account.Name != "":
 		case !o.namespaced:
 			outside = append(outside, o.String()+" (cluster-scoped)")
 		case o.Namespace != namespace:
 			outside = append(outside, fmt.Sprintf("%s (namespace %q)", o.Ref, o.Namespace))
 		}
+		if because := u.protection.OfRelease(o.Ref, o.namespaced); because != "" {
+			protected = append(protected, fmt.Sprintf("%s (%s)", o.Ref, because))
+		}
 	}
-	if len(outside) == 0 {
-		return nil
+	switch {
+	case len(outside) > 0:
+		return &BlockedError{
+			Reason: v1alpha1.ReasonReleaseOutsideNamespace,
+			Detail: fmt.Sprintf("release %q has objects outside namespace %q, which are only deleted as a ServiceAccount: %s", name, namespace, some(outside)),
+		}, nil
+	case len(protected) > 0:
+		return &BlockedError{
+			Reason: v1alpha1.ReasonProtected,
+			Detail: fmt.Sprintf("release %q has protected objects: %s", name, some(protected)),
+		}, nil
 	}
-	const most = 10
-	names := strings.Join(outside[:min(most, len(outside))], ", ")
-	if more := len(outside) - most; more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
+	rights, err := u.ownRights(ctx, r.objects)
+	if err != nil || len(rights) == 0 {
+		return nil, err
 	}
 	return &BlockedError{
-		Reason: v1alpha1.ReasonReleaseOutsideNamespace,
-		Detail: fmt.Sprintf("release %q has objects outside namespace %q: %s", name, namespace, names),
+		Reason: v1alpha1.ReasonReleaseOwnsServiceAccount,
+		Detail: fmt.Sprintf("release %q contains what ServiceAccount %q needs to uninstall it: %s; name another ServiceAccount", name, u.account.Name, some(rights)),
+	}, nil
+}
+
+// some names the first of many.
+func some(names []string) string {
+	const most = 10
+	text := strings.Join(names[:min(most, len(names))], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
+	return text
 }
 
 // inStages parts objects into those that go first and those that others may need until they are gone: the accounts and
@@ -188,9 +226,7 @@ func inStages(objects []object) (first, last []object) {
 
 func isAccess(r schema.GroupResource) bool {
 	switch r {
-	case schema.GroupResource{Resource: "serviceaccounts"},
-		schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "roles"},
-		schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}:
+	case serviceAccounts(), roles(), roleBindings(), clusterRoles(), clusterRoleBindings():
 		return true
 	default:
 		return false

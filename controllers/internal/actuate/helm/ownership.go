@@ -23,10 +23,13 @@ const (
 
 // reasonToKeep says why a live object must be left although the manifest names it; empty when it may go. The manifest
 // proves nothing: it is a Secret that tenants can write, and the object may have another owner since.
-func reasonToKeep(ref plan.Ref, live metav1.Object, want Committed) string {
+func (u *Uninstaller) reasonToKeep(ref plan.Ref, live metav1.Object, want Committed) string {
 	labels, annotations := live.GetLabels(), live.GetAnnotations()
+	because := u.protection.OfRelease(ref, ref.Namespace != "")
 	switch {
-	case ref.Namespace != want.Namespace:
+	case because != "":
+		return because
+	case ref.Namespace != want.Namespace && u.account.Name == "":
 		return fmt.Sprintf("it lies outside namespace %q", want.Namespace)
 	case isSelf(ref, want.Self):
 		return "it is the Cleaner itself"

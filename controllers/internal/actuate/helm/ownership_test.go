@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/controllers/plan"
 )
@@ -19,6 +20,7 @@ func TestReasonToKeep(t *testing.T) {
 	}
 	want := Committed{Namespace: "team", Name: "shop", Self: plan.Ref{Resource: cleaners("v1alpha1"), Namespace: "team", Name: "me"}}
 	config := plan.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: "team", Name: "a"}
+	free := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "clusterwidgets"}
 	record := plan.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Namespace: "team", Name: "sh.helm.release.v1.bank.v1"}
 	labels := map[string]string{"app.kubernetes.io/managed-by": "Helm"}
 	annotations := map[string]string{"meta.helm.sh/release-name": "shop", "meta.helm.sh/release-namespace": "team"}
@@ -32,6 +34,7 @@ func TestReasonToKeep(t *testing.T) {
 		reason              string
 		ref                 plan.Ref
 		labels, annotations map[string]string
+		account             string
 		kept                bool
 	}{
 		"Own":                {reason: "what the release owns goes", ref: config, labels: labels, annotations: annotations},
@@ -45,6 +48,11 @@ func TestReasonToKeep(t *testing.T) {
 		"Policy":             {reason: "whoever annotated the object meant it", ref: config, labels: labels, annotations: with(annotations, "helm.sh/resource-policy", "keep"), kept: true},
 		"Elsewhere":          {reason: "nothing outside the namespace is ever deleted", ref: plan.Ref{Resource: config.Resource, Namespace: "kube-system", Name: "a"}, labels: labels, annotations: annotations, kept: true},
 		"ClusterScoped":      {reason: "nor what lies in none", ref: plan.Ref{Resource: config.Resource, Name: "a"}, labels: labels, annotations: annotations, kept: true},
+		"ElsewhereAs":        {reason: "an account answers for what lies elsewhere", ref: plan.Ref{Resource: config.Resource, Namespace: "bank", Name: "a"}, labels: labels, annotations: annotations, account: "deleter"},
+		"ElsewhereBare":      {reason: "if it belongs to the release", ref: plan.Ref{Resource: config.Resource, Namespace: "bank", Name: "a"}, account: "deleter", kept: true},
+		"ElsewhereProtected": {reason: "and is not in a protected namespace", ref: plan.Ref{Resource: config.Resource, Namespace: "kube-system", Name: "a"}, labels: labels, annotations: annotations, account: "deleter", kept: true},
+		"ClusterScopedAs":    {reason: "a cluster hangs on what lies in no namespace", ref: plan.Ref{Resource: config.Resource, Name: "a"}, labels: labels, annotations: annotations, account: "deleter", kept: true},
+		"ClusterScopedFree":  {reason: "the administrator has given the kind free", ref: plan.Ref{Resource: free, Name: "a"}, labels: labels, annotations: annotations, account: "deleter"},
 		"Self":               {reason: "the Cleaner goes last, and not by Helm", ref: want.Self, labels: labels, annotations: annotations, kept: true},
 		"SelfByOtherVersion": {reason: "a Cleaner is served in two versions", ref: plan.Ref{Resource: cleaners("v1alpha"), Namespace: "team", Name: "me"}, labels: labels, annotations: annotations, kept: true},
 		"OtherCleaner":       {reason: "another Cleaner of the chart is an object as any other", ref: plan.Ref{Resource: cleaners("v1alpha"), Namespace: "team", Name: "you"}, labels: labels, annotations: annotations},
@@ -52,7 +60,11 @@ func TestReasonToKeep(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := reasonToKeep(tc.ref, &metav1.ObjectMeta{Labels: tc.labels, Annotations: tc.annotations}, want)
+			u := &Uninstaller{protection: plan.Protection{Namespaces: []string{"kube-system"}, AllowedKinds: []string{"clusterwidgets.example.com"}}}
+			if tc.account != "" {
+				u.account = types.NamespacedName{Namespace: "team", Name: tc.account}
+			}
+			got := u.reasonToKeep(tc.ref, &metav1.ObjectMeta{Labels: tc.labels, Annotations: tc.annotations}, want)
 			if kept := got != ""; kept != tc.kept {
 				t.Errorf("%s: got reason %q, want kept: %v", tc.reason, got, tc.kept)
 			}

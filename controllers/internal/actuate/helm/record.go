@@ -50,16 +50,6 @@ func (r record) firstDeployed() time.Time {
 	return r.release.Info.FirstDeployed.Time.UTC().Truncate(time.Microsecond)
 }
 
-// hasDeleteHooks says whether Helm would run hooks when it uninstalls the release.
-func (r record) hasDeleteHooks() bool {
-	for _, h := range r.release.Hooks {
-		if slices.Contains(h.Events, release.HookPreDelete) || slices.Contains(h.Events, release.HookPostDelete) {
-			return true
-		}
-	}
-	return false
-}
-
 // history is all records of a release, oldest revision first.
 type history []record
 

@@ -76,9 +76,8 @@ func (c *recordSecrets) Update(_ context.Context, secret *corev1.Secret, _ metav
 	if was.release.Info.Status == release.StatusUninstalling {
 		return was.secret, nil
 	}
-	if err := c.s.guard.MayStart(); err != nil {
-		c.s.outcome.State = Stopped
-		return nil, c.s.halt(fmt.Errorf("stopped before the start: %w", err))
+	if err := c.s.obey("the start", c.s.guard.MayStart()); err != nil {
+		return nil, err
 	}
 	marked := was.secret.DeepCopy()
 	marked.Labels, marked.Data = secret.Labels, secret.Data
@@ -89,8 +88,11 @@ func (c *recordSecrets) Update(_ context.Context, secret *corev1.Secret, _ metav
 	return updated, nil
 }
 
-// Delete deletes one record.
+// Delete deletes one record, but not after a hook has failed: Helm would.
 func (c *recordSecrets) Delete(_ context.Context, name string, _ metav1.DeleteOptions) error {
+	if c.s.failed != nil {
+		return c.s.failed
+	}
 	for range attempts {
 		r, err := c.live(name)
 		if isGone(err) {

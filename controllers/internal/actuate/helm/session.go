@@ -13,6 +13,7 @@ import (
 	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/storage"
 	"helm.sh/helm/v3/pkg/storage/driver"
+	helmtime "helm.sh/helm/v3/pkg/time"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,12 +30,6 @@ const (
 	longestWait = 5 * time.Second
 )
 
-// errHooks refuses a release that Helm would run hooks for.
-var errHooks error = &BlockedError{
-	Reason: v1alpha1.ReasonReleaseHasHooks,
-	Detail: "the release has delete hooks, and hooks are not run: only an uninstall without them can be asked for",
-}
-
 // session is one uninstall. It stands between Helm and the API server: Helm says what, the session whether.
 type session struct {
 	u *Uninstaller
@@ -42,8 +37,19 @@ type session struct {
 	ctx   context.Context
 	want  Committed
 	guard Guard
+	// deadline is when there is no more waiting.
+	deadline time.Time
+
+	// hooks says that hooks are run; event is which of them Helm has come to, and skip that an earlier try has run those.
+	hooks bool
+	event release.HookEvent
+	skip  bool
+	// made are the objects of the hooks of event that are there because of this uninstall.
+	made map[plan.Ref]bool
 
 	outcome Outcome
+	// failed is the hook that failed.
+	failed error
 	// halted is why nothing is written any more. Helm reduces errors to text, or logs them and goes on: so the first
 	// one is remembered here, and every later request fails with it.
 	halted error
@@ -66,13 +72,22 @@ func (s *session) halt(err error) error {
 	return s.halted
 }
 
+func (s *session) isHalted() bool { return s.halted != nil }
+
 // uninstall has Helm uninstall the release, and says how it came out.
 func (s *session) uninstall() error {
 	err := s.check()
 	if err == nil {
-		err = s.run()
+		err = s.helm()
 	}
-	if s.halted != nil {
+	switch {
+	case s.failed != nil && (s.halted == nil || errors.Is(s.halted, errEnded)):
+		s.outcome.State = HookFailed
+		return s.failed
+	case s.failed != nil:
+		s.outcome.State = HookFailed
+		return errors.Join(s.failed, s.halted)
+	case s.halted != nil:
 		err = s.halted
 	}
 	switch {
@@ -92,40 +107,83 @@ func (s *session) check() error {
 		return err
 	}
 	newest, _ := h.newest()
-	if newest.hasDeleteHooks() && !s.want.DisableHooks {
-		return errHooks
+	if err := s.checkHooks(newest); err != nil {
+		return err
 	}
 	reach, err := s.u.reach(s.ctx, newest)
 	if err != nil {
 		return err
 	}
-	if blocked := reach.blocked(s.want.Namespace, s.want.Name); blocked != nil {
+	blocked, err := s.u.blocked(s.ctx, reach, s.want.Namespace, s.want.Name)
+	switch {
+	case err != nil:
+		return err
+	case blocked != nil:
 		return blocked
 	}
 	s.outcome.Kept = reach.kept
 	return nil
 }
 
-// run is Helm's uninstall. The history is not kept: Helm deletes the Secrets when all objects are gone, because
+// checkHooks finds out whether there are hooks to run. Without an account to run them as, a release that is uninstalling
+// already goes on without them: whoever began that has answered for its hooks.
+func (s *session) checkHooks(newest record) error {
+	s.hooks = len(newest.deleteHooks()) > 0 && !s.want.DisableHooks
+	if !s.hooks {
+		return nil
+	}
+	if s.u.account.Name == "" && newest.release.Info.Status == release.StatusUninstalling {
+		s.hooks = false
+		return nil
+	}
+	why, err := s.u.hooksBlocked(s.ctx, newest)
+	switch {
+	case err != nil:
+		return err
+	case why != "":
+		return &BlockedError{Reason: v1alpha1.ReasonReleaseHasHooks, Detail: why}
+	}
+	s.skip = newest.secret.Annotations[hooksDoneAnnotation] == string(release.HookPreDelete)
+	return nil
+}
+
+// helm is Helm's uninstall. The history is not kept: Helm deletes the Secrets when all objects are gone, because
 // DeleteWithPropagationPolicy waits for that, and the newest one last. Until then the release is `uninstalling`, and
-// another run goes through the same steps; `uninstalled` would have to be told from an uninstall that kept the history.
-func (s *session) run() error {
-	records := driver.NewSecrets(&recordSecrets{s: s})
-	uninstall := action.NewUninstall(&action.Configuration{
-		Releases:   storage.Init(records),
-		KubeClient: &kubeClient{s: s},
-		Log:        func(string, ...any) {},
-	})
-	uninstall.DisableHooks = s.want.DisableHooks
-	uninstall.Timeout = s.want.Timeout
-	_, err := uninstall.Run(s.want.Name)
-	if err != nil && s.halted == nil {
+// another try goes through the same steps; `uninstalled` would have to be told from an uninstall that kept the history.
+func (s *session) helm() error {
+	releases := storage.Init(driver.NewSecrets(&recordSecrets{s: s}))
+	err := s.mark(releases)
+	if err == nil {
+		uninstall := action.NewUninstall(&action.Configuration{
+			Releases:   releases,
+			KubeClient: &kubeClient{s: s},
+			Log:        func(string, ...any) {},
+		})
+		uninstall.DisableHooks = !s.hooks
+		_, err = uninstall.Run(s.want.Name)
+	}
+	if err != nil && s.halted == nil && s.failed == nil {
 		// Helm found no Secrets where there were some a moment ago: somebody else was faster.
 		if _, ended := s.committed(); errors.Is(ended, errEnded) {
 			return ended
 		}
 	}
 	return err
+}
+
+// mark has Helm's storage write that the release is being uninstalled, before anything else is: Helm itself would run
+// pre-delete hooks first, and an uninstall that was cut short there would not be carried on.
+func (s *session) mark(releases *storage.Storage) error {
+	newest, err := releases.Last(s.want.Name)
+	if err != nil {
+		return err
+	}
+	if newest.Info.Status == release.StatusUninstalling {
+		return nil
+	}
+	newest.SetStatus(release.StatusUninstalling, "Deletion in progress (or silently failed)")
+	newest.Info.Deleted = helmtime.Time{Time: s.u.clock.Now()}
+	return releases.Update(newest)
 }
 
 // committed reads the release, and ends the session when it is no longer the one that was decided on.
@@ -143,20 +201,34 @@ func (s *session) committed() (history, error) {
 	return h, nil
 }
 
-// mayDelete is asked between the read of an object and its DELETE.
-func (s *session) mayDelete(ref plan.Ref) error {
+// marked reads the release as it is before each write to come, and halts when it is not marked as uninstalling any more.
+func (s *session) marked() (record, error) {
 	h, err := s.committed()
 	if err != nil {
+		return record{}, err
+	}
+	newest, _ := h.newest()
+	if newest.release.Info.Status != release.StatusUninstalling {
+		return record{}, s.halt(fmt.Errorf("its status is %q, which is not %q", newest.release.Info.Status, release.StatusUninstalling))
+	}
+	return newest, nil
+}
+
+// obey stops before a write that the guard refused.
+func (s *session) obey(what string, refused error) error {
+	if refused == nil {
+		return nil
+	}
+	s.outcome.State = Stopped
+	return s.halt(fmt.Errorf("stopped before %s: %w", what, refused))
+}
+
+// mayDelete is asked between the read of an object and its DELETE.
+func (s *session) mayDelete(ref plan.Ref) error {
+	if _, err := s.marked(); err != nil {
 		return err
 	}
-	if newest, _ := h.newest(); newest.release.Info.Status != release.StatusUninstalling {
-		return s.halt(fmt.Errorf("its status is %q, which is not %q", newest.release.Info.Status, release.StatusUninstalling))
-	}
-	if err := s.guard.MayDelete(ref); err != nil {
-		s.outcome.State = Stopped
-		return s.halt(fmt.Errorf("stopped before the deletion of %s: %w", ref, err))
-	}
-	return nil
+	return s.obey("the deletion of "+ref.String(), s.guard.MayDelete(ref))
 }
 
 // remove deletes one object, unless it is to be kept. What has to be waited for is returned.
@@ -170,7 +242,7 @@ func (s *session) remove(o object) (*plan.Ref, error) {
 			return nil, fmt.Errorf("cannot read %s: %w", o.Ref, err)
 		}
 		ref := at(o.Ref, live)
-		if because := reasonToKeep(ref, live, s.want); because != "" {
+		if because := s.u.reasonToKeep(ref, live, s.want); because != "" {
 			s.outcome.Kept = append(s.outcome.Kept, Kept{ref, because})
 			return nil, nil
 		}
@@ -217,9 +289,8 @@ func (s *session) removeAll(objects []object) error {
 	return s.await(going)
 }
 
-// await returns when the objects are gone, and ends the session when they still are not after the timeout.
+// await returns when the objects are gone, and ends the session when they still are not when its time is over.
 func (s *session) await(refs []plan.Ref) error {
-	deadline := s.u.clock.Now().Add(s.want.Timeout)
 	for wait := firstWait; ; wait = min(2*wait, longestWait) {
 		remaining, err := s.remaining(refs)
 		if err != nil {
@@ -228,7 +299,7 @@ func (s *session) await(refs []plan.Ref) error {
 		if len(remaining) == 0 {
 			return nil
 		}
-		left := deadline.Sub(s.u.clock.Now())
+		left := s.deadline.Sub(s.u.clock.Now())
 		if left <= 0 {
 			s.outcome.Remaining = remaining
 			return s.end(Terminating)

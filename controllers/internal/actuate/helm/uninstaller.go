@@ -12,7 +12,9 @@ import (
 	"helm.sh/helm/v3/pkg/release"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	rbacv1client "k8s.io/client-go/kubernetes/typed/rbac/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -25,7 +27,16 @@ import (
 type Options struct {
 	// Config leads to the API server, as the identity that uninstalls.
 	Config *rest.Config
-	// Clock measures how long an uninstall waits for objects to go.
+	// Discovery leads there as who may ask which kinds are served and list CustomResourceDefinitions: the operator. Config
+	// when nil.
+	Discovery *rest.Config
+	// ServiceAccount is that identity when it is a ServiceAccount of the releases' namespace, which Config impersonates.
+	// Its rights bound what a release can do to others: then hooks are run, and objects outside the namespace deleted.
+	// Without it the identity is the operator's own, and neither is done.
+	ServiceAccount types.NamespacedName
+	// Protection is what is not deleted with any release.
+	Protection plan.Protection
+	// Clock measures how long an uninstall waits for hooks to end and for objects to go.
 	Clock clock.Clock
 }
 
@@ -33,9 +44,15 @@ type Options struct {
 // goroutines.
 type Uninstaller struct {
 	secrets   corev1client.SecretsGetter
+	rbac      rbacv1client.RbacV1Interface
 	metadata  metadata.Interface
+	crds      metadata.Interface
+	objects   dynamic.Interface
 	discovery discovery.DiscoveryInterfaceWithContext
-	clock     clock.Clock
+
+	account    types.NamespacedName
+	protection plan.Protection
+	clock      clock.Clock
 }
 
 // New makes an Uninstaller.
@@ -44,15 +61,33 @@ func New(o Options) (*Uninstaller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for release Secrets: %w", err)
 	}
-	objects, err := metadata.NewForConfig(o.Config)
+	rbac, err := rbacv1client.NewForConfig(o.Config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for roles and bindings: %w", err)
+	}
+	meta, err := metadata.NewForConfig(o.Config)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for the objects of releases: %w", err)
 	}
-	kinds, err := discovery.NewDiscoveryClientForConfig(o.Config)
+	objects, err := dynamic.NewForConfig(o.Config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for hooks: %w", err)
+	}
+	if o.Discovery == nil {
+		o.Discovery = o.Config
+	}
+	kinds, err := discovery.NewDiscoveryClientForConfig(o.Discovery)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for discovery: %w", err)
 	}
-	return &Uninstaller{secrets: secrets, metadata: objects, discovery: kinds, clock: o.Clock}, nil
+	crds, err := metadata.NewForConfig(o.Discovery)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for CustomResourceDefinitions: %w", err)
+	}
+	return &Uninstaller{
+		secrets: secrets, rbac: rbac, metadata: meta, crds: crds, objects: objects, discovery: kinds,
+		account: o.ServiceAccount, protection: o.Protection, clock: o.Clock,
+	}, nil
 }
 
 // Release is a release as it was read.
@@ -76,8 +111,8 @@ type BlockedError struct {
 func (e *BlockedError) Error() string { return e.Detail }
 
 // Look reads a release as it is now. A record that cannot be read is a *BlockedError with the reason ReleaseUnreadable;
-// anything else that is in the way of an uninstall is in the Release. Hooks are only told of: whether they are in the
-// way depends on what the caller was asked to do with them.
+// anything else that is in the way of an uninstall is in the Release. Hooks are only told of, and why they cannot be run:
+// whether that is in the way depends on what the caller was asked to do with them.
 func (u *Uninstaller) Look(ctx context.Context, namespace, name string) (Release, error) {
 	records, err := u.records(ctx, namespace, name)
 	if err != nil {
@@ -93,7 +128,7 @@ func (u *Uninstaller) Look(ctx context.Context, namespace, name string) (Release
 		Revision:      int64(newest.release.Version),
 		UID:           newest.secret.UID,
 		FirstDeployed: newest.firstDeployed(),
-		HasHooks:      newest.hasDeleteHooks(),
+		HasHooks:      len(newest.deleteHooks()) > 0,
 	}}
 	switch status := newest.release.Info.Status; {
 	case status == release.StatusUninstalling:
@@ -111,8 +146,15 @@ func (u *Uninstaller) Look(ctx context.Context, namespace, name string) (Release
 	for _, o := range reach.objects {
 		r.Objects = append(r.Objects, o.Ref)
 	}
-	if blocked := reach.blocked(namespace, name); blocked != nil {
+	blocked, err := u.blocked(ctx, reach, namespace, name)
+	if err != nil {
+		return Release{}, fmt.Errorf("cannot look at release %q: %w", name, err)
+	}
+	if blocked != nil {
 		r.Blocked, r.Detail = blocked.Reason, blocked.Detail
+	}
+	if r.HooksBlocked, err = u.hooksBlocked(ctx, newest); err != nil {
+		return Release{}, fmt.Errorf("cannot look at the hooks of release %q: %w", name, err)
 	}
 	return r, nil
 }
@@ -126,7 +168,10 @@ type Committed struct {
 	FirstDeployed time.Time
 	// DisableHooks uninstalls a release with delete hooks without running them.
 	DisableHooks bool
-	// Timeout is how long to wait for deleted objects to be gone. Without one, they are looked at once.
+	// HookTimeout is how long one hook may take, counted from its creation, in this call and those after it.
+	HookTimeout time.Duration
+	// Timeout is how long this call may wait, for hooks to end and for deleted objects to be gone. Without one, they are
+	// looked at once.
 	Timeout time.Duration
 	// Self is the Cleaner on whose behalf it is done: never deleted, should the chart contain it.
 	Self plan.Ref
@@ -136,8 +181,11 @@ type Committed struct {
 type Guard interface {
 	// MayStart is asked before the release is marked as uninstalling, unless it is so already.
 	MayStart() error
-	// MayDelete is asked before each DELETE of an object or of a release Secret.
+	// MayDelete is asked before each DELETE of an object, one of a hook included, or of a release Secret.
 	MayDelete(ref plan.Ref) error
+	// MayRunHook is asked before an object of a hook is created, and before it is noted in the release's Secret that the
+	// pre-delete hooks are done.
+	MayRunHook(ref plan.Ref) error
 }
 
 // OutcomeState is where an uninstall got to.
@@ -158,6 +206,11 @@ const (
 	// Terminating means that all objects were deleted and some are not gone: Remaining. The release stays marked as
 	// uninstalling, to be resumed.
 	Terminating OutcomeState = "Terminating"
+	// HookRunning means that a hook has not ended yet: Hook. The release stays marked as uninstalling, and the next call
+	// goes on with the hook that runs.
+	HookRunning OutcomeState = "HookRunning"
+	// HookFailed goes with a *HookError. The release stays marked as uninstalling, and the next call runs the hook anew.
+	HookFailed OutcomeState = "HookFailed"
 	// Stopped goes with the error of the Guard.
 	Stopped OutcomeState = "Stopped"
 )
@@ -165,6 +218,10 @@ const (
 // Outcome is what one call of Uninstall came to.
 type Outcome struct {
 	State OutcomeState
+	// Hook is the hook that is running or has failed, such as "pre-delete hook backup.jobs.batch/v1".
+	Hook string
+	// Created are the objects of hooks that were created in this call.
+	Created []plan.Ref
 	// Deleted are the objects and release Secrets whose DELETE was answered with success in this call.
 	Deleted []plan.Ref
 	// Kept are the objects of the manifest that are left on purpose.
@@ -195,9 +252,13 @@ func (r Remaining) String() string {
 }
 
 // Uninstall carries the uninstall of exactly that release to its end, or says why not. It blocks for as long as
-// requests take, and up to want.Timeout for objects to go. The Outcome is what was done also when there is an error.
+// requests take, and up to want.Timeout for hooks to end and objects to go; it returns soon after ctx ends. The Outcome
+// is what was done also when there is an error.
 func (u *Uninstaller) Uninstall(ctx context.Context, want Committed, guard Guard) (Outcome, error) {
-	s := &session{u: u, ctx: ctx, want: want, guard: guard}
+	s := &session{
+		u: u, ctx: ctx, want: want, guard: guard, deadline: u.clock.Now().Add(want.Timeout),
+		event: release.HookPreDelete, made: map[plan.Ref]bool{},
+	}
 	if err := s.uninstall(); err != nil {
 		return s.outcome, fmt.Errorf("cannot uninstall release %q: %w", want.Name, err)
 	}

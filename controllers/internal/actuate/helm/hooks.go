@@ -1,0 +1,383 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package helm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/releaseutil"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+const (
+	// hookAnnotation is on each object that an uninstall has made for a hook, and says for which hooks of which record:
+	// so the next try tells a hook that runs already from something else of its name.
+	hookAnnotation = "cleaner.vtex.dev/hook"
+	// hooksDoneAnnotation is on the record of a release whose pre-delete hooks have ended well. They are not run again:
+	// the objects that they need may be gone by then.
+	hooksDoneAnnotation = "cleaner.vtex.dev/hooks-done"
+	// manifestStart begins the text of the objects of a release, as Helm hands it over. That of a hook never begins so.
+	manifestStart = "\n---\n"
+)
+
+// noAccount says what a release with hooks needs.
+const noAccount = "its delete hooks are only run as a ServiceAccount: name one in serviceAccountName, or set helm.disableHooks: true to uninstall it without running them"
+
+// HookError says that a hook did not end well.
+type HookError struct {
+	// Hook is the hook, such as "pre-delete hook backup.jobs.batch/v1".
+	Hook string
+	// Why says what went wrong.
+	Why string
+}
+
+// Error says which hook failed, and why.
+func (e *HookError) Error() string { return e.Hook + " failed: " + e.Why }
+
+// deleteHooks are the hooks that Helm runs when it uninstalls the release.
+func (r record) deleteHooks() []*release.Hook {
+	var hooks []*release.Hook
+	for _, h := range r.release.Hooks {
+		if slices.Contains(h.Events, release.HookPreDelete) || slices.Contains(h.Events, release.HookPostDelete) {
+			hooks = append(hooks, h)
+		}
+	}
+	return hooks
+}
+
+// hooksBlocked says why the delete hooks of a release cannot be run; empty if they can, or if there are none.
+func (u *Uninstaller) hooksBlocked(ctx context.Context, r record) (string, error) {
+	hooks := r.deleteHooks()
+	if len(hooks) > 0 && u.account.Name == "" {
+		return noAccount, nil
+	}
+	for _, h := range hooks {
+		objects, err := u.hookObjects(ctx, h.Manifest, r.release.Namespace)
+		if blocked, ok := errors.AsType[*BlockedError](err); ok {
+			return fmt.Sprintf("its hook %q cannot be run: %v", h.Name, blocked), nil
+		}
+		if err != nil {
+			return "", err
+		}
+		for _, o := range objects {
+			if because := u.protection.OfRelease(o.Ref, o.namespaced); because != "" {
+				return fmt.Sprintf("its hook %q cannot be run: %s: %s", h.Name, o.Ref, because), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// hookObjects are the objects that a hook is made of. One that cannot be made is a *BlockedError.
+func (u *Uninstaller) hookObjects(ctx context.Context, manifest, namespace string) ([]object, error) {
+	blocked := func(format string, args ...any) error {
+		return &BlockedError{Reason: v1alpha1.ReasonReleaseHasHooks, Detail: fmt.Sprintf(format, args...)}
+	}
+	if isManifest(manifest) {
+		return nil, blocked("it is not written as Helm writes hooks")
+	}
+	files := releaseutil.SplitManifests(manifest)
+	names := make([]string, 0, len(files))
+	for name := range files {
+		names = append(names, name)
+	}
+	sort.Sort(releaseutil.BySplitManifestsOrder(names))
+	var docs []document
+	for _, name := range names {
+		written, err := documents(files[name], "")
+		if err != nil {
+			return nil, blocked("%v", err)
+		}
+		docs = append(docs, written...)
+	}
+	found, err := u.resolve(ctx, docs, namespace)
+	if err != nil {
+		return nil, err
+	}
+	if len(found.kept) > 0 {
+		return nil, blocked("%s", found.kept[0].Because)
+	}
+	return found.objects, nil
+}
+
+// isManifest tells the objects of a release from those of a hook, in what Helm hands over.
+func isManifest(text string) bool { return text == "" || strings.HasPrefix(text, manifestStart) }
+
+// run is which hooks of which record are run, as it is written on their objects.
+func (s *session) run() string { return fmt.Sprintf("%s-%s", s.event, s.want.UID) }
+
+// isOurs says that an object was made for the hooks that Helm has come to, by this try or an earlier one.
+func (s *session) isOurs(live *unstructured.Unstructured) bool {
+	return live.GetAnnotations()[hookAnnotation] == s.run()
+}
+
+// hook names an object as one of a hook.
+func (s *session) hook(ref plan.Ref) string { return fmt.Sprintf("%s hook %s", s.event, ref) }
+
+// fail remembers why a hook failed. Helm cleans up after it, as the hooks' delete policies say; nothing else is done.
+func (s *session) fail(o object, format string, args ...any) error {
+	s.outcome.State, s.outcome.Hook = HookFailed, s.hook(o.Ref)
+	s.failed = &HookError{Hook: s.outcome.Hook, Why: fmt.Sprintf(format, args...)}
+	return s.failed
+}
+
+// clear deletes objects of hooks as the delete policies ask for, but not those of a hook that an earlier try has left
+// running, or has seen to its end: this try goes on with them. What goes wrong is remembered: Helm would print it.
+func (s *session) clear(objects []object) {
+	var going []object
+	for _, o := range objects {
+		if s.isHalted() {
+			return
+		}
+		usable, err := s.usable(o)
+		if err != nil {
+			_ = s.halt(err)
+			return
+		}
+		if !usable {
+			going = append(going, o)
+		}
+	}
+	_ = s.removeAll(going)
+}
+
+// usable says that an earlier try has made an object, and that there is nothing wrong with it.
+func (s *session) usable(o object) (bool, error) {
+	if s.made[o.Ref] { // by this try, which has no more use for it
+		return false, nil
+	}
+	live, err := s.read(o)
+	if err != nil || live == nil || !s.isOurs(live) || live.GetDeletionTimestamp() != nil {
+		return false, err
+	}
+	ended, wrong := ending(o, live)
+	return wrong == "" && (ended || s.u.clock.Now().Before(s.over(live))), nil
+}
+
+// over is when a hook has taken too long.
+func (s *session) over(live *unstructured.Unstructured) time.Time {
+	return live.GetCreationTimestamp().Add(s.want.HookTimeout)
+}
+
+// read reads an object whole; nil if it is gone.
+func (s *session) read(o object) (*unstructured.Unstructured, error) {
+	live, err := s.client(o).Get(s.ctx, o.Name, metav1.GetOptions{})
+	switch {
+	case isGone(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot read %s: %w", s.hook(o.Ref), err)
+	}
+	return live, nil
+}
+
+func (s *session) client(o object) dynamic.ResourceInterface {
+	return s.u.objects.Resource(o.Resource).Namespace(o.Namespace)
+}
+
+// make creates an object of a hook, unless an earlier try has.
+func (s *session) make(o object) error {
+	live, err := s.read(o)
+	switch {
+	case err != nil:
+		return s.halt(err)
+	case live != nil && !s.isOurs(live):
+		return s.fail(o, "there is an object of this name already, which was not made for this uninstall; delete it if nobody needs it")
+	case live != nil && live.GetDeletionTimestamp() != nil:
+		return s.fail(o, "the one that was made for this uninstall is being deleted")
+	case live != nil:
+		s.made[o.Ref] = true
+		return nil
+	}
+	if _, err := s.marked(); err != nil {
+		return err
+	}
+	if err := s.obey("the creation of "+o.String(), s.guard.MayRunHook(o.Ref)); err != nil {
+		return err
+	}
+	created, err := s.client(o).Create(s.ctx, s.stamped(o), metav1.CreateOptions{})
+	switch {
+	case s.ctx.Err() != nil:
+		return s.halt(s.ctx.Err())
+	case err != nil:
+		return s.fail(o, "cannot create it: %v", err)
+	}
+	s.made[o.Ref] = true
+	s.outcome.Created = append(s.outcome.Created, at(o.Ref, created))
+	return nil
+}
+
+// stamped is an object of a hook as it is created: it says to which release it belongs, as Helm says on all others, and
+// for which hooks it was made.
+func (s *session) stamped(o object) *unstructured.Unstructured {
+	made := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.content)}
+	made.SetNamespace(o.Namespace)
+	labels, annotations := made.GetLabels(), made.GetAnnotations()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	labels[managedByLabel] = managedByHelm
+	annotations[releaseNameAnnotation], annotations[releaseNamespaceAnnotation] = s.want.Name, s.want.Namespace
+	annotations[hookAnnotation] = s.run()
+	made.SetLabels(labels)
+	made.SetAnnotations(annotations)
+	return made
+}
+
+// follow returns when an object of a hook has ended well, or is one that has no end. When the time of this try is over
+// before that, the session ends, and the next try goes on.
+func (s *session) follow(o object) error {
+	live, err := s.read(o)
+	for gone := false; ; {
+		switch {
+		case err != nil:
+			return s.halt(err)
+		case live == nil:
+			return s.fail(o, "it was deleted before it was seen to end")
+		case !s.isOurs(live):
+			return s.fail(o, "somebody has made another object of its name")
+		}
+		ended, wrong := ending(o, live)
+		left := s.over(live).Sub(s.u.clock.Now())
+		switch {
+		case wrong != "":
+			return s.fail(o, "%s", wrong)
+		case ended:
+			return nil
+		case gone, live.GetDeletionTimestamp() != nil:
+			return s.fail(o, "it was deleted before it had ended")
+		case left <= 0:
+			return s.fail(o, "it did not end within %s", s.want.HookTimeout)
+		}
+		if left = min(left, s.deadline.Sub(s.u.clock.Now())); left <= 0 {
+			s.outcome.Hook = s.hook(o.Ref)
+			return s.end(HookRunning)
+		}
+		live, gone, err = s.next(o, live, left)
+	}
+}
+
+// next is an object after something has happened to it, or after the time has passed. One that is gone is as it was last.
+func (s *session) next(o object, live *unstructured.Unstructured, within time.Duration) (_ *unstructured.Unstructured, gone bool, _ error) {
+	w, err := s.client(o).Watch(s.ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, o.Name).String(), ResourceVersion: live.GetResourceVersion(),
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("cannot watch %s: %w", s.hook(o.Ref), err)
+	}
+	defer w.Stop()
+	over := s.u.clock.After(within)
+	select {
+	case e := <-w.ResultChan():
+		if seen, ok := e.Object.(*unstructured.Unstructured); ok && e.Type != watch.Error {
+			return seen, e.Type == watch.Deleted, nil
+		}
+		select { // the watch has ended: a moment, and another look
+		case <-s.u.clock.After(min(firstWait, within)):
+		case <-s.ctx.Done():
+			return nil, false, s.ctx.Err()
+		}
+	case <-over:
+	case <-s.ctx.Done():
+		return nil, false, s.ctx.Err()
+	}
+	live, err = s.read(o)
+	return live, false, err
+}
+
+// ending says whether an object of a hook has ended, and what is wrong if not well. Only Jobs and Pods have an end, as with
+// Helm; others are ready when they are there.
+func ending(o object, live *unstructured.Unstructured) (ended bool, wrong string) {
+	switch o.kind.GroupKind() {
+	case batchv1.SchemeGroupVersion.WithKind("Job").GroupKind():
+		job := &batchv1.Job{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, job); err != nil {
+			return false, err.Error()
+		}
+		for _, c := range job.Status.Conditions {
+			switch {
+			case c.Status != corev1.ConditionTrue:
+			case c.Type == batchv1.JobComplete:
+				return true, ""
+			case c.Type == batchv1.JobFailed:
+				return true, sentence(c.Reason, c.Message)
+			}
+		}
+		return false, ""
+	case corev1.SchemeGroupVersion.WithKind("Pod").GroupKind():
+		pod := &corev1.Pod{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, pod); err != nil {
+			return false, err.Error()
+		}
+		switch pod.Status.Phase {
+		case corev1.PodSucceeded:
+			return true, ""
+		case corev1.PodFailed:
+			return true, sentence(pod.Status.Reason, pod.Status.Message)
+		}
+		return false, ""
+	default:
+		return true, ""
+	}
+}
+
+// sentence joins a reason and a message, of which either may be missing.
+func sentence(reason, message string) string {
+	switch {
+	case reason == "" && message == "":
+		return "it says no reason"
+	case reason == "":
+		return message
+	case message == "":
+		return reason
+	default:
+		return reason + ": " + message
+	}
+}
+
+// preDeleteDone is called when Helm has come to the objects of the release: the pre-delete hooks have ended well. That is
+// written down, and those to come are others.
+func (s *session) preDeleteDone() error {
+	if s.failed != nil {
+		return s.failed
+	}
+	ran := s.hooks && !s.skip
+	s.event, s.skip, s.made = release.HookPostDelete, false, map[plan.Ref]bool{}
+	if !ran {
+		return nil
+	}
+	r, err := s.marked()
+	if err != nil {
+		return err
+	}
+	if err := s.obey("the note that the pre-delete hooks are done", s.guard.MayRunHook(secretRef(r.secret))); err != nil {
+		return err
+	}
+	noted := r.secret.DeepCopy()
+	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, hooksDoneAnnotation, string(release.HookPreDelete))
+	if _, err := s.u.secrets.Secrets(noted.Namespace).Update(s.ctx, noted, metav1.UpdateOptions{}); err != nil {
+		return s.halt(fmt.Errorf("cannot note that the pre-delete hooks are done: %w", err))
+	}
+	return nil
+}
