@@ -18,9 +18,11 @@ import (
 	"helm.sh/helm/v3/pkg/release"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/test/helmtest"
@@ -532,4 +534,47 @@ func TestLeftUninstallingByOthers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAsAServiceAccount impersonates an account that may do what an uninstall with hooks needs, and nothing else.
+func TestAsAServiceAccount(t *testing.T) {
+	w := newWorldWithAccount(t)
+	must(w.client.CoreV1().ServiceAccounts(w.namespace).Create(w.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "deleter"}}, metav1.CreateOptions{}))(t)
+	role := must(w.client.RbacV1().Roles(w.namespace).Create(w.ctx, &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: "deleter"},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list", "get", "update", "delete"}},
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "delete"}},
+			{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"get", "create", "delete"}},
+		},
+	}, metav1.CreateOptions{}))(t)
+	must(w.client.RbacV1().RoleBindings(w.namespace).Create(w.ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "deleter"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "deleter"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: "deleter"}},
+	}, metav1.CreateOptions{}))(t)
+	w.install(small(job("backup", well, preDelete, `"helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded"`)))
+	want := w.committed()
+
+	cfg := must(controlPlane.ConfigFor(w.user, "system:masters"))(t)
+	cfg.Impersonate.UserName = fmt.Sprintf("system:serviceaccount:%s:deleter", w.namespace)
+	u := must(New(Options{Config: cfg, ServiceAccount: w.account, Clock: clock.RealClock{}}))(t)
+	if got, err := u.Uninstall(w.ctx, want, allow{}); err == nil || !strings.Contains(err.Error(), "cannot watch resource \"jobs\"") {
+		t.Fatalf("got %q, %v: want the right that is missing", got.State, err)
+	}
+	role.Rules[2].Verbs = append(role.Rules[2].Verbs, "watch")
+	must(w.client.RbacV1().Roles(w.namespace).Update(w.ctx, role, metav1.UpdateOptions{}))(t)
+	var got Outcome
+	w.until(func() bool { // rights are granted a moment later
+		var err error
+		got, err = u.Uninstall(w.ctx, want, allow{})
+		return err == nil
+	})
+	if diff := cmp.Diff(Done, got.State); diff != "" {
+		t.Errorf("outcome (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"deleter.rolebindings.rbac.authorization.k8s.io/v1", "deleter.roles.rbac.authorization.k8s.io/v1", "deleter.serviceaccounts/v1"}, w.names()); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+	w.writes()
 }

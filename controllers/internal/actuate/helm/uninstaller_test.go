@@ -85,6 +85,21 @@ func TestUninstall(t *testing.T) {
 	}
 }
 
+// TestLargeManifest uninstalls a release whose manifest alone is larger than any object may be.
+func TestLargeManifest(t *testing.T) {
+	w := newWorld(t)
+	c := helmtest.Chart{Templates: map[string]string{}}
+	for _, name := range []string{"a", "b", "c"} {
+		c.Templates[name+".yaml"] = config(name) + "data: {x: '{{ repeat 900000 \"x\" }}'}\n"
+	}
+	w.install(c)
+	if diff := cmp.Diff(Done, w.uninstall(w.committed()).State); diff != "" {
+		t.Errorf("outcome (-want +got):\n%s", diff)
+	}
+	w.wantGone()
+	w.writes()
+}
+
 func TestUninstallKeeps(t *testing.T) {
 	annotate := func(text string) func(*world) {
 		return func(w *world) {
