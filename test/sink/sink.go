@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -47,6 +48,8 @@ type Answer struct {
 	Hang bool
 	// Close closes the connection without an answer.
 	Close bool
+	// Raw answers in a way that is no HTTP. The connection is its own, and closed when it returns.
+	Raw func(net.Conn)
 }
 
 // Sink is an HTTP handler that records events. It is made with New or Start.
@@ -138,9 +141,14 @@ func (s *Sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	a := s.record(r, body)
 
-	if a.Close {
-		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
-			_ = conn.Close()
+	if a.Close || a.Raw != nil {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		if a.Raw != nil {
+			a.Raw(conn)
 		}
 		return
 	}

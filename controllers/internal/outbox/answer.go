@@ -103,7 +103,7 @@ func classify(err error) Failure {
 		dns         *net.DNSError
 		certificate *tls.CertificateVerificationError
 		record      tls.RecordHeaderError
-		alert       tls.AlertError
+		op          *net.OpError
 	)
 	switch {
 	case errors.Is(err, errRefused):
@@ -112,7 +112,8 @@ func classify(err error) Failure {
 		return Failure{Class: ClassTimeout}
 	case errors.As(err, &dns):
 		return Failure{Class: ClassUnknownHost}
-	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &certificate), errors.As(err, &record), errors.As(err, &alert):
+	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &certificate), errors.As(err, &record),
+		errors.As(err, &op) && op.Op == "remote error": // an alert, as crypto/tls gives it
 		return Failure{Class: ClassTLS}
 	default:
 		return Failure{Class: ClassConnection}

@@ -110,7 +110,7 @@ func TestClassify(t *testing.T) {
 		"Certificate": {"not trusted, or expired", wrap(&tls.CertificateVerificationError{Err: errors.New("x")}), ClassTLS},
 		"NotTLS":      {"https to an http port", wrap(tls.RecordHeaderError{}), ClassTLS},
 		"PlainHTTP":   {"https to an http port, as net/http says it", wrap(http.ErrSchemeMismatch), ClassTLS},
-		"Alert":       {"the sink refused", wrap(tls.AlertError(40)), ClassTLS},
+		"Alert":       {"the sink refused", &url.Error{Op: "Post", Err: &net.OpError{Op: "remote error", Err: errors.New("tls: handshake failure")}}, ClassTLS},
 		"Other":       {"anything else", wrap(errors.New("reset by 10.9.8.7")), ClassConnection},
 	}
 	for name, tc := range cases {

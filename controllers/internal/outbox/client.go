@@ -6,7 +6,6 @@ package outbox
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net"
@@ -29,13 +28,13 @@ type timeouts struct {
 
 // newClient makes the HTTP client of all attempts. Each has a connection of its own, so that each is judged by the
 // address that the sink's name stands for now.
-func newClient(p Policy, roots *x509.CertPool, t timeouts) *http.Client {
-	dialer := &net.Dialer{Timeout: t.connect, Control: p.control}
+func newClient(o Options, t timeouts) *http.Client {
+	dialer := &net.Dialer{Timeout: t.connect, Control: o.Policy.control, Resolver: o.Resolver}
 	return &http.Client{
 		Timeout: t.total,
 		Transport: &http.Transport{
 			DialContext:            dialer.DialContext,
-			TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+			TLSClientConfig:        &tls.Config{RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout:    t.connect,
 			ResponseHeaderTimeout:  t.header,
 			MaxResponseHeaderBytes: maxAnswer,

@@ -7,8 +7,10 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,8 +24,12 @@ import (
 // defaultWorkers is how many attempts are under way at most, unless Options say otherwise.
 const defaultWorkers = 32
 
-// hostShare is the part of the workers, 1/hostShare, that the attempts at one host may occupy.
-const hostShare = 8
+// The attempts for one namespace may occupy 1/namespaceShare of the workers, and those of them that go to one sink
+// 1/sinkShare.
+const (
+	namespaceShare = 4
+	sinkShare      = 8
+)
 
 // Metrics counts what a Sender does.
 type Metrics interface {
@@ -39,6 +45,8 @@ type Options struct {
 	Policy Policy
 	// Workers bounds the attempts under way: 32 when it is 0.
 	Workers int
+	// Resolver looks up the names of sinks: when nil, as the system does.
+	Resolver *net.Resolver
 	// RootCAs are whom a sink's certificate may be signed by: when nil, whom the system trusts.
 	RootCAs *x509.CertPool
 	// Metrics may be nil.
@@ -81,14 +89,16 @@ type delivery struct {
 	cancel context.CancelFunc // nil until it was begun
 }
 
-// host bounds the attempts at one host.
-type host struct {
+// bound is how many attempts of one kind may be under way.
+type bound struct {
 	slots chan struct{}
 	users int
 }
 
-// Sender delivers the events of finished runs. Each delivery waits on its own; an attempt needs a slot of its host and
-// then one of all workers, so that the attempts at a sink that hangs keep at most an eighth of the workers busy.
+// Sender delivers the events of finished runs. Each delivery waits on its own. An attempt needs three slots, one after
+// the other: of its sink within its namespace, of its namespace, and of all workers. So a sink that hangs takes from its
+// own namespace half of its share at most, and a namespace full of such sinks takes a quarter of the workers; and what
+// waits for a slot holds up only what is behind it in that queue.
 type Sender struct {
 	clock   clock.WithTicker
 	client  *http.Client
@@ -98,9 +108,9 @@ type Sender struct {
 	added   chan struct{} // holds a token when there is something in fresh
 
 	mu         sync.Mutex
-	deliveries map[id]*delivery
-	fresh      []*delivery // not begun yet
-	hosts      map[string]*host
+	deliveries map[types.NamespacedName][]*delivery // one or two of each Cleaner
+	fresh      []*delivery                          // not begun yet
+	bounds     map[string]*bound
 }
 
 // NewSender makes a Sender that sends nothing before Start.
@@ -126,13 +136,13 @@ func newSender(o Options, t timeouts) (*Sender, error) {
 	}
 	return &Sender{
 		clock:      o.Clock,
-		client:     newClient(o.Policy, o.RootCAs, t),
+		client:     newClient(o, t),
 		metrics:    o.Metrics,
 		done:       o.Done,
 		workers:    make(chan struct{}, o.Workers),
 		added:      make(chan struct{}, 1),
-		deliveries: map[id]*delivery{},
-		hosts:      map[string]*host{},
+		deliveries: map[types.NamespacedName][]*delivery{},
+		bounds:     map[string]*bound{},
 	}, nil
 }
 
@@ -147,7 +157,7 @@ func (s *Sender) Start(ctx context.Context) error {
 	for {
 		s.mu.Lock()
 		for _, d := range s.fresh {
-			if s.deliveries[d.id] != d {
+			if !slices.Contains(s.deliveries[d.key], d) {
 				continue // forgotten before it was begun
 			}
 			ctx, cancel := context.WithCancel(ctx)
@@ -175,21 +185,19 @@ func (s *Sender) Send(key types.NamespacedName, c Identity, sink string, run *v1
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := id{key: key, uid: c.UID, run: run.Number}
-	if d, ok := s.deliveries[i]; ok {
+	if d := s.find(i); d != nil {
 		if d.sink != sink && !d.state.Delivered {
 			d.sink, d.state = sink, Delivery{Known: true}
 			signal(d.changed)
 		}
 		return
 	}
-	s.forget(func(other id) bool {
-		return other.key == key && (other.uid != c.UID || other.run < run.Number-1)
-	})
+	s.forget(key, func(other *delivery) bool { return other.uid != c.UID || other.run < run.Number-1 })
 	d := &delivery{
 		id: i, cleaner: c, record: run.DeepCopy(), changed: make(chan struct{}, 1),
 		sink: sink, state: Delivery{Known: true},
 	}
-	s.deliveries[i] = d
+	s.deliveries[key] = append(s.deliveries[key], d)
 	s.fresh = append(s.fresh, d)
 	signal(s.added)
 }
@@ -198,30 +206,45 @@ func (s *Sender) Send(key types.NamespacedName, c Identity, sink string, run *v1
 func (s *Sender) State(key types.NamespacedName, uid types.UID, run int64) Delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d, ok := s.deliveries[id{key: key, uid: uid, run: run}]
-	if !ok {
-		return Delivery{}
+	if d := s.find(id{key: key, uid: uid, run: run}); d != nil {
+		return d.state
 	}
-	return d.state
+	return Delivery{}
 }
 
 // Forget ends all deliveries of a Cleaner, and what is known of them.
 func (s *Sender) Forget(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forget(func(other id) bool { return other.key == key })
+	s.forget(key, func(*delivery) bool { return true })
 }
 
-func (s *Sender) forget(which func(id) bool) {
-	for i, d := range s.deliveries {
-		if !which(i) {
-			continue
+// find gives the delivery of a run; nil when it is not known.
+func (s *Sender) find(i id) *delivery {
+	for _, d := range s.deliveries[i.key] {
+		if d.id == i {
+			return d
 		}
-		delete(s.deliveries, i)
+	}
+	return nil
+}
+
+// forget ends deliveries of a Cleaner.
+func (s *Sender) forget(key types.NamespacedName, which func(*delivery) bool) {
+	left := slices.DeleteFunc(s.deliveries[key], func(d *delivery) bool {
+		if !which(d) {
+			return false
+		}
 		if d.cancel != nil {
 			d.cancel()
 		}
+		return true
+	})
+	if len(left) == 0 {
+		delete(s.deliveries, key)
+		return
 	}
+	s.deliveries[key] = left
 }
 
 // deliver tries until the run is delivered or ctx is done.
@@ -262,12 +285,14 @@ func (s *Sender) begin(d *delivery) string {
 	return d.sink
 }
 
-// inTurn makes an attempt as soon as the sink's host and all workers have room for it. It is not tried when the sink
-// changes before, or ctx is done.
+// inTurn makes an attempt as soon as its sink, its namespace and all workers have room for it. It is not tried when the
+// sink changes before, or ctx is done.
 func (s *Sender) inTurn(ctx context.Context, d *delivery, sink string) (f Failure, asked time.Duration, tried bool) {
-	h, leave := s.enter(hostOf(sink))
-	defer leave()
-	for _, slots := range []chan struct{}{h.slots, s.workers} {
+	ofSink, leaveSink := s.enter("sink "+d.key.Namespace+" "+addressOf(sink), sinkShare)
+	defer leaveSink()
+	ofNamespace, leaveNamespace := s.enter("namespace "+d.key.Namespace, namespaceShare)
+	defer leaveNamespace()
+	for _, slots := range []chan struct{}{ofSink, ofNamespace, s.workers} {
 		select {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
@@ -281,21 +306,21 @@ func (s *Sender) inTurn(ctx context.Context, d *delivery, sink string) (f Failur
 	return f, asked, true
 }
 
-// enter gives the bound of the host's attempts, which is kept until everybody who has entered has left.
-func (s *Sender) enter(name string) (h *host, leave func()) {
+// enter gives the slots of a bound, which is kept until everybody who has entered has left.
+func (s *Sender) enter(name string, share int) (slots chan struct{}, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h, ok := s.hosts[name]
+	b, ok := s.bounds[name]
 	if !ok {
-		h = &host{slots: make(chan struct{}, max(1, cap(s.workers)/hostShare))}
-		s.hosts[name] = h
+		b = &bound{slots: make(chan struct{}, max(1, cap(s.workers)/share))}
+		s.bounds[name] = b
 	}
-	h.users++
-	return h, func() {
+	b.users++
+	return b.slots, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if h.users--; h.users == 0 {
-			delete(s.hosts, name)
+		if b.users--; b.users == 0 {
+			delete(s.bounds, name)
 		}
 	}
 }
@@ -345,13 +370,13 @@ func result(f Failure) string {
 	return f.Class
 }
 
-// hostOf names what attempts at a sink are bounded by. Sinks that are no URLs are bounded together.
-func hostOf(sink string) string {
+// addressOf names what attempts at a sink are bounded by. Sinks that are no URLs are bounded together.
+func addressOf(sink string) string {
 	u, err := url.Parse(sink)
 	if err != nil {
 		return ""
 	}
-	return strings.ToLower(u.Hostname())
+	return strings.ToLower(u.Host)
 }
 
 // signal leaves a token, unless there is one already.

@@ -5,13 +5,13 @@ package outbox
 
 import (
 	"context"
-	"crypto/x509"
 	"fmt"
 	"io"
-	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -146,20 +146,36 @@ func (b *bench) arrived(s *sink.Sink, n int) []sink.Event {
 	return events
 }
 
-// entered waits until n deliveries wait for an attempt at the host, or make it.
-func (b *bench) entered(name string, n int) {
+// entered waits until n deliveries of the usual namespace wait for an attempt at the sink, or make it.
+func (b *bench) entered(url string, n int) {
 	b.t.Helper()
 	users := func() int {
 		b.Sender.mu.Lock()
 		defer b.Sender.mu.Unlock()
-		if h, ok := b.hosts[name]; ok {
+		if h, ok := b.bounds["sink "+key("").Namespace+" "+strings.TrimPrefix(url, "http://")]; ok {
 			return h.users
 		}
 		return 0
 	}
 	for users() != n {
 		if b.ctx.Err() != nil {
-			b.t.Fatalf("%d deliveries have come to %q instead of %d", users(), name, n)
+			b.t.Fatalf("%d deliveries have come to %q instead of %d", users(), url, n)
+		}
+		runtime.Gosched()
+	}
+}
+
+// empty waits until the Sender keeps nothing and does nothing.
+func (b *bench) empty() {
+	b.t.Helper()
+	left := func() int {
+		b.Sender.mu.Lock()
+		defer b.Sender.mu.Unlock()
+		return len(b.deliveries) + len(b.fresh) + len(b.bounds) + len(b.workers)
+	}
+	for left() > 0 {
+		if b.ctx.Err() != nil {
+			b.t.Fatalf("%d deliveries and attempts are left", left())
 		}
 		runtime.Gosched()
 	}
@@ -203,6 +219,9 @@ func TestDelivers(t *testing.T) {
 			t.Errorf("the request has a header %s", name)
 		}
 	}
+	if got := e.Header.Get("Connection"); got != "close" {
+		t.Errorf("the request says %q of the connection: it may be used again, for an address that was not checked anew", got)
+	}
 	if diff := cmp.Diff(map[string]int{"delivered": 1}, b.counted()); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)
 	}
@@ -210,8 +229,9 @@ func TestDelivers(t *testing.T) {
 
 func TestTriesAgainWithTheSameBytes(t *testing.T) {
 	receiver := sink.Start(t)
+	asks := http.Header{"Set-Cookie": {"session=1; Path=/"}, "Www-Authenticate": {`Basic realm="x"`}, "Alt-Svc": {`h2="127.0.0.1:1"`}}
 	receiver.Answer(
-		sink.Answer{Status: 503}, sink.Answer{Close: true}, sink.Answer{Status: 404}, sink.Answer{Status: 429},
+		sink.Answer{Status: 503, Header: asks}, sink.Answer{Close: true}, sink.Answer{Status: 404}, sink.Answer{Status: 429},
 		sink.Answer{Status: 500}, sink.Answer{Status: 200},
 	)
 	b := start(t)
@@ -286,12 +306,17 @@ func TestAnswers(t *testing.T) {
 			b.attempted("c")
 			if tc.again == 0 {
 				b.want("c", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
+				b.clock.Step(24 * time.Hour)
+				b.arrived(receiver, 1)
 				return
 			}
 			b.want("c", 1, Delivery{Known: true, Attempts: 1, Last: answered(tc.answer.Status), Next: epoch.Add(tc.again)})
-			b.clock.Step(tc.again)
+			b.clock.Step(tc.again - time.Millisecond)
+			b.arrived(receiver, 1)
+			b.clock.Step(time.Millisecond)
 			b.attempted("c")
 			b.want("c", 1, Delivery{Known: true, Delivered: true, Attempts: 2})
+			b.arrived(receiver, 2)
 		})
 	}
 }
@@ -326,10 +351,17 @@ func TestRefusesAddressesWhateverTheName(t *testing.T) {
 }
 
 func TestUsesNoProxy(t *testing.T) {
-	c := newClient(Policy{}, nil, timeouts{})
-	if transport, ok := c.Transport.(*http.Transport); !ok || transport.Proxy != nil {
-		t.Errorf("the transport is a %T that may use a proxy", c.Transport)
+	receiver, proxy, names := sink.Start(t), sink.Start(t), serveNames(t)
+	names.set("sink.example", "127.0.0.1") // net/http asks no proxy for a loopback address
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {
+		t.Setenv(name, proxy.URL)
 	}
+	b := start(t, func(o *Options, _ *timeouts) { o.Resolver = names.resolver() })
+	b.send("c", strings.Replace(receiver.URL, "127.0.0.1", "sink.example", 1), 1)
+	b.attempted("c")
+	b.want("c", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
+	b.arrived(receiver, 1)
+	b.arrived(proxy, 0)
 }
 
 func TestBoundsAnAttempt(t *testing.T) {
@@ -347,7 +379,13 @@ func TestBoundsAnAttempt(t *testing.T) {
 		"HangTotal":     {"no answer, bounded in all", total, sink.Answer{Hang: true}, Delivery{Last: Failure{Class: ClassTimeout}}},
 		"HangAfter200":  {"it has said that it has the event", total, sink.Answer{Status: 200, Hang: true}, Delivery{Delivered: true}},
 		"HangAfter503":  {"it has said what it has to say", total, sink.Answer{Status: 503, Hang: true}, Delivery{Last: answered(503)}},
-		"EndlessHeader": {"nobody needs so much", none, sink.Answer{Header: http.Header{"X": {strings.Repeat("x", 1<<20)}}}, Delivery{Last: Failure{Class: ClassConnection}}},
+		"LongHeader":    {"nobody needs so much", none, sink.Answer{Header: http.Header{"X": {strings.Repeat("x", 1<<20)}}}, Delivery{Last: Failure{Class: ClassConnection}}},
+		"EndlessHeader": {"nobody needs so many", none, raw("HTTP/1.1 200 OK\r\n", "X: x\r\n", 0), Delivery{Last: Failure{Class: ClassConnection}}},
+		"EndlessHints":  {"and the answer never comes", none, raw("", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", 0), Delivery{Last: Failure{Class: ClassConnection}}},
+		"SlowHeader":    {"a byte now and then is no answer", header, raw("HTTP/1.1 200 OK\r\nX: ", "x", 5*time.Millisecond), Delivery{Last: Failure{Class: ClassTimeout}}},
+		"SlowBody":      {"what follows 200 is not waited for", total, raw("HTTP/1.1 200 OK\r\n\r\n", "x", 5*time.Millisecond), Delivery{Delivered: true}},
+		"NotHTTP":       {"no answer to a request", none, raw("SSH-2.0-OpenSSH_9.9\r\n", "", 0), Delivery{Last: Failure{Class: ClassConnection}}},
+		"HTTP/2":        {"unasked for", none, raw("\x00\x00\x00\x04\x00\x00\x00\x00\x00", "", 0), Delivery{Last: Failure{Class: ClassConnection}}},
 		"Close":         {"no answer", none, sink.Answer{Close: true}, Delivery{Last: Failure{Class: ClassConnection}}},
 	}
 	for name, tc := range cases {
@@ -363,6 +401,72 @@ func TestBoundsAnAttempt(t *testing.T) {
 				tc.want.Next = epoch.Add(time.Second)
 			}
 			b.want("c", 1, tc.want)
+			b.arrived(receiver, 1)
+		})
+	}
+}
+
+// raw writes a text, and then another one again and again, with a pause in between if there is one, until nobody reads.
+func raw(first, again string, pause time.Duration) sink.Answer {
+	return sink.Answer{Raw: func(conn net.Conn) {
+		_, err := io.WriteString(conn, first)
+		for err == nil && again != "" {
+			if pause > 0 {
+				<-time.After(pause)
+			}
+			_, err = io.WriteString(conn, again)
+		}
+	}}
+}
+
+func TestKeepsTryingADeadSink(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	times := func(d time.Duration, n int) []time.Duration { return slices.Repeat([]time.Duration{d}, n) }
+	var doubled []time.Duration
+	for wait := time.Second; wait < 10*time.Minute; wait *= 2 {
+		doubled = append(doubled, wait)
+	}
+	doubled = append(doubled, times(10*time.Minute, 3)...)
+	cases := map[string]struct {
+		answer sink.Answer
+		closed bool
+		last   Failure
+		waits  []time.Duration
+	}{
+		"500":         {answer: sink.Answer{Status: 500}, last: answered(500), waits: doubled},
+		"404":         {answer: sink.Answer{Status: 404}, last: answered(404), waits: doubled},
+		"429":         {answer: sink.Answer{Status: 429}, last: answered(429), waits: doubled},
+		"Close":       {answer: sink.Answer{Close: true}, last: Failure{Class: ClassConnection}, waits: doubled},
+		"Hang":        {answer: sink.Answer{Hang: true}, last: Failure{Class: ClassTimeout}, waits: doubled},
+		"ClosedPort":  {closed: true, last: Failure{Class: ClassConnection}, waits: doubled},
+		"400":         {answer: sink.Answer{Status: 400}, last: answered(400), waits: times(time.Hour, 5)},
+		"307":         {answer: sink.Answer{Status: 307}, last: answered(307), waits: times(time.Hour, 5)},
+		"429 Seconds": {answer: sink.Answer{Status: 429, Header: http.Header{"Retry-After": {"900"}}}, last: answered(429), waits: times(15*time.Minute, 12)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			receiver := sink.Start(t)
+			receiver.Otherwise(tc.answer)
+			url := receiver.URL
+			if tc.closed {
+				url = "http://" + closed.Addr().String()
+			}
+			b := start(t, func(_ *Options, l *timeouts) { l.header = 50 * time.Millisecond })
+			b.send("c", url, 1)
+			for i, wait := range tc.waits {
+				b.attempted("c")
+				b.want("c", 1, Delivery{Known: true, Attempts: i + 1, Last: tc.last, Next: b.clock.Now().Add(wait)})
+				b.clock.Step(wait)
+			}
+			b.attempted("c")
+			if !tc.closed {
+				b.arrived(receiver, len(tc.waits)+1)
+			}
 		})
 	}
 }
@@ -394,32 +498,6 @@ func TestReadsLittleOfABody(t *testing.T) {
 	}
 }
 
-func TestTLS(t *testing.T) {
-	receiver := sink.New()
-	server := httptest.NewUnstartedServer(receiver)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // a refused handshake is what is wanted
-	server.StartTLS()
-	defer server.Close()
-	defer receiver.Close()
-	plain := sink.Start(t)
-
-	b := start(t)
-	for name, url := range map[string]string{"Untrusted": server.URL, "NotTLS": strings.Replace(plain.URL, "http", "https", 1)} {
-		b.send(name, url, 1)
-		b.attempted(name)
-		b.want(name, 1, Delivery{Known: true, Attempts: 1, Last: Failure{Class: ClassTLS}, Next: epoch.Add(time.Second)})
-	}
-	b.arrived(receiver, 0)
-
-	b = start(t, func(o *Options, _ *timeouts) {
-		o.RootCAs = x509.NewCertPool()
-		o.RootCAs.AddCert(server.Certificate())
-	})
-	b.send("Trusted", server.URL, 1)
-	b.attempted("Trusted")
-	b.want("Trusted", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
-}
-
 func TestNothingToSend(t *testing.T) {
 	receiver := sink.Start(t)
 	b := start(t)
@@ -433,21 +511,63 @@ func TestNothingToSend(t *testing.T) {
 }
 
 func TestAHangingSinkDelaysNoOther(t *testing.T) {
-	dead, good := sink.Start(t), sink.Start(t)
-	dead.Otherwise(sink.Answer{Hang: true})
-	b := start(t, func(o *Options, _ *timeouts) { o.Workers = 16 })
-	for i := range 100 {
-		b.send(fmt.Sprint("dead", i), dead.URL, 1)
+	const dead = 200
+	in := func(namespace, name string) (types.NamespacedName, Identity) {
+		i := identity(name)
+		i.Namespace = namespace
+		return types.NamespacedName{Namespace: namespace, Name: name}, i
 	}
-	b.arrived(dead, 2) // an eighth of the workers
-	for i := range 20 {
-		name := fmt.Sprint("good", i)
-		b.send(name, strings.Replace(good.URL, "127.0.0.1", "localhost", 1), 1) // bounded by another name
-		b.attempted(name)
+	for name, tc := range map[string]struct {
+		namespace string                         // where the Cleaners whose sinks hang are; the others are in one of their own
+		sinkOf    func(url string, i int) string // the sink of the Cleaner i
+		hang      int                            // how many attempts hang at a time, of 32
+	}{
+		"OneSink":        {key("").Namespace, func(url string, _ int) string { return url }, 4},
+		"OtherNamespace": {"noisy", func(url string, _ int) string { return url }, 4},
+		"ManyNames": {"noisy", func(url string, i int) string {
+			return strings.Replace(url, "127.0.0.1", fmt.Sprintf("sink-%d.example", i), 1)
+		}, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hanging, good, names := sink.Start(t), sink.Start(t), serveNames(t)
+			hanging.Otherwise(sink.Answer{Hang: true})
+			b := start(t, func(o *Options, _ *timeouts) { o.Resolver = names.resolver() })
+			for i := range dead {
+				names.set(fmt.Sprintf("sink-%d.example", i), "127.0.0.1")
+				k, of := in(tc.namespace, fmt.Sprint("dead", i))
+				b.Send(k, of, tc.sinkOf(hanging.URL, i), finished(1))
+			}
+			b.arrived(hanging, tc.hang)
+			for i := range 20 {
+				name := fmt.Sprint("good", i)
+				b.send(name, good.URL, 1)
+				b.attempted(name)
+				b.want(name, 1, Delivery{Known: true, Delivered: true, Attempts: 1})
+			}
+			b.arrived(good, 20)
+			if tc.namespace != key("").Namespace { // the sink that hangs for others gets what is its own
+				b.send("fair", hanging.URL, 1)
+				tc.hang++
+			}
+			b.arrived(hanging, tc.hang)
+			k, of := in(tc.namespace, "dead0")
+			if diff := cmp.Diff(Delivery{Known: true}, b.State(k, of.UID, 1)); diff != "" {
+				t.Errorf("State (-want +got):\n%s", diff)
+			}
+
+			// Who goes leaves nothing behind, and ends at once what was under way.
+			for i := range dead {
+				k, _ := in(tc.namespace, fmt.Sprint("dead", i))
+				b.Forget(k)
+			}
+			for i := range 20 {
+				b.Forget(key(fmt.Sprint("good", i)))
+			}
+			b.Forget(key("fair"))
+			b.empty()
+		})
 	}
-	b.arrived(good, 20)
-	b.arrived(dead, 2)
-	b.want("dead0", 1, Delivery{Known: true})
 }
 
 func TestAWaitingDeliveryOccupiesNoWorker(t *testing.T) {
@@ -490,6 +610,18 @@ func TestAnotherSinkTakesOver(t *testing.T) {
 		b.attempted("flying")
 		b.want("flying", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
 	})
+	t.Run("WhileItHangs", func(t *testing.T) {
+		bad := sink.Start(t)
+		bad.Otherwise(sink.Answer{Hang: true})
+		b := start(t, func(_ *Options, l *timeouts) { l.header = time.Second })
+		b.send("hanging", bad.URL, 1)
+		b.arrived(bad, 1)
+		b.send("hanging", good.URL, 1)
+		b.attempted("hanging") // its end does not wait for a clock
+		b.attempted("hanging")
+		b.want("hanging", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
+		b.arrived(bad, 1)
+	})
 	t.Run("WhileItsTurnHasNotCome", func(t *testing.T) {
 		bad := sink.Start(t)
 		bad.Otherwise(sink.Answer{Hang: true})
@@ -497,14 +629,14 @@ func TestAnotherSinkTakesOver(t *testing.T) {
 		b.send("first", bad.URL, 1)
 		b.arrived(bad, 1)
 		b.send("second", bad.URL, 1)
-		b.entered("127.0.0.1", 2)
-		b.send("second", strings.Replace(good.URL, "127.0.0.1", "localhost", 1), 1)
+		b.entered(bad.URL, 2)
+		b.send("second", good.URL, 1)
 		b.attempted("second")
 		b.want("second", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
 		b.arrived(bad, 1)
 	})
 	b := start(t)
-	b.arrived(good, 3)
+	b.arrived(good, 4)
 }
 
 func TestForget(t *testing.T) {
