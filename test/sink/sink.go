@@ -56,6 +56,8 @@ type Answer struct {
 type Sink struct {
 	// URL is where it is reached, when it was started.
 	URL string
+	// Close ends the answers that hang or wait; one that was started is reached no more, and its port is closed.
+	Close func()
 
 	mu      sync.Mutex
 	events  []Event
@@ -67,24 +69,38 @@ type Sink struct {
 
 // New makes a sink that is not served yet. Close ends what it lets hang.
 func New() *Sink {
-	return &Sink{arrived: make(chan struct{}), closed: make(chan struct{})}
+	s := &Sink{arrived: make(chan struct{}), closed: make(chan struct{})}
+	s.Close = sync.OnceFunc(func() { close(s.closed) })
+	return s
 }
 
 // Start makes a sink and serves it on a loopback address until the test ends.
 func Start(t testing.TB) *Sink {
 	t.Helper()
-	s := New()
-	server := httptest.NewServer(s)
-	s.URL = server.URL
-	t.Cleanup(func() {
-		s.Close()
-		server.Close()
-	})
-	return s
+	return StartAt(t, "127.0.0.1:0")
 }
 
-// Close ends the answers that hang or wait. It is called once.
-func (s *Sink) Close() { close(s.closed) }
+// StartAt is Start at another address, such as that of a sink that was closed.
+func StartAt(t testing.TB, address string) *Sink {
+	t.Helper()
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatalf("cannot start a sink: %s", err)
+	}
+	s := New()
+	server := httptest.NewUnstartedServer(s)
+	_ = server.Listener.Close() // the one that it made for itself
+	server.Listener = listener
+	server.Start()
+	s.URL = server.URL
+	end := s.Close
+	s.Close = sync.OnceFunc(func() {
+		end()
+		server.Close()
+	})
+	t.Cleanup(s.Close)
+	return s
+}
 
 // Answer sets how the next requests are answered, one each, in this order.
 func (s *Sink) Answer(answers ...Answer) {

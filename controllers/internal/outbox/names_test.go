@@ -7,7 +7,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"sync"
@@ -139,30 +138,6 @@ func (n *names) answer(m dnsmessage.Message) []byte {
 	return text
 }
 
-// everywhere is a sink that is reached under each address of this machine, so that it sees what gets through. It gives
-// the sink and its port.
-func everywhere(t *testing.T) (*sink.Sink, string) {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "[::]:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := sink.New()
-	server := httptest.NewUnstartedServer(s)
-	_ = server.Listener.Close()
-	server.Listener = listener
-	server.Start()
-	t.Cleanup(func() {
-		s.Close()
-		server.Close()
-	})
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, port
-}
-
 // own is an address of this machine that events may be sent to without further ado; empty if it has none.
 func own(t *testing.T) string {
 	t.Helper()
@@ -213,7 +188,7 @@ func TestNames(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			receiver, port := everywhere(t)
+			receiver := sink.StartAt(t, "[::]:0") // under each address of this machine, so that it sees what gets through
 			if tc.want[0] == ClassAnswered {
 				receiver.Answer(sink.Answer{Status: http.StatusServiceUnavailable})
 			}
@@ -224,7 +199,7 @@ func TestNames(t *testing.T) {
 			b := start(t, func(o *Options, l *timeouts) {
 				o.Policy, o.Resolver, l.connect = tc.policy, server.resolver(), time.Second
 			})
-			b.send("c", "http://sink.example:"+port, 1)
+			b.send("c", "http://sink.example"+receiver.URL[strings.LastIndex(receiver.URL, ":"):], 1)
 			wait, arrived := time.Second, 0
 			for i, class := range tc.want {
 				b.attempted("c")
