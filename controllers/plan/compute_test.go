@@ -57,7 +57,7 @@ func named(name string) func(*v1alpha1.Target) {
 }
 
 // input is what is decided on: a day after the Cleaner was created.
-func input(t *testing.T, spec *v1alpha1.CleanerSpec, s ...Target) Input {
+func input(t testing.TB, spec *v1alpha1.CleanerSpec, s ...Target) Input {
 	t.Helper()
 	compiler, err := celenv.NewCompiler(celenv.Options{})
 	if err != nil {

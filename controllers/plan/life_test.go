@@ -388,3 +388,28 @@ func TestFinishSaysWhatBecameOfEachRow(t *testing.T) {
 		t.Errorf("the finished run is %+v", got)
 	}
 }
+
+func TestWithObjects(t *testing.T) {
+	anew := func(o *Object) { o.UID = "another" }
+	newer := func(o *Object) { o.ResourceVersion = "8" }
+	cases := map[string]struct {
+		reason              string
+		objects, were, want []Object
+	}{
+		"Nothing":  {"nobody is left", nil, []Object{pod("b"), pod("a")}, []Object{pod("a"), pod("b")}},
+		"Between":  {"each at its place", []Object{pod("b"), pod("d")}, []Object{pod("e"), pod("c"), pod("a")}, []Object{pod("a"), pod("b"), pod("c"), pod("d"), pod("e")}},
+		"There":    {"one that is terminating stands as it was", []Object{pod("a", newer), pod("b", newer)}, []Object{pod("a")}, []Object{pod("a"), pod("b", newer)}},
+		"MadeAnew": {"another one of its name is seen", []Object{pod("a", anew), pod("b")}, []Object{pod("a")}, []Object{pod("a", anew), pod("b")}},
+		"Namespaces": {
+			"the namespace comes first", []Object{pod("b")}, []Object{pod("a", func(o *Object) { o.Namespace = "z" })},
+			[]Object{pod("b"), pod("a", func(o *Object) { o.Namespace = "z" })},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, withObjects(tc.objects, tc.were)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -122,7 +123,7 @@ func (in *Input) seenOf(rows []Row) map[int]Seen {
 
 // restored is the snapshot in which what this process has deleted stands as it was.
 func (in *Input) restored(rows []Row, m *Memory) Snapshot {
-	out := slices.Clone(in.Snapshot)
+	out, were := slices.Clone(in.Snapshot), make([][]Object, len(in.Snapshot))
 	for i, row := range rows {
 		r := &m.Rows[i]
 		if r.State != RowDeleted || r.Was == nil || r.Was.Object.UID != row.UID {
@@ -130,29 +131,41 @@ func (in *Input) restored(rows []Row, m *Memory) Snapshot {
 		}
 		for _, t := range r.Was.In {
 			if t < len(out) && out[t].State == Complete {
-				out[t].Objects = withObject(out[t].Objects, r.Was.Object)
+				were[t] = append(were[t], r.Was.Object)
 			}
+		}
+	}
+	for t := range out {
+		if len(were[t]) > 0 {
+			out[t].Objects = withObjects(out[t].Objects, were[t])
 		}
 	}
 	return out
 }
 
-// withObject is a list in which an object stands as it was, unless another one has its name.
-func withObject(objects []Object, was Object) []Object {
-	at, there := slices.BinarySearchFunc(objects, was, func(a, b Object) int {
-		if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
-			return c
+// withObjects is a list in which objects stand as they were, unless others have their names. Each of them is looked at
+// once, however many there are; were is sorted for that.
+func withObjects(objects, were []Object) []Object {
+	slices.SortFunc(were, byName)
+	out := make([]Object, 0, len(objects)+len(were))
+	for _, was := range were {
+		for len(objects) > 0 && byName(objects[0], was) < 0 {
+			out, objects = append(out, objects[0]), objects[1:]
 		}
-		return strings.Compare(a.Name, b.Name)
-	})
-	out := slices.Clone(objects)
-	switch {
-	case !there:
-		return slices.Insert(out, at, was)
-	case out[at].UID == was.UID:
-		out[at] = was
+		if len(objects) > 0 && byName(objects[0], was) == 0 {
+			if objects[0].UID != was.UID {
+				continue
+			}
+			objects = objects[1:]
+		}
+		out = append(out, was)
 	}
-	return out
+	return append(out, objects...)
+}
+
+// byName is the order of the objects of a target.
+func byName(a, b Object) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
 // Rechecked takes the answer to a Recheck.

@@ -1,0 +1,80 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// BenchmarkRun carries a run from its decision to its result. A tenth of its rows is deleted between one re-check and the
+// next, so that what is spent on a row may not depend on how many there are.
+func BenchmarkRun(b *testing.B) {
+	for _, rows := range []int{500, MaxRows} {
+		b.Run(fmt.Sprint(rows), func(b *testing.B) {
+			spec := &v1alpha1.CleanerSpec{
+				Targets:    []v1alpha1.Target{podTarget("pods", deleted)},
+				Conditions: []string{`pods.items.all(p, p.status.phase == "Succeeded")`},
+			}
+			objects := make([]Object, rows)
+			for i := range objects {
+				objects[i] = pod(fmt.Sprintf("pod-%05d", i))
+			}
+			in := input(b, spec, seen(objects...))
+			b.ReportAllocs()
+			for b.Loop() {
+				if n := carry(b, in, rows); n != rows {
+					b.Fatalf("%d rows were deleted, want %d", n, rows)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/float64(rows), "µs/row")
+		})
+	}
+}
+
+// carry carries out one run, and says how many rows it deleted.
+func carry(b *testing.B, in Input, rows int) int {
+	b.Helper()
+	c := &v1alpha1.Cleaner{Spec: *in.Spec}
+	decides, err := Decides(in.Spec)
+	if err != nil {
+		b.Fatal(err)
+	}
+	run, m := Commit(c, decides, Compute(b.Context(), in), in.Now)
+	c.Status.Run, c.Status.Runs = run, 1
+	left, gone := in.Snapshot[0].Objects, 0
+	for now := in.Now; ; {
+		req := Next(View{Cleaner: c, Decides: decides, Now: now, SettleFor: time.Minute}, m)
+		switch req.Kind {
+		case DeleteRows:
+			for _, i := range req.Rows[:min(len(req.Rows), rows/10)] {
+				row, err := ParseRow(run.Rows[i])
+				if err != nil {
+					b.Fatal(err)
+				}
+				m.Answered(i, row, Answer{Kind: AnswerDeleted}, true, now)
+				gone++
+			}
+			left, now = left[min(len(left), rows/10):], now.Add(ConfirmationServes)
+		case Recheck:
+			in.Now, in.Snapshot = now, Snapshot{seen(left...)}
+			m.Rechecked(run, Reevaluate(b.Context(), in, run, m), now)
+		case Settle:
+			sights := map[int]Sight{}
+			for _, i := range req.Rows {
+				sights[i] = Sight{Missing: true}
+			}
+			m.Saw(run, sights, now)
+			m.Settled(now)
+		case WriteResult:
+			Finish(run, m, req.Result, req.Message, now)
+			return gone
+		default:
+			b.Fatalf("the run wants %s", req.Kind)
+		}
+	}
+}
