@@ -56,9 +56,9 @@ func (o *orders) May(ctx context.Context) error {
 	if !o.r.opts.Lease.Fresh() {
 		return errNotLeader
 	}
-	c := &v1alpha1.Cleaner{}
-	if err := o.r.client.Get(ctx, o.key, c); err != nil {
-		return fmt.Errorf("cannot read Cleaner %q: %w", o.key, err)
+	c, err := o.r.known(ctx, o.key)
+	if err != nil {
+		return err
 	}
 	decides := o.c.Status.Run.Decides
 	if c.Generation != o.c.Generation {

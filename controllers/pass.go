@@ -81,6 +81,16 @@ func (r *CleanerReconciler) read(ctx context.Context, key types.NamespacedName, 
 	return c, nil
 }
 
+// known is the Cleaner as the watch knows it, for a look before each deletion: it is not copied, since its run may have
+// thousands of rows. Nobody may change what it points to.
+func (r *CleanerReconciler) known(ctx context.Context, key types.NamespacedName) (*v1alpha1.Cleaner, error) {
+	c := &v1alpha1.Cleaner{}
+	if err := r.client.Get(ctx, key, c, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("cannot read Cleaner %q: %w", key, err)
+	}
+	return c, nil
+}
+
 // forget drops what is kept for a Cleaner that is gone.
 func (r *CleanerReconciler) forget(key types.NamespacedName, uid types.UID) {
 	r.watches.Forget(key)

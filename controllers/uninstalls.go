@@ -183,9 +183,9 @@ func (j *uninstallGuard) cleaner() (*v1alpha1.Cleaner, error) {
 	if !j.r.opts.Lease.Fresh() {
 		return nil, errNotLeader
 	}
-	c := &v1alpha1.Cleaner{}
-	if err := j.r.client.Get(j.ctx, j.key, c); err != nil {
-		return nil, fmt.Errorf("cannot read Cleaner %q: %w", j.key, err)
+	c, err := j.r.known(j.ctx, j.key)
+	if err != nil {
+		return nil, err
 	}
 	switch {
 	case c.UID != j.uid:
