@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -197,7 +198,10 @@ func TestNames(t *testing.T) {
 				server.set("sink.example", tc.answers...)
 			}
 			b := start(t, func(o *Options, l *timeouts) {
-				o.Policy, o.Resolver, l.connect = tc.policy, server.resolver(), time.Second
+				o.Policy, o.Resolver = tc.policy, server.resolver()
+				if slices.Equal(tc.want, []string{ClassTimeout}) {
+					l.connect = time.Second
+				}
 			})
 			b.send("c", "http://sink.example"+receiver.URL[strings.LastIndex(receiver.URL, ":"):], 1)
 			wait, arrived := time.Second, 0

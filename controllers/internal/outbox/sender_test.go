@@ -456,7 +456,11 @@ func TestKeepsTryingADeadSink(t *testing.T) {
 			if tc.closed {
 				url = "http://" + closed.Addr().String()
 			}
-			b := start(t, func(_ *Options, l *timeouts) { l.header = 50 * time.Millisecond })
+			b := start(t, func(_ *Options, l *timeouts) {
+				if tc.answer.Hang {
+					l.header = 50 * time.Millisecond
+				}
+			})
 			b.send("c", url, 1)
 			for i, wait := range tc.waits {
 				b.attempted("c")
