@@ -83,7 +83,7 @@ build: ## Build the programs into bin/.
 
 .PHONY: run
 run: ## Run the operator on this machine, against the cluster of the current kubeconfig.
-	$(GO) run ./cmd/manager --leader-elect=false --namespace=cleaner-system --sink-allow-loopback
+	$(GO) run ./cmd/manager --leader-elect=false --namespace=cleaner-system --sink-allow-loopback --webhook=false
 
 .PHONY: docker-build
 docker-build: ## Build the image IMG.

@@ -110,7 +110,12 @@ func (r *CleanerReconciler) pass(c *v1alpha1.Cleaner, key types.NamespacedName, 
 // compile checks the spec and compiles its expressions.
 func (p *pass) compile() (*celenv.Programs, validation.Findings) {
 	programs, errs := p.r.compiler.Get(p.c.UID, p.c.Generation, &p.c.Spec)
-	findings := validation.Validate(p.c, validation.Options{AllowProtectedKinds: p.r.opts.AllowProtectedKinds, Compiled: errs})
+	findings := validation.Validate(p.c, validation.Options{
+		AllowProtectedKinds:   p.r.opts.AllowProtectedKinds,
+		Compiled:              errs,
+		RequireServiceAccount: p.r.opts.RequireServiceAccount,
+		DefaultServiceAccount: p.r.opts.DefaultServiceAccount,
+	})
 	return programs, findings.Errors()
 }
 

@@ -47,9 +47,11 @@ type Options struct {
 	ProtectedNamespaces []string
 	// AllowProtectedKinds are protected resources, as <resource>.<group>, that may be deleted all the same.
 	AllowProtectedKinds []string
-	// DefaultServiceAccount is the ServiceAccount as which the operator acts for Cleaners that name none; empty: it acts as
-	// itself.
+	// DefaultServiceAccount is the ServiceAccount, in each Cleaner's namespace, as which the operator acts for Cleaners that
+	// name none; empty: it acts as itself.
 	DefaultServiceAccount string
+	// RequireServiceAccount refuses Cleaners for which the operator would act as itself.
+	RequireServiceAccount bool
 	// MinInterval is how long after an evaluation of a Cleaner the next one may follow.
 	MinInterval time.Duration
 	// Settle is how long what was deleted may take to go before a run goes on without it.

@@ -46,6 +46,20 @@ type Options struct {
 	AllowProtectedKinds []string
 	// Compiled is what the compiler found wrong with the expressions. Nobody else looks at them.
 	Compiled field.ErrorList
+	// RequireServiceAccount says that each Cleaner must act as a ServiceAccount; DefaultServiceAccount is the one of those
+	// that name none.
+	RequireServiceAccount bool
+	DefaultServiceAccount string
+	// Served is what the API server says of each target's kind, in the order of the spec. Nil if nobody has asked.
+	Served []Served
+}
+
+// Served is what an API server says of a kind.
+type Served struct {
+	// Resource is the plural name of the kind. It is empty if the kind is not served.
+	Resource string
+	// Namespaced says whether its objects live in namespaces.
+	Namespaced bool
 }
 
 // Validate says what is wrong with a Cleaner. It never changes it.
@@ -63,8 +77,12 @@ func Validate(c *v1alpha1.Cleaner, o Options) Findings {
 	found.helm(spec.Helm, path.Child("helm"))
 	found.targets(spec.Targets, path.Child("targets"), o)
 	found.conditions(spec.Conditions, path.Child("conditions"))
+	if spec.CloudEventData != "" {
+		found.expression(spec.CloudEventData, path.Child("cloudEventData"))
+	}
 	found.compiled(o.Compiled)
 	found.sink(spec.CloudEventSink, path.Child("cloudEventSink"))
+	found.serviceAccount(spec.ServiceAccountName, path.Child("serviceAccountName"), o)
 	return found
 }
 
@@ -167,7 +185,8 @@ func (f *Findings) parameters(spec *v1alpha1.CleanerSpec, p *field.Path) {
 	}
 }
 
-var releaseName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+// subdomain is the form of the names of releases, ServiceAccounts and most other objects.
+var subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
 func (f *Findings) helm(h *v1alpha1.Helm, p *field.Path) {
 	if h == nil {
@@ -178,7 +197,7 @@ func (f *Findings) helm(h *v1alpha1.Helm, p *field.Path) {
 		f.refuse(p.Child("release"), "must not be empty: write the name of the release")
 	case len(h.Release) > maxRelease:
 		f.refuse(p.Child("release"), fmt.Sprintf("is longer than the %d characters that a release's name may have", maxRelease))
-	case !releaseName.MatchString(h.Release):
+	case !subdomain.MatchString(h.Release):
 		f.refuse(p.Child("release"), fmt.Sprintf("%q is not the name of a release: those have lower case letters, digits, - and . only, as helm list shows them", h.Release))
 	}
 	if timeout, ok := f.duration(h.Timeout, p.Child("timeout")); ok && timeout <= 0 {
@@ -191,12 +210,27 @@ func (f *Findings) conditions(conditions []string, p *field.Path) {
 		f.refuse(p, fmt.Sprintf("are %d; at most %d are allowed: join some with &&", len(conditions), maxConditions))
 	}
 	for i, expression := range conditions {
-		switch n := utf8.RuneCountInString(expression); {
-		case strings.TrimSpace(expression) == "":
-			f.refuse(p.Index(i), "is empty: write an expression, or remove it")
-		case n > maxExpression:
-			f.refuse(p.Index(i), fmt.Sprintf("is %d characters long; at most %d are allowed", n, maxExpression))
+		f.expression(expression, p.Index(i))
+	}
+}
+
+func (f *Findings) expression(expression string, p *field.Path) {
+	switch n := utf8.RuneCountInString(expression); {
+	case strings.TrimSpace(expression) == "":
+		f.refuse(p, "is empty: write an expression, or remove it")
+	case n > maxExpression:
+		f.refuse(p, fmt.Sprintf("is %d characters long; at most %d are allowed", n, maxExpression))
+	}
+}
+
+func (f *Findings) serviceAccount(name string, p *field.Path, o Options) {
+	switch {
+	case name == "":
+		if o.RequireServiceAccount && o.DefaultServiceAccount == "" {
+			f.refuse(p, "is required by this operator: write the name of a ServiceAccount of the Cleaner's namespace that may do what the Cleaner is to do")
 		}
+	case len(name) > maxObjectName || !subdomain.MatchString(name):
+		f.refuse(p, fmt.Sprintf("%q is not the name of a ServiceAccount: write the metadata.name of one in the Cleaner's namespace, such as environment-cleaner", name))
 	}
 }
 

@@ -23,15 +23,26 @@ func (k kind) name() string {
 	return schema.GroupResource{Group: k.group, Resource: k.resource}.String()
 }
 
-// kindOf finds a kind by its own name, or by the singular or plural name of its resource, in any case.
-func kindOf(group, name string) (kind, bool) {
+// as is what is known of a kind after the API server has been asked.
+func (k kind) as(group string, s Served) kind {
+	if s.Resource == "" {
+		return k
+	}
+	found := kindOf(group, s.Resource)
+	found.group, found.resource, found.clusterScoped = group, s.Resource, !s.Namespaced
+	return found
+}
+
+// kindOf finds a kind by its own name, or by the singular or plural name of its resource, in any case. Of a kind that is
+// not listed it knows nothing.
+func kindOf(group, name string) kind {
 	for _, k := range kinds() {
 		// The singular name of each of these is its kind in lower case.
 		if k.group == group && (strings.EqualFold(k.kind, name) || strings.EqualFold(k.resource, name)) {
-			return k, true
+			return k
 		}
 	}
-	return kind{}, false
+	return kind{}
 }
 
 // kinds are the cluster-scoped kinds of Kubernetes itself, and the protected ones: those on which a cluster hangs. What

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -62,7 +63,12 @@ func (f *Findings) targets(targets []v1alpha1.Target, p *field.Path, o Options) 
 			first[t.Name] = i
 		}
 		f.reference(&t.Reference, path.Child("reference"))
-		f.deletion(t, path.Child("delete"), o)
+		k := kindOf(t.Reference.APIGroup, t.Reference.Kind)
+		if len(o.Served) > i {
+			f.served(&t.Reference, o.Served[i], path.Child("reference", "kind"))
+			k = k.as(t.Reference.APIGroup, o.Served[i])
+		}
+		f.deletion(t, k, path.Child("delete"), o)
 		f.missing(t, path.Child("onMissing"))
 	}
 }
@@ -156,8 +162,16 @@ func (f *Findings) fieldSelector(text string, p *field.Path) {
 	}
 }
 
-// deletion says whether the target may be deleted at all, as far as its reference tells.
-func (f *Findings) deletion(t *v1alpha1.Target, p *field.Path, o Options) {
+// served says that nothing will happen before the kind is served.
+func (f *Findings) served(r *v1alpha1.Reference, s Served, p *field.Path) {
+	if s.Resource == "" {
+		gv := schema.GroupVersion{Group: r.APIGroup, Version: r.Version}
+		f.warn(p, fmt.Sprintf("the API server does not serve kind %q of %s, and the Cleaner waits until it does: check apiGroup, version and kind, as kubectl api-resources shows them", r.Kind, gv))
+	}
+}
+
+// deletion says whether the target may be deleted at all, as far as its kind and its reference tell.
+func (f *Findings) deletion(t *v1alpha1.Target, k kind, p *field.Path, o Options) {
 	if !t.Delete {
 		return
 	}
@@ -165,9 +179,7 @@ func (f *Findings) deletion(t *v1alpha1.Target, p *field.Path, o Options) {
 	if r.Name == "" && r.MatchLabels == nil && len(r.MatchExpressions) == 0 && r.FieldSelector == "" {
 		f.refuse(p, "delete: true needs a name, matchLabels, matchExpressions or fieldSelector in its reference; write matchLabels: {} to delete all objects of the kind")
 	}
-	k, known := kindOf(r.APIGroup, r.Kind)
 	switch {
-	case !known:
 	case k.clusterScoped:
 		f.refuse(p, fmt.Sprintf("must be false: %s are cluster-scoped, and a Cleaner deletes in its own namespace only", k.name()))
 	case k.protected && !slices.Contains(o.AllowProtectedKinds, k.name()):

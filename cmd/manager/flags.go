@@ -12,8 +12,11 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/controllers"
+	"github.com/vtex/cleaner/webhooks"
 )
 
 const (
@@ -38,7 +41,18 @@ type flags struct {
 	shutdownTimeout time.Duration
 	verbosity       int8
 	maxClockSkew    time.Duration
+	// serveWebhook says whether the webhook is served, with certificates of our own or with files of somebody else's.
+	serveWebhook       bool
+	webhookCertificate string
+	webhook            webhooks.Options
+	selfSigned         webhooks.SelfSigned
 }
+
+// The values of --webhook-cert.
+const (
+	selfSigned = "self-signed"
+	files      = "files"
+)
 
 // parse reads the command line.
 func parse(args []string) (*flags, error) {
@@ -61,11 +75,22 @@ func parse(args []string) (*flags, error) {
 	fs.StringSliceVar(&allow, "sink-allow", nil, "address ranges that events may be sent to, such as 10.0.0.0/8 (default: all that are not refused)")
 	fs.StringSliceVar(&deny, "sink-deny", nil, "address ranges that events may not be sent to")
 	fs.BoolVar(&f.options.SinkAllowLoopback, "sink-allow-loopback", false, "let events be sent to this machine; for local runs")
-	fs.StringVar(&f.options.DefaultServiceAccount, "default-service-account", "", "ServiceAccount of its own namespace as which the operator acts for a Cleaner that names none")
 	fs.IntVar(&f.options.Workers, "workers", controllers.DefaultWorkers, "how many Cleaners are worked on at a time")
 	fs.IntVar(&f.options.Uninstalls, "uninstalls", controllers.DefaultUninstalls, "how many Helm releases are uninstalled at a time")
+	fs.BoolVar(&f.options.RequireServiceAccount, "require-service-account", false, "refuse Cleaners that name no ServiceAccount to act as, unless there is a default")
+	fs.StringVar(&f.options.DefaultServiceAccount, "default-service-account", "", "ServiceAccount, in each Cleaner's own namespace, as which Cleaners act that name none (default: the operator itself)")
+	fs.BoolVar(&f.serveWebhook, "webhook", true, "serve the validating webhook")
+	fs.StringVar(&f.webhookCertificate, "webhook-cert", selfSigned, "where the webhook's certificate comes from: self-signed (made and renewed here) or files (of cert-manager, say)")
+	fs.StringVar(&f.webhook.CertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs", "folder with tls.crt and tls.key for the webhook: where its Secret is mounted")
+	fs.IntVar(&f.webhook.Port, "webhook-port", webhook.DefaultPort, "port on which the webhook is served")
+	fs.StringVar(&f.selfSigned.Secret, "webhook-secret", "cleaner-webhook-cert", "Secret in the operator's namespace that keeps the self-signed certificates")
+	fs.StringVar(&f.selfSigned.Service, "webhook-service", "cleaner-webhook", "Service in the operator's namespace by which the API server calls the webhook")
+	fs.StringVar(&f.selfSigned.Configuration, "webhook-configuration", "cleaner-webhook", "ValidatingWebhookConfiguration that is told the self-signed authority")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
+	}
+	if f.webhookCertificate != selfSigned && f.webhookCertificate != files {
+		return nil, fmt.Errorf("--webhook-cert: %q is no source of certificates: write %s or %s", f.webhookCertificate, selfSigned, files)
 	}
 	var err error
 	if f.options.SinkAllow, err = prefixes("--sink-allow", allow); err != nil {
@@ -86,6 +111,15 @@ func parse(args []string) (*flags, error) {
 			return nil, errors.New("--namespace is required outside a cluster: the namespace of the operator")
 		}
 		f.namespace = strings.TrimSpace(string(text))
+	}
+	if f.webhookCertificate == selfSigned {
+		f.selfSigned.Namespace = f.namespace
+		f.webhook.SelfSigned = &f.selfSigned
+	}
+	f.webhook.Validation = validation.Options{
+		AllowProtectedKinds:   f.options.AllowProtectedKinds,
+		RequireServiceAccount: f.options.RequireServiceAccount,
+		DefaultServiceAccount: f.options.DefaultServiceAccount,
 	}
 	return f, nil
 }

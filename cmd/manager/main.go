@@ -1,8 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command manager runs the operator. It reads flags and starts what package controllers puts together; it wires nothing
-// itself.
+// Command manager runs the operator. It reads flags and starts what the packages controllers and webhooks put
+// together; it wires nothing itself.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 	_ "golang.org/x/crypto/x509roots/fallback" // an image without CA roots still reaches https sinks
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
@@ -29,6 +30,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers"
+	"github.com/vtex/cleaner/webhooks"
 )
 
 func main() {
@@ -64,6 +66,11 @@ func run(args []string) error {
 	if err := controllers.SetupWithManager(mgr, opts); err != nil {
 		return err
 	}
+	if f.serveWebhook {
+		if err := webhooks.SetupWithManager(mgr, f.webhook); err != nil {
+			return err
+		}
+	}
 	log.Info("Starting", "namespace", f.namespace, "leaderElection", f.leaderElect, "protectedNamespaces", opts.ProtectedNamespaces)
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
@@ -77,8 +84,10 @@ func (alwaysLeads) Fresh() bool { return true }
 // newManager makes a manager with what every operator needs: health, metrics behind authentication, leader election.
 func newManager(config *rest.Config, f *flags) (ctrl.Manager, interface{ Fresh() bool }, error) {
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, nil, fmt.Errorf("cannot register the API: %w", err)
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} { // the webhook's certificates are a Secret
+		if err := add(scheme); err != nil {
+			return nil, nil, fmt.Errorf("cannot register the API: %w", err)
+		}
 	}
 	options := ctrl.Options{
 		Scheme:                  scheme,

@@ -13,9 +13,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/operator"
 )
 
-// shared is the control plane of all tests, with config/default applied; nil with -short.
+// shared is the control plane of all tests, with config/default applied and the manager serving the webhook; nil with
+// -short.
 var shared *cluster.Cluster
 
 func TestMain(m *testing.M) {
@@ -28,25 +30,28 @@ func run(m *testing.M) int {
 		return m.Run()
 	}
 	ctx := context.Background()
-	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stderr})
+	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stderr, APIServerFlags: operator.Routing()})
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return fail(err)
+	}
+	defer c.Stop()
+	binary, err := operator.Build(ctx, c.Dir(), os.Stderr)
+	if err != nil {
+		return fail(err)
+	}
+	if err := operator.InstallWithWebhook(ctx, c); err != nil {
+		return fail(err)
+	}
+	if _, err := operator.Run(ctx, c, operator.Options{Binary: binary, Webhook: true}); err != nil {
+		return fail(err)
 	}
 	shared = c
-	code := 1
-	if _, err := c.Kubectl(ctx, "apply", "--server-side", "-k", "../../config/default"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	} else if _, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "crd/cleaners.cleaner.vtex.dev"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	} else {
-		code = m.Run()
-	}
-	if err := c.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	return m.Run()
+}
+
+func fail(err error) int {
+	fmt.Fprintln(os.Stderr, "config:", err)
+	return 1
 }
 
 func needCluster(t *testing.T) (*cluster.Cluster, kubernetes.Interface) {

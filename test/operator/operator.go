@@ -34,8 +34,20 @@ const (
 )
 
 // Install applies config/default: CRDs, rights, and a Deployment that stays Pending for want of a kubelet. What it
-// declares is run by Run. It returns when the rights are in force.
+// declares is run by Run. It returns when the rights are in force. The webhook is left out, since without a manager that
+// serves it no Cleaner could be written; InstallWithWebhook has it.
 func Install(ctx context.Context, c *cluster.Cluster) error {
+	if err := InstallWithWebhook(ctx, c); err != nil {
+		return err
+	}
+	if out, err := c.Kubectl(ctx, "delete", "validatingwebhookconfiguration", WebhookConfiguration); err != nil {
+		return fmt.Errorf("cannot take the webhook away: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// InstallWithWebhook is all of Install, and the webhook. Until a manager serves it no Cleaner can be written.
+func InstallWithWebhook(ctx context.Context, c *cluster.Cluster) error {
 	root, err := Root()
 	if err != nil {
 		return err
@@ -84,6 +96,8 @@ type Options struct {
 	Args []string
 	// Name tells several runs of one test apart.
 	Name string
+	// Webhook has it serve the webhook, with the certificates that it makes, and has the API server call it.
+	Webhook bool
 }
 
 // Process is the running operator.
@@ -93,6 +107,8 @@ type Process struct {
 	LogPath string
 	// Metrics is where it serves metrics over HTTPS.
 	Metrics string
+	// WebhookPort is where it serves the webhook.
+	WebhookPort int
 }
 
 // Run starts the manager as its ServiceAccount and returns when it is ready.
@@ -109,35 +125,53 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options) (*Process, error) {
 	if err := cluster.WriteKubeconfig(kubeconfig, config); err != nil {
 		return nil, err
 	}
-	probe, metrics, err := twoPorts()
+	ports, err := freePorts(3)
 	if err != nil {
 		return nil, err
 	}
-	log := filepath.Join(c.Dir(), name+".log")
+	probe, metrics := fmt.Sprintf("127.0.0.1:%d", ports[0]), fmt.Sprintf("127.0.0.1:%d", ports[1])
+	log, certificates := filepath.Join(c.Dir(), name+".log"), filepath.Join(c.Dir(), name+"-webhook")
 	args := append([]string{
 		"--namespace=" + Namespace, "--sink-allow-loopback", "--health-probe-bind-address=" + probe, "--metrics-bind-address=" + metrics,
+		fmt.Sprintf("--webhook=%t", o.Webhook), fmt.Sprintf("--webhook-port=%d", ports[2]), "--webhook-cert-dir=" + certificates,
 	}, o.Args...)
+	stop := make(chan struct{})
+	if o.Webhook {
+		if err := mount(ctx, c, certificates, stop); err != nil {
+			return nil, err
+		}
+	}
 	p, err := c.Run(ctx, cluster.ProgramOptions{
 		Name: name, Path: o.Binary, Args: args, Env: []string{"KUBECONFIG=" + kubeconfig}, LogPath: log, Ready: "http://" + probe + "/readyz",
 	})
 	if err != nil {
+		close(stop)
 		return nil, err
 	}
-	return &Process{Program: p, LogPath: log, Metrics: "https://" + metrics}, nil
+	go func() {
+		<-p.Exited()
+		close(stop)
+	}()
+	if o.Webhook {
+		if err := Route(ctx, c, name, ports[2]); err != nil {
+			return nil, errors.Join(err, p.Kill())
+		}
+	}
+	return &Process{Program: p, LogPath: log, Metrics: "https://" + metrics, WebhookPort: ports[2]}, nil
 }
 
-// twoPorts finds two free loopback addresses.
-func twoPorts() (a, b string, err error) {
-	var addresses [2]string
-	for i := range addresses {
+// freePorts finds ports that nobody listens on.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			return "", "", fmt.Errorf("cannot find a free port: %w", err)
+			return nil, fmt.Errorf("cannot find a free port: %w", err)
 		}
 		defer l.Close()
-		addresses[i] = l.Addr().String()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
-	return addresses[0], addresses[1], nil
+	return ports, nil
 }
 
 // Build builds the manager into a folder and returns its path.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -141,23 +141,14 @@ func (r *Resolver) forget(gv schema.GroupVersion, a *answer) {
 	}
 }
 
-// find looks for the kind first, and for the names of resources then.
+// find turns what the API server says of a kind into a Resource.
 func find(gv schema.GroupVersion, kind string, resources []metav1.APIResource) (Resource, bool) {
-	for _, name := range []func(*metav1.APIResource) string{
-		func(r *metav1.APIResource) string { return r.Kind },
-		func(r *metav1.APIResource) string { return r.Name },
-		func(r *metav1.APIResource) string { return r.SingularName },
-	} {
-		for i := range resources {
-			r := &resources[i]
-			if strings.Contains(r.Name, "/") || !strings.EqualFold(name(r), kind) {
-				continue
-			}
-			return Resource{
-				GVR: gv.WithResource(r.Name), Kind: r.Kind, Namespaced: r.Namespaced,
-				Watchable: slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch"),
-			}, true
-		}
+	r := v1alpha1.FindKind(kind, resources)
+	if r == nil {
+		return Resource{}, false
 	}
-	return Resource{}, false
+	return Resource{
+		GVR: gv.WithResource(r.Name), Kind: r.Kind, Namespaced: r.Namespaced,
+		Watchable: slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch"),
+	}, true
 }

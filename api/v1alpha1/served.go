@@ -1,0 +1,29 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// FindKind finds, among the resources that an API server serves in one version of a group, the one that a reference's
+// kind stands for: by its kind, else by its plural or singular name, in any case. Nil if there is none.
+func FindKind(kind string, resources []metav1.APIResource) *metav1.APIResource {
+	for _, name := range []func(*metav1.APIResource) string{
+		func(r *metav1.APIResource) string { return r.Kind },
+		func(r *metav1.APIResource) string { return r.Name },
+		func(r *metav1.APIResource) string { return r.SingularName },
+	} {
+		at := slices.IndexFunc(resources, func(r metav1.APIResource) bool {
+			return !strings.Contains(r.Name, "/") && strings.EqualFold(name(&r), kind)
+		})
+		if at >= 0 {
+			return &resources[at]
+		}
+	}
+	return nil
+}

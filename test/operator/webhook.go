@@ -1,0 +1,161 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/vtex/cleaner/test/cluster"
+)
+
+// What config/default calls the parts of the webhook.
+const (
+	WebhookConfiguration = "cleaner-webhook"
+	WebhookService       = "cleaner-webhook"
+	WebhookSecret        = "cleaner-webhook-cert"
+)
+
+// Routing makes an API server call webhooks at the endpoints of their Services, as Route writes them. Without it the API
+// server calls the Service's own address, and there is no kube-proxy here that would answer.
+func Routing() []string { return []string{"--enable-aggregator-routing=true"} }
+
+// Route has the API server call the webhook at a port of this machine. Each name is a replica of its own.
+func Route(ctx context.Context, c *cluster.Cluster, name string, port int) error {
+	client, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		return err
+	}
+	address, kind, err := reachable()
+	if err != nil {
+		return err
+	}
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: WebhookService + "-" + name,
+			// Not those of the control plane's own controller, which would remove the slice.
+			Labels: map[string]string{discoveryv1.LabelServiceName: WebhookService, discoveryv1.LabelManagedBy: "test.cleaner.vtex.dev"},
+		},
+		AddressType: kind,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("https"), Port: ptr.To(int32(port)), Protocol: ptr.To(corev1.ProtocolTCP)}},
+	}
+	slices := client.DiscoveryV1().EndpointSlices(Namespace)
+	if err := Unroute(ctx, c, name); err != nil {
+		return err
+	}
+	if _, err := slices.Create(ctx, slice, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("cannot route the webhook to %s: %w", address, err)
+	}
+	return nil
+}
+
+// Unroute takes a replica's route away, if it has one.
+func Unroute(ctx context.Context, c *cluster.Cluster, name string) error {
+	client, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		return err
+	}
+	err = client.DiscoveryV1().EndpointSlices(Namespace).Delete(ctx, WebhookService+"-"+name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("cannot remove the webhook's route: %w", err)
+	}
+	return nil
+}
+
+// reachable is an address of this machine that an EndpointSlice may have: loopback ones are refused.
+func reachable() (string, discoveryv1.AddressType, error) {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", "", fmt.Errorf("cannot find this machine's addresses: %w", err)
+	}
+	for _, a := range addresses {
+		n, ok := a.(*net.IPNet)
+		switch {
+		case !ok || !n.IP.IsGlobalUnicast():
+		case n.IP.To4() != nil:
+			return n.IP.String(), discoveryv1.AddressTypeIPv4, nil
+		default:
+			return n.IP.String(), discoveryv1.AddressTypeIPv6, nil
+		}
+	}
+	return "", "", errors.New("this machine has no address but loopback, and an API server is not told of those: the webhook cannot be called")
+}
+
+// mount keeps the webhook's Secret as files in a folder, as a kubelet does, until stop is closed.
+func mount(ctx context.Context, c *cluster.Cluster, dir string, stop <-chan struct{}) error {
+	client, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("cannot make a folder for the webhook's certificates: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		<-stop
+		cancel()
+	}()
+	go func() {
+		for ctx.Err() == nil {
+			follow(ctx, client, dir)
+			select { // the API server is restarting
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}()
+	return nil
+}
+
+// follow writes each version of the Secret until the watch ends. What cannot be written is seen by whoever waits for it.
+func follow(ctx context.Context, client kubernetes.Interface, dir string) {
+	w, err := client.CoreV1().Secrets(Namespace).Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", WebhookSecret).String()})
+	if err != nil {
+		return
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		if secret, ok := e.Object.(*corev1.Secret); ok {
+			write(dir, secret.Data)
+		}
+	}
+}
+
+// write swaps all files at once: the folder that the names point into is replaced.
+func write(dir string, data map[string][]byte) {
+	now, err := os.MkdirTemp(dir, "..now-")
+	if err != nil {
+		return
+	}
+	for name, content := range data {
+		if os.WriteFile(filepath.Join(now, name), content, 0o600) != nil {
+			return
+		}
+	}
+	link := filepath.Join(dir, "..data")
+	before, _ := os.Readlink(link) // none at first
+	if os.Symlink(filepath.Base(now), link+"_new") != nil || os.Rename(link+"_new", link) != nil {
+		return
+	}
+	for name := range data {
+		_ = os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)) // it is there already, but for the first time
+	}
+	if before != "" {
+		_ = os.RemoveAll(filepath.Join(dir, before)) // left to the end of the test
+	}
+}

@@ -1,0 +1,137 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/operator"
+)
+
+// patience is how long something that will happen may take.
+const patience = time.Minute
+
+// env is a control plane with the operator installed, webhook and all.
+type env struct {
+	*cluster.Cluster
+	client.Client
+	binary string
+}
+
+// shared is the control plane of the tests that may share one, with the operator running.
+var shared *env
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	ctrl.SetLogger(logr.Discard())
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "cleaner-webhook-")
+	if err != nil {
+		return fail(err)
+	}
+	defer os.RemoveAll(dir)
+	binary, err := operator.Build(ctx, dir, os.Stderr)
+	if err != nil {
+		return fail(err)
+	}
+	e, err := newEnv(ctx, binary)
+	if err != nil {
+		return fail(err)
+	}
+	defer e.Stop()
+	if _, err := operator.Run(ctx, e.Cluster, operator.Options{Binary: binary, Webhook: true, Args: []string{"--min-interval=100ms"}}); err != nil {
+		return fail(err)
+	}
+	shared = e
+	return m.Run()
+}
+
+func fail(err error) int {
+	fmt.Fprintln(os.Stderr, "webhook:", err)
+	return 1
+}
+
+// newEnv starts a control plane and installs the operator, without running it.
+func newEnv(ctx context.Context, binary string) (*env, error) {
+	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stderr, APIServerFlags: operator.Routing()})
+	if err != nil {
+		return nil, err
+	}
+	e := &env{Cluster: c, binary: binary}
+	if e.Client, err = clientOf(c.Config()); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	if err := operator.InstallWithWebhook(ctx, c); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return e, nil
+}
+
+func clientOf(config *rest.Config) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	config.QPS = -1
+	return client.New(config, client.Options{Scheme: scheme})
+}
+
+// namespace makes a namespace for one test.
+func (e *env) namespace(t *testing.T) string {
+	t.Helper()
+	ns, err := e.Namespace(t.Context(), "webhook")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ns
+}
+
+// cleaner reads the YAML of a spec.
+func cleaner(t *testing.T, namespace, name, spec string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(spec), &u.Object); err != nil {
+		t.Fatalf("cannot read %s: %v", spec, err)
+	}
+	u.Object = map[string]any{"spec": u.Object}
+	u.SetGroupVersionKind(schema.GroupVersionKind{Group: "cleaner.vtex.dev", Version: "v1alpha1", Kind: "Cleaner"})
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+// eventually waits until a check passes; check returns what is missing, or "".
+func eventually(t *testing.T, what string, check func(ctx context.Context) string) {
+	t.Helper()
+	var missing string
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		missing = check(ctx)
+		return missing == "", nil
+	})
+	if err != nil {
+		t.Fatalf("%s: still missing: %s", what, missing)
+	}
+}

@@ -1,0 +1,52 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/api/validation"
+)
+
+// kinds says what the API server serves in one version of a group. client-go's discovery client is one.
+type kinds interface {
+	ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
+}
+
+// served finds what the API server says of each target's kind, now: one request for each version of a group. That a
+// kind is not served is an answer; that nothing could be found out is an error.
+func (v *validator) served(ctx context.Context, targets []v1alpha1.Target) ([]validation.Served, error) {
+	asked := map[schema.GroupVersion][]metav1.APIResource{}
+	out := make([]validation.Served, len(targets))
+	for i := range targets {
+		r := &targets[i].Reference
+		gv := schema.GroupVersion{Group: r.APIGroup, Version: r.Version}
+		if _, ok := asked[gv]; !ok {
+			list, err := v.kinds.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
+			if err == nil && len(list.APIResources) == 0 {
+				// client-go makes an empty list of a core group that is forbidden; nothing follows from it.
+				err = errors.New("the API server listed nothing")
+			}
+			switch {
+			case apierrors.IsNotFound(err):
+				asked[gv] = nil
+			case err != nil:
+				return nil, fmt.Errorf("cannot find out whether kind %q of %s is served: %w", r.Kind, gv, err)
+			default:
+				asked[gv] = list.APIResources
+			}
+		}
+		if found := v1alpha1.FindKind(r.Kind, asked[gv]); found != nil {
+			out[i] = validation.Served{Resource: found.Name, Namespaced: found.Namespaced}
+		}
+	}
+	return out, nil
+}
