@@ -166,7 +166,7 @@ func (c *Compiler) compile(s scope, index int, source string, p *Programs) (_ *c
 func syntaxErrors(source string, issues *cel.Issues) []*Error {
 	var problems []*Error
 	for _, issue := range issues.Errors() {
-		problem := &Error{Kind: Invalid, Message: cut(issue.Message, 256)}
+		problem := &Error{Kind: Invalid, Message: cut(issue.Message, 256), Hint: libraryHint(issue.Message)}
 		if line, column := issue.Location.Line(), issue.Location.Column(); line > 0 && column >= 0 {
 			problem.Line, problem.Column = line, column+1
 			problem.Snippet = snippet(source, line, column+1)
@@ -204,6 +204,9 @@ func (s scope) checkErrors(t *tree, issues *cel.Issues) []*Error {
 			s.describeUnknown(problem, at)
 		case at.expr.Kind() == ast.CallKind:
 			problem.Hint = s.operandHint(at.expr)
+		}
+		if problem.Hint == "" {
+			problem.Hint = libraryHint(issue.Message)
 		}
 		problems = append(problems, t.locate(problem, issue.ExprID))
 	}
@@ -280,7 +283,9 @@ func (s scope) describeUnknown(problem *Error, at node) {
 		candidates = append(candidates, loop.AsComprehension().IterVar())
 	}
 	problem.Message = fmt.Sprintf("there is no target or variable %q", name)
-	problem.Hint = didYouMean(name, candidates)
+	if problem.Hint = didYouMean(name, candidates); problem.Hint == "" {
+		problem.Hint = fmt.Sprintf("add a target of this name, or write params.%s if it is a parameter", name)
+	}
 }
 
 // inside says whether the node stands in a call that is marked.
@@ -350,8 +355,13 @@ func resultError(t *tree, index int, result *types.Type) *Error {
 		return nil
 	}
 	problem := &Error{Kind: Invalid, Message: fmt.Sprintf("a condition must be true or false, and this is of type %s", cel.FormatCELType(result))}
-	if result.IsExactType(types.NewOptionalType(types.BoolType)) {
+	switch {
+	case result.IsExactType(types.NewOptionalType(types.BoolType)):
 		problem.Hint = "add .orValue(false)"
+	case result.Kind() == types.ListKind, result.Kind() == types.MapKind:
+		problem.Hint = "ask something of it, with exists, all or size"
+	default:
+		problem.Hint = "compare it with something, as in ... == ..."
 	}
 	return t.locate(problem, t.root.ID())
 }

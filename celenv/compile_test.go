@@ -27,7 +27,7 @@ func TestCompileErrors(t *testing.T) {
 				"  |   rve.spec.x == 1)\n" +
 				"  |   ^"}},
 		"NothingNear": {"quux == 1", []string{
-			"1:1: there is no target or variable \"quux\"\n" +
+			"1:1: there is no target or variable \"quux\"; add a target of this name, or write params.quux if it is a parameter\n" +
 				"  | quux == 1\n" +
 				"  | ^"}},
 		"ExcludedTarget": {"nginx.metadata.name == 'x'", []string{
@@ -55,7 +55,7 @@ func TestCompileErrors(t *testing.T) {
 				"  | age(svc) > '360h'\n" +
 				"  |          ^"}},
 		"NoCondition": {"revisions.items.map(r, r.metadata.name)", []string{
-			"1:20: a condition must be true or false, and this is of type list(dyn)\n" +
+			"1:20: a condition must be true or false, and this is of type list(dyn); ask something of it, with exists, all or size\n" +
 				"  | revisions.items.map(r, r.metadata.name)\n" +
 				"  |                    ^"}},
 		"OptionalCondition": {"optional.of(true)", []string{
@@ -67,7 +67,7 @@ func TestCompileErrors(t *testing.T) {
 				"  |   )\n" +
 				"  |   ^"}},
 		"BadDuration": {"age(svc) > duration('15d')", []string{
-			"1:21: invalid duration argument\n" +
+			"1:21: invalid duration argument; write it with the units h, m, s and ms; parseDuration(\"15d\") knows days and weeks too\n" +
 				"  | age(svc) > duration('15d')\n" +
 				"  |                     ^"}},
 		"BadPattern": {"svc.metadata.name.matches('(')", []string{
@@ -79,7 +79,7 @@ func TestCompileErrors(t *testing.T) {
 				"  | int('x') == 1\n" +
 				"  | ^"}},
 		"Nesting": {"[1].all(a, [1].all(b, [1].all(c, [1].all(d, [1].all(e, true)))))", []string{
-			"1:52: comprehension exceeds nesting limit\n" +
+			"1:52: comprehension exceeds nesting limit; at most 4 loops may stand in one another: make a map with indexBy, groupBy or toSet instead\n" +
 				"  | [1].all(a, [1].all(b, [1].all(c, [1].all(d, [1].all(e, true)))))\n" +
 				"  |                                                    ^"}},
 		"Several": {"svd.x == 1 && revision.y == 2", []string{

@@ -42,7 +42,11 @@ func run(m *testing.M) int {
 	if err := operator.InstallWithWebhook(ctx, c); err != nil {
 		return fail(err)
 	}
-	if _, err := operator.Run(ctx, c, operator.Options{Binary: binary, Webhook: true}); err != nil {
+	gate, err := operator.OpenGate(ctx, c)
+	if err != nil {
+		return fail(err)
+	}
+	if _, err := operator.Run(ctx, c, operator.Options{Binary: binary, Webhook: gate}); err != nil {
 		return fail(err)
 	}
 	shared = c

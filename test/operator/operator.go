@@ -96,8 +96,8 @@ type Options struct {
 	Args []string
 	// Name tells several runs of one test apart.
 	Name string
-	// Webhook has it serve the webhook, with the certificates that it makes, and has the API server call it.
-	Webhook bool
+	// Webhook, if not nil, has it serve the webhook with the certificates that it makes, and is pointed at it.
+	Webhook *Gate
 }
 
 // Process is the running operator.
@@ -133,10 +133,10 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options) (*Process, error) {
 	log, certificates := filepath.Join(c.Dir(), name+".log"), filepath.Join(c.Dir(), name+"-webhook")
 	args := append([]string{
 		"--namespace=" + Namespace, "--sink-allow-loopback", "--health-probe-bind-address=" + probe, "--metrics-bind-address=" + metrics,
-		fmt.Sprintf("--webhook=%t", o.Webhook), fmt.Sprintf("--webhook-port=%d", ports[2]), "--webhook-cert-dir=" + certificates,
+		fmt.Sprintf("--webhook=%t", o.Webhook != nil), fmt.Sprintf("--webhook-port=%d", ports[2]), "--webhook-cert-dir=" + certificates,
 	}, o.Args...)
 	stop := make(chan struct{})
-	if o.Webhook {
+	if o.Webhook != nil {
 		if err := mount(ctx, c, certificates, stop); err != nil {
 			return nil, err
 		}
@@ -152,10 +152,8 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options) (*Process, error) {
 		<-p.Exited()
 		close(stop)
 	}()
-	if o.Webhook {
-		if err := Route(ctx, c, name, ports[2]); err != nil {
-			return nil, errors.Join(err, p.Kill())
-		}
+	if o.Webhook != nil {
+		o.Webhook.To(ports[2])
 	}
 	return &Process{Program: p, LogPath: log, Metrics: "https://" + metrics, WebhookPort: ports[2]}, nil
 }

@@ -7,14 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
@@ -30,51 +31,97 @@ const (
 	WebhookSecret        = "cleaner-webhook-cert"
 )
 
-// Routing makes an API server call webhooks at the endpoints of their Services, as Route writes them. Without it the API
+// Routing makes an API server call webhooks at the endpoints of their Services, as a Gate writes them. Without it the API
 // server calls the Service's own address, and there is no kube-proxy here that would answer.
 func Routing() []string { return []string{"--enable-aggregator-routing=true"} }
 
-// Route has the API server call the webhook at a port of this machine. Each name is a replica of its own.
-func Route(ctx context.Context, c *cluster.Cluster, name string, port int) error {
+// Gate is where the API server calls the webhook: a port of this machine, from which connections are passed on to one
+// manager or to none.
+type Gate struct {
+	listener net.Listener
+
+	mu     sync.Mutex
+	port   int
+	passed map[net.Conn]bool
+}
+
+// OpenGate has the API server call the webhook at a gate, which is shut at first. It stays until the API server is gone.
+func OpenGate(ctx context.Context, c *cluster.Cluster) (*Gate, error) {
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	address, kind, err := reachable()
 	if err != nil {
-		return err
+		return nil, err
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen for the webhook: %w", err)
 	}
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: WebhookService + "-" + name,
+			Name: WebhookService + "-gate",
 			// Not those of the control plane's own controller, which would remove the slice.
 			Labels: map[string]string{discoveryv1.LabelServiceName: WebhookService, discoveryv1.LabelManagedBy: "test.cleaner.vtex.dev"},
 		},
 		AddressType: kind,
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("https"), Port: ptr.To(int32(port)), Protocol: ptr.To(corev1.ProtocolTCP)}},
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("https"), Port: ptr.To(int32(l.Addr().(*net.TCPAddr).Port)), Protocol: ptr.To(corev1.ProtocolTCP)}},
 	}
-	slices := client.DiscoveryV1().EndpointSlices(Namespace)
-	if err := Unroute(ctx, c, name); err != nil {
-		return err
+	if _, err := client.DiscoveryV1().EndpointSlices(Namespace).Create(ctx, slice, metav1.CreateOptions{}); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot route the webhook to %s: %w", address, err), l.Close())
 	}
-	if _, err := slices.Create(ctx, slice, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("cannot route the webhook to %s: %w", address, err)
-	}
-	return nil
+	g := &Gate{listener: l, passed: map[net.Conn]bool{}}
+	go g.serve()
+	return g, nil
 }
 
-// Unroute takes a replica's route away, if it has one.
-func Unroute(ctx context.Context, c *cluster.Cluster, name string) error {
-	client, err := kubernetes.NewForConfig(c.Config())
+// To passes connections on to a port of this machine from now on, and cuts those that there are. To 0 shuts the gate.
+func (g *Gate) To(port int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.port = port
+	for conn := range g.passed {
+		_ = conn.Close() // both ends notice
+	}
+}
+
+func (g *Gate) serve() {
+	for {
+		conn, err := g.listener.Accept()
+		if err != nil {
+			return
+		}
+		go g.pass(conn)
+	}
+}
+
+// pass passes one connection on until one of its ends closes it.
+func (g *Gate) pass(from net.Conn) {
+	defer from.Close()
+	g.mu.Lock()
+	port := g.port
+	g.passed[from] = true
+	g.mu.Unlock()
+	defer func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.passed, from)
+	}()
+	if port == 0 {
+		return
+	}
+	to, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
-		return err
+		return
 	}
-	err = client.DiscoveryV1().EndpointSlices(Namespace).Delete(ctx, WebhookService+"-"+name, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("cannot remove the webhook's route: %w", err)
-	}
-	return nil
+	defer to.Close()
+	go func() {
+		_, _ = io.Copy(to, from) // however it ends, it has ended
+		_ = to.Close()
+	}()
+	_, _ = io.Copy(from, to)
 }
 
 // reachable is an address of this machine that an EndpointSlice may have: loopback ones are refused.

@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,6 +39,9 @@ type env struct {
 	*cluster.Cluster
 	client.Client
 	binary string
+	// gate is where the API server calls the webhook, and manager the operator that answers.
+	gate    *operator.Gate
+	manager *operator.Process
 }
 
 // shared is the control plane of the tests that may share one, with the operator running.
@@ -60,7 +66,7 @@ func run(m *testing.M) int {
 		return fail(err)
 	}
 	defer e.Stop()
-	if _, err := operator.Run(ctx, e.Cluster, operator.Options{Binary: binary, Webhook: true, Args: []string{"--min-interval=100ms"}}); err != nil {
+	if e.manager, err = operator.Run(ctx, e.Cluster, operator.Options{Binary: binary, Webhook: e.gate, Args: []string{"--min-interval=100ms"}}); err != nil {
 		return fail(err)
 	}
 	shared = e
@@ -85,12 +91,15 @@ func newEnv(ctx context.Context, binary string) (*env, error) {
 	if err := operator.InstallWithWebhook(ctx, c); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
+	if e.gate, err = operator.OpenGate(ctx, c); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
 	return e, nil
 }
 
 func clientOf(config *rest.Config) (client.Client, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme, admissionregistrationv1.AddToScheme, coordinationv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -133,5 +142,17 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) strin
 	})
 	if err != nil {
 		t.Fatalf("%s: still missing: %s", what, missing)
+	}
+}
+
+// apply applies a manifest.
+func (e *env) apply(t *testing.T, manifest string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "manifest.yaml")
+	if err := os.WriteFile(path, []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Kubectl(t.Context(), "apply", "-f", path); err != nil {
+		t.Fatal(err)
 	}
 }
