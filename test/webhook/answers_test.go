@@ -5,12 +5,15 @@ package webhook
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 )
 
 // What is probably not meant is said, and admitted.
@@ -118,5 +121,28 @@ func TestGoodOnesPass(t *testing.T) {
 	}
 	if len(warned.warnings) > 0 {
 		t.Errorf("warnings: %v", warned.warnings)
+	}
+}
+
+// kubectl shows a refusal as it shows those of a schema, with the line and the caret.
+func TestKubectlShowsThePlace(t *testing.T) {
+	ns := shared.namespace(t)
+	text, err := yaml.Marshal(cleaner(t, ns, "preview-42", `
+targets: [{name: pods, reference: {version: v1, kind: Pod, matchLabels: {preview: "42"}}, delete: true}]
+conditions: ['!pod.items.exists(p, p.status.phase == "Running")']
+`).Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "cleaner.yaml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = shared.Kubectl(t.Context(), "apply", "-f", path)
+	want := `The Cleaner "preview-42" is invalid: spec.conditions[0]: 1:2: there is no target or variable "pod"; did you mean "pods"?
+  | !pod.items.exists(p, p.status.phase == "Running")
+  |  ^`
+	if err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v\nwant %s", err, want)
 	}
 }
