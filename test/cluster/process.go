@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -170,7 +171,8 @@ func (t *thread) close() { close(t.calls) }
 // comes back after a crash could find such a port taken by any connection that was made in the meantime.
 func freePorts(n int) ([]int, error) {
 	const first, count = 20000, 10000
-	start := os.Getpid() * 8 // so that processes which look at the same time look in different places
+	// So that those who look at the same time, in this process too, look in different places.
+	start := rand.IntN(count)
 	var ports []int
 	var taken error
 	for i := range count {
