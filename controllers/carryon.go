@@ -306,6 +306,9 @@ func (p *pass) uninstall(ctx context.Context, start bool) {
 		}
 	}
 	want.Timeout = min(want.HookTimeout, maxHelmWait)
+	if !start && m.Failed != "" {
+		want.Timeout = min(want.Timeout, laterHelmWait)
+	}
 	m.Busy = true
 	job := &uninstallJob{r: p.r, hands: p.hands, key: p.key, uid: p.c.UID, run: run.Number, decides: run.Decides, want: want, start: start, confirmedAt: m.ConfirmedAt, ended: p.mem.ended, log: logf.FromContext(ctx)}
 	p.mem.stopUninstall = p.r.pool.do(ctx, job.do)

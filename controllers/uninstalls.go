@@ -21,10 +21,15 @@ import (
 const (
 	// defaultHelmTimeout is helm.timeout where a spec gives none.
 	defaultHelmTimeout = 5 * time.Minute
-	// maxHelmWait is how long one try may occupy a place of the pool to wait for hooks to end and objects to go: the next
-	// try goes on, after the others that wait for a place.
-	maxHelmWait = 30 * time.Second
+	// maxHelmWait is how long a try may occupy a place of the pool to wait for hooks to end and objects to go: the next try
+	// goes on, after the others that wait for a place. It only looks, for laterHelmWait: so what hangs hardly takes a place.
+	maxHelmWait   = 30 * time.Second
+	laterHelmWait = time.Second
 )
+
+// errStale refuses to start an uninstall that has waited too long for its place. It is no failure: the conditions are
+// asked again, and the place is asked for again.
+var errStale = errors.New("the confirmation is too old")
 
 // pool runs uninstalls, which may take minutes, away from the workers that reconcile.
 type pool struct {
@@ -113,6 +118,7 @@ func (j *uninstallJob) do(ctx context.Context) {
 		})
 	}
 	switch {
+	case errors.Is(err, errStale):
 	case err != nil:
 		end.why = clean(err.Error())
 	case out.State == helm.Upgraded:
@@ -140,7 +146,7 @@ func (j *uninstallGuard) MayStart() error {
 		return errors.New("the release is not uninstalling any more")
 	}
 	if j.r.clock.Since(j.confirmedAt) >= plan.ConfirmationServes {
-		return errors.New("the confirmation is too old")
+		return errStale
 	}
 	c, err := j.cleaner()
 	if err != nil {
