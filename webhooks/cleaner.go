@@ -138,7 +138,7 @@ func warnings(found validation.Findings, programs *celenv.Programs) []string {
 		lines = append(lines, f.String())
 	}
 	for _, w := range programs.Warnings() {
-		lines = append(lines, fmt.Sprintf("spec.conditions[%d] at %d:%d: %s; %s", w.Condition, w.Line, w.Column, w.Message, w.Hint))
+		lines = append(lines, fmt.Sprintf("%s at %d:%d: %s; %s", w.Field(), w.Line, w.Column, w.Message, w.Hint))
 	}
 	if more := len(lines) - maxFindings; more > 0 {
 		lines = append(lines[:maxFindings], fmt.Sprintf("and %d more", more))
