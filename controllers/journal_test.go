@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/skew"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -103,7 +104,7 @@ func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *orders {
 	}
 	known := c.DeepCopy()
 	change(known)
-	r := &CleanerReconciler{client: cached(t, known), clock: clock.RealClock{}, opts: Options{Lease: leads(true), FinishGrace: time.Minute}}
+	r := &CleanerReconciler{client: cached(t, known), clock: clock.RealClock{}, opts: Options{Lease: leads(true), Skew: skew.New(skew.Options{Clock: clock.RealClock{}}), FinishGrace: time.Minute}}
 	mem := newMemory(c.UID)
 	mem.run = *plan.NewMemory(1, make([]*plan.Seen, rows), r.clock.Now().Add(time.Hour)) // so that no test is too slow for it
 	p, err := r.pass(c, types.NamespacedName{Namespace: "shop", Name: "c"}, mem)
