@@ -18,6 +18,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
+	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -125,17 +126,20 @@ func (p *pass) commit(ctx context.Context, in plan.Input, d plan.Plan) error {
 	if err != nil {
 		return err
 	}
+	faults.Point("decided")
 	if controllerutil.AddFinalizer(p.read.DeepCopy(), v1alpha1.Finalizer) {
 		err := p.writeMetadata(ctx, func(c *v1alpha1.Cleaner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
 		if err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
+	faults.Point("held by the finalizer")
 	run, remembered := plan.Commit(p.read, decides, d, in.Now)
 	err = p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
 	if err != nil {
 		return err
 	}
+	faults.Point("committed")
 	p.mem.run = *remembered
 	p.mem.disagreed = 0
 	p.committed = true

@@ -18,6 +18,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
+	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -49,9 +50,11 @@ func (p *pass) carryOn(ctx context.Context) (plan.Request, error) {
 			return req, nil
 		}
 		logf.FromContext(ctx).V(4).Info("Next", "request", req.Kind.String(), "rows", len(req.Rows))
+		faults.Before(req.Kind)
 		if err := p.do(ctx, req); err != nil {
 			return req, err
 		}
+		faults.After(req.Kind)
 	}
 }
 

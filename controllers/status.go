@@ -19,6 +19,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -265,9 +266,11 @@ func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err erro
 	if err != nil {
 		return time.Time{}, err
 	}
+	faults.Point("before a report")
 	if err := p.r.client.Status().Patch(ctx, next, patch); err != nil {
 		return time.Time{}, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.key, err)
 	}
+	faults.Point("after a report")
 	p.mem.reported = now
 	p.mem.written = next.ResourceVersion
 	return time.Time{}, nil

@@ -19,7 +19,7 @@ type ProgramOptions struct {
 	Args, Env  []string
 	// LogPath takes its output, appended.
 	LogPath string
-	// Ready is a URL that answers 200 when the program is ready.
+	// Ready is a URL that answers 200 when the program is ready. Without one it is not waited for.
 	Ready string
 }
 
@@ -28,6 +28,9 @@ func (c *Cluster) Run(ctx context.Context, o ProgramOptions) (*Program, error) {
 	p := &process{name: Component(o.Name), path: o.Path, args: o.Args, env: o.Env, logPath: o.LogPath, ready: o.Ready}
 	if err := c.add(p); err != nil {
 		return nil, err
+	}
+	if o.Ready == "" {
+		return &Program{p}, nil
 	}
 	if err := p.waitReady(ctx, http.DefaultClient); err != nil {
 		_ = p.kill() // the first error tells more
@@ -44,3 +47,6 @@ func (p *Program) Signal(sig syscall.Signal) error { return p.p.signal(sig) }
 
 // Exited is closed when the program is gone.
 func (p *Program) Exited() <-chan struct{} { return p.p.exited }
+
+// ExitCode is how a program that is gone has ended; -1 if by a signal.
+func (p *Program) ExitCode() int { return p.p.cmd.ProcessState.ExitCode() }

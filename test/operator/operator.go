@@ -94,10 +94,14 @@ type Options struct {
 	Through func(*rest.Config)
 	// Args are given to it after those that every run needs.
 	Args []string
+	// Env is added to its environment.
+	Env []string
 	// Name tells several runs of one test apart.
 	Name string
 	// Webhook, if not nil, has it serve the webhook with the certificates that it makes, and is pointed at it.
 	Webhook *Gate
+	// Doomed is a run that may end before it is ready, and is not waited for.
+	Doomed bool
 }
 
 // Process is the running operator.
@@ -141,9 +145,13 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options) (*Process, error) {
 			return nil, err
 		}
 	}
-	p, err := c.Run(ctx, cluster.ProgramOptions{
-		Name: name, Path: o.Binary, Args: args, Env: []string{"KUBECONFIG=" + kubeconfig}, LogPath: log, Ready: "http://" + probe + "/readyz",
-	})
+	run := cluster.ProgramOptions{
+		Name: name, Path: o.Binary, Args: args, Env: append([]string{"KUBECONFIG=" + kubeconfig}, o.Env...), LogPath: log,
+	}
+	if !o.Doomed {
+		run.Ready = "http://" + probe + "/readyz"
+	}
+	p, err := c.Run(ctx, run)
 	if err != nil {
 		close(stop)
 		return nil, err
@@ -172,14 +180,15 @@ func freePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
-// Build builds the manager into a folder and returns its path.
-func Build(ctx context.Context, dir string, progress io.Writer) (string, error) {
+// Build builds the manager into a folder, with further flags of go build if need be, and returns its path.
+func Build(ctx context.Context, dir string, progress io.Writer, flags ...string) (string, error) {
 	root, err := Root()
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, "manager")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd/manager")
+	args := append([]string{"build", "-o", path}, flags...)
+	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/manager")...)
 	cmd.Dir = root
 	cmd.Stdout, cmd.Stderr = progress, progress
 	if err := cmd.Run(); err != nil {

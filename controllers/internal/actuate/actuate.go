@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -121,7 +122,9 @@ func (a *Actuator) delete(ctx context.Context, d Deed, o Orders) plan.Answer {
 		return plan.Answer{Kind: plan.AnswerUnsent, Why: err.Error()}
 	}
 	o.Intent(d)
+	faults.Point("before a DELETE")
 	err := a.send(ctx, d.Row.Ref, d.ResourceVersion, nil)
+	faults.Point("after a DELETE")
 	switch {
 	case err == nil:
 		return plan.Answer{Kind: plan.AnswerDeleted}

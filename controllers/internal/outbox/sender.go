@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/faults"
 )
 
 // defaultWorkers is how many attempts are under way at most, unless Options say otherwise.
@@ -334,7 +335,9 @@ func (s *Sender) attempt(ctx context.Context, d *delivery, sink string) (f Failu
 	if CheckSink(sink) != nil {
 		return Failure{Class: ClassInvalidSink}, 0
 	}
+	faults.Point("before the event")
 	status, header, err := post(ctx, s.client, sink, e)
+	faults.Point("after the event")
 	if err != nil {
 		return classify(err), 0
 	}

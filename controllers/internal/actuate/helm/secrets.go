@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/vtex/cleaner/controllers/internal/faults"
 )
 
 var errNotNeeded = errors.New("an uninstall has no need of this")
@@ -81,7 +83,9 @@ func (c *recordSecrets) Update(_ context.Context, secret *corev1.Secret, _ metav
 	}
 	marked := was.secret.DeepCopy()
 	marked.Labels, marked.Data = secret.Labels, secret.Data
+	faults.Point("before the release is marked")
 	updated, err := c.s.u.secrets.Secrets(c.s.want.Namespace).Update(c.s.ctx, marked, metav1.UpdateOptions{})
+	faults.Point("after the release is marked")
 	if err != nil {
 		return nil, c.s.halt(fmt.Errorf("cannot mark the release as uninstalling: %w", err))
 	}
@@ -105,7 +109,9 @@ func (c *recordSecrets) Delete(_ context.Context, name string, _ metav1.DeleteOp
 		if err := c.s.mayDelete(ref); err != nil {
 			return err
 		}
+		faults.Point("before the DELETE of a record of the release")
 		err = c.s.u.secrets.Secrets(ref.Namespace).Delete(c.s.ctx, name, preconditions(ref))
+		faults.Point("after the DELETE of a record of the release")
 		switch {
 		case isGone(err):
 			return nil

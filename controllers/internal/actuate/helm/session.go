@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -252,7 +253,9 @@ func (s *session) remove(o object) (*plan.Ref, error) {
 		if err := s.mayDelete(ref); err != nil {
 			return nil, err
 		}
+		faults.Point("before the DELETE of an object of the release")
 		err = s.u.metadata.Resource(ref.Resource).Namespace(ref.Namespace).Delete(s.ctx, ref.Name, preconditions(ref))
+		faults.Point("after the DELETE of an object of the release")
 		switch {
 		case isGone(err):
 			return nil, nil

@@ -1,0 +1,62 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build faultpoints
+
+package faults
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// crashed is the exit status of a process that SIGKILL ends, as shells tell it.
+const crashed = 137
+
+// passes counts how often each point was passed. One of them is for the process: so are the orders.
+var passes = struct { //nolint:gochecknoglobals // the points are all over the product, and in no product that is shipped
+	sync.Mutex
+	of map[string]int
+}{of: map[string]int{}}
+
+// Point is passed between two requests.
+func Point(name string) {
+	passes.Lock()
+	passes.of[name]++
+	n := passes.of[name]
+	passes.Unlock()
+	if ordered("CLEANER_CRASH_AT", name, n) {
+		os.Exit(crashed)
+	}
+	if ordered("CLEANER_STOP_AT", name, n) {
+		stop()
+	}
+}
+
+// Before is passed before a request that plan.Next asked for.
+func Before(request fmt.Stringer) { Point("before " + request.String()) }
+
+// After is passed when it has been carried out.
+func After(request fmt.Stringer) { Point("after " + request.String()) }
+
+// ordered says that the environment orders something for this pass.
+func ordered(variable, name string, n int) bool {
+	point, pass, found := strings.Cut(os.Getenv(variable), ":")
+	return found && point == name && pass == strconv.Itoa(n)
+}
+
+// stop pauses the whole process, and returns when it is told to go on: the thread that asks for it may run on for a moment.
+func stop() {
+	goOn := make(chan os.Signal, 1)
+	signal.Notify(goOn, syscall.SIGCONT)
+	defer signal.Stop(goOn)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+		panic(fmt.Sprintf("cannot stop: %s", err))
+	}
+	<-goOn
+}
