@@ -59,7 +59,7 @@ func TestKilledAfterTheCommitAndAfterTheDeeds(t *testing.T) {
 	e := alone(t)
 	first := e.start(t, "-1")
 	l := newLab(t, e)
-	s := sink.Start(t)
+	s := l.sink()
 	s.Otherwise(sink.Answer{Status: 503})
 
 	// Committed, and nothing deleted yet: the API server refuses it.

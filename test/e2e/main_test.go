@@ -31,6 +31,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/cluster"
 	"github.com/vtex/cleaner/test/operator"
+	"github.com/vtex/cleaner/test/sink"
 )
 
 // patience bounds every wait: far more than a busy machine needs, so that only a fault reaches it.
@@ -146,6 +147,8 @@ type lab struct {
 	*env
 	ctx context.Context
 	ns  string
+	// sinks are those that the invariants are held against.
+	sinks []*sink.Sink
 }
 
 // newLab makes a namespace in a control plane.
@@ -155,7 +158,9 @@ func newLab(t *testing.T, e *env) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &lab{T: t, env: e, ctx: t.Context(), ns: ns}
+	l := &lab{T: t, env: e, ctx: t.Context(), ns: ns}
+	t.Cleanup(l.judge)
+	return l
 }
 
 // parallel is a namespace in the shared control plane.

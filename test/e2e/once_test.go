@@ -18,7 +18,6 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/operator"
-	"github.com/vtex/cleaner/test/sink"
 )
 
 // target is the target of most tests: the ConfigMap "evidence", seen by expressions and deleted.
@@ -213,7 +212,7 @@ func TestProposalCleans(t *testing.T) {
 	for _, name := range []string{"cleaner_v1alpha_preview.yaml", "cleaner_v1alpha1_preview.yaml"} {
 		t.Run(name, func(t *testing.T) {
 			l := parallel(t)
-			s := sink.Start(t)
+			s := l.sink()
 			release(l, "sfj-commit--account", map[string]string{"note": "belongs to the release"})
 			l.apply(`
 apiVersion: serving.knative.dev/v1

@@ -125,7 +125,7 @@ const unseenSpec = `
 
 func TestTargetMadeAnewBetweenDecisionAndDeletionSurvives(t *testing.T) {
 	l := parallel(t)
-	s := sink.Start(t)
+	s := l.sink()
 	group := refused(l, strings.Replace(unseenSpec, "\n  targets:", fmt.Sprintf("\n  cloudEventSink: %q\n  targets:", s.URL), 1), "w")
 	old := widgetKind(group)
 	l.exists(old, "w")
@@ -204,7 +204,7 @@ func TestDeletingTheCleanerBeforeTheCommitDeletesNothing(t *testing.T) {
 
 func TestDeletingTheCleanerAfterTheCommitStopsIt(t *testing.T) {
 	l := parallel(t)
-	s := sink.Start(t)
+	s := l.sink()
 	group := refused(l, strings.Replace(widgetSpec, "\n  targets:", fmt.Sprintf("\n  cloudEventSink: %q\n  targets:", s.URL), 1), "w")
 	if err := l.Delete(l.ctx, l.cleaner("c")); err != nil {
 		t.Fatal(err)
@@ -332,7 +332,7 @@ func TestHelmReleaseIsUninstalledAfterTheTargets(t *testing.T) {
 
 func TestSinkThatFailsFirstReceivesOneIDOnly(t *testing.T) {
 	l := parallel(t)
-	s := sink.Start(t)
+	s := l.sink()
 	s.Answer(sink.Codes(503, 500)...)
 	l.configMap("evidence", nil, nil)
 	l.apply(cleanerYAML("c", fmt.Sprintf(`
@@ -389,7 +389,7 @@ func TestObjectInUseElsewhereIsNotTouched(t *testing.T) {
 
 func TestANamespaceThatIsDeletedBeginsNoRun(t *testing.T) {
 	l := parallel(t)
-	s := sink.Start(t)
+	s := l.sink()
 	// What keeps the condition false goes with the namespace; something else holds the namespace for as long as we look.
 	l.configMap("keeper", map[string]string{"app": "keeper"}, nil)
 	held := l.configMap("held", nil, nil)

@@ -32,6 +32,8 @@ type Event struct {
 	Path string
 	// Header is the whole header.
 	Header http.Header
+	// Status is the status code that it is answered with; 0 if it gets no answer.
+	Status int
 }
 
 // Answer is what the sink does with one request, after having recorded it. The zero value answers 202.
@@ -196,19 +198,37 @@ func (s *Sink) record(r *http.Request, body []byte) Answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := r.Header
+	a := s.next()
 	s.events = append(s.events, Event{
 		ID: h.Get("Ce-Id"), Source: h.Get("Ce-Source"), Type: h.Get("Ce-Type"), Subject: h.Get("Ce-Subject"),
 		Time: h.Get("Ce-Time"), SpecVersion: h.Get("Ce-Specversion"), ContentType: h.Get("Content-Type"),
-		Data: body, Path: r.URL.RequestURI(), Header: h.Clone(),
+		Data: body, Path: r.URL.RequestURI(), Header: h.Clone(), Status: a.code(),
 	})
 	close(s.arrived)
 	s.arrived = make(chan struct{})
+	return a
+}
+
+// next is how the next request is answered.
+func (s *Sink) next() Answer {
 	if len(s.answers) == 0 {
 		return s.others
 	}
 	a := s.answers[0]
 	s.answers = s.answers[1:]
 	return a
+}
+
+// code is the status code of an answer; 0 if there is none.
+func (a Answer) code() int {
+	switch {
+	case a.Close, a.Hang && a.Status == 0:
+		return 0
+	case a.Status == 0:
+		return http.StatusAccepted
+	default:
+		return a.Status
+	}
 }
 
 // wait waits for until; it says false when the sender or the sink went away before.

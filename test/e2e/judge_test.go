@@ -1,0 +1,65 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/invariants"
+	"github.com/vtex/cleaner/test/operator"
+	"github.com/vtex/cleaner/test/sink"
+)
+
+// sink starts a sink whose events the invariants are held against.
+func (l *lab) sink() *sink.Sink {
+	l.Helper()
+	s := sink.Start(l.T)
+	l.sinks = append(l.sinks, s)
+	return s
+}
+
+// judge holds what happened in the namespace against the invariants. It runs at the end of each test that has a lab.
+func (l *lab) judge() {
+	l.Helper()
+	for _, v := range l.violations() {
+		l.Error(v)
+	}
+}
+
+// violations are the promises that were not kept in the namespace until now.
+func (l *lab) violations() []invariants.Violation {
+	l.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second) // the test's own has ended
+	defer cancel()
+	cleaners := &v1alpha1.CleanerList{}
+	// A Cleaner that was just made, or whose status is just being written, is given the time to say why it is there.
+	_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
+		if err := l.List(ctx, cleaners, client.InNamespace(l.ns)); err != nil {
+			return false, nil //nolint:nilerr // it is asked again
+		}
+		return !slices.ContainsFunc(cleaners.Items, func(c v1alpha1.Cleaner) bool {
+			return meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady) == nil
+		}), nil
+	})
+	events, err := l.audit.Events()
+	if err != nil {
+		l.Fatal(err)
+	}
+	log, err := invariants.ReadLogs(filepath.Join(l.Dir(), "manager*.log"))
+	if err != nil {
+		l.Fatal(err)
+	}
+	return invariants.Check(&invariants.Record{
+		Operator: operator.User, Audit: events, Log: log, Namespaces: []string{l.ns}, Cleaners: cleaners.Items, Sinks: l.sinks,
+		Protected: []string{"kube-system", "kube-public", "kube-node-lease", operator.Namespace},
+	})
+}

@@ -1,0 +1,41 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package invariants judges what the operator did by what it promises, after the fact and from the outside: from the API
+// server's audit log, the logs of the operator's processes, what sinks received, and the Cleaners as they are at the end.
+// It shares no code with the operator but the types of the API, so that it shares no mistake with it.
+//
+// Whose deeds: each request of the operator's user, in its own name or impersonating another.
+//
+// What is checked, and how:
+//
+//	I1  Preconditions. Each DELETE carries a UID and a resourceVersion, granted or not; none is of a collection.
+//	I2  Nothing undecided. The run was recorded by a write that named the Cleaner's resourceVersion. Each DELETE names a
+//	    UID that stood in the rows of an open run before the request arrived, or an object of the manifest, a hook or a
+//	    record of the release that such a run names. What a DELETE has hit, as its answer says, is what it named. A line
+//	    "Intent" with the same UID and resourceVersion was logged before, one for each request. The Cleaner itself is
+//	    deleted by its last resourceVersion and only with the result Completed.
+//	I3  No evidence, no commit. In the 11 s before a commit each target that expressions see was read live, and the
+//	    last answer of each kind of read was a success, or the 404 of a GET. What the answer was made into is not seen.
+//	I4  The ttl. No commit and no DELETE before creationTimestamp + ttl, by the API server's clock.
+//	I5  Orders. No DELETE whose Intent was logged later than Latency after the Cleaner was suspended, put into DryRun,
+//	    deleted, or edited in what decides, unless that was taken back. Of a release, suspend and DryRun count alone.
+//	I6  Protection. No DELETE in protected namespaces or of protected kinds (RBAC objects of a release excepted), none of
+//	    a Cleaner but by its own run, of a release's record but by a release, none granted of an object that carried
+//	    cleaner.vtex.dev/protect.
+//	I8  The event. For each finished run of a Cleaner with a sink that is known to the Record: a request was answered with
+//	    2xx before the Cleaner went; or the Cleaner is there and keeps the payload; or somebody deleted it, and the log has
+//	    the event. All attempts have the same id, source, type and data.
+//	I9  An end. No Cleaner goes with an open run, unless somebody took its finalizer off; rows of an open run and a result
+//	    never change; run numbers grow one by one.
+//	I12 A reason. Each Cleaner that is there at the end says in Ready why, for its present generation.
+//
+// I10, a Cleaner at rest, is a check of its own, Restless, because only its caller knows when all are at rest. I7
+// (limits) has nothing to check yet. I11 (nobody waits for somebody else's trouble) cannot be read from a record: tests
+// with a fault let a Cleaner beside it finish in time.
+//
+// What cannot be seen: requests that the API server was serving when it was killed are in no audit log; of one that was
+// refused before its body was read, nobody knows what it demanded; reads are logged
+// without their content, so that "at the version that conditions saw" is as good as "at a version that was decided on or
+// read"; a DELETE that was sent in time and arrived late, because its sender was paused, is judged by its Intent.
+package invariants

@@ -1,0 +1,380 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package invariants
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/cluster"
+)
+
+// state is a Cleaner as a write left it.
+type state struct {
+	event cluster.Event
+	at    time.Time // when the write was answered
+	c     *v1alpha1.Cleaner
+}
+
+// open is the run that was recorded and has no result; nil if none.
+func (s *state) open() *v1alpha1.Run {
+	if run := s.c.Status.Run; run != nil && run.Result == "" {
+		return run
+	}
+	return nil
+}
+
+// life is all that is known of one Cleaner.
+type life struct {
+	uid             types.UID
+	namespace, name string
+	states          []state
+	// gone is the request that ended it; nil if none was seen.
+	gone *cluster.Event
+	// letGo is the last write that took our finalizer off; nil if none.
+	letGo *cluster.Event
+	// there says that it is there at the end.
+	there *v1alpha1.Cleaner
+}
+
+func (l *life) String() string { return fmt.Sprintf("Cleaner %s/%s (%s)", l.namespace, l.name, l.uid) }
+
+// commits are the writes that recorded a run, one for each.
+func (l *life) commits() []*state {
+	var out []*state
+	seen := map[int64]bool{}
+	for i := range l.states {
+		if run := l.states[i].open(); run != nil && !seen[run.Number] {
+			seen[run.Number] = true
+			out = append(out, &l.states[i])
+		}
+	}
+	return out
+}
+
+// between are the states that may have been in force at some time of a span: a write takes effect between its arrival and
+// its answer.
+func (l *life) between(from, to time.Time) []*state {
+	var out []*state
+	for i := range l.states {
+		s := &l.states[i]
+		ended := i+1 < len(l.states) && l.states[i+1].at.Before(from)
+		if !ended && !s.event.RequestReceivedTimestamp.After(to) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// thing is any object as a write left it.
+type thing struct {
+	at   time.Time
+	meta metav1.PartialObjectMetadata
+}
+
+// deed is a DELETE that the operator sent for an object other than a Cleaner.
+type deed struct {
+	cluster.Event
+	pre metav1.Preconditions
+	// hit is what the answer says was deleted; empty if nothing.
+	hit types.UID
+	// intent is the last line that told of it before it arrived.
+	intent *Line
+	// life and run are on whose behalf it was sent; helm says that it belongs to the run's release.
+	life *life
+	run  *state
+	helm bool
+}
+
+// when is the moment at which the operator decided to send it.
+func (d *deed) when() time.Time {
+	if d.intent != nil {
+		return d.intent.Time
+	}
+	return d.RequestReceivedTimestamp.Time
+}
+
+// lines quote the deed and what told of it.
+func (d *deed) lines() []string {
+	lines := []string{quote(d.Event)}
+	if d.intent != nil {
+		lines = append(lines, d.intent.Text)
+	}
+	return lines
+}
+
+// judge holds a record against the invariants.
+type judge struct {
+	*Record
+	events     []cluster.Event
+	lives      []*life
+	things     map[types.UID][]thing
+	releases   map[types.UID]map[string]bool // by the UID of the record: what it contains, as <resource>/<name>
+	deeds      []*deed
+	violations []Violation
+}
+
+func newJudge(r *Record) *judge {
+	j := &judge{Record: r, things: map[types.UID][]thing{}, releases: map[types.UID]map[string]bool{}}
+	if r.Latency == 0 {
+		c := *r
+		c.Latency = 2 * time.Second
+		j.Record = &c
+	}
+	for _, e := range r.Audit {
+		if e.ObjectRef == nil || len(r.Namespaces) > 0 && !slices.Contains(r.Namespaces, e.ObjectRef.Namespace) {
+			continue
+		}
+		j.events = append(j.events, e)
+	}
+	slices.SortStableFunc(j.events, func(a, b cluster.Event) int { return a.StageTimestamp.Compare(b.StageTimestamp.Time) })
+	for _, e := range j.events {
+		j.take(e)
+	}
+	for _, l := range j.lives {
+		l.order()
+	}
+	for i := range r.Cleaners {
+		c := &r.Cleaners[i]
+		if l := j.life(c.UID); l != nil {
+			l.there = c
+		}
+	}
+	for _, e := range j.events {
+		refused := e.RequestObject == nil && e.Code() >= 300 // before its body was read: nobody knows what it demanded
+		if e.Verb == "delete" && e.By(r.Operator) && !isCleaner(e) && !isDryRun(e) && !refused {
+			j.deeds = append(j.deeds, j.deed(e))
+		}
+	}
+	return j
+}
+
+func (j *judge) violated(invariant, what string, lines ...string) {
+	j.violations = append(j.violations, Violation{invariant, what, lines})
+}
+
+func (j *judge) life(uid types.UID) *life {
+	for _, l := range j.lives {
+		if l.uid == uid {
+			return l
+		}
+	}
+	return nil
+}
+
+// take reads what a write left.
+func (j *judge) take(e cluster.Event) {
+	if !slices.Contains([]string{"create", "update", "patch", "delete"}, e.Verb) || e.Code() < 200 || e.Code() >= 300 || e.ResponseObject == nil || isDryRun(e) {
+		return
+	}
+	if isCleaner(e) {
+		j.takeCleaner(e)
+		return
+	}
+	o := thing{at: e.StageTimestamp.Time}
+	if e.Verb == "delete" || json.Unmarshal(e.ResponseObject.Raw, &o.meta) != nil || o.meta.UID == "" {
+		return
+	}
+	j.things[o.meta.UID] = append(j.things[o.meta.UID], o)
+	if e.ObjectRef.Resource == "secrets" && strings.HasPrefix(o.meta.Name, recordPrefix) {
+		if contains := manifestOf(e.ResponseObject.Raw); contains != nil {
+			j.releases[o.meta.UID] = contains
+		}
+	}
+}
+
+func (j *judge) takeCleaner(e cluster.Event) {
+	c := &v1alpha1.Cleaner{}
+	if err := json.Unmarshal(e.ResponseObject.Raw, c); err != nil {
+		return
+	}
+	if c.Kind == "Status" { // of a DELETE that took effect at once
+		var s metav1.Status
+		if json.Unmarshal(e.ResponseObject.Raw, &s) == nil && s.Details != nil {
+			if l := j.life(s.Details.UID); l != nil {
+				l.gone = &e
+			}
+		}
+		return
+	}
+	if c.UID == "" {
+		return
+	}
+	l := j.life(c.UID)
+	if l == nil {
+		l = &life{uid: c.UID, namespace: c.Namespace, name: c.Name}
+		j.lives = append(j.lives, l)
+	}
+	l.states = append(l.states, state{event: e, at: e.StageTimestamp.Time, c: c})
+	if c.DeletionTimestamp != nil && len(c.Finalizers) == 0 {
+		l.gone = &e
+	}
+}
+
+// order puts the states in the order in which they were stored: that of answers may be another.
+func (l *life) order() {
+	slices.SortStableFunc(l.states, func(a, b state) int { return cmp.Compare(version(a.c), version(b.c)) })
+	for i := range l.states {
+		if i > 0 && held(l.states[i-1].c) && !held(l.states[i].c) {
+			l.letGo = &l.states[i].event
+		}
+	}
+}
+
+func version(c *v1alpha1.Cleaner) uint64 {
+	n, err := strconv.ParseUint(c.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func held(c *v1alpha1.Cleaner) bool { return slices.Contains(c.Finalizers, v1alpha1.Finalizer) }
+
+// deed finds out what a DELETE was about.
+func (j *judge) deed(e cluster.Event) *deed {
+	d := &deed{Event: e}
+	d.pre, _ = e.Preconditions() // what cannot be read is a violation of I1
+	if e.Code() >= 200 && e.Code() < 300 && e.ResponseObject != nil {
+		var answer struct {
+			Kind     string               `json:"kind"`
+			Metadata metav1.ObjectMeta    `json:"metadata"`
+			Details  metav1.StatusDetails `json:"details"`
+		}
+		if json.Unmarshal(e.ResponseObject.Raw, &answer) == nil {
+			if d.hit = answer.Metadata.UID; answer.Kind == "Status" {
+				d.hit = answer.Details.UID
+			}
+		}
+	}
+	arrived := e.RequestReceivedTimestamp.Time
+	for i := range j.Log {
+		l := &j.Log[i]
+		if l.Message == "Intent" && !l.Time.After(arrived.Add(time.Millisecond)) && d.names(l.UID, l.Version) {
+			d.intent = l
+		}
+	}
+	for _, l := range j.lives {
+		if l.namespace != e.ObjectRef.Namespace {
+			continue
+		}
+		for _, s := range l.commits() {
+			if s.at.After(arrived) {
+				continue
+			}
+			run := s.open()
+			switch {
+			case slices.ContainsFunc(run.Rows, func(row string) bool { return rowIs(row, e, d.pre.UID) }):
+				d.life, d.run, d.helm = l, s, false
+			case run.Helm != nil && j.ofRelease(run.Helm, e) && d.life == nil:
+				d.life, d.run, d.helm = l, s, true
+			}
+		}
+	}
+	return d
+}
+
+// names says that this is the object and version that a DELETE demanded.
+func (d *deed) names(uid, version string) bool {
+	return d.pre.UID != nil && d.pre.ResourceVersion != nil && string(*d.pre.UID) == uid && *d.pre.ResourceVersion == version
+}
+
+// rowIs says that a row is the object that a DELETE names.
+func rowIs(row string, e cluster.Event, uid *types.UID) bool {
+	f := strings.Fields(row)
+	if len(f) != 5 || uid == nil {
+		return false
+	}
+	resource, _, _ := strings.Cut(f[1], "/")
+	want := e.ObjectRef.Resource
+	if e.ObjectRef.APIGroup != "" {
+		want += "." + e.ObjectRef.APIGroup
+	}
+	return resource == want && f[2] == e.ObjectRef.Namespace+"/"+e.ObjectRef.Name && f[3] == string(*uid)
+}
+
+// recordPrefix begins the names of the Secrets that record revisions of releases.
+const recordPrefix = "sh.helm.release.v1."
+
+// ofRelease says that an object belongs to the revision of a release.
+func (j *judge) ofRelease(h *v1alpha1.HelmRelease, e cluster.Event) bool {
+	if e.ObjectRef.Resource == "secrets" && strings.HasPrefix(e.ObjectRef.Name, recordPrefix+h.Name+".v") {
+		return true
+	}
+	return j.releases[types.UID(h.UID)][e.ObjectRef.Resource+"/"+e.ObjectRef.Name]
+}
+
+// manifestOf is what a release's record contains, hooks too, as <resource>/<name>; nil if it cannot be read.
+func manifestOf(secret []byte) map[string]bool {
+	var s struct {
+		Data map[string][]byte `json:"data"`
+	}
+	if json.Unmarshal(secret, &s) != nil {
+		return nil
+	}
+	packed, err := base64.StdEncoding.DecodeString(string(s.Data["release"]))
+	if err != nil {
+		return nil
+	}
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil
+	}
+	text, err := io.ReadAll(z)
+	if err != nil {
+		return nil
+	}
+	var release struct {
+		Manifest string `json:"manifest"`
+		Hooks    []struct {
+			Manifest string `json:"manifest"`
+		} `json:"hooks"`
+	}
+	if json.Unmarshal(text, &release) != nil {
+		return nil
+	}
+	manifests := []string{release.Manifest}
+	for _, h := range release.Hooks {
+		manifests = append(manifests, h.Manifest)
+	}
+	contains := map[string]bool{}
+	for _, m := range manifests {
+		for doc := range strings.SplitSeq("\n"+m, "\n---") {
+			var o metav1.PartialObjectMetadata
+			if yaml.Unmarshal([]byte(doc), &o) == nil && o.Kind != "" {
+				contains[pluralOf(o.GroupVersionKind())+"/"+o.Name] = true
+			}
+		}
+	}
+	return contains
+}
+
+func isCleaner(e cluster.Event) bool {
+	return e.ObjectRef.APIGroup == v1alpha1.GroupVersion.Group && e.ObjectRef.Resource == "cleaners"
+}
+
+// isDryRun says that a request changed nothing, whatever was answered.
+func isDryRun(e cluster.Event) bool {
+	if strings.Contains(e.RequestURI, "dryRun=All") {
+		return true
+	}
+	var body struct {
+		DryRun []string `json:"dryRun"`
+	}
+	return e.RequestObject != nil && json.Unmarshal(e.RequestObject.Raw, &body) == nil && len(body.DryRun) > 0
+}
