@@ -8,13 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -165,18 +165,21 @@ func (t *thread) do(f func() error) error {
 
 func (t *thread) close() { close(t.calls) }
 
+// given counts the ports that freePorts has looked at, so that control planes which this process starts at the same time
+// do not get the same.
+var given atomic.Int64 //nolint:gochecknoglobals // ports belong to the process, or rather to the machine
+
 // freePorts returns n loopback ports that nobody listens on.
 //
 // They lie below those that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere): a server that
 // comes back after a crash could find such a port taken by any connection that was made in the meantime.
 func freePorts(n int) ([]int, error) {
 	const first, count = 20000, 10000
-	// So that those who look at the same time, in this process too, look in different places.
-	start := rand.IntN(count)
+	start := os.Getpid() * 64 // so that processes which look at the same time look in different places
 	var ports []int
 	var taken error
-	for i := range count {
-		port := first + (start+i)%count
+	for range count {
+		port := first + (start+int(given.Add(1)))%count
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			taken = err

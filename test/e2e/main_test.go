@@ -65,6 +65,7 @@ func run(m *testing.M) (code int) {
 		return fail(err)
 	}
 	defer os.RemoveAll(dir)
+	builds.dir = dir
 	binary, err := operator.Build(ctx, dir, os.Stderr)
 	if err != nil {
 		return fail(err)
@@ -149,6 +150,8 @@ type lab struct {
 	ns  string
 	// sinks are those that the invariants are held against.
 	sinks []*sink.Sink
+	// processes counts the operators that the test itself has started.
+	processes int
 }
 
 // newLab makes a namespace in a control plane.

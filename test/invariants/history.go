@@ -81,6 +81,13 @@ func (l *life) between(from, to time.Time) []*state {
 	return out
 }
 
+// unanswered is the recording of a run whose sender did not wait for the answer, because it was killed: the API server
+// says that it gave up, and may have stored it all the same. What the Cleaner says later tells.
+type unanswered struct {
+	event cluster.Event
+	run   *v1alpha1.Run
+}
+
 // thing is any object as a write left it.
 type thing struct {
 	at   time.Time
@@ -123,6 +130,7 @@ type judge struct {
 	*Record
 	events     []cluster.Event
 	lives      []*life
+	unanswered []unanswered
 	things     map[types.UID][]thing
 	releases   map[types.UID]map[string]bool // by the UID of the record: what it contains, as <resource>/<name>
 	deeds      []*deed
@@ -148,6 +156,7 @@ func newJudge(r *Record) *judge {
 	}
 	for _, l := range j.lives {
 		l.order()
+		j.complete(l)
 	}
 	for i := range r.Cleaners {
 		c := &r.Cleaners[i]
@@ -179,6 +188,12 @@ func (j *judge) life(uid types.UID) *life {
 
 // take reads what a write left.
 func (j *judge) take(e cluster.Event) {
+	if isCleaner(e) && e.Verb == "patch" && e.Code() >= 500 && e.RequestObject != nil {
+		var c v1alpha1.Cleaner
+		if json.Unmarshal(e.RequestObject.Raw, &c) == nil && c.Status.Run != nil && c.Status.Run.Result == "" {
+			j.unanswered = append(j.unanswered, unanswered{e, c.Status.Run})
+		}
+	}
 	if !slices.Contains([]string{"create", "update", "patch", "delete"}, e.Verb) || e.Code() < 200 || e.Code() >= 300 || e.ResponseObject == nil || isDryRun(e) {
 		return
 	}
@@ -232,6 +247,28 @@ func (l *life) order() {
 	for i := range l.states {
 		if i > 0 && held(l.states[i-1].c) && !held(l.states[i].c) {
 			l.letGo = &l.states[i].event
+		}
+	}
+}
+
+// complete puts in the recordings of runs that were stored and not answered: those of runs that a later write shows.
+func (j *judge) complete(l *life) {
+	seen := map[int64]bool{}
+	for i := 0; i < len(l.states); i++ {
+		s := &l.states[i]
+		run := s.c.Status.Run
+		if i == 0 || run == nil || seen[run.Number] {
+			continue
+		}
+		seen[run.Number] = true
+		for _, u := range j.unanswered {
+			ref := u.event.ObjectRef
+			if ref.Namespace == l.namespace && ref.Name == l.name && u.run.Number == run.Number && u.event.RequestReceivedTimestamp.Before(&s.event.RequestReceivedTimestamp) {
+				c := l.states[i-1].c.DeepCopy()
+				c.Status.Run, c.Status.Runs = u.run, u.run.Number
+				l.states = slices.Insert(l.states, i, state{event: u.event, at: u.event.RequestReceivedTimestamp.Time, c: c})
+				break
+			}
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 // crashed is the exit status of a process that SIGKILL ends, as shells tell it.
 const crashed = 137
 
-// passes counts how often each point was passed. One of them is for the process: so are the orders.
+// passes counts how often each point was passed by this process.
 var passes = struct { //nolint:gochecknoglobals // the points are all over the product, and in no product that is shipped
 	sync.Mutex
 	of map[string]int
@@ -34,7 +34,7 @@ func Point(name string) {
 		os.Exit(crashed)
 	}
 	if ordered("CLEANER_STOP_AT", name, n) {
-		stop()
+		stop(name)
 	}
 }
 
@@ -51,10 +51,11 @@ func ordered(variable, name string, n int) bool {
 }
 
 // stop pauses the whole process, and returns when it is told to go on: the thread that asks for it may run on for a moment.
-func stop() {
+func stop(name string) {
 	goOn := make(chan os.Signal, 1)
 	signal.Notify(goOn, syscall.SIGCONT)
 	defer signal.Stop(goOn)
+	fmt.Fprintln(os.Stderr, "pauses at", name)
 	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
 		panic(fmt.Sprintf("cannot stop: %s", err))
 	}
