@@ -25,11 +25,15 @@ var builds struct {
 }
 
 // mutation is a mistake that somebody could make: a file of the product in which one text stands in the place of another.
+// Without a file it is none.
 type mutation struct{ name, file, was, is string }
 
 // faulty builds the operator with the points at which it can be told to crash or to pause; and, if given, with a mistake.
 func faulty(t *testing.T, m mutation) string {
 	t.Helper()
+	if m.file == "" {
+		m.name = ""
+	}
 	builds.Lock()
 	defer builds.Unlock()
 	if path, ok := builds.made[m.name]; ok {

@@ -152,6 +152,8 @@ type lab struct {
 	sinks []*sink.Sink
 	// processes counts the operators that the test itself has started.
 	processes int
+	// mistaken says that the operator was built with a mistake, so that the invariants do not hold.
+	mistaken bool
 }
 
 // newLab makes a namespace in a control plane.

@@ -1,0 +1,108 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/cluster"
+)
+
+// A checker that finds nothing proves nothing: an operator with a mistake must not get past it, and the same scenario
+// without the mistake must.
+func TestTheCheckerFindsMistakes(t *testing.T) {
+	t.Parallel()
+	const send, commit = "controllers/internal/actuate/actuate.go", "controllers/act.go"
+	cases := []struct {
+		mutation
+		want []string // the invariants that it breaks
+	}{
+		{mutation: mutation{name: "Sound"}},
+		{
+			mutation: mutation{"PreconditionsDropped", send, "Preconditions:     &metav1.Preconditions{UID: &ref.UID, ResourceVersion: &version},", ""},
+			want:     []string{"I1", "I2", "I6"},
+		},
+		{
+			mutation: mutation{"UIDIgnored", send, "&metav1.Preconditions{UID: &ref.UID, ", "&metav1.Preconditions{"},
+			want:     []string{"I1"},
+		},
+		{
+			mutation: mutation{
+				"RunNotRecorded", commit,
+				"err = p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })",
+				"p.c.Status.Run, p.c.Status.Runs = run, run.Number",
+			},
+			want: []string{"I2"},
+		},
+	}
+	e, err := newEnv(t.Context(), shared.binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	for i, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			l := newLab(t, e)
+			l.mistaken = tc.want != nil
+			got := tempted(l, faulty(t, tc.mutation), i)
+			for _, want := range tc.want {
+				if !slices.Contains(got, want) {
+					t.Errorf("%s was not found to be broken, but only %v", want, got)
+				}
+			}
+			if tc.want == nil && !l.exists(&corev1.ConfigMap{}, "evidence") {
+				t.Error("the object that was made anew was deleted")
+			}
+		})
+	}
+}
+
+// tempted makes an object anew, as a protected one, between the moment when its deletion was decided and checked, and the
+// request. It returns the invariants that the operator has broken then.
+func tempted(l *lab, binary string, n int) []string {
+	l.Helper()
+	old := l.configMap("evidence", nil, nil)
+	l.apply(cleanerYAML("c", "\n  ttl: 0s\n  targets:"+target))
+	l.processes = 10 * n // the logs of one control plane lie in one folder
+	p := l.stopsAt(binary, "before a DELETE", 1, lone()...)
+	if err := l.Delete(l.ctx, old); err != nil {
+		l.Fatal(err)
+	}
+	l.configMap("evidence", map[string]string{v1alpha1.ProtectKey: "true"}, nil)
+	if err := p.Signal(syscall.SIGCONT); err != nil {
+		l.Fatal(err)
+	}
+	l.eventually("its DELETE is answered, and what came of it is said", func() string {
+		deletes := l.deletes()
+		if !slices.ContainsFunc(deletes, func(d cluster.Event) bool { return d.ObjectRef.Name == "evidence" }) {
+			return fmt.Sprintf("the operator sent %v", deletes)
+		}
+		if c := l.cleaner("c"); c != nil && len(c.Status.Conditions) == 0 {
+			return "the Cleaner says nothing"
+		}
+		return ""
+	})
+	if !l.mistaken {
+		l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonProtected)
+	}
+	if err := p.Kill(); err != nil {
+		l.Fatal(err)
+	}
+	var broken []string
+	for _, v := range l.violations() {
+		l.Log(v)
+		broken = append(broken, v.Invariant)
+	}
+	return broken
+}

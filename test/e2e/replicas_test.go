@@ -1,0 +1,126 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/operator"
+)
+
+// leader is the identity of the process that leads.
+func (l *lab) leader() string {
+	l.Helper()
+	leases := &unstructured.UnstructuredList{}
+	leases.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("LeaseList"))
+	if err := l.List(l.ctx, leases, client.InNamespace(operator.Namespace)); err != nil {
+		l.Fatal(err)
+	}
+	if len(leases.Items) != 1 {
+		l.Fatalf("%d Leases in %s, want 1", len(leases.Items), operator.Namespace)
+	}
+	holder, _, err := unstructured.NestedString(leases.Items[0].Object, "spec", "holderIdentity")
+	if err != nil {
+		l.Fatal(err)
+	}
+	return holder
+}
+
+// follows waits until somebody else leads.
+func (l *lab) follows(leader string) {
+	l.Helper()
+	l.eventually("another process leads", func() string {
+		if now := l.leader(); now == leader || now == "" {
+			return fmt.Sprintf("the leader is %q", now)
+		}
+		return ""
+	})
+}
+
+// ends waits until a process has ended by itself.
+func (l *lab) ends(p *operator.Process) {
+	l.Helper()
+	select {
+	case <-p.Exited():
+	case <-time.After(patience):
+		l.Fatalf("it runs, although it does not lead any more; its log:\n%s", tail(p.LogPath))
+	}
+	if p.ExitCode() == 0 {
+		l.Errorf("a process that lost the leadership ended as if nothing had happened; its log:\n%s", tail(p.LogPath))
+	}
+}
+
+func TestTheLeaderIsKilledInARun(t *testing.T) {
+	l := newLab(t, alone(t))
+	s := l.sink()
+	first := l.runs(l.binary, quick()...)
+	l.runs(l.binary, quick()...)
+	group := refused(l, fmt.Sprintf("\n  cloudEventSink: %q%s", s.URL, widgetSpec), "w1", "w2")
+	leader := l.leader()
+	if err := first.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	grant(l, group, "get", "list", "watch", "delete")
+	l.follows(leader)
+	took := time.Now()
+	l.gone("c")
+	if d := time.Since(took); d > 20*time.Second {
+		t.Errorf("the new leader took %s to carry the run on", d)
+	}
+	l.deletedOnce()
+}
+
+// The leader is paused between its last check and the request, for as long as it takes another one to lead, to clean up,
+// and to be gone; and somebody makes the object anew.
+func TestAPausedLeaderDoesNotDeleteWhatWasMadeAnew(t *testing.T) {
+	l := newLab(t, alone(t))
+	l.configMap("evidence", nil, nil)
+	l.apply(cleanerYAML("c", "\n  ttl: 0s\n  targets:"+target))
+	old := l.stopsAt(faulty(t, mutation{}), "before a DELETE", 1, quick()...)
+	leader := l.leader()
+	l.runs(l.binary, quick()...)
+	l.follows(leader)
+	l.gone("c")
+	l.configMap("evidence", nil, nil)
+	if err := old.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	l.ends(old)
+	if !l.exists(&corev1.ConfigMap{}, "evidence") {
+		t.Error("the object that was made anew was deleted")
+	}
+	l.deletedOnce()
+}
+
+// The leader is paused before its last check; the object stays as it was, but the Cleaner is suspended meanwhile.
+func TestAPausedLeaderDoesNotDeleteForASuspendedCleaner(t *testing.T) {
+	l := newLab(t, alone(t))
+	l.configMap("evidence", nil, nil)
+	l.apply(cleanerYAML("c", "\n  ttl: 0s\n  targets:"+target))
+	old := l.stopsAt(faulty(t, mutation{}), "before DeleteRows", 1, quick()...)
+	leader := l.leader()
+	c := &v1alpha1.Cleaner{}
+	l.update(c, "c", func() { c.Spec.Suspend = true })
+	l.runs(l.binary, quick()...)
+	l.follows(leader)
+	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonSuspended)
+	if err := old.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	l.ends(old)
+	if sent := l.deletes(); len(sent) > 0 || !l.exists(&corev1.ConfigMap{}, "evidence") {
+		t.Errorf("a deletion was sent for a suspended Cleaner: %v", sent)
+	}
+	l.update(c, "c", func() { c.Spec.Suspend = false })
+	l.gone("c")
+}
