@@ -8,10 +8,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	_ "time/tzdata" // expressions name time zones, and an empty image has none
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/zapr"
 	"github.com/spf13/pflag"
+	uberzap "go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	_ "golang.org/x/crypto/x509roots/fallback" // an image without CA roots still reaches https sinks
 	corev1 "k8s.io/api/core/v1"
@@ -46,7 +50,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	log := zap.New(zap.JSONEncoder(func(c *zapcore.EncoderConfig) { c.EncodeTime = zapcore.RFC3339NanoTimeEncoder }), zap.Level(zapcore.Level(-f.verbosity)))
+	log := newLog(os.Stderr, f.verbosity)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 
@@ -73,6 +77,16 @@ func run(args []string) error {
 	}
 	log.Info("Starting", "namespace", f.namespace, "leaderElection", f.leaderElect, "protectedNamespaces", opts.ProtectedNamespaces)
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// newLog makes a log of JSON lines that has all of them. That of controller-runtime drops lines when there are more than a
+// hundred alike in a second, and each deletion is to be in the log before it is sent.
+func newLog(w io.Writer, verbosity int8) logr.Logger {
+	config := uberzap.NewProductionEncoderConfig()
+	config.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	encoder := &zap.KubeAwareEncoder{Encoder: zapcore.NewJSONEncoder(config)}
+	core := zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), zapcore.Level(-verbosity))
+	return zapr.NewLogger(uberzap.New(core, uberzap.AddStacktrace(zapcore.ErrorLevel)))
 }
 
 // alwaysLeads is the lease of a process that no other one competes with.
