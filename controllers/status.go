@@ -116,6 +116,12 @@ func (r report) progress(run *v1alpha1.Run, req plan.Request) (message string, f
 				return fmt.Sprintf("Run %d: a deletion was refused and is tried again: %s", run.Number, clean(f)), true
 			}
 		}
+	case v1alpha1.ReasonTargetUnstable:
+		for i := range m.Rows {
+			if row, err := plan.ParseRow(run.Rows[i]); err == nil && m.Rows[i].Unstable && m.Rows[i].State == plan.RowOpen {
+				return fmt.Sprintf("Run %d: %s changes faster than it can be deleted, and is tried again: somebody writes to it all the time.", run.Number, row.Ref), true
+			}
+		}
 	case v1alpha1.ReasonUnconfirmed, v1alpha1.ReasonUninstallFailed:
 		if m.Failed != "" {
 			return fmt.Sprintf("Run %d is tried again: %s", run.Number, m.Failed), true

@@ -263,7 +263,7 @@ func (v View) rows(m *Memory, open []int) Request {
 	case len(unchecked) > 0:
 		return Request{Kind: LookRows, Rows: unchecked}
 	case len(due) == 0:
-		return v.until(next, v1alpha1.ReasonDeletionRefused)
+		return v.until(next, m.waitsFor(open))
 	case m.Confirmed(v.Now):
 		return Request{Kind: DeleteRows, Rows: due}
 	case v.Now.Before(m.Due):

@@ -93,10 +93,14 @@ func TestNext(t *testing.T) {
 			reason: "a status that has other rows than this process remembers is looked at", rows: []string{"a", "b"}, memory: []func(*Memory){func(m *Memory) { m.Rows = m.Rows[:1] }},
 			want: Request{Kind: LookRows, Rows: []int{0, 1}},
 		},
-		"Deletes":         {reason: "a fresh confirmation deletes", rows: []string{"a", "b"}, memory: []func(*Memory){state(RowDeleted)}, want: Request{Kind: DeleteRows, Rows: []int{1}}},
-		"Unchecked":       {reason: "a row that was not held against the spec is read, not deleted", rows: []string{"a"}, memory: []func(*Memory){func(m *Memory) { m.Rows[0].Checked = false }}, want: Request{Kind: LookRows, Rows: []int{0}}},
-		"Old":             {reason: "an old confirmation does not", rows: []string{"a"}, after: 10 * time.Second, want: Request{Kind: Recheck}},
-		"BacksOff":        {reason: "a refused row waits", rows: []string{"a"}, memory: []func(*Memory){func(m *Memory) { m.Rows[0].Due = born.Add(time.Minute) }}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonDeletionRefused}},
+		"Deletes":   {reason: "a fresh confirmation deletes", rows: []string{"a", "b"}, memory: []func(*Memory){state(RowDeleted)}, want: Request{Kind: DeleteRows, Rows: []int{1}}},
+		"Unchecked": {reason: "a row that was not held against the spec is read, not deleted", rows: []string{"a"}, memory: []func(*Memory){func(m *Memory) { m.Rows[0].Checked = false }}, want: Request{Kind: LookRows, Rows: []int{0}}},
+		"Old":       {reason: "an old confirmation does not", rows: []string{"a"}, after: 10 * time.Second, want: Request{Kind: Recheck}},
+		"BacksOff":  {reason: "a refused row waits", rows: []string{"a"}, memory: []func(*Memory){func(m *Memory) { m.Rows[0].Due = born.Add(time.Minute) }}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonDeletionRefused}},
+		"Unstable":  {reason: "and so does one that changes too fast, which is said", rows: []string{"a"}, memory: []func(*Memory){func(m *Memory) { m.Rows[0].Due, m.Rows[0].Unstable = born.Add(time.Minute), true }}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonTargetUnstable}},
+		"UnstableAndRefused": {reason: "a refusal is said first", rows: []string{"a", "b"}, memory: []func(*Memory){func(m *Memory) {
+			m.Rows[0].Due, m.Rows[0].Unstable, m.Rows[1].Due = born.Add(time.Minute), true, born.Add(time.Hour)
+		}}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonDeletionRefused}},
 		"RecheckBacksOff": {reason: "a failed re-check waits", rows: []string{"a"}, after: 10 * time.Second, memory: []func(*Memory){func(m *Memory) { m.Due = born.Add(time.Minute) }}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonUnconfirmed}},
 		"Suspended":       {reason: "suspend keeps the run", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}},
 		"DryRun":          {reason: "and so does DryRun", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){func(c *v1alpha1.Cleaner) { c.Spec.Mode = v1alpha1.ModeDryRun }}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}},
@@ -283,6 +287,9 @@ func TestAnUnseenRowFollowsItsVersionsForAWhile(t *testing.T) {
 		if backsOff := !m.Rows[0].Due.IsZero(); backsOff != (i == 6) {
 			t.Fatalf("after %d conflicts it backs off: %t", i, backsOff)
 		}
+		if unstable := m.Rows[0].Unstable; unstable != (i == 6) {
+			t.Fatalf("after %d conflicts it is unstable: %t", i, unstable)
+		}
 	}
 	if !m.Confirmed(born) {
 		t.Error("a version that no condition sees asks for no re-check")
@@ -290,6 +297,10 @@ func TestAnUnseenRowFollowsItsVersionsForAWhile(t *testing.T) {
 	m.Answered(0, row, Answer{Kind: AnswerConflict, Sight: Sight{UID: row.UID, ResourceVersion: "200"}}, true, born)
 	if m.Confirmed(born) {
 		t.Error("a version that conditions see asks for none either")
+	}
+	m.Answered(0, row, Answer{Kind: AnswerRefused, Why: "forbidden"}, true, born)
+	if m.Rows[0].Unstable {
+		t.Error("what is refused is called unstable")
 	}
 }
 

@@ -54,6 +54,8 @@ type RowMemory struct {
 	Was *Seen
 	// Failed says why the last attempt failed, for people.
 	Failed string
+	// Unstable says that the object changed more often than its deletion goes after it, when it was tried last.
+	Unstable bool
 	// Due is when the row may be tried again.
 	Due time.Time
 
@@ -259,11 +261,12 @@ func (m *Memory) conflict(i int, row Row, a Answer, seen bool, now time.Time) {
 	if r.followed++; r.followed > followsVersions {
 		r.followed = 0
 		m.failRow(r, "it changes faster than it can be deleted", now)
+		r.Unstable = true
 	}
 }
 
 func (m *Memory) failRow(r *RowMemory, why string, now time.Time) {
-	r.Failed = why
+	r.Failed, r.Unstable = why, false
 	r.backoff = doubled(r.backoff)
 	r.Due = now.Add(r.backoff)
 }
@@ -302,6 +305,16 @@ func (m *Memory) Uninstalled(why string, now time.Time) {
 func (m *Memory) uninstalling(run *v1alpha1.Run) bool {
 	return run.Helm != nil && m.Release != nil && m.Release.State == ReleaseUninstalling &&
 		m.Release.Revision == run.Helm.Revision && string(m.Release.UID) == run.Helm.UID && sameRelease(m.Release, run.Helm)
+}
+
+// waitsFor says why rows are not tried now: because they were refused, or because all of them change too fast.
+func (m *Memory) waitsFor(rows []int) string {
+	for _, i := range rows {
+		if !m.Rows[i].Unstable {
+			return v1alpha1.ReasonDeletionRefused
+		}
+	}
+	return v1alpha1.ReasonTargetUnstable
 }
 
 // rows lists the rows in a state.
