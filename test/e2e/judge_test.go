@@ -33,8 +33,13 @@ func (l *lab) judge() {
 	if l.mistaken {
 		return
 	}
-	for _, v := range l.violations() {
+	const shown = 10 // one mistake shows in many requests
+	all := l.violations()
+	for _, v := range all[:min(len(all), shown)] {
 		l.Error(v)
+	}
+	if len(all) > shown {
+		l.Errorf("and %d violations more", len(all)-shown)
 	}
 }
 
