@@ -197,6 +197,13 @@ func TestCheckFindsEachBrokenPromise(t *testing.T) {
 			s.c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: "Suspended", Message: "It is suspended."}}
 			s.Cleaners = []v1alpha1.Cleaner{s.c}
 		}}},
+		"KilledBeforeTheAnswerToTheResult": {instead: map[string]func(*story){"finished": func(s *story) { // stored all the same
+			s.finished()
+			e := &s.Audit[len(s.Audit)-1]
+			e.RequestObject, e.ResponseObject, e.ResponseStatus.Code = raw(map[string]any{
+				"status": map[string]any{"run": map[string]any{"result": "Completed"}},
+			}), nil, 504
+		}}},
 		"KilledBeforeTheAnswer": {instead: map[string]func(*story){"committed": func(s *story) { // stored all the same
 			s.committed()
 			e := &s.Audit[len(s.Audit)-1]

@@ -81,11 +81,11 @@ func (l *life) between(from, to time.Time) []*state {
 	return out
 }
 
-// unanswered is the recording of a run whose sender did not wait for the answer, because it was killed: the API server
-// says that it gave up, and may have stored it all the same. What the Cleaner says later tells.
+// unanswered is the recording of a run, or of its result, whose sender did not wait for the answer, because it was killed:
+// the API server says that it gave up, and may have stored it all the same. What the Cleaner says later tells.
 type unanswered struct {
 	event cluster.Event
-	run   *v1alpha1.Run
+	run   *v1alpha1.Run // as far as the request says; the number of a run that has one is not repeated
 }
 
 // thing is any object as a write left it.
@@ -188,11 +188,8 @@ func (j *judge) life(uid types.UID) *life {
 
 // take reads what a write left.
 func (j *judge) take(e cluster.Event) {
-	if isCleaner(e) && e.Verb == "patch" && e.Code() >= 500 && e.RequestObject != nil {
-		var c v1alpha1.Cleaner
-		if json.Unmarshal(e.RequestObject.Raw, &c) == nil && c.Status.Run != nil && c.Status.Run.Result == "" {
-			j.unanswered = append(j.unanswered, unanswered{e, c.Status.Run})
-		}
+	if run := asked(e); run != nil && e.Code() >= 500 {
+		j.unanswered = append(j.unanswered, unanswered{e, run})
 	}
 	if !slices.Contains([]string{"create", "update", "patch", "delete"}, e.Verb) || e.Code() < 200 || e.Code() >= 300 || e.ResponseObject == nil || isDryRun(e) {
 		return
@@ -251,26 +248,62 @@ func (l *life) order() {
 	}
 }
 
-// complete puts in the recordings of runs that were stored and not answered: those of runs that a later write shows.
+// complete puts in what was recorded of runs and not answered: what a later write shows to have been stored.
 func (j *judge) complete(l *life) {
-	seen := map[int64]bool{}
+	type recorded struct {
+		number int64
+		result v1alpha1.Result
+	}
+	seen := map[recorded]bool{}
 	for i := 0; i < len(l.states); i++ {
-		s := &l.states[i]
-		run := s.c.Status.Run
-		if i == 0 || run == nil || seen[run.Number] {
+		later := l.states[i]
+		run := later.c.Status.Run
+		if i == 0 || run == nil {
 			continue
 		}
-		seen[run.Number] = true
-		for _, u := range j.unanswered {
-			ref := u.event.ObjectRef
-			if ref.Namespace == l.namespace && ref.Name == l.name && u.run.Number == run.Number && u.event.RequestReceivedTimestamp.Before(&s.event.RequestReceivedTimestamp) {
+		for _, result := range []v1alpha1.Result{"", run.Result} { // a run is open before it has a result
+			what := recorded{run.Number, result}
+			if seen[what] {
+				continue
+			}
+			seen[what] = true
+			if u := j.lost(l, run.Number, result, later.event); u != nil {
 				c := l.states[i-1].c.DeepCopy()
-				c.Status.Run, c.Status.Runs = u.run, u.run.Number
+				c.Status.Run, c.Status.Runs = run.DeepCopy(), run.Number
+				if result == "" {
+					c.Status.Run = u.run
+				}
 				l.states = slices.Insert(l.states, i, state{event: u.event, at: u.event.RequestReceivedTimestamp.Time, c: c})
-				break
+				i++
 			}
 		}
 	}
+}
+
+// asked is the run, or the part of one, that a request asks to record; nil if none.
+func asked(e cluster.Event) *v1alpha1.Run {
+	var c v1alpha1.Cleaner
+	if !isCleaner(e) || e.Verb != "patch" || e.RequestObject == nil || json.Unmarshal(e.RequestObject.Raw, &c) != nil {
+		return nil
+	}
+	return c.Status.Run
+}
+
+// lost is the unanswered request that recorded a run, or its result, before another write; nil if there
+// is none, or if that write recorded it itself.
+func (j *judge) lost(l *life, number int64, result v1alpha1.Result, before cluster.Event) *unanswered {
+	if run := asked(before); run != nil && run.Result == result {
+		return nil
+	}
+	for i := range j.unanswered {
+		u := &j.unanswered[i]
+		same := u.run.Result == result && (u.run.Number == number || u.run.Number == 0 && result != "")
+		ref := u.event.ObjectRef
+		if same && ref.Namespace == l.namespace && ref.Name == l.name && u.event.RequestReceivedTimestamp.Before(&before.RequestReceivedTimestamp) {
+			return u
+		}
+	}
+	return nil
 }
 
 func version(c *v1alpha1.Cleaner) uint64 {
