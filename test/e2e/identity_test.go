@@ -41,8 +41,8 @@ func account(l *lab, verbs ...string) {
 	}
 }
 
-// allow changes what the ServiceAccount may do with ConfigMaps.
-func allow(l *lab, verbs ...string) {
+// let changes what the ServiceAccount may do with ConfigMaps.
+func let(l *lab, verbs ...string) {
 	l.Helper()
 	role := &rbacv1.Role{}
 	l.update(role, tenant, func() { role.Rules[0].Verbs = verbs })
@@ -93,7 +93,7 @@ func TestWhatTheServiceAccountMayNotDeleteStays(t *testing.T) {
 			t.Errorf("the status says %q, which does not name %s", got, want)
 		}
 	}
-	allow(l, "get", "list", "watch", "delete")
+	let(l, "get", "list", "watch", "delete")
 	l.gone("c")
 }
 
@@ -109,7 +109,7 @@ func TestWhatTheServiceAccountMayNotReadIsNotShownToExpressions(t *testing.T) {
 	if n := len(l.deletes()); n > 0 {
 		t.Errorf("%d deletions", n)
 	}
-	allow(l, "get", "list", "watch", "delete")
+	let(l, "get", "list", "watch", "delete")
 	l.gone("c")
 }
 
