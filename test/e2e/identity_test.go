@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/helmtest"
 	"github.com/vtex/cleaner/test/operator"
 )
 
@@ -158,5 +159,70 @@ metadata: {name: evidence}`)
 	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonAccessDenied)
 	if n := len(l.deletes()); n > 0 {
 		t.Errorf("%d deletions", n)
+	}
+}
+
+// TestHooksOfAReleaseRunAsTheServiceAccount has the Job of a pre-delete hook run before the release goes, with the rights
+// of the ServiceAccount alone. No kubelet runs here, so the test says that its Pod has ended.
+func TestHooksOfAReleaseRunAsTheServiceAccount(t *testing.T) {
+	l := parallel(t)
+	account(l, "get", "delete")
+	role := &rbacv1.Role{}
+	l.update(role, tenant, func() {
+		role.Rules = append(role.Rules,
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "update", "delete"}},
+			rbacv1.PolicyRule{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"get", "watch", "create", "delete"}})
+	})
+	_, err := helmtest.Install(l.ctx, l.Config(), l.ns, "shop", helmtest.Chart{Templates: map[string]string{
+		"config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shop-config}\n",
+		"backup.yaml": `
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: backup
+  annotations: {"helm.sh/hook": pre-delete, "helm.sh/hook-delete-policy": hook-succeeded}
+spec:
+  template:
+    metadata: {labels: {app: backup}}
+    spec: {restartPolicy: Never, containers: [{name: backup, image: example.test/backup}]}
+`,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.apply(cleanerYAML("c", `
+  ttl: 0s
+  serviceAccountName: tenant
+  helm: {release: shop, delete: true}`))
+	pods := &corev1.PodList{}
+	l.eventually("the hook runs", func() string {
+		if err := l.List(l.ctx, pods, client.InNamespace(l.ns), client.MatchingLabels{"app": "backup"}); err != nil {
+			t.Fatal(err)
+		}
+		if len(pods.Items) == 0 {
+			return "there is no Pod of it: " + describe(l.cleaner("c"))
+		}
+		return ""
+	})
+	if !l.exists(&corev1.ConfigMap{}, "shop-config") {
+		t.Error("an object of the release is gone before the hook has ended")
+	}
+	pod := &pods.Items[0]
+	pod.Status.Phase = corev1.PodSucceeded
+	if err := l.Status().Update(l.ctx, pod); err != nil {
+		t.Fatal(err)
+	}
+	l.gone("c")
+	if l.exists(&corev1.ConfigMap{}, "shop-config") {
+		t.Error("an object of the release is left")
+	}
+	if left := releaseSecrets(l); len(left) > 0 {
+		t.Errorf("records are left: %v", left)
+	}
+	want := "system:serviceaccount:" + l.ns + ":" + tenant
+	for _, d := range l.deletes() {
+		if d.ObjectRef.Resource != "cleaners" && (d.ImpersonatedUser == nil || d.ImpersonatedUser.Username != want) {
+			t.Errorf("%s: want it as %s", d, want)
+		}
 	}
 }
