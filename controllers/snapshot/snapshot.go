@@ -13,6 +13,7 @@ import (
 	"context"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,6 +22,9 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 )
+
+// readsAtATime bounds the live reads of one Cleaner.
+const readsAtATime = 8
 
 // Query asks for the objects that a reference stands for.
 type Query struct {
@@ -77,14 +81,20 @@ func QueryOf(namespace string, t *v1alpha1.Target) (Query, error) {
 }
 
 // TakeLive reads the targets of a spec that a confirmation needs: those that expressions see and those that are deleted.
-// The others stay Unknown.
+// The others stay Unknown. Some are read at a time: a confirmation is as old as its first read.
 func TakeLive(ctx context.Context, r Reader, namespace string, spec *v1alpha1.CleanerSpec) plan.Snapshot {
 	s := make(plan.Snapshot, len(spec.Targets))
+	var reads errgroup.Group
+	reads.SetLimit(readsAtATime)
 	for i := range spec.Targets {
 		if t := &spec.Targets[i]; t.Included() || t.Delete {
-			s[i] = take(ctx, r, namespace, t)
+			reads.Go(func() error {
+				s[i] = take(ctx, r, namespace, t)
+				return nil
+			})
 		}
 	}
+	_ = reads.Wait() // what went wrong is in the snapshot
 	return s
 }
 

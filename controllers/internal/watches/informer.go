@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 const (
@@ -36,6 +37,7 @@ type informer struct {
 
 	synced  bool
 	objects map[string]map[string]*plan.Object // by namespace and name
+	groups  groups
 	// failing says why its objects are not to be believed, and failingSince when that began.
 	failing      string
 	failingSince time.Time
@@ -52,9 +54,17 @@ func (s *scope) serving(full bool) *informer {
 	return s.full
 }
 
-// near lists the objects of a namespace, or of all when it is empty, and of a name, when there is one.
-func (i *informer) near(namespace, name string) []*plan.Object {
+// near lists the objects that may match a query: of a namespace, or of all when it is empty; of a name, when there is
+// one; and of the query's group, if that is there.
+func (i *informer) near(q *snapshot.Query, namespace string) []*plan.Object {
 	var found []*plan.Object
+	if g, ok := groupOf(i.scope.resource.Resource, q); ok && i.groups[g] != nil {
+		for _, o := range i.groups[g] {
+			found = append(found, o)
+		}
+		return found
+	}
+	name := q.Name
 	collect := func(objects map[string]*plan.Object) {
 		if name != "" {
 			if o := objects[name]; o != nil {
@@ -110,7 +120,7 @@ func (e *Engine) endInformer(i *informer) {
 	for _, objects := range i.objects {
 		held += len(objects)
 	}
-	i.objects = nil
+	i.objects, i.groups = nil, nil
 	e.count(-1, -held)
 }
 
@@ -289,6 +299,7 @@ func (e *Engine) changed(i *informer, now *plan.Object) {
 		i.objects[now.Namespace] = map[string]*plan.Object{}
 	}
 	i.objects[now.Namespace][now.Name] = now
+	i.groups.changed(before, now)
 	if before == nil {
 		e.count(0, 1)
 	}
@@ -305,6 +316,7 @@ func (e *Engine) gone(i *informer, namespace, name string) {
 	if len(i.objects[namespace]) == 0 {
 		delete(i.objects, namespace)
 	}
+	i.groups.changed(before, nil)
 	e.count(0, -1)
 	e.event(i, before, nil)
 }
@@ -326,7 +338,7 @@ func (e *Engine) event(i *informer, before, now *plan.Object) {
 // replaced stores a whole list. Owners hear of the first one once; later only of what is different.
 func (e *Engine) replaced(i *informer, objects []*plan.Object) {
 	if !i.synced {
-		i.objects = map[string]map[string]*plan.Object{}
+		i.objects, i.groups = map[string]map[string]*plan.Object{}, nil
 	}
 	present := make(map[scopeKey]struct{}, len(objects))
 	for _, o := range objects {

@@ -32,6 +32,14 @@ func (e *Engine) find(q *snapshot.Query) (t plan.Target, near []*plan.Object, f 
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	state, detail, i := e.look(q)
+	if i != nil {
+		if g, ok := groupOf(i.scope.resource.Resource, q); ok && i.groups[g] == nil {
+			e.mu.RUnlock()
+			e.gather(q, g)
+			e.mu.RLock()
+			state, detail, i = e.look(q) // much may have changed meanwhile
+		}
+	}
 	t.State, t.Detail = state, detail
 	k := e.kinds[kindKeyOf(q)]
 	if k == nil || k.resource == nil {
@@ -40,7 +48,7 @@ func (e *Engine) find(q *snapshot.Query) (t plan.Target, near []*plan.Object, f 
 	r := k.resource
 	t.Resource, t.Namespaced = r.GVR, r.Namespaced
 	if state == plan.Complete {
-		near = i.near(namespaceIn(r.Resource, *q), q.Name)
+		near = i.near(q, namespaceIn(r.Resource, *q))
 	}
 	return t, near, r.fields
 }

@@ -1,0 +1,50 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watches
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// TestGroupsKeepUp changes objects and their labels at random, and reads by selectors that have groups.
+func TestGroupsKeepUp(t *testing.T) {
+	const seed, steps = 7, 150
+	random := rand.New(rand.NewPCG(seed, seed))
+	s := newAPIServer(t)
+	r := newRig(t, s)
+	web, anywhere, both, either := query("Pod", labelled("app=web")), query("Pod", in(""), labelled("app=web")), query("Pod", labelled("app=web,tier=a")), query("Pod", labelled("app in (web,db)"))
+	r.Want(owner("c"), interests(web, anywhere, both, either))
+	pod := map[string]map[string]string{} // labels of the Pods of namespace a
+	names := func(which func(map[string]string) bool) (found []string) {
+		for _, name := range slices.Sorted(maps.Keys(pod)) {
+			if which(pod[name]) {
+				found = append(found, name)
+			}
+		}
+		return found
+	}
+	s.put(pods, "b", "web", map[string]string{"app": "web"})
+	for range steps {
+		name := fmt.Sprintf("p%d", random.IntN(8))
+		switch {
+		case random.IntN(4) == 0 && pod[name] != nil:
+			delete(pod, name)
+			s.remove(pods, "a", name)
+		default:
+			pod[name] = map[string]string{"app": []string{"web", "db", "api"}[random.IntN(3)], "tier": []string{"a", "b"}[random.IntN(2)]}
+			s.put(pods, "a", name, pod[name])
+		}
+		isWeb := func(l map[string]string) bool { return l["app"] == "web" }
+		r.reads(web, plan.Complete, names(isWeb)...)
+		r.reads(both, plan.Complete, names(func(l map[string]string) bool { return isWeb(l) && l["tier"] == "a" })...)
+		r.reads(either, plan.Complete, names(func(l map[string]string) bool { return l["app"] != "api" })...)
+		r.reads(anywhere, plan.Complete, append(names(isWeb), "web")...)
+	}
+}
