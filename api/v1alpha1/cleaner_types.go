@@ -467,6 +467,10 @@ type Run struct {
 	// When the conditions were found to hold.
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	DecidedAt metav1.Time `json:"decidedAt"`
+	// The ServiceAccount as which this cleaning is done. Absent: the operator itself.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 	// The objects to delete, each as "<rule> <resource>.<group>/<version> <namespace>/<name> <uid> <resourceVersion>".
 	// Empty once there is a result.
 	// +optional
@@ -521,6 +525,13 @@ type HelmRelease struct {
 	// +kubebuilder:validation:Pattern=`\.[0-9]{6}(Z|[-+][0-9:]{5})$`
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05.000000Z"
 	FirstDeployed metav1.MicroTime `json:"firstDeployed"`
+	// A fingerprint of what the record of this revision says: its objects and its hooks.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Digest string `json:"digest,omitempty"`
+	// Whether it is uninstalled without its hooks.
+	// +optional
+	DisableHooks bool `json:"disableHooks,omitempty"`
 	// What became of the release, once there is a result.
 	// +optional
 	Outcome Outcome `json:"outcome,omitempty"`
