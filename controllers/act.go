@@ -39,15 +39,15 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	in.Snapshot = snapshot.TakeLive(ctx, p.hands.live, p.c.Namespace, &p.c.Spec)
 	in.Release = p.lookRelease(ctx)
-	in.Clock = p.r.trust() // the reads have measured it
+	missing, leaves := p.hands.accountMissing(ctx, p.r.own.live), p.namespaceLeaves(ctx)
+	in.Clock = p.r.trust() // these reads have measured it, whatever was read before
 	live := plan.Compute(ctx, in)
-	missing := p.hands.accountMissing(ctx, p.r.own.live)
 	now := p.r.clock.Now()
 	switch {
 	case missing != "":
 		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonAccessDenied, "Nothing is deleted: "+missing+"."
 		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
-	case p.namespaceLeaves(ctx):
+	case leaves:
 		live.Verdict, live.Reason = v1alpha1.VerdictWait, v1alpha1.ReasonNamespaceTerminating
 		live.Message = fmt.Sprintf("Namespace %q is being deleted, or cannot be read: nothing more is begun in it.", p.c.Namespace)
 		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
@@ -122,7 +122,7 @@ func releaseReason(err error) string {
 // commit records the run before anything of it is done: the finalizer first, then the rows, each at the version of the
 // Cleaner that was decided on.
 func (p *pass) commit(ctx context.Context, in plan.Input, d plan.Plan) error {
-	decides, err := p.mem.fingerprint(p.c)
+	decides, err := p.mem.fingerprint(p.c, &p.r.opts)
 	if err != nil {
 		return err
 	}
@@ -135,6 +135,7 @@ func (p *pass) commit(ctx context.Context, in plan.Input, d plan.Plan) error {
 	}
 	faults.Point("held by the finalizer")
 	run, remembered := plan.Commit(p.read, decides, d, in.Now)
+	run.ServiceAccountName = p.hands.account.Name
 	err = p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
 	if err != nil {
 		return err

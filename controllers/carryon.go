@@ -60,7 +60,7 @@ func (p *pass) carryOn(ctx context.Context) (plan.Request, error) {
 
 // view is the Cleaner as plan.Next sees it. What is owed to the sink is handed to the sender on the way.
 func (p *pass) view() (plan.View, error) {
-	decides, err := p.mem.fingerprint(p.c)
+	decides, err := p.mem.fingerprint(p.c, &p.r.opts)
 	if err != nil {
 		return plan.View{}, err
 	}
@@ -301,9 +301,8 @@ func (p *pass) uninstall(ctx context.Context, start bool) {
 		FirstDeployed: run.Helm.FirstDeployed.Time,
 		Self:          plan.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: p.c.Namespace, Name: p.c.Name, UID: p.c.UID},
 	}
-	want.HookTimeout = defaultHelmTimeout
+	want.HookTimeout, want.DisableHooks = defaultHelmTimeout, run.Helm.DisableHooks
 	if spec != nil {
-		want.DisableHooks = spec.DisableHooks
 		if timeout, err := spec.Timeout.Parse(defaultHelmTimeout); err == nil {
 			want.HookTimeout = timeout
 		}

@@ -4,8 +4,12 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"runtime"
+	"sync"
+	"weak"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -33,8 +37,11 @@ type hands struct {
 	helm     *helm.Uninstaller
 }
 
-// handsMaker makes hands.
+// handsMaker makes hands, the same ones for all Cleaners of an account.
 type handsMaker struct {
+	mu   sync.Mutex
+	made map[identity.Account]weak.Pointer[hands]
+
 	config *rest.Config // the operator's
 	engine *watches.Engine
 	access *identity.Access
@@ -44,8 +51,35 @@ type handsMaker struct {
 	clock      clock.Clock
 }
 
-// of makes the hands of an account. They are cheap: connections are shared by all.
+// of gives the hands of an account, which are kept for as long as somebody holds them.
 func (m *handsMaker) of(account identity.Account) (*hands, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h := m.made[account].Value(); h != nil {
+		return h, nil
+	}
+	h, err := m.make(account)
+	if err != nil {
+		return nil, err
+	}
+	if m.made == nil {
+		m.made = map[identity.Account]weak.Pointer[hands]{}
+	}
+	m.made[account] = weak.Make(h)
+	runtime.AddCleanup(h, m.forget, account)
+	return h, nil
+}
+
+// forget drops what is left of hands that nobody holds any more.
+func (m *handsMaker) forget(account identity.Account) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.made[account].Value() == nil {
+		delete(m.made, account)
+	}
+}
+
+func (m *handsMaker) make(account identity.Account) (*hands, error) {
 	config, err := account.Config(m.config)
 	if err != nil {
 		return nil, err
@@ -74,24 +108,37 @@ func (m *handsMaker) of(account identity.Account) (*hands, error) {
 	}, nil
 }
 
-// accountOf is as whom the operator acts for a Cleaner.
-func (r *CleanerReconciler) accountOf(c *v1alpha1.Cleaner) identity.Account {
-	name := c.Spec.ServiceAccountName
-	if name == "" {
-		name = r.opts.DefaultServiceAccount
-	}
-	if name == "" {
-		return identity.Account{}
-	}
-	return identity.Account{Namespace: c.Namespace, Name: name}
+// serviceAccount is the one as which the operator acts by a spec; empty: it acts as itself.
+func (o *Options) serviceAccount(spec *v1alpha1.CleanerSpec) string {
+	return cmp.Or(spec.ServiceAccountName, o.DefaultServiceAccount)
 }
 
-// handsFor are the hands of a Cleaner's account, kept while it has that account.
+// decides is the fingerprint of a spec, and of as whom it is carried out: another default is an edit too.
+func (o *Options) decides(spec *v1alpha1.CleanerSpec) (string, error) {
+	if as := o.serviceAccount(spec); as != spec.ServiceAccountName {
+		spec = spec.DeepCopy()
+		spec.ServiceAccountName = as
+	}
+	return plan.Decides(spec)
+}
+
+// handsFor are the hands of a Cleaner: those of the account by its spec, or, for a run that is stopped, those with which
+// it was begun. They are kept while they are the same.
 func (r *CleanerReconciler) handsFor(c *v1alpha1.Cleaner, mem *memory) (*hands, error) {
-	account := r.accountOf(c)
-	if account.Operator() {
+	name := r.opts.serviceAccount(&c.Spec)
+	if run := c.Status.Run; run != nil && run.Result == "" {
+		decides, err := mem.fingerprint(c, &r.opts)
+		if err != nil {
+			return nil, err
+		}
+		if decides != run.Decides {
+			name = run.ServiceAccountName
+		}
+	}
+	if name == "" {
 		return r.own, nil
 	}
+	account := identity.Account{Namespace: c.Namespace, Name: name}
 	if mem.hands == nil || mem.hands.account != account {
 		made, err := r.hands.of(account)
 		if err != nil {

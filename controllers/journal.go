@@ -62,7 +62,7 @@ func (o *orders) May(ctx context.Context) error {
 	}
 	decides := o.c.Status.Run.Decides
 	if c.Generation != o.c.Generation {
-		now, err := plan.Decides(&c.Spec)
+		now, err := o.r.opts.decides(&c.Spec)
 		if err != nil {
 			return err
 		}

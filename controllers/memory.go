@@ -86,12 +86,12 @@ func newMemory(uid types.UID) *memory {
 	return &memory{uid: uid, tried: map[types.UID]string{}, ended: make(chan uninstallEnd, 1)}
 }
 
-// fingerprint is plan.Decides of a Cleaner's spec, computed once a generation.
-func (m *memory) fingerprint(c *v1alpha1.Cleaner) (string, error) {
+// fingerprint is that of a Cleaner's spec, computed once a generation.
+func (m *memory) fingerprint(c *v1alpha1.Cleaner, o *Options) (string, error) {
 	if m.decides != "" && m.generation == c.Generation {
 		return m.decides, nil
 	}
-	d, err := plan.Decides(&c.Spec)
+	d, err := o.decides(&c.Spec)
 	if err != nil {
 		return "", err
 	}

@@ -158,7 +158,8 @@ func (p *pass) warmingUp(d plan.Plan) (until time.Time, silent bool) {
 // askAgain is when to come back after a decision. Nothing tells that a ServiceAccount has got a right, so it is asked.
 func (p *pass) askAgain(d plan.Plan) time.Time {
 	soon := p.r.clock.Now().Add(rightsRetry)
-	if d.Reason == v1alpha1.ReasonAccessDenied && !p.hands.account.Operator() && (d.Next.IsZero() || soon.Before(d.Next)) {
+	unknown := d.Reason == v1alpha1.ReasonAccessDenied || d.Reason == v1alpha1.ReasonReadFailed
+	if unknown && !p.hands.account.Operator() && (d.Next.IsZero() || soon.Before(d.Next)) {
 		return soon
 	}
 	return d.Next

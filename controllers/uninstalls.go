@@ -35,7 +35,10 @@ var errStale = errors.New("the confirmation is too old")
 type pool struct {
 	slots chan struct{}
 	done  chan struct{}
-	jobs  sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	jobs   sync.WaitGroup // none is added when it is closed
 }
 
 func newPool(size int) *pool {
@@ -45,6 +48,9 @@ func newPool(size int) *pool {
 // Start waits until the manager stops, then for the jobs under way, which stop at their next request.
 func (p *pool) Start(ctx context.Context) error {
 	<-ctx.Done()
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
 	close(p.done)
 	p.jobs.Wait()
 	return nil
@@ -53,6 +59,11 @@ func (p *pool) Start(ctx context.Context) error {
 // do runs a job when a slot is free. The job outlives the pass that asked for it, and ends with the pool, or early when
 // stop is called. It is called even then, so that it can say how it ended.
 func (p *pool) do(ctx context.Context, job func(context.Context)) (stop context.CancelFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return func() {}
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p.jobs.Go(func() {
 		defer cancel()
@@ -152,7 +163,7 @@ func (j *uninstallGuard) MayStart() error {
 	if err != nil {
 		return err
 	}
-	decides, err := plan.Decides(&c.Spec)
+	decides, err := j.r.opts.decides(&c.Spec)
 	switch {
 	case err != nil:
 		return err

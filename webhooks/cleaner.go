@@ -56,6 +56,9 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	defer cancel()
 
 	options := v.options
+	if found := validation.Validate(c, options).OfWhole(); len(found) > 0 { // such as its size, before it is compiled
+		return invalid(&req, found)
+	}
 	programs, errs := v.compiler.Compile(&c.Spec)
 	options.Compiled = errs
 	if found := validation.Validate(c, options).Errors(); len(found) > 0 {
@@ -70,7 +73,7 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	if errors := found.Errors(); len(errors) > 0 {
 		return invalid(&req, errors)
 	}
-	missing, err := v.missing(ctx, req.UserInfo, rights(req.Namespace, &c.Spec, served))
+	missing, err := v.missing(ctx, req.UserInfo, rights(req.Namespace, &c.Spec, v.options.DefaultServiceAccount, served))
 	switch {
 	case err != nil:
 		return unavailable(err)
@@ -111,7 +114,7 @@ func forbidden(req *admission.Request, user string, missing []right) admission.R
 	}
 	message := "a Cleaner may only do what its author may: " + strings.Join(lines, "; ")
 	if unknown {
-		message += "; a kind that is not served has no resource yet that rights could name: install its CRD first, or let somebody create the Cleaner who has these rights on all resources of the group"
+		message += "; a kind that is not served has no resource yet that rights could name: install its CRD first, or let somebody create the Cleaner who has these rights on all resources of the group, in the cluster"
 	}
 	return refused(http.StatusForbidden, metav1.StatusReasonForbidden, message, detailsOf(req))
 }

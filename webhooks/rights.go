@@ -67,15 +67,18 @@ func compare(a, b right) int {
 
 // rights are those that a Cleaner makes use of, each once and in order: its author must have them. A target is read,
 // and its objects' names appear in the status, whether expressions see it or not.
-func rights(namespace string, spec *v1alpha1.CleanerSpec, served []validation.Served) []right {
+//
+// Of the account that an administrator has set for those that name none, only a release makes more use than its author's
+// own rights allow: what it contains is not reviewed, and neither are its hooks.
+func rights(namespace string, spec *v1alpha1.CleanerSpec, defaultAccount string, served []validation.Served) []right {
 	var all []right
 	for i := range spec.Targets {
 		t := &spec.Targets[i]
 		on := right{group: t.Reference.APIGroup, resource: served[i].Resource, namespace: namespace, name: t.Reference.Name}
-		switch {
-		case on.resource == "":
+		if on.resource == "" {
 			on.resource = allResources
-		case !served[i].Namespaced:
+		}
+		if !served[i].Namespaced { // or nobody knows yet
 			on.namespace = ""
 		}
 		for _, verb := range verbs(t) {
@@ -83,13 +86,15 @@ func rights(namespace string, spec *v1alpha1.CleanerSpec, served []validation.Se
 			all = append(all, on)
 		}
 	}
+	account := spec.ServiceAccountName
 	if spec.Helm != nil && spec.Helm.Delete {
+		account = cmp.Or(account, defaultAccount)
 		for _, verb := range []string{"get", "list", "update", "delete"} { // a release is recorded in Secrets
 			all = append(all, right{verb: verb, resource: "secrets", namespace: namespace})
 		}
 	}
-	if spec.ServiceAccountName != "" {
-		all = append(all, right{verb: "impersonate", resource: "serviceaccounts", namespace: namespace, name: spec.ServiceAccountName})
+	if account != "" {
+		all = append(all, right{verb: "impersonate", resource: "serviceaccounts", namespace: namespace, name: account})
 	}
 	slices.SortFunc(all, compare)
 	return slices.Compact(all)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -47,7 +48,7 @@ func TestMissingAsksForTheWholeUser(t *testing.T) {
 	target := v1alpha1.Target{Name: "a", Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}
 	spec := &v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{target, target}}
 	served := validation.Served{Resource: "pods", Namespaced: true}
-	needed := rights("shop", spec, []validation.Served{served, served})
+	needed := rights("shop", spec, "", []validation.Served{served, served})
 	user := authenticationv1.UserInfo{Username: "u", UID: "1", Groups: []string{"g", "h"}, Extra: map[string]authenticationv1.ExtraValue{"scopes": {"a", "b"}}}
 	missing, err := (&validator{reviews: a}).missing(t.Context(), user, needed)
 	if err != nil {
@@ -106,5 +107,26 @@ func TestAnswerIsBounded(t *testing.T) {
 	got := invalid(req, found).Result
 	if !strings.HasSuffix(got.Message, "spec: wrong 19\nand 40 more") || len(got.Details.Causes) != 20 {
 		t.Errorf("got %s", got.Message)
+	}
+}
+
+// TestRightsOfTheDefaultAccount has a release uninstalled as an account that the author does not name.
+func TestRightsOfTheDefaultAccount(t *testing.T) {
+	const impersonate = `impersonate serviceaccounts "cleaning" in namespace "shop"`
+	for name, tc := range map[string]struct {
+		reason string
+		spec   v1alpha1.CleanerSpec
+		want   bool
+	}{
+		"Release": {"what it contains is not reviewed", v1alpha1.CleanerSpec{Helm: &v1alpha1.Helm{Release: "r", Delete: true}}, true},
+		"Note":    {"nothing is uninstalled", v1alpha1.CleanerSpec{Helm: &v1alpha1.Helm{Release: "r"}}, false},
+		"Targets": {"the author's own rights were reviewed", v1alpha1.CleanerSpec{}, false},
+		"Named":   {"it is another account", v1alpha1.CleanerSpec{Helm: &v1alpha1.Helm{Release: "r", Delete: true}, ServiceAccountName: "mine"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := slices.Contains(texts(rights("shop", &tc.spec, "cleaning", nil)), impersonate); got != tc.want {
+				t.Errorf("%s: %s is asked for: %t", tc.reason, impersonate, got)
+			}
+		})
 	}
 }

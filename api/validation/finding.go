@@ -3,7 +3,11 @@
 
 package validation
 
-import "k8s.io/apimachinery/pkg/util/validation/field"
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
 
 // Severity says how bad a Finding is.
 type Severity string
@@ -36,6 +40,11 @@ func (f Findings) Errors() Findings { return f.of(Error) }
 
 // Warnings are the findings with which it works all the same.
 func (f Findings) Warnings() Findings { return f.of(Warning) }
+
+// OfWhole are the errors that are about the spec as a whole.
+func (f Findings) OfWhole() Findings {
+	return slices.DeleteFunc(f.Errors(), func(finding Finding) bool { return finding.Path != "spec" })
+}
 
 func (f Findings) of(s Severity) Findings {
 	var out Findings

@@ -43,6 +43,7 @@ func Commit(c *v1alpha1.Cleaner, decides string, p Plan, now time.Time) (*v1alph
 			Revision:      p.Release.Revision,
 			UID:           string(p.Release.UID),
 			FirstDeployed: metav1.NewMicroTime(p.Release.FirstDeployed),
+			DisableHooks:  c.Spec.Helm != nil && c.Spec.Helm.DisableHooks,
 		}
 	}
 	return run, NewMemory(run.Number, was, now)
@@ -53,7 +54,8 @@ func Finish(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string
 	finished := metav1.NewTime(now)
 	out := &v1alpha1.Run{
 		Number: run.Number, Decides: run.Decides, DecidedAt: run.DecidedAt, Withheld: run.Withheld, Data: run.Data,
-		Result: result, FinishedAt: &finished, Message: message,
+		ServiceAccountName: run.ServiceAccountName,
+		Result:             result, FinishedAt: &finished, Message: message,
 	}
 	type key struct {
 		resource string

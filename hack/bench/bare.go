@@ -33,6 +33,8 @@ const (
 	recordsGroup = "bench.example.com"
 	// inFlight is how many deletions of one Cleaner the operator has on their way.
 	inFlight = 32
+	// inFlightOfAll is how many it has of all Cleaners.
+	inFlightOfAll = 128
 )
 
 // bareLoop makes the requests of Cleaners without deciding anything.
@@ -41,6 +43,7 @@ type bareLoop struct {
 	objects   dynamic.Interface
 	metadata  metadata.Interface
 	groups    [][]metav1.PartialObjectMetadata
+	slots     chan struct{}
 }
 
 func configMaps() schema.GroupVersionResource {
@@ -55,7 +58,7 @@ func (r *rig) newBareLoop(ctx context.Context, namespace string, groups int) (*b
 	if err := r.serveRecords(ctx); err != nil {
 		return nil, err
 	}
-	l := &bareLoop{namespace: namespace, groups: make([][]metav1.PartialObjectMetadata, groups)}
+	l := &bareLoop{namespace: namespace, groups: make([][]metav1.PartialObjectMetadata, groups), slots: make(chan struct{}, inFlightOfAll)}
 	var err error
 	if l.objects, err = dynamic.NewForConfig(r.as); err != nil {
 		return nil, err
@@ -147,6 +150,8 @@ func (l *bareLoop) list(ctx context.Context, group int) ([]metav1.PartialObjectM
 func (l *bareLoop) delete(ctx context.Context, objects []metav1.PartialObjectMetadata) error {
 	background := metav1.DeletePropagationBackground
 	return each(len(objects), inFlight, func(i int) error {
+		l.slots <- struct{}{}
+		defer func() { <-l.slots }()
 		return l.objects.Resource(configMaps()).Namespace(l.namespace).Delete(ctx, objects[i].Name, metav1.DeleteOptions{
 			Preconditions:     &metav1.Preconditions{UID: &objects[i].UID, ResourceVersion: &objects[i].ResourceVersion},
 			PropagationPolicy: &background,

@@ -162,10 +162,10 @@ metadata: {name: evidence}`)
 	}
 }
 
-// TestHooksOfAReleaseRunAsTheServiceAccount has the Job of a pre-delete hook run before the release goes, with the rights
-// of the ServiceAccount alone. No kubelet runs here, so the test says that its Pod has ended.
-func TestHooksOfAReleaseRunAsTheServiceAccount(t *testing.T) {
-	l := parallel(t)
+// hooked installs a release with the Job of a pre-delete hook, gives the ServiceAccount what its uninstall needs, and has
+// a Cleaner uninstall it. It returns the Pod of the hook: no kubelet runs here, so that the test says when it has ended.
+func hooked(l *lab) *corev1.Pod {
+	l.Helper()
 	account(l, "get", "delete")
 	role := &rbacv1.Role{}
 	l.update(role, tenant, func() {
@@ -188,7 +188,7 @@ spec:
 `,
 	}})
 	if err != nil {
-		t.Fatal(err)
+		l.Fatal(err)
 	}
 	l.apply(cleanerYAML("c", `
   ttl: 0s
@@ -197,7 +197,7 @@ spec:
 	pods := &corev1.PodList{}
 	l.eventually("the hook runs", func() string {
 		if err := l.List(l.ctx, pods, client.InNamespace(l.ns), client.MatchingLabels{"app": "backup"}); err != nil {
-			t.Fatal(err)
+			l.Fatal(err)
 		}
 		if len(pods.Items) == 0 {
 			return "there is no Pod of it: " + describe(l.cleaner("c"))
@@ -205,24 +205,56 @@ spec:
 		return ""
 	})
 	if !l.exists(&corev1.ConfigMap{}, "shop-config") {
-		t.Error("an object of the release is gone before the hook has ended")
+		l.Error("an object of the release is gone before the hook has ended")
 	}
-	pod := &pods.Items[0]
-	pod.Status.Phase = corev1.PodSucceeded
-	if err := l.Status().Update(l.ctx, pod); err != nil {
-		t.Fatal(err)
+	return &pods.Items[0]
+}
+
+// uninstalledAsTenant lets the hook end, and sees to it that all of the release goes as the ServiceAccount.
+func uninstalledAsTenant(l *lab, hook *corev1.Pod) {
+	l.Helper()
+	hook.Status.Phase = corev1.PodSucceeded
+	if err := l.Status().Update(l.ctx, hook); err != nil {
+		l.Fatal(err)
 	}
-	l.gone("c")
-	if l.exists(&corev1.ConfigMap{}, "shop-config") {
-		t.Error("an object of the release is left")
-	}
-	if left := releaseSecrets(l); len(left) > 0 {
-		t.Errorf("records are left: %v", left)
-	}
+	l.eventually("the release goes", func() string {
+		if l.exists(&corev1.ConfigMap{}, "shop-config") || len(releaseSecrets(l)) > 0 {
+			return "a part of it is there"
+		}
+		return ""
+	})
 	want := "system:serviceaccount:" + l.ns + ":" + tenant
 	for _, d := range l.deletes() {
 		if d.ObjectRef.Resource != "cleaners" && (d.ImpersonatedUser == nil || d.ImpersonatedUser.Username != want) {
-			t.Errorf("%s: want it as %s", d, want)
+			l.Errorf("%s: want it as %s", d, want)
 		}
 	}
+}
+
+// TestHooksOfAReleaseRunAsTheServiceAccount has the Job of a pre-delete hook run before the release goes, with the rights
+// of the ServiceAccount alone.
+func TestHooksOfAReleaseRunAsTheServiceAccount(t *testing.T) {
+	l := parallel(t)
+	uninstalledAsTenant(l, hooked(l))
+	l.gone("c")
+}
+
+// TestAnEditDoesNotFinishAReleaseAsSomebodyElse takes the ServiceAccount out of the spec while its hook runs. The run is
+// stopped, and what was begun is ended as it was begun: after the hook, and as the account.
+func TestAnEditDoesNotFinishAReleaseAsSomebodyElse(t *testing.T) {
+	l := parallel(t)
+	hook := hooked(l)
+	c := &v1alpha1.Cleaner{}
+	l.update(c, "c", func() { c.Spec.ServiceAccountName, c.Spec.Conditions = "", []string{"false"} })
+	l.eventually("the operator has seen the edit", func() string {
+		if c := l.cleaner("c"); c.Status.Run == nil || c.Status.ObservedGeneration != c.Generation {
+			return describe(c)
+		}
+		return ""
+	})
+	if !l.exists(&corev1.ConfigMap{}, "shop-config") {
+		t.Error("an object of the release is gone before the hook has ended")
+	}
+	uninstalledAsTenant(l, hook)
+	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonConditionsNotMet)
 }

@@ -151,14 +151,14 @@ func TestAuthorMustHaveTheRights(t *testing.T) {
 		},
 		"UnknownKind": {
 			reason: "Of a kind that is not served no resource can be named, so all of its group are asked for.",
-			rules:  []rbacv1.PolicyRule{rule("delete get list watch", "tekton.dev", "pipelineruns")},
+			rules:  []rbacv1.PolicyRule{rule("delete get list watch", "tekton.dev", "*")}, // it may turn out to be cluster-scoped
 			spec:   "ttl: 1d\ntargets: [{name: runs, reference: {apiGroup: tekton.dev, version: v1, kind: PipelineRun, matchLabels: {}}, delete: true}]",
-			want:   []string{`delete all resources of group "tekton.dev"`, `get all resources of group "tekton.dev"`, `list all resources of group "tekton.dev"`, `watch all resources of group "tekton.dev"`},
-			more:   "; a kind that is not served has no resource yet that rights could name: install its CRD first, or let somebody create the Cleaner who has these rights on all resources of the group",
+			want:   []string{`!delete all resources of group "tekton.dev"`, `!get all resources of group "tekton.dev"`, `!list all resources of group "tekton.dev"`, `!watch all resources of group "tekton.dev"`},
+			more:   "; a kind that is not served has no resource yet that rights could name: install its CRD first, or let somebody create the Cleaner who has these rights on all resources of the group, in the cluster",
 		},
 		"UnknownKindGranted": {
 			reason: "Who may do so with all of a group may do so with this one.",
-			rules:  []rbacv1.PolicyRule{rule("delete get list watch", "tekton.dev", "*")},
+			global: []rbacv1.PolicyRule{rule("delete get list watch", "tekton.dev", "*")},
 			spec:   "ttl: 1d\ntargets: [{name: runs, reference: {apiGroup: tekton.dev, version: v1, kind: PipelineRun, matchLabels: {}}, delete: true}]",
 		},
 	}
