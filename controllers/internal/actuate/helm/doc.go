@@ -13,7 +13,8 @@
 // as a ServiceAccount, whose own rights bound it; as the operator, a release that has either is refused. Hooks are run
 // by Helm, in its order and with its delete policies. A hook that fails or takes too long leaves the release
 // `uninstalling` with its record, and is run again by the next try; one that takes longer than a try may is found again,
-// not made again. Once the pre-delete hooks have ended well the record says so, and they are not run a second time.
+// not made again. Once the last hook of an event has ended well the record says so, before its objects are cleaned up,
+// and those hooks are not run a second time: a later try only finishes the cleanup.
 //
 // It never touches a finalizer, never deletes what is protected, nor the rights that it acts with. It decides nothing
 // about when: that is its caller's. It is the only package of the operator that imports Helm.

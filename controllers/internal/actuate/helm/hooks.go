@@ -31,8 +31,8 @@ const (
 	// hookAnnotation is on each object that an uninstall has made for a hook, and says for which hooks of which record:
 	// so the next try tells a hook that runs already from something else of its name.
 	hookAnnotation = "cleaner.vtex.dev/hook"
-	// hooksDoneAnnotation is on the record of a release whose pre-delete hooks have ended well. They are not run again:
-	// the objects that they need may be gone by then.
+	// hooksDoneAnnotation is on the record of a release, and names the events whose hooks have all ended well. They are not
+	// run again: the objects that they need may be gone by then, and their own may take long to go.
 	hooksDoneAnnotation = "cleaner.vtex.dev/hooks-done"
 	// manifestStart begins the text of the objects of a release, as Helm hands it over. That of a hook never begins so.
 	manifestStart = "\n---\n"
@@ -139,32 +139,36 @@ func (s *session) fail(o object, format string, args ...any) error {
 	return s.failed
 }
 
-// clear deletes objects of hooks as the delete policies ask for, but not those of a hook that an earlier try has left
-// running, or has seen to its end: this try goes on with them. What goes wrong is remembered: Helm would print it.
+// clear deletes objects of hooks as the delete policies ask for. What goes wrong is remembered: Helm would print it.
 func (s *session) clear(objects []object) {
 	var going []object
 	for _, o := range objects {
 		if s.isHalted() {
 			return
 		}
-		usable, err := s.usable(o)
+		spared, err := s.spared(o)
 		if err != nil {
 			_ = s.halt(err)
 			return
 		}
-		if !usable {
+		if !spared {
 			going = append(going, o)
 		}
 	}
 	_ = s.removeAll(going)
 }
 
-// usable says that an earlier try has made an object, and that there is nothing wrong with it.
-func (s *session) usable(o object) (bool, error) {
+// spared says that an object is not deleted yet: it is of a hook that an earlier try has left running, or has seen to its
+// end, and this try goes on with it. When all hooks have ended well, only what was made for them is deleted: by then
+// there may be objects of these names for the hooks of another event.
+func (s *session) spared(o object) (bool, error) {
 	if s.made[o.Ref] { // by this try, which has no more use for it
 		return false, nil
 	}
 	live, err := s.read(o)
+	if s.left == 0 {
+		return live == nil || !s.isOurs(live), err
+	}
 	if err != nil || live == nil || !s.isOurs(live) || live.GetDeletionTimestamp() != nil {
 		return false, err
 	}
@@ -356,28 +360,38 @@ func sentence(reason, message string) string {
 	}
 }
 
-// preDeleteDone is called when Helm has come to the objects of the release: the pre-delete hooks have ended well. That is
-// written down, and those to come are others.
+// enter is called when Helm comes to an event.
+func (s *session) enter(event release.HookEvent) {
+	s.event, s.left, s.skip, s.made = event, s.runs[event], slices.Contains(s.noted, string(event)), map[plan.Ref]bool{}
+}
+
+// preDeleteDone is called when Helm has come to the objects of the release: the pre-delete hooks have ended well.
 func (s *session) preDeleteDone() error {
 	if s.failed != nil {
 		return s.failed
 	}
-	ran := s.hooks && !s.skip
-	s.event, s.skip, s.made = release.HookPostDelete, false, map[plan.Ref]bool{}
-	if !ran {
+	s.enter(release.HookPostDelete)
+	return nil
+}
+
+// hookDone is called when a hook has ended well. With the last one of the event that is noted, before Helm cleans up: the
+// objects may take longer to go than this try has, and the next one would find hooks that it knows nothing of.
+func (s *session) hookDone() error {
+	if s.left--; s.left > 0 || s.skip {
 		return nil
 	}
 	r, err := s.marked()
 	if err != nil {
 		return err
 	}
-	if err := s.obey("the note that the pre-delete hooks are done", s.guard.MayRunHook(secretRef(r.secret))); err != nil {
+	if err := s.obey(fmt.Sprintf("the note that the %s hooks are done", s.event), s.guard.MayRunHook(secretRef(r.secret))); err != nil {
 		return err
 	}
+	s.noted = append(s.noted, string(s.event))
 	noted := r.secret.DeepCopy()
-	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, hooksDoneAnnotation, string(release.HookPreDelete))
+	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, hooksDoneAnnotation, strings.Join(s.noted, ","))
 	if _, err := s.u.secrets.Secrets(noted.Namespace).Update(s.ctx, noted, metav1.UpdateOptions{}); err != nil {
-		return s.halt(fmt.Errorf("cannot note that the pre-delete hooks are done: %w", err))
+		return s.halt(fmt.Errorf("cannot note that the %s hooks are done: %w", s.event, err))
 	}
 	return nil
 }

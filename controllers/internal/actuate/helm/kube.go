@@ -59,10 +59,10 @@ func (c *kubeClient) Build(manifest io.Reader, _ bool) (kube.ResourceList, error
 	return infos(reach.objects), nil
 }
 
-// hook is what a hook stands for: nothing when it is not to be run, and nothing when the session has ended. Helm would
-// print an error; what it asks for next fails.
+// hook is what a hook stands for: nothing when it is not to be run again but only cleaned up after, in the end, and
+// nothing when the session has ended. Helm would print an error; what it asks for next fails.
 func (c *kubeClient) hook(text string) (kube.ResourceList, error) {
-	if c.s.isHalted() || c.s.skip {
+	if c.s.isHalted() || c.s.skip && c.s.left > 0 {
 		return nil, nil
 	}
 	objects, err := c.s.u.hookObjects(c.s.ctx, text, c.s.want.Namespace)
@@ -150,7 +150,10 @@ func (c *kubeClient) WatchUntilReady(list kube.ResourceList, _ time.Duration) er
 			return err
 		}
 	}
-	return c.s.halted
+	if c.s.halted != nil {
+		return c.s.halted
+	}
+	return c.s.hookDone()
 }
 
 // Wait is no part of an uninstall.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"helm.sh/helm/v3/pkg/action"
@@ -41,9 +42,14 @@ type session struct {
 	// deadline is when there is no more waiting.
 	deadline time.Time
 
-	// hooks says that hooks are run; event is which of them Helm has come to, and skip that an earlier try has run those.
+	// hooks says that hooks are run: runs of each event. Those of the events in noted have ended well.
 	hooks bool
+	runs  map[release.HookEvent]int
+	noted []string
+	// event is which hooks Helm has come to, left how many of them have not ended well yet, and skip that an earlier try
+	// has run them.
 	event release.HookEvent
+	left  int
 	skip  bool
 	// made are the objects of the hooks of event that are there because of this uninstall.
 	made map[plan.Ref]bool
@@ -144,7 +150,16 @@ func (s *session) checkHooks(newest record) error {
 	case why != "":
 		return &BlockedError{Reason: v1alpha1.ReasonReleaseHasHooks, Detail: why}
 	}
-	s.skip = newest.secret.Annotations[hooksDoneAnnotation] == string(release.HookPreDelete)
+	s.runs = map[release.HookEvent]int{}
+	for _, h := range newest.deleteHooks() {
+		for _, event := range h.Events { // one that names an event twice is run twice
+			s.runs[event]++
+		}
+	}
+	if done := newest.secret.Annotations[hooksDoneAnnotation]; done != "" {
+		s.noted = strings.Split(done, ",")
+	}
+	s.enter(release.HookPreDelete)
 	return nil
 }
 

@@ -184,7 +184,7 @@ type Guard interface {
 	// MayDelete is asked before each DELETE of an object, one of a hook included, or of a release Secret.
 	MayDelete(ref plan.Ref) error
 	// MayRunHook is asked before an object of a hook is created, and before it is noted in the release's Secret that the
-	// pre-delete hooks are done.
+	// pre-delete or the post-delete hooks are done.
 	MayRunHook(ref plan.Ref) error
 }
 
@@ -255,10 +255,7 @@ func (r Remaining) String() string {
 // requests take, and up to want.Timeout for hooks to end and objects to go; it returns soon after ctx ends. The Outcome
 // is what was done also when there is an error.
 func (u *Uninstaller) Uninstall(ctx context.Context, want Committed, guard Guard) (Outcome, error) {
-	s := &session{
-		u: u, ctx: ctx, want: want, guard: guard, deadline: u.clock.Now().Add(want.Timeout),
-		event: release.HookPreDelete, made: map[plan.Ref]bool{},
-	}
+	s := &session{u: u, ctx: ctx, want: want, guard: guard, deadline: u.clock.Now().Add(want.Timeout)}
 	if err := s.uninstall(); err != nil {
 		return s.outcome, fmt.Errorf("cannot uninstall release %q: %w", want.Name, err)
 	}
