@@ -299,7 +299,7 @@ func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
 		return Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}
 	case rel.State == ReleasePending:
 		return v.until(m.Due, v1alpha1.ReasonReleasePending)
-	case rel.Revision != run.Helm.Revision, string(rel.UID) != run.Helm.UID:
+	case rewritten(rel, run.Helm):
 		return Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: fmt.Sprintf("release %q is at revision %d now, recorded anew", rel.Name, rel.Revision)}
 	case rel.State == ReleaseUninstalling:
 		return Request{Kind: FinishUninstall}

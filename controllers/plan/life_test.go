@@ -125,6 +125,12 @@ func TestNext(t *testing.T) {
 			reason: "and so is a record that somebody has written anew", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.UID = "other" })},
 			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" is at revision 2 now, recorded anew`},
 		},
+		"ReleaseOverwritten": {
+			reason: "and one that says something else, in the same Secret", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Digest = "v1:b" })},
+			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" is at revision 2 now, recorded anew`},
+		},
+		"ReleaseAsDigested":     {reason: "one that says the same is uninstalled", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Digest = "v1:a" })}, want: Request{Kind: StartUninstall}},
+		"ReleaseNeverDigested":  {reason: "an older version recorded no digest", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Digest = "v1:b" })}, want: Request{Kind: StartUninstall}},
 		"ForgedRelease":         {reason: "a release that the spec does not name is left alone", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Spec.Helm.Release = "other" }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec does not ask to uninstall release "r"`}},
 		"StopFinishesRelease":   {reason: "a stop does not leave a release half-way", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){release(ReleaseUninstalling)}, want: Request{Kind: FinishUninstall}},
 		"DeleteFinishesRelease": {reason: "nor does kubectl delete, within the grace", cleaner: []func(*v1alpha1.Cleaner){helm, del}, after: 29 * time.Second, memory: []func(*Memory){release(ReleaseUninstalling)}, want: Request{Kind: FinishUninstall}},

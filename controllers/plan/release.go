@@ -33,6 +33,8 @@ type Release struct {
 	// UID is that of the Secret that holds the revision.
 	UID           types.UID
 	FirstDeployed time.Time
+	// Digest is a fingerprint of what its uninstall would delete and run.
+	Digest string
 	// HasHooks says that uninstalling it runs hooks, and HooksBlocked why these cannot be run; empty if they can.
 	HasHooks     bool
 	HooksBlocked string

@@ -44,6 +44,7 @@ func Commit(c *v1alpha1.Cleaner, decides string, p Plan, now time.Time) (*v1alph
 			UID:           string(p.Release.UID),
 			FirstDeployed: metav1.NewMicroTime(p.Release.FirstDeployed),
 			DisableHooks:  c.Spec.Helm != nil && c.Spec.Helm.DisableHooks,
+			Digest:        p.Release.Digest,
 		}
 	}
 	return run, NewMemory(run.Number, was, now)
@@ -121,6 +122,13 @@ func (m *Memory) releaseOutcome(run *v1alpha1.Run) v1alpha1.Outcome {
 	default:
 		return v1alpha1.OutcomeKept
 	}
+}
+
+// rewritten says that the record of a release that nobody is uninstalling is not what was recorded of it. Older versions
+// did not record a digest. One that is uninstalling is no less that of the run: whoever finishes it compares, and says so.
+func rewritten(rel *Release, h *v1alpha1.HelmRelease) bool {
+	return rel.Revision != h.Revision || string(rel.UID) != h.UID ||
+		rel.State != ReleaseUninstalling && h.Digest != "" && rel.Digest != h.Digest
 }
 
 // sameRelease says that a release is the one that was recorded, at whatever revision. What is recorded has the

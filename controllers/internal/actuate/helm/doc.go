@@ -9,12 +9,13 @@
 // the one that was decided on. The Secrets go last, the newest at the very end, so that an uninstall that was cut short
 // anywhere is found `uninstalling` and carried on.
 //
-// Whoever may write Secrets writes what a release is. So hooks are run, and objects outside the namespace deleted, only
-// as a ServiceAccount, whose own rights bound it; as the operator, a release that has either is refused. Hooks are run
-// by Helm, in its order and with its delete policies. A hook that fails or takes too long leaves the release
-// `uninstalling` with its record, and is run again by the next try; one that takes longer than a try may is found again,
-// not made again. Once the last hook of an event has ended well the record says so, before its objects are cleaned up,
-// and those hooks are not run a second time: a later try only finishes the cleanup.
+// Whoever may write Secrets writes what a release is. What was decided on is known by a digest of its manifest and its
+// delete hooks: a record that says something else since is not acted on. Hooks are run, and objects outside the
+// namespace deleted, only as a ServiceAccount, whose own rights bound it; as the operator, a release that has either is
+// refused. Hooks are run by Helm, in its order and with its delete policies. A hook that fails or takes too long leaves
+// the release `uninstalling` with its record, and is run again by the next try; one that takes longer than a try may is
+// found again, not made again. Once the last hook of an event has ended well the record says so, before its objects are
+// cleaned up, and those hooks are not run a second time: a later try only finishes the cleanup.
 //
 // It never touches a finalizer, never deletes what is protected, nor the rights that it acts with. It decides nothing
 // about when: that is its caller's. It is the only package of the operator that imports Helm.

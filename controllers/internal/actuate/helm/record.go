@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -48,6 +49,33 @@ type record struct {
 // a status can hold.
 func (r record) firstDeployed() time.Time {
 	return r.release.Info.FirstDeployed.Time.UTC().Truncate(time.Microsecond)
+}
+
+// digest is a fingerprint of what an uninstall of the record would delete and run. What changes while a release is
+// uninstalled, or its tests are run, is no part of it: the status, and when a hook last ran.
+func (r record) digest() string {
+	type hook struct {
+		Name, Kind, Manifest string
+		Events               []release.HookEvent
+		Weight               int
+		DeletePolicies       []release.HookDeletePolicy
+	}
+	says := struct {
+		Manifest string
+		Hooks    []hook
+	}{Manifest: r.release.Manifest}
+	for _, h := range r.deleteHooks() {
+		policies := h.DeletePolicies
+		if len(policies) == 0 { // as Helm would write it when it has run the hook
+			policies = []release.HookDeletePolicy{release.HookBeforeHookCreation}
+		}
+		says.Hooks = append(says.Hooks, hook{h.Name, h.Kind, h.Manifest, h.Events, h.Weight, policies})
+	}
+	hash := sha256.New()
+	if err := json.NewEncoder(hash).Encode(says); err != nil {
+		panic(err) // strings and numbers: it cannot be
+	}
+	return fmt.Sprintf("v1:%x", hash.Sum(nil))
 }
 
 // history is all records of a release, oldest revision first.

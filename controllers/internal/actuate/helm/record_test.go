@@ -182,3 +182,46 @@ func TestHistoryIs(t *testing.T) {
 		})
 	}
 }
+
+func TestDigest(t *testing.T) {
+	hook := func(change ...func(*release.Hook)) func(*release.Release) {
+		h := &release.Hook{Name: "backup", Kind: "Job", Manifest: "kind: Job", Events: []release.HookEvent{release.HookPreDelete}}
+		for _, ch := range change {
+			ch(h)
+		}
+		return func(r *release.Release) { r.Hooks = append(r.Hooks, h) }
+	}
+	manifest := func(r *release.Release) { r.Manifest = "kind: ConfigMap" }
+	cases := map[string]struct {
+		reason string
+		other  []func(*release.Release)
+		same   bool
+	}{
+		"Uninstalling": {reason: "the mark changes it in no way", other: []func(*release.Release){manifest, hook(), func(r *release.Release) {
+			r.Info.Status, r.Info.Description, r.Labels = release.StatusUninstalling, "Deletion in progress", map[string]string{"a": "b"}
+		}}, same: true},
+		"HookHasRun":       {reason: "nor does a hook that was run", other: []func(*release.Release){manifest, hook(func(h *release.Hook) { h.LastRun.Phase = release.HookPhaseSucceeded })}, same: true},
+		"DefaultPolicy":    {reason: "nor the policy that Helm writes for none", other: []func(*release.Release){manifest, hook(func(h *release.Hook) { h.DeletePolicies = []release.HookDeletePolicy{release.HookBeforeHookCreation} })}, same: true},
+		"InstallHook":      {reason: "other hooks are not run", other: []func(*release.Release){manifest, hook(), hook(func(h *release.Hook) { h.Events = []release.HookEvent{release.HookPostInstall} })}, same: true},
+		"Manifest":         {reason: "what is deleted", other: []func(*release.Release){func(r *release.Release) { r.Manifest = "kind: Secret" }, hook()}},
+		"NoHook":           {reason: "what is run", other: []func(*release.Release){manifest}},
+		"MoreHooks":        {reason: "what is run", other: []func(*release.Release){manifest, hook(), hook()}},
+		"HookName":         {reason: "Helm orders by it", other: []func(*release.Release){manifest, hook(func(h *release.Hook) { h.Name = "a" })}},
+		"HookKind":         {reason: "Helm never deletes some", other: []func(*release.Release){manifest, hook(func(h *release.Hook) { h.Kind = "Pod" })}},
+		"HookManifest":     {reason: "what is run", other: []func(*release.Release){manifest, hook(func(h *release.Hook) { h.Manifest = "kind: Pod" })}},
+		"HookEvents":       {reason: "when", other: []func(*release.Release){manifest, hook(func(h *release.Hook) { h.Events = append(h.Events, release.HookPostDelete) })}},
+		"HookWeight":       {reason: "in which order", other: []func(*release.Release){manifest, hook(func(h *release.Hook) { h.Weight = 1 })}},
+		"HookDeletePolicy": {reason: "what is cleaned up", other: []func(*release.Release){manifest, hook(func(h *release.Hook) { h.DeletePolicies = []release.HookDeletePolicy{release.HookFailed} })}},
+	}
+	want := record{release: made(manifest, hook())}.digest()
+	if len(want) != len("v1:")+64 {
+		t.Errorf("%q is no digest", want)
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := (record{release: made(tc.other...)}).digest(); (got == want) != tc.same {
+				t.Errorf("%s: got %s and %s, want them the same: %t", tc.reason, want, got, tc.same)
+			}
+		})
+	}
+}

@@ -114,6 +114,8 @@ func (s *session) check() error {
 		return err
 	}
 	newest, _ := h.newest()
+	// What is checked here is what is deleted and run, also when no digest was recorded: a change ends this try.
+	s.want.Digest = newest.digest()
 	if err := s.checkHooks(newest); err != nil {
 		return err
 	}
@@ -202,7 +204,8 @@ func (s *session) mark(releases *storage.Storage) error {
 	return releases.Update(newest)
 }
 
-// committed reads the release, and ends the session when it is no longer the one that was decided on.
+// committed reads the release, and ends the session when it is no longer the one that was decided on. One that is being
+// uninstalled and says something else now is in nobody's hands but those of who changed it.
 func (s *session) committed() (history, error) {
 	if s.halted != nil {
 		return nil, s.halted
@@ -214,7 +217,16 @@ func (s *session) committed() (history, error) {
 	if state := h.is(s.want); state != Unfinished {
 		return nil, s.end(state)
 	}
-	return h, nil
+	newest, _ := h.newest()
+	switch {
+	case s.want.Digest == "" || s.want.Digest == newest.digest():
+		return h, nil
+	case newest.release.Info.Status == release.StatusUninstalling:
+		return nil, s.halt(fmt.Errorf("its record, Secret %q, was changed since it was decided on: nothing of what it says now is deleted or run; "+
+			"restore the record, or look at what it says and uninstall the release with Helm", newest.secret.Name))
+	default:
+		return nil, s.end(Upgraded)
+	}
 }
 
 // marked reads the release as it is before each write to come, and halts when it is not marked as uninstalling any more.

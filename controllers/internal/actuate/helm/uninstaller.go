@@ -128,6 +128,7 @@ func (u *Uninstaller) Look(ctx context.Context, namespace, name string) (Release
 		Revision:      int64(newest.release.Version),
 		UID:           newest.secret.UID,
 		FirstDeployed: newest.firstDeployed(),
+		Digest:        newest.digest(),
 		HasHooks:      len(newest.deleteHooks()) > 0,
 	}}
 	switch status := newest.release.Info.Status; {
@@ -166,6 +167,8 @@ type Committed struct {
 	Revision      int64
 	UID           types.UID
 	FirstDeployed time.Time
+	// Digest is that which Look gave. Empty was not recorded, by an older version: it is not compared.
+	Digest string
 	// DisableHooks uninstalls a release with delete hooks without running them.
 	DisableHooks bool
 	// HookTimeout is how long one hook may take, counted from its creation, in this call and those after it.
@@ -199,7 +202,7 @@ const (
 	// Replaced means that the release was gone and another one of its name was installed. That one was not touched.
 	Replaced OutcomeState = "Replaced"
 	// Upgraded means that the release is at another revision than the one that was decided on, or that its record was
-	// written anew. Nothing was deleted since.
+	// written anew or says something else. Nothing was deleted since.
 	Upgraded OutcomeState = "Upgraded"
 	// Pending means that somebody is installing, upgrading or rolling back the release.
 	Pending OutcomeState = "Pending"

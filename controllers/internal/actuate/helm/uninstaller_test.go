@@ -61,7 +61,7 @@ func TestUninstall(t *testing.T) {
 		t.Errorf("objects of the release (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(plan.Release{State: plan.ReleaseDeployed, Name: "shop", Revision: 2}, r.Release,
-		cmpopts.IgnoreFields(plan.Release{}, "UID", "FirstDeployed")); diff != "" {
+		cmpopts.IgnoreFields(plan.Release{}, "Digest", "UID", "FirstDeployed")); diff != "" {
 		t.Errorf("release (-want +got):\n%s", diff)
 	}
 
@@ -277,6 +277,22 @@ func TestOtherRelease(t *testing.T) {
 			},
 			want: Upgraded,
 		},
+		"OtherManifest": {
+			reason: "nobody decided on what the same record says now",
+			between: func(w *world) {
+				w.rewrite(func(r *release.Release) { r.Manifest += "---\n" + config("victim") })
+			},
+			want: Upgraded,
+		},
+		"OtherHooks": {
+			reason: "nor on what it runs",
+			between: func(w *world) {
+				w.rewrite(func(r *release.Release) {
+					r.Hooks = append(r.Hooks, &release.Hook{Name: "intruder", Kind: "ConfigMap", Manifest: config("intruder"), Events: []release.HookEvent{release.HookPreDelete}})
+				})
+			},
+			want: Upgraded,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -333,6 +349,41 @@ func TestRolledBackHalfWay(t *testing.T) {
 	}
 	if asked != 2 {
 		t.Errorf("asked for %d deletions, want none after the rollback", asked)
+	}
+}
+
+// TestRewrittenHalfWay has somebody change the record while the release is being uninstalled.
+func TestRewrittenHalfWay(t *testing.T) {
+	for name, recorded := range map[string]bool{"Recorded": true, "NotRecorded": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.install(shop())
+			want := w.committed()
+			if !recorded { // then only a change within one call is seen
+				want.Digest = ""
+			}
+			rewrite := guard{delete: func(plan.Ref) error {
+				w.rewrite(func(r *release.Release) { r.Manifest = strings.ReplaceAll(r.Manifest, "name: b", "name: victim") })
+				return nil
+			}}
+			got, err := w.uninstaller().Uninstall(w.ctx, want, rewrite)
+			if err == nil || !strings.Contains(err.Error(), "was changed since it was decided on") || got.State != Unfinished {
+				t.Errorf("got %q, %v: want an error", got.State, err)
+			}
+			if diff := cmp.Diff([]string{"web.services/v1"}, refs(got.Deleted)); diff != "" {
+				t.Errorf("deleted (-want +got):\n%s", diff)
+			}
+			if !recorded {
+				return
+			}
+			if got, err := w.uninstaller().Uninstall(w.ctx, want, allow{}); err == nil || len(got.Deleted) > 0 {
+				t.Errorf("the next try: got %+v, %v: want an error, and nothing deleted", got, err)
+			}
+			w.rewrite(func(r *release.Release) { r.Manifest = strings.ReplaceAll(r.Manifest, "name: victim", "name: b") })
+			if diff := cmp.Diff(Done, w.uninstall(want).State); diff != "" {
+				t.Errorf("with the record restored (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -183,7 +183,7 @@ func (w *world) committed() Committed {
 	w.t.Helper()
 	r := w.look()
 	return Committed{
-		Namespace: w.namespace, Name: r.Name, Revision: r.Revision, UID: r.UID, FirstDeployed: r.FirstDeployed,
+		Namespace: w.namespace, Name: r.Name, Revision: r.Revision, UID: r.UID, FirstDeployed: r.FirstDeployed, Digest: r.Digest,
 		HookTimeout: time.Hour, Timeout: 30 * time.Second,
 	}
 }
