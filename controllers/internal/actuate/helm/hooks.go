@@ -173,12 +173,13 @@ func (s *session) spared(o object) (bool, error) {
 		return false, err
 	}
 	ended, wrong := ending(o, live)
-	return wrong == "" && (ended || s.u.clock.Now().Before(s.over(live))), nil
+	return wrong == "" && (ended || s.timeLeft(live) > 0), nil
 }
 
-// over is when a hook has taken too long.
-func (s *session) over(live *unstructured.Unstructured) time.Time {
-	return live.GetCreationTimestamp().Add(s.want.HookTimeout)
+// timeLeft is how long a hook may still take. Its creation is by the API server's clock: ours must not cut it short by
+// what it is ahead.
+func (s *session) timeLeft(live *unstructured.Unstructured) time.Duration {
+	return live.GetCreationTimestamp().Add(s.want.HookTimeout + s.u.ahead()).Sub(s.u.clock.Now())
 }
 
 // read reads an object whole; nil if it is gone.
@@ -263,7 +264,7 @@ func (s *session) follow(o object) error {
 			return s.fail(o, "somebody has made another object of its name")
 		}
 		ended, wrong := ending(o, live)
-		left := s.over(live).Sub(s.u.clock.Now())
+		left := s.timeLeft(live)
 		switch {
 		case wrong != "":
 			return s.fail(o, "%s", wrong)

@@ -447,6 +447,46 @@ func TestHookIsDeletedByOthers(t *testing.T) {
 	}
 }
 
+// fast is a clock that is ahead of the API server's.
+type fast struct {
+	clock.RealClock
+
+	by time.Duration
+}
+
+func (c fast) Now() time.Time { return c.RealClock.Now().Add(c.by) }
+
+// TestHookByAFastClock has a hook run for a short while by the API server's clock, and for too long by ours.
+func TestHookByAFastClock(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		ahead  func() time.Duration
+		want   OutcomeState
+	}{
+		"Known":   {reason: "it has just begun", ahead: func() time.Duration { return time.Minute }, want: HookRunning},
+		"Unknown": {reason: "it seems to be over: the clock matters", want: HookFailed},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorldWithAccount(t)
+			w.install(small(job("slow", never, preDelete)))
+			want := w.committed()
+			want.HookTimeout, want.Timeout = 50*time.Second, 0
+			cfg := must(controlPlane.ConfigFor(w.user, "system:masters"))(t)
+			u := must(New(Options{Config: cfg, ServiceAccount: w.account, Clock: fast{by: time.Minute}, Ahead: tc.ahead}))(t)
+			for try := range 2 { // the second finds the hook of the first
+				if got, err := u.Uninstall(w.ctx, want, allow{}); got.State != tc.want {
+					t.Errorf("%s: try %d: got %q, %v, want %q", tc.reason, try, got.State, err, tc.want)
+				}
+			}
+			created := slices.DeleteFunc(w.writes(), func(write string) bool { return !strings.HasPrefix(write, "create") })
+			if tc.want == HookRunning && len(created) != 1 {
+				t.Errorf("%s: created %q", tc.reason, created)
+			}
+		})
+	}
+}
+
 // TestHookEndsWithItsContext cancels the wait for a hook that hangs.
 func TestHookEndsWithItsContext(t *testing.T) {
 	w := newWorldWithAccount(t)

@@ -38,6 +38,9 @@ type Options struct {
 	Protection plan.Protection
 	// Clock measures how long an uninstall waits for hooks to end and for objects to go.
 	Clock clock.Clock
+	// Ahead is by how much Clock is ahead of the API server's, whose times objects carry; never negative. Not at all when
+	// nil.
+	Ahead func() time.Duration
 }
 
 // Uninstaller looks at Helm releases and uninstalls them. It keeps nothing between calls and may be used by many
@@ -53,6 +56,7 @@ type Uninstaller struct {
 	account    types.NamespacedName
 	protection plan.Protection
 	clock      clock.Clock
+	ahead      func() time.Duration
 }
 
 // New makes an Uninstaller.
@@ -84,9 +88,12 @@ func New(o Options) (*Uninstaller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for CustomResourceDefinitions: %w", err)
 	}
+	if o.Ahead == nil {
+		o.Ahead = func() time.Duration { return 0 }
+	}
 	return &Uninstaller{
 		secrets: secrets, rbac: rbac, metadata: meta, crds: crds, objects: objects, discovery: kinds,
-		account: o.ServiceAccount, protection: o.Protection, clock: o.Clock,
+		account: o.ServiceAccount, protection: o.Protection, clock: o.Clock, ahead: o.Ahead,
 	}, nil
 }
 
