@@ -21,10 +21,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/test/helmtest"
 	"github.com/vtex/cleaner/test/operator"
 	"github.com/vtex/cleaner/test/sink"
 )
@@ -68,8 +70,13 @@ func (c *chain) add(with string, url string) {
 	c.configMap(n+"-a", map[string]string{"seen": n}, nil)
 	c.configMap(n+"-b", map[string]string{"seen": n}, nil)
 	c.configMap(n+"-c", map[string]string{"unseen": n}, nil)
-	if strings.Contains(with, "helm:") {
+	switch {
+	case strings.Contains(with, "serviceAccountName:"):
+		c.hooked(n)
+	case strings.Contains(with, "helm:"):
 		release(c.lab, n, map[string]string{"note": "x"})
+	}
+	if strings.Contains(with, "helm:") {
 		with = strings.ReplaceAll(with, "RELEASE", n)
 	}
 	if !strings.Contains(with, "ttl:") {
@@ -89,7 +96,31 @@ func (c *chain) add(with string, url string) {
   conditions: ['seen.items.all(m, !("keep" in m.metadata.labels))']`, with, url, n, n)))
 }
 
-const helmToo = "\n  helm: {release: RELEASE, delete: true}"
+// hooked installs a release with hooks before and after its deletion, and lets the ServiceAccount do what all this needs.
+func (c *chain) hooked(name string) {
+	c.Helper()
+	if !c.exists(&corev1.ServiceAccount{}, tenant) {
+		account(c.lab, "get", "list", "watch", "create", "delete")
+		role := &rbacv1.Role{}
+		c.update(role, tenant, func() {
+			role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "update", "delete"}})
+		})
+	}
+	hook := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Release.Name }}-%s\", annotations: {helm.sh/hook: %[1]s, helm.sh/hook-delete-policy: hook-succeeded}}\n"
+	_, err := helmtest.Install(c.ctx, c.Config(), c.ns, name, helmtest.Chart{Templates: map[string]string{
+		"config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Release.Name }}-config\"}\n",
+		"before.yaml": fmt.Sprintf(hook, "pre-delete"),
+		"after.yaml":  fmt.Sprintf(hook, "post-delete"),
+	}})
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+const (
+	helmToo  = "\n  helm: {release: RELEASE, delete: true}"
+	hooksToo = "\n  serviceAccountName: " + tenant + helmToo
+)
 
 // completing are the points on the way to Completed.
 func completing() []crash {
@@ -138,6 +169,12 @@ func uninstalling() []crash {
 		{at: "before the DELETE of an object of the release", n: 2, with: helmToo},
 		{at: "before the DELETE of a record of the release", with: helmToo},
 		{at: "after the DELETE of a record of the release", with: helmToo},
+		{at: "before an object of a hook is created", with: hooksToo},
+		{at: "after an object of a hook is created", with: hooksToo},
+		{at: "before it is noted that hooks are done", with: hooksToo},
+		{at: "after it is noted that hooks are done", with: hooksToo},
+		{at: "before it is noted that hooks are done", n: 2, with: hooksToo},
+		{at: "after it is noted that hooks are done", n: 2, with: hooksToo},
 	}
 }
 

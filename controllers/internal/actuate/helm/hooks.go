@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -218,7 +219,9 @@ func (s *session) make(o object) error {
 	if err := s.obey("the creation of "+o.String(), s.guard.MayRunHook(o.Ref)); err != nil {
 		return err
 	}
+	faults.Point("before an object of a hook is created")
 	created, err := s.client(o).Create(s.ctx, s.stamped(o), metav1.CreateOptions{})
+	faults.Point("after an object of a hook is created")
 	switch {
 	case s.ctx.Err() != nil:
 		return s.halt(s.ctx.Err())
@@ -391,7 +394,10 @@ func (s *session) hookDone() error {
 	s.noted = append(s.noted, string(s.event))
 	noted := r.secret.DeepCopy()
 	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, hooksDoneAnnotation, strings.Join(s.noted, ","))
-	if _, err := s.u.secrets.Secrets(noted.Namespace).Update(s.ctx, noted, metav1.UpdateOptions{}); err != nil {
+	faults.Point("before it is noted that hooks are done")
+	_, err = s.u.secrets.Secrets(noted.Namespace).Update(s.ctx, noted, metav1.UpdateOptions{})
+	faults.Point("after it is noted that hooks are done")
+	if err != nil {
 		return s.halt(fmt.Errorf("cannot note that the %s hooks are done: %w", s.event, err))
 	}
 	return nil
