@@ -10,7 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +33,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/invariants"
 	"github.com/vtex/cleaner/test/operator"
 	"github.com/vtex/cleaner/test/sink"
 )
@@ -48,6 +52,26 @@ type env struct {
 	client.WithWatch
 	audit  *cluster.Witness
 	binary string
+	labs   *labs
+}
+
+// labs are the namespaces of tests that share a control plane: each judges its own, and what is in none of them.
+type labs struct {
+	sync.Mutex
+	namespaces []string
+}
+
+func (s *labs) add(namespace string) {
+	s.Lock()
+	defer s.Unlock()
+	s.namespaces = append(s.namespaces, namespace)
+}
+
+// but are the labs other than one.
+func (s *labs) but(namespace string) []string {
+	s.Lock()
+	defer s.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.namespaces), func(n string) bool { return n == namespace })
 }
 
 // shared is the control plane of the tests that may share one, with the operator running.
@@ -106,7 +130,7 @@ func newEnv(ctx context.Context, binary string) (*env, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &env{Cluster: c, binary: binary}
+	e := &env{Cluster: c, binary: binary, labs: &labs{}}
 	if e.audit, err = c.Witness(); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
@@ -127,7 +151,8 @@ func newEnv(ctx context.Context, binary string) (*env, error) {
 	return e, nil
 }
 
-// witness reads the audit log: every DELETE by the operator carries both preconditions.
+// witness reads the audit log of all tests: every DELETE by the operator carries both preconditions, was decided, and
+// spared what is protected. That holds for the time after a test too, and between the namespaces of two.
 func (e *env) witness() error {
 	events, err := e.audit.Events()
 	if err != nil {
@@ -136,10 +161,28 @@ func (e *env) witness() error {
 	if n := len(cluster.Deletes(events, operator.User)); n == 0 {
 		return errors.New("the audit log shows no DELETE by the operator, so it witnesses nothing")
 	}
-	if v := cluster.Violations(events, operator.User); len(v) > 0 {
-		return fmt.Errorf("the audit log shows deletions without preconditions:\n%s", strings.Join(v, "\n"))
+	log, err := invariants.ReadLogs(filepath.Join(e.Dir(), "manager*.log"))
+	if err != nil {
+		return err
+	}
+	var broken []string
+	for _, v := range invariants.Check(record(events, log)) {
+		if slices.Contains([]string{"I1", "I2", "I6"}, v.Invariant) {
+			broken = append(broken, v.String())
+		}
+	}
+	if len(broken) > 0 {
+		return fmt.Errorf("the audit log of all tests shows:\n%s", strings.Join(broken, "\n"))
 	}
 	return nil
+}
+
+// record is what is to be judged of all that happened in a control plane.
+func record(events []cluster.Event, log []invariants.Line) *invariants.Record {
+	return &invariants.Record{
+		Operator: operator.User, Audit: events, Log: log,
+		Protected: []string{"kube-system", "kube-public", "kube-node-lease", operator.Namespace},
+	}
 }
 
 // lab is a namespace of one test, with what tests do in it.
@@ -163,6 +206,7 @@ func newLab(t *testing.T, e *env) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.labs.add(ns)
 	l := &lab{T: t, env: e, ctx: t.Context(), ns: ns}
 	t.Cleanup(l.judge)
 	return l

@@ -38,6 +38,7 @@ type story struct {
 func newStory(t *testing.T) *story {
 	s := &story{T: t, now: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)}
 	s.Operator, s.Protected = us, []string{"kube-system"}
+	s.Namespaces, s.Elsewhere = []string{"shop"}, []string{"other"}
 	s.c = v1alpha1.Cleaner{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "cleaner.vtex.dev/v1alpha1", Kind: "Cleaner"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c", UID: "uid-c", CreationTimestamp: metav1.NewTime(s.now)},
@@ -112,6 +113,19 @@ func (s *story) deleted(resource, demanded, hit string) {
 	})
 }
 
+// astray is a DELETE with its preconditions and its Intent, in a namespace or in none.
+func (s *story) astray(namespace, resource string) {
+	group := ""
+	if resource == "cleaners" {
+		group = v1alpha1.GroupVersion.Group
+	}
+	s.intent("uid-a")
+	s.event(us, "delete", group, resource, "evidence", 200,
+		map[string]any{"preconditions": map[string]any{"uid": "uid-a", "resourceVersion": "7"}},
+		metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status"}, Details: &metav1.StatusDetails{UID: "uid-a"}})
+	s.Audit[len(s.Audit)-1].ObjectRef.Namespace = namespace
+}
+
 func (s *story) finished() {
 	s.cleaner(us, "patch", func(c *v1alpha1.Cleaner) { c.Status.Run = &v1alpha1.Run{Number: 1, Result: v1alpha1.ResultCompleted} })
 }
@@ -178,7 +192,23 @@ func TestCheckFindsEachBrokenPromise(t *testing.T) {
 			s.wait()
 			s.intent("uid-e")
 		}}, want: []string{"I5"}},
-		"ProtectedNamespace": {instead: map[string]func(*story){"": func(s *story) { s.Protected = []string{"shop"} }}, want: []string{"I6"}},
+		"ProtectedNamespace":           {instead: map[string]func(*story){"": func(s *story) { s.Protected = []string{"shop"} }}, want: []string{"I6"}},
+		"ClusterScoped":                {instead: map[string]func(*story){"gone": func(s *story) { s.astray("", "nodes"); s.gone() }}, want: []string{"I2", "I6"}},
+		"ANamespace":                   {instead: map[string]func(*story){"gone": func(s *story) { s.astray("evidence", "namespaces"); s.gone() }}, want: []string{"I2", "I6"}},
+		"AProtectedNamespaceElsewhere": {instead: map[string]func(*story){"gone": func(s *story) { s.astray("kube-system", "configmaps"); s.gone() }}, want: []string{"I2", "I6"}},
+		"AnotherNamespace":             {instead: map[string]func(*story){"gone": func(s *story) { s.astray("stock", "configmaps"); s.gone() }}, want: []string{"I2"}},
+		"ACleanerInAnotherNamespace":   {instead: map[string]func(*story){"gone": func(s *story) { s.astray("stock", "cleaners"); s.gone() }}, want: []string{"I2"}},
+		"ACollectionInAnotherNamespace": {instead: map[string]func(*story){"gone": func(s *story) {
+			s.event(us, "deletecollection", "", "configmaps", "", 200, nil, nil)
+			s.Audit[len(s.Audit)-1].ObjectRef.Namespace = "stock"
+			s.gone()
+		}}, want: []string{"I1"}},
+		"WhereAnotherTestIs": {instead: map[string]func(*story){"gone": func(s *story) { s.astray("other", "configmaps"); s.gone() }}},
+		"BySomebodyElseElsewhere": {instead: map[string]func(*story){"gone": func(s *story) {
+			s.astray("stock", "configmaps")
+			s.Audit[len(s.Audit)-1].User.Username = them
+			s.gone()
+		}}},
 		"ProtectedObject": {instead: map[string]func(*story){"intent": func(s *story) {
 			s.event(them, "patch", "", "configmaps", "evidence", 200, nil, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "uid-e", Labels: map[string]string{v1alpha1.ProtectKey: "true"}}})
 			s.intent("uid-e")

@@ -237,7 +237,7 @@ func (j *judge) protection() {
 		}
 		rbac := ref.APIGroup == "rbac.authorization.k8s.io"
 		switch {
-		case ref.Namespace == "":
+		case ref.Namespace == "", ref.Resource == "namespaces": // the reference to a namespace has it as its own
 			j.violated("I6", "a DELETE of a cluster-scoped object", d.lines()...)
 		case slices.Contains(j.Protected, ref.Namespace):
 			j.violated("I6", fmt.Sprintf("a DELETE in the protected namespace %q", ref.Namespace), d.lines()...)

@@ -5,7 +5,8 @@
 // server's audit log, the logs of the operator's processes, what sinks received, and the Cleaners as they are at the end.
 // It shares no code with the operator but the types of the API, so that it shares no mistake with it.
 //
-// Whose deeds: each request of the operator's user, in its own name or impersonating another.
+// Whose deeds: each request of the operator's user, in its own name or impersonating another. Cleaners are judged in the
+// Record's namespaces; deletions in those, in each that nobody else judges, and of what is in no namespace.
 //
 // What is checked, and how:
 //
@@ -20,7 +21,7 @@
 //	I4  The ttl. No commit and no DELETE before creationTimestamp + ttl, by the API server's clock.
 //	I5  Orders. No DELETE whose Intent was logged later than Latency after the Cleaner was suspended, put into DryRun,
 //	    deleted, or edited in what decides, unless that was taken back. Of a release, suspend and DryRun count alone.
-//	I6  Protection. No DELETE in protected namespaces or of protected kinds (RBAC objects of a release excepted), none of
+//	I6  Protection. No DELETE in protected namespaces, of cluster-scoped objects or of protected kinds (RBAC objects of a release excepted), none of
 //	    a Cleaner but by its own run, of a release's record but by a release, none granted of an object that carried
 //	    cleaner.vtex.dev/protect.
 //	I8  The event. For each finished run of a Cleaner with a sink that is known to the Record: a request was answered with

@@ -132,7 +132,7 @@ type judge struct {
 	lives      []*life
 	unanswered []unanswered
 	things     map[types.UID][]thing
-	releases   map[types.UID]map[string]bool // by the UID of the record: what it contains, as <resource>/<name>
+	releases   map[types.UID]map[string]bool // by the UID of the record: what it contains, as <resource>/<namespace>/<name>
 	deeds      []*deed
 	violations []Violation
 }
@@ -145,14 +145,15 @@ func newJudge(r *Record) *judge {
 		j.Record = &c
 	}
 	for _, e := range r.Audit {
-		if e.ObjectRef == nil || len(r.Namespaces) > 0 && !slices.Contains(r.Namespaces, e.ObjectRef.Namespace) {
-			continue
+		if e.ObjectRef != nil && (j.ours(e) || j.astray(e)) {
+			j.events = append(j.events, e)
 		}
-		j.events = append(j.events, e)
 	}
 	slices.SortStableFunc(j.events, func(a, b cluster.Event) int { return a.StageTimestamp.Compare(b.StageTimestamp.Time) })
 	for _, e := range j.events {
-		j.take(e)
+		if j.ours(e) {
+			j.take(e)
+		}
 	}
 	for _, l := range j.lives {
 		l.order()
@@ -171,6 +172,16 @@ func newJudge(r *Record) *judge {
 		}
 	}
 	return j
+}
+
+// ours says that a request was made in a namespace whose Cleaners are judged.
+func (j *judge) ours(e cluster.Event) bool {
+	return len(j.Namespaces) == 0 || slices.Contains(j.Namespaces, e.ObjectRef.Namespace)
+}
+
+// astray says that the operator asked for a deletion where nobody else would see it.
+func (j *judge) astray(e cluster.Event) bool {
+	return len(cluster.Deletes([]cluster.Event{e}, j.Operator)) > 0 && !slices.Contains(j.Elsewhere, e.ObjectRef.Namespace)
 }
 
 func (j *judge) violated(invariant, what string, lines ...string) {
@@ -340,18 +351,15 @@ func (j *judge) deed(e cluster.Event) *deed {
 		}
 	}
 	for _, l := range j.lives {
-		if l.namespace != e.ObjectRef.Namespace {
-			continue
-		}
 		for _, s := range l.commits() {
-			if s.at.After(arrived) {
+			if s.at.After(arrived) || l.namespace != e.ObjectRef.Namespace && s.c.Spec.ServiceAccountName == "" {
 				continue
 			}
 			run := s.open()
 			switch {
-			case slices.ContainsFunc(run.Rows, func(row string) bool { return rowIs(row, e, d.pre.UID) }):
+			case l.namespace == e.ObjectRef.Namespace && slices.ContainsFunc(run.Rows, func(row string) bool { return rowIs(row, e, d.pre.UID) }):
 				d.life, d.run, d.helm = l, s, false
-			case run.Helm != nil && j.ofRelease(run.Helm, e) && d.life == nil:
+			case run.Helm != nil && j.ofRelease(l.namespace, run.Helm, e) && d.life == nil:
 				d.life, d.run, d.helm = l, s, true
 			}
 		}
@@ -381,15 +389,15 @@ func rowIs(row string, e cluster.Event, uid *types.UID) bool {
 // recordPrefix begins the names of the Secrets that record revisions of releases.
 const recordPrefix = "sh.helm.release.v1."
 
-// ofRelease says that an object belongs to the revision of a release.
-func (j *judge) ofRelease(h *v1alpha1.HelmRelease, e cluster.Event) bool {
-	if e.ObjectRef.Resource == "secrets" && strings.HasPrefix(e.ObjectRef.Name, recordPrefix+h.Name+".v") {
+// ofRelease says that an object belongs to the revision of a release in a namespace.
+func (j *judge) ofRelease(namespace string, h *v1alpha1.HelmRelease, e cluster.Event) bool {
+	if e.ObjectRef.Resource == "secrets" && e.ObjectRef.Namespace == namespace && strings.HasPrefix(e.ObjectRef.Name, recordPrefix+h.Name+".v") {
 		return true
 	}
-	return j.releases[types.UID(h.UID)][e.ObjectRef.Resource+"/"+e.ObjectRef.Name]
+	return j.releases[types.UID(h.UID)][e.ObjectRef.Resource+"/"+e.ObjectRef.Namespace+"/"+e.ObjectRef.Name]
 }
 
-// manifestOf is what a release's record contains, hooks too, as <resource>/<name>; nil if it cannot be read.
+// manifestOf is what a release's record contains, hooks too, as <resource>/<namespace>/<name>; nil if it cannot be read.
 func manifestOf(secret []byte) map[string]bool {
 	var s struct {
 		Data map[string][]byte `json:"data"`
@@ -410,8 +418,9 @@ func manifestOf(secret []byte) map[string]bool {
 		return nil
 	}
 	var release struct {
-		Manifest string `json:"manifest"`
-		Hooks    []struct {
+		Namespace string `json:"namespace"`
+		Manifest  string `json:"manifest"`
+		Hooks     []struct {
 			Manifest string `json:"manifest"`
 		} `json:"hooks"`
 	}
@@ -427,7 +436,7 @@ func manifestOf(secret []byte) map[string]bool {
 		for doc := range strings.SplitSeq("\n"+m, "\n---") {
 			var o metav1.PartialObjectMetadata
 			if yaml.Unmarshal([]byte(doc), &o) == nil && o.Kind != "" {
-				contains[pluralOf(o.GroupVersionKind())+"/"+o.Name] = true
+				contains[pluralOf(o.GroupVersionKind())+"/"+cmp.Or(o.Namespace, release.Namespace)+"/"+o.Name] = true
 			}
 		}
 	}

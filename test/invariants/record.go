@@ -27,8 +27,11 @@ type Record struct {
 	Audit []cluster.Event
 	// Log are the lines of all processes of the operator.
 	Log []Line
-	// Namespaces are judged; all if empty.
+	// Namespaces are those whose Cleaners are judged; all if empty.
 	Namespaces []string
+	// Elsewhere are namespaces that somebody else judges. What the operator deletes in any other one is judged, as what
+	// is in none.
+	Elsewhere []string
 	// Cleaners are those that are there at the end.
 	Cleaners []v1alpha1.Cleaner
 	// Sinks are the sinks that Cleaners may have sent to. Others are not judged.
