@@ -21,12 +21,19 @@ import (
 // sink starts a sink whose events the invariants are held against.
 func (l *lab) sink() *sink.Sink {
 	l.Helper()
-	s := sink.Start(l.T)
+	return l.sinkAt("127.0.0.1:0")
+}
+
+// sinkAt is sink at another address, such as that of one that was closed.
+func (l *lab) sinkAt(address string) *sink.Sink {
+	l.Helper()
+	s := sink.StartAt(l.T, address)
 	l.sinks = append(l.sinks, s)
 	return s
 }
 
-// judge holds what happened in the namespace against the invariants. It runs at the end of each test that has a lab.
+// judge holds what happened in the namespace, and outside of all tests, against the invariants. It runs at the end of each
+// test that has a lab.
 func (l *lab) judge() {
 	l.Helper()
 	if l.mistaken {

@@ -53,7 +53,7 @@ func fails(l *lab, name, why string) {
 
 func TestDeadSinkCostsNoDeedAndNoOtherCleaner(t *testing.T) {
 	l := parallel(t)
-	dead, good := sink.Start(t), sink.Start(t)
+	dead, good := l.sink(), l.sink()
 	dead.Otherwise(sink.Answer{Hang: true})
 	told := []string{"dead-1", "dead-2", "dead-3"}
 	for _, name := range told {
@@ -87,7 +87,7 @@ func TestDeadSinkCostsNoDeedAndNoOtherCleaner(t *testing.T) {
 	}
 
 	// It comes to life: each event arrives as it did before, once.
-	alive := sink.StartAt(t, strings.TrimPrefix(dead.URL, "http://"))
+	alive := l.sinkAt(strings.TrimPrefix(dead.URL, "http://"))
 	for _, name := range told {
 		l.gone(name)
 	}
@@ -110,7 +110,7 @@ func TestDeadSinkCostsNoDeedAndNoOtherCleaner(t *testing.T) {
 
 func TestSinkThatWillNotTakeTheEventIsNamed(t *testing.T) {
 	l := parallel(t)
-	refusing, elsewhere, good := sink.Start(t), sink.Start(t), sink.Start(t)
+	refusing, elsewhere, good := l.sink(), l.sink(), l.sink()
 	refusing.Answer(
 		sink.Answer{Status: http.StatusBadRequest, Header: http.Header{"X-Detail": {"10.9.8.7 is my database"}}, Body: 100},
 		sink.Answer{Status: http.StatusTemporaryRedirect, Header: http.Header{"Location": {elsewhere.URL}}},

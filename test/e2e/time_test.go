@@ -22,7 +22,6 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/operator"
-	"github.com/vtex/cleaner/test/sink"
 )
 
 // aging is a Cleaner whose condition becomes true 20 seconds after its target was created, without an event.
@@ -64,7 +63,7 @@ func TestWithoutMonotonicOnlyThePeriodCounts(t *testing.T) {
 
 func TestEventCarriesTheDataOfTheDecision(t *testing.T) {
 	l := parallel(t)
-	s := sink.Start(t)
+	s := l.sink()
 	cm := l.configMap("evidence", map[string]string{"app": "shop"}, map[string]string{"image": "registry.example.test/shop:1"})
 	l.apply(cleanerYAML("c", `
   ttl: 0s
