@@ -41,6 +41,13 @@ func TestTheCheckerFindsMistakes(t *testing.T) {
 			},
 			want: []string{"I2"},
 		},
+		{
+			mutation: mutation{
+				"NotReadLive", commit,
+				"snapshot.TakeLive(ctx, p.hands.live,", "snapshot.TakeLive(ctx, p.hands.watched,",
+			},
+			want: []string{"I3"},
+		},
 	}
 	e, err := newEnv(t.Context(), shared.binary)
 	if err != nil {

@@ -88,6 +88,12 @@ func (s *story) created()     { s.cleaner(them, "create", func(*v1alpha1.Cleaner
 func (s *story) wait()        { s.now = s.now.Add(5 * time.Second) }
 func (s *story) read(c int32) { s.event(us, "get", "", "configmaps", "evidence", c, nil, nil) }
 
+// asked is another read of ConfigMaps.
+func (s *story) asked(verb, uri string, code int32) {
+	s.event(us, verb, "", "configmaps", "", code, nil, nil)
+	s.Audit[len(s.Audit)-1].RequestURI = uri
+}
+
 func (s *story) held() {
 	s.cleaner(us, "patch", func(c *v1alpha1.Cleaner) { c.Finalizers = []string{v1alpha1.Finalizer} })
 }
@@ -152,6 +158,12 @@ func (s *story) play(name string) {
 }
 
 func TestCheckFindsEachBrokenPromise(t *testing.T) {
+	set := func(s *story) {
+		s.c.Spec.Targets[0].Reference = v1alpha1.Reference{
+			Version: "v1", Kind: "ConfigMap", FieldSelector: "metadata.namespace=shop", MatchLabels: map[string]string{"app": "shop"},
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpIn, Values: []string{"b", "a"}}},
+		}
+	}
 	suspend := func(s *story) { s.cleaner(them, "update", func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }) }
 	cases := map[string]struct {
 		// instead of a step, something else; before the first one, with the name "".
@@ -171,11 +183,30 @@ func TestCheckFindsEachBrokenPromise(t *testing.T) {
 		"RecordedBlindly":        {instead: map[string]func(*story){"committed": func(s *story) { s.committed(); s.Audit[len(s.Audit)-1].RequestObject = raw(map[string]any{}) }}, want: []string{"I2"}},
 		"GoneUnfinished":         {instead: map[string]func(*story){"finished": func(*story) {}}, want: []string{"I2", "I9"}},
 		"NotRead":                {instead: map[string]func(*story){"read": func(*story) {}}, want: []string{"I3"}},
-		"NotReadLately":          {instead: map[string]func(*story){"held": func(s *story) { s.wait(); s.wait(); s.wait(); s.held() }}, want: []string{"I3"}},
-		"ReadAndForbidden":       {instead: map[string]func(*story){"read": func(s *story) { s.read(403) }}, want: []string{"I3"}},
-		"BeforeTheTTL":           {instead: map[string]func(*story){"": func(s *story) { s.c.Spec.TTL = "1h" }}, want: []string{"I4", "I4"}},
-		"Suspended":              {instead: map[string]func(*story){"intent": func(s *story) { suspend(s); s.wait(); s.intent("uid-e") }}, want: []string{"I5"}},
-		"SuspendedInFlight":      {instead: map[string]func(*story){"deleted": func(s *story) { suspend(s); s.wait(); s.play("deleted") }}},
+		"ReadAsAList": {instead: map[string]func(*story){"read": func(s *story) {
+			s.asked("list", "/api/v1/namespaces/shop/configmaps?fieldSelector=metadata.name%3Devidence&resourceVersion=0", 200)
+		}}, want: []string{"I3"}},
+		"AnotherRead":          {instead: map[string]func(*story){"read": func(s *story) { s.read(200); s.Audit[len(s.Audit)-1].ObjectRef.Name = "other" }}, want: []string{"I3"}},
+		"ReadAndMissing":       {instead: map[string]func(*story){"read": func(s *story) { s.read(404) }}, want: []string{"I3"}},
+		"ReadAndMissingAsNull": {instead: map[string]func(*story){"": func(s *story) { s.c.Spec.Targets[0].OnMissing = v1alpha1.OnMissingAsNull }, "read": func(s *story) { s.read(404) }}},
+		"ASetRead": {instead: map[string]func(*story){"": set, "read": func(s *story) {
+			s.asked("list", "/api/v1/namespaces/shop/configmaps?labelSelector=app%3Dshop%2Ctier+in+%28a%2Cb%29&fieldSelector=metadata.namespace%3Dshop&limit=500", 200)
+		}}},
+		"ASetReadFromTheCache": {instead: map[string]func(*story){"": set, "read": func(s *story) {
+			s.asked("list", "/api/v1/namespaces/shop/configmaps?labelSelector=app%3Dshop%2Ctier+in+%28a%2Cb%29&fieldSelector=metadata.namespace%3Dshop&resourceVersion=0", 200)
+		}}, want: []string{"I3"}},
+		"ASetReadByAnotherSelector": {instead: map[string]func(*story){"": set, "read": func(s *story) {
+			s.asked("list", "/api/v1/namespaces/shop/configmaps?labelSelector=app%3Dshop&fieldSelector=metadata.namespace%3Dshop", 200)
+		}}, want: []string{"I3"}},
+		"ASetReadByOtherFields": {instead: map[string]func(*story){"": set, "read": func(s *story) {
+			s.asked("list", "/api/v1/namespaces/shop/configmaps?labelSelector=app%3Dshop%2Ctier+in+%28a%2Cb%29", 200)
+		}}, want: []string{"I3"}},
+		"ASetOfWhichOneWasRead": {instead: map[string]func(*story){"": set}, want: []string{"I3"}},
+		"NotReadLately":         {instead: map[string]func(*story){"held": func(s *story) { s.wait(); s.wait(); s.wait(); s.held() }}, want: []string{"I3"}},
+		"ReadAndForbidden":      {instead: map[string]func(*story){"read": func(s *story) { s.read(403) }}, want: []string{"I3"}},
+		"BeforeTheTTL":          {instead: map[string]func(*story){"": func(s *story) { s.c.Spec.TTL = "1h" }}, want: []string{"I4", "I4"}},
+		"Suspended":             {instead: map[string]func(*story){"intent": func(s *story) { suspend(s); s.wait(); s.intent("uid-e") }}, want: []string{"I5"}},
+		"SuspendedInFlight":     {instead: map[string]func(*story){"deleted": func(s *story) { suspend(s); s.wait(); s.play("deleted") }}},
 		"SuspendedAndResumed": {instead: map[string]func(*story){"intent": func(s *story) {
 			suspend(s)
 			s.wait()

@@ -6,12 +6,16 @@ package invariants
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -127,10 +131,7 @@ func (j *judge) targetWasRead(l *life, s *state, t *v1alpha1.Target) {
 	var last *cluster.Event
 	for i := range j.Audit {
 		e := &j.Audit[i]
-		if e.ObjectRef == nil || !e.By(j.Operator) || e.Verb != "get" && e.Verb != "list" || e.ObjectRef.APIGroup != t.Reference.APIGroup || !isKind(e.ObjectRef.Resource, t.Reference) {
-			continue
-		}
-		if e.ObjectRef.Namespace != "" && e.ObjectRef.Namespace != l.namespace || t.Reference.Name != "" && e.ObjectRef.Name != "" && e.ObjectRef.Name != t.Reference.Name {
+		if e.ObjectRef == nil || !e.By(j.Operator) || !reads(e, l.namespace, t) {
 			continue
 		}
 		if e.StageTimestamp.Time.After(arrived) || e.StageTimestamp.Time.Before(arrived.Add(-confirmationServes)) {
@@ -144,9 +145,55 @@ func (j *judge) targetWasRead(l *life, s *state, t *v1alpha1.Target) {
 	case last == nil && t.OnMissing == v1alpha1.OnMissingAsNull: // the kind may not be served, which discovery says
 	case last == nil:
 		j.violated("I3", fmt.Sprintf("%s was committed, and target %q was not read in the %s before", l, t.Name, confirmationServes), quote(s.event))
-	case last.Code() != 200 && (last.Code() != 404 || last.Verb != "get"):
+	case last.Code() != http.StatusOK && (last.Code() != http.StatusNotFound || t.OnMissing != v1alpha1.OnMissingAsNull):
 		j.violated("I3", fmt.Sprintf("%s was committed after a read of target %q that had failed", l, t.Name), quote(*last), quote(s.event))
 	}
+}
+
+// reads says that a request is the live read of a target: a GET of the one that is named, else a LIST of exactly those
+// that its selectors mean. A LIST with resourceVersion=0 is how watches begin: its answer may be of any age.
+func reads(e *cluster.Event, namespace string, t *v1alpha1.Target) bool {
+	r := &t.Reference
+	if e.ObjectRef.APIGroup != r.APIGroup || !isKind(e.ObjectRef.Resource, *r) || e.ObjectRef.Subresource != "" || e.ObjectRef.Namespace != "" && e.ObjectRef.Namespace != namespace {
+		return false
+	}
+	asked, err := url.ParseRequestURI(e.RequestURI)
+	if err != nil {
+		return false
+	}
+	query := asked.Query()
+	if query.Get("resourceVersion") == "0" {
+		return false
+	}
+	byLabels, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: r.MatchLabels, MatchExpressions: r.MatchExpressions})
+	if err != nil {
+		return false
+	}
+	if r.Name != "" && byLabels.Empty() && r.FieldSelector == "" {
+		return e.Verb == "get" && e.ObjectRef.Name == r.Name
+	}
+	want := r.FieldSelector
+	if r.Name != "" {
+		want = strings.Trim("metadata.name="+r.Name+","+want, ",")
+	}
+	return e.Verb == "list" && query.Get("labelSelector") == byLabels.String() && sameFields(query.Get("fieldSelector"), want)
+}
+
+// sameFields says that two field selectors demand the same, in any order.
+func sameFields(a, b string) bool {
+	demands := func(text string) []string {
+		selector, err := fields.ParseSelector(text)
+		if err != nil {
+			return []string{text}
+		}
+		var out []string
+		for _, r := range selector.Requirements() {
+			out = append(out, r.Field+" "+string(r.Operator)+" "+r.Value)
+		}
+		slices.Sort(out)
+		return out
+	}
+	return slices.Equal(demands(a), demands(b))
 }
 
 // isKind says that a resource is what a reference calls it.

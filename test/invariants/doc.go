@@ -16,8 +16,10 @@
 //	    record of the release that such a run names. What a DELETE has hit, as its answer says, is what it named. A line
 //	    "Intent" with the same UID and resourceVersion was logged before, one for each request. The Cleaner itself is
 //	    deleted by its last resourceVersion and only with the result Completed.
-//	I3  No evidence, no commit. In the 11 s before a commit each target that expressions see was read live, and the
-//	    last answer of each kind of read was a success, or the 404 of a GET. What the answer was made into is not seen.
+//	I3  No evidence, no commit. In the 11 s before a commit each target that expressions see was read live: by a GET of its
+//	    name, or by a LIST with exactly its selectors that no cache may answer. The last such read was a success, or a
+//	    404 where a missing target counts as null. A target that does may go unread: discovery says that its kind is not
+//	    served. What the answer was made into is not seen.
 //	I4  The ttl. No commit and no DELETE before creationTimestamp + ttl, by the API server's clock.
 //	I5  Orders. No DELETE whose Intent was logged later than Latency after the Cleaner was suspended, put into DryRun,
 //	    deleted, or edited in what decides, unless that was taken back. Of a release, suspend and DryRun count alone.
