@@ -61,7 +61,9 @@ func (l *lab) violations() []invariants.Violation {
 			return false, nil //nolint:nilerr // it is asked again
 		}
 		return !slices.ContainsFunc(cleaners.Items, func(c v1alpha1.Cleaner) bool {
-			return meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady) == nil
+			ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady)
+			finished := c.Spec.CloudEventSink != "" && (c.Status.Unsent != nil || c.Status.Run != nil && c.Status.Run.Result != "")
+			return ready == nil || ready.ObservedGeneration != c.Generation || finished && meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionDelivered) == nil
 		}), nil
 	})
 	events, err := l.audit.Events()

@@ -136,13 +136,25 @@ func (s *story) finished() {
 	s.cleaner(us, "patch", func(c *v1alpha1.Cleaner) { c.Status.Run = &v1alpha1.Run{Number: 1, Result: v1alpha1.ResultCompleted} })
 }
 
-func (s *story) gone() {
-	uid, version := s.c.UID, s.c.ResourceVersion
+func (s *story) gone() { s.goneAt(s.c.ResourceVersion) }
+
+// goneAt is gone by a DELETE that demanded another version.
+func (s *story) goneAt(version string) {
+	uid := s.c.UID
 	s.c.DeletionTimestamp = &metav1.Time{Time: s.now}
 	s.rv++
 	s.c.ResourceVersion = fmt.Sprint(s.rv)
 	s.event(us, "delete", "cleaner.vtex.dev", "cleaners", "c", 200, map[string]any{"preconditions": map[string]any{"uid": uid, "resourceVersion": version}}, s.c)
 	s.cleaner(us, "patch", func(c *v1alpha1.Cleaner) { c.Finalizers = nil })
+}
+
+// stays is a Cleaner that is there at the end, at a generation, and says why for that or another one.
+func (s *story) stays(generation, says int64) {
+	s.c.Generation = generation
+	s.c.Status.Conditions = append(s.c.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionReady, Reason: "Suspended", Message: "It is suspended.", ObservedGeneration: says,
+	})
+	s.Cleaners = []v1alpha1.Cleaner{s.c}
 }
 
 // steps are a whole life, one thing after the other.
@@ -252,10 +264,20 @@ func TestCheckFindsEachBrokenPromise(t *testing.T) {
 		"ResultChanged": {instead: map[string]func(*story){"gone": func(s *story) {
 			s.cleaner(us, "patch", func(c *v1alpha1.Cleaner) { c.Status.Run = &v1alpha1.Run{Number: 1, Result: v1alpha1.ResultPartial} })
 			s.gone()
-		}}, want: []string{"I9"}},
+		}}, want: []string{"I2", "I9"}},
+		"GoneByAnOlderVersion": {instead: map[string]func(*story){"gone": func(s *story) { s.goneAt("2") }}, want: []string{"I2"}},
+		"GoneInTheNextRun": {instead: map[string]func(*story){"gone": func(s *story) {
+			s.play("read")
+			s.cleaner(us, "patch", func(c *v1alpha1.Cleaner) { c.Status.Runs, c.Status.Run = 2, &v1alpha1.Run{Number: 2} })
+			s.gone()
+		}}, want: []string{"I2", "I9"}},
 		"StaysSilently": {instead: map[string]func(*story){"gone": func(s *story) { s.Cleaners = []v1alpha1.Cleaner{s.c} }}, want: []string{"I12"}},
 		"StaysAndSaysWhy": {instead: map[string]func(*story){"gone": func(s *story) {
-			s.c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: "Suspended", Message: "It is suspended."}}
+			s.stays(2, 2)
+		}}},
+		"StaysAndSaysWhyItWasThere": {instead: map[string]func(*story){"gone": func(s *story) { s.stays(2, 1) }}, want: []string{"I12"}},
+		"StaysForOthers": {instead: map[string]func(*story){"gone": func(s *story) {
+			s.c.DeletionTimestamp, s.c.Finalizers = &metav1.Time{Time: s.now}, []string{"example.test/theirs"}
 			s.Cleaners = []v1alpha1.Cleaner{s.c}
 		}}},
 		"KilledBeforeTheAnswerToTheResult": {instead: map[string]func(*story){"finished": func(s *story) { // stored all the same
@@ -315,8 +337,13 @@ func TestCheckJudgesDelivery(t *testing.T) {
 	}
 	cases := map[string]struct {
 		sent func(t *testing.T, s *sink.Sink)
+		// kept says that the Cleaner is there, and what it says of the delivery.
+		kept metav1.ConditionStatus
 		want []string
 	}{
+		"Kept":            {sent: func(*testing.T, *sink.Sink) {}, kept: metav1.ConditionFalse},
+		"KeptAndDenied":   {sent: func(*testing.T, *sink.Sink) {}, kept: metav1.ConditionTrue, want: []string{"I8"}},
+		"KeptAndNotAsked": {sent: func(*testing.T, *sink.Sink) {}, kept: metav1.ConditionUnknown, want: []string{"I8"}},
 		"Delivered": {sent: func(t *testing.T, s *sink.Sink) {
 			s.Answer(sink.Codes(503)...)
 			post(t, s, "uid-c-1", "a")
@@ -334,6 +361,11 @@ func TestCheckJudgesDelivery(t *testing.T) {
 			s := newStory(t)
 			s.Sinks, s.c.Spec.CloudEventSink = []*sink.Sink{to}, to.URL
 			for _, step := range steps() {
+				if step == "gone" && tc.kept != "" {
+					s.c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDelivered, Status: tc.kept}}
+					s.stays(1, 1)
+					continue
+				}
 				s.play(step)
 			}
 			var got []string

@@ -90,23 +90,25 @@ func (j *judge) inRows(d *deed) bool {
 	return false
 }
 
-// selfDeletions is I2, for Cleaners: each deletes itself alone, and only when it has completed.
+// selfDeletions is I2, for Cleaners: each deletes itself alone, at a version at which its run has completed.
 func (j *judge) selfDeletions() {
 	for _, e := range j.events {
 		if e.Verb != "delete" || !e.By(j.Operator) || !isCleaner(e) || isDryRun(e) {
 			continue
 		}
 		pre, err := e.Preconditions()
-		if err != nil || pre.UID == nil {
+		if err != nil || pre.UID == nil || pre.ResourceVersion == nil {
 			continue // I1
 		}
-		l := j.life(*pre.UID)
-		completed := l != nil && slices.ContainsFunc(l.states, func(s state) bool {
-			run := s.c.Status.Run
-			return !s.at.After(e.RequestReceivedTimestamp.Time) && run != nil && run.Result == v1alpha1.ResultCompleted
-		})
-		if !completed {
-			j.violated("I2", "a Cleaner was deleted that had not completed a run", quote(e))
+		var at *state
+		if l := j.life(*pre.UID); l != nil {
+			at = l.as(*pre.ResourceVersion)
+		}
+		switch {
+		case at == nil:
+			j.violated("I2", "a Cleaner was deleted at a version that nobody has seen", quote(e))
+		case at.c.Status.Run == nil || at.c.Status.Run.Result != v1alpha1.ResultCompleted:
+			j.violated("I2", "a Cleaner was deleted at a version at which no run had completed", quote(at.event), quote(e))
 		}
 	}
 }

@@ -15,7 +15,7 @@
 //	    UID that stood in the rows of an open run before the request arrived, or an object of the manifest, a hook or a
 //	    record of the release that such a run names. What a DELETE has hit, as its answer says, is what it named. A line
 //	    "Intent" with the same UID and resourceVersion was logged before, one for each request. The Cleaner itself is
-//	    deleted by its last resourceVersion and only with the result Completed.
+//	    deleted by the resourceVersion of a state in which its run has the result Completed.
 //	I3  No evidence, no commit. In the 11 s before a commit each target that expressions see was read live: by a GET of its
 //	    name, or by a LIST with exactly its selectors that no cache may answer. The last such read was a success, or a
 //	    404 where a missing target counts as null. A target that does may go unread: discovery says that its kind is not
@@ -27,11 +27,12 @@
 //	    a Cleaner but by its own run, of a release's record but by a release, none granted of an object that carried
 //	    cleaner.vtex.dev/protect.
 //	I8  The event. For each finished run of a Cleaner with a sink that is known to the Record: a request was answered with
-//	    2xx before the Cleaner went; or the Cleaner is there and keeps the payload; or somebody deleted it, and the log has
+//	    2xx before the Cleaner went; or the Cleaner is there, keeps the payload, and Delivered is False; or somebody deleted it, and the log has
 //	    the event. All attempts have the same id, source, type and data.
 //	I9  An end. No Cleaner goes with an open run, unless somebody took its finalizer off; rows of an open run and a result
 //	    never change; run numbers grow one by one.
-//	I12 A reason. Each Cleaner that is there at the end says in Ready why, for its present generation.
+//	I12 A reason. Each Cleaner that is there at the end says in Ready why, for its present generation; one that was deleted
+//	    and is not held by the operator need not.
 //
 // I10, a Cleaner at rest, is a check of its own, Restless, because only its caller knows when all are at rest. I7
 // (limits) has nothing to check yet. I11 (nobody waits for somebody else's trouble) cannot be read from a record: tests

@@ -67,6 +67,22 @@ func (l *life) commits() []*state {
 	return out
 }
 
+// as is the Cleaner at a resourceVersion: the last write up to it. What a write has recorded whose answer was lost has the
+// version of the one before. Nil if there is none.
+func (l *life) as(resourceVersion string) *state {
+	demanded, err := strconv.ParseUint(resourceVersion, 10, 64)
+	if err != nil {
+		return nil
+	}
+	var last *state
+	for i := range l.states {
+		if s := &l.states[i]; version(s.c) <= demanded {
+			last = s
+		}
+	}
+	return last
+}
+
 // between are the states that may have been in force at some time of a span: a write takes effect between its arrival and
 // its answer.
 func (l *life) between(from, to time.Time) []*state {

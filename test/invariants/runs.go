@@ -64,7 +64,7 @@ func (j *judge) delivery() {
 			case !known, delivered:
 			case l.there != nil:
 				if !keeps(l.there, number) {
-					j.violated("I8", fmt.Sprintf("run %d of %s was not delivered, and its payload is not kept", number, l), jsonOf(run))
+					j.violated("I8", fmt.Sprintf("run %d of %s was not delivered, and its payload is not kept, or Delivered does not say so", number, l), jsonOf(run), jsonOf(l.there.Status))
 				}
 			case j.byOthers(l), j.saidInTheLog(l, number):
 			default:
@@ -78,7 +78,7 @@ func (j *judge) delivery() {
 func keeps(c *v1alpha1.Cleaner, number int64) bool {
 	for _, run := range []*v1alpha1.Run{c.Status.Run, c.Status.Unsent} {
 		if run != nil && run.Number == number && run.Result != "" {
-			return true
+			return meta.IsStatusConditionFalse(c.Status.Conditions, v1alpha1.ConditionDelivered)
 		}
 	}
 	return false
@@ -131,9 +131,15 @@ func (j *judge) follows(l *life, before, after *state) {
 func (j *judge) reasons() {
 	for i := range j.Cleaners {
 		c := &j.Cleaners[i]
+		if c.DeletionTimestamp != nil && !held(c) {
+			continue // others hold it
+		}
 		ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady)
-		if ready == nil || ready.Reason == "" || ready.Message == "" {
+		switch {
+		case ready == nil || ready.Reason == "" || ready.Message == "":
 			j.violated("I12", fmt.Sprintf("Cleaner %s/%s does not say why it is there", c.Namespace, c.Name), jsonOf(c.Status))
+		case ready.ObservedGeneration != c.Generation:
+			j.violated("I12", fmt.Sprintf("Cleaner %s/%s says why generation %d was there, and is at %d", c.Namespace, c.Name, ready.ObservedGeneration, c.Generation), jsonOf(c.Status))
 		}
 	}
 }
