@@ -499,18 +499,24 @@ func TestTheKindIsMadeAnewInARun(t *testing.T) {
 }
 
 func TestTheFinalizerIsTakenOffByHand(t *testing.T) {
-	l := parallel(t)
-	group := refused(l, widgetSpec, "w")
-	c := &v1alpha1.Cleaner{}
-	if err := l.Delete(l.ctx, l.cleaner("c")); err != nil {
+	e := alone(t)
+	l := newLab(t, e)
+	l.runs(e.binary, append(quick(), "--finish-grace=1h")...)
+	dead := l.sink()
+	dead.Otherwise(sink.Answer{Hang: true}) // so that the operator itself holds the Cleaner for an hour
+	group := refused(l, strings.Replace(widgetSpec, "\n  targets:", fmt.Sprintf("\n  cloudEventSink: %q\n  targets:", dead.URL), 1), "w")
+	c := l.cleaner("c")
+	if err := l.Delete(l.ctx, c); err != nil {
 		t.Fatal(err)
 	}
-	if l.cleaner("c") != nil {
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))
-		c.Namespace, c.Name = l.ns, "c"
-		if err := l.Patch(l.ctx, c, patch); client.IgnoreNotFound(err) != nil {
-			t.Fatal(err)
-		}
+	if _, err := dead.WaitFor(l.ctx, 1); err != nil { // the run has ended, and is told of
+		t.Fatal(err)
+	}
+	patch := client.RawPatch(types.JSONPatchType, fmt.Appendf(nil, `[
+		{"op": "test", "path": "/metadata/finalizers", "value": [%q]},
+		{"op": "remove", "path": "/metadata/finalizers"}]`, v1alpha1.Finalizer))
+	if err := l.Patch(l.ctx, c, patch); err != nil { // also if the operator was faster
+		t.Fatalf("the hand did not take the finalizer off: %s", err)
 	}
 	l.gone("c")
 	grant(l, group, "get", "list", "watch", "delete")
