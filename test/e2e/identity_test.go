@@ -4,6 +4,9 @@
 package e2e
 
 import (
+	"encoding/json"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/cluster"
 	"github.com/vtex/cleaner/test/helmtest"
 	"github.com/vtex/cleaner/test/operator"
 )
@@ -80,6 +84,40 @@ func TestDeedsAreThoseOfTheServiceAccount(t *testing.T) {
 	if as == 0 {
 		t.Error("the audit log shows no DELETE as the ServiceAccount")
 	}
+	if n := confirmations(l, want); n == 0 {
+		t.Error("the audit log shows no live read as the ServiceAccount before the run was recorded")
+	}
+}
+
+// confirmations counts the live reads of the evidence before the first run was recorded, which are all to be as an account.
+func confirmations(l *lab, account string) int {
+	l.Helper()
+	events, err := l.audit.Events()
+	if err != nil {
+		l.Fatal(err)
+	}
+	in := func(e cluster.Event, resource, verb string) bool {
+		return e.ObjectRef != nil && e.ObjectRef.Namespace == l.ns && e.ObjectRef.Resource == resource && e.Verb == verb && e.By(operator.User)
+	}
+	committed := slices.IndexFunc(events, func(e cluster.Event) bool {
+		var c v1alpha1.Cleaner
+		return in(e, "cleaners", "patch") && e.Code() == http.StatusOK && json.Unmarshal(e.ResponseObject.Raw, &c) == nil && c.Status.Run != nil
+	})
+	if committed < 0 {
+		l.Fatal("the audit log shows no run")
+	}
+	n := 0
+	for _, e := range events {
+		if !in(e, "configmaps", "get") || e.ObjectRef.Name != "evidence" || !e.RequestReceivedTimestamp.Before(&events[committed].RequestReceivedTimestamp) {
+			continue
+		}
+		if e.ImpersonatedUser == nil || e.ImpersonatedUser.Username != account || e.Code() != http.StatusOK {
+			l.Errorf("%s: want it as %s, and answered", e, account)
+			continue
+		}
+		n++
+	}
+	return n
 }
 
 func TestWhatTheServiceAccountMayNotDeleteStays(t *testing.T) {
