@@ -298,8 +298,8 @@ func (p *pass) uninstall(ctx context.Context, start bool) {
 	m, run, spec := &p.mem.run, p.c.Status.Run, p.c.Spec.Helm
 	want := helm.Committed{
 		Namespace: p.c.Namespace, Name: run.Helm.Name, Revision: run.Helm.Revision, UID: types.UID(run.Helm.UID),
-		FirstDeployed: run.Helm.FirstDeployed.Time,
-		Self:          plan.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: p.c.Namespace, Name: p.c.Name, UID: p.c.UID},
+		FirstDeployed: run.Helm.FirstDeployed.Time, Digest: run.Helm.Digest,
+		Self: plan.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: p.c.Namespace, Name: p.c.Name, UID: p.c.UID},
 	}
 	want.HookTimeout, want.DisableHooks = defaultHelmTimeout, run.Helm.DisableHooks
 	if spec != nil {

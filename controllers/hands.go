@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 	"weak"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -48,7 +49,9 @@ type handsMaker struct {
 	// protection is what no hands touch.
 	protection plan.Protection
 	slots      actuate.Slots
-	clock      clock.Clock
+	// ahead is by how much clock is ahead of the API server's.
+	ahead func() time.Duration
+	clock clock.Clock
 }
 
 // of gives the hands of an account, which are kept for as long as somebody holds them.
@@ -98,6 +101,7 @@ func (m *handsMaker) make(account identity.Account) (*hands, error) {
 	}
 	uninstaller, err := helm.New(helm.Options{
 		Config: actuate.Once(config), Discovery: m.config, ServiceAccount: types.NamespacedName(account), Protection: m.protection, Clock: m.clock,
+		Ahead: m.ahead,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the uninstaller: %w", err)

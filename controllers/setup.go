@@ -111,7 +111,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	}
 	maker := &handsMaker{
 		config: config, engine: engine, access: identity.NewAccess(reviews.SubjectAccessReviews(), opts.Clock),
-		protection: opts.protection(), slots: actuate.NewSlots(), clock: opts.Clock,
+		protection: opts.protection(), slots: actuate.NewSlots(), ahead: opts.Skew.Ahead, clock: opts.Clock,
 	}
 	own, err := maker.of(identity.Account{})
 	if err != nil {

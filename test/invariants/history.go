@@ -368,10 +368,10 @@ func (j *judge) deed(e cluster.Event) *deed {
 	}
 	for _, l := range j.lives {
 		for _, s := range l.commits() {
-			if s.at.After(arrived) || l.namespace != e.ObjectRef.Namespace && s.c.Spec.ServiceAccountName == "" {
+			run := s.open()
+			if s.at.After(arrived) || l.namespace != e.ObjectRef.Namespace && run.ServiceAccountName == "" {
 				continue
 			}
-			run := s.open()
 			switch {
 			case l.namespace == e.ObjectRef.Namespace && slices.ContainsFunc(run.Rows, func(row string) bool { return rowIs(row, e, d.pre.UID) }):
 				d.life, d.run, d.helm = l, s, false
