@@ -52,6 +52,8 @@ targets:
     matchExpressions: [{key: a, operator: In, values: [b]}]
 conditions: ["true"]
 cloudEventSink: http://sink
+cloudEventData: "1"
+serviceAccountName: a
 `
 	fullStatus = `
 observedGeneration: 1
@@ -72,8 +74,10 @@ run: &run
   number: 1
   decides: a
   decidedAt: "2026-01-02T03:04:05Z"
+  serviceAccountName: a
   rows: [a]
-  helm: {name: a, revision: 1, uid: a, firstDeployed: "2026-01-02T03:04:05.000000Z", outcome: gone}
+  helm: {name: a, revision: 1, uid: a, firstDeployed: "2026-01-02T03:04:05.000000Z", digest: a, disableHooks: true, outcome: gone}
+  data: "1"
   withheld: [{object: a, because: a}]
   result: Partial
   finishedAt: "2026-01-02T03:04:05Z"
