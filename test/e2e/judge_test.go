@@ -57,8 +57,8 @@ func (l *lab) violations() []invariants.Violation {
 	var found []invariants.Violation
 	failed := errors.New("it was not tried")
 	// A Cleaner that was just made, or whose status is just being written, is given the time to say how it is with it.
-	_ = wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
-		now, err := l.check(ctx)
+	_ = wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		now, err := l.check(ctx) // the last look may take longer than looks are repeated
 		if failed = err; err != nil {
 			return false, nil //nolint:nilerr // it is asked again
 		}
