@@ -34,7 +34,7 @@ func NewCache(c *Compiler) *Cache {
 }
 
 // Get gives what Compile gives. An object without a UID is not remembered.
-func (c *Cache) Get(uid types.UID, generation int64, spec *v1alpha1.CleanerSpec) (*Programs, field.ErrorList) {
+func (c *Cache) Get(uid types.UID, generation int64, spec *v1alpha1.Work) (*Programs, field.ErrorList) {
 	if uid == "" {
 		return c.compiler.Compile(spec)
 	}

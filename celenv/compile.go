@@ -20,7 +20,7 @@ import (
 
 // Compile makes Programs of the expressions of a spec: its conditions, and cloudEventData. It gives either Programs or
 // what is wrong, never a part of them.
-func (c *Compiler) Compile(spec *v1alpha1.CleanerSpec) (*Programs, field.ErrorList) {
+func (c *Compiler) Compile(spec *v1alpha1.Work) (*Programs, field.ErrorList) {
 	root := field.NewPath("spec")
 	s := scope{targets: map[string]bool{}}
 	var errs field.ErrorList

@@ -134,7 +134,7 @@ func TestExpressionsMayNotBeLarge(t *testing.T) {
 
 func TestTargetsOfOtherMeanings(t *testing.T) {
 	s := spec("true")
-	s.Targets = append(s.Targets, v1alpha1.Target{Name: "time"})
+	s.Targets = append(s.Targets, v1alpha1.ClusterTarget{Name: "time"})
 	p, errs := newCompiler(t, Limits{}).Compile(s)
 	if p != nil || len(errs) != 1 || errs[0].Field != "spec.targets[3].name" {
 		t.Errorf("got %v, %v", p, errs)
@@ -144,7 +144,7 @@ func TestTargetsOfOtherMeanings(t *testing.T) {
 // A target may be called as the namespace of a function.
 func TestTargetNamedAsANamespace(t *testing.T) {
 	s := spec(`json.valid("1") && json.metadata.name == "x"`)
-	s.Targets = append(s.Targets, v1alpha1.Target{Name: "json"})
+	s.Targets = append(s.Targets, v1alpha1.ClusterTarget{Name: "json"})
 	p, errs := newCompiler(t, Limits{}).Compile(s)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())

@@ -30,11 +30,11 @@ func newCompiler(t testing.TB, limits Limits) *Compiler {
 }
 
 // spec has the conditions, and as targets the list "revisions", the object "svc", and "nginx", which is not included.
-func spec(conditions ...string) *v1alpha1.CleanerSpec {
+func spec(conditions ...string) *v1alpha1.Work {
 	hidden := false
-	return &v1alpha1.CleanerSpec{
-		Targets:    []v1alpha1.Target{{Name: "revisions"}, {Name: "svc"}, {Name: "nginx", IncludeWhenEvaluating: &hidden}},
-		Conditions: conditions,
+	return &v1alpha1.Work{
+		CommonSpec: v1alpha1.CommonSpec{Conditions: conditions},
+		Targets:    []v1alpha1.ClusterTarget{{Name: "revisions"}, {Name: "svc"}, {Name: "nginx", IncludeWhenEvaluating: &hidden}},
 	}
 }
 

@@ -37,7 +37,7 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 		return p.mem.held, nil
 	}
 	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	in.Snapshot = snapshot.TakeLive(ctx, p.hands.live, p.c.Namespace, &p.c.Spec)
+	in.Snapshot = snapshot.TakeLive(ctx, p.hands.live, p.c.GetNamespace(), p.work)
 	in.Release = p.lookRelease(ctx)
 	missing, leaves := p.hands.accountMissing(ctx, p.r.own.live), p.namespaceLeaves(ctx)
 	in.Clock = p.r.trust() // these reads have measured it, whatever was read before
@@ -49,7 +49,7 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
 	case leaves:
 		live.Verdict, live.Reason = v1alpha1.VerdictWait, v1alpha1.ReasonNamespaceTerminating
-		live.Message = fmt.Sprintf("Namespace %q is being deleted, or cannot be read: nothing more is begun in it.", p.c.Namespace)
+		live.Message = fmt.Sprintf("Namespace %q is being deleted, or cannot be read: nothing more is begun in it.", p.c.GetNamespace())
 		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
 	case now.Sub(in.Now) >= plan.ConfirmationServes:
 		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is deleted: "+slowReads+"."
@@ -59,7 +59,7 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
 	case live.Verdict != v1alpha1.VerdictAct:
 		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
-	case p.c.Spec.Mode == v1alpha1.ModeDryRun:
+	case p.c.Common().Mode == v1alpha1.ModeDryRun:
 		p.mem.held = p.dryRun(ctx, live)
 		return p.mem.held, nil
 	}
@@ -68,7 +68,7 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 
 // period is retry.period.
 func (p *pass) period() time.Duration {
-	period, err := plan.Period(&p.c.Spec)
+	period, err := plan.Period(p.work)
 	if err != nil {
 		return plan.DefaultPeriod
 	}
@@ -77,7 +77,7 @@ func (p *pass) period() time.Duration {
 
 // tried says that a dry run has already asked about all that a decision wants.
 func (p *pass) tried(watched plan.Plan) bool {
-	if p.c.Spec.Mode != v1alpha1.ModeDryRun || p.mem.held.Reason != v1alpha1.ReasonDryRun || len(p.mem.tried) != len(watched.Steps) {
+	if p.c.Common().Mode != v1alpha1.ModeDryRun || p.mem.held.Reason != v1alpha1.ReasonDryRun || len(p.mem.tried) != len(watched.Steps) {
 		return false
 	}
 	for i := range watched.Steps {
@@ -91,17 +91,17 @@ func (p *pass) tried(watched plan.Plan) bool {
 // namespaceLeaves says that the Cleaner's namespace is being deleted, or that nobody knows: what goes missing then proves
 // nothing.
 func (p *pass) namespaceLeaves(ctx context.Context) bool {
-	ns := p.r.own.live.Read(ctx, object("Namespace", "", p.c.Namespace))
+	ns := p.r.own.live.Read(ctx, object("Namespace", "", p.c.GetNamespace()))
 	return ns.State != plan.Complete || len(ns.Objects) == 0 || ns.Objects[0].Terminating
 }
 
 // lookRelease reads the Helm release that the spec wants uninstalled; nil if there is none. What cannot be read blocks.
 func (p *pass) lookRelease(ctx context.Context) *plan.Release {
-	h := p.c.Spec.Helm
+	h := p.work.Helm
 	if h == nil || !h.Delete {
 		return nil
 	}
-	rel, err := p.hands.helm.Look(ctx, p.c.Namespace, h.Release)
+	rel, err := p.hands.helm.Look(ctx, p.c.GetNamespace(), h.Release)
 	if err != nil {
 		return &plan.Release{Name: h.Release, Blocked: releaseReason(err), Detail: clean(fmt.Sprintf("Release %q: %s.", h.Release, err))}
 	}
@@ -122,20 +122,20 @@ func releaseReason(err error) string {
 // commit records the run before anything of it is done: the finalizer first, then the rows, each at the version of the
 // Cleaner that was decided on.
 func (p *pass) commit(ctx context.Context, in plan.Input, d plan.Plan) error {
-	decides, err := p.mem.fingerprint(p.c, &p.r.opts)
+	decides, err := p.mem.fingerprint(p.c, p.work, &p.r.opts)
 	if err != nil {
 		return err
 	}
 	faults.Point("decided")
-	if controllerutil.AddFinalizer(p.read.DeepCopy(), v1alpha1.Finalizer) {
-		err := p.writeMetadata(ctx, func(c *v1alpha1.Cleaner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
+	if controllerutil.AddFinalizer(p.read.DeepCopyOwner(), v1alpha1.Finalizer) {
+		err := p.writeMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
 		if err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
 	faults.Point("held by the finalizer")
-	run, remembered := plan.Commit(p.read, decides, d, in.Now)
-	run.ServiceAccountName = p.hands.account.Name
+	run, remembered := plan.Commit(p.read.State(), p.work.Helm, decides, d, in.Now)
+	run.ServiceAccountName = recorded(p.c, p.hands.account)
 	err = p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
 	if err != nil {
 		return err

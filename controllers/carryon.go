@@ -30,7 +30,7 @@ import (
 func (p *pass) carryOn(ctx context.Context) (plan.Request, error) {
 	p.mem.run.NewPass()
 	p.takeUninstall(ctx)
-	if p.mem.run.Busy && p.c.DeletionTimestamp != nil && !p.r.clock.Now().Before(p.c.DeletionTimestamp.Add(p.r.opts.FinishGrace)) {
+	if p.mem.run.Busy && p.c.GetDeletionTimestamp() != nil && !p.r.clock.Now().Before(p.c.GetDeletionTimestamp().Add(p.r.opts.FinishGrace)) {
 		p.mem.stopUninstall()
 	}
 	for {
@@ -60,32 +60,36 @@ func (p *pass) carryOn(ctx context.Context) (plan.Request, error) {
 
 // view is the Cleaner as plan.Next sees it. What is owed to the sink is handed to the sender on the way.
 func (p *pass) view() (plan.View, error) {
-	decides, err := p.mem.fingerprint(p.c, &p.r.opts)
+	decides, err := p.mem.fingerprint(p.c, p.work, &p.r.opts)
 	if err != nil {
 		return plan.View{}, err
 	}
 	v := plan.View{
-		Cleaner: p.c, Decides: decides, Now: p.r.clock.Now(),
+		Cleaner: p.c, Helm: p.work.Helm, Decides: decides, Now: p.r.clock.Now(),
 		SettleFor: p.r.opts.Settle, FinishGrace: p.r.opts.FinishGrace, ClockSuspect: p.r.opts.Skew.Suspected(),
 	}
-	owed := plan.Outstanding(p.c)
+	owed := plan.Outstanding(p.c.State())
 	switch {
-	case p.c.Spec.CloudEventSink == "":
+	case p.c.Common().CloudEventSink == "":
 		p.r.sender.Forget(p.key)
 	case owed != nil:
-		p.r.sender.Send(p.key, p.identity(), p.c.Spec.CloudEventSink, owed)
-		v.Delivered = p.r.sender.State(p.key, p.c.UID, owed.Number).Delivered
+		p.r.sender.Send(p.key, p.identity(), p.c.Common().CloudEventSink, owed)
+		v.Delivered = p.r.sender.State(p.key, p.c.GetUID(), owed.Number).Delivered
 	}
 	return v, nil
 }
 
 func (p *pass) identity() outbox.Identity {
-	return outbox.Identity{Kind: "Cleaner", Namespace: p.c.Namespace, Name: p.c.Name, UID: p.c.UID}
+	kind := "Cleaner"
+	if p.work.Cluster {
+		kind = "ClusterCleaner"
+	}
+	return outbox.Identity{Kind: kind, Namespace: p.c.GetNamespace(), Name: p.c.GetName(), UID: p.c.GetUID()}
 }
 
 // do carries out one request, and gives the answer to the memory of the run.
 func (p *pass) do(ctx context.Context, req plan.Request) error {
-	m, run, now := &p.mem.run, p.c.Status.Run, p.r.clock.Now()
+	m, run, now := &p.mem.run, p.c.State().Run, p.r.clock.Now()
 	switch req.Kind {
 	case plan.LookRows, plan.Settle:
 		sights := p.look(ctx, req.Rows)
@@ -95,7 +99,7 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 		}
 		return nil
 	case plan.LookRelease:
-		rel, err := p.hands.helm.Look(ctx, p.c.Namespace, run.Helm.Name)
+		rel, err := p.hands.helm.Look(ctx, p.c.GetNamespace(), run.Helm.Name)
 		if err != nil {
 			m.Fail(clean(err.Error()), p.r.clock.Now())
 			return nil
@@ -131,7 +135,7 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 func (p *pass) look(ctx context.Context, rows []int) map[int]plan.Sight {
 	seen := make([]plan.Sight, len(rows))
 	actuate.Each(len(rows), func(n int) {
-		row, err := plan.ParseRow(p.c.Status.Run.Rows[rows[n]])
+		row, err := plan.ParseRow(p.c.State().Run.Rows[rows[n]])
 		if err != nil {
 			seen[n] = plan.Sight{Failed: err.Error()}
 			return
@@ -149,7 +153,7 @@ func (p *pass) look(ctx context.Context, rows []int) map[int]plan.Sight {
 func (p *pass) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
 	err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) {
 		s.Unsent, s.Run = nil, nil
-		if p.c.Spec.CloudEventSink != "" {
+		if p.c.Common().CloudEventSink != "" {
 			s.Unsent = run
 		}
 	})
@@ -170,8 +174,8 @@ func (p *pass) Look(ctx context.Context, row plan.Row) plan.Sight {
 		Group: row.Resource.Group, Version: row.Resource.Version, Kind: row.Resource.Resource,
 		Namespace: row.Namespace, Name: row.Name, Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,
 	}
-	t := row.Target(&p.c.Spec)
-	if t >= 0 && p.c.Spec.Targets[t].Reference.FieldSelector != "" {
+	t := row.Target(p.work)
+	if t >= 0 && p.work.Targets[t].Reference.FieldSelector != "" {
 		q.MetadataOnly = false
 	}
 	seen := p.hands.live.Read(ctx, q)
@@ -184,7 +188,7 @@ func (p *pass) Look(ctx context.Context, row plan.Row) plan.Sight {
 	o := &seen.Objects[0]
 	return plan.Sight{
 		UID: o.UID, ResourceVersion: o.ResourceVersion, Terminating: o.Terminating, Finalizers: o.Finalizers,
-		Refused: plan.Refused(p.owner(), &p.c.Spec, row, o, p.belongs(ctx, t, o), p.r.opts.protection()),
+		Refused: plan.Refused(p.owner(), p.work, row, o, p.belongs(ctx, t, o), p.r.opts.protection()),
 	}
 }
 
@@ -193,8 +197,8 @@ func (p *pass) belongs(ctx context.Context, target int, o *plan.Object) plan.Bel
 	if target < 0 {
 		return plan.Belonging{}
 	}
-	t := &p.c.Spec.Targets[target]
-	q, err := snapshot.QueryOf(p.c.Namespace, t)
+	t := &p.work.Targets[target]
+	q, err := snapshot.QueryOf(p.c.GetNamespace(), t)
 	if err != nil {
 		return plan.Belonging{}
 	}
@@ -212,8 +216,8 @@ func (p *pass) recheck(ctx context.Context) error {
 		p.mem.run.Fail("the spec is not valid any more: "+findings[0].String(), p.r.clock.Now())
 		return nil
 	}
-	in := p.input(programs, p.r.clock.Now(), snapshot.TakeLive(ctx, p.hands.live, p.c.Namespace, &p.c.Spec))
-	answer := plan.Reevaluate(ctx, in, p.c.Status.Run, &p.mem.run)
+	in := p.input(programs, p.r.clock.Now(), snapshot.TakeLive(ctx, p.hands.live, p.c.GetNamespace(), p.work))
+	answer := plan.Reevaluate(ctx, in, p.c.State().Run, &p.mem.run)
 	missing := p.hands.accountMissing(ctx, p.r.own.live)
 	switch {
 	case missing != "":
@@ -221,7 +225,7 @@ func (p *pass) recheck(ctx context.Context) error {
 	case p.r.clock.Since(in.Now) >= plan.ConfirmationServes:
 		answer = plan.Rechecked{Why: slowReads}
 	}
-	p.mem.run.Rechecked(p.c.Status.Run, answer, in.Now)
+	p.mem.run.Rechecked(p.c.State().Run, answer, in.Now)
 	return nil
 }
 
@@ -230,7 +234,7 @@ func (p *pass) delete(ctx context.Context, rows []int) error {
 	m := &p.mem.run
 	deeds := make([]actuate.Deed, len(rows))
 	for n, i := range rows {
-		row, err := plan.ParseRow(p.c.Status.Run.Rows[i])
+		row, err := plan.ParseRow(p.c.State().Run.Rows[i])
 		if err != nil {
 			return err
 		}
@@ -240,8 +244,8 @@ func (p *pass) delete(ctx context.Context, rows []int) error {
 	now := p.r.clock.Now()
 	for n, i := range rows {
 		row := deeds[n].Row
-		t := row.Target(&p.c.Spec)
-		m.Answered(i, row, answers[n], t >= 0 && p.c.Spec.Targets[t].Included(), now)
+		t := row.Target(p.work)
+		m.Answered(i, row, answers[n], t >= 0 && p.work.Targets[t].Included(), now)
 		p.tellAnswer(row, answers[n])
 	}
 	p.tellBatch("Deleted", "deleted", deleted(deeds, answers))
@@ -253,7 +257,7 @@ func (p *pass) delete(ctx context.Context, rows []int) error {
 
 // finish records the result of the run.
 func (p *pass) finish(ctx context.Context, req plan.Request) error {
-	finished := plan.Finish(p.c.Status.Run, &p.mem.run, req.Result, req.Message, p.r.clock.Now())
+	finished := plan.Finish(p.c.State().Run, &p.mem.run, req.Result, req.Message, p.r.clock.Now())
 	if err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run = finished }); err != nil {
 		return err
 	}
@@ -269,8 +273,9 @@ func (p *pass) deleteSelf(ctx context.Context) error {
 	if !p.r.opts.Lease.Fresh() {
 		return errNotLeader
 	}
-	finished := p.c.Status.Run
-	err := p.r.client.Delete(ctx, p.read.DeepCopy(), client.Preconditions{UID: &p.read.UID, ResourceVersion: &p.read.ResourceVersion},
+	finished := p.c.State().Run
+	uid, version := p.read.GetUID(), p.read.GetResourceVersion()
+	err := p.r.client.Delete(ctx, p.read.DeepCopyOwner(), client.Preconditions{UID: &uid, ResourceVersion: &version},
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil {
 		return err
@@ -281,7 +286,7 @@ func (p *pass) deleteSelf(ctx context.Context) error {
 
 // reread takes the Cleaner as it is now.
 func (p *pass) reread(ctx context.Context) error {
-	c := &v1alpha1.Cleaner{}
+	c := empty(p.key)
 	if err := p.r.live.Get(ctx, p.key, c); err != nil {
 		return err
 	}
@@ -290,16 +295,16 @@ func (p *pass) reread(ctx context.Context) error {
 }
 
 func (p *pass) removeFinalizer(ctx context.Context) error {
-	return p.writeMetadata(ctx, func(c *v1alpha1.Cleaner) { controllerutil.RemoveFinalizer(c, v1alpha1.Finalizer) })
+	return p.writeMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.RemoveFinalizer(c, v1alpha1.Finalizer) })
 }
 
 // uninstall hands the release of the run to the pool.
 func (p *pass) uninstall(ctx context.Context, start bool) {
-	m, run, spec := &p.mem.run, p.c.Status.Run, p.c.Spec.Helm
+	m, run, spec := &p.mem.run, p.c.State().Run, p.work.Helm
 	want := helm.Committed{
-		Namespace: p.c.Namespace, Name: run.Helm.Name, Revision: run.Helm.Revision, UID: types.UID(run.Helm.UID),
+		Namespace: p.c.GetNamespace(), Name: run.Helm.Name, Revision: run.Helm.Revision, UID: types.UID(run.Helm.UID),
 		FirstDeployed: run.Helm.FirstDeployed.Time, Digest: run.Helm.Digest,
-		Self: plan.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: p.c.Namespace, Name: p.c.Name, UID: p.c.UID},
+		Self: plan.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: p.c.GetNamespace(), Name: p.c.GetName(), UID: p.c.GetUID()},
 	}
 	want.HookTimeout, want.DisableHooks = defaultHelmTimeout, run.Helm.DisableHooks
 	if spec != nil {
@@ -312,7 +317,7 @@ func (p *pass) uninstall(ctx context.Context, start bool) {
 		want.Timeout = min(want.Timeout, laterHelmWait)
 	}
 	m.Busy = true
-	job := &uninstallJob{r: p.r, hands: p.hands, key: p.key, uid: p.c.UID, run: run.Number, decides: run.Decides, want: want, start: start, confirmedAt: m.ConfirmedAt, ended: p.mem.ended, log: logf.FromContext(ctx)}
+	job := &uninstallJob{r: p.r, hands: p.hands, key: p.key, uid: p.c.GetUID(), run: run.Number, decides: run.Decides, want: want, start: start, confirmedAt: m.ConfirmedAt, ended: p.mem.ended, log: logf.FromContext(ctx)}
 	p.mem.stopUninstall = p.r.pool.do(ctx, job.do)
 }
 
@@ -325,7 +330,7 @@ func (p *pass) takeUninstall(ctx context.Context) {
 		}
 		p.mem.run.Uninstalled(end.why, p.r.clock.Now())
 		p.mem.run.Swept = end.swept
-		p.mem.acted(p.read.Status.LastActions, end.actions...)
+		p.mem.acted(p.read.State().LastActions, end.actions...)
 		if end.why != "" {
 			logf.FromContext(ctx).Info("Uninstall did not end", "run", end.run, "why", end.why)
 		}

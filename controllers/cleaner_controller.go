@@ -74,7 +74,7 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 
 	// 4. Listen, before looking: nothing may change unseen in between. 5. Look. 6. Decide.
 	p.listen()
-	in := p.input(programs, r.clock.Now(), snapshot.Take(ctx, p.hands.watched, c.Namespace, &c.Spec))
+	in := p.input(programs, r.clock.Now(), snapshot.Take(ctx, p.hands.watched, c.GetNamespace(), p.work))
 	decision := plan.Compute(ctx, in)
 	mem.evaluated, mem.expected = in.Now, decision.Next
 	r.metrics.Evaluated(string(decision.Verdict))

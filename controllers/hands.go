@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 	"weak"
@@ -112,37 +113,59 @@ func (m *handsMaker) make(account identity.Account) (*hands, error) {
 	}, nil
 }
 
-// serviceAccount is the one as which the operator acts by a spec; empty: it acts as itself.
-func (o *Options) serviceAccount(spec *v1alpha1.CleanerSpec) string {
-	return cmp.Or(spec.ServiceAccountName, o.DefaultServiceAccount)
+// serviceAccount is the one as which the operator acts for somebody's work; nil: it acts as itself.
+func (o *Options) serviceAccount(work *v1alpha1.Work) *v1alpha1.ServiceAccountReference {
+	if work.ServiceAccount == nil && !work.Cluster && o.DefaultServiceAccount != "" {
+		return &v1alpha1.ServiceAccountReference{Name: o.DefaultServiceAccount}
+	}
+	return work.ServiceAccount
 }
 
-// decides is the fingerprint of a spec, and of as whom it is carried out: another default is an edit too.
-func (o *Options) decides(spec *v1alpha1.CleanerSpec) (string, error) {
-	if as := o.serviceAccount(spec); as != spec.ServiceAccountName {
-		spec = spec.DeepCopy()
-		spec.ServiceAccountName = as
+// decides is the fingerprint of somebody's work, and of as whom it is carried out: another default is an edit too.
+func (o *Options) decides(work *v1alpha1.Work) (string, error) {
+	as := *work
+	as.ServiceAccount = o.serviceAccount(work)
+	return plan.Decides(&as)
+}
+
+// recorded is how an account stands in a run: by its name, if it is of the Cleaner's namespace.
+func recorded(c v1alpha1.Owner, a identity.Account) string {
+	if a.Namespace == c.GetNamespace() {
+		return a.Name
 	}
-	return plan.Decides(spec)
+	return a.Namespace + "/" + a.Name
+}
+
+// recordedAccount reads what recorded wrote.
+func recordedAccount(c v1alpha1.Owner, s string) identity.Account {
+	if namespace, name, ok := strings.Cut(s, "/"); ok {
+		return identity.Account{Namespace: namespace, Name: name}
+	}
+	if s == "" {
+		return identity.Account{}
+	}
+	return identity.Account{Namespace: c.GetNamespace(), Name: s}
 }
 
 // handsFor are the hands of a Cleaner: those of the account by its spec, or, for a run that is stopped, those with which
 // it was begun. They are kept while they are the same.
-func (r *CleanerReconciler) handsFor(c *v1alpha1.Cleaner, mem *memory) (*hands, error) {
-	name := r.opts.serviceAccount(&c.Spec)
-	if run := c.Status.Run; run != nil && run.Result == "" {
-		decides, err := mem.fingerprint(c, &r.opts)
+func (r *CleanerReconciler) handsFor(c v1alpha1.Owner, work *v1alpha1.Work, mem *memory) (*hands, error) {
+	account := identity.Account{}
+	if a := r.opts.serviceAccount(work); a != nil {
+		account = identity.Account{Namespace: cmp.Or(a.Namespace, c.GetNamespace()), Name: a.Name}
+	}
+	if run := c.State().Run; run != nil && run.Result == "" {
+		decides, err := mem.fingerprint(c, work, &r.opts)
 		if err != nil {
 			return nil, err
 		}
 		if decides != run.Decides {
-			name = run.ServiceAccountName
+			account = recordedAccount(c, run.ServiceAccountName)
 		}
 	}
-	if name == "" {
+	if account.Operator() {
 		return r.own, nil
 	}
-	account := identity.Account{Namespace: c.Namespace, Name: name}
 	if mem.hands == nil || mem.hands.account != account {
 		made, err := r.hands.of(account)
 		if err != nil {

@@ -18,15 +18,20 @@ import (
 // account with which it was begun.
 func TestHandsFor(t *testing.T) {
 	spec := func(named string) v1alpha1.CleanerSpec {
-		return v1alpha1.CleanerSpec{ServiceAccountName: named, Conditions: []string{"true"}}
+		return v1alpha1.CleanerSpec{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"true"}}, ServiceAccountName: named}
 	}
 	committed := func(o Options, named string) *v1alpha1.Run {
 		s := spec(named)
-		decides, err := o.decides(&s)
+		work := s.Work()
+		decides, err := o.decides(work)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &v1alpha1.Run{Number: 1, Decides: decides, ServiceAccountName: o.serviceAccount(&s)}
+		run := &v1alpha1.Run{Number: 1, Decides: decides}
+		if a := o.serviceAccount(work); a != nil {
+			run.ServiceAccountName = a.Name
+		}
+		return run
 	}
 	finished := committed(Options{}, "old")
 	finished.Result = v1alpha1.ResultPartial
@@ -59,7 +64,7 @@ func TestHandsFor(t *testing.T) {
 				r.hands.made[h.account] = weak.Make(h)
 			}
 			c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}, Spec: spec(tc.named), Status: v1alpha1.CleanerStatus{Run: tc.run}}
-			got, err := r.handsFor(c, newMemory("uid"))
+			got, err := r.handsFor(c, c.Work(), newMemory("uid"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -60,16 +60,16 @@ func (o *orders) May(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	decides := o.c.Status.Run.Decides
-	if c.Generation != o.c.Generation {
-		now, err := o.r.opts.decides(&c.Spec)
+	decides := o.c.State().Run.Decides
+	if c.GetGeneration() != o.c.GetGeneration() {
+		now, err := o.r.opts.decides(c.Work())
 		if err != nil {
 			return err
 		}
 		decides = now
 	}
 	switch {
-	case c.UID != o.c.UID, c.DeletionTimestamp != nil, plan.Held(c), decides != o.c.Status.Run.Decides:
+	case c.GetUID() != o.c.GetUID(), c.GetDeletionTimestamp() != nil, plan.Held(c.Common()), decides != o.c.State().Run.Decides:
 		return errNotNow
 	case !o.mem.run.Confirmed(o.r.clock.Now()), o.r.opts.Skew.Suspected():
 		return errNotNow
@@ -79,8 +79,8 @@ func (o *orders) May(ctx context.Context) error {
 
 // Intent records a deletion before it is sent.
 func (o *orders) Intent(d actuate.Deed) {
-	o.log.Info("Intent", "run", o.c.Status.Run.Number, "rule", d.Row.Rule, "object", d.Row.Ref.String(), "uid", d.Row.UID,
-		"resourceVersion", d.ResourceVersion, "decides", o.c.Status.Run.Decides)
+	o.log.Info("Intent", "run", o.c.State().Run.Number, "rule", d.Row.Rule, "object", d.Row.Ref.String(), "uid", d.Row.UID,
+		"resourceVersion", d.ResourceVersion, "decides", o.c.State().Run.Decides)
 }
 
 func unsent(answers []plan.Answer) bool {
@@ -89,7 +89,7 @@ func unsent(answers []plan.Answer) bool {
 
 // did remembers a deed for the status.
 func (p *pass) did(row plan.Row, action, result string) {
-	p.mem.acted(p.read.Status.LastActions, v1alpha1.Action{
+	p.mem.acted(p.read.State().LastActions, v1alpha1.Action{
 		Object: row.Ref.String(), UID: string(row.UID), Rule: row.Rule, Action: action,
 		Time: at(p.r.clock), Result: clean(result),
 	})
@@ -202,8 +202,8 @@ func summary(run *v1alpha1.Run) string {
 
 // giveUp says what could not be delivered before a deleted Cleaner goes.
 func (p *pass) giveUp(ctx context.Context) {
-	for _, run := range []*v1alpha1.Run{p.c.Status.Unsent, p.c.Status.Run} {
-		if run == nil || run.Result == "" || p.c.Spec.CloudEventSink == "" {
+	for _, run := range []*v1alpha1.Run{p.c.State().Unsent, p.c.State().Run} {
+		if run == nil || run.Result == "" || p.c.Common().CloudEventSink == "" {
 			continue
 		}
 		log := logf.FromContext(ctx).WithValues("run", run.Number)

@@ -92,9 +92,9 @@ func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *orders {
 	t.Helper()
 	c := &v1alpha1.Cleaner{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c", UID: "uid", Generation: 1, ResourceVersion: "7"},
-		Spec:       v1alpha1.CleanerSpec{Conditions: []string{"true"}},
+		Spec:       v1alpha1.CleanerSpec{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"true"}}},
 	}
-	decides, err := plan.Decides(&c.Spec)
+	decides, err := plan.Decides(c.Work())
 	if err != nil {
 		t.Fatal(err)
 	}

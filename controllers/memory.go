@@ -87,15 +87,15 @@ func newMemory(uid types.UID) *memory {
 }
 
 // fingerprint is that of a Cleaner's spec, computed once a generation.
-func (m *memory) fingerprint(c *v1alpha1.Cleaner, o *Options) (string, error) {
-	if m.decides != "" && m.generation == c.Generation {
+func (m *memory) fingerprint(c v1alpha1.Owner, work *v1alpha1.Work, o *Options) (string, error) {
+	if m.decides != "" && m.generation == c.GetGeneration() {
 		return m.decides, nil
 	}
-	d, err := o.decides(&c.Spec)
+	d, err := o.decides(work)
 	if err != nil {
 		return "", err
 	}
-	m.decides, m.generation = d, c.Generation
+	m.decides, m.generation = d, c.GetGeneration()
 	return d, nil
 }
 
@@ -109,8 +109,8 @@ func (m *memory) pause(say plan.Plan, wait *time.Duration, limit time.Duration, 
 }
 
 // resume lets live reads begin at once, because the author has asked for it: by an edit, or by the annotation.
-func (m *memory) resume(c *v1alpha1.Cleaner) {
-	asked := fmt.Sprint(c.Generation, " ", c.Annotations[v1alpha1.AnnotationRequestedAt])
+func (m *memory) resume(c v1alpha1.Owner) {
+	asked := fmt.Sprint(c.GetGeneration(), " ", c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
 	if m.asked != "" && m.asked != asked {
 		m.retryAt, m.disagreed, m.rested = time.Time{}, 0, 0
 	}

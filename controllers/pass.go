@@ -44,8 +44,9 @@ var errNotLeader = errors.New("the leadership of this process was not renewed la
 type pass struct {
 	r         *CleanerReconciler
 	key       types.NamespacedName
-	c         *v1alpha1.Cleaner // as read or as last written; its status is the draft of the report
-	read      *v1alpha1.Cleaner // the same without the draft
+	c         v1alpha1.Owner // as read or as last written; its status is the draft of the report
+	read      v1alpha1.Owner // the same without the draft
+	work      *v1alpha1.Work // what its spec asks for
 	mem       *memory
 	hands     *hands
 	ends      time.Time
@@ -53,13 +54,13 @@ type pass struct {
 }
 
 // read reads the Cleaner: from the cache, unless this process has written it since. Nil when it is gone.
-func (r *CleanerReconciler) read(ctx context.Context, key types.NamespacedName, mem *memory) (*v1alpha1.Cleaner, error) {
-	c := &v1alpha1.Cleaner{}
+func (r *CleanerReconciler) read(ctx context.Context, key types.NamespacedName, mem *memory) (v1alpha1.Owner, error) {
+	c := empty(key)
 	err := r.client.Get(ctx, key, c)
-	if err == nil && mem.written != "" && mem.written != c.ResourceVersion {
-		cached := c.ResourceVersion
+	if err == nil && mem.written != "" && mem.written != c.GetResourceVersion() {
+		cached := c.GetResourceVersion()
 		err = r.live.Get(ctx, key, c)
-		if err == nil && c.ResourceVersion == cached {
+		if err == nil && c.GetResourceVersion() == cached {
 			mem.written = ""
 		}
 	}
@@ -70,21 +71,29 @@ func (r *CleanerReconciler) read(ctx context.Context, key types.NamespacedName, 
 	if err != nil {
 		return nil, fmt.Errorf("cannot read Cleaner %q: %w", key, err)
 	}
-	if mem.uid != c.UID {
+	if mem.uid != c.GetUID() {
 		if mem.uid != "" { // another one of the same name
 			r.watches.Forget(key)
 			r.compiler.Forget(mem.uid)
 			r.sender.Forget(key)
 		}
-		*mem = *newMemory(c.UID)
+		*mem = *newMemory(c.GetUID())
 	}
 	return c, nil
 }
 
+// empty is what a Cleaner of this key is read into. Those without a namespace are ClusterCleaners.
+func empty(key types.NamespacedName) v1alpha1.Owner {
+	if key.Namespace == "" {
+		return &v1alpha1.ClusterCleaner{}
+	}
+	return &v1alpha1.Cleaner{}
+}
+
 // known is the Cleaner as the watch knows it, for a look before each deletion: it is not copied, since its run may have
 // thousands of rows. Nobody may change what it points to.
-func (r *CleanerReconciler) known(ctx context.Context, key types.NamespacedName) (*v1alpha1.Cleaner, error) {
-	c := &v1alpha1.Cleaner{}
+func (r *CleanerReconciler) known(ctx context.Context, key types.NamespacedName) (v1alpha1.Owner, error) {
+	c := empty(key)
 	if err := r.client.Get(ctx, key, c, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("cannot read Cleaner %q: %w", key, err)
 	}
@@ -99,18 +108,19 @@ func (r *CleanerReconciler) forget(key types.NamespacedName, uid types.UID) {
 	r.memories.forget(key)
 }
 
-func (r *CleanerReconciler) pass(c *v1alpha1.Cleaner, key types.NamespacedName, mem *memory) (*pass, error) {
-	h, err := r.handsFor(c, mem)
+func (r *CleanerReconciler) pass(c v1alpha1.Owner, key types.NamespacedName, mem *memory) (*pass, error) {
+	work := c.Work()
+	h, err := r.handsFor(c, work, mem)
 	if err != nil {
 		return nil, err
 	}
-	return &pass{r: r, key: key, c: c, read: c.DeepCopy(), mem: mem, hands: h, ends: r.clock.Now().Add(passLimit)}, nil
+	return &pass{r: r, key: key, c: c, read: c.DeepCopyOwner(), work: work, mem: mem, hands: h, ends: r.clock.Now().Add(passLimit)}, nil
 }
 
 // compile checks the spec and compiles its expressions.
 func (p *pass) compile() (*celenv.Programs, validation.Findings) {
-	programs, errs := p.r.compiler.Get(p.c.UID, p.c.Generation, &p.c.Spec)
-	findings := validation.Validate(p.c, validation.Options{
+	programs, errs := p.r.compiler.Get(p.c.GetUID(), p.c.GetGeneration(), p.work)
+	findings := validation.Validate(p.c.Work(), validation.Options{
 		AllowProtectedKinds:   p.r.opts.AllowProtectedKinds,
 		Compiled:              errs,
 		RequireServiceAccount: p.r.opts.RequireServiceAccount,
@@ -121,13 +131,19 @@ func (p *pass) compile() (*celenv.Programs, validation.Findings) {
 
 // owner is the Cleaner as plan sees it.
 func (p *pass) owner() plan.Owner {
-	return plan.Owner{Namespace: p.c.Namespace, Name: p.c.Name, UID: p.c.UID, Created: p.c.CreationTimestamp.Time}
+	return plan.Owner{Namespace: p.c.GetNamespace(), Name: p.c.GetName(), UID: p.c.GetUID(), Created: p.created()}
+}
+
+// created is when the Cleaner was created, by the API server's clock.
+func (p *pass) created() time.Time {
+	at := p.c.GetCreationTimestamp()
+	return at.Time
 }
 
 // listen declares what the Cleaner wants to hear of: nothing before its ttl, and nothing while it is suspended.
 func (p *pass) listen() {
-	ttl, err := p.c.Spec.TTL.Parse(0)
-	if err != nil || p.c.Spec.Suspend || p.r.clock.Now().Add(-p.r.opts.Skew.Ahead()).Before(p.c.CreationTimestamp.Add(ttl)) {
+	ttl, err := p.c.Common().TTL.Parse(0)
+	if err != nil || p.c.Common().Suspend || p.r.clock.Now().Add(-p.r.opts.Skew.Ahead()).Before(p.created().Add(ttl)) {
 		p.r.watches.Forget(p.key)
 		p.mem.listening = time.Time{}
 		return
@@ -135,10 +151,10 @@ func (p *pass) listen() {
 	if p.mem.listening.IsZero() {
 		p.mem.listening = p.r.clock.Now()
 	}
-	interests := make([]watches.Interest, 0, len(p.c.Spec.Targets))
-	for i := range p.c.Spec.Targets {
-		t := &p.c.Spec.Targets[i]
-		q, err := snapshot.QueryOf(p.c.Namespace, t)
+	interests := make([]watches.Interest, 0, len(p.work.Targets))
+	for i := range p.work.Targets {
+		t := &p.work.Targets[i]
+		q, err := snapshot.QueryOf(p.c.GetNamespace(), t)
 		if err != nil { // validation has refused it
 			continue
 		}
@@ -150,7 +166,7 @@ func (p *pass) listen() {
 // warmingUp says that the watches of this process are too young for NotSynced to be news to those who read the status,
 // and when they are not any more.
 func (p *pass) warmingUp(d plan.Plan) (until time.Time, silent bool) {
-	said := p.read.Status.LastEvaluation != nil && p.read.Status.ObservedGeneration == p.c.Generation
+	said := p.read.State().LastEvaluation != nil && p.read.State().ObservedGeneration == p.c.GetGeneration()
 	until = p.mem.listening.Add(warmUp)
 	return until, said && d.Reason == v1alpha1.ReasonNotSynced && p.r.clock.Now().Before(until)
 }
@@ -169,7 +185,7 @@ func (p *pass) askAgain(d plan.Plan) time.Time {
 func (p *pass) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) plan.Input {
 	return plan.Input{
 		Owner:      p.owner(),
-		Spec:       &p.c.Spec,
+		Spec:       p.work,
 		Programs:   programs,
 		Snapshot:   s,
 		Protection: p.r.opts.protection(),
@@ -181,11 +197,11 @@ func (p *pass) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) 
 
 // write sends a change of the Cleaner that decides something: it fails on a conflict, and is not sent by a process that
 // may not be the leader any more.
-func (p *pass) write(send func(c *v1alpha1.Cleaner, from client.Patch) error, change func(c *v1alpha1.Cleaner)) error {
+func (p *pass) write(send func(c v1alpha1.Owner, from client.Patch) error, change func(c v1alpha1.Owner)) error {
 	if !p.r.opts.Lease.Fresh() {
 		return errNotLeader
 	}
-	next := p.read.DeepCopy()
+	next := p.read.DeepCopyOwner()
 	change(next)
 	if err := send(next, client.MergeFromWithOptions(p.read, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
@@ -196,26 +212,26 @@ func (p *pass) write(send func(c *v1alpha1.Cleaner, from client.Patch) error, ch
 
 // writeStatus is write for the status.
 func (p *pass) writeStatus(ctx context.Context, change func(s *v1alpha1.CleanerStatus)) error {
-	return p.write(func(c *v1alpha1.Cleaner, from client.Patch) error {
+	return p.write(func(c v1alpha1.Owner, from client.Patch) error {
 		return p.r.client.Status().Patch(ctx, c, from)
-	}, func(c *v1alpha1.Cleaner) { change(&c.Status) })
+	}, func(c v1alpha1.Owner) { change(c.State()) })
 }
 
 // writeMetadata is write for the rest.
-func (p *pass) writeMetadata(ctx context.Context, change func(c *v1alpha1.Cleaner)) error {
-	return p.write(func(c *v1alpha1.Cleaner, from client.Patch) error {
+func (p *pass) writeMetadata(ctx context.Context, change func(c v1alpha1.Owner)) error {
+	return p.write(func(c v1alpha1.Owner, from client.Patch) error {
 		return p.r.client.Patch(ctx, c, from)
 	}, change)
 }
 
 // wrote takes the Cleaner as the API server answered. The draft of the report is kept.
-func (p *pass) wrote(c *v1alpha1.Cleaner) {
-	draft := p.c.Status
+func (p *pass) wrote(c v1alpha1.Owner) {
+	draft := *p.c.State()
 	p.read = c
-	p.c = c.DeepCopy()
-	p.mem.written = c.ResourceVersion
-	draft.Runs, draft.Run, draft.Unsent = p.c.Status.Runs, p.c.Status.Run, p.c.Status.Unsent
-	p.c.Status = draft
+	p.c = c.DeepCopyOwner()
+	p.mem.written = c.GetResourceVersion()
+	draft.Runs, draft.Run, draft.Unsent = p.c.State().Runs, p.c.State().Run, p.c.State().Unsent
+	*p.c.State() = draft
 }
 
 // at is the moment that a deed is recorded with: a status has whole seconds.
@@ -240,7 +256,7 @@ func (p *pass) sleep(ctx context.Context, until time.Time, err error) (ctrl.Resu
 			until = now.Add(plan.ClockRetry)
 		}
 	}
-	if at := p.c.Status.NextScheduledEvaluation; at != nil && at.After(now) && at.Time.Before(until) {
+	if at := p.c.State().NextScheduledEvaluation; at != nil && at.After(now) && at.Time.Before(until) {
 		until = at.Time // what the status announces is kept
 	}
 	due, err := p.send(ctx, now)

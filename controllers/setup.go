@@ -157,17 +157,18 @@ func (o *Options) protection() plan.Protection {
 // wakes lets through what can change what a Cleaner does: not a status that is there for people.
 func wakes() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*v1alpha1.Cleaner)
+		before, ok := e.ObjectOld.(v1alpha1.Owner)
 		if !ok {
 			return true
 		}
-		after, ok := e.ObjectNew.(*v1alpha1.Cleaner)
+		after, ok := e.ObjectNew.(v1alpha1.Owner)
 		if !ok {
 			return true
 		}
-		return before.UID != after.UID || before.Generation != after.Generation ||
-			before.Annotations[v1alpha1.AnnotationRequestedAt] != after.Annotations[v1alpha1.AnnotationRequestedAt] ||
-			len(before.Finalizers) != len(after.Finalizers) || !before.DeletionTimestamp.Equal(after.DeletionTimestamp)
+		deletedBefore, deletedAfter := before.GetDeletionTimestamp(), after.GetDeletionTimestamp()
+		return before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() ||
+			before.GetAnnotations()[v1alpha1.AnnotationRequestedAt] != after.GetAnnotations()[v1alpha1.AnnotationRequestedAt] ||
+			len(before.GetFinalizers()) != len(after.GetFinalizers()) || !deletedBefore.Equal(deletedAfter)
 	}}
 }
 

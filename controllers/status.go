@@ -79,7 +79,7 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 	r.remove(v1alpha1.ConditionReconciling)
 	r.delivered()
 	r.next(d.Next)
-	r.draft().LastRequestedAt = clean(r.p.c.Annotations[v1alpha1.AnnotationRequestedAt])
+	r.draft().LastRequestedAt = clean(r.p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
 }
 
 // failed says that the operator itself met an error.
@@ -148,7 +148,7 @@ func (r report) progress(run *v1alpha1.Run, req plan.Request) (message string, f
 
 // resolved says what the targets stand for.
 func (r report) resolved(in plan.Input, d plan.Plan) {
-	if slices.Contains([]string{v1alpha1.ReasonWaitingForTTL, v1alpha1.ReasonSuspended, v1alpha1.ReasonClockSkewSuspected}, d.Reason) || len(in.Snapshot) != len(r.p.c.Spec.Targets) {
+	if slices.Contains([]string{v1alpha1.ReasonWaitingForTTL, v1alpha1.ReasonSuspended, v1alpha1.ReasonClockSkewSuspected}, d.Reason) || len(in.Snapshot) != len(r.p.work.Targets) {
 		r.remove(v1alpha1.ConditionTargetsResolved)
 		return
 	}
@@ -163,7 +163,7 @@ func (r report) resolved(in plan.Input, d plan.Plan) {
 				st.ResolvedTargets = append(st.ResolvedTargets, in.Snapshot[i].Objects[n].String())
 			}
 		}
-		if why, problem := plan.Problem(&r.p.c.Spec.Targets[i], &in.Snapshot[i]); why != "" {
+		if why, problem := plan.Problem(&r.p.work.Targets[i], &in.Snapshot[i]); why != "" {
 			if reason == "" {
 				reason = why
 			}
@@ -195,16 +195,16 @@ func (r report) outcome(d plan.Plan, now time.Time) {
 
 // delivered says whether the sink has what it is owed.
 func (r report) delivered() {
-	owed := plan.Outstanding(r.p.c)
+	owed := plan.Outstanding(r.p.c.State())
 	switch {
-	case r.p.c.Spec.CloudEventSink == "" || r.draft().Runs == 0:
+	case r.p.c.Common().CloudEventSink == "" || r.draft().Runs == 0:
 		r.remove(v1alpha1.ConditionDelivered)
 		return
 	case owed == nil:
 		r.set(v1alpha1.ConditionDelivered, metav1.ConditionTrue, v1alpha1.ReasonDelivered, "The sink has received the event of every finished run.")
 		return
 	}
-	st := r.p.r.sender.State(r.p.key, r.p.c.UID, owed.Number)
+	st := r.p.r.sender.State(r.p.key, r.p.c.GetUID(), owed.Number)
 	if st.Attempts == 0 || st.Last.Class == "" {
 		r.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, v1alpha1.ReasonDelivering, fmt.Sprintf("The event of run %d is being sent.", owed.Number))
 		return
@@ -227,14 +227,14 @@ func (r report) next(at time.Time) {
 	st.NextScheduledEvaluation = &metav1.Time{Time: at.Add(time.Second - time.Nanosecond).Truncate(time.Second)}
 }
 
-func (r report) draft() *v1alpha1.CleanerStatus { return &r.p.c.Status }
+func (r report) draft() *v1alpha1.CleanerStatus { return r.p.c.State() }
 
 func (r report) set(kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&r.draft().Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: clean(message), ObservedGeneration: r.p.c.Generation,
+		Type: kind, Status: status, Reason: reason, Message: clean(message), ObservedGeneration: r.p.c.GetGeneration(),
 		LastTransitionTime: metav1.NewTime(r.p.r.clock.Now()),
 	})
-	r.draft().ObservedGeneration = r.p.c.Generation
+	r.draft().ObservedGeneration = r.p.c.GetGeneration()
 }
 
 func (r report) ready(status metav1.ConditionStatus, reason, message string) {
@@ -254,10 +254,10 @@ func (r report) remove(kinds ...string) {
 // send writes the draft if it differs from what was read, at most once a second; else it says when it may.
 func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err error) {
 	if p.mem.actions != nil {
-		p.c.Status.LastActions = p.mem.actions
+		p.c.State().LastActions = p.mem.actions
 	}
-	leaving := p.c.DeletionTimestamp != nil && len(p.c.Finalizers) == 0
-	if leaving || equality.Semantic.DeepEqual(p.c.Status, p.read.Status) {
+	leaving := p.c.GetDeletionTimestamp() != nil && len(p.c.GetFinalizers()) == 0
+	if leaving || equality.Semantic.DeepEqual(p.c.State(), p.read.State()) {
 		return time.Time{}, nil
 	}
 	if due = p.mem.reported.Add(reportEvery); now.Before(due) {
@@ -266,8 +266,8 @@ func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err erro
 	if !p.r.opts.Lease.Fresh() {
 		return time.Time{}, errNotLeader
 	}
-	next := p.read.DeepCopy()
-	next.Status = *p.c.Status.DeepCopy()
+	next := p.read.DeepCopyOwner()
+	*next.State() = *p.c.State().DeepCopy()
 	patch, err := p.reportPatch(next)
 	if err != nil {
 		return time.Time{}, err
@@ -278,13 +278,13 @@ func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err erro
 	}
 	faults.Point("after a report")
 	p.mem.reported = now
-	p.mem.written = next.ResourceVersion
+	p.mem.written = next.GetResourceVersion()
 	return time.Time{}, nil
 }
 
 // reportPatch is the difference between the draft and what was read. It names the Cleaner's UID, so that it does not
 // land on another one of the same name.
-func (p *pass) reportPatch(next *v1alpha1.Cleaner) (client.Patch, error) {
+func (p *pass) reportPatch(next v1alpha1.Owner) (client.Patch, error) {
 	text, err := client.MergeFrom(p.read).Data(next)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.key, err)
@@ -293,7 +293,7 @@ func (p *pass) reportPatch(next *v1alpha1.Cleaner) (client.Patch, error) {
 	if err := json.Unmarshal(text, &patch); err != nil {
 		return nil, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.key, err)
 	}
-	patch["metadata"] = map[string]any{"uid": p.c.UID}
+	patch["metadata"] = map[string]any{"uid": p.c.GetUID()}
 	if text, err = json.Marshal(patch); err != nil {
 		return nil, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.key, err)
 	}

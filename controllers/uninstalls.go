@@ -163,11 +163,11 @@ func (j *uninstallGuard) MayStart() error {
 	if err != nil {
 		return err
 	}
-	decides, err := j.r.opts.decides(&c.Spec)
+	decides, err := j.r.opts.decides(c.Work())
 	switch {
 	case err != nil:
 		return err
-	case c.DeletionTimestamp != nil:
+	case c.GetDeletionTimestamp() != nil:
 		return errors.New("the Cleaner was deleted")
 	case decides != j.decides:
 		return errors.New("the spec was edited")
@@ -188,7 +188,7 @@ func (j *uninstallGuard) mayFinish(verb string, ref plan.Ref) error {
 	if err != nil {
 		return err
 	}
-	if c.DeletionTimestamp != nil && !j.r.clock.Now().Before(c.DeletionTimestamp.Add(j.r.opts.FinishGrace)) {
+	if c.GetDeletionTimestamp() != nil && !j.r.clock.Now().Before(c.GetDeletionTimestamp().Add(j.r.opts.FinishGrace)) {
 		return errors.New("the Cleaner was deleted")
 	}
 	j.log.Info("Intent", "run", j.run, "rule", "helm", "verb", verb, "object", ref.String(), "uid", ref.UID, "resourceVersion", ref.ResourceVersion, "decides", j.decides)
@@ -196,7 +196,7 @@ func (j *uninstallGuard) mayFinish(verb string, ref plan.Ref) error {
 }
 
 // cleaner is the Cleaner as the watch knows it, if its run may go on.
-func (j *uninstallGuard) cleaner() (*v1alpha1.Cleaner, error) {
+func (j *uninstallGuard) cleaner() (v1alpha1.Owner, error) {
 	if !j.r.opts.Lease.Fresh() {
 		return nil, errNotLeader
 	}
@@ -205,9 +205,9 @@ func (j *uninstallGuard) cleaner() (*v1alpha1.Cleaner, error) {
 		return nil, err
 	}
 	switch {
-	case c.UID != j.uid:
+	case c.GetUID() != j.uid:
 		return nil, errors.New("the Cleaner is gone")
-	case plan.Held(c):
+	case plan.Held(c.Common()):
 		return nil, errors.New("the Cleaner is suspended")
 	case j.r.opts.Skew.Suspected():
 		return nil, errors.New(j.r.suspect())

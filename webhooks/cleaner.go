@@ -55,25 +55,25 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
-	options := v.options
-	if found := validation.Validate(c, options).OfWhole(); len(found) > 0 { // such as its size, before it is compiled
+	options, work := v.options, c.Work()
+	if found := validation.Validate(c.Work(), options).OfWhole(); len(found) > 0 { // such as its size, before it is compiled
 		return invalid(&req, found)
 	}
-	programs, errs := v.compiler.Compile(&c.Spec)
+	programs, errs := v.compiler.Compile(work)
 	options.Compiled = errs
-	if found := validation.Validate(c, options).Errors(); len(found) > 0 {
+	if found := validation.Validate(c.Work(), options).Errors(); len(found) > 0 {
 		return invalid(&req, found)
 	}
-	served, err := v.served(ctx, c.Spec.Targets)
+	served, err := v.served(ctx, work.Targets)
 	if err != nil {
 		return unavailable(err)
 	}
 	options.Served = served
-	found := validation.Validate(c, options)
+	found := validation.Validate(c.Work(), options)
 	if errors := found.Errors(); len(errors) > 0 {
 		return invalid(&req, errors)
 	}
-	missing, err := v.missing(ctx, req.UserInfo, rights(req.Namespace, &c.Spec, v.options.DefaultServiceAccount, served))
+	missing, err := v.missing(ctx, req.UserInfo, rights(req.Namespace, work, v.options.DefaultServiceAccount, served))
 	switch {
 	case err != nil:
 		return unavailable(err)

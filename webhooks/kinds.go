@@ -23,7 +23,7 @@ type kinds interface {
 
 // served finds what the API server says of each target's kind, now: one request for each version of a group. That a
 // kind is not served is an answer; that nothing could be found out is an error.
-func (v *validator) served(ctx context.Context, targets []v1alpha1.Target) ([]validation.Served, error) {
+func (v *validator) served(ctx context.Context, targets []v1alpha1.ClusterTarget) ([]validation.Served, error) {
 	asked := map[schema.GroupVersion][]metav1.APIResource{}
 	out := make([]validation.Served, len(targets))
 	for i := range targets {

@@ -70,7 +70,7 @@ func compare(a, b right) int {
 //
 // Of the account that an administrator has set for those that name none, only a release makes more use than its author's
 // own rights allow: what it contains is not reviewed, and neither are its hooks.
-func rights(namespace string, spec *v1alpha1.CleanerSpec, defaultAccount string, served []validation.Served) []right {
+func rights(namespace string, spec *v1alpha1.Work, defaultAccount string, served []validation.Served) []right {
 	var all []right
 	for i := range spec.Targets {
 		t := &spec.Targets[i]
@@ -86,7 +86,10 @@ func rights(namespace string, spec *v1alpha1.CleanerSpec, defaultAccount string,
 			all = append(all, on)
 		}
 	}
-	account := spec.ServiceAccountName
+	account := ""
+	if spec.ServiceAccount != nil {
+		account = spec.ServiceAccount.Name
+	}
 	if spec.Helm != nil && spec.Helm.Delete {
 		account = cmp.Or(account, defaultAccount)
 		for _, verb := range []string{"get", "list", "update", "delete"} { // a release is recorded in Secrets
@@ -101,7 +104,7 @@ func rights(namespace string, spec *v1alpha1.CleanerSpec, defaultAccount string,
 }
 
 // verbs are those with which a target is looked at, waited for, and deleted.
-func verbs(t *v1alpha1.Target) []string {
+func verbs(t *v1alpha1.ClusterTarget) []string {
 	var out []string
 	if t.Delete {
 		out = append(out, "delete", "get")

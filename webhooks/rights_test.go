@@ -45,8 +45,8 @@ func (a *authority) Create(ctx context.Context, r *authorizationv1.SubjectAccess
 // The API server is asked about the user as it knows it, and once about each right.
 func TestMissingAsksForTheWholeUser(t *testing.T) {
 	a := &authority{}
-	target := v1alpha1.Target{Name: "a", Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}
-	spec := &v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{target, target}}
+	target := v1alpha1.ClusterTarget{Name: "a", Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}}
+	spec := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{target, target}}
 	served := validation.Served{Resource: "pods", Namespaced: true}
 	needed := rights("shop", spec, "", []validation.Served{served, served})
 	user := authenticationv1.UserInfo{Username: "u", UID: "1", Groups: []string{"g", "h"}, Extra: map[string]authenticationv1.ExtraValue{"scopes": {"a", "b"}}}
@@ -115,13 +115,13 @@ func TestRightsOfTheDefaultAccount(t *testing.T) {
 	const impersonate = `impersonate serviceaccounts "cleaning" in namespace "shop"`
 	for name, tc := range map[string]struct {
 		reason string
-		spec   v1alpha1.CleanerSpec
+		spec   v1alpha1.Work
 		want   bool
 	}{
-		"Release": {"what it contains is not reviewed", v1alpha1.CleanerSpec{Helm: &v1alpha1.Helm{Release: "r", Delete: true}}, true},
-		"Note":    {"nothing is uninstalled", v1alpha1.CleanerSpec{Helm: &v1alpha1.Helm{Release: "r"}}, false},
-		"Targets": {"the author's own rights were reviewed", v1alpha1.CleanerSpec{}, false},
-		"Named":   {"it is another account", v1alpha1.CleanerSpec{Helm: &v1alpha1.Helm{Release: "r", Delete: true}, ServiceAccountName: "mine"}, false},
+		"Release": {"what it contains is not reviewed", v1alpha1.Work{Helm: &v1alpha1.Helm{Release: "r", Delete: true}}, true},
+		"Note":    {"nothing is uninstalled", v1alpha1.Work{Helm: &v1alpha1.Helm{Release: "r"}}, false},
+		"Targets": {"the author's own rights were reviewed", v1alpha1.Work{}, false},
+		"Named":   {"it is another account", v1alpha1.Work{Helm: &v1alpha1.Helm{Release: "r", Delete: true}, ServiceAccount: &v1alpha1.ServiceAccountReference{Name: "mine"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := slices.Contains(texts(rights("shop", &tc.spec, "cleaning", nil)), impersonate); got != tc.want {

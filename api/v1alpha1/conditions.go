@@ -14,7 +14,7 @@ const (
 )
 
 // The condition types of a Cleaner. Each follows the Kubernetes conventions: Ready, Valid, TargetsResolved, Evaluated
-// and Delivered are good when True; Stalled and Reconciling appear only while they are True.
+// and Delivered are good when True; Stalled, Reconciling and Tripped appear only while they are True.
 const (
 	// ConditionReady is True while the Cleaner works as it is written, waiting included.
 	ConditionReady = "Ready"
@@ -28,6 +28,8 @@ const (
 	ConditionTargetsResolved = "TargetsResolved"
 	// ConditionEvaluated says whether the conditions could be evaluated, whatever they gave.
 	ConditionEvaluated = "Evaluated"
+	// ConditionTripped is there while a limit forbids what would be done.
+	ConditionTripped = "Tripped"
 	// ConditionDelivered says whether the sink has received the event of the last finished run.
 	ConditionDelivered = "Delivered"
 )
@@ -97,6 +99,20 @@ const (
 	ReasonTargetUnstable = "TargetUnstable"
 	// ReasonReleaseUnreadable: the record of the Helm release could not be read.
 	ReasonReleaseUnreadable = "ReleaseUnreadable"
+	// ReasonLimitExceeded: more would be done than spec.limits allow.
+	ReasonLimitExceeded = "LimitExceeded"
+	// ReasonHolding: what rules want waits until it has held for long enough.
+	ReasonHolding = "Holding"
+	// ReasonNothingToDo: nothing matches now.
+	ReasonNothingToDo = "NothingToDo"
+	// ReasonActing: something is being done.
+	ReasonActing = "Acting"
+	// ReasonActed: something was done in the last evaluation.
+	ReasonActed = "Acted"
+	// ReasonWaitingForSchedule: the schedule is not due.
+	ReasonWaitingForSchedule = "WaitingForSchedule"
+	// ReasonTemplateMissing: the CleanerTemplate does not exist.
+	ReasonTemplateMissing = "TemplateMissing"
 	// ReasonDelivering: the event of a finished run is being sent.
 	ReasonDelivering = "Delivering"
 	// ReasonDelivered: the sink has received the event.

@@ -21,7 +21,7 @@ var GroupVersion = schema.GroupVersion{Group: "cleaner.vtex.dev", Version: "v1al
 
 // SchemeBuilder collects what AddToScheme registers.
 var SchemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &Cleaner{}, &CleanerList{})
+	s.AddKnownTypes(GroupVersion, &Cleaner{}, &CleanerList{}, &ClusterCleaner{}, &ClusterCleanerList{}, &CleanerTemplate{}, &CleanerTemplateList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 })

@@ -62,11 +62,10 @@ type Served struct {
 	Namespaced bool
 }
 
-// Validate says what is wrong with a Cleaner. It never changes it.
-func Validate(c *v1alpha1.Cleaner, o Options) Findings {
+// Validate says what is wrong with the spec of a Cleaner or a ClusterCleaner. It never changes it.
+func Validate(spec *v1alpha1.Work, o Options) Findings {
 	var (
 		found Findings
-		spec  = &c.Spec
 		path  = field.NewPath("spec")
 	)
 	found.size(spec, path)
@@ -82,7 +81,7 @@ func Validate(c *v1alpha1.Cleaner, o Options) Findings {
 	}
 	found.compiled(o.Compiled)
 	found.sink(spec.CloudEventSink, path.Child("cloudEventSink"))
-	found.serviceAccount(spec.ServiceAccountName, path.Child("serviceAccountName"), o)
+	found.serviceAccount(spec, path, o)
 	return found
 }
 
@@ -104,7 +103,7 @@ func messageOf(err *field.Error) string {
 	return err.ErrorBody()
 }
 
-func (f *Findings) size(spec *v1alpha1.CleanerSpec, p *field.Path) {
+func (f *Findings) size(spec *v1alpha1.Work, p *field.Path) {
 	text, err := json.Marshal(spec)
 	if err != nil { // only parameters can fail, and they are looked at on their own
 		return
@@ -115,7 +114,7 @@ func (f *Findings) size(spec *v1alpha1.CleanerSpec, p *field.Path) {
 }
 
 // purpose refuses what does nothing, and what would delete at once without anybody having said so.
-func (f *Findings) purpose(spec *v1alpha1.CleanerSpec, p *field.Path) {
+func (f *Findings) purpose(spec *v1alpha1.Work, p *field.Path) {
 	if len(spec.Targets) == 0 && spec.Helm == nil {
 		f.refuse(p, "a Cleaner needs something to clean: add targets or helm")
 		return
@@ -138,11 +137,11 @@ func (f *Findings) purpose(spec *v1alpha1.CleanerSpec, p *field.Path) {
 	}
 }
 
-func deletes(spec *v1alpha1.CleanerSpec) bool {
-	return (spec.Helm != nil && spec.Helm.Delete) || slices.ContainsFunc(spec.Targets, func(t v1alpha1.Target) bool { return t.Delete })
+func deletes(spec *v1alpha1.Work) bool {
+	return (spec.Helm != nil && spec.Helm.Delete) || slices.ContainsFunc(spec.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Delete })
 }
 
-func (f *Findings) enums(spec *v1alpha1.CleanerSpec, p *field.Path) {
+func (f *Findings) enums(spec *v1alpha1.Work, p *field.Path) {
 	if spec.Lifecycle != "" && spec.Lifecycle != v1alpha1.LifecycleOnce {
 		f.refuse(p.Child("lifecycle"), fmt.Sprintf("%q is no lifecycle: write Once, or leave it out", spec.Lifecycle))
 	}
@@ -151,7 +150,7 @@ func (f *Findings) enums(spec *v1alpha1.CleanerSpec, p *field.Path) {
 	}
 }
 
-func (f *Findings) times(spec *v1alpha1.CleanerSpec, p *field.Path) {
+func (f *Findings) times(spec *v1alpha1.Work, p *field.Path) {
 	f.duration(spec.TTL, p.Child("ttl"))
 	if spec.Retry == nil {
 		return
@@ -175,7 +174,7 @@ func (f *Findings) duration(d v1alpha1.Duration, p *field.Path) (time.Duration, 
 	return read, true
 }
 
-func (f *Findings) parameters(spec *v1alpha1.CleanerSpec, p *field.Path) {
+func (f *Findings) parameters(spec *v1alpha1.Work, p *field.Path) {
 	if spec.Parameters == nil {
 		return
 	}
@@ -223,14 +222,23 @@ func (f *Findings) expression(expression string, p *field.Path) {
 	}
 }
 
-func (f *Findings) serviceAccount(name string, p *field.Path, o Options) {
-	switch {
-	case name == "":
-		if o.RequireServiceAccount && o.DefaultServiceAccount == "" {
+func (f *Findings) serviceAccount(spec *v1alpha1.Work, p *field.Path, o Options) {
+	p, where, such := p.Child("serviceAccountName"), "of one in the Cleaner's namespace", "environment-cleaner"
+	if spec.Cluster {
+		p, where, such = field.NewPath("spec", "serviceAccount"), "of one in its namespace", "cluster-cleaner"
+	}
+	switch a := spec.ServiceAccount; {
+	case a == nil:
+		switch {
+		case o.RequireServiceAccount && spec.Cluster:
+			f.refuse(p, "is required by this operator: write the namespace and the name of a ServiceAccount that may do what the ClusterCleaner is to do")
+		case o.RequireServiceAccount && o.DefaultServiceAccount == "":
 			f.refuse(p, "is required by this operator: write the name of a ServiceAccount of the Cleaner's namespace that may do what the Cleaner is to do")
 		}
-	case len(name) > maxObjectName || !subdomain.MatchString(name):
-		f.refuse(p, fmt.Sprintf("%q is not the name of a ServiceAccount: write the metadata.name of one in the Cleaner's namespace, such as environment-cleaner", name))
+	case len(a.Name) > maxObjectName || !subdomain.MatchString(a.Name):
+		f.refuse(p, fmt.Sprintf("%q is not the name of a ServiceAccount: write the metadata.name %s, such as %s", a.Name, where, such))
+	case spec.Cluster && a.Namespace == "":
+		f.refuse(p.Child("namespace"), "must not be empty: write the namespace in which the ServiceAccount lives")
 	}
 }
 

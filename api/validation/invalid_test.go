@@ -46,9 +46,9 @@ func TestInvalid(t *testing.T) {
 			if err := json.Unmarshal(tc.Spec, &c.Spec); err != nil {
 				t.Fatal(err)
 			}
-			_, errs := compiler.Compile(&c.Spec)
+			_, errs := compiler.Compile(c.Work())
 			var got []string
-			for _, f := range validation.Validate(c, validation.Options{Compiled: errs}).Errors() {
+			for _, f := range validation.Validate(c.Work(), validation.Options{Compiled: errs}).Errors() {
 				got = append(got, f.String())
 			}
 			if diff := cmp.Diff(tc.Want, got); diff != "" || len(got) == 0 {

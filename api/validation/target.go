@@ -49,7 +49,7 @@ func ourWords() []string {
 	return []string{"time", "params", "variables", "item", "items", "object", "key"}
 }
 
-func (f *Findings) targets(targets []v1alpha1.Target, p *field.Path, o Options) {
+func (f *Findings) targets(targets []v1alpha1.ClusterTarget, p *field.Path, o Options) {
 	if len(targets) > maxTargets {
 		f.refuse(p, fmt.Sprintf("are %d; at most %d are allowed: join some by label, or write another Cleaner", len(targets), maxTargets))
 	}
@@ -102,7 +102,7 @@ func identifierLike(name string) string {
 	return like
 }
 
-func (f *Findings) reference(r *v1alpha1.Reference, p *field.Path) {
+func (f *Findings) reference(r *v1alpha1.ClusterReference, p *field.Path) {
 	if !groupName.MatchString(r.APIGroup) || len(r.APIGroup) > maxObjectName {
 		f.refuse(p.Child("apiGroup"), fmt.Sprintf("%q is not an API group: write the group alone, such as apps or serving.knative.dev, and the version in version", r.APIGroup))
 	}
@@ -122,7 +122,7 @@ func (f *Findings) reference(r *v1alpha1.Reference, p *field.Path) {
 	f.fieldSelector(r.FieldSelector, p.Child("fieldSelector"))
 }
 
-func (f *Findings) labelSelector(r *v1alpha1.Reference, p *field.Path) {
+func (f *Findings) labelSelector(r *v1alpha1.ClusterReference, p *field.Path) {
 	if len(r.MatchLabels) > maxLabels {
 		f.refuse(p.Child("matchLabels"), fmt.Sprintf("are %d; at most %d are allowed", len(r.MatchLabels), maxLabels))
 	}
@@ -163,7 +163,7 @@ func (f *Findings) fieldSelector(text string, p *field.Path) {
 }
 
 // served says that nothing will happen before the kind is served.
-func (f *Findings) served(r *v1alpha1.Reference, s Served, p *field.Path) {
+func (f *Findings) served(r *v1alpha1.ClusterReference, s Served, p *field.Path) {
 	if s.Resource == "" {
 		gv := schema.GroupVersion{Group: r.APIGroup, Version: r.Version}
 		f.warn(p, fmt.Sprintf("the API server does not serve kind %q of %s, and the Cleaner waits until it does: check apiGroup, version and kind, as kubectl api-resources shows them", r.Kind, gv))
@@ -171,7 +171,7 @@ func (f *Findings) served(r *v1alpha1.Reference, s Served, p *field.Path) {
 }
 
 // deletion says whether the target may be deleted at all, as far as its kind and its reference tell.
-func (f *Findings) deletion(t *v1alpha1.Target, k kind, p *field.Path, o Options) {
+func (f *Findings) deletion(t *v1alpha1.ClusterTarget, k kind, p *field.Path, o Options) {
 	if !t.Delete {
 		return
 	}
@@ -189,7 +189,7 @@ func (f *Findings) deletion(t *v1alpha1.Target, k kind, p *field.Path, o Options
 	}
 }
 
-func (f *Findings) missing(t *v1alpha1.Target, p *field.Path) {
+func (f *Findings) missing(t *v1alpha1.ClusterTarget, p *field.Path) {
 	switch t.OnMissing {
 	case "":
 	case v1alpha1.OnMissingWait, v1alpha1.OnMissingAsNull:

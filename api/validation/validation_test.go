@@ -18,45 +18,45 @@ import (
 )
 
 // pods is a target with which nothing is wrong.
-func pods() v1alpha1.Target {
-	return v1alpha1.Target{Name: "pods", Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod", MatchLabels: map[string]string{"app": "web"}}, Delete: true}
+func pods() v1alpha1.ClusterTarget {
+	return v1alpha1.ClusterTarget{Name: "pods", Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod", MatchLabels: map[string]string{"app": "web"}}}, Delete: true}
 }
 
 // target is pods with a change.
-func target(change func(*v1alpha1.Target)) []v1alpha1.Target {
+func target(change func(*v1alpha1.ClusterTarget)) []v1alpha1.ClusterTarget {
 	t := pods()
 	change(&t)
-	return []v1alpha1.Target{t}
+	return []v1alpha1.ClusterTarget{t}
 }
 
 // named is a target that deletes one object of a kind.
-func named(group, kind, name string) []v1alpha1.Target {
-	return target(func(t *v1alpha1.Target) {
-		t.Reference = v1alpha1.Reference{APIGroup: group, Version: "v1", Kind: kind, Name: name}
+func named(group, kind, name string) []v1alpha1.ClusterTarget {
+	return target(func(t *v1alpha1.ClusterTarget) {
+		t.Reference = v1alpha1.ClusterReference{Reference: v1alpha1.Reference{APIGroup: group, Version: "v1", Kind: kind, Name: name}}
 	})
 }
 
 func TestValidate(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
-		change  func(*v1alpha1.CleanerSpec) // of a spec with which nothing is wrong
+		change  func(*v1alpha1.Work) // of a spec with which nothing is wrong
 		options Options
 		want    []string
 	}{
 		"Good": {
 			reason: "Nothing is said about a spec with which nothing is wrong.",
-			change: func(*v1alpha1.CleanerSpec) {},
+			change: func(*v1alpha1.Work) {},
 		},
 		"GoodWithAll": {
 			reason: "Nothing is said about a spec that uses every field.",
-			change: func(s *v1alpha1.CleanerSpec) {
+			change: func(s *v1alpha1.Work) {
 				s.Lifecycle, s.Mode, s.Suspend = "Once", "DryRun", true
 				s.TTL = "1d12h"
 				s.Retry = &v1alpha1.Retry{Period: "10s", Monotonic: true}
 				s.Parameters = &runtime.RawExtension{Raw: []byte(` {"a": 1, "b": null}`)}
 				s.Helm = &v1alpha1.Helm{Release: "my-release.v2", Delete: true, Timeout: "1ns", DisableHooks: true}
-				s.Targets = append(s.Targets, v1alpha1.Target{
-					Name: "_Nodes2", Reference: v1alpha1.Reference{Version: "v1", Kind: "nodes", FieldSelector: "metadata.name!=a,spec.unschedulable=true"}, OnMissing: "AsNull",
+				s.Targets = append(s.Targets, v1alpha1.ClusterTarget{
+					Name: "_Nodes2", Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "nodes", FieldSelector: "metadata.name!=a,spec.unschedulable=true"}}, OnMissing: "AsNull",
 				})
 				s.CloudEventSink = "https://sink.example:65535/a?b=c"
 			},
@@ -64,49 +64,49 @@ func TestValidate(t *testing.T) {
 
 		"Empty": {
 			reason: "A Cleaner without targets and helm does nothing.",
-			change: func(s *v1alpha1.CleanerSpec) { *s = v1alpha1.CleanerSpec{} },
+			change: func(s *v1alpha1.Work) { *s = v1alpha1.Work{} },
 			want:   []string{"Error spec: a Cleaner needs something to clean: add targets or helm"},
 		},
 		"DeletesAtOnce": {
 			reason: "Without ttl and conditions everything would be gone before the author can look.",
-			change: func(s *v1alpha1.CleanerSpec) { s.Conditions = nil },
+			change: func(s *v1alpha1.Work) { s.Conditions = nil },
 			want:   []string{"Error spec: a Cleaner that deletes needs a ttl or conditions: without either it would delete at once (write ttl: 0s if that is meant)"},
 		},
 		"UninstallsAtOnce": {
 			reason: "The same for a Helm release.",
-			change: func(s *v1alpha1.CleanerSpec) {
-				*s = v1alpha1.CleanerSpec{Helm: &v1alpha1.Helm{Release: "r", Delete: true}}
+			change: func(s *v1alpha1.Work) {
+				*s = v1alpha1.Work{Helm: &v1alpha1.Helm{Release: "r", Delete: true}}
 			},
 			want: []string{"Error spec: a Cleaner that deletes needs a ttl or conditions: without either it would delete at once (write ttl: 0s if that is meant)"},
 		},
 		"DeletesSoon": {
 			reason: "A ttl that is over at once may be meant, so it is only a warning.",
-			change: func(s *v1alpha1.CleanerSpec) { s.Conditions, s.TTL = nil, "0s" },
+			change: func(s *v1alpha1.Work) { s.Conditions, s.TTL = nil, "0s" },
 			want:   []string{"Warning spec.ttl: without conditions, everything is deleted 0s after the Cleaner is created: add conditions, or a longer ttl"},
 		},
 		"DeletesLater": {
 			reason: "A ttl is enough.",
-			change: func(s *v1alpha1.CleanerSpec) { s.Conditions, s.TTL = nil, "1m" },
+			change: func(s *v1alpha1.Work) { s.Conditions, s.TTL = nil, "1m" },
 		},
 		"DeletesNothing": {
 			reason: "A Cleaner that only removes itself is probably not finished.",
-			change: func(s *v1alpha1.CleanerSpec) { s.Targets[0].Delete = false },
+			change: func(s *v1alpha1.Work) { s.Targets[0].Delete = false },
 			want:   []string{"Warning spec: nothing is deleted and nobody is told, only the Cleaner itself goes: set delete: true on a target or on helm, or give a cloudEventSink"},
 		},
 		"Tells": {
 			reason: "To tell a sink is something to do.",
-			change: func(s *v1alpha1.CleanerSpec) { s.Targets[0].Delete, s.CloudEventSink = false, "http://sink" },
+			change: func(s *v1alpha1.Work) { s.Targets[0].Delete, s.CloudEventSink = false, "http://sink" },
 		},
 		"TooLarge": {
 			reason: "Spec and status share the room of one object.",
-			change: func(s *v1alpha1.CleanerSpec) {
+			change: func(s *v1alpha1.Work) {
 				s.Parameters = &runtime.RawExtension{Raw: []byte(`{"a":"` + strings.Repeat("x", 256<<10) + `"}`)}
 			},
 			want: []string{"Error spec: is 262301 bytes long as JSON; at most 262144 are allowed: shorten the expressions or the parameters"},
 		},
 		"Enums": {
 			reason: "The schema may have been bypassed.",
-			change: func(s *v1alpha1.CleanerSpec) {
+			change: func(s *v1alpha1.Work) {
 				s.Lifecycle, s.Mode, s.Targets[0].OnMissing = "Twice", "dry-run", "Null"
 			},
 			want: []string{
@@ -118,7 +118,7 @@ func TestValidate(t *testing.T) {
 
 		"Durations": {
 			reason: "Durations have units.",
-			change: func(s *v1alpha1.CleanerSpec) {
+			change: func(s *v1alpha1.Work) {
 				s.TTL, s.Retry, s.Helm = "15", &v1alpha1.Retry{Period: "1 h"}, &v1alpha1.Helm{Release: "r", Timeout: "-1s"}
 			},
 			want: []string{
@@ -129,12 +129,12 @@ func TestValidate(t *testing.T) {
 		},
 		"LongDuration": {
 			reason: "What the schema's pattern allows need not fit.",
-			change: func(s *v1alpha1.CleanerSpec) { s.TTL = "9999999w" },
+			change: func(s *v1alpha1.Work) { s.TTL = "9999999w" },
 			want:   []string{`Error spec.ttl: "9999999w" is too long: the longest duration is 292 years (106751d)`},
 		},
 		"ShortDurations": {
 			reason: "A period has a lower bound, and a timeout is more than nothing.",
-			change: func(s *v1alpha1.CleanerSpec) {
+			change: func(s *v1alpha1.Work) {
 				s.Retry, s.Helm = &v1alpha1.Retry{Period: "9.999s"}, &v1alpha1.Helm{Release: "r", Timeout: "0h"}
 			},
 			want: []string{
@@ -145,39 +145,39 @@ func TestValidate(t *testing.T) {
 
 		"ParametersList": {
 			reason: "Parameters have names.",
-			change: func(s *v1alpha1.CleanerSpec) { s.Parameters = &runtime.RawExtension{Raw: []byte(`["a"]`)} },
+			change: func(s *v1alpha1.Work) { s.Parameters = &runtime.RawExtension{Raw: []byte(`["a"]`)} },
 			want:   []string{"Error spec.parameters: must be an object, such as {team: web, keep: 3}"},
 		},
 		"ParametersNull": {
 			reason: "null is not an object.",
-			change: func(s *v1alpha1.CleanerSpec) { s.Parameters = &runtime.RawExtension{} },
+			change: func(s *v1alpha1.Work) { s.Parameters = &runtime.RawExtension{} },
 			want:   []string{"Error spec.parameters: must be an object, such as {team: web, keep: 3}"},
 		},
 		"ParametersBroken": {
 			reason: "Neither is what is no JSON.",
-			change: func(s *v1alpha1.CleanerSpec) { s.Parameters = &runtime.RawExtension{Raw: []byte(`{"a"`)} },
+			change: func(s *v1alpha1.Work) { s.Parameters = &runtime.RawExtension{Raw: []byte(`{"a"`)} },
 			want:   []string{"Error spec.parameters: must be an object, such as {team: web, keep: 3}"},
 		},
 
 		"ReleaseEmpty": {
 			reason: "A release has a name.",
-			change: func(s *v1alpha1.CleanerSpec) { s.Helm = &v1alpha1.Helm{} },
+			change: func(s *v1alpha1.Work) { s.Helm = &v1alpha1.Helm{} },
 			want:   []string{"Error spec.helm.release: must not be empty: write the name of the release"},
 		},
 		"ReleaseLong": {
 			reason: "Helm allows 53 characters.",
-			change: func(s *v1alpha1.CleanerSpec) { s.Helm = &v1alpha1.Helm{Release: strings.Repeat("a", 54)} },
+			change: func(s *v1alpha1.Work) { s.Helm = &v1alpha1.Helm{Release: strings.Repeat("a", 54)} },
 			want:   []string{"Error spec.helm.release: is longer than the 53 characters that a release's name may have"},
 		},
 		"ReleaseForm": {
 			reason: "The name of a release is the name of an object.",
-			change: func(s *v1alpha1.CleanerSpec) { s.Helm = &v1alpha1.Helm{Release: "ns/Web"} },
+			change: func(s *v1alpha1.Work) { s.Helm = &v1alpha1.Helm{Release: "ns/Web"} },
 			want:   []string{`Error spec.helm.release: "ns/Web" is not the name of a release: those have lower case letters, digits, - and . only, as helm list shows them`},
 		},
 
 		"TargetNames": {
 			reason: "Expressions must be able to use the names of targets.",
-			change: func(s *v1alpha1.CleanerSpec) {
+			change: func(s *v1alpha1.Work) {
 				s.Targets = nil
 				for _, name := range []string{"", "my-pods", "2pods", "in", "time", "pods", "pods", strings.Repeat("a", 64), "é"} {
 					target := pods()
@@ -198,7 +198,7 @@ func TestValidate(t *testing.T) {
 		},
 		"TooMany": {
 			reason: "The schema's bounds hold without it.",
-			change: func(s *v1alpha1.CleanerSpec) {
+			change: func(s *v1alpha1.Work) {
 				for i := range 64 {
 					target := pods()
 					target.Name = fmt.Sprintf("pods%d", i)
@@ -213,9 +213,9 @@ func TestValidate(t *testing.T) {
 		},
 		"ReferenceForm": {
 			reason: "Group, version and kind are three fields.",
-			change: func(s *v1alpha1.CleanerSpec) {
-				s.Targets = target(func(t *v1alpha1.Target) {
-					t.Reference = v1alpha1.Reference{APIGroup: "apps/v1", Version: "apps/v1", Kind: "*", Name: "a/b"}
+			change: func(s *v1alpha1.Work) {
+				s.Targets = target(func(t *v1alpha1.ClusterTarget) {
+					t.Reference = v1alpha1.ClusterReference{Reference: v1alpha1.Reference{APIGroup: "apps/v1", Version: "apps/v1", Kind: "*", Name: "a/b"}}
 				})
 			},
 			want: []string{
@@ -227,8 +227,10 @@ func TestValidate(t *testing.T) {
 		},
 		"ReferenceEmpty": {
 			reason: "Version and kind are needed.",
-			change: func(s *v1alpha1.CleanerSpec) {
-				s.Targets = target(func(t *v1alpha1.Target) { t.Reference = v1alpha1.Reference{MatchLabels: map[string]string{}} })
+			change: func(s *v1alpha1.Work) {
+				s.Targets = target(func(t *v1alpha1.ClusterTarget) {
+					t.Reference = v1alpha1.ClusterReference{Reference: v1alpha1.Reference{MatchLabels: map[string]string{}}}
+				})
 			},
 			want: []string{
 				`Error spec.targets[0].reference.version: "" is not an API version: write the version alone, such as v1, and the group in apiGroup`,
@@ -237,35 +239,35 @@ func TestValidate(t *testing.T) {
 		},
 		"NameAndSelector": {
 			reason: "Either one object or many.",
-			change: func(s *v1alpha1.CleanerSpec) { s.Targets[0].Reference.Name = "a" },
+			change: func(s *v1alpha1.Work) { s.Targets[0].Reference.Name = "a" },
 			want:   []string{"Error spec.targets[0].reference: a name and label selectors exclude each other: remove name, or matchLabels and matchExpressions"},
 		},
 		"NameAndFields": {
 			reason: "A name and fields can go together.",
-			change: func(s *v1alpha1.CleanerSpec) {
+			change: func(s *v1alpha1.Work) {
 				s.Targets = named("", "Pod", "a")
 				s.Targets[0].Reference.FieldSelector = "status.phase=Failed"
 			},
 		},
 		"DeleteAll": {
 			reason: "A selector that got lost must not make a deletion wider.",
-			change: func(s *v1alpha1.CleanerSpec) { s.Targets[0].Reference.MatchLabels = nil },
+			change: func(s *v1alpha1.Work) { s.Targets[0].Reference.MatchLabels = nil },
 			want:   []string{"Error spec.targets[0].delete: delete: true needs a name, matchLabels, matchExpressions or fieldSelector in its reference; write matchLabels: {} to delete all objects of the kind"},
 		},
 		"DeleteAllEmptyExpressions": {
 			reason: "No requirement is no selector.",
-			change: func(s *v1alpha1.CleanerSpec) {
+			change: func(s *v1alpha1.Work) {
 				s.Targets[0].Reference.MatchLabels, s.Targets[0].Reference.MatchExpressions = nil, []metav1.LabelSelectorRequirement{}
 			},
 			want: []string{"Error spec.targets[0].delete: delete: true needs a name, matchLabels, matchExpressions or fieldSelector in its reference; write matchLabels: {} to delete all objects of the kind"},
 		},
 		"DeleteAllMeant": {
 			reason: "matchLabels: {} says that all are meant.",
-			change: func(s *v1alpha1.CleanerSpec) { s.Targets[0].Reference.MatchLabels = map[string]string{} },
+			change: func(s *v1alpha1.Work) { s.Targets[0].Reference.MatchLabels = map[string]string{} },
 		},
 		"Labels": {
 			reason: "Labels have a form, and findings an order.",
-			change: func(s *v1alpha1.CleanerSpec) {
+			change: func(s *v1alpha1.Work) {
 				s.Targets[0].Reference.MatchLabels = map[string]string{"app": "a b", "a b": "c", "x": "y z"}
 			},
 			want: []string{
@@ -276,7 +278,7 @@ func TestValidate(t *testing.T) {
 		},
 		"Expressions": {
 			reason: "Requirements have an operator, and values where it needs them.",
-			change: func(s *v1alpha1.CleanerSpec) {
+			change: func(s *v1alpha1.Work) {
 				s.Targets[0].Reference.MatchExpressions = []metav1.LabelSelectorRequirement{
 					{Key: "a", Operator: "in", Values: []string{"b"}},
 					{Key: "a", Operator: "In"},
@@ -292,7 +294,7 @@ func TestValidate(t *testing.T) {
 		},
 		"Fields": {
 			reason: "A field selector that selects nothing would select all.",
-			change: func(s *v1alpha1.CleanerSpec) {
+			change: func(s *v1alpha1.Work) {
 				s.Targets = nil
 				for i, text := range []string{"status.phase", ",", "=a", " ", `a=\x`} {
 					target := pods()
@@ -311,7 +313,7 @@ func TestValidate(t *testing.T) {
 		},
 		"OnMissingOfExcluded": {
 			reason: "onMissing is about what expressions see.",
-			change: func(s *v1alpha1.CleanerSpec) {
+			change: func(s *v1alpha1.Work) {
 				s.Targets[0].IncludeWhenEvaluating, s.Targets[0].OnMissing = ptr.To(false), "AsNull"
 			},
 			want: []string{"Warning spec.targets[0].onMissing: has no effect: with includeWhenEvaluating: false no expression sees the target, and nothing waits for it"},
@@ -319,7 +321,7 @@ func TestValidate(t *testing.T) {
 
 		"ClusterScoped": {
 			reason: "A Cleaner acts in its namespace, and no flag changes that.",
-			change: func(s *v1alpha1.CleanerSpec) {
+			change: func(s *v1alpha1.Work) {
 				s.Targets = append(named("", "NAMESPACES", "a"), named("storage.k8s.io", "storageclass", "a")...)
 				s.Targets[1].Name = "classes"
 			},
@@ -331,14 +333,14 @@ func TestValidate(t *testing.T) {
 		},
 		"ClusterScopedAsContext": {
 			reason: "Expressions may see what cannot be deleted.",
-			change: func(s *v1alpha1.CleanerSpec) {
+			change: func(s *v1alpha1.Work) {
 				s.Targets = append(s.Targets, named("", "Node", "a")...)
 				s.Targets[1].Name, s.Targets[1].Delete = "node", false
 			},
 		},
 		"Protected": {
 			reason: "A cluster hangs on some kinds.",
-			change: func(s *v1alpha1.CleanerSpec) {
+			change: func(s *v1alpha1.Work) {
 				s.Targets = append(named("rbac.authorization.k8s.io", "Role", "a"), named("cleaner.vtex.dev", "cleaners", "a")...)
 				s.Targets[1].Name = "cleaners"
 			},
@@ -349,26 +351,26 @@ func TestValidate(t *testing.T) {
 		},
 		"ProtectedAllowed": {
 			reason:  "The administrator may give a kind free.",
-			change:  func(s *v1alpha1.CleanerSpec) { s.Targets = named("rbac.authorization.k8s.io", "Role", "a") },
+			change:  func(s *v1alpha1.Work) { s.Targets = named("rbac.authorization.k8s.io", "Role", "a") },
 			options: Options{AllowProtectedKinds: []string{"roles.rbac.authorization.k8s.io"}},
 		},
 		"SameNameOtherGroup": {
 			reason: "A kind of another group is another kind.",
-			change: func(s *v1alpha1.CleanerSpec) { s.Targets = named("example.com", "Role", "a") },
+			change: func(s *v1alpha1.Work) { s.Targets = named("example.com", "Role", "a") },
 		},
 		"ReleaseSecret": {
 			reason: "Without its record, a release cannot be uninstalled any more.",
-			change: func(s *v1alpha1.CleanerSpec) { s.Targets = named("", "secret", "sh.helm.release.v1.web.v1") },
+			change: func(s *v1alpha1.Work) { s.Targets = named("", "secret", "sh.helm.release.v1.web.v1") },
 			want:   []string{"Error spec.targets[0].delete: must be false: this Secret is the record of a Helm release; to uninstall the release, write helm: {release: NAME, delete: true}"},
 		},
 		"Secret": {
 			reason: "Other Secrets are objects like any.",
-			change: func(s *v1alpha1.CleanerSpec) { s.Targets = named("", "secret", "web") },
+			change: func(s *v1alpha1.Work) { s.Targets = named("", "secret", "web") },
 		},
 
 		"Conditions": {
 			reason: "What the compiler says is repeated, but for what was said already; long values are left out.",
-			change: func(s *v1alpha1.CleanerSpec) {
+			change: func(s *v1alpha1.Work) {
 				s.Conditions = []string{"pods.items.size()", " ", strings.Repeat("a", 16385)}
 			},
 			options: Options{Compiled: field.ErrorList{
@@ -386,8 +388,8 @@ func TestValidate(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c := &v1alpha1.Cleaner{Spec: v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{pods()}, Conditions: []string{"true"}}}
-			tc.change(&c.Spec)
+			c := &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"true"}}, Targets: []v1alpha1.ClusterTarget{pods()}}
+			tc.change(c)
 			before := c.DeepCopy()
 
 			var got []string
@@ -439,7 +441,7 @@ func TestSink(t *testing.T) {
 	}
 	for sink, message := range cases {
 		t.Run(sink[:min(len(sink), 40)], func(t *testing.T) {
-			c := &v1alpha1.Cleaner{Spec: v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{pods()}, Conditions: []string{"true"}, CloudEventSink: sink}}
+			c := &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"true"}, CloudEventSink: sink}, Targets: []v1alpha1.ClusterTarget{pods()}}
 			var want Findings
 			if message != "" {
 				want = Findings{{Path: "spec.cloudEventSink", Message: message, Severity: Error}}

@@ -16,9 +16,9 @@ import (
 func BenchmarkRun(b *testing.B) {
 	for _, rows := range []int{500, MaxRows} {
 		b.Run(fmt.Sprint(rows), func(b *testing.B) {
-			spec := &v1alpha1.CleanerSpec{
-				Targets:    []v1alpha1.Target{podTarget("pods", deleted)},
-				Conditions: []string{`pods.items.all(p, p.status.phase == "Succeeded")`},
+			spec := &v1alpha1.Work{
+				CommonSpec: v1alpha1.CommonSpec{Conditions: []string{`pods.items.all(p, p.status.phase == "Succeeded")`}},
+				Targets:    []v1alpha1.ClusterTarget{podTarget("pods", deleted)},
 			}
 			objects := make([]Object, rows)
 			for i := range objects {
@@ -39,16 +39,16 @@ func BenchmarkRun(b *testing.B) {
 // carry carries out one run, and says how many rows it deleted.
 func carry(b *testing.B, in Input, rows int) int {
 	b.Helper()
-	c := &v1alpha1.Cleaner{Spec: *in.Spec}
+	c := &v1alpha1.Cleaner{Spec: v1alpha1.CleanerSpec{CommonSpec: in.Spec.CommonSpec}}
 	decides, err := Decides(in.Spec)
 	if err != nil {
 		b.Fatal(err)
 	}
-	run, m := Commit(c, decides, Compute(b.Context(), in), in.Now)
+	run, m := Commit(&c.Status, nil, decides, Compute(b.Context(), in), in.Now)
 	c.Status.Run, c.Status.Runs = run, 1
 	left, gone := in.Snapshot[0].Objects, 0
 	for now := in.Now; ; {
-		req := Next(View{Cleaner: c, Decides: decides, Now: now, SettleFor: time.Minute}, m)
+		req := Next(View{Cleaner: c, Helm: c.Spec.Helm, Decides: decides, Now: now, SettleFor: time.Minute}, m)
 		switch req.Kind {
 		case DeleteRows:
 			for _, i := range req.Rows[:min(len(req.Rows), rows/10)] {

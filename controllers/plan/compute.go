@@ -38,7 +38,7 @@ type Owner struct {
 // Input is all that a decision depends on.
 type Input struct {
 	Owner    Owner
-	Spec     *v1alpha1.CleanerSpec // never changed
+	Spec     *v1alpha1.Work // never changed
 	Programs *celenv.Programs
 	Snapshot Snapshot
 	// Release is the Helm release of the spec as read live; nil where it was not read.
@@ -119,7 +119,7 @@ func Compute(ctx context.Context, in Input) Plan {
 }
 
 // Period is how long after an evaluation the next one is due although nothing changed.
-func Period(spec *v1alpha1.CleanerSpec) (time.Duration, error) {
+func Period(spec *v1alpha1.Work) (time.Duration, error) {
 	if spec.Retry == nil {
 		return DefaultPeriod, nil
 	}
@@ -199,7 +199,7 @@ func (in *Input) resolved() (Plan, bool) {
 }
 
 // Problem says for which reason a target holds an evaluation up, and in words; both empty if it does not.
-func Problem(t *v1alpha1.Target, seen *Target) (reason, message string) {
+func Problem(t *v1alpha1.ClusterTarget, seen *Target) (reason, message string) {
 	if !t.Included() && !t.Delete {
 		return "", ""
 	}
@@ -240,7 +240,7 @@ func (in *Input) values() map[string]any {
 	return out
 }
 
-func value(t *v1alpha1.Target, seen *Target) any {
+func value(t *v1alpha1.ClusterTarget, seen *Target) any {
 	if t.Reference.Name != "" {
 		if seen.State != Complete || len(seen.Objects) == 0 {
 			return nil

@@ -41,23 +41,23 @@ func seen(objects ...Object) Target {
 }
 
 // podTarget is a target over all Pods.
-func podTarget(name string, change ...func(*v1alpha1.Target)) v1alpha1.Target {
-	t := v1alpha1.Target{Name: name, Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod", MatchLabels: map[string]string{}}}
+func podTarget(name string, change ...func(*v1alpha1.ClusterTarget)) v1alpha1.ClusterTarget {
+	t := v1alpha1.ClusterTarget{Name: name, Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod", MatchLabels: map[string]string{}}}}
 	for _, c := range change {
 		c(&t)
 	}
 	return t
 }
 
-func deleted(t *v1alpha1.Target) { t.Delete = true }
-func quiet(t *v1alpha1.Target)   { t.IncludeWhenEvaluating = new(false) }
-func asNull(t *v1alpha1.Target)  { t.OnMissing = v1alpha1.OnMissingAsNull }
-func named(name string) func(*v1alpha1.Target) {
-	return func(t *v1alpha1.Target) { t.Reference.MatchLabels, t.Reference.Name = nil, name }
+func deleted(t *v1alpha1.ClusterTarget) { t.Delete = true }
+func quiet(t *v1alpha1.ClusterTarget)   { t.IncludeWhenEvaluating = new(false) }
+func asNull(t *v1alpha1.ClusterTarget)  { t.OnMissing = v1alpha1.OnMissingAsNull }
+func named(name string) func(*v1alpha1.ClusterTarget) {
+	return func(t *v1alpha1.ClusterTarget) { t.Reference.MatchLabels, t.Reference.Name = nil, name }
 }
 
 // input is what is decided on: a day after the Cleaner was created.
-func input(t testing.TB, spec *v1alpha1.CleanerSpec, s ...Target) Input {
+func input(t testing.TB, spec *v1alpha1.Work, s ...Target) Input {
 	t.Helper()
 	compiler, err := celenv.NewCompiler(celenv.Options{})
 	if err != nil {
@@ -84,92 +84,92 @@ func TestCompute(t *testing.T) {
 	day := 24 * time.Hour
 	cases := map[string]struct {
 		reason string
-		spec   v1alpha1.CleanerSpec
+		spec   v1alpha1.Work
 		seen   []Target
 		change func(*Input)
 		want   want
 	}{
 		"BeforeTheTTL": {
 			reason: "before the ttl has passed nothing is looked at",
-			spec:   v1alpha1.CleanerSpec{TTL: "25h", Targets: []v1alpha1.Target{podTarget("pods", deleted)}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "25h"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
 			seen:   []Target{{State: Forbidden}},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonWaitingForTTL, Next: 25 * time.Hour},
 		},
 		"AtTheTTL": {
 			reason: "at the very instant of the ttl it acts",
-			spec:   v1alpha1.CleanerSpec{TTL: "1d", Targets: []v1alpha1.Target{podTarget("pods", deleted)}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "1d"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
 			seen:   []Target{seen(pod("a"))},
 			want:   want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Steps: []string{"targets.pods a"}, Next: day + time.Hour},
 		},
 		"Suspended": {
 			reason: "a suspended Cleaner waits for an event only",
-			spec:   v1alpha1.CleanerSpec{Suspend: true, Targets: []v1alpha1.Target{podTarget("pods")}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Suspend: true}, Targets: []v1alpha1.ClusterTarget{podTarget("pods")}},
 			seen:   []Target{seen()},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonSuspended},
 		},
 		"Unsynced": {
 			reason: "what is still being read is not empty",
-			spec:   v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{podTarget("pods", deleted)}, Conditions: []string{"pods.items.size() == 0"}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"pods.items.size() == 0"}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
 			seen:   []Target{{State: Unsynced}},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonNotSynced, Next: day + time.Hour},
 		},
 		"Forbidden": {
 			reason: "what may not be read is not empty, whatever onMissing says",
-			spec:   v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{podTarget("pods", asNull)}, Conditions: []string{"pods == null"}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"pods == null"}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", asNull)}},
 			seen:   []Target{{State: Forbidden}},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonAccessDenied, Next: day + time.Hour},
 		},
 		"Unknown": {
 			reason: "the zero value of a target never deletes",
-			spec:   v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("pods", deleted, quiet)}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted, quiet)}},
 			seen:   []Target{{}},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonReadFailed, Next: day + time.Hour},
 		},
 		"NotServedWaits": {
 			reason: "a kind that is not served is waited for",
-			spec:   v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("pods", deleted)}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
 			seen:   []Target{{State: NoSuchKind}},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonKindNotServed, Next: day + time.Hour},
 		},
 		"NotServedAsNull": {
 			reason: "or it is null, if the author says so",
-			spec:   v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{podTarget("pods", asNull)}, Conditions: []string{"pods == null"}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"pods == null"}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", asNull)}},
 			seen:   []Target{{State: NoSuchKind}},
 			want:   want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Next: day + time.Hour},
 		},
 		"NoteHoldsNothingUp": {
 			reason: "a target that is neither seen nor deleted is a note",
-			spec:   v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("note", quiet), podTarget("pods", deleted)}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("note", quiet), podTarget("pods", deleted)}},
 			seen:   []Target{{State: NoSuchKind}, seen(pod("a"))},
 			want:   want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Steps: []string{"targets.pods a"}, Next: day + time.Hour},
 		},
 		"MissingWaits": {
 			reason: "a named object that is missing is waited for",
-			spec:   v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{podTarget("p", named("a"))}, Conditions: []string{"p != null"}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"p != null"}}, Targets: []v1alpha1.ClusterTarget{podTarget("p", named("a"))}},
 			seen:   []Target{seen()},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonTargetMissing, Next: day + time.Hour},
 		},
 		"MissingNotIncluded": {
 			reason: "one that no condition sees has nothing to delete, and holds nothing up",
-			spec:   v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("p", named("a"), quiet, deleted)}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("p", named("a"), quiet, deleted)}},
 			seen:   []Target{seen()},
 			want:   want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Next: day + time.Hour},
 		},
 		"False": {
 			reason: "a condition that is false waits until retry.period",
-			spec:   v1alpha1.CleanerSpec{Retry: &v1alpha1.Retry{Period: "5h"}, Targets: []v1alpha1.Target{podTarget("pods", deleted)}, Conditions: []string{"true", "pods.items.size() > 1"}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Retry: &v1alpha1.Retry{Period: "5h"}, Conditions: []string{"true", "pods.items.size() > 1"}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
 			seen:   []Target{seen(pod("a"))},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonConditionsNotMet, Next: day + 5*time.Hour},
 		},
 		"ErrorBeatsFalse": {
 			reason: "an error is said even where another condition is false",
-			spec:   v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{podTarget("pods", deleted)}, Conditions: []string{"false", `pods.items[0].spec.x == "1"`}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"false", `pods.items[0].spec.x == "1"`}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
 			seen:   []Target{seen(pod("a"))},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Next: day + time.Hour},
 		},
 		"UnseenGoesFirst": {
 			reason: "what no condition sees is deleted first, and an object of two targets once",
-			spec: v1alpha1.CleanerSpec{Conditions: []string{finished}, Targets: []v1alpha1.Target{
+			spec: v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{finished}}, Targets: []v1alpha1.ClusterTarget{
 				podTarget("pods", deleted), podTarget("unseen", deleted, quiet), podTarget("again", deleted, named("b")),
 			}},
 			seen: []Target{seen(pod("a"), pod("b")), seen(pod("z")), seen(pod("b"))},
@@ -177,38 +177,38 @@ func TestCompute(t *testing.T) {
 		},
 		"ClusterScoped": {
 			reason: "a Cleaner deletes in its own namespace only",
-			spec:   v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("nodes", deleted)}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("nodes", deleted)}},
 			seen:   []Target{{State: Complete, Resource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}}},
 			want:   want{Verdict: v1alpha1.VerdictInvalid, Reason: v1alpha1.ReasonInvalidSpec},
 		},
 		"AllProtected": {
 			reason: "a plan of nothing but protected objects is blocked",
-			spec:   v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("pods", deleted)}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
 			seen:   []Target{seen(pod("a", func(o *Object) { o.Protected = true }))},
 			want:   want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonProtected, Next: day + time.Hour},
 		},
 		"ProtectedNamespace": {
 			reason: "nothing is deleted in a protected namespace",
-			spec:   v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("pods", deleted)}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
 			seen:   []Target{seen(pod("a"))},
 			change: func(in *Input) { in.Protection.Namespaces = []string{"shop"} },
 			want:   want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonProtected, Next: day + time.Hour},
 		},
 		"TooMany": {
 			reason: "one run deletes at most 5,000 objects",
-			spec:   v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("pods", deleted)}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
 			seen:   []Target{seen(many(MaxRows + 1)...)},
 			want:   want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonTooManyObjects, Steps: []string{"targets.pods p-00000"}, Next: day + time.Hour},
 		},
 		"ReleasePending": {
 			reason: "a release that somebody is changing blocks the commit",
-			spec:   v1alpha1.CleanerSpec{TTL: "0s", Helm: &v1alpha1.Helm{Release: "r", Delete: true}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Helm: &v1alpha1.Helm{Release: "r", Delete: true}},
 			change: func(in *Input) { in.Release = &Release{State: ReleasePending, Name: "r"} },
 			want:   want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonReleasePending, Next: day + time.Hour},
 		},
 		"ReleaseHasHooks": {
 			reason: "and so does one with delete hooks, which nobody may skip unasked",
-			spec:   v1alpha1.CleanerSpec{TTL: "0s", Helm: &v1alpha1.Helm{Release: "r", Delete: true}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Helm: &v1alpha1.Helm{Release: "r", Delete: true}},
 			change: func(in *Input) {
 				in.Release = &Release{State: ReleaseDeployed, Name: "r", HasHooks: true, HooksBlocked: "nobody answers for its hooks"}
 			},
@@ -216,7 +216,7 @@ func TestCompute(t *testing.T) {
 		},
 		"ReleaseHooksWaived": {
 			reason: "but the author may",
-			spec:   v1alpha1.CleanerSpec{TTL: "0s", Helm: &v1alpha1.Helm{Release: "r", Delete: true, DisableHooks: true}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Helm: &v1alpha1.Helm{Release: "r", Delete: true, DisableHooks: true}},
 			change: func(in *Input) {
 				in.Release = &Release{State: ReleaseDeployed, Name: "r", HasHooks: true, HooksBlocked: "nobody answers for its hooks"}
 			},
@@ -224,13 +224,13 @@ func TestCompute(t *testing.T) {
 		},
 		"ReleaseRunsHooks": {
 			reason: "and hooks that can be run are in nobody's way",
-			spec:   v1alpha1.CleanerSpec{TTL: "0s", Helm: &v1alpha1.Helm{Release: "r", Delete: true}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Helm: &v1alpha1.Helm{Release: "r", Delete: true}},
 			change: func(in *Input) { in.Release = &Release{State: ReleaseDeployed, Name: "r", HasHooks: true} },
 			want:   want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Next: day + time.Hour},
 		},
 		"ReleaseUnreadable": {
 			reason: "and one whose record cannot be read",
-			spec:   v1alpha1.CleanerSpec{TTL: "0s", Helm: &v1alpha1.Helm{Release: "r", Delete: true}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Helm: &v1alpha1.Helm{Release: "r", Delete: true}},
 			change: func(in *Input) {
 				in.Release = &Release{Blocked: v1alpha1.ReasonReleaseUnreadable, Detail: "corrupt"}
 			},
@@ -238,7 +238,7 @@ func TestCompute(t *testing.T) {
 		},
 		"TargetsNotRead": {
 			reason: "a snapshot of something else decides nothing",
-			spec:   v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("pods", deleted)}},
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonReadFailed, Next: day + time.Hour},
 		},
 	}
@@ -278,9 +278,9 @@ func many(n int) []Object {
 }
 
 func TestComputeIsDeterministic(t *testing.T) {
-	spec := &v1alpha1.CleanerSpec{
-		Targets:    []v1alpha1.Target{podTarget("pods", deleted)},
-		Conditions: []string{`pods.items.groupBy(p, p.status.phase).all(k, k == "Succeeded")`},
+	spec := &v1alpha1.Work{
+		CommonSpec: v1alpha1.CommonSpec{Conditions: []string{`pods.items.groupBy(p, p.status.phase).all(k, k == "Succeeded")`}},
+		Targets:    []v1alpha1.ClusterTarget{podTarget("pods", deleted)},
 	}
 	in := input(t, spec, seen(many(50)...))
 	first := Compute(t.Context(), in)

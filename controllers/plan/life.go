@@ -69,7 +69,9 @@ type Request struct {
 
 // View is a Cleaner as it was read, at a moment.
 type View struct {
-	Cleaner *v1alpha1.Cleaner
+	Cleaner v1alpha1.Owner
+	// Helm is the release of its spec; nil if there is none.
+	Helm *v1alpha1.Helm
 	// Decides is the fingerprint of the Cleaner's spec.
 	Decides string
 	// Delivered says that the sink has taken the event of the run that Outstanding returns.
@@ -87,29 +89,29 @@ type View struct {
 const ClockRetry = 10 * time.Second
 
 // Outstanding is the finished run whose event has to be delivered before anything else of this Cleaner is; nil if none.
-func Outstanding(c *v1alpha1.Cleaner) *v1alpha1.Run {
-	if c.Status.Unsent != nil {
-		return c.Status.Unsent
+func Outstanding(s *v1alpha1.CleanerStatus) *v1alpha1.Run {
+	if s.Unsent != nil {
+		return s.Unsent
 	}
-	if c.Status.Run != nil && c.Status.Run.Result != "" {
-		return c.Status.Run
+	if s.Run != nil && s.Run.Result != "" {
+		return s.Run
 	}
 	return nil
 }
 
 // Held says that nothing may be deleted for this Cleaner now, because its author said so.
-func Held(c *v1alpha1.Cleaner) bool {
-	return c.Spec.Suspend || c.Spec.Mode == v1alpha1.ModeDryRun
+func Held(s *v1alpha1.CommonSpec) bool {
+	return s.Suspend || s.Mode == v1alpha1.ModeDryRun
 }
 
 // Next says what comes next for a Cleaner that cleans once.
 func Next(v View, m *Memory) Request {
-	c := v.Cleaner
-	sink := c.Spec.CloudEventSink != ""
-	if c.Status.Unsent != nil && (!sink || v.Delivered) {
+	s := v.Cleaner.State()
+	sink := v.Cleaner.Common().CloudEventSink != ""
+	if s.Unsent != nil && (!sink || v.Delivered) {
 		return Request{Kind: ClearUnsent}
 	}
-	switch run := c.Status.Run; {
+	switch run := s.Run; {
 	case run == nil:
 		return v.withoutRun()
 	case run.Result != "":
@@ -120,11 +122,11 @@ func Next(v View, m *Memory) Request {
 }
 
 // deleted says that somebody deleted the Cleaner.
-func (v View) deleted() bool { return v.Cleaner.DeletionTimestamp != nil }
+func (v View) deleted() bool { return v.Cleaner.GetDeletionTimestamp() != nil }
 
 // graceEnds is when a deleted Cleaner is held no longer.
 func (v View) graceEnds() time.Time {
-	return v.Cleaner.DeletionTimestamp.Add(v.FinishGrace)
+	return v.Cleaner.GetDeletionTimestamp().Add(v.FinishGrace)
 }
 
 // graceOver says that a deleted Cleaner has been held long enough.
@@ -132,7 +134,7 @@ func (v View) graceOver() bool { return v.deleted() && !v.Now.Before(v.graceEnds
 
 // hasFinalizer says that our finalizer holds the Cleaner.
 func (v View) hasFinalizer() bool {
-	for _, f := range v.Cleaner.Finalizers {
+	for _, f := range v.Cleaner.GetFinalizers() {
 		if f == v1alpha1.Finalizer {
 			return true
 		}
@@ -142,7 +144,7 @@ func (v View) hasFinalizer() bool {
 
 // withoutRun is the life of a Cleaner that waits.
 func (v View) withoutRun() Request {
-	unsent := v.Cleaner.Status.Unsent != nil
+	unsent := v.Cleaner.State().Unsent != nil
 	switch {
 	case !unsent && v.hasFinalizer():
 		return Request{Kind: RemoveFinalizer}
@@ -159,8 +161,8 @@ func (v View) withoutRun() Request {
 
 // finished is the life of a Cleaner whose run has a result: Delivering.
 func (v View) finished(run *v1alpha1.Run, sink bool) Request {
-	delivered := !sink || v.Delivered && v.Cleaner.Status.Unsent == nil
-	waiting := v.Cleaner.Status.Unsent != nil
+	delivered := !sink || v.Delivered && v.Cleaner.State().Unsent == nil
+	waiting := v.Cleaner.State().Unsent != nil
 	switch {
 	case v.deleted() && !v.hasFinalizer():
 		return Request{Kind: Idle, Reason: v1alpha1.ReasonTerminating}
@@ -199,7 +201,7 @@ func (v View) open(run *v1alpha1.Run, m *Memory) Request {
 		return v.ending(run, m, v1alpha1.ResultAbandoned, "the Cleaner was deleted")
 	case stop != "":
 		return v.ending(run, m, v1alpha1.ResultPartial, stop)
-	case Held(v.Cleaner):
+	case Held(v.Cleaner.Common()):
 		return Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}
 	case v.ClockSuspect:
 		return v.until(v.Now.Add(ClockRetry), v1alpha1.ReasonClockSkewSuspected)
@@ -223,7 +225,7 @@ func (v View) ending(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, messa
 		return Request{Kind: LookRelease}
 	}
 	if m.uninstalling(run) && !v.graceOver() {
-		if Held(v.Cleaner) {
+		if Held(v.Cleaner.Common()) {
 			return v.until(time.Time{}, v1alpha1.ReasonSuspended)
 		}
 		if v.ClockSuspect {
@@ -285,7 +287,7 @@ func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
 	if run.Helm == nil {
 		return Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}
 	}
-	if h := v.Cleaner.Spec.Helm; h == nil || !h.Delete || h.Release != run.Helm.Name { // a status is not believed
+	if h := v.Helm; h == nil || !h.Delete || h.Release != run.Helm.Name { // a status is not believed
 		return Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: fmt.Sprintf("the spec does not ask to uninstall release %q", run.Helm.Name)}
 	}
 	if m.Release == nil {

@@ -102,7 +102,7 @@ func TestWalksCatchBrokenMachines(t *testing.T) {
 			reason:   "A suspended Cleaner must delete nothing.",
 			scenario: "orders",
 			next: func(v plan.View, m *plan.Memory) plan.Request {
-				v.Cleaner.Spec.Suspend = false
+				v.Cleaner.Common().Suspend = false
 				return plan.Next(v, m)
 			},
 		},
@@ -110,7 +110,7 @@ func TestWalksCatchBrokenMachines(t *testing.T) {
 			reason:   "An edit of what decides must stop the run.",
 			scenario: "orders",
 			next: func(v plan.View, m *plan.Memory) plan.Request {
-				if run := v.Cleaner.Status.Run; run != nil {
+				if run := v.Cleaner.State().Run; run != nil {
 					v.Decides = run.Decides
 				}
 				return plan.Next(v, m)
@@ -120,8 +120,8 @@ func TestWalksCatchBrokenMachines(t *testing.T) {
 			reason:   "A deletion of the Cleaner must end the run.",
 			scenario: "orders",
 			next: func(v plan.View, m *plan.Memory) plan.Request {
-				if run := v.Cleaner.Status.Run; run != nil && run.Result == "" {
-					v.Cleaner.DeletionTimestamp = nil
+				if run := v.Cleaner.State().Run; run != nil && run.Result == "" {
+					v.Cleaner.SetDeletionTimestamp(nil)
 				}
 				return plan.Next(v, m)
 			},
@@ -176,7 +176,7 @@ func TestWalksCatchBrokenMachines(t *testing.T) {
 			reason:   "A release that was upgraded must be left.",
 			scenario: "release",
 			next: func(v plan.View, m *plan.Memory) plan.Request {
-				if run := v.Cleaner.Status.Run; m.Release != nil && run != nil && run.Helm != nil {
+				if run := v.Cleaner.State().Run; m.Release != nil && run != nil && run.Helm != nil {
 					m.Release.Revision = run.Helm.Revision
 				}
 				return plan.Next(v, m)
@@ -216,7 +216,7 @@ func TestWalksCatchBrokenMachines(t *testing.T) {
 			reason:   "A run leaves status.run only when unsent is empty.",
 			scenario: "sink",
 			next: func(v plan.View, m *plan.Memory) plan.Request {
-				if run := v.Cleaner.Status.Run; run != nil && run.Result == v1alpha1.ResultPartial {
+				if run := v.Cleaner.State().Run; run != nil && run.Result == v1alpha1.ResultPartial {
 					return plan.Request{Kind: plan.MoveToUnsent}
 				}
 				return plan.Next(v, m)

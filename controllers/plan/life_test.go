@@ -154,7 +154,7 @@ func TestNext(t *testing.T) {
 			for _, change := range tc.memory {
 				change(m)
 			}
-			v := View{Cleaner: c, Decides: "v1:x", Now: born.Add(tc.after), Delivered: tc.delivered, SettleFor: 10 * time.Minute, FinishGrace: 30 * time.Second}
+			v := View{Cleaner: c, Helm: c.Spec.Helm, Decides: "v1:x", Now: born.Add(tc.after), Delivered: tc.delivered, SettleFor: 10 * time.Minute, FinishGrace: 30 * time.Second}
 			if tc.decides != "" {
 				v.Decides = tc.decides
 			}
@@ -183,8 +183,8 @@ func TestRowsAreReadAsTheyAreWritten(t *testing.T) {
 }
 
 func TestDecidesSeesWhatDecides(t *testing.T) {
-	spec := func(change func(*v1alpha1.CleanerSpec)) string {
-		s := &v1alpha1.CleanerSpec{TTL: "1h", Targets: []v1alpha1.Target{podTarget("pods")}, Parameters: &runtime.RawExtension{Raw: []byte(`{"a":1,"b":2}`)}}
+	spec := func(change func(*v1alpha1.Work)) string {
+		s := &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "1h", Parameters: &runtime.RawExtension{Raw: []byte(`{"a":1,"b":2}`)}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods")}}
 		change(s)
 		d, err := Decides(s)
 		if err != nil {
@@ -192,25 +192,25 @@ func TestDecidesSeesWhatDecides(t *testing.T) {
 		}
 		return d
 	}
-	base := spec(func(*v1alpha1.CleanerSpec) {})
-	for name, change := range map[string]func(*v1alpha1.CleanerSpec){
-		"suspend": func(s *v1alpha1.CleanerSpec) { s.Suspend = true },
-		"mode":    func(s *v1alpha1.CleanerSpec) { s.Mode = v1alpha1.ModeDryRun },
-		"retry":   func(s *v1alpha1.CleanerSpec) { s.Retry = &v1alpha1.Retry{Period: "5h"} },
-		"sink":    func(s *v1alpha1.CleanerSpec) { s.CloudEventSink = "http://s" },
-		"writing": func(s *v1alpha1.CleanerSpec) { s.Parameters.Raw = []byte(`{"b": 2, "a": 1}`) },
+	base := spec(func(*v1alpha1.Work) {})
+	for name, change := range map[string]func(*v1alpha1.Work){
+		"suspend": func(s *v1alpha1.Work) { s.Suspend = true },
+		"mode":    func(s *v1alpha1.Work) { s.Mode = v1alpha1.ModeDryRun },
+		"retry":   func(s *v1alpha1.Work) { s.Retry = &v1alpha1.Retry{Period: "5h"} },
+		"sink":    func(s *v1alpha1.Work) { s.CloudEventSink = "http://s" },
+		"writing": func(s *v1alpha1.Work) { s.Parameters.Raw = []byte(`{"b": 2, "a": 1}`) },
 	} {
 		if spec(change) != base {
 			t.Errorf("a change of %s counts as an edit", name)
 		}
 	}
-	for name, change := range map[string]func(*v1alpha1.CleanerSpec){
-		"ttl":        func(s *v1alpha1.CleanerSpec) { s.TTL = "2h" },
-		"conditions": func(s *v1alpha1.CleanerSpec) { s.Conditions = []string{"true"} },
-		"delete":     func(s *v1alpha1.CleanerSpec) { s.Targets[0].Delete = true },
-		"selector":   func(s *v1alpha1.CleanerSpec) { s.Targets[0].Reference.MatchLabels = nil },
-		"helm":       func(s *v1alpha1.CleanerSpec) { s.Helm = &v1alpha1.Helm{Release: "r"} },
-		"parameters": func(s *v1alpha1.CleanerSpec) { s.Parameters.Raw = []byte(`{"a":1,"b":3}`) },
+	for name, change := range map[string]func(*v1alpha1.Work){
+		"ttl":        func(s *v1alpha1.Work) { s.TTL = "2h" },
+		"conditions": func(s *v1alpha1.Work) { s.Conditions = []string{"true"} },
+		"delete":     func(s *v1alpha1.Work) { s.Targets[0].Delete = true },
+		"selector":   func(s *v1alpha1.Work) { s.Targets[0].Reference.MatchLabels = nil },
+		"helm":       func(s *v1alpha1.Work) { s.Helm = &v1alpha1.Helm{Release: "r"} },
+		"parameters": func(s *v1alpha1.Work) { s.Parameters.Raw = []byte(`{"a":1,"b":3}`) },
 	} {
 		if spec(change) == base {
 			t.Errorf("a change of %s does not count as an edit", name)
@@ -220,7 +220,7 @@ func TestDecidesSeesWhatDecides(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	belongs := Belonging{Resource: pods, Matches: true}
-	spec := &v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{podTarget("pods", deleted), podTarget("kept"), podTarget("one", deleted, named("a"))}}
+	spec := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted), podTarget("kept"), podTarget("one", deleted, named("a"))}}
 	row := func(rule, name string) Row { return Row{Rule: rule, Ref: pod(name).Ref} }
 	cases := map[string]struct {
 		reason  string
@@ -326,7 +326,7 @@ func TestARowThatCannotBeReadIsLeftAlone(t *testing.T) {
 	c, m := committed("a")
 	c.Status.Run.Rows = append(c.Status.Run.Rows, "v2|something else")
 	m.Saw(c.Status.Run, map[int]Sight{0: {Missing: true}, 1: {Failed: "cannot be read"}}, born)
-	v := View{Cleaner: c, Decides: "v1:x", Now: born, SettleFor: time.Minute, FinishGrace: time.Minute}
+	v := View{Cleaner: c, Helm: c.Spec.Helm, Decides: "v1:x", Now: born, SettleFor: time.Minute, FinishGrace: time.Minute}
 	if got := Next(v, m); got.Kind != WriteResult || got.Result != v1alpha1.ResultPartial {
 		t.Fatalf("it does not end: %+v", got)
 	}
@@ -338,7 +338,7 @@ func TestARowThatCannotBeReadIsLeftAlone(t *testing.T) {
 }
 
 func TestAProtectedObjectIsNotDeletedAtItsNewVersion(t *testing.T) {
-	spec := &v1alpha1.CleanerSpec{Targets: []v1alpha1.Target{podTarget("pods", deleted)}, Conditions: []string{"true"}}
+	spec := &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"true"}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}}
 	c, m := committed("a", "b")
 	newer := func(o *Object) { o.ResourceVersion = "8" }
 	in := input(t, spec, seen(pod("a", newer, func(o *Object) { o.Protected = true }), pod("b", newer)))
@@ -352,15 +352,15 @@ func TestAProtectedObjectIsNotDeletedAtItsNewVersion(t *testing.T) {
 }
 
 func TestAnObjectOfTwoTargets(t *testing.T) {
-	spec := &v1alpha1.CleanerSpec{
-		Targets:    []v1alpha1.Target{podTarget("watched", named("a")), podTarget("doomed", deleted, quiet)},
-		Conditions: []string{`watched.status.phase == "Succeeded"`},
+	spec := &v1alpha1.Work{
+		CommonSpec: v1alpha1.CommonSpec{Conditions: []string{`watched.status.phase == "Succeeded"`}},
+		Targets:    []v1alpha1.ClusterTarget{podTarget("watched", named("a")), podTarget("doomed", deleted, quiet)},
 	}
 	newer := pod("a", func(o *Object) { o.ResourceVersion, o.Value = "8", nil })
 	in := input(t, spec, seen(pod("a")), seen(newer, pod("b", func(o *Object) { o.Value = nil })))
 	p := Compute(t.Context(), in)
 	c, _ := committed()
-	run, m := Commit(c, "v1:x", p, born)
+	run, m := Commit(&c.Status, nil, "v1:x", p, born)
 	want := []string{"targets.doomed pods/v1 shop/b uid-b 7", "targets.doomed pods/v1 shop/a uid-a 7"}
 	if diff := cmp.Diff(want, run.Rows); diff != "" {
 		t.Fatalf("an object is deleted at another version than conditions saw: -want +got\n%s", diff)

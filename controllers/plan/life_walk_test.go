@@ -163,7 +163,7 @@ func (w *walk) turn(i int, fair bool) (*plan.Request, error) {
 	})
 	if len(beside) > 0 && w.rng.IntN(2) == 0 {
 		step := pick(w, beside)
-		if owed := plan.Outstanding(q.read); step.Label.What == lifemodel.Send && (owed == nil || owed.Number != int64(step.Label.Run)) {
+		if owed := plan.Outstanding(&q.read.Status); step.Label.What == lifemodel.Send && (owed == nil || owed.Number != int64(step.Label.Run)) {
 			return nil, fmt.Errorf("%v: Outstanding is %v", step.Label, owed)
 		}
 		return nil, w.take(step)
@@ -179,10 +179,10 @@ func (w *walk) waits(i int) bool {
 // view is what a process sees.
 func (w *walk) view(i int) (plan.View, error) {
 	c := w.procs[i].read.DeepCopy()
-	decides, err := plan.Decides(&c.Spec)
-	owed := plan.Outstanding(c)
+	decides, err := plan.Decides(c.Work())
+	owed := plan.Outstanding(&c.Status)
 	return plan.View{
-		Cleaner: c, Decides: decides, Now: w.now, SettleFor: settleFor, FinishGrace: finishGrace,
+		Cleaner: c, Helm: c.Spec.Helm, Decides: decides, Now: w.now, SettleFor: settleFor, FinishGrace: finishGrace,
 		Delivered: owed != nil && owed.Number == int64(w.s.P[i].Delivered),
 	}, err
 }
@@ -195,7 +195,7 @@ func (w *walk) busy(i int) error {
 	}
 	memory := w.procs[i].memory
 	req := w.next(v, &memory)
-	if run := v.Cleaner.Status.Run; run == nil || run.Result != "" { // somebody else has ended it
+	if run := v.Cleaner.State().Run; run == nil || run.Result != "" { // somebody else has ended it
 		return nil
 	}
 	if req.Kind != plan.Idle && req.Kind != plan.ClearUnsent {
@@ -292,11 +292,11 @@ func (w *walk) evaluate(i int) (*plan.Request, error) {
 	if !acts {
 		return &plan.Request{Kind: plan.Evaluate}, nil
 	}
-	decides, err := plan.Decides(&q.read.Spec)
+	decides, err := plan.Decides(q.read.Work())
 	if err != nil {
 		return nil, err
 	}
-	q.run, q.remembered = plan.Commit(q.read, decides, p, w.now)
+	q.run, q.remembered = plan.Commit(&q.read.Status, q.read.Spec.Helm, decides, p, w.now)
 	return nil, w.take(steps[0])
 }
 

@@ -73,7 +73,7 @@ func newWorld(t *testing.T, model *lifemodel.Model) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs, errs := compiler.Compile(&w.spec)
+	programs, errs := compiler.Compile(w.spec.Work())
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -82,7 +82,7 @@ func newWorld(t *testing.T, model *lifemodel.Model) *world {
 	for _, decides := range []uint8{1, 2} {
 		c := w.cleaner()
 		edit(c, decides)
-		f, err := plan.Decides(&c.Spec)
+		f, err := plan.Decides(c.Work())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func (w *world) installed(era uint8) time.Time { return w.epoch.Add(-time.Durati
 func (w *world) input(s *lifemodel.State, c *v1alpha1.Cleaner, now time.Time) plan.Input {
 	in := plan.Input{
 		Owner: plan.Owner{Namespace: c.Namespace, Name: c.Name, UID: c.UID, Created: c.CreationTimestamp.Time},
-		Spec:  &c.Spec, Programs: w.programs, Now: now,
+		Spec:  c.Work(), Programs: w.programs, Now: now,
 	}
 	for k := range w.model.Targets {
 		t := plan.Target{State: plan.Complete, Resource: configMaps, Namespaced: true}
@@ -199,7 +199,7 @@ func (w *world) abstract(c *v1alpha1.Cleaner) (lifemodel.Cleaner, error) {
 	if c == nil {
 		return lifemodel.Cleaner{}, nil
 	}
-	decides, err := plan.Decides(&c.Spec)
+	decides, err := plan.Decides(c.Work())
 	if err != nil {
 		return lifemodel.Cleaner{}, err
 	}

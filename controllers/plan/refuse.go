@@ -21,7 +21,7 @@ type Belonging struct {
 
 // Refused says why the object of a recorded row must not be touched; empty if it may. A status is not believed: what
 // it tells to delete must be what a target of the spec stands for.
-func Refused(owner Owner, spec *v1alpha1.CleanerSpec, row Row, o *Object, belongs Belonging, p Protection) string {
+func Refused(owner Owner, spec *v1alpha1.Work, row Row, o *Object, belongs Belonging, p Protection) string {
 	t := row.Target(spec)
 	if t < 0 {
 		return fmt.Sprintf("no target with delete: true is named %q", row.Rule)

@@ -52,7 +52,7 @@ func ParseRow(s string) (Row, error) {
 }
 
 // Target is the target whose delete: true made the row; -1 when the spec has no such target.
-func (r Row) Target(spec *v1alpha1.CleanerSpec) int {
+func (r Row) Target(spec *v1alpha1.Work) int {
 	name, ok := strings.CutPrefix(r.Rule, targetRule)
 	if !ok {
 		return -1
@@ -69,10 +69,12 @@ func (r Row) Target(spec *v1alpha1.CleanerSpec) int {
 const decidesPrefix = "v1:"
 
 // Decides is a fingerprint of the part of a spec that decides what is deleted and when. Suspend, mode, retry, the
-// sink and what it is sent may change under an open run; anything else stops it.
-func Decides(spec *v1alpha1.CleanerSpec) (string, error) {
-	s := spec.DeepCopy()
+// schedule, the sink and what it is sent may change under an open run; anything else stops it. Of a template, what it
+// stands for counts, not its name.
+func Decides(work *v1alpha1.Work) (string, error) {
+	s := *work
 	s.Suspend, s.Mode, s.Retry, s.CloudEventSink, s.CloudEventData = false, "", nil, "", ""
+	s.Schedule, s.TimeZone, s.StartingDeadline, s.TemplateRef = "", "", "", nil
 	if s.Parameters != nil { // the same parameters, however they were written
 		var v any
 		if err := json.Unmarshal(s.Parameters.Raw, &v); err != nil {

@@ -22,9 +22,9 @@ const (
 
 // Commit is the run that records a plan, before anything of it is done, and what the process that records it remembers.
 // The plan was decided at now, on live reads that were begun no earlier.
-func Commit(c *v1alpha1.Cleaner, decides string, p Plan, now time.Time) (*v1alpha1.Run, *Memory) {
+func Commit(before *v1alpha1.CleanerStatus, helm *v1alpha1.Helm, decides string, p Plan, now time.Time) (*v1alpha1.Run, *Memory) {
 	run := &v1alpha1.Run{
-		Number:    c.Status.Runs + 1,
+		Number:    before.Runs + 1,
 		Decides:   decides,
 		DecidedAt: metav1.NewTime(now),
 		Withheld:  p.Withheld,
@@ -43,7 +43,7 @@ func Commit(c *v1alpha1.Cleaner, decides string, p Plan, now time.Time) (*v1alph
 			Revision:      p.Release.Revision,
 			UID:           string(p.Release.UID),
 			FirstDeployed: metav1.NewMicroTime(p.Release.FirstDeployed),
-			DisableHooks:  c.Spec.Helm != nil && c.Spec.Helm.DisableHooks,
+			DisableHooks:  helm != nil && helm.DisableHooks,
 			Digest:        p.Release.Digest,
 		}
 	}

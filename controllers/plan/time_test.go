@@ -19,17 +19,20 @@ func aged(o *Object) {
 	o.Value["metadata"].(map[string]any)["creationTimestamp"] = born.Format(time.RFC3339)
 }
 
-func monotonic(period v1alpha1.Duration, conditions ...string) v1alpha1.CleanerSpec {
-	return v1alpha1.CleanerSpec{
-		Retry:   &v1alpha1.Retry{Period: period, Monotonic: true},
-		Targets: []v1alpha1.Target{podTarget("pods", deleted)}, Conditions: conditions,
+func monotonic(period v1alpha1.Duration, conditions ...string) v1alpha1.Work {
+	return v1alpha1.Work{
+		CommonSpec: v1alpha1.CommonSpec{
+			Retry:      &v1alpha1.Retry{Period: period, Monotonic: true},
+			Conditions: conditions,
+		},
+		Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)},
 	}
 }
 
 func TestNextIsTheMomentAtWhichTimeAloneDecides(t *testing.T) {
 	cases := map[string]struct {
 		reason string
-		spec   v1alpha1.CleanerSpec
+		spec   v1alpha1.Work
 		change func(*Input)
 		want   time.Duration // after the Cleaner's creation, which was a day ago
 	}{
@@ -40,7 +43,7 @@ func TestNextIsTheMomentAtWhichTimeAloneDecides(t *testing.T) {
 		},
 		"NotAsserted": {
 			reason: "without the author's word nothing is searched",
-			spec: func() v1alpha1.CleanerSpec {
+			spec: func() v1alpha1.Work {
 				s := monotonic("5h", `pods.items.all(p, age(p) > duration("26h"))`)
 				s.Retry.Monotonic = false
 				return s
@@ -121,8 +124,8 @@ func TestAWrongWordDeletesNothing(t *testing.T) {
 }
 
 func TestData(t *testing.T) {
-	spec := func(data string, change ...func(*v1alpha1.CleanerSpec)) v1alpha1.CleanerSpec {
-		s := v1alpha1.CleanerSpec{TTL: "0s", Targets: []v1alpha1.Target{podTarget("pods", deleted)}, CloudEventData: data}
+	spec := func(data string, change ...func(*v1alpha1.Work)) v1alpha1.Work {
+		s := v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s", CloudEventData: data}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}}
 		for _, c := range change {
 			c(&s)
 		}
@@ -134,7 +137,7 @@ func TestData(t *testing.T) {
 	}
 	cases := map[string]struct {
 		reason string
-		spec   v1alpha1.CleanerSpec
+		spec   v1alpha1.Work
 		want   want
 		says   string
 	}{
@@ -145,7 +148,7 @@ func TestData(t *testing.T) {
 		},
 		"NotYet": {
 			reason: "it is not asked for before it is needed",
-			spec:   spec("pods.items[7]", func(s *v1alpha1.CleanerSpec) { s.Conditions = []string{"false"} }),
+			spec:   spec("pods.items[7]", func(s *v1alpha1.Work) { s.Conditions = []string{"false"} }),
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonConditionsNotMet},
 		},
 		"Error": {
@@ -156,7 +159,7 @@ func TestData(t *testing.T) {
 		},
 		"DryRun": {
 			reason: "in a dry run too",
-			spec:   spec("pods.items[7]", func(s *v1alpha1.CleanerSpec) { s.Mode = v1alpha1.ModeDryRun }),
+			spec:   spec("pods.items[7]", func(s *v1alpha1.Work) { s.Mode = v1alpha1.ModeDryRun }),
 			want:   want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonEvaluationFailed},
 			says:   "spec.cloudEventData",
 		},
@@ -180,7 +183,7 @@ func TestData(t *testing.T) {
 
 // What was evaluated at the decision is recorded with the run, and stays there when it is finished.
 func TestDataIsRecorded(t *testing.T) {
-	run, m := Commit(&v1alpha1.Cleaner{}, "v1:0", Plan{Data: `{"a":1}`}, born)
+	run, m := Commit(&v1alpha1.CleanerStatus{}, nil, "v1:0", Plan{Data: `{"a":1}`}, born)
 	if run.Data != `{"a":1}` {
 		t.Errorf("the run has %q", run.Data)
 	}
@@ -190,7 +193,7 @@ func TestDataIsRecorded(t *testing.T) {
 }
 
 func TestAClockThatCannotBeTrusted(t *testing.T) {
-	spec := v1alpha1.CleanerSpec{TTL: "1h", Targets: []v1alpha1.Target{podTarget("pods", deleted)}}
+	spec := v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "1h"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}}
 	in := input(t, &spec, seen(pod("a")))
 	in.Clock.Suspect = "the clocks differ"
 	want := Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonClockSkewSuspected, Message: "the clocks differ"}
@@ -205,7 +208,7 @@ func TestAClockThatCannotBeTrusted(t *testing.T) {
 
 // The ttl has passed when it has by both clocks.
 func TestTTLByBothClocks(t *testing.T) {
-	spec := v1alpha1.CleanerSpec{TTL: "1h", Targets: []v1alpha1.Target{podTarget("pods", deleted)}}
+	spec := v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "1h"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}}
 	in := input(t, &spec, seen(pod("a")))
 	in.Clock.Ahead = 20 * time.Second
 	in.Now = born.Add(time.Hour + 19*time.Second)
@@ -222,9 +225,9 @@ func TestTTLByBothClocks(t *testing.T) {
 // A run that is open takes no step while the clock cannot be trusted, but for its end when the Cleaner is deleted or
 // edited.
 func TestAnOpenRunAndAClockThatCannotBeTrusted(t *testing.T) {
-	run, m := Commit(&v1alpha1.Cleaner{}, "v1:0", Plan{Steps: []Step{{Rule: "targets.pods", Object: pod("a")}}}, born)
+	run, m := Commit(&v1alpha1.CleanerStatus{}, nil, "v1:0", Plan{Steps: []Step{{Rule: "targets.pods", Object: pod("a")}}}, born)
 	c := &v1alpha1.Cleaner{Status: v1alpha1.CleanerStatus{Run: run}}
-	v := View{Cleaner: c, Decides: "v1:0", Now: born}
+	v := View{Cleaner: c, Helm: c.Spec.Helm, Decides: "v1:0", Now: born}
 	if got := Next(v, m); got.Kind == Idle {
 		t.Fatalf("the run has nothing to do, so this shows nothing: %+v", got)
 	}

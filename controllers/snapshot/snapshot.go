@@ -48,7 +48,7 @@ type Reader interface {
 }
 
 // Take reads every target of a spec.
-func Take(ctx context.Context, r Reader, namespace string, spec *v1alpha1.CleanerSpec) plan.Snapshot {
+func Take(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Work) plan.Snapshot {
 	s := make(plan.Snapshot, len(spec.Targets))
 	for i := range spec.Targets {
 		s[i] = take(ctx, r, namespace, &spec.Targets[i])
@@ -57,7 +57,7 @@ func Take(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Cleane
 }
 
 // QueryOf is what a target of a Cleaner in a namespace asks for. It errs on selectors that are none.
-func QueryOf(namespace string, t *v1alpha1.Target) (Query, error) {
+func QueryOf(namespace string, t *v1alpha1.ClusterTarget) (Query, error) {
 	q := Query{
 		Group: t.Reference.APIGroup, Version: t.Reference.Version, Kind: t.Reference.Kind,
 		Namespace: namespace, Name: t.Reference.Name,
@@ -82,7 +82,7 @@ func QueryOf(namespace string, t *v1alpha1.Target) (Query, error) {
 
 // TakeLive reads the targets of a spec that a confirmation needs: those that expressions see and those that are deleted.
 // The others stay Unknown. Some are read at a time: a confirmation is as old as its first read.
-func TakeLive(ctx context.Context, r Reader, namespace string, spec *v1alpha1.CleanerSpec) plan.Snapshot {
+func TakeLive(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Work) plan.Snapshot {
 	s := make(plan.Snapshot, len(spec.Targets))
 	var reads errgroup.Group
 	reads.SetLimit(readsAtATime)
@@ -98,7 +98,7 @@ func TakeLive(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Cl
 	return s
 }
 
-func take(ctx context.Context, r Reader, namespace string, t *v1alpha1.Target) plan.Target {
+func take(ctx context.Context, r Reader, namespace string, t *v1alpha1.ClusterTarget) plan.Target {
 	q, err := QueryOf(namespace, t)
 	if err != nil {
 		return plan.Target{State: plan.Failed, Detail: err.Error()}

@@ -148,11 +148,11 @@ func gated(namespace, name, gate, group string) *v1alpha1.Cleaner {
 	return &v1alpha1.Cleaner{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.CleanerSpec{
+			CommonSpec: v1alpha1.CommonSpec{Conditions: []string{`gate.data.open == "yes"`}},
 			Targets: []v1alpha1.Target{
 				{Name: "gate", Reference: named},
 				{Name: "old", Reference: selected, Delete: true, IncludeWhenEvaluating: &included},
 			},
-			Conditions: []string{`gate.data.open == "yes"`},
 		},
 	}
 }

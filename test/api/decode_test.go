@@ -266,7 +266,7 @@ func (s *sandbox) try(ctx context.Context, t fataler, field string, value any, w
 		t.Errorf("%s was accepted, and cannot be decoded: %v", what, err)
 		return
 	}
-	validation.Validate(c, validation.Options{}) // must not panic
+	validation.Validate(c.Work(), validation.Options{}) // must not panic
 }
 
 // raw is a JSON value that encoders leave alone.

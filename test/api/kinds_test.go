@@ -40,10 +40,10 @@ func TestClusterScopedKindsAreKnown(t *testing.T) {
 				seen++
 			}
 			for _, name := range []string{r.Kind, r.SingularName, strings.ToUpper(r.Name)} {
-				c := &v1alpha1.Cleaner{Spec: v1alpha1.CleanerSpec{TTL: "1h", Targets: []v1alpha1.Target{{
+				c := &v1alpha1.Cleaner{Spec: v1alpha1.CleanerSpec{CommonSpec: v1alpha1.CommonSpec{TTL: "1h"}, Targets: []v1alpha1.Target{{
 					Name: "a", Reference: v1alpha1.Reference{APIGroup: gv.Group, Version: gv.Version, Kind: name, Name: "a"}, Delete: true,
 				}}}}
-				refused := slices.ContainsFunc(validation.Validate(c, validation.Options{}), func(f validation.Finding) bool {
+				refused := slices.ContainsFunc(validation.Validate(c.Work(), validation.Options{}), func(f validation.Finding) bool {
 					return strings.Contains(f.Message, "cluster-scoped")
 				})
 				if refused == r.Namespaced {

@@ -235,9 +235,18 @@ func TestProposal(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := v1alpha1.CleanerSpec{
-		TTL:   "360h",
-		Retry: &v1alpha1.Retry{Period: "5h", Monotonic: true},
-		Helm:  &v1alpha1.Helm{Release: "sfj-commit--account", Delete: true},
+		CommonSpec: v1alpha1.CommonSpec{
+			TTL:            "360h",
+			Retry:          &v1alpha1.Retry{Period: "5h", Monotonic: true},
+			CloudEventSink: "http://my-sink",
+			Conditions: []string{`!revisions.items.exists(r,
+  r.metadata.annotations["serving.knative.dev/routes"].split(",")
+    .exists(route, !route.startsWith("sfj-") && !route.startsWith("preview-"))
+  || r.status.conditions.filter(c, c.type == "Active")
+    .exists(c, c.status == "True" || time - timestamp(c.lastTransitionTime) < duration("360h")))
+`},
+		},
+		Helm: &v1alpha1.Helm{Release: "sfj-commit--account", Delete: true},
 		Targets: []v1alpha1.Target{
 			{
 				Name:                  "nginx",
@@ -255,13 +264,6 @@ func TestProposal(t *testing.T) {
 				IncludeWhenEvaluating: ptr.To(true),
 			},
 		},
-		CloudEventSink: "http://my-sink",
-		Conditions: []string{`!revisions.items.exists(r,
-  r.metadata.annotations["serving.knative.dev/routes"].split(",")
-    .exists(route, !route.startsWith("sfj-") && !route.startsWith("preview-"))
-  || r.status.conditions.filter(c, c.type == "Active")
-    .exists(c, c.status == "True" || time - timestamp(c.lastTransitionTime) < duration("360h")))
-`},
 	}
 	if diff := cmp.Diff(want, got.Spec); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)

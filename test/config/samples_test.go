@@ -72,8 +72,8 @@ func TestSamplesAreValid(t *testing.T) {
 			if err := yaml.UnmarshalStrict(text, c); err != nil {
 				t.Fatal(err)
 			}
-			programs, errs := compiler.Compile(&c.Spec)
-			for _, finding := range validation.Validate(c, validation.Options{Compiled: errs}) {
+			programs, errs := compiler.Compile(c.Work())
+			for _, finding := range validation.Validate(c.Work(), validation.Options{Compiled: errs}) {
 				t.Error(finding)
 			}
 			if len(errs) > 0 {
@@ -120,7 +120,7 @@ func TestGuardedPreview(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs, errs := compiler.Compile(&c.Spec)
+	programs, errs := compiler.Compile(c.Work())
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}

@@ -63,8 +63,8 @@ func problems(compiler *celenv.Compiler, manifest string) []string {
 	if c.APIVersion != v1alpha1.GroupVersion.String() {
 		found = append(found, "apiVersion is "+c.APIVersion)
 	}
-	programs, errs := compiler.Compile(&c.Spec)
-	for _, f := range validation.Validate(c, validation.Options{Compiled: errs}) {
+	programs, errs := compiler.Compile(c.Work())
+	for _, f := range validation.Validate(c.Work(), validation.Options{Compiled: errs}) {
 		found = append(found, f.String())
 	}
 	if len(errs) == 0 {
@@ -206,7 +206,7 @@ func (e *examples) check(t *testing.T, expression, want string) error {
 func (e *examples) evaluate(t *testing.T, condition string) (bool, error) {
 	t.Helper()
 	e.spec.Conditions = []string{condition}
-	programs, errs := e.compiler.Compile(&e.spec)
+	programs, errs := e.compiler.Compile(e.spec.Work())
 	if len(errs) > 0 {
 		return false, errs.ToAggregate()
 	}

@@ -117,7 +117,7 @@ func TestManagerStartedOnManyCleanersArmsEach(t *testing.T) {
 			l.configMap(name, nil, nil)
 		}
 		c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: name}, Spec: v1alpha1.CleanerSpec{
-			TTL: v1alpha1.Duration(ttl),
+			CommonSpec: v1alpha1.CommonSpec{TTL: v1alpha1.Duration(ttl)},
 			Targets: []v1alpha1.Target{{
 				Name: "cm", Delete: true, OnMissing: v1alpha1.OnMissingAsNull,
 				Reference: v1alpha1.Reference{Version: "v1", Kind: "ConfigMap", Name: name},

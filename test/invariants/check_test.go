@@ -42,7 +42,7 @@ func newStory(t *testing.T) *story {
 	s.c = v1alpha1.Cleaner{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "cleaner.vtex.dev/v1alpha1", Kind: "Cleaner"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c", UID: "uid-c", CreationTimestamp: metav1.NewTime(s.now)},
-		Spec: v1alpha1.CleanerSpec{TTL: "2s", Targets: []v1alpha1.Target{{
+		Spec: v1alpha1.CleanerSpec{CommonSpec: v1alpha1.CommonSpec{TTL: "2s"}, Targets: []v1alpha1.Target{{
 			Name: "evidence", Delete: true, Reference: v1alpha1.Reference{Version: "v1", Kind: "ConfigMap", Name: "evidence"},
 		}}},
 	}

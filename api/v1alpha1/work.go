@@ -1,0 +1,107 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Work is what a Cleaner or a ClusterCleaner asks for, in the one form in which both are decided and carried out: with
+// its template expanded, and with references that may say more than those of a Cleaner. It is never stored.
+//
+// It shares what it is made of, and must not be changed.
+type Work struct {
+	CommonSpec `json:",inline"`
+
+	// Targets are the objects that expressions see, and those that are deleted.
+	Targets []ClusterTarget `json:"targets,omitempty"`
+	// Helm is the release that belongs to what is cleaned; nil for a ClusterCleaner.
+	Helm *Helm `json:"helm,omitempty"`
+	// ServiceAccount is the one that the spec names. Its namespace is empty for a Cleaner's: it is the Cleaner's own. Nil if
+	// the spec names none.
+	ServiceAccount *ServiceAccountReference `json:"serviceAccount,omitempty"`
+	// Durations are the names of the parameters that expressions see as durations, sorted.
+	Durations []string `json:"durations,omitempty"`
+	// IncludeProtected says that protected namespaces are acted in too.
+	IncludeProtected bool `json:"includeProtected,omitempty"`
+	// Cluster says that it is the work of a ClusterCleaner.
+	Cluster bool `json:"cluster,omitempty"`
+}
+
+// Owner is what Cleaner and ClusterCleaner have in common.
+//
+// +kubebuilder:object:generate=false
+type Owner interface {
+	metav1.Object
+	runtime.Object
+
+	// Work is the spec. A templateRef in it is not expanded.
+	Work() *Work
+	// Common is the part of the spec that both have.
+	Common() *CommonSpec
+	// State is the status, which may be changed.
+	State() *CleanerStatus
+	// DeepCopyOwner is DeepCopyObject with its type.
+	DeepCopyOwner() Owner
+}
+
+var (
+	_ Owner = (*Cleaner)(nil)
+	_ Owner = (*ClusterCleaner)(nil)
+)
+
+// Work is the spec in the form that Cleaners and ClusterCleaners share.
+func (c *Cleaner) Work() *Work { return c.Spec.Work() }
+
+// Common is the part of the spec that ClusterCleaners have too.
+func (c *Cleaner) Common() *CommonSpec { return &c.Spec.CommonSpec }
+
+// State is the status.
+func (c *Cleaner) State() *CleanerStatus { return &c.Status }
+
+// DeepCopyOwner is DeepCopyObject with its type.
+func (c *Cleaner) DeepCopyOwner() Owner { return c.DeepCopy() }
+
+// Work is the spec in the form that Cleaners and ClusterCleaners share.
+func (s *CleanerSpec) Work() *Work {
+	w := &Work{CommonSpec: s.CommonSpec, Helm: s.Helm}
+	if s.ServiceAccountName != "" {
+		w.ServiceAccount = &ServiceAccountReference{Name: s.ServiceAccountName}
+	}
+	if s.Targets != nil {
+		w.Targets = make([]ClusterTarget, len(s.Targets))
+	}
+	for i := range s.Targets {
+		t := &s.Targets[i]
+		w.Targets[i] = ClusterTarget{
+			Name: t.Name, Reference: ClusterReference{Reference: t.Reference}, Delete: t.Delete,
+			IncludeWhenEvaluating: t.IncludeWhenEvaluating, OnMissing: t.OnMissing,
+		}
+	}
+	return w
+}
+
+// Work is the spec in the form that Cleaners and ClusterCleaners share.
+func (c *ClusterCleaner) Work() *Work { return c.Spec.Work() }
+
+// Common is the part of the spec that Cleaners have too.
+func (c *ClusterCleaner) Common() *CommonSpec { return &c.Spec.CommonSpec }
+
+// State is the status.
+func (c *ClusterCleaner) State() *CleanerStatus { return &c.Status }
+
+// DeepCopyOwner is DeepCopyObject with its type.
+func (c *ClusterCleaner) DeepCopyOwner() Owner { return c.DeepCopy() }
+
+// Work is the spec in the form that Cleaners and ClusterCleaners share.
+func (s *ClusterCleanerSpec) Work() *Work {
+	return &Work{
+		CommonSpec: s.CommonSpec, Targets: s.Targets, ServiceAccount: s.ServiceAccount, IncludeProtected: s.IncludeProtected,
+		Cluster: true,
+	}
+}
+
+// Recurs says that the Cleaner stays when it has cleaned.
+func (s *CommonSpec) Recurs() bool { return s.Lifecycle == LifecycleRecurring }
