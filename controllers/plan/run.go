@@ -31,7 +31,7 @@ func Commit(before *v1alpha1.CleanerStatus, helm *v1alpha1.Helm, decides string,
 	}
 	for i := range p.Withheld {
 		w := &p.Withheld[i]
-		run.Withheld = append(run.Withheld, v1alpha1.Withheld{Object: w.Step.Object.String(), Because: w.Because})
+		run.Withheld = append(run.Withheld, v1alpha1.Withheld{Object: w.Object, Because: w.Because})
 	}
 	rows := p.rows()
 	was := make([]*Seen, len(rows))
