@@ -35,6 +35,15 @@ func (f Finding) String() string { return f.Path + ": " + f.Message }
 // Findings are in the order of the spec.
 type Findings []Finding
 
+// Of are the findings that errors of the compiler, or of a template, stand for.
+func Of(errs field.ErrorList) Findings {
+	var out Findings
+	for _, err := range errs {
+		out = append(out, Finding{Path: err.Field, Message: messageOf(err), Severity: Error})
+	}
+	return out
+}
+
 // Errors are the findings because of which the Cleaner is refused.
 func (f Findings) Errors() Findings { return f.of(Error) }
 

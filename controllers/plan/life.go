@@ -37,6 +37,8 @@ const (
 	WriteResult
 	// MoveToUnsent takes a finished run out of status.run: into status.unsent if there is a sink.
 	MoveToUnsent
+	// ClearRecord drops status.run and status.unsent: nobody wants them any more.
+	ClearRecord
 	// ClearUnsent drops status.unsent: it is delivered, or nobody wants it any more.
 	ClearUnsent
 	// DeleteSelf deletes the Cleaner.
@@ -50,7 +52,7 @@ const (
 // String names the kind for people and tests.
 func (k RequestKind) String() string {
 	return [...]string{"Idle", "Evaluate", "LookRows", "LookRelease", "Recheck", "DeleteRows", "Settle", "StartUninstall", "FinishUninstall",
-		"WriteResult", "MoveToUnsent", "ClearUnsent", "DeleteSelf", "RemoveFinalizer", "GiveUp"}[k]
+		"WriteResult", "MoveToUnsent", "ClearRecord", "ClearUnsent", "DeleteSelf", "RemoveFinalizer", "GiveUp"}[k]
 }
 
 // Request is what comes next.

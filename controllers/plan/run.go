@@ -4,8 +4,6 @@
 package plan
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,27 +59,15 @@ func Finish(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string
 		ServiceAccountName: run.ServiceAccountName,
 		Result:             result, FinishedAt: &finished, Message: message,
 	}
-	type key struct {
-		resource string
-		outcome  v1alpha1.Outcome
-	}
-	counts := map[key]int64{}
+	counts := newTally(nil)
 	for i, text := range run.Rows {
-		outcome, resource := m.Rows[i].outcome(), unreadable
-		if row, err := ParseRow(text); err == nil {
-			resource = ResourceName(row.Resource)
-		}
-		counts[key{resource, outcome}]++
+		outcome := m.Rows[i].outcome()
+		counts.add(text, outcome)
 		if len(out.Outcomes) < maxOutcomes {
 			out.Outcomes = append(out.Outcomes, v1alpha1.RowOutcome{Row: text, Outcome: outcome})
 		}
 	}
-	for k, n := range counts {
-		out.Counts = append(out.Counts, v1alpha1.Count{Resource: k.resource, Outcome: k.outcome, Count: n})
-	}
-	slices.SortFunc(out.Counts, func(a, b v1alpha1.Count) int {
-		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Outcome, b.Outcome))
-	})
+	out.Counts = counts.list()
 	if run.Helm != nil {
 		h := *run.Helm
 		h.Outcome = m.releaseOutcome(run)
