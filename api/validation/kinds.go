@@ -73,6 +73,8 @@ func kinds() []kind {
 		{group: rbac, kind: "Role", resource: "roles", protected: true},
 		{group: rbac, kind: "RoleBinding", resource: "rolebindings", protected: true},
 		{group: v1alpha1.GroupVersion.Group, kind: "Cleaner", resource: "cleaners", protected: true},
+		{group: v1alpha1.GroupVersion.Group, kind: "ClusterCleaner", resource: "clustercleaners", clusterScoped: true, protected: true},
+		{group: v1alpha1.GroupVersion.Group, kind: "CleanerTemplate", resource: "cleanertemplates", clusterScoped: true, protected: true},
 
 		{group: "certificates.k8s.io", kind: "CertificateSigningRequest", resource: "certificatesigningrequests", clusterScoped: true},
 		{group: "certificates.k8s.io", kind: "ClusterTrustBundle", resource: "clustertrustbundles", clusterScoped: true},
