@@ -45,8 +45,13 @@ type batch struct {
 	rows map[types.UID]int
 	// acted are the steps that were carried out.
 	acted []plan.Step
-	// unsent says that requests were not sent, because the Cleaner has changed, or because it took too long.
+	// did is what was done to objects, and why says why the last step on one failed.
+	did map[types.UID]v1alpha1.Outcome
+	why map[types.UID]string
+	// unsent says that requests were not sent, because the Cleaner has changed, or because it took too long; cut are the
+	// objects that they were about.
 	unsent bool
+	cut    map[types.UID]bool
 }
 
 // do carries out what a decision on the watches wants. It says whether anything was done; and, with a reason, what is to be
@@ -61,9 +66,11 @@ func (b *batch) do(ctx context.Context, first plan.Plan) (acted bool, say plan.P
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is done: "+slowReads+"."
 		return false, b.mem.pause(last, &b.mem.disagreed, b.period(), now), nil
 	}
-	todo := plan.Intersect(first, last)
+	todo := b.news(plan.Intersect(first, last))
 	b.mem.holds = last.Holds
 	switch {
+	case len(todo.Steps) == 0 && onlyReports(last):
+		return false, plan.Plan{}, nil
 	case len(todo.Steps) == 0 && last.Verdict == v1alpha1.VerdictAct:
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Something is to be done, and live reads have yet to say the same."
 		return false, b.mem.pause(last, &b.mem.disagreed, b.period(), now), nil
@@ -80,8 +87,38 @@ func (b *batch) do(ctx context.Context, first plan.Plan) (acted bool, say plan.P
 	if b.unsent && len(b.acted) == 0 {
 		return false, plan.Plan{}, errNotNow
 	}
-	return len(b.acted) > 0, plan.Plan{}, nil
+	return slices.ContainsFunc(b.acted, func(s plan.Step) bool { return s.Deed() }), plan.Plan{}, nil
 }
+
+// news leaves out the reports that were made already, of the same version of the same item.
+func (b *batch) news(p plan.Plan) plan.Plan {
+	at := make([]int, len(p.Steps))
+	var left []plan.Step
+	for i, s := range p.Steps {
+		if !s.Deed() && !slices.ContainsFunc(s.Items(), func(item plan.ItemKey) bool { return b.mem.told[item] != told(&s) }) {
+			continue
+		}
+		after := s.After
+		s.After = nil
+		for _, before := range after {
+			if at[before] > 0 { // a report that was made holds nothing up
+				s.After = append(s.After, at[before]-1)
+			}
+		}
+		left = append(left, s)
+		at[i] = len(left)
+	}
+	p.Steps = left
+	return p
+}
+
+// onlyReports says that a plan changes nothing.
+func onlyReports(p plan.Plan) bool {
+	return len(p.Steps) > 0 && !slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Deed() })
+}
+
+// told is what tells one report of an item from another.
+func told(s *plan.Step) string { return s.Object.ResourceVersion + " " + s.Reason }
 
 // dryRunSteps asks the API server about each step, once a version of its object, and says what would be done.
 func (b *batch) dryRunSteps(ctx context.Context, d plan.Plan, steps []plan.Step) plan.Plan {
@@ -222,7 +259,9 @@ func (b *batch) ask(ctx context.Context, reads []plan.Read) {
 		default:
 			found[read] = nil
 		}
-		b.in.Confirmed[read] = true
+		if b.in.Confirmed != nil {
+			b.in.Confirmed[read] = true
+		}
 	}
 	b.in.Snapshot = b.in.Snapshot.With(found)
 }
@@ -268,7 +307,7 @@ func (b *batch) record(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	run, ledger := plan.Batch(b.read.State(), &b.mem.ledger, decides, rows, todo.Withheld, b.in.Now)
+	run, ledger := plan.Batch(b.read.State(), &b.mem.ledger, decides, rows, todo.Forbidden(b.owner()), b.in.Now)
 	run.ServiceAccountName = recorded(b.c, b.hands.account)
 	if err := b.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number }); err != nil {
 		return plan.Plan{}, err
@@ -282,6 +321,7 @@ func (b *batch) record(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
 // times; then it waits.
 func (b *batch) carryOut(ctx context.Context, first, todo plan.Plan) {
 	b.versions, b.watched = map[types.UID]string{}, map[types.UID]plan.Object{}
+	b.did, b.why, b.cut = map[types.UID]v1alpha1.Outcome{}, map[types.UID]string{}, map[types.UID]bool{}
 	for i := range first.Steps {
 		b.watched[first.Steps[i].Object.UID] = first.Steps[i].Object
 	}
@@ -294,6 +334,7 @@ func (b *batch) carryOut(ctx context.Context, first, todo plan.Plan) {
 		case follow == followsInBatch:
 			for uid := range changed {
 				b.mem.backoff.Conflict(uid, b.r.clock.Now())
+				b.why[uid] = "it changed before it could be acted on"
 			}
 			return
 		}
@@ -323,6 +364,9 @@ func (b *batch) waves(ctx context.Context, todo plan.Plan) map[types.UID]bool {
 		orders := &stepOrders{batch: b, log: logf.FromContext(ctx)}
 		actuate.Each(len(ready), func(n int) {
 			s := &todo.Steps[ready[n]]
+			if !s.Deed() {
+				return
+			}
 			outcomes[n] = b.hands.actuator.Execute(ctx, s, b.version(s), false, orders)
 		})
 		for n, i := range ready {
@@ -364,7 +408,7 @@ func (b *batch) refold(ctx context.Context, s *plan.Step) bool {
 	}
 	d := plan.Compute(ctx, b.in)
 	for i := range d.Steps {
-		if n := &d.Steps[i]; n.Confirmed && n.Rule == s.Rule && n.Action == s.Action && n.Object.UID == s.Object.UID {
+		if n := &d.Steps[i]; (n.Confirmed || b.in.Confirmed == nil) && n.Rule == s.Rule && n.Action == s.Action && n.Object.UID == s.Object.UID {
 			s.Keys, s.Patch, s.Reason, s.Grace = n.Keys, n.Patch, n.Reason, n.Grace
 			return true
 		}
@@ -386,27 +430,34 @@ func (b *batch) took(s *plan.Step, out actuate.Outcome) progress {
 	b.tellOutcome(s, out.Answer)
 	switch out.Kind {
 	case plan.AnswerUnsent:
-		b.unsent = true
+		b.unsent, b.cut[uid] = true, true
 		return failed
 	case plan.AnswerDeleted, plan.AnswerNotFound:
+		b.acted = append(b.acted, *s)
 		if !s.Deed() {
-			b.acted = append(b.acted, *s)
+			for _, item := range s.Items() {
+				b.mem.told[item] = told(s)
+			}
 			return succeeded
 		}
 		b.mem.backoff.Succeed(uid)
+		b.did[uid] = outcomes()[s.Verb]
+		delete(b.why, uid)
 		b.remember(s, out)
 		b.settle(s, out)
 		if out.Kind == plan.AnswerDeleted {
-			b.acted = append(b.acted, *s)
 			b.mem.done = append(b.mem.done, b.deed(s, now))
 		}
 		b.versions[uid] = out.Version
 		return succeeded
 	case plan.AnswerLost:
 		b.settle(s, out)
+		b.mem.run.Whole = false
 		b.mem.backoff.Fail(uid, out.Why, now)
+		b.why[uid] = out.Why
 	case plan.AnswerRefused:
 		b.mem.backoff.Fail(uid, out.Why, now)
+		b.why[uid] = out.Why
 	case plan.AnswerConflict: // it is decided on anew
 	}
 	return failed
@@ -480,7 +531,19 @@ func (b *batch) again(ctx context.Context, todo plan.Plan, changed map[types.UID
 	}
 	b.ask(ctx, slices.Compact(reads))
 	d := plan.Compute(ctx, b.in)
+	if b.in.Confirmed == nil { // everything was read live
+		return d.Of(places(todo))
+	}
 	return plan.Intersect(d, d)
+}
+
+// places are the objects of a plan.
+func places(p plan.Plan) map[types.UID]int {
+	out := map[types.UID]int{}
+	for i := range p.Steps {
+		out[p.Steps[i].Object.UID] = i
+	}
+	return out
 }
 
 // stepOrders are what the steps of a batch ask and tell.
@@ -522,6 +585,9 @@ func (o *stepOrders) Intent(s *plan.Step, version string) {
 
 // number is that of the run in which the batch is recorded; 0 if nobody is to be told.
 func (b *batch) number() int64 {
+	if run := b.c.State().Run; run != nil && run.Lifecycle != v1alpha1.LifecycleRecurring {
+		return run.Number
+	}
 	if len(b.rows) == 0 {
 		return 0
 	}

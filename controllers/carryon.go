@@ -113,6 +113,8 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 		return p.recheck(ctx)
 	case plan.DeleteRows:
 		return p.delete(ctx, req.Rows)
+	case plan.ActRules:
+		return p.actRules(ctx, req.Rows)
 	case plan.StartUninstall, plan.FinishUninstall:
 		p.uninstall(ctx, req.Kind == plan.StartUninstall)
 		return nil

@@ -58,8 +58,8 @@ type memory struct {
 	ticking bool
 	// pace is how many requests a second limits let through.
 	pace *rate.Limiter
-	// reported are the items, by rule and key, of which something was reported at a version.
-	reported map[plan.ItemKey]string
+	// told are the items of which a report was made, and of which version.
+	told map[plan.ItemKey]string
 	// stopUninstall ends the uninstall that is under way.
 	stopUninstall context.CancelFunc
 	// ended takes the end of an uninstall from the pool.
@@ -101,7 +101,7 @@ func (s *memories) forget(key types.NamespacedName) {
 func newMemory(uid types.UID) *memory {
 	return &memory{
 		uid: uid, tried: map[types.UID]string{}, ended: make(chan uninstallEnd, 1),
-		backoff: plan.Backoff{}, overlay: plan.Acted{}, reported: map[plan.ItemKey]string{},
+		backoff: plan.Backoff{}, overlay: plan.Acted{}, told: map[plan.ItemKey]string{},
 	}
 }
 

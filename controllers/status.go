@@ -251,7 +251,8 @@ func (r report) outcome(d plan.Plan, now time.Time) {
 		e.Errors[i].Key, e.Errors[i].Message = clean(e.Errors[i].Key), clean(e.Errors[i].Message)
 	}
 	if len(d.Withheld) > 0 && r.p.c.Common().Recurs() { // for one that cleans once, the run says it
-		e.Withheld = slices.Clone(d.Withheld[:min(len(d.Withheld), maxListed)])
+		forbidden := d.Forbidden(r.p.owner())
+		e.Withheld = forbidden[:min(len(forbidden), maxListed)]
 	}
 	if old := r.draft().LastEvaluation; old != nil {
 		same := *e

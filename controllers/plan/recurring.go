@@ -220,6 +220,28 @@ func (p Plan) First(objects int) Plan {
 	return p
 }
 
+// Of is the plan with the steps on some objects, by UID. Steps that come after others of other objects lose those.
+func (p Plan) Of(objects map[types.UID]int) Plan {
+	at := make([]int, len(p.Steps))
+	var steps []Step
+	for i, s := range p.Steps {
+		if _, ok := objects[s.Object.UID]; !ok || !s.Deed() {
+			continue
+		}
+		after := s.After
+		s.After = nil
+		for _, before := range after {
+			if at[before] > 0 {
+				s.After = append(s.After, at[before]-1)
+			}
+		}
+		steps = append(steps, s)
+		at[i] = len(steps)
+	}
+	p.Steps = steps
+	return p
+}
+
 // tally counts rows by resource and outcome.
 type tally map[v1alpha1.Count]int64
 
