@@ -96,9 +96,9 @@ func (m *handsMaker) make(account identity.Account) (*hands, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a metadata client: %w", err)
 	}
-	deleting, err := dynamic.NewForConfig(actuate.Once(config))
+	actuator, err := actuate.New(config, m.slots)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a client for deletions: %w", err)
+		return nil, err
 	}
 	uninstaller, err := helm.New(helm.Options{
 		Config: actuate.Once(config), Discovery: m.config, ServiceAccount: types.NamespacedName(account), Protection: m.protection, Clock: m.clock,
@@ -109,7 +109,7 @@ func (m *handsMaker) make(account identity.Account) (*hands, error) {
 	}
 	return &hands{
 		account: account, watched: m.access.Reader(account, m.engine), live: watches.NewLive(account.String(), dyn, meta, m.engine.Resolver()),
-		actuator: actuate.New(deleting, m.slots), helm: uninstaller,
+		actuator: actuator, helm: uninstaller,
 	}, nil
 }
 

@@ -29,7 +29,7 @@ func allowed() map[string][]string {
 		"controllers/snapshot":              {"api/v1alpha1", "controllers/plan"},
 		"controllers/internal/watches":      {"api/v1alpha1", "controllers/plan", "controllers/snapshot"},
 		"controllers/internal/faults":       {},
-		"controllers/internal/actuate":      {"controllers/internal/faults", "controllers/plan"},
+		"controllers/internal/actuate":      {"api/v1alpha1", "controllers/internal/faults", "controllers/internal/watches", "controllers/plan"},
 		"controllers/internal/actuate/helm": {"api/v1alpha1", "controllers/internal/faults", "controllers/plan"},
 		"controllers/internal/outbox":       {"api/v1alpha1", "controllers/internal/faults", "controllers/plan"},
 		"controllers/internal/metrics":      {},

@@ -4,7 +4,9 @@
 package validation
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -63,6 +65,25 @@ func (f Findings) of(s Severity) Findings {
 		}
 	}
 	return out
+}
+
+// blame says of a template what is wrong with the part of a spec that it wrote: whoever uses it has no such field.
+func (f *Findings) blame(template string) {
+	for i := range *f {
+		finding := &(*f)[i]
+		rest, ok := strings.CutPrefix(finding.Path, "spec.")
+		if !ok || !ofBody(rest) {
+			continue
+		}
+		finding.Path = "spec.templateRef.name"
+		finding.Message = fmt.Sprintf("the template %q does not work here: its spec.template.%s: %s", template, rest, finding.Message)
+	}
+}
+
+// ofBody says that a field below spec is one that templates write.
+func ofBody(path string) bool {
+	top := strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' })
+	return len(top) > 0 && slices.Contains([]string{"targets", "variables", "conditions", "rules", "parameters"}, top[0])
 }
 
 func (f *Findings) refuse(p *field.Path, message string) {
