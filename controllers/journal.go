@@ -310,7 +310,9 @@ func (p *pass) tellOutcome(s *plan.Step, a plan.Answer) {
 	case plan.AnswerUnsent:
 		return
 	}
-	p.r.metrics.Acted(string(s.Verb), s.Rule, result)
+	if s.Verb == plan.VerbDelete {
+		p.r.metrics.Deleted(s.Object.Resource.Group, s.Object.Resource.Resource, result)
+	}
 }
 
 // counters are those of the status, with what this process has done since.

@@ -65,7 +65,7 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 		r.set(v1alpha1.ConditionEvaluated, metav1.ConditionFalse, d.Reason, d.Message)
 	case len(d.Errors) > 0:
 		r.set(v1alpha1.ConditionEvaluated, metav1.ConditionFalse, v1alpha1.ReasonEvaluationFailed, firstError(d.Errors))
-	case d.Conditions != nil || d.Verdict == v1alpha1.VerdictAct || d.Evaluated:
+	case d.Conditions != nil || d.Verdict == v1alpha1.VerdictAct || slices.Contains([]string{v1alpha1.ReasonNothingToDo, v1alpha1.ReasonHolding, v1alpha1.ReasonLimitExceeded}, d.Reason):
 		r.set(v1alpha1.ConditionEvaluated, metav1.ConditionTrue, d.Reason, d.Message)
 	default:
 		r.remove(v1alpha1.ConditionEvaluated)
