@@ -194,7 +194,7 @@ func (p *pass) listen() {
 		if err != nil { // validation has refused it
 			continue
 		}
-		interests = append(interests, watches.Interest{Query: q, Quiet: !t.Included()})
+		interests = append(interests, watches.Interest{Query: q, Quiet: !t.Included() || p.work.Schedule != ""})
 	}
 	p.r.watches.Want(p.key, interests)
 }

@@ -119,7 +119,7 @@ func earliest(a, b time.Time) time.Time {
 // before.
 func (p *pass) finishRecurring(ctx context.Context) error {
 	s := p.read.State()
-	if s.Run == nil || s.Run.Result != "" || s.Unsent != nil || p.c.Common().CloudEventSink == "" {
+	if plan.Held(p.c.Common()) || s.Run == nil || s.Run.Result != "" || s.Unsent != nil || p.c.Common().CloudEventSink == "" {
 		return nil
 	}
 	p.lookUnknown(ctx)

@@ -90,7 +90,7 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 	}
 	r.remove(v1alpha1.ConditionReconciling)
 	r.delivered()
-	r.next(d.Next)
+	r.next(r.announced(d))
 	r.draft().LastRequestedAt = clean(r.p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
 }
 
@@ -189,6 +189,19 @@ func (r report) resolved(in plan.Input, d plan.Plan) {
 	r.set(v1alpha1.ConditionTargetsResolved, metav1.ConditionTrue, v1alpha1.ReasonResolved, "Every target is readable.")
 }
 
+// announced is when a Cleaner looks again, as far as that is news: one that stays does not announce its period, which would
+// be a write each time.
+func (r report) announced(d plan.Plan) time.Time {
+	switch {
+	case !r.p.c.Common().Recurs(), d.Reason == v1alpha1.ReasonWaitingForTTL:
+		return d.Next
+	case len(d.Pending) > 0:
+		return d.Pending[0].Until
+	default:
+		return time.Time{}
+	}
+}
+
 // firstError says in words what went wrong with items.
 func firstError(errs []v1alpha1.ItemError) string {
 	e := errs[0]
@@ -231,10 +244,7 @@ func (r report) scheduled(at time.Time) {
 // recurring says what a Cleaner that stays waits for, when it evaluates nothing.
 func (r report) recurring(req plan.Request) {
 	r.delivered()
-	switch req.Reason {
-	case v1alpha1.ReasonSuspended:
-		r.ready(metav1.ConditionTrue, req.Reason, "spec.suspend is true, or mode is DryRun: nothing is done.")
-	case v1alpha1.ReasonDelivering:
+	if req.Reason == v1alpha1.ReasonDelivering {
 		r.ready(metav1.ConditionUnknown, req.Reason, "The event of the last run is being sent.")
 	}
 	r.next(time.Time{})

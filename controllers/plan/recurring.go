@@ -88,8 +88,6 @@ func NextRecurring(v View, l *Ledger) Request {
 		return Request{Kind: ClearUnsent}
 	case v.deleted():
 		return v.leaving(s, l)
-	case Held(v.Cleaner.Common()):
-		return Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}
 	case s.Run != nil && !v.Cleaner.Common().Recurs():
 		return v.settled(s, l)
 	default:

@@ -360,7 +360,7 @@ func TestAClusterCleaner(t *testing.T) {
 	cc := l.cluster(`
   lifecycle: Recurring
   targets:
-  - {name: maps, reference: {version: v1, kind: ConfigMap, matchLabels: {app: shop}, namespaces: [`+l.ns+`]}}
+  - {name: maps, reference: {version: v1, kind: ConfigMap, matchLabels: {app: shop}, namespaces: [` + l.ns + `]}}
   rules:
   - {name: all, forEach: maps.items, when: "true", actions: [{delete: {}}]}`)
 	l.leaves()
