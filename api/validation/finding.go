@@ -37,6 +37,19 @@ func (f Finding) String() string { return f.Path + ": " + f.Message }
 // Findings are in the order of the spec.
 type Findings []Finding
 
+// Refused are errors as findings. Values are left out: one may be a whole expression.
+func Refused(errs field.ErrorList) Findings {
+	var out Findings
+	for _, err := range errs {
+		message := err.Detail
+		if message == "" {
+			message = err.ErrorBody()
+		}
+		out = append(out, Finding{Path: err.Field, Message: message, Severity: Error})
+	}
+	return out
+}
+
 // Errors are the findings because of which the Cleaner is refused.
 func (f Findings) Errors() Findings { return f.of(Error) }
 
