@@ -41,7 +41,7 @@ func allowed() map[string][]string {
 			"controllers/internal/outbox", "controllers/internal/metrics", "controllers/internal/skew",
 		},
 		"config/templates": {"api/v1alpha1"},
-		"webhooks":         {"api/v1alpha1", "api/validation", "celenv"},
+		"webhooks":         {"api/v1alpha1", "api/validation", "celenv", "config/templates"},
 		"cmd/manager":      {"api/v1alpha1", "api/validation", "controllers", "webhooks"},
 	}
 }

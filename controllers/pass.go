@@ -123,7 +123,7 @@ func (r *CleanerReconciler) pass(ctx context.Context, c v1alpha1.Owner, key type
 // compile checks the spec and compiles its expressions.
 func (p *pass) compile() (*celenv.Programs, validation.Findings) {
 	if len(p.wrong) > 0 {
-		return nil, validation.Of(p.wrong)
+		return nil, validation.Refused(p.wrong)
 	}
 	programs, errs := p.r.compiler.Get(p.c.GetUID(), p.version, p.work)
 	findings := validation.Validate(p.work, validation.Options{

@@ -116,19 +116,11 @@ func noun(spec *v1alpha1.Work) string {
 // compiled repeats what the compiler found, but for what has been said already, such as an expression that is empty.
 func (f *Findings) compiled(errs field.ErrorList) {
 	said := *f
-	for _, err := range errs {
-		if !slices.ContainsFunc(said, func(s Finding) bool { return s.Path == err.Field && s.Severity == Error }) {
-			*f = append(*f, Finding{Path: err.Field, Message: messageOf(err), Severity: Error})
+	for _, finding := range Refused(errs) {
+		if !slices.ContainsFunc(said, func(s Finding) bool { return s.Path == finding.Path && s.Severity == Error }) {
+			*f = append(*f, finding)
 		}
 	}
-}
-
-// messageOf leaves the value out, which may be a whole expression.
-func messageOf(err *field.Error) string {
-	if err.Detail != "" {
-		return err.Detail
-	}
-	return err.ErrorBody()
 }
 
 func (f *Findings) size(spec any, p *field.Path) {

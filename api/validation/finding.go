@@ -37,11 +37,15 @@ func (f Finding) String() string { return f.Path + ": " + f.Message }
 // Findings are in the order of the spec.
 type Findings []Finding
 
-// Of are the findings that errors of the compiler, or of a template, stand for.
-func Of(errs field.ErrorList) Findings {
+// Refused are errors as findings. Values are left out: one may be a whole expression.
+func Refused(errs field.ErrorList) Findings {
 	var out Findings
 	for _, err := range errs {
-		out = append(out, Finding{Path: err.Field, Message: messageOf(err), Severity: Error})
+		message := err.Detail
+		if message == "" {
+			message = err.ErrorBody()
+		}
+		out = append(out, Finding{Path: err.Field, Message: message, Severity: Error})
 	}
 	return out
 }

@@ -222,23 +222,37 @@ func wholeTarget(spec *v1alpha1.Work, expression string) (int, bool) {
 }
 
 // Touched are the targets whose objects an action may act on, by index. It is one where forEach is all objects of a
-// target, as pods.items is, and the action has no object of its own. Else it is every target that expressions see: what
-// they make of them cannot be told before it is evaluated.
-func Touched(spec *v1alpha1.Work, rule, action int) []int {
+// target, as pods.items is, and the action has no object of its own. Else it is every target that expressions see, but for
+// those on which the operator would not carry it out: what an expression makes of the others cannot be told before it is
+// evaluated.
+func Touched(spec *v1alpha1.Work, rule, action int, o Options) []int {
 	r := &spec.Rules[rule]
-	if at, ok := wholeTarget(spec, r.ForEach); ok && r.Actions[action].Object == "" {
-		return []int{at}
-	}
-	if at := targetNamed(spec, strings.TrimSpace(r.Actions[action].Object)); at >= 0 && spec.Targets[at].Reference.Name != "" {
+	a := &r.Actions[action]
+	if at, ok := touchedAlone(spec, r, a); ok {
 		return []int{at}
 	}
 	var all []int
 	for i := range spec.Targets {
-		if spec.Targets[i].Included() {
+		k := o.kindOf(spec, i)
+		switch {
+		case !spec.Targets[i].Included():
+		case k.clusterScoped && !spec.Cluster:
+		case a.Delete != nil && o.undeletable(spec, k) != "":
+		case a.Evict != nil && !isPod(&spec.Targets[i].Reference):
+		default:
 			all = append(all, i)
 		}
 	}
 	return all
+}
+
+// touchedAlone is the one target whose objects an action acts on, if that can be told.
+func touchedAlone(spec *v1alpha1.Work, r *v1alpha1.Rule, a *v1alpha1.RuleAction) (int, bool) {
+	if a.Object == "" {
+		return wholeTarget(spec, r.ForEach)
+	}
+	at := targetNamed(spec, strings.TrimSpace(a.Object))
+	return at, at >= 0 && spec.Targets[at].Reference.Name != ""
 }
 
 func (f *Findings) actions(spec *v1alpha1.Work, rule int, p *field.Path, o Options) {
@@ -258,8 +272,8 @@ func (f *Findings) actions(spec *v1alpha1.Work, rule int, p *field.Path, o Optio
 			continue
 		}
 		// Of what it acts on something can be said only where that is known.
-		if touched := Touched(spec, rule, i); len(touched) == 1 {
-			f.acting(spec, a, touched[0], path.Child(verb), o)
+		if touched, ok := touchedAlone(spec, &spec.Rules[rule], a); ok {
+			f.acting(spec, a, touched, path.Child(verb), o)
 		}
 	}
 }

@@ -30,13 +30,14 @@ func ValidateTemplate(t *v1alpha1.CleanerTemplate, parameters field.ErrorList, o
 	work := &v1alpha1.Work{Cluster: true, Targets: body.Targets}
 	work.Variables, work.Conditions, work.Rules = body.Variables, body.Conditions, body.Rules
 	found.body(work, path.Child("template"), o)
+	var errs field.ErrorList
 	for _, err := range o.Compiled {
+		moved := *err
 		if rest, ok := strings.CutPrefix(err.Field, "spec."); ok && ofBody(rest) {
-			moved := *err
 			moved.Field = "spec.template." + rest
-			err = &moved
 		}
-		found.compiled(field.ErrorList{err})
+		errs = append(errs, &moved)
 	}
+	found.compiled(errs)
 	return found
 }
