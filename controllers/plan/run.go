@@ -27,8 +27,11 @@ func Commit(before *v1alpha1.CleanerStatus, helm *v1alpha1.Helm, decides string,
 		Number:    before.Runs + 1,
 		Decides:   decides,
 		DecidedAt: metav1.NewTime(now),
-		Withheld:  p.Withheld,
 		Data:      p.Data,
+	}
+	for i := range p.Withheld {
+		w := &p.Withheld[i]
+		run.Withheld = append(run.Withheld, v1alpha1.Withheld{Object: w.Step.Object.String(), Because: w.Because})
 	}
 	was := make([]*Seen, len(p.Steps))
 	for i := range p.Steps {
