@@ -11,10 +11,6 @@ package main
 // +kubebuilder:rbac:groups=cleaner.vtex.dev,resources=cleaners/status;clustercleaners/status,verbs=update;patch
 // +kubebuilder:rbac:groups=cleaner.vtex.dev,resources=cleanertemplates,verbs=get;list;watch
 
-// What Cleaners can be made of, and what the webhook asks before a template changes under those that use it.
-// +kubebuilder:rbac:groups=cleaner.vtex.dev,resources=cleanertemplates,verbs=get;list;watch
-// +kubebuilder:rbac:groups=cleaner.vtex.dev,resources=clustercleaners,verbs=get;list;watch
-
 // Events on Cleaners.
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
 
