@@ -191,27 +191,41 @@ func (p *pass) Look(ctx context.Context, row plan.Row) plan.Sight {
 		return plan.Sight{Missing: true}
 	}
 	o := &seen.Objects[0]
+	belongs, trouble := p.belongs(ctx, t, o)
+	if trouble != "" {
+		return plan.Sight{Failed: trouble}
+	}
 	return plan.Sight{
 		UID: o.UID, ResourceVersion: o.ResourceVersion, Terminating: o.Terminating, Finalizers: o.Finalizers,
-		Refused: plan.Refused(p.owner(), p.work, row, o, p.belongs(ctx, t, o), p.r.opts.protection()),
+		Refused: plan.Refused(p.owner(), p.work, row, o, belongs, p.r.opts.protection()),
 	}
 }
 
-// belongs says whether a target of the spec stands for an object.
-func (p *pass) belongs(ctx context.Context, target int, o *plan.Object) plan.Belonging {
+// belongs says whether a target of the spec stands for an object, or why that cannot be said now.
+func (p *pass) belongs(ctx context.Context, target int, o *plan.Object) (b plan.Belonging, trouble string) {
 	if target < 0 {
-		return plan.Belonging{}
+		return plan.Belonging{}, ""
 	}
 	t := &p.work.Targets[target]
 	q, err := snapshot.QueryOf(p.c.GetNamespace(), t)
 	if err != nil {
-		return plan.Belonging{}
+		return plan.Belonging{}, ""
 	}
 	served, state, _ := p.r.resolver.Resolve(ctx, q.Group, q.Version, q.Kind)
 	if state != plan.Complete {
-		return plan.Belonging{}
+		return plan.Belonging{}, ""
 	}
-	return plan.Belonging{Resource: served.GVR, Matches: watches.Matches(q, o)}
+	var namespace *plan.Object
+	if q.Among.Labels != nil && o.Namespace != "" {
+		seen := p.hands.live.Read(ctx, snapshot.NamespaceQuery(o.Namespace))
+		if seen.State != plan.Complete {
+			return plan.Belonging{}, seen.Detail
+		}
+		if len(seen.Objects) > 0 {
+			namespace = &seen.Objects[0]
+		}
+	}
+	return plan.Belonging{Resource: served.GVR, Matches: watches.Matches(q, o, namespace)}, ""
 }
 
 // recheck asks the conditions again on live reads.
