@@ -36,7 +36,7 @@ func allowed() map[string][]string {
 		"controllers/internal/identity":     {"controllers/plan", "controllers/snapshot"},
 		"controllers/internal/skew":         {"api/v1alpha1"},
 		"controllers": {
-			"api/v1alpha1", "api/validation", "celenv", "controllers/plan", "controllers/snapshot", "controllers/internal/watches",
+			"api/v1alpha1", "api/validation", "celenv", "config/templates", "controllers/plan", "controllers/snapshot", "controllers/internal/watches",
 			"controllers/internal/actuate", "controllers/internal/actuate/helm", "controllers/internal/faults", "controllers/internal/identity",
 			"controllers/internal/outbox", "controllers/internal/metrics", "controllers/internal/skew",
 		},

@@ -22,8 +22,8 @@ import (
 	"github.com/vtex/cleaner/test/sink"
 )
 
-// maps is the target of most rules: the ConfigMaps of the namespace that have a label.
-const maps = `
+// shopMaps is the target of most rules: the ConfigMaps of the namespace that have a label.
+const shopMaps = `
   targets:
   - {name: maps, reference: {version: v1, kind: ConfigMap, matchLabels: {app: shop}}}`
 
@@ -68,7 +68,7 @@ func TestARuleActsWheneverThereIsSomethingToDo(t *testing.T) {
 	l.labelled(map[string]string{"state": "busy"}, "c")
 	l.configMap("bystander", nil, map[string]string{"state": "done"})
 	l.apply(cleanerYAML("c", `
-  lifecycle: Recurring`+maps+`
+  lifecycle: Recurring`+shopMaps+`
   rules:
   - name: done
     forEach: maps.items
@@ -100,7 +100,7 @@ func TestARuleKeepsTheNewestOfEachGroup(t *testing.T) {
 	}
 	l.labelled(map[string]string{"n": "0"}, "odd") // has no group
 	l.apply(cleanerYAML("c", `
-  lifecycle: Recurring`+maps+`
+  lifecycle: Recurring`+shopMaps+`
   rules:
   - name: old
     forEach: maps.items
@@ -128,7 +128,7 @@ func TestARuleWaitsUntilItHasHeldForLongEnough(t *testing.T) {
 	l.labelled(map[string]string{"state": "done"}, "a", "b")
 	made := time.Now()
 	l.apply(cleanerYAML("c", `
-  lifecycle: Recurring`+maps+`
+  lifecycle: Recurring`+shopMaps+`
   rules:
   - name: done
     forEach: maps.items
@@ -154,7 +154,7 @@ func TestARulePatchesThenDeletes(t *testing.T) {
 	l.labelled(map[string]string{"state": "done"}, "a")
 	l.labelled(map[string]string{"state": "done", "keep": "true"}, "b")
 	l.apply(cleanerYAML("c", `
-  lifecycle: Recurring`+maps+`
+  lifecycle: Recurring`+shopMaps+`
   rules:
   - name: done
     forEach: maps.items
@@ -199,7 +199,7 @@ func TestARuleConfirmsThatSomethingIsAbsent(t *testing.T) {
 	l.labelled(map[string]string{"owner": "nobody"}, "orphan")
 	l.configMap("someone", map[string]string{"role": "owner"}, nil)
 	l.apply(cleanerYAML("c", `
-  lifecycle: Recurring`+maps+`
+  lifecycle: Recurring`+shopMaps+`
   - {name: owners, reference: {version: v1, kind: ConfigMap, matchLabels: {role: owner}}}
   variables:
   - {name: owners, expression: 'owners.items.indexBy(o, o.metadata.name)'}
@@ -221,7 +221,7 @@ func TestADryRunOfRules(t *testing.T) {
 	l.labelled(map[string]string{"state": "done"}, "a")
 	l.apply(cleanerYAML("c", `
   lifecycle: Recurring
-  mode: DryRun`+maps+`
+  mode: DryRun`+shopMaps+`
   rules:
   - name: done
     forEach: maps.items
@@ -263,7 +263,7 @@ func TestALimitStopsAll(t *testing.T) {
 	l.labelled(nil, "a", "b", "c")
 	l.apply(cleanerYAML("c", `
   lifecycle: Recurring
-  limits: {maxActions: 2}`+maps+`
+  limits: {maxActions: 2}`+shopMaps+`
   rules:
   - {name: all, forEach: maps.items, when: "true", actions: [{delete: {}}]}`))
 	c := l.says("c", v1alpha1.ConditionTripped, v1alpha1.ReasonLimitExceeded)
@@ -283,7 +283,7 @@ func TestASinkIsToldOfWhatARuleDid(t *testing.T) {
 	l.labelled(nil, "a", "b")
 	l.apply(cleanerYAML("c", `
   lifecycle: Recurring
-  cloudEventSink: `+s.URL+maps+`
+  cloudEventSink: `+s.URL+shopMaps+`
   rules:
   - {name: all, forEach: maps.items, when: "true", actions: [{delete: {}}]}`))
 	l.leaves()
@@ -325,7 +325,7 @@ func TestRulesOfACleanerThatCleansOnce(t *testing.T) {
 	l.labelled(map[string]string{"state": "busy"}, "c")
 	l.apply(cleanerYAML("c", `
   lifecycle: Once
-  cloudEventSink: `+s.URL+maps+`
+  cloudEventSink: `+s.URL+shopMaps+`
   rules:
   - name: done
     forEach: maps.items
@@ -345,7 +345,7 @@ func TestRulesThatFindNothingEndACleanerThatCleansOnce(t *testing.T) {
 	l := parallel(t)
 	l.labelled(map[string]string{"state": "busy"}, "a")
 	l.apply(cleanerYAML("c", `
-  lifecycle: Once`+maps+`
+  lifecycle: Once`+shopMaps+`
   rules:
   - {name: done, forEach: maps.items, when: item.data.state == "done", actions: [{delete: {}}]}`))
 	l.gone("c")
