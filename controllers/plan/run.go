@@ -7,7 +7,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
@@ -29,20 +28,13 @@ func Commit(owner Owner, before *v1alpha1.CleanerStatus, helm *v1alpha1.Helm, de
 		Withheld:  p.Forbidden(owner),
 		Data:      p.Data,
 	}
-	var was []*Seen
-	recorded := map[types.UID]bool{}
-	for i := range p.Steps {
-		s := &p.Steps[i]
-		if !s.Deed() || recorded[s.Object.UID] { // what is done to one object, one row stands for
-			continue
+	rows := p.rows()
+	was := make([]*Seen, len(rows))
+	for row, i := range rows {
+		run.Rows = append(run.Rows, p.Steps[i].Row().String())
+		if len(p.Steps[i].Seen) > 0 {
+			was[row] = &Seen{Object: p.Steps[i].Object, In: p.Steps[i].Seen}
 		}
-		recorded[s.Object.UID] = true
-		run.Rows = append(run.Rows, s.Row().String())
-		var seen *Seen
-		if len(s.Seen) > 0 {
-			seen = &Seen{Object: s.Object, In: s.Seen}
-		}
-		was = append(was, seen)
 	}
 	if p.Release != nil {
 		run.Helm = &v1alpha1.HelmRelease{
