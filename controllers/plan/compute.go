@@ -283,7 +283,7 @@ func value(t *v1alpha1.ClusterTarget, seen *Target) any {
 
 // see is what expressions see.
 func (in *Input) see() (celenv.Input, error) {
-	params, err := celenv.ParamsOf(in.Spec.Parameters)
+	params, err := celenv.ParamsOf(in.Spec.Parameters, in.Spec.Durations)
 	if err != nil {
 		return celenv.Input{}, fmt.Errorf("cannot read spec.parameters: %w", err)
 	}
