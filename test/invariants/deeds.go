@@ -128,7 +128,7 @@ func (j *judge) evidence() {
 	for _, l := range j.lives {
 		for _, s := range l.commits() {
 			work := s.c.Work()
-			if work.Recurs() || work.TemplateRef != nil { // what is confirmed stands in rules, and templates are not seen
+			if s.recurs() || work.TemplateRef != nil { // what is confirmed stands in rules, and templates are not seen
 				continue
 			}
 			for i := range work.Targets {

@@ -39,6 +39,12 @@ func (s *state) open() *v1alpha1.Run {
 	return nil
 }
 
+// recurs says that the run that is open is one of a Cleaner that stays: its rows are added batch by batch.
+func (s *state) recurs() bool {
+	run := s.open()
+	return run != nil && run.Lifecycle == v1alpha1.LifecycleRecurring
+}
+
 // life is all that is known of one Cleaner, or of one ClusterCleaner: that one has no namespace.
 type life struct {
 	uid             types.UID
@@ -458,7 +464,7 @@ func (j *judge) deed(e cluster.Event, verb string) *deed {
 	for _, l := range j.lives {
 		for _, s := range l.commits() {
 			run := s.open()
-			if s.c.Common().Recurs() || s.at.After(arrived) || !l.reaches(e) && run.ServiceAccountName == "" {
+			if s.recurs() || s.at.After(arrived) || !l.reaches(e) && run.ServiceAccountName == "" {
 				continue
 			}
 			switch {

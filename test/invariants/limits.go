@@ -25,7 +25,7 @@ const (
 func (j *judge) limits() {
 	for _, l := range j.lives {
 		for _, s := range l.commits() {
-			if limits := s.c.Common().Limits; !s.c.Common().Recurs() && limits != nil && limits.MaxActions > 0 && int64(len(s.open().Rows)) > limits.MaxActions {
+			if limits := s.c.Common().Limits; !s.recurs() && limits != nil && limits.MaxActions > 0 && int64(len(s.open().Rows)) > limits.MaxActions {
 				j.violated("I7", fmt.Sprintf("%s was committed with %d objects, and may act on %d", l, len(s.open().Rows), limits.MaxActions), quote(s.event))
 			}
 		}

@@ -304,25 +304,39 @@ func TestCheckJudgesRules(t *testing.T) {
 
 		"RowsAreAdded": {then: func(s *tale) {
 			s.status(func(c *v1alpha1.CleanerStatus) {
-				c.Runs, c.Run = 1, &v1alpha1.Run{Number: 1, Rows: []string{"r pods/v1 shop/a uid-a 7"}}
+				c.Runs, c.Run = 1, &v1alpha1.Run{Lifecycle: v1alpha1.LifecycleRecurring, Number: 1, Rows: []string{"r pods/v1 shop/a uid-a 7"}}
 			})
 			s.status(func(c *v1alpha1.CleanerStatus) {
 				c.Run.Rows = append(slices.Clone(c.Run.Rows), "r pods/v1 shop/b uid-b 7")
 			})
 		}},
+		"RowsAreAddedToARunThatIsCommitted": {then: func(s *tale) {
+			s.status(func(c *v1alpha1.CleanerStatus) {
+				c.Runs, c.Run = 1, &v1alpha1.Run{Number: 1, Rows: []string{"r pods/v1 shop/a uid-a 7"}}
+			})
+			s.status(func(c *v1alpha1.CleanerStatus) {
+				c.Run.Rows = append(slices.Clone(c.Run.Rows), "r pods/v1 shop/b uid-b 7")
+			})
+		}, want: []string{"I9"}},
 		"FinishedAndMoved": {then: func(s *tale) {
-			s.status(func(c *v1alpha1.CleanerStatus) { c.Runs, c.Run = 1, &v1alpha1.Run{Number: 1} })
+			s.status(func(c *v1alpha1.CleanerStatus) {
+				c.Runs, c.Run = 1, &v1alpha1.Run{Lifecycle: v1alpha1.LifecycleRecurring, Number: 1}
+			})
 			s.status(func(c *v1alpha1.CleanerStatus) {
 				c.Run, c.Unsent = nil, &v1alpha1.Run{Number: 1, Result: v1alpha1.ResultCompleted}
 			})
 			s.status(func(c *v1alpha1.CleanerStatus) { c.Runs, c.Run = 2, &v1alpha1.Run{Number: 2} })
 		}},
 		"TheSinkIsRemoved": {then: func(s *tale) {
-			s.status(func(c *v1alpha1.CleanerStatus) { c.Runs, c.Run = 1, &v1alpha1.Run{Number: 1} })
+			s.status(func(c *v1alpha1.CleanerStatus) {
+				c.Runs, c.Run = 1, &v1alpha1.Run{Lifecycle: v1alpha1.LifecycleRecurring, Number: 1}
+			})
 			s.status(func(c *v1alpha1.CleanerStatus) { c.Run = nil })
 		}},
 		"DroppedWithASink": {first: func(s *tale) { s.o.Common().CloudEventSink = "http://sink" }, then: func(s *tale) {
-			s.status(func(c *v1alpha1.CleanerStatus) { c.Runs, c.Run = 1, &v1alpha1.Run{Number: 1} })
+			s.status(func(c *v1alpha1.CleanerStatus) {
+				c.Runs, c.Run = 1, &v1alpha1.Run{Lifecycle: v1alpha1.LifecycleRecurring, Number: 1}
+			})
 			s.status(func(c *v1alpha1.CleanerStatus) { c.Run = nil })
 		}, want: []string{"I9"}},
 		"WhatIsUnsentChanges": {then: func(s *tale) {
@@ -332,7 +346,9 @@ func TestCheckJudgesRules(t *testing.T) {
 			s.status(func(c *v1alpha1.CleanerStatus) { c.Unsent = &v1alpha1.Run{Number: 1, Result: v1alpha1.ResultPartial} })
 		}, want: []string{"I9"}},
 		"RecordedBlindly": {then: func(s *tale) {
-			s.status(func(c *v1alpha1.CleanerStatus) { c.Runs, c.Run = 1, &v1alpha1.Run{Number: 1} })
+			s.status(func(c *v1alpha1.CleanerStatus) {
+				c.Runs, c.Run = 1, &v1alpha1.Run{Lifecycle: v1alpha1.LifecycleRecurring, Number: 1}
+			})
 			s.Audit[len(s.Audit)-1].RequestObject = raw(map[string]any{})
 		}, want: []string{"I2"}},
 

@@ -115,7 +115,7 @@ func (j *judge) ends() {
 func (j *judge) follows(l *life, before, after *state) {
 	a, b := before.c.State(), after.c.State()
 	was, is := a.Run, b.Run
-	recurs := before.c.Common().Recurs() || after.c.Common().Recurs()
+	recurs := was != nil && was.Lifecycle == v1alpha1.LifecycleRecurring
 	lines := []string{quote(before.event), quote(after.event)}
 	if b.Runs < a.Runs || b.Runs > a.Runs+1 {
 		j.violated("I9", fmt.Sprintf("%s went from %d runs to %d", l, a.Runs, b.Runs), lines...)
