@@ -427,7 +427,7 @@ func (b *batch) version(s *plan.Step) string {
 // took remembers what came of a step.
 func (b *batch) took(s *plan.Step, out actuate.Outcome) progress {
 	now, uid := b.r.clock.Now(), s.Object.UID
-	b.tellOutcome(s, out.Answer)
+	b.tellOutcome(s, out.Answer, b.in.Now)
 	switch out.Kind {
 	case plan.AnswerUnsent:
 		b.unsent, b.cut[uid] = true, true

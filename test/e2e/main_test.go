@@ -181,7 +181,7 @@ func (e *env) witness() error {
 func record(events []cluster.Event, log []invariants.Line) *invariants.Record {
 	return &invariants.Record{
 		Operator: operator.User, Audit: events, Log: log,
-		Protected: []string{"kube-system", "kube-public", "kube-node-lease", operator.Namespace},
+		Protected: []string{"kube-system", "kube-public", "kube-node-lease", operator.Namespace}, Own: operator.Namespace,
 	}
 }
 
