@@ -307,7 +307,7 @@ func (b *batch) record(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	run, ledger := plan.Batch(b.read.State(), &b.mem.ledger, decides, rows, todo.Forbidden(b.owner()), b.in.Now)
+	run, ledger := plan.Batch(b.read.State(), &b.mem.ledger, decides, rows, todo.Forbidden(), b.in.Now)
 	run.ServiceAccountName = recorded(b.c, b.hands.account)
 	if err := b.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number }); err != nil {
 		return plan.Plan{}, err

@@ -20,12 +20,12 @@ const (
 
 // Commit is the run that records a plan, before anything of it is done, and what the process that records it remembers.
 // The plan was decided at now, on live reads that were begun no earlier.
-func Commit(owner Owner, before *v1alpha1.CleanerStatus, helm *v1alpha1.Helm, decides string, p Plan, now time.Time) (*v1alpha1.Run, *Memory) {
+func Commit(before *v1alpha1.CleanerStatus, helm *v1alpha1.Helm, decides string, p Plan, now time.Time) (*v1alpha1.Run, *Memory) {
 	run := &v1alpha1.Run{
 		Number:    before.Runs + 1,
 		Decides:   decides,
 		DecidedAt: metav1.NewTime(now),
-		Withheld:  p.Forbidden(owner),
+		Withheld:  p.Forbidden(),
 		Data:      p.Data,
 	}
 	rows := p.rows()
@@ -49,12 +49,12 @@ func Commit(owner Owner, before *v1alpha1.CleanerStatus, helm *v1alpha1.Helm, de
 	return run, NewMemory(run.Number, was, now)
 }
 
-// Forbidden is what a plan would do and may not, as it is recorded and shown to those who read an owner.
-func (p *Plan) Forbidden(owner Owner) []v1alpha1.Withheld {
+// Forbidden is what a plan would do and may not, as it is recorded and shown to people.
+func (p *Plan) Forbidden() []v1alpha1.Withheld {
 	var out []v1alpha1.Withheld
 	for i := range p.Withheld {
 		w := &p.Withheld[i]
-		out = append(out, v1alpha1.Withheld{Object: w.Step.Object.Shown(owner.Namespace), Because: w.Because})
+		out = append(out, v1alpha1.Withheld{Object: w.Object, Because: w.Because})
 	}
 	return out
 }
