@@ -177,6 +177,35 @@ func TestNamedNamespacesAreCompleteTogether(t *testing.T) {
 	r.finds(both, "a/p")
 }
 
+// What happened while the watch of the whole cluster gave way to those of namespaces is told when the last of them is there.
+func TestTheLastNamespaceWakes(t *testing.T) {
+	s := newAPIServer(t)
+	r := newRig(t, s)
+	both, one := query("Pod", among("a", "b")), query("Pod")
+	r.Want(platform, interests(both))
+	r.Want(owner("c"), interests(one))
+	r.finds(both)
+	release := make(chan struct{})
+	free := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(free)
+	s.setFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, q *http.Request) bool {
+		if gvr == pods && verb != "review" && q.URL.Path == "/api/v1/namespaces/b/pods" {
+			select {
+			case <-release:
+			case <-q.Context().Done():
+			}
+		}
+		return false
+	})
+	s.deny(denial{resource: "pods"})
+	s.disconnect(pods, false)
+	r.reads(both, plan.Unsynced)
+	s.put(pods, "b", "p", nil)
+	r.reads(one, plan.Complete)
+	r.wakes(platform, "the other namespace", free)
+	r.finds(both, "b/p")
+}
+
 func TestNamespaceSelector(t *testing.T) {
 	s := newAPIServer(t)
 	r := newRig(t, s)
