@@ -6,6 +6,8 @@ package celenv
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -18,52 +20,126 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// Compile makes Programs of the expressions of a spec: its conditions, and cloudEventData. It gives either Programs or
-// what is wrong, never a part of them.
+// Compile makes Programs of the expressions of a spec: its variables, its conditions, cloudEventData, and its rules. It
+// gives either Programs or what is wrong, never a part of them.
 func (c *Compiler) Compile(spec *v1alpha1.Work) (*Programs, field.ErrorList) {
-	root := field.NewPath("spec")
-	s := scope{targets: map[string]bool{}}
-	var errs field.ErrorList
-	var variables []string
+	b := &builder{compiler: c, root: field.NewPath("spec"), programs: &Programs{
+		limits: c.limits, turn: make(chan struct{}, 1), meter: &meter{}, explainer: &meter{},
+	}}
+	s := b.scope(spec)
+	if len(b.errs) > 0 {
+		return nil, b.errs
+	}
+	b.variables(s, "", spec.Variables, nil)
+	p := b.programs
+	p.variables, p.slots = s.variables, len(spec.Variables)
+	for i, source := range spec.Conditions {
+		p.conditions = append(p.conditions, b.add(s, pathOfCondition(i), source, wantBool))
+	}
+	if spec.CloudEventData != "" {
+		p.data = b.add(s, pathCloudEventData, spec.CloudEventData, wantJSON)
+	}
+	for i := range spec.Rules {
+		p.rules = append(p.rules, b.rule(s, i, &spec.Rules[i]))
+	}
+	if len(b.errs) > 0 {
+		return nil, b.errs
+	}
+	return p, nil
+}
+
+// builder makes the Programs of one spec.
+type builder struct {
+	compiler *Compiler
+	root     *field.Path
+	programs *Programs
+	errs     field.ErrorList
+}
+
+func (b *builder) refuse(path, value, detail string) {
+	b.errs = append(b.errs, field.Invalid(b.root.Child(path), value, detail))
+}
+
+// scope is what the conditions of a spec can name, before any of its variables.
+func (b *builder) scope(spec *v1alpha1.Work) *scope {
+	s := &scope{targets: map[string]bool{}, variables: map[string]*variable{}, hidden: map[string]string{
+		nameItem: hiddenItem, nameObject: hiddenItem, nameItems: hiddenItems,
+	}}
+	var names []string
 	for i := range spec.Targets {
 		target := &spec.Targets[i]
-		if target.Name == variableParams || target.Name == variableTime {
-			errs = append(errs, field.Invalid(root.Child("targets").Index(i).Child("name"), target.Name, "means something else in expressions"))
+		if slices.Contains(reservedNames, target.Name) {
+			b.refuse(fmt.Sprintf("targets[%d].name", i), target.Name, "means something else in expressions")
 			continue
 		}
 		s.targets[target.Name] = target.Included()
 		if target.Included() {
-			variables = append(variables, target.Name)
+			names = append(names, target.Name)
 		}
 	}
-	if len(errs) > 0 {
-		return nil, errs
+	b.declare(s, "", spec.Variables, nil, &names)
+	for i := range spec.Rules {
+		b.declare(s, pathOfRule(i)+".", spec.Rules[i].Variables, spec.Variables, &names)
 	}
 	var err error
-	if s.env, err = c.with(variables); err != nil {
-		return nil, field.ErrorList{field.InternalError(root.Child("targets"), fmt.Errorf("cannot declare the targets: %w", err))}
+	if s.env, err = b.compiler.with(names); err != nil {
+		b.errs = append(b.errs, field.InternalError(b.root.Child("targets"), fmt.Errorf("cannot declare the targets and variables: %w", err)))
 	}
+	return s
+}
 
-	p := &Programs{turn: make(chan struct{}, 1), meter: &meter{limits: c.limits}, explainer: &meter{limits: c.limits}}
-	for i, source := range spec.Conditions {
-		at := root.Child("conditions").Index(i)
-		condition, problems := c.compile(s, i, source, p)
-		for _, problem := range problems {
-			errs = append(errs, problem.field(at, source))
+var variableName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+
+// declare adds the names of variables, of which none can be read yet.
+func (b *builder) declare(s *scope, path string, variables, outer []v1alpha1.Variable, names *[]string) {
+	for i, v := range variables {
+		at := fmt.Sprintf("%svariables[%d].name", path, i)
+		same := func(other v1alpha1.Variable) bool { return other.Name == v.Name }
+		switch {
+		case !variableName.MatchString(v.Name):
+			b.refuse(at, v.Name, "is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit")
+		case slices.ContainsFunc(variables[:i], same):
+			b.refuse(at, v.Name, "another variable has this name: give each a name of its own")
+		case slices.ContainsFunc(outer, same):
+			b.refuse(at, v.Name, "a variable of the spec has this name, and a rule's own would hide it: choose another one")
 		}
-		p.conditions = append(p.conditions, condition)
-	}
-	if source := spec.CloudEventData; source != "" {
-		data, problems := c.compile(s, CloudEventData, source, p)
-		for _, problem := range problems {
-			errs = append(errs, problem.field(root.Child("cloudEventData"), source))
+		name := prefixVariables + v.Name
+		*names = append(*names, name)
+		s.hidden[name] = hiddenLater
+		if path != "" {
+			s.hidden[name] = hiddenOfRule
 		}
-		p.data = data
 	}
-	if len(errs) > 0 {
-		return nil, errs
+}
+
+// variables compiles variables, each of which sees those before it, and adds them to the scope.
+func (b *builder) variables(s *scope, path string, variables []v1alpha1.Variable, rule *ruleProgram) {
+	for i, v := range variables {
+		made := &variable{name: prefixVariables + v.Name, slot: i, rule: rule}
+		made.expression = b.add(s, fmt.Sprintf("%svariables[%d].expression", path, i), v.Expression, wantAny)
+		s.variables[made.name] = made
+		delete(s.hidden, made.name)
 	}
-	return p, nil
+}
+
+// add compiles one expression. It gives nil for one that does not compile.
+func (b *builder) add(s *scope, path, source string, w want) *expression {
+	made, problems := b.compiler.compile(s, path, source, w, b.programs)
+	for _, problem := range problems {
+		b.errs = append(b.errs, problem.field(b.root.Child(path), source))
+	}
+	if made != nil {
+		b.programs.warnings = append(b.programs.warnings, made.tree.unguarded(path)...)
+	}
+	return made
+}
+
+// optional is add for an expression that may be left out.
+func (b *builder) optional(s *scope, path, source string, w want) *expression {
+	if source == "" {
+		return nil
+	}
+	return b.add(s, path, source, w)
 }
 
 // with is the environment in which these variables are declared too. Specs with the same ones share it: most of what a
@@ -106,21 +182,42 @@ func (e *Error) field(at *field.Path, source string) *field.Error {
 	return field.Invalid(at, cut(source, 64), b.String())
 }
 
-// scope is what the expressions of one spec can name.
+// scope is what an expression can name.
 type scope struct {
 	env *cel.Env
 	// targets are all targets, and whether expressions see them.
 	targets map[string]bool
+	// variables are those that can be read, by variables.x.
+	variables map[string]*variable
+	// hidden are names that the environment declares and that cannot be read here, and why.
+	hidden map[string]string
 }
 
-// condition is one of spec.conditions, or spec.cloudEventData, ready to run.
-type condition struct {
-	index    int // or CloudEventData
-	tree     *tree
-	ast      *cel.Ast
-	program  cel.Program
-	reads    []string
-	warnings []Warning
+// Why a name cannot be read.
+const (
+	hiddenItem   = "only expressions about an item of a rule see it"
+	hiddenItems  = "only keep and patch.expression, which are about several items, see it"
+	hiddenLater  = "a variable sees only those before it"
+	hiddenOfRule = "it is a variable of a rule, and only expressions about an item of that rule see it"
+	hiddenGroup  = "keep is about a whole group: ask items"
+)
+
+// clone is a scope that can be changed.
+func (s *scope) clone() *scope {
+	return &scope{env: s.env, targets: s.targets, variables: maps.Clone(s.variables), hidden: maps.Clone(s.hidden)}
+}
+
+// expression is one expression of a spec, ready to run.
+type expression struct {
+	path    string
+	want    want
+	tree    *tree
+	ast     *cel.Ast
+	program cel.Program
+	// names are the names that it reads itself, each with the first node that does.
+	names map[string]int64
+	// targets are the targets that its answer depends on, through variables too, sorted.
+	targets []string
 	// readsTime says that its answer can change although what it reads stays as it is.
 	readsTime bool
 	// explain is the same program with eyes: made when the first one fails.
@@ -128,14 +225,22 @@ type condition struct {
 	env     *cel.Env
 }
 
-// compile makes one condition. Whatever an author writes, it gives errors and never panics.
-func (c *Compiler) compile(s scope, index int, source string, p *Programs) (_ *condition, problems []*Error) {
+// variable is a value that expressions read by its name.
+type variable struct {
+	name       string // variables.x
+	slot       int    // where its value is kept
+	rule       *ruleProgram
+	expression *expression
+}
+
+// compile makes one expression. Whatever an author writes, it gives errors and never panics.
+func (c *Compiler) compile(s *scope, path, source string, w want, p *Programs) (_ *expression, problems []*Error) {
 	defer func() {
 		if r := recover(); r != nil {
-			problems = []*Error{{Kind: Internal, Condition: index, Message: fmt.Sprintf("the compiler failed: %v", r)}}
+			problems = []*Error{{Kind: Internal, Message: fmt.Sprintf("the compiler failed: %v", r)}}
 		}
 		for _, problem := range problems {
-			problem.Condition = index
+			problem.Path = path
 		}
 	}()
 	parsed, issues := s.env.Parse(source)
@@ -148,18 +253,19 @@ func (c *Compiler) compile(s scope, index int, source string, p *Programs) (_ *c
 		return nil, s.checkErrors(t, issues)
 	}
 	t = newTree(source, checked.NativeRep())
-	if problems := c.patternErrors(t); len(problems) > 0 {
+	made := &expression{path: path, want: w, tree: t, ast: checked, env: s.env, names: t.reads()}
+	if problems := append(s.hiddenErrors(made), c.patternErrors(t)...); len(problems) > 0 {
 		return nil, problems
 	}
-	if problem := resultError(t, index, checked.OutputType()); problem != nil {
+	if problem := made.typeError(checked.OutputType()); problem != nil {
 		return nil, []*Error{problem}
 	}
-	program, err := s.env.Program(checked, cel.EvalOptions(cel.OptOptimize), c.metered(checked, p.meter))
-	if err != nil {
+	var err error
+	if made.program, err = s.env.Program(checked, cel.EvalOptions(cel.OptOptimize), c.metered(checked, p.meter)); err != nil {
 		return nil, []*Error{planError(t, err)}
 	}
-	made := &condition{index: index, tree: t, ast: checked, program: program, env: s.env, reads: s.reads(t), warnings: t.unguarded(index), readsTime: t.names(variableTime)}
-	made.explain = &explanation{compiler: c, condition: made, meter: p.explainer}
+	s.depends(made)
+	made.explain = &explanation{compiler: c, expression: made, meter: p.explainer, limits: c.limits}
 	return made, nil
 }
 
@@ -178,7 +284,7 @@ func syntaxErrors(source string, issues *cel.Issues) []*Error {
 
 // checkErrors says what the checker found in words that help. A misspelled macro makes a mistake of its own loop
 // variables too; those are left out.
-func (s scope) checkErrors(t *tree, issues *cel.Issues) []*Error {
+func (s *scope) checkErrors(t *tree, issues *cel.Issues) []*Error {
 	var problems []*Error
 	unknown := map[int64]bool{}
 	for _, issue := range issues.Errors() {
@@ -214,7 +320,7 @@ func (s scope) checkErrors(t *tree, issues *cel.Issues) []*Error {
 }
 
 // functionName is the name of the called function, with the namespace that stands before it: json.valid.
-func (s scope) functionName(e ast.Expr) string {
+func (s *scope) functionName(e ast.Expr) string {
 	call := e.AsCall()
 	if !call.IsMemberFunction() {
 		return call.FunctionName()
@@ -227,7 +333,7 @@ func (s scope) functionName(e ast.Expr) string {
 }
 
 // namespace says whether functions have names that begin so.
-func (s scope) namespace(name string) bool {
+func (s *scope) namespace(name string) bool {
 	if _, isTarget := s.targets[name]; isTarget {
 		return false
 	}
@@ -240,7 +346,7 @@ func (s scope) namespace(name string) bool {
 }
 
 // functions are the names that a call may have.
-func (s scope) functions() []string {
+func (s *scope) functions() []string {
 	var names []string
 	for name := range s.env.Functions() {
 		if !strings.ContainsAny(name, "@_") {
@@ -254,37 +360,72 @@ func (s scope) functions() []string {
 }
 
 // unknown says whether a name means nothing where it stands.
-func (s scope) unknown(at node) bool {
+func (s *scope) unknown(at node) bool {
 	name := at.expr.AsIdent()
 	if bound(name, at.loops) {
 		return false
 	}
-	return !slices.ContainsFunc(s.variables(), func(v string) bool { return v == name })
+	return !slices.Contains(s.names(), name)
 }
 
-func (s scope) variables() []string {
+// names are those that an expression can read.
+func (s *scope) names() []string {
 	var names []string
 	for _, v := range s.env.Variables() {
-		if v.Type().Kind() != types.TypeKind { // the names of types are no help here
+		if _, hidden := s.hidden[v.Name()]; !hidden && v.Type().Kind() != types.TypeKind { // the names of types are no help here
 			names = append(names, v.Name())
 		}
 	}
 	return names
 }
 
-func (s scope) describeUnknown(problem *Error, at node) {
+func (s *scope) describeUnknown(problem *Error, at node) {
 	name := at.expr.AsIdent()
+	if name == strings.TrimSuffix(prefixVariables, ".") {
+		s.describeVariable(problem, at.parent)
+		return
+	}
 	if included, isTarget := s.targets[name]; isTarget && !included {
 		problem.Message = fmt.Sprintf("the target %q has includeWhenEvaluating: false, so expressions do not see it", name)
 		return
 	}
-	candidates := s.variables()
+	candidates := s.names()
 	for _, loop := range at.loops {
 		candidates = append(candidates, loop.AsComprehension().IterVar())
 	}
 	problem.Message = fmt.Sprintf("there is no target or variable %q", name)
 	if problem.Hint = didYouMean(name, candidates); problem.Hint == "" {
 		problem.Hint = fmt.Sprintf("add a target of this name, or write params.%s if it is a parameter", name)
+	}
+}
+
+// describeVariable says what is wrong where the word variables is not the beginning of the name of one.
+func (s *scope) describeVariable(problem *Error, parent ast.Expr) {
+	name := ""
+	switch {
+	case parent == nil:
+	case parent.Kind() == ast.SelectKind:
+		name = parent.AsSelect().FieldName()
+	case parent.Kind() == ast.CallKind && parent.AsCall().FunctionName() == operators.OptSelect:
+		if field, ok := parent.AsCall().Args()[1].AsLiteral().(types.String); ok {
+			name = string(field)
+		}
+	}
+	switch _, declared := s.variables[prefixVariables+name]; {
+	case name == "":
+		problem.Message, problem.Hint = "variables are read one by one", "write variables.x for the variable x"
+	case declared:
+		problem.Message = fmt.Sprintf("the variable %q is always there", name)
+		problem.Hint = fmt.Sprintf("write variables.%s, or ask for a part of it: has(variables.%s.x), variables.%s.?x", name, name, name)
+	default:
+		var candidates []string
+		for known := range s.variables {
+			candidates = append(candidates, strings.TrimPrefix(known, prefixVariables))
+		}
+		problem.Message = fmt.Sprintf("there is no variable %q", name)
+		if problem.Hint = didYouMean(name, candidates); problem.Hint == "" {
+			problem.Hint = "add it to variables, before what reads it"
+		}
 	}
 }
 
@@ -300,7 +441,7 @@ func (t *tree) inside(at node, marked map[int64]bool) bool {
 }
 
 // operandHint says what to write where the two operands of a call do not fit.
-func (s scope) operandHint(e ast.Expr) string {
+func (s *scope) operandHint(e ast.Expr) string {
 	operands := children(e)
 	if len(operands) != 2 {
 		return ""
@@ -309,7 +450,7 @@ func (s scope) operandHint(e ast.Expr) string {
 }
 
 // guess is the type of an expression as far as it shows: the checker keeps no types of what it refused.
-func (s scope) guess(e ast.Expr) *types.Type {
+func (s *scope) guess(e ast.Expr) *types.Type {
 	switch e.Kind() {
 	case ast.LiteralKind:
 		return typeOf(e.AsLiteral())
@@ -337,33 +478,47 @@ func (s scope) guess(e ast.Expr) *types.Type {
 	return types.DynType
 }
 
-// resultError says that an expression is no condition, or has no value that an event can carry.
-func resultError(t *tree, index int, result *types.Type) *Error {
-	if index == CloudEventData {
-		switch result.Kind() {
-		case types.TypeKind, types.OpaqueKind, types.StructKind:
-			problem := &Error{Kind: Invalid, Message: fmt.Sprintf("an event carries JSON, and this is of type %s", cel.FormatCELType(result)), Hint: hintJSON}
-			if result.TypeName() == types.OptionalType.TypeName() {
-				problem.Hint = "add .orValue(...)"
-			}
-			return t.locate(problem, t.root.ID())
+// hiddenErrors says what an expression reads that it cannot see.
+func (s *scope) hiddenErrors(x *expression) []*Error {
+	var problems []*Error
+	for _, name := range slices.Sorted(maps.Keys(x.names)) {
+		if why, hidden := s.hidden[name]; hidden {
+			problems = append(problems, x.tree.locate(&Error{Kind: Invalid, Message: fmt.Sprintf("%s cannot be read here: %s", name, why)}, x.names[name]))
 		}
-		return nil
 	}
-	switch result.Kind() {
-	case types.BoolKind, types.DynKind, types.TypeParamKind:
-		return nil
-	}
-	problem := &Error{Kind: Invalid, Message: fmt.Sprintf("a condition must be true or false, and this is of type %s", cel.FormatCELType(result))}
+	return problems
+}
+
+// says is what the expression must give, in words.
+func (x *expression) says() string {
 	switch {
-	case result.IsExactType(types.NewOptionalType(types.BoolType)):
-		problem.Hint = "add .orValue(false)"
-	case result.Kind() == types.ListKind, result.Kind() == types.MapKind:
-		problem.Hint = "ask something of it, with exists, all or size"
-	default:
-		problem.Hint = "compare it with something, as in ... == ..."
+	case x.path == pathCloudEventData:
+		return "an event carries JSON"
+	case strings.HasPrefix(x.path, "conditions["):
+		return "a condition " + x.want.must()
 	}
-	return t.locate(problem, t.root.ID())
+	name := x.path
+	if strings.HasSuffix(name, ".patch.expression") {
+		name = "the patch"
+	}
+	name = strings.TrimSuffix(name, ".expression")
+	name = name[strings.LastIndexByte(name, '.')+1:]
+	name, _, _ = strings.Cut(name, "[")
+	return name + " " + x.want.must()
+}
+
+// typeError says that an expression can never give what it must.
+func (x *expression) typeError(result *types.Type) *Error {
+	switch result.Kind() {
+	case types.DynKind, types.AnyKind, types.TypeParamKind:
+		return nil
+	}
+	if x.want.accepts(result.Kind()) {
+		return nil
+	}
+	return x.tree.locate(&Error{
+		Kind: Invalid, Message: fmt.Sprintf("%s, and this is of type %s", x.says(), cel.FormatCELType(result)), Hint: x.want.hint(result),
+	}, x.tree.root.ID())
 }
 
 // patternErrors finds the literal regular expressions that are none, or too large to be compiled.
@@ -398,14 +553,18 @@ func planError(t *tree, err error) *Error {
 	return problem
 }
 
-// reads are the targets that an expression names, sorted.
-func (s scope) reads(t *tree) []string {
-	var names []string
-	for name, included := range s.targets {
-		if included && t.names(name) {
-			names = append(names, name)
+// depends finds out what an expression depends on. A variable stands for its own expression.
+func (s *scope) depends(x *expression) {
+	for name := range x.names {
+		if s.targets[name] {
+			x.targets = append(x.targets, name)
+		}
+		x.readsTime = x.readsTime || name == variableTime
+		if v := s.variables[name]; v != nil && v.expression != nil {
+			x.targets = append(x.targets, v.expression.targets...)
+			x.readsTime = x.readsTime || v.expression.readsTime
 		}
 	}
-	slices.Sort(names)
-	return names
+	slices.Sort(x.targets)
+	x.targets = slices.Compact(x.targets)
 }

@@ -104,7 +104,7 @@ func TestDataErrors(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			tc.want.Condition = CloudEventData
+			tc.want.Path = "cloudEventData"
 			got, problem := dataPrograms(t, Limits{Steps: 10000}, tc.expression).Data(t.Context(), in)
 			if diff := cmp.Diff(&tc.want, problem); diff != "" || got != "" {
 				t.Errorf("%s gave %q (-want +got):\n%s", tc.expression, got, diff)

@@ -24,11 +24,18 @@ const (
 	maxLoopNesting     = 4
 )
 
-// The variables that every expression sees besides its targets.
+// The names that expressions read besides those of targets. Which of them one sees depends on where it stands.
 const (
-	variableParams = "params"
-	variableTime   = "time"
+	variableParams  = "params"
+	variableTime    = "time"
+	nameItem        = "item"
+	nameObject      = "object"
+	nameItems       = "items"
+	prefixVariables = "variables."
 )
+
+// reservedNames are names that no target may have.
+var reservedNames = []string{variableParams, variableTime, nameItem, nameObject, nameItems, "variables", "key"}
 
 // version1 is the first version of the language. A version is never changed once it is released: what comes later is a
 // version of its own, so that an expression that compiled once compiles, and means the same, for ever. Every library
@@ -74,6 +81,9 @@ func version1() []cel.EnvOption {
 
 		cel.Variable(variableParams, cel.MapType(cel.StringType, cel.DynType)),
 		cel.Variable(variableTime, cel.TimestampType),
+		cel.Variable(nameItem, cel.DynType),
+		cel.Variable(nameObject, cel.DynType),
+		cel.Variable(nameItems, cel.ListType(cel.DynType)),
 	}
 }
 

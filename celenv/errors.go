@@ -24,22 +24,18 @@ const (
 	Internal ErrorKind = "Internal"
 )
 
-// CloudEventData stands in the place of the index of a condition: the expression is spec.cloudEventData.
-const CloudEventData = -1
+// The paths of expressions in a spec.
+const pathCloudEventData = "cloudEventData"
 
-// where names an expression of a spec.
-func where(index int) string {
-	if index == CloudEventData {
-		return "cloudEventData"
-	}
-	return fmt.Sprintf("conditions[%d]", index)
-}
+func pathOfCondition(i int) string { return fmt.Sprintf("conditions[%d]", i) }
+func pathOfRule(i int) string      { return fmt.Sprintf("rules[%d]", i) }
 
 // Error says why an expression has no answer.
 type Error struct {
 	Kind ErrorKind
-	// Condition is the index in spec.conditions, or CloudEventData.
-	Condition int
+	// Path is where the expression stands in the spec: conditions[0], cloudEventData, rules[0].when, say. Empty when the
+	// error is about no expression.
+	Path string
 	// Line and Column are where it failed, counted from 1. They are 0 when that is not known.
 	Line, Column int
 	// Message says what is wrong.
@@ -55,11 +51,10 @@ type Error struct {
 // Error is the whole story on one line: all but the snippet.
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString(where(e.Condition))
-	if e.Line > 0 {
-		fmt.Fprintf(&b, " at %d:%d", e.Line, e.Column)
+	if e.Path != "" {
+		b.WriteString(e.place() + ": ")
 	}
-	fmt.Fprintf(&b, ": %s", e.Message)
+	b.WriteString(e.Message)
 	if e.Object != "" {
 		fmt.Fprintf(&b, " on %s", e.Object)
 	}
@@ -67,6 +62,21 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, "; %s", e.Hint)
 	}
 	return b.String()
+}
+
+// place is the path, and the position in the expression where it is known.
+func (e *Error) place() string {
+	if e.Line == 0 {
+		return e.Path
+	}
+	return fmt.Sprintf("%s at %d:%d", e.Path, e.Line, e.Column)
+}
+
+// of is the same error of the expression at a path.
+func (e *Error) of(path string) *Error {
+	there := *e
+	there.Path = path
+	return &there
 }
 
 // snippet is a line of the source and a caret below the column, which counts from 1. Long lines are cut around it.

@@ -17,12 +17,13 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// explanation finds out why a condition failed: it runs it once more, watching every part. The program that answers
+// explanation finds out why an expression failed: it runs it once more, watching every part. The program that answers
 // stays free of that, as watching costs more than evaluating. It is made at the first failure.
 type explanation struct {
-	compiler  *Compiler
-	condition *condition
-	meter     *meter
+	compiler   *Compiler
+	expression *expression
+	meter      *meter
+	limits     Limits
 
 	program cel.Program
 	// turns counts, for each loop under way, its turns from 0.
@@ -44,17 +45,20 @@ func (c *cause) Error() string { return c.err.Error() }
 func (c *cause) Unwrap() error { return c.err }
 
 // of says why the evaluation gave err. If that does not come out again, it says what cel-go said.
-func (x *explanation) of(ctx context.Context, variables map[string]any, err *types.Err) *Error {
-	t := x.condition.tree
+func (x *explanation) of(ctx context.Context, variables interpreter.Activation, err *types.Err) *Error {
+	t := x.expression.tree
 	plain := t.locate(&Error{Kind: Runtime, Message: cut(err.Error(), 512)}, err.NodeID())
 	if x.program == nil && x.plan() != nil {
 		return plain
 	}
 	x.turns, x.values = map[int64]int64{}, map[int64]ref.Val{}
-	x.meter.refill(ctx)
+	before := *x.meter // another explanation can be under way
+	budget := x.limits.evaluation()
+	x.meter.begin(ctx, x.limits.Wall)
+	x.meter.budget = &budget
 	defer func() {
 		x.values = nil // they hold the objects
-		x.meter.release()
+		*x.meter = before
 	}()
 	_, again := run(x.program, variables)
 	var c *cause
@@ -66,14 +70,14 @@ func (x *explanation) of(ctx context.Context, variables map[string]any, err *typ
 
 func (x *explanation) plan() error {
 	x.loopOf = map[int64]int64{}
-	for id, at := range x.condition.tree.nodes {
+	for id, at := range x.expression.tree.nodes {
 		if at.expr.Kind() == ast.ComprehensionKind {
 			x.loopOf[at.expr.AsComprehension().LoopCondition().ID()] = id
 		}
 	}
 	var err error
-	x.program, err = x.condition.env.Program(x.condition.ast,
-		x.compiler.metered(x.condition.ast, x.meter), cel.CustomDecoratorV2(x.watch))
+	x.program, err = x.expression.env.Program(x.expression.ast,
+		x.compiler.metered(x.expression.ast, x.meter), cel.CustomDecoratorV2(x.watch))
 	return err
 }
 
@@ -101,7 +105,7 @@ func (w *watched) Exec(f *interpreter.ExecutionFrame) ref.Val {
 	if loop, ok := w.x.loopOf[id]; ok {
 		w.x.turns[loop]++
 	}
-	if w.x.condition.tree.nodes[id].expr.Kind() == ast.ComprehensionKind {
+	if w.x.expression.tree.nodes[id].expr.Kind() == ast.ComprehensionKind {
 		w.x.turns[id] = -1
 	}
 	out := w.InterpretableV2.Exec(f)
@@ -180,7 +184,7 @@ func (x *explanation) saw(vars interpreter.Activation, id int64, out ref.Val) re
 
 // describeOperands says what the two sides of an operator were.
 func (x *explanation) describeOperands(c *cause, failure *types.Err) {
-	e := x.condition.tree.nodes[c.node].expr
+	e := x.expression.tree.nodes[c.node].expr
 	if e == nil || e.Kind() != ast.CallKind || len(children(e)) != 2 {
 		return
 	}
@@ -197,8 +201,8 @@ func (x *explanation) describeOperands(c *cause, failure *types.Err) {
 // missed remembers what a field or an index was read from, and turns an error of it into its cause.
 func (x *explanation) missed(vars interpreter.Activation, id int64, object any, err error) error {
 	var known *cause
-	if e := x.condition.tree.nodes[id].expr; e != nil && len(children(e)) > 0 {
-		x.values[children(e)[0].ID()] = x.condition.env.CELTypeAdapter().NativeToValue(object)
+	if e := x.expression.tree.nodes[id].expr; e != nil && len(children(e)) > 0 {
+		x.values[children(e)[0].ID()] = x.expression.env.CELTypeAdapter().NativeToValue(object)
 	}
 	if err == nil || errors.As(err, &known) {
 		return err
@@ -223,7 +227,7 @@ func typeOf(v ref.Val) *types.Type {
 
 // lookupHint says what to write instead of a field or an index that was not there.
 func (x *explanation) lookupHint(id int64, object any) string {
-	at := x.condition.tree.nodes[id]
+	at := x.expression.tree.nodes[id]
 	if l, ok := labelLookup(at.expr); ok {
 		return "write " + l.hint
 	}
@@ -236,7 +240,7 @@ func (x *explanation) lookupHint(id int64, object any) string {
 		return ""
 	}
 	name := at.expr.AsSelect().FieldName()
-	if fields, ok := x.condition.env.CELTypeAdapter().NativeToValue(object).(traits.Mapper); ok {
+	if fields, ok := x.expression.env.CELTypeAdapter().NativeToValue(object).(traits.Mapper); ok {
 		var names []string
 		for it := fields.Iterator(); it.HasNext() == types.True; {
 			if field, ok := it.Next().(types.String); ok {
@@ -256,7 +260,7 @@ func (x *explanation) lookupHint(id int64, object any) string {
 // object names the object that an expression was about: the one it read from, else the element of the innermost loop
 // that is an object, else the target.
 func (x *explanation) object(vars interpreter.Activation, id int64) string {
-	at := x.condition.tree.nodes[id]
+	at := x.expression.tree.nodes[id]
 	if at.expr == nil {
 		return ""
 	}

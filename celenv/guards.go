@@ -14,8 +14,8 @@ import (
 
 // Warning is something that compiles and will likely go wrong.
 type Warning struct {
-	// Condition is the index in spec.conditions, or CloudEventData.
-	Condition int
+	// Path is where the expression stands in the spec: conditions[0], rules[0].when, say.
+	Path string
 	// Line and Column are the place, counted from 1.
 	Line, Column int
 	// Message says what can go wrong.
@@ -27,7 +27,7 @@ type Warning struct {
 }
 
 // Field is where the expression stands in a Cleaner: spec.conditions[0], say.
-func (w Warning) Field() string { return "spec." + where(w.Condition) }
+func (w Warning) Field() string { return "spec." + w.Path }
 
 // lookup is an expression that reads one label or annotation of an object, and errs when the object does not have it.
 type lookup struct {
@@ -86,15 +86,15 @@ func labelsOf(e ast.Expr) (ast.Expr, bool) {
 // of ?:. What it does not see: a guard in a variable, in another condition, or around a loop that filters first
 // (x.filter(o, has(o.metadata.labels.key)).map(o, o.metadata.labels.key)), and a lookup of labels that were bound to a
 // name before.
-func (t *tree) unguarded(condition int) []Warning {
+func (t *tree) unguarded(path string) []Warning {
 	var found []Warning
 	var visit func(e ast.Expr, guarded map[string]bool)
 	visit = func(e ast.Expr, guarded map[string]bool) {
 		if l, ok := labelLookup(e); ok && !guarded[l.labels+"["+l.key+"]"] {
 			w := Warning{
-				Condition: condition,
-				Message:   fmt.Sprintf("objects without %s in %s make this an error, and an error never deletes", l.key, l.labels),
-				Hint:      "write " + l.hint,
+				Path:    path,
+				Message: fmt.Sprintf("objects without %s in %s make this an error, and an error never deletes", l.key, l.labels),
+				Hint:    "write " + l.hint,
 			}
 			w.Line, w.Column = t.place(e.ID())
 			w.Snippet = snippet(t.source, w.Line, w.Column)

@@ -5,7 +5,6 @@ package celenv
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -16,7 +15,12 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// Limits bound one call of Programs: all conditions of a Cleaner share them.
+// Limits bound one Evaluation.
+//
+// Steps, Growth and Wall are what the conditions, the variables of the spec (whoever reads them first) and the forEach of
+// all rules share. What is asked about one item of a rule has ItemSteps and ItemGrowth for itself: a bad item is an error
+// of that item, and leaves the others theirs. Keep and a patch that several items share have as much as these items
+// together, but no more than Steps and Growth. What is asked about items has a time of its own, as they are many.
 type Limits struct {
 	// Steps is how much may be done: one for each turn of a loop, and for each value that a comparison of lists or maps,
 	// a sort or a search has to look at. 5,000,000 when zero: the proposal's condition takes about 5 steps for each
@@ -27,6 +31,13 @@ type Limits struct {
 	Growth int64
 	// Wall is how long it may take. 10s when zero.
 	Wall time.Duration
+	// ItemSteps is how much may be done for one item, its variables included. 100,000 when zero.
+	ItemSteps int64
+	// ItemGrowth is how much may be built for one item, in bytes. 4 MiB when zero.
+	ItemGrowth int64
+	// ItemWall is how much longer than Wall all items of all rules together may take, for each of them. 1ms when zero: a
+	// look into an index takes about a thousandth of that.
+	ItemWall time.Duration
 }
 
 func (l Limits) orDefaults() Limits {
@@ -39,7 +50,27 @@ func (l Limits) orDefaults() Limits {
 	if l.Wall <= 0 {
 		l.Wall = 10 * time.Second
 	}
+	if l.ItemSteps <= 0 {
+		l.ItemSteps = 100_000
+	}
+	if l.ItemGrowth <= 0 {
+		l.ItemGrowth = 4 << 20
+	}
+	if l.ItemWall <= 0 {
+		l.ItemWall = time.Millisecond
+	}
 	return l
+}
+
+// evaluation is the budget that conditions, variables of the spec and forEach share.
+func (l Limits) evaluation() budget { return newBudget("the evaluation", l.Steps, l.Growth) }
+
+// items is the budget of what is asked about so many items at once.
+func (l Limits) items(n int) budget {
+	if n <= 1 {
+		return newBudget("the item", l.ItemSteps, l.ItemGrowth)
+	}
+	return newBudget("what is asked about several items", min(l.Steps, product(int64(n), l.ItemSteps)), min(l.Growth, product(int64(n), l.ItemGrowth)))
 }
 
 // The sizes that Growth counts.
@@ -48,76 +79,103 @@ const (
 	entrySize = 64
 )
 
-// errWall is why an evaluation's context ends when Limits.Wall has passed.
-var errWall = errors.New("the evaluation took too long")
+// budget is how much may be done and built, and what is left of that.
+type budget struct {
+	whose               string
+	maxSteps, maxGrowth int64
+	steps, growth       int64
+}
+
+func newBudget(whose string, steps, growth int64) budget {
+	return budget{whose: whose, maxSteps: steps, maxGrowth: growth, steps: steps, growth: growth}
+}
+
+// cost is what was used, in steps and bytes together.
+func (b *budget) cost() int64 { return (b.maxSteps - b.steps) + (b.maxGrowth - b.growth) }
 
 // meter counts what an evaluation does and builds, and stops it. One evaluation uses it at a time.
 type meter struct {
-	limits        Limits
-	ctx           context.Context
-	steps, growth int64 // what is left
-	ticks         uint
-	stopped       *Error // why the evaluation was stopped
+	ctx      context.Context
+	deadline time.Time
+	wall     time.Duration // the time that ends at the deadline
+	*budget                // who pays now
+	ticks    uint
+	stopped  *Error // why the evaluation was stopped
 
 	// operands is where a call with one or two arguments shows them to its charge, without allocating.
 	operands [2]ref.Val
 }
 
-func (m *meter) refill(ctx context.Context) {
-	m.ctx, m.steps, m.growth, m.stopped = ctx, m.limits.Steps, m.limits.Growth, nil
+// begin gives the meter a time, from now. What is done is paid from a budget that is set for each expression.
+func (m *meter) begin(ctx context.Context, wall time.Duration) {
+	m.ctx, m.wall, m.deadline, m.stopped = ctx, wall, time.Now().Add(wall), nil
+}
+
+// longer makes the time end later.
+func (m *meter) longer(by time.Duration) {
+	m.wall += by
+	m.deadline = m.deadline.Add(by)
 }
 
 // release lets go of what the meter was used for.
 func (m *meter) release() {
-	m.ctx = nil
+	m.ctx, m.budget = nil, nil
 	clear(m.operands[:])
-}
-
-// cost is what was used of a full meter, in steps and bytes together.
-func (m *meter) cost() int64 {
-	return (m.limits.Steps - m.steps) + (m.limits.Growth - m.growth)
 }
 
 // work pays for n steps.
 func (m *meter) work(n int64) {
-	if n > m.steps {
-		m.steps = 0
-		m.stop(&Error{Kind: Exhausted, Message: fmt.Sprintf("the evaluation needs more than %d steps", m.limits.Steps),
+	b := m.budget
+	if n > b.steps {
+		b.steps = 0
+		m.stop(&Error{Kind: Exhausted, Message: fmt.Sprintf("%s needs more than %d steps", b.whose, b.maxSteps),
 			Hint: "look things up in list.indexBy(x, key) instead of searching a list for each element of another"})
 	}
-	m.steps -= n
+	b.steps -= n
 	m.check()
 }
 
 // build pays for n bytes.
 func (m *meter) build(n int64) {
-	if n > m.growth {
-		m.growth = 0
-		m.stop(&Error{Kind: Exhausted, Message: fmt.Sprintf("the evaluation builds more than %d bytes of strings, lists and maps", m.limits.Growth),
+	b := m.budget
+	if n > b.growth {
+		b.growth = 0
+		m.stop(&Error{Kind: Exhausted, Message: fmt.Sprintf("%s builds more than %d bytes of strings, lists and maps", b.whose, b.maxGrowth),
 			Hint: "filter before you map, and join or concatenate less"})
 	}
-	m.growth -= n
+	b.growth -= n
 	m.check()
 }
 
-// check looks at the context now and then, as that takes a lock.
+// check looks at the context and the clock now and then, as that takes a while.
 func (m *meter) check() {
-	const often = 64
-	if m.ticks++; m.ticks%often != 0 {
-		return
+	if problem := m.glance(); problem != nil {
+		m.stop(problem)
 	}
-	if m.ctx.Err() == nil {
-		return
-	}
-	m.stop(m.interruption())
 }
 
-// interruption says why the context ended.
-func (m *meter) interruption() *Error {
-	if cause := context.Cause(m.ctx); errors.Is(cause, errWall) {
-		return &Error{Kind: Exhausted, Message: fmt.Sprintf("the evaluation takes longer than %s", m.limits.Wall)}
+func (m *meter) glance() *Error {
+	const often = 64
+	if m.ticks++; m.ticks%often != 0 {
+		return nil
 	}
-	return &Error{Kind: Interrupted, Message: "the evaluation was interrupted"}
+	return m.interruption()
+}
+
+// interruption says why there is no time left; nil if there is.
+func (m *meter) interruption() *Error {
+	switch {
+	case m.ctx.Err() != nil:
+		return &Error{Kind: Interrupted, Message: "the evaluation was interrupted"}
+	case time.Now().After(m.deadline):
+		return tooLong(m.wall)
+	default:
+		return nil
+	}
+}
+
+func tooLong(wall time.Duration) *Error {
+	return &Error{Kind: Exhausted, Message: fmt.Sprintf("the evaluation takes longer than %s", wall)}
 }
 
 // stop ends the evaluation the way cel-go's own limits do.

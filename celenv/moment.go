@@ -31,40 +31,49 @@ func (p *Programs) WhenTrue(ctx context.Context, in Input, results []Result, gue
 	if high <= low {
 		return time.Time{}, false
 	}
-	_ = p.alone(ctx, func() { // who is interrupted has found nothing
-		variables := in.variables()
-		look := func(second int64) bool {
-			variables[variableTime] = time.Unix(second, 0).UTC()
-			if !p.allTrue(variables) {
-				low = second
-				return false
-			}
-			high, found = second, true
-			return true
-		}
-		if !look(high) {
-			return
-		}
-		if g := guess.Unix(); low < g && g < high && look(g) && low < g-1 {
-			look(g - 1)
-		}
-		for high-low > 1 && p.meter.stopped == nil {
-			look(low + (high-low)/2)
-		}
-	})
-	if !found {
+	e, interrupted := p.Begin(ctx, in)
+	if interrupted != nil { // who is interrupted has found nothing
 		return time.Time{}, false
 	}
-	return time.Unix(high, 0).UTC(), true
+	defer e.Close()
+	look := func(second int64) bool {
+		e.setTime(time.Unix(second, 0).UTC())
+		if !e.allTrue() {
+			low = second
+			return false
+		}
+		high, found = second, true
+		return true
+	}
+	if !look(high) {
+		return time.Time{}, false
+	}
+	if g := guess.Unix(); low < g && g < high && look(g) && low < g-1 {
+		look(g - 1)
+	}
+	for high-low > 1 && p.meter.stopped == nil {
+		look(low + (high-low)/2)
+	}
+	return time.Unix(high, 0).UTC(), found
+}
+
+// setTime has expressions see another time.
+func (e *Evaluation) setTime(now time.Time) {
+	e.values[variableTime] = now
+	for _, v := range e.p.variables {
+		if v.expression.readsTime {
+			e.memos[v.slot] = memo{}
+		}
+	}
 }
 
 // allTrue says whether the conditions that read the time are true.
-func (p *Programs) allTrue(variables map[string]any) bool {
-	for _, c := range p.conditions {
+func (e *Evaluation) allTrue() bool {
+	for _, c := range e.p.conditions {
 		if !c.readsTime {
 			continue
 		}
-		if out, failure, problem := c.attempt(p.meter, variables); problem != nil || failure != nil || out != types.True {
+		if out, failure, problem := c.attempt(e, &e.shared); problem != nil || failure != nil || out != types.True {
 			return false
 		}
 	}

@@ -9,11 +9,14 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
 // ParamsOf reads parameters as expressions see them: an integer that an int can hold is one, other numbers are doubles,
-// and what is null is absent, in objects within too. A null in a list stays, so that the others keep their places.
-func ParamsOf(raw *runtime.RawExtension) (map[string]any, error) {
+// and what is null is absent, in objects within too. A null in a list stays, so that the others keep their places. Those
+// that durations names are durations: their text is one that v1alpha1.Duration may be.
+func ParamsOf(raw *runtime.RawExtension, durations []string) (map[string]any, error) {
 	if raw == nil || len(raw.Raw) == 0 {
 		return map[string]any{}, nil
 	}
@@ -28,6 +31,21 @@ func ParamsOf(raw *runtime.RawExtension) (map[string]any, error) {
 	}
 	if _, err := native(params); err != nil {
 		return nil, fmt.Errorf("cannot read the parameters: %w", err)
+	}
+	for _, name := range durations {
+		value, given := params[name]
+		if !given {
+			continue
+		}
+		text, ok := value.(string)
+		if !ok {
+			return nil, fmt.Errorf("the parameter %q must be a duration, such as \"40s\", and is %v", name, value)
+		}
+		d, err := v1alpha1.ParseDuration(text)
+		if err != nil {
+			return nil, fmt.Errorf("the parameter %q: %w", name, err)
+		}
+		params[name] = d
 	}
 	return params, nil
 }

@@ -24,7 +24,7 @@ func TestParamsOf(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := ParamsOf(tc.raw)
+			got, err := ParamsOf(tc.raw, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,7 +38,7 @@ func TestParamsOf(t *testing.T) {
 func TestParamsOfErrors(t *testing.T) {
 	for name, raw := range map[string]string{"Truncated": "{", "NoObject": "[1]", "TooLarge": `{"a":1e999}`} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := ParamsOf(&runtime.RawExtension{Raw: []byte(raw)}); err == nil {
+			if got, err := ParamsOf(&runtime.RawExtension{Raw: []byte(raw)}, nil); err == nil {
 				t.Errorf("got %v", got)
 			}
 		})
@@ -46,7 +46,7 @@ func TestParamsOfErrors(t *testing.T) {
 }
 
 func TestParamsInExpressions(t *testing.T) {
-	params, err := ParamsOf(&runtime.RawExtension{Raw: []byte(`{"keep":3,"ttl":"7d","gone":null}`)})
+	params, err := ParamsOf(&runtime.RawExtension{Raw: []byte(`{"keep":3,"ttl":"7d","gone":null}`)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

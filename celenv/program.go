@@ -26,14 +26,19 @@ const hintJSON = "give null, bools, numbers, strings, timestamps and durations, 
 
 // Programs are the compiled expressions of one spec. They are safe for concurrent use: evaluations take turns.
 type Programs struct {
-	conditions []*condition
-	data       *condition // spec.cloudEventData; nil if there is none
+	limits     Limits
+	variables  map[string]*variable // of the spec, by variables.x
+	slots      int                  // how many these are
+	conditions []*expression
+	data       *expression // spec.cloudEventData; nil if there is none
+	rules      []*ruleProgram
+	warnings   []Warning
 	// turn holds one token while an evaluation uses the meters.
 	turn             chan struct{}
 	meter, explainer *meter
 }
 
-// Input is what conditions see.
+// Input is what expressions see.
 type Input struct {
 	// Targets are the included targets by name: an object as a map, a list of them as {"items": [...]}, or nil for null.
 	// They are read, never changed.
@@ -54,71 +59,37 @@ type Result struct {
 	Cost int64
 }
 
-// Conditions evaluates all conditions, in the order of the spec, each with what the earlier ones have left of the
-// Limits. An error in one does not keep the others from being evaluated.
+// Conditions evaluates all conditions in an Evaluation of their own.
 func (p *Programs) Conditions(ctx context.Context, in Input) []Result {
+	e, interrupted := p.Begin(ctx, in)
+	if interrupted == nil {
+		defer e.Close()
+		return e.Conditions()
+	}
 	results := make([]Result, len(p.conditions))
-	interrupted := p.alone(ctx, func() {
-		variables := in.variables()
-		for i, c := range p.conditions {
-			before := p.meter.cost()
-			value, err := c.evaluate(p.meter, variables)
-			results[i] = Result{Value: value, Err: err, Cost: p.meter.cost() - before}
-		}
-	})
-	if interrupted != nil {
-		for i := range results {
-			_, results[i].Err = p.conditions[i].failed(interrupted)
-		}
+	for i := range results {
+		results[i].Err = interrupted.of(p.conditions[i].path)
 	}
 	return results
 }
 
-// Data evaluates cloudEventData, with Limits of its own, and gives its value as JSON: keys sorted, integers as they are,
-// at most MaxData bytes. It is empty without the expression.
-func (p *Programs) Data(ctx context.Context, in Input) (text string, problem *Error) {
+// Data evaluates cloudEventData in an Evaluation of its own.
+func (p *Programs) Data(ctx context.Context, in Input) (string, *Error) {
 	if p.data == nil {
 		return "", nil
 	}
-	interrupted := p.alone(ctx, func() { text, problem = p.data.json(p.meter, in.variables()) })
+	e, interrupted := p.Begin(ctx, in)
 	if interrupted != nil {
-		_, problem = p.data.failed(interrupted)
+		return "", interrupted.of(p.data.path)
 	}
-	return text, problem
+	defer e.Close()
+	return e.Data()
 }
 
-// alone does something with a full meter when it is this caller's turn, or says why the turn did not come.
-func (p *Programs) alone(ctx context.Context, do func()) *Error {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.meter.limits.Wall, errWall)
-	defer cancel()
-	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
-	case <-ctx.Done():
-		return (&meter{ctx: ctx, limits: p.meter.limits}).interruption()
-	}
-	p.meter.refill(ctx)
-	defer p.meter.release()
-	do()
-	return nil
-}
-
-// Reads names the targets that a condition refers to, sorted.
-func (p *Programs) Reads(condition int) []string { return slices.Clone(p.conditions[condition].reads) }
-
-// Warnings are what compiles and will likely go wrong, in the order of the conditions, then of
-// cloudEventData: today the lookups of labels and
-// annotations without a guard. One can be missing, or be about a lookup that is guarded in a way that is not understood.
-func (p *Programs) Warnings() []Warning {
-	var all []Warning
-	for _, c := range p.conditions {
-		all = append(all, c.warnings...)
-	}
-	if p.data != nil {
-		all = append(all, p.data.warnings...)
-	}
-	return all
-}
+// Warnings are what compiles and will likely go wrong, in the order of the spec: lookups of labels and annotations
+// without a guard, and joins of rules that nothing confirms. A lookup can be missing among them, or be guarded in a way
+// that is not understood.
+func (p *Programs) Warnings() []Warning { return slices.Clone(p.warnings) }
 
 func (in Input) variables() map[string]any {
 	variables := make(map[string]any, len(in.Targets)+2)
@@ -134,25 +105,8 @@ func (in Input) variables() map[string]any {
 	return variables
 }
 
-// evaluate answers the condition.
-func (c *condition) evaluate(m *meter, variables map[string]any) (bool, *Error) {
-	out, err := c.value(m, variables)
-	if err != nil {
-		return false, err
-	}
-	answer, ok := out.(types.Bool)
-	if !ok {
-		return c.failed(c.tree.locate(&Error{Kind: Runtime, Message: fmt.Sprintf("a condition must be true or false, and this gave a %s", out.Type().TypeName())}, c.tree.root.ID()))
-	}
-	return bool(answer), nil
-}
-
-// json is the value of the expression as JSON.
-func (c *condition) json(m *meter, variables map[string]any) (string, *Error) {
-	out, problem := c.value(m, variables)
-	if problem != nil {
-		return "", problem
-	}
+// json is a value as an event carries it.
+func (x *expression) json(out ref.Val) (string, *Error) {
 	// A value can be too large to be written down, such as a list that occurs in a list many times. Whatever size counts
 	// more than this for is longer than MaxData as JSON.
 	const far = 64 * MaxData
@@ -164,39 +118,58 @@ func (c *condition) json(m *meter, variables map[string]any) (string, *Error) {
 	}
 	switch {
 	case err != nil:
-		problem = &Error{Kind: Runtime, Message: cut(err.Error(), 512), Hint: hintJSON}
+		return "", x.fault(&Error{Kind: Runtime, Message: cut(err.Error(), 512), Hint: hintJSON})
 	case large:
-		problem = &Error{Kind: Exhausted, Message: fmt.Sprintf("the value has more than %d bytes as JSON", MaxData), Hint: "give less: the names of objects, say, and not the objects"}
-	default:
-		return text, nil
+		return "", x.fault(&Error{Kind: Exhausted, Message: fmt.Sprintf("the value has more than %d bytes as JSON", MaxData), Hint: "give less: the names of objects, say, and not the objects"})
 	}
-	_, problem = c.failed(c.tree.locate(problem, c.tree.root.ID()))
-	return "", problem
+	return text, nil
 }
 
-// value runs the expression.
-func (c *condition) value(m *meter, variables map[string]any) (ref.Val, *Error) {
-	var problem *Error
-	out, value, err := c.attempt(m, variables)
-	switch {
-	case err != nil:
-		problem = err
-	case value != nil:
-		problem = c.explain.of(m.ctx, variables, value)
-	default:
-		return out, nil
+// fault is an error of the expression as a whole.
+func (x *expression) fault(e *Error) *Error {
+	return x.tree.locate(e, x.tree.root.ID()).of(x.path)
+}
+
+// value runs the expression, paid from a budget.
+func (x *expression) value(e *Evaluation, from *budget) (ref.Val, *Error) {
+	out, failure, problem := x.attempt(e, from)
+	if failure != nil {
+		var of *variableError
+		if errors.As(failure, &of) {
+			problem = x.tree.locate(&Error{Kind: Runtime, Message: of.Error(), Object: of.problem.Object, Hint: of.problem.Hint}, failure.NodeID())
+		} else {
+			problem = x.explain.of(e.p.meter.ctx, (*activation)(e), failure)
+		}
 	}
-	_, problem = c.failed(problem)
-	return nil, problem
+	if problem != nil {
+		return nil, problem.of(x.path)
+	}
+	if x.want != wantJSON && !x.want.accepts(typeOf(out).Kind()) { // who writes JSON finds more than the kind
+		problem = &Error{Kind: Runtime, Message: fmt.Sprintf("%s, and this gave a %s", x.says(), out.Type().TypeName())}
+		if x.want != wantBool {
+			problem.Hint = x.want.hint(typeOf(out))
+		}
+		return nil, x.fault(problem)
+	}
+	return out, nil
 }
 
 // attempt runs the expression. What it gives for an error of the expression itself has yet to be explained.
-func (c *condition) attempt(m *meter, variables map[string]any) (ref.Val, *types.Err, *Error) {
+func (x *expression) attempt(e *Evaluation, from *budget) (ref.Val, *types.Err, *Error) {
+	m := e.p.meter
 	if m.ctx.Err() != nil {
 		return nil, nil, m.interruption()
 	}
-	m.stopped = nil
-	out, err := run(c.program, variables)
+	if problem := m.glance(); problem != nil { // not only in loops: of items there are many
+		return nil, nil, problem
+	}
+	paying := m.budget
+	m.budget, m.stopped = from, nil
+	out, err := run(x.program, (*activation)(e))
+	m.budget = paying
+	if err == nil {
+		return out, nil, nil
+	}
 	var cancelled interpreter.EvalCancelledError
 	var value *types.Err
 	switch {
@@ -204,21 +177,13 @@ func (c *condition) attempt(m *meter, variables map[string]any) (ref.Val, *types
 		return nil, nil, m.stopped
 	case errors.As(err, &value):
 		return nil, value, nil
-	case err != nil:
+	default:
 		return nil, nil, &Error{Kind: Internal, Message: cut(err.Error(), 512)}
 	}
-	return out, nil, nil
-}
-
-// failed says of which expression an error is.
-func (c *condition) failed(err *Error) (bool, *Error) {
-	of := *err
-	of.Condition = c.index
-	return false, &of
 }
 
 // run evaluates a program. A panic anywhere below it is an error.
-func run(program cel.Program, variables map[string]any) (out ref.Val, err error) {
+func run(program cel.Program, variables interpreter.Activation) (out ref.Val, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("the evaluation panicked: %v", r)

@@ -41,7 +41,7 @@ func revision(name, routes, active, since string) map[string]any {
 func TestProposal(t *testing.T) {
 	const old, young = "2024-12-01T00:00:00Z", "2024-12-30T00:00:00Z"
 	unrouted := &Error{
-		Kind: Runtime, Line: 2, Column: 25,
+		Kind: Runtime, Path: "conditions[0]", Line: 2, Column: 25,
 		Message: "no such key: serving.knative.dev/routes",
 		Snippet: "  |   r.metadata.annotations[\"serving.knative.dev/routes\"].split(\",\")\n" +
 			"  |                         ^",
@@ -177,7 +177,7 @@ func TestRuntimeErrors(t *testing.T) {
 	c := newCompiler(t, Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			tc.want.Kind = Runtime
+			tc.want.Kind, tc.want.Path = Runtime, "conditions[0]"
 			p := programs(t, c, tc.expression)
 			for range 2 { // the second time with the explanation already made
 				got := p.Conditions(t.Context(), in)[0]
@@ -194,8 +194,9 @@ func TestErrorText(t *testing.T) {
 		err  Error
 		want string
 	}{
-		"All":     {Error{Condition: 2, Line: 1, Column: 5, Message: "no such key: x", Object: "svc (ns/svc)", Hint: "test has(svc.x)"}, "conditions[2] at 1:5: no such key: x on svc (ns/svc); test has(svc.x)"},
-		"Message": {Error{Message: "interrupted"}, "conditions[0]: interrupted"},
+		"All":     {Error{Path: "conditions[2]", Line: 1, Column: 5, Message: "no such key: x", Object: "svc (ns/svc)", Hint: "test has(svc.x)"}, "conditions[2] at 1:5: no such key: x on svc (ns/svc); test has(svc.x)"},
+		"Message": {Error{Path: "conditions[0]", Message: "interrupted"}, "conditions[0]: interrupted"},
+		"No path": {Error{Message: "interrupted"}, "interrupted"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -223,10 +224,10 @@ func TestConditionsShareTheBudget(t *testing.T) {
 	for i, r := range got {
 		text := fmt.Sprintf("%v %d", r.Value, r.Cost)
 		if r.Err != nil {
-			text += fmt.Sprintf(" %s conditions[%d]", r.Err.Kind, r.Err.Condition)
+			text += fmt.Sprintf(" %s %s", r.Err.Kind, r.Err.Path)
 		}
-		if r.Err != nil && r.Err.Condition != i {
-			t.Errorf("the error of condition %d says %d", i, r.Err.Condition)
+		if r.Err != nil && r.Err.Path != pathOfCondition(i) {
+			t.Errorf("the error of condition %d says %s", i, r.Err.Path)
 		}
 		summary = append(summary, text)
 	}
@@ -259,6 +260,7 @@ func TestInterruption(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := programs(t, newCompiler(t, tc.limits), endless).Conditions(tc.ctx, Input{})
+			tc.want.Path = "conditions[0]"
 			if diff := cmp.Diff(&tc.want, got[0].Err); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
@@ -277,8 +279,8 @@ func TestPanicsAreInternalErrors(t *testing.T) {
 		t.Errorf("the condition after it gave %v", got[1].Err)
 	}
 
-	_, problems := c.compile(scope{}, 3, "true", &Programs{}) // without an environment
-	if len(problems) != 1 || problems[0].Kind != Internal || problems[0].Condition != 3 {
+	_, problems := c.compile(&scope{}, "conditions[3]", "true", wantBool, &Programs{}) // without an environment
+	if len(problems) != 1 || problems[0].Kind != Internal || problems[0].Path != "conditions[3]" {
 		t.Errorf("got %v", problems)
 	}
 }

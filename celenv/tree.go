@@ -4,6 +4,7 @@
 package celenv
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,14 +82,29 @@ func children(e ast.Expr) []ast.Expr {
 	}
 }
 
-// names says whether the expression reads a variable of this name, other than those of its own loops.
-func (t *tree) names(variable string) bool {
-	for _, at := range t.nodes {
-		if at.expr.Kind() == ast.IdentKind && at.expr.AsIdent() == variable && !bound(variable, at.loops) {
-			return true
+// reads are the variables that the expression reads, other than those of its own loops, each with the first node that
+// does so in the order of the source.
+func (t *tree) reads() map[string]int64 {
+	first := map[string]int64{}
+	for id, at := range t.nodes {
+		if at.expr.Kind() != ast.IdentKind {
+			continue
+		}
+		name, global := strings.CutPrefix(at.expr.AsIdent(), ".") // the checker's mark where a loop has a variable of that name
+		if !global && bound(name, at.loops) {
+			continue
+		}
+		if known, found := first[name]; !found || t.before(id, known) {
+			first[name] = id
 		}
 	}
-	return false
+	return first
+}
+
+// before says whether a node stands before another one in the source.
+func (t *tree) before(one, other int64) bool {
+	a, b := t.info.GetStartLocation(one), t.info.GetStartLocation(other)
+	return cmp.Or(cmp.Compare(a.Line(), b.Line()), cmp.Compare(a.Column(), b.Column()), cmp.Compare(one, other)) < 0
 }
 
 // bound says whether the name is a variable of one of the comprehensions.
@@ -118,7 +134,7 @@ func (t *tree) nameColumn(id int64, line, column int) int {
 	}
 	text := []rune(lines[line-1])
 	switch e.Kind() {
-	case ast.SelectKind:
+	case ast.SelectKind, ast.IdentKind: // variables.x is one name once it is checked
 		if column < len(text) && text[column] == '.' {
 			return column + 2
 		}

@@ -4,12 +4,15 @@
 package celenv
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/vtex/cleaner/celenv/library"
 )
 
 // adapter shows Go values to expressions without copying them. Maps iterate in the order of their keys, so that what is
@@ -41,3 +44,39 @@ func (m *sortedMap) Iterator() traits.Iterator {
 
 // IsZeroValue says whether the map is empty, as optional.ofNonZeroValue asks.
 func (m *sortedMap) IsZeroValue() bool { return len(m.native) == 0 }
+
+// nativeOf is a value in Go. An object of the Input is the very map.
+func nativeOf(v ref.Val, limit int64) (any, error) {
+	if own, ok := v.(*sortedMap); ok {
+		return own.native, nil
+	}
+	if size(v, limit) > limit {
+		return nil, fmt.Errorf("the value is larger than %d bytes", limit)
+	}
+	return library.Native(v)
+}
+
+// isObject says whether a value, in Go or of CEL, is a Kubernetes object.
+func isObject(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		metadata, _ := v["metadata"].(map[string]any)
+		return isText(v["apiVersion"]) && isText(v["kind"]) && isText(metadata["name"])
+	case ref.Val:
+		return isText(fieldOf(v, "apiVersion")) && isText(fieldOf(v, "kind")) && isText(fieldOf(fieldOf(v, "metadata"), "name"))
+	default:
+		return false
+	}
+}
+
+// isText says whether a value, in Go or of CEL, is a string that is not empty.
+func isText(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return v != ""
+	case types.String:
+		return v != ""
+	default:
+		return false
+	}
+}

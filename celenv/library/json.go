@@ -5,12 +5,14 @@ package library
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -146,7 +148,7 @@ func marshal(v ref.Val) ref.Val {
 
 // Marshal is what json.marshal gives for a value.
 func Marshal(v ref.Val) (string, error) {
-	value, err := toJSON(v)
+	value, err := Native(v)
 	if err != nil {
 		return "", err
 	}
@@ -159,8 +161,9 @@ func Marshal(v ref.Val) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
-// toJSON makes what encoding/json encodes of a CEL value.
-func toJSON(v ref.Val) (any, error) {
+// Native is a CEL value as JSON holds it in Go: map[string]any, []any, string, bool, float64, int64 (or a json.Number where
+// that is too small), or nil.
+func Native(v ref.Val) (any, error) {
 	switch v := v.(type) {
 	case types.Null:
 		return nil, nil
@@ -169,7 +172,10 @@ func toJSON(v ref.Val) (any, error) {
 	case types.Int:
 		return int64(v), nil
 	case types.Uint:
-		return uint64(v), nil
+		if v > math.MaxInt64 {
+			return json.Number(strconv.FormatUint(uint64(v), 10)), nil
+		}
+		return int64(v), nil
 	case types.Double:
 		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
 			return nil, fmt.Errorf("JSON cannot say %v", f)
@@ -178,7 +184,7 @@ func toJSON(v ref.Val) (any, error) {
 	case types.String:
 		return string(v), nil
 	case types.Bytes:
-		return []byte(v), nil
+		return base64.StdEncoding.EncodeToString(v), nil
 	case types.Timestamp:
 		return v.Format(time.RFC3339Nano), nil
 	case types.Duration:
@@ -186,7 +192,7 @@ func toJSON(v ref.Val) (any, error) {
 	case traits.Lister:
 		list := []any{}
 		for it := v.Iterator(); it.HasNext() == types.True; {
-			elem, err := toJSON(it.Next())
+			elem, err := Native(it.Next())
 			if err != nil {
 				return nil, err
 			}
@@ -201,7 +207,7 @@ func toJSON(v ref.Val) (any, error) {
 			if !ok {
 				return nil, fmt.Errorf("the key %v of a map is no string", key.Value())
 			}
-			value, err := toJSON(v.Get(key))
+			value, err := Native(v.Get(key))
 			if err != nil {
 				return nil, err
 			}

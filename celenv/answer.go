@@ -1,0 +1,134 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"slices"
+
+	"github.com/google/cel-go/common/types"
+)
+
+// want is what an expression has to give.
+type want int
+
+const (
+	wantAny want = iota
+	wantBool
+	wantJSON
+	wantList
+	wantString
+	wantNames
+	wantDuration
+	wantInt
+	wantOrder
+	wantObject
+	wantMap
+	wantOperations
+)
+
+// must says it of an expression, such as "when".
+func (w want) must() string {
+	switch w {
+	case wantBool:
+		return "must be true or false"
+	case wantJSON:
+		return "must be a value that JSON can hold"
+	case wantList:
+		return "must be a list"
+	case wantString:
+		return "must be a string"
+	case wantNames:
+		return "must be a string, or a list of strings"
+	case wantDuration:
+		return `must be a duration, or a string such as "40s"`
+	case wantInt:
+		return "must be a whole number"
+	case wantOrder:
+		return "must be a string, a number, a bool, a timestamp or a duration"
+	case wantObject:
+		return "must be an object of a target"
+	case wantMap:
+		return "must be a map"
+	case wantOperations:
+		return "must be a list of {op, path, value}, as its type is JSON"
+	default:
+		return "may be anything"
+	}
+}
+
+// accepts says whether a value of this kind can be it.
+func (w want) accepts(kind types.Kind) bool {
+	switch w {
+	case wantBool:
+		return kind == types.BoolKind
+	case wantJSON:
+		return !slices.Contains([]types.Kind{types.TypeKind, types.OpaqueKind, types.StructKind}, kind)
+	case wantList, wantOperations:
+		return kind == types.ListKind
+	case wantString:
+		return kind == types.StringKind
+	case wantNames:
+		return kind == types.StringKind || kind == types.ListKind
+	case wantDuration:
+		return kind == types.DurationKind || kind == types.StringKind
+	case wantInt:
+		return kind == types.IntKind || kind == types.UintKind
+	case wantOrder:
+		return slices.Contains([]types.Kind{
+			types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.TimestampKind, types.DurationKind,
+		}, kind)
+	case wantObject, wantMap:
+		return kind == types.MapKind
+	default:
+		return true
+	}
+}
+
+// hint is what to write where an expression gives this type instead.
+func (w want) hint(got *types.Type) string {
+	if got.TypeName() == types.OptionalType.TypeName() {
+		if w == wantBool && got.IsExactType(types.NewOptionalType(types.BoolType)) {
+			return "add .orValue(false)"
+		}
+		if w != wantBool {
+			return "add .orValue(...)"
+		}
+	}
+	kind := got.Kind()
+	switch w {
+	case wantBool:
+		if kind == types.ListKind || kind == types.MapKind {
+			return "ask something of it, with exists, all or size"
+		}
+		return "compare it with something, as in ... == ..."
+	case wantJSON:
+		return hintJSON
+	case wantList:
+		if kind == types.MapKind {
+			return "write x.items for the objects of a target x, or x.transformList(k, v, v) for the values of a map"
+		}
+	case wantMap:
+		if kind == types.ListKind {
+			return "a list of operations is a patch of type: JSON"
+		}
+	case wantString, wantNames:
+		switch kind {
+		case types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.TimestampKind, types.DurationKind:
+			return "wrap in string()"
+		}
+	case wantDuration:
+		switch kind {
+		case types.IntKind, types.UintKind, types.DoubleKind:
+			return `a number has no unit: write seconds(x), or a string such as "40s"`
+		}
+	case wantInt:
+		switch kind {
+		case types.StringKind, types.DoubleKind:
+			return "wrap in int()"
+		case types.ListKind, types.MapKind:
+			return "add .size()"
+		}
+	}
+	return ""
+}

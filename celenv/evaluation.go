@@ -1,0 +1,176 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+)
+
+// Evaluation is one look of all expressions at one Input. A variable is computed when an expression first reads it, and
+// kept for the others.
+//
+// It is for one goroutine, has its Programs for itself from Begin to Close, and is of no use afterwards: nor is what it
+// gave, but for plain Go values. Nobody should wait for anything else in between.
+type Evaluation struct {
+	p      *Programs
+	values map[string]any // the targets, params and time
+	memos  []memo         // of the spec's variables, by slot
+	shared budget
+	closed bool
+
+	// rule is whose expression runs, or was the last one; nil before.
+	rule *ruleProgram
+	// item is the one that expressions are about; nil when there is none, or more than one.
+	item      *Item
+	itemMemos []memo // of the rule's variables for this item
+	itemSpent budget // what is left to it
+	items     ref.Val
+	object    map[string]any // what a patch is about
+
+	timed bool // the time of items has begun
+}
+
+// memo is a variable that has been read: a value, an error, or the reason why the evaluation stopped there.
+type memo struct {
+	value   ref.Val
+	failure *variableError
+	stopped *Error
+}
+
+// variableError is an error of a variable, where it is read.
+type variableError struct {
+	name    string
+	problem *Error
+}
+
+func (e *variableError) Error() string {
+	return cut(fmt.Sprintf("%s has no value: %s (%s)", e.name, e.problem.Message, e.problem.place()), 1024)
+}
+
+// Begin waits for the other evaluations of these Programs to end, and begins one. Whoever gets one must Close it.
+func (p *Programs) Begin(ctx context.Context, in Input) (*Evaluation, *Error) {
+	if ctx.Err() == nil {
+		patience := time.NewTimer(p.limits.Wall)
+		defer patience.Stop()
+		select {
+		case p.turn <- struct{}{}:
+			p.meter.begin(ctx, p.limits.Wall)
+			return &Evaluation{p: p, values: in.variables(), memos: make([]memo, p.slots), shared: p.limits.evaluation()}, nil
+		case <-patience.C:
+			return nil, tooLong(p.limits.Wall)
+		case <-ctx.Done():
+		}
+	}
+	return nil, &Error{Kind: Interrupted, Message: "the evaluation was interrupted"}
+}
+
+// Close ends the evaluation and lets the next one begin.
+func (e *Evaluation) Close() {
+	if e.closed {
+		return
+	}
+	e.closed = true
+	e.p.meter.release()
+	<-e.p.turn
+}
+
+// Conditions evaluates all conditions, in the order of the spec, each with what the earlier ones have left of the
+// Limits. An error in one does not keep the others from being evaluated.
+func (e *Evaluation) Conditions() []Result {
+	results := make([]Result, len(e.p.conditions))
+	for i, c := range e.p.conditions {
+		before := e.shared.cost()
+		out, problem := c.value(e, &e.shared)
+		results[i] = Result{Value: problem == nil && out == types.True, Err: problem, Cost: e.shared.cost() - before}
+	}
+	return results
+}
+
+// Data evaluates cloudEventData, with Limits of its own, and gives its value as JSON: keys sorted, integers as they are,
+// at most MaxData bytes. It is empty without the expression.
+func (e *Evaluation) Data() (string, *Error) {
+	if e.p.data == nil {
+		return "", nil
+	}
+	own := e.p.limits.evaluation()
+	out, problem := e.p.data.value(e, &own)
+	if problem != nil {
+		return "", problem
+	}
+	return e.p.data.json(out)
+}
+
+// activation is an Evaluation as programs see it.
+type activation Evaluation
+
+// Parent is nil: there are no other variables.
+func (a *activation) Parent() interpreter.Activation { return nil }
+
+// ResolveName gives the value of a variable: as it is, or as an error of whatever reads it.
+func (a *activation) ResolveName(name string) (any, bool) {
+	e := (*Evaluation)(a)
+	switch name {
+	case nameItem:
+		if e.item == nil {
+			return types.NewErr("there is no item here: several share this patch, and it sees items"), true
+		}
+		return e.item.value, true
+	case nameObject:
+		switch {
+		case e.object != nil:
+			return e.object, true
+		case e.item == nil || !isObject(e.item.value):
+			return types.NewErr("this item is no object"), true
+		}
+		return e.item.value, true
+	case nameItems:
+		return e.items, true
+	}
+	if value, ok := e.values[name]; ok {
+		return value, true
+	}
+	if v := e.p.variables[name]; v != nil {
+		return e.read(v, &e.memos[v.slot], &e.shared), true
+	}
+	if e.rule == nil {
+		return nil, false
+	}
+	v := e.rule.variables[name]
+	switch {
+	case v == nil:
+		return nil, false
+	case e.item == nil:
+		return types.NewErr("%s is computed for each item, and several share this patch: it sees items", name), true
+	}
+	return e.read(v, &e.itemMemos[v.slot], &e.itemSpent), true
+}
+
+// read is the value of a variable, which is computed at the first time. What ends an evaluation in it, such as a limit,
+// ends that of whatever reads it too.
+func (e *Evaluation) read(v *variable, m *memo, from *budget) any {
+	switch {
+	case m.value != nil:
+		return m.value
+	case m.failure != nil:
+		return types.WrapErr(m.failure) // a new one: cel-go writes into it where it was read
+	case m.stopped != nil:
+		e.p.meter.stop(m.stopped)
+	}
+	out, problem := v.expression.value(e, from)
+	switch {
+	case problem == nil:
+		m.value = out
+	case problem.Kind == Runtime:
+		m.failure = &variableError{name: v.name, problem: problem}
+	default:
+		m.stopped = &Error{Kind: problem.Kind, Message: (&variableError{name: v.name, problem: problem}).Error(), Hint: problem.Hint}
+	}
+	return e.read(v, m, from)
+}

@@ -1,0 +1,57 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"fmt"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+)
+
+// Order is what orderBy gave for an item.
+type Order struct{ values []ref.Val }
+
+// Order evaluates orderBy.
+func (i *Item) Order() (Order, *Error) {
+	p := i.rule.p
+	if len(p.order) == 0 {
+		return Order{}, nil
+	}
+	values := make([]ref.Val, len(p.order))
+	for k := range p.order {
+		var problem *Error
+		if values[k], problem = i.ask(p.order[k].expression); problem != nil {
+			return Order{}, problem
+		}
+	}
+	return Order{values: values}, nil
+}
+
+// Compare says by its sign which of two items of the rule comes first: a when it is negative. It is 0 where orderBy does
+// not tell them apart, and an error where it gave what cannot be compared.
+func (r *RuleEvaluation) Compare(a, b Order) (int, *Error) {
+	for k, o := range r.p.order {
+		result := types.NoSuchOverloadErr()
+		if left, ok := a.values[k].(traits.Comparer); ok {
+			result = left.Compare(b.values[k])
+		}
+		n, ok := result.(types.Int)
+		switch {
+		case !ok:
+			return 0, o.fault(&Error{
+				Kind: Runtime, Message: fmt.Sprintf("the items give values that cannot be compared: %s and %s", a.values[k].Type().TypeName(), b.values[k].Type().TypeName()),
+				Hint: "give all of them one type",
+			})
+		case n == 0:
+			continue
+		case o.descending:
+			return int(-n), nil
+		default:
+			return int(n), nil
+		}
+	}
+	return 0, nil
+}

@@ -1,0 +1,151 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/cel-go/common/ast"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// Reads names the targets that a condition depends on, through variables too, sorted.
+func (p *Programs) Reads(condition int) []string {
+	return slices.Clone(p.conditions[condition].targets)
+}
+
+// GateReads names the targets that any condition depends on, sorted.
+func (p *Programs) GateReads() []string { return targetsOf(p.conditions...) }
+
+// DataReads names the targets that cloudEventData depends on, sorted.
+func (p *Programs) DataReads() []string { return targetsOf(p.data) }
+
+// RuleReads names the targets that any expression of a rule depends on, through variables too, sorted.
+func (p *Programs) RuleReads(rule int) []string { return targetsOf(p.rules[rule].expressions()...) }
+
+// GateReadsTime says that the conditions can change their answers although what they read stays as it is.
+func (p *Programs) GateReadsTime() bool { return slices.ContainsFunc(p.conditions, readsTime) }
+
+// RuleReadsTime says that a rule can want something else although what it reads stays as it is, apart from the time that
+// `for` measures.
+func (p *Programs) RuleReadsTime(rule int) bool {
+	return slices.ContainsFunc(p.rules[rule].expressions(), readsTime)
+}
+
+func readsTime(x *expression) bool { return x != nil && x.readsTime }
+
+func targetsOf(expressions ...*expression) []string {
+	var all []string
+	for _, x := range expressions {
+		if x != nil {
+			all = append(all, x.targets...)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// expressions are all of a rule's; those that it leaves out are nil.
+func (r *ruleProgram) expressions() []*expression {
+	all := []*expression{r.forEach, r.when, r.holds, r.forKey, r.groupBy, r.keep, r.unless, r.key, r.why}
+	for _, o := range r.order {
+		all = append(all, o.expression)
+	}
+	for _, c := range r.confirm {
+		all = append(all, c.name, c.namespace)
+	}
+	for _, a := range r.actions {
+		all = append(all, a.when, a.object, a.patch)
+	}
+	return all
+}
+
+// joins warns of targets on which a rule's decision depends and that nothing confirms, other than the one of its items.
+// (That one needs no other proof: a deed carries the version that was decided on.)
+func (b *builder) joins(s *scope, rule *v1alpha1.Rule, p *ruleProgram) {
+	known := map[string]bool{s.iterated(p.forEach): true}
+	for _, c := range rule.Confirm {
+		known[c.Target] = true
+	}
+	for _, x := range []*expression{p.forEach, p.when, p.keep, p.unless} {
+		if x == nil {
+			continue
+		}
+		for _, target := range x.targets {
+			if known[target] {
+				continue
+			}
+			known[target] = true
+			w := Warning{
+				Path:    x.path,
+				Message: fmt.Sprintf("rule %q joins target %q without confirm", rule.Name, target),
+				Hint:    fmt.Sprintf("add {target: %s, name: ...} to confirm, so that what is read there, or is not there, is proven before anything is done", target),
+			}
+			w.Line, w.Column = x.tree.place(s.source(x, target))
+			w.Snippet = snippet(x.tree.source, w.Line, w.Column)
+			b.programs.warnings = append(b.programs.warnings, w)
+		}
+	}
+}
+
+// source is the first node of an expression that depends on a target.
+func (s *scope) source(x *expression, target string) int64 {
+	found := x.tree.root.ID()
+	for i, name := range slices.Sorted(maps.Keys(x.names)) {
+		v := s.variables[name]
+		if name != target && (v == nil || v.expression == nil || !slices.Contains(v.expression.targets, target)) {
+			continue
+		}
+		if id := x.names[name]; i == 0 || found == x.tree.root.ID() || x.tree.before(id, found) {
+			found = id
+		}
+	}
+	return found
+}
+
+// iterated is the target whose objects a forEach is about: the one that the list begins with, whatever is called on it.
+// It is empty where that does not show.
+func (s *scope) iterated(x *expression) string {
+	if x == nil {
+		return ""
+	}
+	e, bound := x.tree.root, map[string]ast.Expr{}
+	for {
+		e = base(e)
+		switch e.Kind() {
+		case ast.CallKind:
+			call := e.AsCall()
+			if !call.IsMemberFunction() {
+				return ""
+			}
+			e = call.Target()
+		case ast.ComprehensionKind:
+			loop := e.AsComprehension()
+			e = loop.IterRange()
+			if e.Kind() == ast.ListKind && len(e.AsList().Elements()) == 0 { // cel.bind, and what is made of it, such as sortBy
+				bound[loop.AccuVar()] = loop.AccuInit()
+				e = loop.Result()
+			}
+		case ast.IdentKind:
+			name := e.AsIdent()
+			if value, ok := bound[name]; ok {
+				delete(bound, name)
+				e = value
+				continue
+			}
+			if s.targets[name] {
+				return name
+			}
+			if v := s.variables[name]; v != nil {
+				return s.iterated(v.expression)
+			}
+			return ""
+		default:
+			return ""
+		}
+	}
+}

@@ -1,0 +1,474 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/library"
+)
+
+// ruleProgram is a rule ready to run. What the rule leaves out is nil.
+type ruleProgram struct {
+	index                                                   int
+	variables                                               map[string]*variable
+	slots                                                   int
+	forEach, when, holds, forKey, groupBy, unless, key, why *expression
+	hold                                                    time.Duration // `for`, where it is a constant
+	order                                                   []orderProgram
+	keep                                                    *expression
+	kept                                                    int // `keep`, where it is a constant
+	confirm                                                 []confirmProgram
+	actions                                                 []actionProgram
+}
+
+type orderProgram struct {
+	*expression
+	descending bool
+}
+
+type confirmProgram struct{ name, namespace *expression }
+
+type actionProgram struct{ when, object, patch *expression }
+
+// durationText is a `for` that is no expression: such a text is never one.
+var durationText = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h|d|w))+$`)
+
+// rule compiles a rule.
+func (b *builder) rule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgram {
+	at := pathOfRule(i)
+	p := &ruleProgram{index: i, slots: len(r.Variables), variables: map[string]*variable{}}
+	p.forEach = b.add(outer, at+".forEach", r.ForEach, wantList)
+
+	item := outer.clone()
+	delete(item.hidden, nameItem)
+	delete(item.hidden, nameObject)
+	for _, v := range r.Variables {
+		item.hidden[prefixVariables+v.Name] = hiddenLater
+	}
+	b.variables(item, at+".", r.Variables, p)
+	for name, v := range item.variables {
+		if v.rule == p {
+			p.variables[name] = v
+		}
+	}
+	p.when = b.add(item, at+".when", r.When, wantBool)
+	p.holdFor(b, item, at+".for", r.For)
+	p.forKey = b.optional(item, at+".forKey", r.ForKey, wantString)
+	p.groupBy = b.optional(item, at+".groupBy", r.GroupBy, wantJSON)
+	for j, o := range r.OrderBy {
+		x := b.add(item, fmt.Sprintf("%s.orderBy[%d].expression", at, j), o.Expression, wantOrder)
+		p.order = append(p.order, orderProgram{expression: x, descending: o.Descending})
+	}
+	p.keepOf(b, outer, at+".keep", r.Keep)
+	p.unless = b.optional(item, at+".unless", r.Unless, wantBool)
+	for j, c := range r.Confirm {
+		entry := fmt.Sprintf("%s.confirm[%d].", at, j)
+		p.confirm = append(p.confirm, confirmProgram{
+			name:      b.optional(item, entry+"name", c.Name, wantNames),
+			namespace: b.optional(item, entry+"namespace", c.Namespace, wantString),
+		})
+	}
+	p.key = b.optional(item, at+".key", r.Key, wantString)
+	p.why = b.optional(item, at+".reason", r.Reason, wantString)
+	for j := range r.Actions {
+		p.actions = append(p.actions, b.action(item, fmt.Sprintf("%s.actions[%d].", at, j), &r.Actions[j]))
+	}
+	b.joins(item, r, p)
+	return p
+}
+
+func (b *builder) action(item *scope, at string, a *v1alpha1.RuleAction) actionProgram {
+	p := actionProgram{
+		when:   b.optional(item, at+"when", a.When, wantBool),
+		object: b.optional(item, at+"object", a.Object, wantObject),
+	}
+	if a.Patch != nil {
+		several, w := item.clone(), wantMap
+		delete(several.hidden, nameItems)
+		if a.Patch.Type == v1alpha1.PatchJSON {
+			w = wantOperations
+		}
+		p.patch = b.add(several, at+"patch.expression", a.Patch.Expression, w)
+	}
+	return p
+}
+
+// holdFor compiles `for`: a duration, or an expression.
+func (p *ruleProgram) holdFor(b *builder, s *scope, path, text string) {
+	if !durationText.MatchString(text) {
+		p.holds = b.optional(s, path, text, wantDuration)
+		return
+	}
+	var err error
+	if p.hold, err = v1alpha1.ParseDuration(text); err != nil {
+		b.refuse(path, text, err.Error())
+	}
+}
+
+// keepOf compiles `keep`: a number, or an expression about a whole group.
+func (p *ruleProgram) keepOf(b *builder, outer *scope, path string, keep *intstr.IntOrString) {
+	switch {
+	case keep == nil:
+	case keep.Type == intstr.Int && keep.IntVal < 0:
+		b.refuse(path, keep.String(), "must not be negative")
+	case keep.Type == intstr.Int:
+		p.kept = int(keep.IntVal)
+	default:
+		group := outer.clone()
+		delete(group.hidden, nameItems)
+		group.hidden[nameItem], group.hidden[nameObject] = hiddenGroup, hiddenGroup
+		p.keep = b.add(group, path, keep.StrVal, wantInt)
+	}
+}
+
+// RuleEvaluation is one rule in an Evaluation.
+type RuleEvaluation struct {
+	e *Evaluation
+	p *ruleProgram
+}
+
+// Item is an entry of the list of a rule, which the rule's expressions are about. A variable of the rule is computed at
+// most once until an expression is about another item; going back to an item begins anew, so that what is kept does not
+// grow with the number of items. Each of its methods gives an error of this item alone.
+type Item struct {
+	rule  *RuleEvaluation
+	value any // as Go has it where that is how it came, else a ref.Val
+}
+
+// Rule is the rule of this index in the spec.
+func (e *Evaluation) Rule(i int) *RuleEvaluation {
+	return &RuleEvaluation{e: e, p: e.p.rules[i]}
+}
+
+// Items are the entries of forEach, in the order of its list. Each gives the evaluation more time.
+func (r *RuleEvaluation) Items() ([]*Item, *Error) {
+	e, m := r.e, r.e.p.meter
+	if !e.timed {
+		e.timed = true
+		m.begin(m.ctx, e.p.limits.Wall)
+	}
+	out, problem := r.p.forEach.value(e, &e.shared)
+	if problem != nil {
+		return nil, problem
+	}
+	var values []any
+	if natives, ok := out.Value().([]any); ok {
+		values = natives
+	} else {
+		for it := out.(traits.Lister).Iterator(); it.HasNext() == types.True; {
+			values = append(values, it.Next())
+		}
+	}
+	m.longer(time.Duration(product(int64(len(values)), int64(e.p.limits.ItemWall))))
+	items, all := make([]*Item, len(values)), make([]Item, len(values))
+	for i, value := range values {
+		if own, ok := value.(*sortedMap); ok {
+			value = own.native
+		}
+		all[i] = Item{rule: r, value: value}
+		items[i] = &all[i]
+	}
+	return items, nil
+}
+
+// about has the expressions see an item.
+func (i *Item) about() *Evaluation {
+	e := i.rule.e
+	e.object, e.items = nil, nil
+	if e.item == i {
+		return e
+	}
+	e.rule, e.item, e.itemSpent = i.rule.p, i, e.p.limits.items(1)
+	if n := i.rule.p.slots; cap(e.itemMemos) < n {
+		e.itemMemos = make([]memo, n)
+	} else {
+		e.itemMemos = e.itemMemos[:n]
+		clear(e.itemMemos)
+	}
+	return e
+}
+
+// ask evaluates an expression about the item.
+func (i *Item) ask(x *expression) (ref.Val, *Error) {
+	e := i.about()
+	return x.value(e, &e.itemSpent)
+}
+
+// holds is the answer of an expression that must be true or false; without one it is otherwise.
+func (i *Item) holds(x *expression, otherwise bool) (bool, *Error) {
+	if x == nil {
+		return otherwise, nil
+	}
+	out, problem := i.ask(x)
+	return problem == nil && out == types.True, problem
+}
+
+// text is the answer of an expression that must be a string; without one it is empty.
+func (i *Item) text(x *expression) (string, *Error) {
+	if x == nil {
+		return "", nil
+	}
+	out, problem := i.ask(x)
+	if problem != nil {
+		return "", problem
+	}
+	return string(out.(types.String)), nil
+}
+
+// Value is the item in Go: map[string]any, []any, string, bool, int64, float64 or nil. An entry of a target is the very map
+// of the Input, and must not be changed. It is nil for what JSON cannot say, and for what is too large to be written down.
+func (i *Item) Value() any {
+	v, ok := i.value.(ref.Val)
+	if !ok {
+		return i.value
+	}
+	native, err := nativeOf(v, i.rule.e.p.limits.ItemGrowth)
+	if err != nil {
+		return nil
+	}
+	return native
+}
+
+// Object is Value where that is a Kubernetes object: a map with apiVersion, kind and metadata.name. Else it is nil.
+func (i *Item) Object() map[string]any {
+	if !isObject(i.value) {
+		return nil
+	}
+	object, _ := i.Value().(map[string]any)
+	return object
+}
+
+// When says whether the rule acts on the item.
+func (i *Item) When() (bool, *Error) { return i.holds(i.rule.p.when, false) }
+
+// Unless says whether the item is spared. It is not where the rule does not say.
+func (i *Item) Unless() (bool, *Error) { return i.holds(i.rule.p.unless, false) }
+
+// ActionWhen says whether an action applies to the item. It does where the action does not say.
+func (i *Item) ActionWhen(action int) (bool, *Error) {
+	return i.holds(i.rule.p.actions[action].when, true)
+}
+
+// ForKey is what the time of For belongs to. It is empty where the rule does not say.
+func (i *Item) ForKey() (string, *Error) { return i.text(i.rule.p.forKey) }
+
+// Key names the item. It is empty where the rule does not say.
+func (i *Item) Key() (string, *Error) { return i.text(i.rule.p.key) }
+
+// Reason says why the item is acted on. It is empty where the rule does not say.
+func (i *Item) Reason() (string, *Error) { return i.text(i.rule.p.why) }
+
+// For is how long When must hold. It is 0 where the rule does not say.
+func (i *Item) For() (time.Duration, *Error) {
+	x := i.rule.p.holds
+	if x == nil {
+		return i.rule.p.hold, nil
+	}
+	out, problem := i.ask(x)
+	if problem != nil {
+		return 0, problem
+	}
+	if text, ok := out.(types.String); ok {
+		d, err := v1alpha1.ParseDuration(string(text))
+		if err != nil {
+			return 0, x.fault(&Error{Kind: Runtime, Message: cut(err.Error(), 512)})
+		}
+		return d, nil
+	}
+	d := out.(types.Duration).Duration
+	if d < 0 {
+		return 0, x.fault(&Error{Kind: Runtime, Message: fmt.Sprintf("a duration below 0: %s", d), Hint: `to act at once, give duration("0s")`})
+	}
+	return d, nil
+}
+
+// Group is a text that is equal for items whose groupBy is. It is empty where the rule does not say.
+func (i *Item) Group() (string, *Error) {
+	x := i.rule.p.groupBy
+	if x == nil {
+		return "", nil
+	}
+	out, problem := i.ask(x)
+	if problem != nil {
+		return "", problem
+	}
+	if text, ok := out.(types.String); ok {
+		return strconv.Quote(string(text)), nil
+	}
+	if limit := i.rule.e.p.limits.ItemGrowth; size(out, limit) > limit {
+		return "", x.fault(tooLarge(limit))
+	}
+	text, err := library.Marshal(out)
+	if err != nil {
+		return "", x.fault(&Error{Kind: Runtime, Message: cut(err.Error(), 512), Hint: hintJSON})
+	}
+	return text, nil
+}
+
+// Confirm is what an entry of confirm reads for the item: the names of objects, each once, and their namespace, which is
+// empty where the entry does not say. There are no names where it reads nothing, and where it reads the whole target:
+// ConfirmsAll tells.
+func (i *Item) Confirm(entry int) (names []string, namespace string, err *Error) {
+	p := i.rule.p.confirm[entry]
+	if p.name == nil {
+		namespace, err = i.namespace(p.namespace)
+		return nil, namespace, err
+	}
+	out, err := i.ask(p.name)
+	if err != nil {
+		return nil, "", err
+	}
+	add := func(v ref.Val) bool {
+		name, ok := v.(types.String)
+		if ok && name != "" && !slices.Contains(names, string(name)) {
+			names = append(names, string(name))
+		}
+		return ok
+	}
+	if list, ok := out.(traits.Lister); ok {
+		for it := list.Iterator(); it.HasNext() == types.True; {
+			if v := it.Next(); !add(v) {
+				return nil, "", p.name.fault(&Error{Kind: Runtime, Message: fmt.Sprintf("%s, and this list has a %s in it", p.name.says(), v.Type().TypeName())})
+			}
+		}
+	} else {
+		add(out)
+	}
+	if len(names) == 0 {
+		return nil, "", nil
+	}
+	namespace, err = i.namespace(p.namespace)
+	if err != nil {
+		return nil, "", err
+	}
+	return names, namespace, nil
+}
+
+// namespace is that of what is confirmed. An empty one would be another than its author means.
+func (i *Item) namespace(x *expression) (string, *Error) {
+	if x == nil {
+		return "", nil
+	}
+	namespace, problem := i.text(x)
+	if problem == nil && namespace == "" {
+		problem = x.fault(&Error{Kind: Runtime, Message: "the namespace is empty", Hint: "leave it out for that of the item, and for cluster-scoped kinds"})
+	}
+	return namespace, problem
+}
+
+// ConfirmsAll says that an entry of confirm reads its whole target.
+func (r *RuleEvaluation) ConfirmsAll(entry int) bool { return r.p.confirm[entry].name == nil }
+
+// ActionObject is the object that an action is about, as CEL has it: the item, where the action does not say.
+func (i *Item) ActionObject(action int) (map[string]any, *Error) {
+	x := i.rule.p.actions[action].object
+	if x == nil {
+		if object := i.Object(); object != nil {
+			return object, nil
+		}
+		return nil, &Error{
+			Kind: Runtime, Path: fmt.Sprintf("%s.actions[%d]", pathOfRule(i.rule.p.index), action),
+			Message: "the item is no object, and the action does not say what it is about", Hint: "add object: to the action",
+		}
+	}
+	out, problem := i.ask(x)
+	if problem != nil {
+		return nil, problem
+	}
+	if !isObject(out) {
+		return nil, x.fault(&Error{Kind: Runtime, Message: "this is no object: it has no apiVersion, kind and metadata.name", Hint: "give an object of a target"})
+	}
+	native, err := nativeOf(out, i.rule.e.p.limits.ItemGrowth)
+	if err != nil {
+		return nil, x.fault(&Error{Kind: Runtime, Message: cut(err.Error(), 512), Hint: hintJSON})
+	}
+	object, _ := native.(map[string]any)
+	return object, nil
+}
+
+// Keep is how many of a group stay: all of its items for which When holds. It is 0 where the rule does not say.
+func (r *RuleEvaluation) Keep(group []*Item) (int, *Error) {
+	x := r.p.keep
+	if x == nil {
+		return r.p.kept, nil
+	}
+	e := r.e
+	r.aboutAll(group)
+	own := e.p.limits.items(len(group))
+	out, problem := x.value(e, &own)
+	if problem != nil {
+		return 0, problem
+	}
+	n, ok := out.(types.Int)
+	if u, unsigned := out.(types.Uint); unsigned {
+		n, ok = types.Int(min(u, math.MaxInt)), true
+	}
+	if !ok || n < 0 {
+		return 0, x.fault(&Error{Kind: Runtime, Message: fmt.Sprintf("keep must not be negative, and this gave %d", n)})
+	}
+	return int(n), nil
+}
+
+// Patch is the patch that an action makes of an object for these items: a map[string]any, or a []any for type: JSON. It
+// sees the one item where there is only one.
+func (r *RuleEvaluation) Patch(action int, object map[string]any, items []*Item) (any, *Error) {
+	e, x := r.e, r.p.actions[action].patch
+	if x == nil {
+		return nil, &Error{Kind: Internal, Path: fmt.Sprintf("%s.actions[%d]", pathOfRule(r.p.index), action), Message: "the action is no patch"}
+	}
+	own := e.p.limits.items(len(items))
+	from := &own
+	if len(items) == 1 {
+		items[0].about()
+		from = &e.itemSpent
+		e.items = valuesOf(items)
+	} else {
+		r.aboutAll(items)
+	}
+	e.object = object
+	defer func() { e.object, e.items = nil, nil }()
+	out, problem := x.value(e, from)
+	if problem != nil {
+		return nil, problem
+	}
+	if size(out, own.maxGrowth) > own.maxGrowth {
+		return nil, x.fault(tooLarge(own.maxGrowth))
+	}
+	patch, err := library.Native(out) // always a copy: it is changed
+	if err != nil {
+		return nil, x.fault(&Error{Kind: Runtime, Message: cut(err.Error(), 512), Hint: hintJSON})
+	}
+	return patch, nil
+}
+
+// aboutAll has the expressions see several items.
+func (r *RuleEvaluation) aboutAll(items []*Item) {
+	e := r.e
+	e.rule, e.item, e.object = r.p, nil, nil
+	e.items = valuesOf(items)
+}
+
+func valuesOf(items []*Item) ref.Val {
+	values := make([]any, len(items))
+	for i, item := range items {
+		values[i] = item.value
+	}
+	return types.NewDynamicList(adapter{types.DefaultTypeAdapter}, values)
+}
+
+func tooLarge(limit int64) *Error {
+	return &Error{Kind: Exhausted, Message: fmt.Sprintf("the value is larger than %d bytes", limit)}
+}
