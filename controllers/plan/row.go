@@ -19,9 +19,9 @@ import (
 // targetRule begins the rule name of a step that a target with delete: true makes.
 const targetRule = "targets."
 
-// Row is one object that a run is to delete, as it is recorded before the first deletion.
+// Row is one object that a run is to act on, as it is recorded before the first deed.
 type Row struct {
-	// Rule is what wanted it: "targets.<name>".
+	// Rule is what wanted it: the name of a rule, or "targets.<name>".
 	Rule string
 	Ref
 }

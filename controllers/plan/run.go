@@ -33,11 +33,12 @@ func Commit(before *v1alpha1.CleanerStatus, helm *v1alpha1.Helm, decides string,
 		w := &p.Withheld[i]
 		run.Withheld = append(run.Withheld, v1alpha1.Withheld{Object: w.Step.Object.String(), Because: w.Because})
 	}
-	was := make([]*Seen, len(p.Steps))
-	for i := range p.Steps {
+	rows := p.rows()
+	was := make([]*Seen, len(rows))
+	for row, i := range rows {
 		run.Rows = append(run.Rows, p.Steps[i].Row().String())
 		if len(p.Steps[i].Seen) > 0 {
-			was[i] = &Seen{Object: p.Steps[i].Object, In: p.Steps[i].Seen}
+			was[row] = &Seen{Object: p.Steps[i].Object, In: p.Steps[i].Seen}
 		}
 	}
 	if p.Release != nil {
