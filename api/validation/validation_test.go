@@ -50,7 +50,7 @@ func TestValidate(t *testing.T) {
 		"GoodWithAll": {
 			reason: "Nothing is said about a spec that uses every field.",
 			change: func(s *v1alpha1.Work) {
-				s.Lifecycle, s.Mode, s.Suspend = "Once", "DryRun", true
+				s.Lifecycle, s.Mode, s.Suspend = "Once", "Enforce", true
 				s.TTL = "1d12h"
 				s.Retry = &v1alpha1.Retry{Period: "10s", Monotonic: true}
 				s.Parameters = &runtime.RawExtension{Raw: []byte(` {"a": 1, "b": null}`)}
@@ -65,7 +65,7 @@ func TestValidate(t *testing.T) {
 		"Empty": {
 			reason: "A Cleaner without targets and helm does nothing.",
 			change: func(s *v1alpha1.Work) { *s = v1alpha1.Work{} },
-			want:   []string{"Error spec: a Cleaner needs something to clean: add targets or helm"},
+			want:   []string{"Error spec: a Cleaner needs something to clean: add targets, rules, helm or templateRef"},
 		},
 		"DeletesAtOnce": {
 			reason: "Without ttl and conditions everything would be gone before the author can look.",
@@ -110,7 +110,7 @@ func TestValidate(t *testing.T) {
 				s.Lifecycle, s.Mode, s.Targets[0].OnMissing = "Twice", "dry-run", "Null"
 			},
 			want: []string{
-				`Error spec.lifecycle: "Twice" is no lifecycle: write Once, or leave it out`,
+				`Error spec.lifecycle: "Twice" is no lifecycle: write Once or Recurring`,
 				`Error spec.mode: "dry-run" is no mode: write Enforce or DryRun`,
 				`Error spec.targets[0].onMissing: "Null" is no answer: write Wait or AsNull`,
 			},
