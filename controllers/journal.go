@@ -4,6 +4,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,12 +62,16 @@ func (o *orders) May(ctx context.Context) error {
 		return err
 	}
 	decides := o.c.State().Run.Decides
-	if c.GetGeneration() != o.c.GetGeneration() {
-		now, err := o.r.opts.decides(c.Work())
+	if same, err := o.same(ctx, c); err != nil {
+		return err
+	} else if !same {
+		now, err := o.r.assignmentOf(ctx, c)
 		if err != nil {
 			return err
 		}
-		decides = now
+		if decides, err = o.r.opts.decides(now.work); err != nil {
+			return err
+		}
 	}
 	switch {
 	case c.GetUID() != o.c.GetUID(), c.GetDeletionTimestamp() != nil, plan.Held(c.Common()), decides != o.c.State().Run.Decides:
@@ -79,7 +84,7 @@ func (o *orders) May(ctx context.Context) error {
 
 // Intent records a deletion before it is sent.
 func (o *orders) Intent(d actuate.Deed) {
-	o.log.Info("Intent", "run", o.c.State().Run.Number, "rule", d.Row.Rule, "object", d.Row.Ref.String(), "uid", d.Row.UID,
+	o.log.Info("Intent", "run", o.c.State().Run.Number, "rule", d.Row.Rule, "verb", plan.VerbDelete, "object", d.Row.Ref.String(), "uid", d.Row.UID,
 		"resourceVersion", d.ResourceVersion, "decides", o.c.State().Run.Decides)
 }
 
@@ -219,4 +224,104 @@ func (p *pass) giveUp(ctx context.Context) {
 
 func (p *pass) event(kind, reason, action, format string, args ...any) {
 	p.r.recorder.Eventf(p.read, nil, kind, reason, action, "%s", clean(fmt.Sprintf(format, args...)))
+}
+
+// tellSteps emits one Event for each rule and verb of a batch.
+func (p *pass) tellSteps(steps []plan.Step) { p.tellAs(steps, "", "") }
+
+// tellDryRun emits Events of what would be done.
+func (p *pass) tellDryRun(steps []plan.Step) { p.tellAs(steps, "DryRun", "would be ") }
+
+func (p *pass) tellAs(steps []plan.Step, reason, would string) {
+	type kind struct {
+		rule string
+		verb plan.Verb
+	}
+	names, first := map[kind][]string{}, map[kind]string{}
+	var kinds []kind
+	for i := range steps {
+		s := &steps[i]
+		k := kind{s.Rule, s.Verb}
+		if names[k] == nil {
+			kinds = append(kinds, k)
+			first[k] = s.Reason
+		}
+		names[k] = append(names[k], s.Object.Ref.Shown(p.c.GetNamespace()))
+	}
+	for _, k := range kinds {
+		w := wordsOf(k.verb)
+		text := fmt.Sprintf("%s: %s%s %s", k.rule, would, w.result, some(names[k]))
+		if first[k] != "" {
+			text += " (" + first[k] + ")"
+		}
+		p.event(corev1.EventTypeNormal, cmp.Or(reason, w.reason), w.action, "%s", text)
+	}
+}
+
+// words are how a verb is spoken of.
+type words struct{ reason, action, result string }
+
+func wordsOf(v plan.Verb) words {
+	switch v {
+	case plan.VerbDelete:
+		return words{"Deleted", "Delete", "deleted"}
+	case plan.VerbEvict:
+		return words{"Evicted", "Evict", "evicted"}
+	case plan.VerbPatch:
+		return words{"Patched", "Patch", "patched"}
+	case plan.VerbRemoveFinalizer:
+		return words{"FinalizerRemoved", "RemoveFinalizer", "freed of a finalizer"}
+	default:
+		return words{"Reported", "Report", "reported"}
+	}
+}
+
+// tellOutcome counts what came of a step, and remembers it for the status.
+func (p *pass) tellOutcome(s *plan.Step, a plan.Answer) {
+	action := func(result string) {
+		p.mem.acted(p.read.State().LastActions, v1alpha1.Action{
+			Object: s.Object.Ref.Shown(p.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
+			Time: at(p.r.clock), Result: clean(result),
+		})
+	}
+	did := wordsOf(s.Verb).result
+	if s.Reason != "" {
+		did += ": " + s.Reason
+	}
+	result := "unsent"
+	switch a.Kind {
+	case plan.AnswerDeleted:
+		result = "done"
+		action(did)
+		p.counters().Acted++
+	case plan.AnswerNotFound:
+		result = "gone"
+		action("was gone")
+	case plan.AnswerRefused:
+		result = "refused"
+		action(a.Why)
+		p.counters().Failed++
+	case plan.AnswerLost:
+		result = "lost"
+		action(a.Why)
+		p.counters().Failed++
+	case plan.AnswerConflict:
+		result = "conflict"
+	case plan.AnswerUnsent:
+		return
+	}
+	if s.Verb == plan.VerbDelete {
+		p.r.metrics.Deleted(s.Object.Resource.Group, s.Object.Resource.Resource, result)
+	}
+}
+
+// counters are those of the status, with what this process has done since.
+func (p *pass) counters() *v1alpha1.Counters {
+	if p.mem.counters == nil {
+		p.mem.counters = &v1alpha1.Counters{}
+		if before := p.read.State().Counters; before != nil {
+			*p.mem.counters = *before
+		}
+	}
+	return p.mem.counters
 }

@@ -42,11 +42,11 @@ var errNotLeader = errors.New("the leadership of this process was not renewed la
 
 // pass is one Reconcile of one Cleaner.
 type pass struct {
-	r         *CleanerReconciler
-	key       types.NamespacedName
-	c         v1alpha1.Owner // as read or as last written; its status is the draft of the report
-	read      v1alpha1.Owner // the same without the draft
-	work      *v1alpha1.Work // what its spec asks for
+	r    *CleanerReconciler
+	key  types.NamespacedName
+	c    v1alpha1.Owner // as read or as last written; its status is the draft of the report
+	read v1alpha1.Owner // the same without the draft
+	assignment
 	mem       *memory
 	hands     *hands
 	ends      time.Time
@@ -108,25 +108,61 @@ func (r *CleanerReconciler) forget(key types.NamespacedName, uid types.UID) {
 	r.memories.forget(key)
 }
 
-func (r *CleanerReconciler) pass(c v1alpha1.Owner, key types.NamespacedName, mem *memory) (*pass, error) {
-	work := c.Work()
-	h, err := r.handsFor(c, work, mem)
+func (r *CleanerReconciler) pass(ctx context.Context, c v1alpha1.Owner, key types.NamespacedName, mem *memory) (*pass, error) {
+	a, err := r.assignmentOf(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return &pass{r: r, key: key, c: c, read: c.DeepCopyOwner(), work: work, mem: mem, hands: h, ends: r.clock.Now().Add(passLimit)}, nil
+	h, err := r.handsFor(c, &a, mem)
+	if err != nil {
+		return nil, err
+	}
+	return &pass{r: r, key: key, c: c, read: c.DeepCopyOwner(), assignment: a, mem: mem, hands: h, ends: r.clock.Now().Add(passLimit)}, nil
 }
 
 // compile checks the spec and compiles its expressions.
 func (p *pass) compile() (*celenv.Programs, validation.Findings) {
-	programs, errs := p.r.compiler.Get(p.c.GetUID(), p.c.GetGeneration(), p.work)
-	findings := validation.Validate(p.c.Work(), validation.Options{
+	if len(p.wrong) > 0 {
+		return nil, validation.Refused(p.wrong)
+	}
+	programs, errs := p.r.compiler.Get(p.c.GetUID(), p.version, p.work)
+	findings := validation.Validate(p.work, validation.Options{
 		AllowProtectedKinds:   p.r.opts.AllowProtectedKinds,
 		Compiled:              errs,
 		RequireServiceAccount: p.r.opts.RequireServiceAccount,
 		DefaultServiceAccount: p.r.opts.DefaultServiceAccount,
 	})
 	return programs, findings.Errors()
+}
+
+// prepare has the programs of what is to be done, or reports why there are none.
+func (p *pass) prepare() (*celenv.Programs, bool) {
+	if p.missing != "" {
+		p.r.watches.Forget(p.key)
+		p.report().templateMissing(p.missing)
+		return nil, false
+	}
+	programs, findings := p.compile()
+	if len(findings) > 0 {
+		p.r.watches.Forget(p.key)
+		p.report().invalid(findings)
+		return nil, false
+	}
+	return programs, true
+}
+
+// observe is what a decision depends on now, as the watches know it and as this process has changed it since.
+func (p *pass) observe(ctx context.Context, programs *celenv.Programs) plan.Input {
+	now := p.r.clock.Now() // not after the snapshot
+	return p.input(programs, now, p.mem.overlay.Over(snapshot.Take(ctx, p.hands.watched, p.c.GetNamespace(), p.work)))
+}
+
+// decide decides, and remembers what the next decision has to know.
+func (p *pass) decide(ctx context.Context, in plan.Input) plan.Plan {
+	d := plan.Compute(ctx, in)
+	p.mem.evaluated, p.mem.expected, p.mem.holds = in.Now, d.Next, d.Holds
+	p.r.metrics.Evaluated(string(d.Verdict))
+	return d
 }
 
 // owner is the Cleaner as plan sees it.
@@ -158,7 +194,7 @@ func (p *pass) listen() {
 		if err != nil { // validation has refused it
 			continue
 		}
-		interests = append(interests, watches.Interest{Query: q, Quiet: !t.Included()})
+		interests = append(interests, watches.Interest{Query: q, Quiet: !t.Included() || p.work.Schedule != ""})
 	}
 	p.r.watches.Want(p.key, interests)
 }
@@ -192,6 +228,9 @@ func (p *pass) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) 
 		Now:        now,
 		Expected:   p.mem.expected,
 		Clock:      p.r.trust(),
+		Holds:      p.mem.holds,
+		Done:       p.mem.done,
+		Backoff:    p.mem.backoff,
 	}
 }
 

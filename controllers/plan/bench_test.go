@@ -44,7 +44,7 @@ func carry(b *testing.B, in Input, rows int) int {
 	if err != nil {
 		b.Fatal(err)
 	}
-	run, m := Commit(&c.Status, nil, decides, Compute(b.Context(), in), in.Now)
+	run, m := Commit(Owner{Namespace: "shop"}, &c.Status, nil, decides, Compute(b.Context(), in), in.Now)
 	c.Status.Run, c.Status.Runs = run, 1
 	left, gone := in.Snapshot[0].Objects, 0
 	for now := in.Now; ; {

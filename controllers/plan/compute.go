@@ -50,6 +50,26 @@ type Input struct {
 	// Expected is when an earlier plan found that time alone would make the conditions true; zero if none did. It saves
 	// evaluations where that is still so.
 	Expected time.Time
+	// Acting says that a run of a Cleaner that cleans once is open: what is due is done, whatever else has to wait.
+	Acting bool
+
+	// Holds is what the plan before this one handed on.
+	Holds Holds
+	// Done are the deeds of this process, as far as limits still count them.
+	Done Done
+	// Backoff is which objects wait after failures.
+	Backoff Backoff
+
+	// Batch is for how many items, counted from the first, the plan asks to read live what they rest on. 0: for none.
+	Batch int
+	// Confirmed are the reads that were answered live, and that the snapshot already shows.
+	Confirmed map[Read]bool
+	// Unreadable are the reads that failed, and why. What rests on them is left alone.
+	Unreadable map[Read]string
+	// Failed are items of which an earlier step failed: they are left alone.
+	Failed map[ItemKey]bool
+	// Only are the items of rules that may be acted on; nil: all. The others still count wherever items are counted.
+	Only map[ItemKey]bool
 }
 
 // Clock is what was measured of the clock that Now comes from. The zero value is a clock that is right.
@@ -63,15 +83,6 @@ type Clock struct {
 // moment is now by the clock that is behind: what is due is due by both.
 func (in *Input) moment() time.Time { return in.Now.Add(-in.Clock.Ahead) }
 
-// Step is one object to delete.
-type Step struct {
-	// Rule is what wants it: "targets.<name>".
-	Rule   string
-	Object Object
-	// Seen are the indexes of the targets among which conditions saw it; none if they did not.
-	Seen []int
-}
-
 // Plan is what would be done now, and why.
 type Plan struct {
 	Verdict v1alpha1.Verdict
@@ -79,12 +90,25 @@ type Plan struct {
 	Reason, Message string
 	// Conditions is what each condition gave; nil when they were not evaluated.
 	Conditions []v1alpha1.ConditionOutcome
-	// Steps are in the order in which they are taken: what no condition sees goes first.
+	// Steps are in the order in which they are taken: those of rules, then those of targets, of which the ones that no
+	// condition sees go first. A plan that is Blocked lists what it would have done.
 	Steps []Step
 	// Release is to be uninstalled after the steps; nil if there is none, or if it was not read.
 	Release *Release
-	// Withheld is what would be a step and is protected.
-	Withheld []v1alpha1.Withheld
+	// Withheld is what would be a step and is protected: the first ones.
+	Withheld []Withheld
+	// Pending is what waits for the time that `for` asks for: the soonest first, once for each key.
+	Pending []Pending
+	// Errors is what went wrong with items. Equal errors are one.
+	Errors []v1alpha1.ItemError
+	// Deferred is how many items wait because an earlier attempt on one of their objects failed.
+	Deferred int
+	// Confirm are the reads that have to be answered live next. When there are none, steps that are Confirmed may be taken.
+	Confirm []Read
+	// Holds is handed to the next Compute.
+	Holds Holds
+	// TrippedBy is the limit that the plan is over; empty if none.
+	TrippedBy string
 	// Data is the value of cloudEventData as JSON; empty if there is none.
 	Data string
 	// Next is when time alone may change the answer, or when it is asked again for safety. Zero: only an event can.
@@ -148,7 +172,7 @@ func (in *Input) decide(ctx context.Context) Plan {
 	}
 	switch size := p.rowBytes(); {
 	case len(p.Steps) == 0 && p.Release == nil && len(p.Withheld) > 0:
-		return p.blocked(v1alpha1.ReasonProtected, fmt.Sprintf("All %d objects to delete are protected; the first is %s: %s.", len(p.Withheld), p.Withheld[0].Object, p.Withheld[0].Because))
+		return p.blocked(v1alpha1.ReasonProtected, fmt.Sprintf("All %d objects to delete are protected; the first is %s: %s.", len(p.Withheld), p.Withheld[0].Step.Object, p.Withheld[0].Because))
 	case len(p.Steps) > MaxRows || size > maxRowBytes:
 		return p.blocked(v1alpha1.ReasonTooManyObjects, fmt.Sprintf("%d objects match, and one Cleaner deletes at most %d: narrow the selectors, or use several Cleaners.", len(p.Steps), MaxRows))
 	}
@@ -344,7 +368,10 @@ func (in *Input) steps(p *Plan) {
 				if is {
 					o = s.Object
 				}
-				in.step(p, Step{Rule: targetRule + in.Spec.Targets[i].Name, Object: o, Seen: s.In})
+				in.step(p, Step{
+					Rule: targetRule + in.Spec.Targets[i].Name, Action: noAction, Object: o, Seen: s.In,
+					Verb: VerbDelete, Propagation: v1alpha1.PropagateBackground,
+				})
 			}
 		}
 	}
@@ -357,7 +384,7 @@ func (in *Input) step(p *Plan, s Step) {
 	case because == "":
 		p.Steps = append(p.Steps, s)
 	case len(p.Withheld) < maxWithheld:
-		p.Withheld = append(p.Withheld, v1alpha1.Withheld{Object: s.Object.String(), Because: because})
+		p.Withheld = append(p.Withheld, Withheld{Step: s, Because: because})
 	}
 }
 
@@ -410,9 +437,6 @@ func (p *Plan) rowBytes() int {
 	}
 	return n
 }
-
-// Row is the step as it is recorded.
-func (s *Step) Row() Row { return Row{Rule: s.Rule, Ref: s.Object.Ref} }
 
 // Agree says that a plan from the watches and a plan from live reads want the same: both act, on the same objects.
 // Versions may differ; the live plan's are the ones to act on.
