@@ -161,7 +161,7 @@ lifecycle: Recurring
 includeProtected: true
 targets: [{name: pods, reference: {version: v1, kind: Pod}}]
 rules:
-- {name: all, forEach: pods.items, when: item.metadata.labels["app"] == "web", for: 2d, actions: [{delete: {gracePeriodSeconds: 0}}]}
+- {name: all, forEach: pods.items, when: 'item.metadata.labels["app"] == "web"', for: 2d, actions: [{delete: {gracePeriodSeconds: 0}}]}
 `), client.DryRunAll)
 	if err != nil {
 		t.Fatal(err)
