@@ -270,7 +270,7 @@ func (p *pass) deleteSelf(ctx context.Context) error {
 		return errNotLeader
 	}
 	finished := p.c.Status.Run
-	err := p.r.client.Delete(ctx, p.read.DeepCopy(), client.Preconditions{UID: &p.read.UID, ResourceVersion: &p.read.ResourceVersion},
+	err := p.r.client.Delete(ctx, p.metadata(), client.Preconditions{UID: &p.read.UID, ResourceVersion: &p.read.ResourceVersion},
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil {
 		return err

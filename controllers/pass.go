@@ -180,32 +180,42 @@ func (p *pass) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) 
 }
 
 // write sends a change of the Cleaner that decides something: it fails on a conflict, and is not sent by a process that
-// may not be the leader any more.
-func (p *pass) write(send func(c *v1alpha1.Cleaner, from client.Patch) error, change func(c *v1alpha1.Cleaner)) error {
+// may not be the leader any more. Before is the part of what was read that may change: a difference is not looked for in
+// the rest, which may be thousands of rows.
+func (p *pass) write(before *v1alpha1.Cleaner, send func(c *v1alpha1.Cleaner, from client.Patch) error, change func(c *v1alpha1.Cleaner)) error {
 	if !p.r.opts.Lease.Fresh() {
 		return errNotLeader
 	}
-	next := p.read.DeepCopy()
+	next := before.DeepCopy()
 	change(next)
-	if err := send(next, client.MergeFromWithOptions(p.read, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := send(next, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
 	p.wrote(next)
 	return nil
 }
 
-// writeStatus is write for the status.
+// writeStatus is write for the record.
 func (p *pass) writeStatus(ctx context.Context, change func(s *v1alpha1.CleanerStatus)) error {
-	return p.write(func(c *v1alpha1.Cleaner, from client.Patch) error {
+	before := p.metadata()
+	before.Status = v1alpha1.CleanerStatus{Runs: p.read.Status.Runs, Run: p.read.Status.Run, Unsent: p.read.Status.Unsent}
+	return p.write(before, func(c *v1alpha1.Cleaner, from client.Patch) error {
 		return p.r.client.Status().Patch(ctx, c, from)
 	}, func(c *v1alpha1.Cleaner) { change(&c.Status) })
 }
 
-// writeMetadata is write for the rest.
+// writeMetadata is write for the metadata.
 func (p *pass) writeMetadata(ctx context.Context, change func(c *v1alpha1.Cleaner)) error {
-	return p.write(func(c *v1alpha1.Cleaner, from client.Patch) error {
+	return p.write(p.metadata(), func(c *v1alpha1.Cleaner, from client.Patch) error {
 		return p.r.client.Patch(ctx, c, from)
 	}, change)
+}
+
+// metadata is that of the Cleaner as it was read, and nothing else of it.
+func (p *pass) metadata() *v1alpha1.Cleaner {
+	c := &v1alpha1.Cleaner{ObjectMeta: p.read.ObjectMeta}
+	c.ManagedFields = nil
+	return c
 }
 
 // wrote takes the Cleaner as the API server answered. The draft of the report is kept.
