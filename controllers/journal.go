@@ -79,7 +79,7 @@ func (o *orders) May(ctx context.Context) error {
 
 // Intent records a deletion before it is sent.
 func (o *orders) Intent(d actuate.Deed) {
-	o.log.Info("Intent", "run", o.c.Status.Run.Number, "rule", d.Row.Rule, "object", d.Row.Ref.String(), "uid", d.Row.UID,
+	o.log.Info("Intent", "run", o.c.Status.Run.Number, "rule", d.Row.Rule, "object", d.Row.Ref.String(), "uid", string(d.Row.UID),
 		"resourceVersion", d.ResourceVersion, "decides", o.c.Status.Run.Decides)
 }
 
