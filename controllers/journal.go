@@ -327,6 +327,7 @@ func (p *pass) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 	case plan.AnswerUnsent:
 		return
 	}
+	p.r.metrics.Acted(p.key.String(), s.Rule, string(s.Verb), result)
 	if s.Verb == plan.VerbDelete {
 		p.r.metrics.Deleted(s.Object.Resource.Group, s.Object.Resource.Resource, result)
 	}

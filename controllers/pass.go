@@ -107,6 +107,7 @@ func (r *CleanerReconciler) forget(key types.NamespacedName, uid types.UID) {
 	r.sender.Forget(key)
 	r.memories.forget(key)
 	r.metrics.Forget(key)
+	r.metrics.Forget(key)
 }
 
 func (r *CleanerReconciler) pass(ctx context.Context, c v1alpha1.Owner, key types.NamespacedName, mem *memory) (*pass, error) {
