@@ -327,7 +327,11 @@ func (p *pass) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 	case plan.AnswerUnsent:
 		return
 	}
-	p.r.metrics.Acted(p.key.String(), s.Rule, string(s.Verb), result)
+	if p.c.Common().Recurs() {
+		p.r.metrics.Acted(p.key.Name, s.Rule, string(s.Verb), result)
+	} else {
+		p.r.metrics.Acted("", "", string(s.Verb), result)
+	}
 	if s.Verb == plan.VerbDelete {
 		p.r.metrics.Deleted(s.Object.Resource.Group, s.Object.Resource.Resource, result)
 	}
