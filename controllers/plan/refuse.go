@@ -25,6 +25,9 @@ type Belonging struct {
 // it tells to delete must be what a target of the spec stands for.
 func Refused(owner Owner, spec *v1alpha1.Work, row Row, o *Object, belongs Belonging, p Protection) string {
 	t := row.Target(spec)
+	if t < 0 && slices.ContainsFunc(spec.Rules, func(r v1alpha1.Rule) bool { return r.Name == row.Rule }) {
+		return "" // rules are evaluated anew before anything is done: only what they want is
+	}
 	if t < 0 {
 		return fmt.Sprintf("no target with delete: true is named %q", row.Rule)
 	}

@@ -22,9 +22,10 @@ import (
 // field reads the value that a field selector compares, out of a whole object.
 type field func(content map[string]any) string
 
-// Matches says that an object is what a query asks for. Field labels of a custom kind are taken as the paths that they are:
-// that its definition has them was settled when the API server answered the same query.
-func Matches(q snapshot.Query, o *plan.Object) bool {
+// Matches says that an object is what a query asks for. Where the query chooses namespaces by their labels, namespace is
+// that of the object; nil is one of which nothing is known, and nothing in it matches. Field labels of a custom kind are
+// taken as the paths that they are: that its definition has them was settled when the API server answered the same query.
+func Matches(q snapshot.Query, o, namespace *plan.Object) bool {
 	f := builtinFields(o.Resource.GroupResource())
 	if f.spec == nil && strings.Contains(o.Resource.Group, ".") {
 		var paths []string
@@ -34,13 +35,16 @@ func Matches(q snapshot.Query, o *plan.Object) bool {
 		f = customFields(true, paths)
 	}
 	known := !slices.ContainsFunc(q.Fields.Requirements(), func(r fields.Requirement) bool { return !f.has(r.Field) })
-	return known && (o.Value != nil || !needsValue(q.Fields)) && matches(&q, o.Namespace != "", f, o)
+	namespaced := o.Namespace != ""
+	return known && q.Misplaced(o.Resource.GroupResource(), namespaced) == "" && (o.Value != nil || !needsValue(q.Fields)) &&
+		(!namespaced || q.Among.Choose(o.Namespace, namespace)) && matches(&q, namespaced, f, o)
 }
 
-// matches is Matches for a kind whose scope and field labels are known. A cluster-scoped object is in every namespace.
+// matches is Matches for a kind whose scope and field labels are known, whatever the labels of the object's namespace are.
+// A cluster-scoped object is in every namespace.
 func matches(q *snapshot.Query, namespaced bool, f fieldLabels, o *plan.Object) bool {
 	return (q.Name == "" || q.Name == o.Name) &&
-		(q.Namespace == "" || !namespaced || q.Namespace == o.Namespace) &&
+		(!namespaced || (q.Namespace == "" || q.Namespace == o.Namespace) && q.Among.Admit(o.Namespace)) &&
 		q.Labels.Matches(labels.Set(o.Labels)) &&
 		(q.Fields.Empty() || f.selects(q.Fields, o))
 }

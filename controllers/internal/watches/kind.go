@@ -74,7 +74,7 @@ func (e *Engine) attach(w *want) {
 	if k.resource != nil {
 		e.begin(w)
 	}
-	w.told, _, _ = e.look(&w.query)
+	w.told = e.look(&w.query).state
 }
 
 // detach takes a want away, and stops what nobody else wants.
@@ -99,7 +99,7 @@ func (e *Engine) begin(w *want) {
 		}
 		return
 	}
-	if r.fields.check(r.Resource, w.query.Fields) != "" || !r.Watchable {
+	if r.wrong(&w.query) != "" {
 		return
 	}
 	if !w.quiet {
@@ -108,13 +108,27 @@ func (e *Engine) begin(w *want) {
 	e.place(w)
 }
 
+// wrong says why a query of a resource will never be answered, or nothing.
+func (r *resource) wrong(q *snapshot.Query) string {
+	if wrong := q.Misplaced(r.GVR.GroupResource(), r.Namespaced); wrong != "" {
+		return wrong
+	}
+	if wrong := r.fields.check(r.Resource, q.Fields); wrong != "" {
+		return wrong
+	}
+	if !r.Watchable {
+		return fmt.Sprintf("%s cannot be listed and watched", r.GVR.GroupResource())
+	}
+	return ""
+}
+
 // end stops what begin has begun.
 func (e *Engine) end(w *want) {
 	if w.kind.resource == nil {
 		return
 	}
 	w.kind.resource.index.remove(w)
-	e.displace(w, 0)
+	e.displace(w, nil)
 }
 
 func (e *Engine) goFollow(k *kind) {

@@ -5,8 +5,6 @@ package watches
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -85,14 +83,4 @@ func dropManagedFields(obj any) (any, error) {
 		o.ManagedFields = nil
 	}
 	return obj, nil
-}
-
-// byName orders objects by namespace and name.
-func byName(objects []plan.Object) {
-	slices.SortFunc(objects, func(a, b plan.Object) int {
-		if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
 }
