@@ -142,7 +142,7 @@ func (p *pass) commit(ctx context.Context, in plan.Input, d plan.Plan) error {
 		}
 	}
 	faults.Point("held by the finalizer")
-	run, remembered := plan.Commit(p.owner(), p.read.State(), p.work.Helm, decides, d, in.Now)
+	run, remembered := plan.Commit(p.read.State(), p.work.Helm, decides, d, in.Now)
 	run.ServiceAccountName = recorded(p.c, p.hands.account)
 	err = p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/go-logr/logr"
@@ -122,6 +123,22 @@ func (p *pass) tellAnswer(row plan.Row, a plan.Answer) {
 		return
 	}
 	p.r.metrics.Deleted(row.Resource.Group, row.Resource.Resource, result)
+	p.count(row.Rule, plan.VerbDelete, a, p.c.State().Run.DecidedAt.Time)
+}
+
+// count counts what was answered to an action that was decided at a moment.
+func (p *pass) count(rule string, verb plan.Verb, a plan.Answer, decided time.Time) {
+	results := map[plan.AnswerKind]string{
+		plan.AnswerDeleted: "done", plan.AnswerNotFound: "gone", plan.AnswerRefused: "refused", plan.AnswerLost: "lost", plan.AnswerConflict: "conflict",
+	}
+	cleaner := p.key.Name
+	if !p.c.Common().Recurs() { // there may be one for each thing that is cleaned
+		cleaner, rule = "", ""
+	}
+	p.r.metrics.Acted(cleaner, rule, string(verb), results[a.Kind])
+	if a.Kind == plan.AnswerDeleted && (verb == plan.VerbDelete || verb == plan.VerbEvict) {
+		p.r.metrics.Delayed(p.r.clock.Since(decided))
+	}
 }
 
 // deleted are the rows of the deeds that were answered with success.
@@ -276,8 +293,8 @@ func wordsOf(v plan.Verb) words {
 	}
 }
 
-// tellOutcome counts what came of a step, and remembers it for the status.
-func (p *pass) tellOutcome(s *plan.Step, a plan.Answer) {
+// tellOutcome counts what came of a step that was decided at a moment, and remembers it for the status.
+func (p *pass) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 	action := func(result string) {
 		p.mem.acted(p.read.State().LastActions, v1alpha1.Action{
 			Object: s.Object.Ref.Shown(p.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
@@ -291,7 +308,7 @@ func (p *pass) tellOutcome(s *plan.Step, a plan.Answer) {
 	result := "unsent"
 	switch a.Kind {
 	case plan.AnswerDeleted:
-		result = "done"
+		result = "deleted"
 		action(did)
 		p.counters().Acted++
 	case plan.AnswerNotFound:
@@ -313,6 +330,7 @@ func (p *pass) tellOutcome(s *plan.Step, a plan.Answer) {
 	if s.Verb == plan.VerbDelete {
 		p.r.metrics.Deleted(s.Object.Resource.Group, s.Object.Resource.Resource, result)
 	}
+	p.count(s.Rule, s.Verb, a, decided)
 }
 
 // counters are those of the status, with what this process has done since.

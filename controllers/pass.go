@@ -106,6 +106,7 @@ func (r *CleanerReconciler) forget(key types.NamespacedName, uid types.UID) {
 	r.compiler.Forget(uid)
 	r.sender.Forget(key)
 	r.memories.forget(key)
+	r.metrics.Forget(key)
 }
 
 func (r *CleanerReconciler) pass(ctx context.Context, c v1alpha1.Owner, key types.NamespacedName, mem *memory) (*pass, error) {
@@ -159,9 +160,15 @@ func (p *pass) observe(ctx context.Context, programs *celenv.Programs) plan.Inpu
 
 // decide decides, and remembers what the next decision has to know.
 func (p *pass) decide(ctx context.Context, in plan.Input) plan.Plan {
+	began := p.r.clock.Now()
 	d := plan.Compute(ctx, in)
 	p.mem.evaluated, p.mem.expected, p.mem.holds = in.Now, d.Next, d.Holds
-	p.r.metrics.Evaluated(string(d.Verdict))
+	p.r.metrics.Evaluated(string(d.Verdict), p.r.clock.Since(began))
+	failing := int64(0)
+	for i := range d.Errors {
+		failing += max(1, d.Errors[i].Count)
+	}
+	p.r.metrics.Items(p.key, len(d.Pending), int(failing))
 	return d
 }
 

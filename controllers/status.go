@@ -261,7 +261,7 @@ func (r report) outcome(d plan.Plan, now time.Time) {
 		e.Errors[i].Key, e.Errors[i].Message = clean(e.Errors[i].Key), clean(e.Errors[i].Message)
 	}
 	if len(d.Withheld) > 0 && r.p.c.Common().Recurs() { // for one that cleans once, the run says it
-		forbidden := d.Forbidden(r.p.owner())
+		forbidden := d.Forbidden()
 		e.Withheld = forbidden[:min(len(forbidden), maxListed)]
 	}
 	if old := r.draft().LastEvaluation; old != nil {

@@ -11,7 +11,6 @@ import (
 	"reflect"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -50,7 +49,7 @@ func (v *bodies) Handle(ctx context.Context, req admission.Request) admission.Re
 	if found := validation.ValidateTemplate(t, parameters, options); len(found.OfWhole()) > 0 || len(parameters) > 0 {
 		return invalid(&req, found.Errors())
 	}
-	work, errs := standIn(t)
+	work, errs := templates.StandIn(t)
 	if len(errs) > 0 {
 		return invalid(&req, validation.Refused(errs))
 	}
@@ -87,39 +86,6 @@ func (v *bodies) Handle(ctx context.Context, req admission.Request) admission.Re
 		said = append(said, b.String())
 	}
 	return admission.Allowed("").WithWarnings(warnings(append(said, linesOfPrograms(programs, "spec.template.")...))...)
-}
-
-// standIn is the work of a ClusterCleaner that uses a template, with some value for each parameter that needs one.
-func standIn(t *v1alpha1.CleanerTemplate) (*v1alpha1.Work, field.ErrorList) {
-	given := map[string]any{}
-	for _, p := range t.Spec.Parameters {
-		if p.Default != nil {
-			continue
-		}
-		switch p.Type {
-		case v1alpha1.ParameterInt:
-			given[p.Name] = 0
-		case v1alpha1.ParameterBool:
-			given[p.Name] = false
-		case v1alpha1.ParameterDuration:
-			given[p.Name] = "0s"
-		case v1alpha1.ParameterStringList:
-			given[p.Name] = []string{}
-		default:
-			given[p.Name] = ""
-			if len(p.Enum) > 0 {
-				given[p.Name] = p.Enum[0]
-			}
-		}
-	}
-	text, err := json.Marshal(given)
-	if err != nil {
-		return nil, field.ErrorList{field.InternalError(field.NewPath("spec", "parameters"), err)}
-	}
-	c := &v1alpha1.ClusterCleaner{}
-	c.Spec.Lifecycle = v1alpha1.LifecycleRecurring
-	c.Spec.TemplateRef = &v1alpha1.TemplateRef{Name: t.Name, Parameters: &runtime.RawExtension{Raw: text}}
-	return templates.Expand(c, t)
 }
 
 // broken are those that use a template and work with it as it was, and not as it is to be. Without a template before, they

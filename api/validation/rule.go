@@ -311,12 +311,13 @@ func (f *Findings) verb(a *v1alpha1.RuleAction, p *field.Path) string {
 			f.refuse(p.Child("removeFinalizer", "name"), fmt.Sprintf("%q is not a finalizer: write one as it stands in metadata.finalizers, such as example.com/protect", name))
 		}
 	}
-	if len(verbs) != 1 {
-		has := "none"
-		if len(verbs) > 1 {
-			has = strings.Join(verbs, " and ")
-		}
-		f.refuse(p, fmt.Sprintf("an action has exactly one of report, delete, evict, patch and removeFinalizer, and this one has %s: write an action for each", has))
+	switch len(verbs) {
+	case 0:
+		f.refuse(p, "says not what to do: write one of report, delete, evict, patch and removeFinalizer")
+		return ""
+	case 1:
+	default:
+		f.refuse(p, fmt.Sprintf("has %s: an action does one thing, so write an action for each", strings.Join(verbs, " and ")))
 		return ""
 	}
 	return verbs[0]

@@ -232,7 +232,7 @@ func (f *Findings) namespaces(spec *v1alpha1.Work, r *v1alpha1.ClusterReference,
 	f.namespaceNames(r.Namespaces, p.Child("namespaces").Index)
 	f.namespaceNames(r.ExcludeNamespaces, p.Child("excludeNamespaces").Index)
 	if len(r.Namespaces) > 0 && !slices.ContainsFunc(r.Namespaces, func(n string) bool { return !slices.Contains(r.ExcludeNamespaces, n) }) {
-		f.refuse(p.Child("namespaces"), "has no namespace that excludeNamespaces does not exclude: nothing is left")
+		f.refuse(p.Child("namespaces"), "are all in excludeNamespaces too, so nothing is left: remove them from one of the two")
 	}
 	if r.NamespaceSelector != nil {
 		f.selector(r.NamespaceSelector, p.Child("namespaceSelector"))

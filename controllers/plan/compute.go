@@ -259,7 +259,7 @@ func (in *Input) judge(d *decider, p Plan) Plan {
 		return p.waits(v1alpha1.ReasonDeletionRefused, "It is tried again: "+d.blocked)
 	case !something && len(p.Withheld) > 0:
 		return p.blocked(v1alpha1.ReasonProtected, fmt.Sprintf("All objects to act on are protected; the first is %s: %s.",
-			p.Withheld[0].Step.Object.Shown(in.Owner.Namespace), p.Withheld[0].Because))
+			p.Withheld[0].Object, p.Withheld[0].Because))
 	case !something && !once:
 		return p.waits(v1alpha1.ReasonNothingToDo, "Nothing that the targets and rules are about is to be cleaned now.")
 	}
@@ -488,7 +488,7 @@ func (in *Input) step(d *decider, s Step) {
 	case in.Failed[id], in.Only != nil && !in.Only[id]:
 	case in.Spec.Recurs() && s.Object.Terminating: // a run records what is on its way, too; nobody deletes it again and again
 	case because != "":
-		d.p.withhold(Withheld{Step: s, Because: because})
+		d.withhold(Withheld{Step: s, Because: because})
 	case !d.deferred(&s.Object):
 		d.p.Steps = append(d.p.Steps, s)
 	}

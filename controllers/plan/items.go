@@ -122,7 +122,7 @@ func (r *deciding) act(c *candidate) {
 	}
 	for i := range withheld {
 		withheld[i].Step.Reason = a.reason
-		r.p.withhold(withheld[i])
+		r.withhold(withheld[i])
 	}
 	if len(a.deeds) == 0 || r.waits(a) {
 		return
@@ -248,9 +248,10 @@ func (d *decider) deferred(o *Object) bool {
 }
 
 // withhold adds a step that is not taken, as far as there is room.
-func (p *Plan) withhold(w Withheld) {
-	if len(p.Withheld) < maxWithheld {
-		p.Withheld = append(p.Withheld, w)
+func (d *decider) withhold(w Withheld) {
+	if len(d.p.Withheld) < maxWithheld {
+		w.Object = w.Step.Object.Shown(d.in.Owner.Namespace)
+		d.p.Withheld = append(d.p.Withheld, w)
 	}
 }
 

@@ -60,7 +60,8 @@ type deciding struct {
 
 // candidate is an item for which `when` holds.
 type candidate struct {
-	item *celenv.Item
+	item  *celenv.Item
+	place int // in the list of forEach
 	// object is the snapshot's own copy of the item, found in a target; nil if it is no object of a target.
 	object *Object
 	target int
@@ -124,7 +125,7 @@ func (r *deciding) handHolds(h RuleHolds) {
 // candidates are the items for which `when` holds, and of which everything is known that comes before the others matter.
 func (r *deciding) candidates(items []*celenv.Item) []candidate {
 	var out []candidate
-	for _, item := range items {
+	for place, item := range items {
 		holds, err := item.When()
 		switch {
 		case err != nil:
@@ -132,6 +133,7 @@ func (r *deciding) candidates(items []*celenv.Item) []candidate {
 			r.unknown(item)
 		case holds:
 			if c, ok := r.candidate(item); ok {
+				c.place = place
 				out = append(out, c)
 			}
 		}
@@ -296,15 +298,16 @@ func (r *deciding) sort(group []*candidate) bool {
 		return false
 	}
 	var failed *celenv.Error
-	slices.SortStableFunc(group, func(a, b *candidate) int {
+	slices.SortFunc(group, func(a, b *candidate) int {
 		n, err := r.eval.Compare(a.order, b.order)
 		if err != nil && failed == nil {
 			failed = err
 		}
 		if n == 0 && a.object != nil && b.object != nil {
-			n = cmp.Or(byName(*a.object, *b.object), strings.Compare(string(a.object.UID), string(b.object.UID)))
+			n = cmp.Or(strings.Compare(a.object.Namespace, b.object.Namespace), strings.Compare(a.object.Name, b.object.Name),
+				strings.Compare(string(a.object.UID), string(b.object.UID)))
 		}
-		return n
+		return cmp.Or(n, cmp.Compare(a.place, b.place))
 	})
 	if failed != nil {
 		r.failed(group[0].group, failed)

@@ -102,6 +102,8 @@ type Read struct {
 // Withheld is a step that is not taken, because its object is protected.
 type Withheld struct {
 	Step Step
+	// Object names the object for people.
+	Object string
 	// Because says why.
 	Because string
 }

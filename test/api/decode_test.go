@@ -23,6 +23,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/config/templates"
 )
 
 // One Cleaner that Go cannot decode stops the watch of all. So whatever the schema accepts must be decodable: these tests
@@ -371,8 +372,12 @@ func (s *sandbox) try(ctx context.Context, t fataler, field string, value any, w
 		t.Errorf("%s was accepted, and cannot be decoded: %v", what, err)
 		return
 	}
-	if owner, ok := o.(v1alpha1.Owner); ok {
-		validation.Validate(owner.Work(), validation.Options{}) // must not panic
+	switch o := o.(type) { // none of it must panic
+	case v1alpha1.Owner:
+		validation.Validate(o.Work(), validation.Options{})
+	case *v1alpha1.CleanerTemplate:
+		validation.ValidateTemplate(o, templates.Validate(o), validation.Options{})
+		_, _ = templates.StandIn(o) // what is wrong with it is known
 	}
 }
 

@@ -79,6 +79,13 @@ func (i *informer) near(found shelf, q *snapshot.Query, namespaces []string) she
 	if namespaces == nil {
 		namespaces = slices.Sorted(maps.Keys(i.objects))
 	}
+	if q.Name == "" {
+		n := 0
+		for _, namespace := range namespaces {
+			n += len(i.objects[namespace])
+		}
+		found = slices.Grow(found, n)
+	}
 	for _, namespace := range namespaces {
 		objects := i.objects[namespace]
 		if q.Name == "" {

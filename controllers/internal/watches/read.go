@@ -17,9 +17,11 @@ import (
 // Read answers from what is watched, without any request. A query that no Cleaner wants is never Complete.
 func (e *Engine) Read(_ context.Context, q snapshot.Query) plan.Target {
 	t, near, f := e.find(&q)
-	near = slices.DeleteFunc(near, func(o *plan.Object) bool { // stored objects never change, so that they are compared without the lock
-		return !matches(&q, t.Namespaced, f, o)
-	})
+	if !q.Labels.Empty() || !q.Fields.Empty() || q.Among.Except != nil { // else all that is near matches
+		near = slices.DeleteFunc(near, func(o *plan.Object) bool { // stored objects never change, so that they are compared without the lock
+			return !matches(&q, t.Namespaced, f, o)
+		})
+	}
 	if len(near) == 0 {
 		return t
 	}
@@ -33,8 +35,9 @@ func (e *Engine) Read(_ context.Context, q snapshot.Query) plan.Target {
 	return t
 }
 
-// find returns the state of a query, and the objects that may match it, in a shelf of the caller's own. All labels that
-// are left to compare are those of the objects: which namespaces are meant is settled under the same lock.
+// find returns the state of a query, and the objects that may match it, in a shelf of the caller's own. They have the name
+// and the namespaces that are asked for, but for those that are only left out: which are meant is settled under the same
+// lock. Their labels and fields are left to compare.
 func (e *Engine) find(q *snapshot.Query) (t plan.Target, near shelf, f snapshot.FieldLabels) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
