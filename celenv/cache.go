@@ -12,7 +12,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// Cache compiles each generation of a Cleaner once, and remembers what does not compile too. It is safe for concurrent
+// Cache compiles each version of a Cleaner once, and remembers what does not compile too. It is safe for concurrent
 // use.
 type Cache struct {
 	compiler *Compiler
@@ -20,12 +20,12 @@ type Cache struct {
 	entries  map[types.UID]*cached
 }
 
-// cached is the newest generation of one Cleaner that was asked for.
+// cached is the newest version of one Cleaner that was asked for.
 type cached struct {
-	generation int64
-	once       sync.Once
-	programs   *Programs
-	errs       field.ErrorList
+	version  string
+	once     sync.Once
+	programs *Programs
+	errs     field.ErrorList
 }
 
 // NewCache makes an empty Cache of what c compiles.
@@ -33,24 +33,25 @@ func NewCache(c *Compiler) *Cache {
 	return &Cache{compiler: c, entries: map[types.UID]*cached{}}
 }
 
-// Get gives what Compile gives. An object without a UID is not remembered.
-func (c *Cache) Get(uid types.UID, generation int64, spec *v1alpha1.Work) (*Programs, field.ErrorList) {
+// Get gives what Compile gives. The version tells one spec of a Cleaner from another: its generation, and that of its
+// template. An object without a UID is not remembered.
+func (c *Cache) Get(uid types.UID, version string, spec *v1alpha1.Work) (*Programs, field.ErrorList) {
 	if uid == "" {
 		return c.compiler.Compile(spec)
 	}
-	entry := c.entry(uid, generation)
+	entry := c.entry(uid, version)
 	entry.once.Do(func() { // outside the lock: compiling one Cleaner delays no other
 		entry.programs, entry.errs = c.compiler.Compile(spec)
 	})
 	return entry.programs, entry.errs
 }
 
-func (c *Cache) entry(uid types.UID, generation int64) *cached {
+func (c *Cache) entry(uid types.UID, version string) *cached {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	entry := c.entries[uid]
-	if entry == nil || entry.generation != generation {
-		entry = &cached{generation: generation}
+	if entry == nil || entry.version != version {
+		entry = &cached{version: version}
 		c.entries[uid] = entry
 	}
 	return entry

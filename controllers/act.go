@@ -49,7 +49,7 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
 	case leaves:
 		live.Verdict, live.Reason = v1alpha1.VerdictWait, v1alpha1.ReasonNamespaceTerminating
-		live.Message = fmt.Sprintf("Namespace %q is being deleted, or cannot be read: nothing more is begun in it.", p.c.GetNamespace())
+		live.Message = p.leavingMessage()
 		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
 	case now.Sub(in.Now) >= plan.ConfirmationServes:
 		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is deleted: "+slowReads+"."
@@ -91,8 +91,16 @@ func (p *pass) tried(watched plan.Plan) bool {
 // namespaceLeaves says that the Cleaner's namespace is being deleted, or that nobody knows: what goes missing then proves
 // nothing.
 func (p *pass) namespaceLeaves(ctx context.Context) bool {
+	if p.work.Cluster {
+		return false
+	}
 	ns := p.r.own.live.Read(ctx, object("Namespace", "", p.c.GetNamespace()))
 	return ns.State != plan.Complete || len(ns.Objects) == 0 || ns.Objects[0].Terminating
+}
+
+// leavingMessage says so in words.
+func (p *pass) leavingMessage() string {
+	return fmt.Sprintf("Namespace %q is being deleted, or cannot be read: nothing more is begun in it.", p.c.GetNamespace())
 }
 
 // lookRelease reads the Helm release that the spec wants uninstalled; nil if there is none. What cannot be read blocks.
@@ -122,12 +130,12 @@ func releaseReason(err error) string {
 // commit records the run before anything of it is done: the finalizer first, then the rows, each at the version of the
 // Cleaner that was decided on.
 func (p *pass) commit(ctx context.Context, in plan.Input, d plan.Plan) error {
-	decides, err := p.mem.fingerprint(p.c, p.work, &p.r.opts)
+	decides, err := p.mem.fingerprint(&p.assignment, &p.r.opts)
 	if err != nil {
 		return err
 	}
 	faults.Point("decided")
-	if controllerutil.AddFinalizer(p.read.DeepCopyOwner(), v1alpha1.Finalizer) {
+	if !controllerutil.ContainsFinalizer(p.read, v1alpha1.Finalizer) {
 		err := p.writeMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
 		if err != nil {
 			return client.IgnoreNotFound(err)

@@ -28,6 +28,9 @@ import (
 // carryOn does what plan.Next says, one request after the other, until there is nothing to do but to wait, or to
 // evaluate. It returns that last request.
 func (p *pass) carryOn(ctx context.Context) (plan.Request, error) {
+	if p.recurs() {
+		return p.carryOnRecurring(ctx)
+	}
 	p.mem.run.NewPass()
 	p.takeUninstall(ctx)
 	if p.mem.run.Busy && p.c.GetDeletionTimestamp() != nil && !p.r.clock.Now().Before(p.c.GetDeletionTimestamp().Add(p.r.opts.FinishGrace)) {
@@ -60,7 +63,7 @@ func (p *pass) carryOn(ctx context.Context) (plan.Request, error) {
 
 // view is the Cleaner as plan.Next sees it. What is owed to the sink is handed to the sender on the way.
 func (p *pass) view() (plan.View, error) {
-	decides, err := p.mem.fingerprint(p.c, p.work, &p.r.opts)
+	decides, err := p.mem.fingerprint(&p.assignment, &p.r.opts)
 	if err != nil {
 		return plan.View{}, err
 	}
@@ -92,7 +95,7 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 	m, run, now := &p.mem.run, p.c.State().Run, p.r.clock.Now()
 	switch req.Kind {
 	case plan.LookRows, plan.Settle:
-		sights := p.look(ctx, req.Rows)
+		sights := p.lookRows(ctx, req.Rows)
 		m.Saw(run, sights, p.r.clock.Now())
 		if req.Kind == plan.Settle {
 			m.Settled(p.r.clock.Now())
@@ -110,6 +113,8 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 		return p.recheck(ctx)
 	case plan.DeleteRows:
 		return p.delete(ctx, req.Rows)
+	case plan.ActRules:
+		return p.actRules(ctx, req.Rows)
 	case plan.StartUninstall, plan.FinishUninstall:
 		p.uninstall(ctx, req.Kind == plan.StartUninstall)
 		return nil
@@ -131,8 +136,8 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 	}
 }
 
-// look reads the objects of rows live.
-func (p *pass) look(ctx context.Context, rows []int) map[int]plan.Sight {
+// lookRows reads the objects of rows live.
+func (p *pass) lookRows(ctx context.Context, rows []int) map[int]plan.Sight {
 	seen := make([]plan.Sight, len(rows))
 	actuate.Each(len(rows), func(n int) {
 		row, err := plan.ParseRow(p.c.State().Run.Rows[rows[n]])
@@ -186,27 +191,41 @@ func (p *pass) Look(ctx context.Context, row plan.Row) plan.Sight {
 		return plan.Sight{Missing: true}
 	}
 	o := &seen.Objects[0]
+	belongs, trouble := p.belongs(ctx, t, o)
+	if trouble != "" {
+		return plan.Sight{Failed: trouble}
+	}
 	return plan.Sight{
 		UID: o.UID, ResourceVersion: o.ResourceVersion, Terminating: o.Terminating, Finalizers: o.Finalizers,
-		Refused: plan.Refused(p.owner(), p.work, row, o, p.belongs(ctx, t, o), p.r.opts.protection()),
+		Refused: plan.Refused(p.owner(), p.work, row, o, belongs, p.r.opts.protection()),
 	}
 }
 
-// belongs says whether a target of the spec stands for an object.
-func (p *pass) belongs(ctx context.Context, target int, o *plan.Object) plan.Belonging {
+// belongs says whether a target of the spec stands for an object, or why that cannot be said now.
+func (p *pass) belongs(ctx context.Context, target int, o *plan.Object) (b plan.Belonging, trouble string) {
 	if target < 0 {
-		return plan.Belonging{}
+		return plan.Belonging{}, ""
 	}
 	t := &p.work.Targets[target]
 	q, err := snapshot.QueryOf(p.c.GetNamespace(), t)
 	if err != nil {
-		return plan.Belonging{}
+		return plan.Belonging{}, ""
 	}
 	served, state, _ := p.r.resolver.Resolve(ctx, q.Group, q.Version, q.Kind)
 	if state != plan.Complete {
-		return plan.Belonging{}
+		return plan.Belonging{}, ""
 	}
-	return plan.Belonging{Resource: served.GVR, Matches: watches.Matches(q, o)}
+	var namespace *plan.Object
+	if q.Among.Labels != nil && o.Namespace != "" {
+		seen := p.hands.live.Read(ctx, snapshot.NamespaceQuery(o.Namespace))
+		if seen.State != plan.Complete {
+			return plan.Belonging{}, seen.Detail
+		}
+		if len(seen.Objects) > 0 {
+			namespace = &seen.Objects[0]
+		}
+	}
+	return plan.Belonging{Resource: served.GVR, Matches: watches.Matches(q, o, namespace)}, ""
 }
 
 // recheck asks the conditions again on live reads.
@@ -275,7 +294,7 @@ func (p *pass) deleteSelf(ctx context.Context) error {
 	}
 	finished := p.c.State().Run
 	uid, version := p.read.GetUID(), p.read.GetResourceVersion()
-	err := p.r.client.Delete(ctx, p.read.DeepCopyOwner(), client.Preconditions{UID: &uid, ResourceVersion: &version},
+	err := p.r.client.Delete(ctx, p.metadata(), client.Preconditions{UID: &uid, ResourceVersion: &version},
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil {
 		return err

@@ -18,7 +18,6 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // CleanerReconciler carries each Cleaner through its life.
@@ -49,7 +48,7 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	if err != nil || c == nil {
 		return ctrl.Result{}, err
 	}
-	p, err := r.pass(c, req.NamespacedName, mem)
+	p, err := r.pass(ctx, c, req.NamespacedName, mem)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -63,26 +62,29 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	if at := mem.evaluated.Add(r.opts.MinInterval); r.clock.Now().Before(at) {
 		return p.sleep(ctx, at, nil)
 	}
+	if at, waits, err := p.scheduled(ctx); waits || err != nil {
+		p.report().scheduled()
+		return p.sleep(ctx, at, err)
+	}
 
 	// 3. Compile. The author's mistake is reported; only an edit can mend it.
-	programs, findings := p.compile()
-	if len(findings) > 0 {
-		r.watches.Forget(req.NamespacedName)
-		p.report().invalid(findings)
+	programs, ok := p.prepare()
+	if !ok {
 		return p.sleep(ctx, time.Time{}, nil)
 	}
 
 	// 4. Listen, before looking: nothing may change unseen in between. 5. Look. 6. Decide.
 	p.listen()
-	in := p.input(programs, r.clock.Now(), snapshot.Take(ctx, p.hands.watched, c.GetNamespace(), p.work))
-	decision := plan.Compute(ctx, in)
-	mem.evaluated, mem.expected = in.Now, decision.Next
-	r.metrics.Evaluated(string(decision.Verdict))
+	in := p.observe(ctx, programs)
+	decision := p.decide(ctx, in)
 
-	// 7. Confirm. 8. Commit, and go on with what is committed.
-	if decision.Verdict == v1alpha1.VerdictAct {
+	// 7. Confirm. 8. Commit, and go on with what is committed; or, for one that stays, do it batch by batch.
+	switch {
+	case p.c.Common().Recurs():
+		decision, err = p.recur(ctx, in, decision)
+	case decision.Verdict == v1alpha1.VerdictAct:
 		decision, err = p.act(ctx, in, decision)
-	} else {
+	default:
 		mem.disagreed = 0
 	}
 	if p.committed {

@@ -96,9 +96,9 @@ func (m *handsMaker) make(account identity.Account) (*hands, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a metadata client: %w", err)
 	}
-	deleting, err := dynamic.NewForConfig(actuate.Once(config))
+	actuator, err := actuate.New(config, m.slots)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a client for deletions: %w", err)
+		return nil, err
 	}
 	uninstaller, err := helm.New(helm.Options{
 		Config: actuate.Once(config), Discovery: m.config, ServiceAccount: types.NamespacedName(account), Protection: m.protection, Clock: m.clock,
@@ -109,7 +109,7 @@ func (m *handsMaker) make(account identity.Account) (*hands, error) {
 	}
 	return &hands{
 		account: account, watched: m.access.Reader(account, m.engine), live: watches.NewLive(account.String(), dyn, meta, m.engine.Resolver()),
-		actuator: actuate.New(deleting, m.slots), helm: uninstaller,
+		actuator: actuator, helm: uninstaller,
 	}, nil
 }
 
@@ -130,7 +130,7 @@ func (o *Options) decides(work *v1alpha1.Work) (string, error) {
 
 // recorded is how an account stands in a run: by its name, if it is of the Cleaner's namespace.
 func recorded(c v1alpha1.Owner, a identity.Account) string {
-	if a.Namespace == c.GetNamespace() {
+	if a.Operator() || a.Namespace == c.GetNamespace() {
 		return a.Name
 	}
 	return a.Namespace + "/" + a.Name
@@ -149,13 +149,13 @@ func recordedAccount(c v1alpha1.Owner, s string) identity.Account {
 
 // handsFor are the hands of a Cleaner: those of the account by its spec, or, for a run that is stopped, those with which
 // it was begun. They are kept while they are the same.
-func (r *CleanerReconciler) handsFor(c v1alpha1.Owner, work *v1alpha1.Work, mem *memory) (*hands, error) {
+func (r *CleanerReconciler) handsFor(c v1alpha1.Owner, a *assignment, mem *memory) (*hands, error) {
 	account := identity.Account{}
-	if a := r.opts.serviceAccount(work); a != nil {
-		account = identity.Account{Namespace: cmp.Or(a.Namespace, c.GetNamespace()), Name: a.Name}
+	if as := r.opts.serviceAccount(a.work); as != nil {
+		account = identity.Account{Namespace: cmp.Or(as.Namespace, c.GetNamespace()), Name: as.Name}
 	}
 	if run := c.State().Run; run != nil && run.Result == "" {
-		decides, err := mem.fingerprint(c, work, &r.opts)
+		decides, err := mem.fingerprint(a, &r.opts)
 		if err != nil {
 			return nil, err
 		}

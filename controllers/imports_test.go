@@ -29,18 +29,23 @@ func allowed() map[string][]string {
 		"controllers/snapshot":              {"api/v1alpha1", "controllers/plan"},
 		"controllers/internal/watches":      {"api/v1alpha1", "controllers/plan", "controllers/snapshot"},
 		"controllers/internal/faults":       {},
-		"controllers/internal/actuate":      {"controllers/internal/faults", "controllers/plan"},
+		"controllers/internal/actuate":      {"api/v1alpha1", "controllers/internal/faults", "controllers/plan", "controllers/snapshot"},
 		"controllers/internal/actuate/helm": {"api/v1alpha1", "controllers/internal/faults", "controllers/plan"},
 		"controllers/internal/outbox":       {"api/v1alpha1", "controllers/internal/faults", "controllers/plan"},
 		"controllers/internal/metrics":      {},
 		"controllers/internal/identity":     {"controllers/plan", "controllers/snapshot"},
 		"controllers/internal/skew":         {"api/v1alpha1"},
 		"controllers": {
-			"api/v1alpha1", "api/validation", "celenv", "controllers/plan", "controllers/snapshot", "controllers/internal/watches",
+			"api/v1alpha1", "api/validation", "celenv", "config/templates", "controllers/plan", "controllers/snapshot", "controllers/internal/watches",
 			"controllers/internal/actuate", "controllers/internal/actuate/helm", "controllers/internal/faults", "controllers/internal/identity",
 			"controllers/internal/outbox", "controllers/internal/metrics", "controllers/internal/skew",
 		},
-		"webhooks":    {"api/v1alpha1", "api/validation", "celenv"},
+		"config/templates": {"api/v1alpha1"},
+		"webhooks":         {"api/v1alpha1", "api/validation", "celenv", "config/templates"},
+		"cmd/kubectl-cleaner": {
+			"api/v1alpha1", "api/validation", "celenv", "config/crd", "config/templates", "controllers/plan", "controllers/snapshot",
+		},
+		"config/crd":  {},
 		"cmd/manager": {"api/v1alpha1", "api/validation", "controllers", "webhooks"},
 	}
 }
@@ -72,7 +77,7 @@ func within(path, parent string) bool {
 
 func TestImports(t *testing.T) {
 	rules, seen := allowed(), map[string]bool{}
-	for _, top := range []string{"api", "celenv", "controllers", "cmd", "webhooks"} {
+	for _, top := range []string{"api", "celenv", "config", "controllers", "cmd", "webhooks"} {
 		err := filepath.WalkDir(filepath.Join("..", top), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

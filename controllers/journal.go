@@ -4,11 +4,13 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/go-logr/logr"
@@ -61,12 +63,16 @@ func (o *orders) May(ctx context.Context) error {
 		return err
 	}
 	decides := o.c.State().Run.Decides
-	if c.GetGeneration() != o.c.GetGeneration() {
-		now, err := o.r.opts.decides(c.Work())
+	if same, err := o.same(ctx, c); err != nil {
+		return err
+	} else if !same {
+		now, err := o.r.assignmentOf(ctx, c)
 		if err != nil {
 			return err
 		}
-		decides = now
+		if decides, err = o.r.opts.decides(now.work); err != nil {
+			return err
+		}
 	}
 	switch {
 	case c.GetUID() != o.c.GetUID(), c.GetDeletionTimestamp() != nil, plan.Held(c.Common()), decides != o.c.State().Run.Decides:
@@ -79,7 +85,7 @@ func (o *orders) May(ctx context.Context) error {
 
 // Intent records a deletion before it is sent.
 func (o *orders) Intent(d actuate.Deed) {
-	o.log.Info("Intent", "run", o.c.State().Run.Number, "rule", d.Row.Rule, "object", d.Row.Ref.String(), "uid", d.Row.UID,
+	o.log.Info("Intent", "run", o.c.State().Run.Number, "rule", d.Row.Rule, "verb", plan.VerbDelete, "object", d.Row.Ref.String(), "uid", string(d.Row.UID),
 		"resourceVersion", d.ResourceVersion, "decides", o.c.State().Run.Decides)
 }
 
@@ -117,6 +123,22 @@ func (p *pass) tellAnswer(row plan.Row, a plan.Answer) {
 		return
 	}
 	p.r.metrics.Deleted(row.Resource.Group, row.Resource.Resource, result)
+	p.count(row.Rule, plan.VerbDelete, a, p.c.State().Run.DecidedAt.Time)
+}
+
+// count counts what was answered to an action that was decided at a moment.
+func (p *pass) count(rule string, verb plan.Verb, a plan.Answer, decided time.Time) {
+	results := map[plan.AnswerKind]string{
+		plan.AnswerDeleted: "done", plan.AnswerNotFound: "gone", plan.AnswerRefused: "refused", plan.AnswerLost: "lost", plan.AnswerConflict: "conflict",
+	}
+	cleaner := p.key.Name
+	if !p.c.Common().Recurs() { // there may be one for each thing that is cleaned
+		cleaner, rule = "", ""
+	}
+	p.r.metrics.Acted(cleaner, rule, string(verb), results[a.Kind])
+	if a.Kind == plan.AnswerDeleted && (verb == plan.VerbDelete || verb == plan.VerbEvict) {
+		p.r.metrics.Delayed(p.r.clock.Since(decided))
+	}
 }
 
 // deleted are the rows of the deeds that were answered with success.
@@ -219,4 +241,110 @@ func (p *pass) giveUp(ctx context.Context) {
 
 func (p *pass) event(kind, reason, action, format string, args ...any) {
 	p.r.recorder.Eventf(p.read, nil, kind, reason, action, "%s", clean(fmt.Sprintf(format, args...)))
+}
+
+// tellSteps emits one Event for each rule and verb of a batch.
+func (p *pass) tellSteps(steps []plan.Step) { p.tellAs(steps, "", "") }
+
+// tellDryRun emits Events of what would be done.
+func (p *pass) tellDryRun(steps []plan.Step) { p.tellAs(steps, "DryRun", "would be ") }
+
+func (p *pass) tellAs(steps []plan.Step, reason, would string) {
+	type kind struct {
+		rule string
+		verb plan.Verb
+	}
+	names, first := map[kind][]string{}, map[kind]string{}
+	var kinds []kind
+	for i := range steps {
+		s := &steps[i]
+		k := kind{s.Rule, s.Verb}
+		if names[k] == nil {
+			kinds = append(kinds, k)
+			first[k] = s.Reason
+		}
+		names[k] = append(names[k], s.Object.Ref.Shown(p.c.GetNamespace()))
+	}
+	for _, k := range kinds {
+		w := wordsOf(k.verb)
+		text := fmt.Sprintf("%s: %s%s %s", k.rule, would, w.result, some(names[k]))
+		if first[k] != "" {
+			text += " (" + first[k] + ")"
+		}
+		p.event(corev1.EventTypeNormal, cmp.Or(reason, w.reason), w.action, "%s", text)
+	}
+}
+
+// words are how a verb is spoken of.
+type words struct{ reason, action, result string }
+
+func wordsOf(v plan.Verb) words {
+	switch v {
+	case plan.VerbDelete:
+		return words{"Deleted", "Delete", "deleted"}
+	case plan.VerbEvict:
+		return words{"Evicted", "Evict", "evicted"}
+	case plan.VerbPatch:
+		return words{"Patched", "Patch", "patched"}
+	case plan.VerbRemoveFinalizer:
+		return words{"FinalizerRemoved", "RemoveFinalizer", "freed of a finalizer"}
+	default:
+		return words{"Reported", "Report", "reported"}
+	}
+}
+
+// tellOutcome counts what came of a step that was decided at a moment, and remembers it for the status.
+func (p *pass) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
+	action := func(result string) {
+		p.mem.acted(p.read.State().LastActions, v1alpha1.Action{
+			Object: s.Object.Ref.Shown(p.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
+			Time: at(p.r.clock), Result: clean(result),
+		})
+	}
+	did := wordsOf(s.Verb).result
+	if s.Reason != "" {
+		did += ": " + s.Reason
+	}
+	result := "unsent"
+	switch a.Kind {
+	case plan.AnswerDeleted:
+		result = "deleted"
+		action(did)
+		p.counters().Acted++
+	case plan.AnswerNotFound:
+		result = "gone"
+		action("was gone")
+	case plan.AnswerRefused:
+		result = "refused"
+		action(a.Why)
+		p.counters().Failed++
+	case plan.AnswerLost:
+		result = "lost"
+		action(a.Why)
+		p.counters().Failed++
+	case plan.AnswerConflict:
+		result = "conflict"
+	case plan.AnswerUnsent:
+		return
+	}
+	if p.c.Common().Recurs() {
+		p.r.metrics.Acted(p.key.Name, s.Rule, string(s.Verb), result)
+	} else {
+		p.r.metrics.Acted("", "", string(s.Verb), result)
+	}
+	if s.Verb == plan.VerbDelete {
+		p.r.metrics.Deleted(s.Object.Resource.Group, s.Object.Resource.Resource, result)
+	}
+	p.count(s.Rule, s.Verb, a, decided)
+}
+
+// counters are those of the status, with what this process has done since.
+func (p *pass) counters() *v1alpha1.Counters {
+	if p.mem.counters == nil {
+		p.mem.counters = &v1alpha1.Counters{}
+		if before := p.read.State().Counters; before != nil {
+			*p.mem.counters = *before
+		}
+	}
+	return p.mem.counters
 }

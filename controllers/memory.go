@@ -6,9 +6,11 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -39,11 +41,26 @@ type memory struct {
 	asked             string
 	// actions are the latest deeds, newest first.
 	actions []v1alpha1.Action
+	// counters are what the status says was done so far; nil until something is.
+	counters *v1alpha1.Counters
 	// tried are the versions, by UID, that a dry run has already asked about.
 	tried map[types.UID]string
-	// decides is the fingerprint of the spec of a generation.
-	decides    string
-	generation int64
+	// decides is the fingerprint of a version of what is to be done.
+	decides, version string
+	// ledger is what became of the rows of a run of a Cleaner that stays.
+	ledger plan.Ledger
+	// holds, backoff, overlay and done are what rules have to remember: since when something holds, which objects wait
+	// after failures, what the watches have not shown yet of what was done, and what was done lately.
+	holds   plan.Holds
+	backoff plan.Backoff
+	overlay plan.Acted
+	done    plan.Done
+	// ticking says that an evaluation that the schedule asked for is not over.
+	ticking bool
+	// pace is how many requests a second limits let through.
+	pace *rate.Limiter
+	// told are the items of which a report was made, and of which version.
+	told map[plan.ItemKey]string
 	// stopUninstall ends the uninstall that is under way.
 	stopUninstall context.CancelFunc
 	// ended takes the end of an uninstall from the pool.
@@ -83,19 +100,22 @@ func (s *memories) forget(key types.NamespacedName) {
 }
 
 func newMemory(uid types.UID) *memory {
-	return &memory{uid: uid, tried: map[types.UID]string{}, ended: make(chan uninstallEnd, 1)}
+	return &memory{
+		uid: uid, tried: map[types.UID]string{}, ended: make(chan uninstallEnd, 1),
+		backoff: plan.Backoff{}, overlay: plan.Acted{}, told: map[plan.ItemKey]string{},
+	}
 }
 
-// fingerprint is that of a Cleaner's spec, computed once a generation.
-func (m *memory) fingerprint(c v1alpha1.Owner, work *v1alpha1.Work, o *Options) (string, error) {
-	if m.decides != "" && m.generation == c.GetGeneration() {
+// fingerprint is that of what a Cleaner is to do, computed once a version.
+func (m *memory) fingerprint(a *assignment, o *Options) (string, error) {
+	if m.decides != "" && m.version == a.version {
 		return m.decides, nil
 	}
-	d, err := o.decides(work)
+	d, err := o.decides(a.work)
 	if err != nil {
 		return "", err
 	}
-	m.decides, m.generation = d, c.GetGeneration()
+	m.decides, m.version = d, a.version
 	return d, nil
 }
 
@@ -120,10 +140,10 @@ func (m *memory) resume(c v1alpha1.Owner) {
 // acted remembers deeds, newest first.
 func (m *memory) acted(known []v1alpha1.Action, actions ...v1alpha1.Action) {
 	if m.actions == nil {
-		m.actions = known
+		m.actions = slices.Clone(known)
 	}
-	for _, a := range actions {
-		m.actions = append([]v1alpha1.Action{a}, m.actions[:min(len(m.actions), maxActions-1)]...)
+	for _, a := range actions { // in place: a run may have thousands of deeds
+		m.actions = slices.Insert(m.actions[:min(len(m.actions), maxActions-1)], 0, a)
 	}
 }
 

@@ -42,11 +42,11 @@ var errNotLeader = errors.New("the leadership of this process was not renewed la
 
 // pass is one Reconcile of one Cleaner.
 type pass struct {
-	r         *CleanerReconciler
-	key       types.NamespacedName
-	c         v1alpha1.Owner // as read or as last written; its status is the draft of the report
-	read      v1alpha1.Owner // the same without the draft
-	work      *v1alpha1.Work // what its spec asks for
+	r    *CleanerReconciler
+	key  types.NamespacedName
+	c    v1alpha1.Owner // as read or as last written; its status is the draft of the report
+	read v1alpha1.Owner // the same without the draft
+	assignment
 	mem       *memory
 	hands     *hands
 	ends      time.Time
@@ -106,27 +106,71 @@ func (r *CleanerReconciler) forget(key types.NamespacedName, uid types.UID) {
 	r.compiler.Forget(uid)
 	r.sender.Forget(key)
 	r.memories.forget(key)
+	r.metrics.Forget(key)
+	r.metrics.Forget(key)
 }
 
-func (r *CleanerReconciler) pass(c v1alpha1.Owner, key types.NamespacedName, mem *memory) (*pass, error) {
-	work := c.Work()
-	h, err := r.handsFor(c, work, mem)
+func (r *CleanerReconciler) pass(ctx context.Context, c v1alpha1.Owner, key types.NamespacedName, mem *memory) (*pass, error) {
+	a, err := r.assignmentOf(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return &pass{r: r, key: key, c: c, read: c.DeepCopyOwner(), work: work, mem: mem, hands: h, ends: r.clock.Now().Add(passLimit)}, nil
+	h, err := r.handsFor(c, &a, mem)
+	if err != nil {
+		return nil, err
+	}
+	return &pass{r: r, key: key, c: c, read: c.DeepCopyOwner(), assignment: a, mem: mem, hands: h, ends: r.clock.Now().Add(passLimit)}, nil
 }
 
 // compile checks the spec and compiles its expressions.
 func (p *pass) compile() (*celenv.Programs, validation.Findings) {
-	programs, errs := p.r.compiler.Get(p.c.GetUID(), p.c.GetGeneration(), p.work)
-	findings := validation.Validate(p.c.Work(), validation.Options{
+	if len(p.wrong) > 0 {
+		return nil, validation.Refused(p.wrong)
+	}
+	programs, errs := p.r.compiler.Get(p.c.GetUID(), p.version, p.work)
+	findings := validation.Validate(p.work, validation.Options{
 		AllowProtectedKinds:   p.r.opts.AllowProtectedKinds,
 		Compiled:              errs,
 		RequireServiceAccount: p.r.opts.RequireServiceAccount,
 		DefaultServiceAccount: p.r.opts.DefaultServiceAccount,
 	})
 	return programs, findings.Errors()
+}
+
+// prepare has the programs of what is to be done, or reports why there are none.
+func (p *pass) prepare() (*celenv.Programs, bool) {
+	if p.missing != "" {
+		p.r.watches.Forget(p.key)
+		p.report().templateMissing(p.missing)
+		return nil, false
+	}
+	programs, findings := p.compile()
+	if len(findings) > 0 {
+		p.r.watches.Forget(p.key)
+		p.report().invalid(findings)
+		return nil, false
+	}
+	return programs, true
+}
+
+// observe is what a decision depends on now, as the watches know it and as this process has changed it since.
+func (p *pass) observe(ctx context.Context, programs *celenv.Programs) plan.Input {
+	now := p.r.clock.Now() // not after the snapshot
+	return p.input(programs, now, p.mem.overlay.Over(snapshot.Take(ctx, p.hands.watched, p.c.GetNamespace(), p.work)))
+}
+
+// decide decides, and remembers what the next decision has to know.
+func (p *pass) decide(ctx context.Context, in plan.Input) plan.Plan {
+	began := p.r.clock.Now()
+	d := plan.Compute(ctx, in)
+	p.mem.evaluated, p.mem.expected, p.mem.holds = in.Now, d.Next, d.Holds
+	p.r.metrics.Evaluated(string(d.Verdict), p.r.clock.Since(began))
+	failing := int64(0)
+	for i := range d.Errors {
+		failing += max(1, d.Errors[i].Count)
+	}
+	p.r.metrics.Items(p.key, len(d.Pending), int(failing))
+	return d
 }
 
 // owner is the Cleaner as plan sees it.
@@ -158,7 +202,7 @@ func (p *pass) listen() {
 		if err != nil { // validation has refused it
 			continue
 		}
-		interests = append(interests, watches.Interest{Query: q, Quiet: !t.Included()})
+		interests = append(interests, watches.Interest{Query: q, Quiet: !t.Included() || p.work.Schedule != ""})
 	}
 	p.r.watches.Want(p.key, interests)
 }
@@ -192,36 +236,58 @@ func (p *pass) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) 
 		Now:        now,
 		Expected:   p.mem.expected,
 		Clock:      p.r.trust(),
+		Holds:      p.mem.holds,
+		Done:       p.mem.done,
+		Backoff:    p.mem.backoff,
 	}
 }
 
 // write sends a change of the Cleaner that decides something: it fails on a conflict, and is not sent by a process that
-// may not be the leader any more.
-func (p *pass) write(send func(c v1alpha1.Owner, from client.Patch) error, change func(c v1alpha1.Owner)) error {
+// may not be the leader any more. Before is the part of what was read that may change: a difference is not looked for in
+// the rest, which may be thousands of rows.
+func (p *pass) write(before v1alpha1.Owner, send func(c v1alpha1.Owner, from client.Patch) error, change func(c v1alpha1.Owner)) error {
 	if !p.r.opts.Lease.Fresh() {
 		return errNotLeader
 	}
-	next := p.read.DeepCopyOwner()
+	next := before.DeepCopyOwner()
 	change(next)
-	if err := send(next, client.MergeFromWithOptions(p.read, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := send(next, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
 	p.wrote(next)
 	return nil
 }
 
-// writeStatus is write for the status.
+// writeStatus is write for the record.
 func (p *pass) writeStatus(ctx context.Context, change func(s *v1alpha1.CleanerStatus)) error {
-	return p.write(func(c v1alpha1.Owner, from client.Patch) error {
+	before := p.metadata()
+	record := p.read.State()
+	*before.State() = v1alpha1.CleanerStatus{Runs: record.Runs, Run: record.Run, Unsent: record.Unsent, LastScheduleTime: record.LastScheduleTime}
+	return p.write(before, func(c v1alpha1.Owner, from client.Patch) error {
 		return p.r.client.Status().Patch(ctx, c, from)
 	}, func(c v1alpha1.Owner) { change(c.State()) })
 }
 
-// writeMetadata is write for the rest.
+// writeMetadata is write for the metadata.
 func (p *pass) writeMetadata(ctx context.Context, change func(c v1alpha1.Owner)) error {
-	return p.write(func(c v1alpha1.Owner, from client.Patch) error {
+	return p.write(p.metadata(), func(c v1alpha1.Owner, from client.Patch) error {
 		return p.r.client.Patch(ctx, c, from)
 	}, change)
+}
+
+// metadata is that of the Cleaner as it was read, and nothing else of it.
+func (p *pass) metadata() v1alpha1.Owner {
+	if c, ok := p.read.(*v1alpha1.ClusterCleaner); ok {
+		out := &v1alpha1.ClusterCleaner{ObjectMeta: c.ObjectMeta}
+		out.ManagedFields = nil
+		return out
+	}
+	out := &v1alpha1.Cleaner{}
+	if c, ok := p.read.(*v1alpha1.Cleaner); ok {
+		out.ObjectMeta = c.ObjectMeta
+	}
+	out.ManagedFields = nil
+	return out
 }
 
 // wrote takes the Cleaner as the API server answered. The draft of the report is kept.

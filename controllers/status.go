@@ -23,8 +23,12 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
-// maxResolved is how many objects a status names.
-const maxResolved = 100
+const (
+	// maxResolved is how many objects a status names.
+	maxResolved = 100
+	// maxListed is how many of what waits, went wrong or is withheld it names.
+	maxListed = 20
+)
 
 // report drafts the part of a status that is there for people. What decides, the run, is written elsewhere, by
 // resourceVersion.
@@ -59,12 +63,21 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 	switch {
 	case d.Reason == v1alpha1.ReasonEvaluationFailed:
 		r.set(v1alpha1.ConditionEvaluated, metav1.ConditionFalse, d.Reason, d.Message)
-	case d.Conditions != nil || d.Verdict == v1alpha1.VerdictAct:
+	case len(d.Errors) > 0:
+		r.set(v1alpha1.ConditionEvaluated, metav1.ConditionFalse, v1alpha1.ReasonEvaluationFailed, firstError(d.Errors))
+	case d.Conditions != nil || d.Verdict == v1alpha1.VerdictAct || slices.Contains([]string{v1alpha1.ReasonNothingToDo, v1alpha1.ReasonHolding, v1alpha1.ReasonLimitExceeded}, d.Reason):
 		r.set(v1alpha1.ConditionEvaluated, metav1.ConditionTrue, d.Reason, d.Message)
 	default:
 		r.remove(v1alpha1.ConditionEvaluated)
 	}
 	r.outcome(d, in.Now)
+	r.pending(d.Pending)
+	r.p.r.metrics.Items(r.p.key, len(d.Pending), len(d.Errors))
+	if d.Reason == v1alpha1.ReasonLimitExceeded {
+		r.set(v1alpha1.ConditionTripped, metav1.ConditionTrue, d.Reason, d.Message)
+	} else {
+		r.remove(v1alpha1.ConditionTripped)
+	}
 	switch stuck := d.Verdict == v1alpha1.VerdictBlocked || d.Verdict == v1alpha1.VerdictInvalid || d.Reason == v1alpha1.ReasonAccessDenied || d.Reason == v1alpha1.ReasonClockSkewSuspected; {
 	case stuck:
 		r.ready(metav1.ConditionFalse, d.Reason, d.Message)
@@ -78,7 +91,7 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 	}
 	r.remove(v1alpha1.ConditionReconciling)
 	r.delivered()
-	r.next(d.Next)
+	r.next(r.announced(d))
 	r.draft().LastRequestedAt = clean(r.p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
 }
 
@@ -177,11 +190,80 @@ func (r report) resolved(in plan.Input, d plan.Plan) {
 	r.set(v1alpha1.ConditionTargetsResolved, metav1.ConditionTrue, v1alpha1.ReasonResolved, "Every target is readable.")
 }
 
+// announced is when a Cleaner looks again, as far as that is news: one that stays does not announce its period, which would
+// be a write each time.
+func (r report) announced(d plan.Plan) time.Time {
+	switch {
+	case !r.p.c.Common().Recurs(), d.Reason == v1alpha1.ReasonWaitingForTTL:
+		return d.Next
+	case len(d.Pending) > 0:
+		return d.Pending[0].Until
+	default:
+		return time.Time{}
+	}
+}
+
+// firstError says in words what went wrong with items.
+func firstError(errs []v1alpha1.ItemError) string {
+	e := errs[0]
+	about := fmt.Sprintf("rule %q", e.Rule)
+	if e.Key != "" {
+		about += fmt.Sprintf(", item %q", e.Key)
+	}
+	return clean(fmt.Sprintf("Nothing is done with what an error is about: %s: %s", about, e.Message))
+}
+
+// pending says what rules wait for. A moment is announced in whole seconds, and not before it comes.
+func (r report) pending(all []plan.Pending) {
+	st := r.draft()
+	st.Pending = nil
+	for _, p := range all[:min(len(all), maxListed)] {
+		st.Pending = append(st.Pending, v1alpha1.Pending{Rule: p.Rule, Key: clean(p.Key), Until: metav1.Time{Time: p.Until.Add(time.Second - time.Nanosecond).Truncate(time.Second)}})
+	}
+}
+
+// templateMissing says that there is no template of this name, yet.
+func (r report) templateMissing(name string) {
+	message := fmt.Sprintf("CleanerTemplate %q does not exist.", clean(name))
+	r.remove(v1alpha1.ConditionTargetsResolved, v1alpha1.ConditionEvaluated, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled)
+	r.set(v1alpha1.ConditionValid, metav1.ConditionFalse, v1alpha1.ReasonTemplateMissing, message)
+	r.outcome(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonTemplateMissing, Message: message}, r.p.r.clock.Now())
+	r.ready(metav1.ConditionFalse, v1alpha1.ReasonTemplateMissing, message)
+	r.next(time.Time{})
+}
+
+// scheduled says that the schedule is waited for. What the last evaluation found stays said.
+func (r report) scheduled() {
+	if r.draft().LastEvaluation == nil {
+		r.set(v1alpha1.ConditionValid, metav1.ConditionTrue, v1alpha1.ReasonValid, "The spec is valid.")
+		r.ready(metav1.ConditionTrue, v1alpha1.ReasonWaitingForSchedule, "The schedule is not due yet.")
+	}
+	r.delivered()
+	r.next(time.Time{})
+}
+
+// recurring says what a Cleaner that stays waits for, when it evaluates nothing.
+func (r report) recurring(req plan.Request) {
+	r.delivered()
+	if req.Reason == v1alpha1.ReasonDelivering {
+		r.ready(metav1.ConditionUnknown, req.Reason, "The event of the last run is being sent.")
+	}
+	r.next(time.Time{})
+}
+
 // outcome keeps the time of an evaluation that said the same.
 func (r report) outcome(d plan.Plan, now time.Time) {
 	e := &v1alpha1.Evaluation{Time: metav1.NewTime(now), Verdict: d.Verdict, Reason: d.Reason, Message: clean(d.Message), Conditions: d.Conditions}
 	for i := range e.Conditions {
 		e.Conditions[i].Error = clean(e.Conditions[i].Error)
+	}
+	e.Errors = slices.Clone(d.Errors[:min(len(d.Errors), maxListed)])
+	for i := range e.Errors {
+		e.Errors[i].Key, e.Errors[i].Message = clean(e.Errors[i].Key), clean(e.Errors[i].Message)
+	}
+	if len(d.Withheld) > 0 && r.p.c.Common().Recurs() { // for one that cleans once, the run says it
+		forbidden := d.Forbidden()
+		e.Withheld = forbidden[:min(len(forbidden), maxListed)]
 	}
 	if old := r.draft().LastEvaluation; old != nil {
 		same := *e
@@ -254,11 +336,16 @@ func (r report) remove(kinds ...string) {
 // send writes the draft if it differs from what was read, at most once a second; else it says when it may.
 func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err error) {
 	if p.mem.actions != nil {
-		p.c.State().LastActions = p.mem.actions
+		p.c.State().LastActions = slices.Clone(p.mem.actions)
 	}
 	leaving := p.c.GetDeletionTimestamp() != nil && len(p.c.GetFinalizers()) == 0
+	p.c.State().Counters = p.read.State().Counters // which alone are no reason to write
 	if leaving || equality.Semantic.DeepEqual(p.c.State(), p.read.State()) {
 		return time.Time{}, nil
+	}
+	if p.mem.counters != nil {
+		counters := *p.mem.counters
+		p.c.State().Counters = &counters
 	}
 	if due = p.mem.reported.Add(reportEvery); now.Before(due) {
 		return due, nil
@@ -266,12 +353,11 @@ func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err erro
 	if !p.r.opts.Lease.Fresh() {
 		return time.Time{}, errNotLeader
 	}
-	next := p.read.DeepCopyOwner()
-	*next.State() = *p.c.State().DeepCopy()
-	patch, err := p.reportPatch(next)
+	patch, err := p.reportPatch()
 	if err != nil {
 		return time.Time{}, err
 	}
+	next := p.metadata()
 	faults.Point("before a report")
 	if err := p.r.client.Status().Patch(ctx, next, patch); err != nil {
 		return time.Time{}, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.key, err)
@@ -283,9 +369,14 @@ func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err erro
 }
 
 // reportPatch is the difference between the draft and what was read. It names the Cleaner's UID, so that it does not
-// land on another one of the same name.
-func (p *pass) reportPatch(next v1alpha1.Owner) (client.Patch, error) {
-	text, err := client.MergeFrom(p.read).Data(next)
+// land on another one of the same name. The record, which may have thousands of rows, is no part of it.
+func (p *pass) reportPatch() (client.Patch, error) {
+	before, next := p.metadata(), p.metadata()
+	*before.State(), *next.State() = *p.read.State(), *p.c.State()
+	for _, s := range []*v1alpha1.CleanerStatus{before.State(), next.State()} {
+		s.Runs, s.Run, s.Unsent = 0, nil, nil
+	}
+	text, err := client.MergeFrom(before).Data(next)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.key, err)
 	}

@@ -163,7 +163,11 @@ func (j *uninstallGuard) MayStart() error {
 	if err != nil {
 		return err
 	}
-	decides, err := j.r.opts.decides(c.Work())
+	now, err := j.r.assignmentOf(j.ctx, c)
+	if err != nil {
+		return err
+	}
+	decides, err := j.r.opts.decides(now.work)
 	switch {
 	case err != nil:
 		return err

@@ -13,12 +13,15 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/config/templates"
 )
 
 const (
@@ -29,26 +32,35 @@ const (
 	maxFindings = 20
 )
 
-// validator answers for Cleaners of all versions: they differ in name only.
+// validator judges what somebody writes.
 type validator struct {
 	compiler *celenv.Compiler
 	options  validation.Options
 	kinds    kinds
 	reviews  reviews
+	// live reads templates, and what uses them, as they are now: what was applied a moment ago counts.
+	live client.Reader
+}
+
+// owners answers for Cleaners or for ClusterCleaners, of all versions: those differ in name only.
+type owners struct {
+	*validator
+	// empty makes one to read into.
+	empty func() v1alpha1.Owner
 }
 
 // Handle answers one request.
-func (v *validator) Handle(ctx context.Context, req admission.Request) admission.Response {
-	c := &v1alpha1.Cleaner{}
+func (v *owners) Handle(ctx context.Context, req admission.Request) admission.Response {
+	c := v.empty()
 	if err := json.Unmarshal(req.Object.Raw, c); err != nil {
-		return admission.Errored(http.StatusBadRequest, fmt.Errorf("cannot read the Cleaner: %w", err))
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("cannot read the %s: %w", req.Kind.Kind, err))
 	}
 	if req.Operation == admissionv1.Update {
-		old := &v1alpha1.Cleaner{}
+		old := v.empty()
 		if err := json.Unmarshal(req.OldObject.Raw, old); err != nil {
-			return admission.Errored(http.StatusBadRequest, fmt.Errorf("cannot read the Cleaner as it was: %w", err))
+			return admission.Errored(http.StatusBadRequest, fmt.Errorf("cannot read the %s as it was: %w", req.Kind.Kind, err))
 		}
-		if reflect.DeepEqual(old.Spec, c.Spec) {
+		if reflect.DeepEqual(old.Work(), c.Work()) {
 			return admission.Allowed("")
 		}
 	}
@@ -56,12 +68,29 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	defer cancel()
 
 	options, work := v.options, c.Work()
-	if found := validation.Validate(c.Work(), options).OfWhole(); len(found) > 0 { // such as its size, before it is compiled
+	if found := validation.Validate(work, options).OfWhole(); len(found) > 0 { // such as its size, before it is compiled
 		return invalid(&req, found)
+	}
+	if ref := work.TemplateRef; ref != nil {
+		if found := validation.Validate(work, options).Errors(); len(found) > 0 {
+			return invalid(&req, found)
+		}
+		template, err := v.template(ctx, ref.Name)
+		switch {
+		case err != nil:
+			return unavailable(err)
+		case template == nil:
+			return v.withoutTemplate(ctx, &req, work)
+		}
+		expanded, errs := templates.Expand(c, template)
+		if len(errs) > 0 {
+			return invalid(&req, validation.Refused(errs))
+		}
+		work, options.Template = expanded, ref.Name
 	}
 	programs, errs := v.compiler.Compile(work)
 	options.Compiled = errs
-	if found := validation.Validate(c.Work(), options).Errors(); len(found) > 0 {
+	if found := validation.Validate(work, options).Errors(); len(found) > 0 {
 		return invalid(&req, found)
 	}
 	served, err := v.served(ctx, work.Targets)
@@ -69,21 +98,52 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 		return unavailable(err)
 	}
 	options.Served = served
-	found := validation.Validate(c.Work(), options)
+	found := validation.Validate(work, options)
 	if errors := found.Errors(); len(errors) > 0 {
 		return invalid(&req, errors)
 	}
-	missing, err := v.missing(ctx, req.UserInfo, rights(req.Namespace, work, v.options.DefaultServiceAccount, served))
+	missing, err := v.missing(ctx, req.UserInfo, rights(req.Namespace, work, options))
 	switch {
 	case err != nil:
 		return unavailable(err)
 	case len(missing) > 0:
 		return forbidden(&req, req.UserInfo.Username, missing)
 	}
-	return admission.Allowed("").WithWarnings(warnings(found, programs)...)
+	said := linesOf(found)
+	if options.Template == "" { // its author has been told
+		said = append(said, linesOfPrograms(programs, "spec.")...)
+	}
+	return admission.Allowed("").WithWarnings(warnings(said)...)
 }
 
-// invalid refuses a Cleaner in the form in which the API server refuses what its schema does not allow, so that clients
+// withoutTemplate answers for what uses a template that is not there yet: it waits for it, and nobody knows for what.
+func (v *owners) withoutTemplate(ctx context.Context, req *admission.Request, work *v1alpha1.Work) admission.Response {
+	needed := append(rights(req.Namespace, work, v.options), right{verb: everything, group: everything, resource: everything})
+	missing, err := v.missing(ctx, req.UserInfo, needed)
+	switch {
+	case err != nil:
+		return unavailable(err)
+	case len(missing) > 0:
+		return forbidden(req, req.UserInfo.Username, missing)
+	}
+	said := linesOf(validation.Validate(work, v.options))
+	return admission.Allowed("").WithWarnings(warnings(append(said, fmt.Sprintf(
+		"spec.templateRef.name: there is no CleanerTemplate %q yet, and the %s waits until there is: apply the template first", work.TemplateRef.Name, req.Kind.Kind)))...)
+}
+
+// template reads a template; nil if there is none of this name.
+func (v *validator) template(ctx context.Context, name string) (*v1alpha1.CleanerTemplate, error) {
+	t := &v1alpha1.CleanerTemplate{}
+	switch err := v.live.Get(ctx, client.ObjectKey{Name: name}, t); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot read CleanerTemplate %q: %w", name, err)
+	}
+	return t, nil
+}
+
+// invalid refuses an object in the form in which the API server refuses what its schema does not allow, so that clients
 // show both alike.
 func invalid(req *admission.Request, found validation.Findings) admission.Response {
 	details := detailsOf(req)
@@ -99,12 +159,13 @@ func invalid(req *admission.Request, found validation.Findings) admission.Respon
 	return refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, strings.Join(lines, "\n"), details)
 }
 
-// forbidden refuses a Cleaner that would do what its author may not.
+// forbidden refuses what would do what its author may not.
 func forbidden(req *admission.Request, user string, missing []right) admission.Response {
 	var lines []string
-	unknown := false
+	unknown, templateless := false, false
 	for i, r := range missing {
-		unknown = unknown || r.resource == allResources
+		unknown = unknown || r.resource == allResources && r.verb != everything
+		templateless = templateless || r.verb == everything
 		if i < maxFindings {
 			lines = append(lines, fmt.Sprintf("user %q may not %s", user, r))
 		}
@@ -112,14 +173,17 @@ func forbidden(req *admission.Request, user string, missing []right) admission.R
 	if more := len(missing) - maxFindings; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
-	message := "a Cleaner may only do what its author may: " + strings.Join(lines, "; ")
+	message := fmt.Sprintf("a %s may only do what its author may: %s", req.Kind.Kind, strings.Join(lines, "; "))
 	if unknown {
-		message += "; a kind that is not served has no resource yet that rights could name: install its CRD first, or let somebody create the Cleaner who has these rights on all resources of the group, in the cluster"
+		message += fmt.Sprintf("; a kind that is not served has no resource yet that rights could name: install its CRD first, or let somebody create the %s who has these rights on all resources of the group, in the cluster", req.Kind.Kind)
+	}
+	if templateless {
+		message += fmt.Sprintf("; a template that is not there yet may ask for anything: apply it first, or let somebody create the %s who may do everything", req.Kind.Kind)
 	}
 	return refused(http.StatusForbidden, metav1.StatusReasonForbidden, message, detailsOf(req))
 }
 
-// unavailable refuses a Cleaner about which nothing could be found out.
+// unavailable refuses an object about which nothing could be found out.
 func unavailable(err error) admission.Response {
 	return refused(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, err.Error()+": try again", nil)
 }
@@ -134,15 +198,26 @@ func detailsOf(req *admission.Request) *metav1.StatusDetails {
 	return &metav1.StatusDetails{Group: req.Kind.Group, Kind: req.Kind.Kind, Name: req.Name}
 }
 
-// warnings are what is probably not meant, each on one line: a warning with a line break is not delivered.
-func warnings(found validation.Findings, programs *celenv.Programs) []string {
+// linesOf are the warnings among findings.
+func linesOf(found validation.Findings) []string {
 	var lines []string
 	for _, f := range found.Warnings() {
 		lines = append(lines, f.String())
 	}
+	return lines
+}
+
+// linesOfPrograms are the warnings of the compiler, about fields that lie below root.
+func linesOfPrograms(programs *celenv.Programs, root string) []string {
+	var lines []string
 	for _, w := range programs.Warnings() {
-		lines = append(lines, fmt.Sprintf("%s at %d:%d: %s; %s", w.Field(), w.Line, w.Column, w.Message, w.Hint))
+		lines = append(lines, fmt.Sprintf("%s at %d:%d: %s; %s", root+strings.TrimPrefix(w.Field(), "spec."), w.Line, w.Column, w.Message, w.Hint))
 	}
+	return lines
+}
+
+// warnings are lines as they can be delivered: not too many, and each without a line break.
+func warnings(lines []string) []string {
 	if more := len(lines) - maxFindings; more > 0 {
 		lines = append(lines[:maxFindings], fmt.Sprintf("and %d more", more))
 	}

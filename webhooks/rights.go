@@ -26,6 +26,8 @@ const (
 	// allResources stands for the resource of a kind that is not served: who may do something with all resources of the
 	// group may do it with that one, whatever it will be called.
 	allResources = "*"
+	// everything stands for all verbs and all groups.
+	everything = "*"
 )
 
 // reviews is what asks the API server whether somebody may do something.
@@ -35,13 +37,18 @@ type reviews interface {
 
 // right is one thing that somebody may do.
 type right struct {
-	verb, group, resource string
-	// namespace is empty for what is cluster-scoped, and name for all objects.
+	verb, group, resource, subresource string
+	// namespace is empty for what is cluster-scoped, and for what lies in all namespaces; name is empty for all objects.
 	namespace, name string
+	// everywhere says that what lives in namespaces is meant in all of them.
+	everywhere bool
 }
 
 // String is the right as it is asked for: delete deployments.apps "web" in namespace "shop".
 func (r right) String() string {
+	if r.verb == everything {
+		return "do everything"
+	}
 	var b strings.Builder
 	switch gr := (schema.GroupResource{Group: r.group, Resource: r.resource}); {
 	case r.resource != allResources:
@@ -51,56 +58,132 @@ func (r right) String() string {
 	default:
 		fmt.Fprintf(&b, "%s all resources of group %q", r.verb, r.group)
 	}
+	if r.subresource != "" {
+		fmt.Fprintf(&b, "/%s", r.subresource)
+	}
 	if r.name != "" {
 		fmt.Fprintf(&b, " %q", r.name)
 	}
-	if r.namespace != "" {
+	switch {
+	case r.namespace != "":
 		fmt.Fprintf(&b, " in namespace %q", r.namespace)
+	case r.everywhere:
+		b.WriteString(" in all namespaces")
 	}
 	return b.String()
 }
 
 // compare orders rights as they are listed.
 func compare(a, b right) int {
-	return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.resource, b.resource), cmp.Compare(a.name, b.name), cmp.Compare(a.verb, b.verb))
+	return cmp.Or(
+		cmp.Compare(a.group, b.group), cmp.Compare(a.resource, b.resource), cmp.Compare(a.subresource, b.subresource), cmp.Compare(a.name, b.name),
+		cmp.Compare(a.verb, b.verb), cmp.Compare(a.namespace, b.namespace),
+	)
 }
 
-// rights are those that a Cleaner makes use of, each once and in order: its author must have them. A target is read,
-// and its objects' names appear in the status, whether expressions see it or not.
+// rights are those that a Cleaner or a ClusterCleaner makes use of, each once and in order: its author must have them. A
+// target is read, and its objects' names appear in the status, whether expressions see it or not. What a rule does must be
+// allowed on each target whose objects its actions may touch.
 //
 // Of the account that an administrator has set for those that name none, only a release makes more use than its author's
 // own rights allow: what it contains is not reviewed, and neither are its hooks.
-func rights(namespace string, spec *v1alpha1.Work, defaultAccount string, served []validation.Served) []right {
+func rights(namespace string, spec *v1alpha1.Work, o validation.Options) []right {
 	var all []right
 	for i := range spec.Targets {
 		t := &spec.Targets[i]
-		on := right{group: t.Reference.APIGroup, resource: served[i].Resource, namespace: namespace, name: t.Reference.Name}
-		if on.resource == "" {
-			on.resource = allResources
-		}
-		if !served[i].Namespaced { // or nobody knows yet
-			on.namespace = ""
-		}
 		for _, verb := range verbs(t) {
-			on.verb = verb
-			all = append(all, on)
+			all = append(all, on(namespace, spec, i, o.Served, verb, "")...)
+		}
+		if t.Reference.NamespaceSelector != nil { // the labels of Namespaces say where it looks
+			all = append(all, right{verb: "list", resource: "namespaces"}, right{verb: "watch", resource: "namespaces"})
 		}
 	}
-	account := ""
+	for i := range spec.Rules {
+		all = append(all, rightsOfRule(namespace, spec, i, o)...)
+	}
+	account, of := "", namespace
 	if spec.ServiceAccount != nil {
-		account = spec.ServiceAccount.Name
+		account, of = spec.ServiceAccount.Name, cmp.Or(spec.ServiceAccount.Namespace, namespace)
 	}
 	if spec.Helm != nil && spec.Helm.Delete {
-		account = cmp.Or(account, defaultAccount)
+		account = cmp.Or(account, o.DefaultServiceAccount)
 		for _, verb := range []string{"get", "list", "update", "delete"} { // a release is recorded in Secrets
 			all = append(all, right{verb: verb, resource: "secrets", namespace: namespace})
 		}
 	}
 	if account != "" {
-		all = append(all, right{verb: "impersonate", resource: "serviceaccounts", namespace: namespace, name: account})
+		all = append(all, right{verb: "impersonate", resource: "serviceaccounts", namespace: of, name: account})
 	}
 	slices.SortFunc(all, compare)
 	return slices.Compact(all)
+}
+
+// rightsOfRule are those that a rule makes use of besides looking at the targets: what it confirms is read live, and what
+// it acts on when somebody else has changed it meanwhile.
+func rightsOfRule(namespace string, spec *v1alpha1.Work, rule int, o validation.Options) []right {
+	var all []right
+	r := &spec.Rules[rule]
+	for _, c := range r.Confirm {
+		at := slices.IndexFunc(spec.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Name == c.Target })
+		verb := "get"
+		if c.Name == "" && spec.Targets[at].Reference.Name == "" {
+			verb = "list"
+		}
+		all = append(all, on(namespace, spec, at, o.Served, verb, "")...)
+	}
+	for j := range r.Actions {
+		verb, subresource := deed(&r.Actions[j])
+		if verb == "" {
+			continue
+		}
+		for _, at := range validation.Touched(spec, rule, j, o) {
+			all = append(all, on(namespace, spec, at, o.Served, verb, subresource)...)
+			all = append(all, on(namespace, spec, at, o.Served, "get", "")...)
+		}
+	}
+	return all
+}
+
+// deed is what an action asks of the API server; nothing for a report.
+func deed(a *v1alpha1.RuleAction) (verb, subresource string) {
+	switch {
+	case a.Delete != nil:
+		return "delete", ""
+	case a.Evict != nil:
+		return "create", "eviction"
+	case a.Patch != nil:
+		return "patch", a.Patch.Subresource
+	case a.RemoveFinalizer != nil:
+		return "patch", ""
+	}
+	return "", ""
+}
+
+// on is the right to one verb on a target, in each of the namespaces that it names.
+func on(namespace string, spec *v1alpha1.Work, target int, served []validation.Served, verb, subresource string) []right {
+	r := &spec.Targets[target].Reference
+	one := right{verb: verb, group: r.APIGroup, resource: cmp.Or(served[target].Resource, allResources), subresource: subresource, name: r.Name}
+	switch {
+	case !served[target].Namespaced: // or nobody knows yet
+		return []right{one}
+	case !spec.Cluster:
+		one.namespace = namespace
+		return []right{one}
+	case r.Namespace != "":
+		one.namespace = r.Namespace
+		return []right{one}
+	case len(r.Namespaces) == 0:
+		one.everywhere = true
+		return []right{one}
+	}
+	var all []right
+	for _, n := range r.Namespaces {
+		if !slices.Contains(r.ExcludeNamespaces, n) {
+			one.namespace = n
+			all = append(all, one)
+		}
+	}
+	return all
 }
 
 // verbs are those with which a target is looked at, waited for, and deleted.
@@ -135,7 +218,7 @@ func (v *validator) missing(ctx context.Context, user authenticationv1.UserInfo,
 			answer, err := v.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 				User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
 				ResourceAttributes: &authorizationv1.ResourceAttributes{
-					Verb: r.verb, Group: r.group, Resource: r.resource, Namespace: r.namespace, Name: r.name,
+					Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.subresource, Namespace: r.namespace, Name: r.name,
 				},
 			}}, metav1.CreateOptions{})
 			if err != nil {

@@ -48,7 +48,7 @@ func TestMissingAsksForTheWholeUser(t *testing.T) {
 	target := v1alpha1.ClusterTarget{Name: "a", Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}}
 	spec := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{target, target}}
 	served := validation.Served{Resource: "pods", Namespaced: true}
-	needed := rights("shop", spec, "", []validation.Served{served, served})
+	needed := rights("shop", spec, validation.Options{Served: []validation.Served{served, served}})
 	user := authenticationv1.UserInfo{Username: "u", UID: "1", Groups: []string{"g", "h"}, Extra: map[string]authenticationv1.ExtraValue{"scopes": {"a", "b"}}}
 	missing, err := (&validator{reviews: a}).missing(t.Context(), user, needed)
 	if err != nil {
@@ -124,7 +124,7 @@ func TestRightsOfTheDefaultAccount(t *testing.T) {
 		"Named":   {"it is another account", v1alpha1.Work{Helm: &v1alpha1.Helm{Release: "r", Delete: true}, ServiceAccount: &v1alpha1.ServiceAccountReference{Name: "mine"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := slices.Contains(texts(rights("shop", &tc.spec, "cleaning", nil)), impersonate); got != tc.want {
+			if got := slices.Contains(texts(rights("shop", &tc.spec, validation.Options{DefaultServiceAccount: "cleaning"})), impersonate); got != tc.want {
 				t.Errorf("%s: %s is asked for: %t", tc.reason, impersonate, got)
 			}
 		})

@@ -12,13 +12,19 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
 )
 
-// Path is where the webhook for Cleaners is served.
-const Path = "/validate-cleaner-vtex-dev-v1alpha1-cleaner"
+// Where the webhooks are served: for Cleaners, for ClusterCleaners, and for CleanerTemplates.
+const (
+	Path         = "/validate-cleaner-vtex-dev-v1alpha1-cleaner"
+	ClusterPath  = "/validate-cleaner-vtex-dev-v1alpha1-clustercleaner"
+	TemplatePath = "/validate-cleaner-vtex-dev-v1alpha1-cleanertemplate"
+)
 
 // Options are what an administrator sets.
 type Options struct {
@@ -32,7 +38,7 @@ type Options struct {
 	Validation validation.Options
 }
 
-// SetupWithManager adds the webhook, and the making of its certificates, to a manager. The manager is not ready before
+// SetupWithManager adds the webhooks, and the making of its certificates, to a manager. The manager is not ready before
 // the webhook is served.
 func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	config := rest.CopyConfig(mgr.GetConfig())
@@ -56,9 +62,16 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		return err
 	}
 	server := webhook.NewServer(webhook.Options{Port: opts.Port, CertDir: opts.CertDir})
-	server.Register(Path, &webhook.Admission{Handler: &validator{
-		compiler: compiler, options: opts.Validation, kinds: kinds, reviews: reviews.SubjectAccessReviews(),
-	}})
+	v := &validator{
+		compiler: compiler, options: opts.Validation, kinds: kinds, reviews: reviews.SubjectAccessReviews(), live: mgr.GetAPIReader(),
+	}
+	for path, handler := range map[string]admission.Handler{
+		Path:         &owners{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }},
+		ClusterPath:  &owners{v, func() v1alpha1.Owner { return &v1alpha1.ClusterCleaner{} }},
+		TemplatePath: &bodies{v},
+	} {
+		server.Register(path, &webhook.Admission{Handler: handler})
+	}
 	if err := mgr.Add(&later{Server: server, begin: serve}); err != nil {
 		return fmt.Errorf("cannot add the webhook's server to the manager: %w", err)
 	}

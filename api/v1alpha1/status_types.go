@@ -219,14 +219,18 @@ const (
 	ResultAbandoned Result = "Abandoned"
 )
 
-// Outcome is what became of an object that a run was to delete.
+// Outcome is what became of an object that a run was to act on.
 //
-// +kubebuilder:validation:Enum=deleted;gone;kept;replaced;terminating;unknown
+// +kubebuilder:validation:Enum=deleted;evicted;patched;gone;kept;replaced;terminating;unknown
 type Outcome string
 
 const (
 	// OutcomeDeleted means that the operator deleted it.
 	OutcomeDeleted Outcome = "deleted"
+	// OutcomeEvicted means that the operator evicted it.
+	OutcomeEvicted Outcome = "evicted"
+	// OutcomePatched means that the operator changed it.
+	OutcomePatched Outcome = "patched"
 	// OutcomeGone means that it was gone when the operator came to it.
 	OutcomeGone Outcome = "gone"
 	// OutcomeKept means that it was left alone.
@@ -242,6 +246,9 @@ const (
 // Run is one cleaning: recorded before the first deletion, carried on after a crash, and reported as one. The operator
 // acts on nothing that is not in its rows or in its release.
 type Run struct {
+	// Recurring for a run of a Cleaner that stays: its rows are those whose outcome is not counted yet. Absent otherwise.
+	// +optional
+	Lifecycle Lifecycle `json:"lifecycle,omitempty"`
 	// Which run of this Cleaner it is, from 1.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991

@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -52,6 +53,9 @@ type Options struct {
 	DefaultServiceAccount string
 	// Served is what the API server says of each target's kind, in the order of the spec. Nil if nobody has asked.
 	Served []Served
+	// Template is the name of the CleanerTemplate from which targets, variables, conditions, rules and parameters are.
+	// What is wrong with them is then said of it. Empty if the spec has them itself.
+	Template string
 }
 
 // Served is what an API server says of a kind.
@@ -62,48 +66,64 @@ type Served struct {
 	Namespaced bool
 }
 
-// Validate says what is wrong with the spec of a Cleaner or a ClusterCleaner. It never changes it.
+// Validate says what is wrong with the spec of a Cleaner or a ClusterCleaner, with its template expanded if there is one.
+// It never changes it.
 func Validate(spec *v1alpha1.Work, o Options) Findings {
 	var (
 		found Findings
 		path  = field.NewPath("spec")
 	)
-	found.size(spec, path)
-	found.purpose(spec, path)
+	if o.Template == "" {
+		found.size(spec, path)
+	}
+	found.purpose(spec, path, o)
 	found.enums(spec, path)
 	found.times(spec, path)
-	found.parameters(spec, path.Child("parameters"))
-	found.helm(spec.Helm, path.Child("helm"))
-	found.targets(spec.Targets, path.Child("targets"), o)
-	found.conditions(spec.Conditions, path.Child("conditions"))
+	found.limits(spec.Limits, path.Child("limits"))
+	found.parameters(spec.Parameters, path.Child("parameters"))
+	found.templateRef(spec, path.Child("templateRef"))
+	found.helm(spec, path.Child("helm"))
+	found.body(spec, path, o)
 	if spec.CloudEventData != "" {
 		found.expression(spec.CloudEventData, path.Child("cloudEventData"))
 	}
 	found.compiled(o.Compiled)
-	found.sink(spec.CloudEventSink, path.Child("cloudEventSink"))
+	found.sink(spec, path.Child("cloudEventSink"))
 	found.serviceAccount(spec, path, o)
+	found.reach(spec, path)
+	if o.Template != "" {
+		found.blame(o.Template)
+	}
 	return found
+}
+
+// body is what templates have, too; in a Cleaner it lies in the spec itself.
+func (f *Findings) body(spec *v1alpha1.Work, p *field.Path, o Options) {
+	f.targets(spec, p.Child("targets"), o)
+	f.variables(spec.Variables, p.Child("variables"))
+	f.conditions(spec.Conditions, p.Child("conditions"))
+	f.rules(spec, p, o)
+}
+
+// noun is what the spec is one of.
+func noun(spec *v1alpha1.Work) string {
+	if spec.Cluster {
+		return "ClusterCleaner"
+	}
+	return "Cleaner"
 }
 
 // compiled repeats what the compiler found, but for what has been said already, such as an expression that is empty.
 func (f *Findings) compiled(errs field.ErrorList) {
 	said := *f
-	for _, err := range errs {
-		if !slices.ContainsFunc(said, func(s Finding) bool { return s.Path == err.Field && s.Severity == Error }) {
-			*f = append(*f, Finding{Path: err.Field, Message: messageOf(err), Severity: Error})
+	for _, finding := range Refused(errs) {
+		if !slices.ContainsFunc(said, func(s Finding) bool { return s.Path == finding.Path && s.Severity == Error }) {
+			*f = append(*f, finding)
 		}
 	}
 }
 
-// messageOf leaves the value out, which may be a whole expression.
-func messageOf(err *field.Error) string {
-	if err.Detail != "" {
-		return err.Detail
-	}
-	return err.ErrorBody()
-}
-
-func (f *Findings) size(spec *v1alpha1.Work, p *field.Path) {
+func (f *Findings) size(spec any, p *field.Path) {
 	text, err := json.Marshal(spec)
 	if err != nil { // only parameters can fail, and they are looked at on their own
 		return
@@ -114,26 +134,38 @@ func (f *Findings) size(spec *v1alpha1.Work, p *field.Path) {
 }
 
 // purpose refuses what does nothing, and what would delete at once without anybody having said so.
-func (f *Findings) purpose(spec *v1alpha1.Work, p *field.Path) {
-	if len(spec.Targets) == 0 && spec.Helm == nil {
-		f.refuse(p, "a Cleaner needs something to clean: add targets or helm")
-		return
-	}
-	if !deletes(spec) {
-		if spec.CloudEventSink == "" {
-			f.warn(p, "nothing is deleted and nobody is told, only the Cleaner itself goes: set delete: true on a target or on helm, or give a cloudEventSink")
+func (f *Findings) purpose(spec *v1alpha1.Work, p *field.Path, o Options) {
+	templated := spec.TemplateRef != nil || o.Template != ""
+	if len(spec.Targets) == 0 && len(spec.Rules) == 0 && spec.Helm == nil && !templated {
+		what := "targets, rules, helm or templateRef"
+		if spec.Cluster {
+			what = "targets, rules or templateRef"
 		}
+		f.refuse(p, fmt.Sprintf("a %s needs something to clean: add %s", noun(spec), what))
 		return
 	}
-	if len(spec.Conditions) > 0 {
+	if spec.Lifecycle == "" && (len(spec.Rules) > 0 || templated) {
+		f.refuse(p, fmt.Sprintf("with rules or templateRef, say what becomes of the %s when it has cleaned: lifecycle: Recurring keeps it, lifecycle: Once deletes it", noun(spec)))
+	}
+	if len(spec.Rules) > 0 || templated {
 		return
 	}
-	if spec.TTL == "" {
-		f.refuse(p, "a Cleaner that deletes needs a ttl or conditions: without either it would delete at once (write ttl: 0s if that is meant)")
-		return
-	}
-	if ttl, err := spec.TTL.Parse(0); err == nil && ttl < soon {
-		f.warn(p.Child("ttl"), fmt.Sprintf("without conditions, everything is deleted %s after the Cleaner is created: add conditions, or a longer ttl", ttl))
+	switch {
+	case !deletes(spec) && spec.Recurs():
+		f.warn(p, "nothing is ever done: without rules, only targets with delete: true are acted on; set it, or add rules")
+	case !deletes(spec):
+		if spec.CloudEventSink == "" {
+			f.warn(p, fmt.Sprintf("nothing is deleted and nobody is told, only the %s itself goes: set delete: true on a target or on helm, or give a cloudEventSink", noun(spec)))
+		}
+	case len(spec.Conditions) > 0 || spec.Schedule != "":
+	case spec.Recurs():
+		f.warn(p, "without conditions, whatever the targets name is deleted as soon as it is there, for as long as this is: add conditions, or a schedule")
+	case spec.TTL == "":
+		f.refuse(p, fmt.Sprintf("a %s that deletes needs a ttl or conditions: without either it would delete at once (write ttl: 0s if that is meant)", noun(spec)))
+	default:
+		if ttl, err := spec.TTL.Parse(0); err == nil && ttl < soon {
+			f.warn(p.Child("ttl"), fmt.Sprintf("without conditions, everything is deleted %s after the %s is created: add conditions, or a longer ttl", ttl, noun(spec)))
+		}
 	}
 }
 
@@ -142,8 +174,8 @@ func deletes(spec *v1alpha1.Work) bool {
 }
 
 func (f *Findings) enums(spec *v1alpha1.Work, p *field.Path) {
-	if spec.Lifecycle != "" && spec.Lifecycle != v1alpha1.LifecycleOnce {
-		f.refuse(p.Child("lifecycle"), fmt.Sprintf("%q is no lifecycle: write Once, or leave it out", spec.Lifecycle))
+	if spec.Lifecycle != "" && spec.Lifecycle != v1alpha1.LifecycleOnce && spec.Lifecycle != v1alpha1.LifecycleRecurring {
+		f.refuse(p.Child("lifecycle"), fmt.Sprintf("%q is no lifecycle: write Once or Recurring", spec.Lifecycle))
 	}
 	if spec.Mode != "" && spec.Mode != v1alpha1.ModeEnforce && spec.Mode != v1alpha1.ModeDryRun {
 		f.refuse(p.Child("mode"), fmt.Sprintf("%q is no mode: write Enforce or DryRun", spec.Mode))
@@ -152,6 +184,7 @@ func (f *Findings) enums(spec *v1alpha1.Work, p *field.Path) {
 
 func (f *Findings) times(spec *v1alpha1.Work, p *field.Path) {
 	f.duration(spec.TTL, p.Child("ttl"))
+	f.schedule(spec, p)
 	if spec.Retry == nil {
 		return
 	}
@@ -174,22 +207,66 @@ func (f *Findings) duration(d v1alpha1.Duration, p *field.Path) (time.Duration, 
 	return read, true
 }
 
-func (f *Findings) parameters(spec *v1alpha1.Work, p *field.Path) {
-	if spec.Parameters == nil {
+func (f *Findings) parameters(parameters *runtime.RawExtension, p *field.Path) {
+	if parameters == nil {
 		return
 	}
-	text, err := json.Marshal(spec.Parameters)
+	text, err := json.Marshal(parameters)
 	if err != nil || !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
 		f.refuse(p, "must be an object, such as {team: web, keep: 3}")
+	}
+}
+
+// templateRef is of a spec whose template is not expanded, because nobody has found it yet.
+func (f *Findings) templateRef(spec *v1alpha1.Work, p *field.Path) {
+	ref := spec.TemplateRef
+	if ref == nil {
+		return
+	}
+	if len(ref.Name) > maxObjectName || !subdomain.MatchString(ref.Name) {
+		f.refuse(p.Child("name"), fmt.Sprintf("%q is not the name of a CleanerTemplate: write the metadata.name of one, as kubectl get cleanertemplates shows them", ref.Name))
+	}
+	f.parameters(ref.Parameters, p.Child("parameters"))
+	if len(spec.Targets) > 0 || len(spec.Variables) > 0 || len(spec.Conditions) > 0 || len(spec.Rules) > 0 || spec.Parameters != nil {
+		f.refuse(p, "stands in the place of targets, variables, conditions, rules and parameters: remove them, or templateRef")
+	}
+}
+
+func (f *Findings) limits(l *v1alpha1.Limits, p *field.Path) {
+	if l == nil {
+		return
+	}
+	for _, bound := range []struct {
+		field    string
+		is, most int64
+	}{
+		{"maxActions", l.MaxActions, 1000000}, {"maxPercent", l.MaxPercent, 100}, {"actionsPerSecond", l.ActionsPerSecond, 10000},
+	} {
+		if bound.is < 0 || bound.is > bound.most { // 0 is one that is not given
+			f.refuse(p.Child(bound.field), fmt.Sprintf("is %d: write a number from 1 to %d, or leave it out for no limit", bound.is, bound.most))
+		}
+	}
+	if l.Per == "" {
+		return
+	}
+	if l.MaxActions == 0 && l.MaxPercent == 0 {
+		f.refuse(p.Child("per"), "is the time that maxActions and maxPercent count over: add one of them")
+	}
+	if per, ok := f.duration(l.Per, p.Child("per")); ok && per <= 0 {
+		f.refuse(p.Child("per"), fmt.Sprintf("%s is too short: write more than 0s, or leave it out for 1h", l.Per))
 	}
 }
 
 // subdomain is the form of the names of releases, ServiceAccounts and most other objects.
 var subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
-func (f *Findings) helm(h *v1alpha1.Helm, p *field.Path) {
+func (f *Findings) helm(spec *v1alpha1.Work, p *field.Path) {
+	h := spec.Helm
 	if h == nil {
 		return
+	}
+	if spec.Recurs() {
+		f.refuse(p, "a Helm release is uninstalled once: write lifecycle: Once, or remove helm")
 	}
 	switch {
 	case h.Release == "":
@@ -244,9 +321,13 @@ func (f *Findings) serviceAccount(spec *v1alpha1.Work, p *field.Path, o Options)
 
 // sink checks the form of the URL; where it leads is looked at when it is dialled. Messages leave the URL out: it may
 // hold a password.
-func (f *Findings) sink(sink string, p *field.Path) {
+func (f *Findings) sink(spec *v1alpha1.Work, p *field.Path) {
+	sink := spec.CloudEventSink
 	if sink == "" {
 		return
+	}
+	if spec.Mode == v1alpha1.ModeDryRun {
+		f.warn(p, "is sent nothing with mode: DryRun; status and Events say what would be done")
 	}
 	if utf8.RuneCountInString(sink) > maxSink {
 		f.refuse(p, fmt.Sprintf("is longer than the %d characters that are allowed", maxSink))
@@ -267,6 +348,27 @@ func (f *Findings) sink(sink string, p *field.Path) {
 	case strings.Contains(sink, "#"):
 		f.refuse(p, "must not contain a fragment (# and what follows): it is never sent")
 	}
+}
+
+// reach warns of a ClusterCleaner that would show its mistakes everywhere at once.
+func (f *Findings) reach(spec *v1alpha1.Work, p *field.Path) {
+	if !spec.Cluster {
+		return
+	}
+	limited := spec.Limits != nil && (spec.Limits.MaxActions > 0 || spec.Limits.MaxPercent > 0)
+	if acts(spec) && !limited && spec.Mode != v1alpha1.ModeDryRun {
+		f.warn(p, "nothing limits what is done in the whole cluster: try it with mode: DryRun first, or add limits such as {maxActions: 100}")
+	}
+	if spec.IncludeProtected {
+		f.warn(p.Child("includeProtected"), "namespaces such as kube-system, on which the cluster hangs, are cleaned too: make sure that the targets mean them")
+	}
+}
+
+// acts says that the spec does more than to report.
+func acts(spec *v1alpha1.Work) bool {
+	return deletes(spec) || slices.ContainsFunc(spec.Rules, func(r v1alpha1.Rule) bool {
+		return slices.ContainsFunc(r.Actions, func(a v1alpha1.RuleAction) bool { return a.Report == nil })
+	})
 }
 
 // validPort says whether a port, which url.Parse found to be empty or digits, can be dialled.

@@ -4,7 +4,9 @@
 package validation
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -35,6 +37,19 @@ func (f Finding) String() string { return f.Path + ": " + f.Message }
 // Findings are in the order of the spec.
 type Findings []Finding
 
+// Refused are errors as findings. Values are left out: one may be a whole expression.
+func Refused(errs field.ErrorList) Findings {
+	var out Findings
+	for _, err := range errs {
+		message := err.Detail
+		if message == "" {
+			message = err.ErrorBody()
+		}
+		out = append(out, Finding{Path: err.Field, Message: message, Severity: Error})
+	}
+	return out
+}
+
 // Errors are the findings because of which the Cleaner is refused.
 func (f Findings) Errors() Findings { return f.of(Error) }
 
@@ -54,6 +69,25 @@ func (f Findings) of(s Severity) Findings {
 		}
 	}
 	return out
+}
+
+// blame says of a template what is wrong with the part of a spec that it wrote: whoever uses it has no such field.
+func (f *Findings) blame(template string) {
+	for i := range *f {
+		finding := &(*f)[i]
+		rest, ok := strings.CutPrefix(finding.Path, "spec.")
+		if !ok || !ofBody(rest) {
+			continue
+		}
+		finding.Path = "spec.templateRef.name"
+		finding.Message = fmt.Sprintf("the template %q does not work here: its spec.template.%s: %s", template, rest, finding.Message)
+	}
+}
+
+// ofBody says that a field below spec is one that templates write.
+func ofBody(path string) bool {
+	top := strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' })
+	return len(top) > 0 && slices.Contains([]string{"targets", "variables", "conditions", "rules", "parameters"}, top[0])
 }
 
 func (f *Findings) refuse(p *field.Path, message string) {

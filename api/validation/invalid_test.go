@@ -15,6 +15,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/config/templates"
 )
 
 // Every manifest of testdata/invalid.yaml is refused with exactly what is written there: the field, what is wrong, and
@@ -26,14 +27,14 @@ func TestInvalid(t *testing.T) {
 	}
 	text = bytes.ReplaceAll(text, []byte("LARGE"), bytes.Repeat([]byte("x"), 256<<10))
 	var cases []struct {
-		Name, Reason string
-		Spec         json.RawMessage
-		Want         []string
+		Name, Reason, Kind string
+		Spec               json.RawMessage
+		Want               []string
 	}
 	if err := yaml.Unmarshal(text, &cases); err != nil {
 		t.Fatal(err)
 	}
-	if len(cases) < 40 {
+	if len(cases) < 100 {
 		t.Fatalf("there are only %d", len(cases))
 	}
 	compiler, err := celenv.NewCompiler(celenv.Options{})
@@ -42,13 +43,8 @@ func TestInvalid(t *testing.T) {
 	}
 	for _, tc := range cases {
 		t.Run(tc.Name, func(t *testing.T) {
-			c := &v1alpha1.Cleaner{}
-			if err := json.Unmarshal(tc.Spec, &c.Spec); err != nil {
-				t.Fatal(err)
-			}
-			_, errs := compiler.Compile(c.Work())
 			var got []string
-			for _, f := range validation.Validate(c.Work(), validation.Options{Compiled: errs}).Errors() {
+			for _, f := range judge(t, compiler, tc.Kind, tc.Spec).Errors() {
 				got = append(got, f.String())
 			}
 			if diff := cmp.Diff(tc.Want, got); diff != "" || len(got) == 0 {
@@ -56,4 +52,37 @@ func TestInvalid(t *testing.T) {
 			}
 		})
 	}
+}
+
+// judge says what is wrong with a spec of a kind, which is Cleaner if it is not given.
+func judge(t *testing.T, compiler *celenv.Compiler, kind string, spec json.RawMessage) validation.Findings {
+	t.Helper()
+	read := func(into any) {
+		if err := json.Unmarshal(spec, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var work *v1alpha1.Work
+	switch kind {
+	case "CleanerTemplate":
+		template := &v1alpha1.CleanerTemplate{}
+		read(&template.Spec)
+		parameters, o := templates.Validate(template), validation.Options{}
+		if len(parameters) == 0 {
+			if work, o.Compiled = templates.StandIn(template); work != nil {
+				_, o.Compiled = compiler.Compile(work)
+			}
+		}
+		return validation.ValidateTemplate(template, parameters, o)
+	case "ClusterCleaner":
+		c := &v1alpha1.ClusterCleaner{}
+		read(&c.Spec)
+		work = c.Work()
+	default:
+		c := &v1alpha1.Cleaner{}
+		read(&c.Spec)
+		work = c.Work()
+	}
+	_, errs := compiler.Compile(work)
+	return validation.Validate(work, validation.Options{Compiled: errs})
 }

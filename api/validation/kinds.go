@@ -33,6 +33,16 @@ func (k kind) as(group string, s Served) kind {
 	return found
 }
 
+// kindOf is what is known of the kind of a target.
+func (o *Options) kindOf(spec *v1alpha1.Work, target int) kind {
+	r := &spec.Targets[target].Reference
+	k := kindOf(r.APIGroup, r.Kind)
+	if len(o.Served) > target {
+		return k.as(r.APIGroup, o.Served[target])
+	}
+	return k
+}
+
 // kindOf finds a kind by its own name, or by the singular or plural name of its resource, in any case. Of a kind that is
 // not listed it knows nothing.
 func kindOf(group, name string) kind {
@@ -58,6 +68,7 @@ func kinds() []kind {
 		{kind: "Namespace", resource: "namespaces", clusterScoped: true, protected: true},
 		{kind: "Node", resource: "nodes", clusterScoped: true, protected: true},
 		{kind: "PersistentVolume", resource: "persistentvolumes", clusterScoped: true, protected: true},
+		{kind: "ComponentStatus", resource: "componentstatuses", clusterScoped: true},
 		{kind: "Secret", resource: "secrets"},
 
 		{group: "apiextensions.k8s.io", kind: "CustomResourceDefinition", resource: "customresourcedefinitions", clusterScoped: true, protected: true},
@@ -73,6 +84,8 @@ func kinds() []kind {
 		{group: rbac, kind: "Role", resource: "roles", protected: true},
 		{group: rbac, kind: "RoleBinding", resource: "rolebindings", protected: true},
 		{group: v1alpha1.GroupVersion.Group, kind: "Cleaner", resource: "cleaners", protected: true},
+		{group: v1alpha1.GroupVersion.Group, kind: "ClusterCleaner", resource: "clustercleaners", clusterScoped: true, protected: true},
+		{group: v1alpha1.GroupVersion.Group, kind: "CleanerTemplate", resource: "cleanertemplates", clusterScoped: true, protected: true},
 
 		{group: "certificates.k8s.io", kind: "CertificateSigningRequest", resource: "certificatesigningrequests", clusterScoped: true},
 		{group: "certificates.k8s.io", kind: "ClusterTrustBundle", resource: "clustertrustbundles", clusterScoped: true},

@@ -27,6 +27,7 @@ const (
 	maxObjectName    = 253
 	maxFieldSelector = 1024
 	maxLabels        = 64
+	maxNamespaces    = 256
 )
 
 var (
@@ -44,12 +45,13 @@ func celWords() []string {
 	}
 }
 
-// ourWords mean something of ours in expressions, now or in what is planned.
+// ourWords mean something of ours in expressions.
 func ourWords() []string {
 	return []string{"time", "params", "variables", "item", "items", "object", "key"}
 }
 
-func (f *Findings) targets(targets []v1alpha1.ClusterTarget, p *field.Path, o Options) {
+func (f *Findings) targets(spec *v1alpha1.Work, p *field.Path, o Options) {
+	targets := spec.Targets
 	if len(targets) > maxTargets {
 		f.refuse(p, fmt.Sprintf("are %d; at most %d are allowed: join some by label, or write another Cleaner", len(targets), maxTargets))
 	}
@@ -63,12 +65,12 @@ func (f *Findings) targets(targets []v1alpha1.ClusterTarget, p *field.Path, o Op
 			first[t.Name] = i
 		}
 		f.reference(&t.Reference, path.Child("reference"))
-		k := kindOf(t.Reference.APIGroup, t.Reference.Kind)
+		k := o.kindOf(spec, i)
 		if len(o.Served) > i {
-			f.served(&t.Reference, o.Served[i], path.Child("reference", "kind"))
-			k = k.as(t.Reference.APIGroup, o.Served[i])
+			f.served(spec, &t.Reference, o.Served[i], path.Child("reference", "kind"))
 		}
-		f.deletion(t, k, path.Child("delete"), o)
+		f.namespaces(spec, &t.Reference, k, path.Child("reference"))
+		f.deletion(spec, t, k, path.Child("delete"), o)
 		f.missing(t, path.Child("onMissing"))
 	}
 }
@@ -118,27 +120,27 @@ func (f *Findings) reference(r *v1alpha1.ClusterReference, p *field.Path) {
 	if r.Name != "" && (r.MatchLabels != nil || len(r.MatchExpressions) > 0) {
 		f.refuse(p, "a name and label selectors exclude each other: remove name, or matchLabels and matchExpressions")
 	}
-	f.labelSelector(r, p)
+	f.selector(&metav1.LabelSelector{MatchLabels: r.MatchLabels, MatchExpressions: r.MatchExpressions}, p)
 	f.fieldSelector(r.FieldSelector, p.Child("fieldSelector"))
 }
 
-func (f *Findings) labelSelector(r *v1alpha1.ClusterReference, p *field.Path) {
-	if len(r.MatchLabels) > maxLabels {
-		f.refuse(p.Child("matchLabels"), fmt.Sprintf("are %d; at most %d are allowed", len(r.MatchLabels), maxLabels))
+// selector looks at a label selector, whose fields lie at p.
+func (f *Findings) selector(s *metav1.LabelSelector, p *field.Path) {
+	if len(s.MatchLabels) > maxLabels {
+		f.refuse(p.Child("matchLabels"), fmt.Sprintf("are %d; at most %d are allowed", len(s.MatchLabels), maxLabels))
 	}
-	if len(r.MatchExpressions) > maxLabels {
-		f.refuse(p.Child("matchExpressions"), fmt.Sprintf("are %d; at most %d are allowed", len(r.MatchExpressions), maxLabels))
+	if len(s.MatchExpressions) > maxLabels {
+		f.refuse(p.Child("matchExpressions"), fmt.Sprintf("are %d; at most %d are allowed", len(s.MatchExpressions), maxLabels))
 	}
 	operators := []metav1.LabelSelectorOperator{
 		metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist,
 	}
-	for i, e := range r.MatchExpressions {
+	for i, e := range s.MatchExpressions {
 		if !slices.Contains(operators, e.Operator) {
 			f.refuse(p.Child("matchExpressions").Index(i).Child("operator"), fmt.Sprintf("%q is no operator: write In, NotIn, Exists or DoesNotExist", e.Operator))
 		}
 	}
-	selector := &metav1.LabelSelector{MatchLabels: r.MatchLabels, MatchExpressions: r.MatchExpressions}
-	errs := metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}, p)
+	errs := metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}, p)
 	slices.SortStableFunc(errs, func(a, b *field.Error) int { // labels come in the order of a map
 		return cmp.Compare(a.Error(), b.Error())
 	})
@@ -163,15 +165,15 @@ func (f *Findings) fieldSelector(text string, p *field.Path) {
 }
 
 // served says that nothing will happen before the kind is served.
-func (f *Findings) served(r *v1alpha1.ClusterReference, s Served, p *field.Path) {
+func (f *Findings) served(spec *v1alpha1.Work, r *v1alpha1.ClusterReference, s Served, p *field.Path) {
 	if s.Resource == "" {
 		gv := schema.GroupVersion{Group: r.APIGroup, Version: r.Version}
-		f.warn(p, fmt.Sprintf("the API server does not serve kind %q of %s, and the Cleaner waits until it does: check apiGroup, version and kind, as kubectl api-resources shows them", r.Kind, gv))
+		f.warn(p, fmt.Sprintf("the API server does not serve kind %q of %s, and the %s waits until it does: check apiGroup, version and kind, as kubectl api-resources shows them", r.Kind, gv, noun(spec)))
 	}
 }
 
 // deletion says whether the target may be deleted at all, as far as its kind and its reference tell.
-func (f *Findings) deletion(t *v1alpha1.ClusterTarget, k kind, p *field.Path, o Options) {
+func (f *Findings) deletion(spec *v1alpha1.Work, t *v1alpha1.ClusterTarget, k kind, p *field.Path, o Options) {
 	if !t.Delete {
 		return
 	}
@@ -179,13 +181,73 @@ func (f *Findings) deletion(t *v1alpha1.ClusterTarget, k kind, p *field.Path, o 
 	if r.Name == "" && r.MatchLabels == nil && len(r.MatchExpressions) == 0 && r.FieldSelector == "" {
 		f.refuse(p, "delete: true needs a name, matchLabels, matchExpressions or fieldSelector in its reference; write matchLabels: {} to delete all objects of the kind")
 	}
-	switch {
-	case k.clusterScoped:
-		f.refuse(p, fmt.Sprintf("must be false: %s are cluster-scoped, and a Cleaner deletes in its own namespace only", k.name()))
-	case k.protected && !slices.Contains(o.AllowProtectedKinds, k.name()):
-		f.refuse(p, fmt.Sprintf("must be false: %s are protected unless the operator runs with --allow-protected-kinds=%s", k.name(), k.name()))
+	switch because := o.undeletable(spec, k); {
+	case because != "":
+		f.refuse(p, "must be false: "+because)
 	case k.name() == "secrets" && strings.HasPrefix(r.Name, releaseSecretPrefix):
 		f.refuse(p, "must be false: this Secret is the record of a Helm release; to uninstall the release, write helm: {release: NAME, delete: true}")
+	case !spec.IncludeProtected && slices.Contains(protectedNamespaces(), r.Namespace):
+		f.warn(p, fmt.Sprintf("nothing is deleted in namespace %s, which is protected: add includeProtected: true if it is meant", r.Namespace))
+	}
+}
+
+// protectedNamespaces are those of every cluster. Operators protect more.
+func protectedNamespaces() []string {
+	return []string{metav1.NamespaceSystem, metav1.NamespacePublic, "kube-node-lease"}
+}
+
+// undeletable says why objects of a kind can never be deleted. Empty if they can, or if nothing is known of the kind.
+func (o *Options) undeletable(spec *v1alpha1.Work, k kind) string {
+	switch {
+	case k.clusterScoped && !spec.Cluster:
+		return k.outOfReach("deletes")
+	case k.protected && !slices.Contains(o.AllowProtectedKinds, k.name()):
+		return fmt.Sprintf("%s are protected unless the operator runs with --allow-protected-kinds=%s", k.name(), k.name())
+	}
+	return ""
+}
+
+// outOfReach says why a Cleaner cannot act on what is cluster-scoped.
+func (k kind) outOfReach(does string) string {
+	return fmt.Sprintf("%s are cluster-scoped, and a Cleaner %s in its own namespace only", k.name(), does)
+}
+
+// namespaces looks at the part of a reference that only ClusterCleaners have.
+func (f *Findings) namespaces(spec *v1alpha1.Work, r *v1alpha1.ClusterReference, k kind, p *field.Path) {
+	chosen := r.Namespaces != nil || r.NamespaceSelector != nil || r.ExcludeNamespaces != nil
+	switch {
+	case !spec.Cluster && (chosen || r.Namespace != ""):
+		f.refuse(p, "chooses namespaces, and a Cleaner sees its own only: write a ClusterCleaner, or remove namespace, namespaces, namespaceSelector and excludeNamespaces")
+		return
+	case r.Name == "" && r.Namespace != "":
+		f.refuse(p, "namespace is where the object of that name lives: add name, or write namespaces: [...]")
+	case r.Name != "" && chosen:
+		f.refuse(p, "an object of a given name lives in one namespace: write namespace instead of namespaces, namespaceSelector and excludeNamespaces")
+	case k.clusterScoped && (chosen || r.Namespace != ""):
+		f.refuse(p, fmt.Sprintf("chooses namespaces, and %s are cluster-scoped: remove namespace, namespaces, namespaceSelector and excludeNamespaces", k.name()))
+	case spec.Cluster && r.Name != "" && r.Namespace == "" && k.resource != "" && !k.clusterScoped:
+		f.refuse(p.Child("namespace"), fmt.Sprintf("is missing: %s live in namespaces, so write the one in which the object of this name lives", k.name()))
+	}
+	f.namespaceNames([]string{r.Namespace}, func(int) *field.Path { return p.Child("namespace") })
+	f.namespaceNames(r.Namespaces, p.Child("namespaces").Index)
+	f.namespaceNames(r.ExcludeNamespaces, p.Child("excludeNamespaces").Index)
+	if len(r.Namespaces) > 0 && !slices.ContainsFunc(r.Namespaces, func(n string) bool { return !slices.Contains(r.ExcludeNamespaces, n) }) {
+		f.refuse(p.Child("namespaces"), "are all in excludeNamespaces too, so nothing is left: remove them from one of the two")
+	}
+	if r.NamespaceSelector != nil {
+		f.selector(r.NamespaceSelector, p.Child("namespaceSelector"))
+	}
+}
+
+func (f *Findings) namespaceNames(names []string, at func(int) *field.Path) {
+	if len(names) > maxNamespaces {
+		f.refuse(at(maxNamespaces), fmt.Sprintf("is one too many: at most %d are allowed; choose them by namespaceSelector", maxNamespaces))
+		return
+	}
+	for i, name := range names {
+		if name != "" && (len(name) > maxTargetName || !version.MatchString(name)) {
+			f.refuse(at(i), fmt.Sprintf("%q is not the name of a namespace: write one as kubectl get namespaces shows them", name))
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -36,6 +37,54 @@ func named(group, kind, name string) []v1alpha1.ClusterTarget {
 	})
 }
 
+// withRule is a spec with a rule that deletes Pods, with a change.
+func withRule(change func(*v1alpha1.Rule)) *v1alpha1.Work {
+	r := v1alpha1.Rule{Name: "pods", ForEach: "pods.items", When: "true", Actions: []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}}}}
+	change(&r)
+	target := pods()
+	target.Delete = false
+	return &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Lifecycle: "Recurring", Rules: []v1alpha1.Rule{r}}, Targets: []v1alpha1.ClusterTarget{target}}
+}
+
+// An action touches the one target that can be told, else all on which it could be carried out.
+func TestTouched(t *testing.T) {
+	spec := withRule(func(*v1alpha1.Rule) {})
+	for _, reference := range []v1alpha1.Reference{{Version: "v1", Kind: "Node"}, {Version: "v1", Kind: "ConfigMap", Name: "a"}, {Version: "v1", Kind: "Secret"}} {
+		target := v1alpha1.ClusterTarget{Name: "the" + reference.Kind, Reference: v1alpha1.ClusterReference{Reference: reference}}
+		spec.Targets = append(spec.Targets, target)
+	}
+	spec.Targets[3].IncludeWhenEvaluating = ptr.To(false)
+	do := map[string]v1alpha1.RuleAction{
+		"delete": {Delete: &v1alpha1.DeleteAction{}}, "evict": {Evict: &v1alpha1.EvictAction{}}, "patch": {Patch: &v1alpha1.PatchAction{Type: "Merge", Expression: "{}"}},
+	}
+	for _, tc := range []struct {
+		forEach, object, verb string
+		cluster               bool
+		want                  []int
+	}{
+		{"pods.items", "", "delete", true, []int{0}},
+		{" pods .items ", "", "patch", true, []int{0}},
+		{"theNode.items", "", "patch", true, []int{1}},
+		{"[theConfigMap]", "", "patch", true, []int{2}},
+		{"pods.items", "theConfigMap", "patch", true, []int{2}},
+		{"theConfigMap.items", "", "patch", true, []int{0, 1, 2}}, // a field of that object
+		{"pods.items.filter(p, true)", "", "patch", true, []int{0, 1, 2}},
+		{"pods.items.filter(p, true)", "", "patch", false, []int{0, 2}}, // Nodes are out of reach
+		{"pods.items.filter(p, true)", "", "delete", true, []int{0, 2}}, // Nodes are protected
+		{"pods.items.filter(p, true)", "", "evict", true, []int{0}},     // only Pods
+		{"pods.items", "theNode.items[0]", "patch", true, []int{0, 1, 2}},
+		{"nobody.items", "", "patch", true, []int{0, 1, 2}},
+	} {
+		spec.Cluster, spec.Rules[0].ForEach = tc.cluster, tc.forEach
+		action := do[tc.verb]
+		action.Object = tc.object
+		spec.Rules[0].Actions[0] = action
+		if diff := cmp.Diff(tc.want, Touched(spec, 0, 0, Options{})); diff != "" {
+			t.Errorf("%s of %q over %q, cluster %t: -want, +got:\n%s", tc.verb, tc.object, tc.forEach, tc.cluster, diff)
+		}
+	}
+}
+
 func TestValidate(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
@@ -50,7 +99,7 @@ func TestValidate(t *testing.T) {
 		"GoodWithAll": {
 			reason: "Nothing is said about a spec that uses every field.",
 			change: func(s *v1alpha1.Work) {
-				s.Lifecycle, s.Mode, s.Suspend = "Once", "DryRun", true
+				s.Lifecycle, s.Mode, s.Suspend = "Once", "Enforce", true
 				s.TTL = "1d12h"
 				s.Retry = &v1alpha1.Retry{Period: "10s", Monotonic: true}
 				s.Parameters = &runtime.RawExtension{Raw: []byte(` {"a": 1, "b": null}`)}
@@ -65,7 +114,7 @@ func TestValidate(t *testing.T) {
 		"Empty": {
 			reason: "A Cleaner without targets and helm does nothing.",
 			change: func(s *v1alpha1.Work) { *s = v1alpha1.Work{} },
-			want:   []string{"Error spec: a Cleaner needs something to clean: add targets or helm"},
+			want:   []string{"Error spec: a Cleaner needs something to clean: add targets, rules, helm or templateRef"},
 		},
 		"DeletesAtOnce": {
 			reason: "Without ttl and conditions everything would be gone before the author can look.",
@@ -110,7 +159,7 @@ func TestValidate(t *testing.T) {
 				s.Lifecycle, s.Mode, s.Targets[0].OnMissing = "Twice", "dry-run", "Null"
 			},
 			want: []string{
-				`Error spec.lifecycle: "Twice" is no lifecycle: write Once, or leave it out`,
+				`Error spec.lifecycle: "Twice" is no lifecycle: write Once or Recurring`,
 				`Error spec.mode: "dry-run" is no mode: write Enforce or DryRun`,
 				`Error spec.targets[0].onMissing: "Null" is no answer: write Wait or AsNull`,
 			},
@@ -366,6 +415,115 @@ func TestValidate(t *testing.T) {
 		"Secret": {
 			reason: "Other Secrets are objects like any.",
 			change: func(s *v1alpha1.Work) { s.Targets = named("", "secret", "web") },
+		},
+
+		"Rules": {
+			reason: "Nothing is said about rules with which nothing is wrong.",
+			change: func(s *v1alpha1.Work) { *s = *withRule(func(*v1alpha1.Rule) {}) },
+		},
+		"RulesDoubtful": {
+			reason: "What has no effect, or one that is hardly meant.",
+			change: func(s *v1alpha1.Work) {
+				*s = *withRule(func(r *v1alpha1.Rule) {
+					r.ForKey, r.GroupBy = "item.spec.nodeName", "item.metadata.namespace"
+				})
+				other := *withRule(func(r *v1alpha1.Rule) {
+					r.Name, r.For, r.Keep = "other", "25h", ptr.To(intstr.FromInt32(3))
+					r.Actions = []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{GracePeriodSeconds: ptr.To(int64(0))}}}
+				})
+				s.Rules = append(s.Rules, other.Rules...)
+			},
+			want: []string{
+				"Warning spec.rules[0].forKey: has no effect without for: add it, or remove forKey",
+				"Warning spec.rules[0].groupBy: has no effect without keep: say how many items of each group stay, or remove groupBy",
+				`Warning spec.rules[1].for: 25h is long for a time that begins anew when the operator restarts: use a time that the object carries, as in when: age(item) > parseDuration("25h")`,
+				"Warning spec.rules[1].keep: keeps those of pods that come last by namespace and name: add orderBy, such as [{expression: item.metadata.creationTimestamp}] to keep the newest",
+				"Warning spec.rules[1].actions[0].delete.gracePeriodSeconds: 0 deletes by force: a Pod that is still running goes on, unseen, until its kubelet hears of it; leave it out unless the Node is gone",
+			},
+		},
+		"RecurringAtOnce": {
+			reason: "It deletes for ever, and at once.",
+			change: func(s *v1alpha1.Work) { s.Lifecycle, s.Conditions = "Recurring", nil },
+			want:   []string{"Warning spec: without conditions, whatever the targets name is deleted as soon as it is there, for as long as this is: add conditions, or a schedule"},
+		},
+		"RecurringScheduled": {
+			reason: "It has its times.",
+			change: func(s *v1alpha1.Work) {
+				s.Lifecycle, s.Conditions, s.Schedule, s.TimeZone, s.StartingDeadline = "Recurring", nil, "0 4 29 2 *", "Europe/Berlin", "10s"
+			},
+		},
+		"RecurringForNothing": {
+			reason: "Nobody would ever notice it.",
+			change: func(s *v1alpha1.Work) {
+				s.Lifecycle, s.Targets[0].Delete, s.CloudEventSink = "Recurring", false, "http://sink"
+			},
+			want: []string{"Warning spec: nothing is ever done: without rules, only targets with delete: true are acted on; set it, or add rules"},
+		},
+		"DryRunTells": {
+			reason: "An event says what was done.",
+			change: func(s *v1alpha1.Work) { s.Mode, s.CloudEventSink = "DryRun", "http://sink" },
+			want:   []string{"Warning spec.cloudEventSink: is sent nothing with mode: DryRun; status and Events say what would be done"},
+		},
+		"ClusterUnlimited": {
+			reason: "A mistake would show everywhere at once.",
+			change: func(s *v1alpha1.Work) { s.Cluster, s.IncludeProtected = true, true },
+			want: []string{
+				"Warning spec: nothing limits what is done in the whole cluster: try it with mode: DryRun first, or add limits such as {maxActions: 100}",
+				"Warning spec.includeProtected: namespaces such as kube-system, on which the cluster hangs, are cleaned too: make sure that the targets mean them",
+			},
+		},
+		"ClusterLimited": {
+			reason: "With a limit there is nothing to say, nor in a dry run.",
+			change: func(s *v1alpha1.Work) {
+				s.Cluster, s.Limits = true, &v1alpha1.Limits{MaxPercent: 10, Per: "1d", ActionsPerSecond: 20}
+				s.Targets = append(s.Targets, s.Targets[0])
+				s.Targets[1].Name, s.Targets[1].Reference.Namespaces, s.Targets[1].Reference.NamespaceSelector = "shops", []string{"shop"}, &metav1.LabelSelector{}
+			},
+		},
+		"ClusterProtectedNamespace": {
+			reason: "It would do nothing.",
+			change: func(s *v1alpha1.Work) {
+				s.Cluster, s.Mode, s.Targets = true, "DryRun", named("", "ConfigMap", "a")
+				s.Targets[0].Reference.Namespace = "kube-system"
+			},
+			want: []string{"Warning spec.targets[0].delete: nothing is deleted in namespace kube-system, which is protected: add includeProtected: true if it is meant"},
+		},
+		"ClusterScopes": {
+			reason: "What the API server says of a kind counts.",
+			change: func(s *v1alpha1.Work) {
+				s.Cluster, s.Mode, s.Targets = true, "DryRun", append(named("example.com", "Planet", "earth"), named("example.com", "Moon", "luna")...)
+				s.Targets[0].Reference.Namespace, s.Targets[1].Name = "sky", "moons"
+			},
+			options: Options{Served: []Served{{Resource: "planets"}, {Resource: "moons", Namespaced: true}}},
+			want: []string{
+				"Error spec.targets[0].reference: chooses namespaces, and planets.example.com are cluster-scoped: remove namespace, namespaces, namespaceSelector and excludeNamespaces",
+				"Error spec.targets[1].reference.namespace: is missing: moons.example.com live in namespaces, so write the one in which the object of this name lives",
+			},
+		},
+		"NamespacesInACleaner": {
+			reason: "Only a forged one can have them.",
+			change: func(s *v1alpha1.Work) { s.Targets[0].Reference.Namespaces = []string{"shop"} },
+			want:   []string{"Error spec.targets[0].reference: chooses namespaces, and a Cleaner sees its own only: write a ClusterCleaner, or remove namespace, namespaces, namespaceSelector and excludeNamespaces"},
+		},
+		"FromATemplate": {
+			reason: "What a template has written is said of the template.",
+			change: func(s *v1alpha1.Work) {
+				s.Lifecycle, s.TTL = "Once", "15"
+				s.Targets = append(s.Targets, named("", "Namespace", "a")...)
+				s.Targets[1].Name = "ns"
+			},
+			options: Options{Template: "shops", Compiled: field.ErrorList{field.Invalid(field.NewPath("spec", "rules").Index(0).Child("when"), "", "must be true or false")}},
+			want: []string{
+				`Error spec.ttl: "15" is not a duration: write numbers with the units ns, us, ms, s, m, h, d or w, such as "360h" or "1h30m"`,
+				`Error spec.templateRef.name: the template "shops" does not work here: its spec.template.targets[1].delete: must be false: namespaces are cluster-scoped, and a Cleaner deletes in its own namespace only`,
+				`Error spec.templateRef.name: the template "shops" does not work here: its spec.template.rules[0].when: must be true or false`,
+			},
+		},
+		"TemplateNotThere": {
+			reason: "A template that nobody has found yet may do something.",
+			change: func(s *v1alpha1.Work) {
+				*s = v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Lifecycle: "Once", TemplateRef: &v1alpha1.TemplateRef{Name: "shops"}}}
+			},
 		},
 
 		"Conditions": {

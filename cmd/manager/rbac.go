@@ -6,9 +6,10 @@ package main
 // What the operator itself needs, from which config/rbac/role.yaml is made. What it needs to read and delete targets is
 // not here: administrators grant that by labelling ClusterRoles, see config/rbac/targets_role.yaml.
 
-// Its own kind. It sets and removes a finalizer, and deletes a Cleaner that has done its work.
-// +kubebuilder:rbac:groups=cleaner.vtex.dev,resources=cleaners,verbs=get;list;watch;update;patch;delete
-// +kubebuilder:rbac:groups=cleaner.vtex.dev,resources=cleaners/status,verbs=update;patch
+// Its own kinds. It sets and removes a finalizer, and deletes a Cleaner that has done its work. Templates it only reads.
+// +kubebuilder:rbac:groups=cleaner.vtex.dev,resources=cleaners;clustercleaners,verbs=get;list;watch;update;patch;delete
+// +kubebuilder:rbac:groups=cleaner.vtex.dev,resources=cleaners/status;clustercleaners/status,verbs=update;patch
+// +kubebuilder:rbac:groups=cleaner.vtex.dev,resources=cleanertemplates,verbs=get;list;watch
 
 // Events on Cleaners.
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
@@ -23,8 +24,8 @@ package main
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=serviceaccounts,verbs="impersonate:serviceaccount"
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get
 
-// Whether a Cleaner's namespace is being deleted.
-// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+// Whether a Cleaner's namespace is being deleted, and which namespaces a namespaceSelector means.
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 
 // Who may read the metrics, and what ServiceAccounts may read.
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create

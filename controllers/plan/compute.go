@@ -50,6 +50,26 @@ type Input struct {
 	// Expected is when an earlier plan found that time alone would make the conditions true; zero if none did. It saves
 	// evaluations where that is still so.
 	Expected time.Time
+	// Acting says that a run of a Cleaner that cleans once is open: what is due is done, whatever else has to wait.
+	Acting bool
+
+	// Holds is what the plan before this one handed on.
+	Holds Holds
+	// Done are the deeds of this process, as far as limits still count them.
+	Done Done
+	// Backoff is which objects wait after failures.
+	Backoff Backoff
+
+	// Batch is for how many items, counted from the first, the plan asks to read live what they rest on. 0: for none.
+	Batch int
+	// Confirmed are the reads that were answered live, and that the snapshot already shows.
+	Confirmed map[Read]bool
+	// Unreadable are the reads that failed, and why. What rests on them is left alone.
+	Unreadable map[Read]string
+	// Failed are items of which an earlier step failed: they are left alone.
+	Failed map[ItemKey]bool
+	// Only are the items of rules that may be acted on; nil: all. The others still count wherever items are counted.
+	Only map[ItemKey]bool
 }
 
 // Clock is what was measured of the clock that Now comes from. The zero value is a clock that is right.
@@ -63,15 +83,6 @@ type Clock struct {
 // moment is now by the clock that is behind: what is due is due by both.
 func (in *Input) moment() time.Time { return in.Now.Add(-in.Clock.Ahead) }
 
-// Step is one object to delete.
-type Step struct {
-	// Rule is what wants it: "targets.<name>".
-	Rule   string
-	Object Object
-	// Seen are the indexes of the targets among which conditions saw it; none if they did not.
-	Seen []int
-}
-
 // Plan is what would be done now, and why.
 type Plan struct {
 	Verdict v1alpha1.Verdict
@@ -79,12 +90,25 @@ type Plan struct {
 	Reason, Message string
 	// Conditions is what each condition gave; nil when they were not evaluated.
 	Conditions []v1alpha1.ConditionOutcome
-	// Steps are in the order in which they are taken: what no condition sees goes first.
+	// Steps are in the order in which they are taken: those of rules, then those of targets, of which the ones that no
+	// condition sees go first. A plan that is Blocked lists what it would have done.
 	Steps []Step
 	// Release is to be uninstalled after the steps; nil if there is none, or if it was not read.
 	Release *Release
-	// Withheld is what would be a step and is protected.
-	Withheld []v1alpha1.Withheld
+	// Withheld is what would be a step and is protected: the first ones.
+	Withheld []Withheld
+	// Pending is what waits for the time that `for` asks for: the soonest first, once for each key.
+	Pending []Pending
+	// Errors is what went wrong with items. Equal errors are one.
+	Errors []v1alpha1.ItemError
+	// Deferred is how many items wait because an earlier attempt on one of their objects failed.
+	Deferred int
+	// Confirm are the reads that have to be answered live next. When there are none, steps that are Confirmed may be taken.
+	Confirm []Read
+	// Holds is handed to the next Compute.
+	Holds Holds
+	// TrippedBy is the limit that the plan is over; empty if none.
+	TrippedBy string
 	// Data is the value of cloudEventData as JSON; empty if there is none.
 	Data string
 	// Next is when time alone may change the answer, or when it is asked again for safety. Zero: only an event can.
@@ -101,16 +125,17 @@ func Compute(ctx context.Context, in Input) Plan {
 	if err != nil {
 		return invalid("spec.retry.period: " + err.Error())
 	}
-	if in.Spec.Suspend {
+	if in.Spec.Suspend { // nobody looks whether what holds goes on to hold
 		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonSuspended, Message: "spec.suspend is true: nothing is evaluated."}
 	}
 	if in.Clock.Suspect != "" {
-		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonClockSkewSuspected, Message: in.Clock.Suspect}
+		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonClockSkewSuspected, Message: in.Clock.Suspect, Holds: in.Holds}
 	}
 	if due := in.Owner.Created.Add(ttl); in.moment().Before(due) {
 		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonWaitingForTTL, Next: due.Add(in.Clock.Ahead),
 			Message: fmt.Sprintf("The ttl of %s has not passed.", in.Spec.TTL)}
 	}
+	in.Protection = in.Protection.Of(in.Spec)
 	p := in.decide(ctx)
 	if again := in.Now.Add(period); p.Verdict != v1alpha1.VerdictInvalid && (p.Next.IsZero() || again.Before(p.Next)) {
 		p.Next = again
@@ -133,35 +158,137 @@ func invalid(message string) Plan {
 // decide is Compute for a Cleaner whose ttl has passed.
 func (in *Input) decide(ctx context.Context) Plan {
 	if len(in.Snapshot) != len(in.Spec.Targets) {
-		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonReadFailed, Message: "The targets were not read."}
+		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonReadFailed, Message: "The targets were not read.", Holds: in.Holds}
 	}
 	if p, ok := in.resolved(); !ok {
+		p.Holds = in.Holds
 		return p
 	}
-	p := in.evaluate(ctx)
-	if p.Verdict != v1alpha1.VerdictAct {
-		return p
-	}
-	in.steps(&p)
-	if blocked, detail := in.releaseStep(&p); blocked != "" {
-		return p.blocked(blocked, detail)
-	}
-	switch size := p.rowBytes(); {
-	case len(p.Steps) == 0 && p.Release == nil && len(p.Withheld) > 0:
-		return p.blocked(v1alpha1.ReasonProtected, fmt.Sprintf("All %d objects to delete are protected; the first is %s: %s.", len(p.Withheld), p.Withheld[0].Object, p.Withheld[0].Because))
-	case len(p.Steps) > MaxRows || size > maxRowBytes:
-		return p.blocked(v1alpha1.ReasonTooManyObjects, fmt.Sprintf("%d objects match, and one Cleaner deletes at most %d: narrow the selectors, or use several Cleaners.", len(p.Steps), MaxRows))
-	}
-	return in.data(ctx, p)
-}
-
-// data adds the value of cloudEventData. Nothing is begun of which the event could not say what its author wants said.
-func (in *Input) data(ctx context.Context, p Plan) Plan {
 	see, err := in.see()
 	if err != nil {
 		return invalid(err.Error())
 	}
-	data, problem := in.Programs.Data(ctx, see)
+	p, results := in.evaluate(ctx, see)
+	if p.Reason == v1alpha1.ReasonConditionsNotMet && in.Spec.Retry != nil && in.Spec.Retry.Monotonic {
+		p.Next = in.whenTrue(ctx, see, results)
+	}
+	return p
+}
+
+// evaluate has the expressions asked, all on one look.
+func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv.Result) {
+	e, problem := in.Programs.Begin(ctx, see)
+	if problem != nil {
+		return Plan{
+			Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Message: fmt.Sprintf("An error never deletes: %s.", problem), Holds: in.Holds,
+		}, nil
+	}
+	defer e.Close()
+	results := e.Conditions()
+	p := in.gate(results)
+	if p.Verdict == v1alpha1.VerdictAct {
+		p = in.act(e, p)
+	}
+	if p.Verdict == v1alpha1.VerdictAct && !in.Acting {
+		p = in.data(e, p)
+	}
+	if ctx.Err() != nil { // some items were asked, and others were not
+		p = p.waits(v1alpha1.ReasonEvaluationFailed, "The evaluation was interrupted.")
+		p.Holds = in.Holds
+	}
+	return p, results
+}
+
+// act adds what is done when the conditions hold, and says whether there is anything, or what is waited for.
+func (in *Input) act(e *celenv.Evaluation, p Plan) Plan {
+	d := in.decideRules(e, &p)
+	in.steps(d)
+	in.needGate(d)
+	p.Confirm = d.reads.confirm()
+	if blocked, detail := in.releaseStep(&p); blocked != "" {
+		return p.blocked(blocked, detail)
+	}
+	if p = in.judge(d, p); p.Verdict != v1alpha1.VerdictAct || in.Acting {
+		return p
+	}
+	if !in.Spec.Recurs() {
+		if rows := p.rows(); len(rows) > MaxRows || p.rowBytes(rows) > maxRowBytes {
+			return p.blocked(v1alpha1.ReasonTooManyObjects, fmt.Sprintf("%d objects match, and one Cleaner deletes at most %d: narrow the selectors, or use several Cleaners.", len(rows), MaxRows))
+		}
+	}
+	return in.trip(p)
+}
+
+// needGate asks for the reads that all steps rest on.
+func (in *Input) needGate(d *decider) {
+	var missing []Read
+	for _, read := range in.gateReads() {
+		if !in.confirmed(read) {
+			missing = append(missing, read)
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+	wanted := false
+	for i := range d.p.Steps {
+		d.p.Steps[i].Confirmed = false
+		wanted = wanted || d.p.Steps[i].Deed()
+	}
+	if wanted && in.Batch > 0 {
+		d.reads.want(gate, missing)
+	}
+}
+
+// judge says what a plan comes to, of which the conditions hold.
+func (in *Input) judge(d *decider, p Plan) Plan {
+	for _, read := range in.gateReads() {
+		if why, failed := in.unreadable(read); failed {
+			return p.waits(v1alpha1.ReasonUnconfirmed, fmt.Sprintf("Target %q cannot be read live: %s.", in.Spec.Targets[read.Target].Name, strings.TrimSuffix(why, ".")))
+		}
+	}
+	// A Cleaner that cleans once begins when everything is due, and ends with what it has done then.
+	once := !in.Spec.Recurs() && !in.Acting
+	something := len(p.Steps) > 0 || p.Release != nil
+	switch {
+	case something && !once:
+		return p
+	case len(p.Errors) > 0:
+		return p.waits(v1alpha1.ReasonEvaluationFailed, "An error never deletes: "+said(&p.Errors[0]))
+	case len(p.Pending) > 0:
+		return p.waits(v1alpha1.ReasonHolding, fmt.Sprintf("What rule %q wants has not held for long enough.", p.Pending[0].Rule))
+	case p.Deferred > 0 && d.unstable:
+		return p.waits(v1alpha1.ReasonTargetUnstable, "It changes faster than it can be acted on, and is tried again: "+d.blocked)
+	case p.Deferred > 0:
+		return p.waits(v1alpha1.ReasonDeletionRefused, "It is tried again: "+d.blocked)
+	case !something && len(p.Withheld) > 0:
+		return p.blocked(v1alpha1.ReasonProtected, fmt.Sprintf("All objects to act on are protected; the first is %s: %s.",
+			p.Withheld[0].Object, p.Withheld[0].Because))
+	case !something && !once:
+		return p.waits(v1alpha1.ReasonNothingToDo, "Nothing that the targets and rules are about is to be cleaned now.")
+	}
+	return p
+}
+
+// said is an error of items in words.
+func said(e *v1alpha1.ItemError) string {
+	text := fmt.Sprintf("rule %q: spec.%s: %s", e.Rule, e.Field, e.Message)
+	if e.Key != "" {
+		text += " on " + e.Key
+	}
+	return text
+}
+
+// waits is the plan without steps: what waits takes none.
+func (p Plan) waits(reason, message string) Plan {
+	p.Verdict, p.Reason, p.Message = v1alpha1.VerdictWait, reason, message
+	p.Steps, p.Confirm, p.Release = nil, nil, nil
+	return p
+}
+
+// data adds the value of cloudEventData. Nothing is begun of which the event could not say what its author wants said.
+func (in *Input) data(e *celenv.Evaluation, p Plan) Plan {
+	data, problem := e.Data()
 	if problem != nil {
 		return p.blocked(v1alpha1.ReasonEvaluationFailed, "All conditions are true, and nothing is deleted: spec."+problem.Error())
 	}
@@ -180,7 +307,7 @@ func (in *Input) resolved() (Plan, bool) {
 	var problems []string
 	for i := range in.Spec.Targets {
 		t, seen := &in.Spec.Targets[i], &in.Snapshot[i]
-		if t.Delete && seen.Resource.Resource != "" && !seen.Namespaced {
+		if t.Delete && !in.Spec.Cluster && seen.Resource.Resource != "" && !seen.Namespaced {
 			return invalid(fmt.Sprintf("spec.targets[%d].delete: %s is cluster-scoped, and a Cleaner deletes in its own namespace only; remove delete: true, the target can still be read.", i, ResourceName(seen.Resource))), false
 		}
 		r, problem := Problem(t, seen)
@@ -210,7 +337,11 @@ func Problem(t *v1alpha1.ClusterTarget, seen *Target) (reason, message string) {
 	switch seen.State {
 	case Complete:
 		if t.Included() && t.Reference.Name != "" && len(seen.Objects) == 0 && !asNull {
-			return v1alpha1.ReasonTargetMissing, missing(fmt.Sprintf("%s %q does not exist", t.Reference.Kind, t.Reference.Name))
+			name := t.Reference.Name
+			if t.Reference.Namespace != "" {
+				name = t.Reference.Namespace + "/" + name
+			}
+			return v1alpha1.ReasonTargetMissing, missing(fmt.Sprintf("%s %q does not exist", t.Reference.Kind, name))
 		}
 		return "", ""
 	case NoSuchKind:
@@ -266,14 +397,10 @@ func (in *Input) see() (celenv.Input, error) {
 	return celenv.Input{Targets: in.values(), Params: params, Time: in.moment()}, nil
 }
 
-// evaluate asks the conditions.
-func (in *Input) evaluate(ctx context.Context) Plan {
-	see, err := in.see()
-	if err != nil {
-		return invalid(err.Error())
-	}
-	results := in.Programs.Conditions(ctx, see)
-	p := Plan{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Message: met(len(results))}
+// gate says what the conditions gave. Holds of rules last where nobody can say; where the conditions do not hold nobody
+// looks, and they end.
+func (in *Input) gate(results []celenv.Result) Plan {
+	p := Plan{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Message: met(in.Spec, len(results))}
 	for i, r := range results {
 		out := v1alpha1.ConditionOutcome{Expression: shorten(in.Spec.Conditions[i])}
 		if r.Err != nil {
@@ -284,15 +411,12 @@ func (in *Input) evaluate(ctx context.Context) Plan {
 		p.Conditions = append(p.Conditions, out)
 		switch failed := p.Reason == v1alpha1.ReasonEvaluationFailed; {
 		case r.Err != nil && !failed:
-			p.Verdict, p.Reason = v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed
+			p.Verdict, p.Reason, p.Holds = v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed, in.Holds
 			p.Message = fmt.Sprintf("An error never deletes: spec.%s", r.Err.Error())
 		case r.Err == nil && !r.Value && p.Verdict == v1alpha1.VerdictAct:
 			p.Verdict, p.Reason = v1alpha1.VerdictWait, v1alpha1.ReasonConditionsNotMet
 			p.Message = fmt.Sprintf("spec.conditions[%d] is false: %s", i, out.Expression)
 		}
-	}
-	if p.Reason == v1alpha1.ReasonConditionsNotMet && in.Spec.Retry != nil && in.Spec.Retry.Monotonic {
-		p.Next = in.whenTrue(ctx, see, results)
 	}
 	return p
 }
@@ -311,11 +435,15 @@ func (in *Input) whenTrue(ctx context.Context, see celenv.Input, results []celen
 	return at.Add(in.Clock.Ahead)
 }
 
-func met(n int) string {
-	if n == 0 {
+func met(spec *v1alpha1.Work, conditions int) string {
+	switch {
+	case conditions > 0:
+		return "All conditions are true."
+	case spec.Recurs():
+		return "There is something to do."
+	default:
 		return "There are no conditions, and the ttl has passed."
 	}
-	return "All conditions are true."
 }
 
 func shorten(s string) string {
@@ -326,38 +454,47 @@ func shorten(s string) string {
 	return s
 }
 
-// steps adds the objects of the targets with delete: true, each once. An object that conditions see is deleted at the
-// version that they saw, whichever target wants it.
-func (in *Input) steps(p *Plan) {
-	seen, taken := in.seen(), map[types.UID]bool{}
+// steps adds the objects of the targets with delete: true, each once, but for those that a rule acts on. An object that
+// conditions see is deleted at the version that they saw, whichever target wants it.
+func (in *Input) steps(d *decider) {
+	if !slices.ContainsFunc(in.Spec.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Delete }) {
+		return
+	}
+	seen := in.seen()
 	for _, bySome := range []bool{false, true} {
 		for i := range in.Spec.Targets {
 			if !in.Spec.Targets[i].Delete {
 				continue
 			}
 			for _, o := range in.Snapshot[i].Objects {
-				s, is := seen[o.UID]
-				if is != bySome || taken[o.UID] {
+				id := o.identity()
+				s, is := seen[id]
+				if is != bySome || d.taken[id] {
 					continue
 				}
-				taken[o.UID] = true
+				d.taken[id] = true
 				if is {
 					o = s.Object
 				}
-				in.step(p, Step{Rule: targetRule + in.Spec.Targets[i].Name, Object: o, Seen: s.In})
+				in.step(d, Step{
+					Rule: targetRule + in.Spec.Targets[i].Name, Action: noAction, Keys: []string{string(id)}, Object: o, Seen: s.In,
+					Verb: VerbDelete, Propagation: v1alpha1.PropagateBackground, Confirmed: true,
+				})
 			}
 		}
 	}
 }
 
-// step adds a step, unless its object is protected.
-func (in *Input) step(p *Plan, s Step) {
-	because := in.Protection.Because(&s.Object)
-	switch {
-	case because == "":
-		p.Steps = append(p.Steps, s)
-	case len(p.Withheld) < maxWithheld:
-		p.Withheld = append(p.Withheld, v1alpha1.Withheld{Object: s.Object.String(), Because: because})
+// step adds a step of a target, unless something keeps its object from being deleted.
+func (in *Input) step(d *decider, s Step) {
+	id := ItemKey{Rule: s.Rule, Key: s.Keys[0]}
+	switch because := in.Protection.Because(&s.Object); {
+	case in.Failed[id], in.Only != nil && !in.Only[id]:
+	case in.Spec.Recurs() && s.Object.Terminating: // a run records what is on its way, too; nobody deletes it again and again
+	case because != "":
+		d.withhold(Withheld{Step: s, Because: because})
+	case !d.deferred(&s.Object):
+		d.p.Steps = append(d.p.Steps, s)
 	}
 }
 
@@ -369,12 +506,13 @@ func (in *Input) seen() map[types.UID]Seen {
 			continue
 		}
 		for _, o := range in.Snapshot[i].Objects {
-			s, again := out[o.UID]
+			id := o.identity()
+			s, again := out[id]
 			if !again {
 				s.Object = o
 			}
 			s.In = append(s.In, i)
-			out[o.UID] = s
+			out[id] = s
 		}
 	}
 	return out
@@ -403,29 +541,39 @@ func (in *Input) releaseStep(p *Plan) (reason, detail string) {
 	return "", ""
 }
 
-func (p *Plan) rowBytes() int {
-	n := 0
+// rows are the steps that a run records: the first deed on each object.
+func (p *Plan) rows() []int {
+	out, has := make([]int, 0, len(p.Steps)), make(map[types.UID]bool, len(p.Steps))
 	for i := range p.Steps {
+		if id := p.Steps[i].Object.identity(); p.Steps[i].Deed() && !has[id] {
+			has[id] = true
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func (p *Plan) rowBytes(rows []int) int {
+	n := 0
+	for _, i := range rows {
 		n += len(p.Steps[i].Row().String()) + 3 // quotes and comma
 	}
 	return n
 }
 
-// Row is the step as it is recorded.
-func (s *Step) Row() Row { return Row{Rule: s.Rule, Ref: s.Object.Ref} }
-
-// Agree says that a plan from the watches and a plan from live reads want the same: both act, on the same objects.
+// Agree says that a plan from the watches and a plan from live reads want the same: both act, in the same ways on the same
+// objects.
 // Versions may differ; the live plan's are the ones to act on.
 func Agree(watched, live Plan) bool {
 	if watched.Verdict != v1alpha1.VerdictAct || live.Verdict != v1alpha1.VerdictAct || len(watched.Steps) != len(live.Steps) {
 		return false
 	}
-	want := map[types.UID]string{}
+	want := make(map[stepID]bool, len(watched.Steps))
 	for i := range watched.Steps {
-		want[watched.Steps[i].Object.UID] = watched.Steps[i].Rule
+		want[watched.Steps[i].id()] = true
 	}
 	for i := range live.Steps {
-		if want[live.Steps[i].Object.UID] != live.Steps[i].Rule {
+		if !want[live.Steps[i].id()] {
 			return false
 		}
 	}

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -27,6 +28,8 @@ const (
 	Recheck
 	// DeleteRows deletes Request.Rows, each with the UID and the version that Memory.Version says.
 	DeleteRows
+	// ActRules evaluates the rules on live reads, and carries out what they want of Request.Rows.
+	ActRules
 	// Settle reads Request.Rows live, which are deleted and maybe not gone.
 	Settle
 	// StartUninstall begins to uninstall the release.
@@ -37,6 +40,8 @@ const (
 	WriteResult
 	// MoveToUnsent takes a finished run out of status.run: into status.unsent if there is a sink.
 	MoveToUnsent
+	// ClearRecord drops status.run and status.unsent: nobody wants them any more.
+	ClearRecord
 	// ClearUnsent drops status.unsent: it is delivered, or nobody wants it any more.
 	ClearUnsent
 	// DeleteSelf deletes the Cleaner.
@@ -49,8 +54,8 @@ const (
 
 // String names the kind for people and tests.
 func (k RequestKind) String() string {
-	return [...]string{"Idle", "Evaluate", "LookRows", "LookRelease", "Recheck", "DeleteRows", "Settle", "StartUninstall", "FinishUninstall",
-		"WriteResult", "MoveToUnsent", "ClearUnsent", "DeleteSelf", "RemoveFinalizer", "GiveUp"}[k]
+	return [...]string{"Idle", "Evaluate", "LookRows", "LookRelease", "Recheck", "DeleteRows", "ActRules", "Settle", "StartUninstall", "FinishUninstall",
+		"WriteResult", "MoveToUnsent", "ClearRecord", "ClearUnsent", "DeleteSelf", "RemoveFinalizer", "GiveUp"}[k]
 }
 
 // Request is what comes next.
@@ -207,7 +212,7 @@ func (v View) open(run *v1alpha1.Run, m *Memory) Request {
 		return v.until(v.Now.Add(ClockRetry), v1alpha1.ReasonClockSkewSuspected)
 	}
 	if open := m.rows(RowOpen); len(open) > 0 {
-		return v.rows(m, open)
+		return v.rows(run, m, open)
 	}
 	if left := len(m.rows(RowKept)) + len(m.rows(RowReplaced)); left > 0 {
 		return v.ending(run, m, v1alpha1.ResultPartial, fmt.Sprintf("%d of %d objects were left alone", left, len(m.Rows)))
@@ -248,7 +253,7 @@ func (v View) until(at time.Time, reason string) Request {
 }
 
 // rows deletes the open rows that are due. One that was not held against the spec yet is read first.
-func (v View) rows(m *Memory, open []int) Request {
+func (v View) rows(run *v1alpha1.Run, m *Memory, open []int) Request {
 	var due, unchecked []int
 	next := time.Time{}
 	for _, i := range open {
@@ -266,6 +271,14 @@ func (v View) rows(m *Memory, open []int) Request {
 		return Request{Kind: LookRows, Rows: unchecked}
 	case len(due) == 0:
 		return v.until(next, m.waitsFor(open))
+	case len(ofRules(run, open)) > 0: // rules go first
+		if due = ofRules(run, due); len(due) == 0 {
+			return v.until(next, m.waitsFor(open))
+		}
+		if v.Now.Before(m.Due) {
+			return v.until(m.Due, v1alpha1.ReasonUnconfirmed)
+		}
+		return Request{Kind: ActRules, Rows: due}
 	case m.Confirmed(v.Now):
 		return Request{Kind: DeleteRows, Rows: due}
 	case v.Now.Before(m.Due):
@@ -310,6 +323,17 @@ func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
 	default:
 		return Request{Kind: StartUninstall}
 	}
+}
+
+// ofRules lists those of some rows that rules have made.
+func ofRules(run *v1alpha1.Run, rows []int) []int {
+	var out []int
+	for _, i := range rows {
+		if row, err := ParseRow(run.Rows[i]); err == nil && !strings.HasPrefix(row.Rule, targetRule) {
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -72,7 +72,7 @@ func TestNextRefinesTheModel(t *testing.T) {
 		}
 	})
 	for kind := plan.Idle; kind <= plan.GiveUp; kind++ {
-		if asked[kind] == 0 {
+		if asked[kind] == 0 && kind != plan.ClearRecord && kind != plan.ActRules { // which only Cleaners that stay, or have rules, come to
 			t.Errorf("no walk came to %v", kind)
 		}
 	}

@@ -58,6 +58,8 @@ type RowMemory struct {
 	Unstable bool
 	// Due is when the row may be tried again.
 	Due time.Time
+	// Did is what was done to the object, if it was not deleted.
+	Did v1alpha1.Outcome
 
 	backoff  time.Duration
 	followed int
@@ -262,6 +264,40 @@ func (m *Memory) conflict(i int, row Row, a Answer, seen bool, now time.Time) {
 		r.followed = 0
 		m.failRow(r, "it changes faster than it can be deleted", now)
 		r.Unstable = true
+	}
+}
+
+// RuleAnswer is what came of what rules wanted of the object of a row.
+type RuleAnswer struct {
+	// Did is what was done to it, when all that was wanted was done; empty otherwise.
+	Did v1alpha1.Outcome
+	// Failed says why something was not done; empty otherwise.
+	Failed string
+	// Until is when the rules may want something of it: its hold has begun anew.
+	Until time.Time
+	// Sight is how it was seen when the rules wanted nothing of it.
+	Sight Sight
+}
+
+// ActedByRules takes what came of what rules wanted of the object of a row.
+func (m *Memory) ActedByRules(i int, uid types.UID, a RuleAnswer, now time.Time) {
+	r := &m.Rows[i]
+	switch {
+	case a.Failed != "":
+		m.LastDeed, m.Looked = now, false
+		m.failRow(r, a.Failed, now)
+	case a.Did == v1alpha1.OutcomeDeleted:
+		m.LastDeed, m.Looked = now, false
+		r.State, r.Failed = RowDeleted, ""
+	case a.Did != "":
+		m.LastDeed, m.Looked = now, false
+		r.State, r.Failed, r.Did, r.Settled = RowDeleted, "", a.Did, true
+	case !a.Until.IsZero():
+		r.Due = a.Until
+	default:
+		if m.saw(i, uid, a.Sight, now); r.State == RowOpen && a.Sight.Failed == "" {
+			r.State, r.Failed = RowKept, "no rule wants anything of it any more"
+		}
 	}
 }
 

@@ -42,6 +42,22 @@ func ParseResourceName(s string) (schema.GroupVersionResource, error) {
 // String names the object for people: "<name>.<resource>.<group>/<version>".
 func (r Ref) String() string { return r.Name + "." + ResourceName(r.Resource) }
 
+// Full is String with "<namespace>/" before it, where the object lives in a namespace.
+func (r Ref) Full() string {
+	if r.Namespace == "" {
+		return r.String()
+	}
+	return r.Namespace + "/" + r.String()
+}
+
+// Shown names the object for the readers of an owner: one that is cluster-scoped cleans in many namespaces.
+func (r Ref) Shown(owner string) string {
+	if owner == "" {
+		return r.Full()
+	}
+	return r.String()
+}
+
 // Object is what a decision sees of an object.
 type Object struct {
 	Ref

@@ -13,10 +13,12 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// Protection says what is never deleted, whatever a Cleaner says.
+// Protection says what is never touched, whatever a Cleaner says.
 type Protection struct {
-	// Namespaces in which nothing is deleted.
+	// Namespaces in which nothing is touched. A ClusterCleaner may include them.
 	Namespaces []string
+	// Own is the namespace of the operator, in which nothing is ever touched; empty if that is not known.
+	Own string
 	// AllowedKinds are protected resources, as <resource>.<group>, that the administrator has given free.
 	AllowedKinds []string
 }
@@ -36,17 +38,35 @@ func protectedResource(r schema.GroupResource) bool {
 // releaseSecretPrefix begins the name of each Secret in which Helm records a revision of a release.
 const releaseSecretPrefix = "sh.helm.release.v1."
 
-// Because says why an object is protected; empty if it is not.
-func (p Protection) Because(o *Object) string {
+// Of is what is left of the protection for a spec.
+func (p Protection) Of(spec *v1alpha1.Work) Protection {
+	if spec.Cluster && spec.IncludeProtected {
+		p.Namespaces = nil
+	}
+	return p
+}
+
+// Because says why an object must not be deleted; empty if it may.
+func (p Protection) Because(o *Object) string { return p.Forbids(VerbDelete, o) }
+
+// Forbids says why a verb is not for an object; empty if it is. Kinds on which a cluster hangs are protected from being
+// deleted only: to taint a Node is what some rules are for.
+func (p Protection) Forbids(verb Verb, o *Object) string {
 	r := o.Resource.GroupResource()
 	switch {
+	case verb == VerbReport:
+		return ""
 	case o.Protected:
 		return fmt.Sprintf("it carries %s: \"true\"", v1alpha1.ProtectKey)
+	case o.Namespace != "" && o.Namespace == p.Own:
+		return fmt.Sprintf("namespace %q is the operator's own", o.Namespace)
 	case o.Namespace != "" && slices.Contains(p.Namespaces, o.Namespace):
 		return fmt.Sprintf("namespace %q is protected", o.Namespace)
+	case r == schema.GroupResource{Resource: "namespaces"} && (slices.Contains(p.Namespaces, o.Name) || o.Name == p.Own && p.Own != ""):
+		return fmt.Sprintf("namespace %q is protected", o.Name)
 	case r == schema.GroupResource{Resource: "secrets"} && strings.HasPrefix(o.Name, releaseSecretPrefix):
 		return "it is the record of a Helm release, which only helm: may remove"
-	case protectedResource(r) && !slices.Contains(p.AllowedKinds, r.String()):
+	case verb != VerbPatch && verb != VerbRemoveFinalizer && protectedResource(r) && !slices.Contains(p.AllowedKinds, r.String()):
 		return fmt.Sprintf("%s are protected unless the manager runs with --allow-protected-kinds=%s", r.String(), r.String())
 	}
 	return ""

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -15,7 +16,8 @@ import (
 type Belonging struct {
 	// Resource is what the kind of the target's reference is served as.
 	Resource schema.GroupVersionResource
-	// Matches says that the object has the labels and fields that the reference asks for.
+	// Matches says that the object has the labels and fields that the reference asks for, and that its namespace has the
+	// labels.
 	Matches bool
 }
 
@@ -23,17 +25,33 @@ type Belonging struct {
 // it tells to delete must be what a target of the spec stands for.
 func Refused(owner Owner, spec *v1alpha1.Work, row Row, o *Object, belongs Belonging, p Protection) string {
 	t := row.Target(spec)
+	if t < 0 && slices.ContainsFunc(spec.Rules, func(r v1alpha1.Rule) bool { return r.Name == row.Rule }) {
+		return "" // rules are evaluated anew before anything is done: only what they want is
+	}
 	if t < 0 {
 		return fmt.Sprintf("no target with delete: true is named %q", row.Rule)
 	}
 	ref := &spec.Targets[t].Reference
 	switch {
-	case row.Namespace != owner.Namespace:
+	case owner.Namespace != "" && row.Namespace != owner.Namespace:
 		return "it is not in the Cleaner's namespace"
+	case owner.Namespace == "" && !inNamespaces(ref, row.Namespace):
+		return fmt.Sprintf("target %q is not about namespace %q", spec.Targets[t].Name, row.Namespace)
 	case row.Resource != belongs.Resource:
 		return fmt.Sprintf("target %q is about %s", spec.Targets[t].Name, ResourceName(belongs.Resource))
 	case ref.Name != "" && ref.Name != row.Name, !belongs.Matches:
 		return fmt.Sprintf("target %q does not stand for it any more", spec.Targets[t].Name)
 	}
-	return p.Because(o)
+	return p.Of(spec).Because(o)
+}
+
+// inNamespaces says whether the lists of a reference let a namespace in. Objects of cluster-scoped kinds are in none.
+func inNamespaces(ref *v1alpha1.ClusterReference, namespace string) bool {
+	switch {
+	case namespace == "":
+		return ref.Namespace == ""
+	case ref.Namespace != "" && ref.Namespace != namespace, len(ref.Namespaces) > 0 && !slices.Contains(ref.Namespaces, namespace):
+		return false
+	}
+	return !slices.Contains(ref.ExcludeNamespaces, namespace)
 }

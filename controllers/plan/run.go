@@ -4,8 +4,6 @@
 package plan
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,14 +25,15 @@ func Commit(before *v1alpha1.CleanerStatus, helm *v1alpha1.Helm, decides string,
 		Number:    before.Runs + 1,
 		Decides:   decides,
 		DecidedAt: metav1.NewTime(now),
-		Withheld:  p.Withheld,
+		Withheld:  p.Forbidden(),
 		Data:      p.Data,
 	}
-	was := make([]*Seen, len(p.Steps))
-	for i := range p.Steps {
+	rows := p.rows()
+	was := make([]*Seen, len(rows))
+	for row, i := range rows {
 		run.Rows = append(run.Rows, p.Steps[i].Row().String())
 		if len(p.Steps[i].Seen) > 0 {
-			was[i] = &Seen{Object: p.Steps[i].Object, In: p.Steps[i].Seen}
+			was[row] = &Seen{Object: p.Steps[i].Object, In: p.Steps[i].Seen}
 		}
 	}
 	if p.Release != nil {
@@ -50,6 +49,16 @@ func Commit(before *v1alpha1.CleanerStatus, helm *v1alpha1.Helm, decides string,
 	return run, NewMemory(run.Number, was, now)
 }
 
+// Forbidden is what a plan would do and may not, as it is recorded and shown to people.
+func (p *Plan) Forbidden() []v1alpha1.Withheld {
+	var out []v1alpha1.Withheld
+	for i := range p.Withheld {
+		w := &p.Withheld[i]
+		out = append(out, v1alpha1.Withheld{Object: w.Object, Because: w.Because})
+	}
+	return out
+}
+
 // Finish is the run with its result: counts and the first rows with their outcomes stand in the place of the rows.
 func Finish(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string, now time.Time) *v1alpha1.Run {
 	finished := metav1.NewTime(now)
@@ -58,27 +67,15 @@ func Finish(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string
 		ServiceAccountName: run.ServiceAccountName,
 		Result:             result, FinishedAt: &finished, Message: message,
 	}
-	type key struct {
-		resource string
-		outcome  v1alpha1.Outcome
-	}
-	counts := map[key]int64{}
+	counts := newTally(nil)
 	for i, text := range run.Rows {
-		outcome, resource := m.Rows[i].outcome(), unreadable
-		if row, err := ParseRow(text); err == nil {
-			resource = ResourceName(row.Resource)
-		}
-		counts[key{resource, outcome}]++
+		outcome := m.Rows[i].outcome()
+		counts.add(text, outcome)
 		if len(out.Outcomes) < maxOutcomes {
 			out.Outcomes = append(out.Outcomes, v1alpha1.RowOutcome{Row: text, Outcome: outcome})
 		}
 	}
-	for k, n := range counts {
-		out.Counts = append(out.Counts, v1alpha1.Count{Resource: k.resource, Outcome: k.outcome, Count: n})
-	}
-	slices.SortFunc(out.Counts, func(a, b v1alpha1.Count) int {
-		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Outcome, b.Outcome))
-	})
+	out.Counts = counts.list()
 	if run.Helm != nil {
 		h := *run.Helm
 		h.Outcome = m.releaseOutcome(run)
@@ -90,6 +87,8 @@ func Finish(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string
 func (r *RowMemory) outcome() v1alpha1.Outcome {
 	held := !r.Settled && len(r.Finalizers) > 0
 	switch {
+	case r.State == RowDeleted && r.Did != "":
+		return r.Did
 	case (r.State == RowDeleted || r.State == RowGone) && held:
 		return v1alpha1.OutcomeTerminating
 	case r.State == RowDeleted:

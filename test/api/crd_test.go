@@ -20,7 +20,7 @@ import (
 )
 
 func TestVersionsAreAlike(t *testing.T) {
-	crd, err := readCRD()
+	crd, err := readCRD(cleanerKind(v1alpha1.GroupVersion))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +61,11 @@ func TestServed(t *testing.T) {
 				got[r.Name] = append(append([]string{r.Kind, r.SingularName}, r.ShortNames...), r.Categories...)
 			}
 			want := map[string][]string{"cleaners": {"Cleaner", "cleaner", "cln", "cleaning"}, "cleaners/status": {"Cleaner", ""}}
+			if version == v1alpha1.GroupVersion {
+				want["clustercleaners"] = []string{"ClusterCleaner", "clustercleaner", "ccln", "cleaning"}
+				want["clustercleaners/status"] = []string{"ClusterCleaner", ""}
+				want["cleanertemplates"] = []string{"CleanerTemplate", "cleanertemplate", "clntpl", "cleaning"}
+			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want, +got:\n%s", diff)
 			}
@@ -83,9 +88,15 @@ func TestColumns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, version := range versions() {
-		t.Run(version.Version, func(t *testing.T) {
-			text, err := client.RESTClient().Get().AbsPath("/apis/"+version.String()+"/cleaners").
+	of := map[int32][]string{0: {"Name", "Ready", "Reason", "Targets", "Next", "Age"}, 1: {"TTL", "Mode", "Last Action"}}
+	for k, want := range map[kind]map[int32][]string{
+		cleanerKind(v1alpha1.GroupVersion): of,
+		cleanerKind(v1alpha.GroupVersion):  of,
+		clusterCleanerKind():               of,
+		templateKind():                     {0: {"Name", "Description", "Age"}},
+	} {
+		t.Run(k.String(), func(t *testing.T) {
+			text, err := client.RESTClient().Get().AbsPath("/apis/"+k.GroupVersion().String()+"/"+k.plural).
 				SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -98,7 +109,6 @@ func TestColumns(t *testing.T) {
 			for _, c := range table.ColumnDefinitions {
 				byPriority[c.Priority] = append(byPriority[c.Priority], c.Name)
 			}
-			want := map[int32][]string{0: {"Name", "Ready", "Reason", "Targets", "Next", "Age"}, 1: {"TTL", "Mode", "Last Action"}}
 			if diff := cmp.Diff(want, byPriority); diff != "" {
 				t.Errorf("-want, +got:\n%s", diff)
 			}
@@ -114,25 +124,34 @@ func TestRulesAreCheap(t *testing.T) {
 		t.Fatal(err)
 	}
 	crds := client.ApiextensionsV1().CustomResourceDefinitions()
-	try := func(ctx context.Context, maxTargets int64) error {
-		crd, err := crds.Get(ctx, "cleaners.cleaner.vtex.dev", metav1.GetOptions{})
+	try := func(ctx context.Context, k kind, maxTargets int64) error {
+		crd, err := crds.Get(ctx, k.plural+"."+k.Group, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		for i := range crd.Spec.Versions {
-			spec := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"]
-			targets := spec.Properties["targets"]
-			targets.MaxItems = ptr.To(maxTargets)
-			spec.Properties["targets"] = targets
-			crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"] = spec
+			setMaxTargets(crd.Spec.Versions[i].Schema.OpenAPIV3Schema, maxTargets)
 		}
 		_, err = crds.Update(ctx, crd, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
-	if err := try(t.Context(), 4*64); err != nil {
-		t.Errorf("too close to the limit: %v", err)
+	for _, k := range kinds() {
+		if err := try(t.Context(), k, 4*64); err != nil {
+			t.Errorf("%s is too close to the limit: %v", k, err)
+		}
+		if try(t.Context(), k, 1<<20) == nil {
+			t.Errorf("a million targets of a %s are allowed: this test cannot fail", k)
+		}
 	}
-	if try(t.Context(), 1<<20) == nil {
-		t.Error("a million targets are allowed: this test cannot fail")
+}
+
+// setMaxTargets changes how many targets a schema allows, wherever it has them.
+func setMaxTargets(s *apiextensionsv1.JSONSchemaProps, n int64) {
+	for name, property := range s.Properties {
+		if name == "targets" && property.MaxItems != nil {
+			property.MaxItems = ptr.To(n)
+		}
+		setMaxTargets(&property, n)
+		s.Properties[name] = property
 	}
 }

@@ -23,21 +23,43 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/config/templates"
 )
 
 // One Cleaner that Go cannot decode stops the watch of all. So whatever the schema accepts must be decodable: these tests
-// take a Cleaner with every field, put strange values into it, and decode what the API server would store.
+// take objects with every field, put strange values into them, and decode what the API server would store.
 
-// fullSpec and fullStatus use every field. TestEveryFieldIsTried sees to that.
+// fullSpecs use every field of each kind; several, because some fields exclude others. TestEveryFieldIsTried sees to that.
+func fullSpecs() map[string][]string {
+	template := "templateRef: {name: a, parameters: {a: 1}}\nlifecycle: Once\n"
+	return map[string][]string{
+		"Cleaner":         {fullCommon + fullTargets + fullOfCleaner, template},
+		"ClusterCleaner":  {fullCommon + fullClusterTargets + fullBody + fullOfClusterCleaner, template},
+		"CleanerTemplate": {fullOfTemplate + indented(fullClusterTargets+fullBody)},
+	}
+}
+
+// indented is YAML two columns further to the right.
+func indented(text string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ")
+}
+
 const (
-	fullSpec = `
+	fullCommon = `
 lifecycle: Once
 mode: DryRun
 suspend: true
+schedule: "@daily"
+timeZone: UTC
+startingDeadline: 1h
 ttl: 1d
 retry: {period: 10s, monotonic: true}
 parameters: {a: 1}
-helm: {release: a, delete: true, timeout: 5m, disableHooks: true}
+limits: {maxActions: 1, maxPercent: 1, per: 1h, actionsPerSecond: 1}
+cloudEventSink: http://sink
+cloudEventData: "1"
+`
+	fullTargets = `
 targets:
 - name: a
   reference: {apiGroup: apps, version: v1, kind: Deployment, name: a, fieldSelector: a=b}
@@ -50,11 +72,67 @@ targets:
     kind: Pod
     matchLabels: {a: b}
     matchExpressions: [{key: a, operator: In, values: [b]}]
+`
+	fullClusterTargets = `
+targets:
+- name: a
+  reference: {apiGroup: apps, version: v1, kind: Deployment, name: a, namespace: a, fieldSelector: a=b}
+  delete: true
+  includeWhenEvaluating: true
+  onMissing: Wait
+- name: b
+  reference:
+    version: v1
+    kind: Pod
+    matchLabels: {a: b}
+    matchExpressions: [{key: a, operator: In, values: [b]}]
+    namespaces: [a]
+    namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [b]}]}
+    excludeNamespaces: [b]
+`
+	fullBody = `
+variables: [{name: a, expression: "1"}]
 conditions: ["true"]
-cloudEventSink: http://sink
-cloudEventData: "1"
+rules:
+- name: a
+  forEach: b.items
+  variables: [{name: b, expression: "1"}]
+  when: "true"
+  for: 40s
+  forKey: '"a"'
+  groupBy: '"a"'
+  orderBy: [{expression: '"a"', descending: true}]
+  keep: 1
+  unless: "false"
+  confirm: [{target: b, name: '"a"', namespace: '"a"'}]
+  key: '"a"'
+  reason: '"a"'
+  actions:
+  - {report: {}, when: "true", object: item}
+  - delete: {gracePeriodSeconds: 1, propagationPolicy: Background}
+  - evict: {gracePeriodSeconds: 1}
+  - patch: {type: Apply, subresource: status, expression: "{}", force: true}
+  - removeFinalizer: {name: a}
+- name: b
+  forEach: b.items
+  when: "true"
+  keep: "1"
+  actions: [report: {}]
+`
+	fullOfCleaner = fullBody + `
+helm: {release: a, delete: true, timeout: 5m, disableHooks: true}
 serviceAccountName: a
 `
+	fullOfClusterCleaner = `
+serviceAccount: {namespace: a, name: a}
+includeProtected: true
+`
+	fullOfTemplate = `
+description: a
+parameters:
+- {name: a, type: string, default: a, enum: [a], description: a}
+- {name: b, type: int, default: 1}
+template:`
 	fullStatus = `
 observedGeneration: 1
 conditions: [{type: Ready, status: "True", reason: Valid, message: a, observedGeneration: 1, lastTransitionTime: "2026-01-02T03:04:05Z"}]
@@ -67,6 +145,11 @@ lastEvaluation:
   reason: a
   message: a
   conditions: [{expression: a, value: true, error: a}]
+  errors: [{rule: a, key: a, field: a, message: a, count: 1}]
+  withheld: [{object: a, because: a}]
+lastScheduleTime: "2026-01-02T03:04:05Z"
+pending: [{rule: a, key: a, until: "2026-01-02T03:04:05Z"}]
+counters: {acted: 1, failed: 1}
 lastActions: [{object: a, uid: a, rule: a, action: delete, time: "2026-01-02T03:04:05Z", result: a}]
 lastRequestedAt: a
 runs: 1
@@ -165,7 +248,7 @@ func get(v any, at place) any {
 func strange(replaced any) []string {
 	values := []string{
 		"null", "true", "false", "0", "1.5", `""`, `"a"`, `"\u0000"`, `"15d"`, `"99999999999w"`, `"1m1h1µs"`, `"http://%zz"`, `"a=b,,c"`, `"Once"`,
-		"[]", "{}", "[null]", `["a"]`, "[[]]", "[{}]", `{"a":null}`, `{"a":"b"}`, `{"a":1}`, `{"":""}`, `{"a":{"b":[1e400,-0,18446744073709551616]}}`,
+		"3000000000", "1e3", "[]", "{}", "[null]", `["a"]`, "[[]]", "[{}]", `{"a":null}`, `{"a":"b"}`, `{"a":1}`, `{"":""}`, `{"a":{"b":[1e400,-0,18446744073709551616]}}`,
 		`[{"key":"a","operator":"Exists"}]`,
 	}
 	switch replaced := replaced.(type) {
@@ -197,31 +280,55 @@ func times() []string {
 	}
 }
 
-// sandbox sends mutated Cleaners to the API server, which says what it would store.
+// sandbox sends mutated objects of one kind to the API server, which says what it would store.
 type sandbox struct {
+	kind     kind
+	crd      *apiextensionsv1.CustomResourceDefinition
 	client   dynamic.ResourceInterface
 	existing *unstructured.Unstructured
 	accepted int
 }
 
-func newSandbox(t *testing.T) *sandbox {
+func newSandbox(t *testing.T, k kind) *sandbox {
 	t.Helper()
-	client := cleaners(t, v1alpha1.GroupVersion)
+	crd, err := readCRD(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sandbox{kind: k, crd: crd, client: clientOf(t, k)}
+	if k == templateKind() {
+		return s
+	}
 	name := strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
-	existing, err := client.Create(t.Context(), object(t, v1alpha1.GroupVersion, name, fullSpecAlone), metav1.CreateOptions{})
+	s.existing, err = s.client.Create(t.Context(), objectOf(t, k, name, fullSpecAlone), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := client.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}); err != nil {
+		if err := s.client.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
-	return &sandbox{client: client, existing: existing}
+	return s
 }
 
-// fullSpecAlone is a spec for the Cleaner that statuses are written to.
-const fullSpecAlone = "{ttl: 1h, helm: {release: a}}"
+// fullSpecAlone is a spec for the objects that statuses are written to.
+const fullSpecAlone = "{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Pod}}]}"
+
+// full are the full values of a kind, by the field in which they stand.
+func (s *sandbox) full() []full {
+	var out []full
+	for i, text := range fullSpecs()[s.kind.Kind] {
+		out = append(out, full{fmt.Sprintf("spec %d", i), "spec", text})
+	}
+	if s.existing != nil {
+		out = append(out, full{"status", "status", fullStatus})
+	}
+	return out
+}
+
+// full is a value of spec or status, as YAML.
+type full struct{ name, field, text string }
 
 // read makes a value of YAML. The value may be changed.
 func read(t fataler, text string) any {
@@ -238,7 +345,7 @@ type fataler interface {
 	Errorf(format string, args ...any)
 }
 
-// try sends a Cleaner with this spec or status, and decodes what would be stored.
+// try sends an object with this spec or status, and decodes what would be stored.
 func (s *sandbox) try(ctx context.Context, t fataler, field string, value any, what string) {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	var got *unstructured.Unstructured
@@ -248,8 +355,7 @@ func (s *sandbox) try(ctx context.Context, t fataler, field string, value any, w
 		u.Object[field] = value
 		got, err = s.client.UpdateStatus(ctx, u, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationIgnore})
 	} else {
-		u.SetAPIVersion(v1alpha1.GroupVersion.String())
-		u.SetKind("Cleaner")
+		u.SetGroupVersionKind(s.kind.GroupVersionKind)
 		u.SetName("sandbox")
 		u.Object[field] = value
 		got, err = s.client.Create(ctx, u, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationIgnore})
@@ -261,79 +367,144 @@ func (s *sandbox) try(ctx context.Context, t fataler, field string, value any, w
 		t.Fatalf("%s: %v", what, err)
 	}
 	s.accepted++
-	c, err := decode(got)
+	o, err := decode(got)
 	if err != nil {
 		t.Errorf("%s was accepted, and cannot be decoded: %v", what, err)
 		return
 	}
-	validation.Validate(c.Work(), validation.Options{}) // must not panic
+	switch o := o.(type) { // none of it must panic
+	case v1alpha1.Owner:
+		validation.Validate(o.Work(), validation.Options{})
+	case *v1alpha1.CleanerTemplate:
+		validation.ValidateTemplate(o, templates.Validate(o), validation.Options{})
+		_, _ = templates.StandIn(o) // what is wrong with it is known
+	}
 }
 
 // raw is a JSON value that encoders leave alone.
 func raw(text string) any { return json.RawMessage(text) }
 
 func TestEveryFieldIsTried(t *testing.T) {
-	crd, err := readCRD()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for field, text := range map[string]string{"spec": fullSpec, "status": fullStatus} {
-		tried := map[string]bool{}
-		for _, at := range places(read(t, text), nil) {
-			tried[names(at)] = true
+	for _, k := range kinds() {
+		crd, err := readCRD(k)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for name := range schemaNames(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties[field], "") {
-			if !tried[name] {
-				t.Errorf("%s%s is never tried", field, name)
+		tried := map[string]bool{}
+		for field, texts := range map[string][]string{"spec": fullSpecs()[k.Kind], "status": {fullStatus}} {
+			for _, text := range texts {
+				for _, at := range places(read(t, text), nil) {
+					tried[field+names(at)] = true
+				}
+			}
+		}
+		for _, field := range []string{"spec", "status"} {
+			for name := range schemaNames(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties[field], field) {
+				if !tried[name] {
+					t.Errorf("%s of a %s is never tried", name, k.Kind)
+				}
 			}
 		}
 	}
 }
 
 func TestWhatIsAcceptedDecodes(t *testing.T) {
-	s := newSandbox(t)
-	tried := 0
-	for field, text := range map[string]string{"spec": fullSpec, "status": fullStatus} {
-		s.try(t.Context(), t, field, read(t, text), "the full "+field)
-		if s.accepted == 0 {
-			t.Fatalf("the full %s is not accepted: nothing is tried", field)
-		}
-		for _, at := range places(read(t, text), nil) {
-			if field == "status" && at[0] == "unsent" { // the same as run
-				continue
+	done := map[string]bool{} // of places with the same schema, one is enough
+	for _, k := range kinds() {
+		t.Run(k.Kind, func(t *testing.T) {
+			s := newSandbox(t, k)
+			tried := 0
+			for _, full := range s.full() {
+				before := s.accepted
+				s.try(t.Context(), t, full.field, read(t, full.text), "the full "+full.name)
+				if s.accepted == before {
+					t.Fatalf("the full %s is not accepted: nothing is tried", full.name)
+				}
+				for _, at := range places(read(t, full.text), nil) {
+					replaced := get(read(t, full.text), at)
+					schema := fmt.Sprintf("%s %T", s.schema(t, full.field, at), replaced)
+					if done[schema] {
+						continue
+					}
+					done[schema] = true
+					for _, value := range strange(replaced) {
+						tried++
+						s.try(t.Context(), t, full.field, put(read(t, full.text), at, raw(value)), fmt.Sprintf("%s in %s%s", value, full.field, at))
+					}
+				}
 			}
-			for _, value := range strange(get(read(t, text), at)) {
-				tried++
-				s.try(t.Context(), t, field, put(read(t, text), at, raw(value)), fmt.Sprintf("%s in %s%s", value, field, at))
+			t.Logf("%d of %d were accepted", s.accepted, tried)
+			if s.accepted*20 < tried {
+				t.Errorf("only %d of %d were accepted: this test says too little", s.accepted, tried)
 			}
-		}
-	}
-	t.Logf("%d of %d Cleaners were accepted", s.accepted, tried)
-	if s.accepted*20 < tried {
-		t.Errorf("only %d of %d Cleaners were accepted: this test says too little", s.accepted, tried)
+		})
 	}
 }
 
-func TestRandomSpecsDecode(t *testing.T) {
-	s := newSandbox(t)
-	rapid.Check(t, func(rt *rapid.T) {
-		value := read(rt, fullSpec)
-		for _, at := range rapid.SliceOfN(rapid.SampledFrom(places(value, nil)), 1, 4).Draw(rt, "places") {
-			drawn := rapid.OneOf(
-				rapid.SampledFrom(strange(get(value, at))),
-				rapid.Map(rapid.String(), strconv.QuoteToASCII),
-				rapid.Map(rapid.Int64(), func(n int64) string { return strconv.FormatInt(n, 10) }),
-				rapid.Map(rapid.StringMatching(`([0-9]{1,30}(\.[0-9]{1,30})?(ns|us|ms|s|m|h|d|w)){1,3}`), strconv.Quote),
-			).Draw(rt, "value")
-			if !json.Valid([]byte(drawn)) { // \x escapes, which JSON does not have
-				continue
-			}
-			value = put(value, at, raw(drawn))
+// schema is the schema of a place in a spec or a status, as text. Where it is the same, so is the Go type. A place of
+// which it says nothing stands for itself.
+func (s *sandbox) schema(t *testing.T, field string, at place) string {
+	t.Helper()
+	v := s.crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties[field]
+	for _, step := range at {
+		switch _, index := step.(int); {
+		case index:
+			v = *v.Items.Schema
+		case v.AdditionalProperties != nil:
+			v = *v.AdditionalProperties.Schema
+		default:
+			v = v.Properties[fmt.Sprint(step)]
 		}
-		s.try(t.Context(), rt, "spec", value, "this")
-	})
-	if s.accepted == 0 {
-		t.Error("no Cleaner was accepted: this test says nothing")
+		if v.Type == "" && v.XPreserveUnknownFields != nil {
+			return at.String()
+		}
+	}
+	text, err := json.Marshal(undescribed(v))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// undescribed is a schema without its descriptions.
+func undescribed(s apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
+	s.Description = ""
+	properties := map[string]apiextensionsv1.JSONSchemaProps{}
+	for name, property := range s.Properties {
+		properties[name] = undescribed(property)
+	}
+	s.Properties = properties
+	if s.Items != nil {
+		items := undescribed(*s.Items.Schema)
+		s.Items = &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &items}
+	}
+	return s
+}
+
+func TestRandomSpecsDecode(t *testing.T) {
+	for _, k := range kinds() {
+		t.Run(k.Kind, func(t *testing.T) {
+			s := newSandbox(t, k)
+			rapid.Check(t, func(rt *rapid.T) {
+				value := read(rt, rapid.SampledFrom(fullSpecs()[k.Kind]).Draw(rt, "spec"))
+				for _, at := range rapid.SliceOfN(rapid.SampledFrom(places(value, nil)), 1, 4).Draw(rt, "places") {
+					drawn := rapid.OneOf(
+						rapid.SampledFrom(strange(get(value, at))),
+						rapid.Map(rapid.String(), strconv.QuoteToASCII),
+						rapid.Map(rapid.Int64(), func(n int64) string { return strconv.FormatInt(n, 10) }),
+						rapid.Map(rapid.StringMatching(`([0-9]{1,30}(\.[0-9]{1,30})?(ns|us|ms|s|m|h|d|w)){1,3}`), strconv.Quote),
+					).Draw(rt, "value")
+					if !json.Valid([]byte(drawn)) { // \x escapes, which JSON does not have
+						continue
+					}
+					value = put(value, at, raw(drawn))
+				}
+				s.try(t.Context(), rt, "spec", value, "this")
+			})
+			if s.accepted == 0 {
+				t.Error("nothing was accepted: this test says nothing")
+			}
+		})
 	}
 }
 

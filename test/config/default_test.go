@@ -136,7 +136,7 @@ func TestRights(t *testing.T) {
 	aggregated(t, client, "cleaner-targets", about("revisions"))
 	aggregated(t, client, "view", about("cleaners"))
 	aggregated(t, client, "edit", about("cleaners"))
-	for user, role := range map[string]string{"viewer": "view", "editor": "edit", "admin": "admin", "cleaner": "cleaner-editor"} {
+	for user, role := range map[string]string{"viewer": "view", "editor": "edit", "admin": "admin", "cleaner": "cleaner-editor", "watcher": "cleaner-cluster-viewer", "operations": "cleaner-cluster-editor"} {
 		binding := &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "test-" + user},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
@@ -157,6 +157,11 @@ func TestRights(t *testing.T) {
 		"FinalizeCleaner":   {"It sets a finalizer.", operator, "update", "cleaner.vtex.dev", "cleaners", "a", true},
 		"DeleteCleaner":     {"It removes a Cleaner that is finished.", operator, "delete", "cleaner.vtex.dev", "cleaners", "a", true},
 		"WriteStatus":       {"It reports.", operator, "patch", "cleaner.vtex.dev", "cleaners/status", "a", true},
+		"ClusterCleaner":    {"It carries on what acts in all namespaces.", operator, "update", "cleaner.vtex.dev", "clustercleaners", "", true},
+		"ClusterStatus":     {"And reports on it.", operator, "patch", "cleaner.vtex.dev", "clustercleaners/status", "", true},
+		"Template":          {"It hears of templates.", operator, "watch", "cleaner.vtex.dev", "cleanertemplates", "", true},
+		"WriteTemplate":     {"And writes none.", operator, "update", "cleaner.vtex.dev", "cleanertemplates", "", false},
+		"Namespaces":        {"It knows which namespaces a selector means.", operator, "watch", "", "namespaces", "", true},
 		"CreateCleaner":     {"It makes none.", operator, "create", "cleaner.vtex.dev", "cleaners", "a", false},
 		"Events":            {"It tells.", operator, "create", "events.k8s.io", "events", "a", true},
 		"Lease":             {"One leads.", operator, "update", "coordination.k8s.io", "leases", system, true},
@@ -167,6 +172,11 @@ func TestRights(t *testing.T) {
 		"AccessReview":      {"And whether they may.", operator, "create", "authorization.k8s.io", "subjectaccessreviews", "", true},
 		"SelfReview":        {"It asks what it may do.", operator, "create", "authorization.k8s.io", "selfsubjectaccessreviews", "", true},
 		"DeletePod":         {"By the component workloads.", operator, "delete", "", "pods", "a", true},
+		"PatchPodStatus":    {"By the component pods.", operator, "patch", "", "pods/status", "a", true},
+		"EvictPod":          {"By the component pods.", operator, "create", "", "pods/eviction", "a", true},
+		"EvictAsAnother":    {"And for a Cleaner that names a ServiceAccount.", operator, "impersonate-on:serviceaccount:create", "", "pods/eviction", "a", true},
+		"ReadNode":          {"By the component pods.", operator, "get", "", "nodes", "", true},
+		"PatchNode":         {"Which only reads Nodes.", operator, "patch", "", "nodes", "", false},
 		"CreatePod":         {"It runs nothing.", operator, "create", "", "pods", "a", false},
 		"DeletePods":        {"It never deletes a collection.", operator, "deletecollection", "", "pods", "a", false},
 		"DeleteRevision":    {"By the component knative.", operator, "delete", "serving.knative.dev", "revisions", "a", true},
@@ -186,6 +196,15 @@ func TestRights(t *testing.T) {
 		"CleanerWrites":     {"Who is bound to cleaner-editor writes Cleaners.", "cleaner", "create", "cleaner.vtex.dev", "cleaners", "a", true},
 		"CleanerReadStatus": {"And reads their status.", "cleaner", "get", "cleaner.vtex.dev", "cleaners/status", "a", true},
 		"CleanerStatus":     {"And never writes it: a forged run is an order to delete.", "cleaner", "update", "cleaner.vtex.dev", "cleaners/status", "a", false},
+		"ClusterViewer":     {"Who is bound to cleaner-cluster-viewer sees all.", "watcher", "list", "cleaner.vtex.dev", "clustercleaners", "", true},
+		"ClusterViewerSet":  {"And changes nothing.", "watcher", "update", "cleaner.vtex.dev", "cleanertemplates", "", false},
+		"ClusterWrites":     {"Who runs the cluster writes ClusterCleaners.", "operations", "create", "cleaner.vtex.dev", "clustercleaners", "", true},
+		"TemplateWrites":    {"And templates.", "operations", "patch", "cleaner.vtex.dev", "cleanertemplates", "", true},
+		"ClusterForges":     {"But no orders to delete.", "operations", "update", "cleaner.vtex.dev", "clustercleaners/status", "", false},
+		"EditorCluster":     {"An editor has no say in all namespaces.", "editor", "create", "cleaner.vtex.dev", "clustercleaners", "", false},
+		"AdminCluster":      {"Nor has an admin.", "admin", "create", "cleaner.vtex.dev", "clustercleaners", "", false},
+		"AdminTemplate":     {"Nor in what others clean.", "admin", "update", "cleaner.vtex.dev", "cleanertemplates", "", false},
+		"CleanerCluster":    {"Nor has who writes Cleaners.", "cleaner", "create", "cleaner.vtex.dev", "clustercleaners", "", false},
 	}
 	// First what is allowed: the authorizer hears of roles and bindings by watches, and by then has heard of all.
 	for _, allowed := range []bool{true, false} {

@@ -19,14 +19,14 @@ import (
 // without the mistake must.
 func TestTheCheckerFindsMistakes(t *testing.T) {
 	t.Parallel()
-	const send, commit = "controllers/internal/actuate/actuate.go", "controllers/act.go"
+	const send, commit = "controllers/internal/actuate/request.go", "controllers/act.go"
 	cases := []struct {
 		mutation
 		want []string // the invariants that it breaks
 	}{
 		{mutation: mutation{name: "Sound"}},
 		{
-			mutation: mutation{"PreconditionsDropped", send, "Preconditions:     &metav1.Preconditions{UID: &ref.UID, ResourceVersion: &version},", ""},
+			mutation: mutation{"PreconditionsDropped", send, "Preconditions:      preconditions(ref, version),", ""},
 			want:     []string{"I1", "I2", "I6"},
 		},
 		{

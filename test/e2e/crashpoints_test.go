@@ -201,6 +201,16 @@ func leaving() []crash {
 	}
 }
 
+// acting are the points that only actions of rules pass.
+func acting() []crash {
+	return []crash{
+		{at: "before a PATCH"},
+		{at: "after a PATCH"},
+		{at: "before an eviction"},
+		{at: "after an eviction"},
+	}
+}
+
 func TestACrashAtEachStepConverges(t *testing.T) {
 	for name, crashes := range map[string][]crash{"completing": completing(), "uninstalling": uninstalling(), "leaving": leaving()} {
 		t.Run(name, func(t *testing.T) {
@@ -263,7 +273,7 @@ func (c *chain) converges(mayRest bool) {
 // Each point that the source passes is in one of the tables above.
 func TestEachPointIsCrashedAt(t *testing.T) {
 	tested := map[string]bool{}
-	for _, c := range slices.Concat(completing(), uninstalling(), leaving()) {
+	for _, c := range slices.Concat(completing(), uninstalling(), leaving(), acting()) {
 		tested[c.at] = true
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(points(t))), slices.Sorted(maps.Keys(tested))); diff != "" {

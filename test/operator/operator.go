@@ -55,7 +55,8 @@ func InstallWithWebhook(ctx context.Context, c *cluster.Cluster) error {
 	if out, err := c.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(root, "config", "default")); err != nil {
 		return fmt.Errorf("cannot install the operator: %w\n%s", err, out)
 	}
-	if out, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s", "crd/cleaners.cleaner.vtex.dev"); err != nil {
+	if out, err := c.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s",
+		"crd/cleaners.cleaner.vtex.dev", "crd/clustercleaners.cleaner.vtex.dev", "crd/cleanertemplates.cleaner.vtex.dev"); err != nil {
 		return fmt.Errorf("cannot install the CRDs: %w\n%s", err, out)
 	}
 	return aggregated(ctx, c)

@@ -5,21 +5,27 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
 
-// denied begins what the API server says when the webhook refuses.
-const denied = `admission webhook "cleaners.cleaner.vtex.dev" denied the request: `
+// denied begins what the API server says when the webhook refuses a Cleaner.
+var denied = deniedBy("Cleaner")
+
+// deniedBy begins what the API server says when the webhook for a kind refuses.
+func deniedBy(kind string) string {
+	return `admission webhook "` + strings.ToLower(kind) + `s.cleaner.vtex.dev" denied the request: `
+}
 
 // Every manifest that api/validation refuses is refused when it is written, in the same words, unless the schema was
 // faster; by whichever version it comes.
@@ -30,10 +36,10 @@ func TestInvalidManifests(t *testing.T) {
 	}
 	text = bytes.ReplaceAll(text, []byte("LARGE"), bytes.Repeat([]byte("x"), 256<<10))
 	var cases []struct {
-		Name, Reason string
-		Spec         json.RawMessage
-		Want         []string
-		Schema       bool
+		Name, Reason, Kind string
+		Spec               json.RawMessage
+		Want               []string
+		Schema             bool
 	}
 	if err := yaml.Unmarshal(text, &cases); err != nil {
 		t.Fatal(err)
@@ -45,9 +51,13 @@ func TestInvalidManifests(t *testing.T) {
 			ours++
 		}
 		t.Run(tc.Name, func(t *testing.T) {
-			c := cleaner(t, ns, strings.ToLower(tc.Name), string(tc.Spec))
-			if i%2 == 1 {
-				c.SetAPIVersion("cleaner.vtex.dev/v1alpha")
+			kind := cmp.Or(tc.Kind, "Cleaner")
+			c := object(t, kind, strings.ToLower(tc.Name), string(tc.Spec))
+			if kind == "Cleaner" {
+				c.SetNamespace(ns)
+				if i%2 == 1 {
+					c.SetAPIVersion("cleaner.vtex.dev/v1alpha")
+				}
 			}
 			err := shared.Create(t.Context(), c, client.DryRunAll)
 			if !apierrors.IsInvalid(err) {
@@ -63,7 +73,7 @@ func TestInvalidManifests(t *testing.T) {
 				}
 				return
 			}
-			if diff := cmp.Diff(denied+strings.Join(tc.Want, "\n"), err.Error()); diff != "" {
+			if diff := gocmp.Diff(deniedBy(kind)+strings.Join(tc.Want, "\n"), err.Error()); diff != "" {
 				t.Errorf("%s\n-want, +got:\n%s", tc.Reason, diff)
 			}
 			var causes []string
@@ -72,12 +82,12 @@ func TestInvalidManifests(t *testing.T) {
 					causes = append(causes, cause.Field+": "+cause.Message)
 				}
 			}
-			if diff := cmp.Diff(tc.Want, causes); diff != "" {
+			if diff := gocmp.Diff(tc.Want, causes); diff != "" {
 				t.Errorf("causes\n-want, +got:\n%s", diff)
 			}
 		})
 	}
-	if ours < 30 {
+	if ours < 90 {
 		t.Errorf("the webhook itself refuses only %d", ours)
 	}
 }

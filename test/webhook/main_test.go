@@ -118,16 +118,23 @@ func (e *env) namespace(t *testing.T) string {
 	return ns
 }
 
-// cleaner reads the YAML of a spec.
+// cleaner reads the YAML of the spec of a Cleaner.
 func cleaner(t *testing.T, namespace, name, spec string) *unstructured.Unstructured {
+	t.Helper()
+	u := object(t, "Cleaner", name, spec)
+	u.SetNamespace(namespace)
+	return u
+}
+
+// object reads the YAML of the spec of one of our kinds.
+func object(t *testing.T, kind, name, spec string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(spec), &u.Object); err != nil {
 		t.Fatalf("cannot read %s: %v", spec, err)
 	}
 	u.Object = map[string]any{"spec": u.Object}
-	u.SetGroupVersionKind(schema.GroupVersionKind{Group: "cleaner.vtex.dev", Version: "v1alpha1", Kind: "Cleaner"})
-	u.SetNamespace(namespace)
+	u.SetGroupVersionKind(schema.GroupVersionKind{Group: "cleaner.vtex.dev", Version: "v1alpha1", Kind: kind})
 	u.SetName(name)
 	return u
 }

@@ -68,9 +68,15 @@ ttl: 1d
 targets:
 - {name: pods, reference: {version: v1, kind: Pod, matchLabels: {app: web}}, delete: true}
 `
-	// lacks is what each refusal begins with.
-	lacks = denied + "a Cleaner may only do what its author may: "
 )
+
+// lacks is what each refusal of a Cleaner begins with.
+var lacks = lacksFor("Cleaner")
+
+// lacksFor is what each refusal of a kind begins with.
+func lacksFor(kind string) string {
+	return deniedBy(kind) + "a " + kind + " may only do what its author may: "
+}
 
 // Who writes a Cleaner must have all the rights that it makes use of: each verb, on each target.
 func TestAuthorMustHaveTheRights(t *testing.T) {

@@ -1,22 +1,25 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package actuate deletes objects: it is the only place, beside the uninstaller of Helm releases below it, from which
-// the operator sends a DELETE for an object that is not its own.
+// Package actuate deletes, evicts and patches objects: it is the only place, beside the uninstaller of Helm releases below
+// it, from which the operator sends a request that changes an object that is not its own.
 //
 // Each request carries the UID and the resourceVersion of the object that was decided on, so that neither a newer
-// version nor another object of the same name can be hit. It decides nothing, sees no spec, and never deletes a
-// collection.
+// version nor another object of the same name can be hit. It is sent once: whether it is sent again is decided anew. It
+// decides nothing, sees no spec, and never touches a collection.
 package actuate
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -30,24 +33,28 @@ const (
 	inFlightOfAll = 128
 )
 
-// Actuator deletes objects.
+// Actuator carries out what was decided.
 type Actuator struct {
-	client dynamic.Interface
+	client rest.Interface
 	slots  Slots
 }
 
-// Slots bound how many deletions are on their way at a time, of all Actuators that share them.
+// Slots bound how many requests are on their way at a time, of all Actuators that share them.
 type Slots chan struct{}
 
 // NewSlots makes the Slots of a process.
 func NewSlots() Slots { return make(Slots, inFlightOfAll) }
 
-// New makes an Actuator that sends its requests through a client.
-func New(client dynamic.Interface, slots Slots) *Actuator {
-	return &Actuator{client: client, slots: slots}
+// New makes an Actuator that sends its requests as a configuration says.
+func New(config *rest.Config, slots Slots) (*Actuator, error) {
+	client, err := rest.UnversionedRESTClientFor(dynamic.ConfigFor(Once(config)))
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client for deeds: %w", err)
+	}
+	return &Actuator{client: client, slots: slots}, nil
 }
 
-// Deed is a deletion to be done.
+// Deed is a deletion of a recorded row to be done.
 type Deed struct {
 	Row plan.Row
 	// ResourceVersion is the version to delete, which may be newer than the row's.
@@ -112,50 +119,96 @@ func (o once) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (a *Actuator) delete(ctx context.Context, d Deed, o Orders) plan.Answer {
-	select {
-	case a.slots <- struct{}{}:
-		defer func() { <-a.slots }()
-	case <-ctx.Done():
-		return plan.Answer{Kind: plan.AnswerUnsent, Why: ctx.Err().Error()}
-	}
-	if err := errors.Join(ctx.Err(), o.May(ctx)); err != nil {
+	ref := d.Row.Ref
+	_, sent, err := a.perform(ctx, ref, deletion(ref, d.ResourceVersion, nil, "", false), o.May, func() { o.Intent(d) })
+	if !sent {
 		return plan.Answer{Kind: plan.AnswerUnsent, Why: err.Error()}
 	}
-	o.Intent(d)
-	faults.Point("before a DELETE")
-	err := a.send(ctx, d.Row.Ref, d.ResourceVersion, nil)
-	faults.Point("after a DELETE")
-	switch {
-	case err == nil:
-		return plan.Answer{Kind: plan.AnswerDeleted}
-	case namesMissing(err, d.Row.Ref):
-		return plan.Answer{Kind: plan.AnswerNotFound}
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return plan.Answer{Kind: plan.AnswerConflict, Sight: o.Look(ctx, d.Row), Why: err.Error()}
-	case answered(err):
-		return plan.Answer{Kind: plan.AnswerRefused, Why: err.Error()}
-	default:
-		return plan.Answer{Kind: plan.AnswerLost, Why: err.Error()}
+	answer := answerOf(err, ref)
+	if answer.Kind == plan.AnswerConflict {
+		answer.Sight = o.Look(ctx, d.Row)
 	}
+	return answer
 }
 
 // Try asks the API server whether it would delete an object, without deleting it. Nil means that it would, or that the
 // object is gone.
 func (a *Actuator) Try(ctx context.Context, ref plan.Ref) error {
-	err := a.send(ctx, ref, ref.ResourceVersion, []string{metav1.DryRunAll})
+	_, _, err := a.perform(ctx, ref, deletion(ref, ref.ResourceVersion, nil, "", true), nil, nil)
 	if namesMissing(err, ref) {
 		return nil
 	}
 	return err
 }
 
-func (a *Actuator) send(ctx context.Context, ref plan.Ref, version string, dryRun []string) error {
-	propagation := metav1.DeletePropagationBackground
-	return a.client.Resource(ref.Resource).Namespace(ref.Namespace).Delete(ctx, ref.Name, metav1.DeleteOptions{
-		Preconditions:     &metav1.Preconditions{UID: &ref.UID, ResourceVersion: &version},
-		PropagationPolicy: &propagation,
-		DryRun:            dryRun,
-	})
+// perform sends a request when there is a slot for it and it may be sent; if it was not sent, the error says why. A dry
+// run asks and tells nobody: may and intent are nil.
+func (a *Actuator) perform(ctx context.Context, ref plan.Ref, r request, may func(context.Context) error, intent func()) (answered *unstructured.Unstructured, sent bool, err error) {
+	select {
+	case a.slots <- struct{}{}:
+		defer func() { <-a.slots }()
+	case <-ctx.Done():
+		return nil, false, ctx.Err()
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, false, err
+	}
+	if may != nil {
+		if err := may(ctx); err != nil {
+			return nil, false, err
+		}
+		intent()
+	}
+	switch r.method {
+	case http.MethodDelete:
+		faults.Point("before a DELETE")
+		defer faults.Point("after a DELETE")
+	case http.MethodPatch:
+		faults.Point("before a PATCH")
+		defer faults.Point("after a PATCH")
+	default:
+		faults.Point("before an eviction")
+		defer faults.Point("after an eviction")
+	}
+	answered, err = a.send(ctx, ref, r)
+	return answered, true, err
+}
+
+// answerOf says what an error of the API server means for the object that a request was about; nil is success. What a
+// conflict came from is still to be read.
+func answerOf(err error, ref plan.Ref) plan.Answer {
+	switch {
+	case err == nil:
+		return plan.Answer{Kind: plan.AnswerDeleted}
+	case namesMissing(err, ref):
+		return plan.Answer{Kind: plan.AnswerNotFound}
+	case apierrors.IsConflict(err) && !ownedByOthers(err), apierrors.IsNotFound(err):
+		return plan.Answer{Kind: plan.AnswerConflict, Why: why(err)}
+	case refused(err):
+		return plan.Answer{Kind: plan.AnswerRefused, Why: why(err)}
+	default:
+		return plan.Answer{Kind: plan.AnswerLost, Why: why(err)}
+	}
+}
+
+// why is an error for people: with the budget that forbids an eviction, which its message does not name.
+func why(err error) string {
+	text := err.Error()
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		for _, c := range status.Status().Details.Causes {
+			if c.Type == policyv1.DisruptionBudgetCause {
+				text += " " + c.Message
+			}
+		}
+	}
+	return text
+}
+
+// ownedByOthers says that an apply was refused because other managers own what it sets: nothing that was decided on has
+// changed.
+func ownedByOthers(err error) bool {
+	return apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
 }
 
 // namesMissing says that the API server answered that this object does not exist. A 404 that names nothing only says
@@ -169,9 +222,9 @@ func namesMissing(err error, ref plan.Ref) bool {
 	return d != nil && d.Name == ref.Name && d.Group == ref.Resource.Group && d.Kind == ref.Resource.Resource
 }
 
-// answered says that the API server answered that it did not do what it was asked. After a timeout, or an answer that
+// refused says that the API server answered that it did not do what it was asked. After a timeout, or an answer that
 // speaks of the server's own trouble, nobody knows whether it did.
-func answered(err error) bool {
+func refused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false

@@ -5,25 +5,23 @@ package actuate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/rest"
-	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -35,28 +33,78 @@ func podsResource() schema.GroupVersionResource {
 type rig struct {
 	mu       sync.Mutex
 	options  []metav1.DeleteOptions
+	requests int
 	flying   int
 	most     int
 	proceed  chan struct{} // nil: requests do not wait
 	answer   error
+	live     *metav1.PartialObjectMetadata // what a GET shows; nil is nothing
 	may      error
+	pace     error
 	intents  []string
 	looked   int
 	actuator *Actuator
 }
 
-func newRig(answer error) *rig {
+func newRig(t *testing.T, answer error) *rig {
+	t.Helper()
 	r := &rig{answer: answer}
-	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{podsResource(): "PodList"})
-	client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		r.mu.Lock()
-		r.options = append(r.options, a.(clienttesting.DeleteAction).GetDeleteOptions())
-		r.mu.Unlock()
-		return true, nil, r.answer
-	})
-	r.actuator = New(client, NewSlots())
+	server := httptest.NewServer(r)
+	t.Cleanup(server.Close)
+	var err error
+	if r.actuator, err = New(&rest.Config{Host: server.URL, QPS: -1}, NewSlots()); err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
+
+// errHangUp is answered with nothing.
+var errHangUp = errors.New("connection reset")
+
+// ServeHTTP answers.
+func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	if req.Method == http.MethodGet {
+		r.looked++
+		if r.live == nil {
+			write(w, apierrors.NewNotFound(podsResource().GroupResource(), "a"))
+			return
+		}
+		_ = json.NewEncoder(w).Encode(r.live)
+		return
+	}
+	r.requests++
+	if req.Method == http.MethodDelete {
+		var o metav1.DeleteOptions
+		if err := json.NewDecoder(req.Body).Decode(&o); err != nil {
+			panic(err)
+		}
+		r.options = append(r.options, o)
+	}
+	var status *apierrors.StatusError
+	switch {
+	case r.answer == nil:
+		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: statusMeta(), Status: metav1.StatusSuccess})
+	case errors.As(r.answer, &status):
+		w.Header().Set("Retry-After", "1")
+		write(w, status)
+	default:
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func statusMeta() metav1.TypeMeta { return metav1.TypeMeta{APIVersion: "v1", Kind: "Status"} }
+
+func write(w http.ResponseWriter, err *apierrors.StatusError) {
+	status := err.ErrStatus
+	status.TypeMeta = statusMeta()
+	w.WriteHeader(int(status.Code))
+	_ = json.NewEncoder(w).Encode(status)
+}
+
+func (r *rig) Pace(context.Context) error { return r.pace }
 
 func (r *rig) May(context.Context) error {
 	if r.proceed != nil {
@@ -78,6 +126,15 @@ func (r *rig) Intent(d Deed) {
 	r.intents = append(r.intents, d.Row.Name)
 }
 
+// stepRig is the same for steps.
+type stepRig struct{ *rig }
+
+func (r stepRig) Intent(step *plan.Step, version string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.intents = append(r.intents, fmt.Sprint(step.Verb, " ", step.Object.Name, " ", version))
+}
+
 func (r *rig) Look(context.Context, plan.Row) plan.Sight {
 	r.looked++
 	return plan.Sight{UID: "other", ResourceVersion: "9"}
@@ -88,13 +145,14 @@ func deed(name string) Deed {
 }
 
 func TestDeleteCarriesBothPreconditions(t *testing.T) {
-	r := newRig(nil)
+	r := newRig(t, nil)
 	got := r.actuator.Delete(t.Context(), []Deed{deed("a")}, r)
 	if diff := cmp.Diff([]plan.Answer{{Kind: plan.AnswerDeleted}}, got); diff != "" {
 		t.Error(diff)
 	}
 	background := metav1.DeletePropagationBackground
 	want := []metav1.DeleteOptions{{
+		TypeMeta:          metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
 		Preconditions:     &metav1.Preconditions{UID: new(types.UID("uid")), ResourceVersion: new("2")},
 		PropagationPolicy: &background,
 	}}
@@ -107,7 +165,7 @@ func TestDeleteCarriesBothPreconditions(t *testing.T) {
 }
 
 func TestTryDeletesNothing(t *testing.T) {
-	r := newRig(nil)
+	r := newRig(t, nil)
 	if err := r.actuator.Try(t.Context(), deed("a").Row.Ref); err != nil {
 		t.Fatal(err)
 	}
@@ -134,12 +192,11 @@ func TestAnswers(t *testing.T) {
 		"Unavailable":    {"a 503 may come from a proxy that has sent it on", apierrors.NewServiceUnavailable("later"), plan.AnswerLost},
 		"InternalError":  {"a 500 may come from after the deed", apierrors.NewInternalError(errors.New("x")), plan.AnswerLost},
 		"GatewayTimeout": {"and so may a timeout", apierrors.NewTimeoutError("x", 1), plan.AnswerLost},
-		"NoAnswer":       {"a connection that broke says nothing", errors.New("connection reset"), plan.AnswerLost},
-		"Cancelled":      {"nor does a request that was given up", context.Canceled, plan.AnswerLost},
+		"NoAnswer":       {"a connection that broke says nothing", errHangUp, plan.AnswerLost},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(tc.answer)
+			r := newRig(t, tc.answer)
 			got := r.actuator.Delete(t.Context(), []Deed{deed("a")}, r)[0]
 			if got.Kind != tc.want {
 				t.Errorf("%s: got %d, want %d (%s)", tc.reason, got.Kind, tc.want, got.Why)
@@ -152,7 +209,7 @@ func TestAnswers(t *testing.T) {
 }
 
 func TestNothingIsSentAgainstOrders(t *testing.T) {
-	r := newRig(nil)
+	r := newRig(t, nil)
 	r.may = errors.New("suspended")
 	got := r.actuator.Delete(t.Context(), []Deed{deed("a"), deed("b")}, r)
 	for _, a := range got {
@@ -172,7 +229,7 @@ func TestNothingIsSentAgainstOrders(t *testing.T) {
 }
 
 func TestDeedsInFlightAreBounded(t *testing.T) {
-	r := newRig(nil)
+	r := newRig(t, nil)
 	r.proceed = make(chan struct{})
 	deeds := make([]Deed, 3*inFlight)
 	for i := range deeds {
@@ -192,20 +249,192 @@ func TestDeedsInFlightAreBounded(t *testing.T) {
 }
 
 func TestARequestIsSentOnceWhateverTheAnswerAsksFor(t *testing.T) {
-	var deletes atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		deletes.Add(1)
-		w.Header().Set("Retry-After", "1")
-		w.WriteHeader(http.StatusTooManyRequests)
-	}))
-	defer server.Close()
-	client, err := dynamic.NewForConfig(Once(&rest.Config{Host: server.URL}))
-	if err != nil {
-		t.Fatal(err)
+	r := newRig(t, apierrors.NewTooManyRequests("later", 1))
+	got := r.actuator.Delete(t.Context(), []Deed{deed("a")}, r)[0]
+	if got.Kind != plan.AnswerRefused || r.requests != 1 {
+		t.Errorf("%d requests were sent for one deed, which came to %+v", r.requests, got)
 	}
-	r := newRig(nil)
-	got := New(client, NewSlots()).Delete(t.Context(), []Deed{deed("a")}, r)[0]
-	if got.Kind != plan.AnswerRefused || deletes.Load() != 1 {
-		t.Errorf("%d requests were sent for one deed, which came to %+v", deletes.Load(), got)
+}
+
+func step(verb plan.Verb) *plan.Step {
+	o := plan.Object{
+		Ref:   plan.Ref{Resource: podsResource(), Namespace: "shop", Name: "a", UID: "uid", ResourceVersion: "1"},
+		Value: map[string]any{"kind": "Pod"}, Finalizers: []string{"example.com/a", "example.com/b"},
+	}
+	return &plan.Step{
+		Rule: "r", Verb: verb, Object: o, Finalizer: "example.com/b",
+		Patch: &plan.Patch{Type: v1alpha1.PatchMerge, Body: []byte(`{"metadata":{"labels":{"a":"b"}}}`)},
+	}
+}
+
+func deeds() []plan.Verb {
+	return []plan.Verb{plan.VerbDelete, plan.VerbEvict, plan.VerbPatch, plan.VerbRemoveFinalizer}
+}
+
+func TestAStepIsSentOnceAndToldBefore(t *testing.T) {
+	for name, answer := range map[string]error{"TooMany": apierrors.NewTooManyRequests("later", 1), "NoAnswer": errHangUp, "Done": nil} {
+		for _, verb := range deeds() {
+			t.Run(name+"/"+string(verb), func(t *testing.T) {
+				r := newRig(t, answer)
+				got := r.actuator.Execute(t.Context(), step(verb), "2", false, stepRig{r})
+				if r.requests != 1 {
+					t.Errorf("%d requests were sent for one step, which came to %+v", r.requests, got)
+				}
+				if diff := cmp.Diff([]string{string(verb) + " a 2"}, r.intents); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
+	}
+}
+
+func TestNoStepIsSentAgainstOrders(t *testing.T) {
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, tc := range map[string]struct {
+		ctx     context.Context
+		change  func(*rig, *plan.Step)
+		version string
+	}{
+		"Forbidden": {t.Context(), func(r *rig, _ *plan.Step) { r.may = errors.New("suspended") }, "2"},
+		"TooFast":   {t.Context(), func(r *rig, _ *plan.Step) { r.pace = errors.New("the pass has ended") }, "2"},
+		"Shutdown":  {cancelled, func(*rig, *plan.Step) {}, "2"},
+	} {
+		for _, verb := range deeds() {
+			t.Run(name+"/"+string(verb), func(t *testing.T) {
+				r, s := newRig(t, nil), step(verb)
+				tc.change(r, s)
+				got := r.actuator.Execute(tc.ctx, s, tc.version, false, stepRig{r})
+				if got.Kind != plan.AnswerUnsent || got.Why == "" || got.Version != tc.version {
+					t.Errorf("it came to %+v", got)
+				}
+				if r.requests > 0 || len(r.intents) > 0 {
+					t.Errorf("%d requests were sent, %d told", r.requests, len(r.intents))
+				}
+			})
+		}
+	}
+}
+
+func TestWhatCannotBeAskedForIsNotSent(t *testing.T) {
+	for name, change := range map[string]func(*plan.Step){
+		"EvictedNode":      func(s *plan.Step) { s.Verb, s.Object.Resource.Resource = plan.VerbEvict, "nodes" },
+		"EvictedPodOfOurs": func(s *plan.Step) { s.Verb, s.Object.Resource.Group = plan.VerbEvict, "example.com" },
+		"NoUID":            func(s *plan.Step) { s.Object.UID = "" },
+		"NoVerb":           func(s *plan.Step) { s.Verb = "" },
+		"UnknownType":      func(s *plan.Step) { s.Patch.Type = "Other" },
+		"NoMap":            func(s *plan.Step) { s.Patch.Body = []byte(`[]`) },
+		"NullMap":          func(s *plan.Step) { s.Patch.Body = []byte(`null`) },
+		"MetadataIsNull":   func(s *plan.Step) { s.Patch.Body = []byte(`{"metadata":null}`) },
+		"MetadataIsAList":  func(s *plan.Step) { s.Patch.Body = []byte(`{"metadata":[]}`) },
+		"NoOperations":     func(s *plan.Step) { s.Patch.Type = v1alpha1.PatchJSON },
+		"UnknownKind":      func(s *plan.Step) { s.Patch.Type, s.Object.Value = v1alpha1.PatchApply, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s := newRig(t, nil), step(plan.VerbPatch)
+			change(s)
+			if got := r.actuator.Execute(t.Context(), s, "2", false, stepRig{r}); got.Kind != plan.AnswerRefused || got.Why == "" || r.requests > 0 || len(r.intents) > 0 {
+				t.Errorf("it came to %+v, by %d requests", got, r.requests)
+			}
+		})
+	}
+}
+
+func TestWithoutAVersionTheObjectIsRead(t *testing.T) {
+	for _, verb := range deeds() {
+		r := newRig(t, nil)
+		if got := r.actuator.Execute(t.Context(), step(verb), "", false, stepRig{r}); got.Kind != plan.AnswerNotFound || !got.Gone || r.requests > 0 {
+			t.Errorf("to %s what is gone came to %+v, by %d requests", verb, got, r.requests)
+		}
+		r.live = &metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", UID: "uid", ResourceVersion: "3", Finalizers: []string{"example.com/b"}},
+		}
+		if got := r.actuator.Execute(t.Context(), step(verb), "", false, stepRig{r}); got.Kind != plan.AnswerConflict || got.Version != "3" || got.Now == nil || r.requests > 0 {
+			t.Errorf("to %s what is there came to %+v, by %d requests", verb, got, r.requests)
+		}
+	}
+}
+
+func TestWhatNeedsNoRequestIsDone(t *testing.T) {
+	absent := step(plan.VerbRemoveFinalizer)
+	absent.Finalizer = "example.com/none"
+	for name, s := range map[string]*plan.Step{"Report": step(plan.VerbReport), "AbsentFinalizer": absent} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			got := r.actuator.Execute(t.Context(), s, "2", false, stepRig{r})
+			if diff := cmp.Diff(Outcome{Version: "2"}, got); diff != "" || r.requests > 0 || len(r.intents) > 0 {
+				t.Errorf("%d requests, %d told: %s", r.requests, len(r.intents), diff)
+			}
+		})
+	}
+}
+
+func TestStepsAnswers(t *testing.T) {
+	gr := podsResource().GroupResource()
+	conflict := apierrors.NewConflict(gr, "a", errors.New("changed"))
+	live := func(uid types.UID, version string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", UID: uid, ResourceVersion: version, Finalizers: []string{"example.com/b"}},
+		}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		answer error
+		live   *metav1.PartialObjectMetadata
+		want   plan.AnswerKind
+		leaves bool
+		next   string
+	}{
+		"NotFound":    {"it is gone", apierrors.NewNotFound(gr, "a"), nil, plan.AnswerNotFound, true, ""},
+		"Changed":     {"the new version is told", conflict, live("uid", "3"), plan.AnswerConflict, false, "3"},
+		"Unchanged":   {"the conflict is somebody's way to refuse", conflict, live("uid", "2"), plan.AnswerRefused, false, "2"},
+		"GoneSince":   {"what was decided on is gone", conflict, nil, plan.AnswerNotFound, true, ""},
+		"Replaced":    {"what was decided on is gone", conflict, live("other", "3"), plan.AnswerNotFound, true, ""},
+		"OtherGone":   {"a 404 of another object proves nothing", apierrors.NewNotFound(gr, "b"), live("uid", "2"), plan.AnswerRefused, false, "2"},
+		"Forbidden":   {"it is there as it was", apierrors.NewForbidden(gr, "a", errors.New("no")), nil, plan.AnswerRefused, false, "2"},
+		"Unavailable": {"nobody knows the version", apierrors.NewServiceUnavailable("later"), nil, plan.AnswerLost, false, ""},
+		"NoAnswer":    {"nobody knows the version", errHangUp, nil, plan.AnswerLost, false, ""},
+	} {
+		for _, verb := range deeds() {
+			t.Run(name+"/"+string(verb), func(t *testing.T) {
+				r := newRig(t, tc.answer)
+				r.live = tc.live
+				got := r.actuator.Execute(t.Context(), step(verb), "2", false, stepRig{r})
+				if got.Kind != tc.want || got.Leaving != tc.leaves || got.Gone != tc.leaves || got.Version != tc.next {
+					t.Errorf("%s: it came to %+v", tc.reason, got)
+				}
+				if shown := got.Now != nil; shown != (got.Sight.UID == "uid") {
+					t.Errorf("the object is shown: %t", shown)
+				}
+			})
+		}
+	}
+}
+
+func TestALookThatFailsIsNoProof(t *testing.T) {
+	bare := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}}
+	for _, verb := range deeds() {
+		r := newRig(t, bare)
+		r.live = &metav1.PartialObjectMetadata{}
+		got := r.actuator.Execute(t.Context(), step(verb), "2", false, stepRig{r})
+		if got.Kind != plan.AnswerConflict || got.Sight.Failed == "" || got.Gone || got.Version != "" {
+			t.Errorf("%s came to %+v", verb, got)
+		}
+	}
+}
+
+func TestPace(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for perSecond, want := range map[int64]time.Duration{0: 0, 1: 9 * time.Second, 20: 450 * time.Millisecond} {
+		pace := NewPace(perSecond)
+		var last time.Duration
+		for range 10 {
+			last = pace.ReserveN(start, 1).DelayFrom(start)
+		}
+		if last != want {
+			t.Errorf("at %d in a second the tenth request waits %s, want %s", perSecond, last, want)
+		}
 	}
 }

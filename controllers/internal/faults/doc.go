@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package faults names the points at which tests crash or pause the operator: before and after each request that plan.Next
-// asks for, and between the requests that one of those is made of.
+// asks for, and between the requests that one of those is made of; and before and after each DELETE, PATCH and eviction that
+// a rule asks for.
 //
 // Without the build tag faultpoints its functions are empty, and the compiler leaves nothing of them: the product
 // cannot be told to crash. With it, CLEANER_CRASH_AT=<point>:<n> ends the process at the n-th pass through a point, as

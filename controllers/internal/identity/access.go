@@ -11,6 +11,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/cache"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/utils/clock"
@@ -85,27 +86,59 @@ func (r *reader) Read(ctx context.Context, q snapshot.Query) plan.Target {
 	if t.State != plan.Complete {
 		return t
 	}
-	about := question{
-		account: r.account, group: t.Resource.Group, version: t.Resource.Version, resource: t.Resource.Resource, object: q.Name,
+	denied, err := r.denied(ctx, &q, t.Resource, t.Namespaced)
+	switch {
+	case err != nil:
+		return plan.Target{State: plan.Failed, Resource: t.Resource, Namespaced: t.Namespaced, Detail: err.Error()}
+	case denied != "":
+		return plan.Target{State: plan.Forbidden, Resource: t.Resource, Namespaced: t.Namespaced, Detail: denied}
 	}
-	if t.Namespaced {
-		about.namespace = q.Namespace
+	return t
+}
+
+// denied says what the account may not read of what a query asks for, or "". Of several namespaces that are named, it has
+// to be allowed the whole cluster or each of them; of those that are chosen otherwise, the whole cluster, and to see the
+// Namespaces themselves when their labels choose.
+func (r *reader) denied(ctx context.Context, q *snapshot.Query, resource schema.GroupVersionResource, namespaced bool) (string, error) {
+	namespaces := []string{""}
+	if namespaced {
+		namespaces[0] = q.Namespace
 	}
-	var missing []string
-	for _, about.verb = range verbs(&q) {
-		allowed, err := r.access.may(ctx, about)
-		if err != nil {
-			return plan.Target{State: plan.Failed, Resource: t.Resource, Namespaced: t.Namespaced, Detail: err.Error()}
+	denied, err := r.deniedIn(ctx, q, resource, namespaced, namespaces)
+	if namespaced && q.Among.Names != nil && denied != "" {
+		denied, err = r.deniedIn(ctx, q, resource, namespaced, q.Among.Names)
+	}
+	if err != nil || denied != "" || q.Among.Labels == nil {
+		return denied, err
+	}
+	chosen := q.Among.Query()
+	chosen.MetadataOnly = q.MetadataOnly
+	return r.deniedIn(ctx, &chosen, schema.GroupVersionResource{Version: chosen.Version, Resource: "namespaces"}, false, []string{""})
+}
+
+// deniedIn says what the account may not read in the first of these namespaces in which it may not read all.
+func (r *reader) deniedIn(ctx context.Context, q *snapshot.Query, resource schema.GroupVersionResource, namespaced bool, namespaces []string) (string, error) {
+	for _, namespace := range namespaces {
+		about := question{
+			account: r.account, group: resource.Group, version: resource.Version, resource: resource.Resource,
+			namespace: namespace, object: q.Name,
 		}
-		if !allowed {
-			missing = append(missing, about.verb)
+		var missing []string
+		for _, about.verb = range verbs(q) {
+			allowed, err := r.access.may(ctx, about)
+			if err != nil {
+				return "", err
+			}
+			if !allowed {
+				missing = append(missing, about.verb)
+			}
+		}
+		if len(missing) > 0 {
+			return fmt.Sprintf("%s may not %s %s", r.account, strings.Join(missing, " and "),
+				snapshot.Where(resource.GroupResource(), namespaced, namespace, q.Name)), nil
 		}
 	}
-	if len(missing) == 0 {
-		return t
-	}
-	return plan.Target{State: plan.Forbidden, Resource: t.Resource, Namespaced: t.Namespaced, Detail: fmt.Sprintf("%s may not %s %s",
-		r.account, strings.Join(missing, " and "), snapshot.Where(t.Resource.GroupResource(), t.Namespaced, q.Namespace, q.Name))}
+	return "", nil
 }
 
 // verbs are what an account needs for a query: what a watch of its own would need, or no more than the confirmation

@@ -6,6 +6,7 @@ package identity
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -129,6 +130,62 @@ func TestReader(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, r.specs[0]); diff != "" {
 				t.Errorf("first review (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// places answers reviews by verb, resource and namespace, and remembers what it was asked.
+func places(asked *[]string, allow ...string) *Access {
+	client := fake.NewClientset()
+	client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
+		a := review.Spec.ResourceAttributes
+		*asked = append(*asked, a.Verb+" "+a.Resource+" "+a.Namespace)
+		review.Status.Allowed = slices.Contains(allow, a.Resource+" "+a.Namespace)
+		return true, review, nil
+	})
+	return NewAccess(client.AuthorizationV1().SubjectAccessReviews(), clocktesting.NewFakeClock(time.Now()))
+}
+
+func TestReaderOfNamespaces(t *testing.T) {
+	dev := labels.SelectorFromSet(labels.Set{"tier": "dev"})
+	for name, tc := range map[string]struct {
+		reason string
+		among  snapshot.Namespaces
+		unseen bool
+		allow  []string
+		state  plan.TargetState
+		detail string
+		asked  []string
+	}{
+		"Cluster": {"it may read all", snapshot.Namespaces{Names: []string{"a", "b"}}, true, []string{"pods "}, plan.Complete, "", []string{"list pods "}},
+		"Each": {"it may read each", snapshot.Namespaces{Names: []string{"a", "b"}}, true, []string{"pods a", "pods b"}, plan.Complete, "",
+			[]string{"list pods ", "list pods a", "list pods b"}},
+		"OneMissing": {"all or nothing", snapshot.Namespaces{Names: []string{"a", "b"}}, false, []string{"pods a"}, plan.Forbidden,
+			`ServiceAccount "cleaner" may not get and list and watch pods in namespace "b"`,
+			[]string{"get pods ", "list pods ", "watch pods ", "get pods a", "list pods a", "watch pods a", "get pods b", "list pods b", "watch pods b"}},
+		"Excluded": {"all the others cannot be named", snapshot.Namespaces{Except: []string{"b"}}, true, []string{"pods a"}, plan.Forbidden,
+			`ServiceAccount "cleaner" may not list pods in all namespaces`, []string{"list pods "}},
+		"Chosen": {"the labels are shown by what is chosen", snapshot.Namespaces{Labels: dev}, false, []string{"pods ", "namespaces "}, plan.Complete, "",
+			[]string{"get pods ", "list pods ", "watch pods ", "get namespaces ", "list namespaces ", "watch namespaces "}},
+		"ChosenUnseen": {"as for the objects", snapshot.Namespaces{Labels: dev}, true, []string{"pods "}, plan.Forbidden,
+			`ServiceAccount "cleaner" may not list namespaces (cluster-scoped)`, []string{"list pods ", "list namespaces "}},
+		"ChosenNamed": {"each, and the labels", snapshot.Namespaces{Names: []string{"a"}, Labels: dev}, true, []string{"pods a", "namespaces "}, plan.Complete, "",
+			[]string{"list pods ", "list pods a", "list namespaces "}},
+		"ChosenElsewhere": {"nobody names what is chosen", snapshot.Namespaces{Labels: dev}, true, []string{"pods a", "namespaces "}, plan.Forbidden,
+			`ServiceAccount "cleaner" may not list pods in all namespaces`, []string{"list pods "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked []string
+			q := query("", tc.unseen)
+			q.Namespace, q.Among = "", tc.among
+			got := places(&asked, tc.allow...).Reader(Account{"ops", "cleaner"}, pods{}).Read(t.Context(), q)
+			if got.State != tc.state || got.Detail != tc.detail || (len(got.Objects) > 0) != (tc.state == plan.Complete) {
+				t.Errorf("%s: got %v %q with %d objects, want %v %q", tc.reason, got.State, got.Detail, len(got.Objects), tc.state, tc.detail)
+			}
+			if diff := cmp.Diff(tc.asked, asked); diff != "" {
+				t.Errorf("reviews (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -57,10 +57,11 @@ type logged struct {
 type denial struct{ verb, resource, namespace, name string }
 
 var (
-	pods      = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	nodes     = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
-	revisions = schema.GroupVersionResource{Group: "serving.example.com", Version: "v1", Resource: "revisions"}
-	crds      = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	pods       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	nodes      = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	revisions  = schema.GroupVersionResource{Group: "serving.example.com", Version: "v1", Resource: "revisions"}
+	crds       = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 )
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -72,6 +73,7 @@ func newAPIServer(t *testing.T) *apiServer {
 	})
 	s.serve(pods, "Pod", true)
 	s.serve(nodes, "Node", false)
+	s.serve(namespaces, "Namespace", false)
 	s.serve(crds, "CustomResourceDefinition", false)
 	return s
 }

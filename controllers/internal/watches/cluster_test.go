@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -19,11 +20,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/cluster"
@@ -146,18 +149,24 @@ func (r *realWorld) may(group, resource string) (revoke func()) {
 // mayIn lets the user read a resource in the test's namespace: all of it, or objects of these names.
 func (r *realWorld) mayIn(resource string, names ...string) {
 	r.Helper()
-	meta := metav1.ObjectMeta{Name: resource + "-" + fmt.Sprint(len(names)), Namespace: r.namespace}
+	r.mayInOf(r.namespace, resource, names...)
+}
+
+// mayInOf is mayIn for another namespace.
+func (r *realWorld) mayInOf(namespace, resource string, names ...string) {
+	r.Helper()
+	meta := metav1.ObjectMeta{Name: resource + "-" + fmt.Sprint(len(names)), Namespace: namespace}
 	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{""}, Resources: []string{resource}, ResourceNames: names, Verbs: []string{"get", "list", "watch"},
 	}}}
-	if _, err := r.admin.RbacV1().Roles(r.namespace).Create(r.Context(), role, metav1.CreateOptions{}); err != nil {
+	if _, err := r.admin.RbacV1().Roles(namespace).Create(r.Context(), role, metav1.CreateOptions{}); err != nil {
 		r.Fatal(err)
 	}
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: r.user}},
 	}
-	if _, err := r.admin.RbacV1().RoleBindings(r.namespace).Create(r.Context(), binding, metav1.CreateOptions{}); err != nil {
+	if _, err := r.admin.RbacV1().RoleBindings(namespace).Create(r.Context(), binding, metav1.CreateOptions{}); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -165,10 +174,16 @@ func (r *realWorld) mayIn(resource string, names ...string) {
 // configMap creates or replaces a ConfigMap.
 func (r *realWorld) configMap(name string, labels map[string]string) {
 	r.Helper()
-	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: r.namespace, Labels: labels}}
-	_, err := r.admin.CoreV1().ConfigMaps(r.namespace).Update(r.Context(), c, metav1.UpdateOptions{})
+	r.configMapOf(r.namespace, name, labels)
+}
+
+// configMapOf is configMap for another namespace.
+func (r *realWorld) configMapOf(namespace, name string, labels map[string]string) {
+	r.Helper()
+	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels}}
+	_, err := r.admin.CoreV1().ConfigMaps(namespace).Update(r.Context(), c, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = r.admin.CoreV1().ConfigMaps(r.namespace).Create(r.Context(), c, metav1.CreateOptions{})
+		_, err = r.admin.CoreV1().ConfigMaps(namespace).Create(r.Context(), c, metav1.CreateOptions{})
 	}
 	if err != nil {
 		r.Fatal(err)
@@ -184,6 +199,199 @@ func (r *realWorld) livesAs(q snapshot.Query, state plan.TargetState, names ...s
 	r.Helper()
 	if got := r.live.Read(r.Context(), q); got.State != state || fmt.Sprint(namesOf(got)) != fmt.Sprint(names) {
 		r.Errorf("live: %s %q %v, want %s %v", got.State, got.Detail, namesOf(got), state, names)
+	}
+}
+
+// namespaces makes two namespaces more, of which the first sorts first.
+func (r *realWorld) namespaces() (a, b string) {
+	r.Helper()
+	var names []string
+	for range 2 {
+		name, err := shared.Namespace(r.Context(), "chosen")
+		if err != nil {
+			r.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names[0], names[1]
+}
+
+// tier gives a namespace this tier, among those of this test.
+func (r *realWorld) tier(namespace, tier string) {
+	r.Helper()
+	patch := fmt.Sprintf(`{"metadata": {"labels": {%q: %q}}}`, r.user, tier)
+	if _, err := r.admin.CoreV1().Namespaces().Patch(r.Context(), namespace, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// findsLive waits until the watches say these objects, and checks that the API server says so too.
+func (r *realWorld) findsLive(q snapshot.Query, places ...string) {
+	r.Helper()
+	r.finds(q, places...)
+	if got := r.live.Read(r.Context(), q); got.State != plan.Complete || !slices.Equal(placesOf(got), places) {
+		r.Errorf("live: %s %q %v, want %v", got.State, got.Detail, placesOf(got), places)
+	}
+}
+
+func TestClusterNamespaceSelector(t *testing.T) {
+	r := newReal(t)
+	r.may("", "configmaps")
+	a, b := r.namespaces()
+	web := map[string]string{"app": "web"}
+	r.configMapOf(a, "c", web)
+	r.configMapOf(b, "c", web)
+	r.tier(a, "dev")
+	dev := query("ConfigMap", chosenBy(r.user+"=dev"), labelled("app=web"))
+	others := query("ConfigMap", chosenBy(r.user), except(a), labelled("app=web"), metadataOnly)
+	own := query("ConfigMap", in(b), labelled("app=web"))
+	r.wakes(platform, "the refusal", func() { r.Want(platform, interests(dev, others)) })
+	r.says(dev, plan.Forbidden, "the operator may not list and watch namespaces (cluster-scoped)")
+	r.livesAs(dev, plan.Forbidden)
+	r.Want(owner("c"), interests(own))
+	r.finds(own, b+"/c")
+
+	r.wakes(platform, "the permission", func() { r.may("", "namespaces") })
+	r.findsLive(dev, a+"/c")
+	r.findsLive(others)
+	r.wakes(platform, "a label", func() { r.tier(b, "dev") })
+	r.findsLive(dev, a+"/c", b+"/c")
+	r.findsLive(others, b+"/c")
+	r.wakes(platform, "another label", func() { r.tier(a, "prod") })
+	r.findsLive(dev, b+"/c")
+	r.wakes(platform, "an object", func() { r.configMapOf(b, "d", web) })
+	r.findsLive(dev, b+"/c", b+"/d")
+}
+
+func TestClusterNamespacesWithRightsOfEach(t *testing.T) {
+	r := newReal(t)
+	a, b := r.namespaces()
+	r.mayInOf(a, "configmaps")
+	web := map[string]string{"app": "web"}
+	for _, namespace := range []string{a, b} {
+		r.configMapOf(namespace, "c", web)
+	}
+	both, one := query("ConfigMap", among(a, b), labelled("app=web")), query("ConfigMap", in(a), labelled("app=web"))
+	r.wakes(platform, "the refusal", func() { r.Want(platform, interests(both)) })
+	r.Want(owner("c"), interests(one))
+	r.says(both, plan.Forbidden, fmt.Sprintf("the operator may not list and watch configmaps in namespace %q", b))
+	r.livesAs(both, plan.Forbidden)
+	r.finds(one, a+"/c")
+	r.wakes(platform, "the permission", func() { r.mayInOf(b, "configmaps") })
+	r.findsLive(both, a+"/c", b+"/c")
+	r.wakes(platform, "an object", func() { r.configMapOf(b, "d", web) })
+	r.findsLive(both, a+"/c", b+"/c", b+"/d")
+
+	var many []string // more than are read one by one at once
+	for n := range fewNamespaces {
+		many = append(many, fmt.Sprintf("zzz-%d", n))
+	}
+	r.livesAs(query("ConfigMap", among(append([]string{a, b}, many...)...)), plan.Forbidden)
+	r.wakes(platform, "the cluster", func() { r.may("", "configmaps") })
+	r.findsLive(both, a+"/c", b+"/c", b+"/d")
+	wide := query("ConfigMap", among(append([]string{a, b}, many...)...), labelled("app=web"))
+	r.Want(platform, interests(wide))
+	r.findsLive(wide, a+"/c", b+"/c", b+"/d")
+}
+
+// Labels of namespaces flip while the API server is read: of each namespace all is seen, or nothing.
+func TestClusterNamespacesFlipWhileTheyAreRead(t *testing.T) {
+	const each, flips = 12, 40
+	r := newReal(t)
+	r.may("", "configmaps")
+	r.may("", "namespaces")
+	a, b := r.namespaces()
+	for n := range each {
+		r.configMapOf(a, fmt.Sprintf("c%02d", n), map[string]string{"app": "web"})
+		r.configMapOf(b, fmt.Sprintf("c%02d", n), map[string]string{"app": "web"})
+	}
+	q := query("ConfigMap", chosenBy(r.user+"=dev"), labelled("app=web"))
+	r.Want(platform, interests(q))
+	r.reads(q, plan.Complete)
+	done := make(chan struct{})
+	var readers sync.WaitGroup
+	complete := 0
+	for n, reader := range []snapshot.Reader{r.Engine, r.live} {
+		readers.Go(func() {
+			for {
+				got := reader.Read(t.Context(), q)
+				counts := map[string]int{}
+				for _, o := range got.Objects {
+					counts[o.Namespace]++
+				}
+				for namespace, n := range counts {
+					if n != each {
+						t.Errorf("%d of %d objects of namespace %s", n, each, namespace)
+					}
+				}
+				switch {
+				case got.State == plan.Complete && n == 1:
+					complete++
+				case got.State != plan.Complete && n == 0, got.State != plan.Failed && got.State != plan.Complete:
+					t.Errorf("state is %s %q", got.State, got.Detail)
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for n := range flips {
+		r.tier([]string{a, b}[n%2], []string{"prod", "dev"}[n/2%2])
+	}
+	r.tier(a, "dev")
+	r.tier(b, "prod")
+	close(done)
+	readers.Wait()
+	if complete == 0 {
+		t.Error("no live read was ever complete")
+	}
+	var names []string
+	for n := range each {
+		names = append(names, fmt.Sprintf("%s/c%02d", a, n))
+	}
+	r.findsLive(q, names...)
+}
+
+func TestClusterReadOne(t *testing.T) {
+	r := newReal(t)
+	r.may("", "secrets")
+	r.may("", "namespaces")
+	r.tier(r.namespace, "dev")
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Labels: map[string]string{"app": "web"}}, Type: "example.com/kept"}
+	if _, err := r.admin.CoreV1().Secrets(r.namespace).Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ofTier := func(tier string) func(*v1alpha1.ClusterReference) {
+		return func(c *v1alpha1.ClusterReference) {
+			c.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{r.user: tier}}
+		}
+	}
+	ofType := func(kind string) func(*v1alpha1.ClusterReference) {
+		return func(c *v1alpha1.ClusterReference) { c.FieldSelector = "type=" + kind }
+	}
+	for name, tc := range map[string]struct {
+		target *v1alpha1.ClusterTarget
+		name   string
+		want   string
+	}{
+		"All":       {targetOf("Secret"), "s", "true true Complete "},
+		"Missing":   {targetOf("Secret"), "other", "false false Complete "},
+		"Tier":      {targetOf("Secret", ofTier("dev")), "s", "true true Complete "},
+		"OtherTier": {targetOf("Secret", ofTier("prod")), "s", "true false Complete "},
+		"Type":      {targetOf("Secret", ofType("example.com/kept"), ofTier("dev")), "s", "true true Complete "},
+		"OtherType": {targetOf("Secret", ofType("Opaque")), "s", "true false Complete "},
+		"Forbidden": {targetOf("ConfigMap"), "s", fmt.Sprintf("false false Forbidden the operator may not get configmaps %q in namespace %q", "s", r.namespace)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			until(t, tc.want, func() bool { // the API server learns of rights a moment later
+				found, matches, state, detail := snapshot.ReadOne(t.Context(), r.live, "", tc.target, r.namespace, tc.name)
+				return fmt.Sprintf("%t %t %s %s", found != nil, matches, state, detail) == tc.want
+			})
+		})
 	}
 }
 

@@ -112,9 +112,14 @@ type want struct {
 	quiet bool
 	// full says that metadata is not enough.
 	full bool
+	// turns says that only an object that begins or ceases to match wakes the owner.
+	turns bool
+	// chooses says whether the labels of a namespace are those that are asked for, as far as that is known. Nil: all are.
+	chooses func(namespace string) bool
 
 	kind *kind
-	// scopes are those that it hangs on, from the cluster down to the one that serves it.
+	// scopes are those that it hangs on: for each namespace that is asked for, or for all at once, from the cluster down to
+	// the one that serves it.
 	scopes  []*scope
 	buckets []bucketKey
 	// told is the state that its owner knows of.
@@ -125,8 +130,10 @@ type want struct {
 type interestKey struct {
 	kind                kindKey
 	namespace, name     string
+	among               string
 	labels, fields      string
 	metadataOnly, quiet bool
+	turns               bool
 }
 
 // New returns an Engine that watches nothing until it is started.
@@ -245,17 +252,23 @@ func (e *Engine) want(owner Owner, interests []Interest) {
 	before := e.owners[owner]
 	now := make(map[interestKey]*want, len(interests))
 	var added []*want
-	for i := range interests {
-		k := keyOf(&interests[i])
+	add := func(i *Interest, turns bool) {
+		k := keyOf(i, turns)
 		if now[k] != nil {
-			continue
+			return
 		}
 		w := before[k]
 		if w == nil {
-			w = newWant(owner, &interests[i])
+			w = e.newWant(owner, i, turns)
 			added = append(added, w)
 		}
 		now[k] = w
+	}
+	for i := range interests {
+		if q := &interests[i].Query; q.Among.Labels != nil {
+			add(&Interest{Query: q.Among.Query(), Quiet: interests[i].Quiet}, true)
+		}
+		add(&interests[i], false)
 	}
 	for _, w := range added { // before the others are dropped, so that what both need goes on
 		e.attach(w)
@@ -272,20 +285,35 @@ func (e *Engine) want(owner Owner, interests []Interest) {
 	e.owners[owner] = now
 }
 
-func newWant(owner Owner, i *Interest) *want {
-	return &want{owner: owner, query: i.Query, quiet: i.Quiet, full: !i.MetadataOnly || needsValue(i.Fields)}
-}
-
-func keyOf(i *Interest) interestKey {
-	return interestKey{
-		kind: kindKeyOf(&i.Query), namespace: i.Namespace, name: i.Name,
-		labels: i.Labels.String(), fields: i.Fields.String(), metadataOnly: i.MetadataOnly, quiet: i.Quiet,
+func (e *Engine) newWant(owner Owner, i *Interest, turns bool) *want {
+	w := &want{owner: owner, query: i.Query, quiet: i.Quiet, full: !i.MetadataOnly || snapshot.NeedsValue(i.Fields), turns: turns}
+	if i.Among.Labels != nil {
+		w.chooses = func(namespace string) bool { return e.mayChoose(&w.query.Among, namespace) }
 	}
+	return w
 }
 
-// namespace is where a want, whose resource is known, looks: nowhere for a cluster-scoped kind, which is everywhere.
-func (w *want) namespace() string {
-	return namespaceIn(w.kind.resource.Resource, w.query)
+func keyOf(i *Interest, turns bool) interestKey {
+	k := interestKey{
+		kind: kindKeyOf(&i.Query), namespace: i.Namespace, name: i.Name,
+		labels: i.Labels.String(), fields: i.Fields.String(), metadataOnly: i.MetadataOnly, quiet: i.Quiet, turns: turns,
+	}
+	if n := &i.Among; !n.All() {
+		k.among = fmt.Sprintf("%t %q %q", n.Names == nil, n.Names, n.Except)
+		if n.Labels != nil {
+			k.among += n.Labels.String()
+		}
+	}
+	return k
+}
+
+// places are the namespaces that a query names, each of which can be watched by itself. There is one without a name for
+// a query that asks for all, and for a cluster-scoped kind.
+func (r *resource) places(q *snapshot.Query) []string {
+	if r.Namespaced && q.Among.Names != nil {
+		return q.Among.Names
+	}
+	return []string{namespaceIn(r.Resource, *q)}
 }
 
 // Source puts each Cleaner that must look again into the queue of a controller.

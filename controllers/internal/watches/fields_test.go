@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 func TestMatchesFields(t *testing.T) {
@@ -49,8 +50,38 @@ func TestMatchesFields(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			o := &plan.Object{Ref: plan.Ref{Resource: tc.resource, Namespace: "a", Name: "x"}, Value: tc.value}
-			if got := Matches(query("", fielded(tc.selector)), o); got != tc.want {
+			if got := Matches(query("", fielded(tc.selector)), o, nil); got != tc.want {
 				t.Errorf("%s: got %t", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestMatchesNamespaces(t *testing.T) {
+	dev, prod := &plan.Object{Labels: tier("dev")}, &plan.Object{Labels: tier("prod")}
+	pod, node := podOf("a", "x", nil), &plan.Object{Ref: plan.Ref{Resource: nodes, Name: "x"}}
+	for name, tc := range map[string]struct {
+		query     snapshot.Query
+		object    *plan.Object
+		namespace *plan.Object
+		want      bool
+	}{
+		"Named":          {query("Pod", among("a", "b")), pod, nil, true},
+		"NotNamed":       {query("Pod", among("b")), pod, nil, false},
+		"None":           {query("Pod", among()), pod, nil, false},
+		"Excluded":       {query("Pod", except("a")), pod, nil, false},
+		"NotExcluded":    {query("Pod", except("b")), pod, nil, true},
+		"Chosen":         {query("Pod", chosenBy("tier=dev")), pod, dev, true},
+		"NotChosen":      {query("Pod", chosenBy("tier=dev")), pod, prod, false},
+		"Unknown":        {query("Pod", chosenBy("!tier")), pod, nil, false},
+		"Placed":         {query("Pod", named("x")), pod, nil, true},
+		"Misplaced":      {query("Pod", in(""), named("x")), pod, nil, false},
+		"ClusterScoped":  {query("Node"), node, nil, true},
+		"ClusterInPlace": {query("Node", among("a")), node, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Matches(tc.query, tc.object, tc.namespace); got != tc.want {
+				t.Errorf("got %t", got)
 			}
 		})
 	}

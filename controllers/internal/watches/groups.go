@@ -4,6 +4,9 @@
 package watches
 
 import (
+	"maps"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/vtex/cleaner/controllers/plan"
@@ -16,7 +19,7 @@ const maxGroups = 1 << 16
 
 // groups are the objects of an informer by a label that a query asks for, so that a query costs what it finds and not
 // what there is. A group is made when it is first asked for, and kept up to date from then on.
-type groups map[group]map[scopeKey]*plan.Object
+type groups map[group]shelf
 
 // group is a label of a value, in a namespace or, where that is empty, anywhere.
 type group struct{ namespace, key, value string }
@@ -38,30 +41,44 @@ func groupOf(r Resource, q *snapshot.Query) (group, bool) {
 	return group{}, false
 }
 
-// gather makes a group of the informer that answers a query.
+// lacksGroup is the group that a query asks for, if one of the informers that answer it has to make it.
+func (l sight) lacksGroup(q *snapshot.Query) (group, bool) {
+	if len(l.informers) == 0 {
+		return group{}, false
+	}
+	g, ok := groupOf(l.informers[0].scope.resource.Resource, q)
+	return g, ok && slices.ContainsFunc(l.informers, func(i *informer) bool {
+		_, made := i.groups[g]
+		return !made
+	})
+}
+
+// gather makes a group of the informers that answer a query.
 func (e *Engine) gather(q *snapshot.Query, g group) {
 	e.mu.Lock()
 	defer e.unlock()
-	_, _, i := e.look(q)
-	if i == nil || i.groups[g] != nil {
+	for _, i := range e.look(q).informers {
+		i.gather(g)
+	}
+}
+
+func (i *informer) gather(g group) {
+	if _, made := i.groups[g]; made {
 		return
 	}
 	if i.groups == nil || len(i.groups) >= maxGroups {
 		i.groups = groups{}
 	}
-	members := map[scopeKey]*plan.Object{}
-	collect := func(objects map[string]*plan.Object) {
-		for _, o := range objects {
-			if value, ok := o.Labels[g.key]; ok && value == g.value {
-				members[scopeKey{o.Namespace, o.Name}] = o
-			}
-		}
+	namespaces := []string{g.namespace}
+	if g.namespace == "" {
+		namespaces = slices.Sorted(maps.Keys(i.objects))
 	}
-	if i.scope.resource.Namespaced && g.namespace != "" {
-		collect(i.objects[g.namespace])
-	} else {
-		for _, objects := range i.objects {
-			collect(objects)
+	members := shelf{}
+	for _, namespace := range namespaces {
+		for _, o := range i.objects[namespace] {
+			if hasLabel(o, g.key, g.value) {
+				members = append(members, o)
+			}
 		}
 	}
 	i.groups[g] = members
@@ -73,13 +90,22 @@ func (x groups) changed(before, now *plan.Object) {
 		return
 	}
 	for g := range groupsWith(before) {
-		delete(x[g], scopeKey{before.Namespace, before.Name})
+		members, made := x[g]
+		if !made || now != nil && hasLabel(now, g.key, g.value) { // else now takes its place
+			continue
+		}
+		x[g] = members.without(before.Namespace, before.Name)
 	}
 	for g := range groupsWith(now) {
-		if members := x[g]; members != nil {
-			members[scopeKey{now.Namespace, now.Name}] = now
+		if members, made := x[g]; made {
+			x[g] = members.with(now)
 		}
 	}
+}
+
+func hasLabel(o *plan.Object, key, value string) bool {
+	v, ok := o.Labels[key]
+	return ok && v == value
 }
 
 // groupsWith are all groups that an object can be in.

@@ -11,11 +11,11 @@ import (
 
 // index finds the wants of one resource that an object may concern, at a cost that does not depend on how many other
 // wants there are. A want is in the buckets of its name, or of one label that it requires, or, when it requires none, in
-// the one of its namespace.
+// those of its namespaces.
 type index map[bucketKey]map[*want]struct{}
 
-// bucketKey is what all wants of a bucket require. The namespace is empty for those that want all namespaces, and for
-// cluster-scoped kinds.
+// bucketKey is what all wants of a bucket require. The namespace is empty for those that name none, and for cluster-scoped
+// kinds.
 type bucketKey struct {
 	by         bucketKind
 	namespace  string
@@ -67,26 +67,36 @@ func (x index) remove(w *want) {
 
 // bucketsFor lists the sets of buckets that each suffice for a want.
 func bucketsFor(w *want) [][]bucketKey {
-	ns := w.namespace()
-	if w.query.Name != "" {
-		return [][]bucketKey{{{by: byObjectName, namespace: ns, name: w.query.Name}}}
-	}
 	var sets [][]bucketKey
+	places := w.kind.resource.places(&w.query)
+	everywhere := func(keys ...bucketKey) {
+		set := make([]bucketKey, 0, len(places)*len(keys))
+		for _, k := range keys {
+			for _, k.namespace = range places {
+				set = append(set, k)
+			}
+		}
+		sets = append(sets, set)
+	}
+	if w.query.Name != "" {
+		everywhere(bucketKey{by: byObjectName, name: w.query.Name})
+		return sets
+	}
 	requirements, _ := w.query.Labels.Requirements()
 	for i := range requirements {
 		switch r := &requirements[i]; r.Operator() {
 		case selection.Equals, selection.DoubleEquals, selection.In:
 			var keys []bucketKey
 			for v := range r.Values() {
-				keys = append(keys, bucketKey{by: byLabelValue, namespace: ns, name: r.Key(), labelValue: v})
+				keys = append(keys, bucketKey{by: byLabelValue, name: r.Key(), labelValue: v})
 			}
-			sets = append(sets, keys)
+			everywhere(keys...)
 		case selection.Exists, selection.GreaterThan, selection.LessThan:
-			sets = append(sets, []bucketKey{{by: byLabelName, namespace: ns, name: r.Key()}})
+			everywhere(bucketKey{by: byLabelName, name: r.Key()})
 		}
 	}
 	if len(sets) == 0 {
-		sets = [][]bucketKey{{{by: byNamespace, namespace: ns}}}
+		everywhere(bucketKey{by: byNamespace})
 	}
 	return sets
 }
@@ -134,7 +144,8 @@ func (x index) routeIn(owners []Owner, namespace string, before, now *plan.Objec
 
 func (x index) pick(owners []Owner, k bucketKey, before, now *plan.Object) []Owner {
 	for w := range x[k] {
-		if w.matches(now) || w.matches(before) {
+		is, was := w.matches(now), w.matches(before)
+		if (is || was) && !(is && was && w.turns) {
 			owners = append(owners, w.owner)
 		}
 	}
@@ -147,5 +158,5 @@ func (w *want) matches(o *plan.Object) bool {
 		return false
 	}
 	r := w.kind.resource
-	return matches(&w.query, r.Namespaced, r.fields, o)
+	return matches(&w.query, r.Namespaced, r.fields, o) && (w.chooses == nil || w.chooses(o.Namespace))
 }

@@ -18,8 +18,8 @@ import (
 
 func wantOf(o string, q snapshot.Query) *want {
 	gvr := schema.GroupVersionResource{Group: q.Group, Version: q.Version, Resource: "pods"}
-	w := newWant(owner(o), &Interest{Query: q})
-	w.kind = &kind{resource: &resource{Resource: Resource{GVR: gvr, Namespaced: true}, fields: builtinFields(gvr.GroupResource())}}
+	w := (&Engine{}).newWant(owner(o), &Interest{Query: q}, false)
+	w.kind = &kind{resource: &resource{Resource: Resource{GVR: gvr, Namespaced: true}, fields: snapshot.BuiltinFields(gvr.GroupResource())}}
 	return w
 }
 
@@ -40,6 +40,10 @@ func TestRoute(t *testing.T) {
 		"all":        query("Pod"),
 		"everywhere": query("Pod", in(""), labelled("app=web")),
 		"b":          query("Pod", in("b"), labelled("app=web")),
+		"two-places": query("Pod", among("b", "c"), labelled("app in (web,api)")),
+		"c":          query("Pod", among("c")),
+		"nowhere":    query("Pod", among()),
+		"not-a":      query("Pod", except("a")),
 	} {
 		x.add(wantOf(name, q))
 	}
@@ -55,7 +59,8 @@ func TestRoute(t *testing.T) {
 		"LabelGoes":    {"who wanted the label, and who wants that there is none", podOf("a", "x", web), podOf("a", "x", nil), []string{"all", "everywhere", "has-app", "no-app", "web", "web-or-api"}},
 		"Compared":     {"a number is required to be there", nil, podOf("a", "x", map[string]string{"generation": "4"}), []string{"all", "newer", "no-app"}},
 		"BothLabels":   {"one of them is enough to find it", nil, podOf("a", "x", map[string]string{"app": "web", "env": "dev"}), []string{"all", "everywhere", "has-app", "two-labels", "web", "web-or-api"}},
-		"OtherPlace":   {"namespaces are kept apart", nil, podOf("b", "p", web), []string{"b", "everywhere"}},
+		"OtherPlace":   {"namespaces are kept apart", nil, podOf("b", "p", web), []string{"b", "everywhere", "not-a", "two-places"}},
+		"ThirdPlace":   {"a want of several is found in each", podOf("c", "p", api), podOf("c", "p", nil), []string{"c", "not-a", "two-places"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +77,7 @@ func TestRoute(t *testing.T) {
 
 func TestIndexKeepsNothingOfWhatIsRemoved(t *testing.T) {
 	x := index{}
-	ws := []*want{wantOf("a", query("Pod", named("p"))), wantOf("b", query("Pod", labelled("app in (a,b)"))), wantOf("c", query("Pod"))}
+	ws := []*want{wantOf("a", query("Pod", named("p"))), wantOf("b", query("Pod", labelled("app in (a,b)"))), wantOf("c", query("Pod")), wantOf("d", query("Pod", among("a", "b"), labelled("app")))}
 	for _, w := range ws {
 		x.add(w)
 	}

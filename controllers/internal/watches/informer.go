@@ -6,10 +6,13 @@ package watches
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,7 +39,7 @@ type informer struct {
 	full  bool
 
 	synced  bool
-	objects map[string]map[string]*plan.Object // by namespace and name
+	objects map[string]shelf // by namespace
 	groups  groups
 	// failing says why its objects are not to be believed, and failingSince when that began.
 	failing      string
@@ -54,34 +57,43 @@ func (s *scope) serving(full bool) *informer {
 	return s.full
 }
 
-// near lists the objects that may match a query: of a namespace, or of all when it is empty; of a name, when there is
-// one; and of the query's group, if that is there.
-func (i *informer) near(q *snapshot.Query, namespace string) []*plan.Object {
-	var found []*plan.Object
-	if g, ok := groupOf(i.scope.resource.Resource, q); ok && i.groups[g] != nil {
-		for _, o := range i.groups[g] {
-			found = append(found, o)
+// near adds to what was found the objects that may match a query, in order: of these namespaces, or of all when there is
+// no list of them; of a name, when there is one; and of the query's group, if that is there.
+func (i *informer) near(found shelf, q *snapshot.Query, namespaces []string) shelf {
+	if own := i.scope.namespace; own != "" {
+		if namespaces != nil && !slices.Contains(namespaces, own) {
+			return found
 		}
-		return found
+		namespaces = []string{own}
 	}
-	name := q.Name
-	collect := func(objects map[string]*plan.Object) {
-		if name != "" {
-			if o := objects[name]; o != nil {
-				found = append(found, o)
+	if g, ok := groupOf(i.scope.resource.Resource, q); ok {
+		if members, ok := i.groups[g]; ok {
+			found = slices.Grow(found, len(members))
+			for _, o := range members {
+				if _, in := slices.BinarySearch(namespaces, o.Namespace); in || namespaces == nil {
+					found = append(found, o)
+				}
 			}
-			return
+			return found
 		}
-		for _, o := range objects {
+	}
+	if namespaces == nil {
+		namespaces = slices.Sorted(maps.Keys(i.objects))
+	}
+	if q.Name == "" {
+		n := 0
+		for _, namespace := range namespaces {
+			n += len(i.objects[namespace])
+		}
+		found = slices.Grow(found, n)
+	}
+	for _, namespace := range namespaces {
+		objects := i.objects[namespace]
+		if q.Name == "" {
+			found = append(found, objects...)
+		} else if o := objects.get(namespace, q.Name); o != nil {
 			found = append(found, o)
 		}
-	}
-	if namespace != "" || !i.scope.resource.Namespaced {
-		collect(i.objects[namespace])
-		return found
-	}
-	for _, objects := range i.objects {
-		collect(objects)
 	}
 	return found
 }
@@ -255,14 +267,14 @@ func (s *store) Update(obj any) error {
 
 // Delete takes an object out.
 func (s *store) Delete(obj any) error {
-	o, err := convert(s.informer.scope.resource.GVR, obj)
+	o, err := meta.Accessor(obj) // the store knows the rest
 	if err != nil {
 		return err
 	}
 	s.engine.mu.Lock()
 	defer s.engine.unlock()
 	if !s.informer.ended {
-		s.engine.gone(s.informer, o.Namespace, o.Name)
+		s.engine.gone(s.informer, o.GetNamespace(), o.GetName())
 	}
 	return nil
 }
@@ -291,14 +303,11 @@ func (*store) Resync() error { return nil }
 
 // changed stores an object and wakes whom it concerns.
 func (e *Engine) changed(i *informer, now *plan.Object) {
-	before := i.objects[now.Namespace][now.Name]
+	before := i.objects[now.Namespace].get(now.Namespace, now.Name)
 	if before != nil && before.ResourceVersion == now.ResourceVersion {
 		return
 	}
-	if i.objects[now.Namespace] == nil {
-		i.objects[now.Namespace] = map[string]*plan.Object{}
-	}
-	i.objects[now.Namespace][now.Name] = now
+	i.objects[now.Namespace] = i.objects[now.Namespace].with(now)
 	i.groups.changed(before, now)
 	if before == nil {
 		e.count(0, 1)
@@ -308,11 +317,11 @@ func (e *Engine) changed(i *informer, now *plan.Object) {
 
 // gone drops an object and wakes whom it concerned.
 func (e *Engine) gone(i *informer, namespace, name string) {
-	before := i.objects[namespace][name]
+	before := i.objects[namespace].get(namespace, name)
 	if before == nil {
 		return
 	}
-	delete(i.objects[namespace], name)
+	i.objects[namespace] = i.objects[namespace].without(namespace, name)
 	if len(i.objects[namespace]) == 0 {
 		delete(i.objects, namespace)
 	}
@@ -338,17 +347,19 @@ func (e *Engine) event(i *informer, before, now *plan.Object) {
 // replaced stores a whole list. Owners hear of the first one once; later only of what is different.
 func (e *Engine) replaced(i *informer, objects []*plan.Object) {
 	if !i.synced {
-		i.objects, i.groups = map[string]map[string]*plan.Object{}, nil
+		i.objects, i.groups = map[string]shelf{}, nil
 	}
+	slices.SortFunc(objects, byName) // so that each goes to the end of its shelf
 	present := make(map[scopeKey]struct{}, len(objects))
 	for _, o := range objects {
 		present[scopeKey{o.Namespace, o.Name}] = struct{}{}
 		e.changed(i, o)
 	}
-	for namespace, named := range i.objects {
-		for name := range named {
-			if _, ok := present[scopeKey{namespace, name}]; !ok {
-				e.gone(i, namespace, name)
+	for namespace := range i.objects {
+		for n := len(i.objects[namespace]) - 1; n >= 0; n-- { // from the end, where nothing has to move up
+			o := i.objects[namespace][n]
+			if _, ok := present[scopeKey{namespace, o.Name}]; !ok {
+				e.gone(i, namespace, o.Name)
 			}
 		}
 	}
@@ -373,7 +384,7 @@ func (e *Engine) synced(i *informer) {
 		k.alarm.failures = 0
 	}
 	for w := range s.wants {
-		if _, _, serving := e.look(&w.query); serving == i {
+		if l := e.look(&w.query); slices.Contains(l.informers, i) {
 			w.told = plan.Unknown
 		}
 	}

@@ -6,6 +6,7 @@ package watches
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,14 +44,27 @@ func (l *Live) Read(ctx context.Context, q snapshot.Query) plan.Target {
 	if state != plan.Complete {
 		return plan.Target{State: state, Detail: detail}
 	}
-	t := plan.Target{Resource: res.GVR, Namespaced: res.Namespaced}
+	if wrong := q.Misplaced(res.GVR.GroupResource(), res.Namespaced); wrong != "" {
+		return plan.Target{State: plan.Failed, Detail: wrong, Resource: res.GVR, Namespaced: res.Namespaced}
+	}
+	if !q.Among.All() {
+		return l.readAmong(ctx, res, q)
+	}
+	t, _ := l.readIn(ctx, res, q, "")
+	return t
+}
+
+// readIn reads what there is in the query's namespace, or in all: as it is now, or as it was at a version. It returns the
+// version of what it read, if it was a list.
+func (l *Live) readIn(ctx context.Context, res Resource, q snapshot.Query, at string) (t plan.Target, version string) {
+	t = plan.Target{Resource: res.GVR, Namespaced: res.Namespaced}
 	verb := "list"
 	var err error
 	if q.Name != "" && q.Labels.Empty() && q.Fields.Empty() {
 		verb = "get"
 		t.Objects, err = l.get(ctx, res, q)
 	} else {
-		t.Objects, err = l.list(ctx, res, q)
+		t.Objects, version, err = l.list(ctx, res, q, at)
 	}
 	switch {
 	case err == nil:
@@ -61,11 +75,11 @@ func (l *Live) Read(ctx context.Context, q snapshot.Query) plan.Target {
 			t.Detail += ": " + err.Error()
 		}
 	case apierrors.IsNotFound(err):
-		return l.notServed(ctx, t, q)
+		return l.notServed(ctx, t, q), ""
 	default:
 		t.State, t.Detail = plan.Failed, fmt.Sprintf("cannot %s %s: %v", verb, where(res, q.Namespace, q.Name), err)
 	}
-	return t
+	return t, version
 }
 
 // get reads one object. It returns none, and no error, when there is no such object.
@@ -90,33 +104,40 @@ func (l *Live) get(ctx context.Context, res Resource, q snapshot.Query) ([]plan.
 	return []plan.Object{o}, nil
 }
 
-// list reads all objects that match, as they were at one moment: all pages are of the version of the first, and when that
-// expires the list is read again in one piece.
-func (l *Live) list(ctx context.Context, res Resource, q snapshot.Query) ([]plan.Object, error) {
+// list reads all objects that match, as they were at one moment, which is now or that of a version: all pages are of the
+// version of the first, and when that expires the list is read again in one piece.
+func (l *Live) list(ctx context.Context, res Resource, q snapshot.Query, at string) (objects []plan.Object, version string, err error) {
 	selected := q.Fields
 	if q.Name != "" {
 		selected = fields.AndSelectors(fields.OneTermEqualSelector(metav1.ObjectNameField, q.Name), selected)
+	}
+	options := metav1.ListOptions{LabelSelector: q.Labels.String(), FieldSelector: selected.String()}
+	if at != "" {
+		options.ResourceVersion, options.ResourceVersionMatch = at, metav1.ResourceVersionMatchExact
 	}
 	list, _, err := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		if q.MetadataOnly {
 			return l.metadata.Resource(res.GVR).Namespace(namespaceIn(res, q)).List(ctx, o)
 		}
 		return l.dynamic.Resource(res.GVR).Namespace(namespaceIn(res, q)).List(ctx, o)
-	}).List(ctx, metav1.ListOptions{LabelSelector: q.Labels.String(), FieldSelector: selected.String()})
+	}).List(ctx, options)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	var objects []plan.Object
+	accessor, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, "", err
+	}
 	err = meta.EachListItem(list, func(item runtime.Object) error {
 		o, err := convert(res.GVR, item)
 		objects = append(objects, o)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	byName(objects)
-	return objects, nil
+	slices.SortFunc(objects, func(a, b plan.Object) int { return byName(&a, &b) })
+	return objects, accessor.GetResourceVersion(), nil
 }
 
 // notServed says what a 404 means that names no object: the kind is gone, or nobody knows.

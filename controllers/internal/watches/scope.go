@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // scopeKey is a part of a resource: all of it, a namespace, or one object.
@@ -31,7 +30,8 @@ const (
 )
 
 // scope is a part of a resource that may be watched. Wants hang on the widest one that is allowed, and on all above it,
-// so that they move up when a wider one is allowed later.
+// so that they move up when a wider one is allowed later. A want of several namespaces hangs on one for each of them, where
+// it may not have them all at once.
 type scope struct {
 	scopeKey
 	resource *resource
@@ -47,46 +47,50 @@ type scope struct {
 	cancel context.CancelFunc
 }
 
-// below is the next smaller scope that has what a query asks for.
-func (r *resource) below(k scopeKey, q *snapshot.Query) (scopeKey, bool) {
+// below is the next smaller scope that has what is asked for in a namespace.
+func (r *resource) below(k scopeKey, namespace, name string) (scopeKey, bool) {
 	switch {
 	case k.name != "":
 		return k, false
 	case r.Namespaced && k.namespace == "":
-		return scopeKey{namespace: q.Namespace}, q.Namespace != ""
+		return scopeKey{namespace: namespace}, namespace != ""
 	default:
-		return scopeKey{namespace: k.namespace, name: q.Name}, q.Name != ""
+		return scopeKey{namespace: k.namespace, name: name}, name != ""
 	}
 }
 
 // place hangs a want on the scopes from the cluster down to the first that is not denied, and off all others.
 func (e *Engine) place(w *want) {
 	r := w.kind.resource
-	depth := 0
-	for k, more := (scopeKey{}), true; more; k, more = r.below(k, &w.query) {
-		s := r.scopes[k]
-		if s == nil {
-			s = e.newScope(r, k)
+	var scopes []*scope
+	for _, namespace := range r.places(&w.query) {
+		for k, more := (scopeKey{}), true; more; k, more = r.below(k, namespace, w.query.Name) {
+			s := r.scopes[k]
+			if s == nil {
+				s = e.newScope(r, k)
+			}
+			if !slices.Contains(scopes, s) {
+				scopes = append(scopes, s)
+				s.wants[w] = struct{}{}
+			}
+			if s.access == denied {
+				continue
+			}
+			if s.access == allowed {
+				e.inform(s, w.full)
+			}
+			break
 		}
-		if depth == len(w.scopes) {
-			w.scopes = append(w.scopes, s)
-			s.wants[w] = struct{}{}
-		}
-		depth++
-		if s.access == denied {
-			continue
-		}
-		if s.access == allowed {
-			e.inform(s, w.full)
-		}
-		break
 	}
-	e.displace(w, depth)
+	e.displace(w, scopes)
 }
 
-// displace takes a want off all scopes but the first ones.
-func (e *Engine) displace(w *want, keep int) {
-	for _, s := range w.scopes[keep:] {
+// displace takes a want off all scopes but these, which are now its own.
+func (e *Engine) displace(w *want, keep []*scope) {
+	for _, s := range w.scopes {
+		if slices.Contains(keep, s) {
+			continue
+		}
 		delete(s.wants, w)
 		if len(s.wants) == 0 {
 			s.cancel()
@@ -94,10 +98,7 @@ func (e *Engine) displace(w *want, keep int) {
 			delete(s.resource.scopes, s.scopeKey)
 		}
 	}
-	w.scopes = slices.Clip(w.scopes[:keep])
-	if keep == 0 {
-		w.scopes = nil
-	}
+	w.scopes = keep
 }
 
 func (e *Engine) newScope(r *resource, k scopeKey) *scope {
@@ -174,7 +175,7 @@ func (e *Engine) replace(s *scope) {
 	}
 	for _, w := range wants {
 		e.place(w)
-		if state, _, _ := e.look(&w.query); state == plan.Complete {
+		if l := e.look(&w.query); l.state == plan.Complete {
 			w.told = plan.Unknown // what happened before it came here was not seen
 		}
 		e.tell(w)

@@ -1,0 +1,43 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package validation
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// ValidateTemplate says what is wrong with the body of a CleanerTemplate, which may say whatever a ClusterCleaner may.
+// Compiled is what was found wrong with its expressions, compiled as those of a ClusterCleaner; parameters is what was
+// found wrong with its parameters.
+func ValidateTemplate(t *v1alpha1.CleanerTemplate, parameters field.ErrorList, o Options) Findings {
+	var found Findings
+	spec, body, path := &t.Spec, &t.Spec.Template, field.NewPath("spec")
+	found.size(spec, path)
+	if len(body.Targets) == 0 && len(body.Rules) == 0 {
+		found.refuse(path.Child("template"), "a template needs something to clean: add targets or rules")
+	}
+	for i, p := range spec.Parameters {
+		if !identifier.MatchString(p.Name) {
+			found.refuse(path.Child("parameters").Index(i).Child("name"), "is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit, such as onReadyNode")
+		}
+	}
+	found.compiled(parameters)
+	work := &v1alpha1.Work{Cluster: true, Targets: body.Targets}
+	work.Variables, work.Conditions, work.Rules = body.Variables, body.Conditions, body.Rules
+	found.body(work, path.Child("template"), o)
+	var errs field.ErrorList
+	for _, err := range o.Compiled {
+		moved := *err
+		if rest, ok := strings.CutPrefix(err.Field, "spec."); ok && ofBody(rest) {
+			moved.Field = "spec.template." + rest
+		}
+		errs = append(errs, &moved)
+	}
+	found.compiled(errs)
+	return found
+}

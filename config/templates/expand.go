@@ -1,0 +1,114 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// Expand puts a template in the place where the spec of a Cleaner or a ClusterCleaner names it: the work that it returns
+// has the template's targets, variables, conditions and rules, a value for each of its parameters, and no templateRef.
+// Without a templateRef it is the spec as it stands, and the template is not looked at; with one, a nil template is an
+// error, as is one of another name. Paths of errors are those of the spec. Neither owner nor template is changed, and the
+// work shares what they are made of.
+func Expand(owner v1alpha1.Owner, t *v1alpha1.CleanerTemplate) (*v1alpha1.Work, field.ErrorList) {
+	work := owner.Work()
+	ref := work.TemplateRef
+	if ref == nil {
+		return work, nil
+	}
+	at := field.NewPath("spec", "templateRef")
+	if t == nil || t.Name != ref.Name {
+		return nil, field.ErrorList{field.Invalid(at.Child("name"), ref.Name, fmt.Sprintf("there is no CleanerTemplate %q: apply it, or write the name of one that exists", ref.Name))}
+	}
+	errs := slices.Concat(beside(work), fits(work, t, at.Child("name")))
+	given, err := object(ref.Parameters)
+	if err != nil {
+		return nil, append(errs, field.Invalid(at.Child("parameters"), "", "must be an object, such as {quarantine: 40s}"))
+	}
+	values, wrong := values(t, given, at)
+	if errs = append(errs, wrong...); len(errs) > 0 {
+		return nil, errs
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		return nil, field.ErrorList{field.InternalError(at.Child("parameters"), err)}
+	}
+	body := &t.Spec.Template
+	work.TemplateRef = nil
+	work.Targets, work.Variables, work.Conditions, work.Rules = body.Targets, body.Variables, body.Conditions, body.Rules
+	work.Parameters = &runtime.RawExtension{Raw: text}
+	work.Durations = durations(t)
+	return work, nil
+}
+
+// beside refuses what a template stands in the place of. The schema does too, for those that it has seen.
+func beside(work *v1alpha1.Work) field.ErrorList {
+	var errs field.ErrorList
+	for _, part := range []struct {
+		name  string
+		there bool
+	}{
+		{"targets", len(work.Targets) > 0},
+		{"variables", len(work.Variables) > 0},
+		{"conditions", len(work.Conditions) > 0},
+		{"rules", len(work.Rules) > 0},
+		{"parameters", work.Parameters != nil},
+	} {
+		if part.there {
+			errs = append(errs, field.Forbidden(field.NewPath("spec", part.name), "templateRef stands in its place: remove it, or templateRef"))
+		}
+	}
+	return errs
+}
+
+// fits refuses, for a Cleaner, a template that reaches out of its namespace.
+func fits(work *v1alpha1.Work, t *v1alpha1.CleanerTemplate, p *field.Path) field.ErrorList {
+	if work.Cluster {
+		return nil
+	}
+	var errs field.ErrorList
+	for i := range t.Spec.Template.Targets {
+		target := &t.Spec.Template.Targets[i]
+		if said := reachesOut(&target.Reference); said != "" {
+			errs = append(errs, field.Invalid(p, t.Name, fmt.Sprintf(
+				"is a template for ClusterCleaners: its target %q has %s, and a Cleaner acts in its own namespace only; use it in a ClusterCleaner", target.Name, said)))
+		}
+	}
+	return errs
+}
+
+// reachesOut is the field of a reference by which it says more than that of a Cleaner can. Empty if it does not.
+func reachesOut(r *v1alpha1.ClusterReference) string {
+	switch {
+	case r.Namespace != "":
+		return "namespace"
+	case r.Namespaces != nil:
+		return "namespaces"
+	case r.NamespaceSelector != nil:
+		return "namespaceSelector"
+	case r.ExcludeNamespaces != nil:
+		return "excludeNamespaces"
+	}
+	return ""
+}
+
+// durations are the names of the parameters that expressions see as durations, sorted.
+func durations(t *v1alpha1.CleanerTemplate) []string {
+	var names []string
+	for _, p := range t.Spec.Parameters {
+		if p.Type == v1alpha1.ParameterDuration {
+			names = append(names, p.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

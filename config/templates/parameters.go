@@ -1,0 +1,192 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// Validate says what is wrong with the parameters that a template declares. What its body means is for others to find out.
+func Validate(t *v1alpha1.CleanerTemplate) field.ErrorList {
+	var errs field.ErrorList
+	at, seen := field.NewPath("spec", "parameters"), map[string]bool{}
+	for i := range t.Spec.Parameters {
+		p, path := &t.Spec.Parameters[i], at.Index(i)
+		if seen[p.Name] {
+			errs = append(errs, field.Invalid(path.Child("name"), p.Name, "is the name of another parameter too: give each a name of its own"))
+		}
+		seen[p.Name] = true
+		if len(p.Enum) > 0 && p.Type != v1alpha1.ParameterString {
+			errs = append(errs, field.Invalid(path.Child("enum"), p.Enum, fmt.Sprintf("is for parameters of type string, and this one is of type %s: remove it", p.Type)))
+		}
+		if !known(p.Type) {
+			errs = append(errs, field.Invalid(path.Child("type"), p.Type, "is no type: write string, int, bool, duration or stringList"))
+			continue
+		}
+		if value, err := decode(p.Default); err != nil {
+			errs = append(errs, field.Invalid(path.Child("default"), "", err.Error()))
+		} else if value != nil {
+			if wrong := check(p, value); wrong != "" {
+				errs = append(errs, field.Invalid(path.Child("default"), value, wrong))
+			}
+		}
+	}
+	return errs
+}
+
+func known(t v1alpha1.ParameterType) bool {
+	switch t {
+	case v1alpha1.ParameterString, v1alpha1.ParameterInt, v1alpha1.ParameterBool, v1alpha1.ParameterDuration, v1alpha1.ParameterStringList:
+		return true
+	}
+	return false
+}
+
+// values gives each parameter of a template the value that was given, else its default.
+func values(t *v1alpha1.CleanerTemplate, given map[string]any, at *field.Path) (map[string]any, field.ErrorList) {
+	for _, err := range Validate(t) {
+		return nil, field.ErrorList{field.Invalid(at.Child("name"), t.Name, fmt.Sprintf("is a template that cannot work: its %s %s", err.Field, err.Detail))}
+	}
+	var errs field.ErrorList
+	values := make(map[string]any, len(t.Spec.Parameters))
+	for i := range t.Spec.Parameters {
+		p := &t.Spec.Parameters[i]
+		path := at.Child("parameters").Child(p.Name)
+		value := given[p.Name]
+		if value == nil { // a null is an absent one
+			value, _ = decode(p.Default) // Validate has read it
+		} else if wrong := check(p, value); wrong != "" {
+			errs = append(errs, field.Invalid(path, value, wrong))
+			continue
+		}
+		if value == nil {
+			errs = append(errs, field.Required(path, fmt.Sprintf("must be given: the template %q has no default for it; write %s", t.Name, example(p))))
+			continue
+		}
+		values[p.Name] = value
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if !slices.ContainsFunc(t.Spec.Parameters, func(p v1alpha1.TemplateParameter) bool { return p.Name == name }) {
+			errs = append(errs, field.Invalid(at.Child("parameters").Child(name), given[name], unknown(t, name)))
+		}
+	}
+	return values, errs
+}
+
+// unknown says which parameters there are, for one that is none of them.
+func unknown(t *v1alpha1.CleanerTemplate, name string) string {
+	if len(t.Spec.Parameters) == 0 {
+		return fmt.Sprintf("is no parameter: the template %q has none; remove it", t.Name)
+	}
+	var names []string
+	for _, p := range t.Spec.Parameters {
+		if plain(p.Name) == plain(name) {
+			return fmt.Sprintf("is no parameter of the template %q: did you mean %q?", t.Name, p.Name)
+		}
+		names = append(names, p.Name)
+	}
+	return fmt.Sprintf("is no parameter of the template %q: it has %s", t.Name, strings.Join(names, ", "))
+}
+
+// plain makes names equal that differ in case, or in how their words are joined.
+func plain(name string) string {
+	return strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "").Replace(name))
+}
+
+// check says what is wrong with a value, and what to write. Empty if nothing is.
+func check(p *v1alpha1.TemplateParameter, value any) string {
+	wrong := fmt.Sprintf("must be of type %s: write %s", p.Type, example(p))
+	switch p.Type {
+	case v1alpha1.ParameterString:
+		s, ok := value.(string)
+		switch {
+		case !ok:
+			return wrong
+		case len(p.Enum) > 0 && !slices.Contains(p.Enum, s):
+			return "must be one of " + strings.Join(p.Enum, ", ")
+		}
+	case v1alpha1.ParameterInt:
+		n, ok := value.(json.Number)
+		if !ok {
+			return wrong
+		}
+		if _, err := strconv.ParseInt(n.String(), 10, 64); err != nil {
+			return wrong
+		}
+	case v1alpha1.ParameterBool:
+		if _, ok := value.(bool); !ok {
+			return wrong
+		}
+	case v1alpha1.ParameterDuration:
+		s, ok := value.(string)
+		if !ok {
+			return wrong
+		}
+		if _, err := v1alpha1.ParseDuration(s); err != nil {
+			return err.Error()
+		}
+	case v1alpha1.ParameterStringList:
+		list, ok := value.([]any)
+		if !ok || slices.ContainsFunc(list, func(v any) bool { _, ok := v.(string); return !ok }) {
+			return wrong
+		}
+	}
+	return ""
+}
+
+// example is how a value of a parameter may be written.
+func example(p *v1alpha1.TemplateParameter) string {
+	switch p.Type {
+	case v1alpha1.ParameterInt:
+		return p.Name + ": 3"
+	case v1alpha1.ParameterBool:
+		return p.Name + ": true"
+	case v1alpha1.ParameterDuration:
+		return p.Name + `: "40s"`
+	case v1alpha1.ParameterStringList:
+		return p.Name + `: ["a", "b"]`
+	}
+	if len(p.Enum) > 0 {
+		return p.Name + ": " + strconv.Quote(p.Enum[0])
+	}
+	return p.Name + `: "text"`
+}
+
+// object decodes parameters; without any there are none.
+func object(raw *runtime.RawExtension) (map[string]any, error) {
+	value, err := decode(raw)
+	if err != nil || value == nil {
+		return nil, err
+	}
+	given, ok := value.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("%T is no object", value)
+	}
+	return given, nil
+}
+
+// decode reads one JSON value, and leaves its numbers as they are written.
+func decode(raw *runtime.RawExtension) (any, error) {
+	if raw == nil || len(raw.Raw) == 0 {
+		return nil, nil
+	}
+	var value any
+	d := json.NewDecoder(bytes.NewReader(raw.Raw))
+	d.UseNumber()
+	if err := d.Decode(&value); err != nil {
+		return nil, fmt.Errorf("cannot be read as JSON: %w", err)
+	}
+	return value, nil
+}

@@ -1,0 +1,596 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/internal/faults"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+const (
+	// confirmsAtATime is how many items one batch confirms by live reads.
+	confirmsAtATime = 500
+	// maxRounds bounds how often a decision asks for more to be read: once for the objects that are acted on, and once for
+	// each entry of confirm.
+	maxRounds = 20
+	// followsInBatch is how often a batch goes after an object that has changed.
+	followsInBatch = 3
+)
+
+// batch is one round of deeds of a Cleaner that stays: what was decided on the watches is confirmed by live reads and
+// decided again, recorded if somebody is to be told, and done.
+type batch struct {
+	*pass
+	// in is what the decision depends on, with what was read live in it.
+	in plan.Input
+	// watched is how the watches know the objects that the batch is about.
+	watched map[types.UID]plan.Object
+	// versions are those of objects that this batch has changed, as the API server answered.
+	versions map[types.UID]string
+	// rows are the places of objects in the rows of the run, if the Cleaner has a sink.
+	rows map[types.UID]int
+	// acted are the steps that were carried out.
+	acted []plan.Step
+	// did is what was done to objects, and why says why the last step on one failed.
+	did map[types.UID]v1alpha1.Outcome
+	why map[types.UID]string
+	// unsent says that requests were not sent, because the Cleaner has changed, or because it took too long; cut are the
+	// objects that they were about.
+	unsent bool
+	cut    map[types.UID]bool
+}
+
+// do carries out what a decision on the watches wants. It says whether anything was done; and, with a reason, what is to be
+// said instead of the decision.
+func (b *batch) do(ctx context.Context, first plan.Plan) (acted bool, say plan.Plan, err error) {
+	if say, ok, err := b.mayBegin(ctx); !ok || err != nil {
+		return false, say, err
+	}
+	last := b.confirm(ctx, first)
+	now := b.r.clock.Now()
+	if now.Sub(b.in.Now) >= plan.ConfirmationServes {
+		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is done: "+slowReads+"."
+		return false, b.mem.pause(last, &b.mem.disagreed, b.period(), now), nil
+	}
+	todo := b.news(plan.Intersect(first, last))
+	b.mem.holds = last.Holds
+	switch {
+	case len(todo.Steps) == 0 && onlyReports(last):
+		return false, plan.Plan{}, nil
+	case len(todo.Steps) == 0 && last.Verdict == v1alpha1.VerdictAct:
+		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Something is to be done, and live reads have yet to say the same."
+		return false, b.mem.pause(last, &b.mem.disagreed, b.period(), now), nil
+	case len(todo.Steps) == 0:
+		return false, b.mem.pause(last, &b.mem.disagreed, b.period(), now), nil
+	case b.c.Common().Mode == v1alpha1.ModeDryRun:
+		return false, b.dryRunSteps(ctx, last, todo.Steps), nil
+	}
+	if todo, err = b.record(ctx, todo); err != nil {
+		return false, plan.Plan{}, err
+	}
+	b.carryOut(ctx, first, todo)
+	b.tellSteps(b.acted)
+	if b.unsent && len(b.acted) == 0 {
+		return false, plan.Plan{}, errNotNow
+	}
+	return slices.ContainsFunc(b.acted, func(s plan.Step) bool { return s.Deed() }), plan.Plan{}, nil
+}
+
+// news leaves out the reports that were made already, of the same version of the same item.
+func (b *batch) news(p plan.Plan) plan.Plan {
+	at := make([]int, len(p.Steps))
+	var left []plan.Step
+	for i, s := range p.Steps {
+		if !s.Deed() && !slices.ContainsFunc(s.Items(), func(item plan.ItemKey) bool { return b.mem.told[item] != told(&s) }) {
+			continue
+		}
+		after := s.After
+		s.After = nil
+		for _, before := range after {
+			if at[before] > 0 { // a report that was made holds nothing up
+				s.After = append(s.After, at[before]-1)
+			}
+		}
+		left = append(left, s)
+		at[i] = len(left)
+	}
+	p.Steps = left
+	return p
+}
+
+// onlyReports says that a plan changes nothing.
+func onlyReports(p plan.Plan) bool {
+	return len(p.Steps) > 0 && !slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Deed() })
+}
+
+// told is what tells one report of an item from another.
+func told(s *plan.Step) string { return s.Object.ResourceVersion + " " + s.Reason }
+
+// dryRunSteps asks the API server about each step, once a version of its object, and says what would be done.
+func (b *batch) dryRunSteps(ctx context.Context, d plan.Plan, steps []plan.Step) plan.Plan {
+	tried, results := map[types.UID]string{}, make([]string, len(steps))
+	actuate.Each(len(steps), func(i int) {
+		s := &steps[i]
+		if b.mem.tried[s.Object.UID] == s.Object.ResourceVersion {
+			return
+		}
+		results[i] = "would be " + wordsOf(s.Verb).result
+		if out := b.hands.actuator.Execute(ctx, s, s.Object.ResourceVersion, true, &stepOrders{batch: b}); out.Kind != plan.AnswerDeleted {
+			results[i] = "would be refused: " + out.Why
+		}
+		if s.Reason != "" {
+			results[i] += ": " + s.Reason
+		}
+	})
+	var asked []plan.Step
+	objects := map[types.UID]bool{}
+	for i, result := range results {
+		s := &steps[i]
+		tried[s.Object.UID], objects[s.Object.UID] = s.Object.ResourceVersion, true
+		if result == "" {
+			continue
+		}
+		asked = append(asked, *s)
+		b.mem.acted(b.read.State().LastActions, v1alpha1.Action{
+			Object: s.Object.Ref.Shown(b.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule,
+			Action: string(s.Verb) + " (dry run)", Time: at(b.r.clock), Result: clean(result),
+		})
+	}
+	b.tellDryRun(asked)
+	b.mem.tried = tried
+	d.Reason = v1alpha1.ReasonDryRun
+	d.Message = fmt.Sprintf("Mode is DryRun: something would be done with %s, and nothing is.", counted(len(objects), "object"))
+	return d
+}
+
+// mayBegin reads live what no batch begins without: that the Cleaner is as it was decided on, that its account exists, and
+// that its namespace stays.
+func (b *batch) mayBegin(ctx context.Context) (say plan.Plan, ok bool, err error) {
+	now := empty(b.key)
+	if err := b.r.live.Get(ctx, b.key, now); err != nil {
+		return plan.Plan{}, false, err
+	}
+	if now.GetUID() != b.c.GetUID() || now.GetGeneration() != b.c.GetGeneration() || now.GetDeletionTimestamp() != nil {
+		return plan.Plan{}, false, errNotNow
+	}
+	wait := plan.Plan{Verdict: v1alpha1.VerdictWait}
+	if missing := b.hands.accountMissing(ctx, b.r.own.live); missing != "" {
+		wait.Reason, wait.Message = v1alpha1.ReasonAccessDenied, "Nothing is done: "+missing+"."
+		return b.mem.pause(wait, &b.mem.disagreed, b.period(), b.r.clock.Now()), false, nil
+	}
+	if b.namespaceLeaves(ctx) {
+		wait.Reason, wait.Message = v1alpha1.ReasonNamespaceTerminating, b.leavingMessage()
+		return b.mem.pause(wait, &b.mem.disagreed, b.period(), b.r.clock.Now()), false, nil
+	}
+	return plan.Plan{}, true, nil
+}
+
+// confirm reads live what the decision rests on, and decides again, until nothing is left to be read.
+func (b *batch) confirm(ctx context.Context, first plan.Plan) plan.Plan {
+	b.in.Now = b.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
+	b.in.Confirmed, b.in.Unreadable, b.in.Batch = map[plan.Read]bool{}, map[plan.Read]string{}, confirmsAtATime
+	evidence := b.evidence(first)
+	live := make([]plan.Target, len(evidence))
+	actuate.Each(len(evidence), func(n int) {
+		live[n] = snapshot.TakeTarget(ctx, b.hands.live, b.c.GetNamespace(), &b.work.Targets[evidence[n]])
+	})
+	for n, t := range evidence {
+		b.in.Snapshot = b.in.Snapshot.WithTarget(t, live[n])
+	}
+	for range maxRounds {
+		b.in.Clock = b.r.trust()
+		d := plan.Compute(ctx, b.in)
+		if d.Verdict != v1alpha1.VerdictAct || len(d.Confirm) == 0 {
+			return d
+		}
+		b.ask(ctx, d.Confirm)
+	}
+	return plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUnconfirmed, Message: "What is to be confirmed changes as often as it is read."}
+}
+
+// evidence are the targets that are read live as a whole: those that conditions read, and those that are deleted.
+func (b *batch) evidence(d plan.Plan) []int {
+	gate := map[string]bool{}
+	for i := range b.work.Conditions {
+		for _, name := range b.in.Programs.Reads(i) {
+			gate[name] = true
+		}
+	}
+	deletes := slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.Action < 0 })
+	var out []int
+	for i := range b.work.Targets {
+		if t := &b.work.Targets[i]; gate[t.Name] || deletes && t.Delete {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// ask reads objects, or whole targets, live, and puts the answers into the place of what the watches know.
+func (b *batch) ask(ctx context.Context, reads []plan.Read) {
+	type answer struct {
+		whole   plan.Target
+		found   *plan.Object
+		matches bool
+		problem string
+	}
+	answers := make([]answer, len(reads))
+	actuate.Each(len(reads), func(i int) {
+		a, read := &answers[i], reads[i]
+		t := &b.work.Targets[read.Target]
+		if read.All {
+			a.whole = snapshot.TakeTarget(ctx, b.hands.live, b.c.GetNamespace(), t)
+			if a.whole.State != plan.Complete {
+				a.problem = a.whole.Detail
+			}
+			return
+		}
+		var state plan.TargetState
+		var detail string
+		a.found, a.matches, state, detail = snapshot.ReadOne(ctx, b.hands.live, b.c.GetNamespace(), t, read.Namespace, read.Name)
+		if state != plan.Complete {
+			a.problem = detail
+		}
+	})
+	found := map[plan.Read]*plan.Object{}
+	for i, read := range reads {
+		a := &answers[i]
+		switch {
+		case a.problem != "":
+			b.in.Unreadable[read] = a.problem
+			continue
+		case read.All:
+			b.in.Snapshot = b.in.Snapshot.WithTarget(read.Target, a.whole)
+		case a.matches:
+			found[read] = a.found
+		default:
+			found[read] = nil
+		}
+		if b.in.Confirmed != nil {
+			b.in.Confirmed[read] = true
+		}
+	}
+	b.in.Snapshot = b.in.Snapshot.With(found)
+}
+
+// record writes what is about to be done into the run, if somebody is to be told of it, and says how much of it fits into
+// one batch.
+func (b *batch) record(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
+	if b.c.Common().CloudEventSink == "" {
+		return todo, nil
+	}
+	todo = todo.First(plan.MaxBatch)
+	b.rows = map[types.UID]int{}
+	var rows []plan.Row
+	for i := range todo.Steps {
+		s := &todo.Steps[i]
+		if _, known := b.rows[s.Object.UID]; s.Verb == plan.VerbReport || known {
+			continue
+		}
+		b.rows[s.Object.UID] = len(rows)
+		rows = append(rows, s.Row())
+	}
+	if len(rows) == 0 {
+		return todo, nil
+	}
+	faults.Point("decided")
+	if controllerutil.AddFinalizer(b.read.DeepCopyOwner(), v1alpha1.Finalizer) {
+		err := b.writeMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
+		if err != nil {
+			return plan.Plan{}, err
+		}
+	}
+	faults.Point("held by the finalizer")
+	if run := b.read.State().Run; run != nil && plan.Full(run) && b.read.State().Unsent == nil {
+		b.lookUnknown(ctx)
+		if err := b.moveRecurring(ctx); err != nil {
+			return plan.Plan{}, err
+		}
+	}
+	if b.read.State().Run != nil {
+		b.lookUnknown(ctx)
+	}
+	decides, err := b.mem.fingerprint(&b.assignment, &b.r.opts)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	run, ledger := plan.Batch(b.read.State(), &b.mem.ledger, decides, rows, todo.Forbidden(), b.in.Now)
+	run.ServiceAccountName = recorded(b.c, b.hands.account)
+	if err := b.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number }); err != nil {
+		return plan.Plan{}, err
+	}
+	faults.Point("committed")
+	b.mem.ledger = *ledger
+	return todo, nil
+}
+
+// carryOut does what is to be done. An object that has changed is read live, decided on anew and acted on at once, a few
+// times; then it waits.
+func (b *batch) carryOut(ctx context.Context, first, todo plan.Plan) {
+	b.versions, b.watched = map[types.UID]string{}, map[types.UID]plan.Object{}
+	b.did, b.why, b.cut = map[types.UID]v1alpha1.Outcome{}, map[types.UID]string{}, map[types.UID]bool{}
+	for i := range first.Steps {
+		b.watched[first.Steps[i].Object.UID] = first.Steps[i].Object
+	}
+	b.in.Failed = map[plan.ItemKey]bool{}
+	for follow := 0; ; follow++ {
+		changed := b.waves(ctx, todo)
+		switch {
+		case len(changed) == 0:
+			return
+		case follow == followsInBatch:
+			for uid := range changed {
+				b.mem.backoff.Conflict(uid, b.r.clock.Now())
+				b.why[uid] = "it changed before it could be acted on"
+			}
+			return
+		}
+		todo = b.again(ctx, todo, changed)
+	}
+}
+
+// progress is how far a step is.
+type progress int
+
+const (
+	waiting progress = iota
+	succeeded
+	failed
+)
+
+// waves carries out steps: first those that come after none, then those whose earlier steps have succeeded, and so on. It
+// returns the objects that have changed since they were decided on.
+func (b *batch) waves(ctx context.Context, todo plan.Plan) map[types.UID]bool {
+	states, changed := make([]progress, len(todo.Steps)), map[types.UID]bool{}
+	for {
+		ready := b.ready(ctx, &todo, states)
+		if len(ready) == 0 {
+			return changed
+		}
+		outcomes := make([]actuate.Outcome, len(ready))
+		orders := &stepOrders{batch: b, log: logf.FromContext(ctx)}
+		actuate.Each(len(ready), func(n int) {
+			s := &todo.Steps[ready[n]]
+			if !s.Deed() {
+				return
+			}
+			outcomes[n] = b.hands.actuator.Execute(ctx, s, b.version(s), false, orders)
+		})
+		for n, i := range ready {
+			s, out := &todo.Steps[i], outcomes[n]
+			if states[i] = b.took(s, out); states[i] == failed {
+				for _, item := range s.Items() {
+					b.in.Failed[item] = true
+				}
+			}
+			if out.Kind == plan.AnswerConflict {
+				changed[s.Object.UID] = true
+			}
+		}
+	}
+}
+
+// ready lists the steps whose turn it is. One that stands for several items, of some of which an earlier step has failed,
+// is made anew for the others.
+func (b *batch) ready(ctx context.Context, todo *plan.Plan, states []progress) []int {
+	var out []int
+	for i := range todo.Steps {
+		s := &todo.Steps[i]
+		if states[i] != waiting || slices.ContainsFunc(s.After, func(before int) bool { return states[before] == waiting }) {
+			continue
+		}
+		if slices.ContainsFunc(s.After, func(before int) bool { return states[before] == failed }) && !b.refold(ctx, s) {
+			states[i] = failed
+			continue
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+// refold makes a step anew for those of its items of which no earlier step has failed. It says whether there are any.
+func (b *batch) refold(ctx context.Context, s *plan.Step) bool {
+	if !slices.ContainsFunc(s.Items(), func(item plan.ItemKey) bool { return !b.in.Failed[item] }) {
+		return false
+	}
+	d := plan.Compute(ctx, b.in)
+	for i := range d.Steps {
+		if n := &d.Steps[i]; (n.Confirmed || b.in.Confirmed == nil) && n.Rule == s.Rule && n.Action == s.Action && n.Object.UID == s.Object.UID {
+			s.Keys, s.Patch, s.Reason, s.Grace = n.Keys, n.Patch, n.Reason, n.Grace
+			return true
+		}
+	}
+	return false
+}
+
+// version is the one of its object that a step names.
+func (b *batch) version(s *plan.Step) string {
+	if v, changed := b.versions[s.Object.UID]; changed {
+		return v
+	}
+	return s.Object.ResourceVersion
+}
+
+// took remembers what came of a step.
+func (b *batch) took(s *plan.Step, out actuate.Outcome) progress {
+	now, uid := b.r.clock.Now(), s.Object.UID
+	b.tellOutcome(s, out.Answer, b.in.Now)
+	switch out.Kind {
+	case plan.AnswerUnsent:
+		b.unsent, b.cut[uid] = true, true
+		return failed
+	case plan.AnswerDeleted, plan.AnswerNotFound:
+		b.acted = append(b.acted, *s)
+		if !s.Deed() {
+			for _, item := range s.Items() {
+				b.mem.told[item] = told(s)
+			}
+			return succeeded
+		}
+		b.mem.backoff.Succeed(uid)
+		b.did[uid] = outcomes()[s.Verb]
+		delete(b.why, uid)
+		b.remember(s, out)
+		b.settle(s, out)
+		if out.Kind == plan.AnswerDeleted {
+			b.mem.done = append(b.mem.done, b.deed(s, now))
+		}
+		b.versions[uid] = out.Version
+		return succeeded
+	case plan.AnswerLost:
+		b.settle(s, out)
+		b.mem.run.Whole = false
+		b.mem.backoff.Fail(uid, out.Why, now)
+		b.why[uid] = out.Why
+	case plan.AnswerRefused:
+		b.mem.backoff.Fail(uid, out.Why, now)
+		b.why[uid] = out.Why
+	case plan.AnswerConflict: // it is decided on anew
+	}
+	return failed
+}
+
+// deed is what limits count of a step.
+func (b *batch) deed(s *plan.Step, now time.Time) plan.Deed {
+	d := plan.Deed{At: now, UID: s.Object.UID, Items: max(1, len(s.Keys))}
+	for _, t := range b.in.Snapshot.Holding(&s.Object) {
+		d.Targets = append(d.Targets, b.work.Targets[t].Name)
+	}
+	return d
+}
+
+// remember notes how an object is now, for the time until the watches show it.
+func (b *batch) remember(s *plan.Step, out actuate.Outcome) {
+	if out.Now == nil && !out.Gone { // nobody knows
+		return
+	}
+	before := s.Object
+	before.ResourceVersion = b.version(s)
+	for _, was := range []plan.Object{b.watched[s.Object.UID], s.Object, before} {
+		if was.UID != "" {
+			b.mem.overlay.Note(was, out.Now)
+		}
+	}
+}
+
+// settle notes what became of the row of a step.
+func (b *batch) settle(s *plan.Step, out actuate.Outcome) {
+	i, recorded := b.rows[s.Object.UID]
+	if !recorded {
+		return
+	}
+	e := &b.mem.ledger.Rows[i]
+	switch {
+	case out.Kind == plan.AnswerLost:
+		*e = plan.Entry{}
+	case out.Kind == plan.AnswerNotFound && e.Outcome == "":
+		e.Outcome = v1alpha1.OutcomeGone
+	case out.Kind == plan.AnswerDeleted:
+		e.Outcome = outcomes()[s.Verb]
+	}
+}
+
+// outcomes says what a verb makes of an object.
+func outcomes() map[plan.Verb]v1alpha1.Outcome {
+	return map[plan.Verb]v1alpha1.Outcome{
+		plan.VerbDelete: v1alpha1.OutcomeDeleted, plan.VerbEvict: v1alpha1.OutcomeEvicted,
+		plan.VerbPatch: v1alpha1.OutcomePatched, plan.VerbRemoveFinalizer: v1alpha1.OutcomePatched,
+	}
+}
+
+// again reads objects that have changed live, and decides anew on them. What else that rests on was confirmed before.
+func (b *batch) again(ctx context.Context, todo plan.Plan, changed map[types.UID]bool) plan.Plan {
+	b.in.Only = map[plan.ItemKey]bool{}
+	var reads []plan.Read
+	for i := range todo.Steps {
+		s := &todo.Steps[i]
+		if !changed[s.Object.UID] {
+			continue
+		}
+		for _, t := range b.in.Snapshot.Holding(&s.Object) {
+			reads = append(reads, plan.Read{Target: t, Namespace: s.Object.Namespace, Name: s.Object.Name})
+		}
+		delete(b.versions, s.Object.UID)
+		for _, item := range s.Items() {
+			b.in.Only[item] = true
+			delete(b.in.Failed, item)
+		}
+	}
+	b.ask(ctx, slices.Compact(reads))
+	d := plan.Compute(ctx, b.in)
+	if b.in.Confirmed == nil { // everything was read live
+		return d.Of(places(todo))
+	}
+	return plan.Intersect(d, d)
+}
+
+// places are the objects of a plan.
+func places(p plan.Plan) map[types.UID]int {
+	out := map[types.UID]int{}
+	for i := range p.Steps {
+		out[p.Steps[i].Object.UID] = i
+	}
+	return out
+}
+
+// stepOrders are what the steps of a batch ask and tell.
+type stepOrders struct {
+	*batch
+	log logr.Logger
+}
+
+// Pace waits until limits.actionsPerSecond let one more request through.
+func (o *stepOrders) Pace(ctx context.Context) error { return o.mem.pace.Wait(ctx) }
+
+// May is asked before each request: this process leads, the Cleaner that the watch knows still wants it, and what it rests
+// on was read lately.
+func (o *stepOrders) May(ctx context.Context) error {
+	if !o.r.opts.Lease.Fresh() {
+		return errNotLeader
+	}
+	c, err := o.r.known(ctx, o.key)
+	if err != nil {
+		return err
+	}
+	same, err := o.same(ctx, c)
+	switch {
+	case err != nil:
+		return err
+	case !same, c.GetUID() != o.c.GetUID(), c.GetDeletionTimestamp() != nil, plan.Held(c.Common()):
+		return errNotNow
+	case o.r.clock.Since(o.in.Now) >= plan.ConfirmationServes, o.r.opts.Skew.Suspected():
+		return errNotNow
+	}
+	return nil
+}
+
+// Intent records a request before it is sent.
+func (o *stepOrders) Intent(s *plan.Step, version string) {
+	o.log.Info("Intent", "evaluation", o.in.Now.UTC().Format(time.RFC3339Nano), "run", o.number(), "rule", s.Rule, "verb", s.Verb,
+		"object", s.Object.Ref.String(), "uid", s.Object.UID, "resourceVersion", version, "decides", o.mem.decides)
+}
+
+// number is that of the run in which the batch is recorded; 0 if nobody is to be told.
+func (b *batch) number() int64 {
+	if run := b.c.State().Run; run != nil && run.Lifecycle != v1alpha1.LifecycleRecurring {
+		return run.Number
+	}
+	if len(b.rows) == 0 {
+		return 0
+	}
+	return b.mem.ledger.Number
+}

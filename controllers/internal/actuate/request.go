@@ -1,0 +1,244 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package actuate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// fieldManager is as whom the operator's patches are recorded in an object's managedFields.
+const fieldManager = "cleaner"
+
+// request is what is sent for an object.
+type request struct {
+	method      string
+	subresource string
+	contentType string
+	params      map[string]string
+	body        []byte
+}
+
+// deletion is the request that deletes an object, at a version. Without a policy the dependents go in the background, also
+// for kinds whose own default orphans them.
+func deletion(ref plan.Ref, version string, grace *int64, propagation v1alpha1.PropagationPolicy, dryRun bool) request {
+	if propagation == "" {
+		propagation = v1alpha1.PropagateBackground
+	}
+	options := metav1.DeleteOptions{
+		TypeMeta:           metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
+		Preconditions:      preconditions(ref, version),
+		GracePeriodSeconds: grace,
+		PropagationPolicy:  new(metav1.DeletionPropagation(propagation)),
+	}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	return request{method: http.MethodDelete, contentType: runtime.ContentTypeJSON, body: text(options)}
+}
+
+// eviction is the request that evicts a Pod, at a version.
+func eviction(ref plan.Ref, version string, grace *int64, dryRun bool) (request, error) {
+	if (ref.Resource.GroupResource() != schema.GroupResource{Resource: "pods"}) {
+		return request{}, fmt.Errorf("only Pods can be evicted: %s are deleted or patched", ref.Resource.GroupResource())
+	}
+	return request{
+		method: http.MethodPost, subresource: "eviction", contentType: runtime.ContentTypeJSON, params: dryRunParam(dryRun),
+		body: text(policyv1.Eviction{
+			TypeMeta:      metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},
+			ObjectMeta:    metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name},
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: preconditions(ref, version), GracePeriodSeconds: grace},
+		}),
+	}, nil
+}
+
+func preconditions(ref plan.Ref, version string) *metav1.Preconditions {
+	return &metav1.Preconditions{UID: &ref.UID, ResourceVersion: &version}
+}
+
+// patching is the request that patches an object, at a version, which is put into the patch in the way of its type.
+func patching(o *plan.Object, version string, p *plan.Patch, dryRun bool) (request, error) {
+	r := request{method: http.MethodPatch, subresource: p.Subresource, params: dryRunParam(dryRun)}
+	r.params["fieldManager"] = fieldManager
+	var err error
+	switch p.Type {
+	case v1alpha1.PatchStrategic:
+		r.contentType = string(types.StrategicMergePatchType)
+		r.body, err = guardedObject(p.Body, o, version, nil)
+	case v1alpha1.PatchMerge:
+		r.contentType = string(types.MergePatchType)
+		r.body, err = guardedObject(p.Body, o, version, nil)
+	case v1alpha1.PatchJSON:
+		r.contentType = string(types.JSONPatchType)
+		r.body, err = guardedOperations(p.Body, o, version)
+	case v1alpha1.PatchApply:
+		r.contentType = string(types.ApplyYAMLPatchType)
+		r.params["force"] = strconv.FormatBool(p.Force)
+		r.body, err = applied(p, o, version)
+	default:
+		err = fmt.Errorf("a patch of type %q is not known: write Strategic, Merge, JSON or Apply", p.Type)
+	}
+	return r, err
+}
+
+// withoutFinalizer is the request that takes a finalizer off an object, at a version. False says that it is not there.
+func withoutFinalizer(o *plan.Object, version, name string, dryRun bool) (request, bool) {
+	i := slices.Index(o.Finalizers, name)
+	if i < 0 {
+		return request{}, false
+	}
+	path := "/metadata/finalizers/" + strconv.Itoa(i)
+	r := request{method: http.MethodPatch, contentType: string(types.JSONPatchType), params: dryRunParam(dryRun)}
+	r.params["fieldManager"] = fieldManager
+	r.body = text(append(tests(o, version), operation{Op: "test", Path: path, Value: name}, operation{Op: "remove", Path: path}))
+	return r, true
+}
+
+// operation is one of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value string `json:"value,omitempty"`
+}
+
+// tests are the operations that fail on any other object and version.
+func tests(o *plan.Object, version string) []operation {
+	return []operation{
+		{Op: "test", Path: "/metadata/uid", Value: string(o.UID)},
+		{Op: "test", Path: "/metadata/resourceVersion", Value: version},
+	}
+}
+
+// guardedOperations puts the tests of object and version before the operations of a JSON patch.
+func guardedOperations(body []byte, o *plan.Object, version string) ([]byte, error) {
+	var operations []json.RawMessage
+	if err := json.Unmarshal(body, &operations); err != nil {
+		return nil, errors.New("a patch of type JSON is a list of operations: write [{\"op\": …, \"path\": …}]")
+	}
+	var guarded []json.RawMessage
+	for _, t := range tests(o, version) {
+		guarded = append(guarded, text(t))
+	}
+	return text(append(guarded, operations...)), nil
+}
+
+// guardedObject puts object and version, and what else is given, into the metadata of a patch that is a map.
+func guardedObject(body []byte, o *plan.Object, version string, more map[string]string) ([]byte, error) {
+	var patch, metadata map[string]json.RawMessage
+	if err := json.Unmarshal(body, &patch); err != nil || patch == nil {
+		return nil, errors.New("such a patch is a map of what is to be set: write {\"metadata\": …}")
+	}
+	if given, ok := patch["metadata"]; ok {
+		if err := json.Unmarshal(given, &metadata); err != nil || metadata == nil {
+			return nil, errors.New("metadata in a patch is a map: write the labels, annotations or finalizers that are to be set")
+		}
+	}
+	if metadata == nil {
+		metadata = map[string]json.RawMessage{}
+	}
+	for k, v := range more {
+		metadata[k] = text(v)
+	}
+	metadata["uid"], metadata["resourceVersion"] = text(o.UID), text(version)
+	patch["metadata"] = text(metadata)
+	return text(patch), nil
+}
+
+// applied completes what is applied. An apply of an object that does not exist makes one, unless it names a UID.
+func applied(p *plan.Patch, o *plan.Object, version string) ([]byte, error) {
+	names := map[string]string{"name": o.Name}
+	if o.Namespace != "" {
+		names["namespace"] = o.Namespace
+	}
+	body, err := guardedObject(p.Body, o, version, names)
+	if err != nil {
+		return nil, err
+	}
+	if p.Subresource != "" && p.Subresource != "status" {
+		return body, nil // a kind of its own, such as Scale, which the patch has to name
+	}
+	kind, ok := o.Value["kind"].(string)
+	if !ok {
+		return nil, fmt.Errorf("cannot apply to %s, of which only metadata was read: set includeWhenEvaluating: true on its target", o.Ref)
+	}
+	var patch map[string]json.RawMessage
+	if err := json.Unmarshal(body, &patch); err != nil {
+		return nil, fmt.Errorf("cannot read a patch: %w", err)
+	}
+	patch["apiVersion"], patch["kind"] = text(o.Resource.GroupVersion().String()), text(kind)
+	return text(patch), nil
+}
+
+func dryRunParam(dryRun bool) map[string]string {
+	params := map[string]string{}
+	if dryRun {
+		params["dryRun"] = metav1.DryRunAll
+	}
+	return params
+}
+
+// text is the JSON of what always has one.
+func text(v any) []byte {
+	out, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("cannot write JSON: %s", err))
+	}
+	return out
+}
+
+// send sends a request, and returns the object that was answered; nil if that was none.
+func (a *Actuator) send(ctx context.Context, ref plan.Ref, r request) (*unstructured.Unstructured, error) {
+	req := a.client.Verb(r.method).AbsPath(path(ref, r.subresource)...).SetHeader("Accept", runtime.ContentTypeJSON)
+	if r.body != nil {
+		req.SetHeader("Content-Type", r.contentType).Body(r.body)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.params)) {
+		req.Param(name, r.params[name])
+	}
+	result := req.Do(ctx)
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	body, err := result.Raw()
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(body); err != nil || u.GetUID() == "" {
+		return nil, nil //nolint:nilerr // it was done: what it was answered with only says how the object looks now
+	}
+	return u, nil
+}
+
+// path is where the API server serves an object, or a subresource of it.
+func path(ref plan.Ref, subresource string) []string {
+	out := []string{"apis", ref.Resource.Group, ref.Resource.Version}
+	if ref.Resource.Group == "" {
+		out = []string{"api", ref.Resource.Version}
+	}
+	if ref.Namespace != "" {
+		out = append(out, "namespaces", ref.Namespace)
+	}
+	out = append(out, ref.Resource.Resource, ref.Name)
+	if subresource != "" {
+		out = append(out, subresource)
+	}
+	return out
+}

@@ -1,0 +1,222 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package actuate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+// StepOrders are what a step has to ask and to tell.
+type StepOrders interface {
+	// Pace waits until one more request may be sent; an error means that it is not sent.
+	Pace(ctx context.Context) error
+	// May is asked right before each request; an error means that it is not sent. Dry runs do not ask.
+	May(ctx context.Context) error
+	// Intent is told each request before it is sent. Dry runs do not tell.
+	Intent(step *plan.Step, version string)
+}
+
+// Outcome is what came of a step.
+type Outcome struct {
+	// Answer is AnswerDeleted also for a step that patched or evicted, or had nothing to do. After AnswerConflict the object
+	// has changed, or its version was not known, and Sight is the live read that followed; an object that is gone by then, or
+	// replaced by another of its name, is AnswerNotFound.
+	plan.Answer
+	// Version is what a later step on the object has to name; empty if nobody knows without reading it.
+	Version string
+	// Now is the object as the API server answered, or, after a conflict, as the live read showed it. Nil if it is gone, or
+	// if the answer does not show it.
+	Now *plan.Object
+	// Leaving says that the object is terminating or gone, and Gone that it is gone for certain.
+	Leaving, Gone bool
+}
+
+// NewPace bounds how many requests are sent in a second; 0 is no bound. Its Wait is what StepOrders' Pace asks for.
+func NewPace(perSecond int64) *rate.Limiter {
+	if perSecond == 0 {
+		return rate.NewLimiter(rate.Inf, 1)
+	}
+	return rate.NewLimiter(rate.Limit(perSecond), 1)
+}
+
+// Execute carries out a step at a version of its object, and says what came of it. What cannot be asked for is refused, and
+// without a version the object is read instead. A dry run has the API server say what would come of it.
+func (a *Actuator) Execute(ctx context.Context, step *plan.Step, version string, dryRun bool, o StepOrders) Outcome {
+	object := &step.Object
+	not := func(kind plan.AnswerKind, err error) Outcome {
+		return Outcome{Answer: plan.Answer{Kind: kind, Why: err.Error()}, Version: version}
+	}
+	r, err := requestFor(step, version, dryRun)
+	switch {
+	case err != nil: // nothing can be asked for
+		return not(plan.AnswerRefused, err)
+	case r == nil:
+		return Outcome{Version: version}
+	case object.UID == "":
+		return not(plan.AnswerRefused, fmt.Errorf("cannot %s %s: its UID is not known", step.Verb, object.Ref))
+	case version == "": // the answer to an earlier step did not say it
+		return a.changed(ctx, step, version, not(plan.AnswerConflict, errors.New("its version has to be read first")))
+	}
+	if err := o.Pace(ctx); err != nil {
+		return not(plan.AnswerUnsent, err)
+	}
+	may, intent := o.May, func() { o.Intent(step, version) }
+	if dryRun {
+		may, intent = nil, nil
+	}
+	answered, sent, err := a.perform(ctx, object.Ref, *r, may, intent)
+	switch {
+	case !sent:
+		return not(plan.AnswerUnsent, err)
+	case err != nil:
+		return a.failed(ctx, step, version, r, err)
+	case dryRun:
+		return Outcome{Version: version}
+	}
+	return outcome(step, r, answered)
+}
+
+// requestFor is the request of a step; nil if there is nothing to be done.
+func requestFor(step *plan.Step, version string, dryRun bool) (*request, error) {
+	var r request
+	var err error
+	switch step.Verb {
+	case plan.VerbReport:
+		return nil, nil
+	case plan.VerbDelete:
+		r = deletion(step.Object.Ref, version, step.Grace, step.Propagation, dryRun)
+	case plan.VerbEvict:
+		r, err = eviction(step.Object.Ref, version, step.Grace, dryRun)
+	case plan.VerbPatch:
+		r, err = patching(&step.Object, version, step.Patch, dryRun)
+	case plan.VerbRemoveFinalizer:
+		var there bool
+		if r, there = withoutFinalizer(&step.Object, version, step.Finalizer, dryRun); !there {
+			return nil, nil
+		}
+	default:
+		err = fmt.Errorf("cannot %q %s: nobody knows how", step.Verb, step.Object.Ref)
+	}
+	return &r, err
+}
+
+// outcome is that of a step that was done.
+func outcome(step *plan.Step, r *request, answered *unstructured.Unstructured) Outcome {
+	switch {
+	case r.method == http.MethodPost: // an eviction is answered without the Pod
+		return Outcome{Leaving: true}
+	case answered == nil && r.method == http.MethodDelete:
+		return Outcome{Leaving: true, Gone: true}
+	case answered == nil || answered.GetUID() != step.Object.UID:
+		return Outcome{}
+	}
+	out := Outcome{Version: answered.GetResourceVersion()}
+	if kind, known := step.Object.Value["kind"]; r.subresource != "" && known && kind != answered.GetKind() {
+		return out // a Scale, which says nothing more of the object
+	}
+	if isLast(answered) {
+		return Outcome{Leaving: true, Gone: true}
+	}
+	now := snapshot.FromUnstructured(step.Object.Resource, answered)
+	out.Now, out.Leaving = &now, now.Terminating
+	return out
+}
+
+// isLast says that an object was answered as it was when it went: it is being deleted, and neither a finalizer nor a
+// grace period holds it.
+func isLast(u *unstructured.Unstructured) bool {
+	grace := u.GetDeletionGracePeriodSeconds()
+	return u.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 && grace != nil && *grace == 0
+}
+
+// failed is the outcome of a step whose request was answered with an error.
+func (a *Actuator) failed(ctx context.Context, step *plan.Step, version string, r *request, err error) Outcome {
+	ref := step.Object.Ref
+	out := Outcome{Answer: answerOf(err, ref), Version: version}
+	switch {
+	case out.Kind == plan.AnswerNotFound && r.method == http.MethodPatch && r.subresource != "":
+		// A kind without the subresource is answered in the same words.
+		out.Kind, out.Why = plan.AnswerConflict, fmt.Sprintf("%s have no subresource %q: %s", ref.Resource.GroupResource(), r.subresource, why(err))
+	case namesAnotherUID(err):
+		out.Kind = plan.AnswerConflict
+	case isFailedOperation(err) && step.Verb == plan.VerbPatch && step.Patch.Type == v1alpha1.PatchJSON:
+		out.Kind, out.Why = plan.AnswerConflict, "an operation of the patch may not fit the object: "+why(err)
+	case isFailedOperation(err) && step.Verb == plan.VerbRemoveFinalizer:
+		out.Kind = plan.AnswerConflict
+	case apierrors.IsUnsupportedMediaType(err):
+		out.Why = fmt.Sprintf("%s do not take patches of type %s: write type: Merge, which replaces lists instead of merging them (%s)", ref.Resource.GroupResource(), step.Patch.Type, why(err))
+	}
+	switch out.Kind {
+	case plan.AnswerNotFound:
+		return Outcome{Answer: out.Answer, Leaving: true, Gone: true}
+	case plan.AnswerLost:
+		out.Version = ""
+	case plan.AnswerConflict:
+		return a.changed(ctx, step, version, out)
+	}
+	return out
+}
+
+// isFailedOperation says that an operation of a JSON patch could not be carried out, a test or another one: the API server
+// does not tell them apart. What it finds wrong with the object that a patch makes has details.
+func isFailedOperation(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
+		return false
+	}
+	d := status.Status().Details
+	return d == nil || d.Name == "" && len(d.Causes) == 0
+}
+
+// namesAnotherUID says that a patch was refused because its object has another UID.
+func namesAnotherUID(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
+}
+
+// changed reads the object of a step live, to find out what a conflict came from.
+func (a *Actuator) changed(ctx context.Context, step *plan.Step, version string, out Outcome) Outcome {
+	ref := step.Object.Ref
+	u, err := a.send(ctx, ref, request{method: http.MethodGet})
+	switch {
+	case namesMissing(err, ref):
+		out.Sight = plan.Sight{Missing: true}
+	case err != nil || u == nil:
+		out.Sight, out.Version = plan.Sight{Failed: fmt.Sprintf("cannot read %s after it has changed: %v", ref, err)}, ""
+		return out
+	default:
+		out.Sight = plan.Sight{
+			UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(), Terminating: u.GetDeletionTimestamp() != nil, Finalizers: u.GetFinalizers(),
+		}
+	}
+	if out.Sight.Missing || out.Sight.UID != ref.UID {
+		out.Kind, out.Why = plan.AnswerNotFound, ""
+		return Outcome{Answer: out.Answer, Leaving: true, Gone: true}
+	}
+	now := snapshot.FromUnstructured(ref.Resource, u)
+	out.Now, out.Version, out.Leaving = &now, now.ResourceVersion, now.Terminating
+	switch {
+	case step.Verb == plan.VerbRemoveFinalizer && !slices.Contains(now.Finalizers, step.Finalizer):
+		out.Answer = plan.Answer{Kind: plan.AnswerDeleted} // somebody else took it off
+	case now.ResourceVersion == version: // it has not changed: the conflict is somebody's way to refuse
+		out.Kind = plan.AnswerRefused
+	}
+	return out
+}

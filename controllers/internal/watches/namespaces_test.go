@@ -1,0 +1,518 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watches
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+// platform is a ClusterCleaner.
+var platform = Owner{Name: "platform"}
+
+// among asks in these namespaces only.
+func among(names ...string) func(*snapshot.Query) {
+	return func(q *snapshot.Query) {
+		q.Namespace, q.Among.Names = "", append([]string{}, names...)
+	}
+}
+
+// except asks in all namespaces but these.
+func except(names ...string) func(*snapshot.Query) {
+	return func(q *snapshot.Query) { q.Namespace, q.Among.Except = "", names }
+}
+
+// chosenBy asks in namespaces with these labels.
+func chosenBy(selector string) func(*snapshot.Query) {
+	return func(q *snapshot.Query) {
+		l, err := labels.Parse(selector)
+		if err != nil {
+			panic(err)
+		}
+		q.Namespace, q.Among.Labels = "", l
+	}
+}
+
+func tier(name string) map[string]string { return map[string]string{"tier": name} }
+
+// placesOf are the objects of an answer, with their namespaces.
+func placesOf(t plan.Target) []string {
+	var found []string
+	for _, o := range t.Objects {
+		found = append(found, o.Namespace+"/"+o.Name)
+	}
+	return found
+}
+
+// finds waits until a query is Complete with these objects.
+func (r *rig) finds(q snapshot.Query, places ...string) {
+	r.Helper()
+	var last plan.Target
+	defer func() {
+		if r.Failed() {
+			r.Logf("the last answer was %s %q with %v", last.State, last.Detail, placesOf(last))
+		}
+	}()
+	until(r.T, fmt.Sprintf("%s are %v", q.Kind, places), func() bool {
+		last = r.Read(r.Context(), q)
+		return last.State == plan.Complete && cmp.Equal(places, placesOf(last))
+	})
+}
+
+// says waits until a query has a state and a detail.
+func (r *rig) says(q snapshot.Query, state plan.TargetState, detail string) {
+	r.Helper()
+	r.reads(q, state)
+	if got := r.Read(r.Context(), q).Detail; got != detail {
+		r.Errorf("detail is %q, want %q", got, detail)
+	}
+}
+
+// informersNow waits until so many informers run besides that of definitions.
+func (r *rig) informersNow(n int) {
+	r.Helper()
+	until(r.T, fmt.Sprintf("%d informers", n), func() bool {
+		r.Engine.mu.RLock()
+		defer r.Engine.mu.RUnlock()
+		return r.informers == n+1
+	})
+}
+
+func TestNamedNamespacesOfOneInformer(t *testing.T) {
+	s := newAPIServer(t)
+	r := newRig(t, s)
+	for _, namespace := range []string{"d", "c", "b", "a"} {
+		s.put(pods, namespace, "q", nil)
+		s.put(pods, namespace, "p", map[string]string{"app": "web"})
+	}
+	both, web, others, none := query("Pod", among("a", "c")), query("Pod", among("a", "c"), labelled("app=web")), query("Pod", except("a", "c")), query("Pod", among())
+	r.Want(platform, interests(both, web, others, none))
+	r.finds(both, "a/p", "a/q", "c/p", "c/q")
+	r.finds(web, "a/p", "c/p")
+	r.finds(others, "b/p", "b/q", "d/p", "d/q")
+	r.finds(none)
+	r.informersNow(1)
+
+	r.Want(platform, interests(both))
+	r.Want(owner("c"), interests(query("Pod", in("b"))))
+	r.wakes(platform, "an object of a namespace that is named", func() { s.put(pods, "c", "new", nil) })
+	r.finds(both, "a/p", "a/q", "c/new", "c/p", "c/q")
+	before := r.queue.count(platform)
+	r.wakes(owner("c"), "an object of another", func() { s.put(pods, "b", "new", nil) })
+	if got := r.queue.count(platform); got != before {
+		t.Error("an object of a namespace that is not named wakes")
+	}
+	if got := r.queue.count(Owner{}); got != 0 {
+		t.Error("the Engine woke itself")
+	}
+}
+
+func TestNamedNamespacesWithoutTheCluster(t *testing.T) {
+	s := newAPIServer(t)
+	r := newRig(t, s)
+	s.put(pods, "a", "p", nil)
+	s.put(pods, "b", "p", nil)
+	s.put(pods, "c", "p", nil)
+	s.deny(denial{resource: "pods"}, denial{resource: "pods", namespace: "b"})
+	q := query("Pod", among("a", "b", "c"))
+	r.wakes(platform, "a refusal", func() { r.Want(platform, interests(q)) })
+	r.says(q, plan.Forbidden, `the operator may not list and watch pods in namespace "b"`)
+	r.Want(owner("c"), interests(query("Pod"))) // a Cleaner shares the informer of its namespace
+	r.reads(query("Pod"), plan.Complete, "p")
+	r.informersNow(2)
+
+	r.wakes(platform, "the last namespace", func() { s.deny(denial{resource: "pods"}) })
+	r.finds(q, "a/p", "b/p", "c/p")
+	r.informersNow(3)
+	r.wakes(platform, "an object", func() { s.put(pods, "b", "p2", nil) })
+	r.finds(q, "a/p", "b/p", "b/p2", "c/p")
+
+	r.wakes(platform, "the whole cluster", func() { s.deny() })
+	r.finds(q, "a/p", "b/p", "b/p2", "c/p")
+	r.informersNow(1)
+	s.deny(denial{resource: "pods"}, denial{resource: "pods", namespace: "c"})
+	r.wakes(platform, "rights that were taken", func() { s.disconnect(pods, false) })
+	r.says(q, plan.Forbidden, `the operator may not list and watch pods in namespace "c"`)
+	r.Forget(platform)
+	r.Forget(owner("c"))
+	r.leaves()
+}
+
+// One namespace that is not read yet holds the whole target up: what is missing there would look like nothing.
+func TestNamedNamespacesAreCompleteTogether(t *testing.T) {
+	s := newAPIServer(t)
+	s.deny(denial{resource: "pods"})
+	release := make(chan struct{})
+	free := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(free)
+	s.setFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, q *http.Request) bool {
+		if gvr == pods && verb != "review" && q.URL.Path == "/api/v1/namespaces/b/pods" {
+			select {
+			case <-release:
+			case <-q.Context().Done():
+			}
+		}
+		return false
+	})
+	r := newRig(t, s)
+	s.put(pods, "a", "p", nil)
+	both, one := query("Pod", among("a", "b")), query("Pod")
+	r.Want(platform, interests(both))
+	r.Want(owner("c"), interests(one))
+	r.finds(one, "a/p")
+	r.reads(both, plan.Unsynced)
+	r.wakes(platform, "the other namespace", free)
+	r.finds(both, "a/p")
+}
+
+// What happened while the watch of the whole cluster gave way to those of namespaces is told when the last of them is there.
+func TestTheLastNamespaceWakes(t *testing.T) {
+	s := newAPIServer(t)
+	r := newRig(t, s)
+	both, one := query("Pod", among("a", "b")), query("Pod")
+	r.Want(platform, interests(both))
+	r.Want(owner("c"), interests(one))
+	r.finds(both)
+	release := make(chan struct{})
+	free := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(free)
+	s.setFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, q *http.Request) bool {
+		if gvr == pods && verb != "review" && q.URL.Path == "/api/v1/namespaces/b/pods" {
+			select {
+			case <-release:
+			case <-q.Context().Done():
+			}
+		}
+		return false
+	})
+	s.deny(denial{resource: "pods"})
+	s.disconnect(pods, false)
+	r.reads(both, plan.Unsynced)
+	s.put(pods, "b", "p", nil)
+	r.reads(one, plan.Complete)
+	r.wakes(platform, "the other namespace", free)
+	r.finds(both, "b/p")
+}
+
+func TestNamespaceSelector(t *testing.T) {
+	s := newAPIServer(t)
+	r := newRig(t, s)
+	for _, name := range []string{"a", "b", "c"} {
+		s.put(namespaces, "", name, tier("prod"))
+		s.put(pods, name, "p", map[string]string{"app": "web"})
+	}
+	s.put(namespaces, "", "a", tier("dev"))
+	dev := query("Pod", chosenBy("tier=dev"))
+	devWeb := query("Pod", chosenBy("tier=dev"), labelled("app=web"))
+	devNotA := query("Pod", chosenBy("tier=dev"), except("a"))
+	devB := query("Pod", chosenBy("tier=dev"), among("b"))
+	r.Want(platform, interests(dev, devWeb, devNotA, devB))
+	r.finds(dev, "a/p")
+	r.finds(devWeb, "a/p")
+	r.finds(devNotA)
+	r.finds(devB)
+	r.informersNow(2) // of Pods, and of Namespaces
+
+	r.Want(platform, interests(dev))
+	r.wakes(platform, "a namespace that begins to match", func() { s.put(namespaces, "", "b", tier("dev")) })
+	r.finds(dev, "a/p", "b/p")
+	r.wakes(platform, "a namespace that ceases to match", func() { s.put(namespaces, "", "a", tier("prod")) })
+	r.finds(dev, "b/p")
+	r.wakes(platform, "a new namespace", func() { s.put(namespaces, "", "d", tier("dev")) })
+	r.wakes(platform, "an object there", func() { s.put(pods, "d", "p", nil) })
+	r.finds(dev, "b/p", "d/p")
+	s.remove(pods, "d", "p")
+	r.finds(dev, "b/p")
+	r.wakes(platform, "the end of a namespace", func() { s.remove(namespaces, "", "d") })
+
+	r.Want(owner("c"), interests(query("Pod", in("c")), query("Namespace", named("b"), metadataOnly)))
+	r.reads(query("Pod", in("c")), plan.Complete, "p")
+	before := r.queue.count(platform)
+	r.wakes(owner("c"), "an object of a namespace that does not match", func() { s.put(pods, "c", "q", nil) })
+	r.wakes(owner("c"), "another version of a namespace that goes on matching", func() { s.put(namespaces, "", "b", map[string]string{"tier": "dev", "x": "y"}) })
+	if got := r.queue.count(platform); got != before {
+		t.Errorf("woken %d times by what concerns others", got-before)
+	}
+	r.Forget(owner("c"))
+	r.Forget(platform)
+	r.leaves()
+}
+
+func TestNamespaceSelectorNeedsNamespaces(t *testing.T) {
+	dev := query("Pod", chosenBy("tier=dev"))
+	t.Run("Forbidden", func(t *testing.T) {
+		s := newAPIServer(t)
+		r := newRig(t, s)
+		s.put(namespaces, "", "a", tier("dev"))
+		s.put(pods, "a", "p", nil)
+		s.deny(denial{resource: "namespaces", namespace: "*", name: "*"})
+		r.wakes(platform, "the refusal", func() { r.Want(platform, interests(dev)) })
+		r.says(dev, plan.Forbidden, "the operator may not list and watch namespaces (cluster-scoped)")
+		for range 2 {
+			r.wakes(platform, "the permission", func() { s.deny() })
+			r.finds(dev, "a/p")
+			s.deny(denial{resource: "namespaces", namespace: "*", name: "*"})
+			r.wakes(platform, "the refusal", func() { s.disconnect(namespaces, false) })
+			r.reads(dev, plan.Forbidden)
+		}
+	})
+	t.Run("OneNamespaceIsNotEnough", func(t *testing.T) {
+		s := newAPIServer(t)
+		r := newRig(t, s)
+		s.put(namespaces, "", "a", tier("dev"))
+		s.deny(denial{resource: "pods"})
+		r.wakes(platform, "the refusal", func() { r.Want(platform, interests(dev)) })
+		r.says(dev, plan.Forbidden, "the operator may not list and watch pods in all namespaces")
+		named := query("Pod", chosenBy("tier=dev"), among("a", "b"))
+		r.Want(platform, interests(dev, named))
+		s.put(pods, "a", "p", nil)
+		s.put(pods, "b", "p", nil)
+		r.finds(named, "a/p")
+		r.wakes(platform, "a namespace", func() { s.put(namespaces, "", "b", tier("dev")) })
+		r.finds(named, "a/p", "b/p")
+	})
+	t.Run("Unsynced", func(t *testing.T) {
+		s := newAPIServer(t)
+		release := make(chan struct{})
+		free := sync.OnceFunc(func() { close(release) })
+		t.Cleanup(free)
+		s.setFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, q *http.Request) bool {
+			if gvr == namespaces && verb != "review" {
+				select {
+				case <-release:
+				case <-q.Context().Done():
+				}
+			}
+			return false
+		})
+		r := newRig(t, s)
+		s.put(namespaces, "", "a", tier("dev"))
+		s.put(pods, "a", "p", nil)
+		r.Want(platform, interests(dev))
+		r.Want(owner("c"), interests(query("Pod")))
+		r.reads(query("Pod"), plan.Complete, "p")
+		r.says(dev, plan.Unsynced, "namespaces are being read")
+		r.wakes(platform, "the namespaces", free)
+		r.finds(dev, "a/p")
+	})
+	t.Run("Broken", func(t *testing.T) {
+		s := newAPIServer(t)
+		r := newRig(t, s)
+		s.put(namespaces, "", "a", tier("dev"))
+		s.put(pods, "a", "p", nil)
+		s.setFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
+			if gvr == namespaces && verb != "review" {
+				fail(w, http.StatusInternalServerError, "InternalError", nil)
+				return true
+			}
+			return false
+		})
+		r.wakes(platform, "the failure", func() { r.Want(platform, interests(dev)) })
+		r.reads(dev, plan.Failed)
+		r.wakes(platform, "the recovery", func() { s.setFault(nil) })
+		r.finds(dev, "a/p")
+	})
+}
+
+// Who was told that it may not read namespaces, and then that it may, is told that it may not read Pods.
+func TestARefusalAfterAnotherWakes(t *testing.T) {
+	s := newAPIServer(t)
+	r := newRig(t, s)
+	s.put(namespaces, "", "a", tier("dev"))
+	s.put(pods, "a", "p", nil)
+	s.deny(denial{resource: "namespaces", namespace: "*", name: "*"})
+	dev := query("Pod", chosenBy("tier=dev"))
+	r.Want(platform, interests(dev))
+	r.Want(owner("c"), interests(query("Pod")))
+	r.reads(query("Pod"), plan.Complete, "p")
+	r.reads(dev, plan.Forbidden)
+	r.wakes(platform, "the permission", func() { s.deny() })
+	r.finds(dev, "a/p")
+	r.wakes(platform, "the other refusal", func() {
+		s.deny(denial{resource: "pods", namespace: "*", name: "*"})
+		s.disconnect(pods, false)
+	})
+	r.says(dev, plan.Forbidden, "the operator may not list and watch pods in all namespaces")
+}
+
+func TestMisplacedQueriesFail(t *testing.T) {
+	s := newAPIServer(t)
+	r := newRig(t, s)
+	l := liveOf(s)
+	for q, detail := range map[*snapshot.Query]string{
+		new(query("Pod", in(""), named("p"))): `pods live in namespaces: write that of "p" in reference.namespace`,
+		new(query("Node", among("a"))):        "nodes are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference",
+		new(query("Node", except("a"))):       "nodes are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference",
+		new(query("Node", chosenBy("x=y"))):   "nodes are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference",
+	} {
+		r.Want(platform, interests(*q))
+		r.says(*q, plan.Failed, detail)
+		if got := l.Read(t.Context(), *q); got.State != plan.Failed || got.Detail != detail {
+			t.Errorf("live: got %s %q, want Failed %q", got.State, got.Detail, detail)
+		}
+	}
+}
+
+// Labels of namespaces flip while others read: of each namespace a reader sees all objects, or none.
+func TestNamespacesFlipWhileTheyAreRead(t *testing.T) {
+	const each, flips = 20, 200
+	s := newAPIServer(t)
+	r := newRig(t, s)
+	all := []string{"a", "b", "c"}
+	for _, name := range all {
+		s.put(namespaces, "", name, tier("dev"))
+		for n := range each {
+			s.put(pods, name, fmt.Sprintf("p%02d", n), map[string]string{"app": "web"})
+		}
+	}
+	qs := []snapshot.Query{query("Pod", chosenBy("tier=dev")), query("Pod", chosenBy("tier=dev"), labelled("app=web")), query("Pod", chosenBy("tier!=prod"), among("a", "b"))}
+	r.Want(platform, interests(qs...))
+	for _, q := range qs {
+		until(t, "the first labels", func() bool { return len(r.Read(t.Context(), q).Objects) >= 2*each })
+	}
+	done := make(chan struct{})
+	var readers sync.WaitGroup
+	for _, q := range qs {
+		readers.Go(func() {
+			for {
+				got := r.Read(t.Context(), q)
+				counts := map[string]int{}
+				for _, o := range got.Objects {
+					counts[o.Namespace]++
+				}
+				for namespace, n := range counts {
+					if n != each {
+						t.Errorf("%d of %d objects of namespace %s", n, each, namespace)
+					}
+				}
+				if got.State != plan.Complete || !slices.IsSortedFunc(got.Objects, func(a, b plan.Object) int { return byName(&a, &b) }) {
+					t.Errorf("state is %s %q, or the order is lost", got.State, got.Detail)
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for n := range flips {
+		s.put(namespaces, "", all[n%3], tier([]string{"prod", "dev"}[n/3%2]))
+	}
+	s.put(namespaces, "", "a", tier("dev"))
+	s.put(namespaces, "", "b", tier("prod"))
+	s.put(namespaces, "", "c", tier("prod"))
+	for _, q := range qs {
+		until(t, "the last labels", func() bool {
+			got := placesOf(r.Read(t.Context(), q))
+			return len(got) == each && got[0] == "a/p00"
+		})
+	}
+	close(done)
+	readers.Wait()
+}
+
+// Objects, labels of namespaces and rights change at random. Every answer that is Complete is right in the end, and each
+// change of an answer wakes.
+func TestNamespacesKeepUp(t *testing.T) {
+	const seed, steps = 11, 150
+	random := rand.New(rand.NewPCG(seed, seed))
+	s := newAPIServer(t)
+	r := newRig(t, s)
+	all := []string{"a", "b", "c"}
+	tiers, objects := map[string]string{}, map[string]bool{}
+	qs := []snapshot.Query{
+		query("Pod", chosenBy("tier=dev")), query("Pod", chosenBy("tier=dev"), except("b")), query("Pod", chosenBy("!tier")),
+		query("Pod", chosenBy("tier=dev"), among("a", "c")), query("Pod", among("a", "b")), query("Pod", except("a")),
+		query("Pod", among("b", "c"), labelled("app=web")), query("Pod", chosenBy("tier in (dev,test)"), labelled("app=web")),
+	}
+	owners := make([]Owner, len(qs))
+	for n, q := range qs {
+		owners[n] = Owner{Name: fmt.Sprint("owner-", n)}
+		r.Want(owners[n], interests(q))
+	}
+	expect := func(q snapshot.Query) (found []string) {
+		for _, namespace := range all {
+			var in *plan.Object
+			if l, ok := tiers[namespace]; ok {
+				in = &plan.Object{}
+				if l != "" {
+					in.Labels = tier(l)
+				}
+			}
+			if objects[namespace] && q.Among.Choose(namespace, in) {
+				found = append(found, namespace+"/p")
+			}
+		}
+		return found
+	}
+	for _, q := range qs {
+		r.finds(q)
+	}
+	restricted := false // to namespaces that are named
+	readable := func(q snapshot.Query) bool { return !restricted || q.Among.Names != nil }
+	for range steps {
+		name := all[random.IntN(len(all))]
+		var was []string
+		var woken []int
+		answer := func(q snapshot.Query) string { return fmt.Sprint(readable(q), expect(q)) }
+		for n, q := range qs {
+			was, woken = append(was, answer(q)), append(woken, r.queue.count(owners[n]))
+		}
+		switch random.IntN(8) {
+		case 0, 1:
+			if _, ok := tiers[name]; ok && random.IntN(3) == 0 {
+				delete(tiers, name)
+				s.remove(namespaces, "", name)
+				break
+			}
+			tiers[name] = []string{"dev", "prod", "test", ""}[random.IntN(4)]
+			var l map[string]string
+			if tiers[name] != "" {
+				l = tier(tiers[name])
+			}
+			s.put(namespaces, "", name, l)
+		case 2:
+			s.disconnect([]schema.GroupVersionResource{pods, namespaces}[random.IntN(2)], random.IntN(2) == 0)
+		case 3:
+			if restricted = !restricted; restricted {
+				s.deny(denial{resource: "pods"})
+				s.disconnect(pods, false)
+			} else {
+				s.deny()
+			}
+		default:
+			if objects[name] = !objects[name]; objects[name] {
+				s.put(pods, name, "p", map[string]string{"app": "web"})
+			} else {
+				s.remove(pods, name, "p")
+			}
+		}
+		for n, q := range qs {
+			if readable(q) {
+				r.finds(q, expect(q)...)
+			} else {
+				r.reads(q, plan.Forbidden)
+			}
+			if was[n] != answer(q) {
+				until(t, fmt.Sprintf("query %d wakes", n), func() bool { return r.queue.count(owners[n]) > woken[n] })
+			}
+		}
+	}
+	for _, o := range owners {
+		r.Forget(o)
+	}
+	r.leaves()
+}

@@ -1,0 +1,94 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Acted is what this process did to objects, as the API server answered, and the watches have yet to show.
+type Acted map[types.UID]ActedOn
+
+// ActedOn is what was done to one object.
+type ActedOn struct {
+	// Before are the versions that the object had before each deed.
+	Before []string
+	// Resource is the object's.
+	Resource schema.GroupVersionResource
+	// Gone says that it is no more.
+	Gone bool
+	// Now is the object as it is now, unless it is gone.
+	Now Object
+}
+
+// Note takes the answer to a deed on an object: as it was when the request named its version, and as it is now; nil if it
+// is gone.
+func (a Acted) Note(before Object, now *Object) {
+	e := a[before.UID]
+	e.Resource = before.Resource
+	if !slices.Contains(e.Before, before.ResourceVersion) {
+		e.Before = append(slices.Clone(e.Before), before.ResourceVersion)
+	}
+	e.Gone = now == nil
+	e.Now = Object{}
+	if now != nil {
+		e.Now = *now
+	}
+	a[before.UID] = e
+}
+
+// Over is the snapshot in which each object that was acted on stands as the API server answered. What the snapshot shows
+// to be elsewhere by now, or gone, is forgotten.
+func (a Acted) Over(s Snapshot) Snapshot {
+	if len(a) == 0 {
+		return s
+	}
+	out, shown, complete := slices.Clone(s), map[types.UID]bool{}, map[schema.GroupVersionResource]bool{}
+	for t := range s {
+		if s[t].State != Complete {
+			if _, known := complete[s[t].Resource]; known || s[t].Resource.Resource != "" {
+				complete[s[t].Resource] = false
+			}
+			continue
+		}
+		if _, known := complete[s[t].Resource]; !known {
+			complete[s[t].Resource] = true
+		}
+		out[t].Objects = a.over(s[t].Objects, shown)
+	}
+	maps.DeleteFunc(a, func(uid types.UID, e ActedOn) bool { return !shown[uid] && complete[e.Resource] })
+	return out
+}
+
+// over is Over for the objects of one target. It notes which entries still tell more than the objects do.
+func (a Acted) over(objects []Object, shown map[types.UID]bool) []Object {
+	out, changed := objects, false
+	for i := range objects {
+		e, ok := a[objects[i].UID]
+		stale := ok && slices.Contains(e.Before, objects[i].ResourceVersion)
+		if stale {
+			shown[objects[i].UID] = true
+		}
+		if stale && !changed {
+			changed = true
+			out = append(make([]Object, 0, len(objects)), objects[:i]...)
+		}
+		switch {
+		case !changed, stale && e.Gone:
+		case stale && objects[i].Value == nil:
+			now := e.Now
+			now.Value = nil // as little is shown as before
+			out = append(out, now)
+		case stale:
+			out = append(out, e.Now)
+		default:
+			out = append(out, objects[i])
+		}
+	}
+	return out
+}

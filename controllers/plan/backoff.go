@@ -1,0 +1,66 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// unstableAfter is how many conflicts in a row make an object unstable.
+const unstableAfter = 10
+
+// Backoff is which objects wait after failures, and until when.
+type Backoff map[types.UID]BackedOff
+
+// BackedOff is how one object waits.
+type BackedOff struct {
+	// Until is when it may be acted on again.
+	Until time.Time
+	// Wait is how long it waits; doubled with each failure.
+	Wait time.Duration
+	// Conflicts is how often in a row it had changed when it was to be acted on.
+	Conflicts int
+	// Why says why the last attempt failed, for people.
+	Why string
+}
+
+// Unstable says that the object changes faster than it can be acted on.
+func (b BackedOff) Unstable() bool { return b.Conflicts >= unstableAfter }
+
+// Fail takes a failure of a deed on an object, for any reason but a conflict.
+func (b Backoff) Fail(uid types.UID, why string, now time.Time) {
+	e := b[uid]
+	e.Conflicts = 0
+	b[uid] = e.later(why, now)
+}
+
+// Conflict takes that an object had changed when it was to be acted on, and that deciding anew did not help.
+func (b Backoff) Conflict(uid types.UID, now time.Time) {
+	e := b[uid]
+	e.Conflicts++
+	b[uid] = e.later("it changed before it could be acted on", now)
+}
+
+func (b BackedOff) later(why string, now time.Time) BackedOff {
+	b.Wait = doubled(b.Wait)
+	b.Until, b.Why = now.Add(b.Wait), why
+	return b
+}
+
+// Succeed takes that a deed on an object succeeded, or that the object is gone.
+func (b Backoff) Succeed(uid types.UID) { delete(b, uid) }
+
+// Waits says whether an object has to wait now, and how.
+func (b Backoff) Waits(uid types.UID, now time.Time) (BackedOff, bool) {
+	e, ok := b[uid]
+	return e, ok && now.Before(e.Until)
+}
+
+// Forget drops what has not failed again for so long that it starts anew.
+func (b Backoff) Forget(now time.Time) {
+	maps.DeleteFunc(b, func(_ types.UID, e BackedOff) bool { return now.Sub(e.Until) > 2*lastRetry })
+}

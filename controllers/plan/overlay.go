@@ -1,0 +1,78 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// With is the snapshot in which the objects of some reads stand as they were found live, in their place in the order. An
+// object is nil if the API server named it as not found, or if it is not one that the target stands for: the caller
+// knows how a target is asked for. Reads of whole targets are not among them; see WithTarget. Neither s nor its targets
+// are changed.
+func (s Snapshot) With(found map[Read]*Object) Snapshot {
+	if len(found) == 0 {
+		return s
+	}
+	reads := slices.SortedFunc(maps.Keys(found), func(a, b Read) int {
+		return cmp.Or(cmp.Compare(a.Target, b.Target), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	out := slices.Clone(s)
+	for len(reads) > 0 {
+		t, n := reads[0].Target, 1
+		for n < len(reads) && reads[n].Target == t {
+			n++
+		}
+		if t >= 0 && t < len(out) && out[t].State == Complete { // what is not known does not become known by one object
+			out[t].Objects = overlaid(out[t].Objects, reads[:n], found)
+		}
+		reads = reads[n:]
+	}
+	return out
+}
+
+// WithTarget is the snapshot in which a target stands as it was read live as a whole.
+func (s Snapshot) WithTarget(target int, t Target) Snapshot {
+	out := slices.Clone(s)
+	out[target] = t
+	return out
+}
+
+// ReadsOf are the places at which the snapshot shows an object, as reads of it: one for each target that it is in.
+func (s Snapshot) ReadsOf(r Ref) []Read {
+	var out []Read
+	for t := range s {
+		if i, ok := search(s[t].Objects, r.Namespace, r.Name); ok && s[t].Objects[i].UID == r.UID {
+			out = append(out, Read{Target: t, Namespace: r.Namespace, Name: r.Name})
+		}
+	}
+	return out
+}
+
+// overlaid merges what was read, in order, into the objects of a target.
+func overlaid(objects []Object, reads []Read, found map[Read]*Object) []Object {
+	out := make([]Object, 0, len(objects)+len(reads))
+	for _, r := range reads {
+		n, there := search(objects, r.Namespace, r.Name)
+		out = append(out, objects[:n]...)
+		objects = objects[n:]
+		if there {
+			objects = objects[1:]
+		}
+		if o := found[r]; o != nil {
+			out = append(out, *o)
+		}
+	}
+	return append(out, objects...)
+}
+
+// search finds the place of an object in the order of a target, and says whether it is there.
+func search(objects []Object, namespace, name string) (int, bool) {
+	return slices.BinarySearchFunc(objects, name, func(o Object, name string) int {
+		return cmp.Or(strings.Compare(o.Namespace, namespace), strings.Compare(o.Name, name))
+	})
+}

@@ -1,0 +1,194 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// Verb says what a step does.
+type Verb string
+
+const (
+	// VerbReport does nothing but to say so.
+	VerbReport Verb = "report"
+	// VerbDelete deletes the object.
+	VerbDelete Verb = "delete"
+	// VerbEvict evicts the Pod.
+	VerbEvict Verb = "evict"
+	// VerbPatch patches the object.
+	VerbPatch Verb = "patch"
+	// VerbRemoveFinalizer takes one finalizer off the object.
+	VerbRemoveFinalizer Verb = "removeFinalizer"
+)
+
+// noAction is the action of a step that no rule made.
+const noAction = -1
+
+// Step is one thing to do with one object.
+type Step struct {
+	// Rule is what wants it: the name of a rule, or "targets.<name>".
+	Rule string
+	// Action is the index among the actions of the rule; -1 for targets.<name>.
+	Action int
+	// Keys are the items of the rule that the step stands for, in their order; for targets.<name> it is the object's UID.
+	Keys []string
+	// Object is what is acted on, at its ResourceVersion. Without a name if an item that is no object is reported.
+	Object Object
+	// Seen are the indexes of the targets among which conditions saw it; none if they did not. Only for targets.<name>.
+	Seen []int
+	Verb Verb
+	// Grace is how many seconds the object has to end, by delete and evict; nil: as many as it says itself.
+	Grace *int64
+	// Propagation says what delete does with the object's dependents.
+	Propagation v1alpha1.PropagationPolicy
+	// Patch is what patch sends; nil for other verbs.
+	Patch *Patch
+	// Finalizer is what removeFinalizer takes off.
+	Finalizer string
+	// Reason is why, in the words of the rule's author: that of the first item, and how many more there are.
+	Reason string
+	// After are indexes of earlier steps of the plan: all must have succeeded before this one.
+	After []int
+	// Confirmed says that all reads that the step rests on were answered live.
+	Confirmed bool
+}
+
+// Deed says that the step changes something.
+func (s *Step) Deed() bool { return s.Verb != VerbReport }
+
+// Row is the step as it is recorded.
+func (s *Step) Row() Row { return Row{Rule: s.Rule, Ref: s.Object.Ref} }
+
+// Items are the items of a rule that the step stands for.
+func (s *Step) Items() []ItemKey {
+	out := make([]ItemKey, len(s.Keys))
+	for i, key := range s.Keys {
+		out[i] = ItemKey{Rule: s.Rule, Key: key}
+	}
+	return out
+}
+
+// Patch is what changes an object.
+type Patch struct {
+	Type v1alpha1.PatchType
+	// Subresource is what is patched; empty: the object itself.
+	Subresource string
+	// Force says that an Apply takes fields over from others.
+	Force bool
+	// Body is the patch as JSON, without the resourceVersion: equal patches are equal bytes.
+	Body []byte
+}
+
+// ItemKey names one item of one rule.
+type ItemKey struct{ Rule, Key string }
+
+// Read is a live read that a decision rests on.
+type Read struct {
+	// Target is the index of the target that the object belongs to.
+	Target int
+	// Namespace and Name are those of the object.
+	Namespace, Name string
+	// All says that the whole target is read, whatever it is: then there is no name.
+	All bool
+}
+
+// Withheld is a step that is not taken, because its object is protected.
+type Withheld struct {
+	Step Step
+	// Object names the object for people.
+	Object string
+	// Because says why.
+	Because string
+}
+
+// Pending is something for which a rule's `when` holds, and not yet for as long as its `for` says.
+type Pending struct {
+	Rule string
+	// Key is the value of forKey or of key, or else it names the object.
+	Key string
+	// Until is when it will have held for long enough.
+	Until time.Time
+}
+
+// Items are all items that a plan acts on.
+func (p *Plan) Items() map[ItemKey]bool {
+	out := map[ItemKey]bool{}
+	for i := range p.Steps {
+		for _, key := range p.Steps[i].Keys {
+			out[ItemKey{Rule: p.Steps[i].Rule, Key: key}] = true
+		}
+	}
+	return out
+}
+
+// stepID tells the steps of a plan apart, but for folds of which one part is confirmed and another is not.
+type stepID struct {
+	rule   string
+	action int
+	object types.UID
+	key    string // of an item that is no object
+}
+
+func (s *Step) id() stepID {
+	id := stepID{rule: s.Rule, action: s.Action}
+	if s.Object.Name == "" {
+		id.key = s.Keys[0]
+	} else {
+		id.object = s.Object.identity()
+	}
+	return id
+}
+
+// Intersect is what the last of several plans may do: its confirmed steps that the first plan wanted too, for the same
+// items of the same rule on the same objects, and of these the ones all of whose earlier steps are among them. Objects,
+// versions and patches are the last plan's. There are none unless both plans act.
+func Intersect(first, last Plan) Plan {
+	out := last
+	out.Steps = nil
+	if first.Verdict != v1alpha1.VerdictAct || last.Verdict != v1alpha1.VerdictAct {
+		return out
+	}
+	wanted, items := make(map[stepID]bool, len(first.Steps)), map[stepID]map[string]bool{}
+	for i := range first.Steps {
+		s, id := &first.Steps[i], first.Steps[i].id()
+		wanted[id] = true
+		if len(s.Keys) > 1 || items[id] != nil {
+			items[id] = with(items[id], s.Keys)
+		} else if len(s.Keys) == 1 {
+			items[id] = map[string]bool{s.Keys[0]: true}
+		}
+	}
+	at := make([]int, len(last.Steps)) // where a step of last stands in what is returned, from 1
+	for i := range last.Steps {
+		s, id := last.Steps[i], last.Steps[i].id()
+		if !s.Confirmed || !wanted[id] || slices.ContainsFunc(s.Keys, func(k string) bool { return !items[id][k] }) ||
+			slices.ContainsFunc(s.After, func(before int) bool { return at[before] == 0 }) {
+			continue
+		}
+		after := s.After
+		s.After = nil
+		for _, before := range after {
+			s.After = append(s.After, at[before]-1)
+		}
+		out.Steps = append(out.Steps, s)
+		at[i] = len(out.Steps)
+	}
+	return out
+}
+
+func with(set map[string]bool, keys []string) map[string]bool {
+	if set == nil {
+		set = make(map[string]bool, len(keys))
+	}
+	for _, k := range keys {
+		set[k] = true
+	}
+	return set
+}

@@ -1,0 +1,206 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/internal/faults"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// recurs says by which life the Cleaner is carried on: that of Cleaners that stay, unless a run of the other kind is not
+// over yet.
+func (p *pass) recurs() bool {
+	if run := p.c.State().Run; run != nil {
+		return run.Lifecycle == v1alpha1.LifecycleRecurring
+	}
+	return p.c.Common().Recurs()
+}
+
+// scheduled says when the schedule is due next, and that nothing is evaluated before. A tick that is due is recorded, and
+// the evaluation that it stands for goes on until nothing is left to do.
+func (p *pass) scheduled(ctx context.Context) (next time.Time, waits bool, err error) {
+	if p.work.Schedule == "" || p.c.Common().Suspend {
+		return time.Time{}, false, nil
+	}
+	var last time.Time
+	if at := p.c.State().LastScheduleTime; at != nil {
+		last = at.Time
+	}
+	now := p.r.clock.Now().Add(-p.r.opts.Skew.Ahead())
+	due, tick, next, err := plan.Due(p.work, last, p.created(), now)
+	switch {
+	case err != nil:
+		return time.Time{}, false, nil //nolint:nilerr // validation says so, when it is evaluated
+	case due:
+		err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastScheduleTime = &metav1.Time{Time: tick} })
+		if err != nil {
+			return time.Time{}, false, err
+		}
+		p.c.State().LastScheduleTime = p.read.State().LastScheduleTime
+		p.mem.ticking = true
+	case p.asked():
+		p.mem.ticking = true
+	}
+	return next, !p.mem.ticking, nil
+}
+
+// asked says that the author asks for an evaluation now.
+func (p *pass) asked() bool {
+	return clean(p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt]) != p.read.State().LastRequestedAt
+}
+
+// recur does one batch after the other until nothing is left to do, or until it is the turn of others. It returns the
+// last decision.
+func (p *pass) recur(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan, error) {
+	p.forgetOld()
+	for d.Verdict == v1alpha1.VerdictAct && !p.r.clock.Now().Before(p.mem.retryAt) {
+		b := &batch{pass: p, in: in}
+		acted, why, err := b.do(ctx, d)
+		if err != nil {
+			return d, err
+		}
+		if why.Reason != "" { // nothing could be confirmed, or mode is DryRun
+			return why, nil
+		}
+		p.mem.disagreed = 0
+		if now := p.r.clock.Now(); !acted || !now.Before(p.ends) {
+			d.Next = earliest(d.Next, now.Add(p.r.opts.MinInterval))
+			break
+		}
+		in = p.observe(ctx, in.Programs)
+		d = p.decide(ctx, in)
+	}
+	if p.mem.retryAt.After(p.r.clock.Now()) && d.Verdict == v1alpha1.VerdictAct {
+		return p.mem.held, nil
+	}
+	if d.Verdict != v1alpha1.VerdictAct {
+		p.mem.ticking = p.mem.ticking && len(d.Pending) > 0
+		if err := p.finishRecurring(ctx); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+// forgetOld drops what does not matter any more of what is remembered for rules.
+func (p *pass) forgetOld() {
+	now, perSecond, per := p.r.clock.Now(), int64(0), time.Hour
+	if l := p.work.Limits; l != nil {
+		perSecond = l.ActionsPerSecond
+		if read, err := l.Per.Parse(per); err == nil {
+			per = read
+		}
+	}
+	p.mem.done = p.mem.done.Since(now, per)
+	p.mem.backoff.Forget(now)
+	if limit := actuate.NewPace(perSecond); p.mem.pace == nil || p.mem.pace.Limit() != limit.Limit() {
+		p.mem.pace = limit
+	}
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// finishRecurring ends the run that counts what was done, when there is nothing left to do and the sink has taken the one
+// before.
+func (p *pass) finishRecurring(ctx context.Context) error {
+	s := p.read.State()
+	if plan.Held(p.c.Common()) || s.Run == nil || s.Run.Result != "" || s.Unsent != nil || p.c.Common().CloudEventSink == "" {
+		return nil
+	}
+	p.lookUnknown(ctx)
+	return p.moveRecurring(ctx)
+}
+
+// lookUnknown reads the objects of rows of which nobody knows what became of them.
+func (p *pass) lookUnknown(ctx context.Context) {
+	run := p.c.State().Run
+	if rows := p.mem.ledger.Unknown(run); len(rows) > 0 {
+		p.mem.ledger.Saw(run, p.lookRows(ctx, rows))
+	}
+}
+
+// moveRecurring makes an open run one that is finished and owed to the sink.
+func (p *pass) moveRecurring(ctx context.Context) error {
+	finished := plan.Finished(p.c.State().Run, &p.mem.ledger, "", "", p.r.clock.Now())
+	if err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Unsent, s.Run = finished, nil }); err != nil {
+		return err
+	}
+	p.mem.ledger = plan.Ledger{}
+	p.told(ctx, finished)
+	return nil
+}
+
+// told says that a run is finished.
+func (p *pass) told(ctx context.Context, run *v1alpha1.Run) {
+	logf.FromContext(ctx).Info("Finished", "run", run.Number, "result", run.Result, "message", run.Message)
+	p.r.metrics.Finished(string(run.Result))
+	p.tellFinished(run)
+}
+
+// carryOnRecurring does what plan.NextRecurring says, until there is nothing to do but to wait or to evaluate.
+func (p *pass) carryOnRecurring(ctx context.Context) (plan.Request, error) {
+	for {
+		v, err := p.view()
+		if err != nil {
+			return plan.Request{}, err
+		}
+		req := plan.NextRecurring(v, &p.mem.ledger)
+		logf.FromContext(ctx).V(4).Info("Next", "request", req.Kind.String())
+		switch req.Kind {
+		case plan.Evaluate:
+			return req, nil
+		case plan.Idle:
+			p.report().recurring(req)
+			return req, nil
+		}
+		faults.Before(req.Kind)
+		if err := p.doRecurring(ctx, req); err != nil {
+			return req, err
+		}
+		faults.After(req.Kind)
+	}
+}
+
+// doRecurring carries out one request.
+func (p *pass) doRecurring(ctx context.Context, req plan.Request) error {
+	switch req.Kind {
+	case plan.LookRows:
+		p.lookUnknown(ctx)
+		return nil
+	case plan.MoveToUnsent:
+		return p.moveRecurring(ctx)
+	case plan.WriteResult:
+		finished := plan.Finished(p.c.State().Run, &p.mem.ledger, req.Result, req.Message, p.r.clock.Now())
+		if err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run = finished }); err != nil {
+			return err
+		}
+		p.told(ctx, finished)
+		return nil
+	case plan.ClearRecord:
+		return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Unsent = nil, nil })
+	case plan.ClearUnsent:
+		return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Unsent = nil })
+	case plan.GiveUp:
+		p.giveUp(ctx)
+		return p.removeFinalizer(ctx)
+	case plan.RemoveFinalizer:
+		return p.removeFinalizer(ctx)
+	default:
+		return fmt.Errorf("cannot carry out %s for a Cleaner that stays", req.Kind)
+	}
+}

@@ -1,0 +1,77 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// Namespaces chooses namespaces. The zero value chooses all.
+type Namespaces struct {
+	// Names are the only ones that may be chosen, sorted, and without those of Except. Nil: any may be. Empty: none.
+	Names []string
+	// Labels must match those of a namespace. Nil: any do.
+	Labels labels.Selector
+	// Except are not chosen, whatever else is said. Sorted.
+	Except []string
+}
+
+// namespacesOf is what a reference chooses.
+func namespacesOf(r *v1alpha1.ClusterReference) (Namespaces, error) {
+	var n Namespaces
+	if len(r.ExcludeNamespaces) > 0 {
+		n.Except = slices.Compact(slices.Sorted(slices.Values(r.ExcludeNamespaces)))
+	}
+	if r.Namespaces != nil {
+		n.Names = []string{} // nil would be all of them
+		for _, name := range slices.Compact(slices.Sorted(slices.Values(r.Namespaces))) {
+			if !contains(n.Except, name) {
+				n.Names = append(n.Names, name)
+			}
+		}
+	}
+	if r.NamespaceSelector == nil {
+		return n, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(r.NamespaceSelector)
+	if err == nil && !selector.Empty() {
+		n.Labels = selector
+	}
+	return n, err
+}
+
+// All says that every namespace is chosen.
+func (n *Namespaces) All() bool { return n.Names == nil && n.Labels == nil && n.Except == nil }
+
+// Admit says that a namespace of this name may be chosen: its labels are for others to look at.
+func (n *Namespaces) Admit(name string) bool {
+	return (n.Names == nil || contains(n.Names, name)) && !contains(n.Except, name)
+}
+
+// Choose says that a namespace is chosen. Nil is one of which nothing is known: it has no labels that could match.
+func (n *Namespaces) Choose(name string, namespace *plan.Object) bool {
+	return n.Admit(name) && (n.Labels == nil || namespace != nil && n.Labels.Matches(labels.Set(namespace.Labels)))
+}
+
+// Query asks for the Namespaces whose labels match.
+func (n *Namespaces) Query() Query {
+	return Query{Version: "v1", Kind: "Namespace", Labels: n.Labels, Fields: fields.Everything(), MetadataOnly: true}
+}
+
+// NamespaceQuery asks for the metadata of one Namespace.
+func NamespaceQuery(name string) Query {
+	return Query{Version: "v1", Kind: "Namespace", Name: name, Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true}
+}
+
+func contains(sorted []string, name string) bool {
+	_, ok := slices.BinarySearch(sorted, name)
+	return ok
+}

@@ -1,0 +1,80 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// ReadOne reads one object of a target's kind, and says whether the target stands for it. The owner is the namespace of
+// the target's owner, empty for a ClusterCleaner. Only Complete is an answer: then found is nil because there is no such
+// object, and for no other reason.
+//
+// A Cleaner may leave the namespace empty, which is its own then. Cluster-scoped kinds ignore it.
+func ReadOne(ctx context.Context, r Reader, owner string, t *v1alpha1.ClusterTarget, namespace, name string) (found *plan.Object, matches bool, state plan.TargetState, detail string) {
+	q, err := QueryOf(owner, t)
+	if err != nil {
+		return nil, false, plan.Failed, err.Error()
+	}
+	if name == "" {
+		return nil, false, plan.Failed, fmt.Sprintf("target %q is asked for an object without a name", t.Name)
+	}
+	one := q
+	one.Name, one.Among, one.Labels, one.Fields = name, Namespaces{}, labels.Everything(), fields.Everything()
+	if owner == "" {
+		one.Namespace = namespace
+	}
+	seen, selected := readSelected(ctx, r, one, &q)
+	if seen.State != plan.Complete {
+		return nil, false, seen.State, seen.Detail
+	}
+	if wrong := q.Misplaced(seen.Resource.GroupResource(), seen.Namespaced); wrong != "" {
+		return nil, false, plan.Failed, wrong
+	}
+	if seen.Namespaced && namespace != "" && namespace != one.Namespace {
+		return nil, false, plan.Failed, fmt.Sprintf("a Cleaner in namespace %q does not see %s", owner, Where(seen.Resource.GroupResource(), true, namespace, name))
+	}
+	if len(seen.Objects) == 0 {
+		return nil, false, plan.Complete, ""
+	}
+	found = &seen.Objects[0]
+	matches = selected && (q.Name == "" || q.Name == name && (!seen.Namespaced || q.Namespace == found.Namespace))
+	if !matches || !seen.Namespaced || q.Among.All() {
+		return found, matches, plan.Complete, ""
+	}
+	var in *plan.Object
+	if q.Among.Labels != nil && q.Among.Admit(found.Namespace) {
+		namespaces := r.Read(ctx, NamespaceQuery(found.Namespace))
+		if namespaces.State != plan.Complete {
+			return nil, false, namespaces.State, namespaces.Detail
+		}
+		if len(namespaces.Objects) > 0 {
+			in = &namespaces.Objects[0]
+		}
+	}
+	return found, q.Among.Choose(found.Namespace, in), plan.Complete, ""
+}
+
+// readSelected reads an object, and says whether it has the labels and fields that a query asks for. What fields there are
+// the API server knows: it is asked for them first, and for the object alone when they are not what they should be.
+func readSelected(ctx context.Context, r Reader, one Query, q *Query) (t plan.Target, selected bool) {
+	if !q.Fields.Empty() {
+		one.Labels, one.Fields = q.Labels, q.Fields
+		t = r.Read(ctx, one)
+		if t.State != plan.Complete || len(t.Objects) > 0 {
+			return t, true
+		}
+		one.Labels, one.Fields = labels.Everything(), fields.Everything()
+		return r.Read(ctx, one), false
+	}
+	t = r.Read(ctx, one)
+	return t, len(t.Objects) > 0 && q.Labels.Matches(labels.Set(t.Objects[0].Labels))
+}

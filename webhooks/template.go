@@ -1,0 +1,185 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/config/templates"
+)
+
+// pageSize is how many Cleaners are read at a time.
+const pageSize = 500
+
+// bodies answers for CleanerTemplates.
+type bodies struct{ *validator }
+
+// Handle answers one request. Whoever writes a template needs the rights to all that it does, wherever it may be used: it
+// changes what stored Cleaners do, whose authors are not asked again.
+func (v *bodies) Handle(ctx context.Context, req admission.Request) admission.Response {
+	t, old := &v1alpha1.CleanerTemplate{}, (*v1alpha1.CleanerTemplate)(nil)
+	if err := json.Unmarshal(req.Object.Raw, t); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("cannot read the CleanerTemplate: %w", err))
+	}
+	if req.Operation == admissionv1.Update {
+		old = &v1alpha1.CleanerTemplate{}
+		if err := json.Unmarshal(req.OldObject.Raw, old); err != nil {
+			return admission.Errored(http.StatusBadRequest, fmt.Errorf("cannot read the CleanerTemplate as it was: %w", err))
+		}
+		if reflect.DeepEqual(old.Spec, t.Spec) {
+			return admission.Allowed("")
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+
+	options, parameters := v.options, templates.Validate(t)
+	if found := validation.ValidateTemplate(t, parameters, options); len(found.OfWhole()) > 0 || len(parameters) > 0 {
+		return invalid(&req, found.Errors())
+	}
+	work, errs := templates.StandIn(t)
+	if len(errs) > 0 {
+		return invalid(&req, validation.Refused(errs))
+	}
+	programs, errs := v.compiler.Compile(work)
+	options.Compiled = errs
+	if found := validation.ValidateTemplate(t, nil, options).Errors(); len(found) > 0 {
+		return invalid(&req, found)
+	}
+	served, err := v.served(ctx, work.Targets)
+	if err != nil {
+		return unavailable(err)
+	}
+	options.Served = served
+	found := validation.ValidateTemplate(t, nil, options)
+	if errors := found.Errors(); len(errors) > 0 {
+		return invalid(&req, errors)
+	}
+	missing, err := v.missing(ctx, req.UserInfo, rights("", work, options))
+	switch {
+	case err != nil:
+		return unavailable(err)
+	case len(missing) > 0:
+		return forbidden(&req, req.UserInfo.Username, missing)
+	}
+	broken, err := v.broken(ctx, old, t)
+	switch {
+	case err != nil:
+		return unavailable(err)
+	case len(broken) > 0 && old != nil:
+		return invalid(&req, broken)
+	}
+	said := linesOf(found)
+	for _, b := range broken { // they wait for a template, and this one does not help them
+		said = append(said, b.String())
+	}
+	return admission.Allowed("").WithWarnings(warnings(append(said, linesOfPrograms(programs, "spec.template.")...))...)
+}
+
+// broken are those that use a template and work with it as it was, and not as it is to be. Without a template before, they
+// are all that do not work with it.
+func (v *bodies) broken(ctx context.Context, old, t *v1alpha1.CleanerTemplate) (validation.Findings, error) {
+	before, after := use{v.validator, old, map[string]field.ErrorList{}}, use{v.validator, t, map[string]field.ErrorList{}}
+	var found validation.Findings
+	err := v.eachOwner(ctx, func(kind string, c v1alpha1.Owner) error {
+		ref := c.Common().TemplateRef
+		if ref == nil || ref.Name != t.Name {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("cannot find out in time which Cleaners work with the template: %w", err)
+		}
+		wrong := after.wrong(c)
+		if len(wrong) == 0 || old != nil && len(before.wrong(c)) > 0 {
+			return nil
+		}
+		who := fmt.Sprintf("%s %q", kind, c.GetName())
+		if ns := c.GetNamespace(); ns != "" {
+			who += fmt.Sprintf(" in namespace %q", ns)
+		}
+		instead := ""
+		if old != nil {
+			instead = "; change that first, or the template so that both work, or delete the template and create it anew if this is meant"
+		}
+		found = append(found, validation.Finding{Path: "spec", Message: fmt.Sprintf("breaks %s, which would not work any more: %s%s", who, wrong[0], instead), Severity: validation.Error})
+		return nil
+	})
+	return found, err
+}
+
+// use is what those that use a template are with it.
+type use struct {
+	*validator
+	template *v1alpha1.CleanerTemplate
+	// compiled is what the compiler says, by cloudEventData: all else that is compiled is the template's.
+	compiled map[string]field.ErrorList
+}
+
+// wrong says why what uses the template does not work with it.
+func (u *use) wrong(c v1alpha1.Owner) validation.Findings {
+	work, errs := templates.Expand(c, u.template)
+	if len(errs) > 0 {
+		return validation.Refused(errs)
+	}
+	options := u.options
+	options.Template = u.template.Name
+	errs, known := u.compiled[work.CloudEventData]
+	if !known {
+		_, errs = u.compiler.Compile(work)
+		u.compiled[work.CloudEventData] = errs
+	}
+	options.Compiled = errs
+	return validation.Validate(work, options).Errors()
+}
+
+// eachOwner reads all Cleaners and ClusterCleaners, in order.
+func (v *validator) eachOwner(ctx context.Context, do func(kind string, c v1alpha1.Owner) error) error {
+	cleaners := &v1alpha1.CleanerList{}
+	err := v.pages(ctx, cleaners, func() error {
+		for i := range cleaners.Items {
+			if err := do("Cleaner", &cleaners.Items[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	cluster := &v1alpha1.ClusterCleanerList{}
+	return v.pages(ctx, cluster, func() error {
+		for i := range cluster.Items {
+			if err := do("ClusterCleaner", &cluster.Items[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// pages reads a list, and calls do after each page.
+func (v *validator) pages(ctx context.Context, list client.ObjectList, do func() error) error {
+	for next := ""; ; {
+		if err := v.live.List(ctx, list, &client.ListOptions{Limit: pageSize, Continue: next}); err != nil {
+			return fmt.Errorf("cannot find out what uses the template: %w", err)
+		}
+		if err := do(); err != nil {
+			return err
+		}
+		if next = list.GetContinue(); next == "" {
+			return nil
+		}
+	}
+}
