@@ -55,7 +55,7 @@ func TestTemplateIsExpanded(t *testing.T) {
 	shared.stored(t, "keep-newest", keepNewest)
 	shared.stored(t, "in-shops", `{template: {targets: [{name: pods, reference: {version: v1, kind: Pod, namespaces: [shop]}}]}}`)
 	shared.stored(t, "classes", `{template: {targets: [{name: class, reference: {apiGroup: storage.k8s.io, version: v1, kind: StorageClass, name: fast}, delete: true}]}}`)
-	shared.stored(t, "key", `{template: {targets: [{name: key, reference: {version: v1, kind: Secret, name: key}}]}}`)
+	shared.stored(t, "key", `{template: {targets: [{name: secret, reference: {version: v1, kind: Secret, name: key}}]}}`)
 	cases := map[string]struct {
 		reason string
 		kind   string
