@@ -72,3 +72,49 @@ func BenchmarkCompile(b *testing.B) {
 	runtime.ReadMemStats(&after)
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(len(held)), "held-B/op")
 }
+
+// BenchmarkOrphaned asks for each Pod whether its Node is gone, and reports what that takes for one. It must not depend on
+// how many there are.
+func BenchmarkOrphaned(b *testing.B) {
+	for _, size := range []struct{ pods, nodes int }{{20_000, 1_000}, {100_000, 5_000}} {
+		b.Run(fmt.Sprintf("%dx%d", size.pods, size.nodes), func(b *testing.B) {
+			p := compileWork(b, Limits{}, podWork([]string{nodesByName}, orphaned()))
+			nodes, pods := make([]any, size.nodes), make([]any, size.pods)
+			for i := range nodes {
+				nodes[i] = clusterNode(fmt.Sprint("node-", i))
+			}
+			for i := range pods {
+				pods[i] = pod(fmt.Sprint("pod-", i), fmt.Sprint("node-", i%(size.nodes+1)), "Running")
+			}
+			in := Input{Time: at("2025-01-01T00:00:00Z"), Targets: map[string]any{"pods": list(pods...), "nodes": list(nodes...), "config": nil}}
+			var all, when time.Duration
+			b.ReportAllocs()
+			for b.Loop() {
+				start := time.Now()
+				e, problem := p.Begin(b.Context(), in)
+				if problem != nil {
+					b.Fatal(problem)
+				}
+				found, gone := items(b, e.Rule(0)), 0
+				middle := time.Now()
+				for _, item := range found {
+					answer, problem := item.When()
+					if problem != nil {
+						b.Fatal(problem)
+					}
+					if answer {
+						gone++
+					}
+				}
+				when, all = when+time.Since(middle), all+time.Since(start)
+				e.Close()
+				if want := size.pods / (size.nodes + 1); gone != want {
+					b.Fatalf("%d are orphaned, and not %d", gone, want)
+				}
+			}
+			perItem := float64(b.N) * float64(size.pods)
+			b.ReportMetric(float64(all)/perItem, "ns/item")
+			b.ReportMetric(float64(when)/perItem, "ns/when")
+		})
+	}
+}

@@ -38,24 +38,30 @@ func charges() map[string]charge {
 		operators.OldIn:     {before: chargeSearch},
 		"in":                {before: chargeSearch},
 
-		"format":        {before: chargeFormat, after: chargeResult},
-		"indexOf":       {before: chargeSearchIn},
-		"lastIndexOf":   {before: chargeSearchIn},
-		"includes":      {before: chargeSearchIn},
-		"join":          {before: chargeJoin},
-		"replace":       {before: chargeReplace},
-		"flatten":       {before: chargeDeep},
-		"lists.range":   {before: chargeRange},
-		"distinct":      {before: chargePairs, after: chargeResult},
-		"sort":          {before: chargeSort, after: chargeResult},
-		"slice":         {after: chargeResult},
-		"quantity":      {before: refuseLargeExponent},
-		"isQuantity":    {before: refuseLargeExponent},
-		"matches":       {match: chargeMatch},
-		"find":          {match: chargeMatch},
-		"findAll":       {match: chargeMatches, after: chargeResult},
-		"json.marshal":  {before: chargeDeep, after: chargeResult},
-		"json.valid":    {before: chargeDecoding},
+		"format":       {before: chargeFormat, after: chargeResult},
+		"indexOf":      {before: chargeSearchIn},
+		"lastIndexOf":  {before: chargeSearchIn},
+		"includes":     {before: chargeSearchIn},
+		"join":         {before: chargeJoin},
+		"replace":      {before: chargeReplace},
+		"flatten":      {before: chargeDeep},
+		"lists.range":  {before: chargeRange},
+		"distinct":     {before: chargePairs, after: chargeResult},
+		"sort":         {before: chargeSort, after: chargeResult},
+		"slice":        {after: chargeResult},
+		"quantity":     {before: refuseLargeExponent},
+		"isQuantity":   {before: refuseLargeExponent},
+		"matches":      {match: chargeMatch},
+		"find":         {match: chargeMatch},
+		"findAll":      {match: chargeMatches, after: chargeResult},
+		"json.marshal": {before: chargeDeep, after: chargeResult},
+		"json.valid":   {before: chargeDecoding},
+
+		"matchesSelector": {before: chargeWalk},
+		"podRefs":         {before: chargeWalk, after: chargeResult},
+		"selects":         {before: chargeWalk},
+		"setCondition":    {before: chargeWalk, after: chargeResult},
+
 		"regex.extract": {match: chargeMatch},
 		"regex.replace": {match: chargeReplaceMatches},
 
@@ -86,7 +92,7 @@ const building = `
 // bool, or something that is part of an argument.
 const free = `
 	!_ -_ @not_strictly_false __not_strictly_false__ _%_ _&&_ _*_ _-_ _/_ _<=_ _<_ _>=_ _>_ _?._ _?_:_ _[?_] _[_] _||_
-	add asApproximateFloat asInteger bool charAt cidr compareTo contains containsCIDR containsIP double duration dyn
+	add asApproximateFloat asInteger bool charAt cidr cidrUsable compareTo contains containsCIDR containsIP double duration dyn
 	endsWith family first format.byte format.date format.datetime format.dns1035Label format.dns1035LabelPrefix
 	format.dns1123Label format.dns1123LabelPrefix format.dns1123Subdomain format.dns1123SubdomainPrefix
 	format.labelValue format.named format.qualifiedName format.uri format.uuid getDate getDayOfMonth getDayOfWeek
@@ -95,7 +101,7 @@ const free = `
 	isLinkLocalUnicast isLoopback isSemver isSorted isURL isUnspecified last major masked math.@max math.@min math.abs
 	math.bitAnd math.bitNot math.bitOr math.bitShiftLeft math.bitShiftRight math.bitXor math.ceil math.floor
 	math.isFinite math.isInf math.isNaN math.round math.sign math.sqrt math.trunc max min minor optional.none
-	optional.of optional.ofNonZeroValue or orValue parseDuration patch prefixLength seconds semver sign size
+	optional.of optional.ofNonZeroValue or orValue parseDuration patch podSpec prefixLength seconds semver sign size
 	startsWith sub sum timestamp type uint validate value`
 
 func chargeResult(m *meter, result ref.Val) { m.build(flatSize(result)) }
@@ -183,6 +189,19 @@ func chargePairs(m *meter, args []ref.Val) ref.Val {
 func chargeSort(m *meter, args []ref.Val) ref.Val {
 	n := length(args[0])
 	m.work(product(n, int64(math.Log2(float64(n)+1))))
+	return nil
+}
+
+// walkStep is how many values of objects are one step for a function that only looks at them.
+const walkStep = 32
+
+// chargeWalk pays for looking at all that the arguments hold.
+func chargeWalk(m *meter, args []ref.Val) ref.Val {
+	n := int64(1)
+	for _, arg := range args {
+		n = sum(n, size(arg, product(valueSize*walkStep, m.steps+1))/(valueSize*walkStep))
+	}
+	m.work(n)
 	return nil
 }
 

@@ -74,10 +74,14 @@ func version1() []cel.EnvOption {
 		kubernetes.SemverLib(kubernetes.SemverVersion(1)),
 		kubernetes.URLs(),
 
+		library.Conditions(),
 		library.Durations(),
 		library.Index(),
 		library.JSON(),
+		library.Network(),
 		library.Objects(),
+		library.Pods(),
+		library.Selectors(),
 
 		cel.Variable(variableParams, cel.MapType(cel.StringType, cel.DynType)),
 		cel.Variable(variableTime, cel.TimestampType),

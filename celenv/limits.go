@@ -197,6 +197,8 @@ func size(v ref.Val, limit int64) int64 {
 		if v.HasValue() {
 			total += size(v.GetValue(), limit-total)
 		}
+	case *sortedMap:
+		return nativeSize(v.native, limit)
 	case traits.Mapper:
 		for it := v.Iterator(); it.HasNext() == types.True && total <= limit; {
 			key := it.Next()
@@ -204,9 +206,38 @@ func size(v ref.Val, limit int64) int64 {
 			total += size(v.Get(key), limit-total)
 		}
 	case traits.Lister:
+		if natives, ok := v.Value().([]any); ok {
+			return nativeSize(natives, limit)
+		}
 		for it := v.Iterator(); it.HasNext() == types.True && total <= limit; {
 			total += size(it.Next(), limit-total)
 		}
+	}
+	return total
+}
+
+// nativeSize is size for a value in Go, without making values of all that is in it.
+func nativeSize(v any, limit int64) int64 {
+	total := int64(valueSize)
+	switch v := v.(type) {
+	case string:
+		total += int64(len(v))
+	case map[string]any:
+		for key, value := range v {
+			if total > limit {
+				break
+			}
+			total += entrySize + valueSize + int64(len(key)) + nativeSize(value, limit-total)
+		}
+	case []any:
+		for _, value := range v {
+			if total > limit {
+				break
+			}
+			total += nativeSize(value, limit-total)
+		}
+	case ref.Val:
+		return size(v, limit)
 	}
 	return total
 }

@@ -135,14 +135,14 @@ func (p *pass) commit(ctx context.Context, in plan.Input, d plan.Plan) error {
 		return err
 	}
 	faults.Point("decided")
-	if controllerutil.AddFinalizer(p.read.DeepCopyOwner(), v1alpha1.Finalizer) {
+	if !controllerutil.ContainsFinalizer(p.read, v1alpha1.Finalizer) {
 		err := p.writeMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
 		if err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
 	faults.Point("held by the finalizer")
-	run, remembered := plan.Commit(p.owner(), p.read.State(), p.work.Helm, decides, d, in.Now)
+	run, remembered := plan.Commit(p.read.State(), p.work.Helm, decides, d, in.Now)
 	run.ServiceAccountName = recorded(p.c, p.hands.account)
 	err = p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
 	if err != nil {

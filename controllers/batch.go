@@ -239,7 +239,8 @@ func (b *batch) ask(ctx context.Context, reads []plan.Read) {
 			}
 			return
 		}
-		state, detail := plan.Complete, ""
+		var state plan.TargetState
+		var detail string
 		a.found, a.matches, state, detail = snapshot.ReadOne(ctx, b.hands.live, b.c.GetNamespace(), t, read.Namespace, read.Name)
 		if state != plan.Complete {
 			a.problem = detail
@@ -307,7 +308,7 @@ func (b *batch) record(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	run, ledger := plan.Batch(b.read.State(), &b.mem.ledger, decides, rows, todo.Forbidden(b.owner()), b.in.Now)
+	run, ledger := plan.Batch(b.read.State(), &b.mem.ledger, decides, rows, todo.Forbidden(), b.in.Now)
 	run.ServiceAccountName = recorded(b.c, b.hands.account)
 	if err := b.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number }); err != nil {
 		return plan.Plan{}, err
@@ -427,7 +428,7 @@ func (b *batch) version(s *plan.Step) string {
 // took remembers what came of a step.
 func (b *batch) took(s *plan.Step, out actuate.Outcome) progress {
 	now, uid := b.r.clock.Now(), s.Object.UID
-	b.tellOutcome(s, out.Answer)
+	b.tellOutcome(s, out.Answer, b.in.Now)
 	switch out.Kind {
 	case plan.AnswerUnsent:
 		b.unsent, b.cut[uid] = true, true

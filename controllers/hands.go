@@ -130,7 +130,7 @@ func (o *Options) decides(work *v1alpha1.Work) (string, error) {
 
 // recorded is how an account stands in a run: by its name, if it is of the Cleaner's namespace.
 func recorded(c v1alpha1.Owner, a identity.Account) string {
-	if a.Namespace == c.GetNamespace() {
+	if a.Operator() || a.Namespace == c.GetNamespace() {
 		return a.Name
 	}
 	return a.Namespace + "/" + a.Name

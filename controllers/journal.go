@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/go-logr/logr"
@@ -84,7 +85,7 @@ func (o *orders) May(ctx context.Context) error {
 
 // Intent records a deletion before it is sent.
 func (o *orders) Intent(d actuate.Deed) {
-	o.log.Info("Intent", "run", o.c.State().Run.Number, "rule", d.Row.Rule, "verb", plan.VerbDelete, "object", d.Row.Ref.String(), "uid", d.Row.UID,
+	o.log.Info("Intent", "run", o.c.State().Run.Number, "rule", d.Row.Rule, "verb", plan.VerbDelete, "object", d.Row.Ref.String(), "uid", string(d.Row.UID),
 		"resourceVersion", d.ResourceVersion, "decides", o.c.State().Run.Decides)
 }
 
@@ -122,6 +123,22 @@ func (p *pass) tellAnswer(row plan.Row, a plan.Answer) {
 		return
 	}
 	p.r.metrics.Deleted(row.Resource.Group, row.Resource.Resource, result)
+	p.count(row.Rule, plan.VerbDelete, a, p.c.State().Run.DecidedAt.Time)
+}
+
+// count counts what was answered to an action that was decided at a moment.
+func (p *pass) count(rule string, verb plan.Verb, a plan.Answer, decided time.Time) {
+	results := map[plan.AnswerKind]string{
+		plan.AnswerDeleted: "done", plan.AnswerNotFound: "gone", plan.AnswerRefused: "refused", plan.AnswerLost: "lost", plan.AnswerConflict: "conflict",
+	}
+	cleaner := p.key.Name
+	if !p.c.Common().Recurs() { // there may be one for each thing that is cleaned
+		cleaner, rule = "", ""
+	}
+	p.r.metrics.Acted(cleaner, rule, string(verb), results[a.Kind])
+	if a.Kind == plan.AnswerDeleted && (verb == plan.VerbDelete || verb == plan.VerbEvict) {
+		p.r.metrics.Delayed(p.r.clock.Since(decided))
+	}
 }
 
 // deleted are the rows of the deeds that were answered with success.
@@ -276,8 +293,8 @@ func wordsOf(v plan.Verb) words {
 	}
 }
 
-// tellOutcome counts what came of a step, and remembers it for the status.
-func (p *pass) tellOutcome(s *plan.Step, a plan.Answer) {
+// tellOutcome counts what came of a step that was decided at a moment, and remembers it for the status.
+func (p *pass) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 	action := func(result string) {
 		p.mem.acted(p.read.State().LastActions, v1alpha1.Action{
 			Object: s.Object.Ref.Shown(p.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
@@ -291,7 +308,7 @@ func (p *pass) tellOutcome(s *plan.Step, a plan.Answer) {
 	result := "unsent"
 	switch a.Kind {
 	case plan.AnswerDeleted:
-		result = "done"
+		result = "deleted"
 		action(did)
 		p.counters().Acted++
 	case plan.AnswerNotFound:
@@ -310,9 +327,15 @@ func (p *pass) tellOutcome(s *plan.Step, a plan.Answer) {
 	case plan.AnswerUnsent:
 		return
 	}
+	if p.c.Common().Recurs() {
+		p.r.metrics.Acted(p.key.Name, s.Rule, string(s.Verb), result)
+	} else {
+		p.r.metrics.Acted("", "", string(s.Verb), result)
+	}
 	if s.Verb == plan.VerbDelete {
 		p.r.metrics.Deleted(s.Object.Resource.Group, s.Object.Resource.Resource, result)
 	}
+	p.count(s.Rule, s.Verb, a, decided)
 }
 
 // counters are those of the status, with what this process has done since.

@@ -25,6 +25,7 @@ func (p *pass) actRules(ctx context.Context, rows []int) error {
 	if err != nil {
 		return err
 	}
+	p.forgetOld()
 	b := &batch{pass: p}
 	now := p.r.clock.Now()
 	b.in = p.input(programs, now, snapshot.TakeLive(ctx, p.hands.live, p.c.GetNamespace(), p.work))

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
@@ -44,7 +46,7 @@ func carry(b *testing.B, in Input, rows int) int {
 	if err != nil {
 		b.Fatal(err)
 	}
-	run, m := Commit(Owner{Namespace: "shop"}, &c.Status, nil, decides, Compute(b.Context(), in), in.Now)
+	run, m := Commit(&c.Status, nil, decides, Compute(b.Context(), in), in.Now)
 	c.Status.Run, c.Status.Runs = run, 1
 	left, gone := in.Snapshot[0].Objects, 0
 	for now := in.Now; ; {
@@ -75,6 +77,49 @@ func carry(b *testing.B, in Input, rows int) int {
 			return gone
 		default:
 			b.Fatalf("the run wants %s", req.Kind)
+		}
+	}
+}
+
+// BenchmarkComputeRules decides about many Pods: none of them matches, all of them wait, all of them are deleted oldest
+// first but for a few, all of them are patched and deleted after a look at their Nodes, and all of them leave one pool.
+func BenchmarkComputeRules(b *testing.B) {
+	release := patches(`{"spec": {"release": items.map(i, i.metadata.name)}}`)
+	release.Object = "pools.items[0]"
+	rules := map[string]v1alpha1.Rule{
+		"None": rule(func(r *v1alpha1.Rule) { r.When = `!(item.spec.node in variables.byName)` }),
+		"Hold": rule(func(r *v1alpha1.Rule) { r.For, r.ForKey = "40s", "item.spec.node" }),
+		"Order": rule(func(r *v1alpha1.Rule) {
+			r.OrderBy, r.Keep = []v1alpha1.OrderBy{{Expression: "item.spec.age"}}, new(intstr.FromInt32(100))
+		}),
+		"Acts": rule(func(r *v1alpha1.Rule) {
+			r.Reason = `"node " + item.spec.node`
+			r.Confirm = []v1alpha1.Confirm{{Target: "nodes", Name: "item.spec.node"}}
+			r.Actions = []v1alpha1.RuleAction{patches(`{"status": {"phase": "Failed"}}`), deletes(0)}
+		}),
+		"Fold": rule(func(r *v1alpha1.Rule) { r.Actions = []v1alpha1.RuleAction{release} }),
+	}
+	for _, name := range []string{"None", "Hold", "Order", "Acts", "Fold"} {
+		for _, n := range []int{20_000, 100_000} {
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				objects := make([]Object, n)
+				for i := range objects {
+					objects[i] = p(fmt.Sprintf("pod-%06d", i), "node:n1", fmt.Sprintf("age:%06d", i*7919%n))
+				}
+				work := cluster(rules[name])
+				work.Variables = []v1alpha1.Variable{{Name: "byName", Expression: "nodes.items.indexBy(n, n.metadata.name)"}}
+				work.Limits = &v1alpha1.Limits{MaxActions: 1_000_000, MaxPercent: 100}
+				in := over(b, work, objects...)
+				in.Snapshot[2] = poolsSeen(pool("p1"))
+				in.Batch = 500
+				b.ReportAllocs()
+				for b.Loop() {
+					if plan := Compute(b.Context(), in); len(plan.Errors) > 0 {
+						b.Fatalf("%+v", plan.Errors)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/item")
+			})
 		}
 	}
 }

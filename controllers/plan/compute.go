@@ -125,16 +125,17 @@ func Compute(ctx context.Context, in Input) Plan {
 	if err != nil {
 		return invalid("spec.retry.period: " + err.Error())
 	}
-	if in.Spec.Suspend {
+	if in.Spec.Suspend { // nobody looks whether what holds goes on to hold
 		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonSuspended, Message: "spec.suspend is true: nothing is evaluated."}
 	}
 	if in.Clock.Suspect != "" {
-		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonClockSkewSuspected, Message: in.Clock.Suspect}
+		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonClockSkewSuspected, Message: in.Clock.Suspect, Holds: in.Holds}
 	}
 	if due := in.Owner.Created.Add(ttl); in.moment().Before(due) {
 		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonWaitingForTTL, Next: due.Add(in.Clock.Ahead),
 			Message: fmt.Sprintf("The ttl of %s has not passed.", in.Spec.TTL)}
 	}
+	in.Protection = in.Protection.Of(in.Spec)
 	p := in.decide(ctx)
 	if again := in.Now.Add(period); p.Verdict != v1alpha1.VerdictInvalid && (p.Next.IsZero() || again.Before(p.Next)) {
 		p.Next = again
@@ -157,35 +158,137 @@ func invalid(message string) Plan {
 // decide is Compute for a Cleaner whose ttl has passed.
 func (in *Input) decide(ctx context.Context) Plan {
 	if len(in.Snapshot) != len(in.Spec.Targets) {
-		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonReadFailed, Message: "The targets were not read."}
+		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonReadFailed, Message: "The targets were not read.", Holds: in.Holds}
 	}
 	if p, ok := in.resolved(); !ok {
+		p.Holds = in.Holds
 		return p
 	}
-	p := in.evaluate(ctx)
-	if p.Verdict != v1alpha1.VerdictAct {
-		return p
-	}
-	in.steps(&p)
-	if blocked, detail := in.releaseStep(&p); blocked != "" {
-		return p.blocked(blocked, detail)
-	}
-	switch size := p.rowBytes(); {
-	case len(p.Steps) == 0 && p.Release == nil && len(p.Withheld) > 0:
-		return p.blocked(v1alpha1.ReasonProtected, fmt.Sprintf("All %d objects to delete are protected; the first is %s: %s.", len(p.Withheld), p.Withheld[0].Step.Object, p.Withheld[0].Because))
-	case len(p.Steps) > MaxRows || size > maxRowBytes:
-		return p.blocked(v1alpha1.ReasonTooManyObjects, fmt.Sprintf("%d objects match, and one Cleaner deletes at most %d: narrow the selectors, or use several Cleaners.", len(p.Steps), MaxRows))
-	}
-	return in.data(ctx, p)
-}
-
-// data adds the value of cloudEventData. Nothing is begun of which the event could not say what its author wants said.
-func (in *Input) data(ctx context.Context, p Plan) Plan {
 	see, err := in.see()
 	if err != nil {
 		return invalid(err.Error())
 	}
-	data, problem := in.Programs.Data(ctx, see)
+	p, results := in.evaluate(ctx, see)
+	if p.Reason == v1alpha1.ReasonConditionsNotMet && in.Spec.Retry != nil && in.Spec.Retry.Monotonic {
+		p.Next = in.whenTrue(ctx, see, results)
+	}
+	return p
+}
+
+// evaluate has the expressions asked, all on one look.
+func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv.Result) {
+	e, problem := in.Programs.Begin(ctx, see)
+	if problem != nil {
+		return Plan{
+			Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Message: fmt.Sprintf("An error never deletes: %s.", problem), Holds: in.Holds,
+		}, nil
+	}
+	defer e.Close()
+	results := e.Conditions()
+	p := in.gate(results)
+	if p.Verdict == v1alpha1.VerdictAct {
+		p = in.act(e, p)
+	}
+	if p.Verdict == v1alpha1.VerdictAct && !in.Acting {
+		p = in.data(e, p)
+	}
+	if ctx.Err() != nil { // some items were asked, and others were not
+		p = p.waits(v1alpha1.ReasonEvaluationFailed, "The evaluation was interrupted.")
+		p.Holds = in.Holds
+	}
+	return p, results
+}
+
+// act adds what is done when the conditions hold, and says whether there is anything, or what is waited for.
+func (in *Input) act(e *celenv.Evaluation, p Plan) Plan {
+	d := in.decideRules(e, &p)
+	in.steps(d)
+	in.needGate(d)
+	p.Confirm = d.reads.confirm()
+	if blocked, detail := in.releaseStep(&p); blocked != "" {
+		return p.blocked(blocked, detail)
+	}
+	if p = in.judge(d, p); p.Verdict != v1alpha1.VerdictAct || in.Acting {
+		return p
+	}
+	if !in.Spec.Recurs() {
+		if rows := p.rows(); len(rows) > MaxRows || p.rowBytes(rows) > maxRowBytes {
+			return p.blocked(v1alpha1.ReasonTooManyObjects, fmt.Sprintf("%d objects match, and one Cleaner deletes at most %d: narrow the selectors, or use several Cleaners.", len(rows), MaxRows))
+		}
+	}
+	return in.trip(p)
+}
+
+// needGate asks for the reads that all steps rest on.
+func (in *Input) needGate(d *decider) {
+	var missing []Read
+	for _, read := range in.gateReads() {
+		if !in.confirmed(read) {
+			missing = append(missing, read)
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+	wanted := false
+	for i := range d.p.Steps {
+		d.p.Steps[i].Confirmed = false
+		wanted = wanted || d.p.Steps[i].Deed()
+	}
+	if wanted && in.Batch > 0 {
+		d.reads.want(gate, missing)
+	}
+}
+
+// judge says what a plan comes to, of which the conditions hold.
+func (in *Input) judge(d *decider, p Plan) Plan {
+	for _, read := range in.gateReads() {
+		if why, failed := in.unreadable(read); failed {
+			return p.waits(v1alpha1.ReasonUnconfirmed, fmt.Sprintf("Target %q cannot be read live: %s.", in.Spec.Targets[read.Target].Name, strings.TrimSuffix(why, ".")))
+		}
+	}
+	// A Cleaner that cleans once begins when everything is due, and ends with what it has done then.
+	once := !in.Spec.Recurs() && !in.Acting
+	something := len(p.Steps) > 0 || p.Release != nil
+	switch {
+	case something && !once:
+		return p
+	case len(p.Errors) > 0:
+		return p.waits(v1alpha1.ReasonEvaluationFailed, "An error never deletes: "+said(&p.Errors[0]))
+	case len(p.Pending) > 0:
+		return p.waits(v1alpha1.ReasonHolding, fmt.Sprintf("What rule %q wants has not held for long enough.", p.Pending[0].Rule))
+	case p.Deferred > 0 && d.unstable:
+		return p.waits(v1alpha1.ReasonTargetUnstable, "It changes faster than it can be acted on, and is tried again: "+d.blocked)
+	case p.Deferred > 0:
+		return p.waits(v1alpha1.ReasonDeletionRefused, "It is tried again: "+d.blocked)
+	case !something && len(p.Withheld) > 0:
+		return p.blocked(v1alpha1.ReasonProtected, fmt.Sprintf("All objects to act on are protected; the first is %s: %s.",
+			p.Withheld[0].Object, p.Withheld[0].Because))
+	case !something && !once:
+		return p.waits(v1alpha1.ReasonNothingToDo, "Nothing that the targets and rules are about is to be cleaned now.")
+	}
+	return p
+}
+
+// said is an error of items in words.
+func said(e *v1alpha1.ItemError) string {
+	text := fmt.Sprintf("rule %q: spec.%s: %s", e.Rule, e.Field, e.Message)
+	if e.Key != "" {
+		text += " on " + e.Key
+	}
+	return text
+}
+
+// waits is the plan without steps: what waits takes none.
+func (p Plan) waits(reason, message string) Plan {
+	p.Verdict, p.Reason, p.Message = v1alpha1.VerdictWait, reason, message
+	p.Steps, p.Confirm, p.Release = nil, nil, nil
+	return p
+}
+
+// data adds the value of cloudEventData. Nothing is begun of which the event could not say what its author wants said.
+func (in *Input) data(e *celenv.Evaluation, p Plan) Plan {
+	data, problem := e.Data()
 	if problem != nil {
 		return p.blocked(v1alpha1.ReasonEvaluationFailed, "All conditions are true, and nothing is deleted: spec."+problem.Error())
 	}
@@ -204,7 +307,7 @@ func (in *Input) resolved() (Plan, bool) {
 	var problems []string
 	for i := range in.Spec.Targets {
 		t, seen := &in.Spec.Targets[i], &in.Snapshot[i]
-		if t.Delete && seen.Resource.Resource != "" && !seen.Namespaced {
+		if t.Delete && !in.Spec.Cluster && seen.Resource.Resource != "" && !seen.Namespaced {
 			return invalid(fmt.Sprintf("spec.targets[%d].delete: %s is cluster-scoped, and a Cleaner deletes in its own namespace only; remove delete: true, the target can still be read.", i, ResourceName(seen.Resource))), false
 		}
 		r, problem := Problem(t, seen)
@@ -234,7 +337,11 @@ func Problem(t *v1alpha1.ClusterTarget, seen *Target) (reason, message string) {
 	switch seen.State {
 	case Complete:
 		if t.Included() && t.Reference.Name != "" && len(seen.Objects) == 0 && !asNull {
-			return v1alpha1.ReasonTargetMissing, missing(fmt.Sprintf("%s %q does not exist", t.Reference.Kind, t.Reference.Name))
+			name := t.Reference.Name
+			if t.Reference.Namespace != "" {
+				name = t.Reference.Namespace + "/" + name
+			}
+			return v1alpha1.ReasonTargetMissing, missing(fmt.Sprintf("%s %q does not exist", t.Reference.Kind, name))
 		}
 		return "", ""
 	case NoSuchKind:
@@ -290,14 +397,10 @@ func (in *Input) see() (celenv.Input, error) {
 	return celenv.Input{Targets: in.values(), Params: params, Time: in.moment()}, nil
 }
 
-// evaluate asks the conditions.
-func (in *Input) evaluate(ctx context.Context) Plan {
-	see, err := in.see()
-	if err != nil {
-		return invalid(err.Error())
-	}
-	results := in.Programs.Conditions(ctx, see)
-	p := Plan{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Message: met(len(results))}
+// gate says what the conditions gave. Holds of rules last where nobody can say; where the conditions do not hold nobody
+// looks, and they end.
+func (in *Input) gate(results []celenv.Result) Plan {
+	p := Plan{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Message: met(in.Spec, len(results))}
 	for i, r := range results {
 		out := v1alpha1.ConditionOutcome{Expression: shorten(in.Spec.Conditions[i])}
 		if r.Err != nil {
@@ -308,15 +411,12 @@ func (in *Input) evaluate(ctx context.Context) Plan {
 		p.Conditions = append(p.Conditions, out)
 		switch failed := p.Reason == v1alpha1.ReasonEvaluationFailed; {
 		case r.Err != nil && !failed:
-			p.Verdict, p.Reason = v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed
+			p.Verdict, p.Reason, p.Holds = v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed, in.Holds
 			p.Message = fmt.Sprintf("An error never deletes: spec.%s", r.Err.Error())
 		case r.Err == nil && !r.Value && p.Verdict == v1alpha1.VerdictAct:
 			p.Verdict, p.Reason = v1alpha1.VerdictWait, v1alpha1.ReasonConditionsNotMet
 			p.Message = fmt.Sprintf("spec.conditions[%d] is false: %s", i, out.Expression)
 		}
-	}
-	if p.Reason == v1alpha1.ReasonConditionsNotMet && in.Spec.Retry != nil && in.Spec.Retry.Monotonic {
-		p.Next = in.whenTrue(ctx, see, results)
 	}
 	return p
 }
@@ -335,11 +435,15 @@ func (in *Input) whenTrue(ctx context.Context, see celenv.Input, results []celen
 	return at.Add(in.Clock.Ahead)
 }
 
-func met(n int) string {
-	if n == 0 {
+func met(spec *v1alpha1.Work, conditions int) string {
+	switch {
+	case conditions > 0:
+		return "All conditions are true."
+	case spec.Recurs():
+		return "There is something to do."
+	default:
 		return "There are no conditions, and the ttl has passed."
 	}
-	return "All conditions are true."
 }
 
 func shorten(s string) string {
@@ -350,41 +454,47 @@ func shorten(s string) string {
 	return s
 }
 
-// steps adds the objects of the targets with delete: true, each once. An object that conditions see is deleted at the
-// version that they saw, whichever target wants it.
-func (in *Input) steps(p *Plan) {
-	seen, taken := in.seen(), map[types.UID]bool{}
+// steps adds the objects of the targets with delete: true, each once, but for those that a rule acts on. An object that
+// conditions see is deleted at the version that they saw, whichever target wants it.
+func (in *Input) steps(d *decider) {
+	if !slices.ContainsFunc(in.Spec.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Delete }) {
+		return
+	}
+	seen := in.seen()
 	for _, bySome := range []bool{false, true} {
 		for i := range in.Spec.Targets {
 			if !in.Spec.Targets[i].Delete {
 				continue
 			}
 			for _, o := range in.Snapshot[i].Objects {
-				s, is := seen[o.UID]
-				if is != bySome || taken[o.UID] {
+				id := o.identity()
+				s, is := seen[id]
+				if is != bySome || d.taken[id] {
 					continue
 				}
-				taken[o.UID] = true
+				d.taken[id] = true
 				if is {
 					o = s.Object
 				}
-				in.step(p, Step{
-					Rule: targetRule + in.Spec.Targets[i].Name, Action: noAction, Object: o, Seen: s.In,
-					Verb: VerbDelete, Propagation: v1alpha1.PropagateBackground,
+				in.step(d, Step{
+					Rule: targetRule + in.Spec.Targets[i].Name, Action: noAction, Keys: []string{string(id)}, Object: o, Seen: s.In,
+					Verb: VerbDelete, Propagation: v1alpha1.PropagateBackground, Confirmed: true,
 				})
 			}
 		}
 	}
 }
 
-// step adds a step, unless its object is protected.
-func (in *Input) step(p *Plan, s Step) {
-	because := in.Protection.Because(&s.Object)
-	switch {
-	case because == "":
-		p.Steps = append(p.Steps, s)
-	case len(p.Withheld) < maxWithheld:
-		p.Withheld = append(p.Withheld, Withheld{Step: s, Because: because})
+// step adds a step of a target, unless something keeps its object from being deleted.
+func (in *Input) step(d *decider, s Step) {
+	id := ItemKey{Rule: s.Rule, Key: s.Keys[0]}
+	switch because := in.Protection.Because(&s.Object); {
+	case in.Failed[id], in.Only != nil && !in.Only[id]:
+	case in.Spec.Recurs() && s.Object.Terminating: // a run records what is on its way, too; nobody deletes it again and again
+	case because != "":
+		d.withhold(Withheld{Step: s, Because: because})
+	case !d.deferred(&s.Object):
+		d.p.Steps = append(d.p.Steps, s)
 	}
 }
 
@@ -396,12 +506,13 @@ func (in *Input) seen() map[types.UID]Seen {
 			continue
 		}
 		for _, o := range in.Snapshot[i].Objects {
-			s, again := out[o.UID]
+			id := o.identity()
+			s, again := out[id]
 			if !again {
 				s.Object = o
 			}
 			s.In = append(s.In, i)
-			out[o.UID] = s
+			out[id] = s
 		}
 	}
 	return out
@@ -430,26 +541,39 @@ func (in *Input) releaseStep(p *Plan) (reason, detail string) {
 	return "", ""
 }
 
-func (p *Plan) rowBytes() int {
-	n := 0
+// rows are the steps that a run records: the first deed on each object.
+func (p *Plan) rows() []int {
+	out, has := make([]int, 0, len(p.Steps)), make(map[types.UID]bool, len(p.Steps))
 	for i := range p.Steps {
+		if id := p.Steps[i].Object.identity(); p.Steps[i].Deed() && !has[id] {
+			has[id] = true
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func (p *Plan) rowBytes(rows []int) int {
+	n := 0
+	for _, i := range rows {
 		n += len(p.Steps[i].Row().String()) + 3 // quotes and comma
 	}
 	return n
 }
 
-// Agree says that a plan from the watches and a plan from live reads want the same: both act, on the same objects.
+// Agree says that a plan from the watches and a plan from live reads want the same: both act, in the same ways on the same
+// objects.
 // Versions may differ; the live plan's are the ones to act on.
 func Agree(watched, live Plan) bool {
 	if watched.Verdict != v1alpha1.VerdictAct || live.Verdict != v1alpha1.VerdictAct || len(watched.Steps) != len(live.Steps) {
 		return false
 	}
-	want := map[types.UID]string{}
+	want := make(map[stepID]bool, len(watched.Steps))
 	for i := range watched.Steps {
-		want[watched.Steps[i].Object.UID] = watched.Steps[i].Rule
+		want[watched.Steps[i].id()] = true
 	}
 	for i := range live.Steps {
-		if want[live.Steps[i].Object.UID] != live.Steps[i].Rule {
+		if !want[live.Steps[i].id()] {
 			return false
 		}
 	}

@@ -360,7 +360,7 @@ func TestAnObjectOfTwoTargets(t *testing.T) {
 	in := input(t, spec, seen(pod("a")), seen(newer, pod("b", func(o *Object) { o.Value = nil })))
 	p := Compute(t.Context(), in)
 	c, _ := committed()
-	run, m := Commit(Owner{Namespace: "shop"}, &c.Status, nil, "v1:x", p, born)
+	run, m := Commit(&c.Status, nil, "v1:x", p, born)
 	want := []string{"targets.doomed pods/v1 shop/b uid-b 7", "targets.doomed pods/v1 shop/a uid-a 7"}
 	if diff := cmp.Diff(want, run.Rows); diff != "" {
 		t.Fatalf("an object is deleted at another version than conditions saw: -want +got\n%s", diff)

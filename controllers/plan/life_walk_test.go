@@ -296,7 +296,7 @@ func (w *walk) evaluate(i int) (*plan.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.run, q.remembered = plan.Commit(plan.Owner{Namespace: namespace}, &q.read.Status, q.read.Spec.Helm, decides, p, w.now)
+	q.run, q.remembered = plan.Commit(&q.read.Status, q.read.Spec.Helm, decides, p, w.now)
 	return nil, w.take(steps[0])
 }
 

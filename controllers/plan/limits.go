@@ -4,9 +4,12 @@
 package plan
 
 import (
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
 // defaultPer is limits.per where a spec gives none.
@@ -31,4 +34,118 @@ func (d Done) Since(now time.Time, per time.Duration) Done {
 		d = d[1:]
 	}
 	return d
+}
+
+// Deed is what is to be remembered of a step that was done.
+func (in *Input) Deed(s *Step, at time.Time) Deed {
+	d := Deed{At: at, UID: s.Object.UID, Items: max(1, len(s.Keys))}
+	for _, read := range in.Snapshot.ReadsOf(s.Object.Ref) {
+		d.Targets = append(d.Targets, in.Spec.Targets[read.Target].Name)
+	}
+	return d
+}
+
+// limited says which limit a plan is over, and in a sentence; empty if it is over none. freed is when the oldest deed that
+// counts against it counts no longer; zero if none does.
+func (in *Input) limited(p *Plan) (limit, message string, freed time.Time, err error) {
+	limits := in.Spec.Limits
+	if limits == nil {
+		return "", "", time.Time{}, nil
+	}
+	per, err := limits.Per.Parse(defaultPer)
+	if err != nil {
+		return "", "", time.Time{}, fmt.Errorf("spec.limits.per: %w", err)
+	}
+	done := in.Done.Since(in.Now, per)
+	if len(done) > 0 {
+		freed = done[0].At.Add(per)
+	}
+	acted, actions := p.counts()
+	for i := range done {
+		actions += int64(max(1, done[i].Items))
+	}
+	if n := limits.MaxActions; n > 0 && len(acted) > 0 && actions > n {
+		return "maxActions", fmt.Sprintf("Nothing is done: it would be more than the %d objects that limits.maxActions allows in %s.", n, per), freed, nil
+	}
+	if n := limits.MaxPercent; n > 0 {
+		for t := range in.Snapshot {
+			if in.overPercent(t, acted, done, n) {
+				return "maxPercent", fmt.Sprintf("Nothing is done: it would be more than the %d%% of target %q that limits.maxPercent allows in %s.",
+					n, in.Spec.Targets[t].Name, per), freed, nil
+			}
+		}
+	}
+	return "", "", time.Time{}, nil
+}
+
+// counts are the objects that the plan changes, and how many that is: one that stands for several items counts as these.
+func (p *Plan) counts() (acted map[types.UID]bool, actions int64) {
+	type part struct {
+		object types.UID
+		rule   string
+		action int
+	}
+	acted = make(map[types.UID]bool, len(p.Steps))
+	parts, most := map[part]int{}, map[types.UID]int{}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		if !s.Deed() {
+			continue
+		}
+		id := s.Object.identity()
+		acted[id] = true
+		of := part{id, s.Rule, s.Action}
+		parts[of] += max(1, len(s.Keys))
+		most[id] = max(most[id], parts[of])
+	}
+	for _, n := range most {
+		actions += int64(n)
+	}
+	return acted, actions
+}
+
+// overPercent says that more of a target's objects are acted on than so many of a hundred. Objects that were acted on and
+// are gone count among those that it has.
+func (in *Input) overPercent(t int, acted map[types.UID]bool, done Done, percent int64) bool {
+	target := &in.Snapshot[t]
+	if target.State != Complete {
+		return false
+	}
+	earlier := map[types.UID]bool{}
+	for i := range done {
+		for _, name := range done[i].Targets {
+			if name == in.Spec.Targets[t].Name {
+				earlier[done[i].UID] = true
+			}
+		}
+	}
+	all, planned, n := int64(len(target.Objects)), false, int64(0)
+	for i := range target.Objects {
+		id := target.Objects[i].identity()
+		switch {
+		case acted[id]:
+			planned = true
+			n++
+			delete(earlier, id)
+		case earlier[id]:
+			n++
+			delete(earlier, id)
+		}
+	}
+	gone := int64(len(earlier))
+	return planned && (n+gone)*100 > percent*(all+gone)
+}
+
+// trip blocks a plan that is over a limit.
+func (in *Input) trip(p Plan) Plan {
+	limit, message, freed, err := in.limited(&p)
+	switch {
+	case err != nil:
+		return invalid(err.Error())
+	case limit == "":
+		return p
+	}
+	p.TrippedBy = limit
+	p.Next = earlier(p.Next, freed)
+	return p.blocked(v1alpha1.ReasonLimitExceeded, message)
 }

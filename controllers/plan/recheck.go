@@ -53,7 +53,7 @@ func Reevaluate(ctx context.Context, in Input, run *v1alpha1.Run, m *Memory) Rec
 	}
 	out := Rechecked{Seen: in.seenOf(rows), Protected: map[int]string{}}
 	for i, s := range out.Seen {
-		if because := in.Protection.Because(&s.Object); because != "" {
+		if because := in.Protection.Of(in.Spec).Because(&s.Object); because != "" {
 			out.Protected[i] = because
 		}
 	}

@@ -19,9 +19,9 @@ import (
 // targetRule begins the rule name of a step that a target with delete: true makes.
 const targetRule = "targets."
 
-// Row is one object that a run is to delete, as it is recorded before the first deletion.
+// Row is one object that a run is to act on, as it is recorded before the first deed.
 type Row struct {
-	// Rule is what wanted it: "targets.<name>".
+	// Rule is what wanted it: the name of a rule, or "targets.<name>".
 	Rule string
 	Ref
 }
@@ -29,7 +29,7 @@ type Row struct {
 // String writes the row as it stands in status.run.rows:
 // "<rule> <resource>.<group>/<version> <namespace>/<name> <uid> <resourceVersion>".
 func (r Row) String() string {
-	return fmt.Sprintf("%s %s %s/%s %s %s", r.Rule, ResourceName(r.Resource), r.Namespace, r.Name, r.UID, r.ResourceVersion)
+	return r.Rule + " " + ResourceName(r.Resource) + " " + r.Namespace + "/" + r.Name + " " + string(r.UID) + " " + r.ResourceVersion
 }
 
 // ParseRow reads what String wrote. It errs on anything else, so that a row that somebody made up is not half understood.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
@@ -21,28 +20,21 @@ const (
 
 // Commit is the run that records a plan, before anything of it is done, and what the process that records it remembers.
 // The plan was decided at now, on live reads that were begun no earlier.
-func Commit(owner Owner, before *v1alpha1.CleanerStatus, helm *v1alpha1.Helm, decides string, p Plan, now time.Time) (*v1alpha1.Run, *Memory) {
+func Commit(before *v1alpha1.CleanerStatus, helm *v1alpha1.Helm, decides string, p Plan, now time.Time) (*v1alpha1.Run, *Memory) {
 	run := &v1alpha1.Run{
 		Number:    before.Runs + 1,
 		Decides:   decides,
 		DecidedAt: metav1.NewTime(now),
-		Withheld:  p.Forbidden(owner),
+		Withheld:  p.Forbidden(),
 		Data:      p.Data,
 	}
-	var was []*Seen
-	recorded := map[types.UID]bool{}
-	for i := range p.Steps {
-		s := &p.Steps[i]
-		if !s.Deed() || recorded[s.Object.UID] { // what is done to one object, one row stands for
-			continue
+	rows := p.rows()
+	was := make([]*Seen, len(rows))
+	for row, i := range rows {
+		run.Rows = append(run.Rows, p.Steps[i].Row().String())
+		if len(p.Steps[i].Seen) > 0 {
+			was[row] = &Seen{Object: p.Steps[i].Object, In: p.Steps[i].Seen}
 		}
-		recorded[s.Object.UID] = true
-		run.Rows = append(run.Rows, s.Row().String())
-		var seen *Seen
-		if len(s.Seen) > 0 {
-			seen = &Seen{Object: s.Object, In: s.Seen}
-		}
-		was = append(was, seen)
 	}
 	if p.Release != nil {
 		run.Helm = &v1alpha1.HelmRelease{
@@ -57,12 +49,12 @@ func Commit(owner Owner, before *v1alpha1.CleanerStatus, helm *v1alpha1.Helm, de
 	return run, NewMemory(run.Number, was, now)
 }
 
-// Forbidden is what a plan would do and may not, as it is recorded and shown to those who read an owner.
-func (p *Plan) Forbidden(owner Owner) []v1alpha1.Withheld {
+// Forbidden is what a plan would do and may not, as it is recorded and shown to people.
+func (p *Plan) Forbidden() []v1alpha1.Withheld {
 	var out []v1alpha1.Withheld
 	for i := range p.Withheld {
 		w := &p.Withheld[i]
-		out = append(out, v1alpha1.Withheld{Object: w.Step.Object.Shown(owner.Namespace), Because: w.Because})
+		out = append(out, v1alpha1.Withheld{Object: w.Object, Because: w.Because})
 	}
 	return out
 }

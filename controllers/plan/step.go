@@ -37,7 +37,7 @@ type Step struct {
 	Rule string
 	// Action is the index among the actions of the rule; -1 for targets.<name>.
 	Action int
-	// Keys are the items of the rule that the step stands for, in their order. Nil for targets.<name>.
+	// Keys are the items of the rule that the step stands for, in their order; for targets.<name> it is the object's UID.
 	Keys []string
 	// Object is what is acted on, at its ResourceVersion. Without a name if an item that is no object is reported.
 	Object Object
@@ -102,6 +102,8 @@ type Read struct {
 // Withheld is a step that is not taken, because its object is protected.
 type Withheld struct {
 	Step Step
+	// Object names the object for people.
+	Object string
 	// Because says why.
 	Because string
 }
@@ -130,14 +132,16 @@ func (p *Plan) Items() map[ItemKey]bool {
 type stepID struct {
 	rule   string
 	action int
-	uid    types.UID
-	key    string // of what is no object
+	object types.UID
+	key    string // of an item that is no object
 }
 
 func (s *Step) id() stepID {
-	id := stepID{rule: s.Rule, action: s.Action, uid: s.Object.UID}
-	if s.Object.UID == "" && len(s.Keys) > 0 {
+	id := stepID{rule: s.Rule, action: s.Action}
+	if s.Object.Name == "" {
 		id.key = s.Keys[0]
+	} else {
+		id.object = s.Object.identity()
 	}
 	return id
 }

@@ -67,6 +67,33 @@ func TestFlags(t *testing.T) {
 	}
 }
 
+// The table of metrics in README.md has the collectors' names, and no others.
+func TestMetrics(t *testing.T) {
+	want := map[string]bool{}
+	ast.Inspect(parse(t, "controllers/internal/metrics/metrics.go"), func(n ast.Node) bool {
+		field, ok := n.(*ast.KeyValueExpr)
+		if !ok {
+			return true
+		}
+		if key, ok := field.Key.(*ast.Ident); ok && key.Name == "Name" {
+			want[text(t, field.Value)] = true
+		}
+		return true
+	})
+	if len(want) < 10 {
+		t.Fatalf("metrics.go has only the metrics %v", want)
+	}
+	got := map[string]bool{}
+	for _, row := range readPage(t, "README.md").rows() {
+		if strings.HasPrefix(row[0], "`cleaner_") {
+			got[spans(row[0])[0]] = true
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("metrics (-code +README.md):\n%s", diff)
+	}
+}
+
 // text is what a string literal says.
 func text(t *testing.T, e ast.Expr) string {
 	t.Helper()

@@ -87,6 +87,9 @@ func (l *lab) check(ctx context.Context) ([]invariants.Violation, error) {
 	}
 	r := record(events, log)
 	// The labs are counted after the log was read: what it shows was done when they were there.
-	r.Namespaces, r.Elsewhere, r.Cleaners, r.Sinks = []string{l.ns}, l.labs.but(l.ns), cleaners.Items, l.sinks
+	r.Namespaces, r.Elsewhere, r.Sinks = []string{l.ns}, l.labs.but(l.ns), l.sinks
+	for i := range cleaners.Items {
+		r.Cleaners = append(r.Cleaners, &cleaners.Items[i])
+	}
 	return invariants.Check(r), nil
 }

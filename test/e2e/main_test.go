@@ -148,7 +148,22 @@ func newEnv(ctx context.Context, binary string) (*env, error) {
 	if err := operator.Install(ctx, c); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
+	if err := e.mayPatch(ctx); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
 	return e, nil
+}
+
+// mayPatch lets the operator patch ConfigMaps, which no preset does, as an administrator would: by a label.
+func (e *env) mayPatch(ctx context.Context) error {
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "cleaner-may-patch", Labels: map[string]string{"cleaner.vtex.dev/aggregate-to-controller": "true"}},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"patch"}}},
+	}
+	if err := e.Create(ctx, role); err != nil {
+		return fmt.Errorf("cannot let the operator patch ConfigMaps: %w", err)
+	}
+	return nil
 }
 
 // witness reads the audit log of all tests: every DELETE by the operator carries both preconditions, was decided, and
@@ -181,7 +196,7 @@ func (e *env) witness() error {
 func record(events []cluster.Event, log []invariants.Line) *invariants.Record {
 	return &invariants.Record{
 		Operator: operator.User, Audit: events, Log: log,
-		Protected: []string{"kube-system", "kube-public", "kube-node-lease", operator.Namespace},
+		Protected: []string{"kube-system", "kube-public", "kube-node-lease", operator.Namespace}, Own: operator.Namespace,
 	}
 }
 

@@ -105,7 +105,7 @@ func (s *story) committed() {
 }
 
 func (s *story) intent(uid string) {
-	s.Log = append(s.Log, Line{Time: s.now.Add(500 * time.Millisecond), Message: "Intent", Namespace: "shop", Name: "c", Run: 1, UID: uid, Version: "7"})
+	s.Log = append(s.Log, Line{Time: s.now.Add(500 * time.Millisecond), Message: "Intent", Namespace: "shop", Name: "c", Run: 1, Verb: "delete", UID: uid, Version: "7"})
 }
 
 // deleted is a granted DELETE that demanded and hit these UIDs.
@@ -154,7 +154,7 @@ func (s *story) stays(generation, says int64) {
 	s.c.Status.Conditions = append(s.c.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionReady, Reason: "Suspended", Message: "It is suspended.", ObservedGeneration: says,
 	})
-	s.Cleaners = []v1alpha1.Cleaner{s.c}
+	s.Cleaners = []v1alpha1.Owner{&s.c}
 }
 
 // steps are a whole life, one thing after the other.
@@ -271,14 +271,14 @@ func TestCheckFindsEachBrokenPromise(t *testing.T) {
 			s.cleaner(us, "patch", func(c *v1alpha1.Cleaner) { c.Status.Runs, c.Status.Run = 2, &v1alpha1.Run{Number: 2} })
 			s.gone()
 		}}, want: []string{"I2", "I9"}},
-		"StaysSilently": {instead: map[string]func(*story){"gone": func(s *story) { s.Cleaners = []v1alpha1.Cleaner{s.c} }}, want: []string{"I12"}},
+		"StaysSilently": {instead: map[string]func(*story){"gone": func(s *story) { s.Cleaners = []v1alpha1.Owner{&s.c} }}, want: []string{"I12"}},
 		"StaysAndSaysWhy": {instead: map[string]func(*story){"gone": func(s *story) {
 			s.stays(2, 2)
 		}}},
 		"StaysAndSaysWhyItWasThere": {instead: map[string]func(*story){"gone": func(s *story) { s.stays(2, 1) }}, want: []string{"I12"}},
 		"StaysForOthers": {instead: map[string]func(*story){"gone": func(s *story) {
 			s.c.DeletionTimestamp, s.c.Finalizers = &metav1.Time{Time: s.now}, []string{"example.test/theirs"}
-			s.Cleaners = []v1alpha1.Cleaner{s.c}
+			s.Cleaners = []v1alpha1.Owner{&s.c}
 		}}},
 		"KilledBeforeTheAnswerToTheResult": {instead: map[string]func(*story){"finished": func(s *story) { // stored all the same
 			s.finished()

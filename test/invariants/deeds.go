@@ -30,6 +30,11 @@ func (j *judge) preconditions() {
 	for _, line := range cluster.Violations(j.events, j.Operator) {
 		j.violated("I1", "a deletion without its preconditions", line)
 	}
+	for _, d := range j.deeds {
+		if d.verb == verbPatch && (d.pre.ResourceVersion == nil || *d.pre.ResourceVersion == "") {
+			j.violated("I1", "a PATCH that does not name the resourceVersion before it changes something", d.lines()...)
+		}
+	}
 }
 
 // decided is I2, for objects.
@@ -37,22 +42,25 @@ func (j *judge) decided() {
 	intents := map[string]int{} // how many requests an object's version had already
 	for _, d := range j.deeds {
 		if d.life == nil {
-			j.violated("I2", "a DELETE of what no recorded run names", d.lines()...)
+			j.violated("I2", d.title()+" of what no recorded run names, and no Recurring Cleaner has told of", d.lines()...)
 		}
 		if d.hit != "" && d.pre.UID != nil && d.hit != *d.pre.UID {
-			j.violated("I2", fmt.Sprintf("a DELETE has hit %s, and named %s", d.hit, *d.pre.UID), d.lines()...)
+			j.violated("I2", fmt.Sprintf("%s has hit %s, and named %s", d.title(), d.hit, *d.pre.UID), d.lines()...)
 		}
 		if d.hit != "" && d.pre.UID == nil && !j.inRows(d) {
-			j.violated("I2", fmt.Sprintf("a DELETE has hit %s, which no recorded run names", d.hit), d.lines()...)
+			j.violated("I2", fmt.Sprintf("%s has hit %s, which no recorded run names", d.title(), d.hit), d.lines()...)
+		}
+		if d.recurs() && (d.intent.Rule == "" || d.intent.Decides == "" || d.intent.Run == 0 && d.intent.Evaluation == nil) {
+			j.violated("I2", fmt.Sprintf("%s of %s was told of without rule, fingerprint of the spec, or number of the evaluation", d.title(), d.life), d.lines()...)
 		}
 		if d.pre.UID == nil || d.pre.ResourceVersion == nil {
 			continue // I1
 		}
-		key := string(*d.pre.UID) + " " + *d.pre.ResourceVersion
+		key := d.verb + " " + string(*d.pre.UID) + " " + *d.pre.ResourceVersion
 		intents[key]++
 		told := 0
 		for i := range j.Log {
-			if l := &j.Log[i]; l.Message == "Intent" && d.names(l.UID, l.Version) && !l.Time.After(d.RequestReceivedTimestamp.Add(time.Millisecond)) {
+			if d.toldBy(&j.Log[i]) {
 				told++
 			}
 		}
@@ -107,7 +115,9 @@ func (j *judge) selfDeletions() {
 		switch {
 		case at == nil:
 			j.violated("I2", "a Cleaner was deleted at a version that nobody has seen", quote(e))
-		case at.c.Status.Run == nil || at.c.Status.Run.Result != v1alpha1.ResultCompleted:
+		case at.c.Common().Recurs():
+			j.violated("I2", "a Cleaner was deleted that is Recurring", quote(at.event), quote(e))
+		case at.c.State().Run == nil || at.c.State().Run.Result != v1alpha1.ResultCompleted:
 			j.violated("I2", "a Cleaner was deleted at a version at which no run had completed", quote(at.event), quote(e))
 		}
 	}
@@ -117,8 +127,12 @@ func (j *judge) selfDeletions() {
 func (j *judge) evidence() {
 	for _, l := range j.lives {
 		for _, s := range l.commits() {
-			for i := range s.c.Spec.Targets {
-				if t := &s.c.Spec.Targets[i]; t.Included() {
+			work := s.c.Work()
+			if s.recurs() || work.TemplateRef != nil { // what is confirmed stands in rules, and templates are not seen
+				continue
+			}
+			for i := range work.Targets {
+				if t := &work.Targets[i]; t.Included() {
 					j.targetWasRead(l, s, t)
 				}
 			}
@@ -128,7 +142,7 @@ func (j *judge) evidence() {
 
 // targetWasRead looks for the live read of a target before a commit. Cluster-scoped targets are read where the record
 // may not look.
-func (j *judge) targetWasRead(l *life, s *state, t *v1alpha1.Target) {
+func (j *judge) targetWasRead(l *life, s *state, t *v1alpha1.ClusterTarget) {
 	arrived := s.event.RequestReceivedTimestamp.Time
 	var last *cluster.Event
 	for i := range j.Audit {
@@ -154,9 +168,9 @@ func (j *judge) targetWasRead(l *life, s *state, t *v1alpha1.Target) {
 
 // reads says that a request is the live read of a target: a GET of the one that is named, else a LIST of exactly those
 // that its selectors mean. A LIST with resourceVersion=0 is how watches begin: its answer may be of any age.
-func reads(e *cluster.Event, namespace string, t *v1alpha1.Target) bool {
+func reads(e *cluster.Event, namespace string, t *v1alpha1.ClusterTarget) bool {
 	r := &t.Reference
-	if e.ObjectRef.APIGroup != r.APIGroup || !isKind(e.ObjectRef.Resource, *r) || e.ObjectRef.Subresource != "" || e.ObjectRef.Namespace != "" && e.ObjectRef.Namespace != namespace {
+	if e.ObjectRef.APIGroup != r.APIGroup || !isKind(e.ObjectRef.Resource, r.Reference) || e.ObjectRef.Subresource != "" || !inScope(e.ObjectRef.Namespace, namespace, r) {
 		return false
 	}
 	asked, err := url.ParseRequestURI(e.RequestURI)
@@ -179,6 +193,17 @@ func reads(e *cluster.Event, namespace string, t *v1alpha1.Target) bool {
 		want = strings.Trim("metadata.name="+r.Name+","+want, ",")
 	}
 	return e.Verb == "list" && query.Get("labelSelector") == byLabels.String() && sameFields(query.Get("fieldSelector"), want)
+}
+
+// inScope says that a read was made where a target's objects may be: in the cluster as a whole, in the Cleaner's namespace,
+// or, for a ClusterCleaner, where the reference says.
+func inScope(read, namespace string, r *v1alpha1.ClusterReference) bool {
+	switch {
+	case read == "", read == namespace, r.Name != "" && read == r.Namespace:
+		return true
+	default:
+		return namespace == "" && r.Name == "" && (len(r.Namespaces) == 0 || slices.Contains(r.Namespaces, read))
+	}
 }
 
 // sameFields says that two field selectors demand the same, in any order.
@@ -212,11 +237,12 @@ func pluralOf(k schema.GroupVersionKind) string {
 // ttl is I4.
 func (j *judge) ttl() {
 	due := func(s *state) time.Time {
-		ttl, err := s.c.Spec.TTL.Parse(0)
+		created := s.c.GetCreationTimestamp()
+		ttl, err := s.c.Common().TTL.Parse(0)
 		if err != nil {
-			return s.c.CreationTimestamp.Time
+			return created.Time
 		}
-		return s.c.CreationTimestamp.Add(ttl)
+		return created.Add(ttl)
 	}
 	for _, l := range j.lives {
 		for _, s := range l.commits() {
@@ -227,7 +253,7 @@ func (j *judge) ttl() {
 	}
 	for _, d := range j.deeds {
 		if d.run != nil && d.RequestReceivedTimestamp.Time.Before(due(d.run)) {
-			j.violated("I4", fmt.Sprintf("a DELETE before the ttl of %s had passed at %s", d.life, clockTime(due(d.run))), d.lines()...)
+			j.violated("I4", fmt.Sprintf("%s before the ttl of %s had passed at %s", d.title(), d.life, clockTime(due(d.run))), d.lines()...)
 		}
 	}
 }
@@ -238,42 +264,78 @@ func (j *judge) orders() {
 		if d.life == nil {
 			continue
 		}
+		decided := j.specsOf(d)
 		because, since := "", []*state(nil)
 		for _, s := range d.life.between(d.when().Add(-j.Latency), d.when()) {
-			because = stopped(s, d.run, d.helm)
+			because = stopped(s, decided, d.helm)
 			if because == "" {
 				break
 			}
 			since = append(since, s)
 		}
 		if because != "" {
-			j.violated("I5", fmt.Sprintf("a DELETE although %s was %s", d.life, because), append(d.lines(), quote(since[0].event))...)
+			j.violated("I5", fmt.Sprintf("%s although %s was %s", d.title(), d.life, because), append(d.lines(), quote(since[0].event))...)
 		}
 	}
 }
 
-// stopped says why nothing may be deleted for a Cleaner; empty if it may.
-func stopped(s, commit *state, helm bool) string {
+// specsOf are the specs that may have decided a deed: that of the run, or, for a Recurring Cleaner, those that were in force
+// when the fingerprint that the deed was told with was told first.
+func (j *judge) specsOf(d *deed) []*v1alpha1.Work {
+	if !d.recurs() {
+		return []*v1alpha1.Work{deciding(d.run.c)}
+	}
+	first := d.intent
+	for i := range j.Log {
+		l := &j.Log[i]
+		if l.Message == "Intent" && l.Namespace == d.life.namespace && l.Name == d.life.name && l.Decides == d.intent.Decides && l.Time.Before(first.Time) &&
+			!l.Time.Before(d.life.states[0].event.RequestReceivedTimestamp.Time) {
+			first = l
+		}
+	}
+	var out []*v1alpha1.Work
+	for _, s := range d.life.between(first.Time.Add(-j.Latency), first.Time) {
+		out = append(out, deciding(s.c))
+	}
+	return out
+}
+
+// stopped says why nothing may be done for a Cleaner; empty if it may.
+func stopped(s *state, decided []*v1alpha1.Work, helm bool) string {
+	now := deciding(s.c)
 	switch {
-	case s.c.Spec.Suspend:
+	case s.c.Common().Suspend:
 		return "suspended"
-	case s.c.Spec.Mode == v1alpha1.ModeDryRun:
+	case s.c.Common().Mode == v1alpha1.ModeDryRun:
 		return "in DryRun"
 	case helm: // a release that is half uninstalled is finished
 		return ""
-	case s.c.DeletionTimestamp != nil:
+	case s.c.GetDeletionTimestamp() != nil:
 		return "deleted"
-	case !reflect.DeepEqual(deciding(s.c), deciding(commit.c)):
+	case !slices.ContainsFunc(decided, func(w *v1alpha1.Work) bool { return reflect.DeepEqual(w, now) }):
 		return "edited"
 	}
 	return ""
 }
 
 // deciding is the spec without what may change under an open run.
-func deciding(c *v1alpha1.Cleaner) *v1alpha1.CleanerSpec {
-	s := c.Spec.DeepCopy()
-	s.Suspend, s.Mode, s.Retry, s.CloudEventSink, s.CloudEventData = false, "", nil, "", ""
-	return s
+func deciding(c v1alpha1.Owner) *v1alpha1.Work {
+	w := *c.Work()
+	w.Suspend, w.Mode, w.Retry, w.CloudEventSink, w.CloudEventData = false, "", nil, "", ""
+	w.Schedule, w.TimeZone, w.StartingDeadline = "", "", ""
+	return &w
+}
+
+// protectedKind says that objects of a kind are protected from being deleted.
+func protectedKind(group, resource string) bool {
+	switch group {
+	case "":
+		return slices.Contains([]string{"namespaces", "nodes", "persistentvolumes"}, resource)
+	default:
+		return slices.Contains([]string{
+			"apiextensions.k8s.io", "apiregistration.k8s.io", "admissionregistration.k8s.io", "rbac.authorization.k8s.io", v1alpha1.GroupVersion.Group,
+		}, group)
+	}
 }
 
 // protection is I6.
@@ -284,28 +346,30 @@ func (j *judge) protection() {
 		if ref.APIGroup != "" {
 			name += "." + ref.APIGroup
 		}
-		rbac := ref.APIGroup == "rbac.authorization.k8s.io"
+		scoped := ref.Namespace == "" || ref.Resource == "namespaces" // the reference to a namespace has it as its own
+		anywhere := d.life != nil && d.life.namespace == ""
+		included := anywhere && d.run.c.Work().IncludeProtected
 		switch {
-		case ref.Namespace == "", ref.Resource == "namespaces": // the reference to a namespace has it as its own
-			j.violated("I6", "a DELETE of a cluster-scoped object", d.lines()...)
-		case slices.Contains(j.Protected, ref.Namespace):
-			j.violated("I6", fmt.Sprintf("a DELETE in the protected namespace %q", ref.Namespace), d.lines()...)
-		case rbac && !d.helm && !slices.Contains(j.AllowedKinds, name):
+		case scoped && !anywhere:
+			j.violated("I6", d.title()+" of a cluster-scoped object, which no ClusterCleaner has asked for", d.lines()...)
+		case j.Own != "" && ref.Namespace == j.Own, !included && slices.Contains(j.Protected, ref.Namespace):
+			j.violated("I6", fmt.Sprintf("%s in the protected namespace %q", d.title(), ref.Namespace), d.lines()...)
+		case d.verb == verbDelete && protectedKind(ref.APIGroup, ref.Resource) && !d.helm && !slices.Contains(j.AllowedKinds, name):
 			j.violated("I6", "a DELETE of a protected kind", d.lines()...)
 		case ref.Resource == "secrets" && strings.HasPrefix(ref.Name, recordPrefix) && !d.helm:
-			j.violated("I6", "a DELETE of the record of a release that no run names", d.lines()...)
+			j.violated("I6", d.title()+" of the record of a release that no run names", d.lines()...)
 		}
-		if d.hit == "" || d.helm {
+		if d.touched() == "" || d.helm {
 			continue
 		}
 		var last *thing
-		for i, o := range j.things[d.hit] {
+		for i, o := range j.things[d.touched()] {
 			if !o.at.After(d.RequestReceivedTimestamp.Time) {
-				last = &j.things[d.hit][i]
+				last = &j.things[d.touched()][i]
 			}
 		}
 		if last != nil && (last.meta.Labels[v1alpha1.ProtectKey] == "true" || last.meta.Annotations[v1alpha1.ProtectKey] == "true") {
-			j.violated("I6", "an object was deleted that carries "+v1alpha1.ProtectKey, d.lines()...)
+			j.violated("I6", d.title()+" was granted of an object that carries "+v1alpha1.ProtectKey, d.lines()...)
 		}
 	}
 }

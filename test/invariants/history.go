@@ -24,22 +24,28 @@ import (
 	"github.com/vtex/cleaner/test/cluster"
 )
 
-// state is a Cleaner as a write left it.
+// state is a Cleaner or a ClusterCleaner as a write left it.
 type state struct {
 	event cluster.Event
 	at    time.Time // when the write was answered
-	c     *v1alpha1.Cleaner
+	c     v1alpha1.Owner
 }
 
 // open is the run that was recorded and has no result; nil if none.
 func (s *state) open() *v1alpha1.Run {
-	if run := s.c.Status.Run; run != nil && run.Result == "" {
+	if run := s.c.State().Run; run != nil && run.Result == "" {
 		return run
 	}
 	return nil
 }
 
-// life is all that is known of one Cleaner.
+// recurs says that the run that is open is one of a Cleaner that stays: its rows are added batch by batch.
+func (s *state) recurs() bool {
+	run := s.open()
+	return run != nil && run.Lifecycle == v1alpha1.LifecycleRecurring
+}
+
+// life is all that is known of one Cleaner, or of one ClusterCleaner: that one has no namespace.
 type life struct {
 	uid             types.UID
 	namespace, name string
@@ -49,10 +55,15 @@ type life struct {
 	// letGo is the last write that took our finalizer off; nil if none.
 	letGo *cluster.Event
 	// there says that it is there at the end.
-	there *v1alpha1.Cleaner
+	there v1alpha1.Owner
 }
 
-func (l *life) String() string { return fmt.Sprintf("Cleaner %s/%s (%s)", l.namespace, l.name, l.uid) }
+func (l *life) String() string {
+	if l.namespace == "" {
+		return fmt.Sprintf("ClusterCleaner %s (%s)", l.name, l.uid)
+	}
+	return fmt.Sprintf("Cleaner %s/%s (%s)", l.namespace, l.name, l.uid)
+}
 
 // commits are the writes that recorded a run, one for each.
 func (l *life) commits() []*state {
@@ -110,18 +121,32 @@ type thing struct {
 	meta metav1.PartialObjectMetadata
 }
 
-// deed is a DELETE that the operator sent for an object other than a Cleaner.
+// deed is a DELETE, an eviction or a PATCH that the operator sent for an object other than a Cleaner.
 type deed struct {
 	cluster.Event
-	pre metav1.Preconditions
-	// hit is what the answer says was deleted; empty if nothing.
+	// verb is delete, evict or patch.
+	verb string
+	pre  metav1.Preconditions
+	// hit is what the answer says was touched; empty if nothing, or if that is not answered.
 	hit types.UID
 	// intent is the last line that told of it before it arrived.
 	intent *Line
-	// life and run are on whose behalf it was sent; helm says that it belongs to the run's release.
+	// life and run are on whose behalf it was sent: as it recorded its run, or, if it is Recurring, as it was when that was
+	// decided. Helm says that it belongs to the run's release.
 	life *life
 	run  *state
 	helm bool
+}
+
+// recurs says that it was sent for a Cleaner that records no run of what it is about to do.
+func (d *deed) recurs() bool { return d.run != nil && d.run.c.Common().Recurs() }
+
+// touched is what was acted on, as far as the answer says that something was; empty if nothing.
+func (d *deed) touched() types.UID {
+	if d.verb == verbEvict && d.Code()/100 == 2 && d.pre.UID != nil { // it is answered without the Pod
+		return *d.pre.UID
+	}
+	return d.hit
 }
 
 // when is the moment at which the operator decided to send it.
@@ -130,6 +155,11 @@ func (d *deed) when() time.Time {
 		return d.intent.Time
 	}
 	return d.RequestReceivedTimestamp.Time
+}
+
+// title is what it is, for people.
+func (d *deed) title() string {
+	return map[string]string{verbDelete: "a DELETE", verbEvict: "an eviction", verbPatch: "a PATCH"}[d.verb]
 }
 
 // lines quote the deed and what told of it.
@@ -175,29 +205,52 @@ func newJudge(r *Record) *judge {
 		l.order()
 		j.complete(l)
 	}
-	for i := range r.Cleaners {
-		c := &r.Cleaners[i]
-		if l := j.life(c.UID); l != nil {
+	for _, c := range r.Cleaners {
+		if l := j.life(c.GetUID()); l != nil {
 			l.there = c
 		}
 	}
 	for _, e := range j.events {
 		refused := e.RequestObject == nil && e.Code() >= 300 // before its body was read: nobody knows what it demanded
-		if e.Verb == "delete" && e.By(r.Operator) && !isCleaner(e) && !isDryRun(e) && !refused {
-			j.deeds = append(j.deeds, j.deed(e))
+		if verb := verbOf(e); verb != "" && e.By(r.Operator) && !isDryRun(e) && !refused {
+			j.deeds = append(j.deeds, j.deed(e, verb))
 		}
 	}
 	return j
 }
 
-// ours says that a request was made in a namespace whose Cleaners are judged.
-func (j *judge) ours(e cluster.Event) bool {
-	return len(j.Namespaces) == 0 || slices.Contains(j.Namespaces, e.ObjectRef.Namespace)
+// The verbs of deeds.
+const (
+	verbDelete = "delete"
+	verbEvict  = "evict"
+	verbPatch  = "patch"
+)
+
+// verbOf is what a request does to an object that is no Cleaner; empty if that is no deed. Events and leases are the
+// operator's own.
+func verbOf(e cluster.Event) string {
+	switch {
+	case isCleaner(e):
+	case e.Verb == "delete":
+		return verbDelete
+	case e.Verb == "create" && e.ObjectRef.Subresource == "eviction":
+		return verbEvict
+	case e.Verb == "patch" && !slices.Contains([]string{"events", "leases"}, e.ObjectRef.Resource):
+		return verbPatch
+	}
+	return ""
 }
 
-// astray says that the operator asked for a deletion where nobody else would see it.
+// ours says that a request was made in a namespace whose Cleaners are judged, or on a ClusterCleaner: what that one does
+// may be anywhere.
+func (j *judge) ours(e cluster.Event) bool {
+	return len(j.Namespaces) == 0 || slices.Contains(j.Namespaces, e.ObjectRef.Namespace) || isCleaner(e) && e.ObjectRef.Namespace == ""
+}
+
+// astray says that the operator asked for a deed where nobody else would see it.
 func (j *judge) astray(e cluster.Event) bool {
-	return len(cluster.Deletes([]cluster.Event{e}, j.Operator)) > 0 && !slices.Contains(j.Elsewhere, e.ObjectRef.Namespace)
+	deed := e.By(j.Operator) && (verbOf(e) != "" || isCleaner(e) && e.Verb == "delete" || e.Verb == "deletecollection")
+	return deed && !slices.Contains(j.Elsewhere, e.ObjectRef.Namespace)
 }
 
 func (j *judge) violated(invariant, what string, lines ...string) {
@@ -238,29 +291,29 @@ func (j *judge) take(e cluster.Event) {
 }
 
 func (j *judge) takeCleaner(e cluster.Event) {
-	c := &v1alpha1.Cleaner{}
-	if err := json.Unmarshal(e.ResponseObject.Raw, c); err != nil {
-		return
-	}
-	if c.Kind == "Status" { // of a DELETE that took effect at once
-		var s metav1.Status
-		if json.Unmarshal(e.ResponseObject.Raw, &s) == nil && s.Details != nil {
+	var s metav1.Status
+	if json.Unmarshal(e.ResponseObject.Raw, &s) == nil && s.Kind == "Status" { // of a DELETE that took effect at once
+		if s.Details != nil {
 			if l := j.life(s.Details.UID); l != nil {
 				l.gone = &e
 			}
 		}
 		return
 	}
-	if c.UID == "" {
+	var c v1alpha1.Owner = &v1alpha1.Cleaner{}
+	if e.ObjectRef.Resource == "clustercleaners" {
+		c = &v1alpha1.ClusterCleaner{}
+	}
+	if json.Unmarshal(e.ResponseObject.Raw, c) != nil || c.GetUID() == "" {
 		return
 	}
-	l := j.life(c.UID)
+	l := j.life(c.GetUID())
 	if l == nil {
-		l = &life{uid: c.UID, namespace: c.Namespace, name: c.Name}
+		l = &life{uid: c.GetUID(), namespace: c.GetNamespace(), name: c.GetName()}
 		j.lives = append(j.lives, l)
 	}
 	l.states = append(l.states, state{event: e, at: e.StageTimestamp.Time, c: c})
-	if c.DeletionTimestamp != nil && len(c.Finalizers) == 0 {
+	if c.GetDeletionTimestamp() != nil && len(c.GetFinalizers()) == 0 {
 		l.gone = &e
 	}
 }
@@ -284,7 +337,7 @@ func (j *judge) complete(l *life) {
 	seen := map[recorded]bool{}
 	for i := 0; i < len(l.states); i++ {
 		later := l.states[i]
-		run := later.c.Status.Run
+		run := later.c.State().Run
 		if i == 0 || run == nil {
 			continue
 		}
@@ -295,10 +348,11 @@ func (j *judge) complete(l *life) {
 			}
 			seen[what] = true
 			if u := j.lost(l, run.Number, result, later.event); u != nil {
-				c := l.states[i-1].c.DeepCopy()
-				c.Status.Run, c.Status.Runs = run.DeepCopy(), run.Number
+				c := l.states[i-1].c.DeepCopyOwner()
+				status := c.State()
+				status.Run, status.Runs = run.DeepCopy(), run.Number
 				if result == "" {
-					c.Status.Run = u.run
+					status.Run = u.run
 				}
 				l.states = slices.Insert(l.states, i, state{event: u.event, at: u.event.RequestReceivedTimestamp.Time, c: c})
 				i++
@@ -333,20 +387,58 @@ func (j *judge) lost(l *life, number int64, result v1alpha1.Result, before clust
 	return nil
 }
 
-func version(c *v1alpha1.Cleaner) uint64 {
-	n, err := strconv.ParseUint(c.ResourceVersion, 10, 64)
+func version(c v1alpha1.Owner) uint64 {
+	n, err := strconv.ParseUint(c.GetResourceVersion(), 10, 64)
 	if err != nil {
 		return 0
 	}
 	return n
 }
 
-func held(c *v1alpha1.Cleaner) bool { return slices.Contains(c.Finalizers, v1alpha1.Finalizer) }
+func held(c v1alpha1.Owner) bool { return slices.Contains(c.GetFinalizers(), v1alpha1.Finalizer) }
 
-// deed finds out what a DELETE was about.
-func (j *judge) deed(e cluster.Event) *deed {
-	d := &deed{Event: e}
-	d.pre, _ = e.Preconditions() // what cannot be read is a violation of I1
+// demanded is what a request demanded of its object. A JSON patch demands by the tests that it begins with, another patch
+// by its metadata.
+func demanded(e cluster.Event, verb string) metav1.Preconditions {
+	if verb != verbPatch {
+		pre, err := e.Preconditions()
+		if err != nil {
+			return metav1.Preconditions{} // a violation of I1
+		}
+		return pre
+	}
+	var pre metav1.Preconditions
+	var body struct {
+		Metadata metav1.Preconditions `json:"metadata"`
+	}
+	var operations []struct {
+		Op, Path string
+		Value    any
+	}
+	switch {
+	case e.RequestObject == nil:
+	case json.Unmarshal(e.RequestObject.Raw, &operations) == nil:
+		for _, o := range operations {
+			value, ok := o.Value.(string)
+			if o.Op != "test" {
+				break
+			}
+			switch {
+			case ok && o.Path == "/metadata/uid":
+				pre.UID = (*types.UID)(&value)
+			case ok && o.Path == "/metadata/resourceVersion":
+				pre.ResourceVersion = &value
+			}
+		}
+	case json.Unmarshal(e.RequestObject.Raw, &body) == nil:
+		pre = body.Metadata
+	}
+	return pre
+}
+
+// deed finds out what a request was about.
+func (j *judge) deed(e cluster.Event, verb string) *deed {
+	d := &deed{Event: e, verb: verb, pre: demanded(e, verb)}
 	if e.Code() >= 200 && e.Code() < 300 && e.ResponseObject != nil {
 		var answer struct {
 			Kind     string               `json:"kind"`
@@ -362,20 +454,23 @@ func (j *judge) deed(e cluster.Event) *deed {
 	arrived := e.RequestReceivedTimestamp.Time
 	for i := range j.Log {
 		l := &j.Log[i]
-		if l.Message == "Intent" && !l.Time.After(arrived.Add(time.Millisecond)) && d.names(l.UID, l.Version) {
+		if d.toldBy(l) {
 			d.intent = l
 		}
+	}
+	if j.byIntent(d); d.life != nil {
+		return d
 	}
 	for _, l := range j.lives {
 		for _, s := range l.commits() {
 			run := s.open()
-			if s.at.After(arrived) || l.namespace != e.ObjectRef.Namespace && run.ServiceAccountName == "" {
+			if s.recurs() || s.at.After(arrived) || !l.reaches(e) && run.ServiceAccountName == "" {
 				continue
 			}
 			switch {
-			case l.namespace == e.ObjectRef.Namespace && slices.ContainsFunc(run.Rows, func(row string) bool { return rowIs(row, e, d.pre.UID) }):
+			case l.reaches(e) && slices.ContainsFunc(run.Rows, func(row string) bool { return rowIs(row, e, d.pre.UID) }):
 				d.life, d.run, d.helm = l, s, false
-			case run.Helm != nil && j.ofRelease(l.namespace, run.Helm, e) && d.life == nil:
+			case verb == verbDelete && run.Helm != nil && j.ofRelease(l.namespace, run.Helm, e) && d.life == nil:
 				d.life, d.run, d.helm = l, s, true
 			}
 		}
@@ -383,12 +478,49 @@ func (j *judge) deed(e cluster.Event) *deed {
 	return d
 }
 
-// names says that this is the object and version that a DELETE demanded.
+// byIntent finds the Recurring Cleaner that a deed was for: the one that said so.
+func (j *judge) byIntent(d *deed) {
+	if d.intent == nil {
+		return
+	}
+	for _, l := range j.lives {
+		if l.namespace != d.intent.Namespace || l.name != d.intent.Name || !l.reaches(d.Event) {
+			continue
+		}
+		for i := range l.states { // one that was made anew under the name comes later
+			if s := &l.states[i]; !s.event.RequestReceivedTimestamp.After(d.intent.Time) && s.c.Common().Recurs() {
+				d.life, d.run = l, s
+			}
+		}
+	}
+}
+
+// reaches says that a Cleaner may act where a request was made: in its namespace, or, if it has none, anywhere.
+func (l *life) reaches(e cluster.Event) bool {
+	return l.namespace == "" || l.namespace == e.ObjectRef.Namespace
+}
+
+// toldBy says that a line of the log tells of the deed before it arrived.
+func (d *deed) toldBy(l *Line) bool {
+	if l.Message != "Intent" || l.Time.After(d.RequestReceivedTimestamp.Add(time.Millisecond)) || !d.names(l.UID, l.Version) {
+		return false
+	}
+	switch l.Verb {
+	case "removeFinalizer":
+		return d.verb == verbPatch
+	case "runHook":
+		return d.verb == verbDelete
+	default:
+		return d.verb == l.Verb
+	}
+}
+
+// names says that this is the object and version that a deed demanded.
 func (d *deed) names(uid, version string) bool {
 	return d.pre.UID != nil && d.pre.ResourceVersion != nil && string(*d.pre.UID) == uid && *d.pre.ResourceVersion == version
 }
 
-// rowIs says that a row is the object that a DELETE names.
+// rowIs says that a row is the object that a request names.
 func rowIs(row string, e cluster.Event, uid *types.UID) bool {
 	f := strings.Fields(row)
 	if len(f) != 5 || uid == nil {
@@ -399,7 +531,11 @@ func rowIs(row string, e cluster.Event, uid *types.UID) bool {
 	if e.ObjectRef.APIGroup != "" {
 		want += "." + e.ObjectRef.APIGroup
 	}
-	return resource == want && f[2] == e.ObjectRef.Namespace+"/"+e.ObjectRef.Name && f[3] == string(*uid)
+	namespace := e.ObjectRef.Namespace
+	if want == "namespaces" { // the reference to a namespace has it as its own
+		namespace = ""
+	}
+	return resource == want && f[2] == namespace+"/"+e.ObjectRef.Name && f[3] == string(*uid)
 }
 
 // recordPrefix begins the names of the Secrets that record revisions of releases.
@@ -460,7 +596,7 @@ func manifestOf(secret []byte) map[string]bool {
 }
 
 func isCleaner(e cluster.Event) bool {
-	return e.ObjectRef.APIGroup == v1alpha1.GroupVersion.Group && e.ObjectRef.Resource == "cleaners"
+	return e.ObjectRef.APIGroup == v1alpha1.GroupVersion.Group && slices.Contains([]string{"cleaners", "clustercleaners"}, e.ObjectRef.Resource)
 }
 
 // isDryRun says that a request changed nothing, whatever was answered.

@@ -27,18 +27,20 @@ type Record struct {
 	Audit []cluster.Event
 	// Log are the lines of all processes of the operator.
 	Log []Line
-	// Namespaces are those whose Cleaners are judged; all if empty.
+	// Namespaces are those whose Cleaners are judged, beside all ClusterCleaners; all if empty.
 	Namespaces []string
-	// Elsewhere are namespaces that somebody else judges. What the operator deletes in any other one is judged, as what
-	// is in none.
+	// Elsewhere are namespaces that somebody else judges. What the operator does in any other one is judged, as what is
+	// in none.
 	Elsewhere []string
-	// Cleaners are those that are there at the end.
-	Cleaners []v1alpha1.Cleaner
+	// Cleaners are those that are there at the end, ClusterCleaners too.
+	Cleaners []v1alpha1.Owner
 	// Sinks are the sinks that Cleaners may have sent to. Others are not judged.
 	Sinks []*sink.Sink
-	// Protected are the namespaces in which nothing may be deleted, and AllowedKinds the protected resources, as
-	// <resource>.<group>, that may be deleted all the same.
+	// Protected are the namespaces in which nothing may be touched but by a ClusterCleaner that includes them, and
+	// AllowedKinds the protected resources, as <resource>.<group>, that may be deleted all the same.
 	Protected, AllowedKinds []string
+	// Own is the operator's namespace, in which nothing may be touched by anybody's wish.
+	Own string
 	// Latency is how long a watch may take to tell of a change; 2s when it is 0.
 	Latency time.Duration
 }
@@ -50,10 +52,16 @@ type Line struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	Run       int64     `json:"run"`
-	Rule      string    `json:"rule"`
-	Object    string    `json:"object"`
-	UID       string    `json:"uid"`
-	Version   string    `json:"resourceVersion"`
+	// Evaluation is the evaluation of a Recurring Cleaner that decided, in whatever way it is numbered.
+	Evaluation any    `json:"evaluation"`
+	Rule       string `json:"rule"`
+	// Verb is what is about to be done: delete, evict, patch, removeFinalizer; or runHook.
+	Verb string `json:"verb"`
+	// Decides is the fingerprint of the spec that decided.
+	Decides string `json:"decides"`
+	Object  string `json:"object"`
+	UID     string `json:"uid"`
+	Version string `json:"resourceVersion"`
 	// Text is the whole line.
 	Text string `json:"-"`
 }
@@ -105,7 +113,7 @@ func (v Violation) String() string {
 // Check holds a record against the invariants.
 func Check(r *Record) []Violation {
 	j := newJudge(r)
-	for _, check := range []func(){j.preconditions, j.decided, j.selfDeletions, j.evidence, j.ttl, j.orders, j.protection, j.delivery, j.ends, j.reasons} {
+	for _, check := range []func(){j.preconditions, j.decided, j.selfDeletions, j.evidence, j.ttl, j.orders, j.protection, j.limits, j.delivery, j.ends, j.reasons} {
 		check()
 	}
 	return j.violations

@@ -20,8 +20,10 @@ import (
 func (l *life) finished() map[int64]*v1alpha1.Run {
 	out := map[int64]*v1alpha1.Run{}
 	for i := range l.states {
-		if run := l.states[i].c.Status.Run; run != nil && run.Result != "" && out[run.Number] == nil {
-			out[run.Number] = run
+		for _, run := range []*v1alpha1.Run{l.states[i].c.State().Run, l.states[i].c.State().Unsent} {
+			if run != nil && run.Result != "" && out[run.Number] == nil {
+				out[run.Number] = run
+			}
 		}
 	}
 	return out
@@ -57,14 +59,14 @@ func (j *judge) delivery() {
 	for _, l := range j.lives {
 		for number, run := range l.finished() {
 			last := l.states[len(l.states)-1].c
-			known := slices.ContainsFunc(urls, func(u string) bool { return strings.HasPrefix(last.Spec.CloudEventSink, u) })
+			known := slices.ContainsFunc(urls, func(u string) bool { return strings.HasPrefix(last.Common().CloudEventSink, u) })
 			id := fmt.Sprintf("%s-%d", l.uid, number)
 			delivered := slices.ContainsFunc(attempts[id], func(e sink.Event) bool { return e.Status/100 == 2 })
 			switch {
 			case !known, delivered:
 			case l.there != nil:
 				if !keeps(l.there, number) {
-					j.violated("I8", fmt.Sprintf("run %d of %s was not delivered, and its payload is not kept, or Delivered does not say so", number, l), jsonOf(run), jsonOf(l.there.Status))
+					j.violated("I8", fmt.Sprintf("run %d of %s was not delivered, and its payload is not kept, or Delivered does not say so", number, l), jsonOf(run), jsonOf(l.there.State()))
 				}
 			case j.byOthers(l), j.saidInTheLog(l, number):
 			default:
@@ -75,10 +77,10 @@ func (j *judge) delivery() {
 }
 
 // keeps says that a Cleaner still has what is to be delivered of a run, and says so.
-func keeps(c *v1alpha1.Cleaner, number int64) bool {
-	for _, run := range []*v1alpha1.Run{c.Status.Run, c.Status.Unsent} {
+func keeps(c v1alpha1.Owner, number int64) bool {
+	for _, run := range []*v1alpha1.Run{c.State().Run, c.State().Unsent} {
 		if run != nil && run.Number == number && run.Result != "" {
-			return meta.IsStatusConditionFalse(c.Status.Conditions, v1alpha1.ConditionDelivered)
+			return meta.IsStatusConditionFalse(c.State().Conditions, v1alpha1.ConditionDelivered)
 		}
 	}
 	return false
@@ -108,38 +110,50 @@ func (j *judge) ends() {
 	}
 }
 
-// follows holds two states of a Cleaner, one after the other, against each other.
+// follows holds two states of a Cleaner, one after the other, against each other. A Recurring one adds to an open run
+// whatever it is about to do, finishes it while it moves it to unsent, and drops it when there is no sink any more.
 func (j *judge) follows(l *life, before, after *state) {
-	was, is := before.c.Status.Run, after.c.Status.Run
+	a, b := before.c.State(), after.c.State()
+	was, is := a.Run, b.Run
+	recurs := was != nil && was.Lifecycle == v1alpha1.LifecycleRecurring
 	lines := []string{quote(before.event), quote(after.event)}
-	if after.c.Status.Runs < before.c.Status.Runs || after.c.Status.Runs > before.c.Status.Runs+1 {
-		j.violated("I9", fmt.Sprintf("%s went from %d runs to %d", l, before.c.Status.Runs, after.c.Status.Runs), lines...)
+	if b.Runs < a.Runs || b.Runs > a.Runs+1 {
+		j.violated("I9", fmt.Sprintf("%s went from %d runs to %d", l, a.Runs, b.Runs), lines...)
 	}
 	switch {
 	case was == nil:
+	case recurs && was.Result == "" && (is == nil || is.Number != was.Number) && (unsent(b, was.Number) || after.c.Common().CloudEventSink == ""):
 	case is == nil && was.Result == "", is != nil && is.Number != was.Number && was.Result == "":
 		j.violated("I9", fmt.Sprintf("run %d of %s was dropped without a result", was.Number, l), lines...)
 	case is == nil || is.Number != was.Number:
-	case was.Result == "" && is.Result == "" && !slices.Equal(was.Rows, is.Rows):
+	case was.Result == "" && is.Result == "" && !recurs && !slices.Equal(was.Rows, is.Rows):
 		j.violated("I9", fmt.Sprintf("the rows of run %d of %s have changed", was.Number, l), lines...)
 	case was.Result != "" && jsonOf(was) != jsonOf(is):
 		j.violated("I9", fmt.Sprintf("the result of run %d of %s has changed", was.Number, l), append(lines, jsonOf(was), jsonOf(is))...)
 	}
+	if a.Unsent != nil && b.Unsent != nil && a.Unsent.Number == b.Unsent.Number && jsonOf(a.Unsent) != jsonOf(b.Unsent) {
+		j.violated("I9", fmt.Sprintf("what is unsent of run %d of %s has changed", a.Unsent.Number, l), append(lines, jsonOf(a.Unsent), jsonOf(b.Unsent))...)
+	}
+}
+
+// unsent says that a finished run waits for its sink.
+func unsent(s *v1alpha1.CleanerStatus, number int64) bool {
+	return s.Unsent != nil && s.Unsent.Number == number && s.Unsent.Result != ""
 }
 
 // reasons is I12.
 func (j *judge) reasons() {
-	for i := range j.Cleaners {
-		c := &j.Cleaners[i]
-		if c.DeletionTimestamp != nil && !held(c) {
+	for _, c := range j.Cleaners {
+		if c.GetDeletionTimestamp() != nil && !held(c) {
 			continue // others hold it
 		}
-		ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady)
+		name := strings.TrimPrefix(c.GetNamespace()+"/"+c.GetName(), "/")
+		ready := meta.FindStatusCondition(c.State().Conditions, v1alpha1.ConditionReady)
 		switch {
 		case ready == nil || ready.Reason == "" || ready.Message == "":
-			j.violated("I12", fmt.Sprintf("Cleaner %s/%s does not say why it is there", c.Namespace, c.Name), jsonOf(c.Status))
-		case ready.ObservedGeneration != c.Generation:
-			j.violated("I12", fmt.Sprintf("Cleaner %s/%s says why generation %d was there, and is at %d", c.Namespace, c.Name, ready.ObservedGeneration, c.Generation), jsonOf(c.Status))
+			j.violated("I12", fmt.Sprintf("Cleaner %s does not say why it is there", name), jsonOf(c.State()))
+		case ready.ObservedGeneration != c.GetGeneration():
+			j.violated("I12", fmt.Sprintf("Cleaner %s says why generation %d was there, and is at %d", name, ready.ObservedGeneration, c.GetGeneration()), jsonOf(c.State()))
 		}
 	}
 }

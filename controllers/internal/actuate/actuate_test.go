@@ -299,9 +299,6 @@ func TestNoStepIsSentAgainstOrders(t *testing.T) {
 		"Forbidden": {t.Context(), func(r *rig, _ *plan.Step) { r.may = errors.New("suspended") }, "2"},
 		"TooFast":   {t.Context(), func(r *rig, _ *plan.Step) { r.pace = errors.New("the pass has ended") }, "2"},
 		"Shutdown":  {cancelled, func(*rig, *plan.Step) {}, "2"},
-		"NoVersion": {t.Context(), func(*rig, *plan.Step) {}, ""},
-		"NoUID":     {t.Context(), func(_ *rig, s *plan.Step) { s.Object.UID = "" }, "2"},
-		"NoVerb":    {t.Context(), func(_ *rig, s *plan.Step) { s.Verb = "" }, "2"},
 	} {
 		for _, verb := range deeds() {
 			t.Run(name+"/"+string(verb), func(t *testing.T) {
@@ -323,6 +320,8 @@ func TestWhatCannotBeAskedForIsNotSent(t *testing.T) {
 	for name, change := range map[string]func(*plan.Step){
 		"EvictedNode":      func(s *plan.Step) { s.Verb, s.Object.Resource.Resource = plan.VerbEvict, "nodes" },
 		"EvictedPodOfOurs": func(s *plan.Step) { s.Verb, s.Object.Resource.Group = plan.VerbEvict, "example.com" },
+		"NoUID":            func(s *plan.Step) { s.Object.UID = "" },
+		"NoVerb":           func(s *plan.Step) { s.Verb = "" },
 		"UnknownType":      func(s *plan.Step) { s.Patch.Type = "Other" },
 		"NoMap":            func(s *plan.Step) { s.Patch.Body = []byte(`[]`) },
 		"NullMap":          func(s *plan.Step) { s.Patch.Body = []byte(`null`) },
@@ -334,10 +333,26 @@ func TestWhatCannotBeAskedForIsNotSent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, s := newRig(t, nil), step(plan.VerbPatch)
 			change(s)
-			if got := r.actuator.Execute(t.Context(), s, "2", false, stepRig{r}); got.Kind != plan.AnswerUnsent || got.Why == "" || r.requests > 0 {
+			if got := r.actuator.Execute(t.Context(), s, "2", false, stepRig{r}); got.Kind != plan.AnswerRefused || got.Why == "" || r.requests > 0 || len(r.intents) > 0 {
 				t.Errorf("it came to %+v, by %d requests", got, r.requests)
 			}
 		})
+	}
+}
+
+func TestWithoutAVersionTheObjectIsRead(t *testing.T) {
+	for _, verb := range deeds() {
+		r := newRig(t, nil)
+		if got := r.actuator.Execute(t.Context(), step(verb), "", false, stepRig{r}); got.Kind != plan.AnswerNotFound || !got.Gone || r.requests > 0 {
+			t.Errorf("to %s what is gone came to %+v, by %d requests", verb, got, r.requests)
+		}
+		r.live = &metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", UID: "uid", ResourceVersion: "3", Finalizers: []string{"example.com/b"}},
+		}
+		if got := r.actuator.Execute(t.Context(), step(verb), "", false, stepRig{r}); got.Kind != plan.AnswerConflict || got.Version != "3" || got.Now == nil || r.requests > 0 {
+			t.Errorf("to %s what is there came to %+v, by %d requests", verb, got, r.requests)
+		}
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // StepOrders are what a step has to ask and to tell.
@@ -33,8 +33,8 @@ type StepOrders interface {
 // Outcome is what came of a step.
 type Outcome struct {
 	// Answer is AnswerDeleted also for a step that patched or evicted, or had nothing to do. After AnswerConflict the object
-	// has changed, and its Sight is the live read that followed; an object that is gone by then, or replaced by another of
-	// its name, is AnswerNotFound.
+	// has changed, or its version was not known, and Sight is the live read that followed; an object that is gone by then, or
+	// replaced by another of its name, is AnswerNotFound.
 	plan.Answer
 	// Version is what a later step on the object has to name; empty if nobody knows without reading it.
 	Version string
@@ -53,25 +53,26 @@ func NewPace(perSecond int64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(perSecond), 1)
 }
 
-// Execute carries out a step at a version of its object, and says what came of it. A dry run has the API server say what
-// would come of it.
+// Execute carries out a step at a version of its object, and says what came of it. What cannot be asked for is refused, and
+// without a version the object is read instead. A dry run has the API server say what would come of it.
 func (a *Actuator) Execute(ctx context.Context, step *plan.Step, version string, dryRun bool, o StepOrders) Outcome {
 	object := &step.Object
-	unsent := func(err error) Outcome {
-		return Outcome{Answer: plan.Answer{Kind: plan.AnswerUnsent, Why: err.Error()}, Version: version}
-	}
-	if object.UID == "" || version == "" {
-		return unsent(fmt.Errorf("cannot %s %s: its UID or its version is not known", step.Verb, object.Ref))
+	not := func(kind plan.AnswerKind, err error) Outcome {
+		return Outcome{Answer: plan.Answer{Kind: kind, Why: err.Error()}, Version: version}
 	}
 	r, err := requestFor(step, version, dryRun)
-	if err != nil {
-		return unsent(err)
-	}
-	if r == nil {
+	switch {
+	case err != nil: // nothing can be asked for
+		return not(plan.AnswerRefused, err)
+	case r == nil:
 		return Outcome{Version: version}
+	case object.UID == "":
+		return not(plan.AnswerRefused, fmt.Errorf("cannot %s %s: its UID is not known", step.Verb, object.Ref))
+	case version == "": // the answer to an earlier step did not say it
+		return a.changed(ctx, step, version, not(plan.AnswerConflict, errors.New("its version has to be read first")))
 	}
 	if err := o.Pace(ctx); err != nil {
-		return unsent(err)
+		return not(plan.AnswerUnsent, err)
 	}
 	may, intent := o.May, func() { o.Intent(step, version) }
 	if dryRun {
@@ -80,7 +81,7 @@ func (a *Actuator) Execute(ctx context.Context, step *plan.Step, version string,
 	answered, sent, err := a.perform(ctx, object.Ref, *r, may, intent)
 	switch {
 	case !sent:
-		return unsent(err)
+		return not(plan.AnswerUnsent, err)
 	case err != nil:
 		return a.failed(ctx, step, version, r, err)
 	case dryRun:
@@ -130,7 +131,7 @@ func outcome(step *plan.Step, r *request, answered *unstructured.Unstructured) O
 	if isLast(answered) {
 		return Outcome{Leaving: true, Gone: true}
 	}
-	now := watches.FromUnstructured(step.Object.Resource, answered)
+	now := snapshot.FromUnstructured(step.Object.Resource, answered)
 	out.Now, out.Leaving = &now, now.Terminating
 	return out
 }
@@ -209,7 +210,7 @@ func (a *Actuator) changed(ctx context.Context, step *plan.Step, version string,
 		out.Kind, out.Why = plan.AnswerNotFound, ""
 		return Outcome{Answer: out.Answer, Leaving: true, Gone: true}
 	}
-	now := watches.FromUnstructured(ref.Resource, u)
+	now := snapshot.FromUnstructured(ref.Resource, u)
 	out.Now, out.Version, out.Leaving = &now, now.ResourceVersion, now.Terminating
 	switch {
 	case step.Verb == plan.VerbRemoveFinalizer && !slices.Contains(now.Finalizers, step.Finalizer):

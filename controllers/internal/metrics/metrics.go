@@ -2,37 +2,78 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package metrics counts what the operator does, for Prometheus. It implements the small interfaces that the other
-// packages declare for what they count. No label carries the name of an object or an expression, so that the number of
-// series stays bounded whatever users write.
+// packages declare for what they count. No label carries an expression, or the name of an object but that of a Cleaner
+// that stays and of its rule, and of those only so many: the number of series stays bounded whatever users write.
 package metrics
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// maxNames is how many names of Cleaners, and of their rules, are told apart. Those that come later are others.
+	maxNames = 200
+	others   = "(others)"
 )
 
 // Metrics are the operator's collectors.
 type Metrics struct {
 	evaluations *prometheus.CounterVec
+	took        prometheus.Histogram
 	deletions   *prometheus.CounterVec
+	actions     *prometheus.CounterVec
+	delay       prometheus.Histogram
+	pending     *prometheus.GaugeVec
+	failing     *prometheus.GaugeVec
 	runs        *prometheus.CounterVec
 	deliveries  *prometheus.CounterVec
 	woken       prometheus.Counter
 	informers   prometheus.Gauge
 	objects     prometheus.Gauge
+
+	mu    sync.Mutex
+	names map[names]bool
+	items map[types.NamespacedName]items
 }
+
+// names are those that labels tell apart.
+type names struct{ cleaner, rule string }
+
+// items are those of one Cleaner that are not acted on.
+type items struct{ pending, failing int }
 
 // New makes the collectors and registers them.
 func New(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
+		names: map[names]bool{}, items: map[types.NamespacedName]items{},
 		evaluations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cleaner_evaluations_total", Help: "Evaluations of Cleaners, by verdict.",
 		}, []string{"verdict"}),
+		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "cleaner_evaluation_duration_seconds", Help: "How long it took to decide on what the watches know.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
+		}),
 		deletions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cleaner_deletions_total", Help: "DELETE requests for objects of targets, by resource and by what the API server answered.",
 		}, []string{"group", "resource", "result"}),
+		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cleaner_actions_total", Help: "Actions on objects, by verb and by what the API server answered; of Cleaners that stay also by their name and rule.",
+		}, []string{"cleaner", "rule", "verb", "result"}),
+		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "cleaner_deletion_delay_seconds", Help: "How long after it was decided an object was deleted or evicted.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 4, 10),
+		}),
+		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cleaner_pending_items", Help: "Items for which a rule's condition holds, and not yet for as long as it has to.",
+		}, []string{"cleaner"}),
+		failing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cleaner_failing_items", Help: "Items of rules that are left alone because an expression gives an error.",
+		}, []string{"cleaner"}),
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cleaner_runs_total", Help: "Finished cleanings, by result.",
 		}, []string{"result"}),
@@ -49,7 +90,9 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 			Name: "cleaner_watched_objects", Help: "Objects that these watches hold in memory.",
 		}),
 	}
-	for _, c := range []prometheus.Collector{m.evaluations, m.deletions, m.runs, m.deliveries, m.woken, m.informers, m.objects} {
+	for _, c := range []prometheus.Collector{
+		m.evaluations, m.took, m.deletions, m.actions, m.delay, m.pending, m.failing, m.runs, m.deliveries, m.woken, m.informers, m.objects,
+	} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("cannot register a metric: %w", err)
 		}
@@ -68,12 +111,61 @@ func ClockSkew(r prometheus.Registerer, skew func() time.Duration) error {
 	return nil
 }
 
-// Evaluated counts an evaluation.
-func (m *Metrics) Evaluated(verdict string) { m.evaluations.WithLabelValues(verdict).Inc() }
+// Evaluated counts an evaluation, and how long it took.
+func (m *Metrics) Evaluated(verdict string, took time.Duration) {
+	m.evaluations.WithLabelValues(verdict).Inc()
+	m.took.Observe(took.Seconds())
+}
 
 // Deleted counts a DELETE.
 func (m *Metrics) Deleted(group, resource, result string) {
 	m.deletions.WithLabelValues(group, resource, result).Inc()
+}
+
+// Acted counts an action. Of a Cleaner that cleans once, there is one name for each thing that is cleaned: cleaner and
+// rule are empty then.
+func (m *Metrics) Acted(cleaner, rule, verb, result string) {
+	m.mu.Lock()
+	n := m.bounded(names{cleaner, rule})
+	m.mu.Unlock()
+	m.actions.WithLabelValues(n.cleaner, n.rule, verb, result).Inc()
+}
+
+// Delayed says how long after it was decided an object was deleted or evicted.
+func (m *Metrics) Delayed(by time.Duration) { m.delay.Observe(by.Seconds()) }
+
+// Items says how many items of a Cleaner wait, and of how many an expression gives an error. It holds until it is said
+// anew, or Forget is called.
+func (m *Metrics) Items(key types.NamespacedName, pending, failing int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	was, now := m.items[key], items{pending, failing}
+	if was == now {
+		return
+	}
+	// Cleaners of one name in several namespaces are added up.
+	n := m.bounded(names{cleaner: key.Name})
+	m.pending.WithLabelValues(n.cleaner).Add(float64(now.pending - was.pending))
+	m.failing.WithLabelValues(n.cleaner).Add(float64(now.failing - was.failing))
+	m.items[key] = now
+	if now == (items{}) {
+		delete(m.items, key)
+	}
+}
+
+// Forget drops what was said of the items of a Cleaner that is gone.
+func (m *Metrics) Forget(key types.NamespacedName) { m.Items(key, 0, 0) }
+
+// bounded are names that labels may carry.
+func (m *Metrics) bounded(n names) names {
+	switch {
+	case n == names{}, m.names[n]:
+		return n
+	case len(m.names) >= maxNames:
+		return names{others, others}
+	}
+	m.names[n] = true
+	return n
 }
 
 // Finished counts a run.

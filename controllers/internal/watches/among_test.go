@@ -79,14 +79,16 @@ func TestLiveReadsNamespaces(t *testing.T) {
 // What is read of several namespaces is of one version, and of namespaces that were the same before and after.
 func TestLiveReadsNamespacesOfOneMoment(t *testing.T) {
 	for name, tc := range map[string]struct {
-		changes int // how often a namespace changes while objects are listed
+		changes [][]string // what the tier of a namespace becomes while objects are listed for the first time, the second...
 		state   plan.TargetState
 		places  []string
+		lists   int // of the first namespace
 	}{
-		"Still":    {0, plan.Complete, []string{"a/p", "b/p"}},
-		"Once":     {1, plan.Complete, []string{"a/p"}},
-		"BackOnce": {2, plan.Complete, []string{"a/p", "b/p"}},
-		"AllTime":  {100, plan.Failed, nil},
+		"Still":    {nil, plan.Complete, []string{"a/p", "b/p"}, 1},
+		"Once":     {[][]string{{"prod"}}, plan.Complete, []string{"a/p"}, 2},
+		"Twice":    {[][]string{{"prod"}, {"dev"}}, plan.Complete, []string{"a/p", "b/p"}, 3},
+		"AndBack":  {[][]string{{"prod", "dev"}}, plan.Complete, []string{"a/p", "b/p"}, 2},
+		"EachTime": {[][]string{{"prod"}, {"dev"}, {"prod"}}, plan.Failed, nil, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newAPIServer(t)
@@ -95,27 +97,29 @@ func TestLiveReadsNamespacesOfOneMoment(t *testing.T) {
 				s.put(pods, namespace, "p", nil)
 			}
 			var first, asked []string
-			left, now := tc.changes, 0
 			s.setFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, r *http.Request) bool {
 				if verb != "list" || gvr != pods {
 					return false
 				}
 				q := r.URL.Query()
-				if r.URL.Path == "/api/v1/namespaces/a/pods" {
-					first = append(first, fmt.Sprint(q["resourceVersion"], q["resourceVersionMatch"]))
-				} else {
+				if r.URL.Path != "/api/v1/namespaces/a/pods" {
 					asked = append(asked, fmt.Sprint(len(q.Get("resourceVersion")) > 0, q["resourceVersionMatch"]))
+					return false
 				}
-				if r.URL.Path == "/api/v1/namespaces/a/pods" && left > 0 {
-					left--
-					now++
-					s.put(namespaces, "", "b", tier([]string{"dev", "prod"}[now%2]))
+				if n := len(first); n < len(tc.changes) {
+					for _, now := range tc.changes[n] {
+						s.put(namespaces, "", "b", tier(now))
+					}
 				}
+				first = append(first, fmt.Sprint(q["resourceVersion"], q["resourceVersionMatch"]))
 				return false
 			})
 			got := liveOf(s).Read(t.Context(), query("Pod", chosenBy("tier=dev")))
 			if got.State != tc.state || !cmp.Equal(tc.places, placesOf(got)) {
 				t.Errorf("got %s %q %v, want %s %v", got.State, got.Detail, placesOf(got), tc.state, tc.places)
+			}
+			if len(first) != tc.lists {
+				t.Errorf("listed %d times, want %d", len(first), tc.lists)
 			}
 			for _, v := range first {
 				if v != "[] []" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -78,6 +79,13 @@ func (i *informer) near(found shelf, q *snapshot.Query, namespaces []string) she
 	}
 	if namespaces == nil {
 		namespaces = slices.Sorted(maps.Keys(i.objects))
+	}
+	if q.Name == "" {
+		n := 0
+		for _, namespace := range namespaces {
+			n += len(i.objects[namespace])
+		}
+		found = slices.Grow(found, n)
 	}
 	for _, namespace := range namespaces {
 		objects := i.objects[namespace]
@@ -259,14 +267,14 @@ func (s *store) Update(obj any) error {
 
 // Delete takes an object out.
 func (s *store) Delete(obj any) error {
-	o, err := convert(s.informer.scope.resource.GVR, obj)
+	o, err := meta.Accessor(obj) // the store knows the rest
 	if err != nil {
 		return err
 	}
 	s.engine.mu.Lock()
 	defer s.engine.unlock()
 	if !s.informer.ended {
-		s.engine.gone(s.informer, o.Namespace, o.Name)
+		s.engine.gone(s.informer, o.GetNamespace(), o.GetName())
 	}
 	return nil
 }

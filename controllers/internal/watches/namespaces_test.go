@@ -177,6 +177,35 @@ func TestNamedNamespacesAreCompleteTogether(t *testing.T) {
 	r.finds(both, "a/p")
 }
 
+// What happened while the watch of the whole cluster gave way to those of namespaces is told when the last of them is there.
+func TestTheLastNamespaceWakes(t *testing.T) {
+	s := newAPIServer(t)
+	r := newRig(t, s)
+	both, one := query("Pod", among("a", "b")), query("Pod")
+	r.Want(platform, interests(both))
+	r.Want(owner("c"), interests(one))
+	r.finds(both)
+	release := make(chan struct{})
+	free := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(free)
+	s.setFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, q *http.Request) bool {
+		if gvr == pods && verb != "review" && q.URL.Path == "/api/v1/namespaces/b/pods" {
+			select {
+			case <-release:
+			case <-q.Context().Done():
+			}
+		}
+		return false
+	})
+	s.deny(denial{resource: "pods"})
+	s.disconnect(pods, false)
+	r.reads(both, plan.Unsynced)
+	s.put(pods, "b", "p", nil)
+	r.reads(one, plan.Complete)
+	r.wakes(platform, "the other namespace", free)
+	r.finds(both, "b/p")
+}
+
 func TestNamespaceSelector(t *testing.T) {
 	s := newAPIServer(t)
 	r := newRig(t, s)
@@ -297,6 +326,27 @@ func TestNamespaceSelectorNeedsNamespaces(t *testing.T) {
 	})
 }
 
+// Who was told that it may not read namespaces, and then that it may, is told that it may not read Pods.
+func TestARefusalAfterAnotherWakes(t *testing.T) {
+	s := newAPIServer(t)
+	r := newRig(t, s)
+	s.put(namespaces, "", "a", tier("dev"))
+	s.put(pods, "a", "p", nil)
+	s.deny(denial{resource: "namespaces", namespace: "*", name: "*"})
+	dev := query("Pod", chosenBy("tier=dev"))
+	r.Want(platform, interests(dev))
+	r.Want(owner("c"), interests(query("Pod")))
+	r.reads(query("Pod"), plan.Complete, "p")
+	r.reads(dev, plan.Forbidden)
+	r.wakes(platform, "the permission", func() { s.deny() })
+	r.finds(dev, "a/p")
+	r.wakes(platform, "the other refusal", func() {
+		s.deny(denial{resource: "pods", namespace: "*", name: "*"})
+		s.disconnect(pods, false)
+	})
+	r.says(dev, plan.Forbidden, "the operator may not list and watch pods in all namespaces")
+}
+
 func TestMisplacedQueriesFail(t *testing.T) {
 	s := newAPIServer(t)
 	r := newRig(t, s)
@@ -411,15 +461,18 @@ func TestNamespacesKeepUp(t *testing.T) {
 	for _, q := range qs {
 		r.finds(q)
 	}
+	restricted := false // to namespaces that are named
+	readable := func(q snapshot.Query) bool { return !restricted || q.Among.Names != nil }
 	for range steps {
 		name := all[random.IntN(len(all))]
-		var was [][]string
+		var was []string
 		var woken []int
+		answer := func(q snapshot.Query) string { return fmt.Sprint(readable(q), expect(q)) }
 		for n, q := range qs {
-			was, woken = append(was, expect(q)), append(woken, r.queue.count(owners[n]))
+			was, woken = append(was, answer(q)), append(woken, r.queue.count(owners[n]))
 		}
-		switch random.IntN(4) {
-		case 0:
+		switch random.IntN(8) {
+		case 0, 1:
 			if _, ok := tiers[name]; ok && random.IntN(3) == 0 {
 				delete(tiers, name)
 				s.remove(namespaces, "", name)
@@ -431,8 +484,15 @@ func TestNamespacesKeepUp(t *testing.T) {
 				l = tier(tiers[name])
 			}
 			s.put(namespaces, "", name, l)
-		case 1:
+		case 2:
 			s.disconnect([]schema.GroupVersionResource{pods, namespaces}[random.IntN(2)], random.IntN(2) == 0)
+		case 3:
+			if restricted = !restricted; restricted {
+				s.deny(denial{resource: "pods"})
+				s.disconnect(pods, false)
+			} else {
+				s.deny()
+			}
 		default:
 			if objects[name] = !objects[name]; objects[name] {
 				s.put(pods, name, "p", map[string]string{"app": "web"})
@@ -441,10 +501,18 @@ func TestNamespacesKeepUp(t *testing.T) {
 			}
 		}
 		for n, q := range qs {
-			r.finds(q, expect(q)...)
-			if !slices.Equal(was[n], expect(q)) {
+			if readable(q) {
+				r.finds(q, expect(q)...)
+			} else {
+				r.reads(q, plan.Forbidden)
+			}
+			if was[n] != answer(q) {
 				until(t, fmt.Sprintf("query %d wakes", n), func() bool { return r.queue.count(owners[n]) > woken[n] })
 			}
 		}
 	}
+	for _, o := range owners {
+		r.Forget(o)
+	}
+	r.leaves()
 }

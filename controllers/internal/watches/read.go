@@ -17,9 +17,11 @@ import (
 // Read answers from what is watched, without any request. A query that no Cleaner wants is never Complete.
 func (e *Engine) Read(_ context.Context, q snapshot.Query) plan.Target {
 	t, near, f := e.find(&q)
-	near = slices.DeleteFunc(near, func(o *plan.Object) bool { // stored objects never change, so that they are compared without the lock
-		return !matches(&q, t.Namespaced, f, o)
-	})
+	if !q.Labels.Empty() || !q.Fields.Empty() || q.Among.Except != nil { // else all that is near matches
+		near = slices.DeleteFunc(near, func(o *plan.Object) bool { // stored objects never change, so that they are compared without the lock
+			return !matches(&q, t.Namespaced, f, o)
+		})
+	}
 	if len(near) == 0 {
 		return t
 	}
@@ -33,9 +35,10 @@ func (e *Engine) Read(_ context.Context, q snapshot.Query) plan.Target {
 	return t
 }
 
-// find returns the state of a query, and the objects that may match it, in a shelf of the caller's own. All labels that
-// are left to compare are those of the objects: which namespaces are meant is settled under the same lock.
-func (e *Engine) find(q *snapshot.Query) (t plan.Target, near shelf, f fieldLabels) {
+// find returns the state of a query, and the objects that may match it, in a shelf of the caller's own. They have the name
+// and the namespaces that are asked for, but for those that are only left out: which are meant is settled under the same
+// lock. Their labels and fields are left to compare.
+func (e *Engine) find(q *snapshot.Query) (t plan.Target, near shelf, f snapshot.FieldLabels) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	l := e.look(q)
@@ -98,7 +101,7 @@ func (e *Engine) look(q *snapshot.Query) sight {
 		return sight{state: k.state, detail: k.detail}
 	}
 	r := k.resource
-	if !r.allFields && needsValue(q.Fields) {
+	if !r.allFields && snapshot.NeedsValue(q.Fields) {
 		if r.fieldsTrouble != "" {
 			return sight{state: plan.Failed, detail: r.fieldsTrouble}
 		}
@@ -122,7 +125,7 @@ func (e *Engine) look(q *snapshot.Query) sight {
 
 // look says how far what a query asks for in a namespace is known.
 func (r *resource) look(q *snapshot.Query, namespace string) sight {
-	full := needsValue(q.Fields) || !q.MetadataOnly
+	full := snapshot.NeedsValue(q.Fields) || !q.MetadataOnly
 	for key, more := (scopeKey{}), true; more; key, more = r.below(key, namespace, q.Name) {
 		s := r.scopes[key]
 		switch {

@@ -1,0 +1,75 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package library
+
+import (
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+)
+
+// Conditions is how patches change status.conditions.
+//
+//	setCondition(<list>, <map>) -> <list>    // the conditions with this one in the place of the one of its type, or at the end
+//
+// Where the status stays as it was, lastTransitionTime does too; else it is the one given, such as string(time). The list
+// may be null or an optional that is none: then it is empty.
+func Conditions() cel.EnvOption { return cel.Lib(conditions{}) }
+
+type conditions struct{}
+
+func (conditions) LibraryName() string { return "cleaner.conditions" }
+
+func (conditions) CompileOptions() []cel.EnvOption {
+	return []cel.EnvOption{
+		cel.Function("setCondition",
+			cel.Overload("set_condition_list_map", []*cel.Type{cel.DynType, cel.DynType}, cel.ListType(cel.DynType), cel.BinaryBinding(setCondition))),
+	}
+}
+
+func (conditions) ProgramOptions() []cel.ProgramOption { return nil }
+
+func setCondition(list, condition ref.Val) ref.Val {
+	kind, isText := lookup(condition, "type").(types.String)
+	status, hasStatus := lookup(condition, "status").(types.String)
+	if !isText || kind == "" || !hasStatus {
+		return types.NewErr("setCondition: a condition is a map with the strings type and status")
+	}
+	var all []ref.Val
+	if list = present(list); list != nil {
+		before, ok := list.(traits.Lister)
+		if !ok {
+			return types.NewErr("setCondition: the conditions are no list, but a %s", list.Type().TypeName())
+		}
+		for it := before.Iterator(); it.HasNext() == types.True; {
+			all = append(all, it.Next())
+		}
+	}
+	for i, old := range all {
+		if lookup(old, "type") != kind {
+			continue
+		}
+		all[i] = condition
+		if since := lookup(old, "lastTransitionTime"); since != nil && lookup(old, "status") == status {
+			all[i] = with(condition.(traits.Mapper), "lastTransitionTime", since)
+		}
+		return types.NewRefValList(types.DefaultTypeAdapter, all)
+	}
+	return types.NewRefValList(types.DefaultTypeAdapter, append(all, condition))
+}
+
+// with is a map with one entry more, or another value for it.
+func with(m traits.Mapper, name types.String, value ref.Val) ref.Val {
+	var keys []ref.Val
+	entries := map[ref.Val]ref.Val{name: value}
+	for it := m.Iterator(); it.HasNext() == types.True; {
+		key := it.Next()
+		if key != name {
+			keys = append(keys, key)
+			entries[key] = m.Get(key)
+		}
+	}
+	return newOrderedMap(append(keys, name), entries)
+}

@@ -1,0 +1,53 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package library
+
+import (
+	"math"
+	"net/netip"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+)
+
+// Network is what expressions ask about ranges of addresses, besides what Kubernetes' cidr() knows.
+//
+//	cidrUsable(<string>, <int>) -> <int>    // how many addresses a range has, less those that are reserved; never below 0
+//
+// A range with more addresses than an int can count has as many as that.
+func Network() cel.EnvOption { return cel.Lib(network{}) }
+
+type network struct{}
+
+func (network) LibraryName() string { return "cleaner.network" }
+
+func (network) CompileOptions() []cel.EnvOption {
+	return []cel.EnvOption{
+		cel.Function("cidrUsable",
+			cel.Overload("cidr_usable_string_int", []*cel.Type{cel.StringType, cel.IntType}, cel.IntType, cel.BinaryBinding(cidrUsable))),
+	}
+}
+
+func (network) ProgramOptions() []cel.ProgramOption { return nil }
+
+func cidrUsable(cidr, reserved ref.Val) ref.Val {
+	text, less := string(cidr.(types.String)), int64(reserved.(types.Int))
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		return types.NewErr("cidrUsable: %q is no range of addresses: write one such as 10.0.0.0/24", text)
+	}
+	if less < 0 {
+		return types.NewErr("cidrUsable: %d addresses cannot be reserved", less)
+	}
+	bits := prefix.Addr().BitLen() - prefix.Bits()
+	if bits > 63 {
+		return types.Int(math.MaxInt64)
+	}
+	addresses := uint64(1) << bits
+	if addresses <= uint64(less) {
+		return types.IntZero
+	}
+	return types.Int(min(addresses-uint64(less), math.MaxInt64))
+}

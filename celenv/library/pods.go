@@ -1,0 +1,157 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package library
+
+import (
+	"slices"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+)
+
+// Pods is what expressions ask about Pods, and about what makes Pods.
+//
+//	podSpec(<object>) -> <optional>            // of a Pod, a Deployment, a Job, a CronJob, a PodTemplate, a Knative Service…; none for what has none
+//	podRefs(<podSpec>, <string>) -> <list>     // the names of all "ConfigMap", "Secret", "PersistentVolumeClaim" or "ServiceAccount" objects in it
+//
+// podSpec goes by the shape: whatever has containers where a Pod or a template of Pods has them. The list of podRefs is
+// sorted and has each name once; it is empty for an optional that is none. A pod spec that names no ServiceAccount refers
+// to the one called "default". The claims that a Pod's ephemeral volumes or a StatefulSet's volumeClaimTemplates become
+// have names that the pod spec does not have.
+func Pods() cel.EnvOption { return cel.Lib(pods{}) }
+
+type pods struct{}
+
+func (pods) LibraryName() string { return "cleaner.pods" }
+
+func (pods) CompileOptions() []cel.EnvOption {
+	return []cel.EnvOption{
+		cel.Function("podSpec",
+			cel.Overload("pod_spec_object", []*cel.Type{cel.DynType}, cel.OptionalType(cel.DynType), cel.UnaryBinding(podSpec))),
+		cel.Function("podRefs",
+			cel.Overload("pod_refs_spec_string", []*cel.Type{cel.DynType, cel.StringType}, cel.ListType(cel.StringType), cel.BinaryBinding(podRefs))),
+	}
+}
+
+func (pods) ProgramOptions() []cel.ProgramOption { return nil }
+
+// podSpecs are the paths to a pod spec.
+var podSpecs = [][]types.String{
+	{"spec"},
+	{"spec", "template", "spec"},
+	{"spec", "jobTemplate", "spec", "template", "spec"},
+	{"template", "spec"},
+}
+
+func podSpec(v ref.Val) ref.Val {
+	object, ok := v.(traits.Mapper)
+	if !ok {
+		return types.NewErr("podSpec: this is no object, but a %s", v.Type().TypeName())
+	}
+	for _, path := range podSpecs {
+		spec := lookup(object, path...)
+		if _, ok := lookup(spec, "containers").(traits.Lister); ok {
+			return types.OptionalOf(spec)
+		}
+	}
+	return types.OptionalNone
+}
+
+func podRefs(v, kind ref.Val) ref.Val {
+	find := map[types.String]func(map[string]any) []any{
+		"ConfigMap": configMaps, "Secret": secrets, "PersistentVolumeClaim": claims, "ServiceAccount": serviceAccounts,
+	}[kind.(types.String)]
+	if find == nil {
+		return types.NewErr("podRefs knows ConfigMap, Secret, PersistentVolumeClaim and ServiceAccount, and not %q", kind.Value())
+	}
+	if v = present(v); v == nil {
+		return types.NewStringList(types.DefaultTypeAdapter, nil)
+	}
+	spec, ok := nativeMap(v)
+	if !ok {
+		return types.NewErr("podRefs: this is no pod spec, but a %s", v.Type().TypeName())
+	}
+	var names []string
+	for _, found := range find(spec) {
+		if name, ok := found.(string); ok && name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return types.NewStringList(types.DefaultTypeAdapter, slices.Compact(names))
+}
+
+// containers are those of all kinds.
+func containers(spec map[string]any) []map[string]any {
+	return slices.Concat(maps(spec["containers"]), maps(spec["initContainers"]), maps(spec["ephemeralContainers"]))
+}
+
+// environment is what the environment of containers takes from objects: one key, or all of them.
+func environment(spec map[string]any, key, all string) []any {
+	var found []any
+	for _, c := range containers(spec) {
+		for _, variable := range maps(c["env"]) {
+			found = append(found, field(variable, "valueFrom", key, "name"))
+		}
+		for _, source := range maps(c["envFrom"]) {
+			found = append(found, field(source, all, "name"))
+		}
+	}
+	return found
+}
+
+// projected is what projected volumes take from objects.
+func projected(volume map[string]any, source string) []any {
+	var found []any
+	for _, s := range maps(field(volume, "projected", "sources")) {
+		found = append(found, field(s, source, "name"))
+	}
+	return found
+}
+
+func configMaps(spec map[string]any) []any {
+	found := environment(spec, "configMapKeyRef", "configMapRef")
+	for _, volume := range maps(spec["volumes"]) {
+		found = append(found, field(volume, "configMap", "name"))
+		found = append(found, projected(volume, "configMap")...)
+	}
+	return found
+}
+
+// withSecretRef are the kinds of volumes that refer to a Secret as secretRef.
+var withSecretRef = []string{"cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"}
+
+func secrets(spec map[string]any) []any {
+	found := environment(spec, "secretKeyRef", "secretRef")
+	for _, secret := range maps(spec["imagePullSecrets"]) {
+		found = append(found, secret["name"])
+	}
+	for _, volume := range maps(spec["volumes"]) {
+		found = append(found, field(volume, "secret", "secretName"), field(volume, "azureFile", "secretName"), field(volume, "csi", "nodePublishSecretRef", "name"))
+		for _, kind := range withSecretRef {
+			found = append(found, field(volume, kind, "secretRef", "name"))
+		}
+		found = append(found, projected(volume, "secret")...)
+	}
+	return found
+}
+
+func claims(spec map[string]any) []any {
+	var found []any
+	for _, volume := range maps(spec["volumes"]) {
+		found = append(found, field(volume, "persistentVolumeClaim", "claimName"))
+	}
+	return found
+}
+
+func serviceAccounts(spec map[string]any) []any {
+	for _, name := range []string{"serviceAccountName", "serviceAccount"} { // the second is an old name of the first
+		if spec[name] != nil && spec[name] != "" {
+			return []any{spec[name]}
+		}
+	}
+	return []any{"default"}
+}

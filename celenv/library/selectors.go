@@ -1,0 +1,128 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package library
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+)
+
+// Selectors is how expressions ask which objects another object selects by their labels.
+//
+//	matchesSelector(<labelSelector>, <labels>) -> <bool>    // of a Deployment, a PodDisruptionBudget…: null matches nothing, {} everything
+//	selects(<map>, <labels>) -> <bool>                      // of a Service: null and {} match nothing
+//
+// Either argument may be an optional, and none counts as null. Labels that are null are none. What is no label selector,
+// such as the plain map of a Service, is an error, or a mistake would match everything.
+func Selectors() cel.EnvOption { return cel.Lib(selectors{}) }
+
+type selectors struct{}
+
+func (selectors) LibraryName() string { return "cleaner.selectors" }
+
+func (selectors) CompileOptions() []cel.EnvOption {
+	two := []*cel.Type{cel.DynType, cel.DynType}
+	return []cel.EnvOption{
+		cel.Function("matchesSelector", cel.Overload("matches_selector_selector_labels", two, cel.BoolType, cel.BinaryBinding(matchesSelector))),
+		cel.Function("selects", cel.Overload("selects_map_labels", two, cel.BoolType, cel.BinaryBinding(selects))),
+	}
+}
+
+func (selectors) ProgramOptions() []cel.ProgramOption { return nil }
+
+// bothMaps are the two arguments of a function in Go. The first is nil where there is none.
+func bothMaps(function string, first, labels ref.Val) (selector, with map[string]any, err ref.Val) {
+	ok := true
+	if first = present(first); first != nil {
+		if selector, ok = nativeMap(first); !ok {
+			return nil, nil, types.NewErr("%s: a selector is a map, and this is a %s", function, first.Type().TypeName())
+		}
+	}
+	if labels = present(labels); labels != nil {
+		if with, ok = nativeMap(labels); !ok {
+			return nil, nil, types.NewErr("%s: labels are a map, and these are a %s", function, labels.Type().TypeName())
+		}
+	}
+	return selector, with, nil
+}
+
+func selects(selector, labels ref.Val) ref.Val {
+	want, with, err := bothMaps("selects", selector, labels)
+	if err != nil {
+		return err
+	}
+	return types.Bool(len(want) > 0 && hasAll(want, with))
+}
+
+func hasAll(want, with map[string]any) bool {
+	for name, value := range want {
+		text, isText := value.(string)
+		if got, found := with[name].(string); !isText || !found || got != text {
+			return false
+		}
+	}
+	return true
+}
+
+func matchesSelector(selector, labels ref.Val) ref.Val {
+	want, with, problem := bothMaps("matchesSelector", selector, labels)
+	if problem != nil {
+		return problem
+	}
+	if want == nil {
+		return types.False
+	}
+	all := true
+	for name := range want {
+		if name != "matchLabels" && name != "matchExpressions" {
+			return types.NewErr("matchesSelector: a label selector has matchLabels and matchExpressions only; for a plain map of labels write selects(...)")
+		}
+	}
+	if value := want["matchLabels"]; value != nil {
+		exact, ok := value.(map[string]any)
+		if !ok {
+			return types.NewErr("matchesSelector: matchLabels is no map")
+		}
+		all = hasAll(exact, with)
+	}
+	requirements, ok := want["matchExpressions"].([]any)
+	if !ok && want["matchExpressions"] != nil {
+		return types.NewErr("matchesSelector: matchExpressions is no list")
+	}
+	for _, r := range requirements {
+		met, err := meets(r, with)
+		if err != nil {
+			return types.WrapErr(fmt.Errorf("matchesSelector: %w", err))
+		}
+		all = all && met
+	}
+	return types.Bool(all)
+}
+
+// meets says whether labels meet one of matchExpressions.
+func meets(requirement any, with map[string]any) (bool, error) {
+	r, _ := requirement.(map[string]any)
+	key, ok := r["key"].(string)
+	if !ok || key == "" {
+		return false, fmt.Errorf("an entry of matchExpressions has no key")
+	}
+	values, _ := r["values"].([]any)
+	value, found := with[key].(string)
+	switch operator := r["operator"]; operator {
+	case "In", "NotIn":
+		if len(values) == 0 {
+			return false, fmt.Errorf("%s of %q has no values", operator, key)
+		}
+		among := found && slices.Contains(values, any(value))
+		return among == (operator == "In"), nil // NotIn is met by what has no such label, too
+	case "Exists", "DoesNotExist":
+		return found == (operator == "Exists"), nil
+	default:
+		return false, fmt.Errorf("%v of %q is no operator: In, NotIn, Exists and DoesNotExist are", operator, key)
+	}
+}

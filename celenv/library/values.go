@@ -1,0 +1,56 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package library
+
+import (
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+)
+
+// present is a value without the optional around it. It is nil for optional.none() and for null.
+func present(v ref.Val) ref.Val {
+	if o, ok := v.(*types.Optional); ok {
+		if !o.HasValue() {
+			return nil
+		}
+		v = o.GetValue()
+	}
+	if v == types.NullValue {
+		return nil
+	}
+	return v
+}
+
+// nativeMap is a map in Go: that of an object as it is, else a copy.
+func nativeMap(v ref.Val) (map[string]any, bool) {
+	if m, ok := v.Value().(map[string]any); ok {
+		return m, true
+	}
+	native, err := Native(v)
+	if err != nil {
+		return nil, false
+	}
+	m, ok := native.(map[string]any)
+	return m, ok
+}
+
+// field follows a path through maps in Go. It gives nil where the path ends early.
+func field(m map[string]any, path ...string) any {
+	for _, name := range path[:len(path)-1] {
+		m, _ = m[name].(map[string]any)
+	}
+	return m[path[len(path)-1]]
+}
+
+// maps are the maps in a list in Go.
+func maps(v any) []map[string]any {
+	list, _ := v.([]any)
+	all := make([]map[string]any, 0, len(list))
+	for _, elem := range list {
+		if m, ok := elem.(map[string]any); ok {
+			all = append(all, m)
+		}
+	}
+	return all
+}

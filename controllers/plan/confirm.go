@@ -1,0 +1,229 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
+)
+
+// Live are the reads that a snapshot answers in which every target was read live as a whole, or which is the truth itself,
+// as files are.
+func (s Snapshot) Live() map[Read]bool {
+	out := make(map[Read]bool, len(s))
+	for t := range s {
+		if s[t].State == Complete {
+			out[Read{Target: t, All: true}] = true
+		}
+	}
+	return out
+}
+
+// confirmed says that a read was answered live.
+func (in *Input) confirmed(r Read) bool {
+	return in.Confirmed[r] || in.Confirmed[Read{Target: r.Target, All: true}]
+}
+
+// unreadable says why a read failed, if it did.
+func (in *Input) unreadable(r Read) (string, bool) {
+	if why, failed := in.Unreadable[r]; failed {
+		return why, true
+	}
+	why, failed := in.Unreadable[Read{Target: r.Target, All: true}]
+	return why, failed
+}
+
+// gateReads are the reads that all steps rest on, of a Cleaner whose decision is not read live as a whole anyway: the
+// targets that conditions read, and all that expressions see where targets are deleted.
+func (in *Input) gateReads() []Read {
+	if !in.Spec.Recurs() && !in.Acting {
+		return nil
+	}
+	needed := map[string]bool{}
+	for i := range in.Spec.Conditions {
+		for _, name := range in.Programs.Reads(i) {
+			needed[name] = true
+		}
+	}
+	for i := range in.Spec.Targets {
+		if in.Spec.Targets[i].Delete && !in.Acting {
+			for j := range in.Spec.Targets {
+				needed[in.Spec.Targets[j].Name] = true
+			}
+		}
+	}
+	var out []Read
+	for i := range in.Spec.Targets {
+		if t := &in.Spec.Targets[i]; needed[t.Name] && t.Included() {
+			out = append(out, Read{Target: i, All: true})
+		}
+	}
+	return out
+}
+
+// reads is what the items of one evaluation need to have read live.
+type reads struct {
+	in *Input
+	// asked is how many items were asked about.
+	asked int
+	// stage is which of the reads of an item come next, the earliest for all items; next are these.
+	stage int
+	next  []Read
+}
+
+// gate is the stage of the reads that all steps rest on. Those of `object:` are next, then the entries of confirm.
+const gate = -1
+
+// want takes that reads of a stage are needed.
+func (r *reads) want(stage int, wanted []Read) {
+	switch {
+	case len(r.next) == 0 || stage < r.stage:
+		r.stage, r.next = stage, wanted
+	case stage == r.stage:
+		r.next = append(r.next, wanted...)
+	}
+}
+
+// confirm are the reads that come next, each once.
+func (r *reads) confirm() []Read {
+	var out []Read
+	seen := map[Read]bool{}
+	for _, read := range r.next {
+		if !seen[read] {
+			seen[read] = true
+			out = append(out, read)
+		}
+	}
+	return out
+}
+
+// confirm says whether everything that an item rests on was read live, and asks for what comes next if it was not. Beyond
+// the batch nothing is asked.
+func (r *deciding) confirm(a *acting) (bool, *celenv.Error) {
+	objects := r.objects(a)
+	if len(objects) == 0 && len(r.rule.Confirm) == 0 {
+		return true, nil
+	}
+	if r.reads.asked >= r.in.Batch {
+		return false, nil
+	}
+	asked := false
+	for stage := 0; stage <= len(r.rule.Confirm); stage++ {
+		wanted := objects
+		if stage > 0 {
+			var err *celenv.Error
+			if wanted, err = r.entry(a, stage-1); err != nil {
+				return false, err
+			}
+		}
+		if len(wanted) > 0 && !asked {
+			asked = true
+			r.reads.asked++
+		}
+		var missing []Read
+		for _, read := range wanted {
+			if why, failed := r.in.unreadable(read); failed {
+				return false, r.problem(field(stage), fmt.Sprintf("cannot be read live: %s", why), "")
+			}
+			if !r.in.confirmed(read) {
+				missing = append(missing, read)
+			}
+		}
+		if len(missing) > 0 {
+			r.reads.want(stage, missing)
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// field is what asks for the reads of a stage.
+func field(stage int) string {
+	if stage == 0 {
+		return "actions"
+	}
+	return fmt.Sprintf("confirm[%d]", stage-1)
+}
+
+// objects are the reads of what actions are about besides the item. The item itself is not read again: the API server
+// refuses every version of it but the one that was decided on.
+func (r *deciding) objects(a *acting) []Read {
+	var out []Read
+	for _, d := range a.deeds {
+		if r.rule.Actions[d.action].Object == "" || d.object == nil || a.object != nil && d.object.identity() == a.object.identity() {
+			continue
+		}
+		out = append(out, Read{Target: d.target, Namespace: d.object.Namespace, Name: d.object.Name})
+	}
+	return out
+}
+
+// entry are the reads that an entry of confirm asks for.
+func (r *deciding) entry(a *acting, entry int) ([]Read, *celenv.Error) {
+	t := targetNamed(r.in.Spec, r.rule.Confirm[entry].Target)
+	if t < 0 {
+		return nil, r.problem(fmt.Sprintf("confirm[%d].target", entry), fmt.Sprintf("no target is named %q", r.rule.Confirm[entry].Target), "name one of spec.targets")
+	}
+	all := r.eval.ConfirmsAll(entry)
+	var names []string
+	var namespace string
+	if !all {
+		var err *celenv.Error
+		names, namespace, err = a.item.Confirm(entry)
+		if err != nil || len(names) == 0 {
+			return nil, err
+		}
+	}
+	target := &r.in.Snapshot[t]
+	if target.State != Complete {
+		return nil, r.problem(fmt.Sprintf("confirm[%d]", entry), fmt.Sprintf("target %q is null: nothing of it can be read", r.rule.Confirm[entry].Target),
+			"say in when that it is not null")
+	}
+	if all {
+		return []Read{{Target: t, All: true}}, nil
+	}
+	namespace, err := r.namespace(a, entry, target, namespace)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Read, len(names))
+	for i, name := range names {
+		out[i] = Read{Target: t, Namespace: namespace, Name: name}
+	}
+	return out, nil
+}
+
+// namespace is where an entry of confirm reads: where it says, else where the item is. A Cleaner reads its own only.
+func (r *deciding) namespace(a *acting, entry int, target *Target, said string) (string, *celenv.Error) {
+	at := fmt.Sprintf("confirm[%d].namespace", entry)
+	if !target.Namespaced {
+		return "", nil
+	}
+	if said == "" {
+		said = text(a.item.Object(), "metadata", "namespace")
+	}
+	own := r.in.Owner.Namespace
+	switch {
+	case r.in.Spec.Cluster && said == "":
+		return "", r.problem(at, "the item is in no namespace", "say in which one to look")
+	case r.in.Spec.Cluster || said == own:
+		return said, nil
+	case said == "": // it cannot be another
+		return own, nil
+	default:
+		return "", r.problem(at, fmt.Sprintf("a Cleaner reads its own namespace only, which is not %q", said), "leave it out")
+	}
+}
+
+// targetNamed is the index of a target; -1 if there is none of that name.
+func targetNamed(spec *v1alpha1.Work, name string) int {
+	for i := range spec.Targets {
+		if spec.Targets[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,371 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// words is a read in words: "target namespace/name", or "target *".
+func (r Read) words(in *Input) string {
+	name := in.Spec.Targets[r.Target].Name
+	switch {
+	case r.All:
+		return name + " *"
+	case r.Namespace != "":
+		return name + " " + r.Namespace + "/" + r.Name
+	}
+	return name + " " + r.Name
+}
+
+// batch does what a caller does with a batch: it reads what the plan asks for from a cluster, until nothing more is asked.
+// Reads of what refuses names fail. What shows up only then is left for the next batch. It gives the first and the last plan, and what was read in each round.
+func batch(t *testing.T, in Input, cluster Snapshot, refuses ...string) (first, last Plan, rounds []string) {
+	t.Helper()
+	in.Confirmed, in.Unreadable = map[Read]bool{}, map[Read]string{}
+	first = Compute(t.Context(), in)
+	in.Only = first.Items()
+	for last = first; len(last.Confirm) > 0; last = Compute(t.Context(), in) {
+		if len(rounds) > 20 {
+			t.Fatalf("it asks for ever: %v", rounds)
+		}
+		var round []string
+		found := map[Read]*Object{}
+		for _, r := range last.Confirm {
+			if in.Confirmed[r] || in.Unreadable[r] != "" {
+				t.Errorf("%s was read already", r.words(&in))
+			}
+			round = append(round, r.words(&in))
+			switch i, there := search(cluster[r.Target].Objects, r.Namespace, r.Name); {
+			case strings.Contains(strings.Join(refuses, " "), r.words(&in)):
+				in.Unreadable[r] = "forbidden"
+				continue
+			case r.All:
+				in.Snapshot = in.Snapshot.WithTarget(r.Target, cluster[r.Target])
+			case there:
+				found[r] = &cluster[r.Target].Objects[i]
+			default:
+				found[r] = nil
+			}
+			in.Confirmed[r] = true
+		}
+		in.Snapshot = in.Snapshot.With(found)
+		rounds = append(rounds, strings.Join(round, ", "))
+	}
+	return first, last, rounds
+}
+
+func TestConfirm(t *testing.T) {
+	orphaned := func(change ...func(*v1alpha1.Rule)) v1alpha1.Rule {
+		r := rule(func(r *v1alpha1.Rule) {
+			r.When = `!nodes.items.exists(n, n.metadata.name == item.spec.node)`
+			r.Confirm = []v1alpha1.Confirm{{Target: "nodes", Name: "item.spec.node"}}
+		})
+		for _, c := range change {
+			c(&r)
+		}
+		return r
+	}
+	freed := rule(func(r *v1alpha1.Rule) {
+		r.ForEach = `pools.items.map(p, p.spec.addresses.map(a, {"pool": p, "ip": a.ip, "pod": a.pod})).flatten()`
+		r.Key = `item.pool.metadata.name + " " + item.ip + " " + item.pod`
+		r.When = `!pods.items.exists(p, p.metadata.name == item.pod)`
+		r.Confirm = []v1alpha1.Confirm{{Target: "pods", Name: "item.pod", Namespace: `"shop"`}}
+		release := patches(`{"spec": {"addresses": object.spec.addresses.filter(a, !items.exists(i, i.ip == a.ip))}}`)
+		release.Object = "item.pool"
+		r.Actions = []v1alpha1.RuleAction{release}
+	})
+	cases := map[string]struct {
+		reason  string
+		rule    v1alpha1.Rule
+		change  func(*Input, *v1alpha1.Work)
+		watched Snapshot
+		live    Snapshot // the watched one if nil
+		batch   int      // 10 if 0
+		refuses []string
+		rounds  []string
+		steps   []string // that may be taken
+		left    []string // that may not be taken yet
+		errors  []string
+	}{
+		"Absent": {
+			reason:  "absence is proven by one read for each object",
+			rule:    orphaned(),
+			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n1"), p("c", "node:n2")), nodesSeen("n1"), poolsSeen()},
+			rounds:  []string{"nodes n2"},
+			steps:   []string{"r delete a", "r delete c"},
+		},
+		"Present": {
+			reason:  "what is there after all leaves nothing to do",
+			rule:    orphaned(),
+			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1"), poolsSeen()},
+			live:    Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1", "n3"), poolsSeen()},
+			rounds:  []string{"nodes n2, nodes n3"},
+			steps:   []string{"r delete a"},
+		},
+		"Unreadable": {
+			reason:  "what cannot be read proves nothing",
+			rule:    orphaned(),
+			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1"), poolsSeen()},
+			refuses: []string{"nodes n2"},
+			rounds:  []string{"nodes n2, nodes n3"},
+			steps:   []string{"r delete b"},
+			errors:  []string{"rules[0].confirm[0] cannot be read live: forbidden x1"},
+		},
+		"Batch": {
+			reason:  "only the first ones are asked about",
+			rule:    orphaned(),
+			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n3"), p("c", "node:n4")), nodesSeen("n1"), poolsSeen()},
+			batch:   2,
+			rounds:  []string{"nodes n2, nodes n3"},
+			steps:   []string{"r delete a", "r delete b"},
+			left:    []string{"r delete c"},
+		},
+		"Nothing to read": {
+			reason:  "an entry may say that there is nothing to read",
+			rule:    orphaned(func(r *v1alpha1.Rule) { r.Confirm[0].Name = `item.spec.node == "n2" ? [] : [item.spec.node]` }),
+			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1"), poolsSeen()},
+			rounds:  []string{"nodes n3"},
+			steps:   []string{"r delete a", "r delete b"},
+		},
+		"Stages": {
+			reason: "a later entry sees what earlier ones read",
+			rule: rule(func(r *v1alpha1.Rule) {
+				r.ForEach, r.Key = `["n2", "n3"]`, "item"
+				r.When = `!nodes.items.exists(n, n.metadata.name == item && n.spec.up == "yes")`
+				r.Confirm = []v1alpha1.Confirm{
+					{Target: "nodes", Name: "item"},
+					{Target: "pods", Name: `pods.items.filter(p, p.spec.node == item).map(p, p.metadata.name)`, Namespace: `"shop"`},
+					{Target: "pools"},
+				}
+				r.Actions = []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}
+			}),
+			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen(), poolsSeen()},
+			live:    Snapshot{seen(p("a", "node:n2")), nodesSeen(), poolsSeen(pool("p1"))},
+			rounds:  []string{"nodes n2, nodes n3", "pods shop/a", "pools *"},
+			steps:   []string{"r report  <n2>", "r report  <n3>"},
+		},
+		"Objects first": {
+			reason:  "what an action is about is read before everything else, and the rule is decided on it anew",
+			rule:    freed,
+			watched: Snapshot{seen(p("a")), nodesSeen(), poolsSeen(pool("p1", "1=a", "2=b", "3=c"))},
+			live:    Snapshot{seen(p("a")), nodesSeen(), poolsSeen(pool("p1", "1=a", "2=b", "3=a", "4=d"))},
+			rounds:  []string{"pools p1", "pods shop/b"},
+			steps:   []string{`r patch p1 <p1 2 b> {"spec":{"addresses":[{"ip":"1","pod":"a"},{"ip":"3","pod":"a"},{"ip":"4","pod":"d"}]}}`},
+		},
+		"A fold takes those that are confirmed": {
+			reason:  "by the end of the batch, and leaves the others for the next",
+			rule:    freed,
+			watched: Snapshot{seen(), nodesSeen(), poolsSeen(pool("p1", "1=a", "2=b", "3=c"))},
+			batch:   2,
+			rounds:  []string{"pools p1", "pods shop/a, pods shop/b"},
+			steps:   []string{`r patch p1 <p1 1 a,p1 2 b> {"spec":{"addresses":[{"ip":"3","pod":"c"}]}}`},
+			left:    []string{`r patch p1 <p1 3 c> {"spec":{"addresses":[{"ip":"1","pod":"a"},{"ip":"2","pod":"b"}]}}`},
+		},
+		"No namespace": {
+			reason: "the item has none, and neither does the entry say one",
+			rule: orphaned(func(r *v1alpha1.Rule) {
+				r.ForEach, r.Key, r.When = `["a"]`, "item", "true"
+				r.Confirm[0] = v1alpha1.Confirm{Target: "pods", Name: "item"}
+			}),
+			watched: Snapshot{seen(), nodesSeen(), poolsSeen()},
+			errors:  []string{"rules[0].actions[0] x1"},
+		},
+		"No namespace to report": {
+			reason: "that is an error of the item",
+			rule: orphaned(func(r *v1alpha1.Rule) {
+				r.ForEach, r.Key, r.When, r.Actions = `["a"]`, "item", "true", []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}
+				r.Confirm[0] = v1alpha1.Confirm{Target: "pods", Name: "item"}
+			}),
+			watched: Snapshot{seen(), nodesSeen(), poolsSeen()},
+			errors:  []string{"rules[0].confirm[0].namespace the item is in no namespace; say in which one to look x1"},
+		},
+		"Namespace of the item": {
+			reason:  "is where it is looked, if the entry does not say",
+			rule:    orphaned(func(r *v1alpha1.Rule) { r.Confirm[0] = v1alpha1.Confirm{Target: "pods", Name: `"x"`} }),
+			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen(), poolsSeen()},
+			rounds:  []string{"pods shop/x"},
+			steps:   []string{"r delete a"},
+		},
+		"Namespace ignored": {
+			reason:  "cluster-scoped kinds are in none, whatever the entry says",
+			rule:    orphaned(func(r *v1alpha1.Rule) { r.Confirm[0].Namespace = `"x"` }),
+			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen(), poolsSeen()},
+			rounds:  []string{"nodes n2"},
+			steps:   []string{"r delete a"},
+		},
+		"Null": {
+			reason: "of a kind that is not served nothing can be read",
+			rule: orphaned(func(r *v1alpha1.Rule) {
+				r.When, r.Confirm[0] = "pools == null", v1alpha1.Confirm{Target: "pools", Name: `"p1"`}
+			}),
+			change:  func(_ *Input, w *v1alpha1.Work) { asNull(&w.Targets[2]) },
+			watched: Snapshot{seen(p("a")), nodesSeen(), {State: NoSuchKind}},
+			errors:  []string{`rules[0].confirm[0] target "pools" is null: nothing of it can be read; say in when that it is not null x1`},
+		},
+		"Expression fails": {
+			reason:  "an entry that cannot be asked is an error of the item",
+			rule:    orphaned(func(r *v1alpha1.Rule) { r.When = "true" }),
+			watched: Snapshot{seen(p("a"), p("b", "node:n2")), nodesSeen(), poolsSeen()},
+			rounds:  []string{"nodes n2"},
+			steps:   []string{"r delete b"},
+			errors:  []string{"rules[0].confirm[0].name x1"},
+		},
+		"Conditions": {
+			reason:  "what conditions read is read as a whole, before everything else",
+			rule:    orphaned(),
+			change:  func(_ *Input, w *v1alpha1.Work) { w.Conditions = []string{"pools.items.size() == 0"} },
+			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
+			rounds:  []string{"pools *", "nodes n2"},
+			steps:   []string{"r delete a"},
+		},
+		"Conditions that do not hold": {
+			reason:  "on live reads leave nothing to do",
+			rule:    rule(),
+			change:  func(_ *Input, w *v1alpha1.Work) { w.Conditions = []string{"pools.items.size() == 0"} },
+			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
+			live:    Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen(pool("p1"))},
+			rounds:  []string{"pools *"},
+		},
+		"Conditions that cannot be read": {
+			reason:  "stop everything",
+			rule:    rule(),
+			change:  func(_ *Input, w *v1alpha1.Work) { w.Conditions = []string{"pools.items.size() == 0"} },
+			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
+			refuses: []string{"pools *"},
+			rounds:  []string{"pools *"},
+		},
+		"Deleted targets": {
+			reason: "rest on everything that expressions see",
+			rule:   rule(func(r *v1alpha1.Rule) { r.When = "false" }),
+			change: func(_ *Input, w *v1alpha1.Work) {
+				w.Targets[0].Delete = true
+				quiet(&w.Targets[2])
+			},
+			watched: Snapshot{seen(p("a"), p("b")), nodesSeen("n1"), poolsSeen()},
+			live:    Snapshot{seen(p("a"), p("c")), nodesSeen("n1"), poolsSeen()},
+			rounds:  []string{"pods *, nodes *"},
+			steps:   []string{"targets.pods delete a"},
+		},
+		"A Cleaner": {
+			reason: "reads its own namespace only",
+			rule: orphaned(func(r *v1alpha1.Rule) {
+				r.Confirm[0] = v1alpha1.Confirm{Target: "pods", Name: `"x"`, Namespace: "item.spec.of"}
+			}),
+			change: func(in *Input, w *v1alpha1.Work) {
+				w.Cluster, in.Owner.Namespace = false, "shop"
+			},
+			watched: Snapshot{seen(p("a", "node:n2", "of:other"), p("b", "node:n2", "of:shop")), nodesSeen(), poolsSeen()},
+			rounds:  []string{"pods shop/x"},
+			steps:   []string{"r delete b"},
+			errors:  []string{`rules[0].confirm[0].namespace a Cleaner reads its own namespace only, which is not "other"; leave it out x1`},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			work := cluster(tc.rule)
+			owner := Input{Owner: Owner{Name: "c", UID: "cleaner", Created: born}}
+			if tc.change != nil {
+				tc.change(&owner, work)
+			}
+			in := over(t, work)
+			in.Owner, in.Snapshot, in.Batch = owner.Owner, tc.watched, 10
+			if tc.batch > 0 {
+				in.Batch = tc.batch
+			}
+			if tc.live == nil {
+				tc.live = tc.watched
+			}
+			first, last, rounds := batch(t, in, tc.live, tc.refuses...)
+			if diff := cmp.Diff(tc.rounds, rounds); diff != "" {
+				t.Errorf("%s: what was read:\n-want +got\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(tc.steps, shorts(Intersect(first, last).Steps)); diff != "" {
+				t.Errorf("%s: what is done:\n-want +got\n%s", tc.reason, diff)
+			}
+			var left, errors []string
+			for i := range last.Steps {
+				if !last.Steps[i].Confirmed {
+					left = append(left, short(&last.Steps[i]))
+				}
+			}
+			if diff := cmp.Diff(tc.left, left); diff != "" {
+				t.Errorf("%s: what is left:\n-want +got\n%s", tc.reason, diff)
+			}
+			for _, e := range append(first.Errors, last.Errors...) {
+				text := fmt.Sprintf("%s %s x%d", e.Field, e.Message, e.Count)
+				if strings.Contains(e.Message, "at 1:") || strings.Contains(e.Message, "the item is no object") {
+					text = fmt.Sprintf("%s x%d", e.Field, e.Count)
+				}
+				if !slices.Contains(errors, text) {
+					errors = append(errors, text)
+				}
+			}
+			if diff := cmp.Diff(tc.errors, errors); diff != "" {
+				t.Errorf("%s: errors:\n-want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// A plan of a snapshot that was read live as a whole asks for nothing, and can be done.
+func TestALiveSnapshotIsConfirmed(t *testing.T) {
+	work := cluster(rule(func(r *v1alpha1.Rule) {
+		r.Confirm = []v1alpha1.Confirm{{Target: "nodes", Name: `"n2"`}, {Target: "pools"}}
+	}))
+	work.Conditions = []string{"nodes.items.size() > 0"}
+	in := over(t, work, p("a"))
+	in.Confirmed, in.Batch = in.Snapshot.Live(), 1
+	if got := Compute(t.Context(), in); len(got.Confirm) > 0 || len(got.Steps) != 1 || !got.Steps[0].Confirmed {
+		t.Errorf("got %+v", got)
+	}
+	in.Confirmed = nil
+	in.Batch = 0
+	if got := Compute(t.Context(), in); len(got.Confirm) > 0 || len(got.Steps) != 1 || got.Steps[0].Confirmed {
+		t.Errorf("without a batch nothing is asked, and nothing is confirmed: %+v", got)
+	}
+}
+
+func TestIntersect(t *testing.T) {
+	step := func(action int, uid string, keys string, after ...int) Step {
+		return Step{Rule: "r", Action: action, Object: p(uid), Keys: strings.Split(keys, ","), Verb: VerbPatch, Confirmed: true, After: after}
+	}
+	unconfirmed := func(s Step) Step { s.Confirmed = false; return s }
+	plan := func(steps ...Step) Plan { return Plan{Verdict: v1alpha1.VerdictAct, Steps: steps} }
+	cases := map[string]struct {
+		reason      string
+		first, last Plan
+		want        []string
+	}{
+		"Same":          {"the same", plan(step(0, "a", "1")), plan(step(0, "a", "1")), []string{"r patch a <1> "}},
+		"Unconfirmed":   {"but confirmed", plan(step(0, "a", "1")), plan(unconfirmed(step(0, "a", "1"))), nil},
+		"AnotherObject": {"on the same object", plan(step(0, "a", "1")), plan(step(0, "b", "1")), nil},
+		"AnotherAction": {"by the same action", plan(step(0, "a", "1")), plan(step(1, "a", "1")), nil},
+		"FewerKeys":     {"for some of its items", plan(step(0, "a", "1,2,3")), plan(step(0, "a", "1,3")), []string{"r patch a <1,3> "}},
+		"MoreKeys":      {"and for no others", plan(step(0, "a", "1,2")), plan(step(0, "a", "1,2,3")), nil},
+		"TwoParts":      {"in whatever parts it was before", plan(unconfirmed(step(0, "a", "1")), unconfirmed(step(0, "a", "2"))), plan(step(0, "a", "1,2")), []string{"r patch a <1,2> "}},
+		"After":         {"with what comes before it", plan(step(0, "a", "1"), step(0, "b", "2"), step(1, "b", "2")), plan(step(0, "c", "3"), step(0, "b", "2"), step(1, "b", "2", 1)), []string{"r patch b <2> ", "r patch b <2>  after [0]"}},
+		"WithoutBefore": {"or not at all", plan(step(1, "b", "2")), plan(step(0, "b", "2"), step(1, "b", "2", 0)), nil},
+		"Waits":         {"if both act", plan(step(0, "a", "1")), Plan{Verdict: v1alpha1.VerdictBlocked, Steps: []Step{step(0, "a", "1")}}, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			for _, p := range []Plan{tc.first, tc.last} {
+				for i := range p.Steps {
+					p.Steps[i].Patch = &Patch{}
+				}
+			}
+			if diff := cmp.Diff(tc.want, shorts(Intersect(tc.first, tc.last).Steps)); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

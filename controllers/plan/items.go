@@ -1,0 +1,307 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
+)
+
+// identity is the UID, or what stands for it in files, where objects have none.
+func (r Ref) identity() types.UID {
+	if r.UID != "" {
+		return r.UID
+	}
+	return types.UID(ResourceName(r.Resource) + " " + r.Namespace + "/" + r.Name)
+}
+
+// text is a string in nested maps; empty if there is none.
+func text(value map[string]any, path ...string) string {
+	for _, p := range path[:len(path)-1] {
+		value, _ = value[p].(map[string]any)
+	}
+	s, _ := value[path[len(path)-1]].(string)
+	return s
+}
+
+// find finds the snapshot's own object for what an expression gave: by apiVersion, kind, namespace, name and, if that is
+// there, UID, and the index of the target where it is. What an expression built is never acted on. It is nil if there is
+// no such object.
+func (in *Input) find(value map[string]any) (*Object, int) {
+	var found *Object
+	at := -1
+	namespace, name := text(value, "metadata", "namespace"), text(value, "metadata", "name")
+	if name == "" {
+		return nil, at
+	}
+	for t := range in.Snapshot {
+		target := &in.Snapshot[t]
+		if target.State != Complete || !in.Spec.Targets[t].Included() {
+			continue
+		}
+		i, ok := search(target.Objects, namespace, name)
+		if !ok {
+			continue
+		}
+		o := &target.Objects[i]
+		if same(o.Value, value) { // in another target it may be at another version
+			return o, t
+		}
+		if found == nil && o.is(value) {
+			found, at = o, t
+		}
+	}
+	return found, at
+}
+
+// same says that two maps are one.
+func same(a, b map[string]any) bool {
+	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+}
+
+// is says that a value with the object's namespace and name stands for the object.
+func (o *Object) is(value map[string]any) bool {
+	uid := text(value, "metadata", "uid")
+	return text(o.Value, "apiVersion") == text(value, "apiVersion") && text(o.Value, "kind") == text(value, "kind") &&
+		(uid == "" || uid == string(o.UID))
+}
+
+// absent says that find found nothing.
+func absent(value map[string]any) string {
+	name := text(value, "metadata", "name")
+	if namespace := text(value, "metadata", "namespace"); namespace != "" {
+		name = namespace + "/" + name
+	}
+	return fmt.Sprintf("%s %s is not among the targets", text(value, "kind"), name)
+}
+
+// acting is an item that is acted on.
+type acting struct {
+	*candidate
+	deeds     []deed
+	reason    string
+	confirmed bool
+	failed    bool
+}
+
+// deed is what one action of a rule does for one item.
+type deed struct {
+	action int
+	object *Object // nil where an item that is no object is reported
+	target int     // where the object was found
+	patch  []byte  // what it says if the item has it for itself
+}
+
+// act adds what is done with an item, unless there is an error, or something forbids it.
+func (r *deciding) act(c *candidate) {
+	id := ItemKey{Rule: r.rule.Name, Key: c.key}
+	if r.in.Failed[id] || r.in.Only != nil && !r.in.Only[id] {
+		return
+	}
+	a := &acting{candidate: c}
+	withheld, err := r.deeds(a)
+	if err == nil && len(a.deeds)+len(withheld) > 0 && r.rule.Reason != "" {
+		a.reason, err = c.item.Reason()
+	}
+	if err != nil {
+		r.failed(r.name(c), err)
+		return
+	}
+	if slices.ContainsFunc(a.deeds, func(d deed) bool {
+		return d.object != nil && r.rule.Actions[d.action].Report == nil && r.taken[d.object.identity()]
+	}) {
+		return
+	}
+	for i := range withheld {
+		withheld[i].Step.Reason = a.reason
+		r.withhold(withheld[i])
+	}
+	if len(a.deeds) == 0 || r.waits(a) {
+		return
+	}
+	if a.confirmed, err = r.confirm(a); err != nil {
+		r.failed(r.name(c), err)
+		return
+	}
+	r.acting = append(r.acting, a)
+}
+
+// deeds asks the actions about an item. A step that is withheld ends them.
+func (r *deciding) deeds(a *acting) ([]Withheld, *celenv.Error) {
+	for i := range r.rule.Actions {
+		action := &r.rule.Actions[i]
+		applies, err := a.item.ActionWhen(i)
+		if err != nil {
+			return nil, err
+		}
+		if !applies {
+			continue
+		}
+		d, err := r.object(a, i)
+		if err != nil {
+			return nil, err
+		}
+		if d.object == nil {
+			a.deeds = append(a.deeds, d)
+			continue
+		}
+		verb := verbOf(action)
+		if r.idle(a, action, verb, d.object) {
+			continue
+		}
+		if because := r.in.Protection.Forbids(verb, d.object); because != "" {
+			step := r.step(i, d.object)
+			step.Keys = []string{a.key}
+			return []Withheld{{Step: step, Because: because}}, nil
+		}
+		a.deeds = append(a.deeds, d)
+	}
+	return nil, nil
+}
+
+// object finds what an action is about.
+func (r *deciding) object(a *acting, i int) (d deed, err *celenv.Error) {
+	action := &r.rule.Actions[i]
+	d = deed{action: i, object: a.object, target: a.target}
+	switch {
+	case action.Object != "" || a.object == nil && action.Report == nil:
+		value, err := a.item.ActionObject(i)
+		if err != nil {
+			return d, err
+		}
+		if d.object, d.target = r.in.find(value); d.object == nil {
+			return d, r.problem(fmt.Sprintf("actions[%d].object", i), absent(value), "an action is about objects of targets")
+		}
+	case a.object == nil:
+		return d, nil
+	}
+	if action.Evict != nil && d.object.Resource.GroupResource() != (schema.GroupResource{Resource: "pods"}) {
+		return d, r.problem(fmt.Sprintf("actions[%d].evict", i), "only Pods can be evicted", "delete the object, or evict its Pods")
+	}
+	if o := d.object; !r.in.Spec.Cluster && (!r.in.Snapshot[d.target].Namespaced || o.Namespace != r.in.Owner.Namespace) {
+		return d, r.problem(fmt.Sprintf("actions[%d]", i), "a Cleaner acts in its own namespace only",
+			"read the object, and act on others; a ClusterCleaner may act on it")
+	}
+	return d, nil
+}
+
+// idle says that an action has nothing to do with an object.
+func (r *deciding) idle(a *acting, action *v1alpha1.RuleAction, verb Verb, o *Object) bool {
+	switch verb {
+	case VerbDelete:
+		return o.ends(action.Delete.GracePeriodSeconds) || slices.ContainsFunc(a.deeds, func(d deed) bool {
+			return d.object != nil && r.rule.Actions[d.action].Delete != nil && d.object.identity() == o.identity()
+		})
+	case VerbEvict:
+		return o.ends(action.Evict.GracePeriodSeconds)
+	case VerbRemoveFinalizer:
+		return !slices.Contains(o.Finalizers, action.RemoveFinalizer.Name)
+	default:
+		return false
+	}
+}
+
+// ends says that an object is terminating already, and that the seconds which it is given now would not make that shorter.
+func (o *Object) ends(grace *int64) bool {
+	if !o.Terminating {
+		return false
+	}
+	meta, _ := o.Value["metadata"].(map[string]any)
+	switch left := meta["deletionGracePeriodSeconds"].(type) {
+	case int64:
+		return grace == nil || *grace >= left
+	case float64:
+		return grace == nil || float64(*grace) >= left
+	default:
+		return true
+	}
+}
+
+// waits says that an item waits because an earlier attempt on one of its objects failed.
+func (r *deciding) waits(a *acting) bool {
+	for _, d := range a.deeds {
+		if d.object != nil && r.rule.Actions[d.action].Report == nil && r.deferred(d.object) {
+			return true
+		}
+	}
+	return false
+}
+
+// deferred says that an object waits after a failure, and notes it.
+func (d *decider) deferred(o *Object) bool {
+	b, waits := d.in.Backoff.Waits(o.UID, d.in.Now)
+	if !waits {
+		return false
+	}
+	d.p.Deferred++
+	d.p.Next = earlier(d.p.Next, b.Until)
+	d.unstable = d.unstable && b.Unstable()
+	if d.blocked == "" {
+		d.blocked = fmt.Sprintf("%s: %s", o.Shown(d.in.Owner.Namespace), b.Why)
+	}
+	return true
+}
+
+// withhold adds a step that is not taken, as far as there is room.
+func (d *decider) withhold(w Withheld) {
+	if len(d.p.Withheld) < maxWithheld {
+		w.Object = w.Step.Object.Shown(d.in.Owner.Namespace)
+		d.p.Withheld = append(d.p.Withheld, w)
+	}
+}
+
+// verbOf is what an action does.
+func verbOf(a *v1alpha1.RuleAction) Verb {
+	switch {
+	case a.Delete != nil:
+		return VerbDelete
+	case a.Evict != nil:
+		return VerbEvict
+	case a.Patch != nil:
+		return VerbPatch
+	case a.RemoveFinalizer != nil:
+		return VerbRemoveFinalizer
+	default:
+		return VerbReport
+	}
+}
+
+// step is what an action does to an object, but for what depends on the items.
+func (r *deciding) step(action int, o *Object) Step {
+	a := &r.rule.Actions[action]
+	s := Step{Rule: r.rule.Name, Action: action, Verb: verbOf(a)}
+	if o != nil {
+		s.Object = *o
+	}
+	switch s.Verb {
+	case VerbDelete:
+		s.Grace, s.Propagation = a.Delete.GracePeriodSeconds, a.Delete.PropagationPolicy
+		if s.Propagation == "" {
+			s.Propagation = v1alpha1.PropagateBackground
+		}
+	case VerbEvict:
+		s.Grace = a.Evict.GracePeriodSeconds
+	case VerbPatch:
+		s.Patch = &Patch{Type: a.Patch.Type, Subresource: a.Patch.Subresource, Force: a.Patch.Force}
+	case VerbRemoveFinalizer:
+		s.Finalizer = a.RemoveFinalizer.Name
+	}
+	return s
+}
+
+// reasons says why a step is taken, of which the items have reasons of their own.
+func reasons(items []*acting) string {
+	if n := len(items) - 1; n > 0 && items[0].reason != "" {
+		return fmt.Sprintf("%s, and %d more", strings.TrimSuffix(items[0].reason, "."), n)
+	}
+	return items[0].reason
+}

@@ -1,0 +1,327 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// A Cleaner that cleans once begins when all that its rules want is due, and ends with that.
+func TestOnceWithRules(t *testing.T) {
+	done := func(r *v1alpha1.Rule) { r.When = `item.spec.done == "yes"` }
+	cases := map[string]struct {
+		reason  string
+		rules   []v1alpha1.Rule
+		pods    []Object
+		change  func(*Input, *v1alpha1.Work)
+		verdict v1alpha1.Verdict
+		why     string
+		steps   []string
+	}{
+		"Acts":    {"what is due is done", []v1alpha1.Rule{rule(done)}, []Object{p("a", "done:yes"), p("b", "done:no")}, nil, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, []string{"r delete a"}},
+		"Nothing": {"when nothing is left it ends", []v1alpha1.Rule{rule(done)}, []Object{p("b", "done:no")}, nil, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, nil},
+		"Pending": {
+			"what has yet to hold is waited for, with everything else", []v1alpha1.Rule{rule(), rule(func(r *v1alpha1.Rule) { r.Name, r.For = "later", "1h" })},
+			[]Object{p("a")}, nil, v1alpha1.VerdictWait, v1alpha1.ReasonHolding, nil,
+		},
+		"Error":    {"an error of one item stops it", []v1alpha1.Rule{rule(done)}, []Object{p("a", "done:yes"), p("b")}, nil, v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed, nil},
+		"Acting":   {"but not when it has begun", []v1alpha1.Rule{rule(done)}, []Object{p("a", "done:yes"), p("b")}, func(in *Input, _ *v1alpha1.Work) { in.Acting = true }, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, []string{"r delete a"}},
+		"Withheld": {"a plan of nothing but what is protected is blocked", []v1alpha1.Rule{rule()}, []Object{p("a", v1alpha1.ProtectKey+"=true")}, nil, v1alpha1.VerdictBlocked, v1alpha1.ReasonProtected, nil},
+		"Reports":  {"a report is nothing to record", []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Actions = []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}} })}, []Object{p("a")}, nil, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, []string{"r report a"}},
+		"Limits": {"limits count when it begins", []v1alpha1.Rule{rule()}, []Object{p("a"), p("b")}, func(_ *Input, w *v1alpha1.Work) {
+			w.Limits = &v1alpha1.Limits{MaxActions: 1}
+		}, v1alpha1.VerdictBlocked, v1alpha1.ReasonLimitExceeded, []string{"r delete a", "r delete b"}},
+		"TooMany": {"as does what one run can record", []v1alpha1.Rule{rule()}, many(MaxRows + 1), nil, v1alpha1.VerdictBlocked, v1alpha1.ReasonTooManyObjects, nil},
+		"Data": {"as does an event that cannot be told", []v1alpha1.Rule{rule()}, []Object{p("a")}, func(_ *Input, w *v1alpha1.Work) {
+			w.CloudEventData = "pods.items[0].spec.x"
+		}, v1alpha1.VerdictBlocked, v1alpha1.ReasonEvaluationFailed, []string{"r delete a"}},
+		"NoDataWhileActing": {"which was told then", []v1alpha1.Rule{rule()}, []Object{p("a")}, func(in *Input, w *v1alpha1.Work) {
+			w.CloudEventData, in.Acting = "pods.items[0].spec.x", true
+		}, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, []string{"r delete a"}},
+		"Node": {"a Cleaner never acts on what lies in no namespace", []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+			r.ForEach, r.Actions = "nodes.items", []v1alpha1.RuleAction{patches("{}")}
+		})}, nil, nil, v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed, nil},
+		"Elsewhere": {"nor outside its own", []v1alpha1.Rule{rule()}, []Object{object(pods, "Pod", "other", "x")}, nil, v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			work := cluster(tc.rules...)
+			work.Lifecycle, work.Cluster = v1alpha1.LifecycleOnce, false
+			var change Input
+			if tc.change != nil {
+				tc.change(&change, work)
+			}
+			for i := range tc.pods {
+				if meta := tc.pods[i].Value["metadata"].(map[string]any); meta["uid"] == nil { // those of many
+					tc.pods[i] = p(tc.pods[i].Name)
+				}
+			}
+			in := over(t, work, tc.pods...)
+			in.Owner.Namespace, in.Acting = "shop", change.Acting
+			plan := Compute(t.Context(), in)
+			if plan.Verdict != tc.verdict || plan.Reason != tc.why || plan.Message == "" {
+				t.Errorf("%s: got %s, %s: %s", tc.reason, plan.Verdict, plan.Reason, plan.Message)
+			}
+			if len(plan.Steps) > MaxRows {
+				plan.Steps = nil
+			}
+			if diff := cmp.Diff(tc.steps, shorts(plan.Steps)); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// A run records each object once, whatever is done with it, and nothing of what is only reported.
+func TestCommitOfRules(t *testing.T) {
+	work := cluster(
+		rule(func(r *v1alpha1.Rule) { r.Actions = []v1alpha1.RuleAction{patches("{}"), deletes()} }),
+		rule(func(r *v1alpha1.Rule) {
+			r.Name, r.ForEach, r.Actions = "look", "nodes.items", []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}
+		}),
+	)
+	work.Lifecycle = v1alpha1.LifecycleOnce
+	in := over(t, work, p("a"), p("b"), p("c", v1alpha1.ProtectKey+"=true"))
+	run, m := Commit(&v1alpha1.CleanerStatus{}, nil, "d", Compute(t.Context(), in), in.Now)
+	want := []string{"r pods/v1 shop/a uid-a 7", "r pods/v1 shop/b uid-b 7"}
+	if diff := cmp.Diff(want, run.Rows); diff != "" || len(m.Rows) != 2 {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if len(run.Withheld) != 1 || run.Withheld[0].Object != "shop/c.pods/v1" {
+		t.Errorf("withheld: %+v", run.Withheld)
+	}
+	row, err := ParseRow(run.Rows[0])
+	if err != nil || row.Rule != "r" || row.Target(work) != -1 {
+		t.Errorf("got %+v, %v", row, err)
+	}
+}
+
+// An evaluation that was interrupted has asked about some items only.
+func TestInterrupted(t *testing.T) {
+	in := over(t, cluster(rule(), rule(func(r *v1alpha1.Rule) { r.Name, r.For = "later", "1m" })), p("a"))
+	in.Holds = Compute(t.Context(), in).Holds
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	plan := Compute(ctx, in)
+	if plan.Verdict != v1alpha1.VerdictWait || plan.Reason != v1alpha1.ReasonEvaluationFailed || len(plan.Steps) > 0 {
+		t.Errorf("got %s, %s", plan.Verdict, plan.Message)
+	}
+	if diff := cmp.Diff(in.Holds, plan.Holds); diff != "" || len(plan.Holds) != 1 {
+		t.Errorf("holds were lost:\n%s", diff)
+	}
+}
+
+func TestNextOfRules(t *testing.T) {
+	cases := map[string]struct {
+		reason string
+		rule   v1alpha1.Rule
+		change func(*Input, *v1alpha1.Work)
+		want   time.Duration // from now
+	}{
+		"Period": {"the period is the longest time", rule(), nil, time.Hour},
+		"Hold":   {"a hold ends before", rule(func(r *v1alpha1.Rule) { r.For = `item.metadata.name == "a" ? "10m" : "5m"` }), nil, 5 * time.Minute},
+		"Backoff": {"what failed is tried again", rule(), func(in *Input, _ *v1alpha1.Work) {
+			in.Backoff = Backoff{"uid-a": {Until: in.Now.Add(2 * time.Second)}, "uid-x": {Until: in.Now.Add(time.Second)}}
+		}, 2 * time.Second},
+		"Limit": {"a limit lets go when what was done counts no longer", rule(), func(in *Input, w *v1alpha1.Work) {
+			w.Limits = &v1alpha1.Limits{MaxActions: 2}
+			in.Done = Done{{At: in.Now.Add(-50 * time.Minute), UID: "x"}, {At: in.Now, UID: "y"}}
+		}, 10 * time.Minute},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			work, change := cluster(tc.rule), Input{Now: born.Add(24 * time.Hour)}
+			if tc.change != nil {
+				tc.change(&change, work)
+			}
+			in := over(t, work, p("a"), p("b"))
+			in.Backoff, in.Done = change.Backoff, change.Done
+			if plan := Compute(t.Context(), in); plan.Next.Sub(in.Now) != tc.want {
+				t.Errorf("%s: got %s, want %s", tc.reason, plan.Next.Sub(in.Now), tc.want)
+			}
+		})
+	}
+}
+
+// What happens to many items is told, but not endlessly.
+func TestErrorsAreBounded(t *testing.T) {
+	work := cluster(rule(func(r *v1alpha1.Rule) { r.For = `item.metadata.name` }))
+	objects := make([]Object, 3*maxErrors)
+	for i := range objects {
+		objects[i] = p(fmt.Sprintf("p-%04d", i))
+	}
+	plan := Compute(t.Context(), over(t, work, objects...))
+	total := int64(0)
+	for _, e := range plan.Errors {
+		total += e.Count
+	}
+	if last := plan.Errors[len(plan.Errors)-1]; len(plan.Errors) != maxErrors+1 || last.Message != otherErrors || total != int64(len(objects)) {
+		t.Errorf("got %d rows about %d items, the last one %+v", len(plan.Errors), total, last)
+	}
+}
+
+// What messages say does not change with every look.
+func TestMessagesHoldNoCounters(t *testing.T) {
+	messages := map[string]bool{}
+	for n := 1; n < 4; n++ {
+		for _, r := range []v1alpha1.Rule{rule(), rule(func(r *v1alpha1.Rule) { r.For = "1h" }), rule(func(r *v1alpha1.Rule) { r.When = "false" })} {
+			work := cluster(r)
+			work.Limits = &v1alpha1.Limits{MaxActions: 1}
+			objects := make([]Object, n)
+			for i := range objects {
+				objects[i] = p(fmt.Sprintf("p-%d", i))
+			}
+			in := over(t, work, objects...)
+			in.Done = Done{{At: in.Now, UID: "x"}}
+			plan := Compute(t.Context(), in)
+			messages[plan.Message] = true
+		}
+	}
+	if len(messages) != 3 {
+		t.Errorf("got %v", messages)
+	}
+}
+
+// In files objects have no UID: they are told apart nevertheless.
+func TestObjectsWithoutUID(t *testing.T) {
+	bare := func(o Object) Object {
+		o.UID, o.ResourceVersion = "", ""
+		meta := o.Value["metadata"].(map[string]any)
+		delete(meta, "uid")
+		delete(meta, "resourceVersion")
+		return o
+	}
+	work := cluster(
+		rule(func(r *v1alpha1.Rule) { r.When, r.For = `item.metadata.name == "a"`, "0s" }),
+		rule(func(r *v1alpha1.Rule) { r.Name, r.When = "s", `item.metadata.name != "c"` }),
+	)
+	work.Targets[0].Delete = true
+	work.Limits = &v1alpha1.Limits{MaxActions: 3}
+	plan := Compute(t.Context(), over(t, work, bare(p("a")), bare(p("b")), bare(p("c"))))
+	var got []string
+	for i := range plan.Steps {
+		got = append(got, plan.Steps[i].Rule+" "+plan.Steps[i].Object.Name)
+	}
+	if diff := cmp.Diff([]string{"r a", "s b", "targets.pods c"}, got); diff != "" || plan.Verdict != v1alpha1.VerdictAct {
+		t.Errorf("%s: -want +got\n%s", plan.Verdict, diff)
+	}
+}
+
+// An object that is in two targets is acted on at the version that the item showed.
+func TestTheVersionOfTheItemCounts(t *testing.T) {
+	newer := p("a")
+	newer.ResourceVersion = "9"
+	newer.Value["metadata"].(map[string]any)["resourceVersion"] = "9"
+	work := cluster(rule(func(r *v1alpha1.Rule) { r.ForEach = "again.items" }))
+	work.Targets[2] = target("again", "Pod")
+	in := over(t, work, p("a"))
+	in.Snapshot[2] = seen(newer)
+	plan := Compute(t.Context(), in)
+	if len(plan.Steps) != 1 || plan.Steps[0].Object.ResourceVersion != "9" {
+		t.Errorf("got %+v", plan.Steps)
+	}
+}
+
+func TestRowsOfAClusterCleaner(t *testing.T) {
+	set := v1alpha1.ClusterTarget{Name: "set", Delete: true}
+	set.Reference.Kind, set.Reference.MatchLabels = "Pod", map[string]string{}
+	some, but, one, node := set, set, set, set
+	some.Name, but.Name, one.Name, node.Name = "some", "but", "one", "node"
+	some.Reference.Namespaces, but.Reference.ExcludeNamespaces = []string{"a", "b"}, []string{"c"}
+	one.Reference.Name, one.Reference.Namespace = "x", "a"
+	work := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{set, some, but, one, node}, Cluster: true}
+	protection := Protection{Namespaces: []string{"kube-system"}, Own: "cleaner-system"}
+	cases := map[string]struct {
+		rule, namespace string
+		change          func(*v1alpha1.Work, *Belonging)
+		want            string
+	}{
+		"Anywhere":        {"targets.set", "z", nil, ""},
+		"Listed":          {"targets.some", "b", nil, ""},
+		"NotListed":       {"targets.some", "c", nil, `is not about namespace "c"`},
+		"Excluded":        {"targets.but", "c", nil, `is not about namespace "c"`},
+		"NotExcluded":     {"targets.but", "a", nil, ""},
+		"Named":           {"targets.one", "a", nil, ""},
+		"NamedElsewhere":  {"targets.one", "b", nil, `is not about namespace "b"`},
+		"NamedNowhere":    {"targets.one", "", nil, `is not about namespace ""`},
+		"ClusterScoped":   {"targets.node", "", nil, ""},
+		"OtherLabels":     {"targets.set", "z", func(_ *v1alpha1.Work, b *Belonging) { b.Matches = false }, "does not stand for it"},
+		"Protected":       {"targets.set", "kube-system", nil, `namespace "kube-system" is protected`},
+		"ProtectedLifted": {"targets.set", "kube-system", func(w *v1alpha1.Work, _ *Belonging) { w.IncludeProtected = true }, ""},
+		"Own":             {"targets.set", "cleaner-system", func(w *v1alpha1.Work, _ *Belonging) { w.IncludeProtected = true }, "operator's own"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			spec, belongs := *work, Belonging{Resource: pods, Matches: true}
+			if tc.change != nil {
+				tc.change(&spec, &belongs)
+			}
+			row := Row{Rule: tc.rule, Ref: Ref{Resource: pods, Namespace: tc.namespace, Name: "x", UID: "u", ResourceVersion: "7"}}
+			got := Refused(Owner{Name: "c"}, &spec, row, &Object{Ref: row.Ref}, belongs, protection)
+			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWhatObjectsAreCalled(t *testing.T) {
+	ref, node := Ref{Resource: pods, Namespace: "shop", Name: "a"}, Ref{Resource: nodes, Name: "n"}
+	for got, want := range map[string]string{
+		ref.String(): "a.pods/v1", ref.Full(): "shop/a.pods/v1", ref.Shown("shop"): "a.pods/v1", ref.Shown(""): "shop/a.pods/v1",
+		node.Full(): "n.nodes/v1", node.Shown(""): "n.nodes/v1",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestProtectionOfVerbs(t *testing.T) {
+	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	cleaners := schema.GroupVersionResource{Group: "cleaner.vtex.dev", Version: "v1alpha1", Resource: "cleaners"}
+	release := object(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", "shop", "sh.helm.release.v1.x.v1")
+	protection := Protection{Namespaces: []string{"kube-system"}, Own: "cleaner-system"}
+	all := []Verb{VerbDelete, VerbEvict, VerbPatch, VerbRemoveFinalizer}
+	cases := map[string]struct {
+		object Object
+		verbs  []Verb // that are forbidden
+	}{
+		"Plain":        {p("a"), nil},
+		"Labelled":     {p("a", v1alpha1.ProtectKey+"=true"), all},
+		"Namespace":    {object(pods, "Pod", "kube-system", "a"), all},
+		"Own":          {object(pods, "Pod", "cleaner-system", "a"), all},
+		"Release":      {release, all},
+		"Node":         {object(nodes, "Node", "", "n"), []Verb{VerbDelete, VerbEvict}},
+		"Cleaner":      {object(cleaners, "Cleaner", "shop", "c"), []Verb{VerbDelete, VerbEvict}},
+		"ItsNamespace": {object(namespaces, "Namespace", "", "kube-system"), all},
+		"OwnNamespace": {object(namespaces, "Namespace", "", "cleaner-system"), all},
+		"ANamespace":   {object(namespaces, "Namespace", "", "shop"), []Verb{VerbDelete, VerbEvict}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if protection.Forbids(VerbReport, &tc.object) != "" {
+				t.Error("to report it is no deed")
+			}
+			var forbidden []Verb
+			for _, verb := range all {
+				if protection.Forbids(verb, &tc.object) != "" {
+					forbidden = append(forbidden, verb)
+				}
+			}
+			if diff := cmp.Diff(tc.verbs, forbidden); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,297 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// A hold lasts as long as `when` holds, and nothing that nobody knows begins or ends it.
+func TestHolds(t *testing.T) {
+	orphaned := func(r *v1alpha1.Rule) {
+		r.When, r.For = `item.spec.node == "gone"`, "40s"
+	}
+	work := cluster(rule(orphaned))
+	byNode := cluster(rule(orphaned, func(r *v1alpha1.Rule) { r.ForKey = "item.spec.host" }))
+	edited := cluster(rule(orphaned, func(r *v1alpha1.Rule) { r.Reason = `"x"` }))
+	gated := cluster(rule(orphaned))
+	gated.Conditions = []string{"nodes.items.size() == 1"}
+	gone, there, broken := p("a", "node:gone", "host:h"), p("a", "node:n1", "host:h"), p("a", "host:h")
+	another := p("b", "node:gone", "host:h")
+	replaced := p("a", "node:gone", "host:h")
+	replaced.UID = "another"
+	replaced.Value["metadata"].(map[string]any)["uid"] = "another"
+
+	type look struct {
+		at     time.Duration
+		work   *v1alpha1.Work
+		pods   []Object
+		change func(*Input)
+	}
+	at := func(seconds int, pods ...Object) look {
+		return look{at: time.Duration(seconds) * time.Second, pods: pods}
+	}
+	with := func(l look, change func(*Input)) look { l.change = change; return l }
+	as := func(l look, w *v1alpha1.Work) look { l.work = w; return l }
+	unsynced := func(in *Input) { in.Snapshot[1] = Target{State: Unsynced} }
+	cases := map[string]struct {
+		reason string
+		looks  []look
+		steps  []string // at the last look
+		until  time.Duration
+	}{
+		"Begins":         {"it begins when it is seen first", []look{at(0, gone)}, nil, 40 * time.Second},
+		"Early":          {"it is not over before", []look{at(0, gone), at(39, gone)}, nil, 40 * time.Second},
+		"Due":            {"it is over at the very moment", []look{at(0, gone), at(40, gone)}, []string{"a"}, 0},
+		"Broken":         {"a break ends it", []look{at(0, gone), at(20, there), at(30, gone), at(69, gone)}, nil, 70 * time.Second},
+		"Left":           {"so does the end of the item", []look{at(0, gone), at(20), at(30, gone), at(69, gone)}, nil, 70 * time.Second},
+		"Replaced":       {"another object of the name is another item", []look{at(0, gone), at(20, replaced), at(59, replaced)}, nil, 60 * time.Second},
+		"ErrorKeeps":     {"an error does not end it", []look{at(0, gone), at(20, broken), at(40, gone)}, []string{"a"}, 0},
+		"ErrorBegins":    {"nor begin it", []look{at(0, broken), at(20, gone), at(59, gone)}, nil, 60 * time.Second},
+		"Incomplete":     {"what is not known does neither", []look{at(0, gone), with(at(20), unsynced), at(40, gone)}, []string{"a"}, 0},
+		"IncompleteThen": {"really", []look{with(at(0, gone), unsynced), at(20, gone)}, nil, 60 * time.Second},
+		"ClockSuspect":   {"nor does a clock that is not trusted", []look{at(0, gone), with(at(20), func(in *Input) { in.Clock.Suspect = "off" }), at(40, gone)}, []string{"a"}, 0},
+		"ClockSetBack":   {"a beginning that lies ahead is none", []look{at(100, gone), at(0, gone), at(39, gone)}, nil, 40 * time.Second},
+		"Edited":         {"an edit of the rule begins anew", []look{at(0, gone), as(at(30, gone), edited), as(at(69, gone), edited)}, nil, 70 * time.Second},
+		"Suspended": {"nobody looks while it is suspended", []look{at(0, gone), with(at(20, gone), func(in *Input) {
+			spec := *in.Spec
+			spec.Suspend = true
+			in.Spec = &spec
+		}), at(40, gone)}, nil, 80 * time.Second},
+		"Gate": {"nor while a condition is false", []look{
+			as(at(0, gone), gated), as(with(at(20, gone), func(in *Input) { in.Snapshot[1] = nodesSeen() }), gated), as(at(40, gone), gated),
+		}, nil, 80 * time.Second},
+		"Shared":      {"one that is shared lasts while any item has its key", []look{as(at(0, gone), byNode), as(at(20, another), byNode), as(at(40, gone, another), byNode)}, []string{"a", "b"}, 0},
+		"SharedEnds":  {"and ends when none has", []look{as(at(0, gone), byNode), as(at(20, there), byNode), as(at(40, another), byNode)}, nil, 80 * time.Second},
+		"SharedError": {"an error of one of them keeps it", []look{as(at(0, gone), byNode), as(at(20, broken), byNode), as(at(40, another), byNode)}, []string{"b"}, 0},
+		"Lost":        {"what was lost is late", []look{at(0, gone), with(at(40, gone), func(in *Input) { in.Holds = nil })}, nil, 80 * time.Second},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var holds Holds
+			var plan Plan
+			for _, l := range tc.looks {
+				if l.work == nil {
+					l.work = work
+				}
+				in := over(t, l.work, l.pods...)
+				in.Now, in.Holds = born.Add(l.at), holds
+				if l.change != nil {
+					l.change(&in)
+				}
+				before := clone(holds)
+				plan = Compute(t.Context(), in)
+				if diff := cmp.Diff(before, holds); diff != "" {
+					t.Errorf("holds that were handed out were changed:\n%s", diff)
+				}
+				holds = plan.Holds
+			}
+			var names []string
+			for i := range plan.Steps {
+				names = append(names, plan.Steps[i].Object.Name)
+			}
+			if !slices.Equal(names, tc.steps) {
+				t.Errorf("%s: got %v, want %v", tc.reason, names, tc.steps)
+			}
+			switch {
+			case tc.until == 0 && len(plan.Pending) > 0, tc.until > 0 && (len(plan.Pending) != 1 || !plan.Pending[0].Until.Equal(born.Add(tc.until))):
+				t.Errorf("%s: got %v", tc.reason, plan.Pending)
+			case tc.until > 0 && !plan.Next.Equal(born.Add(tc.until)):
+				t.Errorf("it is asked again at %s", plan.Next.Sub(born))
+			}
+		})
+	}
+}
+
+func clone(h Holds) Holds {
+	if h == nil {
+		return nil
+	}
+	out := Holds{}
+	for name, r := range h {
+		since := map[string]time.Time{}
+		for k, v := range r.Since {
+			since[k] = v
+		}
+		out[name] = RuleHolds{Text: r.Text, Since: since}
+	}
+	return out
+}
+
+func version(o Object, version string) Object {
+	o.ResourceVersion = version
+	return o
+}
+
+func TestActedOver(t *testing.T) {
+	versions := func(objects []Object) (out []string) {
+		for _, o := range objects {
+			out = append(out, o.Name+"@"+o.ResourceVersion)
+		}
+		return out
+	}
+	deletedA := func(a Acted) { a.Note(p("a"), nil) }
+	patchedA := func(a Acted) { now := version(p("a"), "8"); a.Note(p("a"), &now) }
+	patchedAgain := func(a Acted) { now := version(p("a"), "9"); a.Note(version(p("a"), "8"), &now) }
+	deletedThen := func(a Acted) { a.Note(version(p("a"), "8"), nil) }
+	cases := map[string]struct {
+		reason string
+		notes  []func(Acted)
+		seen   []Object
+		state  TargetState
+		want   []string
+		left   int
+	}{
+		"Gone":          {"what is gone is not seen any more", []func(Acted){deletedA}, []Object{p("a"), p("b")}, Complete, []string{"b@7"}, 1},
+		"GoneSeen":      {"once the watch shows it that is forgotten", []func(Acted){deletedA}, []Object{p("b")}, Complete, []string{"b@7"}, 0},
+		"Patched":       {"what was changed is seen as it was answered", []func(Acted){patchedA}, []Object{p("a"), p("b")}, Complete, []string{"a@8", "b@7"}, 1},
+		"PatchedSeen":   {"until the watch shows it", []func(Acted){patchedA}, []Object{version(p("a"), "8")}, Complete, []string{"a@8"}, 0},
+		"MovedOn":       {"or anything later", []func(Acted){patchedA}, []Object{version(p("a"), "12")}, Complete, []string{"a@12"}, 0},
+		"Twice":         {"of two deeds the last is seen", []func(Acted){patchedA, patchedAgain}, []Object{p("a")}, Complete, []string{"a@9"}, 1},
+		"TwiceHalfSeen": {"also when the watch shows the first", []func(Acted){patchedA, patchedAgain}, []Object{version(p("a"), "8")}, Complete, []string{"a@9"}, 1},
+		"ThenGone":      {"a deletion after a patch", []func(Acted){patchedA, deletedThen}, []Object{p("a"), p("b")}, Complete, []string{"b@7"}, 1},
+		"Incomplete":    {"a target that is not known forgets nothing", []func(Acted){deletedA}, nil, Unsynced, nil, 1},
+		"Others":        {"nothing else is touched", nil, []Object{p("a")}, Complete, []string{"a@7"}, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			acted := Acted{}
+			for _, note := range tc.notes {
+				note(acted)
+			}
+			s := Snapshot{{State: tc.state, Resource: pods, Namespaced: true, Objects: tc.seen}, nodesSeen("n1")}
+			before := versions(tc.seen)
+			got := acted.Over(s)
+			if diff := cmp.Diff(tc.want, versions(got[0].Objects)); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(before, versions(tc.seen)); diff != "" {
+				t.Errorf("the snapshot was changed:\n%s", diff)
+			}
+			if len(acted) != tc.left {
+				t.Errorf("%d are remembered, want %d", len(acted), tc.left)
+			}
+		})
+	}
+}
+
+// A target of which only metadata is seen does not show more after a deed.
+func TestActedShowsNoMoreThanBefore(t *testing.T) {
+	quiet, acted, now := p("a"), Acted{}, version(p("a"), "8")
+	quiet.Value = nil
+	acted.Note(p("a"), &now)
+	got := acted.Over(Snapshot{seen(quiet), seen(p("a"))})
+	if o := got[0].Objects[0]; o.Value != nil || o.ResourceVersion != "8" {
+		t.Errorf("got %+v", o)
+	}
+	if o := got[1].Objects[0]; o.Value == nil || o.ResourceVersion != "8" {
+		t.Errorf("got %+v", o)
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	b, uid, now := Backoff{}, types.UID("u"), born
+	if _, waits := b.Waits(uid, now); waits {
+		t.Error("what has not failed does not wait")
+	}
+	var waited []time.Duration
+	for range 11 {
+		b.Fail(uid, "no", now)
+		e, waits := b.Waits(uid, now)
+		if !waits || e.Unstable() {
+			t.Fatalf("got %+v", e)
+		}
+		waited = append(waited, e.Until.Sub(now))
+		now = e.Until
+		if _, waits := b.Waits(uid, now); waits {
+			t.Error("it is tried again at the very moment")
+		}
+	}
+	want := []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300}
+	for i := range want {
+		want[i] *= time.Second
+	}
+	if diff := cmp.Diff(want, waited); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	b.Forget(now.Add(9 * time.Minute))
+	if len(b) != 1 {
+		t.Error("it was forgotten too early")
+	}
+	b.Forget(now.Add(11 * time.Minute))
+	if len(b) != 0 {
+		t.Error("it was not forgotten")
+	}
+
+	for i := range unstableAfter {
+		if b[uid].Unstable() {
+			t.Errorf("it is unstable after %d conflicts", i)
+		}
+		b.Conflict(uid, now)
+	}
+	if !b[uid].Unstable() {
+		t.Error("it is not unstable")
+	}
+	b.Fail(uid, "no", now)
+	if b[uid].Unstable() {
+		t.Error("another failure is no conflict")
+	}
+	b.Succeed(uid)
+	if len(b) != 0 {
+		t.Error("a success ends it")
+	}
+}
+
+func TestWith(t *testing.T) {
+	names := func(objects []Object) (out []string) {
+		for _, o := range objects {
+			out = append(out, o.Namespace+"/"+o.Name+"@"+o.ResourceVersion)
+		}
+		return out
+	}
+	other := object(pods, "Pod", "other", "x")
+	newer, added := version(p("b"), "9"), p("aa")
+	s := Snapshot{seen(other, p("a"), p("b"), p("c")), {State: Unsynced}}
+	got := s.With(map[Read]*Object{
+		{Target: 0, Namespace: "shop", Name: "b"}:   &newer,
+		{Target: 0, Namespace: "shop", Name: "a"}:   nil,
+		{Target: 0, Namespace: "shop", Name: "z"}:   nil,
+		{Target: 0, Namespace: "shop", Name: "aa"}:  &added,
+		{Target: 0, Namespace: "another", Name: ""}: nil,
+		{Target: 1, Name: "n"}:                      &added,
+	})
+	if diff := cmp.Diff([]string{"other/x@7", "shop/aa@7", "shop/b@9", "shop/c@7"}, names(got[0].Objects)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if len(got[1].Objects) > 0 || got[1].State != Unsynced {
+		t.Errorf("one object does not make a target known: %+v", got[1])
+	}
+	if diff := cmp.Diff([]string{"other/x@7", "shop/a@7", "shop/b@7", "shop/c@7"}, names(s[0].Objects)); diff != "" {
+		t.Errorf("the snapshot was changed:\n%s", diff)
+	}
+	whole := s.WithTarget(1, nodesSeen("n1"))
+	if len(whole[1].Objects) != 1 || s[1].State != Unsynced {
+		t.Error("a target that was read as a whole stands as it was read")
+	}
+}
+
+func TestDeed(t *testing.T) {
+	in := over(t, cluster(rule()), p("a"))
+	s := Step{Rule: "r", Object: p("a"), Keys: []string{"1", "2"}}
+	want := Deed{At: born, UID: "uid-a", Items: 2, Targets: []string{"pods"}}
+	if diff := cmp.Diff(want, in.Deed(&s, born)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	done := Done{{At: born}, {At: born.Add(time.Minute)}, {At: born.Add(2 * time.Minute)}}
+	if got := done.Since(born.Add(time.Hour+time.Minute), time.Hour); len(got) != 1 {
+		t.Errorf("%d deeds still count", len(got))
+	}
+}

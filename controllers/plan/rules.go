@@ -1,0 +1,388 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
+)
+
+// decider is the evaluation of all rules of a spec.
+type decider struct {
+	in     *Input
+	p      *Plan
+	errors itemErrors
+	reads  reads
+	// taken is what earlier rules act on: an object is acted on by the first rule that wants it.
+	taken map[types.UID]bool
+	// blocked is how something waits after a failure, for people; empty if nothing does.
+	blocked  string
+	unstable bool // all that waits after a failure does so because it changes too fast
+}
+
+// decideRules adds the steps of the rules to a plan, in the order of the rules.
+func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
+	d := &decider{in: in, p: p, reads: reads{in: in}, taken: map[types.UID]bool{}, unstable: true}
+	p.Holds = nil
+	for i := range in.Spec.Rules {
+		r := &deciding{decider: d, index: i, rule: &in.Spec.Rules[i], eval: e.Rule(i)}
+		r.decide()
+	}
+	p.Errors = d.errors.rows
+	slices.SortStableFunc(p.Pending, func(a, b Pending) int {
+		return cmp.Or(a.Until.Compare(b.Until), strings.Compare(a.Rule, b.Rule), strings.Compare(a.Key, b.Key))
+	})
+	if len(p.Pending) > 0 {
+		p.Next = earlier(p.Next, p.Pending[0].Until)
+	}
+	return d
+}
+
+// deciding is the evaluation of one rule.
+type deciding struct {
+	*decider
+	index int
+	rule  *v1alpha1.Rule
+	eval  *celenv.RuleEvaluation
+	holds *holding // nil without `for`
+	// acting are the items that are acted on, in their order.
+	acting []*acting
+}
+
+// candidate is an item for which `when` holds.
+type candidate struct {
+	item  *celenv.Item
+	place int // in the list of forEach
+	// object is the snapshot's own copy of the item, found in a target; nil if it is no object of a target.
+	object *Object
+	target int
+	key    string
+	group  string
+	order  celenv.Order
+	// unordered says why it has no order.
+	unordered *celenv.Error
+	// waits is what it waits for: the key of its hold; until is when that will have held for long enough.
+	waits string
+	until time.Time
+}
+
+// decide goes through the items: when, for, groupBy, orderBy, keep, unless, actions.
+func (r *deciding) decide() {
+	if r.rule.For != "" {
+		r.holds = r.in.Holds.holding(r.rule, r.in.Now)
+	}
+	items, err := r.eval.Items()
+	if err != nil {
+		r.failed("", err)
+		r.keepHolds()
+		return
+	}
+	candidates := r.candidates(items)
+	if r.holds != nil && len(r.holds.after.Since) > 0 {
+		r.handHolds(r.holds.after)
+	}
+	pending := map[string]int{}
+	for _, group := range r.groups(candidates) {
+		for _, c := range group {
+			spared, err := c.item.Unless()
+			switch {
+			case err != nil:
+				r.failed(r.name(c), err)
+			case spared:
+			case c.until.After(r.in.Now):
+				r.pending(pending, c)
+			default:
+				r.act(c)
+			}
+		}
+	}
+	r.fold()
+}
+
+// keepHolds hands the holds of the rule on as they were: what `when` gives is not known.
+func (r *deciding) keepHolds() {
+	if r.holds != nil && len(r.holds.before.Since) > 0 {
+		r.handHolds(r.holds.before)
+	}
+}
+
+func (r *deciding) handHolds(h RuleHolds) {
+	if r.p.Holds == nil {
+		r.p.Holds = Holds{}
+	}
+	r.p.Holds[r.rule.Name] = h
+}
+
+// candidates are the items for which `when` holds, and of which everything is known that comes before the others matter.
+func (r *deciding) candidates(items []*celenv.Item) []candidate {
+	var out []candidate
+	for place, item := range items {
+		holds, err := item.When()
+		switch {
+		case err != nil:
+			r.failed(r.nameOf(item), err)
+			r.unknown(item)
+		case holds:
+			if c, ok := r.candidate(item); ok {
+				c.place = place
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
+// candidate looks at an item for which `when` holds. It is not ok if there is an error.
+func (r *deciding) candidate(item *celenv.Item) (c candidate, ok bool) {
+	c.item = item
+	if value := item.Object(); value != nil {
+		c.object, c.target = r.in.find(value)
+	}
+	var err *celenv.Error
+	if c.key, err = r.key(item, c.object); err != nil {
+		r.failed(r.nameOf(item), err)
+		r.unknown(item)
+		return c, false
+	}
+	if r.holds != nil && !r.hold(&c) {
+		return c, false
+	}
+	if r.rule.GroupBy != "" {
+		if c.group, err = item.Group(); err != nil {
+			r.failed(r.name(&c), err)
+			return c, false
+		}
+	}
+	if len(r.rule.OrderBy) > 0 {
+		c.order, c.unordered = item.Order()
+	}
+	return c, true
+}
+
+// key names the item within its rule.
+func (r *deciding) key(item *celenv.Item, o *Object) (string, *celenv.Error) {
+	switch {
+	case r.rule.Key != "":
+		key, err := item.Key()
+		if err == nil && key == "" {
+			return "", r.problem("key", "the key is empty", "give a text that no other item gives")
+		}
+		return key, err
+	case o != nil:
+		return string(o.identity()), nil
+	case item.Object() != nil:
+		return "", r.problem("forEach", absent(item.Object()), "the items are entries of targets, or name them with key")
+	default:
+		return "", r.problem("key", "the item is no object, and has no name", "add key to the rule")
+	}
+}
+
+// hold takes that `when` holds for an item. It is not ok if there is an error.
+func (r *deciding) hold(c *candidate) bool {
+	c.waits = c.key
+	length, err := c.item.For()
+	if err == nil && r.rule.ForKey != "" {
+		c.waits, err = c.item.ForKey()
+	}
+	if err != nil {
+		r.failed(r.name(c), err)
+		r.unknown(c.item)
+		return false
+	}
+	c.until = r.holds.holds(c.waits).Add(length)
+	return true
+}
+
+// unknown takes that nobody can say whether `when` holds for an item. An item of which the key is not known either counts
+// as one that is not there: its hold begins anew.
+func (r *deciding) unknown(item *celenv.Item) {
+	if r.holds == nil {
+		return
+	}
+	var key string
+	var err *celenv.Error
+	switch {
+	case r.rule.ForKey != "":
+		key, err = item.ForKey()
+	case r.rule.Key != "":
+		key, err = item.Key()
+	default:
+		if o, _ := r.in.find(item.Object()); o != nil {
+			key = string(o.identity())
+		}
+	}
+	if err == nil {
+		r.holds.unknown(key)
+	}
+}
+
+// pending takes that an item waits for its hold. Several that share one are one row.
+func (r *deciding) pending(rows map[string]int, c *candidate) {
+	if i, ok := rows[c.waits]; ok {
+		if row := &r.p.Pending[i]; c.until.Before(row.Until) {
+			row.Until = c.until
+		}
+		return
+	}
+	rows[c.waits] = len(r.p.Pending)
+	row := Pending{Rule: r.rule.Name, Key: c.waits, Until: c.until}
+	if r.rule.ForKey == "" {
+		row.Key = r.name(c)
+	}
+	r.p.Pending = append(r.p.Pending, row)
+}
+
+// groups are the candidates in the order in which they are acted on, without those that stay.
+func (r *deciding) groups(candidates []candidate) [][]*candidate {
+	var groups [][]*candidate
+	at := map[string]int{}
+	for i := range candidates {
+		c := &candidates[i]
+		g, ok := at[c.group]
+		if !ok {
+			g = len(groups)
+			at[c.group] = g
+			groups = append(groups, nil)
+		}
+		groups[g] = append(groups[g], c)
+	}
+	for g := range groups {
+		groups[g] = r.leave(groups[g])
+	}
+	return groups
+}
+
+// leave orders a group and takes off it what stays. What cannot be ordered stays as a whole.
+func (r *deciding) leave(group []*candidate) []*candidate {
+	if !r.sort(group) {
+		return nil
+	}
+	if r.rule.Keep == nil {
+		return group
+	}
+	items := make([]*celenv.Item, len(group))
+	for i, c := range group {
+		items[i] = c.item
+	}
+	keep, err := r.eval.Keep(items)
+	if err != nil {
+		r.failed(group[0].group, err)
+		return nil
+	}
+	return group[:max(0, len(group)-keep)]
+}
+
+// sort puts a group in the order of orderBy, then namespace, name and UID, if the rule has an order. It is not ok if there
+// is none for this group.
+func (r *deciding) sort(group []*candidate) bool {
+	if len(r.rule.OrderBy) == 0 {
+		return true
+	}
+	ok := true
+	for _, c := range group {
+		if c.unordered != nil {
+			r.failed(r.name(c), c.unordered)
+			ok = false
+		}
+	}
+	if !ok {
+		return false
+	}
+	var failed *celenv.Error
+	slices.SortFunc(group, func(a, b *candidate) int {
+		n, err := r.eval.Compare(a.order, b.order)
+		if err != nil && failed == nil {
+			failed = err
+		}
+		if n == 0 && a.object != nil && b.object != nil {
+			n = cmp.Or(strings.Compare(a.object.Namespace, b.object.Namespace), strings.Compare(a.object.Name, b.object.Name),
+				strings.Compare(string(a.object.UID), string(b.object.UID)))
+		}
+		return cmp.Or(n, cmp.Compare(a.place, b.place))
+	})
+	if failed != nil {
+		r.failed(group[0].group, failed)
+	}
+	return failed == nil
+}
+
+// name is what a candidate is called in front of people: the key that its author gave it, or the object.
+func (r *deciding) name(c *candidate) string {
+	if r.rule.Key == "" && c.object != nil {
+		return c.object.Shown(r.in.Owner.Namespace)
+	}
+	return c.key
+}
+
+// nameOf is name for an item that is not known to be a candidate; empty if nobody can say.
+func (r *deciding) nameOf(item *celenv.Item) string {
+	if r.rule.Key != "" {
+		key, err := item.Key()
+		if err != nil {
+			return ""
+		}
+		return key
+	}
+	if o, _ := r.in.find(item.Object()); o != nil {
+		return o.Shown(r.in.Owner.Namespace)
+	}
+	return ""
+}
+
+// failed takes an error of an item, or, without a key, of the whole rule.
+func (r *deciding) failed(key string, err *celenv.Error) { r.errors.add(r.rule.Name, key, err, 1) }
+
+// problem is an error in a field of the rule that no expression gave.
+func (r *deciding) problem(field, message, hint string) *celenv.Error {
+	return &celenv.Error{Kind: celenv.Runtime, Path: fmt.Sprintf("rules[%d].%s", r.index, field), Message: message, Hint: hint}
+}
+
+const (
+	// maxErrors bounds how many different errors of items a plan tells.
+	maxErrors = 100
+	// otherErrors stands for those that are more.
+	otherErrors = "other errors"
+)
+
+// itemErrors are errors of items, of which equal ones are one.
+type itemErrors struct {
+	rows []v1alpha1.ItemError
+	at   map[errorID]int
+}
+
+type errorID struct{ rule, field, message string }
+
+// add takes an error that happened to so many items, of which the first has a key.
+func (e *itemErrors) add(rule, key string, err *celenv.Error, items int64) {
+	message := err.Message
+	if err.Line > 0 {
+		message = fmt.Sprintf("at %d:%d: %s", err.Line, err.Column, message)
+	}
+	if err.Hint != "" {
+		message += "; " + err.Hint
+	}
+	if e.at == nil {
+		e.at = map[errorID]int{}
+	}
+	id := errorID{rule, err.Path, message}
+	i, ok := e.at[id]
+	if !ok && len(e.rows) >= maxErrors {
+		id.message, key = otherErrors, ""
+		i, ok = e.at[id]
+	}
+	if !ok {
+		i = len(e.rows)
+		e.at[id] = i
+		e.rows = append(e.rows, v1alpha1.ItemError{Rule: rule, Key: key, Field: err.Path, Message: id.message})
+	}
+	e.rows[i].Count += items
+}

@@ -1,0 +1,851 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+var (
+	nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	pools = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "pools"}
+)
+
+// object is an object as a watch shows it, with labels given as "key=value" and fields of its spec as "key:value".
+func object(resource schema.GroupVersionResource, kind, namespace, name string, words ...string) Object {
+	meta := map[string]any{"name": name, "uid": "uid-" + name, "resourceVersion": "7"}
+	if namespace != "" {
+		meta["namespace"] = namespace
+	}
+	labels, spec := map[string]string{}, map[string]any{}
+	for _, w := range words {
+		if k, v, ok := strings.Cut(w, "="); ok {
+			labels[k] = v
+		} else if k, v, ok := strings.Cut(w, ":"); ok {
+			spec[k] = v
+		}
+	}
+	shown := map[string]any{}
+	for k, v := range labels {
+		shown[k] = v
+	}
+	meta["labels"] = shown
+	return Object{
+		Ref:    Ref{Resource: resource, Namespace: namespace, Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
+		Labels: labels, Protected: labels[v1alpha1.ProtectKey] == "true",
+		Value: map[string]any{"apiVersion": resource.GroupVersion().String(), "kind": kind, "metadata": meta, "spec": spec},
+	}
+}
+
+// p is a Pod in the Cleaner's namespace.
+func p(name string, words ...string) Object { return object(pods, "Pod", "shop", name, words...) }
+
+// terminating is an object that has so many seconds to end.
+func terminating(o Object, grace int64) Object {
+	o.Terminating = true
+	meta := o.Value["metadata"].(map[string]any)
+	meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"] = born.Format(time.RFC3339), grace
+	return o
+}
+
+func held(o Object, finalizers ...string) Object {
+	o.Finalizers = finalizers
+	return o
+}
+
+func nodesSeen(names ...string) Target {
+	t := Target{State: Complete, Resource: nodes}
+	for _, n := range names {
+		t.Objects = append(t.Objects, object(nodes, "Node", "", n))
+	}
+	return t
+}
+
+// pool is an object that says for each of its addresses which Pod it thinks it belongs to.
+func pool(name string, addresses ...string) Object {
+	o := object(pools, "Pool", "", name)
+	list := []any{}
+	for _, a := range addresses {
+		ip, owner, _ := strings.Cut(a, "=")
+		list = append(list, map[string]any{"ip": ip, "pod": owner})
+	}
+	o.Value["spec"] = map[string]any{"addresses": list}
+	return o
+}
+
+func poolsSeen(objects ...Object) Target {
+	return Target{State: Complete, Resource: pools, Objects: objects}
+}
+
+func target(name, kind string, change ...func(*v1alpha1.ClusterTarget)) v1alpha1.ClusterTarget {
+	t := v1alpha1.ClusterTarget{Name: name, Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: kind}}}
+	for _, c := range change {
+		c(&t)
+	}
+	return t
+}
+
+// cluster is the work of a ClusterCleaner that stays, over Pods, Nodes and pools.
+func cluster(rules ...v1alpha1.Rule) *v1alpha1.Work {
+	return &v1alpha1.Work{
+		CommonSpec: v1alpha1.CommonSpec{Lifecycle: v1alpha1.LifecycleRecurring, Rules: rules},
+		Targets:    []v1alpha1.ClusterTarget{target("pods", "Pod"), target("nodes", "Node"), target("pools", "Pool")},
+		Cluster:    true,
+	}
+}
+
+// over is the input of a ClusterCleaner over these Pods, the Node n1 and no pool.
+func over(t testing.TB, work *v1alpha1.Work, objects ...Object) Input {
+	t.Helper()
+	in := input(t, work, seen(objects...), nodesSeen("n1"), poolsSeen())
+	in.Owner = Owner{Name: "c", UID: "cleaner", Created: born}
+	return in
+}
+
+// raw is parameters as they are stored.
+func raw(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
+
+func deletes(grace ...int64) v1alpha1.RuleAction {
+	a := v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}}
+	if len(grace) > 0 {
+		a.Delete.GracePeriodSeconds = &grace[0]
+	}
+	return a
+}
+
+func patches(expression string) v1alpha1.RuleAction {
+	return v1alpha1.RuleAction{Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: expression}}
+}
+
+// rule deletes all Pods, but for what is changed of it.
+func rule(change ...func(*v1alpha1.Rule)) v1alpha1.Rule {
+	r := v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "true", Actions: []v1alpha1.RuleAction{deletes()}}
+	for _, c := range change {
+		c(&r)
+	}
+	return r
+}
+
+// short is a step in one line: "rule verb object", "<keys" for more keys than one or keys of an author, "{patch}", "because
+// reason" and "after" the places of what comes before.
+func short(s *Step) string {
+	out := fmt.Sprintf("%s %s %s", s.Rule, s.Verb, s.Object.Name)
+	if s.Grace != nil {
+		out += fmt.Sprintf(" in %d", *s.Grace)
+	}
+	if s.Verb == VerbDelete && s.Propagation != v1alpha1.PropagateBackground {
+		out += " " + string(s.Propagation)
+	}
+	if len(s.Keys) > 1 || s.Keys[0] != string(s.Object.UID) {
+		out += " <" + strings.Join(s.Keys, ",") + ">"
+	}
+	if s.Patch != nil {
+		out += " " + string(s.Patch.Body)
+	}
+	if s.Finalizer != "" {
+		out += " " + s.Finalizer
+	}
+	if s.Reason != "" {
+		out += " because " + s.Reason
+	}
+	if len(s.After) > 0 {
+		out += fmt.Sprintf(" after %v", s.After)
+	}
+	return out
+}
+
+func shorts(steps []Step) []string {
+	var out []string
+	for i := range steps {
+		out = append(out, short(&steps[i]))
+	}
+	return out
+}
+
+func TestRules(t *testing.T) {
+	ofNode := `item.spec.node`
+	type want struct {
+		Verdict  v1alpha1.Verdict
+		Reason   string
+		Steps    []string
+		Withheld []string
+		Errors   []string
+		Pending  []string
+		Tripped  string
+	}
+	act := func(steps ...string) want {
+		return want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Steps: steps}
+	}
+	nothing := want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonNothingToDo}
+	failing := func(errors ...string) want {
+		return want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Errors: errors}
+	}
+	wide := func(w want, errors ...string) want { w.Errors = errors; return w }
+	keep := func(n int) *intstr.IntOrString { return new(intstr.FromInt32(int32(n))) }
+	keepCEL := func(s string) *intstr.IntOrString { return new(intstr.FromString(s)) }
+	byAge := []v1alpha1.OrderBy{{Expression: "item.spec.age"}}
+
+	cases := map[string]struct {
+		reason string
+		rules  []v1alpha1.Rule
+		pods   []Object
+		change func(*Input, *v1alpha1.Work)
+		want   want
+	}{
+		"When": {
+			reason: "those for which when holds are acted on, in the order of the list",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.metadata.labels["app"] == "x"` })},
+			pods:   []Object{p("a", "app=x"), p("b", "app=y"), p("c", "app=x")},
+			want:   act("r delete a", "r delete c"),
+		},
+		"Nothing": {
+			reason: "where nothing matches there is nothing to do",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = "false" })},
+			pods:   []Object{p("a")},
+			want:   nothing,
+		},
+		"WhenFails": {
+			reason: "an error leaves the others alone, and equal ones are one",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.spec.done == "yes"` })},
+			pods:   []Object{p("a"), p("b", "done:yes"), p("c")},
+			want:   wide(act("r delete b"), "r shop/a.pods/v1 rules[0].when x2"),
+		},
+		"OnlyErrors": {
+			reason: "where there is nothing but errors they are what is said",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.spec.done == "yes"` })},
+			pods:   []Object{p("a")},
+			want:   failing("r shop/a.pods/v1 rules[0].when x1"),
+		},
+		"ForEachFails": {
+			reason: "an error in forEach stops its rule alone",
+			rules: []v1alpha1.Rule{
+				rule(func(r *v1alpha1.Rule) { r.Name, r.ForEach = "broken", "pods.items[0].spec.list" }), rule(),
+			},
+			pods: []Object{p("a")},
+			want: wide(act("r delete a"), "broken  rules[0].forEach x1"),
+		},
+		"Variables": {
+			reason: "an error in a variable is one of what reads it",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.Variables = []v1alpha1.Variable{{Name: "node", Expression: ofNode}}
+				r.When = `!has(item.spec.fine) ? variables.node == "n2" : true`
+			})},
+			pods: []Object{p("a"), p("b", "fine:yes"), p("c", "node:n2")},
+			want: wide(act("r delete b", "r delete c"), "r shop/a.pods/v1 rules[0].when x1"),
+		},
+		"Order": {
+			reason: "orderBy, then namespace and name",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.OrderBy = byAge })},
+			pods:   []Object{p("a", "age:2"), p("b", "age:1"), p("c", "age:2"), p("d", "age:0")},
+			want:   act("r delete d", "r delete b", "r delete a", "r delete c"),
+		},
+		"OrderOfNames": {
+			reason: "what orderBy does not tell apart is ordered by name, whatever the list says",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.ForEach, r.OrderBy = "[pods.items[1], pods.items[0]]", []v1alpha1.OrderBy{{Expression: "1"}}
+			})},
+			pods: []Object{p("a"), p("b")},
+			want: act("r delete a", "r delete b"),
+		},
+		"OrderOfTheList": {
+			reason: "without orderBy the list has the order",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.ForEach = "[pods.items[1], pods.items[0]]" })},
+			pods:   []Object{p("a"), p("b")},
+			want:   act("r delete b", "r delete a"),
+		},
+		"Descending": {
+			reason: "the other way round",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.OrderBy = []v1alpha1.OrderBy{{Expression: "item.spec.age", Descending: true}}
+			})},
+			pods: []Object{p("a", "age:1"), p("b", "age:2")},
+			want: act("r delete b", "r delete a"),
+		},
+		"Keep": {
+			reason: "the last ones stay",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.OrderBy, r.Keep = byAge, keep(2) })},
+			pods:   []Object{p("a", "age:4"), p("b", "age:1"), p("c", "age:2"), p("d", "age:3")},
+			want:   act("r delete b", "r delete c"),
+		},
+		"KeepMoreThanThereAre": {
+			reason: "all of them, if there are no more",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Keep = keep(1000000) })},
+			pods:   []Object{p("a"), p("b")},
+			want:   nothing,
+		},
+		"KeepCountsWhatMatches": {
+			reason: "keep is about those for which when holds",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Keep, r.When = keep(1), `item.metadata.name != "c"` })},
+			pods:   []Object{p("a"), p("b"), p("c")},
+			want:   act("r delete a"),
+		},
+		"KeepByExpression": {
+			reason: "and may be computed of them",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Keep = keepCEL("size(items) / 2") })},
+			pods:   []Object{p("a"), p("b"), p("c"), p("d")},
+			want:   act("r delete a", "r delete b"),
+		},
+		"KeepNotAsked": {
+			reason: "it is not asked about nothing",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When, r.Keep = "false", keepCEL("1 / size(items)") })},
+			pods:   []Object{p("a")},
+			want:   nothing,
+		},
+		"KeepFails": {
+			reason: "an error in keep stops its group alone",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.GroupBy, r.Keep = `item.metadata.labels["app"]`, keepCEL(`items[0].metadata.labels["app"] == "x" ? -1 : 1`)
+			})},
+			pods: []Object{p("a", "app=x"), p("b", "app=y"), p("c", "app=y")},
+			want: wide(act("r delete b"), `r "x" rules[0].keep x1`),
+		},
+		"Groups": {
+			reason: "each group has its own last ones",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.GroupBy, r.OrderBy, r.Keep = `item.metadata.labels["app"]`, byAge, keep(1)
+			})},
+			pods: []Object{p("a", "app=x", "age:2"), p("b", "app=y", "age:2"), p("c", "app=x", "age:1"), p("d", "app=y", "age:1"), p("e", "app=z", "age:1")},
+			want: act("r delete c", "r delete d"),
+		},
+		"GroupFails": {
+			reason: "an item without a group counts in none",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.GroupBy, r.Keep = `item.metadata.labels["app"]`, keep(1)
+			})},
+			pods: []Object{p("a", "app=x"), p("b", "app=x"), p("c")},
+			want: wide(act("r delete a"), "r shop/c.pods/v1 rules[0].groupBy x1"),
+		},
+		"OrderFails": {
+			reason: "an item without an order stops its group",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.GroupBy, r.OrderBy = `item.metadata.labels["app"]`, byAge
+			})},
+			pods: []Object{p("a", "app=x", "age:1"), p("b", "app=x"), p("c", "app=y", "age:1")},
+			want: wide(act("r delete c"), "r shop/b.pods/v1 rules[0].orderBy[0].expression x1"),
+		},
+		"OrderOfMixedTypes": {
+			reason: "so do orders that cannot be compared",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.GroupBy = `item.metadata.labels["app"]`
+				r.OrderBy = []v1alpha1.OrderBy{{Expression: `has(item.spec.age) ? dyn(item.spec.age) : dyn(1)`}}
+			})},
+			pods: []Object{p("a", "app=x", "age:1"), p("b", "app=x"), p("c", "app=y", "age:1")},
+			want: wide(act("r delete c"), `r "x" rules[0].orderBy[0].expression x1`),
+		},
+		"Unless": {
+			reason: "keep the newest, and of the rest delete what is not used",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.OrderBy, r.Keep, r.Unless = byAge, keep(1), `"used" in item.spec`
+			})},
+			pods: []Object{p("a", "age:1", "used:yes"), p("b", "age:2"), p("c", "age:3")},
+			want: act("r delete b"),
+		},
+		"UnlessFails": {
+			reason: "nobody knows whether it is spared, so it is",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Unless = `item.spec.used == "yes"` })},
+			pods:   []Object{p("a"), p("b", "used:no")},
+			want:   wide(act("r delete b"), "r shop/a.pods/v1 rules[0].unless x1"),
+		},
+		"For": {
+			reason: "it must hold for as long first",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.For = "40s" })},
+			pods:   []Object{p("a"), p("b")},
+			want: want{
+				Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonHolding, Pending: []string{"r shop/a.pods/v1 40s", "r shop/b.pods/v1 40s"},
+			},
+		},
+		"ForNothing": {
+			reason: "nothing is no time",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.For = `duration("0s")` })},
+			pods:   []Object{p("a")},
+			want:   act("r delete a"),
+		},
+		"ForEachItsOwn": {
+			reason: "each item has a time of its own",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.For = `item.spec.wait` })},
+			pods:   []Object{p("a", "wait:1m"), p("b", "wait:0s"), p("c", "wait:30s"), p("d", "wait:soon")},
+			want: want{
+				Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Steps: []string{"r delete b"},
+				Pending: []string{"r shop/c.pods/v1 30s", "r shop/a.pods/v1 1m0s"}, Errors: []string{"r shop/d.pods/v1 rules[0].for x1"},
+			},
+		},
+		"ForKey": {
+			reason: "items can share a hold, which is one row, due when the first of them is",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.For, r.ForKey = "item.spec.wait", ofNode })},
+			pods:   []Object{p("a", "node:n1", "wait:50s"), p("b", "node:n1", "wait:40s"), p("c", "node:n2", "wait:1h"), p("d", "wait:1h")},
+			want: want{
+				Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Pending: []string{"r n1 40s", "r n2 1h0m0s"},
+				Errors: []string{"r shop/d.pods/v1 rules[0].forKey x1"},
+			},
+		},
+		"SparedIsNotPending": {
+			reason: "what is kept or spared waits for nothing",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.For, r.Keep, r.Unless = "40s", keep(1), `item.metadata.name == "a"` })},
+			pods:   []Object{p("a"), p("b")},
+			want:   nothing,
+		},
+		"Reason": {
+			reason: "the author says why",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Reason = `"its node is " + item.spec.node` })},
+			pods:   []Object{p("a", "node:n2"), p("b")},
+			want:   wide(act("r delete a because its node is n2"), "r shop/b.pods/v1 rules[0].reason x1"),
+		},
+		"Actions": {
+			reason: "actions follow each other, each with what it says",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				first := patches(`{"metadata": {"labels": {"name": object.metadata.name, "b": "<&>"}}}`)
+				first.When = `item.metadata.name != "b"`
+				last := deletes(0)
+				last.Delete.PropagationPolicy = v1alpha1.PropagateForeground
+				r.Actions = []v1alpha1.RuleAction{first, last}
+			})},
+			pods: []Object{p("a"), p("b")},
+			want: act(`r patch a {"metadata":{"labels":{"b":"<&>","name":"a"}}}`, "r delete a in 0 Foreground after [0]", "r delete b in 0 Foreground"),
+		},
+		"ActionFails": {
+			reason: "with one error nothing is done with the item",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				last := deletes()
+				last.When = `item.spec.ok == "yes"`
+				r.Actions = []v1alpha1.RuleAction{patches(`{}`), last}
+			})},
+			pods: []Object{p("a"), p("b", "ok:yes")},
+			want: wide(act("r patch b {}", "r delete b after [0]"), "r shop/a.pods/v1 rules[0].actions[1].when x1"),
+		},
+		"PatchFails": {
+			reason: "also if it is in a patch",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.Actions = []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}, patches(`{"spec": {"x": item.spec.x}}`)}
+			})},
+			pods: []Object{p("a"), p("b", "x:1"), p("c")},
+			want: wide(act("r report b", `r patch b {"spec":{"x":"1"}} after [0]`), "r shop/a.pods/v1 rules[0].actions[1].patch.expression x2"),
+		},
+		"Evict": {
+			reason: "an eviction has a grace",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.Actions = []v1alpha1.RuleAction{{Evict: &v1alpha1.EvictAction{GracePeriodSeconds: new(int64(5))}}}
+			})},
+			pods: []Object{p("a"), terminating(p("b"), 5)},
+			want: act("r evict a in 5"),
+		},
+		"EvictOthers": {
+			reason: "and is for Pods alone",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.ForEach, r.Actions = "nodes.items", []v1alpha1.RuleAction{{Evict: &v1alpha1.EvictAction{}}}
+			})},
+			want: failing("r n1.nodes/v1 rules[0].actions[0].evict x1"),
+		},
+		"RemoveFinalizer": {
+			reason: "a finalizer is taken off what has it",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.Actions = []v1alpha1.RuleAction{{RemoveFinalizer: &v1alpha1.RemoveFinalizerAction{Name: "example.com/x"}}}
+			})},
+			pods: []Object{held(p("a"), "example.com/x"), held(p("b"), "example.com/y"), p("c")},
+			want: act("r removeFinalizer a example.com/x"),
+		},
+		"Terminating": {
+			reason: "what is on its way is left alone, unless it gets shorter",
+			rules: []v1alpha1.Rule{
+				rule(func(r *v1alpha1.Rule) { r.Name = "plain" }),
+				rule(func(r *v1alpha1.Rule) { r.Name, r.Actions = "short", []v1alpha1.RuleAction{deletes(5)} }),
+			},
+			pods: []Object{terminating(p("a"), 30), terminating(p("b"), 5), terminating(p("c"), 0)},
+			want: act("short delete a in 5"),
+		},
+		"FirstDelete": {
+			reason: "of several deletes the first that applies is the one",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				first := deletes(0)
+				first.When = `item.metadata.name == "a"`
+				r.Actions = []v1alpha1.RuleAction{first, deletes(30)}
+			})},
+			pods: []Object{p("a"), p("b"), terminating(p("c"), 60)},
+			want: act("r delete a in 0", "r delete b in 30", "r delete c in 30"),
+		},
+		"FirstRule": {
+			reason: "an object is acted on once, by the first rule; a report takes nothing from anybody",
+			rules: []v1alpha1.Rule{
+				rule(func(r *v1alpha1.Rule) {
+					r.Name, r.Actions = "look", []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}
+				}),
+				rule(func(r *v1alpha1.Rule) { r.Name, r.When = "first", `item.metadata.name == "a"` }), rule(),
+			},
+			pods: []Object{p("a"), p("b")},
+			want: act("look report a", "look report b", "first delete a", "r delete b"),
+		},
+		"TargetAfterRules": {
+			reason: "targets with delete: true come last, and take what is left",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.metadata.name == "a"` })},
+			pods:   []Object{p("a"), p("b"), terminating(p("c"), 30)},
+			change: func(_ *Input, w *v1alpha1.Work) { w.Targets[0].Delete = true },
+			want:   act("r delete a", "targets.pods delete b"),
+		},
+		"Protected": {
+			reason: "what is protected is withheld, and ends its item",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.Actions = []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}, patches("{}"), deletes()}
+			})},
+			pods: []Object{object(pods, "Pod", "kube-system", "k"), p("a"), p("b", v1alpha1.ProtectKey+"=true")},
+			want: func() want {
+				w := act("r report k", "r report a", "r patch a {} after [1]", "r delete a after [1 2]", "r report b")
+				w.Withheld = []string{`r patch k: namespace "kube-system" is protected`, `r patch b: it carries cleaner.vtex.dev/protect: "true"`}
+				return w
+			}(),
+		},
+		"AllProtected": {
+			reason: "a plan of nothing else is blocked",
+			rules:  []v1alpha1.Rule{rule()},
+			pods:   []Object{object(pods, "Pod", "kube-system", "k")},
+			want: want{
+				Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonProtected,
+				Withheld: []string{`r delete k: namespace "kube-system" is protected`},
+			},
+		},
+		"IncludeProtected": {
+			reason: "a ClusterCleaner may include protected namespaces, but never the operator's own",
+			rules:  []v1alpha1.Rule{rule()},
+			pods:   []Object{object(pods, "Pod", "cleaner-system", "o"), object(pods, "Pod", "kube-system", "k")},
+			change: func(in *Input, w *v1alpha1.Work) { w.IncludeProtected, in.Protection.Own = true, "cleaner-system" },
+			want: func() want {
+				w := act("r delete k")
+				w.Withheld = []string{`r delete o: namespace "cleaner-system" is the operator's own`}
+				return w
+			}(),
+		},
+		"ProtectedKinds": {
+			reason: "kinds are protected from being deleted only",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.ForEach, r.Actions = "nodes.items", []v1alpha1.RuleAction{patches(`{"spec": {"unschedulable": true}}`), deletes()}
+			})},
+			want: func() want {
+				w := act(`r patch n1 {"spec":{"unschedulable":true}}`)
+				w.Withheld = []string{"r delete n1: nodes are protected unless the manager runs with --allow-protected-kinds=nodes"}
+				return w
+			}(),
+		},
+		"Object": {
+			reason: "an action may be about another object, which is found by what the expression says of it",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				taint := patches(`{"spec": {"pod": item.metadata.name}}`)
+				taint.Object = `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": item.spec.node}}`
+				r.Actions = []v1alpha1.RuleAction{taint}
+			})},
+			pods: []Object{p("a", "node:n1"), p("b", "node:n2"), p("c")},
+			want: wide(act(`r patch n1 <uid-a> {"spec":{"pod":"a"}}`),
+				"r shop/b.pods/v1 rules[0].actions[0].object x1", "r shop/c.pods/v1 rules[0].actions[0].object x1"),
+		},
+		"ObjectOfAnotherUID": {
+			reason: "an object of the same name and another UID is another object",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.Key, r.ForEach = "item", `["uid-n1", "uid-old"]`
+				taint := patches(`{"spec": {}}`)
+				taint.Object = `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "uid": item}}`
+				r.Actions = []v1alpha1.RuleAction{taint}
+			})},
+			want: wide(act(`r patch n1 {"spec":{}}`), "r uid-old rules[0].actions[0].object x1"),
+		},
+		"MadeUp": {
+			reason: "what an expression made up is never acted on",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.ForEach = `[{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "z", "namespace": "shop", "uid": "uid-z"}}]`
+			})},
+			pods: []Object{p("a")},
+			want: failing("r  rules[0].forEach x1"),
+		},
+		"NotIncluded": {
+			reason: "nor is an object of a target that expressions do not see",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.ForEach = `[{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "shop"}}]`
+			})},
+			pods:   []Object{p("a")},
+			change: func(_ *Input, w *v1alpha1.Work) { quiet(&w.Targets[0]) },
+			want:   failing("r  rules[0].forEach x1"),
+		},
+		"KeyNeeded": {
+			reason: "what is no object needs a key",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.ForEach, r.Actions = `["x"]`, []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}
+			})},
+			want: failing("r  rules[0].key x1"),
+		},
+		"KeyEmpty": {
+			reason: "that is not empty",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.ForEach, r.Key, r.Actions = `["", "x", "y"]`, "item", []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}
+			})},
+			want: wide(act("r report  <x>", "r report  <y>"), "r  rules[0].key x1"),
+		},
+		"NoObject": {
+			reason: "and something to act on",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.ForEach, r.Key = `["x"]`, "item" })},
+			want:   failing("r x rules[0].actions[0] x1"),
+		},
+		"Fold": {
+			reason: "what several items want of one object is one step, after what comes before it",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				release := patches(`{"spec": {"release": items.map(i, i.metadata.name)}}`)
+				release.Object = "pools.items[0]"
+				r.Reason = `"it is " + item.metadata.name`
+				r.Actions = []v1alpha1.RuleAction{deletes(), release, {Report: &v1alpha1.ReportAction{}}}
+			})},
+			pods:   []Object{p("a"), p("b"), p("c", v1alpha1.ProtectKey+"=true")},
+			change: func(in *Input, _ *v1alpha1.Work) { in.Snapshot[2] = poolsSeen(pool("p1")) },
+			want: func() want {
+				w := act("r delete a because it is a", "r delete b because it is b",
+					`r patch p1 <uid-a,uid-b> {"spec":{"release":["a","b"]}} because it is a, and 1 more after [0 1]`,
+					"r report a because it is a after [0 2]", "r report b because it is b after [1 2]")
+				w.Withheld = []string{`r delete c: it carries cleaner.vtex.dev/protect: "true"`}
+				return w
+			}(),
+		},
+		"FoldOfOne": {
+			reason: "one item alone sees itself",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				release := patches(`{"spec": {"release": item.metadata.name, "n": items.size(), "of": object.metadata.name}}`)
+				release.Object = "pools.items[0]"
+				r.Actions = []v1alpha1.RuleAction{release}
+			})},
+			pods:   []Object{p("a")},
+			change: func(in *Input, _ *v1alpha1.Work) { in.Snapshot[2] = poolsSeen(pool("p1")) },
+			want:   act(`r patch p1 <uid-a> {"spec":{"n":1,"of":"p1","release":"a"}}`),
+		},
+		"FoldWithoutTheFailed": {
+			reason: "an item with an error in its own patch is not in the fold",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				release := patches(`{"spec": {"release": items.map(i, i.metadata.name)}}`)
+				release.Object = "pools.items[0]"
+				r.Actions = []v1alpha1.RuleAction{patches(`{"spec": {"x": item.spec.x}}`), release}
+			})},
+			pods:   []Object{p("a", "x:1"), p("b"), p("c", "x:2")},
+			change: func(in *Input, _ *v1alpha1.Work) { in.Snapshot[2] = poolsSeen(pool("p1")) },
+			want: wide(act(`r patch a {"spec":{"x":"1"}}`, `r patch c {"spec":{"x":"2"}}`,
+				`r patch p1 <uid-a,uid-c> {"spec":{"release":["a","c"]}} after [0 1]`), "r shop/b.pods/v1 rules[0].actions[0].patch.expression x1"),
+		},
+		"FoldOfDeletes": {
+			reason: "two entries about one object delete it once",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.ForEach = `pods.items.map(p, [1, 2].map(n, {"pod": p, "n": n})).flatten()`
+				r.Key = `item.pod.metadata.name + string(item.n)`
+				first := deletes(0)
+				first.Object, first.When = "item.pod", "item.n == 1"
+				second := deletes()
+				second.Object = "item.pod"
+				r.Actions = []v1alpha1.RuleAction{first, second}
+			})},
+			pods: []Object{p("a")},
+			want: act("r delete a in 0 <a1>"),
+		},
+		"TakenFromAFold": {
+			reason: "an item whose object an earlier rule took is in no fold",
+			rules: []v1alpha1.Rule{
+				rule(func(r *v1alpha1.Rule) { r.Name, r.When = "first", `item.metadata.name == "a"` }),
+				rule(func(r *v1alpha1.Rule) {
+					release := patches(`{"spec": {"release": items.map(i, i.metadata.name)}}`)
+					release.Object = "pools.items[0]"
+					r.Actions = []v1alpha1.RuleAction{deletes(), release}
+				}),
+			},
+			pods:   []Object{p("a"), p("b"), p("c")},
+			change: func(in *Input, _ *v1alpha1.Work) { in.Snapshot[2] = poolsSeen(pool("p1")) },
+			want: act("first delete a", "r delete b", "r delete c",
+				`r patch p1 <uid-b,uid-c> {"spec":{"release":["b","c"]}} after [1 2]`),
+		},
+		"Gate": {
+			reason: "conditions come first",
+			rules:  []v1alpha1.Rule{rule()},
+			pods:   []Object{p("a")},
+			change: func(_ *Input, w *v1alpha1.Work) { w.Conditions = []string{"pods.items.size() > 1"} },
+			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonConditionsNotMet},
+		},
+		"MaxActions": {
+			reason: "over a limit nothing is done, and the plan says what it would have been",
+			rules:  []v1alpha1.Rule{rule()},
+			pods:   []Object{p("a"), p("b")},
+			change: func(_ *Input, w *v1alpha1.Work) { w.Limits = &v1alpha1.Limits{MaxActions: 1} },
+			want: want{
+				Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonLimitExceeded, Tripped: "maxActions",
+				Steps: []string{"r delete a", "r delete b"},
+			},
+		},
+		"MaxActionsCountsObjects": {
+			reason: "two deeds on an object are one, and a report is none",
+			rules: []v1alpha1.Rule{
+				rule(func(r *v1alpha1.Rule) { r.Actions = []v1alpha1.RuleAction{patches("{}"), deletes()} }),
+				rule(func(r *v1alpha1.Rule) {
+					r.Name, r.Actions = "look", []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}
+				}),
+			},
+			pods:   []Object{p("a")},
+			change: func(_ *Input, w *v1alpha1.Work) { w.Limits = &v1alpha1.Limits{MaxActions: 1, MaxPercent: 100} },
+			want:   act("r patch a {}", "r delete a after [0]", "look report a"),
+		},
+		"MaxActionsCountsFolds": {
+			reason: "a fold counts as its items",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				release := patches(`{}`)
+				release.Object = "pools.items[0]"
+				r.Actions = []v1alpha1.RuleAction{release}
+			})},
+			pods: []Object{p("a"), p("b"), p("c")},
+			change: func(in *Input, w *v1alpha1.Work) {
+				in.Snapshot[2], w.Limits = poolsSeen(pool("p1")), &v1alpha1.Limits{MaxActions: 2}
+			},
+			want: want{
+				Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonLimitExceeded, Tripped: "maxActions", Steps: []string{"r patch p1 <uid-a,uid-b,uid-c> {}"},
+			},
+		},
+		"MaxActionsOfTheLastHour": {
+			reason: "what was done counts, as long as per says",
+			rules:  []v1alpha1.Rule{rule()},
+			pods:   []Object{p("a")},
+			change: func(in *Input, w *v1alpha1.Work) {
+				w.Limits = &v1alpha1.Limits{MaxActions: 2, Per: "30m"}
+				in.Done = Done{
+					{At: in.Now.Add(-30 * time.Minute), UID: "old", Items: 9}, {At: in.Now.Add(-29 * time.Minute), UID: "x", Items: 2},
+				}
+			},
+			want: want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonLimitExceeded, Tripped: "maxActions", Steps: []string{"r delete a"}},
+		},
+		"MaxPercent": {
+			reason: "the percentage is of the objects of a target, and one target over it stops all",
+			rules: []v1alpha1.Rule{
+				rule(func(r *v1alpha1.Rule) { r.When = `item.metadata.name in ["a", "b"]` }),
+				rule(func(r *v1alpha1.Rule) {
+					r.Name, r.ForEach, r.Actions = "n", "nodes.items", []v1alpha1.RuleAction{patches("{}")}
+				}),
+			},
+			pods:   []Object{p("a"), p("b"), p("c"), p("d")},
+			change: func(_ *Input, w *v1alpha1.Work) { w.Limits = &v1alpha1.Limits{MaxPercent: 50} },
+			want: want{
+				Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonLimitExceeded, Tripped: "maxPercent",
+				Steps: []string{"r delete a", "r delete b", "n patch n1 {}"},
+			},
+		},
+		"MaxPercentJust": {
+			reason: "at the limit is not over it",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.metadata.name in ["a", "b"]` })},
+			pods:   []Object{p("a"), p("b"), p("c"), p("d")},
+			change: func(_ *Input, w *v1alpha1.Work) { w.Limits = &v1alpha1.Limits{MaxPercent: 50} },
+			want:   act("r delete a", "r delete b"),
+		},
+		"MaxPercentOfTheLastHour": {
+			reason: "what was deleted counts on both sides: 3 of 6 would be gone",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.metadata.name == "a"` })},
+			pods:   []Object{p("a"), p("b"), p("c"), p("d")},
+			change: func(in *Input, w *v1alpha1.Work) {
+				w.Limits = &v1alpha1.Limits{MaxPercent: 49}
+				in.Done = Done{{At: in.Now, UID: "x", Targets: []string{"pods"}}, {At: in.Now, UID: "y", Targets: []string{"pods"}}}
+			},
+			want: want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonLimitExceeded, Tripped: "maxPercent", Steps: []string{"r delete a"}},
+		},
+		"Backoff": {
+			reason: "what failed waits, and the others do not",
+			rules:  []v1alpha1.Rule{rule()},
+			pods:   []Object{p("a"), p("b")},
+			change: func(in *Input, _ *v1alpha1.Work) {
+				in.Backoff = Backoff{}
+				in.Backoff.Fail("uid-a", "forbidden", in.Now)
+			},
+			want: act("r delete b"),
+		},
+		"OnlyBackoff": {
+			reason: "and is what is said, where there is nothing else",
+			rules:  []v1alpha1.Rule{rule()},
+			pods:   []Object{p("a")},
+			change: func(in *Input, _ *v1alpha1.Work) {
+				in.Backoff = Backoff{}
+				in.Backoff.Fail("uid-a", "forbidden", in.Now)
+			},
+			want: want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonDeletionRefused},
+		},
+		"Unstable": {
+			reason: "an object that always changes is called so",
+			rules:  []v1alpha1.Rule{rule()},
+			pods:   []Object{p("a")},
+			change: func(in *Input, _ *v1alpha1.Work) {
+				in.Backoff = Backoff{}
+				for range unstableAfter {
+					in.Backoff.Conflict("uid-a", in.Now)
+				}
+			},
+			want: want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonTargetUnstable},
+		},
+		"Failed": {
+			reason: "an item of which an earlier step failed is left alone, in folds too",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				release := patches(`{"spec": {"release": items.map(i, i.metadata.name)}}`)
+				release.Object = "pools.items[0]"
+				r.Actions = []v1alpha1.RuleAction{deletes(), release}
+			})},
+			pods: []Object{p("a"), p("b")},
+			change: func(in *Input, _ *v1alpha1.Work) {
+				in.Snapshot[2] = poolsSeen(pool("p1"))
+				in.Failed = map[ItemKey]bool{{"r", "uid-a"}: true}
+			},
+			want: act("r delete b", `r patch p1 <uid-b> {"spec":{"release":["b"]}} after [0]`),
+		},
+		"Only": {
+			reason: "others than those that are asked for count, and are left alone",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Keep = keep(1) })},
+			pods:   []Object{p("a"), p("b"), p("c")},
+			change: func(in *Input, w *v1alpha1.Work) {
+				w.Targets[0].Delete = true
+				in.Only = map[ItemKey]bool{{"r", "uid-b"}: true, {"r", "uid-c"}: true}
+			},
+			want: act("r delete b"),
+		},
+		"Params": {
+			reason: "parameters that are durations are those",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.For = "params.wait" })},
+			pods:   []Object{p("a")},
+			change: func(_ *Input, w *v1alpha1.Work) {
+				w.Parameters, w.Durations = raw(`{"wait": "2m"}`), []string{"wait"}
+			},
+			want: want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonHolding, Pending: []string{"r shop/a.pods/v1 2m0s"}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			work := cluster(tc.rules...)
+			in := Input{Now: born.Add(24 * time.Hour), Protection: Protection{Namespaces: []string{"kube-system"}}, Snapshot: make(Snapshot, 3)}
+			if tc.change != nil {
+				tc.change(&in, work)
+			}
+			base := over(t, work, tc.pods...)
+			if in.Snapshot[2].State == Complete {
+				base.Snapshot[2] = in.Snapshot[2]
+			}
+			in.Owner, in.Spec, in.Programs, in.Snapshot = base.Owner, base.Spec, base.Programs, base.Snapshot
+
+			plan := Compute(t.Context(), in)
+			got := want{Verdict: plan.Verdict, Reason: plan.Reason, Steps: shorts(plan.Steps), Tripped: plan.TrippedBy}
+			for _, w := range plan.Withheld {
+				got.Withheld = append(got.Withheld, fmt.Sprintf("%s %s %s: %s", w.Step.Rule, w.Step.Verb, w.Step.Object.Name, w.Because))
+			}
+			for _, e := range plan.Errors {
+				got.Errors = append(got.Errors, fmt.Sprintf("%s %s %s x%d", e.Rule, e.Key, e.Field, e.Count))
+			}
+			for _, w := range plan.Pending {
+				got.Pending = append(got.Pending, fmt.Sprintf("%s %s %s", w.Rule, w.Key, w.Until.Sub(in.Now)))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s%s", tc.reason, diff, plan.Message)
+			}
+			if plan.Message == "" {
+				t.Error("a plan says why")
+			}
+		})
+	}
+}

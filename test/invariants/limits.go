@@ -1,0 +1,119 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package invariants
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// defaultPer is the time that a Recurring Cleaner's limits are about, unless the spec says otherwise.
+	defaultPer = time.Hour
+	// burst is how many requests may arrive at once at any actionsPerSecond: those that were let go one by one, and then
+	// waited for others to be answered.
+	burst = 33
+	// begins is what a process logs when it begins to work. Of what was done before it knows nothing.
+	begins = "Starting workers"
+)
+
+// limits is I7.
+func (j *judge) limits() {
+	for _, l := range j.lives {
+		for _, s := range l.commits() {
+			if limits := s.c.Common().Limits; !s.recurs() && limits != nil && limits.MaxActions > 0 && int64(len(s.open().Rows)) > limits.MaxActions {
+				j.violated("I7", fmt.Sprintf("%s was committed with %d objects, and may act on %d", l, len(s.open().Rows), limits.MaxActions), quote(s.event))
+			}
+		}
+		var deeds []*deed
+		for _, d := range j.deeds {
+			if d.life == l && !d.helm {
+				deeds = append(deeds, d)
+			}
+		}
+		slices.SortStableFunc(deeds, func(a, b *deed) int { return a.when().Compare(b.when()) })
+		j.perTime(l, deeds)
+		j.perSecond(l, deeds)
+	}
+}
+
+// perTime holds the deeds of a Recurring Cleaner, in their order, against how many objects it may act on in a time.
+func (j *judge) perTime(l *life, deeds []*deed) {
+	first, acted := 0, map[types.UID]int{} // how many deeds from the first on were about an object
+	for i, d := range deeds {
+		if !d.recurs() || d.touched() == "" {
+			continue
+		}
+		acted[d.touched()]++
+		maxActions, per := j.limitsAt(l, d.when())
+		if maxActions == 0 {
+			continue
+		}
+		since := d.when().Add(-per)
+		for k := range j.Log {
+			if b := &j.Log[k]; b.Message == begins && b.Time.After(since) && !b.Time.After(d.when()) {
+				since = b.Time
+			}
+		}
+		for ; first < i && !deeds[first].when().After(since); first++ {
+			if uid := deeds[first].touched(); deeds[first].recurs() && uid != "" {
+				if acted[uid]--; acted[uid] == 0 {
+					delete(acted, uid)
+				}
+			}
+		}
+		if int64(len(acted)) > maxActions {
+			j.violated("I7", fmt.Sprintf("%s has acted on %d objects in %s, and may act on %d", l, len(acted), per, maxActions), d.lines()...)
+		}
+	}
+}
+
+// limitsAt is the widest limit that was in force about a moment, and the shortest time that it was about; 0 is none.
+func (j *judge) limitsAt(l *life, at time.Time) (int64, time.Duration) {
+	maxActions, per := int64(0), time.Duration(0)
+	for _, s := range l.between(at.Add(-j.Latency), at) {
+		limits := s.c.Common().Limits
+		if limits == nil || limits.MaxActions == 0 {
+			return 0, 0
+		}
+		maxActions = max(maxActions, limits.MaxActions)
+		p, err := limits.Per.Parse(defaultPer)
+		if err != nil {
+			return 0, 0
+		}
+		if per == 0 || p < per {
+			per = p
+		}
+	}
+	return maxActions, per
+}
+
+// perSecond holds the requests of a Cleaner, in their order, against how many it may send in a second.
+func (j *judge) perSecond(l *life, deeds []*deed) {
+	level, last := 0.0, time.Time{}
+	for _, d := range deeds {
+		fastest := int64(0)
+		for _, s := range l.between(d.when().Add(-j.Latency), d.when()) {
+			limits := s.c.Common().Limits
+			if limits == nil || limits.ActionsPerSecond == 0 {
+				fastest = 0
+				break
+			}
+			fastest = max(fastest, limits.ActionsPerSecond)
+		}
+		if fastest == 0 {
+			level = 0
+			continue
+		}
+		level = max(0, level-d.when().Sub(last).Seconds()*float64(fastest)) + 1
+		last = d.when()
+		if level > burst {
+			j.violated("I7", fmt.Sprintf("%s has sent requests faster than %d in a second", l, fastest), d.lines()...)
+			return
+		}
+	}
+}
