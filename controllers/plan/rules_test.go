@@ -647,6 +647,18 @@ func TestRules(t *testing.T) {
 			pods: []Object{p("a")},
 			want: act("r delete a in 0 <a1>"),
 		},
+		"OneObjectOfTwoItems": {
+			reason: "what different items want of one object happens in the order of the actions",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.ForEach, r.Key = `["x", "y"]`, "item"
+				first, second := patches("{}"), deletes()
+				first.Object, first.When = "pods.items[0]", `item == "y"`
+				second.Object, second.When = "pods.items[0]", `item == "x"`
+				r.Actions = []v1alpha1.RuleAction{first, second}
+			})},
+			pods: []Object{p("a")},
+			want: act("r patch a <y> {}", "r delete a <x> after [0]"),
+		},
 		"TakenFromAFold": {
 			reason: "an item whose object an earlier rule took is in no fold",
 			rules: []v1alpha1.Rule{
