@@ -29,7 +29,7 @@ func allowed() map[string][]string {
 		"controllers/snapshot":              {"api/v1alpha1", "controllers/plan"},
 		"controllers/internal/watches":      {"api/v1alpha1", "controllers/plan", "controllers/snapshot"},
 		"controllers/internal/faults":       {},
-		"controllers/internal/actuate":      {"api/v1alpha1", "controllers/internal/faults", "controllers/internal/watches", "controllers/plan"},
+		"controllers/internal/actuate":      {"api/v1alpha1", "controllers/internal/faults", "controllers/plan", "controllers/snapshot"},
 		"controllers/internal/actuate/helm": {"api/v1alpha1", "controllers/internal/faults", "controllers/plan"},
 		"controllers/internal/outbox":       {"api/v1alpha1", "controllers/internal/faults", "controllers/plan"},
 		"controllers/internal/metrics":      {},
@@ -42,7 +42,11 @@ func allowed() map[string][]string {
 		},
 		"config/templates": {"api/v1alpha1"},
 		"webhooks":         {"api/v1alpha1", "api/validation", "celenv", "config/templates"},
-		"cmd/manager":      {"api/v1alpha1", "api/validation", "controllers", "webhooks"},
+		"cmd/kubectl-cleaner": {
+			"api/v1alpha1", "api/validation", "celenv", "config/crd", "config/templates", "controllers/plan", "controllers/snapshot",
+		},
+		"config/crd":  {},
+		"cmd/manager": {"api/v1alpha1", "api/validation", "controllers", "webhooks"},
 	}
 }
 

@@ -68,6 +68,7 @@ func kinds() []kind {
 		{kind: "Namespace", resource: "namespaces", clusterScoped: true, protected: true},
 		{kind: "Node", resource: "nodes", clusterScoped: true, protected: true},
 		{kind: "PersistentVolume", resource: "persistentvolumes", clusterScoped: true, protected: true},
+		{kind: "ComponentStatus", resource: "componentstatuses", clusterScoped: true},
 		{kind: "Secret", resource: "secrets"},
 
 		{group: "apiextensions.k8s.io", kind: "CustomResourceDefinition", resource: "customresourcedefinitions", clusterScoped: true, protected: true},

@@ -32,8 +32,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/cluster"
 )
 
@@ -161,7 +161,7 @@ func (l *lab) find(gvr schema.GroupVersionResource, name string) *plan.Object {
 	if err != nil {
 		l.Fatal(err)
 	}
-	o := watches.FromUnstructured(gvr, u)
+	o := snapshot.FromUnstructured(gvr, u)
 	return &o
 }
 

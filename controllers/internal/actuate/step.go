@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // StepOrders are what a step has to ask and to tell.
@@ -131,7 +131,7 @@ func outcome(step *plan.Step, r *request, answered *unstructured.Unstructured) O
 	if isLast(answered) {
 		return Outcome{Leaving: true, Gone: true}
 	}
-	now := watches.FromUnstructured(step.Object.Resource, answered)
+	now := snapshot.FromUnstructured(step.Object.Resource, answered)
 	out.Now, out.Leaving = &now, now.Terminating
 	return out
 }
@@ -210,7 +210,7 @@ func (a *Actuator) changed(ctx context.Context, step *plan.Step, version string,
 		out.Kind, out.Why = plan.AnswerNotFound, ""
 		return Outcome{Answer: out.Answer, Leaving: true, Gone: true}
 	}
-	now := watches.FromUnstructured(ref.Resource, u)
+	now := snapshot.FromUnstructured(ref.Resource, u)
 	out.Now, out.Version, out.Leaving = &now, now.ResourceVersion, now.Terminating
 	switch {
 	case step.Verb == plan.VerbRemoveFinalizer && !slices.Contains(now.Finalizers, step.Finalizer):

@@ -286,7 +286,7 @@ func (e *Engine) want(owner Owner, interests []Interest) {
 }
 
 func (e *Engine) newWant(owner Owner, i *Interest, turns bool) *want {
-	w := &want{owner: owner, query: i.Query, quiet: i.Quiet, full: !i.MetadataOnly || needsValue(i.Fields), turns: turns}
+	w := &want{owner: owner, query: i.Query, quiet: i.Quiet, full: !i.MetadataOnly || snapshot.NeedsValue(i.Fields), turns: turns}
 	if i.Among.Labels != nil {
 		w.chooses = func(namespace string) bool { return e.mayChoose(&w.query.Among, namespace) }
 	}

@@ -52,7 +52,7 @@ type resource struct {
 	index  index
 	// fields are what selectors may name. Those that the definition of a custom kind adds are missing until allFields, and
 	// fieldsTrouble says why they could not be read.
-	fields        fieldLabels
+	fields        snapshot.FieldLabels
 	allFields     bool
 	fieldsTrouble string
 }
@@ -93,7 +93,7 @@ func (e *Engine) detach(w *want) {
 // begin watches for a want whose resource is known.
 func (e *Engine) begin(w *want) {
 	r := w.kind.resource
-	if !r.allFields && needsValue(w.query.Fields) {
+	if !r.allFields && snapshot.NeedsValue(w.query.Fields) {
 		if w.kind.alarm.due.IsZero() {
 			w.kind.alarm.set(e.clock.Now())
 		}
@@ -113,7 +113,7 @@ func (r *resource) wrong(q *snapshot.Query) string {
 	if wrong := q.Misplaced(r.GVR.GroupResource(), r.Namespaced); wrong != "" {
 		return wrong
 	}
-	if wrong := r.fields.check(r.Resource, q.Fields); wrong != "" {
+	if wrong := r.fields.Check(r.GVR.GroupResource(), q.Fields); wrong != "" {
 		return wrong
 	}
 	if !r.Watchable {
@@ -147,8 +147,8 @@ func (e *Engine) follow(ctx context.Context, k *kind) {
 		var f finding
 		f.Resource, f.state, f.detail = e.resolver.Resolve(ctx, k.key.group, k.key.version, k.key.kind)
 		if f.state == plan.Complete {
-			f.fields = builtinFields(f.GVR.GroupResource())
-			f.allFields = f.fields.spec != nil || !strings.Contains(f.GVR.Group, ".")
+			f.fields = snapshot.BuiltinFields(f.GVR.GroupResource())
+			f.allFields = f.fields.Own() || !strings.Contains(f.GVR.Group, ".")
 			if !f.allFields && needsFields {
 				f.definedFields(ctx, e.dynamic)
 			}
@@ -169,7 +169,7 @@ type finding struct {
 	Resource
 	state         plan.TargetState
 	detail        string
-	fields        fieldLabels
+	fields        snapshot.FieldLabels
 	allFields     bool
 	fieldsTrouble string
 }
@@ -177,7 +177,7 @@ type finding struct {
 // needsFields says that somebody selects by a field that only a definition can explain.
 func (k *kind) needsFields() bool {
 	for w := range k.wants {
-		if needsValue(w.query.Fields) {
+		if snapshot.NeedsValue(w.query.Fields) {
 			return true
 		}
 	}
@@ -304,5 +304,5 @@ func (f *finding) definedFields(ctx context.Context, c dynamic.Interface) {
 			}
 		}
 	}
-	f.fields, f.allFields = customFields(f.Namespaced, paths), true
+	f.fields, f.allFields = snapshot.CustomFields(f.Namespaced, paths), true
 }

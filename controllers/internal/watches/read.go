@@ -38,7 +38,7 @@ func (e *Engine) Read(_ context.Context, q snapshot.Query) plan.Target {
 // find returns the state of a query, and the objects that may match it, in a shelf of the caller's own. They have the name
 // and the namespaces that are asked for, but for those that are only left out: which are meant is settled under the same
 // lock. Their labels and fields are left to compare.
-func (e *Engine) find(q *snapshot.Query) (t plan.Target, near shelf, f fieldLabels) {
+func (e *Engine) find(q *snapshot.Query) (t plan.Target, near shelf, f snapshot.FieldLabels) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	l := e.look(q)
@@ -101,7 +101,7 @@ func (e *Engine) look(q *snapshot.Query) sight {
 		return sight{state: k.state, detail: k.detail}
 	}
 	r := k.resource
-	if !r.allFields && needsValue(q.Fields) {
+	if !r.allFields && snapshot.NeedsValue(q.Fields) {
 		if r.fieldsTrouble != "" {
 			return sight{state: plan.Failed, detail: r.fieldsTrouble}
 		}
@@ -125,7 +125,7 @@ func (e *Engine) look(q *snapshot.Query) sight {
 
 // look says how far what a query asks for in a namespace is known.
 func (r *resource) look(q *snapshot.Query, namespace string) sight {
-	full := needsValue(q.Fields) || !q.MetadataOnly
+	full := snapshot.NeedsValue(q.Fields) || !q.MetadataOnly
 	for key, more := (scopeKey{}), true; more; key, more = r.below(key, namespace, q.Name) {
 		s := r.scopes[key]
 		switch {

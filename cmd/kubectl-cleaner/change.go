@@ -1,0 +1,103 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// how a Cleaner is named on the command line.
+const named = "[cleaner/]NAME | clustercleaner/NAME"
+
+func (t *tool) suspendCommand(suspend bool) *cobra.Command {
+	use, short, said := "suspend", "Stop a Cleaner before its next deed", "suspended"
+	if !suspend {
+		use, short, said = "resume", "Let a Cleaner that was suspended go on", "resumed"
+	}
+	return &cobra.Command{
+		Use:   use + " " + named,
+		Short: short,
+		Args:  arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return t.patch(cmd.Context(), args[0], said, map[string]any{"spec": map[string]any{"suspend": suspend}})
+		},
+	}
+}
+
+func (t *tool) runCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "run " + named,
+		Short: "Have a Cleaner evaluated now",
+		Args:  arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			requested := map[string]any{v1alpha1.AnnotationRequestedAt: t.clock.Now().UTC().Format(time.RFC3339Nano)}
+			return t.patch(cmd.Context(), args[0], "is evaluated now", map[string]any{"metadata": map[string]any{"annotations": requested}})
+		},
+	}
+}
+
+// one is a Cleaner of the cluster.
+type one struct {
+	resource dynamic.ResourceInterface
+	name     string
+	// shown is <kind>/<name>, as kubectl writes it.
+	shown string
+}
+
+// find reads how a Cleaner is named.
+func (t *tool) find(argument string) (*one, error) {
+	kind, name, ok := strings.Cut(argument, "/")
+	if !ok {
+		kind, name = "cleaner", argument
+	}
+	from, err := t.cluster()
+	if err != nil {
+		return nil, err
+	}
+	gv := v1alpha1.GroupVersion
+	switch strings.ToLower(kind) {
+	case "cleaner", "cleaners", "cln":
+		namespace, _, err := t.config.ToRawKubeConfigLoader().Namespace()
+		if err != nil {
+			return nil, fmt.Errorf("cannot find the namespace of the Cleaner: %w; write -n", err)
+		}
+		return &one{resource: from.dynamic.Resource(gv.WithResource("cleaners")).Namespace(namespace), name: name, shown: "cleaner/" + name}, nil
+	case "clustercleaner", "clustercleaners", "ccln":
+		return &one{resource: from.dynamic.Resource(gv.WithResource("clustercleaners")), name: name, shown: "clustercleaner/" + name}, nil
+	}
+	return nil, usage{fmt.Errorf("%q is no kind of Cleaner: write cleaner/%s or clustercleaner/%s", kind, name, name)}
+}
+
+func (t *tool) patch(ctx context.Context, argument, said string, change map[string]any) error {
+	c, err := t.find(argument)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(change)
+	if err != nil {
+		return err
+	}
+	if _, err := c.resource.Patch(ctx, c.name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-cleaner"}); err != nil {
+		return err
+	}
+	fmt.Fprintf(t.out, "%s %s\n", c.shown, said)
+	return nil
+}
+
+// get reads a Cleaner.
+func (c *one) get(ctx context.Context) (*unstructured.Unstructured, error) {
+	return c.resource.Get(ctx, c.name, metav1.GetOptions{})
+}

@@ -1,0 +1,97 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+// moments are the times that a decision depends on.
+type moments struct {
+	// at is the time of the decision.
+	at time.Time
+	// since is when the `for` of rules began to be counted, for all that holds at all.
+	since time.Time
+	// created is when a Cleaner was created whose file does not say it; zero: so long ago that its ttl is over.
+	created time.Time
+}
+
+// maxItems is for how many items everything is confirmed: for all.
+const maxItems = 1 << 30
+
+// decide makes the plan that the operator would make if the cluster were as the reader says. What has to be confirmed is
+// read from it once more.
+func decide(ctx context.Context, c *cleaner, r snapshot.Reader, p plan.Protection, m moments) plan.Plan {
+	owner := ownerOf(c, m)
+	in := plan.Input{
+		Owner: owner, Spec: c.work, Programs: c.programs, Protection: p, Now: m.at,
+		Snapshot: snapshot.Take(ctx, r, owner.Namespace, c.work),
+		Batch:    maxItems, Confirmed: map[plan.Read]bool{}, Unreadable: map[plan.Read]string{},
+	}
+	last := plan.Compute(ctx, in)
+	in.Holds = began(last.Holds, m.since)
+	for last = plan.Compute(ctx, in); len(last.Confirm) > 0; last = plan.Compute(ctx, in) {
+		confirm(ctx, &in, r, last.Confirm)
+	}
+	return last
+}
+
+// confirm reads what a plan rests on, and puts what is found in the place of what was seen before.
+func confirm(ctx context.Context, in *plan.Input, r snapshot.Reader, reads []plan.Read) {
+	found := map[plan.Read]*plan.Object{}
+	for _, read := range reads {
+		target := &in.Spec.Targets[read.Target]
+		if read.All {
+			t := snapshot.TakeTarget(ctx, r, in.Owner.Namespace, target)
+			if t.State != plan.Complete {
+				in.Unreadable[read] = t.Detail
+				continue
+			}
+			in.Snapshot = in.Snapshot.WithTarget(read.Target, t)
+			in.Confirmed[read] = true
+			continue
+		}
+		object, matches, state, detail := snapshot.ReadOne(ctx, r, in.Owner.Namespace, target, read.Namespace, read.Name)
+		if state != plan.Complete {
+			in.Unreadable[read] = detail
+			continue
+		}
+		found[read] = nil
+		if matches {
+			found[read] = object
+		}
+		in.Confirmed[read] = true
+	}
+	in.Snapshot = in.Snapshot.With(found)
+}
+
+// ownerOf is the Cleaner as plans know it.
+func ownerOf(c *cleaner, m moments) plan.Owner {
+	created := c.owner.GetCreationTimestamp().Time
+	if created.IsZero() {
+		created = m.created
+	}
+	if created.IsZero() {
+		ttl, _ := c.work.TTL.Parse(0) // it is valid
+		created = m.at.Add(-ttl)
+	}
+	return plan.Owner{Namespace: c.owner.GetNamespace(), Name: c.owner.GetName(), UID: c.owner.GetUID(), Created: created}
+}
+
+// began is holds that all began at one time.
+func began(holds plan.Holds, since time.Time) plan.Holds {
+	out := make(plan.Holds, len(holds))
+	for rule, h := range holds {
+		moved := plan.RuleHolds{Text: h.Text, Since: make(map[string]time.Time, len(h.Since))}
+		for key := range h.Since {
+			moved.Since[key] = since
+		}
+		out[rule] = moved
+	}
+	return out
+}

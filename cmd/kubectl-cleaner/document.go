@@ -1,0 +1,258 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/sync/errgroup"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// document is one YAML or JSON document, and where it stands.
+type document struct {
+	file string
+	// line is that on which its text begins, from 1.
+	line int
+	text []byte
+	// object is what it says, with integers as int64, and without nulls in objects: an API server drops those too.
+	object map[string]any
+	// root is the same with positions; nil until somebody asks where a field stands.
+	root *yaml.Node
+}
+
+// input is where commands read "-" from.
+type input struct{ stdin io.Reader }
+
+// read returns the documents of a file, or of the *.yaml, *.yml and *.json files of a folder and of those below it.
+// Documents that are empty are left out.
+func (in input) read(path string) ([]*document, error) {
+	if path == "-" {
+		text, err := io.ReadAll(in.stdin)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read standard input: %w", err)
+		}
+		return split("<stdin>", text)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return readFile(path)
+	}
+	var all []*document
+	err = filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
+			return err
+		}
+		documents, err := readFile(path)
+		all = append(all, documents...)
+		return err
+	})
+	return all, err
+}
+
+func readFile(path string) ([]*document, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return split(path, text)
+}
+
+// split reads the documents of a text.
+func split(file string, text []byte) ([]*document, error) {
+	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) && !bytes.Contains(text, []byte("\n---")) {
+		d := &document{file: file, line: 1, text: text}
+		return []*document{d}, d.decode(text)
+	}
+	var all []*document
+	for line := 1; len(text) > 0; {
+		part, rest, lines := cut(text)
+		all = append(all, &document{file: file, line: line, text: part})
+		text, line = rest, line+lines
+	}
+	var parsers errgroup.Group // YAML takes its time, and there may be thousands
+	parsers.SetLimit(runtime.GOMAXPROCS(0))
+	for _, d := range all {
+		parsers.Go(d.parse)
+	}
+	err := parsers.Wait()
+	return slices.DeleteFunc(all, func(d *document) bool { return d.object == nil }), err
+}
+
+// parse reads the text, which may be empty.
+func (d *document) parse() error {
+	asJSON, err := sigsyaml.YAMLToJSONStrict(d.text)
+	if err != nil {
+		return d.wrong(err)
+	}
+	if string(asJSON) == "null" {
+		return nil
+	}
+	return d.decode(asJSON)
+}
+
+// cut takes the first document off a text, and says how many lines it takes, with the line that ends it.
+func cut(text []byte) (part, rest []byte, lines int) {
+	for at := 0; at < len(text); {
+		end := bytes.IndexByte(text[at:], '\n')
+		next := at + end + 1
+		if end < 0 {
+			next = len(text)
+		}
+		lines++
+		if line := bytes.TrimRight(text[at:next], "\r\n \t"); string(line) == "---" || bytes.HasPrefix(line, []byte("--- ")) {
+			return text[:at], text[next:], lines
+		}
+		at = next
+	}
+	return text, nil, lines
+}
+
+// decode reads JSON as Kubernetes does.
+func (d *document) decode(text []byte) error {
+	var value any
+	if err := utiljson.Unmarshal(text, &value); err != nil {
+		return fmt.Errorf("%s:%d: %w", d.file, d.line, err)
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		return fmt.Errorf("%s:%d: is no object: write a Kubernetes manifest, with apiVersion, kind and metadata", d.file, d.line)
+	}
+	withoutNulls(object)
+	d.object = object
+	return nil
+}
+
+// withoutNulls takes the nulls out of objects. In lists they keep the places of the others.
+func withoutNulls(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, v := range value {
+			if v == nil {
+				delete(value, name)
+				continue
+			}
+			withoutNulls(v)
+		}
+	case []any:
+		for _, v := range value {
+			withoutNulls(v)
+		}
+	}
+}
+
+var yamlLine = regexp.MustCompile(`line ([0-9]+): `)
+
+// wrong says where in the file the YAML is broken: the parser counts from where the document begins.
+func (d *document) wrong(err error) error {
+	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "yaml: ")
+	text = strings.Replace(text, "unmarshal errors:\n  ", "", 1)
+	line := d.line
+	if m := yamlLine.FindStringSubmatch(text); m != nil {
+		n, _ := strconv.Atoi(m[1])
+		line, text = d.line+n-1, strings.Replace(text, m[0], "", 1)
+	}
+	return errors.New(problem{file: d.file, line: line, column: 1, message: "is no YAML: " + text}.String())
+}
+
+// problem is what is wrong with a file, and where.
+type problem struct {
+	file         string
+	line, column int
+	// document is the line on which the document begins.
+	document int
+	field    string
+	message  string
+	warning  bool
+}
+
+func (p problem) String() string {
+	s := fmt.Sprintf("%s:%d:%d: ", p.file, p.line, p.column)
+	if p.warning {
+		s += "warning: "
+	}
+	if p.field != "" {
+		s += p.field + ": "
+	}
+	return s + p.message
+}
+
+// at makes a problem of a field, which may have a path into what the file leaves out: then that which would hold it is
+// shown.
+func (d *document) at(field, message string) problem {
+	p := problem{file: d.file, document: d.line, line: d.line, column: 1, field: field, message: message}
+	if node := d.find(field); node != nil {
+		p.line, p.column = d.line+node.Line-1, node.Column
+	}
+	return p
+}
+
+var pathPart = regexp.MustCompile(`[^.\[\]]+|\[[^\]]*\]`)
+
+// find is the value of a field, or the nearest thing around it.
+func (d *document) find(field string) *yaml.Node {
+	if d.root == nil {
+		d.root = &yaml.Node{}
+		if err := yaml.Unmarshal(d.text, d.root); err != nil || len(d.root.Content) == 0 {
+			return nil
+		}
+		d.root = d.root.Content[0]
+	}
+	node := d.root
+	for _, part := range pathPart.FindAllString(field, -1) {
+		next := child(node, part)
+		if next == nil {
+			return node
+		}
+		node = next
+	}
+	return node
+}
+
+// child is an entry of a map or of a list; nil if it is not there.
+func child(node *yaml.Node, part string) *yaml.Node {
+	for node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	if index, ok := strings.CutPrefix(part, "["); ok {
+		i, err := strconv.Atoi(strings.TrimSuffix(index, "]"))
+		if node.Kind == yaml.SequenceNode && err == nil && i >= 0 && i < len(node.Content) {
+			return node.Content[i]
+		}
+		part = strings.Trim(strings.TrimSuffix(index, "]"), `"`)
+	}
+	if node.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == part {
+			return node.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// sortProblems orders problems as they stand in the file.
+func sortProblems(all []problem) {
+	slices.SortStableFunc(all, func(a, b problem) int {
+		return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.line, b.line), cmp.Compare(a.column, b.column))
+	})
+}

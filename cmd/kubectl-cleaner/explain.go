@@ -1,0 +1,111 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+func (t *tool) explainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain " + named,
+		Short: "Say why a Cleaner has or has not acted, from its status",
+		Args:  arguments(cobra.ExactArgs(1)),
+		RunE:  func(cmd *cobra.Command, args []string) error { return t.explain(cmd.Context(), args[0]) },
+	}
+}
+
+func (t *tool) explain(ctx context.Context, argument string) error {
+	c, err := t.find(argument)
+	if err != nil {
+		return err
+	}
+	u, err := c.get(ctx)
+	if err != nil {
+		return err
+	}
+	owner, ok := empty(u.GetKind()).(v1alpha1.Owner)
+	if !ok {
+		return fmt.Errorf("%s is a %s", c.shown, u.GetKind())
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, owner); err != nil {
+		return fmt.Errorf("cannot read %s: %w", c.shown, err)
+	}
+	w := columns(t.out)
+	explain(w, c.shown, owner)
+	return w.Flush()
+}
+
+// explain writes a status for people, the most important first.
+func explain(w io.Writer, name string, owner v1alpha1.Owner) {
+	s := owner.State()
+	ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case ready == nil:
+		fmt.Fprintf(w, "%s has no status: the operator has not seen it yet, or does not run.\n", name)
+		return
+	case s.ObservedGeneration < owner.GetGeneration():
+		fmt.Fprintf(w, "%s: what follows is about an earlier spec; the operator has not seen the new one yet.\n", name)
+	}
+	fmt.Fprintf(w, "%s: %s\n%s\n", name, ready.Reason, ready.Message)
+	for _, c := range s.Conditions {
+		if c.Type != v1alpha1.ConditionReady && (c.Status != metav1.ConditionTrue || c.Type == "Stalled" || c.Type == "Reconciling") && c.Message != ready.Message {
+			fmt.Fprintf(w, "%s is %s: %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+	if e := s.LastEvaluation; e != nil {
+		fmt.Fprintf(w, "\nEvaluated: %s (%s), since %s\n", e.Verdict, e.Reason, stamp(e.Time.Time))
+		if e.Message != ready.Message {
+			fmt.Fprintln(w, e.Message)
+		}
+		for _, c := range e.Conditions {
+			answer := c.Error
+			if c.Value != nil {
+				answer = fmt.Sprint(*c.Value)
+			}
+			fmt.Fprintf(w, "  %s: %s\n", c.Expression, answer)
+		}
+		for _, i := range e.Errors {
+			fmt.Fprintf(w, "  error in rule %s, %s: %s %s (%d times)\n", i.Rule, i.Key, i.Field, i.Message, max(i.Count, 1))
+		}
+		for _, h := range e.Withheld {
+			fmt.Fprintf(w, "  not touched: %s: %s\n", h.Object, h.Because)
+		}
+	}
+	if len(s.Pending) > 0 {
+		fmt.Fprint(w, "\nPENDING\tRULE\tUNTIL\n")
+		for _, p := range s.Pending {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", p.Key, p.Rule, stamp(p.Until.Time))
+		}
+	}
+	if r := s.Run; r != nil {
+		fmt.Fprintf(w, "\nRun %d, decided at %s: ", r.Number, stamp(r.DecidedAt.Time))
+		if r.Result == "" {
+			fmt.Fprintf(w, "under way, %d objects\n", len(r.Rows))
+		} else {
+			fmt.Fprintf(w, "%s. %s\n", r.Result, r.Message)
+		}
+		for _, c := range r.Counts {
+			fmt.Fprintf(w, "  %s: %d %s\n", c.Resource, c.Count, c.Outcome)
+		}
+	}
+	if len(s.LastActions) > 0 {
+		fmt.Fprint(w, "\nLAST ACTION\tOBJECT\tRULE\tTIME\tRESULT\n")
+		for _, a := range s.LastActions {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", a.Action, a.Object, a.Rule, stamp(a.Time.Time), a.Result)
+		}
+	}
+	if n := s.NextScheduledEvaluation; n != nil {
+		fmt.Fprintf(w, "\nNext: %s\n", stamp(n.Time))
+	}
+}

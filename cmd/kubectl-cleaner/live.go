@@ -1,0 +1,186 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+// cluster is the one of the kubeconfig.
+type cluster struct {
+	discovery discovery.DiscoveryInterface
+	dynamic   dynamic.Interface
+	// lists are what is served, by version of a group; nil where nothing is.
+	lists map[schema.GroupVersion]*metav1.APIResourceList
+}
+
+func (t *tool) cluster() (*cluster, error) {
+	config, err := t.config.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("cannot find a cluster: %w; with --objects none is needed", err)
+	}
+	// A person waits for the answer, and nobody else does.
+	config.QPS, config.Burst = -1, -1
+	c := &cluster{lists: map[schema.GroupVersion]*metav1.APIResourceList{}}
+	if c.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
+		return nil, err
+	}
+	c.dynamic, err = dynamic.NewForConfig(config)
+	return c, err
+}
+
+// list is what is served in one version of a group; nil if nothing is.
+func (c *cluster) list(gv schema.GroupVersion) (*metav1.APIResourceList, error) {
+	if list, ok := c.lists[gv]; ok {
+		return list, nil
+	}
+	list, err := c.discovery.ServerResourcesForGroupVersion(gv.String())
+	switch {
+	case apierrors.IsNotFound(err):
+		list = nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot ask the cluster what it serves: %w", err)
+	}
+	c.lists[gv] = list
+	return list, nil
+}
+
+// served is what the cluster says of the kinds of targets.
+func (c *cluster) served(targets []v1alpha1.ClusterTarget) ([]validation.Served, error) {
+	out := make([]validation.Served, len(targets))
+	for i := range targets {
+		r := &targets[i].Reference
+		list, err := c.list(schema.GroupVersion{Group: r.APIGroup, Version: r.Version})
+		if err != nil {
+			return nil, err
+		}
+		if list == nil {
+			continue
+		}
+		if found := v1alpha1.FindKind(r.Kind, list.APIResources); found != nil {
+			out[i] = validation.Served{Resource: found.Name, Namespaced: found.Namespaced}
+		}
+	}
+	return out, nil
+}
+
+// fetch reads all that a Cleaner's targets may stand for.
+func (t *tool) fetch(ctx context.Context, c *cleaner) (*snapshot.Objects, error) {
+	from, err := t.cluster()
+	if err != nil {
+		return nil, err
+	}
+	world := snapshot.NewObjects()
+	var kinds []schema.GroupVersionKind
+	for i := range c.work.Targets {
+		r := &c.work.Targets[i].Reference
+		kinds = append(kinds, schema.GroupVersionKind{Group: r.APIGroup, Version: r.Version, Kind: r.Kind})
+		if r.NamespaceSelector != nil {
+			kinds = append(kinds, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
+		}
+	}
+	done := map[schema.GroupVersionResource]bool{}
+	for _, gvk := range kinds {
+		list, err := from.list(gvk.GroupVersion())
+		if err != nil {
+			return nil, err
+		}
+		if list == nil {
+			continue
+		}
+		r := v1alpha1.FindKind(gvk.Kind, list.APIResources)
+		if r == nil {
+			continue
+		}
+		gvr := gvk.GroupVersion().WithResource(r.Name)
+		if done[gvr] {
+			continue
+		}
+		done[gvr] = true
+		paths, err := from.selectable(ctx, gvr)
+		if err != nil {
+			return nil, err
+		}
+		world.Serve(gvk.GroupVersion(), *r, paths...)
+		if err := from.fill(ctx, world, c, gvr, r.Namespaced); err != nil {
+			return nil, err
+		}
+	}
+	return world, world.Done()
+}
+
+// selectable are the paths by which the definition of a custom kind makes its objects selectable.
+func (c *cluster) selectable(ctx context.Context, gvr schema.GroupVersionResource) ([]string, error) {
+	if !strings.Contains(gvr.Group, ".") {
+		return nil, nil
+	}
+	definitions := c.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	d, err := definitions.Get(ctx, gvr.GroupResource().String(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // one of an aggregated API server, or one that may not be read
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the definition of %s: %w", gvr.GroupResource(), err)
+	}
+	versions, _, err := unstructured.NestedSlice(d.Object, "spec", "versions")
+	if err != nil {
+		return nil, fmt.Errorf("cannot read CustomResourceDefinition %q: %w", d.GetName(), err)
+	}
+	var paths []string
+	for _, v := range versions {
+		version, _ := v.(map[string]any)
+		if version["name"] != gvr.Version {
+			continue
+		}
+		selectable, _, _ := unstructured.NestedSlice(version, "selectableFields")
+		for _, f := range selectable {
+			field, _ := f.(map[string]any)
+			path, _ := field["jsonPath"].(string)
+			paths = append(paths, path)
+		}
+	}
+	return paths, nil
+}
+
+// fill reads the objects of a kind: those of the Cleaner's namespace, or of all for a ClusterCleaner.
+func (c *cluster) fill(ctx context.Context, world *snapshot.Objects, of *cleaner, gvr schema.GroupVersionResource, namespaced bool) error {
+	namespace := ""
+	if namespaced {
+		namespace = of.owner.GetNamespace()
+	}
+	in := c.dynamic.Resource(gvr).Namespace(namespace)
+	list, _, err := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return in.List(ctx, o) }).
+		List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		world.Fail(gvr.GroupResource(), plan.Forbidden, "you may not list "+snapshot.Where(gvr.GroupResource(), namespaced, namespace, ""))
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot list %s: %w", snapshot.Where(gvr.GroupResource(), namespaced, namespace, ""), err)
+	}
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		u, ok := item.(*unstructured.Unstructured)
+		if !ok {
+			return fmt.Errorf("cannot read a %T", item)
+		}
+		return world.Add(u)
+	})
+}

@@ -1,0 +1,68 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// TestMain makes the test binary the program too, for the scripts: with a clock that stands still if they say when.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"kubectl-cleaner": func() {
+		var c clock.PassiveClock = clock.RealClock{}
+		if now, err := time.Parse(time.RFC3339, os.Getenv("NOW")); err == nil {
+			c = clocktesting.NewFakePassiveClock(now)
+		}
+		os.Exit(run(context.Background(), c, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}})
+}
+
+// Each file of testdata is a session: commands, and what they must print. UPDATE=1 writes the files that are compared.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		UpdateScripts:       os.Getenv("UPDATE") != "",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("NOW", "2026-01-01T00:00:00Z")
+			env.Setenv("KUBECONFIG", env.WorkDir+"/no-kubeconfig")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// exits runs a command and wants it to end with a code: "exits 2 kubectl-cleaner plan".
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND ...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := "0"
+	if err != nil {
+		code = strings.TrimPrefix(err.Error(), "exit status ")
+	}
+	if code != args[0] {
+		ts.Fatalf("%s ends with %s, not with %s", strings.Join(args[1:], " "), code, args[0])
+	}
+}
+
+// The templates that are shipped pass their own cases.
+func TestShippedTemplates(t *testing.T) {
+	var out strings.Builder
+	if code := run(t.Context(), clock.RealClock{}, []string{"test", "../../config/templates"}, strings.NewReader(""), &out, &out); code != 0 {
+		t.Error(out.String())
+	}
+	if got := strings.Count(out.String(), "ok "); got < 16 {
+		t.Errorf("only %d cases were found:\n%s", got, out.String())
+	}
+}

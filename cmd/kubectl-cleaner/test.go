@@ -1,0 +1,306 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// The files of a case.
+const (
+	fileCleaner = "cleaner.yaml"
+	fileObjects = "objects.yaml"
+	filePlan    = "plan.yaml"
+	fileAt      = "at"
+)
+
+// testFlags are the command line of `test`.
+type testFlags struct {
+	update    bool
+	junit     string
+	templates []string
+	crds      []string
+	allowed   []string
+}
+
+func (t *tool) testCommand() *cobra.Command {
+	f := &testFlags{}
+	cmd := &cobra.Command{
+		Use:   "test DIR ...",
+		Short: "Hold the plans of Cleaners against what is expected",
+		Long: `Hold the plans of Cleaners against what is expected. Each folder below DIR that has a cleaner.yaml is a case:
+
+  cleaner.yaml  the Cleaner or ClusterCleaner, and perhaps templates
+  objects.yaml  the objects of the cluster
+  plan.yaml     what is expected: verdict, reason, steps, withheld, pending, next and errors; --update writes it
+  at            the time of the decision, such as 2026-01-01T00:00:00Z, which is also what it is without this file; a
+                second line is the time since which holds what rules wait for by ` + "`for`" + `
+
+It also checks that a rule which patches an object before it does something else still wants that when it is patched:
+the operator may be stopped in between, and decides anew.`,
+		Example: `  kubectl cleaner test config/templates
+  kubectl cleaner test --update my-template/testdata`,
+		Args: arguments(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error { return t.test(cmd.Context(), f, args) },
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.update, "update", false, "write each plan.yaml anew")
+	flags.StringVar(&f.junit, "junit", "", "file to write the results to, as JUnit does")
+	flags.StringArrayVar(&f.templates, "templates", nil, "file or folder with CleanerTemplates, besides those that are shipped; may be repeated")
+	flags.StringArrayVar(&f.crds, "crds", nil, "file or folder with CustomResourceDefinitions; may be repeated")
+	flags.StringSliceVar(&f.allowed, "allow-protected-kinds", nil, "protected resources that may be deleted, as for the operator")
+	return cmd
+}
+
+// result is what became of a case.
+type result struct {
+	name string
+	took time.Duration
+	// failed says what is wrong; nil if nothing is.
+	failed error
+}
+
+func (t *tool) test(ctx context.Context, f *testFlags, dirs []string) error {
+	var cases []string
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && d.Name() == fileCleaner {
+				cases = append(cases, filepath.Dir(path))
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if len(cases) == 0 {
+		return fmt.Errorf("there is no case in %s: each is a folder with %s, %s and %s", strings.Join(dirs, ", "), fileCleaner, fileObjects, filePlan)
+	}
+	l, err := newLoader()
+	if err != nil {
+		return err
+	}
+	l.allowed = f.allowed
+	var results []result
+	failed := 0
+	for _, dir := range cases {
+		began := t.clock.Now()
+		r := result{name: filepath.ToSlash(dir), failed: t.testCase(ctx, f, l.fresh(), dir)}
+		r.took = t.clock.Since(began)
+		results = append(results, r)
+		if r.failed != nil {
+			failed++
+			fmt.Fprintf(t.out, "FAIL %s\n%s\n", r.name, indent(r.failed.Error()))
+			continue
+		}
+		fmt.Fprintf(t.out, "ok   %s\n", r.name)
+	}
+	if f.junit != "" {
+		if err := writeJUnit(f.junit, results); err != nil {
+			return err
+		}
+	}
+	if failed > 0 {
+		fmt.Fprintf(t.out, "%d of %d cases failed\n", failed, len(results))
+		return errSaid
+	}
+	fmt.Fprintf(t.out, "%d cases passed\n", len(results))
+	return nil
+}
+
+func indent(text string) string {
+	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ")
+}
+
+// expected is what plan.yaml holds of a plan: all but what differs without a reason, such as UIDs.
+type expected struct {
+	Verdict  string                  `json:"verdict"`
+	Reason   string                  `json:"reason"`
+	Steps    []plan.DocumentStep     `json:"steps,omitempty"`
+	Withheld []plan.DocumentWithheld `json:"withheld,omitempty"`
+	Pending  []plan.DocumentPending  `json:"pending,omitempty"`
+	Next     plan.Moment             `json:"next"`
+	Errors   []plan.DocumentError    `json:"errors,omitempty"`
+}
+
+func (t *tool) testCase(ctx context.Context, f *testFlags, l *loader, dir string) error {
+	m, err := caseMoments(filepath.Join(dir, fileAt))
+	if err != nil {
+		return err
+	}
+	documents, err := t.in.read(filepath.Join(dir, fileCleaner))
+	if err != nil {
+		return err
+	}
+	more, err := t.readAll(f.templates)
+	if err != nil {
+		return err
+	}
+	if err := failing(l.addTemplates(ctx, slices.Concat(more, documents))); err != nil {
+		return err
+	}
+	own, err := oneCleaner(filepath.Join(dir, fileCleaner), documents)
+	if err != nil {
+		return err
+	}
+	c := l.load(ctx, own, nil)
+	if c.invalid() {
+		return failing(c.problems)
+	}
+	if !c.work.Cluster && c.owner.GetNamespace() == "" {
+		c.owner.SetNamespace("default")
+	}
+	objects, err := t.in.read(filepath.Join(dir, fileObjects))
+	if err != nil {
+		return err
+	}
+	definitions, err := t.readAll(f.crds)
+	if err != nil {
+		return err
+	}
+	world, err := offline(objects, definitions)
+	if err != nil {
+		return err
+	}
+	protection := plan.Protection{Namespaces: defaultProtected(), AllowedKinds: f.allowed}
+	p := decide(ctx, c, world, protection, m)
+	if err := compare(filepath.Join(dir, filePlan), &p, ownerOf(c, m), m.at, f.update); err != nil {
+		return err
+	}
+	return t.lasting(ctx, c, world, protection, m, &p)
+}
+
+// failing is an error of the problems that are no warnings.
+func failing(problems []problem) error {
+	var lines []string
+	for _, p := range problems {
+		if !p.warning {
+			lines = append(lines, p.String())
+		}
+	}
+	if lines == nil {
+		return nil
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+// caseMoments reads when a case is decided.
+func caseMoments(path string) (moments, error) {
+	m := moments{at: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	m.since = m.at
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err != nil {
+		return moments{}, err
+	}
+	lines := strings.Fields(string(text))
+	if len(lines) == 0 || len(lines) > 2 {
+		return moments{}, fmt.Errorf("%s has %d times: write that of the decision, and perhaps below it that since which everything holds", path, len(lines))
+	}
+	for i, into := range []*time.Time{&m.at, &m.since}[:len(lines)] {
+		if *into, err = time.Parse(time.RFC3339, lines[i]); err != nil {
+			return moments{}, fmt.Errorf("%s: %s is no time: write one such as 2026-01-01T00:00:00Z", path, lines[i])
+		}
+	}
+	if len(lines) == 1 {
+		m.since = m.at
+	}
+	return m, nil
+}
+
+// compare holds a plan against a file, or writes it there.
+func compare(path string, p *plan.Plan, owner plan.Owner, at time.Time, update bool) error {
+	d := p.Document(owner, at, nil)
+	want := expected{Verdict: string(d.Verdict), Reason: d.Reason, Steps: d.Steps, Withheld: d.Withheld, Pending: d.Pending, Next: d.Next, Errors: d.Errors}
+	for i := range want.Steps {
+		want.Steps[i].UID, want.Steps[i].ResourceVersion = "", ""
+	}
+	for i := range want.Withheld {
+		want.Withheld[i].UID, want.Withheld[i].ResourceVersion = "", ""
+	}
+	got, err := yaml.Marshal(want)
+	if err != nil {
+		return err
+	}
+	before, err := os.ReadFile(path)
+	switch {
+	case update && (err != nil || !bytes.Equal(before, got)):
+		return os.WriteFile(path, got, 0o644) //nolint:gosec // it is beside files that others may read
+	case update:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s is missing: write what is expected, or let --update write it", path)
+	case err != nil:
+		return err
+	}
+	// Both go through YAML once more, so that comments and the order of keys make no difference.
+	var left, right any
+	if err := yaml.Unmarshal(before, &left); err != nil {
+		return fmt.Errorf("cannot read %s: %w", path, err)
+	}
+	if err := yaml.Unmarshal(got, &right); err != nil {
+		return err
+	}
+	if diff := cmp.Diff(left, right); diff != "" {
+		return fmt.Errorf("the plan is not that of %s (-expected, +planned):\n%s", path, diff)
+	}
+	return nil
+}
+
+// What JUnit's XML needs.
+type (
+	junitSuite struct {
+		XMLName  xml.Name    `xml:"testsuite"`
+		Name     string      `xml:"name,attr"`
+		Tests    int         `xml:"tests,attr"`
+		Failures int         `xml:"failures,attr"`
+		Cases    []junitCase `xml:"testcase"`
+	}
+	junitCase struct {
+		Name    string        `xml:"name,attr"`
+		Class   string        `xml:"classname,attr"`
+		Time    string        `xml:"time,attr"`
+		Failure *junitFailure `xml:"failure"`
+	}
+	junitFailure struct {
+		Message string `xml:"message,attr"`
+		Text    string `xml:",chardata"`
+	}
+)
+
+func writeJUnit(path string, results []result) error {
+	suite := junitSuite{Name: "kubectl cleaner test", Tests: len(results)}
+	for _, r := range results {
+		one := junitCase{Name: r.name, Class: "cleaner", Time: fmt.Sprintf("%.3f", r.took.Seconds())}
+		if r.failed != nil {
+			suite.Failures++
+			first, _, _ := strings.Cut(r.failed.Error(), "\n")
+			one.Failure = &junitFailure{Message: first, Text: r.failed.Error()}
+		}
+		suite.Cases = append(suite.Cases, one)
+	}
+	text, err := xml.MarshalIndent(suite, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append([]byte(xml.Header), append(text, '\n')...), 0o644) //nolint:gosec // a report for others to read
+}

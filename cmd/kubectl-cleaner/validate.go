@@ -1,0 +1,190 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+// validateFlags are the command line of `validate`.
+type validateFlags struct {
+	files     []string
+	templates []string
+	crds      []string
+	allowed   []string
+	live      bool
+}
+
+func (t *tool) validateCommand() *cobra.Command {
+	f := &validateFlags{}
+	cmd := &cobra.Command{
+		Use:   "validate -f FILE|DIR",
+		Short: "Say what is wrong with Cleaners, ClusterCleaners and CleanerTemplates",
+		Long: `Say what is wrong with Cleaners, ClusterCleaners and CleanerTemplates, in the words of the operator's webhook: each
+problem with its file, line and column, and what to write instead. No cluster is asked, unless it is to say which kinds
+it serves.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return t.validate(cmd.Context(), f) },
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or folder with what to check; - is standard input; may be repeated")
+	flags.StringArrayVar(&f.templates, "templates", nil, "file or folder with CleanerTemplates, besides those that are shipped; may be repeated")
+	flags.StringArrayVar(&f.crds, "crds", nil, "file or folder with CustomResourceDefinitions: kinds that are neither there nor Kubernetes' own are warned about")
+	flags.StringSliceVar(&f.allowed, "allow-protected-kinds", nil, "protected resources that may be deleted, as for the operator")
+	flags.BoolVar(&f.live, "live", false, "ask the cluster of the kubeconfig which kinds it serves")
+	return cmd
+}
+
+func (t *tool) validate(ctx context.Context, f *validateFlags) error {
+	switch {
+	case len(f.files) == 0:
+		return usage{errors.New("-f is missing: write the file to check")}
+	case f.live && len(f.crds) > 0:
+		return usage{errors.New("--live and --crds both say which kinds are served: write one of them")}
+	}
+	l, err := newLoader()
+	if err != nil {
+		return err
+	}
+	l.allowed = f.allowed
+	documents, err := t.readAll(f.files)
+	if err != nil {
+		return err
+	}
+	more, err := t.readAll(f.templates)
+	if err != nil {
+		return err
+	}
+	served, err := t.served(f)
+	if err != nil {
+		return err
+	}
+	l.addTemplates(ctx, more)
+	bodies := l.addTemplates(ctx, documents)
+	valid, checked := true, 0
+	say := func(d *document, problems []problem) {
+		checked++
+		fine := true
+		for _, p := range problems {
+			fmt.Fprintln(t.err, p)
+			fine = fine && p.warning
+		}
+		valid = valid && fine
+		if fine {
+			name, _, _ := nested(d.object, "metadata", "name")
+			fmt.Fprintf(t.out, "%v %s is valid\n", d.object["kind"], name)
+		}
+	}
+	for _, d := range documents {
+		gvk, ok := d.ours()
+		switch {
+		case !ok:
+			continue // such as a Namespace beside its Cleaner
+		case gvk.Kind == kindTemplate:
+			say(d, append(of(bodies, d), l.body(d, served)...))
+		default:
+			say(d, l.load(ctx, d, served).problems)
+		}
+	}
+	switch {
+	case checked == 0:
+		return errors.New("there is no Cleaner, ClusterCleaner or CleanerTemplate in what -f names")
+	case !valid:
+		return errSaid
+	}
+	return nil
+}
+
+// of are the problems of one document.
+func of(problems []problem, d *document) []problem {
+	var out []problem
+	for _, p := range problems {
+		if p.file == d.file && p.document == d.line {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// body is what is wrong with what a template says, whatever values its parameters have.
+func (l *loader) body(d *document, served func([]v1alpha1.ClusterTarget) []validation.Served) []problem {
+	name, _, _ := nested(d.object, "metadata", "name")
+	t := l.templates[name]
+	if t == nil {
+		return nil
+	}
+	body := t.Spec.Template
+	work := &v1alpha1.Work{Cluster: true, Targets: body.Targets, CommonSpec: v1alpha1.CommonSpec{
+		Lifecycle: v1alpha1.LifecycleRecurring, Variables: body.Variables, Conditions: body.Conditions, Rules: body.Rules,
+	}}
+	options := validation.Options{AllowProtectedKinds: l.allowed}
+	if served != nil {
+		options.Served = served(work.Targets)
+	}
+	programs, errs := l.compiler.Compile(work)
+	options.Compiled = errs
+	var out []problem
+	for _, f := range validation.Validate(work, options) {
+		p := d.at("spec.template"+f.Path[len("spec"):], f.Message)
+		p.warning = f.Severity == validation.Warning
+		out = append(out, p)
+	}
+	if programs != nil {
+		for _, w := range programs.Warnings() {
+			p := d.at("spec.template."+w.Path, w.Message)
+			p.warning = true
+			out = append(out, p)
+		}
+	}
+	sortProblems(out)
+	return out
+}
+
+// served says which kinds are, by the definitions of files or by the cluster; nil if nobody is asked.
+func (t *tool) served(f *validateFlags) (func([]v1alpha1.ClusterTarget) []validation.Served, error) {
+	switch {
+	case f.live:
+		c, err := t.cluster()
+		if err != nil {
+			return nil, err
+		}
+		return func(targets []v1alpha1.ClusterTarget) []validation.Served {
+			served, err := c.served(targets)
+			if err != nil {
+				fmt.Fprintf(t.err, "warning: %v\n", err)
+			}
+			return served
+		}, nil
+	case len(f.crds) > 0:
+		definitions, err := t.readAll(f.crds)
+		if err != nil {
+			return nil, err
+		}
+		world, err := offline(nil, definitions)
+		if err != nil {
+			return nil, err
+		}
+		return func(targets []v1alpha1.ClusterTarget) []validation.Served { return servedBy(world, targets) }, nil
+	}
+	return nil, nil
+}
+
+func servedBy(world *snapshot.Objects, targets []v1alpha1.ClusterTarget) []validation.Served {
+	out := make([]validation.Served, len(targets))
+	for i := range targets {
+		r := &targets[i].Reference
+		gvr, namespaced := world.Resource(schema.GroupVersion{Group: r.APIGroup, Version: r.Version}, r.Kind)
+		out[i] = validation.Served{Resource: gvr.Resource, Namespaced: namespaced}
+	}
+	return out
+}

@@ -1,0 +1,61 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// FromUnstructured is what decisions see of a whole object. It shares the content of u, which must not change any more.
+func FromUnstructured(gvr schema.GroupVersionResource, u *unstructured.Unstructured) plan.Object {
+	o := fromMeta(gvr, u)
+	o.Value = withoutManagedFields(u.Object)
+	return o
+}
+
+// FromMetadata is what decisions see of an object of which only metadata was read.
+func FromMetadata(gvr schema.GroupVersionResource, m *metav1.PartialObjectMetadata) plan.Object {
+	return fromMeta(gvr, m)
+}
+
+func fromMeta(gvr schema.GroupVersionResource, m metav1.Object) plan.Object {
+	labels := m.GetLabels()
+	return plan.Object{
+		Ref: plan.Ref{
+			Resource: gvr, Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUID(), ResourceVersion: m.GetResourceVersion(),
+		},
+		Labels:      labels,
+		Protected:   labels[v1alpha1.ProtectKey] == "true" || m.GetAnnotations()[v1alpha1.ProtectKey] == "true",
+		Terminating: m.GetDeletionTimestamp() != nil,
+		Finalizers:  m.GetFinalizers(),
+	}
+}
+
+// withoutManagedFields copies as little as it can, because the caller may still hold the object.
+func withoutManagedFields(content map[string]any) map[string]any {
+	meta, ok := content["metadata"].(map[string]any)
+	if !ok {
+		return content
+	}
+	if _, ok := meta["managedFields"]; !ok {
+		return content
+	}
+	out := make(map[string]any, len(content))
+	for k, v := range content {
+		out[k] = v
+	}
+	slim := make(map[string]any, len(meta))
+	for k, v := range meta {
+		if k != "managedFields" {
+			slim[k] = v
+		}
+	}
+	out["metadata"] = slim
+	return out
+}
