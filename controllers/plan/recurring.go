@@ -201,6 +201,15 @@ func (s Snapshot) Holding(o *Object) []int {
 	return out
 }
 
+// Objects is how many objects a plan is about.
+func (p *Plan) Objects() int {
+	seen := make(map[types.UID]bool, len(p.Steps))
+	for i := range p.Steps {
+		seen[p.Steps[i].Object.UID] = true
+	}
+	return len(seen)
+}
+
 // First is the plan with the steps on its first objects, at most so many. It has all that one of them comes after.
 func (p Plan) First(objects int) Plan {
 	seen := map[types.UID]bool{}

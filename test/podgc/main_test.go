@@ -132,7 +132,7 @@ func (p *plane) install(ctx context.Context) error {
 	}
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		_, err := p.Kubectl(ctx, "auth", "can-i", "patch", "pods", "--subresource=status", "--all-namespaces", "--as="+operator.User)
-		return err == nil, nil //nolint:nilerr // it exits with 1 for no
+		return err == nil, nil
 	})
 	if err != nil {
 		return fmt.Errorf("cannot see the rights to Pods: %w", err)
