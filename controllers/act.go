@@ -135,7 +135,7 @@ func (p *pass) commit(ctx context.Context, in plan.Input, d plan.Plan) error {
 		return err
 	}
 	faults.Point("decided")
-	if controllerutil.AddFinalizer(p.read.DeepCopyOwner(), v1alpha1.Finalizer) {
+	if !controllerutil.ContainsFinalizer(p.read, v1alpha1.Finalizer) {
 		err := p.writeMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
 		if err != nil {
 			return client.IgnoreNotFound(err)

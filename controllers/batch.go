@@ -239,7 +239,8 @@ func (b *batch) ask(ctx context.Context, reads []plan.Read) {
 			}
 			return
 		}
-		state, detail := plan.Complete, ""
+		var state plan.TargetState
+		var detail string
 		a.found, a.matches, state, detail = snapshot.ReadOne(ctx, b.hands.live, b.c.GetNamespace(), t, read.Namespace, read.Name)
 		if state != plan.Complete {
 			a.problem = detail

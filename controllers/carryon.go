@@ -294,7 +294,7 @@ func (p *pass) deleteSelf(ctx context.Context) error {
 	}
 	finished := p.c.State().Run
 	uid, version := p.read.GetUID(), p.read.GetResourceVersion()
-	err := p.r.client.Delete(ctx, p.read.DeepCopyOwner(), client.Preconditions{UID: &uid, ResourceVersion: &version},
+	err := p.r.client.Delete(ctx, p.metadata(), client.Preconditions{UID: &uid, ResourceVersion: &version},
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil {
 		return err

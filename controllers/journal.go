@@ -85,7 +85,7 @@ func (o *orders) May(ctx context.Context) error {
 
 // Intent records a deletion before it is sent.
 func (o *orders) Intent(d actuate.Deed) {
-	o.log.Info("Intent", "run", o.c.State().Run.Number, "rule", d.Row.Rule, "verb", plan.VerbDelete, "object", d.Row.Ref.String(), "uid", d.Row.UID,
+	o.log.Info("Intent", "run", o.c.State().Run.Number, "rule", d.Row.Rule, "verb", plan.VerbDelete, "object", d.Row.Ref.String(), "uid", string(d.Row.UID),
 		"resourceVersion", d.ResourceVersion, "decides", o.c.State().Run.Decides)
 }
 
@@ -326,6 +326,11 @@ func (p *pass) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 		result = "conflict"
 	case plan.AnswerUnsent:
 		return
+	}
+	if p.c.Common().Recurs() {
+		p.r.metrics.Acted(p.key.Name, s.Rule, string(s.Verb), result)
+	} else {
+		p.r.metrics.Acted("", "", string(s.Verb), result)
 	}
 	if s.Verb == plan.VerbDelete {
 		p.r.metrics.Deleted(s.Object.Resource.Group, s.Object.Resource.Resource, result)

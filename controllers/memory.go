@@ -6,6 +6,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -139,10 +140,10 @@ func (m *memory) resume(c v1alpha1.Owner) {
 // acted remembers deeds, newest first.
 func (m *memory) acted(known []v1alpha1.Action, actions ...v1alpha1.Action) {
 	if m.actions == nil {
-		m.actions = known
+		m.actions = slices.Clone(known)
 	}
-	for _, a := range actions {
-		m.actions = append([]v1alpha1.Action{a}, m.actions[:min(len(m.actions), maxActions-1)]...)
+	for _, a := range actions { // in place: a run may have thousands of deeds
+		m.actions = slices.Insert(m.actions[:min(len(m.actions), maxActions-1)], 0, a)
 	}
 }
 

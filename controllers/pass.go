@@ -107,6 +107,7 @@ func (r *CleanerReconciler) forget(key types.NamespacedName, uid types.UID) {
 	r.sender.Forget(key)
 	r.memories.forget(key)
 	r.metrics.Forget(key)
+	r.metrics.Forget(key)
 }
 
 func (r *CleanerReconciler) pass(ctx context.Context, c v1alpha1.Owner, key types.NamespacedName, mem *memory) (*pass, error) {
@@ -127,13 +128,16 @@ func (p *pass) compile() (*celenv.Programs, validation.Findings) {
 		return nil, validation.Refused(p.wrong)
 	}
 	programs, errs := p.r.compiler.Get(p.c.GetUID(), p.version, p.work)
-	findings := validation.Validate(p.work, validation.Options{
+	options := validation.Options{
 		AllowProtectedKinds:   p.r.opts.AllowProtectedKinds,
 		Compiled:              errs,
 		RequireServiceAccount: p.r.opts.RequireServiceAccount,
 		DefaultServiceAccount: p.r.opts.DefaultServiceAccount,
-	})
-	return programs, findings.Errors()
+	}
+	if ref := p.c.Common().TemplateRef; ref != nil {
+		options.Template = ref.Name
+	}
+	return programs, validation.Validate(p.work, options).Errors()
 }
 
 // prepare has the programs of what is to be done, or reports why there are none.
@@ -242,32 +246,51 @@ func (p *pass) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) 
 }
 
 // write sends a change of the Cleaner that decides something: it fails on a conflict, and is not sent by a process that
-// may not be the leader any more.
-func (p *pass) write(send func(c v1alpha1.Owner, from client.Patch) error, change func(c v1alpha1.Owner)) error {
+// may not be the leader any more. Before is the part of what was read that may change: a difference is not looked for in
+// the rest, which may be thousands of rows.
+func (p *pass) write(before v1alpha1.Owner, send func(c v1alpha1.Owner, from client.Patch) error, change func(c v1alpha1.Owner)) error {
 	if !p.r.opts.Lease.Fresh() {
 		return errNotLeader
 	}
-	next := p.read.DeepCopyOwner()
+	next := before.DeepCopyOwner()
 	change(next)
-	if err := send(next, client.MergeFromWithOptions(p.read, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := send(next, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
 	p.wrote(next)
 	return nil
 }
 
-// writeStatus is write for the status.
+// writeStatus is write for the record.
 func (p *pass) writeStatus(ctx context.Context, change func(s *v1alpha1.CleanerStatus)) error {
-	return p.write(func(c v1alpha1.Owner, from client.Patch) error {
+	before := p.metadata()
+	record := p.read.State()
+	*before.State() = v1alpha1.CleanerStatus{Runs: record.Runs, Run: record.Run, Unsent: record.Unsent, LastScheduleTime: record.LastScheduleTime}
+	return p.write(before, func(c v1alpha1.Owner, from client.Patch) error {
 		return p.r.client.Status().Patch(ctx, c, from)
 	}, func(c v1alpha1.Owner) { change(c.State()) })
 }
 
-// writeMetadata is write for the rest.
+// writeMetadata is write for the metadata.
 func (p *pass) writeMetadata(ctx context.Context, change func(c v1alpha1.Owner)) error {
-	return p.write(func(c v1alpha1.Owner, from client.Patch) error {
+	return p.write(p.metadata(), func(c v1alpha1.Owner, from client.Patch) error {
 		return p.r.client.Patch(ctx, c, from)
 	}, change)
+}
+
+// metadata is that of the Cleaner as it was read, and nothing else of it.
+func (p *pass) metadata() v1alpha1.Owner {
+	if c, ok := p.read.(*v1alpha1.ClusterCleaner); ok {
+		out := &v1alpha1.ClusterCleaner{ObjectMeta: c.ObjectMeta}
+		out.ManagedFields = nil
+		return out
+	}
+	out := &v1alpha1.Cleaner{}
+	if c, ok := p.read.(*v1alpha1.Cleaner); ok {
+		out.ObjectMeta = c.ObjectMeta
+	}
+	out.ManagedFields = nil
+	return out
 }
 
 // wrote takes the Cleaner as the API server answered. The draft of the report is kept.

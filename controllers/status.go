@@ -72,6 +72,7 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 	}
 	r.outcome(d, in.Now)
 	r.pending(d.Pending)
+	r.p.r.metrics.Items(r.p.key, len(d.Pending), len(d.Errors))
 	if d.Reason == v1alpha1.ReasonLimitExceeded {
 		r.set(v1alpha1.ConditionTripped, metav1.ConditionTrue, d.Reason, d.Message)
 	} else {
@@ -232,7 +233,7 @@ func (r report) templateMissing(name string) {
 }
 
 // scheduled says that the schedule is waited for. What the last evaluation found stays said.
-func (r report) scheduled(at time.Time) {
+func (r report) scheduled() {
 	if r.draft().LastEvaluation == nil {
 		r.set(v1alpha1.ConditionValid, metav1.ConditionTrue, v1alpha1.ReasonValid, "The spec is valid.")
 		r.ready(metav1.ConditionTrue, v1alpha1.ReasonWaitingForSchedule, "The schedule is not due yet.")
@@ -335,7 +336,7 @@ func (r report) remove(kinds ...string) {
 // send writes the draft if it differs from what was read, at most once a second; else it says when it may.
 func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err error) {
 	if p.mem.actions != nil {
-		p.c.State().LastActions = p.mem.actions
+		p.c.State().LastActions = slices.Clone(p.mem.actions)
 	}
 	leaving := p.c.GetDeletionTimestamp() != nil && len(p.c.GetFinalizers()) == 0
 	p.c.State().Counters = p.read.State().Counters // which alone are no reason to write
@@ -352,12 +353,11 @@ func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err erro
 	if !p.r.opts.Lease.Fresh() {
 		return time.Time{}, errNotLeader
 	}
-	next := p.read.DeepCopyOwner()
-	*next.State() = *p.c.State().DeepCopy()
-	patch, err := p.reportPatch(next)
+	patch, err := p.reportPatch()
 	if err != nil {
 		return time.Time{}, err
 	}
+	next := p.metadata()
 	faults.Point("before a report")
 	if err := p.r.client.Status().Patch(ctx, next, patch); err != nil {
 		return time.Time{}, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.key, err)
@@ -369,9 +369,14 @@ func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err erro
 }
 
 // reportPatch is the difference between the draft and what was read. It names the Cleaner's UID, so that it does not
-// land on another one of the same name.
-func (p *pass) reportPatch(next v1alpha1.Owner) (client.Patch, error) {
-	text, err := client.MergeFrom(p.read).Data(next)
+// land on another one of the same name. The record, which may have thousands of rows, is no part of it.
+func (p *pass) reportPatch() (client.Patch, error) {
+	before, next := p.metadata(), p.metadata()
+	*before.State(), *next.State() = *p.read.State(), *p.c.State()
+	for _, s := range []*v1alpha1.CleanerStatus{before.State(), next.State()} {
+		s.Runs, s.Run, s.Unsent = 0, nil, nil
+	}
+	text, err := client.MergeFrom(before).Data(next)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.key, err)
 	}

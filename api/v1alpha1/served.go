@@ -4,7 +4,6 @@
 package v1alpha1
 
 import (
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,11 +17,10 @@ func FindKind(kind string, resources []metav1.APIResource) *metav1.APIResource {
 		func(r *metav1.APIResource) string { return r.Name },
 		func(r *metav1.APIResource) string { return r.SingularName },
 	} {
-		at := slices.IndexFunc(resources, func(r metav1.APIResource) bool {
-			return !strings.Contains(r.Name, "/") && strings.EqualFold(name(&r), kind)
-		})
-		if at >= 0 {
-			return &resources[at]
+		for i := range resources { // not by value: this is asked for each object that is read live
+			if r := &resources[i]; !strings.Contains(r.Name, "/") && strings.EqualFold(name(r), kind) {
+				return r
+			}
 		}
 	}
 	return nil

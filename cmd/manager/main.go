@@ -109,7 +109,7 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, interface{ Fresh()
 		HealthProbeBindAddress:  f.probeAddress,
 		LeaderElection:          f.leaderElect,
 		GracefulShutdownTimeout: &f.shutdownTimeout,
-		Cache:                   cache.Options{ReaderFailOnMissingInformer: true},
+		Cache:                   cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: cache.TransformStripManagedFields()},
 	}
 	var lease interface{ Fresh() bool } = alwaysLeads{}
 	if f.leaderElect {

@@ -29,7 +29,7 @@ type Row struct {
 // String writes the row as it stands in status.run.rows:
 // "<rule> <resource>.<group>/<version> <namespace>/<name> <uid> <resourceVersion>".
 func (r Row) String() string {
-	return fmt.Sprintf("%s %s %s/%s %s %s", r.Rule, ResourceName(r.Resource), r.Namespace, r.Name, r.UID, r.ResourceVersion)
+	return r.Rule + " " + ResourceName(r.Resource) + " " + r.Namespace + "/" + r.Name + " " + string(r.UID) + " " + r.ResourceVersion
 }
 
 // ParseRow reads what String wrote. It errs on anything else, so that a row that somebody made up is not half understood.

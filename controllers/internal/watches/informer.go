@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -266,14 +267,14 @@ func (s *store) Update(obj any) error {
 
 // Delete takes an object out.
 func (s *store) Delete(obj any) error {
-	o, err := convert(s.informer.scope.resource.GVR, obj)
+	o, err := meta.Accessor(obj) // the store knows the rest
 	if err != nil {
 		return err
 	}
 	s.engine.mu.Lock()
 	defer s.engine.unlock()
 	if !s.informer.ended {
-		s.engine.gone(s.informer, o.Namespace, o.Name)
+		s.engine.gone(s.informer, o.GetNamespace(), o.GetName())
 	}
 	return nil
 }

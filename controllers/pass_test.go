@@ -1,0 +1,90 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// TestAWriteNamesOnlyWhatItIsFor keeps the report from touching the record, and the record from touching the report.
+func TestAWriteNamesOnlyWhatItIsFor(t *testing.T) {
+	var path, body string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		path, body = r.URL.Path, string(text)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"apiVersion":"cleaner.vtex.dev/v1alpha1","kind":"Cleaner","metadata":{"namespace":"shop","name":"c","uid":"uid","resourceVersion":"8"},`+
+			`"spec":{"ttl":"1h"},"status":{"runs":1}}`)
+	}))
+	defer server.Close()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(v1alpha1.GroupVersion.WithKind("Cleaner"), meta.RESTScopeNamespace)
+	to, err := client.New(&rest.Config{Host: server.URL}, client.Options{Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const cleaner = "/apis/cleaner.vtex.dev/v1alpha1/namespaces/shop/cleaners/c"
+	cases := map[string]struct {
+		write      func(p *pass) error
+		path, body string
+	}{
+		"Finalizer": {
+			write: func(p *pass) error {
+				return p.writeMetadata(t.Context(), func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
+			},
+			path: cleaner, body: `{"metadata":{"finalizers":["cleaner.vtex.dev/run"],"resourceVersion":"7"}}`,
+		},
+		"Record": {
+			write: func(p *pass) error {
+				return p.writeStatus(t.Context(), func(s *v1alpha1.CleanerStatus) { s.Run.Rows, s.Run.Result = nil, v1alpha1.ResultPartial })
+			},
+			path: cleaner + "/status", body: `{"metadata":{"resourceVersion":"7"},"status":{"run":{"result":"Partial","rows":null}}}`,
+		},
+		"Report": {
+			write: func(p *pass) error {
+				_, err := p.send(t.Context(), time.Now())
+				return err
+			},
+			path: cleaner + "/status", body: `{"metadata":{"uid":"uid"},"status":{"observedGeneration":3}}`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := ordered(t, 2, unchanged)
+			o.r.client = to
+			o.read.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl"}})
+			o.c.State().ObservedGeneration = 3 // a draft of the report
+			o.c.State().Runs, o.c.State().Run = 9, nil
+			if err := tc.write(o.pass); err != nil {
+				t.Fatal(err)
+			}
+			if path != tc.path || body != tc.body {
+				t.Errorf("sent to %s:\n%s\nwant to %s:\n%s", path, body, tc.path, tc.body)
+			}
+			if name != "Report" && (o.read.GetResourceVersion() != "8" || o.read.Common().TTL != "1h" || o.c.State().Runs != 1 || o.c.State().ObservedGeneration != 3) {
+				t.Errorf("the answer was not taken: read %+v, draft %+v", o.read, o.c.State())
+			}
+		})
+	}
+}
