@@ -84,7 +84,7 @@ func TestExamplesApply(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"Cleaner", "ClusterCleaner"} {
+	for _, kind := range []string{"Cleaner", "ClusterCleaner", "CleanerTemplate"} {
 		if found[kind] == 0 {
 			t.Errorf("no page shows a %s", kind)
 		}

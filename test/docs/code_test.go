@@ -246,7 +246,7 @@ func tableOf(t *testing.T, file *ast.File, function string) map[string][]string 
 	return table
 }
 
-var packageLine = regexp.MustCompile("(?m)^\\| `([a-z0-9/]+)` \\| ")
+var packageLine = regexp.MustCompile("(?m)^\\| `([a-z0-9/-]+)` \\| ")
 
 // Each package of the product has a line in the table of rooms.
 func TestRooms(t *testing.T) {
