@@ -105,10 +105,6 @@ const (
 	ReasonHolding = "Holding"
 	// ReasonNothingToDo: nothing matches now.
 	ReasonNothingToDo = "NothingToDo"
-	// ReasonActing: something is being done.
-	ReasonActing = "Acting"
-	// ReasonActed: something was done in the last evaluation.
-	ReasonActed = "Acted"
 	// ReasonWaitingForSchedule: the schedule is not due.
 	ReasonWaitingForSchedule = "WaitingForSchedule"
 	// ReasonTemplateMissing: the CleanerTemplate does not exist.

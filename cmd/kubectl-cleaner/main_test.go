@@ -31,12 +31,17 @@ func TestMain(m *testing.M) {
 
 // Each file of testdata is a session: commands, and what they must print. UPDATE=1 writes the files that are compared.
 func TestScripts(t *testing.T) {
+	samples, err := filepath.Abs("../../config/samples")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		UpdateScripts:       os.Getenv("UPDATE") != "",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("NOW", "2026-01-01T00:00:00Z")
+			env.Setenv("SAMPLES", samples)
 			env.Setenv("KUBECONFIG", env.WorkDir+"/no-kubeconfig")
 			return nil
 		},

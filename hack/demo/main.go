@@ -1,10 +1,11 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows the operator at work, on a control plane that it starts on this machine: the environment of one
-// commit, two Knative Services in a Helm release, is cleaned up when nobody uses its Revisions any more.
+// Command demo shows the operator at work, on a control plane that it starts on this machine. In the first act the
+// environment of one commit, two Knative Services in a Helm release, is cleaned up when nobody uses its Revisions any
+// more. In the second a Node is lost, and a ClusterCleaner deletes its Pods: first in DryRun, then in earnest.
 //
-// Everything is real but the Pods: etcd, kube-apiserver and kube-controller-manager, the operator as the built binary
+// Everything is real but Nodes and what runs on them: etcd, kube-apiserver and kube-controller-manager, the operator as the built binary
 // with the rights of its ServiceAccount, Knative's CRDs, the Helm release, and the receiver of the CloudEvent. It needs
 // Go and no cluster, and ends every process that it started.
 package main
@@ -78,6 +79,9 @@ func run(ctx context.Context, keep bool) (err error) {
 	if err := s.tell(ctx); err != nil {
 		return err
 	}
+	if err := s.tellOfANode(ctx); err != nil {
+		return err
+	}
 	kubeconfig := filepath.Join(c.Dir(), "admin.kubeconfig")
 	if !keep {
 		t.say("To play with it: make demo ARGS=--keep")
@@ -85,7 +89,7 @@ func run(ctx context.Context, keep bool) (err error) {
 	}
 	t.chapter("Yours")
 	t.say("export KUBECONFIG=%s", kubeconfig)
-	t.say("%s get cleaners -A", c.KubectlPath())
+	t.say("%s get cleaning -A", c.KubectlPath())
 	t.say("A CloudEvents receiver listens at %s, and the operator logs to %s.", url, filepath.Join(c.Dir(), "manager.log"))
 	t.say("Ctrl-C ends it all.")
 	<-ctx.Done()

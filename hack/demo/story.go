@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -59,6 +60,8 @@ type story struct {
 	audit    *cluster.Witness
 	received *sink.Sink
 	url      string
+	// told are the actions that were told.
+	told []string
 }
 
 func newStory(c *cluster.Cluster, t *teller, received *sink.Sink, url string) (*story, error) {
@@ -80,7 +83,7 @@ func newStory(c *cluster.Cluster, t *teller, received *sink.Sink, url string) (*
 	return &story{teller: t, client: w, cluster: c, audit: audit, received: received, url: url}, nil
 }
 
-// tell tells it from the beginning to the end.
+// tell tells the first act, from the beginning to the end.
 func (s *story) tell(ctx context.Context) error {
 	if err := s.environment(ctx); err != nil {
 		return err
@@ -157,7 +160,12 @@ func (s *story) cleaner(ctx context.Context) error {
 		return fmt.Errorf("cannot create the Cleaner: %w", err)
 	}
 	s.say("Applied. What follows is its status, as it changes.")
-	return s.follow(ctx, w)
+	return s.follow(ctx, w, func(_ v1alpha1.Owner, reason string) (over bool, err error) {
+		if reason == v1alpha1.ReasonConditionsNotMet { // until the last user of the environment goes
+			return false, s.release(ctx)
+		}
+		return false, nil
+	})
 }
 
 // dropComments leaves out the lines that are comments.
@@ -171,46 +179,45 @@ func dropComments(text string) string {
 	return out.String()
 }
 
-// follow tells each change of the Cleaner's status until it is gone, and lets the last user of the environment go when
-// the Cleaner waits for that.
-func (s *story) follow(ctx context.Context, w watch.Interface) error {
+// follow tells each change of what a Cleaner says of itself, until it is gone, or until what is done about a reason says
+// that this is over.
+func (s *story) follow(ctx context.Context, w watch.Interface, on func(c v1alpha1.Owner, reason string) (over bool, err error)) error {
 	var said string
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case e, ok := <-w.ResultChan():
-			c, is := e.Object.(*v1alpha1.Cleaner)
+			c, is := e.Object.(v1alpha1.Owner)
 			switch {
 			case !ok:
-				return fmt.Errorf("cannot watch Cleaners: the watch ended")
+				return errors.New("cannot watch Cleaners: the watch ended")
 			case !is:
 				continue
 			case e.Type == watch.Deleted:
 				s.say("The Cleaner is gone.")
 				return nil
 			}
-			ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady)
+			ready := meta.FindStatusCondition(c.State().Conditions, v1alpha1.ConditionReady)
 			if ready == nil || said == ready.Reason+ready.Message {
 				continue
 			}
 			said = ready.Reason + ready.Message
 			s.say("%s: %s%s", ready.Reason, ready.Message, next(c))
-			if ready.Reason == v1alpha1.ReasonConditionsNotMet {
-				if err := s.release(ctx); err != nil {
-					return err
-				}
+			if over, err := on(c, ready.Reason); over || err != nil {
+				return err
 			}
 		}
 	}
 }
 
 // next says until when a Cleaner waits if nothing happens.
-func next(c *v1alpha1.Cleaner) string {
-	if c.Status.NextScheduledEvaluation == nil {
+func next(c v1alpha1.Owner) string {
+	at := c.State().NextScheduledEvaluation
+	if at == nil {
 		return ""
 	}
-	return fmt.Sprintf(" [looks again at %s]", c.Status.NextScheduledEvaluation.Local().Format(time.TimeOnly))
+	return fmt.Sprintf(" [looks again at %s]", at.Local().Format(time.TimeOnly))
 }
 
 // release is the event that the Cleaner waits for.

@@ -4,9 +4,12 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,12 +17,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/api/v1alpha"
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/config/templates"
 )
 
 // samples are the paths of all samples.
@@ -33,27 +39,85 @@ func samples(t *testing.T) []string {
 }
 
 func TestSamplesApply(t *testing.T) {
-	c, client := needCluster(t)
+	needTemplates(t)
 	for _, path := range samples(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			text, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var sample metav1.PartialObjectMetadata
-			if err := yaml.Unmarshal(text, &sample); err != nil {
+			apply(t, path, text)
+		})
+	}
+}
+
+// What the pages show is applied as it stands, whatever it is.
+func TestExamplesApply(t *testing.T) {
+	needTemplates(t)
+	found := map[string]int{}
+	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../config/templates/*/README.md"} {
+		pages, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range pages {
+			text, err := os.ReadFile(page)
+			if err != nil {
 				t.Fatal(err)
 			}
-			if sample.Namespace != "" {
-				ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sample.Namespace}}
-				if _, err := client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-					t.Fatal(err)
+			for n, m := range yamlBlock.FindAllSubmatch(text, -1) {
+				var kind metav1.TypeMeta
+				if err := yaml.Unmarshal(m[1], &kind); err != nil {
+					t.Errorf("%s: %v", page, err)
 				}
+				if kind.Kind == "" { // values, not a manifest
+					continue
+				}
+				found[kind.Kind]++
+				t.Run(fmt.Sprintf("%s/%d", strings.TrimPrefix(page, "../../"), n), func(t *testing.T) {
+					path := filepath.Join(t.TempDir(), "example.yaml")
+					if err := os.WriteFile(path, m[1], 0o600); err != nil {
+						t.Fatal(err)
+					}
+					apply(t, path, m[1])
+				})
 			}
-			if _, err := c.Kubectl(t.Context(), "apply", "--server-side", "--validate=strict", "-f", path); err != nil {
-				t.Error(err)
-			}
-		})
+		}
+	}
+	for _, kind := range []string{"Cleaner", "ClusterCleaner", "CleanerTemplate"} {
+		if found[kind] == 0 {
+			t.Errorf("no page shows a %s", kind)
+		}
+	}
+}
+
+var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+
+// needTemplates applies the templates that are shipped, which samples and examples name.
+func needTemplates(t *testing.T) {
+	t.Helper()
+	c, _ := needCluster(t)
+	if _, err := c.Kubectl(t.Context(), "apply", "--server-side", "--validate=strict", "-k", "../../config/templates"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// apply applies a manifest, in the namespace that it names. It replaces what another one has made under its name.
+func apply(t *testing.T, path string, text []byte) {
+	t.Helper()
+	c, client := needCluster(t)
+	var manifest metav1.PartialObjectMetadata
+	if err := yaml.Unmarshal(text, &manifest); err != nil {
+		t.Fatal(err)
+	}
+	if manifest.Namespace != "" {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: manifest.Namespace}}
+		if _, err := client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Kubectl(t.Context(), "apply", "--server-side", "--validate=strict", "-f", path); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -68,23 +132,62 @@ func TestSamplesAreValid(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := &v1alpha1.Cleaner{}
-			if err := yaml.UnmarshalStrict(text, c); err != nil {
-				t.Fatal(err)
+			c := ownerOf(t, text)
+			var template *v1alpha1.CleanerTemplate
+			if ref := c.Work().TemplateRef; ref != nil {
+				if template, err = templates.Load(ref.Name); err != nil {
+					t.Fatal(err)
+				}
 			}
-			programs, errs := compiler.Compile(c.Work())
-			for _, finding := range validation.Validate(c.Work(), validation.Options{Compiled: errs}) {
+			work, errs := templates.Expand(c, template)
+			if len(errs) > 0 {
+				t.Fatal(errs.ToAggregate())
+			}
+			programs, errs := compiler.Compile(work)
+			findings := validation.Validate(work, validation.Options{Compiled: errs})
+			for _, finding := range findings.Errors() {
 				t.Error(finding)
 			}
 			if len(errs) > 0 {
 				return
 			}
-			// The original is shipped because it is the original, not because it is careful.
-			if warns := len(programs.Warnings()) > 0; warns != (c.APIVersion == v1alpha.GroupVersion.String()) {
-				t.Errorf("warnings: %v", programs.Warnings())
+			var warnings []string
+			for _, w := range findings.Warnings() {
+				warnings = append(warnings, w.Path)
+			}
+			for _, w := range programs.Warnings() {
+				warnings = append(warnings, "spec."+w.Path)
+			}
+			want := map[string][]string{
+				// The original is shipped because it is the original, not because it is careful.
+				"cleaner_v1alpha_preview.yaml": {"spec.conditions[0]"},
+				// What it is for: Pods by force, and those of kube-system too.
+				"cleaner_v1alpha1_podgc-orphaned.yaml": {"spec.rules[0].actions[1].delete.gracePeriodSeconds", "spec.includeProtected"},
+			}
+			if diff := cmp.Diff(want[filepath.Base(path)], warnings); diff != "" {
+				t.Errorf("warnings: -want, +got:\n%s", diff)
 			}
 		})
 	}
+}
+
+// ownerOf reads the Cleaner or the ClusterCleaner of a sample. It is strict.
+func ownerOf(t *testing.T, text []byte) v1alpha1.Owner {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	scheme.AddKnownTypes(v1alpha.GroupVersion, &v1alpha.Cleaner{})
+	object, _, err := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer().Decode(text, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, ok := object.(v1alpha1.Owner)
+	if !ok {
+		t.Fatalf("%T is no Cleaner", object)
+	}
+	return c
 }
 
 func TestSamplesAreListed(t *testing.T) {

@@ -4,18 +4,23 @@
 package docs_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/config/templates"
 )
 
 func newCompiler(t *testing.T) *celenv.Compiler {
@@ -27,52 +32,92 @@ func newCompiler(t *testing.T) *celenv.Compiler {
 	return c
 }
 
-// Each Cleaner on a page can be applied as it stands: it is strict, valid, compiles, and nobody warns of it.
+// Each Cleaner, ClusterCleaner and CleanerTemplate on a page can be applied as it stands: it is strict, valid, compiles,
+// and nobody warns of it. test/config applies them.
 func TestCleaners(t *testing.T) {
-	compiler, found := newCompiler(t), 0
-	for _, p := range pages(t) {
+	compiler, found := newCompiler(t), map[string]int{}
+	for _, p := range append(pages(t), templatePages(t)...) {
 		for _, b := range p.blocks {
 			if b.language != "yaml" {
 				continue
 			}
-			var kind struct{ Kind string }
+			var kind metav1.TypeMeta
 			if err := yaml.Unmarshal([]byte(b.text), &kind); err != nil {
 				t.Errorf("%s:%d: %v", p.name, b.line, err)
 			}
-			if kind.Kind != "Cleaner" {
+			if kind.GroupVersionKind().Group != v1alpha1.GroupVersion.Group {
 				continue
 			}
-			found++
-			for _, problem := range problems(compiler, b.text) {
+			found[kind.Kind]++
+			for _, problem := range problems(t, compiler, b.text) {
 				t.Errorf("%s:%d: %s", p.name, b.line, problem)
 			}
 		}
 	}
-	if found == 0 {
-		t.Error("no page shows a Cleaner")
+	for _, kind := range []string{"Cleaner", "ClusterCleaner", "CleanerTemplate"} {
+		if found[kind] == 0 {
+			t.Errorf("no page shows a %s", kind)
+		}
 	}
 }
 
-// problems are what is wrong with the manifest of a Cleaner.
-func problems(compiler *celenv.Compiler, manifest string) []string {
-	c := &v1alpha1.Cleaner{}
-	if err := yaml.UnmarshalStrict([]byte(manifest), c); err != nil {
+// problems are what is wrong with the manifest of a Cleaner, a ClusterCleaner or a CleanerTemplate. What a shipped template
+// is warned of is the business of those who wrote it; it may be used in protected namespaces.
+func problems(t *testing.T, compiler *celenv.Compiler, manifest string) []string {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	object, gvk, err := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer().Decode([]byte(manifest), nil, nil)
+	switch {
+	case err != nil:
 		return []string{err.Error()}
+	case gvk.Version != v1alpha1.GroupVersion.Version:
+		return []string{"apiVersion is " + gvk.GroupVersion().String()}
 	}
-	var found []string
-	if c.APIVersion != v1alpha1.GroupVersion.String() {
-		found = append(found, "apiVersion is "+c.APIVersion)
+	if t, ok := object.(*v1alpha1.CleanerTemplate); ok {
+		work, errs := templates.StandIn(t)
+		if len(errs) > 0 {
+			return []string{errs.ToAggregate().Error()}
+		}
+		programs, errs := compiler.Compile(work)
+		return said(validation.ValidateTemplate(t, templates.Validate(t), validation.Options{Compiled: errs}), programs)
 	}
-	programs, errs := compiler.Compile(c.Work())
-	for _, f := range validation.Validate(c.Work(), validation.Options{Compiled: errs}) {
-		found = append(found, f.String())
+	owner, ok := object.(v1alpha1.Owner)
+	if !ok {
+		return []string{gvk.Kind + " is no kind of ours"}
 	}
-	if len(errs) == 0 {
-		for _, w := range programs.Warnings() {
-			found = append(found, w.Message)
+	var template *v1alpha1.CleanerTemplate
+	if ref := owner.Work().TemplateRef; ref != nil {
+		if template, err = templates.Load(ref.Name); err != nil {
+			return []string{err.Error()}
 		}
 	}
-	return found
+	work, errs := templates.Expand(owner, template)
+	if len(errs) > 0 {
+		return []string{errs.ToAggregate().Error()}
+	}
+	programs, errs := compiler.Compile(work)
+	findings := validation.Validate(work, validation.Options{Compiled: errs})
+	if template != nil {
+		findings = findings.Errors()
+	}
+	return said(findings, programs)
+}
+
+// said are findings, and what the compiler warns of, in words.
+func said(findings validation.Findings, programs *celenv.Programs) []string {
+	var all []string
+	for _, f := range findings {
+		all = append(all, f.String())
+	}
+	if len(findings.Errors()) == 0 {
+		for _, w := range programs.Warnings() {
+			all = append(all, w.Message)
+		}
+	}
+	return all
 }
 
 func TestProblemsAreFound(t *testing.T) {
@@ -84,20 +129,39 @@ spec:
   targets:
   - {name: pods, reference: {version: v1, kind: Pod, matchLabels: {a: b}}, delete: true}
   conditions: ['pods.items.size() > 0']`
+	const cluster = `
+apiVersion: cleaner.vtex.dev/v1alpha1
+kind: ClusterCleaner
+spec: {lifecycle: Recurring, templateRef: {name: podgc-orphaned, parameters: {quarantine: 1m}}}`
+	const template = `
+apiVersion: cleaner.vtex.dev/v1alpha1
+kind: CleanerTemplate
+spec:
+  parameters: [{name: after, type: duration}]
+  template:
+    targets: [{name: pods, reference: {version: v1, kind: Pod}}]
+    rules: [{name: all, forEach: pods.items, when: "true", for: params.after, actions: [{delete: {}}]}]`
 	cases := map[string]struct {
-		old, new string
-		bad      bool
+		manifest, old, new string
+		bad                bool
 	}{
-		"good":             {"", "", false},
-		"unknown field":    {"ttl: 1d", "tll: 1d", true},
-		"invalid":          {"ttl: 1d", "ttl: 1x", true},
-		"does not compile": {"pods.items", "pod.items", true},
-		"is warned of":     {"size() > 0", `exists(p, p.metadata.labels.a == "b")`, true},
-		"another version":  {"v1alpha1", "v1", true},
+		"good":                       {"", "", "", false},
+		"unknown field":              {"", "ttl: 1d", "tll: 1d", true},
+		"invalid":                    {"", "ttl: 1d", "ttl: 1x", true},
+		"does not compile":           {"", "pods.items", "pod.items", true},
+		"is warned of":               {"", "size() > 0", `exists(p, p.metadata.labels.a == "b")`, true},
+		"another version":            {"", "v1alpha1", "v1", true},
+		"good ClusterCleaner":        {cluster, "", "", false},
+		"template that is not there": {cluster, "orphaned", "orphans", true},
+		"unknown parameter":          {cluster, "quarantine", "quarantaine", true},
+		"wrong value":                {cluster, "1m", "true", true},
+		"good template":              {template, "", "", false},
+		"parameter without a type":   {template, ", type: duration", "", true},
+		"rule that does not compile": {template, "pods.items", "pod.items", true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := problems(newCompiler(t), strings.Replace(good, tc.old, tc.new, 1))
+			got := problems(t, newCompiler(t), strings.Replace(cmp.Or(tc.manifest, good), tc.old, tc.new, 1))
 			if bad := len(got) > 0; bad != tc.bad {
 				t.Errorf("got %v", got)
 			}

@@ -48,6 +48,24 @@ func pages(t *testing.T) []page {
 	return all
 }
 
+// templatePages reads the pages of the templates that are shipped.
+func templatePages(t *testing.T) []page {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(root, "config", "templates", "*", "README.md"))
+	if err != nil || len(paths) < 5 {
+		t.Fatalf("the pages of the templates are not where they should be: %v, %v", paths, err)
+	}
+	all := make([]page, len(paths))
+	for i, path := range paths {
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[i] = readPage(t, filepath.ToSlash(name))
+	}
+	return all
+}
+
 // readPage reads one page by its path in the repository.
 func readPage(t *testing.T, name string) page {
 	t.Helper()
