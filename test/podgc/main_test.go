@@ -81,7 +81,9 @@ func planes() []*plane { return []*plane{ours, upstream} }
 
 // start starts the control plane, watches its Pods, and installs the operator with the templates if it is the collector.
 func (p *plane) start(ctx context.Context) (err error) {
-	if p.Cluster, err = cluster.Start(ctx, cluster.Options{Log: os.Stderr}); err != nil {
+	// The disruption controller takes the condition DisruptionTarget back from Pods that stay, and a case is about it.
+	controllers := slices.DeleteFunc(cluster.DefaultControllers(), func(name string) bool { return name == "disruption-controller" })
+	if p.Cluster, err = cluster.Start(ctx, cluster.Options{Log: os.Stderr, Controllers: controllers}); err != nil {
 		return err
 	}
 	if p.audit, err = p.Witness(); err != nil {
@@ -117,25 +119,8 @@ func (p *plane) install(ctx context.Context) error {
 	if err := operator.Install(ctx, p.Cluster); err != nil {
 		return err
 	}
-	root, err := operator.Root()
-	if err != nil {
+	if err := operator.InstallTemplates(ctx, p.Cluster); err != nil {
 		return err
-	}
-	for _, folder := range []string{"config/components/pods", "config/templates"} {
-		resources := []string{"-k", filepath.Join(root, folder)}
-		if folder == "config/components/pods" { // a component is part of something else, and no thing of its own
-			resources = []string{"-f", filepath.Join(root, folder, "role.yaml")}
-		}
-		if out, err := p.Kubectl(ctx, append([]string{"apply", "--server-side"}, resources...)...); err != nil {
-			return fmt.Errorf("cannot apply %s: %w\n%s", folder, err, out)
-		}
-	}
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		_, err := p.Kubectl(ctx, "auth", "can-i", "patch", "pods", "--subresource=status", "--all-namespaces", "--as="+operator.User)
-		return err == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("cannot see the rights to Pods: %w", err)
 	}
 	binary, err := operator.Build(ctx, p.Dir(), os.Stderr)
 	if err != nil {

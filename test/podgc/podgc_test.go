@@ -380,6 +380,11 @@ func compare(t *testing.T, mine, theirs *scene) {
 		if f.Patched != failed {
 			t.Errorf("the status of %s was patched %d times, want %d", p.Name, f.Patched, failed)
 		}
+		for _, c := range p.Conditions {
+			if !slices.ContainsFunc(f.Status.Conditions, func(now corev1.PodCondition) bool { return now.Type == c.Type && now.Status == c.Status }) {
+				t.Errorf("%s has lost its condition %s: %v", p.Name, c.Type, f.Status.Conditions)
+			}
+		}
 		if mine.Disrupted && failed == 1 && f.Since != cmp.Or(mine.Since, "true") {
 			t.Errorf("%s is disrupted since %q, want %q", p.Name, f.Since, cmp.Or(mine.Since, "true"))
 		}
@@ -406,7 +411,7 @@ func (p *plane) purge(ctx context.Context, in ...client.ListOption) error {
 }
 
 // collect makes a ClusterCleaner of a template, which goes with the test.
-func collect(t *testing.T, template string, parameters map[string]any) *v1alpha1.ClusterCleaner {
+func collect(t *testing.T, template string, parameters map[string]any, also ...func(*v1alpha1.CommonSpec)) *v1alpha1.ClusterCleaner {
 	t.Helper()
 	text, err := json.Marshal(parameters)
 	if err != nil {
@@ -420,6 +425,9 @@ func collect(t *testing.T, template string, parameters map[string]any) *v1alpha1
 			},
 			IncludeProtected: true,
 		},
+	}
+	for _, change := range also {
+		change(&cc.Spec.CommonSpec)
 	}
 	if err := ours.Create(t.Context(), cc); err != nil {
 		t.Fatal(err)
