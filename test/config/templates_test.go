@@ -6,7 +6,6 @@ package config
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,8 +14,6 @@ import (
 
 	"github.com/vtex/cleaner/config/templates"
 )
-
-var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
 // The templates can be applied to a cluster in which the operator runs, and so can what their READMEs show.
 func TestTemplatesApply(t *testing.T) {
