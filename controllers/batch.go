@@ -48,6 +48,8 @@ type batch struct {
 	// did is what was done to objects, and why says why the last step on one failed.
 	did map[types.UID]v1alpha1.Outcome
 	why map[types.UID]string
+	// unstable are those that changed each time they were to be acted on.
+	unstable map[types.UID]bool
 	// unsent says that requests were not sent, because the Cleaner has changed, or because it took too long; cut are the
 	// objects that they were about.
 	unsent bool
@@ -94,11 +96,11 @@ func (b *batch) do(ctx context.Context, first plan.Plan) (acted bool, say plan.P
 }
 
 // news leaves out the reports that were made already, of the same version of the same item.
-func (b *batch) news(p plan.Plan) plan.Plan {
-	at := make([]int, len(p.Steps))
+func (p *pass) news(d plan.Plan) plan.Plan {
+	at := make([]int, len(d.Steps))
 	var left []plan.Step
-	for i, s := range p.Steps {
-		if !s.Deed() && !slices.ContainsFunc(s.Items(), func(item plan.ItemKey) bool { return b.mem.told[item] != told(&s) }) {
+	for i, s := range d.Steps {
+		if !s.Deed() && !slices.ContainsFunc(s.Items(), func(item plan.ItemKey) bool { return p.mem.told[item] != told(&s) }) {
 			continue
 		}
 		after := s.After
@@ -111,8 +113,8 @@ func (b *batch) news(p plan.Plan) plan.Plan {
 		left = append(left, s)
 		at[i] = len(left)
 	}
-	p.Steps = left
-	return p
+	d.Steps = left
+	return d
 }
 
 // onlyReports says that a plan changes nothing.
@@ -321,7 +323,7 @@ func (b *batch) record(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
 // times; then it waits.
 func (b *batch) carryOut(ctx context.Context, first, todo plan.Plan) {
 	b.versions, b.watched = map[types.UID]string{}, map[types.UID]plan.Object{}
-	b.did, b.why, b.cut = map[types.UID]v1alpha1.Outcome{}, map[types.UID]string{}, map[types.UID]bool{}
+	b.did, b.why, b.cut, b.unstable = map[types.UID]v1alpha1.Outcome{}, map[types.UID]string{}, map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range first.Steps {
 		b.watched[first.Steps[i].Object.UID] = first.Steps[i].Object
 	}
@@ -333,8 +335,8 @@ func (b *batch) carryOut(ctx context.Context, first, todo plan.Plan) {
 			return
 		case follow == followsInBatch:
 			for uid := range changed {
-				b.mem.backoff.Conflict(uid, b.r.clock.Now())
-				b.why[uid] = "it changed before it could be acted on"
+				b.mem.backoff.Conflict(uid, follow+1, b.r.clock.Now())
+				b.why[uid], b.unstable[uid] = "it changed before it could be acted on", true
 			}
 			return
 		}
@@ -441,6 +443,9 @@ func (b *batch) took(s *plan.Step, out actuate.Outcome) progress {
 			return succeeded
 		}
 		b.mem.backoff.Succeed(uid)
+		if s.Verb == plan.VerbPatch && out.Version != "" && out.Version == b.version(s) {
+			b.mem.backoff.Fail(uid, "its patch changes nothing, and is asked for all the same: say in when that it has not been made yet", now)
+		}
 		b.did[uid] = outcomes()[s.Verb]
 		delete(b.why, uid)
 		b.remember(s, out)

@@ -71,15 +71,23 @@ func (p *pass) view() (plan.View, error) {
 		Cleaner: p.c, Helm: p.work.Helm, Decides: decides, Now: p.r.clock.Now(),
 		SettleFor: p.r.opts.Settle, FinishGrace: p.r.opts.FinishGrace, ClockSuspect: p.r.opts.Skew.Suspected(),
 	}
-	owed := plan.Outstanding(p.c.State())
-	switch {
-	case p.c.Common().CloudEventSink == "":
-		p.r.sender.Forget(p.key)
-	case owed != nil:
-		p.r.sender.Send(p.key, p.identity(), p.c.Common().CloudEventSink, owed)
+	if owed := p.handOver(); owed != nil {
 		v.Delivered = p.r.sender.State(p.key, p.c.GetUID(), owed.Number).Delivered
 	}
 	return v, nil
+}
+
+// handOver hands what is owed to the sink to the sender, and says what that is; nil if nothing is.
+func (p *pass) handOver() *v1alpha1.Run {
+	if p.c.Common().CloudEventSink == "" {
+		p.r.sender.Forget(p.key)
+		return nil
+	}
+	owed := plan.Outstanding(p.c.State())
+	if owed != nil {
+		p.r.sender.Send(p.key, p.identity(), p.c.Common().CloudEventSink, owed)
+	}
+	return owed
 }
 
 func (p *pass) identity() outbox.Identity {

@@ -62,9 +62,9 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	if at := mem.evaluated.Add(r.opts.MinInterval); r.clock.Now().Before(at) {
 		return p.sleep(ctx, at, nil)
 	}
-	if at, waits, err := p.scheduled(ctx); waits || err != nil {
+	if p.scheduled() {
 		p.report().scheduled()
-		return p.sleep(ctx, at, err)
+		return p.sleep(ctx, p.nextTick, nil)
 	}
 
 	// 3. Compile. The author's mistake is reported; only an edit can mend it.

@@ -308,6 +308,13 @@ func (p *pass) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 	if s.Reason != "" {
 		did += ": " + s.Reason
 	}
+	again := func() { // a refusal that is said already is no news
+		if !slices.ContainsFunc(p.latest(), func(l v1alpha1.Action) bool {
+			return l.UID == string(s.Object.UID) && l.Action == string(s.Verb) && l.Result == clean(a.Why)
+		}) {
+			action(a.Why)
+		}
+	}
 	result := "unsent"
 	switch a.Kind {
 	case plan.AnswerDeleted:
@@ -319,26 +326,29 @@ func (p *pass) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 		action("was gone")
 	case plan.AnswerRefused:
 		result = "refused"
-		action(a.Why)
+		again()
 		p.counters().Failed++
 	case plan.AnswerLost:
 		result = "lost"
-		action(a.Why)
+		again()
 		p.counters().Failed++
 	case plan.AnswerConflict:
 		result = "conflict"
 	case plan.AnswerUnsent:
 		return
 	}
-	if p.c.Common().Recurs() {
-		p.r.metrics.Acted(p.key.Name, s.Rule, string(s.Verb), result)
-	} else {
-		p.r.metrics.Acted("", "", string(s.Verb), result)
-	}
 	if s.Verb == plan.VerbDelete {
 		p.r.metrics.Deleted(s.Object.Resource.Group, s.Object.Resource.Resource, result)
 	}
 	p.count(s.Rule, s.Verb, a, decided)
+}
+
+// latest are the deeds that the status shows, with those that it is about to.
+func (p *pass) latest() []v1alpha1.Action {
+	if p.mem.actions != nil {
+		return p.mem.actions
+	}
+	return p.read.State().LastActions
 }
 
 // counters are those of the status, with what this process has done since.

@@ -55,8 +55,8 @@ type memory struct {
 	backoff plan.Backoff
 	overlay plan.Acted
 	done    plan.Done
-	// ticking says that an evaluation that the schedule asked for is not over.
-	ticking bool
+	// asking says that an evaluation that the author asked for, besides those of the schedule, is not over.
+	asking bool
 	// pace is how many requests a second limits let through.
 	pace *rate.Limiter
 	// told are the items of which a report was made, and of which version.

@@ -51,6 +51,8 @@ type pass struct {
 	hands     *hands
 	ends      time.Time
 	committed bool
+	// tick is the time of the schedule that is due, and nextTick the one after it; zero if there is none.
+	tick, nextTick time.Time
 }
 
 // read reads the Cleaner: from the cache, unless this process has written it since. Nil when it is gone.
@@ -106,7 +108,6 @@ func (r *CleanerReconciler) forget(key types.NamespacedName, uid types.UID) {
 	r.compiler.Forget(uid)
 	r.sender.Forget(key)
 	r.memories.forget(key)
-	r.metrics.Forget(key)
 	r.metrics.Forget(key)
 }
 
@@ -205,7 +206,7 @@ func (p *pass) listen() {
 		if err != nil { // validation has refused it
 			continue
 		}
-		interests = append(interests, watches.Interest{Query: q, Quiet: !t.Included() || p.work.Schedule != ""})
+		interests = append(interests, watches.Interest{Query: q, Quiet: !t.Included() || p.work.Schedule != "" && !p.ticking()})
 	}
 	p.r.watches.Want(p.key, interests)
 }
@@ -220,6 +221,9 @@ func (p *pass) warmingUp(d plan.Plan) (until time.Time, silent bool) {
 
 // askAgain is when to come back after a decision. Nothing tells that a ServiceAccount has got a right, so it is asked.
 func (p *pass) askAgain(d plan.Plan) time.Time {
+	if !p.nextTick.IsZero() {
+		d.Next = earliest(d.Next, p.nextTick)
+	}
 	soon := p.r.clock.Now().Add(rightsRetry)
 	unknown := d.Reason == v1alpha1.ReasonAccessDenied || d.Reason == v1alpha1.ReasonReadFailed
 	if unknown && !p.hands.account.Operator() && (d.Next.IsZero() || soon.Before(d.Next)) {

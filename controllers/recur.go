@@ -6,9 +6,11 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -26,11 +28,11 @@ func (p *pass) recurs() bool {
 	return p.c.Common().Recurs()
 }
 
-// scheduled says when the schedule is due next, and that nothing is evaluated before. A tick that is due is recorded, and
-// the evaluation that it stands for goes on until nothing is left to do.
-func (p *pass) scheduled(ctx context.Context) (next time.Time, waits bool, err error) {
+// scheduled says that the schedule is not due, so that nothing is evaluated. A time that is due stays so until what is to
+// be done then is over, or startingDeadline has passed: a crash loses none, nor a watch that is only beginning.
+func (p *pass) scheduled() (waits bool) {
 	if p.work.Schedule == "" || p.c.Common().Suspend {
-		return time.Time{}, false, nil
+		return false
 	}
 	var last time.Time
 	if at := p.c.State().LastScheduleTime; at != nil {
@@ -38,20 +40,41 @@ func (p *pass) scheduled(ctx context.Context) (next time.Time, waits bool, err e
 	}
 	now := p.r.clock.Now().Add(-p.r.opts.Skew.Ahead())
 	due, tick, next, err := plan.Due(p.work, last, p.created(), now)
-	switch {
-	case err != nil:
-		return time.Time{}, false, nil //nolint:nilerr // validation says so, when it is evaluated
-	case due:
-		err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastScheduleTime = &metav1.Time{Time: tick} })
-		if err != nil {
-			return time.Time{}, false, err
-		}
-		p.c.State().LastScheduleTime = p.read.State().LastScheduleTime
-		p.mem.ticking = true
-	case p.asked():
-		p.mem.ticking = true
+	if err != nil { // validation says so, when it is evaluated
+		return false
 	}
-	return next, !p.mem.ticking, nil
+	if p.nextTick = next; due {
+		p.tick = tick
+	}
+	p.mem.asking = p.mem.asking || p.asked()
+	return !p.ticking()
+}
+
+// ticking says that the schedule is due, or that the author asks for what it stands for.
+func (p *pass) ticking() bool { return !p.tick.IsZero() || p.mem.asking }
+
+// ticked records that a time of the schedule is over, if a decision says so: not while something is waited for that may
+// come, and would be done then.
+func (p *pass) ticked(ctx context.Context, d plan.Plan) error {
+	if !p.ticking() || len(d.Pending) > 0 || d.Deferred > 0 {
+		return nil
+	}
+	switch d.Reason {
+	case v1alpha1.ReasonNotSynced, v1alpha1.ReasonReadFailed, v1alpha1.ReasonAccessDenied, v1alpha1.ReasonKindNotServed,
+		v1alpha1.ReasonUnconfirmed, v1alpha1.ReasonClockSkewSuspected:
+		return nil
+	}
+	tick := p.tick
+	p.tick, p.mem.asking = time.Time{}, false
+	p.listen() // to nothing, until the next one
+	if tick.IsZero() {
+		return nil
+	}
+	err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastScheduleTime = &metav1.Time{Time: tick} })
+	if err == nil {
+		p.c.State().LastScheduleTime = p.read.State().LastScheduleTime
+	}
+	return err
 }
 
 // asked says that the author asks for an evaluation now.
@@ -63,33 +86,44 @@ func (p *pass) asked() bool {
 // last decision.
 func (p *pass) recur(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan, error) {
 	p.forgetOld()
-	for d.Verdict == v1alpha1.VerdictAct && !p.r.clock.Now().Before(p.mem.retryAt) {
+	touched := map[types.UID]bool{}
+	for p.wants(d) && !p.r.clock.Now().Before(p.mem.retryAt) {
 		b := &batch{pass: p, in: in}
 		acted, why, err := b.do(ctx, d)
 		if err != nil {
 			return d, err
 		}
 		if why.Reason != "" { // nothing could be confirmed, or mode is DryRun
-			return why, nil
+			return why, p.ticked(ctx, why)
 		}
 		p.mem.disagreed = 0
 		if now := p.r.clock.Now(); !acted || !now.Before(p.ends) {
 			d.Next = earliest(d.Next, now.Add(p.r.opts.MinInterval))
-			break
+			return d, nil
+		}
+		for i := range b.acted {
+			touched[b.acted[i].Object.UID] = true
 		}
 		in = p.observe(ctx, in.Programs)
 		d = p.decide(ctx, in)
-	}
-	if p.mem.retryAt.After(p.r.clock.Now()) && d.Verdict == v1alpha1.VerdictAct {
-		return p.mem.held, nil
-	}
-	if d.Verdict != v1alpha1.VerdictAct {
-		p.mem.ticking = p.mem.ticking && len(d.Pending) > 0
-		if err := p.finishRecurring(ctx); err != nil {
-			return d, err
+		if p.wants(d) && !slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return !touched[s.Object.UID] }) {
+			// A rule that calls for itself is not let run as fast as it can.
+			d.Next = earliest(d.Next, p.r.clock.Now().Add(p.r.opts.MinInterval))
+			return d, nil
 		}
 	}
-	return d, nil
+	if p.wants(d) {
+		return p.mem.held, nil
+	}
+	if err := p.finishRecurring(ctx); err != nil {
+		return d, err
+	}
+	return d, p.ticked(ctx, d)
+}
+
+// wants says that a decision asks for something: reports that were made already are nothing.
+func (p *pass) wants(d plan.Plan) bool {
+	return d.Verdict == v1alpha1.VerdictAct && (!onlyReports(d) || len(p.news(d).Steps) > 0)
 }
 
 // forgetOld drops what does not matter any more of what is remembered for rules.
@@ -116,13 +150,16 @@ func earliest(a, b time.Time) time.Time {
 }
 
 // finishRecurring ends the run that counts what was done, when there is nothing left to do and the sink has taken the one
-// before.
+// before. A run in which nothing was done, because all of it was refused, goes on counting: there is nothing to tell.
 func (p *pass) finishRecurring(ctx context.Context) error {
 	s := p.read.State()
 	if plan.Held(p.c.Common()) || s.Run == nil || s.Run.Result != "" || s.Unsent != nil || p.c.Common().CloudEventSink == "" {
 		return nil
 	}
 	p.lookUnknown(ctx)
+	if len(plan.Settled(s.Run, &p.mem.ledger).Counts) == 0 {
+		return nil
+	}
 	return p.moveRecurring(ctx)
 }
 
@@ -142,6 +179,7 @@ func (p *pass) moveRecurring(ctx context.Context) error {
 	}
 	p.mem.ledger = plan.Ledger{}
 	p.told(ctx, finished)
+	p.handOver() // nothing else may happen for long
 	return nil
 }
 

@@ -85,7 +85,7 @@ func (b *batch) answer(ctx context.Context, d plan.Plan, wanted map[types.UID]in
 	}
 	var look []int
 	for uid, i := range wanted {
-		a := plan.RuleAnswer{Did: b.did[uid], Failed: b.why[uid]}
+		a := plan.RuleAnswer{Did: b.did[uid], Failed: b.why[uid], Unstable: b.unstable[uid]}
 		switch {
 		case b.cut[uid]:
 			continue

@@ -72,14 +72,14 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 	}
 	r.outcome(d, in.Now)
 	r.pending(d.Pending)
-	r.p.r.metrics.Items(r.p.key, len(d.Pending), len(d.Errors))
 	if d.Reason == v1alpha1.ReasonLimitExceeded {
 		r.set(v1alpha1.ConditionTripped, metav1.ConditionTrue, d.Reason, d.Message)
 	} else {
 		r.remove(v1alpha1.ConditionTripped)
 	}
-	switch stuck := d.Verdict == v1alpha1.VerdictBlocked || d.Verdict == v1alpha1.VerdictInvalid || d.Reason == v1alpha1.ReasonAccessDenied || d.Reason == v1alpha1.ReasonClockSkewSuspected; {
-	case stuck:
+	stuck := []string{v1alpha1.ReasonAccessDenied, v1alpha1.ReasonClockSkewSuspected, v1alpha1.ReasonDeletionRefused, v1alpha1.ReasonTargetUnstable}
+	switch {
+	case d.Verdict == v1alpha1.VerdictBlocked, d.Verdict == v1alpha1.VerdictInvalid, slices.Contains(stuck, d.Reason):
 		r.ready(metav1.ConditionFalse, d.Reason, d.Message)
 		r.stalled(d.Reason, d.Message)
 	case slices.Contains([]string{v1alpha1.ReasonEvaluationFailed, v1alpha1.ReasonKindNotServed, v1alpha1.ReasonReadFailed}, d.Reason):

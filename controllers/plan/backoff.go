@@ -38,10 +38,11 @@ func (b Backoff) Fail(uid types.UID, why string, now time.Time) {
 	b[uid] = e.later(why, now)
 }
 
-// Conflict takes that an object had changed when it was to be acted on, and that deciding anew did not help.
-func (b Backoff) Conflict(uid types.UID, now time.Time) {
+// Conflict takes that an object had changed so many times in a row when it was to be acted on, and that deciding anew did
+// not help.
+func (b Backoff) Conflict(uid types.UID, times int, now time.Time) {
 	e := b[uid]
-	e.Conflicts++
+	e.Conflicts += times
 	b[uid] = e.later("it changed before it could be acted on", now)
 }
 

@@ -273,6 +273,8 @@ type RuleAnswer struct {
 	Did v1alpha1.Outcome
 	// Failed says why something was not done; empty otherwise.
 	Failed string
+	// Unstable says that it failed because the object changed each time.
+	Unstable bool
 	// Until is when the rules may want something of it: its hold has begun anew.
 	Until time.Time
 	// Sight is how it was seen when the rules wanted nothing of it.
@@ -286,6 +288,7 @@ func (m *Memory) ActedByRules(i int, uid types.UID, a RuleAnswer, now time.Time)
 	case a.Failed != "":
 		m.LastDeed, m.Looked = now, false
 		m.failRow(r, a.Failed, now)
+		r.Unstable = a.Unstable
 	case a.Did == v1alpha1.OutcomeDeleted:
 		m.LastDeed, m.Looked = now, false
 		r.State, r.Failed = RowDeleted, ""

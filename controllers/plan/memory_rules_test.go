@@ -235,7 +235,7 @@ func TestBackoff(t *testing.T) {
 		if b[uid].Unstable() {
 			t.Errorf("it is unstable after %d conflicts", i)
 		}
-		b.Conflict(uid, now)
+		b.Conflict(uid, 1, now)
 	}
 	if !b[uid].Unstable() {
 		t.Error("it is not unstable")

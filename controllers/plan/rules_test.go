@@ -789,7 +789,7 @@ func TestRules(t *testing.T) {
 			change: func(in *Input, _ *v1alpha1.Work) {
 				in.Backoff = Backoff{}
 				for range unstableAfter {
-					in.Backoff.Conflict("uid-a", in.Now)
+					in.Backoff.Conflict("uid-a", 1, in.Now)
 				}
 			},
 			want: want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonTargetUnstable},
