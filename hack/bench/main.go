@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,6 +28,7 @@ import (
 func main() {
 	write := pflag.String("write", "", "file to write the figures to as well, such as docs/performance.md")
 	small := pflag.Bool("small", false, "measure a hundredth of the sizes, to see that everything works")
+	only := pflag.StringSlice("only", nil, "what to measure instead of everything: "+strings.Join(names(), ", "))
 	pflag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -36,7 +39,7 @@ func main() {
 		s = sizes{reactions: 5, cleaners: 4, each: 5, objects: 50, idle: 10, many: 100,
 			evaluated: []crowd{{200, 10}, {1000, 50}}, ended: 50, busy: crowd{200, 10}, events: 50, writes: 3 * time.Second}
 	}
-	if err := run(ctx, s, *write); err != nil {
+	if err := run(ctx, s, *only, *write); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -59,18 +62,43 @@ type sizes struct {
 // crowd is a number of Pods on a number of Nodes.
 type crowd struct{ pods, nodes int }
 
-// run measures everything, prints it, and writes it to a file if there is one.
-func run(ctx context.Context, s sizes, path string) (err error) {
+// measurement is one thing that can be measured alone.
+type measurement struct {
+	name    string
+	measure func(context.Context, *rig, sizes) ([]figure, error)
+}
+
+// measurements are all, in their order: those with many objects last, because the API server keeps them.
+func measurements() []measurement {
+	return []measurement{
+		{"reaction", reaction}, {"many", manyCleaners}, {"one", oneCleaner}, {"idle", idle},
+		{"evaluation", evaluation}, {"ended", ended}, {"busy", busy},
+	}
+}
+
+func names() []string {
+	var out []string
+	for _, m := range measurements() {
+		out = append(out, m.name)
+	}
+	return out
+}
+
+// run measures what is asked for, prints it, and writes it to a file if there is one.
+func run(ctx context.Context, s sizes, only []string, path string) (err error) {
 	r, err := newRig(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Stop()) }()
 	var figures []figure
-	for _, measure := range []func(context.Context, *rig, sizes) ([]figure, error){reaction, manyCleaners, oneCleaner, idle, evaluation, ended, busy} {
-		got, err := measure(ctx, r, s)
+	for _, m := range measurements() {
+		if len(only) > 0 && !slices.Contains(only, m.name) {
+			continue
+		}
+		got, err := m.measure(ctx, r, s)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", m.name, err)
 		}
 		for _, f := range got {
 			fmt.Println(f)

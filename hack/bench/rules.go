@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,7 +65,7 @@ func evaluate(ctx context.Context, c crowd) (time.Duration, error) {
 	var took []time.Duration
 	for i := range times {
 		in.Now = in.Now.Add(time.Second)
-		runtime.GC() //nolint:revive // what the last one has left is not this one's
+		runtime.GC() // what the last one has left is not this one's
 		began := time.Now()
 		d := plan.Compute(ctx, in)
 		took = append(took, time.Since(began))
@@ -157,8 +158,8 @@ func collector(template string, parameters map[string]any) *v1alpha1.ClusterClea
 	return cc
 }
 
-// phase gives a Pod a phase.
-func (r *rig) phase(ctx context.Context, namespace, name, change string) error {
+// patchStatus changes the status of a Pod.
+func (r *rig) patchStatus(ctx context.Context, namespace, name, change string) error {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	return r.admin.Status().Patch(ctx, p, client.RawPatch(types.MergePatchType, []byte(`{"status":`+change+`}`)))
 }
@@ -180,7 +181,7 @@ func (r *rig) pods(ctx context.Context, prefix string, c crowd, phase corev1.Pod
 		if err := r.admin.Create(ctx, p); err != nil {
 			return err
 		}
-		return r.phase(ctx, ns, p.Name, fmt.Sprintf(`{"phase":%q}`, phase))
+		return r.patchStatus(ctx, ns, p.Name, fmt.Sprintf(`{"phase":%q}`, phase))
 	})
 }
 
@@ -298,18 +299,20 @@ func busy(ctx context.Context, r *rig, s sizes) (figures []figure, err error) {
 	}, nil
 }
 
-// change changes the status of one Pod after the other, so many in a second, and returns how often it did.
-func (r *rig) change(ctx context.Context, namespace string, s sizes) (int, error) {
+// change changes the status of one Pod after the other for a while, so many in a second if the API server can, and returns
+// how often it did.
+func (r *rig) change(ctx context.Context, namespace string, s sizes) (int64, error) {
 	pace := flowcontrol.NewTokenBucketRateLimiter(float32(s.events), s.events/10+1)
-	n := int(s.writes.Seconds() * float64(s.events))
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	return n, each(n, makers, func(i int) error {
-		if err := pace.Wait(ctx); err != nil {
+	ends := time.Now().Add(s.writes)
+	var written atomic.Int64
+	err := each(int(s.writes.Seconds()*float64(s.events)), makers, func(i int) error {
+		if err := pace.Wait(ctx); err != nil || time.Now().After(ends) {
 			return err
 		}
-		return r.phase(ctx, namespace, fmt.Sprintf("pod-%d", i*7919%s.busy.pods), fmt.Sprintf(`{"message":"change %d"}`, i))
+		written.Add(1)
+		return r.patchStatus(ctx, namespace, fmt.Sprintf("pod-%d", i*7919%s.busy.pods), fmt.Sprintf(`{"message":"change %d"}`, i))
 	})
+	return written.Load(), err
 }
 
 // sum adds the values of a metric over all of its labels.

@@ -77,7 +77,7 @@ func InstallTemplates(ctx context.Context, c *cluster.Cluster) error {
 	}
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		_, err := c.Kubectl(ctx, "auth", "can-i", "patch", "pods", "--subresource=status", "--all-namespaces", "--as="+User)
-		return err == nil, nil //nolint:nilerr // it exits with 1 for no
+		return err == nil, nil // it exits with 1 for no
 	})
 	if err != nil {
 		return fmt.Errorf("cannot see the operator's rights to Pods: %w", err)
