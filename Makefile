@@ -103,6 +103,10 @@ uninstall: ## Remove the CRD, and with it all Cleaners.
 deploy: ## Deploy the operator with image IMG to the cluster of the current kubeconfig.
 	$(KUBECTL) kustomize config/default | sed 's#image: controller:latest#image: $(IMG)#' | $(KUBECTL) apply --server-side -f -
 
+.PHONY: templates
+templates: ## Apply the templates that are shipped. The operator has to run: its webhook is asked.
+	$(KUBECTL) apply --server-side -k config/templates
+
 .PHONY: undeploy
 undeploy: ## Remove all that deploy put there.
 	$(KUBECTL) delete --ignore-not-found -k config/default

@@ -68,7 +68,7 @@ func (b *builder) scope(spec *v1alpha1.Work) *scope {
 	var names []string
 	for i := range spec.Targets {
 		target := &spec.Targets[i]
-		if slices.Contains(reservedNames, target.Name) {
+		if reserved(target.Name) {
 			b.refuse(fmt.Sprintf("targets[%d].name", i), target.Name, "means something else in expressions")
 			continue
 		}

@@ -34,8 +34,15 @@ const (
 	prefixVariables = "variables."
 )
 
-// reservedNames are names that no target may have.
-var reservedNames = []string{variableParams, variableTime, nameItem, nameObject, nameItems, "variables", "key"}
+// reserved says that no target may have a name.
+func reserved(name string) bool {
+	switch name {
+	case variableParams, variableTime, nameItem, nameObject, nameItems, "variables", "key":
+		return true
+	default:
+		return false
+	}
+}
 
 // version1 is the first version of the language. A version is never changed once it is released: what comes later is a
 // version of its own, so that an expression that compiled once compiles, and means the same, for ever. Every library

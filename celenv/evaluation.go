@@ -6,7 +6,6 @@ package celenv
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -56,19 +55,17 @@ func (e *variableError) Error() string {
 
 // Begin waits for the other evaluations of these Programs to end, and begins one. Whoever gets one must Close it.
 func (p *Programs) Begin(ctx context.Context, in Input) (*Evaluation, *Error) {
+	waiting, cancel := context.WithTimeoutCause(ctx, p.limits.Wall, errWall)
+	defer cancel()
 	if ctx.Err() == nil {
-		patience := time.NewTimer(p.limits.Wall)
-		defer patience.Stop()
 		select {
 		case p.turn <- struct{}{}:
 			p.meter.begin(ctx, p.limits.Wall)
 			return &Evaluation{p: p, values: in.variables(), memos: make([]memo, p.slots), shared: p.limits.evaluation()}, nil
-		case <-patience.C:
-			return nil, tooLong(p.limits.Wall)
-		case <-ctx.Done():
+		case <-waiting.Done():
 		}
 	}
-	return nil, &Error{Kind: Interrupted, Message: "the evaluation was interrupted"}
+	return nil, (&meter{ctx: waiting, wall: p.limits.Wall}).interruption()
 }
 
 // Close ends the evaluation and lets the next one begin.

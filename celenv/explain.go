@@ -58,6 +58,7 @@ func (x *explanation) of(ctx context.Context, variables interpreter.Activation, 
 	x.meter.budget = &budget
 	defer func() {
 		x.values = nil // they hold the objects
+		x.meter.cancel()
 		*x.meter = before
 	}()
 	_, again := run(x.program, variables)

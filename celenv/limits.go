@@ -5,6 +5,7 @@ package celenv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -73,6 +74,9 @@ func (l Limits) items(n int) budget {
 	return newBudget("what is asked about several items", min(l.Steps, product(int64(n), l.ItemSteps)), min(l.Growth, product(int64(n), l.ItemGrowth)))
 }
 
+// errWall is why an evaluation's context ends when its time has passed.
+var errWall = errors.New("the evaluation took too long")
+
 // The sizes that Growth counts.
 const (
 	valueSize = 16
@@ -95,31 +99,42 @@ func (b *budget) cost() int64 { return (b.maxSteps - b.steps) + (b.maxGrowth - b
 
 // meter counts what an evaluation does and builds, and stops it. One evaluation uses it at a time.
 type meter struct {
-	ctx      context.Context
-	deadline time.Time
-	wall     time.Duration // the time that ends at the deadline
-	*budget                // who pays now
-	ticks    uint
-	stopped  *Error // why the evaluation was stopped
+	caller  context.Context
+	ctx     context.Context // the caller's, with a deadline
+	cancel  context.CancelFunc
+	wall    time.Duration // the time that ends at the deadline
+	*budget               // who pays now
+	ticks   uint
+	stopped *Error // why the evaluation was stopped
 
 	// operands is where a call with one or two arguments shows them to its charge, without allocating.
 	operands [2]ref.Val
 }
 
 // begin gives the meter a time, from now. What is done is paid from a budget that is set for each expression.
-func (m *meter) begin(ctx context.Context, wall time.Duration) {
-	m.ctx, m.wall, m.deadline, m.stopped = ctx, wall, time.Now().Add(wall), nil
+func (m *meter) begin(caller context.Context, wall time.Duration) {
+	m.caller, m.wall, m.stopped = caller, wall, nil
+	m.ctx, m.cancel = context.WithTimeoutCause(caller, wall, errWall)
+}
+
+// again gives it a new time.
+func (m *meter) again(wall time.Duration) {
+	m.cancel()
+	m.begin(m.caller, wall)
 }
 
 // longer makes the time end later.
 func (m *meter) longer(by time.Duration) {
+	deadline, _ := m.ctx.Deadline() // the caller's if that is earlier, which then stays what ends it
+	m.cancel()
 	m.wall += by
-	m.deadline = m.deadline.Add(by)
+	m.ctx, m.cancel = context.WithDeadlineCause(m.caller, deadline.Add(by), errWall)
 }
 
 // release lets go of what the meter was used for.
 func (m *meter) release() {
-	m.ctx, m.budget = nil, nil
+	m.cancel()
+	m.caller, m.ctx, m.budget = nil, nil, nil
 	clear(m.operands[:])
 }
 
@@ -147,35 +162,23 @@ func (m *meter) build(n int64) {
 	m.check()
 }
 
-// check looks at the context and the clock now and then, as that takes a while.
+// check looks at the context now and then, as that takes a lock.
 func (m *meter) check() {
-	if problem := m.glance(); problem != nil {
-		m.stop(problem)
-	}
-}
-
-func (m *meter) glance() *Error {
 	const often = 64
 	if m.ticks++; m.ticks%often != 0 {
-		return nil
+		return
 	}
-	return m.interruption()
+	if m.ctx.Err() != nil {
+		m.stop(m.interruption())
+	}
 }
 
-// interruption says why there is no time left; nil if there is.
+// interruption says why the context ended.
 func (m *meter) interruption() *Error {
-	switch {
-	case m.ctx.Err() != nil:
-		return &Error{Kind: Interrupted, Message: "the evaluation was interrupted"}
-	case time.Now().After(m.deadline):
-		return tooLong(m.wall)
-	default:
-		return nil
+	if errors.Is(context.Cause(m.ctx), errWall) {
+		return &Error{Kind: Exhausted, Message: fmt.Sprintf("the evaluation takes longer than %s", m.wall)}
 	}
-}
-
-func tooLong(wall time.Duration) *Error {
-	return &Error{Kind: Exhausted, Message: fmt.Sprintf("the evaluation takes longer than %s", wall)}
+	return &Error{Kind: Interrupted, Message: "the evaluation was interrupted"}
 }
 
 // stop ends the evaluation the way cel-go's own limits do.
@@ -205,10 +208,9 @@ func size(v ref.Val, limit int64) int64 {
 			total += entrySize + size(key, limit-total)
 			total += size(v.Get(key), limit-total)
 		}
+	case *nativeList:
+		return nativeSize(v.native, limit)
 	case traits.Lister:
-		if natives, ok := v.Value().([]any); ok {
-			return nativeSize(natives, limit)
-		}
 		for it := v.Iterator(); it.HasNext() == types.True && total <= limit; {
 			total += size(it.Next(), limit-total)
 		}

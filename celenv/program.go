@@ -160,9 +160,6 @@ func (x *expression) attempt(e *Evaluation, from *budget) (ref.Val, *types.Err, 
 	if m.ctx.Err() != nil {
 		return nil, nil, m.interruption()
 	}
-	if problem := m.glance(); problem != nil { // not only in loops: of items there are many
-		return nil, nil, problem
-	}
 	paying := m.budget
 	m.budget, m.stopped = from, nil
 	out, err := run(x.program, (*activation)(e))

@@ -50,15 +50,15 @@ func targetsOf(expressions ...*expression) []string {
 }
 
 // expressions are all of a rule's; those that it leaves out are nil.
-func (r *ruleProgram) expressions() []*expression {
-	all := []*expression{r.forEach, r.when, r.holds, r.forKey, r.groupBy, r.keep, r.unless, r.key, r.why}
-	for _, o := range r.order {
+func (p *ruleProgram) expressions() []*expression {
+	all := []*expression{p.forEach, p.when, p.holds, p.forKey, p.groupBy, p.keep, p.unless, p.key, p.why}
+	for _, o := range p.order {
 		all = append(all, o.expression)
 	}
-	for _, c := range r.confirm {
+	for _, c := range p.confirm {
 		all = append(all, c.name, c.namespace)
 	}
-	for _, a := range r.actions {
+	for _, a := range p.actions {
 		all = append(all, a.when, a.object, a.patch)
 	}
 	return all

@@ -158,15 +158,15 @@ func (r *RuleEvaluation) Items() ([]*Item, *Error) {
 	e, m := r.e, r.e.p.meter
 	if !e.timed {
 		e.timed = true
-		m.begin(m.ctx, e.p.limits.Wall)
+		m.again(e.p.limits.Wall)
 	}
 	out, problem := r.p.forEach.value(e, &e.shared)
 	if problem != nil {
 		return nil, problem
 	}
 	var values []any
-	if natives, ok := out.Value().([]any); ok {
-		values = natives
+	if own, ok := out.(*nativeList); ok {
+		values = own.native
 	} else {
 		for it := out.(traits.Lister).Iterator(); it.HasNext() == types.True; {
 			values = append(values, it.Next())
@@ -466,7 +466,7 @@ func valuesOf(items []*Item) ref.Val {
 	for i, item := range items {
 		values[i] = item.value
 	}
-	return types.NewDynamicList(adapter{types.DefaultTypeAdapter}, values)
+	return adapter{types.DefaultTypeAdapter}.NativeToValue(values)
 }
 
 func tooLarge(limit int64) *Error {

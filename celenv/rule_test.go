@@ -4,13 +4,16 @@
 package celenv
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -203,5 +206,384 @@ func TestItemAnswers(t *testing.T) {
 	}
 	if order != "abcd" {
 		t.Errorf("the order is %s", order)
+	}
+}
+
+// What is wrong with a rule is said at its field, in the words of that field.
+func TestRuleCompileErrors(t *testing.T) {
+	keep := intstr.FromString(`"3"`)
+	negative := intstr.FromInt32(-1)
+	ofOne := intstr.FromString("item.x")
+	ownInGroup := intstr.FromString("variables.own")
+	cases := map[string]struct {
+		change func(*v1alpha1.Rule)
+		want   string // the field and the detail's beginning
+	}{
+		"forEach, a map":   {func(r *v1alpha1.Rule) { r.ForEach = "{}" }, `spec.rules[0].forEach: 1:1: forEach must be a list, and this is of type map(`},
+		"forEach, an item": {func(r *v1alpha1.Rule) { r.ForEach = "[item]" }, `spec.rules[0].forEach: 1:2: item cannot be read here`},
+		"when, a string":   {func(r *v1alpha1.Rule) { r.When = `"x"` }, `spec.rules[0].when: 1:1: when must be true or false, and this is of type string; compare it with something`},
+		"when, unknown":    {func(r *v1alpha1.Rule) { r.When = "itme.x" }, `spec.rules[0].when: 1:1: there is no target or variable "itme"; did you mean "item"?` + "\n  | itme.x\n  | ^"},
+		"when, items":      {func(r *v1alpha1.Rule) { r.When = "items.size() > 0" }, `spec.rules[0].when: 1:1: items cannot be read here: only keep and patch.expression`},
+		"for, a number":    {func(r *v1alpha1.Rule) { r.For = "40" }, "spec.rules[0].for: 1:1: for must be a duration, or a string such as \"40s\", and this is of type int; a number has no unit: write seconds(x)"},
+		"for, too long":    {func(r *v1alpha1.Rule) { r.For = "1000000d" }, `spec.rules[0].for: "1000000d"`},
+		"forKey, an int":   {func(r *v1alpha1.Rule) { r.ForKey = "1" }, "spec.rules[0].forKey: 1:1: forKey must be a string, and this is of type int; wrap in string()"},
+		"groupBy, type":    {func(r *v1alpha1.Rule) { r.GroupBy = "type(1)" }, "spec.rules[0].groupBy: 1:1: groupBy must be a value that JSON can hold, and this is of type type(int)"},
+		"orderBy, a list":  {func(r *v1alpha1.Rule) { r.OrderBy = []v1alpha1.OrderBy{{Expression: "[1]"}} }, "spec.rules[0].orderBy[0].expression: 1:1: orderBy must be a string, a number, a bool, a timestamp or a duration, and this is of type list(int)"},
+		"keep, a string":   {func(r *v1alpha1.Rule) { r.Keep = &keep }, "spec.rules[0].keep: 1:1: keep must be a whole number, and this is of type string; wrap in int()"},
+		"keep, negative":   {func(r *v1alpha1.Rule) { r.Keep = &negative }, "spec.rules[0].keep: must not be negative"},
+		"keep, an item":    {func(r *v1alpha1.Rule) { r.Keep = &ofOne }, "spec.rules[0].keep: 1:1: item cannot be read here: keep is about a whole group: ask items"},
+		"keep, a variable": {func(r *v1alpha1.Rule) { r.Keep = &ownInGroup }, "spec.rules[0].keep: 1:11: variables.own cannot be read here: it is a variable of a rule"},
+		"unless":           {func(r *v1alpha1.Rule) { r.Unless = "1" }, "spec.rules[0].unless: 1:1: unless must be"},
+		"confirm, a word":  {func(r *v1alpha1.Rule) { r.Confirm = []v1alpha1.Confirm{{Target: "nodes", Name: "quux"}} }, `spec.rules[0].confirm[0].name: 1:1: there is no target or variable "quux"`},
+		"confirm, an int": {func(r *v1alpha1.Rule) {
+			r.Confirm = []v1alpha1.Confirm{{Target: "nodes"}, {Target: "nodes", Name: "1"}}
+		}, `spec.rules[0].confirm[1].name: 1:1: name must be a string, or a list of strings, and this is of type int`},
+		"namespace": {func(r *v1alpha1.Rule) {
+			r.Confirm = []v1alpha1.Confirm{{Target: "nodes", Name: "'x'", Namespace: "[]"}}
+		}, `spec.rules[0].confirm[0].namespace: 1:1: namespace must be a string`},
+		"key":             {func(r *v1alpha1.Rule) { r.Key = "item.?x" }, "spec.rules[0].key: 1:5: key must be a string, and this is of type optional_type(dyn); add .orValue(...)"},
+		"reason":          {func(r *v1alpha1.Rule) { r.Reason = "age(item)" }, "spec.rules[0].reason: 1:4: reason must be a string, and this is of type duration; wrap in string()"},
+		"action's when":   {func(r *v1alpha1.Rule) { r.Actions[0].When = "1" }, "spec.rules[0].actions[0].when: 1:1: when must be true or false"},
+		"action's object": {func(r *v1alpha1.Rule) { r.Actions[0].Object = "'x'" }, "spec.rules[0].actions[0].object: 1:1: object must be an object of a target, and this is of type string"},
+		"patch, a list":   {func(r *v1alpha1.Rule) { r.Actions[1].Patch.Expression = "[]" }, "spec.rules[0].actions[1].patch.expression: 1:1: the patch must be a map, and this is of type list(dyn); a list of operations is a patch of type: JSON"},
+		"patch, JSON": {func(r *v1alpha1.Rule) {
+			r.Actions[1].Patch.Type, r.Actions[1].Patch.Expression = v1alpha1.PatchJSON, "{}"
+		},
+			"spec.rules[0].actions[1].patch.expression: 1:1: the patch must be a list of {op, path, value}, as its type is JSON, and this is of type map("},
+		"variable": {func(r *v1alpha1.Rule) { r.Variables[0].Expression = "itm" }, `spec.rules[0].variables[0].expression: 1:1: there is no target or variable "itm"; did you mean "item"?`},
+	}
+	c := newCompiler(t, Limits{})
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			rule := v1alpha1.Rule{
+				Name: "r", ForEach: "pods.items", When: "true", Variables: variablesOf([]string{"own: item.metadata.name"}),
+				Actions: []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}}, {Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: "{}"}}},
+			}
+			tc.change(&rule)
+			p, errs := c.Compile(podWork(nil, rule))
+			if p != nil || len(errs) != 1 {
+				t.Fatalf("got %v", errs)
+			}
+			if got := errs[0].Field + ": " + errs[0].Detail; !strings.HasPrefix(got, tc.want) {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// An error of an item names the field and the place, and is no other item's.
+func TestItemErrors(t *testing.T) {
+	bad := intstr.FromString("items.size() - 100")
+	rule := v1alpha1.Rule{
+		Name: "r", ForEach: "pods.items + [1, {'name': 'x'}, params.wait]", When: "item.spec.nodeName == 'gone' || variables.name == ''",
+		Variables: variablesOf([]string{"name: item.metadata.nam"}),
+		For:       "dyn(item)", ForKey: "dyn(item.metadata.uid) + dyn(1)", GroupBy: "[[item], optional.of(1)]", OrderBy: []v1alpha1.OrderBy{{Expression: "dyn(item)"}}, Keep: &bad,
+		Unless: "object.kind == 'Pod'", Key: "item.metadata.labels.a", Reason: "dyn(1)",
+		Confirm: []v1alpha1.Confirm{{Target: "nodes", Name: "['a', 1]"}, {Target: "nodes", Name: "'a'", Namespace: "''"}},
+		Actions: []v1alpha1.RuleAction{
+			{When: "1 / 0 == 1", Object: "{'kind': 'Pod'}", Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: "{'a': item.metadata.name + variables.name}"}},
+			{Delete: &v1alpha1.DeleteAction{}},
+			{Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: "{'a': optional.of(object.metadata.name)}"}},
+		},
+	}
+	in := podInput()
+	in.Params["wait"] = time.Minute
+	r := begin(t, compileWork(t, Limits{}, podWork(nil, rule)), in).Rule(0)
+	all := items(t, r)
+	b, pending, number, record, wait := all[1], all[2], all[4], all[5], all[6]
+	problem := func(_ any, p *Error) *Error { return p }
+	_, _, confirm0 := b.Confirm(0)
+	_, _, confirm1 := b.Confirm(1)
+	cases := map[string]struct {
+		got  *Error
+		want string
+	}{
+		"when":               {problem(pending.When()), "rules[0].when at 1:11: no such key: nodeName on item (ns/c); test has(item.spec.nodeName) first, or write item.spec.?nodeName and .orValue(...) at the end"},
+		"when, of no object": {problem(number.When()), "rules[0].when at 1:6: no such key: spec; test has(item.spec) first, or write item.?spec and .orValue(...) at the end"},
+		"for":                {problem(b.For()), `rules[0].for at 1:1: for must be a duration, or a string such as "40s", and this gave a map`},
+		"for, a number":      {problem(number.For()), `rules[0].for at 1:1: for must be a duration, or a string such as "40s", and this gave a int; a number has no unit: write seconds(x), or a string such as "40s"`},
+		"forKey":             {problem(b.ForKey()), "rules[0].forKey at 1:24: no such overload (string + int)"},
+		"groupBy":            {problem(b.Group()), "rules[0].groupBy at 1:1: a value of type optional_type cannot be written; " + hintJSON},
+		"orderBy":            {problem(b.Order()), "rules[0].orderBy[0].expression at 1:1: orderBy must be a string, a number, a bool, a timestamp or a duration, and this gave a map"},
+		"unless, no object":  {problem(record.Unless()), "rules[0].unless at 1:8: this item is no object"},
+		"key":                {problem(b.Key()), `rules[0].key at 1:15: no such key: labels on item (ns/b); write item.metadata.?labels[?"a"].orValue("")`},
+		"reason":             {problem(b.Reason()), "rules[0].reason at 1:1: reason must be a string, and this gave a int; wrap in string()"},
+		"confirm":            {confirm0, "rules[0].confirm[0].name at 1:1: name must be a string, or a list of strings, and this list has a int in it"},
+		"namespace":          {confirm1, "rules[0].confirm[1].namespace at 1:1: the namespace is empty; leave it out for that of the item, and for cluster-scoped kinds"},
+		"action's when":      {problem(b.ActionWhen(0)), "rules[0].actions[0].when at 1:3: division by zero (int / int)"},
+		"action's object":    {problem(b.ActionObject(0)), "rules[0].actions[0].object at 1:1: this is no object: it has no apiVersion, kind and metadata.name; give an object of a target"},
+		"no object":          {problem(record.ActionObject(1)), "rules[0].actions[1]: the item is no object, and the action does not say what it is about; add object: to the action"},
+		"patch, several":     {problem(r.Patch(0, b.Object(), all[:2])), "rules[0].actions[0].patch.expression at 1:21: there is no item here: several share this patch, and it sees items"},
+		"patch, one":         {problem(r.Patch(0, b.Object(), all[1:2])), `rules[0].actions[0].patch.expression at 1:38: variables.name has no value: no such key: nam (rules[0].variables[0].expression at 1:15) on item (ns/b); did you mean "name"?`},
+		"patch, no JSON":     {problem(r.Patch(2, b.Object(), all[1:2])), "rules[0].actions[2].patch.expression at 1:1: a value of type optional_type cannot be written; " + hintJSON},
+		"patch, none":        {problem(r.Patch(1, b.Object(), all[1:2])), "rules[0].actions[1]: the action is no patch"},
+		"keep":               {problem(r.Keep(all)), "rules[0].keep at 1:14: keep must not be negative, and this gave -93"},
+		"fine":               {problem(b.When()), ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if tc.got != nil {
+				got = tc.got.Error()
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if got := must[time.Duration](t)(wait.For()); got != time.Minute {
+		t.Errorf("an item that is a duration holds %s", got)
+	}
+	if record.Object() != nil || cmp.Diff(any(map[string]any{"name": "x"}), record.Value()) != "" || number.Value() != int64(1) {
+		t.Errorf("got %v, %v, %v", record.Object(), record.Value(), number.Value())
+	}
+}
+
+func TestForEachErrors(t *testing.T) {
+	for forEach, want := range map[string]string{
+		"pods":         "rules[0].forEach at 1:1: forEach must be a list, and this gave a map; write x.items for the objects of a target x, or x.transformList(k, v, v) for the values of a map",
+		"config.items": "rules[0].forEach at 1:8: no such key: items; test has(config.items) first, or write config.?items and .orValue(...) at the end",
+		"lists.range(6000).map(x, lists.range(6000))": "rules[0].forEach: the evaluation builds more than 67108864 bytes of strings, lists and maps; filter before you map, and join or concatenate less",
+	} {
+		t.Run(forEach, func(t *testing.T) {
+			r := begin(t, compileWork(t, Limits{}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: forEach, When: "true"})), podInput()).Rule(0)
+			found, problem := r.Items()
+			if problem == nil {
+				t.Fatalf("got %d items", len(found))
+			}
+			if diff := cmp.Diff(want, problem.Error()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestForAndKeep(t *testing.T) {
+	three, text := intstr.FromInt32(3), intstr.FromString("uint(items.size())")
+	cases := map[string]struct {
+		hold     string
+		keep     *intstr.IntOrString
+		wantHold string // or the error
+		wantKeep int
+	}{
+		"None":      {"", nil, "0s", 0},
+		"Constant":  {"1d12h", &three, "36h0m0s", 3},
+		"Duration":  {`duration("90s")`, &text, "1m30s", 4},
+		"Text":      {`"1w"`, nil, "168h0m0s", 0},
+		"Parameter": {"params.quarantine", nil, "40s", 0},
+		"Negative":  {`duration("-1s")`, nil, `rules[0].for at 1:1: a duration below 0: -1s; to act at once, give duration("0s")`, 0},
+		"No text":   {`"forty"`, nil, `rules[0].for at 1:1: "forty" is not a duration: write numbers with the units ns, us, ms, s, m, h, d or w, such as "360h" or "1h30m"`, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := begin(t, compileWork(t, Limits{}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "true", For: tc.hold, Keep: tc.keep})), podInput()).Rule(0)
+			all := items(t, r)
+			hold, problem := all[0].For()
+			got := hold.String()
+			if problem != nil {
+				got = problem.Error()
+			}
+			if keep := must[int](t)(r.Keep(all)); got != tc.wantHold || keep != tc.wantKeep {
+				t.Errorf("got %s, %d; want %s, %d", got, keep, tc.wantHold, tc.wantKeep)
+			}
+		})
+	}
+}
+
+func TestOrder(t *testing.T) {
+	cases := map[string]struct {
+		orderBy []v1alpha1.OrderBy
+		forEach string
+		want    string // the items, joined, or the error
+	}{
+		"Numbers":    {[]v1alpha1.OrderBy{{Expression: "item"}}, "[3, 1.5, 2u]", "1.5 2 3"},
+		"Descending": {[]v1alpha1.OrderBy{{Expression: "item", Descending: true}}, "['a', 'c', 'b']", "c b a"},
+		"Second":     {[]v1alpha1.OrderBy{{Expression: "size(item)"}, {Expression: "item", Descending: true}}, "['bb', 'a', 'aa', 'b']", "b a bb aa"},
+		"Durations":  {[]v1alpha1.OrderBy{{Expression: "duration(item)"}}, "['1h', '2m']", "2m 1h"},
+		"Timestamps": {[]v1alpha1.OrderBy{{Expression: "timestamp(item)"}}, "['2025-01-01T01:00:00+01:00', '2024-12-31T23:00:00Z']", "2024-12-31T23:00:00Z 2025-01-01T01:00:00+01:00"},
+		"Bools":      {[]v1alpha1.OrderBy{{Expression: "item"}}, "[true, false]", "false true"},
+		"Equal":      {[]v1alpha1.OrderBy{{Expression: "1"}}, "['b', 'a']", "b a"},
+		"None":       {nil, "['b', 'a']", "b a"},
+		"Mixed":      {[]v1alpha1.OrderBy{{Expression: "1"}, {Expression: "item"}}, "['b', 1]", "rules[0].orderBy[1].expression at 1:1: the items give values that cannot be compared: "},
+		"NaN":        {[]v1alpha1.OrderBy{{Expression: "item"}}, "[1.0, 0.0 / 0.0]", "rules[0].orderBy[0].expression at 1:1: the items give values that cannot be compared: "},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := begin(t, compileWork(t, Limits{}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: tc.forEach, When: "true", OrderBy: tc.orderBy})), podInput()).Rule(0)
+			all := items(t, r)
+			var failed *Error
+			slices.SortStableFunc(all, func(x, y *Item) int {
+				n, problem := r.Compare(must[Order](t)(x.Order()), must[Order](t)(y.Order()))
+				if problem != nil {
+					failed = problem
+				}
+				return n
+			})
+			var texts []string
+			for _, item := range all {
+				texts = append(texts, fmt.Sprint(item.Value()))
+			}
+			got := strings.Join(texts, " ")
+			if failed != nil {
+				got = failed.Error()
+			}
+			if ok := got == tc.want || failed != nil && strings.HasPrefix(got, tc.want); !ok {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// What one item may take is its own: the others and the conditions do not notice.
+func TestItemsHaveBudgetsOfTheirOwn(t *testing.T) {
+	rule := v1alpha1.Rule{
+		Name: "r", ForEach: "[10, 1000, 20, 30]", When: "lists.range(item).all(x, true) && variables.index.size() == 300", Reason: "lists.range(item).map(x, 'a').join()",
+		Variables: variablesOf([]string{"sum: lists.range(item).map(x, x).size()"}), Key: "string(variables.sum)",
+		Actions: []v1alpha1.RuleAction{{Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: "{'n': items.map(i, lists.range(20).size())}"}}},
+	}
+	w := podWork([]string{"index: lists.range(300).indexBy(x, x)"}, rule)
+	p := compileWork(t, Limits{Steps: 700, ItemSteps: 100, ItemGrowth: 32768}, w)
+	e := begin(t, p, podInput())
+	r := e.Rule(0)
+	var got []string
+	all := items(t, r)
+	for _, item := range all {
+		when, problem := item.When()
+		text := fmt.Sprint(when)
+		if problem != nil {
+			text = fmt.Sprintf("%s %s: %s", problem.Kind, problem.Path, problem.Message)
+		}
+		got = append(got, text)
+		if key, problem := item.Key(); problem == nil {
+			got = append(got, key)
+		}
+	}
+	const large = "Exhausted rules[0].when: the item needs more than 100 steps"
+	if diff := cmp.Diff([]string{"true", "10", large, "true", "20", "true", "30"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, problem := r.Patch(0, pod("x", "", ""), all); problem != nil {
+		t.Errorf("several items have not what they have together: %v", problem)
+	}
+	if _, problem := r.Keep(all); problem != nil {
+		t.Error(problem)
+	}
+}
+
+// All items together have a time that grows with their number.
+func TestItemsHaveTime(t *testing.T) {
+	rule := v1alpha1.Rule{Name: "r", ForEach: "lists.range(3)", When: "lists.range(9000).exists(a, lists.range(9000).exists(b, a + b < 0))"}
+	p := compileWork(t, Limits{Steps: 1 << 40, Growth: 1 << 40, ItemSteps: 1 << 40, ItemGrowth: 1 << 40, Wall: 20 * time.Millisecond, ItemWall: 10 * time.Millisecond}, podWork(nil, rule))
+	e := begin(t, p, podInput())
+	all := items(t, e.Rule(0))
+	for range 2 {
+		_, problem := all[0].When()
+		if want := "rules[0].when: the evaluation takes longer than 50ms"; problem == nil || problem.Kind != Exhausted || problem.Error() != want {
+			t.Errorf("got %v, want %s", problem, want)
+		}
+	}
+	e.Close()
+	e.Close()
+	again := begin(t, p, podInput())
+	if _, problem := again.Rule(0).Items(); problem != nil {
+		t.Errorf("the next evaluation has no time: %v", problem)
+	}
+}
+
+// A variable of a rule is computed once while its item is asked, and anew for the next.
+func TestRuleVariablesAreOfTheItem(t *testing.T) {
+	rule := v1alpha1.Rule{
+		Name: "r", ForEach: "[1, 2]", When: "variables.list[0] == item", Unless: "variables.list[0] == item", Key: "string(variables.list[0])",
+		Variables: variablesOf([]string{"list: lists.range(80).map(x, item)"}),
+	}
+	r := begin(t, compileWork(t, Limits{ItemSteps: 100}, podWork(nil, rule)), podInput()).Rule(0)
+	all := items(t, r)
+	for range 2 {
+		for i, item := range all {
+			if !must[bool](t)(item.When()) || !must[bool](t)(item.Unless()) { // twice as much would be too much
+				t.Errorf("item %d sees another one's variable", i)
+			}
+			if got := must[string](t)(item.Key()); got != fmt.Sprint(i+1) {
+				t.Errorf("item %d has the key %s", i, got)
+			}
+		}
+	}
+}
+
+// Two rules can have variables of one name, and two evaluations of the same Programs take turns.
+func TestRulesAreApart(t *testing.T) {
+	one := v1alpha1.Rule{Name: "a", ForEach: "pods.items", When: "variables.v == 'a'", Variables: variablesOf([]string{"v: item.metadata.name"})}
+	two := v1alpha1.Rule{Name: "b", ForEach: "nodes.items", When: "variables.v == 1 && variables.w == 2", Variables: variablesOf([]string{"w: 2", "v: 1"})}
+	p := compileWork(t, Limits{}, podWork([]string{nodesByName}, one, two))
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 20 {
+				e, problem := p.Begin(t.Context(), podInput())
+				if problem != nil {
+					t.Error(problem)
+					return
+				}
+				found := ""
+				for i := range 2 {
+					all, problem := e.Rule(i).Items()
+					if problem != nil {
+						t.Error(problem)
+					}
+					for _, item := range all {
+						when, problem := item.When()
+						found += fmt.Sprint(" ", when)
+						if problem != nil {
+							t.Error(problem)
+						}
+					}
+				}
+				e.Close()
+				if want := " true false false false true true"; found != want {
+					t.Errorf("got%s, want%s", found, want)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestBeginIsInterrupted(t *testing.T) {
+	p := compileWork(t, Limits{Wall: 20 * time.Millisecond}, podWork(nil, orphanedWithoutIndex()))
+	e := begin(t, p, podInput())
+	if _, problem := p.Begin(t.Context(), podInput()); problem == nil || problem.Error() != "the evaluation takes longer than 20ms" {
+		t.Errorf("while another evaluation is under way: %v", problem)
+	}
+	e.Close()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, problem := p.Begin(over, podInput()); problem == nil || problem.Kind != Interrupted {
+		t.Errorf("without time: %v", problem)
+	}
+	if f, problem := p.Begin(t.Context(), podInput()); problem != nil {
+		t.Error(problem)
+	} else {
+		f.Close()
+	}
+}
+
+func orphanedWithoutIndex() v1alpha1.Rule {
+	return v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "!nodes.items.exists(n, n.metadata.name == item.spec.nodeName)"}
+}
+
+func TestPanicsAboutItemsAreErrors(t *testing.T) {
+	c := newCompiler(t, Limits{})
+	c.charges["size"] = charge{before: func(*meter, []ref.Val) ref.Val { panic("boom") }}
+	rule := v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "true || variables.n == 1", Unless: "variables.n == 1 || true", Variables: variablesOf([]string{"n: item.size()"})}
+	p, errs := c.Compile(podWork(nil, rule))
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	item := items(t, begin(t, p, podInput()).Rule(0))[0]
+	if !must[bool](t)(item.When()) {
+		t.Error("what is not read is no error")
+	}
+	if _, problem := item.Unless(); problem == nil || problem.Kind != Internal || !strings.Contains(problem.Message, "boom") {
+		t.Errorf("got %v", problem)
 	}
 }

@@ -25,7 +25,7 @@ func (a adapter) NativeToValue(value any) ref.Val {
 	case map[string]any:
 		return &sortedMap{Mapper: types.NewStringInterfaceMap(a, v), native: v}
 	case []any:
-		return types.NewDynamicList(a, v)
+		return &nativeList{Lister: types.NewDynamicList(a, v), native: v}
 	default:
 		return a.Adapter.NativeToValue(value)
 	}
@@ -44,6 +44,15 @@ func (m *sortedMap) Iterator() traits.Iterator {
 
 // IsZeroValue says whether the map is empty, as optional.ofNonZeroValue asks.
 func (m *sortedMap) IsZeroValue() bool { return len(m.native) == 0 }
+
+// nativeList is a list of values in Go. (That is not what Value gives for every list that is made of one.)
+type nativeList struct {
+	traits.Lister
+	native []any
+}
+
+// IsZeroValue says whether the list is empty, as optional.ofNonZeroValue asks.
+func (l *nativeList) IsZeroValue() bool { return len(l.native) == 0 }
 
 // nativeOf is a value in Go. An object of the Input is the very map.
 func nativeOf(v ref.Val, limit int64) (any, error) {

@@ -10,13 +10,11 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -60,7 +58,7 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 	case live.Verdict != v1alpha1.VerdictAct:
 		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
 	case p.c.Common().Mode == v1alpha1.ModeDryRun:
-		p.mem.held = p.dryRun(ctx, live)
+		p.mem.held = (&batch{pass: p, in: in}).dryRun(ctx, live, live.Steps)
 		return p.mem.held, nil
 	}
 	return live, p.commit(ctx, in, live)
@@ -77,7 +75,7 @@ func (p *pass) period() time.Duration {
 
 // tried says that a dry run has already asked about all that a decision wants.
 func (p *pass) tried(watched plan.Plan) bool {
-	if p.c.Common().Mode != v1alpha1.ModeDryRun || p.mem.held.Reason != v1alpha1.ReasonDryRun || len(p.mem.tried) != len(watched.Steps) {
+	if p.c.Common().Mode != v1alpha1.ModeDryRun || p.mem.held.Reason != v1alpha1.ReasonDryRun || len(p.mem.tried) != watched.Objects() {
 		return false
 	}
 	for i := range watched.Steps {
@@ -155,35 +153,6 @@ func (p *pass) commit(ctx context.Context, in plan.Input, d plan.Plan) error {
 	p.report().evaluated(in, d)
 	logf.FromContext(ctx).Info("Committed", "run", run.Number, "objects", len(run.Rows), "release", releaseName(run), "withheld", len(run.Withheld))
 	return nil
-}
-
-// dryRun asks the API server about each deletion, once a version of an object, and reports.
-func (p *pass) dryRun(ctx context.Context, d plan.Plan) plan.Plan {
-	now := map[types.UID]string{}
-	results := make([]string, len(d.Steps))
-	actuate.Each(len(d.Steps), func(i int) {
-		o := &d.Steps[i].Object
-		if p.mem.tried[o.UID] == o.ResourceVersion {
-			return
-		}
-		results[i] = "would be deleted"
-		if err := p.hands.actuator.Try(ctx, o.Ref); err != nil {
-			results[i] = "would be refused: " + err.Error()
-		}
-	})
-	var asked []plan.Row
-	for i, result := range results {
-		now[d.Steps[i].Object.UID] = d.Steps[i].Object.ResourceVersion
-		if result != "" {
-			asked = append(asked, d.Steps[i].Row())
-			p.did(d.Steps[i].Row(), "delete (dry run)", result)
-		}
-	}
-	p.tellBatch("DryRun", "would delete", asked)
-	p.mem.tried = now
-	d.Reason = v1alpha1.ReasonDryRun
-	d.Message = fmt.Sprintf("All conditions are true. Mode is DryRun: %s would be deleted%s, and nothing is.", counted(len(d.Steps), "object"), andRelease(d.Release))
-	return d
 }
 
 func andRelease(rel *plan.Release) string {

@@ -66,6 +66,9 @@ func (b *batch) do(ctx context.Context, first plan.Plan) (acted bool, say plan.P
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is done: "+slowReads+"."
 		return false, b.mem.pause(last, &b.mem.disagreed, b.period(), now), nil
 	}
+	if len(last.Errors) == 0 { // those of items that are not of this batch
+		last.Errors = first.Errors
+	}
 	todo := b.news(plan.Intersect(first, last))
 	b.mem.holds = last.Holds
 	switch {
@@ -77,7 +80,7 @@ func (b *batch) do(ctx context.Context, first plan.Plan) (acted bool, say plan.P
 	case len(todo.Steps) == 0:
 		return false, b.mem.pause(last, &b.mem.disagreed, b.period(), now), nil
 	case b.c.Common().Mode == v1alpha1.ModeDryRun:
-		return false, b.dryRunSteps(ctx, last, todo.Steps), nil
+		return false, b.dryRun(ctx, last, todo.Steps), nil
 	}
 	if todo, err = b.record(ctx, todo); err != nil {
 		return false, plan.Plan{}, err
@@ -120,8 +123,8 @@ func onlyReports(p plan.Plan) bool {
 // told is what tells one report of an item from another.
 func told(s *plan.Step) string { return s.Object.ResourceVersion + " " + s.Reason }
 
-// dryRunSteps asks the API server about each step, once a version of its object, and says what would be done.
-func (b *batch) dryRunSteps(ctx context.Context, d plan.Plan, steps []plan.Step) plan.Plan {
+// dryRun asks the API server about each step, once a version of its object, and says what would be done.
+func (b *batch) dryRun(ctx context.Context, d plan.Plan, steps []plan.Step) plan.Plan {
 	tried, results := map[types.UID]string{}, make([]string, len(steps))
 	actuate.Each(len(steps), func(i int) {
 		s := &steps[i]
@@ -153,7 +156,7 @@ func (b *batch) dryRunSteps(ctx context.Context, d plan.Plan, steps []plan.Step)
 	b.tellDryRun(asked)
 	b.mem.tried = tried
 	d.Reason = v1alpha1.ReasonDryRun
-	d.Message = fmt.Sprintf("Mode is DryRun: something would be done with %s, and nothing is.", counted(len(objects), "object"))
+	d.Message = fmt.Sprintf("Mode is DryRun: %s would be acted on%s, and nothing is done.", counted(len(objects), "object"), andRelease(d.Release))
 	return d
 }
 
@@ -183,7 +186,8 @@ func (b *batch) mayBegin(ctx context.Context) (say plan.Plan, ok bool, err error
 func (b *batch) confirm(ctx context.Context, first plan.Plan) plan.Plan {
 	b.in.Now = b.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	b.in.Confirmed, b.in.Unreadable, b.in.Batch = map[plan.Read]bool{}, map[plan.Read]string{}, confirmsAtATime
-	evidence := b.evidence(first)
+	b.in.Only = first.Items() // what turns up meanwhile has its turn in the next batch
+	evidence := b.unseen(first)
 	live := make([]plan.Target, len(evidence))
 	actuate.Each(len(evidence), func(n int) {
 		live[n] = snapshot.TakeTarget(ctx, b.hands.live, b.c.GetNamespace(), &b.work.Targets[evidence[n]])
@@ -202,18 +206,15 @@ func (b *batch) confirm(ctx context.Context, first plan.Plan) plan.Plan {
 	return plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUnconfirmed, Message: "What is to be confirmed changes as often as it is read."}
 }
 
-// evidence are the targets that are read live as a whole: those that conditions read, and those that are deleted.
-func (b *batch) evidence(d plan.Plan) []int {
-	gate := map[string]bool{}
-	for i := range b.work.Conditions {
-		for _, name := range b.in.Programs.Reads(i) {
-			gate[name] = true
-		}
+// unseen are the targets that are deleted and that no expression sees: no decision asks for them, and what is deleted of
+// them is read live all the same.
+func (b *batch) unseen(d plan.Plan) []int {
+	if !slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.Action < 0 }) {
+		return nil
 	}
-	deletes := slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.Action < 0 })
 	var out []int
 	for i := range b.work.Targets {
-		if t := &b.work.Targets[i]; gate[t.Name] || deletes && t.Delete {
+		if t := &b.work.Targets[i]; t.Delete && !t.Included() {
 			out = append(out, i)
 		}
 	}
@@ -239,7 +240,8 @@ func (b *batch) ask(ctx context.Context, reads []plan.Read) {
 			}
 			return
 		}
-		state, detail := plan.Complete, ""
+		var state plan.TargetState
+		var detail string
 		a.found, a.matches, state, detail = snapshot.ReadOne(ctx, b.hands.live, b.c.GetNamespace(), t, read.Namespace, read.Name)
 		if state != plan.Complete {
 			a.problem = detail
@@ -259,9 +261,7 @@ func (b *batch) ask(ctx context.Context, reads []plan.Read) {
 		default:
 			found[read] = nil
 		}
-		if b.in.Confirmed != nil {
-			b.in.Confirmed[read] = true
-		}
+		b.in.Confirmed[read] = true
 	}
 	b.in.Snapshot = b.in.Snapshot.With(found)
 }
@@ -408,7 +408,7 @@ func (b *batch) refold(ctx context.Context, s *plan.Step) bool {
 	}
 	d := plan.Compute(ctx, b.in)
 	for i := range d.Steps {
-		if n := &d.Steps[i]; (n.Confirmed || b.in.Confirmed == nil) && n.Rule == s.Rule && n.Action == s.Action && n.Object.UID == s.Object.UID {
+		if n := &d.Steps[i]; n.Confirmed && n.Rule == s.Rule && n.Action == s.Action && n.Object.UID == s.Object.UID {
 			s.Keys, s.Patch, s.Reason, s.Grace = n.Keys, n.Patch, n.Reason, n.Grace
 			return true
 		}
@@ -531,10 +531,7 @@ func (b *batch) again(ctx context.Context, todo plan.Plan, changed map[types.UID
 	}
 	b.ask(ctx, slices.Compact(reads))
 	d := plan.Compute(ctx, b.in)
-	if b.in.Confirmed == nil { // everything was read live
-		return d.Of(places(todo))
-	}
-	return plan.Intersect(d, d)
+	return plan.Intersect(d, d).Of(places(todo))
 }
 
 // places are the objects of a plan.

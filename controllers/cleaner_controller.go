@@ -63,7 +63,7 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		return p.sleep(ctx, at, nil)
 	}
 	if at, waits, err := p.scheduled(ctx); waits || err != nil {
-		p.report().scheduled(at)
+		p.report().scheduled()
 		return p.sleep(ctx, at, err)
 	}
 

@@ -4,7 +4,6 @@
 package controllers
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -244,12 +243,12 @@ func (p *pass) event(kind, reason, action, format string, args ...any) {
 }
 
 // tellSteps emits one Event for each rule and verb of a batch.
-func (p *pass) tellSteps(steps []plan.Step) { p.tellAs(steps, "", "") }
+func (p *pass) tellSteps(steps []plan.Step) { p.tellAs(steps, false) }
 
 // tellDryRun emits Events of what would be done.
-func (p *pass) tellDryRun(steps []plan.Step) { p.tellAs(steps, "DryRun", "would be ") }
+func (p *pass) tellDryRun(steps []plan.Step) { p.tellAs(steps, true) }
 
-func (p *pass) tellAs(steps []plan.Step, reason, would string) {
+func (p *pass) tellAs(steps []plan.Step, dryRun bool) {
 	type kind struct {
 		rule string
 		verb plan.Verb
@@ -267,29 +266,33 @@ func (p *pass) tellAs(steps []plan.Step, reason, would string) {
 	}
 	for _, k := range kinds {
 		w := wordsOf(k.verb)
-		text := fmt.Sprintf("%s: %s%s %s", k.rule, would, w.result, some(names[k]))
+		reason, did := w.reason, w.result
+		if dryRun {
+			reason, did = v1alpha1.ReasonDryRun, "would "+w.would
+		}
+		text := fmt.Sprintf("%s: %s %s", k.rule, did, some(names[k]))
 		if first[k] != "" {
 			text += " (" + first[k] + ")"
 		}
-		p.event(corev1.EventTypeNormal, cmp.Or(reason, w.reason), w.action, "%s", text)
+		p.event(corev1.EventTypeNormal, reason, w.action, "%s", text)
 	}
 }
 
 // words are how a verb is spoken of.
-type words struct{ reason, action, result string }
+type words struct{ reason, action, would, result string }
 
 func wordsOf(v plan.Verb) words {
 	switch v {
 	case plan.VerbDelete:
-		return words{"Deleted", "Delete", "deleted"}
+		return words{"Deleted", "Delete", "delete", "deleted"}
 	case plan.VerbEvict:
-		return words{"Evicted", "Evict", "evicted"}
+		return words{"Evicted", "Evict", "evict", "evicted"}
 	case plan.VerbPatch:
-		return words{"Patched", "Patch", "patched"}
+		return words{"Patched", "Patch", "patch", "patched"}
 	case plan.VerbRemoveFinalizer:
-		return words{"FinalizerRemoved", "RemoveFinalizer", "freed of a finalizer"}
+		return words{"FinalizerRemoved", "RemoveFinalizer", "take a finalizer off", "freed of a finalizer"}
 	default:
-		return words{"Reported", "Report", "reported"}
+		return words{"Reported", "Report", "report", "reported"}
 	}
 }
 

@@ -128,13 +128,16 @@ func (p *pass) compile() (*celenv.Programs, validation.Findings) {
 		return nil, validation.Refused(p.wrong)
 	}
 	programs, errs := p.r.compiler.Get(p.c.GetUID(), p.version, p.work)
-	findings := validation.Validate(p.work, validation.Options{
+	options := validation.Options{
 		AllowProtectedKinds:   p.r.opts.AllowProtectedKinds,
 		Compiled:              errs,
 		RequireServiceAccount: p.r.opts.RequireServiceAccount,
 		DefaultServiceAccount: p.r.opts.DefaultServiceAccount,
-	})
-	return programs, findings.Errors()
+	}
+	if ref := p.c.Common().TemplateRef; ref != nil {
+		options.Template = ref.Name
+	}
+	return programs, validation.Validate(p.work, options).Errors()
 }
 
 // prepare has the programs of what is to be done, or reports why there are none.

@@ -39,8 +39,8 @@ func (p *pass) scheduled(ctx context.Context) (next time.Time, waits bool, err e
 	now := p.r.clock.Now().Add(-p.r.opts.Skew.Ahead())
 	due, tick, next, err := plan.Due(p.work, last, p.created(), now)
 	switch {
-	case err != nil: // validation says so
-		return time.Time{}, false, nil
+	case err != nil:
+		return time.Time{}, false, nil //nolint:nilerr // validation says so, when it is evaluated
 	case due:
 		err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastScheduleTime = &metav1.Time{Time: tick} })
 		if err != nil {

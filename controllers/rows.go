@@ -5,6 +5,7 @@ package controllers
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -29,7 +30,8 @@ func (p *pass) actRules(ctx context.Context, rows []int) error {
 	b := &batch{pass: p}
 	now := p.r.clock.Now()
 	b.in = p.input(programs, now, snapshot.TakeLive(ctx, p.hands.live, p.c.GetNamespace(), p.work))
-	b.in.Acting, b.in.Backoff, b.in.Unreadable = true, nil, map[plan.Read]string{} // each row has a back-off of its own
+	b.in.Acting, b.in.Backoff = true, nil // each row has a back-off of its own
+	b.in.Confirmed, b.in.Unreadable, b.in.Batch = b.in.Snapshot.Live(), map[plan.Read]string{}, math.MaxInt
 	d := plan.Compute(ctx, b.in)
 	p.mem.holds = d.Holds
 	missing := p.hands.accountMissing(ctx, p.r.own.live)

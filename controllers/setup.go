@@ -44,6 +44,8 @@ type Options struct {
 	Lease interface{ Fresh() bool }
 	// Skew is what MeasureSkew has made of the manager's configuration. The clock is trusted if nil.
 	Skew *skew.Meter
+	// Namespace is the operator's own, in which nothing is ever touched.
+	Namespace string
 	// ProtectedNamespaces are those in which nothing is deleted.
 	ProtectedNamespaces []string
 	// AllowProtectedKinds are protected resources, as <resource>.<group>, that may be deleted all the same.
@@ -154,7 +156,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 }
 
 func (o *Options) protection() plan.Protection {
-	return plan.Protection{Namespaces: o.ProtectedNamespaces, AllowedKinds: o.AllowProtectedKinds}
+	return plan.Protection{Namespaces: o.ProtectedNamespaces, Own: o.Namespace, AllowedKinds: o.AllowProtectedKinds}
 }
 
 // wakes lets through what can change what a Cleaner does: not a status that is there for people.

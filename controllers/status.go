@@ -233,7 +233,7 @@ func (r report) templateMissing(name string) {
 }
 
 // scheduled says that the schedule is waited for. What the last evaluation found stays said.
-func (r report) scheduled(at time.Time) {
+func (r report) scheduled() {
 	if r.draft().LastEvaluation == nil {
 		r.set(v1alpha1.ConditionValid, metav1.ConditionTrue, v1alpha1.ReasonValid, "The spec is valid.")
 		r.ready(metav1.ConditionTrue, v1alpha1.ReasonWaitingForSchedule, "The schedule is not due yet.")

@@ -20,9 +20,6 @@ import (
 	"github.com/vtex/cleaner/config/templates"
 )
 
-// pageSize is how many Cleaners are read at a time.
-const pageSize = 500
-
 // bodies answers for CleanerTemplates.
 type bodies struct{ *validator }
 
@@ -146,40 +143,21 @@ func (u *use) wrong(c v1alpha1.Owner) validation.Findings {
 
 // eachOwner reads all Cleaners and ClusterCleaners, in order.
 func (v *validator) eachOwner(ctx context.Context, do func(kind string, c v1alpha1.Owner) error) error {
-	cleaners := &v1alpha1.CleanerList{}
-	err := v.pages(ctx, cleaners, func() error {
-		for i := range cleaners.Items {
-			if err := do("Cleaner", &cleaners.Items[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	cluster := &v1alpha1.ClusterCleanerList{}
-	return v.pages(ctx, cluster, func() error {
-		for i := range cluster.Items {
-			if err := do("ClusterCleaner", &cluster.Items[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// pages reads a list, and calls do after each page.
-func (v *validator) pages(ctx context.Context, list client.ObjectList, do func() error) error {
-	for next := ""; ; {
-		if err := v.live.List(ctx, list, &client.ListOptions{Limit: pageSize, Continue: next}); err != nil {
+	cleaners, cluster := &v1alpha1.CleanerList{}, &v1alpha1.ClusterCleanerList{}
+	for _, list := range []client.ObjectList{cleaners, cluster} {
+		if err := v.live.List(ctx, list); err != nil {
 			return fmt.Errorf("cannot find out what uses the template: %w", err)
 		}
-		if err := do(); err != nil {
+	}
+	for i := range cleaners.Items {
+		if err := do("Cleaner", &cleaners.Items[i]); err != nil {
 			return err
 		}
-		if next = list.GetContinue(); next == "" {
-			return nil
+	}
+	for i := range cluster.Items {
+		if err := do("ClusterCleaner", &cluster.Items[i]); err != nil {
+			return err
 		}
 	}
+	return nil
 }

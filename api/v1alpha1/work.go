@@ -34,8 +34,7 @@ type Work struct {
 //
 // +kubebuilder:object:generate=false
 type Owner interface {
-	metav1.Object
-	runtime.Object
+	object
 
 	// Work is the spec. A templateRef in it is not expanded.
 	Work() *Work
@@ -45,6 +44,14 @@ type Owner interface {
 	State() *CleanerStatus
 	// DeepCopyOwner is DeepCopyObject with its type.
 	DeepCopyOwner() Owner
+}
+
+// object is what Kubernetes knows of each object.
+//
+// +kubebuilder:object:generate=false
+type object interface {
+	metav1.Object
+	runtime.Object
 }
 
 var (

@@ -56,6 +56,8 @@ type Options struct {
 	// Template is the name of the CleanerTemplate from which targets, variables, conditions, rules and parameters are.
 	// What is wrong with them is then said of it. Empty if the spec has them itself.
 	Template string
+	// unused says that they are looked at as a template that Cleaners may use as well as ClusterCleaners.
+	unused bool
 }
 
 // Served is what an API server says of a kind.

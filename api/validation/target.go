@@ -69,7 +69,7 @@ func (f *Findings) targets(spec *v1alpha1.Work, p *field.Path, o Options) {
 		if len(o.Served) > i {
 			f.served(spec, &t.Reference, o.Served[i], path.Child("reference", "kind"))
 		}
-		f.namespaces(spec, &t.Reference, k, path.Child("reference"))
+		f.namespaces(spec, &t.Reference, k, path.Child("reference"), o)
 		f.deletion(spec, t, k, path.Child("delete"), o)
 		f.missing(t, path.Child("onMissing"))
 	}
@@ -213,7 +213,7 @@ func (k kind) outOfReach(does string) string {
 }
 
 // namespaces looks at the part of a reference that only ClusterCleaners have.
-func (f *Findings) namespaces(spec *v1alpha1.Work, r *v1alpha1.ClusterReference, k kind, p *field.Path) {
+func (f *Findings) namespaces(spec *v1alpha1.Work, r *v1alpha1.ClusterReference, k kind, p *field.Path, o Options) {
 	chosen := r.Namespaces != nil || r.NamespaceSelector != nil || r.ExcludeNamespaces != nil
 	switch {
 	case !spec.Cluster && (chosen || r.Namespace != ""):
@@ -225,7 +225,7 @@ func (f *Findings) namespaces(spec *v1alpha1.Work, r *v1alpha1.ClusterReference,
 		f.refuse(p, "an object of a given name lives in one namespace: write namespace instead of namespaces, namespaceSelector and excludeNamespaces")
 	case k.clusterScoped && (chosen || r.Namespace != ""):
 		f.refuse(p, fmt.Sprintf("chooses namespaces, and %s are cluster-scoped: remove namespace, namespaces, namespaceSelector and excludeNamespaces", k.name()))
-	case spec.Cluster && r.Name != "" && r.Namespace == "" && k.resource != "" && !k.clusterScoped:
+	case spec.Cluster && !o.unused && r.Name != "" && r.Namespace == "" && k.resource != "" && !k.clusterScoped:
 		f.refuse(p.Child("namespace"), fmt.Sprintf("is missing: %s live in namespaces, so write the one in which the object of this name lives", k.name()))
 	}
 	f.namespaceNames([]string{r.Namespace}, func(int) *field.Path { return p.Child("namespace") })

@@ -39,11 +39,13 @@ func (pods) CompileOptions() []cel.EnvOption {
 func (pods) ProgramOptions() []cel.ProgramOption { return nil }
 
 // podSpecs are the paths to a pod spec.
-var podSpecs = [][]types.String{
-	{"spec"},
-	{"spec", "template", "spec"},
-	{"spec", "jobTemplate", "spec", "template", "spec"},
-	{"template", "spec"},
+func podSpecs() [][]types.String {
+	return [][]types.String{
+		{"spec"},
+		{"spec", "template", "spec"},
+		{"spec", "jobTemplate", "spec", "template", "spec"},
+		{"template", "spec"},
+	}
 }
 
 func podSpec(v ref.Val) ref.Val {
@@ -51,7 +53,7 @@ func podSpec(v ref.Val) ref.Val {
 	if !ok {
 		return types.NewErr("podSpec: this is no object, but a %s", v.Type().TypeName())
 	}
-	for _, path := range podSpecs {
+	for _, path := range podSpecs() {
 		spec := lookup(object, path...)
 		if _, ok := lookup(spec, "containers").(traits.Lister); ok {
 			return types.OptionalOf(spec)
@@ -121,9 +123,6 @@ func configMaps(spec map[string]any) []any {
 	return found
 }
 
-// withSecretRef are the kinds of volumes that refer to a Secret as secretRef.
-var withSecretRef = []string{"cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"}
-
 func secrets(spec map[string]any) []any {
 	found := environment(spec, "secretKeyRef", "secretRef")
 	for _, secret := range maps(spec["imagePullSecrets"]) {
@@ -131,7 +130,7 @@ func secrets(spec map[string]any) []any {
 	}
 	for _, volume := range maps(spec["volumes"]) {
 		found = append(found, field(volume, "secret", "secretName"), field(volume, "azureFile", "secretName"), field(volume, "csi", "nodePublishSecretRef", "name"))
-		for _, kind := range withSecretRef {
+		for _, kind := range []string{"cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"} {
 			found = append(found, field(volume, kind, "secretRef", "name"))
 		}
 		found = append(found, projected(volume, "secret")...)

@@ -37,7 +37,7 @@ func (selectors) ProgramOptions() []cel.ProgramOption { return nil }
 
 // bothMaps are the two arguments of a function in Go. The first is nil where there is none.
 func bothMaps(function string, first, labels ref.Val) (selector, with map[string]any, err ref.Val) {
-	ok := true
+	var ok bool
 	if first = present(first); first != nil {
 		if selector, ok = nativeMap(first); !ok {
 			return nil, nil, types.NewErr("%s: a selector is a map, and this is a %s", function, first.Type().TypeName())

@@ -5,12 +5,14 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -71,4 +73,47 @@ func TestShippedTemplates(t *testing.T) {
 	if got := strings.Count(out.String(), "ok "); got < 16 {
 		t.Errorf("only %d cases were found:\n%s", got, out.String())
 	}
+}
+
+// What README.md shows of a session is what the commands print; warnings are left out there.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir("../..")
+	root, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions := 0
+	for block := range strings.SplitSeq(string(text), "```") {
+		session, ok := strings.CutPrefix(block, "text\n$ cd ")
+		if !ok || !strings.Contains(session, "$ kubectl cleaner ") {
+			continue
+		}
+		sessions++
+		dir, session, _ := strings.Cut(session, "\n")
+		t.Chdir(filepath.Join(root, dir))
+		for _, part := range strings.Split(session, "$ kubectl cleaner ")[1:] {
+			line, want, _ := strings.Cut(part, "\n")
+			var out strings.Builder
+			run(t.Context(), clock.RealClock{}, strings.Fields(line), strings.NewReader(""), &out, io.Discard)
+			if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(trimLines(out.String()))); diff != "" {
+				t.Errorf("kubectl cleaner %s (-README +printed):\n%s", line, diff)
+			}
+		}
+	}
+	if sessions == 0 {
+		t.Error("README.md has no session")
+	}
+}
+
+// trimLines takes the blanks off the ends of lines, which no editor keeps.
+func trimLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
 }

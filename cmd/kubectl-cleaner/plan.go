@@ -94,6 +94,11 @@ func (t *tool) plan(ctx context.Context, f *planFlags) error {
 		return err
 	}
 	c := l.load(ctx, own, nil)
+	if !c.invalid() && c.work.Helm != nil && c.work.Helm.Delete {
+		p := own.at("spec.helm", "the release is not looked at here, and its uninstallation is not in the plan: helm list shows it")
+		p.warning = true
+		c.problems = append(c.problems, p)
+	}
 	for _, p := range c.problems {
 		if c.invalid() || f.output == asTable || !p.warning {
 			fmt.Fprintln(t.err, p)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/config/templates"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -91,7 +92,11 @@ func (t *tool) validate(ctx context.Context, f *validateFlags) error {
 		case !ok:
 			continue // such as a Namespace beside its Cleaner
 		case gvk.Kind == kindTemplate:
-			say(d, append(of(bodies, d), l.body(d, served)...))
+			found := of(bodies, d)
+			if failing(found) == nil { // else it was not read, and another one may have its name
+				found = append(found, l.body(d, served)...)
+			}
+			say(d, found)
 		default:
 			say(d, l.load(ctx, d, served).problems)
 		}
@@ -123,10 +128,13 @@ func (l *loader) body(d *document, served func([]v1alpha1.ClusterTarget) []valid
 	if t == nil {
 		return nil
 	}
-	body := t.Spec.Template
-	work := &v1alpha1.Work{Cluster: true, Targets: body.Targets, CommonSpec: v1alpha1.CommonSpec{
-		Lifecycle: v1alpha1.LifecycleRecurring, Variables: body.Variables, Conditions: body.Conditions, Rules: body.Rules,
-	}}
+	if len(templates.Validate(t)) > 0 { // said already
+		return nil
+	}
+	work, errs := templates.StandIn(t)
+	if len(errs) > 0 {
+		return d.errors(errs)
+	}
 	options := validation.Options{AllowProtectedKinds: l.allowed}
 	if served != nil {
 		options.Served = served(work.Targets)
@@ -134,8 +142,8 @@ func (l *loader) body(d *document, served func([]v1alpha1.ClusterTarget) []valid
 	programs, errs := l.compiler.Compile(work)
 	options.Compiled = errs
 	var out []problem
-	for _, f := range validation.Validate(work, options) {
-		p := d.at("spec.template"+f.Path[len("spec"):], f.Message)
+	for _, f := range validation.ValidateTemplate(t, nil, options) {
+		p := d.at(f.Path, f.Message)
 		p.warning = f.Severity == validation.Warning
 		out = append(out, p)
 	}

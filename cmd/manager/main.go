@@ -66,6 +66,7 @@ func run(args []string) error {
 	}
 	opts := f.options
 	opts.Lease, opts.Skew = lease, skew
+	opts.Namespace = f.namespace
 	opts.ProtectedNamespaces = append(opts.ProtectedNamespaces, f.namespace)
 	if err := controllers.SetupWithManager(mgr, opts); err != nil {
 		return err

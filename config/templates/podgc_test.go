@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -22,13 +20,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/config/templates"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
+	"github.com/vtex/cleaner/test/podgc"
 )
 
 // start is when each case begins.
@@ -40,67 +38,14 @@ const (
 	live  = "live"
 )
 
-// A podgcCase is one of testdata/podgc, whose README says what its fields mean.
-type podgcCase struct {
-	Name       string      `json:"name"`
-	Templates  []string    `json:"templates"`
-	Threshold  *int64      `json:"threshold"`
-	Quarantine *string     `json:"quarantine"`
-	Nodes      []podgcNode `json:"nodes"`
-	Pods       []podgcPod  `json:"pods"`
-	Steps      []podgcStep `json:"steps"`
-	Failed     []string    `json:"failed"`
-	Disrupted  bool        `json:"disrupted"`
-	Since      string      `json:"since"`
-	KCM        string      `json:"kcm"`
-}
-
-type podgcNode struct {
-	Name   string         `json:"name"`
-	In     []string       `json:"in"`
-	Ready  string         `json:"ready"`
-	Taints []corev1.Taint `json:"taints"`
-}
-
-type podgcPod struct {
-	Name       string                `json:"name"`
-	Namespace  string                `json:"namespace"`
-	Node       string                `json:"node"`
-	Phase      corev1.PodPhase       `json:"phase"`
-	Reason     string                `json:"reason"`
-	Created    int                   `json:"created"`
-	Deleted    bool                  `json:"deleted"`
-	Grace      *int64                `json:"grace"`
-	Finalizers []string              `json:"finalizers"`
-	Conditions []corev1.PodCondition `json:"conditions"`
-	From       v1alpha1.Duration     `json:"from"`
-}
-
-type podgcStep struct {
-	At     v1alpha1.Duration `json:"at"`
-	Appear []string          `json:"appear"`
-	Vanish []string          `json:"vanish"`
-	In     []string          `json:"in"`
-	Fail   *bool             `json:"fail"`
-	Gone   []string          `json:"gone"`
-}
-
 func TestPodGC(t *testing.T) {
-	paths, err := filepath.Glob("testdata/podgc/*.yaml")
-	if err != nil || len(paths) < 4 {
-		t.Fatalf("the cases are not where they should be: %v, %v", paths, err)
+	files, err := podgc.Load("testdata/podgc")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("the cases are not where they should be: %v, %v", slices.Collect(maps.Keys(files)), err)
 	}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var cases []podgcCase
-		if err := yaml.UnmarshalStrict(text, &cases); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
+	for file, cases := range files {
 		for i := range cases {
-			t.Run(filepath.Base(path)+"/"+cases[i].Name, func(t *testing.T) { play(t, &cases[i]) })
+			t.Run(file+"/"+cases[i].Name, func(t *testing.T) { play(t, &cases[i]) })
 		}
 	}
 }
@@ -108,8 +53,8 @@ func TestPodGC(t *testing.T) {
 // world is a cluster with two views, and what the templates did to it.
 type world struct {
 	t       *testing.T
-	views   map[string][]podgcNode
-	pods    []podgcPod
+	views   map[string][]podgc.Node
+	pods    []podgc.Pod
 	failing bool
 	patched map[string]corev1.Pod
 }
@@ -121,8 +66,8 @@ type collector struct {
 	holds    plan.Holds
 }
 
-func play(t *testing.T, tc *podgcCase) {
-	w := &world{t: t, views: map[string][]podgcNode{}, pods: tc.Pods, patched: map[string]corev1.Pod{}}
+func play(t *testing.T, tc *podgc.Case) {
+	w := &world{t: t, views: map[string][]podgc.Node{}, pods: tc.Pods, patched: map[string]corev1.Pod{}}
 	for _, n := range tc.Nodes {
 		if n.In == nil {
 			n.In = []string{cache, live}
@@ -150,20 +95,20 @@ func play(t *testing.T, tc *podgcCase) {
 }
 
 // turn changes the world as a step says.
-func (w *world) turn(tc *podgcCase, step *podgcStep) {
+func (w *world) turn(tc *podgc.Case, step *podgc.Step) {
 	for _, view := range step.In {
 		for _, name := range step.Appear {
-			n := slices.IndexFunc(tc.Nodes, func(n podgcNode) bool { return n.Name == name })
+			n := slices.IndexFunc(tc.Nodes, func(n podgc.Node) bool { return n.Name == name })
 			w.views[view] = append(w.views[view], tc.Nodes[n])
 		}
-		w.views[view] = slices.DeleteFunc(w.views[view], func(n podgcNode) bool { return slices.Contains(step.Vanish, n.Name) })
+		w.views[view] = slices.DeleteFunc(w.views[view], func(n podgc.Node) bool { return slices.Contains(step.Vanish, n.Name) })
 	}
 	if step.Fail != nil {
 		w.failing = *step.Fail
 	}
 }
 
-func collectors(t *testing.T, tc *podgcCase) map[string]*collector {
+func collectors(t *testing.T, tc *podgc.Case) map[string]*collector {
 	t.Helper()
 	compiler, err := celenv.NewCompiler(celenv.Options{})
 	if err != nil {
@@ -290,12 +235,12 @@ func (w *world) act(s *plan.Step, gone map[string]bool) {
 }
 
 // judge looks at what was patched.
-func (w *world) judge(tc *podgcCase) {
+func (w *world) judge(tc *podgc.Case) {
 	if diff := cmp.Diff(slices.Sorted(slices.Values(tc.Failed)), slices.Sorted(maps.Keys(w.patched))); diff != "" {
 		w.t.Errorf("marked failed (-want +got):\n%s", diff)
 	}
 	for i := range tc.Pods {
-		before := tc.Pods[i].pod()
+		before := podOf(&tc.Pods[i])
 		after, ok := w.patched[before.Namespace+"/"+before.Name]
 		if !ok {
 			continue
@@ -350,11 +295,11 @@ func (w *world) reader(view string, at time.Duration) snapshot.Reader {
 			w.t.Fatal(err)
 		}
 		if from <= at {
-			add(w.pods[i].pod())
+			add(podOf(&w.pods[i]))
 		}
 	}
 	for i := range w.views[view] {
-		add(w.views[view][i].node())
+		add(nodeOf(&w.views[view][i]))
 	}
 	if err := objects.Done(); err != nil {
 		w.t.Fatal(err)
@@ -362,7 +307,7 @@ func (w *world) reader(view string, at time.Duration) snapshot.Reader {
 	return objects
 }
 
-func (p *podgcPod) pod() *corev1.Pod {
+func podOf(p *podgc.Pod) *corev1.Pod {
 	pod := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -385,7 +330,7 @@ func (p *podgcPod) pod() *corev1.Pod {
 	return pod
 }
 
-func (n *podgcNode) node() *corev1.Node {
+func nodeOf(n *podgc.Node) *corev1.Node {
 	node := &corev1.Node{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: types.UID(fmt.Sprintf("uid-of-node-%s", n.Name)), ResourceVersion: "1"},

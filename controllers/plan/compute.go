@@ -192,6 +192,10 @@ func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv
 	if p.Verdict == v1alpha1.VerdictAct && !in.Acting {
 		p = in.data(e, p)
 	}
+	if ctx.Err() != nil { // some items were asked, and others were not
+		p = p.waits(v1alpha1.ReasonEvaluationFailed, "The evaluation was interrupted.")
+		p.Holds = in.Holds
+	}
 	return p, results
 }
 
@@ -436,7 +440,7 @@ func met(spec *v1alpha1.Work, conditions int) string {
 	case conditions > 0:
 		return "All conditions are true."
 	case spec.Recurs():
-		return "There are no conditions."
+		return "There is something to do."
 	default:
 		return "There are no conditions, and the ttl has passed."
 	}

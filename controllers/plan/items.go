@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -182,6 +183,9 @@ func (r *deciding) object(a *acting, i int) (d deed, err *celenv.Error) {
 		}
 	case a.object == nil:
 		return d, nil
+	}
+	if action.Evict != nil && d.object.Resource.GroupResource() != (schema.GroupResource{Resource: "pods"}) {
+		return d, r.problem(fmt.Sprintf("actions[%d].evict", i), "only Pods can be evicted", "delete the object, or evict its Pods")
 	}
 	if o := d.object; !r.in.Spec.Cluster && (!r.in.Snapshot[d.target].Namespaced || o.Namespace != r.in.Owner.Namespace) {
 		return d, r.problem(fmt.Sprintf("actions[%d]", i), "a Cleaner acts in its own namespace only",

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -102,6 +103,21 @@ func TestCommitOfRules(t *testing.T) {
 	row, err := ParseRow(run.Rows[0])
 	if err != nil || row.Rule != "r" || row.Target(work) != -1 {
 		t.Errorf("got %+v, %v", row, err)
+	}
+}
+
+// An evaluation that was interrupted has asked about some items only.
+func TestInterrupted(t *testing.T) {
+	in := over(t, cluster(rule(), rule(func(r *v1alpha1.Rule) { r.Name, r.For = "later", "1m" })), p("a"))
+	in.Holds = Compute(t.Context(), in).Holds
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	plan := Compute(ctx, in)
+	if plan.Verdict != v1alpha1.VerdictWait || plan.Reason != v1alpha1.ReasonEvaluationFailed || len(plan.Steps) > 0 {
+		t.Errorf("got %s, %s", plan.Verdict, plan.Message)
+	}
+	if diff := cmp.Diff(in.Holds, plan.Holds); diff != "" || len(plan.Holds) != 1 {
+		t.Errorf("holds were lost:\n%s", diff)
 	}
 }
 

@@ -39,10 +39,8 @@ func (d Done) Since(now time.Time, per time.Duration) Done {
 // Deed is what is to be remembered of a step that was done.
 func (in *Input) Deed(s *Step, at time.Time) Deed {
 	d := Deed{At: at, UID: s.Object.UID, Items: max(1, len(s.Keys))}
-	for t := range in.Snapshot {
-		if i, ok := search(in.Snapshot[t].Objects, s.Object.Namespace, s.Object.Name); ok && in.Snapshot[t].Objects[i].UID == s.Object.UID {
-			d.Targets = append(d.Targets, in.Spec.Targets[t].Name)
-		}
+	for _, read := range in.Snapshot.ReadsOf(s.Object.Ref) {
+		d.Targets = append(d.Targets, in.Spec.Targets[read.Target].Name)
 	}
 	return d
 }

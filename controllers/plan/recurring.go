@@ -28,6 +28,8 @@ type Ledger struct {
 	Number int64
 	// Rows are what became of the rows of the run, in their order.
 	Rows []Entry
+
+	recorded []string // the rows, as the run has them: those of another batch are as many, maybe
 }
 
 // Entry is what became of a row.
@@ -38,9 +40,9 @@ type Entry struct {
 	Outcome v1alpha1.Outcome
 }
 
-// of says that the ledger is about a run.
+// of says that the ledger is about the rows of a run.
 func (l *Ledger) of(run *v1alpha1.Run) bool {
-	return run != nil && l.Number == run.Number && len(l.Rows) == len(run.Rows)
+	return run != nil && l.Number == run.Number && slices.Equal(l.recorded, run.Rows)
 }
 
 // Unknown lists the rows of a run of which it is not known what became of them: after a crash, or when an answer was
@@ -62,7 +64,7 @@ func (l *Ledger) Unknown(run *v1alpha1.Run) []int {
 // and what could not be read, is unknown for good.
 func (l *Ledger) Saw(run *v1alpha1.Run, sights map[int]Sight) {
 	if !l.of(run) {
-		*l = Ledger{Number: run.Number, Rows: make([]Entry, len(run.Rows))}
+		*l = Ledger{Number: run.Number, Rows: make([]Entry, len(run.Rows)), recorded: run.Rows}
 	}
 	for i, s := range sights {
 		l.Rows[i] = Entry{Known: true, Outcome: v1alpha1.OutcomeUnknown}
@@ -88,14 +90,15 @@ func NextRecurring(v View, l *Ledger) Request {
 		return Request{Kind: ClearUnsent}
 	case v.deleted():
 		return v.leaving(s, l)
-	case s.Run != nil && !v.Cleaner.Common().Recurs():
+	case s.Run != nil && (s.Run.Result != "" || !v.Cleaner.Common().Recurs()):
 		return v.settled(s, l)
 	default:
 		return Request{Kind: Evaluate}
 	}
 }
 
-// settled finishes a run of a Cleaner that does not stay any more.
+// settled finishes a run of a Cleaner that does not stay any more. One that has a result, as somebody wrote it, is sent as
+// it is: no batch goes over it.
 func (v View) settled(s *v1alpha1.CleanerStatus, l *Ledger) Request {
 	if s.Unsent != nil {
 		return Request{Kind: Idle, Reason: v1alpha1.ReasonDelivering}
@@ -138,7 +141,7 @@ func Full(run *v1alpha1.Run) bool {
 // run that is finished, or of none, it makes a new one.
 func Batch(s *v1alpha1.CleanerStatus, l *Ledger, decides string, rows []Row, withheld []v1alpha1.Withheld, now time.Time) (*v1alpha1.Run, *Ledger) {
 	run := &v1alpha1.Run{Lifecycle: v1alpha1.LifecycleRecurring, Number: s.Runs + 1, DecidedAt: metav1.NewTime(now)}
-	if s.Run != nil {
+	if s.Run != nil && s.Run.Result == "" {
 		run = Settled(s.Run, l)
 	}
 	run.Decides, run.Withheld = decides, withheld
@@ -149,7 +152,7 @@ func Batch(s *v1alpha1.CleanerStatus, l *Ledger, decides string, rows []Row, wit
 	for i := range entries {
 		entries[i].Known = true // nothing was sent yet
 	}
-	return run, &Ledger{Number: run.Number, Rows: entries}
+	return run, &Ledger{Number: run.Number, Rows: entries, recorded: run.Rows}
 }
 
 // Settled is a run whose rows are counted, and the first of them named.
@@ -174,8 +177,12 @@ func Settled(run *v1alpha1.Run, l *Ledger) *v1alpha1.Run {
 	return out
 }
 
-// Finished is a run of a Cleaner that stays with its result. It is Completed unless something of it is unknown.
+// Finished is a run of a Cleaner that stays with its result. It is Completed unless something of it is unknown. A result
+// that it has never changes.
 func Finished(run *v1alpha1.Run, l *Ledger, result v1alpha1.Result, message string, now time.Time) *v1alpha1.Run {
+	if run.Result != "" {
+		return run.DeepCopy()
+	}
 	out, finished := Settled(run, l), metav1.NewTime(now)
 	if result == "" {
 		result = v1alpha1.ResultCompleted
@@ -199,6 +206,15 @@ func (s Snapshot) Holding(o *Object) []int {
 		}
 	}
 	return out
+}
+
+// Objects is how many objects a plan is about.
+func (p *Plan) Objects() int {
+	seen := make(map[types.UID]bool, len(p.Steps))
+	for i := range p.Steps {
+		seen[p.Steps[i].Object.UID] = true
+	}
+	return len(seen)
 }
 
 // First is the plan with the steps on its first objects, at most so many. It has all that one of them comes after.

@@ -440,6 +440,13 @@ func TestRules(t *testing.T) {
 			pods: []Object{p("a"), terminating(p("b"), 5)},
 			want: act("r evict a in 5"),
 		},
+		"EvictOthers": {
+			reason: "and is for Pods alone",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.ForEach, r.Actions = "nodes.items", []v1alpha1.RuleAction{{Evict: &v1alpha1.EvictAction{}}}
+			})},
+			want: failing("r n1.nodes/v1 rules[0].actions[0].evict x1"),
+		},
 		"RemoveFinalizer": {
 			reason: "a finalizer is taken off what has it",
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
@@ -640,6 +647,18 @@ func TestRules(t *testing.T) {
 			pods: []Object{p("a")},
 			want: act("r delete a in 0 <a1>"),
 		},
+		"OneObjectOfTwoItems": {
+			reason: "what different items want of one object happens in the order of the actions",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.ForEach, r.Key = `["x", "y"]`, "item"
+				first, second := patches("{}"), deletes()
+				first.Object, first.When = "pods.items[0]", `item == "y"`
+				second.Object, second.When = "pods.items[0]", `item == "x"`
+				r.Actions = []v1alpha1.RuleAction{first, second}
+			})},
+			pods: []Object{p("a")},
+			want: act("r patch a <y> {}", "r delete a <x> after [0]"),
+		},
 		"TakenFromAFold": {
 			reason: "an item whose object an earlier rule took is in no fold",
 			rules: []v1alpha1.Rule{
@@ -816,11 +835,11 @@ func TestRules(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&in, work)
 			}
-			real := over(t, work, tc.pods...)
+			base := over(t, work, tc.pods...)
 			if in.Snapshot[2].State == Complete {
-				real.Snapshot[2] = in.Snapshot[2]
+				base.Snapshot[2] = in.Snapshot[2]
 			}
-			in.Owner, in.Spec, in.Programs, in.Snapshot = real.Owner, real.Spec, real.Programs, real.Snapshot
+			in.Owner, in.Spec, in.Programs, in.Snapshot = base.Owner, base.Spec, base.Programs, base.Snapshot
 
 			plan := Compute(t.Context(), in)
 			got := want{Verdict: plan.Verdict, Reason: plan.Reason, Steps: shorts(plan.Steps), Tripped: plan.TrippedBy}

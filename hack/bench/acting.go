@@ -147,7 +147,7 @@ func (r *rig) cleaners(ctx context.Context, prefix string, cleaners, objects int
 	if err := r.waits(ctx, ns, cleaners); err != nil {
 		return speed{}, err
 	}
-	return r.speed(ns, cleaners*objects, r.operatorCPU(ctx), func() error {
+	return r.speed(ns, "configmaps", cleaners*objects, r.operatorCPU(ctx), func() error {
 		if err := r.open(ctx, ns, "gate"); err != nil {
 			return err
 		}
@@ -165,7 +165,7 @@ func (r *rig) bare(ctx context.Context, prefix string, cleaners, objects int, do
 	if err != nil {
 		return speed{}, err
 	}
-	return r.speed(ns, cleaners*objects, ownCPU, func() error { return do(loop, ctx, cleaners) })
+	return r.speed(ns, "configmaps", cleaners*objects, ownCPU, func() error { return do(loop, ctx, cleaners) })
 }
 
 // stage makes a namespace with a gate and the ConfigMaps of groups.
@@ -202,8 +202,8 @@ func ownCPU() (float64, error) {
 
 // speed measures what is done, from the audit log: the deletions per second between the first and the last one. Unlike
 // them, the CPU time of who deletes depends little on what else runs on the machine.
-func (r *rig) speed(namespace string, deletions int, cpu func() (float64, error), do func() error) (speed, error) {
-	before, err := r.requests(namespace)
+func (r *rig) speed(namespace, resource string, deletions int, cpu func() (float64, error), do func() error) (speed, error) {
+	before, err := r.requests(namespace, resource)
 	if err != nil {
 		return speed{}, err
 	}
@@ -219,7 +219,7 @@ func (r *rig) speed(namespace string, deletions int, cpu func() (float64, error)
 	if err != nil {
 		return speed{}, err
 	}
-	got, err := r.requests(namespace)
+	got, err := r.requests(namespace, resource)
 	if err != nil {
 		return speed{}, err
 	}

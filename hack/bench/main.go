@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
@@ -29,9 +30,11 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctrl.SetLogger(logr.Discard())
-	s := sizes{reactions: 200, cleaners: 200, each: 50, objects: 5000, idle: 1000, many: 10_000}
+	s := sizes{reactions: 200, cleaners: 200, each: 50, objects: 5000, idle: 1000, many: 10_000,
+		evaluated: []crowd{{20_000, 1000}, {100_000, 5000}}, ended: 5000, busy: crowd{20_000, 1000}, events: 500, writes: 30 * time.Second}
 	if *small {
-		s = sizes{reactions: 5, cleaners: 4, each: 5, objects: 50, idle: 10, many: 100}
+		s = sizes{reactions: 5, cleaners: 4, each: 5, objects: 50, idle: 10, many: 100,
+			evaluated: []crowd{{200, 10}, {1000, 50}}, ended: 50, busy: crowd{200, 10}, events: 50, writes: 3 * time.Second}
 	}
 	if err := run(ctx, s, *write); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -45,7 +48,16 @@ type sizes struct {
 	cleaners, each int // Cleaners that act at the same time, and objects that each of them deletes
 	objects        int // objects that one Cleaner deletes
 	idle, many     int // Cleaners that wait: those that are listened to for a minute, and those whose memory is measured
+
+	evaluated []crowd       // what a rule is evaluated over
+	ended     int           // Pods that have ended, beyond the threshold of podgc-terminated
+	busy      crowd         // what the templates watch while Pods change
+	events    int           // changes of Pods in a second
+	writes    time.Duration // for how long they change
 }
+
+// crowd is a number of Pods on a number of Nodes.
+type crowd struct{ pods, nodes int }
 
 // run measures everything, prints it, and writes it to a file if there is one.
 func run(ctx context.Context, s sizes, path string) (err error) {
@@ -55,7 +67,7 @@ func run(ctx context.Context, s sizes, path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, r.Stop()) }()
 	var figures []figure
-	for _, measure := range []func(context.Context, *rig, sizes) ([]figure, error){reaction, manyCleaners, oneCleaner, idle} {
+	for _, measure := range []func(context.Context, *rig, sizes) ([]figure, error){reaction, manyCleaners, oneCleaner, idle, evaluation, ended, busy} {
 		got, err := measure(ctx, r, s)
 		if err != nil {
 			return err

@@ -59,6 +59,9 @@ func (r *rig) set(ctx context.Context) error {
 	if err := operator.Install(ctx, r.Cluster); err != nil {
 		return err
 	}
+	if err := operator.InstallTemplates(ctx, r.Cluster); err != nil {
+		return err
+	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		return err
@@ -192,14 +195,14 @@ func until(ctx context.Context, what string, check func(context.Context) (bool, 
 }
 
 // requests are those of the operator's ServiceAccount in a namespace, by verb and resource, and when the first and the
-// last DELETE of a ConfigMap came.
+// last DELETE of an object of one kind came.
 type requests struct {
 	count       map[string]int
 	first, last time.Time
 	deletes     int
 }
 
-func (r *rig) requests(namespace string) (requests, error) {
+func (r *rig) requests(namespace, resource string) (requests, error) {
 	events, err := r.audit.Events()
 	if err != nil {
 		return requests{}, err
@@ -214,7 +217,7 @@ func (r *rig) requests(namespace string) (requests, error) {
 			what += "/" + e.ObjectRef.Subresource
 		}
 		out.count[what]++
-		if e.Verb == "delete" && e.ObjectRef.Resource == "configmaps" {
+		if e.Verb == "delete" && e.ObjectRef.Resource == resource {
 			at := e.RequestReceivedTimestamp.Time
 			if out.first.IsZero() || at.Before(out.first) {
 				out.first = at

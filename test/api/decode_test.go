@@ -156,6 +156,7 @@ runs: 1
 run: &run
   number: 1
   decides: a
+  lifecycle: Once
   decidedAt: "2026-01-02T03:04:05Z"
   serviceAccountName: a
   rows: [a]

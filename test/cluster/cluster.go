@@ -219,17 +219,36 @@ func (c *Cluster) layOut(o Options) ([]*process, error) {
 		},
 		{
 			name: ControllerManager, path: c.binaries.ControllerManager, logPath: c.path("kube-controller-manager.log"), ready: managerURL + "/healthz",
-			args: []string{
-				"--kubeconfig=" + c.path("kube-controller-manager.kubeconfig"),
-				"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(ports[3]),
-				"--tls-cert-file=" + c.path("server.crt"), "--tls-private-key-file=" + c.path("server.key"),
-				"--service-account-private-key-file=" + c.path("serviceaccount.key"), "--root-ca-file=" + c.path("ca.crt"),
-				"--use-service-account-credentials", // each controller under its own name in the audit log
-				"--controllers=" + strings.Join(controllers, ","),
-				"--leader-elect=false",
-			},
+			args: c.controllerManager(ports[3], controllers),
 		},
 	}, nil
+}
+
+// controllerManager are the flags of a kube-controller-manager with these controllers.
+func (c *Cluster) controllerManager(port int, controllers []string) []string {
+	return []string{
+		"--kubeconfig=" + c.path("kube-controller-manager.kubeconfig"),
+		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
+		"--tls-cert-file=" + c.path("server.crt"), "--tls-private-key-file=" + c.path("server.key"),
+		"--service-account-private-key-file=" + c.path("serviceaccount.key"), "--root-ca-file=" + c.path("ca.crt"),
+		"--use-service-account-credentials", // each controller under its own name in the audit log
+		"--controllers=" + strings.Join(controllers, ","),
+		"--leader-elect=false",
+	}
+}
+
+// RunControllers starts one more kube-controller-manager under a name, with nothing but these controllers and with further
+// flags, and returns when it is ready.
+func (c *Cluster) RunControllers(ctx context.Context, name string, controllers []string, flags ...string) (*Program, error) {
+	ports, err := freePorts(1)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{
+		name: Component(name), path: c.binaries.ControllerManager, logPath: c.path(name + ".log"), ready: loopback("https", ports[0]) + "/healthz",
+		args: append(c.controllerManager(ports[0], controllers), flags...),
+	}
+	return c.run(ctx, p, c.health)
 }
 
 // Stop ends the control plane and returns when no process of it is left. It may be called more than once.

@@ -26,13 +26,18 @@ type ProgramOptions struct {
 // Run starts a program and returns when it is ready.
 func (c *Cluster) Run(ctx context.Context, o ProgramOptions) (*Program, error) {
 	p := &process{name: Component(o.Name), path: o.Path, args: o.Args, env: o.Env, logPath: o.LogPath, ready: o.Ready}
+	return c.run(ctx, p, http.DefaultClient)
+}
+
+// run starts a program, and waits until it says to the client that it is ready.
+func (c *Cluster) run(ctx context.Context, p *process, client *http.Client) (*Program, error) {
 	if err := c.add(p); err != nil {
 		return nil, err
 	}
-	if o.Ready == "" {
+	if p.ready == "" {
 		return &Program{p}, nil
 	}
-	if err := p.waitReady(ctx, http.DefaultClient); err != nil {
+	if err := p.waitReady(ctx, client); err != nil {
 		_ = p.kill() // the first error tells more
 		return nil, err
 	}

@@ -77,6 +77,10 @@ func (l *lab) check(ctx context.Context) ([]invariants.Violation, error) {
 	if err := l.List(ctx, cleaners, client.InNamespace(l.ns)); err != nil {
 		return nil, err
 	}
+	clusterCleaners := &v1alpha1.ClusterCleanerList{}
+	if err := l.List(ctx, clusterCleaners); err != nil {
+		return nil, err
+	}
 	events, err := l.audit.Events()
 	if err != nil {
 		return nil, err
@@ -90,6 +94,11 @@ func (l *lab) check(ctx context.Context) ([]invariants.Violation, error) {
 	r.Namespaces, r.Elsewhere, r.Sinks = []string{l.ns}, l.labs.but(l.ns), l.sinks
 	for i := range cleaners.Items {
 		r.Cleaners = append(r.Cleaners, &cleaners.Items[i])
+	}
+	for i := range clusterCleaners.Items {
+		if c := &clusterCleaners.Items[i]; c.Name == l.ns { // those of other tests are named after these
+			r.Cleaners = append(r.Cleaners, c)
+		}
 	}
 	return invariants.Check(r), nil
 }

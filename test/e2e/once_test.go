@@ -345,7 +345,7 @@ func TestDryRunDeletesNothing(t *testing.T) {
 			return err.Error()
 		}
 		for i := range list.Items {
-			if list.Items[i].Reason == "DryRun" && list.Items[i].Note == "targets.evidence: would delete 1: evidence" {
+			if list.Items[i].Reason == "DryRun" && list.Items[i].Note == "targets.evidence: would delete 1: evidence.configmaps/v1" {
 				return ""
 			}
 		}

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package lifemodel is an explicit model of the life of a Cleaner that cleans once, and an explorer that visits each of
-// its states. Tests use it twice: its properties hold in small worlds that are explored whole, and break as soon as one
+// its states; lifemodel/recurring is one of a Cleaner that stays. Tests use it twice: its properties hold in small worlds that are explored whole, and break as soon as one
 // rule is taken out; and its steps are what the real state machine in controllers/plan may do, so that random walks hold
 // the one against the other.
 //

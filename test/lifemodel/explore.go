@@ -15,8 +15,8 @@ import (
 type Finding struct {
 	Breaks Property
 	Trace  []Label
-	// Stuck is the state from which no end is reachable, when Breaks is EndReachable.
-	Stuck State
+	// Stuck shows the state from which no end is reachable, when Breaks is EndReachable.
+	Stuck string
 }
 
 // String is the finding as a numbered trace.
@@ -27,7 +27,7 @@ func (f Finding) String() string {
 		fmt.Fprintf(&b, "\n%3d. %v", i+1, l)
 	}
 	if f.Breaks == EndReachable {
-		fmt.Fprintf(&b, "\n     no end is reachable from %+v", f.Stuck)
+		fmt.Fprintf(&b, "\n     no end is reachable from %s", f.Stuck)
 	}
 	return b.String()
 }
@@ -58,12 +58,32 @@ type origin struct {
 	label Label
 }
 
+// World is what can be explored.
+type World[S comparable] interface {
+	// Init is the first state.
+	Init() S
+	// Steps appends what can happen next.
+	Steps(s *S, out []StepTo[S]) []StepTo[S]
+	// AtEnd says that nothing needs to happen any more, once others have stopped.
+	AtEnd(s *S) bool
+}
+
+// StepTo is one step from a state to another.
+type StepTo[S any] struct {
+	Label Label
+	To    S
+	// Fair says that the step is the operator's, time's or a repair: what happens even if nobody else does anything.
+	Fair bool
+	// Breaks is the property that the step breaks, or Sound.
+	Breaks Property
+}
+
 // explorer goes through the states breadth first, so that the way by which a state was reached first is a shortest one.
-type explorer struct {
+type explorer[S comparable] struct {
 	Exploration
 	seed    maphash.Seed
 	index   map[uint64]int32 // by a hash: among a million states two have the same one with a probability of 3e-8
-	states  []State
+	states  []S
 	origins []origin
 	// fair holds the fair steps as pairs of states; bounded are states from which not all steps were followed.
 	fair    [][2]int32
@@ -71,13 +91,13 @@ type explorer struct {
 }
 
 // Explore visits all states that are reachable, unless there are more than limit, or until is broken.
-func (m *Model) Explore(limit int, until Property) Exploration {
-	x := &explorer{
+func Explore[S comparable](m World[S], limit int, until Property) Exploration {
+	x := &explorer[S]{
 		seed: maphash.MakeSeed(), index: map[uint64]int32{}, bounded: map[int32]bool{},
 		Exploration: Exploration{Whole: true, Findings: map[Property]Finding{}},
 	}
 	x.put(m.Init(), origin{from: -1})
-	var buf []Step
+	var buf []StepTo[S]
 	for k := int32(0); int(k) < len(x.states); k++ {
 		_, found := x.Findings[until]
 		if len(x.states) > limit || found {
@@ -85,7 +105,7 @@ func (m *Model) Explore(limit int, until Property) Exploration {
 			break
 		}
 		s := x.states[k]
-		buf = m.steps(&s, buf[:0])
+		buf = m.Steps(&s, buf[:0])
 		for i := range buf {
 			x.follow(k, &buf[i])
 		}
@@ -98,7 +118,7 @@ func (m *Model) Explore(limit int, until Property) Exploration {
 }
 
 // put numbers a state.
-func (x *explorer) put(s State, o origin) int32 {
+func (x *explorer[S]) put(s S, o origin) int32 {
 	hash := maphash.Comparable(x.seed, s)
 	if k, ok := x.index[hash]; ok {
 		return k
@@ -110,7 +130,7 @@ func (x *explorer) put(s State, o origin) int32 {
 	return k
 }
 
-func (x *explorer) follow(k int32, step *Step) {
+func (x *explorer[S]) follow(k int32, step *StepTo[S]) {
 	x.Steps++
 	if _, known := x.Findings[step.Breaks]; step.Breaks != Sound && !known {
 		x.Findings[step.Breaks] = Finding{Breaks: step.Breaks, Trace: append(x.trace(k), step.Label)}
@@ -125,7 +145,7 @@ func (x *explorer) follow(k int32, step *Step) {
 }
 
 // trace is a shortest way to a state.
-func (x *explorer) trace(k int32) []Label {
+func (x *explorer[S]) trace(k int32) []Label {
 	var out []Label
 	for ; x.origins[k].from >= 0; k = x.origins[k].from {
 		out = append(out, x.origins[k].label)
@@ -135,7 +155,7 @@ func (x *explorer) trace(k int32) []Label {
 }
 
 // judgeEnds goes back from the ends along fair steps. What it does not come to can reach no end.
-func (x *explorer) judgeEnds(m *Model) {
+func (x *explorer[S]) judgeEnds(m World[S]) {
 	into := make([][]int32, len(x.states))
 	for _, step := range x.fair {
 		into[step[1]] = append(into[step[1]], step[0])
@@ -161,6 +181,6 @@ func (x *explorer) judgeEnds(m *Model) {
 		}
 	}
 	if stuck := slices.Index(ends, false); stuck >= 0 {
-		x.Findings[EndReachable] = Finding{Breaks: EndReachable, Trace: x.trace(int32(stuck)), Stuck: x.states[stuck]}
+		x.Findings[EndReachable] = Finding{Breaks: EndReachable, Trace: x.trace(int32(stuck)), Stuck: fmt.Sprintf("%+v", x.states[stuck])}
 	}
 }

@@ -42,7 +42,11 @@ const (
 	ClearUnsent
 	DeleteSelf
 	RemoveFinalizer
-	GiveUp // what could not be delivered goes to the log
+	Confirm     // what a Cleaner that stays wants is read live, and decided again
+	Record      // its batch is written into the run, and the batch before is counted
+	EndBatch    // nothing more of the batch is sent
+	ClearRecord // run and unsent are dropped
+	GiveUp      // what could not be delivered goes to the log
 )
 
 // What happens to processes, and what time and the server do.
@@ -106,6 +110,10 @@ func (w What) String() string {
 		ClearUnsent:         "clears unsent",
 		DeleteSelf:          "deletes the Cleaner itself",
 		RemoveFinalizer:     "removes the finalizer",
+		Confirm:             "confirms",
+		Record:              "records a batch",
+		EndBatch:            "ends the batch",
+		ClearRecord:         "clears the record",
 		GiveUp:              "gives up",
 		Crash:               "crashes and restarts",
 		Pause:               "is paused, another one leads",

@@ -10,14 +10,7 @@ type Model struct {
 }
 
 // Step is one step from a state to another.
-type Step struct {
-	Label Label
-	To    State
-	// Fair says that the step is the operator's, time's or a repair: what happens even if nobody else does anything.
-	Fair bool
-	// Breaks is the property that the step breaks, or Sound.
-	Breaks Property
-}
+type Step = StepTo[State]
 
 func (m *Model) keeps(r Rule) bool { return m.Without&r == 0 }
 
@@ -39,10 +32,13 @@ func (m *Model) Init() State {
 }
 
 // Succ lists what can happen next.
-func (m *Model) Succ(s State) []Step { return m.steps(&s, nil) }
+func (m *Model) Succ(s State) []Step { return m.Steps(&s, nil) }
 
-// steps appends what can happen next.
-func (m *Model) steps(s *State, out []Step) []Step {
+// Explore visits all states that are reachable, unless there are more than limit, or until is broken.
+func (m *Model) Explore(limit int, until Property) Exploration { return Explore(m, limit, until) }
+
+// Steps appends what can happen next.
+func (m *Model) Steps(s *State, out []Step) []Step {
 	x := &steps{Model: m, s: s, out: out}
 	x.environment()
 	x.time()

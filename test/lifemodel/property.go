@@ -42,6 +42,10 @@ const (
 	NotUpgraded
 	// NotHalfUninstalled: no run ends with a release that we left half-uninstalled, but when the grace is over.
 	NotHalfUninstalled
+	// DeedsCounted: each deed of a Cleaner that stays, with a sink, is in the count of a run.
+	DeedsCounted
+	// DeedsFoundOut: none is counted as unknown when a look shows that the object is gone, but when the grace is over.
+	DeedsFoundOut
 	// EndReachable: from everywhere an end stays reachable by the operator, time and repairs alone. It is broken by
 	// states, not by steps.
 	EndReachable
@@ -55,7 +59,7 @@ const (
 func (p Property) String() string {
 	return [...]string{"Sound", "CommittedOnly", "DecidedVersion", "DeedsOfOpenRun", "OrdersObeyed", "TrueLately", "NotFalseLately", "ResultTrue",
 		"KeptIsUntouched", "DisturbedOnly", "RunsEnd", "EventsDelivered", "OneEvent", "NotReinstalled", "NotUpgraded", "NotHalfUninstalled",
-		"EndReachable", "LateRequest", "OutOfBounds"}[p]
+		"DeedsCounted", "DeedsFoundOut", "EndReachable", "LateRequest", "OutOfBounds"}[p]
 }
 
 // Fault says that a step that breaks the property is one.

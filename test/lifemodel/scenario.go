@@ -6,12 +6,16 @@ package lifemodel
 // Acts is a set of acts of others.
 type Acts uint64
 
-func acts(what ...What) (set Acts) {
+// ActsOf is the set of these acts.
+func ActsOf(what ...What) (set Acts) {
 	for _, w := range what {
 		set |= 1 << w
 	}
 	return set
 }
+
+// Has says whether an act is in the set.
+func (a Acts) Has(w What) bool { return a&(1<<w) != 0 }
 
 // Scenario is a small world: what there is, how often something may happen that disturbs the operator, and what that is.
 type Scenario struct {
@@ -37,35 +41,35 @@ type Scenario struct {
 func Scenarios() []Scenario {
 	return []Scenario{
 		{Name: "targets", Targets: 2, Acts: 3, Small: 2, Crashes: 2, Losses: 1, Joint: true,
-			May: acts(Touch, Use, Recreate, ChangeEvidence, Forbid, DeleteByOther, Hold)},
+			May: ActsOf(Touch, Use, Recreate, ChangeEvidence, Forbid, DeleteByOther, Hold)},
 		{Name: "two-conditions", Targets: 2, Acts: 3, Small: 2, Crashes: 2, Losses: 1,
-			May: acts(Touch, Use, Recreate, ChangeEvidence, Forbid, DeleteByOther)},
+			May: ActsOf(Touch, Use, Recreate, ChangeEvidence, Forbid, DeleteByOther)},
 		{Name: "orders", Targets: 2, Sink: true, Acts: 4, Small: 2, Crashes: 2,
-			May: acts(ChangeEvidence, Edit, Suspend, KubectlDelete, Forbid)},
+			May: ActsOf(ChangeEvidence, Edit, Suspend, KubectlDelete, Forbid)},
 		{Name: "sink", Targets: 1, Sink: true, Acts: 4, Small: 3, Crashes: 1, Losses: 1,
-			May: acts(ChangeEvidence, KubectlDelete, SetSink, Edit, Recreate)},
+			May: ActsOf(ChangeEvidence, KubectlDelete, SetSink, Edit, Recreate)},
 		{Name: "leaders", Targets: 2, Acts: 3, Small: 2, Changes: 1,
-			May: acts(Touch, Recreate, ChangeEvidence, Edit, Suspend, KubectlDelete)},
+			May: ActsOf(Touch, Recreate, ChangeEvidence, Edit, Suspend, KubectlDelete)},
 		{Name: "takeover", Targets: 1, Sink: true, Acts: 2, Small: 1, Crashes: 1, Changes: 1, Losses: 1,
-			May: acts(Touch, Recreate, ChangeEvidence, Edit, Suspend, KubectlDelete)},
+			May: ActsOf(Touch, Recreate, ChangeEvidence, Edit, Suspend, KubectlDelete)},
 		{Name: "late-watch", Targets: 2, Sink: true, LateWatch: true, Acts: 3, Small: 2, Crashes: 1,
-			May: acts(ChangeEvidence, Edit, Suspend, KubectlDelete, Recreate)},
+			May: ActsOf(ChangeEvidence, Edit, Suspend, KubectlDelete, Recreate)},
 		{Name: "late-serve", Targets: 2, Sink: true, LateServe: true, Acts: 3, Small: 2, Crashes: 1, Losses: 1,
-			May: acts(Touch, Recreate, ChangeEvidence, Edit, Suspend, KubectlDelete)},
+			May: ActsOf(Touch, Recreate, ChangeEvidence, Edit, Suspend, KubectlDelete)},
 		{Name: "rules", Targets: 2, RuleRow: true, Acts: 4, Small: 2, Crashes: 1, Losses: 1,
-			May: acts(Touch, Use, Recreate, Forbid, ChangeEvidence, Edit)},
+			May: ActsOf(Touch, Use, Recreate, Forbid, ChangeEvidence, Edit)},
 		{Name: "release", Release: true, Acts: 5, Small: 3, Crashes: 1,
-			May: acts(ChangeEvidence, Edit, KubectlDelete, UpgradeStarts, Reinstall, UninstallByHand, UninstallHalf)},
+			May: ActsOf(ChangeEvidence, Edit, KubectlDelete, UpgradeStarts, Reinstall, UninstallByHand, UninstallHalf)},
 		{Name: "release-leaders", Release: true, Acts: 3, Small: 2, Changes: 1,
-			May: acts(ChangeEvidence, Edit, KubectlDelete, UpgradeStarts, Reinstall)},
+			May: ActsOf(ChangeEvidence, Edit, KubectlDelete, UpgradeStarts, Reinstall)},
 		{Name: "release-target", Targets: 1, Release: true, Sink: true, Acts: 4, Small: 3, Crashes: 1,
-			May: acts(ChangeEvidence, Edit, Suspend, KubectlDelete, UpgradeStarts, Reinstall, UninstallByHand)},
+			May: ActsOf(ChangeEvidence, Edit, Suspend, KubectlDelete, UpgradeStarts, Reinstall, UninstallByHand)},
 		{Name: "release-targets", Targets: 2, Release: true, Acts: 3, Small: 3, Crashes: 1, Losses: 1,
-			May: acts(Touch, Recreate, DeleteByOther, UninstallHalf, ChangeEvidence, Edit)},
+			May: ActsOf(Touch, Recreate, DeleteByOther, UninstallHalf, ChangeEvidence, Edit)},
 		{Name: "release-lost", Targets: 1, Release: true, Sink: true, Acts: 3, Small: 2, Crashes: 1, Losses: 1,
-			May: acts(ChangeEvidence, Edit, Suspend, KubectlDelete, UpgradeStarts, Reinstall, UninstallByHand, UninstallHalf, DeleteByOther, Recreate)},
+			May: ActsOf(ChangeEvidence, Edit, Suspend, KubectlDelete, UpgradeStarts, Reinstall, UninstallByHand, UninstallHalf, DeleteByOther, Recreate)},
 		{Name: "release-rules", Targets: 2, Release: true, RuleRow: true, Acts: 3, Small: 2, Crashes: 1, Losses: 1,
-			May: acts(Touch, Use, Recreate, DeleteByOther, Forbid, Edit, KubectlDelete)},
+			May: ActsOf(Touch, Use, Recreate, DeleteByOther, Forbid, Edit, KubectlDelete)},
 	}
 }
 

@@ -113,7 +113,7 @@ func orphan(n *State, i int) {
 
 // act is something that others may do in this scenario.
 func (x *steps) act(what What, k int, do func(n *State)) {
-	if x.May&acts(what) == 0 {
+	if !x.May.Has(what) {
 		return
 	}
 	n := *x.s
@@ -134,7 +134,7 @@ func (x *steps) objectActs(k int) {
 			x.act(Use, k, func(n *State) { n.T[k].RV++; n.T[k].Unused = !t.Unused })
 		}
 		if t.Terminating {
-			if x.May&acts(Hold) != 0 {
+			if x.May.Has(Hold) {
 				n := *x.s
 				n.Acts--
 				n.T[k] = Object{Version: Version{UID: t.UID}, Forbidden: t.Forbidden}
@@ -149,7 +149,7 @@ func (x *steps) objectActs(k int) {
 	}
 	if t.UID < maxUID {
 		x.act(Recreate, k, func(n *State) { n.T[k] = another })
-		if k == 0 && x.May&acts(Use) != 0 && x.May&acts(Recreate) != 0 {
+		if k == 0 && x.May.Has(Use) && x.May.Has(Recreate) {
 			n := *x.s
 			n.Acts--
 			n.T[k] = another
@@ -166,7 +166,7 @@ func (x *steps) cleanerActs() {
 	x.act(Edit, 0, func(n *State) { n.C.Decides = 3 - n.C.Decides; changed(n, nobody) })
 	x.act(Suspend, 0, func(n *State) { n.C.Suspended = !n.C.Suspended; changed(n, nobody) })
 	x.act(SetSink, 0, func(n *State) { n.C.Sink = !n.C.Sink; changed(n, nobody) })
-	if x.May&acts(KubectlDelete) == 0 || x.s.C.Deleted {
+	if !x.May.Has(KubectlDelete) || x.s.C.Deleted {
 		return
 	}
 	n := *x.s

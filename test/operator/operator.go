@@ -62,6 +62,29 @@ func InstallWithWebhook(ctx context.Context, c *cluster.Cluster) error {
 	return aggregated(ctx, c)
 }
 
+// InstallTemplates applies config/templates, and config/components/pods, which is the rights that they need. It returns when
+// the rights are in force.
+func InstallTemplates(ctx context.Context, c *cluster.Cluster) error {
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	config := filepath.Join(root, "config")
+	for _, what := range [][]string{{"-f", filepath.Join(config, "components", "pods", "role.yaml")}, {"-k", filepath.Join(config, "templates")}} {
+		if out, err := c.Kubectl(ctx, append([]string{"apply", "--server-side"}, what...)...); err != nil {
+			return fmt.Errorf("cannot apply %s: %w\n%s", what[1], err, out)
+		}
+	}
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		_, err := c.Kubectl(ctx, "auth", "can-i", "patch", "pods", "--subresource=status", "--all-namespaces", "--as="+User)
+		return err == nil, nil //nolint:nilerr // it exits with 1 for no
+	})
+	if err != nil {
+		return fmt.Errorf("cannot see the operator's rights to Pods: %w", err)
+	}
+	return nil
+}
+
 // aggregated waits until the controller manager has put the presets into the operator's ClusterRole.
 func aggregated(ctx context.Context, c *cluster.Cluster) error {
 	client, err := kubernetes.NewForConfig(c.Config())

@@ -55,12 +55,16 @@ func TestTemplateIsExpanded(t *testing.T) {
 	shared.stored(t, "keep-newest", keepNewest)
 	shared.stored(t, "in-shops", `{template: {targets: [{name: pods, reference: {version: v1, kind: Pod, namespaces: [shop]}}]}}`)
 	shared.stored(t, "classes", `{template: {targets: [{name: class, reference: {apiGroup: storage.k8s.io, version: v1, kind: StorageClass, name: fast}, delete: true}]}}`)
+	shared.stored(t, "key", `{template: {targets: [{name: secret, reference: {version: v1, kind: Secret, name: key}}]}}`)
 	cases := map[string]struct {
 		reason string
 		kind   string
 		spec   string
 		want   []string // none means that it is admitted
 	}{
+		"Named": {"It is the one in the Cleaner's namespace.", "Cleaner", uses("key", "{}"), nil},
+		"NamedInCluster": {"There may be one in each namespace.", "ClusterCleaner", uses("key", "{}"),
+			[]string{`spec.templateRef.name: the template "key" does not work here: its spec.template.targets[0].reference.namespace: is missing: secrets live in namespaces, so write the one in which the object of this name lives`}},
 		"Good":        {"A parameter is given, and one has its default.", "Cleaner", uses("keep-newest", "{app: web}"), nil},
 		"GoodCluster": {"The same.", "ClusterCleaner", uses("keep-newest", "{app: web}"), nil},
 		"Missing": {"There is no default.", "Cleaner", uses("keep-newest", "{keep: 5}"),

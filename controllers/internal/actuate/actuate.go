@@ -131,16 +131,6 @@ func (a *Actuator) delete(ctx context.Context, d Deed, o Orders) plan.Answer {
 	return answer
 }
 
-// Try asks the API server whether it would delete an object, without deleting it. Nil means that it would, or that the
-// object is gone.
-func (a *Actuator) Try(ctx context.Context, ref plan.Ref) error {
-	_, _, err := a.perform(ctx, ref, deletion(ref, ref.ResourceVersion, nil, "", true), nil, nil)
-	if namesMissing(err, ref) {
-		return nil
-	}
-	return err
-}
-
 // perform sends a request when there is a slot for it and it may be sent; if it was not sent, the error says why. A dry
 // run asks and tells nobody: may and intent are nil.
 func (a *Actuator) perform(ctx context.Context, ref plan.Ref, r request, may func(context.Context) error, intent func()) (answered *unstructured.Unstructured, sent bool, err error) {

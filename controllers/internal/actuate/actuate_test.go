@@ -164,16 +164,6 @@ func TestDeleteCarriesBothPreconditions(t *testing.T) {
 	}
 }
 
-func TestTryDeletesNothing(t *testing.T) {
-	r := newRig(t, nil)
-	if err := r.actuator.Try(t.Context(), deed("a").Row.Ref); err != nil {
-		t.Fatal(err)
-	}
-	if len(r.options) != 1 || len(r.options[0].DryRun) != 1 || r.options[0].DryRun[0] != metav1.DryRunAll || r.options[0].Preconditions == nil {
-		t.Errorf("a dry run was sent as %+v", r.options)
-	}
-}
-
 func TestAnswers(t *testing.T) {
 	gr := podsResource().GroupResource()
 	bare := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}}

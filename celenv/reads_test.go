@@ -1,0 +1,103 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// What is depended on through variables counts.
+func TestReadsSeeThroughVariables(t *testing.T) {
+	w := podWork([]string{nodesByName, "indirect: variables.nodesByName.size()", "now: time"},
+		orphaned(),
+		v1alpha1.Rule{Name: "b", ForEach: "[1]", When: "variables.late", Variables: variablesOf([]string{"late: variables.now > timestamp('2025-01-01T00:00:00Z')"})},
+		v1alpha1.Rule{Name: "c", ForEach: "[1]", When: "true", Actions: []v1alpha1.RuleAction{{Object: "config"}}},
+	)
+	w.Conditions = []string{"variables.indirect > 0", "config == null || has(pods.items)", "[pods].all(nodes, nodes.items.size() > 0 || .nodes.items.size() > 0)"}
+	w.CloudEventData = "variables.indirect"
+	p := compileWork(t, Limits{}, w)
+	got := map[string]any{
+		"0": p.Reads(0), "1": p.Reads(1), "2": p.Reads(2), "gate": p.GateReads(), "data": p.DataReads(), "gate time": p.GateReadsTime(),
+	}
+	for i := range 3 {
+		got[fmt.Sprint("rule ", i)] = p.RuleReads(i)
+		got[fmt.Sprint("time ", i)] = p.RuleReadsTime(i)
+	}
+	want := map[string]any{
+		"0": []string{"nodes"}, "1": []string{"config", "pods"}, "2": []string{"nodes", "pods"}, "gate": []string{"config", "nodes", "pods"},
+		"data": []string{"nodes"}, "gate time": false,
+		"rule 0": []string{"nodes", "pods"}, "rule 1": []string(nil), "rule 2": []string{"config"}, "time 0": false, "time 1": true, "time 2": false,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestJoinsWithoutConfirmAreWarnedOf(t *testing.T) {
+	cases := map[string]struct {
+		forEach, when, unless string
+		confirm               []v1alpha1.Confirm
+		want                  []string // the fields and places
+	}{
+		"Confirmed":          {"pods.items", "!(item.spec.nodeName in variables.nodesByName)", "", []v1alpha1.Confirm{{Target: "nodes"}}, nil},
+		"Not confirmed":      {"pods.items", "true && !(item.spec.nodeName in variables.nodesByName)", "", nil, []string{"rules[0].when 1:43 nodes"}},
+		"Another confirmed":  {"pods.items", "item.x in nodes.items && config == null", "", []v1alpha1.Confirm{{Target: "config"}}, []string{"rules[0].when 1:11 nodes"}},
+		"Unless, once each":  {"pods.items", "nodes == null", "nodes == null || config == null", nil, []string{"rules[0].when 1:1 nodes", "rules[0].unless 1:18 config"}},
+		"Own":                {"pods.items", "pods.items.size() > 3", "", nil, nil},
+		"No join":            {"pods.items.filter(p, has(p.x)).sortBy(p, p.x)", "true", "", nil, nil},
+		"In the list":        {"pods.items.filter(p, p.x in variables.nodesByName)", "true", "", nil, []string{"rules[0].forEach 1:39 nodes"}},
+		"Bound":              {"cel.bind(names, nodes.items.map(n, n.x), pods.items.filter(p, p.x in names))", "true", "", nil, []string{"rules[0].forEach 1:17 nodes"}},
+		"Through a variable": {"variables.running", "has(item.x)", "", nil, nil},
+		"Rule's variable":    {"variables.running", "variables.own", "", nil, []string{"rules[0].when 1:11 config"}},
+		"Of no target":       {"params.list", "item in nodes.items", "", nil, []string{"rules[0].when 1:9 nodes"}},
+	}
+	c := newCompiler(t, Limits{})
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			rule := v1alpha1.Rule{Name: "r", ForEach: tc.forEach, When: tc.when, Unless: tc.unless, Confirm: tc.confirm, Variables: variablesOf([]string{"own: config == null"})}
+			p, errs := c.Compile(podWork([]string{nodesByName, "running: pods.items.filter(p, has(p.status))"}, rule))
+			if len(errs) > 0 {
+				t.Fatal(errs.ToAggregate())
+			}
+			var got []string
+			for _, w := range p.Warnings() {
+				var target string
+				if _, err := fmt.Sscanf(w.Message, `rule "r" joins target %q without confirm`, &target); err != nil {
+					t.Errorf("%v: %s", err, w.Message)
+				}
+				got = append(got, fmt.Sprintf("%s %d:%d %s", w.Path, w.Line, w.Column, target))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Unguarded lookups are warned of in all expressions of a rule, at their fields.
+func TestRuleWarnings(t *testing.T) {
+	const label = "item.metadata.labels.a"
+	rule := v1alpha1.Rule{
+		Name: "r", ForEach: "pods.items.filter(p, p.metadata.labels.a == '')", When: label + " == ''", Variables: variablesOf([]string{"v: " + label}), For: label, ForKey: label, GroupBy: label,
+		OrderBy: []v1alpha1.OrderBy{{Expression: label}}, Unless: label + " == ''", Key: label, Reason: label, Confirm: []v1alpha1.Confirm{{Target: "nodes", Name: label, Namespace: label}},
+		Actions: []v1alpha1.RuleAction{{When: label + " == ''", Object: label, Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: "{'a': object.metadata.labels.a}"}}},
+	}
+	var got []string
+	for _, w := range compileWork(t, Limits{}, podWork([]string{"v0: config.metadata.labels.a"}, rule)).Warnings() {
+		got = append(got, w.Field())
+	}
+	want := []string{
+		"spec.variables[0].expression", "spec.rules[0].forEach", "spec.rules[0].variables[0].expression", "spec.rules[0].when", "spec.rules[0].for", "spec.rules[0].forKey",
+		"spec.rules[0].groupBy", "spec.rules[0].orderBy[0].expression", "spec.rules[0].unless", "spec.rules[0].confirm[0].name", "spec.rules[0].confirm[0].namespace",
+		"spec.rules[0].key", "spec.rules[0].reason", "spec.rules[0].actions[0].when", "spec.rules[0].actions[0].object", "spec.rules[0].actions[0].patch.expression",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

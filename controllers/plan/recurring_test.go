@@ -1,0 +1,476 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// ruleRow is the row of a Pod that a rule wants something of, as recorded.
+func ruleRow(name string) string {
+	o := pod(name)
+	return Row{Rule: "orphans", Ref: o.Ref}.String()
+}
+
+// counting is an open run of a Cleaner that stays, with rows of these Pods.
+func counting(names ...string) *v1alpha1.Run {
+	run := &v1alpha1.Run{Lifecycle: v1alpha1.LifecycleRecurring, Number: 1, Decides: "v1:x"}
+	for _, n := range names {
+		run.Rows = append(run.Rows, ruleRow(n))
+	}
+	return run
+}
+
+// ledgerOf is what the process knows that has recorded the rows of a run and did this with them; lost is an answer that
+// did not arrive.
+func ledgerOf(run *v1alpha1.Run, outcomes ...v1alpha1.Outcome) *Ledger {
+	l := &Ledger{Number: run.Number, recorded: run.Rows}
+	for _, o := range outcomes {
+		e := Entry{Known: o != lost}
+		if e.Known {
+			e.Outcome = o
+		}
+		l.Rows = append(l.Rows, e)
+	}
+	return l
+}
+
+const (
+	lost    = v1alpha1.Outcome("lost")
+	nothing = v1alpha1.Outcome("")
+)
+
+func TestNextRecurring(t *testing.T) {
+	del := func(c *v1alpha1.Cleaner) { c.DeletionTimestamp = &metav1.Time{Time: born} }
+	noSink := func(c *v1alpha1.Cleaner) { c.Spec.CloudEventSink = "" }
+	free := func(c *v1alpha1.Cleaner) { c.Finalizers = nil }
+	suspended := func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }
+	once := func(c *v1alpha1.Cleaner) { c.Spec.Lifecycle = v1alpha1.LifecycleOnce }
+	unsent := func(c *v1alpha1.Cleaner) { c.Status.Unsent = finishedRun(v1alpha1.ResultCompleted) }
+	open := func(c *v1alpha1.Cleaner) { c.Status.Run = counting("a", "b") }
+	ended := func(c *v1alpha1.Cleaner) { c.Status.Run = finishedRun(v1alpha1.ResultAbandoned) }
+	known := ledgerOf(counting("a", "b"), v1alpha1.OutcomeDeleted, nothing)
+	abandons := Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}
+	type changes = []func(*v1alpha1.Cleaner)
+	cases := map[string]struct {
+		reason    string
+		cleaner   changes
+		ledger    *Ledger
+		after     time.Duration // since the deletion
+		delivered bool
+		want      Request
+	}{
+		"Evaluates":       {reason: "nothing is recorded: evaluate", want: Request{Kind: Evaluate}},
+		"KeepsFinalizer":  {reason: "the finalizer stays for the next batch", cleaner: changes{}, want: Request{Kind: Evaluate}},
+		"NoFinalizer":     {reason: "without a sink none is needed", cleaner: changes{noSink, free}, want: Request{Kind: Evaluate}},
+		"Counts":          {reason: "an open run goes on counting", cleaner: changes{open}, ledger: known, want: Request{Kind: Evaluate}},
+		"CountsAfterLoss": {reason: "what is not known of it is read before the next batch, and no sooner", cleaner: changes{open}, want: Request{Kind: Evaluate}},
+		"Owes":            {reason: "what the sink has not taken does not stop the next batch", cleaner: changes{unsent, open}, want: Request{Kind: Evaluate}},
+		"Suspended":       {reason: "a suspended one is told so by its evaluation", cleaner: changes{open, suspended}, ledger: known, want: Request{Kind: Evaluate}},
+		"Delivered":       {reason: "what was delivered is dropped", cleaner: changes{unsent, open}, delivered: true, want: Request{Kind: ClearUnsent}},
+		"DeliveredHeld":   {reason: "while suspended, too", cleaner: changes{unsent, suspended}, delivered: true, want: Request{Kind: ClearUnsent}},
+
+		"SinkRemoved":       {reason: "nobody wants to be told any more", cleaner: changes{noSink, open}, ledger: known, want: Request{Kind: ClearRecord}},
+		"SinkRemovedOwes":   {reason: "not of what is owed either", cleaner: changes{noSink, unsent}, want: Request{Kind: ClearRecord}},
+		"SinkRemovedThen":   {reason: "then the finalizer goes", cleaner: changes{noSink}, want: Request{Kind: RemoveFinalizer}},
+		"SinkRemovedLeaves": {reason: "with the Cleaner, when it was deleted", cleaner: changes{noSink, del}, want: Request{Kind: RemoveFinalizer}},
+
+		"Terminating":     {reason: "somebody else holds a deleted Cleaner", cleaner: changes{del, free}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonTerminating}},
+		"Leaves":          {reason: "nothing is owed: it goes", cleaner: changes{del}, want: Request{Kind: RemoveFinalizer}},
+		"LooksFirst":      {reason: "what nobody knows is read before the result", cleaner: changes{del, open}, want: Request{Kind: LookRows, Rows: []int{0, 1}}},
+		"LooksAtTheRest":  {reason: "and only that", cleaner: changes{del, open}, ledger: ledgerOf(counting("a", "b"), v1alpha1.OutcomeDeleted, lost), want: Request{Kind: LookRows, Rows: []int{1}}},
+		"LooksNoMore":     {reason: "not when the grace is over", cleaner: changes{del, open}, after: 30 * time.Second, want: abandons},
+		"Abandons":        {reason: "then the run is abandoned", cleaner: changes{del, open}, ledger: known, want: abandons},
+		"AbandonsBehind":  {reason: "whatever is owed before it", cleaner: changes{del, open, unsent}, ledger: known, want: abandons},
+		"AbandonsHeld":    {reason: "and suspended or not", cleaner: changes{del, open, suspended}, ledger: known, want: abandons},
+		"SendsUnsent":     {reason: "what is owed first is sent first", cleaner: changes{del, ended, unsent}, want: Request{Kind: Idle, Until: born.Add(30 * time.Second), Reason: v1alpha1.ReasonDelivering}},
+		"SentUnsent":      {reason: "then dropped", cleaner: changes{del, ended, unsent}, delivered: true, want: Request{Kind: ClearUnsent}},
+		"SendsRun":        {reason: "then what was abandoned is", cleaner: changes{del, ended}, want: Request{Kind: Idle, Until: born.Add(30 * time.Second), Reason: v1alpha1.ReasonDelivering}},
+		"SentRun":         {reason: "and dropped likewise", cleaner: changes{del, ended}, delivered: true, want: Request{Kind: ClearRecord}},
+		"WaitsForUnsent":  {reason: "what is owed holds a Cleaner without a run, too", cleaner: changes{del, unsent}, want: Request{Kind: Idle, Until: born.Add(30 * time.Second), Reason: v1alpha1.ReasonDelivering}},
+		"AlmostGivesUp":   {reason: "for the whole grace", cleaner: changes{del, ended}, after: 30*time.Second - 1, want: Request{Kind: Idle, Until: born.Add(30 * time.Second), Reason: v1alpha1.ReasonDelivering}},
+		"GivesUp":         {reason: "and no longer", cleaner: changes{del, ended}, after: 30 * time.Second, want: Request{Kind: GiveUp}},
+		"GivesUpUnsent":   {reason: "nor for what is owed", cleaner: changes{del, unsent}, after: 30 * time.Second, want: Request{Kind: GiveUp}},
+		"NotBeforeResult": {reason: "a run that is open gets its result even then", cleaner: changes{del, open, unsent}, ledger: known, after: time.Hour, want: abandons},
+
+		"OnceNow":        {reason: "a run that a Cleaner leaves behind is finished", cleaner: changes{once, open}, ledger: known, want: Request{Kind: MoveToUnsent}},
+		"OnceNowLooks":   {reason: "when all of it is known", cleaner: changes{once, open}, want: Request{Kind: LookRows, Rows: []int{0, 1}}},
+		"OnceNowWaits":   {reason: "and there is room for it", cleaner: changes{once, open, unsent}, ledger: known, want: Request{Kind: Idle, Reason: v1alpha1.ReasonDelivering}},
+		"OnceNowDeleted": {reason: "a deletion abandons it as well", cleaner: changes{once, open, del}, ledger: known, want: abandons},
+
+		"Restored":      {reason: "a result in the place of an open run is sent as it is", cleaner: changes{ended}, want: Request{Kind: MoveToUnsent}},
+		"RestoredWaits": {reason: "when there is room for it", cleaner: changes{ended, unsent}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonDelivering}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "shop", Finalizers: []string{v1alpha1.Finalizer}}}
+			c.Spec.Lifecycle, c.Spec.CloudEventSink = v1alpha1.LifecycleRecurring, "http://sink"
+			for _, change := range tc.cleaner {
+				change(c)
+			}
+			if tc.ledger == nil {
+				tc.ledger = &Ledger{}
+			}
+			v := View{Cleaner: c, Decides: "v1:x", Delivered: tc.delivered, Now: born.Add(tc.after), FinishGrace: 30 * time.Second}
+			if diff := cmp.Diff(tc.want, NextRecurring(v, tc.ledger)); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestLedger(t *testing.T) {
+	run := counting("a", "b", "c")
+	cases := map[string]struct {
+		reason string
+		ledger *Ledger
+		want   []int
+	}{
+		"Crashed":      {"after a crash nothing is known", &Ledger{}, []int{0, 1, 2}},
+		"Recorded":     {"the process that has recorded them knows that nothing was sent", ledgerOf(run, nothing, nothing, nothing), nil},
+		"Lost":         {"a lost answer makes a row unknown", ledgerOf(run, v1alpha1.OutcomeDeleted, lost, nothing), []int{1}},
+		"AnotherRun":   {"what is known of another run says nothing", ledgerOf(&v1alpha1.Run{Number: 2, Rows: run.Rows}, nothing, nothing, nothing), []int{0, 1, 2}},
+		"AnotherBatch": {"nor does what is known of as many other rows", ledgerOf(counting("d", "e", "f"), v1alpha1.OutcomeDeleted, nothing, nothing), []int{0, 1, 2}},
+		"FewerRows":    {"nor of fewer", ledgerOf(counting("a", "b"), nothing, nothing), []int{0, 1, 2}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, tc.ledger.Unknown(run)); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// After a crash a look says of each row whether its object is gone, and nothing more.
+func TestLedgerSawAfterACrash(t *testing.T) {
+	run := counting("missing", "terminating", "anew", "there", "unread")
+	run.Rows = append(run.Rows, "made up")
+	l := ledgerOf(counting("x"), v1alpha1.OutcomeDeleted)
+	l.Saw(run, map[int]Sight{
+		0: {Missing: true}, 1: {UID: "uid-terminating", Terminating: true}, 2: {UID: "another"}, 3: {UID: "uid-there"}, 4: {Failed: "timeout"}, 5: {Missing: true},
+	})
+	want := []Entry{
+		{true, v1alpha1.OutcomeGone}, {true, v1alpha1.OutcomeGone}, {true, v1alpha1.OutcomeGone},
+		{true, v1alpha1.OutcomeUnknown}, {true, v1alpha1.OutcomeUnknown}, {true, v1alpha1.OutcomeUnknown},
+	}
+	if diff := cmp.Diff(want, l.Rows); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if left := l.Unknown(run); len(left) > 0 {
+		t.Errorf("rows %v would be read again, and again", left)
+	}
+}
+
+// A look at one row does not forget the others.
+func TestLedgerSawAfterALostAnswer(t *testing.T) {
+	run := counting("patched", "lost", "left")
+	l := ledgerOf(run, v1alpha1.OutcomePatched, lost, nothing)
+	l.Saw(run, map[int]Sight{1: {Missing: true}})
+	want := []Entry{{true, v1alpha1.OutcomePatched}, {true, v1alpha1.OutcomeGone}, {true, nothing}}
+	if diff := cmp.Diff(want, l.Rows); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestBatch(t *testing.T) {
+	withheld := []v1alpha1.Withheld{{Object: "pods/p", Because: "it is protected"}}
+	a, b := pod("a"), pod("b")
+	rows := []Row{{Rule: "orphans", Ref: a.Ref}, {Rule: "orphans", Ref: b.Ref}}
+	later := born.Add(time.Hour)
+	fresh := func(number int64) *v1alpha1.Run {
+		out := counting("a", "b")
+		out.Number, out.DecidedAt, out.Withheld, out.Decides = number, metav1.NewTime(later), withheld, "v1:y"
+		return out
+	}
+	counted := counting("a", "b")
+	counted.Withheld, counted.Decides = withheld, "v1:y"
+	counted.Counts = []v1alpha1.Count{{Resource: "pods/v1", Outcome: v1alpha1.OutcomeEvicted, Count: 1}}
+	counted.Outcomes = []v1alpha1.RowOutcome{{Row: ruleRow("c"), Outcome: v1alpha1.OutcomeEvicted}}
+	unknown := counting("a", "b")
+	unknown.Withheld, unknown.Decides = withheld, "v1:y"
+	unknown.Counts = []v1alpha1.Count{{Resource: "pods/v1", Outcome: v1alpha1.OutcomeUnknown, Count: 2}}
+	unknown.Outcomes = []v1alpha1.RowOutcome{{Row: ruleRow("c"), Outcome: v1alpha1.OutcomeUnknown}, {Row: ruleRow("d"), Outcome: v1alpha1.OutcomeUnknown}}
+	before := counting("c", "d")
+	cases := map[string]struct {
+		reason string
+		status v1alpha1.CleanerStatus
+		ledger *Ledger
+		want   *v1alpha1.Run
+	}{
+		"First":    {"the first run has number 1", v1alpha1.CleanerStatus{}, &Ledger{}, fresh(1)},
+		"Next":     {"the next one has the next number, though nothing else tells of the one before", v1alpha1.CleanerStatus{Runs: 3}, &Ledger{}, fresh(4)},
+		"GoesOn":   {"an open run counts what is known of the batch before", v1alpha1.CleanerStatus{Runs: 1, Run: before}, ledgerOf(before, v1alpha1.OutcomeEvicted, nothing), counted},
+		"Crashed":  {"what nobody knows is unknown", v1alpha1.CleanerStatus{Runs: 1, Run: before}, &Ledger{}, unknown},
+		"Finished": {"a run with a result is over", v1alpha1.CleanerStatus{Runs: 1, Run: finishedRun(v1alpha1.ResultAbandoned)}, &Ledger{}, fresh(2)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			was := tc.status.DeepCopy()
+			run, ledger := Batch(&tc.status, tc.ledger, "v1:y", rows, withheld, later)
+			if diff := cmp.Diff(tc.want, run); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
+			}
+			if left := ledger.Unknown(run); len(left) > 0 || !slices.Equal(ledger.Rows, []Entry{{Known: true}, {Known: true}}) {
+				t.Errorf("before the first request nothing is unknown: %+v", ledger)
+			}
+			if diff := cmp.Diff(was, &tc.status); diff != "" {
+				t.Errorf("the status that was read was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSettled(t *testing.T) {
+	run := counting("a", "b", "c", "d")
+	run.Rows = append(run.Rows, "made up")
+	run.Counts = []v1alpha1.Count{{Resource: "pods/v1", Outcome: v1alpha1.OutcomeDeleted, Count: 2}}
+	l := ledgerOf(run, v1alpha1.OutcomeDeleted, v1alpha1.OutcomePatched, nothing, lost, v1alpha1.OutcomeGone)
+	got := Settled(run, l)
+	want := []v1alpha1.Count{
+		{Resource: "pods/v1", Outcome: v1alpha1.OutcomeDeleted, Count: 3}, {Resource: "pods/v1", Outcome: v1alpha1.OutcomePatched, Count: 1},
+		{Resource: "pods/v1", Outcome: v1alpha1.OutcomeUnknown, Count: 1}, {Resource: "unreadable", Outcome: v1alpha1.OutcomeGone, Count: 1},
+	}
+	if diff := cmp.Diff(want, got.Counts); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if got.Rows != nil || len(got.Outcomes) != 4 || got.Outcomes[2] != (v1alpha1.RowOutcome{Row: ruleRow("d"), Outcome: v1alpha1.OutcomeUnknown}) {
+		t.Errorf("got %+v", got)
+	}
+	if len(run.Rows) != 5 || len(run.Counts) != 1 || run.Counts[0].Count != 2 {
+		t.Errorf("the run that was read was changed: %+v", run)
+	}
+	if again := Settled(got, l); !cmp.Equal(again, got) {
+		t.Errorf("what is settled is counted twice: %+v", again.Counts)
+	}
+}
+
+// However much is done, a run names a bounded number of objects, and counts all of them.
+func TestSettledNamesTheFirstObjects(t *testing.T) {
+	run := counting()
+	for range 3 {
+		var names []string
+		var outcomes []v1alpha1.Outcome
+		for i := range 150 {
+			names, outcomes = append(names, fmt.Sprint("p", i)), append(outcomes, v1alpha1.OutcomeDeleted)
+		}
+		run.Rows = counting(names...).Rows
+		run = Settled(run, ledgerOf(run, outcomes...))
+	}
+	if len(run.Outcomes) != maxOutcomes || run.Counts[0].Count != 450 {
+		t.Errorf("%d objects are named, %d counted", len(run.Outcomes), run.Counts[0].Count)
+	}
+}
+
+func TestFinished(t *testing.T) {
+	run := counting("a", "b")
+	over := finishedRun(v1alpha1.ResultAbandoned)
+	finished := metav1.NewTime(born)
+	over.FinishedAt = &finished
+	cases := map[string]struct {
+		reason  string
+		run     *v1alpha1.Run
+		ledger  *Ledger
+		result  v1alpha1.Result
+		message string
+		want    v1alpha1.Result
+		says    string
+		at      time.Time
+	}{
+		"Completed": {"all of it is known", run, ledgerOf(run, v1alpha1.OutcomeDeleted, nothing), "", "", v1alpha1.ResultCompleted, "", born.Add(time.Hour)},
+		"Partial":   {"some of it is not", run, ledgerOf(run, v1alpha1.OutcomeDeleted, lost), "", "", v1alpha1.ResultPartial, "what became of some objects could not be found out", born.Add(time.Hour)},
+		"Abandoned": {"it was deleted, whatever is known", run, &Ledger{}, v1alpha1.ResultAbandoned, "why", v1alpha1.ResultAbandoned, "why", born.Add(time.Hour)},
+		"Over":      {"a result never changes", over, &Ledger{}, "", "", v1alpha1.ResultAbandoned, "", born},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := Finished(tc.run, tc.ledger, tc.result, tc.message, born.Add(time.Hour))
+			if got.Result != tc.want || got.Message != tc.says || !got.FinishedAt.Time.Equal(tc.at) || got.Rows != nil || got.Number != 1 {
+				t.Errorf("%s: got %+v", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestFull(t *testing.T) {
+	rows := func(n int) []string { return slices.Repeat([]string{ruleRow("a")}, n) }
+	counts := func(n int64) []v1alpha1.Count {
+		return []v1alpha1.Count{{Resource: "pods/v1", Outcome: v1alpha1.OutcomeDeleted, Count: n - 1}, {Resource: "nodes/v1", Outcome: v1alpha1.OutcomePatched, Count: 1}}
+	}
+	cases := map[string]struct {
+		reason string
+		run    v1alpha1.Run
+		want   bool
+	}{
+		"Empty":      {"nothing was done", v1alpha1.Run{}, false},
+		"AlmostFull": {"there is room for more", v1alpha1.Run{Rows: rows(99), Counts: counts(400)}, false},
+		"Full":       {"rows and counts are added", v1alpha1.Run{Rows: rows(100), Counts: counts(400)}, true},
+		"OneBatch":   {"a whole batch fills it", v1alpha1.Run{Rows: rows(MaxBatch)}, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Full(&tc.run); got != tc.want {
+				t.Errorf("%s: got %t", tc.reason, got)
+			}
+		})
+	}
+}
+
+// onPod is a step on a Pod.
+func onPod(name string, after ...int) Step {
+	return Step{Rule: "orphans", Object: pod(name), Verb: VerbDelete, After: after}
+}
+
+func stepsOf(p Plan) (out []string) {
+	for i := range p.Steps {
+		out = append(out, fmt.Sprint(p.Steps[i].Verb, " ", p.Steps[i].Object.Name, p.Steps[i].After))
+	}
+	return out
+}
+
+func TestFirst(t *testing.T) {
+	says := Step{Rule: "orphans", Object: pod("x"), Verb: VerbReport}
+	steps := []Step{onPod("a"), onPod("a", 0), says, onPod("b", 2), onPod("a", 1), onPod("c"), onPod("a", 4)}
+	cases := map[string]struct {
+		reason  string
+		objects int
+		want    int // steps
+	}{
+		"None":  {"before the first deed", 0, 0},
+		"One":   {"all in a row on one object, and reports, which change none", 1, 3},
+		"Two":   {"until a third object", 2, 5},
+		"All":   {"as many as there are", 3, 7},
+		"Fewer": {"fewer than may be", 4, 7},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := Plan{Steps: slices.Clone(steps)}.First(tc.objects)
+			if diff := cmp.Diff(stepsOf(Plan{Steps: steps[:tc.want]}), stepsOf(got)); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestOf(t *testing.T) {
+	says := Step{Rule: "orphans", Object: pod("a"), Verb: VerbReport}
+	p := Plan{Steps: []Step{onPod("b"), says, onPod("a", 0, 1), onPod("a", 2), onPod("c", 3), onPod("a", 3, 4)}}
+	was := stepsOf(p)
+	got := p.Of(map[types.UID]int{"uid-a": 0, "uid-z": 1})
+	if diff := cmp.Diff([]string{"delete a[]", "delete a[0]", "delete a[1]"}, stepsOf(got)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if diff := cmp.Diff(was, stepsOf(p)); diff != "" {
+		t.Errorf("the plan was changed:\n%s", diff)
+	}
+}
+
+func TestHolding(t *testing.T) {
+	s := Snapshot{seen(pod("a"), pod("b")), nodesSeen("a"), seen(pod("b")), seen(pod("a")), {State: Unsynced, Resource: pods}}
+	a, anew, gone := pod("a"), pod("a", func(o *Object) { o.UID = "another" }), pod("z")
+	cases := map[string]struct {
+		reason string
+		object Object
+		want   []int
+	}{
+		"Some":     {"each target of its kind that has it", a, []int{0, 3}},
+		"MadeAnew": {"another one of its name is not it", anew, nil},
+		"Gone":     {"none has it", gone, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, s.Holding(&tc.object)); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// What rules make of a row is what the run knows of it.
+func TestActedByRules(t *testing.T) {
+	now := born.Add(time.Minute)
+	there := Sight{UID: "uid-a", ResourceVersion: "9"}
+	cases := map[string]struct {
+		reason string
+		answer RuleAnswer
+		want   RowMemory
+		deed   bool
+	}{
+		"Deleted":     {"it is waited for", RuleAnswer{Did: v1alpha1.OutcomeDeleted}, RowMemory{State: RowDeleted, Checked: true}, true},
+		"Evicted":     {"what was evicted is done", RuleAnswer{Did: v1alpha1.OutcomeEvicted}, RowMemory{State: RowDeleted, Checked: true, Did: v1alpha1.OutcomeEvicted, Settled: true}, true},
+		"Patched":     {"what was patched stays", RuleAnswer{Did: v1alpha1.OutcomePatched}, RowMemory{State: RowDeleted, Checked: true, Did: v1alpha1.OutcomePatched, Settled: true}, true},
+		"Failed":      {"it is tried again", RuleAnswer{Failed: "forbidden"}, RowMemory{Checked: true, Failed: "forbidden", Due: now.Add(time.Second), backoff: time.Second}, true},
+		"HalfDone":    {"a part that was done is not all", RuleAnswer{Did: v1alpha1.OutcomePatched, Failed: "forbidden"}, RowMemory{Checked: true, Failed: "forbidden", Due: now.Add(time.Second), backoff: time.Second}, true},
+		"Holds":       {"the time of for is waited for", RuleAnswer{Until: now.Add(time.Hour)}, RowMemory{Checked: true, Due: now.Add(time.Hour)}, false},
+		"Unwanted":    {"what no rule wants any more is left", RuleAnswer{Sight: there}, RowMemory{State: RowKept, Checked: true, Failed: "no rule wants anything of it any more"}, false},
+		"Missing":     {"unless it is gone", RuleAnswer{Sight: Sight{Missing: true}}, RowMemory{State: RowGone, Checked: true, Settled: true}, false},
+		"Terminating": {"or on its way", RuleAnswer{Sight: Sight{UID: "uid-a", Terminating: true}}, RowMemory{State: RowGone, Checked: true}, false},
+		"Replaced":    {"another one of its name is not touched", RuleAnswer{Sight: Sight{UID: "another"}}, RowMemory{State: RowReplaced, Checked: true}, false},
+		"Unread":      {"what cannot be read is asked about again", RuleAnswer{Sight: Sight{Failed: "timeout"}}, RowMemory{Checked: true, Failed: "timeout", Due: now.Add(time.Second), backoff: time.Second, blind: true}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, m := committed("a")
+			m.Looked = true
+			m.ActedByRules(0, "uid-a", tc.answer, now)
+			if diff := cmp.Diff(tc.want, m.Rows[0], cmp.AllowUnexported(RowMemory{})); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
+			}
+			if sent := m.LastDeed.Equal(now); sent != tc.deed || m.Looked == tc.deed {
+				t.Errorf("a request was sent: %t, and what was read before still counts: %t", sent, m.Looked)
+			}
+		})
+	}
+}
+
+// Rows of rules go before the others, on the rules' own evaluation.
+func TestNextActsByRules(t *testing.T) {
+	minute := born.Add(time.Minute)
+	due := func(i int) func(*Memory) { return func(m *Memory) { m.Rows[i].Due = minute } }
+	done := func(i int) func(*Memory) {
+		return func(m *Memory) { m.Rows[i].State, m.Rows[i].Settled = RowDeleted, true }
+	}
+	cases := map[string]struct {
+		reason string
+		memory []func(*Memory)
+		change func(*v1alpha1.Cleaner)
+		after  time.Duration
+		want   Request
+	}{
+		"RulesFirst":  {reason: "what targets delete waits", want: Request{Kind: ActRules, Rows: []int{0, 2}}},
+		"NoRecheck":   {reason: "an old confirmation does not matter: all is evaluated", after: time.Minute, want: Request{Kind: ActRules, Rows: []int{0, 2}}},
+		"OneWaits":    {reason: "one that waits holds up no other of a rule", memory: []func(*Memory){due(0)}, want: Request{Kind: ActRules, Rows: []int{2}}},
+		"AllWait":     {reason: "and all that wait hold up the rest", memory: []func(*Memory){due(0), due(2)}, want: Request{Kind: Idle, Until: minute, Reason: v1alpha1.ReasonDeletionRefused}},
+		"Failed":      {reason: "an evaluation that failed is tried again later", memory: []func(*Memory){func(m *Memory) { m.Due = minute }}, want: Request{Kind: Idle, Until: minute, Reason: v1alpha1.ReasonUnconfirmed}},
+		"TargetsThen": {reason: "then it is the turn of the others", memory: []func(*Memory){done(0), done(2)}, want: Request{Kind: DeleteRows, Rows: []int{1}}},
+		"Unchecked":   {reason: "a process that finds the run looks first", memory: []func(*Memory){func(m *Memory) { m.Rows[2].Checked = false }}, want: Request{Kind: LookRows, Rows: []int{2}}},
+		"Suspended":   {reason: "nothing is done while it is suspended", change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }, want: Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}},
+		"Kept":        {reason: "a row that no rule wants makes it Partial", memory: []func(*Memory){done(0), done(1), func(m *Memory) { m.Rows[2].State, m.Looked = RowKept, true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "1 of 3 objects were left alone"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c, m := committed("a", "b", "c")
+			c.Status.Run.Rows[0], c.Status.Run.Rows[2] = ruleRow("a"), ruleRow("c")
+			for _, change := range tc.memory {
+				change(m)
+			}
+			if tc.change != nil {
+				tc.change(c)
+			}
+			v := View{Cleaner: c, Decides: "v1:x", Now: born.Add(tc.after), SettleFor: time.Minute, FinishGrace: time.Minute}
+			if diff := cmp.Diff(tc.want, Next(v, m)); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,132 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+func objectsOf(t *testing.T, manifests ...string) *Objects {
+	t.Helper()
+	o := NewObjects()
+	v1 := schema.GroupVersion{Version: "v1"}
+	o.Serve(v1, metav1.APIResource{Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true})
+	o.Serve(v1, metav1.APIResource{Name: "namespaces", SingularName: "namespace", Kind: "Namespace"})
+	o.Serve(schema.GroupVersion{Group: "example.com", Version: "v1"}, metav1.APIResource{Name: "widgets", SingularName: "widget", Kind: "Widget", Namespaced: true}, ".spec.color")
+	for _, m := range manifests {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(m), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Add(u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return o
+}
+
+func TestObjects(t *testing.T) {
+	manifests := []string{
+		"{apiVersion: v1, kind: Namespace, metadata: {name: web, labels: {tier: preview}}}",
+		"{apiVersion: v1, kind: Namespace, metadata: {name: db}}",
+		"{apiVersion: v1, kind: Pod, metadata: {name: b, namespace: web, labels: {app: x}}, status: {phase: Running}}",
+		"{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: web}, status: {phase: Failed}}",
+		"{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: db}, status: {phase: Failed}}",
+		"{apiVersion: v1, kind: Pod, metadata: {name: c}}",
+		"{apiVersion: example.com/v1, kind: Widget, metadata: {name: w, namespace: web}, spec: {color: red}}",
+	}
+	cases := map[string]struct {
+		reason    string
+		namespace string
+		reference string
+		fail      bool
+		want      []string
+		state     plan.TargetState
+		detail    string
+	}{
+		"All":              {reason: "By namespace and name.", reference: "{version: v1, kind: pod}", want: []string{"db/a", "default/c", "web/a", "web/b"}},
+		"Own":              {reason: "A Cleaner sees its namespace.", namespace: "web", reference: "{version: v1, kind: Pods}", want: []string{"web/a", "web/b"}},
+		"ClusterScoped":    {reason: "And what lives in none.", namespace: "web", reference: "{version: v1, kind: Namespace}", want: []string{"/db", "/web"}},
+		"Name":             {reason: "One by its name.", namespace: "db", reference: "{version: v1, kind: Pod, name: a}", want: []string{"db/a"}},
+		"Missing":          {reason: "None of that name.", namespace: "db", reference: "{version: v1, kind: Pod, name: b}"},
+		"Labels":           {reason: "By labels.", reference: "{version: v1, kind: Pod, matchLabels: {app: x}}", want: []string{"web/b"}},
+		"Fields":           {reason: "By fields that the kind has.", reference: "{version: v1, kind: Pod, fieldSelector: status.phase=Failed}", want: []string{"db/a", "web/a"}},
+		"NoSuchField":      {reason: "An API server refuses others.", reference: "{version: v1, kind: Pod, fieldSelector: spec.color=red}", state: plan.Failed, detail: `pods cannot be selected by field "spec.color"`},
+		"DefinedField":     {reason: "Definitions add fields.", reference: "{apiGroup: example.com, version: v1, kind: Widget, fieldSelector: spec.color=red}", want: []string{"web/w"}},
+		"Namespaces":       {reason: "In chosen namespaces.", reference: "{version: v1, kind: Pod, namespaces: [db, default], excludeNamespaces: [default]}", want: []string{"db/a"}},
+		"Selector":         {reason: "Or in those with labels.", reference: "{version: v1, kind: Pod, namespaceSelector: {matchLabels: {tier: preview}}}", want: []string{"web/a", "web/b"}},
+		"SelectorUnread":   {reason: "Of which nobody knows if they cannot be read.", reference: "{version: v1, kind: Pod, namespaceSelector: {matchLabels: {tier: preview}}}", fail: true, state: plan.Forbidden, detail: "you may not"},
+		"Misplaced":        {reason: "Nodes are in no namespace.", reference: "{version: v1, kind: Namespace, namespaces: [db]}", state: plan.Failed, detail: "cluster-scoped"},
+		"NotServed":        {reason: "Of a version that is not there.", reference: "{version: v2, kind: Pod}", state: plan.NoSuchKind, detail: `kind "Pod" of v2 is not served`},
+		"UnreadIsNotEmpty": {reason: "What cannot be read is not empty.", reference: "{version: v1, kind: Namespace}", fail: true, state: plan.Forbidden, detail: "you may not"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := objectsOf(t, manifests...)
+			if tc.fail {
+				o.Fail(schema.GroupResource{Resource: "namespaces"}, plan.Forbidden, "you may not")
+			}
+			if err := o.Done(); err != nil {
+				t.Fatal(err)
+			}
+			target := &v1alpha1.ClusterTarget{Name: "t"}
+			if err := yaml.UnmarshalStrict([]byte(tc.reference), &target.Reference); err != nil {
+				t.Fatal(err)
+			}
+			got := TakeTarget(t.Context(), o, tc.namespace, target)
+			if tc.state == plan.Unknown {
+				tc.state = plan.Complete
+			}
+			if got.State != tc.state || !strings.Contains(got.Detail, tc.detail) {
+				t.Errorf("%s\nis %s: %s", tc.reason, got.State, got.Detail)
+			}
+			var names []string
+			for _, o := range got.Objects {
+				if o.UID == "" || o.ResourceVersion == "" {
+					t.Errorf("%s has no UID or no version", o.Name)
+				}
+				names = append(names, o.Namespace+"/"+o.Name)
+			}
+			if diff := cmp.Diff(tc.want, names); diff != "" {
+				t.Errorf("%s\n-want, +got:\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestObjectsRefuse(t *testing.T) {
+	cases := map[string]struct{ manifest, want string }{
+		"Kind":      {"{apiVersion: v2, kind: Pod, metadata: {name: a}}", `kind "Pod" of v2 is not known`},
+		"Name":      {"{apiVersion: v1, kind: Pod, metadata: {}}", "an object of kind Pod has no metadata.name"},
+		"Namespace": {"{apiVersion: v1, kind: Namespace, metadata: {name: a, namespace: b}}", "its kind is cluster-scoped: remove metadata.namespace"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			u := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(tc.manifest), &u.Object); err != nil {
+				t.Fatal(err)
+			}
+			if err := objectsOf(t).Add(u); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	twice := objectsOf(t, "{apiVersion: v1, kind: Pod, metadata: {name: a}}", "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: default}}")
+	if got := TakeTarget(t.Context(), twice, "", &v1alpha1.ClusterTarget{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}}); got.State != plan.Unsynced {
+		t.Errorf("read before it is done, it is %s", got.State)
+	}
+	if err := twice.Done(); err == nil || !strings.Contains(err.Error(), `pods "a" in namespace "default" is there twice`) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,324 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/config/templates"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+// kept is the threshold of podgc-terminated.
+const kept = 100
+
+// evaluation measures in memory, without any control plane, how long it takes to decide on the Pods of a cluster by
+// podgc-orphaned, one in a hundred of which is on a Node that is missing and waits for the quarantine.
+func evaluation(ctx context.Context, _ *rig, s sizes) ([]figure, error) {
+	var figures []figure
+	var perPod []float64
+	for _, c := range s.evaluated {
+		took, err := evaluate(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		perPod = append(perPod, float64(took.Nanoseconds())/float64(c.pods))
+		figures = append(figures, figure{
+			What:  fmt.Sprintf("Evaluation of podgc-orphaned over %d Pods on %d Nodes", c.pods, c.nodes),
+			Value: fmt.Sprintf("%.0f ms, %.0f ns for each Pod", float64(took.Microseconds())/1000, perPod[len(perPod)-1]),
+		})
+	}
+	return append(figures, figure{
+		What: "Evaluation: time for each Pod, of the larger cluster by the smaller one", Value: fmt.Sprintf("%.2f", perPod[1]/perPod[0]), Aim: "at most 1.5",
+	}), nil
+}
+
+// evaluate returns the median time of an evaluation.
+func evaluate(ctx context.Context, c crowd) (time.Duration, error) {
+	in, err := orphans(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	in.Holds = plan.Compute(ctx, in).Holds
+	const times = 7
+	var took []time.Duration
+	for i := range times {
+		in.Now = in.Now.Add(time.Second)
+		runtime.GC() //nolint:revive // what the last one has left is not this one's
+		began := time.Now()
+		d := plan.Compute(ctx, in)
+		took = append(took, time.Since(began))
+		if len(d.Pending) == 0 || len(d.Errors) > 0 || len(d.Steps) > 0 {
+			return 0, fmt.Errorf("cannot measure: evaluation %d says %s (%s), with %d that wait and the errors %v", i, d.Reason, d.Message, len(d.Pending), d.Errors)
+		}
+	}
+	slices.Sort(took)
+	return percentile(took, 0.5), nil
+}
+
+// orphans is what a decision by podgc-orphaned depends on.
+func orphans(ctx context.Context, c crowd) (plan.Input, error) {
+	cc := collector("podgc-orphaned", nil)
+	template, err := templates.Load(cc.Spec.TemplateRef.Name)
+	if err != nil {
+		return plan.Input{}, err
+	}
+	work, errs := templates.Expand(cc, template)
+	if len(errs) > 0 {
+		return plan.Input{}, errs.ToAggregate()
+	}
+	compiler, err := celenv.NewCompiler(celenv.Options{})
+	if err != nil {
+		return plan.Input{}, err
+	}
+	programs, errs := compiler.Compile(work)
+	if len(errs) > 0 {
+		return plan.Input{}, errs.ToAggregate()
+	}
+	objects := snapshot.NewObjects()
+	objects.Serve(corev1.SchemeGroupVersion, metav1.APIResource{Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true})
+	objects.Serve(corev1.SchemeGroupVersion, metav1.APIResource{Name: "nodes", SingularName: "node", Kind: "Node"})
+	add := func(kind string, o client.Object) error {
+		content, err := k8sruntime.DefaultUnstructuredConverter.ToUnstructured(o)
+		if err != nil {
+			return err
+		}
+		u := &unstructured.Unstructured{Object: content}
+		u.SetAPIVersion("v1")
+		u.SetKind(kind)
+		u.SetCreationTimestamp(metav1.NewTime(time.Now()))
+		return objects.Add(u)
+	}
+	for i := range c.nodes {
+		if err := add("Node", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node(i)}}); err != nil {
+			return plan.Input{}, err
+		}
+	}
+	for i := range c.pods {
+		p := pod(fmt.Sprintf("ns-%d", i%100), i, c)
+		if i%100 == 0 {
+			p.Spec.NodeName = "missing-" + p.Spec.NodeName
+		}
+		if err := add("Pod", p); err != nil {
+			return plan.Input{}, err
+		}
+	}
+	if err := objects.Done(); err != nil {
+		return plan.Input{}, err
+	}
+	now := time.Now()
+	return plan.Input{
+		Owner: plan.Owner{Name: cc.Name, UID: "bench", Created: now}, Spec: work, Programs: programs,
+		Snapshot: snapshot.Take(ctx, objects, "", work), Now: now,
+	}, nil
+}
+
+func node(i int) string { return fmt.Sprintf("node-%d", i) }
+
+// pod is a Pod that runs on one of the Nodes.
+func pod(namespace string, i int, c crowd) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: fmt.Sprintf("pod-%d", i), Labels: map[string]string{"app": fmt.Sprintf("app-%d", i%50)},
+	}}
+	p.Spec.NodeName = node(i % c.nodes)
+	p.Spec.Containers = []corev1.Container{{Name: "main", Image: "example.com/main:1", Env: []corev1.EnvVar{{Name: "LEVEL", Value: "info"}, {Name: "PORT", Value: "8080"}}}}
+	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+	return p
+}
+
+// collector is a ClusterCleaner of a template.
+func collector(template string, parameters map[string]any) *v1alpha1.ClusterCleaner {
+	cc := &v1alpha1.ClusterCleaner{ObjectMeta: metav1.ObjectMeta{Name: template}}
+	cc.Spec.Lifecycle, cc.Spec.TemplateRef = v1alpha1.LifecycleRecurring, &v1alpha1.TemplateRef{Name: template}
+	if text, err := json.Marshal(parameters); err == nil && parameters != nil {
+		cc.Spec.TemplateRef.Parameters = &k8sruntime.RawExtension{Raw: text}
+	}
+	return cc
+}
+
+// phase gives a Pod a phase.
+func (r *rig) phase(ctx context.Context, namespace, name, change string) error {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	return r.admin.Status().Patch(ctx, p, client.RawPatch(types.MergePatchType, []byte(`{"status":`+change+`}`)))
+}
+
+// pods makes a namespace with Pods, and the Nodes that they are on.
+func (r *rig) pods(ctx context.Context, prefix string, c crowd, phase corev1.PodPhase) (string, error) {
+	ns, err := r.Namespace(ctx, prefix)
+	if err != nil {
+		return "", err
+	}
+	err = each(c.nodes, makers, func(i int) error {
+		return client.IgnoreAlreadyExists(r.admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node(i)}}))
+	})
+	if err != nil {
+		return "", err
+	}
+	return ns, each(c.pods, makers, func(i int) error {
+		p := pod(ns, i, c)
+		if err := r.admin.Create(ctx, p); err != nil {
+			return err
+		}
+		return r.phase(ctx, ns, p.Name, fmt.Sprintf(`{"phase":%q}`, phase))
+	})
+}
+
+// ended measures the deletions per second of podgc-terminated, and those of bare client-go.
+func ended(ctx context.Context, r *rig, s sizes) ([]figure, error) {
+	nodes := 10
+	ns, err := r.pods(ctx, "ended-operator", crowd{s.ended + kept, nodes}, corev1.PodSucceeded)
+	if err != nil {
+		return nil, err
+	}
+	cc := collector("podgc-terminated", map[string]any{"threshold": kept})
+	operator, err := r.speed(ns, "pods", s.ended, r.operatorCPU(ctx), func() error {
+		if err := r.admin.Create(ctx, cc); err != nil {
+			return err
+		}
+		return r.left(ctx, ns, kept)
+	})
+	if err := errors.Join(err, r.admin.Delete(ctx, cc)); err != nil {
+		return nil, err
+	}
+	if ns, err = r.pods(ctx, "ended-bare", crowd{s.ended, nodes}, corev1.PodSucceeded); err != nil {
+		return nil, err
+	}
+	loop, err := r.bareForce(ctx, ns)
+	if err != nil {
+		return nil, err
+	}
+	bare, err := r.speed(ns, "pods", s.ended, ownCPU, loop)
+	if err != nil {
+		return nil, err
+	}
+	what := fmt.Sprintf("podgc-terminated with %d Pods over the threshold", s.ended)
+	return append(ratio(what, operator, bare, "at least 0.9"),
+		figure{What: what + ": from its creation to the first DELETE, the first look at all Pods included", Value: operator.lead.Round(time.Millisecond).String()},
+	), nil
+}
+
+// bareForce lists the Pods of a namespace, and returns what deletes them as podgc-terminated does.
+func (r *rig) bareForce(ctx context.Context, namespace string) (func() error, error) {
+	pods, err := metadata.NewForConfig(r.as)
+	if err != nil {
+		return nil, err
+	}
+	gvr := corev1.SchemeGroupVersion.WithResource("pods")
+	list, err := pods.Resource(gvr).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	now, background := int64(0), metav1.DeletePropagationBackground
+	return func() error {
+		return each(len(list.Items), inFlight, func(i int) error {
+			o := &list.Items[i]
+			return pods.Resource(gvr).Namespace(namespace).Delete(ctx, o.Name, metav1.DeleteOptions{
+				Preconditions:      &metav1.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion},
+				GracePeriodSeconds: &now, PropagationPolicy: &background,
+			})
+		})
+	}, nil
+}
+
+// left returns when a namespace has no more than so many Pods.
+func (r *rig) left(ctx context.Context, namespace string, n int64) error {
+	return until(ctx, "the Pods gone", func(ctx context.Context) (bool, error) {
+		list := metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+		err := r.admin.List(ctx, &list, client.InNamespace(namespace), client.Limit(1))
+		there := int64(len(list.Items))
+		if list.RemainingItemCount != nil {
+			there += *list.RemainingItemCount
+		}
+		return there <= n, err
+	})
+}
+
+// busy measures what the operator takes while the Pods of a cluster change all the time, and the four podgc templates find
+// nothing to do.
+func busy(ctx context.Context, r *rig, s sizes) (figures []figure, err error) {
+	ns, err := r.pods(ctx, "busy", s.busy, corev1.PodRunning)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"podgc-terminated", "podgc-out-of-service", "podgc-orphaned", "podgc-unscheduled-terminating"} {
+		cc := collector(name, nil)
+		if err := r.admin.Create(ctx, cc); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, r.admin.Delete(ctx, cc)) }()
+		err := until(ctx, name+" at rest", func(ctx context.Context) (bool, error) {
+			err := r.admin.Get(ctx, client.ObjectKeyFromObject(cc), cc)
+			return cc.Status.LastEvaluation != nil && cc.Status.LastEvaluation.Reason == v1alpha1.ReasonNothingToDo, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	before, err := r.metrics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	written, err := r.change(ctx, ns, s)
+	if err != nil {
+		return nil, err
+	}
+	after, err := r.metrics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seconds := time.Since(began).Seconds()
+	what := fmt.Sprintf("Four podgc templates over %d Pods on %d Nodes, %.0f changes of Pods per second", s.busy.pods, s.busy.nodes, float64(written)/seconds)
+	cpu := after["process_cpu_seconds_total"] - before["process_cpu_seconds_total"]
+	return []figure{
+		{What: what + ": CPU time of the operator per second", Value: fmt.Sprintf("%.2f s", cpu/seconds)},
+		{What: what + ": evaluations per second, of all four", Value: fmt.Sprintf("%.1f", (sum(after, "cleaner_evaluations_total")-sum(before, "cleaner_evaluations_total"))/seconds)},
+	}, nil
+}
+
+// change changes the status of one Pod after the other, so many in a second, and returns how often it did.
+func (r *rig) change(ctx context.Context, namespace string, s sizes) (int, error) {
+	pace := flowcontrol.NewTokenBucketRateLimiter(float32(s.events), s.events/10+1)
+	n := int(s.writes.Seconds() * float64(s.events))
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return n, each(n, makers, func(i int) error {
+		if err := pace.Wait(ctx); err != nil {
+			return err
+		}
+		return r.phase(ctx, namespace, fmt.Sprintf("pod-%d", i*7919%s.busy.pods), fmt.Sprintf(`{"message":"change %d"}`, i))
+	})
+}
+
+// sum adds the values of a metric over all of its labels.
+func sum(values map[string]float64, name string) float64 {
+	all := 0.0
+	for key, value := range values {
+		if key == name || strings.HasPrefix(key, name+"{") {
+			all += value
+		}
+	}
+	return all
+}

@@ -1,0 +1,224 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podgc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/invariants"
+	"github.com/vtex/cleaner/test/operator"
+)
+
+// patience bounds every wait: far more than a busy machine needs, and than kube-controller-manager's passes take.
+const patience = 2 * time.Minute
+
+// collector is the user as which kube-controller-manager collects.
+const collector = "system:serviceaccount:kube-system:pod-garbage-collector"
+
+// plane is a control plane on which somebody collects Pods.
+type plane struct {
+	*cluster.Cluster
+	client.WithWatch
+	audit *cluster.Witness
+	user  string // who collects
+
+	mu   sync.Mutex
+	seen map[client.ObjectKey]sighting
+}
+
+// sighting is what was seen last of a Pod.
+type sighting struct {
+	*corev1.Pod
+	gone bool
+}
+
+// ours has the operator, upstream has kube-controller-manager's pod garbage collector when a test runs it.
+var ours, upstream *plane
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	ctrl.SetLogger(logr.Discard())
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ours, upstream = &plane{user: operator.User}, &plane{user: collector}
+	defer ours.stop()
+	defer upstream.stop()
+	started := make(chan error)
+	for _, p := range planes() {
+		go func() { started <- p.start(ctx) }()
+	}
+	if err := errors.Join(<-started, <-started); err != nil {
+		fmt.Fprintln(os.Stderr, "podgc:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+func planes() []*plane { return []*plane{ours, upstream} }
+
+// start starts the control plane, watches its Pods, and installs the operator with the templates if it is the collector.
+func (p *plane) start(ctx context.Context) (err error) {
+	// The disruption controller takes the condition DisruptionTarget back from Pods that stay, and a case is about it.
+	controllers := slices.DeleteFunc(cluster.DefaultControllers(), func(name string) bool { return name == "disruption-controller" })
+	if p.Cluster, err = cluster.Start(ctx, cluster.Options{Log: os.Stderr, Controllers: controllers}); err != nil {
+		return err
+	}
+	if p.audit, err = p.Witness(); err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	if p.WithWatch, err = client.NewWithWatch(p.Config(), client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	if err := p.look(ctx); err != nil {
+		return err
+	}
+	if p.user != operator.User {
+		return nil
+	}
+	return p.install(ctx)
+}
+
+func (p *plane) stop() {
+	if p.Cluster == nil {
+		return
+	}
+	if err := p.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "podgc:", err)
+	}
+}
+
+// install runs the operator, with the rights and the templates for Pods.
+func (p *plane) install(ctx context.Context) error {
+	if err := operator.Install(ctx, p.Cluster); err != nil {
+		return err
+	}
+	if err := operator.InstallTemplates(ctx, p.Cluster); err != nil {
+		return err
+	}
+	binary, err := operator.Build(ctx, p.Dir(), os.Stderr)
+	if err != nil {
+		return err
+	}
+	_, err = operator.Run(ctx, p.Cluster, operator.Options{Binary: binary, Args: []string{"--min-interval=100ms"}})
+	return err
+}
+
+// look remembers all Pods of the control plane as they were last.
+func (p *plane) look(ctx context.Context) error {
+	p.seen = map[client.ObjectKey]sighting{}
+	w, err := p.Watch(ctx, &corev1.PodList{})
+	if err != nil {
+		return fmt.Errorf("cannot watch Pods: %w", err)
+	}
+	go func() {
+		for e := range w.ResultChan() {
+			if pod, ok := e.Object.(*corev1.Pod); ok {
+				p.mu.Lock()
+				p.seen[client.ObjectKeyFromObject(pod)] = sighting{pod, e.Type == "DELETED"}
+				p.mu.Unlock()
+			}
+		}
+	}()
+	return nil
+}
+
+// pod is what was seen last of a Pod; nothing at first.
+func (p *plane) pod(namespace, name string) sighting {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen[client.ObjectKey{Namespace: namespace, Name: name}]
+}
+
+// eventually waits until nothing is missing.
+func eventually(t *testing.T, what string, missing func() string) {
+	t.Helper()
+	var last string
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		last = missing()
+		return last == "", nil
+	})
+	if err != nil {
+		t.Fatalf("%s: still missing: %s", what, last)
+	}
+}
+
+// judge holds what the operator did until now against what it promises.
+func judge(t *testing.T) {
+	t.Helper()
+	var found []invariants.Violation
+	// One that was just made is given the time to say how it is with it.
+	err := wait.PollUntilContextTimeout(context.WithoutCancel(t.Context()), 250*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
+		var err error
+		found, err = violations(ctx)
+		return !slices.ContainsFunc(found, func(v invariants.Violation) bool { return v.Invariant == "I8" || v.Invariant == "I12" }), err
+	})
+	if err != nil && !wait.Interrupted(err) {
+		t.Errorf("cannot judge what happened: %s", err)
+	}
+	for _, v := range found {
+		t.Error(v)
+	}
+}
+
+func violations(ctx context.Context) ([]invariants.Violation, error) {
+	list := &v1alpha1.ClusterCleanerList{}
+	if err := ours.List(ctx, list); err != nil {
+		return nil, err
+	}
+	events, err := ours.audit.Events()
+	if err != nil {
+		return nil, err
+	}
+	log, err := invariants.ReadLogs(filepath.Join(ours.Dir(), "manager*.log"))
+	if err != nil {
+		return nil, err
+	}
+	r := &invariants.Record{
+		Operator: operator.User, Audit: events, Log: log,
+		Protected: []string{"kube-system", "kube-public", "kube-node-lease", operator.Namespace}, Own: operator.Namespace,
+	}
+	for i := range list.Items {
+		r.Cleaners = append(r.Cleaners, &list.Items[i])
+	}
+	return invariants.Check(r), nil
+}
+
+// requests are those for Pods that a collector sent, in the namespaces that are asked for.
+func (p *plane) requests(t *testing.T, in func(namespace string) bool) []cluster.Event {
+	t.Helper()
+	events, err := p.audit.Events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(events, func(e cluster.Event) bool {
+		return !e.By(p.user) || e.ObjectRef == nil || e.ObjectRef.Resource != "pods" || !in(e.ObjectRef.Namespace) ||
+			!strings.Contains("delete patch", e.Verb)
+	})
+}
