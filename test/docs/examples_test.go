@@ -153,7 +153,7 @@ spec:
 		"another version":            {"", "v1alpha1", "v1", true},
 		"good ClusterCleaner":        {cluster, "", "", false},
 		"template that is not there": {cluster, "orphaned", "orphans", true},
-		"unknown parameter":          {cluster, "quarantine", "quarantaine", true},
+		"unknown parameter":          {cluster, "quarantine", "quarantines", true},
 		"wrong value":                {cluster, "1m", "true", true},
 		"good template":              {template, "", "", false},
 		"parameter without a type":   {template, ", type: duration", "", true},
