@@ -118,12 +118,16 @@ func earliest(a, b time.Time) time.Time {
 // finishRecurring ends the run that counts what was done, when there is nothing left to do and the sink has taken the one
 // before.
 func (p *pass) finishRecurring(ctx context.Context) error {
-	s := p.read.State()
-	if plan.Held(p.c.Common()) || s.Run == nil || s.Run.Result != "" || s.Unsent != nil || p.c.Common().CloudEventSink == "" {
-		return nil
+	for p.c.Common().CloudEventSink != "" {
+		req := plan.AtRest(p.c, &p.mem.ledger)
+		if req.Kind == plan.Idle {
+			break
+		}
+		if err := p.doRecurring(ctx, req); err != nil {
+			return err
+		}
 	}
-	p.lookUnknown(ctx)
-	return p.moveRecurring(ctx)
+	return nil
 }
 
 // lookUnknown reads the objects of rows of which nobody knows what became of them.
