@@ -538,7 +538,7 @@ func (b *batch) again(ctx context.Context, todo plan.Plan, changed map[types.UID
 	if b.in.Confirmed == nil { // everything was read live
 		return d.Of(places(todo))
 	}
-	return plan.Intersect(d, d)
+	return plan.Again(todo, d)
 }
 
 // places are the objects of a plan.

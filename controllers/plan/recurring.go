@@ -291,6 +291,21 @@ func (p Plan) Of(objects map[types.UID]int) Plan {
 	return p
 }
 
+// Again is what may be done at once by a plan that was made anew because objects of an earlier one have changed: deeds on
+// objects of the earlier one, at the versions that they have now. Another object, that stands where one of them stood, was
+// not recorded: it is for the next batch.
+func Again(earlier, anew Plan) Plan {
+	objects := map[types.UID]bool{}
+	for i := range earlier.Steps {
+		if s := &earlier.Steps[i]; s.Deed() {
+			objects[s.Object.UID] = true
+		}
+	}
+	wanted := anew
+	wanted.Steps = slices.DeleteFunc(slices.Clone(anew.Steps), func(s Step) bool { return s.Deed() && !objects[s.Object.UID] })
+	return Intersect(wanted, anew)
+}
+
 // tally counts rows by resource and outcome.
 type tally map[v1alpha1.Count]int64
 

@@ -471,6 +471,38 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// What is done at once after a conflict is about the objects that were recorded, whatever an item is made of by then.
+func TestAgain(t *testing.T) {
+	one := func(o Object, verb Verb, after ...int) Step {
+		return Step{Rule: "orphans", Action: len(after), Keys: []string{"k"}, Object: o, Verb: verb, After: after, Confirmed: true}
+	}
+	newer := func(o *Object) { o.ResourceVersion = "8" }
+	anew := func(o *Object) { o.UID = "another" }
+	earlier := Plan{Verdict: v1alpha1.VerdictAct, Steps: []Step{one(pod("a"), VerbPatch), one(pod("a"), VerbReport, 0), one(pod("c"), VerbReport)}}
+	cases := map[string]struct {
+		reason string
+		anew   []Step
+		want   []string
+	}{
+		"Newer":      {"it goes on at the new version, with what comes after", []Step{one(pod("a", newer), VerbPatch), one(pod("a", newer), VerbReport, 0)}, []string{"patch a[]", "report a[0]"}},
+		"MadeAnew":   {"another object of its name is left, with what comes after", []Step{one(pod("a", anew), VerbPatch), one(pod("a", anew), VerbReport, 0)}, nil},
+		"Another":    {"so is one that the item did not stand for", []Step{one(pod("b"), VerbPatch)}, nil},
+		"OnlyTold":   {"and one that was only reported, and has no row", []Step{one(pod("c"), VerbPatch)}, nil},
+		"Unanswered": {"what could not be read is left", []Step{{Rule: "orphans", Keys: []string{"k"}, Object: pod("a"), Verb: VerbPatch}}, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := Again(earlier, Plan{Verdict: v1alpha1.VerdictAct, Steps: tc.anew})
+			if diff := cmp.Diff(tc.want, stepsOf(got)); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
+			}
+			if len(got.Steps) > 0 && got.Steps[0].Object.ResourceVersion != "8" {
+				t.Errorf("it names version %s", got.Steps[0].Object.ResourceVersion)
+			}
+		})
+	}
+}
+
 func TestHolding(t *testing.T) {
 	s := Snapshot{seen(pod("a"), pod("b")), nodesSeen("a"), seen(pod("b")), seen(pod("a")), {State: Unsynced, Resource: pods}}
 	a, anew, gone := pod("a"), pod("a", func(o *Object) { o.UID = "another" }), pod("z")
