@@ -5,11 +5,13 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -289,34 +291,45 @@ func (b *batch) record(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
 		return todo, nil
 	}
 	faults.Point("decided")
-	if controllerutil.AddFinalizer(b.read.DeepCopyOwner(), v1alpha1.Finalizer) {
-		err := b.writeMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
-		if err != nil {
-			return plan.Plan{}, err
-		}
+	if err := b.makeReady(ctx); err != nil {
+		return plan.Plan{}, err
 	}
 	faults.Point("held by the finalizer")
-	if run := b.read.State().Run; run != nil && plan.Full(run) && b.read.State().Unsent == nil {
-		b.lookUnknown(ctx)
-		if err := b.moveRecurring(ctx); err != nil {
-			return plan.Plan{}, err
-		}
-	}
-	if b.read.State().Run != nil {
-		b.lookUnknown(ctx)
-	}
 	decides, err := b.mem.fingerprint(&b.assignment, &b.r.opts)
 	if err != nil {
 		return plan.Plan{}, err
 	}
 	run, ledger := plan.Batch(b.read.State(), &b.mem.ledger, decides, rows, todo.Forbidden(), b.in.Now)
 	run.ServiceAccountName = recorded(b.c, b.hands.account)
-	if err := b.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number }); err != nil {
+	err = b.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
+	switch {
+	case apierrors.IsConflict(err), errors.Is(err, errNotLeader):
+		return plan.Plan{}, err
+	case err != nil: // nobody knows which rows there are now, and the same ones may be in both batches
+		b.mem.ledger = plan.Ledger{}
 		return plan.Plan{}, err
 	}
 	faults.Point("committed")
 	b.mem.ledger = *ledger
 	return todo, nil
+}
+
+// makeReady does what has to be done before rows are recorded.
+func (b *batch) makeReady(ctx context.Context) error {
+	for {
+		var err error
+		switch req := plan.BeforeBatch(b.c, &b.mem.ledger); req.Kind {
+		case plan.Record:
+			return nil
+		case plan.AddFinalizer:
+			err = b.writeMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
+		default:
+			err = b.doRecurring(ctx, req)
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // carryOut does what is to be done. An object that has changed is read live, decided on anew and acted on at once, a few
@@ -493,18 +506,8 @@ func (b *batch) remember(s *plan.Step, out actuate.Outcome) {
 
 // settle notes what became of the row of a step.
 func (b *batch) settle(s *plan.Step, out actuate.Outcome) {
-	i, recorded := b.rows[s.Object.UID]
-	if !recorded {
-		return
-	}
-	e := &b.mem.ledger.Rows[i]
-	switch {
-	case out.Kind == plan.AnswerLost:
-		*e = plan.Entry{}
-	case out.Kind == plan.AnswerNotFound && e.Outcome == "":
-		e.Outcome = v1alpha1.OutcomeGone
-	case out.Kind == plan.AnswerDeleted:
-		e.Outcome = outcomes()[s.Verb]
+	if i, recorded := b.rows[s.Object.UID]; recorded {
+		b.mem.ledger.Answered(i, out.Kind, outcomes()[s.Verb])
 	}
 }
 
@@ -536,16 +539,7 @@ func (b *batch) again(ctx context.Context, todo plan.Plan, changed map[types.UID
 	}
 	b.ask(ctx, slices.Compact(reads))
 	d := plan.Compute(ctx, b.in)
-	return plan.Intersect(d, d).Of(places(todo))
-}
-
-// places are the objects of a plan.
-func places(p plan.Plan) map[types.UID]int {
-	out := map[types.UID]int{}
-	for i := range p.Steps {
-		out[p.Steps[i].Object.UID] = i
-	}
-	return out
+	return plan.Again(todo, d)
 }
 
 // stepOrders are what the steps of a batch ask and tell.

@@ -152,15 +152,17 @@ func earliest(a, b time.Time) time.Time {
 // finishRecurring ends the run that counts what was done, when there is nothing left to do and the sink has taken the one
 // before. A run in which nothing was done, because all of it was refused, goes on counting: there is nothing to tell.
 func (p *pass) finishRecurring(ctx context.Context) error {
-	s := p.read.State()
-	if plan.Held(p.c.Common()) || s.Run == nil || s.Run.Result != "" || s.Unsent != nil || p.c.Common().CloudEventSink == "" {
-		return nil
+	for p.c.Common().CloudEventSink != "" {
+		req := plan.AtRest(p.c, &p.mem.ledger)
+		nothing := req.Kind == plan.MoveToUnsent && len(plan.Settled(p.c.State().Run, &p.mem.ledger).Counts) == 0
+		if req.Kind == plan.Idle || nothing {
+			break
+		}
+		if err := p.doRecurring(ctx, req); err != nil {
+			return err
+		}
 	}
-	p.lookUnknown(ctx)
-	if len(plan.Settled(s.Run, &p.mem.ledger).Counts) == 0 {
-		return nil
-	}
-	return p.moveRecurring(ctx)
+	return nil
 }
 
 // lookUnknown reads the objects of rows of which nobody knows what became of them.

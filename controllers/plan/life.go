@@ -50,12 +50,16 @@ const (
 	RemoveFinalizer
 	// GiveUp says in the log and in a Warning what could not be delivered, and removes the finalizer.
 	GiveUp
+	// AddFinalizer holds the Cleaner before a batch of one that stays is recorded.
+	AddFinalizer
+	// Record writes the rows of a batch into the run, and counts those of the batch before.
+	Record
 )
 
 // String names the kind for people and tests.
 func (k RequestKind) String() string {
 	return [...]string{"Idle", "Evaluate", "LookRows", "LookRelease", "Recheck", "DeleteRows", "ActRules", "Settle", "StartUninstall", "FinishUninstall",
-		"WriteResult", "MoveToUnsent", "ClearRecord", "ClearUnsent", "DeleteSelf", "RemoveFinalizer", "GiveUp"}[k]
+		"WriteResult", "MoveToUnsent", "ClearRecord", "ClearUnsent", "DeleteSelf", "RemoveFinalizer", "GiveUp", "AddFinalizer", "Record"}[k]
 }
 
 // Request is what comes next.

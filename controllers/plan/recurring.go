@@ -75,6 +75,20 @@ func (l *Ledger) Saw(run *v1alpha1.Run, sights map[int]Sight) {
 	}
 }
 
+// Answered takes the answer to a request about the object of a row, and what the request does with it. A refusal, and a
+// conflict, leave the object as it was.
+func (l *Ledger) Answered(i int, a AnswerKind, did v1alpha1.Outcome) {
+	e := &l.Rows[i]
+	switch {
+	case a == AnswerLost:
+		*e = Entry{}
+	case a == AnswerDeleted:
+		*e = Entry{Known: true, Outcome: did}
+	case a == AnswerNotFound && e.Outcome == "":
+		*e = Entry{Known: true, Outcome: v1alpha1.OutcomeGone}
+	}
+}
+
 // NextRecurring says what comes next for a Cleaner that stays, apart from its batches. It carries a run that it left behind
 // to its end, too, when the Cleaner has become one that cleans once.
 func NextRecurring(v View, l *Ledger) Request {
@@ -95,6 +109,36 @@ func NextRecurring(v View, l *Ledger) Request {
 	default:
 		return Request{Kind: Evaluate}
 	}
+}
+
+// BeforeBatch says what a batch of a Cleaner with a sink needs before its first deed: that the Cleaner is held, that what
+// became of the batch before is known and a full run has made room, and then that its own rows are recorded.
+func BeforeBatch(c v1alpha1.Owner, l *Ledger) Request {
+	s := c.State()
+	rows := []int(nil)
+	if s.Run != nil {
+		rows = l.Unknown(s.Run)
+	}
+	switch {
+	case !View{Cleaner: c}.hasFinalizer():
+		return Request{Kind: AddFinalizer}
+	case len(rows) > 0:
+		return Request{Kind: LookRows, Rows: rows}
+	case s.Run != nil && Full(s.Run) && s.Unsent == nil:
+		return Request{Kind: MoveToUnsent}
+	default:
+		return Request{Kind: Record}
+	}
+}
+
+// AtRest says what is to be done with the run of a Cleaner that stays, with a sink, while nothing else is: it is finished,
+// if there is room for it.
+func AtRest(c v1alpha1.Owner, l *Ledger) Request {
+	s := c.State()
+	if s.Run == nil || s.Run.Result != "" || Held(c.Common()) {
+		return Request{Kind: Idle}
+	}
+	return View{Cleaner: c}.settled(s, l)
 }
 
 // settled finishes a run of a Cleaner that does not stay any more. One that has a result, as somebody wrote it, is sent as
@@ -254,6 +298,21 @@ func (p Plan) Of(objects map[types.UID]int) Plan {
 	}
 	p.Steps = steps
 	return p
+}
+
+// Again is what may be done at once by a plan that was made anew because objects of an earlier one have changed: deeds on
+// objects of the earlier one, at the versions that they have now. Another object, that stands where one of them stood, was
+// not recorded: it is for the next batch.
+func Again(earlier, anew Plan) Plan {
+	objects := map[types.UID]bool{}
+	for i := range earlier.Steps {
+		if s := &earlier.Steps[i]; s.Deed() {
+			objects[s.Object.UID] = true
+		}
+	}
+	wanted := anew
+	wanted.Steps = slices.DeleteFunc(slices.Clone(anew.Steps), func(s Step) bool { return s.Deed() && !objects[s.Object.UID] })
+	return Intersect(wanted, anew)
 }
 
 // tally counts rows by resource and outcome.

@@ -129,6 +129,102 @@ func TestNextRecurring(t *testing.T) {
 	}
 }
 
+func TestBeforeBatch(t *testing.T) {
+	full := counting("a")
+	full.Counts = []v1alpha1.Count{{Resource: "pods/v1", Outcome: v1alpha1.OutcomeDeleted, Count: maxRun - 1}}
+	run, unsent := counting("a", "b"), finishedRun(v1alpha1.ResultCompleted)
+	held := []string{v1alpha1.Finalizer}
+	cases := map[string]struct {
+		reason     string
+		finalizers []string
+		status     v1alpha1.CleanerStatus
+		ledger     *Ledger
+		want       Request
+	}{
+		"Finalizer":  {"before anything else the Cleaner is held", []string{"example.test/other"}, v1alpha1.CleanerStatus{Run: full}, &Ledger{}, Request{Kind: AddFinalizer}},
+		"First":      {"then the rows are recorded", held, v1alpha1.CleanerStatus{}, &Ledger{}, Request{Kind: Record}},
+		"Next":       {"those of the next batch when those before are known", held, v1alpha1.CleanerStatus{Run: run}, ledgerOf(run, nothing, nothing), Request{Kind: Record}},
+		"Crashed":    {"and are looked at when they are not", held, v1alpha1.CleanerStatus{Run: run}, &Ledger{}, Request{Kind: LookRows, Rows: []int{0, 1}}},
+		"Full":       {"a full run makes room", held, v1alpha1.CleanerStatus{Run: full}, ledgerOf(full, nothing), Request{Kind: MoveToUnsent}},
+		"FullLooks":  {"once it is known", held, v1alpha1.CleanerStatus{Run: full}, &Ledger{}, Request{Kind: LookRows, Rows: []int{0}}},
+		"FullBehind": {"unless a dead sink leaves none", held, v1alpha1.CleanerStatus{Run: full, Unsent: unsent}, ledgerOf(full, nothing), Request{Kind: Record}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Finalizers: tc.finalizers}, Status: tc.status}
+			if diff := cmp.Diff(tc.want, BeforeBatch(c, tc.ledger)); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestAtRest(t *testing.T) {
+	run, unsent := counting("a"), finishedRun(v1alpha1.ResultCompleted)
+	cases := map[string]struct {
+		reason string
+		spec   v1alpha1.CommonSpec
+		status v1alpha1.CleanerStatus
+		ledger *Ledger
+		want   Request
+	}{
+		"Nothing":   {"there is no run", v1alpha1.CommonSpec{}, v1alpha1.CleanerStatus{Unsent: unsent}, &Ledger{}, Request{Kind: Idle}},
+		"Finishes":  {"it is finished", v1alpha1.CommonSpec{}, v1alpha1.CleanerStatus{Run: run}, ledgerOf(run, nothing), Request{Kind: MoveToUnsent}},
+		"Looks":     {"when all of it is known", v1alpha1.CommonSpec{}, v1alpha1.CleanerStatus{Run: run}, &Ledger{}, Request{Kind: LookRows, Rows: []int{0}}},
+		"Waits":     {"and there is room for it", v1alpha1.CommonSpec{}, v1alpha1.CleanerStatus{Run: run, Unsent: unsent}, ledgerOf(run, nothing), Request{Kind: Idle, Reason: v1alpha1.ReasonDelivering}},
+		"Suspended": {"a suspended Cleaner keeps it", v1alpha1.CommonSpec{Suspend: true}, v1alpha1.CleanerStatus{Run: run}, ledgerOf(run, nothing), Request{Kind: Idle}},
+		"DryRun":    {"and so does one in DryRun", v1alpha1.CommonSpec{Mode: v1alpha1.ModeDryRun}, v1alpha1.CleanerStatus{Run: run}, ledgerOf(run, nothing), Request{Kind: Idle}},
+		"Over":      {"a result is not written again", v1alpha1.CommonSpec{}, v1alpha1.CleanerStatus{Run: unsent}, &Ledger{}, Request{Kind: Idle}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := &v1alpha1.Cleaner{Status: tc.status}
+			c.Spec.CommonSpec = tc.spec
+			if diff := cmp.Diff(tc.want, AtRest(c, tc.ledger)); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// What became of a row is what the last answer that says something says.
+func TestLedgerAnswered(t *testing.T) {
+	type answer struct {
+		kind AnswerKind
+		did  v1alpha1.Outcome
+	}
+	gone, patched, deleted := v1alpha1.OutcomeGone, v1alpha1.OutcomePatched, v1alpha1.OutcomeDeleted
+	cases := map[string]struct {
+		reason  string
+		answers []answer
+		want    Entry
+	}{
+		"Deleted":     {"it was done", []answer{{AnswerDeleted, deleted}}, Entry{true, deleted}},
+		"Then":        {"the last deed names it", []answer{{AnswerDeleted, patched}, {AnswerDeleted, deleted}}, Entry{true, deleted}},
+		"Gone":        {"somebody else was faster", []answer{{AnswerNotFound, deleted}}, Entry{true, gone}},
+		"ThenGone":    {"but what was done was done", []answer{{AnswerDeleted, patched}, {AnswerNotFound, deleted}}, Entry{true, patched}},
+		"Refused":     {"nothing was done", []answer{{AnswerRefused, deleted}}, Entry{Known: true}},
+		"Conflict":    {"nothing was done yet", []answer{{AnswerConflict, deleted}}, Entry{Known: true}},
+		"Unsent":      {"nothing was sent", []answer{{AnswerUnsent, deleted}}, Entry{Known: true}},
+		"Lost":        {"nobody knows", []answer{{AnswerLost, deleted}}, Entry{}},
+		"LostLater":   {"not even if something was done before", []answer{{AnswerDeleted, patched}, {AnswerLost, deleted}}, Entry{}},
+		"LostRefused": {"a refusal does not tell", []answer{{AnswerLost, deleted}, {AnswerRefused, deleted}}, Entry{}},
+		"LostGone":    {"that it is gone does", []answer{{AnswerLost, deleted}, {AnswerNotFound, deleted}}, Entry{true, gone}},
+		"LostDone":    {"and so does another deed", []answer{{AnswerLost, patched}, {AnswerDeleted, deleted}}, Entry{true, deleted}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			l := ledgerOf(counting("a"), nothing)
+			for _, a := range tc.answers {
+				l.Answered(0, a.kind, a.did)
+			}
+			if l.Rows[0] != tc.want {
+				t.Errorf("%s: got %+v, want %+v", tc.reason, l.Rows[0], tc.want)
+			}
+		})
+	}
+}
+
 func TestLedger(t *testing.T) {
 	run := counting("a", "b", "c")
 	cases := map[string]struct {
@@ -372,6 +468,38 @@ func TestOf(t *testing.T) {
 	}
 	if diff := cmp.Diff(was, stepsOf(p)); diff != "" {
 		t.Errorf("the plan was changed:\n%s", diff)
+	}
+}
+
+// What is done at once after a conflict is about the objects that were recorded, whatever an item is made of by then.
+func TestAgain(t *testing.T) {
+	one := func(o Object, verb Verb, after ...int) Step {
+		return Step{Rule: "orphans", Action: len(after), Keys: []string{"k"}, Object: o, Verb: verb, After: after, Confirmed: true}
+	}
+	newer := func(o *Object) { o.ResourceVersion = "8" }
+	anew := func(o *Object) { o.UID = "another" }
+	earlier := Plan{Verdict: v1alpha1.VerdictAct, Steps: []Step{one(pod("a"), VerbPatch), one(pod("a"), VerbReport, 0), one(pod("c"), VerbReport)}}
+	cases := map[string]struct {
+		reason string
+		anew   []Step
+		want   []string
+	}{
+		"Newer":      {"it goes on at the new version, with what comes after", []Step{one(pod("a", newer), VerbPatch), one(pod("a", newer), VerbReport, 0)}, []string{"patch a[]", "report a[0]"}},
+		"MadeAnew":   {"another object of its name is left, with what comes after", []Step{one(pod("a", anew), VerbPatch), one(pod("a", anew), VerbReport, 0)}, nil},
+		"Another":    {"so is one that the item did not stand for", []Step{one(pod("b"), VerbPatch)}, nil},
+		"OnlyTold":   {"and one that was only reported, and has no row", []Step{one(pod("c"), VerbPatch)}, nil},
+		"Unanswered": {"what could not be read is left", []Step{{Rule: "orphans", Keys: []string{"k"}, Object: pod("a"), Verb: VerbPatch}}, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := Again(earlier, Plan{Verdict: v1alpha1.VerdictAct, Steps: tc.anew})
+			if diff := cmp.Diff(tc.want, stepsOf(got)); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
+			}
+			if len(got.Steps) > 0 && got.Steps[0].Object.ResourceVersion != "8" {
+				t.Errorf("it names version %s", got.Steps[0].Object.ResourceVersion)
+			}
+		})
 	}
 }
 

@@ -143,13 +143,13 @@ func (m *Model) Init() State {
 }
 
 // Wants is what an evaluation wants to delete.
-func (s *State) Wants() (todo [Items]lifemodel.Version, any bool) {
+func (s *State) Wants() (todo [Items]lifemodel.Version, some bool) {
 	for k, t := range s.T {
 		if t.Exists && t.Wanted && s.Evidence {
-			todo[k], any = t.Version, true
+			todo[k], some = t.Version, true
 		}
 	}
-	return todo, any
+	return todo, some
 }
 
 // AtEnd says that nothing needs to happen any more, once others have stopped.
