@@ -6,6 +6,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,9 @@ import (
 
 	"github.com/vtex/cleaner/config/templates"
 )
+
+// yamlBlock is an example in a text.
+var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
 // The templates can be applied to a cluster in which the operator runs, and so can what their READMEs show.
 func TestTemplatesApply(t *testing.T) {

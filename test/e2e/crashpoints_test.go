@@ -201,13 +201,17 @@ func leaving() []crash {
 	}
 }
 
-// acting are the points that only actions of rules pass.
+// acting are the points that only Cleaners with rules, or that stay, pass: they have tests of their own.
 func acting() []crash {
 	return []crash{
 		{at: "before a PATCH"},
 		{at: "after a PATCH"},
 		{at: "before an eviction"},
 		{at: "after an eviction"},
+		{at: "before ActRules"},
+		{at: "after ActRules"},
+		{at: "before ClearRecord"},
+		{at: "after ClearRecord"},
 	}
 }
 

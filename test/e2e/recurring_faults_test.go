@@ -830,6 +830,9 @@ func TestACrashAtEachStepOfARuleConverges(t *testing.T) {
 			s := l.sink()
 			l.mayEvict()
 			points := []string{"before a PATCH", "after a PATCH", "before a DELETE", "after a DELETE", "before a report", "after a report"}
+			if name == "Once" {
+				points = append(points, "before ActRules", "after ActRules")
+			}
 			if name == "StaysAndTold" {
 				points = append(points, "decided", "held by the finalizer", "committed", "before ClearUnsent", "after ClearUnsent")
 			}
@@ -867,6 +870,31 @@ func TestACrashAtEachStepOfARuleConverges(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The sink is taken away while it is owed something; what is recorded for it is dropped, whatever crashes.
+func TestACrashWhileARecordIsDropped(t *testing.T) {
+	l := newLab(t, alone(t))
+	s := l.sink()
+	s.Otherwise(sink.Answer{Status: 503})
+	l.apply(cleanerYAML("c", stays(s.URL, shopMaps+takeAll)))
+	first := l.runs(l.binary, lone()...)
+	l.labelled(nil, "a")
+	l.leaves()
+	l.says("c", v1alpha1.ConditionDelivered, v1alpha1.ReasonDeliveryFailed)
+	if err := first.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	l.updateCleaner("c", func(c *v1alpha1.Cleaner) { c.Spec.CloudEventSink = "" })
+	l.crashesAt("before ClearRecord", 1)
+	l.crashesAt("after ClearRecord", 1)
+	l.runs(faulty(t, mutation{}), lone()...)
+	l.eventually("nothing is kept", func() string {
+		if c := l.cleaner("c"); c.Status.Run != nil || c.Status.Unsent != nil || len(c.Finalizers) > 0 {
+			return describe(c)
+		}
+		return ""
+	})
 }
 
 func TestACrashAtAnEvictionConverges(t *testing.T) {
