@@ -831,7 +831,8 @@ func TestACrashAtEachStepOfARuleConverges(t *testing.T) {
 			l.mayEvict()
 			points := []string{"before a PATCH", "after a PATCH", "before a DELETE", "after a DELETE", "before a report", "after a report"}
 			if name == "Once" {
-				points = append(points, "before ActRules", "after ActRules")
+				points = slices.Insert(points, 4, "after ActRules")
+				points = slices.Insert(points, 0, "before ActRules")
 			}
 			if name == "StaysAndTold" {
 				points = append(points, "decided", "held by the finalizer", "committed", "before ClearUnsent", "after ClearUnsent")
