@@ -86,6 +86,7 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		decision, err = p.act(ctx, in, decision)
 	default:
 		mem.disagreed = 0
+		err = p.ticked(ctx, decision)
 	}
 	if p.committed {
 		wait, err = p.carryOn(ctx)
