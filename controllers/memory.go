@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -102,7 +103,7 @@ func (s *memories) forget(key types.NamespacedName) {
 func newMemory(uid types.UID) *memory {
 	return &memory{
 		uid: uid, tried: map[types.UID]string{}, ended: make(chan uninstallEnd, 1),
-		backoff: plan.Backoff{}, overlay: plan.Acted{}, told: map[plan.ItemKey]string{},
+		pace: actuate.NewPace(0), backoff: plan.Backoff{}, overlay: plan.Acted{}, told: map[plan.ItemKey]string{},
 	}
 }
 
