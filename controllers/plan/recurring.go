@@ -60,8 +60,9 @@ func (l *Ledger) Unknown(run *v1alpha1.Run) []int {
 	return out
 }
 
-// Saw takes live reads of rows of which nothing was known. What is gone, terminating or made anew counts as done. The rest,
-// and what could not be read, is unknown for good.
+// Saw takes live reads of rows of which nothing was known. What is gone, terminating or made anew counts as done. Nothing was
+// done to an object that is as it was recorded, such as one of which a deletion was refused. The rest, and what could not
+// be read, is unknown for good.
 func (l *Ledger) Saw(run *v1alpha1.Run, sights map[int]Sight) {
 	if !l.of(run) {
 		*l = Ledger{Number: run.Number, Rows: make([]Entry, len(run.Rows)), recorded: run.Rows}
@@ -69,8 +70,12 @@ func (l *Ledger) Saw(run *v1alpha1.Run, sights map[int]Sight) {
 	for i, s := range sights {
 		l.Rows[i] = Entry{Known: true, Outcome: v1alpha1.OutcomeUnknown}
 		row, err := ParseRow(run.Rows[i])
-		if err == nil && s.Failed == "" && (s.Missing || s.Terminating || s.UID != row.UID) {
+		switch {
+		case err != nil || s.Failed != "":
+		case s.Missing || s.Terminating || s.UID != row.UID:
 			l.Rows[i].Outcome = v1alpha1.OutcomeGone
+		case s.ResourceVersion == row.ResourceVersion:
+			l.Rows[i].Outcome = ""
 		}
 	}
 }

@@ -250,15 +250,16 @@ func TestLedger(t *testing.T) {
 
 // After a crash a look says of each row whether its object is gone, and nothing more.
 func TestLedgerSawAfterACrash(t *testing.T) {
-	run := counting("missing", "terminating", "anew", "there", "unread")
+	run := counting("missing", "terminating", "anew", "changed", "unread", "there")
 	run.Rows = append(run.Rows, "made up")
 	l := ledgerOf(counting("x"), v1alpha1.OutcomeDeleted)
 	l.Saw(run, map[int]Sight{
-		0: {Missing: true}, 1: {UID: "uid-terminating", Terminating: true}, 2: {UID: "another"}, 3: {UID: "uid-there"}, 4: {Failed: "timeout"}, 5: {Missing: true},
+		0: {Missing: true}, 1: {UID: "uid-terminating", Terminating: true}, 2: {UID: "another"}, 3: {UID: "uid-changed", ResourceVersion: "8"},
+		4: {Failed: "timeout"}, 5: {UID: "uid-there", ResourceVersion: "7"}, 6: {Missing: true},
 	})
 	want := []Entry{
 		{true, v1alpha1.OutcomeGone}, {true, v1alpha1.OutcomeGone}, {true, v1alpha1.OutcomeGone},
-		{true, v1alpha1.OutcomeUnknown}, {true, v1alpha1.OutcomeUnknown}, {true, v1alpha1.OutcomeUnknown},
+		{true, v1alpha1.OutcomeUnknown}, {true, v1alpha1.OutcomeUnknown}, {true, nothing}, {true, v1alpha1.OutcomeUnknown},
 	}
 	if diff := cmp.Diff(want, l.Rows); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
