@@ -56,7 +56,7 @@ func (p *pass) ticking() bool { return !p.tick.IsZero() || p.mem.asking }
 // ticked records that a time of the schedule is over, if a decision says so: not while something is waited for that may
 // come, and would be done then.
 func (p *pass) ticked(ctx context.Context, d plan.Plan) error {
-	if !p.ticking() || len(d.Pending) > 0 || d.Deferred > 0 {
+	if !p.ticking() || len(d.Pending) > 0 || len(d.Deferred) > 0 {
 		return nil
 	}
 	switch d.Reason {
