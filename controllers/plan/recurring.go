@@ -193,7 +193,7 @@ func Batch(s *v1alpha1.CleanerStatus, l *Ledger, decides string, rows []Row, wit
 	if s.Run != nil && s.Run.Result == "" {
 		run = Settled(s.Run, l)
 	}
-	run.Decides, run.Withheld = decides, withheld
+	run.Decides, run.Withheld = decides, addWithheld(run.Withheld, withheld)
 	for _, row := range rows {
 		run.Rows = append(run.Rows, row.String())
 	}
@@ -202,6 +202,21 @@ func Batch(s *v1alpha1.CleanerStatus, l *Ledger, decides string, rows []Row, wit
 		entries[i].Known = true // nothing was sent yet
 	}
 	return run, &Ledger{Number: run.Number, Rows: entries, recorded: run.Rows}
+}
+
+// addWithheld is what was withheld at any time of a run, each once, as far as there is room.
+func addWithheld(all, more []v1alpha1.Withheld) []v1alpha1.Withheld {
+	known := make(map[v1alpha1.Withheld]bool, len(all))
+	for _, w := range all {
+		known[w] = true
+	}
+	for _, w := range more {
+		if !known[w] && len(all) < maxWithheld {
+			known[w] = true
+			all = append(all, w)
+		}
+	}
+	return all
 }
 
 // Settled is a run whose rows are counted, and the first of them named.

@@ -299,6 +299,10 @@ func TestBatch(t *testing.T) {
 	unknown.Counts = []v1alpha1.Count{{Resource: "pods/v1", Outcome: v1alpha1.OutcomeUnknown, Count: 2}}
 	unknown.Outcomes = []v1alpha1.RowOutcome{{Row: ruleRow("c"), Outcome: v1alpha1.OutcomeUnknown}, {Row: ruleRow("d"), Outcome: v1alpha1.OutcomeUnknown}}
 	before := counting("c", "d")
+	earlier := counting("c", "d")
+	earlier.Withheld = []v1alpha1.Withheld{{Object: "pods/q", Because: "it was protected"}, withheld[0]}
+	both := counting("a", "b")
+	both.Withheld, both.Decides = earlier.Withheld, "v1:y"
 	cases := map[string]struct {
 		reason string
 		status v1alpha1.CleanerStatus
@@ -308,6 +312,7 @@ func TestBatch(t *testing.T) {
 		"First":    {"the first run has number 1", v1alpha1.CleanerStatus{}, &Ledger{}, fresh(1)},
 		"Next":     {"the next one has the next number, though nothing else tells of the one before", v1alpha1.CleanerStatus{Runs: 3}, &Ledger{}, fresh(4)},
 		"GoesOn":   {"an open run counts what is known of the batch before", v1alpha1.CleanerStatus{Runs: 1, Run: before}, ledgerOf(before, v1alpha1.OutcomeEvicted, nothing), counted},
+		"Withheld": {"what was withheld before is not forgotten, nor said twice", v1alpha1.CleanerStatus{Runs: 1, Run: earlier}, ledgerOf(earlier, nothing, nothing), both},
 		"Crashed":  {"what nobody knows is unknown", v1alpha1.CleanerStatus{Runs: 1, Run: before}, &Ledger{}, unknown},
 		"Finished": {"a run with a result is over", v1alpha1.CleanerStatus{Runs: 1, Run: finishedRun(v1alpha1.ResultAbandoned)}, &Ledger{}, fresh(2)},
 	}
