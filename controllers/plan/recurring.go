@@ -298,6 +298,29 @@ func (p Plan) First(objects int) Plan {
 	return p
 }
 
+// Without is the plan without some items. A step that stands for others too is there, for those.
+func (p Plan) Without(waits func(ItemKey) bool) Plan {
+	at := make([]int, len(p.Steps))
+	var steps []Step
+	for i, s := range p.Steps {
+		keys := slices.DeleteFunc(slices.Clone(s.Keys), func(key string) bool { return waits(ItemKey{Rule: s.Rule, Key: key}) })
+		if len(keys) == 0 && len(s.Keys) > 0 {
+			continue
+		}
+		after := s.After
+		s.Keys, s.After = keys, nil
+		for _, before := range after {
+			if at[before] > 0 {
+				s.After = append(s.After, at[before]-1)
+			}
+		}
+		steps = append(steps, s)
+		at[i] = len(steps)
+	}
+	p.Steps = steps
+	return p
+}
+
 // Of is the plan with the steps on some objects, by UID. Steps that come after others of other objects lose those.
 func (p Plan) Of(objects map[types.UID]int) Plan {
 	at := make([]int, len(p.Steps))

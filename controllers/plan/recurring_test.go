@@ -464,6 +464,68 @@ func TestFirst(t *testing.T) {
 	}
 }
 
+func TestWithout(t *testing.T) {
+	fold := onPod("pool", 0, 1)
+	fold.Keys = []string{"a", "b"}
+	a, b, last := onPod("a"), onPod("b"), onPod("b", 1, 2)
+	a.Keys, b.Keys, last.Keys = []string{"a"}, []string{"b"}, []string{"b"}
+	all := Plan{Steps: []Step{a, b, fold, last}}
+	got := all.Without(func(item ItemKey) bool { return item == ItemKey{Rule: a.Rule, Key: "a"} })
+	if want := []string{"delete b[]", "delete pool[0]", "delete b[0 1]"}; !slices.Equal(stepsOf(got), want) {
+		t.Errorf("left is %q, want %q", stepsOf(got), want)
+	}
+	if keys := got.Steps[1].Keys; !slices.Equal(keys, []string{"b"}) || len(all.Steps[2].Keys) != 2 {
+		t.Errorf("the fold stands for %v, and that of the plan before for %v", keys, all.Steps[2].Keys)
+	}
+}
+
+func TestUnconfirmed(t *testing.T) {
+	a, b := ItemKey{"r", "a"}, ItemKey{"r", "b"}
+	both, now := map[ItemKey]bool{a: true, b: true}, born
+	u := Unconfirmed{}
+	if u.Waits(a, now) || !u.Next().IsZero() {
+		t.Error("something waits from the start")
+	}
+	for _, want := range []time.Duration{1, 2, 4, 5, 5} {
+		u.Hold(map[ItemKey]bool{a: true}, 5*time.Second, now)
+		if at := now.Add(want * time.Second); !u.Waits(a, at.Add(-1)) || u.Waits(a, at) || !u.Next().Equal(at) {
+			t.Errorf("it waits until %s, want %s", u.Next(), at)
+		}
+		if u.Waits(b, now) {
+			t.Error("another item waits too")
+		}
+		now = now.Add(want * time.Second)
+	}
+	if u.Keep(both); len(u) != 1 {
+		t.Errorf("what is wanted still is forgotten: %v", u)
+	}
+	if u.Keep(map[ItemKey]bool{b: true}); len(u) != 0 {
+		t.Errorf("what is not wanted any more is kept: %v", u)
+	}
+}
+
+// What was refused is said before what gives errors, and both before what is waited for.
+func TestTrouble(t *testing.T) {
+	refused := Plan{Deferred: []ItemKey{{"r", "a"}}, Refused: "pods a: forbidden", Errors: []v1alpha1.ItemError{{Rule: "r", Message: "no such key"}}}
+	unstable := refused
+	unstable.Unstable = true
+	for want, p := range map[string]Plan{
+		v1alpha1.ReasonDeletionRefused: refused, v1alpha1.ReasonTargetUnstable: unstable, v1alpha1.ReasonEvaluationFailed: {Errors: refused.Errors}, "": {},
+	} {
+		if got, message := p.Trouble(); got != want || (message == "") != (want == "") {
+			t.Errorf("it says %q (%s), want %q", got, message, want)
+		}
+	}
+	first := rule(func(r *v1alpha1.Rule) { r.When, r.Confirm = `item.metadata.name == "a"`, nil })
+	in := over(t, cluster(first, rule(func(r *v1alpha1.Rule) { r.Name, r.When, r.For = "young", "true", "1h" })), p("a"), p("b"))
+	in.Backoff = Backoff{}
+	in.Backoff.Fail("uid-a", "forbidden", in.Now)
+	got := Compute(t.Context(), in)
+	if got.Reason != v1alpha1.ReasonDeletionRefused || len(got.Pending) == 0 {
+		t.Errorf("it says %s: %s (%d are pending)", got.Reason, got.Message, len(got.Pending))
+	}
+}
+
 func TestOf(t *testing.T) {
 	says := Step{Rule: "orphans", Object: pod("a"), Verb: VerbReport}
 	p := Plan{Steps: []Step{onPod("b"), says, onPod("a", 0, 1), onPod("a", 2), onPod("c", 3), onPod("a", 3, 4)}}
