@@ -47,8 +47,9 @@ type batch struct {
 	versions map[types.UID]string
 	// rows are the places of objects in the rows of the run, if the Cleaner has a sink.
 	rows map[types.UID]int
-	// acted are the steps that were carried out.
+	// acted are the steps that were carried out, and seen is how they left their objects.
 	acted []plan.Step
+	seen  plan.Acted
 	// did is what was done to objects, and why says why the last step on one failed.
 	did map[types.UID]v1alpha1.Outcome
 	why map[types.UID]string
@@ -365,7 +366,7 @@ func (b *batch) makeReady(ctx context.Context) error {
 // carryOut does what is to be done. An object that has changed is read live, decided on anew and acted on at once, a few
 // times; then it waits.
 func (b *batch) carryOut(ctx context.Context, first, todo plan.Plan) {
-	b.versions, b.watched = map[types.UID]string{}, map[types.UID]plan.Object{}
+	b.versions, b.watched, b.seen = map[types.UID]string{}, map[types.UID]plan.Object{}, plan.Acted{}
 	b.did, b.why, b.cut, b.unstable = map[types.UID]v1alpha1.Outcome{}, map[types.UID]string{}, map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range first.Steps {
 		b.watched[first.Steps[i].Object.UID] = first.Steps[i].Object
@@ -540,6 +541,7 @@ func (b *batch) remember(s *plan.Step, out actuate.Outcome) {
 	for _, was := range []plan.Object{b.watched[s.Object.UID], s.Object, before} {
 		if was.UID != "" {
 			b.mem.overlay.Note(was, out.Now)
+			b.seen.Note(was, out.Now)
 		}
 	}
 }
@@ -578,6 +580,7 @@ func (b *batch) again(ctx context.Context, todo plan.Plan, changed map[types.UID
 		}
 	}
 	b.ask(ctx, slices.Compact(reads))
+	b.in.Snapshot = b.seen.Over(b.in.Snapshot) // what was done to other objects is not done again
 	d := plan.Compute(ctx, b.in)
 	return plan.Again(todo, d)
 }
