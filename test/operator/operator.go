@@ -62,25 +62,31 @@ func InstallWithWebhook(ctx context.Context, c *cluster.Cluster) error {
 	return aggregated(ctx, c)
 }
 
-// InstallTemplates applies config/templates, and config/components/pods, which is the rights that they need. It returns when
-// the rights are in force.
+// InstallTemplates applies config/templates, and the components that have the rights which they need. It returns when the
+// rights are in force.
 func InstallTemplates(ctx context.Context, c *cluster.Cluster) error {
 	root, err := Root()
 	if err != nil {
 		return err
 	}
 	config := filepath.Join(root, "config")
-	for _, what := range [][]string{{"-f", filepath.Join(config, "components", "pods", "role.yaml")}, {"-k", filepath.Join(config, "templates")}} {
+	for _, what := range [][]string{
+		{"-f", filepath.Join(config, "components", "pods", "role.yaml")}, {"-f", filepath.Join(config, "components", "nodes", "role.yaml")},
+		{"-k", filepath.Join(config, "templates")},
+	} {
 		if out, err := c.Kubectl(ctx, append([]string{"apply", "--server-side"}, what...)...); err != nil {
 			return fmt.Errorf("cannot apply %s: %w\n%s", what[1], err, out)
 		}
 	}
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		_, err := c.Kubectl(ctx, "auth", "can-i", "patch", "pods", "--subresource=status", "--all-namespaces", "--as="+User)
-		return err == nil, nil // it exits with 1 for no
-	})
-	if err != nil {
-		return fmt.Errorf("cannot see the operator's rights to Pods: %w", err)
+	for _, right := range [][]string{{"pods", "--subresource=status"}, {"nodes"}} {
+		ask := append([]string{"auth", "can-i", "--all-namespaces", "--as=" + User, "patch"}, right...)
+		err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			_, err := c.Kubectl(ctx, ask...)
+			return err == nil, nil // it exits with 1 for no
+		})
+		if err != nil {
+			return fmt.Errorf("cannot see the operator's right to patch %s: %w", right[0], err)
+		}
 	}
 	return nil
 }
