@@ -73,6 +73,7 @@ func (b *batch) do(ctx context.Context, first plan.Plan) (acted bool, say plan.P
 	if len(last.Errors) == 0 { // those of items that are not of this batch
 		last.Errors = first.Errors
 	}
+	last.Withheld = first.Withheld // what is protected is in no batch
 	todo := b.news(plan.Intersect(first, last))
 	b.mem.holds = last.Holds
 	switch {
