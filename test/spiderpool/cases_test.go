@@ -74,6 +74,7 @@ func TestCases(t *testing.T) {
 	for _, profile := range []string{"safe", "parity"} {
 		t.Run(profile, func(t *testing.T) { playAll(t, profile, without) })
 	}
+	t.Run("Outdated", func(t *testing.T) { playOutdated(t, without) })
 	if err := cluster.InstallCRDs(t.Context(), shared.Config(), filepath.Join("crds", "kubevirt.yaml")); err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +111,35 @@ func playAll(t *testing.T, profile string, cases []Case) {
 			}
 			s.requests(t)
 		})
+	}
+}
+
+// playOutdated plays the cases with the other template. It is done in the profile parity alone: in safe it would take a minute.
+func playOutdated(t *testing.T, cases []Case) {
+	const profile = "parity"
+	scenes := make([]*scene, len(cases))
+	for i := range cases {
+		scenes[i] = stage(t, &cases[i], fmt.Sprintf("outdated-%d", i))
+	}
+	t.Cleanup(func() {
+		for _, s := range scenes {
+			s.strike(context.WithoutCancel(t.Context()))
+		}
+	})
+	cc := collect(t, "spiderpool-endpoints", map[string]any{"profile": profile})
+	missing := func() string {
+		for _, s := range scenes {
+			want := Outcome{Endpoints: s.Of(profile).Outdated}
+			if diff := s.diff(want); diff != "" {
+				return fmt.Sprintf("%q (-want +got):\n%s", s.Name, diff)
+			}
+		}
+		return ""
+	}
+	eventually(t, "what the cases want", missing)
+	evaluates(t, cc)
+	if m := missing(); m != "" {
+		t.Error(m)
 	}
 }
 
