@@ -167,3 +167,28 @@ func TestPrometheus(t *testing.T) {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
 }
+
+// The component nodes lets the operator do what the template pod-ip-pressure does, also as a ServiceAccount, and delete no
+// Node.
+func TestNodes(t *testing.T) {
+	role := &rbacv1.ClusterRole{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(render(t, "nodes")["ClusterRole cleaner-targets-nodes"].Object, role); err != nil {
+		t.Fatal(err)
+	}
+	if role.Labels["cleaner.vtex.dev/aggregate-to-controller"] != "true" {
+		t.Error("it is not aggregated")
+	}
+	got := map[string][]string{}
+	for _, rule := range role.Rules {
+		for _, resource := range rule.Resources {
+			got[resource] = slices.DeleteFunc(slices.Clone(rule.Verbs), func(verb string) bool {
+				own, impersonated := strings.CutPrefix(verb, "impersonate-on:serviceaccount:")
+				return impersonated && slices.Contains(rule.Verbs, own) || verb == "watch"
+			})
+		}
+	}
+	want := map[string][]string{"nodes": {"get", "list", "patch"}, "pods": {"get", "list"}, "pods/eviction": {"create"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+}

@@ -70,19 +70,23 @@ func InstallTemplates(ctx context.Context, c *cluster.Cluster, others ...string)
 		return err
 	}
 	config := filepath.Join(root, "config")
-	apply := [][]string{{"-k", filepath.Join(config, "templates")}}
-	for _, component := range append([]string{"pods"}, others...) {
+	components := append([]string{"pods"}, others...)
+	var apply [][]string
+	for _, component := range components {
 		apply = append(apply, []string{"-f", filepath.Join(config, "components", component, "role.yaml")})
 	}
-	for _, what := range apply {
+	for _, what := range append(apply, []string{"-k", filepath.Join(config, "templates")}) {
 		if out, err := c.Kubectl(ctx, append([]string{"apply", "--server-side"}, what...)...); err != nil {
 			return fmt.Errorf("cannot apply %s: %w\n%s", what[1], err, out)
 		}
 	}
-	rights := map[string]string{"pods": "pods", "spiderpool": "spiderippools.spiderpool.spidernet.io"}
-	for _, component := range append([]string{"pods"}, others...) {
+	rights := map[string][]string{
+		"pods": {"pods", "--subresource=status"}, "spiderpool": {"spiderippools.spiderpool.spidernet.io", "--subresource=status"}, "nodes": {"nodes"},
+	}
+	for _, component := range components {
+		ask := append([]string{"auth", "can-i", "--all-namespaces", "--as=" + User, "patch"}, rights[component]...)
 		err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-			_, err := c.Kubectl(ctx, "auth", "can-i", "patch", rights[component], "--subresource=status", "--all-namespaces", "--as="+User)
+			_, err := c.Kubectl(ctx, ask...)
 			return err == nil, nil // it exits with 1 for no
 		})
 		if err != nil {
