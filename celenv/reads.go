@@ -71,6 +71,9 @@ func (b *builder) joins(s *scope, rule *v1alpha1.Rule, p *ruleProgram) {
 	for _, c := range rule.Confirm {
 		known[c.Target] = true
 	}
+	if known[v1alpha1.ConfirmAll] {
+		return
+	}
 	for _, x := range []*expression{p.forEach, p.when, p.keep, p.unless} {
 		if x == nil {
 			continue

@@ -46,6 +46,7 @@ func TestJoinsWithoutConfirmAreWarnedOf(t *testing.T) {
 		want                  []string // the fields and places
 	}{
 		"Confirmed":          {"pods.items", "!(item.spec.nodeName in variables.nodesByName)", "", []v1alpha1.Confirm{{Target: "nodes"}}, nil},
+		"All confirmed":      {"pods.items", "!(item.spec.nodeName in variables.nodesByName) && config == null", "", []v1alpha1.Confirm{{Target: "*"}}, nil},
 		"Not confirmed":      {"pods.items", "true && !(item.spec.nodeName in variables.nodesByName)", "", nil, []string{"rules[0].when 1:43 nodes"}},
 		"Another confirmed":  {"pods.items", "item.x in nodes.items && config == null", "", []v1alpha1.Confirm{{Target: "config"}}, []string{"rules[0].when 1:11 nodes"}},
 		"Unless, once each":  {"pods.items", "nodes == null", "nodes == null || config == null", nil, []string{"rules[0].when 1:1 nodes", "rules[0].unless 1:18 config"}},

@@ -110,6 +110,32 @@ func TestCertManager(t *testing.T) {
 	}
 }
 
+// With the component for Spiderpool, the operator may do what the templates want of its kinds, and no more.
+func TestSpiderpool(t *testing.T) {
+	role := &rbacv1.ClusterRole{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(render(t, "spiderpool")["ClusterRole cleaner-targets-spiderpool"].Object, role); err != nil {
+		t.Fatal(err)
+	}
+	may := map[string][]string{}
+	for _, rule := range role.Rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				verbs := slices.DeleteFunc(slices.Clone(rule.Verbs), func(v string) bool { return strings.HasPrefix(v, "impersonate-on:") })
+				may[strings.TrimSuffix(resource+"."+group, ".")] = verbs
+			}
+		}
+	}
+	read := []string{"get", "list", "watch"}
+	want := map[string][]string{
+		"spiderippools.spiderpool.spidernet.io": read, "spiderippools/status.spiderpool.spidernet.io": {"patch"},
+		"spiderendpoints.spiderpool.spidernet.io": append(slices.Clone(read), "patch", "delete"),
+		"nodes": read, "pods": read, "statefulsets.apps": read, "virtualmachines.kubevirt.io": read, "virtualmachineinstances.kubevirt.io": read,
+	}
+	if diff := cmp.Diff(want, may); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+}
+
 // The Prometheus operator finds the Service of the metrics, and no other.
 func TestPrometheus(t *testing.T) {
 	objects := render(t, "prometheus")

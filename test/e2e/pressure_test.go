@@ -22,7 +22,7 @@ import (
 // the template pod-ip-pressure adds its taint, and when it takes it off.
 func TestATaintOfSomebodyElseIsNotLost(t *testing.T) {
 	l := newLab(t, alone(t))
-	if err := operator.InstallTemplates(l.ctx, l.Cluster); err != nil {
+	if err := operator.InstallTemplates(l.ctx, l.Cluster, "nodes"); err != nil {
 		t.Fatal(err)
 	}
 	const ours = "cleaner.vtex.dev/pod-ip-pressure"
