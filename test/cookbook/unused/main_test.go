@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cookbook
+package unused
 
 import (
 	"context"
@@ -32,7 +32,7 @@ const (
 	// patience bounds every wait: far more than a busy machine needs.
 	patience = 2 * time.Minute
 	// folder is where the recipes are.
-	folder = "../../config/samples/cookbook"
+	folder = "../../../config/samples/cookbook"
 )
 
 // plane is the control plane of all tests, with config/default and what the recipes need besides; nil with -short.
@@ -73,7 +73,7 @@ func run(m *testing.M) int {
 }
 
 func fail(err error) int {
-	fmt.Fprintln(os.Stderr, "cookbook:", err)
+	fmt.Fprintln(os.Stderr, "cookbook/unused:", err)
 	return 1
 }
 
