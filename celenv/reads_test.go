@@ -55,6 +55,8 @@ func TestJoinsWithoutConfirmAreWarnedOf(t *testing.T) {
 		"Bound":              {"cel.bind(names, nodes.items.map(n, n.x), pods.items.filter(p, p.x in names))", "true", "", nil, []string{"rules[0].forEach 1:17 nodes"}},
 		"Through a variable": {"variables.running", "has(item.x)", "", nil, nil},
 		"Rule's variable":    {"variables.running", "variables.own", "", nil, []string{"rules[0].when 1:11 config"}},
+		"Several targets":    {"(pods.items + nodes.items).filter(x, has(x.x)) + params.list", "config == null", "", nil, []string{"rules[0].when 1:1 config"}},
+		"Bound twice":        {"cel.bind(p, pods.items, p + p)", "pods.items.size() > 3", "", nil, nil},
 		"Of no target":       {"params.list", "item in nodes.items", "", nil, []string{"rules[0].when 1:9 nodes"}},
 	}
 	c := newCompiler(t, Limits{})
