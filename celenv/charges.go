@@ -59,6 +59,7 @@ func charges() map[string]charge {
 
 		"matchesSelector": {before: chargeWalk},
 		"podRefs":         {before: chargeWalk, after: chargeResult},
+		"refs":            {before: chargeWalk, after: chargeResult},
 		"selects":         {before: chargeWalk},
 		"setCondition":    {before: chargeWalk, after: chargeResult},
 
@@ -101,8 +102,8 @@ const free = `
 	isLinkLocalUnicast isLoopback isSemver isSorted isURL isUnspecified last major masked math.@max math.@min math.abs
 	math.bitAnd math.bitNot math.bitOr math.bitShiftLeft math.bitShiftRight math.bitXor math.ceil math.floor
 	math.isFinite math.isInf math.isNaN math.round math.sign math.sqrt math.trunc max min minor optional.none
-	optional.of optional.ofNonZeroValue or orValue parseDuration parseTimestamp patch podSpec prefixLength seconds semver sign size
-	startsWith sub sum timestamp type uint validate value`
+	optional.of optional.ofNonZeroValue or orValue parseDuration parseTimestamp patch podLabels podSpec prefixLength seconds
+	semver sign size startsWith sub sum timestamp type uint validate value`
 
 func chargeResult(m *meter, result ref.Val) { m.build(flatSize(result)) }
 

@@ -88,6 +88,7 @@ func version1() []cel.EnvOption {
 		library.Network(),
 		library.Objects(),
 		library.Pods(),
+		library.References(),
 		library.Selectors(),
 
 		cel.Variable(variableParams, cel.MapType(cel.StringType, cel.DynType)),

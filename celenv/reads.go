@@ -65,22 +65,27 @@ func (p *ruleProgram) expressions() []*expression {
 	return all
 }
 
-// joins warns of targets on which a rule's decision depends and that nothing confirms, other than those of its items.
-// (They need no other proof: a deed carries the version that was decided on.)
+// joins warns of targets on which a rule's decision depends and that nothing confirms, other than the one of its items.
+// (That one needs no other proof: a deed carries the version that was decided on.) Items of several targets may be held
+// against each other, but in forEach itself.
 func (b *builder) joins(s *scope, rule *v1alpha1.Rule, p *ruleProgram) {
+	own := s.iterated(p.forEach)
 	known := map[string]bool{}
-	for _, target := range s.iterated(p.forEach) {
-		known[target] = true
+	if len(own) == 1 {
+		known[own[0]] = true
 	}
 	for _, c := range rule.Confirm {
 		known[c.Target] = true
+	}
+	if known[v1alpha1.ConfirmAll] {
+		return
 	}
 	for _, x := range []*expression{p.forEach, p.when, p.keep, p.unless} {
 		if x == nil {
 			continue
 		}
 		for _, target := range x.targets {
-			if known[target] {
+			if known[target] || x == p.forEach && slices.Contains(own, target) {
 				continue
 			}
 			known[target] = true
@@ -112,12 +117,14 @@ func (s *scope) source(x *expression, target string) int64 {
 }
 
 // iterated are the targets whose objects a forEach is about: those that the list begins with, whatever is called on it, and
-// on both sides of a +. There are none where that does not show.
+// on both sides of a +. There are none where that does not show. Sorted.
 func (s *scope) iterated(x *expression) []string {
 	if x == nil {
 		return nil
 	}
-	return s.beginning(x.tree.root, map[string]ast.Expr{})
+	targets := s.beginning(x.tree.root, map[string]ast.Expr{})
+	slices.Sort(targets)
+	return slices.Compact(targets)
 }
 
 // beginning are the targets that a list begins with; bound are the names that stand for other expressions in it.

@@ -31,6 +31,7 @@ type ruleProgram struct {
 	keep                                                    *expression
 	kept                                                    int // `keep`, where it is a constant
 	confirm                                                 []confirmProgram
+	joined                                                  []string // what a confirm of "*" reads, sorted
 	actions                                                 []actionProgram
 }
 
@@ -86,6 +87,8 @@ func (b *builder) rule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgram {
 	for j := range r.Actions {
 		p.actions = append(p.actions, b.action(item, fmt.Sprintf("%s.actions[%d].", at, j), &r.Actions[j]))
 	}
+	own := item.iterated(p.forEach)
+	p.joined = slices.DeleteFunc(targetsOf(p.expressions()...), func(name string) bool { return len(own) == 1 && own[0] == name })
 	b.joins(item, r, p)
 	return p
 }
@@ -371,6 +374,9 @@ func (i *Item) namespace(x *expression) (string, *Error) {
 
 // ConfirmsAll says that an entry of confirm reads its whole target.
 func (r *RuleEvaluation) ConfirmsAll(entry int) bool { return r.p.confirm[entry].name == nil }
+
+// Joined names the targets that a confirm of all reads: those on which the rule depends, but that of its items. Sorted.
+func (r *RuleEvaluation) Joined() []string { return r.p.joined }
 
 // ActionObject is the object that an action is about, as CEL has it: the item, where the action does not say.
 func (i *Item) ActionObject(action int) (map[string]any, *Error) {

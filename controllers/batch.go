@@ -239,7 +239,7 @@ func (b *batch) ask(ctx context.Context, reads []plan.Read) {
 		t := &b.work.Targets[read.Target]
 		if read.All {
 			a.whole = snapshot.TakeTarget(ctx, b.hands.live, b.c.GetNamespace(), t)
-			if a.whole.State != plan.Complete {
+			if !plan.Answers(t, a.whole.State) {
 				a.problem = a.whole.Detail
 			}
 			return

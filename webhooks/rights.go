@@ -124,6 +124,9 @@ func rightsOfRule(namespace string, spec *v1alpha1.Work, rule int, o validation.
 	var all []right
 	r := &spec.Rules[rule]
 	for _, c := range r.Confirm {
+		if c.Target == v1alpha1.ConfirmAll { // as each target is looked at
+			continue
+		}
 		at := slices.IndexFunc(spec.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Name == c.Target })
 		verb := "get"
 		if c.Name == "" && spec.Targets[at].Reference.Name == "" {

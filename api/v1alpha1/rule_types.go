@@ -121,9 +121,13 @@ type OrderBy struct {
 	Descending bool `json:"descending,omitempty"`
 }
 
+// ConfirmAll stands in the place of a target's name for all targets on which a rule depends, but that of its items.
+const ConfirmAll = "*"
+
 // Confirm names what is read live before an item is acted on.
 type Confirm struct {
-	// The name of the target that it belongs to.
+	// The name of the target that it belongs to; or "*", quoted: all targets on which the rule depends, each as a whole,
+	// but that of its items.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

@@ -177,6 +177,9 @@ func (f *Findings) confirm(spec *v1alpha1.Work, r *v1alpha1.Rule, p *field.Path)
 	for i := range r.Confirm {
 		c, path := &r.Confirm[i], p.Index(i)
 		switch at := targetNamed(spec, c.Target); {
+		case c.Target == v1alpha1.ConfirmAll && c.Name != "":
+			f.refuse(path.Child("name"), `is of one target: write its name, or remove this to list all ("*")`)
+		case c.Target == v1alpha1.ConfirmAll:
 		case c.Target == "":
 			f.refuse(path.Child("target"), "must not be empty: write the name of the target that is read live")
 		case at < 0:

@@ -15,6 +15,7 @@ import (
 // Pods is what expressions ask about Pods, and about what makes Pods.
 //
 //	podSpec(<object>) -> <optional>            // of a Pod, a Deployment, a Job, a CronJob, a PodTemplate, a Knative Service…; none for what has none
+//	podLabels(<object>) -> <map>               // the labels of the Pods that it is or makes; {} for those that have none
 //	podRefs(<podSpec>, <string>) -> <list>     // the names of all "ConfigMap", "Secret", "PersistentVolumeClaim" or "ServiceAccount" objects in it
 //
 // podSpec goes by the shape: whatever has containers where a Pod or a template of Pods has them. The list of podRefs is
@@ -31,6 +32,8 @@ func (pods) CompileOptions() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.Function("podSpec",
 			cel.Overload("pod_spec_object", []*cel.Type{cel.DynType}, cel.OptionalType(cel.DynType), cel.UnaryBinding(podSpec))),
+		cel.Function("podLabels",
+			cel.Overload("pod_labels_object", []*cel.Type{cel.DynType}, cel.MapType(cel.StringType, cel.StringType), cel.UnaryBinding(podLabels))),
 		cel.Function("podRefs",
 			cel.Overload("pod_refs_spec_string", []*cel.Type{cel.DynType, cel.StringType}, cel.ListType(cel.StringType), cel.BinaryBinding(podRefs))),
 	}
@@ -60,6 +63,23 @@ func podSpec(v ref.Val) ref.Val {
 		}
 	}
 	return types.OptionalNone
+}
+
+// podLabels are beside the pod spec. What a controller adds to them, such as the name of a StatefulSet's Pod, only Pods have.
+func podLabels(v ref.Val) ref.Val {
+	object, ok := v.(traits.Mapper)
+	if !ok {
+		return types.NewErr("podLabels: this is no object, but a %s", v.Type().TypeName())
+	}
+	for _, path := range podSpecs() {
+		if _, ok := lookup(lookup(object, path...), "containers").(traits.Lister); !ok {
+			continue
+		}
+		if labels, ok := lookup(object, slices.Concat(path[:len(path)-1], []types.String{"metadata", "labels"})...).(traits.Mapper); ok {
+			return labels
+		}
+	}
+	return types.NewStringStringMap(types.DefaultTypeAdapter, nil)
 }
 
 func podRefs(v, kind ref.Val) ref.Val {

@@ -28,7 +28,11 @@ func leaves(t reflect.Type, path string, found *[]string) {
 		*found = append(*found, path)
 	case reflect.Struct:
 		for i := range t.NumField() {
-			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			tag, shown := t.Field(i).Tag.Lookup("json")
+			if !shown || strings.Count(path, ".") > 20 { // what JSON does not show; some types hold themselves
+				continue
+			}
+			name, _, _ := strings.Cut(tag, ",")
 			if name != "" {
 				name = "." + name
 			}

@@ -48,7 +48,7 @@ func confirm(ctx context.Context, in *plan.Input, r snapshot.Reader, reads []pla
 		target := &in.Spec.Targets[read.Target]
 		if read.All {
 			t := snapshot.TakeTarget(ctx, r, in.Owner.Namespace, target)
-			if t.State != plan.Complete {
+			if !plan.Answers(target, t.State) {
 				in.Unreadable[read] = t.Detail
 				continue
 			}

@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -26,9 +28,11 @@ import (
 // The files of a case.
 const (
 	fileCleaner = "cleaner.yaml"
+	filePatch   = "patch.yaml"
 	fileObjects = "objects.yaml"
 	filePlan    = "plan.yaml"
 	fileAt      = "at"
+	fileAllowed = "allow-protected-kinds"
 )
 
 // testFlags are the command line of `test`.
@@ -45,15 +49,17 @@ func (t *tool) testCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test DIR ...",
 		Short: "Hold the plans of Cleaners against what is expected",
-		Long: `Hold the plans of Cleaners against what is expected. Each folder below DIR that has a cleaner.yaml is a case:
+		Long: `Hold the plans of Cleaners against what is expected. Each folder below DIR that has an objects.yaml is a case:
 
-  cleaner.yaml  the Cleaner or ClusterCleaner, and perhaps templates
+  cleaner.yaml  the Cleaner or ClusterCleaner, and perhaps templates; without it, that of the nearest folder above
+  patch.yaml    what is different about the Cleaner in this case, as a JSON merge patch
   objects.yaml  the objects of the cluster
   plan.yaml     what is expected: verdict, reason, steps, withheld, pending, next and errors; --update writes it
   at            the time of the decision, such as 2026-01-01T00:00:00Z, which is also what it is without this file; a
                 second line is the time since which holds what rules wait for by ` + "`for`" + `
+  allow-protected-kinds  the protected resources that may be deleted in this case, one a line, besides those of the flag
 
-It also checks that a rule which patches an object before it does something else still wants that when it is patched:
+cleaner.yaml, plan.yaml and objects.yaml must be there, the others may. It also checks that a rule which patches an object before it does something else still wants that when it is patched:
 the operator may be stopped in between, and decides anew.`,
 		Example: `  kubectl cleaner test config/templates
   kubectl cleaner test --update my-template/testdata`,
@@ -78,20 +84,9 @@ type result struct {
 }
 
 func (t *tool) test(ctx context.Context, f *testFlags, dirs []string) error {
-	var cases []string
-	for _, dir := range dirs {
-		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err == nil && !d.IsDir() && d.Name() == fileCleaner {
-				cases = append(cases, filepath.Dir(path))
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	if len(cases) == 0 {
-		return fmt.Errorf("there is no case in %s: each is a folder with %s, %s and %s", strings.Join(dirs, ", "), fileCleaner, fileObjects, filePlan)
+	cases, err := findCases(dirs)
+	if err != nil {
+		return err
 	}
 	l, err := newLoader()
 	if err != nil {
@@ -125,6 +120,89 @@ func (t *tool) test(ctx context.Context, f *testFlags, dirs []string) error {
 	return nil
 }
 
+// findCases are the folders with cases. A Cleaner of which there is none is an error, or it would seem to be tested.
+func findCases(dirs []string) ([]string, error) {
+	var cases, cleaners []string
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil || d.IsDir():
+			case d.Name() == fileObjects:
+				cases = append(cases, filepath.Dir(path))
+			case d.Name() == fileCleaner:
+				cleaners = append(cleaners, filepath.Dir(path))
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, dir := range cleaners {
+		below := func(of string) bool { return of == dir || strings.HasPrefix(of, dir+string(filepath.Separator)) }
+		if !slices.ContainsFunc(cases, below) {
+			return nil, fmt.Errorf("there is no case of %s: write one into %s, a folder with %s and %s", filepath.Join(dir, fileCleaner), filepath.Join(dir, "testdata"), fileObjects, filePlan)
+		}
+	}
+	if len(cases) == 0 {
+		return nil, fmt.Errorf("there is no case in %s: each is a folder with %s and %s, and %s there or above", strings.Join(dirs, ", "), fileObjects, filePlan, fileCleaner)
+	}
+	return cases, nil
+}
+
+// caseCleaner is the path of the Cleaner of a case: in its folder, or in the nearest one above it.
+func caseCleaner(dir string) (string, error) {
+	whole, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	for at, up := dir, whole; ; at, up = filepath.Join(at, ".."), filepath.Dir(up) {
+		path := filepath.Join(at, fileCleaner)
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			return path, err
+		}
+		if up == filepath.Dir(up) {
+			return "", fmt.Errorf("%s has no %s, and no folder above it has one", dir, fileCleaner)
+		}
+	}
+}
+
+// change applies the patch of a case to its Cleaner.
+func change(path string, own *document) error {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	patch, err := yaml.YAMLToJSONStrict(text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s is no YAML: %w", path, err)
+	case !bytes.HasPrefix(patch, []byte("{")):
+		return fmt.Errorf("%s is no merge patch: write what is different, such as spec: {mode: DryRun}", path)
+	}
+	before, err := json.Marshal(own.object)
+	if err != nil {
+		return err
+	}
+	after, err := jsonpatch.MergePatch(before, patch)
+	if err != nil {
+		return fmt.Errorf("cannot apply %s: %w", path, err)
+	}
+	return own.decode(after)
+}
+
+// caseAllowed reads which protected resources may be deleted in a case.
+func caseAllowed(path string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return strings.Fields(string(text)), err
+}
+
 func indent(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ")
 }
@@ -145,7 +223,11 @@ func (t *tool) testCase(ctx context.Context, f *testFlags, l *loader, dir string
 	if err != nil {
 		return err
 	}
-	documents, err := t.in.read(filepath.Join(dir, fileCleaner))
+	path, err := caseCleaner(dir)
+	if err != nil {
+		return err
+	}
+	documents, err := t.in.read(path)
 	if err != nil {
 		return err
 	}
@@ -156,10 +238,18 @@ func (t *tool) testCase(ctx context.Context, f *testFlags, l *loader, dir string
 	if err := failing(l.addTemplates(ctx, slices.Concat(more, documents))); err != nil {
 		return err
 	}
-	own, err := oneCleaner(filepath.Join(dir, fileCleaner), documents)
+	own, err := oneCleaner(path, documents)
 	if err != nil {
 		return err
 	}
+	if err := change(filepath.Join(dir, filePatch), own); err != nil {
+		return err
+	}
+	allowed, err := caseAllowed(filepath.Join(dir, fileAllowed))
+	if err != nil {
+		return err
+	}
+	l.allowed = slices.Concat(l.allowed, allowed)
 	c := l.load(ctx, own, nil)
 	if c.invalid() {
 		return failing(c.problems)
@@ -179,7 +269,7 @@ func (t *tool) testCase(ctx context.Context, f *testFlags, l *loader, dir string
 	if err != nil {
 		return err
 	}
-	protection := plan.Protection{Namespaces: defaultProtected(), AllowedKinds: f.allowed}
+	protection := plan.Protection{Namespaces: defaultProtected(), AllowedKinds: l.allowed}
 	p := decide(ctx, c, world, protection, m)
 	if err := compare(filepath.Join(dir, filePlan), &p, ownerOf(c, m), m.at, f.update); err != nil {
 		return err

@@ -161,8 +161,26 @@ func (r *deciding) objects(a *acting) []Read {
 	return out
 }
 
+// Answers says whether a live read of a whole target is an answer: it found what there is, or that the kind is not served,
+// where expressions see null then.
+func Answers(t *v1alpha1.ClusterTarget, found TargetState) bool {
+	return found == Complete || found == NoSuchKind && t.Included() && t.OnMissing == v1alpha1.OnMissingAsNull
+}
+
 // entry are the reads that an entry of confirm asks for.
 func (r *deciding) entry(a *acting, entry int) ([]Read, *celenv.Error) {
+	if r.rule.Confirm[entry].Target != v1alpha1.ConfirmAll {
+		return r.entryOf(a, entry)
+	}
+	var out []Read
+	for _, name := range r.eval.Joined() {
+		out = append(out, Read{Target: targetNamed(r.in.Spec, name), All: true})
+	}
+	return out, nil
+}
+
+// entryOf are the reads that an entry asks for which names a target.
+func (r *deciding) entryOf(a *acting, entry int) ([]Read, *celenv.Error) {
 	t := targetNamed(r.in.Spec, r.rule.Confirm[entry].Target)
 	if t < 0 {
 		return nil, r.problem(fmt.Sprintf("confirm[%d].target", entry), fmt.Sprintf("no target is named %q", r.rule.Confirm[entry].Target), "name one of spec.targets")
@@ -178,7 +196,7 @@ func (r *deciding) entry(a *acting, entry int) ([]Read, *celenv.Error) {
 		}
 	}
 	target := &r.in.Snapshot[t]
-	if target.State != Complete {
+	if target.State != Complete && !all {
 		return nil, r.problem(fmt.Sprintf("confirm[%d]", entry), fmt.Sprintf("target %q is null: nothing of it can be read", r.rule.Confirm[entry].Target),
 			"say in when that it is not null")
 	}

@@ -211,6 +211,42 @@ func TestConfirm(t *testing.T) {
 			watched: Snapshot{seen(p("a")), nodesSeen(), {State: NoSuchKind}},
 			errors:  []string{`rules[0].confirm[0] target "pools" is null: nothing of it can be read; say in when that it is not null x1`},
 		},
+		"All": {
+			reason:  "that the rule depends on is read as a whole, but not what its items are of",
+			rule:    orphaned(func(r *v1alpha1.Rule) { r.Confirm[0] = v1alpha1.Confirm{Target: "*"} }),
+			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1"), poolsSeen()},
+			live:    Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1", "n3"), poolsSeen()},
+			rounds:  []string{"nodes *"},
+			steps:   []string{"r delete a"},
+		},
+		"All, and some cannot be read": {
+			reason:  "proves nothing",
+			rule:    orphaned(func(r *v1alpha1.Rule) { r.Confirm[0] = v1alpha1.Confirm{Target: "*"} }),
+			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
+			refuses: []string{"nodes *"},
+			rounds:  []string{"nodes *"},
+			errors:  []string{"rules[0].confirm[0] cannot be read live: forbidden x1"},
+		},
+		"Not served": {
+			reason: "is an answer of a live read, where it is null for expressions",
+			rule: orphaned(func(r *v1alpha1.Rule) {
+				r.When, r.Confirm[0] = "pools == null && "+r.When, v1alpha1.Confirm{Target: "*"}
+			}),
+			change:  func(_ *Input, w *v1alpha1.Work) { asNull(&w.Targets[2]) },
+			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), {State: NoSuchKind}},
+			rounds:  []string{"nodes *, pools *"},
+			steps:   []string{"r delete a"},
+		},
+		"Served by now": {
+			reason: "what was null is there after all",
+			rule: orphaned(func(r *v1alpha1.Rule) {
+				r.When, r.Confirm[0] = "pools == null", v1alpha1.Confirm{Target: "pools"}
+			}),
+			change:  func(_ *Input, w *v1alpha1.Work) { asNull(&w.Targets[2]) },
+			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), {State: NoSuchKind}},
+			live:    Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
+			rounds:  []string{"pools *"},
+		},
 		"Expression fails": {
 			reason:  "an entry that cannot be asked is an error of the item",
 			rule:    orphaned(func(r *v1alpha1.Rule) { r.When = "true" }),
@@ -367,5 +403,23 @@ func TestIntersect(t *testing.T) {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	wait, null, unseen := &v1alpha1.ClusterTarget{Name: "t"}, &v1alpha1.ClusterTarget{Name: "t"}, &v1alpha1.ClusterTarget{Name: "t"}
+	asNull(null)
+	asNull(unseen)
+	quiet(unseen)
+	for _, state := range []TargetState{Complete, Unsynced, Forbidden, NoSuchKind, Failed} {
+		if got, want := Answers(wait, state), state == Complete; got != want {
+			t.Errorf("%s answers: %t", state, got)
+		}
+		if got, want := Answers(null, state), state == Complete || state == NoSuchKind; got != want {
+			t.Errorf("%s answers, where null is seen: %t", state, got)
+		}
+		if got, want := Answers(unseen, state), state == Complete; got != want {
+			t.Errorf("%s answers, where nothing is seen: %t", state, got)
+		}
 	}
 }

@@ -1,0 +1,269 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package library
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+)
+
+// References is how expressions ask what objects of any kind refer to.
+//
+//	refs(<objects>, <string>) -> <list>    // the keys of all "ConfigMap", "Secret", "PersistentVolumeClaim" or "ServiceAccount" objects in them
+//
+// The objects are one, or a target, or a list of objects or of targets; one that is null is none.
+//
+// It goes by the conventions of the API, and not by kinds, so that it reads CRDs too: a field such as secretName, secretRef,
+// tlsSecret or imagePullSecrets; {kind: Secret, name: x}; a key of an annotation that ends in -secret. What a container's
+// command line and environment say in plain text counts too. So it may find more than there is, and is meant for the
+// question what is not referred to. An object's labels, its owners and its own name are no references of it.
+//
+// The list is sorted and has each key once: namespace/name, in the namespace that the reference says, else in that of the
+// object. What an object without a namespace names without one is the name alone. Whatever makes Pods and names no
+// ServiceAccount refers to the one called "default".
+func References() cel.EnvOption { return cel.Lib(references{}) }
+
+type references struct{}
+
+func (references) LibraryName() string { return "cleaner.references" }
+
+func (references) CompileOptions() []cel.EnvOption {
+	return []cel.EnvOption{
+		cel.Function("refs",
+			cel.Overload("refs_dyn_string", []*cel.Type{cel.DynType, cel.StringType}, cel.ListType(cel.StringType), cel.BinaryBinding(refs))),
+	}
+}
+
+func (references) ProgramOptions() []cel.ProgramOption { return nil }
+
+// maxRefs bounds what a call finds: a text has many words, and each may be a name.
+const maxRefs = 500_000
+
+// words are what names of fields call a kind.
+func words(kind string) []string {
+	switch kind {
+	case "ConfigMap", "Secret", "ServiceAccount":
+		return []string{strings.ToLower(kind)}
+	case "PersistentVolumeClaim":
+		return []string{"persistentvolumeclaim", "claim", "pvc"}
+	}
+	return nil
+}
+
+func refs(v, kind ref.Val) ref.Val {
+	s := search{kind: string(kind.(types.String)), roles: map[string]role{}, found: map[string]bool{}}
+	if s.words = words(s.kind); s.words == nil {
+		return types.NewErr("refs knows ConfigMap, Secret, PersistentVolumeClaim and ServiceAccount, and not %q", s.kind)
+	}
+	if err := s.all(v); err != nil {
+		return err
+	}
+	keys := make([]string, 0, len(s.found))
+	for key := range s.found {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return types.NewStringList(types.DefaultTypeAdapter, keys)
+}
+
+// search looks for the references to objects of one kind.
+type search struct {
+	kind  string
+	words []string
+	// roles are those of the names of fields that were met already.
+	roles map[string]role
+	// namespace is that of the object that is looked at.
+	namespace string
+	found     map[string]bool
+}
+
+// role is what a field may be for a search, by its name.
+type role int
+
+const (
+	roleOther role = iota
+	// roleName has a name, as secretName has.
+	roleName
+	// roleReference has a name, a map with a name, or a list of these, as secretRef and imagePullSecrets have.
+	roleReference
+)
+
+// all looks at an object, or at those of a list or of a target.
+func (s *search) all(v ref.Val) ref.Val {
+	if v = present(v); v == nil { // a target whose kind is not served
+		return nil
+	}
+	list, many := v.(traits.Lister)
+	if items, ok := lookup(v, "items").(traits.Lister); ok && lookup(v, "metadata") == nil {
+		list, many = items, true
+	}
+	if many {
+		for it := list.Iterator(); it.HasNext() == types.True; {
+			if err := s.all(it.Next()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	object, ok := nativeMap(v)
+	if !ok {
+		return types.NewErr("refs: this is no object, but a %s", v.Type().TypeName())
+	}
+	if s.object(v, object); len(s.found) > maxRefs {
+		return types.NewErr("refs: there are more than %d references", maxRefs)
+	}
+	return nil
+}
+
+func (s *search) object(v ref.Val, object map[string]any) {
+	s.namespace, _ = field(object, "metadata", "namespace").(string)
+	s.fields(object)
+	if s.kind != "ServiceAccount" {
+		return
+	}
+	if o, ok := podSpec(v).(*types.Optional); ok && o.HasValue() {
+		if spec, ok := nativeMap(o.GetValue()); ok {
+			for _, name := range serviceAccounts(spec) {
+				s.add(name, nil)
+			}
+		}
+	}
+}
+
+// fields looks at the fields of a map, and at all that is in them.
+func (s *search) fields(m map[string]any) {
+	if m["kind"] == any(s.kind) {
+		s.add(m["name"], m["namespace"])
+	}
+	for name, value := range m {
+		switch s.role(name) {
+		case roleName:
+			s.add(value, m[strings.TrimSuffix(name, "ame")+"amespace"]) // secretNamespace is beside secretName
+		case roleReference:
+			s.reference(value)
+		}
+		switch name {
+		case "metadata": // labels and owners are no references
+			annotations, _ := field(m, name, "annotations").(map[string]any)
+			s.values(annotations)
+		case "command", "args":
+			list, _ := value.([]any)
+			for _, text := range list {
+				s.text(text)
+			}
+		case "env":
+			for _, variable := range maps(value) {
+				s.text(variable["value"])
+			}
+			s.values(value)
+		default:
+			s.values(value)
+		}
+	}
+}
+
+// values looks at a value, and at all that is in it.
+func (s *search) values(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		s.fields(v)
+	case []any:
+		for _, elem := range v {
+			s.values(elem)
+		}
+	case string:
+		s.user(v)
+	}
+}
+
+// user finds the ServiceAccount in the name of a user.
+func (s *search) user(name string) {
+	if rest, ok := strings.CutPrefix(name, "system:serviceaccount:"); ok && s.kind == "ServiceAccount" {
+		if namespace, account, ok := strings.Cut(rest, ":"); ok {
+			s.add(account, namespace)
+		}
+	}
+}
+
+// role is what a field is for, by its name: endings count, since what is before them says which one it is.
+func (s *search) role(name string) role {
+	known, ok := s.roles[name]
+	if ok {
+		return known
+	}
+	letters := strings.Map(func(r rune) rune {
+		if r < 'a' || r > 'z' {
+			return -1
+		}
+		return r
+	}, strings.ToLower(name))
+	for _, word := range s.words {
+		switch {
+		case strings.HasSuffix(letters, word+"name"):
+			known = roleName
+		case slices.ContainsFunc([]string{"", "s", "ref", "refs", "keyref", "keyselector", "reference", "references"}, func(end string) bool { return strings.HasSuffix(letters, word+end) }):
+			known = roleReference
+		}
+	}
+	s.roles[name] = known
+	return known
+}
+
+// reference takes what stands where a reference does. A map that says another kind is none to this one.
+func (s *search) reference(v any) {
+	switch v := v.(type) {
+	case string:
+		s.add(v, nil)
+	case map[string]any:
+		if kind, said := v["kind"].(string); !said || kind == "" || kind == s.kind {
+			s.add(v["name"], v["namespace"])
+		}
+	case []any:
+		for _, elem := range v {
+			s.reference(elem)
+		}
+	}
+}
+
+// text takes each word of a text that may be a name, as in --configmap=ingress/settings.
+func (s *search) text(v any) {
+	text, _ := v.(string)
+	for _, path := range strings.FieldsFunc(text, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.' && r != '/'
+	}) {
+		before := ""
+		for name := range strings.SplitSeq(path, "/") {
+			if name = strings.Trim(name, "-."); name == "" {
+				before = ""
+				continue
+			}
+			s.add(name, nil)
+			if before != "" {
+				s.add(name, before)
+			}
+			before = name
+		}
+	}
+	s.user(text)
+}
+
+// add takes a name, in a namespace if one is said. A name with a slash has one itself.
+func (s *search) add(name, namespace any) {
+	in, _ := namespace.(string)
+	if in == "" {
+		in = s.namespace
+	}
+	switch name, _ := name.(string); {
+	case name == "":
+	case in == "" || strings.Contains(name, "/"):
+		s.found[name] = true
+	default:
+		s.found[in+"/"+name] = true
+	}
+}
