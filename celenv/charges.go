@@ -94,8 +94,8 @@ const building = `
 // bool, or something that is part of an argument.
 const free = `
 	!_ -_ @not_strictly_false __not_strictly_false__ _%_ _&&_ _*_ _-_ _/_ _<=_ _<_ _>=_ _>_ _?._ _?_:_ _[?_] _[_] _||_
-	add asApproximateFloat asInteger bool charAt cidr cidrUsable compareTo contains containsCIDR containsIP double duration dyn
-	endsWith family first format.byte format.date format.datetime format.dns1035Label format.dns1035LabelPrefix
+	add asApproximateFloat asInteger bool charAt cidr cidrUsable compareTo condition contains containsCIDR containsIP controller
+	double duration dyn endsWith family first format.byte format.date format.datetime format.dns1035Label format.dns1035LabelPrefix
 	format.dns1123Label format.dns1123LabelPrefix format.dns1123Subdomain format.dns1123SubdomainPrefix
 	format.labelValue format.named format.qualifiedName format.uri format.uuid getDate getDayOfMonth getDayOfWeek
 	getDayOfYear getFullYear getHours getMilliseconds getMinutes getMonth getPort getScheme getSeconds hasValue int ip
@@ -103,8 +103,8 @@ const free = `
 	isLinkLocalUnicast isLoopback isSemver isSorted isURL isUnspecified last major masked math.@max math.@min math.abs
 	math.bitAnd math.bitNot math.bitOr math.bitShiftLeft math.bitShiftRight math.bitXor math.ceil math.floor
 	math.isFinite math.isInf math.isNaN math.round math.sign math.sqrt math.trunc max min minor optional.none
-	optional.of optional.ofNonZeroValue or orValue parseDuration patch podLabels podSpec prefixLength seconds semver sign size
-	startsWith sub sum timestamp type uint validate value`
+	optional.of optional.ofNonZeroValue or orValue parseDuration parseTimestamp patch podLabels podSpec prefixLength seconds
+	semver sign size startsWith sub sum timestamp type uint validate value`
 
 func chargeResult(m *meter, result ref.Val) { m.build(flatSize(result)) }
 
