@@ -220,13 +220,21 @@ func (p *pass) finishRecurring(ctx context.Context) error {
 	return nil
 }
 
-// lookUnknown reads the objects of rows of which nobody knows what became of them.
-func (p *pass) lookUnknown(ctx context.Context) {
+// lookUnknown reads the objects of rows of which nobody knows what became of them. What could not be read is tried again
+// by another pass, for a while.
+func (p *pass) lookUnknown(ctx context.Context) error {
 	run := p.c.State().Run
-	if rows := p.mem.ledger.Unknown(run); len(rows) > 0 {
-		p.mem.ledger.Saw(run, p.lookRows(ctx, rows))
+	rows := p.mem.ledger.Unknown(run)
+	if len(rows) == 0 {
+		return nil
+	}
+	sights := p.lookRows(ctx, rows)
+	p.mem.ledger.Saw(run, sights)
+	if left := p.mem.ledger.Unknown(run); len(left) > 0 {
+		return fmt.Errorf("cannot find out what became of %s: %s", counted(len(left), "object"), sights[left[0]].Failed)
 	}
 }
+	return nil
 
 // moveRecurring makes an open run one that is finished and owed to the sink.
 func (p *pass) moveRecurring(ctx context.Context) error {
@@ -275,8 +283,7 @@ func (p *pass) carryOnRecurring(ctx context.Context) (plan.Request, error) {
 func (p *pass) doRecurring(ctx context.Context, req plan.Request) error {
 	switch req.Kind {
 	case plan.LookRows:
-		p.lookUnknown(ctx)
-		return nil
+		return p.lookUnknown(ctx)
 	case plan.MoveToUnsent:
 		return p.moveRecurring(ctx)
 	case plan.WriteResult:

@@ -253,10 +253,17 @@ func TestLedgerSawAfterACrash(t *testing.T) {
 	run := counting("missing", "terminating", "anew", "changed", "unread", "there")
 	run.Rows = append(run.Rows, "made up")
 	l := ledgerOf(counting("x"), v1alpha1.OutcomeDeleted)
-	l.Saw(run, map[int]Sight{
+	sights := map[int]Sight{
 		0: {Missing: true}, 1: {UID: "uid-terminating", Terminating: true}, 2: {UID: "another"}, 3: {UID: "uid-changed", ResourceVersion: "8"},
 		4: {Failed: "timeout"}, 5: {UID: "uid-there", ResourceVersion: "7"}, 6: {Missing: true},
-	})
+	}
+	for range maxLooks - 1 {
+		l.Saw(run, sights)
+		if left := l.Unknown(run); !slices.Equal(left, []int{4}) {
+			t.Fatalf("rows %v would be read again, want the one that could not be read", left)
+		}
+	}
+	l.Saw(run, sights)
 	want := []Entry{
 		{true, v1alpha1.OutcomeGone}, {true, v1alpha1.OutcomeGone}, {true, v1alpha1.OutcomeGone},
 		{true, v1alpha1.OutcomeUnknown}, {true, v1alpha1.OutcomeUnknown}, {true, nothing}, {true, v1alpha1.OutcomeUnknown},
