@@ -151,7 +151,7 @@ func (p *pass) held(d plan.Plan) plan.Plan {
 	say := p.mem.held
 	say.Next = earliest(p.mem.unconfirmed.Next(), d.Next)
 	say.Pending, say.Withheld = d.Pending, d.Withheld
-	say.Deferred, say.Refused, say.Unstable = d.Deferred, d.Refused, d.Unstable
+	say.Deferred, say.Stuck, say.Refused = d.Deferred, d.Stuck, d.Refused
 	if len(say.Errors) == 0 {
 		say.Errors = d.Errors
 	}
@@ -175,6 +175,7 @@ func (p *pass) forgetOld() {
 	}
 	p.mem.done = p.mem.done.Since(now, per)
 	p.mem.backoff.Forget(now)
+	p.mem.remade.Forget(now)
 	p.mem.patches.forget(now)
 	if limit := actuate.NewPace(perSecond); p.mem.pace == nil || p.mem.pace.Limit() != limit.Limit() {
 		p.mem.pace = limit
@@ -233,8 +234,8 @@ func (p *pass) lookUnknown(ctx context.Context) error {
 	if left := p.mem.ledger.Unknown(run); len(left) > 0 {
 		return fmt.Errorf("cannot find out what became of %s: %s", counted(len(left), "object"), sights[left[0]].Failed)
 	}
-}
 	return nil
+}
 
 // moveRecurring makes an open run one that is finished and owed to the sink.
 func (p *pass) moveRecurring(ctx context.Context) error {
