@@ -127,7 +127,7 @@ func (m *memory) fingerprint(a *assignment, o *Options) (string, error) {
 func (m *memory) pause(say plan.Plan, wait *time.Duration, limit time.Duration, now time.Time) plan.Plan {
 	*wait = min(max(2**wait, time.Second), limit)
 	m.retryAt = now.Add(*wait)
-	say.Next = m.retryAt
+	say.Next, say.Look, say.Flip = m.retryAt, time.Time{}, time.Time{}
 	m.held = say
 	return say
 }

@@ -209,14 +209,16 @@ func (r report) resolved(in plan.Input, d plan.Plan) {
 	r.set(v1alpha1.ConditionTargetsResolved, metav1.ConditionTrue, v1alpha1.ReasonResolved, "Every target is readable.")
 }
 
-// announced is when a Cleaner looks again, as far as that is news: one that stays does not announce its period, which would
-// be a write each time.
+// announced is when a Cleaner looks again, as far as that is news: one that stays announces neither its period nor its
+// schedule, which would be a write each time.
 func (r report) announced(d plan.Plan) time.Time {
 	switch {
 	case !r.p.c.Common().Recurs(), d.Reason == v1alpha1.ReasonWaitingForTTL:
 		return d.Next
 	case len(d.Pending) > 0:
 		return d.Pending[0].Until
+	case r.p.work.Schedule == "":
+		return d.Flip
 	default:
 		return time.Time{}
 	}

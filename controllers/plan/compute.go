@@ -118,7 +118,16 @@ type Plan struct {
 	Data string
 	// Next is when time alone may change the answer, or when it is asked again for safety. Zero: only an event can.
 	Next time.Time
+	// Flip is when time alone makes a condition give another answer, where the conditions do not hold and that is exactly
+	// known; zero if not. It is not before Next.
+	Flip time.Time
+	// Look is when time alone may give another answer although nothing says so; zero if not before Next. It is of no
+	// interest to people: an item of a rule may be due then, or nothing happens.
+	Look time.Time
 }
+
+// Again is when to make another plan if nothing happens: at Next, or at Look.
+func (p *Plan) Again() time.Time { return earlier(p.Next, p.Look) }
 
 // Compute decides. Equal inputs give equal plans; ctx only interrupts expressions.
 func Compute(ctx context.Context, in Input) Plan {
@@ -144,6 +153,9 @@ func Compute(ctx context.Context, in Input) Plan {
 	p := in.decide(ctx)
 	if again := in.Now.Add(period); p.Verdict != v1alpha1.VerdictInvalid && (p.Next.IsZero() || again.Before(p.Next)) {
 		p.Next = again
+	}
+	if !p.Look.Before(p.Next) {
+		p.Look = time.Time{}
 	}
 	return p
 }
@@ -173,20 +185,56 @@ func (in *Input) decide(ctx context.Context) Plan {
 	if err != nil {
 		return invalid(err.Error())
 	}
-	p, results := in.evaluate(ctx, see)
-	if p.Reason == v1alpha1.ReasonConditionsNotMet && in.Spec.Retry != nil && in.Spec.Retry.Monotonic {
+	p, results, foresight := in.evaluate(ctx, see)
+	if results == nil { // it was interrupted
+		return p
+	}
+	if !closed(results) {
+		p.Look = in.byOurClock(foresight.Until)
+		return p
+	}
+	flip, exact := in.Programs.Flip(ctx, see, results, foresight, in.backstop(see.Time))
+	switch {
+	case exact:
+		p.Flip = in.byOurClock(flip)
+		p.Next = p.Flip
+	case p.Reason == v1alpha1.ReasonConditionsNotMet && in.Spec.Retry != nil && in.Spec.Retry.Monotonic:
 		p.Next = in.whenTrue(ctx, see, results)
+	default:
+		p.Look = in.byOurClock(flip)
 	}
 	return p
 }
 
-// evaluate has the expressions asked, all on one look.
-func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv.Result) {
+// closed says that the conditions do not all hold.
+func closed(results []celenv.Result) bool {
+	return slices.ContainsFunc(results, func(r celenv.Result) bool { return r.Err != nil || !r.Value })
+}
+
+// byOurClock is when Now will be that moment of the API server's clock; zero stays zero.
+func (in *Input) byOurClock(moment time.Time) time.Time {
+	if moment.IsZero() {
+		return moment
+	}
+	return moment.Add(in.Clock.Ahead)
+}
+
+// backstop is when conditions that were evaluated at a moment are evaluated again in any case.
+func (in *Input) backstop(at time.Time) time.Time {
+	period, err := Period(in.Spec)
+	if err != nil { // Compute has refused it
+		return at
+	}
+	return at.Add(period)
+}
+
+// evaluate has the expressions asked, all on one look, and says until when what they gave holds. Without results none was.
+func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv.Result, celenv.Foresight) {
 	e, problem := in.Programs.Begin(ctx, see)
 	if problem != nil {
 		return Plan{
 			Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Message: fmt.Sprintf("An error never deletes: %s.", problem), Holds: in.Holds,
-		}, nil
+		}, nil, celenv.Foresight{}
 	}
 	defer e.Close()
 	results := e.Conditions()
@@ -201,7 +249,7 @@ func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv
 		p = p.waits(v1alpha1.ReasonEvaluationFailed, "The evaluation was interrupted.")
 		p.Holds, p.Asked = in.Holds, false
 	}
-	return p, results
+	return p, results, e.Foresight()
 }
 
 // act adds what is done when the conditions hold, and says whether there is anything, or what is waited for.
@@ -443,15 +491,11 @@ func (in *Input) gate(results []celenv.Result) Plan {
 // whenTrue is when time alone makes the conditions true, if that is before the period ends; zero if not. Nothing is
 // deleted for it: they are evaluated again at that moment.
 func (in *Input) whenTrue(ctx context.Context, see celenv.Input, results []celenv.Result) time.Time {
-	period, err := Period(in.Spec)
-	if err != nil {
-		return time.Time{}
-	}
-	at, found := in.Programs.WhenTrue(ctx, see, results, in.Expected.Add(-in.Clock.Ahead), see.Time.Add(period))
+	at, found := in.Programs.WhenTrue(ctx, see, results, in.Expected.Add(-in.Clock.Ahead), in.backstop(see.Time))
 	if !found {
 		return time.Time{}
 	}
-	return at.Add(in.Clock.Ahead)
+	return in.byOurClock(at)
 }
 
 func met(spec *v1alpha1.Work, conditions int) string {
