@@ -57,6 +57,7 @@ func charges() map[string]charge {
 		"json.marshal": {before: chargeDeep, after: chargeResult},
 		"json.valid":   {before: chargeDecoding},
 
+		"certificates":    {before: chargeCertificates},
 		"matchesSelector": {before: chargeWalk},
 		"podRefs":         {before: chargeWalk, after: chargeResult},
 		"refs":            {before: chargeWalk, after: chargeResult},
@@ -93,8 +94,8 @@ const building = `
 // bool, or something that is part of an argument.
 const free = `
 	!_ -_ @not_strictly_false __not_strictly_false__ _%_ _&&_ _*_ _-_ _/_ _<=_ _<_ _>=_ _>_ _?._ _?_:_ _[?_] _[_] _||_
-	add asApproximateFloat asInteger bool charAt cidr cidrUsable compareTo contains containsCIDR containsIP double duration dyn
-	endsWith family first format.byte format.date format.datetime format.dns1035Label format.dns1035LabelPrefix
+	add asApproximateFloat asInteger bool charAt cidr cidrUsable compareTo condition contains containsCIDR containsIP controller
+	double duration dyn endsWith family first format.byte format.date format.datetime format.dns1035Label format.dns1035LabelPrefix
 	format.dns1123Label format.dns1123LabelPrefix format.dns1123Subdomain format.dns1123SubdomainPrefix
 	format.labelValue format.named format.qualifiedName format.uri format.uuid getDate getDayOfMonth getDayOfWeek
 	getDayOfYear getFullYear getHours getMilliseconds getMinutes getMonth getPort getScheme getSeconds hasValue int ip
@@ -102,8 +103,8 @@ const free = `
 	isLinkLocalUnicast isLoopback isSemver isSorted isURL isUnspecified last major masked math.@max math.@min math.abs
 	math.bitAnd math.bitNot math.bitOr math.bitShiftLeft math.bitShiftRight math.bitXor math.ceil math.floor
 	math.isFinite math.isInf math.isNaN math.round math.sign math.sqrt math.trunc max min minor optional.none
-	optional.of optional.ofNonZeroValue or orValue parseDuration patch podLabels podSpec prefixLength seconds semver sign size
-	startsWith sub sum timestamp type uint validate value`
+	optional.of optional.ofNonZeroValue or orValue parseDuration parseTimestamp patch podLabels podSpec prefixLength seconds
+	semver sign size startsWith sub sum timestamp type uint validate value`
 
 func chargeResult(m *meter, result ref.Val) { m.build(flatSize(result)) }
 
@@ -227,6 +228,13 @@ func chargeRange(m *meter, args []ref.Val) ref.Val {
 	if n, ok := args[0].(types.Int); ok && n > 0 {
 		m.build(product(valueSize, int64(n)))
 	}
+	return nil
+}
+
+// chargeCertificates pays for what a text becomes: names, keys and extensions, several times as large.
+func chargeCertificates(m *meter, args []ref.Val) ref.Val {
+	const parsedSize = 8 // for each byte
+	m.build(product(parsedSize, length(args[0])))
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
@@ -54,9 +55,14 @@ func (p *ruleProgram) expressions() []*expression {
 }
 
 // joins warns of targets on which a rule's decision depends and that nothing confirms, other than the one of its items.
-// (That one needs no other proof: a deed carries the version that was decided on.)
+// (That one needs no other proof: a deed carries the version that was decided on.) Items of several targets may be held
+// against each other, but in forEach itself.
 func (b *builder) joins(s *scope, rule *v1alpha1.Rule, p *ruleProgram) {
-	known := map[string]bool{s.iterated(p.forEach): true}
+	own := s.iterated(p.forEach)
+	known := map[string]bool{}
+	if len(own) == 1 {
+		known[own[0]] = true
+	}
 	for _, c := range rule.Confirm {
 		known[c.Target] = true
 	}
@@ -68,7 +74,7 @@ func (b *builder) joins(s *scope, rule *v1alpha1.Rule, p *ruleProgram) {
 			continue
 		}
 		for _, target := range x.targets {
-			if known[target] {
+			if known[target] || x == p.forEach && slices.Contains(own, target) {
 				continue
 			}
 			known[target] = true
@@ -99,45 +105,49 @@ func (s *scope) source(x *expression, target string) int64 {
 	return found
 }
 
-// iterated is the target whose objects a forEach is about: the one that the list begins with, whatever is called on it.
-// It is empty where that does not show.
-func (s *scope) iterated(x *expression) string {
+// iterated are the targets whose objects a forEach is about: those that the list begins with, whatever is called on it, and
+// on both sides of a +. There are none where that does not show. Sorted.
+func (s *scope) iterated(x *expression) []string {
 	if x == nil {
-		return ""
+		return nil
 	}
-	e, bound := x.tree.root, map[string]ast.Expr{}
-	for {
-		e = base(e)
-		switch e.Kind() {
-		case ast.CallKind:
-			call := e.AsCall()
-			if !call.IsMemberFunction() {
-				return ""
-			}
-			e = call.Target()
-		case ast.ComprehensionKind:
-			loop := e.AsComprehension()
-			e = loop.IterRange()
-			if e.Kind() == ast.ListKind && len(e.AsList().Elements()) == 0 { // cel.bind, and what is made of it, such as sortBy
-				bound[loop.AccuVar()] = loop.AccuInit()
-				e = loop.Result()
-			}
-		case ast.IdentKind:
-			name := e.AsIdent()
-			if value, ok := bound[name]; ok {
-				delete(bound, name)
-				e = value
-				continue
-			}
-			if s.targets[name] {
-				return name
-			}
-			if v := s.variables[name]; v != nil {
-				return s.iterated(v.expression)
-			}
-			return ""
-		default:
-			return ""
+	targets := s.beginning(x.tree.root, map[string]ast.Expr{})
+	slices.Sort(targets)
+	return slices.Compact(targets)
+}
+
+// beginning are the targets that a list begins with; bound are the names that stand for other expressions in it.
+func (s *scope) beginning(list ast.Expr, bound map[string]ast.Expr) []string {
+	e := base(list)
+	switch e.Kind() {
+	case ast.CallKind:
+		switch call := e.AsCall(); {
+		case call.IsMemberFunction():
+			return s.beginning(call.Target(), bound)
+		case call.FunctionName() == operators.Add:
+			return append(s.beginning(call.Args()[0], bound), s.beginning(call.Args()[1], bound)...)
+		}
+	case ast.ComprehensionKind:
+		loop := e.AsComprehension()
+		r := loop.IterRange()
+		if r.Kind() != ast.ListKind || len(r.AsList().Elements()) > 0 {
+			return s.beginning(r, bound)
+		}
+		bound[loop.AccuVar()] = loop.AccuInit() // cel.bind, and what is made of it, such as sortBy
+		return s.beginning(loop.Result(), bound)
+	case ast.IdentKind:
+		name := e.AsIdent()
+		if value, ok := bound[name]; ok {
+			delete(bound, name) // in the value itself it is another one
+			defer func() { bound[name] = value }()
+			return s.beginning(value, bound)
+		}
+		if s.targets[name] {
+			return []string{name}
+		}
+		if v := s.variables[name]; v != nil {
+			return s.iterated(v.expression)
 		}
 	}
+	return nil
 }

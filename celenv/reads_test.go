@@ -48,18 +48,21 @@ func TestJoinsWithoutConfirmAreWarnedOf(t *testing.T) {
 		confirm               []v1alpha1.Confirm
 		want                  []string // the fields and places
 	}{
-		"Confirmed":          {"pods.items", "!(item.spec.nodeName in variables.nodesByName)", "", []v1alpha1.Confirm{{Target: "nodes"}}, nil},
-		"All confirmed":      {"pods.items", "!(item.spec.nodeName in variables.nodesByName) && config == null", "", []v1alpha1.Confirm{{Target: "*"}}, nil},
-		"Not confirmed":      {"pods.items", "true && !(item.spec.nodeName in variables.nodesByName)", "", nil, []string{"rules[0].when 1:43 nodes"}},
-		"Another confirmed":  {"pods.items", "item.x in nodes.items && config == null", "", []v1alpha1.Confirm{{Target: "config"}}, []string{"rules[0].when 1:11 nodes"}},
-		"Unless, once each":  {"pods.items", "nodes == null", "nodes == null || config == null", nil, []string{"rules[0].when 1:1 nodes", "rules[0].unless 1:18 config"}},
-		"Own":                {"pods.items", "pods.items.size() > 3", "", nil, nil},
-		"No join":            {"pods.items.filter(p, has(p.x)).sortBy(p, p.x)", "true", "", nil, nil},
-		"In the list":        {"pods.items.filter(p, p.x in variables.nodesByName)", "true", "", nil, []string{"rules[0].forEach 1:39 nodes"}},
-		"Bound":              {"cel.bind(names, nodes.items.map(n, n.x), pods.items.filter(p, p.x in names))", "true", "", nil, []string{"rules[0].forEach 1:17 nodes"}},
-		"Through a variable": {"variables.running", "has(item.x)", "", nil, nil},
-		"Rule's variable":    {"variables.running", "variables.own", "", nil, []string{"rules[0].when 1:11 config"}},
-		"Of no target":       {"params.list", "item in nodes.items", "", nil, []string{"rules[0].when 1:9 nodes"}},
+		"Confirmed":               {"pods.items", "!(item.spec.nodeName in variables.nodesByName)", "", []v1alpha1.Confirm{{Target: "nodes"}}, nil},
+		"All confirmed":           {"pods.items", "!(item.spec.nodeName in variables.nodesByName) && config == null", "", []v1alpha1.Confirm{{Target: "*"}}, nil},
+		"Not confirmed":           {"pods.items", "true && !(item.spec.nodeName in variables.nodesByName)", "", nil, []string{"rules[0].when 1:43 nodes"}},
+		"Another confirmed":       {"pods.items", "item.x in nodes.items && config == null", "", []v1alpha1.Confirm{{Target: "config"}}, []string{"rules[0].when 1:11 nodes"}},
+		"Unless, once each":       {"pods.items", "nodes == null", "nodes == null || config == null", nil, []string{"rules[0].when 1:1 nodes", "rules[0].unless 1:18 config"}},
+		"Own":                     {"pods.items", "pods.items.size() > 3", "", nil, nil},
+		"No join":                 {"pods.items.filter(p, has(p.x)).sortBy(p, p.x)", "true", "", nil, nil},
+		"In the list":             {"pods.items.filter(p, p.x in variables.nodesByName)", "true", "", nil, []string{"rules[0].forEach 1:39 nodes"}},
+		"Bound":                   {"cel.bind(names, nodes.items.map(n, n.x), pods.items.filter(p, p.x in names))", "true", "", nil, []string{"rules[0].forEach 1:17 nodes"}},
+		"Through a variable":      {"variables.running", "has(item.x)", "", nil, nil},
+		"Rule's variable":         {"variables.running", "variables.own", "", nil, []string{"rules[0].when 1:11 config"}},
+		"Several targets":         {"(pods.items + nodes.items).filter(x, has(x.x)) + params.list", "config == null", "", nil, []string{"rules[0].when 1:1 config"}},
+		"Held against each other": {"pods.items + nodes.items", "item.x in nodes.items.map(n, n.x)", "", nil, []string{"rules[0].when 1:11 nodes"}},
+		"Bound twice":             {"cel.bind(p, pods.items, p + p)", "pods.items.size() > 3", "", nil, nil},
+		"Of no target":            {"params.list", "item in nodes.items", "", nil, []string{"rules[0].when 1:9 nodes"}},
 	}
 	c := newCompiler(t, Limits{})
 	for name, tc := range cases {

@@ -87,8 +87,8 @@ func (b *builder) rule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgram {
 	for j := range r.Actions {
 		p.actions = append(p.actions, b.action(item, fmt.Sprintf("%s.actions[%d].", at, j), &r.Actions[j]))
 	}
-	iterated := item.iterated(p.forEach)
-	p.joined = slices.DeleteFunc(targetsOf(p.expressions()...), func(name string) bool { return name == iterated })
+	own := item.iterated(p.forEach)
+	p.joined = slices.DeleteFunc(targetsOf(p.expressions()...), func(name string) bool { return len(own) == 1 && own[0] == name })
 	b.joins(item, r, p)
 	return p
 }

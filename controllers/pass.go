@@ -247,6 +247,7 @@ func (p *pass) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) 
 		Holds:      p.mem.holds,
 		Done:       p.mem.done,
 		Backoff:    p.mem.backoff,
+		Remade:     p.mem.remade,
 	}
 }
 

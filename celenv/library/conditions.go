@@ -10,9 +10,10 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// Conditions is how patches change status.conditions.
+// Conditions is how expressions read status.conditions, and how patches change them.
 //
-//	setCondition(<list>, <map>) -> <list>    // the conditions with this one in the place of the one of its type, or at the end
+//	condition(<object>, <string>) -> <optional>    // condition(item, "Ready").status.orValue("") == "True": the one of a type
+//	setCondition(<list>, <map>) -> <list>           // the conditions with this one in the place of the one of its type, or at the end
 //
 // Where the status stays as it was, lastTransitionTime does too; else it is the one given, such as string(time). The list
 // may be null or an optional that is none: then it is empty.
@@ -24,12 +25,21 @@ func (conditions) LibraryName() string { return "cleaner.conditions" }
 
 func (conditions) CompileOptions() []cel.EnvOption {
 	return []cel.EnvOption{
+		cel.Function("condition",
+			cel.Overload("condition_object_string", []*cel.Type{cel.DynType, cel.StringType}, cel.OptionalType(cel.DynType), cel.BinaryBinding(condition))),
 		cel.Function("setCondition",
 			cel.Overload("set_condition_list_map", []*cel.Type{cel.DynType, cel.DynType}, cel.ListType(cel.DynType), cel.BinaryBinding(setCondition))),
 	}
 }
 
 func (conditions) ProgramOptions() []cel.ProgramOption { return nil }
+
+func condition(v, kind ref.Val) ref.Val {
+	if _, ok := v.(traits.Mapper); !ok {
+		return types.NewErr("condition: this is no object, but a %s", v.Type().TypeName())
+	}
+	return first(lookup(v, "status", "conditions"), "type", kind)
+}
 
 func setCondition(list, condition ref.Val) ref.Val {
 	kind, isText := lookup(condition, "type").(types.String)

@@ -16,11 +16,12 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// Durations is how expressions measure time.
+// Durations is how expressions measure time, and how they read what people write of it.
 //
 //	parseDuration(<string>) -> <duration>      // parseDuration("7d12h"): as duration(), and days (d) and weeks (w) too
 //	parseDuration(<duration>) -> <duration>    // itself, so that a parameter may be either
 //	seconds(<int>) -> <duration>               // seconds(item.spec.terminationGracePeriodSeconds)
+//	parseTimestamp(<string>) -> <timestamp>    // as timestamp(), and in UTC "2026-01-31", "2026-01-31T10:30", and for labels "2026-01-31T103000Z"
 //	age(<object>) -> <duration>                // time - timestamp(object.metadata.creationTimestamp), and nothing else
 func Durations() cel.EnvOption { return cel.Lib(durations{}) }
 
@@ -34,6 +35,8 @@ func (durations) CompileOptions() []cel.EnvOption {
 			cel.Overload("parse_duration_string", []*cel.Type{cel.StringType}, cel.DurationType, cel.UnaryBinding(parseDuration)),
 			cel.Overload("parse_duration_duration", []*cel.Type{cel.DurationType}, cel.DurationType,
 				cel.UnaryBinding(func(d ref.Val) ref.Val { return d }))),
+		cel.Function("parseTimestamp",
+			cel.Overload("parse_timestamp_string", []*cel.Type{cel.StringType}, cel.TimestampType, cel.UnaryBinding(parseTimestamp))),
 		cel.Function("seconds",
 			cel.Overload("seconds_int", []*cel.Type{cel.IntType}, cel.DurationType, cel.UnaryBinding(seconds))),
 		cel.Macros(cel.GlobalMacro("age", 1, age)),
@@ -48,6 +51,21 @@ func parseDuration(v ref.Val) ref.Val {
 		return types.WrapErr(err)
 	}
 	return types.Duration{Duration: d}
+}
+
+func parseTimestamp(v ref.Val) ref.Val {
+	text := v.(types.String)
+	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", "2006-01-02T150405Z"} {
+		if t, err := time.Parse(layout, string(text)); err == nil {
+			text = types.String(t.Format(time.RFC3339))
+			break
+		}
+	}
+	at := text.ConvertToType(types.TimestampType)
+	if types.IsError(at) {
+		return types.NewErr("%q is not a time: write one such as \"2026-01-31T10:30:00Z\", \"2026-01-31T10:30\", \"2026-01-31\" or, in a label, \"2026-01-31T103000Z\"", string(v.(types.String)))
+	}
+	return at
 }
 
 func seconds(v ref.Val) ref.Val {

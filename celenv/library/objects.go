@@ -12,7 +12,8 @@ import (
 
 // Objects is what expressions ask about any Kubernetes object.
 //
-//	key(<object>) -> <string>    // "namespace/name", or "name" for an object without a namespace
+//	key(<object>) -> <string>             // "namespace/name", or "name" for an object without a namespace
+//	controller(<object>) -> <optional>    // controller(pod).kind.orValue("") == "Job": the owner that controls it, and may make it anew
 func Objects() cel.EnvOption { return cel.Lib(objects{}) }
 
 type objects struct{}
@@ -23,6 +24,8 @@ func (objects) CompileOptions() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.Function("key",
 			cel.Overload("key_object", []*cel.Type{cel.DynType}, cel.StringType, cel.UnaryBinding(key))),
+		cel.Function("controller",
+			cel.Overload("controller_object", []*cel.Type{cel.DynType}, cel.OptionalType(cel.DynType), cel.UnaryBinding(controller))),
 	}
 }
 
@@ -37,6 +40,25 @@ func key(v ref.Val) ref.Val {
 		return namespace + "/" + name
 	}
 	return name
+}
+
+func controller(v ref.Val) ref.Val {
+	if lookup(v, "metadata") == nil {
+		return types.NewErr("controller: this is no object with metadata")
+	}
+	return first(lookup(v, "metadata", "ownerReferences"), "controller", types.True)
+}
+
+// first is the first map of a list that has a value in a field, if there is one.
+func first(list ref.Val, field types.String, value ref.Val) ref.Val {
+	if list, ok := list.(traits.Lister); ok {
+		for it := list.Iterator(); it.HasNext() == types.True; {
+			if entry := it.Next(); lookup(entry, field) == value {
+				return types.OptionalOf(entry)
+			}
+		}
+	}
+	return types.OptionalNone
 }
 
 // lookup follows a path through maps. It gives nil where the path ends early.

@@ -17,7 +17,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const cookbook = "../../config/samples/cookbook"
+const (
+	cookbook = "../../config/samples/cookbook"
+	// unreadable is the folder of the case whose objects say what a recipe cannot read: each is an error, and stays.
+	unreadable = "unreadable"
+)
 
 // The recipes pass their own cases.
 func TestCookbook(t *testing.T) {
@@ -100,7 +104,7 @@ func TestRecipesHaveCasesThatMustAndMustNotMatch(t *testing.T) {
 			}
 			quiet := map[string]bool{}
 			for folder, plan := range r.cases {
-				if len(plan.Errors) > 0 {
+				if wrong := filepath.Base(folder) == unreadable; (len(plan.Errors) > 0) != wrong {
 					t.Errorf("%s has errors: %v", folder, plan.Errors)
 				}
 				if len(plan.Steps) > 0 || len(plan.Withheld) > 0 {

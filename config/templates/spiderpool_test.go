@@ -38,23 +38,39 @@ func TestSpiderpool(t *testing.T) {
 	if err != nil || len(files) < 4 {
 		t.Fatalf("the cases are not where they should be: %v, %v", slices.Collect(maps.Keys(files)), err)
 	}
+	users := users{}
 	for file, cases := range files {
 		for i := range cases {
 			for _, profile := range []string{"safe", "parity"} {
-				t.Run(file+"/"+cases[i].Name+"/"+profile, func(t *testing.T) { playLeak(t, &cases[i], profile) })
+				t.Run(file+"/"+cases[i].Name+"/"+profile, func(t *testing.T) { playLeak(t, &cases[i], profile, users) })
 			}
 		}
 	}
 }
 
+// users are ClusterCleaners that use templates, by what they use: most cases use the same, and compiling takes its time.
+type users map[string]*collector
+
+// of is one that has seen nothing yet.
+func (u users) of(t *testing.T, template string, parameters map[string]any) *collector {
+	t.Helper()
+	key := fmt.Sprint(template, parameters)
+	if u[key] == nil {
+		u[key] = using(t, template, parameters)
+	}
+	fresh := *u[key]
+	fresh.holds = nil
+	return &fresh
+}
+
 // playLeak plays a case with both templates, each for itself.
-func playLeak(t *testing.T, tc *spiderpool.Case, profile string) {
+func playLeak(t *testing.T, tc *spiderpool.Case, profile string, all users) {
 	want := tc.Of(profile)
 	before := records(tc)
 	n := newNetwork(t, tc)
 	parameters := map[string]any{"profile": profile}
 	maps.Copy(parameters, tc.Parameters)
-	n.clean(using(t, "spiderpool-ip", parameters))
+	n.clean(all.of(t, "spiderpool-ip", parameters))
 	var released []string
 	left := n.left()
 	for ip, r := range before {
@@ -81,7 +97,7 @@ func playLeak(t *testing.T, tc *spiderpool.Case, profile string) {
 	}
 
 	n = newNetwork(t, tc)
-	n.clean(using(t, "spiderpool-endpoints", map[string]any{"profile": profile}))
+	n.clean(all.of(t, "spiderpool-endpoints", map[string]any{"profile": profile}))
 	gone, _ = n.endpoints(tc)
 	if diff := cmp.Diff(want.Outdated, gone, sorted, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("outdated endpoints (-want +got):\n%s", diff)

@@ -59,6 +59,8 @@ type Input struct {
 	Done Done
 	// Backoff is which objects wait after failures.
 	Backoff Backoff
+	// Remade is what was deleted, and made anew by somebody.
+	Remade Remade
 
 	// Batch is for how many items, counted from the first, the plan asks to read live what they rest on. 0: for none.
 	Batch int
@@ -103,11 +105,12 @@ type Plan struct {
 	Errors []v1alpha1.ItemError
 	// Asked says that the conditions hold, so that rules and targets were asked what they want.
 	Asked bool
-	// Deferred are items that wait because an earlier attempt on one of their objects failed. Refused says of the first of
-	// these objects why, for people; Unstable, that all of them wait because they change too fast.
+	// Deferred are items that wait because an earlier attempt on one of their objects failed, or was in vain. Stuck is the
+	// reason for which they do, of several the one that a person has to know first, and Refused says which object it is
+	// about, and why, for people.
 	Deferred []ItemKey
+	Stuck    string
 	Refused  string
-	Unstable bool
 	// Confirm are the reads that have to be answered live next. When there are none, steps that are Confirmed may be taken.
 	Confirm []Read
 	// Holds is handed to the next Compute.
@@ -262,7 +265,7 @@ func (in *Input) act(e *celenv.Evaluation, p Plan) Plan {
 	if blocked, detail := in.releaseStep(&p); blocked != "" {
 		return p.blocked(blocked, detail)
 	}
-	if p = in.judge(d, p); p.Verdict != v1alpha1.VerdictAct || in.Acting {
+	if p = in.judge(p); p.Verdict != v1alpha1.VerdictAct || in.Acting {
 		return p
 	}
 	if !in.Spec.Recurs() {
@@ -295,7 +298,7 @@ func (in *Input) needGate(d *decider) {
 }
 
 // judge says what a plan comes to, of which the conditions hold.
-func (in *Input) judge(d *decider, p Plan) Plan {
+func (in *Input) judge(p Plan) Plan {
 	for _, read := range in.gateReads() {
 		if why, failed := in.unreadable(read); failed {
 			return p.waits(v1alpha1.ReasonUnconfirmed, fmt.Sprintf("Target %q cannot be read live: %s.", in.Spec.Targets[read.Target].Name, strings.TrimSuffix(why, ".")))
@@ -326,10 +329,12 @@ func (in *Input) judge(d *decider, p Plan) Plan {
 // has to be asked. Of an item with an error nobody knows that.
 func (p *Plan) Trouble() (reason, message string) {
 	switch {
-	case len(p.Deferred) > 0 && p.Unstable:
-		return v1alpha1.ReasonTargetUnstable, "It changes faster than it can be acted on, and is tried again: " + p.Refused
-	case len(p.Deferred) > 0:
-		return v1alpha1.ReasonDeletionRefused, "It is tried again: " + p.Refused
+	case p.Stuck == v1alpha1.ReasonTargetUnstable:
+		return p.Stuck, "It changes faster than it can be acted on, and is tried again: " + p.Refused
+	case p.Stuck == v1alpha1.ReasonRecreationLoop:
+		return p.Stuck, "It is deleted again, ever more rarely: " + p.Refused
+	case p.Stuck != "":
+		return p.Stuck, "It is tried again: " + p.Refused
 	case len(p.Errors) > 0:
 		return v1alpha1.ReasonEvaluationFailed, "An error never deletes: " + said(&p.Errors[0])
 	default:

@@ -90,6 +90,17 @@ func KnativeServingCRDs(ctx context.Context) ([]string, error) {
 	return yamlFiles(filepath.Join(dir, "config", "core", "300-resources"))
 }
 
+// TektonCRDs returns the files with the CustomResourceDefinitions of Tekton Pipelines, out of its Go module, which is
+// downloaded if need be. Nobody serves the webhook that converts between their versions: only those that are stored can be
+// read.
+func TektonCRDs(ctx context.Context) ([]string, error) {
+	dir, err := thirdParty(ctx, "github.com/tektoncd/pipeline")
+	if err != nil {
+		return nil, err
+	}
+	return yamlFiles(filepath.Join(dir, "config", "300-crds"))
+}
+
 // thirdParty returns the folder with the files of a module that test/thirdparty requires, at the version required there.
 func thirdParty(ctx context.Context, path string) (string, error) {
 	source, err := sourceDir(ctx, "test", "thirdparty")

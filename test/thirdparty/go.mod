@@ -4,4 +4,7 @@ module github.com/vtex/cleaner/test/thirdparty
 
 go 1.26.0
 
-require knative.dev/serving v0.51.0
+require (
+	github.com/tektoncd/pipeline v1.6.0
+	knative.dev/serving v0.51.0
+)
