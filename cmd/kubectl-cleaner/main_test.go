@@ -41,6 +41,10 @@ func TestScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	templates, err := filepath.Abs("../../config/templates")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		UpdateScripts:       os.Getenv("UPDATE") != "",
@@ -48,6 +52,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("NOW", "2026-01-01T00:00:00Z")
 			env.Setenv("SAMPLES", samples)
+			env.Setenv("TEMPLATES", templates)
 			env.Setenv("KUBECONFIG", env.WorkDir+"/no-kubeconfig")
 			return nil
 		},
