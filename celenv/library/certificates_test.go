@@ -61,7 +61,7 @@ func TestCertificates(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(string(want), string(text)); diff != "" || tc.err != "" {
+			if diff := cmp.Diff(want, text); diff != "" || tc.err != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})

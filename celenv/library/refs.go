@@ -83,13 +83,12 @@ type search struct {
 	found     map[string]bool
 }
 
-// role is what a field may be for a search, by its name.
+// role is what a field may be for a search, by its name: nothing, or one of these.
 type role int
 
 const (
-	roleOther role = iota
 	// roleName has a name, as secretName has.
-	roleName
+	roleName role = iota + 1
 	// roleReference has a name, a map with a name, or a list of these, as secretRef and imagePullSecrets have.
 	roleReference
 )
