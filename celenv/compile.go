@@ -64,7 +64,7 @@ func (b *builder) refuse(path, value, detail string) {
 func (b *builder) scope(spec *v1alpha1.Work) *scope {
 	s := &scope{targets: map[string]bool{}, variables: map[string]*variable{}, hidden: map[string]string{
 		nameItem: hiddenItem, nameObject: hiddenItem, nameItems: hiddenItems,
-	}}
+	}, parameters: spec.Declared}
 	var names []string
 	for i := range spec.Targets {
 		target := &spec.Targets[i]
@@ -191,6 +191,8 @@ type scope struct {
 	variables map[string]*variable
 	// hidden are names that the environment declares and that cannot be read here, and why.
 	hidden map[string]string
+	// parameters are those of the template; nil where there is none, so that any may be given.
+	parameters []string
 }
 
 // Why a name cannot be read.
@@ -204,7 +206,7 @@ const (
 
 // clone is a scope that can be changed.
 func (s *scope) clone() *scope {
-	return &scope{env: s.env, targets: s.targets, variables: maps.Clone(s.variables), hidden: maps.Clone(s.hidden)}
+	return &scope{env: s.env, targets: s.targets, variables: maps.Clone(s.variables), hidden: maps.Clone(s.hidden), parameters: s.parameters}
 }
 
 // expression is one expression of a spec, ready to run.
@@ -254,7 +256,7 @@ func (c *Compiler) compile(s *scope, path, source string, w want, p *Programs) (
 	}
 	t = newTree(source, checked.NativeRep())
 	made := &expression{path: path, want: w, tree: t, ast: checked, env: s.env, names: t.reads()}
-	if problems := append(s.hiddenErrors(made), c.patternErrors(t)...); len(problems) > 0 {
+	if problems := slices.Concat(s.hiddenErrors(made), s.undeclared(made), c.patternErrors(t)); len(problems) > 0 {
 		return nil, problems
 	}
 	if problem := made.typeError(checked.OutputType()); problem != nil {

@@ -31,6 +31,8 @@ const (
 	maxRounds = 20
 	// followsInBatch is how often a batch goes after an object that has changed.
 	followsInBatch = 3
+	// longestHold bounds how long an item waits that live reads do not confirm.
+	longestHold = 5 * time.Minute
 )
 
 // batch is one round of deeds of a Cleaner that stays: what was decided on the watches is confirmed by live reads and
@@ -45,13 +47,16 @@ type batch struct {
 	versions map[types.UID]string
 	// rows are the places of objects in the rows of the run, if the Cleaner has a sink.
 	rows map[types.UID]int
-	// acted are the steps that were carried out.
+	// acted are the steps that were carried out, and seen is how they left their objects.
 	acted []plan.Step
+	seen  plan.Acted
 	// did is what was done to objects, and why says why the last step on one failed.
 	did map[types.UID]v1alpha1.Outcome
 	why map[types.UID]string
 	// unstable are those that changed each time they were to be acted on.
 	unstable map[types.UID]bool
+	// doubted says that live reads confirmed nothing of what they were asked about, so that all of it waits.
+	doubted bool
 	// unsent says that requests were not sent, because the Cleaner has changed, or because it took too long; cut are the
 	// objects that they were about.
 	unsent bool
@@ -59,7 +64,7 @@ type batch struct {
 }
 
 // do carries out what a decision on the watches wants. It says whether anything was done; and, with a reason, what is to be
-// said instead of the decision.
+// said instead of the decision. What live reads did not confirm of it waits, and nothing else does.
 func (b *batch) do(ctx context.Context, first plan.Plan) (acted bool, say plan.Plan, err error) {
 	if say, ok, err := b.mayBegin(ctx); !ok || err != nil {
 		return false, say, err
@@ -73,16 +78,18 @@ func (b *batch) do(ctx context.Context, first plan.Plan) (acted bool, say plan.P
 	if len(last.Errors) == 0 { // those of items that are not of this batch
 		last.Errors = first.Errors
 	}
-	todo := b.news(plan.Intersect(first, last))
 	b.mem.holds = last.Holds
+	if last.Verdict == v1alpha1.VerdictBlocked { // it was judged as a whole
+		return false, b.mem.pause(last, &b.mem.disagreed, b.period(), now), nil
+	}
+	last.Withheld = first.Withheld // what is protected is in no batch
+	todo := plan.Intersect(first, last)
+	some := b.hold(first, last, todo, now)
+	todo = b.news(todo)
 	switch {
-	case len(todo.Steps) == 0 && onlyReports(last):
-		return false, plan.Plan{}, nil
-	case len(todo.Steps) == 0 && last.Verdict == v1alpha1.VerdictAct:
-		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Something is to be done, and live reads have yet to say the same."
-		return false, b.mem.pause(last, &b.mem.disagreed, b.period(), now), nil
 	case len(todo.Steps) == 0:
-		return false, b.mem.pause(last, &b.mem.disagreed, b.period(), now), nil
+		b.doubted = some
+		return false, plan.Plan{}, nil
 	case b.c.Common().Mode == v1alpha1.ModeDryRun:
 		return false, b.dryRun(ctx, last, todo.Steps), nil
 	}
@@ -95,6 +102,35 @@ func (b *batch) do(ctx context.Context, first plan.Plan) (acted bool, say plan.P
 		return false, plan.Plan{}, errNotNow
 	}
 	return slices.ContainsFunc(b.acted, func(s plan.Step) bool { return s.Deed() }), plan.Plan{}, nil
+}
+
+// hold has the items wait that live reads were asked about and that they did not confirm, and says whether there are any.
+// What is beyond the batch was not asked about.
+func (b *batch) hold(first, last, agreed plan.Plan, now time.Time) bool {
+	left := first.Items()
+	for item := range agreed.Items() {
+		delete(left, item)
+		delete(b.mem.unconfirmed, item)
+	}
+	for i := range last.Steps {
+		if s := &last.Steps[i]; !s.Confirmed {
+			for _, item := range s.Items() {
+				delete(left, item)
+			}
+		}
+	}
+	for _, item := range last.Deferred {
+		delete(left, item)
+	}
+	if len(left) == 0 {
+		return false
+	}
+	b.mem.unconfirmed.Hold(left, min(b.period(), longestHold), now)
+	if last.Verdict == v1alpha1.VerdictAct {
+		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Something is to be done, and live reads have yet to say the same."
+	}
+	b.mem.held = last
+	return true
 }
 
 // news leaves out the reports that were made already, of the same version of the same item.
@@ -117,11 +153,6 @@ func (p *pass) news(d plan.Plan) plan.Plan {
 	}
 	d.Steps = left
 	return d
-}
-
-// onlyReports says that a plan changes nothing.
-func onlyReports(p plan.Plan) bool {
-	return len(p.Steps) > 0 && !slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Deed() })
 }
 
 // told is what tells one report of an item from another.
@@ -335,7 +366,7 @@ func (b *batch) makeReady(ctx context.Context) error {
 // carryOut does what is to be done. An object that has changed is read live, decided on anew and acted on at once, a few
 // times; then it waits.
 func (b *batch) carryOut(ctx context.Context, first, todo plan.Plan) {
-	b.versions, b.watched = map[types.UID]string{}, map[types.UID]plan.Object{}
+	b.versions, b.watched, b.seen = map[types.UID]string{}, map[types.UID]plan.Object{}, plan.Acted{}
 	b.did, b.why, b.cut, b.unstable = map[types.UID]v1alpha1.Outcome{}, map[types.UID]string{}, map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range first.Steps {
 		b.watched[first.Steps[i].Object.UID] = first.Steps[i].Object
@@ -411,9 +442,18 @@ func (b *batch) ready(ctx context.Context, todo *plan.Plan, states []progress) [
 			states[i] = failed
 			continue
 		}
+		if s.Verb == plan.VerbPatch && b.mem.patches.stand(s, b.version(s), b.r.clock.Now()) && later(todo, i) {
+			states[i] = succeeded
+			continue
+		}
 		out = append(out, i)
 	}
 	return out
+}
+
+// later says that a deed comes after a step.
+func later(todo *plan.Plan, i int) bool {
+	return slices.ContainsFunc(todo.Steps, func(s plan.Step) bool { return s.Deed() && slices.Contains(s.After, i) })
 }
 
 // refold makes a step anew for those of its items of which no earlier step has failed. It says whether there are any.
@@ -459,6 +499,7 @@ func (b *batch) took(s *plan.Step, out actuate.Outcome) progress {
 		if s.Verb == plan.VerbPatch && out.Version != "" && out.Version == b.version(s) {
 			b.mem.backoff.Fail(uid, "its patch changes nothing, and is asked for all the same: say in when that it has not been made yet", now)
 		}
+		b.mem.patches.note(s, b.version(s), out.Version, now)
 		b.did[uid] = outcomes()[s.Verb]
 		delete(b.why, uid)
 		b.remember(s, out)
@@ -500,6 +541,7 @@ func (b *batch) remember(s *plan.Step, out actuate.Outcome) {
 	for _, was := range []plan.Object{b.watched[s.Object.UID], s.Object, before} {
 		if was.UID != "" {
 			b.mem.overlay.Note(was, out.Now)
+			b.seen.Note(was, out.Now)
 		}
 	}
 }
@@ -538,6 +580,7 @@ func (b *batch) again(ctx context.Context, todo plan.Plan, changed map[types.UID
 		}
 	}
 	b.ask(ctx, slices.Compact(reads))
+	b.in.Snapshot = b.seen.Over(b.in.Snapshot) // what was done to other objects is not done again
 	d := plan.Compute(ctx, b.in)
 	return plan.Again(todo, d)
 }

@@ -5,7 +5,6 @@ package controllers
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -33,9 +32,9 @@ type memory struct {
 	expected time.Time
 	// listening is since when this process watches the Cleaner's targets; zero: it does not.
 	listening time.Time
-	// After a decision that live reads did not confirm, and after a run that left something, the next live reads wait
-	// until retryAt, and held is said meanwhile. The waits grow: disagreed is the last one of the first kind, rested that
-	// of the second. asked is what an author changes to ask again at once.
+	// After a decision that live reads did not confirm as a whole, and after a run that left something, the next live reads
+	// wait until retryAt, and held is said meanwhile. The waits grow: disagreed is the last one of the first kind, rested
+	// that of the second. asked is what an author changes to ask again at once.
 	retryAt           time.Time
 	held              plan.Plan
 	disagreed, rested time.Duration
@@ -50,16 +49,20 @@ type memory struct {
 	decides, version string
 	// ledger is what became of the rows of a run of a Cleaner that stays.
 	ledger plan.Ledger
-	// holds, backoff, overlay and done are what rules have to remember: since when something holds, which objects wait
-	// after failures, what the watches have not shown yet of what was done, and what was done lately.
-	holds   plan.Holds
-	backoff plan.Backoff
-	overlay plan.Acted
-	done    plan.Done
+	// holds, backoff, unconfirmed, overlay and done are what rules have to remember: since when something holds, which
+	// objects wait after failures, and which items for live reads to say the same, what the watches have not shown yet of
+	// what was done, and what was done lately.
+	holds       plan.Holds
+	backoff     plan.Backoff
+	unconfirmed plan.Unconfirmed
+	overlay     plan.Acted
+	done        plan.Done
 	// asking says that an evaluation that the author asked for, besides those of the schedule, is not over.
 	asking bool
 	// pace is how many requests a second limits let through.
 	pace *rate.Limiter
+	// patches are those that need not be made again.
+	patches patches
 	// told are the items of which a report was made, and of which version.
 	told map[plan.ItemKey]string
 	// stopUninstall ends the uninstall that is under way.
@@ -103,7 +106,7 @@ func (s *memories) forget(key types.NamespacedName) {
 func newMemory(uid types.UID) *memory {
 	return &memory{
 		uid: uid, tried: map[types.UID]string{}, ended: make(chan uninstallEnd, 1),
-		pace: actuate.NewPace(0), backoff: plan.Backoff{}, overlay: plan.Acted{}, told: map[plan.ItemKey]string{},
+		pace: actuate.NewPace(0), backoff: plan.Backoff{}, unconfirmed: plan.Unconfirmed{}, overlay: plan.Acted{}, patches: patches{}, told: map[plan.ItemKey]string{},
 	}
 }
 
@@ -129,11 +132,14 @@ func (m *memory) pause(say plan.Plan, wait *time.Duration, limit time.Duration, 
 	return say
 }
 
-// resume lets live reads begin at once, because the author has asked for it: by an edit, or by the annotation.
-func (m *memory) resume(c v1alpha1.Owner) {
-	asked := fmt.Sprint(c.GetGeneration(), " ", c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
+// resume lets live reads begin at once, because the author has asked for it: by an edit, of a template too, or by the
+// annotation.
+func (m *memory) resume(version string, c v1alpha1.Owner) {
+	asked := version + " " + c.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
 	if m.asked != "" && m.asked != asked {
 		m.retryAt, m.disagreed, m.rested = time.Time{}, 0, 0
+		clear(m.unconfirmed)
+		clear(m.patches)
 	}
 	m.asked = asked
 }

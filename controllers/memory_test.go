@@ -4,6 +4,7 @@
 package controllers
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -19,25 +20,25 @@ func TestPausesGrowUntilTheAuthorAsksAgain(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := newMemory("uid")
 	c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
-	m.resume(c)
+	m.resume(fmt.Sprint(c.Generation), c)
 	said := plan.Plan{Reason: "Because"}
 	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
 		got := m.pause(said, &m.disagreed, 10*time.Second, now)
 		if got.Next != now.Add(want*time.Second) || m.held.Reason != "Because" {
 			t.Fatalf("it waits until %s, want %s", got.Next, now.Add(want*time.Second))
 		}
-		m.resume(c)
+		m.resume(fmt.Sprint(c.Generation), c)
 	}
 	if m.retryAt.IsZero() {
 		t.Error("a pass without news ends the pause")
 	}
 	c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now"}
-	if m.resume(c); !m.retryAt.IsZero() {
+	if m.resume(fmt.Sprint(c.Generation), c); !m.retryAt.IsZero() {
 		t.Error("the annotation does not end the pause")
 	}
 	m.pause(said, &m.disagreed, time.Minute, now)
 	c.Generation = 2
-	if m.resume(c); !m.retryAt.IsZero() || m.disagreed != 0 {
+	if m.resume(fmt.Sprint(c.Generation), c); !m.retryAt.IsZero() || m.disagreed != 0 {
 		t.Error("an edit does not end the pause")
 	}
 }

@@ -6,6 +6,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -56,7 +57,7 @@ func (p *pass) ticking() bool { return !p.tick.IsZero() || p.mem.asking }
 // ticked records that a time of the schedule is over, if a decision says so: not while something is waited for that may
 // come, and would be done then.
 func (p *pass) ticked(ctx context.Context, d plan.Plan) error {
-	if !p.ticking() || len(d.Pending) > 0 || d.Deferred > 0 {
+	if !p.ticking() || len(d.Pending) > 0 || len(d.Deferred) > 0 {
 		return nil
 	}
 	switch d.Reason {
@@ -86,10 +87,12 @@ func (p *pass) asked() bool {
 // last decision.
 func (p *pass) recur(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan, error) {
 	p.forgetOld()
+	p.forgetReports(d)
 	touched := map[types.UID]bool{}
-	for p.wants(d) && !p.r.clock.Now().Before(p.mem.retryAt) {
+	todo := p.free(d)
+	for p.wants(todo) && !p.r.clock.Now().Before(p.mem.retryAt) {
 		b := &batch{pass: p, in: in}
-		acted, why, err := b.do(ctx, d)
+		acted, why, err := b.do(ctx, todo)
 		if err != nil {
 			return d, err
 		}
@@ -97,33 +100,68 @@ func (p *pass) recur(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan
 			return why, p.ticked(ctx, why)
 		}
 		p.mem.disagreed = 0
-		if now := p.r.clock.Now(); !acted || !now.Before(p.ends) {
+		switch now := p.r.clock.Now(); {
+		case !now.Before(p.ends), !acted && !b.doubted:
 			d.Next = earliest(d.Next, now.Add(p.r.opts.MinInterval))
 			return d, nil
+		case !acted: // nothing was confirmed of what it was about, and there may be more
+			todo = p.free(d)
+			continue
 		}
 		for i := range b.acted {
 			touched[b.acted[i].Object.UID] = true
 		}
 		in = p.observe(ctx, in.Programs)
 		d = p.decide(ctx, in)
-		if p.wants(d) && !slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return !touched[s.Object.UID] }) {
+		p.forgetReports(d)
+		todo = p.free(d)
+		if p.wants(todo) && !slices.ContainsFunc(todo.Steps, func(s plan.Step) bool { return !touched[s.Object.UID] }) {
 			// A rule that calls for itself is not let run as fast as it can.
 			d.Next = earliest(d.Next, p.r.clock.Now().Add(p.r.opts.MinInterval))
 			return d, nil
 		}
 	}
-	if p.wants(d) {
+	if p.wants(todo) {
 		return p.mem.held, nil
 	}
 	if err := p.finishRecurring(ctx); err != nil {
 		return d, err
 	}
+	if p.wants(d) {
+		return p.held(d), nil
+	}
+	p.mem.retryAt, p.mem.disagreed = time.Time{}, 0
 	return d, p.ticked(ctx, d)
+}
+
+// free is what a decision wants of items that need not wait for live reads to say the same.
+func (p *pass) free(d plan.Plan) plan.Plan {
+	if len(p.mem.unconfirmed) == 0 {
+		return d
+	}
+	if d.Asked || d.Reason == v1alpha1.ReasonConditionsNotMet { // else nobody knows what is wanted
+		p.mem.unconfirmed.Keep(d.Items())
+	}
+	now := p.r.clock.Now()
+	return d.Without(func(item plan.ItemKey) bool { return p.mem.unconfirmed.Waits(item, now) })
+}
+
+// held is what is said of a decision when all that is left of it waits for live reads to say the same.
+func (p *pass) held(d plan.Plan) plan.Plan {
+	say := p.mem.held
+	say.Next = earliest(p.mem.unconfirmed.Next(), d.Next)
+	say.Pending, say.Withheld = d.Pending, d.Withheld
+	say.Deferred, say.Refused, say.Unstable = d.Deferred, d.Refused, d.Unstable
+	if len(say.Errors) == 0 {
+		say.Errors = d.Errors
+	}
+	return say
 }
 
 // wants says that a decision asks for something: reports that were made already are nothing.
 func (p *pass) wants(d plan.Plan) bool {
-	return d.Verdict == v1alpha1.VerdictAct && (!onlyReports(d) || len(p.news(d).Steps) > 0)
+	deeds := slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.Deed() })
+	return d.Verdict == v1alpha1.VerdictAct && (deeds || len(p.news(d).Steps) > 0)
 }
 
 // forgetOld drops what does not matter any more of what is remembered for rules.
@@ -137,9 +175,26 @@ func (p *pass) forgetOld() {
 	}
 	p.mem.done = p.mem.done.Since(now, per)
 	p.mem.backoff.Forget(now)
+	p.mem.patches.forget(now)
 	if limit := actuate.NewPace(perSecond); p.mem.pace == nil || p.mem.pace.Limit() != limit.Limit() {
 		p.mem.pace = limit
 	}
+}
+
+// forgetReports drops the reports of items that are not wanted any more, such as those of objects that are gone: what is
+// wanted anew is told anew. Where something is wrong with a rule nobody knows what it wants.
+func (p *pass) forgetReports(d plan.Plan) {
+	if len(p.mem.told) == 0 || !d.Asked {
+		return
+	}
+	wanted, wrong := d.Items(), map[string]bool{}
+	for _, item := range d.Deferred {
+		wanted[item] = true
+	}
+	for i := range d.Errors {
+		wrong[d.Errors[i].Rule] = true
+	}
+	maps.DeleteFunc(p.mem.told, func(item plan.ItemKey, _ string) bool { return !wanted[item] && !wrong[item.Rule] })
 }
 
 func earliest(a, b time.Time) time.Time {

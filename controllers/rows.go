@@ -45,7 +45,7 @@ func (p *pass) actRules(ctx context.Context, rows []int) error {
 	case d.Reason == v1alpha1.ReasonConditionsNotMet:
 		p.mem.run.Stop = d.Message
 		return nil
-	case d.Verdict != v1alpha1.VerdictAct && len(d.Pending) == 0:
+	case d.Verdict != v1alpha1.VerdictAct && d.Reason != v1alpha1.ReasonNothingToDo && d.Reason != v1alpha1.ReasonProtected && len(d.Pending) == 0: // nobody can say what the rules want
 		p.mem.run.Fail(d.Message, p.r.clock.Now())
 		return nil
 	}

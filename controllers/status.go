@@ -78,21 +78,40 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 		r.remove(v1alpha1.ConditionTripped)
 	}
 	stuck := []string{v1alpha1.ReasonAccessDenied, v1alpha1.ReasonClockSkewSuspected, v1alpha1.ReasonDeletionRefused, v1alpha1.ReasonTargetUnstable}
+	reason, message := foremost(&d)
 	switch {
-	case d.Verdict == v1alpha1.VerdictBlocked, d.Verdict == v1alpha1.VerdictInvalid, slices.Contains(stuck, d.Reason):
-		r.ready(metav1.ConditionFalse, d.Reason, d.Message)
-		r.stalled(d.Reason, d.Message)
-	case slices.Contains([]string{v1alpha1.ReasonEvaluationFailed, v1alpha1.ReasonKindNotServed, v1alpha1.ReasonReadFailed}, d.Reason):
-		r.ready(metav1.ConditionFalse, d.Reason, d.Message)
+	case d.Verdict == v1alpha1.VerdictBlocked, d.Verdict == v1alpha1.VerdictInvalid, slices.Contains(stuck, reason):
+		r.ready(metav1.ConditionFalse, reason, message)
+		r.stalled(reason, message)
+	case slices.Contains([]string{v1alpha1.ReasonEvaluationFailed, v1alpha1.ReasonKindNotServed, v1alpha1.ReasonReadFailed}, reason):
+		r.ready(metav1.ConditionFalse, reason, message)
 		r.remove(v1alpha1.ConditionStalled)
 	default:
-		r.ready(metav1.ConditionTrue, d.Reason, d.Message)
+		r.ready(metav1.ConditionTrue, reason, message)
 		r.remove(v1alpha1.ConditionStalled)
 	}
 	r.remove(v1alpha1.ConditionReconciling)
 	r.delivered()
 	r.next(r.announced(d))
 	r.draft().LastRequestedAt = clean(r.p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
+}
+
+// foremost is what Ready says of a decision, of all that could be said what a person has to know first. In this order:
+//
+//  1. What concerns the Cleaner as a whole: its spec, a target that cannot be read, the clock, a limit; or its mode.
+//  2. Something was refused, or changes too fast: it is left, and should not be.
+//  3. Expressions of rules give errors: nobody knows what they leave.
+//  4. It waits by itself, or has something or nothing to do.
+//
+// The plan has put 2 before 3, and both before what it waits for, where it wants nothing; here they win over what it wants.
+func foremost(d *plan.Plan) (reason, message string) {
+	whole := !slices.Contains([]string{
+		v1alpha1.ReasonConditionsMet, v1alpha1.ReasonNothingToDo, v1alpha1.ReasonHolding, v1alpha1.ReasonUnconfirmed, v1alpha1.ReasonEvaluationFailed,
+	}, d.Reason)
+	if trouble, said := d.Trouble(); trouble != "" && !whole {
+		return trouble, said
+	}
+	return d.Reason, d.Message
 }
 
 // failed says that the operator itself met an error.

@@ -24,6 +24,8 @@ type Work struct {
 	ServiceAccount *ServiceAccountReference `json:"serviceAccount,omitempty"`
 	// Durations are the names of the parameters that expressions see as durations, sorted.
 	Durations []string `json:"durations,omitempty"`
+	// Declared are the names of the parameters that the template has, sorted; nil without a template, where any may be given.
+	Declared []string `json:"-"`
 	// IncludeProtected says that protected namespaces are acted in too.
 	IncludeProtected bool `json:"includeProtected,omitempty"`
 	// Cluster says that it is the work of a ClusterCleaner.

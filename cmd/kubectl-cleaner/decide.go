@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -38,7 +39,24 @@ func decide(ctx context.Context, c *cleaner, r snapshot.Reader, p plan.Protectio
 	for last = plan.Compute(ctx, in); len(last.Confirm) > 0; last = plan.Compute(ctx, in) {
 		confirm(ctx, &in, r, last.Confirm)
 	}
-	return last
+	return scheduled(last, c.work, m.at)
+}
+
+// scheduled is a plan with the moment at which a schedule asks next: between two of its times nothing is evaluated, but for
+// what the time that is now has left waiting.
+func scheduled(p plan.Plan, work *v1alpha1.Work, now time.Time) plan.Plan {
+	if work.Schedule == "" || p.Verdict == v1alpha1.VerdictInvalid || p.Reason == v1alpha1.ReasonWaitingForTTL {
+		return p
+	}
+	times, err := plan.Schedule(work.Schedule, work.TimeZone)
+	if err != nil { // validation has refused it
+		return p
+	}
+	p.Next = times.Next(now)
+	if len(p.Pending) > 0 && (p.Next.IsZero() || p.Pending[0].Until.Before(p.Next)) {
+		p.Next = p.Pending[0].Until
+	}
+	return p
 }
 
 // confirm reads what a plan rests on, and puts what is found in the place of what was seen before.

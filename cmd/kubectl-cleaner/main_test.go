@@ -81,37 +81,38 @@ func TestShippedTemplates(t *testing.T) {
 	}
 }
 
-// What README.md shows of a session is what the commands print; warnings are left out there.
-func TestReadme(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
+// What the pages show of a session is what the commands print; warnings are left out there.
+func TestSessionsOfThePages(t *testing.T) {
+	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir("../..")
-	root, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sessions := 0
-	for block := range strings.SplitSeq(string(text), "```") {
-		session, ok := strings.CutPrefix(block, "text\n$ cd ")
-		if !ok || !strings.Contains(session, "$ kubectl cleaner ") {
-			continue
+	for page, least := range map[string]int{"README.md": 2, "docs/cel.md": 3} {
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(page)))
+		if err != nil {
+			t.Fatal(err)
 		}
-		sessions++
-		dir, session, _ := strings.Cut(session, "\n")
-		t.Chdir(filepath.Join(root, dir))
-		for _, part := range strings.Split(session, "$ kubectl cleaner ")[1:] {
-			line, want, _ := strings.Cut(part, "\n")
-			var out strings.Builder
-			run(t.Context(), clock.RealClock{}, strings.Fields(line), strings.NewReader(""), &out, io.Discard)
-			if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(trimLines(out.String()))); diff != "" {
-				t.Errorf("kubectl cleaner %s (-README +printed):\n%s", line, diff)
+		commands := 0
+		for block := range strings.SplitSeq(string(text), "```") {
+			session, ok := strings.CutPrefix(block, "text\n$ cd ")
+			if !ok || !strings.Contains(session, "$ kubectl cleaner ") {
+				continue
+			}
+			dir, session, _ := strings.Cut(session, "\n")
+			t.Chdir(filepath.Join(root, filepath.FromSlash(dir)))
+			for _, part := range strings.Split(session, "$ kubectl cleaner ")[1:] {
+				commands++
+				line, want, _ := strings.Cut(part, "\n")
+				var out strings.Builder
+				run(t.Context(), clock.RealClock{}, strings.Fields(line), strings.NewReader(""), &out, io.Discard)
+				if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(trimLines(out.String()))); diff != "" {
+					t.Errorf("kubectl cleaner %s (-%s +printed):\n%s", line, page, diff)
+				}
 			}
 		}
-	}
-	if sessions == 0 {
-		t.Error("README.md has no session")
+		if commands < least {
+			t.Errorf("%s shows only %d commands", page, commands)
+		}
 	}
 }
 

@@ -115,7 +115,12 @@ func (t *tool) plan(ctx context.Context, f *planFlags) error {
 		return err
 	}
 	p := decide(ctx, c, world, plan.Protection{Namespaces: f.namespaces, AllowedKinds: f.allowed}, m)
-	return t.show(&shown{plan: &p, owner: ownerOf(c, m), kind: kindOfOwner(c.owner), at: m.at, warnings: c.warnings()}, f.output)
+	s := &shown{plan: &p, owner: ownerOf(c, m), kind: kindOfOwner(c.owner), at: m.at, warnings: c.warnings()}
+	if c.work.Mode == v1alpha1.ModeDryRun && len(p.Steps) > 0 {
+		s.mode = "Mode is DryRun: nothing of this would be done."
+		s.warnings = append(s.warnings, "spec.mode: "+s.mode)
+	}
+	return t.show(s, f.output)
 }
 
 // place gives a Cleaner whose file says no namespace that of the kubeconfig, or of -n.

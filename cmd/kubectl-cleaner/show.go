@@ -23,6 +23,8 @@ type shown struct {
 	kind     string
 	at       time.Time
 	warnings []string
+	// mode is what the mode of the Cleaner makes of the plan; empty if nothing.
+	mode string
 }
 
 func (t *tool) show(s *shown, form string) error {
@@ -50,6 +52,9 @@ func table(out io.Writer, s *shown, d *plan.Document) error {
 	fmt.Fprintf(w, "%s %s at %s: %s (%s)\n", s.kind, d.Cleaner, stamp(d.At.Time), d.Verdict, d.Reason)
 	if s.plan.Message != "" {
 		fmt.Fprintln(w, s.plan.Message)
+	}
+	if s.mode != "" {
+		fmt.Fprintln(w, s.mode)
 	}
 	for _, c := range d.Conditions {
 		answer := c.Error

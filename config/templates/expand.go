@@ -47,6 +47,7 @@ func Expand(owner v1alpha1.Owner, t *v1alpha1.CleanerTemplate) (*v1alpha1.Work, 
 	work.Targets, work.Variables, work.Conditions, work.Rules = body.Targets, body.Variables, body.Conditions, body.Rules
 	work.Parameters = &runtime.RawExtension{Raw: text}
 	work.Durations = durations(t)
+	work.Declared = declared(t)
 	return work, nil
 }
 
@@ -99,6 +100,16 @@ func reachesOut(r *v1alpha1.ClusterReference) string {
 		return "excludeNamespaces"
 	}
 	return ""
+}
+
+// declared are the names of all parameters, sorted; never nil.
+func declared(t *v1alpha1.CleanerTemplate) []string {
+	names := make([]string, 0, len(t.Spec.Parameters))
+	for _, p := range t.Spec.Parameters {
+		names = append(names, p.Name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // durations are the names of the parameters that expressions see as durations, sorted.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -110,10 +111,6 @@ func (w *world) turn(tc *podgc.Case, step *podgc.Step) {
 
 func collectors(t *testing.T, tc *podgc.Case) map[string]*collector {
 	t.Helper()
-	compiler, err := celenv.NewCompiler(celenv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	names := tc.Templates
 	if names == nil {
 		names = []string{"podgc-orphaned", "podgc-out-of-service", "podgc-terminated", "podgc-unscheduled-terminating"}
@@ -131,28 +128,41 @@ func collectors(t *testing.T, tc *podgc.Case) map[string]*collector {
 		case name == "podgc-orphaned" && tc.Quarantine != nil:
 			parameters["quarantine"] = *tc.Quarantine
 		}
-		text, err := json.Marshal(parameters)
-		if err != nil {
-			t.Fatal(err)
-		}
-		owner := &v1alpha1.ClusterCleaner{Spec: v1alpha1.ClusterCleanerSpec{CommonSpec: v1alpha1.CommonSpec{
-			Lifecycle: v1alpha1.LifecycleRecurring, TemplateRef: &v1alpha1.TemplateRef{Name: name, Parameters: &runtime.RawExtension{Raw: text}},
-		}}}
-		template, err := templates.Load(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		work, errs := templates.Expand(owner, template)
-		if len(errs) > 0 {
-			t.Fatal(errs)
-		}
-		programs, errs := compiler.Compile(work)
-		if len(errs) > 0 {
-			t.Fatal(errs)
-		}
-		out[name] = &collector{work: work, programs: programs}
+		out[name] = using(t, name, parameters)
 	}
 	return out
+}
+
+// compiler is one for all cases.
+var compiler = sync.OnceValues(func() (*celenv.Compiler, error) { return celenv.NewCompiler(celenv.Options{}) })
+
+// using is a ClusterCleaner that uses a template with these parameters.
+func using(t *testing.T, name string, parameters map[string]any) *collector {
+	t.Helper()
+	text, err := json.Marshal(parameters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := &v1alpha1.ClusterCleaner{Spec: v1alpha1.ClusterCleanerSpec{CommonSpec: v1alpha1.CommonSpec{
+		Lifecycle: v1alpha1.LifecycleRecurring, TemplateRef: &v1alpha1.TemplateRef{Name: name, Parameters: &runtime.RawExtension{Raw: text}},
+	}}}
+	template, err := templates.Load(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	work, errs := templates.Expand(owner, template)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	compiler, err := compiler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs, wrong := compiler.Compile(work)
+	if len(wrong) > 0 {
+		t.Fatal(wrong)
+	}
+	return &collector{work: work, programs: programs}
 }
 
 // pass is one evaluation of one template: decided on the cache, confirmed live, decided again, and carried out.

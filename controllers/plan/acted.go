@@ -43,13 +43,15 @@ func (a Acted) Note(before Object, now *Object) {
 }
 
 // Over is the snapshot in which each object that was acted on stands as the API server answered. What the snapshot shows
-// to be elsewhere by now, or gone, is forgotten.
+// to be elsewhere by now, or gone, is forgotten, and so is what no target is about any more.
 func (a Acted) Over(s Snapshot) Snapshot {
 	if len(a) == 0 {
 		return s
 	}
 	out, shown, complete := slices.Clone(s), map[types.UID]bool{}, map[schema.GroupVersionResource]bool{}
+	resolved := true // it is known which resources the targets are about
 	for t := range s {
+		resolved = resolved && s[t].Resource.Resource != ""
 		if s[t].State != Complete {
 			if _, known := complete[s[t].Resource]; known || s[t].Resource.Resource != "" {
 				complete[s[t].Resource] = false
@@ -61,7 +63,10 @@ func (a Acted) Over(s Snapshot) Snapshot {
 		}
 		out[t].Objects = a.over(s[t].Objects, shown)
 	}
-	maps.DeleteFunc(a, func(uid types.UID, e ActedOn) bool { return !shown[uid] && complete[e.Resource] })
+	maps.DeleteFunc(a, func(uid types.UID, e ActedOn) bool {
+		known, wanted := complete[e.Resource]
+		return !shown[uid] && (known || !wanted && resolved)
+	})
 	return out
 }
 

@@ -65,3 +65,35 @@ func (b Backoff) Waits(uid types.UID, now time.Time) (BackedOff, bool) {
 func (b Backoff) Forget(now time.Time) {
 	maps.DeleteFunc(b, func(_ types.UID, e BackedOff) bool { return now.Sub(e.Until) > 2*lastRetry })
 }
+
+// Unconfirmed is which items wait because live reads did not say the same of them as the watches, and until when. The
+// others are acted on meanwhile.
+type Unconfirmed map[ItemKey]BackedOff
+
+// Hold takes that items were not confirmed: each waits twice as long as the last time, up to a limit.
+func (u Unconfirmed) Hold(items map[ItemKey]bool, limit time.Duration, now time.Time) {
+	for item := range items {
+		e := u[item].later("", now)
+		if e.Wait > limit {
+			e.Wait, e.Until = limit, now.Add(limit)
+		}
+		u[item] = e
+	}
+}
+
+// Keep forgets all items but those that are wanted still: what is wanted anew begins anew.
+func (u Unconfirmed) Keep(wanted map[ItemKey]bool) {
+	maps.DeleteFunc(u, func(item ItemKey, _ BackedOff) bool { return !wanted[item] })
+}
+
+// Waits says that an item waits now.
+func (u Unconfirmed) Waits(item ItemKey, now time.Time) bool { return now.Before(u[item].Until) }
+
+// Next is when the first of the items may be tried again; zero if there are none.
+func (u Unconfirmed) Next() time.Time {
+	var next time.Time
+	for _, e := range u {
+		next = earlier(next, e.Until)
+	}
+	return next
+}

@@ -101,8 +101,13 @@ type Plan struct {
 	Pending []Pending
 	// Errors is what went wrong with items. Equal errors are one.
 	Errors []v1alpha1.ItemError
-	// Deferred is how many items wait because an earlier attempt on one of their objects failed.
-	Deferred int
+	// Asked says that the conditions hold, so that rules and targets were asked what they want.
+	Asked bool
+	// Deferred are items that wait because an earlier attempt on one of their objects failed. Refused says of the first of
+	// these objects why, for people; Unstable, that all of them wait because they change too fast.
+	Deferred []ItemKey
+	Refused  string
+	Unstable bool
 	// Confirm are the reads that have to be answered live next. When there are none, steps that are Confirmed may be taken.
 	Confirm []Read
 	// Holds is handed to the next Compute.
@@ -194,13 +199,14 @@ func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv
 	}
 	if ctx.Err() != nil { // some items were asked, and others were not
 		p = p.waits(v1alpha1.ReasonEvaluationFailed, "The evaluation was interrupted.")
-		p.Holds = in.Holds
+		p.Holds, p.Asked = in.Holds, false
 	}
 	return p, results
 }
 
 // act adds what is done when the conditions hold, and says whether there is anything, or what is waited for.
 func (in *Input) act(e *celenv.Evaluation, p Plan) Plan {
+	p.Asked = true
 	d := in.decideRules(e, &p)
 	in.steps(d)
 	in.needGate(d)
@@ -250,17 +256,14 @@ func (in *Input) judge(d *decider, p Plan) Plan {
 	// A Cleaner that cleans once begins when everything is due, and ends with what it has done then.
 	once := !in.Spec.Recurs() && !in.Acting
 	something := len(p.Steps) > 0 || p.Release != nil
+	trouble, message := p.Trouble()
 	switch {
 	case something && !once:
 		return p
-	case len(p.Errors) > 0:
-		return p.waits(v1alpha1.ReasonEvaluationFailed, "An error never deletes: "+said(&p.Errors[0]))
+	case trouble != "":
+		return p.waits(trouble, message)
 	case len(p.Pending) > 0:
 		return p.waits(v1alpha1.ReasonHolding, fmt.Sprintf("What rule %q wants has not held for long enough.", p.Pending[0].Rule))
-	case p.Deferred > 0 && d.unstable:
-		return p.waits(v1alpha1.ReasonTargetUnstable, "It changes faster than it can be acted on, and is tried again: "+d.blocked)
-	case p.Deferred > 0:
-		return p.waits(v1alpha1.ReasonDeletionRefused, "It is tried again: "+d.blocked)
 	case !something && len(p.Withheld) > 0:
 		return p.blocked(v1alpha1.ReasonProtected, fmt.Sprintf("All objects to act on are protected; the first is %s: %s.",
 			p.Withheld[0].Object, p.Withheld[0].Because))
@@ -268,6 +271,22 @@ func (in *Input) judge(d *decider, p Plan) Plan {
 		return p.waits(v1alpha1.ReasonNothingToDo, "Nothing that the targets and rules are about is to be cleaned now.")
 	}
 	return p
+}
+
+// Trouble is what somebody has to look at although others of the plan's items go their way: a reason, and a sentence; empty
+// if there is nothing. What was refused comes first: something is left that is known to be unwanted, and whoever refuses
+// has to be asked. Of an item with an error nobody knows that.
+func (p *Plan) Trouble() (reason, message string) {
+	switch {
+	case len(p.Deferred) > 0 && p.Unstable:
+		return v1alpha1.ReasonTargetUnstable, "It changes faster than it can be acted on, and is tried again: " + p.Refused
+	case len(p.Deferred) > 0:
+		return v1alpha1.ReasonDeletionRefused, "It is tried again: " + p.Refused
+	case len(p.Errors) > 0:
+		return v1alpha1.ReasonEvaluationFailed, "An error never deletes: " + said(&p.Errors[0])
+	default:
+		return "", ""
+	}
 }
 
 // said is an error of items in words.
@@ -493,7 +512,7 @@ func (in *Input) step(d *decider, s Step) {
 	case in.Spec.Recurs() && s.Object.Terminating: // a run records what is on its way, too; nobody deletes it again and again
 	case because != "":
 		d.withhold(Withheld{Step: s, Because: because})
-	case !d.deferred(&s.Object):
+	case !d.deferred(id, &s.Object):
 		d.p.Steps = append(d.p.Steps, s)
 	}
 }

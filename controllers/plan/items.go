@@ -229,24 +229,25 @@ func (o *Object) ends(grace *int64) bool {
 // waits says that an item waits because an earlier attempt on one of its objects failed.
 func (r *deciding) waits(a *acting) bool {
 	for _, d := range a.deeds {
-		if d.object != nil && r.rule.Actions[d.action].Report == nil && r.deferred(d.object) {
+		if d.object != nil && r.rule.Actions[d.action].Report == nil && r.deferred(ItemKey{Rule: r.rule.Name, Key: a.key}, d.object) {
 			return true
 		}
 	}
 	return false
 }
 
-// deferred says that an object waits after a failure, and notes it.
-func (d *decider) deferred(o *Object) bool {
+// deferred says that an object waits after a failure, and notes that an item does with it.
+func (d *decider) deferred(item ItemKey, o *Object) bool {
 	b, waits := d.in.Backoff.Waits(o.UID, d.in.Now)
 	if !waits {
 		return false
 	}
-	d.p.Deferred++
+	first := len(d.p.Deferred) == 0
+	d.p.Deferred = append(d.p.Deferred, item)
 	d.p.Next = earlier(d.p.Next, b.Until)
-	d.unstable = d.unstable && b.Unstable()
-	if d.blocked == "" {
-		d.blocked = fmt.Sprintf("%s: %s", o.Shown(d.in.Owner.Namespace), b.Why)
+	d.p.Unstable = (first || d.p.Unstable) && b.Unstable()
+	if first {
+		d.p.Refused = fmt.Sprintf("%s: %s", o.Shown(d.in.Owner.Namespace), b.Why)
 	}
 	return true
 }

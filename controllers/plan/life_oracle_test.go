@@ -21,7 +21,8 @@ import (
 
 func ctx() context.Context { return context.Background() }
 
-// scenarios are the model's worlds with more going on than could be explored whole. The API has no rules yet.
+// scenarios are the model's worlds with more going on than could be explored whole. What rules want of their rows is found out by an
+// evaluation, which no walk makes: those worlds are left out.
 func scenarios() map[string]lifemodel.Scenario {
 	out := map[string]lifemodel.Scenario{}
 	for _, s := range lifemodel.Scenarios() {

@@ -374,7 +374,7 @@ func (w *stayWalk) look(q *stayer, s *recurring.State) error {
 		}
 		sights[n] = plan.Sight{Missing: true}
 		if t := &s.T[k]; t.Exists {
-			sights[n] = plan.Sight{UID: uid(k, t.UID)}
+			sights[n] = plan.Sight{UID: uid(k, t.UID), ResourceVersion: strconv.Itoa(int(t.RV))}
 		}
 	}
 	q.ledger.Saw(q.read.Status.Run, sights)
@@ -452,9 +452,13 @@ func (w *stayWalk) abstract(c *v1alpha1.Cleaner) (recurring.Cleaner, error) {
 			if err != nil {
 				return out, err
 			}
+			rv, err := strconv.ParseUint(row.ResourceVersion, 10, 8)
+			if err != nil {
+				return out, err
+			}
 			for n := range uint8(9) {
 				if uid(k, n) == row.UID {
-					out.Run.Rows[k] = n
+					out.Run.Rows[k] = lifemodel.Version{UID: n, RV: uint8(rv)}
 				}
 			}
 		}

@@ -380,6 +380,24 @@ func TestAnObjectOfTwoTargets(t *testing.T) {
 	}
 }
 
+func TestWhatTheAnswerProvesIsNotLookedAt(t *testing.T) {
+	for _, gone := range []bool{true, false} {
+		c, m := committed("open")
+		row, err := ParseRow(c.Status.Run.Rows[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Answered(0, row, Answer{Kind: AnswerDeleted, Gone: gone}, false, born)
+		want := Settle
+		if gone {
+			want = WriteResult
+		}
+		if got := Next(View{Cleaner: c, Decides: "v1:x", Now: born, SettleFor: time.Minute}, m); got.Kind != want {
+			t.Errorf("gone %t: next is %s, want %s", gone, got.Kind, want)
+		}
+	}
+}
+
 func TestFinishSaysWhatBecameOfEachRow(t *testing.T) {
 	c, m := committed("deleted", "gone", "terminating", "replaced", "kept", "unknown")
 	held := []string{"example.test/hold"}

@@ -216,6 +216,8 @@ type Answer struct {
 	Kind AnswerKind
 	// Sight is what the live read after a conflict showed.
 	Sight Sight
+	// Gone says that AnswerDeleted proves that the object is gone: nobody has to look.
+	Gone bool
 	// Why says what went wrong, for people.
 	Why string
 }
@@ -230,7 +232,7 @@ func (m *Memory) Answered(i int, row Row, a Answer, seen bool, now time.Time) {
 	}
 	switch a.Kind {
 	case AnswerDeleted:
-		r.State, r.Failed = RowDeleted, ""
+		r.State, r.Failed, r.Settled = RowDeleted, "", a.Gone
 	case AnswerNotFound:
 		r.State, r.Failed, r.Settled = RowGone, "", true
 	case AnswerConflict:

@@ -184,6 +184,26 @@ func TestActedOver(t *testing.T) {
 }
 
 // A target of which only metadata is seen does not show more after a deed.
+// What no target is about any more, after an edit, will never be shown.
+func TestActedForgetsWhatNoTargetIsAbout(t *testing.T) {
+	a := p("a")
+	for name, tc := range map[string]struct {
+		now  Target
+		left int
+	}{
+		"Edited":    {nodesSeen("n"), 0},
+		"NotServed": {Target{State: NoSuchKind}, 1}, // it may be the very kind
+	} {
+		t.Run(name, func(t *testing.T) {
+			acted := Acted{}
+			acted.Note(a, nil)
+			if acted.Over(Snapshot{tc.now}); len(acted) != tc.left {
+				t.Errorf("left are %v, want %d", acted, tc.left)
+			}
+		})
+	}
+}
+
 func TestActedShowsNoMoreThanBefore(t *testing.T) {
 	quiet, acted, now := p("a"), Acted{}, version(p("a"), "8")
 	quiet.Value = nil

@@ -60,8 +60,9 @@ func (l *Ledger) Unknown(run *v1alpha1.Run) []int {
 	return out
 }
 
-// Saw takes live reads of rows of which nothing was known. What is gone, terminating or made anew counts as done. The rest,
-// and what could not be read, is unknown for good.
+// Saw takes live reads of rows of which nothing was known. What is gone, terminating or made anew counts as done. Nothing was
+// done to an object that is as it was recorded, such as one of which a deletion was refused. The rest, and what could not
+// be read, is unknown for good.
 func (l *Ledger) Saw(run *v1alpha1.Run, sights map[int]Sight) {
 	if !l.of(run) {
 		*l = Ledger{Number: run.Number, Rows: make([]Entry, len(run.Rows)), recorded: run.Rows}
@@ -69,8 +70,12 @@ func (l *Ledger) Saw(run *v1alpha1.Run, sights map[int]Sight) {
 	for i, s := range sights {
 		l.Rows[i] = Entry{Known: true, Outcome: v1alpha1.OutcomeUnknown}
 		row, err := ParseRow(run.Rows[i])
-		if err == nil && s.Failed == "" && (s.Missing || s.Terminating || s.UID != row.UID) {
+		switch {
+		case err != nil || s.Failed != "":
+		case s.Missing || s.Terminating || s.UID != row.UID:
 			l.Rows[i].Outcome = v1alpha1.OutcomeGone
+		case s.ResourceVersion == row.ResourceVersion:
+			l.Rows[i].Outcome = ""
 		}
 	}
 }
@@ -188,7 +193,7 @@ func Batch(s *v1alpha1.CleanerStatus, l *Ledger, decides string, rows []Row, wit
 	if s.Run != nil && s.Run.Result == "" {
 		run = Settled(s.Run, l)
 	}
-	run.Decides, run.Withheld = decides, withheld
+	run.Decides, run.Withheld = decides, addWithheld(run.Withheld, withheld)
 	for _, row := range rows {
 		run.Rows = append(run.Rows, row.String())
 	}
@@ -197,6 +202,21 @@ func Batch(s *v1alpha1.CleanerStatus, l *Ledger, decides string, rows []Row, wit
 		entries[i].Known = true // nothing was sent yet
 	}
 	return run, &Ledger{Number: run.Number, Rows: entries, recorded: run.Rows}
+}
+
+// addWithheld is what was withheld at any time of a run, each once, as far as there is room.
+func addWithheld(all, more []v1alpha1.Withheld) []v1alpha1.Withheld {
+	known := make(map[v1alpha1.Withheld]bool, len(all))
+	for _, w := range all {
+		known[w] = true
+	}
+	for _, w := range more {
+		if !known[w] && len(all) < maxWithheld {
+			known[w] = true
+			all = append(all, w)
+		}
+	}
+	return all
 }
 
 // Settled is a run whose rows are counted, and the first of them named.
@@ -275,6 +295,29 @@ func (p Plan) First(objects int) Plan {
 		}
 		seen[s.Object.UID] = true
 	}
+	return p
+}
+
+// Without is the plan without some items. A step that stands for others too is there, for those.
+func (p Plan) Without(waits func(ItemKey) bool) Plan {
+	at := make([]int, len(p.Steps))
+	var steps []Step
+	for i, s := range p.Steps {
+		keys := slices.DeleteFunc(slices.Clone(s.Keys), func(key string) bool { return waits(ItemKey{Rule: s.Rule, Key: key}) })
+		if len(keys) == 0 && len(s.Keys) > 0 {
+			continue
+		}
+		after := s.After
+		s.Keys, s.After = keys, nil
+		for _, before := range after {
+			if at[before] > 0 {
+				s.After = append(s.After, at[before]-1)
+			}
+		}
+		steps = append(steps, s)
+		at[i] = len(steps)
+	}
+	p.Steps = steps
 	return p
 }
 

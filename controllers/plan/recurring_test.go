@@ -250,15 +250,16 @@ func TestLedger(t *testing.T) {
 
 // After a crash a look says of each row whether its object is gone, and nothing more.
 func TestLedgerSawAfterACrash(t *testing.T) {
-	run := counting("missing", "terminating", "anew", "there", "unread")
+	run := counting("missing", "terminating", "anew", "changed", "unread", "there")
 	run.Rows = append(run.Rows, "made up")
 	l := ledgerOf(counting("x"), v1alpha1.OutcomeDeleted)
 	l.Saw(run, map[int]Sight{
-		0: {Missing: true}, 1: {UID: "uid-terminating", Terminating: true}, 2: {UID: "another"}, 3: {UID: "uid-there"}, 4: {Failed: "timeout"}, 5: {Missing: true},
+		0: {Missing: true}, 1: {UID: "uid-terminating", Terminating: true}, 2: {UID: "another"}, 3: {UID: "uid-changed", ResourceVersion: "8"},
+		4: {Failed: "timeout"}, 5: {UID: "uid-there", ResourceVersion: "7"}, 6: {Missing: true},
 	})
 	want := []Entry{
 		{true, v1alpha1.OutcomeGone}, {true, v1alpha1.OutcomeGone}, {true, v1alpha1.OutcomeGone},
-		{true, v1alpha1.OutcomeUnknown}, {true, v1alpha1.OutcomeUnknown}, {true, v1alpha1.OutcomeUnknown},
+		{true, v1alpha1.OutcomeUnknown}, {true, v1alpha1.OutcomeUnknown}, {true, nothing}, {true, v1alpha1.OutcomeUnknown},
 	}
 	if diff := cmp.Diff(want, l.Rows); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -298,6 +299,10 @@ func TestBatch(t *testing.T) {
 	unknown.Counts = []v1alpha1.Count{{Resource: "pods/v1", Outcome: v1alpha1.OutcomeUnknown, Count: 2}}
 	unknown.Outcomes = []v1alpha1.RowOutcome{{Row: ruleRow("c"), Outcome: v1alpha1.OutcomeUnknown}, {Row: ruleRow("d"), Outcome: v1alpha1.OutcomeUnknown}}
 	before := counting("c", "d")
+	earlier := counting("c", "d")
+	earlier.Withheld = []v1alpha1.Withheld{{Object: "pods/q", Because: "it was protected"}, withheld[0]}
+	both := counting("a", "b")
+	both.Withheld, both.Decides = earlier.Withheld, "v1:y"
 	cases := map[string]struct {
 		reason string
 		status v1alpha1.CleanerStatus
@@ -307,6 +312,7 @@ func TestBatch(t *testing.T) {
 		"First":    {"the first run has number 1", v1alpha1.CleanerStatus{}, &Ledger{}, fresh(1)},
 		"Next":     {"the next one has the next number, though nothing else tells of the one before", v1alpha1.CleanerStatus{Runs: 3}, &Ledger{}, fresh(4)},
 		"GoesOn":   {"an open run counts what is known of the batch before", v1alpha1.CleanerStatus{Runs: 1, Run: before}, ledgerOf(before, v1alpha1.OutcomeEvicted, nothing), counted},
+		"Withheld": {"what was withheld before is not forgotten, nor said twice", v1alpha1.CleanerStatus{Runs: 1, Run: earlier}, ledgerOf(earlier, nothing, nothing), both},
 		"Crashed":  {"what nobody knows is unknown", v1alpha1.CleanerStatus{Runs: 1, Run: before}, &Ledger{}, unknown},
 		"Finished": {"a run with a result is over", v1alpha1.CleanerStatus{Runs: 1, Run: finishedRun(v1alpha1.ResultAbandoned)}, &Ledger{}, fresh(2)},
 	}
@@ -455,6 +461,68 @@ func TestFirst(t *testing.T) {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+func TestWithout(t *testing.T) {
+	fold := onPod("pool", 0, 1)
+	fold.Keys = []string{"a", "b"}
+	a, b, last := onPod("a"), onPod("b"), onPod("b", 1, 2)
+	a.Keys, b.Keys, last.Keys = []string{"a"}, []string{"b"}, []string{"b"}
+	all := Plan{Steps: []Step{a, b, fold, last}}
+	got := all.Without(func(item ItemKey) bool { return item == ItemKey{Rule: a.Rule, Key: "a"} })
+	if want := []string{"delete b[]", "delete pool[0]", "delete b[0 1]"}; !slices.Equal(stepsOf(got), want) {
+		t.Errorf("left is %q, want %q", stepsOf(got), want)
+	}
+	if keys := got.Steps[1].Keys; !slices.Equal(keys, []string{"b"}) || len(all.Steps[2].Keys) != 2 {
+		t.Errorf("the fold stands for %v, and that of the plan before for %v", keys, all.Steps[2].Keys)
+	}
+}
+
+func TestUnconfirmed(t *testing.T) {
+	a, b := ItemKey{"r", "a"}, ItemKey{"r", "b"}
+	both, now := map[ItemKey]bool{a: true, b: true}, born
+	u := Unconfirmed{}
+	if u.Waits(a, now) || !u.Next().IsZero() {
+		t.Error("something waits from the start")
+	}
+	for _, want := range []time.Duration{1, 2, 4, 5, 5} {
+		u.Hold(map[ItemKey]bool{a: true}, 5*time.Second, now)
+		if at := now.Add(want * time.Second); !u.Waits(a, at.Add(-1)) || u.Waits(a, at) || !u.Next().Equal(at) {
+			t.Errorf("it waits until %s, want %s", u.Next(), at)
+		}
+		if u.Waits(b, now) {
+			t.Error("another item waits too")
+		}
+		now = now.Add(want * time.Second)
+	}
+	if u.Keep(both); len(u) != 1 {
+		t.Errorf("what is wanted still is forgotten: %v", u)
+	}
+	if u.Keep(map[ItemKey]bool{b: true}); len(u) != 0 {
+		t.Errorf("what is not wanted any more is kept: %v", u)
+	}
+}
+
+// What was refused is said before what gives errors, and both before what is waited for.
+func TestTrouble(t *testing.T) {
+	refused := Plan{Deferred: []ItemKey{{"r", "a"}}, Refused: "pods a: forbidden", Errors: []v1alpha1.ItemError{{Rule: "r", Message: "no such key"}}}
+	unstable := refused
+	unstable.Unstable = true
+	for want, p := range map[string]Plan{
+		v1alpha1.ReasonDeletionRefused: refused, v1alpha1.ReasonTargetUnstable: unstable, v1alpha1.ReasonEvaluationFailed: {Errors: refused.Errors}, "": {},
+	} {
+		if got, message := p.Trouble(); got != want || (message == "") != (want == "") {
+			t.Errorf("it says %q (%s), want %q", got, message, want)
+		}
+	}
+	first := rule(func(r *v1alpha1.Rule) { r.When, r.Confirm = `item.metadata.name == "a"`, nil })
+	in := over(t, cluster(first, rule(func(r *v1alpha1.Rule) { r.Name, r.When, r.For = "young", "true", "1h" })), p("a"), p("b"))
+	in.Backoff = Backoff{}
+	in.Backoff.Fail("uid-a", "forbidden", in.Now)
+	got := Compute(t.Context(), in)
+	if got.Reason != v1alpha1.ReasonDeletionRefused || len(got.Pending) == 0 {
+		t.Errorf("it says %s: %s (%d are pending)", got.Reason, got.Message, len(got.Pending))
 	}
 }
 

@@ -24,14 +24,11 @@ type decider struct {
 	reads  reads
 	// taken is what earlier rules act on: an object is acted on by the first rule that wants it.
 	taken map[types.UID]bool
-	// blocked is how something waits after a failure, for people; empty if nothing does.
-	blocked  string
-	unstable bool // all that waits after a failure does so because it changes too fast
 }
 
 // decideRules adds the steps of the rules to a plan, in the order of the rules.
 func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
-	d := &decider{in: in, p: p, reads: reads{in: in}, taken: map[types.UID]bool{}, unstable: true}
+	d := &decider{in: in, p: p, reads: reads{in: in}, taken: map[types.UID]bool{}}
 	p.Holds = nil
 	for i := range in.Spec.Rules {
 		r := &deciding{decider: d, index: i, rule: &in.Spec.Rules[i], eval: e.Rule(i)}

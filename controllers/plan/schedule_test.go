@@ -93,6 +93,16 @@ func TestDue(t *testing.T) {
 			spec:   v1alpha1.CommonSpec{Schedule: "30 2 * * *", TimeZone: "Europe/Berlin"}, last: "2026-03-28T01:30:00Z", now: "2026-03-29T12:00:00Z",
 			next: "2026-03-30T00:30:00Z",
 		},
+		"WinterTime": {
+			reason: "an hour that comes twice in winter is one time",
+			spec:   v1alpha1.CommonSpec{Schedule: "30 2 * * *", TimeZone: "Europe/Berlin"}, last: "2026-10-25T00:30:00Z", now: "2026-10-25T12:00:00Z",
+			next: "2026-10-26T01:30:00Z",
+		},
+		"MidnightInWinter": {
+			reason: "a day of 25 hours has one midnight",
+			spec:   v1alpha1.CommonSpec{Schedule: "0 0 * * *", TimeZone: "America/New_York"}, last: "2026-11-01T04:00:00Z", now: "2026-11-02T05:00:00Z",
+			tick: "2026-11-02T05:00:00Z", next: "2026-11-03T05:00:00Z",
+		},
 		"ClockSetBack": {
 			reason: "a clock that was set back does not make a time due twice",
 			spec:   v1alpha1.CommonSpec{Schedule: "*/10 * * * *"}, last: "2026-01-01T00:30:00Z", now: "2026-01-01T00:25:00Z",

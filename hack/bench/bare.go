@@ -175,7 +175,7 @@ func (l *bareLoop) clean(ctx context.Context, groups int) error {
 }
 
 // cleanOne makes the requests of one Cleaner, in the operator's order: the live reads, finalizer and run, the deletions,
-// the look whether all are gone, the result, and the end of the Cleaner itself.
+// the result, and the end of the Cleaner itself.
 func (l *bareLoop) cleanOne(ctx context.Context, group int) error {
 	gate, err := l.objects.Resource(configMaps()).Namespace(l.namespace).Get(ctx, "gate", metav1.GetOptions{})
 	if err != nil {
@@ -203,16 +203,6 @@ func (l *bareLoop) cleanOne(ctx context.Context, group int) error {
 		return err
 	}
 	if err := l.delete(ctx, objects); err != nil {
-		return err
-	}
-	err = each(len(objects), inFlight, func(i int) error {
-		_, err := l.metadata.Resource(configMaps()).Namespace(l.namespace).Get(ctx, objects[i].Name, metav1.GetOptions{})
-		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("ConfigMap %q is not gone: %w", objects[i].Name, err)
-		}
-		return nil
-	})
-	if err != nil {
 		return err
 	}
 	outcomes := make([]map[string]any, len(rows))

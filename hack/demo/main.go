@@ -3,10 +3,12 @@
 
 // Command demo shows the operator at work, on a control plane that it starts on this machine. In the first act the
 // environment of one commit, two Knative Services in a Helm release, is cleaned up when nobody uses its Revisions any
-// more. In the second a Node is lost, and a ClusterCleaner deletes its Pods: first in DryRun, then in earnest.
+// more. In the second a Node is lost, and a ClusterCleaner deletes its Pods: first in DryRun, then in earnest. In the third
+// another one gives the addresses of these Pods back to a pool of Spiderpool.
 //
 // Everything is real but Nodes and what runs on them: etcd, kube-apiserver and kube-controller-manager, the operator as the built binary
-// with the rights of its ServiceAccount, Knative's CRDs, the Helm release, and the receiver of the CloudEvent. It needs
+// with the rights of its ServiceAccount, Knative's CRDs, the Helm release, and the receiver of the CloudEvent. Of Spiderpool
+// there are its two kinds, after what it documents. It needs
 // Go and no cluster, and ends every process that it started.
 package main
 
@@ -80,6 +82,9 @@ func run(ctx context.Context, keep bool) (err error) {
 		return err
 	}
 	if err := s.tellOfANode(ctx); err != nil {
+		return err
+	}
+	if err := s.tellOfAPool(ctx); err != nil {
 		return err
 	}
 	kubeconfig := filepath.Join(c.Dir(), "admin.kubeconfig")

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -62,6 +63,7 @@ func (s *story) nodes(ctx context.Context) error {
 			return fmt.Errorf("cannot create Node %q: %w", name, err)
 		}
 	}
+	s.pods = map[string]types.UID{}
 	for _, p := range []struct {
 		name, node string
 		phase      corev1.PodPhase
@@ -78,6 +80,7 @@ func (s *story) nodes(ctx context.Context) error {
 		if err := s.client.Create(ctx, pod); err != nil {
 			return fmt.Errorf("cannot create Pod %q: %w", p.name, err)
 		}
+		s.pods[pod.Name] = pod.UID
 		pod.Status.Phase = p.phase
 		if err := s.client.Status().Update(ctx, pod); err != nil {
 			return fmt.Errorf("cannot write the status of Pod %q: %w", p.name, err)
@@ -97,12 +100,18 @@ func (s *story) clusterCleaner(ctx context.Context) error {
 	if out, err := s.cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(root, "config", "templates")); err != nil {
 		return fmt.Errorf("cannot apply the templates: %w\n%s", err, out)
 	}
-	s.show(orphaned)
+	return s.firstInDryRun(ctx, orphaned, func() error { return s.loseNode(ctx) }, s.podIsAsItWas)
+}
+
+// firstInDryRun applies a ClusterCleaner in DryRun and follows it: what happens when it is at rest, what it would do, and, when
+// unchanged has seen that nothing was, that it does so in earnest.
+func (s *story) firstInDryRun(ctx context.Context, manifest string, atRest func() error, unchanged func(context.Context) error) error {
+	s.show(manifest)
 	c := &v1alpha1.ClusterCleaner{}
-	if err := yaml.Unmarshal([]byte(orphaned), c); err != nil {
+	if err := yaml.Unmarshal([]byte(manifest), c); err != nil {
 		return fmt.Errorf("cannot read the ClusterCleaner: %w", err)
 	}
-	w, err := s.client.Watch(ctx, &v1alpha1.ClusterCleanerList{})
+	w, err := s.client.Watch(ctx, &v1alpha1.ClusterCleanerList{}, client.MatchingFields{"metadata.name": c.Name})
 	if err != nil {
 		return fmt.Errorf("cannot watch ClusterCleaners: %w", err)
 	}
@@ -117,13 +126,16 @@ func (s *story) clusterCleaner(ctx context.Context) error {
 		case reason == v1alpha1.ReasonDryRun && !enforced:
 			s.actions(c)
 			enforced = true
+			if err := unchanged(ctx); err != nil {
+				return false, err
+			}
 			return false, s.enforce(ctx, c)
 		case reason == v1alpha1.ReasonNothingToDo && enforced:
 			s.actions(c)
 			s.say("The ClusterCleaner stays, and is at rest: it sends nothing until something changes.")
 			return true, nil
 		case reason == v1alpha1.ReasonNothingToDo:
-			return false, s.loseNode(ctx)
+			return false, atRest()
 		}
 		return false, nil
 	})
@@ -138,13 +150,18 @@ func (s *story) loseNode(ctx context.Context) error {
 	return nil
 }
 
-// enforce is what somebody does who has read what would be done.
-func (s *story) enforce(ctx context.Context, c v1alpha1.Owner) error {
+// podIsAsItWas tells that a dry run has changed nothing.
+func (s *story) podIsAsItWas(ctx context.Context) error {
 	pod := &corev1.Pod{}
 	if err := s.client.Get(ctx, client.ObjectKey{Namespace: shop, Name: "web-2"}, pod); err != nil {
 		return fmt.Errorf("a dry run must change nothing: %w", err)
 	}
 	s.say("Nothing was: Pod %s is %s still. That looks right: kubectl edit, mode: Enforce.", pod.Name, pod.Status.Phase)
+	return nil
+}
+
+// enforce is what somebody does who has read what would be done.
+func (s *story) enforce(ctx context.Context, c v1alpha1.Owner) error {
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"mode": "Enforce"}}`))
 	if err := s.client.Patch(ctx, &v1alpha1.ClusterCleaner{ObjectMeta: metav1.ObjectMeta{Name: c.GetName()}}, patch); err != nil {
 		return fmt.Errorf("cannot edit the ClusterCleaner: %w", err)

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -62,6 +63,8 @@ type story struct {
 	url      string
 	// told are the actions that were told.
 	told []string
+	// pods are the UIDs of the Pods of the second act, by name.
+	pods map[string]types.UID
 }
 
 func newStory(c *cluster.Cluster, t *teller, received *sink.Sink, url string) (*story, error) {

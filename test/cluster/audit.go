@@ -142,16 +142,35 @@ type Witness struct {
 
 	mu     sync.Mutex
 	offset int64
+	within bool // the offset lies within an event, which was being written when the witness came
 	events []Event
 }
 
 // Witness returns a witness of what happens from now on.
 func (c *Cluster) Witness() (*Witness, error) {
-	info, err := os.Stat(c.auditPath())
+	return newWitness(c.auditPath())
+}
+
+func newWitness(path string) (*Witness, error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the audit log: %w", err)
 	}
-	return &Witness{path: c.auditPath(), offset: info.Size()}, nil
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the audit log: %w", err)
+	}
+	w := &Witness{path: path, offset: info.Size()}
+	if w.offset == 0 {
+		return w, nil
+	}
+	last := make([]byte, 1)
+	if _, err := f.ReadAt(last, w.offset-1); err != nil {
+		return nil, fmt.Errorf("cannot read the audit log: %w", err)
+	}
+	w.within = last[0] != '\n'
+	return w, nil
 }
 
 // Events returns everything that was written so far, in the order in which it was answered.
@@ -175,11 +194,14 @@ func (w *Witness) Events() ([]Event, error) {
 		if !whole { // the rest of this line is still to be written
 			return slices.Clone(w.events), nil
 		}
-		var e Event
-		if err := json.Unmarshal(line, &e.Event); err != nil {
-			return nil, fmt.Errorf("cannot parse the audit log: %w", err)
+		if !w.within {
+			var e Event
+			if err := json.Unmarshal(line, &e.Event); err != nil {
+				return nil, fmt.Errorf("cannot parse the audit log: %w", err)
+			}
+			w.events = append(w.events, e)
 		}
-		w.events = append(w.events, e)
+		w.within = false
 		w.offset += int64(len(line)) + 1
 		text = rest
 	}

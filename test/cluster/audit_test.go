@@ -235,6 +235,35 @@ func TestWitnessReadsOn(t *testing.T) {
 	}
 }
 
+func TestAWitnessThatComesWithinAnEvent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before, after string
+		want          int
+	}{
+		"Empty":   {"", "{\"verb\":\"get\"}\n", 1},
+		"Between": {"{\"verb\":\"get\"}\n", "{\"verb\":\"list\"}\n", 1},
+		"Within":  {"{\"verb\":\"get\"}\n{\"verb\":", "\"list\"}\n{\"verb\":\"watch\"}\n", 1},
+		"Still":   {"{\"verb\":", "\"li", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "audit.log")
+			if err := os.WriteFile(path, []byte(tc.before), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			w, err := newWitness(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(tc.before+tc.after), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if events, err := w.Events(); err != nil || len(events) != tc.want {
+				t.Errorf("saw %d events, want %d: %v", len(events), tc.want, err)
+			}
+		})
+	}
+}
+
 // TestWitness sends real requests, because what the API server writes down is its own business.
 func TestWitness(t *testing.T) {
 	c, admin := needCluster(t)

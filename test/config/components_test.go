@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -109,6 +110,32 @@ func TestCertManager(t *testing.T) {
 	}
 }
 
+// With the component for Spiderpool, the operator may do what the templates want of its kinds, and no more.
+func TestSpiderpool(t *testing.T) {
+	role := &rbacv1.ClusterRole{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(render(t, "spiderpool")["ClusterRole cleaner-targets-spiderpool"].Object, role); err != nil {
+		t.Fatal(err)
+	}
+	may := map[string][]string{}
+	for _, rule := range role.Rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				verbs := slices.DeleteFunc(slices.Clone(rule.Verbs), func(v string) bool { return strings.HasPrefix(v, "impersonate-on:") })
+				may[strings.TrimSuffix(resource+"."+group, ".")] = verbs
+			}
+		}
+	}
+	read := []string{"get", "list", "watch"}
+	want := map[string][]string{
+		"spiderippools.spiderpool.spidernet.io": read, "spiderippools/status.spiderpool.spidernet.io": {"patch"},
+		"spiderendpoints.spiderpool.spidernet.io": append(slices.Clone(read), "patch", "delete"),
+		"nodes": read, "pods": read, "statefulsets.apps": read, "virtualmachines.kubevirt.io": read, "virtualmachineinstances.kubevirt.io": read,
+	}
+	if diff := cmp.Diff(want, may); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+}
+
 // The Prometheus operator finds the Service of the metrics, and no other.
 func TestPrometheus(t *testing.T) {
 	objects := render(t, "prometheus")
@@ -137,6 +164,31 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{"Service cleaner-controller-manager-metrics"}, found); diff != "" {
+		t.Errorf("-want, +got:\n%s", diff)
+	}
+}
+
+// The component nodes lets the operator do what the template pod-ip-pressure does, also as a ServiceAccount, and delete no
+// Node.
+func TestNodes(t *testing.T) {
+	role := &rbacv1.ClusterRole{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(render(t, "nodes")["ClusterRole cleaner-targets-nodes"].Object, role); err != nil {
+		t.Fatal(err)
+	}
+	if role.Labels["cleaner.vtex.dev/aggregate-to-controller"] != "true" {
+		t.Error("it is not aggregated")
+	}
+	got := map[string][]string{}
+	for _, rule := range role.Rules {
+		for _, resource := range rule.Resources {
+			got[resource] = slices.DeleteFunc(slices.Clone(rule.Verbs), func(verb string) bool {
+				own, impersonated := strings.CutPrefix(verb, "impersonate-on:serviceaccount:")
+				return impersonated && slices.Contains(rule.Verbs, own) || verb == "watch"
+			})
+		}
+	}
+	want := map[string][]string{"nodes": {"get", "list", "patch"}, "pods": {"get", "list"}, "pods/eviction": {"create"}}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)
 	}
 }

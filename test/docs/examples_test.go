@@ -6,7 +6,9 @@ package docs_test
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -169,31 +171,111 @@ spec:
 	}
 }
 
-// Each example of docs/expressions.md gives what is written beside it.
+// Each example of docs/cel.md gives what is written beside it.
 func TestExpressions(t *testing.T) {
-	p := readPage(t, "docs/expressions.md")
+	p := readPage(t, "docs/cel.md")
 	e := newExamples(t, p)
-	found := 0
-	for _, row := range p.rows() {
-		if len(row) != 2 {
-			continue
-		}
-		want, ok := strings.CutPrefix(strings.Trim(row[1], "`"), "=> ")
-		if !ok {
-			continue
-		}
-		found++
-		if err := e.check(t, strings.Trim(row[0], "`"), want); err != nil {
-			t.Errorf("%s: %v", row[0], err)
+	found := p.examples()
+	for _, x := range found {
+		if err := e.check(t, x.expression, x.gives); err != nil {
+			t.Errorf("%s: %v", x.expression, err)
 		}
 	}
-	if found < 40 {
-		t.Errorf("only %d examples were found", found)
+	if len(found) < 150 {
+		t.Errorf("only %d examples were found", len(found))
 	}
 }
 
+// example is an expression, and what is written beside it.
+type example struct{ expression, gives string }
+
+// examples are those of all tables: each cell that says what is given stands behind its expression.
+func (p page) examples() []example {
+	var all []example
+	for _, row := range p.rows() {
+		for i, cell := range row {
+			if gives, ok := strings.CutPrefix(strings.Trim(cell, "`"), "=> "); ok && i > 0 {
+				all = append(all, example{strings.Trim(row[i-1], "`"), gives})
+			}
+		}
+	}
+	return all
+}
+
+// Each function, operator and macro of the language has an example. functions.txt lists them: a test of celenv holds it to
+// the environment.
+func TestEveryFunctionHasAnExample(t *testing.T) {
+	var expressions []string
+	for _, x := range readPage(t, "docs/cel.md").examples() {
+		expressions = append(expressions, x.expression)
+	}
+	language := readFile(t, "celenv/testdata/functions.txt")
+	if missing := notCalled(language, expressions); len(missing) > 0 {
+		t.Errorf("docs/cel.md has no example of %s", strings.Join(missing, ", "))
+	}
+	for _, name := range []string{"indexBy:2", "cidrUsable", "_[?_]", "@in", "transformMap:4"} {
+		without := slices.DeleteFunc(slices.Clone(expressions), func(e string) bool { return calls(e, name) })
+		if !slices.Contains(notCalled(language, without), name) {
+			t.Errorf("nobody would notice that %s has no example", name)
+		}
+	}
+}
+
+// notCalled are the functions, the operators, and the macros with the number of their arguments, that no expression calls.
+// What only the compiler calls, for a macro, has an @ in its name or is in underscores.
+func notCalled(language string, expressions []string) []string {
+	var names []string
+	for line := range strings.Lines(language) {
+		kind, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if name, _, _ = strings.Cut(name, " "); kind == "macro" {
+			name = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, ":true"), ":false"), ":*")
+		}
+		internal := name != "@in" && strings.Contains(name, "@") || strings.HasPrefix(name, "__") || name == "in" || name == "_in_"
+		if !internal && !slices.ContainsFunc(expressions, func(e string) bool { return calls(e, name) }) {
+			names = append(names, name)
+		}
+	}
+	return slices.Compact(names)
+}
+
+// calls says whether an expression calls a function, an operator, or a macro with so many arguments.
+func calls(expression, name string) bool {
+	symbols := map[string]string{"_?_:_": " ? ", "_[_]": "[", "_[?_]": "[?", "_?._": ".?", "-_": "-p", "!_": "!", "@in": " in "}
+	if symbol, ok := symbols[name]; ok {
+		return strings.Contains(expression, symbol)
+	}
+	if operator := strings.Trim(name, "_"); operator != name {
+		return strings.Contains(expression, " "+operator+" ")
+	}
+	name, count, counted := strings.Cut(name, ":")
+	for _, at := range regexp.MustCompile(`(^|\W)`+regexp.QuoteMeta(name)+`\(`).FindAllStringIndex(expression, -1) {
+		if !counted || count == strconv.Itoa(arguments(expression[at[1]:])) {
+			return true
+		}
+	}
+	return false
+}
+
+// arguments is how many there are up to the bracket that ends them.
+func arguments(text string) int {
+	n, depth := 1, 0
+	for _, r := range text {
+		switch {
+		case strings.ContainsRune("([{", r):
+			depth++
+		case strings.ContainsRune(")]}", r):
+			if depth--; depth < 0 {
+				return n
+			}
+		case r == ',' && depth == 0:
+			n++
+		}
+	}
+	return n
+}
+
 func TestWrongExamplesAreFound(t *testing.T) {
-	e := newExamples(t, readPage(t, "docs/expressions.md"))
+	e := newExamples(t, readPage(t, "docs/cel.md"))
 	for expression, want := range map[string]string{
 		`1 + 1`:                 `3`,
 		`params.keep`:           `error: no such key`,

@@ -37,7 +37,7 @@ func TestTheCheckerFindsMistakes(t *testing.T) {
 			mutation: mutation{
 				"RunNotRecorded", commit,
 				"err = p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })",
-				"p.c.Status.Run, p.c.Status.Runs = run, run.Number",
+				"p.c.State().Run, p.c.State().Runs = run, run.Number",
 			},
 			want: []string{"I2"},
 		},

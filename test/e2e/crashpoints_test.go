@@ -124,6 +124,11 @@ const (
 
 // completing are the points on the way to Completed.
 func completing() []crash {
+	held := func(c *chain) {
+		c.add("", c.sink.URL)
+		hold(c.lab, c.last()+"-b", "example.test/hold")
+	}
+	freed := func(c *chain) { hold(c.lab, c.last()+"-b") }
 	return []crash{
 		{at: "before a report", with: "\n  ttl: 2s"},
 		{at: "after a report", with: "\n  ttl: 2s"},
@@ -140,9 +145,9 @@ func completing() []crash {
 		{at: "before a DELETE", n: 2},
 		{at: "after a DELETE", n: 2},
 		{at: "after DeleteRows"},
-		{at: "before Settle"},
-		{at: "after Settle"},
-		{at: "before WriteResult"},
+		{at: "before Settle", old: true, first: held},
+		{at: "after Settle", old: true},
+		{at: "before WriteResult", first: freed},
 		{at: "after WriteResult"},
 		{at: "before the event"},
 		{at: "after the event"},

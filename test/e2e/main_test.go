@@ -154,11 +154,12 @@ func newEnv(ctx context.Context, binary string) (*env, error) {
 	return e, nil
 }
 
-// mayPatch lets the operator patch ConfigMaps, which no preset does, as an administrator would: by a label.
+// mayPatch lets the operator patch ConfigMaps, as a ServiceAccount too, which no preset does, as an administrator would: by a
+// label.
 func (e *env) mayPatch(ctx context.Context) error {
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "cleaner-may-patch", Labels: map[string]string{"cleaner.vtex.dev/aggregate-to-controller": "true"}},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"patch"}}},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"patch", "impersonate-on:serviceaccount:patch"}}},
 	}
 	if err := e.Create(ctx, role); err != nil {
 		return fmt.Errorf("cannot let the operator patch ConfigMaps: %w", err)

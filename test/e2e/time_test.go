@@ -5,23 +5,15 @@ package e2e
 
 import (
 	"encoding/json"
-	"encoding/pem"
-	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/test/operator"
 )
 
 // aging is a Cleaner whose condition becomes true 20 seconds after its target was created, without an event.
@@ -114,11 +106,7 @@ func TestDryRunEvaluatesTheDataToo(t *testing.T) {
 }
 
 // otherClock is a proxy in front of an API server that lets its clock seem to be another one.
-type otherClock struct {
-	url   string
-	ca    []byte
-	ahead atomic.Int64
-}
+type otherClock struct{ ahead atomic.Int64 }
 
 // set is how far the API server's clock is ahead from now on.
 func (o *otherClock) set(ahead time.Duration) { o.ahead.Store(int64(ahead)) }
@@ -128,48 +116,13 @@ func startWithOtherClock(t *testing.T, e *env, ahead time.Duration) *otherClock 
 	t.Helper()
 	o := &otherClock{}
 	o.set(ahead)
-	behind, err := url.Parse(e.Config().Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tlsConfig, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: e.Config().CAData}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport := &http.Transport{TLSClientConfig: tlsConfig}
-	server := httptest.NewTLSServer(&httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(behind) },
-		Transport:     transport,
-		FlushInterval: -1, // watches
-		ModifyResponse: func(r *http.Response) error {
-			if date, err := http.ParseTime(r.Header.Get("Date")); err == nil {
-				r.Header.Set("Date", date.Add(time.Duration(o.ahead.Load())).UTC().Format(http.TimeFormat))
-			}
-			return nil
-		},
-		ErrorLog: silent(),
-	})
-	o.url, o.ca = server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-		transport.CloseIdleConnections()
-	})
-	p, err := operator.Run(t.Context(), e.Cluster, operator.Options{Binary: e.binary, Args: quick(), Through: func(c *rest.Config) {
-		c.Host, c.CAData = o.url, o.ca
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Kill(); err != nil {
-			t.Error(err)
+	through(t, e, untampered, func(r *http.Response) {
+		if date, err := http.ParseTime(r.Header.Get("Date")); err == nil {
+			r.Header.Set("Date", date.Add(time.Duration(o.ahead.Load())).UTC().Format(http.TimeFormat))
 		}
-	})
+	}, quick()...)
 	return o
 }
-
-func silent() *log.Logger { return log.New(io.Discard, "", 0) }
 
 func TestClocksThatDifferTooMuchHold(t *testing.T) {
 	e := alone(t)

@@ -6,7 +6,6 @@ package invariants
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"reflect"
 	"slices"
@@ -120,49 +119,6 @@ func (j *judge) selfDeletions() {
 		case at.c.State().Run == nil || at.c.State().Run.Result != v1alpha1.ResultCompleted:
 			j.violated("I2", "a Cleaner was deleted at a version at which no run had completed", quote(at.event), quote(e))
 		}
-	}
-}
-
-// evidence is I3.
-func (j *judge) evidence() {
-	for _, l := range j.lives {
-		for _, s := range l.commits() {
-			work := s.c.Work()
-			if s.recurs() || work.TemplateRef != nil { // what is confirmed stands in rules, and templates are not seen
-				continue
-			}
-			for i := range work.Targets {
-				if t := &work.Targets[i]; t.Included() {
-					j.targetWasRead(l, s, t)
-				}
-			}
-		}
-	}
-}
-
-// targetWasRead looks for the live read of a target before a commit. Cluster-scoped targets are read where the record
-// may not look.
-func (j *judge) targetWasRead(l *life, s *state, t *v1alpha1.ClusterTarget) {
-	arrived := s.event.RequestReceivedTimestamp.Time
-	var last *cluster.Event
-	for i := range j.Audit {
-		e := &j.Audit[i]
-		if e.ObjectRef == nil || !e.By(j.Operator) || !reads(e, l.namespace, t) {
-			continue
-		}
-		if e.StageTimestamp.Time.After(arrived) || e.StageTimestamp.Time.Before(arrived.Add(-confirmationServes)) {
-			continue
-		}
-		if last == nil || e.StageTimestamp.After(last.StageTimestamp.Time) {
-			last = e
-		}
-	}
-	switch {
-	case last == nil && t.OnMissing == v1alpha1.OnMissingAsNull: // the kind may not be served, which discovery says
-	case last == nil:
-		j.violated("I3", fmt.Sprintf("%s was committed, and target %q was not read in the %s before", l, t.Name, confirmationServes), quote(s.event))
-	case last.Code() != http.StatusOK && (last.Code() != http.StatusNotFound || t.OnMissing != v1alpha1.OnMissingAsNull):
-		j.violated("I3", fmt.Sprintf("%s was committed after a read of target %q that had failed", l, t.Name), quote(*last), quote(s.event))
 	}
 }
 

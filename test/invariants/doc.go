@@ -23,8 +23,10 @@
 //	I3  No evidence, no commit. In the 11 s before a commit each target that expressions see was read live: by a GET of its
 //	    name, or by a LIST with exactly its selectors that no cache may answer. The last such read was a success, or a
 //	    404 where a missing target counts as null. A target that does may go unread: discovery says that its kind is not
-//	    served. What the answer was made into is not seen. Recurring Cleaners and templates are not judged: what they
-//	    confirm follows from expressions.
+//	    served. What the answer was made into is not seen. So it is in the 11 s before each deed of a Recurring Cleaner for
+//	    the targets that its conditions name, directly or through variables, for all that expressions see if it deletes a
+//	    target, and for what the rule confirms without a name. What it confirms by name follows from the item, and is not
+//	    judged. Of a template the body counts that was written last, unless that was at about the time.
 //	I4  The ttl. No commit and no deed before creationTimestamp + ttl, by the API server's clock.
 //	I5  Orders. No deed whose Intent was logged later than Latency after the Cleaner was suspended, put into DryRun,
 //	    deleted, or edited in what decides, unless that was taken back. A Recurring Cleaner was edited when its spec differs
@@ -37,7 +39,8 @@
 //	I7  Limits. A run is not committed with more rows than maxActions. In any limits.per, since the last line "Starting
 //	    workers" of the log, a Recurring Cleaner has touched no more objects than the widest maxActions that was in force. A
 //	    Cleaner's requests come no faster than actionsPerSecond, but for those that may wait for a place in flight.
-//	    maxPercent is not judged: how many objects there were is not in the record.
+//	    Of the objects of a target that the record shows to have been there in any limits.per, it has touched no more
+//	    percent than the widest maxPercent; targets with a fieldSelector are not judged.
 //	I8  The event. For each finished run of a Cleaner with a sink that is known to the Record: a request was answered with
 //	    2xx before the Cleaner went; or the Cleaner is there, keeps the payload, and Delivered is False; or somebody deleted it, and the log has
 //	    the event. All attempts have the same id, source, type and data.

@@ -117,8 +117,9 @@ type unanswered struct {
 
 // thing is any object as a write left it.
 type thing struct {
-	at   time.Time
-	meta metav1.PartialObjectMetadata
+	at              time.Time
+	group, resource string
+	meta            metav1.PartialObjectMetadata
 }
 
 // deed is a DELETE, an eviction or a PATCH that the operator sent for an object other than a Cleaner.
@@ -178,19 +179,22 @@ type judge struct {
 	lives      []*life
 	unanswered []unanswered
 	things     map[types.UID][]thing
+	gone       map[types.UID]time.Time // when they were deleted and went at once
+	templates  []template
 	releases   map[types.UID]map[string]bool // by the UID of the record: what it contains, as <resource>/<namespace>/<name>
 	deeds      []*deed
 	violations []Violation
 }
 
 func newJudge(r *Record) *judge {
-	j := &judge{Record: r, things: map[types.UID][]thing{}, releases: map[types.UID]map[string]bool{}}
+	j := &judge{Record: r, things: map[types.UID][]thing{}, gone: map[types.UID]time.Time{}, releases: map[types.UID]map[string]bool{}}
 	if r.Latency == 0 {
 		c := *r
 		c.Latency = 2 * time.Second
 		j.Record = &c
 	}
 	for _, e := range r.Audit {
+		j.takeTemplate(e)
 		if e.ObjectRef != nil && (j.ours(e) || j.astray(e)) {
 			j.events = append(j.events, e)
 		}
@@ -278,8 +282,15 @@ func (j *judge) take(e cluster.Event) {
 		j.takeCleaner(e)
 		return
 	}
-	o := thing{at: e.StageTimestamp.Time}
-	if e.Verb == "delete" || json.Unmarshal(e.ResponseObject.Raw, &o.meta) != nil || o.meta.UID == "" {
+	o := thing{at: e.StageTimestamp.Time, group: e.ObjectRef.APIGroup, resource: e.ObjectRef.Resource}
+	if e.Verb == "delete" {
+		var answer metav1.Status
+		if json.Unmarshal(e.ResponseObject.Raw, &answer) == nil && answer.Kind == "Status" && answer.Details != nil {
+			j.gone[answer.Details.UID] = e.StageTimestamp.Time
+		}
+		return
+	}
+	if json.Unmarshal(e.ResponseObject.Raw, &o.meta) != nil || o.meta.UID == "" {
 		return
 	}
 	j.things[o.meta.UID] = append(j.things[o.meta.UID], o)

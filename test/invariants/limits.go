@@ -8,7 +8,11 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
 const (
@@ -37,6 +41,7 @@ func (j *judge) limits() {
 		}
 		slices.SortStableFunc(deeds, func(a, b *deed) int { return a.when().Compare(b.when()) })
 		j.perTime(l, deeds)
+		j.percent(l, deeds)
 		j.perSecond(l, deeds)
 	}
 }
@@ -53,12 +58,7 @@ func (j *judge) perTime(l *life, deeds []*deed) {
 		if maxActions == 0 {
 			continue
 		}
-		since := d.when().Add(-per)
-		for k := range j.Log {
-			if b := &j.Log[k]; b.Message == begins && b.Time.After(since) && !b.Time.After(d.when()) {
-				since = b.Time
-			}
-		}
+		since := j.counted(d.when(), per)
 		for ; first < i && !deeds[first].when().After(since); first++ {
 			if uid := deeds[first].touched(); deeds[first].recurs() && uid != "" {
 				if acted[uid]--; acted[uid] == 0 {
@@ -90,6 +90,89 @@ func (j *judge) limitsAt(l *life, at time.Time) (int64, time.Duration) {
 		}
 	}
 	return maxActions, per
+}
+
+// percent holds the deeds of a Recurring Cleaner, in their order, against how many of a target's objects it may act on in a
+// time: of all that the record shows to have been there then. Other objects than those that were written may have been, so
+// that what is found is too much by any count only where all were.
+func (j *judge) percent(l *life, deeds []*deed) {
+	for i, d := range deeds {
+		percent, per := j.percentAt(l, d.when())
+		if !d.recurs() || d.touched() == "" || percent == 0 {
+			continue
+		}
+		work := j.workAt(d.run, d.when())
+		if work == nil {
+			continue
+		}
+		since := j.counted(d.when(), per)
+		for t := range work.Targets {
+			target := &work.Targets[t]
+			if target.Reference.FieldSelector != "" || !j.within(l, target, d.touched()) {
+				continue
+			}
+			acted := map[types.UID]bool{}
+			for _, earlier := range deeds[:i+1] {
+				if uid := earlier.touched(); earlier.recurs() && uid != "" && earlier.when().After(since) && j.within(l, target, uid) {
+					acted[uid] = true
+				}
+			}
+			all := int64(0)
+			for uid, states := range j.things {
+				gone, went := j.gone[uid]
+				if !states[0].at.After(d.when()) && (!went || gone.After(since)) && j.within(l, target, uid) {
+					all++
+				}
+			}
+			if int64(len(acted))*100 > percent*all {
+				j.violated("I7", fmt.Sprintf("%s has acted on %d of %d objects of target %q in %s, and may act on %d%%", l, len(acted), all, target.Name, per, percent), d.lines()...)
+			}
+		}
+	}
+}
+
+// percentAt is the widest maxPercent that was in force about a moment, and the shortest time that it was about; 0 is none.
+func (j *judge) percentAt(l *life, at time.Time) (int64, time.Duration) {
+	percent, per := int64(0), time.Duration(0)
+	for _, s := range l.between(at.Add(-j.Latency), at) {
+		limits := s.c.Common().Limits
+		if limits == nil || limits.MaxPercent == 0 {
+			return 0, 0
+		}
+		p, err := limits.Per.Parse(defaultPer)
+		if err != nil {
+			return 0, 0
+		}
+		percent = max(percent, limits.MaxPercent)
+		if per == 0 || p < per {
+			per = p
+		}
+	}
+	return percent, per
+}
+
+// counted is since when deeds count at a moment: for a time, or since the process that does them began.
+func (j *judge) counted(at time.Time, per time.Duration) time.Time {
+	since := at.Add(-per)
+	for k := range j.Log {
+		if b := &j.Log[k]; b.Message == begins && b.Time.After(since) && !b.Time.After(at) {
+			since = b.Time
+		}
+	}
+	return since
+}
+
+// within says that a target stands for an object, as it was written at some time.
+func (j *judge) within(l *life, t *v1alpha1.ClusterTarget, uid types.UID) bool {
+	r := &t.Reference
+	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: r.MatchLabels, MatchExpressions: r.MatchExpressions})
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(j.things[uid], func(o thing) bool {
+		return o.group == r.APIGroup && isKind(o.resource, r.Reference) && inScope(o.meta.Namespace, l.namespace, r) &&
+			(r.Name == "" || r.Name == o.meta.Name) && selector.Matches(labels.Set(o.meta.Labels))
+	})
 }
 
 // perSecond holds the requests of a Cleaner, in their order, against how many it may send in a second.

@@ -121,6 +121,44 @@ func proper(verb string, o target) any {
 	}
 }
 
+// lists is a live read of all Pods of the namespace.
+func (s *tale) lists(code int32) { s.event(us, "list", "", "pods", "", code, nil, nil) }
+
+// gated has the Cleaner look at all Pods before it does anything.
+func gated(s *tale) {
+	if c, ok := s.o.(*v1alpha1.Cleaner); ok {
+		c.Spec.Targets = []v1alpha1.Target{{Name: "pods", Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}}
+		c.Spec.Conditions = []string{"pods.items.size() > 0"}
+	}
+}
+
+// halved lets the Cleaner act on half of four Pods.
+func halved(s *tale) {
+	gated(s)
+	s.o.Common().Conditions, s.o.Common().Limits = nil, &v1alpha1.Limits{MaxPercent: 50}
+	for _, name := range []string{"a", "b", "d", "e"} {
+		s.event(them, "create", "", "pods", name, 201, nil, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)}})
+	}
+}
+
+// confirming has its rule confirm them.
+func confirming(s *tale) {
+	gated(s)
+	s.o.Common().Conditions = nil
+	s.o.Common().Rules[0].Confirm = []v1alpha1.Confirm{{Target: "pods"}}
+}
+
+// templated has a template do what gated does.
+func templated(s *tale) {
+	gated(s)
+	body := v1alpha1.TemplateBody{Targets: s.o.Work().Targets, Conditions: s.o.Common().Conditions, Rules: s.o.Common().Rules}
+	if c, ok := s.o.(*v1alpha1.Cleaner); ok {
+		c.Spec.Targets, c.Spec.Conditions, c.Spec.Rules, c.Spec.TemplateRef = nil, nil, nil, &v1alpha1.TemplateRef{Name: "t"}
+	}
+	t := v1alpha1.CleanerTemplate{ObjectMeta: metav1.ObjectMeta{Name: "t"}, Spec: v1alpha1.CleanerTemplateSpec{Template: body}}
+	s.event(them, "create", v1alpha1.GroupVersion.Group, "cleanertemplates", "t", 201, nil, t)
+}
+
 func TestCheckJudgesRules(t *testing.T) {
 	a := pod("a")
 	node, config := target{"", "nodes", "", "n", "uid-n"}, target{"", "configmaps", "stock", "m", "uid-m"}
@@ -200,6 +238,32 @@ func TestCheckJudgesRules(t *testing.T) {
 		"ADryRun": {then: func(s *tale) {
 			s.sends(verbPatch, a, map[string]any{})
 			s.Audit[len(s.Audit)-1].RequestURI += "?dryRun=All"
+		}},
+
+		"ConditionNotRead": {first: gated, then: func(s *tale) { s.does(verbDelete, a) }, want: []string{"I3"}},
+		"ConditionRead":    {first: gated, then: func(s *tale) { s.lists(200); s.does(verbDelete, a) }},
+		"ConditionReadTooEarly": {first: gated, then: func(s *tale) {
+			s.lists(200)
+			s.now = s.now.Add(confirmationServes)
+			s.does(verbDelete, a)
+		}, want: []string{"I3"}},
+		"ConditionReadWithoutAnswer": {first: gated, then: func(s *tale) { s.lists(200); s.lists(500); s.does(verbDelete, a) }, want: []string{"I3"}},
+		"ConditionReadThroughAVariable": {first: func(s *tale) {
+			gated(s)
+			s.o.Common().Variables = []v1alpha1.Variable{{Name: "n", Expression: "variables.all.size()"}, {Name: "all", Expression: "pods.items"}}
+			s.o.Common().Conditions = []string{"variables.n > 0"}
+		}, then: func(s *tale) { s.does(verbDelete, a) }, want: []string{"I3"}},
+		"NamedOtherwise": {first: func(s *tale) { gated(s); s.o.Common().Conditions = []string{"other.pods > 0"} }, then: func(s *tale) { s.does(verbDelete, a) }},
+		"Confirmed":      {first: confirming, then: func(s *tale) { s.lists(200); s.does(verbDelete, a) }},
+		"NotConfirmed":   {first: confirming, then: func(s *tale) { s.does(verbDelete, a) }, want: []string{"I3"}},
+		"ByATemplate": {first: func(s *tale) { templated(s) }, then: func(s *tale) {
+			s.wait()
+			s.does(verbDelete, a)
+		}, want: []string{"I3"}},
+		"ByATemplateAndRead": {first: func(s *tale) { templated(s) }, then: func(s *tale) {
+			s.wait()
+			s.lists(200)
+			s.does(verbDelete, a)
 		}},
 
 		"BeforeTheTTL": {first: func(s *tale) { s.o.Common().TTL = "1h" }, then: func(s *tale) { s.does(verbDelete, a) }, want: []string{"I4"}},
@@ -283,6 +347,14 @@ func TestCheckJudgesRules(t *testing.T) {
 				s.does(verbDelete, pod(fmt.Sprint(i)))
 				s.Audit[len(s.Audit)-1].ResponseStatus.Code = 409
 			}
+		}},
+		"HalfOfAll":    {first: halved, then: func(s *tale) { s.does(verbDelete, a); s.does(verbDelete, pod("b")) }},
+		"MoreThanHalf": {first: halved, then: func(s *tale) { s.does(verbDelete, a); s.does(verbDelete, pod("b")); s.does(verbDelete, pod("d")) }, want: []string{"I7"}},
+		"HalfEachTime": {first: halved, then: func(s *tale) {
+			s.does(verbDelete, a)
+			s.does(verbDelete, pod("b"))
+			s.now = s.now.Add(time.Hour)
+			s.does(verbDelete, pod("d"))
 		}},
 		"NoLimits": {first: func(s *tale) { s.o.Common().Limits = nil }, then: func(s *tale) {
 			for i := range 3 {

@@ -105,7 +105,11 @@ func (j *judge) ends() {
 			before = s
 		}
 		if run := before.open(); run != nil && l.there == nil && !j.byOthers(l) {
-			j.violated("I9", fmt.Sprintf("%s is gone, and its run %d has no result", l, run.Number), quote(*l.gone))
+			shown := quote(before.event) // and nothing that the audit log shows has ended it
+			if l.gone != nil {
+				shown = quote(*l.gone)
+			}
+			j.violated("I9", fmt.Sprintf("%s is gone, and its run %d has no result", l, run.Number), shown)
 		}
 	}
 }

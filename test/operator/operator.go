@@ -62,25 +62,36 @@ func InstallWithWebhook(ctx context.Context, c *cluster.Cluster) error {
 	return aggregated(ctx, c)
 }
 
-// InstallTemplates applies config/templates, and config/components/pods, which is the rights that they need. It returns when
-// the rights are in force.
-func InstallTemplates(ctx context.Context, c *cluster.Cluster) error {
+// InstallTemplates applies config/templates, and of config/components pods and others, which are the rights that templates
+// need. It returns when the rights are in force.
+func InstallTemplates(ctx context.Context, c *cluster.Cluster, others ...string) error {
 	root, err := Root()
 	if err != nil {
 		return err
 	}
 	config := filepath.Join(root, "config")
-	for _, what := range [][]string{{"-f", filepath.Join(config, "components", "pods", "role.yaml")}, {"-k", filepath.Join(config, "templates")}} {
+	components := append([]string{"pods"}, others...)
+	var apply [][]string
+	for _, component := range components {
+		apply = append(apply, []string{"-f", filepath.Join(config, "components", component, "role.yaml")})
+	}
+	for _, what := range append(apply, []string{"-k", filepath.Join(config, "templates")}) {
 		if out, err := c.Kubectl(ctx, append([]string{"apply", "--server-side"}, what...)...); err != nil {
 			return fmt.Errorf("cannot apply %s: %w\n%s", what[1], err, out)
 		}
 	}
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		_, err := c.Kubectl(ctx, "auth", "can-i", "patch", "pods", "--subresource=status", "--all-namespaces", "--as="+User)
-		return err == nil, nil // it exits with 1 for no
-	})
-	if err != nil {
-		return fmt.Errorf("cannot see the operator's rights to Pods: %w", err)
+	rights := map[string][]string{
+		"pods": {"pods", "--subresource=status"}, "spiderpool": {"spiderippools.spiderpool.spidernet.io", "--subresource=status"}, "nodes": {"nodes"},
+	}
+	for _, component := range components {
+		ask := append([]string{"auth", "can-i", "--all-namespaces", "--as=" + User, "patch"}, rights[component]...)
+		err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			_, err := c.Kubectl(ctx, ask...)
+			return err == nil, nil // it exits with 1 for no
+		})
+		if err != nil {
+			return fmt.Errorf("cannot see the operator's rights of component %q: %w", component, err)
+		}
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func (p *plane) install(ctx context.Context) error {
 	if err := operator.Install(ctx, p.Cluster); err != nil {
 		return err
 	}
-	if err := operator.InstallTemplates(ctx, p.Cluster); err != nil {
+	if err := operator.InstallTemplates(ctx, p.Cluster, "nodes"); err != nil {
 		return err
 	}
 	binary, err := operator.Build(ctx, p.Dir(), os.Stderr)

@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -120,13 +121,16 @@ func (o once) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (a *Actuator) delete(ctx context.Context, d Deed, o Orders) plan.Answer {
 	ref := d.Row.Ref
-	_, sent, err := a.perform(ctx, ref, deletion(ref, d.ResourceVersion, nil, "", false), o.May, func() { o.Intent(d) })
+	answered, sent, err := a.perform(ctx, ref, deletion(ref, d.ResourceVersion, nil, "", false), o.May, func() { o.Intent(d) })
 	if !sent {
 		return plan.Answer{Kind: plan.AnswerUnsent, Why: err.Error()}
 	}
 	answer := answerOf(err, ref)
-	if answer.Kind == plan.AnswerConflict {
+	switch answer.Kind {
+	case plan.AnswerConflict:
 		answer.Sight = o.Look(ctx, d.Row)
+	case plan.AnswerDeleted:
+		answer.Gone = saysGone(answered, ref.UID)
 	}
 	return answer
 }
@@ -162,6 +166,21 @@ func (a *Actuator) perform(ctx context.Context, ref plan.Ref, r request, may fun
 	}
 	answered, err = a.send(ctx, ref, r)
 	return answered, true, err
+}
+
+// saysGone says that the answer to a DELETE proves that the object with a UID has gone. An API server answers so with a
+// Status that names the UID, or, for some kinds, with the object as it was when it went. An object that a finalizer or a
+// grace period holds is answered as it is then.
+func saysGone(answered *unstructured.Unstructured, uid types.UID) bool {
+	if answered == nil {
+		return false
+	}
+	if answered.GetUID() == uid {
+		return isLast(answered)
+	}
+	result, _, _ := unstructured.NestedString(answered.Object, "status")
+	named, _, _ := unstructured.NestedString(answered.Object, "details", "uid")
+	return answered.GetKind() == "Status" && result == metav1.StatusSuccess && named == string(uid)
 }
 
 // answerOf says what an error of the API server means for the object that a request was about; nil is success. What a

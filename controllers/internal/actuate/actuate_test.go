@@ -38,6 +38,7 @@ type rig struct {
 	most     int
 	proceed  chan struct{} // nil: requests do not wait
 	answer   error
+	says     string                        // the answer if there is no error; a bare Status if empty
 	live     *metav1.PartialObjectMetadata // what a GET shows; nil is nothing
 	may      error
 	pace     error
@@ -85,6 +86,8 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	var status *apierrors.StatusError
 	switch {
+	case r.answer == nil && r.says != "":
+		_, _ = w.Write([]byte(r.says))
 	case r.answer == nil:
 		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: statusMeta(), Status: metav1.StatusSuccess})
 	case errors.As(r.answer, &status):
@@ -193,6 +196,43 @@ func TestAnswers(t *testing.T) {
 			}
 			if looked := r.looked == 1; looked != (tc.want == plan.AnswerConflict) {
 				t.Errorf("looked at the object: %t", looked)
+			}
+		})
+	}
+}
+
+func TestOnlyProofSettles(t *testing.T) {
+	pod := func(metadata string) string {
+		return `{"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "shop", "name": "a", ` + metadata + `}}`
+	}
+	status := func(result, details string) string {
+		return `{"apiVersion": "v1", "kind": "Status", "status": "` + result + `", "details": {` + details + `}}`
+	}
+	const leaving = `"uid": "uid", "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": `
+	for name, tc := range map[string]struct {
+		reason string
+		says   string
+		want   bool
+	}{
+		"Status":     {"the API server names what it has deleted", status("Success", `"name": "a", "uid": "uid"`), true},
+		"OtherUID":   {"another object of the name", status("Success", `"name": "a", "uid": "other"`), false},
+		"NoUID":      {"nobody knows which one", status("Success", `"name": "a"`), false},
+		"NoSuccess":  {"who knows", status("Failure", `"name": "a", "uid": "uid"`), false},
+		"AsItWent":   {"nothing holds it", pod(leaving + "0"), true},
+		"Grace":      {"the kubelet has to say when it has ended", pod(leaving + "30"), false},
+		"Finalizer":  {"it is held", pod(leaving + `0, "finalizers": ["example.com/b"]`), false},
+		"Untouched":  {"it is there", pod(`"uid": "uid"`), false},
+		"OtherWent":  {"another object", pod(`"uid": "other", "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0`), false},
+		"Unreadable": {"no JSON", "deleted", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.says = tc.says
+			if got := r.actuator.Delete(t.Context(), []Deed{deed("a")}, r)[0]; got.Kind != plan.AnswerDeleted || got.Gone != tc.want {
+				t.Errorf("%s: it came to %+v", tc.reason, got)
+			}
+			if got := r.actuator.Execute(t.Context(), step(plan.VerbDelete), "2", false, stepRig{r}); got.Kind != plan.AnswerDeleted || got.Gone != tc.want {
+				t.Errorf("%s: the step came to %+v", tc.reason, got)
 			}
 		})
 	}

@@ -203,7 +203,7 @@ func text(v any) []byte {
 	return out
 }
 
-// send sends a request, and returns the object that was answered; nil if that was none.
+// send sends a request, and returns what was answered, an object or a Status; nil if it was neither.
 func (a *Actuator) send(ctx context.Context, ref plan.Ref, r request) (*unstructured.Unstructured, error) {
 	req := a.client.Verb(r.method).AbsPath(path(ref, r.subresource)...).SetHeader("Accept", runtime.ContentTypeJSON)
 	if r.body != nil {
@@ -221,7 +221,7 @@ func (a *Actuator) send(ctx context.Context, ref plan.Ref, r request) (*unstruct
 		return nil, err
 	}
 	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON(body); err != nil || u.GetUID() == "" {
+	if err := u.UnmarshalJSON(body); err != nil {
 		return nil, nil //nolint:nilerr // it was done: what it was answered with only says how the object looks now
 	}
 	return u, nil

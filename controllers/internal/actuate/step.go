@@ -119,8 +119,8 @@ func outcome(step *plan.Step, r *request, answered *unstructured.Unstructured) O
 	switch {
 	case r.method == http.MethodPost: // an eviction is answered without the Pod
 		return Outcome{Leaving: true}
-	case answered == nil && r.method == http.MethodDelete:
-		return Outcome{Leaving: true, Gone: true}
+	case r.method == http.MethodDelete && (answered == nil || answered.GetUID() == ""):
+		return Outcome{Leaving: true, Gone: saysGone(answered, step.Object.UID)}
 	case answered == nil || answered.GetUID() != step.Object.UID:
 		return Outcome{}
 	}
@@ -198,7 +198,7 @@ func (a *Actuator) changed(ctx context.Context, step *plan.Step, version string,
 	switch {
 	case namesMissing(err, ref):
 		out.Sight = plan.Sight{Missing: true}
-	case err != nil || u == nil:
+	case err != nil || u == nil || u.GetUID() == "":
 		out.Sight, out.Version = plan.Sight{Failed: fmt.Sprintf("cannot read %s after it has changed: %v", ref, err)}, ""
 		return out
 	default:

@@ -30,7 +30,7 @@ func (a Account) String() string {
 	if a.Operator() {
 		return "the operator"
 	}
-	return fmt.Sprintf("ServiceAccount %q", a.Name)
+	return fmt.Sprintf("ServiceAccount %q", a.Namespace+"/"+a.Name)
 }
 
 // user is how the API server names the account, and the groups that it puts each ServiceAccount in.

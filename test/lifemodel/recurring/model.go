@@ -26,15 +26,15 @@ const (
 type Run struct {
 	Number        uint8
 	Done, Unknown uint8
-	Abandoned     bool         // it has a result
-	Rows          [Items]uint8 // UIDs of the batch that is not counted yet
+	Abandoned     bool                     // it has a result
+	Rows          [Items]lifemodel.Version // of the batch that is not counted yet
 }
 
 // Full says that the run counts enough to be delivered.
 func (r *Run) Full() bool {
 	n := r.Done + r.Unknown
-	for _, uid := range r.Rows {
-		if uid != 0 {
+	for _, row := range r.Rows {
+		if row.UID != 0 {
 			n++
 		}
 	}
@@ -211,7 +211,7 @@ func normal(s *State) {
 		}
 		p.Read, p.Current, p.Confirmed, p.Will = s.C, true, false, 0
 		for k := range p.Known {
-			if s.C.Run.Rows[k] == 0 {
+			if s.C.Run.Rows[k].UID == 0 {
 				p.Known[k] = Nothing
 			}
 		}

@@ -123,14 +123,17 @@ func (o *operator) looked() bool {
 	n := *o.s
 	known := &n.P[o.i].Known
 	unknown := false
-	for k, uid := range o.c.Run.Rows {
-		if uid == 0 || known[k] != Nothing {
+	for k, row := range o.c.Run.Rows {
+		if row.UID == 0 || known[k] != Nothing {
 			continue
 		}
 		unknown = true
-		if t := &o.s.T[k]; !t.Exists || t.UID != uid {
+		switch t := &o.s.T[k]; {
+		case !t.Exists || t.UID != row.UID:
 			known[k] = Done
-		} else {
+		case t.RV == row.RV:
+			known[k] = NotDone
+		default:
 			known[k] = Unclear
 		}
 	}
@@ -282,7 +285,7 @@ func (o *operator) recorded(n *State) lifemodel.Property {
 		c.Runs, c.Run.Number = number, number
 	}
 	for k, v := range o.p.Batch {
-		c.Run.Rows[k] = v.UID
+		c.Run.Rows[k] = v
 	}
 	return breaks
 }
@@ -290,11 +293,12 @@ func (o *operator) recorded(n *State) lifemodel.Property {
 // settle counts the rows of the run by what the process knows of them.
 func (o *operator) settle(n *State) lifemodel.Property {
 	breaks, r := lifemodel.Sound, &n.C.Run
-	for k, uid := range r.Rows {
+	for k, row := range r.Rows {
+		uid := row.UID
 		if uid == 0 {
 			continue
 		}
-		r.Rows[k] = 0
+		r.Rows[k] = lifemodel.Version{}
 		owed := n.Owed[k]&(1<<uid) != 0
 		switch o.p.Known[k] {
 		case Done:
@@ -399,7 +403,7 @@ func (o *operator) deed(k int, v lifemodel.Version) {
 func (o *operator) judge(k int, v lifemodel.Version) lifemodel.Property {
 	c, t := &o.s.C, &o.s.T[k]
 	switch {
-	case t.UID != v.UID, o.c.Sink && c.Exists && c.Run.Rows[k] != t.UID:
+	case t.UID != v.UID, o.c.Sink && c.Exists && c.Run.Rows[k].UID != t.UID:
 		return lifemodel.CommittedOnly
 	case t.RV != v.RV:
 		return lifemodel.DecidedVersion

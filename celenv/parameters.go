@@ -1,0 +1,63 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+)
+
+// undeclared says which parameters an expression of a template, or of what uses one, asks for that the template does not
+// have: nobody could ever give them.
+func (s *scope) undeclared(x *expression) []*Error {
+	if s.parameters == nil {
+		return nil
+	}
+	first := map[string]int64{}
+	for id, at := range x.tree.nodes {
+		name, ok := parameter(at)
+		if !ok || slices.Contains(s.parameters, name) {
+			continue
+		}
+		if known, found := first[name]; !found || x.tree.before(id, known) {
+			first[name] = id
+		}
+	}
+	var problems []*Error
+	for _, name := range slices.Sorted(maps.Keys(first)) {
+		problem := &Error{Kind: Invalid, Message: fmt.Sprintf("the template has no parameter %q", name)}
+		if problem.Hint = didYouMean(name, slices.Clone(s.parameters)); problem.Hint == "" {
+			problem.Hint = "add it to the parameters of the template"
+		}
+		problems = append(problems, x.tree.locate(problem, first[name]))
+	}
+	return problems
+}
+
+// parameter is the name of the parameter that an expression reads, or asks whether it is given.
+func parameter(at node) (string, bool) {
+	of, name := ast.Expr(nil), ""
+	switch e := at.expr; e.Kind() {
+	case ast.SelectKind:
+		of, name = e.AsSelect().Operand(), e.AsSelect().FieldName()
+	case ast.CallKind:
+		call := e.AsCall()
+		if !slices.Contains([]string{operators.Index, operators.OptIndex, operators.OptSelect}, call.FunctionName()) || call.Args()[1].Kind() != ast.LiteralKind {
+			return "", false
+		}
+		key, ok := call.Args()[1].AsLiteral().(types.String)
+		if !ok {
+			return "", false
+		}
+		of, name = call.Args()[0], string(key)
+	default:
+		return "", false
+	}
+	return name, of.Kind() == ast.IdentKind && of.AsIdent() == variableParams && !bound(variableParams, at.loops)
+}

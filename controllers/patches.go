@@ -1,0 +1,73 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// forgetPatches is for how long it is remembered that an object was patched: longer than anything waits after a failure.
+const forgetPatches = 2 * longestHold
+
+// patches are those that were made to objects, by UID, which are as the last of them has left them as long as their
+// version is the same. When a later action on an item is refused, the next try goes on with that one, instead of patching
+// the same object once more. Losing them costs patches.
+type patches map[types.UID]patched
+
+// patched is what was made of one object.
+type patched struct {
+	version string // as the last deed was answered
+	made    map[patchID][]string
+	at      time.Time
+}
+
+// patchID is an action of a rule.
+type patchID struct {
+	rule   string
+	action int
+}
+
+// note takes that a deed on an object named a version, and was answered with another one; empty if nobody knows.
+func (p patches) note(s *plan.Step, named, answered string, now time.Time) {
+	uid := s.Object.UID
+	e, known := p[uid]
+	if !known || e.version != named {
+		e = patched{}
+	}
+	if answered == "" || s.Verb != plan.VerbPatch && e.made == nil {
+		delete(p, uid)
+		return
+	}
+	e.version, e.at, e.made = answered, now, maps.Clone(e.made)
+	if s.Verb == plan.VerbPatch {
+		if e.made == nil {
+			e.made = map[patchID][]string{}
+		}
+		e.made[patchID{s.Rule, s.Action}] = s.Keys
+	}
+	p[uid] = e
+}
+
+// stand says that a patch was made, for all items that it is for, and that its object is as it was left.
+func (p patches) stand(s *plan.Step, version string, now time.Time) bool {
+	e, known := p[s.Object.UID]
+	made, was := e.made[patchID{s.Rule, s.Action}]
+	if !known || e.version != version || !was || slices.ContainsFunc(s.Keys, func(key string) bool { return !slices.Contains(made, key) }) {
+		return false
+	}
+	e.at = now
+	p[s.Object.UID] = e
+	return true
+}
+
+// forget drops what was not of use for long.
+func (p patches) forget(now time.Time) {
+	maps.DeleteFunc(p, func(_ types.UID, e patched) bool { return now.Sub(e.at) > forgetPatches })
+}

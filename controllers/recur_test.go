@@ -1,0 +1,198 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+	_ "time/tzdata"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/skew"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+func reporting(names ...string) plan.Plan {
+	d := plan.Plan{Verdict: v1alpha1.VerdictAct, Asked: true}
+	for _, name := range names {
+		d.Steps = append(d.Steps, plan.Step{Rule: "r", Keys: []string{name}, Verb: plan.VerbReport})
+	}
+	return d
+}
+
+func TestReportsOfWhatIsGoneAreForgotten(t *testing.T) {
+	a, b := plan.ItemKey{Rule: "r", Key: "a"}, plan.ItemKey{Rule: "r", Key: "b"}
+	wrong := reporting("a")
+	wrong.Errors = []v1alpha1.ItemError{{Rule: "r"}}
+	deferred := reporting("a")
+	deferred.Deferred = []plan.ItemKey{b}
+	cases := map[string]struct {
+		reason string
+		d      plan.Plan
+		want   []plan.ItemKey
+	}{
+		"Wanted":   {"both are reported still", reporting("a", "b"), []plan.ItemKey{a, b}},
+		"Gone":     {"b is there no more", reporting("a"), []plan.ItemKey{a}},
+		"AllGone":  {"nothing is", plan.Plan{Verdict: v1alpha1.VerdictWait, Asked: true}, nil},
+		"Wrong":    {"nobody knows what the rule wants", wrong, []plan.ItemKey{a, b}},
+		"Deferred": {"b waits for something else", deferred, []plan.ItemKey{a, b}},
+		"NotAsked": {"nobody was asked", plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonNotSynced}, []plan.ItemKey{a, b}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := &pass{mem: newMemory("uid")}
+			p.mem.told[a], p.mem.told[b] = "7 ", "7 "
+			p.forgetReports(tc.d)
+			got := slices.SortedFunc(maps.Keys(p.mem.told), func(a, b plan.ItemKey) int { return int(a.Key[0]) - int(b.Key[0]) })
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("%s: kept are %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+// A patch need not be made again while its object is as the last deed left it.
+func TestPatchesStand(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	step := func(action int, verb plan.Verb, keys ...string) *plan.Step {
+		return &plan.Step{Rule: "r", Action: action, Verb: verb, Keys: keys, Object: plan.Object{Ref: plan.Ref{UID: "uid"}}}
+	}
+	patch, other := step(0, plan.VerbPatch, "a"), step(1, plan.VerbPatch, "a")
+	cases := map[string]struct {
+		reason string
+		notes  func(p patches)
+		ask    *plan.Step
+		at     string
+		want   bool
+	}{
+		"Never":      {"it was not made", func(patches) {}, patch, "8", false},
+		"AsLeft":     {"it was made, and nobody came after", func(p patches) { p.note(patch, "7", "8", now) }, patch, "8", true},
+		"Changed":    {"somebody came after", func(p patches) { p.note(patch, "7", "8", now) }, patch, "9", false},
+		"AnotherOne": {"another patch was made", func(p patches) { p.note(other, "7", "8", now) }, patch, "8", false},
+		"MoreItems":  {"it was made for others", func(p patches) { p.note(patch, "7", "8", now) }, step(0, plan.VerbPatch, "a", "b"), "8", false},
+		"FewerItems": {"it was made for these too", func(p patches) { p.note(step(0, plan.VerbPatch, "a", "b"), "7", "8", now) }, patch, "8", true},
+		"Both":       {"the one after it was made too", func(p patches) { p.note(patch, "7", "8", now); p.note(other, "8", "9", now) }, patch, "9", true},
+		"InBetween":  {"somebody came between the two", func(p patches) { p.note(patch, "7", "8", now); p.note(other, "9", "10", now) }, patch, "10", false},
+		"ThenFreed": {"a finalizer was taken off after it", func(p patches) {
+			p.note(patch, "7", "8", now)
+			p.note(step(1, plan.VerbRemoveFinalizer), "8", "9", now)
+		}, patch, "9", true},
+		"ThenGone":     {"the object went", func(p patches) { p.note(patch, "7", "8", now); p.note(step(1, plan.VerbDelete), "8", "", now) }, patch, "8", false},
+		"UnknownState": {"nobody knows how it left the object", func(p patches) { p.note(patch, "7", "", now) }, patch, "", false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := patches{}
+			tc.notes(p)
+			if got := p.stand(tc.ask, tc.at, now); got != tc.want {
+				t.Errorf("%s: it stands: %t", tc.reason, got)
+			}
+			if p.forget(now.Add(forgetPatches + 1)); len(p) > 0 {
+				t.Errorf("%v is remembered for ever", p)
+			}
+		})
+	}
+}
+
+// What Ready says is what a person has to know first, in the order that foremost gives.
+func TestForemost(t *testing.T) {
+	refused := func(d plan.Plan) plan.Plan {
+		d.Deferred, d.Refused = []plan.ItemKey{{Rule: "r", Key: "a"}}, "a: forbidden"
+		return d
+	}
+	wrong := func(d plan.Plan) plan.Plan {
+		d.Errors = []v1alpha1.ItemError{{Rule: "r", Message: "no such key"}}
+		return d
+	}
+	says := func(verdict v1alpha1.Verdict, reason string) plan.Plan {
+		return plan.Plan{Verdict: verdict, Reason: reason, Message: "m"}
+	}
+	act, wait := v1alpha1.VerdictAct, v1alpha1.VerdictWait
+	cases := map[string]struct {
+		d    plan.Plan
+		want string
+	}{
+		"Acts":                {says(act, v1alpha1.ReasonConditionsMet), v1alpha1.ReasonConditionsMet},
+		"ActsThoughRefused":   {wrong(refused(says(act, v1alpha1.ReasonConditionsMet))), v1alpha1.ReasonDeletionRefused},
+		"ActsThoughWrong":     {wrong(says(act, v1alpha1.ReasonConditionsMet)), v1alpha1.ReasonEvaluationFailed},
+		"Holds":               {refused(says(wait, v1alpha1.ReasonHolding)), v1alpha1.ReasonDeletionRefused},
+		"Unconfirmed":         {refused(says(wait, v1alpha1.ReasonUnconfirmed)), v1alpha1.ReasonDeletionRefused},
+		"UnconfirmedAndWrong": {refused(wrong(says(wait, v1alpha1.ReasonEvaluationFailed))), v1alpha1.ReasonDeletionRefused},
+		"ALimit":              {refused(wrong(says(v1alpha1.VerdictBlocked, v1alpha1.ReasonLimitExceeded))), v1alpha1.ReasonLimitExceeded},
+		"ADryRun":             {wrong(says(act, v1alpha1.ReasonDryRun)), v1alpha1.ReasonDryRun},
+		"ARight":              {refused(says(wait, v1alpha1.ReasonAccessDenied)), v1alpha1.ReasonAccessDenied},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got, message := foremost(&tc.d); got != tc.want || message == "" {
+				t.Errorf("it says %s (%s), want %s", got, message, tc.want)
+			}
+		})
+	}
+}
+
+// A schedule by a clock that goes on, stands still while no process runs, and is asked out of turn.
+func TestASchedule(t *testing.T) {
+	at := func(text string) time.Time {
+		out, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	cases := map[string]struct {
+		reason  string
+		change  func(c *v1alpha1.Cleaner)
+		last    string
+		now     string
+		waits   bool
+		tick    string
+		comesTo string
+	}{
+		"NotYet":        {reason: "the first time after the creation has not come", now: "2026-03-27T23:59:59Z", waits: true, comesTo: "2026-03-28T01:30:00Z"},
+		"Due":           {reason: "it has", now: "2026-03-28T01:30:00Z", tick: "2026-03-28T01:30:00Z", comesTo: "2026-03-30T00:30:00Z"},
+		"Over":          {reason: "it is over", last: "2026-03-28T01:30:00Z", now: "2026-03-28T01:30:01Z", waits: true, comesTo: "2026-03-30T00:30:00Z"},
+		"SummerTime":    {reason: "half past two does not come on the day on which the clocks change", last: "2026-03-28T01:30:00Z", now: "2026-03-29T01:30:00Z", waits: true, comesTo: "2026-03-30T00:30:00Z"},
+		"DownForMinute": {reason: "no process ran when it was due", now: "2026-03-28T02:00:00Z", tick: "2026-03-28T01:30:00Z", comesTo: "2026-03-30T00:30:00Z"},
+		"DownForDays":   {reason: "no process ran for so long that it is too late", now: "2026-04-02T12:00:00Z", waits: true, comesTo: "2026-04-03T00:30:00Z"},
+		"Patient": {reason: "unless the author has more patience", now: "2026-04-02T12:00:00Z", tick: "2026-04-02T00:30:00Z", comesTo: "2026-04-03T00:30:00Z",
+			change: func(c *v1alpha1.Cleaner) { c.Spec.StartingDeadline = "1d" }},
+		"Asked": {reason: "the author asks", now: "2026-03-27T23:59:59Z", comesTo: "2026-03-28T01:30:00Z",
+			change: func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now"} }},
+		"Suspended": {reason: "its evaluation says so", now: "2026-03-27T23:59:59Z", change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c", CreationTimestamp: metav1.NewTime(at("2026-03-27T12:00:00Z"))}}
+			c.Spec.Lifecycle, c.Spec.Schedule, c.Spec.TimeZone = v1alpha1.LifecycleRecurring, "30 2 * * *", "Europe/Berlin"
+			if tc.last != "" {
+				c.Status.LastScheduleTime = &metav1.Time{Time: at(tc.last)}
+			}
+			if tc.change != nil {
+				tc.change(c)
+			}
+			clock := clocktesting.NewFakeClock(at(tc.now))
+			r := &CleanerReconciler{clock: clock, opts: Options{Skew: skew.New(skew.Options{Clock: clock})}}
+			p := &pass{r: r, c: c, read: c.DeepCopyOwner(), assignment: assignment{work: c.Work()}, mem: newMemory("uid")}
+			if got := p.scheduled(); got != tc.waits {
+				t.Errorf("%s: it waits: %t", tc.reason, got)
+			}
+			want := time.Time{}
+			if tc.tick != "" {
+				want = at(tc.tick)
+			}
+			if !p.tick.Equal(want) {
+				t.Errorf("%s: what is due is that of %s, want %s", tc.reason, p.tick, want)
+			}
+			if tc.comesTo != "" && !p.nextTick.Equal(at(tc.comesTo)) {
+				t.Errorf("%s: the next one is %s, want %s", tc.reason, p.nextTick, tc.comesTo)
+			}
+		})
+	}
+}

@@ -1,0 +1,190 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/operator"
+)
+
+// proxy stands between an operator and its API server.
+type proxy struct {
+	server *httptest.Server
+	cut    atomic.Bool
+}
+
+// fault is what becomes of a request: one before which the connection is cut, one whose answer is, or what else is answered
+// in the place of the API server; 0 is what that answers.
+type fault int
+
+const (
+	answerLost fault = -1
+)
+
+// through runs an operator behind a proxy, which a test may have tamper with requests and answers.
+func through(t *testing.T, e *env, tamper func(*http.Request) fault, answered func(*http.Response), args ...string) *proxy {
+	t.Helper()
+	behind, err := url.Parse(e.Config().Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tlsConfig, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: e.Config().CAData}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: tlsConfig}
+	forward := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(behind) },
+		Transport:     transport,
+		FlushInterval: -1, // watches
+		ModifyResponse: func(r *http.Response) error {
+			answered(r)
+			return nil
+		},
+		ErrorLog: silent(),
+	}
+	p := &proxy{}
+	p.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.cut.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		switch f := tamper(r); f {
+		case 0:
+			forward.ServeHTTP(w, r)
+		case answerLost:
+			forward.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		default:
+			http.Error(w, "the proxy refuses", int(f))
+		}
+	}))
+	p.server.Config.ErrorLog = silent()
+	p.server.StartTLS()
+	t.Cleanup(func() {
+		p.server.CloseClientConnections()
+		p.server.Close()
+		transport.CloseIdleConnections()
+	})
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
+	o, err := operator.Run(t.Context(), e.Cluster, operator.Options{Binary: e.binary, Args: args, Through: func(c *rest.Config) {
+		c.Host, c.CAData = p.server.URL, ca
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := o.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func silent() *log.Logger { return log.New(io.Discard, "", 0) }
+
+func untampered(*http.Request) fault { return 0 }
+
+func unseen(*http.Response) {}
+
+// part cuts all connections, and lets none be made until join is called.
+func (p *proxy) part() {
+	p.cut.Store(true)
+	p.server.CloseClientConnections()
+}
+
+func (p *proxy) join() { p.cut.Store(false) }
+
+// What happens while an operator cannot reach the API server it learns when it can again; what it knew before then counts
+// for nothing.
+func TestTheWatchesAreLostAndComeBack(t *testing.T) {
+	l := newLab(t, alone(t))
+	p := through(t, l.env, untampered, unseen, lone()...)
+	l.labelled(map[string]string{"state": "used"}, "changed", "kept", "replaced")
+	l.apply(cleanerYAML("c", stays("", shopMaps+`
+  rules:
+  - {name: stale, forEach: maps.items, when: item.data.state == "stale", actions: [{delete: {}}]}`)))
+	l.labelled(map[string]string{"state": "stale"}, "first")
+	l.leaves("changed", "kept", "replaced")
+	p.part()
+	cm := l.configMap("rescued", map[string]string{"app": "shop"}, map[string]string{"state": "stale"})
+	l.update(cm, "rescued", func() { cm.Data["state"] = "used" })
+	l.update(cm, "changed", func() { cm.Data["state"] = "stale" })
+	l.exists(cm, "replaced")
+	if err := l.Delete(l.ctx, cm); err != nil {
+		t.Fatal(err)
+	}
+	l.labelled(map[string]string{"state": "stale"}, "new", "replaced")
+	if n := len(l.deletes()); n != 1 {
+		t.Fatalf("%d deletions were sent without a connection", n-1)
+	}
+	p.join()
+	l.leaves("kept", "rescued")
+	l.labelled(map[string]string{"state": "stale"}, "late")
+	l.leaves("kept", "rescued")
+	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
+	l.deletedOnce()
+}
+
+// More than a batch is deleted while the API server is out of order: some requests are refused, and of some the answer is
+// lost.
+func TestBatchesOfARuleUnderFaults(t *testing.T) {
+	l := newLab(t, alone(t))
+	s := l.sink()
+	const n = 600
+	for i := range n {
+		l.labelled(nil, fmt.Sprintf("m-%03d", i))
+	}
+	var deletions, faults atomic.Int64
+	tamper := func(r *http.Request) fault {
+		if r.Method != http.MethodDelete || !strings.Contains(r.URL.Path, "/configmaps/") {
+			return 0
+		}
+		switch d := deletions.Add(1); {
+		case d%7 == 0:
+			faults.Add(1)
+			return answerLost
+		case d%11 == 0:
+			faults.Add(1)
+			return http.StatusServiceUnavailable
+		case d%13 == 0:
+			faults.Add(1)
+			return http.StatusTooManyRequests
+		}
+		return 0
+	}
+	through(t, l.env, tamper, unseen, lone()...)
+	l.apply(cleanerYAML("c", stays(s.URL, shopMaps+takeAll)))
+	l.leaves()
+	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
+	l.deletedOnce()
+	if faults.Load() < n/10 {
+		t.Errorf("%d deletions of %d met a fault: this shows little", faults.Load(), deletions.Load())
+	}
+	l.eventually("each object is counted once", func() string {
+		got := told(t, s)
+		if deleted, gone := got[v1alpha1.OutcomeDeleted], got[v1alpha1.OutcomeGone]; deleted+gone != n || gone == 0 {
+			return fmt.Sprintf("the events add up to %v", got)
+		}
+		return ""
+	})
+	if got := slices.Sorted(maps.Keys(told(t, s))); len(got) != 2 {
+		t.Errorf("the events tell of %v", got)
+	}
+}

@@ -1,0 +1,171 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package invariants
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/cluster"
+)
+
+// template is a CleanerTemplate as a write left it.
+type template struct {
+	at   time.Time
+	name string
+	body v1alpha1.TemplateBody
+}
+
+// takeTemplate reads what a write to a CleanerTemplate left. Templates are in no namespace, and everybody's.
+func (j *judge) takeTemplate(e cluster.Event) {
+	if e.ObjectRef == nil || e.ObjectRef.APIGroup != v1alpha1.GroupVersion.Group || e.ObjectRef.Resource != "cleanertemplates" ||
+		!slices.Contains([]string{"create", "update", "patch"}, e.Verb) || e.Code()/100 != 2 || e.ResponseObject == nil || isDryRun(e) {
+		return
+	}
+	var t v1alpha1.CleanerTemplate
+	if json.Unmarshal(e.ResponseObject.Raw, &t) == nil && t.Name != "" {
+		j.templates = append(j.templates, template{e.StageTimestamp.Time, t.Name, t.Spec.Template})
+	}
+}
+
+// workAt is what a Cleaner asked for at a moment, with its template in place. Nil if nobody can say, because the template was
+// written at about that time, or was not seen.
+func (j *judge) workAt(s *state, at time.Time) *v1alpha1.Work {
+	work := s.c.Work()
+	if work.TemplateRef == nil {
+		return work
+	}
+	var last *template
+	for i := range j.templates {
+		if t := &j.templates[i]; t.name == work.TemplateRef.Name && !t.at.After(at) && (last == nil || t.at.After(last.at)) {
+			last = t
+		}
+	}
+	if last == nil || slices.ContainsFunc(j.templates, func(t template) bool {
+		return t.name == last.name && t.at.Sub(at).Abs() < j.Latency
+	}) {
+		return nil
+	}
+	out := *work
+	out.Targets, out.Variables, out.Conditions, out.Rules = last.body.Targets, last.body.Variables, last.body.Conditions, last.body.Rules
+	return &out
+}
+
+// evidence is I3.
+func (j *judge) evidence() {
+	for _, l := range j.lives {
+		for _, s := range l.commits() {
+			arrived := s.event.RequestReceivedTimestamp.Time
+			work := j.workAt(s, arrived)
+			if s.recurs() || work == nil { // what a Recurring Cleaner does is judged deed by deed
+				continue
+			}
+			for i := range work.Targets {
+				t := &work.Targets[i]
+				if !t.Included() {
+					continue
+				}
+				if missing, lines := j.unread(l.namespace, t, arrived.Add(-confirmationServes), arrived); missing != "" {
+					j.violated("I3", fmt.Sprintf("%s was committed, and %s", l, missing), append(lines, quote(s.event))...)
+				}
+			}
+		}
+	}
+	for _, d := range j.deeds {
+		if d.recurs() && d.intent != nil {
+			j.confirmed(d)
+		}
+	}
+}
+
+// confirmed judges what a deed of a Recurring Cleaner rests on: by the spec that was in force when it was decided.
+func (j *judge) confirmed(d *deed) {
+	what, lines := "", []string(nil)
+	for _, s := range d.life.between(d.when().Add(-j.Latency), d.when()) {
+		work := j.workAt(s, d.when())
+		if work == nil {
+			return
+		}
+		what = ""
+		for _, t := range rests(work, d.intent.Rule) {
+			if what, lines = j.unread(d.life.namespace, t, d.when().Add(-confirmationServes), d.when()); what != "" {
+				break
+			}
+		}
+		if what == "" {
+			return
+		}
+	}
+	if what != "" {
+		j.violated("I3", fmt.Sprintf("%s by rule %q of %s, and %s", d.title(), d.intent.Rule, d.life, what), append(lines, d.lines()...)...)
+	}
+}
+
+// rests are the targets that have to be read live as a whole before anything is done by a rule: those that conditions name,
+// all that expressions see where a target is deleted, and those that the rule confirms without a name.
+func rests(work *v1alpha1.Work, rule string) []*v1alpha1.ClusterTarget {
+	text := strings.Join(work.Conditions, "\n")
+	for range work.Variables { // one may read another
+		for _, v := range work.Variables {
+			if mentions(text, "variables."+v.Name) && !strings.Contains(text, v.Expression) {
+				text += "\n" + v.Expression
+			}
+		}
+	}
+	deletes := slices.ContainsFunc(work.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Delete })
+	whole := map[string]bool{}
+	for i := range work.Rules {
+		for _, c := range work.Rules[i].Confirm {
+			if work.Rules[i].Name == rule && c.Name == "" {
+				whole[c.Target] = true
+			}
+		}
+	}
+	var out []*v1alpha1.ClusterTarget
+	for i := range work.Targets {
+		if t := &work.Targets[i]; t.Included() && (deletes || whole[t.Name] || mentions(text, t.Name)) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// mentions says that an expression has a name in it, as a word of its own, and no field of something else.
+func mentions(expression, name string) bool {
+	return regexp.MustCompile(`(^|[^\w.])` + regexp.QuoteMeta(name) + `($|\W)`).MatchString(expression)
+}
+
+// unread says why the live read of a target that was wanted in a span is missing, or had failed; empty if it is there. The
+// end of a read is noted after it was answered, and may be after what follows from it: so its beginning counts.
+// Cluster-scoped targets are read where the record may not look.
+func (j *judge) unread(namespace string, t *v1alpha1.ClusterTarget, from, to time.Time) (string, []string) {
+	var last *cluster.Event
+	for i := range j.Audit {
+		e := &j.Audit[i]
+		if e.ObjectRef == nil || !e.By(j.Operator) || !reads(e, namespace, t) {
+			continue
+		}
+		if e.RequestReceivedTimestamp.Time.After(to) || e.StageTimestamp.Time.Before(from) {
+			continue
+		}
+		if last == nil || e.StageTimestamp.After(last.StageTimestamp.Time) {
+			last = e
+		}
+	}
+	switch {
+	case last == nil && t.OnMissing == v1alpha1.OnMissingAsNull: // the kind may not be served, which discovery says
+		return "", nil
+	case last == nil:
+		return fmt.Sprintf("target %q was not read in the %s before", t.Name, confirmationServes), nil
+	case last.Code() != http.StatusOK && (last.Code() != http.StatusNotFound || t.OnMissing != v1alpha1.OnMissingAsNull):
+		return fmt.Sprintf("the last read of target %q had failed", t.Name), []string{quote(*last)}
+	}
+	return "", nil
+}
