@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
 // BenchmarkProposal evaluates the proposal's condition over 1,000 Revisions, in turn with our meter and as plain cel-go
@@ -115,6 +117,50 @@ func BenchmarkOrphaned(b *testing.B) {
 			perItem := float64(b.N) * float64(size.pods)
 			b.ReportMetric(float64(all)/perItem, "ns/item")
 			b.ReportMetric(float64(when)/perItem, "ns/when")
+		})
+	}
+}
+
+// BenchmarkForesight asks 1,000 items for their age, and how much longer it takes to foresee when the answers change.
+func BenchmarkForesight(b *testing.B) {
+	for name, when := range map[string]string{
+		"Time":   `age(item) > duration("360h")`,
+		"NoTime": `item.metadata.creationTimestamp > "2024-12-17T00:00:00Z"`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			w := podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: when})
+			foreseeing, plain := compileWork(b, Limits{}, w), compileWork(b, Limits{}, w)
+			if x := plain.rules[0].when; x.ahead != nil {
+				x.ahead.planned = true // and there is no program
+			}
+			pods := make([]any, 1000)
+			for i := range pods {
+				pods[i] = map[string]any{"metadata": map[string]any{"name": fmt.Sprint(i), "creationTimestamp": at("2024-12-01T00:00:00Z").Add(time.Duration(i) * time.Hour).Format(time.RFC3339)}}
+			}
+			in := Input{Time: at("2025-01-01T00:00:00Z"), Targets: map[string]any{"pods": list(pods...), "nodes": list(), "config": nil}}
+			ask := func(p *Programs) (Foresight, time.Duration) {
+				start := time.Now()
+				e := begin(b, p, in)
+				defer e.Close()
+				for _, item := range items(b, e.Rule(0)) {
+					if _, problem := item.When(); problem != nil {
+						b.Fatal(problem)
+					}
+				}
+				return e.Foresight(), time.Since(start)
+			}
+			var with, without time.Duration
+			for b.Loop() {
+				foresight, took := ask(foreseeing)
+				if foresight.Unknown || foresight.Until.IsZero() == (name == "Time") {
+					b.Fatal(foresight)
+				}
+				with += took
+				_, took = ask(plain)
+				without += took
+			}
+			b.ReportMetric(float64(with)/float64(without), "x-without")
+			b.ReportMetric(float64(with.Nanoseconds())/float64(b.N*len(pods)), "ns/item")
 		})
 	}
 }

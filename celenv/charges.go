@@ -57,6 +57,7 @@ func charges() map[string]charge {
 		"json.marshal": {before: chargeDeep, after: chargeResult},
 		"json.valid":   {before: chargeDecoding},
 
+		"certificates":    {before: chargeCertificates},
 		"matchesSelector": {before: chargeWalk},
 		"podRefs":         {before: chargeWalk, after: chargeResult},
 		"refs":            {before: chargeWalk, after: chargeResult},
@@ -227,6 +228,13 @@ func chargeRange(m *meter, args []ref.Val) ref.Val {
 	if n, ok := args[0].(types.Int); ok && n > 0 {
 		m.build(product(valueSize, int64(n)))
 	}
+	return nil
+}
+
+// chargeCertificates pays for what a text becomes: names, keys and extensions, several times as large.
+func chargeCertificates(m *meter, args []ref.Val) ref.Val {
+	const parsedSize = 8 // for each byte
+	m.build(product(parsedSize, length(args[0])))
 	return nil
 }
 

@@ -24,7 +24,7 @@ import (
 // gives either Programs or what is wrong, never a part of them.
 func (c *Compiler) Compile(spec *v1alpha1.Work) (*Programs, field.ErrorList) {
 	b := &builder{compiler: c, root: field.NewPath("spec"), programs: &Programs{
-		limits: c.limits, turn: make(chan struct{}, 1), meter: &meter{}, explainer: &meter{},
+		limits: c.limits, turn: make(chan struct{}, 1), meter: &meter{}, explainer: &meter{}, lookout: &lookout{},
 	}}
 	s := b.scope(spec)
 	if len(b.errs) > 0 {
@@ -222,6 +222,9 @@ type expression struct {
 	targets []string
 	// readsTime says that its answer can change although what it reads stays as it is.
 	readsTime bool
+	// movement and ahead are what is needed to foresee when; only for one that reads the time.
+	movement movement
+	ahead    *aheadProgram
 	// explain is the same program with eyes: made when the first one fails.
 	explain *explanation
 	env     *cel.Env
@@ -267,6 +270,10 @@ func (c *Compiler) compile(s *scope, path, source string, w want, p *Programs) (
 		return nil, []*Error{planError(t, err)}
 	}
 	s.depends(made)
+	if made.readsTime {
+		made.movement = movementOf(checked.NativeRep(), s.moves)
+		made.ahead = &aheadProgram{compiler: c, x: made, programs: p}
+	}
 	made.explain = &explanation{compiler: c, expression: made, meter: p.explainer, limits: c.limits}
 	return made, nil
 }
@@ -569,4 +576,10 @@ func (s *scope) depends(x *expression) {
 	}
 	slices.Sort(x.targets)
 	x.targets = slices.Compact(x.targets)
+}
+
+// moves says that a value can change as time passes, while an expression reads it.
+func (s *scope) moves(name string) bool {
+	v := s.variables[name]
+	return name == variableTime || v != nil && v.expression != nil && v.expression.movement.result
 }

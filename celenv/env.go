@@ -81,6 +81,7 @@ func version1() []cel.EnvOption {
 		kubernetes.SemverLib(kubernetes.SemverVersion(1)),
 		kubernetes.URLs(),
 
+		library.Certificates(),
 		library.Conditions(),
 		library.Durations(),
 		library.Index(),

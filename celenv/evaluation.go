@@ -34,6 +34,7 @@ type Evaluation struct {
 	object    map[string]any // what a patch is about
 
 	timed bool // the time of items has begun
+	ahead foresight
 }
 
 // memo is a variable that has been read: a value, an error, or the reason why the evaluation stopped there.
@@ -61,7 +62,9 @@ func (p *Programs) Begin(ctx context.Context, in Input) (*Evaluation, *Error) {
 		select {
 		case p.turn <- struct{}{}:
 			p.meter.begin(ctx, p.limits.Wall)
-			return &Evaluation{p: p, values: in.variables(), memos: make([]memo, p.slots), shared: p.limits.evaluation()}, nil
+			e := &Evaluation{p: p, values: in.variables(), memos: make([]memo, p.slots), shared: p.limits.evaluation()}
+			e.ahead.forget()
+			return e, nil
 		case <-waiting.Done():
 		}
 	}
@@ -84,7 +87,7 @@ func (e *Evaluation) Conditions() []Result {
 	results := make([]Result, len(e.p.conditions))
 	for i, c := range e.p.conditions {
 		before := e.shared.cost()
-		out, problem := c.value(e, &e.shared)
+		out, problem := e.ask(c, &e.shared)
 		results[i] = Result{Value: problem == nil && out == types.True, Err: problem, Cost: e.shared.cost() - before}
 	}
 	return results

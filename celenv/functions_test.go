@@ -37,7 +37,7 @@ func functionInput() Input {
 				}}},
 			},
 		},
-		Params: map[string]any{"wait": "7d12h", "mixed": []any{int64(1), "a", true}},
+		Params: map[string]any{"pem": "-----BEGIN CERTIFICATE-----\nMIIBAzCBtqADAgECAgEBMAUGAytlcDAbMRkwFwYDVQQDExBzaG9wLmV4YW1wbGUu\nY29tMB4XDTI0MDYwMTAwMDAwMFoXDTI1MDYwMTAwMDAwMFowGzEZMBcGA1UEAxMQ\nc2hvcC5leGFtcGxlLmNvbTAqMAUGAytlcAMhADtqJ7zOtqQtYqOo0CpvDXNlMhV3\nHeJDpjrASKGLWdopox8wHTAbBgNVHREEFDASghBzaG9wLmV4YW1wbGUuY29tMAUG\nAytlcANBABoAFYp0FBLR2bKXPMGY1FNrZ+4hSa2t41Z65g5L8/LrcJ4Upe+vO9xz\nrdMSa9L4Y49M/ihaUOEjWQyGvvgy5gI=\n-----END CERTIFICATE-----\n", "wait": "7d12h", "mixed": []any{int64(1), "a", true}},
 	}
 }
 
@@ -68,6 +68,7 @@ func TestFunctions(t *testing.T) {
 		"parseDuration of a duration":    {`parseDuration(duration("1h")) == duration("60m")`, 0},
 		"seconds":                        {`seconds(90) == duration("1m30s") && seconds(-1) < duration("0s")`, 0},
 		"age":                            {`age(svc) == duration("1h") && revisions.items.all(p, age(p) == duration("2h"))`, 3},
+		"certificates":                   {`certificates(params.pem)[0].notAfter == timestamp("2025-06-01T00:00:00Z") && certificates(bytes(params.pem)).map(c, c.dnsNames[0]) == ["shop.example.com"] && certificates("") == []`, 7057},
 		"parseTimestamp":                 {`["2025-01-31", "2025-01-31T00:00", "2025-01-31T000000Z", "2025-01-31T00:00:00Z", "2025-01-31T02:00:00+02:00"].all(t, parseTimestamp(t) == timestamp("2025-01-31T00:00:00Z"))`, 5},
 		"condition":                      {`condition({"status": {"conditions": svc.conditions}}, "Ready").status.orValue("") == "True" && condition({"status": {"conditions": svc.conditions}}, "Ready").?reason.orValue("none") == "none"`, 320},
 		"condition, none":                {`!condition({"status": {"conditions": svc.conditions}}, "No").hasValue() && !condition({"status": {"conditions": null}}, "Ready").hasValue() && !condition(svc, "Ready").hasValue()`, 160},
@@ -177,6 +178,7 @@ func TestFunctionErrors(t *testing.T) {
 		"condition of a list":  {`condition([], "Ready").hasValue()`, "condition: this is no object, but a list"},
 		"controller of a list": {`controller([]).hasValue()`, "controller: this is no object with metadata"},
 		"seconds":              {`seconds(9223372036854775807) > duration("1h")`, "seconds(9223372036854775807) is longer than a duration can be (292 years)"},
+		"certificates":         {`certificates("x") == []`, "certificates: the text is not in PEM form: it begins with -----BEGIN CERTIFICATE-----"},
 		"podSpec of a string":  {`podSpec("x").hasValue()`, "podSpec: this is no object, but a string"},
 		"podRefs of a list":    {`podRefs([], "Secret").size() == 0`, "podRefs: this is no pod spec, but a list"},
 		"podRefs of a kind":    {`podRefs({}, "Service").size() == 0`, `podRefs knows ConfigMap, Secret, PersistentVolumeClaim and ServiceAccount, and not "Service"`},

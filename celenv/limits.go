@@ -103,6 +103,7 @@ type meter struct {
 	ctx     context.Context // the caller's, with a deadline
 	cancel  context.CancelFunc
 	wall    time.Duration // the time that ends at the deadline
+	half    time.Time     // when half of it is over
 	*budget               // who pays now
 	ticks   uint
 	stopped *Error // why the evaluation was stopped
@@ -114,6 +115,7 @@ type meter struct {
 // begin gives the meter a time, from now. What is done is paid from a budget that is set for each expression.
 func (m *meter) begin(caller context.Context, wall time.Duration) {
 	m.caller, m.wall, m.stopped = caller, wall, nil
+	m.half = time.Now().Add(wall / 2)
 	m.ctx, m.cancel = context.WithTimeoutCause(caller, wall, errWall)
 }
 
@@ -128,8 +130,12 @@ func (m *meter) longer(by time.Duration) {
 	deadline, _ := m.ctx.Deadline() // the caller's if that is earlier, which then stays what ends it
 	m.cancel()
 	m.wall += by
+	m.half = m.half.Add(by / 2)
 	m.ctx, m.cancel = context.WithDeadlineCause(m.caller, deadline.Add(by), errWall)
 }
+
+// spares says that there is time for more than answers.
+func (m *meter) spares() bool { return time.Now().Before(m.half) }
 
 // release lets go of what the meter was used for.
 func (m *meter) release() {

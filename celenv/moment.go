@@ -60,6 +60,7 @@ func (p *Programs) WhenTrue(ctx context.Context, in Input, results []Result, gue
 // setTime has expressions see another time.
 func (e *Evaluation) setTime(now time.Time) {
 	e.values[variableTime] = now
+	e.ahead.forget()
 	for _, v := range e.p.variables {
 		if v.expression.readsTime {
 			e.memos[v.slot] = memo{}

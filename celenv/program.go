@@ -36,6 +36,7 @@ type Programs struct {
 	// turn holds one token while an evaluation uses the meters.
 	turn             chan struct{}
 	meter, explainer *meter
+	lookout          *lookout // of the programs that look ahead
 }
 
 // Input is what expressions see.
@@ -156,13 +157,18 @@ func (x *expression) value(e *Evaluation, from *budget) (ref.Val, *Error) {
 
 // attempt runs the expression. What it gives for an error of the expression itself has yet to be explained.
 func (x *expression) attempt(e *Evaluation, from *budget) (ref.Val, *types.Err, *Error) {
+	return e.attempt(x.program, (*activation)(e), from)
+}
+
+// attempt runs a program, paid from a budget.
+func (e *Evaluation) attempt(program cel.Program, variables interpreter.Activation, from *budget) (ref.Val, *types.Err, *Error) {
 	m := e.p.meter
 	if m.ctx.Err() != nil {
 		return nil, nil, m.interruption()
 	}
 	paying := m.budget
 	m.budget, m.stopped = from, nil
-	out, err := run(x.program, (*activation)(e))
+	out, err := run(program, variables)
 	m.budget = paying
 	if err == nil {
 		return out, nil, nil

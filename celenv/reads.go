@@ -28,17 +28,6 @@ func (p *Programs) DataReads() []string { return targetsOf(p.data) }
 // RuleReads names the targets that any expression of a rule depends on, through variables too, sorted.
 func (p *Programs) RuleReads(rule int) []string { return targetsOf(p.rules[rule].expressions()...) }
 
-// GateReadsTime says that the conditions can change their answers although what they read stays as it is.
-func (p *Programs) GateReadsTime() bool { return slices.ContainsFunc(p.conditions, readsTime) }
-
-// RuleReadsTime says that a rule can want something else although what it reads stays as it is, apart from the time that
-// `for` measures.
-func (p *Programs) RuleReadsTime(rule int) bool {
-	return slices.ContainsFunc(p.rules[rule].expressions(), readsTime)
-}
-
-func readsTime(x *expression) bool { return x != nil && x.readsTime }
-
 func targetsOf(expressions ...*expression) []string {
 	var all []string
 	for _, x := range expressions {

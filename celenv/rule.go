@@ -163,7 +163,7 @@ func (r *RuleEvaluation) Items() ([]*Item, *Error) {
 		e.timed = true
 		m.again(e.p.limits.Wall)
 	}
-	out, problem := r.p.forEach.value(e, &e.shared)
+	out, problem := e.ask(r.p.forEach, &e.shared)
 	if problem != nil {
 		return nil, problem
 	}
@@ -207,7 +207,7 @@ func (i *Item) about() *Evaluation {
 // ask evaluates an expression about the item.
 func (i *Item) ask(x *expression) (ref.Val, *Error) {
 	e := i.about()
-	return x.value(e, &e.itemSpent)
+	return e.ask(x, &e.itemSpent)
 }
 
 // holds is the answer of an expression that must be true or false; without one it is otherwise.
@@ -224,7 +224,10 @@ func (i *Item) text(x *expression) (string, *Error) {
 	if x == nil {
 		return "", nil
 	}
-	out, problem := i.ask(x)
+	return asText(i.ask(x))
+}
+
+func asText(out ref.Val, problem *Error) (string, *Error) {
 	if problem != nil {
 		return "", problem
 	}
@@ -272,7 +275,14 @@ func (i *Item) ForKey() (string, *Error) { return i.text(i.rule.p.forKey) }
 func (i *Item) Key() (string, *Error) { return i.text(i.rule.p.key) }
 
 // Reason says why the item is acted on. It is empty where the rule does not say.
-func (i *Item) Reason() (string, *Error) { return i.text(i.rule.p.why) }
+func (i *Item) Reason() (string, *Error) {
+	x := i.rule.p.why
+	if x == nil {
+		return "", nil
+	}
+	e := i.about()
+	return asText(x.value(e, &e.itemSpent))
+}
 
 // For is how long When must hold. It is 0 where the rule does not say.
 func (i *Item) For() (time.Duration, *Error) {
@@ -414,7 +424,7 @@ func (r *RuleEvaluation) Keep(group []*Item) (int, *Error) {
 	e := r.e
 	r.aboutAll(group)
 	own := e.p.limits.items(len(group))
-	out, problem := x.value(e, &own)
+	out, problem := e.ask(x, &own)
 	if problem != nil {
 		return 0, problem
 	}
@@ -446,7 +456,7 @@ func (r *RuleEvaluation) Patch(action int, object map[string]any, items []*Item)
 	}
 	e.object = object
 	defer func() { e.object, e.items = nil, nil }()
-	out, problem := x.value(e, from)
+	out, problem := e.ask(x, from)
 	if problem != nil {
 		return nil, problem
 	}

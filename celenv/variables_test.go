@@ -199,7 +199,7 @@ func TestWhenTrueThroughVariables(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	if !p.GateReadsTime() {
+	if !readsTime(p.conditions[0]) {
 		t.Error("the conditions do not read the time")
 	}
 	in := Input{Time: at("2025-01-01T01:00:00Z"), Targets: map[string]any{"svc": young()}}

@@ -31,7 +31,7 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 		return p.mem.held, nil
 	}
 	if p.tried(watched) {
-		p.mem.held.Next = watched.Next
+		p.mem.held.Next, p.mem.held.Look = watched.Next, watched.Look
 		return p.mem.held, nil
 	}
 	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them

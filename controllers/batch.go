@@ -504,6 +504,9 @@ func (b *batch) took(s *plan.Step, out actuate.Outcome) progress {
 		delete(b.why, uid)
 		b.remember(s, out)
 		b.settle(s, out)
+		if out.Kind == plan.AnswerDeleted && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.mem.remade.Deleted(&s.Object, now) {
+			b.tellLoop(s)
+		}
 		if out.Kind == plan.AnswerDeleted {
 			b.mem.done = append(b.mem.done, b.deed(s, now))
 		}

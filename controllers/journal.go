@@ -278,6 +278,13 @@ func (p *pass) tellAs(steps []plan.Step, dryRun bool) {
 	}
 }
 
+// tellLoop warns that somebody makes anew what a rule deletes.
+func (p *pass) tellLoop(s *plan.Step) {
+	w := wordsOf(s.Verb)
+	p.event(corev1.EventTypeWarning, v1alpha1.ReasonRecreationLoop, w.action, "%s: %s is made anew each time that it is %s: it waits longer from now on",
+		s.Rule, s.Object.Ref.Shown(p.c.GetNamespace()), w.result)
+}
+
 // words are how a verb is spoken of.
 type words struct{ reason, action, would, result string }
 

@@ -49,11 +49,12 @@ type memory struct {
 	decides, version string
 	// ledger is what became of the rows of a run of a Cleaner that stays.
 	ledger plan.Ledger
-	// holds, backoff, unconfirmed, overlay and done are what rules have to remember: since when something holds, which
-	// objects wait after failures, and which items for live reads to say the same, what the watches have not shown yet of
-	// what was done, and what was done lately.
+	// holds, backoff, remade, unconfirmed, overlay and done are what rules have to remember: since when something holds,
+	// which objects wait after failures, which were made anew, and which items wait for live reads to say the same, what the
+	// watches have not shown yet of what was done, and what was done lately.
 	holds       plan.Holds
 	backoff     plan.Backoff
+	remade      plan.Remade
 	unconfirmed plan.Unconfirmed
 	overlay     plan.Acted
 	done        plan.Done
@@ -106,7 +107,7 @@ func (s *memories) forget(key types.NamespacedName) {
 func newMemory(uid types.UID) *memory {
 	return &memory{
 		uid: uid, tried: map[types.UID]string{}, ended: make(chan uninstallEnd, 1),
-		pace: actuate.NewPace(0), backoff: plan.Backoff{}, unconfirmed: plan.Unconfirmed{}, overlay: plan.Acted{}, patches: patches{}, told: map[plan.ItemKey]string{},
+		pace: actuate.NewPace(0), backoff: plan.Backoff{}, remade: plan.Remade{}, unconfirmed: plan.Unconfirmed{}, overlay: plan.Acted{}, patches: patches{}, told: map[plan.ItemKey]string{},
 	}
 }
 
@@ -127,7 +128,7 @@ func (m *memory) fingerprint(a *assignment, o *Options) (string, error) {
 func (m *memory) pause(say plan.Plan, wait *time.Duration, limit time.Duration, now time.Time) plan.Plan {
 	*wait = min(max(2**wait, time.Second), limit)
 	m.retryAt = now.Add(*wait)
-	say.Next = m.retryAt
+	say.Next, say.Look, say.Flip = m.retryAt, time.Time{}, time.Time{}
 	m.held = say
 	return say
 }
@@ -138,6 +139,7 @@ func (m *memory) resume(version string, c v1alpha1.Owner) {
 	asked := version + " " + c.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
 	if m.asked != "" && m.asked != asked {
 		m.retryAt, m.disagreed, m.rested = time.Time{}, 0, 0
+		clear(m.remade)
 		clear(m.unconfirmed)
 		clear(m.patches)
 	}

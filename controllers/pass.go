@@ -221,15 +221,16 @@ func (p *pass) warmingUp(d plan.Plan) (until time.Time, silent bool) {
 
 // askAgain is when to come back after a decision. Nothing tells that a ServiceAccount has got a right, so it is asked.
 func (p *pass) askAgain(d plan.Plan) time.Time {
+	again := d.Again()
 	if !p.nextTick.IsZero() {
-		d.Next = earliest(d.Next, p.nextTick)
+		again = earliest(again, p.nextTick)
 	}
 	soon := p.r.clock.Now().Add(rightsRetry)
 	unknown := d.Reason == v1alpha1.ReasonAccessDenied || d.Reason == v1alpha1.ReasonReadFailed
-	if unknown && !p.hands.account.Operator() && (d.Next.IsZero() || soon.Before(d.Next)) {
+	if unknown && !p.hands.account.Operator() && (again.IsZero() || soon.Before(again)) {
 		return soon
 	}
-	return d.Next
+	return again
 }
 
 // input is what a decision depends on, at a moment that is not after the snapshot was taken.
@@ -246,6 +247,7 @@ func (p *pass) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) 
 		Holds:      p.mem.holds,
 		Done:       p.mem.done,
 		Backoff:    p.mem.backoff,
+		Remade:     p.mem.remade,
 	}
 }
 

@@ -151,7 +151,7 @@ func (p *pass) held(d plan.Plan) plan.Plan {
 	say := p.mem.held
 	say.Next = earliest(p.mem.unconfirmed.Next(), d.Next)
 	say.Pending, say.Withheld = d.Pending, d.Withheld
-	say.Deferred, say.Refused, say.Unstable = d.Deferred, d.Refused, d.Unstable
+	say.Deferred, say.Stuck, say.Refused = d.Deferred, d.Stuck, d.Refused
 	if len(say.Errors) == 0 {
 		say.Errors = d.Errors
 	}
@@ -175,6 +175,7 @@ func (p *pass) forgetOld() {
 	}
 	p.mem.done = p.mem.done.Since(now, per)
 	p.mem.backoff.Forget(now)
+	p.mem.remade.Forget(now)
 	p.mem.patches.forget(now)
 	if limit := actuate.NewPace(perSecond); p.mem.pace == nil || p.mem.pace.Limit() != limit.Limit() {
 		p.mem.pace = limit
@@ -220,12 +221,20 @@ func (p *pass) finishRecurring(ctx context.Context) error {
 	return nil
 }
 
-// lookUnknown reads the objects of rows of which nobody knows what became of them.
-func (p *pass) lookUnknown(ctx context.Context) {
+// lookUnknown reads the objects of rows of which nobody knows what became of them. What could not be read is tried again
+// by another pass, for a while.
+func (p *pass) lookUnknown(ctx context.Context) error {
 	run := p.c.State().Run
-	if rows := p.mem.ledger.Unknown(run); len(rows) > 0 {
-		p.mem.ledger.Saw(run, p.lookRows(ctx, rows))
+	rows := p.mem.ledger.Unknown(run)
+	if len(rows) == 0 {
+		return nil
 	}
+	sights := p.lookRows(ctx, rows)
+	p.mem.ledger.Saw(run, sights)
+	if left := p.mem.ledger.Unknown(run); len(left) > 0 {
+		return fmt.Errorf("cannot find out what became of %s: %s", counted(len(left), "object"), sights[left[0]].Failed)
+	}
+	return nil
 }
 
 // moveRecurring makes an open run one that is finished and owed to the sink.
@@ -275,8 +284,7 @@ func (p *pass) carryOnRecurring(ctx context.Context) (plan.Request, error) {
 func (p *pass) doRecurring(ctx context.Context, req plan.Request) error {
 	switch req.Kind {
 	case plan.LookRows:
-		p.lookUnknown(ctx)
-		return nil
+		return p.lookUnknown(ctx)
 	case plan.MoveToUnsent:
 		return p.moveRecurring(ctx)
 	case plan.WriteResult:

@@ -103,7 +103,7 @@ func TestPatchesStand(t *testing.T) {
 // What Ready says is what a person has to know first, in the order that foremost gives.
 func TestForemost(t *testing.T) {
 	refused := func(d plan.Plan) plan.Plan {
-		d.Deferred, d.Refused = []plan.ItemKey{{Rule: "r", Key: "a"}}, "a: forbidden"
+		d.Stuck, d.Refused = v1alpha1.ReasonDeletionRefused, "a: forbidden"
 		return d
 	}
 	wrong := func(d plan.Plan) plan.Plan {

@@ -30,7 +30,7 @@ func (p *pass) actRules(ctx context.Context, rows []int) error {
 	b := &batch{pass: p}
 	now := p.r.clock.Now()
 	b.in = p.input(programs, now, snapshot.TakeLive(ctx, p.hands.live, p.c.GetNamespace(), p.work))
-	b.in.Acting, b.in.Backoff = true, nil // each row has a back-off of its own
+	b.in.Acting, b.in.Backoff, b.in.Remade = true, nil, nil // each row has a back-off of its own
 	b.in.Confirmed, b.in.Unreadable, b.in.Batch = b.in.Snapshot.Live(), map[plan.Read]string{}, math.MaxInt
 	d := plan.Compute(ctx, b.in)
 	p.mem.holds = d.Holds

@@ -77,7 +77,7 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 	} else {
 		r.remove(v1alpha1.ConditionTripped)
 	}
-	stuck := []string{v1alpha1.ReasonAccessDenied, v1alpha1.ReasonClockSkewSuspected, v1alpha1.ReasonDeletionRefused, v1alpha1.ReasonTargetUnstable}
+	stuck := []string{v1alpha1.ReasonAccessDenied, v1alpha1.ReasonClockSkewSuspected, v1alpha1.ReasonDeletionRefused, v1alpha1.ReasonTargetUnstable, v1alpha1.ReasonRecreationLoop}
 	reason, message := foremost(&d)
 	switch {
 	case d.Verdict == v1alpha1.VerdictBlocked, d.Verdict == v1alpha1.VerdictInvalid, slices.Contains(stuck, reason):
@@ -99,7 +99,7 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 // foremost is what Ready says of a decision, of all that could be said what a person has to know first. In this order:
 //
 //  1. What concerns the Cleaner as a whole: its spec, a target that cannot be read, the clock, a limit; or its mode.
-//  2. Something was refused, or changes too fast: it is left, and should not be.
+//  2. Something was refused, is made anew each time, or changes too fast: it is left, and should not be.
 //  3. Expressions of rules give errors: nobody knows what they leave.
 //  4. It waits by itself, or has something or nothing to do.
 //
@@ -209,14 +209,16 @@ func (r report) resolved(in plan.Input, d plan.Plan) {
 	r.set(v1alpha1.ConditionTargetsResolved, metav1.ConditionTrue, v1alpha1.ReasonResolved, "Every target is readable.")
 }
 
-// announced is when a Cleaner looks again, as far as that is news: one that stays does not announce its period, which would
-// be a write each time.
+// announced is when a Cleaner looks again, as far as that is news: one that stays announces neither its period nor its
+// schedule, which would be a write each time.
 func (r report) announced(d plan.Plan) time.Time {
 	switch {
 	case !r.p.c.Common().Recurs(), d.Reason == v1alpha1.ReasonWaitingForTTL:
 		return d.Next
 	case len(d.Pending) > 0:
 		return d.Pending[0].Until
+	case r.p.work.Schedule == "":
+		return d.Flip
 	default:
 		return time.Time{}
 	}

@@ -136,13 +136,14 @@ type CommonSpec struct {
 // Retry says when conditions are evaluated again without an event.
 type Retry struct {
 	// How long after an evaluation the conditions are evaluated again although nothing changed, such as "5h". At least
-	// 10s; 1h without it.
+	// 10s; 1h without it. What time alone changes is noticed at its moment, whatever the period is, if it can be foreseen.
 	// +optional
 	Period Duration `json:"period,omitempty"`
 
-	// Your word that conditions which are true stay true as time passes. The operator then looks ahead for the second
-	// at which time alone makes them true, and evaluates them then, if that is before the period ends. It never changes
-	// what is deleted: a wrong word makes it late at most.
+	// Your word that conditions which are true stay true as time passes. It is of use for those of which it cannot be
+	// foreseen when time alone makes them true: the operator then looks ahead for the second at which they are, and
+	// evaluates them then, if that is before the period ends. It never changes what is deleted: a wrong word makes it
+	// late at most.
 	// +optional
 	Monotonic bool `json:"monotonic,omitempty"`
 }

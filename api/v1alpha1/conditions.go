@@ -97,6 +97,8 @@ const (
 	ReasonClockSkewSuspected = "ClockSkewSuspected"
 	// ReasonTargetUnstable: an object changes faster than it can be decided on.
 	ReasonTargetUnstable = "TargetUnstable"
+	// ReasonRecreationLoop: somebody makes anew what is deleted, each time.
+	ReasonRecreationLoop = "RecreationLoop"
 	// ReasonReleaseUnreadable: the record of the Helm release could not be read.
 	ReasonReleaseUnreadable = "ReleaseUnreadable"
 	// ReasonLimitExceeded: more would be done than spec.limits allow.

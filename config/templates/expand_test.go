@@ -278,7 +278,7 @@ func TestShipped(t *testing.T) {
 	if !slices.IsSorted(names) || len(names) == 0 {
 		t.Errorf("got %v", names)
 	}
-	if _, err := Load("pod-gc"); err == nil || !strings.Contains(err.Error(), `no template "pod-gc" is shipped: there are podgc-`) {
+	if _, err := Load("pod-gc"); err == nil || !strings.Contains(err.Error(), `no template "pod-gc" is shipped: there are pod-ip-pressure, podgc-`) {
 		t.Errorf("got %v", err)
 	}
 }

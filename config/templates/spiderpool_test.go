@@ -38,23 +38,39 @@ func TestSpiderpool(t *testing.T) {
 	if err != nil || len(files) < 4 {
 		t.Fatalf("the cases are not where they should be: %v, %v", slices.Collect(maps.Keys(files)), err)
 	}
+	users := users{}
 	for file, cases := range files {
 		for i := range cases {
 			for _, profile := range []string{"safe", "parity"} {
-				t.Run(file+"/"+cases[i].Name+"/"+profile, func(t *testing.T) { playLeak(t, &cases[i], profile) })
+				t.Run(file+"/"+cases[i].Name+"/"+profile, func(t *testing.T) { playLeak(t, &cases[i], profile, users) })
 			}
 		}
 	}
 }
 
+// users are ClusterCleaners that use templates, by what they use: most cases use the same, and compiling takes its time.
+type users map[string]*collector
+
+// of is one that has seen nothing yet.
+func (u users) of(t *testing.T, template string, parameters map[string]any) *collector {
+	t.Helper()
+	key := fmt.Sprint(template, parameters)
+	if u[key] == nil {
+		u[key] = using(t, template, parameters)
+	}
+	fresh := *u[key]
+	fresh.holds = nil
+	return &fresh
+}
+
 // playLeak plays a case with both templates, each for itself.
-func playLeak(t *testing.T, tc *spiderpool.Case, profile string) {
+func playLeak(t *testing.T, tc *spiderpool.Case, profile string, all users) {
 	want := tc.Of(profile)
 	before := records(tc)
 	n := newNetwork(t, tc)
 	parameters := map[string]any{"profile": profile}
 	maps.Copy(parameters, tc.Parameters)
-	n.clean(using(t, "spiderpool-ip", parameters))
+	n.clean(all.of(t, "spiderpool-ip", parameters))
 	var released []string
 	left := n.left()
 	for ip, r := range before {
@@ -81,7 +97,7 @@ func playLeak(t *testing.T, tc *spiderpool.Case, profile string) {
 	}
 
 	n = newNetwork(t, tc)
-	n.clean(using(t, "spiderpool-endpoints", map[string]any{"profile": profile}))
+	n.clean(all.of(t, "spiderpool-endpoints", map[string]any{"profile": profile}))
 	gone, _ = n.endpoints(tc)
 	if diff := cmp.Diff(want.Outdated, gone, sorted, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("outdated endpoints (-want +got):\n%s", diff)
@@ -123,7 +139,7 @@ func newNetwork(t *testing.T, tc *spiderpool.Case) *network {
 		}
 		status["allocatedIPs"], status["allocatedIPCount"] = string(text), int64(len(allocated))
 	}
-	n.add(spiderpool.Group, "SpiderIPPool", "", spiderpool.Pool, map[string]any{
+	n.add(spiderpool.Group(), "SpiderIPPool", "", spiderpool.Pool, map[string]any{
 		"metadata": map[string]any{"finalizers": []any{spiderpool.Finalizer}},
 		"spec":     map[string]any{"ipVersion": int64(4), "subnet": "172.31.192.0/20"}, "status": status,
 	})
@@ -213,7 +229,7 @@ func (n *network) endpoint(e spiderpool.Endpoint) {
 	if e.Terminating {
 		metadata["deletionTimestamp"] = start.Add(-time.Hour).Format(time.RFC3339)
 	}
-	n.add(spiderpool.Group, "SpiderEndpoint", spiderpool.Namespace, e.Name, map[string]any{
+	n.add(spiderpool.Group(), "SpiderEndpoint", spiderpool.Namespace, e.Name, map[string]any{
 		"metadata": metadata,
 		"status": map[string]any{
 			"ownerControllerType": e.Owner, "ownerControllerName": "app",
@@ -230,10 +246,10 @@ func (n *network) virtual(kind string, all []spiderpool.Virtual) {
 		}
 		if v.Machine {
 			metadata["ownerReferences"] = []any{map[string]any{
-				"apiVersion": spiderpool.KubeVirt.String(), "kind": "VirtualMachine", "name": v.Name, "uid": "o", "controller": true,
+				"apiVersion": spiderpool.KubeVirt().String(), "kind": "VirtualMachine", "name": v.Name, "uid": "o", "controller": true,
 			}}
 		}
-		n.add(spiderpool.KubeVirt, kind, spiderpool.Namespace, v.Name, map[string]any{"metadata": metadata})
+		n.add(spiderpool.KubeVirt(), kind, spiderpool.Namespace, v.Name, map[string]any{"metadata": metadata})
 	}
 }
 
@@ -275,11 +291,11 @@ func (n *network) reader() snapshot.Reader {
 	serve(corev1.SchemeGroupVersion, "pods", "Pod", true)
 	serve(corev1.SchemeGroupVersion, "nodes", "Node", false)
 	serve(appsv1.SchemeGroupVersion, "statefulsets", "StatefulSet", true)
-	serve(spiderpool.Group, "spiderippools", "SpiderIPPool", false)
-	serve(spiderpool.Group, "spiderendpoints", "SpiderEndpoint", true)
+	serve(spiderpool.Group(), "spiderippools", "SpiderIPPool", false)
+	serve(spiderpool.Group(), "spiderendpoints", "SpiderEndpoint", true)
 	if n.kubeVirt {
-		serve(spiderpool.KubeVirt, "virtualmachines", "VirtualMachine", true)
-		serve(spiderpool.KubeVirt, "virtualmachineinstances", "VirtualMachineInstance", true)
+		serve(spiderpool.KubeVirt(), "virtualmachines", "VirtualMachine", true)
+		serve(spiderpool.KubeVirt(), "virtualmachineinstances", "VirtualMachineInstance", true)
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.objects)) {
 		if err := world.Add(n.objects[name].DeepCopy()); err != nil {
@@ -298,12 +314,12 @@ func (n *network) clean(c *collector) {
 	n.pass(c, start.Add(-observed))
 	const enough = 5
 	for range enough {
-		if steps := n.pass(c, start); len(steps) == 0 {
+		steps := n.pass(c, start)
+		if len(steps) == 0 {
 			return
-		} else {
-			for i := range steps {
-				n.act(&steps[i])
-			}
+		}
+		for i := range steps {
+			n.act(&steps[i])
 		}
 	}
 	n.t.Errorf("after %d passes there is still something to do", enough)

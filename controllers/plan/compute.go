@@ -59,6 +59,8 @@ type Input struct {
 	Done Done
 	// Backoff is which objects wait after failures.
 	Backoff Backoff
+	// Remade is what was deleted, and made anew by somebody.
+	Remade Remade
 
 	// Batch is for how many items, counted from the first, the plan asks to read live what they rest on. 0: for none.
 	Batch int
@@ -103,11 +105,12 @@ type Plan struct {
 	Errors []v1alpha1.ItemError
 	// Asked says that the conditions hold, so that rules and targets were asked what they want.
 	Asked bool
-	// Deferred are items that wait because an earlier attempt on one of their objects failed. Refused says of the first of
-	// these objects why, for people; Unstable, that all of them wait because they change too fast.
+	// Deferred are items that wait because an earlier attempt on one of their objects failed, or was in vain. Stuck is the
+	// reason for which they do, of several the one that a person has to know first, and Refused says which object it is
+	// about, and why, for people.
 	Deferred []ItemKey
+	Stuck    string
 	Refused  string
-	Unstable bool
 	// Confirm are the reads that have to be answered live next. When there are none, steps that are Confirmed may be taken.
 	Confirm []Read
 	// Holds is handed to the next Compute.
@@ -118,7 +121,16 @@ type Plan struct {
 	Data string
 	// Next is when time alone may change the answer, or when it is asked again for safety. Zero: only an event can.
 	Next time.Time
+	// Flip is when time alone makes a condition give another answer, where the conditions do not hold and that is exactly
+	// known; zero if not. It is not before Next.
+	Flip time.Time
+	// Look is when time alone may give another answer although nothing says so; zero if not before Next. It is of no
+	// interest to people: an item of a rule may be due then, or nothing happens.
+	Look time.Time
 }
+
+// Again is when to make another plan if nothing happens: at Next, or at Look.
+func (p *Plan) Again() time.Time { return earlier(p.Next, p.Look) }
 
 // Compute decides. Equal inputs give equal plans; ctx only interrupts expressions.
 func Compute(ctx context.Context, in Input) Plan {
@@ -144,6 +156,9 @@ func Compute(ctx context.Context, in Input) Plan {
 	p := in.decide(ctx)
 	if again := in.Now.Add(period); p.Verdict != v1alpha1.VerdictInvalid && (p.Next.IsZero() || again.Before(p.Next)) {
 		p.Next = again
+	}
+	if !p.Look.Before(p.Next) {
+		p.Look = time.Time{}
 	}
 	return p
 }
@@ -173,20 +188,56 @@ func (in *Input) decide(ctx context.Context) Plan {
 	if err != nil {
 		return invalid(err.Error())
 	}
-	p, results := in.evaluate(ctx, see)
-	if p.Reason == v1alpha1.ReasonConditionsNotMet && in.Spec.Retry != nil && in.Spec.Retry.Monotonic {
+	p, results, foresight := in.evaluate(ctx, see)
+	if results == nil { // it was interrupted
+		return p
+	}
+	if !closed(results) {
+		p.Look = in.byOurClock(foresight.Until)
+		return p
+	}
+	flip, exact := in.Programs.Flip(ctx, see, results, foresight, in.backstop(see.Time))
+	switch {
+	case exact:
+		p.Flip = in.byOurClock(flip)
+		p.Next = p.Flip
+	case p.Reason == v1alpha1.ReasonConditionsNotMet && in.Spec.Retry != nil && in.Spec.Retry.Monotonic:
 		p.Next = in.whenTrue(ctx, see, results)
+	default:
+		p.Look = in.byOurClock(flip)
 	}
 	return p
 }
 
-// evaluate has the expressions asked, all on one look.
-func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv.Result) {
+// closed says that the conditions do not all hold.
+func closed(results []celenv.Result) bool {
+	return slices.ContainsFunc(results, func(r celenv.Result) bool { return r.Err != nil || !r.Value })
+}
+
+// byOurClock is when Now will be that moment of the API server's clock; zero stays zero.
+func (in *Input) byOurClock(moment time.Time) time.Time {
+	if moment.IsZero() {
+		return moment
+	}
+	return moment.Add(in.Clock.Ahead)
+}
+
+// backstop is when conditions that were evaluated at a moment are evaluated again in any case.
+func (in *Input) backstop(at time.Time) time.Time {
+	period, err := Period(in.Spec)
+	if err != nil { // Compute has refused it
+		return at
+	}
+	return at.Add(period)
+}
+
+// evaluate has the expressions asked, all on one look, and says until when what they gave holds. Without results none was.
+func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv.Result, celenv.Foresight) {
 	e, problem := in.Programs.Begin(ctx, see)
 	if problem != nil {
 		return Plan{
 			Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Message: fmt.Sprintf("An error never deletes: %s.", problem), Holds: in.Holds,
-		}, nil
+		}, nil, celenv.Foresight{}
 	}
 	defer e.Close()
 	results := e.Conditions()
@@ -201,7 +252,7 @@ func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv
 		p = p.waits(v1alpha1.ReasonEvaluationFailed, "The evaluation was interrupted.")
 		p.Holds, p.Asked = in.Holds, false
 	}
-	return p, results
+	return p, results, e.Foresight()
 }
 
 // act adds what is done when the conditions hold, and says whether there is anything, or what is waited for.
@@ -214,7 +265,7 @@ func (in *Input) act(e *celenv.Evaluation, p Plan) Plan {
 	if blocked, detail := in.releaseStep(&p); blocked != "" {
 		return p.blocked(blocked, detail)
 	}
-	if p = in.judge(d, p); p.Verdict != v1alpha1.VerdictAct || in.Acting {
+	if p = in.judge(p); p.Verdict != v1alpha1.VerdictAct || in.Acting {
 		return p
 	}
 	if !in.Spec.Recurs() {
@@ -247,7 +298,7 @@ func (in *Input) needGate(d *decider) {
 }
 
 // judge says what a plan comes to, of which the conditions hold.
-func (in *Input) judge(d *decider, p Plan) Plan {
+func (in *Input) judge(p Plan) Plan {
 	for _, read := range in.gateReads() {
 		if why, failed := in.unreadable(read); failed {
 			return p.waits(v1alpha1.ReasonUnconfirmed, fmt.Sprintf("Target %q cannot be read live: %s.", in.Spec.Targets[read.Target].Name, strings.TrimSuffix(why, ".")))
@@ -278,10 +329,12 @@ func (in *Input) judge(d *decider, p Plan) Plan {
 // has to be asked. Of an item with an error nobody knows that.
 func (p *Plan) Trouble() (reason, message string) {
 	switch {
-	case len(p.Deferred) > 0 && p.Unstable:
-		return v1alpha1.ReasonTargetUnstable, "It changes faster than it can be acted on, and is tried again: " + p.Refused
-	case len(p.Deferred) > 0:
-		return v1alpha1.ReasonDeletionRefused, "It is tried again: " + p.Refused
+	case p.Stuck == v1alpha1.ReasonTargetUnstable:
+		return p.Stuck, "It changes faster than it can be acted on, and is tried again: " + p.Refused
+	case p.Stuck == v1alpha1.ReasonRecreationLoop:
+		return p.Stuck, "It is deleted again, ever more rarely: " + p.Refused
+	case p.Stuck != "":
+		return p.Stuck, "It is tried again: " + p.Refused
 	case len(p.Errors) > 0:
 		return v1alpha1.ReasonEvaluationFailed, "An error never deletes: " + said(&p.Errors[0])
 	default:
@@ -443,15 +496,11 @@ func (in *Input) gate(results []celenv.Result) Plan {
 // whenTrue is when time alone makes the conditions true, if that is before the period ends; zero if not. Nothing is
 // deleted for it: they are evaluated again at that moment.
 func (in *Input) whenTrue(ctx context.Context, see celenv.Input, results []celenv.Result) time.Time {
-	period, err := Period(in.Spec)
-	if err != nil {
-		return time.Time{}
-	}
-	at, found := in.Programs.WhenTrue(ctx, see, results, in.Expected.Add(-in.Clock.Ahead), see.Time.Add(period))
+	at, found := in.Programs.WhenTrue(ctx, see, results, in.Expected.Add(-in.Clock.Ahead), in.backstop(see.Time))
 	if !found {
 		return time.Time{}
 	}
-	return at.Add(in.Clock.Ahead)
+	return in.byOurClock(at)
 }
 
 func met(spec *v1alpha1.Work, conditions int) string {

@@ -105,7 +105,7 @@ const (
 // Document is the plan as it is written down: for its owner, as decided at a moment. Warnings are added as they are.
 func (p *Plan) Document(owner Owner, at time.Time, warnings []string) Document {
 	d := Document{
-		Kind: "Plan", Cleaner: owner.Name, At: Moment{at}, Verdict: p.Verdict, Reason: p.Reason, Next: Moment{p.Next},
+		Kind: "Plan", Cleaner: owner.Name, At: Moment{at}, Verdict: p.Verdict, Reason: p.Reason, Next: Moment{p.Again()},
 		Conditions: []DocumentCondition{}, Steps: []DocumentStep{}, Withheld: []DocumentWithheld{}, Pending: []DocumentPending{},
 		Errors: []DocumentError{}, Warnings: append([]string{}, warnings...),
 	}

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -236,18 +237,24 @@ func (r *deciding) waits(a *acting) bool {
 	return false
 }
 
-// deferred says that an object waits after a failure, and notes that an item does with it.
+// deferred says that an object waits after a failure, or because somebody makes it anew, and notes that an item does with it.
 func (d *decider) deferred(item ItemKey, o *Object) bool {
-	b, waits := d.in.Backoff.Waits(o.UID, d.in.Now)
-	if !waits {
+	reason, why, until := "", "", time.Time{}
+	if b, waits := d.in.Backoff.Waits(o.UID, d.in.Now); waits {
+		reason, why, until = v1alpha1.ReasonDeletionRefused, b.Why, b.Until
+		if b.Unstable() {
+			reason = v1alpha1.ReasonTargetUnstable
+		}
+	} else if e, waits := d.in.Remade.Waits(o, d.in.Now); waits {
+		reason, why, until = v1alpha1.ReasonRecreationLoop, e.Why(), e.Until
+	}
+	if reason == "" {
 		return false
 	}
-	first := len(d.p.Deferred) == 0
 	d.p.Deferred = append(d.p.Deferred, item)
-	d.p.Next = earlier(d.p.Next, b.Until)
-	d.p.Unstable = (first || d.p.Unstable) && b.Unstable()
-	if first {
-		d.p.Refused = fmt.Sprintf("%s: %s", o.Shown(d.in.Owner.Namespace), b.Why)
+	d.p.Next = earlier(d.p.Next, until)
+	if first := []string{v1alpha1.ReasonDeletionRefused, v1alpha1.ReasonRecreationLoop, v1alpha1.ReasonTargetUnstable, ""}; slices.Index(first, reason) < slices.Index(first, d.p.Stuck) {
+		d.p.Stuck, d.p.Refused = reason, fmt.Sprintf("%s: %s", o.Shown(d.in.Owner.Namespace), why)
 	}
 	return true
 }

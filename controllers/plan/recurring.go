@@ -19,6 +19,8 @@ const (
 	MaxBatch = 500
 	// maxRun is how many objects a run of a Cleaner that stays counts before it is finished.
 	maxRun = 500
+	// maxLooks is how often it is tried to read what became of an object.
+	maxLooks = 5
 )
 
 // Ledger is what one process remembers of the rows of an open run of a Cleaner that stays: what became of each. Losing
@@ -29,7 +31,8 @@ type Ledger struct {
 	// Rows are what became of the rows of the run, in their order.
 	Rows []Entry
 
-	recorded []string // the rows, as the run has them: those of another batch are as many, maybe
+	recorded []string    // the rows, as the run has them: those of another batch are as many, maybe
+	blind    map[int]int // how often a row could not be read
 }
 
 // Entry is what became of a row.
@@ -61,13 +64,16 @@ func (l *Ledger) Unknown(run *v1alpha1.Run) []int {
 }
 
 // Saw takes live reads of rows of which nothing was known. What is gone, terminating or made anew counts as done. Nothing was
-// done to an object that is as it was recorded, such as one of which a deletion was refused. The rest, and what could not
-// be read, is unknown for good.
+// done to an object that is as it was recorded, such as one of which a deletion was refused. The rest is unknown for good;
+// and so is what could not be read, after some attempts.
 func (l *Ledger) Saw(run *v1alpha1.Run, sights map[int]Sight) {
 	if !l.of(run) {
 		*l = Ledger{Number: run.Number, Rows: make([]Entry, len(run.Rows)), recorded: run.Rows}
 	}
 	for i, s := range sights {
+		if s.Failed != "" && l.failed(i) < maxLooks {
+			continue
+		}
 		l.Rows[i] = Entry{Known: true, Outcome: v1alpha1.OutcomeUnknown}
 		row, err := ParseRow(run.Rows[i])
 		switch {
@@ -78,6 +84,15 @@ func (l *Ledger) Saw(run *v1alpha1.Run, sights map[int]Sight) {
 			l.Rows[i].Outcome = ""
 		}
 	}
+}
+
+// failed counts how often a row could not be read.
+func (l *Ledger) failed(i int) int {
+	if l.blind == nil {
+		l.blind = map[int]int{}
+	}
+	l.blind[i]++
+	return l.blind[i]
 }
 
 // Answered takes the answer to a request about the object of a row, and what the request does with it. A refusal, and a

@@ -6,6 +6,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -253,10 +254,17 @@ func TestLedgerSawAfterACrash(t *testing.T) {
 	run := counting("missing", "terminating", "anew", "changed", "unread", "there")
 	run.Rows = append(run.Rows, "made up")
 	l := ledgerOf(counting("x"), v1alpha1.OutcomeDeleted)
-	l.Saw(run, map[int]Sight{
+	sights := map[int]Sight{
 		0: {Missing: true}, 1: {UID: "uid-terminating", Terminating: true}, 2: {UID: "another"}, 3: {UID: "uid-changed", ResourceVersion: "8"},
 		4: {Failed: "timeout"}, 5: {UID: "uid-there", ResourceVersion: "7"}, 6: {Missing: true},
-	})
+	}
+	for range maxLooks - 1 {
+		l.Saw(run, sights)
+		if left := l.Unknown(run); !slices.Equal(left, []int{4}) {
+			t.Fatalf("rows %v would be read again, want the one that could not be read", left)
+		}
+	}
+	l.Saw(run, sights)
 	want := []Entry{
 		{true, v1alpha1.OutcomeGone}, {true, v1alpha1.OutcomeGone}, {true, v1alpha1.OutcomeGone},
 		{true, v1alpha1.OutcomeUnknown}, {true, v1alpha1.OutcomeUnknown}, {true, nothing}, {true, v1alpha1.OutcomeUnknown},
@@ -506,11 +514,11 @@ func TestUnconfirmed(t *testing.T) {
 
 // What was refused is said before what gives errors, and both before what is waited for.
 func TestTrouble(t *testing.T) {
-	refused := Plan{Deferred: []ItemKey{{"r", "a"}}, Refused: "pods a: forbidden", Errors: []v1alpha1.ItemError{{Rule: "r", Message: "no such key"}}}
-	unstable := refused
-	unstable.Unstable = true
+	wrong := []v1alpha1.ItemError{{Rule: "r", Message: "no such key"}}
+	stuck := func(reason string) Plan { return Plan{Stuck: reason, Refused: "pods a: forbidden", Errors: wrong} }
 	for want, p := range map[string]Plan{
-		v1alpha1.ReasonDeletionRefused: refused, v1alpha1.ReasonTargetUnstable: unstable, v1alpha1.ReasonEvaluationFailed: {Errors: refused.Errors}, "": {},
+		v1alpha1.ReasonDeletionRefused: stuck(v1alpha1.ReasonDeletionRefused), v1alpha1.ReasonTargetUnstable: stuck(v1alpha1.ReasonTargetUnstable),
+		v1alpha1.ReasonRecreationLoop: stuck(v1alpha1.ReasonRecreationLoop), v1alpha1.ReasonEvaluationFailed: {Errors: wrong}, "": {},
 	} {
 		if got, message := p.Trouble(); got != want || (message == "") != (want == "") {
 			t.Errorf("it says %q (%s), want %q", got, message, want)
@@ -523,6 +531,76 @@ func TestTrouble(t *testing.T) {
 	got := Compute(t.Context(), in)
 	if got.Reason != v1alpha1.ReasonDeletionRefused || len(got.Pending) == 0 {
 		t.Errorf("it says %s: %s (%d are pending)", got.Reason, got.Message, len(got.Pending))
+	}
+
+	// Of several that wait the one that is refused is named, though another one comes first.
+	in = over(t, cluster(rule()), p("a"), p("b"), p("c"))
+	in.Backoff, in.Remade = Backoff{}, Remade{}
+	for range unstableAfter {
+		in.Backoff.Conflict("uid-a", 1, in.Now)
+	}
+	looping(in.Remade, p("b"), in.Now)
+	if got := Compute(t.Context(), in); got.Stuck != v1alpha1.ReasonRecreationLoop || !strings.Contains(got.Refused, "b.pods") || len(got.Deferred) != 2 {
+		t.Errorf("it says %s: %s, of %v", got.Stuck, got.Refused, got.Deferred)
+	}
+	in.Backoff.Fail("uid-c", "forbidden", in.Now)
+	if got := Compute(t.Context(), in); got.Reason != v1alpha1.ReasonDeletionRefused || !strings.Contains(got.Message, "c.pods") || len(got.Deferred) != 3 {
+		t.Errorf("it says %s: %s, of %v", got.Reason, got.Message, got.Deferred)
+	}
+}
+
+// looping is that others of the object's name were deleted until there was a loop.
+func looping(r Remade, o Object, now time.Time) {
+	for i := range loopAfter + 1 {
+		o.UID = types.UID(fmt.Sprint("earlier-", i))
+		r.Deleted(&o, now)
+	}
+}
+
+func TestRemade(t *testing.T) {
+	now, r := born, Remade{}
+	made := func(uid string) *Object {
+		o := p("a")
+		o.UID = types.UID(uid)
+		return &o
+	}
+	for i, uid := range []string{"1", "2", "2", "3"} {
+		if _, waits := r.Waits(made(uid), now); waits || r.Deleted(made(uid), now) {
+			t.Errorf("deletion %d is called a loop", i+1)
+		}
+	}
+	if !r.Deleted(made("4"), now) {
+		t.Error("three that were made anew are no loop")
+	}
+	if e, waits := r.Waits(made("5"), now); !waits || e.Until.Sub(now) != firstRetry {
+		t.Errorf("the next one waits %t, until %s", waits, e.Until)
+	}
+	if _, waits := r.Waits(made("4"), now); waits {
+		t.Error("what was deleted waits for itself")
+	}
+	other := p("b")
+	if _, waits := r.Waits(&other, now); waits {
+		t.Error("another one waits too")
+	}
+	now = now.Add(firstRetry)
+	if _, waits := r.Waits(made("5"), now); waits || r.Deleted(made("5"), now) {
+		t.Error("it waits on, or is said twice")
+	}
+	if e, waits := r.Waits(made("6"), now); !waits || e.Until.Sub(now) != 2*firstRetry {
+		t.Errorf("the one after it waits %t, until %s", waits, e.Until)
+	}
+	r.Forget(now.Add(loopWithin))
+	if len(r) != 1 {
+		t.Error("it is forgotten too early")
+	}
+	r.Forget(now.Add(loopWithin + 1))
+	if len(r) != 0 {
+		t.Error("it is remembered for ever")
+	}
+	for i := range 10 {
+		if now = now.Add(loopWithin + 1); r.Deleted(made(fmt.Sprint("slow-", i)), now) {
+			t.Error("what comes back slowly is called a loop")
+		}
 	}
 }
 

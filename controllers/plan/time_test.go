@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
@@ -19,73 +20,112 @@ func aged(o *Object) {
 	o.Value["metadata"].(map[string]any)["creationTimestamp"] = born.Format(time.RFC3339)
 }
 
-func monotonic(period v1alpha1.Duration, conditions ...string) v1alpha1.Work {
+func timed(period v1alpha1.Duration, conditions ...string) v1alpha1.Work {
 	return v1alpha1.Work{
-		CommonSpec: v1alpha1.CommonSpec{
-			Retry:      &v1alpha1.Retry{Period: period, Monotonic: true},
-			Conditions: conditions,
-		},
-		Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)},
+		CommonSpec: v1alpha1.CommonSpec{Retry: &v1alpha1.Retry{Period: period}, Conditions: conditions},
+		Targets:    []v1alpha1.ClusterTarget{podTarget("pods", deleted)},
 	}
 }
 
+func monotonic(period v1alpha1.Duration, conditions ...string) v1alpha1.Work {
+	w := timed(period, conditions...)
+	w.Retry.Monotonic = true
+	return w
+}
+
 func TestNextIsTheMomentAtWhichTimeAloneDecides(t *testing.T) {
+	// An author's word is only needed for what cannot be solved.
+	unsolvable := `pods.items.all(p, string(time) > string(timestamp(p.metadata.creationTimestamp) + duration("26h")))`
+	solvable := `pods.items.all(p, age(p) > duration("26h"))`
 	cases := map[string]struct {
 		reason string
 		spec   v1alpha1.Work
 		change func(*Input)
 		want   time.Duration // after the Cleaner's creation, which was a day ago
+		flip   bool          // and it is exactly known
 	}{
-		"Found": {
+		"Solved": {
 			reason: "it is evaluated again when time alone makes the conditions true",
-			spec:   monotonic("5h", `pods.items.all(p, age(p) > duration("26h"))`),
-			want:   26*time.Hour + time.Second,
+			spec:   timed("5h", solvable),
+			want:   26*time.Hour + 1, flip: true,
 		},
-		"NotAsserted": {
-			reason: "without the author's word nothing is searched",
-			spec: func() v1alpha1.Work {
-				s := monotonic("5h", `pods.items.all(p, age(p) > duration("26h"))`)
-				s.Retry.Monotonic = false
-				return s
-			}(),
-			want: 29 * time.Hour,
+		"SolvedWithAWord": {
+			reason: "whatever the author says",
+			spec:   monotonic("5h", solvable),
+			want:   26*time.Hour + 1, flip: true,
 		},
 		"AfterThePeriod": {
 			reason: "retry.period stays the longest time between two evaluations",
-			spec:   monotonic("5h", `pods.items.all(p, age(p) > duration("30h"))`),
+			spec:   timed("5h", `pods.items.all(p, age(p) > duration("30h"))`),
 			want:   29 * time.Hour,
+		},
+		"OneOfTwo": {
+			reason: "each answer counts, whatever the others are",
+			spec:   timed("5h", solvable, "pods.items.size() == 0"),
+			want:   26*time.Hour + 1, flip: true,
 		},
 		"EventNeeded": {
 			reason: "what time cannot change waits for the period",
-			spec:   monotonic("5h", `pods.items.all(p, age(p) > duration("26h"))`, "pods.items.size() == 0"),
+			spec:   timed("5h", "pods.items.size() == 0", `age(pods.items[0]) > duration("1h")`),
 			want:   29 * time.Hour,
 		},
 		"Error": {
 			reason: "and so does an error",
-			spec:   monotonic("5h", `pods.items.all(p, age(p) > duration("26h"))`, `pods.items.all(p, p.spec.x == "")`),
+			spec:   timed("5h", `pods.items.all(p, p.spec.x == "")`, `age(pods.items[0]) > duration("1h")`),
 			want:   29 * time.Hour,
+		},
+		"ErrorUntil": {
+			reason: "unless time ends it",
+			spec:   timed("5h", `pods.items.all(p, age(p) > duration("26h") || p.spec.x == "")`),
+			want:   26*time.Hour + 1, flip: true,
+		},
+		"SolvedClockAhead": {
+			reason: "a clock that is ahead has to wait longer",
+			spec:   timed("5h", solvable),
+			change: func(in *Input) { in.Clock.Ahead = 30 * time.Second },
+			want:   26*time.Hour + 30*time.Second + 1, flip: true,
+		},
+		"SolvedForAWhile": {
+			reason: "a condition that is true for a while only is found, too",
+			spec:   timed("5h", `pods.items.all(p, age(p) > duration("26h") && age(p) < duration("27h"))`),
+			want:   26*time.Hour + 1, flip: true,
+		},
+		"NotSolved": {
+			reason: "what cannot be solved waits for the period",
+			spec:   timed("5h", unsolvable),
+			want:   29 * time.Hour,
+		},
+		"PartlySolved": {
+			reason: "but for what can",
+			spec:   timed("5h", unsolvable, solvable),
+			want:   26*time.Hour + 1,
+		},
+		"Found": {
+			reason: "with the author's word it is looked for",
+			spec:   monotonic("5h", unsolvable),
+			want:   26*time.Hour + time.Second,
 		},
 		"Guessed": {
 			reason: "what was found before changes nothing but the cost",
-			spec:   monotonic("5h", `pods.items.all(p, age(p) > duration("26h"))`),
+			spec:   monotonic("5h", unsolvable),
 			change: func(in *Input) { in.Expected = born.Add(26*time.Hour + time.Second) },
 			want:   26*time.Hour + time.Second,
 		},
 		"GuessedWrong": {
 			reason: "even if it is wrong now",
-			spec:   monotonic("5h", `pods.items.all(p, age(p) > duration("26h"))`),
+			spec:   monotonic("5h", unsolvable),
 			change: func(in *Input) { in.Expected = born.Add(28 * time.Hour) },
 			want:   26*time.Hour + time.Second,
 		},
 		"ClockAhead": {
-			reason: "a clock that is ahead has to wait longer",
-			spec:   monotonic("5h", `pods.items.all(p, age(p) > duration("26h"))`),
+			reason: "and by which clock the moment is",
+			spec:   monotonic("5h", unsolvable),
 			change: func(in *Input) { in.Clock.Ahead = 30 * time.Second },
 			want:   26*time.Hour + 31*time.Second,
 		},
-		"Never": {
+		"NotFound": {
 			reason: "a condition that is false at the end of the period is taken to be false until then",
-			spec:   monotonic("5h", `pods.items.all(p, age(p) > duration("26h") && age(p) < duration("27h"))`),
+			spec:   monotonic("5h", unsolvable, `pods.items.all(p, age(p) < duration("27h"))`),
 			want:   29 * time.Hour,
 		},
 	}
@@ -96,11 +136,68 @@ func TestNextIsTheMomentAtWhichTimeAloneDecides(t *testing.T) {
 				tc.change(&in)
 			}
 			p := Compute(t.Context(), in)
-			if got := p.Next.Sub(born); p.Verdict != v1alpha1.VerdictWait || got != tc.want {
+			if got := p.Again().Sub(born); p.Verdict != v1alpha1.VerdictWait || got != tc.want {
 				t.Errorf("%s: got %s and %s, want %s", tc.reason, p.Verdict, got, tc.want)
+			}
+			if tc.flip != p.Flip.Equal(p.Next) {
+				t.Errorf("next is %s, and the flip %s", p.Next, p.Flip)
 			}
 			if diff := cmp.Diff(p, Compute(t.Context(), in)); diff != "" {
 				t.Errorf("equal inputs gave different plans:\n%s", diff)
+			}
+		})
+	}
+}
+
+// What is asked about items has its moment as what conditions say has: each item its own, and the earliest counts.
+func TestLookIsTheMomentAtWhichTimeAloneChangesAnItem(t *testing.T) {
+	older := func(hours int) func(*Object) {
+		return func(o *Object) {
+			o.Value["apiVersion"], o.Value["kind"] = "v1", "Pod"
+			metadata := o.Value["metadata"].(map[string]any)
+			metadata["namespace"], metadata["creationTimestamp"] = "shop", born.Add(-time.Duration(hours)*time.Hour).Format(time.RFC3339)
+		}
+	}
+	rule := func(change func(*v1alpha1.Rule)) v1alpha1.Work {
+		r := v1alpha1.Rule{Name: "old", ForEach: "pods.items", When: `age(item) >= duration("30h")`, Actions: []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}}}}
+		change(&r)
+		return v1alpha1.Work{
+			CommonSpec: v1alpha1.CommonSpec{Lifecycle: v1alpha1.LifecycleRecurring, Retry: &v1alpha1.Retry{Period: "5h"}, Rules: []v1alpha1.Rule{r}},
+			Targets:    []v1alpha1.ClusterTarget{podTarget("pods")},
+		}
+	}
+	cases := map[string]struct {
+		change     func(*v1alpha1.Rule)
+		ahead      time.Duration
+		conditions []string
+		want       time.Duration // after now
+	}{
+		// b is due, c in 3h, a in 6h.
+		"When":    {change: func(*v1alpha1.Rule) {}, want: 3 * time.Hour},
+		"Unless":  {change: func(r *v1alpha1.Rule) { r.When, r.Unless = "true", `age(item) < duration("28h")` }, want: time.Hour},
+		"ForEach": {change: func(r *v1alpha1.Rule) { r.ForEach, r.When = `pods.items.filter(p, age(p) > duration("30h"))`, "true" }, want: 3*time.Hour + 1},
+		"Keep": {change: func(r *v1alpha1.Rule) {
+			r.Keep = new(intstr.FromString("time < timestamp('2026-01-02T02:00:00Z') ? 2 : 1"))
+		}, want: 2 * time.Hour},
+		"Never":      {change: func(r *v1alpha1.Rule) { r.When = "item.metadata.name == 'a'" }, want: 5 * time.Hour},
+		"Unknown":    {change: func(r *v1alpha1.Rule) { r.When = "string(age(item)).size() > 100" }, want: 5 * time.Hour},
+		"Held":       {change: func(r *v1alpha1.Rule) { r.For = "2h" }, want: 2 * time.Hour},
+		"HeldLonger": {change: func(r *v1alpha1.Rule) { r.For = "4h" }, want: 3 * time.Hour},
+		"ClockAhead": {change: func(*v1alpha1.Rule) {}, ahead: 30 * time.Second, want: 3*time.Hour + 30*time.Second},
+		"GateCloses": {change: func(r *v1alpha1.Rule) { r.When = "item.metadata.name == 'b'" }, conditions: []string{"time < timestamp('2026-01-02T01:00:00Z')"}, want: time.Hour},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			spec := rule(tc.change)
+			spec.Conditions = tc.conditions
+			in := input(t, &spec, seen(pod("a", older(0)), pod("b", older(7)), pod("c", older(3))))
+			in.Clock.Ahead = tc.ahead
+			p := Compute(t.Context(), in)
+			if got := p.Again().Sub(in.Now); got != tc.want {
+				t.Errorf("%s %s: it is looked again after %s, want %s", p.Verdict, p.Message, got, tc.want)
+			}
+			if !p.Flip.IsZero() {
+				t.Errorf("people are told of %s", p.Flip)
 			}
 		})
 	}
@@ -116,10 +213,11 @@ func TestAWrongWordDeletesNothing(t *testing.T) {
 		if due := in.Now.Sub(born) > 26*time.Hour && in.Now.Minute() < 30; due != (p.Verdict == v1alpha1.VerdictAct) {
 			t.Fatalf("at %s: %s", in.Now, p.Verdict)
 		}
-		if !p.Next.After(in.Now) || p.Next.Sub(in.Now) > 5*time.Hour {
-			t.Fatalf("at %s the next evaluation is at %s", in.Now, p.Next)
+		next := p.Again()
+		if !next.After(in.Now) || next.Sub(in.Now) > 5*time.Hour {
+			t.Fatalf("at %s the next evaluation is at %s", in.Now, next)
 		}
-		in.Now, in.Expected = p.Next.Add(7*time.Minute), p.Next
+		in.Now, in.Expected = next.Add(7*time.Minute), p.Next
 	}
 }
 

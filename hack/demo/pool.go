@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -96,7 +97,7 @@ func (s *story) fill(ctx context.Context) error {
 // of is an object of Spiderpool.
 func of(kind, namespace, name string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(spiderpool.Group.WithKind(kind))
+	u.SetGroupVersionKind(spiderpool.Group().WithKind(kind))
 	u.SetNamespace(namespace)
 	u.SetName(name)
 	u.SetFinalizers([]string{spiderpool.Finalizer})
@@ -144,7 +145,7 @@ func (s *story) tellOfAddresses(ctx context.Context) error {
 		return err
 	}
 	for _, e := range events {
-		if !e.By(operator.User) || e.ObjectRef == nil || e.ObjectRef.APIGroup != spiderpool.Group.Group || e.Verb != "patch" && e.Verb != "delete" || dryRun(e) {
+		if !e.By(operator.User) || e.ObjectRef == nil || e.ObjectRef.APIGroup != spiderpool.Group().Group || e.Verb != "patch" && e.Verb != "delete" || dryRun(e) {
 			continue
 		}
 		s.say("%s %s → %d", strings.ToUpper(e.Verb), e.ObjectRef.Resource+" "+e.ObjectRef.Name, e.Code())
@@ -153,8 +154,12 @@ func (s *story) tellOfAddresses(ctx context.Context) error {
 		return err
 	}
 	endpoint := of("SpiderEndpoint", shop, "web-2")
-	if err := s.client.Get(ctx, client.ObjectKeyFromObject(endpoint), endpoint); client.IgnoreNotFound(err) != nil || err == nil {
-		return fmt.Errorf("the endpoint of a Pod that is gone must be gone: %v", err)
+	switch err := s.client.Get(ctx, client.ObjectKeyFromObject(endpoint), endpoint); {
+	case err == nil:
+		return errors.New("the endpoint of a Pod that is gone must be gone")
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("cannot read the endpoint: %w", err)
+	default:
+		return nil
 	}
-	return nil
 }

@@ -1,12 +1,13 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package cookbook plays recipes of config/samples/cookbook with the built operator, on a real control plane and over the
+// CRDs of others: first as they are, in DryRun, then in Enforce. It never touches a cluster that it has not started.
 package cookbook
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,58 +19,52 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/invariants"
 	"github.com/vtex/cleaner/test/operator"
 )
 
-const (
-	// patience bounds every wait: far more than a busy machine needs.
-	patience = 2 * time.Minute
-	// folder is where the recipes are.
-	folder = "../../config/samples/cookbook"
-)
+// patience bounds every wait: far more than a busy machine needs.
+const patience = 2 * time.Minute
 
-// plane is the control plane of all tests, with config/default and what the recipes need besides; nil with -short.
-var plane *lab
-
-type lab struct {
+// env is a control plane on which the operator is installed, and does not run yet.
+type env struct {
 	*cluster.Cluster
 	client.Client
+	audit  *cluster.Witness
 	binary string
-	gate   *operator.Gate
-	// allowed are the protected kinds that recipes need to have given free.
-	allowed []string
-	running *operator.Process
+	// recipes is the folder of the cookbook.
+	recipes string
 }
 
+var shared *env
+
 func TestMain(m *testing.M) {
-	flag.Parse()
 	os.Exit(run(m))
 }
 
 func run(m *testing.M) int {
-	if testing.Short() {
-		return m.Run()
-	}
 	ctrl.SetLogger(logr.Discard())
-	ctx := context.Background()
-	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stderr, APIServerFlags: operator.Routing()})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stderr})
 	if err != nil {
 		return fail(err)
 	}
-	defer c.Stop()
-	l := &lab{Cluster: c}
-	if err := l.install(ctx); err != nil {
+	defer func() {
+		if err := c.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "cookbook:", err)
+		}
+	}()
+	if shared, err = install(ctx, c); err != nil {
 		return fail(err)
 	}
-	plane = l
 	return m.Run()
 }
 
@@ -78,142 +73,72 @@ func fail(err error) int {
 	return 1
 }
 
-func (l *lab) install(ctx context.Context) (err error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme)); err != nil {
-		return err
-	}
-	if l.Client, err = client.New(l.Config(), client.Options{Scheme: scheme}); err != nil {
-		return err
-	}
-	if l.binary, err = operator.Build(ctx, l.Dir(), os.Stderr); err != nil {
-		return err
-	}
-	if err := operator.InstallWithWebhook(ctx, l.Cluster); err != nil {
-		return err
-	}
-	if l.gate, err = operator.OpenGate(ctx, l.Cluster); err != nil {
-		return err
-	}
-	roles, err := filepath.Glob(filepath.Join(folder, "*", "role.yaml"))
-	if err != nil || len(roles) == 0 {
-		return fmt.Errorf("there are no roles: %w", err)
-	}
-	for _, role := range roles {
-		if _, err := l.Kubectl(ctx, "apply", "--server-side", "--validate=strict", "-f", role); err != nil {
-			return err
-		}
-	}
-	switches, err := filepath.Glob(filepath.Join(folder, "*", "testdata", "*", "allow-protected-kinds"))
+// install makes the control plane ready: the operator's rights, those of the recipes, and the kinds of others.
+func install(ctx context.Context, c *cluster.Cluster) (*env, error) {
+	root, err := operator.Root()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, path := range switches {
-		text, err := os.ReadFile(path)
+	e := &env{Cluster: c, recipes: filepath.Join(root, "config", "samples", "cookbook")}
+	if e.audit, err = c.Witness(); err != nil {
+		return nil, err
+	}
+	if err := operator.Install(ctx, c); err != nil {
+		return nil, err
+	}
+	for _, find := range []func(context.Context) ([]string, error){cluster.KnativeServingCRDs, cluster.TektonCRDs} {
+		files, err := find(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		l.allowed = append(l.allowed, strings.Fields(string(text))...)
+		if err := cluster.InstallCRDs(ctx, c.Config(), files...); err != nil {
+			return nil, err
+		}
 	}
-	slices.Sort(l.allowed)
-	l.allowed = slices.Compact(l.allowed)
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	if e.Client, err = client.New(c.Config(), client.Options{Scheme: scheme}); err != nil {
+		return nil, err
+	}
+	if err := e.grant(ctx); err != nil {
+		return nil, err
+	}
+	e.binary, err = operator.Build(ctx, c.Dir(), os.Stderr)
+	return e, err
+}
+
+// grant gives the operator the rights that the recipes say they need, and returns when they are in force.
+func (e *env) grant(ctx context.Context) error {
+	roles, err := filepath.Glob(filepath.Join(e.recipes, "*", "role.yaml"))
+	if err != nil {
+		return err
+	}
+	args := []string{"apply", "--server-side"}
+	for _, role := range roles {
+		args = append(args, "-f", role)
+	}
+	if out, err := e.Kubectl(ctx, args...); err != nil {
+		return fmt.Errorf("cannot grant what the recipes need: %w\n%s", err, out)
+	}
+	for _, kind := range []string{"leases.coordination.k8s.io", "namespaces", "pipelineruns.tekton.dev"} {
+		err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			_, err := e.Kubectl(ctx, "auth", "can-i", "delete", kind, "--all-namespaces", "--as="+operator.User)
+			return err == nil, nil // it exits with 1 for no
+		})
+		if err != nil {
+			return fmt.Errorf("cannot see the operator's right to delete %s: %w", kind, err)
+		}
+	}
 	return nil
-}
-
-// operate runs the operator with these flags, in the place of the one that runs.
-func (l *lab) operate(t *testing.T, name string, args ...string) {
-	t.Helper()
-	if l.running != nil {
-		if err := l.running.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		<-l.running.Exited()
-	}
-	// None of the tests is about who leads: the next one need not wait for the Lease.
-	args = append([]string{"--leader-elect=false", "--min-interval=100ms"}, args...)
-	p, err := operator.Run(context.WithoutCancel(t.Context()), l.Cluster, operator.Options{Binary: l.binary, Name: name, Webhook: l.gate, Args: args})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.running = p
-}
-
-// everythingAllowed is the flag that gives free what recipes need.
-func (l *lab) everythingAllowed() string {
-	return "--allow-protected-kinds=" + strings.Join(l.allowed, ",")
-}
-
-func need(t *testing.T) *lab {
-	t.Helper()
-	if plane == nil {
-		t.Skip("needs a control plane: not with -short")
-	}
-	return plane
-}
-
-// recipe reads a recipe, and has its rules wait for a second only: nobody waits for a day here.
-func recipe(t *testing.T, name, mode string) *unstructured.Unstructured {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(folder, name, "cleaner.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(text, &u.Object); err != nil {
-		t.Fatal(err)
-	}
-	spec := u.Object["spec"].(map[string]any)
-	spec["mode"] = mode
-	rules, _ := spec["rules"].([]any)
-	for _, rule := range rules {
-		if r := rule.(map[string]any); r["for"] != nil {
-			r["for"] = "1s"
-		}
-	}
-	return u
-}
-
-// apply applies manifests, and returns what was said about them.
-func (l *lab) apply(t *testing.T, manifests string, args ...string) error {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "manifests.yaml")
-	if err := os.WriteFile(path, []byte(manifests), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, err := l.Kubectl(t.Context(), append([]string{"apply", "--server-side", "--force-conflicts", "--validate=strict", "-f", path}, args...)...)
-	return err
-}
-
-// put applies a recipe, in the namespace that it names, and takes it away when the test is over.
-func (l *lab) put(t *testing.T, u *unstructured.Unstructured) {
-	t.Helper()
-	if ns := u.GetNamespace(); ns != "" {
-		l.must(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+ns+"}}")
-	}
-	text, err := yaml.Marshal(u.Object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.must(t, string(text))
-	t.Cleanup(func() {
-		if err := l.Delete(context.WithoutCancel(t.Context()), u.DeepCopy()); client.IgnoreNotFound(err) != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func (l *lab) must(t *testing.T, manifests string) {
-	t.Helper()
-	if err := l.apply(t, manifests); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // eventually waits until nothing is missing.
 func eventually(t *testing.T, what string, missing func() string) {
 	t.Helper()
 	var last string
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
 		last = missing()
 		return last == "", nil
 	})
@@ -222,56 +147,62 @@ func eventually(t *testing.T, what string, missing func() string) {
 	}
 }
 
-// status is what a recipe says of itself.
-type status struct {
-	ObservedGeneration int64
-	Conditions         []struct{ Type, Status, Reason, Message string }
-	LastActions        []struct{ Object, Action, Result string }
-	LastEvaluation     struct {
-		Errors   []struct{ Message string }
-		Withheld []struct{ Object, Because string }
-	}
-}
-
-func (l *lab) status(t *testing.T, u *unstructured.Unstructured) status {
+// judge holds what the operator did against what it promises.
+func (e *env) judge(t *testing.T) {
 	t.Helper()
-	got := &unstructured.Unstructured{}
-	got.SetGroupVersionKind(u.GroupVersionKind())
-	if err := l.Get(t.Context(), client.ObjectKeyFromObject(u), got); err != nil {
+	ctx := context.WithoutCancel(t.Context())
+	list := &v1alpha1.ClusterCleanerList{}
+	if err := e.List(ctx, list); err != nil {
 		t.Fatal(err)
 	}
-	var s struct{ Status status }
-	text, err := got.MarshalJSON()
-	if err := errors.Join(err, yaml.Unmarshal(text, &s)); err != nil {
+	events, err := e.audit.Events()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Status.ObservedGeneration != got.GetGeneration() {
-		return status{}
+	log, err := invariants.ReadLogs(filepath.Join(e.Dir(), "manager*.log"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return s.Status
+	r := &invariants.Record{
+		Operator: operator.User, Audit: events, Log: log, Own: operator.Namespace, AllowedKinds: []string{"namespaces"},
+		Protected: []string{"kube-system", "kube-public", "kube-node-lease", operator.Namespace},
+	}
+	for i := range list.Items {
+		r.Cleaners = append(r.Cleaners, &list.Items[i])
+	}
+	for _, v := range invariants.Check(r) {
+		t.Error(v)
+	}
 }
 
-// ready is the condition Ready in words: its reason and its message.
-func (s status) ready() (reason, message string) {
-	for _, c := range s.Conditions {
-		if c.Type == "Ready" {
-			return c.Reason, c.Message
-		}
-	}
-	return "", "it has no status yet"
-}
-
-// says waits until a recipe gives one of these reasons.
-func (l *lab) says(t *testing.T, u *unstructured.Unstructured, reasons ...string) status {
+// recipe is the ClusterCleaner of the cookbook, as the API server has it; made by kubectl if there is none yet.
+func (e *env) recipe(t *testing.T, name string) *v1alpha1.ClusterCleaner {
 	t.Helper()
-	var s status
-	eventually(t, fmt.Sprintf("%s says %v", u.GetName(), reasons), func() string {
-		s = l.status(t, u)
-		reason, message := s.ready()
-		if slices.Contains(reasons, reason) {
-			return ""
+	c := &v1alpha1.ClusterCleaner{}
+	err := e.Get(t.Context(), client.ObjectKey{Name: name}, c)
+	if err == nil {
+		return c
+	}
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	if out, err := e.Kubectl(t.Context(), "apply", "-f", filepath.Join(e.recipes, name, "cleaner.yaml")); err != nil {
+		t.Fatalf("cannot apply recipe %s: %s\n%s", name, err, out)
+	}
+	if err := e.Get(t.Context(), client.ObjectKey{Name: name}, c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// would are the objects that a recipe in DryRun says it would delete, sorted.
+func would(c *v1alpha1.ClusterCleaner) []string {
+	var out []string
+	for _, a := range c.Status.LastActions {
+		if strings.HasPrefix(a.Result, "would be deleted") {
+			out = append(out, a.Object)
 		}
-		return reason + ": " + message
-	})
-	return s
+	}
+	slices.Sort(out)
+	return out
 }

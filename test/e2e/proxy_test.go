@@ -30,13 +30,11 @@ type proxy struct {
 	cut    atomic.Bool
 }
 
-// fault is what becomes of a request: one before which the connection is cut, one whose answer is, or what else is answered
-// in the place of the API server; 0 is what that answers.
+// fault is what becomes of a request: it is answered with this code in the place of the API server; 0 is what that answers.
 type fault int
 
-const (
-	answerLost fault = -1
-)
+// answerLost is a request that the API server serves, and whose answer nobody gets.
+const answerLost fault = -1
 
 // through runs an operator behind a proxy, which a test may have tamper with requests and answers.
 func through(t *testing.T, e *env, tamper func(*http.Request) fault, answered func(*http.Response), args ...string) *proxy {

@@ -4,13 +4,17 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -110,6 +114,64 @@ func TestAPatchThatStandsIsNotMadeAgain(t *testing.T) {
 	if n := len(l.attempts("held", "patch")); n != 2 {
 		t.Errorf("%d patches were sent, want 2", n)
 	}
+}
+
+// Somebody makes anew what is deleted, each time: it is said, and the two do not fight as fast as they can.
+func TestWhatIsDeletedIsMadeAnewEachTime(t *testing.T) {
+	l := parallel(t)
+	l.apply(cleanerYAML("c", stays("", shopMaps+takeAll)))
+	rival, stop := context.WithCancel(l.ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for rival.Err() == nil {
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: "loop", Labels: map[string]string{"app": "shop"}}}
+			_ = l.Create(rival, cm) // most of the time it is there
+			select {
+			case <-rival.Done():
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	t.Cleanup(func() { stop(); <-ended })
+	c := l.says("c", v1alpha1.ConditionStalled, v1alpha1.ReasonRecreationLoop)
+	if got := message(c, v1alpha1.ConditionReady); !strings.Contains(got, "loop.configmaps/v1") {
+		t.Errorf("the message does not name the object: %q", got)
+	}
+	l.eventually("it is tried more and more rarely", func() string {
+		if n := len(l.attempts("loop", "delete")); n < 7 {
+			return fmt.Sprintf("it was %d times", n)
+		}
+		return ""
+	})
+	tries := l.attempts("loop", "delete")
+	for i, least := 4, 900*time.Millisecond; i < 7; i, least = i+1, 2*least {
+		if d := tries[i].RequestReceivedTimestamp.Sub(tries[i-1].RequestReceivedTimestamp.Time); d < least {
+			t.Errorf("deletion %d came %s after the one before, and not %s", i+1, d, least)
+		}
+	}
+	l.labelled(nil, "other") // nobody waits for it
+	l.eventually("another object goes", func() string {
+		if l.exists(&corev1.ConfigMap{}, "other") {
+			return "it is there"
+		}
+		return ""
+	})
+	list := &eventsv1.EventList{}
+	l.eventually("it is warned of", func() string {
+		if err := l.List(l.ctx, list, client.InNamespace(l.ns)); err != nil {
+			return err.Error()
+		}
+		for i := range list.Items {
+			if list.Items[i].Reason == "RecreationLoop" && list.Items[i].Type == corev1.EventTypeWarning {
+				return ""
+			}
+		}
+		return fmt.Sprintf("there are %d Events of other kinds", len(list.Items))
+	})
+	stop()
+	<-ended
+	l.leaves()
 }
 
 // What is protected is withheld for the whole run, though a later batch of it may know nothing of that.

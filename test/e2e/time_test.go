@@ -16,41 +16,93 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// aging is a Cleaner whose condition becomes true 20 seconds after its target was created, without an event.
-func aging(name, monotonic string) string {
+// aging is a Cleaner with a condition that becomes true as time passes, without an event.
+func aging(name, monotonic, condition string) string {
 	return cleanerYAML(name, `
   retry: {period: 5h, monotonic: `+monotonic+`}
   targets:`+target+`
-  conditions: ['time - timestamp(evidence.metadata.creationTimestamp) > duration("20s")']`)
+  conditions: ['`+condition+`']`)
+}
+
+const (
+	// ofAge is true 20 seconds after the target was created, and so is inWords, of which that cannot be foreseen.
+	ofAge   = `age(evidence) > duration("20s")`
+	inWords = `string(time) > string(timestamp(evidence.metadata.creationTimestamp) + duration("20s"))`
+)
+
+// The moment at which time alone makes a condition true is known without an author's word.
+func TestCleansAtItsMoment(t *testing.T) {
+	l := parallel(t)
+	born := l.configMap("evidence", nil, nil).CreationTimestamp
+	l.apply(aging("c", "false", ofAge))
+	l.isDue("c", born.Time)
 }
 
 func TestMonotonicCleansAtItsMoment(t *testing.T) {
 	l := parallel(t)
 	born := l.configMap("evidence", nil, nil).CreationTimestamp
-	l.apply(aging("c", "true"))
-	c := l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonConditionsNotMet)
+	l.apply(aging("c", "true", inWords))
+	l.isDue("c", born.Time)
+}
+
+// isDue waits for a Cleaner that says when it looks again, the target being 20 seconds old then, and cleans.
+func (l *lab) isDue(name string, born time.Time) {
+	l.Helper()
+	c := l.says(name, v1alpha1.ConditionReady, v1alpha1.ReasonConditionsNotMet)
 	if next, want := c.Status.NextScheduledEvaluation, born.Add(21*time.Second); next == nil || !next.Time.Equal(want) {
-		t.Errorf("it looks again at %v, want %s", next, want)
+		l.Errorf("it looks again at %v, want %s", next, want)
 	}
-	l.gone("c")
-	if late := time.Since(born.Time); late < 20*time.Second || late > time.Minute {
-		t.Errorf("it cleaned %s after the target was created", late)
+	l.gone(name)
+	if late := time.Since(born); late < 20*time.Second || late > time.Minute {
+		l.Errorf("it cleaned %s after the target was created", late)
 	}
 	if l.exists(&corev1.ConfigMap{}, "evidence") {
-		t.Error("the target is there")
+		l.Error("the target is there")
 	}
 }
 
-func TestWithoutMonotonicOnlyThePeriodCounts(t *testing.T) {
+func TestWithoutMonotonicOnlyThePeriodCountsForWhatCannotBeForeseen(t *testing.T) {
 	l := parallel(t)
 	l.configMap("evidence", nil, nil)
-	l.apply(aging("c", "false"))
+	l.apply(aging("c", "false", inWords))
 	c := l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonConditionsNotMet)
 	if next := c.Status.NextScheduledEvaluation; next == nil || next.Sub(c.CreationTimestamp.Time) < 4*time.Hour {
 		t.Errorf("it looks again at %v", next)
 	}
 	l.update(c, "c", func() { c.Spec.Retry.Monotonic = true })
 	l.gone("c")
+}
+
+// A Cleaner that stays says when its conditions change, and not when an item will be due: that would be a write for each.
+func TestAnItemIsTakenAtItsMoment(t *testing.T) {
+	l := parallel(t)
+	l.labelled(nil, "old")
+	l.apply(cleanerYAML("c", `
+  lifecycle: Recurring
+  retry: {period: 5h}`+shopMaps+`
+  conditions: ['maps.items.all(m, age(m) > duration("10s"))']
+  rules:
+  - name: old
+    forEach: maps.items
+    when: age(item) > duration("20s")
+    actions: [{delete: {}}]`))
+	old := &corev1.ConfigMap{}
+	if !l.exists(old, "old") {
+		t.Fatal("it is not there any more")
+	}
+	born := old.CreationTimestamp
+	c := l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonConditionsNotMet)
+	if next, want := c.Status.NextScheduledEvaluation, born.Add(11*time.Second); next == nil || !next.Time.Equal(want) {
+		t.Errorf("it looks again at %v, want %s", next, want)
+	}
+	c = l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
+	if next := c.Status.NextScheduledEvaluation; next != nil {
+		t.Errorf("it tells of %s", next)
+	}
+	l.leaves()
+	if late := time.Since(born.Time); late < 20*time.Second || late > 40*time.Second {
+		t.Errorf("it was taken at the age of %s", late)
+	}
 }
 
 func TestEventCarriesTheDataOfTheDecision(t *testing.T) {

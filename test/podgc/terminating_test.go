@@ -90,6 +90,54 @@ func TestTerminatingPods(t *testing.T) {
 	}
 }
 
+// Nothing happens to a Pod that hangs. It is taken at its moment all the same, long before the Cleaner would look again.
+func TestTerminatingPodsAreTakenAtTheirMoment(t *testing.T) {
+	t.Cleanup(func() { judge(t) })
+	const delay = 15 * time.Second
+	s, err := stage(t.Context(), ours, &Case{
+		Nodes: []Node{{Name: "ready", Ready: "True"}},
+		Pods: []Pod{
+			{Name: "stuck", Node: "ready", Phase: corev1.PodRunning, Deleted: true, Grace: ptr.To[int64](1)},
+			{Name: "has-time", Node: "ready", Phase: corev1.PodRunning, Deleted: true},
+		},
+	}, 201)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var due time.Time
+	eventually(t, "the Pod is seen terminating", func() string {
+		now := s.pod(s.namespace, "stuck")
+		if now.Pod == nil || now.DeletionTimestamp == nil {
+			return "it is not"
+		}
+		due = now.DeletionTimestamp.Add(delay)
+		return ""
+	})
+	cc := collect(t, "terminating-pods", map[string]any{"additionalGraceDelay": delay.String()}, func(c *v1alpha1.CommonSpec) { c.Retry = &v1alpha1.Retry{Period: "1h"} })
+	evaluates(t, cc)
+	if last := cc.Status.LastEvaluation; last == nil || last.Reason != v1alpha1.ReasonNothingToDo || !time.Now().Before(due) {
+		t.Fatalf("before %s it is to have nothing to do: %+v", due, last)
+	}
+	eventually(t, "the Pod is gone", func() string {
+		if !s.pod(s.namespace, "stuck").gone {
+			return "it is not"
+		}
+		return ""
+	})
+	if s.pod(s.namespace, "has-time").gone {
+		t.Error("another Pod is gone, too")
+	}
+	requests := s.requests(t, func(ns string) bool { return ns == s.namespace })
+	for _, e := range requests {
+		if at := e.RequestReceivedTimestamp.Time; e.Verb != "delete" || at.Before(due) || at.After(due.Add(10*time.Second)) {
+			t.Errorf("%s at %s, and it was due at %s", e, at, due)
+		}
+	}
+	if len(requests) == 0 {
+		t.Error("nobody has deleted it")
+	}
+}
+
 // stateful makes a StatefulSet, and a Pod of it on the ready Node that is stuck. The set itself wants no Pods, so that none
 // takes the place of the one that goes.
 func stateful(t *testing.T, s *scene) {

@@ -65,7 +65,7 @@ func (a *allocator) run(ctx context.Context, t *testing.T) {
 }
 
 func (a *allocator) allocate(t *testing.T, r Record) error {
-	u := bare(Group, "SpiderIPPool", "", a.pool)
+	u := bare(Group(), "SpiderIPPool", "", a.pool)
 	if err := shared.Get(t.Context(), client.ObjectKeyFromObject(u), u); err != nil {
 		return err
 	}

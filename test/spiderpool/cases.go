@@ -19,11 +19,13 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// The kinds, and the finalizer on objects of them.
-var (
-	Group    = schema.GroupVersion{Group: "spiderpool.spidernet.io", Version: "v2beta1"}
-	KubeVirt = schema.GroupVersion{Group: "kubevirt.io", Version: "v1"}
-)
+// Group is that of Spiderpool's kinds.
+func Group() schema.GroupVersion {
+	return schema.GroupVersion{Group: "spiderpool.spidernet.io", Version: "v2beta1"}
+}
+
+// KubeVirt is that of KubeVirt's.
+func KubeVirt() schema.GroupVersion { return schema.GroupVersion{Group: "kubevirt.io", Version: "v1"} }
 
 const (
 	// Finalizer is what holds pools and endpoints.

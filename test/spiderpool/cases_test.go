@@ -286,10 +286,10 @@ func (s *scene) ago(d v1alpha1.Duration) metav1.Time {
 }
 
 func (s *scene) virtual(kind string, v Virtual) {
-	u := bare(KubeVirt, kind, s.namespace, v.Name)
+	u := bare(KubeVirt(), kind, s.namespace, v.Name)
 	if v.Machine {
 		controls := true
-		u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: KubeVirt.String(), Kind: "VirtualMachine", Name: v.Name, UID: uuid.NewUUID(), Controller: &controls}})
+		u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: KubeVirt().String(), Kind: "VirtualMachine", Name: v.Name, UID: uuid.NewUUID(), Controller: &controls}})
 	}
 	if v.Terminating {
 		u.SetFinalizers([]string{"example.com/hold"})
@@ -308,7 +308,7 @@ func (s *scene) endpoint(e *Endpoint, pool string) {
 	for _, ip := range e.IPs {
 		ips = append(ips, map[string]any{"interface": "eth0", "ipv4": ip, "ipv4Pool": pool})
 	}
-	u := bare(Group, "SpiderEndpoint", s.namespace, e.Name)
+	u := bare(Group(), "SpiderEndpoint", s.namespace, e.Name)
 	u.SetFinalizers(append([]string{Finalizer}, e.Finalizers...))
 	u.Object["status"] = map[string]any{
 		"ownerControllerType": e.Owner, "ownerControllerName": "app",
@@ -323,7 +323,7 @@ func (s *scene) endpoint(e *Endpoint, pool string) {
 // strike takes away what nobody else would, so that it is not seen by the next cases.
 func (s *scene) strike(ctx context.Context) {
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(Group.WithKind("SpiderEndpointList"))
+	list.SetGroupVersionKind(Group().WithKind("SpiderEndpointList"))
 	if err := shared.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
 		s.t.Error(err)
 	}
@@ -345,7 +345,7 @@ func (s *scene) strike(ctx context.Context) {
 // diff is what differs between what became of the case and what is wanted.
 func (s *scene) diff(want Outcome) string {
 	var got Outcome
-	now := bare(Group, "SpiderIPPool", "", s.pool.GetName())
+	now := bare(Group(), "SpiderIPPool", "", s.pool.GetName())
 	if err := shared.Get(s.t.Context(), client.ObjectKeyFromObject(now), now); err != nil {
 		return err.Error()
 	}
@@ -361,7 +361,7 @@ func (s *scene) diff(want Outcome) string {
 		}
 	}
 	for _, e := range s.Endpoints {
-		u := bare(Group, "SpiderEndpoint", s.namespace, e.Name)
+		u := bare(Group(), "SpiderEndpoint", s.namespace, e.Name)
 		err := shared.Get(s.t.Context(), client.ObjectKeyFromObject(u), u)
 		switch {
 		case client.IgnoreNotFound(err) != nil:

@@ -225,7 +225,7 @@ func encode(t *testing.T, records map[string]Record) string {
 // pool makes a pool with records.
 func pool(t *testing.T, name string, records map[string]Record) *unstructured.Unstructured {
 	t.Helper()
-	u := bare(Group, "SpiderIPPool", "", name)
+	u := bare(Group(), "SpiderIPPool", "", name)
 	u.SetFinalizers([]string{Finalizer})
 	u.Object["spec"] = map[string]any{"ipVersion": int64(4), "subnet": "10.0.0.0/8"}
 	if err := shared.Create(t.Context(), u); err != nil {

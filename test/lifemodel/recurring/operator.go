@@ -284,9 +284,7 @@ func (o *operator) recorded(n *State) lifemodel.Property {
 		}
 		c.Runs, c.Run.Number = number, number
 	}
-	for k, v := range o.p.Batch {
-		c.Run.Rows[k] = v
-	}
+	c.Run.Rows = o.p.Batch
 	return breaks
 }
 

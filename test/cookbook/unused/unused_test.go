@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cookbook
+package unused
 
 import (
 	"fmt"
@@ -33,7 +33,7 @@ func TestWithoutTheSwitch(t *testing.T) {
 	l := need(t)
 	l.operate(t, "-without")
 	l.must(t, objects)
-	for _, name := range []string{"unbound-roles", "unbound-clusterroles", "released-volumes", "empty-namespaces", "old-previews"} {
+	for _, name := range []string{"unbound-roles", "unbound-clusterroles", "released-volumes"} {
 		text, err := os.ReadFile(filepath.Join(folder, name, "cleaner.yaml"))
 		if err != nil {
 			t.Fatal(err)

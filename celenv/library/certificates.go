@@ -1,0 +1,71 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package library
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+)
+
+// Certificates is what expressions ask about X.509 certificates.
+//
+//	certificates(<bytes or string>) -> <list>    // those of a text in PEM form, in its order
+//
+// Each is a map: dnsNames, issuer, notAfter, notBefore, subject; the names as RFC 2253 writes them, the times as timestamps.
+// Of a chain the first one is that of the server. Keys in the text are passed over; an empty text has none. What is no
+// certificate is an error. Nothing is verified: a certificate says what whoever made it wants.
+func Certificates() cel.EnvOption { return cel.Lib(certificates{}) }
+
+type certificates struct{}
+
+func (certificates) LibraryName() string { return "cleaner.certificates" }
+
+func (certificates) CompileOptions() []cel.EnvOption {
+	list := cel.ListType(cel.MapType(cel.StringType, cel.DynType))
+	return []cel.EnvOption{
+		cel.Function("certificates",
+			cel.Overload("certificates_bytes", []*cel.Type{cel.BytesType}, list, cel.UnaryBinding(func(v ref.Val) ref.Val { return parseCertificates([]byte(v.(types.Bytes))) })),
+			cel.Overload("certificates_string", []*cel.Type{cel.StringType}, list, cel.UnaryBinding(func(v ref.Val) ref.Val { return parseCertificates([]byte(v.(types.String))) }))),
+	}
+}
+
+func (certificates) ProgramOptions() []cel.ProgramOption { return nil }
+
+func parseCertificates(text []byte) ref.Val {
+	all, blocks := []ref.Val{}, 0
+	for rest := text; ; blocks++ {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return types.NewErr("certificates: block %d is no certificate: %v", blocks+1, err)
+		}
+		all = append(all, certificate(c))
+	}
+	if blocks == 0 && len(text) > 0 {
+		return types.NewErr("certificates: the text is not in PEM form: it begins with -----BEGIN CERTIFICATE-----")
+	}
+	return types.NewRefValList(types.DefaultTypeAdapter, all)
+}
+
+func certificate(c *x509.Certificate) ref.Val {
+	entries := map[ref.Val]ref.Val{
+		types.String("dnsNames"):  types.NewStringList(types.DefaultTypeAdapter, c.DNSNames),
+		types.String("issuer"):    types.String(c.Issuer.String()),
+		types.String("notAfter"):  types.Timestamp{Time: c.NotAfter},
+		types.String("notBefore"): types.Timestamp{Time: c.NotBefore},
+		types.String("subject"):   types.String(c.Subject.String()),
+	}
+	keys := []ref.Val{types.String("dnsNames"), types.String("issuer"), types.String("notAfter"), types.String("notBefore"), types.String("subject")}
+	return newOrderedMap(keys, entries)
+}

@@ -1,0 +1,88 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// loopAfter is how often in a row an object must have been made anew, and deleted again, to be called a loop.
+	loopAfter = 3
+	// loopWithin is how soon after one deletion the next one has to be of use for that: what comes back more slowly is
+	// somebody's way to work.
+	loopWithin = time.Minute
+)
+
+// Remade is what this process has deleted, by its name, and how often somebody has made it anew since. Losing it costs
+// deletions.
+type Remade map[Place]Remaking
+
+// Place is where an object is, whichever it is.
+type Place struct {
+	Resource        schema.GroupVersionResource
+	Namespace, Name string
+}
+
+// Remaking is what became of one place.
+type Remaking struct {
+	// UID is that of the object that was deleted last.
+	UID types.UID
+	// Times is how often in a row it was another one.
+	Times int
+	// Until is when the next one may be deleted, and Wait how long that is after the last one; zero: at once.
+	Until time.Time
+	Wait  time.Duration
+
+	at time.Time
+}
+
+// place is where an object is.
+func (r *Ref) place() Place {
+	return Place{Resource: r.Resource, Namespace: r.Namespace, Name: r.Name}
+}
+
+// Deleted takes that an object was deleted. It says whether somebody has made it anew so often by now that there is a loop;
+// from then on each next one waits longer.
+func (r Remade) Deleted(o *Object, now time.Time) (loop bool) {
+	e := r[o.place()]
+	if e.over(now) {
+		e = Remaking{}
+	}
+	if e.UID != "" && e.UID != o.UID {
+		e.Times++
+		loop = e.Times == loopAfter
+		if e.Times >= loopAfter {
+			e.Wait = doubled(e.Wait)
+			e.Until = now.Add(e.Wait)
+		}
+	}
+	e.UID, e.at = o.UID, now
+	r[o.place()] = e
+	return loop
+}
+
+// Waits says whether an object has to wait now because others of its name were deleted before it, and how.
+func (r Remade) Waits(o *Object, now time.Time) (Remaking, bool) {
+	e, ok := r[o.place()]
+	return e, ok && e.UID != o.UID && now.Before(e.Until)
+}
+
+// Why says so for people.
+func (e Remaking) Why() string {
+	return fmt.Sprintf("somebody has made it anew after each of the last %d deletions", e.Times)
+}
+
+// over says that the last deletion is so long ago that there is no loop any more.
+func (e Remaking) over(now time.Time) bool { return now.Sub(e.at) > max(2*e.Wait, loopWithin) }
+
+// Forget drops what was not made anew for so long that it starts anew.
+func (r Remade) Forget(now time.Time) {
+	maps.DeleteFunc(r, func(_ Place, e Remaking) bool { return e.over(now) })
+}
