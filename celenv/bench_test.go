@@ -140,7 +140,10 @@ func BenchmarkForesight(b *testing.B) {
 			in := Input{Time: at("2025-01-01T00:00:00Z"), Targets: map[string]any{"pods": list(pods...), "nodes": list(), "config": nil}}
 			ask := func(p *Programs) (Foresight, time.Duration) {
 				start := time.Now()
-				e := begin(b, p, in)
+				e, problem := p.Begin(b.Context(), in)
+				if problem != nil {
+					b.Fatal(problem)
+				}
 				defer e.Close()
 				for _, item := range items(b, e.Rule(0)) {
 					if _, problem := item.When(); problem != nil {

@@ -293,6 +293,22 @@ func TestForesightIsPaidApart(t *testing.T) {
 	}
 }
 
+// When answers have taken half of the time that there is, the rest is for answers alone.
+func TestForesightLeavesTimeForAnswers(t *testing.T) {
+	p := programs(t, newCompiler(t, Limits{Wall: time.Hour}), `time > timestamp("2025-01-01T00:00:00Z")`)
+	in := Input{Time: at("2025-01-02T00:00:00Z"), Targets: map[string]any{"revisions": list(), "svc": nil}}
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // as if 40 of the 60 minutes were over
+	defer cancel()
+	e, problem := p.Begin(short, in)
+	if problem != nil {
+		t.Fatal(problem)
+	}
+	defer e.Close()
+	if got := e.Conditions(); !got[0].Value || !e.Foresight().Unknown {
+		t.Errorf("got %v, and %v is foreseen", got, e.Foresight())
+	}
+}
+
 // Flip ends, and asks no more often than it may.
 func TestFlipIsBounded(t *testing.T) {
 	evaluations := 0

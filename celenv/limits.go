@@ -102,9 +102,9 @@ type meter struct {
 	caller  context.Context
 	ctx     context.Context // the caller's, with a deadline
 	cancel  context.CancelFunc
-	wall    time.Duration // the time that ends at the deadline
-	half    time.Time     // when half of it is over
-	*budget               // who pays now
+	wall    time.Duration   // the time that ends at the deadline
+	first   context.Context // ends when only half of that time is left; nil until it is of interest
+	*budget                 // who pays now
 	ticks   uint
 	stopped *Error // why the evaluation was stopped
 
@@ -114,8 +114,7 @@ type meter struct {
 
 // begin gives the meter a time, from now. What is done is paid from a budget that is set for each expression.
 func (m *meter) begin(caller context.Context, wall time.Duration) {
-	m.caller, m.wall, m.stopped = caller, wall, nil
-	m.half = time.Now().Add(wall / 2)
+	m.caller, m.wall, m.stopped, m.first = caller, wall, nil, nil
 	m.ctx, m.cancel = context.WithTimeoutCause(caller, wall, errWall)
 }
 
@@ -130,17 +129,25 @@ func (m *meter) longer(by time.Duration) {
 	deadline, _ := m.ctx.Deadline() // the caller's if that is earlier, which then stays what ends it
 	m.cancel()
 	m.wall += by
-	m.half = m.half.Add(by / 2)
+	m.first = nil
 	m.ctx, m.cancel = context.WithDeadlineCause(m.caller, deadline.Add(by), errWall)
 }
 
-// spares says that there is time for more than answers.
-func (m *meter) spares() bool { return time.Now().Before(m.half) }
+// spares says that there is time for more than answers: half of it is left.
+func (m *meter) spares() bool {
+	if m.first == nil {
+		deadline, _ := m.ctx.Deadline()
+		first, end := context.WithDeadline(m.ctx, deadline.Add(-m.wall/2))
+		cancel := m.cancel
+		m.first, m.cancel = first, func() { end(); cancel() }
+	}
+	return m.first.Err() == nil
+}
 
 // release lets go of what the meter was used for.
 func (m *meter) release() {
 	m.cancel()
-	m.caller, m.ctx, m.budget = nil, nil, nil
+	m.caller, m.ctx, m.first, m.budget = nil, nil, nil, nil
 	clear(m.operands[:])
 }
 

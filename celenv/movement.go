@@ -59,12 +59,12 @@ func (m *movement) moves(e ast.Expr, locals *local) bool {
 	case ast.ListKind:
 		return m.anyMoves(e.AsList().Elements(), locals)
 	case ast.MapKind:
-		any := false
+		value := false
 		for _, entry := range e.AsMap().Entries() {
 			m.mustNotMove(entry.AsMapEntry().Key(), locals)
-			any = m.moves(entry.AsMapEntry().Value(), locals) || any
+			value = m.moves(entry.AsMapEntry().Value(), locals) || value
 		}
-		return any
+		return value
 	case ast.CallKind:
 		return m.callMoves(e, locals)
 	case ast.ComprehensionKind:
@@ -76,11 +76,11 @@ func (m *movement) moves(e ast.Expr, locals *local) bool {
 }
 
 func (m *movement) anyMoves(all []ast.Expr, locals *local) bool {
-	any := false
+	one := false
 	for _, e := range all {
-		any = m.moves(e, locals) || any
+		one = m.moves(e, locals) || one
 	}
-	return any
+	return one
 }
 
 func (m *movement) mustNotMove(e ast.Expr, locals *local) {
@@ -113,7 +113,7 @@ func (m *movement) callMoves(e ast.Expr, locals *local) bool {
 		return m.moves(args[0], locals) && m.canHold(e)
 	case operators.OptSelect:
 		return m.moves(args[0], locals) && m.canHold(e)
-	case operators.LogicalAnd, operators.LogicalOr, operators.NotStrictlyFalse, operators.OldNotStrictlyFalse:
+	case operators.LogicalAnd, operators.LogicalOr, operators.NotStrictlyFalse:
 		m.anyMoves(args, locals) // of what is no bool they make an error
 		return false
 	case "or", "orValue": // cel-go evaluates their second operand only if it needs it
