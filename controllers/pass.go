@@ -221,6 +221,9 @@ func (p *pass) warmingUp(d plan.Plan) (until time.Time, silent bool) {
 
 // askAgain is when to come back after a decision. Nothing tells that a ServiceAccount has got a right, so it is asked.
 func (p *pass) askAgain(d plan.Plan) time.Time {
+	if !d.Look.After(p.mem.evaluated) { // of a decision that is said again: it has been looked
+		d.Look = time.Time{}
+	}
 	again := d.Again()
 	if !p.nextTick.IsZero() {
 		again = earliest(again, p.nextTick)

@@ -14,10 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
 )
 
 // TestAWriteNamesOnlyWhatItIsFor keeps the report from touching the record, and the record from touching the report.
@@ -84,6 +86,34 @@ func TestAWriteNamesOnlyWhatItIsFor(t *testing.T) {
 			}
 			if name != "Report" && (o.read.GetResourceVersion() != "8" || o.read.Common().TTL != "1h" || o.c.State().Runs != 1 || o.c.State().ObservedGeneration != 3) {
 				t.Errorf("the answer was not taken: read %+v, draft %+v", o.read, o.c.State())
+			}
+		})
+	}
+}
+
+// It comes back when an item may be due. A decision that is said again has had its look: nobody looks again and again for it.
+func TestAskAgain(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	cases := map[string]struct{ look, tick, want time.Duration }{
+		"AtNext":      {want: time.Hour},
+		"AtLook":      {look: time.Minute, want: time.Minute},
+		"AtOldLook":   {look: -time.Minute, want: time.Hour},
+		"AtTick":      {tick: time.Second, look: time.Minute, want: time.Second},
+		"BeforeATick": {tick: time.Minute, look: time.Second, want: time.Second},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := &pass{r: &CleanerReconciler{clock: clocktesting.NewFakeClock(now)}, mem: newMemory("uid")}
+			p.mem.evaluated = now
+			d := plan.Plan{Next: now.Add(time.Hour)}
+			if tc.look != 0 {
+				d.Look = now.Add(tc.look)
+			}
+			if tc.tick != 0 {
+				p.nextTick = now.Add(tc.tick)
+			}
+			if got := p.askAgain(d).Sub(now); got != tc.want {
+				t.Errorf("it comes back after %s, want %s", got, tc.want)
 			}
 		})
 	}

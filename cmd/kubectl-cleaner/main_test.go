@@ -36,10 +36,6 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	templates, err := filepath.Abs("../../config/templates")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, file := range files {
 		if err := os.WriteFile(filepath.Join(samples, filepath.Base(file)), []byte(contents(t, file)), 0o600); err != nil {
 			t.Fatal(err)
