@@ -41,6 +41,10 @@ func TestScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	templates, err := filepath.Abs("../../config/templates")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		UpdateScripts:       os.Getenv("UPDATE") != "",
