@@ -31,6 +31,10 @@ func TestMain(m *testing.M) {
 
 // Each file of testdata is a session: commands, and what they must print. UPDATE=1 writes the files that are compared.
 func TestScripts(t *testing.T) {
+	templates, err := filepath.Abs("../../config/templates")
+	if err != nil {
+		t.Fatal(err)
+	}
 	samples := t.TempDir() // without the cookbook, which has tests of its own
 	files, err := filepath.Glob("../../config/samples/*.yaml")
 	if err != nil {
