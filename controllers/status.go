@@ -192,7 +192,7 @@ func (r report) resolved(in plan.Input, d plan.Plan) {
 		for n := range in.Snapshot[i].Objects {
 			st.ResolvedTargetCount++
 			if len(st.ResolvedTargets) < maxResolved {
-				st.ResolvedTargets = append(st.ResolvedTargets, in.Snapshot[i].Objects[n].String())
+				st.ResolvedTargets = append(st.ResolvedTargets, in.Snapshot[i].Objects[n].Shown(r.p.c.GetNamespace()))
 			}
 		}
 		if why, problem := plan.Problem(&r.p.work.Targets[i], &in.Snapshot[i]); why != "" {

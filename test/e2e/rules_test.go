@@ -354,7 +354,7 @@ func TestRulesThatFindNothingEndACleanerThatCleansOnce(t *testing.T) {
 
 func TestAClusterCleaner(t *testing.T) {
 	l := parallel(t)
-	l.labelled(nil, "a", "b")
+	l.labelled(nil, "a", "b", "stays")
 	other := newLab(t, l.env)
 	other.labelled(nil, "kept")
 	cc := l.cluster(`
@@ -362,14 +362,17 @@ func TestAClusterCleaner(t *testing.T) {
   targets:
   - {name: maps, reference: {version: v1, kind: ConfigMap, matchLabels: {app: shop}, namespaces: [` + l.ns + `]}}
   rules:
-  - {name: all, forEach: maps.items, when: "true", actions: [{delete: {}}]}`)
-	l.leaves()
+  - {name: all, forEach: maps.items, when: item.metadata.name != "stays", actions: [{delete: {}}]}`)
+	l.leaves("stays")
 	l.eventually("it says so", func() string {
 		if err := l.Get(l.ctx, client.ObjectKeyFromObject(cc), cc); err != nil {
 			return err.Error()
 		}
 		if a := cc.Status.LastActions; len(a) != 2 || !strings.HasPrefix(a[0].Object, l.ns+"/") {
 			return fmt.Sprintf("lastActions is %+v", a)
+		}
+		if got := cc.Status.ResolvedTargets; !slices.Equal(got, []string{l.ns + "/stays.configmaps/v1"}) {
+			return fmt.Sprintf("resolvedTargets is %v", got)
 		}
 		return ""
 	})
