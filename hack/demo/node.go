@@ -191,18 +191,9 @@ func (s *story) tellOfPods(ctx context.Context) error {
 		if !e.By(operator.User) || e.ObjectRef == nil || e.ObjectRef.Resource != "pods" || e.Verb != "patch" && e.Verb != "delete" {
 			continue
 		}
-		demand, err := demands(e)
-		if err != nil {
+		if err := s.request(e); err != nil {
 			return err
 		}
-		what := strings.ToUpper(e.Verb) + " pods " + e.ObjectRef.Name
-		if e.ObjectRef.Subresource != "" {
-			what += " (its " + e.ObjectRef.Subresource + ")"
-		}
-		if dryRun(e) {
-			what += ", as a dry run"
-		}
-		s.say("%s → %d, only if uid=%s… resourceVersion=%s", what, e.Code(), short(demand.UID), value(demand.ResourceVersion))
 	}
 	pod := &corev1.Pod{}
 	if err := s.client.Get(ctx, client.ObjectKey{Namespace: shop, Name: "web-1"}, pod); err != nil {
@@ -215,13 +206,43 @@ func (s *story) tellOfPods(ctx context.Context) error {
 	return nil
 }
 
-// demands is what a deletion or a patch demands of its object. A patch names it as it must be.
+// request tells of a deletion or a patch.
+func (s *story) request(e cluster.Event) error {
+	demand, err := demands(e)
+	if err != nil {
+		return err
+	}
+	what := strings.ToUpper(e.Verb) + " " + e.ObjectRef.Resource + " " + e.ObjectRef.Name
+	if e.ObjectRef.Subresource != "" {
+		what += " (its " + e.ObjectRef.Subresource + ")"
+	}
+	if dryRun(e) {
+		what += ", as a dry run"
+	}
+	s.say("%s → %d, only if uid=%s… resourceVersion=%s", what, e.Code(), short(demand.UID), value(demand.ResourceVersion))
+	return nil
+}
+
+// demands is what a deletion or a patch demands of its object. A patch names it as it must be, or, if it is a list of
+// operations, tests it.
 func demands(e cluster.Event) (metav1.Preconditions, error) {
 	if e.Verb == "delete" {
 		return e.Preconditions()
 	}
 	var patch struct{ Metadata metav1.Preconditions }
 	if e.RequestObject == nil {
+		return patch.Metadata, nil
+	}
+	var operations []struct{ Op, Path, Value string }
+	if json.Unmarshal(e.RequestObject.Raw, &operations) == nil {
+		for _, o := range operations {
+			switch {
+			case o.Op == "test" && o.Path == "/metadata/uid":
+				patch.Metadata.UID = new(types.UID(o.Value))
+			case o.Op == "test" && o.Path == "/metadata/resourceVersion":
+				patch.Metadata.ResourceVersion = &o.Value
+			}
+		}
 		return patch.Metadata, nil
 	}
 	if err := json.Unmarshal(e.RequestObject.Raw, &patch); err != nil {

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -148,7 +147,9 @@ func (s *story) tellOfAddresses(ctx context.Context) error {
 		if !e.By(operator.User) || e.ObjectRef == nil || e.ObjectRef.APIGroup != spiderpool.Group().Group || e.Verb != "patch" && e.Verb != "delete" || dryRun(e) {
 			continue
 		}
-		s.say("%s %s → %d", strings.ToUpper(e.Verb), e.ObjectRef.Resource+" "+e.ObjectRef.Name, e.Code())
+		if err := s.request(e); err != nil {
+			return err
+		}
 	}
 	if err := s.addresses(ctx); err != nil {
 		return err
