@@ -5,17 +5,14 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -36,7 +33,9 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 	}
 	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	in.Snapshot = snapshot.TakeLive(ctx, p.hands.live, p.c.GetNamespace(), p.work)
-	in.Release = p.lookRelease(ctx)
+	if in.Release = p.hands.helm.Wanted(ctx, p.c.GetNamespace(), p.work.Helm); in.Release != nil {
+		in.Release.Detail = clean(in.Release.Detail)
+	}
 	missing, leaves := p.hands.accountMissing(ctx, p.r.own.live), p.namespaceLeaves(ctx)
 	in.Clock = p.r.trust() // these reads have measured it, whatever was read before
 	live := plan.Compute(ctx, in)
@@ -99,30 +98,6 @@ func (p *pass) namespaceLeaves(ctx context.Context) bool {
 // leavingMessage says so in words.
 func (p *pass) leavingMessage() string {
 	return fmt.Sprintf("Namespace %q is being deleted, or cannot be read: nothing more is begun in it.", p.c.GetNamespace())
-}
-
-// lookRelease reads the Helm release that the spec wants uninstalled; nil if there is none. What cannot be read blocks.
-func (p *pass) lookRelease(ctx context.Context) *plan.Release {
-	h := p.work.Helm
-	if h == nil || !h.Delete {
-		return nil
-	}
-	rel, err := p.hands.helm.Look(ctx, p.c.GetNamespace(), h.Release)
-	if err != nil {
-		return &plan.Release{Name: h.Release, Blocked: releaseReason(err), Detail: clean(fmt.Sprintf("Release %q: %s.", h.Release, err))}
-	}
-	return &rel.Release
-}
-
-// releaseReason is the reason for which a release could not be read.
-func releaseReason(err error) string {
-	if blocked, ok := errors.AsType[*helm.BlockedError](err); ok {
-		return blocked.Reason
-	}
-	if apierrors.IsForbidden(err) {
-		return v1alpha1.ReasonAccessDenied
-	}
-	return v1alpha1.ReasonReadFailed
 }
 
 // commit records the run before anything of it is done: the finalizer first, then the rows, each at the version of the

@@ -31,6 +31,7 @@ func allowed() map[string][]string {
 		"controllers/internal/faults":       {},
 		"controllers/internal/actuate":      {"api/v1alpha1", "controllers/internal/faults", "controllers/plan", "controllers/snapshot"},
 		"controllers/internal/actuate/helm": {"api/v1alpha1", "controllers/internal/faults", "controllers/plan"},
+		"controllers/releases":              {"api/v1alpha1", "controllers/internal/actuate/helm", "controllers/plan"},
 		"controllers/internal/outbox":       {"api/v1alpha1", "controllers/internal/faults", "controllers/plan"},
 		"controllers/internal/metrics":      {},
 		"controllers/internal/identity":     {"controllers/plan", "controllers/snapshot"},
@@ -43,7 +44,7 @@ func allowed() map[string][]string {
 		"config/templates": {"api/v1alpha1"},
 		"webhooks":         {"api/v1alpha1", "api/validation", "celenv", "config/templates"},
 		"cmd/kubectl-cleaner": {
-			"api/v1alpha1", "api/validation", "celenv", "config/crd", "config/templates", "controllers/plan", "controllers/snapshot",
+			"api/v1alpha1", "api/validation", "celenv", "config/crd", "config/templates", "controllers/plan", "controllers/releases", "controllers/snapshot",
 		},
 		"config/crd":  {},
 		"cmd/manager": {"api/v1alpha1", "api/validation", "controllers", "webhooks"},

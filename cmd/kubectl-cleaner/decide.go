@@ -25,12 +25,12 @@ type moments struct {
 // maxItems is for how many items everything is confirmed: for all.
 const maxItems = 1 << 30
 
-// decide makes the plan that the operator would make if the cluster were as the reader says. What has to be confirmed is
-// read from it once more.
-func decide(ctx context.Context, c *cleaner, r snapshot.Reader, p plan.Protection, m moments) plan.Plan {
+// decide makes the plan that the operator would make if the cluster were as the reader says, and the release of the spec as
+// it was read; nil if it was not. What has to be confirmed is read once more.
+func decide(ctx context.Context, c *cleaner, r snapshot.Reader, release *plan.Release, p plan.Protection, m moments) plan.Plan {
 	owner := ownerOf(c, m)
 	in := plan.Input{
-		Owner: owner, Spec: c.work, Programs: c.programs, Protection: p, Now: m.at,
+		Owner: owner, Spec: c.work, Programs: c.programs, Protection: p, Now: m.at, Release: release,
 		Snapshot: snapshot.Take(ctx, r, owner.Namespace, c.work),
 		Batch:    maxItems, Confirmed: map[plan.Read]bool{}, Unreadable: map[plan.Read]string{},
 	}

@@ -48,7 +48,7 @@ func (t *tool) lasting(ctx context.Context, c *cleaner, world *snapshot.Objects,
 		}
 		patched[s.Object.UID] = after
 	}
-	again := decide(ctx, c, &overlay{Objects: world, patched: patched}, protection, m)
+	again := decide(ctx, c, &overlay{Objects: world, patched: patched}, nil, protection, m)
 	for _, s := range later {
 		if !slices.ContainsFunc(again.Steps, func(o plan.Step) bool {
 			return o.Rule == s.Rule && o.Action == s.Action && o.Object.UID == s.Object.UID

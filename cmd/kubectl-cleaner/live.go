@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -32,13 +33,21 @@ type cluster struct {
 	lists map[schema.GroupVersion]*metav1.APIResourceList
 }
 
-func (t *tool) cluster() (*cluster, error) {
+// restConfig leads to the cluster. A person waits for the answer, and nobody else does.
+func (t *tool) restConfig() (*rest.Config, error) {
 	config, err := t.config.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("cannot find a cluster: %w; with --objects none is needed", err)
 	}
-	// A person waits for the answer, and nobody else does.
 	config.QPS, config.Burst = -1, -1
+	return config, nil
+}
+
+func (t *tool) cluster() (*cluster, error) {
+	config, err := t.restConfig()
+	if err != nil {
+		return nil, err
+	}
 	c := &cluster{lists: map[schema.GroupVersion]*metav1.APIResourceList{}}
 	if c.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
 		return nil, err

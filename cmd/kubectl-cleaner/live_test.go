@@ -27,6 +27,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	controlplane "github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/helmtest"
 	"github.com/vtex/cleaner/test/operator"
 )
 
@@ -153,6 +154,35 @@ func TestLive(t *testing.T) {
 		s.wants(got, "ClusterCleaner chosen at 2026-01-01T00:00:00Z: Act", "delete   ConfigMap team/b")
 		if strings.Contains(got, "default/a") || strings.Contains(got, "team/c") {
 			t.Errorf("what is not chosen is in the plan:\n%s", got)
+		}
+	})
+	t.Run("PlanOfARelease", func(t *testing.T) {
+		s := &session{t: t, kubeconfig: s.kubeconfig, now: s.now}
+		file := filepath.Join(t.TempDir(), "cleaner.yaml")
+		text := "apiVersion: cleaner.vtex.dev/v1alpha1\nkind: Cleaner\nmetadata: {name: release, namespace: default}\nspec: {ttl: 1h, helm: {release: web, delete: true}}\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.run(0, "plan", "-f", file); strings.Contains(got, "helmUninstall") {
+			t.Errorf("there is no release, and the plan is:\n%s", got)
+		}
+		config := func(kind, scope string) map[string]string {
+			return map[string]string{"a.yaml": "apiVersion: v1\nkind: " + kind + "\nmetadata: {name: of-web}\n" + scope}
+		}
+		if _, err := helmtest.Install(ctx, plane.Config(), "default", "web", helmtest.Chart{Templates: config("ConfigMap", "")}); err != nil {
+			t.Fatal(err)
+		}
+		s.wants(s.run(0, "plan", "-f", file), "Act", "helmUninstall   default/web   helm")
+		s.wants(s.run(0, "plan", "-f", file, "-o", "json"), `"verb": "helmUninstall"`, `"revision": 1`)
+		if _, err := helmtest.Install(ctx, plane.Config(), "default", "wide", helmtest.Chart{Templates: config("Namespace", "")}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "release: web", "release: wide")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.wants(s.run(0, "plan", "-f", file), "Blocked (ReleaseOutsideNamespace)", "of-web.namespaces/v1 (cluster-scoped)")
+		if _, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace("default").Get(ctx, "of-web", metav1.GetOptions{}); err != nil {
+			t.Errorf("a plan has changed something: %s", err)
 		}
 	})
 	t.Run("Validate", func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/releases"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -49,7 +50,8 @@ func (t *tool) planCommand() *cobra.Command {
 
 With --objects the plan is made from files, as if a cluster had these objects and no others. It serves Kubernetes' own
 kinds, those of which there are objects, and those of the CustomResourceDefinitions among the objects or in --crds.
-Without, the objects are read from the cluster of the kubeconfig. Nothing is changed.`,
+Without, the objects, and the Helm release if there is one, are read from the cluster of the kubeconfig. Nothing is
+changed.`,
 		Example: `  kubectl cleaner plan -f cleaner.yaml
   kubectl get pods,nodes -A -o json > objects.json
   kubectl cleaner plan -f cleaner.yaml --objects objects.json --at 2026-01-01T00:00:00Z -o yaml`,
@@ -94,8 +96,8 @@ func (t *tool) plan(ctx context.Context, f *planFlags) error {
 		return err
 	}
 	c := l.load(ctx, own, nil)
-	if !c.invalid() && c.work.Helm != nil && c.work.Helm.Delete {
-		p := own.at("spec.helm", "the release is not looked at here, and its uninstallation is not in the plan: helm list shows it")
+	if !c.invalid() && len(f.objects) > 0 && c.work.Helm != nil && c.work.Helm.Delete {
+		p := own.at("spec.helm", "a release is only looked at in a cluster: its uninstallation is not in the plan; leave out --objects")
 		p.warning = true
 		c.problems = append(c.problems, p)
 	}
@@ -114,7 +116,12 @@ func (t *tool) plan(ctx context.Context, f *planFlags) error {
 	if err != nil {
 		return err
 	}
-	p := decide(ctx, c, world, plan.Protection{Namespaces: f.namespaces, AllowedKinds: f.allowed}, m)
+	protection := plan.Protection{Namespaces: f.namespaces, AllowedKinds: f.allowed}
+	release, err := t.release(ctx, f, c, protection)
+	if err != nil {
+		return err
+	}
+	p := decide(ctx, c, world, release, protection, m)
 	s := &shown{plan: &p, owner: ownerOf(c, m), kind: kindOfOwner(c.owner), at: m.at, warnings: c.warnings()}
 	if c.work.Mode == v1alpha1.ModeDryRun && len(p.Steps) > 0 {
 		s.mode = "Mode is DryRun: nothing of this would be done."
@@ -191,6 +198,18 @@ func (t *tool) world(ctx context.Context, f *planFlags, c *cleaner) (*snapshot.O
 		return nil, err
 	}
 	return offline(objects, definitions)
+}
+
+// release is that of the spec as the cluster has it; nil if there is none, or no cluster is asked.
+func (t *tool) release(ctx context.Context, f *planFlags, c *cleaner, p plan.Protection) (*plan.Release, error) {
+	if len(f.objects) > 0 || c.work.Helm == nil {
+		return nil, nil
+	}
+	config, err := t.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	return releases.Read(ctx, config, c.owner.GetNamespace(), c.work, p)
 }
 
 // oneCleaner is the one Cleaner or ClusterCleaner among documents.

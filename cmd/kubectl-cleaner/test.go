@@ -270,7 +270,7 @@ func (t *tool) testCase(ctx context.Context, f *testFlags, l *loader, dir string
 		return err
 	}
 	protection := plan.Protection{Namespaces: defaultProtected(), AllowedKinds: l.allowed}
-	p := decide(ctx, c, world, protection, m)
+	p := decide(ctx, c, world, nil, protection, m)
 	if err := compare(filepath.Join(dir, filePlan), &p, ownerOf(c, m), m.at, f.update); err != nil {
 		return err
 	}

@@ -5,11 +5,13 @@ package helm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"helm.sh/helm/v3/pkg/release"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -165,6 +167,24 @@ func (u *Uninstaller) Look(ctx context.Context, namespace, name string) (Release
 		return Release{}, fmt.Errorf("cannot look at the hooks of release %q: %w", name, err)
 	}
 	return r, nil
+}
+
+// Wanted reads the release that a spec wants uninstalled; nil if there is none. What cannot be read blocks.
+func (u *Uninstaller) Wanted(ctx context.Context, namespace string, spec *v1alpha1.Helm) *plan.Release {
+	if spec == nil || !spec.Delete {
+		return nil
+	}
+	rel, err := u.Look(ctx, namespace, spec.Release)
+	if err == nil {
+		return &rel.Release
+	}
+	blocked := &plan.Release{Name: spec.Release, Blocked: v1alpha1.ReasonReadFailed, Detail: fmt.Sprintf("Release %q: %s.", spec.Release, err)}
+	if why, ok := errors.AsType[*BlockedError](err); ok {
+		blocked.Blocked = why.Reason
+	} else if apierrors.IsForbidden(err) {
+		blocked.Blocked = v1alpha1.ReasonAccessDenied
+	}
+	return blocked
 }
 
 // Committed is the release that was decided on.
