@@ -365,7 +365,7 @@ func TestRequestedAtEvaluatesNow(t *testing.T) {
 	l.apply(cleanerYAML("c", `
   retry: {period: 10h}
   targets:`+target+`
-  conditions: ['time - timestamp(evidence.metadata.creationTimestamp) > duration("3s")']`))
+  conditions: ['timestamp(string(time)) - timestamp(evidence.metadata.creationTimestamp) > duration("3s")'] # which nobody foresees`))
 	c := l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonConditionsNotMet)
 	l.eventually("time alone makes the condition true", func() string {
 		if time.Since(c.CreationTimestamp.Time) < 6*time.Second {
