@@ -215,7 +215,7 @@ type expression struct {
 	want    want
 	tree    *tree
 	ast     *cel.Ast
-	program cel.Program
+	program *program
 	// names are the names that it reads itself, each with the first node that does.
 	names map[string]int64
 	// targets are the targets that its answer depends on, through variables too, sorted.
@@ -266,7 +266,7 @@ func (c *Compiler) compile(s *scope, path, source string, w want, p *Programs) (
 		return nil, []*Error{problem}
 	}
 	var err error
-	if made.program, err = s.env.Program(checked, cel.EvalOptions(cel.OptOptimize), c.metered(checked, p.meter)); err != nil {
+	if made.program, err = c.plan(s.env, checked, true, c.metered(checked, p.meter)); err != nil {
 		return nil, []*Error{planError(t, err)}
 	}
 	s.depends(made)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/ext"
+	"github.com/google/cel-go/interpreter"
 	kubernetes "k8s.io/apiserver/pkg/cel/library"
 	"k8s.io/utils/lru"
 
@@ -117,6 +118,8 @@ type Compiler struct {
 	// charges says what each function costs, and bindings how it is called once that is paid.
 	charges  map[string]charge
 	bindings map[string]*functions.Overload
+	// functions are all of them, for whoever plans.
+	functions interpreter.Dispatcher
 }
 
 // NewCompiler builds the environment of the language.
@@ -126,7 +129,7 @@ func NewCompiler(o Options) (*Compiler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot build the CEL environment: %w", err)
 	}
-	bindings := map[string]*functions.Overload{}
+	bindings, all := map[string]*functions.Overload{}, interpreter.NewDispatcher()
 	for name, f := range env.Functions() {
 		overloads, err := f.Bindings()
 		if err != nil {
@@ -135,8 +138,11 @@ func NewCompiler(o Options) (*Compiler, error) {
 		for _, overload := range overloads {
 			bindings[overload.Operator] = overload
 		}
+		if err := all.Add(overloads...); err != nil {
+			return nil, fmt.Errorf("cannot add the overloads of %q: %w", name, err)
+		}
 	}
-	return &Compiler{env: env, envs: lru.New(sharedEnvs), limits: o.Limits.orDefaults(), charges: charges(), bindings: bindings}, nil
+	return &Compiler{env: env, envs: lru.New(sharedEnvs), limits: o.Limits.orDefaults(), charges: charges(), bindings: bindings, functions: all}, nil
 }
 
 // labelSharedErrors writes into the two error values that cel-go shares between all evaluations, before there are any.

@@ -25,7 +25,7 @@ type explanation struct {
 	meter      *meter
 	limits     Limits
 
-	program cel.Program
+	program *program
 	// turns counts, for each loop under way, its turns from 0.
 	turns map[int64]int64
 	// values are the last ones of the parts.
@@ -77,8 +77,7 @@ func (x *explanation) plan() error {
 		}
 	}
 	var err error
-	x.program, err = x.expression.env.Program(x.expression.ast,
-		x.compiler.metered(x.expression.ast, x.meter), cel.CustomDecoratorV2(x.watch))
+	x.program, err = x.compiler.plan(x.expression.env, x.expression.ast, false, x.compiler.metered(x.expression.ast, x.meter), x.watch)
 	return err
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -42,23 +41,23 @@ func keeps(function string) bool {
 
 // followed has the calls that can be given what moves follow it. It is an error if they are not all found in the program:
 // then cel-go plans them in a way that is not known here.
-func (c *Compiler) followed(calls map[int64]bool, l *lookout, m *meter) (option cel.ProgramOption, complete func() error) {
+func (c *Compiler) followed(calls map[int64]bool, l *lookout, m *meter) (follow interpreter.InterpretableDecoratorV2, complete func() error) {
 	found := map[int64]bool{}
-	option = cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+	follow = func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		node, ok := i.(interpreter.InterpretableCall)
 		if !ok || !calls[i.ID()] { // what selects from a call has the call's id too, and is none
 			return i, nil
 		}
 		found[i.ID()] = true
 		return c.follower(node, l, m)
-	})
+	}
 	complete = func() error {
 		if len(found) < len(calls) {
 			return fmt.Errorf("%d of %d calls are not planned as calls", len(calls)-len(found), len(calls))
 		}
 		return nil
 	}
-	return option, complete
+	return follow, complete
 }
 
 // follower is a call that can be given what moves. It evaluates its arguments, notes until when what it makes of them

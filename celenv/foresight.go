@@ -8,7 +8,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
@@ -254,7 +253,7 @@ type aheadProgram struct {
 	x        *expression
 	programs *Programs
 	planned  bool
-	program  cel.Program // nil if it cannot be foreseen
+	program  *program // nil if it cannot be foreseen
 }
 
 // plan says whether there is a program.
@@ -267,7 +266,7 @@ func (a *aheadProgram) plan() bool {
 		return false
 	}
 	follow, complete := a.compiler.followed(a.x.movement.calls, a.programs.lookout, a.programs.meter)
-	program, err := a.x.env.Program(a.x.ast, cel.EvalOptions(cel.OptOptimize), follow, a.compiler.metered(a.x.ast, a.programs.meter))
+	program, err := a.compiler.plan(a.x.env, a.x.ast, true, follow, a.compiler.metered(a.x.ast, a.programs.meter))
 	if err == nil && complete() == nil {
 		a.program = program
 	}

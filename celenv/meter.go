@@ -17,7 +17,7 @@ import (
 
 // metered has the program pay m for each turn of a loop, each call that is not free, and each list and map that it
 // builds. cel-go's own cost tracking observes every value and takes four to six times as long.
-func (c *Compiler) metered(a *cel.Ast, m *meter) cel.ProgramOption {
+func (c *Compiler) metered(a *cel.Ast, m *meter) interpreter.InterpretableDecoratorV2 {
 	// A loop's condition is evaluated once a turn, whatever the loop does. (Its step can be an attribute, such as the
 	// conditional of filter(), and those cannot be wrapped.)
 	loops := map[int64]bool{}
@@ -26,7 +26,7 @@ func (c *Compiler) metered(a *cel.Ast, m *meter) cel.ProgramOption {
 			loops[e.AsComprehension().LoopCondition().ID()] = true
 		}
 	}))
-	return cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		id := i.ID()
 		switch node := i.(type) {
 		case interpreter.InterpretableCall:
@@ -45,7 +45,7 @@ func (c *Compiler) metered(a *cel.Ast, m *meter) cel.ProgramOption {
 			return &turn{InterpretableV2: i, m: m}, nil
 		}
 		return i, nil
-	})
+	}
 }
 
 func constant(values []interpreter.InterpretableV2) bool {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+	kubernetes "k8s.io/apiserver/pkg/cel/library"
 
 	"github.com/vtex/cleaner/celenv/library"
 )
@@ -161,7 +162,7 @@ func (x *expression) attempt(e *Evaluation, from *budget) (ref.Val, *types.Err, 
 }
 
 // attempt runs a program, paid from a budget.
-func (e *Evaluation) attempt(program cel.Program, variables interpreter.Activation, from *budget) (ref.Val, *types.Err, *Error) {
+func (e *Evaluation) attempt(program *program, variables interpreter.Activation, from *budget) (ref.Val, *types.Err, *Error) {
 	m := e.p.meter
 	if m.ctx.Err() != nil {
 		return nil, nil, m.interruption()
@@ -185,13 +186,49 @@ func (e *Evaluation) attempt(program cel.Program, variables interpreter.Activati
 	}
 }
 
-// run evaluates a program. A panic anywhere below it is an error.
-func run(program cel.Program, variables interpreter.Activation) (out ref.Val, err error) {
+// program is an expression that is ready to run.
+type program struct{ root interpreter.InterpretableV2 }
+
+// plan makes a program of what was checked, optimized if it is to give answers. It does what cel-go's own Program does, but
+// that each of those keeps a table of all functions, which is most of what it takes in memory.
+func (c *Compiler) plan(env *cel.Env, a *cel.Ast, optimized bool, decorators ...interpreter.InterpretableDecoratorV2) (*program, error) {
+	types, adapter := env.CELTypeProvider(), env.CELTypeAdapter()
+	planner := interpreter.NewInterpreter(c.functions, env.Container, types, adapter, interpreter.NewAttributeFactory(env.Container, adapter, types))
+	options := []interpreter.PlannerOption{interpreter.CustomDecoratorV2(lazily)}
+	for _, d := range decorators {
+		options = append(options, interpreter.CustomDecoratorV2(d))
+	}
+	patterns := []*interpreter.RegexOptimization{kubernetes.FindRegexOptimization, kubernetes.FindAllRegexOptimization}
+	if optimized {
+		options = append(options, interpreter.Optimize())
+		patterns = append(patterns, interpreter.MatchesRegexOptimization)
+	}
+	root, err := planner.NewInterpretable(a.NativeRep(), append(options, interpreter.CompileRegexConstants(patterns...))...)
+	if err != nil {
+		return nil, err
+	}
+	return &program{root}, nil
+}
+
+// run evaluates a program. A panic anywhere below it is an error; the meter's, that the evaluation is cancelled, is its own.
+func run(p *program, variables interpreter.Activation) (out ref.Val, err error) {
+	frame, err := interpreter.NewExecutionFrame(variables)
+	if err != nil {
+		return nil, err
+	}
+	defer frame.Close()
 	defer func() {
-		if r := recover(); r != nil {
+		switch r := recover().(type) {
+		case nil:
+		case interpreter.EvalCancelledError:
+			err = r
+		default:
 			err = fmt.Errorf("the evaluation panicked: %v", r)
 		}
 	}()
-	out, _, err = program.Eval(variables)
-	return out, err
+	out = p.root.Exec(frame)
+	if failure, failed := out.(*types.Err); failed {
+		return out, failure
+	}
+	return out, nil
 }
