@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -172,9 +173,11 @@ func (o *Options) makeClients() error {
 		return fmt.Errorf("cannot make an HTTP client: %w", err)
 	}
 	if o.Dynamic == nil {
-		if o.Dynamic, err = dynamic.NewForConfigAndClient(o.Config, http); err != nil {
+		client, err := rest.UnversionedRESTClientForConfigAndClient(wire.Config(o.Config), http)
+		if err != nil {
 			return fmt.Errorf("cannot make a dynamic client: %w", err)
 		}
+		o.Dynamic = dynamic.New(client)
 	}
 	if o.Metadata == nil {
 		if o.Metadata, err = metadata.NewForConfigAndClient(o.Config, http); err != nil {
