@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -312,6 +313,9 @@ func TestDeleteSaysWhatIsLeft(t *testing.T) {
 	if got.Kind != plan.AnswerDeleted || !got.Leaving || got.Gone || got.Now == nil || !got.Now.Terminating {
 		t.Fatalf("within a grace period it came to %+v", got)
 	}
+	if diff := cmp.Diff(l.find(podsResource(), "slow").Value, got.Now.Value); diff != "" {
+		t.Errorf("what is left (-live +answered):\n%s", diff)
+	}
 	if p, err := l.admin.CoreV1().Pods(l.ns).Get(t.Context(), "slow", metav1.GetOptions{}); err != nil || *p.DeletionGracePeriodSeconds != soon {
 		t.Errorf("the Pod has another grace: %v, %v", p.DeletionGracePeriodSeconds, err)
 	}
@@ -320,6 +324,18 @@ func TestDeleteSaysWhatIsLeft(t *testing.T) {
 	}
 	if l.find(podsResource(), "slow") != nil {
 		t.Error("it is there")
+	}
+	l.pod("changed")
+	before := l.running("changed")
+	p := patch(v1alpha1.PatchStrategic, `{"status":{"message":"patched"}}`)
+	p.Subresource = "status"
+	patched := l.do(&plan.Step{Verb: plan.VerbPatch, Object: before, Patch: p})
+	got = l.doAt(&plan.Step{Verb: plan.VerbDelete, Object: before, Grace: &soon}, patched.Version)
+	if got.Now == nil {
+		t.Fatalf("after a patch it came to %+v", got)
+	}
+	if diff := cmp.Diff(l.find(podsResource(), "changed").Value, got.Now.Value); diff != "" {
+		t.Errorf("what is left after a patch (-live +answered):\n%s", diff)
 	}
 	custom := l.custom("quick")
 	if got := l.do(&plan.Step{Verb: plan.VerbDelete, Object: custom}); got.Kind != plan.AnswerDeleted || !got.Gone || !got.Leaving {

@@ -34,9 +34,15 @@ type request struct {
 	contentType string
 	params      map[string]string
 	body        []byte
+	// metadataOnly asks for nothing but the metadata of the object in the answer.
+	metadataOnly bool
 }
 
-// deletion is the request that deletes an object, at a version. Without a policy the dependents go in the background, also
+// acceptMetadata asks for nothing but metadata, from who can answer so.
+const acceptMetadata = runtime.ContentTypeJSON + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1," + runtime.ContentTypeJSON
+
+// deletion is the request that deletes an object, at a version, and is answered with metadata: the rest is known of that
+// version. Without a policy the dependents go in the background, also
 // for kinds whose own default orphans them.
 func deletion(ref plan.Ref, version string, grace *int64, propagation v1alpha1.PropagationPolicy, dryRun bool) request {
 	if propagation == "" {
@@ -51,7 +57,7 @@ func deletion(ref plan.Ref, version string, grace *int64, propagation v1alpha1.P
 	if dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	return request{method: http.MethodDelete, contentType: runtime.ContentTypeJSON, body: text(options)}
+	return request{method: http.MethodDelete, contentType: runtime.ContentTypeJSON, body: text(options), metadataOnly: true}
 }
 
 // eviction is the request that evicts a Pod, at a version.
@@ -205,7 +211,11 @@ func text(v any) []byte {
 
 // send sends a request, and returns what was answered, an object or a Status; nil if it was neither.
 func (a *Actuator) send(ctx context.Context, ref plan.Ref, r request) (*unstructured.Unstructured, error) {
-	req := a.client.Verb(r.method).AbsPath(path(ref, r.subresource)...).SetHeader("Accept", runtime.ContentTypeJSON)
+	accept := runtime.ContentTypeJSON
+	if r.metadataOnly {
+		accept = acceptMetadata
+	}
+	req := a.client.Verb(r.method).AbsPath(path(ref, r.subresource)...).SetHeader("Accept", accept)
 	if r.body != nil {
 		req.SetHeader("Content-Type", r.contentType).Body(r.body)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -99,6 +100,7 @@ func requestFor(step *plan.Step, version string, dryRun bool) (*request, error) 
 		return nil, nil
 	case plan.VerbDelete:
 		r = deletion(step.Object.Ref, version, step.Grace, step.Propagation, dryRun)
+		r.metadataOnly = version == step.Object.ResourceVersion // else an earlier step has changed the rest
 	case plan.VerbEvict:
 		r, err = eviction(step.Object.Ref, version, step.Grace, dryRun)
 	case plan.VerbPatch:
@@ -132,7 +134,20 @@ func outcome(step *plan.Step, r *request, answered *unstructured.Unstructured) O
 		return Outcome{Leaving: true, Gone: true}
 	}
 	now := snapshot.FromUnstructured(step.Object.Resource, answered)
+	if r.metadataOnly {
+		now.Value = withMetadata(step.Object.Value, now.Value["metadata"])
+	}
 	out.Now, out.Leaving = &now, now.Terminating
+	return out
+}
+
+// withMetadata is what was known of an object, with other metadata; nil if nothing else was known.
+func withMetadata(value map[string]any, metadata any) map[string]any {
+	if value == nil {
+		return nil
+	}
+	out := maps.Clone(value)
+	out["metadata"] = metadata
 	return out
 }
 
