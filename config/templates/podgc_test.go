@@ -27,6 +27,7 @@ import (
 	"github.com/vtex/cleaner/config/templates"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
+	"github.com/vtex/cleaner/test/cases"
 	"github.com/vtex/cleaner/test/podgc"
 )
 
@@ -40,7 +41,7 @@ const (
 )
 
 func TestPodGC(t *testing.T) {
-	files, err := podgc.Load("testdata/podgc")
+	files, err := cases.Load[podgc.Case]("testdata/podgc")
 	if err != nil || len(files) < 4 {
 		t.Fatalf("the cases are not where they should be: %v, %v", slices.Collect(maps.Keys(files)), err)
 	}

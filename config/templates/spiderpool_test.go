@@ -27,6 +27,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
+	"github.com/vtex/cleaner/test/cases"
 	"github.com/vtex/cleaner/test/spiderpool"
 )
 
@@ -34,7 +35,7 @@ import (
 const observed = 60 * time.Second
 
 func TestSpiderpool(t *testing.T) {
-	files, err := spiderpool.Load("testdata/spiderpool")
+	files, err := cases.Load[spiderpool.Case]("testdata/spiderpool")
 	if err != nil || len(files) < 4 {
 		t.Fatalf("the cases are not where they should be: %v, %v", slices.Collect(maps.Keys(files)), err)
 	}

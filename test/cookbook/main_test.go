@@ -26,12 +26,8 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/cluster"
-	"github.com/vtex/cleaner/test/invariants"
 	"github.com/vtex/cleaner/test/operator"
 )
-
-// patience bounds every wait: far more than a busy machine needs.
-const patience = 2 * time.Minute
 
 // env is a control plane on which the operator is installed, and does not run yet.
 type env struct {
@@ -132,47 +128,6 @@ func (e *env) grant(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// eventually waits until nothing is missing.
-func eventually(t *testing.T, what string, missing func() string) {
-	t.Helper()
-	var last string
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		last = missing()
-		return last == "", nil
-	})
-	if err != nil {
-		t.Fatalf("%s: still missing: %s", what, last)
-	}
-}
-
-// judge holds what the operator did against what it promises.
-func (e *env) judge(t *testing.T) {
-	t.Helper()
-	ctx := context.WithoutCancel(t.Context())
-	list := &v1alpha1.ClusterCleanerList{}
-	if err := e.List(ctx, list); err != nil {
-		t.Fatal(err)
-	}
-	events, err := e.audit.Events()
-	if err != nil {
-		t.Fatal(err)
-	}
-	log, err := invariants.ReadLogs(filepath.Join(e.Dir(), "manager*.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &invariants.Record{
-		Operator: operator.User, Audit: events, Log: log, Own: operator.Namespace, AllowedKinds: []string{"namespaces"},
-		Protected: []string{"kube-system", "kube-public", "kube-node-lease", operator.Namespace},
-	}
-	for i := range list.Items {
-		r.Cleaners = append(r.Cleaners, &list.Items[i])
-	}
-	for _, v := range invariants.Check(r) {
-		t.Error(v)
-	}
 }
 
 // recipe is the ClusterCleaner of the cookbook, as the API server has it; made by kubectl if there is none yet.

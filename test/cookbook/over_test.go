@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/live"
 	"github.com/vtex/cleaner/test/operator"
 )
 
@@ -174,7 +175,7 @@ func replicaSets(t *testing.T, e *env) (goes, stays []client.Object) {
 			t.Fatal(err)
 		}
 		want := fmt.Sprint(revision + 1)
-		eventually(t, "the Deployment has revision "+want, func() string {
+		live.Eventually(t, "the Deployment has revision "+want, func() string {
 			if err := e.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
 				return err.Error()
 			}
@@ -363,7 +364,7 @@ func TestWhatIsOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { e.judge(t) })
+	t.Cleanup(func() { live.Judge(t, e, e.Dir(), e.audit, "namespaces") })
 	scenes := map[string]*scene{}
 	for recipe, p := range plays() {
 		scenes[recipe] = e.make(t, recipe, p)
@@ -371,7 +372,7 @@ func TestWhatIsOver(t *testing.T) {
 	for recipe, s := range scenes {
 		e.recipe(t, recipe)
 		want := names(s.goes)
-		eventually(t, recipe+" says what it would delete", func() string {
+		live.Eventually(t, recipe+" says what it would delete", func() string {
 			c := e.recipe(t, recipe)
 			if diff := gocmp.Diff(want, would(c)); diff != "" {
 				return "(-want +got):\n" + diff
@@ -396,7 +397,7 @@ func TestWhatIsOver(t *testing.T) {
 	}
 	for recipe, s := range scenes {
 		for _, o := range s.goes {
-			eventually(t, recipe+" deletes "+o.shown, func() string {
+			live.Eventually(t, recipe+" deletes "+o.shown, func() string {
 				if e.there(t, o) {
 					return "it is there"
 				}
@@ -405,7 +406,7 @@ func TestWhatIsOver(t *testing.T) {
 		}
 	}
 	for recipe, s := range scenes {
-		eventually(t, recipe+" has nothing left to do", func() string {
+		live.Eventually(t, recipe+" has nothing left to do", func() string {
 			c := e.recipe(t, recipe)
 			return cmp.Or(rests(c), withholds(c, s.protected))
 		})
@@ -418,7 +419,7 @@ func TestWhatIsOver(t *testing.T) {
 
 	for _, recipe := range refused() {
 		e.recipe(t, recipe)
-		eventually(t, recipe+" is refused", func() string {
+		live.Eventually(t, recipe+" is refused", func() string {
 			valid := meta.FindStatusCondition(e.recipe(t, recipe).Status.Conditions, v1alpha1.ConditionValid)
 			if valid == nil || valid.Status != metav1.ConditionFalse || !strings.Contains(valid.Message, "--allow-protected-kinds=namespaces") {
 				return fmt.Sprintf("it says %v", valid)
@@ -438,7 +439,7 @@ func TestWhatIsOver(t *testing.T) {
 	}
 	for recipe, s := range scenes {
 		for _, o := range s.protected {
-			eventually(t, recipe+" deletes "+o.shown, func() string {
+			live.Eventually(t, recipe+" deletes "+o.shown, func() string {
 				if e.there(t, o) {
 					return "it is there"
 				}
@@ -455,7 +456,7 @@ func TestWhatIsOver(t *testing.T) {
 	// The others wait for what takes days. The operator may read, with the rights that they say they need, what they look at.
 	for _, recipe := range slices.Concat(refused(), slow()) {
 		e.recipe(t, recipe)
-		eventually(t, recipe+" can read what it looks at", func() string {
+		live.Eventually(t, recipe+" can read what it looks at", func() string {
 			conditions := e.recipe(t, recipe).Status.Conditions
 			for _, kind := range []string{v1alpha1.ConditionValid, v1alpha1.ConditionTargetsResolved, v1alpha1.ConditionReady} {
 				if c := meta.FindStatusCondition(conditions, kind); c == nil || c.Status != metav1.ConditionTrue {

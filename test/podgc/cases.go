@@ -7,12 +7,7 @@
 package podgc
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
-
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
@@ -63,25 +58,4 @@ type Step struct {
 	In     []string          `json:"in"`
 	Fail   *bool             `json:"fail"`
 	Gone   []string          `json:"gone"`
-}
-
-// Load reads the tables of a folder, by the name of their file.
-func Load(dir string) (map[string][]Case, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-	if err != nil {
-		return nil, fmt.Errorf("cannot find the cases in %q: %w", dir, err)
-	}
-	out := map[string][]Case{}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read the cases: %w", err)
-		}
-		var cases []Case
-		if err := yaml.UnmarshalStrict(text, &cases); err != nil {
-			return nil, fmt.Errorf("cannot read the cases in %q: %w", path, err)
-		}
-		out[filepath.Base(path)] = cases
-	}
-	return out, nil
 }

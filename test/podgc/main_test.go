@@ -8,29 +8,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/cluster"
-	"github.com/vtex/cleaner/test/invariants"
 	"github.com/vtex/cleaner/test/operator"
 )
-
-// patience bounds every wait: far more than a busy machine needs, and than kube-controller-manager's passes take.
-const patience = 2 * time.Minute
 
 // collector is the user as which kube-controller-manager collects.
 const collector = "system:serviceaccount:kube-system:pod-garbage-collector"
@@ -154,60 +147,6 @@ func (p *plane) pod(namespace, name string) sighting {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen[client.ObjectKey{Namespace: namespace, Name: name}]
-}
-
-// eventually waits until nothing is missing.
-func eventually(t *testing.T, what string, missing func() string) {
-	t.Helper()
-	var last string
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		last = missing()
-		return last == "", nil
-	})
-	if err != nil {
-		t.Fatalf("%s: still missing: %s", what, last)
-	}
-}
-
-// judge holds what the operator did until now against what it promises.
-func judge(t *testing.T) {
-	t.Helper()
-	var found []invariants.Violation
-	// One that was just made is given the time to say how it is with it.
-	err := wait.PollUntilContextTimeout(context.WithoutCancel(t.Context()), 250*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
-		var err error
-		found, err = violations(ctx)
-		return !slices.ContainsFunc(found, func(v invariants.Violation) bool { return v.Invariant == "I8" || v.Invariant == "I12" }), err
-	})
-	if err != nil && !wait.Interrupted(err) {
-		t.Errorf("cannot judge what happened: %s", err)
-	}
-	for _, v := range found {
-		t.Error(v)
-	}
-}
-
-func violations(ctx context.Context) ([]invariants.Violation, error) {
-	list := &v1alpha1.ClusterCleanerList{}
-	if err := ours.List(ctx, list); err != nil {
-		return nil, err
-	}
-	events, err := ours.audit.Events()
-	if err != nil {
-		return nil, err
-	}
-	log, err := invariants.ReadLogs(filepath.Join(ours.Dir(), "manager*.log"))
-	if err != nil {
-		return nil, err
-	}
-	r := &invariants.Record{
-		Operator: operator.User, Audit: events, Log: log,
-		Protected: []string{"kube-system", "kube-public", "kube-node-lease", operator.Namespace}, Own: operator.Namespace,
-	}
-	for i := range list.Items {
-		r.Cleaners = append(r.Cleaners, &list.Items[i])
-	}
-	return invariants.Check(r), nil
 }
 
 // requests are those for Pods that a collector sent, in the namespaces that are asked for.

@@ -26,6 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/cases"
+	"github.com/vtex/cleaner/test/live"
 	"github.com/vtex/cleaner/test/operator"
 )
 
@@ -58,7 +60,7 @@ func load(t *testing.T) map[string][]Case {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := Load(filepath.Join(root, "config", "templates", "testdata", "podgc"))
+	files, err := cases.Load[Case](filepath.Join(root, "config", "templates", "testdata", "podgc"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -440,25 +442,6 @@ func collect(t *testing.T, template string, parameters map[string]any, also ...f
 	return cc
 }
 
-// evaluates asks a ClusterCleaner to look, and waits until it has.
-func evaluates(t *testing.T, cc *v1alpha1.ClusterCleaner) {
-	t.Helper()
-	asked := time.Now().Format(time.RFC3339Nano)
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationRequestedAt, asked)
-	if err := ours.Patch(t.Context(), cc, client.RawPatch("application/merge-patch+json", patch)); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "an evaluation of "+cc.Name, func() string {
-		if err := ours.Get(t.Context(), client.ObjectKeyFromObject(cc), cc); err != nil {
-			return err.Error()
-		}
-		if cc.Status.LastRequestedAt != asked {
-			return fmt.Sprintf("its status is %+v", cc.Status)
-		}
-		return ""
-	})
-}
-
 // passes is a run of kube-controller-manager's pod garbage collector.
 type passes struct {
 	t         *testing.T
@@ -508,7 +491,7 @@ func (p *passes) mark() {
 // next waits until a pass has ended that began after the one before.
 func (p *passes) next() {
 	p.t.Helper()
-	eventually(p.t, "the end of a pass of kube-controller-manager", func() string {
+	live.Eventually(p.t, "the end of a pass of kube-controller-manager", func() string {
 		if now := upstream.pod(p.namespace, fmt.Sprintf("pass-%d", p.count)); now.Pod == nil || now.Status.Phase != corev1.PodFailed {
 			return "its last rule has done nothing"
 		}
@@ -521,7 +504,7 @@ func (p *passes) next() {
 func TestTerminated(t *testing.T) {
 	for i, tc := range load(t)["terminated.yaml"] {
 		t.Run(tc.Name, func(t *testing.T) {
-			t.Cleanup(func() { judge(t) })
+			t.Cleanup(func() { live.Judge(t, ours, ours.Dir(), ours.audit) })
 			scenes := map[*plane]*scene{ours: {}, upstream: {}}
 			both(t, func(p *plane) error {
 				if err := p.purge(t.Context()); err != nil {
@@ -535,11 +518,11 @@ func TestTerminated(t *testing.T) {
 			})
 			cc := collect(t, terminated, map[string]any{"threshold": *tc.Threshold})
 			kcm := runUpstream(t, fmt.Sprintf("podgc-%d", i), *tc.Threshold)
-			eventually(t, "the Pods beyond the threshold go", scenes[ours].missing)
-			evaluates(t, cc)
+			live.Eventually(t, "the Pods beyond the threshold go", scenes[ours].missing)
+			live.Evaluates(t, ours, cc)
 			kcm.next()
 			kcm.stop()
-			eventually(t, "kube-controller-manager deletes them too", scenes[upstream].missing)
+			live.Eventually(t, "kube-controller-manager deletes them too", scenes[upstream].missing)
 			compare(t, scenes[ours], scenes[upstream])
 		})
 	}
@@ -548,7 +531,7 @@ func TestTerminated(t *testing.T) {
 // All other cases are played at the same time, each with Nodes and a namespace of its own: kube-controller-manager waits
 // 40 s before it takes orphans.
 func TestNodesAndTermination(t *testing.T) {
-	t.Cleanup(func() { judge(t) })
+	t.Cleanup(func() { live.Judge(t, ours, ours.Dir(), ours.audit) })
 	var cases []Case
 	for file, of := range load(t) {
 		if file != "terminated.yaml" {
@@ -598,10 +581,10 @@ func TestNodesAndTermination(t *testing.T) {
 	kcm.next()
 	turn(upstream)
 
-	eventually(t, "the templates delete", missing(ours))
-	eventually(t, "a quarantine is over that began when all was as it is in the end", last.missing)
+	live.Eventually(t, "the templates delete", missing(ours))
+	live.Eventually(t, "a quarantine is over that began when all was as it is in the end", last.missing)
 	for _, cc := range append(others, cc) {
-		evaluates(t, cc)
+		live.Evaluates(t, ours, cc)
 	}
 	const enough = 6 // passes come every 20 s
 	for pass := 1; missing(upstream)() != "" && pass < enough; pass++ {
@@ -619,7 +602,7 @@ func TestNodesAndTermination(t *testing.T) {
 // waitsForNodes waits until a ClusterCleaner has seen that the Nodes are missing which come later.
 func waitsForNodes(t *testing.T, cc *v1alpha1.ClusterCleaner, scenes []*scene) {
 	t.Helper()
-	eventually(t, "the quarantines begin", func() string {
+	live.Eventually(t, "the quarantines begin", func() string {
 		if err := ours.Get(t.Context(), client.ObjectKeyFromObject(cc), cc); err != nil && !apierrors.IsNotFound(err) {
 			return err.Error()
 		}

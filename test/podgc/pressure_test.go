@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/live"
 )
 
 const (
@@ -34,7 +35,7 @@ const (
 
 // kube-controller-manager has nothing like pod-ip-pressure, so it is held to what its README says.
 func TestPodIPPressure(t *testing.T) {
-	t.Cleanup(func() { judge(t) })
+	t.Cleanup(func() { live.Judge(t, ours, ours.Dir(), ours.audit) })
 	const stuckFor = 2 * time.Second
 	cc := collect(t, pressure, map[string]any{"stuckFor": stuckFor.String()})
 
@@ -43,22 +44,22 @@ func TestPodIPPressure(t *testing.T) {
 		n.pods(true, "a", "b", "c", "d")
 		n.pod("on-the-host", true, func(p *corev1.Pod) { p.Spec.HostNetwork = true })
 		n.pod("ended", true, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
-		evaluates(t, cc)
+		live.Evaluates(t, ours, cc)
 		n.tainted(false)
 		n.pods(true, "e")
 		n.tainted(true)
 
 		n.gone("a") // one address is free: between the marks
-		evaluates(t, cc)
+		live.Evaluates(t, ours, cc)
 		n.pods(true, "f")
-		evaluates(t, cc)
+		live.Evaluates(t, ours, cc)
 		n.gone("b")
-		evaluates(t, cc)
+		live.Evaluates(t, ours, cc)
 		n.tainted(true)
 		n.gone("c") // two are
 		n.tainted(false)
 		n.pods(true, "g") // between the marks again
-		evaluates(t, cc)
+		live.Evaluates(t, ours, cc)
 		n.tainted(false)
 		if sent := n.requests("patch", "nodes"); len(sent) != 2 {
 			t.Errorf("to taint a Node and to take the taint off takes 2 patches, not %v", sent)
@@ -68,7 +69,7 @@ func TestPodIPPressure(t *testing.T) {
 	t.Run("dual stack", func(t *testing.T) {
 		n := newShortNode(t, "10.11.0.0/24", "fd00:11::/125") // 253 addresses and 6
 		n.pods(true, "a", "b", "c", "d", "e")
-		evaluates(t, cc)
+		live.Evaluates(t, ours, cc)
 		n.tainted(false)
 		n.pods(true, "f")
 		n.tainted(true)
@@ -87,7 +88,7 @@ func TestPodIPPressure(t *testing.T) {
 		n.tainted(true)        // 5 Pods for 5 addresses
 		n.pods(true, "b", "c") // 2 too many
 		n.leave("newer", "newest")
-		evaluates(t, cc)
+		live.Evaluates(t, ours, cc)
 		n.leave("newer", "newest")
 		for _, e := range n.requests("create", "pods") {
 			if e.ObjectRef.Name == "oldest" || e.ObjectRef.Name == "bare" || e.Code() >= http.StatusMultipleChoices {
@@ -108,7 +109,7 @@ func TestPodIPPressure(t *testing.T) {
 		n.pods(true, "a", "b", "c", "d", "e")
 		// It has lost its address: of those that are Pending the API server asks no budget.
 		n.pod("held", false, func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })
-		eventually(t, "the eviction is refused, and tried again", func() string {
+		live.Eventually(t, "the eviction is refused, and tried again", func() string {
 			refused := 0
 			for _, e := range n.requests("create", "pods") {
 				if e.Code() == http.StatusTooManyRequests {
@@ -217,7 +218,7 @@ func (n *shortNode) tainted(yes bool) {
 	if yes {
 		want = append(want, ourTaint)
 	}
-	eventually(n.T, fmt.Sprintf("the Node has the taints %v", want), func() string {
+	live.Eventually(n.T, fmt.Sprintf("the Node has the taints %v", want), func() string {
 		node := &corev1.Node{}
 		if err := ours.Get(n.Context(), client.ObjectKey{Name: n.name}, node); err != nil {
 			return err.Error()
@@ -233,7 +234,7 @@ func (n *shortNode) tainted(yes bool) {
 // leave waits until these Pods of the Node are terminating, and no others.
 func (n *shortNode) leave(names ...string) {
 	n.Helper()
-	eventually(n.T, fmt.Sprintf("%v leave", names), func() string {
+	live.Eventually(n.T, fmt.Sprintf("%v leave", names), func() string {
 		list := &corev1.PodList{}
 		if err := ours.List(n.Context(), list, client.InNamespace(n.namespace)); err != nil {
 			return err.Error()

@@ -18,11 +18,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/live"
 )
 
 // kube-controller-manager has nothing like terminating-pods, so it is held to what its README says.
 func TestTerminatingPods(t *testing.T) {
-	t.Cleanup(func() { judge(t) })
+	t.Cleanup(func() { live.Judge(t, ours, ours.Dir(), ours.audit) })
 	const delay = 2 * time.Second
 	s, err := stage(t.Context(), ours, &Case{
 		Nodes: []Node{{Name: "ready", Ready: "True"}, {Name: "not-ready", Ready: "False"}},
@@ -41,7 +42,7 @@ func TestTerminatingPods(t *testing.T) {
 	stateful(t, s)
 	names := []string{"stays", "has-time", "nowhere", "lost", "on-ready", "on-not-ready", "db-0"}
 	due := map[string]time.Time{} // a deletion by force gives a Pod another deletionTimestamp
-	eventually(t, "the Pods are seen terminating", func() string {
+	live.Eventually(t, "the Pods are seen terminating", func() string {
 		for _, name := range names {
 			now := s.pod(s.namespace, name)
 			switch {
@@ -55,7 +56,7 @@ func TestTerminatingPods(t *testing.T) {
 	})
 	left := func(want ...string) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("%v are left", want), func() string {
+		live.Eventually(t, fmt.Sprintf("%v are left", want), func() string {
 			there := map[string]bool{}
 			for _, name := range names {
 				if !s.pod(s.namespace, name).gone {
@@ -72,12 +73,12 @@ func TestTerminatingPods(t *testing.T) {
 	parameters := map[string]any{"additionalGraceDelay": delay.String(), "onReadyNode": false}
 	cc := collect(t, "terminating-pods", parameters, func(c *v1alpha1.CommonSpec) { c.Retry = &v1alpha1.Retry{Period: "10s"} })
 	left("stays", "has-time", "nowhere", "lost", "on-ready", "db-0")
-	evaluates(t, cc)
+	live.Evaluates(t, ours, cc)
 	left("stays", "has-time", "nowhere", "lost", "on-ready", "db-0")
 
 	change(t, cc, parameters, "onReadyNode", true)
 	left("stays", "has-time", "nowhere", "lost", "db-0")
-	evaluates(t, cc)
+	live.Evaluates(t, ours, cc)
 	left("stays", "has-time", "nowhere", "lost", "db-0")
 
 	change(t, cc, parameters, "statelessOnly", false)
@@ -92,7 +93,7 @@ func TestTerminatingPods(t *testing.T) {
 
 // Nothing happens to a Pod that hangs. It is taken at its moment all the same, long before the Cleaner would look again.
 func TestTerminatingPodsAreTakenAtTheirMoment(t *testing.T) {
-	t.Cleanup(func() { judge(t) })
+	t.Cleanup(func() { live.Judge(t, ours, ours.Dir(), ours.audit) })
 	const delay = 15 * time.Second
 	s, err := stage(t.Context(), ours, &Case{
 		Nodes: []Node{{Name: "ready", Ready: "True"}},
@@ -105,7 +106,7 @@ func TestTerminatingPodsAreTakenAtTheirMoment(t *testing.T) {
 		t.Fatal(err)
 	}
 	var due time.Time
-	eventually(t, "the Pod is seen terminating", func() string {
+	live.Eventually(t, "the Pod is seen terminating", func() string {
 		now := s.pod(s.namespace, "stuck")
 		if now.Pod == nil || now.DeletionTimestamp == nil {
 			return "it is not"
@@ -114,11 +115,11 @@ func TestTerminatingPodsAreTakenAtTheirMoment(t *testing.T) {
 		return ""
 	})
 	cc := collect(t, "terminating-pods", map[string]any{"additionalGraceDelay": delay.String()}, func(c *v1alpha1.CommonSpec) { c.Retry = &v1alpha1.Retry{Period: "1h"} })
-	evaluates(t, cc)
+	live.Evaluates(t, ours, cc)
 	if last := cc.Status.LastEvaluation; last == nil || last.Reason != v1alpha1.ReasonNothingToDo || !time.Now().Before(due) {
 		t.Fatalf("before %s it is to have nothing to do: %+v", due, last)
 	}
-	eventually(t, "the Pod is gone", func() string {
+	live.Eventually(t, "the Pod is gone", func() string {
 		if !s.pod(s.namespace, "stuck").gone {
 			return "it is not"
 		}

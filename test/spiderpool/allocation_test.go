@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/vtex/cleaner/test/live"
 	"github.com/vtex/cleaner/test/operator"
 )
 
@@ -128,7 +129,7 @@ func TestNoAllocationIsLost(t *testing.T) {
 	})
 	began := time.Now()
 	collect(t, "spiderpool-ip", map[string]any{"observedFor": observedFor.String()})
-	eventually(t, "the leaked records go, while others are added", func() string {
+	live.Eventually(t, "the leaked records go, while others are added", func() string {
 		if err := shared.Get(t.Context(), client.ObjectKeyFromObject(u), u); err != nil {
 			return err.Error()
 		}
@@ -191,7 +192,7 @@ func TestNoAllocationIsLost(t *testing.T) {
 	if len(deleted) != endpoints {
 		t.Errorf("%d endpoints were deleted, want %d", len(deleted), endpoints)
 	}
-	judge(t)
+	live.Judge(t, shared, shared.Dir(), shared.audit)
 }
 
 // patches are when the operator patched a pool, and when it was refused to.

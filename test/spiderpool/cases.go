@@ -9,12 +9,9 @@ package spiderpool
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
@@ -146,27 +143,6 @@ func Records(pool *unstructured.Unstructured) (map[string]Record, error) {
 		return nil, fmt.Errorf("no records are written as %q", text)
 	case int(count) != len(out):
 		return nil, fmt.Errorf("there are %d records, and the pool counts %d", len(out), count)
-	}
-	return out, nil
-}
-
-// Load reads the tables of a folder, by the name of their file.
-func Load(dir string) (map[string][]Case, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-	if err != nil {
-		return nil, fmt.Errorf("cannot find the cases in %q: %w", dir, err)
-	}
-	out := map[string][]Case{}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read the cases: %w", err)
-		}
-		var cases []Case
-		if err := yaml.UnmarshalStrict(text, &cases); err != nil {
-			return nil, fmt.Errorf("cannot read the cases in %q: %w", path, err)
-		}
-		out[filepath.Base(path)] = cases
 	}
 	return out, nil
 }

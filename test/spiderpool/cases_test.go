@@ -25,7 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/cases"
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/live"
 	"github.com/vtex/cleaner/test/operator"
 )
 
@@ -51,7 +53,7 @@ func TestCases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := Load(filepath.Join(root, "config", "templates", "testdata", "spiderpool"))
+	files, err := cases.Load[Case](filepath.Join(root, "config", "templates", "testdata", "spiderpool"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +83,7 @@ func TestCases(t *testing.T) {
 	for _, profile := range []string{"safe", "parity"} {
 		t.Run("KubeVirt/"+profile, func(t *testing.T) { playAll(t, profile, with) })
 	}
-	judge(t)
+	live.Judge(t, shared, shared.Dir(), shared.audit)
 }
 
 func playAll(t *testing.T, profile string, cases []Case) {
@@ -95,7 +97,7 @@ func playAll(t *testing.T, profile string, cases []Case) {
 		}
 	})
 	cc := collect(t, "spiderpool-ip", map[string]any{"profile": profile, "observedFor": observedFor.String()})
-	eventually(t, "what the cases want", func() string {
+	live.Eventually(t, "what the cases want", func() string {
 		for _, s := range scenes {
 			if diff := s.diff(s.Of(profile)); diff != "" {
 				return fmt.Sprintf("%q (-want +got):\n%s", s.Name, diff)
@@ -103,7 +105,7 @@ func playAll(t *testing.T, profile string, cases []Case) {
 		}
 		return ""
 	})
-	evaluates(t, cc)
+	live.Evaluates(t, shared, cc)
 	for _, s := range scenes {
 		t.Run(s.Name, func(t *testing.T) {
 			if diff := s.diff(s.Of(profile)); diff != "" {
@@ -136,8 +138,8 @@ func playOutdated(t *testing.T, cases []Case) {
 		}
 		return ""
 	}
-	eventually(t, "what the cases want", missing)
-	evaluates(t, cc)
+	live.Eventually(t, "what the cases want", missing)
+	live.Evaluates(t, shared, cc)
 	if m := missing(); m != "" {
 		t.Error(m)
 	}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,18 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/cluster"
-	"github.com/vtex/cleaner/test/invariants"
 	"github.com/vtex/cleaner/test/operator"
 )
-
-// patience bounds every wait: far more than a busy machine needs.
-const patience = 2 * time.Minute
 
 // lab is a control plane with the operator, the templates, and Spiderpool's kinds.
 type lab struct {
@@ -109,19 +103,6 @@ func (l *lab) stop() {
 	}
 }
 
-// eventually waits until nothing is missing.
-func eventually(t *testing.T, what string, missing func() string) {
-	t.Helper()
-	var last string
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		last = missing()
-		return last == "", nil
-	})
-	if err != nil {
-		t.Fatalf("%s: still missing: %s", what, last)
-	}
-}
-
 // collect makes a ClusterCleaner of a template, which goes with the test.
 func collect(t *testing.T, template string, parameters map[string]any) *v1alpha1.ClusterCleaner {
 	t.Helper()
@@ -145,49 +126,6 @@ func collect(t *testing.T, template string, parameters map[string]any) *v1alpha1
 		}
 	})
 	return cc
-}
-
-// evaluates asks a ClusterCleaner to look, and waits until it has.
-func evaluates(t *testing.T, cc *v1alpha1.ClusterCleaner) {
-	t.Helper()
-	asked := time.Now().Format(time.RFC3339Nano)
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationRequestedAt, asked)
-	if err := shared.Patch(t.Context(), cc, client.RawPatch("application/merge-patch+json", patch)); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "an evaluation of "+cc.Name, func() string {
-		if err := shared.Get(t.Context(), client.ObjectKeyFromObject(cc), cc); err != nil {
-			return err.Error()
-		}
-		if cc.Status.LastRequestedAt != asked {
-			return fmt.Sprintf("its status is %+v", cc.Status)
-		}
-		return ""
-	})
-}
-
-// judge holds what the operator did until now against what it promises.
-func judge(t *testing.T) {
-	t.Helper()
-	list := &v1alpha1.ClusterCleanerList{}
-	if err := shared.List(t.Context(), list); err != nil {
-		t.Fatal(err)
-	}
-	events := events(t)
-	log, err := invariants.ReadLogs(filepath.Join(shared.Dir(), "manager*.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &invariants.Record{
-		Operator: operator.User, Audit: events, Log: log,
-		Protected: []string{"kube-system", "kube-public", "kube-node-lease", operator.Namespace}, Own: operator.Namespace,
-	}
-	for i := range list.Items {
-		r.Cleaners = append(r.Cleaners, &list.Items[i])
-	}
-	for _, v := range invariants.Check(r) {
-		t.Error(v)
-	}
 }
 
 func events(t *testing.T) []cluster.Event {

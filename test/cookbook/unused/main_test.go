@@ -13,24 +13,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/live"
 	"github.com/vtex/cleaner/test/operator"
 )
 
 const (
-	// patience bounds every wait: far more than a busy machine needs.
-	patience = 2 * time.Minute
 	// folder is where the recipes are.
 	folder = "../../../config/samples/cookbook"
 )
@@ -208,19 +205,6 @@ func (l *lab) must(t *testing.T, manifests string) {
 	}
 }
 
-// eventually waits until nothing is missing.
-func eventually(t *testing.T, what string, missing func() string) {
-	t.Helper()
-	var last string
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		last = missing()
-		return last == "", nil
-	})
-	if err != nil {
-		t.Fatalf("%s: still missing: %s", what, last)
-	}
-}
-
 // status is what a recipe says of itself.
 type status struct {
 	ObservedGeneration int64
@@ -264,7 +248,7 @@ func (s status) ready() (reason, message string) {
 func (l *lab) says(t *testing.T, u *unstructured.Unstructured, reasons ...string) status {
 	t.Helper()
 	var s status
-	eventually(t, fmt.Sprintf("%s says %v", u.GetName(), reasons), func() string {
+	live.Eventually(t, fmt.Sprintf("%s says %v", u.GetName(), reasons), func() string {
 		s = l.status(t, u)
 		reason, message := s.ready()
 		if slices.Contains(reasons, reason) {

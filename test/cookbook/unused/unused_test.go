@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/live"
 )
 
 // names are those of all recipes.
@@ -38,7 +39,7 @@ func TestWithoutTheSwitch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, name+" is refused", func() string {
+		live.Eventually(t, name+" is refused", func() string {
 			err := l.apply(t, string(text), "--dry-run=server")
 			if err == nil || !strings.Contains(err.Error(), "unless the operator runs with --allow-protected-kinds=") {
 				return fmt.Sprint(err)
@@ -73,7 +74,7 @@ func TestRecipesLeaveAFreshClusterAlone(t *testing.T) {
 			if ns := u.GetNamespace(); ns != "" {
 				l.must(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+ns+"}}")
 			}
-			eventually(t, "the webhook admits it", func() string {
+			live.Eventually(t, "the webhook admits it", func() string {
 				if err := l.apply(t, string(text), "--dry-run=server"); err != nil {
 					return err.Error()
 				}
@@ -183,7 +184,7 @@ func (l *lab) there(t *testing.T, all ...string) {
 func (l *lab) eventuallyThere(t *testing.T, all ...string) {
 	t.Helper()
 	for _, object := range all {
-		eventually(t, object+" is there", func() string {
+		live.Eventually(t, object+" is there", func() string {
 			if err := l.look(t, object); err != nil {
 				return err.Error()
 			}
@@ -195,7 +196,7 @@ func (l *lab) eventuallyThere(t *testing.T, all ...string) {
 func (l *lab) gone(t *testing.T, all ...string) {
 	t.Helper()
 	for _, object := range all {
-		eventually(t, object+" is gone", func() string {
+		live.Eventually(t, object+" is gone", func() string {
 			switch err := l.look(t, object); {
 			case err == nil:
 				return "it is there"
