@@ -10,6 +10,9 @@ import (
 	"syscall"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/cluster"
 )
 
@@ -147,6 +150,11 @@ func (r *rig) cleaners(ctx context.Context, prefix string, cleaners, objects int
 	if err := r.waits(ctx, ns, cleaners); err != nil {
 		return speed{}, err
 	}
+	waiting := &v1alpha1.Cleaner{}
+	if err := r.admin.Get(ctx, client.ObjectKey{Namespace: ns, Name: member(0)}, waiting); err != nil {
+		return speed{}, err
+	}
+	r.waiting = waiting.Status
 	return r.speed(ns, "configmaps", cleaners*objects, r.operatorCPU(ctx), func() error {
 		if err := r.open(ctx, ns, "gate"); err != nil {
 			return err

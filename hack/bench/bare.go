@@ -82,8 +82,10 @@ func (r *rig) newBareLoop(ctx context.Context, namespace string, groups int) (*b
 		}
 		u.SetAPIVersion(recordsGroup + "/v1alpha1")
 		u.SetKind("Cleaner")
-		_, err = admin.Resource(records()).Namespace(namespace).Create(ctx, u, metav1.CreateOptions{})
-		if err != nil {
+		if _, err = admin.Resource(records()).Namespace(namespace).Create(ctx, u, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		if err := l.patch(ctx, i, map[string]any{"status": r.waiting}, "status"); err != nil { // as large as a Cleaner is by then
 			return err
 		}
 		l.groups[i], err = l.list(ctx, i)

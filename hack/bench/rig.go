@@ -37,6 +37,8 @@ type rig struct {
 	audit  *cluster.Witness
 	binary string
 	proc   *operator.Process
+	// waiting is the status of a Cleaner that waited.
+	waiting v1alpha1.CleanerStatus
 }
 
 func newRig(ctx context.Context) (*rig, error) {
