@@ -231,10 +231,22 @@ func (p *pass) lookUnknown(ctx context.Context) error {
 	}
 	sights := p.lookRows(ctx, rows)
 	p.mem.ledger.Saw(run, sights)
+	p.rememberGone(run, sights)
 	if left := p.mem.ledger.Unknown(run); len(left) > 0 {
 		return fmt.Errorf("cannot find out what became of %s: %s", counted(len(left), "object"), sights[left[0]].Failed)
 	}
 	return nil
+}
+
+// rememberGone notes which objects were found to be gone, for the time until the watches show it: what is counted as gone is
+// not to be deleted, and counted, again.
+func (p *pass) rememberGone(run *v1alpha1.Run, sights map[int]plan.Sight) {
+	for i, sight := range sights {
+		row, err := plan.ParseRow(run.Rows[i])
+		if err == nil && sight.Failed == "" && (sight.Missing || sight.UID != row.UID) {
+			p.mem.overlay.Note(plan.Object{Ref: row.Ref}, nil)
+		}
+	}
 }
 
 // moveRecurring makes an open run one that is finished and owed to the sink.

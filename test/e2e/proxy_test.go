@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -184,5 +185,65 @@ func TestBatchesOfARuleUnderFaults(t *testing.T) {
 	})
 	if got := slices.Sorted(maps.Keys(told(t, s))); len(got) != 2 {
 		t.Errorf("the events tell of %v", got)
+	}
+}
+
+// lag holds what watches send for as long as it is locked.
+type lag struct{ sync.RWMutex }
+
+// lagging is the body of a watch that a lag holds.
+type lagging struct {
+	io.ReadCloser
+	by *lag
+}
+
+func (b lagging) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	b.by.RLock()
+	defer b.by.RUnlock()
+	return n, err
+}
+
+// An object whose deletion was not answered, and that is found to be gone, is counted once: also while the watch shows it
+// still.
+func TestWhatIsGoneIsCountedOnceWhileTheWatchLags(t *testing.T) {
+	l := newLab(t, alone(t))
+	s := l.sink()
+	l.labelled(nil, "a", "b", "c")
+	var watch lag
+	var begins, ends sync.Once
+	var deletions atomic.Int64
+	tamper := func(r *http.Request) fault {
+		if r.Method != http.MethodDelete || !strings.Contains(r.URL.Path, "/configmaps/") {
+			return 0
+		}
+		begins.Do(watch.Lock)
+		if deletions.Add(1) <= 3 {
+			return answerLost
+		}
+		return 0
+	}
+	through(t, l.env, tamper, func(r *http.Response) {
+		if strings.Contains(r.Request.URL.Path, "/configmaps") && r.Request.URL.Query().Has("watch") {
+			r.Body = lagging{r.Body, &watch}
+		}
+	}, lone()...)
+	catchUp := func() { ends.Do(watch.Unlock) }
+	l.apply(cleanerYAML("c", stays(s.URL, shopMaps+takeAll)))
+	l.leaves()
+	t.Cleanup(catchUp)
+	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
+	catchUp()
+	l.labelled(nil, "late")
+	l.leaves()
+	l.eventually("each object is counted once", func() string {
+		got := told(t, s)
+		if got[v1alpha1.OutcomeGone] != 3 || got[v1alpha1.OutcomeDeleted] != 1 {
+			return fmt.Sprintf("the events add up to %v", got)
+		}
+		return ""
+	})
+	if n := deletions.Load(); n != 4 {
+		t.Errorf("%d deletions were sent for 4 objects", n)
 	}
 }
