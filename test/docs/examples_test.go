@@ -35,10 +35,10 @@ func newCompiler(t *testing.T) *celenv.Compiler {
 }
 
 // Each Cleaner, ClusterCleaner and CleanerTemplate on a page can be applied as it stands: it is strict, valid, compiles,
-// and nobody warns of it. test/config applies them.
+// and nobody warns of it. TestSessions applies them.
 func TestCleaners(t *testing.T) {
 	compiler, found := newCompiler(t), map[string]int{}
-	for _, p := range append(pages(t), templatePages(t)...) {
+	for _, p := range pages(t) {
 		for _, b := range p.blocks {
 			if b.language != "yaml" {
 				continue
