@@ -5,6 +5,7 @@ package docs_test
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -82,17 +83,31 @@ func (p page) held(b block) (string, error) {
 	return "", fmt.Errorf("is in the language %q, which no test runs: write console, yaml or text", b.language)
 }
 
-// No block escapes: a test runs it, applies it, or reads it.
+// No block escapes: a test runs it, applies it, or reads it. And commands that are not run are on some page.
 func TestBlocks(t *testing.T) {
-	found := map[string]int{}
+	found, commands := map[string]int{}, 0
+	unused := notRun()
 	for _, p := range pages(t) {
 		for _, b := range p.blocks {
+			if b.language == "console" {
+				steps, _ := b.steps() // held says what is wrong
+				commands += len(steps)
+				for _, s := range steps {
+					maps.DeleteFunc(unused, func(prefix, _ string) bool { return strings.HasPrefix(s.command, prefix) })
+				}
+			}
 			test, err := p.held(b)
 			if err != nil {
 				t.Errorf("%s:%d: the block %v", p.name, b.line, err)
 			}
 			found[test]++
 		}
+	}
+	if commands < 40 {
+		t.Errorf("there are only %d commands", commands)
+	}
+	for prefix := range unused {
+		t.Errorf("no page has a command %q: take it out of those that are not run", prefix)
 	}
 	for _, test := range []string{"TestSessions", "TestExpressions", "TestAlerts", "TestRecording", "a drawing"} {
 		if found[test] == 0 {

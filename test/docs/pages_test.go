@@ -45,7 +45,11 @@ func pages(t *testing.T) []page {
 		case d.IsDir() && (name == "bin" || len(name) > 1 && strings.HasPrefix(name, ".")):
 			return fs.SkipDir
 		case !d.IsDir() && path.Ext(name) == ".md":
-			all = append(all, readPage(t, name))
+			p := readPage(t, name)
+			if strings.HasPrefix(name, "charts/") {
+				p.blocks = nil // test/chart holds its values, and installs by Helm's library
+			}
+			all = append(all, p)
 		}
 		return nil
 	})
