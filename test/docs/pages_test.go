@@ -118,6 +118,26 @@ func (p page) rows() [][]string {
 	return rows
 }
 
+// Each table is one: a line of dashes is below its heading, and all its rows have as many cells.
+func TestTables(t *testing.T) {
+	dashes := regexp.MustCompile(`^\|( ?:?-+:? ?\|)+$`)
+	for _, p := range pages(t) {
+		lines := strings.Split(p.text, "\n")
+		for i, line := range lines {
+			if !strings.HasPrefix(line, "|") {
+				continue
+			}
+			isHeading := i == 0 || !strings.HasPrefix(lines[i-1], "|")
+			if isHeading && (i+1 == len(lines) || !dashes.MatchString(lines[i+1])) {
+				t.Errorf("%s: no line of dashes is below %q", p.name, line)
+			}
+			if !isHeading && len(cells(line)) != len(cells(lines[i-1])) {
+				t.Errorf("%s: the row has %d cells, and the one above has %d: %s", p.name, len(cells(line)), len(cells(lines[i-1])), line)
+			}
+		}
+	}
+}
+
 // cells parts a row of a table. A | in a cell is written as \|.
 func cells(line string) []string {
 	const bar = "\x00"

@@ -367,9 +367,9 @@ func differs(step step, out []byte, err error) error {
 		}
 		return nil
 	}
-	got, want := comparable(strings.Split(strings.TrimSpace(string(out)), "\n"), step.offline()), comparable(step.output, step.offline())
+	got, want := alike(strings.Split(strings.TrimSpace(string(out)), "\n"), step.offline()), alike(step.output, step.offline())
 	if diff := cmp.Diff(cut(want), cut(got)); diff != "" {
-		return fmt.Errorf("-shown +printed (%v):\n%s\n%s", err, diff, out)
+		return errors.Join(fmt.Errorf("-shown +printed:\n%s\n%s", diff, out), err)
 	}
 	return nil
 }
@@ -380,8 +380,8 @@ var (
 	blanks  = regexp.MustCompile(` {2,}`)
 )
 
-// comparable takes out of lines what is different each time: the width of columns, and, of a cluster, times and ages.
-func comparable(lines []string, offline bool) []string {
+// alike takes out of lines what is different each time: the width of columns, and, of a cluster, times and ages.
+func alike(lines []string, offline bool) []string {
 	var all []string
 	for _, line := range lines {
 		line = strings.TrimRight(line, " ")
@@ -402,7 +402,7 @@ func cut(lines []string) []string {
 // run runs one command by bash, where the last one has left off. What it says besides is shown when it fails.
 func (s *shell) run(ctx context.Context, command string) ([]byte, error) {
 	left := filepath.Join(filepath.Dir(s.root), "left")
-	c := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", command+"\nstatus=$?; pwd > "+left+"; exit $status") //nolint:gosec // it is what our pages say
+	c := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", command+"\nstatus=$?; pwd > "+left+"; exit $status")
 	c.Dir, c.Env = s.dir, s.env
 	var stdout, stderr bytes.Buffer
 	c.Stdout, c.Stderr = &stdout, &stderr
@@ -454,8 +454,11 @@ func (s *shell) serve(ctx context.Context) error {
 			pod := &list.Items[i]
 			pod.Status.Phase = corev1.PodRunning
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-			if _, err := pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
-				return false, nil // its controller was faster
+			switch _, err := pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}); {
+			case apierrors.IsConflict(err), apierrors.IsNotFound(err): // its controller was faster
+				return false, nil
+			case err != nil:
+				return false, err
 			}
 		}
 		return true, nil
