@@ -351,7 +351,7 @@ var deploys = regexp.MustCompile(`^make deploy|^kubectl .*scale deployment/clean
 
 // reads says whether a command may be run again without doing anything twice.
 func reads(command string) bool {
-	return regexp.MustCompile(`^kubectl (-n \S+ )?(get|describe|events|cleaner (explain|plan|validate|test)) `).MatchString(command)
+	return regexp.MustCompile(`^kubectl (-n \S+ )?(get|describe|events|auth can-i|cleaner (explain|plan|validate|test)) `).MatchString(command)
 }
 
 // offline says whether a command looks at files alone: it prints the same each time, to the letter.
