@@ -43,16 +43,18 @@ func TestCleaners(t *testing.T) {
 			if b.language != "yaml" {
 				continue
 			}
-			var kind metav1.TypeMeta
-			if err := yaml.Unmarshal([]byte(b.text), &kind); err != nil {
-				t.Errorf("%s:%d: %v", p.name, b.line, err)
-			}
-			if kind.GroupVersionKind().Group != v1alpha1.GroupVersion.Group {
-				continue
-			}
-			found[kind.Kind]++
-			for _, problem := range problems(t, compiler, b.text) {
-				t.Errorf("%s:%d: %s", p.name, b.line, problem)
+			for manifest := range strings.SplitSeq(b.text, "\n---\n") {
+				var kind metav1.TypeMeta
+				if err := yaml.Unmarshal([]byte(manifest), &kind); err != nil {
+					t.Errorf("%s:%d: %v", p.name, b.line, err)
+				}
+				if kind.GroupVersionKind().Group != v1alpha1.GroupVersion.Group {
+					continue
+				}
+				found[kind.Kind]++
+				for _, problem := range problems(t, compiler, manifest) {
+					t.Errorf("%s:%d: %s", p.name, b.line, problem)
+				}
 			}
 		}
 	}

@@ -100,6 +100,10 @@ func prepared() map[string][]string {
 			`kubectl patch pod batch -n shop --subresource=status --type=merge -p='{"status":{"phase":"Failed"}}'`,
 			"kubectl apply --server-side -f docs/why/cleaner.yaml",
 		},
+		"docs/cli.md": {
+			"kubectl create namespace shop --dry-run=client -o yaml | kubectl apply --server-side -f -",
+			"kubectl apply --server-side -f docs/why/cleaner.yaml",
+		},
 		// Something to stop, and to keep.
 		"docs/operations.md": {
 			"make templates",
