@@ -95,7 +95,7 @@ func prepared() map[string][]string {
 		// Pods wait for their ServiceAccount, and nothing runs them: their phase is written by hand.
 		"docs/cel.md": {
 			"kubectl create namespace shop --dry-run=client -o yaml | kubectl apply --server-side -f -",
-			"until kubectl get serviceaccount default -n shop; do :; done",
+			"kubectl wait --for=create serviceaccount/default -n shop --timeout=60s",
 			"kubectl apply --server-side -f docs/why/objects.yaml",
 			`kubectl patch pod batch -n shop --subresource=status --type=merge -p='{"status":{"phase":"Failed"}}'`,
 			"kubectl apply --server-side -f docs/why/cleaner.yaml",
@@ -224,13 +224,9 @@ func newShell(t *testing.T) *shell {
 	if s.binary, err = operator.Build(ctx, t.TempDir(), os.Stderr); err != nil {
 		t.Fatal(err)
 	}
-	binaries, err := cluster.FindBinaries(ctx, os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
 	bin, kubeconfig := filepath.Dir(plugin(t)), filepath.Join(t.TempDir(), "kubeconfig")
 	if err := errors.Join(
-		os.Symlink(binaries.Kubectl, filepath.Join(bin, "kubectl")),
+		os.Symlink(c.KubectlPath(), filepath.Join(bin, "kubectl")),
 		cluster.WriteKubeconfig(kubeconfig, c.Config()),
 		mirror(s.root),
 	); err != nil {
@@ -467,4 +463,37 @@ func (s *shell) serve(ctx context.Context) error {
 		}
 		return true, nil
 	})
+}
+
+func TestWrongOutputIsFound(t *testing.T) {
+	cases := map[string]struct {
+		command, shown, printed string
+		failed, wrong           bool
+	}{
+		"the same":                {"kubectl get pods", "a  1s", "a  1s", false, false},
+		"other ages and widths":   {"kubectl get pods", "a  1s", "a    2m3s", false, false},
+		"other times":             {"kubectl cleaner explain a", "at 2026-01-01T00:00:00Z", "at 2026-02-01T00:00:00Z", false, false},
+		"nothing shown":           {"kubectl apply -f a", "", "a created", false, false},
+		"a failure that is shown": {"kubectl apply -f a", "refused", "refused", true, false},
+		"other words":             {"kubectl get pods", "a  Running", "a  Failed", false, true},
+		"a line more":             {"kubectl get pods", "a", "a\nb", false, true},
+		"a line less":             {"kubectl get pods", "a\nb", "a", false, true},
+		"a failure":               {"kubectl apply -f a", "", "refused", true, true},
+		"other times offline":     {"kubectl cleaner plan --objects a -f b", "at 2026-01-01T00:00:00Z", "at 2026-02-01T00:00:00Z", false, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := step{command: tc.command}
+			if tc.shown != "" {
+				s.output = strings.Split(tc.shown, "\n")
+			}
+			var failure error
+			if tc.failed {
+				failure = errors.New("exit status 1")
+			}
+			if err := differs(s, []byte(tc.printed), failure); (err != nil) != tc.wrong {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
 }
