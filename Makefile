@@ -9,6 +9,7 @@ export CGO_ENABLED = 0
 
 BIN := $(CURDIR)/bin
 CONTROLLER_GEN := $(BIN)/controller-gen
+CRD_REF_DOCS := $(BIN)/crd-ref-docs
 GOLANGCI_LINT := $(BIN)/golangci-lint
 TESTSUMMARY := $(BIN)/testsummary
 
@@ -39,6 +40,11 @@ manifests: $(CONTROLLER_GEN) ## Generate config/crd/bases and config/rbac/role.y
 	$(CONTROLLER_GEN) crd paths="./api/v1alpha;./api/v1alpha1" output:crd:dir=config/crd/bases
 	$(CONTROLLER_GEN) rbac:roleName=manager paths=./cmd/manager output:rbac:dir=config/rbac
 
+.PHONY: docs
+docs: $(CRD_REF_DOCS) ## Generate docs/reference/api.md from api/.
+	$(CRD_REF_DOCS) --log-level=ERROR --source-path=api/v1alpha1 --config=hack/refdocs/config.yaml --templates-dir=hack/refdocs --renderer=markdown --output-path=$(BIN)/api.md
+	cat -s $(BIN)/api.md > docs/reference/api.md
+
 .PHONY: fmt
 fmt: ## Format the Go files.
 	gofmt -l -w .
@@ -52,7 +58,7 @@ lint: $(GOLANGCI_LINT) ## Check the code with the linters of .golangci.yml.
 	$(GOLANGCI_LINT) run ./...
 
 .PHONY: verify
-verify: generate manifests fmt ## Check that all that is generated is up to date.
+verify: generate manifests docs fmt ## Check that all that is generated is up to date.
 	git diff --exit-code
 
 ##@ Test
@@ -115,6 +121,9 @@ undeploy: ## Remove all that deploy put there.
 
 $(CONTROLLER_GEN): hack/tools/go.mod hack/tools/go.sum
 	$(GO) build -C hack/tools -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
+
+$(CRD_REF_DOCS): hack/tools/go.mod hack/tools/go.sum
+	$(GO) build -C hack/tools -o $@ github.com/elastic/crd-ref-docs
 
 $(GOLANGCI_LINT): hack/lint/go.mod hack/lint/go.sum
 	$(GO) build -C hack/lint -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

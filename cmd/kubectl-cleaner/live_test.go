@@ -5,20 +5,16 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -28,7 +24,6 @@ import (
 	"github.com/vtex/cleaner/controllers/snapshot"
 	controlplane "github.com/vtex/cleaner/test/cluster"
 	"github.com/vtex/cleaner/test/helmtest"
-	"github.com/vtex/cleaner/test/operator"
 )
 
 const liveObjects = `
@@ -264,65 +259,4 @@ func TestLive(t *testing.T) {
 			t.Errorf("only %d kinds were checked", checked)
 		}
 	})
-
-	// What docs/cel.md shows of explain is what it says of a Cleaner that the operator has looked at.
-	t.Run("Guide", func(t *testing.T) {
-		text, err := os.ReadFile("../../docs/cel.md")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, block, found := strings.Cut(string(text), "```text\n$ kubectl cleaner explain expired -n shop\n")
-		block, _, ended := strings.Cut(block, "```")
-		if !found || !ended {
-			t.Fatal("docs/cel.md does not show what explain says")
-		}
-		runOperator(t, plane)
-		kubectl := func(args ...string) func() string {
-			return func() string {
-				if out, err := plane.Kubectl(ctx, args...); err != nil {
-					return fmt.Sprintf("%v\n%s", err, out)
-				}
-				return ""
-			}
-		}
-		s := &session{t: t, kubeconfig: s.kubeconfig, now: s.now}
-		s.eventually(kubectl("create", "namespace", "shop"))
-		s.eventually(kubectl("apply", "--server-side", "-f", "../../docs/why/objects.yaml")) // Pods wait for their ServiceAccount
-		s.eventually(kubectl("patch", "pod", "batch", "-n", "shop", "--subresource=status", "--type=merge", `-p={"status":{"phase":"Failed"}}`))
-		s.eventually(kubectl("apply", "--server-side", "-f", "../../docs/why/cleaner.yaml"))
-		times := regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,}Z`)
-		lines := func(text string) []string {
-			return strings.Split(times.ReplaceAllString(strings.TrimSpace(trimLines(text)), "TIME"), "\n")
-		}
-		s.eventually(func() string { return cmp.Diff(lines(block), lines(s.run(0, "explain", "expired", "-n", "shop"))) })
-	})
-}
-
-// runOperator runs the operator on a control plane.
-func runOperator(t *testing.T, plane *controlplane.Cluster) {
-	t.Helper()
-	ctx := context.WithoutCancel(t.Context())
-	if err := operator.Install(ctx, plane); err != nil {
-		t.Fatal(err)
-	}
-	binary, err := operator.Build(ctx, plane.Dir(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := operator.Run(ctx, plane, operator.Options{Binary: binary, Args: []string{"--min-interval=100ms"}}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// eventually waits until nothing is wrong.
-func (s *session) eventually(wrong func() string) {
-	s.t.Helper()
-	var last string
-	err := wait.PollUntilContextTimeout(s.t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		last = wrong()
-		return last == "", nil
-	})
-	if err != nil {
-		s.t.Fatal(last)
-	}
 }

@@ -5,14 +5,12 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -84,48 +82,4 @@ func TestShippedTemplates(t *testing.T) {
 	if got := strings.Count(out.String(), "ok "); got < 16 {
 		t.Errorf("only %d cases were found:\n%s", got, out.String())
 	}
-}
-
-// What the pages show of a session is what the commands print; warnings are left out there.
-func TestSessionsOfThePages(t *testing.T) {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for page, least := range map[string]int{"README.md": 2, "docs/cel.md": 3} {
-		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(page)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		commands := 0
-		for block := range strings.SplitSeq(string(text), "```") {
-			session, ok := strings.CutPrefix(block, "text\n$ cd ")
-			if !ok || !strings.Contains(session, "$ kubectl cleaner ") {
-				continue
-			}
-			dir, session, _ := strings.Cut(session, "\n")
-			t.Chdir(filepath.Join(root, filepath.FromSlash(dir)))
-			for _, part := range strings.Split(session, "$ kubectl cleaner ")[1:] {
-				commands++
-				line, want, _ := strings.Cut(part, "\n")
-				var out strings.Builder
-				run(t.Context(), clock.RealClock{}, strings.Fields(line), strings.NewReader(""), &out, io.Discard)
-				if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(trimLines(out.String()))); diff != "" {
-					t.Errorf("kubectl cleaner %s (-%s +printed):\n%s", line, page, diff)
-				}
-			}
-		}
-		if commands < least {
-			t.Errorf("%s shows only %d commands", page, commands)
-		}
-	}
-}
-
-// trimLines takes the blanks off the ends of lines, which no editor keeps.
-func trimLines(text string) string {
-	lines := strings.Split(text, "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
-	}
-	return strings.Join(lines, "\n")
 }

@@ -4,11 +4,9 @@
 package config
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -47,46 +45,6 @@ func TestSamplesApply(t *testing.T) {
 			}
 			apply(t, path, text)
 		})
-	}
-}
-
-// What README and docs show is applied as it stands, whatever it is.
-func TestExamplesApply(t *testing.T) {
-	needTemplates(t)
-	found := map[string]int{}
-	for _, pattern := range []string{"../../README.md", "../../docs/*.md"} {
-		pages, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, page := range pages {
-			text, err := os.ReadFile(page)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for n, m := range yamlBlock.FindAllSubmatch(text, -1) {
-				var kind metav1.TypeMeta
-				if err := yaml.Unmarshal(m[1], &kind); err != nil {
-					t.Errorf("%s: %v", page, err)
-				}
-				if kind.Kind == "" { // values, not a manifest
-					continue
-				}
-				found[kind.Kind]++
-				t.Run(fmt.Sprintf("%s/%d", strings.TrimPrefix(page, "../../"), n), func(t *testing.T) {
-					path := filepath.Join(t.TempDir(), "example.yaml")
-					if err := os.WriteFile(path, m[1], 0o600); err != nil {
-						t.Fatal(err)
-					}
-					apply(t, path, m[1], "--dry-run=server") // another test counts what is there
-				})
-			}
-		}
-	}
-	for _, kind := range []string{"Cleaner", "ClusterCleaner", "CleanerTemplate"} {
-		if found[kind] == 0 {
-			t.Errorf("no page shows a %s", kind)
-		}
 	}
 }
 

@@ -28,7 +28,7 @@ func parse(t *testing.T, name string) *ast.File {
 	return file
 }
 
-// The table of flags in README.md has the manager's flags, and no others.
+// The table of flags in docs/operations.md has the manager's flags, and no others.
 func TestFlags(t *testing.T) {
 	want := map[string]bool{}
 	ast.Inspect(parse(t, "cmd/manager/flags.go"), func(n ast.Node) bool {
@@ -54,7 +54,7 @@ func TestFlags(t *testing.T) {
 		t.Fatalf("flags.go has only the flags %v", want)
 	}
 	got := map[string]bool{}
-	for _, row := range readPage(t, "README.md").rows() {
+	for _, row := range readPage(t, "docs/operations.md").rows() {
 		if !strings.HasPrefix(row[0], "`-") {
 			continue
 		}
@@ -63,11 +63,11 @@ func TestFlags(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("flags (-code +README.md):\n%s", diff)
+		t.Errorf("flags (-code +page):\n%s", diff)
 	}
 }
 
-// The table of metrics in README.md has the collectors' names, and no others.
+// The table of metrics in docs/operations.md has the collectors' names, and no others.
 func TestMetrics(t *testing.T) {
 	want := map[string]bool{}
 	ast.Inspect(parse(t, "controllers/internal/metrics/metrics.go"), func(n ast.Node) bool {
@@ -84,13 +84,13 @@ func TestMetrics(t *testing.T) {
 		t.Fatalf("metrics.go has only the metrics %v", want)
 	}
 	got := map[string]bool{}
-	for _, row := range readPage(t, "README.md").rows() {
+	for _, row := range readPage(t, "docs/operations.md").rows() {
 		if strings.HasPrefix(row[0], "`cleaner_") {
 			got[spans(row[0])[0]] = true
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("metrics (-code +README.md):\n%s", diff)
+		t.Errorf("metrics (-code +page):\n%s", diff)
 	}
 }
 
@@ -108,7 +108,7 @@ func text(t *testing.T, e ast.Expr) string {
 	return s
 }
 
-// The table of reasons in README.md has each reason that the operator can give, and no others.
+// The table of reasons in docs/troubleshooting.md has each reason that the operator can give, and no others.
 func TestReasons(t *testing.T) {
 	names := map[string]string{} // by constant
 	ast.Inspect(parse(t, "api/v1alpha1/conditions.go"), func(n ast.Node) bool {
@@ -126,7 +126,7 @@ func TestReasons(t *testing.T) {
 	}
 	documented := map[string]bool{}
 	inTable := false
-	for _, row := range readPage(t, "README.md").rows() {
+	for _, row := range readPage(t, "docs/troubleshooting.md").rows() {
 		if len(row) != 3 {
 			inTable = false
 			continue
@@ -141,7 +141,7 @@ func TestReasons(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(given, documented); diff != "" {
-		t.Errorf("reasons (-code +README.md):\n%s", diff)
+		t.Errorf("reasons (-code +page):\n%s", diff)
 	}
 }
 

@@ -35,24 +35,26 @@ func newCompiler(t *testing.T) *celenv.Compiler {
 }
 
 // Each Cleaner, ClusterCleaner and CleanerTemplate on a page can be applied as it stands: it is strict, valid, compiles,
-// and nobody warns of it. test/config applies them.
+// and nobody warns of it. TestSessions applies them.
 func TestCleaners(t *testing.T) {
 	compiler, found := newCompiler(t), map[string]int{}
-	for _, p := range append(pages(t), templatePages(t)...) {
+	for _, p := range pages(t) {
 		for _, b := range p.blocks {
 			if b.language != "yaml" {
 				continue
 			}
-			var kind metav1.TypeMeta
-			if err := yaml.Unmarshal([]byte(b.text), &kind); err != nil {
-				t.Errorf("%s:%d: %v", p.name, b.line, err)
-			}
-			if kind.GroupVersionKind().Group != v1alpha1.GroupVersion.Group {
-				continue
-			}
-			found[kind.Kind]++
-			for _, problem := range problems(t, compiler, b.text) {
-				t.Errorf("%s:%d: %s", p.name, b.line, problem)
+			for manifest := range strings.SplitSeq(b.text, "\n---\n") {
+				var kind metav1.TypeMeta
+				if err := yaml.Unmarshal([]byte(manifest), &kind); err != nil {
+					t.Errorf("%s:%d: %v", p.name, b.line, err)
+				}
+				if kind.GroupVersionKind().Group != v1alpha1.GroupVersion.Group {
+					continue
+				}
+				found[kind.Kind]++
+				for _, problem := range problems(t, compiler, manifest) {
+					t.Errorf("%s:%d: %s", p.name, b.line, problem)
+				}
 			}
 		}
 	}

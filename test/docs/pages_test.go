@@ -4,7 +4,9 @@
 package docs_test
 
 import (
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -28,43 +30,37 @@ type block struct {
 	line     int
 	language string
 	text     string
+	// file is the name under which the line before shows it; empty if it has none.
+	file string
 }
 
-// pages reads README.md and docs/.
+// pages reads all pages of the repository.
 func pages(t *testing.T) []page {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	if err != nil || len(names) < 3 {
-		t.Fatalf("the pages are not where they should be: %v, %v", names, err)
-	}
 	var all []page
-	for _, path := range append([]string{filepath.Join(root, "README.md")}, names...) {
-		name, err := filepath.Rel(root, path)
-		if err != nil {
-			t.Fatal(err)
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "bin" || len(name) > 1 && strings.HasPrefix(name, ".")):
+			return fs.SkipDir
+		case !d.IsDir() && path.Ext(name) == ".md":
+			p := readPage(t, name)
+			if strings.HasPrefix(name, "charts/") {
+				p.blocks = nil // test/chart holds its values, and installs by Helm's library
+			}
+			all = append(all, p)
 		}
-		all = append(all, readPage(t, filepath.ToSlash(name)))
+		return nil
+	})
+	if err != nil || len(all) < 20 {
+		t.Fatalf("the pages are not where they should be: %d, %v", len(all), err)
 	}
 	return all
 }
 
-// templatePages reads the pages of the templates that are shipped.
-func templatePages(t *testing.T) []page {
-	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(root, "config", "templates", "*", "README.md"))
-	if err != nil || len(paths) < 5 {
-		t.Fatalf("the pages of the templates are not where they should be: %v, %v", paths, err)
-	}
-	all := make([]page, len(paths))
-	for i, path := range paths {
-		name, err := filepath.Rel(root, path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[i] = readPage(t, filepath.ToSlash(name))
-	}
-	return all
-}
+// fileName ends the line before a block that is a file: what is shown can be saved, and commands of the page name it.
+var fileName = regexp.MustCompile("`([\\w.-]+\\.yaml)`:$")
 
 // readPage reads one page by its path in the repository.
 func readPage(t *testing.T, name string) page {
@@ -72,17 +68,24 @@ func readPage(t *testing.T, name string) page {
 	p := page{name: name}
 	var text strings.Builder
 	var open *block
+	before := "" // the last line that is not blank
 	for i, line := range strings.Split(readFile(t, name), "\n") {
 		fence, isFence := strings.CutPrefix(line, "```")
 		switch {
 		case isFence && open == nil:
 			open = &block{line: i + 1, language: fence}
+			if m := fileName.FindStringSubmatch(before); m != nil {
+				open.file = m[1]
+			}
 		case isFence:
-			p.blocks, open = append(p.blocks, *open), nil
+			p.blocks, open, before = append(p.blocks, *open), nil, ""
 		case open != nil:
 			open.text += line + "\n"
 		default:
 			text.WriteString(line + "\n")
+			if line != "" {
+				before = line
+			}
 		}
 	}
 	if open != nil {
@@ -113,6 +116,26 @@ func (p page) rows() [][]string {
 		rows = append(rows, cells(line))
 	}
 	return rows
+}
+
+// Each table is one: a line of dashes is below its heading, and all its rows have as many cells.
+func TestTables(t *testing.T) {
+	dashes := regexp.MustCompile(`^\|( ?:?-+:? ?\|)+$`)
+	for _, p := range pages(t) {
+		lines := strings.Split(p.text, "\n")
+		for i, line := range lines {
+			if !strings.HasPrefix(line, "|") {
+				continue
+			}
+			isHeading := i == 0 || !strings.HasPrefix(lines[i-1], "|")
+			if isHeading && (i+1 == len(lines) || !dashes.MatchString(lines[i+1])) {
+				t.Errorf("%s: no line of dashes is below %q", p.name, line)
+			}
+			if !isHeading && len(cells(line)) != len(cells(lines[i-1])) {
+				t.Errorf("%s: the row has %d cells, and the one above has %d: %s", p.name, len(cells(line)), len(cells(lines[i-1])), line)
+			}
+		}
+	}
 }
 
 // cells parts a row of a table. A | in a cell is written as \|.

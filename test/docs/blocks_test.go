@@ -1,0 +1,180 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package docs_test
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// kustomization is the kind of what no API server is sent: a session builds it.
+const kustomization = "Kustomization"
+
+// manifest is what an API server is sent of a block; nil if that is nothing.
+func (b block) manifest() (*metav1.PartialObjectMetadata, error) {
+	if b.language != "yaml" {
+		return nil, nil
+	}
+	m := &metav1.PartialObjectMetadata{}
+	if err := yaml.Unmarshal([]byte(b.text), m); err != nil {
+		return nil, err
+	}
+	if m.Kind == "" || m.Kind == kustomization {
+		return nil, nil
+	}
+	return m, nil
+}
+
+// read are the blocks of YAML without a kind, by how they begin, and the tests that read them.
+func read() map[string]string {
+	return map[string]string{
+		`time: "`: "TestExpressions",
+		"groups:": "TestAlerts",
+	}
+}
+
+// drawing is what drawings have, and commands and their output do not.
+var drawing = regexp.MustCompile(`[─│]─?[▶│─]`)
+
+// held says which test holds a block to the truth; an error if none does.
+func (p page) held(b block) (string, error) {
+	switch b.language {
+	case "console":
+		steps, err := b.steps()
+		if len(steps) == 0 && err == nil {
+			err = fmt.Errorf("has no command: commands begin with $ and a blank")
+		}
+		return "TestSessions", err
+	case "yaml":
+		m, err := b.manifest()
+		if m != nil || err != nil {
+			return "TestSessions", err
+		}
+		for begin, test := range read() {
+			if strings.HasPrefix(b.text, begin) {
+				return test, nil
+			}
+		}
+		if !strings.Contains(b.text, "kind: "+kustomization) {
+			return "", fmt.Errorf("is of no kind, and no test reads it")
+		}
+		builds := func(s block) bool { return s.language == "console" && strings.Contains(s.text, "kubectl kustomize ") }
+		if b.file == "" || !slices.ContainsFunc(p.blocks, builds) {
+			return "", fmt.Errorf("is not built by a session of the page")
+		}
+		return "TestSessions", nil
+	case "text":
+		switch {
+		case strings.HasPrefix(b.text, "── "):
+			return "TestRecording", nil
+		case drawing.MatchString(b.text) && !strings.Contains(b.text, "\n$ "):
+			return "a drawing", nil
+		}
+		return "", fmt.Errorf("is neither a recording of the demo nor a drawing: a session is a block of the language console")
+	}
+	return "", fmt.Errorf("is in the language %q, which no test runs: write console, yaml or text", b.language)
+}
+
+// No block escapes: a test runs it, applies it, or reads it. And commands that are not run are on some page.
+func TestBlocks(t *testing.T) {
+	found, commands := map[string]int{}, 0
+	unused := notRun()
+	for _, p := range pages(t) {
+		for _, b := range p.blocks {
+			if b.language == "console" {
+				steps, _ := b.steps() // held says what is wrong
+				commands += len(steps)
+				for _, s := range steps {
+					maps.DeleteFunc(unused, func(prefix, _ string) bool { return strings.HasPrefix(s.command, prefix) })
+				}
+			}
+			test, err := p.held(b)
+			if err != nil {
+				t.Errorf("%s:%d: the block %v", p.name, b.line, err)
+			}
+			found[test]++
+		}
+	}
+	if commands < 40 {
+		t.Errorf("there are only %d commands", commands)
+	}
+	for prefix := range unused {
+		t.Errorf("no page has a command %q: take it out of those that are not run", prefix)
+	}
+	for _, test := range []string{"TestSessions", "TestExpressions", "TestAlerts", "TestRecording", "a drawing"} {
+		if found[test] == 0 {
+			t.Errorf("no block is for %s", test)
+		}
+	}
+}
+
+func TestBlocksThatEscapeAreFound(t *testing.T) {
+	cases := map[string]struct {
+		block block
+		held  bool
+	}{
+		"command":              {block{language: "console", text: "$ kubectl get pods\n"}, true},
+		"no command":           {block{language: "console", text: "kubectl get pods\n"}, false},
+		"manifest":             {block{language: "yaml", text: "kind: Pod\n"}, true},
+		"broken manifest":      {block{language: "yaml", text: "kind: [\n"}, false},
+		"values":               {block{language: "yaml", text: "replicas: 3\n"}, false},
+		"nobody's overlay":     {block{language: "yaml", text: "kind: Kustomization\n"}, false},
+		"drawing":              {block{language: "text", text: "a ──▶ b\n"}, true},
+		"command as a text":    {block{language: "text", text: "$ kubectl get pods\n"}, false},
+		"other language":       {block{language: "go", text: "package main\n"}, false},
+		"no language at all":   {block{text: "kubectl get pods\n"}, false},
+		"command in a drawing": {block{language: "text", text: "a ──▶ b\n$ rm x\n"}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if test, err := (page{}).held(tc.block); (err == nil) != tc.held {
+				t.Errorf("held by %q, %v", test, err)
+			}
+		})
+	}
+}
+
+// What README.md shows of the demo is a part of what docs/demo.md has, in its order; and what that is about, the demo tells.
+func TestRecording(t *testing.T) {
+	whole := recording(t, "docs/demo.md")
+	rest := whole
+	for _, line := range recording(t, "README.md") {
+		at := slices.Index(rest, line)
+		if at < 0 {
+			t.Errorf("README.md has a line of the demo that docs/demo.md does not have there: %q", line)
+			continue
+		}
+		rest = rest[at+1:]
+	}
+	code := ""
+	for _, name := range []string{"main", "node", "pool", "story", "teller"} {
+		code += readFile(t, "hack/demo/"+name+".go")
+	}
+	heading := regexp.MustCompile("^── (.*) ──$")
+	for _, line := range whole {
+		if m := heading.FindStringSubmatch(line); m != nil && !strings.Contains(code, `"`+m[1]+`"`) {
+			t.Errorf("the demo has no part %q", m[1])
+		}
+	}
+}
+
+// recording are the lines that a page shows of the demo.
+func recording(t *testing.T, name string) []string {
+	t.Helper()
+	for _, b := range readPage(t, name).blocks {
+		if strings.HasPrefix(b.text, "── ") {
+			lines := strings.Split(strings.TrimSpace(b.text), "\n")
+			return slices.DeleteFunc(lines, func(line string) bool { return line == "" || strings.TrimSpace(line) == "…" })
+		}
+	}
+	t.Fatalf("%s shows nothing of the demo", name)
+	return nil
+}

@@ -1,0 +1,306 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package docs_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vtex/cleaner/config/templates"
+)
+
+// part is what stands beneath a heading, up to the next one.
+func (p page) part(t *testing.T, heading string) page {
+	t.Helper()
+	_, text, found := strings.Cut("\n"+p.text, "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no heading %q", p.name, heading)
+	}
+	if at := regexp.MustCompile(`(?m)^#+ `).FindStringIndex(text); at != nil {
+		text = text[:at[0]]
+	}
+	return page{name: p.name, text: text}
+}
+
+// Each component that gives rights has a table of them in docs/install.md, and it is said whether it is on by default.
+func TestPresets(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join(root, "config", "components", "*", "role.yaml"))
+	if err != nil || len(paths) < 5 {
+		t.Fatalf("the presets are not where they should be: %v, %v", paths, err)
+	}
+	kustomization := readFile(t, "config/default/kustomization.yaml")
+	for _, path := range paths {
+		name := filepath.Base(filepath.Dir(path))
+		role := &rbacv1.ClusterRole{}
+		if err := yaml.UnmarshalStrict([]byte(readFile(t, "config/components/"+name+"/role.yaml")), role); err != nil {
+			t.Fatal(err)
+		}
+		want := [][]string{{"API group", "Resources", "Verbs"}}
+		for _, rule := range role.Rules {
+			verbs := slices.DeleteFunc(slices.Clone(rule.Verbs), func(v string) bool { return strings.HasPrefix(v, "impersonate-on:") })
+			for _, group := range rule.APIGroups {
+				if group == "" {
+					group = "core"
+				}
+				want = append(want, []string{group, "`" + strings.Join(rule.Resources, "`, `") + "`", strings.Join(verbs, ", ")})
+			}
+		}
+		p := readPage(t, "docs/install.md").part(t, "#### "+name)
+		if diff := cmp.Diff(want, p.rows()); diff != "" {
+			t.Errorf("%s (-role +page):\n%s", name, diff)
+		}
+		on := strings.Contains(kustomization, "\n- ../components/"+name+"\n")
+		if says := strings.HasPrefix(strings.TrimSpace(p.text), "On by default."); says != on {
+			t.Errorf("%s: docs/install.md says %t of whether it is on by default", name, says)
+		}
+	}
+}
+
+// Each template that is shipped has its parameters in docs/templates.md, as its file has them.
+func TestTemplates(t *testing.T) {
+	all, err := templates.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, template := range all {
+		p := readPage(t, "docs/templates.md").part(t, "## "+template.Name)
+		if description := strings.Join(strings.Fields(template.Spec.Description), " "); !strings.Contains(p.text, description) {
+			t.Errorf("%s is described otherwise in its file: %s", template.Name, description)
+		}
+		var want [][]string
+		for i, parameter := range template.Spec.Parameters {
+			if i == 0 {
+				want = append(want, []string{"Parameter", "Type", "Default", "What it says"})
+			}
+			var value any
+			if err := json.Unmarshal(parameter.Default.Raw, &value); err != nil {
+				t.Fatal(err)
+			}
+			kind := string(parameter.Type)
+			for j, e := range parameter.Enum {
+				kind += []string{": ", " or "}[min(j, 1)] + "`" + e + "`"
+			}
+			want = append(want, []string{"`" + parameter.Name + "`", kind, fmt.Sprintf("`%v`", value), strings.Join(strings.Fields(parameter.Description), " ")})
+		}
+		if diff := cmp.Diff(want, p.rows()); diff != "" {
+			t.Errorf("%s (-template +page):\n%s", template.Name, diff)
+		}
+	}
+}
+
+// docs/cli.md has each command, and those of its flags that are not kubectl's.
+func TestCommands(t *testing.T) {
+	program := plugin(t)
+	help := func(command ...string) string {
+		out, err := exec.CommandContext(t.Context(), program, append(command, "--help")...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return string(out)
+	}
+	p := readPage(t, "docs/cli.md")
+	_, list, _ := strings.Cut(help(), "Available Commands:\n")
+	list, _, _ = strings.Cut(list, "\n\n")
+	commands := 0
+	for line := range strings.Lines(list) {
+		command := strings.Fields(line)[0]
+		if command == "help" {
+			continue
+		}
+		commands++
+		if !slices.Contains(spans(p.text), command) {
+			t.Errorf("docs/cli.md has no command %s", command)
+			continue
+		}
+		_, flags, _ := strings.Cut(help(command), "\nFlags:\n")
+		flags, _, _ = strings.Cut(flags, "\n\n")
+		var want []string
+		for _, m := range regexp.MustCompile(`(?m)^ +(?:-\w, )?(--[\w-]+)`).FindAllStringSubmatch(flags, -1) {
+			if m[1] != "--help" {
+				want = append(want, m[1])
+			}
+		}
+		if len(want) == 0 {
+			continue
+		}
+		var got []string
+		for _, row := range p.part(t, "## "+command).rows() {
+			if names := spans(row[0]); len(names) > 0 && strings.HasPrefix(row[0], "`-") {
+				got = append(got, names[len(names)-1])
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("flags of %s (-program +page):\n%s", command, diff)
+		}
+	}
+	if commands < 5 {
+		t.Errorf("only %d commands were found", commands)
+	}
+}
+
+// The alerts of docs/operations.md ask for metrics, labels and results that there are.
+func TestAlerts(t *testing.T) {
+	labels := map[string][]string{} // by metric
+	ast.Inspect(parse(t, "controllers/internal/metrics/metrics.go"), func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) == 0 {
+			return true
+		}
+		options, ok := call.Args[0].(*ast.CompositeLit)
+		if !ok {
+			return true
+		}
+		for _, e := range options.Elts {
+			field, ok := e.(*ast.KeyValueExpr)
+			if !ok {
+				continue
+			}
+			if key, ok := field.Key.(*ast.Ident); !ok || key.Name != "Name" {
+				continue
+			}
+			name := text(t, field.Value)
+			labels[name] = nil
+			if list, ok := call.Args[len(call.Args)-1].(*ast.CompositeLit); ok && len(call.Args) > 1 {
+				for _, l := range list.Elts {
+					labels[name] = append(labels[name], text(t, l))
+				}
+			}
+		}
+		return true
+	})
+	var file struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For string
+				Annotations      map[string]string
+			}
+		}
+	}
+	p := readPage(t, "docs/operations.md")
+	at := slices.IndexFunc(p.blocks, func(b block) bool { return strings.HasPrefix(b.text, "groups:") })
+	if at < 0 {
+		t.Fatal("docs/operations.md has no alerts")
+	}
+	if err := yaml.UnmarshalStrict([]byte(p.blocks[at].text), &file); err != nil {
+		t.Fatal(err)
+	}
+	used := regexp.MustCompile(`(cleaner_\w+)(?:\{(\w+)!?="(\w+)"\})?`)
+	results := regexp.MustCompile("`(\\w+)`")
+	found := 0
+	for _, rule := range file.Groups[0].Rules {
+		metrics := used.FindAllStringSubmatch(rule.Expr, -1)
+		if len(metrics) == 0 || strings.Count(rule.Expr, "(") != strings.Count(rule.Expr, ")") {
+			t.Errorf("%s: %s asks for nothing", rule.Alert, rule.Expr)
+		}
+		for _, m := range metrics {
+			found++
+			has, ok := labels[m[1]]
+			if !ok || m[2] != "" && !slices.Contains(has, m[2]) {
+				t.Errorf("%s: there is no %s", rule.Alert, m[0])
+			}
+			if m[3] == "" {
+				continue
+			}
+			said := false
+			for _, row := range p.rows() {
+				said = said || strings.HasPrefix(row[0], "`"+m[1]+"`") && slices.ContainsFunc(results.FindAllStringSubmatch(row[1], -1), func(r []string) bool { return r[1] == m[3] })
+			}
+			if !said {
+				t.Errorf("%s: the table of metrics has no %s of %s", rule.Alert, m[3], m[1])
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("only %d metrics were found", found)
+	}
+}
+
+// The table of Events in docs/troubleshooting.md has each reason that the operator emits, and no others.
+func TestEvents(t *testing.T) {
+	journal := parse(t, "controllers/journal.go")
+	want := map[string]bool{}
+	ast.Inspect(journal, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr: // p.event(kind, reason, ...)
+			if s, ok := n.Fun.(*ast.SelectorExpr); !ok || s.Sel.Name != "event" {
+				return true
+			}
+			switch reason := n.Args[1].(type) {
+			case *ast.BasicLit:
+				want[text(t, reason)] = true
+			case *ast.SelectorExpr:
+				want[strings.TrimPrefix(reason.Sel.Name, "Reason")] = true
+			}
+		case *ast.CompositeLit: // words{reason, ...}
+			if kind, ok := n.Type.(*ast.Ident); ok && kind.Name == "words" {
+				want[text(t, n.Elts[0])] = true
+			}
+		case *ast.SelectorExpr: // what a variable is set to
+			if n.Sel.Name == "ReasonDryRun" {
+				want["DryRun"] = true
+			}
+		}
+		return true
+	})
+	ast.Inspect(parse(t, "api/v1alpha1/status_types.go"), func(n ast.Node) bool { // the result of a run is one, too
+		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Result") {
+			want[text(t, spec.Values[0])] = true
+		}
+		return true
+	})
+	got := map[string]bool{}
+	for _, row := range readPage(t, "docs/troubleshooting.md").part(t, "## Events").rows()[1:] {
+		for _, reason := range spans(row[0]) {
+			got[reason] = true
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Events (-code +page):\n%s", diff)
+	}
+}
+
+// Each message of the webhook in docs/troubleshooting.md is one that a test of validation, or of the webhook, sees.
+func TestMessages(t *testing.T) {
+	seen := ""
+	for _, name := range []string{
+		"api/validation/testdata/invalid.yaml", "webhooks/cleaner.go", "test/webhook/template_test.go", "config/templates/expand_test.go",
+	} {
+		seen += readFile(t, name)
+	}
+	gaps := regexp.MustCompile(`…`)
+	rows := readPage(t, "docs/troubleshooting.md").part(t, "## Messages of the webhook").rows()
+	found := 0
+	for _, row := range rows {
+		names := spans(row[0])
+		if row[0] == "Message" {
+			if found > 0 {
+				break // the messages of others
+			}
+			continue
+		}
+		found++
+		for _, part := range gaps.Split(names[0], -1) {
+			for _, words := range strings.Split(part, ": ") {
+				if words = strings.Trim(words, ` ":`); !strings.Contains(seen, words) {
+					t.Errorf("nobody says %q", words)
+				}
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d messages were found", found)
+	}
+}
