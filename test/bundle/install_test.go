@@ -13,14 +13,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/operator-framework/api/crds"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
 
+	"github.com/vtex/cleaner/test/cluster"
 	"github.com/vtex/cleaner/test/olm"
 	"github.com/vtex/cleaner/test/operator"
 )
@@ -267,5 +272,57 @@ func TestMetricsService(t *testing.T) {
 	}
 	if !slices.ContainsFunc(deployment.Spec.Template.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == service.Spec.Ports[0].TargetPort.StrVal }) {
 		t.Errorf("the container has no port %s", service.Spec.Ports[0].TargetPort.StrVal)
+	}
+}
+
+// OLM's own definitions accept the ClusterServiceVersion, and what config/olm has OLM do; and the two speak of the same.
+func TestAcceptedByOLM(t *testing.T) {
+	c, client := needCluster(t)
+	var files []string
+	for _, crd := range []*apiextensionsv1.CustomResourceDefinition{crds.ClusterServiceVersion(), crds.OperatorGroup(), crds.CatalogSource(), crds.Subscription()} {
+		text, err := yaml.Marshal(crd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), crd.Name+".yaml")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, path)
+	}
+	if err := cluster.InstallCRDs(t.Context(), c.Config(), files...); err != nil {
+		t.Fatal(err)
+	}
+	csv := filepath.Join(dir, "manifests", "cleaner.clusterserviceversion.yaml")
+	for _, path := range []string{csv, "../../config/olm/install.yaml"} {
+		if _, err := c.Kubectl(t.Context(), "apply", "--server-side", "--force-conflicts", "--validate=strict", "--namespace="+operator.Namespace, "-f", path); err != nil {
+			t.Error(err)
+		}
+	}
+
+	var metadata struct{ Annotations map[string]string }
+	if err := yaml.Unmarshal([]byte(tree(t, dir)["metadata/annotations.yaml"]), &metadata); err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.Kubectl(t.Context(), "get", "subscription", "cleaner", "--namespace="+operator.Namespace, "-o", "jsonpath={.spec.name} {.spec.channel}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const prefix = "operators.operatorframework.io.bundle."
+	if got, want := string(out), metadata.Annotations[prefix+"package.v1"]+" "+metadata.Annotations[prefix+"channel.default.v1"]; got != want {
+		t.Errorf("the Subscription is to %q, and the bundle is of %q", got, want)
+	}
+
+	suggested := &corev1.Namespace{}
+	if err := yaml.UnmarshalStrict([]byte(load(t, dir).CSV.Annotations["operatorframework.io/suggested-namespace-template"]), suggested); err != nil {
+		t.Fatal(err)
+	}
+	namespace, err := client.CoreV1().Namespaces().Get(t.Context(), operator.Namespace, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(namespace.Labels, corev1.LabelMetadataName) // the API server adds it
+	if diff := cmp.Diff(suggested.Labels, namespace.Labels); diff != "" {
+		t.Errorf("labels of the namespace (-suggested +config/olm):\n%s", diff)
 	}
 }
