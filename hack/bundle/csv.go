@@ -26,7 +26,7 @@ func (b *bundle) csv(image string, icon []byte) (*unstructured.Unstructured, err
 	}
 	account := b.account.GetName()
 	if deployment.Spec.Template.Spec.ServiceAccountName != account || len(deployment.Spec.Template.Spec.Containers) != 1 {
-		return nil, fmt.Errorf("Deployment %s is to have one container, and to run as ServiceAccount %s", deployment.Name, account)
+		return nil, fmt.Errorf("the Deployment %s is to have one container, and to run as ServiceAccount %s", deployment.Name, account)
 	}
 	deployment.Spec.Template.Spec.Containers[0].Image = image
 	installed, err := plain(operatorsv1alpha1.StrategyDeploymentSpec{Name: deployment.Name, Label: deployment.Labels, Spec: deployment.Spec})
@@ -89,7 +89,7 @@ func (b *bundle) webhookDefinitions(deployment *appsv1.Deployment) ([]any, error
 		}
 	}
 	if port == nil {
-		return nil, fmt.Errorf("Deployment %s has no port of the name webhook", deployment.Name)
+		return nil, fmt.Errorf("the Deployment %s has no port of the name webhook", deployment.Name)
 	}
 	var definitions []any
 	for _, w := range configuration.Webhooks {

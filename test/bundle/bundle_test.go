@@ -37,17 +37,13 @@ func load(t *testing.T, dir string) *manifests.Bundle {
 // tree is the text of each file of a folder.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	files := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	files, folder := map[string]string{}, os.DirFS(dir)
+	err := fs.WalkDir(folder, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(dir, path)
-		files[name] = string(text)
+		text, err := fs.ReadFile(folder, path)
+		files[path] = string(text)
 		return err
 	})
 	if err != nil {
