@@ -86,15 +86,23 @@ func (i *installed) rights() []string {
 	}
 	for _, b := range all[rbacv1.RoleBinding](i, "RoleBinding") {
 		rules, there := namespaced[b.Namespace+"/"+b.RoleRef.Name]
-		if !there || !i.isManager(b.Subjects) || b.RoleRef.Kind != "Role" || b.Namespace != i.deployment.Namespace {
-			i.Fatalf("RoleBinding %s binds %v to %v", b.Name, b.Subjects, b.RoleRef)
+		if !there || b.RoleRef.Kind != "Role" || b.Namespace != i.deployment.Namespace {
+			i.Fatalf("RoleBinding %s in %s binds to %v", b.Name, b.Namespace, b.RoleRef)
+		}
+		if !i.isManager(b.Subjects) {
+			lines = append(lines, fmt.Sprintf("others are bound by %s: %v", b.Name, b.Subjects))
+			continue
 		}
 		lines = append(lines, grants("right in its namespace: ", rules)...)
 	}
 	for _, b := range all[rbacv1.ClusterRoleBinding](i, "ClusterRoleBinding") {
 		role := cluster[b.RoleRef.Name]
-		if role == nil || !i.isManager(b.Subjects) || b.RoleRef.Kind != "ClusterRole" {
-			i.Fatalf("ClusterRoleBinding %s binds %v to %v", b.Name, b.Subjects, b.RoleRef)
+		if role == nil || b.RoleRef.Kind != "ClusterRole" {
+			i.Fatalf("ClusterRoleBinding %s binds to %v", b.Name, b.RoleRef)
+		}
+		if !i.isManager(b.Subjects) {
+			lines = append(lines, fmt.Sprintf("others are bound by %s: %v", b.Name, b.Subjects))
+			continue
 		}
 		lines = append(lines, grants("right: ", role.Rules)...)
 		if role.AggregationRule == nil {

@@ -34,42 +34,57 @@ type way struct {
 func ways() map[string]way {
 	return map[string]way{
 		"OLM": {
-			objects: func(t *testing.T) []*unstructured.Unstructured {
-				b, err := manifests.GetBundleFromDir("../../bundle")
-				if err != nil {
-					t.Fatal(err)
-				}
-				objects, err := olm.Install(b, operator.Namespace)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return objects
-			},
-			differs: []difference{
-				{"OLM makes the webhook's certificate, so that the operator needs no right to keep one.", []string{
-					"-right in its namespace: get secrets", "-right in its namespace: list secrets", "-right in its namespace: watch secrets",
-					"-right in its namespace: update secrets cleaner-webhook-cert",
-					"-right: get validatingwebhookconfigurations.admissionregistration.k8s.io",
-					"-right: list validatingwebhookconfigurations.admissionregistration.k8s.io",
-					"-right: watch validatingwebhookconfigurations.admissionregistration.k8s.io",
-					"-right: update validatingwebhookconfigurations.admissionregistration.k8s.io cleaner-webhook",
-					"+pod.containers.manager.args: --webhook-cert=files",
-				}},
-				{"OLM mounts the certificate where it always does, from a Secret whose name it chooses.", []string{
-					"-pod.containers.manager.args: --webhook-cert-dir=/var/run/cleaner/webhook",
-					"+pod.containers.manager.args: --webhook-cert-dir=" + olm.CertDir,
-					"-pod.containers.manager.volumeMounts.webhook-cert.", "+pod.containers.manager.volumeMounts.webhook-cert.",
-					"+pod.containers.manager.volumeMounts.apiservice-cert.",
-					"-pod.volumes.webhook-cert.secret.secretName", "+pod.volumes.webhook-cert.secret.", "+pod.volumes.apiservice-cert.",
-				}},
-				{"OLM tells each operator the name of its OperatorCondition.", []string{"+pod.containers.manager.env.OPERATOR_CONDITION_NAME."}},
-				{"OLM knows no conditions of webhooks. Asked in vain, the operator says yes.", []string{
-					"-webhook cleaners.cleaner.vtex.dev.matchConditions.", "-webhook clustercleaners.cleaner.vtex.dev.matchConditions.",
-					"-webhook cleanertemplates.cleaner.vtex.dev.matchConditions.",
-				}},
-			},
+			objects: func(t *testing.T) []*unstructured.Unstructured { return byOLM(t, operator.Namespace) },
+			differs: olmDiffers(),
+		},
+		"OLMInAnotherNamespace": {
+			objects: func(t *testing.T) []*unstructured.Unstructured { return byOLM(t, "operators") },
+			differs: append(olmDiffers(), difference{"OLM writes no namespace into a binding, so this one is that of the suggested namespace.", []string{
+				"-rights of all ClusterRoles with cleaner.vtex.dev/aggregate-to-controller=true", "+others are bound by cleaner-targets: ",
+			}}),
 		},
 	}
+}
+
+// olmDiffers is what is so in each install by OLM.
+func olmDiffers() []difference {
+	return []difference{
+		{"OLM makes the webhook's certificate, so that the operator needs no right to keep one.", []string{
+			"-right in its namespace: get secrets", "-right in its namespace: list secrets", "-right in its namespace: watch secrets",
+			"-right in its namespace: update secrets cleaner-webhook-cert",
+			"-right: get validatingwebhookconfigurations.admissionregistration.k8s.io",
+			"-right: list validatingwebhookconfigurations.admissionregistration.k8s.io",
+			"-right: watch validatingwebhookconfigurations.admissionregistration.k8s.io",
+			"-right: update validatingwebhookconfigurations.admissionregistration.k8s.io cleaner-webhook",
+			"+pod.containers.manager.args: --webhook-cert=files",
+		}},
+		{"OLM mounts the certificate where it always does, from a Secret whose name it chooses.", []string{
+			"-pod.containers.manager.args: --webhook-cert-dir=/var/run/cleaner/webhook",
+			"+pod.containers.manager.args: --webhook-cert-dir=" + olm.CertDir,
+			"-pod.containers.manager.volumeMounts.webhook-cert.", "+pod.containers.manager.volumeMounts.webhook-cert.",
+			"+pod.containers.manager.volumeMounts.apiservice-cert.",
+			"-pod.volumes.webhook-cert.secret.secretName", "+pod.volumes.webhook-cert.secret.", "+pod.volumes.apiservice-cert.",
+		}},
+		{"OLM tells each operator the name of its OperatorCondition.", []string{"+pod.containers.manager.env.OPERATOR_CONDITION_NAME."}},
+		{"OLM knows no conditions of webhooks. Asked in vain, the operator says yes.", []string{
+			"-webhook cleaners.cleaner.vtex.dev.matchConditions.", "-webhook clustercleaners.cleaner.vtex.dev.matchConditions.",
+			"-webhook cleanertemplates.cleaner.vtex.dev.matchConditions.",
+		}},
+	}
+}
+
+// byOLM is what OLM creates from the bundle in a namespace.
+func byOLM(t *testing.T, namespace string) []*unstructured.Unstructured {
+	t.Helper()
+	b, err := manifests.GetBundleFromDir("../../bundle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := olm.Install(b, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
 }
 
 // build is a folder of config/.

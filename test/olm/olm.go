@@ -146,7 +146,7 @@ func (i *installation) deployment(d operatorsv1alpha1.StrategyDeploymentSpec) er
 // webhooks are those that a Deployment serves.
 func (i *installation) webhooks(deployment string, spec *appsv1.DeploymentSpec) error {
 	host := Service(deployment) + "." + i.namespace
-	authority, key, err := cert.GenerateSelfSignedCertKey(host+".svc", nil, []string{host})
+	chain, key, err := cert.GenerateSelfSignedCertKey(host+".svc", nil, []string{host})
 	if err != nil {
 		return fmt.Errorf("cannot make the webhook's certificate: %w", err)
 	}
@@ -160,7 +160,7 @@ func (i *installation) webhooks(deployment string, spec *appsv1.DeploymentSpec) 
 		}
 		i.add(admissionregistrationv1.SchemeGroupVersion, "ValidatingWebhookConfiguration", &admissionregistrationv1.ValidatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: w.GenerateName + "-olm"},
-			Webhooks:   []admissionregistrationv1.ValidatingWebhook{w.GetValidatingWebhook(i.namespace, nil, authority)},
+			Webhooks:   []admissionregistrationv1.ValidatingWebhook{w.GetValidatingWebhook(i.namespace, nil, chain)},
 		})
 	}
 	if len(ports) == 0 {
@@ -171,7 +171,7 @@ func (i *installation) webhooks(deployment string, spec *appsv1.DeploymentSpec) 
 	})
 	i.add(corev1.SchemeGroupVersion, "Secret", &corev1.Secret{
 		ObjectMeta: i.meta(Secret(deployment)), Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{corev1.TLSCertKey: authority, corev1.TLSPrivateKeyKey: key},
+		Data: map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: key},
 	})
 	mountCertificate(&spec.Template.Spec, deployment, "apiservice-cert", apiServiceCertDir, "apiserver.crt", "apiserver.key")
 	mountCertificate(&spec.Template.Spec, deployment, "webhook-cert", CertDir, corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
