@@ -39,6 +39,10 @@ manifests: $(CONTROLLER_GEN) ## Generate config/crd/bases and config/rbac/role.y
 	$(CONTROLLER_GEN) crd paths="./api/v1alpha;./api/v1alpha1" output:crd:dir=config/crd/bases
 	$(CONTROLLER_GEN) rbac:roleName=manager paths=./cmd/manager output:rbac:dir=config/rbac
 
+.PHONY: chart
+chart: ## Bring charts/cleaner up to date with config/ and with its values, check it, and package it into dist/.
+	$(GO) run ./hack/chart -package dist
+
 .PHONY: fmt
 fmt: ## Format the Go files.
 	gofmt -l -w .
@@ -52,7 +56,7 @@ lint: $(GOLANGCI_LINT) ## Check the code with the linters of .golangci.yml.
 	$(GOLANGCI_LINT) run ./...
 
 .PHONY: verify
-verify: generate manifests fmt ## Check that all that is generated is up to date.
+verify: generate manifests chart fmt ## Check that all that is generated is up to date.
 	git diff --exit-code
 
 ##@ Test
