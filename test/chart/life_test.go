@@ -5,7 +5,9 @@ package chart
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -100,6 +102,13 @@ func TestLife(t *testing.T) {
 		t.Fatal("the older chart differs in nothing from this one: the test cannot fail")
 	}
 
+	// While the webhook does not answer, templates whose text is new are not written, and all else is. It can be repeated.
+	l.gate.To(0)
+	if _, err := l.upgrade(path, ""); err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+		t.Fatalf("the upgrade does without the webhook: %v", err)
+	}
+	l.unharmed("by an upgrade that fails", kept)
+	l.gate.To(l.manager.WebhookPort)
 	_, err = l.upgrade(path, "")
 	l.must(err)
 	l.unharmed("by the upgrade", kept)
@@ -111,9 +120,7 @@ func TestLife(t *testing.T) {
 	if diff := cmp.Diff(want, l.templates()); diff != "" {
 		t.Errorf("templates after the upgrade:\n%s", diff)
 	}
-	orphaned := &v1alpha1.CleanerTemplate{}
-	l.must(l.Get(t.Context(), client.ObjectKey{Name: "podgc-orphaned"}, orphaned))
-	if got := string(orphaned.Spec.Parameters[0].Default.Raw); got != `"40s"` {
+	if got := l.quarantine(); got != "40s" {
 		t.Errorf("the upgrade has left the template podgc-orphaned as it was: its default is %s", got)
 	}
 	l.eventually("the new preset is in force", func(context.Context) (string, error) {
@@ -126,6 +133,39 @@ func TestLife(t *testing.T) {
 		t.Error("the CRDs are as they were before the upgrade")
 	}
 	l.cleans()
+
+	_, err = l.upgrade(older, "") // with this chart's templates, and podgc-ancient is its own already
+	l.must(err)
+	l.unharmed("by going back", kept)
+	if l.served("v1alpha") || l.quarantine() != "90s" {
+		t.Errorf("to go back has left CRDs or templates as they were: %s", l.quarantine())
+	}
+	_, err = l.upgrade(path, "")
+	l.must(err)
+	l.unharmed("by upgrading once more", kept)
+
+	// A template of somebody else in the place of one that is shipped is not blended with it either.
+	l.must(l.Delete(t.Context(), &v1alpha1.CleanerTemplate{ObjectMeta: metav1.ObjectMeta{Name: "pod-ip-pressure"}}))
+	if out, err := l.Kubectl(t.Context(), "apply", "--server-side", "-f", "../../config/templates/pod-ip-pressure/template.yaml"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if _, err := l.upgrade(path, ""); err == nil || !strings.Contains(err.Error(), "pod-ip-pressure was left by somebody else") {
+		t.Errorf("a template of somebody else is taken over: %v", err)
+	}
+	l.must(l.Delete(t.Context(), &v1alpha1.CleanerTemplate{ObjectMeta: metav1.ObjectMeta{Name: "pod-ip-pressure"}}))
+	_, err = l.upgrade(path, "")
+	l.must(err)
+	delete(kept, "CleanerTemplate pod-ip-pressure") // it is made anew
+
+	// Given up, templates stay as they are, and are not taken back with an old text.
+	_, err = l.upgrade(path, "{templates: {enabled: false}}")
+	l.must(err)
+	if _, err := l.upgrade(older, "{templates: {enabled: true}}"); err == nil || !strings.Contains(err.Error(), "was left by cleaner-0.1.0") {
+		t.Errorf("templates that were given up are taken back by another version: %v", err)
+	}
+	_, err = l.upgrade(path, "{templates: {enabled: true}}")
+	l.must(err)
+	l.unharmed("by giving them up for a while", kept)
 
 	l.stop()
 	r, err := action.NewUninstall(l.helm()).Run(name)
@@ -143,24 +183,32 @@ func TestLife(t *testing.T) {
 	l.run()
 	l.cleans()
 	l.unharmed("by the new operator", kept)
-}
 
-// CRDs that were applied by other means are taken over when that is asked for, and the templates then come in one step.
-func TestTakesOverCRDs(t *testing.T) {
-	l := newLab(t)
-	if out, err := l.Kubectl(t.Context(), "apply", "--server-side", "-k", "../../config/crd"); err != nil {
+	// Helm would take templates of another version over as they are.
+	l.stop()
+	_, err = action.NewUninstall(l.helm()).Run(name)
+	l.must(err)
+	const advice = "kubectl delete cleanertemplate pod-ip-pressure"
+	if _, err := l.install(older, "", nil); err == nil || !strings.Contains(err.Error(), advice) {
+		t.Fatalf("templates of another version are taken over: %v", err)
+	}
+	if out, err := l.Kubectl(t.Context(), "delete", "cleanertemplates", "-l", "app.kubernetes.io/instance=cleaner"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if _, err := l.install(path, "", nil); err == nil {
-		t.Fatal("CRDs of others are taken over unasked")
-	}
-	_, err := l.install(path, "", func(i *action.Install) { i.TakeOwnership = true })
+	_, err = l.install(older, "", nil)
 	l.must(err)
-	if diff := cmp.Diff(shipped(t), l.templates()); diff != "" {
-		t.Errorf("templates (-shipped +installed):\n%s", diff)
+	if got := l.quarantine(); got != "90s" {
+		t.Errorf("the template podgc-orphaned is not the older one's: its default is %s", got)
 	}
-	l.run()
-	l.cleans()
+}
+
+// quarantine is the default that the template podgc-orphaned has.
+func (l *lab) quarantine() string {
+	l.Helper()
+	template, text := &v1alpha1.CleanerTemplate{}, ""
+	l.must(l.Get(l.Context(), client.ObjectKey{Name: "podgc-orphaned"}, template))
+	l.must(json.Unmarshal(template.Spec.Parameters[0].Default.Raw, &text))
+	return text
 }
 
 // treasure are the UIDs of all that was made of precious, and of all templates, by kind and name.

@@ -13,11 +13,15 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: manager
 {{- end -}}
 
+{{- define "cleaner.chart" -}}
+{{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
 {{/* The labels of every object: (list $ component). Empty: of no part in particular. */}}
 {{- define "cleaner.labels" -}}
 {{- $component := index . 1 -}}
 {{- with index . 0 -}}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+helm.sh/chart: {{ include "cleaner.chart" . }}
 app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
@@ -48,6 +52,40 @@ app.kubernetes.io/component: {{ . }}
 does not serve their kind refuses the whole release, so on a first installation they have to wait for the next upgrade. */}}
 {{- define "cleaner.templates" -}}
 {{- if and .Values.templates.enabled (.Capabilities.APIVersions.Has "cleaner.vtex.dev/v1alpha1/CleanerTemplate") }}true{{ end -}}
+{{- end -}}
+
+{{/* What the next revision may find of the templates of this one, as name=chart: this chart's text, or what is there now, should the
+upgrade fail half way. The Deployment carries it, since a template that was given up stays, and looks like one that was not. */}}
+{{- define "cleaner.templatesLeft" -}}
+{{- $left := list -}}
+{{- range $path, $_ := .Files.Glob "files/templates/*.yaml" -}}
+{{- $name := base $path | trimSuffix ".yaml" -}}
+{{- $live := lookup "cleaner.vtex.dev/v1alpha1" "CleanerTemplate" "" $name -}}
+{{- $chart := include "cleaner.chart" $ -}}
+{{- $left = append $left (printf "%s=%s" $name $chart) -}}
+{{- $left = append $left (printf "%s=%s" $name (dig "metadata" "labels" "helm.sh/chart" $chart $live)) -}}
+{{- end -}}
+{{- $left | uniq | join "," -}}
+{{- end -}}
+
+{{/* Refuses to go on with a template, (list $ name), that Helm would mix up. What Helm changes in it is the difference between the
+last revision's text and this one's. That is right if the last revision had it, or if what is there is this chart's text already;
+else an old text would stay, or become a blend of old and new. Without a cluster to look into there is nothing to refuse. */}}
+{{- define "cleaner.refuseBlend" -}}
+{{- $root := index . 0 -}}
+{{- $name := index . 1 -}}
+{{- $live := lookup "cleaner.vtex.dev/v1alpha1" "CleanerTemplate" "" $name -}}
+{{- if $live -}}
+{{- $mine := eq (dig "metadata" "labels" "app.kubernetes.io/instance" "" $live) $root.Release.Name -}}
+{{- $is := dig "metadata" "labels" "helm.sh/chart" "somebody else" $live -}}
+{{- $deployment := lookup "apps/v1" "Deployment" $root.Release.Namespace (printf "%s-controller-manager" (include "cleaner.fullname" $root)) -}}
+{{- $left := dig "metadata" "annotations" "cleaner.vtex.dev/templates" "" $deployment | splitList "," -}}
+{{- $known := or (eq $is (include "cleaner.chart" $root)) (has (printf "%s=%s" $name $is) $left) -}}
+{{- /* On an installation Helm itself refuses what is not the release's, or takes it over as a whole if it is told to. */ -}}
+{{- if and (or $mine $root.Release.IsUpgrade) (not $known) -}}
+{{- fail (printf "CleanerTemplate %s was left by %s, and Helm cannot bring it up to date: delete it, and it is made anew (kubectl delete cleanertemplate %s), or leave all templates as they are (templates.enabled=false)" $name $is $name) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* One manifest of files/ as an object of this release: (list $ path). Names are prefixed as kustomize does it, also where
