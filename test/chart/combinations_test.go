@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/lint/support"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -104,7 +106,7 @@ func combinations() map[string]combination {
 			release: name, values: "{image: {repository: registry.example.com/cleaner, digest: 'sha256:" + strings.Repeat("0a", 32) + "', pullSecrets: [{name: registry}]}}",
 			check: func(t *testing.T, o objects) {
 				pod := manager(t, o).Spec.Template.Spec
-				if want := "registry.example.com/cleaner:0.1.0@sha256:" + strings.Repeat("0a", 32); pod.Containers[0].Image != want {
+				if want := "registry.example.com/cleaner:" + version(t) + "@sha256:" + strings.Repeat("0a", 32); pod.Containers[0].Image != want {
 					t.Errorf("the image is %s", pod.Containers[0].Image)
 				}
 				if len(pod.ImagePullSecrets) != 1 || pod.ImagePullSecrets[0].Name != "registry" {
@@ -287,6 +289,56 @@ func (o objects) mustLack(t *testing.T, prefix string) {
 	}
 }
 
+// Each combination passes `helm lint --strict`, without as much as a notice.
+func TestLint(t *testing.T) {
+	for title, c := range combinations() {
+		linter := action.NewLint()
+		linter.Strict, linter.Namespace = true, namespace
+		result := linter.Run([]string{path}, parse(t, c.values))
+		for _, m := range result.Messages {
+			if m.Severity >= support.InfoSev {
+				t.Errorf("%s: %v", title, m)
+			}
+		}
+		if result.TotalChartsLinted != 1 {
+			t.Errorf("%s: %v", title, result.Errors)
+		}
+	}
+}
+
+// What is told after an installation depends on what was installed.
+func TestNotes(t *testing.T) {
+	const (
+		upgrade = "helm upgrade tidy oci://"
+		off     = "WARNING: The webhook is off."
+		ignored = "nobody asks whether the author"
+		goes    = "WARNING: crds.keep is false."
+		old     = "Kubernetes before 1.36"
+	)
+	for values, want := range map[string][]string{
+		"":                                   {upgrade},
+		"{templates: {enabled: false}}":      nil,
+		"{webhook: {enabled: false}}":        {upgrade, off},
+		"{webhook: {failurePolicy: Ignore}}": {upgrade, ignored},
+		"{crds: {keep: false}}":              {upgrade, goes},
+	} {
+		r, err := template(t, "tidy", values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []string{upgrade, off, ignored, goes, old} {
+			if got := strings.Contains(r.Info.Notes, line); got != slices.Contains(want, line) {
+				t.Errorf("%s: that the notes say %q is %t:\n%s", values, line, got, r.Info.Notes)
+			}
+		}
+		for _, names := range []string{"deployment/tidy-cleaner-controller-manager", "--clusterrole tidy-cleaner-editor"} {
+			if !strings.Contains(r.Info.Notes, names) {
+				t.Errorf("%s: the notes do not name %s:\n%s", values, names, r.Info.Notes)
+			}
+		}
+	}
+}
+
 func TestCombinations(t *testing.T) {
 	for title, c := range combinations() {
 		t.Run(title, func(t *testing.T) {
@@ -312,7 +364,7 @@ func (o objects) hangTogether(t *testing.T, release string) {
 	}
 	selects("the Deployment", d.Spec.Selector.MatchLabels)
 	for id, u := range o {
-		if u.GetLabels()["app.kubernetes.io/instance"] != release || u.GetLabels()["helm.sh/chart"] != "cleaner-0.1.0" {
+		if u.GetLabels()["app.kubernetes.io/instance"] != release || u.GetLabels()["helm.sh/chart"] != "cleaner-"+version(t) {
 			t.Errorf("%s does not say whose it is: %v", id, u.GetLabels())
 		}
 		if ns := u.GetNamespace(); ns != "" && ns != namespace {

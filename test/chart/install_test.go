@@ -39,7 +39,7 @@ func TestInstall(t *testing.T) {
 	l := newLab(t)
 	r, err := l.install(path, "{podDisruptionBudget: {enabled: true}, networkPolicy: {enabled: true}}", nil)
 	l.must(err)
-	const second = "helm upgrade cleaner oci://ghcr.io/vtex/charts/cleaner --version 0.1.0 --namespace cleaner-system --reuse-values"
+	second := "helm upgrade cleaner oci://ghcr.io/vtex/charts/cleaner --version " + version(t) + " --namespace cleaner-system --reuse-values"
 	if !strings.Contains(r.Info.Notes, second) {
 		t.Errorf("the notes do not say how to get the templates:\n%s", r.Info.Notes)
 	}

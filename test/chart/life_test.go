@@ -160,7 +160,7 @@ func TestLife(t *testing.T) {
 	// Given up, templates stay as they are, and are not taken back with an old text.
 	_, err = l.upgrade(path, "{templates: {enabled: false}}")
 	l.must(err)
-	if _, err := l.upgrade(older, "{templates: {enabled: true}}"); err == nil || !strings.Contains(err.Error(), "was left by cleaner-0.1.0") {
+	if _, err := l.upgrade(older, "{templates: {enabled: true}}"); err == nil || !strings.Contains(err.Error(), "was left by cleaner-"+version(t)) {
 		t.Errorf("templates that were given up are taken back by another version: %v", err)
 	}
 	_, err = l.upgrade(path, "{templates: {enabled: true}}")

@@ -63,7 +63,7 @@ func TestSameAsKustomize(t *testing.T) {
 				t.Fatalf("objects (-kustomize +chart):\n%s", diff)
 			}
 			for id := range want {
-				if diff := cmp.Diff(comparable(want[id]), comparable(got[id])); diff != "" {
+				if diff := cmp.Diff(plain(want[id]), plain(got[id])); diff != "" {
 					t.Errorf("%s (-kustomize +chart):\n%s", id, diff)
 				}
 			}
@@ -71,8 +71,8 @@ func TestSameAsKustomize(t *testing.T) {
 	}
 }
 
-// comparable is an object without what may differ.
-func comparable(u *unstructured.Unstructured) map[string]any {
+// plain is an object without what may differ.
+func plain(u *unstructured.Unstructured) map[string]any {
 	u = u.DeepCopy()
 	labels, annotations := u.GetLabels(), u.GetAnnotations()
 	for key := range labels { // those that mean something to others stay

@@ -38,6 +38,12 @@ func load(t *testing.T, path string) *chart.Chart {
 	return c
 }
 
+// version is that of the chart, and of what it installs.
+func version(t *testing.T) string {
+	t.Helper()
+	return load(t, path).Metadata.Version
+}
+
 // template does what `helm template` does, for a cluster that serves these kinds too.
 func template(t *testing.T, release string, values string, kinds ...string) (*release.Release, error) {
 	t.Helper()
