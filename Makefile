@@ -43,6 +43,10 @@ manifests: $(CONTROLLER_GEN) ## Generate config/crd/bases and config/rbac/role.y
 bundle: ## Generate bundle/, for OLM, from config/manifests. ARGS=--image=NAME@DIGEST names the image of a release.
 	$(GO) run ./hack/bundle $(ARGS)
 
+.PHONY: chart
+chart: ## Bring charts/cleaner up to date with config/ and with its values, check it, and package it into dist/.
+	$(GO) run ./hack/chart -package dist
+
 .PHONY: fmt
 fmt: ## Format the Go files.
 	gofmt -l -w .
@@ -56,7 +60,7 @@ lint: $(GOLANGCI_LINT) ## Check the code with the linters of .golangci.yml.
 	$(GOLANGCI_LINT) run ./...
 
 .PHONY: verify
-verify: generate manifests bundle fmt ## Check that all that is generated is up to date.
+verify: generate manifests chart bundle fmt ## Check that all that is generated is up to date.
 	git diff --exit-code
 
 ##@ Test
