@@ -10,7 +10,12 @@ import (
 	"testing"
 
 	"github.com/operator-framework/api/pkg/manifests"
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/releaseutil"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/hack/kustomize"
 	"github.com/vtex/cleaner/test/olm"
@@ -33,6 +38,9 @@ type way struct {
 // ways are all of them, but config/default, which they are compared with.
 func ways() map[string]way {
 	return map[string]way{
+		"Helm": {
+			objects: func(t *testing.T) []*unstructured.Unstructured { return template(t, "../../charts/cleaner") },
+		},
 		"OLM": {
 			objects: func(t *testing.T) []*unstructured.Unstructured { return byOLM(t, operator.Namespace) },
 			differs: olmDiffers(),
@@ -93,6 +101,34 @@ func build(t *testing.T, dir string) []*unstructured.Unstructured {
 	objects, err := kustomize.Build(dir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return objects
+}
+
+// template does what `helm template cleaner` does for a chart, with the values that it has.
+func template(t *testing.T, dir string) []*unstructured.Unstructured {
+	t.Helper()
+	chart, err := loader.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	install := action.NewInstall(&action.Configuration{})
+	install.ReleaseName, install.Namespace = "cleaner", operator.Namespace
+	install.DryRun, install.ClientOnly = true, true
+	install.KubeVersion = &chartutil.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}
+	release, err := install.RunWithContext(t.Context(), chart, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var objects []*unstructured.Unstructured
+	for _, manifest := range releaseutil.SplitManifests(release.Manifest) {
+		o := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict([]byte(manifest), &o.Object); err != nil {
+			t.Fatalf("%v\n%s", err, manifest)
+		}
+		if len(o.Object) > 0 {
+			objects = append(objects, o)
+		}
 	}
 	return objects
 }
