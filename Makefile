@@ -45,6 +45,14 @@ docs: $(CRD_REF_DOCS) ## Generate docs/reference/api.md from api/.
 	$(CRD_REF_DOCS) --log-level=ERROR --source-path=api/v1alpha1 --config=hack/refdocs/config.yaml --templates-dir=hack/refdocs --renderer=markdown --output-path=$(BIN)/api.md
 	cat -s $(BIN)/api.md > docs/reference/api.md
 
+.PHONY: bundle
+bundle: ## Generate bundle/, for OLM, from config/manifests. ARGS=--image=NAME@DIGEST names the image of a release.
+	$(GO) run ./hack/bundle $(ARGS)
+
+.PHONY: chart
+chart: ## Bring charts/cleaner up to date with config/ and with its values, check it, and package it into dist/.
+	$(GO) run ./hack/chart -package dist
+
 .PHONY: fmt
 fmt: ## Format the Go files.
 	gofmt -l -w .
@@ -58,7 +66,7 @@ lint: $(GOLANGCI_LINT) ## Check the code with the linters of .golangci.yml.
 	$(GOLANGCI_LINT) run ./...
 
 .PHONY: verify
-verify: generate manifests docs fmt ## Check that all that is generated is up to date.
+verify: generate manifests docs chart bundle fmt ## Check that all that is generated is up to date.
 	git diff --exit-code
 
 ##@ Test

@@ -16,8 +16,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// configuration is how Helm gets at a cluster.
-func configuration(config *rest.Config, namespace string) (*action.Configuration, error) {
+// Configuration is how Helm gets at a cluster, for actions that are not among the functions here.
+func Configuration(config *rest.Config, namespace string) (*action.Configuration, error) {
 	cfg := &action.Configuration{}
 	if err := cfg.Init(getter{config, namespace}, namespace, "secret", func(string, ...any) {}); err != nil {
 		return nil, fmt.Errorf("cannot set up Helm: %w", err)

@@ -36,7 +36,7 @@ func (c Chart) chart() *chart.Chart {
 
 // Install does what `helm install NAME` does. It does not wait for anything to become ready.
 func Install(ctx context.Context, config *rest.Config, namespace, name string, c Chart) (*release.Release, error) {
-	cfg, err := configuration(config, namespace)
+	cfg, err := Configuration(config, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func Install(ctx context.Context, config *rest.Config, namespace, name string, c
 
 // Upgrade does what `helm upgrade NAME` does.
 func Upgrade(ctx context.Context, config *rest.Config, namespace, name string, c Chart) (*release.Release, error) {
-	cfg, err := configuration(config, namespace)
+	cfg, err := Configuration(config, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func Upgrade(ctx context.Context, config *rest.Config, namespace, name string, c
 
 // Rollback does what `helm rollback NAME REVISION` does.
 func Rollback(config *rest.Config, namespace, name string, revision int) error {
-	cfg, err := configuration(config, namespace)
+	cfg, err := Configuration(config, namespace)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func Rollback(config *rest.Config, namespace, name string, revision int) error {
 
 // Uninstall does what `helm uninstall NAME` does, with --keep-history or without.
 func Uninstall(config *rest.Config, namespace, name string, keepHistory bool) error {
-	cfg, err := configuration(config, namespace)
+	cfg, err := Configuration(config, namespace)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func Uninstall(config *rest.Config, namespace, name string, keepHistory bool) er
 
 // SetStatus writes a status on the newest revision, as a Helm that died in the middle leaves it.
 func SetStatus(config *rest.Config, namespace, name string, status release.Status) error {
-	cfg, err := configuration(config, namespace)
+	cfg, err := Configuration(config, namespace)
 	if err != nil {
 		return err
 	}

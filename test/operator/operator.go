@@ -6,6 +6,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,6 +136,8 @@ type Options struct {
 	Name string
 	// Webhook, if not nil, has it serve the webhook with the certificates that it makes, and is pointed at it.
 	Webhook *Gate
+	// WebhookSecret is mounted for the webhook: the one of config/default, unless another one is named.
+	WebhookSecret string
 	// Doomed is a run that may end before it is ready, and is not waited for.
 	Doomed bool
 }
@@ -176,7 +179,7 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options) (*Process, error) {
 	}, o.Args...)
 	stop := make(chan struct{})
 	if o.Webhook != nil {
-		if err := mount(ctx, c, certificates, stop); err != nil {
+		if err := mount(ctx, c, cmp.Or(o.WebhookSecret, WebhookSecret), certificates, stop); err != nil {
 			return nil, err
 		}
 	}

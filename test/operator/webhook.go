@@ -47,6 +47,12 @@ type Gate struct {
 
 // OpenGate has the API server call the webhook at a gate, which is shut at first. It stays until the API server is gone.
 func OpenGate(ctx context.Context, c *cluster.Cluster) (*Gate, error) {
+	return OpenGateOf(ctx, c, WebhookService, "https")
+}
+
+// OpenGateOf is OpenGate for an operator whose webhook is called by another Service than that of config/default: at its port
+// of this name.
+func OpenGateOf(ctx context.Context, c *cluster.Cluster, service, port string) (*Gate, error) {
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
 		return nil, err
@@ -61,13 +67,13 @@ func OpenGate(ctx context.Context, c *cluster.Cluster) (*Gate, error) {
 	}
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: WebhookService + "-gate",
+			Name: service + "-gate",
 			// Not those of the control plane's own controller, which would remove the slice.
-			Labels: map[string]string{discoveryv1.LabelServiceName: WebhookService, discoveryv1.LabelManagedBy: "test.cleaner.vtex.dev"},
+			Labels: map[string]string{discoveryv1.LabelServiceName: service, discoveryv1.LabelManagedBy: "test.cleaner.vtex.dev"},
 		},
 		AddressType: kind,
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("https"), Port: ptr.To(int32(l.Addr().(*net.TCPAddr).Port)), Protocol: ptr.To(corev1.ProtocolTCP)}},
+		Ports:       []discoveryv1.EndpointPort{{Name: &port, Port: ptr.To(int32(l.Addr().(*net.TCPAddr).Port)), Protocol: ptr.To(corev1.ProtocolTCP)}},
 	}
 	if _, err := client.DiscoveryV1().EndpointSlices(Namespace).Create(ctx, slice, metav1.CreateOptions{}); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot route the webhook to %s: %w", address, err), l.Close())
@@ -143,8 +149,8 @@ func reachable() (string, discoveryv1.AddressType, error) {
 	return "", "", errors.New("this machine has no address but loopback, and an API server is not told of those: the webhook cannot be called")
 }
 
-// mount keeps the webhook's Secret as files in a folder, as a kubelet does, until stop is closed.
-func mount(ctx context.Context, c *cluster.Cluster, dir string, stop <-chan struct{}) error {
+// mount keeps a Secret as files in a folder, as a kubelet does, until stop is closed.
+func mount(ctx context.Context, c *cluster.Cluster, secret, dir string, stop <-chan struct{}) error {
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
 		return err
@@ -159,7 +165,7 @@ func mount(ctx context.Context, c *cluster.Cluster, dir string, stop <-chan stru
 	}()
 	go func() {
 		for ctx.Err() == nil {
-			follow(ctx, client, dir)
+			follow(ctx, client, secret, dir)
 			select { // the API server is restarting
 			case <-ctx.Done():
 			case <-time.After(100 * time.Millisecond):
@@ -170,8 +176,8 @@ func mount(ctx context.Context, c *cluster.Cluster, dir string, stop <-chan stru
 }
 
 // follow writes each version of the Secret until the watch ends. What cannot be written is seen by whoever waits for it.
-func follow(ctx context.Context, client kubernetes.Interface, dir string) {
-	w, err := client.CoreV1().Secrets(Namespace).Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", WebhookSecret).String()})
+func follow(ctx context.Context, client kubernetes.Interface, name, dir string) {
+	w, err := client.CoreV1().Secrets(Namespace).Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()})
 	if err != nil {
 		return
 	}
