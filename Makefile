@@ -4,6 +4,11 @@ KUBECTL ?= kubectl
 DOCKER ?= docker
 GO ?= go
 
+# What is built: the version that is written in one file, and the commit, if git knows it.
+VERSION ?= $(shell cat cmd/internal/version/VERSION)
+COMMIT ?= $(shell git describe --always --abbrev=40 --dirty --exclude='*' 2>/dev/null)
+STAMP = -X github.com/vtex/cleaner/cmd/internal/version.stamped=$(VERSION) -X github.com/vtex/cleaner/cmd/internal/version.commit=$(COMMIT)
+
 # Programs are static: no C compiler is needed, and they run in an empty image.
 export CGO_ENABLED = 0
 
@@ -19,9 +24,10 @@ TESTSUMMARY := $(BIN)/testsummary
 
 .PHONY: help
 help: ## Show this help.
-	@awk 'BEGIN {FS = ":.*## "} \
+	@if [ -t 1 ] && [ -z "$$NO_COLOR" ] && [ "$$TERM" != dumb ]; then blue=$$(printf '\033[36m') plain=$$(printf '\033[0m'); fi; \
+	awk -v blue="$$blue" -v plain="$$plain" 'BEGIN {FS = ":.*## "} \
 		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z-]+:.*## / {printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+		/^[a-z-]+:.*## / {printf "  %s%-14s%s %s\n", blue, $$1, plain, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
 demo: ## Show the operator at work in a control plane on this machine. Needs nothing but Go.
@@ -79,7 +85,7 @@ bench-units: ## Run the benchmarks of single packages.
 
 .PHONY: build
 build: ## Build the programs into bin/.
-	$(GO) build -trimpath -o $(BIN)/ ./cmd/...
+	$(GO) build -trimpath -buildvcs=false -ldflags="$(STAMP)" -o $(BIN)/ ./cmd/...
 
 .PHONY: run
 run: ## Run the operator on this machine, against the cluster of the current kubeconfig.
@@ -87,7 +93,7 @@ run: ## Run the operator on this machine, against the cluster of the current kub
 
 .PHONY: docker-build
 docker-build: ## Build the image IMG.
-	$(DOCKER) build -t $(IMG) .
+	$(DOCKER) build --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) -t $(IMG) .
 
 ##@ Use a cluster
 
