@@ -95,6 +95,29 @@ run: ## Run the operator on this machine, against the cluster of the current kub
 docker-build: ## Build the image IMG.
 	$(DOCKER) build --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) -t $(IMG) .
 
+##@ Release
+
+# What is built for which platforms, and where the archives of the plugin are going to be found.
+PLATFORMS ?= linux/amd64,linux/arm64
+PLUGIN_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64
+RELEASE_URL ?= https://github.com/vtex/cleaner/releases/download/v$(VERSION)
+# No file of a release is newer than its commit, so that the same commit gives the same bytes.
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+RELEASE = $(GO) run ./hack/release --version=$(VERSION) --commit=$(COMMIT)
+
+.PHONY: image
+image: ## Build the image for PLATFORMS into dist/image, an OCI layout with SBOMs. Needs no container daemon.
+	@mkdir -p dist
+	$(RELEASE) --platforms=$(PLATFORMS) --out=dist/image image
+
+.PHONY: image-push
+image-push: ## Push dist/image to a registry as IMG, and the SBOMs that refer to it.
+	$(GO) run ./hack/release push --from=dist/image $(IMG)
+
+.PHONY: plugin
+plugin: ## Build the archives of kubectl-cleaner for PLUGIN_PLATFORMS into dist/plugin, with krew's manifest.
+	$(RELEASE) --platforms=$(PLUGIN_PLATFORMS) --url=$(RELEASE_URL) --out=dist/plugin plugin
+
 ##@ Use a cluster
 
 .PHONY: install
