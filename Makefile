@@ -16,6 +16,7 @@ BIN := $(CURDIR)/bin
 CONTROLLER_GEN := $(BIN)/controller-gen
 GOLANGCI_LINT := $(BIN)/golangci-lint
 TESTSUMMARY := $(BIN)/testsummary
+GOVULNCHECK := $(BIN)/govulncheck
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -118,6 +119,10 @@ image-push: ## Push dist/image to a registry as IMG, and the SBOMs that refer to
 plugin: ## Build the archives of kubectl-cleaner for PLUGIN_PLATFORMS into dist/plugin, with krew's manifest.
 	$(RELEASE) --platforms=$(PLUGIN_PLATFORMS) --url=$(RELEASE_URL) --out=dist/plugin plugin
 
+.PHONY: vuln
+vuln: build $(GOVULNCHECK) ## Look for known vulnerabilities in the programs. Says so if the database GOVULNDB cannot be reached; STRICT=1 fails then.
+	@$(GO) run ./hack/vuln --govulncheck=$(GOVULNCHECK) $(if $(STRICT),--strict) $(BIN)/manager $(BIN)/kubectl-cleaner
+
 ##@ Use a cluster
 
 .PHONY: install
@@ -147,6 +152,9 @@ $(CONTROLLER_GEN): hack/tools/go.mod hack/tools/go.sum
 
 $(GOLANGCI_LINT): hack/lint/go.mod hack/lint/go.sum
 	$(GO) build -C hack/lint -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(GOVULNCHECK): hack/tools/go.mod hack/tools/go.sum
+	$(GO) build -C hack/tools -o $@ golang.org/x/vuln/cmd/govulncheck
 
 $(TESTSUMMARY): $(wildcard hack/testsummary/*.go)
 	$(GO) build -o $@ ./hack/testsummary
