@@ -103,8 +103,8 @@ PLATFORMS ?= linux/amd64,linux/arm64
 PLUGIN_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64
 RELEASE_URL ?= https://github.com/vtex/cleaner/releases/download/v$(VERSION)
 # No file of a release is newer than its commit, so that the same commit gives the same bytes.
-export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
-RELEASE = $(GO) run ./hack/release --version=$(VERSION) --commit=$(COMMIT)
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+RELEASE = $(GO) run ./hack/release --version=$(VERSION) --commit=$(COMMIT) --date=$(SOURCE_DATE_EPOCH)
 
 .PHONY: image
 image: ## Build the image for PLATFORMS into dist/image, an OCI layout with SBOMs. Needs no container daemon.

@@ -173,6 +173,35 @@ func TestImage(t *testing.T) {
 	}
 }
 
+// What make image does, for this machine alone.
+func TestImageOfThisMachine(t *testing.T) {
+	b := testBuilder()
+	m := manager{platform: host(), binary: built(t, "manager")}
+	l := ociLayout{t: t, dir: filepath.Join(t.TempDir(), "image")}
+	var out strings.Builder
+	if err := b.image(t.Context(), l.dir, []platform{m.platform}, &out); err != nil {
+		t.Fatal(err)
+	}
+	var top, image document
+	text, err := os.ReadFile(filepath.Join(l.dir, "index.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.read(text, &top)
+	if want := l.dir + ": version " + testVersion + ", " + top.Manifests[0].Digest + "\n"; out.String() != want {
+		t.Errorf("it says %q, not %q", out.String(), want)
+	}
+	l.read(l.blob(top.Manifests[0]), &image)
+	checkProgram(t, m, l.image(image.Manifests[0], m)) // the linker gives the same at each time
+	beside, err := os.ReadFile(filepath.Join(filepath.Dir(l.dir), "manager_"+m.platform.file()+".cdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := readBill(t, beside).Metadata.Component; got.Hashes[0].Content != sumOfFile(t, m.binary) {
+		t.Errorf("the bill of materials beside it is about %+v", got)
+	}
+}
+
 // image checks the image for one platform, and returns its program.
 func (l ociLayout) image(d descriptor, m manager) []byte {
 	t := l.t

@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fs.StringSliceVar(&platforms, "platforms", nil, "what to build for, such as linux/amd64")
 	fs.StringVar(&b.version, "version", "", "the version, without a v")
 	fs.StringVar(&b.commit, "commit", "", "the commit that is built")
-	date := fs.String("date", os.Getenv("SOURCE_DATE_EPOCH"), "when that commit was made, in seconds since 1970")
+	date := fs.String("date", "", "when that commit was made, in seconds since 1970")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
