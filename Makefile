@@ -113,10 +113,12 @@ image: ## Build the image for PLATFORMS into dist/image, an OCI layout with SBOM
 
 .PHONY: image-push
 image-push: ## Push dist/image to a registry as IMG, and the SBOMs that refer to it.
+	@[ "$(IMG)" != controller:latest ] || { echo "IMG says where to push to, such as make image-push IMG=registry.example.com/cleaner:$(VERSION)"; exit 1; }
 	$(GO) run ./hack/release push --from=dist/image $(IMG)
 
 .PHONY: plugin
 plugin: ## Build the archives of kubectl-cleaner for PLUGIN_PLATFORMS into dist/plugin, with krew's manifest.
+	@rm -rf dist/plugin
 	$(RELEASE) --platforms=$(PLUGIN_PLATFORMS) --url=$(RELEASE_URL) --out=dist/plugin plugin
 
 .PHONY: vuln
