@@ -4,6 +4,11 @@ KUBECTL ?= kubectl
 DOCKER ?= docker
 GO ?= go
 
+# What is built: the version that is written in one file, and the commit, if git knows it.
+VERSION ?= $(shell cat cmd/internal/version/VERSION)
+COMMIT ?= $(shell git describe --always --abbrev=40 --dirty --exclude='*' 2>/dev/null)
+STAMP = -X github.com/vtex/cleaner/cmd/internal/version.stamped=$(VERSION) -X github.com/vtex/cleaner/cmd/internal/version.commit=$(COMMIT)
+
 # Programs are static: no C compiler is needed, and they run in an empty image.
 export CGO_ENABLED = 0
 
@@ -12,6 +17,7 @@ CONTROLLER_GEN := $(BIN)/controller-gen
 CRD_REF_DOCS := $(BIN)/crd-ref-docs
 GOLANGCI_LINT := $(BIN)/golangci-lint
 TESTSUMMARY := $(BIN)/testsummary
+GOVULNCHECK := $(BIN)/govulncheck
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -20,9 +26,10 @@ TESTSUMMARY := $(BIN)/testsummary
 
 .PHONY: help
 help: ## Show this help.
-	@awk 'BEGIN {FS = ":.*## "} \
+	@if [ -t 1 ] && [ -z "$$NO_COLOR" ] && [ "$$TERM" != dumb ]; then blue=$$(printf '\033[36m') plain=$$(printf '\033[0m'); fi; \
+	awk -v blue="$$blue" -v plain="$$plain" 'BEGIN {FS = ":.*## "} \
 		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z-]+:.*## / {printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+		/^[a-z-]+:.*## / {printf "  %s%-14s%s %s\n", blue, $$1, plain, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
 demo: ## Show the operator at work in a control plane on this machine. Needs nothing but Go.
@@ -93,7 +100,7 @@ bench-units: ## Run the benchmarks of single packages.
 
 .PHONY: build
 build: ## Build the programs into bin/.
-	$(GO) build -trimpath -o $(BIN)/ ./cmd/...
+	$(GO) build -trimpath -buildvcs=false -ldflags="$(STAMP)" -o $(BIN)/ ./cmd/...
 
 .PHONY: run
 run: ## Run the operator on this machine, against the cluster of the current kubeconfig.
@@ -101,7 +108,36 @@ run: ## Run the operator on this machine, against the cluster of the current kub
 
 .PHONY: docker-build
 docker-build: ## Build the image IMG.
-	$(DOCKER) build -t $(IMG) .
+	$(DOCKER) build --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) -t $(IMG) .
+
+##@ Release
+
+# What is built for which platforms, and where the archives of the plugin are going to be found.
+PLATFORMS ?= linux/amd64,linux/arm64
+PLUGIN_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64
+RELEASE_URL ?= https://github.com/vtex/cleaner/releases/download/v$(VERSION)
+# No file of a release is newer than its commit, so that the same commit gives the same bytes.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+RELEASE = $(GO) run ./hack/release --version=$(VERSION) --commit=$(COMMIT) --date=$(SOURCE_DATE_EPOCH)
+
+.PHONY: image
+image: ## Build the image for PLATFORMS into dist/image, an OCI layout with SBOMs. Needs no container daemon.
+	@mkdir -p dist
+	$(RELEASE) --platforms=$(PLATFORMS) --out=dist/image image
+
+.PHONY: image-push
+image-push: ## Push dist/image to a registry as IMG, and the SBOMs that refer to it.
+	@[ "$(IMG)" != controller:latest ] || { echo "IMG says where to push to, such as make image-push IMG=registry.example.com/cleaner:$(VERSION)"; exit 1; }
+	$(GO) run ./hack/release push --from=dist/image $(IMG)
+
+.PHONY: plugin
+plugin: ## Build the archives of kubectl-cleaner for PLUGIN_PLATFORMS into dist/plugin, with krew's manifest.
+	@rm -rf dist/plugin
+	$(RELEASE) --platforms=$(PLUGIN_PLATFORMS) --url=$(RELEASE_URL) --out=dist/plugin plugin
+
+.PHONY: vuln
+vuln: build $(GOVULNCHECK) ## Look for known vulnerabilities in the programs. Says so if the database GOVULNDB cannot be reached; STRICT=1 fails then.
+	@$(GO) run ./hack/vuln --govulncheck=$(GOVULNCHECK) $(if $(STRICT),--strict) $(BIN)/manager $(BIN)/kubectl-cleaner
 
 ##@ Use a cluster
 
@@ -135,6 +171,9 @@ $(CRD_REF_DOCS): hack/tools/go.mod hack/tools/go.sum
 
 $(GOLANGCI_LINT): hack/lint/go.mod hack/lint/go.sum
 	$(GO) build -C hack/lint -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(GOVULNCHECK): hack/tools/go.mod hack/tools/go.sum
+	$(GO) build -C hack/tools -o $@ golang.org/x/vuln/cmd/govulncheck
 
 $(TESTSUMMARY): $(wildcard hack/testsummary/*.go)
 	$(GO) build -o $@ ./hack/testsummary

@@ -45,10 +45,12 @@ func allowed() map[string][]string {
 		"config/templates": {"api/v1alpha1"},
 		"webhooks":         {"api/v1alpha1", "api/validation", "celenv", "config/templates"},
 		"cmd/kubectl-cleaner": {
-			"api/v1alpha1", "api/validation", "celenv", "config/crd", "config/templates", "controllers/plan", "controllers/releases", "controllers/snapshot",
+			"api/v1alpha1", "api/validation", "celenv", "cmd/internal/version", "config/crd", "config/templates", "controllers/plan", "controllers/releases",
+			"controllers/snapshot",
 		},
-		"config/crd":  {},
-		"cmd/manager": {"api/v1alpha1", "api/validation", "controllers", "webhooks"},
+		"config/crd":           {},
+		"cmd/manager":          {"api/v1alpha1", "api/validation", "cmd/internal/version", "controllers", "webhooks"},
+		"cmd/internal/version": {},
 	}
 }
 

@@ -24,13 +24,20 @@ const named = "[cleaner/]NAME | clustercleaner/NAME"
 
 func (t *tool) suspendCommand(suspend bool) *cobra.Command {
 	use, short, said := "suspend", "Stop a Cleaner before its next deed", "suspended"
+	long := `Stop a Cleaner or a ClusterCleaner before its next deed, by spec.suspend. A run that has begun is kept, and goes on when
+it is resumed; requests that were sent already are not taken back, and events of what was done are delivered still.`
 	if !suspend {
 		use, short, said = "resume", "Let a Cleaner that was suspended go on", "resumed"
+		long = `Let a Cleaner or a ClusterCleaner that was suspended go on, by spec.suspend. It is evaluated at once.`
 	}
 	return &cobra.Command{
 		Use:   use + " " + named,
 		Short: short,
-		Args:  arguments(cobra.ExactArgs(1)),
+		Long:  long,
+		Example: fmt.Sprintf(`  kubectl cleaner %[1]s preview -n default
+  kubectl cleaner %[1]s clustercleaner/everywhere`, use),
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: t.completeCleaner,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return t.patch(cmd.Context(), args[0], said, map[string]any{"spec": map[string]any{"suspend": suspend}})
 		},
@@ -41,7 +48,12 @@ func (t *tool) runCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "run " + named,
 		Short: "Have a Cleaner evaluated now",
-		Args:  arguments(cobra.ExactArgs(1)),
+		Long: `Have a Cleaner or a ClusterCleaner evaluated now, by an annotation: it does not wait for an event, nor for its
+retry.period. It does what it would have done of its own accord, and no more: its ttl and its conditions have to hold.`,
+		Example: `  kubectl cleaner run preview -n default
+  kubectl cleaner run clustercleaner/everywhere`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: t.completeCleaner,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			requested := map[string]any{v1alpha1.AnnotationRequestedAt: t.clock.Now().UTC().Format(time.RFC3339Nano)}
 			return t.patch(cmd.Context(), args[0], "is evaluated now", map[string]any{"metadata": map[string]any{"annotations": requested}})
@@ -63,22 +75,34 @@ func (t *tool) find(argument string) (*one, error) {
 	if !ok {
 		kind, name = "cleaner", argument
 	}
-	from, err := t.cluster()
+	resource, singular, err := t.resource(kind)
 	if err != nil {
 		return nil, err
+	}
+	if resource == nil {
+		return nil, usage{fmt.Errorf("%q is no kind of Cleaner: write cleaner/%s or clustercleaner/%s", kind, name, name)}
+	}
+	return &one{resource: resource, name: name, shown: singular + "/" + name}, nil
+}
+
+// resource is where the Cleaners of a kind are, by any of its names; nil if it is no such kind.
+func (t *tool) resource(kind string) (in dynamic.ResourceInterface, singular string, err error) {
+	from, err := t.cluster()
+	if err != nil {
+		return nil, "", err
 	}
 	gv := v1alpha1.GroupVersion
 	switch strings.ToLower(kind) {
 	case "cleaner", "cleaners", "cln":
 		namespace, _, err := t.config.ToRawKubeConfigLoader().Namespace()
 		if err != nil {
-			return nil, fmt.Errorf("cannot find the namespace of the Cleaner: %w; write -n", err)
+			return nil, "", fmt.Errorf("cannot find the namespace of the Cleaner: %w; write -n", err)
 		}
-		return &one{resource: from.dynamic.Resource(gv.WithResource("cleaners")).Namespace(namespace), name: name, shown: "cleaner/" + name}, nil
+		return from.dynamic.Resource(gv.WithResource("cleaners")).Namespace(namespace), "cleaner", nil
 	case "clustercleaner", "clustercleaners", "ccln":
-		return &one{resource: from.dynamic.Resource(gv.WithResource("clustercleaners")), name: name, shown: "clustercleaner/" + name}, nil
+		return from.dynamic.Resource(gv.WithResource("clustercleaners")), "clustercleaner", nil
 	}
-	return nil, usage{fmt.Errorf("%q is no kind of Cleaner: write cleaner/%s or clustercleaner/%s", kind, name, name)}
+	return nil, "", nil
 }
 
 func (t *tool) patch(ctx context.Context, argument, said string, change map[string]any) error {

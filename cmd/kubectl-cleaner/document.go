@@ -184,16 +184,22 @@ type problem struct {
 	warning  bool
 }
 
-func (p problem) String() string {
-	s := fmt.Sprintf("%s:%d:%d: ", p.file, p.line, p.column)
+func (p problem) String() string { return p.painted(paint{}) }
+
+// painted is the problem on a line, with colours if there are any.
+func (p problem) painted(with paint) string {
+	s := with.bold(fmt.Sprintf("%s:%d:%d:", p.file, p.line, p.column)) + " "
 	if p.warning {
-		s += "warning: "
+		s += with.warn("warning:") + " "
 	}
 	if p.field != "" {
 		s += p.field + ": "
 	}
 	return s + p.message
 }
+
+// complain writes a problem.
+func (t *tool) complain(p problem) { fmt.Fprintln(t.err, p.painted(t.paint(t.err))) }
 
 // at makes a problem of a field, which may have a path into what the file leaves out: then that which would hold it is
 // shown.

@@ -20,8 +20,14 @@ func (t *tool) explainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain " + named,
 		Short: "Say why a Cleaner has or has not acted, from its status",
-		Args:  arguments(cobra.ExactArgs(1)),
-		RunE:  func(cmd *cobra.Command, args []string) error { return t.explain(cmd.Context(), args[0]) },
+		Long: `Say why a Cleaner or a ClusterCleaner has or has not acted, from its status: what the last evaluation came to, what it
+waits for, what it could not read or was not allowed to do, and what it did last. Nothing is evaluated, and nothing is
+changed; "plan" evaluates.`,
+		Example: `  kubectl cleaner explain preview -n default
+  kubectl cleaner explain clustercleaner/everywhere`,
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: t.completeCleaner,
+		RunE:              func(cmd *cobra.Command, args []string) error { return t.explain(cmd.Context(), args[0]) },
 	}
 }
 
@@ -42,12 +48,12 @@ func (t *tool) explain(ctx context.Context, argument string) error {
 		return fmt.Errorf("cannot read %s: %w", c.shown, err)
 	}
 	w := columns(t.out)
-	explain(w, c.shown, owner)
+	explain(w, t.paint(t.out), c.shown, owner)
 	return w.Flush()
 }
 
 // explain writes a status for people, the most important first.
-func explain(w io.Writer, name string, owner v1alpha1.Owner) {
+func explain(w io.Writer, p paint, name string, owner v1alpha1.Owner) {
 	s := owner.State()
 	ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
 	switch {
@@ -57,35 +63,35 @@ func explain(w io.Writer, name string, owner v1alpha1.Owner) {
 	case s.ObservedGeneration < owner.GetGeneration():
 		fmt.Fprintf(w, "%s: what follows is about an earlier spec; the operator has not seen the new one yet.\n", name)
 	}
-	fmt.Fprintf(w, "%s: %s\n%s\n", name, ready.Reason, ready.Message)
+	fmt.Fprintf(w, "%s: %s\n%s\n", name, p.bold(ready.Reason), ready.Message)
 	for _, c := range s.Conditions {
 		if c.Type != v1alpha1.ConditionReady && (c.Status != metav1.ConditionTrue || c.Type == "Stalled" || c.Type == "Reconciling") && c.Message != ready.Message {
-			fmt.Fprintf(w, "%s is %s: %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
+			fmt.Fprintf(w, "%s: %s: %s\n", p.warn(fmt.Sprintf("%s is %s", c.Type, c.Status)), c.Reason, c.Message)
 		}
 	}
 	if e := s.LastEvaluation; e != nil {
-		fmt.Fprintf(w, "\nEvaluated: %s (%s), since %s\n", e.Verdict, e.Reason, stamp(e.Time.Time))
+		fmt.Fprintf(w, "\nEvaluated: %s (%s), since %s\n", p.verdict(e.Verdict), e.Reason, stamp(e.Time.Time))
 		if e.Message != ready.Message {
 			fmt.Fprintln(w, e.Message)
 		}
 		for _, c := range e.Conditions {
-			answer := c.Error
+			answer := p.bad(c.Error)
 			if c.Value != nil {
 				answer = fmt.Sprint(*c.Value)
 			}
 			fmt.Fprintf(w, "  %s: %s\n", c.Expression, answer)
 		}
 		for _, i := range e.Errors {
-			fmt.Fprintf(w, "  error in rule %s, %s: %s %s (%d times)\n", i.Rule, i.Key, i.Field, i.Message, max(i.Count, 1))
+			fmt.Fprintf(w, "  %s in rule %s, %s: %s %s (%d times)\n", p.bad("error"), i.Rule, i.Key, i.Field, i.Message, max(i.Count, 1))
 		}
 		for _, h := range e.Withheld {
 			fmt.Fprintf(w, "  not touched: %s: %s\n", h.Object, h.Because)
 		}
 	}
 	if len(s.Pending) > 0 {
-		fmt.Fprint(w, "\nPENDING\tRULE\tUNTIL\n")
-		for _, p := range s.Pending {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", p.Key, p.Rule, stamp(p.Until.Time))
+		fmt.Fprint(w, p.heading("PENDING", "RULE", "UNTIL"))
+		for _, h := range s.Pending {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", h.Key, h.Rule, stamp(h.Until.Time))
 		}
 	}
 	if r := s.Run; r != nil {
@@ -100,7 +106,7 @@ func explain(w io.Writer, name string, owner v1alpha1.Owner) {
 		}
 	}
 	if len(s.LastActions) > 0 {
-		fmt.Fprint(w, "\nLAST ACTION\tOBJECT\tRULE\tTIME\tRESULT\n")
+		fmt.Fprint(w, p.heading("LAST ACTION", "OBJECT", "RULE", "TIME", "RESULT"))
 		for _, a := range s.LastActions {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", a.Action, a.Object, a.Rule, stamp(a.Time.Time), a.Result)
 		}

@@ -37,7 +37,7 @@ type cluster struct {
 func (t *tool) restConfig() (*rest.Config, error) {
 	config, err := t.config.ToRESTConfig()
 	if err != nil {
-		return nil, fmt.Errorf("cannot find a cluster: %w; with --objects none is needed", err)
+		return nil, fmt.Errorf("cannot find a cluster: %w", err)
 	}
 	config.QPS, config.Burst = -1, -1
 	return config, nil

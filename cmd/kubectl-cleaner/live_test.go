@@ -226,6 +226,9 @@ func TestLive(t *testing.T) {
 			"not touched: c.configmaps/v1: it is protected", "a         old    2026-01-01T00:40:00Z", "delete        a.configmaps/v1   targets.maps", "Next: 2026-01-01T01:00:00Z")
 	})
 
+	t.Run("Plugin", func(t *testing.T) { testPlugin(t, plane.KubectlPath(), s.kubeconfig) })
+	t.Run("Version", func(t *testing.T) { testVersion(t, &session{t: t, kubeconfig: s.kubeconfig, now: s.now}, client) })
+
 	// What is said to be served without a cluster is what a cluster serves.
 	t.Run("Builtins", func(t *testing.T) {
 		asked, err := discovery.NewDiscoveryClientForConfig(plane.Config())

@@ -46,32 +46,24 @@ var errSaid = errors.New("said already")
 type tool struct {
 	clock  clock.PassiveClock
 	config *genericclioptions.ConfigFlags
-	in     input
-	out    io.Writer
-	err    io.Writer
+	// colours is when there are any.
+	colours colours
+	in      input
+	out     io.Writer
+	err     io.Writer
 }
 
 // run carries one command out, and says what the process ends with.
 func run(ctx context.Context, c clock.PassiveClock, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	t := &tool{clock: c, config: genericclioptions.NewConfigFlags(true), in: input{stdin: stdin}, out: stdout, err: stderr}
-	root := &cobra.Command{
-		Use:           "kubectl-cleaner",
-		Short:         "Show what Cleaners would do, check them, and test them",
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl cleaner"},
-		Args:          arguments(cobra.NoArgs),
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	t := &tool{clock: c, config: genericclioptions.NewConfigFlags(true), colours: colourAuto, in: input{stdin: stdin}, out: stdout, err: stderr}
+	root, err := t.command()
+	if err != nil {
+		fmt.Fprintf(stderr, "error: %v\n", err)
+		return exitInvalid
 	}
-	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
-	t.config.AddFlags(root.PersistentFlags())
-	root.AddCommand(t.planCommand(), t.testCommand(), t.validateCommand(), t.explainCommand(), t.suspendCommand(true), t.suspendCommand(false), t.runCommand())
-
-	err := root.ExecuteContext(ctx)
+	err = root.ExecuteContext(ctx)
+	label := t.paint(stderr).bad("error:")
 	var wrong usage
 	switch {
 	case err == nil:
@@ -79,11 +71,44 @@ func run(ctx context.Context, c clock.PassiveClock, args []string, stdin io.Read
 	case errors.Is(err, errSaid):
 		return exitInvalid
 	case errors.As(err, &wrong):
-		fmt.Fprintf(stderr, "error: %v\nSee 'kubectl cleaner --help'.\n", err)
+		fmt.Fprintf(stderr, "%s %v\nSee 'kubectl cleaner --help'.\n", label, err)
 		return exitUsage
 	}
-	fmt.Fprintf(stderr, "error: %v\n", err)
+	fmt.Fprintf(stderr, "%s %v\n", label, err)
 	return exitInvalid
+}
+
+// command is the command line as a whole.
+func (t *tool) command() (*cobra.Command, error) {
+	root := &cobra.Command{
+		Use:   "kubectl-cleaner",
+		Short: "Show what Cleaners would do, check them, and test them",
+		Long: `Show what Cleaners would do, check them, and test them, with files or with a cluster. Of those in a cluster, say why they
+have or have not acted, stop them, and have them evaluated now. What they clean is never touched from here.`,
+		Example: `  kubectl cleaner validate -f cleaner.yaml
+  kubectl cleaner plan -f cleaner.yaml
+  kubectl cleaner explain preview -n default`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl cleaner"},
+		Args:          arguments(cobra.NoArgs),
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetOut(t.out)
+	root.SetErr(t.err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
+	t.config.AddFlags(root.PersistentFlags())
+	root.PersistentFlags().Var(&t.colours, "color", "when to use colours: auto (on a terminal, unless NO_COLOR is set), always or never")
+	root.AddCommand(t.planCommand(), t.testCommand(), t.validateCommand(), t.explainCommand(), t.suspendCommand(true), t.suspendCommand(false), t.runCommand(),
+		t.versionCommand(), t.completionCommand())
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			cmd.Example = "  kubectl cleaner help plan"
+		}
+	}
+	return root, t.completions(root)
 }
 
 // arguments makes a mistake in what follows a command one in the command line.

@@ -55,8 +55,9 @@ changed.`,
 		Example: `  kubectl cleaner plan -f cleaner.yaml
   kubectl get pods,nodes -A -o json > objects.json
   kubectl cleaner plan -f cleaner.yaml --objects objects.json --at 2026-01-01T00:00:00Z -o yaml`,
-		Args: arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return t.plan(cmd.Context(), f) },
+		Args:              arguments(cobra.NoArgs),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return t.plan(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "filename", "f", "", "file with the Cleaner or ClusterCleaner, and perhaps templates; - is standard input")
@@ -103,7 +104,7 @@ func (t *tool) plan(ctx context.Context, f *planFlags) error {
 	}
 	for _, p := range c.problems {
 		if c.invalid() || f.output == asTable || !p.warning {
-			fmt.Fprintln(t.err, p)
+			t.complain(p)
 		}
 	}
 	if c.invalid() {
@@ -163,7 +164,7 @@ func (t *tool) read(ctx context.Context, f *planFlags) (*loader, []*document, er
 	}
 	wrong := false
 	for _, p := range l.addTemplates(ctx, slices.Concat(more, documents)) {
-		fmt.Fprintln(t.err, p)
+		t.complain(p)
 		wrong = wrong || !p.warning
 	}
 	if wrong {
@@ -187,7 +188,11 @@ func (t *tool) readAll(paths []string) ([]*document, error) {
 // world is what the plan is made from.
 func (t *tool) world(ctx context.Context, f *planFlags, c *cleaner) (*snapshot.Objects, error) {
 	if len(f.objects) == 0 {
-		return t.fetch(ctx, c)
+		world, err := t.fetch(ctx, c)
+		if err != nil {
+			err = fmt.Errorf("%w; with --objects no cluster is asked", err)
+		}
+		return world, err
 	}
 	objects, err := t.readAll(f.objects)
 	if err != nil {

@@ -43,13 +43,13 @@ func (t *tool) show(s *shown, form string) error {
 		_, err = t.out.Write(text)
 		return err
 	}
-	return table(t.out, s, &d)
+	return table(t.out, t.paint(t.out), s, &d)
 }
 
 // table writes a plan for people.
-func table(out io.Writer, s *shown, d *plan.Document) error {
+func table(out io.Writer, p paint, s *shown, d *plan.Document) error {
 	w := columns(out)
-	fmt.Fprintf(w, "%s %s at %s: %s (%s)\n", s.kind, d.Cleaner, stamp(d.At.Time), d.Verdict, d.Reason)
+	fmt.Fprintf(w, "%s %s at %s: %s (%s)\n", s.kind, d.Cleaner, stamp(d.At.Time), p.verdict(d.Verdict), d.Reason)
 	if s.plan.Message != "" {
 		fmt.Fprintln(w, s.plan.Message)
 	}
@@ -57,40 +57,40 @@ func table(out io.Writer, s *shown, d *plan.Document) error {
 		fmt.Fprintln(w, s.mode)
 	}
 	for _, c := range d.Conditions {
-		answer := c.Error
+		answer := p.bad(c.Error)
 		if c.Value != nil {
 			answer = fmt.Sprint(*c.Value)
 		}
 		fmt.Fprintf(w, "  %s: %s\n", c.Expression, answer)
 	}
 	if len(d.Steps) > 0 {
-		fmt.Fprint(w, "\nSTEP\tVERB\tOBJECT\tRULE\tWHY\n")
+		fmt.Fprint(w, p.heading("STEP", "VERB", "OBJECT", "RULE", "WHY"))
 		for i := range d.Steps {
 			s := &d.Steps[i]
 			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", i+1, verb(s), object(s), s.Rule, s.Reason)
 		}
 	}
 	if len(d.Withheld) > 0 {
-		fmt.Fprint(w, "\nWITHHELD\tOBJECT\tRULE\tBECAUSE\n")
+		fmt.Fprint(w, p.heading("WITHHELD", "OBJECT", "RULE", "BECAUSE"))
 		for i := range d.Withheld {
 			h := &d.Withheld[i]
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", verb(&h.DocumentStep), object(&h.DocumentStep), h.Rule, h.Because)
 		}
 	}
 	if len(d.Pending) > 0 {
-		fmt.Fprint(w, "\nPENDING\tRULE\tUNTIL\n")
-		for _, p := range d.Pending {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", p.Key, p.Rule, stamp(p.Until.Time))
+		fmt.Fprint(w, p.heading("PENDING", "RULE", "UNTIL"))
+		for _, h := range d.Pending {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", h.Key, h.Rule, stamp(h.Until.Time))
 		}
 	}
 	if len(d.Errors) > 0 {
-		fmt.Fprint(w, "\nERROR\tRULE\tMESSAGE\n")
+		fmt.Fprint(w, p.heading("ERROR", "RULE", "MESSAGE"))
 		for _, e := range d.Errors {
 			key := e.Key
 			if e.Count > 1 {
 				key += fmt.Sprintf(" and %d more", e.Count-1)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\n", key, e.Rule, strings.TrimSpace(e.Expression+" "+strings.ReplaceAll(e.Message, "\n", " ")))
+			fmt.Fprintf(w, "%s\t%s\t%s\n", key, e.Rule, p.bad(strings.TrimSpace(e.Expression+" "+strings.ReplaceAll(e.Message, "\n", " "))))
 		}
 	}
 	if !d.Next.IsZero() {

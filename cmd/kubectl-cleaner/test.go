@@ -63,8 +63,9 @@ cleaner.yaml, plan.yaml and objects.yaml must be there, the others may. It also 
 the operator may be stopped in between, and decides anew.`,
 		Example: `  kubectl cleaner test config/templates
   kubectl cleaner test --update my-template/testdata`,
-		Args: arguments(cobra.MinimumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error { return t.test(cmd.Context(), f, args) },
+		Args:              arguments(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: folders,
+		RunE:              func(cmd *cobra.Command, args []string) error { return t.test(cmd.Context(), f, args) },
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.update, "update", false, "write each plan.yaml anew")
@@ -94,7 +95,7 @@ func (t *tool) test(ctx context.Context, f *testFlags, dirs []string) error {
 	}
 	l.allowed = f.allowed
 	var results []result
-	failed := 0
+	failed, p := 0, t.paint(t.out)
 	for _, dir := range cases {
 		began := t.clock.Now()
 		r := result{name: filepath.ToSlash(dir), failed: t.testCase(ctx, f, l.fresh(), dir)}
@@ -102,10 +103,10 @@ func (t *tool) test(ctx context.Context, f *testFlags, dirs []string) error {
 		results = append(results, r)
 		if r.failed != nil {
 			failed++
-			fmt.Fprintf(t.out, "FAIL %s\n%s\n", r.name, indent(r.failed.Error()))
+			fmt.Fprintf(t.out, "%s %s\n%s\n", p.bad("FAIL"), r.name, indent(r.failed.Error()))
 			continue
 		}
-		fmt.Fprintf(t.out, "ok   %s\n", r.name)
+		fmt.Fprintf(t.out, "%s   %s\n", p.good("ok"), r.name)
 	}
 	if f.junit != "" {
 		if err := writeJUnit(f.junit, results); err != nil {
@@ -113,10 +114,10 @@ func (t *tool) test(ctx context.Context, f *testFlags, dirs []string) error {
 		}
 	}
 	if failed > 0 {
-		fmt.Fprintf(t.out, "%d of %d cases failed\n", failed, len(results))
+		fmt.Fprintln(t.out, p.bad(fmt.Sprintf("%d of %d cases failed", failed, len(results))))
 		return errSaid
 	}
-	fmt.Fprintf(t.out, "%d cases passed\n", len(results))
+	fmt.Fprintln(t.out, p.good(fmt.Sprintf("%d cases passed", len(results))))
 	return nil
 }
 

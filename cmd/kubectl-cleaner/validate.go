@@ -34,8 +34,12 @@ func (t *tool) validateCommand() *cobra.Command {
 		Long: `Say what is wrong with Cleaners, ClusterCleaners and CleanerTemplates, in the words of the operator's webhook: each
 problem with its file, line and column, and what to write instead. No cluster is asked, unless it is to say which kinds
 it serves.`,
-		Args: arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return t.validate(cmd.Context(), f) },
+		Example: `  kubectl cleaner validate -f cleaner.yaml
+  kubectl cleaner validate -f cleaner.yaml --crds crds
+  kubectl cleaner validate -f - --live < cleaner.yaml`,
+		Args:              arguments(cobra.NoArgs),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return t.validate(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or folder with what to check; - is standard input; may be repeated")
@@ -77,7 +81,7 @@ func (t *tool) validate(ctx context.Context, f *validateFlags) error {
 		checked++
 		fine := true
 		for _, p := range problems {
-			fmt.Fprintln(t.err, p)
+			t.complain(p)
 			fine = fine && p.warning
 		}
 		valid = valid && fine
@@ -169,7 +173,7 @@ func (t *tool) served(f *validateFlags) (func([]v1alpha1.ClusterTarget) []valida
 		return func(targets []v1alpha1.ClusterTarget) []validation.Served {
 			served, err := c.served(targets)
 			if err != nil {
-				fmt.Fprintf(t.err, "warning: %v\n", err)
+				fmt.Fprintf(t.err, "%s %v\n", t.paint(t.err).warn("warning:"), err)
 			}
 			return served
 		}, nil

@@ -40,6 +40,7 @@ type flags struct {
 	probeAddress    string
 	shutdownTimeout time.Duration
 	verbosity       int8
+	version         bool
 	maxClockSkew    time.Duration
 	// serveWebhook says whether the webhook is served, with certificates of our own or with files of somebody else's.
 	serveWebhook       bool
@@ -86,8 +87,12 @@ func parse(args []string) (*flags, error) {
 	fs.StringVar(&f.selfSigned.Secret, "webhook-secret", "cleaner-webhook-cert", "Secret in the operator's namespace that keeps the self-signed certificates")
 	fs.StringVar(&f.selfSigned.Service, "webhook-service", "cleaner-webhook", "Service in the operator's namespace by which the API server calls the webhook")
 	fs.StringVar(&f.selfSigned.Configuration, "webhook-configuration", "cleaner-webhook", "ValidatingWebhookConfiguration that is told the self-signed authority")
+	fs.BoolVar(&f.version, "version", false, "print which version this is, and end")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
+	}
+	if f.version { // whatever else is asked for
+		return f, nil
 	}
 	if f.webhookCertificate != selfSigned && f.webhookCertificate != files {
 		return nil, fmt.Errorf("--webhook-cert: %q is no source of certificates: write %s or %s", f.webhookCertificate, selfSigned, files)

@@ -33,21 +33,26 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/cmd/internal/version"
 	"github.com/vtex/cleaner/controllers"
 	"github.com/vtex/cleaner/webhooks"
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil && !errors.Is(err, pflag.ErrHelp) {
+	if err := run(os.Args[1:], os.Stdout); err != nil && !errors.Is(err, pflag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "manager:", err)
 		os.Exit(1)
 	}
 }
 
 // run is main with an error.
-func run(args []string) error {
+func run(args []string, stdout io.Writer) error {
 	f, err := parse(args)
 	if err != nil {
+		return err
+	}
+	if f.version {
+		_, err := fmt.Fprintln(stdout, "cleaner", version.Get())
 		return err
 	}
 	log := newLog(os.Stderr, f.verbosity)
@@ -76,7 +81,7 @@ func run(args []string) error {
 			return err
 		}
 	}
-	log.Info("Starting", "namespace", f.namespace, "leaderElection", f.leaderElect, "protectedNamespaces", opts.ProtectedNamespaces)
+	log.Info("Starting", "version", version.Get().String(), "namespace", f.namespace, "leaderElection", f.leaderElect, "protectedNamespaces", opts.ProtectedNamespaces)
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
 

@@ -6,7 +6,20 @@ package main
 import (
 	"bytes"
 	"testing"
+
+	"github.com/vtex/cleaner/cmd/internal/version"
 )
+
+// It needs no cluster and no namespace to say which version it is.
+func TestVersion(t *testing.T) {
+	var out bytes.Buffer
+	if err := run([]string{"--version"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := out.String(), "cleaner "+version.Get().String()+"\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
 
 func TestTheLogHasEachOfManyLines(t *testing.T) {
 	var out bytes.Buffer

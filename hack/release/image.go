@@ -1,0 +1,206 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// nonroot is who the operator runs as: nobody in particular. The Dockerfile says the same.
+const nonroot = "65532:65532"
+
+// image builds the operator for each platform, and writes the image as an OCI layout to a folder; the bills of materials
+// are in it, and beside it.
+func (b *builder) image(ctx context.Context, to string, platforms []platform, out io.Writer) error {
+	dir, err := os.MkdirTemp("", "cleaner-image-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var managers []manager
+	for _, p := range platforms {
+		m := manager{platform: p, binary: filepath.Join(dir, "manager_"+p.file())}
+		if err := b.build(ctx, "manager", p, m.binary); err != nil {
+			return err
+		}
+		if m.sbom, err = b.sbom(m.binary, p); err != nil {
+			return err
+		}
+		managers = append(managers, m)
+	}
+	index, err := b.assemble(managers)
+	if err != nil {
+		return err
+	}
+	digest, err := writeLayout(to, index)
+	if err != nil {
+		return err
+	}
+	for _, m := range managers {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(to), "manager_"+m.platform.file()+".cdx.json"), m.sbom, 0o644); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(out, "%s: version %s, %s\n", to, b.version, digest)
+	return err
+}
+
+// manager is the operator, built for a platform.
+type manager struct {
+	platform platform
+	binary   string
+	sbom     []byte
+}
+
+// assemble makes the index of the layout: that of the image, under its version, and for each platform the bill of materials,
+// which refers to the image of that platform.
+func (b *builder) assemble(managers []manager) (v1.ImageIndex, error) {
+	all := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	var referrers []mutate.IndexAddendum
+	for _, m := range managers {
+		image, err := b.imageOf(m)
+		if err != nil {
+			return nil, fmt.Errorf("cannot make the image for %s: %w", m.platform, err)
+		}
+		all = mutate.AppendManifests(all, mutate.IndexAddendum{
+			Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: m.platform.os, Architecture: m.platform.arch}},
+		})
+		bill, err := b.referrer(image, m)
+		if err != nil {
+			return nil, fmt.Errorf("cannot add the bill of materials for %s: %w", m.platform, err)
+		}
+		referrers = append(referrers, mutate.IndexAddendum{Add: bill, Descriptor: v1.Descriptor{ArtifactType: mediaTypeSBOM}})
+	}
+	all, ok := mutate.Annotations(all, b.about()).(v1.ImageIndex)
+	if !ok {
+		return nil, errors.New("an index with annotations is none any more")
+	}
+	named := mutate.IndexAddendum{Add: all, Descriptor: v1.Descriptor{Annotations: map[string]string{"org.opencontainers.image.ref.name": b.version}}}
+	return mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), append([]mutate.IndexAddendum{named}, referrers...)...), nil
+}
+
+// about is what an image says of itself.
+func (b *builder) about() map[string]string {
+	const prefix = "org.opencontainers.image."
+	about := map[string]string{
+		prefix + "title":       "cleaner",
+		prefix + "description": "Kubernetes operator that cleans up by rules that its users can read",
+		prefix + "version":     b.version,
+		prefix + "created":     b.date.Format(time.RFC3339),
+		prefix + "source":      "https://" + module,
+		prefix + "licenses":    "Apache-2.0",
+	}
+	if b.commit != "" {
+		about[prefix+"revision"] = b.commit
+	}
+	return about
+}
+
+// imageOf is the image for one platform: the program and nothing else, as by the Dockerfile.
+func (b *builder) imageOf(m manager) (v1.Image, error) {
+	layer, err := b.layer(m.binary)
+	if err != nil {
+		return nil, err
+	}
+	created := v1.Time{Time: b.date}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err := mutate.ConfigFile(base, &v1.ConfigFile{
+		OS: m.platform.os, Architecture: m.platform.arch, Created: created, RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{User: nonroot, Entrypoint: []string{"/manager"}, WorkingDir: "/", Labels: b.about()},
+	})
+	if err != nil {
+		return nil, err
+	}
+	image, err = mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: created, CreatedBy: "make image"}})
+	if err != nil {
+		return nil, err
+	}
+	annotated, ok := mutate.Annotations(image, b.about()).(v1.Image)
+	if !ok {
+		return nil, errors.New("an image with annotations is none any more")
+	}
+	return annotated, nil
+}
+
+// layer has one file.
+func (b *builder) layer(binary string) (v1.Layer, error) {
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		return nil, err
+	}
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	if err := w.WriteHeader(&tar.Header{Name: "manager", Mode: 0o755, Size: int64(len(content)), ModTime: b.date}); err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(content); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil },
+		tarball.WithMediaType(types.OCILayer))
+}
+
+// referrer is the bill of materials as an artifact that refers to an image.
+func (b *builder) referrer(image v1.Image, m manager) (v1.Image, error) {
+	subject, err := partial.Descriptor(image)
+	if err != nil {
+		return nil, err
+	}
+	// What is no image is told by the type of its configuration.
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), mediaTypeSBOM)
+	bill, err := mutate.AppendLayers(base, static.NewLayer(m.sbom, mediaTypeSBOM))
+	if err != nil {
+		return nil, err
+	}
+	referring, ok := mutate.Subject(bill, *subject).(v1.Image)
+	if !ok {
+		return nil, errors.New("an artifact with a subject is none any more")
+	}
+	return referring, nil
+}
+
+// writeLayout writes a layout, in the place of one that may be there, and returns the digest of its image.
+func writeLayout(to string, index v1.ImageIndex) (string, error) {
+	switch _, err := os.Stat(to); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return "", err
+	default:
+		if _, err := os.Stat(filepath.Join(to, "oci-layout")); err != nil {
+			return "", fmt.Errorf("%s is there, and is no OCI layout: remove it, or write to another folder", to)
+		}
+		if err := os.RemoveAll(to); err != nil {
+			return "", err
+		}
+	}
+	if _, err := layout.Write(to, index); err != nil {
+		return "", fmt.Errorf("cannot write %s: %w", to, err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return "", err
+	}
+	return manifest.Manifests[0].Digest.String(), nil
+}

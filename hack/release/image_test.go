@@ -1,0 +1,349 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// descriptor and the following are what the tests read of OCI: by themselves, and not by what has written it.
+type descriptor struct {
+	MediaType, Digest, ArtifactType string
+	Size                            int64
+	Annotations                     map[string]string
+	Platform                        *struct{ OS, Architecture string }
+}
+
+type document struct {
+	MediaType         string
+	Config            descriptor
+	Layers, Manifests []descriptor
+	Annotations       map[string]string
+	Subject           *descriptor
+}
+
+type configuration struct {
+	OS, Architecture, Created string
+	Config                    struct {
+		User, WorkingDir      string
+		Entrypoint, Cmd, Env  []string
+		Labels                map[string]string
+		ExposedPorts, Volumes map[string]any
+	}
+	RootFS struct {
+		DiffIDs []string `json:"diff_ids"`
+	}
+}
+
+// ociLayout is a folder with one.
+type ociLayout struct {
+	t   *testing.T
+	dir string
+}
+
+// blob reads what a descriptor means, and holds it to size and digest.
+func (l ociLayout) blob(d descriptor) []byte {
+	l.t.Helper()
+	content, err := os.ReadFile(filepath.Join(l.dir, "blobs", strings.Replace(d.Digest, ":", "/", 1)))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if got := "sha256:" + sum(content); got != d.Digest || int64(len(content)) != d.Size {
+		l.t.Errorf("%+v has %d bytes with the sum %s", d, len(content), got)
+	}
+	return content
+}
+
+func (l ociLayout) read(content []byte, into any) {
+	l.t.Helper()
+	if err := json.Unmarshal(content, into); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func sum(content []byte) string {
+	s := sha256.Sum256(content)
+	return hex.EncodeToString(s[:])
+}
+
+// other is a platform that this machine is not.
+func other() platform {
+	if host().arch == "arm64" {
+		return platform{"linux", "amd64"}
+	}
+	return platform{"linux", "arm64"}
+}
+
+// managers are the operator for this machine, and a tiny program in its place for another one.
+func managers(t *testing.T, b *builder) []manager {
+	t.Helper()
+	all := []manager{{platform: host(), binary: built(t, "manager")}, {platform: other(), binary: tiny(t, other())}}
+	for i := range all {
+		var err error
+		if all[i].sbom, err = b.sbom(all[i].binary, all[i].platform); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// written writes an image to a folder.
+func written(t *testing.T, b *builder, of []manager, dir string) string {
+	t.Helper()
+	index, err := b.assemble(of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := writeLayout(dir, index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return digest
+}
+
+func TestImage(t *testing.T) {
+	b := testBuilder()
+	l := ociLayout{t: t, dir: filepath.Join(t.TempDir(), "image")}
+	of := managers(t, b)
+	digest := written(t, b, of, l.dir)
+
+	var layout struct{ ImageLayoutVersion string }
+	text, err := os.ReadFile(filepath.Join(l.dir, "oci-layout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.read(text, &layout); layout.ImageLayoutVersion != "1.0.0" {
+		t.Errorf("oci-layout is %s", text)
+	}
+	var top, image document
+	if text, err = os.ReadFile(filepath.Join(l.dir, "index.json")); err != nil {
+		t.Fatal(err)
+	}
+	l.read(text, &top)
+	if len(top.Manifests) != 3 || top.Manifests[0].Digest != digest || top.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != testVersion {
+		t.Fatalf("the layout has %s", text)
+	}
+	l.read(l.blob(top.Manifests[0]), &image)
+	if image.MediaType != "application/vnd.oci.image.index.v1+json" || len(image.Manifests) != 2 || image.Annotations["org.opencontainers.image.version"] != testVersion {
+		t.Fatalf("the image is %+v", image)
+	}
+	for i, m := range of {
+		d := image.Manifests[i]
+		if d.Platform == nil || d.Platform.OS != m.platform.os || d.Platform.Architecture != m.platform.arch {
+			t.Errorf("%+v is not for %s", d, m.platform)
+		}
+		program := l.image(d, m)
+		checkProgram(t, m, program)
+		l.bill(top.Manifests[1+i], d, m)
+	}
+
+	// The same gives the same, and takes the place of what was there; another commit, and another day, do not.
+	if again := written(t, b, of, l.dir); again != digest {
+		t.Errorf("the second image is %s, and the first was %s", again, digest)
+	}
+	if blobs, err := os.ReadDir(filepath.Join(l.dir, "blobs", "sha256")); err != nil || len(blobs) != 12 { // an index; twice a manifest, a configuration and a layer, and a manifest and a layer of the SBOM; the SBOMs share a configuration
+		t.Errorf("%d blobs: %v", len(blobs), err)
+	}
+	another := testBuilder()
+	another.commit = strings.Repeat("f", 40)
+	if got := written(t, another, of, filepath.Join(t.TempDir(), "image")); got == digest {
+		t.Error("another commit is not to be seen")
+	}
+	if _, err := writeLayout(t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "is no OCI layout") {
+		t.Errorf("it would remove any folder: %v", err)
+	}
+}
+
+// What make image does, for this machine alone.
+func TestImageOfThisMachine(t *testing.T) {
+	b := testBuilder()
+	m := manager{platform: host(), binary: built(t, "manager")}
+	l := ociLayout{t: t, dir: filepath.Join(t.TempDir(), "image")}
+	var out strings.Builder
+	if err := b.image(t.Context(), l.dir, []platform{m.platform}, &out); err != nil {
+		t.Fatal(err)
+	}
+	var top, image document
+	text, err := os.ReadFile(filepath.Join(l.dir, "index.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.read(text, &top)
+	if want := l.dir + ": version " + testVersion + ", " + top.Manifests[0].Digest + "\n"; out.String() != want {
+		t.Errorf("it says %q, not %q", out.String(), want)
+	}
+	l.read(l.blob(top.Manifests[0]), &image)
+	checkProgram(t, m, l.image(image.Manifests[0], m)) // the linker gives the same at each time
+	beside, err := os.ReadFile(filepath.Join(filepath.Dir(l.dir), "manager_"+m.platform.file()+".cdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := readBill(t, beside).Metadata.Component; got.Hashes[0].Content != sumOfFile(t, m.binary) {
+		t.Errorf("the bill of materials beside it is about %+v", got)
+	}
+}
+
+// image checks the image for one platform, and returns its program.
+func (l ociLayout) image(d descriptor, m manager) []byte {
+	t := l.t
+	t.Helper()
+	var manifest document
+	l.read(l.blob(d), &manifest)
+	var config configuration
+	l.read(l.blob(manifest.Config), &config)
+	if manifest.MediaType != "application/vnd.oci.image.manifest.v1+json" || manifest.Config.MediaType != "application/vnd.oci.image.config.v1+json" ||
+		len(manifest.Layers) != 1 || manifest.Layers[0].MediaType != "application/vnd.oci.image.layer.v1.tar+gzip" {
+		t.Fatalf("%s: %+v", m.platform, manifest)
+	}
+	want := map[string]string{
+		"org.opencontainers.image.title": "cleaner", "org.opencontainers.image.description": "Kubernetes operator that cleans up by rules that its users can read",
+		"org.opencontainers.image.version": testVersion, "org.opencontainers.image.revision": testCommit, "org.opencontainers.image.created": "2023-11-14T22:13:20Z",
+		"org.opencontainers.image.source": "https://github.com/vtex/cleaner", "org.opencontainers.image.licenses": "Apache-2.0",
+	}
+	for place, got := range map[string]map[string]string{"annotations": manifest.Annotations, "labels": config.Config.Labels} {
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", place, diff)
+		}
+	}
+	c := config.Config
+	if c.User != "65532:65532" || c.WorkingDir != "/" || len(c.Entrypoint) != 1 || c.Entrypoint[0] != "/manager" || c.Cmd != nil || c.Env != nil || c.ExposedPorts != nil || c.Volumes != nil ||
+		config.OS != m.platform.os || config.Architecture != m.platform.arch || config.Created != "2023-11-14T22:13:20Z" {
+		t.Errorf("%s is configured as %+v", m.platform, config)
+	}
+	docker, err := os.ReadFile("../../Dockerfile")
+	if err != nil || !strings.Contains(string(docker), "\nUSER "+c.User+"\nENTRYPOINT [\""+c.Entrypoint[0]+"\"]\n") {
+		t.Errorf("the Dockerfile makes another image: %v", err)
+	}
+	unzipped, err := gzip.NewReader(bytes.NewReader(l.blob(manifest.Layers[0])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive, err := io.ReadAll(unzipped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(config.RootFS.DiffIDs) != 1 || config.RootFS.DiffIDs[0] != "sha256:"+sum(archive) {
+		t.Errorf("the layer is not %v", config.RootFS.DiffIDs)
+	}
+	r := tar.NewReader(bytes.NewReader(archive))
+	h, err := r.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Name != "manager" || h.Mode != 0o755 || h.Uid != 0 || h.Gid != 0 || h.ModTime.Unix() != 1_700_000_000 {
+		t.Errorf("the layer has %+v", h)
+	}
+	program, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next, err := r.Next(); err != io.EOF {
+		t.Errorf("the layer has %v too: %v", next, err)
+	}
+	return program
+}
+
+// checkProgram wants the program of an image to be the one that was built, and to need no other file.
+func checkProgram(t *testing.T, m manager, program []byte) {
+	t.Helper()
+	if sum(program) != sumOfFile(t, m.binary) {
+		t.Errorf("the image for %s has another program", m.platform)
+	}
+	if m.platform.os != "linux" {
+		return
+	}
+	file, err := elf.NewFile(bytes.NewReader(program))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range file.Progs {
+		if part.Type == elf.PT_INTERP || part.Type == elf.PT_DYNAMIC {
+			t.Errorf("the program for %s is not static: it has a %s", m.platform, part.Type)
+		}
+	}
+}
+
+// bill checks that an artifact is the bill of materials of an image.
+func (l ociLayout) bill(d, of descriptor, m manager) {
+	t := l.t
+	t.Helper()
+	var artifact document
+	l.read(l.blob(d), &artifact)
+	if d.ArtifactType != mediaTypeSBOM || artifact.Subject == nil || artifact.Subject.Digest != of.Digest || artifact.Subject.Size != of.Size || artifact.Config.MediaType != mediaTypeSBOM ||
+		len(artifact.Layers) != 1 || artifact.Layers[0].MediaType != mediaTypeSBOM {
+		t.Fatalf("%s: %+v %+v", m.platform, d, artifact)
+	}
+	l.blob(artifact.Config)
+	if got := readBill(t, l.blob(artifact.Layers[0])).Metadata.Component; got.Hashes[0].Content != sumOfFile(t, m.binary) {
+		t.Errorf("the bill of materials for %s is about %+v", m.platform, got)
+	}
+}
+
+// A registry gets the image, and what refers to it, whether or not it knows of referrers.
+func TestPush(t *testing.T) {
+	b := testBuilder()
+	dir := filepath.Join(t.TempDir(), "image")
+	digest := written(t, b, managers(t, b), dir)
+	for title, knows := range map[string]bool{"with referrers": true, "without": false} {
+		t.Run(title, func(t *testing.T) {
+			server := httptest.NewServer(registry.New(registry.WithReferrersSupport(knows), registry.Logger(log.New(io.Discard, "", 0))))
+			defer server.Close()
+			reference := strings.TrimPrefix(server.URL, "http://") + "/team/cleaner:" + testVersion
+			var out strings.Builder
+			if err := run(t.Context(), []string{"push", "--from", dir, reference}, &out); err != nil {
+				t.Fatal(err)
+			}
+			ref, err := name.ParseReference(reference)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := ref.Context().Digest(digest).String() + "\n"; out.String() != want {
+				t.Errorf("it says %q, not %q", out.String(), want)
+			}
+			index, err := remote.Index(ref, remote.WithContext(t.Context()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			manifest, err := index.IndexManifest()
+			if err != nil || len(manifest.Manifests) != 2 {
+				t.Fatalf("the registry has %+v: %v", manifest, err)
+			}
+			for _, d := range manifest.Manifests {
+				image, err := index.Image(d.Digest)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if layers, err := image.Layers(); err != nil || len(layers) != 1 {
+					t.Errorf("the image has the layers %v: %v", layers, err)
+				}
+				referrers, err := remote.Referrers(ref.Context().Digest(d.Digest.String()), remote.WithContext(t.Context()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				found, err := referrers.IndexManifest()
+				if err != nil || len(found.Manifests) != 1 || found.Manifests[0].ArtifactType != mediaTypeSBOM {
+					t.Errorf("what refers to it is %+v: %v", found, err)
+				}
+			}
+		})
+	}
+}
