@@ -132,8 +132,8 @@ func (b *bundle) aggregated(sum *unstructured.Unstructured) ([]any, error) {
 }
 
 // files returns the files of the bundle, by their paths in it.
-func (b *bundle) files(image string, icon []byte) (map[string][]byte, error) {
-	csv, err := b.csv(image, icon)
+func (b *bundle) files(r release) (map[string][]byte, error) {
+	csv, err := b.csv(r)
 	if err != nil {
 		return nil, err
 	}

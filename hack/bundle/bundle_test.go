@@ -65,7 +65,7 @@ func TestWhatCannotBeSaidIsAnError(t *testing.T) {
 			}
 			b, err := sort(objects)
 			if err == nil {
-				_, err = b.files("image", nil)
+				_, err = b.files(release{version: "0.1.0", image: "image"})
 			}
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: got the error %v, want %q", tc.reason, err, tc.want)

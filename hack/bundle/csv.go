@@ -19,7 +19,7 @@ import (
 )
 
 // csv returns the ClusterServiceVersion, whole.
-func (b *bundle) csv(image string, icon []byte) (*unstructured.Unstructured, error) {
+func (b *bundle) csv(r release) (*unstructured.Unstructured, error) {
 	deployment := &appsv1.Deployment{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(b.deployment.Object, deployment); err != nil {
 		return nil, fmt.Errorf("cannot read the Deployment: %w", err)
@@ -28,7 +28,7 @@ func (b *bundle) csv(image string, icon []byte) (*unstructured.Unstructured, err
 	if deployment.Spec.Template.Spec.ServiceAccountName != account || len(deployment.Spec.Template.Spec.Containers) != 1 {
 		return nil, fmt.Errorf("the Deployment %s is to have one container, and to run as ServiceAccount %s", deployment.Name, account)
 	}
-	deployment.Spec.Template.Spec.Containers[0].Image = image
+	deployment.Spec.Template.Spec.Containers[0].Image = r.image
 	installed, err := plain(operatorsv1alpha1.StrategyDeploymentSpec{Name: deployment.Name, Label: deployment.Labels, Spec: deployment.Spec})
 	if err != nil {
 		return nil, err
@@ -51,10 +51,10 @@ func (b *bundle) csv(image string, icon []byte) (*unstructured.Unstructured, err
 	}
 
 	csv := b.base.DeepCopy()
-	csv.SetName("cleaner.v" + version)
+	csv.SetName("cleaner.v" + r.version)
 	notes := csv.GetAnnotations()
 	notes["alm-examples"] = examples
-	notes["containerImage"] = image
+	notes["containerImage"] = r.image
 	notes["operatorframework.io/suggested-namespace"] = b.namespace.GetName()
 	notes["operatorframework.io/suggested-namespace-template"] = string(namespace)
 	csv.SetAnnotations(notes)
@@ -62,9 +62,9 @@ func (b *bundle) csv(image string, icon []byte) (*unstructured.Unstructured, err
 	if !ok {
 		return nil, errors.New("the ClusterServiceVersion in config/manifests/bases has no spec")
 	}
-	spec["version"] = version
-	spec["icon"] = []any{map[string]any{"base64data": base64.StdEncoding.EncodeToString(icon), "mediatype": "image/svg+xml"}}
-	spec["relatedImages"] = []any{map[string]any{"name": "manager", "image": image}}
+	spec["version"] = r.version
+	spec["icon"] = []any{map[string]any{"base64data": base64.StdEncoding.EncodeToString(r.icon), "mediatype": "image/svg+xml"}}
+	spec["relatedImages"] = []any{map[string]any{"name": "manager", "image": r.image}}
 	spec["webhookdefinitions"] = webhooks
 	spec["install"] = map[string]any{"strategy": operatorsv1alpha1.InstallStrategyNameDeployment, "spec": map[string]any{
 		"clusterPermissions": []any{map[string]any{"serviceAccountName": account, "rules": cluster}},

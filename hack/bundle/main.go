@@ -10,19 +10,26 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/vtex/cleaner/hack/kustomize"
 )
 
-// version is that of the bundle, and of the image that it installs.
-const version = "0.1.0"
+// versionFile says which version is released.
+const versionFile = "cmd/internal/version/VERSION"
+
+// release is what the bundle is a bundle of.
+type release struct {
+	version, image string
+	icon           []byte
+}
 
 func main() {
 	config := pflag.String("config", "config/manifests", "folder that the bundle is made of")
 	out := pflag.String("output", "bundle", "folder that is written; what is in it is removed")
-	image := pflag.String("image", "ghcr.io/vtex/cleaner:"+version, "image of the operator; a release names it by its digest")
+	image := pflag.String("image", "", "image of the operator, which a release names by its digest (default: the one of the version)")
 	pflag.Parse()
 	if err := run(*config, *out, *image); err != nil {
 		fmt.Fprintln(os.Stderr, "bundle:", err)
@@ -40,11 +47,19 @@ func run(config, out, image string) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the icon: %w", err)
 	}
+	version, err := os.ReadFile(versionFile)
+	if err != nil {
+		return fmt.Errorf("cannot read the version: %w", err)
+	}
+	r := release{version: strings.TrimSpace(string(version)), image: image, icon: icon}
+	if r.image == "" {
+		r.image = "ghcr.io/vtex/cleaner:" + r.version
+	}
 	b, err := sort(objects)
 	if err != nil {
 		return err
 	}
-	files, err := b.files(image, icon)
+	files, err := b.files(r)
 	if err != nil {
 		return err
 	}
