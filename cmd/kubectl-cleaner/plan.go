@@ -63,7 +63,7 @@ changed.`,
 	flags.StringVarP(&f.file, "filename", "f", "", "file with the Cleaner or ClusterCleaner, and perhaps templates; - is standard input")
 	flags.StringArrayVar(&f.objects, "objects", nil, "file or folder with the objects of the cluster; may be repeated")
 	flags.StringVar(&f.at, "at", "", "time of the decision, such as 2026-01-01T00:00:00Z (default: now)")
-	flags.StringVar(&f.since, "since", "", "when what rules wait for by `for` began to hold (default: at the decision)")
+	flags.StringVar(&f.since, "since", "", "when what rules wait for began to hold (default: at the decision)")
 	flags.StringVar(&f.created, "created", "", "when the Cleaner was created, if its file does not say so (default: its ttl ago)")
 	flags.StringArrayVar(&f.templates, "templates", nil, "file or folder with CleanerTemplates, besides those that are shipped; may be repeated")
 	flags.StringArrayVar(&f.set, "set", nil, "name=value of a parameter, in the place of that of the file; may be repeated")
