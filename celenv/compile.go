@@ -14,6 +14,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -257,6 +258,7 @@ func (c *Compiler) compile(s *scope, path, source string, w want, p *Programs) (
 	if issues.Err() != nil {
 		return nil, s.checkErrors(t, issues)
 	}
+	s.dispatchConversions(checked.NativeRep())
 	t = newTree(source, checked.NativeRep())
 	made := &expression{path: path, want: w, tree: t, ast: checked, env: s.env, names: t.reads()}
 	if problems := slices.Concat(s.hiddenErrors(made), s.undeclared(made), c.patternErrors(t)); len(problems) > 0 {
@@ -276,6 +278,24 @@ func (c *Compiler) compile(s *scope, path, source string, w want, p *Programs) (
 	}
 	made.explain = &explanation{compiler: c, expression: made, meter: p.explainer, limits: c.limits}
 	return made, nil
+}
+
+// dispatchConversions has conversions, such as timestamp(x), look at what they are given. What value() gives of anything has
+// no type yet when a conversion of it is checked, and the checker takes the first one that there is: x for a timestamp.
+func (s *scope) dispatchConversions(checked *ast.AST) {
+	ast.PostOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || !overloads.IsTypeConversionFunction(e.AsCall().FunctionName()) {
+			return
+		}
+		if args := e.AsCall().Args(); len(args) != 1 || args[0].Kind() == ast.LiteralKind {
+			return
+		}
+		all := &ast.ReferenceInfo{}
+		for _, o := range s.env.Functions()[e.AsCall().FunctionName()].OverloadDecls() {
+			all.AddOverload(o.ID())
+		}
+		checked.SetReference(e.ID(), all)
+	}))
 }
 
 func syntaxErrors(source string, issues *cel.Issues) []*Error {

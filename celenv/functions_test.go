@@ -214,3 +214,28 @@ func TestFunctionErrors(t *testing.T) {
 		})
 	}
 }
+
+// A conversion takes what value() gives, and what optMap passes on, whatever that is.
+func TestConversionsOfOptionals(t *testing.T) {
+	c := newCompiler(t, Limits{})
+	note := func(key string) string { return `svc.?notes[?"` + key + `"]` }
+	for _, expression := range []string{
+		`timestamp(` + note("since") + `.value()) == timestamp("2024-01-01T00:00:00Z")`,
+		`timestamp(svc.notes[?"since"].value()) < time`,
+		`timestamp(svc.?notes.?since.value()) < time`,
+		note("since") + `.optMap(s, timestamp(s) < time).orValue(false)`,
+		note("since") + `.optFlatMap(s, optional.of(timestamp(s))).value() < time`,
+		`duration(` + note("for") + `.value()) == duration("90s")`,
+		`int(` + note("number") + `.value()) == 7 && double(` + note("number") + `.value()) == 7.0 && uint(` + note("number") + `.value()) == 7u`,
+		`bool(` + note("yes") + `.value())`,
+		`string(` + note("count") + `.value()) == "3" && int(` + note("count") + `.value()) == 3 && bytes(` + note("for") + `.value()) == b"90s"`,
+		`timestamp(time) == time && timestamp(1) == timestamp("1970-01-01T00:00:01Z")`,
+	} {
+		in := Input{Time: at("2025-01-01T00:00:00Z"), Targets: map[string]any{"svc": map[string]any{"notes": map[string]any{
+			"since": "2024-01-01T00:00:00Z", "for": "90s", "number": "7", "yes": "true", "count": int64(3),
+		}}}}
+		if got := programs(t, c, expression).Conditions(t.Context(), in)[0]; got.Err != nil || !got.Value {
+			t.Errorf("%s gives %v, %v", expression, got.Value, got.Err)
+		}
+	}
+}

@@ -114,11 +114,19 @@ func (t *tool) test(ctx context.Context, f *testFlags, dirs []string) error {
 		}
 	}
 	if failed > 0 {
-		fmt.Fprintln(t.out, p.bad(fmt.Sprintf("%d of %d cases failed", failed, len(results))))
+		fmt.Fprintln(t.out, p.bad(fmt.Sprintf("%d of %s failed", failed, counted(len(results)))))
 		return errSaid
 	}
-	fmt.Fprintln(t.out, p.good(fmt.Sprintf("%d cases passed", len(results))))
+	fmt.Fprintln(t.out, p.good(counted(len(results))+" passed"))
 	return nil
+}
+
+// counted is a number of cases, in words.
+func counted(n int) string {
+	if n == 1 {
+		return "1 case"
+	}
+	return fmt.Sprintf("%d cases", n)
 }
 
 // findCases are the folders with cases. A Cleaner of which there is none is an error, or it would seem to be tested.
