@@ -119,6 +119,16 @@ func (s *story) deleted(resource, demanded, hit string) {
 	})
 }
 
+// twoAtATime are the DELETEs of two Cleaners, of which the second one is answered first, with a conflict.
+func twoAtATime(s *story) {
+	s.deleted("configmaps", "uid-e", "uid-e")
+	s.intent("uid-e")
+	s.deleted("configmaps", "uid-e", "uid-e")
+	first, second := &s.Audit[len(s.Audit)-2], &s.Audit[len(s.Audit)-1]
+	second.ResponseStatus, second.ResponseObject = &metav1.Status{Code: http.StatusConflict}, nil
+	first.StageTimestamp = metav1.NewMicroTime(second.StageTimestamp.Add(time.Millisecond))
+}
+
 // astray is a DELETE with its preconditions and its Intent, in a namespace or in none.
 func (s *story) astray(namespace, resource string) {
 	group := ""
@@ -183,6 +193,7 @@ func TestCheckFindsEachBrokenPromise(t *testing.T) {
 		want    []string
 	}{
 		"Sound":                  {},
+		"TwoAtATime":             {instead: map[string]func(*story){"deleted": twoAtATime}},
 		"NoPreconditions":        {instead: map[string]func(*story){"deleted": func(s *story) { s.deleted("configmaps", "", "uid-e") }}, want: []string{"I1", "I2"}},
 		"ACollection":            {instead: map[string]func(*story){"deleted": func(s *story) { s.event(us, "deletecollection", "", "configmaps", "", 200, nil, nil) }}, want: []string{"I1"}},
 		"AnotherObject":          {instead: map[string]func(*story){"deleted": func(s *story) { s.deleted("configmaps", "uid-e", "uid-new") }}, want: []string{"I2"}},

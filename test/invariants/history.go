@@ -220,6 +220,10 @@ func newJudge(r *Record) *judge {
 			j.deeds = append(j.deeds, j.deed(e, verb))
 		}
 	}
+	// As they arrived: of two that are under way at the same time the later one may be answered first.
+	slices.SortStableFunc(j.deeds, func(a, b *deed) int {
+		return a.RequestReceivedTimestamp.Compare(b.RequestReceivedTimestamp.Time)
+	})
 	return j
 }
 
