@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/crds"
@@ -21,11 +20,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/live"
 	"github.com/vtex/cleaner/test/olm"
 	"github.com/vtex/cleaner/test/operator"
 )
@@ -44,19 +43,6 @@ func apply(t *testing.T, manifest string, args ...string) error {
 	return err
 }
 
-// eventually waits until a look gives no reason to wait on.
-func eventually(t *testing.T, what string, look func(context.Context) string) {
-	t.Helper()
-	last := ""
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		last = look(ctx)
-		return last == "", nil
-	})
-	if err != nil {
-		t.Fatalf("%s: %s", what, last)
-	}
-}
-
 // needNamespace makes sure that there is a namespace.
 func needNamespace(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
@@ -70,7 +56,7 @@ func needNamespace(t *testing.T, client kubernetes.Interface, name string) {
 // a configuration by a watch.
 func refused(t *testing.T, manifest string) {
 	t.Helper()
-	eventually(t, "it is refused", func(context.Context) string {
+	live.Eventually(t, "it is refused", func() string {
 		err := apply(t, manifest, "--dry-run=server")
 		if err == nil {
 			return "it was accepted"
@@ -126,8 +112,8 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the Cleaner has done its work", func(ctx context.Context) string {
-		out, err := c.Kubectl(ctx, "get", "cleaners", "--namespace", namespace, "-o", "name")
+	live.Eventually(t, "the Cleaner has done its work", func() string {
+		out, err := c.Kubectl(t.Context(), "get", "cleaners", "--namespace", namespace, "-o", "name")
 		if err != nil {
 			return err.Error()
 		}
@@ -194,8 +180,8 @@ func TestLabelledClusterRoleAddsRights(t *testing.T) {
 	if _, err := client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the operator may do it", func(ctx context.Context) string {
-		if may(ctx) {
+	live.Eventually(t, "the operator may do it", func() string {
+		if may(t.Context()) {
 			return ""
 		}
 		return "no"
@@ -239,18 +225,8 @@ func TestPodIsAdmitted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	create := func(change func(*corev1.PodSpec)) error {
-		pod := &corev1.Pod{ObjectMeta: deployment.Spec.Template.ObjectMeta, Spec: *deployment.Spec.Template.Spec.DeepCopy()}
-		pod.Name = "manager"
-		change(&pod.Spec)
-		_, err := client.CoreV1().Pods(operator.Namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err
-	}
-	if err := create(func(*corev1.PodSpec) {}); err != nil {
-		t.Errorf("the Pod is not admitted: %v", err)
-	}
-	if err := create(func(s *corev1.PodSpec) { s.Containers[0].SecurityContext.Capabilities = nil }); !apierrors.IsForbidden(err) {
-		t.Errorf("the namespace restricts nothing: this test cannot fail: %v", err)
+	if err := operator.Restricted(t.Context(), client, deployment); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -12,12 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/vtex/cleaner/hack/kustomize"
 )
 
-// kustomize is config/default with some of config/components more.
-func kustomize(t *testing.T, components ...string) objects {
+// kustomized is config/default with some of config/components more.
+func kustomized(t *testing.T, components ...string) objects {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("../../config")); err != nil {
@@ -36,15 +36,11 @@ func kustomize(t *testing.T, components ...string) objects {
 	if err := os.WriteFile(file, []byte(on), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Dir(file))
+	built, err := kustomize.Build(filepath.Dir(file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest, err := result.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return read(t, string(manifest))
+	return collect(t, built)
 }
 
 // The chart makes the objects that kustomize makes, by default and with each switch that both have. All of them are equal
@@ -57,7 +53,7 @@ func TestSameAsKustomize(t *testing.T) {
 		"{metrics: {serviceMonitor: {enabled: true}}}":                          {"prometheus"},
 	} {
 		t.Run(values, func(t *testing.T) {
-			want, got := kustomize(t, components...), render(t, name, values)
+			want, got := kustomized(t, components...), render(t, name, values)
 			delete(want, "Namespace "+namespace) // Helm makes it, with --create-namespace
 			if diff := cmp.Diff(want.names(), got.names()); diff != "" {
 				t.Fatalf("objects (-kustomize +chart):\n%s", diff)

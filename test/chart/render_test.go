@@ -78,15 +78,24 @@ func render(t *testing.T, release string, values string, kinds ...string) object
 
 func read(t *testing.T, manifest string) objects {
 	t.Helper()
-	all := objects{}
+	var all []*unstructured.Unstructured
 	for doc := range strings.SplitSeq(manifest, "\n---\n") {
 		u := &unstructured.Unstructured{}
 		if err := yaml.UnmarshalStrict([]byte(doc), &u.Object); err != nil {
 			t.Fatalf("%v\n%s", err, doc)
 		}
-		if len(u.Object) == 0 {
-			continue
+		if len(u.Object) > 0 {
+			all = append(all, u)
 		}
+	}
+	return collect(t, all)
+}
+
+// collect has objects by their kind and name.
+func collect(t *testing.T, list []*unstructured.Unstructured) objects {
+	t.Helper()
+	all := objects{}
+	for _, u := range list {
 		id := u.GetKind() + " " + u.GetName()
 		if all[id] != nil {
 			t.Errorf("there are two of %s", id)

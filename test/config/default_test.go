@@ -13,11 +13,12 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
+
+	"github.com/vtex/cleaner/test/operator"
 )
 
 const system = "cleaner-system"
@@ -66,18 +67,8 @@ func TestManagerIsRestricted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	create := func(change func(*corev1.PodSpec)) error {
-		pod := &corev1.Pod{ObjectMeta: deployment.Spec.Template.ObjectMeta, Spec: *deployment.Spec.Template.Spec.DeepCopy()}
-		pod.Name = "manager"
-		change(&pod.Spec)
-		_, err := client.CoreV1().Pods(system).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err
-	}
-	if err := create(func(*corev1.PodSpec) {}); err != nil {
-		t.Errorf("the Pod is not admitted: %v", err)
-	}
-	if err := create(func(s *corev1.PodSpec) { s.Containers[0].SecurityContext.Capabilities = nil }); !apierrors.IsForbidden(err) {
-		t.Errorf("the namespace restricts nothing: this test cannot fail: %v", err)
+	if err := operator.Restricted(t.Context(), client, deployment); err != nil {
+		t.Error(err)
 	}
 	if !ptr.Deref(deployment.Spec.Template.Spec.Containers[0].SecurityContext.ReadOnlyRootFilesystem, false) {
 		t.Error("the manager may write to its image")

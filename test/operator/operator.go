@@ -17,6 +17,9 @@ import (
 	"path/filepath"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -251,4 +254,24 @@ func Root() (string, error) {
 		}
 		dir = up
 	}
+}
+
+// Restricted says what is wrong with the Pod of a Deployment where Pods are restricted: it must be admitted to the
+// namespace of the Deployment, and one that does not drop its capabilities must not.
+func Restricted(ctx context.Context, client kubernetes.Interface, d *appsv1.Deployment) error {
+	create := func(change func(*corev1.PodSpec)) error {
+		pod := &corev1.Pod{ObjectMeta: d.Spec.Template.ObjectMeta, Spec: *d.Spec.Template.Spec.DeepCopy()}
+		pod.Name = "manager"
+		change(&pod.Spec)
+		_, err := client.CoreV1().Pods(d.Namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	var wrong []error
+	if err := create(func(*corev1.PodSpec) {}); err != nil {
+		wrong = append(wrong, fmt.Errorf("the Pod is not admitted: %w", err))
+	}
+	if err := create(func(s *corev1.PodSpec) { s.Containers[0].SecurityContext.Capabilities = nil }); !apierrors.IsForbidden(err) {
+		wrong = append(wrong, fmt.Errorf("the namespace restricts nothing, and this check cannot fail: %v", err)) //nolint:errorlint // there may be none
+	}
+	return errors.Join(wrong...)
 }
