@@ -173,11 +173,9 @@ func (o *Options) makeClients() error {
 		return fmt.Errorf("cannot make an HTTP client: %w", err)
 	}
 	if o.Dynamic == nil {
-		client, err := rest.UnversionedRESTClientForConfigAndClient(wire.Config(o.Config), http)
-		if err != nil {
-			return fmt.Errorf("cannot make a dynamic client: %w", err)
+		if o.Dynamic, err = wire.NewClient(o.Config, http); err != nil {
+			return err
 		}
-		o.Dynamic = dynamic.New(client)
 	}
 	if o.Metadata == nil {
 		if o.Metadata, err = metadata.NewForConfigAndClient(o.Config, http); err != nil {

@@ -1,13 +1,17 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire reads what a watch sends.
+// Package wire reads what a list or a watch sends.
 //
-// In a busy cluster the operator computes little else, and client-go's own way reads the text of each event nine times: to
+// Kinds whose types this program knows are sent in protobuf, which API servers write once for all who watch a kind: the
+// controllers and the kubelets of a cluster read them so, and one more costs next to nothing. All others are sent as JSON.
+//
+// In a busy cluster the operator computes little else, and client-go's own way reads the JSON of each event nine times: to
 // find where it ends, its kind, the kind of the object in it, and three times whether it is JSON. This one reads it three
-// times, and of what was deleted only the name.
+// times. Of what was deleted it reads only the name.
 //
-// It never reads another thing than client-go would: what does not look as API servers write it is left to client-go.
+// It never reads another thing than client-go would from JSON: a kind that a newer API server sends with fields that
+// this program does not know is read as JSON from then on, and JSON that does not look as API servers write it is left to client-go.
 package wire
 
 import (
@@ -20,27 +24,28 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 )
 
-// Config is that of a dynamic client whose watches are read so. Of an object that was deleted they give what names it and
-// its version, and nothing else.
-func Config(config *rest.Config) *rest.Config {
+// textConfig is that of a dynamic client whose watches are read from JSON. Of an object that was deleted they give what
+// names it and its version, and nothing else.
+func textConfig(config *rest.Config) *rest.Config {
 	out := dynamic.ConfigFor(config)
-	out.NegotiatedSerializer = serializer{out.NegotiatedSerializer}
+	out.NegotiatedSerializer = textSerializer{out.NegotiatedSerializer}
 	return out
 }
 
-// serializer is how a dynamic client reads and writes, but for watches.
-type serializer struct {
+// textSerializer is how a dynamic client reads and writes, but for watches.
+type textSerializer struct {
 	runtime.NegotiatedSerializer
 }
 
 // SupportedMediaTypes are those of a dynamic client.
-func (s serializer) SupportedMediaTypes() []runtime.SerializerInfo {
+func (s textSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 	var out []runtime.SerializerInfo
 	for _, info := range s.NegotiatedSerializer.SupportedMediaTypes() {
 		if info.MediaType == runtime.ContentTypeJSON && info.StreamSerializer != nil {
@@ -140,7 +145,7 @@ func (s events) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.O
 		return s.Serializer.Decode(data, gvk, into)
 	}
 	if watch.EventType(name) == watch.Deleted {
-		object = nameOnly(object)
+		object = markGone(object)
 	}
 	event.Type, event.Object.Raw = name, object
 	return event, gvk, nil
@@ -154,26 +159,21 @@ func cutEvent(data []byte) (name string, object []byte, ok bool) {
 	return string(kind), object, begins && cut && ends && !bytes.ContainsAny(kind, `"\`)
 }
 
-// nameOnly is an object with nothing but what names it and its version; the object itself if that cannot be read.
-func nameOnly(object []byte) []byte {
-	var o struct {
-		APIVersion string `json:"apiVersion,omitempty"`
-		Kind       string `json:"kind,omitempty"`
-		Metadata   struct {
-			Name            string `json:"name,omitempty"`
-			Namespace       string `json:"namespace,omitempty"`
-			UID             string `json:"uid,omitempty"`
-			ResourceVersion string `json:"resourceVersion,omitempty"`
-		} `json:"metadata"`
-	}
-	if utiljson.Unmarshal(object, &o) != nil {
-		return object
-	}
-	out, err := utiljson.Marshal(o)
-	if err != nil {
-		return object
-	}
-	return out
+// goneMark comes before an object that was deleted, from who reads the envelope of its event to who reads the object, and
+// says that only its name is wanted.
+const goneMark = "\x00gone"
+
+func markGone(object []byte) []byte { return append([]byte(goneMark), object...) }
+
+// nameOnly is an object with nothing but what names it and its version.
+func nameOnly(kind schema.GroupVersionKind, o metav1.Object) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{}}}
+	u.SetGroupVersionKind(kind)
+	u.SetNamespace(o.GetNamespace())
+	u.SetName(o.GetName())
+	u.SetUID(o.GetUID())
+	u.SetResourceVersion(o.GetResourceVersion())
+	return u
 }
 
 // objects reads objects.
@@ -183,15 +183,52 @@ type objects struct {
 
 // Decode reads one object into a map. All else, such as a Status or a list, is left to client-go.
 func (s objects) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	if into == nil {
-		var value map[string]any
-		err := utiljson.Unmarshal(data, &value)
-		u := &unstructured.Unstructured{Object: value}
-		kind := u.GroupVersionKind()
-		_, list := value["items"]
-		if err == nil && kind.Kind != "" && kind.Version != "" && kind.Kind != "Status" && !list {
-			return u, &kind, nil
-		}
+	data, gone := bytes.CutPrefix(data, []byte(goneMark))
+	if into != nil {
+		return s.Serializer.Decode(data, gvk, into)
 	}
-	return s.Serializer.Decode(data, gvk, into)
+	read := wholeObject
+	if gone {
+		read = goneObject
+	}
+	u, ok := read(data)
+	if !ok {
+		return s.Serializer.Decode(data, gvk, into)
+	}
+	kind := u.GroupVersionKind()
+	return u, &kind, nil
+}
+
+// wholeObject reads the JSON of an object; false if it is anything else.
+func wholeObject(data []byte) (*unstructured.Unstructured, bool) {
+	var value map[string]any
+	if utiljson.Unmarshal(data, &value) != nil {
+		return nil, false
+	}
+	u := &unstructured.Unstructured{Object: value}
+	_, list := value["items"]
+	return u, isObject(u.GroupVersionKind()) && !list
+}
+
+// goneObject reads what names an object, and its version, from its JSON; false if it is anything else.
+func goneObject(data []byte) (*unstructured.Unstructured, bool) {
+	var o struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        struct {
+			Namespace       string    `json:"namespace"`
+			Name            string    `json:"name"`
+			UID             types.UID `json:"uid"`
+			ResourceVersion string    `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	if utiljson.Unmarshal(data, &o) != nil {
+		return nil, false
+	}
+	m := metav1.ObjectMeta{Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, UID: o.Metadata.UID, ResourceVersion: o.Metadata.ResourceVersion}
+	return nameOnly(o.GroupVersionKind(), &m), isObject(o.GroupVersionKind())
+}
+
+// isObject says that a kind is not that of an answer.
+func isObject(kind schema.GroupVersionKind) bool {
+	return kind.Kind != "" && kind.Version != "" && kind.Kind != "Status"
 }

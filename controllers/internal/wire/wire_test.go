@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -69,7 +71,7 @@ func TestWire(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			wantKind, want, wantErr := read(t, dynamic.ConfigFor(&rest.Config{}), text+"\n")
-			gotKind, got, err := read(t, Config(&rest.Config{}), text+"\n")
+			gotKind, got, err := read(t, textConfig(&rest.Config{}), text+"\n")
 			if (err != nil) != (wantErr != nil) {
 				t.Fatalf("got error %v, want %v", err, wantErr)
 			}
@@ -88,7 +90,7 @@ func TestWireKeepsNoBuffer(t *testing.T) {
 	event := func(name string) string {
 		return `{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + name + `"}}}` + "\n"
 	}
-	d := decoderOf(t, Config(&rest.Config{}), event("first")+event("other"))
+	d := decoderOf(t, textConfig(&rest.Config{}), event("first")+event("other"))
 	_, first, err := d.Decode()
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +106,7 @@ func TestWireKeepsNoBuffer(t *testing.T) {
 // What was deleted has its name and its version, and an event that is cut off is none.
 func TestWireDeletedAndCutOff(t *testing.T) {
 	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"b","uid":"c","resourceVersion":"12","labels":{"x":"y"}},"spec":{"n":1}}`
-	kind, got, err := read(t, Config(&rest.Config{}), `{"type":"DELETED","object":`+pod+"}\n")
+	kind, got, err := read(t, textConfig(&rest.Config{}), `{"type":"DELETED","object":`+pod+"}\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,11 +116,11 @@ func TestWireDeletedAndCutOff(t *testing.T) {
 	if diff := cmp.Diff(runtime.Object(want), got); diff != "" || kind != watch.Deleted {
 		t.Errorf("got %q of an object (-want +got):\n%s", kind, diff)
 	}
-	_, _, err = read(t, Config(&rest.Config{}), `{"type":"ADDED","object":`+pod+"}")
+	_, _, err = read(t, textConfig(&rest.Config{}), `{"type":"ADDED","object":`+pod+"}")
 	if !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("an event without an end gives error %v, want %v", err, io.ErrUnexpectedEOF)
 	}
-	if _, _, err = read(t, Config(&rest.Config{}), ""); !errors.Is(err, io.EOF) {
+	if _, _, err = read(t, textConfig(&rest.Config{}), ""); !errors.Is(err, io.EOF) {
 		t.Errorf("the end gives error %v, want %v", err, io.EOF)
 	}
 }
@@ -130,7 +132,7 @@ func FuzzWire(f *testing.F) {
 	f.Add(`{"type":"ADDED","object":{"apiVersion":"v1","kind":"PodList","items":[{}]}}` + "\n")
 	f.Add(`{"object":{"apiVersion":"v1","kind":"Pod"},"type":"ADDED"}` + "\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		gotKind, got, err := read(t, Config(&rest.Config{}), text)
+		gotKind, got, err := read(t, textConfig(&rest.Config{}), text)
 		if err != nil || gotKind == watch.Deleted {
 			return
 		}
@@ -157,10 +159,28 @@ func BenchmarkWatchEvent(b *testing.B) {
 		b.Fatal(err)
 	}
 	text := `{"type":"MODIFIED","object":` + string(object) + "}\n"
-	for name, config := range map[string]*rest.Config{"client-go": dynamic.ConfigFor(&rest.Config{}), "ours": Config(&rest.Config{})} {
+	message, err := pod.Marshal()
+	if err != nil {
+		b.Fatal(err)
+	}
+	message = envelope(b, pod.GroupVersionKind(), message)
+	for name, decoder := range map[string]func(n int) *restwatch.Decoder{
+		"client-go": func(n int) *restwatch.Decoder {
+			return decoderOf(b, dynamic.ConfigFor(&rest.Config{}), strings.Repeat(text, n))
+		},
+		"JSON": func(n int) *restwatch.Decoder {
+			return decoderOf(b, textConfig(&rest.Config{}), strings.Repeat(text, n))
+		},
+		"protobuf": func(n int) *restwatch.Decoder {
+			return readMessages(b, binaryConfig(&rest.Config{}, &atomic.Bool{}), watch.Modified, slices.Repeat([][]byte{message}, n)...)
+		},
+		"protobuf of what was deleted": func(n int) *restwatch.Decoder {
+			return readMessages(b, binaryConfig(&rest.Config{}, &atomic.Bool{}), watch.Deleted, slices.Repeat([][]byte{message}, n)...)
+		},
+	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
-			d := decoderOf(b, config, strings.Repeat(text, b.N))
+			d := decoder(b.N)
 			b.ResetTimer()
 			for range b.N {
 				if _, _, err := d.Decode(); err != nil {

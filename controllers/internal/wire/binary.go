@@ -1,0 +1,176 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+// errOtherFields says that there may be more in a message than this program knows of.
+var errOtherFields = errors.New("its fields are not those that this program knows")
+
+// binaryConfig is that of a dynamic client that reads objects from protobuf, and marks when one could not be read so
+// without a loss. What an API server nevertheless sends as JSON is read too.
+func binaryConfig(config *rest.Config, failed *atomic.Bool) *rest.Config {
+	out := textConfig(config)
+	out.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	out.NegotiatedSerializer = binarySerializer{out.NegotiatedSerializer, failed}
+	return out
+}
+
+// binarySerializer is how a dynamic client reads and writes, and what it reads of protobuf.
+type binarySerializer struct {
+	runtime.NegotiatedSerializer
+	failed *atomic.Bool
+}
+
+// SupportedMediaTypes are those of a dynamic client, and protobuf.
+func (s binarySerializer) SupportedMediaTypes() []runtime.SerializerInfo {
+	all := s.NegotiatedSerializer.SupportedMediaTypes()
+	text, ok := runtime.SerializerInfoForMediaType(all, runtime.ContentTypeJSON)
+	binary, known := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	if !ok || !known {
+		return all
+	}
+	binary.Serializer = messages{text.Serializer, s.failed}
+	binary.StreamSerializer = &runtime.StreamSerializerInfo{
+		Serializer: binaryEvents{binary.StreamSerializer.Serializer},
+		Framer:     binary.StreamSerializer.Framer,
+	}
+	return append(all, binary)
+}
+
+// binaryEvents reads the envelopes of a watch's events.
+type binaryEvents struct {
+	runtime.Serializer
+}
+
+// Decode marks what was deleted, so that nothing but the name is read of it.
+func (s binaryEvents) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	out, kind, err := s.Serializer.Decode(data, gvk, into)
+	if event, ok := out.(*metav1.WatchEvent); ok && err == nil && watch.EventType(event.Type) == watch.Deleted {
+		event.Object.Raw = markGone(event.Object.Raw)
+	}
+	return out, kind, err
+}
+
+// open is the message of an object, and its kind.
+func open(data []byte, defaults *schema.GroupVersionKind) ([]byte, schema.GroupVersionKind, error) {
+	var envelope runtime.Unknown
+	_, kind, err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Decode(data, defaults, &envelope)
+	if err != nil {
+		return nil, schema.GroupVersionKind{}, fmt.Errorf("cannot read a message: %w", err)
+	}
+	return envelope.Raw, *kind, nil
+}
+
+// messages reads objects from protobuf.
+type messages struct {
+	runtime.Serializer // writes JSON
+	failed             *atomic.Bool
+}
+
+// Decode reads one object or list into maps, as if it had been JSON, and a Status as such. If that cannot be done without
+// a loss it marks so, and the error says why.
+func (m messages) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	data, gone := bytes.CutPrefix(data, []byte(goneMark))
+	message, kind, err := open(data, gvk)
+	if err == nil {
+		var object runtime.Object
+		if object, err = readMessage(message, kind, gone, into); err == nil {
+			return object, &kind, nil
+		}
+	}
+	m.failed.Store(true)
+	return nil, &kind, fmt.Errorf("cannot read %s from protobuf, and will read it from JSON: %w", kind.Kind, err)
+}
+
+// readMessage reads a message. All objects have their metadata in the same field.
+func readMessage(message []byte, kind schema.GroupVersionKind, gone bool, into runtime.Object) (runtime.Object, error) {
+	if gone {
+		var o metav1.PartialObjectMetadata
+		err := o.Unmarshal(message)
+		return nameOnly(kind, &o), err
+	}
+	typed, err := typedOf(message, kind)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := typed.(*metav1.Status); ok {
+		return typed, nil
+	}
+	return untyped(typed, kind, into)
+}
+
+// typedOf reads a message. It fails if something of it would get lost.
+func typedOf(message []byte, kind schema.GroupVersionKind) (runtime.Object, error) {
+	object, err := scheme.Scheme.New(kind)
+	if err != nil {
+		return nil, err
+	}
+	typed, ok := object.(interface {
+		Unmarshal(message []byte) error
+		Marshal() (message []byte, err error)
+	})
+	if !ok {
+		return nil, fmt.Errorf("%T is in no protobuf", object)
+	}
+	if err := typed.Unmarshal(message); err != nil {
+		return nil, err
+	}
+	if _, ok := object.(*metav1.Status); ok { // of which nothing else is read
+		return object, nil
+	}
+	// A field that is not known was skipped in silence, and is missing in what is written again. An older API server may
+	// lack a field that is always written: nothing is lost then, but that cannot be told apart.
+	if again, err := typed.Marshal(); err != nil || !bytes.Equal(again, message) {
+		return nil, errors.Join(errOtherFields, err)
+	}
+	return object, nil
+}
+
+// untyped puts an object or a list into maps, in an Unstructured or a list of them.
+func untyped(typed runtime.Object, kind schema.GroupVersionKind, into runtime.Object) (runtime.Object, error) {
+	if o, ok := typed.(metav1.Object); ok {
+		o.SetManagedFields(nil) // which nobody reads, and would be half of the work
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	if err != nil {
+		return nil, err
+	}
+	items, _ := content["items"].([]any) // which say of themselves what they are only where it differs
+	item := kind
+	item.Kind = strings.TrimSuffix(kind.Kind, "List")
+	for _, i := range items {
+		if o, ok := i.(map[string]any); ok && o["kind"] == nil {
+			(&unstructured.Unstructured{Object: o}).SetGroupVersionKind(item)
+		}
+	}
+	if into == nil {
+		into = &unstructured.Unstructured{}
+	}
+	out, ok := into.(runtime.Unstructured)
+	if !ok {
+		return nil, fmt.Errorf("a %T has no place for it", into)
+	}
+	out.SetUnstructuredContent(content)
+	if list, ok := out.(*unstructured.UnstructuredList); ok {
+		delete(list.Object, "items") // which are in the list by now
+	}
+	out.GetObjectKind().SetGroupVersionKind(kind)
+	return out, nil
+}

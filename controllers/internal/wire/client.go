@@ -1,0 +1,65 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+// NewClient returns a dynamic client whose lists and watches are read so. What they give is what any dynamic client gives,
+// but for managedFields, which may be missing, and for objects that were deleted, of which there is what names them and
+// their version, and nothing else.
+func NewClient(config *rest.Config, http *http.Client) (dynamic.Interface, error) {
+	text, err := rest.UnversionedRESTClientForConfigAndClient(textConfig(config), http)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a dynamic client: %w", err)
+	}
+	return &client{config: config, http: http, text: dynamic.New(text), binary: map[schema.GroupVersionResource]*binaryClient{}}, nil
+}
+
+type client struct {
+	config *rest.Config
+	http   *http.Client
+	text   dynamic.Interface
+
+	mu     sync.Mutex
+	binary map[schema.GroupVersionResource]*binaryClient
+}
+
+// binaryClient reads one kind in protobuf.
+type binaryClient struct {
+	dynamic.Interface
+	failed *atomic.Bool
+}
+
+// Resource reads a kind in protobuf if this program knows its version of it, unless that has failed once.
+func (c *client) Resource(gvr schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	if !scheme.Scheme.IsVersionRegistered(gvr.GroupVersion()) {
+		return c.text.Resource(gvr)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.binary[gvr]
+	if b == nil {
+		failed := &atomic.Bool{}
+		rest, err := rest.UnversionedRESTClientForConfigAndClient(binaryConfig(c.config, failed), c.http)
+		if err != nil { // as it did not for text, of the same configuration
+			return c.text.Resource(gvr)
+		}
+		b = &binaryClient{dynamic.New(rest), failed}
+		c.binary[gvr] = b
+	}
+	if b.failed.Load() {
+		return c.text.Resource(gvr)
+	}
+	return b.Resource(gvr)
+}
