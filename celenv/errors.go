@@ -5,6 +5,7 @@ package celenv
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -79,7 +80,8 @@ func (e *Error) of(path string) *Error {
 	return &there
 }
 
-// snippet is a line of the source and a caret below the column, which counts from 1. Long lines are cut around it.
+// snippet is a line of the source and a caret below the column, which counts from 1. Long lines are cut around it,
+// which an ellipsis says.
 func snippet(source string, line, column int) string {
 	const before, after = 100, 60
 	lines := strings.Split(source, "\n")
@@ -89,6 +91,13 @@ func snippet(source string, line, column int) string {
 	text := []rune(strings.TrimSuffix(lines[line-1], "\r"))
 	at := min(column-1, len(text))
 	start, end := max(0, at-before), min(len(text), at+after)
+	shown := slices.Clone(text[start:end])
+	if start > 0 {
+		shown[0] = '…'
+	}
+	if end < len(text) {
+		shown = append(shown, '…')
+	}
 	pad := make([]rune, 0, at-start)
 	for _, r := range text[start:at] {
 		if r != '\t' { // a tab stays one, or the caret would stand elsewhere
@@ -96,7 +105,7 @@ func snippet(source string, line, column int) string {
 		}
 		pad = append(pad, r)
 	}
-	return "  | " + string(text[start:end]) + "\n  | " + string(pad) + "^"
+	return "  | " + string(shown) + "\n  | " + string(pad) + "^"
 }
 
 // cut shortens text for people to at most n bytes, at a code point.

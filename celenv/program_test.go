@@ -209,7 +209,7 @@ func TestErrorText(t *testing.T) {
 
 func TestLongLinesAreCut(t *testing.T) {
 	got := snippet(strings.Repeat("é", 1000)+"!"+strings.Repeat("y", 1000), 1, 1001)
-	want := "  | " + strings.Repeat("é", 100) + "!" + strings.Repeat("y", 59) + "\n  | " + strings.Repeat(" ", 100) + "^"
+	want := "  | …" + strings.Repeat("é", 99) + "!" + strings.Repeat("y", 59) + "…\n  | " + strings.Repeat(" ", 100) + "^"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
