@@ -75,6 +75,7 @@ type Cluster struct {
 	binaries Binaries
 	ca       *authority
 	admin    *rest.Config
+	etcdURL  string
 	health   *http.Client
 	thread   *thread
 
@@ -151,6 +152,7 @@ func (c *Cluster) layOut(o Options) ([]*process, error) {
 		return nil, err
 	}
 	etcdURL, peerURL := loopback("http", ports[0]), loopback("http", ports[1])
+	c.etcdURL = etcdURL
 	apiURL, managerURL := loopback("https", ports[2]), loopback("https", ports[3])
 	c.admin = &rest.Config{Host: apiURL, QPS: -1} // the server has its own limits; a test should not wait for the client's
 
@@ -328,6 +330,9 @@ func (c *Cluster) process(name Component) (*process, error) {
 	}
 	return nil, fmt.Errorf("cannot find a component named %q", name)
 }
+
+// EtcdURL is where etcd serves its clients, of whom it asks for nothing.
+func (c *Cluster) EtcdURL() string { return c.etcdURL }
 
 // Config returns the configuration of a client that may do everything.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.admin) }
