@@ -36,8 +36,9 @@ const (
 
 // Actuator carries out what was decided.
 type Actuator struct {
-	client rest.Interface
-	slots  Slots
+	client  rest.Interface
+	slots   Slots
+	answers reader
 }
 
 // Slots bound how many requests are on their way at a time, of all Actuators that share them.
@@ -48,11 +49,14 @@ func NewSlots() Slots { return make(Slots, inFlightOfAll) }
 
 // New makes an Actuator that sends its requests as a configuration says.
 func New(config *rest.Config, slots Slots) (*Actuator, error) {
-	client, err := rest.UnversionedRESTClientFor(dynamic.ConfigFor(Once(config)))
+	config = dynamic.ConfigFor(Once(config))
+	answers := newReader()
+	config.NegotiatedSerializer = answers.errors()
+	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for deeds: %w", err)
 	}
-	return &Actuator{client: client, slots: slots}, nil
+	return &Actuator{client: client, slots: slots, answers: answers}, nil
 }
 
 // Deed is a deletion of a recorded row to be done.

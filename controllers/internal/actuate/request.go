@@ -38,9 +38,6 @@ type request struct {
 	metadataOnly bool
 }
 
-// acceptMetadata asks for nothing but metadata, from who can answer so.
-const acceptMetadata = runtime.ContentTypeJSON + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1," + runtime.ContentTypeJSON
-
 // deletion is the request that deletes an object, at a version, and is answered with metadata: the rest is known of that
 // version. Without a policy the dependents go in the background, also
 // for kinds whose own default orphans them.
@@ -230,11 +227,7 @@ func (a *Actuator) send(ctx context.Context, ref plan.Ref, r request) (*unstruct
 	if err != nil {
 		return nil, err
 	}
-	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON(body); err != nil {
-		return nil, nil //nolint:nilerr // it was done: what it was answered with only says how the object looks now
-	}
-	return u, nil
+	return a.answers.read(body), nil // whatever it says, it was done
 }
 
 // path is where the API server serves an object, or a subresource of it.

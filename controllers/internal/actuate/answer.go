@@ -1,0 +1,64 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package actuate
+
+import (
+	"bytes"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+)
+
+const (
+	asMetadata = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+	// acceptMetadata asks for nothing but metadata, from who can answer so, and for protobuf, which costs both sides least.
+	acceptMetadata = runtime.ContentTypeProtobuf + asMetadata + "," + runtime.ContentTypeJSON + asMetadata + "," + runtime.ContentTypeJSON
+)
+
+// reader reads what API servers answer: metadata and Status from protobuf, and everything from JSON.
+type reader struct {
+	types  *runtime.Scheme
+	binary runtime.Decoder
+}
+
+func newReader() reader {
+	types := runtime.NewScheme()
+	utilruntime.Must(metav1.AddMetaToScheme(types))
+	metav1.AddToGroupVersion(types, metav1.Unversioned)
+	return reader{types, protobuf.NewSerializer(types, types)}
+}
+
+// errors is how a client reads errors, whichever format they come in.
+func (r reader) errors() runtime.NegotiatedSerializer {
+	return serializer.NewCodecFactory(r.types).WithoutConversion()
+}
+
+// read reads an object or a Status; nil if it is neither.
+func (r reader) read(body []byte) *unstructured.Unstructured {
+	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
+		u := &unstructured.Unstructured{}
+		if u.UnmarshalJSON(body) != nil {
+			return nil
+		}
+		return u
+	}
+	typed, kind, err := r.binary.Decode(body, nil, nil)
+	if err != nil {
+		return nil
+	}
+	if o, ok := typed.(metav1.Object); ok {
+		o.SetManagedFields(nil) // which nobody reads
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	if err != nil {
+		return nil
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(*kind)
+	return u
+}
