@@ -278,22 +278,8 @@ func (in *Input) act(e *celenv.Evaluation, p Plan) Plan {
 
 // needGate asks for the reads that all steps rest on.
 func (in *Input) needGate(d *decider) {
-	var missing []Read
-	for _, read := range in.gateReads() {
-		if !in.confirmed(read) {
-			missing = append(missing, read)
-		}
-	}
-	if len(missing) == 0 {
-		return
-	}
-	wanted := false
-	for i := range d.p.Steps {
-		d.p.Steps[i].Confirmed = false
-		wanted = wanted || d.p.Steps[i].Deed()
-	}
-	if wanted && in.Batch > 0 {
-		d.reads.want(gate, missing)
+	if len(d.gate) > 0 && in.Batch > 0 && slices.ContainsFunc(d.p.Steps, func(s Step) bool { return s.Deed() }) {
+		d.reads.want(gate, d.gate)
 	}
 }
 
@@ -546,7 +532,7 @@ func (in *Input) steps(d *decider) {
 				}
 				in.step(d, Step{
 					Rule: targetRule + in.Spec.Targets[i].Name, Action: noAction, Keys: []string{string(id)}, Object: o, Seen: s.In,
-					Verb: VerbDelete, Propagation: v1alpha1.PropagateBackground, Confirmed: true,
+					Verb: VerbDelete, Propagation: v1alpha1.PropagateBackground, Confirmed: len(d.gate) == 0,
 				})
 			}
 		}

@@ -352,6 +352,24 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
+// As long as the conditions are not confirmed no step is, and what is folded onto one object is one step, even if one of
+// its items, as the object itself, rests on nothing else.
+func TestFoldsBeforeTheConditionsAreConfirmed(t *testing.T) {
+	work := cluster(rule(func(r *v1alpha1.Rule) {
+		r.Actions = []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}, Object: "pods.items[0]"}}
+	}))
+	work.Conditions = []string{"size(pods.items) > 0"}
+	got := Compute(t.Context(), over(t, work, object(pods, "Pod", "shop", "a"), object(pods, "Pod", "shop", "b")))
+	if diff := cmp.Diff([]string{"r report a <uid-a,uid-b>"}, shorts(got.Steps)); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+	for i := range got.Steps {
+		if got.Steps[i].Confirmed {
+			t.Errorf("%s is confirmed", short(&got.Steps[i]))
+		}
+	}
+}
+
 // A plan of a snapshot that was read live as a whole asks for nothing, and can be done.
 func TestALiveSnapshotIsConfirmed(t *testing.T) {
 	work := cluster(rule(func(r *v1alpha1.Rule) {

@@ -133,6 +133,7 @@ func (r *deciding) act(c *candidate) {
 		r.failed(r.name(c), err)
 		return
 	}
+	a.confirmed = a.confirmed && len(r.gate) == 0
 	r.acting = append(r.acting, a)
 }
 

@@ -22,6 +22,8 @@ type decider struct {
 	p      *Plan
 	errors itemErrors
 	reads  reads
+	// gate are the reads that all steps rest on, and that were not answered yet.
+	gate []Read
 	// taken is what earlier rules act on: an object is acted on by the first rule that wants it.
 	taken map[types.UID]bool
 }
@@ -29,6 +31,11 @@ type decider struct {
 // decideRules adds the steps of the rules to a plan, in the order of the rules.
 func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 	d := &decider{in: in, p: p, reads: reads{in: in}, taken: map[types.UID]bool{}}
+	for _, read := range in.gateReads() {
+		if !in.confirmed(read) {
+			d.gate = append(d.gate, read)
+		}
+	}
 	p.Holds = nil
 	for i := range in.Spec.Rules {
 		r := &deciding{decider: d, index: i, rule: &in.Spec.Rules[i], eval: e.Rule(i)}
