@@ -4,7 +4,6 @@
 package actuate
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -30,16 +29,12 @@ import (
 // inProtobuf is an answer as an API server sends it in protobuf.
 func inProtobuf(t *testing.T, o runtime.Object, kind schema.GroupVersionKind) []byte {
 	t.Helper()
-	message, err := o.(interface{ Marshal() ([]byte, error) }).Marshal()
+	o.GetObjectKind().SetGroupVersionKind(kind)
+	out, err := runtime.Encode(protobuf.NewSerializer(nil, nil), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	apiVersion, name := kind.ToAPIVersionAndKind()
-	var out bytes.Buffer
-	if err := protobuf.NewSerializer(nil, nil).Encode(&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: apiVersion, Kind: name}, Raw: message}, &out); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+	return out
 }
 
 // Metadata and Status say the same in protobuf and in JSON.

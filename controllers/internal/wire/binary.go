@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -41,12 +40,11 @@ type binarySerializer struct {
 // SupportedMediaTypes are those of a dynamic client, and protobuf.
 func (s binarySerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 	all := s.NegotiatedSerializer.SupportedMediaTypes()
-	text, ok := runtime.SerializerInfoForMediaType(all, runtime.ContentTypeJSON)
 	binary, known := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
-	if !ok || !known {
+	if !known {
 		return all
 	}
-	binary.Serializer = messages{text.Serializer, s.failed}
+	binary.Serializer = messages{binary.Serializer, s.failed}
 	binary.StreamSerializer = &runtime.StreamSerializerInfo{
 		Serializer: binaryEvents{binary.StreamSerializer.Serializer},
 		Framer:     binary.StreamSerializer.Framer,
@@ -68,19 +66,9 @@ func (s binaryEvents) Decode(data []byte, gvk *schema.GroupVersionKind, into run
 	return out, kind, err
 }
 
-// open is the message of an object, and its kind.
-func open(data []byte, defaults *schema.GroupVersionKind) ([]byte, schema.GroupVersionKind, error) {
-	var envelope runtime.Unknown
-	_, kind, err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Decode(data, defaults, &envelope)
-	if err != nil {
-		return nil, schema.GroupVersionKind{}, fmt.Errorf("cannot read a message: %w", err)
-	}
-	return envelope.Raw, *kind, nil
-}
-
 // messages reads objects from protobuf.
 type messages struct {
-	runtime.Serializer // writes JSON
+	runtime.Serializer // of protobuf
 	failed             *atomic.Bool
 }
 
@@ -88,7 +76,7 @@ type messages struct {
 // a loss it marks so, and the error says why.
 func (m messages) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	data, gone := bytes.CutPrefix(data, []byte(goneMark))
-	message, kind, err := open(data, gvk)
+	message, kind, err := m.open(data, gvk)
 	if err == nil {
 		var object runtime.Object
 		if object, err = readMessage(message, kind, gone, into); err == nil {
@@ -99,37 +87,40 @@ func (m messages) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime
 	return nil, &kind, fmt.Errorf("cannot read %s from protobuf, and will read it from JSON: %w", kind.Kind, err)
 }
 
-// readMessage reads a message. All objects have their metadata in the same field.
+// open is the message of an object, and its kind.
+func (m messages) open(data []byte, defaults *schema.GroupVersionKind) ([]byte, schema.GroupVersionKind, error) {
+	var envelope runtime.Unknown
+	_, kind, err := m.Serializer.Decode(data, defaults, &envelope)
+	if err != nil {
+		return nil, schema.GroupVersionKind{}, fmt.Errorf("cannot read a message: %w", err)
+	}
+	return envelope.Raw, *kind, nil
+}
+
+// typed is an object that can be read from a message, and written again.
+type typed interface {
+	runtime.Object
+	Unmarshal(message []byte) error
+	Marshal() (message []byte, err error)
+}
+
+// readMessage reads a message. All objects have their metadata in the same field. It fails if something of an object
+// would get lost.
 func readMessage(message []byte, kind schema.GroupVersionKind, gone bool, into runtime.Object) (runtime.Object, error) {
 	if gone {
 		var o metav1.PartialObjectMetadata
 		err := o.Unmarshal(message)
 		return nameOnly(kind, &o), err
 	}
-	typed, err := typedOf(message, kind)
-	if err != nil {
-		return nil, err
-	}
-	if _, ok := typed.(*metav1.Status); ok {
-		return typed, nil
-	}
-	return untyped(typed, kind, into)
-}
-
-// typedOf reads a message. It fails if something of it would get lost.
-func typedOf(message []byte, kind schema.GroupVersionKind) (runtime.Object, error) {
 	object, err := scheme.Scheme.New(kind)
 	if err != nil {
 		return nil, err
 	}
-	typed, ok := object.(interface {
-		Unmarshal(message []byte) error
-		Marshal() (message []byte, err error)
-	})
+	o, ok := object.(typed)
 	if !ok {
 		return nil, fmt.Errorf("%T is in no protobuf", object)
 	}
-	if err := typed.Unmarshal(message); err != nil {
+	if err := o.Unmarshal(message); err != nil {
 		return nil, err
 	}
 	if _, ok := object.(*metav1.Status); ok { // of which nothing else is read
@@ -137,18 +128,18 @@ func typedOf(message []byte, kind schema.GroupVersionKind) (runtime.Object, erro
 	}
 	// A field that is not known was skipped in silence, and is missing in what is written again. An older API server may
 	// lack a field that is always written: nothing is lost then, but that cannot be told apart.
-	if again, err := typed.Marshal(); err != nil || !bytes.Equal(again, message) {
+	if again, err := o.Marshal(); err != nil || !bytes.Equal(again, message) {
 		return nil, errors.Join(errOtherFields, err)
 	}
-	return object, nil
+	return untyped(object, kind, into)
 }
 
 // untyped puts an object or a list into maps, in an Unstructured or a list of them.
-func untyped(typed runtime.Object, kind schema.GroupVersionKind, into runtime.Object) (runtime.Object, error) {
-	if o, ok := typed.(metav1.Object); ok {
+func untyped(object runtime.Object, kind schema.GroupVersionKind, into runtime.Object) (runtime.Object, error) {
+	if o, ok := object.(metav1.Object); ok {
 		o.SetManagedFields(nil) // which nobody reads, and would be half of the work
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return nil, err
 	}

@@ -34,13 +34,6 @@ import (
 	"sigs.k8s.io/randfill"
 )
 
-// message is what an API server sends of an object in protobuf.
-type message interface {
-	runtime.Object
-	Marshal() ([]byte, error)
-	Unmarshal(data []byte) error
-}
-
 // envelope is how an API server sends a message.
 func envelope(t testing.TB, kind schema.GroupVersionKind, data []byte) []byte {
 	t.Helper()
@@ -73,12 +66,12 @@ func readMessages(t testing.TB, config *rest.Config, event watch.EventType, enve
 // sent is one object of a random content as an API server sends it in protobuf and in JSON.
 func sent(t *testing.T, random *randfill.Filler, kind schema.GroupVersionKind) (data, text []byte) {
 	t.Helper()
-	stored := func(data []byte) message { // which is what an API server reads, and sends in one way or the other
+	stored := func(data []byte) typed { // which is what an API server reads, and sends in one way or the other
 		object, err := scheme.Scheme.New(kind)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := object.(message)
+		m := object.(typed)
 		if err := m.Unmarshal(data); err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +116,7 @@ func known() []schema.GroupVersionKind {
 		if err != nil || kind.Version == runtime.APIVersionInternal {
 			continue
 		}
-		_, isMessage := object.(message)
+		_, isMessage := object.(typed)
 		_, isObject := object.(metav1.Object)
 		if isMessage && (isObject || meta.IsListType(object)) {
 			out = append(out, kind)
