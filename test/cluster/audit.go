@@ -14,9 +14,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
@@ -134,16 +137,19 @@ func Violations(events []Event, user string, more ...string) []string {
 
 // Witness reads the audit log of a cluster from the moment it was made.
 //
-// An event is written when its request has been answered, so the caller of a request may know of it a moment earlier than
-// the log: wait for what must have happened (WaitFor), then judge what was returned. The event of a request that was being
-// served while the API server was killed is never written.
+// An event is written when its request has been answered, and what came of the request may be seen a moment earlier. The log
+// tells of writes when they come, too, so Events waits for those that are being answered. Of reads, the caller may know
+// earlier than the log: wait for what must have happened (WaitFor), then judge what was returned. The event of a request that
+// was being served while the API server was killed is never written.
 type Witness struct {
-	path string
+	path     string
+	patience time.Duration
 
 	mu     sync.Mutex
 	offset int64
 	within bool // the offset lies within an event, which was being written when the witness came
 	events []Event
+	open   sets.Set[types.UID] // the audit IDs of the requests that have come, and were not answered
 }
 
 // Witness returns a witness of what happens from now on.
@@ -161,7 +167,7 @@ func newWitness(path string) (*Witness, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the audit log: %w", err)
 	}
-	w := &Witness{path: path, offset: info.Size()}
+	w := &Witness{path: path, patience: answerPatience, offset: info.Size(), open: sets.New[types.UID]()}
 	if w.offset == 0 {
 		return w, nil
 	}
@@ -173,38 +179,71 @@ func newWitness(path string) (*Witness, error) {
 	return w, nil
 }
 
-// Events returns everything that was written so far, in the order in which it was answered.
+// answerPatience is how long Events waits for the answers of requests. A webhook may hold one, and the API server may be
+// killed over it; a request is waited for once.
+const answerPatience = 5 * time.Second
+
+// Events returns everything that was answered so far, in that order. Of the writes that the log tells of it waits for the
+// answers, each for at most answerPatience.
 func (w *Witness) Events() ([]Event, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err := w.read(); err != nil {
+		return nil, err
+	}
+	asked := w.open.Clone()
+	err := wait.PollUntilContextTimeout(context.Background(), pollInterval/10, w.patience, true, func(context.Context) (bool, error) {
+		if w.open.Intersection(asked).Len() == 0 {
+			return true, nil
+		}
+		return false, w.read()
+	})
+	if err != nil && !wait.Interrupted(err) {
+		return nil, err
+	}
+	w.open = w.open.Difference(asked)
+	return slices.Clone(w.events), nil
+}
+
+// read reads on in the log.
+func (w *Witness) read() error {
 	f, err := os.Open(w.path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the audit log: %w", err)
+		return fmt.Errorf("cannot open the audit log: %w", err)
 	}
 	defer f.Close()
 	if _, err := f.Seek(w.offset, io.SeekStart); err != nil {
-		return nil, fmt.Errorf("cannot read the audit log: %w", err)
+		return fmt.Errorf("cannot read the audit log: %w", err)
 	}
 	text, err := io.ReadAll(f)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the audit log: %w", err)
+		return fmt.Errorf("cannot read the audit log: %w", err)
 	}
 	for {
 		line, rest, whole := bytes.Cut(text, []byte("\n"))
 		if !whole { // the rest of this line is still to be written
-			return slices.Clone(w.events), nil
+			return nil
 		}
 		if !w.within {
 			var e Event
 			if err := json.Unmarshal(line, &e.Event); err != nil {
-				return nil, fmt.Errorf("cannot parse the audit log: %w", err)
+				return fmt.Errorf("cannot parse the audit log: %w", err)
 			}
-			w.events = append(w.events, e)
+			w.take(e)
 		}
 		w.within = false
 		w.offset += int64(len(line)) + 1
 		text = rest
 	}
+}
+
+func (w *Witness) take(e Event) {
+	if e.Stage == auditv1.StageRequestReceived {
+		w.open.Insert(e.AuditID)
+		return
+	}
+	w.open.Delete(e.AuditID)
+	w.events = append(w.events, e)
 }
 
 // WaitFor returns all events as soon as they satisfy the condition, or fails when ctx ends.

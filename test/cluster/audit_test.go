@@ -6,11 +6,13 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -193,7 +195,10 @@ func TestWitnessReadsOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	w := &Witness{path: path}
+	w, err := newWitness(path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	steps := []struct {
 		reason string
 		write  string
@@ -232,6 +237,49 @@ func TestWitnessReadsOn(t *testing.T) {
 	}
 	if _, err := w.Events(); err == nil {
 		t.Error("a line that is no JSON: want an error")
+	}
+}
+
+// What came of a write may be seen before the log has it.
+func TestAWitnessWaitsForAnswers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w, err := newWitness(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(stage auditv1.Stage, id string) {
+		if _, err := fmt.Fprintf(f, "{\"stage\": %q, \"auditID\": %q, \"verb\": \"delete\"}\n", stage, id); err != nil {
+			t.Error(err)
+		}
+	}
+	write(auditv1.StageRequestReceived, "a")
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for w.mu.TryLock() { // until it looks
+			w.mu.Unlock()
+		}
+		write(auditv1.StageRequestReceived, "later")
+		write(auditv1.StageResponseComplete, "a")
+	})
+	events, err := w.Events()
+	wg.Wait()
+	if err != nil || len(events) != 1 || events[0].AuditID != "a" {
+		t.Errorf("saw %v (%v), want the answer", events, err)
+	}
+
+	w.patience = pollInterval
+	write(auditv1.StageRequestReceived, "lost")
+	if events, err = w.Events(); err != nil || len(events) != 1 {
+		t.Errorf("of a request that is never answered: saw %v (%v)", events, err)
+	}
+	w.patience = time.Hour
+	if events, err = w.Events(); err != nil || len(events) != 1 {
+		t.Errorf("nothing has come since: saw %v (%v)", events, err)
 	}
 }
 
