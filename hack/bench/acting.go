@@ -87,7 +87,7 @@ func isDelete(e cluster.Event, namespace, name string) bool {
 // manyCleaners measures the deletions per second of Cleaners that act at the same time, and those of bare client-go that
 // makes all of their requests.
 func manyCleaners(ctx context.Context, r *rig, s sizes) ([]figure, error) {
-	m, err := byTurns(s.rounds,
+	m, err := byTurns(s.manyRounds,
 		func() (speed, error) { return r.cleaners(ctx, "many", s.cleaners, s.each) },
 		func() (speed, error) { return r.bare(ctx, "many", s.cleaners, s.each, (*bareLoop).clean) })
 	if err != nil {

@@ -33,10 +33,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctrl.SetLogger(logr.Discard())
-	s := sizes{rounds: 4, reactions: 200, cleaners: 200, each: 50, objects: 5000, idle: 1000, many: 10_000,
+	s := sizes{rounds: 8, manyRounds: 4, reactions: 200, cleaners: 200, each: 50, objects: 5000, idle: 1000, many: 10_000,
 		evaluated: []crowd{{20_000, 1000}, {100_000, 5000}}, ended: 5000, busy: crowd{20_000, 1000}, events: 500, writes: 30 * time.Second}
 	if *small {
-		s = sizes{rounds: 2, reactions: 5, cleaners: 4, each: 5, objects: 50, idle: 10, many: 100,
+		s = sizes{rounds: 2, manyRounds: 2, reactions: 5, cleaners: 4, each: 5, objects: 50, idle: 10, many: 100,
 			evaluated: []crowd{{200, 10}, {1000, 50}}, ended: 50, busy: crowd{200, 10}, events: 50, writes: 3 * time.Second}
 	}
 	if err := run(ctx, s, *only, *write); err != nil {
@@ -48,6 +48,7 @@ func main() {
 // sizes say how much is measured.
 type sizes struct {
 	rounds         int // how often the operator and bare client-go are measured, by turns: even, so that each begins as often
+	manyRounds     int // the same with many Cleaners, which takes longest
 	reactions      int // events to react to, one after the other
 	cleaners, each int // Cleaners that act at the same time, and objects that each of them deletes
 	objects        int // objects that one Cleaner deletes
