@@ -188,17 +188,23 @@ func TestViolations(t *testing.T) {
 	}
 }
 
+// emptyLog is an audit log to write, and a witness of it.
+func emptyLog(t *testing.T) (*os.File, *Witness) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "audit.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	w, err := newWitness(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, w
+}
+
 func TestWitnessReadsOn(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.log")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	w, err := newWitness(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, w := emptyLog(t)
 	steps := []struct {
 		reason string
 		write  string
@@ -242,16 +248,7 @@ func TestWitnessReadsOn(t *testing.T) {
 
 // What came of a write may be seen before the log has it.
 func TestAWitnessWaitsForAnswers(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.log")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	w, err := newWitness(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, w := emptyLog(t)
 	write := func(stage auditv1.Stage, id string) {
 		if _, err := fmt.Fprintf(f, "{\"stage\": %q, \"auditID\": %q, \"verb\": \"delete\"}\n", stage, id); err != nil {
 			t.Error(err)
