@@ -309,7 +309,7 @@ func TestClusterNamespacesFlipWhileTheyAreRead(t *testing.T) {
 	q := query("ConfigMap", chosenBy(r.user+"=dev"), labelled("app=web"))
 	r.Want(platform, interests(q))
 	r.reads(q, plan.Complete)
-	done := make(chan struct{})
+	done, looked := make(chan struct{}), make(chan struct{}, 1)
 	var readers sync.WaitGroup
 	complete := 0
 	for n, reader := range []snapshot.Reader{r.Engine, r.live} {
@@ -331,6 +331,12 @@ func TestClusterNamespacesFlipWhileTheyAreRead(t *testing.T) {
 				case got.State != plan.Complete && n == 0, got.State != plan.Failed && got.State != plan.Complete:
 					t.Errorf("state is %s %q", got.State, got.Detail)
 				}
+				if n == 1 {
+					select {
+					case looked <- struct{}{}:
+					default:
+					}
+				}
 				select {
 				case <-done:
 					return
@@ -341,6 +347,7 @@ func TestClusterNamespacesFlipWhileTheyAreRead(t *testing.T) {
 	}
 	for n := range flips {
 		r.tier([]string{a, b}[n%2], []string{"prod", "dev"}[n/2%2])
+		<-looked // faster flips would fail each live read, and show nothing
 	}
 	r.tier(a, "dev")
 	r.tier(b, "prod")
