@@ -59,7 +59,7 @@ func TestMatchesFields(t *testing.T) {
 
 func TestMatchesNamespaces(t *testing.T) {
 	dev, prod := &plan.Object{Labels: tier("dev")}, &plan.Object{Labels: tier("prod")}
-	pod, node := podOf("a", "x", nil), &plan.Object{Ref: plan.Ref{Resource: nodes, Name: "x"}}
+	pod, node := &podOf("a", "x", nil).Object, &plan.Object{Ref: plan.Ref{Resource: nodes, Name: "x"}}
 	for name, tc := range map[string]struct {
 		query     snapshot.Query
 		object    *plan.Object

@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/selection"
 
-	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -85,7 +84,7 @@ func (i *informer) gather(g group) {
 }
 
 // changed moves an object between groups; before or now may be nil.
-func (x groups) changed(before, now *plan.Object) {
+func (x groups) changed(before, now *object) {
 	if len(x) == 0 {
 		return
 	}
@@ -103,13 +102,13 @@ func (x groups) changed(before, now *plan.Object) {
 	}
 }
 
-func hasLabel(o *plan.Object, key, value string) bool {
+func hasLabel(o *object, key, value string) bool {
 	v, ok := o.Labels[key]
 	return ok && v == value
 }
 
 // groupsWith are all groups that an object can be in.
-func groupsWith(o *plan.Object) func(yield func(group) bool) {
+func groupsWith(o *object) func(yield func(group) bool) {
 	return func(yield func(group) bool) {
 		if o == nil {
 			return

@@ -5,8 +5,6 @@ package watches
 
 import (
 	"k8s.io/apimachinery/pkg/selection"
-
-	"github.com/vtex/cleaner/controllers/plan"
 )
 
 // index finds the wants of one resource that an object may concern, at a cost that does not depend on how many other
@@ -103,7 +101,7 @@ func bucketsFor(w *want) [][]bucketKey {
 
 // route appends the owners that an object concerns as it was or as it is now; either may be nil. An owner may be
 // appended more than once.
-func (x index) route(owners []Owner, before, now *plan.Object) []Owner {
+func (x index) route(owners []Owner, before, now *object) []Owner {
 	o := now
 	if o == nil {
 		o = before
@@ -115,7 +113,7 @@ func (x index) route(owners []Owner, before, now *plan.Object) []Owner {
 	return owners
 }
 
-func (x index) routeIn(owners []Owner, namespace string, before, now *plan.Object) []Owner {
+func (x index) routeIn(owners []Owner, namespace string, before, now *object) []Owner {
 	var name string
 	var labelsNow, labelsBefore map[string]string
 	if now != nil {
@@ -142,7 +140,7 @@ func (x index) routeIn(owners []Owner, namespace string, before, now *plan.Objec
 	return owners
 }
 
-func (x index) pick(owners []Owner, k bucketKey, before, now *plan.Object) []Owner {
+func (x index) pick(owners []Owner, k bucketKey, before, now *object) []Owner {
 	for w := range x[k] {
 		is, was := w.matches(now), w.matches(before)
 		if (is || was) && !(is && was && w.turns) {
@@ -153,10 +151,10 @@ func (x index) pick(owners []Owner, k bucketKey, before, now *plan.Object) []Own
 }
 
 // matches says that a want, whose resource is known, is for this object.
-func (w *want) matches(o *plan.Object) bool {
-	if o == nil || w.full && o.Value == nil { // a whole object is on its way by another informer
+func (w *want) matches(o *object) bool {
+	if o == nil || w.full && !o.whole() { // a whole object is on its way by another informer
 		return false
 	}
 	r := w.kind.resource
-	return matches(&w.query, r.Namespaced, r.fields, o) && (w.chooses == nil || w.chooses(o.Namespace))
+	return o.matches(&w.query, r.Namespaced, r.fields) && (w.chooses == nil || w.chooses(o.Namespace))
 }

@@ -23,8 +23,8 @@ func wantOf(o string, q snapshot.Query) *want {
 	return w
 }
 
-func podOf(namespace, name string, l map[string]string) *plan.Object {
-	return &plan.Object{Ref: plan.Ref{Resource: pods, Namespace: namespace, Name: name}, Labels: l, Value: map[string]any{}}
+func podOf(namespace, name string, l map[string]string) *object {
+	return &object{Object: plan.Object{Ref: plan.Ref{Resource: pods, Namespace: namespace, Name: name}, Labels: l, Value: map[string]any{}}}
 }
 
 func TestRoute(t *testing.T) {
@@ -50,7 +50,7 @@ func TestRoute(t *testing.T) {
 	web, api := map[string]string{"app": "web"}, map[string]string{"app": "api"}
 	cases := map[string]struct {
 		reason      string
-		before, now *plan.Object
+		before, now *object
 		want        []string
 	}{
 		"Created":      {"it matches from the start", nil, podOf("a", "x", web), []string{"all", "everywhere", "has-app", "web", "web-or-api"}},

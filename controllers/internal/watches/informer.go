@@ -253,14 +253,14 @@ func (s *store) Add(obj any) error { return s.Update(obj) }
 
 // Update takes a new version of an object in.
 func (s *store) Update(obj any) error {
-	o, err := convert(s.informer.scope.resource.GVR, obj)
+	o, err := take(s.informer.scope.resource.GVR, obj)
 	if err != nil {
 		return err
 	}
 	s.engine.mu.Lock()
 	defer s.engine.unlock()
 	if !s.informer.ended {
-		s.engine.changed(s.informer, &o)
+		s.engine.changed(s.informer, o)
 	}
 	return nil
 }
@@ -282,13 +282,13 @@ func (s *store) Delete(obj any) error {
 // Replace takes in all objects there are. Those that are not among them are gone.
 func (s *store) Replace(list []any, _ string) error {
 	i := s.informer
-	objects := make([]*plan.Object, len(list))
+	objects := make([]*object, len(list))
 	for n, obj := range list {
-		o, err := convert(i.scope.resource.GVR, obj)
+		o, err := take(i.scope.resource.GVR, obj)
 		if err != nil {
 			return err
 		}
-		objects[n] = &o
+		objects[n] = o
 	}
 	s.engine.mu.Lock()
 	defer s.engine.unlock()
@@ -302,7 +302,7 @@ func (s *store) Replace(list []any, _ string) error {
 func (*store) Resync() error { return nil }
 
 // changed stores an object and wakes whom it concerns.
-func (e *Engine) changed(i *informer, now *plan.Object) {
+func (e *Engine) changed(i *informer, now *object) {
 	before := i.objects[now.Namespace].get(now.Namespace, now.Name)
 	if before != nil && before.ResourceVersion == now.ResourceVersion {
 		return
@@ -330,7 +330,7 @@ func (e *Engine) gone(i *informer, namespace, name string) {
 	e.event(i, before, nil)
 }
 
-func (e *Engine) event(i *informer, before, now *plan.Object) {
+func (e *Engine) event(i *informer, before, now *object) {
 	r := i.scope.resource
 	if i.synced { // else its owners hear of the whole
 		e.woken = r.index.route(e.woken, before, now)
@@ -345,7 +345,7 @@ func (e *Engine) event(i *informer, before, now *plan.Object) {
 }
 
 // replaced stores a whole list. Owners hear of the first one once; later only of what is different.
-func (e *Engine) replaced(i *informer, objects []*plan.Object) {
+func (e *Engine) replaced(i *informer, objects []*object) {
 	if !i.synced {
 		i.objects, i.groups = map[string]shelf{}, nil
 	}

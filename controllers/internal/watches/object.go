@@ -8,11 +8,60 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
+
+// object is one that an informer holds. It never changes.
+type object struct {
+	plan.Object
+	// later gives the Value of a whole object that came without.
+	later func() (map[string]any, error)
+}
+
+// whole says that there is more of it than metadata.
+func (o *object) whole() bool { return o.Value != nil || o.later != nil }
+
+// read is the object with its Value, if it is whole.
+func (o *object) read() (plan.Object, error) {
+	out := o.Object
+	if o.later == nil {
+		return out, nil
+	}
+	var err error
+	if out.Value, err = o.later(); err != nil {
+		return plan.Object{}, fmt.Errorf("cannot read %s: %w", snapshot.Where(o.Resource.GroupResource(), o.Namespace != "", o.Namespace, o.Name), err)
+	}
+	return out, nil
+}
+
+// matches says that it is what a query of its resource asks for. One whose fields cannot be read is, so that who asks hears
+// of that.
+func (o *object) matches(q *snapshot.Query, namespaced bool, f snapshot.FieldLabels) bool {
+	if o.later == nil || !snapshot.NeedsValue(q.Fields) {
+		return matches(q, namespaced, f, &o.Object)
+	}
+	but := *q
+	but.Fields = fields.Everything()
+	if !matches(&but, namespaced, f, &o.Object) {
+		return false
+	}
+	whole, err := o.read()
+	return err != nil || f.Selects(q.Fields, &whole)
+}
+
+// take is what an informer holds of what a client returned.
+func take(gvr schema.GroupVersionResource, obj any) (*object, error) {
+	if o, ok := obj.(*wire.Object); ok {
+		return &object{snapshot.FromMetadata(gvr, &o.PartialObjectMetadata), o.Content}, nil
+	}
+	o, err := convert(gvr, obj)
+	return &object{Object: o}, err
+}
 
 // convert reads what a client returned.
 func convert(gvr schema.GroupVersionResource, obj any) (plan.Object, error) {

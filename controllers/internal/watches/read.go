@@ -18,8 +18,8 @@ import (
 func (e *Engine) Read(_ context.Context, q snapshot.Query) plan.Target {
 	t, near, f := e.find(&q)
 	if !q.Labels.Empty() || !q.Fields.Empty() || q.Among.Except != nil { // else all that is near matches
-		near = slices.DeleteFunc(near, func(o *plan.Object) bool { // stored objects never change, so that they are compared without the lock
-			return !matches(&q, t.Namespaced, f, o)
+		near = slices.DeleteFunc(near, func(o *object) bool { // stored objects never change, so that they are compared without the lock
+			return !o.matches(&q, t.Namespaced, f)
 		})
 	}
 	if len(near) == 0 {
@@ -27,9 +27,15 @@ func (e *Engine) Read(_ context.Context, q snapshot.Query) plan.Target {
 	}
 	t.Objects = make([]plan.Object, len(near))
 	for n, o := range near {
-		t.Objects[n] = *o
 		if q.MetadataOnly {
+			t.Objects[n] = o.Object
 			t.Objects[n].Value = nil
+			continue
+		}
+		var err error
+		if t.Objects[n], err = o.read(); err != nil {
+			t.State, t.Detail, t.Objects = plan.Failed, err.Error(), nil
+			return t
 		}
 	}
 	return t
@@ -165,7 +171,7 @@ func (e *Engine) chosen(r *resource, q *snapshot.Query) []string {
 	namespaces := q.Among.Query()
 	for _, i := range e.look(&namespaces).informers {
 		for _, o := range i.near(nil, &namespaces, nil) {
-			if q.Among.Choose(o.Name, o) {
+			if q.Among.Choose(o.Name, &o.Object) {
 				names = append(names, o.Name)
 			}
 		}

@@ -13,21 +13,23 @@ import (
 
 // shelf holds objects in the order of their namespaces and names, so that nobody who reads 100,000 of them has to sort
 // them.
-type shelf []*plan.Object
+type shelf []*object
 
-func byName(a, b *plan.Object) int {
+func byName(a, b *object) int { return compareNames(&a.Ref, &b.Ref) }
+
+func compareNames(a, b *plan.Ref) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
 // find says where an object of this name is, or would be.
 func (s shelf) find(namespace, name string) (int, bool) {
-	return slices.BinarySearchFunc(s, scopeKey{namespace, name}, func(o *plan.Object, k scopeKey) int {
+	return slices.BinarySearchFunc(s, scopeKey{namespace, name}, func(o *object, k scopeKey) int {
 		return cmp.Or(strings.Compare(o.Namespace, k.namespace), strings.Compare(o.Name, k.name))
 	})
 }
 
 // get returns the object of this name, or nil.
-func (s shelf) get(namespace, name string) *plan.Object {
+func (s shelf) get(namespace, name string) *object {
 	if n, ok := s.find(namespace, name); ok {
 		return s[n]
 	}
@@ -35,7 +37,7 @@ func (s shelf) get(namespace, name string) *plan.Object {
 }
 
 // with is the shelf with an object in the place of the one of its name. The shelf itself must not be used any more.
-func (s shelf) with(o *plan.Object) shelf {
+func (s shelf) with(o *object) shelf {
 	n, ok := s.find(o.Namespace, o.Name)
 	if ok {
 		s[n] = o

@@ -21,7 +21,7 @@ func TestShelf(t *testing.T) {
 	const seed, steps = 3, 2000
 	random := rand.New(rand.NewPCG(seed, seed))
 	var s shelf
-	model := map[scopeKey]*plan.Object{}
+	model := map[scopeKey]*object{}
 	for range steps {
 		k := scopeKey{namespace: string(rune('a' + random.IntN(3))), name: fmt.Sprint("p", random.IntN(12))}
 		if random.IntN(3) == 0 {
@@ -55,7 +55,7 @@ func podEngine(n int) (*Engine, *informer) {
 	s := e.newScope(r, scopeKey{})
 	s.access = allowed
 	e.inform(s, true)
-	objects := make([]*plan.Object, n)
+	objects := make([]*object, n)
 	for i := range objects {
 		o := podOf(fmt.Sprintf("ns-%02d", i%100), fmt.Sprintf("p%06d", i), map[string]string{"app": "web", "n": fmt.Sprint(i % 1000)})
 		o.ResourceVersion = "1"
@@ -72,7 +72,7 @@ func TestWhatIsListedAgainReplacesWhatThereWas(t *testing.T) {
 	if got, want := names(), []string{"ns-05/p000005"}; !cmp.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	e.replaced(i, []*plan.Object{podOf("ns-07", "new", map[string]string{"n": "5"}), podOf("a", "newer", map[string]string{"n": "5"})})
+	e.replaced(i, []*object{podOf("ns-07", "new", map[string]string{"n": "5"}), podOf("a", "newer", map[string]string{"n": "5"})})
 	if got, want := names(), []string{"a/newer", "ns-07/new"}; !cmp.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -121,7 +121,7 @@ func BenchmarkEngineRead(b *testing.B) {
 		for b.Loop() {
 			objects := make([]plan.Object, len(all))
 			for n, o := range all {
-				objects[n] = *o
+				objects[n] = o.Object
 			}
 		}
 	})

@@ -67,6 +67,13 @@ func begins(ctx context.Context, c dynamic.Interface, gvr schema.GroupVersionRes
 	var out []unstructured.Unstructured
 	for e := range w.ResultChan() {
 		u, ok := e.Object.(*unstructured.Unstructured)
+		if o, binary := e.Object.(*wire.Object); binary {
+			content, err := o.Content()
+			if err != nil {
+				return nil, err
+			}
+			u, ok = &unstructured.Unstructured{Object: content}, true
+		}
 		switch {
 		case !ok:
 			return nil, fmt.Errorf("a %q of a %T: %v", e.Type, e.Object, e.Object)

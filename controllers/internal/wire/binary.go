@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,8 +73,8 @@ type messages struct {
 	failed             *atomic.Bool
 }
 
-// Decode reads one object or list into maps, as if it had been JSON, and a Status as such. If that cannot be done without
-// a loss it marks so, and the error says why.
+// Decode reads one object or list into maps, as if it had been JSON, one of a watch as an Object, and a Status as such. If
+// that cannot be done without a loss it marks so, and the error says why.
 func (m messages) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	data, gone := bytes.CutPrefix(data, []byte(goneMark))
 	message, kind, err := m.open(data, gvk)
@@ -131,7 +132,30 @@ func readMessage(message []byte, kind schema.GroupVersionKind, gone bool, into r
 	if again, err := o.Marshal(); err != nil || !bytes.Equal(again, message) {
 		return nil, errors.Join(errOtherFields, err)
 	}
+	if into == nil { // it comes of a watch
+		return later(o, kind)
+	}
 	return untyped(object, kind, into)
+}
+
+// later is an object of a watch, which is put into maps when somebody reads it.
+func later(o typed, kind schema.GroupVersionKind) (*Object, error) {
+	var metadata *metav1.ObjectMeta
+	if named, ok := o.(metav1.ObjectMetaAccessor); ok {
+		metadata, _ = named.GetObjectMeta().(*metav1.ObjectMeta)
+	}
+	if metadata == nil {
+		return nil, fmt.Errorf("%T has no metadata", o)
+	}
+	metadata.ManagedFields = nil
+	out := &Object{Content: sync.OnceValues(func() (map[string]any, error) {
+		var u unstructured.Unstructured
+		_, err := untyped(o, kind, &u)
+		return u.Object, err
+	})}
+	out.ObjectMeta = *metadata
+	out.SetGroupVersionKind(kind)
+	return out, nil
 }
 
 // untyped puts an object or a list into maps, in an Unstructured or a list of them.
@@ -150,9 +174,6 @@ func untyped(object runtime.Object, kind schema.GroupVersionKind, into runtime.O
 		if o, ok := i.(map[string]any); ok && o["kind"] == nil {
 			(&unstructured.Unstructured{Object: o}).SetGroupVersionKind(item)
 		}
-	}
-	if into == nil {
-		into = &unstructured.Unstructured{}
 	}
 	out, ok := into.(runtime.Unstructured)
 	if !ok {

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
@@ -153,8 +154,37 @@ func TestBinary(t *testing.T) {
 				if diff := cmp.Diff(unmanaged(t, want), unmanaged(t, got)); diff != "" {
 					t.Fatalf("object (-JSON +protobuf):\n%s", diff)
 				}
+				if u, ok := want.(*unstructured.Unstructured); ok {
+					watchedAs(t, u, binary, data)
+				}
 			}
 		})
+	}
+}
+
+// watchedAs checks that a watch tells of an object its metadata and, to who asks, the rest.
+func watchedAs(t *testing.T, want *unstructured.Unstructured, binary runtime.Decoder, data []byte) {
+	t.Helper()
+	decoded, kind, err := binary.Decode(data, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, ok := decoded.(*Object)
+	if !ok || *kind != want.GroupVersionKind() {
+		t.Fatalf("got a %T of kind %s", decoded, kind)
+	}
+	var metadata metav1.PartialObjectMetadata
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(want.Object, &metadata); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(metadata, got.PartialObjectMetadata, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("metadata (-JSON +protobuf):\n%s", diff)
+	}
+	for range 2 {
+		content, err := got.DeepCopyObject().(*Object).Content()
+		if diff := cmp.Diff(want.Object, content); err != nil || diff != "" {
+			t.Fatalf("error %v, content (-JSON +protobuf):\n%s", err, diff)
+		}
 	}
 }
 

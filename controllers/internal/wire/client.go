@@ -16,8 +16,8 @@ import (
 )
 
 // NewClient returns a dynamic client whose lists and watches are read so. What they give is what any dynamic client gives,
-// but for managedFields, which may be missing, and for objects that were deleted, of which there is what names them and
-// their version, and nothing else.
+// but for managedFields, which may be missing; for the events of a watch, whose objects may be an Object each; and for
+// objects that were deleted, of which there is what names them and their version, and nothing else.
 func NewClient(config *rest.Config, http *http.Client) (dynamic.Interface, error) {
 	text, err := rest.UnversionedRESTClientForConfigAndClient(textConfig(config), http)
 	if err != nil {

@@ -8,7 +8,8 @@
 //
 // In a busy cluster the operator computes little else, and client-go's own way reads the JSON of each event nine times: to
 // find where it ends, its kind, the kind of the object in it, and three times whether it is JSON. This one reads it three
-// times. Of what was deleted it reads only the name.
+// times. Of what was deleted it reads only the name, and what a watch sends in protobuf is put into maps when it is first
+// looked at: of two changes that follow each other closely the first never is.
 //
 // It never reads another thing than client-go would from JSON: a kind that a newer API server sends with fields that
 // this program does not know is read as JSON from then on, and JSON that does not look as API servers write it is left to client-go.

@@ -1,0 +1,87 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watches
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+// laterPod is a Pod whose rest is to be had when it is asked for, and asked counts how often it was.
+func laterPod(name string, content map[string]any, err error) (pod *object, asked *int) {
+	pod, asked = podOf("a", name, map[string]string{"app": "web"}), new(int)
+	pod.Value = nil
+	pod.later = func() (map[string]any, error) { *asked++; return content, err }
+	return pod, asked
+}
+
+// What comes without its content is read when a query needs that, and not before.
+func TestContentIsReadWhenItIsNeeded(t *testing.T) {
+	content := map[string]any{"spec": map[string]any{"nodeName": "n"}, "status": map[string]any{"phase": "Running"}}
+	metadata := query("Pod")
+	metadata.MetadataOnly = true
+	for name, tc := range map[string]struct {
+		query snapshot.Query
+		want  map[string]any // the Value; nil for an object without
+		found bool
+		reads bool
+	}{
+		"AllOfIt":        {query("Pod"), content, true, true},
+		"MetadataOnly":   {metadata, nil, true, false},
+		"FieldMatches":   {query("Pod", fielded("status.phase=Running")), content, true, true},
+		"FieldDiffers":   {query("Pod", fielded("status.phase=Failed")), nil, false, true},
+		"FieldOfName":    {query("Pod", fielded("metadata.name=other")), nil, false, false},
+		"LabelDiffers":   {query("Pod", labelled("app=api"), fielded("status.phase=Running")), nil, false, false},
+		"AnotherPlace":   {query("Pod", in("b"), fielded("status.phase=Running")), nil, false, false},
+		"NameAndMatches": {query("Pod", named("p"), fielded("spec.nodeName=n")), content, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, i := podEngine(0)
+			pod, asked := laterPod("p", content, nil)
+			e.replaced(i, []*object{pod})
+			if *asked > 0 {
+				t.Error("it was read before anybody asked")
+			}
+			got := e.Read(t.Context(), tc.query)
+			if got.State != plan.Complete || (len(got.Objects) == 1) != tc.found {
+				t.Fatalf("got %s %q, %d objects", got.State, got.Detail, len(got.Objects))
+			}
+			if tc.found && !cmp.Equal(got.Objects[0].Value, tc.want) {
+				t.Errorf("got %v, want %v", got.Objects[0].Value, tc.want)
+			}
+			if (*asked > 0) != tc.reads {
+				t.Errorf("its content was asked for %d times", *asked)
+			}
+		})
+	}
+}
+
+// What cannot be read makes a target unknown that may have it, and no other.
+func TestContentThatCannotBeRead(t *testing.T) {
+	e, i := podEngine(0)
+	broken, _ := laterPod("broken", nil, errors.New("no such thing"))
+	e.replaced(i, []*object{broken, podOf("b", "sound", map[string]string{"app": "api"})})
+	for name, q := range map[string]snapshot.Query{
+		"AllOfIt": query("Pod", in("")), "Field": query("Pod", in(""), fielded("status.phase=Running")),
+	} {
+		got := e.Read(t.Context(), q)
+		want := `cannot read pods "broken" in namespace "a": no such thing`
+		if got.State != plan.Failed || len(got.Objects) > 0 || got.Detail != want {
+			t.Errorf("%s: got %s %q with %d objects, want %q", name, got.State, got.Detail, len(got.Objects), want)
+		}
+	}
+	for name, q := range map[string]snapshot.Query{
+		"AnotherPlace": query("Pod", in("b")), "AnotherLabel": query("Pod", in(""), labelled("app=api"), fielded("status.phase=")),
+	} {
+		if got := e.Read(t.Context(), q); got.State != plan.Complete || strings.Join(placesOf(got), " ") != "b/sound" {
+			t.Errorf("%s: got %s %q, %v", name, got.State, got.Detail, placesOf(got))
+		}
+	}
+}
