@@ -91,6 +91,23 @@ func TestAWriteNamesOnlyWhatItIsFor(t *testing.T) {
 	}
 }
 
+// Who asks for an evaluation is answered by the first one that has seen the targets.
+func TestLastRequestedAt(t *testing.T) {
+	for reason, want := range map[string]string{
+		v1alpha1.ReasonNotSynced: "before", v1alpha1.ReasonNothingToDo: "now", v1alpha1.ReasonReadFailed: "now", v1alpha1.ReasonWaitingForTTL: "now",
+	} {
+		t.Run(reason, func(t *testing.T) {
+			o := ordered(t, 0, unchanged)
+			o.c.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "now"})
+			o.c.State().LastRequestedAt = "before"
+			o.report().evaluated(plan.Input{Now: time.Now()}, plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason})
+			if got := o.c.State().LastRequestedAt; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
 // It comes back when an item may be due. A decision that is said again has had its look: nobody looks again and again for it.
 func TestAskAgain(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

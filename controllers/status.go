@@ -93,7 +93,9 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 	r.remove(v1alpha1.ConditionReconciling)
 	r.delivered()
 	r.next(r.announced(d))
-	r.draft().LastRequestedAt = clean(r.p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
+	if d.Reason != v1alpha1.ReasonNotSynced { // else who asked has yet to be answered
+		r.draft().LastRequestedAt = clean(r.p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
+	}
 }
 
 // foremost is what Ready says of a decision, of all that could be said what a person has to know first. In this order:

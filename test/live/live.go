@@ -38,8 +38,7 @@ func Eventually(t testing.TB, what string, missing func() string) {
 	}
 }
 
-// Evaluates asks a ClusterCleaner to look, and waits until it has, at all that it is about: the first answer may be that
-// this is still being read.
+// Evaluates asks a ClusterCleaner to look, and waits until it has, at all that it is about.
 func Evaluates(t testing.TB, c client.Client, cc *v1alpha1.ClusterCleaner) {
 	t.Helper()
 	asked := time.Now().Format(time.RFC3339Nano)
@@ -51,8 +50,7 @@ func Evaluates(t testing.TB, c client.Client, cc *v1alpha1.ClusterCleaner) {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(cc), cc); err != nil {
 			return err.Error()
 		}
-		last := cc.Status.LastEvaluation
-		if cc.Status.LastRequestedAt != asked || last != nil && last.Reason == v1alpha1.ReasonNotSynced {
+		if cc.Status.LastRequestedAt != asked {
 			return fmt.Sprintf("its status is %+v", cc.Status)
 		}
 		return ""
