@@ -28,12 +28,17 @@ import (
 func main() {
 	write := pflag.String("write", "", "file to write the figures to as well, such as docs/performance.md")
 	small := pflag.Bool("small", false, "measure a hundredth of the sizes, to see that everything works")
+	rounds := pflag.Int("rounds", 8, "how often the operator and bare client-go are measured, by turns: even, so that each begins as often")
 	only := pflag.StringSlice("only", nil, "what to measure instead of everything: "+strings.Join(names(), ", "))
 	pflag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctrl.SetLogger(logr.Discard())
-	s := sizes{rounds: 8, manyRounds: 4, reactions: 200, cleaners: 200, each: 50, objects: 5000, idle: 1000, many: 10_000,
+	if *rounds < 2 || *rounds%2 != 0 {
+		fmt.Fprintf(os.Stderr, "bench: --rounds is %d: write an even number, such as 8\n", *rounds)
+		os.Exit(2)
+	}
+	s := sizes{rounds: *rounds, manyRounds: 4, reactions: 200, cleaners: 200, each: 50, objects: 5000, idle: 1000, many: 10_000,
 		evaluated: []crowd{{20_000, 1000}, {100_000, 5000}}, ended: 5000, busy: crowd{20_000, 1000}, events: 500, writes: 30 * time.Second}
 	if *small {
 		s = sizes{rounds: 2, manyRounds: 2, reactions: 5, cleaners: 4, each: 5, objects: 50, idle: 10, many: 100,
@@ -47,7 +52,7 @@ func main() {
 
 // sizes say how much is measured.
 type sizes struct {
-	rounds         int // how often the operator and bare client-go are measured, by turns: even, so that each begins as often
+	rounds         int // how often the operator and bare client-go are measured, by turns
 	manyRounds     int // the same with many Cleaners, which takes longest
 	reactions      int // events to react to, one after the other
 	cleaners, each int // Cleaners that act at the same time, and objects that each of them deletes
