@@ -345,6 +345,10 @@ func (b *batch) record(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
 	return todo, nil
 }
 
+// errLooked says that a batch was decided on without knowing what became of the one before. It would delete, and count, again
+// what is gone and what the watches still show.
+var errLooked = errors.New("what became of the batch before had to be found out first")
+
 // makeReady does what has to be done before rows are recorded.
 func (b *batch) makeReady(ctx context.Context) error {
 	for {
@@ -354,6 +358,10 @@ func (b *batch) makeReady(ctx context.Context) error {
 			return nil
 		case plan.AddFinalizer:
 			err = b.writeMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
+		case plan.LookRows:
+			if err = b.doRecurring(ctx, req); err == nil {
+				err = errLooked
+			}
 		default:
 			err = b.doRecurring(ctx, req)
 		}

@@ -5,6 +5,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -90,10 +91,20 @@ func (p *pass) recur(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan
 	p.forgetReports(d)
 	touched := map[types.UID]bool{}
 	todo := p.free(d)
+	again := func() {
+		in = p.observe(ctx, in.Programs)
+		d = p.decide(ctx, in)
+		p.forgetReports(d)
+		todo = p.free(d)
+	}
 	for p.wants(todo) && !p.r.clock.Now().Before(p.mem.retryAt) {
 		b := &batch{pass: p, in: in}
 		acted, why, err := b.do(ctx, todo)
-		if err != nil {
+		switch {
+		case errors.Is(err, errLooked): // what is gone is known now, and is wanted no more
+			again()
+			continue
+		case err != nil:
 			return d, err
 		}
 		if why.Reason != "" { // nothing could be confirmed, or mode is DryRun
@@ -111,10 +122,7 @@ func (p *pass) recur(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan
 		for i := range b.acted {
 			touched[b.acted[i].Object.UID] = true
 		}
-		in = p.observe(ctx, in.Programs)
-		d = p.decide(ctx, in)
-		p.forgetReports(d)
-		todo = p.free(d)
+		again()
 		if p.wants(todo) && !slices.ContainsFunc(todo.Steps, func(s plan.Step) bool { return !touched[s.Object.UID] }) {
 			// A rule that calls for itself is not let run as fast as it can.
 			d.Next = earliest(d.Next, p.r.clock.Now().Add(p.r.opts.MinInterval))

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -207,17 +208,52 @@ func (b lagging) Read(into []byte) (int, error) {
 // An object whose deletion was not answered, and that is found to be gone, is counted once: also while the watch shows it
 // still.
 func TestWhatIsGoneIsCountedOnceWhileTheWatchLags(t *testing.T) {
+	looked := func(*http.Request, time.Time) fault { return 0 }
+	countedOnceWhileTheWatchLags(t, looked)
+}
+
+// The same when it cannot be looked at before it would be deleted again.
+func TestWhatIsGoneIsCountedOnceWhenItIsLookedAtLate(t *testing.T) {
+	var first sync.Map // by path
+	looked := func(r *http.Request, deleted time.Time) fault {
+		if _, again := first.LoadOrStore(r.URL.Path, true); again {
+			return 0
+		}
+		later := time.NewTimer(time.Until(deleted.Add(2 * time.Second))) // by then a deletion that got lost is due again
+		defer later.Stop()
+		select {
+		case <-later.C:
+		case <-r.Context().Done():
+		}
+		return http.StatusServiceUnavailable
+	}
+	countedOnceWhileTheWatchLags(t, looked)
+}
+
+// countedOnceWhileTheWatchLags loses the answers to deletions, and then holds the watch that would show them. What becomes
+// of a read of one of the objects depends on looked, which is told when they were deleted.
+func countedOnceWhileTheWatchLags(t *testing.T, looked func(r *http.Request, deleted time.Time) fault) {
+	t.Helper()
 	l := newLab(t, alone(t))
 	s := l.sink()
 	l.labelled(nil, "a", "b", "c")
 	var watch lag
 	var begins, ends sync.Once
+	var deleted time.Time
 	var deletions atomic.Int64
 	tamper := func(r *http.Request) fault {
-		if r.Method != http.MethodDelete || !strings.Contains(r.URL.Path, "/configmaps/") {
+		switch {
+		case !strings.Contains(r.URL.Path, "/configmaps/"):
+			return 0
+		case r.Method == http.MethodGet:
+			return looked(r, deleted)
+		case r.Method != http.MethodDelete:
 			return 0
 		}
-		begins.Do(watch.Lock)
+		begins.Do(func() {
+			watch.Lock()
+			deleted = time.Now()
+		})
 		if deletions.Add(1) <= 3 {
 			return answerLost
 		}
