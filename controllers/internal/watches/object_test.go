@@ -27,6 +27,8 @@ func TestContentIsReadWhenItIsNeeded(t *testing.T) {
 	content := map[string]any{"spec": map[string]any{"nodeName": "n"}, "status": map[string]any{"phase": "Running"}}
 	metadata := query("Pod")
 	metadata.MetadataOnly = true
+	byField := query("Pod", fielded("status.phase=Running"))
+	byField.MetadataOnly = true
 	for name, tc := range map[string]struct {
 		query snapshot.Query
 		want  map[string]any // the Value; nil for an object without
@@ -35,6 +37,7 @@ func TestContentIsReadWhenItIsNeeded(t *testing.T) {
 	}{
 		"AllOfIt":        {query("Pod"), content, true, true},
 		"MetadataOnly":   {metadata, nil, true, false},
+		"ByField":        {byField, nil, true, true},
 		"FieldMatches":   {query("Pod", fielded("status.phase=Running")), content, true, true},
 		"FieldDiffers":   {query("Pod", fielded("status.phase=Failed")), nil, false, true},
 		"FieldOfName":    {query("Pod", fielded("metadata.name=other")), nil, false, false},
@@ -68,8 +71,10 @@ func TestContentThatCannotBeRead(t *testing.T) {
 	e, i := podEngine(0)
 	broken, _ := laterPod("broken", nil, errors.New("no such thing"))
 	e.replaced(i, []*object{broken, podOf("b", "sound", map[string]string{"app": "api"})})
+	metadata := query("Pod", in(""), fielded("status.phase=Running"))
+	metadata.MetadataOnly = true
 	for name, q := range map[string]snapshot.Query{
-		"AllOfIt": query("Pod", in("")), "Field": query("Pod", in(""), fielded("status.phase=Running")),
+		"AllOfIt": query("Pod", in("")), "Field": query("Pod", in(""), fielded("status.phase=Running")), "MetadataByField": metadata,
 	} {
 		got := e.Read(t.Context(), q)
 		want := `cannot read pods "broken" in namespace "a": no such thing`

@@ -27,15 +27,16 @@ func (e *Engine) Read(_ context.Context, q snapshot.Query) plan.Target {
 	}
 	t.Objects = make([]plan.Object, len(near))
 	for n, o := range near {
-		if q.MetadataOnly {
-			t.Objects[n] = o.Object
-			t.Objects[n].Value = nil
-			continue
+		t.Objects[n] = o.Object
+		if !q.MetadataOnly || snapshot.NeedsValue(q.Fields) {
+			var err error
+			if t.Objects[n], err = o.read(); err != nil {
+				t.State, t.Detail, t.Objects = plan.Failed, err.Error(), nil
+				return t
+			}
 		}
-		var err error
-		if t.Objects[n], err = o.read(); err != nil {
-			t.State, t.Detail, t.Objects = plan.Failed, err.Error(), nil
-			return t
+		if q.MetadataOnly {
+			t.Objects[n].Value = nil
 		}
 	}
 	return t
