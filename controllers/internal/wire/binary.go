@@ -132,6 +132,9 @@ func readMessage(message []byte, kind schema.GroupVersionKind, gone bool, into r
 	if again, err := o.Marshal(); err != nil || !bytes.Equal(again, message) {
 		return nil, errors.Join(errOtherFields, err)
 	}
+	if o, ok := object.(metav1.Object); ok {
+		o.SetManagedFields(nil) // which nobody reads, and would be half of the work
+	}
 	if into == nil { // it comes of a watch
 		return later(o, kind)
 	}
@@ -147,7 +150,6 @@ func later(o typed, kind schema.GroupVersionKind) (*Object, error) {
 	if metadata == nil {
 		return nil, fmt.Errorf("%T has no metadata", o)
 	}
-	metadata.ManagedFields = nil
 	out := &Object{Content: sync.OnceValues(func() (map[string]any, error) {
 		var u unstructured.Unstructured
 		_, err := untyped(o, kind, &u)
@@ -160,9 +162,6 @@ func later(o typed, kind schema.GroupVersionKind) (*Object, error) {
 
 // untyped puts an object or a list into maps, in an Unstructured or a list of them.
 func untyped(object runtime.Object, kind schema.GroupVersionKind, into runtime.Object) (runtime.Object, error) {
-	if o, ok := object.(metav1.Object); ok {
-		o.SetManagedFields(nil) // which nobody reads, and would be half of the work
-	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return nil, err
