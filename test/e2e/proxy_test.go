@@ -245,7 +245,7 @@ func countedOnceWhileTheWatchLags(t *testing.T, looked func(r *http.Request, del
 		switch {
 		case !strings.Contains(r.URL.Path, "/configmaps/"):
 			return 0
-		case r.Method == http.MethodGet:
+		case r.Method == http.MethodGet && deletions.Load() > 0: // since when deleted is set
 			return looked(r, deleted)
 		case r.Method != http.MethodDelete:
 			return 0
