@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -18,6 +19,11 @@ type Ref struct {
 	Name            string
 	UID             types.UID
 	ResourceVersion string
+}
+
+// CompareNames orders objects by their namespaces, and then by their names.
+func CompareNames(a, b *Ref) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
 // ResourceName writes a resource as people and rows read it: "<resource>.<group>/<version>", or "pods/v1" in the core

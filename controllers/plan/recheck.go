@@ -4,11 +4,9 @@
 package plan
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -164,9 +162,7 @@ func withObjects(objects, were []Object) []Object {
 }
 
 // byName is the order of the objects of a target.
-func byName(a, b Object) int {
-	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-}
+func byName(a, b Object) int { return CompareNames(&a.Ref, &b.Ref) }
 
 // Rechecked takes the answer to a Recheck.
 func (m *Memory) Rechecked(run *v1alpha1.Run, r Rechecked, now time.Time) {

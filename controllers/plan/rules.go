@@ -308,8 +308,7 @@ func (r *deciding) sort(group []*candidate) bool {
 			failed = err
 		}
 		if n == 0 && a.object != nil && b.object != nil {
-			n = cmp.Or(strings.Compare(a.object.Namespace, b.object.Namespace), strings.Compare(a.object.Name, b.object.Name),
-				strings.Compare(string(a.object.UID), string(b.object.UID)))
+			n = cmp.Or(CompareNames(&a.object.Ref, &b.object.Ref), cmp.Compare(a.object.UID, b.object.UID))
 		}
 		return cmp.Or(n, cmp.Compare(a.place, b.place))
 	})

@@ -116,21 +116,14 @@ func (s *Objects) Done() error {
 	s.sorted = true
 	for _, r := range slices.SortedFunc(maps.Keys(s.objects), func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) }) {
 		list := s.objects[r]
-		slices.SortStableFunc(list, func(a, b plan.Object) int { return compareNames(&a, &b) })
+		slices.SortStableFunc(list, func(a, b plan.Object) int { return plan.CompareNames(&a.Ref, &b.Ref) })
 		for i := 1; i < len(list); i++ {
-			if compareNames(&list[i-1], &list[i]) == 0 {
+			if plan.CompareNames(&list[i-1].Ref, &list[i].Ref) == 0 {
 				return fmt.Errorf("%s is there twice", Where(r, list[i].Namespace != "", list[i].Namespace, list[i].Name))
 			}
 		}
 	}
 	return nil
-}
-
-func compareNames(a, b *plan.Object) int {
-	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
-		return c
-	}
-	return strings.Compare(a.Name, b.Name)
 }
 
 // Read answers a query. It must not be called before Done.

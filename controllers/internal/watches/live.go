@@ -136,7 +136,7 @@ func (l *Live) list(ctx context.Context, res Resource, q snapshot.Query, at stri
 	if err != nil {
 		return nil, "", err
 	}
-	slices.SortFunc(objects, func(a, b plan.Object) int { return compareNames(&a.Ref, &b.Ref) })
+	slices.SortFunc(objects, func(a, b plan.Object) int { return plan.CompareNames(&a.Ref, &b.Ref) })
 	return objects, accessor.GetResourceVersion(), nil
 }
 

@@ -397,7 +397,7 @@ func TestNamespacesFlipWhileTheyAreRead(t *testing.T) {
 						t.Errorf("%d of %d objects of namespace %s", n, each, namespace)
 					}
 				}
-				if got.State != plan.Complete || !slices.IsSortedFunc(got.Objects, func(a, b plan.Object) int { return compareNames(&a.Ref, &b.Ref) }) {
+				if got.State != plan.Complete || !slices.IsSortedFunc(got.Objects, func(a, b plan.Object) int { return plan.CompareNames(&a.Ref, &b.Ref) }) {
 					t.Errorf("state is %s %q, or the order is lost", got.State, got.Detail)
 				}
 				select {

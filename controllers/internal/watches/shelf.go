@@ -15,11 +15,7 @@ import (
 // them.
 type shelf []*object
 
-func byName(a, b *object) int { return compareNames(&a.Ref, &b.Ref) }
-
-func compareNames(a, b *plan.Ref) int {
-	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-}
+func byName(a, b *object) int { return plan.CompareNames(&a.Ref, &b.Ref) }
 
 // find says where an object of this name is, or would be.
 func (s shelf) find(namespace, name string) (int, bool) {
