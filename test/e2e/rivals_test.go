@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,7 +35,7 @@ import (
 	"github.com/vtex/cleaner/test/sink"
 )
 
-// gate is somebody else's admission webhook for deletions of ConfigMaps.
+// gate is somebody else's admission webhook.
 type gate struct {
 	mu     sync.Mutex
 	answer func(*admissionv1.AdmissionRequest) (allowed bool, because string)
@@ -62,10 +64,22 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func allow(*admissionv1.AdmissionRequest) (bool, string) { return true, "" }
 
-// gate puts a webhook before the operator's deletions of ConfigMaps in the namespace.
+// gate puts a webhook before the deletions of ConfigMaps in the namespace.
 func (l *lab) gate() *gate {
 	l.Helper()
-	g := &gate{answer: allow}
+	probe := l.configMap("probe", nil, nil)
+	return l.gateBefore(admissionregistrationv1.Delete, corev1.SchemeGroupVersion, "configmaps", func() error {
+		return l.Delete(l.ctx, probe, client.DryRunAll)
+	})
+}
+
+// gateBefore puts a webhook before what is done to the objects of a resource, and of its subresources, in the namespace.
+// The probe is such a request that changes nothing.
+func (l *lab) gateBefore(what admissionregistrationv1.OperationType, group schema.GroupVersion, resource string, probe func() error) *gate {
+	l.Helper()
+	g := &gate{answer: func(r *admissionv1.AdmissionRequest) (bool, string) {
+		return r.DryRun == nil || !*r.DryRun, "the gate is closed"
+	}}
 	server := httptest.NewTLSServer(g)
 	l.Cleanup(server.Close)
 	url, always, none, second := server.URL, admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone, int32(1)
@@ -77,8 +91,10 @@ func (l *lab) gate() *gate {
 				URL: &url, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
 			},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				Operations: []admissionregistrationv1.OperationType{what},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{group.Group}, APIVersions: []string{group.Version}, Resources: []string{resource, resource + "/*"},
+				},
 			}},
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: l.ns}},
 			FailurePolicy:     &always, SideEffects: &none, TimeoutSeconds: &second, AdmissionReviewVersions: []string{"v1"},
@@ -91,12 +107,9 @@ func (l *lab) gate() *gate {
 	l.Cleanup(func() {
 		_ = configs.Delete(context.Background(), l.ns, metav1.DeleteOptions{}) // it concerns nobody but this namespace
 	})
-	// It is in force when it has refused something: a deletion that would not change anything.
-	g.set(func(*admissionv1.AdmissionRequest) (bool, string) { return false, "the gate is closed" })
-	probe := l.configMap("probe", nil, nil)
 	l.eventually("the webhook is in force", func() string {
-		if err := l.Delete(l.ctx, probe, client.DryRunAll); !apierrors.IsForbidden(err) {
-			return fmt.Sprintf("a deletion is answered with %v", err)
+		if err := probe(); !apierrors.IsForbidden(err) {
+			return fmt.Sprintf("the probe is answered with %v", err)
 		}
 		return ""
 	})
@@ -194,28 +207,33 @@ func TestATargetThatChangesAllTheTime(t *testing.T) {
 	}
 }
 
-// Somebody writes to the Cleaner all the time: to its metadata, and to its status.
+// Somebody writes to the Cleaner, to its metadata or to its status, just before the operator does: less and less often, or
+// it could meet the same write for ever, since what a conflict stops begins again.
 func TestARivalWritesToTheCleaner(t *testing.T) {
 	l := parallel(t)
 	s := l.sink()
 	l.configMap("evidence", nil, nil)
 	l.apply(cleanerYAML("c", fmt.Sprintf("\n  ttl: 2s\n  cloudEventSink: %q\n  targets:%s", s.URL, target)))
-	ctx, stop := context.WithCancel(l.ctx)
-	var rival sync.WaitGroup
-	defer rival.Wait()
-	defer stop()
-	rival.Go(func() {
-		every := time.NewTicker(25 * time.Millisecond)
-		defer every.Stop()
-		c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: "c"}}
-		for n := 0; ctx.Err() == nil; n++ { // it may be gone, at any time
-			if n%2 == 0 {
-				_ = l.Patch(ctx, c, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"labels": {"n": "%d"}}}`, n)))
-			} else {
-				_ = l.Status().Patch(ctx, c, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status": {"lastRequestedAt": "%d"}}`, n)))
-			}
-			<-every.C
+	c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: "c"}}
+	label := func(n int) client.Patch {
+		return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"labels": {"n": "%d"}}}`, n))
+	}
+	g := l.gateBefore(admissionregistrationv1.Update, v1alpha1.GroupVersion, "cleaners", func() error {
+		return l.Patch(l.ctx, c.DeepCopy(), label(0), client.DryRunAll)
+	})
+	var writes atomic.Int64
+	g.set(func(r *admissionv1.AdmissionRequest) (bool, string) {
+		if r.UserInfo.Username != operator.User {
+			return true, ""
 		}
+		var err error
+		switch n := int(writes.Add(1)); n {
+		case 1, 6, 15, 28:
+			err = l.Patch(l.ctx, c.DeepCopy(), label(n))
+		case 3, 10, 21, 36:
+			err = l.Status().Patch(l.ctx, c.DeepCopy(), client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status": {"lastRequestedAt": "%d"}}`, n)))
+		}
+		return err == nil, fmt.Sprint(err)
 	})
 	l.gone("c")
 	if l.exists(&corev1.ConfigMap{}, "evidence") {
@@ -238,8 +256,8 @@ func TestARivalWritesToTheCleaner(t *testing.T) {
 			t.Errorf("the operator writes to the spec: %s %s", e, e.RequestObject.Raw)
 		}
 	}
-	if conflicts == 0 {
-		t.Error("no write of the operator has met one of the rival, so this shows nothing")
+	if conflicts < 2 {
+		t.Errorf("%d writes of the operator have met one of the rival, so this shows nothing", conflicts)
 	}
 }
 
