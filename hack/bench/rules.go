@@ -307,6 +307,7 @@ func busy(ctx context.Context, r *rig, s sizes) (figures []figure, err error) {
 	return []figure{
 		{What: what + ": CPU time of the operator per second", Value: fmt.Sprintf("%.2f s", cpu/seconds)},
 		{What: what + ": evaluations per second, of all four", Value: fmt.Sprintf("%.1f", (sum(after, "cleaner_evaluations_total")-sum(before, "cleaner_evaluations_total"))/seconds)},
+		{What: what + ": resident memory of the operator", Value: fmt.Sprintf("%.0f MiB", after["process_resident_memory_bytes"]/(1<<20)), Aim: "below the 512 MiB that its Pod may take"},
 	}, nil
 }
 

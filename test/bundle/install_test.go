@@ -29,7 +29,7 @@ import (
 	"github.com/vtex/cleaner/test/operator"
 )
 
-const deploymentName = "cleaner-controller-manager"
+const deploymentName = operator.Deployment
 
 // apply applies a manifest, with further arguments of kubectl.
 func apply(t *testing.T, manifest string, args ...string) error {
@@ -191,7 +191,7 @@ func TestLabelledClusterRoleAddsRights(t *testing.T) {
 // What the Pod is told about the webhook is what OLM does: where the certificate is, and which port the Service leads to.
 func TestPodServesTheWebhook(t *testing.T) {
 	c, client := needCluster(t)
-	container, err := declared(t.Context(), c, deploymentName)
+	container, err := operator.Declared(t.Context(), c, deploymentName)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -73,34 +71,14 @@ func start(ctx context.Context) (*cluster.Cluster, error) {
 	if err != nil {
 		return c, err
 	}
-	container, err := declared(ctx, c, w.DeploymentName)
+	container, err := operator.Declared(ctx, c, w.DeploymentName)
 	if err != nil {
 		return c, err
 	}
-	var env []string
-	for _, e := range container.Env {
-		env = append(env, e.Name+"="+e.Value)
-	}
-	// Ports and folders are those of a Pod. A process gets its own from operator.Run, and TestPodServesTheWebhook looks at those.
-	args := slices.DeleteFunc(slices.Clone(container.Args), func(arg string) bool {
-		name, _, _ := strings.Cut(arg, "=")
-		return slices.Contains([]string{"--health-probe-bind-address", "--metrics-bind-address", "--webhook-port", "--webhook-cert-dir"}, name)
-	})
-	_, err = operator.Run(ctx, c, operator.Options{Binary: binary, Args: args, Env: env, Webhook: gate, WebhookSecret: olm.Secret(w.DeploymentName)})
+	o := operator.As(container) // TestPodServesTheWebhook looks at the ports and folders
+	o.Binary, o.Webhook, o.WebhookSecret = binary, gate, olm.Secret(w.DeploymentName)
+	_, err = operator.Run(ctx, c, o)
 	return c, err
-}
-
-// declared is the container of the Deployment, as it is in the cluster.
-func declared(ctx context.Context, c *cluster.Cluster, deployment string) (*corev1.Container, error) {
-	client, err := kubernetes.NewForConfig(c.Config())
-	if err != nil {
-		return nil, err
-	}
-	d, err := client.AppsV1().Deployments(operator.Namespace).Get(ctx, deployment, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	return &d.Spec.Template.Spec.Containers[0], nil
 }
 
 // install creates what OLM creates, and returns when all rights are in force and the kinds are served.

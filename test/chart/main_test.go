@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -142,7 +141,7 @@ func (l *lab) upgrade(path, values string) (*release.Release, error) {
 func (l *lab) run() {
 	l.Helper()
 	deployment := &appsv1.Deployment{}
-	l.must(l.Get(l.Context(), client.ObjectKey{Namespace: namespace, Name: "cleaner-controller-manager"}, deployment))
+	l.must(l.Get(l.Context(), client.ObjectKey{Namespace: namespace, Name: operator.Deployment}, deployment))
 	l.eventually("a Pod of the Deployment is admitted", func(ctx context.Context) (string, error) {
 		pods := &corev1.PodList{}
 		err := l.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels(deployment.Spec.Selector.MatchLabels))
@@ -158,11 +157,9 @@ func (l *lab) run() {
 		}
 		return "", nil
 	})
-	args := slices.DeleteFunc(slices.Clone(deployment.Spec.Template.Spec.Containers[0].Args), func(arg string) bool {
-		flag, _, _ := strings.Cut(arg, "=")
-		return slices.Contains([]string{"--health-probe-bind-address", "--metrics-bind-address", "--webhook-port", "--webhook-cert-dir"}, flag)
-	})
-	p, err := operator.Run(l.Context(), l.Cluster, operator.Options{Binary: l.binary, Webhook: l.gate, Args: args})
+	o := operator.As(&deployment.Spec.Template.Spec.Containers[0])
+	o.Binary, o.Webhook = l.binary, l.gate
+	p, err := operator.Run(l.Context(), l.Cluster, o)
 	l.must(err)
 	l.manager = p
 }

@@ -58,6 +58,7 @@ func TestSchema(t *testing.T) {
 		"{health: {port: health}}":                               "'/health/port'",
 		"{resources: {limit: {memory: 1Gi}}}":                    "'/resources': additional properties 'limit' not allowed",
 		"{goMemLimit: 460Mi}":                                    "'/goMemLimit'",
+		"{goGC: often}":                                          "'/goGC'",
 		"{podLabels: {a: true}}":                                 "'/podLabels/a'",
 		"{tolerations: [{effect: NoRun}]}":                       "'/tolerations/0/effect'",
 		"{affinity: {podAffinty: {}}}":                           "'/affinity': additional properties 'podAffinty' not allowed",

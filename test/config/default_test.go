@@ -63,7 +63,7 @@ func TestManagerIsRestricted(t *testing.T) {
 	if got := ns.Labels["pod-security.kubernetes.io/enforce"]; got != "restricted" {
 		t.Fatalf("namespace %q enforces %q", system, got)
 	}
-	deployment, err := client.AppsV1().Deployments(system).Get(t.Context(), "cleaner-controller-manager", metav1.GetOptions{})
+	deployment, err := client.AppsV1().Deployments(system).Get(t.Context(), operator.Deployment, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestServiceFindsManager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deployment, err := client.AppsV1().Deployments(system).Get(t.Context(), "cleaner-controller-manager", metav1.GetOptions{})
+	deployment, err := client.AppsV1().Deployments(system).Get(t.Context(), operator.Deployment, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

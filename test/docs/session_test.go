@@ -419,7 +419,7 @@ func (s *shell) run(ctx context.Context, command string) ([]byte, error) {
 // serve does what a kubelet would after a change of the operator's Deployment: it runs the manager, or ends it, and says that its
 // Pods are ready.
 func (s *shell) serve(ctx context.Context) error {
-	deployment, err := s.client.AppsV1().Deployments(operator.Namespace).Get(ctx, "cleaner-controller-manager", metav1.GetOptions{})
+	deployment, err := s.client.AppsV1().Deployments(operator.Namespace).Get(ctx, operator.Deployment, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
