@@ -4,9 +4,13 @@
 package plan
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
 // ReleaseState is what a Helm release is like.
@@ -40,4 +44,27 @@ type Release struct {
 	HooksBlocked string
 	// Blocked is a reason of api/v1alpha1 for which it must not be uninstalled, and Detail says it in words.
 	Blocked, Detail string
+}
+
+// releaseStep adds the release, or says for which reason it blocks the plan.
+func (in *Input) releaseStep(p *Plan) (reason, detail string) {
+	h := in.Spec.Helm
+	if h == nil || !h.Delete || in.Release == nil {
+		return "", ""
+	}
+	rel := in.Release
+	switch {
+	case slices.Contains(in.Protection.Namespaces, in.Owner.Namespace):
+		return v1alpha1.ReasonProtected, fmt.Sprintf("Namespace %q is protected: release %q is not uninstalled.", in.Owner.Namespace, h.Release)
+	case rel.State == ReleaseGone:
+		return "", ""
+	case rel.Blocked != "":
+		return rel.Blocked, rel.Detail
+	case rel.State == ReleasePending:
+		return v1alpha1.ReasonReleasePending, fmt.Sprintf("Release %q is being installed, upgraded or rolled back.", h.Release)
+	case rel.HasHooks && rel.HooksBlocked != "" && !h.DisableHooks:
+		return v1alpha1.ReasonReleaseHasHooks, fmt.Sprintf("Release %q is not uninstalled: %s.", h.Release, rel.HooksBlocked)
+	}
+	p.Release = rel
+	return "", ""
 }

@@ -93,3 +93,23 @@ func Decides(work *v1alpha1.Work) (string, error) {
 	sum := sha256.Sum256(text)
 	return decidesPrefix + hex.EncodeToString(sum[:16]), nil
 }
+
+// rows are the steps that a run records: the first deed on each object.
+func (p *Plan) rows() []int {
+	out, has := make([]int, 0, len(p.Steps)), make(map[types.UID]bool, len(p.Steps))
+	for i := range p.Steps {
+		if id := p.Steps[i].Object.identity(); p.Steps[i].Deed() && !has[id] {
+			has[id] = true
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func (p *Plan) rowBytes(rows []int) int {
+	n := 0
+	for _, i := range rows {
+		n += len(p.Steps[i].Row().String()) + 3 // quotes and comma
+	}
+	return n
+}

@@ -1,0 +1,165 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// resolved says whether every target that matters is known well enough to go on, else what is waited for.
+func (in *Input) resolved() (Plan, bool) {
+	var reason string
+	var problems []string
+	for i := range in.Spec.Targets {
+		t, seen := &in.Spec.Targets[i], &in.Snapshot[i]
+		if t.Delete && !in.Spec.Cluster && seen.Resource.Resource != "" && !seen.Namespaced {
+			return invalid(fmt.Sprintf("spec.targets[%d].delete: %s is cluster-scoped, and a Cleaner deletes in its own namespace only; remove delete: true, the target can still be read.", i, ResourceName(seen.Resource))), false
+		}
+		r, problem := Problem(t, seen)
+		if r == "" {
+			continue
+		}
+		if reason == "" {
+			reason = r
+		}
+		problems = append(problems, problem)
+	}
+	if reason == "" {
+		return Plan{}, true
+	}
+	return Plan{Verdict: v1alpha1.VerdictWait, Reason: reason, Message: strings.Join(problems, " ")}, false
+}
+
+// Problem says for which reason a target holds an evaluation up, and in words; both empty if it does not.
+func Problem(t *v1alpha1.ClusterTarget, seen *Target) (reason, message string) {
+	if !t.Included() && !t.Delete {
+		return "", ""
+	}
+	asNull := t.Included() && t.OnMissing == v1alpha1.OnMissingAsNull
+	missing := func(r string) string {
+		return fmt.Sprintf("Target %q: %s.", t.Name, strings.TrimSuffix(r, "."))
+	}
+	switch seen.State {
+	case Complete:
+		if t.Included() && t.Reference.Name != "" && len(seen.Objects) == 0 && !asNull {
+			name := t.Reference.Name
+			if t.Reference.Namespace != "" {
+				name = t.Reference.Namespace + "/" + name
+			}
+			return v1alpha1.ReasonTargetMissing, missing(fmt.Sprintf("%s %q does not exist", t.Reference.Kind, name))
+		}
+		return "", ""
+	case NoSuchKind:
+		if asNull {
+			return "", ""
+		}
+		return v1alpha1.ReasonKindNotServed, missing(seen.Detail)
+	case Forbidden:
+		return v1alpha1.ReasonAccessDenied, missing(seen.Detail)
+	case Unsynced:
+		return v1alpha1.ReasonNotSynced, missing(seen.Detail)
+	default:
+		return v1alpha1.ReasonReadFailed, missing(seen.Detail)
+	}
+}
+
+// values is what expressions see of the targets.
+func (in *Input) values() map[string]any {
+	out := make(map[string]any, len(in.Spec.Targets))
+	for i := range in.Spec.Targets {
+		t, seen := &in.Spec.Targets[i], &in.Snapshot[i]
+		if !t.Included() {
+			continue
+		}
+		out[t.Name] = value(t, seen)
+	}
+	return out
+}
+
+func value(t *v1alpha1.ClusterTarget, seen *Target) any {
+	if t.Reference.Name != "" {
+		if seen.State != Complete || len(seen.Objects) == 0 {
+			return nil
+		}
+		return seen.Objects[0].Value
+	}
+	if seen.State != Complete {
+		return nil
+	}
+	items := make([]any, len(seen.Objects))
+	for i := range seen.Objects {
+		items[i] = seen.Objects[i].Value
+	}
+	return map[string]any{"items": items}
+}
+
+// steps adds the objects of the targets with delete: true, each once, but for those that a rule acts on. An object that
+// conditions see is deleted at the version that they saw, whichever target wants it.
+func (in *Input) steps(d *decider) {
+	if !slices.ContainsFunc(in.Spec.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Delete }) {
+		return
+	}
+	seen := in.seen()
+	for _, bySome := range []bool{false, true} {
+		for i := range in.Spec.Targets {
+			if !in.Spec.Targets[i].Delete {
+				continue
+			}
+			for _, o := range in.Snapshot[i].Objects {
+				id := o.identity()
+				s, is := seen[id]
+				if is != bySome || d.taken[id] {
+					continue
+				}
+				d.taken[id] = true
+				if is {
+					o = s.Object
+				}
+				in.step(d, Step{
+					Rule: targetRule + in.Spec.Targets[i].Name, Action: noAction, Keys: []string{string(id)}, Object: o, Seen: s.In,
+					Verb: VerbDelete, Propagation: v1alpha1.PropagateBackground, Confirmed: len(d.gate) == 0,
+				})
+			}
+		}
+	}
+}
+
+// step adds a step of a target, unless something keeps its object from being deleted.
+func (in *Input) step(d *decider, s Step) {
+	id := ItemKey{Rule: s.Rule, Key: s.Keys[0]}
+	switch because := in.Protection.Because(&s.Object); {
+	case in.Failed[id], in.Only != nil && !in.Only[id]:
+	case in.Spec.Recurs() && s.Object.Terminating: // a run records what is on its way, too; nobody deletes it again and again
+	case because != "":
+		d.withhold(Withheld{Step: s, Because: because})
+	case !d.deferred(id, &s.Object):
+		d.p.Steps = append(d.p.Steps, s)
+	}
+}
+
+// seen are the objects that conditions see.
+func (in *Input) seen() map[types.UID]Seen {
+	out := map[types.UID]Seen{}
+	for i := range in.Spec.Targets {
+		if !in.Spec.Targets[i].Included() {
+			continue
+		}
+		for _, o := range in.Snapshot[i].Objects {
+			id := o.identity()
+			s, again := out[id]
+			if !again {
+				s.Object = o
+			}
+			s.In = append(s.In, i)
+			out[id] = s
+		}
+	}
+	return out
+}
