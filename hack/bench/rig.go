@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -88,22 +86,11 @@ func (r *rig) set(ctx context.Context) error {
 	return r.run(ctx)
 }
 
-// run runs the operator as its Deployment declares it. Bare client-go, which is run by this process, collects its garbage
-// as the operator does.
+// run runs the operator as its Deployment declares it.
 func (r *rig) run(ctx context.Context) error {
 	container, err := operator.Declared(ctx, r.Cluster, operator.Deployment)
 	if err != nil {
 		return err
-	}
-	for _, e := range container.Env {
-		if e.Name != "GOGC" {
-			continue
-		}
-		percent, err := strconv.Atoi(e.Value)
-		if err != nil {
-			return fmt.Errorf("cannot read GOGC of the Deployment: %w", err)
-		}
-		debug.SetGCPercent(percent)
 	}
 	o := operator.As(container)
 	o.Binary = r.binary

@@ -274,6 +274,10 @@ func busy(ctx context.Context, r *rig, s sizes) (figures []figure, err error) {
 	if err != nil {
 		return nil, err
 	}
+	empty, err := r.heap(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range []string{"podgc-terminated", "podgc-out-of-service", "podgc-orphaned", "podgc-unscheduled-terminating"} {
 		cc := collector(name, nil)
 		if err := r.admin.Create(ctx, cc); err != nil {
@@ -287,6 +291,10 @@ func busy(ctx context.Context, r *rig, s sizes) (figures []figure, err error) {
 		if err != nil {
 			return nil, err
 		}
+	}
+	full, err := r.heap(ctx)
+	if err != nil {
+		return nil, err
 	}
 	before, err := r.metrics(ctx)
 	if err != nil {
@@ -307,7 +315,8 @@ func busy(ctx context.Context, r *rig, s sizes) (figures []figure, err error) {
 	return []figure{
 		{What: what + ": CPU time of the operator per second", Value: fmt.Sprintf("%.2f s", cpu/seconds)},
 		{What: what + ": evaluations per second, of all four", Value: fmt.Sprintf("%.1f", (sum(after, "cleaner_evaluations_total")-sum(before, "cleaner_evaluations_total"))/seconds)},
-		{What: what + ": resident memory of the operator", Value: fmt.Sprintf("%.0f MiB", after["process_resident_memory_bytes"]/(1<<20)), Aim: "below the 512 MiB that its Pod may take"},
+		{What: what + ": resident memory of the operator", Value: fmt.Sprintf("%.0f MiB", after["process_resident_memory_bytes"]/(1<<20))},
+		{What: "Heap for each Pod that rules see, of these small ones", Value: fmt.Sprintf("%.1f KiB", (full-empty)/float64(s.busy.pods)/1024)},
 	}, nil
 }
 
