@@ -6,8 +6,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"flag"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -28,6 +26,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha"
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/cluster/clustertest"
 )
 
 const (
@@ -65,32 +64,10 @@ func templateKind() kind {
 var shared *cluster.Cluster
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	if testing.Short() {
-		return m.Run()
-	}
-	ctx := context.Background()
-	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stderr})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	shared = c
-	code := 1
-	if err := install(ctx, c); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	} else {
-		code = m.Run()
-	}
-	if err := c.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	clustertest.Suite{Ready: func(ctx context.Context, c *cluster.Cluster) error {
+		shared = c
+		return install(ctx, c)
+	}}.Main(m)
 }
 
 // install creates the CRDs and waits until they are served.

@@ -6,7 +6,6 @@ package bundle
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/cluster/clustertest"
 	"github.com/vtex/cleaner/test/olm"
 	"github.com/vtex/cleaner/test/operator"
 )
@@ -29,56 +29,36 @@ import (
 var shared *cluster.Cluster
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(run(m))
+	clustertest.Suite{Cluster: cluster.Options{APIServerFlags: operator.Routing()}, Ready: start}.Main(m)
 }
 
-func run(m *testing.M) int {
-	if testing.Short() {
-		return m.Run()
-	}
-	c, err := start(context.Background())
-	if c != nil {
-		defer c.Stop()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bundle:", err)
-		return 1
-	}
+// start installs the bundle, and runs what its Deployment declares.
+func start(ctx context.Context, c *cluster.Cluster) error {
 	shared = c
-	return m.Run()
-}
-
-// start starts a control plane, installs the bundle, and runs what its Deployment declares.
-func start(ctx context.Context) (*cluster.Cluster, error) {
-	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stderr, APIServerFlags: operator.Routing()})
-	if err != nil {
-		return nil, err
-	}
 	binary, err := operator.Build(ctx, c.Dir(), os.Stderr)
 	if err != nil {
-		return c, err
+		return err
 	}
 	b, err := manifests.GetBundleFromDir(dir)
 	if err != nil {
-		return c, err
+		return err
 	}
 	if err := install(ctx, c, b); err != nil {
-		return c, err
+		return err
 	}
 	w := b.CSV.Spec.WebhookDefinitions[0]
 	gate, err := operator.OpenGateOf(ctx, c, olm.Service(w.DeploymentName), fmt.Sprint(w.ContainerPort))
 	if err != nil {
-		return c, err
+		return err
 	}
 	container, err := operator.Declared(ctx, c, w.DeploymentName)
 	if err != nil {
-		return c, err
+		return err
 	}
 	o := operator.As(container) // TestPodServesTheWebhook looks at the ports and folders
 	o.Binary, o.Webhook, o.WebhookSecret = binary, gate, olm.Secret(w.DeploymentName)
 	_, err = operator.Run(ctx, c, o)
-	return c, err
+	return err
 }
 
 // install creates what OLM creates, and returns when all rights are in force and the kinds are served.

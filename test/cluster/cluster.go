@@ -275,6 +275,13 @@ func (c *Cluster) Stop() error {
 	return errors.Join(errs...)
 }
 
+// Keep has Stop leave the folder where it is, for whoever looks for a reason in its logs.
+func (c *Cluster) Keep() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keepDir = true
+}
+
 // Dir returns the folder with certificates, data and logs.
 func (c *Cluster) Dir() string { return c.dir }
 

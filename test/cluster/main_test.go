@@ -41,7 +41,7 @@ func run(m *testing.M) int {
 	shared = c
 	code := m.Run()
 	if code != 0 {
-		c.keepDir = true
+		c.Keep()
 		fmt.Fprintln(os.Stderr, "the logs of the control plane are in", c.Dir())
 	}
 	if err := c.Stop(); err != nil {

@@ -5,14 +5,13 @@ package config
 
 import (
 	"context"
-	"flag"
-	"fmt"
 	"os"
 	"testing"
 
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/cluster/clustertest"
 	"github.com/vtex/cleaner/test/operator"
 )
 
@@ -21,41 +20,25 @@ import (
 var shared *cluster.Cluster
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(run(m))
+	clustertest.Suite{Cluster: cluster.Options{APIServerFlags: operator.Routing()}, Ready: install}.Main(m)
 }
 
-func run(m *testing.M) int {
-	if testing.Short() {
-		return m.Run()
-	}
-	ctx := context.Background()
-	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stderr, APIServerFlags: operator.Routing()})
-	if err != nil {
-		return fail(err)
-	}
-	defer c.Stop()
+// install applies config/default and runs the manager.
+func install(ctx context.Context, c *cluster.Cluster) error {
+	shared = c
 	binary, err := operator.Build(ctx, c.Dir(), os.Stderr)
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	if err := operator.InstallWithWebhook(ctx, c); err != nil {
-		return fail(err)
+		return err
 	}
 	gate, err := operator.OpenGate(ctx, c)
 	if err != nil {
-		return fail(err)
+		return err
 	}
-	if _, err := operator.Run(ctx, c, operator.Options{Binary: binary, Webhook: gate}); err != nil {
-		return fail(err)
-	}
-	shared = c
-	return m.Run()
-}
-
-func fail(err error) int {
-	fmt.Fprintln(os.Stderr, "config:", err)
-	return 1
+	_, err = operator.Run(ctx, c, operator.Options{Binary: binary, Webhook: gate})
+	return err
 }
 
 func needCluster(t *testing.T) (*cluster.Cluster, kubernetes.Interface) {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/cluster/clustertest"
 	"github.com/vtex/cleaner/test/operator"
 )
 
@@ -42,31 +43,11 @@ type env struct {
 var shared *env
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
 	ctrl.SetLogger(logr.Discard())
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stderr})
-	if err != nil {
-		return fail(err)
-	}
-	defer func() {
-		if err := c.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "cookbook:", err)
-		}
-	}()
-	if shared, err = install(ctx, c); err != nil {
-		return fail(err)
-	}
-	return m.Run()
-}
-
-func fail(err error) int {
-	fmt.Fprintln(os.Stderr, "cookbook:", err)
-	return 1
+	clustertest.Suite{Live: true, Ready: func(ctx context.Context, c *cluster.Cluster) (err error) {
+		shared, err = install(ctx, c)
+		return err
+	}}.Main(m)
 }
 
 // install makes the control plane ready: the operator's rights, those of the recipes, and the kinds of others.

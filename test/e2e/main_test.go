@@ -34,6 +34,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/cluster/clustertest"
 	"github.com/vtex/cleaner/test/invariants"
 	"github.com/vtex/cleaner/test/operator"
 	"github.com/vtex/cleaner/test/sink"
@@ -79,50 +80,29 @@ func (s *labs) but(namespace string) []string {
 var shared *env
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
+	ctrl.SetLogger(discard())
+	clustertest.Suite{Live: true, Ready: ready, After: func() error { return shared.witness() }}.Main(m)
 }
 
-func run(m *testing.M) (code int) {
-	ctrl.SetLogger(discard())
-	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "cleaner-e2e-")
+// ready installs Knative's kinds and the operator, and runs it.
+func ready(ctx context.Context, c *cluster.Cluster) error {
+	builds.dir = c.Dir()
+	binary, err := operator.Build(ctx, c.Dir(), os.Stderr)
 	if err != nil {
-		return fail(err)
+		return err
 	}
-	defer os.RemoveAll(dir)
-	builds.dir = dir
-	binary, err := operator.Build(ctx, dir, os.Stderr)
-	if err != nil {
-		return fail(err)
+	if shared, err = install(ctx, c, binary); err != nil {
+		return err
 	}
-	e, err := newEnv(ctx, binary)
-	if err != nil {
-		return fail(err)
-	}
-	defer e.Stop()
 	knative, err := cluster.KnativeServingCRDs(ctx)
 	if err != nil {
-		return fail(err)
+		return err
 	}
-	if err := cluster.InstallCRDs(ctx, e.Config(), knative...); err != nil {
-		return fail(err)
+	if err := cluster.InstallCRDs(ctx, c.Config(), knative...); err != nil {
+		return err
 	}
-	if _, err := operator.Run(ctx, e.Cluster, operator.Options{Binary: binary, Args: quick()}); err != nil {
-		return fail(err)
-	}
-	shared = e
-	if code = m.Run(); code != 0 {
-		return code
-	}
-	if err := e.witness(); err != nil {
-		return fail(err)
-	}
-	return 0
-}
-
-func fail(err error) int {
-	fmt.Fprintln(os.Stderr, "e2e:", err)
-	return 1
+	_, err = operator.Run(ctx, c, operator.Options{Binary: binary, Args: quick()})
+	return err
 }
 
 // newEnv starts a control plane and installs the operator, without running it.
@@ -131,28 +111,35 @@ func newEnv(ctx context.Context, binary string) (*env, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &env{Cluster: c, binary: binary, labs: &labs{}}
-	if e.audit, err = c.Witness(); err != nil {
+	e, err := install(ctx, c, binary)
+	if err != nil {
 		return nil, errors.Join(err, c.Stop())
+	}
+	return e, nil
+}
+
+// install installs the operator, without running it.
+func install(ctx context.Context, c *cluster.Cluster, binary string) (*env, error) {
+	e := &env{Cluster: c, binary: binary, labs: &labs{}}
+	var err error
+	if e.audit, err = c.Witness(); err != nil {
+		return nil, err
 	}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme, eventsv1.AddToScheme, appsv1.AddToScheme} {
 		if err := add(scheme); err != nil {
-			return nil, errors.Join(err, c.Stop())
+			return nil, err
 		}
 	}
 	config := c.Config()
 	config.QPS = -1
 	if e.WithWatch, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
-		return nil, errors.Join(err, c.Stop())
+		return nil, err
 	}
 	if err := operator.Install(ctx, c); err != nil {
-		return nil, errors.Join(err, c.Stop())
+		return nil, err
 	}
-	if err := e.mayPatch(ctx); err != nil {
-		return nil, errors.Join(err, c.Stop())
-	}
-	return e, nil
+	return e, e.mayPatch(ctx)
 }
 
 // mayPatch lets the operator patch ConfigMaps, as a ServiceAccount too, which no preset does, as an administrator would: by a

@@ -6,6 +6,7 @@ package podgc
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -49,10 +50,15 @@ type sighting struct {
 var ours, upstream *plane
 
 func TestMain(m *testing.M) {
+	flag.Parse()
 	os.Exit(run(m))
 }
 
 func run(m *testing.M) int {
+	if testing.Short() {
+		fmt.Fprintln(os.Stderr, "these tests need control planes: not with -short")
+		return 0
+	}
 	ctrl.SetLogger(logr.Discard())
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

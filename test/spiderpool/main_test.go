@@ -6,7 +6,6 @@ package spiderpool
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/cluster/clustertest"
 	"github.com/vtex/cleaner/test/operator"
 )
 
@@ -37,32 +37,19 @@ type lab struct {
 var shared *lab
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
 	ctrl.SetLogger(logr.Discard())
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	l := &lab{}
-	defer l.stop()
-	if err := l.start(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "spiderpool:", err)
-		return 1
-	}
-	shared = l
-	return m.Run()
-}
-
-// start starts the control plane and the operator. Who would make or collect Pods of owners is left out: the cases say which
-// there are.
-func (l *lab) start(ctx context.Context) (err error) {
+	// Who would make or collect Pods of owners is left out: the cases say which there are.
 	controllers := slices.DeleteFunc(cluster.DefaultControllers(), func(name string) bool {
 		return slices.Contains([]string{"garbage-collector-controller", "statefulset-controller", "replicaset-controller", "job-controller", "disruption-controller"}, name)
 	})
-	if l.Cluster, err = cluster.Start(ctx, cluster.Options{Log: os.Stderr, Controllers: controllers}); err != nil {
-		return err
-	}
+	clustertest.Suite{Live: true, Cluster: cluster.Options{Controllers: controllers}, Ready: func(ctx context.Context, c *cluster.Cluster) error {
+		shared = &lab{Cluster: c}
+		return shared.start(ctx)
+	}}.Main(m)
+}
+
+// start installs Spiderpool's kinds and the templates, and runs the operator.
+func (l *lab) start(ctx context.Context) (err error) {
 	if l.audit, err = l.Witness(); err != nil {
 		return err
 	}
@@ -92,15 +79,6 @@ func (l *lab) start(ctx context.Context) (err error) {
 	}
 	_, err = operator.Run(ctx, l.Cluster, operator.Options{Binary: binary, Args: []string{"--min-interval=100ms"}})
 	return err
-}
-
-func (l *lab) stop() {
-	if l.Cluster == nil {
-		return
-	}
-	if err := l.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "spiderpool:", err)
-	}
 }
 
 // collect makes a ClusterCleaner of a template, which goes with the test.

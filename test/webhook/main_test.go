@@ -6,7 +6,6 @@ package webhook
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -28,6 +27,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/cluster/clustertest"
 	"github.com/vtex/cleaner/test/operator"
 )
 
@@ -47,54 +47,51 @@ type env struct {
 // shared is the control plane of the tests that may share one, with the operator running.
 var shared *env
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
+func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
-	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "cleaner-webhook-")
-	if err != nil {
-		return fail(err)
-	}
-	defer os.RemoveAll(dir)
-	binary, err := operator.Build(ctx, dir, os.Stderr)
-	if err != nil {
-		return fail(err)
-	}
-	e, err := newEnv(ctx, binary)
-	if err != nil {
-		return fail(err)
-	}
-	defer e.Stop()
-	if e.manager, err = operator.Run(ctx, e.Cluster, operator.Options{Binary: binary, Webhook: e.gate, Args: []string{"--min-interval=100ms"}}); err != nil {
-		return fail(err)
-	}
-	shared = e
-	return m.Run()
+	clustertest.Suite{Live: true, Cluster: options(), Ready: func(ctx context.Context, c *cluster.Cluster) error {
+		binary, err := operator.Build(ctx, c.Dir(), os.Stderr)
+		if err != nil {
+			return err
+		}
+		if shared, err = install(ctx, c, binary); err != nil {
+			return err
+		}
+		shared.manager, err = operator.Run(ctx, c, operator.Options{Binary: binary, Webhook: shared.gate, Args: []string{"--min-interval=100ms"}})
+		return err
+	}}.Main(m)
 }
 
-func fail(err error) int {
-	fmt.Fprintln(os.Stderr, "webhook:", err)
-	return 1
+// options are those of a control plane that calls the webhook.
+func options() cluster.Options {
+	return cluster.Options{Log: os.Stderr, APIServerFlags: operator.Routing()}
 }
 
 // newEnv starts a control plane and installs the operator, without running it.
 func newEnv(ctx context.Context, binary string) (*env, error) {
-	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stderr, APIServerFlags: operator.Routing()})
+	c, err := cluster.Start(ctx, options())
 	if err != nil {
 		return nil, err
 	}
-	e := &env{Cluster: c, binary: binary}
-	if e.Client, err = clientOf(c.Config()); err != nil {
-		return nil, errors.Join(err, c.Stop())
-	}
-	if err := operator.InstallWithWebhook(ctx, c); err != nil {
-		return nil, errors.Join(err, c.Stop())
-	}
-	if e.gate, err = operator.OpenGate(ctx, c); err != nil {
+	e, err := install(ctx, c, binary)
+	if err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
 	return e, nil
+}
+
+// install installs the operator, without running it.
+func install(ctx context.Context, c *cluster.Cluster, binary string) (*env, error) {
+	e := &env{Cluster: c, binary: binary}
+	var err error
+	if e.Client, err = clientOf(c.Config()); err != nil {
+		return nil, err
+	}
+	if err := operator.InstallWithWebhook(ctx, c); err != nil {
+		return nil, err
+	}
+	e.gate, err = operator.OpenGate(ctx, c)
+	return e, err
 }
 
 func clientOf(config *rest.Config) (client.Client, error) {

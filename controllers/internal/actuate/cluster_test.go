@@ -7,11 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/pem"
-	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -36,38 +34,17 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/cluster/clustertest"
 )
 
 // shared is the control plane of all tests that need one; nil with -short.
 var shared *cluster.Cluster
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	if testing.Short() {
-		return m.Run()
-	}
-	ctx := context.Background()
-	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stderr})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	code := 1
-	if err := cluster.InstallCRDs(ctx, c.Config(), "../../../config/crd/bases"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	} else {
+	clustertest.Suite{Ready: func(ctx context.Context, c *cluster.Cluster) error {
 		shared = c
-		code = m.Run()
-	}
-	if err := c.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+		return cluster.InstallCRDs(ctx, c.Config(), "../../../config/crd/bases")
+	}}.Main(m)
 }
 
 // lab is a namespace of a real API server.

@@ -5,10 +5,8 @@ package watches
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -30,32 +28,17 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/cluster/clustertest"
 )
 
 // shared is the control plane of all tests that need one; nil with -short.
 var shared *cluster.Cluster
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	if testing.Short() {
-		return m.Run()
-	}
-	c, err := cluster.Start(context.Background(), cluster.Options{Log: os.Stderr})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	shared = c
-	code := m.Run()
-	if err := c.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	clustertest.Suite{Ready: func(_ context.Context, c *cluster.Cluster) error {
+		shared = c
+		return nil
+	}}.Main(m)
 }
 
 // realWorld is an Engine that runs against the control plane as a user of its own, who may do nothing at first.

@@ -6,7 +6,6 @@ package unused
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/cluster/clustertest"
 	"github.com/vtex/cleaner/test/live"
 	"github.com/vtex/cleaner/test/operator"
 )
@@ -46,32 +46,11 @@ type lab struct {
 }
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	if testing.Short() {
-		return m.Run()
-	}
 	ctrl.SetLogger(logr.Discard())
-	ctx := context.Background()
-	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stderr, APIServerFlags: operator.Routing()})
-	if err != nil {
-		return fail(err)
-	}
-	defer c.Stop()
-	l := &lab{Cluster: c}
-	if err := l.install(ctx); err != nil {
-		return fail(err)
-	}
-	plane = l
-	return m.Run()
-}
-
-func fail(err error) int {
-	fmt.Fprintln(os.Stderr, "cookbook/unused:", err)
-	return 1
+	clustertest.Suite{Cluster: cluster.Options{APIServerFlags: operator.Routing()}, Ready: func(ctx context.Context, c *cluster.Cluster) error {
+		plane = &lab{Cluster: c}
+		return plane.install(ctx)
+	}}.Main(m)
 }
 
 func (l *lab) install(ctx context.Context) (err error) {

@@ -6,10 +6,8 @@ package helm
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +27,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/cluster/clustertest"
 	"github.com/vtex/cleaner/test/helmtest"
 )
 
@@ -36,26 +35,10 @@ import (
 var controlPlane *cluster.Cluster
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	if testing.Short() {
-		return m.Run()
-	}
-	c, err := cluster.Start(context.Background(), cluster.Options{Log: os.Stderr})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() {
-		if err := c.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-	}()
-	controlPlane = c
-	return m.Run()
+	clustertest.Suite{Ready: func(_ context.Context, c *cluster.Cluster) error {
+		controlPlane = c
+		return nil
+	}}.Main(m)
 }
 
 // world is one test's part of the cluster: a namespace, and a release named "shop" in it.
