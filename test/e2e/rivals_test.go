@@ -213,7 +213,7 @@ func TestARivalWritesToTheCleaner(t *testing.T) {
 	l := parallel(t)
 	s := l.sink()
 	l.configMap("evidence", nil, nil)
-	l.apply(cleanerYAML("c", fmt.Sprintf("\n  ttl: 2s\n  cloudEventSink: %q\n  targets:%s", s.URL, target)))
+	l.apply(cleanerYAML("c", fmt.Sprintf("\n  ttl: 0s\n  suspend: true\n  cloudEventSink: %q\n  targets:%s", s.URL, target))) // until the rival is there
 	c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: "c"}}
 	label := func(n int) client.Patch {
 		return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"labels": {"n": "%d"}}}`, n))
@@ -235,6 +235,7 @@ func TestARivalWritesToTheCleaner(t *testing.T) {
 		}
 		return err == nil, fmt.Sprint(err)
 	})
+	l.updateCleaner("c", func(c *v1alpha1.Cleaner) { c.Spec.Suspend = false })
 	l.gone("c")
 	if l.exists(&corev1.ConfigMap{}, "evidence") {
 		t.Error("the target is there")
