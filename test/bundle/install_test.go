@@ -29,8 +29,6 @@ import (
 	"github.com/vtex/cleaner/test/operator"
 )
 
-const deploymentName = operator.Deployment
-
 // apply applies a manifest, with further arguments of kubectl.
 func apply(t *testing.T, manifest string, args ...string) error {
 	t.Helper()
@@ -191,11 +189,11 @@ func TestLabelledClusterRoleAddsRights(t *testing.T) {
 // What the Pod is told about the webhook is what OLM does: where the certificate is, and which port the Service leads to.
 func TestPodServesTheWebhook(t *testing.T) {
 	c, client := needCluster(t)
-	container, err := operator.Declared(t.Context(), c, deploymentName)
+	container, err := operator.Declared(t.Context(), c, operator.Deployment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	service, err := client.CoreV1().Services(operator.Namespace).Get(t.Context(), olm.Service(deploymentName), metav1.GetOptions{})
+	service, err := client.CoreV1().Services(operator.Namespace).Get(t.Context(), olm.Service(operator.Deployment), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +219,7 @@ func TestPodServesTheWebhook(t *testing.T) {
 // The Pod is admitted where Pods are restricted, as they are in the namespace that the bundle suggests.
 func TestPodIsAdmitted(t *testing.T) {
 	_, client := needCluster(t)
-	deployment, err := client.AppsV1().Deployments(operator.Namespace).Get(t.Context(), deploymentName, metav1.GetOptions{})
+	deployment, err := client.AppsV1().Deployments(operator.Namespace).Get(t.Context(), operator.Deployment, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,11 +231,11 @@ func TestPodIsAdmitted(t *testing.T) {
 // The metrics' Service leads to the Pod.
 func TestMetricsService(t *testing.T) {
 	_, client := needCluster(t)
-	service, err := client.CoreV1().Services(operator.Namespace).Get(t.Context(), deploymentName+"-metrics", metav1.GetOptions{})
+	service, err := client.CoreV1().Services(operator.Namespace).Get(t.Context(), operator.Deployment+"-metrics", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	deployment, err := client.AppsV1().Deployments(operator.Namespace).Get(t.Context(), deploymentName, metav1.GetOptions{})
+	deployment, err := client.AppsV1().Deployments(operator.Namespace).Get(t.Context(), operator.Deployment, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

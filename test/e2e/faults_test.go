@@ -20,7 +20,6 @@ import (
 // builds are the operators that tests have built besides the product, by what they are.
 var builds struct {
 	sync.Mutex
-	dir  string
 	made map[string]string
 }
 
@@ -39,7 +38,7 @@ func faulty(t *testing.T, m mutation) string {
 	if path, ok := builds.made[m.name]; ok {
 		return path
 	}
-	dir := filepath.Join(builds.dir, "faulty"+m.name)
+	dir := filepath.Join(shared.Dir(), "faulty"+m.name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

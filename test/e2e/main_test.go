@@ -86,7 +86,6 @@ func TestMain(m *testing.M) {
 
 // ready installs Knative's kinds and the operator, and runs it.
 func ready(ctx context.Context, c *cluster.Cluster) error {
-	builds.dir = c.Dir()
 	binary, err := operator.Build(ctx, c.Dir(), os.Stderr)
 	if err != nil {
 		return err

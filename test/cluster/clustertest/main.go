@@ -19,7 +19,7 @@ import (
 type Suite struct {
 	// Cluster says how their control plane is started. Its progress goes to standard error.
 	Cluster cluster.Options
-	// Ready is given the control plane before the first test. Nil: it is not told.
+	// Ready is given the control plane before the first test.
 	Ready func(context.Context, *cluster.Cluster) error
 	// After is asked when all tests have passed, and may still find fault. Nil: it is not asked.
 	After func() error
@@ -62,10 +62,8 @@ func (s Suite) run(m *testing.M) (code int, err error) {
 		}
 		err = errors.Join(err, c.Stop())
 	}()
-	if s.Ready != nil {
-		if err := s.Ready(ctx, c); err != nil {
-			return 1, err
-		}
+	if err := s.Ready(ctx, c); err != nil {
+		return 1, err
 	}
 	if code = m.Run(); code != 0 || s.After == nil {
 		return code, nil
