@@ -14,13 +14,13 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -130,17 +130,11 @@ func (q *Query) place(r *v1alpha1.ClusterReference) error {
 // The others stay Unknown. Some are read at a time: a confirmation is as old as its first read.
 func TakeLive(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Work) plan.Snapshot {
 	s := make(plan.Snapshot, len(spec.Targets))
-	var reads errgroup.Group
-	reads.SetLimit(readsAtATime)
-	for i := range spec.Targets {
+	contain.Each(readsAtATime, len(spec.Targets), func(i int) {
 		if t := &spec.Targets[i]; t.Included() || t.Delete {
-			reads.Go(func() error {
-				s[i] = TakeTarget(ctx, r, namespace, t)
-				return nil
-			})
+			s[i] = TakeTarget(ctx, r, namespace, t)
 		}
-	}
-	_ = reads.Wait() // what went wrong is in the snapshot
+	})
 	return s
 }
 

@@ -60,6 +60,10 @@ type binaryEvents struct {
 
 // Decode marks what was deleted, so that nothing but the name is read of it.
 func (s binaryEvents) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	return contained(s.decode, data, gvk, into)
+}
+
+func (s binaryEvents) decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	out, kind, err := s.Serializer.Decode(data, gvk, into)
 	if event, ok := out.(*metav1.WatchEvent); ok && err == nil && watch.EventType(event.Type) == watch.Deleted {
 		event.Object.Raw = markGone(event.Object.Raw)
@@ -76,16 +80,22 @@ type messages struct {
 // Decode reads one object or list into maps, as if it had been JSON, one of a watch as an Object, and a Status as such. If
 // that cannot be done without a loss it marks so, and the error says why.
 func (m messages) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	out, kind, err := contained(m.decode, data, gvk, into)
+	if err != nil {
+		m.failed.Store(true)
+		return nil, kind, fmt.Errorf("cannot read %s from protobuf, and will read it from JSON: %w", kind.Kind, err)
+	}
+	return out, kind, nil
+}
+
+func (m messages) decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	data, gone := bytes.CutPrefix(data, []byte(goneMark))
 	message, kind, err := m.open(data, gvk)
-	if err == nil {
-		var object runtime.Object
-		if object, err = readMessage(message, kind, gone, into); err == nil {
-			return object, &kind, nil
-		}
+	if err != nil {
+		return nil, &kind, err
 	}
-	m.failed.Store(true)
-	return nil, &kind, fmt.Errorf("cannot read %s from protobuf, and will read it from JSON: %w", kind.Kind, err)
+	object, err := readMessage(message, kind, gone, into)
+	return object, &kind, err
 }
 
 // open is the message of an object, and its kind.

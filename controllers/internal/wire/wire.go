@@ -30,6 +30,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/vtex/cleaner/controllers/internal/contain"
 )
 
 // textConfig is that of a dynamic client whose watches are read from JSON. Of an object that was deleted they give what
@@ -60,6 +62,18 @@ func (s textSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 		out = append(out, info)
 	}
 	return out
+}
+
+// decoding reads one message.
+type decoding func(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error)
+
+// contained decodes a message. A panic is an error: client-go decodes the events of a watch in a goroutine of its own,
+// where a panic would end the process.
+func contained(decode decoding, data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (out runtime.Object, kind *schema.GroupVersionKind, err error) {
+	if p := contain.Catch(func() { out, kind, err = decode(data, gvk, into) }); p != nil {
+		return nil, &schema.GroupVersionKind{}, p
+	}
+	return out, kind, err
 }
 
 // eventBegins is how API servers begin an event, which ends with the line.
@@ -137,6 +151,10 @@ type events struct {
 // Decode cuts an event as API servers write it in two. Whether what is in it is JSON is found out by who decodes it. An
 // event that is written in any other way is left to client-go.
 func (s events) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	return contained(s.decode, data, gvk, into)
+}
+
+func (s events) decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	event, ok := into.(*metav1.WatchEvent)
 	if !ok {
 		return s.Serializer.Decode(data, gvk, into)
@@ -184,6 +202,10 @@ type objects struct {
 
 // Decode reads one object into a map. All else, such as a Status or a list, is left to client-go.
 func (s objects) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	return contained(s.decode, data, gvk, into)
+}
+
+func (s objects) decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	data, gone := bytes.CutPrefix(data, []byte(goneMark))
 	if into != nil {
 		return s.Serializer.Decode(data, gvk, into)

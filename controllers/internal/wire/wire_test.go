@@ -23,6 +23,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	restwatch "k8s.io/client-go/rest/watch"
+
+	"github.com/vtex/cleaner/controllers/internal/contain"
 )
 
 // decoderOf reads a watch's events as a client of a configuration does.
@@ -188,5 +190,23 @@ func BenchmarkWatchEvent(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestAPanicOfADecoderIsAnError shows that what no decoder can take ends no process: a watch is decoded in a goroutine of
+// client-go.
+func TestAPanicOfADecoderIsAnError(t *testing.T) {
+	var failed atomic.Bool
+	for name, d := range map[string]runtime.Decoder{
+		"Events": events{}, "Objects": objects{}, "BinaryEvents": binaryEvents{}, "Messages": messages{failed: &failed}, // without the decoders that they rest on
+	} {
+		_, _, err := d.Decode([]byte("x"), nil, nil)
+		var p *contain.Panic
+		if !errors.As(err, &p) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if !failed.Load() {
+		t.Error("a kind whose messages make a panic is read from protobuf again")
 	}
 }

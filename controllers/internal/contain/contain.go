@@ -1,0 +1,82 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package contain keeps a panic in a goroutine of ours from ending the process: it becomes an error of whoever waits for
+// the goroutine, with the stack of where it happened.
+package contain
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+)
+
+// Panic is what a function panicked with, as an error.
+type Panic struct {
+	Value any
+	// Stack is where it happened, for the log.
+	Stack string
+}
+
+// Error says what happened, without the stack.
+func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
+
+// observer is told of each panic once. There is one of the process, because some happen below code of others, which
+// hands nothing on but an error.
+var observer atomic.Pointer[func(*Panic)] //nolint:gochecknoglobals // panics happen below code that hands on nothing but an error
+
+// Observe has a function called for each panic that is contained from now on.
+func Observe(tell func(*Panic)) { observer.Store(&tell) }
+
+// Recovered is the Panic of what recover returned, for the function that recovers. One that was handed on from another
+// goroutine keeps its stack.
+func Recovered(value any) *Panic {
+	if p, ok := value.(*Panic); ok {
+		return p
+	}
+	p := &Panic{Value: value, Stack: string(debug.Stack())}
+	if tell := observer.Load(); tell != nil {
+		(*tell)(p)
+	}
+	return p
+}
+
+// Catch calls a function, and returns its panic; nil if there was none.
+func Catch(do func()) (caught *Panic) {
+	defer func() {
+		if value := recover(); value != nil {
+			caught = Recovered(value)
+		}
+	}()
+	do()
+	return nil
+}
+
+// Each calls do for 0 to n-1, so many at a time, and returns when all have returned. After a panic no more are begun, and
+// it panics itself, in the goroutine of the caller.
+func Each(atATime, n int, do func(i int)) {
+	next := make(chan int)
+	var first atomic.Pointer[Panic]
+	var workers sync.WaitGroup
+	for range min(atATime, n) {
+		workers.Go(func() {
+			for i := range next {
+				if first.Load() != nil {
+					continue // the caller still hands them out
+				}
+				if p := Catch(func() { do(i) }); p != nil {
+					first.CompareAndSwap(nil, p)
+				}
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	if p := first.Load(); p != nil {
+		panic(p)
+	}
+}
