@@ -29,7 +29,7 @@ func allowed() map[string][]string {
 		"controllers/snapshot":              {"api/v1alpha1", "controllers/internal/contain", "controllers/plan"},
 		"controllers/internal/contain":      {},
 		"controllers/internal/wire":         {"controllers/internal/contain"},
-		"controllers/internal/watches":      {"api/v1alpha1", "controllers/internal/wire", "controllers/plan", "controllers/snapshot"},
+		"controllers/internal/watches":      {"api/v1alpha1", "controllers/internal/contain", "controllers/internal/wire", "controllers/plan", "controllers/snapshot"},
 		"controllers/internal/faults":       {},
 		"controllers/internal/actuate":      {"api/v1alpha1", "controllers/internal/faults", "controllers/plan", "controllers/snapshot"},
 		"controllers/internal/actuate/helm": {"api/v1alpha1", "controllers/internal/faults", "controllers/plan"},

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -225,7 +226,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	return nil
 }
 
-// launch runs f until its context is done, unless the Engine does not run.
+// launch runs f until its context is done, unless the Engine does not run. After a panic it is run again a little later.
 func (e *Engine) launch(f func(ctx context.Context)) (cancel context.CancelFunc) {
 	if e.ctx == nil || e.stopped {
 		return func() {}
@@ -233,7 +234,14 @@ func (e *Engine) launch(f func(ctx context.Context)) (cancel context.CancelFunc)
 	ctx, cancel := context.WithCancel(e.ctx)
 	e.running.Go(func() {
 		defer cancel()
-		f(ctx)
+		for contain.Catch(func() { f(ctx) }) != nil && ctx.Err() == nil {
+			t := e.clock.NewTimer(e.retryEvery)
+			select {
+			case <-ctx.Done():
+			case <-t.C():
+			}
+			t.Stop()
+		}
 	})
 	return cancel
 }

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -680,4 +682,95 @@ func TestManyOwnersComeAndGoAtOnce(t *testing.T) {
 	}
 	r.Forget(owner("last"))
 	r.leaves()
+}
+
+// explosive panics where a request of this path is sent, while it is armed.
+type explosive struct {
+	http.RoundTripper
+	armed *atomic.Bool
+	path  string
+}
+
+func (e explosive) RoundTrip(r *http.Request) (*http.Response, error) {
+	if e.armed.Load() && r.URL.Path == e.path {
+		panic("made up")
+	}
+	return e.RoundTripper.RoundTrip(r)
+}
+
+// TestAPanicIsTheTroubleOfOneKind shows that a panic in any goroutine of the watches makes a target Failed, as a request
+// does that fails, and is over when its cause is.
+func TestAPanicIsTheTroubleOfOneKind(t *testing.T) {
+	for name, path := range map[string]string{
+		"Discovery": "/apis/serving.example.com/v1",
+		"List":      "/apis/serving.example.com/v1/revisions",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newAPIServer(t)
+			s.put(pods, "a", "web", nil)
+			s.install(revisions, "Revision", true)
+			s.put(revisions, "a", "one", nil)
+			armed := &atomic.Bool{}
+			armed.Store(true)
+			config := s.config()
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper { return explosive{next, armed, path} })
+			e, err := New(Options{Config: config, Clock: clock.RealClock{}, RetryEvery: retry})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := startRig(t, e, s)
+			r.Want(owner("o"), interests(query("Pod"), query("Revision")))
+			r.reads(query("Pod"), plan.Complete, "web")
+			until(t, "the panic is told", func() bool {
+				got := r.Read(t.Context(), query("Revision"))
+				return got.State == plan.Failed && strings.Contains(got.Detail, "panic: made up")
+			})
+			armed.Store(false)
+			r.reads(query("Revision"), plan.Complete, "one")
+		})
+	}
+	t.Run("Reviews", func(t *testing.T) {
+		s := newAPIServer(t)
+		s.put(pods, "a", "web", nil)
+		armed := &atomic.Bool{}
+		armed.Store(true)
+		config := s.config()
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return explosive{next, armed, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"}
+		})
+		e, err := New(Options{Config: config, Clock: clock.RealClock{}, RetryEvery: retry})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := startRig(t, e, s)
+		r.Want(owner("o"), interests(query("Pod")))
+		until(t, "the panic is told", func() bool { return strings.Contains(r.Read(t.Context(), query("Pod")).Detail, "panic: made up") })
+		armed.Store(false)
+		r.reads(query("Pod"), plan.Complete, "web")
+	})
+}
+
+// TestWhatIsLaunchedIsRunAgainAfterAPanic shows that nothing of an Engine stays away for good.
+func TestWhatIsLaunchedIsRunAgainAfterAPanic(t *testing.T) {
+	r := newRig(t, newAPIServer(t))
+	runs := make(chan int, 2)
+	n := 0
+	until(t, "it runs", func() bool { // launch does nothing before
+		r.mu.Lock()
+		defer r.unlock()
+		if r.ctx == nil {
+			return false
+		}
+		r.launch(func(context.Context) {
+			n++
+			runs <- n
+			if n == 1 {
+				panic("made up")
+			}
+		})
+		return true
+	})
+	if first, second := <-runs, <-runs; first != 1 || second != 2 {
+		t.Errorf("it ran as number %d and %d", first, second)
+	}
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -153,7 +154,10 @@ func (e *Engine) run(ctx context.Context, i *informer) {
 	delay := wait.Backoff{Duration: reconnectAfter, Cap: e.retryEvery * 2 / 3, Steps: 30, Factor: 2, Jitter: 0.5}.
 		DelayWithReset(e.clock, reconnectCalm)
 	for {
-		err := r.ListAndWatchWithContext(ctx)
+		var err error
+		if p := contain.Catch(func() { err = r.ListAndWatchWithContext(ctx) }); p != nil {
+			err = p
+		}
 		if ctx.Err() != nil {
 			return
 		}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -145,23 +146,38 @@ func (e *Engine) follow(ctx context.Context, k *kind) {
 			e.resolver.Invalidate(k.key.group)
 		}
 		var f finding
-		f.Resource, f.state, f.detail = e.resolver.Resolve(ctx, k.key.group, k.key.version, k.key.kind)
-		if f.state == plan.Complete {
-			f.fields = snapshot.BuiltinFields(f.GVR.GroupResource())
-			f.allFields = f.fields.Own() || !strings.Contains(f.GVR.Group, ".")
-			if !f.allFields && needsFields {
-				f.definedFields(ctx, e.dynamic)
-			}
+		if p := contain.Catch(func() { f = e.lookUp(ctx, k.key, needsFields) }); p != nil {
+			f = finding{state: plan.Failed, detail: fmt.Sprintf("cannot find out whether kind %q is served: %v", k.key.kind, p)}
 		}
-		e.mu.Lock()
-		if ctx.Err() == nil {
-			if k.alarm.due.Equal(due) { // else it was set meanwhile, and what was found may be older
-				k.alarm.due = time.Time{}
-			}
-			e.found(k, f)
-		}
-		e.unlock()
+		e.lookedUp(ctx, k, due, f)
 	}
+}
+
+// lookUp asks what a kind is, and which fields select its objects.
+func (e *Engine) lookUp(ctx context.Context, k kindKey, needsFields bool) finding {
+	var f finding
+	f.Resource, f.state, f.detail = e.resolver.Resolve(ctx, k.group, k.version, k.kind)
+	if f.state == plan.Complete {
+		f.fields = snapshot.BuiltinFields(f.GVR.GroupResource())
+		f.allFields = f.fields.Own() || !strings.Contains(f.GVR.Group, ".")
+		if !f.allFields && needsFields {
+			f.definedFields(ctx, e.dynamic)
+		}
+	}
+	return f
+}
+
+// lookedUp takes note of what was found about a kind, for an alarm that was due.
+func (e *Engine) lookedUp(ctx context.Context, k *kind, due time.Time, f finding) {
+	e.mu.Lock()
+	defer e.unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	if k.alarm.due.Equal(due) { // else it was set meanwhile, and what was found may be older
+		k.alarm.due = time.Time{}
+	}
+	e.found(k, f)
 }
 
 // finding is what a kind turned out to be.

@@ -40,7 +40,7 @@ func NewLive(who string, d dynamic.Interface, m metadata.Interface, r *Resolver)
 // Read answers with what the API server says now. An object of a given name is missing only when the API server says so
 // of that name.
 func (l *Live) Read(ctx context.Context, q snapshot.Query) plan.Target {
-	res, state, detail := l.resolver.Resolve(ctx, q.Group, q.Version, q.Kind)
+	res, state, detail := l.resolver.ResolveLive(ctx, q.Group, q.Version, q.Kind)
 	if state != plan.Complete {
 		return plan.Target{State: state, Detail: detail}
 	}
@@ -143,7 +143,7 @@ func (l *Live) list(ctx context.Context, res Resource, q snapshot.Query, at stri
 // notServed says what a 404 means that names no object: the kind is gone, or nobody knows.
 func (l *Live) notServed(ctx context.Context, t plan.Target, q snapshot.Query) plan.Target {
 	l.resolver.Invalidate(q.Group)
-	res, state, detail := l.resolver.Resolve(ctx, q.Group, q.Version, q.Kind)
+	res, state, detail := l.resolver.ResolveLive(ctx, q.Group, q.Version, q.Kind)
 	if state != plan.Complete {
 		return plan.Target{State: state, Detail: detail}
 	}

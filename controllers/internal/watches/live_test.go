@@ -102,6 +102,22 @@ func TestLiveKindThatIsGoneIsForgotten(t *testing.T) {
 	}
 }
 
+// TestLiveKindThatHasComeIsSeen shows that a kind which the watches believe to be absent, for a while, is not taken for
+// absent by a live read: what is done may rest on it.
+func TestLiveKindThatHasComeIsSeen(t *testing.T) {
+	s := newAPIServer(t)
+	l := liveOf(s)
+	q := query("Revision", named("x"))
+	if _, state, _ := l.resolver.Resolve(t.Context(), q.Group, q.Version, q.Kind); state != plan.NoSuchKind {
+		t.Fatalf("state is %s", state)
+	}
+	s.install(revisions, "Revision", true)
+	s.put(revisions, "a", "x", nil)
+	if got := l.Read(t.Context(), q); got.State != plan.Complete || len(got.Objects) != 1 {
+		t.Errorf("%s %q with %d objects, want Complete with 1", got.State, got.Detail, len(got.Objects))
+	}
+}
+
 func TestLiveReadsPagesAndStartsAgainWhenTheyExpire(t *testing.T) {
 	s := newAPIServer(t)
 	for i := range 1201 {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -36,6 +37,9 @@ type Resource struct {
 	Watchable bool
 }
 
+// maxAnswers bounds how many versions of groups are remembered: anybody may name groups that do not exist.
+const maxAnswers = 512
+
 // Resolver finds the resource that a kind stands for, with one request for each version of a group, whose answer it
 // keeps. It is safe for use by several goroutines.
 type Resolver struct {
@@ -46,11 +50,16 @@ type Resolver struct {
 
 	mu      sync.Mutex
 	answers map[schema.GroupVersion]*answer
+	// asked counts the questions to the API server, used the uses of answers.
+	asked, used int
 }
 
-// answer is what one version of a group serves. Its other fields may be read when done is closed.
+// answer is what one version of a group serves. Its fields after done may be read when done is closed.
 type answer struct {
-	done      chan struct{}
+	number int // of the question
+	used   int // when it was last used; guarded by the Resolver
+	done   chan struct{}
+
 	resources []metav1.APIResource
 	err       error
 	at        time.Time
@@ -64,6 +73,20 @@ func NewResolver(c clock.PassiveClock, d Discovery, staleAfter time.Duration) *R
 // Resolve finds the resource. Kind may be the kind, or the resource's plural or singular name, in any case. The state is
 // Complete when it was found; else the detail says what is wrong, for people.
 func (r *Resolver) Resolve(ctx context.Context, group, version, kind string) (Resource, plan.TargetState, string) {
+	return r.resolve(ctx, group, version, kind, func(a *answer) bool { return r.clock.Since(a.at) < r.staleAfter })
+}
+
+// ResolveLive is Resolve for decisions that rest on the answer: that a kind is not served is believed only if the API
+// server was asked since the call. A kind that was found needs no such care: to read it asks the API server.
+func (r *Resolver) ResolveLive(ctx context.Context, group, version, kind string) (Resource, plan.TargetState, string) {
+	r.mu.Lock()
+	before := r.asked
+	r.mu.Unlock()
+	return r.resolve(ctx, group, version, kind, func(a *answer) bool { return a.number > before })
+}
+
+// resolve finds the resource. Fresh says whether an answer is believed that lacks the kind.
+func (r *Resolver) resolve(ctx context.Context, group, version, kind string, fresh func(*answer) bool) (Resource, plan.TargetState, string) {
 	gv := schema.GroupVersion{Group: group, Version: version}
 	for {
 		a, mine := r.answer(gv)
@@ -84,7 +107,7 @@ func (r *Resolver) Resolve(ctx context.Context, group, version, kind string) (Re
 		if res, ok := find(gv, kind, a.resources); ok {
 			return res, plan.Complete, ""
 		}
-		if !mine && r.clock.Since(a.at) >= r.staleAfter {
+		if !mine && !fresh(a) {
 			r.forget(gv, a)
 			continue
 		}
@@ -107,16 +130,42 @@ func (r *Resolver) Invalidate(group string) {
 func (r *Resolver) answer(gv schema.GroupVersion) (a *answer, mine bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.used++
 	if a, ok := r.answers[gv]; ok {
+		a.used = r.used
 		return a, false
 	}
-	a = &answer{done: make(chan struct{})}
+	if len(r.answers) >= maxAnswers {
+		r.dropLeastUsed()
+	}
+	r.asked++
+	a = &answer{number: r.asked, used: r.used, done: make(chan struct{})}
 	r.answers[gv] = a
 	return a, true
 }
 
+// dropLeastUsed drops the answer whose last use is longest ago. A question under way stays: others wait for it.
+func (r *Resolver) dropLeastUsed() {
+	var least schema.GroupVersion
+	used := 0
+	for gv, a := range r.answers {
+		select {
+		case <-a.done:
+			if used == 0 || a.used < used {
+				least, used = gv, a.used
+			}
+		default:
+		}
+	}
+	delete(r.answers, least)
+}
+
 func (r *Resolver) ask(ctx context.Context, gv schema.GroupVersion, a *answer) {
-	list, err := r.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
+	var list *metav1.APIResourceList
+	var err error
+	if p := contain.Catch(func() { list, err = r.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String()) }); p != nil {
+		err = p // others wait for the answer
+	}
 	switch {
 	case err != nil:
 		a.err = err

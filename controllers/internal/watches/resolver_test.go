@@ -6,6 +6,8 @@ package watches
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -134,5 +136,83 @@ func TestResolveSurvivesWhoAskedFirst(t *testing.T) {
 	got := map[plan.TargetState]bool{<-states: true, <-states: true}
 	if diff := cmp.Diff(map[plan.TargetState]bool{plan.Failed: true, plan.Complete: true}, got); diff != "" {
 		t.Errorf("states (-want +got):\n%s", diff)
+	}
+}
+
+// TestResolveLive shows that the absence of a kind is no answer unless it was asked for after the call, and that what is
+// there costs no request.
+func TestResolveLive(t *testing.T) {
+	d := &discoveryFunc{answer: func(context.Context) ([]metav1.APIResource, error) { return served()[:1], nil }}
+	r := NewResolver(clocktesting.NewFakePassiveClock(time.Now()), d, time.Minute)
+	ask := func(resolve func(context.Context, string, string, string) (Resource, plan.TargetState, string), state plan.TargetState, calls int) {
+		t.Helper()
+		_, got, _ := resolve(t.Context(), "g", "v1", "Service")
+		if got != state || d.calls != calls {
+			t.Errorf("it is %s after %d calls, want %s after %d", got, d.calls, state, calls)
+		}
+	}
+	ask(r.Resolve, plan.NoSuchKind, 1)
+	ask(r.ResolveLive, plan.NoSuchKind, 2)
+	d.answer = func(context.Context) ([]metav1.APIResource, error) { return served(), nil }
+	ask(r.Resolve, plan.NoSuchKind, 2)
+	ask(r.ResolveLive, plan.Complete, 3)
+	ask(r.ResolveLive, plan.Complete, 3)
+	ask(r.Resolve, plan.Complete, 3)
+}
+
+// TestResolveLiveDoesNotTakeAnEarlierQuestion shows that it is not content with the answer to a question that was under
+// way already: the API server may have looked before the kind came.
+func TestResolveLiveDoesNotTakeAnEarlierQuestion(t *testing.T) {
+	asking, answered := make(chan struct{}), make(chan struct{})
+	d := &discoveryFunc{}
+	d.answer = func(context.Context) ([]metav1.APIResource, error) {
+		if d.calls > 1 {
+			return served(), nil
+		}
+		close(asking)
+		<-answered
+		return served()[:1], nil
+	}
+	r := NewResolver(clocktesting.NewFakePassiveClock(time.Now()), d, time.Minute)
+	states := make(chan plan.TargetState, 2)
+	go func() {
+		_, s, _ := r.Resolve(t.Context(), "g", "v1", "Service")
+		states <- s
+	}()
+	<-asking
+	go func() {
+		_, s, _ := r.ResolveLive(joined{t.Context(), sync.OnceFunc(func() { close(answered) })}, "g", "v1", "Service")
+		states <- s
+	}()
+	got := map[plan.TargetState]bool{<-states: true, <-states: true}
+	if diff := cmp.Diff(map[plan.TargetState]bool{plan.NoSuchKind: true, plan.Complete: true}, got); diff != "" {
+		t.Errorf("states (-want +got):\n%s", diff)
+	}
+}
+
+// joined calls back when somebody waits for the context.
+type joined struct {
+	context.Context
+	waits func()
+}
+
+func (j joined) Done() <-chan struct{} {
+	j.waits()
+	return j.Context.Done()
+}
+
+// TestResolverForgets shows that groups that nobody asks for any more are not remembered for ever.
+func TestResolverForgets(t *testing.T) {
+	d := &discoveryFunc{answer: func(context.Context) ([]metav1.APIResource, error) { return served(), nil }}
+	r := NewResolver(clocktesting.NewFakePassiveClock(time.Now()), d, time.Minute)
+	for i := range 4 * maxAnswers {
+		r.Resolve(t.Context(), fmt.Sprintf("g%d.example", i), "v1", "Service")
+		r.Resolve(t.Context(), "used", "v1", "Service")
+	}
+	if len(r.answers) > maxAnswers {
+		t.Errorf("it remembers %d answers, want at most %d", len(r.answers), maxAnswers)
+	}
+	if want := 4*maxAnswers + 1; d.calls != want {
+		t.Errorf("it asked %d times, want %d: what is in use is remembered", d.calls, want)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -106,15 +107,24 @@ func (e *Engine) newScope(r *resource, k scopeKey) *scope {
 	r.scopes[k] = s
 	s.cancel = e.launch(func(ctx context.Context) {
 		for e.await(ctx, &s.alarm) {
-			missing, err := e.missing(ctx, s)
-			e.mu.Lock()
-			if ctx.Err() == nil {
-				e.checked(s, missing, err)
-			}
-			e.unlock()
+			e.check(ctx, s)
 		}
 	})
 	return s
+}
+
+// check finds out what the operator may do with a scope.
+func (e *Engine) check(ctx context.Context, s *scope) {
+	var missing []string
+	var err error
+	if p := contain.Catch(func() { missing, err = e.missing(ctx, s) }); p != nil {
+		err = p
+	}
+	e.mu.Lock()
+	defer e.unlock()
+	if ctx.Err() == nil {
+		e.checked(s, missing, err)
+	}
 }
 
 // missing asks which of the verbs that an informer needs the operator lacks.
