@@ -34,7 +34,7 @@ func allowed() map[string][]string {
 		"controllers/internal/actuate":      {"api/v1alpha1", "controllers/internal/faults", "controllers/plan", "controllers/snapshot"},
 		"controllers/internal/actuate/helm": {"api/v1alpha1", "controllers/internal/faults", "controllers/plan"},
 		"controllers/releases":              {"api/v1alpha1", "controllers/internal/actuate/helm", "controllers/plan"},
-		"controllers/internal/outbox":       {"api/v1alpha1", "controllers/internal/faults", "controllers/plan"},
+		"controllers/internal/outbox":       {"api/v1alpha1", "controllers/internal/contain", "controllers/internal/faults", "controllers/plan"},
 		"controllers/internal/metrics":      {},
 		"controllers/internal/identity":     {"controllers/plan", "controllers/snapshot"},
 		"controllers/internal/skew":         {"api/v1alpha1"},

@@ -54,34 +54,83 @@ type Policy struct {
 	Deny []netip.Prefix
 }
 
-// errRefused is what a connection to an address that the Policy does not permit fails with.
-var errRefused = errors.New("the address is refused")
+var (
+	// errRefused is what a connection to an address that the Policy does not permit fails with.
+	errRefused = errors.New("the address is refused")
+	// errUnknownCluster is what a connection fails with while nobody knows which addresses are the cluster's own.
+	errUnknownCluster = errors.New("the cluster's own addresses are not known")
+)
+
+// scope says which addresses the sinks of some Cleaners may have.
+type scope struct {
+	Policy
+	// tenants says that these Cleaners are written by people of one namespace: private addresses are refused, except those
+	// in a range of Allow that is a part of the private one, and so are the cluster's own.
+	tenants bool
+	// own are the addresses of the API server and the nodes, for tenants.
+	own map[netip.Addr]bool
+}
 
 // control refuses a connection by the address that it is about to be made to, whatever name was resolved to it.
-func (p Policy) control(_, address string, _ syscall.RawConn) error {
+func (s scope) control(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
-	if err != nil || !p.permits(to.Addr()) {
+	if err != nil || !s.permits(to.Addr()) {
 		return errRefused
 	}
 	return nil
 }
 
-func (p Policy) permits(addr netip.Addr) bool {
-	addr = addr.WithZone("").Unmap()
+func (s scope) permits(addr netip.Addr) bool {
+	addr = canonical(addr)
 	for _, form := range append(embedded(addr), addr) {
-		if holds(p.Deny, form) || p.never(form) {
+		if holds(s.Deny, form) || s.never(form) || s.tenants && s.foreign(form) {
 			return false
 		}
 	}
-	return len(p.Allow) == 0 || holds(p.Allow, addr)
+	return len(s.Allow) == 0 || holds(s.Allow, addr)
 }
 
 // never says that no configuration permits the address.
-func (p Policy) never(addr netip.Addr) bool {
+func (s scope) never(addr netip.Addr) bool {
 	if addr.IsLoopback() {
-		return !p.AllowLoopback
+		return !s.AllowLoopback
 	}
 	return addr.IsUnspecified() || addr.IsLinkLocalUnicast() || addr.IsMulticast() || holds(special(), addr)
+}
+
+// foreign says that the address is no matter of a tenant: the cluster's own, or private and not allowed.
+func (s scope) foreign(addr netip.Addr) bool {
+	switch {
+	case addr.IsLoopback(): // never has decided on it; on one machine the API server has the same
+		return false
+	case s.own[addr]:
+		return true
+	}
+	for _, p := range private() {
+		opened := func(a netip.Prefix) bool { return a.Contains(addr) && a.Bits() >= p.Bits() }
+		if p.Contains(addr) && !slices.ContainsFunc(s.Allow, opened) { // 0.0.0.0/0 allows what is public, and opens nothing
+			return true
+		}
+	}
+	return false
+}
+
+// canonical is an address in the one form that others are compared with.
+func canonical(addr netip.Addr) netip.Addr { return addr.WithZone("").Unmap() }
+
+// private are the addresses that mean somebody else in each network: Pods, Services, and machines of the same network.
+func private() []netip.Prefix {
+	return []netip.Prefix{
+		netip.MustParsePrefix("10.0.0.0/8"),
+		netip.MustParsePrefix("172.16.0.0/12"),
+		netip.MustParsePrefix("192.168.0.0/16"),
+		netip.MustParsePrefix("100.64.0.0/10"), // shared by providers, and used for Pods
+		netip.MustParsePrefix("192.0.0.0/24"),  // protocol assignments
+		netip.MustParsePrefix("198.18.0.0/15"), // benchmarks
+		netip.MustParsePrefix("240.0.0.0/4"),   // reserved, and used for Pods
+		netip.MustParsePrefix("fc00::/7"),      // unique local
+		netip.MustParsePrefix("fec0::/10"),     // site-local
+	}
 }
 
 // special are the addresses that netip has no name for and that no sink has.

@@ -14,24 +14,35 @@ import (
 	"time"
 )
 
-// What came of an attempt that did not deliver: the classes of Failure.
+// What came of an attempt that did not deliver: the classes of Failure, which the author of a Cleaner may know.
 const (
 	// ClassAnswered: the sink answered with a status code that is not 2xx.
 	ClassAnswered = "answered"
-	// ClassRefusedAddress: the sink's name stands for an address that is not connected to.
-	ClassRefusedAddress = "refused address"
-	// ClassTimeout: the sink did not connect or answer in time.
-	ClassTimeout = "timeout"
-	// ClassUnknownHost: the sink's name could not be resolved.
-	ClassUnknownHost = "unknown host"
-	// ClassTLS: there was no agreement on TLS, or the sink's certificate is not trusted.
-	ClassTLS = "TLS failed"
-	// ClassConnection: the connection could not be made or was lost.
-	ClassConnection = "connection failed"
+	// ClassNoAnswer: no HTTP answer came. Why is a Cause, and no matter for an author: the differences between causes are
+	// a port scan of all that the operator can reach.
+	ClassNoAnswer = "no answer"
 	// ClassInvalidSink: the sink is no URL that an event can be sent to.
 	ClassInvalidSink = "invalid sink"
 	// ClassInvalidRun: no event can be made of what is recorded.
 	ClassInvalidRun = "invalid run"
+	// ClassPanic: the operator failed to make or to send the event.
+	ClassPanic = "panic"
+)
+
+// Why no answer came: the causes of ClassNoAnswer, for metrics and the operator's log.
+const (
+	// CauseRefusedAddress: the sink's name stands for an address that is not connected to.
+	CauseRefusedAddress = "refused address"
+	// CauseTimeout: the sink did not connect or answer in time.
+	CauseTimeout = "timeout"
+	// CauseUnknownHost: the sink's name could not be resolved.
+	CauseUnknownHost = "unknown host"
+	// CauseTLS: there was no agreement on TLS, or the sink's certificate is not trusted.
+	CauseTLS = "TLS failed"
+	// CauseConnection: the connection could not be made or was lost.
+	CauseConnection = "connection failed"
+	// CauseUnknownCluster: the cluster's own addresses, which are not connected to, could not be read.
+	CauseUnknownCluster = "unknown cluster"
 )
 
 // Failure says why an attempt did not deliver, without anything that the sink said: the text of an answer or of an
@@ -41,15 +52,19 @@ type Failure struct {
 	Class string
 	// Status is the status code, when Class is ClassAnswered.
 	Status int
+	// Cause is one of the Cause constants, when Class is ClassNoAnswer. It is not for the author of a Cleaner.
+	Cause string
 }
 
-// String writes the failure for people: "timeout", "answered 503".
+// String writes the failure for the author of a Cleaner: "no answer", "answered 503".
 func (f Failure) String() string {
 	if f.Class == ClassAnswered {
 		return fmt.Sprintf("%s %d", f.Class, f.Status)
 	}
 	return f.Class
 }
+
+func noAnswer(cause string) Failure { return Failure{Class: ClassNoAnswer, Cause: cause} }
 
 // permanent says that the sink, asked again, would most likely say the same: only a person can change that.
 func (f Failure) permanent() bool {
@@ -107,15 +122,17 @@ func classify(err error) Failure {
 	)
 	switch {
 	case errors.Is(err, errRefused):
-		return Failure{Class: ClassRefusedAddress}
+		return noAnswer(CauseRefusedAddress)
+	case errors.Is(err, errUnknownCluster):
+		return noAnswer(CauseUnknownCluster)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return Failure{Class: ClassTimeout}
+		return noAnswer(CauseTimeout)
 	case errors.As(err, &dns):
-		return Failure{Class: ClassUnknownHost}
+		return noAnswer(CauseUnknownHost)
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &certificate), errors.As(err, &record),
 		errors.As(err, &op) && op.Op == "remote error": // an alert, as crypto/tls gives it
-		return Failure{Class: ClassTLS}
+		return noAnswer(CauseTLS)
 	default:
-		return Failure{Class: ClassConnection}
+		return noAnswer(CauseConnection)
 	}
 }

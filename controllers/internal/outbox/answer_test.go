@@ -33,11 +33,11 @@ func TestBackoff(t *testing.T) {
 		"Tenth":          {"doubled", 10, busy, 0, 512 * time.Second},
 		"Eleventh":       {"at most ten minutes", 11, busy, 0, 10 * time.Minute},
 		"Millionth":      {"no overflow", 1_000_000, busy, 0, 10 * time.Minute},
-		"Timeout":        {"like a busy sink", 3, Failure{Class: ClassTimeout}, 0, 4 * time.Second},
+		"Timeout":        {"like a busy sink", 3, noAnswer(CauseTimeout), 0, 4 * time.Second},
 		"Permanent":      {"hourly from the first", 1, gone, 0, time.Hour},
 		"InvalidSink":    {"hourly", 1, Failure{Class: ClassInvalidSink}, 0, time.Hour},
 		"InvalidRun":     {"hourly", 1, Failure{Class: ClassInvalidRun}, 0, time.Hour},
-		"RefusedAddress": {"a name may come to stand for another one", 1, Failure{Class: ClassRefusedAddress}, 0, time.Second},
+		"RefusedAddress": {"a name may come to stand for another one", 1, noAnswer(CauseRefusedAddress), 0, time.Second},
 		"Asked":          {"the sink knows better", 1, busy, 90 * time.Second, 90 * time.Second},
 		"AskedTooLong":   {"but no more than an hour", 1, busy, 48 * time.Hour, time.Hour},
 		"AskedSooner":    {"a sink cannot ask for a flood", 5, busy, time.Second, 16 * time.Second},
@@ -102,20 +102,21 @@ func TestClassify(t *testing.T) {
 		err    error
 		want   string
 	}{
-		"Refused":     {"our own check", wrap(errRefused), ClassRefusedAddress},
-		"Deadline":    {"the attempt took too long", wrap(context.DeadlineExceeded), ClassTimeout},
-		"IOTimeout":   {"the network took too long", wrap(os.ErrDeadlineExceeded), ClassTimeout},
-		"NoName":      {"there is no such name", wrap(&net.DNSError{IsNotFound: true}), ClassUnknownHost},
-		"DNSTimeout":  {"nobody answered", wrap(&net.DNSError{IsTimeout: true}), ClassTimeout},
-		"Certificate": {"not trusted, or expired", wrap(&tls.CertificateVerificationError{Err: errors.New("x")}), ClassTLS},
-		"NotTLS":      {"https to an http port", wrap(tls.RecordHeaderError{}), ClassTLS},
-		"PlainHTTP":   {"https to an http port, as net/http says it", wrap(http.ErrSchemeMismatch), ClassTLS},
-		"Alert":       {"the sink refused", &url.Error{Op: "Post", Err: &net.OpError{Op: "remote error", Err: errors.New("tls: handshake failure")}}, ClassTLS},
-		"Other":       {"anything else", wrap(errors.New("reset by 10.9.8.7")), ClassConnection},
+		"Refused":     {"our own check", wrap(errRefused), CauseRefusedAddress},
+		"Cluster":     {"nobody knows what to refuse", wrap(fmt.Errorf("%w: x", errUnknownCluster)), CauseUnknownCluster},
+		"Deadline":    {"the attempt took too long", wrap(context.DeadlineExceeded), CauseTimeout},
+		"IOTimeout":   {"the network took too long", wrap(os.ErrDeadlineExceeded), CauseTimeout},
+		"NoName":      {"there is no such name", wrap(&net.DNSError{IsNotFound: true}), CauseUnknownHost},
+		"DNSTimeout":  {"nobody answered", wrap(&net.DNSError{IsTimeout: true}), CauseTimeout},
+		"Certificate": {"not trusted, or expired", wrap(&tls.CertificateVerificationError{Err: errors.New("x")}), CauseTLS},
+		"NotTLS":      {"https to an http port", wrap(tls.RecordHeaderError{}), CauseTLS},
+		"PlainHTTP":   {"https to an http port, as net/http says it", wrap(http.ErrSchemeMismatch), CauseTLS},
+		"Alert":       {"the sink refused", &url.Error{Op: "Post", Err: &net.OpError{Op: "remote error", Err: errors.New("tls: handshake failure")}}, CauseTLS},
+		"Other":       {"anything else", wrap(errors.New("reset by 10.9.8.7")), CauseConnection},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(Failure{Class: tc.want}, classify(tc.err)); diff != "" {
+			if diff := cmp.Diff(noAnswer(tc.want), classify(tc.err)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -123,8 +124,8 @@ func TestClassify(t *testing.T) {
 }
 
 func TestFailureString(t *testing.T) {
-	want := []string{"", "timeout", "answered 503"}
-	got := []string{Failure{}.String(), Failure{Class: ClassTimeout}.String(), Failure{Class: ClassAnswered, Status: 503}.String()}
+	want := []string{"", "no answer", "no answer", "answered 503"}
+	got := []string{Failure{}.String(), noAnswer(CauseTimeout).String(), noAnswer(CauseRefusedAddress).String(), Failure{Class: ClassAnswered, Status: 503}.String()}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -6,10 +6,12 @@ package outbox
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/binding"
@@ -24,16 +26,29 @@ const maxAnswer = 64 << 10
 // timeouts bound one attempt. They pass by the wall clock, as the network does.
 type timeouts struct {
 	connect, header, total time.Duration
+	// conceal is how long after its begin an attempt without an answer is shown: what it tells is the same whatever
+	// happened.
+	conceal time.Duration
 }
 
-// newClient makes the HTTP client of all attempts. Each has a connection of its own, so that each is judged by the
-// address that the sink's name stands for now.
-func newClient(o Options, t timeouts) *http.Client {
-	dialer := &net.Dialer{Timeout: t.connect, Control: o.Policy.control, Resolver: o.Resolver}
+// newClient makes the HTTP client of all attempts for tenants, or for those who run the cluster. Each attempt has a
+// connection of its own, so that each is judged by the address that the sink's name stands for now.
+func newClient(o Options, t timeouts, tenants bool) *http.Client {
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		permitted := scope{Policy: o.Policy, tenants: tenants}
+		if tenants && o.Cluster != nil {
+			var err error
+			if permitted.own, err = o.Cluster(ctx); err != nil {
+				return nil, fmt.Errorf("%w: %w", errUnknownCluster, err)
+			}
+		}
+		dialer := &net.Dialer{Timeout: t.connect, Control: permitted.control, Resolver: o.Resolver}
+		return dialer.DialContext(ctx, network, address)
+	}
 	return &http.Client{
 		Timeout: t.total,
 		Transport: &http.Transport{
-			DialContext:            dialer.DialContext,
+			DialContext:            dial,
 			TLSClientConfig:        &tls.Config{RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout:    t.connect,
 			ResponseHeaderTimeout:  t.header,
@@ -56,6 +71,10 @@ func post(ctx context.Context, client *http.Client, sink string, e cloudevents.E
 		return 0, nil, fmt.Errorf("cannot write the event: %w", err)
 	}
 	resp, err := client.Do(req)
+	var withURL *url.Error
+	if errors.As(err, &withURL) {
+		err = withURL.Err // a URL may hold a secret in its query
+	}
 	if err != nil {
 		return 0, nil, fmt.Errorf("cannot send the event: %w", err)
 	}

@@ -45,6 +45,9 @@ type Identity struct {
 	UID types.UID
 }
 
+// clusterScoped says that the run is that of a kind that lives in no namespace: those who run the cluster write it.
+func (c Identity) clusterScoped() bool { return c.Namespace == "" }
+
 // data is what the event says. Its lists are never null.
 type data struct {
 	Cleaner    cleaner         `json:"cleaner"`
@@ -153,7 +156,7 @@ func encode(c Identity, run *v1alpha1.Run) ([]byte, error) {
 	for _, o := range run.Outcomes[:min(len(run.Outcomes), maxObjects)] {
 		row, err := plan.ParseRow(o.Row)
 		if err != nil {
-			return nil, fmt.Errorf("cannot make an event: %w", err)
+			continue // another version wrote it; the counts have it
 		}
 		d.Objects = append(d.Objects, object{
 			Rule: row.Rule, Resource: plan.ResourceName(row.Resource),

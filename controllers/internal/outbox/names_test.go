@@ -139,6 +139,11 @@ func (n *names) answer(m dnsmessage.Message) []byte {
 	return text
 }
 
+// everywhere allows private addresses too.
+func everywhere() Policy {
+	return Policy{Allow: append(private(), netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0"))}
+}
+
 // own is an address of this machine that events may be sent to without further ado; empty if it has none.
 func own(t *testing.T) string {
 	t.Helper()
@@ -147,7 +152,7 @@ func own(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for _, a := range all {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && (Policy{}).permits(p.Addr()) {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && (scope{Policy: everywhere(), tenants: true}).permits(p.Addr()) {
 			return p.Addr().String()
 		}
 	}
@@ -166,25 +171,25 @@ func TestNames(t *testing.T) {
 	}
 	cases := map[string]testCase{
 		"Permitted":    {"a name like any other", loopback, []string{"127.0.0.1"}, []string{"delivered"}},
-		"Loopback":     {"the operator's own ports", Policy{}, []string{"127.0.0.1"}, []string{ClassRefusedAddress}},
-		"LoopbackIPv6": {"the same", Policy{}, []string{"::1"}, []string{ClassRefusedAddress}},
-		"Metadata":     {"credentials of the node", loopback, []string{"169.254.169.254"}, []string{ClassRefusedAddress}},
-		"Mapped":       {"IPv4 in IPv6", Policy{}, []string{"::ffff:127.0.0.1"}, []string{ClassRefusedAddress}},
-		"Compatible":   {"IPv4 in IPv6", Policy{}, []string{"::127.0.0.1"}, []string{ClassRefusedAddress}},
-		"NAT64":        {"IPv4 in IPv6", loopback, []string{"64:ff9b::169.254.169.254"}, []string{ClassRefusedAddress}},
-		"6to4":         {"IPv4 in IPv6", Policy{}, []string{"2002:7f00:1::"}, []string{ClassRefusedAddress}},
-		"Unspecified":  {"this host, on Linux", loopback, []string{"0.0.0.0"}, []string{ClassRefusedAddress}},
-		"AllRefused":   {"none of them", Policy{}, []string{"127.0.0.1 ::1 169.254.169.254 0.0.0.0"}, []string{ClassRefusedAddress}},
+		"Loopback":     {"the operator's own ports", Policy{}, []string{"127.0.0.1"}, []string{CauseRefusedAddress}},
+		"LoopbackIPv6": {"the same", Policy{}, []string{"::1"}, []string{CauseRefusedAddress}},
+		"Metadata":     {"credentials of the node", loopback, []string{"169.254.169.254"}, []string{CauseRefusedAddress}},
+		"Mapped":       {"IPv4 in IPv6", Policy{}, []string{"::ffff:127.0.0.1"}, []string{CauseRefusedAddress}},
+		"Compatible":   {"IPv4 in IPv6", Policy{}, []string{"::127.0.0.1"}, []string{CauseRefusedAddress}},
+		"NAT64":        {"IPv4 in IPv6", loopback, []string{"64:ff9b::169.254.169.254"}, []string{CauseRefusedAddress}},
+		"6to4":         {"IPv4 in IPv6", Policy{}, []string{"2002:7f00:1::"}, []string{CauseRefusedAddress}},
+		"Unspecified":  {"this host, on Linux", loopback, []string{"0.0.0.0"}, []string{CauseRefusedAddress}},
+		"AllRefused":   {"none of them", Policy{}, []string{"127.0.0.1 ::1 169.254.169.254 0.0.0.0"}, []string{CauseRefusedAddress}},
 		"OneRefused":   {"another one may be used all the same", denied, []string{"127.0.0.2 ::1 127.0.0.1"}, []string{"delivered"}},
-		"Rebound":      {"to an address of --sink-deny, and back", denied, []string{"127.0.0.1", "127.0.0.2", "127.0.0.1"}, []string{ClassAnswered, ClassRefusedAddress, "delivered"}},
-		"ReboundHere":  {"to this host", loopback, []string{"127.0.0.1", "0.0.0.0", "::"}, []string{ClassAnswered, ClassRefusedAddress, ClassRefusedAddress}},
-		"ReboundNode":  {"to the metadata of the node", loopback, []string{"127.0.0.1", "169.254.169.254"}, []string{ClassAnswered, ClassRefusedAddress}},
-		"NoAddress":    {"a name without any", loopback, []string{""}, []string{ClassUnknownHost}},
-		"Silent":       {"the name server does not answer", loopback, []string{"silent"}, []string{ClassTimeout}},
-		"Unknown":      {"there is no such name", loopback, nil, []string{ClassUnknownHost}},
+		"Rebound":      {"to an address of --sink-deny, and back", denied, []string{"127.0.0.1", "127.0.0.2", "127.0.0.1"}, []string{ClassAnswered, CauseRefusedAddress, "delivered"}},
+		"ReboundHere":  {"to this host", loopback, []string{"127.0.0.1", "0.0.0.0", "::"}, []string{ClassAnswered, CauseRefusedAddress, CauseRefusedAddress}},
+		"ReboundNode":  {"to the metadata of the node", loopback, []string{"127.0.0.1", "169.254.169.254"}, []string{ClassAnswered, CauseRefusedAddress}},
+		"NoAddress":    {"a name without any", loopback, []string{""}, []string{CauseUnknownHost}},
+		"Silent":       {"the name server does not answer", loopback, []string{"silent"}, []string{CauseTimeout}},
+		"Unknown":      {"there is no such name", loopback, nil, []string{CauseUnknownHost}},
 	}
 	if a := own(t); a != "" {
-		cases["ReboundLoopback"] = testCase{"with nothing but the defaults", Policy{}, []string{a, "127.0.0.1", "::1", a}, []string{ClassAnswered, ClassRefusedAddress, ClassRefusedAddress, "delivered"}}
+		cases["ReboundLoopback"] = testCase{"with nothing but the defaults", everywhere(), []string{a, "127.0.0.1", "::1", a}, []string{ClassAnswered, CauseRefusedAddress, CauseRefusedAddress, "delivered"}}
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -199,7 +204,7 @@ func TestNames(t *testing.T) {
 			}
 			b := start(t, func(o *Options, l *timeouts) {
 				o.Policy, o.Resolver = tc.policy, server.resolver()
-				if slices.Equal(tc.want, []string{ClassTimeout}) {
+				if slices.Equal(tc.want, []string{CauseTimeout}) {
 					l.connect = time.Second
 				}
 			})
@@ -207,13 +212,13 @@ func TestNames(t *testing.T) {
 			wait, arrived := time.Second, 0
 			for i, class := range tc.want {
 				b.attempted("c")
-				want := Delivery{Known: true, Attempts: i + 1, Last: Failure{Class: class}, Next: b.clock.Now().Add(wait)}
+				want := Delivery{Known: true, Attempts: i + 1, Last: noAnswer(class), Next: b.clock.Now().Add(wait)}
 				switch class {
 				case "delivered":
 					want.Delivered, want.Last, want.Next = true, Failure{}, time.Time{}
 					arrived++
 				case ClassAnswered:
-					want.Last.Status = http.StatusServiceUnavailable
+					want.Last = answered(http.StatusServiceUnavailable)
 					arrived++
 				}
 				b.want("c", 1, want)

@@ -4,11 +4,13 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 )
 
@@ -44,6 +47,8 @@ type Options struct {
 	Clock clock.WithTicker
 	// Policy says which addresses may be connected to.
 	Policy Policy
+	// Cluster gives the addresses of the cluster's own machines, which no sink of a Cleaner in a namespace may have; nil: none.
+	Cluster func(context.Context) (map[netip.Addr]bool, error)
 	// Workers bounds the attempts under way: 32 when it is 0.
 	Workers int
 	// Resolver looks up the names of sinks: when nil, as the system does.
@@ -52,8 +57,10 @@ type Options struct {
 	RootCAs *x509.CertPool
 	// Metrics may be nil.
 	Metrics Metrics
-	// Done, unless nil, is called after each attempt, to wake the Cleaner's reconcile. It must not block.
+	// Done, unless nil, is called when State has changed, to wake the Cleaner's reconcile. It must not block.
 	Done func(types.NamespacedName)
+	// Failed, unless nil, is told of each attempt that failed, for the operator's log; err may be nil. It must not block.
+	Failed func(key types.NamespacedName, run int64, f Failure, err error)
 }
 
 // Delivery is how far the delivery of a run has come.
@@ -64,7 +71,7 @@ type Delivery struct {
 	Delivered bool
 	// Attempts counts the answered and failed attempts at the present sink.
 	Attempts int
-	// Last is why the last of them failed.
+	// Last is why the last of them failed. That no answer came is shown a fixed time after the attempt has begun.
 	Last Failure
 	// Next is when it is tried again; zero while an attempt is under way or waits for its turn.
 	Next time.Time
@@ -85,9 +92,13 @@ type delivery struct {
 	// changed holds a token when the sink is another one than the goroutine of this delivery knows.
 	changed chan struct{}
 
-	sink   string
-	state  Delivery
-	cancel context.CancelFunc // nil until it was begun
+	sink  string
+	state Delivery
+	// concealed is why the last attempt failed while it is not shown, and shown when it will be; zero if nothing is
+	// concealed.
+	concealed Failure
+	shown     time.Time
+	cancel    context.CancelFunc // nil until it was begun
 }
 
 // bound is how many attempts of one kind may be under way.
@@ -102,9 +113,12 @@ type bound struct {
 // waits for a slot holds up only what is behind it in that queue.
 type Sender struct {
 	clock   clock.WithTicker
-	client  *http.Client
+	tenants *http.Client // for Cleaners of a namespace
+	cluster *http.Client // for those that live in none
+	conceal time.Duration
 	metrics Metrics
 	done    func(types.NamespacedName)
+	failed  func(types.NamespacedName, int64, Failure, error)
 	workers chan struct{}
 	added   chan struct{} // holds a token when there is something in fresh
 
@@ -116,7 +130,7 @@ type Sender struct {
 
 // NewSender makes a Sender that sends nothing before Start.
 func NewSender(o Options) (*Sender, error) {
-	return newSender(o, timeouts{connect: 5 * time.Second, header: 10 * time.Second, total: 20 * time.Second})
+	return newSender(o, timeouts{connect: 5 * time.Second, header: 10 * time.Second, total: 20 * time.Second, conceal: 20 * time.Second})
 }
 
 func newSender(o Options, t timeouts) (*Sender, error) {
@@ -135,11 +149,17 @@ func newSender(o Options, t timeouts) (*Sender, error) {
 	if o.Done == nil {
 		o.Done = func(types.NamespacedName) {}
 	}
+	if o.Failed == nil {
+		o.Failed = func(types.NamespacedName, int64, Failure, error) {}
+	}
 	return &Sender{
 		clock:      o.Clock,
-		client:     newClient(o, t),
+		tenants:    newClient(o, t, true),
+		cluster:    newClient(o, t, false),
+		conceal:    t.conceal,
 		metrics:    o.Metrics,
 		done:       o.Done,
+		failed:     o.Failed,
 		workers:    make(chan struct{}, o.Workers),
 		added:      make(chan struct{}, 1),
 		deliveries: map[types.NamespacedName][]*delivery{},
@@ -188,7 +208,7 @@ func (s *Sender) Send(key types.NamespacedName, c Identity, sink string, run *v1
 	i := id{key: key, uid: c.UID, run: run.Number}
 	if d := s.find(i); d != nil {
 		if d.sink != sink && !d.state.Delivered {
-			d.sink, d.state = sink, Delivery{Known: true}
+			d.sink, d.state, d.concealed, d.shown = sink, Delivery{Known: true}, Failure{}, time.Time{}
 			signal(d.changed)
 		}
 		return
@@ -250,18 +270,30 @@ func (s *Sender) forget(key types.NamespacedName, which func(*delivery) bool) {
 
 // deliver tries until the run is delivered or ctx is done.
 func (s *Sender) deliver(ctx context.Context, d *delivery) {
+	var showing sync.WaitGroup
+	defer showing.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for {
 		sink := s.begin(d)
-		failure, asked, tried := s.inTurn(ctx, d, sink)
+		tried, ok := s.inTurn(ctx, d, sink)
 		if ctx.Err() != nil {
 			return
 		}
-		if !tried {
+		if !ok {
 			continue
 		}
-		again := s.settle(d, sink, failure, asked)
-		s.metrics.Delivery(result(failure))
-		s.done(d.key)
+		again, show := s.settle(d, sink, tried)
+		s.metrics.Delivery(result(tried.failure))
+		if tried.failure != (Failure{}) {
+			s.failed(d.key, d.run, tried.failure, tried.err)
+		}
+		if show != nil {
+			showing.Go(func() { s.showLater(ctx, d, show) })
+		}
+		if !s.conceals(d) {
+			s.done(d.key)
+		}
 		if again == nil {
 			return
 		}
@@ -288,7 +320,7 @@ func (s *Sender) begin(d *delivery) string {
 
 // inTurn makes an attempt as soon as its sink, its namespace and all workers have room for it. It is not tried when the
 // sink changes before, or ctx is done.
-func (s *Sender) inTurn(ctx context.Context, d *delivery, sink string) (f Failure, asked time.Duration, tried bool) {
+func (s *Sender) inTurn(ctx context.Context, d *delivery, sink string) (tried attempt, ok bool) {
 	ofSink, leaveSink := s.enter("sink "+d.key.Namespace+" "+addressOf(sink), sinkShare)
 	defer leaveSink()
 	ofNamespace, leaveNamespace := s.enter("namespace "+d.key.Namespace, namespaceShare)
@@ -298,13 +330,17 @@ func (s *Sender) inTurn(ctx context.Context, d *delivery, sink string) (f Failur
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
 		case <-d.changed:
-			return Failure{}, 0, false
+			return attempt{}, false
 		case <-ctx.Done():
-			return Failure{}, 0, false
+			return attempt{}, false
 		}
 	}
-	f, asked = s.attempt(ctx, d, sink)
-	return f, asked, true
+	began := s.clock.Now()
+	if p := contain.Catch(func() { tried = s.attempt(ctx, d, sink) }); p != nil {
+		tried = attempt{failure: Failure{Class: ClassPanic}}
+	}
+	tried.began = began
+	return tried, true
 }
 
 // enter gives the slots of a bound, which is kept until everybody who has entered has left.
@@ -326,51 +362,110 @@ func (s *Sender) enter(name string, share int) (slots chan struct{}, leave func(
 	}
 }
 
-// attempt sends the event once. No failure means that it was delivered.
-func (s *Sender) attempt(ctx context.Context, d *delivery, sink string) (f Failure, asked time.Duration) {
-	e, err := EventOf(d.cleaner, d.record)
-	if err != nil {
-		return Failure{Class: ClassInvalidRun}, 0
-	}
-	if CheckSink(sink) != nil {
-		return Failure{Class: ClassInvalidSink}, 0
-	}
-	faults.Point("before the event")
-	status, header, err := post(ctx, s.client, sink, e)
-	faults.Point("after the event")
-	if err != nil {
-		return classify(err), 0
-	}
-	if status/100 == 2 {
-		return Failure{}, 0
-	}
-	return Failure{Class: ClassAnswered, Status: status}, retryAfter(header, s.clock.Now())
+// attempt is what came of one attempt.
+type attempt struct {
+	began time.Time
+	// failure is zero when the event was delivered.
+	failure Failure
+	// err says more about the failure, for the operator's log; it may be nil.
+	err error
+	// asked is how long the sink asked to wait.
+	asked time.Duration
 }
 
-// settle takes down what came of an attempt, and gives the timer of the next one: nil when there is none.
-func (s *Sender) settle(d *delivery, sink string, f Failure, asked time.Duration) clock.Timer {
+// attempt sends the event once.
+func (s *Sender) attempt(ctx context.Context, d *delivery, sink string) attempt {
+	e, err := EventOf(d.cleaner, d.record)
+	if err != nil {
+		return attempt{failure: Failure{Class: ClassInvalidRun}, err: err}
+	}
+	if err := CheckSink(sink); err != nil {
+		return attempt{failure: Failure{Class: ClassInvalidSink}, err: err}
+	}
+	client := s.tenants
+	if d.cleaner.clusterScoped() {
+		client = s.cluster
+	}
+	faults.Point("before the event")
+	status, header, err := post(ctx, client, sink, e)
+	faults.Point("after the event")
+	if err != nil {
+		return attempt{failure: classify(err), err: err}
+	}
+	if status/100 == 2 {
+		return attempt{}
+	}
+	return attempt{failure: Failure{Class: ClassAnswered, Status: status}, asked: retryAfter(header, s.clock.Now())}
+}
+
+// settle takes down what came of an attempt, and gives the timer of the next one, nil when there is none, and a timer of
+// when what is concealed is to be shown, nil when none has to be waited for.
+func (s *Sender) settle(d *delivery, sink string, tried attempt) (again, show clock.Timer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f == (Failure{}) {
+	if tried.failure == (Failure{}) {
 		d.state = Delivery{Known: true, Delivered: true, Attempts: d.state.Attempts + 1}
-		d.record = nil
-		return nil
+		d.record, d.concealed, d.shown = nil, Failure{}, time.Time{}
+		return nil, nil
 	}
-	wait := firstRetry
+	wait, now := firstRetry, s.clock.Now()
 	if d.sink == sink { // else changed holds a token, and what the former sink did says nothing about this one
 		d.state.Attempts++
-		d.state.Last = f
-		wait = backoff(d.state.Attempts, f, asked)
-		d.state.Next = s.clock.Now().Add(wait)
+		wait = backoff(d.state.Attempts, tried.failure, tried.asked)
+		d.state.Next = now.Add(wait)
+		show = s.show(d, tried, now)
 	}
-	return s.clock.NewTimer(wait) // under the lock: whoever sees Next may rely on it
+	return s.clock.NewTimer(wait), show // under the lock: whoever sees Next may rely on it
+}
+
+// show shows a failure, or conceals it for as long as how long it took could tell its cause.
+func (s *Sender) show(d *delivery, tried attempt, now time.Time) clock.Timer {
+	at := tried.began.Add(s.conceal)
+	concealing := !d.shown.IsZero()
+	tells := tried.failure.Class == ClassNoAnswer && d.state.Last.Class != ClassNoAnswer && at.After(now)
+	switch {
+	case tried.failure.Class == ClassNoAnswer && concealing: // it is shown when the first one is
+		d.concealed = tried.failure
+		return nil
+	case tells && !d.cleaner.clusterScoped():
+		d.concealed, d.shown = tried.failure, at
+		return s.clock.NewTimer(at.Sub(now))
+	}
+	d.state.Last, d.concealed, d.shown = tried.failure, Failure{}, time.Time{}
+	return nil
+}
+
+// conceals says that the last failure of a delivery is not shown yet.
+func (s *Sender) conceals(d *delivery) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !d.shown.IsZero()
+}
+
+// showLater shows what is concealed when its time has come.
+func (s *Sender) showLater(ctx context.Context, d *delivery, timer clock.Timer) {
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-timer.C():
+	}
+	s.mu.Lock()
+	due := !d.shown.IsZero() && !d.shown.After(s.clock.Now()) // else another sink was named, or it has answered
+	if due {
+		d.state.Last, d.concealed, d.shown = d.concealed, Failure{}, time.Time{}
+	}
+	s.mu.Unlock()
+	if due {
+		s.done(d.key)
+	}
 }
 
 func result(f Failure) string {
 	if f == (Failure{}) {
 		return "delivered"
 	}
-	return f.Class
+	return cmp.Or(f.Cause, f.Class)
 }
 
 // addressOf names what attempts at a sink are bounded by. Sinks that are no URLs are bounded together.

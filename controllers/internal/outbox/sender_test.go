@@ -240,7 +240,7 @@ func TestTriesAgainWithTheSameBytes(t *testing.T) {
 	)
 	b := start(t)
 	b.send("c", receiver.URL, 1)
-	failures := []Failure{answered(503), {Class: ClassConnection}, answered(404), answered(429), answered(500)}
+	failures := []Failure{answered(503), noAnswer(CauseConnection), answered(404), answered(429), answered(500)}
 	wait := time.Second
 	for i, f := range failures {
 		b.attempted("c")
@@ -347,7 +347,7 @@ func TestRefusesAddressesWhateverTheName(t *testing.T) {
 		b.send(host, "http://"+host+port, 1)
 		b.attempted(host)
 		b.want(host, 1, Delivery{
-			Known: true, Attempts: 1, Last: Failure{Class: ClassRefusedAddress}, Next: epoch.Add(time.Second),
+			Known: true, Attempts: 1, Last: noAnswer(CauseRefusedAddress), Next: epoch.Add(time.Second),
 		})
 		b.Forget(key(host))
 	}
@@ -379,18 +379,18 @@ func TestBoundsAnAttempt(t *testing.T) {
 		answer sink.Answer
 		want   Delivery
 	}{
-		"Hang":          {"no answer", header, sink.Answer{Hang: true}, Delivery{Last: Failure{Class: ClassTimeout}}},
-		"HangTotal":     {"no answer, bounded in all", total, sink.Answer{Hang: true}, Delivery{Last: Failure{Class: ClassTimeout}}},
+		"Hang":          {"no answer", header, sink.Answer{Hang: true}, Delivery{Last: noAnswer(CauseTimeout)}},
+		"HangTotal":     {"no answer, bounded in all", total, sink.Answer{Hang: true}, Delivery{Last: noAnswer(CauseTimeout)}},
 		"HangAfter200":  {"it has said that it has the event", total, sink.Answer{Status: 200, Hang: true}, Delivery{Delivered: true}},
 		"HangAfter503":  {"it has said what it has to say", total, sink.Answer{Status: 503, Hang: true}, Delivery{Last: answered(503)}},
-		"LongHeader":    {"nobody needs so much", none, sink.Answer{Header: http.Header{"X": {strings.Repeat("x", 1<<20)}}}, Delivery{Last: Failure{Class: ClassConnection}}},
-		"EndlessHeader": {"nobody needs so many", none, raw("HTTP/1.1 200 OK\r\n", "X: x\r\n", 0), Delivery{Last: Failure{Class: ClassConnection}}},
-		"EndlessHints":  {"and the answer never comes", none, raw("", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", 0), Delivery{Last: Failure{Class: ClassConnection}}},
-		"SlowHeader":    {"a byte now and then is no answer", header, raw("HTTP/1.1 200 OK\r\nX: ", "x", 5*time.Millisecond), Delivery{Last: Failure{Class: ClassTimeout}}},
+		"LongHeader":    {"nobody needs so much", none, sink.Answer{Header: http.Header{"X": {strings.Repeat("x", 1<<20)}}}, Delivery{Last: noAnswer(CauseConnection)}},
+		"EndlessHeader": {"nobody needs so many", none, raw("HTTP/1.1 200 OK\r\n", "X: x\r\n", 0), Delivery{Last: noAnswer(CauseConnection)}},
+		"EndlessHints":  {"and the answer never comes", none, raw("", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", 0), Delivery{Last: noAnswer(CauseConnection)}},
+		"SlowHeader":    {"a byte now and then is no answer", header, raw("HTTP/1.1 200 OK\r\nX: ", "x", 5*time.Millisecond), Delivery{Last: noAnswer(CauseTimeout)}},
 		"SlowBody":      {"what follows 200 is not waited for", total, raw("HTTP/1.1 200 OK\r\n\r\n", "x", 5*time.Millisecond), Delivery{Delivered: true}},
-		"NotHTTP":       {"no answer to a request", none, raw("SSH-2.0-OpenSSH_9.9\r\n", "", 0), Delivery{Last: Failure{Class: ClassConnection}}},
-		"HTTP/2":        {"unasked for", none, raw("\x00\x00\x00\x04\x00\x00\x00\x00\x00", "", 0), Delivery{Last: Failure{Class: ClassConnection}}},
-		"Close":         {"no answer", none, sink.Answer{Close: true}, Delivery{Last: Failure{Class: ClassConnection}}},
+		"NotHTTP":       {"no answer to a request", none, raw("SSH-2.0-OpenSSH_9.9\r\n", "", 0), Delivery{Last: noAnswer(CauseConnection)}},
+		"HTTP/2":        {"unasked for", none, raw("\x00\x00\x00\x04\x00\x00\x00\x00\x00", "", 0), Delivery{Last: noAnswer(CauseConnection)}},
+		"Close":         {"no answer", none, sink.Answer{Close: true}, Delivery{Last: noAnswer(CauseConnection)}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -444,9 +444,9 @@ func TestKeepsTryingADeadSink(t *testing.T) {
 		"500":         {answer: sink.Answer{Status: 500}, last: answered(500), waits: doubled},
 		"404":         {answer: sink.Answer{Status: 404}, last: answered(404), waits: doubled},
 		"429":         {answer: sink.Answer{Status: 429}, last: answered(429), waits: doubled},
-		"Close":       {answer: sink.Answer{Close: true}, last: Failure{Class: ClassConnection}, waits: doubled},
-		"Hang":        {answer: sink.Answer{Hang: true}, last: Failure{Class: ClassTimeout}, waits: doubled},
-		"ClosedPort":  {closed: true, last: Failure{Class: ClassConnection}, waits: doubled},
+		"Close":       {answer: sink.Answer{Close: true}, last: noAnswer(CauseConnection), waits: doubled},
+		"Hang":        {answer: sink.Answer{Hang: true}, last: noAnswer(CauseTimeout), waits: doubled},
+		"ClosedPort":  {closed: true, last: noAnswer(CauseConnection), waits: doubled},
 		"400":         {answer: sink.Answer{Status: 400}, last: answered(400), waits: times(time.Hour, 5)},
 		"307":         {answer: sink.Answer{Status: 307}, last: answered(307), waits: times(time.Hour, 5)},
 		"429 Seconds": {answer: sink.Answer{Status: 429, Header: http.Header{"Retry-After": {"900"}}}, last: answered(429), waits: times(15*time.Minute, 12)},
@@ -749,4 +749,28 @@ func TestNewSenderErrors(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
+}
+
+// explosive panics for sinks whose path is /broken.
+type explosive struct{ http.RoundTripper }
+
+func (e explosive) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Path == "/broken" {
+		panic("made up")
+	}
+	return e.RoundTripper.RoundTrip(r)
+}
+
+// TestAnAttemptThatPanicsIsAFailedOne shows that a panic is tried again like a failure, and that the others go on.
+func TestAnAttemptThatPanicsIsAFailedOne(t *testing.T) {
+	receiver := sink.Start(t)
+	b := prepare(t)
+	b.tenants.Transport = explosive{b.tenants.Transport}
+	b.run()
+	b.send("broken", receiver.URL+"/broken", 1)
+	b.attempted("broken")
+	b.want("broken", 1, Delivery{Known: true, Attempts: 1, Last: Failure{Class: ClassPanic}, Next: epoch.Add(time.Second)})
+	b.send("c", receiver.URL, 1)
+	b.attempted("c")
+	b.want("c", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
 }

@@ -60,12 +60,12 @@ func TestTLS(t *testing.T) {
 	}{
 		"Trusted":     {"https as it should be", &tls.Config{Certificates: []tls.Certificate{good}}, true, ""},
 		"HTTP/2":      {"a sink that would rather speak it is spoken to as any other", &tls.Config{Certificates: []tls.Certificate{good}, NextProtos: []string{"h2", "http/1.1"}}, true, ""},
-		"UnknownCA":   {"signed by nobody known", &tls.Config{Certificates: []tls.Certificate{good}}, false, ClassTLS},
-		"Expired":     {"not valid any more", &tls.Config{Certificates: []tls.Certificate{certificate(t, past, "")}}, true, ClassTLS},
-		"OtherName":   {"somebody else's", &tls.Config{Certificates: []tls.Certificate{certificate(t, valid, "other.example")}}, true, ClassTLS},
-		"OldVersion":  {"not safe", &tls.Config{Certificates: []tls.Certificate{good}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, true, ClassTLS},
-		"WantsOurs":   {"there is no certificate to show", &tls.Config{Certificates: []tls.Certificate{good}, ClientAuth: tls.RequireAnyClientCert}, true, ClassTLS},
-		"WantsOurs12": {"the same, told earlier", &tls.Config{Certificates: []tls.Certificate{good}, ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12}, true, ClassTLS},
+		"UnknownCA":   {"signed by nobody known", &tls.Config{Certificates: []tls.Certificate{good}}, false, CauseTLS},
+		"Expired":     {"not valid any more", &tls.Config{Certificates: []tls.Certificate{certificate(t, past, "")}}, true, CauseTLS},
+		"OtherName":   {"somebody else's", &tls.Config{Certificates: []tls.Certificate{certificate(t, valid, "other.example")}}, true, CauseTLS},
+		"OldVersion":  {"not safe", &tls.Config{Certificates: []tls.Certificate{good}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, true, CauseTLS},
+		"WantsOurs":   {"there is no certificate to show", &tls.Config{Certificates: []tls.Certificate{good}, ClientAuth: tls.RequireAnyClientCert}, true, CauseTLS},
+		"WantsOurs12": {"the same, told earlier", &tls.Config{Certificates: []tls.Certificate{good}, ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12}, true, CauseTLS},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestTLS(t *testing.T) {
 			b.send("c", server.URL, 1)
 			b.attempted("c")
 			if tc.want != "" {
-				b.want("c", 1, Delivery{Known: true, Attempts: 1, Last: Failure{Class: tc.want}, Next: epoch.Add(time.Second)})
+				b.want("c", 1, Delivery{Known: true, Attempts: 1, Last: noAnswer(tc.want), Next: epoch.Add(time.Second)})
 				b.arrived(receiver, 0)
 				return
 			}
@@ -113,12 +113,12 @@ func TestTLSWithWhatDoesNotSpeakIt(t *testing.T) {
 	defer silent.Close()
 	b := start(t, func(_ *Options, l *timeouts) { l.connect = time.Second })
 	for url, want := range map[string]string{
-		strings.Replace(plain.URL, "http", "https", 1): ClassTLS,
-		"https://" + silent.Addr().String():            ClassTimeout,
+		strings.Replace(plain.URL, "http", "https", 1): CauseTLS,
+		"https://" + silent.Addr().String():            CauseTimeout,
 	} {
 		b.send(url, url, 1)
 		b.attempted(url)
-		b.want(url, 1, Delivery{Known: true, Attempts: 1, Last: Failure{Class: want}, Next: epoch.Add(time.Second)})
+		b.want(url, 1, Delivery{Known: true, Attempts: 1, Last: noAnswer(want), Next: epoch.Add(time.Second)})
 	}
 	b.arrived(plain, 0)
 }
