@@ -9,6 +9,8 @@ const (
 	Finalizer = "cleaner.vtex.dev/run"
 	// AnnotationRequestedAt asks for an evaluation now: each new value, such as a timestamp, is one request.
 	AnnotationRequestedAt = "cleaner.vtex.dev/requestedAt"
+	// AnnotationAuthor says who wrote the spec. The webhook writes and signs it; whatever else is written there is ignored.
+	AnnotationAuthor = "cleaner.vtex.dev/author"
 	// ProtectKey, as a label or an annotation with the value "true", keeps an object from being touched.
 	ProtectKey = "cleaner.vtex.dev/protect"
 )
@@ -50,6 +52,14 @@ const (
 	ReasonKindNotServed = "KindNotServed"
 	// ReasonAccessDenied: the operator may not do what the message says.
 	ReasonAccessDenied = "AccessDenied"
+	// ReasonAuthorLacksRights: the author of the spec may not do what the message says.
+	ReasonAuthorLacksRights = "AuthorLacksRights"
+	// ReasonAuthorMissing: nobody knows who wrote the spec, so that nothing is done.
+	ReasonAuthorMissing = "AuthorMissing"
+	// ReasonSigningKeyMissing: the operator has no key to tell its own records from forged ones, so that nothing is done.
+	ReasonSigningKeyMissing = "SigningKeyMissing"
+	// ReasonRecordNotTrusted: the record of a run was not signed by this operator, and was dropped.
+	ReasonRecordNotTrusted = "RecordNotTrusted"
 	// ReasonNotSynced: a target's kind is still being read.
 	ReasonNotSynced = "NotSynced"
 	// ReasonNamespaceTerminating: the Cleaner's namespace is being deleted, and no run is begun in it.

@@ -9,6 +9,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// JudgesRequester says that the API server itself, besides its authorizer, decides by who makes a request whether an object
+// of a group may be written as it is: what a role or a binding grants, and what a certificate is approved or signed for.
+func JudgesRequester(group string) bool {
+	return group == "rbac.authorization.k8s.io" || group == "certificates.k8s.io"
+}
+
 // FindKind finds, among the resources that an API server serves in one version of a group, the one that a reference's
 // kind stands for: by its kind, else by its plural or singular name, in any case. Nil if there is none.
 func FindKind(kind string, resources []metav1.APIResource) *metav1.APIResource {

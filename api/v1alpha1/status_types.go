@@ -85,6 +85,12 @@ type CleanerStatus struct {
 	// A finished cleaning that the sink has not received yet, kept while another one may begin.
 	// +optional
 	Unsent *Run `json:"unsent,omitempty"`
+
+	// The operator's signature over runs, run, unsent and lastScheduleTime. A record that the operator has not signed counts
+	// as absent.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Signature string `json:"signature,omitempty"`
 }
 
 // Verdict is what an evaluation came to.

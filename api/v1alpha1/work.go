@@ -112,5 +112,13 @@ func (s *ClusterCleanerSpec) Work() *Work {
 	}
 }
 
+// KindOf is the kind of an Owner, which it knows even where its TypeMeta is empty.
+func KindOf(c Owner) string {
+	if _, ok := c.(*ClusterCleaner); ok {
+		return "ClusterCleaner"
+	}
+	return "Cleaner"
+}
+
 // Recurs says that the Cleaner stays when it has cleaned.
 func (s *CommonSpec) Recurs() bool { return s.Lifecycle == LifecycleRecurring }
