@@ -38,6 +38,9 @@ func allowed() map[string][]string {
 		"controllers/internal/metrics":      {},
 		"controllers/internal/identity":     {"controllers/plan", "controllers/snapshot"},
 		"controllers/internal/skew":         {"api/v1alpha1"},
+		"controllers/author":                {"api/v1alpha1", "controllers/signing"},
+		"controllers/signing":               {},
+		"controllers/signing/keyring":       {"api/v1alpha1", "controllers/signing"},
 		"controllers": {
 			"api/v1alpha1", "api/validation", "celenv", "config/templates", "controllers/plan", "controllers/snapshot", "controllers/internal/watches",
 			"controllers/internal/actuate", "controllers/internal/actuate/helm", "controllers/internal/faults", "controllers/internal/identity",
@@ -63,7 +66,7 @@ func doors() map[string][]string {
 		"helm.sh/helm":                     {"controllers/internal/actuate/helm"},
 		"github.com/cloudevents/sdk-go":    {"controllers/internal/outbox"},
 		"github.com/prometheus":            {"controllers/internal/metrics"},
-		"k8s.io/client-go/tools/cache":     {"controllers/internal/watches"},
+		"k8s.io/client-go/tools/cache":     {"controllers/internal/watches", "controllers/signing/keyring"},
 		"k8s.io/client-go/tools/reference": {},
 
 		"github.com/open-policy-agent/cert-controller": {"webhooks"},

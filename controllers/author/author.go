@@ -1,0 +1,247 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package author says who wrote the spec of a Cleaner, so that the operator does for a Cleaner only what its author may.
+//
+// The webhook writes the author into an annotation, from the request's own user, and signs it. The operator believes
+// nothing else: an annotation that is not signed for exactly this object and this spec counts as absent.
+//
+// It makes no request, and it does not say what an author may do: package rights and the reviewers do.
+package author
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/signing"
+)
+
+const (
+	// maxBytes bounds the annotation: a user may be in thousands of groups.
+	maxBytes = 64 << 10
+	// BindWithin is how long after its creation a Cleaner may still be the one that a statement without a UID is about.
+	BindWithin = 5 * time.Minute
+	// version is that of the text that is signed.
+	version = 1
+)
+
+var (
+	// ErrAbsent says that no author is stored.
+	ErrAbsent = errors.New("no author is stored")
+	// ErrForeign says that the annotation was not signed by this operator for this object and this spec.
+	ErrForeign = errors.New("the stored author is not signed by this operator for this object and its spec")
+)
+
+// Author is the user who wrote a spec, as the API server named it.
+type Author struct {
+	// Username is the name of the user.
+	Username string `json:"username"`
+	// UID is that of a ServiceAccount. It is empty for other users.
+	UID string `json:"uid,omitempty"`
+	// Groups are those that the user was in when the spec was written. They are empty for a ServiceAccount, whose groups
+	// follow from its name.
+	Groups []string `json:"groups,omitempty"`
+	// Extra are further attributes, by those keys that the administrator has allowed.
+	Extra map[string][]string `json:"extra,omitempty"`
+}
+
+// Of is the author that a request's user is. Of the user's extra attributes it keeps the keys that are allowed.
+func Of(user authenticationv1.UserInfo, extraKeys []string) Author {
+	a := Author{Username: user.Username}
+	if _, _, ok := a.ServiceAccount(); ok {
+		a.UID = user.UID
+		return a
+	}
+	a.Groups = slices.Clone(user.Groups)
+	for _, key := range extraKeys {
+		if values, ok := user.Extra[key]; ok {
+			if a.Extra == nil {
+				a.Extra = map[string][]string{}
+			}
+			a.Extra[key] = slices.Clone(values)
+		}
+	}
+	return a
+}
+
+// serviceAccountPrefix begins the username of each ServiceAccount, as Kubernetes documents it.
+const serviceAccountPrefix = "system:serviceaccount:"
+
+// ServiceAccount is the ServiceAccount that the author is; ok is false for other users.
+func (a Author) ServiceAccount() (namespace, name string, ok bool) {
+	rest, ok := strings.CutPrefix(a.Username, serviceAccountPrefix)
+	if !ok {
+		return "", "", false
+	}
+	namespace, name, ok = strings.Cut(rest, ":")
+	return namespace, name, ok && namespace != "" && name != ""
+}
+
+// String is how messages name the author.
+func (a Author) String() string { return fmt.Sprintf("user %q", a.Username) }
+
+// Stored is an author as it was read back.
+type Stored struct {
+	Author
+	// Written is when the spec was written.
+	Written time.Time
+	// Renew says that the annotation should be written again: it does not name the UID yet, or an older key signed it.
+	Renew bool
+}
+
+// annotation is the value of v1alpha1.AnnotationAuthor.
+type annotation struct {
+	Author Author      `json:"author"`
+	Time   metav1.Time `json:"time"`
+	// About says how the signed text names the object.
+	About     form   `json:"about"`
+	Signature string `json:"signature"`
+}
+
+// form is how a statement names its object: what the API server knew of it when it was signed.
+type form string
+
+const (
+	byUID          form = "uid"
+	byName         form = "name"
+	byGenerateName form = "generateName"
+)
+
+// statement is what is signed.
+type statement struct {
+	Version      int         `json:"version"`
+	Kind         string      `json:"kind"`
+	Namespace    string      `json:"namespace"`
+	Name         string      `json:"name"`
+	GenerateName string      `json:"generateName"`
+	UID          types.UID   `json:"uid"`
+	Generation   int64       `json:"generation"`
+	Spec         string      `json:"spec"`
+	Author       Author      `json:"author"`
+	Time         metav1.Time `json:"time"`
+}
+
+// textOf is the text that is signed about an object. Its generation is given: at admission the API server has not counted yet.
+func textOf(c v1alpha1.Owner, generation int64, a *annotation) ([]byte, error) {
+	spec, err := Fingerprint(c)
+	if err != nil {
+		return nil, err
+	}
+	s := statement{
+		Version: version, Kind: v1alpha1.KindOf(c), Namespace: c.GetNamespace(), Generation: generation,
+		Spec: spec, Author: a.Author, Time: metav1.Time{Time: a.Time.UTC()},
+	}
+	switch a.About {
+	case byUID:
+		s.UID, s.Name = c.GetUID(), c.GetName()
+	case byName:
+		s.Name = c.GetName()
+	case byGenerateName:
+		s.GenerateName = c.GetGenerateName()
+	default:
+		return nil, ErrForeign
+	}
+	return json.Marshal(s)
+}
+
+// Sign gives the annotation that says that an author wrote the spec of an object at a moment. Generation is the one that
+// the object has after the write.
+func Sign(ring signing.Ring, c v1alpha1.Owner, generation int64, who Author, now time.Time) (string, error) {
+	a := &annotation{Author: who, Time: metav1.NewTime(now.UTC().Truncate(time.Second)), About: byUID}
+	switch {
+	case c.GetUID() != "":
+	case c.GetName() != "":
+		a.About = byName
+	default:
+		a.About = byGenerateName
+	}
+	text, err := textOf(c, generation, a)
+	if err != nil {
+		return "", err
+	}
+	if a.Signature, err = ring.Sign(signing.Author, text); err != nil {
+		return "", fmt.Errorf("cannot sign the author: %w", err)
+	}
+	out, err := json.Marshal(a)
+	if err != nil {
+		return "", fmt.Errorf("cannot write the author: %w", err)
+	}
+	if len(out) > maxBytes {
+		return "", fmt.Errorf("%s is in %d groups, and they take %d bytes of the %d that an author may have: let a user or a ServiceAccount in fewer groups write it",
+			who, len(who.Groups), len(out), maxBytes)
+	}
+	return string(out), nil
+}
+
+// Read is the author of an object's spec. The error is ErrAbsent or ErrForeign.
+func Read(ring signing.Ring, c v1alpha1.Owner) (Stored, error) {
+	raw, ok := c.GetAnnotations()[v1alpha1.AnnotationAuthor]
+	if !ok || raw == "" {
+		return Stored{}, ErrAbsent
+	}
+	a := &annotation{}
+	if len(raw) > maxBytes || json.Unmarshal([]byte(raw), a) != nil {
+		return Stored{}, ErrForeign
+	}
+	text, err := textOf(c, c.GetGeneration(), a)
+	if err != nil {
+		return Stored{}, ErrForeign
+	}
+	current, err := ring.Verify(signing.Author, text, a.Signature)
+	if err != nil || a.About != byUID && !nearCreation(c, a.Time.Time) {
+		return Stored{}, ErrForeign
+	}
+	return Stored{Author: a.Author, Written: a.Time.Time, Renew: !current || a.About != byUID}, nil
+}
+
+// nearCreation says that a statement which names no UID was made when the object was created. The API server sets the time
+// of creation, so that a copy on a later object of the same name does not pass.
+func nearCreation(c v1alpha1.Owner, at time.Time) bool {
+	age := c.GetCreationTimestamp().Sub(at)
+	return age.Abs() <= BindWithin
+}
+
+// Renew is the annotation for an author that was read: it names the UID, and the key that signs now has signed it.
+func Renew(ring signing.Ring, c v1alpha1.Owner, s Stored) (string, error) {
+	return Sign(ring, c, c.GetGeneration(), s.Author, s.Written)
+}
+
+// Fingerprint is what tells one spec from another: of the same spec it is the same whether fields that are empty are
+// written out or left out, and in whatever order.
+func Fingerprint(c v1alpha1.Owner) (string, error) {
+	var spec any
+	switch c := c.(type) {
+	case *v1alpha1.Cleaner:
+		spec = &c.Spec
+	case *v1alpha1.ClusterCleaner:
+		spec = &c.Spec
+	}
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return "", fmt.Errorf("cannot write the spec: %w", err)
+	}
+	// Once more, since parameters are kept as they were written.
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return "", fmt.Errorf("cannot read the spec: %w", err)
+	}
+	if text, err = json.Marshal(value); err != nil {
+		return "", fmt.Errorf("cannot write the spec: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}

@@ -1,0 +1,287 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package author
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/signing"
+)
+
+var (
+	now   = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
+	alice = Author{Username: "alice", Groups: []string{"team", "system:authenticated"}}
+)
+
+func ringOf(t *testing.T, keys ...signing.Key) signing.Ring {
+	t.Helper()
+	r, err := signing.NewRing(keys, signing.Rules{Propagation: time.Minute, Overlap: time.Hour}, now.Add(30*time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// cleaner is one as it is stored after it was created.
+func cleaner() *v1alpha1.Cleaner {
+	return &v1alpha1.Cleaner{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "c", UID: "1", Generation: 1, CreationTimestamp: metav1.NewTime(now),
+		},
+		Spec: v1alpha1.CleanerSpec{CommonSpec: v1alpha1.CommonSpec{
+			Conditions: []string{"true"}, Parameters: &runtime.RawExtension{Raw: []byte(`{"b": 1, "a": 1.50}`)},
+		}},
+	}
+}
+
+// sign stores an author as the webhook does when an object is created: without its UID, and maybe without its name.
+func sign(t *testing.T, ring signing.Ring, c *v1alpha1.Cleaner, generated bool) {
+	t.Helper()
+	asked := c.DeepCopy()
+	asked.UID = ""
+	if generated {
+		asked.Name, asked.GenerateName, c.GenerateName = "", "c-", "c-"
+	}
+	value, err := Sign(ring, asked, 1, alice, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Annotations = map[string]string{v1alpha1.AnnotationAuthor: value}
+}
+
+func TestReadGivesTheAuthor(t *testing.T) {
+	ring := ringOf(t, signing.NewKey(now))
+	for name, generated := range map[string]bool{"Name": false, "GenerateName": true} {
+		t.Run(name, func(t *testing.T) {
+			c := cleaner()
+			sign(t, ring, c, generated)
+			got, err := Read(ring, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(Stored{Author: alice, Written: now, Renew: true}, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			bound, err := Renew(ring, c, got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Annotations[v1alpha1.AnnotationAuthor] = bound
+			c.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour)) // which does not matter any more
+			if got, err = Read(ring, c); err != nil || got.Renew {
+				t.Errorf("bound: got %v, %v", got, err)
+			}
+		})
+	}
+}
+
+// What was signed for one object and one spec is worth nothing elsewhere.
+func TestReadRefuses(t *testing.T) {
+	ring := ringOf(t, signing.NewKey(now))
+	for name, change := range map[string]func(c *v1alpha1.Cleaner){
+		"another namespace":     func(c *v1alpha1.Cleaner) { c.Namespace = "other" },
+		"another name":          func(c *v1alpha1.Cleaner) { c.Name = "d" },
+		"another spec":          func(c *v1alpha1.Cleaner) { c.Spec.Conditions = nil },
+		"another parameter":     func(c *v1alpha1.Cleaner) { c.Spec.Parameters.Raw = []byte(`{"a": 1.5, "b": false}`) },
+		"suspend lifted":        func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true },
+		"a later generation":    func(c *v1alpha1.Cleaner) { c.Generation = 3 },
+		"a later creation":      func(c *v1alpha1.Cleaner) { c.CreationTimestamp = metav1.NewTime(now.Add(BindWithin + time.Second)) },
+		"an earlier creation":   func(c *v1alpha1.Cleaner) { c.CreationTimestamp = metav1.NewTime(now.Add(-BindWithin - time.Second)) },
+		"another user":          replace(`"alice"`, `"admin"`),
+		"another group":         replace(`"team"`, `"system:masters"`),
+		"another time":          replace("2026-01-02T15:04:05Z", "2026-01-02T15:04:06Z"),
+		"another form":          replace(`"about":"name"`, `"about":"uid"`),
+		"an unknown form":       replace(`"about":"name"`, `"about":""`),
+		"no signature":          replace(`"signature":"2026`, `"signature":"2025`),
+		"no JSON":               replace(`{`, ``),
+		"an annotation too big": func(c *v1alpha1.Cleaner) { c.Annotations[v1alpha1.AnnotationAuthor] += strings.Repeat(" ", maxBytes) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := cleaner()
+			sign(t, ring, c, false)
+			change(c)
+			if got, err := Read(ring, c); !errors.Is(err, ErrForeign) {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+}
+
+func replace(old, now string) func(c *v1alpha1.Cleaner) {
+	return func(c *v1alpha1.Cleaner) {
+		c.Annotations[v1alpha1.AnnotationAuthor] = strings.Replace(c.Annotations[v1alpha1.AnnotationAuthor], old, now, 1)
+	}
+}
+
+// A bound statement is about one UID: another object of the same name, namespace and spec is not it.
+func TestBoundAuthorIsOfOneObject(t *testing.T) {
+	ring := ringOf(t, signing.NewKey(now))
+	c := cleaner()
+	value, err := Sign(ring, c, 1, alice, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Annotations = map[string]string{v1alpha1.AnnotationAuthor: value}
+	if _, err := Read(ring, c); err != nil {
+		t.Fatal(err)
+	}
+	c.UID = "2"
+	if _, err := Read(ring, c); !errors.Is(err, ErrForeign) {
+		t.Errorf("got %v", err)
+	}
+	cluster := &v1alpha1.ClusterCleaner{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "1", Generation: 1, Annotations: c.Annotations}}
+	if _, err := Read(ring, cluster); !errors.Is(err, ErrForeign) {
+		t.Errorf("as a ClusterCleaner: got %v", err)
+	}
+}
+
+func TestReadWithoutAuthor(t *testing.T) {
+	if _, err := Read(ringOf(t, signing.NewKey(now)), cleaner()); !errors.Is(err, ErrAbsent) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// An author that an older key has signed is still one, and is signed again.
+func TestAuthorOutlivesItsKey(t *testing.T) {
+	old, young := signing.NewKey(now), signing.NewKey(now.Add(time.Minute))
+	c := cleaner()
+	value, err := Sign(ringOf(t, old), c, 1, alice, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Annotations = map[string]string{v1alpha1.AnnotationAuthor: value}
+	both := ringOf(t, old, young)
+	got, err := Read(both, c)
+	if err != nil || !got.Renew {
+		t.Fatalf("got %v, %v", got, err)
+	}
+	if value, err = Renew(both, c, got); err != nil {
+		t.Fatal(err)
+	}
+	c.Annotations[v1alpha1.AnnotationAuthor] = value
+	if got, err := Read(ringOf(t, young), c); err != nil || got.Renew || got.Username != "alice" {
+		t.Errorf("renewed: got %v, %v", got, err)
+	}
+}
+
+func TestOf(t *testing.T) {
+	extra := map[string]authenticationv1.ExtraValue{"scopes": {"a"}, "authentication.kubernetes.io/pod-name": {"p"}}
+	for name, tc := range map[string]struct {
+		user authenticationv1.UserInfo
+		keys []string
+		want Author
+	}{
+		"User":             {authenticationv1.UserInfo{Username: "alice", UID: "7", Groups: []string{"g"}, Extra: extra}, nil, Author{Username: "alice", Groups: []string{"g"}}},
+		"AllowedExtra":     {authenticationv1.UserInfo{Username: "alice", Extra: extra}, []string{"scopes", "none"}, Author{Username: "alice", Extra: map[string][]string{"scopes": {"a"}}}},
+		"ServiceAccount":   {authenticationv1.UserInfo{Username: "system:serviceaccount:shop:bot", UID: "7", Groups: []string{"g"}, Extra: extra}, []string{"scopes"}, Author{Username: "system:serviceaccount:shop:bot", UID: "7"}},
+		"NoServiceAccount": {authenticationv1.UserInfo{Username: "system:serviceaccount:shop", UID: "7", Groups: []string{"g"}}, nil, Author{Username: "system:serviceaccount:shop", Groups: []string{"g"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, Of(tc.user, tc.keys)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAuthorIsBounded(t *testing.T) {
+	many := Author{Username: "alice"}
+	for range 5000 {
+		many.Groups = append(many.Groups, "a-group-with-a-name")
+	}
+	_, err := Sign(ringOf(t, signing.NewKey(now)), cleaner(), 1, many, now)
+	if err == nil || !strings.Contains(err.Error(), "5000 groups") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The same spec has one fingerprint, in whatever order it was written and whether empty fields were.
+func TestFingerprint(t *testing.T) {
+	var prints []string
+	for _, text := range []string{
+		`{"spec": {"conditions": ["true"], "parameters": {"a": 1, "b": {"c": null, "d": 2.5}}}}`,
+		`{"spec": {"parameters": {"b": {"d": 2.5, "c": null}, "a": 1}, "conditions": ["true"], "suspend": false, "targets": [], "mode": ""}}`,
+	} {
+		c := &v1alpha1.Cleaner{}
+		if err := json.Unmarshal([]byte(text), c); err != nil {
+			t.Fatal(err)
+		}
+		fingerprint, err := Fingerprint(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prints = append(prints, fingerprint)
+	}
+	if prints[0] != prints[1] {
+		t.Errorf("two fingerprints: %v", prints)
+	}
+}
+
+// A field with a default in the schema is filled in when a stored object is read: the spec that was signed without it
+// would have another fingerprint, and its author be lost with an upgrade.
+func TestNoFieldOfASpecHasADefault(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "bases", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no CRDs: %v", err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var crd any
+		if err := yaml.Unmarshal(raw, &crd); err != nil {
+			t.Fatal(err)
+		}
+		var walk func(path string, v any)
+		walk = func(path string, v any) {
+			switch v := v.(type) {
+			case map[string]any:
+				for k, below := range v {
+					if k == "default" && !strings.HasSuffix(path, ".properties") {
+						t.Errorf("%s: %s.default: leave it out of the fingerprint first", file, path)
+					}
+					walk(path+"."+k, below)
+				}
+			case []any:
+				for _, below := range v {
+					walk(path+"[]", below)
+				}
+			}
+		}
+		walk("", crd)
+	}
+}
+
+// What an earlier version has signed is read for ever, or its authors are lost: never change this value.
+func TestAuthorOfAnEarlierVersion(t *testing.T) {
+	key, err := signing.ParseKey("20260102T150405Z", []byte("0123456789abcdef0123456789abcdef"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cleaner()
+	c.Annotations = map[string]string{v1alpha1.AnnotationAuthor: `{"author":{"username":"alice","groups":["team","system:authenticated"]},"time":"2026-01-02T15:04:05Z",` +
+		`"about":"uid","signature":"20260102T150405Z.mhQ33Bbjo4dQS-7ICuzpF7J1DhL_1Rtg3RheZdAQcqs"}`}
+	got, err := Read(ringOf(t, key), c)
+	if err != nil {
+		value, _ := Sign(ringOf(t, key), cleaner(), 1, alice, now)
+		t.Fatalf("%v; this version writes %s", err, value)
+	}
+	if got.Username != "alice" {
+		t.Errorf("got %v", got)
+	}
+}

@@ -1,0 +1,255 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package keyring keeps the operator's signing keys: in one Secret of its namespace, which all replicas share.
+//
+// The first replica makes the Secret when the operator is installed. A key that was there and is gone is never made again by itself:
+// whatever was signed with it would count as forged, so an administrator has to say so. A key
+// that is old gets a successor, and every replica follows the Secret.
+//
+// It writes no other Secret, and it never deletes one.
+package keyring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/signing"
+)
+
+// firstRetry is how soon a Secret that cannot be used is read again.
+const firstRetry = 2 * time.Second
+
+// never is how long a key is used that is not replaced.
+const never = 10 * 365 * 24 * time.Hour
+
+// Options say where the keys are.
+type Options struct {
+	// Secret is the Secret that holds the keys.
+	Secret types.NamespacedName
+	// Rules say how keys follow each other.
+	Rules signing.Rules
+	// MakeNew lets a key be made although one is missing that was there before.
+	MakeNew bool
+	Clock   clock.Clock
+	Log     logr.Logger
+}
+
+// Keyring follows the Secret. It is a Runnable of a manager, and needs no leadership.
+type Keyring struct {
+	opts   Options
+	reader client.Reader
+	writer client.Writer
+
+	mu   sync.Mutex
+	keys []signing.Key
+	why  error // why there are none
+	wake chan struct{}
+}
+
+// New makes a Keyring. The reader reads from the API server, not from a cache.
+func New(reader client.Reader, writer client.Writer, opts Options) *Keyring {
+	return &Keyring{opts: opts, reader: reader, writer: writer, why: errors.New("the signing key has not been read yet"), wake: make(chan struct{}, 1)}
+}
+
+// Ring is the keys that count now. It fails while there is none.
+func (k *Keyring) Ring() (signing.Ring, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.why != nil {
+		return signing.Ring{}, k.why
+	}
+	return signing.NewRing(k.keys, k.opts.Rules, k.opts.Clock.Now())
+}
+
+// Check says why there is no key, as a readiness check.
+func (k *Keyring) Check(*http.Request) error {
+	_, err := k.Ring()
+	return err
+}
+
+// NeedLeaderElection says that every replica follows the Secret.
+func (k *Keyring) NeedLeaderElection() bool { return false }
+
+// Changed has the Secret read again soon, because somebody has changed it.
+func (k *Keyring) Changed() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Follow has the Secret read again whenever an informer sees that it has changed.
+func (k *Keyring) Follow(informer interface {
+	AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
+}) error {
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { k.Changed() }, UpdateFunc: func(any, any) { k.Changed() }, DeleteFunc: func(any) { k.Changed() },
+	})
+	return err
+}
+
+// Start follows the Secret until ctx is done: when it changes, when a key has to be replaced, and while there is none.
+func (k *Keyring) Start(ctx context.Context) error {
+	for {
+		err := k.Refresh(ctx)
+		wait := k.untilRotation()
+		if err != nil {
+			k.opts.Log.Error(err, "The signing key cannot be used: nothing is done, and no Cleaner can be written, until it can", "secret", k.opts.Secret)
+			wait = firstRetry
+		}
+		timer := k.opts.Clock.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C():
+		case <-k.wake:
+			timer.Stop()
+		}
+	}
+}
+
+// untilRotation is how long the newest key may still be used, and a while at least.
+func (k *Keyring) untilRotation() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.opts.Rules.Rotation == 0 || len(k.keys) == 0 {
+		return never
+	}
+	var newest time.Time
+	for _, key := range k.keys {
+		if made := key.Made(); made.After(newest) {
+			newest = made
+		}
+	}
+	return max(newest.Add(k.opts.Rules.Rotation).Sub(k.opts.Clock.Now()), firstRetry)
+}
+
+// Refresh reads the keys, and writes one where one has to be made.
+func (k *Keyring) Refresh(ctx context.Context) error {
+	keys, err := k.read(ctx)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.keys, k.why = keys, err
+	return err
+}
+
+// read reads the keys, and makes one where there is none or where the newest is old.
+func (k *Keyring) read(ctx context.Context) ([]signing.Key, error) {
+	secret := &corev1.Secret{}
+	err := k.reader.Get(ctx, k.opts.Secret, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.opts.Secret.Namespace, Name: k.opts.Secret.Name}}
+	case err != nil:
+		return nil, fmt.Errorf("cannot read Secret %s: %w", k.opts.Secret, err)
+	}
+	keys, err := keysOf(secret)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use Secret %s: %w", k.opts.Secret, err)
+	}
+	if len(keys) == 0 {
+		if err := k.mayFill(ctx); err != nil {
+			return nil, err
+		}
+		return k.add(ctx, secret, nil)
+	}
+	ring, err := signing.NewRing(keys, k.opts.Rules, k.opts.Clock.Now())
+	if err != nil {
+		return nil, fmt.Errorf("cannot use Secret %s: %w", k.opts.Secret, err)
+	}
+	if ring.Rotates(k.opts.Rules, k.opts.Clock.Now()) {
+		return k.add(ctx, secret, ring.Keys())
+	}
+	return keys, nil
+}
+
+// keysOf reads the keys of the Secret.
+func keysOf(secret *corev1.Secret) ([]signing.Key, error) {
+	keys := make([]signing.Key, 0, len(secret.Data))
+	for id, bytes := range secret.Data {
+		key, err := signing.ParseKey(id, bytes)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// mayFill says why an empty Secret must stay empty: something is signed, so that there was a key.
+func (k *Keyring) mayFill(ctx context.Context) error {
+	if k.opts.MakeNew {
+		return nil
+	}
+	for _, list := range []client.ObjectList{&v1alpha1.CleanerList{}, &v1alpha1.ClusterCleanerList{}} {
+		if err := k.reader.List(ctx, list); err != nil {
+			return fmt.Errorf("cannot find out whether a signing key was lost: %w", err)
+		}
+		if name := firstSigned(list); name != "" {
+			return fmt.Errorf("the Secret %s has lost the signing key: %s was signed with it; restore the Secret, or run the operator with --new-signing-key: "+
+				"then open runs lose their record, and Cleaners without a ServiceAccount do nothing until they are written again", k.opts.Secret, name)
+		}
+	}
+	return nil
+}
+
+// firstSigned names an object of a list that an operator has signed something of; empty if there is none.
+func firstSigned(list client.ObjectList) string {
+	var owners []v1alpha1.Owner
+	switch l := list.(type) {
+	case *v1alpha1.CleanerList:
+		for i := range l.Items {
+			owners = append(owners, &l.Items[i])
+		}
+	case *v1alpha1.ClusterCleanerList:
+		for i := range l.Items {
+			owners = append(owners, &l.Items[i])
+		}
+	}
+	for _, c := range owners {
+		if c.GetAnnotations()[v1alpha1.AnnotationAuthor] != "" || c.State().Signature != "" {
+			return fmt.Sprintf("%s %q", v1alpha1.KindOf(c), client.ObjectKeyFromObject(c))
+		}
+	}
+	return ""
+}
+
+// add makes a key and stores it beside those that still count. Another replica may have been faster: its key is read then.
+func (k *Keyring) add(ctx context.Context, secret *corev1.Secret, counted []signing.Key) ([]signing.Key, error) {
+	key := signing.NewKey(k.opts.Clock.Now())
+	keys := append(counted, key)
+	secret.Data = map[string][]byte{}
+	for _, one := range keys {
+		secret.Data[one.ID] = one.Bytes()
+	}
+	write, verb := k.writer.Update, "write"
+	if secret.ResourceVersion == "" {
+		write, verb = func(ctx context.Context, o client.Object, _ ...client.UpdateOption) error {
+			return k.writer.Create(ctx, o)
+		}, "create"
+	}
+	switch err := write(ctx, secret); {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return nil, fmt.Errorf("another replica has written Secret %s: it is read again", k.opts.Secret)
+	case err != nil:
+		return nil, fmt.Errorf("cannot %s Secret %s: %w", verb, k.opts.Secret, err)
+	}
+	k.opts.Log.Info("Made a signing key", "secret", k.opts.Secret, "key", key.ID)
+	return keys, nil
+}

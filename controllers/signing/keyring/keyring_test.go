@@ -1,0 +1,209 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keyring
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/signing"
+)
+
+var (
+	start  = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
+	secret = types.NamespacedName{Namespace: "cleaner-system", Name: "cleaner-signing-key"}
+)
+
+// cluster has objects, and replicas of the operator.
+type cluster struct {
+	client.WithWatch
+	clock *clocktesting.FakeClock
+}
+
+func newCluster(t *testing.T, objects ...client.Object) *cluster {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &cluster{fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), clocktesting.NewFakeClock(start)}
+}
+
+func (c *cluster) replica(makeNew bool) *Keyring {
+	return New(c, c, Options{
+		Secret: secret, MakeNew: makeNew, Clock: c.clock, Log: logr.Discard(),
+		Rules: signing.Rules{Propagation: time.Minute, Overlap: time.Hour, Rotation: 24 * time.Hour},
+	})
+}
+
+// refreshed reads the Secret, and its ring works.
+func refreshed(t *testing.T, k *Keyring) signing.Ring {
+	t.Helper()
+	if err := k.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ring, err := k.Ring()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ring
+}
+
+func sign(t *testing.T, ring signing.Ring) string {
+	t.Helper()
+	signature, err := ring.Sign(signing.Record, []byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signature
+}
+
+// empty is the Secret as the manifests have it.
+func empty() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace, Name: secret.Name}}
+}
+
+func TestReplicasShareTheKeyOfTheFirst(t *testing.T) {
+	c := newCluster(t, empty(), &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "of an earlier version"}})
+	signature := sign(t, refreshed(t, c.replica(false)))
+	if _, err := refreshed(t, c.replica(false)).Verify(signing.Record, []byte("x"), signature); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNothingIsSignedBeforeTheSecretIsRead(t *testing.T) {
+	k := newCluster(t, empty()).replica(false)
+	if _, err := k.Ring(); err == nil {
+		t.Error("there is a ring")
+	}
+	if k.Check(nil) == nil {
+		t.Error("it is ready")
+	}
+}
+
+// A key that was there and is gone is an accident or an attack. Nobody makes another one without being told to.
+func TestALostKeyIsNotReplaced(t *testing.T) {
+	signed := map[string]client.Object{
+		"Author": &v1alpha1.ClusterCleaner{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{v1alpha1.AnnotationAuthor: "{}"}}},
+		"Record": &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "r"}, Status: v1alpha1.CleanerStatus{Signature: "k.s"}},
+	}
+	for name, object := range signed {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, empty(), object)
+			err := c.replica(false).Refresh(t.Context())
+			if err == nil || !strings.Contains(err.Error(), "has lost the signing key") || !strings.Contains(err.Error(), "--new-signing-key") {
+				t.Fatalf("got %v", err)
+			}
+			now := &corev1.Secret{}
+			if err := c.Get(t.Context(), secret, now); err != nil || len(now.Data) != 0 {
+				t.Errorf("the Secret has %d keys (%v)", len(now.Data), err)
+			}
+			refreshed(t, c.replica(true))
+		})
+	}
+}
+
+func TestAnAbsentSecretIsMadeWhereNothingIsSigned(t *testing.T) {
+	signature := sign(t, refreshed(t, newCluster(t).replica(false)))
+	if signature == "" {
+		t.Error("no signature")
+	}
+	signed := newCluster(t, &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "r"}, Status: v1alpha1.CleanerStatus{Signature: "k.s"}})
+	if err := signed.replica(false).Refresh(t.Context()); err == nil || !strings.Contains(err.Error(), "has lost the signing key") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAKeyThatCannotBeReadIsNotReplaced(t *testing.T) {
+	broken := empty()
+	broken.Data = map[string][]byte{"20260102T150405Z": []byte("short")}
+	c := newCluster(t, broken)
+	if err := c.replica(true).Refresh(t.Context()); err == nil || !strings.Contains(err.Error(), "a key has 32") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A key gets a successor when it is old; what it signed is accepted for a while, and then its bytes go.
+func TestRotation(t *testing.T) {
+	c := newCluster(t, empty())
+	k := c.replica(false)
+	old := sign(t, refreshed(t, k))
+	c.clock.Step(24 * time.Hour)
+	if got := sign(t, refreshed(t, k)); got != old {
+		t.Error("a key signs before every replica knows it")
+	}
+	c.clock.Step(time.Minute)
+	ring := refreshed(t, k)
+	if got := sign(t, ring); got == old {
+		t.Error("the successor does not sign")
+	}
+	if _, err := ring.Verify(signing.Record, []byte("x"), old); err != nil {
+		t.Errorf("within the overlap: %v", err)
+	}
+	c.clock.Step(time.Hour)
+	if ring, err := k.Ring(); err != nil {
+		t.Error(err)
+	} else if _, err := ring.Verify(signing.Record, []byte("x"), old); err == nil {
+		t.Error("after the overlap the old key still counts")
+	}
+	c.clock.Step(24 * time.Hour)
+	refreshed(t, k)
+	now := &corev1.Secret{}
+	if err := c.Get(t.Context(), secret, now); err != nil || len(now.Data) != 2 {
+		t.Errorf("the Secret has %d keys (%v)", len(now.Data), err)
+	}
+}
+
+// Start reads again soon while there is no key, and when the Secret changes.
+func TestStart(t *testing.T) {
+	broken := empty()
+	broken.Data = map[string][]byte{"tls.key": nil}
+	c := newCluster(t, broken)
+	k := c.replica(false)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- k.Start(ctx) }()
+	eventually(t, "waits to read again", c.clock.HasWaiters)
+	if err := c.Delete(ctx, empty()); err != nil {
+		t.Fatal(err)
+	}
+	c.clock.Step(firstRetry)
+	eventually(t, "has a key", func() bool { return k.Check(nil) == nil })
+	if err := c.Get(ctx, secret, broken); err != nil {
+		t.Fatal(err)
+	}
+	broken.Data["tls.key"] = nil
+	if err := c.Update(ctx, broken); err != nil {
+		t.Fatal(err)
+	}
+	k.Changed()
+	eventually(t, "has read the change", func() bool { return k.Check(nil) != nil })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return holds(), nil })
+	if err != nil {
+		t.Fatalf("never: %s", what)
+	}
+}

@@ -1,0 +1,166 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package signing signs what the operator stores where others can write, so that it can tell its own words when it reads
+// them back: the author of a Cleaner, and the record of its runs.
+//
+// A signature is an HMAC over a purpose and a text. The text says what the signature is about (kind, namespace, name,
+// UID), so that a signature copied to another object is worthless.
+//
+// It holds no key of its own and reads none: package keyring does. It never logs a key.
+package signing
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// keyBytes is the size of a key: that of the hash.
+	keyBytes = sha256.Size
+	// keyTime is how the ID of a key gives the time at which it was made, in UTC.
+	keyTime = "20060102T150405Z"
+	// maxKeys bounds what a Secret may hold.
+	maxKeys = 16
+)
+
+// Purpose keeps signatures for one use from being taken for another.
+type Purpose string
+
+const (
+	// Author is for the statement of who wrote the spec of a Cleaner.
+	Author Purpose = "author"
+	// Record is for what the status of a Cleaner says about its runs.
+	Record Purpose = "record"
+)
+
+// ErrUnsigned says that a text is not signed by a key of the ring.
+var ErrUnsigned = errors.New("it is not signed by this operator")
+
+// Key is one key.
+type Key struct {
+	// ID is when the key was made, as 20260102T150405Z.
+	ID    string
+	bytes []byte
+}
+
+// NewKey makes a key at a moment.
+func NewKey(now time.Time) Key {
+	k := Key{ID: now.UTC().Format(keyTime), bytes: make([]byte, keyBytes)}
+	_, _ = rand.Read(k.bytes) // never fails, and never returns less
+	return k
+}
+
+// ParseKey reads a key from its ID and its bytes.
+func ParseKey(id string, bytes []byte) (Key, error) {
+	if _, err := time.Parse(keyTime, id); err != nil {
+		return Key{}, fmt.Errorf("key %q: a key is named by the time at which it was made, such as 20260102T150405Z", id)
+	}
+	if len(bytes) != keyBytes {
+		return Key{}, fmt.Errorf("key %q has %d bytes: a key has %d", id, len(bytes), keyBytes)
+	}
+	return Key{ID: id, bytes: slices.Clone(bytes)}, nil
+}
+
+// Bytes are the key itself, for the Secret that keeps it.
+func (k Key) Bytes() []byte { return slices.Clone(k.bytes) }
+
+// Made is when the key was made.
+func (k Key) Made() time.Time {
+	at, _ := time.Parse(keyTime, k.ID) // ParseKey and NewKey make no other ID
+	return at
+}
+
+// String hides the key.
+func (k Key) String() string { return "key " + k.ID }
+
+func (k Key) sum(purpose Purpose, text []byte) []byte {
+	mac := hmac.New(sha256.New, k.bytes)
+	_, _ = fmt.Fprintf(mac, "%d %s %d ", len(purpose), purpose, len(text)) // hash.Hash never fails
+	_, _ = mac.Write(text)
+	return mac.Sum(nil)
+}
+
+// Ring is the keys that are accepted, and the one that signs. The zero Ring accepts nothing and cannot sign.
+type Ring struct {
+	signs Key
+	keys  []Key // newest first
+}
+
+// Rules say how keys follow each other.
+type Rules struct {
+	// Propagation is how long a new key is only accepted: until every replica knows it.
+	Propagation time.Duration
+	// Overlap is for how long a key is accepted after its successor has begun to sign.
+	Overlap time.Duration
+	// Rotation is how old the newest key may become; 0: a key is never replaced.
+	Rotation time.Duration
+}
+
+// NewRing makes a ring of the keys that count at a moment. A key that is alone signs at once.
+func NewRing(keys []Key, rules Rules, now time.Time) (Ring, error) {
+	if len(keys) == 0 {
+		return Ring{}, errors.New("there is no key")
+	}
+	if len(keys) > maxKeys {
+		return Ring{}, fmt.Errorf("there are %d keys: at most %d are allowed", len(keys), maxKeys)
+	}
+	sorted := slices.Clone(keys)
+	slices.SortFunc(sorted, func(a, b Key) int { return strings.Compare(b.ID, a.ID) })
+	r := Ring{signs: sorted[len(sorted)-1]}
+	for i, k := range sorted {
+		if i > 0 && !now.Before(sorted[i-1].Made().Add(rules.Propagation+rules.Overlap)) {
+			break // its successor has signed for long enough
+		}
+		r.keys = append(r.keys, k)
+	}
+	for _, k := range r.keys {
+		if !now.Before(k.Made().Add(rules.Propagation)) {
+			r.signs = k
+			break
+		}
+	}
+	return r, nil
+}
+
+// Signer is the ID of the key that signs now.
+func (r Ring) Signer() string { return r.signs.ID }
+
+// Keys are the keys that are accepted, newest first.
+func (r Ring) Keys() []Key { return slices.Clone(r.keys) }
+
+// Rotates says whether the newest key is so old that another one has to follow it.
+func (r Ring) Rotates(rules Rules, now time.Time) bool {
+	return rules.Rotation > 0 && len(r.keys) > 0 && !now.Before(r.keys[0].Made().Add(rules.Rotation))
+}
+
+// Sign signs a text for a purpose, as <key>.<signature>.
+func (r Ring) Sign(purpose Purpose, text []byte) (string, error) {
+	if r.signs.bytes == nil {
+		return "", errors.New("there is no key to sign with")
+	}
+	return r.signs.ID + "." + base64.RawURLEncoding.EncodeToString(r.signs.sum(purpose, text)), nil
+}
+
+// Verify says whether a signature is one of this ring for a text and a purpose, and whether it was made by the key that
+// signs now: one by an older key is to be renewed. The error is ErrUnsigned.
+func (r Ring) Verify(purpose Purpose, text []byte, signature string) (current bool, err error) {
+	id, encoded, found := strings.Cut(signature, ".")
+	sum, decodeErr := base64.RawURLEncoding.DecodeString(encoded)
+	if !found || decodeErr != nil {
+		return false, ErrUnsigned
+	}
+	for _, k := range r.keys {
+		if k.ID == id && hmac.Equal(sum, k.sum(purpose, text)) {
+			return id == r.signs.ID, nil
+		}
+	}
+	return false, ErrUnsigned
+}

@@ -1,0 +1,186 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package signing
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+var start = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
+
+func rules() Rules {
+	return Rules{Propagation: 10 * time.Minute, Overlap: 30 * 24 * time.Hour, Rotation: 90 * 24 * time.Hour}
+}
+
+func ring(t *testing.T, now time.Time, keys ...Key) Ring {
+	t.Helper()
+	r, err := NewRing(keys, rules(), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestVerifyTakesWhatWasSigned(t *testing.T) {
+	r := ring(t, start, NewKey(start))
+	signature, err := r.Sign(Author, []byte("text"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if current, err := r.Verify(Author, []byte("text"), signature); err != nil || !current {
+		t.Errorf("got %t, %v", current, err)
+	}
+}
+
+func TestVerifyRefuses(t *testing.T) {
+	key := NewKey(start)
+	r := ring(t, start, key)
+	signature, err := r.Sign(Author, []byte("text"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := NewKey(start)
+	another, err := ring(t, start, other).Sign(Author, []byte("text"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		purpose         Purpose
+		text, signature string
+	}{
+		"another text":                {Author, "texT", signature},
+		"another purpose":             {Record, "text", signature},
+		"purpose moved into the text": {"auth", "ortext", signature},
+		"no signature":                {Author, "text", ""},
+		"the key's name alone":        {Author, "text", key.ID},
+		"an empty sum":                {Author, "text", key.ID + "."},
+		"part of the sum":             {Author, "text", signature[:len(signature)-4]},
+		"a sum that is no base64":     {Author, "text", key.ID + ".!"},
+		"another key of the same ID":  {Author, "text", another},
+		"an unknown key":              {Author, "text", "20250102T150405Z" + strings.TrimPrefix(signature, key.ID)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := r.Verify(tc.purpose, []byte(tc.text), tc.signature); !errors.Is(err, ErrUnsigned) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestTheZeroRingTrustsNobody(t *testing.T) {
+	var r Ring
+	if _, err := r.Sign(Author, nil); err == nil {
+		t.Error("it signs")
+	}
+	zero := Key{ID: "20260102T150405Z", bytes: make([]byte, keyBytes)}
+	signature, err := ring(t, start, zero).Sign(Author, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Verify(Author, nil, signature); !errors.Is(err, ErrUnsigned) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A new key is accepted at once and signs once every replica knows it; the old one is accepted for the overlap.
+func TestRotation(t *testing.T) {
+	first := NewKey(start)
+	made := start.Add(90 * 24 * time.Hour)
+	second := NewKey(made)
+	signs := made.Add(10 * time.Minute)
+	for _, tc := range []struct {
+		name            string
+		now             time.Time
+		signer          Key
+		old, accepted   bool
+		rotates         bool
+		keys            []Key
+		numberOfKeysNow int
+	}{
+		{"alone", start, first, true, false, false, []Key{first}, 1},
+		{"old enough", made, first, true, false, true, []Key{first}, 1},
+		{"made", made, first, true, true, false, []Key{first, second}, 2},
+		{"known to all", signs, second, true, true, false, []Key{second, first}, 2},
+		{"at the end of the overlap", signs.Add(30*24*time.Hour - time.Second), second, true, true, false, []Key{first, second}, 2},
+		{"after the overlap", signs.Add(30 * 24 * time.Hour), second, false, true, false, []Key{first, second}, 1},
+		{"the successor is alone, and young", made, second, false, true, false, []Key{second}, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := ring(t, tc.now, tc.keys...)
+			signature, err := r.Sign(Record, []byte("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasPrefix(signature, tc.signer.ID+".") {
+				t.Errorf("signed as %s, want %s", signature, tc.signer)
+			}
+			for key, want := range map[*Key]bool{&first: tc.old, &second: tc.accepted} {
+				made, err := ring(t, tc.now, *key).Sign(Record, []byte("x"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				current, err := r.Verify(Record, []byte("x"), made)
+				if got := err == nil; got != want {
+					t.Errorf("%s: accepted %t, want %t", key, got, want)
+				}
+				if current != (key.ID == tc.signer.ID) {
+					t.Errorf("%s: current %t", key, current)
+				}
+			}
+			if got := r.Rotates(rules(), tc.now); got != tc.rotates {
+				t.Errorf("rotates %t", got)
+			}
+			if len(r.Keys()) != tc.numberOfKeysNow {
+				t.Errorf("%d keys", len(r.Keys()))
+			}
+		})
+	}
+}
+
+func TestParseKey(t *testing.T) {
+	for name, tc := range map[string]struct {
+		id    string
+		bytes int
+		fails bool
+	}{
+		"Good":  {"20260102T150405Z", 32, false},
+		"Name":  {"tls.key", 32, true},
+		"Short": {"20260102T150405Z", 31, true},
+		"Empty": {"20260102T150405Z", 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, err := ParseKey(tc.id, make([]byte, tc.bytes))
+			if (err != nil) != tc.fails {
+				t.Fatalf("got %v", err)
+			}
+			if err == nil && !k.Made().Equal(start) {
+				t.Errorf("made at %s", k.Made())
+			}
+		})
+	}
+}
+
+func TestRingIsBounded(t *testing.T) {
+	keys := make([]Key, maxKeys+1)
+	for i := range keys {
+		keys[i] = NewKey(start.Add(time.Duration(i) * time.Second))
+	}
+	if _, err := NewRing(keys, rules(), start); err == nil {
+		t.Error("no error")
+	}
+	if _, err := NewRing(nil, rules(), start); err == nil {
+		t.Error("no error without a key")
+	}
+}
+
+func TestKeysAreNotShown(t *testing.T) {
+	k := NewKey(start)
+	if got := fmt.Sprintf("%v %s", k, k); got != "key 20260102T150405Z key 20260102T150405Z" {
+		t.Errorf("got %s", got)
+	}
+}
