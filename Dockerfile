@@ -1,15 +1,6 @@
-FROM --platform=$BUILDPLATFORM golang:1.26 AS build
-WORKDIR /src
-COPY go.mod go.sum ./
-RUN --mount=type=cache,target=/go/pkg/mod go mod download
-COPY . .
-ARG TARGETOS TARGETARCH VERSION COMMIT
-RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false \
-    -ldflags="-s -w -X github.com/vtex/cleaner/cmd/internal/version.stamped=$VERSION -X github.com/vtex/cleaner/cmd/internal/version.commit=$COMMIT" -o /manager ./cmd/manager
-
-# Nothing but the program: the root certificates of public authorities are compiled in.
+# Nothing but the program: the root certificates of public authorities are compiled in. No base image is pulled, and nothing is
+# compiled here: `make docker-build` builds the program as `make image` does, and hands this its folder.
 FROM scratch
-COPY --from=build /manager /manager
+COPY manager /manager
 USER 65532:65532
 ENTRYPOINT ["/manager"]

@@ -29,7 +29,7 @@ import (
 const nonroot = "65532:65532"
 
 // image builds the operator for each platform, and writes the image as an OCI layout to a folder; the bills of materials
-// are in it, and beside it.
+// and the provenance are in it, and the bills beside it.
 func (b *builder) image(ctx context.Context, to string, platforms []platform, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "cleaner-image-")
 	if err != nil {
@@ -71,11 +71,11 @@ type manager struct {
 	sbom     []byte
 }
 
-// assemble makes the index of the layout: that of the image, under its version, and for each platform the bill of materials,
-// which refers to the image of that platform.
+// assemble makes the index of the layout: that of the image, under its version, and for each platform the bill of materials
+// and the provenance, which refer to the image of that platform.
 func (b *builder) assemble(managers []manager) (v1.ImageIndex, error) {
 	all := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	var referrers []mutate.IndexAddendum
+	var bills, origins []mutate.IndexAddendum
 	for _, m := range managers {
 		image, err := b.imageOf(m)
 		if err != nil {
@@ -84,18 +84,23 @@ func (b *builder) assemble(managers []manager) (v1.ImageIndex, error) {
 		all = mutate.AppendManifests(all, mutate.IndexAddendum{
 			Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: m.platform.os, Architecture: m.platform.arch}},
 		})
-		bill, err := b.referrer(image, m)
+		bill, err := referrer(image, m.sbom, mediaTypeSBOM)
 		if err != nil {
 			return nil, fmt.Errorf("cannot add the bill of materials for %s: %w", m.platform, err)
 		}
-		referrers = append(referrers, mutate.IndexAddendum{Add: bill, Descriptor: v1.Descriptor{ArtifactType: mediaTypeSBOM}})
+		bills = append(bills, bill)
+		origin, err := b.origin(image, m)
+		if err != nil {
+			return nil, fmt.Errorf("cannot add the provenance for %s: %w", m.platform, err)
+		}
+		origins = append(origins, origin)
 	}
 	all, ok := mutate.Annotations(all, b.about()).(v1.ImageIndex)
 	if !ok {
 		return nil, errors.New("an index with annotations is none any more")
 	}
 	named := mutate.IndexAddendum{Add: all, Descriptor: v1.Descriptor{Annotations: map[string]string{"org.opencontainers.image.ref.name": b.version}}}
-	return mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), append([]mutate.IndexAddendum{named}, referrers...)...), nil
+	return mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), append(append([]mutate.IndexAddendum{named}, bills...), origins...)...), nil
 }
 
 // about is what an image says of itself.
@@ -162,23 +167,36 @@ func (b *builder) layer(binary string) (v1.Layer, error) {
 		tarball.WithMediaType(types.OCILayer))
 }
 
-// referrer is the bill of materials as an artifact that refers to an image.
-func (b *builder) referrer(image v1.Image, m manager) (v1.Image, error) {
+// origin is the provenance of an image as an artifact that refers to it.
+func (b *builder) origin(image v1.Image, m manager) (mutate.IndexAddendum, error) {
+	digest, err := image.Digest()
+	if err != nil {
+		return mutate.IndexAddendum{}, err
+	}
+	text, err := b.provenance(digest, m)
+	if err != nil {
+		return mutate.IndexAddendum{}, err
+	}
+	return referrer(image, text, mediaTypeProvenance)
+}
+
+// referrer is a text as an artifact that refers to an image.
+func referrer(image v1.Image, text []byte, mediaType types.MediaType) (mutate.IndexAddendum, error) {
 	subject, err := partial.Descriptor(image)
 	if err != nil {
-		return nil, err
+		return mutate.IndexAddendum{}, err
 	}
 	// What is no image is told by the type of its configuration.
-	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), mediaTypeSBOM)
-	bill, err := mutate.AppendLayers(base, static.NewLayer(m.sbom, mediaTypeSBOM))
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), mediaType)
+	artifact, err := mutate.AppendLayers(base, static.NewLayer(text, mediaType))
 	if err != nil {
-		return nil, err
+		return mutate.IndexAddendum{}, err
 	}
-	referring, ok := mutate.Subject(bill, *subject).(v1.Image)
+	referring, ok := mutate.Subject(artifact, *subject).(v1.Image)
 	if !ok {
-		return nil, errors.New("an artifact with a subject is none any more")
+		return mutate.IndexAddendum{}, errors.New("an artifact with a subject is none any more")
 	}
-	return referring, nil
+	return mutate.IndexAddendum{Add: referring, Descriptor: v1.Descriptor{ArtifactType: string(mediaType)}}, nil
 }
 
 // writeLayout writes a layout, in the place of one that may be there, and returns the digest of its image.

@@ -8,7 +8,9 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"debug/buildinfo"
 	"debug/elf"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"io"
@@ -16,6 +18,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,7 +143,7 @@ func TestImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.read(text, &top)
-	if len(top.Manifests) != 3 || top.Manifests[0].Digest != digest || top.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != testVersion {
+	if len(top.Manifests) != 5 || top.Manifests[0].Digest != digest || top.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != testVersion {
 		t.Fatalf("the layout has %s", text)
 	}
 	l.read(l.blob(top.Manifests[0]), &image)
@@ -154,13 +158,14 @@ func TestImage(t *testing.T) {
 		program := l.image(d, m)
 		checkProgram(t, m, program)
 		l.bill(top.Manifests[1+i], d, m)
+		l.origin(top.Manifests[3+i], d, m)
 	}
 
 	// The same gives the same, and takes the place of what was there; another commit, and another day, do not.
 	if again := written(t, b, of, l.dir); again != digest {
 		t.Errorf("the second image is %s, and the first was %s", again, digest)
 	}
-	if blobs, err := os.ReadDir(filepath.Join(l.dir, "blobs", "sha256")); err != nil || len(blobs) != 12 { // an index; twice a manifest, a configuration and a layer, and a manifest and a layer of the SBOM; the SBOMs share a configuration
+	if blobs, err := os.ReadDir(filepath.Join(l.dir, "blobs", "sha256")); err != nil || len(blobs) != 16 { // an index; twice a manifest, a configuration and a layer, and a manifest and a layer of SBOM and provenance, which share a configuration
 		t.Errorf("%d blobs: %v", len(blobs), err)
 	}
 	another := testBuilder()
@@ -262,6 +267,27 @@ func (l ociLayout) image(d descriptor, m manager) []byte {
 	return program
 }
 
+// The Dockerfile pulls no base image, so that there is none to trust: it has the program from make.
+func TestDockerfilePullsNothing(t *testing.T) {
+	text, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bases := 0
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] != "FROM" {
+			continue
+		}
+		if bases++; !slices.Equal(words, []string{"FROM", "scratch"}) {
+			t.Errorf("%q: name no base, or one by its digest", line)
+		}
+	}
+	if bases != 1 {
+		t.Errorf("the Dockerfile has %d stages", bases)
+	}
+}
+
 // checkProgram wants the program of an image to be the one that was built, and to need no other file.
 func checkProgram(t *testing.T, m manager, program []byte) {
 	t.Helper()
@@ -286,16 +312,95 @@ func checkProgram(t *testing.T, m manager, program []byte) {
 func (l ociLayout) bill(d, of descriptor, m manager) {
 	t := l.t
 	t.Helper()
+	content := l.artifact(d, of, m, mediaTypeSBOM)
+	if got := readBill(t, content).Metadata.Component; got.Hashes[0].Content != sumOfFile(t, m.binary) {
+		t.Errorf("the bill of materials for %s is about %+v", m.platform, got)
+	}
+}
+
+// origin checks that an artifact is the provenance of an image.
+func (l ociLayout) origin(d, of descriptor, m manager) {
+	t := l.t
+	t.Helper()
+	var got struct {
+		Type          string `json:"_type"`
+		PredicateType string
+		Subject       []struct{ Digest map[string]string }
+		Predicate     struct {
+			BuildDefinition struct {
+				BuildType            string
+				ExternalParameters   map[string]string
+				InternalParameters   map[string]string
+				ResolvedDependencies []struct {
+					URI    string
+					Digest map[string]string
+				}
+			}
+			RunDetails struct{ Builder struct{ ID string } }
+		}
+	}
+	l.read(l.artifact(d, of, m, mediaTypeProvenance), &got)
+	if got.Type != "https://in-toto.io/Statement/v1" || got.PredicateType != "https://slsa.dev/provenance/v1" {
+		t.Errorf("it is a %s of %s", got.Type, got.PredicateType)
+	}
+	if len(got.Subject) != 1 || "sha256:"+got.Subject[0].Digest["sha256"] != of.Digest {
+		t.Errorf("it is about %+v, and the image is %s", got.Subject, of.Digest)
+	}
+	build := got.Predicate.BuildDefinition
+	page, anchor, _ := strings.Cut(strings.TrimPrefix(build.BuildType, "https://"+module+"/blob/main/"), "#")
+	text, err := os.ReadFile("../../" + page)
+	if err != nil || !strings.Contains(strings.ToLower(string(text)), "\n## "+anchor+"\n") || got.Predicate.RunDetails.Builder.ID != build.BuildType {
+		t.Errorf("nowhere is it said what a %s is: %v", build.BuildType, err)
+	}
+	want := map[string]string{"source": "git+https://" + module, "version": testVersion, "platform": m.platform.String()}
+	if diff := cmp.Diff(want, build.ExternalParameters); diff != "" {
+		t.Errorf("parameters (-want +got):\n%s", diff)
+	}
+	if build.InternalParameters["go"] != runtime.Version() || build.InternalParameters["GOARCH"] != m.platform.arch {
+		t.Errorf("it was built by %v", build.InternalParameters)
+	}
+	if from := build.ResolvedDependencies[0]; from.URI != "git+https://"+module+"@"+testCommit || from.Digest["gitCommit"] != testCommit {
+		t.Errorf("it was built from %+v", from)
+	}
+	info, err := buildinfo.ReadFile(m.binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(build.ResolvedDependencies) != len(info.Deps)+1 {
+		t.Errorf("the program has %d modules, and it names %d things", len(info.Deps), len(build.ResolvedDependencies))
+	}
+	for i, module := range info.Deps {
+		d := build.ResolvedDependencies[i+1]
+		hash, err := hex.DecodeString(d.Digest["dirHash"])
+		if err != nil || "h1:"+base64.StdEncoding.EncodeToString(hash) != module.Sum || !strings.Contains(d.URI, module.Path+"@") {
+			t.Errorf("%+v is not %s %s", d, module.Path, module.Sum)
+		}
+	}
+}
+
+// Where files differ from the commit, the commit is no digest of what was built.
+func TestProvenanceOfChangedFiles(t *testing.T) {
+	b := testBuilder()
+	for commit, want := range map[string]int{testCommit: 1, testCommit + "-dirty": 0, "": 0} {
+		b.commit = commit
+		if got := b.source(); len(got.Digest) != want || want == 0 && strings.Contains(got.URI, "@") {
+			t.Errorf("%q is %+v", commit, got)
+		}
+	}
+}
+
+// artifact is what an artifact of this type has that refers to an image.
+func (l ociLayout) artifact(d, of descriptor, m manager, mediaType string) []byte {
+	t := l.t
+	t.Helper()
 	var artifact document
 	l.read(l.blob(d), &artifact)
-	if d.ArtifactType != mediaTypeSBOM || artifact.Subject == nil || artifact.Subject.Digest != of.Digest || artifact.Subject.Size != of.Size || artifact.Config.MediaType != mediaTypeSBOM ||
-		len(artifact.Layers) != 1 || artifact.Layers[0].MediaType != mediaTypeSBOM {
+	if d.ArtifactType != mediaType || artifact.Subject == nil || artifact.Subject.Digest != of.Digest || artifact.Subject.Size != of.Size || artifact.Config.MediaType != mediaType ||
+		len(artifact.Layers) != 1 || artifact.Layers[0].MediaType != mediaType {
 		t.Fatalf("%s: %+v %+v", m.platform, d, artifact)
 	}
 	l.blob(artifact.Config)
-	if got := readBill(t, l.blob(artifact.Layers[0])).Metadata.Component; got.Hashes[0].Content != sumOfFile(t, m.binary) {
-		t.Errorf("the bill of materials for %s is about %+v", m.platform, got)
-	}
+	return l.blob(artifact.Layers[0])
 }
 
 // A registry gets the image, and what refers to it, whether or not it knows of referrers.
@@ -340,8 +445,16 @@ func TestPush(t *testing.T) {
 					t.Fatal(err)
 				}
 				found, err := referrers.IndexManifest()
-				if err != nil || len(found.Manifests) != 1 || found.Manifests[0].ArtifactType != mediaTypeSBOM {
-					t.Errorf("what refers to it is %+v: %v", found, err)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var kinds []string
+				for _, r := range found.Manifests {
+					kinds = append(kinds, r.ArtifactType)
+				}
+				slices.Sort(kinds)
+				if diff := cmp.Diff([]string{mediaTypeSBOM, mediaTypeProvenance}, kinds); diff != "" {
+					t.Errorf("what refers to it (-want +got):\n%s", diff)
 				}
 			}
 		})
