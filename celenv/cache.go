@@ -4,6 +4,7 @@
 package celenv
 
 import (
+	"context"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -23,7 +24,8 @@ type Cache struct {
 // cached is the newest version of one Cleaner that was asked for.
 type cached struct {
 	version  string
-	once     sync.Once
+	compiles chan struct{} // holds one token while somebody compiles it
+	done     bool
 	programs *Programs
 	errs     field.ErrorList
 }
@@ -33,16 +35,23 @@ func NewCache(c *Compiler) *Cache {
 	return &Cache{compiler: c, entries: map[types.UID]*cached{}}
 }
 
-// Get gives what Compile gives. The version tells one spec of a Cleaner from another: its generation, and that of its
+// Get gives what Compile gives; what the context has cut short is not remembered. The version tells one spec of a Cleaner from another: its generation, and that of its
 // template. An object without a UID is not remembered.
-func (c *Cache) Get(uid types.UID, version string, spec *v1alpha1.Work) (*Programs, field.ErrorList) {
+func (c *Cache) Get(ctx context.Context, uid types.UID, version string, spec *v1alpha1.Work) (*Programs, field.ErrorList) {
 	if uid == "" {
-		return c.compiler.Compile(spec)
+		return c.compiler.Compile(ctx, spec)
 	}
 	entry := c.entry(uid, version)
-	entry.once.Do(func() { // outside the lock: compiling one Cleaner delays no other
-		entry.programs, entry.errs = c.compiler.Compile(spec)
-	})
+	select { // outside the lock: compiling one Cleaner delays no other
+	case entry.compiles <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil
+	}
+	defer func() { <-entry.compiles }()
+	if !entry.done {
+		entry.programs, entry.errs = c.compiler.Compile(ctx, spec)
+		entry.done = entry.programs != nil || len(entry.errs) > 0
+	}
 	return entry.programs, entry.errs
 }
 
@@ -51,7 +60,7 @@ func (c *Cache) entry(uid types.UID, version string) *cached {
 	defer c.mu.Unlock()
 	entry := c.entries[uid]
 	if entry == nil || entry.version != version {
-		entry = &cached{version: version}
+		entry = &cached{version: version, compiles: make(chan struct{}, 1)}
 		c.entries[uid] = entry
 	}
 	return entry

@@ -12,28 +12,28 @@ func TestCache(t *testing.T) {
 	c := NewCache(newCompiler(t, Limits{}))
 	good, bad := spec("true"), spec("nonsense")
 
-	first, errs := c.Get("a", "1", good)
+	first, errs := c.Get(t.Context(), "a", "1", good)
 	if first == nil || len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	if again, _ := c.Get("a", "1", bad); again != first {
+	if again, _ := c.Get(t.Context(), "a", "1", bad); again != first {
 		t.Error("one generation was compiled twice")
 	}
-	if other, _ := c.Get("b", "1", good); other == first {
+	if other, _ := c.Get(t.Context(), "b", "1", good); other == first {
 		t.Error("two Cleaners share what may differ")
 	}
-	if next, errs := c.Get("a", "2", bad); next != nil || len(errs) != 1 {
+	if next, errs := c.Get(t.Context(), "a", "2", bad); next != nil || len(errs) != 1 {
 		t.Errorf("the next generation gave %v, %v", next, errs)
 	}
-	if _, errs := c.Get("a", "2", good); len(errs) != 1 {
+	if _, errs := c.Get(t.Context(), "a", "2", good); len(errs) != 1 {
 		t.Error("what does not compile was compiled twice")
 	}
 	c.Forget("a")
-	if p, _ := c.Get("a", "2", good); p == nil {
+	if p, _ := c.Get(t.Context(), "a", "2", good); p == nil {
 		t.Error("a forgotten Cleaner is remembered")
 	}
-	p, _ := c.Get("", "1", good)
-	if q, _ := c.Get("", "1", good); p == nil || p == q {
+	p, _ := c.Get(t.Context(), "", "1", good)
+	if q, _ := c.Get(t.Context(), "", "1", good); p == nil || p == q {
 		t.Error("an object without a UID was remembered")
 	}
 }
@@ -43,7 +43,7 @@ func TestCacheCompilesOnceAtATime(t *testing.T) {
 	got := make([]*Programs, 8)
 	var wg sync.WaitGroup
 	for i := range got {
-		wg.Go(func() { got[i], _ = c.Get("a", "1", spec(proposal)) })
+		wg.Go(func() { got[i], _ = c.Get(t.Context(), "a", "1", spec(proposal)) })
 	}
 	wg.Wait()
 	for _, p := range got {

@@ -4,6 +4,7 @@
 package celenv
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,10 +23,17 @@ import (
 )
 
 // Compile makes Programs of the expressions of a spec: its variables, its conditions, cloudEventData, and its rules. It
-// gives either Programs or what is wrong, never a part of them.
-func (c *Compiler) Compile(spec *v1alpha1.Work) (*Programs, field.ErrorList) {
-	b := &builder{compiler: c, root: field.NewPath("spec"), programs: &Programs{
-		limits: c.limits, turn: make(chan struct{}, 1), meter: &meter{}, explainer: &meter{}, lookout: &lookout{},
+// gives either Programs or what is wrong, never a part of them; and neither if the context ends first.
+func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs, field.ErrorList) {
+	if errs := sourceErrors(spec); len(errs) > 0 {
+		return nil, errs
+	}
+	if !c.wait(ctx.Done()) {
+		return nil, nil
+	}
+	defer func() { <-c.places }()
+	b := &builder{ctx: ctx, compiler: c, root: field.NewPath("spec"), programs: &Programs{
+		limits: c.limits, turn: make(chan struct{}, 1), meter: &meter{limits: c.limits}, explainer: &meter{limits: c.limits}, lookout: &lookout{},
 	}}
 	s := b.scope(spec)
 	if len(b.errs) > 0 {
@@ -43,7 +51,10 @@ func (c *Compiler) Compile(spec *v1alpha1.Work) (*Programs, field.ErrorList) {
 	for i := range spec.Rules {
 		p.rules = append(p.rules, b.rule(s, i, &spec.Rules[i]))
 	}
-	if len(b.errs) > 0 {
+	switch {
+	case b.interrupted:
+		return nil, nil
+	case len(b.errs) > 0:
 		return nil, b.errs
 	}
 	return p, nil
@@ -51,10 +62,12 @@ func (c *Compiler) Compile(spec *v1alpha1.Work) (*Programs, field.ErrorList) {
 
 // builder makes the Programs of one spec.
 type builder struct {
-	compiler *Compiler
-	root     *field.Path
-	programs *Programs
-	errs     field.ErrorList
+	ctx         context.Context
+	interrupted bool // some expressions were not looked at
+	compiler    *Compiler
+	root        *field.Path
+	programs    *Programs
+	errs        field.ErrorList
 }
 
 func (b *builder) refuse(path, value, detail string) {
@@ -63,7 +76,7 @@ func (b *builder) refuse(path, value, detail string) {
 
 // scope is what the conditions of a spec can name, before any of its variables.
 func (b *builder) scope(spec *v1alpha1.Work) *scope {
-	s := &scope{targets: map[string]bool{}, variables: map[string]*variable{}, hidden: map[string]string{
+	s := &scope{compiler: b.compiler, weight: new(int64(maxWeight)), targets: map[string]bool{}, variables: map[string]*variable{}, hidden: map[string]string{
 		nameItem: hiddenItem, nameObject: hiddenItem, nameItems: hiddenItems,
 	}, parameters: spec.Declared}
 	var names []string
@@ -125,6 +138,9 @@ func (b *builder) variables(s *scope, path string, variables []v1alpha1.Variable
 
 // add compiles one expression. It gives nil for one that does not compile.
 func (b *builder) add(s *scope, path, source string, w want) *expression {
+	if b.interrupted = b.interrupted || b.ctx.Err() != nil; b.interrupted {
+		return nil
+	}
 	made, problems := b.compiler.compile(s, path, source, w, b.programs)
 	for _, problem := range problems {
 		b.errs = append(b.errs, problem.field(b.root.Child(path), source))
@@ -185,7 +201,10 @@ func (e *Error) field(at *field.Path, source string) *field.Error {
 
 // scope is what an expression can name.
 type scope struct {
-	env *cel.Env
+	compiler *Compiler
+	env      *cel.Env
+	// weight is what is left to the expressions of the spec.
+	weight *int64
 	// targets are all targets, and whether expressions see them.
 	targets map[string]bool
 	// variables are those that can be read, by variables.x.
@@ -207,7 +226,7 @@ const (
 
 // clone is a scope that can be changed.
 func (s *scope) clone() *scope {
-	return &scope{env: s.env, targets: s.targets, variables: maps.Clone(s.variables), hidden: maps.Clone(s.hidden), parameters: s.parameters}
+	return &scope{compiler: s.compiler, weight: s.weight, env: s.env, targets: s.targets, variables: maps.Clone(s.variables), hidden: maps.Clone(s.hidden), parameters: s.parameters}
 }
 
 // expression is one expression of a spec, ready to run.
@@ -254,6 +273,9 @@ func (c *Compiler) compile(s *scope, path, source string, w want, p *Programs) (
 		return nil, syntaxErrors(source, issues)
 	}
 	t := newTree(source, parsed.NativeRep())
+	if problem := s.weigh(t, parsed.NativeRep()); problem != nil {
+		return nil, []*Error{problem}
+	}
 	checked, issues := s.env.Check(parsed)
 	if issues.Err() != nil {
 		return nil, s.checkErrors(t, issues)
@@ -268,7 +290,7 @@ func (c *Compiler) compile(s *scope, path, source string, w want, p *Programs) (
 		return nil, []*Error{problem}
 	}
 	var err error
-	if made.program, err = c.plan(s.env, checked, true, c.metered(checked, p.meter)); err != nil {
+	if made.program, err = c.plan(s.env, checked, p.meter, true, c.metered(checked, p.meter)); err != nil {
 		return nil, []*Error{planError(t, err)}
 	}
 	s.depends(made)
@@ -526,6 +548,11 @@ func (x *expression) says() string {
 	case strings.HasPrefix(x.path, "conditions["):
 		return "a condition " + x.want.must()
 	}
+	return x.name() + " " + x.want.must()
+}
+
+// name is what the expression is called in a sentence.
+func (x *expression) name() string {
 	name := x.path
 	if strings.HasSuffix(name, ".patch.expression") {
 		name = "the patch"
@@ -533,7 +560,7 @@ func (x *expression) says() string {
 	name = strings.TrimSuffix(name, ".expression")
 	name = name[strings.LastIndexByte(name, '.')+1:]
 	name, _, _ = strings.Cut(name, "[")
-	return name + " " + x.want.must()
+	return name
 }
 
 // typeError says that an expression can never give what it must.

@@ -4,8 +4,11 @@
 package celenv
 
 import (
+	"context"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -93,7 +96,7 @@ func TestCompileErrors(t *testing.T) {
 	c := newCompiler(t, Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p, errs := c.Compile(spec("true", tc.expression))
+			p, errs := c.Compile(t.Context(), spec("true", tc.expression))
 			if p != nil {
 				t.Error("there are Programs beside the errors")
 			}
@@ -121,7 +124,7 @@ func TestExpressionsMayNotBeLarge(t *testing.T) {
 		"And":    "true" + strings.Repeat("&&true", 2000),
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, errs := c.Compile(spec(expression))
+			p, errs := c.Compile(t.Context(), spec(expression))
 			if p == nil && len(errs) == 0 || p != nil && len(errs) > 0 {
 				t.Errorf("got %v and %v", p, errs)
 			}
@@ -135,7 +138,7 @@ func TestExpressionsMayNotBeLarge(t *testing.T) {
 func TestTargetsOfOtherMeanings(t *testing.T) {
 	s := spec("true")
 	s.Targets = append(s.Targets, v1alpha1.ClusterTarget{Name: "time"})
-	p, errs := newCompiler(t, Limits{}).Compile(s)
+	p, errs := newCompiler(t, Limits{}).Compile(t.Context(), s)
 	if p != nil || len(errs) != 1 || errs[0].Field != "spec.targets[3].name" {
 		t.Errorf("got %v, %v", p, errs)
 	}
@@ -145,7 +148,7 @@ func TestTargetsOfOtherMeanings(t *testing.T) {
 func TestTargetNamedAsANamespace(t *testing.T) {
 	s := spec(`json.valid("1") && json.metadata.name == "x"`)
 	s.Targets = append(s.Targets, v1alpha1.ClusterTarget{Name: "json"})
-	p, errs := newCompiler(t, Limits{}).Compile(s)
+	p, errs := newCompiler(t, Limits{}).Compile(t.Context(), s)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
@@ -189,7 +192,7 @@ func FuzzCompile(f *testing.F) {
 	c := newCompiler(f, Limits{Steps: 1000, Growth: 1 << 20})
 	in := Input{Targets: map[string]any{"svc": map[string]any{"x": []any{"a"}}, "revisions": list()}, Time: at("2025-01-01T00:00:00Z")}
 	f.Fuzz(func(t *testing.T, expression string) {
-		p, errs := c.Compile(spec(expression))
+		p, errs := c.Compile(t.Context(), spec(expression))
 		if (p == nil) != (len(errs) > 0) {
 			t.Fatalf("got %v and %v", p, errs)
 		}
@@ -205,4 +208,85 @@ func FuzzCompile(f *testing.F) {
 			t.Fatal(got.Err)
 		}
 	})
+}
+
+// The checker cannot be interrupted, and takes minutes and gigabytes for some texts of a few hundred characters. They are
+// refused before.
+func TestInvolvedExpressionsDoNotCompile(t *testing.T) {
+	nest := func(n int, from, step, to string) string {
+		for range n {
+			to = "cel.bind(a, " + step + ", " + to + ")"
+		}
+		return "cel.bind(a, " + from + ", " + to + ")"
+	}
+	among := func(n int, part string) string { return "[" + strings.Repeat(part+",", n) + "].size() > 0" }
+	cases := map[string]string{
+		"TypesThatDouble": nest(32, "1", "{a: a}", "a.size() > 0"),
+		"TypesThatGrow":   nest(115, "[1]", "[a, a]", "a.size() > 0"),
+		"EmptyMaps":       among(4000, "{}"),
+		"EmptyLists":      among(5000, "[]"),
+		"OptMap":          among(800, "svc.?a.optMap(v, v)"),
+		"Indexes":         among(1800, "svc.a[1]"),
+		"Patterns":        among(400, "'b'.matches('([ab]{9}){100}')"),
+	}
+	c := newCompiler(t, Limits{})
+	for name, expression := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := spec()
+			for range v1alpha1.MaxExpressionBytes / len(expression) {
+				if s.Conditions = append(s.Conditions, expression); len(s.Conditions) == 64 {
+					break
+				}
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			start := time.Now()
+			_, errs := c.Compile(t.Context(), s)
+			took := time.Since(start)
+			runtime.ReadMemStats(&after)
+			if len(errs) == 0 || !strings.Contains(errs[len(errs)-1].Detail, "too involved to be checked") {
+				t.Errorf("got %v", errs)
+			}
+			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 512<<20 || took > 20*time.Second {
+				t.Errorf("it took %s and %d MiB", took, allocated>>20)
+			}
+		})
+	}
+}
+
+func TestTooMuchSourceDoesNotCompile(t *testing.T) {
+	s := spec()
+	for range 9 {
+		s.Conditions = append(s.Conditions, "true || '"+strings.Repeat("x", 16000)+"' == ''")
+	}
+	_, errs := newCompiler(t, Limits{}).Compile(t.Context(), s)
+	if want := "the expressions are 144144 bytes long together; at most 131072 are allowed: shorten them, or use several Cleaners"; len(errs) != 1 || errs[0].Field != "spec" || errs[0].Detail != want {
+		t.Errorf("got %v", errs)
+	}
+}
+
+// Only a few specs are compiled at a time; who waits hears of the end of the context.
+func TestCompilationsAreFew(t *testing.T) {
+	c := newCompiler(t, Limits{})
+	for range compilations {
+		c.places <- struct{}{}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if p, errs := c.Compile(ctx, spec("true")); p != nil || len(errs) > 0 {
+			t.Errorf("got %v, %v", p, errs)
+		}
+	}()
+	cancel()
+	<-done
+	cache := NewCache(c)
+	if p, errs := cache.Get(ctx, "a", "1", spec("true")); p != nil || len(errs) > 0 {
+		t.Errorf("got %v, %v", p, errs)
+	}
+	<-c.places
+	if p, errs := cache.Get(t.Context(), "a", "1", spec("true")); p == nil || len(errs) > 0 {
+		t.Errorf("what was cut short is remembered: %v, %v", p, errs)
+	}
 }

@@ -15,7 +15,7 @@ func dataPrograms(t *testing.T, limits Limits, expression string) *Programs {
 	t.Helper()
 	s := spec("true")
 	s.CloudEventData = expression
-	p, errs := newCompiler(t, limits).Compile(s)
+	p, errs := newCompiler(t, limits).Compile(t.Context(), s)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
@@ -135,7 +135,7 @@ func TestDataCompileErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := spec("true")
 			s.CloudEventData = tc.expression
-			p, errs := newCompiler(t, Limits{}).Compile(s)
+			p, errs := newCompiler(t, Limits{}).Compile(t.Context(), s)
 			if p != nil || len(errs) != 1 || errs[0].Field != "spec.cloudEventData" {
 				t.Fatalf("got %v", errs)
 			}

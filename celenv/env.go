@@ -120,6 +120,10 @@ type Compiler struct {
 	bindings map[string]*functions.Overload
 	// functions are all of them, for whoever plans.
 	functions interpreter.Dispatcher
+	// typeParameters are how many types each function leaves open.
+	typeParameters map[string]int64
+	// places are taken by specs that are compiled.
+	places chan struct{}
 }
 
 // NewCompiler builds the environment of the language.
@@ -142,7 +146,10 @@ func NewCompiler(o Options) (*Compiler, error) {
 			return nil, fmt.Errorf("cannot add the overloads of %q: %w", name, err)
 		}
 	}
-	return &Compiler{env: env, envs: lru.New(sharedEnvs), limits: o.Limits.orDefaults(), charges: charges(), bindings: bindings, functions: all}, nil
+	return &Compiler{
+		env: env, envs: lru.New(sharedEnvs), limits: o.Limits.orDefaults(), charges: charges(), bindings: bindings, functions: all,
+		typeParameters: typeParameters(env), places: make(chan struct{}, compilations),
+	}, nil
 }
 
 // labelSharedErrors writes into the two error values that cel-go shares between all evaluations, before there are any.

@@ -40,7 +40,7 @@ func spec(conditions ...string) *v1alpha1.Work {
 
 func programs(t testing.TB, c *Compiler, conditions ...string) *Programs {
 	t.Helper()
-	p, errs := c.Compile(spec(conditions...))
+	p, errs := c.Compile(t.Context(), spec(conditions...))
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}

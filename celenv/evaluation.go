@@ -6,6 +6,7 @@ package celenv
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -22,7 +23,12 @@ type Evaluation struct {
 	values map[string]any // the targets, params and time
 	memos  []memo         // of the spec's variables, by slot
 	shared budget
-	closed bool
+	// all is what is left of Limits.AllSteps to answers, and besides to what is foreseen and explained.
+	all, besides int64
+	// over is why nothing is answered any more, with the expression at which that was found; nil while it is.
+	over     *Error
+	retained int64 // bytes
+	closed   bool
 
 	// rule is whose expression runs, or was the last one; nil before.
 	rule *ruleProgram
@@ -33,7 +39,6 @@ type Evaluation struct {
 	items     ref.Val
 	object    map[string]any // what a patch is about
 
-	timed bool // the time of items has begun
 	ahead foresight
 }
 
@@ -56,19 +61,48 @@ func (e *variableError) Error() string {
 
 // Begin waits for the other evaluations of these Programs to end, and begins one. Whoever gets one must Close it.
 func (p *Programs) Begin(ctx context.Context, in Input) (*Evaluation, *Error) {
+	return p.begin(ctx, in, p.limits.wall(in), p.limits.AllSteps)
+}
+
+// search begins an Evaluation that only looks for a moment. It has less of everything: a decision is made already.
+func (p *Programs) search(ctx context.Context, in Input) (*Evaluation, *Error) {
+	return p.begin(ctx, in, p.limits.Wall, p.limits.AllSteps/2)
+}
+
+func (p *Programs) begin(ctx context.Context, in Input, wall time.Duration, steps int64) (*Evaluation, *Error) {
 	waiting, cancel := context.WithTimeoutCause(ctx, p.limits.Wall, errWall)
 	defer cancel()
 	if ctx.Err() == nil {
 		select {
 		case p.turn <- struct{}{}:
-			p.meter.begin(ctx, p.limits.Wall)
-			e := &Evaluation{p: p, values: in.variables(), memos: make([]memo, p.slots), shared: p.limits.evaluation()}
+			p.meter.begin(ctx, wall)
+			e := &Evaluation{p: p, values: in.variables(), memos: make([]memo, p.slots), all: steps, besides: steps / 2}
+			e.shared = p.limits.evaluation(&e.all)
 			e.ahead.forget()
 			return e, nil
 		case <-waiting.Done():
 		}
 	}
-	return nil, (&meter{ctx: waiting, wall: p.limits.Wall}).interruption()
+	problem := (&meter{ctx: waiting, wall: p.limits.Wall}).interruption()
+	problem.Hint = "" // it has not begun
+	return nil, problem
+}
+
+// Over says why nothing is answered any more, and at which expression that was found: what all of them may take is used up,
+// or the caller's context has ended. It is nil while there are answers. What was answered before is no basis for a decision.
+func (e *Evaluation) Over() *Error { return e.over }
+
+// Retain counts bytes that the caller holds on to, on behalf of an expression, until all answers are there. It is false once
+// they are more than Limits.Retained: then Over says so.
+func (e *Evaluation) Retain(path string, bytes int) bool {
+	if e.over != nil {
+		return false
+	}
+	if e.retained += int64(bytes); e.retained > e.p.limits.Retained {
+		e.over = &Error{Kind: Exhausted, Path: path, Message: fmt.Sprintf("what the rules want takes more than %d bytes of memory", e.p.limits.Retained),
+			Hint: "act on fewer items at once, or give shorter keys, reasons and patches"}
+	}
+	return e.over == nil
 }
 
 // Close ends the evaluation and lets the next one begin.
@@ -99,7 +133,7 @@ func (e *Evaluation) Data() (string, *Error) {
 	if e.p.data == nil {
 		return "", nil
 	}
-	own := e.p.limits.evaluation()
+	own := e.p.limits.evaluation(&e.all)
 	out, problem := e.p.data.value(e, &own)
 	if problem != nil {
 		return "", problem

@@ -4,7 +4,6 @@
 package celenv
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -45,7 +44,7 @@ func (c *cause) Error() string { return c.err.Error() }
 func (c *cause) Unwrap() error { return c.err }
 
 // of says why the evaluation gave err. If that does not come out again, it says what cel-go said.
-func (x *explanation) of(ctx context.Context, variables interpreter.Activation, err *types.Err) *Error {
+func (x *explanation) of(e *Evaluation, err *types.Err) *Error {
 	t := x.expression.tree
 	plain := t.locate(&Error{Kind: Runtime, Message: cut(err.Error(), 512)}, err.NodeID())
 	if x.program == nil && x.plan() != nil {
@@ -53,15 +52,15 @@ func (x *explanation) of(ctx context.Context, variables interpreter.Activation, 
 	}
 	x.turns, x.values = map[int64]int64{}, map[int64]ref.Val{}
 	before := *x.meter // another explanation can be under way
-	budget := x.limits.evaluation()
-	x.meter.begin(ctx, x.limits.Wall)
+	budget := x.limits.evaluation(&e.besides)
+	x.meter.begin(e.p.meter.ctx, x.limits.Wall)
 	x.meter.budget = &budget
 	defer func() {
 		x.values = nil // they hold the objects
 		x.meter.cancel()
 		*x.meter = before
 	}()
-	_, again := run(x.program, variables)
+	_, again := run(x.program, (*activation)(e))
 	var c *cause
 	if !errors.As(again, &c) {
 		return plain
@@ -77,7 +76,7 @@ func (x *explanation) plan() error {
 		}
 	}
 	var err error
-	x.program, err = x.compiler.plan(x.expression.env, x.expression.ast, false, x.compiler.metered(x.expression.ast, x.meter), x.watch)
+	x.program, err = x.compiler.plan(x.expression.env, x.expression.ast, x.meter, false, x.compiler.metered(x.expression.ast, x.meter), x.watch)
 	return err
 }
 

@@ -88,17 +88,17 @@ func (e *Evaluation) beside(from *budget) *budget {
 	switch f := &e.ahead; from {
 	case &e.shared:
 		if f.shared.maxSteps == 0 {
-			f.shared = e.p.limits.evaluation()
+			f.shared = e.p.limits.evaluation(&e.besides)
 		}
 		return &f.shared
 	case &e.itemSpent:
 		if f.about != e.item || f.item.maxSteps == 0 {
-			f.about, f.item = e.item, e.p.limits.items(1)
+			f.about, f.item = e.item, e.p.limits.items(1, &e.besides)
 			clear(f.itemMemos)
 		}
 		return &f.item
 	default:
-		own := newBudget(from.whose, from.maxSteps, from.maxGrowth)
+		own := newBudget(from.whose, from.maxSteps, from.maxGrowth, &e.besides)
 		return &own
 	}
 }
@@ -266,7 +266,7 @@ func (a *aheadProgram) plan() bool {
 		return false
 	}
 	follow, complete := a.compiler.followed(a.x.movement.calls, a.programs.lookout, a.programs.meter)
-	program, err := a.compiler.plan(a.x.env, a.x.ast, true, follow, a.compiler.metered(a.x.ast, a.programs.meter))
+	program, err := a.compiler.plan(a.x.env, a.x.ast, a.programs.meter, true, follow, a.compiler.metered(a.x.ast, a.programs.meter))
 	if err == nil && complete() == nil {
 		a.program = program
 	}
@@ -292,7 +292,7 @@ func (p *Programs) Flip(ctx context.Context, in Input, results []Result, first F
 		return time.Time{}, true
 	}
 	at = first.Until
-	e, interrupted := p.Begin(ctx, in)
+	e, interrupted := p.search(ctx, in)
 	if interrupted != nil {
 		return at, false
 	}

@@ -265,7 +265,7 @@ func moments(after time.Time) []time.Time {
 // unforeseeing makes Programs that only answer.
 func unforeseeing(t *testing.T, c *Compiler, w *v1alpha1.Work) *Programs {
 	t.Helper()
-	p, errs := c.Compile(w)
+	p, errs := c.Compile(t.Context(), w)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
@@ -289,7 +289,7 @@ func TestForesightOfRandomExpressions(t *testing.T) {
 	for seed := range uint64(specs) {
 		a := &author{Rand: rand.New(rand.NewPCG(seed, 1))}
 		w := a.spec()
-		p, errs := c.Compile(w)
+		p, errs := c.Compile(t.Context(), w)
 		if len(errs) > 0 && strings.Contains(errs.ToAggregate().Error(), "exceeds nesting limit") {
 			continue
 		}

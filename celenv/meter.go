@@ -4,10 +4,13 @@
 package celenv
 
 import (
+	"slices"
+
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
@@ -139,15 +142,142 @@ func (c *Compiler) paid(node interpreter.InterpretableCall, charge charge, m *me
 	case operators.Equals, operators.NotEquals:
 		return &equality{id: node.ID(), left: args[0], right: args[1], not: node.Function() == operators.NotEquals, m: m}, nil
 	case operators.In:
-		if _, ok := args[1].(interpreter.InterpretableConst); ok {
-			return node, nil // cel-go makes a set of it
+		if _, ok := args[1].(interpreter.InterpretableConst); ok { // cel-go makes a set of it
+			return &membership{InterpretableCall: node, args: []interpreter.InterpretableV2{&hashed{InterpretableV2: args[0], m: m}, args[1]}}, nil
 		}
 	}
+	if converts(node) {
+		return node, nil // cel-go does it once
+	}
 	paid.apply = c.application(node, len(args))
+	if node.Function() == operators.Add {
+		paid.apply = flat(paid.apply)
+	}
 	if charge.match != nil {
 		return paid, paid.matches(node)
 	}
 	return paid, nil
+}
+
+// converts says that a call makes a value of another type of a constant, which is short.
+func converts(node interpreter.InterpretableCall) bool {
+	args := node.Args()
+	if !overloads.IsTypeConversionFunction(node.Function()) || len(args) != 1 {
+		return false
+	}
+	constant, ok := args[0].(interpreter.InterpretableConst)
+	return ok && textSize(constant.Value()) <= maxShort
+}
+
+// flat is addition that makes one list of two. cel-go's own gives a view of them, whose elements take the longer to find
+// the more lists were added.
+func flat(add func([]ref.Val) ref.Val) func([]ref.Val) ref.Val {
+	return func(args []ref.Val) ref.Val {
+		left, ok := args[0].(traits.Lister)
+		if _, collects := left.(traits.MutableLister); !ok || collects {
+			return add(args)
+		}
+		right, ok := args[1].(traits.Lister)
+		if !ok {
+			return add(args)
+		}
+		if one, ok := left.(*nativeList); ok {
+			if other, ok := right.(*nativeList); ok {
+				return adapter{types.DefaultTypeAdapter}.NativeToValue(slices.Concat(one.native, other.native))
+			}
+		}
+		all := make([]ref.Val, 0, length(left)+length(right))
+		for _, list := range []traits.Lister{left, right} {
+			for it := list.Iterator(); it.HasNext() == types.True; {
+				all = append(all, it.Next())
+			}
+		}
+		return types.NewRefValList(adapter{types.DefaultTypeAdapter}, all)
+	}
+}
+
+// membership is "in" a list of constants.
+type membership struct {
+	interpreter.InterpretableCall
+	args []interpreter.InterpretableV2
+}
+
+// Args are the arguments of a call: the first one pays for being looked up.
+func (s *membership) Args() []interpreter.InterpretableV2 { return s.args }
+
+// hashed is a value that is looked up in a map.
+type hashed struct {
+	interpreter.InterpretableV2
+	m *meter
+}
+
+func (h *hashed) Eval(a interpreter.Activation) ref.Val { return h.Exec(interpreter.AsFrame(a)) }
+
+func (h *hashed) Exec(f *interpreter.ExecutionFrame) ref.Val {
+	v := h.InterpretableV2.Exec(f)
+	h.m.read(textSize(v))
+	return v
+}
+
+// meteredAttributes has what is looked up in maps pay for that: cel-go plans no calls for it.
+type meteredAttributes struct {
+	interpreter.AttributeFactory
+	m *meter
+}
+
+// RelativeAttribute is a value that is looked up, or that something is looked up in.
+func (f *meteredAttributes) RelativeAttribute(id int64, operand interpreter.Interpretable) interpreter.Attribute {
+	if operand, ok := operand.(interpreter.InterpretableV2); ok {
+		return f.AttributeFactory.RelativeAttribute(id, &hashed{InterpretableV2: operand, m: f.m})
+	}
+	return f.AttributeFactory.RelativeAttribute(id, operand)
+}
+
+// NewQualifier is a key or an index.
+func (f *meteredAttributes) NewQualifier(of *types.Type, id int64, key any, optional bool) (interpreter.Qualifier, error) {
+	if attribute, ok := key.(interpreter.InterpretableAttribute); ok {
+		key = &meteredKey{InterpretableAttribute: attribute, factory: f}
+	}
+	return f.AttributeFactory.NewQualifier(of, id, key, optional)
+}
+
+// meteredKey is a key that is a variable, or a part of one.
+type meteredKey struct {
+	interpreter.InterpretableAttribute
+	factory *meteredAttributes
+}
+
+// qualifier is the key as it is now, once it is paid that it is looked up.
+func (k *meteredKey) qualifier(vars interpreter.Activation) (interpreter.Qualifier, error) {
+	v, err := k.Resolve(vars)
+	if err != nil {
+		return nil, err
+	}
+	switch key := v.(type) {
+	case string:
+		k.factory.m.read(int64(len(key)))
+	case ref.Val:
+		k.factory.m.read(textSize(key))
+	}
+	return k.factory.AttributeFactory.NewQualifier(nil, k.ID(), v, k.IsOptional())
+}
+
+// Qualify looks the key up.
+func (k *meteredKey) Qualify(vars interpreter.Activation, object any) (any, error) {
+	q, err := k.qualifier(vars)
+	if err != nil {
+		return nil, err
+	}
+	return q.Qualify(vars, object)
+}
+
+// QualifyIfPresent looks the key up where it may be missing.
+func (k *meteredKey) QualifyIfPresent(vars interpreter.Activation, object any, presenceOnly bool) (any, bool, error) {
+	q, err := k.qualifier(vars)
+	if err != nil {
+		return nil, false, err
+	}
+	return q.QualifyIfPresent(vars, object, presenceOnly)
 }
 
 // matches has the call pay for its regular expression, which is compiled once when it is a literal.

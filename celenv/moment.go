@@ -31,7 +31,7 @@ func (p *Programs) WhenTrue(ctx context.Context, in Input, results []Result, gue
 	if high <= low {
 		return time.Time{}, false
 	}
-	e, interrupted := p.Begin(ctx, in)
+	e, interrupted := p.search(ctx, in)
 	if interrupted != nil { // who is interrupted has found nothing
 		return time.Time{}, false
 	}

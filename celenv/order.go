@@ -5,6 +5,7 @@ package celenv
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -14,6 +15,15 @@ import (
 // Order is what orderBy gave for an item.
 type Order struct{ values []ref.Val }
 
+// Size is how many bytes it takes.
+func (o Order) Size() int {
+	n := 0
+	for _, v := range o.values {
+		n += 2*valueSize + int(textSize(v))
+	}
+	return n
+}
+
 // Order evaluates orderBy.
 func (i *Item) Order() (Order, *Error) {
 	p := i.rule.p
@@ -22,10 +32,18 @@ func (i *Item) Order() (Order, *Error) {
 	}
 	values := make([]ref.Val, len(p.order))
 	for k := range p.order {
-		var problem *Error
-		if values[k], problem = i.ask(p.order[k].expression); problem != nil {
+		x := p.order[k].expression
+		value, problem := i.ask(x)
+		if problem == nil {
+			problem = x.tooLong(value, maxOrder)
+		}
+		if problem != nil {
 			return Order{}, problem
 		}
+		if text, ok := value.(types.String); ok {
+			value = types.String(strings.Clone(string(text))) // a part of a longer text would hold on to all of it
+		}
+		values[k] = value
 	}
 	return Order{values: values}, nil
 }

@@ -35,7 +35,7 @@ func TestUndeclaredParameters(t *testing.T) {
 				work = variablesSpec([]string{"v: params.kept"}, tc.expression)
 			}
 			work.Declared = tc.declared
-			_, errs := c.Compile(work)
+			_, errs := c.Compile(t.Context(), work)
 			if got := errs.ToAggregate(); (got == nil) != (tc.want == "") || got != nil && !strings.Contains(got.Error(), tc.want) {
 				t.Errorf("got %v, want %q", got, tc.want)
 			}

@@ -134,13 +134,22 @@ func (x *expression) fault(e *Error) *Error {
 
 // value runs the expression, paid from a budget.
 func (x *expression) value(e *Evaluation, from *budget) (ref.Val, *Error) {
+	if e.over != nil {
+		return nil, e.over
+	}
 	out, failure, problem := x.attempt(e, from)
+	if problem != nil && e.over == nil && e.p.meter.over(e.all) != nil {
+		e.over = problem.of(x.path)
+	}
+	if e.over != nil {
+		return nil, e.over
+	}
 	if failure != nil {
 		var of *variableError
 		if errors.As(failure, &of) {
 			problem = x.tree.locate(&Error{Kind: Runtime, Message: of.Error(), Object: of.problem.Object, Hint: of.problem.Hint}, failure.NodeID())
 		} else {
-			problem = x.explain.of(e.p.meter.ctx, (*activation)(e), failure)
+			problem = x.explain.of(e, failure)
 		}
 	}
 	if problem != nil {
@@ -164,8 +173,8 @@ func (x *expression) attempt(e *Evaluation, from *budget) (ref.Val, *types.Err, 
 // attempt runs a program, paid from a budget.
 func (e *Evaluation) attempt(program *program, variables interpreter.Activation, from *budget) (ref.Val, *types.Err, *Error) {
 	m := e.p.meter
-	if m.ctx.Err() != nil {
-		return nil, nil, m.interruption()
+	if over := m.over(*from.all); over != nil {
+		return nil, nil, over
 	}
 	paying := m.budget
 	m.budget, m.stopped = from, nil
@@ -191,9 +200,10 @@ type program struct{ root interpreter.InterpretableV2 }
 
 // plan makes a program of what was checked, optimized if it is to give answers. It does what cel-go's own Program does, but
 // that each of those keeps a table of all functions, which is most of what it takes in memory.
-func (c *Compiler) plan(env *cel.Env, a *cel.Ast, optimized bool, decorators ...interpreter.InterpretableDecoratorV2) (*program, error) {
+func (c *Compiler) plan(env *cel.Env, a *cel.Ast, m *meter, optimized bool, decorators ...interpreter.InterpretableDecoratorV2) (*program, error) {
 	types, adapter := env.CELTypeProvider(), env.CELTypeAdapter()
-	planner := interpreter.NewInterpreter(c.functions, env.Container, types, adapter, interpreter.NewAttributeFactory(env.Container, adapter, types))
+	attributes := &meteredAttributes{AttributeFactory: interpreter.NewAttributeFactory(env.Container, adapter, types), m: m}
+	planner := interpreter.NewInterpreter(c.functions, env.Container, types, adapter, attributes)
 	options := []interpreter.PlannerOption{interpreter.CustomDecoratorV2(lazily)}
 	for _, d := range decorators {
 		options = append(options, interpreter.CustomDecoratorV2(d))

@@ -54,13 +54,13 @@ func TestProposal(t *testing.T) {
 		want      Result
 	}{
 		"None":     {"no Revision is in use", list(), Result{Value: true}},
-		"Idle":     {"only preview routes, inactive for long", list(revision("a", "sfj-1,preview-2", "False", old)), Result{Value: true, Cost: 86}},
-		"Routed":   {"a route of production", list(revision("a", "sfj-1,www", "False", old)), Result{Cost: 35}},
-		"Active":   {"it serves", list(revision("a", "sfj-1", "True", old)), Result{Cost: 69}},
-		"Young":    {"it stopped serving only lately", list(revision("a", "sfj-1", "False", young)), Result{Cost: 69}},
-		"Unrouted": {"an error that nothing outweighs", list(revision("a", "sfj-1", "False", old), revision("b", "", "False", old)), Result{Cost: 121, Err: unrouted}},
+		"Idle":     {"only preview routes, inactive for long", list(revision("a", "sfj-1,preview-2", "False", old)), Result{Value: true, Cost: 103}},
+		"Routed":   {"a route of production", list(revision("a", "sfj-1,www", "False", old)), Result{Cost: 51}},
+		"Active":   {"it serves", list(revision("a", "sfj-1", "True", old)), Result{Cost: 85}},
+		"Young":    {"it stopped serving only lately", list(revision("a", "sfj-1", "False", young)), Result{Cost: 86}},
+		"Unrouted": {"an error that nothing outweighs", list(revision("a", "sfj-1", "False", old), revision("b", "", "False", old)), Result{Cost: 139, Err: unrouted}},
 		"Outweighed": {"whatever the unrouted Revision is, another is in use",
-			list(revision("b", "", "False", old), revision("a", "www", "False", old)), Result{Cost: 70}},
+			list(revision("b", "", "False", old), revision("a", "www", "False", old)), Result{Cost: 87}},
 	}
 	p := programs(t, newCompiler(t, Limits{}), proposal)
 	if diff := cmp.Diff([]string{"revisions"}, p.Reads(0)); diff != "" {
@@ -255,7 +255,7 @@ func TestInterruption(t *testing.T) {
 	}{
 		"Before": {"the context has ended before", cancelled, Limits{}, Error{Kind: Interrupted, Message: "the evaluation was interrupted"}},
 		"During": {"the context ends in the loop", soon, Limits{Steps: 1 << 40}, Error{Kind: Interrupted, Message: "the evaluation was interrupted"}},
-		"Wall":   {"our own deadline passes", t.Context(), Limits{Steps: 1 << 40, Wall: 20 * time.Millisecond}, Error{Kind: Exhausted, Message: "the evaluation takes longer than 20ms"}},
+		"Wall":   {"our own deadline passes", t.Context(), Limits{Steps: 1 << 40, Wall: 20 * time.Millisecond}, Error{Kind: Exhausted, Message: "the evaluation takes longer than 20ms", Hint: hintOver}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -306,7 +306,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	for range 4 { // different Programs, and an error value that cel-go shares between all of them
 		wg.Go(func() {
-			q, errs := c.Compile(spec("svc + 1 == 2", "svc && true"))
+			q, errs := c.Compile(t.Context(), spec("svc + 1 == 2", "svc && true"))
 			if len(errs) > 0 {
 				t.Error(errs.ToAggregate())
 				return

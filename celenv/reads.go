@@ -54,7 +54,8 @@ func (p *ruleProgram) expressions() []*expression {
 	return all
 }
 
-// joins warns of targets on which a rule's decision depends and that nothing confirms, other than the one of its items.
+// joins finds the targets on which a rule's decision depends and that its confirm does not name, other than the one of its
+// items, and warns of them: they are confirmed as a whole.
 // (That one needs no other proof: a deed carries the version that was decided on.) Items of several targets may be held
 // against each other, but in forEach itself.
 func (b *builder) joins(s *scope, rule *v1alpha1.Rule, p *ruleProgram) {
@@ -78,10 +79,11 @@ func (b *builder) joins(s *scope, rule *v1alpha1.Rule, p *ruleProgram) {
 				continue
 			}
 			known[target] = true
+			p.unproven = append(p.unproven, target)
 			w := Warning{
 				Path:    x.path,
 				Message: fmt.Sprintf("rule %q joins target %q without confirm", rule.Name, target),
-				Hint:    fmt.Sprintf("add {target: %s, name: ...} to confirm, so that what is read there, or is not there, is proven before anything is done", target),
+				Hint:    fmt.Sprintf("all of it is read live before anything is done: add {target: %s, name: ...} to confirm, to read only what an item rests on", target),
 			}
 			w.Line, w.Column = x.tree.place(s.source(x, target))
 			w.Snippet = snippet(x.tree.source, w.Line, w.Column)

@@ -68,7 +68,7 @@ func TestJoinsWithoutConfirmAreWarnedOf(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			rule := v1alpha1.Rule{Name: "r", ForEach: tc.forEach, When: tc.when, Unless: tc.unless, Confirm: tc.confirm, Variables: variablesOf([]string{"own: config == null"})}
-			p, errs := c.Compile(podWork([]string{nodesByName, "running: pods.items.filter(p, has(p.status))"}, rule))
+			p, errs := c.Compile(t.Context(), podWork([]string{nodesByName, "running: pods.items.filter(p, has(p.status))"}, rule))
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/cel-go/common/types"
@@ -32,6 +33,7 @@ type ruleProgram struct {
 	kept                                                    int // `keep`, where it is a constant
 	confirm                                                 []confirmProgram
 	joined                                                  []string // what a confirm of "*" reads, sorted
+	unproven                                                []string // what the decision depends on and no confirm names
 	actions                                                 []actionProgram
 }
 
@@ -156,16 +158,24 @@ func (e *Evaluation) Rule(i int) *RuleEvaluation {
 	return &RuleEvaluation{e: e, p: e.p.rules[i]}
 }
 
-// Items are the entries of forEach, in the order of its list. Each gives the evaluation more time.
+// The longest texts that are held on to for each item.
+const (
+	maxKey   = 1 << 10 // key, forKey
+	maxWhy   = 1 << 10 // reason
+	maxOrder = 4 << 10 // orderBy
+	maxGroup = 4 << 10 // groupBy, as JSON
+	maxName  = 253     // confirm: what an object or a namespace can be called at most
+)
+
+// Items are the entries of forEach, in the order of its list.
 func (r *RuleEvaluation) Items() ([]*Item, *Error) {
-	e, m := r.e, r.e.p.meter
-	if !e.timed {
-		e.timed = true
-		m.again(e.p.limits.Wall)
-	}
+	e := r.e
 	out, problem := e.ask(r.p.forEach, &e.shared)
 	if problem != nil {
 		return nil, problem
+	}
+	if n, most := length(out), e.p.limits.Items; n > int64(most) {
+		return nil, r.p.forEach.fault(&Error{Kind: Exhausted, Message: fmt.Sprintf("forEach gives %d items, and a rule may have %d", n, most), Hint: "filter the list, or let the target select less"})
 	}
 	var values []any
 	if own, ok := out.(*nativeList); ok {
@@ -175,7 +185,10 @@ func (r *RuleEvaluation) Items() ([]*Item, *Error) {
 			values = append(values, it.Next())
 		}
 	}
-	m.longer(time.Duration(product(int64(len(values)), int64(e.p.limits.ItemWall))))
+	const each = 64 // an Item, and where it is found
+	if !e.Retain(r.p.forEach.path, each*len(values)) {
+		return nil, e.over
+	}
 	items, all := make([]*Item, len(values)), make([]Item, len(values))
 	for i, value := range values {
 		if own, ok := value.(*sortedMap); ok {
@@ -194,7 +207,7 @@ func (i *Item) about() *Evaluation {
 	if e.item == i {
 		return e
 	}
-	e.rule, e.item, e.itemSpent = i.rule.p, i, e.p.limits.items(1)
+	e.rule, e.item, e.itemSpent = i.rule.p, i, e.p.limits.items(1, &e.all)
 	if n := i.rule.p.slots; cap(e.itemMemos) < n {
 		e.itemMemos = make([]memo, n)
 	} else {
@@ -219,19 +232,33 @@ func (i *Item) holds(x *expression, otherwise bool) (bool, *Error) {
 	return problem == nil && out == types.True, problem
 }
 
-// text is the answer of an expression that must be a string; without one it is empty.
-func (i *Item) text(x *expression) (string, *Error) {
+// text is the answer of an expression that must be a string, not longer than most; without one it is empty.
+func (i *Item) text(x *expression, most int) (string, *Error) {
 	if x == nil {
 		return "", nil
 	}
-	return asText(i.ask(x))
+	out, problem := i.ask(x)
+	return x.text(out, problem, most)
 }
 
-func asText(out ref.Val, problem *Error) (string, *Error) {
+// text is an answer as a string, if it is not too long to be held on to.
+func (x *expression) text(out ref.Val, problem *Error, most int) (string, *Error) {
+	if problem == nil {
+		problem = x.tooLong(out, most)
+	}
 	if problem != nil {
 		return "", problem
 	}
-	return string(out.(types.String)), nil
+	return strings.Clone(string(out.(types.String))), nil // a part of a longer text would hold on to all of it
+}
+
+// tooLong is the error of an answer that is too long to be held on to; nil if it is not.
+func (x *expression) tooLong(out ref.Val, most int) *Error {
+	n := textSize(out)
+	if n <= int64(most) {
+		return nil
+	}
+	return x.fault(&Error{Kind: Runtime, Message: fmt.Sprintf("%s may have %d bytes, and this one has %d", x.name(), most, n), Hint: "give a shorter text"})
 }
 
 // Value is the item in Go: map[string]any, []any, string, bool, int64, float64 or nil. An entry of a target is the very map
@@ -269,10 +296,10 @@ func (i *Item) ActionWhen(action int) (bool, *Error) {
 }
 
 // ForKey is what the time of For belongs to. It is empty where the rule does not say.
-func (i *Item) ForKey() (string, *Error) { return i.text(i.rule.p.forKey) }
+func (i *Item) ForKey() (string, *Error) { return i.text(i.rule.p.forKey, maxKey) }
 
 // Key names the item. It is empty where the rule does not say.
-func (i *Item) Key() (string, *Error) { return i.text(i.rule.p.key) }
+func (i *Item) Key() (string, *Error) { return i.text(i.rule.p.key, maxKey) }
 
 // Reason says why the item is acted on. It is empty where the rule does not say.
 func (i *Item) Reason() (string, *Error) {
@@ -281,7 +308,8 @@ func (i *Item) Reason() (string, *Error) {
 		return "", nil
 	}
 	e := i.about()
-	return asText(x.value(e, &e.itemSpent))
+	out, problem := x.value(e, &e.itemSpent)
+	return x.text(out, problem, maxWhy)
 }
 
 // For is how long When must hold. It is 0 where the rule does not say.
@@ -318,15 +346,22 @@ func (i *Item) Group() (string, *Error) {
 	if problem != nil {
 		return "", problem
 	}
+	if problem := x.tooLong(out, maxGroup); problem != nil {
+		return "", problem
+	}
 	if text, ok := out.(types.String); ok {
 		return strconv.Quote(string(text)), nil
 	}
-	if limit := i.rule.e.p.limits.ItemGrowth; size(out, limit) > limit {
-		return "", x.fault(tooLarge(limit))
+	const far = 64 * maxGroup // whatever counts for more is longer as JSON
+	if size(out, far) > far {
+		return "", x.fault(&Error{Kind: Runtime, Message: fmt.Sprintf("groupBy may have %d bytes as JSON, and this value has more", maxGroup), Hint: "group by a text or a number"})
 	}
 	text, err := library.Marshal(out)
 	if err != nil {
 		return "", x.fault(&Error{Kind: Runtime, Message: cut(err.Error(), 512), Hint: hintJSON})
+	}
+	if problem := x.tooLong(types.String(text), maxGroup); problem != nil {
+		return "", problem
 	}
 	return text, nil
 }
@@ -344,24 +379,8 @@ func (i *Item) Confirm(entry int) (names []string, namespace string, err *Error)
 	if err != nil {
 		return nil, "", err
 	}
-	add := func(v ref.Val) bool {
-		name, ok := v.(types.String)
-		if ok && name != "" && !slices.Contains(names, string(name)) {
-			names = append(names, string(name))
-		}
-		return ok
-	}
-	if list, ok := out.(traits.Lister); ok {
-		for it := list.Iterator(); it.HasNext() == types.True; {
-			if v := it.Next(); !add(v) {
-				return nil, "", p.name.fault(&Error{Kind: Runtime, Message: fmt.Sprintf("%s, and this list has a %s in it", p.name.says(), v.Type().TypeName())})
-			}
-		}
-	} else {
-		add(out)
-	}
-	if len(names) == 0 {
-		return nil, "", nil
+	if names, err = p.names(out); err != nil || len(names) == 0 {
+		return nil, "", err
 	}
 	namespace, err = i.namespace(p.namespace)
 	if err != nil {
@@ -370,12 +389,44 @@ func (i *Item) Confirm(entry int) (names []string, namespace string, err *Error)
 	return names, namespace, nil
 }
 
+// maxNames is how many objects an entry of confirm may name for one item.
+const maxNames = 1000
+
+// names are those of an answer, each once.
+func (p confirmProgram) names(out ref.Val) ([]string, *Error) {
+	var names []string
+	add := func(v ref.Val) *Error {
+		if _, ok := v.(types.String); !ok {
+			return p.name.fault(&Error{Kind: Runtime, Message: fmt.Sprintf("%s, and this list has a %s in it", p.name.says(), v.Type().TypeName())})
+		}
+		name, problem := p.name.text(v, nil, maxName)
+		if problem == nil && name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		return problem
+	}
+	list, ok := out.(traits.Lister)
+	if !ok {
+		problem := add(out)
+		return names, problem
+	}
+	if n := length(list); n > maxNames {
+		return nil, p.name.fault(&Error{Kind: Runtime, Message: fmt.Sprintf("confirm may name %d objects for an item, and this names %d", maxNames, n), Hint: "leave name out to read the whole target"})
+	}
+	for it := list.Iterator(); it.HasNext() == types.True; {
+		if problem := add(it.Next()); problem != nil {
+			return nil, problem
+		}
+	}
+	return names, nil
+}
+
 // namespace is that of what is confirmed. An empty one would be another than its author means.
 func (i *Item) namespace(x *expression) (string, *Error) {
 	if x == nil {
 		return "", nil
 	}
-	namespace, problem := i.text(x)
+	namespace, problem := i.text(x, maxName)
 	if problem == nil && namespace == "" {
 		problem = x.fault(&Error{Kind: Runtime, Message: "the namespace is empty", Hint: "leave it out for that of the item, and for cluster-scoped kinds"})
 	}
@@ -387,6 +438,9 @@ func (r *RuleEvaluation) ConfirmsAll(entry int) bool { return r.p.confirm[entry]
 
 // Joined names the targets that a confirm of all reads: those on which the rule depends, but that of its items. Sorted.
 func (r *RuleEvaluation) Joined() []string { return r.p.joined }
+
+// Unproven names the targets on which the rule's decision depends and that its confirm does not name, but that of its items.
+func (r *RuleEvaluation) Unproven() []string { return r.p.unproven }
 
 // ActionObject is the object that an action is about, as CEL has it: the item, where the action does not say.
 func (i *Item) ActionObject(action int) (map[string]any, *Error) {
@@ -423,7 +477,7 @@ func (r *RuleEvaluation) Keep(group []*Item) (int, *Error) {
 	}
 	e := r.e
 	r.aboutAll(group)
-	own := e.p.limits.items(len(group))
+	own := e.p.limits.items(len(group), &e.all)
 	out, problem := e.ask(x, &own)
 	if problem != nil {
 		return 0, problem
@@ -445,7 +499,7 @@ func (r *RuleEvaluation) Patch(action int, object map[string]any, items []*Item)
 	if x == nil {
 		return nil, &Error{Kind: Internal, Path: fmt.Sprintf("%s.actions[%d]", pathOfRule(r.p.index), action), Message: "the action is no patch"}
 	}
-	own := e.p.limits.items(len(items))
+	own := e.p.limits.items(len(items), &e.all)
 	from := &own
 	if len(items) == 1 {
 		items[0].about()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -88,7 +89,7 @@ const nodesByName = "nodesByName: nodes.items.indexBy(n, n.metadata.name)"
 
 func compileWork(t testing.TB, limits Limits, w *v1alpha1.Work) *Programs {
 	t.Helper()
-	p, errs := newCompiler(t, limits).Compile(w)
+	p, errs := newCompiler(t, limits).Compile(t.Context(), w)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
@@ -260,7 +261,7 @@ func TestRuleCompileErrors(t *testing.T) {
 				Actions: []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}}, {Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: "{}"}}},
 			}
 			tc.change(&rule)
-			p, errs := c.Compile(podWork(nil, rule))
+			p, errs := c.Compile(t.Context(), podWork(nil, rule))
 			if p != nil || len(errs) != 1 {
 				t.Fatalf("got %v", errs)
 			}
@@ -470,24 +471,167 @@ func TestItemsHaveBudgetsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// All items together have a time that grows with their number.
-func TestItemsHaveTime(t *testing.T) {
-	rule := v1alpha1.Rule{Name: "r", ForEach: "lists.range(3)", When: "lists.range(9000).exists(a, lists.range(9000).exists(b, a + b < 0))"}
-	p := compileWork(t, Limits{Steps: 1 << 40, Growth: 1 << 40, ItemSteps: 1 << 40, ItemGrowth: 1 << 40, Wall: 20 * time.Millisecond, ItemWall: 10 * time.Millisecond}, podWork(nil, rule))
-	e := begin(t, p, podInput())
-	all := items(t, e.Rule(0))
-	for range 2 {
-		_, problem := all[0].When()
-		if want := "rules[0].when: the evaluation takes longer than 50ms"; problem == nil || problem.Kind != Exhausted || problem.Error() != want {
-			t.Errorf("got %v, want %s", problem, want)
+// All expressions together have one time. It grows with the objects of targets, up to a limit, and not with what an author
+// makes up.
+func TestOnlyObjectsAddTime(t *testing.T) {
+	rule := v1alpha1.Rule{Name: "r", ForEach: "lists.range(1000)", When: "lists.range(9000).exists(a, lists.range(9000).exists(b, a + b < 0))"}
+	in := Input{Targets: map[string]any{"pods": list(pod("a", "", ""), pod("b", "", "")), "nodes": list(pod("c", "", ""))}}
+	for want, most := range map[string]time.Duration{
+		"rules[0].when: the evaluation takes longer than 50ms": time.Minute,
+		"rules[0].when: the evaluation takes longer than 30ms": 30 * time.Millisecond,
+	} {
+		p := compileWork(t, Limits{
+			Steps: 1 << 40, Growth: 1 << 40, ItemSteps: 1 << 40, ItemGrowth: 1 << 40, AllSteps: 1 << 40,
+			Wall: 20 * time.Millisecond, ObjectWall: 10 * time.Millisecond, MaxWall: most,
+		}, podWork(nil, rule))
+		e := begin(t, p, in)
+		all := items(t, e.Rule(0))
+		if e.Over() != nil {
+			t.Fatal(e.Over())
+		}
+		for _, item := range all[:2] {
+			_, problem := item.When()
+			if problem == nil || problem.Kind != Exhausted || problem.Error() != want+"; "+hintOver || e.Over() != problem {
+				t.Errorf("got %v, want %s", problem, want)
+			}
+		}
+		e.Close()
+		e.Close()
+		again := begin(t, p, in)
+		if _, problem := again.Rule(0).Items(); problem != nil {
+			t.Errorf("the next evaluation has no time: %v", problem)
+		}
+		again.Close()
+	}
+}
+
+// What all expressions do together is bounded too, and it is said at which one it was used up.
+func TestAllStepsTogether(t *testing.T) {
+	rule := v1alpha1.Rule{Name: "r", ForEach: "lists.range(1000)", When: "lists.range(50).all(x, true)"}
+	e := begin(t, compileWork(t, Limits{AllSteps: 5000}, podWork(nil, rule)), podInput())
+	answered := 0
+	var over *Error
+	for _, item := range items(t, e.Rule(0)) {
+		if _, problem := item.When(); problem == nil {
+			answered++
+		} else {
+			over = problem
 		}
 	}
-	e.Close()
-	e.Close()
-	again := begin(t, p, podInput())
-	if _, problem := again.Rule(0).Items(); problem != nil {
-		t.Errorf("the next evaluation has no time: %v", problem)
+	if want := "rules[0].when: all expressions together need more than 5000 steps; " + hintOver; over == nil || over.Error() != want || e.Over() != over {
+		t.Errorf("got %v, want %s", over, want)
 	}
+	if answered < 50 || 100 < answered {
+		t.Errorf("%d items were answered", answered)
+	}
+	if _, problem := e.Rule(0).Items(); problem != over {
+		t.Errorf("after the end there is an answer: %v", problem)
+	}
+}
+
+// A context that ends stops the evaluation at once: in a loop, and in a function that looks at much.
+func TestTheCallersContextEndsIt(t *testing.T) {
+	for name, when := range map[string]string{
+		"Loop":     "lists.range(9000).all(a, lists.range(9000).all(b, true))",
+		"Equality": nested(60, "[1]", "[V, V]", "V == V"),
+		"Refs":     nested(40, "[pods]", "[V, V]", "refs(V, 'Secret') == []"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			rule := v1alpha1.Rule{Name: "r", ForEach: "[1]", When: when}
+			huge := int64(1) << 50
+			p := compileWork(t, Limits{ItemSteps: huge, ItemGrowth: huge, Value: huge, AllSteps: huge, Wall: time.Hour, MaxWall: time.Hour}, podWork(nil, rule))
+			ctx, cancel := context.WithCancel(t.Context())
+			e, problem := p.Begin(ctx, podInput())
+			if problem != nil {
+				t.Fatal(problem)
+			}
+			defer e.Close()
+			one := items(t, e.Rule(0))[0]
+			began := make(chan struct{})
+			done := make(chan *Error)
+			go func() {
+				close(began)
+				_, problem := one.When()
+				done <- problem
+			}()
+			<-began
+			cancel()
+			select {
+			case problem := <-done:
+				if problem == nil || problem.Kind != Interrupted {
+					t.Errorf("got %v", problem)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("it goes on")
+			}
+		})
+	}
+}
+
+// What is held on to for each item is short, and the items are not too many.
+func TestWhatIsRetainedIsBounded(t *testing.T) {
+	long := func(n int) string { return fmt.Sprintf("lists.range(%d).map(x, 'a').join()", n) }
+	cases := map[string]struct {
+		change func(*v1alpha1.Rule)
+		ask    func(*Item) error
+		want   string
+	}{
+		"Key":     {func(r *v1alpha1.Rule) { r.Key = long(1025) }, func(i *Item) error { _, err := i.Key(); return asError(err) }, "rules[0].key: key may have 1024 bytes, and this one has 1025; give a shorter text"},
+		"ForKey":  {func(r *v1alpha1.Rule) { r.For, r.ForKey = "1h", long(1025) }, func(i *Item) error { _, err := i.ForKey(); return asError(err) }, "rules[0].forKey: forKey may have 1024 bytes, and this one has 1025; give a shorter text"},
+		"Reason":  {func(r *v1alpha1.Rule) { r.Reason = long(1025) }, func(i *Item) error { _, err := i.Reason(); return asError(err) }, "rules[0].reason: reason may have 1024 bytes, and this one has 1025; give a shorter text"},
+		"GroupBy": {func(r *v1alpha1.Rule) { r.GroupBy = long(4097) }, func(i *Item) error { _, err := i.Group(); return asError(err) }, "rules[0].groupBy: groupBy may have 4096 bytes, and this one has 4097; give a shorter text"},
+		"GroupByList": {func(r *v1alpha1.Rule) { r.GroupBy = "lists.range(1500)" }, func(i *Item) error { _, err := i.Group(); return asError(err) },
+			"rules[0].groupBy: groupBy may have 4096 bytes, and this one has 6391; give a shorter text"},
+		"GroupByAliases": {func(r *v1alpha1.Rule) { r.GroupBy = nested(18, "[1]", "[V, V]", "V") }, func(i *Item) error { _, err := i.Group(); return asError(err) },
+			"rules[0].groupBy: groupBy may have 4096 bytes as JSON, and this value has more; group by a text or a number"},
+		"OrderBy": {func(r *v1alpha1.Rule) { r.OrderBy = []v1alpha1.OrderBy{{Expression: long(4097)}} }, func(i *Item) error { _, err := i.Order(); return asError(err) },
+			"rules[0].orderBy[0].expression: orderBy may have 4096 bytes, and this one has 4097; give a shorter text"},
+		"ConfirmName": {func(r *v1alpha1.Rule) { r.Confirm = []v1alpha1.Confirm{{Target: "nodes", Name: long(254)}} }, func(i *Item) error { _, _, err := i.Confirm(0); return asError(err) },
+			"rules[0].confirm[0].name: name may have 253 bytes, and this one has 254; give a shorter text"},
+		"ConfirmNames": {func(r *v1alpha1.Rule) {
+			r.Confirm = []v1alpha1.Confirm{{Target: "nodes", Name: "lists.range(1001).map(x, string(x))"}}
+		}, func(i *Item) error { _, _, err := i.Confirm(0); return asError(err) },
+			"rules[0].confirm[0].name: confirm may name 1000 objects for an item, and this names 1001; leave name out to read the whole target"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			rule := v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "true"}
+			tc.change(&rule)
+			e := begin(t, compileWork(t, Limits{}, podWork(nil, rule)), podInput())
+			if err := tc.ask(items(t, e.Rule(0))[0]); err == nil || placeless(err) != tc.want {
+				t.Errorf("got %v\nwant %s", err, tc.want)
+			}
+		})
+	}
+	t.Run("Items", func(t *testing.T) {
+		e := begin(t, compileWork(t, Limits{Items: 10}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "lists.range(11)", When: "true"})), podInput())
+		_, problem := e.Rule(0).Items()
+		if want := "rules[0].forEach: forEach gives 11 items, and a rule may have 10; filter the list, or let the target select less"; problem == nil || placeless(problem) != want || e.Over() != nil {
+			t.Errorf("got %v, %v", problem, e.Over())
+		}
+	})
+	t.Run("Memory", func(t *testing.T) {
+		e := begin(t, compileWork(t, Limits{Retained: 1000}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "lists.range(10)", When: "true"})), podInput())
+		items(t, e.Rule(0))
+		if !e.Retain("rules[0].key", 100) || e.Retain("rules[0].key", 400) || e.Retain("rules[0].key", 0) {
+			t.Error("bytes are not counted")
+		}
+		if want := "rules[0].key: what the rules want takes more than 1000 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches"; e.Over() == nil || e.Over().Error() != want {
+			t.Errorf("got %v", e.Over())
+		}
+	})
+}
+
+// placeless is an error without the position in the expression.
+func placeless(err error) string {
+	return regexp.MustCompile(` at [0-9]+:[0-9]+`).ReplaceAllString(err.Error(), "")
+}
+
+func asError(e *Error) error {
+	if e == nil {
+		return nil
+	}
+	return e
 }
 
 // A variable of a rule is computed once while its item is asked, and anew for the next.
@@ -575,7 +719,7 @@ func TestPanicsAboutItemsAreErrors(t *testing.T) {
 	c := newCompiler(t, Limits{})
 	c.charges["size"] = charge{before: func(*meter, []ref.Val) ref.Val { panic("boom") }}
 	rule := v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "true || variables.n == 1", Unless: "variables.n == 1 || true", Variables: variablesOf([]string{"n: item.size()"})}
-	p, errs := c.Compile(podWork(nil, rule))
+	p, errs := c.Compile(t.Context(), podWork(nil, rule))
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}

@@ -51,7 +51,7 @@ func TestVariables(t *testing.T) {
 	c := newCompiler(t, Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p, errs := c.Compile(variablesSpec(tc.variables, tc.expression))
+			p, errs := c.Compile(t.Context(), variablesSpec(tc.variables, tc.expression))
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}
@@ -68,7 +68,7 @@ func TestVariables(t *testing.T) {
 func TestVariablesAreComputedOnce(t *testing.T) {
 	s := variablesSpec([]string{"sum: lists.range(100).filter(x, x > 49).size()"}, "variables.sum == 50", "variables.sum + variables.sum == 100")
 	s.CloudEventData = "variables.sum"
-	p, errs := newCompiler(t, Limits{}).Compile(s)
+	p, errs := newCompiler(t, Limits{}).Compile(t.Context(), s)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
@@ -109,7 +109,7 @@ func TestVariableErrors(t *testing.T) {
 	c := newCompiler(t, Limits{Steps: 500})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p, errs := c.Compile(variablesSpec(tc.variables, tc.expression, tc.expression))
+			p, errs := c.Compile(t.Context(), variablesSpec(tc.variables, tc.expression, tc.expression))
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}
@@ -149,7 +149,7 @@ func TestVariablesThatCannotBeRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := variablesSpec(tc.variables, tc.expression)
 			s.Rules = []v1alpha1.Rule{rule}
-			p, errs := c.Compile(s)
+			p, errs := c.Compile(t.Context(), s)
 			if p != nil || len(errs) != 1 || errs[0].Field != "spec.conditions[0]" || !strings.Contains(errs[0].Detail, tc.want) {
 				t.Errorf("%s: got %v", tc.expression, errs)
 			}
@@ -178,7 +178,7 @@ func TestVariableDeclarations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := variablesSpec(tc.spec)
 			s.Rules = []v1alpha1.Rule{{Name: "r", ForEach: "revisions.items", When: "true", Variables: variablesOf(tc.rule)}}
-			p, errs := c.Compile(s)
+			p, errs := c.Compile(t.Context(), s)
 			if p != nil || len(errs) != 1 {
 				t.Fatalf("got %v", errs)
 			}
@@ -195,7 +195,7 @@ func TestVariableDeclarations(t *testing.T) {
 
 // The search for the moment sees through variables: those that read the time are computed anew.
 func TestWhenTrueThroughVariables(t *testing.T) {
-	p, errs := newCompiler(t, Limits{}).Compile(variablesSpec([]string{"age: age(svc)", "fixed: svc.metadata.name"}, `variables.age > duration("2h") && variables.fixed == "a"`))
+	p, errs := newCompiler(t, Limits{}).Compile(t.Context(), variablesSpec([]string{"age: age(svc)", "fixed: svc.metadata.name"}, `variables.age > duration("2h") && variables.fixed == "a"`))
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}

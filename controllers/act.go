@@ -36,19 +36,19 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 	if in.Release = p.hands.helm.Wanted(ctx, p.c.GetNamespace(), p.work.Helm); in.Release != nil {
 		in.Release.Detail = clean(in.Release.Detail)
 	}
-	missing, leaves := p.hands.accountMissing(ctx, p.r.own.live), p.namespaceLeaves(ctx)
+	refusal, leaves := p.findRefusal(ctx, in.Release), p.namespaceLeaves(ctx)
 	in.Clock = p.r.trust() // these reads have measured it, whatever was read before
-	live := plan.Compute(ctx, in)
+	live := p.compute(ctx, in)
 	now := p.r.clock.Now()
 	switch {
-	case missing != "":
-		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonAccessDenied, "Nothing is deleted: "+missing+"."
+	case refusal.refuses():
+		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, refusal.reason, "Nothing is deleted: "+refusal.message
 		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
 	case leaves:
 		live.Verdict, live.Reason = v1alpha1.VerdictWait, v1alpha1.ReasonNamespaceTerminating
 		live.Message = p.leavingMessage()
 		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
-	case now.Sub(in.Now) >= plan.ConfirmationServes:
+	case plan.Elapsed(in.Now, now) >= plan.ConfirmationServes:
 		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is deleted: "+slowReads+"."
 		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
 	case live.Verdict == v1alpha1.VerdictAct && !plan.Agree(watched, live):

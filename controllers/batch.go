@@ -49,6 +49,8 @@ type batch struct {
 	// did is what was done to objects, and why says why the last step on one failed.
 	did map[types.UID]v1alpha1.Outcome
 	why map[types.UID]string
+	// retryAfter is for how long the API server asked not to be asked again about an object.
+	retryAfter map[types.UID]time.Duration
 	// unstable are those that changed each time they were to be acted on.
 	unstable map[types.UID]bool
 	// doubted says that live reads confirmed nothing of what they were asked about, so that all of it waits.
@@ -67,7 +69,7 @@ func (b *batch) do(ctx context.Context, first plan.Plan) (acted bool, say plan.P
 	}
 	last := b.confirm(ctx, first)
 	now := b.r.clock.Now()
-	if now.Sub(b.in.Now) >= plan.ConfirmationServes {
+	if plan.Elapsed(b.in.Now, now) >= plan.ConfirmationServes {
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is done: "+slowReads+"."
 		return false, b.mem.pause(last, &b.mem.disagreed, b.period(), now), nil
 	}
@@ -202,8 +204,8 @@ func (b *batch) mayBegin(ctx context.Context) (say plan.Plan, ok bool, err error
 		return plan.Plan{}, false, errNotNow
 	}
 	wait := plan.Plan{Verdict: v1alpha1.VerdictWait}
-	if missing := b.hands.accountMissing(ctx, b.r.own.live); missing != "" {
-		wait.Reason, wait.Message = v1alpha1.ReasonAccessDenied, "Nothing is done: "+missing+"."
+	if refusal := b.findRefusal(ctx, nil); refusal.refuses() {
+		wait.Reason, wait.Message = refusal.reason, "Nothing is done: "+refusal.message
 		return b.mem.pause(wait, &b.mem.disagreed, b.period(), b.r.clock.Now()), false, nil
 	}
 	if b.namespaceLeaves(ctx) {
@@ -228,7 +230,7 @@ func (b *batch) confirm(ctx context.Context, first plan.Plan) plan.Plan {
 	}
 	for range maxRounds {
 		b.in.Clock = b.r.trust()
-		d := plan.Compute(ctx, b.in)
+		d := b.compute(ctx, b.in)
 		if d.Verdict != v1alpha1.VerdictAct || len(d.Confirm) == 0 {
 			return d
 		}

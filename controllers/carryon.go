@@ -91,11 +91,7 @@ func (p *pass) handOver() *v1alpha1.Run {
 }
 
 func (p *pass) identity() outbox.Identity {
-	kind := "Cleaner"
-	if p.work.Cluster {
-		kind = "ClusterCleaner"
-	}
-	return outbox.Identity{Kind: kind, Namespace: p.c.GetNamespace(), Name: p.c.GetName(), UID: p.c.GetUID()}
+	return outbox.Identity{Kind: v1alpha1.KindOf(p.c), Namespace: p.c.GetNamespace(), Name: p.c.GetName(), UID: p.c.GetUID()}
 }
 
 // do carries out one request, and gives the answer to the memory of the run.
@@ -112,7 +108,7 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 	case plan.LookRelease:
 		rel, err := p.hands.helm.Look(ctx, p.c.GetNamespace(), run.Helm.Name)
 		if err != nil {
-			m.Fail(clean(err.Error()), p.r.clock.Now())
+			m.ReleaseUnread(clean(err.Error()), p.r.clock.Now())
 			return nil
 		}
 		m.LookedAtRelease(rel.Release, p.r.clock.Now())
@@ -238,18 +234,23 @@ func (p *pass) belongs(ctx context.Context, target int, o *plan.Object) (b plan.
 
 // recheck asks the conditions again on live reads.
 func (p *pass) recheck(ctx context.Context) error {
-	programs, findings := p.compile()
+	programs, findings, err := p.compile(ctx)
+	if err != nil {
+		return err
+	}
 	if len(findings) > 0 {
 		p.mem.run.Fail("the spec is not valid any more: "+findings[0].String(), p.r.clock.Now())
 		return nil
 	}
 	in := p.input(programs, p.r.clock.Now(), snapshot.TakeLive(ctx, p.hands.live, p.c.GetNamespace(), p.work))
-	answer := plan.Reevaluate(ctx, in, p.c.State().Run, &p.mem.run)
-	missing := p.hands.accountMissing(ctx, p.r.own.live)
+	evaluating, end := p.evaluating(ctx)
+	answer := plan.Reevaluate(evaluating, in, p.c.State().Run, &p.mem.run)
+	end()
+	refusal := p.findRefusal(ctx, p.mem.run.Release)
 	switch {
-	case missing != "":
-		answer = plan.Rechecked{Why: missing}
-	case p.r.clock.Since(in.Now) >= plan.ConfirmationServes:
+	case refusal.refuses():
+		answer = plan.Rechecked{Why: refusal.message}
+	case plan.Elapsed(in.Now, p.r.clock.Now()) >= plan.ConfirmationServes:
 		answer = plan.Rechecked{Why: slowReads}
 	}
 	p.mem.run.Rechecked(p.c.State().Run, answer, in.Now)
@@ -333,7 +334,11 @@ func (p *pass) uninstall(ctx context.Context, start bool) {
 		FirstDeployed: run.Helm.FirstDeployed.Time, Digest: run.Helm.Digest,
 		Self: plan.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: p.c.GetNamespace(), Name: p.c.GetName(), UID: p.c.GetUID()},
 	}
-	want.HookTimeout, want.DisableHooks = defaultHelmTimeout, run.Helm.DisableHooks
+	// Hooks of a spec that is not the author's any more are not run.
+	want.HookTimeout, want.DisableHooks = defaultHelmTimeout, run.Helm.DisableHooks || p.mem.decides != run.Decides
+	if p.hands.account.Operator() && m.Release != nil && !p.r.opts.ActWithoutAuthor {
+		want.Rights = m.Release.RequiredRights(want.DisableHooks)
+	}
 	if spec != nil {
 		if timeout, err := spec.Timeout.Parse(defaultHelmTimeout); err == nil {
 			want.HookTimeout = timeout

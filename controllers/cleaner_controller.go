@@ -5,6 +5,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"k8s.io/client-go/tools/events"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/internal/watches"
@@ -28,31 +31,67 @@ type CleanerReconciler struct {
 	watches  *watches.Engine
 	resolver *watches.Resolver
 	hands    *handsMaker
+	keys     Keys
+	authors  *identity.Authors
 	own      *hands // the operator's
 	pool     *pool
 	sender   *outbox.Sender
 	recorder events.EventRecorder
 	clock    clock.Clock
 	memories memories
-	wake     *waker
-	metrics  *metrics.Metrics
-	opts     Options
+	// evaluations are those under way.
+	evaluations evaluations
+	wake        *waker
+	metrics     *metrics.Metrics
+	opts        Options
 }
 
-// Reconcile brings one Cleaner as far as it can go now.
-func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+// Reconcile brings one Cleaner as far as it can go now. A panic is an error of that Cleaner, and of no other.
+func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {
 	mem := r.memories.of(req.NamespacedName)
+	panicked := contain.Catch(func() { result, err = r.reconcile(ctx, req, mem) })
+	if panicked == nil {
+		return result, err
+	}
+	mem.panicked()
+	if again := contain.Catch(func() { result, err = r.fail(ctx, req, mem, panicked) }); again != nil {
+		return ctrl.Result{}, panicked
+	}
+	return result, err
+}
 
-	// 1. Read.
+// fail reports an error that a pass could not.
+func (r *CleanerReconciler) fail(ctx context.Context, req ctrl.Request, mem *memory, why error) (ctrl.Result, error) {
+	p, err := r.begin(ctx, req, mem)
+	if err != nil || p == nil {
+		return ctrl.Result{}, errors.Join(why, err)
+	}
+	return p.sleep(ctx, time.Time{}, why)
+}
+
+// begin reads the Cleaner; nil when it is gone.
+func (r *CleanerReconciler) begin(ctx context.Context, req ctrl.Request, mem *memory) (*pass, error) {
 	c, err := r.read(ctx, req.NamespacedName, mem)
 	if err != nil || c == nil {
+		return nil, err
+	}
+	return r.pass(ctx, c, req.NamespacedName, mem)
+}
+
+func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem *memory) (ctrl.Result, error) {
+	// 1. Read.
+	p, err := r.begin(ctx, req, mem)
+	if err != nil || p == nil {
 		return ctrl.Result{}, err
 	}
-	p, err := r.pass(ctx, c, req.NamespacedName, mem)
-	if err != nil {
-		return ctrl.Result{}, err
+	refusal, err := p.own(ctx)
+	if refusal.refuses() {
+		p.report().refused(refusal)
 	}
-	mem.resume(p.version, c)
+	if err != nil || refusal.refuses() {
+		return p.sleep(ctx, r.clock.Now().Add(keyRetry), err)
+	}
+	mem.resume(p.version, p.c)
 
 	// 2. An open run, a report that is owed and a deletion come first: they need no expression to end.
 	wait, err := p.carryOn(ctx)
@@ -68,9 +107,16 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	}
 
 	// 3. Compile. The author's mistake is reported; only an edit can mend it.
-	programs, ok := p.prepare()
+	programs, ok, err := p.prepare(ctx)
 	if !ok {
-		return p.sleep(ctx, time.Time{}, nil)
+		return p.sleep(ctx, time.Time{}, err)
+	}
+
+	// Nothing is looked at for an author who may not look.
+	if refusal = p.authorRefused(ctx, atRest, nil); refusal.refuses() {
+		r.watches.Forget(p.key)
+		p.report().refused(refusal)
+		return p.sleep(ctx, r.clock.Now().Add(authorRetry), nil)
 	}
 
 	// 4. Listen, before looking: nothing may change unseen in between. 5. Look. 6. Decide.
@@ -85,7 +131,7 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	case decision.Verdict == v1alpha1.VerdictAct:
 		decision, err = p.act(ctx, in, decision)
 	default:
-		mem.disagreed = 0
+		mem.flipped()
 		err = p.ticked(ctx, decision)
 	}
 	if p.committed {

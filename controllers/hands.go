@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
@@ -108,9 +110,31 @@ func (m *handsMaker) make(account identity.Account) (*hands, error) {
 		return nil, fmt.Errorf("cannot make the uninstaller: %w", err)
 	}
 	return &hands{
-		account: account, watched: m.access.Reader(account, m.engine), live: watches.NewLive(account.String(), dyn, meta, m.engine.Resolver()),
+		account:  account,
+		watched:  withoutOwnSecrets{m.access.Reader(account, m.engine), m.protection.Own},
+		live:     withoutOwnSecrets{watches.NewLive(account.String(), dyn, meta, m.engine.Resolver()), m.protection.Own},
 		actuator: actuator, helm: uninstaller,
 	}, nil
+}
+
+// withoutOwnSecrets shows all but the Secrets of the operator's own namespace: with the keys in them anybody could sign what
+// the operator believes, and a status shows what expressions see.
+type withoutOwnSecrets struct {
+	snapshot.Reader
+	namespace string
+}
+
+// Read answers a query without those Secrets.
+func (r withoutOwnSecrets) Read(ctx context.Context, q snapshot.Query) plan.Target {
+	t := r.Reader.Read(ctx, q)
+	if (t.Resource.GroupResource() != schema.GroupResource{Resource: "secrets"}) || r.namespace == "" {
+		return t
+	}
+	own := func(o plan.Object) bool { return o.Namespace == r.namespace }
+	if slices.ContainsFunc(t.Objects, own) {
+		t.Objects = slices.DeleteFunc(slices.Clone(t.Objects), own) // others read the same list
+	}
+	return t
 }
 
 // serviceAccount is the one as which the operator acts for somebody's work; nil: it acts as itself.
@@ -138,7 +162,7 @@ func recorded(c v1alpha1.Owner, a identity.Account) string {
 
 // recordedAccount reads what recorded wrote.
 func recordedAccount(c v1alpha1.Owner, s string) identity.Account {
-	if namespace, name, ok := strings.Cut(s, "/"); ok {
+	if namespace, name, ok := strings.Cut(s, "/"); ok && c.GetNamespace() == "" {
 		return identity.Account{Namespace: namespace, Name: name}
 	}
 	if s == "" {

@@ -4,14 +4,19 @@
 package controllers
 
 import (
+	"context"
 	"runtime"
+	"slices"
 	"testing"
 	"weak"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/identity"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // TestHandsFor has what is done for a Cleaner done as the account by its spec; but a run that is stopped is ended as the
@@ -72,6 +77,41 @@ func TestHandsFor(t *testing.T) {
 				t.Errorf("acts as %s, want %q", got.account, tc.want)
 			}
 			runtime.KeepAlive(held)
+		})
+	}
+}
+
+// answers gives the same objects to each query.
+type answers struct{ plan.Target }
+
+// Read gives them.
+func (a answers) Read(context.Context, snapshot.Query) plan.Target { return a.Target }
+
+// TestOwnSecretsAreNeverSeen shows that no expression sees a Secret of the operator's namespace, whoever asks.
+func TestOwnSecretsAreNeverSeen(t *testing.T) {
+	secrets, pods := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	in := func(resource schema.GroupVersionResource, namespace string) plan.Object {
+		return plan.Object{Ref: plan.Ref{Resource: resource, Namespace: namespace, Name: "a"}}
+	}
+	for name, tc := range map[string]struct {
+		resource schema.GroupVersionResource
+		want     []string
+	}{
+		"Secrets": {secrets, []string{"shop"}},
+		"Pods":    {pods, []string{"cleaner-system", "shop"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shared := plan.Target{Resource: tc.resource, Objects: []plan.Object{in(tc.resource, "cleaner-system"), in(tc.resource, "shop")}}
+			var got []string
+			for _, o := range (withoutOwnSecrets{answers{shared}, "cleaner-system"}).Read(t.Context(), snapshot.Query{}).Objects {
+				got = append(got, o.Namespace)
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("it sees objects of %v, want %v", got, tc.want)
+			}
+			if shared.Objects[0].Namespace != "cleaner-system" {
+				t.Error("the list that others read was changed")
+			}
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -130,11 +131,11 @@ func (p *pass) count(rule string, verb plan.Verb, a plan.Answer, decided time.Ti
 	results := map[plan.AnswerKind]string{
 		plan.AnswerDeleted: "done", plan.AnswerNotFound: "gone", plan.AnswerRefused: "refused", plan.AnswerLost: "lost", plan.AnswerConflict: "conflict",
 	}
-	cleaner := p.key.Name
+	key := p.key
 	if !p.c.Common().Recurs() { // there may be one for each thing that is cleaned
-		cleaner, rule = "", ""
+		key, rule = types.NamespacedName{}, ""
 	}
-	p.r.metrics.Acted(cleaner, rule, string(verb), results[a.Kind])
+	p.r.metrics.Acted(key, rule, string(verb), results[a.Kind])
 	if a.Kind == plan.AnswerDeleted && (verb == plan.VerbDelete || verb == plan.VerbEvict) {
 		p.r.metrics.Delayed(p.r.clock.Since(decided))
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/skew"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/signing"
 )
 
 // cached is a client that reads Cleaners from a cache, as the operator's does. The cache has read this one.
@@ -102,16 +103,42 @@ func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *orders {
 	for i := range rows {
 		c.Status.Run.Rows = append(c.Status.Run.Rows, fmt.Sprintf("targets.pods pods/v1 shop/pod-%05d 0f6d1f1c-0000-4000-8000-%012d %d", i, i, i))
 	}
+	keys := newTestKeys(t)
+	sign(t, keys.ring, c)
 	known := c.DeepCopy()
 	change(known)
-	r := &CleanerReconciler{client: cached(t, known), clock: clock.RealClock{}, opts: Options{Lease: leads(true), Skew: skew.New(skew.Options{Clock: clock.RealClock{}}), FinishGrace: time.Minute}}
+	r := &CleanerReconciler{keys: keys, client: cached(t, known), clock: clock.RealClock{}, opts: Options{Lease: leads(true), Skew: skew.New(skew.Options{Clock: clock.RealClock{}}), FinishGrace: time.Minute}}
 	mem := newMemory(c.UID)
 	mem.run = *plan.NewMemory(1, make([]*plan.Seen, rows), r.clock.Now().Add(time.Hour)) // so that no test is too slow for it
 	p, err := r.pass(t.Context(), c, types.NamespacedName{Namespace: "shop", Name: "c"}, mem)
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.ring = keys.ring
 	return &orders{pass: p}
+}
+
+// testKeys are the keys of a test.
+type testKeys struct{ ring signing.Ring }
+
+// Ring is the key.
+func (k testKeys) Ring() (signing.Ring, error) { return k.ring, nil }
+
+func newTestKeys(t testing.TB) testKeys {
+	t.Helper()
+	ring, err := signing.NewRing([]signing.Key{signing.NewKey(time.Now())}, signing.Rules{}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return testKeys{ring}
+}
+
+// sign signs the record of a Cleaner.
+func sign(t testing.TB, ring signing.Ring, c v1alpha1.Owner) {
+	t.Helper()
+	if err := signRecord(ring, c, c.State()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func unchanged(*v1alpha1.Cleaner) {}

@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
+
+	"github.com/vtex/cleaner/controllers/plan"
 )
 
 // leaseServes is how long after a renewal this process may still act as the leader. It is below the 15 s after which
@@ -51,5 +53,5 @@ func (l *Lease) renew(r resourcelock.LeaderElectionRecord, send func() error) er
 // Fresh says that this process is the leader, for all that it can know.
 func (l *Lease) Fresh() bool {
 	at := l.renewed.Load()
-	return at != nil && l.clock.Since(*at) < leaseServes
+	return at != nil && plan.Elapsed(*at, l.clock.Now()) < leaseServes
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"testing"
 	"time"
+	"unsafe"
 
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -62,5 +63,25 @@ func TestLeaseIsFreshForTenSecondsAfterARenewalWasSent(t *testing.T) {
 	inner.err = nil
 	if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: ""}); err != nil || l.Fresh() {
 		t.Errorf("giving the lease away makes it fresh (%v)", err)
+	}
+}
+
+// TestALeaseIsNotFreshAfterASleep shows that a machine that was suspended does not take itself for the leader when it wakes:
+// another process may lead since, and what time.Time subtracts did not go on.
+func TestALeaseIsNotFreshAfterASleep(t *testing.T) {
+	c := clocktesting.NewFakeClock(time.Now())
+	l := NewLease(&lock{clock: c}, c)
+	if err := l.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
+		t.Fatal(err)
+	}
+	c.Step(time.Second)
+	if !l.Fresh() {
+		t.Error("a lease that was taken a second ago is not fresh")
+	}
+	now := c.Now()
+	*(*uint64)(unsafe.Pointer(&now)) += uint64(time.Hour/time.Second) << 30 //nolint:gosec // it moves the time of day alone, which no function does
+	c.SetTime(now)
+	if l.Fresh() {
+		t.Error("a lease that was renewed an hour ago is fresh")
 	}
 }

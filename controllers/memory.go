@@ -23,7 +23,9 @@ type memory struct {
 	uid types.UID
 	// written is the resourceVersion that this process's last write gave the Cleaner; empty once the cache has it.
 	written string
-	run     plan.Memory
+	// verified is where the record was found to be one of this operator.
+	verified verified
+	run      plan.Memory
 	// hands are those of the Cleaner's ServiceAccount, if it has one.
 	hands *hands
 	// evaluated is when the Cleaner was evaluated last, and reported when its status was written last.
@@ -71,6 +73,9 @@ type memory struct {
 	// ended takes the end of an uninstall from the pool.
 	ended chan uninstallEnd
 }
+
+// verified is a version of a Cleaner whose record the key has signed that signs now.
+type verified struct{ version, key string }
 
 // uninstallEnd is how an uninstall ended.
 type uninstallEnd struct {
@@ -124,6 +129,15 @@ func (m *memory) fingerprint(a *assignment, o *Options) (string, error) {
 	return d, nil
 }
 
+// panicked drops what a pass that ended by a panic may have left half done: it is found out by looking, as after a restart.
+// An uninstall that is under way goes on.
+func (m *memory) panicked() {
+	if !m.run.Busy {
+		m.run = plan.Memory{}
+	}
+	m.ledger = plan.Ledger{}
+}
+
 // pause holds the next live reads back, each time twice as long up to a limit, and remembers what is said meanwhile.
 func (m *memory) pause(say plan.Plan, wait *time.Duration, limit time.Duration, now time.Time) plan.Plan {
 	*wait = min(max(2**wait, time.Second), limit)
@@ -131,6 +145,15 @@ func (m *memory) pause(say plan.Plan, wait *time.Duration, limit time.Duration, 
 	say.Next, say.Look, say.Flip = m.retryAt, time.Time{}, time.Time{}
 	m.held = say
 	return say
+}
+
+// flipped takes that the watches want nothing: what live reads had yet to say the same of is over, and what is wanted later
+// does not wait for it. The pause after a run that left something stays.
+func (m *memory) flipped() {
+	m.disagreed = 0
+	if m.held.Reason != v1alpha1.ReasonPartial {
+		m.retryAt = time.Time{}
+	}
 }
 
 // resume lets live reads begin at once, because the author has asked for it: by an edit, of a template too, or by the

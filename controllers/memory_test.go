@@ -43,6 +43,22 @@ func TestPausesGrowUntilTheAuthorAsksAgain(t *testing.T) {
 	}
 }
 
+// TestAPauseEndsWithWhatItIsAbout shows that what is wanted anew does not wait because live reads once disagreed, but for the
+// pause after a run that left something.
+func TestAPauseEndsWithWhatItIsAbout(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	m := newMemory("uid")
+	m.pause(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUnconfirmed}, &m.disagreed, time.Hour, now)
+	m.pause(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUnconfirmed}, &m.disagreed, time.Hour, now)
+	if m.flipped(); !m.retryAt.IsZero() || m.disagreed != 0 {
+		t.Errorf("after the conditions did not hold, live reads wait until %s, and %s the next time", m.retryAt, m.disagreed)
+	}
+	m.pause(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonPartial}, &m.rested, time.Hour, now)
+	if m.flipped(); !m.retryAt.Equal(now.Add(time.Second)) {
+		t.Errorf("after a run that left something, live reads wait until %s", m.retryAt)
+	}
+}
+
 func TestActionsAreNewestFirstAndFew(t *testing.T) {
 	m := newMemory("uid")
 	known := []v1alpha1.Action{{Object: "old"}}

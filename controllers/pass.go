@@ -21,6 +21,7 @@ import (
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/signing"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -49,6 +50,7 @@ type pass struct {
 	assignment
 	mem       *memory
 	hands     *hands
+	ring      signing.Ring
 	ends      time.Time
 	committed bool
 	// tick is the time of the schedule that is due, and nextTick the one after it; zero if there is none.
@@ -116,19 +118,18 @@ func (r *CleanerReconciler) pass(ctx context.Context, c v1alpha1.Owner, key type
 	if err != nil {
 		return nil, err
 	}
-	h, err := r.handsFor(c, &a, mem)
-	if err != nil {
-		return nil, err
-	}
-	return &pass{r: r, key: key, c: c, read: c.DeepCopyOwner(), assignment: a, mem: mem, hands: h, ends: r.clock.Now().Add(passLimit)}, nil
+	return &pass{r: r, key: key, c: c, read: c.DeepCopyOwner(), assignment: a, mem: mem, ends: r.clock.Now().Add(passLimit)}, nil
 }
 
-// compile checks the spec and compiles its expressions.
-func (p *pass) compile() (*celenv.Programs, validation.Findings) {
+// compile checks the spec and compiles its expressions. It is an error if the context ends first.
+func (p *pass) compile(ctx context.Context) (*celenv.Programs, validation.Findings, error) {
 	if len(p.wrong) > 0 {
-		return nil, validation.Refused(p.wrong)
+		return nil, validation.Refused(p.wrong), nil
 	}
-	programs, errs := p.r.compiler.Get(p.c.GetUID(), p.version, p.work)
+	programs, errs := p.r.compiler.Get(ctx, p.c.GetUID(), p.version, p.work)
+	if programs == nil && len(errs) == 0 {
+		return nil, nil, fmt.Errorf("cannot compile the expressions: %w", context.Cause(ctx))
+	}
 	options := validation.Options{
 		AllowProtectedKinds:   p.r.opts.AllowProtectedKinds,
 		Compiled:              errs,
@@ -138,23 +139,26 @@ func (p *pass) compile() (*celenv.Programs, validation.Findings) {
 	if ref := p.c.Common().TemplateRef; ref != nil {
 		options.Template = ref.Name
 	}
-	return programs, validation.Validate(p.work, options).Errors()
+	return programs, validation.Validate(p.work, options).Errors(), nil
 }
 
 // prepare has the programs of what is to be done, or reports why there are none.
-func (p *pass) prepare() (*celenv.Programs, bool) {
+func (p *pass) prepare(ctx context.Context) (programs *celenv.Programs, ok bool, err error) {
 	if p.missing != "" {
 		p.r.watches.Forget(p.key)
 		p.report().templateMissing(p.missing)
-		return nil, false
+		return nil, false, nil
 	}
-	programs, findings := p.compile()
+	programs, findings, err := p.compile(ctx)
+	if err != nil {
+		return nil, false, err
+	}
 	if len(findings) > 0 {
 		p.r.watches.Forget(p.key)
 		p.report().invalid(findings)
-		return nil, false
+		return nil, false, nil
 	}
-	return programs, true
+	return programs, true, nil
 }
 
 // observe is what a decision depends on now, as the watches know it and as this process has changed it since.
@@ -166,7 +170,7 @@ func (p *pass) observe(ctx context.Context, programs *celenv.Programs) plan.Inpu
 // decide decides, and remembers what the next decision has to know.
 func (p *pass) decide(ctx context.Context, in plan.Input) plan.Plan {
 	began := p.r.clock.Now()
-	d := plan.Compute(ctx, in)
+	d := p.compute(ctx, in)
 	p.mem.evaluated, p.mem.expected, p.mem.holds = in.Now, d.Next, d.Holds
 	p.r.metrics.Evaluated(string(d.Verdict), p.r.clock.Since(began))
 	failing := int64(0)
@@ -175,6 +179,22 @@ func (p *pass) decide(ctx context.Context, in plan.Input) plan.Plan {
 	}
 	p.r.metrics.Items(p.key, len(d.Pending), int(failing))
 	return d
+}
+
+// compute makes a plan. It ends early when the Cleaner is changed or deleted meanwhile.
+func (p *pass) compute(ctx context.Context, in plan.Input) plan.Plan {
+	ctx, end := p.evaluating(ctx)
+	defer end()
+	return plan.Compute(ctx, in)
+}
+
+// evaluating gives a context that ends when the Cleaner is changed or deleted.
+func (p *pass) evaluating(ctx context.Context) (_ context.Context, end func()) {
+	evaluating, end := p.r.evaluations.begin(ctx, p.key, p.c)
+	if now, err := p.r.known(ctx, p.key); err == nil { // it may have been changed since it was read
+		p.r.evaluations.changed(now)
+	}
+	return evaluating, end
 }
 
 // owner is the Cleaner as plan sees it.
@@ -257,12 +277,14 @@ func (p *pass) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) 
 // write sends a change of the Cleaner that decides something: it fails on a conflict, and is not sent by a process that
 // may not be the leader any more. Before is the part of what was read that may change: a difference is not looked for in
 // the rest, which may be thousands of rows.
-func (p *pass) write(before v1alpha1.Owner, send func(c v1alpha1.Owner, from client.Patch) error, change func(c v1alpha1.Owner)) error {
+func (p *pass) write(before v1alpha1.Owner, send func(c v1alpha1.Owner, from client.Patch) error, change func(c v1alpha1.Owner) error) error {
 	if !p.r.opts.Lease.Fresh() {
 		return errNotLeader
 	}
 	next := before.DeepCopyOwner()
-	change(next)
+	if err := change(next); err != nil {
+		return err
+	}
 	if err := send(next, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
@@ -274,17 +296,27 @@ func (p *pass) write(before v1alpha1.Owner, send func(c v1alpha1.Owner, from cli
 func (p *pass) writeStatus(ctx context.Context, change func(s *v1alpha1.CleanerStatus)) error {
 	before := p.metadata()
 	record := p.read.State()
-	*before.State() = v1alpha1.CleanerStatus{Runs: record.Runs, Run: record.Run, Unsent: record.Unsent, LastScheduleTime: record.LastScheduleTime}
-	return p.write(before, func(c v1alpha1.Owner, from client.Patch) error {
+	*before.State() = v1alpha1.CleanerStatus{Runs: record.Runs, Run: record.Run, Unsent: record.Unsent, LastScheduleTime: record.LastScheduleTime, Signature: record.Signature}
+	err := p.write(before, func(c v1alpha1.Owner, from client.Patch) error {
 		return p.r.client.Status().Patch(ctx, c, from)
-	}, func(c v1alpha1.Owner) { change(c.State()) })
+	}, func(c v1alpha1.Owner) error {
+		change(c.State())
+		return signRecord(p.ring, c, c.State())
+	})
+	if err == nil {
+		p.mem.verified = verified{p.read.GetResourceVersion(), p.ring.Signer()}
+	}
+	return err
 }
 
 // writeMetadata is write for the metadata.
 func (p *pass) writeMetadata(ctx context.Context, change func(c v1alpha1.Owner)) error {
 	return p.write(p.metadata(), func(c v1alpha1.Owner, from client.Patch) error {
 		return p.r.client.Patch(ctx, c, from)
-	}, change)
+	}, func(c v1alpha1.Owner) error {
+		change(c)
+		return nil
+	})
 }
 
 // metadata is that of the Cleaner as it was read, and nothing else of it.
@@ -308,8 +340,9 @@ func (p *pass) wrote(c v1alpha1.Owner) {
 	p.read = c
 	p.c = c.DeepCopyOwner()
 	p.mem.written = c.GetResourceVersion()
-	draft.Runs, draft.Run, draft.Unsent = p.c.State().Runs, p.c.State().Run, p.c.State().Unsent
-	*p.c.State() = draft
+	now := p.c.State()
+	draft.Runs, draft.Run, draft.Unsent, draft.LastScheduleTime, draft.Signature = now.Runs, now.Run, now.Unsent, now.LastScheduleTime, now.Signature
+	*now = draft
 }
 
 // at is the moment that a deed is recorded with: a status has whole seconds.
@@ -336,6 +369,9 @@ func (p *pass) sleep(ctx context.Context, until time.Time, err error) (ctrl.Resu
 	}
 	if at := p.c.State().NextScheduledEvaluation; at != nil && at.After(now) && at.Time.Before(until) {
 		until = at.Time // what the status announces is kept
+	}
+	if latest := now.Add(atRest); until.After(latest) {
+		until = latest // what its author may do is asked again
 	}
 	due, err := p.send(ctx, now)
 	if err != nil {

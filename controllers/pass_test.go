@@ -4,9 +4,12 @@
 package controllers
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,10 +18,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -61,7 +66,7 @@ func TestAWriteNamesOnlyWhatItIsFor(t *testing.T) {
 			write: func(p *pass) error {
 				return p.writeStatus(t.Context(), func(s *v1alpha1.CleanerStatus) { s.Run.Rows, s.Run.Result = nil, v1alpha1.ResultPartial })
 			},
-			path: cleaner + "/status", body: `{"metadata":{"resourceVersion":"7"},"status":{"run":{"result":"Partial","rows":null}}}`,
+			path: cleaner + "/status", body: `{"metadata":{"resourceVersion":"7"},"status":{"run":{"result":"Partial","rows":null},"signature":"…"}}`,
 		},
 		"Report": {
 			write: func(p *pass) error {
@@ -81,6 +86,7 @@ func TestAWriteNamesOnlyWhatItIsFor(t *testing.T) {
 			if err := tc.write(o.pass); err != nil {
 				t.Fatal(err)
 			}
+			body = regexp.MustCompile(`("signature":)"[^"]+"`).ReplaceAllString(body, `$1"…"`)
 			if path != tc.path || body != tc.body {
 				t.Errorf("sent to %s:\n%s\nwant to %s:\n%s", path, body, tc.path, tc.body)
 			}
@@ -103,6 +109,26 @@ func TestLastRequestedAt(t *testing.T) {
 			o.report().evaluated(plan.Input{Now: time.Now()}, plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason})
 			if got := o.c.State().LastRequestedAt; got != want {
 				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// Ready is False, and Stalled there, while somebody has to do something, wherever in a pass that was found.
+func TestReady(t *testing.T) {
+	for reason, want := range map[string]metav1.ConditionStatus{
+		v1alpha1.ReasonAccessDenied: metav1.ConditionFalse, v1alpha1.ReasonAuthorLacksRights: metav1.ConditionFalse,
+		v1alpha1.ReasonAuthorMissing: metav1.ConditionFalse, v1alpha1.ReasonNothingToDo: metav1.ConditionTrue, v1alpha1.ReasonWaitingForTTL: metav1.ConditionTrue,
+	} {
+		t.Run(reason, func(t *testing.T) {
+			o := ordered(t, 0, unchanged)
+			o.report().evaluated(plan.Input{Now: time.Now()}, plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason, Message: "m"})
+			conditions := o.c.State().Conditions
+			if !meta.IsStatusConditionPresentAndEqual(conditions, v1alpha1.ConditionReady, want) {
+				t.Errorf("Ready is not %s: %+v", want, conditions)
+			}
+			if stalled := meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionStalled); stalled != (want == metav1.ConditionFalse) {
+				t.Errorf("Stalled is %t", stalled)
 			}
 		})
 	}
@@ -133,5 +159,49 @@ func TestAskAgain(t *testing.T) {
 				t.Errorf("it comes back after %s, want %s", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestAPanicIsAnErrorOfItsCleaner shows that a panic in a pass is said in the status, and that what the pass may have left
+// half done is found out by looking.
+func TestAPanicIsAnErrorOfItsCleaner(t *testing.T) {
+	var reported string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		if reported = string(text); r.Method != http.MethodPatch {
+			t.Errorf("it sends a %s", r.Method)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"apiVersion":"cleaner.vtex.dev/v1alpha1","kind":"Cleaner","metadata":{"namespace":"shop","name":"c","uid":"uid"}}`)
+	}))
+	defer server.Close()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(v1alpha1.GroupVersion.WithKind("Cleaner"), meta.RESTScopeNamespace)
+	o := ordered(t, 1, unchanged)
+	to, err := client.New(&rest.Config{Host: server.URL}, client.Options{
+		Scheme: scheme, Mapper: mapper, Cache: &client.CacheOptions{Reader: o.r.client},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.r.client = to
+	*o.r.memories.of(o.key) = *o.mem // the sender is missing: who hands something over to it panics
+	_, err = o.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: o.key})
+	var p *contain.Panic
+	if !errors.As(err, &p) || !strings.Contains(p.Stack, "handOver") {
+		t.Errorf("it returns %v", err)
+	}
+	if !strings.Contains(reported, `"reason":"Failed"`) || !strings.Contains(reported, "panic: ") {
+		t.Errorf("the status says %s", reported)
+	}
+	if got := o.r.memories.of(o.key).run; got.Number != 0 {
+		t.Errorf("it remembers %+v", got)
 	}
 }

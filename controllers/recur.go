@@ -72,11 +72,7 @@ func (p *pass) ticked(ctx context.Context, d plan.Plan) error {
 	if tick.IsZero() {
 		return nil
 	}
-	err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastScheduleTime = &metav1.Time{Time: tick} })
-	if err == nil {
-		p.c.State().LastScheduleTime = p.read.State().LastScheduleTime
-	}
-	return err
+	return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastScheduleTime = &metav1.Time{Time: tick} })
 }
 
 // asked says that the author asks for an evaluation now.

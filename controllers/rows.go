@@ -17,7 +17,10 @@ import (
 
 // actRules evaluates the rules of an open run on live reads, and does what they want of its rows.
 func (p *pass) actRules(ctx context.Context, rows []int) error {
-	programs, findings := p.compile()
+	programs, findings, err := p.compile(ctx)
+	if err != nil {
+		return err
+	}
 	if len(findings) > 0 {
 		p.mem.run.Fail("the spec is not valid any more: "+findings[0].String(), p.r.clock.Now())
 		return nil
@@ -32,14 +35,14 @@ func (p *pass) actRules(ctx context.Context, rows []int) error {
 	b.in = p.input(programs, now, snapshot.TakeLive(ctx, p.hands.live, p.c.GetNamespace(), p.work))
 	b.in.Acting, b.in.Backoff, b.in.Remade = true, nil, nil // each row has a back-off of its own
 	b.in.Confirmed, b.in.Unreadable, b.in.Batch = b.in.Snapshot.Live(), map[plan.Read]string{}, math.MaxInt
-	d := plan.Compute(ctx, b.in)
+	d := p.compute(ctx, b.in)
 	p.mem.holds = d.Holds
-	missing := p.hands.accountMissing(ctx, p.r.own.live)
+	refusal := p.findRefusal(ctx, nil)
 	switch {
-	case missing != "":
-		p.mem.run.Fail(missing, p.r.clock.Now())
+	case refusal.refuses():
+		p.mem.run.Fail(refusal.message, p.r.clock.Now())
 		return nil
-	case p.r.clock.Since(now) >= plan.ConfirmationServes:
+	case plan.Elapsed(now, p.r.clock.Now()) >= plan.ConfirmationServes:
 		p.mem.run.Fail(slowReads, p.r.clock.Now())
 		return nil
 	case d.Reason == v1alpha1.ReasonConditionsNotMet:
@@ -85,7 +88,7 @@ func (b *batch) answer(ctx context.Context, d plan.Plan, wanted map[types.UID]in
 	}
 	var look []int
 	for uid, i := range wanted {
-		a := plan.RuleAnswer{Did: b.did[uid], Failed: b.why[uid], Unstable: b.unstable[uid]}
+		a := plan.RuleAnswer{Did: b.did[uid], Failed: b.why[uid], Unstable: b.unstable[uid], RetryAfter: b.retryAfter[uid]}
 		switch {
 		case b.cut[uid]:
 			continue

@@ -6,12 +6,14 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -28,13 +30,21 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/internal/skew"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/signing"
 )
+
+// Keys gives the keys with which the operator signs what it reads back.
+type Keys interface {
+	// Ring is the keys that count now. It fails while there is none.
+	Ring() (signing.Ring, error)
+}
 
 // Options are what an administrator sets.
 type Options struct {
@@ -50,6 +60,10 @@ type Options struct {
 	ProtectedNamespaces []string
 	// AllowProtectedKinds are protected resources, as <resource>.<group>, that may be deleted all the same.
 	AllowProtectedKinds []string
+	// Keys sign what the operator reads back from where others can write. Required.
+	Keys Keys
+	// ActWithoutAuthor lets Cleaners whose author is not known act with the operator's own rights.
+	ActWithoutAuthor bool
 	// DefaultServiceAccount is the ServiceAccount, in each Cleaner's namespace, as which the operator acts for Cleaners that
 	// name none; empty: it acts as itself.
 	DefaultServiceAccount string
@@ -108,6 +122,10 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err := metrics.ClockSkew(ctrlmetrics.Registry, opts.Skew.Skew); err != nil {
 		return err
 	}
+	contain.Observe(func(p *contain.Panic) {
+		count.Panicked()
+		mgr.GetLogger().Error(p, "Panic", "stack", p.Stack)
+	})
 	engine, err := watches.New(watches.Options{Config: config, Clock: opts.Clock, Metrics: count})
 	if err != nil {
 		return fmt.Errorf("cannot make the watches: %w", err)
@@ -116,16 +134,31 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		config: config, engine: engine, access: identity.NewAccess(reviews.SubjectAccessReviews(), opts.Clock),
 		protection: opts.protection(), slots: actuate.NewSlots(), ahead: opts.Skew.Ahead, clock: opts.Clock,
 	}
+	accounts, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("cannot make a client for ServiceAccounts: %w", err)
+	}
 	own, err := maker.of(identity.Account{})
 	if err != nil {
 		return err
 	}
 	wake := &waker{}
+	log := mgr.GetLogger().WithName("sink")
+	cluster, err := outbox.NewCluster(config, opts.Clock, func(what string, err error) {
+		log.Info("Addresses that no sink of a Cleaner may have are not known", "what", what, "why", err.Error())
+	})
+	if err != nil {
+		return err
+	}
 	sender, err := outbox.NewSender(outbox.Options{
 		Clock:   opts.Clock,
 		Policy:  outbox.Policy{AllowLoopback: opts.SinkAllowLoopback, Allow: opts.SinkAllow, Deny: opts.SinkDeny},
+		Cluster: cluster.Addresses,
 		Metrics: count,
 		Done:    wake.Wake,
+		Failed: func(key types.NamespacedName, run int64, f outbox.Failure, err error) {
+			log.Info("A sink did not take an event", "cleaner", key, "run", run, "failure", f.String(), "cause", f.Cause, "why", fmt.Sprint(err))
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("cannot make the sender: %w", err)
@@ -133,7 +166,8 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	r := &CleanerReconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), compiler: celenv.NewCache(compiler), watches: engine,
 		resolver: engine.Resolver(), hands: maker, own: own, pool: newPool(opts.Uninstalls), sender: sender, recorder: mgr.GetEventRecorder("cleaner"),
-		clock: opts.Clock, wake: wake, metrics: count, opts: opts,
+		clock: opts.Clock, wake: wake, metrics: count, opts: opts, keys: opts.Keys,
+		authors: identity.NewAuthors(reviews.SubjectAccessReviews(), accounts, opts.Clock),
 	}
 	for _, part := range []interface {
 		Start(ctx context.Context) error
@@ -143,8 +177,8 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		}
 	}
 	return builder.ControllerManagedBy(mgr).
-		For(&v1alpha1.Cleaner{}, builder.WithPredicates(wakes())).
-		Watches(&v1alpha1.ClusterCleaner{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(wakes())).
+		For(&v1alpha1.Cleaner{}, builder.WithPredicates(r.evaluations.watch(), wakes())).
+		Watches(&v1alpha1.ClusterCleaner{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.evaluations.watch(), wakes())).
 		Watches(&v1alpha1.CleanerTemplate{}, handler.EnqueueRequestsFromMapFunc(r.users), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(engine.Source()).
 		WatchesRawSource(wake.source()).
@@ -155,8 +189,11 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Complete(r)
 }
 
+// MetricsHandler gives the metrics of this process.
+func MetricsHandler() http.Handler { return metrics.Handler(ctrlmetrics.Registry) }
+
 func (o *Options) protection() plan.Protection {
-	return plan.Protection{Namespaces: o.ProtectedNamespaces, Own: o.Namespace, AllowedKinds: o.AllowProtectedKinds}
+	return plan.Protection{Namespaces: o.ProtectedNamespaces, Own: o.Namespace, AllowedKinds: o.AllowProtectedKinds, DefaultAccount: o.DefaultServiceAccount != ""}
 }
 
 // wakes lets through what can change what a Cleaner does: not a status that is there for people.

@@ -77,7 +77,7 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 	} else {
 		r.remove(v1alpha1.ConditionTripped)
 	}
-	stuck := []string{v1alpha1.ReasonAccessDenied, v1alpha1.ReasonClockSkewSuspected, v1alpha1.ReasonDeletionRefused, v1alpha1.ReasonTargetUnstable, v1alpha1.ReasonRecreationLoop}
+	stuck := []string{v1alpha1.ReasonAccessDenied, v1alpha1.ReasonAuthorLacksRights, v1alpha1.ReasonAuthorMissing, v1alpha1.ReasonClockSkewSuspected, v1alpha1.ReasonDeletionRefused, v1alpha1.ReasonTargetUnstable, v1alpha1.ReasonRecreationLoop}
 	reason, message := foremost(&d)
 	switch {
 	case d.Verdict == v1alpha1.VerdictBlocked, d.Verdict == v1alpha1.VerdictInvalid, slices.Contains(stuck, reason):
@@ -114,6 +114,15 @@ func foremost(d *plan.Plan) (reason, message string) {
 		return trouble, said
 	}
 	return d.Reason, d.Message
+}
+
+// refused says why nothing is done, and nothing is looked at.
+func (r report) refused(f refusal) {
+	r.remove(v1alpha1.ConditionTargetsResolved, v1alpha1.ConditionEvaluated, v1alpha1.ConditionReconciling)
+	r.outcome(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: f.reason, Message: f.message}, r.p.r.clock.Now())
+	r.ready(metav1.ConditionFalse, f.reason, f.message)
+	r.stalled(f.reason, f.message)
+	r.next(time.Time{})
 }
 
 // failed says that the operator itself met an error.
@@ -397,7 +406,7 @@ func (p *pass) reportPatch() (client.Patch, error) {
 	before, next := p.metadata(), p.metadata()
 	*before.State(), *next.State() = *p.read.State(), *p.c.State()
 	for _, s := range []*v1alpha1.CleanerStatus{before.State(), next.State()} {
-		s.Runs, s.Run, s.Unsent = 0, nil, nil
+		s.Runs, s.Run, s.Unsent, s.LastScheduleTime, s.Signature = 0, nil, nil, nil, ""
 	}
 	text, err := client.MergeFrom(before).Data(next)
 	if err != nil {

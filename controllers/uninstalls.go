@@ -15,6 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
+	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -110,7 +111,18 @@ func (j *uninstallJob) uninstall(ctx context.Context) (helm.Outcome, error) {
 	return j.hands.helm.Uninstall(ctx, j.want, &uninstallGuard{uninstallJob: j, ctx: ctx})
 }
 
+// do uninstalls, and says how that ended, even by a panic: the Cleaner waits for it.
 func (j *uninstallJob) do(ctx context.Context) {
+	end := uninstallEnd{run: j.run}
+	if p := contain.Catch(func() { end = j.carryOut(ctx) }); p != nil {
+		end.why = clean(p.Error())
+	}
+	j.ended <- end
+	j.r.wake.Wake(j.key)
+}
+
+// carryOut uninstalls, and puts in words what came of it.
+func (j *uninstallJob) carryOut(ctx context.Context) uninstallEnd {
 	out, err := j.uninstall(ctx)
 	end := uninstallEnd{run: j.run, swept: out.State == helm.Done}
 	for _, ref := range out.Created {
@@ -141,8 +153,7 @@ func (j *uninstallJob) do(ctx context.Context) {
 	case out.State == helm.Terminating && len(out.Remaining) > 0:
 		end.why = clean(fmt.Sprintf("%d objects of the release are not gone yet, such as %s", len(out.Remaining), out.Remaining[0]))
 	}
-	j.ended <- end
-	j.r.wake.Wake(j.key)
+	return end
 }
 
 // uninstallGuard is asked before each request that changes something.
@@ -156,7 +167,7 @@ func (j *uninstallGuard) MayStart() error {
 	if !j.start {
 		return errors.New("the release is not uninstalling any more")
 	}
-	if j.r.clock.Since(j.confirmedAt) >= plan.ConfirmationServes {
+	if plan.Elapsed(j.confirmedAt, j.r.clock.Now()) >= plan.ConfirmationServes {
 		return errStale
 	}
 	c, err := j.cleaner()

@@ -5,6 +5,7 @@ package controllers
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -51,5 +52,15 @@ func TestPoolRunsAsManyJobsAsItHasPlaces(t *testing.T) {
 	}
 	if n := <-ended; n != 3 {
 		t.Errorf("job %d ended, want 3", n)
+	}
+}
+
+// TestAPanicEndsAnUninstall shows that a Cleaner does not wait for ever for an uninstall that ended by a panic.
+func TestAPanicEndsAnUninstall(t *testing.T) {
+	ended := make(chan uninstallEnd, 1)
+	job := &uninstallJob{r: &CleanerReconciler{wake: &waker{}}, run: 3, ended: ended} // without hands
+	job.do(t.Context())
+	if end := <-ended; end.run != 3 || end.swept || !strings.HasPrefix(end.why, "panic: ") {
+		t.Errorf("it ended with %+v", end)
 	}
 }

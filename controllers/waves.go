@@ -25,6 +25,7 @@ const followsInBatch = 3
 func (b *batch) carryOut(ctx context.Context, first, todo plan.Plan) {
 	b.versions, b.watched, b.seen = map[types.UID]string{}, map[types.UID]plan.Object{}, plan.Acted{}
 	b.did, b.why, b.cut, b.unstable = map[types.UID]v1alpha1.Outcome{}, map[types.UID]string{}, map[types.UID]bool{}, map[types.UID]bool{}
+	b.retryAfter = map[types.UID]time.Duration{}
 	for i := range first.Steps {
 		b.watched[first.Steps[i].Object.UID] = first.Steps[i].Object
 	}
@@ -118,7 +119,7 @@ func (b *batch) refold(ctx context.Context, s *plan.Step) bool {
 	if !slices.ContainsFunc(s.Items(), func(item plan.ItemKey) bool { return !b.in.Failed[item] }) {
 		return false
 	}
-	d := plan.Compute(ctx, b.in)
+	d := b.compute(ctx, b.in)
 	for i := range d.Steps {
 		if n := &d.Steps[i]; n.Confirmed && n.Rule == s.Rule && n.Action == s.Action && n.Object.UID == s.Object.UID {
 			s.Keys, s.Patch, s.Reason, s.Grace = n.Keys, n.Patch, n.Reason, n.Grace
@@ -172,14 +173,19 @@ func (b *batch) took(s *plan.Step, out actuate.Outcome) progress {
 	case plan.AnswerLost:
 		b.settle(s, out)
 		b.mem.run.Whole = false
-		b.mem.backoff.Fail(uid, out.Why, now)
-		b.why[uid] = out.Why
+		b.refused(uid, out, now)
 	case plan.AnswerRefused:
-		b.mem.backoff.Fail(uid, out.Why, now)
-		b.why[uid] = out.Why
+		b.refused(uid, out, now)
 	case plan.AnswerConflict: // it is decided on anew
 	}
 	return failed
+}
+
+// refused has an object wait after a request that was not done, or of which nobody knows.
+func (b *batch) refused(uid types.UID, out actuate.Outcome, now time.Time) {
+	b.mem.backoff.Fail(uid, out.Why, now)
+	b.mem.backoff.Postpone(uid, out.RetryAfter, now)
+	b.why[uid], b.retryAfter[uid] = out.Why, out.RetryAfter
 }
 
 // deed is what limits count of a step.
@@ -241,7 +247,7 @@ func (b *batch) again(ctx context.Context, todo plan.Plan, changed map[types.UID
 	}
 	b.ask(ctx, slices.Compact(reads))
 	b.in.Snapshot = b.seen.Over(b.in.Snapshot) // what was done to other objects is not done again
-	d := plan.Compute(ctx, b.in)
+	d := b.compute(ctx, b.in)
 	return plan.Again(todo, d)
 }
 
@@ -270,7 +276,7 @@ func (o *stepOrders) May(ctx context.Context) error {
 		return err
 	case !same, c.GetUID() != o.c.GetUID(), c.GetDeletionTimestamp() != nil, plan.Held(c.Common()):
 		return errNotNow
-	case o.r.clock.Since(o.in.Now) >= plan.ConfirmationServes, o.r.opts.Skew.Suspected():
+	case plan.Elapsed(o.in.Now, o.r.clock.Now()) >= plan.ConfirmationServes, o.r.opts.Skew.Suspected():
 		return errNotNow
 	}
 	return nil

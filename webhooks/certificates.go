@@ -20,7 +20,8 @@ type SelfSigned struct {
 	Secret string
 	// Service is the name under which the API server calls.
 	Service string
-	// Configuration is the ValidatingWebhookConfiguration that is told the authority.
+	// Configuration is the name of the ValidatingWebhookConfiguration and of the MutatingWebhookConfiguration that are told
+	// the authority.
 	Configuration string
 }
 
@@ -33,7 +34,7 @@ func (s *SelfSigned) addTo(mgr ctrl.Manager, dir string, ready chan struct{}) er
 		CAOrganization: "cleaner",
 		DNSName:        s.Service + "." + s.Namespace + ".svc",
 		IsReady:        ready,
-		Webhooks:       []rotator.WebhookInfo{{Name: s.Configuration, Type: rotator.Validating}},
+		Webhooks:       []rotator.WebhookInfo{{Name: s.Configuration, Type: rotator.Validating}, {Name: s.Configuration, Type: rotator.Mutating}},
 		FieldOwner:     "cleaner-webhook",
 		// A replica that does not lead is called too.
 		RequireLeaderElection: false,

@@ -5,14 +5,13 @@ package webhooks
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"strings"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +21,8 @@ import (
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/config/templates"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/rights"
 )
 
 const (
@@ -32,12 +33,19 @@ const (
 	maxFindings = 20
 )
 
+// errBusy is why there is no answer where the time ended before the expressions were compiled.
+var errBusy = errors.New("the expressions could not be compiled in time, as others are compiled")
+
 // validator judges what somebody writes.
 type validator struct {
 	compiler *celenv.Compiler
 	options  validation.Options
 	kinds    kinds
-	reviews  reviews
+	reviews  rights.Reviews
+	keys     Keys
+	self     *self
+	// extraKeys are those of a user's extra attributes that are stored with an author.
+	extraKeys []string
 	// live reads templates, and what uses them, as they are now: what was applied a moment ago counts.
 	live client.Reader
 }
@@ -51,47 +59,61 @@ type owners struct {
 
 // Handle answers one request.
 func (v *owners) Handle(ctx context.Context, req admission.Request) admission.Response {
-	c := v.empty()
-	if err := json.Unmarshal(req.Object.Raw, c); err != nil {
-		return admission.Errored(http.StatusBadRequest, fmt.Errorf("cannot read the %s: %w", req.Kind.Kind, err))
-	}
-	if req.Operation == admissionv1.Update {
-		old := v.empty()
-		if err := json.Unmarshal(req.OldObject.Raw, old); err != nil {
-			return admission.Errored(http.StatusBadRequest, fmt.Errorf("cannot read the %s as it was: %w", req.Kind.Kind, err))
-		}
-		if reflect.DeepEqual(old.Work(), c.Work()) {
-			return admission.Allowed("")
-		}
-	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	change, err := v.readChange(ctx, &req)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if change.byOperator && change.spec {
+		return byOperator(&req)
+	}
+	if !change.spec && change.author() == change.before() {
+		return admission.Allowed("")
+	}
+	ring, err := v.keys.Ring()
+	if err != nil {
+		return unavailable(err)
+	}
+	switch reviewed, err := v.judge(ring, change, req.UserInfo); {
+	case err != nil:
+		return refused(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), detailsOf(&req))
+	case !reviewed:
+		return admission.Allowed("")
+	}
+	return v.review(ctx, &req, change.now)
+}
 
+// review answers for a spec that somebody has written, or takes over.
+func (v *owners) review(ctx context.Context, req *admission.Request, c v1alpha1.Owner) admission.Response {
 	options, work := v.options, c.Work()
 	if found := validation.Validate(work, options).OfWhole(); len(found) > 0 { // such as its size, before it is compiled
-		return invalid(&req, found)
+		return invalid(req, found)
 	}
 	if ref := work.TemplateRef; ref != nil {
 		if found := validation.Validate(work, options).Errors(); len(found) > 0 {
-			return invalid(&req, found)
+			return invalid(req, found)
 		}
 		template, err := v.template(ctx, ref.Name)
 		switch {
 		case err != nil:
 			return unavailable(err)
 		case template == nil:
-			return v.withoutTemplate(ctx, &req, work)
+			return v.withoutTemplate(ctx, req, work)
 		}
 		expanded, errs := templates.Expand(c, template)
 		if len(errs) > 0 {
-			return invalid(&req, validation.Refused(errs))
+			return invalid(req, validation.Refused(errs))
 		}
 		work, options.Template = expanded, ref.Name
 	}
-	programs, errs := v.compiler.Compile(work)
+	programs, errs := v.compiler.Compile(ctx, work)
+	if programs == nil && len(errs) == 0 {
+		return unavailable(errBusy)
+	}
 	options.Compiled = errs
 	if found := validation.Validate(work, options).Errors(); len(found) > 0 {
-		return invalid(&req, found)
+		return invalid(req, found)
 	}
 	served, err := v.served(ctx, work.Targets)
 	if err != nil {
@@ -100,14 +122,14 @@ func (v *owners) Handle(ctx context.Context, req admission.Request) admission.Re
 	options.Served = served
 	found := validation.Validate(work, options)
 	if errors := found.Errors(); len(errors) > 0 {
-		return invalid(&req, errors)
+		return invalid(req, errors)
 	}
-	missing, err := v.missing(ctx, req.UserInfo, rights(req.Namespace, work, options))
+	missing, err := v.missing(ctx, req.UserInfo, rights.Of(req.Namespace, work, options))
 	switch {
 	case err != nil:
 		return unavailable(err)
 	case len(missing) > 0:
-		return forbidden(&req, req.UserInfo.Username, missing)
+		return forbidden(req, req.UserInfo.Username, missing)
 	}
 	said := linesOf(found)
 	if options.Template == "" { // its author has been told
@@ -118,7 +140,7 @@ func (v *owners) Handle(ctx context.Context, req admission.Request) admission.Re
 
 // withoutTemplate answers for what uses a template that is not there yet: it waits for it, and nobody knows for what.
 func (v *owners) withoutTemplate(ctx context.Context, req *admission.Request, work *v1alpha1.Work) admission.Response {
-	needed := append(rights(req.Namespace, work, v.options), right{verb: everything, group: everything, resource: everything})
+	needed := append(rights.Of(req.Namespace, work, v.options), rights.Right{Verb: plan.Everything, Group: plan.Everything, Resource: plan.Everything})
 	missing, err := v.missing(ctx, req.UserInfo, needed)
 	switch {
 	case err != nil:
@@ -160,12 +182,12 @@ func invalid(req *admission.Request, found validation.Findings) admission.Respon
 }
 
 // forbidden refuses what would do what its author may not.
-func forbidden(req *admission.Request, user string, missing []right) admission.Response {
+func forbidden(req *admission.Request, user string, missing []rights.Right) admission.Response {
 	var lines []string
 	unknown, templateless := false, false
 	for i, r := range missing {
-		unknown = unknown || r.resource == allResources && r.verb != everything
-		templateless = templateless || r.verb == everything
+		unknown = unknown || r.Resource == plan.AllResources && r.Verb != plan.Everything
+		templateless = templateless || r.Verb == plan.Everything
 		if i < maxFindings {
 			lines = append(lines, fmt.Sprintf("user %q may not %s", user, r))
 		}
@@ -181,6 +203,14 @@ func forbidden(req *admission.Request, user string, missing []right) admission.R
 		message += fmt.Sprintf("; a template that is not there yet may ask for anything: apply it first, or let somebody create the %s who may do everything", req.Kind.Kind)
 	}
 	return refused(http.StatusForbidden, metav1.StatusReasonForbidden, message, detailsOf(req))
+}
+
+// missing are the rights that a user does not have.
+func (v *validator) missing(ctx context.Context, user authenticationv1.UserInfo, needed []rights.Right) ([]rights.Right, error) {
+	subject := rights.SubjectOf(user)
+	return rights.Missing(ctx, needed, func(ctx context.Context, r rights.Right) (bool, error) {
+		return rights.Allowed(ctx, v.reviews, subject, r)
+	})
 }
 
 // unavailable refuses an object about which nothing could be found out.

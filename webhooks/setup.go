@@ -6,10 +6,13 @@ package webhooks
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"k8s.io/client-go/discovery"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -17,6 +20,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/webhooks/serving"
 )
 
 // Where the webhooks are served: for Cleaners, for ClusterCleaners, and for CleanerTemplates.
@@ -24,6 +28,9 @@ const (
 	Path         = "/validate-cleaner-vtex-dev-v1alpha1-cleaner"
 	ClusterPath  = "/validate-cleaner-vtex-dev-v1alpha1-clustercleaner"
 	TemplatePath = "/validate-cleaner-vtex-dev-v1alpha1-cleanertemplate"
+	// Where the authors of Cleaners and of ClusterCleaners are stored.
+	AuthorPath        = "/mutate-cleaner-vtex-dev-v1alpha1-cleaner"
+	ClusterAuthorPath = "/mutate-cleaner-vtex-dev-v1alpha1-clustercleaner"
 )
 
 // Options are what an administrator sets.
@@ -34,9 +41,22 @@ type Options struct {
 	CertDir string
 	// SelfSigned says whose certificates are made and renewed here; nil when somebody else does both.
 	SelfSigned *SelfSigned
+	// HTTP2 lets callers use HTTP/2.
+	HTTP2 bool
+	// ClientCA, unless empty, is a file with the authorities that the API server's client certificate is signed by: no other
+	// caller is answered. ClientNames, unless empty, are the names that the certificate may have.
+	ClientCA    string
+	ClientNames []string
 	// Validation are the administrator's rules for all Cleaners.
 	Validation validation.Options
+	// Keys sign who wrote a spec. Required.
+	Keys Keys
+	// AuthorExtraKeys are those of a user's extra attributes that are stored with an author.
+	AuthorExtraKeys []string
 }
+
+// maxRequests is how many requests one replica answers at a time. Each may read 7 MiB, compile, and ask for rights.
+const maxRequests = 16
 
 // SetupWithManager adds the webhooks, and the making of its certificates, to a manager. The manager is not ready before
 // the webhook is served.
@@ -55,27 +75,44 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("cannot make a client that reviews rights: %w", err)
 	}
+	identity, err := authenticationclient.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("cannot make a client that says who the operator is: %w", err)
+	}
 	serve := make(chan struct{})
 	if opts.SelfSigned == nil {
 		close(serve)
 	} else if err := opts.SelfSigned.addTo(mgr, opts.CertDir, serve); err != nil {
 		return err
 	}
-	server := webhook.NewServer(webhook.Options{Port: opts.Port, CertDir: opts.CertDir})
+	hooks := webhook.NewServer(webhook.Options{}) // counts requests, and is never started
+	gate := serving.NewGate(maxRequests)
 	v := &validator{
 		compiler: compiler, options: opts.Validation, kinds: kinds, reviews: reviews.SubjectAccessReviews(), live: mgr.GetAPIReader(),
+		keys: opts.Keys, extraKeys: opts.AuthorExtraKeys, self: &self{reviews: identity.SelfSubjectReviews()},
 	}
+	cleaners := &owners{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }}
+	clusters := &owners{v, func() v1alpha1.Owner { return &v1alpha1.ClusterCleaner{} }}
 	for path, handler := range map[string]admission.Handler{
-		Path:         &owners{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }},
-		ClusterPath:  &owners{v, func() v1alpha1.Owner { return &v1alpha1.ClusterCleaner{} }},
-		TemplatePath: &bodies{v},
+		Path:              cleaners,
+		ClusterPath:       clusters,
+		TemplatePath:      &bodies{v},
+		AuthorPath:        &authors{cleaners, clock.RealClock{}},
+		ClusterAuthorPath: &authors{clusters, clock.RealClock{}},
 	} {
-		server.Register(path, &webhook.Admission{Handler: handler})
+		hooks.Register(path, gate.Wrap(&webhook.Admission{Handler: handler}))
+	}
+	server, err := serving.New(serving.Options{
+		Address: ":" + strconv.Itoa(opts.Port), CertDir: opts.CertDir, HTTP2: opts.HTTP2, ClientCA: opts.ClientCA, ClientNames: opts.ClientNames,
+		Log: mgr.GetLogger().WithName("webhook"),
+	}, hooks.WebhookMux())
+	if err != nil {
+		return fmt.Errorf("cannot make the webhook's server: %w", err)
 	}
 	if err := mgr.Add(&later{Server: server, begin: serve}); err != nil {
 		return fmt.Errorf("cannot add the webhook's server to the manager: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("webhook", server.StartedChecker()); err != nil {
+	if err := mgr.AddReadyzCheck("webhook", server.Check); err != nil {
 		return fmt.Errorf("cannot add the webhook's readiness check: %w", err)
 	}
 	return nil
@@ -83,7 +120,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 
 // later is a server that begins when there is a certificate to serve with. It needs no leadership.
 type later struct {
-	webhook.Server
+	*serving.Server
 	begin <-chan struct{}
 }
 

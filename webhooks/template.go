@@ -17,7 +17,9 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/config/templates"
+	"github.com/vtex/cleaner/controllers/rights"
 )
 
 // bodies answers for CleanerTemplates.
@@ -50,7 +52,10 @@ func (v *bodies) Handle(ctx context.Context, req admission.Request) admission.Re
 	if len(errs) > 0 {
 		return invalid(&req, validation.Refused(errs))
 	}
-	programs, errs := v.compiler.Compile(work)
+	programs, errs := v.compiler.Compile(ctx, work)
+	if programs == nil && len(errs) == 0 {
+		return unavailable(errBusy)
+	}
 	options.Compiled = errs
 	if found := validation.ValidateTemplate(t, nil, options).Errors(); len(found) > 0 {
 		return invalid(&req, found)
@@ -64,7 +69,7 @@ func (v *bodies) Handle(ctx context.Context, req admission.Request) admission.Re
 	if errors := found.Errors(); len(errors) > 0 {
 		return invalid(&req, errors)
 	}
-	missing, err := v.missing(ctx, req.UserInfo, rights("", work, options))
+	missing, err := v.missing(ctx, req.UserInfo, rights.Of("", work, options))
 	switch {
 	case err != nil:
 		return unavailable(err)
@@ -98,9 +103,14 @@ func (v *bodies) broken(ctx context.Context, old, t *v1alpha1.CleanerTemplate) (
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("cannot find out in time which Cleaners work with the template: %w", err)
 		}
-		wrong := after.wrong(c)
-		if len(wrong) == 0 || old != nil && len(before.wrong(c)) > 0 {
-			return nil
+		wrong, err := after.wrong(ctx, c)
+		if err != nil || len(wrong) == 0 {
+			return err
+		}
+		if old != nil {
+			if already, err := before.wrong(ctx, c); err != nil || len(already) > 0 {
+				return err
+			}
 		}
 		who := fmt.Sprintf("%s %q", kind, c.GetName())
 		if ns := c.GetNamespace(); ns != "" {
@@ -125,20 +135,23 @@ type use struct {
 }
 
 // wrong says why what uses the template does not work with it.
-func (u *use) wrong(c v1alpha1.Owner) validation.Findings {
+func (u *use) wrong(ctx context.Context, c v1alpha1.Owner) (validation.Findings, error) {
 	work, errs := templates.Expand(c, u.template)
 	if len(errs) > 0 {
-		return validation.Refused(errs)
+		return validation.Refused(errs), nil
 	}
 	options := u.options
 	options.Template = u.template.Name
 	errs, known := u.compiled[work.CloudEventData]
 	if !known {
-		_, errs = u.compiler.Compile(work)
+		var programs *celenv.Programs
+		if programs, errs = u.compiler.Compile(ctx, work); programs == nil && len(errs) == 0 {
+			return nil, errBusy
+		}
 		u.compiled[work.CloudEventData] = errs
 	}
 	options.Compiled = errs
-	return validation.Validate(work, options).Errors()
+	return validation.Validate(work, options).Errors(), nil
 }
 
 // eachOwner reads all Cleaners and ClusterCleaners, in order.

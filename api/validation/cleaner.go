@@ -78,6 +78,7 @@ func Validate(spec *v1alpha1.Work, o Options) Findings {
 	if o.Template == "" {
 		found.size(spec, path)
 	}
+	found.sources(spec, path)
 	found.purpose(spec, path, o)
 	found.enums(spec, path)
 	found.times(spec, path)
@@ -88,6 +89,9 @@ func Validate(spec *v1alpha1.Work, o Options) Findings {
 	found.body(spec, path, o)
 	if spec.CloudEventData != "" {
 		found.expression(spec.CloudEventData, path.Child("cloudEventData"))
+		if spec.Recurs() {
+			found.warn(path.Child("cloudEventData"), "is sent only when a Cleaner has cleaned once, and ignored with lifecycle: Recurring; remove it")
+		}
 	}
 	found.compiled(o.Compiled)
 	found.sink(spec, path.Child("cloudEventSink"))
@@ -132,6 +136,13 @@ func (f *Findings) size(spec any, p *field.Path) {
 	}
 	if len(text) > maxSpecBytes {
 		f.refuse(p, fmt.Sprintf("is %d bytes long as JSON; at most %d are allowed: shorten the expressions or the parameters", len(text), maxSpecBytes))
+	}
+}
+
+// sources refuses more expressions than are compiled.
+func (f *Findings) sources(spec *v1alpha1.Work, p *field.Path) {
+	if n := spec.ExpressionBytes(); n > v1alpha1.MaxExpressionBytes {
+		f.refuse(p, fmt.Sprintf("the expressions are %d bytes long together; at most %d are allowed: shorten them, or use several Cleaners", n, v1alpha1.MaxExpressionBytes))
 	}
 }
 

@@ -70,7 +70,7 @@ func judge(t *testing.T, compiler *celenv.Compiler, kind string, spec json.RawMe
 		parameters, o := templates.Validate(template), validation.Options{}
 		if len(parameters) == 0 {
 			if work, o.Compiled = templates.StandIn(template); work != nil {
-				_, o.Compiled = compiler.Compile(work)
+				_, o.Compiled = compiler.Compile(t.Context(), work)
 			}
 		}
 		return validation.ValidateTemplate(template, parameters, o)
@@ -83,6 +83,6 @@ func judge(t *testing.T, compiler *celenv.Compiler, kind string, spec json.RawMe
 		read(&c.Spec)
 		work = c.Work()
 	}
-	_, errs := compiler.Compile(work)
+	_, errs := compiler.Compile(t.Context(), work)
 	return validation.Validate(work, validation.Options{Compiled: errs})
 }

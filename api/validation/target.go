@@ -201,10 +201,18 @@ func (o *Options) undeletable(spec *v1alpha1.Work, k kind) string {
 	switch {
 	case k.clusterScoped && !spec.Cluster:
 		return k.outOfReach("deletes")
+	case k.group == v1alpha1.GroupVersion.Group:
+		return k.untouchable()
 	case k.protected && !slices.Contains(o.AllowProtectedKinds, k.name()):
 		return fmt.Sprintf("%s are protected unless the operator runs with --allow-protected-kinds=%s", k.name(), k.name())
 	}
 	return ""
+}
+
+// untouchable says why nothing is ever done to our own kinds: the API server would ask what the operator may do, and not
+// what the author may.
+func (k kind) untouchable() string {
+	return fmt.Sprintf("%s are never touched by a Cleaner", k.name())
 }
 
 // outOfReach says why a Cleaner cannot act on what is cluster-scoped.

@@ -30,6 +30,7 @@ func ValidateTemplate(t *v1alpha1.CleanerTemplate, parameters field.ErrorList, o
 	o.unused = true
 	work := &v1alpha1.Work{Cluster: true, Targets: body.Targets}
 	work.Variables, work.Conditions, work.Rules = body.Variables, body.Conditions, body.Rules
+	found.sources(work, path)
 	found.body(work, path.Child("template"), o)
 	var errs field.ErrorList
 	for _, err := range o.Compiled {

@@ -395,7 +395,7 @@ func TestValidate(t *testing.T) {
 			},
 			want: []string{
 				"Error spec.targets[0].delete: must be false: roles.rbac.authorization.k8s.io are protected unless the operator runs with --allow-protected-kinds=roles.rbac.authorization.k8s.io",
-				"Error spec.targets[1].delete: must be false: cleaners.cleaner.vtex.dev are protected unless the operator runs with --allow-protected-kinds=cleaners.cleaner.vtex.dev",
+				"Error spec.targets[1].delete: must be false: cleaners.cleaner.vtex.dev are never touched by a Cleaner",
 			},
 		},
 		"ProtectedAllowed": {
@@ -463,6 +463,13 @@ func TestValidate(t *testing.T) {
 			reason: "An event says what was done.",
 			change: func(s *v1alpha1.Work) { s.Mode, s.CloudEventSink = "DryRun", "http://sink" },
 			want:   []string{"Warning spec.cloudEventSink: is sent nothing with mode: DryRun; status and Events say what would be done"},
+		},
+		"RecurringData": {
+			reason: "Its events say what was done, batch after batch.",
+			change: func(s *v1alpha1.Work) {
+				s.Lifecycle, s.CloudEventSink, s.CloudEventData = "Recurring", "http://sink", "1"
+			},
+			want: []string{"Warning spec.cloudEventData: is sent only when a Cleaner has cleaned once, and ignored with lifecycle: Recurring; remove it"},
 		},
 		"ClusterUnlimited": {
 			reason: "A mistake would show everywhere at once.",

@@ -4,6 +4,7 @@
 package library
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
@@ -57,7 +58,7 @@ func words(kind string) []string {
 }
 
 func refs(v, kind ref.Val) ref.Val {
-	s := search{kind: string(kind.(types.String)), roles: map[string]role{}, found: map[string]bool{}}
+	s := search{kind: string(kind.(types.String)), roles: map[string]role{}, looked: map[any]bool{}, found: map[string]bool{}}
 	if s.words = words(s.kind); s.words == nil {
 		return types.NewErr("refs knows ConfigMap, Secret, PersistentVolumeClaim and ServiceAccount, and not %q", s.kind)
 	}
@@ -78,6 +79,8 @@ type search struct {
 	words []string
 	// roles are those of the names of fields that were met already.
 	roles map[string]role
+	// looked are the objects and lists that were looked at already: one that occurs many times has nothing new.
+	looked map[any]bool
 	// namespace is that of the object that is looked at.
 	namespace string
 	found     map[string]bool
@@ -102,6 +105,9 @@ func (s *search) all(v ref.Val) ref.Val {
 	if items, ok := lookup(v, "items").(traits.Lister); ok && lookup(v, "metadata") == nil {
 		list, many = items, true
 	}
+	if s.again(v) {
+		return nil
+	}
 	if many {
 		for it := list.Iterator(); it.HasNext() == types.True; {
 			if err := s.all(it.Next()); err != nil {
@@ -118,6 +124,22 @@ func (s *search) all(v ref.Val) ref.Val {
 		return types.NewErr("refs: there are more than %d references", maxRefs)
 	}
 	return nil
+}
+
+// again says that an object or a list was looked at before.
+func (s *search) again(v ref.Val) bool {
+	var id any
+	switch value, ok := v.Value().(map[string]any); {
+	case ok:
+		id = reflect.ValueOf(value).Pointer()
+	case reflect.ValueOf(v).Kind() == reflect.Pointer:
+		id = v
+	default:
+		return false
+	}
+	before := s.looked[id]
+	s.looked[id] = true
+	return before
 }
 
 func (s *search) object(v ref.Val, object map[string]any) {

@@ -131,7 +131,11 @@ func (l *loader) load(ctx context.Context, d *document, served func([]v1alpha1.C
 	if served != nil {
 		options.Served = served(work.Targets)
 	}
-	programs, errs := l.compiler.Compile(work)
+	programs, errs := l.compiler.Compile(ctx, work)
+	if programs == nil && len(errs) == 0 {
+		c.problems = append(c.problems, d.at("spec", "the expressions were not compiled: "+context.Cause(ctx).Error()))
+		return c
+	}
 	options.Compiled = errs
 	found := validation.Validate(work, options)
 	for _, f := range found {

@@ -98,7 +98,7 @@ func (t *tool) validate(ctx context.Context, f *validateFlags) error {
 		case gvk.Kind == kindTemplate:
 			found := of(bodies, d)
 			if failing(found) == nil { // else it was not read, and another one may have its name
-				found = append(found, l.body(d, served)...)
+				found = append(found, l.body(ctx, d, served)...)
 			}
 			say(d, found)
 		default:
@@ -126,7 +126,7 @@ func of(problems []problem, d *document) []problem {
 }
 
 // body is what is wrong with what a template says, whatever values its parameters have.
-func (l *loader) body(d *document, served func([]v1alpha1.ClusterTarget) []validation.Served) []problem {
+func (l *loader) body(ctx context.Context, d *document, served func([]v1alpha1.ClusterTarget) []validation.Served) []problem {
 	name, _, _ := nested(d.object, "metadata", "name")
 	t := l.templates[name]
 	if t == nil {
@@ -143,7 +143,10 @@ func (l *loader) body(d *document, served func([]v1alpha1.ClusterTarget) []valid
 	if served != nil {
 		options.Served = served(work.Targets)
 	}
-	programs, errs := l.compiler.Compile(work)
+	programs, errs := l.compiler.Compile(ctx, work)
+	if programs == nil && len(errs) == 0 {
+		return []problem{d.at("spec", "the expressions were not compiled: "+context.Cause(ctx).Error())}
+	}
 	options.Compiled = errs
 	var out []problem
 	for _, f := range validation.ValidateTemplate(t, nil, options) {

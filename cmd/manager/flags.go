@@ -16,6 +16,7 @@ import (
 
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/controllers"
+	"github.com/vtex/cleaner/controllers/signing"
 	"github.com/vtex/cleaner/webhooks"
 )
 
@@ -26,6 +27,10 @@ const (
 	renewDeadline = 10 * time.Second
 	// minClockSkew is what can be told from the resolution of a Date, and from the time that an answer takes.
 	minClockSkew = 2 * time.Second
+	// keyPropagation is how long a new signing key is known to replicas before it signs.
+	keyPropagation = 10 * time.Minute
+	// minKeyOverlap is the time in which the operator comes to each Cleaner, and signs its author again.
+	minKeyOverlap = 3 * time.Hour
 	// namespaceFile names the namespace of the Pod that this process runs in.
 	namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
@@ -38,6 +43,7 @@ type flags struct {
 	metricsAddress  string
 	metricsCertDir  string
 	probeAddress    string
+	http2           bool
 	shutdownTimeout time.Duration
 	verbosity       int8
 	version         bool
@@ -47,6 +53,11 @@ type flags struct {
 	webhookCertificate string
 	webhook            webhooks.Options
 	selfSigned         webhooks.SelfSigned
+	// signingSecret is the Secret with the signing keys, which follow each other by rules. A lost one is made again if
+	// newSigningKey says so.
+	signingSecret string
+	signingRules  signing.Rules
+	newSigningKey bool
 }
 
 // The values of --webhook-cert.
@@ -65,6 +76,7 @@ func parse(args []string) (*flags, error) {
 	fs.StringVar(&f.metricsAddress, "metrics-bind-address", ":8443", "where metrics are served over HTTPS to whoever may get /metrics; 0 turns them off")
 	fs.StringVar(&f.metricsCertDir, "metrics-cert-dir", "", "folder with tls.crt and tls.key for the metrics (default: a self-signed certificate)")
 	fs.StringVar(&f.probeAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served; 0 turns them off")
+	fs.BoolVar(&f.http2, "enable-http2", false, "serve metrics and webhook over HTTP/2 too")
 	fs.DurationVar(&f.shutdownTimeout, "shutdown-timeout", 25*time.Second, "how long a stop waits for what is under way")
 	fs.Int8VarP(&f.verbosity, "verbosity", "v", 0, "how much to log: 0 decisions and deeds, 4 also each request that follows from a run")
 	fs.DurationVar(&f.options.MinInterval, "min-interval", controllers.DefaultMinInterval, "shortest time between two evaluations of one Cleaner")
@@ -73,7 +85,7 @@ func parse(args []string) (*flags, error) {
 	fs.DurationVar(&f.maxClockSkew, "max-clock-skew", controllers.DefaultMaxClockSkew, "how far this machine's clock may be from the API server's before nothing is decided and deleted; 0 trusts it")
 	fs.StringSliceVar(&f.options.ProtectedNamespaces, "protected-namespaces", []string{"kube-system", "kube-public", "kube-node-lease"}, "namespaces in which nothing is deleted, besides the operator's own")
 	fs.StringSliceVar(&f.options.AllowProtectedKinds, "allow-protected-kinds", nil, "protected resources that may be deleted all the same, as <resource> or <resource>.<group>")
-	fs.StringSliceVar(&allow, "sink-allow", nil, "address ranges that events may be sent to, such as 10.0.0.0/8 (default: all that are not refused)")
+	fs.StringSliceVar(&allow, "sink-allow", nil, "address ranges that events may be sent to, such as 10.0.0.0/8; Cleaners reach private ranges only if they are named here (default: all that are not refused)")
 	fs.StringSliceVar(&deny, "sink-deny", nil, "address ranges that events may not be sent to")
 	fs.BoolVar(&f.options.SinkAllowLoopback, "sink-allow-loopback", false, "let events be sent to this machine; for local runs")
 	fs.IntVar(&f.options.Workers, "workers", controllers.DefaultWorkers, "how many Cleaners are worked on at a time")
@@ -84,9 +96,17 @@ func parse(args []string) (*flags, error) {
 	fs.StringVar(&f.webhookCertificate, "webhook-cert", selfSigned, "where the webhook's certificate comes from: self-signed (made and renewed here) or files (of cert-manager, say)")
 	fs.StringVar(&f.webhook.CertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs", "folder with tls.crt and tls.key for the webhook: where its Secret is mounted")
 	fs.IntVar(&f.webhook.Port, "webhook-port", webhook.DefaultPort, "port on which the webhook is served")
+	fs.StringVar(&f.webhook.ClientCA, "webhook-client-ca", "", "file with the authority of the API server's client certificate: the webhook answers no other caller (default: it answers all)")
+	fs.StringSliceVar(&f.webhook.ClientNames, "webhook-client-names", nil, "names, common name or DNS name, that the client certificate may have (default: all that --webhook-client-ca has signed)")
 	fs.StringVar(&f.selfSigned.Secret, "webhook-secret", "cleaner-webhook-cert", "Secret in the operator's namespace that keeps the self-signed certificates")
 	fs.StringVar(&f.selfSigned.Service, "webhook-service", "cleaner-webhook", "Service in the operator's namespace by which the API server calls the webhook")
-	fs.StringVar(&f.selfSigned.Configuration, "webhook-configuration", "cleaner-webhook", "ValidatingWebhookConfiguration that is told the self-signed authority")
+	fs.StringVar(&f.selfSigned.Configuration, "webhook-configuration", "cleaner-webhook", "ValidatingWebhookConfiguration and MutatingWebhookConfiguration that are told the self-signed authority")
+	fs.StringSliceVar(&f.webhook.AuthorExtraKeys, "author-extra-keys", nil, "extra attributes of a user that are stored with the author of a Cleaner and reviewed with it (default: none)")
+	fs.BoolVar(&f.options.ActWithoutAuthor, "act-without-author", false, "let Cleaners whose author is not known act with the operator's own rights; for clusters where the webhook does not run")
+	fs.StringVar(&f.signingSecret, "signing-secret", "cleaner-signing-key", "Secret in the operator's namespace with the keys that sign authors and records")
+	fs.DurationVar(&f.signingRules.Rotation, "signing-key-rotation", 90*24*time.Hour, "age at which a signing key gets a successor; 0: never")
+	fs.DurationVar(&f.signingRules.Overlap, "signing-key-overlap", 30*24*time.Hour, "for how long a signing key is still accepted after its successor has begun to sign")
+	fs.BoolVar(&f.newSigningKey, "new-signing-key", false, "make a signing key although one was lost: what was signed before counts as forged")
 	fs.BoolVar(&f.version, "version", false, "print which version this is, and end")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
@@ -104,8 +124,16 @@ func parse(args []string) (*flags, error) {
 	if f.options.SinkDeny, err = prefixes("--sink-deny", deny); err != nil {
 		return nil, err
 	}
+	if len(f.webhook.ClientNames) > 0 && f.webhook.ClientCA == "" {
+		return nil, errors.New("--webhook-client-names needs --webhook-client-ca, which verifies them")
+	}
+	f.webhook.HTTP2 = f.http2
 	if f.options.Workers < 1 || f.options.Uninstalls < 1 {
 		return nil, errors.New("--workers and --uninstalls must be at least 1")
+	}
+	f.signingRules.Propagation = keyPropagation
+	if f.signingRules.Rotation < 0 || f.signingRules.Rotation > 0 && f.signingRules.Rotation < time.Hour || f.signingRules.Overlap < minKeyOverlap {
+		return nil, fmt.Errorf("--signing-key-rotation must be 0 or at least 1h, and --signing-key-overlap at least %s: until each author is signed again", minKeyOverlap)
 	}
 	if f.maxClockSkew < 0 || f.maxClockSkew > 0 && f.maxClockSkew < minClockSkew {
 		return nil, fmt.Errorf("--max-clock-skew must be 0 or at least %s: a Date has whole seconds", minClockSkew)

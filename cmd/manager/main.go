@@ -6,9 +6,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	_ "time/tzdata" // expressions name time zones, and an empty image has none
 
@@ -19,7 +21,9 @@ import (
 	"go.uber.org/zap/zapcore"
 	_ "golang.org/x/crypto/x509roots/fallback" // an image without CA roots still reaches https sinks
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -27,6 +31,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
@@ -35,7 +40,9 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/cmd/internal/version"
 	"github.com/vtex/cleaner/controllers"
+	"github.com/vtex/cleaner/controllers/signing/keyring"
 	"github.com/vtex/cleaner/webhooks"
+	"github.com/vtex/cleaner/webhooks/serving"
 )
 
 func main() {
@@ -73,6 +80,11 @@ func run(args []string, stdout io.Writer) error {
 	opts.Lease, opts.Skew = lease, skew
 	opts.Namespace = f.namespace
 	opts.ProtectedNamespaces = append(opts.ProtectedNamespaces, f.namespace)
+	keys, err := newKeyring(mgr, f)
+	if err != nil {
+		return err
+	}
+	opts.Keys, f.webhook.Keys = keys, keys
 	if err := controllers.SetupWithManager(mgr, opts); err != nil {
 		return err
 	}
@@ -111,11 +123,16 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, interface{ Fresh()
 	}
 	options := ctrl.Options{
 		Scheme:                  scheme,
-		Metrics:                 metricsserver.Options{BindAddress: f.metricsAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization, CertDir: f.metricsCertDir},
+		Metrics:                 metricsserver.Options{BindAddress: "0"}, // they are served by a server of our own, see serveMetrics
 		HealthProbeBindAddress:  f.probeAddress,
 		LeaderElection:          f.leaderElect,
 		GracefulShutdownTimeout: &f.shutdownTimeout,
-		Cache:                   cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: cache.TransformStripManagedFields()},
+		Cache: cache.Options{
+			ReaderFailOnMissingInformer: true, DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: { // the one with the signing keys
+				Namespaces: map[string]cache.Config{f.namespace: {}}, Field: fields.OneTermEqualSelector("metadata.name", f.signingSecret),
+			}},
+		},
 	}
 	var lease interface{ Fresh() bool } = alwaysLeads{}
 	if f.leaderElect {
@@ -137,7 +154,61 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, interface{ Fresh()
 	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return nil, nil, fmt.Errorf("cannot add a readiness check: %w", err)
 	}
+	if err := serveMetrics(mgr, f); err != nil {
+		return nil, nil, err
+	}
 	return mgr, lease, nil
+}
+
+// maxScrapes is how many requests for metrics are answered at a time.
+const maxScrapes = 8
+
+// serveMetrics serves the metrics to callers that may get them, on a server that holds against all others.
+func serveMetrics(mgr ctrl.Manager, f *flags) error {
+	if f.metricsAddress == "0" {
+		return nil
+	}
+	log := mgr.GetLogger().WithName("metrics")
+	authorize, err := filters.WithAuthenticationAndAuthorization(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("cannot find out who may read metrics: %w", err)
+	}
+	authorized, err := authorize(log, controllers.MetricsHandler())
+	if err != nil {
+		return fmt.Errorf("cannot find out who may read metrics: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", serving.NewGate(maxScrapes).Wrap(authorized))
+	server, err := serving.New(serving.Options{Address: f.metricsAddress, CertDir: f.metricsCertDir, HTTP2: f.http2, Log: log}, mux)
+	if err != nil {
+		return fmt.Errorf("cannot make the server of metrics: %w", err)
+	}
+	if err := mgr.Add(server); err != nil {
+		return fmt.Errorf("cannot add the server of metrics to the manager: %w", err)
+	}
+	return nil
+}
+
+// newKeyring has the manager follow the Secret with the signing keys. It is ready when there is one.
+func newKeyring(mgr ctrl.Manager, f *flags) (*keyring.Keyring, error) {
+	secret := types.NamespacedName{Namespace: f.namespace, Name: f.signingSecret}
+	keys := keyring.New(mgr.GetAPIReader(), mgr.GetClient(), keyring.Options{
+		Secret: secret, Rules: f.signingRules, MakeNew: f.newSigningKey, Clock: clock.RealClock{}, Log: ctrl.Log.WithName("keys"),
+	})
+	informer, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Secret{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("cannot watch Secret %s: %w", secret, err)
+	}
+	if err := keys.Follow(informer); err != nil {
+		return nil, fmt.Errorf("cannot watch Secret %s: %w", secret, err)
+	}
+	if err := mgr.Add(keys); err != nil {
+		return nil, fmt.Errorf("cannot add the signing keys to the manager: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("signing-key", keys.Check); err != nil {
+		return nil, fmt.Errorf("cannot add a readiness check: %w", err)
+	}
+	return keys, nil
 }
 
 // newLock makes the lock of the leader election.

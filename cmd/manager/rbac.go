@@ -18,10 +18,8 @@ package main
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=selfsubjectaccessreviews,verbs=create
 
-// Acting as the ServiceAccount that a Cleaner names, whose existence is checked. As such an account the operator may do
-// only what it may do itself: the ClusterRoles in config/components grant that too. What accounts may read is asked with
-// subjectaccessreviews, below.
-// +kubebuilder:rbac:groups=authentication.k8s.io,resources=serviceaccounts,verbs="impersonate:serviceaccount"
+// Whether the ServiceAccount exists that a Cleaner names. To act as it is granted in its namespace, by a binding to the
+// ClusterRole of config/rbac/impersonation_role.yaml. What accounts may read is asked with subjectaccessreviews, below.
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get
 
 // Whether a Cleaner's namespace is being deleted, and which namespaces a namespaceSelector means.
@@ -30,3 +28,8 @@ package main
 // Who may read the metrics, and what ServiceAccounts may read.
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// Addresses to which no event of a Cleaner is sent: those of the API server and of the nodes.
+// +kubebuilder:rbac:groups="",resources=services,resourceNames=kubernetes,verbs=get
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,resourceNames=kubernetes,verbs=get
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list

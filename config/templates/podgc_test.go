@@ -159,7 +159,7 @@ func using(t *testing.T, name string, parameters map[string]any) *collector {
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs, wrong := compiler.Compile(work)
+	programs, wrong := compiler.Compile(t.Context(), work)
 	if len(wrong) > 0 {
 		t.Fatal(wrong)
 	}

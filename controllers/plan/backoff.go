@@ -52,6 +52,15 @@ func (b BackedOff) later(why string, now time.Time) BackedOff {
 	return b
 }
 
+// Postpone has an object wait at least for as long as the API server asks, but for longer than any back-off never.
+func (b Backoff) Postpone(uid types.UID, by time.Duration, now time.Time) {
+	e := b[uid]
+	if at := now.Add(min(by, lastRetry)); at.After(e.Until) {
+		e.Until = at
+		b[uid] = e
+	}
+}
+
 // Succeed takes that a deed on an object succeeded, or that the object is gone.
 func (b Backoff) Succeed(uid types.UID) { delete(b, uid) }
 

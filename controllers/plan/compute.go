@@ -245,12 +245,19 @@ func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv
 	if p.Verdict == v1alpha1.VerdictAct {
 		p = in.act(e, p)
 	}
-	if p.Verdict == v1alpha1.VerdictAct && !in.Acting {
+	if p.Verdict == v1alpha1.VerdictAct && !in.Acting && !in.Spec.Recurs() { // of one that stays it is never sent
 		p = in.data(e, p)
 	}
-	if ctx.Err() != nil { // some items were asked, and others were not
-		p = p.waits(v1alpha1.ReasonEvaluationFailed, "The evaluation was interrupted.")
-		p.Holds, p.Asked = in.Holds, false
+	over := ""
+	switch problem := e.Over(); { // some items were asked, and others were not
+	case problem != nil:
+		over = fmt.Sprintf("An error never deletes: spec.%s.", problem)
+	case ctx.Err() != nil:
+		over = "The evaluation was interrupted."
+	}
+	if over != "" {
+		p = p.waits(v1alpha1.ReasonEvaluationFailed, over)
+		p.Holds, p.Asked, p.Pending, p.Errors, p.Deferred, p.Withheld = in.Holds, false, nil, nil, nil, nil
 	}
 	return p, results, e.Foresight()
 }

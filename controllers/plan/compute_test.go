@@ -63,7 +63,7 @@ func input(t testing.TB, spec *v1alpha1.Work, s ...Target) Input {
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs, errs := compiler.Compile(spec)
+	programs, errs := compiler.Compile(t.Context(), spec)
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -329,7 +329,7 @@ func TestProtection(t *testing.T) {
 	in := func(group, resource, namespace, name string) *Object {
 		return &Object{Ref: Ref{Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, Namespace: namespace, Name: name}}
 	}
-	p := Protection{Namespaces: []string{"kube-system"}, AllowedKinds: []string{"roles.rbac.authorization.k8s.io"}}
+	p := Protection{Namespaces: []string{"kube-system"}, AllowedKinds: []string{"roles.rbac.authorization.k8s.io", "cleaners.cleaner.vtex.dev"}}
 	cases := map[string]struct {
 		object *Object
 		want   string // a part of the reason; empty: not protected
@@ -345,7 +345,7 @@ func TestProtection(t *testing.T) {
 		"APIService":      {in("apiregistration.k8s.io", "apiservices", "", "a"), "protected"},
 		"RoleBinding":     {in("rbac.authorization.k8s.io", "rolebindings", "shop", "a"), "protected"},
 		"AllowedRole":     {in("rbac.authorization.k8s.io", "roles", "shop", "a"), ""},
-		"Cleaner":         {in("cleaner.vtex.dev", "cleaners", "shop", "a"), "protected"},
+		"Cleaner":         {in("cleaner.vtex.dev", "cleaners", "shop", "a"), "never touched"},
 		"NodesOfAnother":  {in("example.test", "nodes", "shop", "a"), ""},
 		"SecretsOfOthers": {in("example.test", "secrets", "shop", "sh.helm.release.v1.shop.v1"), ""},
 	}

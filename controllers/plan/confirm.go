@@ -15,7 +15,7 @@ import (
 func (s Snapshot) Live() map[Read]bool {
 	out := make(map[Read]bool, len(s))
 	for t := range s {
-		if s[t].State == Complete {
+		if s[t].State == Complete || s[t].State == NoSuchKind { // expressions are asked only where that stands for null
 			out[Read{Target: t, All: true}] = true
 		}
 	}
@@ -104,14 +104,14 @@ func (r *reads) confirm() []Read {
 // the batch nothing is asked.
 func (r *deciding) confirm(a *acting) (bool, *celenv.Error) {
 	objects := r.objects(a)
-	if len(objects) == 0 && len(r.rule.Confirm) == 0 {
+	if len(objects) == 0 && len(r.rule.Confirm) == 0 && len(r.eval.Unproven()) == 0 {
 		return true, nil
 	}
 	if r.reads.asked >= r.in.Batch {
 		return false, nil
 	}
 	asked := false
-	for stage := 0; stage <= len(r.rule.Confirm); stage++ {
+	for stage := 0; stage <= len(r.rule.Confirm)+1; stage++ {
 		wanted := objects
 		if stage > 0 {
 			var err *celenv.Error
@@ -126,13 +126,16 @@ func (r *deciding) confirm(a *acting) (bool, *celenv.Error) {
 		var missing []Read
 		for _, read := range wanted {
 			if why, failed := r.in.unreadable(read); failed {
-				return false, r.problem(field(stage), fmt.Sprintf("cannot be read live: %s", why), "")
+				return false, r.problem(r.field(stage), fmt.Sprintf("cannot be read live: %s", why), "")
 			}
 			if !r.in.confirmed(read) {
 				missing = append(missing, read)
 			}
 		}
 		if len(missing) > 0 {
+			if !r.keeps(r.field(stage), readSize*len(missing)) {
+				return false, nil
+			}
 			r.reads.want(stage, missing)
 			return false, nil
 		}
@@ -141,11 +144,15 @@ func (r *deciding) confirm(a *acting) (bool, *celenv.Error) {
 }
 
 // field is what asks for the reads of a stage.
-func field(stage int) string {
-	if stage == 0 {
+func (r *deciding) field(stage int) string {
+	switch {
+	case stage == 0:
 		return "actions"
+	case stage > len(r.rule.Confirm):
+		return "when"
+	default:
+		return fmt.Sprintf("confirm[%d]", stage-1)
 	}
-	return fmt.Sprintf("confirm[%d]", stage-1)
 }
 
 // objects are the reads of what actions are about besides the item. The item itself is not read again: the API server
@@ -167,16 +174,25 @@ func Answers(t *v1alpha1.ClusterTarget, found TargetState) bool {
 	return found == Complete || found == NoSuchKind && t.Included() && t.OnMissing == v1alpha1.OnMissingAsNull
 }
 
-// entry are the reads that an entry of confirm asks for.
+// entry are the reads that an entry of confirm asks for. After the last one come those of all that no entry names.
 func (r *deciding) entry(a *acting, entry int) ([]Read, *celenv.Error) {
-	if r.rule.Confirm[entry].Target != v1alpha1.ConfirmAll {
+	switch {
+	case entry == len(r.rule.Confirm):
+		return r.whole(r.eval.Unproven()), nil
+	case r.rule.Confirm[entry].Target == v1alpha1.ConfirmAll:
+		return r.whole(r.eval.Joined()), nil
+	default:
 		return r.entryOf(a, entry)
 	}
+}
+
+// whole are the reads of targets as a whole.
+func (r *deciding) whole(targets []string) []Read {
 	var out []Read
-	for _, name := range r.eval.Joined() {
+	for _, name := range targets {
 		out = append(out, Read{Target: targetNamed(r.in.Spec, name), All: true})
 	}
-	return out, nil
+	return out
 }
 
 // entryOf are the reads that an entry asks for which names a target.

@@ -111,6 +111,28 @@ func TestConfirm(t *testing.T) {
 			rounds:  []string{"nodes n2, nodes n3"},
 			steps:   []string{"r delete a"},
 		},
+		"By default": {
+			reason:  "what a rule joins and no entry names is read as a whole",
+			rule:    orphaned(func(r *v1alpha1.Rule) { r.Confirm = nil }),
+			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1"), poolsSeen()},
+			live:    Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1", "n3"), poolsSeen()},
+			rounds:  []string{"nodes *"},
+			steps:   []string{"r delete a"},
+		},
+		"By default unreadable": {
+			reason:  "and proves nothing if it cannot be",
+			rule:    orphaned(func(r *v1alpha1.Rule) { r.Confirm = nil }),
+			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
+			refuses: []string{"nodes *"},
+			rounds:  []string{"nodes *"},
+			errors:  []string{"rules[0].when cannot be read live: forbidden x1"},
+		},
+		"Narrowed to nothing": {
+			reason:  "an entry says how much is read of its target, even if that is nothing",
+			rule:    orphaned(func(r *v1alpha1.Rule) { r.Confirm[0].Name = "[]" }),
+			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
+			steps:   []string{"r delete a"},
+		},
 		"Unreadable": {
 			reason:  "what cannot be read proves nothing",
 			rule:    orphaned(),
@@ -192,7 +214,7 @@ func TestConfirm(t *testing.T) {
 			reason:  "is where it is looked, if the entry does not say",
 			rule:    orphaned(func(r *v1alpha1.Rule) { r.Confirm[0] = v1alpha1.Confirm{Target: "pods", Name: `"x"`} }),
 			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen(), poolsSeen()},
-			rounds:  []string{"pods shop/x"},
+			rounds:  []string{"pods shop/x", "nodes *"},
 			steps:   []string{"r delete a"},
 		},
 		"Namespace ignored": {
@@ -300,7 +322,7 @@ func TestConfirm(t *testing.T) {
 				w.Cluster, in.Owner.Namespace = false, "shop"
 			},
 			watched: Snapshot{seen(p("a", "node:n2", "of:other"), p("b", "node:n2", "of:shop")), nodesSeen(), poolsSeen()},
-			rounds:  []string{"pods shop/x"},
+			rounds:  []string{"pods shop/x", "nodes *"},
 			steps:   []string{"r delete b"},
 			errors:  []string{`rules[0].confirm[0].namespace a Cleaner reads its own namespace only, which is not "other"; leave it out x1`},
 		},

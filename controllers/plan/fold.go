@@ -40,7 +40,7 @@ type foldID struct {
 // of which nothing is done then.
 func (r *deciding) fold() {
 	folds := r.folds()
-	for !r.patches(folds) {
+	for !r.patches(folds) && r.keeps("actions", len(r.acting)) { // each time for fewer items
 		r.acting = slices.DeleteFunc(r.acting, func(a *acting) bool { return a.failed })
 		folds = r.folds()
 	}
@@ -139,6 +139,9 @@ func (r *deciding) patches(folds []*fold) bool {
 		}
 		body, err := r.patch(f)
 		if err == nil {
+			if !r.keeps(fmt.Sprintf("actions[%d].patch", f.action), len(body)) {
+				return true
+			}
 			f.patch = body
 			f.keep()
 			continue

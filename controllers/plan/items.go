@@ -134,7 +134,9 @@ func (r *deciding) act(c *candidate) {
 		return
 	}
 	a.confirmed = a.confirmed && len(r.gate) == 0
-	r.acting = append(r.acting, a)
+	if r.keeps("actions", actingSize+len(a.reason)+stepSize*len(a.deeds)) {
+		r.acting = append(r.acting, a)
+	}
 }
 
 // deeds asks the actions about an item. A step that is withheld ends them.

@@ -227,7 +227,8 @@ func (v View) open(run *v1alpha1.Run, m *Memory) Request {
 // ending brings an open run to a result without another deletion, but for a release that is uninstalling: that is
 // finished first, whoever left it so.
 func (v View) ending(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string) Request {
-	if run.Helm != nil && m.Release == nil && !v.graceOver() {
+	unread := run.Helm != nil && m.Release == nil
+	if unread && m.unread < maxReleaseLooks && !v.graceOver() {
 		if v.Now.Before(m.Due) {
 			return v.until(m.Due, v1alpha1.ReasonUninstallFailed)
 		}
@@ -244,6 +245,9 @@ func (v View) ending(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, messa
 	}
 	if left := m.left(); len(left) > 0 && !m.Looked {
 		return Request{Kind: LookRows, Rows: left}
+	}
+	if unread && m.unread > 0 {
+		message = fmt.Sprintf("%s; what became of release %q is unknown: %s", message, run.Helm.Name, m.Failed)
 	}
 	return Request{Kind: WriteResult, Result: result, Message: message}
 }
@@ -275,14 +279,15 @@ func (v View) rows(run *v1alpha1.Run, m *Memory, open []int) Request {
 		return Request{Kind: LookRows, Rows: unchecked}
 	case len(due) == 0:
 		return v.until(next, m.waitsFor(open))
-	case len(ofRules(run, open)) > 0: // rules go first
-		if due = ofRules(run, due); len(due) == 0 {
-			return v.until(next, m.waitsFor(open))
-		}
-		if v.Now.Before(m.Due) {
-			return v.until(m.Due, v1alpha1.ReasonUnconfirmed)
-		}
-		return Request{Kind: ActRules, Rows: due}
+	}
+	rules := ofRules(run, due)
+	switch {
+	case len(rules) == 0 && m.holdsUp(ofRules(run, open)): // rules go first
+		return v.until(next, m.waitsFor(open))
+	case len(rules) > 0 && v.Now.Before(m.Due):
+		return v.until(m.Due, v1alpha1.ReasonUnconfirmed)
+	case len(rules) > 0:
+		return Request{Kind: ActRules, Rows: rules}
 	case m.Confirmed(v.Now):
 		return Request{Kind: DeleteRows, Rows: due}
 	case v.Now.Before(m.Due):

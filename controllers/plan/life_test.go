@@ -64,6 +64,13 @@ func TestNext(t *testing.T) {
 			}
 		}
 	}
+	unread := func(looks int) func(*Memory) {
+		return func(m *Memory) {
+			for range looks {
+				m.ReleaseUnread("403", born)
+			}
+		}
+	}
 	cases := map[string]struct {
 		reason    string
 		rows      []string
@@ -106,6 +113,7 @@ func TestNext(t *testing.T) {
 		"DryRun":          {reason: "and so does DryRun", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){func(c *v1alpha1.Cleaner) { c.Spec.Mode = v1alpha1.ModeDryRun }}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}},
 		"Edited":          {reason: "an edit stops it; what is left is read before the result", rows: []string{"a"}, decides: "v1:y", want: Request{Kind: LookRows, Rows: []int{0}}},
 		"EditedLooked":    {reason: "then it is Partial", rows: []string{"a"}, decides: "v1:y", memory: []func(*Memory){func(m *Memory) { m.Looked = true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "the spec was edited"}},
+		"NotDecided":      {reason: "a run that says not what decided it is not of this spec", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){func(c *v1alpha1.Cleaner) { c.Status.Run.Decides = "" }}, memory: []func(*Memory){func(m *Memory) { m.Looked = true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "the spec was edited"}},
 		"Deleted":         {reason: "kubectl delete abandons it", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){del}, memory: []func(*Memory){func(m *Memory) { m.Looked = true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}},
 		"DeletedDone":     {reason: "even when nothing is left", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){del}, memory: []func(*Memory){state(RowDeleted)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}},
 		"KeptARow":        {reason: "a kept row makes it Partial", rows: []string{"a", "b"}, memory: []func(*Memory){state(RowDeleted, RowReplaced)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "1 of 2 objects were left alone"}},
@@ -113,6 +121,18 @@ func TestNext(t *testing.T) {
 		"SettledOver":     {reason: "but not for ever", rows: []string{"a"}, after: 10 * time.Minute, memory: []func(*Memory){state(RowDeleted), func(m *Memory) { m.Rows[0].Settled = false }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
 		"Completed":       {reason: "all gone: Completed", rows: []string{"a"}, memory: []func(*Memory){state(RowGone)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
 
+		"StoppedUnread": {
+			reason: "a stopped run tries to read its release", cleaner: []func(*v1alpha1.Cleaner){helm},
+			memory: []func(*Memory){unread(maxReleaseLooks - 1)}, decides: "v1:other", after: time.Hour, want: Request{Kind: LookRelease},
+		},
+		"StoppedBlind": {
+			reason: "but not for ever", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){unread(maxReleaseLooks)}, decides: "v1:other", after: time.Hour,
+			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec was edited; what became of release "r" is unknown: 403`},
+		},
+		"OpenUnread": {
+			reason: "an open run waits for its release", cleaner: []func(*v1alpha1.Cleaner){helm},
+			memory: []func(*Memory){unread(maxReleaseLooks)}, after: time.Hour, want: Request{Kind: LookRelease},
+		},
 		"LooksAtRelease":  {reason: "the release is read before anything is done to it", cleaner: []func(*v1alpha1.Cleaner){helm}, want: Request{Kind: LookRelease}},
 		"Uninstalls":      {reason: "as committed: uninstall", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed)}, want: Request{Kind: StartUninstall}},
 		"UninstallsLate":  {reason: "not on an old confirmation", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){release(ReleaseDeployed)}, want: Request{Kind: Recheck}},
@@ -132,6 +152,7 @@ func TestNext(t *testing.T) {
 		"ReleaseAsDigested":     {reason: "one that says the same is uninstalled", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Digest = "v1:a" })}, want: Request{Kind: StartUninstall}},
 		"ReleaseNeverDigested":  {reason: "an older version recorded no digest", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Digest = "v1:b" })}, want: Request{Kind: StartUninstall}},
 		"ForgedRelease":         {reason: "a release that the spec does not name is left alone", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Spec.Helm.Release = "other" }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec does not ask to uninstall release "r"`}},
+		"ReleaseNotToDelete":    {reason: "nor is one touched that the spec only looks at", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Spec.Helm.Delete = false }}, memory: []func(*Memory){release(ReleaseDeployed)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec does not ask to uninstall release "r"`}},
 		"StopFinishesRelease":   {reason: "a stop does not leave a release half-way", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){release(ReleaseUninstalling)}, want: Request{Kind: FinishUninstall}},
 		"DeleteFinishesRelease": {reason: "nor does kubectl delete, within the grace", cleaner: []func(*v1alpha1.Cleaner){helm, del}, after: 29 * time.Second, memory: []func(*Memory){release(ReleaseUninstalling)}, want: Request{Kind: FinishUninstall}},
 		"GraceLeavesRelease":    {reason: "after it, it does", cleaner: []func(*v1alpha1.Cleaner){helm, del}, after: 30 * time.Second, want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}},
@@ -235,6 +256,9 @@ func TestRefused(t *testing.T) {
 		"OtherName":        {"the target names another object", row("targets.one", "b"), belongs, true},
 		"NoLongerMatches":  {"its labels have changed", row("targets.pods", "b"), Belonging{Resource: pods}, true},
 		"OtherKind":        {"the target is about another kind", row("targets.pods", "b"), Belonging{Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Matches: true}, true},
+		"OtherGroup":       {"the target is about a kind of the same name in another group", row("targets.pods", "b"), Belonging{Resource: schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1", Resource: "pods"}, Matches: true}, true},
+		"OtherVersion":     {"the target is about another version", row("targets.pods", "b"), Belonging{Resource: schema.GroupVersionResource{Version: "v2", Resource: "pods"}, Matches: true}, true},
+		"ClusterScoped":    {"a Cleaner is about no object without a namespace", Row{Rule: "targets.pods", Ref: pod("b", func(o *Object) { o.Namespace = "" }).Ref}, belongs, true},
 		"UnresolvableKind": {"the kind of the target is not served", row("targets.pods", "b"), Belonging{}, true},
 	}
 	for name, tc := range cases {
@@ -275,6 +299,32 @@ func TestARefusedRowBacksOff(t *testing.T) {
 	m.Answered(0, row, Answer{Kind: AnswerLost, Why: "timeout"}, true, now)
 	if m.Whole {
 		t.Error("a lost answer leaves the memory whole")
+	}
+}
+
+// TestAnObjectWaitsAsLongAsTheAPIServerAsks shows that a longer Retry-After takes the place of the back-off, up to a bound.
+func TestAnObjectWaitsAsLongAsTheAPIServerAsks(t *testing.T) {
+	for asked, want := range map[time.Duration]time.Duration{0: time.Second, time.Second / 2: time.Second, 30 * time.Second: 30 * time.Second, 24 * time.Hour: 5 * time.Minute} {
+		c, m := committed("refused", "lost", "rules")
+		for i, kind := range []AnswerKind{AnswerRefused, AnswerLost} {
+			row, err := ParseRow(c.Status.Run.Rows[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Answered(i, row, Answer{Kind: kind, RetryAfter: asked}, true, born)
+		}
+		m.ActedByRules(2, "uid", RuleAnswer{Failed: "why", RetryAfter: asked}, born)
+		for i := range m.Rows {
+			if got := m.Rows[i].Due.Sub(born); got != want {
+				t.Errorf("row %d, asked to wait for %s, waits for %s, want %s", i, asked, got, want)
+			}
+		}
+		b := Backoff{}
+		b.Fail("uid", "why", born)
+		b.Postpone("uid", asked, born)
+		if got := b["uid"].Until.Sub(born); got != want || b["uid"].Wait != time.Second {
+			t.Errorf("an object, asked to wait for %s, waits for %s, want %s, and the next time for twice %s", asked, got, want, b["uid"].Wait)
+		}
 	}
 }
 
@@ -348,6 +398,51 @@ func TestAProtectedObjectIsNotDeletedAtItsNewVersion(t *testing.T) {
 	}
 	if m.Rows[1].State != RowOpen || m.Rows[1].Now != "8" {
 		t.Errorf("the other one is not deleted at its new version: %+v", m.Rows[1])
+	}
+}
+
+// TestARowIsHeldToItsOwnTarget shows that a new version of an object is not taken over for a row whose target does not
+// select it any more, because another target still sees it.
+func TestARowIsHeldToItsOwnTarget(t *testing.T) {
+	spec := &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"true"}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted), podTarget("all")}}
+	newer := func(o *Object) { o.ResourceVersion = "8" }
+	for _, still := range []bool{true, false} {
+		c, m := committed("a")
+		own := seen()
+		if still {
+			own = seen(pod("a", newer))
+		}
+		m.Rechecked(c.Status.Run, Reevaluate(t.Context(), input(t, spec, own, seen(pod("a", newer))), c.Status.Run, m), born)
+		row, err := ParseRow(c.Status.Run.Rows[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "7"
+		if still {
+			want = "8"
+		}
+		if got := m.Version(0, row); got != want {
+			t.Errorf("still selected by its target %t: it is deleted at version %s, want %s", still, got, want)
+		}
+	}
+}
+
+// TestAChangeThatNoConditionCanBeAskedAboutKeeps shows that only an answer that the conditions hold lets an object be
+// deleted at a version that they did not see before.
+func TestAChangeThatNoConditionCanBeAskedAboutKeeps(t *testing.T) {
+	for outcome, want := range map[RecheckOutcome]RowMemory{
+		RecheckTrue:        {State: RowOpen, Now: "8"},
+		RecheckUndecidable: {State: RowKept},
+		RecheckFailed:      {State: RowOpen},
+		RecheckFalse:       {State: RowOpen},
+	} {
+		c, m := committed("a")
+		m.Whole = false
+		newer := Seen{Object: pod("a", func(o *Object) { o.ResourceVersion = "8" }), In: []int{0}}
+		m.Rechecked(c.Status.Run, Rechecked{Outcome: outcome, Why: "why", Seen: map[int]Seen{0: newer}}, born)
+		if got := m.Rows[0]; got.State != want.State || got.Now != want.Now {
+			t.Errorf("outcome %d: the row is %+v, want %+v", outcome, got, want)
+		}
 	}
 }
 

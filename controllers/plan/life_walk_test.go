@@ -321,13 +321,21 @@ func (w *walk) look(i int, what lifemodel.What) error {
 
 func (w *walk) lookRelease(i int) error {
 	q := &w.procs[i]
+	if w.s.Rel.Locked {
+		w.note("P%d may not look at the release", i)
+		q.memory.ReleaseUnread("403", w.now)
+		if step, err := w.find(i, lifemodel.LookRelease); err == nil {
+			return w.take(step)
+		}
+		return nil
+	}
 	step, err := w.find(i, lifemodel.LookRelease)
 	if err != nil {
 		return err
 	}
 	if w.rng.IntN(10) == 0 {
 		w.note("P%d cannot look at the release", i)
-		q.memory.Fail("500", w.now)
+		q.memory.ReleaseUnread("500", w.now)
 		return nil
 	}
 	q.memory.LookedAtRelease(w.release(&w.s), w.now)

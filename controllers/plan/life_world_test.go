@@ -73,7 +73,7 @@ func newWorld(t *testing.T, model *lifemodel.Model) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs, errs := compiler.Compile(w.spec.Work())
+	programs, errs := compiler.Compile(t.Context(), w.spec.Work())
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}

@@ -48,6 +48,9 @@ func TestOnceWithRules(t *testing.T) {
 		"NoDataWhileActing": {"which was told then", []v1alpha1.Rule{rule()}, []Object{p("a")}, func(in *Input, w *v1alpha1.Work) {
 			w.CloudEventData, in.Acting = "pods.items[0].spec.x", true
 		}, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, []string{"r delete a"}},
+		"NoDataIfItStays": {"which nobody is told of one that stays", []v1alpha1.Rule{rule()}, []Object{p("a")}, func(_ *Input, w *v1alpha1.Work) {
+			w.CloudEventData, w.Lifecycle = "pods.items[0].spec.x", v1alpha1.LifecycleRecurring
+		}, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, []string{"r delete a"}},
 		"Node": {"a Cleaner never acts on what lies in no namespace", []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 			r.ForEach, r.Actions = "nodes.items", []v1alpha1.RuleAction{patches("{}")}
 		})}, nil, nil, v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed, nil},
@@ -287,6 +290,32 @@ func TestWhatObjectsAreCalled(t *testing.T) {
 	}
 }
 
+// TestTheOperatorsRightsLendNobodyARole shows that what the API server judges by who asks is not patched as the operator:
+// it would let the operator grant what the author of the rule may not.
+func TestTheOperatorsRightsLendNobodyARole(t *testing.T) {
+	binding := object(schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"}, "RoleBinding", "shop", "b")
+	account := &v1alpha1.ServiceAccountReference{Name: "bot"}
+	for name, tc := range map[string]struct {
+		protection Protection
+		spec       v1alpha1.Work
+		verb       Verb
+		forbidden  bool
+	}{
+		"Operator":              {Protection{}, v1alpha1.Work{}, VerbPatch, true},
+		"ServiceAccount":        {Protection{}, v1alpha1.Work{ServiceAccount: account}, VerbPatch, false},
+		"DefaultServiceAccount": {Protection{DefaultAccount: true}, v1alpha1.Work{}, VerbPatch, false},
+		"DefaultOfNamespaces":   {Protection{DefaultAccount: true}, v1alpha1.Work{Cluster: true}, VerbPatch, true},
+		"Finalizer":             {Protection{}, v1alpha1.Work{}, VerbRemoveFinalizer, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := tc.protection.Of(&tc.spec).Forbids(tc.verb, &binding)
+			if (got != "") != tc.forbidden || tc.forbidden && !strings.Contains(got, "would judge the operator") {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
 func TestProtectionOfVerbs(t *testing.T) {
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	cleaners := schema.GroupVersionResource{Group: "cleaner.vtex.dev", Version: "v1alpha1", Resource: "cleaners"}
@@ -303,7 +332,7 @@ func TestProtectionOfVerbs(t *testing.T) {
 		"Own":          {object(pods, "Pod", "cleaner-system", "a"), all},
 		"Release":      {release, all},
 		"Node":         {object(nodes, "Node", "", "n"), []Verb{VerbDelete, VerbEvict}},
-		"Cleaner":      {object(cleaners, "Cleaner", "shop", "c"), []Verb{VerbDelete, VerbEvict}},
+		"Cleaner":      {object(cleaners, "Cleaner", "shop", "c"), all},
 		"ItsNamespace": {object(namespaces, "Namespace", "", "kube-system"), all},
 		"OwnNamespace": {object(namespaces, "Namespace", "", "cleaner-system"), all},
 		"ANamespace":   {object(namespaces, "Namespace", "", "shop"), []Verb{VerbDelete, VerbEvict}},

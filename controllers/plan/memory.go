@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +22,8 @@ const (
 	settlePoll = 30 * time.Second
 	// followsVersions is how often a deletion goes after a new version of an object before it backs off.
 	followsVersions = 5
+	// maxReleaseLooks is how often in a row a run that was stopped tries to read its release: for about 9 minutes.
+	maxReleaseLooks = 10
 )
 
 // RowState is what this process knows of a row.
@@ -93,6 +96,8 @@ type Memory struct {
 	Failed string
 
 	backoff time.Duration
+	// unread counts the looks at the release that have failed since one did not.
+	unread int
 }
 
 // NewMemory is the memory of the process that has committed a run: each row was held against the spec by the decision
@@ -113,7 +118,7 @@ func (m *Memory) NewPass() {
 
 // Confirmed says that the conditions were found to hold recently enough to delete now.
 func (m *Memory) Confirmed(now time.Time) bool {
-	return !m.ConfirmedAt.IsZero() && now.Sub(m.ConfirmedAt) < ConfirmationServes
+	return !m.ConfirmedAt.IsZero() && Elapsed(m.ConfirmedAt, now) < ConfirmationServes
 }
 
 // Version is the resourceVersion at which a row may be deleted now.
@@ -220,6 +225,8 @@ type Answer struct {
 	Gone bool
 	// Why says what went wrong, for people.
 	Why string
+	// RetryAfter is for how long the API server asks not to be asked again; zero if it does not.
+	RetryAfter time.Duration
 }
 
 // Answered takes the answer to the DELETE of a row. Seen says that conditions see the row's target; they may also see
@@ -240,8 +247,10 @@ func (m *Memory) Answered(i int, row Row, a Answer, seen bool, now time.Time) {
 	case AnswerLost:
 		m.Whole = false
 		m.failRow(r, a.Why, now)
+		r.postpone(a.RetryAfter, now)
 	case AnswerRefused:
 		m.failRow(r, a.Why, now)
+		r.postpone(a.RetryAfter, now)
 	case AnswerUnsent:
 	}
 }
@@ -277,6 +286,8 @@ type RuleAnswer struct {
 	Failed string
 	// Unstable says that it failed because the object changed each time.
 	Unstable bool
+	// RetryAfter is for how long the API server asks not to be asked again.
+	RetryAfter time.Duration
 	// Until is when the rules may want something of it: its hold has begun anew.
 	Until time.Time
 	// Sight is how it was seen when the rules wanted nothing of it.
@@ -290,6 +301,7 @@ func (m *Memory) ActedByRules(i int, uid types.UID, a RuleAnswer, now time.Time)
 	case a.Failed != "":
 		m.LastDeed, m.Looked = now, false
 		m.failRow(r, a.Failed, now)
+		r.postpone(a.RetryAfter, now)
 		r.Unstable = a.Unstable
 	case a.Did == v1alpha1.OutcomeDeleted:
 		m.LastDeed, m.Looked = now, false
@@ -312,15 +324,38 @@ func (m *Memory) failRow(r *RowMemory, why string, now time.Time) {
 	r.Due = now.Add(r.backoff)
 }
 
+// postpone has a row wait at least for as long as the API server asks, but for longer than any back-off never.
+func (r *RowMemory) postpone(by time.Duration, now time.Time) {
+	if at := now.Add(min(by, lastRetry)); at.After(r.Due) {
+		r.Due = at
+	}
+}
+
+// patience is how long the back-off of a row of a rule grows before the rows of targets go on without it.
+const patience = 8 * time.Second
+
+// holdsUp says that one of these rows of rules is still to be done before those of targets. One that is refused again and
+// again is not: nobody knows whether it will ever be.
+func (m *Memory) holdsUp(rows []int) bool {
+	return slices.ContainsFunc(rows, func(i int) bool { return m.Rows[i].backoff < patience })
+}
+
 // LookedAtRelease takes the state of the release. A pending one is looked at again later.
 func (m *Memory) LookedAtRelease(rel Release, now time.Time) {
-	m.Release = &rel
+	m.Release, m.unread = &rel, 0
 	if rel.State == ReleasePending {
 		m.Fail("the release is being changed by somebody", now)
 	}
 }
 
-// Fail takes the failure of a re-check, of an uninstall or of a look at the release: it is tried again later.
+// ReleaseUnread takes the failure of a look at the release: it is tried again later, by a run that was stopped
+// maxReleaseLooks times in a row.
+func (m *Memory) ReleaseUnread(why string, now time.Time) {
+	m.unread++
+	m.Fail(why, now)
+}
+
+// Fail takes the failure of a re-check or of an uninstall: it is tried again later.
 func (m *Memory) Fail(why string, now time.Time) {
 	m.Failed = why
 	m.backoff = doubled(m.backoff)

@@ -21,6 +21,10 @@ type Protection struct {
 	Own string
 	// AllowedKinds are protected resources, as <resource>.<group>, that the administrator has given free.
 	AllowedKinds []string
+	// DefaultAccount says that a Cleaner which names no ServiceAccount acts as one all the same.
+	DefaultAccount bool
+	// asOperator says that the operator's own identity makes the requests.
+	asOperator bool
 }
 
 // protectedResources are deleted only where the administrator has given them free: a cluster hangs on them.
@@ -31,7 +35,7 @@ func protectedResource(r schema.GroupResource) bool {
 	case "apiextensions.k8s.io", "apiregistration.k8s.io", "admissionregistration.k8s.io", "rbac.authorization.k8s.io":
 		return true
 	default:
-		return r.Group == v1alpha1.GroupVersion.Group
+		return false
 	}
 }
 
@@ -43,6 +47,7 @@ func (p Protection) Of(spec *v1alpha1.Work) Protection {
 	if spec.Cluster && spec.IncludeProtected {
 		p.Namespaces = nil
 	}
+	p.asOperator = spec.ServiceAccount == nil && (spec.Cluster || !p.DefaultAccount)
 	return p
 }
 
@@ -56,6 +61,10 @@ func (p Protection) Forbids(verb Verb, o *Object) string {
 	switch {
 	case verb == VerbReport:
 		return ""
+	case r.Group == v1alpha1.GroupVersion.Group:
+		return fmt.Sprintf("%s are never touched: whoever wrote the rule would act with the operator's rights", r.String())
+	case verb == VerbPatch && p.asOperator && v1alpha1.JudgesRequester(r.Group):
+		return fmt.Sprintf("the API server judges who changes %s, and would judge the operator: name a ServiceAccount to act as", r.String())
 	case o.Protected:
 		return fmt.Sprintf("it carries %s: \"true\"", v1alpha1.ProtectKey)
 	case o.Namespace != "" && o.Namespace == p.Own:

@@ -714,6 +714,13 @@ func TestNextActsByRules(t *testing.T) {
 	done := func(i int) func(*Memory) {
 		return func(m *Memory) { m.Rows[i].State, m.Rows[i].Settled = RowDeleted, true }
 	}
+	refused := func(i, times int) func(*Memory) {
+		return func(m *Memory) {
+			for range times {
+				m.ActedByRules(i, "uid", RuleAnswer{Failed: "forbidden"}, born)
+			}
+		}
+	}
 	cases := map[string]struct {
 		reason string
 		memory []func(*Memory)
@@ -721,15 +728,23 @@ func TestNextActsByRules(t *testing.T) {
 		after  time.Duration
 		want   Request
 	}{
-		"RulesFirst":  {reason: "what targets delete waits", want: Request{Kind: ActRules, Rows: []int{0, 2}}},
-		"NoRecheck":   {reason: "an old confirmation does not matter: all is evaluated", after: time.Minute, want: Request{Kind: ActRules, Rows: []int{0, 2}}},
-		"OneWaits":    {reason: "one that waits holds up no other of a rule", memory: []func(*Memory){due(0)}, want: Request{Kind: ActRules, Rows: []int{2}}},
-		"AllWait":     {reason: "and all that wait hold up the rest", memory: []func(*Memory){due(0), due(2)}, want: Request{Kind: Idle, Until: minute, Reason: v1alpha1.ReasonDeletionRefused}},
-		"Failed":      {reason: "an evaluation that failed is tried again later", memory: []func(*Memory){func(m *Memory) { m.Due = minute }}, want: Request{Kind: Idle, Until: minute, Reason: v1alpha1.ReasonUnconfirmed}},
-		"TargetsThen": {reason: "then it is the turn of the others", memory: []func(*Memory){done(0), done(2)}, want: Request{Kind: DeleteRows, Rows: []int{1}}},
-		"Unchecked":   {reason: "a process that finds the run looks first", memory: []func(*Memory){func(m *Memory) { m.Rows[2].Checked = false }}, want: Request{Kind: LookRows, Rows: []int{2}}},
-		"Suspended":   {reason: "nothing is done while it is suspended", change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }, want: Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}},
-		"Kept":        {reason: "a row that no rule wants makes it Partial", memory: []func(*Memory){done(0), done(1), func(m *Memory) { m.Rows[2].State, m.Looked = RowKept, true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "1 of 3 objects were left alone"}},
+		"RulesFirst": {reason: "what targets delete waits", want: Request{Kind: ActRules, Rows: []int{0, 2}}},
+		"NoRecheck":  {reason: "an old confirmation does not matter: all is evaluated", after: time.Minute, want: Request{Kind: ActRules, Rows: []int{0, 2}}},
+		"OneWaits":   {reason: "one that waits holds up no other of a rule", memory: []func(*Memory){due(0)}, want: Request{Kind: ActRules, Rows: []int{2}}},
+		"AllWait":    {reason: "and all that wait hold up the rest", memory: []func(*Memory){due(0), due(2)}, want: Request{Kind: Idle, Until: minute, Reason: v1alpha1.ReasonDeletionRefused}},
+		"Failed":     {reason: "an evaluation that failed is tried again later", memory: []func(*Memory){func(m *Memory) { m.Due = minute }}, want: Request{Kind: Idle, Until: minute, Reason: v1alpha1.ReasonUnconfirmed}},
+		"Refused": {
+			reason: "but what is refused again and again does not", memory: []func(*Memory){refused(0, 4), refused(2, 4)},
+			want: Request{Kind: DeleteRows, Rows: []int{1}},
+		},
+		"RefusedOnce":        {reason: "a refusal or two may pass", memory: []func(*Memory){refused(0, 4), refused(2, 3)}, want: Request{Kind: Idle, Until: born.Add(4 * time.Second), Reason: v1alpha1.ReasonDeletionRefused}},
+		"RefusedAndDue":      {reason: "it is tried again when it is due, whatever else is", memory: []func(*Memory){refused(0, 4), done(2)}, after: 8 * time.Second, want: Request{Kind: ActRules, Rows: []int{0}}},
+		"RefusedAndNotTried": {reason: "one that was not tried yet goes before", memory: []func(*Memory){refused(0, 4)}, want: Request{Kind: ActRules, Rows: []int{2}}},
+		"OnlyRefused":        {reason: "and when nothing else is left, it is waited for", memory: []func(*Memory){refused(0, 4), done(1), done(2)}, want: Request{Kind: Idle, Until: born.Add(8 * time.Second), Reason: v1alpha1.ReasonDeletionRefused}},
+		"TargetsThen":        {reason: "then it is the turn of the others", memory: []func(*Memory){done(0), done(2)}, want: Request{Kind: DeleteRows, Rows: []int{1}}},
+		"Unchecked":          {reason: "a process that finds the run looks first", memory: []func(*Memory){func(m *Memory) { m.Rows[2].Checked = false }}, want: Request{Kind: LookRows, Rows: []int{2}}},
+		"Suspended":          {reason: "nothing is done while it is suspended", change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }, want: Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}},
+		"Kept":               {reason: "a row that no rule wants makes it Partial", memory: []func(*Memory){done(0), done(1), func(m *Memory) { m.Rows[2].State, m.Looked = RowKept, true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "1 of 3 objects were left alone"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -22,6 +22,8 @@ type decider struct {
 	p      *Plan
 	errors itemErrors
 	reads  reads
+	over   func() *celenv.Error // says why nothing is answered any more
+	retain func(path string, bytes int) bool
 	// gate are the reads that all steps rest on, and that were not answered yet.
 	gate []Read
 	// taken is what earlier rules act on: an object is acted on by the first rule that wants it.
@@ -30,7 +32,7 @@ type decider struct {
 
 // decideRules adds the steps of the rules to a plan, in the order of the rules.
 func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
-	d := &decider{in: in, p: p, reads: reads{in: in}, taken: map[types.UID]bool{}}
+	d := &decider{in: in, p: p, over: e.Over, retain: e.Retain, reads: reads{in: in}, taken: map[types.UID]bool{}}
 	for _, read := range in.gateReads() {
 		if !in.confirmed(read) {
 			d.gate = append(d.gate, read)
@@ -39,7 +41,9 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 	p.Holds = nil
 	for i := range in.Spec.Rules {
 		r := &deciding{decider: d, index: i, rule: &in.Spec.Rules[i], eval: e.Rule(i)}
-		r.decide()
+		if r.decide(); e.Over() != nil {
+			break
+		}
 	}
 	p.Errors = d.errors.rows
 	slices.SortStableFunc(p.Pending, func(a, b Pending) int {
@@ -91,12 +95,18 @@ func (r *deciding) decide() {
 		return
 	}
 	candidates := r.candidates(items)
+	if r.over() != nil {
+		return
+	}
 	if r.holds != nil && len(r.holds.after.Since) > 0 {
 		r.handHolds(r.holds.after)
 	}
 	pending := map[string]int{}
 	for _, group := range r.groups(candidates) {
 		for _, c := range group {
+			if r.over() != nil {
+				return
+			}
 			spared, err := c.item.Unless()
 			switch {
 			case err != nil:
@@ -109,7 +119,23 @@ func (r *deciding) decide() {
 			}
 		}
 	}
-	r.fold()
+	if r.over() == nil {
+		r.fold()
+	}
+}
+
+// What is held on to for each item that gets so far, in bytes, without its texts.
+const (
+	candidateSize = 256
+	holdSize      = 512 // it is held on to until the next evaluation, too
+	actingSize    = 128
+	stepSize      = 640
+	readSize      = 384
+)
+
+// keeps counts what is held on to for an item. It is false when there is too much of it: then nothing is decided.
+func (r *deciding) keeps(field string, bytes int) bool {
+	return r.retain(fmt.Sprintf("rules[%d].%s", r.index, field), bytes)
 }
 
 // keepHolds hands the holds of the rule on as they were: what `when` gives is not known.
@@ -132,11 +158,16 @@ func (r *deciding) candidates(items []*celenv.Item) []candidate {
 	for place, item := range items {
 		holds, err := item.When()
 		switch {
+		case r.over() != nil:
+			return nil
 		case err != nil:
 			r.failed(r.nameOf(item), err)
 			r.unknown(item)
 		case holds:
 			if c, ok := r.candidate(item); ok {
+				if !r.keeps("when", candidateSize+len(c.key)+len(c.waits)+len(c.group)+c.order.Size()) {
+					return nil
+				}
 				c.place = place
 				out = append(out, c)
 			}
@@ -203,7 +234,7 @@ func (r *deciding) hold(c *candidate) bool {
 		return false
 	}
 	c.until = r.holds.holds(c.waits).Add(length)
-	return true
+	return r.keeps("for", holdSize+4*len(c.waits))
 }
 
 // unknown takes that nobody can say whether `when` holds for an item. An item of which the key is not known either counts

@@ -5,12 +5,14 @@ package plan
 
 import (
 	"fmt"
+	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/runtime"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -115,7 +117,7 @@ func over(t testing.TB, work *v1alpha1.Work, objects ...Object) Input {
 }
 
 // raw is parameters as they are stored.
-func raw(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
+func raw(text string) *kruntime.RawExtension { return &kruntime.RawExtension{Raw: []byte(text)} }
 
 func deletes(grace ...int64) v1alpha1.RuleAction {
 	a := v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}}
@@ -860,4 +862,92 @@ func TestRules(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAnObjectCountsForAllItsItems shows that an object whose fold came in parts counts for the items of all of them.
+func TestAnObjectCountsForAllItsItems(t *testing.T) {
+	part := func(action int, keys ...string) Step {
+		return Step{Rule: "r", Action: action, Verb: VerbPatch, Object: pod("a"), Keys: keys}
+	}
+	for name, tc := range map[string]struct {
+		steps []Step
+		want  int64
+	}{
+		"OneStep":        {[]Step{part(0, "x", "y")}, 2},
+		"TwoParts":       {[]Step{part(0, "x", "y"), part(0, "z")}, 3},
+		"LargestAction":  {[]Step{part(0, "x"), part(1, "x", "y"), part(1, "z")}, 3},
+		"ReportsAreNone": {[]Step{{Rule: "r", Verb: VerbReport, Object: pod("a"), Keys: []string{"x"}}}, 0},
+	} {
+		acted, got := (&Plan{Steps: tc.steps}).counts()
+		if got != tc.want || len(acted) != min(1, int(tc.want)) {
+			t.Errorf("%s: %d actions on %d objects, want %d", name, got, len(acted), tc.want)
+		}
+	}
+}
+
+// An author can make up items without end. Neither they nor what is asked about them is held on to beyond a bound: then
+// nothing is decided, and it is said where that was found.
+func TestWhatRulesRetainIsBounded(t *testing.T) {
+	made := func(forEach string, change ...func(*v1alpha1.Rule)) v1alpha1.Rule {
+		r := rule(change...)
+		r.ForEach, r.When, r.Actions = forEach, "true", []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}
+		return r
+	}
+	long := "'" + strings.Repeat("0123456789", 100) + "' + string(item)"
+	cases := map[string]struct {
+		rule v1alpha1.Rule
+		want string
+	}{
+		"Keys": {made("lists.range(200000)", func(r *v1alpha1.Rule) { r.Key = long }),
+			"An error never deletes: spec.rules[0].when: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
+		"Holds": {made("lists.range(200000)", func(r *v1alpha1.Rule) { r.Key, r.For = "string(item)", "1h" }),
+			"An error never deletes: spec.rules[0].when: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
+		"Steps": {made("lists.range(200000)", func(r *v1alpha1.Rule) { r.Key = "string(item)" }),
+			"An error never deletes: spec.rules[0].actions: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
+		"Items": {made("lists.range(300000)", func(r *v1alpha1.Rule) { r.Key = "string(item)" }),
+			`An error never deletes: rule "r": spec.rules[0].forEach: at 1:12: forEach gives 300000 items, and a rule may have 250000; filter the list, or let the target select less`},
+		"LongKey": {made("lists.range(15)", func(r *v1alpha1.Rule) { r.Key = "lists.range(2000).map(x, '0123456789').join() + string(item)" }),
+			`An error never deletes: rule "r": spec.rules[0].key: at 1:47: key may have 1024 bytes, and this one has 20001; give a shorter text`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			in := over(t, cluster(tc.rule), p("a"))
+			in.Holds = Holds{"other": {Text: "kept"}}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			got := Compute(t.Context(), in)
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			if got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonEvaluationFailed || placeless(got.Message) != placeless(tc.want) || len(got.Steps) > 0 {
+				t.Errorf("%s %s with %d steps: %s\nwant %s", got.Verdict, got.Reason, len(got.Steps), got.Message, tc.want)
+			}
+			if left := int64(after.HeapAlloc) - int64(before.HeapAlloc); left > 8<<20 {
+				t.Errorf("it holds on to %d MiB", left>>20)
+			}
+			if over := strings.Contains(tc.want, "bytes of memory"); over && (len(got.Holds) != 1 || len(got.Pending) > 0 || got.Asked) {
+				t.Errorf("after what it could not decide it has %d holds and %d pending", len(got.Holds), len(got.Pending))
+			}
+		})
+	}
+}
+
+// What was answered before the end of the time is no basis for a decision.
+func TestAnEvaluationThatIsCutOffDecidesNothing(t *testing.T) {
+	first := rule(func(r *v1alpha1.Rule) { r.Name = "first" })
+	second := rule(func(r *v1alpha1.Rule) {
+		r.Name, r.ForEach, r.Key = "second", "lists.range(100000)", "string(item)"
+		r.When = "lists.range(1000).all(x, x >= 0)"
+	})
+	got := Compute(t.Context(), over(t, cluster(first, second), p("a"), p("b")))
+	const want = "An error never deletes: spec.rules[1].when: " // steps or time, whichever is over first
+	if got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonEvaluationFailed || len(got.Steps) > 0 || got.Asked ||
+		!strings.HasPrefix(got.Message, want) {
+		t.Errorf("%s %s, %d steps: %s", got.Verdict, got.Reason, len(got.Steps), got.Message)
+	}
+}
+
+// placeless is a message up to its hint, without the position in the expression.
+func placeless(message string) string {
+	message, _, _ = strings.Cut(message, ";")
+	return regexp.MustCompile(` at [0-9]+:[0-9]+`).ReplaceAllString(message, "")
 }

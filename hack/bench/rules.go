@@ -98,7 +98,7 @@ func orphans(ctx context.Context, c crowd) (plan.Input, error) {
 	if err != nil {
 		return plan.Input{}, err
 	}
-	programs, errs := compiler.Compile(work)
+	programs, errs := compiler.Compile(ctx, work)
 	if len(errs) > 0 {
 		return plan.Input{}, errs.ToAggregate()
 	}

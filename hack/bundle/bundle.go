@@ -19,7 +19,7 @@ import (
 // bundle is what config/manifests declares, by what OLM does with it.
 type bundle struct {
 	// base is the ClusterServiceVersion as far as it is written by hand.
-	base, namespace, account, deployment, webhooks *unstructured.Unstructured
+	base, namespace, account, deployment, webhooks, authors *unstructured.Unstructured
 	// manifests are installed as they are.
 	manifests []*unstructured.Unstructured
 	// examples are objects of our own kinds.
@@ -35,7 +35,7 @@ func sort(objects []*unstructured.Unstructured) (*bundle, error) {
 	b := &bundle{roles: map[string]*unstructured.Unstructured{}}
 	once := map[string]**unstructured.Unstructured{
 		"ClusterServiceVersion": &b.base, "Namespace": &b.namespace, "ServiceAccount": &b.account,
-		"Deployment": &b.deployment, "ValidatingWebhookConfiguration": &b.webhooks,
+		"Deployment": &b.deployment, "ValidatingWebhookConfiguration": &b.webhooks, "MutatingWebhookConfiguration": &b.authors,
 	}
 	for _, o := range objects {
 		place, isOnce := once[o.GetKind()]
@@ -50,7 +50,7 @@ func sort(objects []*unstructured.Unstructured) (*bundle, error) {
 			b.roles[kind+" "+o.GetName()] = o
 		case kind == "ClusterRoleBinding" || kind == "RoleBinding":
 			b.bindings = append(b.bindings, o)
-		case kind == "CustomResourceDefinition" || kind == "Service":
+		case kind == "CustomResourceDefinition" || kind == "Service" || kind == "NetworkPolicy":
 			b.manifests = append(b.manifests, o)
 		default:
 			return nil, fmt.Errorf("it is not known how OLM installs %s %s: say so here, or take it out in config/manifests", kind, o.GetName())

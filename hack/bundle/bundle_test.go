@@ -26,7 +26,7 @@ func TestWhatCannotBeSaidIsAnError(t *testing.T) {
 		want   string
 	}{
 		"Good":         {reason: "As it is, it can be said."},
-		"Kind":         {reason: "It would be lost.", more: "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: a}}", want: "not known how OLM installs NetworkPolicy a"},
+		"Kind":         {reason: "It would be lost.", more: "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: a}}", want: "not known how OLM installs Ingress a"},
 		"Deployments":  {reason: "One of them would be lost.", more: "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}", want: "two objects of kind Deployment"},
 		"NoRole":       {reason: "A right would be lost.", more: "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: a}, roleRef: {kind: ClusterRole, name: b}}", want: "binds ClusterRole b, which is not there"},
 		"OtherSubject": {reason: "Somebody else's right would become the operator's.", more: "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: a}, roleRef: {kind: ClusterRole, name: cleaner-editor}, subjects: [{kind: User, name: eve}]}", want: "binds others than ServiceAccount cleaner-manager"},

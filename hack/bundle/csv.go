@@ -91,7 +91,26 @@ func (b *bundle) webhookDefinitions(deployment *appsv1.Deployment) ([]any, error
 	if port == nil {
 		return nil, fmt.Errorf("the Deployment %s has no port of the name webhook", deployment.Name)
 	}
+	authors := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(b.authors.Object, authors); err != nil {
+		return nil, fmt.Errorf("cannot read the configuration of the webhook for authors: %w", err)
+	}
 	var definitions []any
+	for _, w := range authors.Webhooks {
+		if w.NamespaceSelector != nil {
+			return nil, fmt.Errorf("webhook %s has a namespaceSelector: OLM makes one of its own", w.Name)
+		}
+		definition, err := plain(operatorsv1alpha1.WebhookDescription{
+			GenerateName: w.Name, Type: operatorsv1alpha1.MutatingAdmissionWebhook, DeploymentName: deployment.Name,
+			ContainerPort: 443, TargetPort: port, WebhookPath: w.ClientConfig.Service.Path, ReinvocationPolicy: w.ReinvocationPolicy,
+			Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy, ObjectSelector: w.ObjectSelector,
+			SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions,
+		})
+		if err != nil {
+			return nil, err
+		}
+		definitions = append(definitions, definition)
+	}
 	for _, w := range configuration.Webhooks {
 		if w.NamespaceSelector != nil {
 			return nil, fmt.Errorf("webhook %s has a namespaceSelector: OLM makes one of its own", w.Name)

@@ -169,6 +169,7 @@ run: &run
   counts: [{resource: a, outcome: kept, count: 1}]
   outcomes: [{row: a, outcome: deleted}]
 unsent: *run
+signature: a
 `
 )
 

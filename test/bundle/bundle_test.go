@@ -89,8 +89,16 @@ func findings(b *manifests.Bundle) []string {
 	return found
 }
 
+// misled is what a validator says of the right to read EndpointSlices: it takes each version of them for the first one, which
+// Kubernetes 1.25 dropped, and rights name no versions. It says more of a manifest that uses what is dropped.
+const misled = "this bundle is using APIs which were deprecated and removed in v1.25. More info: https://kubernetes.io/docs/reference/using-api/deprecation-guide/#v1-25. " +
+	"Migrate the API(s) for "
+
 func TestValidatorsFindNothing(t *testing.T) {
 	for _, f := range findings(load(t, dir)) {
+		if _, what, ok := strings.Cut(f, misled); ok && strings.Contains(what, "endpointslices") && !strings.Contains(what, " and ") && strings.Count(what, ": (") == 1 {
+			continue
+		}
 		t.Error(f)
 	}
 }

@@ -125,6 +125,21 @@ spec:
 	}
 }
 
+// With what is applied beside the bundle nobody but the operator writes status.
+func TestOnlyTheOperatorWritesStatus(t *testing.T) {
+	c, _ := needCluster(t)
+	if _, err := c.Kubectl(t.Context(), "apply", "--server-side", "--validate=strict", "-k", "../../config/olm/policy"); err != nil {
+		t.Fatal(err)
+	}
+	namespace, err := c.Namespace(t.Context(), "status-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := operator.StatusIsTheOperators(t.Context(), c, namespace); err != nil {
+		t.Error(err)
+	}
+}
+
 // Every example that a console would offer can be applied, in the order in which they are listed.
 func TestExamplesApply(t *testing.T) {
 	_, client := needCluster(t)

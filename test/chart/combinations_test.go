@@ -41,7 +41,7 @@ func combinations() map[string]combination {
 			want := []string{
 				"--leader-elect", "--health-probe-bind-address=:8081", "--metrics-bind-address=:8443", "--webhook-port=9443",
 				"--webhook-cert-dir=/var/run/cleaner/webhook", "--webhook-service=tidy-cleaner-webhook",
-				"--webhook-secret=tidy-cleaner-webhook-cert", "--webhook-configuration=tidy-cleaner-webhook",
+				"--webhook-secret=tidy-cleaner-webhook-cert", "--webhook-configuration=tidy-cleaner-webhook", "--signing-secret=tidy-cleaner-signing-key",
 			}
 			if diff := cmp.Diff(want, manager(t, o).Spec.Template.Spec.Containers[0].Args); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -87,7 +87,7 @@ func combinations() map[string]combination {
 			}
 		}},
 		"NoPresets": {
-			release: name, values: "{presets: {workloads: false, pods: false, knative: false, helm: false}}",
+			release: name, values: "{presets: {workloads: false, pods: false, knative: false}}",
 			check: func(t *testing.T, o objects) {
 				o.mustLack(t, "ClusterRole cleaner-targets-")
 				get[rbacv1.ClusterRole](t, o, "ClusterRole cleaner-targets") // which sums up those of others
@@ -115,7 +115,7 @@ func combinations() map[string]combination {
 			},
 		},
 		"NoWebhook": {
-			release: name, values: "{webhook: {enabled: false}, networkPolicy: {enabled: true}}",
+			release: name, values: "{webhook: {enabled: false}}",
 			check: func(t *testing.T, o objects) {
 				for _, gone := range []string{
 					"ValidatingWebhookConfiguration ", "Service cleaner-webhook", "Secret ",
@@ -206,6 +206,7 @@ networkPolicy:
   ingress:
     metrics: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]
   egress:
+    enabled: true
     apiServer: {to: [{ipBlock: {cidr: 10.0.0.1/32}}], ports: [443]}
     sinks: {ports: []}
 `,
@@ -230,6 +231,35 @@ networkPolicy:
 					t.Errorf("-want +got:\n%s", diff)
 				}
 			},
+		},
+		"Impersonates": {
+			release: "tidy", values: "{impersonation: {namespaces: [default, kube-public]}}",
+			check: func(t *testing.T, o objects) { mustImpersonate(t, o, "tidy-cleaner-impersonation") },
+		},
+		"ImpersonatesAsBefore": {
+			release: "tidy", values: "{impersonation: {namespaces: [default, kube-public], legacy: true}}",
+			check: func(t *testing.T, o objects) { mustImpersonate(t, o, "tidy-cleaner-legacy-impersonation") },
+		},
+		"NoStatusPolicy": {
+			release: name, values: "{statusPolicy: {enabled: false}}",
+			check: func(t *testing.T, o objects) { o.mustLack(t, "ValidatingAdmissionPolicy") },
+		},
+		"OtherStatusPolicy": {
+			release: "tidy", values: "{serviceAccount: {create: false, name: robot}}",
+			check: func(t *testing.T, o objects) {
+				policy := get[admissionregistrationv1.ValidatingAdmissionPolicy](t, o, "ValidatingAdmissionPolicy tidy-cleaner-status")
+				if got, want := policy.Spec.Variables[0].Expression, "'system:serviceaccount:' + 'cleaner-system' + ':' + 'robot'"; got != want {
+					t.Errorf("the policy lets %s write", got)
+				}
+				binding := get[admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, o, "ValidatingAdmissionPolicyBinding tidy-cleaner-status")
+				if binding.Spec.PolicyName != policy.Name {
+					t.Errorf("the binding is for the policy %s", binding.Spec.PolicyName)
+				}
+			},
+		},
+		"NoNetworkPolicy": {
+			release: name, values: "{networkPolicy: {enabled: false}}",
+			check: func(t *testing.T, o objects) { o.mustLack(t, "NetworkPolicy") },
 		},
 		"Placed": {
 			release: name, values: `
@@ -269,6 +299,22 @@ health: {port: 9090}
 				}
 			},
 		},
+	}
+}
+
+// mustImpersonate wants the operator to be bound to a role in the namespaces default and kube-public, and nowhere else.
+func mustImpersonate(t *testing.T, o objects, role string) {
+	t.Helper()
+	for _, where := range []string{"default", "kube-public"} {
+		binding := get[rbacv1.RoleBinding](t, o, "RoleBinding tidy-cleaner-impersonation in "+where)
+		if binding.RoleRef.Name != role {
+			t.Errorf("in %s it is bound to %s", where, binding.RoleRef.Name)
+		}
+	}
+	for id, u := range o {
+		if u.GetKind() == "ClusterRoleBinding" && strings.Contains(get[rbacv1.ClusterRoleBinding](t, o, id).RoleRef.Name, "impersonation") {
+			t.Errorf("%s is for all namespaces", id)
+		}
 	}
 }
 
@@ -367,7 +413,7 @@ func (o objects) hangTogether(t *testing.T, release string) {
 		if u.GetLabels()["app.kubernetes.io/instance"] != release || u.GetLabels()["helm.sh/chart"] != "cleaner-"+version(t) {
 			t.Errorf("%s does not say whose it is: %v", id, u.GetLabels())
 		}
-		if ns := u.GetNamespace(); ns != "" && ns != namespace {
+		if ns := u.GetNamespace(); ns != "" && ns != namespace && !strings.Contains(id, "-impersonation in ") {
 			t.Errorf("%s is in namespace %s", id, ns)
 		}
 		switch u.GetKind() {

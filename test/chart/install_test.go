@@ -37,7 +37,7 @@ func shipped(t *testing.T) []string {
 // that the notes ask for.
 func TestInstall(t *testing.T) {
 	l := newLab(t)
-	r, err := l.install(path, "{podDisruptionBudget: {enabled: true}, networkPolicy: {enabled: true}}", nil)
+	r, err := l.install(path, "{podDisruptionBudget: {enabled: true}, networkPolicy: {egress: {enabled: true}}}", nil)
 	l.must(err)
 	second := "helm upgrade cleaner oci://ghcr.io/vtex/charts/cleaner --version " + version(t) + " --namespace cleaner-system --reuse-values"
 	if !strings.Contains(r.Info.Notes, second) {
@@ -48,6 +48,9 @@ func TestInstall(t *testing.T) {
 	}
 	l.run()
 	l.cleans()
+	if err := operator.StatusIsTheOperators(t.Context(), l.Cluster, metav1.NamespaceDefault); err != nil {
+		t.Error(err)
+	}
 
 	upgrade := action.NewUpgrade(l.helm())
 	upgrade.Namespace, upgrade.ReuseValues = namespace, true

@@ -29,7 +29,8 @@ import (
 	"github.com/vtex/cleaner/test/operator"
 )
 
-// older is this chart as an earlier version might have been. It was packaged from a copy of charts/cleaner in which
+// older is this chart as an earlier version might have been, but that the operator of today runs with it: it has the rights to
+// the signing key and the webhook for authors. It was packaged from a copy of charts/cleaner in which
 //   - version and appVersion are 0.0.1,
 //   - the CRDs lack the version v1alpha and the field spec.limits,
 //   - there is neither the preset pods nor its value,
@@ -348,7 +349,8 @@ func (l *lab) leaves(before sets.Set[string], templates []string) {
 		"CustomResourceDefinition /cleanertemplates.cleaner.vtex.dev",
 		"APIService /v1alpha1.cleaner.vtex.dev", "APIService /v1alpha.cleaner.vtex.dev", // made by the API server for the CRDs
 		"Cleaner default/later", "ClusterCleaner /ancient", "ClusterCleaner /orphaned",
-		"Lease "+namespace+"/cleaner.vtex.dev", // made by the operator
+		"Lease "+namespace+"/cleaner.vtex.dev",     // made by the operator
+		"Secret "+namespace+"/cleaner-signing-key", // made by the operator: with it the authors of what is left stay known
 	)
 	for _, t := range templates {
 		want.Insert("CleanerTemplate /" + t)

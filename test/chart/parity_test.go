@@ -48,9 +48,9 @@ func kustomized(t *testing.T, components ...string) objects {
 func TestSameAsKustomize(t *testing.T) {
 	for values, components := range map[string][]string{
 		"": nil,
-		"{presets: {nodes: true, spiderpool: true, legacyImpersonation: true}}": {"nodes", "spiderpool", "legacy-impersonation"},
-		"{webhook: {certificates: {source: cert-manager}}}":                     {"certmanager"},
-		"{metrics: {serviceMonitor: {enabled: true}}}":                          {"prometheus"},
+		"{presets: {helm: true, hooks: true, nodes: true, spiderpool: true}}": {"helm", "hooks", "nodes", "spiderpool"},
+		"{webhook: {certificates: {source: cert-manager}}}":                   {"certmanager"},
+		"{metrics: {serviceMonitor: {enabled: true}}}":                        {"prometheus"},
 	} {
 		t.Run(values, func(t *testing.T) {
 			want, got := kustomized(t, components...), render(t, name, values)
@@ -86,6 +86,8 @@ func plain(u *unstructured.Unstructured) map[string]any {
 		u.SetAnnotations(annotations)
 	}
 	switch u.GetKind() {
+	case "NetworkPolicy":
+		unstructured.RemoveNestedField(u.Object, "spec", "podSelector")
 	case "Service", "ServiceMonitor":
 		unstructured.RemoveNestedField(u.Object, "spec", "selector")
 	case "Deployment":

@@ -91,12 +91,15 @@ func read(t *testing.T, manifest string) objects {
 	return collect(t, all)
 }
 
-// collect has objects by their kind and name.
+// collect has objects by their kind and name, and by their namespace if that is not the operator's.
 func collect(t *testing.T, list []*unstructured.Unstructured) objects {
 	t.Helper()
 	all := objects{}
 	for _, u := range list {
 		id := u.GetKind() + " " + u.GetName()
+		if ns := u.GetNamespace(); ns != "" && ns != namespace {
+			id += " in " + ns
+		}
 		if all[id] != nil {
 			t.Errorf("there are two of %s", id)
 		}

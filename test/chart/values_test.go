@@ -82,7 +82,11 @@ manager:
   allowProtectedKinds: [roles.rbac.authorization.k8s.io, namespaces]
   requireServiceAccount: true
   defaultServiceAccount: cleaning
+  actWithoutAuthor: true
+  authorExtraKeys: [scopes]
+  signingKey: {rotation: 720h, overlap: 240h, new: true}
   sink: {allow: [10.0.0.0/8, "fd00::/8"], deny: [10.1.0.0/16]}
+  enableHTTP2: true
   minInterval: 2s
   settle: 5m
   finishGrace: 1m30s
@@ -92,6 +96,7 @@ manager:
   uninstalls: 2
   verbosity: 4
 metrics: {certificateSecret: metrics-tls}
+webhook: {client: {authoritySecret: api-server-ca, names: [kube-apiserver]}}
 `
 
 // With values for all flags, the operator's own command line takes what is rendered, and no flag is out of reach but those
@@ -102,7 +107,7 @@ func TestFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := map[string]bool{"namespace": true, "sink-allow-loopback": true} // its Pod says the one; the other is for local runs
-	for _, values := range []string{everyFlag, "{webhook: {enabled: false}}", "{webhook: {certificates: {source: cert-manager}}}"} {
+	for _, values := range []string{everyFlag, "{fullnameOverride: tidy}", "{webhook: {enabled: false}}", "{webhook: {certificates: {source: cert-manager}}}"} {
 		args := manager(t, render(t, name, values)).Spec.Template.Spec.Containers[0].Args
 		for _, arg := range args {
 			flag, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
@@ -117,7 +122,7 @@ func TestFlags(t *testing.T) {
 	}
 	help, _ := exec.CommandContext(t.Context(), binary, "--help").CombinedOutput()
 	want := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+)`).FindAllStringSubmatch(string(help), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+)`).FindAllStringSubmatch(string(help), -1) {
 		if m[1] != "help" && m[1] != "version" {
 			want[m[1]] = true
 		}

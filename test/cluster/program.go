@@ -47,6 +47,9 @@ func (c *Cluster) run(ctx context.Context, p *process, client *http.Client) (*Pr
 // Kill ends the program by SIGKILL, and returns when it is gone.
 func (p *Program) Kill() error { return p.p.kill() }
 
+// PID is its number among the processes of this machine.
+func (p *Program) PID() int { return p.p.cmd.Process.Pid }
+
 // Signal sends it a signal.
 func (p *Program) Signal(sig syscall.Signal) error { return p.p.signal(sig) }
 

@@ -136,6 +136,29 @@ func TestSpiderpool(t *testing.T) {
 	}
 }
 
+// The component hooks gives the operator no right in its own name, and none that the component helm gives already.
+func TestHooks(t *testing.T) {
+	role := func(component string) *rbacv1.ClusterRole {
+		typed := &rbacv1.ClusterRole{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(render(t, component)["ClusterRole cleaner-targets-"+component].Object, typed); err != nil {
+			t.Fatal(err)
+		}
+		return typed
+	}
+	for _, rule := range role("hooks").Rules {
+		for _, verb := range rule.Verbs {
+			if verb != "impersonate-on:serviceaccount:create" && verb != "impersonate-on:serviceaccount:watch" {
+				t.Errorf("it gives %s on %v", verb, rule.Resources)
+			}
+		}
+	}
+	for _, rule := range role("helm").Rules {
+		if slices.Contains(rule.Verbs, "create") || slices.Contains(rule.Verbs, "impersonate-on:serviceaccount:create") {
+			t.Errorf("the component helm lets %v be created", rule.Resources)
+		}
+	}
+}
+
 // The Prometheus operator finds the Service of the metrics, and no other.
 func TestPrometheus(t *testing.T) {
 	objects := render(t, "prometheus")

@@ -98,7 +98,7 @@ func TestSamplesAreValid(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}
-			programs, errs := compiler.Compile(work)
+			programs, errs := compiler.Compile(t.Context(), work)
 			findings := validation.Validate(work, validation.Options{Compiled: errs})
 			for _, finding := range findings.Errors() {
 				t.Error(finding)
@@ -180,7 +180,7 @@ func TestGuardedPreview(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs, errs := compiler.Compile(c.Work())
+	programs, errs := compiler.Compile(t.Context(), c.Work())
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}

@@ -194,6 +194,7 @@ func scrape(t *testing.T, url string, as *rest.Config) (int, string) {
 		req.Header.Set("Authorization", "Bearer "+as.BearerToken)
 	}
 	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer c.CloseIdleConnections() // a caller may have so many, and no more
 	resp, err := c.Do(req)
 	if err != nil {
 		t.Fatal(err)

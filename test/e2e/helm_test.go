@@ -4,11 +4,16 @@
 package e2e
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/helmtest"
@@ -134,5 +139,52 @@ func TestCleanerInItsOwnRelease(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"shop-config", "sh.helm.release.v1.shop.v1", "shop"}, deleted); diff != "" {
 		t.Errorf("deleted, the Cleaner at the very end (-want +got):\n%s", diff)
+	}
+}
+
+// TestAHostileRecordIsAStateOfItsCleaner has Secrets in which a few kilobytes unpack into millions of objects. The
+// operator neither dies of them nor reads them again and again: their Cleaners say what is wrong, and others go on.
+func TestAHostileRecordIsAStateOfItsCleaner(t *testing.T) {
+	e := alone(t)
+	running := e.start(t, "-1")
+	l := newLab(t, e)
+	const sound = `{"name":%q,"namespace":%q,"version":1,"info":{"first_deployed":"2030-01-02T03:04:05Z","status":"deployed"},`
+	hostile := map[string]struct {
+		text   string
+		reason string
+	}{
+		"hooks":     {`"hooks":[` + strings.Repeat("{},", 10<<20) + "{}]}", v1alpha1.ReasonReleaseUnreadable},
+		"brackets":  {`"manifest":"a: [` + strings.Repeat("{},", 300_000) + `{}]"}`, v1alpha1.ReasonTooManyObjects},
+		"documents": {`"manifest":"` + strings.Repeat(`a\n---\n`, 10_000) + `"}`, v1alpha1.ReasonTooManyObjects},
+	}
+	for name, h := range hostile {
+		var zipped bytes.Buffer
+		w := gzip.NewWriter(&zipped)
+		if _, err := fmt.Fprintf(w, sound+h.text, name, l.ns); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		secret := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: "sh.helm.release.v1." + name + ".v1", Labels: map[string]string{"owner": "helm", "name": name}},
+			Type:       "helm.sh/release.v1",
+			Data:       map[string][]byte{"release": []byte(base64.StdEncoding.EncodeToString(zipped.Bytes()))},
+		}
+		if err := l.Create(l.ctx, secret); err != nil {
+			t.Fatal(err)
+		}
+		uninstalls(l, name)
+	}
+	for name, h := range hostile {
+		l.says(name, v1alpha1.ConditionReady, h.reason)
+	}
+	release(l, "shop", nil)
+	uninstalls(l, "shop")
+	l.gone("shop")
+	select {
+	case <-running.Exited():
+		t.Error("the operator has died")
+	default:
 	}
 }

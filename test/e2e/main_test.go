@@ -138,6 +138,9 @@ func install(ctx context.Context, c *cluster.Cluster, binary string) (*env, erro
 	if err := operator.Install(ctx, c); err != nil {
 		return nil, err
 	}
+	if err := operator.GrantHelm(ctx, c); err != nil {
+		return nil, err
+	}
 	return e, e.mayPatch(ctx)
 }
 
@@ -199,7 +202,8 @@ type lab struct {
 	sinks []*sink.Sink
 	// processes counts the operators that the test itself has started.
 	processes int
-	// mistaken says that the operator was built with a mistake, so that the invariants do not hold.
+	// mistaken says that the operator was built with a mistake, or that somebody else writes what only the operator may, so that
+	// the invariants do not hold.
 	mistaken bool
 }
 

@@ -621,7 +621,8 @@ func TestACleanerThatStaysIsDeletedWhileItActs(t *testing.T) {
 	l := parallel(t)
 	s := l.sink()
 	l.labelled(map[string]string{"state": "stale"}, "a", "b", "c", "d", "e", "f")
-	l.apply(cleanerYAML("c", stays(s.URL, slowly)))
+	// What is under way ends within the grace of a deletion, so that its event is sent.
+	l.apply(cleanerYAML("c", stays(s.URL, strings.Replace(slowly, "actionsPerSecond: 1", "actionsPerSecond: 2", 1))))
 	l.begun()
 	if err := l.Delete(l.ctx, l.cleaner("c")); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -39,13 +40,16 @@ func facts(t *testing.T, objects []*unstructured.Unstructured) map[string]bool {
 	}
 	i.deployment = deployments[0]
 	lines := map[string]bool{}
-	for _, some := range [][]string{i.rights(), i.roles(), i.pod(), i.kinds(), i.webhooks()} {
+	for _, some := range [][]string{i.rights(), i.roles(), i.pod(), i.kinds(), i.webhooks(), i.networks()} {
 		if len(some) == 0 {
 			t.Fatal("something has no facts at all")
 		}
 		for _, line := range some {
 			lines[line] = true
 		}
+	}
+	for _, line := range i.policies() {
+		lines[line] = true
 	}
 	return lines
 }
@@ -203,6 +207,59 @@ func (i *installed) webhooks() []string {
 			path := w.ClientConfig.Service.Path
 			w.ClientConfig = admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Path: path}}
 			lines = append(lines, i.flat("webhook "+w.Name, w)...)
+		}
+	}
+	for _, c := range all[admissionregistrationv1.MutatingWebhookConfiguration](i, "MutatingWebhookConfiguration") {
+		for _, w := range c.Webhooks {
+			lines = append(lines, fmt.Sprintf("webhook %s asks at port %d", w.Name, i.portOf(w.ClientConfig.Service)))
+			path := w.ClientConfig.Service.Path
+			w.ClientConfig = admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Path: path}}
+			lines = append(lines, i.flat("webhook "+w.Name, w)...)
+		}
+	}
+	return lines
+}
+
+// policies are what the API server itself refuses: who may write status.
+func (i *installed) policies() []string {
+	var lines []string
+	bound := map[string]bool{}
+	for _, b := range all[admissionregistrationv1.ValidatingAdmissionPolicyBinding](i, "ValidatingAdmissionPolicyBinding") {
+		bound[b.Spec.PolicyName] = true
+		lines = append(lines, i.flat("binding "+b.Name, b.Spec)...)
+	}
+	for _, p := range all[admissionregistrationv1.ValidatingAdmissionPolicy](i, "ValidatingAdmissionPolicy") {
+		if !bound[p.Name] {
+			i.Errorf("the policy %s is not bound", p.Name)
+		}
+		if p.Namespace != "" {
+			i.Errorf("the policy %s is in namespace %s", p.Name, p.Namespace)
+		}
+		lines = append(lines, i.flat("policy "+p.Name, p.Spec)...)
+	}
+	return lines
+}
+
+// networks are who may reach the Pod, a line for each rule, and in which directions anything is said.
+func (i *installed) networks() []string {
+	var lines []string
+	for _, p := range all[networkingv1.NetworkPolicy](i, "NetworkPolicy") {
+		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
+		if err != nil {
+			i.Fatal(err)
+		}
+		if p.Namespace != i.deployment.Namespace || !selector.Matches(labels.Set(i.deployment.Spec.Template.Labels)) {
+			i.Errorf("the NetworkPolicy %s is not about the Pod", p.Name)
+		}
+		for _, kind := range p.Spec.PolicyTypes {
+			lines = append(lines, "network bounds "+string(kind))
+		}
+		for _, rule := range p.Spec.Ingress {
+			text, err := json.Marshal(rule)
+			if err != nil {
+				i.Fatal(err)
+			}
+			lines = append(lines, "network lets in "+string(text))
 		}
 	}
 	return lines

@@ -5,10 +5,13 @@ package install
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/manifests"
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chart/loader"
@@ -64,6 +67,10 @@ func olmDiffers() []difference {
 			"-right: list validatingwebhookconfigurations.admissionregistration.k8s.io",
 			"-right: watch validatingwebhookconfigurations.admissionregistration.k8s.io",
 			"-right: update validatingwebhookconfigurations.admissionregistration.k8s.io cleaner-webhook",
+			"-right: get mutatingwebhookconfigurations.admissionregistration.k8s.io",
+			"-right: list mutatingwebhookconfigurations.admissionregistration.k8s.io",
+			"-right: watch mutatingwebhookconfigurations.admissionregistration.k8s.io",
+			"-right: update mutatingwebhookconfigurations.admissionregistration.k8s.io cleaner-webhook",
 			"+pod.containers.manager.args: --webhook-cert=files",
 		}},
 		{"OLM mounts the certificate where it always does, from a Secret whose name it chooses.", []string{
@@ -73,10 +80,12 @@ func olmDiffers() []difference {
 			"+pod.containers.manager.volumeMounts.apiservice-cert.",
 			"-pod.volumes.webhook-cert.secret.secretName", "+pod.volumes.webhook-cert.secret.", "+pod.volumes.apiservice-cert.",
 		}},
+		{"OLM v0 installs no policies, and refuses a bundle that has one: config/olm/policy has it.", []string{"-policy cleaner-status.", "-binding cleaner-status."}},
 		{"OLM tells each operator the name of its OperatorCondition.", []string{"+pod.containers.manager.env.OPERATOR_CONDITION_NAME."}},
 		{"OLM knows no conditions of webhooks. Asked in vain, the operator says yes.", []string{
 			"-webhook cleaners.cleaner.vtex.dev.matchConditions.", "-webhook clustercleaners.cleaner.vtex.dev.matchConditions.",
-			"-webhook cleanertemplates.cleaner.vtex.dev.matchConditions.",
+			"-webhook cleanertemplates.cleaner.vtex.dev.matchConditions.", "-webhook author.cleaners.cleaner.vtex.dev.matchConditions.",
+			"-webhook author.clustercleaners.cleaner.vtex.dev.matchConditions.",
 		}},
 	}
 }
@@ -144,6 +153,52 @@ func TestAllWaysToInstallComeToTheSame(t *testing.T) {
 	}
 }
 
+// What is applied beside the bundle, for want of policies in it, is the policy that the other ways bring.
+func TestThePolicyForOLMIsTheSame(t *testing.T) {
+	policies := func(dir string) []string {
+		i := &installed{T: t, objects: build(t, dir)}
+		return slices.Sorted(slices.Values(i.policies()))
+	}
+	want := policies("../../config/default")
+	if len(want) == 0 {
+		t.Fatal("config/default has no policy")
+	}
+	if diff := cmp.Diff(want, policies("../../config/olm/policy")); diff != "" {
+		t.Errorf("config/olm/policy (-default +olm):\n%s", diff)
+	}
+}
+
+// With another prefix and in another namespace the policy follows the ServiceAccount, and without the policy all else is built.
+func TestThePolicyFollowsTheServiceAccount(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../../config")); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "default", "kustomization.yaml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := func(changes ...string) *installed {
+		changed := strings.NewReplacer(changes...).Replace(string(text))
+		if changed == string(text) {
+			t.Fatalf("nothing was changed by %q", changes)
+		}
+		if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return &installed{T: t, objects: build(t, filepath.Dir(path))}
+	}
+	moved := build("namespace: cleaner-system", "namespace: tidy", "namePrefix: cleaner-", "namePrefix: my-", "name: cleaner-manager", "name: my-manager")
+	if want := "policy my-status.variables.operator.expression: 'system:serviceaccount:' + 'tidy' + ':' + 'my-manager'"; !slices.Contains(moved.policies(), want) {
+		t.Errorf("the policy does not follow: %q", moved.policies())
+	}
+	without := build("\n- ../policy\n", "\n#- ../policy\n")
+	if got := without.policies(); len(got) > 0 || len(without.objects) != len(moved.objects)-2 {
+		t.Errorf("without it there are %d objects for %d, and %q", len(without.objects), len(moved.objects), got)
+	}
+}
+
 // unexplained are the lines in which two installs differ though nobody has said why, and the differences that do not occur.
 func unexplained(want, got map[string]bool, differs []difference) []string {
 	var diff []string
@@ -190,6 +245,10 @@ func TestDifferencesAreFound(t *testing.T) {
 		"pod.containers.manager.env.GOMEMLIMIT.value: 920MiB", "pod.containers.manager.env.GOGC.value: 400", "pod.containers.manager.livenessProbe.httpGet.path: /healthz", "pod.containers.manager.readinessProbe.",
 		"pod.containers.manager.securityContext.readOnlyRootFilesystem: true", "pod.securityContext.runAsNonRoot: true", "pod.containers.manager.resources.limits.memory: 1Gi",
 		"replicas: 1", "kind cleaners.cleaner.vtex.dev: {", "webhook cleaners.cleaner.vtex.dev.rules.apiVersions: v1alpha", "webhook clustercleaners.cleaner.vtex.dev.failurePolicy: Fail",
+		"policy cleaner-status.variables.operator.expression: 'system:serviceaccount:' + 'cleaner-system' + ':' + 'cleaner-manager'", "policy cleaner-status.failurePolicy: Fail",
+		"binding cleaner-status.validationActions: Deny", `network lets in {"ports":[{"protocol":"TCP","port":9443}]}`, "network bounds Ingress",
+		`network lets in {"ports":[{"protocol":"TCP","port":8443}],"from":[{"namespaceSelector":{"matchLabels":{"cleaner.vtex.dev/metrics":"true"}}}]}`,
+		"role cleaner-impersonation: impersonate:serviceaccount serviceaccounts.authentication.k8s.io",
 		"webhook cleaners.cleaner.vtex.dev.clientConfig.service.path: /validate", "webhook cleanertemplates.cleaner.vtex.dev asks at port 9443",
 	} {
 		got := maps.Clone(want)

@@ -83,6 +83,8 @@ const (
 	Reinstall
 	UninstallByHand
 	UninstallHalf // by somebody who was killed half-way
+	LockRelease   // those who began the run may not read the release any more
+	UnlockRelease
 )
 
 // String says it in words.
@@ -143,6 +145,8 @@ func (w What) String() string {
 		Reinstall:           "re-installs the release",
 		UninstallByHand:     "uninstalls the release",
 		UninstallHalf:       "uninstalls the release half-way",
+		LockRelease:         "forbids to read the release",
+		UnlockRelease:       "permits to read the release",
 	}[w]
 }
 

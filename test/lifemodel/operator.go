@@ -440,7 +440,11 @@ func (o *operator) look(known Rows) (done, replaced Rows) {
 func (o *operator) ending(result Result) {
 	over := o.s.Grace || !o.keeps(GraceFinishes)
 	if finish := o.keeps(UninstallFinished) && !(result == Abandoned && over); finish && o.r.Release != (Install{}) {
-		o.lookRelease()
+		if o.s.Rel.Locked {
+			o.lookBlindly()
+		} else {
+			o.lookRelease()
+		}
 		switch o.p.Seen {
 		case NotSeen:
 			return
@@ -563,6 +567,13 @@ func (o *operator) keepRow(k int) {
 	})
 }
 
+// lookBlindly tries to read a release that cannot be read, as often as is tried.
+func (o *operator) lookBlindly() {
+	if o.keeps(BlindEnds) {
+		o.move(AtStart, o.label(LookRelease, Refused), func(p *Process) { p.Seen = SeenBlind })
+	}
+}
+
 // lookRelease reads the release.
 func (o *operator) lookRelease() {
 	rel, was := &o.s.Rel, o.r.Release
@@ -587,6 +598,9 @@ func (o *operator) afterRows() {
 	}
 	if o.r.Release == (Install{}) {
 		o.end(Completed)
+		return
+	}
+	if o.s.Rel.Locked { // an open run waits until it can be read
 		return
 	}
 	o.lookRelease()
@@ -618,7 +632,7 @@ func (o *operator) uninstall() {
 	n := *o.s
 	p, rel, was := &n.P[o.i], &n.Rel, o.r.Release
 	same := (rel.Era == was.Era || !o.keeps(EraCompared)) && (rel.Revision == was.Revision || !o.keeps(RevisionCompared))
-	ours := rel.Status == Uninstalling && same && !rel.Pending
+	ours := rel.Status == Uninstalling && same && !rel.Pending && !rel.Locked
 	step := func(at Place, w What, a Answer, breaks Property) {
 		p.At = at
 		o.add(&n, o.label(w, a), true, breaks)
@@ -626,7 +640,7 @@ func (o *operator) uninstall() {
 	switch p.At {
 	case AtMarkRelease:
 		switch {
-		case !o.deed || !p.Confirmed:
+		case !o.deed || !p.Confirmed || rel.Locked:
 			step(AtStart, StartUninstall, Withheld, Sound)
 		case !same || rel.Status != Deployed:
 			step(AtStart, StartUninstall, Conflict, Sound)

@@ -40,7 +40,8 @@ const (
 	NotReinstalled
 	// NotUpgraded: nothing of a release that was upgraded, or is being so, is deleted.
 	NotUpgraded
-	// NotHalfUninstalled: no run ends with a release that we left half-uninstalled, but when the grace is over.
+	// NotHalfUninstalled: no run ends with a release that we left half-uninstalled, but when the grace is over, or the
+	// release cannot be read.
 	NotHalfUninstalled
 	// DeedsCounted: each deed of a Cleaner that stays, with a sink, is in the count of a run.
 	DeedsCounted
@@ -123,6 +124,8 @@ func (m *Model) judgeResult(s *State, p *Process, result Result) Property {
 		return Sound
 	case result == Completed:
 		return ResultTrue
+	case rel.Locked: // whoever ends it says that nobody knows
+		return Sound
 	case rel.Install == r.Release && rel.Status == Uninstalling && !rel.Pending && s.Swept&bit(r.Number) != 0 && !(result == Abandoned && s.Grace):
 		return NotHalfUninstalled
 	}

@@ -106,6 +106,7 @@ type Release struct {
 	Install
 	Status  ReleaseStatus
 	Pending bool    // a newer revision is there, pending-upgrade
+	Locked  bool    // it cannot be read
 	Object  Install // the zero value: the object is gone
 }
 
@@ -157,6 +158,7 @@ const (
 	SeenUpgraded
 	SeenUninstalling
 	SeenAsCommitted
+	SeenBlind // it could not be read, time and again
 )
 
 // Process is one operator process: what it has read of the Cleaner, and its memory, which a restart loses.

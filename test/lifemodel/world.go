@@ -59,6 +59,9 @@ func (x *steps) repairs() {
 	if !x.s.SinkUp {
 		repair(SinkUp, 0, func(n *State) { n.SinkUp = true })
 	}
+	if x.s.Rel.Locked && !x.s.stopped() { // an open run may wait for it, a stopped one must not
+		repair(UnlockRelease, 0, func(n *State) { n.Rel.Locked = false })
+	}
 	if x.s.Rel.Pending {
 		repair(UpgradeEnds, 0, func(n *State) {
 			now := Install{n.Rel.Era, n.Rel.Revision + 1}
@@ -180,6 +183,11 @@ func (x *steps) cleanerActs() {
 	x.add(&n, Label{Who: Environment, What: KubectlDelete}, false, breaks)
 }
 
+// stopped says that an order has stopped the open run.
+func (s *State) stopped() bool {
+	return s.C.Run.Number != 0 && s.C.Run.Result == Open && (s.C.Deleted || s.C.Decides != s.C.Run.Decides)
+}
+
 func (x *steps) releaseActs() {
 	r := x.s.Rel
 	if r.Pending {
@@ -199,6 +207,9 @@ func (x *steps) releaseActs() {
 	}
 	if r.Status == Deployed {
 		x.act(UninstallHalf, 0, func(n *State) { n.Rel.Status = Uninstalling })
+	}
+	if r.Status != Absent && !r.Locked && x.s.stopped() { // the account that began the run, for one that names another now
+		x.act(LockRelease, 0, func(n *State) { n.Rel.Locked = true })
 	}
 }
 

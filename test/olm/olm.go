@@ -152,16 +152,24 @@ func (i *installation) webhooks(deployment string, spec *appsv1.DeploymentSpec) 
 	}
 	var ports []corev1.ServicePort
 	for _, w := range i.bundle.CSV.Spec.WebhookDefinitions {
-		if w.DeploymentName != deployment || w.Type != operatorsv1alpha1.ValidatingAdmissionWebhook {
-			return fmt.Errorf("webhook %s is a %s of Deployment %q, and only validating ones of Deployment %q are installed here", w.GenerateName, w.Type, w.DeploymentName, deployment)
+		if w.DeploymentName != deployment {
+			return fmt.Errorf("webhook %s is one of Deployment %q, and only those of Deployment %q are installed here", w.GenerateName, w.DeploymentName, deployment)
 		}
 		if len(ports) == 0 {
 			ports = []corev1.ServicePort{{Name: fmt.Sprint(w.ContainerPort), Port: w.ContainerPort, TargetPort: *w.TargetPort}}
 		}
-		i.add(admissionregistrationv1.SchemeGroupVersion, "ValidatingWebhookConfiguration", &admissionregistrationv1.ValidatingWebhookConfiguration{
-			ObjectMeta: metav1.ObjectMeta{Name: w.GenerateName + "-olm"},
-			Webhooks:   []admissionregistrationv1.ValidatingWebhook{w.GetValidatingWebhook(i.namespace, nil, chain)},
-		})
+		switch meta := (metav1.ObjectMeta{Name: w.GenerateName + "-olm"}); w.Type {
+		case operatorsv1alpha1.ValidatingAdmissionWebhook:
+			i.add(admissionregistrationv1.SchemeGroupVersion, "ValidatingWebhookConfiguration", &admissionregistrationv1.ValidatingWebhookConfiguration{
+				ObjectMeta: meta, Webhooks: []admissionregistrationv1.ValidatingWebhook{w.GetValidatingWebhook(i.namespace, nil, chain)},
+			})
+		case operatorsv1alpha1.MutatingAdmissionWebhook:
+			i.add(admissionregistrationv1.SchemeGroupVersion, "MutatingWebhookConfiguration", &admissionregistrationv1.MutatingWebhookConfiguration{
+				ObjectMeta: meta, Webhooks: []admissionregistrationv1.MutatingWebhook{w.GetMutatingWebhook(i.namespace, nil, chain)},
+			})
+		default:
+			return fmt.Errorf("webhook %s is a %s, which is not installed here", w.GenerateName, w.Type)
+		}
 	}
 	if len(ports) == 0 {
 		return nil

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,19 +39,30 @@ const (
 )
 
 // Install applies config/default: CRDs, rights, and a Deployment that stays Pending for want of a kubelet. What it
-// declares is run by Run. It returns when the rights are in force. The webhook is left out, since without a manager that
-// serves it no Cleaner could be written; InstallWithWebhook has it.
+// declares is run by Run. It returns when the rights are in force. What refuses at admission is left out: the webhook, since
+// without a manager that serves it no Cleaner could be written, and the policy for status, since tests write what others may
+// have written. InstallWithWebhook has both.
 func Install(ctx context.Context, c *cluster.Cluster) error {
 	if err := InstallWithWebhook(ctx, c); err != nil {
 		return err
 	}
-	if out, err := c.Kubectl(ctx, "delete", "validatingwebhookconfiguration", WebhookConfiguration); err != nil {
-		return fmt.Errorf("cannot take the webhook away: %w\n%s", err, out)
+	for _, kind := range []string{"validatingwebhookconfiguration", "mutatingwebhookconfiguration"} {
+		if out, err := c.Kubectl(ctx, "delete", kind, WebhookConfiguration); err != nil {
+			return fmt.Errorf("cannot take the webhook away: %w\n%s", err, out)
+		}
+	}
+	return DropStatusPolicy(ctx, c)
+}
+
+// DropStatusPolicy lets others than the operator write status, as where the policy is left out.
+func DropStatusPolicy(ctx context.Context, c *cluster.Cluster) error {
+	if out, err := c.Kubectl(ctx, "delete", "validatingadmissionpolicybinding", StatusPolicy); err != nil {
+		return fmt.Errorf("cannot take the policy for status away: %w\n%s", err, out)
 	}
 	return nil
 }
 
-// InstallWithWebhook is all of Install, and the webhook. Until a manager serves it no Cleaner can be written.
+// InstallWithWebhook is all of Install, and the webhook and the policy for status. Until a manager serves it no Cleaner can be written.
 func InstallWithWebhook(ctx context.Context, c *cluster.Cluster) error {
 	root, err := Root()
 	if err != nil {
@@ -96,6 +108,55 @@ func InstallTemplates(ctx context.Context, c *cluster.Cluster, others ...string)
 		if err != nil {
 			return fmt.Errorf("cannot see the operator's rights of component %q: %w", component, err)
 		}
+	}
+	return nil
+}
+
+// GrantHelm lets the operator uninstall Helm releases and run their hooks, and act as any ServiceAccount: the presets helm and
+// hooks, and the ClusterRole for impersonation bound in all namespaces, where an administrator would bind it in some. It
+// returns when that is in force.
+func GrantHelm(ctx context.Context, c *cluster.Cluster) error {
+	if err := Grant(ctx, c, "helm", authorizationv1.ResourceAttributes{Verb: "delete", Resource: "secrets"}); err != nil {
+		return err
+	}
+	if err := Grant(ctx, c, "hooks", authorizationv1.ResourceAttributes{Verb: "impersonate-on:serviceaccount:create", Group: "batch", Resource: "jobs"}); err != nil {
+		return err
+	}
+	out, err := c.Kubectl(ctx, "create", "clusterrolebinding", "impersonation", "--clusterrole=cleaner-impersonation", "--serviceaccount="+Namespace+":"+ServiceAccount)
+	if err != nil {
+		return fmt.Errorf("cannot let the operator act as ServiceAccounts: %w\n%s", err, out)
+	}
+	return allowed(ctx, c, authorizationv1.ResourceAttributes{Verb: "impersonate:serviceaccount", Group: "authentication.k8s.io", Resource: "serviceaccounts"})
+}
+
+// Grant switches on a preset, and returns when a right that it gives is in force.
+func Grant(ctx context.Context, c *cluster.Cluster, preset string, right authorizationv1.ResourceAttributes) error {
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	if out, err := c.Kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(root, "config", "components", preset, "role.yaml")); err != nil {
+		return fmt.Errorf("cannot switch on the preset %s: %w\n%s", preset, err, out)
+	}
+	return allowed(ctx, c, right)
+}
+
+// allowed waits until the operator has a right in all namespaces.
+func allowed(ctx context.Context, c *cluster.Cluster, right authorizationv1.ResourceAttributes) error {
+	client, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		return err
+	}
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: User, ResourceAttributes: &right}}
+	err = until(ctx, func() error {
+		answer, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err == nil && !answer.Status.Allowed {
+			err = errors.New("it may not")
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot see that the operator may %s %s: %w", right.Verb, right.Resource, err)
 	}
 	return nil
 }
@@ -178,7 +239,7 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options) (*Process, error) {
 	log, certificates := filepath.Join(c.Dir(), name+".log"), filepath.Join(c.Dir(), name+"-webhook")
 	args := append([]string{
 		"--namespace=" + Namespace, "--sink-allow-loopback", "--health-probe-bind-address=" + probe, "--metrics-bind-address=" + metrics,
-		fmt.Sprintf("--webhook=%t", o.Webhook != nil), fmt.Sprintf("--webhook-port=%d", ports[2]), "--webhook-cert-dir=" + certificates,
+		fmt.Sprintf("--webhook=%t", o.Webhook != nil), fmt.Sprintf("--act-without-author=%t", o.Webhook == nil), fmt.Sprintf("--webhook-port=%d", ports[2]), "--webhook-cert-dir=" + certificates,
 	}, o.Args...)
 	stop := make(chan struct{})
 	if o.Webhook != nil {

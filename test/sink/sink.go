@@ -175,7 +175,7 @@ func (s *Sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if a.Hang && a.Status == 0 {
 		s.wait(r, nil)
-		return
+		panic(http.ErrAbortHandler) // to return would be an answer: 200
 	}
 	for name, values := range a.Header {
 		w.Header()[name] = values

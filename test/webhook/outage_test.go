@@ -103,7 +103,7 @@ func TestOutage(t *testing.T) {
 	}()
 	eventually(t, "the webhook is down", func(ctx context.Context) string {
 		err := shared.Create(ctx, cleaner(t, ns, "new", podsToDelete), client.DryRunAll)
-		if err != nil && strings.Contains(err.Error(), `failed calling webhook "cleaners.cleaner.vtex.dev"`) {
+		if err != nil && strings.Contains(err.Error(), `failed calling webhook "author.cleaners.cleaner.vtex.dev"`) {
 			return ""
 		}
 		return "a Cleaner was admitted, or refused for another reason"
@@ -213,8 +213,10 @@ func TestInvalidOneThatGotIn(t *testing.T) {
 	}
 	defer e.Stop()
 	ns := e.namespace(t)
-	if _, err := e.Kubectl(t.Context(), "delete", "validatingwebhookconfiguration", operator.WebhookConfiguration); err != nil {
-		t.Fatal(err)
+	for _, kind := range []string{"validatingwebhookconfiguration", "mutatingwebhookconfiguration"} {
+		if _, err := e.Kubectl(t.Context(), "delete", kind, operator.WebhookConfiguration); err != nil {
+			t.Fatal(err)
+		}
 	}
 	eventually(t, "an invalid Cleaner gets in", func(ctx context.Context) string {
 		if err := e.Create(ctx, cleaner(t, ns, "broken", invalid+"\nserviceAccountName: sweeper")); err != nil {

@@ -89,7 +89,7 @@ else an old text would stay, or become a blend of old and new. Without a cluster
 {{- end -}}
 
 {{/* One manifest of files/ as an object of this release: (list $ path). Names are prefixed as kustomize does it, also where
-they stand in bindings and in rules, and the operator's ServiceAccount is put in its place. */}}
+they stand in bindings and in rules, but for the API server's own Service, and the operator's ServiceAccount is put in its place. */}}
 {{- define "cleaner.manifest" -}}
 {{- $root := index . 0 -}}
 {{- $prefix := printf "%s-" (include "cleaner.fullname" $root) -}}
@@ -106,7 +106,7 @@ they stand in bindings and in rules, and the operator's ServiceAccount is put in
 {{- range $rule := $object.rules }}
 {{- if $rule.resourceNames }}
 {{- $names := list -}}
-{{- range $rule.resourceNames }}{{ $names = append $names (print $prefix .) }}{{ end -}}
+{{- range $rule.resourceNames }}{{ $names = append $names (ternary . (print $prefix (trimPrefix "cleaner-" .)) (eq . "kubernetes")) }}{{ end -}}
 {{- $_ := set $rule "resourceNames" $names -}}
 {{- end -}}
 {{- end -}}
@@ -125,6 +125,14 @@ they stand in bindings and in rules, and the operator's ServiceAccount is put in
 {{- if .Values.webhook.enabled }}
 - --webhook-port={{ .Values.webhook.port }}
 - --webhook-cert-dir=/var/run/cleaner/webhook
+{{- with .Values.webhook.client }}
+{{- if .authoritySecret }}
+- --webhook-client-ca=/var/run/cleaner/webhook-client/ca.crt
+{{- with .names }}
+- {{ printf "--webhook-client-names=%s" (join "," .) | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if eq .Values.webhook.certificates.source "cert-manager" }}
 - --webhook-cert=files
 {{- else if ne $full "cleaner" }}
@@ -135,7 +143,25 @@ they stand in bindings and in rules, and the operator's ServiceAccount is put in
 {{- else }}
 - --webhook=false
 {{- end }}
+{{- if ne $full "cleaner" }}
+- --signing-secret={{ $full }}-signing-key
+{{- end }}
 {{- with .Values.manager }}
+{{- if .actWithoutAuthor }}
+- --act-without-author
+{{- end }}
+{{- with .authorExtraKeys }}
+- {{ printf "--author-extra-keys=%s" (join "," .) | quote }}
+{{- end }}
+{{- with .signingKey.rotation }}
+- --signing-key-rotation={{ . }}
+{{- end }}
+{{- with .signingKey.overlap }}
+- --signing-key-overlap={{ . }}
+{{- end }}
+{{- if .signingKey.new }}
+- --new-signing-key
+{{- end }}
 {{- if kindIs "slice" .protectedNamespaces }}
 - {{ printf "--protected-namespaces=%s" (join "," .protectedNamespaces) | quote }}
 {{- end }}
@@ -153,6 +179,9 @@ they stand in bindings and in rules, and the operator's ServiceAccount is put in
 {{- end }}
 {{- with .sink.deny }}
 - {{ printf "--sink-deny=%s" (join "," .) | quote }}
+{{- end }}
+{{- if .enableHTTP2 }}
+- --enable-http2
 {{- end }}
 {{- with .minInterval }}
 - --min-interval={{ . }}

@@ -14,7 +14,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
+	"strconv"
+	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/plan"
 )
@@ -84,23 +86,8 @@ func (a *Actuator) Delete(ctx context.Context, deeds []Deed, o Orders) []plan.An
 }
 
 // Each calls do for 0 to n-1, as many at a time as requests of one Cleaner may be in flight, and returns when all have
-// returned.
-func Each(n int, do func(i int)) {
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range min(inFlight, n) {
-		workers.Go(func() {
-			for i := range next {
-				do(i)
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	workers.Wait()
-}
+// returned. A panic of one of them is the caller's.
+func Each(n int, do func(i int)) { contain.Each(inFlight, n, do) }
 
 // Once is a configuration whose clients send each request that changes something once: an answer that asks to come back
 // later is an answer. client-go would send it again by itself, up to ten times, long after whether it may be sent was
@@ -111,13 +98,41 @@ func Once(config *rest.Config) *rest.Config {
 	return c
 }
 
-// once hides Retry-After from client-go.
+// once hides Retry-After from client-go, and keeps it for who wants to know.
 type once struct{ next http.RoundTripper }
+
+// askedKey is where the context of a request has a *time.Duration for what the API server asks for.
+type askedKey struct{}
+
+// postponed is an error with which the API server says when to come back.
+type postponed struct {
+	error
+	retryAfter time.Duration
+}
+
+// Unwrap is the error without that.
+func (p *postponed) Unwrap() error { return p.error }
+
+// retryAfter is for how long the API server asks not to be asked again; zero if it does not.
+func retryAfter(err error) time.Duration {
+	var p *postponed
+	errors.As(err, &p)
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	after := time.Duration(seconds) * time.Second
+	if p != nil {
+		after = max(after, p.retryAfter)
+	}
+	return after
+}
 
 // RoundTrip sends a request.
 func (o once) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := o.next.RoundTrip(r)
 	if err == nil && r.Method != http.MethodGet {
+		if asked, wanted := r.Context().Value(askedKey{}).(*time.Duration); wanted {
+			seconds, _ := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16) // it sends no dates
+			*asked = time.Duration(seconds) * time.Second
+		}
 		resp.Header.Del("Retry-After")
 	}
 	return resp, err
@@ -125,6 +140,9 @@ func (o once) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (a *Actuator) delete(ctx context.Context, d Deed, o Orders) plan.Answer {
 	ref := d.Row.Ref
+	if err := untouchable(ref); err != nil {
+		return plan.Answer{Kind: plan.AnswerRefused, Why: err.Error()}
+	}
 	answered, sent, err := a.perform(ctx, ref, deletion(ref, d.ResourceVersion, nil, "", false), o.May, func() { o.Intent(d) })
 	if !sent {
 		return plan.Answer{Kind: plan.AnswerUnsent, Why: err.Error()}
@@ -198,9 +216,9 @@ func answerOf(err error, ref plan.Ref) plan.Answer {
 	case apierrors.IsConflict(err) && !ownedByOthers(err), apierrors.IsNotFound(err):
 		return plan.Answer{Kind: plan.AnswerConflict, Why: why(err)}
 	case refused(err):
-		return plan.Answer{Kind: plan.AnswerRefused, Why: why(err)}
+		return plan.Answer{Kind: plan.AnswerRefused, Why: why(err), RetryAfter: retryAfter(err)}
 	default:
-		return plan.Answer{Kind: plan.AnswerLost, Why: why(err)}
+		return plan.Answer{Kind: plan.AnswerLost, Why: why(err), RetryAfter: retryAfter(err)}
 	}
 }
 

@@ -468,3 +468,40 @@ func TestPace(t *testing.T) {
 		}
 	}
 }
+
+// TestARemovalNamesTheFinalizer shows that a finalizer is taken off by its name and not by its place alone: somebody else's
+// may stand there at the version that is patched.
+func TestARemovalNamesTheFinalizer(t *testing.T) {
+	o := step(plan.VerbRemoveFinalizer).Object
+	r, there := withoutFinalizer(&o, "3", "example.com/b", false)
+	want := `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/resourceVersion","value":"3"},` +
+		`{"op":"test","path":"/metadata/finalizers/1","value":"example.com/b"},{"op":"remove","path":"/metadata/finalizers/1"}]`
+	if !there || string(r.body) != want {
+		t.Errorf("it sends %s, want %s", r.body, want)
+	}
+	if _, there := withoutFinalizer(&o, "3", "example.com/c", false); there {
+		t.Error("a finalizer that is not there is taken off")
+	}
+}
+
+// TestRetryAfterIsHandedOn shows that a request is sent once, and that the answer says for how long the API server asks not
+// to be asked again: by its header, or by its body.
+func TestRetryAfterIsHandedOn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer *apierrors.StatusError
+		kind   plan.AnswerKind
+		want   time.Duration
+	}{
+		"Header":      {apierrors.NewForbidden(podsResource().GroupResource(), "a", errors.New("no")), plan.AnswerRefused, time.Second},
+		"Body":        {apierrors.NewTooManyRequests("later", 30), plan.AnswerRefused, 30 * time.Second},
+		"ServerError": {apierrors.NewTimeoutError("later", 7), plan.AnswerLost, 7 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, tc.answer)
+			got := r.actuator.Execute(t.Context(), step(plan.VerbDelete), "1", false, stepRig{r})
+			if got.Kind != tc.kind || got.RetryAfter != tc.want || r.requests != 1 {
+				t.Errorf("after %d requests got %v, to come back after %s; want %v, %s", r.requests, got.Kind, got.RetryAfter, tc.kind, tc.want)
+			}
+		})
+	}
+}

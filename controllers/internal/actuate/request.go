@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -219,8 +220,12 @@ func (a *Actuator) send(ctx context.Context, ref plan.Ref, r request) (*unstruct
 	for _, name := range slices.Sorted(maps.Keys(r.params)) {
 		req.Param(name, r.params[name])
 	}
-	result := req.Do(ctx)
+	var asked time.Duration
+	result := req.Do(context.WithValue(ctx, askedKey{}, &asked))
 	if err := result.Error(); err != nil {
+		if asked > 0 {
+			err = &postponed{err, asked}
+		}
 		return nil, err
 	}
 	body, err := result.Raw()

@@ -91,10 +91,22 @@ func (a *Actuator) Execute(ctx context.Context, step *plan.Step, version string,
 	return outcome(step, r, answered)
 }
 
+// untouchable refuses whatever is to be done to our own kinds, whoever asks for it: the API server would ask what the
+// operator may do, and not what an author may.
+func untouchable(ref plan.Ref) error {
+	if ref.Resource.Group == v1alpha1.GroupVersion.Group {
+		return fmt.Errorf("%s are never touched", ref.Resource.GroupResource())
+	}
+	return nil
+}
+
 // requestFor is the request of a step; nil if there is nothing to be done.
 func requestFor(step *plan.Step, version string, dryRun bool) (*request, error) {
 	var r request
 	var err error
+	if err := untouchable(step.Object.Ref); err != nil && step.Verb != plan.VerbReport {
+		return nil, err
+	}
 	switch step.Verb {
 	case plan.VerbReport:
 		return nil, nil

@@ -222,3 +222,51 @@ func TestAnswersServeForAWhile(t *testing.T) {
 		t.Errorf("the operator's own: %v", got)
 	}
 }
+
+// TestAnAnswerServesOneQuestion shows that what was answered to one question is the answer to no other.
+func TestAnAnswerServesOneQuestion(t *testing.T) {
+	base := question{account: Account{"shop", "one"}, verb: "get", group: "g", version: "v1", resource: "things", namespace: "shop", object: "a"}
+	for name, other := range map[string]func(q *question){
+		"Account":          func(q *question) { q.account.Name = "other" },
+		"AccountNamespace": func(q *question) { q.account.Namespace = "other" },
+		"Verb":             func(q *question) { q.verb = "list" },
+		"Group":            func(q *question) { q.group = "other" },
+		"Version":          func(q *question) { q.version = "v2" },
+		"Resource":         func(q *question) { q.resource = "others" },
+		"Subresource":      func(q *question) { q.resource = "things/status" },
+		"Namespace":        func(q *question) { q.namespace = "other" },
+		"AllNamespaces":    func(q *question) { q.namespace = "" },
+		"Object":           func(q *question) { q.object = "b" },
+		"AllObjects":       func(q *question) { q.object = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			client := fake.NewClientset()
+			client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
+				asked++
+				review.Status.Allowed = asked == 1
+				return true, review, nil
+			})
+			a := NewAccess(client.AuthorizationV1().SubjectAccessReviews(), clocktesting.NewFakeClock(time.Now()))
+			q := base
+			other(&q)
+			may := func(q question) bool {
+				allowed, err := a.may(t.Context(), q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return allowed
+			}
+			if !may(base) {
+				t.Fatal("what is allowed is not")
+			}
+			if may(q) {
+				t.Errorf("the right to %+v shows %+v", base, q)
+			}
+			if !may(base) || asked != 2 {
+				t.Errorf("it asked %d times, want twice", asked)
+			}
+		})
+	}
+}

@@ -3,22 +3,27 @@
 
 // Package metrics counts what the operator does, for Prometheus. It implements the small interfaces that the other
 // packages declare for what they count. No label carries an expression, or the name of an object but that of a Cleaner
-// that stays and of its rule, and of those only so many: the number of series stays bounded whatever users write.
+// that stays and of its rule, and of those only so many for one namespace and in all: the number of series stays bounded
+// whatever users write, and nobody's names keep those of another namespace out.
 package metrics
 
 import (
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
-	// maxNames is how many names of Cleaners, and of their rules, are told apart. Those that come later are others.
-	maxNames = 200
-	others   = "(others)"
+	// maxNames is how many names of Cleaners, and of their rules, are told apart, and maxNamesOfNamespace how many of them in
+	// one namespace. Those that come later are others.
+	maxNames            = 1000
+	maxNamesOfNamespace = 50
+	others              = "(others)"
 )
 
 // Metrics are the operator's collectors.
@@ -35,22 +40,27 @@ type Metrics struct {
 	woken       prometheus.Counter
 	informers   prometheus.Gauge
 	objects     prometheus.Gauge
+	panics      prometheus.Counter
 
 	mu    sync.Mutex
 	names map[names]bool
+	of    map[string]int // how many of names are in a namespace
 	items map[types.NamespacedName]items
 }
 
-// names are those that labels tell apart.
-type names struct{ cleaner, rule string }
+// names are those that labels tell apart. The namespace of a ClusterCleaner is empty.
+type names struct{ namespace, cleaner, rule string }
 
-// items are those of one Cleaner that are not acted on.
-type items struct{ pending, failing int }
+// items are those of one Cleaner that are not acted on, and the names under which they are counted.
+type items struct {
+	pending, failing int
+	as               names
+}
 
 // New makes the collectors and registers them.
 func New(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
-		names: map[names]bool{}, items: map[types.NamespacedName]items{},
+		names: map[names]bool{}, of: map[string]int{}, items: map[types.NamespacedName]items{},
 		evaluations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cleaner_evaluations_total", Help: "Evaluations of Cleaners, by verdict.",
 		}, []string{"verdict"}),
@@ -62,18 +72,18 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 			Name: "cleaner_deletions_total", Help: "DELETE requests for objects of targets, by resource and by what the API server answered.",
 		}, []string{"group", "resource", "result"}),
 		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "cleaner_actions_total", Help: "Actions on objects, by verb and by what the API server answered; of Cleaners that stay also by their name and rule.",
-		}, []string{"cleaner", "rule", "verb", "result"}),
+			Name: "cleaner_actions_total", Help: "Actions on objects, by verb and by what the API server answered; of Cleaners that stay also by their namespace, name and rule.",
+		}, []string{"namespace", "cleaner", "rule", "verb", "result"}),
 		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "cleaner_deletion_delay_seconds", Help: "How long after it was decided an object was deleted or evicted.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 4, 10),
 		}),
 		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cleaner_pending_items", Help: "Items for which a rule's condition holds, and not yet for as long as it has to.",
-		}, []string{"cleaner"}),
+		}, []string{"namespace", "cleaner"}),
 		failing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cleaner_failing_items", Help: "Items of rules that are left alone because an expression gives an error.",
-		}, []string{"cleaner"}),
+		}, []string{"namespace", "cleaner"}),
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cleaner_runs_total", Help: "Finished cleanings, by result.",
 		}, []string{"result"}),
@@ -89,15 +99,23 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		objects: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cleaner_watched_objects", Help: "Objects that these watches hold in memory.",
 		}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cleaner_panics_total", Help: "Panics of the operator, each of which cost one try of one Cleaner.",
+		}),
 	}
 	for _, c := range []prometheus.Collector{
-		m.evaluations, m.took, m.deletions, m.actions, m.delay, m.pending, m.failing, m.runs, m.deliveries, m.woken, m.informers, m.objects,
+		m.evaluations, m.took, m.deletions, m.actions, m.delay, m.pending, m.failing, m.runs, m.deliveries, m.woken, m.informers, m.objects, m.panics,
 	} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("cannot register a metric: %w", err)
 		}
 	}
 	return m, nil
+}
+
+// Handler gives the metrics of a registry, in the form that the caller asks for.
+func Handler(g prometheus.Gatherer) http.Handler {
+	return promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
 }
 
 // ClockSkew registers a gauge of how far the clocks are apart.
@@ -122,49 +140,77 @@ func (m *Metrics) Deleted(group, resource, result string) {
 	m.deletions.WithLabelValues(group, resource, result).Inc()
 }
 
-// Acted counts an action. Of a Cleaner that cleans once, there is one name for each thing that is cleaned: cleaner and
-// rule are empty then.
-func (m *Metrics) Acted(cleaner, rule, verb, result string) {
+// Acted counts an action. Of a Cleaner that cleans once, there is one name for each thing that is cleaned: key and rule
+// are empty then.
+func (m *Metrics) Acted(key types.NamespacedName, rule, verb, result string) {
 	m.mu.Lock()
-	n := m.bounded(names{cleaner, rule})
-	m.mu.Unlock()
-	m.actions.WithLabelValues(n.cleaner, n.rule, verb, result).Inc()
+	defer m.mu.Unlock() // also while it is counted: Forget takes away what is counted under a name
+	n := m.bounded(names{key.Namespace, key.Name, rule})
+	m.actions.WithLabelValues(n.namespace, n.cleaner, n.rule, verb, result).Inc()
 }
 
 // Delayed says how long after it was decided an object was deleted or evicted.
 func (m *Metrics) Delayed(by time.Duration) { m.delay.Observe(by.Seconds()) }
 
 // Items says how many items of a Cleaner wait, and of how many an expression gives an error. It holds until it is said
-// anew, or Forget is called.
+// again, or Forget is called.
 func (m *Metrics) Items(key types.NamespacedName, pending, failing int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	was, now := m.items[key], items{pending, failing}
-	if was == now {
+	m.count(key, pending, failing)
+}
+
+func (m *Metrics) count(key types.NamespacedName, pending, failing int) {
+	was, counted := m.items[key]
+	if was.pending == pending && was.failing == failing {
 		return
 	}
-	// Cleaners of one name in several namespaces are added up.
-	n := m.bounded(names{cleaner: key.Name})
-	m.pending.WithLabelValues(n.cleaner).Add(float64(now.pending - was.pending))
-	m.failing.WithLabelValues(n.cleaner).Add(float64(now.failing - was.failing))
+	now := items{pending, failing, was.as}
+	if !counted {
+		now.as = m.bounded(names{namespace: key.Namespace, cleaner: key.Name})
+	}
+	m.pending.WithLabelValues(now.as.namespace, now.as.cleaner).Add(float64(pending - was.pending))
+	m.failing.WithLabelValues(now.as.namespace, now.as.cleaner).Add(float64(failing - was.failing))
 	m.items[key] = now
-	if now == (items{}) {
+	if pending == 0 && failing == 0 {
 		delete(m.items, key)
 	}
 }
 
-// Forget drops what was said of the items of a Cleaner that is gone.
-func (m *Metrics) Forget(key types.NamespacedName) { m.Items(key, 0, 0) }
+// Forget drops what was said of a Cleaner that is gone, and makes room for other names.
+func (m *Metrics) Forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.count(key, 0, 0)
+	for n := range m.names {
+		if n.namespace != key.Namespace || n.cleaner != key.Name {
+			continue
+		}
+		delete(m.names, n)
+		if m.of[n.namespace]--; m.of[n.namespace] == 0 {
+			delete(m.of, n.namespace)
+		}
+		labels := prometheus.Labels{"namespace": n.namespace, "cleaner": n.cleaner}
+		m.actions.DeletePartialMatch(labels)
+		m.pending.Delete(labels)
+		m.failing.Delete(labels)
+	}
+}
 
 // bounded are names that labels may carry.
 func (m *Metrics) bounded(n names) names {
 	switch {
-	case n == names{}, m.names[n]:
+	case n.cleaner == "":
+		return names{}
+	case m.names[n]:
 		return n
+	case m.of[n.namespace] >= maxNamesOfNamespace:
+		return names{n.namespace, others, others}
 	case len(m.names) >= maxNames:
-		return names{others, others}
+		return names{others, others, others}
 	}
 	m.names[n] = true
+	m.of[n.namespace]++
 	return n
 }
 
@@ -182,3 +228,6 @@ func (m *Metrics) Watching(informers, objects int) {
 
 // Woke counts Cleaners that a watch has woken.
 func (m *Metrics) Woke(n int) { m.woken.Add(float64(n)) }
+
+// Panicked counts a panic that was contained.
+func (m *Metrics) Panicked() { m.panics.Inc() }

@@ -21,10 +21,11 @@ func TestMetricsSayWhatWasCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Evaluated("Wait", 3*time.Millisecond)
-	m.Acted("", "", "delete", "done")
-	m.Acted("orphans", "unowned", "evict", "refused")
+	m.Acted(types.NamespacedName{}, "", "delete", "done")
 	m.Delayed(2 * time.Second)
 	shop, stock := types.NamespacedName{Namespace: "shop", Name: "orphans"}, types.NamespacedName{Namespace: "stock", Name: "orphans"}
+	m.Acted(shop, "unowned", "evict", "refused")
+	m.Acted(stock, "unowned", "evict", "refused")
 	m.Items(shop, 4, 1)
 	m.Items(stock, 3, 0)
 	m.Items(shop, 2, 1)
@@ -35,14 +36,15 @@ func TestMetricsSayWhatWasCounted(t *testing.T) {
 	m.Delivery("delivered")
 	m.Watching(2, 30)
 	m.Woke(3)
+	m.Panicked()
 	if err := ClockSkew(r, func() time.Duration { return -1500 * time.Millisecond }); err != nil {
 		t.Fatal(err)
 	}
 	want := `
-# HELP cleaner_actions_total Actions on objects, by verb and by what the API server answered; of Cleaners that stay also by their name and rule.
+# HELP cleaner_actions_total Actions on objects, by verb and by what the API server answered; of Cleaners that stay also by their namespace, name and rule.
 # TYPE cleaner_actions_total counter
-cleaner_actions_total{cleaner="",result="done",rule="",verb="delete"} 1
-cleaner_actions_total{cleaner="orphans",result="refused",rule="unowned",verb="evict"} 1
+cleaner_actions_total{cleaner="",namespace="",result="done",rule="",verb="delete"} 1
+cleaner_actions_total{cleaner="orphans",namespace="shop",result="refused",rule="unowned",verb="evict"} 1
 # HELP cleaner_clock_skew_seconds How far the API server's clock is ahead of the operator's, by the Date of its answers; negative when it is behind.
 # TYPE cleaner_clock_skew_seconds gauge
 cleaner_clock_skew_seconds -1.5
@@ -83,10 +85,13 @@ cleaner_evaluation_duration_seconds_count 1
 cleaner_evaluations_total{verdict="Wait"} 1
 # HELP cleaner_failing_items Items of rules that are left alone because an expression gives an error.
 # TYPE cleaner_failing_items gauge
-cleaner_failing_items{cleaner="orphans"} 1
+cleaner_failing_items{cleaner="orphans",namespace="shop"} 1
+# HELP cleaner_panics_total Panics of the operator, each of which cost one try of one Cleaner.
+# TYPE cleaner_panics_total counter
+cleaner_panics_total 1
 # HELP cleaner_pending_items Items for which a rule's condition holds, and not yet for as long as it has to.
 # TYPE cleaner_pending_items gauge
-cleaner_pending_items{cleaner="orphans"} 2
+cleaner_pending_items{cleaner="orphans",namespace="shop"} 2
 # HELP cleaner_runs_total Finished cleanings, by result.
 # TYPE cleaner_runs_total counter
 cleaner_runs_total{result="Completed"} 1
@@ -117,42 +122,89 @@ cleaner_watches 2
 	}
 }
 
-// However many Cleaners there are, and whatever they call their rules, the number of series is bounded.
-func TestNamesAreBounded(t *testing.T) {
+// seriesOf counts the series of a metric by their namespace, and adds up what they count.
+func seriesOf(t *testing.T, r *prometheus.Registry, metric string) (by map[string]int, sum float64) {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	by = map[string]int{}
+	for _, f := range families {
+		if f.GetName() != metric {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "namespace" {
+					by[l.GetValue()]++
+				}
+			}
+		}
+	}
+	return by, sum
+}
+
+// However many Cleaners a namespace has, and whatever they call their rules, it fills its own share of the series, and all
+// of them have room when the Cleaners are gone.
+func TestOneNamespaceDoesNotPushNamesOfOthersOut(t *testing.T) {
+	r := prometheus.NewRegistry()
+	m, err := New(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const many = 3000
+	flood := func(i int) types.NamespacedName {
+		return types.NamespacedName{Namespace: "flood", Name: fmt.Sprint("c-", i)}
+	}
+	for i := range many {
+		m.Acted(flood(i), "r", "delete", "done")
+		m.Items(flood(i), 1, 1)
+	}
+	shop := types.NamespacedName{Namespace: "shop", Name: "orphans"}
+	m.Acted(shop, "r", "delete", "done")
+	m.Items(shop, 2, 2)
+	for _, metric := range []string{"cleaner_actions_total", "cleaner_pending_items", "cleaner_failing_items"} {
+		by, _ := seriesOf(t, r, metric)
+		if by["flood"] > maxNamesOfNamespace+1 || by["shop"] != 1 {
+			t.Errorf("%s has series %v", metric, by)
+		}
+	}
+	if _, sum := seriesOf(t, r, "cleaner_actions_total"); sum != many+1 {
+		t.Errorf("%v actions were counted of %d", sum, many+1)
+	}
+	if n := testutil.ToFloat64(m.pending.WithLabelValues("shop", "orphans")); n != 2 {
+		t.Errorf("%v items of another namespace wait, want 2", n)
+	}
+	for i := range many {
+		m.Forget(flood(i))
+	}
+	if n := testutil.ToFloat64(m.pending.WithLabelValues("flood", others)); n != 0 {
+		t.Errorf("%v items of Cleaners that are gone wait", n)
+	}
+	m.Acted(flood(many), "r", "delete", "done")
+	if by, _ := seriesOf(t, r, "cleaner_actions_total"); by["flood"] != 2 { // this one, and the others
+		t.Errorf("names of Cleaners that are gone take room: %v", by)
+	}
+}
+
+func TestNamesAreBoundedInAll(t *testing.T) {
 	r := prometheus.NewRegistry()
 	m, err := New(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 * maxNames {
-		name := fmt.Sprint("c-", i)
-		m.Acted(name, "r", "delete", "done")
-		m.Items(types.NamespacedName{Namespace: "shop", Name: name}, 1, 1)
+		m.Acted(types.NamespacedName{Namespace: fmt.Sprint("ns-", i), Name: "c"}, "r", "delete", "done")
+		m.Items(types.NamespacedName{Namespace: fmt.Sprint("ns-", i), Name: "c"}, 1, 1)
 	}
 	for _, name := range []string{"cleaner_actions_total", "cleaner_pending_items", "cleaner_failing_items"} {
 		if n, err := testutil.GatherAndCount(r, name); err != nil || n > maxNames+1 {
 			t.Errorf("%s has %d series: %v", name, n, err)
 		}
 	}
-	all := 0.0
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, metric := range f.GetMetric() {
-			if f.GetName() == "cleaner_actions_total" {
-				all += metric.GetCounter().GetValue()
-			}
-		}
-	}
-	if all != 3*maxNames {
-		t.Errorf("%v actions were counted of %d", all, 3*maxNames)
-	}
-	for i := range 3 * maxNames {
-		m.Forget(types.NamespacedName{Namespace: "shop", Name: fmt.Sprint("c-", i)})
-	}
-	if n := testutil.ToFloat64(m.pending.WithLabelValues(others)); n != 0 {
-		t.Errorf("%v items of Cleaners that are gone wait", n)
+	if _, sum := seriesOf(t, r, "cleaner_pending_items"); sum != 3*maxNames {
+		t.Errorf("%v items wait of %d", sum, 3*maxNames)
 	}
 }

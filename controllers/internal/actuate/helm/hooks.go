@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
 	"helm.sh/helm/v3/pkg/release"
-	"helm.sh/helm/v3/pkg/releaseutil"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,63 +51,57 @@ type HookError struct {
 // Error says which hook failed, and why.
 func (e *HookError) Error() string { return e.Hook + " failed: " + e.Why }
 
-// deleteHooks are the hooks that Helm runs when it uninstalls the release.
-func (r record) deleteHooks() []*release.Hook {
-	var hooks []*release.Hook
-	for _, h := range r.release.Hooks {
-		if slices.Contains(h.Events, release.HookPreDelete) || slices.Contains(h.Events, release.HookPostDelete) {
-			hooks = append(hooks, h)
-		}
-	}
-	return hooks
+// isDeleteHook says that Helm runs a hook when it uninstalls a release.
+func isDeleteHook(h *release.Hook) bool {
+	return slices.Contains(h.Events, release.HookPreDelete) || slices.Contains(h.Events, release.HookPostDelete)
 }
 
-// hooksBlocked says why the delete hooks of a release cannot be run; empty if they can, or if there are none.
-func (u *Uninstaller) hooksBlocked(ctx context.Context, r record) (string, error) {
+// deleteHooks are the hooks that Helm runs when it uninstalls the release: no others are read.
+func (r record) deleteHooks() []*release.Hook { return r.said.release.Hooks }
+
+// runnableHooks are the objects of all delete hooks of a release, or why these cannot be run; empty if they can, or if
+// there are none.
+func (u *Uninstaller) runnableHooks(ctx context.Context, r record) (all []object, why string, _ error) {
 	hooks := r.deleteHooks()
 	if len(hooks) > 0 && u.account.Name == "" {
-		return noAccount, nil
+		return nil, noAccount, nil
 	}
+	kinds := u.kinds()
 	for _, h := range hooks {
-		objects, err := u.hookObjects(ctx, h.Manifest, r.release.Namespace)
+		objects, err := u.hookObjects(ctx, kinds, h.Manifest, r.secret.Namespace)
 		if blocked, ok := errors.AsType[*BlockedError](err); ok {
-			return fmt.Sprintf("its hook %q cannot be run: %v", h.Name, blocked), nil
+			return nil, fmt.Sprintf("its hook %q cannot be run: %v", h.Name, blocked), nil
 		}
 		if err != nil {
-			return "", err
+			return nil, "", err
 		}
 		for _, o := range objects {
 			if because := u.protection.OfRelease(o.Ref, o.namespaced); because != "" {
-				return fmt.Sprintf("its hook %q cannot be run: %s: %s", h.Name, o.Ref, because), nil
+				return nil, fmt.Sprintf("its hook %q cannot be run: %s: %s", h.Name, o.Ref, because), nil
 			}
 		}
+		all = append(all, objects...)
 	}
-	return "", nil
+	return all, "", nil
 }
 
 // hookObjects are the objects that a hook is made of. One that cannot be made is a *BlockedError.
-func (u *Uninstaller) hookObjects(ctx context.Context, manifest, namespace string) ([]object, error) {
+func (u *Uninstaller) hookObjects(ctx context.Context, kinds *kinds, manifest, namespace string) ([]object, error) {
 	blocked := func(format string, args ...any) error {
 		return &BlockedError{Reason: v1alpha1.ReasonReleaseHasHooks, Detail: fmt.Sprintf(format, args...)}
 	}
 	if isManifest(manifest) {
 		return nil, blocked("it is not written as Helm writes hooks")
 	}
-	files := releaseutil.SplitManifests(manifest)
-	names := make([]string, 0, len(files))
-	for name := range files {
-		names = append(names, name)
-	}
-	sort.Sort(releaseutil.BySplitManifestsOrder(names))
 	var docs []document
-	for _, name := range names {
-		written, err := documents(files[name], "")
-		if err != nil {
-			return nil, blocked("%v", err)
-		}
-		docs = append(docs, written...)
+	var wrong error
+	if stopped := takeTurn(ctx, func() { docs, wrong = hookDocuments(manifest) }); stopped != nil {
+		return nil, stopped
 	}
-	found, err := u.resolve(ctx, docs, namespace)
+	if wrong != nil {
+		return nil, blocked("%v", wrong)
+	}
+	found, err := u.resolve(ctx, kinds, docs, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -117,6 +109,23 @@ func (u *Uninstaller) hookObjects(ctx context.Context, manifest, namespace strin
 		return nil, blocked("%s", found.kept[0].Because)
 	}
 	return found.objects, nil
+}
+
+// hookDocuments are the objects of a hook in the order in which they are written.
+func hookDocuments(manifest string) ([]document, error) {
+	texts, err := split(manifest)
+	if err != nil {
+		return nil, err
+	}
+	var docs []document
+	for _, text := range texts {
+		written, err := documents(text, "")
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, written...)
+	}
+	return docs, nil
 }
 
 // isManifest tells the objects of a release from those of a hook, in what Helm hands over.
@@ -212,6 +221,9 @@ func (s *session) make(o object) error {
 	case live != nil:
 		s.made[o.Ref] = true
 		return nil
+	}
+	if !s.reviewed(o, "create") {
+		return s.fail(o, "the right to create it was not reviewed")
 	}
 	if _, err := s.marked(); err != nil {
 		return err
@@ -388,11 +400,14 @@ func (s *session) hookDone() error {
 	if err != nil {
 		return err
 	}
-	if err := s.obey(fmt.Sprintf("the note that the %s hooks are done", s.event), s.guard.MayRunHook(secretRef(r.secret))); err != nil {
+	if err := s.obey(fmt.Sprintf("the note that the %s hooks are done", s.event), s.guard.MayRunHook(r.ref())); err != nil {
 		return err
 	}
 	s.noted = append(s.noted, string(s.event))
-	noted := r.secret.DeepCopy()
+	noted, err := s.whole(r)
+	if err != nil {
+		return s.halt(err)
+	}
 	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, hooksDoneAnnotation, strings.Join(s.noted, ","))
 	faults.Point("before it is noted that hooks are done")
 	_, err = s.u.secrets.Secrets(noted.Namespace).Update(s.ctx, noted, metav1.UpdateOptions{})

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
 func crds() schema.GroupVersionResource {
@@ -25,20 +27,45 @@ type servedKind struct {
 	namespaced bool
 }
 
+// maxKinds is how many different kinds are asked for, for one release: each may take a request to the API server.
+const maxKinds = 128
+
 // kinds asks for each group and version once, and only for those that are needed: an API that is down elsewhere is
 // nobody else's trouble.
 type kinds struct {
 	u        *Uninstaller
+	found    map[schema.GroupVersionKind]servedKind
 	versions map[schema.GroupVersion][]metav1.APIResource
+	// all is what the API server serves, and definitions the names of its CRDs, once they were asked for.
+	all         []*metav1.APIResourceList
+	definitions []string
 }
 
-func (u *Uninstaller) kinds() kinds {
-	return kinds{u: u, versions: map[schema.GroupVersion][]metav1.APIResource{}}
+func (u *Uninstaller) kinds() *kinds {
+	return &kinds{u: u, found: map[schema.GroupVersionKind]servedKind{}, versions: map[schema.GroupVersion][]metav1.APIResource{}}
 }
 
-// find says how a kind is served. That it is not served is only said when it is proven; then the resource is a guess, to
+// find says how a kind is served.
+func (k *kinds) find(ctx context.Context, kind schema.GroupVersionKind) (servedKind, error) {
+	if served, known := k.found[kind]; known {
+		return served, nil
+	}
+	if len(k.found) == maxKinds {
+		return servedKind{}, &BlockedError{
+			Reason: v1alpha1.ReasonTooManyObjects,
+			Detail: fmt.Sprintf("the release has objects of more than %d kinds: uninstall it with Helm", maxKinds),
+		}
+	}
+	served, err := k.ask(ctx, kind)
+	if err == nil {
+		k.found[kind] = served
+	}
+	return served, err
+}
+
+// ask asks how a kind is served. That it is not served is only said when it is proven; then the resource is a guess, to
 // give the object a name.
-func (k kinds) find(ctx context.Context, kind schema.GroupVersionKind) (servedKind, error) {
+func (k *kinds) ask(ctx context.Context, kind schema.GroupVersionKind) (servedKind, error) {
 	gv := kind.GroupVersion()
 	if _, asked := k.versions[gv]; !asked {
 		list, err := k.u.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
@@ -58,13 +85,12 @@ func (k kinds) find(ctx context.Context, kind schema.GroupVersionKind) (servedKi
 
 // elsewhere looks for a kind that its version does not have: in the other versions of the group, and then for a CRD that
 // is there but not served (yet).
-func (k kinds) elsewhere(ctx context.Context, kind schema.GroupVersionKind) (servedKind, error) {
-	_, lists, err := k.u.discovery.ServerGroupsAndResourcesWithContext(ctx)
-	if err != nil {
+func (k *kinds) elsewhere(ctx context.Context, kind schema.GroupVersionKind) (servedKind, error) {
+	if err := k.askForAll(ctx); err != nil {
 		return servedKind{}, fmt.Errorf("cannot tell whether %s of %q is served: %w", kind.Kind, kind.GroupVersion(), err)
 	}
 	plurals := map[string]bool{}
-	for _, list := range lists {
+	for _, list := range k.all {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil || gv.Group != kind.Group {
 			continue
@@ -79,19 +105,35 @@ func (k kinds) elsewhere(ctx context.Context, kind schema.GroupVersionKind) (ser
 			plurals[r.Name] = true
 		}
 	}
-	definitions, err := k.u.crds.Resource(crds()).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return servedKind{}, fmt.Errorf("cannot tell whether %s of %q has a CustomResourceDefinition: %w", kind.Kind, kind.GroupVersion(), err)
-	}
-	for i := range definitions.Items {
-		plural, group, _ := strings.Cut(definitions.Items[i].Name, ".")
+	for _, definition := range k.definitions {
+		plural, group, _ := strings.Cut(definition, ".")
 		if group == kind.Group && !plurals[plural] {
 			return servedKind{}, fmt.Errorf("cannot tell whether %s of %q is gone: CustomResourceDefinition %q is there and not served",
-				kind.Kind, kind.GroupVersion(), definitions.Items[i].Name)
+				kind.Kind, kind.GroupVersion(), definition)
 		}
 	}
 	guess, _ := meta.UnsafeGuessKindToResource(kind)
 	return servedKind{resource: guess}, nil
+}
+
+// askForAll asks once for all that the API server serves, and for the CRDs.
+func (k *kinds) askForAll(ctx context.Context) error {
+	if k.all != nil {
+		return nil
+	}
+	_, all, err := k.u.discovery.ServerGroupsAndResourcesWithContext(ctx)
+	if err != nil {
+		return err
+	}
+	definitions, err := k.u.crds.Resource(crds()).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("cannot list CustomResourceDefinitions: %w", err)
+	}
+	for i := range definitions.Items {
+		k.definitions = append(k.definitions, definitions.Items[i].Name)
+	}
+	k.all = all
+	return nil
 }
 
 // servedBy finds a kind among the resources of its group and version.

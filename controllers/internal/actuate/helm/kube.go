@@ -52,7 +52,7 @@ func (c *kubeClient) Build(manifest io.Reader, _ bool) (kube.ResourceList, error
 	if err != nil {
 		return nil, c.s.halt(&BlockedError{Reason: v1alpha1.ReasonReleaseUnreadable, Detail: err.Error()})
 	}
-	reach, err := c.s.u.resolve(c.s.ctx, docs, c.s.want.Namespace)
+	reach, err := c.s.u.resolve(c.s.ctx, c.s.u.kinds(), docs, c.s.want.Namespace)
 	if err != nil {
 		return nil, c.s.halt(err)
 	}
@@ -65,7 +65,7 @@ func (c *kubeClient) hook(text string) (kube.ResourceList, error) {
 	if c.s.isHalted() || c.s.skip && c.s.left > 0 {
 		return nil, nil
 	}
-	objects, err := c.s.u.hookObjects(c.s.ctx, text, c.s.want.Namespace)
+	objects, err := c.s.u.hookObjects(c.s.ctx, c.s.u.kinds(), text, c.s.want.Namespace)
 	if err != nil {
 		return nil, c.s.halt(err)
 	}

@@ -148,7 +148,7 @@ func TestLook(t *testing.T) {
 			got := w.look()
 			tc.want.Name = "shop"
 			tc.want.HooksBlocked = strings.ReplaceAll(tc.want.HooksBlocked, "NAMESPACE", w.namespace)
-			if diff := cmp.Diff(tc.want, got.Release, cmpopts.IgnoreFields(plan.Release{}, "Digest", "UID", "FirstDeployed", "Detail")); diff != "" {
+			if diff := cmp.Diff(tc.want, got.Release, cmpopts.IgnoreFields(plan.Release{}, "Digest", "UID", "FirstDeployed", "Detail", "Rights", "HookRights")); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 			if (got.Detail == "") != (got.Blocked == "") {

@@ -5,6 +5,7 @@ package helm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -30,9 +31,9 @@ type document struct {
 	left string
 }
 
-// parse reads a manifest in the order in which Helm deletes.
-func parse(manifest string) ([]document, error) {
-	_, files, err := releaseutil.SortManifests(releaseutil.SplitManifests(manifest), nil, releaseutil.UninstallOrder)
+// parse reads the heads of a manifest in the order in which Helm deletes.
+func parse(heads string) ([]document, error) {
+	_, files, err := releaseutil.SortManifests(releaseutil.SplitManifests(heads), nil, releaseutil.UninstallOrder)
 	if err != nil {
 		return nil, fmt.Errorf("its manifest is not YAML: %w", err)
 	}
@@ -126,20 +127,32 @@ type reach struct {
 
 // reach finds out what the manifest of a record stands for, with live discovery.
 func (u *Uninstaller) reach(ctx context.Context, r record) (reach, error) {
-	docs, err := parse(r.release.Manifest)
+	docs, err := r.documents()
 	if err != nil {
-		return reach{}, &BlockedError{
-			Reason: v1alpha1.ReasonReleaseUnreadable,
-			Detail: fmt.Sprintf("release %q cannot be uninstalled: %v", r.release.Name, err),
-		}
+		return reach{}, err
 	}
-	return u.resolve(ctx, docs, r.release.Namespace)
+	return u.resolve(ctx, u.kinds(), docs, r.secret.Namespace)
+}
+
+// documents are the objects of the manifest of a record, in the order in which Helm deletes them.
+func (r record) documents() ([]document, error) {
+	docs, err := []document(nil), r.said.wrong
+	if err == nil {
+		docs, err = parse(r.said.heads)
+	}
+	if err == nil {
+		return docs, nil
+	}
+	reason := v1alpha1.ReasonReleaseUnreadable
+	if errors.Is(err, errTooMany) {
+		reason = v1alpha1.ReasonTooManyObjects
+	}
+	return nil, &BlockedError{Reason: reason, Detail: fmt.Sprintf("release %q cannot be uninstalled: %v", r.said.release.Name, err)}
 }
 
 // resolve asks the API server for the resources of documents. The order is kept.
-func (u *Uninstaller) resolve(ctx context.Context, docs []document, namespace string) (reach, error) {
+func (u *Uninstaller) resolve(ctx context.Context, kinds *kinds, docs []document, namespace string) (reach, error) {
 	var found reach
-	kinds := u.kinds()
 	for _, d := range docs {
 		served, err := kinds.find(ctx, d.kind)
 		if err != nil {

@@ -84,7 +84,11 @@ items:
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := parse(tc.manifest)
+			heads, err := headsOf(tc.manifest)
+			var got []document
+			if err == nil {
+				got, err = parse(heads)
+			}
 			if wrong := err != nil; wrong != tc.wrong {
 				t.Fatalf("%s: got error %v", tc.reason, err)
 			}

@@ -12,73 +12,149 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/storage"
+	helmtime "helm.sh/helm/v3/pkg/time"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
 )
 
 // secretType is the type of the Secrets in which Helm keeps releases.
 const secretType corev1.SecretType = "helm.sh/release.v1"
 
-// maxRecord and maxHistory bound what is unpacked, of one record and of all records of a release. Whoever may write
-// Secrets could otherwise fill the operator's memory with a few kilobytes of zipped nothing.
+// Whoever may write Secrets writes records, and could fill the operator's memory with a few kilobytes of zipped nothing.
+// So a record is read as a stream, of which only this much is kept, and one at a time.
 const (
-	maxRecord  = 32 << 20
-	maxHistory = 256 << 20
+	// maxRecord bounds an unpacked record, of which most is never kept.
+	maxRecord = 32 << 20
+	// maxManifest, maxHooks and maxHooksText bound what is: the manifest, and the hooks that a deletion runs.
+	maxManifest  = 6 << 20
+	maxHooks     = 256
+	maxHooksText = 256 << 10
+	// maxRecords is how many revisions a release may have; recordsAtOnce of them are listed at a time.
+	maxRecords    = 1000
+	recordsAtOnce = 8
 )
+
+// turn lets one record be read at a time, in the whole process: what each of them may cost is not added up.
+var turn = make(chan struct{}, 1) //nolint:gochecknoglobals // it bounds the memory of the process
+
+// takeTurn runs what needs much memory when nothing else does.
+func takeTurn(ctx context.Context, work func()) error {
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-turn }()
+	work()
+	return nil
+}
 
 // record is one revision of a release.
 type record struct {
-	secret  *corev1.Secret
-	release *release.Release
-	// size is that of the unpacked record.
-	size int
+	// secret is the metadata of the Secret that holds it.
+	secret  metav1.ObjectMeta
+	version int
+	// said is what it says; nil for all revisions but the newest: of the others only the Secrets are of interest.
+	said *saying
 }
+
+// saying is what is read of a record.
+type saying struct {
+	// release has no manifest but heads, and no hooks but those of a deletion.
+	release *release.Release
+	// heads is the manifest with nothing left of each object but what says which it is: this much of it Helm is shown.
+	// Wrong says why there are none.
+	heads string
+	wrong error
+	// digest is a fingerprint of what an uninstall of the record would delete and run. What changes while a release is
+	// uninstalled, or its tests are run, is no part of it: the status, and when a hook last ran.
+	digest string
+	// info is where the fields of the status begin in the JSON, and fields where some of them stand: for whoever changes it.
+	info   int64
+	fields map[string]span
+}
+
+// span is from one byte of the JSON to before another.
+type span struct{ from, to int64 }
+
+// status is that of a release whose newest record this is.
+func (r record) status() release.Status { return r.said.release.Info.Status }
 
 // firstDeployed is when the release was first installed: what two releases of one name do not share. It is cut to what
 // a status can hold.
 func (r record) firstDeployed() time.Time {
-	return r.release.Info.FirstDeployed.Time.UTC().Truncate(time.Microsecond)
+	return r.said.release.Info.FirstDeployed.Time.UTC().Truncate(time.Microsecond)
 }
 
-// digest is a fingerprint of what an uninstall of the record would delete and run. What changes while a release is
-// uninstalled, or its tests are run, is no part of it: the status, and when a hook last ran.
-func (r record) digest() string {
-	type hook struct {
-		Name, Kind, Manifest string
-		Events               []release.HookEvent
-		Weight               int
-		DeletePolicies       []release.HookDeletePolicy
-	}
-	says := struct {
-		Manifest string
-		Hooks    []hook
-	}{Manifest: r.release.Manifest}
-	for _, h := range r.deleteHooks() {
+// digestOf is the fingerprint of a manifest and of the hooks of a deletion: of their JSON, which is never there as a whole.
+func digestOf(manifest string, hooks []*release.Hook) string {
+	sum := sha256.New()
+	put := func(text string) { sum.Write([]byte(text)) } // a hash takes everything
+	put(`{"Manifest":"`)
+	putText(sum, manifest)
+	put(`","Hooks":`)
+	for i, h := range hooks {
+		put(map[bool]string{true: "[", false: ","}[i == 0])
 		policies := h.DeletePolicies
 		if len(policies) == 0 { // as Helm would write it when it has run the hook
 			policies = []release.HookDeletePolicy{release.HookBeforeHookCreation}
 		}
-		says.Hooks = append(says.Hooks, hook{h.Name, h.Kind, h.Manifest, h.Events, h.Weight, policies})
+		put(`{"Name":"`)
+		putText(sum, h.Name)
+		put(`","Kind":"`)
+		putText(sum, h.Kind)
+		put(`","Manifest":"`)
+		putText(sum, h.Manifest)
+		put(`","Events":`)
+		putJSON(sum, h.Events)
+		put(`,"Weight":` + strconv.Itoa(h.Weight) + `,"DeletePolicies":`)
+		putJSON(sum, policies)
+		put("}")
 	}
-	hash := sha256.New()
-	if err := json.NewEncoder(hash).Encode(says); err != nil {
-		panic(err) // strings and numbers: it cannot be
+	if len(hooks) == 0 {
+		put("null}\n")
+	} else {
+		put("]}\n")
 	}
-	return fmt.Sprintf("v1:%x", hash.Sum(nil))
+	return fmt.Sprintf("v1:%x", sum.Sum(nil))
 }
 
-// history is all records of a release, oldest revision first.
+// putText writes text as JSON does, without its quotes and a piece at a time.
+func putText(sum hash.Hash, text string) {
+	const piece = 32 << 10
+	for len(text) > 0 {
+		n := min(piece, len(text))
+		for n < len(text) && !utf8.RuneStart(text[n]) {
+			n--
+		}
+		quoted, _ := json.Marshal(text[:n]) // strings never fail
+		sum.Write(quoted[1 : len(quoted)-1])
+		text = text[n:]
+	}
+}
+
+func putJSON[T ~string](sum hash.Hash, list []T) {
+	text, _ := json.Marshal(list) // strings never fail
+	sum.Write(text)
+}
+
+// history is all records of a release, oldest revision first. Only of the newest it is known what it says.
 type history []record
 
 func (h history) newest() (record, bool) {
@@ -96,113 +172,328 @@ func (h history) is(want Committed) OutcomeState {
 		return Done
 	case !newest.firstDeployed().Equal(want.FirstDeployed.Truncate(time.Microsecond)):
 		return Replaced
-	case newest.release.Info.Status == release.StatusUninstalled:
+	case newest.status() == release.StatusUninstalled:
 		return Done
-	case newest.release.Info.Status.IsPending():
+	case newest.status().IsPending():
 		return Pending
-	case int64(newest.release.Version) != want.Revision, newest.secret.UID != want.UID:
+	case int64(newest.version) != want.Revision, newest.secret.UID != want.UID:
 		return Upgraded
 	default:
 		return Unfinished
 	}
 }
 
-// records reads all records of a release, live. One that cannot be read is a *BlockedError: Helm would pass over it, and
-// its revision might be the newest.
-func (u *Uninstaller) records(ctx context.Context, namespace, name string) (history, error) {
+// records reads a release, live: which records it has, and what the newest of them says, unless that is known already.
+// What is no record of it, or none that can be read, is a *BlockedError: Helm would pass over it, and its revision might
+// be the newest.
+func (u *Uninstaller) records(ctx context.Context, namespace, name string, known *record) (history, error) {
 	if err := chartutil.ValidateReleaseName(name); err != nil {
 		return nil, fmt.Errorf("%q cannot be the name of a release: %w", name, err)
 	}
-	list, err := u.secrets.Secrets(namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: labels.Set{"owner": "helm", "name": name}.String(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the release's Secrets: %w", err)
-	}
-	var h history
-	size := 0
-	for i := range list.Items {
-		secret := &list.Items[i]
-		if secret.Type != secretType {
-			continue
-		}
-		r, err := decode(secret, namespace, name)
-		if err != nil {
+	for range attempts {
+		h, err := u.listRecords(ctx, namespace, name)
+		if err != nil || len(h) == 0 {
 			return nil, err
 		}
-		if size += r.size; size > maxHistory {
-			return nil, unreadable(secret, name, fmt.Errorf("with the others it is larger than %d MiB", maxHistory>>20))
+		newest := &h[len(h)-1]
+		if known != nil && known.secret.UID == newest.secret.UID && known.secret.ResourceVersion == newest.secret.ResourceVersion {
+			*newest = *known
+			return h, nil
 		}
-		h = append(h, r)
+		read, err := u.readRecord(ctx, *newest, name)
+		switch {
+		case isGone(err):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		*newest = read
+		return h, nil
 	}
-	slices.SortFunc(h, func(a, b record) int { return a.release.Version - b.release.Version })
+	return nil, fmt.Errorf("cannot read the newest of the release's Secrets: it was gone %d times", attempts)
+}
+
+// listRecords lists the Secrets of a release without what is in them, a few at a time: of their metadata alone each can be
+// as large as an object may be.
+func (u *Uninstaller) listRecords(ctx context.Context, namespace, name string) (history, error) {
+	var h history
+	o := metav1.ListOptions{
+		LabelSelector: labels.Set{"owner": "helm", "name": name}.String(),
+		FieldSelector: fields.OneTermEqualSelector("type", string(secretType)).String(),
+		Limit:         recordsAtOnce,
+	}
+	for {
+		page, err := u.metadata.Resource(secretsResource()).Namespace(namespace).List(ctx, o)
+		if err != nil {
+			return nil, fmt.Errorf("cannot list the release's Secrets: %w", err)
+		}
+		for i := range page.Items {
+			secret := &page.Items[i]
+			version, ok := versionIn(secret.Name, name)
+			if !ok {
+				return nil, unreadable(secret.Name, name, errors.New("it is not named as one"))
+			}
+			h = append(h, record{secret: ownMeta(secret.ObjectMeta), version: version})
+		}
+		if len(h) > maxRecords {
+			return nil, &BlockedError{
+				Reason: v1alpha1.ReasonTooManyObjects,
+				Detail: fmt.Sprintf("release %q has more than %d records: delete the Secrets of its older revisions", name, maxRecords),
+			}
+		}
+		if o.Continue = page.Continue; o.Continue == "" {
+			break
+		}
+	}
+	slices.SortFunc(h, func(a, b record) int { return a.version - b.version })
 	return h, nil
+}
+
+// ownMeta is what is kept of the metadata of a Secret.
+func ownMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
+	kept := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
+	if done, has := m.Annotations[hooksDoneAnnotation]; has {
+		kept.Annotations = map[string]string{hooksDoneAnnotation: done}
+	}
+	return kept
+}
+
+// versionIn is the revision that the name of a Secret says.
+func versionIn(secret, release string) (int, bool) {
+	text, ok := strings.CutPrefix(secret, fmt.Sprintf("%s.%s.v", storage.HelmStorageType, release))
+	version, err := strconv.Atoi(text)
+	return version, ok && err == nil && version > 0 && text == strconv.Itoa(version)
+}
+
+// readRecord reads what a record says.
+func (u *Uninstaller) readRecord(ctx context.Context, r record, name string) (record, error) {
+	secret, err := u.secrets.Secrets(r.secret.Namespace).Get(ctx, r.secret.Name, metav1.GetOptions{})
+	if err != nil {
+		return record{}, err
+	}
+	if stopped := takeTurn(ctx, func() { r, err = decode(secret, secret.Namespace, name) }); stopped != nil {
+		return record{}, stopped
+	}
+	return r, err
 }
 
 // decode reads the record in a Secret. What Helm's own code takes for granted about one is checked here: it would crash
 // on some Secrets that any user can write.
 func decode(secret *corev1.Secret, namespace, name string) (record, error) {
-	text, err := unpack(secret.Data["release"])
+	version, ok := versionIn(secret.Name, name)
+	if !ok {
+		return record{}, unreadable(secret.Name, name, errors.New("it is not named as one"))
+	}
+	c, manifest, err := scan(secret.Data["release"])
+	if err == nil {
+		err = sound(c.release, version, namespace, name)
+	}
 	if err != nil {
-		return record{}, unreadable(secret, name, err)
+		return record{}, unreadable(secret.Name, name, err)
 	}
-	r := &release.Release{}
-	if err := json.Unmarshal(text, r); err != nil {
-		return record{}, unreadable(secret, name, fmt.Errorf("it is not a release: %w", err))
+	c.digest = digestOf(manifest, c.release.Hooks)
+	c.heads, c.wrong = headsOf(manifest)
+	if c.wrong == nil {
+		c.wrong = weighHooks(c.release.Hooks)
 	}
-	if err := sound(secret, r, namespace, name); err != nil {
-		return record{}, unreadable(secret, name, err)
-	}
-	return record{secret: secret, release: r, size: len(text)}, nil
+	return record{secret: ownMeta(secret.ObjectMeta), version: version, said: c}, nil
 }
 
-func unreadable(secret *corev1.Secret, name string, err error) *BlockedError {
+func unreadable(secret, name string, err error) *BlockedError {
 	return &BlockedError{
 		Reason: v1alpha1.ReasonReleaseUnreadable,
-		Detail: fmt.Sprintf("Secret %q is no readable record of release %q: %v", secret.Name, name, err),
+		Detail: fmt.Sprintf("Secret %q is no readable record of release %q: %v", secret, name, err),
 	}
 }
 
 // unpack undoes what Helm does to the JSON of a release: gzip and base64.
-func unpack(data []byte) ([]byte, error) {
-	packed, err := base64.StdEncoding.DecodeString(string(data))
+func unpack(data []byte) (io.Reader, error) {
+	packed := make([]byte, base64.StdEncoding.DecodedLen(len(data)))
+	n, err := base64.StdEncoding.Decode(packed, data)
 	if err != nil {
 		return nil, fmt.Errorf("it is not base64: %w", err)
 	}
+	packed = packed[:n]
 	if !bytes.HasPrefix(packed, []byte{0x1f, 0x8b, 0x08}) {
-		return packed, nil
+		return bytes.NewReader(packed), nil
 	}
 	zipped, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return nil, fmt.Errorf("it does not unzip: %w", err)
 	}
-	text, err := io.ReadAll(io.LimitReader(zipped, maxRecord+1))
-	if err != nil {
-		return nil, fmt.Errorf("it does not unzip: %w", err)
-	}
-	if len(text) > maxRecord {
-		return nil, fmt.Errorf("it is larger than %d MiB", maxRecord>>20)
-	}
-	return text, nil
+	return zipped, nil
 }
 
-// sound says what is wrong with a release that was read from a Secret.
-func sound(secret *corev1.Secret, r *release.Release, namespace, name string) error {
+// scan reads what is needed of the JSON of a release: which one it is, its status, its manifest, and the hooks of a
+// deletion. The rest, such as its chart and its values, is read over.
+func scan(data []byte) (*saying, string, error) {
+	text, err := unpack(data)
+	if err != nil {
+		return nil, "", err
+	}
+	s := newScanner(text, maxRecord)
+	r := &release.Release{}
+	c := &saying{release: r, fields: map[string]span{}}
+	manifest, left := "", maxHooksText
+	s.object(map[string]func(){
+		"name":      func() { r.Name = s.text("name", maxToken) },
+		"namespace": func() { r.Namespace = s.text("namespace", maxToken) },
+		"version":   func() { r.Version = s.integer() },
+		"info":      func() { s.info(c) },
+		"manifest":  func() { manifest = s.text("manifest", maxManifest) },
+		"hooks": func() {
+			s.array("hooks", maxHooks, func() { s.hook(r, &left) })
+		},
+	})
+	s.end()
+	return c, manifest, s.err
+}
+
+// info reads the status of a release, and where it stands.
+func (s *scanner) info(c *saying) {
+	info := &release.Info{}
+	field := func(name string, read func()) func() {
+		return func() {
+			s.peekNext()
+			from := s.at
+			read()
+			c.fields[name] = span{from, s.at}
+		}
+	}
+	s.peekNext()
+	c.info = s.at + 1
+	if !s.object(map[string]func(){
+		"first_deployed": func() { info.FirstDeployed = s.time() },
+		"status":         field("status", func() { info.Status = release.Status(s.text("status", maxToken)) }),
+		"deleted":        field("deleted", s.skip),
+		"description":    field("description", s.skip),
+	}) {
+		return
+	}
+	c.release.Info = info
+}
+
+// time reads a time as Helm does.
+func (s *scanner) time() helmtime.Time {
+	var t helmtime.Time
+	text := s.text("time", maxToken)
+	if text == "" || s.err != nil {
+		return t
+	}
+	if err := t.Time.UnmarshalText([]byte(text)); err != nil {
+		s.fail("it has no time where one should be: %w", err)
+	}
+	return t
+}
+
+// hook reads one hook, and keeps it if a deletion runs it.
+func (s *scanner) hook(r *release.Release, left *int) {
+	h := &release.Hook{}
+	if !s.object(map[string]func(){
+		"name":     func() { h.Name = s.text("name of a hook", maxToken) },
+		"kind":     func() { h.Kind = s.text("kind of a hook", maxToken) },
+		"manifest": func() { h.Manifest = s.text("text of hooks", maxHooksText) },
+		"weight":   func() { h.Weight = s.integer() },
+		"events": func() {
+			s.array("events of a hook", 16, func() { h.Events = append(h.Events, release.HookEvent(s.text("event of a hook", maxToken))) })
+		},
+		"delete_policies": func() {
+			s.array("delete policies of a hook", 16, func() {
+				h.DeletePolicies = append(h.DeletePolicies, release.HookDeletePolicy(s.text("delete policy of a hook", maxToken)))
+			})
+		},
+	}) {
+		s.fail("it has an empty hook")
+	}
+	if !isDeleteHook(h) {
+		return
+	}
+	if *left -= len(h.Manifest); *left < 0 {
+		s.fail("its text of hooks is longer than %d KiB", maxHooksText>>10)
+	}
+	r.Hooks = append(r.Hooks, h)
+}
+
+// sound says what is wrong with a release that was read from a Secret of its revision.
+func sound(r *release.Release, version int, namespace, name string) error {
 	switch {
-	case r.Info == nil:
+	case r.Info == nil, r.Info.Status == "":
 		return errors.New("it has no status")
 	case r.Name != name:
 		return fmt.Errorf("it is of release %q", r.Name)
 	case r.Namespace != namespace:
 		return fmt.Errorf("it is of a release in namespace %q", r.Namespace)
-	case slices.Contains(r.Hooks, nil):
-		return errors.New("it has an empty hook")
-	case secret.Name != fmt.Sprintf("%s.%s.v%d", storage.HelmStorageType, name, r.Version):
+	case r.Version != version:
 		return fmt.Errorf("it is of revision %d", r.Version)
 	default:
 		return nil
 	}
 }
 
+// marked is the data of a record whose release is being uninstalled since now, zipped as Helm does. Everything else in it
+// stays as it is.
+func (c *saying) marked(data []byte, now time.Time) ([]byte, error) {
+	text, err := unpack(data)
+	if err != nil {
+		return nil, err
+	}
+	deleted, err := helmtime.Time{Time: now}.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	encoded := base64.NewEncoder(base64.StdEncoding, &out)
+	zipped, err := gzip.NewWriterLevel(encoded, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.splice(zipped, text, map[string]string{
+		"status": strconv.Quote(string(release.StatusUninstalling)), "description": strconv.Quote(uninstallingSays), "deleted": string(deleted),
+	}); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(zipped.Close(), encoded.Close()); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// splice copies the JSON of a record with other values of fields of its status. What is not there yet is put first.
+func (c *saying) splice(to io.Writer, text io.Reader, values map[string]string) error {
+	type piece struct {
+		span
+		text string
+	}
+	var pieces []piece
+	for name, value := range values {
+		p := piece{c.fields[name], value}
+		if p.to == 0 {
+			p.span, p.text = span{c.info, c.info}, fmt.Sprintf("%q:%s,", name, value)
+		}
+		pieces = append(pieces, p)
+	}
+	slices.SortStableFunc(pieces, func(a, b piece) int { return int(a.from - b.from) })
+	at := int64(0)
+	for _, p := range pieces {
+		if _, err := io.CopyN(to, text, p.from-at); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(to, p.text); err != nil {
+			return err
+		}
+		if _, err := io.CopyN(io.Discard, text, p.to-p.from); err != nil {
+			return err
+		}
+		at = p.to
+	}
+	_, err := io.Copy(to, io.LimitReader(text, maxRecord))
+	return err
+}
+
 // isRecordName says whether Helm would keep a release in a Secret of this name.
 func isRecordName(name string) bool { return strings.HasPrefix(name, storage.HelmStorageType+".") }
+
+// ref is a reference to the Secret of a record.
+func (r record) ref() plan.Ref {
+	return at(plan.Ref{Resource: secretsResource(), Namespace: r.secret.Namespace, Name: r.secret.Name}, &r.secret)
+}

@@ -35,7 +35,7 @@ func made(mods ...func(*release.Release)) *release.Release {
 	return r
 }
 
-func zipped(t *testing.T, content []byte) []byte {
+func zipped(t testing.TB, content []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
@@ -48,13 +48,21 @@ func zipped(t *testing.T, content []byte) []byte {
 	return []byte(base64.StdEncoding.EncodeToString(b.Bytes()))
 }
 
-func packed(t *testing.T, r *release.Release) []byte {
+func packed(t testing.TB, r *release.Release) []byte {
 	t.Helper()
 	text, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return zipped(t, text)
+}
+
+// recordOf is the Secret of the first revision of release shop.
+func recordOf(t testing.TB, data []byte) *corev1.Secret {
+	t.Helper()
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "sh.helm.release.v1.shop.v1"}, Data: map[string][]byte{"release": data},
+	}
 }
 
 func TestDecode(t *testing.T) {
@@ -124,11 +132,7 @@ func TestDecode(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			secret := &corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "sh.helm.release.v1.shop.v1"},
-				Data:       map[string][]byte{"release": tc.data(t)},
-			}
-			got, err := decode(secret, "team", "shop")
+			got, err := decode(recordOf(t, tc.data(t)), "team", "shop")
 			if tc.readable {
 				if err != nil {
 					t.Fatalf("%s: %v", tc.reason, err)
@@ -154,7 +158,7 @@ func TestHistoryIs(t *testing.T) {
 	revision := func(n int, uid types.UID, status release.Status, mods ...func(*release.Release)) record {
 		r := made(mods...)
 		r.Version, r.Info.Status = n, status
-		return record{secret: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{UID: uid}}, release: r}
+		return record{secret: metav1.ObjectMeta{UID: uid}, version: n, said: &saying{release: r}}
 	}
 	anew := func(r *release.Release) { r.Info.FirstDeployed = helmtime.Time{Time: installedAt.Add(time.Second)} }
 	cases := map[string]struct {
@@ -213,13 +217,21 @@ func TestDigest(t *testing.T) {
 		"HookWeight":       {reason: "in which order", other: []func(*release.Release){manifest, hook(func(h *release.Hook) { h.Weight = 1 })}},
 		"HookDeletePolicy": {reason: "what is cleaned up", other: []func(*release.Release){manifest, hook(func(h *release.Hook) { h.DeletePolicies = []release.HookDeletePolicy{release.HookFailed} })}},
 	}
-	want := record{release: made(manifest, hook())}.digest()
+	digest := func(mods ...func(*release.Release)) string {
+		t.Helper()
+		r, err := decode(recordOf(t, packed(t, made(mods...))), "team", "shop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.said.digest
+	}
+	want := digest(manifest, hook())
 	if len(want) != len("v1:")+64 {
 		t.Errorf("%q is no digest", want)
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := (record{release: made(tc.other...)}).digest(); (got == want) != tc.same {
+			if got := digest(tc.other...); (got == want) != tc.same {
 				t.Errorf("%s: got %s and %s, want them the same: %t", tc.reason, want, got, tc.same)
 			}
 		})

@@ -13,9 +13,7 @@ import (
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/storage"
-	"helm.sh/helm/v3/pkg/storage/driver"
 	helmtime "helm.sh/helm/v3/pkg/time"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -53,6 +51,11 @@ type session struct {
 	skip  bool
 	// made are the objects of the hooks of event that are there because of this uninstall.
 	made map[plan.Ref]bool
+
+	// known is the release as it was read last: while its Secret is as it was, it is not decoded again.
+	known *record
+	// rights are those of want, once they were asked for.
+	rights rightSet
 
 	outcome Outcome
 	// failed is the hook that failed.
@@ -115,7 +118,7 @@ func (s *session) check() error {
 	}
 	newest, _ := h.newest()
 	// What is checked here is what is deleted and run, also when no digest was recorded: a change ends this try.
-	s.want.Digest = newest.digest()
+	s.want.Digest = newest.said.digest
 	if err := s.checkHooks(newest); err != nil {
 		return err
 	}
@@ -141,11 +144,11 @@ func (s *session) checkHooks(newest record) error {
 	if !s.hooks {
 		return nil
 	}
-	if s.u.account.Name == "" && newest.release.Info.Status == release.StatusUninstalling {
+	if s.u.account.Name == "" && newest.status() == release.StatusUninstalling {
 		s.hooks = false
 		return nil
 	}
-	why, err := s.u.hooksBlocked(s.ctx, newest)
+	_, why, err := s.u.runnableHooks(s.ctx, newest)
 	switch {
 	case err != nil:
 		return err
@@ -169,7 +172,7 @@ func (s *session) checkHooks(newest record) error {
 // DeleteWithPropagationPolicy waits for that, and the newest one last. Until then the release is `uninstalling`, and
 // another try goes through the same steps; `uninstalled` would have to be told from an uninstall that kept the history.
 func (s *session) helm() error {
-	releases := storage.Init(driver.NewSecrets(&recordSecrets{s: s}))
+	releases := s.storage()
 	err := s.mark(releases)
 	if err == nil {
 		uninstall := action.NewUninstall(&action.Configuration{
@@ -199,7 +202,7 @@ func (s *session) mark(releases *storage.Storage) error {
 	if newest.Info.Status == release.StatusUninstalling {
 		return nil
 	}
-	newest.SetStatus(release.StatusUninstalling, "Deletion in progress (or silently failed)")
+	newest.SetStatus(release.StatusUninstalling, uninstallingSays)
 	newest.Info.Deleted = helmtime.Time{Time: s.u.clock.Now()}
 	return releases.Update(newest)
 }
@@ -210,7 +213,7 @@ func (s *session) committed() (history, error) {
 	if s.halted != nil {
 		return nil, s.halted
 	}
-	h, err := s.u.records(s.ctx, s.want.Namespace, s.want.Name)
+	h, err := s.u.records(s.ctx, s.want.Namespace, s.want.Name, s.known)
 	if err != nil {
 		return nil, s.halt(err)
 	}
@@ -218,10 +221,11 @@ func (s *session) committed() (history, error) {
 		return nil, s.end(state)
 	}
 	newest, _ := h.newest()
+	s.known = &newest
 	switch {
-	case s.want.Digest == "" || s.want.Digest == newest.digest():
+	case s.want.Digest == "" || s.want.Digest == newest.said.digest:
 		return h, nil
-	case newest.release.Info.Status == release.StatusUninstalling:
+	case newest.status() == release.StatusUninstalling:
 		return nil, s.halt(fmt.Errorf("its record, Secret %q, was changed since it was decided on: nothing of what it says now is deleted or run; "+
 			"restore the record, or look at what it says and uninstall the release with Helm", newest.secret.Name))
 	default:
@@ -236,8 +240,8 @@ func (s *session) marked() (record, error) {
 		return record{}, err
 	}
 	newest, _ := h.newest()
-	if newest.release.Info.Status != release.StatusUninstalling {
-		return record{}, s.halt(fmt.Errorf("its status is %q, which is not %q", newest.release.Info.Status, release.StatusUninstalling))
+	if newest.status() != release.StatusUninstalling {
+		return record{}, s.halt(fmt.Errorf("its status is %q, which is not %q", newest.status(), release.StatusUninstalling))
 	}
 	return newest, nil
 }
@@ -276,6 +280,10 @@ func (s *session) remove(o object) (*plan.Ref, error) {
 		}
 		if live.DeletionTimestamp != nil {
 			return &ref, nil
+		}
+		if !s.reviewed(o, "delete") {
+			s.outcome.Kept = append(s.outcome.Kept, Kept{ref, "the right to delete it was not reviewed when the release was decided on"})
+			return nil, nil
 		}
 		if err := s.mayDelete(ref); err != nil {
 			return nil, err
@@ -383,9 +391,4 @@ func preconditions(ref plan.Ref) metav1.DeleteOptions {
 // nothing about objects.
 func isGone(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
-}
-
-// secretRef is a reference to a release Secret.
-func secretRef(secret *corev1.Secret) plan.Ref {
-	return at(plan.Ref{Resource: corev1.SchemeGroupVersion.WithResource("secrets"), Namespace: secret.Namespace, Name: secret.Name}, secret)
 }

@@ -123,24 +123,24 @@ func (e *BlockedError) Error() string { return e.Detail }
 // anything else that is in the way of an uninstall is in the Release. Hooks are only told of, and why they cannot be run:
 // whether that is in the way depends on what the caller was asked to do with them.
 func (u *Uninstaller) Look(ctx context.Context, namespace, name string) (Release, error) {
-	records, err := u.records(ctx, namespace, name)
+	records, err := u.records(ctx, namespace, name, nil)
 	if err != nil {
 		return Release{}, fmt.Errorf("cannot look at release %q: %w", name, err)
 	}
 	newest, found := records.newest()
-	if !found || newest.release.Info.Status == release.StatusUninstalled {
+	if !found || newest.status() == release.StatusUninstalled {
 		return Release{Release: plan.Release{Name: name, State: plan.ReleaseGone}}, nil
 	}
 	r := Release{Release: plan.Release{
 		Name:          name,
 		State:         plan.ReleaseDeployed,
-		Revision:      int64(newest.release.Version),
+		Revision:      int64(newest.version),
 		UID:           newest.secret.UID,
 		FirstDeployed: newest.firstDeployed(),
-		Digest:        newest.digest(),
+		Digest:        newest.said.digest,
 		HasHooks:      len(newest.deleteHooks()) > 0,
 	}}
-	switch status := newest.release.Info.Status; {
+	switch status := newest.status(); {
 	case status == release.StatusUninstalling:
 		r.State = plan.ReleaseUninstalling
 	case status.IsPending():
@@ -156,15 +156,22 @@ func (u *Uninstaller) Look(ctx context.Context, namespace, name string) (Release
 	for _, o := range reach.objects {
 		r.Objects = append(r.Objects, o.Ref)
 	}
+	hooks, why, err := u.runnableHooks(ctx, newest)
+	if err != nil {
+		return Release{}, fmt.Errorf("cannot look at the hooks of release %q: %w", name, err)
+	}
+	r.HooksBlocked = why
+	rights, hookRights := rightsToDelete(reach, namespace), rightsForHooks(hooks)
+	r.Rights, r.HookRights = rights.list(), hookRights.list()
 	blocked, err := u.blocked(ctx, reach, namespace, name)
 	if err != nil {
 		return Release{}, fmt.Errorf("cannot look at release %q: %w", name, err)
 	}
+	if blocked == nil {
+		blocked = tooManyRights(name, rights, hookRights)
+	}
 	if blocked != nil {
 		r.Blocked, r.Detail = blocked.Reason, blocked.Detail
-	}
-	if r.HooksBlocked, err = u.hooksBlocked(ctx, newest); err != nil {
-		return Release{}, fmt.Errorf("cannot look at the hooks of release %q: %w", name, err)
 	}
 	return r, nil
 }
@@ -196,6 +203,10 @@ type Committed struct {
 	FirstDeployed time.Time
 	// Digest is that which Look gave. Empty was not recorded, by an older version: it is not compared.
 	Digest string
+	// Rights are those that Look gave and that were reviewed for whoever wants the release uninstalled. Nothing is deleted
+	// or created that needs another one, such as what is of a kind that was not served then. Empty: none were reviewed,
+	// and the API server judges each request by the rights of the identity.
+	Rights []plan.Right
 	// DisableHooks uninstalls a release with delete hooks without running them.
 	DisableHooks bool
 	// HookTimeout is how long one hook may take, counted from its creation, in this call and those after it.

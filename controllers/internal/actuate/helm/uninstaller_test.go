@@ -61,7 +61,7 @@ func TestUninstall(t *testing.T) {
 		t.Errorf("objects of the release (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(plan.Release{State: plan.ReleaseDeployed, Name: "shop", Revision: 2}, r.Release,
-		cmpopts.IgnoreFields(plan.Release{}, "Digest", "UID", "FirstDeployed")); diff != "" {
+		cmpopts.IgnoreFields(plan.Release{}, "Digest", "UID", "FirstDeployed", "Rights", "HookRights")); diff != "" {
 		t.Errorf("release (-want +got):\n%s", diff)
 	}
 

@@ -5,6 +5,7 @@ package helm
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -140,10 +141,24 @@ func (w *world) rewrite(change func(*release.Release)) {
 	w.t.Helper()
 	secrets := w.client.CoreV1().Secrets(w.namespace)
 	s := must(secrets.Get(w.ctx, "sh.helm.release.v1.shop.v1", metav1.GetOptions{}))(w.t)
-	r := must(decode(s, w.namespace, "shop"))(w.t)
-	change(r.release)
-	s.Data["release"] = packed(w.t, r.release)
+	r := unpacked(w.t, s.Data["release"])
+	change(r)
+	s.Data["release"] = packed(w.t, r)
 	must(secrets.Update(w.ctx, s, metav1.UpdateOptions{}))(w.t)
+}
+
+// unpacked is a record as Helm decodes it.
+func unpacked(t testing.TB, data []byte) *release.Release {
+	t.Helper()
+	text, err := unpack(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &release.Release{}
+	if err := json.NewDecoder(text).Decode(r); err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 // uninstaller makes one with the identity that the audit log is judged for. Faults may be put before its requests.

@@ -1,0 +1,218 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"fmt"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// What the expressions of one spec may be together. cel-go's checker cannot be interrupted, so what it is given is bounded:
+// a spec of the greatest weight takes it about a second.
+const (
+	// maxWeight is how much all expressions may weigh, and maxExpressionWeight one of them. A node weighs about 4.
+	maxWeight           = 200_000
+	maxExpressionWeight = 50_000
+	// compilations is how many specs are compiled at a time.
+	compilations = 2
+)
+
+// sourceErrors says that a spec has more source than is compiled; nil if it has not.
+func sourceErrors(spec *v1alpha1.Work) field.ErrorList {
+	if n := spec.ExpressionBytes(); n > v1alpha1.MaxExpressionBytes {
+		return field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, fmt.Sprintf(
+			"the expressions are %d bytes long together; at most %d are allowed: shorten them, or use several Cleaners", n, v1alpha1.MaxExpressionBytes))}
+	}
+	return nil
+}
+
+// weigh takes the weight of a parsed expression off what its spec has left. It is an error if that is too little.
+func (s *scope) weigh(t *tree, parsed *ast.AST) *Error {
+	w := &weighing{parameters: s.compiler.typeParameters, patterns: s.compiler.charges, left: min(maxExpressionWeight, *s.weight)}
+	w.of(parsed.Expr(), nil)
+	weight := min(maxExpressionWeight, *s.weight) - w.left
+	if w.left < 0 {
+		return t.locate(&Error{
+			Kind: Invalid, Message: "the expression is too involved to be checked, by itself or together with those before it",
+			Hint: "use fewer empty lists and maps, and fewer cel.bind and optMap in one another; put parts into variables, or several Cleaners",
+		}, t.root.ID())
+	}
+	*s.weight -= weight
+	return nil
+}
+
+// typeParameters are how many types a call of each function leaves open, which the checker then has to find. The time that
+// it takes grows with the square of their number.
+func typeParameters(env *cel.Env) map[string]int64 {
+	all := map[string]int64{}
+	for name, function := range env.Functions() {
+		for _, overload := range function.OverloadDecls() {
+			all[name] = max(all[name], int64(len(overload.TypeParams())))
+		}
+	}
+	return all
+}
+
+// weighing estimates how long the checker takes for an expression: by how many types are open in it, and how large the type
+// of each part can become. A variable that occurs twice in a map makes a type that is twice as large.
+type weighing struct {
+	parameters map[string]int64
+	patterns   map[string]charge // the functions with a match take a regular expression
+	open, left int64
+}
+
+// sized is a variable of a loop, with the size of its type.
+type sized struct {
+	name  string
+	size  int64
+	outer *sized
+}
+
+func (l *sized) with(name string, size int64) *sized { return &sized{name: name, size: size, outer: l} }
+
+func (l *sized) sizeOf(name string) int64 {
+	for ; l != nil; l = l.outer {
+		if l.name == name {
+			return l.size
+		}
+	}
+	return 1
+}
+
+// The weights of a value in the type of a node, and of a pair of open types.
+const (
+	sizeWeight = 4
+	openPairs  = 10
+)
+
+// of takes the weight of an expression off, and gives the size of its type.
+func (w *weighing) of(e ast.Expr, locals *sized) int64 {
+	if w.left < 0 || e == nil {
+		return 1
+	}
+	size := w.sizeOf(e, locals)
+	w.left -= min(product(sizeWeight, size), maxWeight)
+	return size
+}
+
+// opens takes off what it weighs that so many more types are open.
+func (w *weighing) opens(n int64) {
+	w.left -= n * w.open / openPairs
+	w.open += n
+}
+
+func (w *weighing) sizeOf(e ast.Expr, locals *sized) int64 {
+	switch e.Kind() {
+	case ast.IdentKind:
+		return locals.sizeOf(e.AsIdent())
+	case ast.SelectKind:
+		return w.of(e.AsSelect().Operand(), locals)
+	case ast.CallKind:
+		return w.call(e.AsCall(), locals)
+	case ast.ListKind:
+		return w.list(e.AsList().Elements(), locals)
+	case ast.MapKind:
+		return w.entries(e.AsMap().Entries(), locals)
+	case ast.ComprehensionKind:
+		return w.loop(e.AsComprehension(), locals)
+	default:
+		return 1
+	}
+}
+
+func (w *weighing) call(call ast.CallExpr, locals *sized) int64 {
+	args := call.Args()
+	if call.IsMemberFunction() {
+		args = append([]ast.Expr{call.Target()}, args...)
+	}
+	largest, all := int64(1), int64(1)
+	for _, arg := range args {
+		size := w.of(arg, locals)
+		largest, all = max(largest, size), sum(all, size)
+		if w.patterns[call.FunctionName()].match != nil {
+			w.pattern(arg)
+		}
+	}
+	open := w.parameters[call.FunctionName()]
+	w.opens(open)
+	switch call.FunctionName() {
+	case operators.Add, operators.Conditional, operators.Index, operators.OptIndex, operators.OptSelect, "or", "orValue", "value":
+		return largest
+	case operators.Equals, operators.NotEquals, operators.In:
+		return 1
+	}
+	if open == 0 {
+		return min(all, sizeWeight) // such as a map of lists
+	}
+	return all
+}
+
+// pattern takes off what a regular expression weighs, which is compiled with the expression. One that is too large weighs
+// no more than the largest, since it is refused by itself, with a message that names it.
+func (w *weighing) pattern(arg ast.Expr) {
+	if arg.Kind() != ast.LiteralKind {
+		return
+	}
+	if text, ok := arg.AsLiteral().(types.String); ok {
+		w.left -= min(patternSize(string(text)), maxPatternSize)
+	}
+}
+
+func (w *weighing) list(elements []ast.Expr, locals *sized) int64 {
+	largest := int64(1)
+	for _, element := range elements {
+		largest = max(largest, w.of(element, locals))
+	}
+	if len(elements) == 0 {
+		w.opens(1)
+	}
+	return sum(1, largest)
+}
+
+func (w *weighing) entries(entries []ast.EntryExpr, locals *sized) int64 {
+	key, value := int64(1), int64(1)
+	for _, entry := range entries {
+		key = max(key, w.of(entry.AsMapEntry().Key(), locals))
+		value = max(value, w.of(entry.AsMapEntry().Value(), locals))
+	}
+	if len(entries) == 0 {
+		w.opens(2)
+	}
+	return sum(1, key, value)
+}
+
+// loop is a loop, or what cel.bind and the like become.
+func (w *weighing) loop(c ast.ComprehensionExpr, locals *sized) int64 {
+	over := w.of(c.IterRange(), locals)
+	result := w.of(c.AccuInit(), locals)
+	inside := locals.with(c.AccuVar(), result).with(c.IterVar(), over)
+	if c.HasIterVar2() {
+		inside = inside.with(c.IterVar2(), over)
+	}
+	w.of(c.LoopCondition(), inside)
+	result = max(result, w.of(c.LoopStep(), inside))
+	return w.of(c.Result(), locals.with(c.AccuVar(), result))
+}
+
+// wait takes one of the places for compilations. It is false when the context ends before there is one.
+func (c *Compiler) wait(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return false
+	default:
+	}
+	select {
+	case c.places <- struct{}{}:
+		return true
+	case <-done:
+		return false
+	}
+}

@@ -1,0 +1,165 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/controllers/author"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/rights"
+)
+
+const (
+	// atRest is how old an answer about an author's rights may be while nothing is done, and beforeDeeds before a batch.
+	atRest      = time.Hour
+	beforeDeeds = 5 * time.Minute
+	// authorRetry is how soon it is asked again whether an author may do what was missing.
+	authorRetry = 30 * time.Second
+	// shownRights is how many missing rights a status lists.
+	shownRights = 5
+)
+
+// refusal says why nothing may be done for a Cleaner. The zero refusal lets it be done.
+type refusal struct{ reason, message string }
+
+func (f refusal) refuses() bool { return f.reason != "" }
+
+// own makes sure that what the operator reads back about the Cleaner is its own words: the record of its runs, and its
+// author. Nothing of a record is used before.
+func (p *pass) own(ctx context.Context) (refusal, error) {
+	ring, err := p.r.keys.Ring()
+	if err != nil {
+		return refusal{v1alpha1.ReasonSigningKeyMissing, fmt.Sprintf("The operator cannot tell its own records from forged ones, and does nothing: %s.", err)}, nil
+	}
+	p.ring = ring
+	switch current, err := p.believe(); {
+	case err != nil:
+		if err := p.dropRecord(ctx); err != nil {
+			return refusal{}, fmt.Errorf("cannot drop the record of runs in status, which this operator has not signed: %w", err)
+		}
+	case !current:
+		p.renewRecord(ctx)
+	}
+	if p.hands, err = p.r.handsFor(p.c, &p.assignment, p.mem); err != nil {
+		return refusal{}, err
+	}
+	p.renewAuthor(ctx)
+	return refusal{}, nil
+}
+
+// findRefusal says why nothing may be done for the Cleaner now: the account that it acts as is not there, or its author may not
+// do it, by answers that are young enough for deeds. The rights that a release needs are asked about too.
+func (p *pass) findRefusal(ctx context.Context, release *plan.Release) refusal {
+	if missing := p.hands.accountMissing(ctx, p.r.own.live); missing != "" {
+		return refusal{v1alpha1.ReasonAccessDenied, missing + "."}
+	}
+	return p.authorRefused(ctx, beforeDeeds, release)
+}
+
+// authorRefused says why nothing may be done for the Cleaner's author.
+func (p *pass) authorRefused(ctx context.Context, within time.Duration, release *plan.Release) refusal {
+	who, err := author.Read(p.ring, p.read)
+	switch {
+	case err != nil && !p.hands.account.Operator(): // the account's own rights decide
+		return refusal{}
+	case err != nil && p.r.opts.ActWithoutAuthor:
+		return refusal{}
+	case err != nil:
+		return refusal{v1alpha1.ReasonAuthorMissing, p.withoutAuthor(err)}
+	}
+	needed, unknown := p.needs(ctx, release)
+	if unknown != "" {
+		return refusal{v1alpha1.ReasonAuthorLacksRights, unknown}
+	}
+	missing, err := p.r.authors.Missing(ctx, who.Author, needed, within)
+	switch {
+	case err != nil:
+		return refusal{v1alpha1.ReasonAuthorLacksRights, fmt.Sprintf("It is not known what %s may do, who wrote the spec: %s.", who, err)}
+	case len(missing) > 0:
+		return refusal{v1alpha1.ReasonAuthorLacksRights, lacks(who, missing)}
+	}
+	return refusal{}
+}
+
+// withoutAuthor says what to do about a spec whose author is not known.
+func (p *pass) withoutAuthor(why error) string {
+	kind := strings.ToLower(v1alpha1.KindOf(p.c))
+	where := ""
+	if ns := p.c.GetNamespace(); ns != "" {
+		where = " -n " + ns
+	}
+	begin := "Nobody knows who wrote the spec: no author is stored"
+	if errors.Is(why, author.ErrForeign) {
+		begin = "Nobody knows who wrote the spec: the author in the annotation is not signed for it"
+	}
+	return fmt.Sprintf(`%s. To answer for it, read it and run "kubectl cleaner run %s/%s%s", or name a ServiceAccount to act as.`, begin, kind, p.c.GetName(), where)
+}
+
+// lacks says in words what an author may not do.
+func lacks(who author.Stored, missing []rights.Right) string {
+	var lines []string
+	for _, r := range missing[:min(len(missing), shownRights)] {
+		lines = append(lines, r.String())
+	}
+	if more := len(missing) - shownRights; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("The author of the spec, %s, may not %s.", who, strings.Join(lines, "; "))
+}
+
+// needs are the rights that the Cleaner makes use of now. Of kinds that are not served nothing can be used.
+func (p *pass) needs(ctx context.Context, release *plan.Release) (needed []rights.Right, unknown string) {
+	served := make([]validation.Served, len(p.work.Targets))
+	for i := range p.work.Targets {
+		r := &p.work.Targets[i].Reference
+		found, state, detail := p.r.resolver.Resolve(ctx, r.APIGroup, r.Version, r.Kind)
+		switch state {
+		case plan.Complete:
+			served[i] = validation.Served{Resource: found.GVR.Resource, Namespaced: found.Namespaced}
+		case plan.NoSuchKind:
+		default:
+			return nil, fmt.Sprintf("The rights of the author cannot be reviewed: %s.", detail)
+		}
+	}
+	all := rights.Of(p.c.GetNamespace(), p.work, validation.Options{
+		AllowProtectedKinds: p.r.opts.AllowProtectedKinds, DefaultServiceAccount: p.r.opts.DefaultServiceAccount, Served: served,
+	})
+	if release != nil && p.hands.account.Operator() { // with a ServiceAccount, its rights decide
+		all = append(all, release.RequiredRights(p.work.Helm != nil && p.work.Helm.DisableHooks)...)
+	}
+	for _, r := range all {
+		if r.Resource != plan.AllResources {
+			needed = append(needed, r)
+		}
+	}
+	return needed, ""
+}
+
+// renewAuthor has the annotation name the Cleaner's UID, and be signed by the key that signs now. Its author stays.
+func (p *pass) renewAuthor(ctx context.Context) {
+	who, err := author.Read(p.ring, p.read)
+	if err != nil || !who.Renew || p.c.GetDeletionTimestamp() != nil {
+		return
+	}
+	value, err := author.Renew(p.ring, p.read, who)
+	if err == nil {
+		err = p.writeMetadata(ctx, func(c v1alpha1.Owner) {
+			annotations := c.GetAnnotations() // of a copy, with the author that was read
+			annotations[v1alpha1.AnnotationAuthor] = value
+			c.SetAnnotations(annotations)
+		})
+	}
+	if err != nil { // the author counts as it is; the next pass tries again
+		logf.FromContext(ctx).V(4).Info("The stored author was not renewed", "error", err.Error())
+	}
+}

@@ -1,0 +1,86 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package helm
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// rightSet collects different rights.
+type rightSet map[plan.Right]bool
+
+// add collects the rights to do something with an object and all of its kind in its namespace.
+func (s rightSet) add(o object, verbs ...string) {
+	for _, verb := range verbs {
+		s[plan.Right{Verb: verb, Group: o.Resource.Group, Resource: o.Resource.Resource, Namespace: o.Namespace}] = true
+	}
+}
+
+// list gives them in order.
+func (s rightSet) list() []plan.Right {
+	var rights []plan.Right
+	for r := range s {
+		rights = append(rights, r)
+	}
+	slices.SortFunc(rights, plan.CompareRights)
+	return rights
+}
+
+// rightsToDelete are those that the deletion of the objects and of the release's records needs. What the chart keeps, and
+// what is of a kind that is not served, is not deleted and needs none: a session deletes nothing without a right that was
+// reviewed, should the kind be served by then.
+func rightsToDelete(r reach, namespace string) rightSet {
+	rights := rightSet{}
+	for _, verb := range []string{"get", "list", "update", "delete"} { // as the webhook asks of the author
+		rights[plan.Right{Verb: verb, Resource: "secrets", Namespace: namespace}] = true
+	}
+	for _, o := range r.objects {
+		rights.add(o, "get", "delete")
+	}
+	return rights
+}
+
+// rightsForHooks are those that it takes to run hooks that are made of these objects.
+func rightsForHooks(objects []object) rightSet {
+	rights := rightSet{}
+	for _, o := range objects {
+		rights.add(o, "get", "watch", "create", "delete")
+	}
+	return rights
+}
+
+// tooManyRights refuses a release that asks for more reviews than are made.
+func tooManyRights(name string, rights ...rightSet) *BlockedError {
+	count := 0
+	for _, s := range rights {
+		count += len(s)
+	}
+	if count <= plan.MaxReleaseRights {
+		return nil
+	}
+	return &BlockedError{
+		Reason: v1alpha1.ReasonTooManyObjects,
+		Detail: fmt.Sprintf("release %q needs %d different rights, one for each verb, resource and namespace, and %d are reviewed at most: uninstall it with Helm",
+			name, count, plan.MaxReleaseRights),
+	}
+}
+
+// reviewed says that a right was reviewed for whoever wants the release uninstalled, or that none was: then the API server
+// judges each request by the rights of the account.
+func (s *session) reviewed(o object, verb string) bool {
+	if len(s.want.Rights) == 0 {
+		return true
+	}
+	if s.rights == nil {
+		s.rights = rightSet{}
+		for _, r := range s.want.Rights {
+			s.rights[r] = true
+		}
+	}
+	return s.rights[plan.Right{Verb: verb, Group: o.Resource.Group, Resource: o.Resource.Resource, Namespace: o.Namespace}]
+}

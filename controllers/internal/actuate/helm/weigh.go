@@ -1,0 +1,241 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package helm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"sort"
+	"strings"
+
+	yamlv2 "go.yaml.in/yaml/v2"
+	"go.yaml.in/yaml/v3"
+	"helm.sh/helm/v3/pkg/kube"
+	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/releaseutil"
+)
+
+const (
+	// maxDocuments is how many YAML documents a manifest may have, and maxObjects how many objects.
+	maxDocuments = 5000
+	maxObjects   = 5000
+	// maxNodes is how many values one YAML document may have, and maxHookNodes all hooks of a deletion together; those that
+	// are repeated by aliases included. maxRepeated bounds the text that is repeated.
+	maxNodes     = 300_000
+	maxHookNodes = 50_000
+	maxRepeated  = 256 << 10
+	// maxDocument bounds one YAML document: the API server takes no object that is larger.
+	maxDocument = 3 << 20
+	// maxPolicy bounds what is kept of a resource policy.
+	maxPolicy = 100
+)
+
+// errTooMany refuses what is more than the operator reads.
+var errTooMany = errors.New("it is too large: uninstall it with Helm")
+
+// headsOf reads a manifest, and writes it with nothing left of each object but what says which it is. Nothing else ever
+// parses what somebody wrote in it: neither Helm nor anybody after it.
+func headsOf(manifest string) (string, error) {
+	docs, err := split(manifest)
+	if err != nil {
+		return "", err
+	}
+	var heads strings.Builder
+	objects := 0
+	for _, doc := range docs {
+		if _, err := weigh(doc, maxNodes); err != nil {
+			return "", err
+		}
+		var o *written
+		if err := yamlv2.Unmarshal([]byte(doc), &o); err != nil {
+			return "", fmt.Errorf("its manifest is not YAML of objects: %w", err)
+		}
+		if o == nil {
+			continue
+		}
+		head, count, err := o.head()
+		if err != nil {
+			return "", err
+		}
+		if objects += count; objects > maxObjects {
+			return "", fmt.Errorf("its manifest has more than %d objects: %w", maxObjects, errTooMany)
+		}
+		heads.WriteString("\n---\n")
+		heads.Write(head)
+	}
+	return heads.String(), nil
+}
+
+// split parts a text into YAML documents, as Helm does.
+func split(text string) ([]string, error) {
+	if strings.Count(text, "\n---") >= maxDocuments {
+		return nil, fmt.Errorf("its manifest has more than %d documents: %w", maxDocuments, errTooMany)
+	}
+	files := releaseutil.SplitManifests(text)
+	names := make([]string, 0, len(files))
+	for name := range files {
+		names = append(names, name)
+	}
+	sort.Sort(releaseutil.BySplitManifestsOrder(names))
+	docs := make([]string, 0, len(files))
+	for _, name := range names {
+		docs = append(docs, files[name])
+	}
+	return docs, nil
+}
+
+// written is an object of a manifest as it is written, or a list of some: of the rest nothing is decoded.
+type written struct {
+	identity `yaml:",inline"`
+
+	Items []*identity `yaml:"items"`
+}
+
+// identity is what says which object it is. What is no text says nothing.
+type identity struct {
+	Version  any `yaml:"apiVersion"`
+	Kind     any `yaml:"kind"`
+	Metadata struct {
+		Name        any            `yaml:"name"`
+		Namespace   any            `yaml:"namespace"`
+		Annotations map[string]any `yaml:"annotations"`
+	} `yaml:"metadata"`
+}
+
+// head is the JSON of what is left of an object, or of a list of some.
+func (w *written) head() (head []byte, objects int, err error) {
+	kept := w.kept()
+	metadata := map[string]any{"annotations": w.policies()}
+	maps.Copy(metadata, kept["metadata"].(map[string]any)) //nolint:forcetypeassert // kept makes it
+	kept["metadata"], objects = metadata, 1
+	if w.Items != nil {
+		list := make([]any, 0, len(w.Items))
+		for _, item := range w.Items {
+			if item == nil {
+				return nil, 0, errors.New("its manifest has a list of something else than objects")
+			}
+			list = append(list, item.kept())
+		}
+		kept["items"], objects = list, len(list)
+	}
+	head, err = json.Marshal(kept)
+	return head, objects, err
+}
+
+func (i *identity) kept() map[string]any {
+	kept, metadata := map[string]any{}, map[string]any{}
+	keepText(kept, "apiVersion", i.Version)
+	keepText(kept, "kind", i.Kind)
+	keepText(metadata, "name", i.Metadata.Name)
+	keepText(metadata, "namespace", i.Metadata.Namespace)
+	kept["metadata"] = metadata
+	return kept
+}
+
+func keepText(to map[string]any, field string, value any) {
+	if text, ok := value.(string); ok {
+		to[field] = text
+	}
+}
+
+// policies are the annotations that Helm heeds when it deletes what a manifest has.
+func (i *identity) policies() map[string]string {
+	kept := map[string]string{}
+	for _, name := range []string{kube.ResourcePolicyAnno, release.HookAnnotation} {
+		if value, has := i.Metadata.Annotations[name]; has {
+			text, _ := value.(string)
+			kept[name] = strings.ToValidUTF8(text[:min(len(text), maxPolicy)], "")
+		}
+	}
+	return kept
+}
+
+// weighHooks refuses hooks that are too much together: all of their objects are in memory while they are run.
+func weighHooks(hooks []*release.Hook) error {
+	var all size
+	for _, h := range hooks {
+		one, err := weigh(h.Manifest, maxHookNodes)
+		if err != nil {
+			return fmt.Errorf("its hook %q: %w", h.Name, err)
+		}
+		all = all.and(one)
+		if all.nodes > maxHookNodes || all.text > maxHooksText+maxRepeated {
+			return fmt.Errorf("its hooks have more than %d values, or repeat too much by aliases: %w", maxHookNodes, errTooMany)
+		}
+	}
+	return nil
+}
+
+// weigh refuses a YAML document that takes much more memory than its text, and says how much it is at most.
+func weigh(doc string, nodes int) (size, error) {
+	if len(doc) > maxDocument {
+		return size{}, fmt.Errorf("its manifest has a document of more than %d KiB: %w", maxDocument>>10, errTooMany)
+	}
+	all := size{bound(doc), len(doc)}
+	if all.nodes > nodes {
+		return size{}, fmt.Errorf("its manifest has a document with up to %d values, and %d are read at most: %w", all.nodes, nodes, errTooMany)
+	}
+	if !strings.Contains(doc, "&") || !strings.Contains(doc, "*") {
+		return all, nil
+	}
+	var root yaml.Node
+	if err := yaml.Unmarshal([]byte(doc), &root); err != nil {
+		return size{}, fmt.Errorf("its manifest is not YAML: %w", err)
+	}
+	repeated := weight{of: map[*yaml.Node]size{}}.add(&root)
+	all = size{max(all.nodes, repeated.nodes), max(all.text, repeated.text)}
+	if all.nodes > nodes || all.text > len(doc)+maxRepeated {
+		return size{}, fmt.Errorf("its manifest repeats too much by aliases: %w", errTooMany)
+	}
+	return all, nil
+}
+
+// bound is how many values a YAML text has at most, whatever is meant by it: each but the first needs a character that
+// tells it from the others. In a flow there is a comma or a bracket for each three of them at most; outside, a dash, a
+// question mark or a colon with a space after it.
+func bound(text string) int {
+	n := 3
+	for i := range len(text) {
+		switch text[i] {
+		case ',', '[', '{':
+			n += 3
+		case '-', '?', ':':
+			if i+1 == len(text) || strings.IndexByte(" \t\r\n", text[i+1]) >= 0 {
+				n += 2
+			}
+		}
+	}
+	return n
+}
+
+// size is how much a value is, with all that it repeats.
+type size struct{ nodes, text int }
+
+// and adds up sizes, no further than what is too much.
+func (s size) and(other size) size {
+	const most = 1 << 40
+	return size{min(s.nodes+other.nodes, most), min(s.text+other.text, most)}
+}
+
+// weight adds up the sizes of the values of a document.
+type weight struct{ of map[*yaml.Node]size }
+
+func (w weight) add(n *yaml.Node) size {
+	if n.Kind == yaml.AliasNode {
+		if known, ok := w.of[n.Alias]; ok {
+			return known
+		}
+		return size{maxNodes + 1, 0} // it contains itself
+	}
+	sum := size{1, len(n.Value)}
+	for _, c := range n.Content {
+		sum = sum.and(w.add(c))
+	}
+	if n.Anchor != "" {
+		w.of[n] = sum
+	}
+	return sum
+}

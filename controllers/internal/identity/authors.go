@@ -1,0 +1,114 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/vtex/cleaner/controllers/author"
+	"github.com/vtex/cleaner/controllers/rights"
+)
+
+const (
+	// keepsAllowed is for how long an answer is kept. Who asks says how old it may be.
+	keepsAllowed = time.Hour
+	// keepsDenied is how often a right that is missing is asked about again.
+	keepsDenied = 10 * time.Second
+)
+
+// Authors knows what the authors of Cleaners may do.
+type Authors struct {
+	reviews  authorizationv1client.SubjectAccessReviewInterface
+	accounts corev1client.ServiceAccountsGetter
+	answers  *cache.Expiring
+	clock    clock.PassiveClock
+}
+
+// NewAuthors makes Authors that ask through the operator's clients.
+func NewAuthors(reviews authorizationv1client.SubjectAccessReviewInterface, accounts corev1client.ServiceAccountsGetter, c clock.Clock) *Authors {
+	return &Authors{reviews: reviews, accounts: accounts, answers: cache.NewExpiringWithClock(c), clock: c}
+}
+
+// asked is a question about an author. Authors of one name may differ in their groups.
+type asked struct {
+	author [sha256.Size]byte
+	right  rights.Right
+}
+
+// reply is the answer to it.
+type reply struct {
+	allowed bool
+	at      time.Time
+}
+
+// Missing are the rights that an author does not have, by answers that are at most as old as within.
+func (a *Authors) Missing(ctx context.Context, who author.Author, needed []rights.Right, within time.Duration) ([]rights.Right, error) {
+	text, err := json.Marshal(who)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write down who the author is: %w", err)
+	}
+	key, subject := sha256.Sum256(text), subjectOf(who)
+	if err := a.same(ctx, who); err != nil {
+		return nil, err
+	}
+	return rights.Missing(ctx, needed, func(ctx context.Context, r rights.Right) (bool, error) {
+		q := asked{key, r}
+		if known, ok := a.answers.Get(q); ok {
+			if known := known.(reply); a.clock.Since(known.at) < within {
+				return known.allowed, nil
+			}
+		}
+		at := a.clock.Now()
+		allowed, err := rights.Allowed(ctx, a.reviews, subject, r)
+		if err != nil {
+			return false, err
+		}
+		keeps := keepsDenied
+		if allowed {
+			keeps = keepsAllowed
+		}
+		a.answers.Set(q, reply{allowed, at}, keeps)
+		return allowed, nil
+	})
+}
+
+// subjectOf is the author as the API server reviews it. The groups of a ServiceAccount follow from its name.
+func subjectOf(who author.Author) rights.Subject {
+	s := rights.Subject{User: who.Username, UID: who.UID, Groups: who.Groups, Extra: make(map[string]authorizationv1.ExtraValue, len(who.Extra))}
+	if namespace, name, ok := who.ServiceAccount(); ok {
+		_, s.Groups = Account{Namespace: namespace, Name: name}.user()
+	}
+	for k, values := range who.Extra {
+		s.Extra[k] = values
+	}
+	return s
+}
+
+// same fails if the author is a ServiceAccount that is gone: another one of its name is somebody else.
+func (a *Authors) same(ctx context.Context, who author.Author) error {
+	namespace, name, ok := who.ServiceAccount()
+	if !ok || who.UID == "" {
+		return nil
+	}
+	now, err := a.accounts.ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot read %s: %w", Account{namespace, name}, err)
+	case now.UID != types.UID(who.UID):
+		return fmt.Errorf("%s was deleted, and the one that there is now is another one", Account{namespace, name})
+	}
+	return nil
+}

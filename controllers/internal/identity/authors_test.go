@@ -1,0 +1,121 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/vtex/cleaner/controllers/author"
+	"github.com/vtex/cleaner/controllers/rights"
+)
+
+// register answers reviews of whoever is in it, and counts them.
+type register struct {
+	allowed map[string]bool // by user
+	specs   []authorizationv1.SubjectAccessReviewSpec
+}
+
+func (r *register) authors(clock *clocktesting.FakeClock, accounts ...runtime.Object) *Authors {
+	client := fake.NewClientset(accounts...)
+	client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
+		r.specs = append(r.specs, review.Spec)
+		review.Status.Allowed = r.allowed[review.Spec.User]
+		return true, review, nil
+	})
+	return NewAuthors(client.AuthorizationV1().SubjectAccessReviews(), client.CoreV1(), clock)
+}
+
+var deletePods = []rights.Right{{Verb: "delete", Resource: "pods", Namespace: "shop"}}
+
+// TestAnAuthorIsReviewedAgain shows how old an answer may be: what an author loses later is noticed.
+func TestAnAuthorIsReviewedAgain(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	r := &register{allowed: map[string]bool{"alice": true}}
+	a, alice := r.authors(clock), author.Author{Username: "alice", Groups: []string{"team"}}
+	missing := func(within time.Duration) bool {
+		t.Helper()
+		got, err := a.Missing(t.Context(), alice, deletePods, within)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(got) > 0
+	}
+	if missing(5 * time.Minute) {
+		t.Fatal("alice may not")
+	}
+	r.allowed["alice"] = false
+	clock.Step(5*time.Minute - time.Second)
+	if missing(5*time.Minute) || len(r.specs) != 1 {
+		t.Errorf("an answer is not used again: %d reviews", len(r.specs))
+	}
+	clock.Step(time.Second)
+	if missing(time.Hour) {
+		t.Error("at rest an answer is not used for longer")
+	}
+	if !missing(5 * time.Minute) {
+		t.Error("what alice has lost is not noticed")
+	}
+	r.allowed["alice"] = true
+	if !missing(5*time.Minute) || len(r.specs) != 2 {
+		t.Errorf("a refusal is asked about again at once: %d reviews", len(r.specs))
+	}
+	clock.Step(keepsDenied)
+	if missing(5 * time.Minute) {
+		t.Error("what alice has got again is not noticed")
+	}
+}
+
+// Authors of one name are two if their groups, or what else is stored of them, differ.
+func TestAnAnswerIsOfOneAuthor(t *testing.T) {
+	r := &register{allowed: map[string]bool{"alice": true}}
+	a := r.authors(clocktesting.NewFakeClock(time.Now()))
+	for _, who := range []author.Author{
+		{Username: "alice"}, {Username: "alice", Groups: []string{"team"}}, {Username: "alice", Extra: map[string][]string{"scopes": {"a"}}}, {Username: "alice"},
+	} {
+		if _, err := a.Missing(t.Context(), who, deletePods, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(r.specs) != 3 {
+		t.Fatalf("%d reviews", len(r.specs))
+	}
+	if got := r.specs[1].Groups; !slices.Equal(got, []string{"team"}) {
+		t.Errorf("the review names groups %v", got)
+	}
+	if got := r.specs[2].Extra["scopes"]; !slices.Equal(got, []string{"a"}) {
+		t.Errorf("the review names extra %v", r.specs[2].Extra)
+	}
+}
+
+// A ServiceAccount that was made again is somebody else.
+func TestAServiceAccountIsTheSameOne(t *testing.T) {
+	bot := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bot", UID: "2"}}
+	who := author.Author{Username: "system:serviceaccount:shop:bot", UID: "2"}
+	r := &register{allowed: map[string]bool{who.Username: true}}
+	if missing, err := r.authors(clocktesting.NewFakeClock(time.Now()), bot).Missing(t.Context(), who, deletePods, time.Hour); err != nil || len(missing) > 0 {
+		t.Fatalf("got %v, %v", missing, err)
+	}
+	if got := r.specs[0].Groups; !slices.Equal(got, []string{"system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"}) {
+		t.Errorf("the review names groups %v", got)
+	}
+	who.UID = "1"
+	if _, err := r.authors(clocktesting.NewFakeClock(time.Now()), bot).Missing(t.Context(), who, deletePods, time.Hour); err == nil || !strings.Contains(err.Error(), "is another one") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := r.authors(clocktesting.NewFakeClock(time.Now())).Missing(t.Context(), who, deletePods, time.Hour); err == nil {
+		t.Error("an account that is gone may do something")
+	}
+}

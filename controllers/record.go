@@ -1,0 +1,150 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/signing"
+)
+
+// maxForgedRuns bounds what is believed of a number of runs whose record is dropped. It keeps the IDs of events apart.
+const maxForgedRuns = 1 << 40
+
+// errForeignRecord says that a record is not one of this operator.
+var errForeignRecord = errors.New("the record of runs in the status is not signed by this operator")
+
+// signedRecord is the part of a status that the operator reads back, with the object that it is about. Whoever may write the
+// status could otherwise order deletions, choose as whom they are made, and send events.
+type signedRecord struct {
+	Kind             string        `json:"kind"`
+	Namespace        string        `json:"namespace"`
+	Name             string        `json:"name"`
+	UID              types.UID     `json:"uid"`
+	Runs             int64         `json:"runs"`
+	Run              *v1alpha1.Run `json:"run"`
+	Unsent           *v1alpha1.Run `json:"unsent"`
+	LastScheduleTime *metav1.Time  `json:"lastScheduleTime"`
+}
+
+// recordText is the text that is signed about a record.
+func recordText(c v1alpha1.Owner, s *v1alpha1.CleanerStatus) ([]byte, error) {
+	text, err := json.Marshal(signedRecord{
+		Kind: v1alpha1.KindOf(c), Namespace: c.GetNamespace(), Name: c.GetName(), UID: c.GetUID(),
+		Runs: s.Runs, Run: s.Run, Unsent: s.Unsent, LastScheduleTime: s.LastScheduleTime,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the record: %w", err)
+	}
+	return text, nil
+}
+
+// hasRecord says that there is something to believe.
+func hasRecord(s *v1alpha1.CleanerStatus) bool {
+	return s.Runs != 0 || s.Run != nil || s.Unsent != nil || s.LastScheduleTime != nil
+}
+
+// signRecord signs a record as it is about to be written.
+func signRecord(ring signing.Ring, c v1alpha1.Owner, s *v1alpha1.CleanerStatus) error {
+	s.Signature = ""
+	if !hasRecord(s) {
+		return nil
+	}
+	text, err := recordText(c, s)
+	if err != nil {
+		return err
+	}
+	s.Signature, err = ring.Sign(signing.Record, text)
+	return err
+}
+
+// verifyRecord says why a record must not be believed: errForeignRecord, or nil; and whether the key that signs now has
+// signed it.
+func verifyRecord(ring signing.Ring, c v1alpha1.Owner) (current bool, err error) {
+	s := c.State()
+	if !hasRecord(s) {
+		return true, nil
+	}
+	text, err := recordText(c, s)
+	if err != nil {
+		return false, err
+	}
+	if current, err = ring.Verify(signing.Record, text, s.Signature); err != nil {
+		return false, errForeignRecord
+	}
+	for _, run := range []*v1alpha1.Run{s.Run, s.Unsent} {
+		if run != nil && c.GetNamespace() != "" && strings.Contains(run.ServiceAccountName, "/") {
+			return false, errForeignRecord // no Cleaner acts as an account of another namespace
+		}
+	}
+	return current, nil
+}
+
+// believe says whether the record of the Cleaner is one of this operator, and whether the key that signs now has signed it.
+// What was is verified once a version and a key.
+func (p *pass) believe() (current bool, err error) {
+	at := verified{p.read.GetResourceVersion(), p.ring.Signer()}
+	if at.version != "" && p.mem.verified == at {
+		return true, nil
+	}
+	if current, err = verifyRecord(p.ring, p.read); err == nil && current {
+		p.mem.verified = at
+	}
+	return current, err
+}
+
+// renewRecord has the record be signed by the key that signs now: the one that signed it does not count for ever.
+func (p *pass) renewRecord(ctx context.Context) {
+	if err := p.writeStatus(ctx, func(*v1alpha1.CleanerStatus) {}); err != nil { // it counts as it is; the next pass tries again
+		logf.FromContext(ctx).V(4).Info("The record was not signed again", "error", err.Error())
+	}
+}
+
+// dropRecord takes a record off that is not one of this operator: nothing of it is carried out, and no event is sent of it.
+func (p *pass) dropRecord(ctx context.Context) error {
+	forged := *p.read.State()
+	err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) {
+		runs := s.Runs
+		for _, run := range []*v1alpha1.Run{s.Run, s.Unsent} {
+			if run != nil {
+				runs = max(runs, run.Number)
+			}
+		}
+		s.Run, s.Unsent, s.LastScheduleTime = nil, nil, nil
+		if s.Runs = runs; runs > maxForgedRuns {
+			s.Runs = 0
+		}
+	})
+	if err != nil {
+		return err
+	}
+	written, known := p.mem.written, p.mem.verified
+	*p.mem = *newMemory(p.read.GetUID())
+	p.mem.written, p.mem.verified = written, known
+	said := "there was no open run in it"
+	if forged.Run != nil && forged.Run.Result == "" {
+		said = fmt.Sprintf("what became of run %d is unknown", forged.Run.Number)
+	}
+	logf.FromContext(ctx).Info("Dropped a record that this operator has not signed", "runs", forged.Runs)
+	p.event(corev1.EventTypeWarning, v1alpha1.ReasonRecordNotTrusted, "DropRecord",
+		"the record of runs in status is not signed by this operator and was dropped: %s", said)
+	p.mem.acted(p.read.State().LastActions, v1alpha1.Action{
+		Object: "status.run", Rule: "record", Action: "drop", Time: at(p.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
+	})
+	return nil
+}
+
+// keyRetry is how soon a Cleaner is looked at again while there is no signing key.
+const keyRetry = 10 * time.Second

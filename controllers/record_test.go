@@ -1,0 +1,183 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/identity"
+	"github.com/vtex/cleaner/controllers/signing"
+)
+
+// noKeys is a keyring that has lost its key.
+type noKeys struct{}
+
+// Ring fails.
+func (noKeys) Ring() (signing.Ring, error) { return signing.Ring{}, errors.New("it is lost") }
+
+// withRecord is a Cleaner with an open run, and an event that is owed.
+func withRecord() *v1alpha1.Cleaner {
+	now := metav1.NewTime(time.Unix(1700000000, 0))
+	return &v1alpha1.Cleaner{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c", UID: "uid"},
+		Status: v1alpha1.CleanerStatus{
+			Runs: 2, LastScheduleTime: &now,
+			Unsent: &v1alpha1.Run{Number: 1, Decides: "v1:a", DecidedAt: now, Result: v1alpha1.ResultPartial, FinishedAt: &now},
+			Run: &v1alpha1.Run{
+				Number: 2, Decides: "v1:a", DecidedAt: now, ServiceAccountName: "bot", Rows: []string{"targets.pods pods/v1 shop/a 1 1"},
+				Helm: &v1alpha1.HelmRelease{Name: "web", Revision: 3, UID: "9", FirstDeployed: metav1.NewMicroTime(time.Unix(1700000000, 123000)), Digest: "d"},
+			},
+		},
+	}
+}
+
+// A record is believed as the API server gives it back, and not when anything in it differs.
+func TestVerifyRecord(t *testing.T) {
+	keys := newTestKeys(t)
+	for name, tc := range map[string]struct {
+		change func(c *v1alpha1.Cleaner)
+		want   error
+	}{
+		"AsWritten": {func(*v1alpha1.Cleaner) {}, nil},
+		"AReport": {func(c *v1alpha1.Cleaner) {
+			c.Status.ObservedGeneration = 7
+			c.Status.Pending = []v1alpha1.Pending{{Rule: "r"}}
+		}, nil},
+		"AnotherSpec":       {func(c *v1alpha1.Cleaner) { c.Spec.Conditions = []string{"false"} }, nil},
+		"AnotherUID":        {func(c *v1alpha1.Cleaner) { c.UID = "other" }, errForeignRecord},
+		"AnotherName":       {func(c *v1alpha1.Cleaner) { c.Name = "d" }, errForeignRecord},
+		"AnotherNamespace":  {func(c *v1alpha1.Cleaner) { c.Namespace = "other" }, errForeignRecord},
+		"AnotherRow":        {func(c *v1alpha1.Cleaner) { c.Status.Run.Rows[0] = "targets.pods pods/v1 shop/b 2 2" }, errForeignRecord},
+		"AnotherAccount":    {func(c *v1alpha1.Cleaner) { c.Status.Run.ServiceAccountName = "admin" }, errForeignRecord},
+		"TheOperator":       {func(c *v1alpha1.Cleaner) { c.Status.Run.ServiceAccountName = "" }, errForeignRecord},
+		"AnotherRelease":    {func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Name = "db" }, errForeignRecord},
+		"Hooks":             {func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.DisableHooks = true }, errForeignRecord},
+		"AnotherSpecsRun":   {func(c *v1alpha1.Cleaner) { c.Status.Run.Decides = "v1:x" }, errForeignRecord},
+		"AnotherEvent":      {func(c *v1alpha1.Cleaner) { c.Status.Unsent.Message = "all is well" }, errForeignRecord},
+		"NoEvent":           {func(c *v1alpha1.Cleaner) { c.Status.Unsent = nil }, errForeignRecord},
+		"EventAsRun":        {func(c *v1alpha1.Cleaner) { c.Status.Run, c.Status.Unsent = c.Status.Unsent, nil }, errForeignRecord},
+		"FewerRuns":         {func(c *v1alpha1.Cleaner) { c.Status.Runs = 1 }, errForeignRecord},
+		"AnotherTick":       {func(c *v1alpha1.Cleaner) { c.Status.LastScheduleTime = nil }, errForeignRecord},
+		"NoSignature":       {func(c *v1alpha1.Cleaner) { c.Status.Signature = "" }, errForeignRecord},
+		"AnEarlierVersions": {func(c *v1alpha1.Cleaner) { c.Status = v1alpha1.CleanerStatus{Runs: 1} }, errForeignRecord},
+		"NoRecord":          {func(c *v1alpha1.Cleaner) { c.Status = v1alpha1.CleanerStatus{Signature: "forged"} }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := withRecord()
+			sign(t, keys.ring, c)
+			text, err := json.Marshal(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			read := &v1alpha1.Cleaner{}
+			if err := json.Unmarshal(text, read); err != nil {
+				t.Fatal(err)
+			}
+			tc.change(read)
+			if _, got := verifyRecord(keys.ring, read); !errors.Is(got, tc.want) {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// Even a record that is signed makes no Cleaner act as an account of another namespace.
+func TestNoRecordLeavesItsNamespace(t *testing.T) {
+	keys := newTestKeys(t)
+	c := withRecord()
+	c.Status.Run.ServiceAccountName = "kube-system/admin"
+	sign(t, keys.ring, c)
+	if _, err := verifyRecord(keys.ring, c); !errors.Is(err, errForeignRecord) {
+		t.Errorf("got %v", err)
+	}
+	cluster := &v1alpha1.ClusterCleaner{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "uid"}, Status: c.Status}
+	sign(t, keys.ring, cluster)
+	if _, err := verifyRecord(keys.ring, cluster); err != nil {
+		t.Errorf("of a ClusterCleaner: %v", err)
+	}
+}
+
+// A record of a Cleaner at rest is signed again while the key that signed it still counts.
+func TestARecordOutlivesItsKey(t *testing.T) {
+	o := ordered(t, 1, unchanged)
+	first, second := signing.NewKey(time.Now().Add(-time.Hour)), signing.NewKey(time.Now().Add(-time.Minute))
+	var rings []signing.Ring
+	for _, keys := range [][]signing.Key{{first}, {first, second}, {second}} {
+		ring, err := signing.NewRing(keys, signing.Rules{Overlap: time.Hour}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		rings = append(rings, ring)
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	o.r.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(o.read).WithStatusSubresource(o.read).Build()
+	o.r.keys, o.ring = testKeys{rings[0]}, rings[0]
+	if err := o.writeStatus(t.Context(), func(*v1alpha1.CleanerStatus) {}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.own(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o.r.keys = testKeys{rings[1]}
+	if _, err := o.own(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stored := &v1alpha1.Cleaner{}
+	if err := o.r.client.Get(t.Context(), o.key, stored); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := verifyRecord(rings[2], stored); err != nil {
+		t.Errorf("without the first key: %v", err)
+	}
+	if diff := cmp.Diff(o.read.State().Run, stored.State().Run); diff != "" || stored.State().Run == nil {
+		t.Errorf("the run has changed (-own +stored):\n%s", diff)
+	}
+}
+
+// Nothing of a record is used before it is believed: no clients are made for the account that it names.
+func TestAForgedAccountIsNeverUsed(t *testing.T) {
+	o := ordered(t, 1, unchanged)
+	c := withRecord()
+	c.Status.Run.Decides, c.Status.Run.ServiceAccountName = "v1:x", "admin"
+	p, err := o.r.pass(t.Context(), c, o.key, newMemory(c.UID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.r.opts.Lease = leads(false) // so that the record cannot be dropped
+	if refusal, err := p.own(t.Context()); !errors.Is(err, errNotLeader) || refusal.refuses() {
+		t.Errorf("got %v, %v", refusal, err)
+	}
+	if p.hands != nil || p.mem.hands != nil {
+		t.Errorf("it has hands: %v", p.mem.hands)
+	}
+	if account := recordedAccount(c, "kube-system/admin"); account == (identity.Account{Namespace: "kube-system", Name: "admin"}) {
+		t.Errorf("a Cleaner acts as %s", account)
+	}
+}
+
+// Without a key nothing is believed, and nothing is done.
+func TestNothingIsDoneWithoutAKey(t *testing.T) {
+	o := ordered(t, 1, unchanged)
+	o.r.keys = noKeys{}
+	refusal, err := o.own(t.Context())
+	if err != nil || refusal.reason != v1alpha1.ReasonSigningKeyMissing {
+		t.Fatalf("got %v, %v", refusal, err)
+	}
+	o.report().refused(refusal)
+	if got := o.c.State().Conditions; len(got) != 2 || o.c.State().LastEvaluation.Verdict != v1alpha1.VerdictWait {
+		t.Errorf("the status says %+v", got)
+	}
+}

@@ -1,0 +1,220 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rights says what somebody has to be allowed to do, so that a Cleaner may do it for them: the rights that a spec
+// makes use of, and how the API server is asked about them.
+//
+// It decides nothing and keeps no answer: package webhooks refuses what lacks rights, and the controllers do not act.
+package rights
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// maxReviews is how many reviews of one request are under way at a time.
+const maxReviews = 16
+
+// Right is one thing that somebody may do, as the API server reviews it.
+type Right = plan.Right
+
+// Of lists the rights that a Cleaner or a ClusterCleaner makes use of, each once and in order: its author must have them. A
+// target is read, and its objects' names appear in the status, whether expressions see it or not. What a rule does must be
+// allowed on each target whose objects its actions may touch.
+//
+// Of the account that an administrator has set for those that name none, only a release makes more use than its author's
+// own rights allow: what it contains is not reviewed, and neither are its hooks.
+func Of(namespace string, spec *v1alpha1.Work, o validation.Options) []Right {
+	var all []Right
+	for i := range spec.Targets {
+		t := &spec.Targets[i]
+		for _, verb := range verbs(t) {
+			all = append(all, on(namespace, spec, i, o.Served, verb, "")...)
+		}
+		if t.Reference.NamespaceSelector != nil { // the labels of Namespaces say where it looks
+			all = append(all, Right{Verb: "list", Resource: "namespaces"}, Right{Verb: "watch", Resource: "namespaces"})
+		}
+	}
+	for i := range spec.Rules {
+		all = append(all, rightsOfRule(namespace, spec, i, o)...)
+	}
+	account, of := "", namespace
+	if spec.ServiceAccount != nil {
+		account, of = spec.ServiceAccount.Name, cmp.Or(spec.ServiceAccount.Namespace, namespace)
+	}
+	if spec.Helm != nil && spec.Helm.Delete {
+		account = cmp.Or(account, o.DefaultServiceAccount)
+		for _, verb := range []string{"get", "list", "update", "delete"} { // a release is recorded in Secrets
+			all = append(all, Right{Verb: verb, Resource: "secrets", Namespace: namespace})
+		}
+	}
+	if account != "" {
+		all = append(all, Right{Verb: "impersonate", Resource: "serviceaccounts", Namespace: of, Name: account})
+	}
+	slices.SortFunc(all, plan.CompareRights)
+	return slices.Compact(all)
+}
+
+// rightsOfRule are those that a rule makes use of besides looking at the targets: what it confirms is read live, and what
+// it acts on when somebody else has changed it meanwhile.
+func rightsOfRule(namespace string, spec *v1alpha1.Work, rule int, o validation.Options) []Right {
+	var all []Right
+	r := &spec.Rules[rule]
+	for _, c := range r.Confirm {
+		if c.Target == v1alpha1.ConfirmAll { // as each target is looked at
+			continue
+		}
+		at := slices.IndexFunc(spec.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Name == c.Target })
+		verb := "get"
+		if c.Name == "" && spec.Targets[at].Reference.Name == "" {
+			verb = "list"
+		}
+		all = append(all, on(namespace, spec, at, o.Served, verb, "")...)
+	}
+	for j := range r.Actions {
+		verb, subresource := deed(&r.Actions[j])
+		if verb == "" {
+			continue
+		}
+		for _, at := range validation.Touched(spec, rule, j, o) {
+			all = append(all, on(namespace, spec, at, o.Served, verb, subresource)...)
+			all = append(all, on(namespace, spec, at, o.Served, "get", "")...)
+		}
+	}
+	return all
+}
+
+// deed is what an action asks of the API server; nothing for a report.
+func deed(a *v1alpha1.RuleAction) (verb, subresource string) {
+	switch {
+	case a.Delete != nil:
+		return "delete", ""
+	case a.Evict != nil:
+		return "create", "eviction"
+	case a.Patch != nil:
+		return "patch", a.Patch.Subresource
+	case a.RemoveFinalizer != nil:
+		return "patch", ""
+	}
+	return "", ""
+}
+
+// on is the right to one verb on a target, in each of the namespaces that it names.
+func on(namespace string, spec *v1alpha1.Work, target int, served []validation.Served, verb, subresource string) []Right {
+	r := &spec.Targets[target].Reference
+	one := Right{Verb: verb, Group: r.APIGroup, Resource: cmp.Or(served[target].Resource, plan.AllResources), Subresource: subresource, Name: r.Name}
+	switch {
+	case !served[target].Namespaced: // or nobody knows yet
+		return []Right{one}
+	case !spec.Cluster:
+		one.Namespace = namespace
+		return []Right{one}
+	case r.Namespace != "":
+		one.Namespace = r.Namespace
+		return []Right{one}
+	case len(r.Namespaces) == 0:
+		one.Everywhere = true
+		return []Right{one}
+	}
+	var all []Right
+	for _, n := range r.Namespaces {
+		if !slices.Contains(r.ExcludeNamespaces, n) {
+			one.Namespace = n
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// verbs are those with which a target is looked at, waited for, and deleted.
+func verbs(t *v1alpha1.ClusterTarget) []string {
+	var out []string
+	if t.Delete {
+		out = append(out, "delete", "get")
+	}
+	if t.Reference.Name == "" {
+		out = append(out, "list")
+	} else if !t.Delete {
+		out = append(out, "get")
+	}
+	if t.Included() {
+		out = append(out, "watch")
+	}
+	return out
+}
+
+// Subject is somebody whose rights are asked about.
+type Subject struct {
+	User, UID string
+	Groups    []string
+	Extra     map[string]authorizationv1.ExtraValue
+}
+
+// SubjectOf is the user of a request.
+func SubjectOf(user authenticationv1.UserInfo) Subject {
+	s := Subject{User: user.Username, UID: user.UID, Groups: user.Groups, Extra: make(map[string]authorizationv1.ExtraValue, len(user.Extra))}
+	for k, values := range user.Extra {
+		s.Extra[k] = authorizationv1.ExtraValue(values)
+	}
+	return s
+}
+
+// Reviews asks the API server whether somebody may do something. client-go's client for SubjectAccessReviews is one.
+type Reviews interface {
+	Create(ctx context.Context, review *authorizationv1.SubjectAccessReview, opts metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error)
+}
+
+// Allowed asks the API server whether a subject has a right.
+func Allowed(ctx context.Context, reviews Reviews, s Subject, r Right) (bool, error) {
+	answer, err := reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: s.User, UID: s.UID, Groups: s.Groups, Extra: s.Extra,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: r.Verb, Group: r.Group, Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace, Name: r.Name,
+		},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("cannot find out whether user %q may %s: %w", s.User, r, err)
+	}
+	return answer.Status.Allowed, nil
+}
+
+// Missing are the rights that somebody does not have, as allowed answers about each. An answer that fails is an error:
+// what nobody could find out is no permission.
+func Missing(ctx context.Context, needed []Right, allowed func(ctx context.Context, r Right) (bool, error)) ([]Right, error) {
+	denied := make([]bool, len(needed))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxReviews)
+	for i, r := range needed {
+		group.Go(func() (err error) {
+			defer func() { // in this goroutine a panic would end the process
+				if value := recover(); value != nil {
+					err = fmt.Errorf("cannot find out whether somebody may %s: panic: %v", r, value)
+				}
+			}()
+			ok, err := allowed(ctx, r)
+			denied[i] = !ok
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var out []Right
+	for i, r := range needed {
+		if denied[i] {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}

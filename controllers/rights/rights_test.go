@@ -1,0 +1,171 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rights
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/api/validation"
+)
+
+// authority answers reviews, and keeps what it was asked.
+type authority struct {
+	mu    sync.Mutex
+	asked []authorizationv1.SubjectAccessReviewSpec
+	err   error
+}
+
+func (a *authority) Create(ctx context.Context, r *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asked = append(a.asked, r.Spec)
+	if a.err != nil || ctx.Err() != nil {
+		return nil, errors.Join(a.err, ctx.Err())
+	}
+	answer := r.DeepCopy()
+	answer.Status.EvaluationError = "nobody knows" // that is no permission
+	return answer, nil
+}
+
+// The API server is asked about the user as it knows it, and once about each right.
+func TestMissingAsksForTheWholeUser(t *testing.T) {
+	a := &authority{}
+	target := v1alpha1.ClusterTarget{Name: "a", Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}}
+	spec := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{target, target}}
+	served := validation.Served{Resource: "pods", Namespaced: true}
+	needed := Of("shop", spec, validation.Options{Served: []validation.Served{served, served}})
+	user := authenticationv1.UserInfo{Username: "u", UID: "1", Groups: []string{"g", "h"}, Extra: map[string]authenticationv1.ExtraValue{"scopes": {"a", "b"}}}
+	missing, err := missingOf(t.Context(), a, user, needed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{`list pods in namespace "shop"`, `watch pods in namespace "shop"`}, texts(missing)); diff != "" {
+		t.Errorf("missing (-want +got):\n%s", diff)
+	}
+	want := authorizationv1.SubjectAccessReviewSpec{
+		User: "u", UID: "1", Groups: []string{"g", "h"}, Extra: map[string]authorizationv1.ExtraValue{"scopes": {"a", "b"}},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods", Namespace: "shop"},
+	}
+	if len(a.asked) != 2 {
+		t.Fatalf("%d reviews", len(a.asked))
+	}
+	for _, got := range a.asked {
+		want.ResourceAttributes.Verb = got.ResourceAttributes.Verb
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+}
+
+func missingOf(ctx context.Context, reviews Reviews, user authenticationv1.UserInfo, needed []Right) ([]Right, error) {
+	return Missing(ctx, needed, func(ctx context.Context, r Right) (bool, error) { return Allowed(ctx, reviews, SubjectOf(user), r) })
+}
+
+func texts(rights []Right) []string {
+	var out []string
+	for _, r := range rights {
+		out = append(out, r.String())
+	}
+	return out
+}
+
+// A review that fails, for whatever reason, is no permission.
+func TestReviewThatFails(t *testing.T) {
+	a := &authority{err: errors.New("the API server is busy")}
+	_, err := missingOf(t.Context(), a, authenticationv1.UserInfo{Username: "u"}, []Right{{Verb: "get", Resource: "pods", Namespace: "shop"}})
+	if want := `cannot find out whether user "u" may get pods in namespace "shop": the API server is busy`; err == nil || err.Error() != want {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// TestRightsOfTheDefaultAccount has a release uninstalled as an account that the author does not name.
+func TestRightsOfTheDefaultAccount(t *testing.T) {
+	const impersonate = `impersonate serviceaccounts "cleaning" in namespace "shop"`
+	for name, tc := range map[string]struct {
+		reason string
+		spec   v1alpha1.Work
+		want   bool
+	}{
+		"Release": {"what it contains is not reviewed", v1alpha1.Work{Helm: &v1alpha1.Helm{Release: "r", Delete: true}}, true},
+		"Note":    {"nothing is uninstalled", v1alpha1.Work{Helm: &v1alpha1.Helm{Release: "r"}}, false},
+		"Targets": {"the author's own rights were reviewed", v1alpha1.Work{}, false},
+		"Named":   {"it is another account", v1alpha1.Work{Helm: &v1alpha1.Helm{Release: "r", Delete: true}, ServiceAccount: &v1alpha1.ServiceAccountReference{Name: "mine"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := slices.Contains(texts(Of("shop", &tc.spec, validation.Options{DefaultServiceAccount: "cleaning"})), impersonate); got != tc.want {
+				t.Errorf("%s: %s is asked for: %t", tc.reason, impersonate, got)
+			}
+		})
+	}
+}
+
+// TestOf lists what each part of a spec asks of its author. It is asked for whether the Cleaner acts as the operator or as a
+// ServiceAccount: nobody gets by an account what they may not do themselves.
+func TestOf(t *testing.T) {
+	target := func(name, kind string, remove bool) v1alpha1.ClusterTarget {
+		return v1alpha1.ClusterTarget{Name: name, Delete: remove, Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: kind}}}
+	}
+	rule := func(a v1alpha1.RuleAction) v1alpha1.CommonSpec {
+		return v1alpha1.CommonSpec{Rules: []v1alpha1.Rule{{Name: "r", ForEach: "pods.items", Actions: []v1alpha1.RuleAction{a}}}}
+	}
+	pods := []v1alpha1.ClusterTarget{target("pods", "Pod", false)}
+	named := target("pods", "Pod", true)
+	named.Reference.Name = "a"
+	unseen := target("pods", "Pod", true)
+	unseen.IncludeWhenEvaluating = new(bool)
+	chosen := target("pods", "Pod", false)
+	chosen.Reference.NamespaceSelector = &metav1.LabelSelector{}
+	several := target("pods", "Pod", false)
+	several.Reference.Namespaces, several.Reference.ExcludeNamespaces = []string{"a", "b"}, []string{"b"}
+	served := []validation.Served{{Resource: "pods", Namespaced: true}}
+	for name, tc := range map[string]struct {
+		namespace string
+		spec      v1alpha1.Work
+		served    []validation.Served
+		want      []string
+	}{
+		"Seen":      {"shop", v1alpha1.Work{Targets: pods}, served, []string{`list pods in namespace "shop"`, `watch pods in namespace "shop"`}},
+		"Deleted":   {"shop", v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{target("pods", "Pod", true)}}, served, []string{`delete pods in namespace "shop"`, `get pods in namespace "shop"`, `list pods in namespace "shop"`, `watch pods in namespace "shop"`}},
+		"Named":     {"shop", v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{named}}, served, []string{`delete pods "a" in namespace "shop"`, `get pods "a" in namespace "shop"`, `watch pods "a" in namespace "shop"`}},
+		"Unseen":    {"shop", v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{unseen}}, served, []string{`delete pods in namespace "shop"`, `get pods in namespace "shop"`, `list pods in namespace "shop"`}},
+		"NotServed": {"shop", v1alpha1.Work{Targets: pods}, []validation.Served{{}}, []string{"list all resources of the core group", "watch all resources of the core group"}},
+		"Account": {"shop", v1alpha1.Work{Targets: pods, ServiceAccount: &v1alpha1.ServiceAccountReference{Name: "bot"}}, served,
+			[]string{`list pods in namespace "shop"`, `watch pods in namespace "shop"`, `impersonate serviceaccounts "bot" in namespace "shop"`}},
+		"AccountElsewhere": {"", v1alpha1.Work{Cluster: true, Targets: pods, ServiceAccount: &v1alpha1.ServiceAccountReference{Namespace: "ops", Name: "bot"}}, served,
+			[]string{"list pods in all namespaces", "watch pods in all namespaces", `impersonate serviceaccounts "bot" in namespace "ops"`}},
+		"RuleDelete": {"shop", v1alpha1.Work{Targets: pods, CommonSpec: rule(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})}, served,
+			[]string{`delete pods in namespace "shop"`, `get pods in namespace "shop"`, `list pods in namespace "shop"`, `watch pods in namespace "shop"`}},
+		"RuleOfAccount": {"shop", v1alpha1.Work{Targets: pods, ServiceAccount: &v1alpha1.ServiceAccountReference{Name: "bot"}, CommonSpec: rule(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})}, served,
+			[]string{`delete pods in namespace "shop"`, `get pods in namespace "shop"`, `list pods in namespace "shop"`, `watch pods in namespace "shop"`, `impersonate serviceaccounts "bot" in namespace "shop"`}},
+		"RuleEvict": {"shop", v1alpha1.Work{Targets: pods, CommonSpec: rule(v1alpha1.RuleAction{Evict: &v1alpha1.EvictAction{}})}, served,
+			[]string{`get pods in namespace "shop"`, `list pods in namespace "shop"`, `watch pods in namespace "shop"`, `create pods/eviction in namespace "shop"`}},
+		"RulePatch": {"shop", v1alpha1.Work{Targets: pods, CommonSpec: rule(v1alpha1.RuleAction{Patch: &v1alpha1.PatchAction{Subresource: "status"}})}, served,
+			[]string{`get pods in namespace "shop"`, `list pods in namespace "shop"`, `watch pods in namespace "shop"`, `patch pods/status in namespace "shop"`}},
+		"RuleRemoveFinalizer": {"shop", v1alpha1.Work{Targets: pods, CommonSpec: rule(v1alpha1.RuleAction{RemoveFinalizer: &v1alpha1.RemoveFinalizerAction{}})}, served,
+			[]string{`get pods in namespace "shop"`, `list pods in namespace "shop"`, `patch pods in namespace "shop"`, `watch pods in namespace "shop"`}},
+		"RuleReport": {"shop", v1alpha1.Work{Targets: pods, CommonSpec: rule(v1alpha1.RuleAction{Report: &v1alpha1.ReportAction{}})}, served,
+			[]string{`list pods in namespace "shop"`, `watch pods in namespace "shop"`}},
+		"Selector": {"", v1alpha1.Work{Cluster: true, Targets: []v1alpha1.ClusterTarget{chosen}}, served,
+			[]string{"list namespaces", "watch namespaces", "list pods in all namespaces", "watch pods in all namespaces"}},
+		"Namespaces": {"", v1alpha1.Work{Cluster: true, Targets: []v1alpha1.ClusterTarget{several}}, served, []string{`list pods in namespace "a"`, `watch pods in namespace "a"`}},
+		"Release": {"shop", v1alpha1.Work{Helm: &v1alpha1.Helm{Release: "r", Delete: true}}, nil,
+			[]string{`delete secrets in namespace "shop"`, `get secrets in namespace "shop"`, `list secrets in namespace "shop"`, `update secrets in namespace "shop"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, texts(Of(tc.namespace, &tc.spec, validation.Options{Served: tc.served}))); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}

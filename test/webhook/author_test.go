@@ -1,0 +1,267 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/operator"
+)
+
+// waiting is a spec that deletes a ConfigMap that does not exist.
+const waiting = `{targets: [{name: cm, reference: {version: v1, kind: ConfigMap, name: %s}, delete: true}], lifecycle: Recurring}`
+
+// authorOf is the annotation of a Cleaner.
+func (e *env) authorOf(t *testing.T, u *unstructured.Unstructured) string {
+	t.Helper()
+	now := u.DeepCopy()
+	if err := e.Get(t.Context(), client.ObjectKeyFromObject(u), now); err != nil {
+		t.Fatal(err)
+	}
+	return now.GetAnnotations()[v1alpha1.AnnotationAuthor]
+}
+
+// ready is the condition of a Cleaner as its reason and message.
+func (e *env) ready(ctx context.Context, key client.ObjectKey) (string, error) {
+	c := &v1alpha1.Cleaner{}
+	if err := e.Get(ctx, key, c); err != nil {
+		return "", err
+	}
+	if now := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady); now != nil && now.ObservedGeneration == c.Generation {
+		return now.Reason + ": " + now.Message, nil
+	}
+	return "", nil
+}
+
+// becomes waits until Ready says something.
+func (e *env) becomes(t *testing.T, key client.ObjectKey, want string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%s says %s", key, want), func(ctx context.Context) string {
+		got, err := e.ready(ctx, key)
+		switch {
+		case err != nil:
+			return err.Error()
+		case !strings.Contains(got, want):
+			return "it says " + got
+		}
+		return ""
+	})
+}
+
+// configMapEditor may do with ConfigMaps what waiting needs.
+func configMapEditor() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch", "delete"}},
+		{APIGroups: []string{"cleaner.vtex.dev"}, Resources: []string{"cleaners"}, Verbs: []string{"*"}},
+	}
+}
+
+// TestTheAuthorIsStored shows that the webhook stores who wrote a spec, whatever the manifest says, and that the operator
+// binds it to the object.
+func TestTheAuthorIsStored(t *testing.T) {
+	e := shared
+	ns := e.namespace(t)
+	alice := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice-" + ns}
+	e.grant(t, ns, "alice", alice, configMapEditor()...)
+	as, _ := e.as(t, alice.Name, "team")
+
+	for name, u := range map[string]*unstructured.Unstructured{
+		"Name":         cleaner(t, ns, "named", fmt.Sprintf(waiting, "x")),
+		"GenerateName": cleaner(t, ns, "", fmt.Sprintf(waiting, "other")),
+		"Forged":       cleaner(t, ns, "forged", fmt.Sprintf(waiting, "z")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if u.GetName() == "" {
+				u.SetGenerateName("generated-")
+			}
+			if name == "Forged" {
+				u.SetAnnotations(map[string]string{v1alpha1.AnnotationAuthor: `{"author":{"username":"kubernetes-admin","groups":["system:masters"]}}`})
+				u.SetUID("11111111-1111-1111-1111-111111111111")
+			}
+			if err := as.Create(t.Context(), u); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the author is bound", func(context.Context) string {
+				if got := e.authorOf(t, u); !strings.Contains(got, `"username":"alice-`) || !strings.Contains(got, `"team"`) || !strings.Contains(got, `"about":"uid"`) {
+					return "the annotation is " + got
+				}
+				return ""
+			})
+			e.becomes(t, client.ObjectKeyFromObject(u), "TargetMissing")
+		})
+	}
+}
+
+// TestNobodyWritesTheAuthor shows that the annotation can be set, changed, copied and removed by nobody but the operator.
+func TestNobodyWritesTheAuthor(t *testing.T) {
+	e := shared
+	ns := e.namespace(t)
+	mine, other := cleaner(t, ns, "mine", fmt.Sprintf(waiting, "x")), cleaner(t, ns, "other", fmt.Sprintf(waiting, "x"))
+	alice := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice-" + ns}
+	e.grant(t, ns, "alice", alice, configMapEditor()...)
+	as, _ := e.as(t, alice.Name)
+	if err := as.Create(t.Context(), mine); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Create(t.Context(), other); err != nil { // by the administrator
+		t.Fatal(err)
+	}
+	bound := func(u *unstructured.Unstructured) string {
+		eventually(t, "the author is bound", func(context.Context) string {
+			if got := e.authorOf(t, u); !strings.Contains(got, `"about":"uid"`) {
+				return "the annotation is " + got
+			}
+			return ""
+		})
+		return e.authorOf(t, u)
+	}
+	want, foreign := bound(mine), bound(other)
+	for name, patch := range map[string]string{
+		"Copied":  fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationAuthor, foreign),
+		"Changed": fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationAuthor, strings.Replace(want, "alice", "admin", 1)),
+		"Removed": fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1alpha1.AnnotationAuthor),
+		"Asked":   fmt.Sprintf(`{"metadata":{"annotations":{%q:"1",%q:null}}}`, v1alpha1.AnnotationRequestedAt, v1alpha1.AnnotationAuthor),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for who, c := range map[string]client.Client{"alice": as, "the administrator": e.Client} {
+				if err := c.Patch(t.Context(), mine.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+					t.Errorf("%s: %v", who, err)
+				}
+				if got := e.authorOf(t, mine); got != want {
+					t.Errorf("%s: the author is now %s", who, got)
+				}
+			}
+		})
+	}
+	t.Run("Edited", func(t *testing.T) { // an edit has an author of its own
+		if err := e.Patch(t.Context(), mine.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"ttl":"1h"}}`))); err != nil {
+			t.Fatal(err)
+		}
+		if got := e.authorOf(t, mine); strings.Contains(got, "alice") {
+			t.Errorf("the author is still %s", got)
+		}
+	})
+}
+
+// TestAnAuthorWhoLosesRights shows that what an author may no longer do is not done any more.
+func TestAnAuthorWhoLosesRights(t *testing.T) {
+	e := shared
+	ns := e.namespace(t)
+	alice := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice-" + ns}
+	e.grant(t, ns, "alice", alice, configMapEditor()...)
+	as, _ := e.as(t, alice.Name)
+	u := cleaner(t, ns, "c", `{targets: [{name: cm, reference: {version: v1, kind: ConfigMap, name: late}, delete: true}], lifecycle: Recurring}`)
+	if err := as.Create(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	key := client.ObjectKeyFromObject(u)
+	e.becomes(t, key, "TargetMissing")
+	if err := e.manager.Kill(); err != nil { // what it was told lately it would believe for some minutes
+		t.Fatal(err)
+	}
+	if err := e.Delete(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "alice"}}); err != nil {
+		t.Fatal(err)
+	}
+	late := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "late"}}
+	if err := e.Create(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if e.manager, err = operator.Run(t.Context(), e.Cluster, operator.Options{Binary: e.binary, Webhook: e.gate, Args: []string{"--min-interval=100ms"}}); err != nil {
+		t.Fatal(err)
+	}
+	e.becomes(t, key, fmt.Sprintf(`AuthorLacksRights: The author of the spec, user %q, may not delete configmaps "late" in namespace %q`, alice.Name, ns))
+	e.grant(t, ns, "again", alice, configMapEditor()...)
+	eventually(t, "it acts", func(ctx context.Context) string {
+		if err := e.Get(ctx, client.ObjectKeyFromObject(late), late); !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("the object is there (%v)", err)
+		}
+		return ""
+	})
+}
+
+// withoutWebhook does something in a namespace while nobody is asked about what is written there.
+func (e *env) withoutWebhook(t *testing.T, namespace string, do func() error) {
+	t.Helper()
+	leave := func(selector string) {
+		patch := fmt.Sprintf(`[{"op":"add","path":"/webhooks/0/namespaceSelector","value":%s}]`, selector)
+		for _, kind := range []string{"validatingwebhookconfiguration", "mutatingwebhookconfiguration"} {
+			if _, err := e.Kubectl(t.Context(), "patch", kind, operator.WebhookConfiguration, "--type=json", "-p", patch); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	leave(fmt.Sprintf(`{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":[%q]}]}`, namespace))
+	defer leave("{}")
+	eventually(t, "the webhook is not asked", func(context.Context) string {
+		if err := do(); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// TestWithoutAnAuthorNothingIsDone shows a Cleaner that was written while the webhook was away: nothing is done for it, until
+// somebody who may answers for it.
+func TestWithoutAnAuthorNothingIsDone(t *testing.T) {
+	e := shared
+	ns := e.namespace(t)
+	victim := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "victim"}}
+	if err := e.Create(t.Context(), victim); err != nil {
+		t.Fatal(err)
+	}
+	u := cleaner(t, ns, "c", fmt.Sprintf(waiting, "victim"))
+	e.withoutWebhook(t, ns, func() error {
+		tried := u.DeepCopy()
+		if err := e.Create(t.Context(), tried, client.DryRunAll); err != nil {
+			return err
+		}
+		if tried.GetAnnotations()[v1alpha1.AnnotationAuthor] != "" {
+			return errors.New("the webhook has stored the author")
+		}
+		return e.Create(t.Context(), u)
+	})
+	key := client.ObjectKeyFromObject(u)
+	e.becomes(t, key, "AuthorMissing: Nobody knows who wrote the spec")
+	if err := e.Get(t.Context(), client.ObjectKeyFromObject(victim), victim); err != nil {
+		t.Fatalf("the object is gone: %v", err)
+	}
+
+	bob := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "bob-" + ns}
+	e.grant(t, ns, "bob", bob, rbacv1.PolicyRule{APIGroups: []string{"cleaner.vtex.dev"}, Resources: []string{"cleaners"}, Verbs: []string{"*"}})
+	as, _ := e.as(t, bob.Name)
+	label := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`))
+	if err := e.Patch(t.Context(), u.DeepCopy(), label); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.authorOf(t, u); got != "" {
+		t.Errorf("who sets a label answers for the spec: %s", got)
+	}
+	ask := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"1"}}}`, v1alpha1.AnnotationRequestedAt))
+	if err := as.Patch(t.Context(), u.DeepCopy(), ask); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `may not delete configmaps "victim"`) {
+		t.Errorf("somebody without rights takes it over: %v", err)
+	}
+	if err := e.Patch(t.Context(), u.DeepCopy(), ask); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it acts", func(ctx context.Context) string {
+		if err := e.Get(ctx, client.ObjectKeyFromObject(victim), victim); !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("the object is there (%v)", err)
+		}
+		return ""
+	})
+}

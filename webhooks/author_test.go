@@ -1,0 +1,282 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/author"
+	"github.com/vtex/cleaner/controllers/signing"
+)
+
+const operator = "system:serviceaccount:cleaner-system:cleaner-manager"
+
+var moment = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
+
+// authority denies every review.
+type authority struct{ err error }
+
+func (a *authority) Create(_ context.Context, r *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+	return r.DeepCopy(), a.err
+}
+
+// oneKey is a keyring of one key.
+type oneKey struct {
+	ring signing.Ring
+	err  error
+}
+
+func (k oneKey) Ring() (signing.Ring, error) { return k.ring, k.err }
+
+func newKey(t testing.TB) oneKey {
+	t.Helper()
+	ring, err := signing.NewRing([]signing.Key{signing.NewKey(moment)}, signing.Rules{}, moment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return oneKey{ring: ring}
+}
+
+// storing is the webhook that stores authors, and the one that judges them.
+func storing(t testing.TB) *authors {
+	t.Helper()
+	v := &validator{keys: newKey(t), self: &self{name: operator}}
+	return &authors{&owners{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }}, clocktesting.NewFakePassiveClock(moment)}
+}
+
+// stored is a Cleaner of alice.
+func stored(t *testing.T, a *authors) *v1alpha1.Cleaner {
+	t.Helper()
+	ring, err := a.keys.Ring()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &v1alpha1.Cleaner{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c", UID: "1", Generation: 4, CreationTimestamp: metav1.NewTime(moment)},
+		Spec:       v1alpha1.CleanerSpec{CommonSpec: v1alpha1.CommonSpec{TTL: "1d"}},
+	}
+	value, err := author.Sign(ring, c, 4, author.Author{Username: "alice"}, moment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Annotations = map[string]string{v1alpha1.AnnotationAuthor: value}
+	return c
+}
+
+// request has a user write an object over another, which is nil when it is created.
+func request(t *testing.T, user string, now, old *v1alpha1.Cleaner) admission.Request {
+	t.Helper()
+	raw := func(c *v1alpha1.Cleaner) runtime.RawExtension {
+		text, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runtime.RawExtension{Raw: text}
+	}
+	r := admissionv1.AdmissionRequest{
+		Kind: metav1.GroupVersionKind{Kind: "Cleaner"}, Namespace: "shop", Operation: admissionv1.Create, Object: raw(now),
+		UserInfo: authenticationv1.UserInfo{Username: user},
+	}
+	if old != nil {
+		r.Operation, r.OldObject = admissionv1.Update, raw(old)
+	}
+	return admission.Request{AdmissionRequest: r}
+}
+
+// patched is an object as the API server has it after an answer and its own part of the write.
+func patched(t *testing.T, req admission.Request, answer admission.Response) *v1alpha1.Cleaner {
+	t.Helper()
+	text := req.Object.Raw
+	if len(answer.Patches) > 0 {
+		ops, err := json.Marshal(answer.Patches)
+		if err != nil {
+			t.Fatal(err)
+		}
+		patch, err := jsonpatch.DecodePatch(ops)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err = patch.Apply(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &v1alpha1.Cleaner{}
+	if err := json.Unmarshal(text, c); err != nil {
+		t.Fatal(err)
+	}
+	if req.Operation == admissionv1.Create {
+		c.Generation, c.UID, c.CreationTimestamp = 1, "new", metav1.NewTime(moment)
+	} else if same, _ := sameSpec(req.Object.Raw, req.OldObject.Raw); !same {
+		c.Generation++
+	}
+	return c
+}
+
+// TestAuthorAfterAWrite shows whose a spec is after each kind of write, and that the validating webhook judges it so.
+func TestAuthorAfterAWrite(t *testing.T) {
+	for name, tc := range map[string]struct {
+		user   string
+		create bool
+		change func(c *v1alpha1.Cleaner)
+		before func(c *v1alpha1.Cleaner)
+		want   string // the author afterwards; empty if none is stored
+		review bool   // whether rights are reviewed
+		refuse string
+	}{
+		"Create":         {user: "bob", create: true, want: "bob", review: true},
+		"CreateWithUID":  {user: "bob", create: true, change: func(c *v1alpha1.Cleaner) { c.UID = "of another" }, want: "bob", review: true},
+		"CreateForged":   {user: "bob", create: true, change: func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationAuthor: "{}"} }, want: "bob", review: true},
+		"CreateOperator": {user: operator, create: true, refuse: "the operator itself never changes the spec"},
+		"Edit":           {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Spec.TTL = "2d" }, want: "bob", review: true},
+		"EditAndKeep":    {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }, want: "bob", review: true},
+		"EditOperator":   {user: operator, change: func(c *v1alpha1.Cleaner) { c.Spec.TTL = "2d" }, refuse: "the operator itself never changes the spec"},
+		"Label":          {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Labels = map[string]string{"a": "b"} }, want: "alice"},
+		"Ask":            {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Annotations[v1alpha1.AnnotationRequestedAt] = "1" }, want: "alice"},
+		"Remove":         {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Annotations = nil }, want: "alice"},
+		"Change":         {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Annotations[v1alpha1.AnnotationAuthor] += " " }, want: "alice"},
+		"LabelUnknown":   {user: "bob", before: unknown, change: func(c *v1alpha1.Cleaner) { c.Labels = map[string]string{"a": "b"} }, want: ""},
+		"ForgeUnknown":   {user: "bob", before: unknown, change: func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationAuthor: "{}"} }, want: ""},
+		"AskUnknown": {user: "bob", before: unknown, change: func(c *v1alpha1.Cleaner) {
+			c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"}
+		}, want: "bob", review: true},
+		"AskForeign": {user: "bob", before: func(c *v1alpha1.Cleaner) { c.Spec.TTL = "9d" }, change: func(c *v1alpha1.Cleaner) {
+			c.Annotations[v1alpha1.AnnotationRequestedAt] = "1"
+		}, want: "bob", review: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := storing(t)
+			now := stored(t, a)
+			if tc.before != nil {
+				tc.before(now)
+			}
+			var old *v1alpha1.Cleaner
+			if tc.create {
+				now.Annotations, now.UID, now.Generation = nil, "", 0
+			} else {
+				old = now.DeepCopy()
+			}
+			if tc.change != nil {
+				tc.change(now)
+			}
+			req := request(t, tc.user, now, old)
+			answer := a.Handle(t.Context(), req)
+			if tc.refuse != "" {
+				if answer.Allowed || !strings.Contains(answer.Result.Message, tc.refuse) {
+					t.Fatalf("got %+v", answer)
+				}
+				if answer := a.owners.Handle(t.Context(), req); answer.Allowed || !strings.Contains(answer.Result.Message, tc.refuse) {
+					t.Errorf("the validating webhook: %+v", answer)
+				}
+				return
+			}
+			if !answer.Allowed {
+				t.Fatalf("refused: %s", answer.Result.Message)
+			}
+			after := patched(t, req, answer)
+			ring, _ := a.keys.Ring()
+			got, err := author.Read(ring, after)
+			if tc.want == "" {
+				if err == nil {
+					t.Fatalf("the author is %s", got)
+				}
+			} else if err != nil || got.Username != tc.want {
+				t.Fatalf("the author is %s (%v)", got, err)
+			}
+			change, err := a.readChange(t.Context(), ptr(request(t, tc.user, after, old)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !change.spec && change.author() == change.before() {
+				if tc.review {
+					t.Error("nothing is reviewed")
+				}
+				return
+			}
+			if reviewed, err := a.judge(ring, change, req.UserInfo); err != nil || reviewed != tc.review {
+				t.Errorf("judged %t, %v", reviewed, err)
+			}
+		})
+	}
+}
+
+// unknown is a Cleaner without an author.
+func unknown(c *v1alpha1.Cleaner) { c.Annotations = nil }
+
+func ptr[T any](v T) *T { return &v }
+
+// TestJudge shows what the validating webhook refuses when the other one was not asked, or when somebody wrote after it.
+func TestJudge(t *testing.T) {
+	a := storing(t)
+	for name, tc := range map[string]struct {
+		user   string
+		change func(now, old *v1alpha1.Cleaner)
+		want   error
+	}{
+		"EditNotStored":     {"bob", func(now, _ *v1alpha1.Cleaner) { now.Spec.TTL, now.Annotations = "2d", nil }, errAuthorNotStored},
+		"EditOfOthersName":  {"bob", func(now, _ *v1alpha1.Cleaner) { now.Spec.TTL = "2d"; now.Generation = 5; a.sign(t, now, "alice") }, errAuthorNotStored},
+		"ChangedAfterwards": {"bob", func(now, _ *v1alpha1.Cleaner) { now.Spec.TTL = "2d" }, errSpecChangedAfter},
+		"Annotation":        {"bob", func(now, _ *v1alpha1.Cleaner) { now.Annotations = nil }, errAuthorWritten},
+		"SignedByNobody":    {operator, func(now, _ *v1alpha1.Cleaner) { now.Annotations[v1alpha1.AnnotationAuthor] = "{}" }, errAuthorWritten},
+		"TakenUnasked":      {"bob", func(now, old *v1alpha1.Cleaner) { old.Annotations = nil; a.sign(t, now, "bob") }, errAuthorWritten},
+		"Renewed":           {operator, func(_, old *v1alpha1.Cleaner) { old.Annotations = map[string]string{"a": "b"} }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := stored(t, a)
+			old := now.DeepCopy()
+			tc.change(now, old)
+			req := request(t, tc.user, now, old)
+			change, err := a.readChange(t.Context(), &req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ring, _ := a.keys.Ring()
+			if reviewed, err := a.judge(ring, change, req.UserInfo); !errors.Is(err, tc.want) || reviewed {
+				t.Errorf("got %t, %v, want %v", reviewed, err, tc.want)
+			}
+		})
+	}
+}
+
+// sign stores an author as somebody with the key could.
+func (a *authors) sign(t *testing.T, c *v1alpha1.Cleaner, name string) {
+	t.Helper()
+	ring, err := a.keys.Ring()
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := author.Sign(ring, c, c.Generation, author.Author{Username: name}, moment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Annotations = map[string]string{v1alpha1.AnnotationAuthor: value}
+}
+
+// Without a key no author can be stored, so that nothing is written.
+func TestNoAuthorWithoutAKey(t *testing.T) {
+	a := storing(t)
+	c := stored(t, a)
+	a.keys = oneKey{err: errors.New("the key is lost")}
+	req := request(t, "bob", c, nil)
+	for _, h := range []admission.Handler{a, a.owners} {
+		if answer := h.Handle(t.Context(), req); answer.Allowed || answer.Result.Code != 503 || !strings.Contains(answer.Result.Message, "the key is lost") {
+			t.Errorf("%T: got %+v", h, fmt.Sprint(answer))
+		}
+	}
+}

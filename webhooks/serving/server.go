@@ -1,0 +1,217 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	stdlog "log"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+)
+
+const (
+	// maxHeader bounds the bytes of a request's header. Go reads 4 KiB more than this.
+	maxHeader = 64 << 10
+	// headerTimeout bounds the TLS handshake, and the header of a request.
+	headerTimeout = 5 * time.Second
+	// readTimeout bounds a request with its body: callers are near, and send at most some MiB.
+	readTimeout = 10 * time.Second
+	// writeTimeout bounds a request until its answer is written. A webhook has at most 30 seconds by Kubernetes' own rule.
+	writeTimeout = 40 * time.Second
+	// idleTimeout is how long a connection may wait for its next request.
+	idleTimeout = 90 * time.Second
+	// stopTimeout is how long requests under way may take when the server is stopped.
+	stopTimeout = 15 * time.Second
+	// logInterval is the shortest time between two lines about connections that failed: strangers cause them.
+	logInterval = 10 * time.Second
+)
+
+// Options say where a Server serves, and to whom.
+type Options struct {
+	// Address is where it listens, such as ":9443".
+	Address string
+	// CertDir is the folder with tls.crt and tls.key, which may change at any time. If it is empty, the server makes itself
+	// a certificate that nobody has signed.
+	CertDir string
+	// HTTP2 lets callers use HTTP/2.
+	HTTP2 bool
+	// ClientCA, unless empty, is a file with the certificates of the authorities that callers' certificates are signed by:
+	// who has none is refused.
+	ClientCA string
+	// ClientNames, unless empty, are the names, common name or DNS name, of the certificates that callers may have.
+	ClientNames []string
+	// Log is told of connections that failed, at times.
+	Log logr.Logger
+}
+
+// Server serves one handler over HTTPS. Each replica serves, whether it leads or not.
+type Server struct {
+	options Options
+	handler http.Handler
+	address atomic.Pointer[net.Addr] // nil until it listens
+}
+
+// New makes a Server. A ClientCA that cannot be used is an error here, not at the first connection.
+func New(o Options, handler http.Handler) (*Server, error) {
+	if len(o.ClientNames) > 0 && o.ClientCA == "" {
+		return nil, errors.New("names of clients say nothing without the authority that has signed their certificates")
+	}
+	if o.ClientCA != "" {
+		if _, err := cert.NewPool(o.ClientCA); err != nil {
+			return nil, fmt.Errorf("cannot use the authority of clients' certificates: %w", err)
+		}
+	}
+	return &Server{options: o, handler: handler}, nil
+}
+
+// NeedLeaderElection says that every replica serves.
+func (s *Server) NeedLeaderElection() bool { return false }
+
+// Address is where the server listens; nil before it does.
+func (s *Server) Address() net.Addr {
+	if a := s.address.Load(); a != nil {
+		return *a
+	}
+	return nil
+}
+
+// Check fails until the server listens.
+func (s *Server) Check(*http.Request) error {
+	if s.Address() == nil {
+		return errors.New("the server does not listen yet")
+	}
+	return nil
+}
+
+// Start serves until ctx is done and the requests under way have been answered.
+func (s *Server) Start(ctx context.Context) error {
+	config, err := s.config(ctx)
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.options.Address)
+	if err != nil {
+		return fmt.Errorf("cannot listen: %w", err)
+	}
+	address := listener.Addr()
+	s.address.Store(&address)
+	s.options.Log.Info("Serving", "address", address.String(), "clientCertificates", s.options.ClientCA != "")
+
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(s.options.HTTP2)
+	server := &http.Server{
+		Handler: s.handler, TLSConfig: config, Protocols: protocols, MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		ErrorLog: stdlog.New(&sometimes{log: s.options.Log, now: rate.Sometimes{Interval: logInterval}}, "", 0),
+	}
+	stopped := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		stopped <- server.Shutdown(ctx)
+	}()
+	bounded := &boundedListener{listener, newPlaces(maxConnections, maxConnectionsOfCaller)}
+	if err := server.ServeTLS(bounded, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("cannot serve: %w", err)
+	}
+	if err := <-stopped; err != nil {
+		return fmt.Errorf("cannot answer all requests before the end: %w", err)
+	}
+	return nil
+}
+
+// config is the server's side of TLS.
+func (s *Server) config(ctx context.Context) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	if s.options.HTTP2 {
+		config.NextProtos = []string{"h2", "http/1.1"}
+	}
+	var err error
+	if config.GetCertificate, err = s.certificate(ctx); err != nil {
+		return nil, err
+	}
+	if s.options.ClientCA == "" {
+		return config, nil
+	}
+	config.ClientAuth, config.SessionTicketsDisabled = tls.RequireAndVerifyClientCert, true // each connection is verified
+	config.VerifyConnection = s.named
+	base := config.Clone()
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		pool, err := cert.NewPool(s.options.ClientCA) // at each connection, so that an authority can be renewed
+		if err != nil {
+			return nil, fmt.Errorf("cannot use the authority of clients' certificates: %w", err)
+		}
+		now := base.Clone()
+		now.ClientCAs = pool
+		return now, nil
+	}
+	return config, nil
+}
+
+// named refuses a client by the name of its certificate, which is verified.
+func (s *Server) named(state tls.ConnectionState) error {
+	if len(s.options.ClientNames) == 0 {
+		return nil
+	}
+	if len(state.PeerCertificates) > 0 {
+		client := state.PeerCertificates[0]
+		for _, name := range s.options.ClientNames {
+			if client.Subject.CommonName == name || client.VerifyHostname(name) == nil {
+				return nil
+			}
+		}
+	}
+	return errors.New("the client's certificate has a name that is not served")
+}
+
+// certificate gives the server's certificate at each connection.
+func (s *Server) certificate(ctx context.Context) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
+	if s.options.CertDir == "" {
+		chain, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+		if err != nil {
+			return nil, fmt.Errorf("cannot make a certificate: %w", err)
+		}
+		pair, err := tls.X509KeyPair(chain, key)
+		if err != nil {
+			return nil, fmt.Errorf("cannot use the certificate that was made: %w", err)
+		}
+		return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }, nil
+	}
+	watcher, err := certwatcher.New(filepath.Join(s.options.CertDir, "tls.crt"), filepath.Join(s.options.CertDir, "tls.key"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the certificate in %s: %w", s.options.CertDir, err)
+	}
+	go func() {
+		if err := watcher.Start(ctx); err != nil && !errors.Is(err, os.ErrClosed) {
+			s.options.Log.Error(err, "Cannot follow the certificate")
+		}
+	}()
+	return watcher.GetCertificate, nil
+}
+
+// sometimes logs what net/http says of connections, a line at a time and not too often.
+type sometimes struct {
+	log logr.Logger
+	now rate.Sometimes
+}
+
+// Write takes one line.
+func (s *sometimes) Write(line []byte) (int, error) {
+	s.now.Do(func() { s.log.Info("A connection failed", "why", string(line)) })
+	return len(line), nil
+}
