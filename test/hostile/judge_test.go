@@ -1,0 +1,226 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/invariants"
+	"github.com/vtex/cleaner/test/operator"
+)
+
+// shown is how many of the same kind of harm are listed.
+const shown = 10
+
+// judgeDeeds holds each write of the operator against what it may touch, and each deletion against its preconditions.
+func (p *play) judgeDeeds(t *testing.T) {
+	events, err := p.audit.Events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var foreign []string
+	deeds := 0
+	for i := range events {
+		e := &events[i]
+		if !e.By(operator.User) {
+			continue
+		}
+		if why := p.foreign(e); why != "" {
+			foreign = append(foreign, fmt.Sprintf("%s: %s", why, e))
+		}
+		if e.Verb == "delete" && e.ObjectRef != nil && e.ObjectRef.Namespace == healthyNamespace {
+			deeds++
+		}
+	}
+	if deeds < healthyCleaners {
+		t.Errorf("the audit log shows %d deeds, so it witnesses nothing", deeds)
+	}
+	for _, line := range foreign[:min(len(foreign), shown)] {
+		t.Error(line)
+	}
+	if len(foreign) > shown {
+		t.Errorf("and %d more", len(foreign)-shown)
+	}
+	for _, line := range cluster.Violations(events, operator.User) {
+		t.Error(line)
+	}
+	p.judgeHealthy(t, events)
+}
+
+// judgeHealthy holds what was done outside of the namespaces of rows and floods against the invariants. In those, what
+// others have written as status would blur them.
+func (p *play) judgeHealthy(t *testing.T, events []cluster.Event) {
+	var theirs []string
+	for _, s := range p.scenes {
+		theirs = append(theirs, s.Namespace)
+	}
+	for _, f := range floods() {
+		theirs = append(theirs, f.name)
+	}
+	events = slices.DeleteFunc(events, func(e cluster.Event) bool {
+		return e.ObjectRef != nil && slices.Contains(theirs, e.ObjectRef.Namespace)
+	})
+	log, err := invariants.ReadLogs(filepath.Join(p.Dir(), "manager*.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := invariants.Check(&invariants.Record{
+		Operator: operator.User, Audit: events, Log: log, Namespaces: []string{healthyNamespace}, Elsewhere: theirs, Own: operator.Namespace,
+		Protected: []string{"kube-system", "kube-public", "kube-node-lease", operator.Namespace},
+	})
+	for _, v := range found[:min(len(found), shown)] {
+		t.Error(v)
+	}
+}
+
+// upkeep is what the operator writes for itself.
+func upkeep(e *cluster.Event) bool {
+	ref := e.ObjectRef
+	switch ref.Resource {
+	case "events", "leases", "subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews", "tokenreviews":
+		return true
+	case "validatingwebhookconfigurations", "mutatingwebhookconfigurations":
+		return strings.HasPrefix(ref.Name, operator.WebhookConfiguration)
+	case "secrets":
+		return own(ref.Namespace)
+	case "cleaners", "clustercleaners": // its record, its finalizer, and the end of one that has cleaned
+		return ref.Subresource == "status" || e.Verb == "delete" || e.RequestObject == nil || !bytes.Contains(e.RequestObject.Raw, []byte(`"spec"`))
+	}
+	return false
+}
+
+// foreign says why a request of the operator harms somebody; empty if it does not.
+func (p *play) foreign(e *cluster.Event) string {
+	ref := e.ObjectRef
+	if ref == nil {
+		return ""
+	}
+	if as := e.ImpersonatedUser; as != nil {
+		account, _ := strings.CutPrefix(as.Username, "system:serviceaccount:")
+		namespace, _, _ := strings.Cut(account, ":")
+		if namespace != ref.Namespace {
+			return "it acts as an account of another namespace"
+		}
+	}
+	if !slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, e.Verb) || upkeep(e) {
+		return ""
+	}
+	release := regexp.MustCompile(`^sh\.helm\.release\.v1\.web\.v\d+$`)
+	switch {
+	case ref.Namespace == healthyNamespace, strings.HasPrefix(ref.Name, "free"):
+		return ""
+	case ref.Resource == "secrets" && release.MatchString(ref.Name) && p.plays("releases", ref.Namespace):
+		return ""
+	}
+	return "it touches what is nobody's to give"
+}
+
+// plays says that a namespace is that of a row of a class.
+func (p *play) plays(class, namespace string) bool {
+	return slices.ContainsFunc(p.scenes, func(s *scene) bool { return s.class == class && s.Namespace == namespace })
+}
+
+// canaries are the versions of objects that nobody may touch, by their name.
+func (p *play) canaries() map[string]string {
+	p.Helper()
+	found, err := p.versions(p.ctx)
+	if err != nil {
+		p.Fatal(err)
+	}
+	const least = 200
+	if len(found) < least {
+		p.Fatalf("there are %d objects to watch over only", len(found))
+	}
+	return found
+}
+
+func (p *play) versions(ctx context.Context) (map[string]string, error) {
+	kinds := []schema.GroupVersionKind{
+		{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Pod"}, {Version: "v1", Kind: "Secret"}, {Version: "v1", Kind: "Service"},
+		{Version: "v1", Kind: "ServiceAccount"}, {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"},
+	}
+	versions := map[string]string{}
+	for _, kind := range kinds {
+		list, err := p.of(kind, "").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("cannot list %s: %w", kind.Kind, err)
+		}
+		for i := range list.Items {
+			if o := &list.Items[i]; !own(o.GetNamespace()) && o.GetNamespace() != "kube-system" {
+				versions[fmt.Sprintf("%s %s/%s", kind.Kind, o.GetNamespace(), o.GetName())] = string(o.GetUID()) + " " + o.GetResourceVersion()
+			}
+		}
+	}
+	return versions, nil
+}
+
+// judgeCanaries holds that what was there before anything hostile is there, as it was.
+func (p *play) judgeCanaries(t *testing.T, before map[string]string) {
+	after, err := p.versions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, version := range before {
+		if after[name] != version {
+			t.Errorf("%s was %s, and is %q", name, version, after[name])
+		}
+	}
+}
+
+// judgeProcess holds that the operator is the same process, and has stayed below its memory limit.
+func (p *play) judgeProcess(t *testing.T) {
+	if p.ended() {
+		t.Fatalf("the operator has ended with %d; its log is %s", p.manager.ExitCode(), p.manager.LogPath)
+	}
+	most, err := highWater(p.manager.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the operator had %d MiB at most; its limit is %d MiB", most>>20, p.limit>>20)
+	if most > p.limit {
+		t.Errorf("the operator had %d MiB, and its limit is %d MiB", most>>20, p.limit>>20)
+	}
+	log, err := os.ReadFile(p.manager.LogPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(log) {
+		if bytes.Contains(line, []byte("panic")) && !bytes.Contains(line, []byte(v1alpha1.ReasonEvaluationFailed)) {
+			t.Errorf("the operator's log has %s", shortened(string(line)))
+			break
+		}
+	}
+	if n := bytes.Count(log, []byte(`"msg":"Starting","version"`)); n != 1 {
+		t.Errorf("the operator has started %d times", n)
+	}
+}
+
+// highWater is the most memory that a process has had.
+func highWater(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("cannot read how much memory the operator has had: %w", err)
+	}
+	found := regexp.MustCompile(`(?m)^VmHWM:\s+(\d+) kB$`).FindSubmatch(text)
+	if found == nil {
+		return 0, fmt.Errorf("cannot read how much memory the operator has had in %q", text)
+	}
+	kib, err := strconv.ParseInt(string(found[1]), 10, 64)
+	return kib << 10, err
+}
