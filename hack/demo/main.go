@@ -4,7 +4,8 @@
 // Command demo shows the operator at work, on a control plane that it starts on this machine. In the first act the
 // environment of one commit, two Knative Services in a Helm release, is cleaned up when nobody uses its Revisions any
 // more. In the second a Node is lost, and a ClusterCleaner deletes its Pods: first in DryRun, then in earnest. In the third
-// another one gives the addresses of these Pods back to a pool of Spiderpool.
+// another one gives the addresses of these Pods back to a pool of Spiderpool. Before them, a tenant tries to do more than
+// they may, and is refused.
 //
 // Everything is real but Nodes and what runs on them: etcd, kube-apiserver and kube-controller-manager, the operator as the built binary
 // with the rights of its ServiceAccount, Knative's CRDs, the Helm release, and the receiver of the CloudEvent. Of Spiderpool
@@ -27,6 +28,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/vtex/cleaner/test/cluster"
@@ -55,18 +57,18 @@ func run(ctx context.Context, keep bool) (err error) {
 	t := newTeller(os.Stdout)
 	t.chapter("A control plane on this machine")
 	t.say("etcd, kube-apiserver and kube-controller-manager, built from Go modules: the first time takes ten minutes.")
-	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stdout})
+	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stdout, APIServerFlags: operator.Routing()})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
 
 	t.chapter("The operator")
-	t.say("Building and installing it: config/default, which has CRDs, rights and presets.")
+	t.say("Building and installing it: config/default, which has CRDs, rights, presets, the webhook and a policy; and the preset helm.")
 	if err := install(ctx, c); err != nil {
 		return err
 	}
-	t.say("It runs as %s, with no rights but its own.", operator.User)
+	t.say("It runs as %s, with no rights but its own, and serves the webhook.", operator.User)
 
 	received := sink.New()
 	defer received.Close()
@@ -78,14 +80,10 @@ func run(ctx context.Context, keep bool) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.tell(ctx); err != nil {
-		return err
-	}
-	if err := s.tellOfANode(ctx); err != nil {
-		return err
-	}
-	if err := s.tellOfAPool(ctx); err != nil {
-		return err
+	for _, act := range []func(context.Context) error{s.tellOfATenant, s.tell, s.tellOfANode, s.tellOfAPool} {
+		if err := act(ctx); err != nil {
+			return err
+		}
 	}
 	kubeconfig := filepath.Join(c.Dir(), "admin.kubeconfig")
 	if !keep {
@@ -107,7 +105,14 @@ func install(ctx context.Context, c *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	if err := operator.Install(ctx, c); err != nil {
+	if err := operator.InstallWithWebhook(ctx, c); err != nil {
+		return err
+	}
+	if err := operator.Grant(ctx, c, "helm", authorizationv1.ResourceAttributes{Verb: "delete", Resource: "secrets"}); err != nil {
+		return err
+	}
+	gate, err := operator.OpenGate(ctx, c)
+	if err != nil {
 		return err
 	}
 	knative, err := cluster.KnativeServingCRDs(ctx)
@@ -117,7 +122,7 @@ func install(ctx context.Context, c *cluster.Cluster) error {
 	if err := cluster.InstallCRDs(ctx, c.Config(), knative...); err != nil {
 		return err
 	}
-	_, err = operator.Run(ctx, c, operator.Options{Binary: binary})
+	_, err = operator.Run(ctx, c, operator.Options{Binary: binary, Webhook: gate})
 	return err
 }
 

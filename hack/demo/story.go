@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -72,8 +73,10 @@ func newStory(c *cluster.Cluster, t *teller, received *sink.Sink, url string) (*
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return nil, err
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
 	}
 	w, err := client.NewWithWatch(c.Config(), client.Options{Scheme: scheme})
 	if err != nil {

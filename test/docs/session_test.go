@@ -69,7 +69,9 @@ func (b block) steps() ([]step, error) {
 // notRun are commands that no test can run, by how they begin, and why. Of those of make, the target must be there.
 func notRun() map[string]string {
 	return map[string]string{
+		"cosign ":           "needs a key and a registry",
 		"docker ":           "needs a container daemon and a registry",
+		"jq .predicate":     "reads what a registry has",
 		"export PATH=":      "the session has the plugin on its PATH already",
 		"make build":        "compiles everything once more: the session has the plugin already",
 		"make docker-build": "needs a container daemon",
@@ -117,7 +119,8 @@ func prepared() map[string][]string {
 // meanwhile is what happens before a command, by others: a page is about it, and does not tell to do it.
 func meanwhile() map[string]string {
 	return map[string]string{
-		"kubectl apply -f cluster.yaml": "kubectl delete cleaners --all --all-namespaces && kubectl delete clustercleaners,cleanertemplates --all",
+		"kubectl create -f signing-key.yaml": "kubectl -n cleaner-system delete secret cleaner-signing-key",
+		"kubectl apply -f cluster.yaml":      "kubectl delete cleaners --all --all-namespaces && kubectl delete clustercleaners,cleanertemplates --all",
 	}
 }
 
