@@ -3,6 +3,7 @@ IMG ?= controller:latest
 KUBECTL ?= kubectl
 DOCKER ?= docker
 GO ?= go
+ARCH ?= $(shell $(GO) env GOARCH)
 
 # What is built: the version that is written in one file, and the commit, if git knows it.
 VERSION ?= $(shell cat cmd/internal/version/VERSION)
@@ -99,16 +100,17 @@ bench-units: ## Run the benchmarks of single packages.
 ##@ Build and run
 
 .PHONY: build
-build: ## Build the programs into bin/.
-	$(GO) build -trimpath -buildvcs=false -ldflags="$(STAMP)" -o $(BIN)/ ./cmd/...
+build: ## Build the programs into bin/. What is compiled serves tests and the demo too; releases are built by make image.
+	$(GO) build -buildvcs=false -ldflags="$(STAMP)" -o $(BIN)/ ./cmd/...
 
 .PHONY: run
 run: ## Run the operator on this machine, against the cluster of the current kubeconfig.
-	$(GO) run ./cmd/manager --leader-elect=false --namespace=cleaner-system --sink-allow-loopback --webhook=false
+	$(GO) run ./cmd/manager --leader-elect=false --namespace=cleaner-system --sink-allow-loopback --webhook=false --act-without-author
 
 .PHONY: docker-build
-docker-build: ## Build the image IMG.
-	$(DOCKER) build --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) -t $(IMG) .
+docker-build: ## Build the image IMG, for linux on ARCH, from a program that Go builds here. No base image is pulled.
+	GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -buildvcs=false -ldflags="-s -w $(STAMP)" -o $(BIN)/image/manager ./cmd/manager
+	$(DOCKER) build --platform=linux/$(ARCH) -f Dockerfile -t $(IMG) $(BIN)/image
 
 ##@ Release
 

@@ -80,13 +80,13 @@ func problems(t *testing.T, compiler *celenv.Compiler, manifest string) []string
 	case gvk.Version != v1alpha1.GroupVersion.Version:
 		return []string{"apiVersion is " + gvk.GroupVersion().String()}
 	}
-	if t, ok := object.(*v1alpha1.CleanerTemplate); ok {
-		work, errs := templates.StandIn(t)
+	if template, ok := object.(*v1alpha1.CleanerTemplate); ok {
+		work, errs := templates.StandIn(template)
 		if len(errs) > 0 {
 			return []string{errs.ToAggregate().Error()}
 		}
-		programs, errs := compiler.Compile(work)
-		return said(validation.ValidateTemplate(t, templates.Validate(t), validation.Options{Compiled: errs}), programs)
+		programs, errs := compiler.Compile(t.Context(), work)
+		return said(validation.ValidateTemplate(template, templates.Validate(template), validation.Options{Compiled: errs}), programs)
 	}
 	owner, ok := object.(v1alpha1.Owner)
 	if !ok {
@@ -102,7 +102,7 @@ func problems(t *testing.T, compiler *celenv.Compiler, manifest string) []string
 	if len(errs) > 0 {
 		return []string{errs.ToAggregate().Error()}
 	}
-	programs, errs := compiler.Compile(work)
+	programs, errs := compiler.Compile(t.Context(), work)
 	findings := validation.Validate(work, validation.Options{Compiled: errs})
 	if template != nil {
 		findings = findings.Errors()
@@ -354,7 +354,7 @@ func (e *examples) check(t *testing.T, expression, want string) error {
 func (e *examples) evaluate(t *testing.T, condition string) (bool, error) {
 	t.Helper()
 	e.spec.Conditions = []string{condition}
-	programs, errs := e.compiler.Compile(e.spec.Work())
+	programs, errs := e.compiler.Compile(t.Context(), e.spec.Work())
 	if len(errs) > 0 {
 		return false, errs.ToAggregate()
 	}
