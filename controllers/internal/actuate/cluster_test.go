@@ -43,7 +43,7 @@ var shared *cluster.Cluster
 func TestMain(m *testing.M) {
 	clustertest.Suite{Ready: func(ctx context.Context, c *cluster.Cluster) error {
 		shared = c
-		return cluster.InstallCRDs(ctx, c.Config(), "../../../config/crd/bases")
+		return cluster.InstallCRDs(ctx, c.Config(), "testdata/environments.yaml")
 	}}.Main(m)
 }
 
@@ -152,22 +152,22 @@ func (l *lab) untouched(o plan.Object) {
 	}
 }
 
-func cleanersResource() schema.GroupVersionResource {
-	return v1alpha1.GroupVersion.WithResource("cleaners")
+func environmentsResource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "environments"}
 }
 
 // custom makes an object of a kind that a CRD defines.
 func (l *lab) custom(name string) plan.Object {
 	l.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Cleaner",
+		"apiVersion": "example.com/v1", "kind": "Environment",
 		"metadata": map[string]any{"name": name, "labels": map[string]any{"app": name}},
-		"spec":     map[string]any{"ttl": "1h", "targets": []any{map[string]any{"name": "pods", "reference": map[string]any{"version": "v1", "kind": "Pod"}}}},
+		"spec":     map[string]any{"owner": "a-team"},
 	}}
-	if _, err := l.dynamic.Resource(cleanersResource()).Namespace(l.ns).Create(l.Context(), u, metav1.CreateOptions{}); err != nil {
+	if _, err := l.dynamic.Resource(environmentsResource()).Namespace(l.ns).Create(l.Context(), u, metav1.CreateOptions{}); err != nil {
 		l.Fatal(err)
 	}
-	return l.read(cleanersResource(), name)
+	return l.read(environmentsResource(), name)
 }
 
 func patch(t v1alpha1.PatchType, body string) *plan.Patch {
@@ -534,14 +534,14 @@ func TestFinalizers(t *testing.T) {
 	if got := l.do(&plan.Step{Verb: plan.VerbPatch, Object: last, Patch: patch(v1alpha1.PatchMerge, `{"metadata":{"finalizers":["example.com/a"]}}`)}); got.Kind != plan.AnswerDeleted {
 		t.Fatalf("it came to %+v", got)
 	}
-	deleted := l.do(&plan.Step{Verb: plan.VerbDelete, Object: l.read(cleanersResource(), "last")})
+	deleted := l.do(&plan.Step{Verb: plan.VerbDelete, Object: l.read(environmentsResource(), "last")})
 	if deleted.Now == nil || !deleted.Leaving || deleted.Gone {
 		t.Fatalf("it came to %+v", deleted)
 	}
 	if got := l.doAt(remove(*deleted.Now, "example.com/a"), deleted.Version); got.Kind != plan.AnswerDeleted || !got.Gone || got.Now != nil {
 		t.Errorf("for the last one it came to %+v", got)
 	}
-	if l.find(cleanersResource(), "last") != nil {
+	if l.find(environmentsResource(), "last") != nil {
 		t.Error("it is there")
 	}
 }
