@@ -939,7 +939,7 @@ func TestAnEvaluationThatIsCutOffDecidesNothing(t *testing.T) {
 		r.When = "lists.range(1000).all(x, x >= 0)"
 	})
 	got := Compute(t.Context(), over(t, cluster(first, second), p("a"), p("b")))
-	const want = "An error never deletes: spec.rules[1].when: " // steps or time, whichever is over first
+	const want = "An error never deletes: spec.rules[1]." // the place where the steps or the time are over, whichever is first
 	if got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonEvaluationFailed || len(got.Steps) > 0 || got.Asked ||
 		!strings.HasPrefix(got.Message, want) {
 		t.Errorf("%s %s, %d steps: %s", got.Verdict, got.Reason, len(got.Steps), got.Message)
