@@ -18,8 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -90,13 +88,9 @@ func (m *handsMaker) make(account identity.Account) (*hands, error) {
 	if err != nil {
 		return nil, err
 	}
-	dyn, err := dynamic.NewForConfig(config)
+	live, err := watches.NewLive(account.String(), config, m.engine.Resolver())
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a client: %w", err)
-	}
-	meta, err := metadata.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a metadata client: %w", err)
+		return nil, err
 	}
 	actuator, err := actuate.New(config, m.slots)
 	if err != nil {
@@ -112,7 +106,7 @@ func (m *handsMaker) make(account identity.Account) (*hands, error) {
 	return &hands{
 		account:  account,
 		watched:  withoutOwnSecrets{m.access.Reader(account, m.engine), m.protection.Own},
-		live:     withoutOwnSecrets{watches.NewLive(account.String(), dyn, meta, m.engine.Resolver()), m.protection.Own},
+		live:     withoutOwnSecrets{live, m.protection.Own},
 		actuator: actuator, helm: uninstaller,
 	}, nil
 }

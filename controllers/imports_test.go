@@ -31,7 +31,7 @@ func allowed() map[string][]string {
 		"controllers/internal/wire":         {"controllers/internal/contain"},
 		"controllers/internal/watches":      {"api/v1alpha1", "controllers/internal/contain", "controllers/internal/wire", "controllers/plan", "controllers/snapshot"},
 		"controllers/internal/faults":       {},
-		"controllers/internal/actuate":      {"api/v1alpha1", "controllers/internal/contain", "controllers/internal/faults", "controllers/plan", "controllers/snapshot"},
+		"controllers/internal/actuate":      {"api/v1alpha1", "controllers/internal/contain", "controllers/internal/faults", "controllers/internal/wire", "controllers/plan", "controllers/snapshot"},
 		"controllers/internal/actuate/helm": {"api/v1alpha1", "controllers/internal/faults", "controllers/plan"},
 		"controllers/releases":              {"api/v1alpha1", "controllers/internal/actuate/helm", "controllers/plan"},
 		"controllers/internal/outbox":       {"api/v1alpha1", "controllers/internal/contain", "controllers/internal/faults", "controllers/plan"},

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"github.com/vtex/cleaner/controllers/internal/wire"
 )
 
 const (
@@ -38,11 +40,11 @@ func (r reader) errors() runtime.NegotiatedSerializer {
 	return serializer.NewCodecFactory(r.types).WithoutConversion()
 }
 
-// read reads an object or a Status; nil if it is neither.
+// read reads an object or a Status; nil if it is neither, or too large.
 func (r reader) read(body []byte) *unstructured.Unstructured {
 	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
 		u := &unstructured.Unstructured{}
-		if u.UnmarshalJSON(body) != nil {
+		if wire.CheckText(body) != nil || u.UnmarshalJSON(body) != nil {
 			return nil
 		}
 		return u

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -99,7 +98,9 @@ func newReal(t *testing.T) *realWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.live = NewLive("the operator", dynamic.NewForConfigOrDie(cfg), metadata.NewForConfigOrDie(cfg), e.Resolver())
+	if r.live, err = NewLive("the operator", cfg, e.Resolver()); err != nil {
+		t.Fatal(err)
+	}
 	r.rig = startRig(t, e, nil)
 	return r
 }

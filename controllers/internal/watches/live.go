@@ -16,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 
+	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -32,9 +34,21 @@ type Live struct {
 	resolver *Resolver
 }
 
-// NewLive returns a Reader that asks the API server through these clients, whose requests are those of who.
-func NewLive(who string, d dynamic.Interface, m metadata.Interface, r *Resolver) *Live {
-	return &Live{who: who, dynamic: d, metadata: m, resolver: r}
+// NewLive returns a Reader that asks the API server as a configuration says, whose requests are those of who.
+func NewLive(who string, config *rest.Config, r *Resolver) (*Live, error) {
+	http, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make an HTTP client: %w", err)
+	}
+	d, err := wire.NewTextClient(config, http)
+	if err != nil {
+		return nil, err
+	}
+	m, err := metadata.NewForConfigAndClient(config, http)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a metadata client: %w", err)
+	}
+	return &Live{who: who, dynamic: d, metadata: m, resolver: r}, nil
 }
 
 // Read answers with what the API server says now. An object of a given name is missing only when the API server says so

@@ -14,8 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/controllers/plan"
@@ -24,7 +22,11 @@ import (
 
 func liveOf(s *apiServer) *Live {
 	d := discovery.NewDiscoveryClientForConfigOrDie(s.config())
-	return NewLive("the operator", dynamic.NewForConfigOrDie(s.config()), metadata.NewForConfigOrDie(s.config()), NewResolver(clock.RealClock{}, d, time.Minute))
+	l, err := NewLive("the operator", s.config(), NewResolver(clock.RealClock{}, d, time.Minute))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return l
 }
 
 func TestLiveRead(t *testing.T) {

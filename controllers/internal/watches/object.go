@@ -34,9 +34,14 @@ func (o *object) read() (plan.Object, error) {
 	}
 	var err error
 	if out.Value, err = o.later(); err != nil {
-		return plan.Object{}, fmt.Errorf("cannot read %s: %w", snapshot.Where(o.Resource.GroupResource(), o.Namespace != "", o.Namespace, o.Name), err)
+		return plan.Object{}, unreadable(o.Resource.GroupResource(), o.Namespace, o.Name, err)
 	}
 	return out, nil
+}
+
+// unreadable says of which object something cannot be read.
+func unreadable(resource schema.GroupResource, namespace, name string, err error) error {
+	return fmt.Errorf("cannot read %s: %w", snapshot.Where(resource, namespace != "", namespace, name), err)
 }
 
 // matches says that it is what a query of its resource asks for. One whose fields cannot be read is, so that who asks hears
@@ -56,17 +61,27 @@ func (o *object) matches(q *snapshot.Query, namespaced bool, f snapshot.FieldLab
 
 // take is what an informer holds of what a client returned.
 func take(gvr schema.GroupVersionResource, obj any) (*object, error) {
-	if o, ok := obj.(*wire.Object); ok {
+	switch o := obj.(type) {
+	case *wire.Object:
 		return &object{snapshot.FromMetadata(gvr, &o.PartialObjectMetadata), o.Content}, nil
+	case *unstructured.Unstructured:
+		if err := wire.Unread(o); err != nil { // which is told to who needs more than the metadata
+			known := snapshot.FromUnstructured(gvr, o)
+			known.Value = nil
+			return &object{known, func() (map[string]any, error) { return nil, err }}, nil
+		}
 	}
 	o, err := convert(gvr, obj)
 	return &object{Object: o}, err
 }
 
-// convert reads what a client returned.
+// convert reads what a client returned, if it is all of it.
 func convert(gvr schema.GroupVersionResource, obj any) (plan.Object, error) {
 	switch o := obj.(type) {
 	case *unstructured.Unstructured:
+		if err := wire.Unread(o); err != nil {
+			return plan.Object{}, unreadable(gvr.GroupResource(), o.GetNamespace(), o.GetName(), err)
+		}
 		return snapshot.FromUnstructured(gvr, o), nil
 	case *metav1.PartialObjectMetadata:
 		return snapshot.FromMetadata(gvr, o), nil

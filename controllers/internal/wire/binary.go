@@ -7,10 +7,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -81,6 +83,9 @@ type messages struct {
 // that cannot be done without a loss it marks so, and the error says why.
 func (m messages) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	out, kind, err := contained(m.decode, data, gvk, into)
+	if errors.Is(err, errTooLarge) { // as JSON too
+		return nil, kind, err
+	}
 	if err != nil {
 		m.failed.Store(true)
 		return nil, kind, fmt.Errorf("cannot read %s from protobuf, and will read it from JSON: %w", kind.Kind, err)
@@ -116,12 +121,11 @@ type typed interface {
 }
 
 // readMessage reads a message. All objects have their metadata in the same field. It fails if something of an object
-// would get lost.
+// would get lost. Of one that is too large a watch tells the metadata.
 func readMessage(message []byte, kind schema.GroupVersionKind, gone bool, into runtime.Object) (runtime.Object, error) {
 	if gone {
-		var o metav1.PartialObjectMetadata
-		err := o.Unmarshal(message)
-		return nameOnly(kind, &o), err
+		o, err := metadataOf(message, kind)
+		return nameOnly(kind, o), err
 	}
 	object, err := scheme.Scheme.New(kind)
 	if err != nil {
@@ -131,24 +135,103 @@ func readMessage(message []byte, kind schema.GroupVersionKind, gone bool, into r
 	if !ok {
 		return nil, fmt.Errorf("%T is in no protobuf", object)
 	}
-	if err := o.Unmarshal(message); err != nil {
-		return nil, err
-	}
 	if _, ok := object.(*metav1.Status); ok { // of which nothing else is read
-		return object, nil
+		return object, o.Unmarshal(message)
 	}
-	// A field that is not known was skipped in silence, and is missing in what is written again. An older API server may
-	// lack a field that is always written: nothing is lost then, but that cannot be told apart.
-	if again, err := o.Marshal(); err != nil || !bytes.Equal(again, message) {
-		return nil, errors.Join(errOtherFields, err)
+	if list, ok := into.(*unstructured.UnstructuredList); ok {
+		return readList(message, o, kind, list)
 	}
-	if o, ok := object.(metav1.Object); ok {
-		o.SetManagedFields(nil) // which nobody reads, and would be half of the work
+	if err := checkMessage(message, reflect.TypeOf(object).Elem()); err != nil {
+		if into != nil {
+			return nil, err
+		}
+		metadata, err := metadataOf(message, kind)
+		return tooLarge(metadata), err
+	}
+	if err := readWhole(message, o); err != nil {
+		return nil, err
 	}
 	if into == nil { // it comes of a watch
 		return later(o, kind)
 	}
 	return untyped(object, kind, into)
+}
+
+// readWhole reads a message into an object. It fails if something would get lost.
+func readWhole(message []byte, object typed) error {
+	if err := object.Unmarshal(message); err != nil {
+		return err
+	}
+	// A field that is not known was skipped in silence, and is missing in what is written again. An older API server may
+	// lack a field that is always written: nothing is lost then, but that cannot be told apart.
+	if again, err := object.Marshal(); err != nil || !bytes.Equal(again, message) {
+		return errors.Join(errOtherFields, err)
+	}
+	if o, ok := object.(metav1.Object); ok {
+		o.SetManagedFields(nil) // which nobody reads, and would be half of the work
+	}
+	return nil
+}
+
+// metadataOf reads the metadata of an object, and nothing else.
+func metadataOf(message []byte, kind schema.GroupVersionKind) (*metav1.PartialObjectMetadata, error) {
+	var o metav1.PartialObjectMetadata
+	err := o.Unmarshal(message)
+	o.SetGroupVersionKind(kind)
+	return &o, err
+}
+
+// readList reads a list. Of items that are too large it has the metadata, at the end.
+func readList(message []byte, list typed, kind schema.GroupVersionKind, into *unstructured.UnstructuredList) (runtime.Object, error) {
+	message, large := cutLarge(message, reflect.TypeOf(list).Elem())
+	if err := readWhole(message, list); err != nil {
+		return nil, err
+	}
+	out, err := untyped(list, kind, into)
+	if err != nil {
+		return nil, err
+	}
+	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+	for _, item := range large {
+		o, err := metadataOf(item, kind)
+		if err != nil {
+			return nil, err
+		}
+		u, err := withoutRest(o)
+		if err != nil {
+			return nil, err
+		}
+		into.Items = append(into.Items, *u)
+	}
+	return out, nil
+}
+
+// cutLarge is the message of a list without the items that are too large, and those.
+func cutLarge(message []byte, list reflect.Type) (rest []byte, large [][]byte) {
+	items, ok := list.FieldByName("Items")
+	if !ok || isSmall(message, perMessageByte) {
+		return message, nil
+	}
+	number, ok := numberOf(items)
+	from := 0 // what is not in rest yet
+	for at := 0; ok && at < len(message); {
+		n, kind, length := protowire.ConsumeField(message[at:])
+		if length < 0 {
+			break
+		}
+		if n == number && kind == protowire.BytesType {
+			_, _, tag := protowire.ConsumeTag(message[at:])
+			item, _ := protowire.ConsumeBytes(message[at+tag:])
+			if checkMessage(item, contentOf(items.Type)) != nil {
+				rest, large, from = append(rest, message[from:at]...), append(large, item), at+length
+			}
+		}
+		at += length
+	}
+	if large == nil {
+		return message, nil
+	}
+	return append(rest, message[from:]...), large
 }
 
 // later is an object of a watch, which is put into maps when somebody reads it.

@@ -17,13 +17,23 @@ import (
 
 // NewClient returns a dynamic client whose lists and watches are read so. What they give is what any dynamic client gives,
 // but for managedFields, which may be missing; for the events of a watch, whose objects may be an Object each; and for
-// objects that were deleted, of which there is what names them and their version, and nothing else.
+// objects that were deleted, of which there is what names them and their version, and nothing else. Of an object that is too
+// large for the process a watch and a list give the metadata, and Object.Content and Unread say why; a read of it alone fails.
 func NewClient(config *rest.Config, http *http.Client) (dynamic.Interface, error) {
+	text, err := NewTextClient(config, http)
+	if err != nil {
+		return nil, err
+	}
+	return &client{config: config, http: http, text: text, binary: map[schema.GroupVersionResource]*binaryClient{}}, nil
+}
+
+// NewTextClient returns a dynamic client that reads JSON, and refuses what is too large as NewClient does.
+func NewTextClient(config *rest.Config, http *http.Client) (dynamic.Interface, error) {
 	text, err := rest.UnversionedRESTClientForConfigAndClient(textConfig(config), http)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a dynamic client: %w", err)
 	}
-	return &client{config: config, http: http, text: dynamic.New(text), binary: map[schema.GroupVersionResource]*binaryClient{}}, nil
+	return dynamic.New(text), nil
 }
 
 type client struct {

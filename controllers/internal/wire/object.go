@@ -5,6 +5,7 @@ package wire
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -14,7 +15,8 @@ var (
 )
 
 // Object is what a watch of a kind that is sent in protobuf tells of: its metadata, and a way to the rest. Much of what
-// happens in a cluster is over before anybody looks, so that the rest is put into maps when it is first read, if ever.
+// happens in a cluster is over before anybody looks, so that the rest is put into maps when it is first read, if ever. An
+// object that is too large to be read is one too, of any kind.
 type Object struct {
 	// PartialObjectMetadata is the metadata, without managedFields.
 	metav1.PartialObjectMetadata
@@ -26,4 +28,30 @@ type Object struct {
 // DeepCopyObject copies the metadata. The rest never changes, and is shared.
 func (o *Object) DeepCopyObject() runtime.Object {
 	return &Object{*o.PartialObjectMetadata.DeepCopy(), o.Content}
+}
+
+// tooLarge is what a watch tells of an object whose rest is not read.
+func tooLarge(metadata *metav1.PartialObjectMetadata) *Object {
+	metadata.ManagedFields = nil
+	return &Object{*metadata, func() (map[string]any, error) { return nil, errTooLarge }}
+}
+
+// unread is where an object of a list that is too large has the reason, as an error. No object that was read has one.
+const unread = "\x00unread"
+
+// Unread says why an object of a list has nothing but metadata; nil if it was read.
+func Unread(u *unstructured.Unstructured) error {
+	err, _ := u.Object[unread].(error)
+	return err
+}
+
+// withoutRest is an object of a list with nothing but its metadata, and the reason.
+func withoutRest(metadata *metav1.PartialObjectMetadata) (*unstructured.Unstructured, error) {
+	metadata.ManagedFields = nil
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(metadata)
+	if err != nil {
+		return nil, err
+	}
+	content[unread] = errTooLarge
+	return &unstructured.Unstructured{Object: content}, nil
 }

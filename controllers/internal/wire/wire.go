@@ -18,8 +18,10 @@ package wire
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -200,19 +202,28 @@ type objects struct {
 	runtime.Serializer
 }
 
-// Decode reads one object into a map. All else, such as a Status or a list, is left to client-go.
+// Decode reads one object into a map. All else, such as a Status or a list, is left to client-go. Of an object that is too
+// large a watch tells the metadata, and so does a list.
 func (s objects) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	return contained(s.decode, data, gvk, into)
 }
 
 func (s objects) decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	data, gone := bytes.CutPrefix(data, []byte(goneMark))
-	if into != nil {
-		return s.Serializer.Decode(data, gvk, into)
+	if list, ok := into.(*unstructured.UnstructuredList); ok {
+		return s.list(data, gvk, list)
 	}
 	read := wholeObject
 	if gone {
 		read = goneObject
+	} else if err := CheckText(data); err != nil {
+		if into != nil {
+			return nil, nil, err
+		}
+		return largeObject(data)
+	}
+	if into != nil {
+		return s.Serializer.Decode(data, gvk, into)
 	}
 	u, ok := read(data)
 	if !ok {
@@ -220,6 +231,74 @@ func (s objects) decode(data []byte, gvk *schema.GroupVersionKind, into runtime.
 	}
 	kind := u.GroupVersionKind()
 	return u, &kind, nil
+}
+
+// list reads a list. Those of its items that are too large are cut down to their metadata before.
+func (s objects) list(data []byte, gvk *schema.GroupVersionKind, into *unstructured.UnstructuredList) (runtime.Object, *schema.GroupVersionKind, error) {
+	if isSmall(data, perCharacter) {
+		return s.Serializer.Decode(data, gvk, into)
+	}
+	var list struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        json.RawMessage   `json:"metadata,omitempty"`
+		Items           []json.RawMessage `json:"items"`
+	}
+	if err := utiljson.Unmarshal(data, &list); err != nil {
+		return nil, nil, err
+	}
+	large := map[int]*unstructured.Unstructured{}
+	for i, item := range list.Items {
+		if CheckText(item) == nil {
+			continue
+		}
+		metadata, err := textMetadata(item)
+		if err != nil {
+			return nil, nil, err
+		}
+		if large[i], err = withoutRest(metadata); err != nil {
+			return nil, nil, err
+		}
+		list.Items[i] = json.RawMessage(`{}`) // whose place it takes
+	}
+	if len(large) == 0 {
+		return s.Serializer.Decode(data, gvk, into)
+	}
+	data, err := json.Marshal(list)
+	if err != nil {
+		return nil, nil, err
+	}
+	out, kind, err := s.Serializer.Decode(data, gvk, into)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, u := range large {
+		if u.GetKind() == "" && u.GetAPIVersion() == "" { // as client-go does
+			u.SetKind(strings.TrimSuffix(list.Kind, "List"))
+			u.SetAPIVersion(list.APIVersion)
+		}
+		into.Items[i] = *u
+	}
+	return out, kind, nil
+}
+
+// largeObject reads an object that is too large.
+func largeObject(data []byte) (runtime.Object, *schema.GroupVersionKind, error) {
+	metadata, err := textMetadata(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	kind := metadata.GroupVersionKind()
+	if !isObject(kind) {
+		return nil, nil, errTooLarge
+	}
+	return tooLarge(metadata), &kind, nil
+}
+
+// textMetadata reads the metadata of an object from its JSON, and nothing else.
+func textMetadata(data []byte) (*metav1.PartialObjectMetadata, error) {
+	var o metav1.PartialObjectMetadata
+	err := utiljson.Unmarshal(data, &o)
+	return &o, err
 }
 
 // wholeObject reads the JSON of an object; false if it is anything else.
