@@ -60,8 +60,11 @@ type change struct {
 	now v1alpha1.Owner
 	// old is nil when it is created.
 	old v1alpha1.Owner
-	// spec says that the spec is written: by a creation, or by an edit.
+	// spec says that what the Cleaner does is written: by a creation, or by an edit of more than spec.suspend.
 	spec bool
+	// pause says that of the spec, spec.suspend alone is written. It makes nobody the author: whoever stops a Cleaner in an
+	// emergency need not have its author's rights, and whoever lets it go on must not lend it theirs.
+	pause bool
 	// byOperator says that the operator itself asks for it.
 	byOperator bool
 }
@@ -88,7 +91,7 @@ func (c *change) generation() int64 {
 	switch {
 	case c.old == nil:
 		return 1
-	case c.spec:
+	case c.spec, c.pause:
 		return c.old.GetGeneration() + 1
 	}
 	return c.old.GetGeneration()
@@ -105,31 +108,37 @@ func (v *owners) readChange(ctx context.Context, req *admission.Request) (*chang
 		if err := json.Unmarshal(req.OldObject.Raw, c.old); err != nil {
 			return nil, fmt.Errorf("cannot read the %s as it was: %w", req.Kind.Kind, err)
 		}
-		same, err := sameSpec(req.Object.Raw, req.OldObject.Raw)
-		if err != nil {
+		var err error
+		if c.spec, c.pause, err = compareSpecs(req.Object.Raw, req.OldObject.Raw); err != nil {
 			return nil, fmt.Errorf("cannot read the %s: %w", req.Kind.Kind, err)
 		}
-		c.spec = !same
 	}
 	var err error
 	c.byOperator, err = v.self.is(ctx, req.UserInfo)
 	return c, err
 }
 
-// sameSpec says whether two objects have the same spec, as the API server compares them: what it counts as a new generation
-// is a change.
-func sameSpec(a, b []byte) (bool, error) {
-	var specs [2]struct {
-		Spec any `json:"spec"`
+// compareSpecs says whether the specs of two objects differ in more than suspend, or in suspend alone, as the API server
+// compares them: what it counts as a new generation is a change.
+func compareSpecs(a, b []byte) (more, suspend bool, err error) {
+	var objects [2]struct {
+		Spec map[string]any `json:"spec"`
 	}
 	for i, raw := range [][]byte{a, b} {
 		decoder := json.NewDecoder(bytes.NewReader(raw))
 		decoder.UseNumber()
-		if err := decoder.Decode(&specs[i]); err != nil {
-			return false, err
+		if err := decoder.Decode(&objects[i]); err != nil {
+			return false, false, err
 		}
 	}
-	return reflect.DeepEqual(specs[0], specs[1]), nil
+	now, old := objects[0].Spec, objects[1].Spec
+	if reflect.DeepEqual(now, old) {
+		return false, false, nil
+	}
+	delete(now, "suspend")
+	delete(old, "suspend")
+	more = !reflect.DeepEqual(now, old)
+	return more, !more, nil
 }
 
 // authors stores who wrote a spec, before it is validated.
@@ -146,7 +155,7 @@ func (a *authors) Handle(ctx context.Context, req admission.Request) admission.R
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if c.byOperator && c.spec {
+	if c.byOperator && (c.spec || c.pause) {
 		return byOperator(&req)
 	}
 	ring, err := a.keys.Ring()
@@ -169,7 +178,10 @@ func (a *authors) stored(ring signing.Ring, c *change, user authenticationv1.Use
 		if c.byOperator { // what it renews is verified when it is validated
 			return c.author(), nil
 		}
-		if _, err := author.Read(ring, c.old); err == nil || !c.asks() {
+		switch before, err := author.Read(ring, c.old); {
+		case err == nil && c.pause:
+			return author.Sign(ring, c.now, c.generation(), before.Author, before.Written)
+		case err == nil || !c.asks():
 			return c.before(), nil
 		}
 	}
@@ -204,14 +216,29 @@ func (v *owners) judge(ring signing.Ring, c *change, user authenticationv1.UserI
 	switch {
 	case err == nil && c.byOperator && !c.spec: // it has named the UID, or a new key has signed
 		return false, nil
+	case c.keepsAuthor(ring, stored, err):
+		return false, nil
 	case err == nil && equality.Semantic.DeepEqual(stored.Author, author.Of(user, v.extraKeys)) && (c.spec || c.asks()):
 		return true, nil
-	case !c.spec:
+	case !c.spec && !c.pause:
 		return false, errAuthorWritten
 	case errors.Is(err, author.ErrForeign):
 		return false, errSpecChangedAfter
 	}
 	return false, errAuthorNotStored
+}
+
+// keepsAuthor says that a change of spec.suspend alone has left the author who he was: the annotation as it was where it
+// named none.
+func (c *change) keepsAuthor(ring signing.Ring, now author.Stored, invalid error) bool {
+	if !c.pause {
+		return false
+	}
+	before, err := author.Read(ring, c.old)
+	if err != nil {
+		return c.author() == c.before()
+	}
+	return invalid == nil && equality.Semantic.DeepEqual(now.Author, before.Author)
 }
 
 var (

@@ -123,7 +123,7 @@ func patched(t *testing.T, req admission.Request, answer admission.Response) *v1
 	}
 	if req.Operation == admissionv1.Create {
 		c.Generation, c.UID, c.CreationTimestamp = 1, "new", metav1.NewTime(moment)
-	} else if same, _ := sameSpec(req.Object.Raw, req.OldObject.Raw); !same {
+	} else if more, suspend, _ := compareSpecs(req.Object.Raw, req.OldObject.Raw); more || suspend {
 		c.Generation++
 	}
 	return c
@@ -145,14 +145,28 @@ func TestAuthorAfterAWrite(t *testing.T) {
 		"CreateForged":   {user: "bob", create: true, change: func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationAuthor: "{}"} }, want: "bob", review: true},
 		"CreateOperator": {user: operator, create: true, refuse: "the operator itself never changes the spec"},
 		"Edit":           {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Spec.TTL = "2d" }, want: "bob", review: true},
-		"EditAndKeep":    {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }, want: "bob", review: true},
-		"EditOperator":   {user: operator, change: func(c *v1alpha1.Cleaner) { c.Spec.TTL = "2d" }, refuse: "the operator itself never changes the spec"},
-		"Label":          {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Labels = map[string]string{"a": "b"} }, want: "alice"},
-		"Ask":            {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Annotations[v1alpha1.AnnotationRequestedAt] = "1" }, want: "alice"},
-		"Remove":         {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Annotations = nil }, want: "alice"},
-		"Change":         {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Annotations[v1alpha1.AnnotationAuthor] += " " }, want: "alice"},
-		"LabelUnknown":   {user: "bob", before: unknown, change: func(c *v1alpha1.Cleaner) { c.Labels = map[string]string{"a": "b"} }, want: ""},
-		"ForgeUnknown":   {user: "bob", before: unknown, change: func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationAuthor: "{}"} }, want: ""},
+		"Suspend":        {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }, want: "alice"},
+		"SuspendOwn":     {user: "alice", change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }, want: "alice"},
+		"SuspendAndEdit": {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend, c.Spec.TTL = true, "2d" }, want: "bob", review: true},
+		"SuspendAndAsk": {user: "bob", change: func(c *v1alpha1.Cleaner) {
+			c.Spec.Suspend, c.Annotations[v1alpha1.AnnotationRequestedAt] = true, "1"
+		}, want: "alice"},
+		"SuspendForged": {user: "bob", change: func(c *v1alpha1.Cleaner) {
+			c.Spec.Suspend, c.Annotations = true, map[string]string{v1alpha1.AnnotationAuthor: "{}"}
+		}, want: "alice"},
+		"SuspendUnknown": {user: "bob", before: unknown, change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }, want: ""},
+		"SuspendForeign": {user: "bob", before: func(c *v1alpha1.Cleaner) { c.Spec.TTL = "9d" }, change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }, want: ""},
+		"ResumeAndTakeOver": {user: "bob", before: unknown, change: func(c *v1alpha1.Cleaner) {
+			c.Spec.Suspend, c.Annotations = true, map[string]string{v1alpha1.AnnotationRequestedAt: "1"}
+		}, want: "bob", review: true},
+		"SuspendOperator": {user: operator, change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }, refuse: "the operator itself never changes the spec"},
+		"EditOperator":    {user: operator, change: func(c *v1alpha1.Cleaner) { c.Spec.TTL = "2d" }, refuse: "the operator itself never changes the spec"},
+		"Label":           {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Labels = map[string]string{"a": "b"} }, want: "alice"},
+		"Ask":             {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Annotations[v1alpha1.AnnotationRequestedAt] = "1" }, want: "alice"},
+		"Remove":          {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Annotations = nil }, want: "alice"},
+		"Change":          {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Annotations[v1alpha1.AnnotationAuthor] += " " }, want: "alice"},
+		"LabelUnknown":    {user: "bob", before: unknown, change: func(c *v1alpha1.Cleaner) { c.Labels = map[string]string{"a": "b"} }, want: ""},
+		"ForgeUnknown":    {user: "bob", before: unknown, change: func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationAuthor: "{}"} }, want: ""},
 		"AskUnknown": {user: "bob", before: unknown, change: func(c *v1alpha1.Cleaner) {
 			c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"}
 		}, want: "bob", review: true},
@@ -203,7 +217,7 @@ func TestAuthorAfterAWrite(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !change.spec && change.author() == change.before() {
+			if !change.spec && !change.pause && change.author() == change.before() {
 				if tc.review {
 					t.Error("nothing is reviewed")
 				}
@@ -232,6 +246,9 @@ func TestJudge(t *testing.T) {
 		"EditNotStored":     {"bob", func(now, _ *v1alpha1.Cleaner) { now.Spec.TTL, now.Annotations = "2d", nil }, errAuthorNotStored},
 		"EditOfOthersName":  {"bob", func(now, _ *v1alpha1.Cleaner) { now.Spec.TTL = "2d"; now.Generation = 5; a.sign(t, now, "alice") }, errAuthorNotStored},
 		"ChangedAfterwards": {"bob", func(now, _ *v1alpha1.Cleaner) { now.Spec.TTL = "2d" }, errSpecChangedAfter},
+		"SuspendNotStored":  {"bob", func(now, _ *v1alpha1.Cleaner) { now.Spec.Suspend = true }, errSpecChangedAfter},
+		"SuspendByAnother":  {"bob", func(now, _ *v1alpha1.Cleaner) { now.Spec.Suspend = true; now.Generation = 5; a.sign(t, now, "carol") }, errAuthorNotStored},
+		"SuspendAndCopy":    {"bob", func(now, old *v1alpha1.Cleaner) { now.Spec.Suspend, old.Annotations = true, nil }, errSpecChangedAfter},
 		"Annotation":        {"bob", func(now, _ *v1alpha1.Cleaner) { now.Annotations = nil }, errAuthorWritten},
 		"SignedByNobody":    {operator, func(now, _ *v1alpha1.Cleaner) { now.Annotations[v1alpha1.AnnotationAuthor] = "{}" }, errAuthorWritten},
 		"TakenUnasked":      {"bob", func(now, old *v1alpha1.Cleaner) { old.Annotations = nil; a.sign(t, now, "bob") }, errAuthorWritten},

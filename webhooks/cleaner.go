@@ -65,10 +65,10 @@ func (v *owners) Handle(ctx context.Context, req admission.Request) admission.Re
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if change.byOperator && change.spec {
+	if change.byOperator && (change.spec || change.pause) {
 		return byOperator(&req)
 	}
-	if !change.spec && change.author() == change.before() {
+	if !change.spec && !change.pause && change.author() == change.before() {
 		return admission.Allowed("")
 	}
 	ring, err := v.keys.Ring()

@@ -157,6 +157,47 @@ func TestNobodyWritesTheAuthor(t *testing.T) {
 	})
 }
 
+// TestWhoSuspendsIsNotTheAuthor shows that to suspend a Cleaner, and to let it go on, takes no right to what it does, and lends
+// it none.
+func TestWhoSuspendsIsNotTheAuthor(t *testing.T) {
+	e := shared
+	ns := e.namespace(t)
+	alice, bob := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice-" + ns}, rbacv1.Subject{Kind: rbacv1.UserKind, Name: "bob-" + ns}
+	e.grant(t, ns, "alice", alice, configMapEditor()...)
+	e.grant(t, ns, "bob", bob, rbacv1.PolicyRule{APIGroups: []string{"cleaner.vtex.dev"}, Resources: []string{"cleaners"}, Verbs: []string{"*"}})
+	asAlice, _ := e.as(t, alice.Name)
+	asBob, _ := e.as(t, bob.Name)
+	u := cleaner(t, ns, "c", fmt.Sprintf(waiting, "x"))
+	if err := asAlice.Create(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	key := client.ObjectKeyFromObject(u)
+	e.becomes(t, key, "TargetMissing")
+	for _, step := range []struct {
+		who   string
+		as    client.Client
+		patch string
+		want  string
+	}{
+		{"the administrator", e.Client, `{"spec":{"suspend":true}}`, "Suspended"},
+		{"bob", asBob, `{"spec":{"suspend":false}}`, "TargetMissing"},
+		{"bob", asBob, `{"spec":{"suspend":true}}`, "Suspended"},
+		{"the administrator", e.Client, `{"spec":{"suspend":null}}`, "TargetMissing"},
+	} {
+		if err := step.as.Patch(t.Context(), u.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(step.patch))); err != nil {
+			t.Fatalf("%s writes %s: %v", step.who, step.patch, err)
+		}
+		e.becomes(t, key, step.want)
+		if got := e.authorOf(t, u); !strings.Contains(got, `"username":"`+alice.Name+`"`) {
+			t.Errorf("after %s of %s the author is %s", step.patch, step.who, got)
+		}
+	}
+	err := asBob.Patch(t.Context(), u.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"suspend":true,"ttl":"1s"}}`)))
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "may not delete configmaps") {
+		t.Errorf("with suspend, something else is edited: %v", err)
+	}
+}
+
 // TestAnAuthorWhoLosesRights shows that what an author may no longer do is not done any more.
 func TestAnAuthorWhoLosesRights(t *testing.T) {
 	e := shared

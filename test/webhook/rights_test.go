@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -227,12 +228,14 @@ func TestRightsAreReviewedWhenTheSpecChanges(t *testing.T) {
 	shared.grant(t, ns, "rules", subject, rule("get update", "cleaner.vtex.dev", "cleaners"))
 	dave, _ := shared.as(t, "dave")
 	change := func(ctx context.Context, change func(u *unstructured.Unstructured)) error {
-		u := cleaner(t, ns, "c", "{}")
-		if err := dave.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
-			return err
-		}
-		change(u)
-		return dave.Update(ctx, u)
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the operator writes it too
+			u := cleaner(t, ns, "c", "{}")
+			if err := dave.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
+				return err
+			}
+			change(u)
+			return dave.Update(ctx, u)
+		})
 	}
 	eventually(t, "a label is set", func(ctx context.Context) string {
 		err := change(ctx, func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{"a": "b"}) })
