@@ -202,8 +202,7 @@ type lab struct {
 	sinks []*sink.Sink
 	// processes counts the operators that the test itself has started.
 	processes int
-	// mistaken says that the operator was built with a mistake, or that somebody else writes what only the operator may, so that
-	// the invariants do not hold.
+	// mistaken says that the operator was built with a mistake, so that the invariants do not hold.
 	mistaken bool
 }
 

@@ -203,9 +203,15 @@ func TestCheckFindsEachBrokenPromise(t *testing.T) {
 		"TwiceForOneIntent":      {instead: map[string]func(*story){"deleted": func(s *story) { s.play("deleted"); s.play("deleted") }}, want: []string{"I2"}},
 		"RecordedAfterwards":     {instead: map[string]func(*story){"committed": func(*story) {}, "finished": func(s *story) { s.committed(); s.finished() }}, want: []string{"I2"}},
 		"RecordedBySomebodyElse": {instead: map[string]func(*story){"committed": func(s *story) { s.committed(); s.Audit[len(s.Audit)-1].User.Username = them }}, want: []string{"I2"}},
-		"RecordedBlindly":        {instead: map[string]func(*story){"committed": func(s *story) { s.committed(); s.Audit[len(s.Audit)-1].RequestObject = raw(map[string]any{}) }}, want: []string{"I2"}},
-		"GoneUnfinished":         {instead: map[string]func(*story){"finished": func(*story) {}}, want: []string{"I2", "I9"}},
-		"NotRead":                {instead: map[string]func(*story){"read": func(*story) {}}, want: []string{"I3"}},
+		"ForgedInVain": {instead: map[string]func(*story){"committed": func(s *story) {
+			s.cleaner(them, "patch", func(c *v1alpha1.Cleaner) { c.Status.Run = &v1alpha1.Run{Number: 7, Rows: []string{"forged"}} })
+			s.cleaner(us, "patch", func(c *v1alpha1.Cleaner) { c.Labels = map[string]string{"kept": "as it was"} })
+			s.cleaner(us, "patch", func(c *v1alpha1.Cleaner) { c.Status.Run = nil })
+			s.committed()
+		}}},
+		"RecordedBlindly": {instead: map[string]func(*story){"committed": func(s *story) { s.committed(); s.Audit[len(s.Audit)-1].RequestObject = raw(map[string]any{}) }}, want: []string{"I2"}},
+		"GoneUnfinished":  {instead: map[string]func(*story){"finished": func(*story) {}}, want: []string{"I2", "I9"}},
+		"NotRead":         {instead: map[string]func(*story){"read": func(*story) {}}, want: []string{"I3"}},
 		"ReadAsAList": {instead: map[string]func(*story){"read": func(s *story) {
 			s.asked("list", "/api/v1/namespaces/shop/configmaps?fieldSelector=metadata.name%3Devidence&resourceVersion=0", 200)
 		}}, want: []string{"I3"}},

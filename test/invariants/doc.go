@@ -13,7 +13,8 @@
 //
 //	I1  Preconditions. Each DELETE carries a UID and a resourceVersion, each eviction and each PATCH a resourceVersion (a
 //	    JSON patch by a test before its first operation), granted or not; none is of a collection.
-//	I2  Nothing undecided. The run was recorded by a write that named the Cleaner's resourceVersion. Each deed names a
+//	I2  Nothing undecided. The run was recorded by the operator (what somebody else writes there is no record), by a write
+//	    that named the Cleaner's resourceVersion. Each deed names a
 //	    UID that stood in the rows of an open run before the request arrived, or, a DELETE, an object of the manifest, a hook
 //	    or a record of the release that such a run names. What a deed has hit, as its answer says, is what it named. A line
 //	    "Intent" with the same UID, resourceVersion and verb was logged before, one for each request. For a Recurring Cleaner

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
@@ -29,11 +30,13 @@ type state struct {
 	event cluster.Event
 	at    time.Time // when the write was answered
 	c     v1alpha1.Owner
+	// forged says that somebody else wrote the runs that it has. The operator has recorded nothing then.
+	forged bool
 }
 
-// open is the run that was recorded and has no result; nil if none.
+// open is the run that the operator recorded and that has no result; nil if none.
 func (s *state) open() *v1alpha1.Run {
-	if run := s.c.State().Run; run != nil && run.Result == "" {
+	if run := s.c.State().Run; run != nil && run.Result == "" && !s.forged {
 		return run
 	}
 	return nil
@@ -208,6 +211,7 @@ func newJudge(r *Record) *judge {
 	for _, l := range j.lives {
 		l.order()
 		j.complete(l)
+		j.findForged(l)
 	}
 	for _, c := range r.Cleaners {
 		if l := j.life(c.GetUID()); l != nil {
@@ -340,6 +344,19 @@ func (l *life) order() {
 		if i > 0 && held(l.states[i-1].c) && !held(l.states[i].c) {
 			l.letGo = &l.states[i].event
 		}
+	}
+}
+
+// findForged tells the runs that the operator wrote from those of others. A write that leaves them as they were wrote neither.
+func (j *judge) findForged(l *life) {
+	var last [2]*v1alpha1.Run
+	forged := false
+	for i := range l.states {
+		s := &l.states[i]
+		if runs := [2]*v1alpha1.Run{s.c.State().Run, s.c.State().Unsent}; !equality.Semantic.DeepEqual(runs, last) {
+			last, forged = runs, !s.event.By(j.Operator)
+		}
+		s.forged = forged
 	}
 }
 

@@ -20,6 +20,9 @@ import (
 func (l *life) finished() map[int64]*v1alpha1.Run {
 	out := map[int64]*v1alpha1.Run{}
 	for i := range l.states {
+		if l.states[i].forged {
+			continue
+		}
 		for _, run := range []*v1alpha1.Run{l.states[i].c.State().Run, l.states[i].c.State().Unsent} {
 			if run != nil && run.Result != "" && out[run.Number] == nil {
 				out[run.Number] = run
@@ -117,6 +120,9 @@ func (j *judge) ends() {
 // follows holds two states of a Cleaner, one after the other, against each other. A Recurring one adds to an open run
 // whatever it is about to do, finishes it while it moves it to unsent, and drops it when there is no sink any more.
 func (j *judge) follows(l *life, before, after *state) {
+	if before.forged || after.forged { // the operator drops what somebody else wrote
+		return
+	}
 	a, b := before.c.State(), after.c.State()
 	was, is := a.Run, b.Run
 	recurs := was != nil && was.Lifecycle == v1alpha1.LifecycleRecurring
