@@ -10,7 +10,6 @@
 package author
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -218,8 +217,8 @@ func Renew(ring signing.Ring, c v1alpha1.Owner, s Stored) (string, error) {
 	return Sign(ring, c, c.GetGeneration(), s.Author, s.Written)
 }
 
-// Fingerprint is what tells one spec from another: of the same spec it is the same whether fields that are empty are
-// written out or left out, and in whatever order.
+// Fingerprint is what tells one spec from another: of the same spec it is the same whether fields that are empty, or have
+// their default, are written out or left out, and in whatever order.
 func Fingerprint(c v1alpha1.Owner) (string, error) {
 	var spec any
 	switch c := c.(type) {
@@ -228,19 +227,9 @@ func Fingerprint(c v1alpha1.Owner) (string, error) {
 	case *v1alpha1.ClusterCleaner:
 		spec = &c.Spec
 	}
-	text, err := json.Marshal(spec)
+	text, err := v1alpha1.Explicit(spec)
 	if err != nil {
-		return "", fmt.Errorf("cannot write the spec: %w", err)
-	}
-	// Once more, since parameters are kept as they were written.
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	var value any
-	if err := decoder.Decode(&value); err != nil {
-		return "", fmt.Errorf("cannot read the spec: %w", err)
-	}
-	if text, err = json.Marshal(value); err != nil {
-		return "", fmt.Errorf("cannot write the spec: %w", err)
+		return "", err
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:]), nil

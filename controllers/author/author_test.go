@@ -6,8 +6,6 @@ package author
 import (
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +14,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -228,42 +225,6 @@ func TestFingerprint(t *testing.T) {
 	}
 	if prints[0] != prints[1] {
 		t.Errorf("two fingerprints: %v", prints)
-	}
-}
-
-// A field with a default in the schema is filled in when a stored object is read: the spec that was signed without it
-// would have another fingerprint, and its author be lost with an upgrade.
-func TestNoFieldOfASpecHasADefault(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "bases", "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no CRDs: %v", err)
-	}
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var crd any
-		if err := yaml.Unmarshal(raw, &crd); err != nil {
-			t.Fatal(err)
-		}
-		var walk func(path string, v any)
-		walk = func(path string, v any) {
-			switch v := v.(type) {
-			case map[string]any:
-				for k, below := range v {
-					if k == "default" && !strings.HasSuffix(path, ".properties") {
-						t.Errorf("%s: %s.default: leave it out of the fingerprint first", file, path)
-					}
-					walk(path+"."+k, below)
-				}
-			case []any:
-				for _, below := range v {
-					walk(path+"[]", below)
-				}
-			}
-		}
-		walk("", crd)
 	}
 }
 

@@ -86,9 +86,9 @@ func Decides(work *v1alpha1.Work) (string, error) {
 		}
 		s.Parameters = &runtime.RawExtension{Raw: raw}
 	}
-	text, err := json.Marshal(s)
+	text, err := v1alpha1.Explicit(s)
 	if err != nil {
-		return "", fmt.Errorf("cannot write the spec: %w", err)
+		return "", err
 	}
 	sum := sha256.Sum256(text)
 	return decidesPrefix + hex.EncodeToString(sum[:16]), nil
