@@ -239,6 +239,22 @@ func TestDecidesSeesWhatDecides(t *testing.T) {
 	}
 }
 
+// The fingerprint by which an earlier version has begun a run is that of this one too, or each upgrade stops all open runs: if
+// this value has to change, change decidesPrefix with it.
+func TestDecidesOfAnEarlierVersion(t *testing.T) {
+	w := &v1alpha1.Work{
+		CommonSpec: v1alpha1.CommonSpec{
+			TTL: "1h", Lifecycle: v1alpha1.LifecycleOnce, Parameters: &runtime.RawExtension{Raw: []byte(`{"b":2.50,"a":"<"}`)}, Conditions: []string{"true"},
+			Rules: []v1alpha1.Rule{{Name: "r", ForEach: "pods.items", When: "true", Actions: []v1alpha1.RuleAction{{}}}},
+		},
+		Targets: []v1alpha1.ClusterTarget{podTarget("pods")}, ServiceAccount: &v1alpha1.ServiceAccountReference{Name: "bot"},
+	}
+	const want = "v1:c54c8ceee6d8cfb10695ef37aafd3afd"
+	if got, err := Decides(w); err != nil || got != want {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	belongs := Belonging{Resource: pods, Matches: true}
 	spec := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted), podTarget("kept"), podTarget("one", deleted, named("a"))}}
