@@ -21,6 +21,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/signing"
 )
 
 // CleanerReconciler carries each Cleaner through its life.
@@ -31,7 +32,7 @@ type CleanerReconciler struct {
 	watches  *watches.Engine
 	resolver *watches.Resolver
 	hands    *handsMaker
-	keys     Keys
+	keys     signing.Keys
 	authors  *identity.Authors
 	own      *hands // the operator's
 	pool     *pool

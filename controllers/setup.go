@@ -40,12 +40,6 @@ import (
 	"github.com/vtex/cleaner/controllers/signing"
 )
 
-// Keys gives the keys with which the operator signs what it reads back.
-type Keys interface {
-	// Ring is the keys that count now. It fails while there is none.
-	Ring() (signing.Ring, error)
-}
-
 // Options are what an administrator sets.
 type Options struct {
 	// Clock is the time; the real one if nil.
@@ -61,7 +55,7 @@ type Options struct {
 	// AllowProtectedKinds are protected resources, as <resource>.<group>, that may be deleted all the same.
 	AllowProtectedKinds []string
 	// Keys sign what the operator reads back from where others can write. Required.
-	Keys Keys
+	Keys signing.Keys
 	// ActWithoutAuthor lets Cleaners whose author is not known act with the operator's own rights.
 	ActWithoutAuthor bool
 	// DefaultServiceAccount is the ServiceAccount, in each Cleaner's namespace, as which the operator acts for Cleaners that

@@ -28,12 +28,6 @@ import (
 	"github.com/vtex/cleaner/controllers/signing"
 )
 
-// Keys gives the keys with which authors are signed.
-type Keys interface {
-	// Ring is the keys that count now. It fails while there is none.
-	Ring() (signing.Ring, error)
-}
-
 // self knows as whom this process makes its requests.
 type self struct {
 	reviews authenticationclient.SelfSubjectReviewInterface

@@ -23,6 +23,7 @@ import (
 	"github.com/vtex/cleaner/config/templates"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/rights"
+	"github.com/vtex/cleaner/controllers/signing"
 )
 
 const (
@@ -42,7 +43,7 @@ type validator struct {
 	options  validation.Options
 	kinds    kinds
 	reviews  rights.Reviews
-	keys     Keys
+	keys     signing.Keys
 	self     *self
 	// extraKeys are those of a user's extra attributes that are stored with an author.
 	extraKeys []string

@@ -20,6 +20,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/signing"
 	"github.com/vtex/cleaner/webhooks/serving"
 )
 
@@ -50,7 +51,7 @@ type Options struct {
 	// Validation are the administrator's rules for all Cleaners.
 	Validation validation.Options
 	// Keys sign who wrote a spec. Required.
-	Keys Keys
+	Keys signing.Keys
 	// AuthorExtraKeys are those of a user's extra attributes that are stored with an author.
 	AuthorExtraKeys []string
 }

@@ -41,6 +41,12 @@ const (
 	Record Purpose = "record"
 )
 
+// Keys gives the keys with which the operator signs what it reads back from where others can write.
+type Keys interface {
+	// Ring is the keys that count now. It fails while there is none.
+	Ring() (Ring, error)
+}
+
 // ErrUnsigned says that a text is not signed by a key of the ring.
 var ErrUnsigned = errors.New("it is not signed by this operator")
 
