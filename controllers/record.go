@@ -37,13 +37,14 @@ type signedRecord struct {
 	Run              *v1alpha1.Run `json:"run"`
 	Unsent           *v1alpha1.Run `json:"unsent"`
 	LastScheduleTime *metav1.Time  `json:"lastScheduleTime"`
+	LastRequestedAt  string        `json:"lastRequestedAt,omitempty"`
 }
 
 // recordText is the text that is signed about a record.
 func recordText(c v1alpha1.Owner, s *v1alpha1.CleanerStatus) ([]byte, error) {
 	text, err := json.Marshal(signedRecord{
 		Kind: v1alpha1.KindOf(c), Namespace: c.GetNamespace(), Name: c.GetName(), UID: c.GetUID(),
-		Runs: s.Runs, Run: s.Run, Unsent: s.Unsent, LastScheduleTime: s.LastScheduleTime,
+		Runs: s.Runs, Run: s.Run, Unsent: s.Unsent, LastScheduleTime: s.LastScheduleTime, LastRequestedAt: s.LastRequestedAt,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the record: %w", err)
@@ -53,7 +54,7 @@ func recordText(c v1alpha1.Owner, s *v1alpha1.CleanerStatus) ([]byte, error) {
 
 // hasRecord says that there is something to believe.
 func hasRecord(s *v1alpha1.CleanerStatus) bool {
-	return s.Runs != 0 || s.Run != nil || s.Unsent != nil || s.LastScheduleTime != nil
+	return s.Runs != 0 || s.Run != nil || s.Unsent != nil || s.LastScheduleTime != nil || s.LastRequestedAt != ""
 }
 
 // signRecord signs a record as it is about to be written.
@@ -123,6 +124,7 @@ func (p *pass) dropRecord(ctx context.Context) error {
 			}
 		}
 		s.Run, s.Unsent, s.LastScheduleTime = nil, nil, nil
+		s.LastRequestedAt = clean(p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt]) // else to forge it would be to ask
 		if s.Runs = runs; runs > maxForgedRuns {
 			s.Runs = 0
 		}

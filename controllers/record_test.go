@@ -31,7 +31,7 @@ func withRecord() *v1alpha1.Cleaner {
 	return &v1alpha1.Cleaner{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c", UID: "uid"},
 		Status: v1alpha1.CleanerStatus{
-			Runs: 2, LastScheduleTime: &now,
+			Runs: 2, LastScheduleTime: &now, LastRequestedAt: "1",
 			Unsent: &v1alpha1.Run{Number: 1, Decides: "v1:a", DecidedAt: now, Result: v1alpha1.ResultPartial, FinishedAt: &now},
 			Run: &v1alpha1.Run{
 				Number: 2, Decides: "v1:a", DecidedAt: now, ServiceAccountName: "bot", Rows: []string{"targets.pods pods/v1 shop/a 1 1"},
@@ -68,6 +68,8 @@ func TestVerifyRecord(t *testing.T) {
 		"EventAsRun":        {func(c *v1alpha1.Cleaner) { c.Status.Run, c.Status.Unsent = c.Status.Unsent, nil }, errForeignRecord},
 		"FewerRuns":         {func(c *v1alpha1.Cleaner) { c.Status.Runs = 1 }, errForeignRecord},
 		"AnotherTick":       {func(c *v1alpha1.Cleaner) { c.Status.LastScheduleTime = nil }, errForeignRecord},
+		"AnotherRequest":    {func(c *v1alpha1.Cleaner) { c.Status.LastRequestedAt = "2" }, errForeignRecord},
+		"ARequestAlone":     {func(c *v1alpha1.Cleaner) { c.Status = v1alpha1.CleanerStatus{LastRequestedAt: "2"} }, errForeignRecord},
 		"NoSignature":       {func(c *v1alpha1.Cleaner) { c.Status.Signature = "" }, errForeignRecord},
 		"AnEarlierVersions": {func(c *v1alpha1.Cleaner) { c.Status = v1alpha1.CleanerStatus{Runs: 1} }, errForeignRecord},
 		"NoRecord":          {func(c *v1alpha1.Cleaner) { c.Status = v1alpha1.CleanerStatus{Signature: "forged"} }, nil},

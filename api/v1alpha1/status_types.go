@@ -86,8 +86,8 @@ type CleanerStatus struct {
 	// +optional
 	Unsent *Run `json:"unsent,omitempty"`
 
-	// The operator's signature over runs, run, unsent and lastScheduleTime. A record that the operator has not signed counts
-	// as absent.
+	// The operator's signature over runs, run, unsent, lastScheduleTime and lastRequestedAt. A record that the operator has
+	// not signed counts as absent.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Signature string `json:"signature,omitempty"`
