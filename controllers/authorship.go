@@ -70,9 +70,7 @@ func (p *pass) findRefusal(ctx context.Context, release *plan.Release) refusal {
 func (p *pass) authorRefused(ctx context.Context, within time.Duration, release *plan.Release) refusal {
 	who, err := author.Read(p.ring, p.read)
 	switch {
-	case err != nil && !p.hands.account.Operator(): // the account's own rights decide
-		return refusal{}
-	case err != nil && p.r.opts.ActWithoutAuthor:
+	case err != nil && (p.r.opts.ActWithoutAuthor || p.actsWithout(err)):
 		return refusal{}
 	case err != nil:
 		return refusal{v1alpha1.ReasonAuthorMissing, p.withoutAuthor(err)}
@@ -91,6 +89,12 @@ func (p *pass) authorRefused(ctx context.Context, within time.Duration, release 
 	return refusal{}
 }
 
+// actsWithout says that the Cleaner acts although nobody knows its author: as a ServiceAccount, whose own rights decide then.
+// An author whose spec somebody has changed is no such case, since the one who has may not be allowed to name the account.
+func (p *pass) actsWithout(why error) bool {
+	return !p.hands.account.Operator() && !errors.Is(why, author.ErrForeign)
+}
+
 // withoutAuthor says what to do about a spec whose author is not known.
 func (p *pass) withoutAuthor(why error) string {
 	kind := strings.ToLower(v1alpha1.KindOf(p.c))
@@ -98,11 +102,20 @@ func (p *pass) withoutAuthor(why error) string {
 	if ns := p.c.GetNamespace(); ns != "" {
 		where = " -n " + ns
 	}
-	begin := "Nobody knows who wrote the spec: no author is stored"
-	if errors.Is(why, author.ErrForeign) {
-		begin = "Nobody knows who wrote the spec: the author in the annotation is not signed for it"
+	begin := "Nobody knows who wrote the spec: "
+	switch {
+	case errors.Is(why, author.ErrForeign):
+		begin += "the author in the annotation is not signed for it"
+	case errors.Is(why, author.ErrKeyLost):
+		begin += "the author in the annotation is signed with a key that is lost"
+	default:
+		begin += "no author is stored"
 	}
-	return fmt.Sprintf(`%s. To answer for it, read it and run "kubectl cleaner run %s/%s%s", or name a ServiceAccount to act as.`, begin, kind, p.c.GetName(), where)
+	instead := ""
+	if p.hands.account.Operator() {
+		instead = ", or name a ServiceAccount to act as"
+	}
+	return fmt.Sprintf(`%s. To answer for it, read it and run "kubectl cleaner run %s/%s%s"%s.`, begin, kind, p.c.GetName(), where, instead)
 }
 
 // lacks says in words what an author may not do.

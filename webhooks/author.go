@@ -17,10 +17,13 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -49,16 +52,40 @@ func (s *self) is(ctx context.Context, user authenticationv1.UserInfo) (bool, er
 	return s.name != "" && user.Username == s.name, nil
 }
 
+// identify gives a user as the API server names them by their own token. Who impersonates a ServiceAccount by its name alone
+// is the account that is there now, and not a later one of its name.
+func (v *validator) identify(ctx context.Context, user authenticationv1.UserInfo) (authenticationv1.UserInfo, error) {
+	namespace, name, ok := author.Of(user, nil).ServiceAccount()
+	if !ok || user.UID != "" {
+		return user, nil
+	}
+	account := &corev1.ServiceAccount{}
+	switch err := v.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, account); {
+	case apierrors.IsNotFound(err):
+		return user, fmt.Errorf("%w: there is no ServiceAccount %q in namespace %q", errNoAccount, name, namespace)
+	case err != nil:
+		return user, fmt.Errorf("cannot read ServiceAccount %q in namespace %q: %w", name, namespace, err)
+	}
+	user.UID = string(account.UID)
+	return user, nil
+}
+
+// unidentified answers a request of somebody who could not be identified.
+func unidentified(req *admission.Request, err error) admission.Response {
+	if errors.Is(err, errNoAccount) {
+		return refused(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), detailsOf(req))
+	}
+	return unavailable(err)
+}
+
 // change is what a request does to a Cleaner or a ClusterCleaner.
 type change struct {
 	now v1alpha1.Owner
 	// old is nil when it is created.
 	old v1alpha1.Owner
-	// spec says that what the Cleaner does is written: by a creation, or by an edit of more than spec.suspend.
+	// spec says that what the Cleaner does is written: by a creation, or by an edit of more than suspend. Whoever stops a
+	// Cleaner in an emergency need not have its author's rights, and whoever lets it go on must not lend it theirs.
 	spec bool
-	// pause says that of the spec, spec.suspend alone is written. It makes nobody the author: whoever stops a Cleaner in an
-	// emergency need not have its author's rights, and whoever lets it go on must not lend it theirs.
-	pause bool
 	// byOperator says that the operator itself asks for it.
 	byOperator bool
 }
@@ -80,17 +107,6 @@ func (c *change) asks() bool {
 	return c.old != nil && asked != "" && asked != c.old.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
 }
 
-// generation is what the API server will count after the change.
-func (c *change) generation() int64 {
-	switch {
-	case c.old == nil:
-		return 1
-	case c.spec, c.pause:
-		return c.old.GetGeneration() + 1
-	}
-	return c.old.GetGeneration()
-}
-
 // readChange reads what a request does.
 func (v *owners) readChange(ctx context.Context, req *admission.Request) (*change, error) {
 	c := &change{now: v.empty(), spec: true}
@@ -102,19 +118,19 @@ func (v *owners) readChange(ctx context.Context, req *admission.Request) (*chang
 		if err := json.Unmarshal(req.OldObject.Raw, c.old); err != nil {
 			return nil, fmt.Errorf("cannot read the %s as it was: %w", req.Kind.Kind, err)
 		}
-		var err error
-		if c.spec, c.pause, err = compareSpecs(req.Object.Raw, req.OldObject.Raw); err != nil {
+		same, err := sameSpec(req.Object.Raw, req.OldObject.Raw)
+		if err != nil {
 			return nil, fmt.Errorf("cannot read the %s: %w", req.Kind.Kind, err)
 		}
+		c.spec = !same
 	}
 	var err error
 	c.byOperator, err = v.self.is(ctx, req.UserInfo)
 	return c, err
 }
 
-// compareSpecs says whether the specs of two objects differ in more than suspend, or in suspend alone, as the API server
-// compares them: what it counts as a new generation is a change.
-func compareSpecs(a, b []byte) (more, suspend bool, err error) {
+// sameSpec says whether two objects have the same spec but for suspend, as they are written.
+func sameSpec(a, b []byte) (bool, error) {
 	var objects [2]struct {
 		Spec map[string]any `json:"spec"`
 	}
@@ -122,17 +138,11 @@ func compareSpecs(a, b []byte) (more, suspend bool, err error) {
 		decoder := json.NewDecoder(bytes.NewReader(raw))
 		decoder.UseNumber()
 		if err := decoder.Decode(&objects[i]); err != nil {
-			return false, false, err
+			return false, err
 		}
+		delete(objects[i].Spec, "suspend")
 	}
-	now, old := objects[0].Spec, objects[1].Spec
-	if reflect.DeepEqual(now, old) {
-		return false, false, nil
-	}
-	delete(now, "suspend")
-	delete(old, "suspend")
-	more = !reflect.DeepEqual(now, old)
-	return more, !more, nil
+	return reflect.DeepEqual(objects[0].Spec, objects[1].Spec), nil
 }
 
 // authors stores who wrote a spec, before it is validated.
@@ -149,14 +159,18 @@ func (a *authors) Handle(ctx context.Context, req admission.Request) admission.R
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if c.byOperator && (c.spec || c.pause) {
+	if c.byOperator && c.spec {
 		return byOperator(&req)
 	}
 	ring, err := a.keys.Ring()
 	if err != nil {
 		return unavailable(err)
 	}
-	stored, err := a.stored(ring, c, req.UserInfo)
+	user, err := a.identify(ctx, req.UserInfo)
+	if err != nil {
+		return unidentified(&req, err)
+	}
+	stored, err := a.stored(ring, c, user)
 	if err != nil {
 		return refused(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), detailsOf(&req))
 	}
@@ -172,17 +186,14 @@ func (a *authors) stored(ring signing.Ring, c *change, user authenticationv1.Use
 		if c.byOperator { // what it renews is verified when it is validated
 			return c.author(), nil
 		}
-		switch before, err := author.Read(ring, c.old); {
-		case err == nil && c.pause:
-			return author.Sign(ring, c.now, c.generation(), before.Author, before.Written)
-		case err == nil || !c.asks():
+		if _, err := author.Read(ring, c.old); err == nil || !c.asks() {
 			return c.before(), nil
 		}
 	}
 	if c.old == nil { // the API server gives it a UID of its own
 		c.now.SetUID("")
 	}
-	return author.Sign(ring, c.now, c.generation(), author.Of(user, a.extraKeys), a.clock.Now())
+	return author.Sign(ring, c.now, author.Of(user, a.extraKeys), a.clock.Now())
 }
 
 // annotate is the patch that stores an author, or takes it off if it is empty.
@@ -210,11 +221,9 @@ func (v *owners) judge(ring signing.Ring, c *change, user authenticationv1.UserI
 	switch {
 	case err == nil && c.byOperator && !c.spec: // it has named the UID, or a new key has signed
 		return false, nil
-	case c.keepsAuthor(ring, stored, err):
-		return false, nil
 	case err == nil && equality.Semantic.DeepEqual(stored.Author, author.Of(user, v.extraKeys)) && (c.spec || c.asks()):
 		return true, nil
-	case !c.spec && !c.pause:
+	case !c.spec:
 		return false, errAuthorWritten
 	case errors.Is(err, author.ErrForeign):
 		return false, errSpecChangedAfter
@@ -222,21 +231,9 @@ func (v *owners) judge(ring signing.Ring, c *change, user authenticationv1.UserI
 	return false, errAuthorNotStored
 }
 
-// keepsAuthor says that a change of spec.suspend alone has left the author who he was: the annotation as it was where it
-// named none.
-func (c *change) keepsAuthor(ring signing.Ring, now author.Stored, invalid error) bool {
-	if !c.pause {
-		return false
-	}
-	before, err := author.Read(ring, c.old)
-	if err != nil {
-		return c.author() == c.before()
-	}
-	return invalid == nil && equality.Semantic.DeepEqual(now.Author, before.Author)
-}
-
 var (
 	errAuthorWritten    = fmt.Errorf("annotation %s is written by the operator alone: leave it as it is", v1alpha1.AnnotationAuthor)
+	errNoAccount        = errors.New("the author would be somebody who does not exist")
 	errAuthorNotStored  = errors.New("the author of the spec is not stored: the cluster needs the operator's MutatingWebhookConfiguration")
 	errSpecChangedAfter = errors.New("another admission webhook has changed the spec after its author was stored: let the operator's webhook run after it, or leave Cleaners out of the other one")
 )

@@ -47,7 +47,7 @@ type validator struct {
 	self     *self
 	// extraKeys are those of a user's extra attributes that are stored with an author.
 	extraKeys []string
-	// live reads templates, and what uses them, as they are now: what was applied a moment ago counts.
+	// live reads templates, what uses them, and ServiceAccounts as they are now: what was applied a moment ago counts.
 	live client.Reader
 }
 
@@ -66,17 +66,21 @@ func (v *owners) Handle(ctx context.Context, req admission.Request) admission.Re
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if change.byOperator && (change.spec || change.pause) {
+	if change.byOperator && change.spec {
 		return byOperator(&req)
 	}
-	if !change.spec && !change.pause && change.author() == change.before() {
+	if !change.spec && change.author() == change.before() {
 		return admission.Allowed("")
 	}
 	ring, err := v.keys.Ring()
 	if err != nil {
 		return unavailable(err)
 	}
-	switch reviewed, err := v.judge(ring, change, req.UserInfo); {
+	user, err := v.identify(ctx, req.UserInfo)
+	if err != nil {
+		return unidentified(&req, err)
+	}
+	switch reviewed, err := v.judge(ring, change, user); {
 	case err != nil:
 		return refused(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), detailsOf(&req))
 	case !reviewed:

@@ -41,6 +41,8 @@ var (
 	ErrAbsent = errors.New("no author is stored")
 	// ErrForeign says that the annotation was not signed by this operator for this object and this spec.
 	ErrForeign = errors.New("the stored author is not signed by this operator for this object and its spec")
+	// ErrKeyLost says that the key is lost with which the annotation was signed, so that nobody can tell.
+	ErrKeyLost = errors.New("the stored author was signed with a key that is lost")
 )
 
 // Author is the user who wrote a spec, as the API server named it.
@@ -126,20 +128,19 @@ type statement struct {
 	Name         string      `json:"name"`
 	GenerateName string      `json:"generateName"`
 	UID          types.UID   `json:"uid"`
-	Generation   int64       `json:"generation"`
 	Spec         string      `json:"spec"`
 	Author       Author      `json:"author"`
 	Time         metav1.Time `json:"time"`
 }
 
-// textOf is the text that is signed about an object. Its generation is given: at admission the API server has not counted yet.
-func textOf(c v1alpha1.Owner, generation int64, a *annotation) ([]byte, error) {
+// textOf is the text that is signed about an object.
+func textOf(c v1alpha1.Owner, a *annotation) ([]byte, error) {
 	spec, err := Fingerprint(c)
 	if err != nil {
 		return nil, err
 	}
 	s := statement{
-		Version: version, Kind: v1alpha1.KindOf(c), Namespace: c.GetNamespace(), Generation: generation,
+		Version: version, Kind: v1alpha1.KindOf(c), Namespace: c.GetNamespace(),
 		Spec: spec, Author: a.Author, Time: metav1.Time{Time: a.Time.UTC()},
 	}
 	switch a.About {
@@ -155,9 +156,8 @@ func textOf(c v1alpha1.Owner, generation int64, a *annotation) ([]byte, error) {
 	return json.Marshal(s)
 }
 
-// Sign gives the annotation that says that an author wrote the spec of an object at a moment. Generation is the one that
-// the object has after the write.
-func Sign(ring signing.Ring, c v1alpha1.Owner, generation int64, who Author, now time.Time) (string, error) {
+// Sign gives the annotation that says that an author wrote the spec of an object at a moment.
+func Sign(ring signing.Ring, c v1alpha1.Owner, who Author, now time.Time) (string, error) {
 	a := &annotation{Author: who, Time: metav1.NewTime(now.UTC().Truncate(time.Second)), About: byUID}
 	switch {
 	case c.GetUID() != "":
@@ -166,7 +166,7 @@ func Sign(ring signing.Ring, c v1alpha1.Owner, generation int64, who Author, now
 	default:
 		a.About = byGenerateName
 	}
-	text, err := textOf(c, generation, a)
+	text, err := textOf(c, a)
 	if err != nil {
 		return "", err
 	}
@@ -184,7 +184,7 @@ func Sign(ring signing.Ring, c v1alpha1.Owner, generation int64, who Author, now
 	return string(out), nil
 }
 
-// Read is the author of an object's spec. The error is ErrAbsent or ErrForeign.
+// Read is the author of an object's spec. The error is ErrAbsent, ErrForeign or ErrKeyLost.
 func Read(ring signing.Ring, c v1alpha1.Owner) (Stored, error) {
 	raw, ok := c.GetAnnotations()[v1alpha1.AnnotationAuthor]
 	if !ok || raw == "" {
@@ -194,11 +194,14 @@ func Read(ring signing.Ring, c v1alpha1.Owner) (Stored, error) {
 	if len(raw) > maxBytes || json.Unmarshal([]byte(raw), a) != nil {
 		return Stored{}, ErrForeign
 	}
-	text, err := textOf(c, c.GetGeneration(), a)
+	text, err := textOf(c, a)
 	if err != nil {
 		return Stored{}, ErrForeign
 	}
 	current, err := ring.Verify(signing.Author, text, a.Signature)
+	if errors.Is(err, signing.ErrKeyLost) {
+		return Stored{}, ErrKeyLost
+	}
 	if err != nil || a.About != byUID && !nearCreation(c, a.Time.Time) {
 		return Stored{}, ErrForeign
 	}
@@ -214,18 +217,21 @@ func nearCreation(c v1alpha1.Owner, at time.Time) bool {
 
 // Renew is the annotation for an author that was read: it names the UID, and the key that signs now has signed it.
 func Renew(ring signing.Ring, c v1alpha1.Owner, s Stored) (string, error) {
-	return Sign(ring, c, c.GetGeneration(), s.Author, s.Written)
+	return Sign(ring, c, s.Author, s.Written)
 }
 
 // Fingerprint is what tells one spec from another: of the same spec it is the same whether fields that are empty, or have
-// their default, are written out or left out, and in whatever order.
+// their default, are written out or left out, and in whatever order. Suspend is no part of it: who stops a Cleaner, or lets
+// it go on, says nothing about what it does.
 func Fingerprint(c v1alpha1.Owner) (string, error) {
 	var spec any
 	switch c := c.(type) {
 	case *v1alpha1.Cleaner:
-		spec = &c.Spec
+		s := c.Spec
+		s.Suspend, spec = false, &s
 	case *v1alpha1.ClusterCleaner:
-		spec = &c.Spec
+		s := c.Spec
+		s.Suspend, spec = false, &s
 	}
 	text, err := v1alpha1.Explicit(spec)
 	if err != nil {

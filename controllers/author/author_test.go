@@ -53,7 +53,7 @@ func sign(t *testing.T, ring signing.Ring, c *v1alpha1.Cleaner, generated bool) 
 	if generated {
 		asked.Name, asked.GenerateName, c.GenerateName = "", "c-", "c-"
 	}
-	value, err := Sign(ring, asked, 1, alice, now)
+	value, err := Sign(ring, asked, alice, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,8 +94,6 @@ func TestReadRefuses(t *testing.T) {
 		"another name":          func(c *v1alpha1.Cleaner) { c.Name = "d" },
 		"another spec":          func(c *v1alpha1.Cleaner) { c.Spec.Conditions = nil },
 		"another parameter":     func(c *v1alpha1.Cleaner) { c.Spec.Parameters.Raw = []byte(`{"a": 1.5, "b": false}`) },
-		"suspend lifted":        func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true },
-		"a later generation":    func(c *v1alpha1.Cleaner) { c.Generation = 3 },
 		"a later creation":      func(c *v1alpha1.Cleaner) { c.CreationTimestamp = metav1.NewTime(now.Add(BindWithin + time.Second)) },
 		"an earlier creation":   func(c *v1alpha1.Cleaner) { c.CreationTimestamp = metav1.NewTime(now.Add(-BindWithin - time.Second)) },
 		"another user":          replace(`"alice"`, `"admin"`),
@@ -103,7 +101,7 @@ func TestReadRefuses(t *testing.T) {
 		"another time":          replace("2026-01-02T15:04:05Z", "2026-01-02T15:04:06Z"),
 		"another form":          replace(`"about":"name"`, `"about":"uid"`),
 		"an unknown form":       replace(`"about":"name"`, `"about":""`),
-		"no signature":          replace(`"signature":"2026`, `"signature":"2025`),
+		"no signature":          replace(`"signature":"2026`, `"signature":"`),
 		"no JSON":               replace(`{`, ``),
 		"an annotation too big": func(c *v1alpha1.Cleaner) { c.Annotations[v1alpha1.AnnotationAuthor] += strings.Repeat(" ", maxBytes) },
 	} {
@@ -118,6 +116,15 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
+// A key that is gone says nothing, neither for the author nor against them.
+func TestReadWithoutTheKey(t *testing.T) {
+	c := cleaner()
+	sign(t, ringOf(t, signing.NewKey(now)), c, false)
+	if got, err := Read(ringOf(t, signing.NewKey(now.Add(time.Second))), c); !errors.Is(err, ErrKeyLost) {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
 func replace(old, now string) func(c *v1alpha1.Cleaner) {
 	return func(c *v1alpha1.Cleaner) {
 		c.Annotations[v1alpha1.AnnotationAuthor] = strings.Replace(c.Annotations[v1alpha1.AnnotationAuthor], old, now, 1)
@@ -128,7 +135,7 @@ func replace(old, now string) func(c *v1alpha1.Cleaner) {
 func TestBoundAuthorIsOfOneObject(t *testing.T) {
 	ring := ringOf(t, signing.NewKey(now))
 	c := cleaner()
-	value, err := Sign(ring, c, 1, alice, now)
+	value, err := Sign(ring, c, alice, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +163,7 @@ func TestReadWithoutAuthor(t *testing.T) {
 func TestAuthorOutlivesItsKey(t *testing.T) {
 	old, young := signing.NewKey(now), signing.NewKey(now.Add(time.Minute))
 	c := cleaner()
-	value, err := Sign(ringOf(t, old), c, 1, alice, now)
+	value, err := Sign(ringOf(t, old), c, alice, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,18 +207,18 @@ func TestAuthorIsBounded(t *testing.T) {
 	for range 5000 {
 		many.Groups = append(many.Groups, "a-group-with-a-name")
 	}
-	_, err := Sign(ringOf(t, signing.NewKey(now)), cleaner(), 1, many, now)
+	_, err := Sign(ringOf(t, signing.NewKey(now)), cleaner(), many, now)
 	if err == nil || !strings.Contains(err.Error(), "5000 groups") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// The same spec has one fingerprint, in whatever order it was written and whether empty fields were.
+// The same spec has one fingerprint, in whatever order it was written, whether empty fields were, and while it is suspended.
 func TestFingerprint(t *testing.T) {
 	var prints []string
 	for _, text := range []string{
 		`{"spec": {"conditions": ["true"], "parameters": {"a": 1, "b": {"c": null, "d": 2.5}}}}`,
-		`{"spec": {"parameters": {"b": {"d": 2.5, "c": null}, "a": 1}, "conditions": ["true"], "suspend": false, "targets": [], "mode": ""}}`,
+		`{"spec": {"parameters": {"b": {"d": 2.5, "c": null}, "a": 1}, "conditions": ["true"], "suspend": true, "targets": [], "mode": ""}}`,
 	} {
 		c := &v1alpha1.Cleaner{}
 		if err := json.Unmarshal([]byte(text), c); err != nil {
@@ -236,10 +243,10 @@ func TestAuthorOfAnEarlierVersion(t *testing.T) {
 	}
 	c := cleaner()
 	c.Annotations = map[string]string{v1alpha1.AnnotationAuthor: `{"author":{"username":"alice","groups":["team","system:authenticated"]},"time":"2026-01-02T15:04:05Z",` +
-		`"about":"uid","signature":"20260102T150405Z.mhQ33Bbjo4dQS-7ICuzpF7J1DhL_1Rtg3RheZdAQcqs"}`}
+		`"about":"uid","signature":"20260102T150405Z.dwydbfcKmH5gK4Xh1km9UzSuNww6PlpTw_wXcTiwBkY"}`}
 	got, err := Read(ringOf(t, key), c)
 	if err != nil {
-		value, _ := Sign(ringOf(t, key), cleaner(), 1, alice, now)
+		value, _ := Sign(ringOf(t, key), cleaner(), alice, now)
 		t.Fatalf("%v; this version writes %s", err, value)
 	}
 	if got.Username != "alice" {

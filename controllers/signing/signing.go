@@ -50,6 +50,9 @@ type Keys interface {
 // ErrUnsigned says that a text is not signed by a key of the ring.
 var ErrUnsigned = errors.New("it is not signed by this operator")
 
+// ErrKeyLost says that a text names a key that is not in the ring. It is an ErrUnsigned.
+var ErrKeyLost = fmt.Errorf("%w: there is no such key any more", ErrUnsigned)
+
 // Key is one key.
 type Key struct {
 	// ID is when the key was made, as 20260102T150405Z.
@@ -156,17 +159,22 @@ func (r Ring) Sign(purpose Purpose, text []byte) (string, error) {
 }
 
 // Verify says whether a signature is one of this ring for a text and a purpose, and whether it was made by the key that
-// signs now: one by an older key is to be renewed. The error is ErrUnsigned.
+// signs now: one by an older key is to be renewed. The error is ErrUnsigned, or ErrKeyLost.
 func (r Ring) Verify(purpose Purpose, text []byte, signature string) (current bool, err error) {
 	id, encoded, found := strings.Cut(signature, ".")
 	sum, decodeErr := base64.RawURLEncoding.DecodeString(encoded)
 	if !found || decodeErr != nil {
 		return false, ErrUnsigned
 	}
+	known := false
 	for _, k := range r.keys {
 		if k.ID == id && hmac.Equal(sum, k.sum(purpose, text)) {
 			return id == r.signs.ID, nil
 		}
+		known = known || k.ID == id
+	}
+	if _, err := time.Parse(keyTime, id); err == nil && !known {
+		return false, ErrKeyLost
 	}
 	return false, ErrUnsigned
 }

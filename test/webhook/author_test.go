@@ -4,9 +4,11 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -16,6 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -196,6 +201,103 @@ func TestWhoSuspendsIsNotTheAuthor(t *testing.T) {
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "may not delete configmaps") {
 		t.Errorf("with suspend, something else is edited: %v", err)
 	}
+}
+
+// TestANumberThatIsWrittenOtherwise shows that 30.0 instead of 30, which is a new generation for the API server and no change
+// for the conditions of a webhook, takes the author from nobody.
+func TestANumberThatIsWrittenOtherwise(t *testing.T) {
+	e := shared
+	ns := e.namespace(t)
+	u := cleaner(t, ns, "c", `{lifecycle: Recurring, limits: {actionsPerSecond: 60, maxActions: 40},
+		targets: [{name: m, reference: {version: v1, kind: ConfigMap, matchLabels: {old: "yes"}}}],
+		rules: [{name: a, forEach: m.items, when: "true", actions: [{delete: {gracePeriodSeconds: 30}}]}]}`)
+	if err := e.Create(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	config := e.Config()
+	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/apis", &v1alpha1.GroupVersion, scheme.Codecs.WithoutConversion()
+	raw, err := rest.RESTClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after string
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the operator writes it too
+		text, err := raw.Get().Namespace(ns).Resource("cleaners").Name("c").Do(t.Context()).Raw()
+		if err != nil {
+			return err
+		}
+		before = e.authorOf(t, u)
+		otherwise := regexp.MustCompile(`("(?:actionsPerSecond|maxActions|gracePeriodSeconds)":\d+)`).ReplaceAll(text, []byte("$1.0"))
+		if n := bytes.Count(otherwise, []byte(".0")) - bytes.Count(text, []byte(".0")); n != 3 {
+			t.Fatalf("%d numbers are written otherwise: %s", n, otherwise)
+		}
+		return raw.Put().Namespace(ns).Resource("cleaners").Name("c").Body(otherwise).SetHeader("Content-Type", "application/json").Do(t.Context()).Error()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Get(t.Context(), client.ObjectKeyFromObject(u), u); err != nil {
+		t.Fatal(err)
+	}
+	if after = e.authorOf(t, u); after == "" || u.GetGeneration() != 2 {
+		t.Fatalf("generation %d, the author was %s and is %s", u.GetGeneration(), before, after)
+	}
+	old := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "old", Labels: map[string]string{"old": "yes"}}}
+	if err := e.Create(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it acts", func(ctx context.Context) string {
+		if err := e.Get(ctx, client.ObjectKeyFromObject(old), old); !apierrors.IsNotFound(err) {
+			ready, _ := e.ready(ctx, client.ObjectKeyFromObject(u))
+			return fmt.Sprintf("the object is there (%v), and the Cleaner says %s", err, ready)
+		}
+		return ""
+	})
+}
+
+// TestAnImpersonatedAccountIsTheOneThatIsThere shows that who impersonates a ServiceAccount by its name is that account, with
+// its UID, and not a later one of its name; and that an account which is not there writes nothing.
+func TestAnImpersonatedAccountIsTheOneThatIsThere(t *testing.T) {
+	e := shared
+	ns := e.namespace(t)
+	bot := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "bot"}}
+	name := "system:serviceaccount:" + ns + ":bot"
+	e.grant(t, ns, "bot", rbacv1.Subject{Kind: rbacv1.UserKind, Name: name}, configMapEditor()...)
+	as, _ := e.as(t, name)
+	u := cleaner(t, ns, "c", fmt.Sprintf(waiting, "x"))
+	if err := as.Create(t.Context(), u.DeepCopy()); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `there is no ServiceAccount "bot"`) {
+		t.Errorf("an account that is not there writes: %v", err)
+	}
+	if err := e.Create(t.Context(), bot); err != nil {
+		t.Fatal(err)
+	}
+	if err := as.Create(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.authorOf(t, u); !strings.Contains(got, `"uid":"`+string(bot.UID)+`"`) {
+		t.Errorf("the author is %s", got)
+	}
+}
+
+// TestAnAccountIsNoWayAroundTheAuthor shows that a spec which somebody changed past the webhook does nothing, though it names a
+// ServiceAccount: who changed it may not be allowed to name that account.
+func TestAnAccountIsNoWayAroundTheAuthor(t *testing.T) {
+	e := shared
+	ns := e.namespace(t)
+	if err := e.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "janitor"}}); err != nil {
+		t.Fatal(err)
+	}
+	e.grant(t, ns, "janitor", rbacv1.Subject{Kind: rbacv1.UserKind, Name: "system:serviceaccount:" + ns + ":janitor"}, configMapEditor()...)
+	u := cleaner(t, ns, "c", `{serviceAccountName: janitor, targets: [{name: cm, reference: {version: v1, kind: ConfigMap, name: x}, delete: true}], lifecycle: Recurring}`)
+	if err := e.Create(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	key := client.ObjectKeyFromObject(u)
+	e.becomes(t, key, "TargetMissing")
+	e.withoutWebhook(t, ns, func() error {
+		return e.Patch(t.Context(), u.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"ttl":"1s"}}`)))
+	})
+	e.becomes(t, key, "AuthorMissing: Nobody knows who wrote the spec: the author in the annotation is not signed for it")
 }
 
 // TestAnAuthorWhoLosesRights shows that what an author may no longer do is not done any more.
