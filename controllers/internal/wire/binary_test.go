@@ -47,6 +47,11 @@ func envelope(t testing.TB, kind schema.GroupVersionKind, data []byte) []byte {
 	return out.Bytes()
 }
 
+// newEventEncoder writes the events of a watch as an API server does.
+func newEventEncoder(to io.Writer) streaming.Encoder {
+	return streaming.NewEncoder(protobuf.LengthDelimitedFramer.NewFrameWriter(to), protobuf.NewRawSerializer(scheme.Scheme, scheme.Scheme))
+}
+
 // readMessages reads the events of envelopes as a client does that reads protobuf.
 func readMessages(t testing.TB, config *rest.Config, event watch.EventType, envelopes ...[]byte) *restwatch.Decoder {
 	t.Helper()
@@ -55,9 +60,8 @@ func readMessages(t testing.TB, config *rest.Config, event watch.EventType, enve
 		t.Fatal(err)
 	}
 	var stream bytes.Buffer
-	out := streaming.NewEncoder(protobuf.LengthDelimitedFramer.NewFrameWriter(&stream), protobuf.NewRawSerializer(scheme.Scheme, scheme.Scheme))
 	for _, e := range envelopes {
-		if err := out.Encode(&metav1.WatchEvent{Type: string(event), Object: runtime.RawExtension{Raw: e}}); err != nil {
+		if err := newEventEncoder(&stream).Encode(&metav1.WatchEvent{Type: string(event), Object: runtime.RawExtension{Raw: e}}); err != nil {
 			t.Fatal(err)
 		}
 	}

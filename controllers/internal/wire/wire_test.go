@@ -127,24 +127,6 @@ func TestWireDeletedAndCutOff(t *testing.T) {
 	}
 }
 
-// Whatever the text is: what is read is what client-go reads.
-func FuzzWire(f *testing.F) {
-	f.Add(`{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}}` + "\n")
-	f.Add(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410}}` + "\n")
-	f.Add(`{"type":"ADDED","object":{"apiVersion":"v1","kind":"PodList","items":[{}]}}` + "\n")
-	f.Add(`{"object":{"apiVersion":"v1","kind":"Pod"},"type":"ADDED"}` + "\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		gotKind, got, err := read(t, textConfig(&rest.Config{}), text)
-		if err != nil || gotKind == watch.Deleted {
-			return
-		}
-		wantKind, want, wantErr := read(t, dynamic.ConfigFor(&rest.Config{}), text)
-		if wantErr != nil || gotKind != wantKind || !cmp.Equal(want, got) {
-			t.Errorf("client-go reads %q, %v, %v, and this %q, %v", wantKind, want, wantErr, gotKind, got)
-		}
-	})
-}
-
 // BenchmarkWatchEvent reads the event of a Pod as an API server sends it.
 func BenchmarkWatchEvent(b *testing.B) {
 	pod := corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{
