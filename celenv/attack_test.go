@@ -5,7 +5,9 @@ package celenv
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +33,10 @@ func TestAttacksAreStopped(t *testing.T) {
 	for i := range numbers {
 		numbers[i] = int64(i)
 	}
+	entries := map[string]any{}
+	for i := range 20_000 {
+		entries[fmt.Sprint("k", i)] = true
+	}
 	in := Input{
 		Time: at("2025-01-01T00:00:00Z"),
 		Targets: map[string]any{
@@ -44,6 +50,8 @@ func TestAttacksAreStopped(t *testing.T) {
 				"control": strings.Repeat("\x01", 10<<10),
 				"pattern": strings.Repeat("a{1000}", 36),
 				"long":    strings.Repeat("(a|b)", 52),
+				"map":     entries,
+				"words":   strings.Join(slices.Sorted(maps.Keys(entries)), " "),
 				"json":    "[" + strings.Repeat("{},", 300<<10) + "{}]",
 			},
 		},
@@ -100,6 +108,10 @@ func TestAttacksAreStopped(t *testing.T) {
 		"TimeZones":            {"lists.range(1000000).all(x, time.getHours('America/Sao_Paulo') >= 0)", steps},
 		"AliasRefs":            {nested(24, "[{'metadata': {'name': 'a'}}]", "V + V", "refs(V, 'Secret').size() == 0"), growth},
 		"AliasRefsOfLists":     {nested(40, "[{'metadata': {'name': 'a'}}]", "[V, V]", "refs(V, 'Secret').size() == 0"), growth},
+		"LoopOverOneKey":       {"lists.range(100000).all(x, svc.map.exists(k, true))", steps},
+		"ManyRefs":             {"lists.range(10000).all(x, refs([{'metadata': {'name': 'a', 'namespace': 'shop'}, 'args': [svc.words, string(x)]}], 'Secret').size() > 0)", growth},
+		"EqualToAlmostNothing": {"lists.range(1000000).all(x, svc != {'a': svc.map} || svc.map == {})", steps},
+		"IncludesOfNoList":     {"lists.range(1000000).all(x, !dyn(svc).includes(svc.map))", steps},
 		"AliasSelects":         {nested(24, "{'a': 'b'}", "{'a': V, 'b': V}", "selects(V, V)"), growth},
 		"AliasSelector":        {nested(24, "[1]", "[V, V]", "matchesSelector({'matchExpressions': V}, {})"), growth},
 		"FlattenManyLevels":    {"cel.bind(l, lists.range(100000), " + strings.Repeat("[", 100) + "l" + strings.Repeat("]", 100) + ".flatten(1000).size() > 0)", growth},

@@ -28,7 +28,7 @@ type charge struct {
 func (c charge) free() bool { return c.before == nil && c.match == nil && c.after == nil }
 
 // charges says of every function of the environment what it costs. One that is missing here fails a test, and so does one
-// that takes much longer, or allocates much more, than it pays for.
+// that allocates much more, or takes many more elements of a list, than it pays for before.
 func charges() map[string]charge {
 	table := map[string]charge{
 		operators.Add:       {before: chargeAdd},
@@ -295,12 +295,17 @@ func chargeOperands(m *meter, args []ref.Val) ref.Val {
 	return nil
 }
 
-// chargeEquality pays for comparing two texts, or what two lists or maps hold: at most all of the smaller one.
+// chargeEquality pays for comparing two texts, or what two lists or maps hold: at most all of the smaller one, which is
+// looked for in small steps so that the larger one is not measured.
 func chargeEquality(m *meter, left, right ref.Val) {
 	switch {
 	case holds(left) && holds(right):
-		n := m.values(left, math.MaxInt64)
-		m.work(min(n, m.values(right, n)))
+		for most := int64(64); ; most *= 4 {
+			if n := min(m.values(left, most), m.values(right, most)); n <= most || most > m.steps {
+				m.work(n)
+				return
+			}
+		}
 	default:
 		m.read(min(textSize(left), textSize(right)))
 	}
@@ -330,12 +335,13 @@ func chargeSearch(m *meter, args []ref.Val) ref.Val {
 func chargeSearchIn(m *meter, args []ref.Val) ref.Val {
 	switch in := args[0].(type) {
 	case types.String: // cel-go tries each place
-		if err := chargeRunes(m, args[:1]); err != nil {
-			return err
-		}
+		chargeRunes(m, args[:1])
+		chargeRunes(m, args[1:2])
 		m.work(product(int64(len(in)), length(args[1])) / valueSize)
 	case traits.Lister:
 		comparisons(m, args[1], in)
+	default:
+		chargeEquality(m, args[0], args[1])
 	}
 	return nil
 }
@@ -363,7 +369,7 @@ func chargePairs(m *meter, args []ref.Val) ref.Val {
 // chargeSort pays for the comparisons, and for what they read of texts.
 func chargeSort(m *meter, args []ref.Val) ref.Val {
 	keys := args[len(args)-1]
-	n := length(args[0])
+	n := max(length(args[0]), length(keys))
 	rounds := int64(math.Log2(float64(n) + 1))
 	m.work(product(n, rounds))
 	if list, ok := keys.(traits.Lister); ok {
@@ -372,6 +378,16 @@ func chargeSort(m *meter, args []ref.Val) ref.Val {
 	m.copies(product(valueSize, n))
 	m.build(product(valueSize, n))
 	return nil
+}
+
+// sorts pays for sorting so many keys, if an expression is evaluated.
+func (m *meter) sorts(keys int) {
+	if m == nil || m.budget == nil || keys < valueSize {
+		return
+	}
+	n := int64(keys)
+	m.work(product(n, int64(math.Log2(float64(n)))) / valueSize)
+	m.copies(product(valueSize, n))
 }
 
 // chargeSlice pays for a part of a list.
@@ -431,19 +447,34 @@ func chargeWalk(m *meter, args []ref.Val) ref.Val {
 
 // chargeLook pays for looking at all that the arguments hold.
 func chargeLook(m *meter, args []ref.Val) ref.Val {
-	n := int64(1)
-	for _, arg := range args {
-		n = sum(n, m.size(arg, product(valueSize*walkStep, m.steps+1))/(valueSize*walkStep))
-	}
-	m.work(n)
+	m.look(args, nil)
 	return nil
 }
 
-// chargeRefs pays for looking at objects, or at those of lists and targets, one after the other. An object that occurs
-// many times is looked at once.
+// look pays for looking at values, where texts below an entry of a map may count so many times more, by its key.
+func (m *meter) look(values []ref.Val, more func(key string) int64) {
+	n := int64(1)
+	for _, v := range values {
+		walk := &measuring{limit: product(valueSize*walkStep, m.steps+1), under: more, ended: m.ended}
+		n = sum(n, m.walked(walk, v)/(valueSize*walkStep))
+	}
+	m.work(n)
+}
+
+// chargeRefs pays for looking at objects, or at those of lists and targets, one after the other, and for each word that may
+// be a name. An object that occurs many times is looked at once.
 func chargeRefs(m *meter, args []ref.Val) ref.Val {
 	m.build(m.copied(args[0]))
-	return chargeLook(m, args[:1])
+	m.look(args[:1], func(key string) int64 {
+		const words = 20
+		switch key {
+		case "command", "args", "value":
+			return words
+		default:
+			return 0
+		}
+	})
+	return nil
 }
 
 // copied is how large the copy in Go is that a function takes of a value: what is one in Go already is not copied, nor are
@@ -512,6 +543,7 @@ func (m *meter) flattened(v ref.Val, levels int64) int64 {
 	for it := list.Iterator(); it.HasNext() == types.True; {
 		n += m.flattened(it.Next(), levels-1)
 	}
+	m.copies(product(valueSize, n+1))
 	m.build(product(valueSize, n+1))
 	return n
 }

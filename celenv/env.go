@@ -50,7 +50,7 @@ func reserved(name string) bool {
 // is pinned, because cel-go's default is its newest.
 func version1() []cel.EnvOption {
 	return []cel.EnvOption{
-		cel.CustomTypeAdapter(adapter{types.DefaultTypeAdapter}),
+		cel.CustomTypeAdapter(adapter{Adapter: types.DefaultTypeAdapter}),
 		cel.OptionalTypes(cel.OptionalTypesVersion(2)),
 		cel.CrossTypeNumericComparisons(true),
 		cel.DefaultUTCTimeZone(true),

@@ -397,7 +397,7 @@ func (l *lookout) still(v ref.Val, m *meter) (now ref.Val, moved bool) {
 			all, moved = append(all, element), moved || other
 		}
 		if moved {
-			return types.NewRefValList(adapter{types.DefaultTypeAdapter}, all), true
+			return types.NewRefValList(adapter{Adapter: types.DefaultTypeAdapter}, all), true
 		}
 	case traits.Mapper:
 		all := map[ref.Val]ref.Val{}
@@ -408,7 +408,7 @@ func (l *lookout) still(v ref.Val, m *meter) (now ref.Val, moved bool) {
 			all[key], moved = value, moved || other
 		}
 		if moved {
-			return types.NewRefValMap(adapter{types.DefaultTypeAdapter}, all), true
+			return types.NewRefValMap(adapter{Adapter: types.DefaultTypeAdapter}, all), true
 		}
 	}
 	return v, false

@@ -37,7 +37,7 @@ func functionInput() Input {
 				}}},
 			},
 		},
-		Params: map[string]any{"pem": "-----BEGIN CERTIFICATE-----\nMIIBAzCBtqADAgECAgEBMAUGAytlcDAbMRkwFwYDVQQDExBzaG9wLmV4YW1wbGUu\nY29tMB4XDTI0MDYwMTAwMDAwMFoXDTI1MDYwMTAwMDAwMFowGzEZMBcGA1UEAxMQ\nc2hvcC5leGFtcGxlLmNvbTAqMAUGAytlcAMhADtqJ7zOtqQtYqOo0CpvDXNlMhV3\nHeJDpjrASKGLWdopox8wHTAbBgNVHREEFDASghBzaG9wLmV4YW1wbGUuY29tMAUG\nAytlcANBABoAFYp0FBLR2bKXPMGY1FNrZ+4hSa2t41Z65g5L8/LrcJ4Upe+vO9xz\nrdMSa9L4Y49M/ihaUOEjWQyGvvgy5gI=\n-----END CERTIFICATE-----\n", "wait": "7d12h", "mixed": []any{int64(1), "a", true}},
+		Params: map[string]any{"pem": testCertificate, "wait": "7d12h", "mixed": []any{int64(1), "a", true}},
 	}
 }
 
@@ -115,13 +115,13 @@ func TestFunctions(t *testing.T) {
 		"maps in a literal": {`!(svc.metadata in ["a"]) && !(json.unmarshal("{}") in ["a"]) && !(dyn(["a"].toSet()) in ["a"])`, 387},
 		"in a map":          {`"big" in svc`, 0},
 		"format":            {`"%s-%d".format([svc.metadata.name, 1]) == "svc-1"`, 1133},
-		"indexOf string":    {`svc.metadata.name.indexOf("c") == 2 && svc.metadata.name.lastIndexOf("s") == 0`, 6},
+		"indexOf string":    {`svc.metadata.name.indexOf("c") == 2 && svc.metadata.name.lastIndexOf("s") == 0`, 8},
 		"indexOf list":      {`params.mixed.indexOf("a") == 1 && params.mixed.lastIndexOf(true) == 2`, 6},
 		"includes":          {`params.mixed.includes("a")`, 3},
 		"join":              {`["a", "b"].join(", ") == "a, b"`, 54},
 		"split":             {`"a,b".split(",") == ["a", "b"]`, 51},
 		"replace":           {`"aXbX".replace("X", "--") == "a--b--"`, 8},
-		"flatten":           {`[[1], [2, [3]]].flatten() == [1, 2, [3]]`, 149},
+		"flatten":           {`[[1], [2, [3]]].flatten() == [1, 2, [3]]`, 150},
 		"lists.range":       {`lists.range(3) == [0, 1, 2]`, 52},
 		"distinct":          {`[1, 2, 1].distinct() == [1, 2]`, 47},
 		"sort":              {`[3, 1, 2].sort() == [1, 2, 3]`, 58},

@@ -283,7 +283,11 @@ func (m *meter) size(v ref.Val, limit int64) int64 { return m.measure(v, limit, 
 
 // measure is size where each text takes so much more than its length.
 func (m *meter) measure(v ref.Val, limit int64, more func(text string) int64) int64 {
-	walk := &measuring{limit: limit, more: more, ended: m.ended}
+	return m.walked(&measuring{limit: limit, more: more, ended: m.ended}, v)
+}
+
+// walked is what a walk counts of a value. It ends when the time is over.
+func (m *meter) walked(walk *measuring, v ref.Val) int64 {
 	n := walk.of(v)
 	if m.ended.Load() {
 		m.stop(m.interruption())
@@ -295,7 +299,9 @@ func (m *meter) measure(v ref.Val, limit int64, more func(text string) int64) in
 type measuring struct {
 	total, limit int64
 	more         func(text string) int64
-	ended        *ending // may be nil
+	under        func(key string) int64 // how many times more texts count below an entry; may be nil
+	times        int64                  // what that is here
+	ended        *ending                // may be nil
 	visited      uint
 }
 
@@ -311,11 +317,20 @@ func (w *measuring) add(n int64) bool {
 
 // text counts a text.
 func (w *measuring) text(text string) bool {
-	n := int64(len(text))
+	n := product(int64(len(text)), 1+w.times)
 	if w.more != nil {
 		n += w.more(text)
 	}
 	return w.add(n)
+}
+
+// enter goes below an entry of a map, and gives what counted above it.
+func (w *measuring) enter(key string) (before int64) {
+	before = w.times
+	if w.under != nil {
+		w.times = max(before, w.under(key))
+	}
+	return before
 }
 
 func (w *measuring) of(v ref.Val) int64 {
@@ -343,9 +358,15 @@ func (w *measuring) value(v ref.Val) bool {
 	case traits.Mapper:
 		for it := v.Iterator(); it.HasNext() == types.True; {
 			key := it.Next()
-			if !w.add(entrySize) || !w.value(key) || !w.value(v.Get(key)) {
+			if !w.add(entrySize) || !w.value(key) {
 				return false
 			}
+			name, _ := key.(types.String)
+			before := w.enter(string(name))
+			if !w.value(v.Get(key)) {
+				return false
+			}
+			w.times = before
 		}
 	case traits.Lister:
 		for it := v.Iterator(); it.HasNext() == types.True; {
@@ -370,9 +391,14 @@ func (w *measuring) native(v any) bool {
 		return w.text(v)
 	case map[string]any:
 		for key, value := range v {
-			if !w.add(entrySize+valueSize) || !w.text(key) || !w.native(value) {
+			if !w.add(entrySize+valueSize) || !w.text(key) {
 				return false
 			}
+			before := w.enter(key)
+			if !w.native(value) {
+				return false
+			}
+			w.times = before
 		}
 	case []any:
 		for _, value := range v {

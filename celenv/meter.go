@@ -183,7 +183,7 @@ func flat(add func([]ref.Val) ref.Val) func([]ref.Val) ref.Val {
 		}
 		if one, ok := left.(*nativeList); ok {
 			if other, ok := right.(*nativeList); ok {
-				return adapter{types.DefaultTypeAdapter}.NativeToValue(slices.Concat(one.native, other.native))
+				return adapter{Adapter: types.DefaultTypeAdapter}.NativeToValue(slices.Concat(one.native, other.native))
 			}
 		}
 		all := make([]ref.Val, 0, length(left)+length(right))
@@ -192,7 +192,7 @@ func flat(add func([]ref.Val) ref.Val) func([]ref.Val) ref.Val {
 				all = append(all, it.Next())
 			}
 		}
-		return types.NewRefValList(adapter{types.DefaultTypeAdapter}, all)
+		return types.NewRefValList(adapter{Adapter: types.DefaultTypeAdapter}, all)
 	}
 }
 

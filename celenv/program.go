@@ -201,9 +201,9 @@ type program struct{ root interpreter.InterpretableV2 }
 // plan makes a program of what was checked, optimized if it is to give answers. It does what cel-go's own Program does, but
 // that each of those keeps a table of all functions, which is most of what it takes in memory.
 func (c *Compiler) plan(env *cel.Env, a *cel.Ast, m *meter, optimized bool, decorators ...interpreter.InterpretableDecoratorV2) (*program, error) {
-	types, adapter := env.CELTypeProvider(), env.CELTypeAdapter()
-	attributes := &meteredAttributes{AttributeFactory: interpreter.NewAttributeFactory(env.Container, adapter, types), m: m}
-	planner := interpreter.NewInterpreter(c.functions, env.Container, types, adapter, attributes)
+	provider, values := env.CELTypeProvider(), adapter{types.DefaultTypeAdapter, m}
+	attributes := &meteredAttributes{AttributeFactory: interpreter.NewAttributeFactory(env.Container, values, provider), m: m}
+	planner := interpreter.NewInterpreter(c.functions, env.Container, provider, values, attributes)
 	options := []interpreter.PlannerOption{interpreter.CustomDecoratorV2(lazily)}
 	for _, d := range decorators {
 		options = append(options, interpreter.CustomDecoratorV2(d))

@@ -536,7 +536,7 @@ func valuesOf(items []*Item) ref.Val {
 	for i, item := range items {
 		values[i] = item.value
 	}
-	return adapter{types.DefaultTypeAdapter}.NativeToValue(values)
+	return adapter{Adapter: types.DefaultTypeAdapter}.NativeToValue(values)
 }
 
 func tooLarge(limit int64) *Error {

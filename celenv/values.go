@@ -17,13 +17,17 @@ import (
 
 // adapter shows Go values to expressions without copying them. Maps iterate in the order of their keys, so that what is
 // made of them, and the error that comes first, are the same each time.
-type adapter struct{ types.Adapter }
+type adapter struct {
+	types.Adapter
+	// m pays for what is done each time that a value is used. Nil: nobody does.
+	m *meter
+}
 
 // NativeToValue wraps a Go value.
 func (a adapter) NativeToValue(value any) ref.Val {
 	switch v := value.(type) {
 	case map[string]any:
-		return &sortedMap{Mapper: types.NewStringInterfaceMap(a, v), native: v}
+		return &sortedMap{Mapper: types.NewStringInterfaceMap(a, v), native: v, m: a.m}
 	case []any:
 		return &nativeList{Lister: types.NewDynamicList(a, v), native: v}
 	default:
@@ -35,10 +39,12 @@ func (a adapter) NativeToValue(value any) ref.Val {
 type sortedMap struct {
 	traits.Mapper
 	native map[string]any
+	m      *meter
 }
 
-// Iterator visits the keys in their order.
+// Iterator visits the keys in their order. They are sorted at once, also for a loop that ends with the first.
 func (m *sortedMap) Iterator() traits.Iterator {
+	m.m.sorts(len(m.native))
 	return types.NewStringList(types.DefaultTypeAdapter, slices.Sorted(maps.Keys(m.native))).Iterator()
 }
 

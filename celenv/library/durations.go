@@ -63,7 +63,7 @@ func parseTimestamp(v ref.Val) ref.Val {
 	}
 	at := text.ConvertToType(types.TimestampType)
 	if types.IsError(at) {
-		return types.NewErr("%q is not a time: write one such as \"2026-01-31T10:30:00Z\", \"2026-01-31T10:30\", \"2026-01-31\" or, in a label, \"2026-01-31T103000Z\"", string(v.(types.String)))
+		return types.NewErr("%s is not a time: write one such as \"2026-01-31T10:30:00Z\", \"2026-01-31T10:30\", \"2026-01-31\" or, in a label, \"2026-01-31T103000Z\"", quoted(v))
 	}
 	return at
 }

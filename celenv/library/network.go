@@ -36,7 +36,7 @@ func cidrUsable(cidr, reserved ref.Val) ref.Val {
 	text, less := string(cidr.(types.String)), int64(reserved.(types.Int))
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
-		return types.NewErr("cidrUsable: %q is no range of addresses: write one such as 10.0.0.0/24", text)
+		return types.NewErr("cidrUsable: %s is no range of addresses: write one such as 10.0.0.0/24", quoted(text))
 	}
 	if less < 0 {
 		return types.NewErr("cidrUsable: %d addresses cannot be reserved", less)

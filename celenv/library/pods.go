@@ -83,11 +83,11 @@ func podLabels(v ref.Val) ref.Val {
 }
 
 func podRefs(v, kind ref.Val) ref.Val {
-	find := map[types.String]func(map[string]any) []any{
+	find := map[types.String]func(map[string]any) []string{
 		"ConfigMap": configMaps, "Secret": secrets, "PersistentVolumeClaim": claims, "ServiceAccount": serviceAccounts,
 	}[kind.(types.String)]
 	if find == nil {
-		return types.NewErr("podRefs knows ConfigMap, Secret, PersistentVolumeClaim and ServiceAccount, and not %q", kind.Value())
+		return types.NewErr("podRefs knows ConfigMap, Secret, PersistentVolumeClaim and ServiceAccount, and not %s", quoted(kind))
 	}
 	if v = present(v); v == nil {
 		return types.NewStringList(types.DefaultTypeAdapter, nil)
@@ -96,12 +96,7 @@ func podRefs(v, kind ref.Val) ref.Val {
 	if !ok {
 		return types.NewErr("podRefs: this is no pod spec, but a %s", v.Type().TypeName())
 	}
-	var names []string
-	for _, found := range find(spec) {
-		if name, ok := found.(string); ok && name != "" {
-			names = append(names, name)
-		}
-	}
+	names := find(spec)
 	slices.Sort(names)
 	return types.NewStringList(types.DefaultTypeAdapter, slices.Compact(names))
 }
@@ -111,66 +106,76 @@ func containers(spec map[string]any) []map[string]any {
 	return slices.Concat(maps(spec["containers"]), maps(spec["initContainers"]), maps(spec["ephemeralContainers"]))
 }
 
+// appended are texts with those of values that are texts, and not empty.
+func appended(texts []string, values ...any) []string {
+	for _, v := range values {
+		if text, ok := v.(string); ok && text != "" {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
 // environment is what the environment of containers takes from objects: one key, or all of them.
-func environment(spec map[string]any, key, all string) []any {
-	var found []any
+func environment(spec map[string]any, key, all string) []string {
+	var found []string
 	for _, c := range containers(spec) {
 		for _, variable := range maps(c["env"]) {
-			found = append(found, field(variable, "valueFrom", key, "name"))
+			found = appended(found, field(variable, "valueFrom", key, "name"))
 		}
 		for _, source := range maps(c["envFrom"]) {
-			found = append(found, field(source, all, "name"))
+			found = appended(found, field(source, all, "name"))
 		}
 	}
 	return found
 }
 
 // projected is what projected volumes take from objects.
-func projected(volume map[string]any, source string) []any {
-	var found []any
+func projected(volume map[string]any, source string) []string {
+	var found []string
 	for _, s := range maps(field(volume, "projected", "sources")) {
-		found = append(found, field(s, source, "name"))
+		found = appended(found, field(s, source, "name"))
 	}
 	return found
 }
 
-func configMaps(spec map[string]any) []any {
+func configMaps(spec map[string]any) []string {
 	found := environment(spec, "configMapKeyRef", "configMapRef")
 	for _, volume := range maps(spec["volumes"]) {
-		found = append(found, field(volume, "configMap", "name"))
+		found = appended(found, field(volume, "configMap", "name"))
 		found = append(found, projected(volume, "configMap")...)
 	}
 	return found
 }
 
-func secrets(spec map[string]any) []any {
+func secrets(spec map[string]any) []string {
 	found := environment(spec, "secretKeyRef", "secretRef")
 	for _, secret := range maps(spec["imagePullSecrets"]) {
-		found = append(found, secret["name"])
+		found = appended(found, secret["name"])
 	}
 	for _, volume := range maps(spec["volumes"]) {
-		found = append(found, field(volume, "secret", "secretName"), field(volume, "azureFile", "secretName"), field(volume, "csi", "nodePublishSecretRef", "name"))
+		found = appended(found, field(volume, "secret", "secretName"), field(volume, "azureFile", "secretName"), field(volume, "csi", "nodePublishSecretRef", "name"))
 		for _, kind := range []string{"cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"} {
-			found = append(found, field(volume, kind, "secretRef", "name"))
+			found = appended(found, field(volume, kind, "secretRef", "name"))
 		}
 		found = append(found, projected(volume, "secret")...)
 	}
 	return found
 }
 
-func claims(spec map[string]any) []any {
-	var found []any
+func claims(spec map[string]any) []string {
+	var found []string
 	for _, volume := range maps(spec["volumes"]) {
-		found = append(found, field(volume, "persistentVolumeClaim", "claimName"))
+		found = appended(found, field(volume, "persistentVolumeClaim", "claimName"))
 	}
 	return found
 }
 
-func serviceAccounts(spec map[string]any) []any {
+func serviceAccounts(spec map[string]any) []string {
 	for _, name := range []string{"serviceAccountName", "serviceAccount"} { // the second is an old name of the first
 		if spec[name] != nil && spec[name] != "" {
-			return []any{spec[name]}
+			return appended(nil, spec[name])
 		}
 	}
-	return []any{"default"}
+	return []string{"default"}
 }

@@ -58,18 +58,24 @@ func words(kind string) []string {
 }
 
 func refs(v, kind ref.Val) ref.Val {
-	s := search{kind: string(kind.(types.String)), roles: map[string]role{}, looked: map[any]bool{}, found: map[string]bool{}}
+	s := search{kind: string(kind.(types.String)), roles: map[string]role{}, looked: map[any]bool{}, found: map[string]map[string]bool{}}
 	if s.words = words(s.kind); s.words == nil {
-		return types.NewErr("refs knows ConfigMap, Secret, PersistentVolumeClaim and ServiceAccount, and not %q", s.kind)
+		return types.NewErr("refs knows ConfigMap, Secret, PersistentVolumeClaim and ServiceAccount, and not %s", quoted(s.kind))
 	}
 	if err := s.all(v); err != nil {
 		return err
 	}
-	keys := make([]string, 0, len(s.found))
-	for key := range s.found {
-		keys = append(keys, key)
+	keys := make([]string, 0, s.count)
+	for namespace, names := range s.found {
+		for name := range names {
+			if namespace != "" {
+				name = namespace + "/" + name
+			}
+			keys = append(keys, name)
+		}
 	}
 	slices.Sort(keys)
+	keys = slices.Compact(keys) // a name with a slash has its namespace already
 	return types.NewStringList(types.DefaultTypeAdapter, keys)
 }
 
@@ -83,7 +89,10 @@ type search struct {
 	looked map[any]bool
 	// namespace is that of the object that is looked at.
 	namespace string
-	found     map[string]bool
+	// found are the names, by namespace: "" for those that say theirs, or have none. They are parts of what was looked at, so
+	// that to find a name again costs nothing.
+	found map[string]map[string]bool
+	count int
 }
 
 // role is what a field may be for a search, by its name: nothing, or one of these.
@@ -120,7 +129,7 @@ func (s *search) all(v ref.Val) ref.Val {
 	if !ok {
 		return types.NewErr("refs: this is no object, but a %s", v.Type().TypeName())
 	}
-	if s.object(v, object); len(s.found) > maxRefs {
+	if s.object(v, object); s.count > maxRefs {
 		return types.NewErr("refs: there are more than %d references", maxRefs)
 	}
 	return nil
@@ -255,7 +264,7 @@ func (s *search) reference(v any) {
 // text takes each word of a text that may be a name, as in --configmap=ingress/settings.
 func (s *search) text(v any) {
 	text, _ := v.(string)
-	for _, path := range strings.FieldsFunc(text, func(r rune) bool {
+	for path := range strings.FieldsFuncSeq(text, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.' && r != '/'
 	}) {
 		before := ""
@@ -281,10 +290,25 @@ func (s *search) add(name, namespace any) {
 		in = s.namespace
 	}
 	switch name, _ := name.(string); {
-	case name == "":
+	case name == "" || len(name) > maxName || len(in) > maxName || s.count > maxRefs: // nothing has a longer name
 	case in == "" || strings.Contains(name, "/"):
-		s.found[name] = true
+		s.keep("", name)
 	default:
-		s.found[in+"/"+name] = true
+		s.keep(in, name)
+	}
+}
+
+// maxName is how long a namespace and a name can be together, with a slash between them.
+const maxName = 63 + 1 + 253
+
+func (s *search) keep(namespace, name string) {
+	names := s.found[namespace]
+	if names == nil {
+		names = map[string]bool{}
+		s.found[namespace] = names
+	}
+	if !names[name] {
+		names[name] = true
+		s.count++
 	}
 }

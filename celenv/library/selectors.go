@@ -6,6 +6,7 @@ package library
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -116,13 +117,13 @@ func meets(requirement any, with map[string]any) (bool, error) {
 	switch operator := r["operator"]; operator {
 	case "In", "NotIn":
 		if len(values) == 0 {
-			return false, fmt.Errorf("%s of %q has no values", operator, key)
+			return false, fmt.Errorf("%s of %s has no values", operator, quoted(key))
 		}
 		among := found && slices.Contains(values, any(value))
 		return among == (operator == "In"), nil // NotIn is met by what has no such label, too
 	case "Exists", "DoesNotExist":
 		return found == (operator == "Exists"), nil
 	default:
-		return false, fmt.Errorf("%v of %q is no operator: In, NotIn, Exists and DoesNotExist are", operator, key)
+		return false, fmt.Errorf("%s of %s is no operator: In, NotIn, Exists and DoesNotExist are", strings.Trim(quoted(operator), `"`), quoted(key))
 	}
 }

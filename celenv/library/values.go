@@ -4,9 +4,28 @@
 package library
 
 import (
+	"fmt"
+
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 )
+
+// quoted is a value as a message has it: a text, cut where it is long.
+func quoted(v any) string {
+	const most = 64
+	switch v := v.(type) {
+	case types.String:
+		return quoted(string(v))
+	case string:
+		if len(v) > most {
+			return fmt.Sprintf("%q…", v[:most])
+		}
+		return fmt.Sprintf("%q", v)
+	default:
+		return fmt.Sprintf("a %T", v)
+	}
+}
 
 // present is a value without the optional around it. It is nil for optional.none() and for null.
 func present(v ref.Val) ref.Val {
@@ -24,6 +43,9 @@ func present(v ref.Val) ref.Val {
 
 // nativeMap is a map in Go: that of an object as it is, else a copy.
 func nativeMap(v ref.Val) (map[string]any, bool) {
+	if _, ok := v.(traits.Mapper); !ok { // and no copy is made of it
+		return nil, false
+	}
 	if m, ok := v.Value().(map[string]any); ok {
 		return m, true
 	}
