@@ -15,8 +15,10 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/controllers/author"
+	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/rights"
+	"github.com/vtex/cleaner/controllers/signing"
 )
 
 const (
@@ -33,6 +35,9 @@ const (
 type refusal struct{ reason, message string }
 
 func (f refusal) refuses() bool { return f.reason != "" }
+
+// sentence is the message as a part of another one.
+func (f refusal) sentence() string { return strings.TrimSuffix(f.message, ".") }
 
 // own makes sure that what the operator reads back about the Cleaner is its own words: the record of its runs, and its
 // author. Nothing of a record is used before.
@@ -68,18 +73,33 @@ func (p *pass) findRefusal(ctx context.Context, release *plan.Release) refusal {
 
 // authorRefused says why nothing may be done for the Cleaner's author.
 func (p *pass) authorRefused(ctx context.Context, within time.Duration, release *plan.Release) refusal {
-	who, err := author.Read(p.ring, p.read)
-	switch {
-	case err != nil && (p.r.opts.ActWithoutAuthor || p.actsWithout(err)):
-		return refusal{}
-	case err != nil:
-		return refusal{v1alpha1.ReasonAuthorMissing, p.withoutAuthor(err)}
+	who, known, refused := findAuthor(p.ring, p.read, p.hands.account, &p.r.opts)
+	if !known {
+		return refused
 	}
 	needed, unknown := p.needs(ctx, release)
 	if unknown != "" {
 		return refusal{v1alpha1.ReasonAuthorLacksRights, unknown}
 	}
-	missing, err := p.r.authors.Missing(ctx, who.Author, needed, within)
+	return reviewAuthor(ctx, p.r.authors, who, needed, within)
+}
+
+// findAuthor says who has to have the rights. While that is not known, it says why nothing may be done, if so.
+func findAuthor(ring signing.Ring, c v1alpha1.Owner, account identity.Account, o *Options) (who author.Stored, known bool, f refusal) {
+	who, err := author.Read(ring, c)
+	switch {
+	case err == nil:
+		return who, true, refusal{}
+	case o.ActWithoutAuthor || actsWithout(account, err):
+	default:
+		f = refusal{v1alpha1.ReasonAuthorMissing, withoutAuthor(c, account, err)}
+	}
+	return who, false, f
+}
+
+// reviewAuthor says why nothing may be done for an author, if some rights are missing.
+func reviewAuthor(ctx context.Context, authors *identity.Authors, who author.Stored, needed []rights.Right, within time.Duration) refusal {
+	missing, err := authors.Missing(ctx, who.Author, needed, within)
 	switch {
 	case err != nil:
 		return refusal{v1alpha1.ReasonAuthorLacksRights, fmt.Sprintf("It is not known what %s may do, who wrote the spec: %s.", who, err)}
@@ -89,17 +109,17 @@ func (p *pass) authorRefused(ctx context.Context, within time.Duration, release 
 	return refusal{}
 }
 
-// actsWithout says that the Cleaner acts although nobody knows its author: as a ServiceAccount, whose own rights decide then.
+// actsWithout says that a Cleaner acts although nobody knows its author: as a ServiceAccount, whose own rights decide then.
 // An author whose spec somebody has changed is no such case, since the one who has may not be allowed to name the account.
-func (p *pass) actsWithout(why error) bool {
-	return !p.hands.account.Operator() && !errors.Is(why, author.ErrForeign)
+func actsWithout(account identity.Account, why error) bool {
+	return !account.Operator() && !errors.Is(why, author.ErrForeign)
 }
 
 // withoutAuthor says what to do about a spec whose author is not known.
-func (p *pass) withoutAuthor(why error) string {
-	kind := strings.ToLower(v1alpha1.KindOf(p.c))
+func withoutAuthor(c v1alpha1.Owner, account identity.Account, why error) string {
+	kind := strings.ToLower(v1alpha1.KindOf(c))
 	where := ""
-	if ns := p.c.GetNamespace(); ns != "" {
+	if ns := c.GetNamespace(); ns != "" {
 		where = " -n " + ns
 	}
 	begin := "Nobody knows who wrote the spec: "
@@ -112,10 +132,10 @@ func (p *pass) withoutAuthor(why error) string {
 		begin += "no author is stored"
 	}
 	instead := ""
-	if p.hands.account.Operator() {
+	if account.Operator() {
 		instead = ", or name a ServiceAccount to act as"
 	}
-	return fmt.Sprintf(`%s. To answer for it, read it and run "kubectl cleaner run %s/%s%s"%s.`, begin, kind, p.c.GetName(), where, instead)
+	return fmt.Sprintf(`%s. To answer for it, read it and run "kubectl cleaner run %s/%s%s"%s.`, begin, kind, c.GetName(), where, instead)
 }
 
 // lacks says in words what an author may not do.

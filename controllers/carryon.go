@@ -85,7 +85,7 @@ func (p *pass) handOver() *v1alpha1.Run {
 	}
 	owed := plan.Outstanding(p.c.State())
 	if owed != nil {
-		p.r.sender.Send(p.key, p.identity(), p.c.Common().CloudEventSink, owed)
+		p.r.sender.Send(p.key, p.identity(), sinkOf(p.c), owed)
 	}
 	return owed
 }

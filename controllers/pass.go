@@ -135,6 +135,8 @@ func (p *pass) compile(ctx context.Context) (*celenv.Programs, validation.Findin
 		Compiled:              errs,
 		RequireServiceAccount: p.r.opts.RequireServiceAccount,
 		DefaultServiceAccount: p.r.opts.DefaultServiceAccount,
+		Namespace:             p.c.GetNamespace(),
+		OperatorNamespace:     p.r.opts.Namespace,
 	}
 	if ref := p.c.Common().TemplateRef; ref != nil {
 		options.Template = ref.Name

@@ -144,12 +144,15 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return err
 	}
+	authors := identity.NewAuthors(reviews.SubjectAccessReviews(), accounts, opts.Clock)
+	secrets := &credentials{live: mgr.GetAPIReader(), keys: opts.Keys, hands: maker, own: own, authors: authors, opts: &opts}
 	sender, err := outbox.NewSender(outbox.Options{
 		Clock:   opts.Clock,
 		Policy:  outbox.Policy{AllowLoopback: opts.SinkAllowLoopback, Allow: opts.SinkAllow, Deny: opts.SinkDeny},
 		Cluster: cluster.Addresses,
 		Metrics: count,
 		Done:    wake.Wake,
+		Secret:  secrets.read,
 		Failed: func(key types.NamespacedName, run int64, f outbox.Failure, err error) {
 			log.Info("A sink did not take an event", "cleaner", key, "run", run, "failure", f.String(), "cause", f.Cause, "why", fmt.Sprint(err))
 		},
@@ -161,7 +164,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), compiler: celenv.NewCache(compiler), watches: engine,
 		resolver: engine.Resolver(), hands: maker, own: own, pool: newPool(opts.Uninstalls), sender: sender, recorder: mgr.GetEventRecorder("cleaner"),
 		clock: opts.Clock, wake: wake, metrics: count, opts: opts, keys: opts.Keys,
-		authors: identity.NewAuthors(reviews.SubjectAccessReviews(), accounts, opts.Clock),
+		authors: authors,
 	}
 	for _, part := range []interface {
 		Start(ctx context.Context) error

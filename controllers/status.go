@@ -20,6 +20,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/controllers/internal/faults"
+	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -323,8 +324,11 @@ func (r report) delivered() {
 		r.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, v1alpha1.ReasonDelivering, fmt.Sprintf("The event of run %d is being sent.", owed.Number))
 		return
 	}
-	r.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, v1alpha1.ReasonDeliveryFailed,
-		fmt.Sprintf("The sink did not take the event of run %d, and it is tried again: %s.", owed.Number, st.Last))
+	did := "The sink did not take the event of run %d"
+	if st.Last.Class == outbox.ClassNoCredential {
+		did = "The event of run %d was not sent"
+	}
+	r.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, v1alpha1.ReasonDeliveryFailed, fmt.Sprintf(did+", and it is tried again: %s.", owed.Number, st.Last))
 }
 
 // next keeps the announced moment while it lies ahead, so that it is not written at each evaluation.

@@ -92,6 +92,7 @@ func (v *owners) Handle(ctx context.Context, req admission.Request) admission.Re
 // review answers for a spec that somebody has written, or takes over.
 func (v *owners) review(ctx context.Context, req *admission.Request, c v1alpha1.Owner) admission.Response {
 	options, work := v.options, c.Work()
+	options.Namespace = req.Namespace
 	if found := validation.Validate(work, options).OfWhole(); len(found) > 0 { // such as its size, before it is compiled
 		return invalid(req, found)
 	}
@@ -104,7 +105,7 @@ func (v *owners) review(ctx context.Context, req *admission.Request, c v1alpha1.
 		case err != nil:
 			return unavailable(err)
 		case template == nil:
-			return v.withoutTemplate(ctx, req, work)
+			return v.withoutTemplate(ctx, req, work, options)
 		}
 		expanded, errs := templates.Expand(c, template)
 		if len(errs) > 0 {
@@ -144,8 +145,8 @@ func (v *owners) review(ctx context.Context, req *admission.Request, c v1alpha1.
 }
 
 // withoutTemplate answers for what uses a template that is not there yet: it waits for it, and nobody knows for what.
-func (v *owners) withoutTemplate(ctx context.Context, req *admission.Request, work *v1alpha1.Work) admission.Response {
-	needed := append(rights.Of(req.Namespace, work, v.options), rights.Right{Verb: plan.Everything, Group: plan.Everything, Resource: plan.Everything})
+func (v *owners) withoutTemplate(ctx context.Context, req *admission.Request, work *v1alpha1.Work, options validation.Options) admission.Response {
+	needed := append(rights.Of(req.Namespace, work, options), rights.Right{Verb: plan.Everything, Group: plan.Everything, Resource: plan.Everything})
 	missing, err := v.missing(ctx, req.UserInfo, needed)
 	switch {
 	case err != nil:
@@ -153,7 +154,7 @@ func (v *owners) withoutTemplate(ctx context.Context, req *admission.Request, wo
 	case len(missing) > 0:
 		return forbidden(req, req.UserInfo.Username, missing)
 	}
-	said := linesOf(validation.Validate(work, v.options))
+	said := linesOf(validation.Validate(work, options))
 	return admission.Allowed("").WithWarnings(warnings(append(said, fmt.Sprintf(
 		"spec.templateRef.name: there is no CleanerTemplate %q yet, and the %s waits until there is: apply the template first", work.TemplateRef.Name, req.Kind.Kind)))...)
 }

@@ -50,6 +50,7 @@ type CleanerList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.templateRef) || !(has(self.targets) && size(self.targets) > 0 || has(self.variables) && size(self.variables) > 0 || has(self.conditions) && size(self.conditions) > 0 || has(self.rules) && size(self.rules) > 0 || has(self.parameters))",message="templateRef stands in the place of targets, variables, conditions, rules and parameters: remove them, or templateRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.helm) || !has(self.lifecycle) || self.lifecycle == 'Once'",message="a Helm release is uninstalled once: write lifecycle: Once, or remove helm"
 // +kubebuilder:validation:XValidation:rule="has(self.schedule) || !has(self.timeZone) && !has(self.startingDeadline)",message="timeZone and startingDeadline mean nothing without a schedule: add one, or remove them"
+// +kubebuilder:validation:XValidation:rule="has(self.cloudEventSink) || !has(self.cloudEventSinkAuth)",message="cloudEventSinkAuth means nothing without cloudEventSink: add one, or remove it"
 type CleanerSpec struct {
 	CommonSpec `json:",inline"`
 
@@ -73,6 +74,12 @@ type CleanerSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="is not the name of a ServiceAccount: write the metadata.name of one in the Cleaner's namespace, such as environment-cleaner"
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// How events show the sink who has sent them: with a value of a Secret, such as
+	// {type: HMAC, secretRef: {name: sink-key, key: key}}. The Secret is read before each attempt, as the ServiceAccount if
+	// one is named; the author needs the right to get it. Until it can be read and used, the event waits.
+	// +optional
+	CloudEventSinkAuth *SinkAuth `json:"cloudEventSinkAuth,omitempty"`
 }
 
 // Helm names a release in the Cleaner's namespace.

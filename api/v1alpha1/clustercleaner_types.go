@@ -49,6 +49,7 @@ type ClusterCleanerList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.lifecycle) || !(has(self.rules) && size(self.rules) > 0 || has(self.templateRef))",message="with rules or templateRef, say what becomes of the ClusterCleaner when it has cleaned: lifecycle: Recurring keeps it, lifecycle: Once deletes it"
 // +kubebuilder:validation:XValidation:rule="!has(self.templateRef) || !(has(self.targets) && size(self.targets) > 0 || has(self.variables) && size(self.variables) > 0 || has(self.conditions) && size(self.conditions) > 0 || has(self.rules) && size(self.rules) > 0 || has(self.parameters))",message="templateRef stands in the place of targets, variables, conditions, rules and parameters: remove them, or templateRef"
 // +kubebuilder:validation:XValidation:rule="has(self.schedule) || !has(self.timeZone) && !has(self.startingDeadline)",message="timeZone and startingDeadline mean nothing without a schedule: add one, or remove them"
+// +kubebuilder:validation:XValidation:rule="has(self.cloudEventSink) || !has(self.cloudEventSinkAuth)",message="cloudEventSinkAuth means nothing without cloudEventSink: add one, or remove it"
 type ClusterCleanerSpec struct {
 	CommonSpec `json:",inline"`
 
@@ -69,6 +70,12 @@ type ClusterCleanerSpec struct {
 	// objects stay protected.
 	// +optional
 	IncludeProtected bool `json:"includeProtected,omitempty"`
+
+	// How events show the sink who has sent them: with a value of a Secret, such as
+	// {type: HMAC, secretRef: {namespace: ops, name: sink-key, key: key}}. The Secret is read before each attempt, as the ServiceAccount if
+	// one is named; the author needs the right to get it. Until it can be read and used, the event waits.
+	// +optional
+	CloudEventSinkAuth *ClusterSinkAuth `json:"cloudEventSinkAuth,omitempty"`
 }
 
 // ServiceAccountReference names a ServiceAccount.
@@ -86,6 +93,30 @@ type ServiceAccountReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="is not the name of a ServiceAccount: write its metadata.name, such as cluster-cleaner"
 	Name string `json:"name"`
+}
+
+// ClusterSinkAuth says how events show a sink who has sent them.
+type ClusterSinkAuth struct {
+	// Bearer sends the value as "Authorization: Bearer <value>". HMAC sends it never, and signs the event's id, the time and
+	// the body with it, as Standard Webhooks do: in the headers webhook-id, webhook-timestamp and webhook-signature.
+	// +required
+	Type SinkAuthType `json:"type"`
+
+	// Where the value is: a key of a Secret of any namespace but the operator's own.
+	// +required
+	SecretRef ClusterSecretKeyReference `json:"secretRef"`
+}
+
+// ClusterSecretKeyReference names a key of a Secret.
+type ClusterSecretKeyReference struct {
+	// The namespace of the Secret: not that of the operator.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="is not the name of a namespace: write the one in which the Secret lives"
+	Namespace string `json:"namespace"`
+
+	SecretKeyReference `json:",inline"`
 }
 
 // ClusterTarget is an object, or a set of objects of one kind anywhere in the cluster, under a name.

@@ -208,3 +208,45 @@ type TemplateRef struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
 }
+
+// SinkAuthType says how events show a sink who has sent them.
+//
+// +kubebuilder:validation:Enum=Bearer;HMAC
+type SinkAuthType string
+
+const (
+	// SinkAuthBearer sends the value of a Secret as a bearer token.
+	SinkAuthBearer SinkAuthType = "Bearer"
+	// SinkAuthHMAC signs each request with the value of a Secret, which is never sent.
+	SinkAuthHMAC SinkAuthType = "HMAC"
+)
+
+// SinkAuth says how events show a sink who has sent them.
+type SinkAuth struct {
+	// Bearer sends the value as "Authorization: Bearer <value>". HMAC sends it never, and signs the event's id, the time and
+	// the body with it, as Standard Webhooks do: in the headers webhook-id, webhook-timestamp and webhook-signature.
+	// +required
+	Type SinkAuthType `json:"type"`
+
+	// Where the value is: a key of a Secret in the Cleaner's namespace.
+	// +required
+	SecretRef SecretKeyReference `json:"secretRef"`
+}
+
+// SecretKeyReference names a key of a Secret in the Cleaner's namespace.
+type SecretKeyReference struct {
+	// The name of the Secret.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="is not the name of a Secret: write its metadata.name, such as sink-token"
+	Name string `json:"name"`
+
+	// The key in its data, such as "token". A newline at the end of the value does not count. The value has at most 8 KiB of
+	// printable ASCII without spaces.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]+$')",message="is not a key of a Secret: write one of its data, such as token"
+	Key string `json:"key"`
+}

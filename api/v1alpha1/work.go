@@ -22,6 +22,9 @@ type Work struct {
 	// ServiceAccount is the one that the spec names. Its namespace is empty for a Cleaner's: it is the Cleaner's own. Nil if
 	// the spec names none.
 	ServiceAccount *ServiceAccountReference `json:"serviceAccount,omitempty"`
+	// CloudEventSinkAuth is how events show the sink who has sent them; nil: they do not. Its namespace is empty for a
+	// Cleaner's: it is the Cleaner's own.
+	CloudEventSinkAuth *ClusterSinkAuth `json:"cloudEventSinkAuth,omitempty"`
 	// Durations are the names of the parameters that expressions see as durations, sorted.
 	Durations []string `json:"durations,omitempty"`
 	// Declared are the names of the parameters that the template has, sorted; nil without a template, where any may be given.
@@ -79,6 +82,9 @@ func (s *CleanerSpec) Work() *Work {
 	if s.ServiceAccountName != "" {
 		w.ServiceAccount = &ServiceAccountReference{Name: s.ServiceAccountName}
 	}
+	if a := s.CloudEventSinkAuth; a != nil {
+		w.CloudEventSinkAuth = &ClusterSinkAuth{Type: a.Type, SecretRef: ClusterSecretKeyReference{SecretKeyReference: a.SecretRef}}
+	}
 	if s.Targets != nil {
 		w.Targets = make([]ClusterTarget, len(s.Targets))
 	}
@@ -108,7 +114,7 @@ func (c *ClusterCleaner) DeepCopyOwner() Owner { return c.DeepCopy() }
 func (s *ClusterCleanerSpec) Work() *Work {
 	return &Work{
 		CommonSpec: s.CommonSpec, Targets: s.Targets, ServiceAccount: s.ServiceAccount, IncludeProtected: s.IncludeProtected,
-		Cluster: true,
+		CloudEventSinkAuth: s.CloudEventSinkAuth, Cluster: true,
 	}
 }
 

@@ -53,6 +53,10 @@ type Options struct {
 	DefaultServiceAccount string
 	// Served is what the API server says of each target's kind, in the order of the spec. Nil if nobody has asked.
 	Served []Served
+	// Namespace is the one in which the Cleaner lives; empty for a ClusterCleaner, and if nobody knows.
+	Namespace string
+	// OperatorNamespace is the operator's own, of which no Secret is read for anybody; empty if nobody knows.
+	OperatorNamespace string
 	// Template is the name of the CleanerTemplate from which targets, variables, conditions, rules and parameters are.
 	// What is wrong with them is then said of it. Empty if the spec has them itself.
 	Template string
@@ -95,6 +99,7 @@ func Validate(spec *v1alpha1.Work, o Options) Findings {
 	}
 	found.compiled(o.Compiled)
 	found.sink(spec, path.Child("cloudEventSink"))
+	found.sinkAuth(spec, path.Child("cloudEventSinkAuth"), o)
 	found.serviceAccount(spec, path, o)
 	found.reach(spec, path)
 	if o.Template != "" {
@@ -360,6 +365,41 @@ func (f *Findings) sink(spec *v1alpha1.Work, p *field.Path) {
 		f.refuse(p, "must not contain a user name or password: whoever may read the Cleaner could read them")
 	case strings.Contains(sink, "#"):
 		f.refuse(p, "must not contain a fragment (# and what follows): it is never sent")
+	}
+}
+
+// secretKey is the form of the keys of a Secret.
+var secretKey = regexp.MustCompile(`^[-._a-zA-Z0-9]+$`)
+
+func (f *Findings) sinkAuth(spec *v1alpha1.Work, p *field.Path, o Options) {
+	auth := spec.CloudEventSinkAuth
+	if auth == nil {
+		return
+	}
+	if spec.CloudEventSink == "" {
+		f.refuse(p, "means nothing without cloudEventSink: add one, or remove it")
+	}
+	if auth.Type != v1alpha1.SinkAuthBearer && auth.Type != v1alpha1.SinkAuthHMAC {
+		f.refuse(p.Child("type"), fmt.Sprintf("%q is no type: write Bearer or HMAC", auth.Type))
+	}
+	p, ref := p.Child("secretRef"), auth.SecretRef
+	if len(ref.Name) > maxObjectName || !subdomain.MatchString(ref.Name) {
+		f.refuse(p.Child("name"), fmt.Sprintf("%q is not the name of a Secret: write its metadata.name, such as sink-token", ref.Name))
+	}
+	if len(ref.Key) > maxObjectName || !secretKey.MatchString(ref.Key) {
+		f.refuse(p.Child("key"), fmt.Sprintf("%q is not a key of a Secret: write one of its data, such as token", ref.Key))
+	}
+	switch own := o.OperatorNamespace; {
+	case spec.Cluster && ref.Namespace == "":
+		f.refuse(p.Child("namespace"), "must not be empty: write the namespace in which the Secret lives")
+	case own == "":
+	case spec.Cluster && ref.Namespace == own:
+		f.refuse(p.Child("namespace"), fmt.Sprintf("%q is the namespace of the operator, of which no Secret is read: put the Secret into another one", own))
+	case !spec.Cluster && o.Namespace == own:
+		f.refuse(p, fmt.Sprintf("no Secret of %q is read, which is the namespace of the operator: put the Cleaner and the Secret into another one", own))
+	}
+	if auth.Type == v1alpha1.SinkAuthBearer && strings.HasPrefix(strings.ToLower(spec.CloudEventSink), "http:") {
+		f.warn(p.Root().Child("cloudEventSink"), "the token of cloudEventSinkAuth is sent over it as plain text: write a URL that starts with https://, or type: HMAC")
 	}
 }
 

@@ -624,6 +624,60 @@ func TestSink(t *testing.T) {
 	}
 }
 
+// TestSinkAuth is what the schema cannot say, or does not say of what is no manifest.
+func TestSinkAuth(t *testing.T) {
+	ref := func(namespace, name, key string) v1alpha1.ClusterSecretKeyReference {
+		return v1alpha1.ClusterSecretKeyReference{Namespace: namespace, SecretKeyReference: v1alpha1.SecretKeyReference{Name: name, Key: key}}
+	}
+	const (
+		https = "https://sink.example"
+		plain = "Warning spec.cloudEventSink: the token of cloudEventSinkAuth is sent over it as plain text: write a URL that starts with https://, or type: HMAC"
+		own   = "cleaner-system"
+	)
+	for name, tc := range map[string]struct {
+		sink      string
+		kind      v1alpha1.SinkAuthType
+		ref       v1alpha1.ClusterSecretKeyReference
+		cluster   bool
+		namespace string
+		want      []string
+	}{
+		"Bearer":       {sink: https, kind: "Bearer", ref: ref("", "sink-token", "my.Key_-1"), namespace: "shop"},
+		"HMAC":         {sink: "http://sink.example", kind: "HMAC", ref: ref("", "sink-token", "key"), namespace: "shop"},
+		"Cluster":      {sink: https, kind: "HMAC", ref: ref("ops", "sink-token", "key"), cluster: true},
+		"PlainText":    {sink: "http://sink.example", kind: "Bearer", ref: ref("", "sink-token", "key"), want: []string{plain}},
+		"PlainTextTLS": {sink: "HTTP://sink.example", kind: "Bearer", ref: ref("", "sink-token", "key"), want: []string{plain}},
+		"WithoutSink": {kind: "Bearer", ref: ref("", "sink-token", "key"),
+			want: []string{"Error spec.cloudEventSinkAuth: means nothing without cloudEventSink: add one, or remove it"}},
+		"Type": {sink: https, kind: "Basic", ref: ref("", "sink-token", "key"),
+			want: []string{`Error spec.cloudEventSinkAuth.type: "Basic" is no type: write Bearer or HMAC`}},
+		"Name": {sink: https, kind: "HMAC", ref: ref("", "ops/sink", "key"),
+			want: []string{`Error spec.cloudEventSinkAuth.secretRef.name: "ops/sink" is not the name of a Secret: write its metadata.name, such as sink-token`}},
+		"Key": {sink: https, kind: "HMAC", ref: ref("", "sink-token", "../key"),
+			want: []string{`Error spec.cloudEventSinkAuth.secretRef.key: "../key" is not a key of a Secret: write one of its data, such as token`}},
+		"NoNamespace": {sink: https, kind: "HMAC", ref: ref("", "sink-token", "key"), cluster: true,
+			want: []string{"Error spec.cloudEventSinkAuth.secretRef.namespace: must not be empty: write the namespace in which the Secret lives"}},
+		"OperatorNamespace": {sink: https, kind: "HMAC", ref: ref(own, "sink-token", "key"), cluster: true,
+			want: []string{`Error spec.cloudEventSinkAuth.secretRef.namespace: "cleaner-system" is the namespace of the operator, of which no Secret is read: put the Secret into another one`}},
+		"CleanerThere": {sink: https, kind: "HMAC", ref: ref("", "sink-token", "key"), namespace: own,
+			want: []string{`Error spec.cloudEventSinkAuth.secretRef: no Secret of "cleaner-system" is read, which is the namespace of the operator: put the Cleaner and the Secret into another one`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &v1alpha1.Work{
+				CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"true"}, CloudEventSink: tc.sink, Limits: &v1alpha1.Limits{MaxActions: 1}},
+				Targets:    []v1alpha1.ClusterTarget{pods()}, Cluster: tc.cluster, CloudEventSinkAuth: &v1alpha1.ClusterSinkAuth{Type: tc.kind, SecretRef: tc.ref},
+			}
+			var got []string
+			for _, f := range Validate(w, Options{Namespace: tc.namespace, OperatorNamespace: own}) {
+				got = append(got, fmt.Sprintf("%s %s", f.Severity, f))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("-want, +got:\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestFindings(t *testing.T) {
 	all := Findings{{Path: "a", Message: "b", Severity: Error}, {Path: "c", Message: "d", Severity: Warning}}
 	if diff := cmp.Diff(all[:1], all.Errors()); diff != "" {

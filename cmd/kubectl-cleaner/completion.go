@@ -87,7 +87,7 @@ func (t *tool) behind(command, flag string) cobra.CompletionFunc {
 		return cobra.FixedCompletions([]string{asText, asYAML, asJSON}, cobra.ShellCompDirectiveNoFileComp)
 	case "color":
 		return cobra.FixedCompletions(whenColours(), cobra.ShellCompDirectiveNoFileComp)
-	case "namespace", "protected-namespaces":
+	case "namespace", "operator-namespace", "protected-namespaces":
 		return t.completeNamespace
 	case "context":
 		return t.configured(func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.Contexts)) })

@@ -28,6 +28,8 @@ type loader struct {
 	templates   map[string]*v1alpha1.CleanerTemplate
 	// set are values of parameters that take the place of those of the file.
 	set map[string]string
+	// operatorNamespace is that of the operator; empty if nobody knows.
+	operatorNamespace string
 	// allowed are the protected kinds that may be deleted all the same.
 	allowed []string
 }
@@ -127,7 +129,7 @@ func (l *loader) load(ctx context.Context, d *document, served func([]v1alpha1.C
 		c.problems = append(c.problems, d.errors(errs)...)
 		return c
 	}
-	options := validation.Options{AllowProtectedKinds: l.allowed}
+	options := validation.Options{AllowProtectedKinds: l.allowed, Namespace: owner.GetNamespace(), OperatorNamespace: l.operatorNamespace}
 	if served != nil {
 		options.Served = served(work.Targets)
 	}

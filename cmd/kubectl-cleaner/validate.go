@@ -24,6 +24,8 @@ type validateFlags struct {
 	crds      []string
 	allowed   []string
 	live      bool
+	// operator is the namespace of the operator.
+	operator string
 }
 
 func (t *tool) validateCommand() *cobra.Command {
@@ -46,6 +48,7 @@ it serves.`,
 	flags.StringArrayVar(&f.templates, "templates", nil, "file or folder with CleanerTemplates, besides those that are shipped; may be repeated")
 	flags.StringArrayVar(&f.crds, "crds", nil, "file or folder with CustomResourceDefinitions: kinds that are neither there nor Kubernetes' own are warned about")
 	flags.StringSliceVar(&f.allowed, "allow-protected-kinds", nil, "protected resources that may be deleted, as for the operator")
+	flags.StringVar(&f.operator, "operator-namespace", "cleaner-system", "namespace of the operator, of which no Secret is read for Cleaners")
 	flags.BoolVar(&f.live, "live", false, "ask the cluster of the kubeconfig which kinds it serves")
 	return cmd
 }
@@ -61,7 +64,7 @@ func (t *tool) validate(ctx context.Context, f *validateFlags) error {
 	if err != nil {
 		return err
 	}
-	l.allowed = f.allowed
+	l.allowed, l.operatorNamespace = f.allowed, f.operator
 	documents, err := t.readAll(f.files)
 	if err != nil {
 		return err

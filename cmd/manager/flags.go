@@ -153,6 +153,7 @@ func parse(args []string) (*flags, error) {
 		AllowProtectedKinds:   f.options.AllowProtectedKinds,
 		RequireServiceAccount: f.options.RequireServiceAccount,
 		DefaultServiceAccount: f.options.DefaultServiceAccount,
+		OperatorNamespace:     f.namespace,
 	}
 	return f, nil
 }

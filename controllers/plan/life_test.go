@@ -219,6 +219,9 @@ func TestDecidesSeesWhatDecides(t *testing.T) {
 		"mode":    func(s *v1alpha1.Work) { s.Mode = v1alpha1.ModeDryRun },
 		"retry":   func(s *v1alpha1.Work) { s.Retry = &v1alpha1.Retry{Period: "5h"} },
 		"sink":    func(s *v1alpha1.Work) { s.CloudEventSink = "http://s" },
+		"auth": func(s *v1alpha1.Work) {
+			s.CloudEventSinkAuth = &v1alpha1.ClusterSinkAuth{Type: v1alpha1.SinkAuthHMAC}
+		},
 		"writing": func(s *v1alpha1.Work) { s.Parameters.Raw = []byte(`{"b": 2, "a": 1}`) },
 	} {
 		if spec(change) != base {

@@ -69,11 +69,11 @@ func (r Row) Target(spec *v1alpha1.Work) int {
 const decidesPrefix = "v1:"
 
 // Decides is a fingerprint of the part of a spec that decides what is deleted and when. Suspend, mode, retry, the
-// schedule, the sink and what it is sent may change under an open run; anything else stops it. Of a template, what it
+// schedule, the sink, its auth and what it is sent may change under an open run; anything else stops it. Of a template, what it
 // stands for counts, not its name.
 func Decides(work *v1alpha1.Work) (string, error) {
 	s := *work
-	s.Suspend, s.Mode, s.Retry, s.CloudEventSink, s.CloudEventData = false, "", nil, "", ""
+	s.Suspend, s.Mode, s.Retry, s.CloudEventSink, s.CloudEventSinkAuth, s.CloudEventData = false, "", nil, "", nil, ""
 	s.Schedule, s.TimeZone, s.StartingDeadline, s.TemplateRef = "", "", "", nil
 	if s.Parameters != nil { // the same parameters, however they were written
 		var v any

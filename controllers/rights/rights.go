@@ -49,21 +49,44 @@ func Of(namespace string, spec *v1alpha1.Work, o validation.Options) []Right {
 	for i := range spec.Rules {
 		all = append(all, rightsOfRule(namespace, spec, i, o)...)
 	}
-	account, of := "", namespace
-	if spec.ServiceAccount != nil {
-		account, of = spec.ServiceAccount.Name, cmp.Or(spec.ServiceAccount.Namespace, namespace)
-	}
 	if spec.Helm != nil && spec.Helm.Delete {
-		account = cmp.Or(account, o.DefaultServiceAccount)
 		for _, verb := range []string{"get", "list", "update", "delete"} { // a release is recorded in Secrets
 			all = append(all, Right{Verb: verb, Resource: "secrets", Namespace: namespace})
 		}
+		if spec.ServiceAccount == nil && o.DefaultServiceAccount != "" {
+			all = append(all, impersonate(namespace, o.DefaultServiceAccount))
+		}
 	}
-	if account != "" {
-		all = append(all, Right{Verb: "impersonate", Resource: "serviceaccounts", Namespace: of, Name: account})
-	}
+	all = append(all, rightsOfAccount(namespace, spec)...)
+	all = append(all, rightToSecret(namespace, spec)...)
 	slices.SortFunc(all, plan.CompareRights)
 	return slices.Compact(all)
+}
+
+// OfDelivery lists those of the rights that the delivery of an event makes use of.
+func OfDelivery(namespace string, spec *v1alpha1.Work) []Right {
+	return append(rightToSecret(namespace, spec), rightsOfAccount(namespace, spec)...)
+}
+
+// rightToSecret is the one to read what events carry to the sink.
+func rightToSecret(namespace string, spec *v1alpha1.Work) []Right {
+	auth := spec.CloudEventSinkAuth
+	if auth == nil {
+		return nil
+	}
+	return []Right{{Verb: "get", Resource: "secrets", Namespace: cmp.Or(auth.SecretRef.Namespace, namespace), Name: auth.SecretRef.Name}}
+}
+
+// rightsOfAccount is the one to act as the ServiceAccount that the spec names.
+func rightsOfAccount(namespace string, spec *v1alpha1.Work) []Right {
+	if spec.ServiceAccount == nil {
+		return nil
+	}
+	return []Right{impersonate(cmp.Or(spec.ServiceAccount.Namespace, namespace), spec.ServiceAccount.Name)}
+}
+
+func impersonate(namespace, account string) Right {
+	return Right{Verb: "impersonate", Resource: "serviceaccounts", Namespace: namespace, Name: account}
 }
 
 // rightsOfRule are those that a rule makes use of besides looking at the targets: what it confirms is read live, and what

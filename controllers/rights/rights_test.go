@@ -110,6 +110,34 @@ func TestRightsOfTheDefaultAccount(t *testing.T) {
 	}
 }
 
+// sinkAuth names a Secret.
+func sinkAuth(namespace, name string) *v1alpha1.ClusterSinkAuth {
+	return &v1alpha1.ClusterSinkAuth{Type: v1alpha1.SinkAuthBearer, SecretRef: v1alpha1.ClusterSecretKeyReference{
+		Namespace: namespace, SecretKeyReference: v1alpha1.SecretKeyReference{Name: name, Key: "value"},
+	}}
+}
+
+// TestOfDelivery lists what is asked again before an event is sent: nothing of what was done meanwhile.
+func TestOfDelivery(t *testing.T) {
+	account := &v1alpha1.ServiceAccountReference{Name: "bot"}
+	pods := []v1alpha1.ClusterTarget{{Name: "pods", Delete: true, Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}}}
+	for name, tc := range map[string]struct {
+		spec v1alpha1.Work
+		want []string
+	}{
+		"Operator": {v1alpha1.Work{Targets: pods, CloudEventSinkAuth: sinkAuth("", "token")}, []string{`get secrets "token" in namespace "shop"`}},
+		"Account": {v1alpha1.Work{Targets: pods, ServiceAccount: account, CloudEventSinkAuth: sinkAuth("", "token")},
+			[]string{`get secrets "token" in namespace "shop"`, `impersonate serviceaccounts "bot" in namespace "shop"`}},
+		"Elsewhere": {v1alpha1.Work{Cluster: true, Targets: pods, CloudEventSinkAuth: sinkAuth("ops", "token")}, []string{`get secrets "token" in namespace "ops"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, texts(OfDelivery("shop", &tc.spec))); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestOf lists what each part of a spec asks of its author. It is asked for whether the Cleaner acts as the operator or as a
 // ServiceAccount: nobody gets by an account what they may not do themselves.
 func TestOf(t *testing.T) {
@@ -159,6 +187,9 @@ func TestOf(t *testing.T) {
 		"Selector": {"", v1alpha1.Work{Cluster: true, Targets: []v1alpha1.ClusterTarget{chosen}}, served,
 			[]string{"list namespaces", "watch namespaces", "list pods in all namespaces", "watch pods in all namespaces"}},
 		"Namespaces": {"", v1alpha1.Work{Cluster: true, Targets: []v1alpha1.ClusterTarget{several}}, served, []string{`list pods in namespace "a"`, `watch pods in namespace "a"`}},
+		"SinkAuth":   {"shop", v1alpha1.Work{CloudEventSinkAuth: sinkAuth("", "token")}, nil, []string{`get secrets "token" in namespace "shop"`}},
+		"SinkAuthElsewhere": {"", v1alpha1.Work{Cluster: true, CloudEventSinkAuth: sinkAuth("ops", "token")}, nil,
+			[]string{`get secrets "token" in namespace "ops"`}},
 		"Release": {"shop", v1alpha1.Work{Helm: &v1alpha1.Helm{Release: "r", Delete: true}}, nil,
 			[]string{`delete secrets in namespace "shop"`, `get secrets in namespace "shop"`, `list secrets in namespace "shop"`, `update secrets in namespace "shop"`}},
 	} {

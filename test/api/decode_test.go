@@ -122,10 +122,12 @@ rules:
 	fullOfCleaner = fullBody + `
 helm: {release: a, delete: true, timeout: 5m, disableHooks: true}
 serviceAccountName: a
+cloudEventSinkAuth: {type: HMAC, secretRef: {name: a, key: a}}
 `
 	fullOfClusterCleaner = `
 serviceAccount: {namespace: a, name: a}
 includeProtected: true
+cloudEventSinkAuth: {type: Bearer, secretRef: {namespace: a, name: a, key: a}}
 `
 	fullOfTemplate = `
 description: a

@@ -48,9 +48,9 @@ func kustomized(t *testing.T, components ...string) objects {
 func TestSameAsKustomize(t *testing.T) {
 	for values, components := range map[string][]string{
 		"": nil,
-		"{presets: {helm: true, hooks: true, nodes: true, spiderpool: true}}": {"helm", "hooks", "nodes", "spiderpool"},
-		"{webhook: {certificates: {source: cert-manager}}}":                   {"certmanager"},
-		"{metrics: {serviceMonitor: {enabled: true}}}":                        {"prometheus"},
+		"{presets: {helm: true, hooks: true, nodes: true, sinks: true, spiderpool: true}}": {"helm", "hooks", "nodes", "sinks", "spiderpool"},
+		"{webhook: {certificates: {source: cert-manager}}}":                                {"certmanager"},
+		"{metrics: {serviceMonitor: {enabled: true}}}":                                     {"prometheus"},
 	} {
 		t.Run(values, func(t *testing.T) {
 			want, got := kustomized(t, components...), render(t, name, values)

@@ -159,6 +159,18 @@ func TestHooks(t *testing.T) {
 	}
 }
 
+// The component sinks gives the operator no right in its own name, and as an account only that to get a Secret.
+func TestSinks(t *testing.T) {
+	typed := &rbacv1.ClusterRole{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(render(t, "sinks")["ClusterRole cleaner-targets-sinks"].Object, typed); err != nil {
+		t.Fatal(err)
+	}
+	want := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"impersonate-on:serviceaccount:get"}}}
+	if diff := cmp.Diff(want, typed.Rules); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 // The Prometheus operator finds the Service of the metrics, and no other.
 func TestPrometheus(t *testing.T) {
 	objects := render(t, "prometheus")

@@ -177,6 +177,7 @@ func TestRights(t *testing.T) {
 		"DeleteAccount":     {"Which takes the component helm.", operator, "delete", "", "serviceaccounts", "a", false},
 		"DeleteRole":        {"Which takes the component helm.", operator, "delete", "rbac.authorization.k8s.io", "roles", "a", false},
 		"CreateAsAnother":   {"Which takes the component hooks.", operator, "impersonate-on:serviceaccount:create", "", "pods", "a", false},
+		"ReadAsAnother":     {"Which takes the component sinks.", operator, "impersonate-on:serviceaccount:get", "", "secrets", "a", false},
 		"ActAsAnother":      {"Which takes a binding in the namespace.", operator, "impersonate:serviceaccount", "authentication.k8s.io", "serviceaccounts", "a", false},
 		"CreateRole":        {"It gives no rights.", operator, "create", "rbac.authorization.k8s.io", "roles", "a", false},
 		"DeleteNamespace":   {"It deletes nothing that is cluster-scoped.", operator, "delete", "", "namespaces", "", false},

@@ -105,6 +105,11 @@ func (p page) held(b block) (string, error) {
 			return "", fmt.Errorf("is not built by a session of the page")
 		}
 		return "TestSessions", nil
+	case "go":
+		if strings.HasPrefix(b.text, receiver) {
+			return "TestReceiver", nil
+		}
+		return "", fmt.Errorf("is Go that no test runs: only the receiver of events is")
 	case "text":
 		switch {
 		case strings.HasPrefix(b.text, "── "):
@@ -115,6 +120,28 @@ func (p page) held(b block) (string, error) {
 		return "", fmt.Errorf("is neither a recording of the demo nor a drawing: a session is a block of the language console")
 	}
 	return "", fmt.Errorf("is in the language %q, which no test runs: write console, yaml or text", b.language)
+}
+
+// receiver is how the Go of a receiver of events begins.
+const receiver = "// Verify says "
+
+// The receiver of events that a page shows is the one by which tests verify what sinks are sent.
+func TestReceiver(t *testing.T) {
+	_, used, found := strings.Cut(readFile(t, "test/sink/verify.go"), "\n"+receiver)
+	shown := 0
+	for _, p := range pages(t) {
+		for _, b := range p.blocks {
+			if b.language != "go" {
+				continue
+			}
+			if shown++; !found || strings.TrimPrefix(b.text, receiver) != used {
+				t.Errorf("%s:%d: tests verify nothing in this way: write what is in test/sink/verify.go", p.name, b.line)
+			}
+		}
+	}
+	if shown == 0 {
+		t.Error("no page shows a receiver")
+	}
 }
 
 // No block escapes: a test runs it, applies it, or reads it. And commands that are not run are on some page.

@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -12,8 +13,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/operator"
 	"github.com/vtex/cleaner/test/sink"
 )
 
@@ -102,6 +107,64 @@ func TestDeadSinkCostsNoDeedAndNoOtherCleaner(t *testing.T) {
 	}
 	if len(events) != len(told) {
 		t.Errorf("%d events arrived, want %d", len(events), len(told))
+	}
+}
+
+// TestNoSecretOfTheOperatorIsSent has a ClusterCleaner name a Secret of the operator's namespace when its run is finished, and
+// no webhook is asked: the event waits, until another Secret is named.
+func TestNoSecretOfTheOperatorIsSent(t *testing.T) {
+	l := parallel(t)
+	s := l.sink()
+	answer := make(chan struct{})
+	s.Answer(sink.Answer{Status: http.StatusServiceUnavailable, Until: answer})
+	l.configMap("evidence", nil, nil)
+	secret := func(namespace, value string) *corev1.Secret {
+		o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: l.ns}, Data: map[string][]byte{"token": []byte(value)}}
+		if err := l.Create(l.ctx, o); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	secret(l.ns, "mine")
+	own := secret(operator.Namespace, "the-operators")
+	t.Cleanup(func() {
+		if err := l.Delete(context.WithoutCancel(l.ctx), own); err != nil {
+			t.Error(err)
+		}
+	})
+	cc := l.cluster(fmt.Sprintf(`
+  ttl: 0s
+  cloudEventSink: %q
+  cloudEventSinkAuth: {type: Bearer, secretRef: {namespace: %s, name: %s, key: token}}
+  targets:
+  - name: config
+    reference: {version: v1, kind: ConfigMap, namespace: %s, name: evidence}
+    delete: true`, s.URL, l.ns, l.ns, l.ns))
+	l.received(s, 1)
+	name := func(namespace string) {
+		t.Helper()
+		patch := fmt.Appendf(nil, `{"spec":{"cloudEventSinkAuth":{"secretRef":{"namespace":%q}}}}`, namespace)
+		if err := l.Patch(l.ctx, cc.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name(operator.Namespace)
+	close(answer)
+	want := fmt.Sprintf("The event of run 1 was not sent, and it is tried again: no Secret of %q is read, which is the namespace of the operator.", operator.Namespace)
+	l.eventually("Delivered says why", func() string {
+		if err := l.Get(l.ctx, client.ObjectKeyFromObject(cc), cc); err != nil {
+			return err.Error()
+		}
+		if now := meta.FindStatusCondition(cc.Status.Conditions, v1alpha1.ConditionDelivered); now == nil || now.Message != want {
+			return fmt.Sprintf("it says %+v", now)
+		}
+		return ""
+	})
+	name(l.ns)
+	for _, e := range l.received(s, 2) {
+		if got := e.Header.Get("Authorization"); got != "Bearer mine" {
+			t.Errorf("the sink got %q", got)
+		}
 	}
 }
 

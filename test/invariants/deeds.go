@@ -273,7 +273,7 @@ func stopped(s *state, decided []*v1alpha1.Work, helm bool) string {
 // deciding is the spec without what may change under an open run.
 func deciding(c v1alpha1.Owner) *v1alpha1.Work {
 	w := *c.Work()
-	w.Suspend, w.Mode, w.Retry, w.CloudEventSink, w.CloudEventData = false, "", nil, "", ""
+	w.Suspend, w.Mode, w.Retry, w.CloudEventSink, w.CloudEventSinkAuth, w.CloudEventData = false, "", nil, "", nil, ""
 	w.Schedule, w.TimeZone, w.StartingDeadline = "", "", ""
 	return &w
 }

@@ -25,6 +25,8 @@ const (
 	ClassInvalidSink = "invalid sink"
 	// ClassInvalidRun: no event can be made of what is recorded.
 	ClassInvalidRun = "invalid run"
+	// ClassNoCredential: it was not sent, because what shows the sink who has sent it could not be read or used.
+	ClassNoCredential = "no credential"
 	// ClassPanic: the operator failed to make or to send the event.
 	ClassPanic = "panic"
 )
@@ -54,14 +56,20 @@ type Failure struct {
 	Status int
 	// Cause is one of the Cause constants, when Class is ClassNoAnswer. It is not for the author of a Cleaner.
 	Cause string
+	// Why says what is wrong, when Class is ClassNoCredential. It is for the author, and never holds the value.
+	Why string
 }
 
 // String writes the failure for the author of a Cleaner: "no answer", "answered 503".
 func (f Failure) String() string {
-	if f.Class == ClassAnswered {
+	switch f.Class {
+	case ClassAnswered:
 		return fmt.Sprintf("%s %d", f.Class, f.Status)
+	case ClassNoCredential:
+		return f.Why
+	default:
+		return f.Class
 	}
-	return f.Class
 }
 
 func noAnswer(cause string) Failure { return Failure{Class: ClassNoAnswer, Cause: cause} }
@@ -73,7 +81,7 @@ func (f Failure) permanent() bool {
 		return true
 	case ClassAnswered:
 		switch f.Status {
-		case http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
+		case http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
 			return false
 		}
 		return f.Status >= 300 && f.Status < 500

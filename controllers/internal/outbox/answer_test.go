@@ -53,7 +53,7 @@ func TestBackoff(t *testing.T) {
 }
 
 func TestPermanent(t *testing.T) {
-	temporary := map[int]bool{101: true, 404: true, 408: true, 409: true, 425: true, 429: true}
+	temporary := map[int]bool{101: true, 401: true, 404: true, 408: true, 409: true, 425: true, 429: true}
 	for status := 100; status < 600; status++ {
 		if status/100 == 2 {
 			continue // delivered

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -60,8 +61,8 @@ func newClient(o Options, t timeouts, tenants bool) *http.Client {
 	}
 }
 
-// post sends the event in the binary mode of CloudEvents over HTTP, and gives the answer's status code and header.
-func post(ctx context.Context, client *http.Client, sink string, e cloudevents.Event) (int, http.Header, error) {
+// post sends the event in the binary mode of CloudEvents over HTTP, with more headers, and gives the answer's status code and header.
+func post(ctx context.Context, client *http.Client, sink string, auth http.Header, e cloudevents.Event) (int, http.Header, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, sink, nil)
 	if err != nil {
 		return 0, nil, fmt.Errorf("cannot make a request: %w", err)
@@ -70,6 +71,7 @@ func post(ctx context.Context, client *http.Client, sink string, e cloudevents.E
 	if err := cehttp.WriteRequest(binding.WithForceBinary(ctx), binding.ToMessage(&e), req); err != nil {
 		return 0, nil, fmt.Errorf("cannot write the event: %w", err)
 	}
+	maps.Copy(req.Header, auth)
 	resp, err := client.Do(req)
 	var withURL *url.Error
 	if errors.As(err, &withURL) {

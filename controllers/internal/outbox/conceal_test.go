@@ -126,7 +126,7 @@ func TestWhatLivesInNoNamespace(t *testing.T) {
 	c := identity("c")
 	c.Kind, c.Namespace = "ClusterCleaner", ""
 	cluster := types.NamespacedName{Name: "c"}
-	b.Send(cluster, c, url, finished(1))
+	b.Send(cluster, c, Sink{URL: url}, finished(1))
 	if k := <-b.done; k != cluster || !b.State(cluster, c.UID, 1).Delivered {
 		t.Errorf("a ClusterCleaner does not reach a private address: %+v", b.State(cluster, c.UID, 1))
 	}

@@ -59,6 +59,9 @@ type Options struct {
 	Metrics Metrics
 	// Done, unless nil, is called when State has changed, to wake the Cleaner's reconcile. It must not block.
 	Done func(types.NamespacedName)
+	// Secret reads the value that shows a sink with Auth who has sent an event. It is asked before each attempt, whether the
+	// sink is still the Cleaner's too. Its error is for the author of the Cleaner.
+	Secret func(ctx context.Context, key types.NamespacedName, uid types.UID, sink Sink) ([]byte, error)
 	// Failed, unless nil, is told of each attempt that failed, for the operator's log; err may be nil. It must not block.
 	Failed func(key types.NamespacedName, run int64, f Failure, err error)
 }
@@ -92,7 +95,7 @@ type delivery struct {
 	// changed holds a token when the sink is another one than the goroutine of this delivery knows.
 	changed chan struct{}
 
-	sink  string
+	sink  Sink
 	state Delivery
 	// concealed is why the last attempt failed while it is not shown, and shown when it will be; zero if nothing is
 	// concealed.
@@ -116,6 +119,8 @@ type Sender struct {
 	tenants *http.Client // for Cleaners of a namespace
 	cluster *http.Client // for those that live in none
 	conceal time.Duration
+	total   time.Duration // bounds the reading of a Secret, as it does an attempt
+	secret  func(context.Context, types.NamespacedName, types.UID, Sink) ([]byte, error)
 	metrics Metrics
 	done    func(types.NamespacedName)
 	failed  func(types.NamespacedName, int64, Failure, error)
@@ -149,6 +154,11 @@ func newSender(o Options, t timeouts) (*Sender, error) {
 	if o.Done == nil {
 		o.Done = func(types.NamespacedName) {}
 	}
+	if o.Secret == nil {
+		o.Secret = func(context.Context, types.NamespacedName, types.UID, Sink) ([]byte, error) {
+			return nil, errors.New("no Secret is read")
+		}
+	}
 	if o.Failed == nil {
 		o.Failed = func(types.NamespacedName, int64, Failure, error) {}
 	}
@@ -157,6 +167,8 @@ func newSender(o Options, t timeouts) (*Sender, error) {
 		tenants:    newClient(o, t, true),
 		cluster:    newClient(o, t, false),
 		conceal:    t.conceal,
+		total:      t.total,
+		secret:     o.Secret,
 		metrics:    o.Metrics,
 		done:       o.Done,
 		failed:     o.Failed,
@@ -202,7 +214,7 @@ func (s *Sender) Start(ctx context.Context) error {
 // Send queues the delivery of a finished run to a sink, and returns at once. To repeat it changes nothing. Another sink
 // for the same run is tried at once, when an attempt that is under way has failed. A Cleaner has at most two finished
 // runs that are not delivered: what is known of those before them, and of another Cleaner of its name, is forgotten.
-func (s *Sender) Send(key types.NamespacedName, c Identity, sink string, run *v1alpha1.Run) {
+func (s *Sender) Send(key types.NamespacedName, c Identity, sink Sink, run *v1alpha1.Run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := id{key: key, uid: c.UID, run: run.Number}
@@ -307,7 +319,7 @@ func (s *Sender) deliver(ctx context.Context, d *delivery) {
 }
 
 // begin says where the next attempt goes.
-func (s *Sender) begin(d *delivery) string {
+func (s *Sender) begin(d *delivery) Sink {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
@@ -320,8 +332,8 @@ func (s *Sender) begin(d *delivery) string {
 
 // inTurn makes an attempt as soon as its sink, its namespace and all workers have room for it. It is not tried when the
 // sink changes before, or ctx is done.
-func (s *Sender) inTurn(ctx context.Context, d *delivery, sink string) (tried attempt, ok bool) {
-	ofSink, leaveSink := s.enter("sink "+d.key.Namespace+" "+addressOf(sink), sinkShare)
+func (s *Sender) inTurn(ctx context.Context, d *delivery, sink Sink) (tried attempt, ok bool) {
+	ofSink, leaveSink := s.enter("sink "+d.key.Namespace+" "+addressOf(sink.URL), sinkShare)
 	defer leaveSink()
 	ofNamespace, leaveNamespace := s.enter("namespace "+d.key.Namespace, namespaceShare)
 	defer leaveNamespace()
@@ -374,20 +386,24 @@ type attempt struct {
 }
 
 // attempt sends the event once.
-func (s *Sender) attempt(ctx context.Context, d *delivery, sink string) attempt {
+func (s *Sender) attempt(ctx context.Context, d *delivery, sink Sink) attempt {
 	e, err := EventOf(d.cleaner, d.record)
 	if err != nil {
 		return attempt{failure: Failure{Class: ClassInvalidRun}, err: err}
 	}
-	if err := CheckSink(sink); err != nil {
+	if err := CheckSink(sink.URL); err != nil {
 		return attempt{failure: Failure{Class: ClassInvalidSink}, err: err}
 	}
 	client := s.tenants
 	if d.cleaner.clusterScoped() {
 		client = s.cluster
 	}
+	auth, err := s.authenticate(ctx, d, sink, e)
+	if err != nil {
+		return attempt{failure: Failure{Class: ClassNoCredential, Why: err.Error()}, err: err}
+	}
 	faults.Point("before the event")
-	status, header, err := post(ctx, client, sink, e)
+	status, header, err := post(ctx, client, sink.URL, auth, e)
 	faults.Point("after the event")
 	if err != nil {
 		return attempt{failure: classify(err), err: err}
@@ -400,7 +416,7 @@ func (s *Sender) attempt(ctx context.Context, d *delivery, sink string) attempt 
 
 // settle takes down what came of an attempt, and gives the timer of the next one, nil when there is none, and a timer of
 // when what is concealed is to be shown, nil when none has to be waited for.
-func (s *Sender) settle(d *delivery, sink string, tried attempt) (again, show clock.Timer) {
+func (s *Sender) settle(d *delivery, sink Sink, tried attempt) (again, show clock.Timer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if tried.failure == (Failure{}) {

@@ -117,7 +117,7 @@ func key(name string) types.NamespacedName {
 }
 
 func (b *bench) send(name, url string, run int64) {
-	b.Send(key(name), identity(name), url, finished(run))
+	b.Send(key(name), identity(name), Sink{URL: url}, finished(run))
 }
 
 func (b *bench) state(name string, run int64) Delivery {
@@ -281,7 +281,7 @@ func TestAnswers(t *testing.T) {
 		"304":             {"no answer to a POST", sink.Answer{Status: 304}, time.Hour},
 		"308":             {"not followed", sink.Answer{Status: 308}, time.Hour},
 		"400":             {"it will be as bad the next time", sink.Answer{Status: 400}, time.Hour},
-		"401":             {"there are no credentials", sink.Answer{Status: 401}, time.Hour},
+		"401":             {"the Secret may be changed", sink.Answer{Status: 401}, time.Second},
 		"403":             {"a person must change it", sink.Answer{Status: 403}, time.Hour},
 		"404":             {"a route may not be there yet", sink.Answer{Status: 404}, time.Second},
 		"408":             {"slow", sink.Answer{Status: 408}, time.Second},
@@ -509,7 +509,7 @@ func TestReadsLittleOfABody(t *testing.T) {
 func TestNothingToSend(t *testing.T) {
 	receiver := sink.Start(t)
 	b := start(t)
-	b.Send(key("open"), identity("open"), receiver.URL, finished(0))
+	b.Send(key("open"), identity("open"), Sink{URL: receiver.URL}, finished(0))
 	b.attempted("open")
 	b.want("open", 0, Delivery{Known: true, Attempts: 1, Last: Failure{Class: ClassInvalidRun}, Next: epoch.Add(time.Hour)})
 	b.send("nowhere", "http://me:secret@"+strings.TrimPrefix(receiver.URL, "http://"), 1)
@@ -544,7 +544,7 @@ func TestAHangingSinkDelaysNoOther(t *testing.T) {
 			for i := range dead {
 				names.set(fmt.Sprintf("sink-%d.example", i), "127.0.0.1")
 				k, of := in(tc.namespace, fmt.Sprint("dead", i))
-				b.Send(k, of, tc.sinkOf(hanging.URL, i), finished(1))
+				b.Send(k, of, Sink{URL: tc.sinkOf(hanging.URL, i)}, finished(1))
 			}
 			b.arrived(hanging, tc.hang)
 			for i := range 20 {
@@ -682,7 +682,7 @@ func TestTwoRunsAreKept(t *testing.T) {
 
 	again := identity("c")
 	again.UID = "another"
-	b.Send(key("c"), again, receiver.URL, finished(1))
+	b.Send(key("c"), again, Sink{URL: receiver.URL}, finished(1))
 	b.attempted("c")
 	b.want("c", 4, Delivery{})
 	if got := b.State(key("c"), again.UID, 1); got != delivered {
