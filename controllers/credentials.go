@@ -103,12 +103,12 @@ func valueOf(seen plan.Target, namespace string, ref v1alpha1.SecretKeyReference
 	case seen.State != plan.Complete:
 		return nil, errors.New(seen.Detail)
 	case len(seen.Objects) == 0:
-		return nil, fmt.Errorf("Secret %q does not exist in namespace %q", ref.Name, namespace)
+		return nil, fmt.Errorf("there is no Secret %q in namespace %q", ref.Name, namespace)
 	}
 	data, _ := seen.Objects[0].Value["data"].(map[string]any)
 	text, ok := data[ref.Key].(string)
 	if !ok {
-		return nil, fmt.Errorf("Secret %q in namespace %q has no key %q", ref.Name, namespace, ref.Key)
+		return nil, fmt.Errorf("no key %q is in Secret %q in namespace %q", ref.Key, ref.Name, namespace)
 	}
 	value, err := base64.StdEncoding.DecodeString(text)
 	if err != nil { // which may hold a part of it

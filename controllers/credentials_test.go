@@ -89,10 +89,10 @@ func TestValueOf(t *testing.T) {
 		err  string
 	}{
 		"Value":     {seen: secret(map[string]any{"token": "czNjcmV0"}), want: "s3cret"},
-		"OtherKey":  {seen: secret(map[string]any{"other": "czNjcmV0"}), err: `Secret "sink" in namespace "shop" has no key "token"`},
-		"NoData":    {seen: secret(nil), err: `Secret "sink" in namespace "shop" has no key "token"`},
+		"OtherKey":  {seen: secret(map[string]any{"other": "czNjcmV0"}), err: `no key "token" is in Secret "sink" in namespace "shop"`},
+		"NoData":    {seen: secret(nil), err: `no key "token" is in Secret "sink" in namespace "shop"`},
 		"NotBase64": {seen: secret(map[string]any{"token": "czNjcmV0!"}), err: `key "token" of Secret "sink" in namespace "shop" cannot be read`},
-		"Missing":   {seen: plan.Target{State: plan.Complete}, err: `Secret "sink" does not exist in namespace "shop"`},
+		"Missing":   {seen: plan.Target{State: plan.Complete}, err: `there is no Secret "sink" in namespace "shop"`},
 		"Forbidden": {seen: plan.Target{State: plan.Forbidden, Detail: "the operator may not"}, err: "the operator may not"},
 		"Unknown":   {seen: plan.Target{State: plan.Failed, Detail: "cannot get it", Objects: secret(map[string]any{"token": "czNjcmV0"}).Objects}, err: "cannot get it"},
 	} {

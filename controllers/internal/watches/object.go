@@ -65,10 +65,10 @@ func take(gvr schema.GroupVersionResource, obj any) (*object, error) {
 	case *wire.Object:
 		return &object{snapshot.FromMetadata(gvr, &o.PartialObjectMetadata), o.Content}, nil
 	case *unstructured.Unstructured:
-		if err := wire.Unread(o); err != nil { // which is told to who needs more than the metadata
+		if problem := wire.Unread(o); problem != nil { // which is told to who needs more than the metadata
 			known := snapshot.FromUnstructured(gvr, o)
 			known.Value = nil
-			return &object{known, func() (map[string]any, error) { return nil, err }}, nil
+			return &object{known, func() (map[string]any, error) { return nil, problem }}, nil //nolint:nilerr // whoever reads it is told
 		}
 	}
 	o, err := convert(gvr, obj)

@@ -206,13 +206,13 @@ func layoutOf(t reflect.Type) layout {
 	l := layout{fields: map[protowire.Number]reflect.Type{}}
 	switch {
 	case t.Kind() == reflect.Map:
-		l.size = 3*int64(t.Key().Size()+t.Elem().Size()) + entry
+		l.size = 3*(bytesOf(t.Key())+bytesOf(t.Elem())) + entry
 		l.fields[1], l.fields[2] = contentOf(t.Key()), contentOf(t.Elem())
 	case t == reflect.TypeFor[runtime.RawExtension]():
-		l.size = 2*int64(t.Size()) + element
+		l.size = 2*bytesOf(t) + element
 		l.fields[1] = embedded
 	default:
-		l.size = 2*int64(t.Size()) + element + leastInMaps(t)
+		l.size = 2*bytesOf(t) + element + leastInMaps(t)
 		for i := range t.NumField() {
 			f := t.Field(i)
 			if n, ok := numberOf(f); ok {
@@ -227,13 +227,16 @@ func layoutOf(t reflect.Type) layout {
 	return l
 }
 
+// bytesOf is how many bytes a value of a type takes itself.
+func bytesOf(t reflect.Type) int64 { return int64(t.Size()) } //nolint:gosec // no type is so large
+
 // numberOf is the number of a field; false if it is in no message.
 func numberOf(f reflect.StructField) (protowire.Number, bool) {
 	tag := strings.Split(f.Tag.Get("protobuf"), ",") // such as bytes,2,rep,name=items
 	if len(tag) < 2 {
 		return 0, false
 	}
-	n, err := strconv.Atoi(tag[1])
+	n, err := strconv.ParseInt(tag[1], 10, 32)
 	return protowire.Number(n), err == nil
 }
 
