@@ -84,6 +84,47 @@ func (p *pass) authorRefused(ctx context.Context, within time.Duration, release 
 	return reviewAuthor(ctx, p.r.authors, who, needed, within)
 }
 
+// reviewUninstall asks whether the author of the spec that there is now may uninstall the release that was looked at. The author
+// may have lost the rights since the run was committed, or be another one.
+func (p *pass) reviewUninstall(ctx context.Context) {
+	m, now := &p.mem.run, p.r.clock.Now()
+	var reviewed []rights.Right
+	who, known, refused := findAuthor(p.ring, p.read, p.hands.account, &p.r.opts)
+	missing := p.hands.accountMissing(ctx, p.r.own.live)
+	switch {
+	case missing != "":
+		refused = refusal{v1alpha1.ReasonAccessDenied, missing + "."}
+	case known:
+		reviewed = p.uninstallNeeds(m.Release)
+		refused = reviewAuthor(ctx, p.r.authors, who, reviewed, beforeDeeds)
+	}
+	switch {
+	case refused.refuses():
+		m.AuthorRefused(refused.reason, clean(refused.message), p.r.clock.Now().Add(authorRetry))
+	case p.hands.account.Operator():
+		m.AuthorReviewed(reviewed, now)
+	default: // the API server judges each request
+		m.AuthorReviewed(nil, now)
+	}
+}
+
+// uninstallNeeds are the rights that the author needs for the uninstall of the run's release. With a ServiceAccount, its rights
+// decide, and the author needs the right to act as it: also as one that the run was begun with and the spec names no more.
+func (p *pass) uninstallNeeds(release *plan.Release) []rights.Right {
+	if a := p.hands.account; !a.Operator() {
+		return []rights.Right{{Verb: "impersonate", Resource: "serviceaccounts", Namespace: a.Namespace, Name: a.Name}}
+	}
+	return release.RequiredRights(p.disablesHooks())
+}
+
+// disablesHooks says that no hooks of the release are run. Those of a spec that is not the author's any more are not.
+func (p *pass) disablesHooks() bool {
+	if run := p.c.State().Run; run != nil && run.Result == "" && run.Helm != nil {
+		return run.Helm.DisableHooks || p.mem.decides != run.Decides
+	}
+	return p.work.Helm != nil && p.work.Helm.DisableHooks
+}
+
 // findAuthor says who has to have the rights. While that is not known, it says why nothing may be done, if so.
 func findAuthor(ring signing.Ring, c v1alpha1.Owner, account identity.Account, o *Options) (who author.Stored, known bool, f refusal) {
 	who, err := author.Read(ring, c)
@@ -168,7 +209,7 @@ func (p *pass) needs(ctx context.Context, release *plan.Release) (needed []right
 		AllowProtectedKinds: p.r.opts.AllowProtectedKinds, DefaultServiceAccount: p.r.opts.DefaultServiceAccount, Served: served,
 	})
 	if release != nil && p.hands.account.Operator() { // with a ServiceAccount, its rights decide
-		all = append(all, release.RequiredRights(p.work.Helm != nil && p.work.Helm.DisableHooks)...)
+		all = append(all, release.RequiredRights(p.disablesHooks())...)
 	}
 	for _, r := range all {
 		if r.Resource != plan.AllResources {

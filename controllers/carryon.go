@@ -16,6 +16,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/author"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
 	"github.com/vtex/cleaner/controllers/internal/faults"
@@ -111,10 +112,13 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 			m.ReleaseUnread(clean(err.Error()), p.r.clock.Now())
 			return nil
 		}
-		m.LookedAtRelease(rel.Release, p.r.clock.Now())
+		m.LookedAtRelease(run, rel.Release, p.r.clock.Now())
 		return nil
 	case plan.Recheck:
 		return p.recheck(ctx)
+	case plan.ReviewAuthor:
+		p.reviewUninstall(ctx)
+		return nil
 	case plan.DeleteRows:
 		return p.delete(ctx, req.Rows)
 	case plan.ActRules:
@@ -134,6 +138,9 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 		p.giveUp(ctx)
 		return p.removeFinalizer(ctx)
 	case plan.RemoveFinalizer:
+		if run != nil && run.Result == v1alpha1.ResultAbandoned {
+			p.tellFinished(run)
+		}
 		return p.removeFinalizer(ctx)
 	default:
 		return fmt.Errorf("cannot carry out %s at %s", req.Kind, now)
@@ -334,11 +341,7 @@ func (p *pass) uninstall(ctx context.Context, start bool) {
 		FirstDeployed: run.Helm.FirstDeployed.Time, Digest: run.Helm.Digest,
 		Self: plan.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: p.c.GetNamespace(), Name: p.c.GetName(), UID: p.c.GetUID()},
 	}
-	// Hooks of a spec that is not the author's any more are not run.
-	want.HookTimeout, want.DisableHooks = defaultHelmTimeout, run.Helm.DisableHooks || p.mem.decides != run.Decides
-	if p.hands.account.Operator() && m.Release != nil && !p.r.opts.ActWithoutAuthor {
-		want.Rights = m.Release.RequiredRights(want.DisableHooks)
-	}
+	want.HookTimeout, want.DisableHooks, want.Rights = defaultHelmTimeout, p.disablesHooks(), m.Reviewed
 	if spec != nil {
 		if timeout, err := spec.Timeout.Parse(defaultHelmTimeout); err == nil {
 			want.HookTimeout = timeout
@@ -348,8 +351,9 @@ func (p *pass) uninstall(ctx context.Context, start bool) {
 	if !start && m.Failed != "" {
 		want.Timeout = min(want.Timeout, laterHelmWait)
 	}
+	who, _ := author.Read(p.ring, p.read) // nobody, where none is known
 	m.Busy = true
-	job := &uninstallJob{r: p.r, hands: p.hands, key: p.key, uid: p.c.GetUID(), run: run.Number, decides: run.Decides, want: want, start: start, confirmedAt: m.ConfirmedAt, ended: p.mem.ended, log: logf.FromContext(ctx)}
+	job := &uninstallJob{r: p.r, hands: p.hands, key: p.key, uid: p.c.GetUID(), run: run.Number, decides: run.Decides, want: want, start: start, confirmedAt: m.ConfirmedAt, reviewedAt: m.ReviewedAt, author: who.Author, ring: p.ring, ended: p.mem.ended, log: logf.FromContext(ctx)}
 	p.mem.stopUninstall = p.r.pool.do(ctx, job.do)
 }
 

@@ -170,6 +170,11 @@ func (r report) progress(run *v1alpha1.Run, req plan.Request) (message string, f
 		if m.Failed != "" {
 			return fmt.Sprintf("Run %d is tried again: %s", run.Number, m.Failed), true
 		}
+	case v1alpha1.ReasonAuthorLacksRights, v1alpha1.ReasonAuthorMissing, v1alpha1.ReasonAccessDenied:
+		if m.Half {
+			return fmt.Sprintf("Run %d: release %q is uninstalled in part, and the rest of it waits. %s If you delete the Cleaner, the rest stays.", run.Number, releaseName(run), m.Failed), true
+		}
+		return fmt.Sprintf("Run %d: release %q waits to be uninstalled. %s", run.Number, releaseName(run), m.Failed), true
 	case v1alpha1.ReasonTerminating:
 		for i := range m.Rows {
 			if f := m.Rows[i].Finalizers; len(f) > 0 && !m.Rows[i].Settled {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -14,9 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/author"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/signing"
 )
 
 const (
@@ -26,10 +29,12 @@ const (
 	// goes on, after the others that wait for a place. It only looks, for laterHelmWait: so what hangs hardly takes a place.
 	maxHelmWait   = 30 * time.Second
 	laterHelmWait = time.Second
+	// reviewServes is how long an uninstall may go on before it is asked again what its author may do.
+	reviewServes = time.Minute
 )
 
-// errStale refuses to start an uninstall that has waited too long for its place. It is no failure: the conditions are
-// asked again, and the place is asked for again.
+// errStale ends an uninstall that has waited too long for its place, or gone on for so long that it is to be asked again what
+// its author may do. It is no failure: what it rests on is asked again, and so is the place.
 var errStale = errors.New("the confirmation is too old")
 
 // pool runs uninstalls, which may take minutes, away from the workers that reconcile.
@@ -100,8 +105,12 @@ type uninstallJob struct {
 	want        helm.Committed
 	start       bool
 	confirmedAt time.Time
-	ended       chan<- uninstallEnd
-	log         logr.Logger
+	// reviewedAt is when the author was found to be allowed to do it. Ring verifies who it is now.
+	reviewedAt time.Time
+	author     author.Author
+	ring       signing.Ring
+	ended      chan<- uninstallEnd
+	log        logr.Logger
 }
 
 func (j *uninstallJob) uninstall(ctx context.Context) (helm.Outcome, error) {
@@ -197,14 +206,22 @@ func (j *uninstallGuard) MayDelete(ref plan.Ref) error { return j.mayFinish("del
 func (j *uninstallGuard) MayRunHook(ref plan.Ref) error { return j.mayFinish("runHook", ref) }
 
 // mayFinish is asked before each request that changes something of a release that is uninstalling: it is finished
-// whatever the spec says now, but not against a suspend, and after a deletion only for as long as the Cleaner is held.
+// whatever the spec says now, but for nobody who was not asked about, not against a suspend, and after a deletion only for as
+// long as the Cleaner is held.
 func (j *uninstallGuard) mayFinish(verb string, ref plan.Ref) error {
 	c, err := j.cleaner()
 	if err != nil {
 		return err
 	}
-	if c.GetDeletionTimestamp() != nil && !j.r.clock.Now().Before(c.GetDeletionTimestamp().Add(j.r.opts.FinishGrace)) {
+	now := j.r.clock.Now()
+	switch {
+	case c.GetDeletionTimestamp() != nil && !now.Before(c.GetDeletionTimestamp().Add(j.r.opts.FinishGrace)):
 		return errors.New("the Cleaner was deleted")
+	case plan.Elapsed(j.reviewedAt, now) >= reviewServes:
+		return errStale
+	}
+	if who, _ := author.Read(j.ring, c); !reflect.DeepEqual(who.Author, j.author) {
+		return errStale
 	}
 	j.log.Info("Intent", "run", j.run, "rule", "helm", "verb", verb, "object", ref.String(), "uid", ref.UID, "resourceVersion", ref.ResourceVersion, "decides", j.decides)
 	return nil

@@ -5,10 +5,17 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/author"
+	"github.com/vtex/cleaner/controllers/plan"
 )
 
 func TestPoolRunsAsManyJobsAsItHasPlaces(t *testing.T) {
@@ -62,5 +69,42 @@ func TestAPanicEndsAnUninstall(t *testing.T) {
 	job.do(t.Context())
 	if end := <-ended; end.run != 3 || end.swept || !strings.HasPrefix(end.why, "panic: ") {
 		t.Errorf("it ended with %+v", end)
+	}
+}
+
+// TestAnUninstallAsksAgainAboutItsAuthor shows that a try to uninstall a release ends when what was found out about the author is
+// too old, or about somebody else.
+func TestAnUninstallAsksAgainAboutItsAuthor(t *testing.T) {
+	alice, bob := author.Author{Username: "alice", Groups: []string{"team"}}, author.Author{Username: "bob"}
+	for name, tc := range map[string]struct {
+		age    time.Duration
+		change func(*v1alpha1.Cleaner)
+		author author.Author
+		want   error
+	}{
+		"Fresh":   {0, unchanged, alice, nil},
+		"Old":     {reviewServes, unchanged, alice, errStale},
+		"Another": {0, unchanged, bob, errStale},
+		"Edited":  {0, func(c *v1alpha1.Cleaner) { c.Spec.Conditions = nil }, alice, errStale},
+		"Deleted": {0, func(c *v1alpha1.Cleaner) { c.Generation, c.DeletionTimestamp = 2, &metav1.Time{Time: time.Now()} }, alice, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := ordered(t, 1, unchanged)
+			c := o.read.(*v1alpha1.Cleaner).DeepCopy()
+			written, err := author.Sign(o.ring, c, tc.author, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Annotations = map[string]string{v1alpha1.AnnotationAuthor: written}
+			tc.change(c)
+			o.r.client = cached(t, c)
+			job := &uninstallJob{r: o.r, key: o.key, uid: c.UID, author: alice, ring: o.ring, reviewedAt: o.r.clock.Now().Add(-tc.age)}
+			guard := &uninstallGuard{uninstallJob: job, ctx: t.Context()}
+			for verb, ask := range map[string]func(plan.Ref) error{"delete": guard.MayDelete, "run a hook": guard.MayRunHook} {
+				if err := ask(plan.Ref{}); !errors.Is(err, tc.want) {
+					t.Errorf("to %s: got %v, want %v", verb, err, tc.want)
+				}
+			}
+		})
 	}
 }

@@ -26,6 +26,8 @@ const (
 	LookRelease
 	// Recheck evaluates the conditions on live reads.
 	Recheck
+	// ReviewAuthor asks whether the author may uninstall the release that was looked at.
+	ReviewAuthor
 	// DeleteRows deletes Request.Rows, each with the UID and the version that Memory.Version says.
 	DeleteRows
 	// ActRules evaluates the rules on live reads, and carries out what they want of Request.Rows.
@@ -58,7 +60,7 @@ const (
 
 // String names the kind for people and tests.
 func (k RequestKind) String() string {
-	return [...]string{"Idle", "Evaluate", "LookRows", "LookRelease", "Recheck", "DeleteRows", "ActRules", "Settle", "StartUninstall", "FinishUninstall",
+	return [...]string{"Idle", "Evaluate", "LookRows", "LookRelease", "Recheck", "ReviewAuthor", "DeleteRows", "ActRules", "Settle", "StartUninstall", "FinishUninstall",
 		"WriteResult", "MoveToUnsent", "ClearRecord", "ClearUnsent", "DeleteSelf", "RemoveFinalizer", "GiveUp", "AddFinalizer", "Record"}[k]
 }
 
@@ -230,7 +232,7 @@ func (v View) ending(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, messa
 	unread := run.Helm != nil && m.Release == nil
 	if unread && m.unread < maxReleaseLooks && !v.graceOver() {
 		if v.Now.Before(m.Due) {
-			return v.until(m.Due, v1alpha1.ReasonUninstallFailed)
+			return v.until(m.Due, m.uninstallWaits())
 		}
 		return Request{Kind: LookRelease}
 	}
@@ -241,15 +243,33 @@ func (v View) ending(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, messa
 		if v.ClockSuspect {
 			return v.until(v.Now.Add(ClockRetry), v1alpha1.ReasonClockSkewSuspected)
 		}
-		return Request{Kind: FinishUninstall}
+		return v.uninstall(m, FinishUninstall)
 	}
 	if left := m.left(); len(left) > 0 && !m.Looked {
 		return Request{Kind: LookRows, Rows: left}
 	}
-	if unread && m.unread > 0 {
+	switch {
+	case unread && m.unread > 0:
 		message = fmt.Sprintf("%s; what became of release %q is unknown: %s", message, run.Helm.Name, m.Failed)
+	case m.Half && m.Failed != "":
+		message = fmt.Sprintf("%s; release %q is left uninstalled in part: %s", message, run.Helm.Name, m.Failed)
+	case m.Half:
+		message = fmt.Sprintf("%s; release %q is left uninstalled in part", message, run.Helm.Name)
 	}
 	return Request{Kind: WriteResult, Result: result, Message: message}
+}
+
+// uninstall begins or goes on with the uninstall of the release that was looked at, once it is known that the author of the spec
+// that there is now may do that, whoever was it when the run was committed.
+func (v View) uninstall(m *Memory, kind RequestKind) Request {
+	switch {
+	case v.Now.Before(m.Due):
+		return v.until(m.Due, m.uninstallWaits())
+	case !m.AuthorMay(v.Now):
+		return Request{Kind: ReviewAuthor}
+	default:
+		return Request{Kind: kind}
+	}
 }
 
 // until waits for an event or a moment; a deleted Cleaner at most until its grace is over.
@@ -314,7 +334,7 @@ func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
 	}
 	if m.Release == nil {
 		if v.Now.Before(m.Due) {
-			return v.until(m.Due, v1alpha1.ReasonUninstallFailed)
+			return v.until(m.Due, m.uninstallWaits())
 		}
 		return Request{Kind: LookRelease}
 	}
@@ -326,11 +346,11 @@ func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
 	case rewritten(rel, run.Helm):
 		return Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: fmt.Sprintf("release %q is at revision %d now, recorded anew", rel.Name, rel.Revision)}
 	case rel.State == ReleaseUninstalling:
-		return Request{Kind: FinishUninstall}
-	case !m.Confirmed(v.Now):
+		return v.uninstall(m, FinishUninstall)
+	case !m.Confirmed(v.Now) && !v.Now.Before(m.Due):
 		return Request{Kind: Recheck}
 	default:
-		return Request{Kind: StartUninstall}
+		return v.uninstall(m, StartUninstall)
 	}
 }
 

@@ -175,6 +175,18 @@ func TestWalksCatchBrokenMachines(t *testing.T) {
 				return plan.Request{Kind: plan.WriteResult, Result: v1alpha1.ResultPartial}
 			},
 		},
+		"DoesNotReviewTheAuthor": {
+			reason:   "An uninstall must not go on for an author who may not do it any more.",
+			scenario: "release-barred",
+			next: func(v plan.View, m *plan.Memory) plan.Request {
+				req := plan.Next(v, m)
+				if req.Kind == plan.ReviewAuthor {
+					m.AuthorReviewed(nil, v.Now)
+					return plan.Next(v, m)
+				}
+				return req
+			},
+		},
 		"UninstallsAnUpgrade": {
 			reason:   "A release that was upgraded must be left.",
 			scenario: "release",

@@ -57,6 +57,11 @@ func TestNext(t *testing.T) {
 			}
 		}
 	}
+	reviewed := func(after time.Duration) func(*Memory) {
+		return func(m *Memory) { m.AuthorReviewed(nil, born.Add(after)) }
+	}
+	barred := func(m *Memory) { m.AuthorRefused(v1alpha1.ReasonAuthorLacksRights, "may not", born.Add(time.Minute)) }
+	half := func(m *Memory) { m.Half = true }
 	state := func(s ...RowState) func(*Memory) {
 		return func(m *Memory) {
 			for i := range s {
@@ -134,9 +139,9 @@ func TestNext(t *testing.T) {
 			memory: []func(*Memory){unread(maxReleaseLooks)}, after: time.Hour, want: Request{Kind: LookRelease},
 		},
 		"LooksAtRelease":  {reason: "the release is read before anything is done to it", cleaner: []func(*v1alpha1.Cleaner){helm}, want: Request{Kind: LookRelease}},
-		"Uninstalls":      {reason: "as committed: uninstall", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed)}, want: Request{Kind: StartUninstall}},
+		"Uninstalls":      {reason: "as committed: uninstall", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed), reviewed(0)}, want: Request{Kind: StartUninstall}},
 		"UninstallsLate":  {reason: "not on an old confirmation", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){release(ReleaseDeployed)}, want: Request{Kind: Recheck}},
-		"Resumes":         {reason: "one that is uninstalling is finished without", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){release(ReleaseUninstalling)}, want: Request{Kind: FinishUninstall}},
+		"Resumes":         {reason: "one that is uninstalling is finished without", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){release(ReleaseUninstalling), reviewed(time.Minute)}, want: Request{Kind: FinishUninstall}},
 		"Busy":            {reason: "nothing else while an uninstall is under way", cleaner: []func(*v1alpha1.Cleaner){helm, del}, memory: []func(*Memory){func(m *Memory) { m.Busy = true }}, want: Request{Kind: Idle, Until: born.Add(30 * time.Second), Reason: v1alpha1.ReasonUninstalling}},
 		"ReleaseGone":     {reason: "gone is done", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseGone)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
 		"ReleaseAnew":     {reason: "installed anew is done, and not touched", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.FirstDeployed = born.Add(time.Hour) })}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
@@ -149,13 +154,42 @@ func TestNext(t *testing.T) {
 			reason: "and one that says something else, in the same Secret", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Digest = "v1:b" })},
 			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" is at revision 2 now, recorded anew`},
 		},
-		"ReleaseAsDigested":     {reason: "one that says the same is uninstalled", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Digest = "v1:a" })}, want: Request{Kind: StartUninstall}},
-		"ReleaseNeverDigested":  {reason: "an older version recorded no digest", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Digest = "v1:b" })}, want: Request{Kind: StartUninstall}},
+		"ReleaseAsDigested":     {reason: "one that says the same is uninstalled", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Digest = "v1:a" }), reviewed(0)}, want: Request{Kind: StartUninstall}},
+		"ReleaseNeverDigested":  {reason: "an older version recorded no digest", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Digest = "v1:b" }), reviewed(0)}, want: Request{Kind: StartUninstall}},
 		"ForgedRelease":         {reason: "a release that the spec does not name is left alone", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Spec.Helm.Release = "other" }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec does not ask to uninstall release "r"`}},
 		"ReleaseNotToDelete":    {reason: "nor is one touched that the spec only looks at", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Spec.Helm.Delete = false }}, memory: []func(*Memory){release(ReleaseDeployed)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec does not ask to uninstall release "r"`}},
-		"StopFinishesRelease":   {reason: "a stop does not leave a release half-way", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){release(ReleaseUninstalling)}, want: Request{Kind: FinishUninstall}},
-		"DeleteFinishesRelease": {reason: "nor does kubectl delete, within the grace", cleaner: []func(*v1alpha1.Cleaner){helm, del}, after: 29 * time.Second, memory: []func(*Memory){release(ReleaseUninstalling)}, want: Request{Kind: FinishUninstall}},
+		"StopFinishesRelease":   {reason: "a stop does not leave a release half-way", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){release(ReleaseUninstalling), reviewed(0)}, want: Request{Kind: FinishUninstall}},
+		"DeleteFinishesRelease": {reason: "nor does kubectl delete, within the grace", cleaner: []func(*v1alpha1.Cleaner){helm, del}, after: 29 * time.Second, memory: []func(*Memory){release(ReleaseUninstalling), reviewed(29 * time.Second)}, want: Request{Kind: FinishUninstall}},
 		"GraceLeavesRelease":    {reason: "after it, it does", cleaner: []func(*v1alpha1.Cleaner){helm, del}, after: 30 * time.Second, want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}},
+		"ReviewsBeforeTheStart": {reason: "no uninstall without a look at what the author may do", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed)}, want: Request{Kind: ReviewAuthor}},
+		"ReviewsBeforeTheRest":  {reason: "nor the rest of one", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseUninstalling)}, want: Request{Kind: ReviewAuthor}},
+		"ReviewsAfterAStop":     {reason: "whoever has edited the spec", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){release(ReleaseUninstalling)}, want: Request{Kind: ReviewAuthor}},
+		"ReviewsAgain":          {reason: "a review serves as long as a confirmation", cleaner: []func(*v1alpha1.Cleaner){helm}, after: 10 * time.Second, memory: []func(*Memory){release(ReleaseUninstalling), reviewed(0)}, want: Request{Kind: ReviewAuthor}},
+		"Barred": {
+			reason: "what the author may not do waits", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseUninstalling), barred},
+			want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonAuthorLacksRights},
+		},
+		"BarredBeforeALook": {
+			reason: "and says why in the next pass too", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){barred},
+			want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonAuthorLacksRights},
+		},
+		"BarredAfterAStop": {
+			reason: "after an edit too", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){barred},
+			want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonAuthorLacksRights},
+		},
+		"BarredOver": {reason: "then it is looked again", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){barred}, want: Request{Kind: LookRelease}},
+		"BarredAndDeleted": {
+			reason: "a deleted Cleaner waits for as long as its grace", cleaner: []func(*v1alpha1.Cleaner){helm, del}, memory: []func(*Memory){release(ReleaseUninstalling), barred},
+			want: Request{Kind: Idle, Until: born.Add(30 * time.Second), Reason: v1alpha1.ReasonAuthorLacksRights},
+		},
+		"BarredAndGone": {
+			reason: "and then goes, and says what it leaves", cleaner: []func(*v1alpha1.Cleaner){helm, del}, after: 30 * time.Second, memory: []func(*Memory){half, barred},
+			want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: `the Cleaner was deleted; release "r" is left uninstalled in part: may not`},
+		},
+		"RecheckBacksOffForARelease": {
+			reason: "a re-check that failed in this pass waits", cleaner: []func(*v1alpha1.Cleaner){helm}, after: 10 * time.Second,
+			memory: []func(*Memory){release(ReleaseDeployed), func(m *Memory) { m.Due = born.Add(time.Minute) }}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonUninstallFailed},
+		},
 
 		"SendsResult":   {reason: "with a sink the run waits for its 2xx", cleaner: []func(*v1alpha1.Cleaner){with(finishedRun(v1alpha1.ResultCompleted)), sinkOf}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonDelivering}},
 		"EndsDelivered": {reason: "then the Cleaner deletes itself", cleaner: []func(*v1alpha1.Cleaner){with(finishedRun(v1alpha1.ResultCompleted)), sinkOf}, delivered: true, want: Request{Kind: DeleteSelf}},

@@ -242,6 +242,8 @@ func (w *walk) ask(i int) (*plan.Request, error) {
 		return nil, w.lookRelease(i)
 	case plan.Recheck:
 		return nil, w.recheck(i)
+	case plan.ReviewAuthor:
+		return nil, w.review(i)
 	case plan.DeleteRows:
 		return nil, w.deleteRows(i)
 	}
@@ -338,7 +340,21 @@ func (w *walk) lookRelease(i int) error {
 		q.memory.ReleaseUnread("500", w.now)
 		return nil
 	}
-	q.memory.LookedAtRelease(w.release(&w.s), w.now)
+	q.memory.LookedAtRelease(q.read.Status.Run, w.release(&w.s), w.now)
+	return w.take(step)
+}
+
+func (w *walk) review(i int) error {
+	q := &w.procs[i]
+	step, err := w.find(i, lifemodel.ReviewAuthor)
+	if err != nil {
+		return err
+	}
+	if step.Label.Answer == lifemodel.Refused {
+		q.memory.AuthorRefused(v1alpha1.ReasonAuthorLacksRights, "may not", w.now.Add(30*time.Second))
+	} else {
+		q.memory.AuthorReviewed(nil, w.now)
+	}
 	return w.take(step)
 }
 
@@ -564,7 +580,7 @@ func (w *walk) passed(what lifemodel.What) error {
 func (w *walk) tick(to time.Time) error {
 	w.now = to
 	for i := range w.s.P {
-		if w.s.P[i].Confirmed && !w.confirmed(i) {
+		if w.s.P[i].Confirmed && !w.confirmed(i) || w.s.P[i].Reviewed && !w.procs[i].memory.AuthorMay(w.now) {
 			return w.lapse(lifemodel.TenSeconds)
 		}
 	}

@@ -82,6 +82,14 @@ type Memory struct {
 	Stop string
 	// Release is the release as read in this pass; nil when it was not.
 	Release *Release
+	// Half says that the release was uninstalling when it was looked at last.
+	Half bool
+	// ReviewedAt is when the author was found to be allowed to uninstall Release; zero: not since it was read. Reviewed are the
+	// rights that were asked about; empty if none were.
+	ReviewedAt time.Time
+	Reviewed   []Right
+	// Refused is the reason of api/v1alpha1 for which the release must not be uninstalled for the author; empty if there is none.
+	Refused string
 	// Busy says that an uninstall is under way, whose answer has not come.
 	Busy bool
 	// Swept says that this process has uninstalled the release.
@@ -112,8 +120,13 @@ func NewMemory(number int64, was []*Seen, now time.Time) *Memory {
 
 // NewPass forgets what only serves within one pass.
 func (m *Memory) NewPass() {
-	m.Release = nil
+	m.forgetRelease()
 	m.Looked = false
+}
+
+// forgetRelease drops what was read of the release, and found out about it.
+func (m *Memory) forgetRelease() {
+	m.Release, m.ReviewedAt, m.Reviewed = nil, time.Time{}, nil
 }
 
 // Confirmed says that the conditions were found to hold recently enough to delete now.
@@ -341,8 +354,10 @@ func (m *Memory) holdsUp(rows []int) bool {
 }
 
 // LookedAtRelease takes the state of the release. A pending one is looked at again later.
-func (m *Memory) LookedAtRelease(rel Release, now time.Time) {
+func (m *Memory) LookedAtRelease(run *v1alpha1.Run, rel Release, now time.Time) {
+	m.forgetRelease()
 	m.Release, m.unread = &rel, 0
+	m.Half = m.uninstalling(run)
 	if rel.State == ReleasePending {
 		m.Fail("the release is being changed by somebody", now)
 	}
@@ -355,20 +370,47 @@ func (m *Memory) ReleaseUnread(why string, now time.Time) {
 	m.Fail(why, now)
 }
 
+// AuthorReviewed takes that the release may be uninstalled for the author, by these rights.
+func (m *Memory) AuthorReviewed(by []Right, now time.Time) {
+	m.ReviewedAt, m.Reviewed = now, by
+	if m.Refused != "" {
+		m.calm()
+	}
+}
+
+// AuthorRefused takes for which reason the release must not be uninstalled for the author. It is asked again at a moment.
+func (m *Memory) AuthorRefused(reason, why string, again time.Time) {
+	m.calm()
+	m.Refused, m.Failed, m.Due = reason, why, again
+}
+
+// AuthorMay says that the author was found to be allowed to uninstall the release recently enough to do that now.
+func (m *Memory) AuthorMay(now time.Time) bool {
+	return !m.ReviewedAt.IsZero() && Elapsed(m.ReviewedAt, now) < ConfirmationServes
+}
+
+// uninstallWaits says why the uninstall is not tried now.
+func (m *Memory) uninstallWaits() string {
+	if m.Refused != "" {
+		return m.Refused
+	}
+	return v1alpha1.ReasonUninstallFailed
+}
+
 // Fail takes the failure of a re-check or of an uninstall: it is tried again later.
 func (m *Memory) Fail(why string, now time.Time) {
-	m.Failed = why
+	m.Failed, m.Refused = why, ""
 	m.backoff = doubled(m.backoff)
 	m.Due = now.Add(m.backoff)
 }
 
 // calm takes a success of what Fail takes the failures of.
-func (m *Memory) calm() { m.Failed, m.backoff, m.Due = "", 0, time.Time{} }
+func (m *Memory) calm() { m.Failed, m.Refused, m.backoff, m.Due = "", "", 0, time.Time{} }
 
 // Uninstalled takes the end of an uninstall, with the reason why it did not come to its end; empty if it did.
 func (m *Memory) Uninstalled(why string, now time.Time) {
 	m.Busy = false
-	m.Release = nil
+	m.forgetRelease()
 	m.LastDeed = now
 	if why != "" {
 		m.Fail(why, now)

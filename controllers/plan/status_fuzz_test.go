@@ -166,10 +166,16 @@ func (s *stranger) carryOut(r Request) bool {
 			s.memory.Settled(s.view.Now)
 		}
 	case LookRelease:
-		s.memory.LookedAtRelease(s.release(), s.view.Now)
+		s.memory.LookedAtRelease(status.Run, s.release(), s.view.Now)
 	case Recheck:
 		outcomes := []RecheckOutcome{RecheckTrue, RecheckFailed, RecheckFalse, RecheckUndecidable}
 		s.memory.Rechecked(status.Run, Rechecked{Outcome: outcomes[int(s.next())%len(outcomes)], Why: "why"}, s.view.Now)
+	case ReviewAuthor:
+		if s.next()%2 == 1 {
+			s.memory.AuthorRefused(v1alpha1.ReasonAuthorLacksRights, "why", s.view.Now.Add(time.Minute))
+		} else {
+			s.memory.AuthorReviewed(nil, s.view.Now)
+		}
 	case DeleteRows:
 		s.deleteRows(r.Rows)
 	case ActRules:

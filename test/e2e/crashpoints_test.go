@@ -163,6 +163,8 @@ func uninstalling() []crash {
 	return []crash{
 		{at: "before LookRelease", with: helmToo},
 		{at: "after LookRelease", with: helmToo},
+		{at: "before ReviewAuthor", with: helmToo},
+		{at: "after ReviewAuthor", with: helmToo},
 		{at: "before StartUninstall", with: helmToo},
 		{at: "after StartUninstall", with: helmToo},
 		{at: "before the release is marked", with: helmToo},

@@ -27,6 +27,7 @@ const (
 	LookRows                    // GET of the rows that are not done
 	LookRelease                 // GET of the release
 	Recheck                     // the conditions on live reads
+	ReviewAuthor                // what the author may do, before the release is uninstalled
 	DeleteRow                   // DELETE of a row's object
 	KeepRow                     // the rule wants nothing of the row any more: GET, and it is left
 	Settle                      // GET of what is deleted, on which nothing depends but how long it is waited for
@@ -85,6 +86,8 @@ const (
 	UninstallHalf // by somebody who was killed half-way
 	LockRelease   // those who began the run may not read the release any more
 	UnlockRelease
+	TakeRights // the author may not uninstall the release any more
+	GiveRights
 )
 
 // String says it in words.
@@ -97,6 +100,7 @@ func (w What) String() string {
 		LookRows:            "looks at rows",
 		LookRelease:         "looks at the release",
 		Recheck:             "re-checks",
+		ReviewAuthor:        "reviews the author",
 		DeleteRow:           "deletes the object of row",
 		KeepRow:             "leaves row",
 		Settle:              "looks at what is deleted",
@@ -147,6 +151,8 @@ func (w What) String() string {
 		UninstallHalf:       "uninstalls the release half-way",
 		LockRelease:         "forbids to read the release",
 		UnlockRelease:       "permits to read the release",
+		TakeRights:          "takes the author's rights",
+		GiveRights:          "gives the author's rights back",
 	}[w]
 }
 

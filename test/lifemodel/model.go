@@ -18,7 +18,7 @@ func (m *Model) keeps(r Rule) bool { return m.Without&r == 0 }
 func (m *Model) Init() State {
 	s := State{
 		C:        Cleaner{Exists: true, Sink: m.Sink, Decides: 1},
-		Evidence: true, SinkUp: true, Recent: true, NotFalse: true,
+		Evidence: true, SinkUp: true, Recent: true, NotFalse: true, Entitled: true,
 		Acts: m.Acts, Crashes: m.Crashes, Changes: m.Changes, Losses: m.Losses,
 	}
 	for k := range m.Targets {
@@ -69,6 +69,9 @@ func (x *steps) add(n *State, l Label, fair bool, breaks Property) {
 	}
 	if !x.plainlyFalse(n) {
 		n.NotFalse = true
+	}
+	if !n.Barred {
+		n.Entitled = true
 	}
 	x.normal(n)
 	x.out = append(x.out, Step{Label: l, To: *n, Fair: fair, Breaks: breaks})

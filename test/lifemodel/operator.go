@@ -588,7 +588,7 @@ func (o *operator) lookRelease() {
 	case rel.Status == Uninstalling:
 		sight = SeenUninstalling
 	}
-	o.move(AtStart, o.label(LookRelease, OK), func(p *Process) { p.Seen = sight })
+	o.move(AtStart, o.label(LookRelease, OK), func(p *Process) { p.Seen, p.Reviewed = sight, false })
 }
 
 // afterRows is what remains when every row is done: the objects are gone or the settle time is over, then the release.
@@ -615,7 +615,7 @@ func (o *operator) afterRows() {
 		if !o.p.Confirmed {
 			o.recheck()
 		} else if o.deed {
-			o.move(AtMarkRelease, o.label(StartUninstall, Chosen), func(p *Process) { p.Seen = NotSeen })
+			o.beginUninstall(AtMarkRelease, StartUninstall)
 		}
 	}
 }
@@ -623,8 +623,28 @@ func (o *operator) afterRows() {
 // finishUninstall goes on with a release that is uninstalling, whoever left it so.
 func (o *operator) finishUninstall() {
 	if o.finish {
-		o.move(AtGetReleaseObject, o.label(FinishUninstall, Chosen), func(p *Process) { p.Seen = NotSeen })
+		o.beginUninstall(AtGetReleaseObject, FinishUninstall)
 	}
+}
+
+// beginUninstall makes up the process's mind to uninstall the release, or to go on with that, once the author is reviewed.
+func (o *operator) beginUninstall(at Place, what What) {
+	if !o.p.Reviewed && o.keeps(AuthorAsked) {
+		if o.s.Barred {
+			o.move(AtStart, o.label(ReviewAuthor, Refused), nil)
+		} else {
+			o.move(AtStart, o.label(ReviewAuthor, OK), func(p *Process) { p.Reviewed = true })
+		}
+		return
+	}
+	n := *o.s
+	p := &n.P[o.i]
+	p.At, p.Seen, p.Reviewed = at, NotSeen, false
+	breaks := Sound
+	if !o.s.Entitled {
+		breaks = AuthorMay
+	}
+	o.add(&n, o.label(what, Chosen), true, breaks)
 }
 
 // uninstall is one request of an uninstall.

@@ -43,6 +43,8 @@ const (
 	// NotHalfUninstalled: no run ends with a release that we left half-uninstalled, but when the grace is over, or the
 	// release cannot be read.
 	NotHalfUninstalled
+	// AuthorMay: an uninstall is begun and gone on with only if the author was allowed to do that within the last 10 s.
+	AuthorMay
 	// DeedsCounted: each deed of a Cleaner that stays, with a sink, is in the count of a run.
 	DeedsCounted
 	// DeedsFoundOut: none is counted as unknown when a look shows that the object is gone, but when the grace is over.
@@ -59,7 +61,7 @@ const (
 // String is the name of the property.
 func (p Property) String() string {
 	return [...]string{"Sound", "CommittedOnly", "DecidedVersion", "DeedsOfOpenRun", "OrdersObeyed", "TrueLately", "NotFalseLately", "ResultTrue",
-		"KeptIsUntouched", "DisturbedOnly", "RunsEnd", "EventsDelivered", "OneEvent", "NotReinstalled", "NotUpgraded", "NotHalfUninstalled",
+		"KeptIsUntouched", "DisturbedOnly", "RunsEnd", "EventsDelivered", "OneEvent", "NotReinstalled", "NotUpgraded", "NotHalfUninstalled", "AuthorMay",
 		"DeedsCounted", "DeedsFoundOut", "EndReachable", "LateRequest", "OutOfBounds"}[p]
 }
 

@@ -70,6 +70,8 @@ func Scenarios() []Scenario {
 			May: ActsOf(ChangeEvidence, Edit, Suspend, KubectlDelete, UpgradeStarts, Reinstall, UninstallByHand, UninstallHalf, DeleteByOther, Recreate)},
 		{Name: "release-locked", Release: true, Acts: 4, Small: 3, Crashes: 1,
 			May: ActsOf(Edit, KubectlDelete, UninstallHalf, LockRelease)},
+		{Name: "release-barred", Release: true, Acts: 4, Small: 3, Crashes: 1,
+			May: ActsOf(ChangeEvidence, Edit, Suspend, KubectlDelete, UninstallHalf, TakeRights)},
 		{Name: "release-rules", Targets: 2, Release: true, RuleRow: true, Acts: 3, Small: 2, Crashes: 1, Losses: 1,
 			May: ActsOf(Touch, Use, Recreate, DeleteByOther, Forbid, Edit, KubectlDelete)},
 	}
@@ -112,6 +114,7 @@ const (
 	RevisionCompared                     // ... and the revision
 	UninstallFinished                    // a release that is uninstalling is finished before any result
 	GraceFinishes                        // ... after a kubectl delete too, within the grace
+	AuthorAsked                          // before each uninstall, and before going on with one, the author is reviewed
 	BlindEnds                            // ... but not waited for if it cannot be read, once the run was stopped
 	GraceAwaited                         // an undelivered event holds a deleted Cleaner until the grace is over
 	ResultKept                           // a result once written never changes
@@ -161,6 +164,7 @@ func Mutants() []Mutant {
 		{"the revision is not compared", RevisionCompared, NotUpgraded, "release"},
 		{"a stop leaves an uninstall", UninstallFinished, NotHalfUninstalled, "release"},
 		{"a deletion leaves an uninstall", GraceFinishes, NotHalfUninstalled, "release"},
+		{"the author is not reviewed", AuthorAsked, AuthorMay, "release-barred"},
 		{"a release that cannot be read is waited for", BlindEnds, EndReachable, "release-locked"},
 		{"no grace", GraceAwaited, EventsDelivered, "orders"},
 		{"Abandoned overwrites a result", ResultKept, OneEvent, "orders"},

@@ -179,6 +179,7 @@ type Process struct {
 	Whole     bool             // this process committed the run, and got the answer to each of its DELETEs
 	Looked    bool             // the rows left were read since the last DELETE
 	Seen      ReleaseSight     // how the release was when it was read last, if not since an uninstall of our own
+	Reviewed  bool             // the author was found to be allowed to uninstall it, not more than 10 s ago and since it was read
 	Delivered uint8            // the run of which the sink has taken the event
 
 	Result      Result           // to be written; at AtWriteResult
@@ -200,6 +201,7 @@ type State struct {
 	T        [Targets]Object
 	Evidence bool // the object that only CEL reads says "clean"
 	Rel      Release
+	Barred   bool // the author may not uninstall the release
 	P        [2]Process
 	Flights  [Targets]Flight
 	SinkUp   bool
@@ -217,6 +219,7 @@ type State struct {
 	Touched   uint8               // runs of which a deed took effect
 	Swept     uint8               // runs that began an uninstall
 	Recent    bool                // the condition held at some moment of the last 10 s
+	Entitled  bool                // the author was allowed to uninstall the release at some moment of the last 10 s
 	NotFalse  bool                // ... was not plainly false at some moment of the last 10 s
 	Told      [maxRuns + 1]Report // what the sink was told of each run
 }

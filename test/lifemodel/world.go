@@ -6,12 +6,13 @@ package lifemodel
 // time lets 10 s pass for all confirmations, or ends the grace of a deleted Cleaner.
 func (x *steps) time() {
 	s := x.s
-	if s.P[0].Confirmed || s.P[1].Confirmed || s.Recent && x.truth(s) != Yes || s.NotFalse && x.plainlyFalse(s) {
+	if s.P[0].Confirmed || s.P[1].Confirmed || s.P[0].Reviewed || s.P[1].Reviewed || s.Entitled && s.Barred || s.Recent && x.truth(s) != Yes || s.NotFalse && x.plainlyFalse(s) {
 		n := *s
 		if x.keeps(ConfirmationAges) {
 			n.P[0].Confirmed, n.P[1].Confirmed = false, false
+			n.P[0].Reviewed, n.P[1].Reviewed = false, false
 		}
-		n.Recent, n.NotFalse = false, false
+		n.Recent, n.NotFalse, n.Entitled = false, false, false
 		x.add(&n, Label{Who: Time, What: TenSeconds}, true, Sound)
 	}
 	if s.C.Deleted && !s.Grace {
@@ -61,6 +62,9 @@ func (x *steps) repairs() {
 	}
 	if x.s.Rel.Locked && !x.s.stopped() { // an open run may wait for it, a stopped one must not
 		repair(UnlockRelease, 0, func(n *State) { n.Rel.Locked = false })
+	}
+	if x.s.Barred {
+		repair(GiveRights, 0, func(n *State) { n.Barred = false })
 	}
 	if x.s.Rel.Pending {
 		repair(UpgradeEnds, 0, func(n *State) {
@@ -190,6 +194,9 @@ func (s *State) stopped() bool {
 
 func (x *steps) releaseActs() {
 	r := x.s.Rel
+	if x.Release && !x.s.Barred {
+		x.act(TakeRights, 0, func(n *State) { n.Barred = true })
+	}
 	if r.Pending {
 		return
 	}
