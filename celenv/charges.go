@@ -44,6 +44,7 @@ func charges() map[string]charge {
 		"distinct":        {before: chargePairs, after: chargeResult},
 		"flatten":         {before: chargeFlatten},
 		"format":          {before: chargeFormat, after: chargeResult},
+		"getQuery":        {before: chargeQuery},
 		"includes":        {before: chargeSearchIn},
 		"indexOf":         {before: chargeSearchIn},
 		"join":            {before: chargeJoin},
@@ -127,7 +128,7 @@ const ofRunes = `charAt lowerAscii substring upperAscii`
 const ofLists = `isSorted math.@max math.@min max min sum`
 
 // ofURLs are the functions that take a URL apart.
-const ofURLs = `getEscapedPath getHost getHostname getPort getQuery getScheme`
+const ofURLs = `getEscapedPath getHost getHostname getPort getScheme`
 
 // ofZones are the functions that may look a time zone up.
 const ofZones = `
@@ -213,6 +214,14 @@ func chargeURL(m *meter, args []ref.Val) ref.Val {
 		m.build(int64(len(u.RawQuery) + len(u.Path) + len(u.Host)))
 	}
 	return nil
+}
+
+// chargeQuery pays also for the map, and for a list for each of its keys.
+func chargeQuery(m *meter, args []ref.Val) ref.Val {
+	if u, ok := args[0].Value().(*url.URL); ok && u.RawQuery != "" {
+		m.build(product(4*entrySize, int64(strings.Count(u.RawQuery, "&"))+1))
+	}
+	return chargeURL(m, args)
 }
 
 // chargeCopy pays for a result that is about as large as the argument.

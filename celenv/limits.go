@@ -33,7 +33,7 @@ type Limits struct {
 	// 20,000,000 (indexBy: 21,000).
 	Steps int64
 	// Growth is how much may be built, in bytes: strings count their length, an element of a list 16, an entry of a map
-	// 64. 64 MiB when zero.
+	// 64. What that takes in memory is at most four times as much. 64 MiB when zero.
 	Growth int64
 	// Value is how much one function may build at once, in the same bytes. 16 MiB when zero.
 	Value int64

@@ -1,0 +1,115 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"runtime"
+	"sort"
+	"testing"
+)
+
+// heapInUse is how much memory is held on to.
+func heapInUse() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // and what pools let go of
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// growthTakes is how many bytes of memory a byte of Limits.Growth stands for, at most.
+const growthTakes = 4
+
+// evaluated has a variable of the spec computed for params.n, and says whether that is within the Limits. Whoever gets the
+// Evaluation must Close it.
+func evaluated(t *testing.T, p *Programs, n int) (e *Evaluation, admitted bool) {
+	t.Helper()
+	e, problem := p.Begin(t.Context(), Input{Time: at("2025-01-01T00:00:00Z"), Params: map[string]any{"n": int64(n)}})
+	if problem != nil {
+		t.Fatal(problem)
+	}
+	problem = e.Conditions()[0].Err
+	if problem != nil && problem.Kind != Exhausted {
+		t.Fatal(problem)
+	}
+	return e, problem == nil
+}
+
+// keeping are Programs whose only variable is kept while they are evaluated.
+func keeping(t *testing.T, c *Compiler, expression string) *Programs {
+	t.Helper()
+	p, errs := c.Compile(t.Context(), variablesSpec([]string{"v: " + expression}, "variables.v.size() >= 0"))
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	return p
+}
+
+// The largest value of each sort that an evaluation may build takes at most a few times Growth in memory.
+func TestMemoryOfTheLargestValues(t *testing.T) {
+	const growth = 2 << 20
+	c := newCompiler(t, Limits{Growth: growth, Value: growth})
+	for name, expression := range map[string]string{
+		"numbers":         "lists.range(params.n)",
+		"texts":           "lists.range(params.n).map(x, string(x))",
+		"lists of one":    "lists.range(params.n).map(x, [x])",
+		"maps of one":     "lists.range(params.n).map(x, {'a': x})",
+		"maps of maps":    "lists.range(params.n).map(x, {'a': {'a': x}})",
+		"lists of lists":  "lists.range(params.n).map(x, [x, [x, [x]]])",
+		"optionals":       "lists.range(params.n).map(x, optional.of([x]))",
+		"one map":         "lists.range(params.n).toSet()",
+		"groups":          "lists.range(params.n).groupBy(x, x)",
+		"moments":         "lists.range(params.n).map(x, time + duration('1s'))",
+		"spans of time":   "lists.range(params.n).map(x, seconds(x))",
+		"quantities":      "lists.range(params.n).map(x, quantity('1'))",
+		"sums":            "lists.range(params.n).map(x, quantity('1').add(x))",
+		"addresses":       "lists.range(params.n).map(x, ip('10.0.0.1'))",
+		"ranges":          "lists.range(params.n).map(x, cidr('10.0.0.0/8'))",
+		"versions":        "lists.range(params.n).map(x, semver('1.2.3'))",
+		"URLs":            "lists.range(params.n).map(x, url('https://h'))",
+		"parts of URLs":   "cel.bind(u, url('https://h/?a=b'), lists.range(params.n).map(x, u.getQuery()))",
+		"parts of a text": "cel.bind(t, lists.range(params.n).map(x, 'a').join(), t.split(''))",
+		"matches":         "lists.range(params.n).map(x, 'a'.find('a'))",
+		"JSON":            "json.unmarshal('[' + lists.range(params.n).map(x, '{\"a\":{}}').join(',') + ']')",
+		"conditions":      "lists.range(params.n).map(x, setCondition([], {'type': 'a', 'status': 'b'}))",
+		"ways to write":   "lists.range(params.n).map(x, format.uuid())",
+		"labels":          "lists.range(params.n).map(x, podLabels({}))",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := keeping(t, c, expression)
+			most := sort.Search(growth/valueSize, func(n int) bool {
+				e, admitted := evaluated(t, p, n+1)
+				e.Close()
+				return !admitted
+			})
+			before := heapInUse()
+			e, _ := evaluated(t, p, most)
+			held := heapInUse() - before
+			e.Close()
+			if most < 1000 || held > growthTakes*growth {
+				t.Errorf("%d of them take %d bytes, and %d may be built", most, held, int64(growth))
+			}
+		})
+	}
+}
+
+// What takes most of all is admitted up to the default of Growth, and no further, and is let go of with the evaluation.
+func TestMemoryOfOneEvaluation(t *testing.T) {
+	p := keeping(t, newCompiler(t, Limits{}), "lists.range(params.n).map(x, {'a': {'a': x}})")
+	before := heapInUse()
+	e, admitted := evaluated(t, p, 290_000)
+	held := heapInUse() - before
+	e.Close()
+	if !admitted || held > growthTakes*64<<20 || held < 64<<20 {
+		t.Errorf("admitted: %t; it takes %d MiB", admitted, held>>20)
+	}
+	e, admitted = evaluated(t, p, 320_000)
+	e.Close()
+	if admitted {
+		t.Error("more than Growth was built")
+	}
+	if left := heapInUse() - before; left > 4<<20 {
+		t.Errorf("%d MiB are left", left>>20)
+	}
+}
