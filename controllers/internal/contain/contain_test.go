@@ -56,7 +56,7 @@ func TestEach(t *testing.T) {
 func TestEachHandsAPanicToItsCaller(t *testing.T) {
 	var begun atomic.Int64
 	p := Catch(func() {
-		Each(2, 1000, func(i int) {
+		Each(1, 1000, func(i int) { // of several at a time, others may go on until the panic was caught
 			begun.Add(1)
 			if i == 1 {
 				explode(i)
@@ -66,7 +66,7 @@ func TestEachHandsAPanicToItsCaller(t *testing.T) {
 	if p == nil || !strings.Contains(p.Stack, "explode") {
 		t.Fatalf("caught %+v", p)
 	}
-	if n := begun.Load(); n == 1000 {
-		t.Error("after the panic all others were begun")
+	if n := begun.Load(); n != 2 {
+		t.Errorf("%d were begun", n)
 	}
 }
