@@ -147,6 +147,7 @@ func (b *builder) add(s *scope, path, source string, w want) *expression {
 	}
 	if made != nil {
 		b.programs.warnings = append(b.programs.warnings, made.tree.unguarded(path)...)
+		made.tree.nodes = nil // half of what it takes; an explanation finds them again
 	}
 	return made
 }
@@ -245,7 +246,7 @@ type expression struct {
 	// movement and ahead are what is needed to foresee when; only for one that reads the time.
 	movement movement
 	ahead    *aheadProgram
-	// explain is the same program with eyes: made when the first one fails.
+	// explain is the same program with eyes.
 	explain *explanation
 	env     *cel.Env
 }

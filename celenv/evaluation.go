@@ -29,6 +29,8 @@ type Evaluation struct {
 	over     *Error
 	retained int64 // bytes
 	closed   bool
+	// explained are those that have been made.
+	explained []*explanation
 
 	// rule is whose expression runs, or was the last one; nil before.
 	rule *ruleProgram
@@ -111,6 +113,9 @@ func (e *Evaluation) Close() {
 		return
 	}
 	e.closed = true
+	for _, x := range e.explained {
+		x.forget()
+	}
 	e.p.meter.release()
 	<-e.p.turn
 }

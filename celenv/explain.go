@@ -17,7 +17,8 @@ import (
 )
 
 // explanation finds out why an expression failed: it runs it once more, watching every part. The program that answers
-// stays free of that, as watching costs more than evaluating. It is made at the first failure.
+// stays free of that, as watching costs more than evaluating. It is made at the first failure of an evaluation, and
+// dropped at its end.
 type explanation struct {
 	compiler   *Compiler
 	expression *expression
@@ -25,6 +26,7 @@ type explanation struct {
 	limits     Limits
 
 	program *program
+	nodes   map[int64]node // of the expression
 	// turns counts, for each loop under way, its turns from 0.
 	turns map[int64]int64
 	// values are the last ones of the parts.
@@ -47,8 +49,11 @@ func (c *cause) Unwrap() error { return c.err }
 func (x *explanation) of(e *Evaluation, err *types.Err) *Error {
 	t := x.expression.tree
 	plain := t.locate(&Error{Kind: Runtime, Message: cut(err.Error(), 512)}, err.NodeID())
-	if x.program == nil && x.plan() != nil {
-		return plain
+	if x.program == nil {
+		if x.plan() != nil {
+			return plain
+		}
+		e.explained = append(e.explained, x)
 	}
 	x.turns, x.values = map[int64]int64{}, map[int64]ref.Val{}
 	before := *x.meter // another explanation can be under way
@@ -68,9 +73,12 @@ func (x *explanation) of(e *Evaluation, err *types.Err) *Error {
 	return t.locate(&Error{Kind: Runtime, Message: cut(c.Error(), 512), Object: c.object, Hint: c.hint}, c.node)
 }
 
+// forget drops what only one that runs needs, which is as much as the program that answers.
+func (x *explanation) forget() { x.program, x.nodes, x.loopOf, x.turns = nil, nil, nil, nil }
+
 func (x *explanation) plan() error {
-	x.loopOf = map[int64]int64{}
-	for id, at := range x.expression.tree.nodes {
+	x.loopOf, x.nodes = map[int64]int64{}, newTree(x.expression.tree.source, x.expression.ast.NativeRep()).nodes
+	for id, at := range x.nodes {
 		if at.expr.Kind() == ast.ComprehensionKind {
 			x.loopOf[at.expr.AsComprehension().LoopCondition().ID()] = id
 		}
@@ -104,7 +112,7 @@ func (w *watched) Exec(f *interpreter.ExecutionFrame) ref.Val {
 	if loop, ok := w.x.loopOf[id]; ok {
 		w.x.turns[loop]++
 	}
-	if w.x.expression.tree.nodes[id].expr.Kind() == ast.ComprehensionKind {
+	if w.x.nodes[id].expr.Kind() == ast.ComprehensionKind {
 		w.x.turns[id] = -1
 	}
 	out := w.InterpretableV2.Exec(f)
@@ -183,7 +191,7 @@ func (x *explanation) saw(vars interpreter.Activation, id int64, out ref.Val) re
 
 // describeOperands says what the two sides of an operator were.
 func (x *explanation) describeOperands(c *cause, failure *types.Err) {
-	e := x.expression.tree.nodes[c.node].expr
+	e := x.nodes[c.node].expr
 	if e == nil || e.Kind() != ast.CallKind || len(children(e)) != 2 {
 		return
 	}
@@ -200,7 +208,7 @@ func (x *explanation) describeOperands(c *cause, failure *types.Err) {
 // missed remembers what a field or an index was read from, and turns an error of it into its cause.
 func (x *explanation) missed(vars interpreter.Activation, id int64, object any, err error) error {
 	var known *cause
-	if e := x.expression.tree.nodes[id].expr; e != nil && len(children(e)) > 0 {
+	if e := x.nodes[id].expr; e != nil && len(children(e)) > 0 {
 		x.values[children(e)[0].ID()] = x.expression.env.CELTypeAdapter().NativeToValue(object)
 	}
 	if err == nil || errors.As(err, &known) {
@@ -226,7 +234,7 @@ func typeOf(v ref.Val) *types.Type {
 
 // lookupHint says what to write instead of a field or an index that was not there.
 func (x *explanation) lookupHint(id int64, object any) string {
-	at := x.expression.tree.nodes[id]
+	at := x.nodes[id]
 	if l, ok := labelLookup(at.expr); ok {
 		return "write " + l.hint
 	}
@@ -259,7 +267,7 @@ func (x *explanation) lookupHint(id int64, object any) string {
 // object names the object that an expression was about: the one it read from, else the element of the innermost loop
 // that is an object, else the target.
 func (x *explanation) object(vars interpreter.Activation, id int64) string {
-	at := x.expression.tree.nodes[id]
+	at := x.nodes[id]
 	if at.expr == nil {
 		return ""
 	}

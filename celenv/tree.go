@@ -19,7 +19,9 @@ type tree struct {
 	source string
 	info   *ast.SourceInfo
 	root   ast.Expr
-	nodes  map[int64]node
+	nodes  map[int64]node // nil once the expression is compiled
+	// found are nodes that were sought since.
+	found map[int64]ast.Expr
 }
 
 // node is where an expression stands in its tree.
@@ -127,7 +129,7 @@ func (t *tree) place(id int64) (line, column int) {
 // nameColumn moves a column, counted from 0, from the "." of a field or the "(" of a call to the name, and counts it
 // from 1.
 func (t *tree) nameColumn(id int64, line, column int) int {
-	e := t.nodes[id].expr
+	e := t.find(id)
 	lines := strings.Split(t.source, "\n")
 	if e == nil || line > len(lines) {
 		return column + 1
@@ -148,6 +150,27 @@ func (t *tree) nameColumn(id int64, line, column int) int {
 		}
 	}
 	return column + 1
+}
+
+// find is the node of an id; nil if there is none.
+func (t *tree) find(id int64) ast.Expr {
+	if t.nodes != nil {
+		return t.nodes[id].expr
+	}
+	if e, known := t.found[id]; known {
+		return e
+	}
+	var found ast.Expr
+	ast.PreOrderVisit(t.root, ast.NewExprVisitor(func(e ast.Expr) {
+		if e.ID() == id {
+			found = e
+		}
+	}))
+	if t.found == nil {
+		t.found = map[int64]ast.Expr{}
+	}
+	t.found[id] = found
+	return found
 }
 
 // locate fills in where an Error is.
