@@ -4,36 +4,40 @@
 package celenv
 
 import (
+	"fmt"
+	"runtime"
 	"sync"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestCache(t *testing.T) {
 	c := NewCache(newCompiler(t, Limits{}))
 	good, bad := spec("true"), spec("nonsense")
 
-	first, errs := c.Get(t.Context(), "a", "1", good)
+	first, errs := c.Get(t.Context(), "ns", "a", "1", good)
 	if first == nil || len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	if again, _ := c.Get(t.Context(), "a", "1", bad); again != first {
+	if again, _ := c.Get(t.Context(), "ns", "a", "1", bad); again != first {
 		t.Error("one generation was compiled twice")
 	}
-	if other, _ := c.Get(t.Context(), "b", "1", good); other == first {
+	if other, _ := c.Get(t.Context(), "ns", "b", "1", good); other == first {
 		t.Error("two Cleaners share what may differ")
 	}
-	if next, errs := c.Get(t.Context(), "a", "2", bad); next != nil || len(errs) != 1 {
+	if next, errs := c.Get(t.Context(), "ns", "a", "2", bad); next != nil || len(errs) != 1 {
 		t.Errorf("the next generation gave %v, %v", next, errs)
 	}
-	if _, errs := c.Get(t.Context(), "a", "2", good); len(errs) != 1 {
+	if _, errs := c.Get(t.Context(), "ns", "a", "2", good); len(errs) != 1 {
 		t.Error("what does not compile was compiled twice")
 	}
 	c.Forget("a")
-	if p, _ := c.Get(t.Context(), "a", "2", good); p == nil {
+	if p, _ := c.Get(t.Context(), "ns", "a", "2", good); p == nil {
 		t.Error("a forgotten Cleaner is remembered")
 	}
-	p, _ := c.Get(t.Context(), "", "1", good)
-	if q, _ := c.Get(t.Context(), "", "1", good); p == nil || p == q {
+	p, _ := c.Get(t.Context(), "ns", "", "1", good)
+	if q, _ := c.Get(t.Context(), "ns", "", "1", good); p == nil || p == q {
 		t.Error("an object without a UID was remembered")
 	}
 }
@@ -43,7 +47,7 @@ func TestCacheCompilesOnceAtATime(t *testing.T) {
 	got := make([]*Programs, 8)
 	var wg sync.WaitGroup
 	for i := range got {
-		wg.Go(func() { got[i], _ = c.Get(t.Context(), "a", "1", spec(proposal)) })
+		wg.Go(func() { got[i], _ = c.Get(t.Context(), "ns", "a", "1", spec(proposal)) })
 	}
 	wg.Wait()
 	for _, p := range got {
@@ -51,4 +55,78 @@ func TestCacheCompilesOnceAtATime(t *testing.T) {
 			t.Fatalf("got different Programs: %v", got)
 		}
 	}
+}
+
+// There is room for what is used, and one namespace takes none from others.
+func TestCacheForgetsWhatIsOldestOfWhoHasMost(t *testing.T) {
+	c := NewCache(newCompiler(t, Limits{}))
+	s := spec("true")
+	p, _ := c.compiler.Compile(t.Context(), s)
+	each := footprintOf(p, nil)
+	c.most, c.share = 6*each, 4*each
+	get := func(namespace string, uid types.UID) *Programs {
+		t.Helper()
+		p, errs := c.Get(t.Context(), namespace, uid, "1", s)
+		if p == nil {
+			t.Fatal(errs)
+		}
+		return p
+	}
+	known := func(uid types.UID) bool { return c.entries[uid] != nil }
+
+	quiet := get("quiet", "quiet-1")
+	for i := range 4 {
+		get("a", types.UID(fmt.Sprintf("a-%d", i)))
+	}
+	get("a", "a-0") // used again
+	get("a", "a-4")
+	if known("a-1") || !known("a-0") || !known("a-2") || !known("a-4") {
+		t.Errorf("the share of a namespace: %v", c.entries)
+	}
+	get("b", "b-0")
+	get("b", "b-1")
+	if known("a-2") || !known("a-3") || !known("b-0") || !known("b-1") {
+		t.Errorf("all together: %v", c.entries)
+	}
+	if get("quiet", "quiet-1") != quiet {
+		t.Error("the namespace that has least has lost something")
+	}
+	if c.all > c.most {
+		t.Errorf("%d bytes are remembered, of %d", c.all, c.most)
+	}
+	get("a", "a-1") // compiled again
+	c.Forget("a-1")
+	for _, uid := range []types.UID{"a-0", "a-3", "a-4", "b-0", "b-1", "quiet-1", "never"} {
+		c.Forget(uid)
+	}
+	if c.all != 0 || len(c.held) != 0 || c.recent.Len() != 0 {
+		t.Errorf("after all are forgotten there are %d bytes, %v", c.all, c.held)
+	}
+}
+
+// However many Cleaners there are, with expressions as large as they may be, and whatever is wrong with them.
+func TestCacheTakesBoundedMemory(t *testing.T) {
+	c := NewCache(newCompiler(t, Limits{}))
+	c.most, c.share = 16<<20, 4<<20
+	large := spec(filled("size([1", ",1", "]) < 0", 15_000))
+	wrong := spec(filled("size([x", ",x", "]) < 0", 3_000))
+	before := heap()
+	for i := range 60 {
+		namespace := fmt.Sprintf("ns-%d", i%6)
+		if p, errs := c.Get(t.Context(), namespace, types.UID(fmt.Sprintf("large-%d", i)), "1", large); p == nil {
+			t.Fatal(errs)
+		}
+		if p, errs := c.Get(t.Context(), namespace, types.UID(fmt.Sprintf("wrong-%d", i)), "1", wrong); p != nil || len(errs) == 0 {
+			t.Fatal("it compiles")
+		}
+	}
+	if took := heap() - before; took > c.most*4/3 {
+		t.Errorf("it takes %d MiB", took>>20)
+	}
+	for namespace, bytes := range c.held {
+		if bytes > c.share {
+			t.Errorf("%s has %d bytes", namespace, bytes)
+		}
+	}
+	runtime.KeepAlive(c)
 }

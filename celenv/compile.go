@@ -57,6 +57,7 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	case len(b.errs) > 0:
 		return nil, b.errs
 	}
+	p.footprint = maxFootprint - *s.room + product(footprintOfName, int64(len(s.targets)+len(s.hidden)+len(s.variables)))
 	return p, nil
 }
 
@@ -76,7 +77,7 @@ func (b *builder) refuse(path, value, detail string) {
 
 // scope is what the conditions of a spec can name, before any of its variables.
 func (b *builder) scope(spec *v1alpha1.Work) *scope {
-	s := &scope{compiler: b.compiler, weight: new(int64(maxWeight)), targets: map[string]bool{}, variables: map[string]*variable{}, hidden: map[string]string{
+	s := &scope{compiler: b.compiler, weight: new(int64(maxWeight)), room: new(int64(maxFootprint)), targets: map[string]bool{}, variables: map[string]*variable{}, hidden: map[string]string{
 		nameItem: hiddenItem, nameObject: hiddenItem, nameItems: hiddenItems,
 	}, parameters: spec.Declared}
 	var names []string
@@ -206,6 +207,8 @@ type scope struct {
 	env      *cel.Env
 	// weight is what is left to the expressions of the spec.
 	weight *int64
+	// room is how many bytes of memory are left to what is compiled of them.
+	room *int64
 	// targets are all targets, and whether expressions see them.
 	targets map[string]bool
 	// variables are those that can be read, by variables.x.
@@ -227,7 +230,7 @@ const (
 
 // clone is a scope that can be changed.
 func (s *scope) clone() *scope {
-	return &scope{compiler: s.compiler, weight: s.weight, env: s.env, targets: s.targets, variables: maps.Clone(s.variables), hidden: maps.Clone(s.hidden), parameters: s.parameters}
+	return &scope{compiler: s.compiler, weight: s.weight, room: s.room, env: s.env, targets: s.targets, variables: maps.Clone(s.variables), hidden: maps.Clone(s.hidden), parameters: s.parameters}
 }
 
 // expression is one expression of a spec, ready to run.
@@ -277,6 +280,10 @@ func (c *Compiler) compile(s *scope, path, source string, w want, p *Programs) (
 	if problem := s.weigh(t, parsed.NativeRep()); problem != nil {
 		return nil, []*Error{problem}
 	}
+	footprint := c.footprint(source, parsed.NativeRep())
+	if problem := s.take(t, footprint); problem != nil {
+		return nil, []*Error{problem}
+	}
 	checked, issues := s.env.Check(parsed)
 	if issues.Err() != nil {
 		return nil, s.checkErrors(t, issues)
@@ -296,6 +303,9 @@ func (c *Compiler) compile(s *scope, path, source string, w want, p *Programs) (
 	}
 	s.depends(made)
 	if made.readsTime {
+		if problem := s.take(t, footprint/2); problem != nil { // the program that looks ahead
+			return nil, []*Error{problem}
+		}
 		made.movement = movementOf(checked.NativeRep(), s.moves)
 		made.ahead = &aheadProgram{compiler: c, x: made, programs: p}
 	}

@@ -34,6 +34,7 @@ type Programs struct {
 	data       *expression // spec.cloudEventData; nil if there is none
 	rules      []*ruleProgram
 	warnings   []Warning
+	footprint  int64 // about how many bytes of memory they take
 	// turn holds one token while an evaluation uses the meters.
 	turn             chan struct{}
 	meter, explainer *meter

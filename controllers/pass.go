@@ -126,7 +126,7 @@ func (p *pass) compile(ctx context.Context) (*celenv.Programs, validation.Findin
 	if len(p.wrong) > 0 {
 		return nil, validation.Refused(p.wrong), nil
 	}
-	programs, errs := p.r.compiler.Get(ctx, p.c.GetUID(), p.version, p.work)
+	programs, errs := p.r.compiler.Get(ctx, p.c.GetNamespace(), p.c.GetUID(), p.version, p.work)
 	if programs == nil && len(errs) == 0 {
 		return nil, nil, fmt.Errorf("cannot compile the expressions: %w", context.Cause(ctx))
 	}

@@ -6,6 +6,8 @@ package hostile
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,6 +45,13 @@ func floods() []flood {
 			makes: "{{cleaner \"a\"}}\n" + watching,
 			writes: func(n int) string {
 				return fmt.Sprintf("{{cleaner \"a\"}}\nspec: {conditions: [\"maps.items.size() < -%d\"]}", n)
+			},
+		},
+		{
+			name: "flood-of-expressions", sender: "editor", wants: "Sixty Cleaners that are due in a hundred days, of which each takes as much memory as it may once it is compiled.", most: 60,
+			writes: func(n int) string {
+				condition := fmt.Sprintf(`"size([%d%s]) < 0"`, n, strings.Repeat(",1", 7900))
+				return fmt.Sprintf("{{cleaner \"a-%d\"}}\nspec: {lifecycle: Recurring, ttl: 2400h, {{maps}}, conditions: [%s], {{report}}}", n, strings.Join(slices.Repeat([]string{condition}, 4), ", "))
 			},
 		},
 		{
@@ -111,6 +120,7 @@ func key(u *unstructured.Unstructured) string { return u.GetKind() + " " + u.Get
 // repeat writes until the context is done.
 func (p *play) repeat(ctx context.Context, f flood, at *place, exists map[string]bool) {
 	began, done := time.Now(), 0
+	var refused error
 	for n := 1; ctx.Err() == nil && (f.most == 0 || n <= f.most); n++ {
 		written, err := at.read(f.writes(n))
 		if err != nil {
@@ -118,13 +128,15 @@ func (p *play) repeat(ctx context.Context, f flood, at *place, exists map[string
 			return
 		}
 		for _, u := range written {
-			if err := p.people[f.sender].send(ctx, u, exists[key(u)], false); err == nil { // one that is refused does no harm
+			if err := p.people[f.sender].send(ctx, u, exists[key(u)], false); err == nil {
 				done++
+			} else { // it does no harm
+				refused = err
 			}
 		}
 	}
 	p.Logf("%s: %d writes in %s", f.name, done, time.Since(began).Round(time.Second))
 	if done == 0 {
-		p.Errorf("%s: nothing was written: it is no flood", f.name)
+		p.Errorf("%s: nothing was written: it is no flood: %.500v", f.name, refused)
 	}
 }

@@ -1,0 +1,75 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"fmt"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// maxFootprint is how many bytes of memory the compiled expressions of one spec may take together.
+const maxFootprint = 8 << 20
+
+// About how many bytes of memory what is compiled takes, and rather more than less.
+const (
+	footprintOfSource  = 8        // a byte of it: cel-go keeps code points, and literals once more
+	footprintOfLiteral = 200      // a literal
+	footprintOfNode    = 420      // any other node: its place, its type, and what is planned for it
+	footprintOfPattern = 32       // an instruction of a regular expression
+	footprintOfSpec    = 24 << 10 // its environment, above all
+	footprintOfName    = 256      // a target or a variable that the environment declares
+	footprintOfError   = 512
+)
+
+// footprint estimates the memory that an expression takes once it is compiled.
+func (c *Compiler) footprint(source string, parsed *ast.AST) int64 {
+	bytes := product(footprintOfSource, int64(len(source)))
+	ast.PreOrderVisit(parsed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() == ast.LiteralKind {
+			bytes += footprintOfLiteral
+			return
+		}
+		bytes += footprintOfNode
+		if e.Kind() != ast.CallKind || c.charges[e.AsCall().FunctionName()].match == nil {
+			return
+		}
+		for _, arg := range children(e) {
+			if arg.Kind() != ast.LiteralKind {
+				continue
+			}
+			if text, ok := arg.AsLiteral().(types.String); ok {
+				bytes += product(footprintOfPattern, min(patternSize(string(text)), maxPatternSize))
+			}
+		}
+	}))
+	return bytes
+}
+
+// take takes bytes off what the spec has left. It is an error if that is too little.
+func (s *scope) take(t *tree, bytes int64) *Error {
+	if bytes > *s.room {
+		return t.locate(&Error{
+			Kind:    Invalid,
+			Message: fmt.Sprintf("the expressions up to this one would take more than %d MiB of memory once they are compiled", maxFootprint>>20),
+			Hint:    "write shorter expressions: take long lists from an object or a parameter, put what occurs often into a variable, or use several Cleaners",
+		}, t.root.ID())
+	}
+	*s.room -= bytes
+	return nil
+}
+
+// footprintOf is about how much memory programs and errors take while they are remembered.
+func footprintOf(p *Programs, errs field.ErrorList) int64 {
+	bytes := int64(footprintOfSpec)
+	if p != nil {
+		bytes += p.footprint
+	}
+	for _, err := range errs {
+		bytes += footprintOfError + int64(len(err.Field)+len(err.Detail))
+	}
+	return bytes
+}
