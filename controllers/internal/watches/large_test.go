@@ -17,6 +17,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
+	"github.com/vtex/cleaner/test/cluster"
 )
 
 // unreadableLarge is what is told of an object that is too large.
@@ -44,7 +45,11 @@ func TestClusterHasAnObjectThatIsTooLarge(t *testing.T) {
 	r := newReal(t)
 	r.may(gadgets.Group, "gadgets")
 	crds := r.dynamic.Resource(crdsAPI)
-	t.Cleanup(func() { _ = crds.Delete(context.Background(), "gadgets.large.example.com", metav1.DeleteOptions{}) })
+	t.Cleanup(func() { // other tests read all that there is
+		if err := cluster.RemoveCRD(context.Background(), shared.Config(), "gadgets.large.example.com"); err != nil {
+			t.Error(err)
+		}
+	})
 	if _, err := crds.Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +114,11 @@ func TestClusterHasAnObjectOfAKnownKindThatIsTooLarge(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // other tests read all that there is
+		if err := policies.Delete(context.Background(), "large", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
 	q := r.query("NetworkPolicy", func(q *snapshot.Query) { q.Group = networkingv1.GroupName })
 	r.Want(owner("c"), interests(q))
 	unreadable := `cannot read networkpolicies.networking.k8s.io "large" in namespace "` + r.namespace + `": ` + unreadableLarge
