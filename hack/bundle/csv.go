@@ -74,13 +74,9 @@ func (b *bundle) csv(r release) (*unstructured.Unstructured, error) {
 	return csv, known(csv)
 }
 
-// webhookDefinitions is the configuration of the webhook, as OLM has it. It knows no matchConditions: those that we have ask
+// webhookDefinitions are the configurations of the webhooks, as OLM has them. OLM knows no matchConditions: those that we have ask
 // less often, and the operator answers yes to what they spare it.
 func (b *bundle) webhookDefinitions(deployment *appsv1.Deployment) ([]any, error) {
-	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(b.webhooks.Object, configuration); err != nil {
-		return nil, fmt.Errorf("cannot read the webhook's configuration: %w", err)
-	}
 	var port *intstr.IntOrString
 	for _, p := range deployment.Spec.Template.Spec.Containers[0].Ports {
 		if p.Name == "webhook" {
@@ -91,40 +87,34 @@ func (b *bundle) webhookDefinitions(deployment *appsv1.Deployment) ([]any, error
 	if port == nil {
 		return nil, fmt.Errorf("the Deployment %s has no port of the name webhook", deployment.Name)
 	}
-	authors := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(b.authors.Object, authors); err != nil {
-		return nil, fmt.Errorf("cannot read the configuration of the webhook for authors: %w", err)
-	}
 	var definitions []any
-	for _, w := range authors.Webhooks {
-		if w.NamespaceSelector != nil {
-			return nil, fmt.Errorf("webhook %s has a namespaceSelector: OLM makes one of its own", w.Name)
+	for _, asked := range []struct {
+		when          operatorsv1alpha1.WebhookAdmissionType
+		configuration *unstructured.Unstructured
+	}{
+		{operatorsv1alpha1.MutatingAdmissionWebhook, b.authors},
+		{operatorsv1alpha1.ValidatingAdmissionWebhook, b.webhooks},
+	} {
+		// A webhook that changes objects has all the fields of one that judges them.
+		configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(asked.configuration.Object, configuration); err != nil {
+			return nil, fmt.Errorf("cannot read %s %q: %w", asked.configuration.GetKind(), asked.configuration.GetName(), err)
 		}
-		definition, err := plain(operatorsv1alpha1.WebhookDescription{
-			GenerateName: w.Name, Type: operatorsv1alpha1.MutatingAdmissionWebhook, DeploymentName: deployment.Name,
-			ContainerPort: 443, TargetPort: port, WebhookPath: w.ClientConfig.Service.Path, ReinvocationPolicy: w.ReinvocationPolicy,
-			Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy, ObjectSelector: w.ObjectSelector,
-			SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions,
-		})
-		if err != nil {
-			return nil, err
+		for _, w := range configuration.Webhooks {
+			if w.NamespaceSelector != nil {
+				return nil, fmt.Errorf("webhook %s has a namespaceSelector: OLM makes one of its own", w.Name)
+			}
+			definition, err := plain(operatorsv1alpha1.WebhookDescription{
+				GenerateName: w.Name, Type: asked.when, DeploymentName: deployment.Name,
+				ContainerPort: 443, TargetPort: port, WebhookPath: w.ClientConfig.Service.Path, ReinvocationPolicy: w.ReinvocationPolicy,
+				Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy, ObjectSelector: w.ObjectSelector,
+				SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions,
+			})
+			if err != nil {
+				return nil, err
+			}
+			definitions = append(definitions, definition)
 		}
-		definitions = append(definitions, definition)
-	}
-	for _, w := range configuration.Webhooks {
-		if w.NamespaceSelector != nil {
-			return nil, fmt.Errorf("webhook %s has a namespaceSelector: OLM makes one of its own", w.Name)
-		}
-		definition, err := plain(operatorsv1alpha1.WebhookDescription{
-			GenerateName: w.Name, Type: operatorsv1alpha1.ValidatingAdmissionWebhook, DeploymentName: deployment.Name,
-			ContainerPort: 443, TargetPort: port, WebhookPath: w.ClientConfig.Service.Path,
-			Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy, ObjectSelector: w.ObjectSelector,
-			SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions,
-		})
-		if err != nil {
-			return nil, err
-		}
-		definitions = append(definitions, definition)
 	}
 	return definitions, nil
 }

@@ -201,20 +201,19 @@ func (i *installed) kinds() []string {
 // webhooks are what the API server asks about, and the port of the Pod at which it asks.
 func (i *installed) webhooks() []string {
 	var lines []string
+	ask := func(name string, at *admissionregistrationv1.WebhookClientConfig, webhook any) {
+		lines = append(lines, fmt.Sprintf("webhook %s asks at port %d", name, i.portOf(at.Service)))
+		*at = admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Path: at.Service.Path}}
+		lines = append(lines, i.flat("webhook "+name, webhook)...)
+	}
 	for _, c := range all[admissionregistrationv1.ValidatingWebhookConfiguration](i, "ValidatingWebhookConfiguration") {
 		for _, w := range c.Webhooks {
-			lines = append(lines, fmt.Sprintf("webhook %s asks at port %d", w.Name, i.portOf(w.ClientConfig.Service)))
-			path := w.ClientConfig.Service.Path
-			w.ClientConfig = admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Path: path}}
-			lines = append(lines, i.flat("webhook "+w.Name, w)...)
+			ask(w.Name, &w.ClientConfig, &w)
 		}
 	}
 	for _, c := range all[admissionregistrationv1.MutatingWebhookConfiguration](i, "MutatingWebhookConfiguration") {
 		for _, w := range c.Webhooks {
-			lines = append(lines, fmt.Sprintf("webhook %s asks at port %d", w.Name, i.portOf(w.ClientConfig.Service)))
-			path := w.ClientConfig.Service.Path
-			w.ClientConfig = admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Path: path}}
-			lines = append(lines, i.flat("webhook "+w.Name, w)...)
+			ask(w.Name, &w.ClientConfig, &w)
 		}
 	}
 	return lines
