@@ -298,7 +298,10 @@ func (p *pass) write(before v1alpha1.Owner, send func(c v1alpha1.Owner, from cli
 func (p *pass) writeStatus(ctx context.Context, change func(s *v1alpha1.CleanerStatus)) error {
 	before := p.metadata()
 	record := p.read.State()
-	*before.State() = v1alpha1.CleanerStatus{Runs: record.Runs, Run: record.Run, Unsent: record.Unsent, LastScheduleTime: record.LastScheduleTime, Signature: record.Signature}
+	*before.State() = v1alpha1.CleanerStatus{
+		Runs: record.Runs, Run: record.Run, Unsent: record.Unsent, LastScheduleTime: record.LastScheduleTime,
+		LastRequestedAt: record.LastRequestedAt, Signature: record.Signature,
+	}
 	err := p.write(before, func(c v1alpha1.Owner, from client.Patch) error {
 		return p.r.client.Status().Patch(ctx, c, from)
 	}, func(c v1alpha1.Owner) error {
@@ -376,7 +379,10 @@ func (p *pass) sleep(ctx context.Context, until time.Time, err error) (ctrl.Resu
 		until = latest // what its author may do is asked again
 	}
 	due, err := p.send(ctx, now)
-	if err != nil {
+	switch {
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	case err != nil:
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if due.After(now) && due.Before(until) {

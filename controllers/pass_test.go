@@ -4,6 +4,7 @@
 package controllers
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -109,6 +111,43 @@ func TestLastRequestedAt(t *testing.T) {
 			o.report().evaluated(plan.Input{Now: time.Now()}, plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason})
 			if got := o.c.State().LastRequestedAt; got != want {
 				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// The answer to a request is a part of the signed record, so nobody can take it back; any other report leaves the record alone.
+func TestAnAnswerIsSigned(t *testing.T) {
+	for name, request := range map[string]string{"Answer": "now", "AReport": ""} {
+		t.Run(name, func(t *testing.T) {
+			o := ordered(t, 1, unchanged)
+			o.c.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: request})
+			o.report().evaluated(plan.Input{Now: time.Now()}, plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonNothingToDo})
+			patch, err := o.reportPatch()
+			if err != nil {
+				t.Fatal(err)
+			}
+			change, err := patch.Data(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, err := json.Marshal(o.read)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := jsonpatch.MergePatch(before, change)
+			if err != nil {
+				t.Fatal(err)
+			}
+			after := &v1alpha1.Cleaner{}
+			if err := json.Unmarshal(text, after); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := verifyRecord(o.ring, after); err != nil || after.Status.LastRequestedAt != request || len(after.Status.Run.Rows) != 1 {
+				t.Errorf("%v: the status is %+v", err, after.Status)
+			}
+			if signs := strings.Contains(string(change), "signature"); signs != (request != "") || signs != strings.Contains(string(change), `"resourceVersion":"7"`) {
+				t.Errorf("the patch is %s", change)
 			}
 		})
 	}

@@ -132,6 +132,7 @@ func (p *pass) dropRecord(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.c.State().LastRequestedAt = p.read.State().LastRequestedAt // or the report would put it back
 	written, known := p.mem.written, p.mem.verified
 	*p.mem = *newMemory(p.read.GetUID())
 	p.mem.written, p.mem.verified = written, known

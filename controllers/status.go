@@ -410,12 +410,23 @@ func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err erro
 }
 
 // reportPatch is the difference between the draft and what was read. It names the Cleaner's UID, so that it does not
-// land on another one of the same name. The record, which may have thousands of rows, is no part of it.
+// land on another one of the same name. The record, which may have thousands of rows, is no part of it: but for the request
+// that was answered, with which the record is signed anew, if it still is the one that was read.
 func (p *pass) reportPatch() (client.Patch, error) {
 	before, next := p.metadata(), p.metadata()
 	*before.State(), *next.State() = *p.read.State(), *p.c.State()
+	answers := before.State().LastRequestedAt != next.State().LastRequestedAt
+	if answers {
+		if err := signRecord(p.ring, next, next.State()); err != nil {
+			return nil, err
+		}
+	}
+	signature := next.State().Signature
 	for _, s := range []*v1alpha1.CleanerStatus{before.State(), next.State()} {
 		s.Runs, s.Run, s.Unsent, s.LastScheduleTime, s.Signature = 0, nil, nil, nil, ""
+	}
+	if answers {
+		before.State().Signature, next.State().Signature = p.read.State().Signature, signature
 	}
 	text, err := client.MergeFrom(before).Data(next)
 	if err != nil {
@@ -425,7 +436,10 @@ func (p *pass) reportPatch() (client.Patch, error) {
 	if err := json.Unmarshal(text, &patch); err != nil {
 		return nil, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.key, err)
 	}
-	patch["metadata"] = map[string]any{"uid": p.c.GetUID()}
+	metadata := map[string]any{"uid": p.c.GetUID()}
+	if patch["metadata"] = metadata; answers {
+		metadata["resourceVersion"] = p.read.GetResourceVersion()
+	}
 	if text, err = json.Marshal(patch); err != nil {
 		return nil, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.key, err)
 	}
