@@ -231,7 +231,7 @@ func TestARivalWritesToTheCleaner(t *testing.T) {
 		case 1, 6, 15, 28:
 			err = l.Patch(l.ctx, c.DeepCopy(), label(n))
 		case 3, 10, 21, 36:
-			err = l.Status().Patch(l.ctx, c.DeepCopy(), client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status": {"lastRequestedAt": "%d"}}`, n)))
+			err = l.Status().Patch(l.ctx, c.DeepCopy(), client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status": {"resolvedTargetCount": %d}}`, n)))
 		}
 		return err == nil, fmt.Sprint(err)
 	})
