@@ -55,7 +55,7 @@ func (p *pass) own(ctx context.Context) (refusal, error) {
 	case !current:
 		p.renewRecord(ctx)
 	}
-	if p.hands, err = p.r.handsFor(p.c, &p.assignment, p.mem); err != nil {
+	if p.hands, err = p.r.handsForRun(p.c, &p.assignment, p.mem); err != nil {
 		return refusal{}, err
 	}
 	p.renewAuthor(ctx)

@@ -99,6 +99,9 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 	if err != nil || wait.Kind != plan.Evaluate {
 		return p.sleep(ctx, wait.Until, err)
 	}
+	if p.hands, err = r.handsBySpec(p.c, &p.assignment, mem); err != nil {
+		return p.sleep(ctx, time.Time{}, err)
+	}
 	if at := mem.evaluated.Add(r.opts.MinInterval); r.clock.Now().Before(at) {
 		return p.sleep(ctx, at, nil)
 	}

@@ -165,13 +165,25 @@ func recordedAccount(c v1alpha1.Owner, s string) identity.Account {
 	return identity.Account{Namespace: c.GetNamespace(), Name: s}
 }
 
-// handsFor are the hands of a Cleaner: those of the account by its spec, or, for a run that is stopped, those with which
-// it was begun. They are kept while they are the same.
-func (r *CleanerReconciler) handsFor(c v1alpha1.Owner, a *assignment, mem *memory) (*hands, error) {
-	account := identity.Account{}
-	if as := r.opts.serviceAccount(a.work); as != nil {
-		account = identity.Account{Namespace: cmp.Or(as.Namespace, c.GetNamespace()), Name: as.Name}
+// accountBySpec is the account as which the operator acts for a Cleaner, by its spec as it is now.
+func (o *Options) accountBySpec(c v1alpha1.Owner, a *assignment) identity.Account {
+	as := o.serviceAccount(a.work)
+	if as == nil {
+		return identity.Account{}
 	}
+	return identity.Account{Namespace: cmp.Or(as.Namespace, c.GetNamespace()), Name: as.Name}
+}
+
+// handsBySpec are the hands of the account by the spec. Nothing is evaluated and nothing is begun with any others: whoever
+// wrote the spec has not answered for the account that a run was begun with.
+func (r *CleanerReconciler) handsBySpec(c v1alpha1.Owner, a *assignment, mem *memory) (*hands, error) {
+	return r.handsOf(r.opts.accountBySpec(c, a), mem)
+}
+
+// handsForRun are the hands with which an open run is carried on: those of the account by the spec, or, for a run that is
+// stopped, those with which it was begun.
+func (r *CleanerReconciler) handsForRun(c v1alpha1.Owner, a *assignment, mem *memory) (*hands, error) {
+	account := r.opts.accountBySpec(c, a)
 	if run := c.State().Run; run != nil && run.Result == "" {
 		decides, err := mem.fingerprint(a, &r.opts)
 		if err != nil {
@@ -181,6 +193,11 @@ func (r *CleanerReconciler) handsFor(c v1alpha1.Owner, a *assignment, mem *memor
 			account = recordedAccount(c, run.ServiceAccountName)
 		}
 	}
+	return r.handsOf(account, mem)
+}
+
+// handsOf are the hands of an account. They are kept while they are the same.
+func (r *CleanerReconciler) handsOf(account identity.Account, mem *memory) (*hands, error) {
 	if account.Operator() {
 		return r.own, nil
 	}

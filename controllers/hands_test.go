@@ -69,7 +69,7 @@ func TestHandsFor(t *testing.T) {
 				r.hands.made[h.account] = weak.Make(h)
 			}
 			c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}, Spec: spec(tc.named), Status: v1alpha1.CleanerStatus{Run: tc.run}}
-			got, err := r.handsFor(c, &assignment{work: c.Work()}, newMemory("uid"))
+			got, err := r.handsForRun(c, &assignment{work: c.Work()}, newMemory("uid"))
 			if err != nil {
 				t.Fatal(err)
 			}

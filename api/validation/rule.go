@@ -355,7 +355,7 @@ func (f *Findings) acting(spec *v1alpha1.Work, a *v1alpha1.RuleAction, target in
 	case a.Report != nil:
 	case k.group == v1alpha1.GroupVersion.Group:
 		f.refuse(p, "cannot be done: "+k.untouchable())
-	case a.Patch != nil && v1alpha1.JudgesRequester(k.group) && o.asOperator(spec):
+	case a.Patch != nil && v1alpha1.JudgesRequester(k.group) && spec.ServiceAccount == nil:
 		f.refuse(p, fmt.Sprintf("cannot be done: the API server judges who changes %s, and would judge the operator: name a ServiceAccount to act as", k.name()))
 	case a.Delete != nil && because != "":
 		f.refuse(p, "cannot be done: "+because)
@@ -366,11 +366,6 @@ func (f *Findings) acting(spec *v1alpha1.Work, a *v1alpha1.RuleAction, target in
 	case a.Patch != nil && a.Patch.Type == v1alpha1.PatchStrategic && !slices.Contains(builtinGroups(), r.APIGroup):
 		f.refuse(p.Child("type"), fmt.Sprintf("Strategic is for built-in kinds, and the target %q has objects of group %s: write Merge, JSON or Apply", spec.Targets[target].Name, r.APIGroup))
 	}
-}
-
-// asOperator says that the operator makes the requests as itself.
-func (o *Options) asOperator(spec *v1alpha1.Work) bool {
-	return spec.ServiceAccount == nil && (spec.Cluster || o.DefaultServiceAccount == "")
 }
 
 func isPod(r *v1alpha1.ClusterReference) bool {

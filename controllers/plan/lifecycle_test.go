@@ -303,7 +303,7 @@ func TestTheOperatorsRightsLendNobodyARole(t *testing.T) {
 	}{
 		"Operator":              {Protection{}, v1alpha1.Work{}, VerbPatch, true},
 		"ServiceAccount":        {Protection{}, v1alpha1.Work{ServiceAccount: account}, VerbPatch, false},
-		"DefaultServiceAccount": {Protection{DefaultAccount: true}, v1alpha1.Work{}, VerbPatch, false},
+		"DefaultServiceAccount": {Protection{DefaultAccount: true}, v1alpha1.Work{}, VerbPatch, true},
 		"DefaultOfNamespaces":   {Protection{DefaultAccount: true}, v1alpha1.Work{Cluster: true}, VerbPatch, true},
 		"Finalizer":             {Protection{}, v1alpha1.Work{}, VerbRemoveFinalizer, false},
 	} {

@@ -23,6 +23,8 @@ type Protection struct {
 	AllowedKinds []string
 	// DefaultAccount says that a Cleaner which names no ServiceAccount acts as one all the same.
 	DefaultAccount bool
+	// unnamed says that the author has named no account to act as, and so has not shown the right to act as one.
+	unnamed bool
 	// asOperator says that the operator's own identity makes the requests.
 	asOperator bool
 }
@@ -47,7 +49,8 @@ func (p Protection) Of(spec *v1alpha1.Work) Protection {
 	if spec.Cluster && spec.IncludeProtected {
 		p.Namespaces = nil
 	}
-	p.asOperator = spec.ServiceAccount == nil && (spec.Cluster || !p.DefaultAccount)
+	p.unnamed = spec.ServiceAccount == nil
+	p.asOperator = p.unnamed && (spec.Cluster || !p.DefaultAccount)
 	return p
 }
 
@@ -63,7 +66,7 @@ func (p Protection) Forbids(verb Verb, o *Object) string {
 		return ""
 	case r.Group == v1alpha1.GroupVersion.Group:
 		return fmt.Sprintf("%s are never touched: whoever wrote the rule would act with the operator's rights", r.String())
-	case verb == VerbPatch && p.asOperator && v1alpha1.JudgesRequester(r.Group):
+	case verb == VerbPatch && p.unnamed && v1alpha1.JudgesRequester(r.Group):
 		return fmt.Sprintf("the API server judges who changes %s, and would judge the operator: name a ServiceAccount to act as", r.String())
 	case o.Protected:
 		return fmt.Sprintf("it carries %s: \"true\"", v1alpha1.ProtectKey)
