@@ -16,7 +16,7 @@ import (
 
 // ReadOne reads one object of a target's kind, and says whether the target stands for it. The owner is the namespace of
 // the target's owner, empty for a ClusterCleaner. Only Complete is an answer: then found is nil because there is no such
-// object, and for no other reason.
+// object, or because the target names others. Those are not asked for: nobody has reviewed the right to read them.
 //
 // A Cleaner may leave the namespace empty, which is its own then. Cluster-scoped kinds ignore it.
 func ReadOne(ctx context.Context, r Reader, owner string, t *v1alpha1.ClusterTarget, namespace, name string) (found *plan.Object, matches bool, state plan.TargetState, detail string) {
@@ -26,6 +26,9 @@ func ReadOne(ctx context.Context, r Reader, owner string, t *v1alpha1.ClusterTar
 	}
 	if name == "" {
 		return nil, false, plan.Failed, fmt.Sprintf("target %q is asked for an object without a name", t.Name)
+	}
+	if q.namesOthers(owner, namespace, name) {
+		return nil, false, plan.Complete, ""
 	}
 	one := q
 	one.Name, one.Among, one.Labels, one.Fields = name, Namespaces{}, labels.Everything(), fields.Everything()
@@ -77,4 +80,15 @@ func readSelected(ctx context.Context, r Reader, one Query, q *Query) (t plan.Ta
 	}
 	t = r.Read(ctx, one)
 	return t, len(t.Objects) > 0 && q.Labels.Matches(labels.Set(t.Objects[0].Labels))
+}
+
+// namesOthers says that a query names its object, or its namespaces, and that it is none of those.
+func (q *Query) namesOthers(owner, namespace, name string) bool {
+	if q.Name != "" && q.Name != name {
+		return true
+	}
+	if owner != "" || namespace == "" {
+		return false
+	}
+	return q.Namespace != "" && q.Namespace != namespace || !q.Among.Admit(namespace)
 }
