@@ -138,6 +138,17 @@ func (m *memory) panicked() {
 	m.ledger = plan.Ledger{}
 }
 
+// dropRecord drops what follows from the record of runs in the status, and ends an uninstall that is under way for it. What was
+// seen and done, and so what limits allow and what has to wait, does not follow from it: who can forge a record must not be
+// able to reset them.
+func (m *memory) dropRecord() {
+	if m.run.Busy {
+		m.stopUninstall()
+	}
+	m.run, m.ledger = plan.Memory{}, plan.Ledger{}
+	m.ended = make(chan uninstallEnd, 1) // nobody asks any more how that uninstall ends
+}
+
 // pause holds the next live reads back, each time twice as long up to a limit, and remembers what is said meanwhile.
 func (m *memory) pause(say plan.Plan, wait *time.Duration, limit time.Duration, now time.Time) plan.Plan {
 	*wait = min(max(2**wait, time.Second), limit)

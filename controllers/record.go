@@ -133,9 +133,7 @@ func (p *pass) dropRecord(ctx context.Context) error {
 		return err
 	}
 	p.c.State().LastRequestedAt = p.read.State().LastRequestedAt // or the report would put it back
-	written, known := p.mem.written, p.mem.verified
-	*p.mem = *newMemory(p.read.GetUID())
-	p.mem.written, p.mem.verified = written, known
+	p.mem.dropRecord()
 	said := "there was no open run in it"
 	if forged.Run != nil && forged.Run.Result == "" {
 		said = fmt.Sprintf("what became of run %d is unknown", forged.Run.Number)

@@ -75,3 +75,33 @@ func TestAForgedRecordIsDropped(t *testing.T) {
 		}
 	}
 }
+
+// TestAForgedRecordResetsNoLimit shows that a record which is dropped leaves what limits count: who can forge one would have the
+// operator act beyond them.
+func TestAForgedRecordResetsNoLimit(t *testing.T) {
+	l := parallel(t)
+	l.labelled(map[string]string{"state": "used"}, "a", "b", "c", "d")
+	l.apply(cleanerYAML("c", stays("", shopMaps+`
+  limits: {maxPercent: 40, per: 1h}
+  rules:
+  - {name: stale, forEach: maps.items, when: item.data.state == "stale", actions: [{delete: {}}]}`)))
+	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
+	cm := &corev1.ConfigMap{}
+	l.update(cm, "a", func() { cm.Data["state"] = "stale" })
+	l.leaves("b", "c", "d")
+
+	forge := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"runs":7,"run":{"number":7,"decides":"v1:x","decidedAt":"2026-01-02T03:04:05Z"}}}`))
+	if err := l.Status().Patch(l.ctx, &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: "c"}}, forge); err != nil {
+		t.Fatal(err)
+	}
+	l.update(cm, "b", func() { cm.Data["state"] = "stale" }) // with a, that is half of what there was
+	l.eventually("the record is dropped", func() string {
+		s := l.cleaner("c").Status
+		if s.Run != nil || len(s.LastActions) == 0 || !strings.Contains(s.LastActions[0].Result, v1alpha1.ReasonRecordNotTrusted) {
+			return fmt.Sprintf("run %+v, actions %+v", s.Run, s.LastActions)
+		}
+		return ""
+	})
+	l.says("c", v1alpha1.ConditionTripped, v1alpha1.ReasonLimitExceeded)
+	l.leaves("b", "c", "d")
+}
