@@ -22,9 +22,8 @@ import (
 )
 
 const (
-	// atRest is how old an answer about an author's rights may be while nothing is done, and beforeDeeds before a batch.
-	atRest      = time.Hour
-	beforeDeeds = 5 * time.Minute
+	// atRest is how soon an author's rights are reviewed again while no use is made of them.
+	atRest = time.Hour
 	// authorRetry is how soon it is asked again whether an author may do what was missing.
 	authorRetry = 30 * time.Second
 	// shownRights is how many missing rights a status lists.
@@ -63,16 +62,16 @@ func (p *pass) own(ctx context.Context) (refusal, error) {
 }
 
 // findRefusal says why nothing may be done for the Cleaner now: the account that it acts as is not there, or its author may not
-// do it, by answers that are young enough for deeds. The rights that a release needs are asked about too.
+// do it. The rights that a release needs are asked about too.
 func (p *pass) findRefusal(ctx context.Context, release *plan.Release) refusal {
 	if missing := p.hands.accountMissing(ctx, p.r.own.live); missing != "" {
 		return refusal{v1alpha1.ReasonAccessDenied, missing + "."}
 	}
-	return p.authorRefused(ctx, beforeDeeds, release)
+	return p.authorRefused(ctx, release)
 }
 
 // authorRefused says why nothing may be done for the Cleaner's author.
-func (p *pass) authorRefused(ctx context.Context, within time.Duration, release *plan.Release) refusal {
+func (p *pass) authorRefused(ctx context.Context, release *plan.Release) refusal {
 	who, known, refused := findAuthor(p.ring, p.read, p.hands.account, &p.r.opts)
 	if !known {
 		return refused
@@ -81,7 +80,7 @@ func (p *pass) authorRefused(ctx context.Context, within time.Duration, release 
 	if unknown != "" {
 		return refusal{v1alpha1.ReasonAuthorLacksRights, unknown}
 	}
-	return reviewAuthor(ctx, p.r.authors, who, needed, within)
+	return reviewAuthor(ctx, p.r.authors, who, needed)
 }
 
 // reviewUninstall asks whether the author of the spec that there is now may uninstall the release that was looked at. The author
@@ -96,7 +95,7 @@ func (p *pass) reviewUninstall(ctx context.Context) {
 		refused = refusal{v1alpha1.ReasonAccessDenied, missing + "."}
 	case known:
 		reviewed = p.uninstallNeeds(m.Release)
-		refused = reviewAuthor(ctx, p.r.authors, who, reviewed, beforeDeeds)
+		refused = reviewAuthor(ctx, p.r.authors, who, reviewed)
 	}
 	switch {
 	case refused.refuses():
@@ -139,8 +138,8 @@ func findAuthor(ring signing.Ring, c v1alpha1.Owner, account identity.Account, o
 }
 
 // reviewAuthor says why nothing may be done for an author, if some rights are missing.
-func reviewAuthor(ctx context.Context, authors *identity.Authors, who author.Stored, needed []rights.Right, within time.Duration) refusal {
-	missing, err := authors.Missing(ctx, who.Author, needed, within)
+func reviewAuthor(ctx context.Context, authors *identity.Authors, who author.Stored, needed []rights.Right) refusal {
+	missing, err := authors.Missing(ctx, who.Author, needed)
 	switch {
 	case err != nil:
 		return refusal{v1alpha1.ReasonAuthorLacksRights, fmt.Sprintf("It is not known what %s may do, who wrote the spec: %s.", who, err)}

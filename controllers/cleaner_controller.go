@@ -117,7 +117,7 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 	}
 
 	// Nothing is looked at for an author who may not look.
-	if refusal = p.authorRefused(ctx, atRest, nil); refusal.refuses() {
+	if refusal = p.authorRefused(ctx, nil); refusal.refuses() {
 		r.watches.Forget(p.key)
 		p.report().refused(refusal)
 		return p.sleep(ctx, r.clock.Now().Add(authorRetry), nil)

@@ -80,7 +80,7 @@ func (s *credentials) review(ctx context.Context, c v1alpha1.Owner, account iden
 	}
 	who, known, refusal := findAuthor(ring, c, account, s.opts)
 	if known {
-		refusal = reviewAuthor(ctx, s.authors, who, rights.OfDelivery(c.GetNamespace(), c.Work()), beforeDeeds)
+		refusal = reviewAuthor(ctx, s.authors, who, rights.OfDelivery(c.GetNamespace(), c.Work()))
 	}
 	if refusal.refuses() {
 		return errors.New(refusal.sentence())

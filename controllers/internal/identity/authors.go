@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// keepsAllowed is for how long an answer is kept. Who asks says how old it may be.
-	keepsAllowed = time.Hour
+	// keepsAllowed is how old an answer may be: what an author loses is noticed after that time.
+	keepsAllowed = 5 * time.Minute
 	// keepsDenied is how often a right that is missing is asked about again.
 	keepsDenied = 10 * time.Second
 )
@@ -48,14 +48,8 @@ type asked struct {
 	right  rights.Right
 }
 
-// reply is the answer to it.
-type reply struct {
-	allowed bool
-	at      time.Time
-}
-
-// Missing are the rights that an author does not have, by answers that are at most as old as within.
-func (a *Authors) Missing(ctx context.Context, who author.Author, needed []rights.Right, within time.Duration) ([]rights.Right, error) {
+// Missing are the rights that an author does not have, by answers that are at most keepsAllowed old.
+func (a *Authors) Missing(ctx context.Context, who author.Author, needed []rights.Right) ([]rights.Right, error) {
 	text, err := json.Marshal(who)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write down who the author is: %w", err)
@@ -67,9 +61,7 @@ func (a *Authors) Missing(ctx context.Context, who author.Author, needed []right
 	return rights.Missing(ctx, needed, func(ctx context.Context, r rights.Right) (bool, error) {
 		q := asked{key, r}
 		if known, ok := a.answers.Get(q); ok {
-			if known := known.(reply); a.clock.Since(known.at) < within {
-				return known.allowed, nil
-			}
+			return known.(bool), nil
 		}
 		at := a.clock.Now()
 		allowed, err := rights.Allowed(ctx, a.reviews, subject, r)
@@ -80,7 +72,7 @@ func (a *Authors) Missing(ctx context.Context, who author.Author, needed []right
 		if allowed {
 			keeps = keepsAllowed
 		}
-		a.answers.Set(q, reply{allowed, at}, keeps)
+		a.answers.Set(q, allowed, keeps-a.clock.Since(at))
 		return allowed, nil
 	})
 }

@@ -45,35 +45,32 @@ func TestAnAuthorIsReviewedAgain(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	r := &register{allowed: map[string]bool{"alice": true}}
 	a, alice := r.authors(clock), author.Author{Username: "alice", Groups: []string{"team"}}
-	missing := func(within time.Duration) bool {
+	missing := func() bool {
 		t.Helper()
-		got, err := a.Missing(t.Context(), alice, deletePods, within)
+		got, err := a.Missing(t.Context(), alice, deletePods)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return len(got) > 0
 	}
-	if missing(5 * time.Minute) {
+	if missing() {
 		t.Fatal("alice may not")
 	}
 	r.allowed["alice"] = false
 	clock.Step(5*time.Minute - time.Second)
-	if missing(5*time.Minute) || len(r.specs) != 1 {
+	if missing() || len(r.specs) != 1 {
 		t.Errorf("an answer is not used again: %d reviews", len(r.specs))
 	}
 	clock.Step(time.Second)
-	if missing(time.Hour) {
-		t.Error("at rest an answer is not used for longer")
-	}
-	if !missing(5 * time.Minute) {
+	if !missing() {
 		t.Error("what alice has lost is not noticed")
 	}
 	r.allowed["alice"] = true
-	if !missing(5*time.Minute) || len(r.specs) != 2 {
+	if !missing() || len(r.specs) != 2 {
 		t.Errorf("a refusal is asked about again at once: %d reviews", len(r.specs))
 	}
 	clock.Step(keepsDenied)
-	if missing(5 * time.Minute) {
+	if missing() {
 		t.Error("what alice has got again is not noticed")
 	}
 }
@@ -85,7 +82,7 @@ func TestAnAnswerIsOfOneAuthor(t *testing.T) {
 	for _, who := range []author.Author{
 		{Username: "alice"}, {Username: "alice", Groups: []string{"team"}}, {Username: "alice", Extra: map[string][]string{"scopes": {"a"}}}, {Username: "alice"},
 	} {
-		if _, err := a.Missing(t.Context(), who, deletePods, time.Hour); err != nil {
+		if _, err := a.Missing(t.Context(), who, deletePods); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,18 +102,18 @@ func TestAServiceAccountIsTheSameOne(t *testing.T) {
 	bot := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bot", UID: "2"}}
 	who := author.Author{Username: "system:serviceaccount:shop:bot", UID: "2"}
 	r := &register{allowed: map[string]bool{who.Username: true}}
-	if missing, err := r.authors(clocktesting.NewFakeClock(time.Now()), bot).Missing(t.Context(), who, deletePods, time.Hour); err != nil || len(missing) > 0 {
+	if missing, err := r.authors(clocktesting.NewFakeClock(time.Now()), bot).Missing(t.Context(), who, deletePods); err != nil || len(missing) > 0 {
 		t.Fatalf("got %v, %v", missing, err)
 	}
 	if got := r.specs[0].Groups; !slices.Equal(got, []string{"system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"}) {
 		t.Errorf("the review names groups %v", got)
 	}
 	for _, who.UID = range []string{"1", ""} {
-		if _, err := r.authors(clocktesting.NewFakeClock(time.Now()), bot).Missing(t.Context(), who, deletePods, time.Hour); err == nil || !strings.Contains(err.Error(), "is another one") {
+		if _, err := r.authors(clocktesting.NewFakeClock(time.Now()), bot).Missing(t.Context(), who, deletePods); err == nil || !strings.Contains(err.Error(), "is another one") {
 			t.Errorf("UID %q: got %v", who.UID, err)
 		}
 	}
-	if _, err := r.authors(clocktesting.NewFakeClock(time.Now())).Missing(t.Context(), who, deletePods, time.Hour); err == nil {
+	if _, err := r.authors(clocktesting.NewFakeClock(time.Now())).Missing(t.Context(), who, deletePods); err == nil {
 		t.Error("an account that is gone may do something")
 	}
 }
