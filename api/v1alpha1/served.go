@@ -11,8 +11,9 @@ import (
 
 // JudgesRequester says that the API server itself, besides its authorizer, decides by who makes a request whether an object
 // of a group may be written as it is: what a role or a binding grants, and what a certificate is approved or signed for.
+// OpenShift serves roles and bindings in a group of its own, too.
 func JudgesRequester(group string) bool {
-	return group == "rbac.authorization.k8s.io" || group == "certificates.k8s.io"
+	return group == "rbac.authorization.k8s.io" || group == "authorization.openshift.io" || group == "certificates.k8s.io"
 }
 
 // FindKind finds, among the resources that an API server serves in one version of a group, the one that a reference's

@@ -293,7 +293,9 @@ func TestWhatObjectsAreCalled(t *testing.T) {
 // TestTheOperatorsRightsLendNobodyARole shows that what the API server judges by who asks is not patched as the operator:
 // it would let the operator grant what the author of the rule may not.
 func TestTheOperatorsRightsLendNobodyARole(t *testing.T) {
-	binding := object(schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"}, "RoleBinding", "shop", "b")
+	bindingOf := func(group string) Object {
+		return object(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "rolebindings"}, "RoleBinding", "shop", "b")
+	}
 	account := &v1alpha1.ServiceAccountReference{Name: "bot"}
 	for name, tc := range map[string]struct {
 		protection Protection
@@ -308,9 +310,12 @@ func TestTheOperatorsRightsLendNobodyARole(t *testing.T) {
 		"Finalizer":             {Protection{}, v1alpha1.Work{}, VerbRemoveFinalizer, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := tc.protection.Of(&tc.spec).Forbids(tc.verb, &binding)
-			if (got != "") != tc.forbidden || tc.forbidden && !strings.Contains(got, "would judge the operator") {
-				t.Errorf("got %q", got)
+			for _, group := range []string{"rbac.authorization.k8s.io", "authorization.openshift.io", "certificates.k8s.io"} {
+				binding := bindingOf(group)
+				got := tc.protection.Of(&tc.spec).Forbids(tc.verb, &binding)
+				if (got != "") != tc.forbidden || tc.forbidden && !strings.Contains(got, "would judge the operator") {
+					t.Errorf("%s: got %q", group, got)
+				}
 			}
 		})
 	}
