@@ -97,6 +97,10 @@ bench: ## Measure the operator as a whole against bare client-go, on a control p
 bench-units: ## Run the benchmarks of single packages.
 	$(GO) test -run='^$$' -bench=. -benchmem ./...
 
+.PHONY: mutants
+mutants: ## Plant mistakes in the code, one at a time, and say which of them no test catches. Takes most of an hour.
+	@$(GO) run ./hack/mutants $(ARGS)
+
 ##@ Build and run
 
 .PHONY: build
