@@ -116,6 +116,30 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
+// A spec that cannot be told from others has no author: what was signed for one would be good for all.
+func TestASpecThatCannotBeReadHasNoAuthor(t *testing.T) {
+	ring := ringOf(t, signing.NewKey(now))
+	c := cleaner()
+	sign(t, ring, c, false)
+	c.Spec.Parameters.Raw = []byte(`{`)
+	if value, err := Sign(ring, c, alice, now); err == nil || value != "" {
+		t.Errorf("it is signed: %q, %v", value, err)
+	}
+	if got, err := Read(ring, c); !errors.Is(err, ErrForeign) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if text, err := textOf(c, &annotation{About: byName}); err == nil || text != nil {
+		t.Errorf("%q would be signed: %v", text, err)
+	}
+}
+
+// Nothing is signed without a key.
+func TestSignWithoutAKey(t *testing.T) {
+	if value, err := Sign(signing.Ring{}, cleaner(), alice, now); err == nil || value != "" {
+		t.Errorf("got %q, %v", value, err)
+	}
+}
+
 // A key that is gone says nothing, neither for the author nor against them.
 func TestReadWithoutTheKey(t *testing.T) {
 	c := cleaner()

@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -65,6 +67,46 @@ func TestMissingAsksForTheWholeUser(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
+	}
+}
+
+// A user of many rights does not take all requests that the operator may send at a time.
+func TestReviewsInFlightAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		flying, answers := make(chan Right, 100), make(chan bool)
+		needed := make([]Right, 2*maxReviews)
+		for i := range needed {
+			needed[i].Name = string(rune('a' + i))
+		}
+		done := make(chan []Right)
+		go func() {
+			missing, err := Missing(t.Context(), needed, func(_ context.Context, r Right) (bool, error) {
+				flying <- r
+				return <-answers, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			done <- missing
+		}()
+		synctest.Wait()
+		if n := len(flying); n != maxReviews {
+			t.Errorf("%d reviews are in flight, want %d", n, maxReviews)
+		}
+		for range needed {
+			answers <- false
+		}
+		if missing := <-done; !slices.Equal(missing, needed) {
+			t.Errorf("missing are %v, want all in their order", missing)
+		}
+	})
+}
+
+// A panic of a review is a review that failed.
+func TestReviewThatPanics(t *testing.T) {
+	missing, err := Missing(t.Context(), []Right{{Verb: "get", Resource: "pods"}}, func(context.Context, Right) (bool, error) { panic("oh") })
+	if want := "cannot find out whether somebody may get pods"; missing != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, %v; want %s", missing, err, want)
 	}
 }
 
@@ -157,6 +199,11 @@ func TestOf(t *testing.T) {
 	several := target("pods", "Pod", false)
 	several.Reference.Namespaces, several.Reference.ExcludeNamespaces = []string{"a", "b"}, []string{"b"}
 	served := []validation.Served{{Resource: "pods", Namespaced: true}}
+	confirming := func(c v1alpha1.Confirm) v1alpha1.CommonSpec {
+		return v1alpha1.CommonSpec{Rules: []v1alpha1.Rule{{Name: "r", ForEach: "pods.items", Confirm: []v1alpha1.Confirm{c}, Actions: []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}}}}
+	}
+	seen, metadata := named, target("pods", "Pod", false)
+	seen.Delete, metadata.IncludeWhenEvaluating = false, new(bool)
 	for name, tc := range map[string]struct {
 		namespace string
 		spec      v1alpha1.Work
@@ -183,6 +230,14 @@ func TestOf(t *testing.T) {
 		"RuleRemoveFinalizer": {"shop", v1alpha1.Work{Targets: pods, CommonSpec: rule(v1alpha1.RuleAction{RemoveFinalizer: &v1alpha1.RemoveFinalizerAction{}})}, served,
 			[]string{`get pods in namespace "shop"`, `list pods in namespace "shop"`, `patch pods in namespace "shop"`, `watch pods in namespace "shop"`}},
 		"RuleReport": {"shop", v1alpha1.Work{Targets: pods, CommonSpec: rule(v1alpha1.RuleAction{Report: &v1alpha1.ReportAction{}})}, served,
+			[]string{`list pods in namespace "shop"`, `watch pods in namespace "shop"`}},
+		"ConfirmSet": {"shop", v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{seen}, CommonSpec: confirming(v1alpha1.Confirm{Target: "pods"})}, served,
+			[]string{`get pods "a" in namespace "shop"`, `watch pods "a" in namespace "shop"`}},
+		"ConfirmList": {"shop", v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{metadata}, CommonSpec: confirming(v1alpha1.Confirm{Target: "pods"})}, served,
+			[]string{`list pods in namespace "shop"`}},
+		"ConfirmName": {"shop", v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{metadata}, CommonSpec: confirming(v1alpha1.Confirm{Target: "pods", Name: "'a'"})}, served,
+			[]string{`get pods in namespace "shop"`, `list pods in namespace "shop"`}},
+		"ConfirmAll": {"shop", v1alpha1.Work{Targets: pods, CommonSpec: confirming(v1alpha1.Confirm{Target: v1alpha1.ConfirmAll})}, served,
 			[]string{`list pods in namespace "shop"`, `watch pods in namespace "shop"`}},
 		"Selector": {"", v1alpha1.Work{Cluster: true, Targets: []v1alpha1.ClusterTarget{chosen}}, served,
 			[]string{"list namespaces", "watch namespaces", "list pods in all namespaces", "watch pods in all namespaces"}},

@@ -49,24 +49,32 @@ func TestVerifyRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const lost = "20250102T150405Z"
 	for name, tc := range map[string]struct {
 		purpose         Purpose
 		text, signature string
+		want            error
 	}{
-		"another text":                {Author, "texT", signature},
-		"another purpose":             {Record, "text", signature},
-		"purpose moved into the text": {"auth", "ortext", signature},
-		"no signature":                {Author, "text", ""},
-		"the key's name alone":        {Author, "text", key.ID},
-		"an empty sum":                {Author, "text", key.ID + "."},
-		"part of the sum":             {Author, "text", signature[:len(signature)-4]},
-		"a sum that is no base64":     {Author, "text", key.ID + ".!"},
-		"another key of the same ID":  {Author, "text", another},
-		"an unknown key":              {Author, "text", "20250102T150405Z" + strings.TrimPrefix(signature, key.ID)},
+		"another text":                {Author, "texT", signature, ErrUnsigned},
+		"another purpose":             {Record, "text", signature, ErrUnsigned},
+		"purpose moved into the text": {"auth", "ortext", signature, ErrUnsigned},
+		"no signature":                {Author, "text", "", ErrUnsigned},
+		"the key's name alone":        {Author, "text", key.ID, ErrUnsigned},
+		"an empty sum":                {Author, "text", key.ID + ".", ErrUnsigned},
+		"part of the sum":             {Author, "text", signature[:len(signature)-4], ErrUnsigned},
+		"more than the sum":           {Author, "text", signature + "A", ErrUnsigned},
+		"a sum that is no base64":     {Author, "text", key.ID + ".!", ErrUnsigned},
+		"another key of the same ID":  {Author, "text", another, ErrUnsigned},
+		"an unknown key":              {Author, "text", lost + strings.TrimPrefix(signature, key.ID), ErrKeyLost},
+		"an unknown key's name alone": {Author, "text", lost, ErrUnsigned},
+		"an unknown key, no base64":   {Author, "text", lost + ".!", ErrUnsigned},
+		"no name of a key":            {Author, "text", "tls" + strings.TrimPrefix(signature, key.ID), ErrUnsigned},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := r.Verify(tc.purpose, []byte(tc.text), tc.signature); !errors.Is(err, ErrUnsigned) {
-				t.Errorf("got %v", err)
+			// A key that is lost is a key that this operator had: what anybody may have written says nothing of that.
+			current, err := r.Verify(tc.purpose, []byte(tc.text), tc.signature)
+			if current || !errors.Is(err, ErrUnsigned) || errors.Is(err, ErrKeyLost) != (tc.want == ErrKeyLost) {
+				t.Errorf("got %t, %v; want %v", current, err, tc.want)
 			}
 		})
 	}
@@ -76,6 +84,9 @@ func TestTheZeroRingTrustsNobody(t *testing.T) {
 	var r Ring
 	if _, err := r.Sign(Author, nil); err == nil {
 		t.Error("it signs")
+	}
+	if r.Rotates(rules(), start) {
+		t.Error("it has a key to replace")
 	}
 	zero := Key{ID: "20260102T150405Z", bytes: make([]byte, keyBytes)}
 	signature, err := ring(t, start, zero).Sign(Author, nil)
@@ -135,6 +146,9 @@ func TestRotation(t *testing.T) {
 			if got := r.Rotates(rules(), tc.now); got != tc.rotates {
 				t.Errorf("rotates %t", got)
 			}
+			if r.Rotates(Rules{}, tc.now) {
+				t.Error("it rotates without a rule to do so")
+			}
 			if len(r.Keys()) != tc.numberOfKeysNow {
 				t.Errorf("%d keys", len(r.Keys()))
 			}
@@ -158,8 +172,8 @@ func TestParseKey(t *testing.T) {
 			if (err != nil) != tc.fails {
 				t.Fatalf("got %v", err)
 			}
-			if err == nil && !k.Made().Equal(start) {
-				t.Errorf("made at %s", k.Made())
+			if err == nil && (!k.Made().Equal(start) || len(k.Bytes()) != tc.bytes) {
+				t.Errorf("made at %s, of %d bytes", k.Made(), len(k.Bytes()))
 			}
 		})
 	}
@@ -172,6 +186,9 @@ func TestRingIsBounded(t *testing.T) {
 	}
 	if _, err := NewRing(keys, rules(), start); err == nil {
 		t.Error("no error")
+	}
+	if r := ring(t, start, keys[1:]...); len(r.Keys()) != maxKeys || r.Signer() != keys[1].ID {
+		t.Errorf("of %d keys %d count, and %s signs", maxKeys, len(r.Keys()), r.Signer())
 	}
 	if _, err := NewRing(nil, rules(), start); err == nil {
 		t.Error("no error without a key")

@@ -135,6 +135,24 @@ func TestReader(t *testing.T) {
 	}
 }
 
+// unknown knows nothing of what it is asked, but the state that this is.
+type unknown plan.TargetState
+
+func (u unknown) Read(context.Context, snapshot.Query) plan.Target {
+	return plan.Target{State: plan.TargetState(u), Detail: "as it was"}
+}
+
+// Of what nobody knows nothing is shown, and nobody is asked about it.
+func TestReaderOfWhatIsNotKnown(t *testing.T) {
+	for _, state := range []plan.TargetState{plan.Unknown, plan.Failed, plan.Forbidden, plan.NoSuchKind} {
+		r := &reviewer{}
+		got := r.access(clocktesting.NewFakeClock(time.Now())).Reader(Account{"shop", "cleaner"}, unknown(state)).Read(t.Context(), query("", false))
+		if diff := cmp.Diff(plan.Target{State: state, Detail: "as it was"}, got); diff != "" || len(r.asked) > 0 {
+			t.Errorf("%v: asked for %v (-want +got):\n%s", state, r.asked, diff)
+		}
+	}
+}
+
 // places answers reviews by verb, resource and namespace, and remembers what it was asked.
 func places(asked *[]string, allow ...string) *Access {
 	client := fake.NewClientset()

@@ -5,6 +5,7 @@ package keyring
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -167,6 +170,131 @@ func TestRotation(t *testing.T) {
 	now := &corev1.Secret{}
 	if err := c.Get(t.Context(), secret, now); err != nil || len(now.Data) != 2 {
 		t.Errorf("the Secret has %d keys (%v)", len(now.Data), err)
+	}
+}
+
+// intercepted is a replica whose requests go through functions.
+func (c *cluster) intercepted(through interceptor.Funcs) *Keyring {
+	k := c.replica(false)
+	guarded := interceptor.NewClient(c, through)
+	k.reader, k.writer = guarded, guarded
+	return k
+}
+
+// What cannot be read is neither an empty Secret nor a namespace in which nothing is signed: no key is made.
+func TestNoKeyIsMadeOfWhatCannotBeRead(t *testing.T) {
+	busy := errors.New("the API server is busy")
+	for name, tc := range map[string]struct {
+		through interceptor.Funcs
+		want    string
+	}{
+		"Secret": {interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return busy
+		}},
+			"cannot read Secret cleaner-system/cleaner-signing-key: the API server is busy"},
+		"Cleaners": {interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return busy }},
+			"cannot find out whether a signing key was lost: the API server is busy"},
+		"Write": {interceptor.Funcs{Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return busy }},
+			"cannot write Secret cleaner-system/cleaner-signing-key: the API server is busy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, empty())
+			k := c.intercepted(tc.through)
+			if err := k.Refresh(t.Context()); err == nil || err.Error() != tc.want {
+				t.Errorf("got %v, want %s", err, tc.want)
+			}
+			if _, err := k.Ring(); err == nil || err.Error() != tc.want {
+				t.Errorf("the ring says %v, want %s", err, tc.want)
+			}
+			now := &corev1.Secret{}
+			if err := c.Get(t.Context(), secret, now); err != nil || len(now.Data) != 0 {
+				t.Errorf("the Secret has %d keys (%v)", len(now.Data), err)
+			}
+		})
+	}
+}
+
+// Of two replicas that make the first key at once, one loses, says so, and takes the other's.
+func TestTheSlowerReplicaTakesTheOthersKey(t *testing.T) {
+	for name, objects := range map[string][]client.Object{"Create": nil, "Update": {empty()}} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, objects...)
+			var signature string
+			faster := func() { signature = sign(t, refreshed(t, c.replica(false))) }
+			k := c.intercepted(interceptor.Funcs{
+				Create: func(ctx context.Context, through client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+					faster()
+					return through.Create(ctx, o, opts...)
+				},
+				Update: func(ctx context.Context, through client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+					faster()
+					return through.Update(ctx, o, opts...)
+				},
+			})
+			if err := k.Refresh(t.Context()); err == nil || !strings.Contains(err.Error(), "another replica has written Secret") {
+				t.Fatalf("got %v", err)
+			}
+			if _, err := refreshed(t, k).Verify(signing.Record, []byte("x"), signature); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The next look at the Secret is when its newest key is to be replaced.
+func TestTheNextLookIsAtTheRotation(t *testing.T) {
+	c := newCluster(t, empty())
+	k := c.replica(false)
+	if got := k.untilRotation(); got != never {
+		t.Errorf("without a key it waits for %s", got)
+	}
+	refreshed(t, k)
+	c.clock.Step(23 * time.Hour)
+	if got := k.untilRotation(); got != time.Hour {
+		t.Errorf("with one key it waits for %s", got)
+	}
+	c.clock.Step(2 * time.Hour)
+	if got := k.untilRotation(); got != firstRetry {
+		t.Errorf("when it is late it waits for %s", got)
+	}
+	for range 20 { // the Secret has no order
+		refreshed(t, k)
+		if got := k.untilRotation(); len(k.keys) != 2 || got != 24*time.Hour {
+			t.Fatalf("with %d keys it waits for %s", len(k.keys), got)
+		}
+	}
+	k.opts.Rules.Rotation = 0
+	if got := k.untilRotation(); got != never {
+		t.Errorf("without a rule it waits for %s", got)
+	}
+}
+
+// informer hands out its handler.
+type informer struct{ handler cache.ResourceEventHandler }
+
+func (i *informer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	i.handler = handler
+	return nil, nil
+}
+
+// Whatever happens to the Secret has it read again, and no number of events blocks who tells them.
+func TestFollow(t *testing.T) {
+	k, i := newCluster(t).replica(false), &informer{}
+	if err := k.Follow(i); err != nil {
+		t.Fatal(err)
+	}
+	for name, event := range map[string]func(){
+		"Add":    func() { i.handler.OnAdd(empty(), false) },
+		"Update": func() { i.handler.OnUpdate(empty(), empty()) },
+		"Delete": func() { i.handler.OnDelete(empty()) },
+	} {
+		event()
+		event()
+		select {
+		case <-k.wake:
+		default:
+			t.Errorf("%s: the Secret is not read again", name)
+		}
 	}
 }
 
