@@ -269,6 +269,54 @@ func TestCompute(t *testing.T) {
 	}
 }
 
+// TestAReleaseSaysWhyItStays shows each reason for which a release is not uninstalled, and that no other stops it.
+func TestAReleaseSaysWhyItStays(t *testing.T) {
+	deployed := Release{State: ReleaseDeployed, Name: "r"}
+	for name, tc := range map[string]struct {
+		helm    v1alpha1.Helm
+		release *Release
+		change  func(*Input)
+		reason  string
+		message string
+		taken   bool
+	}{
+		"Deployed":    {helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &deployed, taken: true},
+		"NotRead":     {helm: v1alpha1.Helm{Release: "r", Delete: true}},
+		"NotToDelete": {helm: v1alpha1.Helm{Release: "r"}, release: &deployed},
+		"Gone":        {helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &Release{State: ReleaseGone, Name: "r"}},
+		"Protected": {
+			helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &deployed, change: func(in *Input) { in.Protection.Namespaces = []string{"shop"} },
+			reason: v1alpha1.ReasonProtected, message: `Namespace "shop" is protected: release "r" is not uninstalled.`,
+		},
+		"Unreadable": {
+			helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &Release{State: ReleaseDeployed, Blocked: v1alpha1.ReasonReleaseUnreadable, Detail: "corrupt"},
+			reason: v1alpha1.ReasonReleaseUnreadable, message: "corrupt",
+		},
+		"Pending": {
+			helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &Release{State: ReleasePending},
+			reason: v1alpha1.ReasonReleasePending, message: `Release "r" is being installed, upgraded or rolled back.`,
+		},
+		"Hooks": {
+			helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &Release{State: ReleaseDeployed, HasHooks: true, HooksBlocked: "nobody answers for its hooks"},
+			reason: v1alpha1.ReasonReleaseHasHooks, message: `Release "r" is not uninstalled: nobody answers for its hooks.`,
+		},
+		"HooksDisabled": {
+			helm:    v1alpha1.Helm{Release: "r", Delete: true, DisableHooks: true},
+			release: &Release{State: ReleaseDeployed, HasHooks: true, HooksBlocked: "nobody answers for its hooks"}, taken: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in, p := Input{Owner: Owner{Namespace: "shop"}, Spec: &v1alpha1.Work{Helm: &tc.helm}, Release: tc.release}, Plan{}
+			if tc.change != nil {
+				tc.change(&in)
+			}
+			if reason, message := in.releaseStep(&p); reason != tc.reason || message != tc.message || (p.Release != nil) != tc.taken {
+				t.Errorf("got %q: %q, taken: %t", reason, message, p.Release != nil)
+			}
+		})
+	}
+}
+
 func many(n int) []Object {
 	out := make([]Object, n)
 	for i := range out {

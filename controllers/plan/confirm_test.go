@@ -103,6 +103,16 @@ func TestConfirm(t *testing.T) {
 			rounds:  []string{"nodes n2"},
 			steps:   []string{"r delete a", "r delete c"},
 		},
+		"TheItemByAnotherName": {
+			reason: "what an action finds again as its item is not read again either",
+			rule: rule(func(r *v1alpha1.Rule) {
+				again := patches(`{}`)
+				again.Object = `pods.items.filter(p, p.metadata.name == item.metadata.name)[0]`
+				r.Actions = []v1alpha1.RuleAction{again}
+			}),
+			watched: Snapshot{seen(p("a")), nodesSeen(), poolsSeen()},
+			steps:   []string{"r patch a {}"},
+		},
 		"Present": {
 			reason:  "what is there after all leaves nothing to do",
 			rule:    orphaned(),

@@ -186,6 +186,10 @@ func TestNext(t *testing.T) {
 			reason: "and then goes, and says what it leaves", cleaner: []func(*v1alpha1.Cleaner){helm, del}, after: 30 * time.Second, memory: []func(*Memory){half, barred},
 			want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: `the Cleaner was deleted; release "r" is left uninstalled in part: may not`},
 		},
+		"HalfAndStopped": {
+			reason: "what is left of a release is said without a failure, too", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){half, release(ReleaseDeployed)},
+			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec was edited; release "r" is left uninstalled in part`},
+		},
 		"RecheckBacksOffForARelease": {
 			reason: "a re-check that failed in this pass waits", cleaner: []func(*v1alpha1.Cleaner){helm}, after: 10 * time.Second,
 			memory: []func(*Memory){release(ReleaseDeployed), func(m *Memory) { m.Due = born.Add(time.Minute) }}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonUninstallFailed},
@@ -387,16 +391,17 @@ func TestAnUnseenRowFollowsItsVersionsForAWhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := 1; i <= 6; i++ {
+	for i := 1; i <= 12; i++ {
 		version := fmt.Sprint(100 + i)
+		m.Rows[0].Due, m.Rows[0].Unstable = time.Time{}, false
 		m.Answered(0, row, Answer{Kind: AnswerConflict, Sight: Sight{UID: row.UID, ResourceVersion: version}}, false, born)
 		if got := m.Version(0, row); got != version {
 			t.Fatalf("after a conflict it deletes version %s, want %s", got, version)
 		}
-		if backsOff := !m.Rows[0].Due.IsZero(); backsOff != (i == 6) {
+		if backsOff := !m.Rows[0].Due.IsZero(); backsOff != (i%6 == 0) {
 			t.Fatalf("after %d conflicts it backs off: %t", i, backsOff)
 		}
-		if unstable := m.Rows[0].Unstable; unstable != (i == 6) {
+		if unstable := m.Rows[0].Unstable; unstable != (i%6 == 0) {
 			t.Fatalf("after %d conflicts it is unstable: %t", i, unstable)
 		}
 	}
@@ -496,6 +501,12 @@ func TestAChangeThatNoConditionCanBeAskedAboutKeeps(t *testing.T) {
 		if got := m.Rows[0]; got.State != want.State || got.Now != want.Now {
 			t.Errorf("outcome %d: the row is %+v, want %+v", outcome, got, want)
 		}
+		if stops, stop := outcome == RecheckFalse, m.Stop; stops != (stop == "why") {
+			t.Errorf("outcome %d: the run stops with %q", outcome, stop)
+		}
+		if fails := outcome == RecheckFailed; fails != m.Due.After(born) || fails != (m.Failed == "why") {
+			t.Errorf("outcome %d: it is tried again at %s, with %q", outcome, m.Due, m.Failed)
+		}
 	}
 }
 
@@ -547,13 +558,15 @@ func TestWhatTheAnswerProvesIsNotLookedAt(t *testing.T) {
 }
 
 func TestFinishSaysWhatBecameOfEachRow(t *testing.T) {
-	c, m := committed("deleted", "gone", "terminating", "replaced", "kept", "unknown")
+	c, m := committed("deleted", "gone", "terminating", "replaced", "kept", "unknown", "patched", "evicted")
 	held := []string{"example.test/hold"}
 	m.Rows[0].State = RowDeleted
 	m.Rows[1].State, m.Rows[1].Settled = RowGone, true
 	m.Rows[2].State, m.Rows[2].Finalizers = RowDeleted, held
 	m.Rows[3].State = RowReplaced
 	m.Rows[4].State = RowKept
+	m.Rows[6].State, m.Rows[6].Did, m.Rows[6].Finalizers = RowDeleted, v1alpha1.OutcomePatched, held
+	m.Rows[7].State, m.Rows[7].Did = RowDeleted, v1alpha1.OutcomeEvicted
 	m.Saw(c.Status.Run, map[int]Sight{5: {Failed: "timeout"}}, born)
 	got := Finish(c.Status.Run, m, v1alpha1.ResultPartial, "why", born)
 	var outcomes []string
@@ -567,7 +580,7 @@ func TestFinishSaysWhatBecameOfEachRow(t *testing.T) {
 		}
 		outcomes = append(outcomes, string(o.Outcome))
 	}
-	if len(outcomes) != 6 || len(got.Counts) != 6 || got.Rows != nil || got.Result != v1alpha1.ResultPartial || got.Number != 1 {
+	if len(outcomes) != 8 || len(got.Counts) != 8 || got.Rows != nil || got.Result != v1alpha1.ResultPartial || got.Number != 1 {
 		t.Errorf("the finished run is %+v", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -764,6 +765,19 @@ func TestRules(t *testing.T) {
 			},
 			want: want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonLimitExceeded, Tripped: "maxPercent", Steps: []string{"r delete a"}},
 		},
+		"MaxPercentOfWhatIsStillThere": {
+			reason: "what was patched and is there counts on one side: 3 of 4 would be acted on",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.metadata.name == "a"` })},
+			pods:   []Object{p("a"), p("b"), p("c"), p("d")},
+			change: func(in *Input, w *v1alpha1.Work) {
+				w.Limits = &v1alpha1.Limits{MaxPercent: 70}
+				in.Done = Done{
+					{At: in.Now, UID: "uid-b", Targets: []string{"pods"}}, {At: in.Now, UID: "uid-c", Targets: []string{"pods"}},
+					{At: in.Now, UID: "uid-a", Targets: []string{"pods"}}, {At: in.Now, UID: "uid-d", Targets: []string{"nodes"}},
+				}
+			},
+			want: want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonLimitExceeded, Tripped: "maxPercent", Steps: []string{"r delete a"}},
+		},
 		"Backoff": {
 			reason: "what failed waits, and the others do not",
 			rules:  []v1alpha1.Rule{rule()},
@@ -904,11 +918,16 @@ func TestWhatRulesRetainIsBounded(t *testing.T) {
 			"An error never deletes: spec.rules[0].when: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
 		"Steps": {made("lists.range(200000)", func(r *v1alpha1.Rule) { r.Key = "string(item)" }),
 			"An error never deletes: spec.rules[0].actions: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
+		"StepsOfFewItems": {made("lists.range(20000)", func(r *v1alpha1.Rule) { r.Key = "string(item)" }),
+			"An error never deletes: spec.rules[0].actions: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
 		"Items": {made("lists.range(300000)", func(r *v1alpha1.Rule) { r.Key = "string(item)" }),
 			`An error never deletes: rule "r": spec.rules[0].forEach: at 1:12: forEach gives 300000 items, and a rule may have 250000; filter the list, or let the target select less`},
 		"LongKey": {made("lists.range(15)", func(r *v1alpha1.Rule) { r.Key = "lists.range(2000).map(x, '0123456789').join() + string(item)" }),
 			`An error never deletes: rule "r": spec.rules[0].key: at 1:47: key may have 1024 bytes, and this one has 20001; give a shorter text`},
 	}
+	several := cases["StepsOfFewItems"]
+	several.rule.Actions = slices.Repeat(several.rule.Actions, 16)
+	cases["StepsOfFewItems"] = several
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			in := over(t, cluster(tc.rule), p("a"))

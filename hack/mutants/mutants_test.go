@@ -209,6 +209,10 @@ func TestOperators(t *testing.T) {
 				"drop an element: x = append(x, s{b: 3}, s{})", "drop an element: x = append(x, s{a: 2}, s{})", "return nothing: return nil",
 			},
 		},
+		"ZeroElement": {
+			source: "type s struct{ a int; b *int; c string }\nvar x = s{a: 0, b: nil, c: \"\"}",
+			want:   []string{"swap 0 and 1: var x = s{a: 1, b: nil, c: \"\"}"},
+		},
 		"OnlyElement": {
 			source: "func f(x []int) {\n\tx = append(x, 2)\n\t_ = []int{2}\n\t_ = x\n}",
 			want:   []string{"drop a statement:", "drop an element: x = append(x)", "drop an element: _ = []int{}"},

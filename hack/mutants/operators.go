@@ -261,6 +261,9 @@ func (v *finder) dropCase(n *ast.CaseClause) {
 // dropEach drops one of a list that ends before a bracket or a colon.
 func (v *finder) dropEach(operator string, list []ast.Expr, end token.Pos) {
 	for i, e := range list {
+		if v.saysZero(e) {
+			continue
+		}
 		from, to := e.Pos(), end
 		switch {
 		case i+1 < len(list):
@@ -277,6 +280,34 @@ func (v *finder) dropEach(operator string, list []ast.Expr, end token.Pos) {
 		}
 		v.change(operator, from, to, "")
 	}
+}
+
+// saysZero says that an element of a struct gives a field the value that it has anyway.
+func (v *finder) saysZero(e ast.Expr) bool {
+	pair, is := e.(*ast.KeyValueExpr)
+	if !is {
+		return false
+	}
+	if key, is := pair.Key.(*ast.Ident); !is || !v.isField(key) {
+		return false
+	}
+	value := v.code.info.Types[pair.Value]
+	if value.Value == nil {
+		return value.IsNil()
+	}
+	switch value.Value.Kind() {
+	case constant.Bool:
+		return !constant.BoolVal(value.Value)
+	case constant.String:
+		return constant.StringVal(value.Value) == ""
+	default:
+		return constant.Sign(value.Value) == 0
+	}
+}
+
+func (v *finder) isField(n *ast.Ident) bool {
+	o, is := v.code.info.Uses[n].(*types.Var)
+	return is && o.IsField()
 }
 
 // afterLast is where an only element begins, with the comma before it if it is an argument.
