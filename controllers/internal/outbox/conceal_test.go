@@ -136,6 +136,47 @@ func TestWhatLivesInNoNamespace(t *testing.T) {
 	}
 }
 
+// What happened to an event of theirs is shown at once.
+func TestOfWhatLivesInNoNamespaceFailuresAreShown(t *testing.T) {
+	b := start(t, conceal)
+	c, cluster := identity("c"), types.NamespacedName{Name: "c"}
+	c.Kind, c.Namespace = "ClusterCleaner", ""
+	b.Send(cluster, c, Sink{URL: closedPort(t)}, finished(1))
+	select {
+	case k := <-b.done:
+		if got := b.State(cluster, c.UID, 1); k != cluster || got.Last != noAnswer(CauseConnection) {
+			t.Errorf("%s is woken, and told %+v", k, got)
+		}
+	case <-b.ctx.Done():
+		t.Error("a ClusterCleaner is told nothing")
+	}
+}
+
+// A timer of an earlier concealment, which an answer has ended, shows nothing of a later one before its time.
+func TestAnEarlierTimerShowsNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		shown time.Time
+		want  Failure
+	}{
+		"Answered": {time.Time{}, answered(503)},
+		"Later":    {epoch.Add(time.Second), answered(503)},
+		"Now":      {epoch, noAnswer(CauseTimeout)},
+		"Before":   {epoch.Add(-time.Second), noAnswer(CauseTimeout)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := prepare(t, conceal)
+			d := &delivery{id: id{key: key("c")}, state: Delivery{Last: answered(503)}, concealed: noAnswer(CauseTimeout), shown: tc.shown}
+			b.clock.SetTime(epoch.Add(-time.Second))
+			timer := b.clock.NewTimer(time.Second)
+			b.clock.SetTime(epoch)
+			b.showLater(t.Context(), d, timer)
+			if d.state.Last != tc.want || len(b.done) > 0 != (tc.want == noAnswer(CauseTimeout)) || b.conceals(d) != tc.shown.After(epoch) {
+				t.Errorf("it shows %+v, want %+v", d.state.Last, tc.want)
+			}
+		})
+	}
+}
+
 // While nobody knows which addresses are the cluster's own, a Cleaner's event waits.
 func TestUnknownCluster(t *testing.T) {
 	receiver := sink.Start(t)
