@@ -73,7 +73,7 @@ func TestVerifyRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// A key that is lost is a key that this operator had: what anybody may have written says nothing of that.
 			current, err := r.Verify(tc.purpose, []byte(tc.text), tc.signature)
-			if current || !errors.Is(err, ErrUnsigned) || errors.Is(err, ErrKeyLost) != (tc.want == ErrKeyLost) {
+			if current || !errors.Is(err, ErrUnsigned) || errors.Is(err, ErrKeyLost) != errors.Is(tc.want, ErrKeyLost) {
 				t.Errorf("got %t, %v; want %v", current, err, tc.want)
 			}
 		})

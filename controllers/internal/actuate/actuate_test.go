@@ -435,7 +435,7 @@ func TestStepsAnswers(t *testing.T) {
 				if got.Kind != tc.want || got.Leaving != tc.leaves || got.Gone != tc.leaves || got.Version != tc.next {
 					t.Errorf("%s: it came to %+v", tc.reason, got)
 				}
-				if missing := tc.answer == conflict && tc.live == nil; got.Sight.Missing != missing {
+				if missing := name == "GoneSince"; got.Sight.Missing != missing {
 					t.Errorf("%s: it was seen missing: %t", tc.reason, got.Sight.Missing)
 				}
 				if shown := got.Now != nil; shown != (got.Sight.UID == "uid") {
