@@ -93,6 +93,18 @@ func (a Author) ServiceAccount() (namespace, name string, ok bool) {
 // String is how messages name the author.
 func (a Author) String() string { return fmt.Sprintf("user %q", a.Username) }
 
+// writable says which name cannot be written as the policy in config/policy/author.yaml compares it: one that JSON has to
+// escape by more than a backslash.
+func (a Author) writable() error {
+	escaped := func(r rune) bool { return r < ' ' || r == '\u2028' || r == '\u2029' }
+	for _, name := range append([]string{a.Username, a.UID}, a.Groups...) {
+		if strings.ContainsFunc(name, escaped) {
+			return fmt.Errorf("%s cannot write it: the name %q has a control character: let a user write it in whose name and groups there is none", a, name)
+		}
+	}
+	return nil
+}
+
 // Stored is an author as it was read back.
 type Stored struct {
 	Author
@@ -109,6 +121,29 @@ type annotation struct {
 	// About says how the signed text names the object.
 	About     form   `json:"about"`
 	Signature string `json:"signature"`
+}
+
+// text is the one way in which an annotation is written. It begins with the author, in JSON that escapes quotes and backslashes
+// alone: the policy in config/policy/author.yaml compares that beginning with the user of the request.
+func (a *annotation) text() (string, error) {
+	out := &strings.Builder{}
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(a)
+	return strings.TrimSuffix(out.String(), "\n"), err
+}
+
+// parse reads an annotation that text has written. No other text passes, even if it means the same: one that names two
+// authors would show one to the policy and the other one here.
+func parse(raw string) (*annotation, error) {
+	a := &annotation{}
+	if len(raw) > maxBytes || json.Unmarshal([]byte(raw), a) != nil {
+		return nil, ErrForeign
+	}
+	if canonical, err := a.text(); err != nil || canonical != raw {
+		return nil, ErrForeign
+	}
+	return a, nil
 }
 
 // form is how a statement names its object: what the API server knew of it when it was signed.
@@ -158,6 +193,9 @@ func textOf(c v1alpha1.Owner, a *annotation) ([]byte, error) {
 
 // Sign gives the annotation that says that an author wrote the spec of an object at a moment.
 func Sign(ring signing.Ring, c v1alpha1.Owner, who Author, now time.Time) (string, error) {
+	if err := who.writable(); err != nil {
+		return "", err
+	}
 	a := &annotation{Author: who, Time: metav1.NewTime(now.UTC().Truncate(time.Second)), About: byUID}
 	switch {
 	case c.GetUID() != "":
@@ -173,7 +211,7 @@ func Sign(ring signing.Ring, c v1alpha1.Owner, who Author, now time.Time) (strin
 	if a.Signature, err = ring.Sign(signing.Author, text); err != nil {
 		return "", fmt.Errorf("cannot sign the author: %w", err)
 	}
-	out, err := json.Marshal(a)
+	out, err := a.text()
 	if err != nil {
 		return "", fmt.Errorf("cannot write the author: %w", err)
 	}
@@ -181,7 +219,7 @@ func Sign(ring signing.Ring, c v1alpha1.Owner, who Author, now time.Time) (strin
 		return "", fmt.Errorf("%s is in %d groups, and they take %d bytes of the %d that an author may have: let a user or a ServiceAccount in fewer groups write it",
 			who, len(who.Groups), len(out), maxBytes)
 	}
-	return string(out), nil
+	return out, nil
 }
 
 // Read is the author of an object's spec. The error is ErrAbsent, ErrForeign or ErrKeyLost.
@@ -190,9 +228,9 @@ func Read(ring signing.Ring, c v1alpha1.Owner) (Stored, error) {
 	if !ok || raw == "" {
 		return Stored{}, ErrAbsent
 	}
-	a := &annotation{}
-	if len(raw) > maxBytes || json.Unmarshal([]byte(raw), a) != nil {
-		return Stored{}, ErrForeign
+	a, err := parse(raw)
+	if err != nil {
+		return Stored{}, err
 	}
 	text, err := textOf(c, a)
 	if err != nil {

@@ -103,6 +103,16 @@ func TestReadRefuses(t *testing.T) {
 		"an unknown form":       replace(`"about":"name"`, `"about":""`),
 		"no signature":          replace(`"signature":"2026`, `"signature":"`),
 		"no JSON":               replace(`{`, ``),
+		"two authors":           replace(`{"author":`, `{"author":{"username":"mallory"},"author":`),
+		"an author in capitals": replace(`{"author":`, `{"author":{"username":"mallory"},"Author":`),
+		"two names":             replace(`{"username":`, `{"username":"mallory","username":`),
+		"a name in capitals":    replace(`{"username":`, `{"username":"mallory","UserName":`),
+		"an unknown member":     replace(`,"time"`, `,"note":"","time"`),
+		"another order":         replace(`{"username":"alice","groups":["team","system:authenticated"]}`, `{"groups":["team","system:authenticated"],"username":"alice"}`),
+		"white space":           replace(`{"author"`, `{ "author"`),
+		"white space behind it": func(c *v1alpha1.Cleaner) { c.Annotations[v1alpha1.AnnotationAuthor] += "\n" },
+		"an escaped letter":     replace(`"alice"`, `"\u0061lice"`),
+		"an empty field":        replace(`{"username":"alice"`, `{"username":"alice","uid":""`),
 		"an annotation too big": func(c *v1alpha1.Cleaner) { c.Annotations[v1alpha1.AnnotationAuthor] += strings.Repeat(" ", maxBytes) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -137,6 +147,39 @@ func TestASpecThatCannotBeReadHasNoAuthor(t *testing.T) {
 func TestSignWithoutAKey(t *testing.T) {
 	if value, err := Sign(signing.Ring{}, cleaner(), alice, now); err == nil || value != "" {
 		t.Errorf("got %q, %v", value, err)
+	}
+}
+
+// What a policy of the API server has to compare is written as it is, but for quotes and backslashes; and it is read back.
+func TestTextOfAnAuthor(t *testing.T) {
+	ring := ringOf(t, signing.NewKey(now))
+	for name, tc := range map[string]struct {
+		who  Author
+		want string
+	}{
+		"User":           {Author{Username: "alice", Groups: []string{"a", "b"}}, `{"author":{"username":"alice","groups":["a","b"]},"time":`},
+		"NoGroups":       {Author{Username: "alice"}, `{"author":{"username":"alice"},"time":`},
+		"Extra":          {Author{Username: "alice", Extra: map[string][]string{"k": {"v"}}}, `{"author":{"username":"alice","extra":{"k":["v"]}},"time":`},
+		"ServiceAccount": {Author{Username: "system:serviceaccount:a:b", UID: "7"}, `{"author":{"username":"system:serviceaccount:a:b","uid":"7"},"time":`},
+		"HTML":           {Author{Username: "<a&b>@x", Groups: []string{"<&>"}}, `{"author":{"username":"<a&b>@x","groups":["<&>"]},"time":`},
+		"Quotes":         {Author{Username: `a"b\c'd`, Groups: []string{`"\`}}, `{"author":{"username":"a\"b\\c'd","groups":["\"\\"]},"time":`},
+		"OtherLetters":   {Author{Username: "Zoë 名 \U0001f600 \x7f"}, `{"author":{"username":"Zoë 名 ` + "\U0001f600 \x7f" + `"},"time":`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := cleaner()
+			value, err := Sign(ring, c, tc.who, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasPrefix(value, tc.want) {
+				t.Errorf("it is %s, and should begin with %s", value, tc.want)
+			}
+			c.Annotations = map[string]string{v1alpha1.AnnotationAuthor: value}
+			got, err := Read(ring, c)
+			if diff := cmp.Diff(tc.who, got.Author); err != nil || diff != "" {
+				t.Errorf("%v, -want +got:\n%s", err, diff)
+			}
+		})
 	}
 }
 
@@ -234,6 +277,21 @@ func TestAuthorIsBounded(t *testing.T) {
 	_, err := Sign(ringOf(t, signing.NewKey(now)), cleaner(), many, now)
 	if err == nil || !strings.Contains(err.Error(), "5000 groups") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A name that would be written otherwise than the policy of the API server compares it is nobody's.
+func TestNamesThatCannotBeWritten(t *testing.T) {
+	for name, who := range map[string]Author{
+		"ControlCharacter": {Username: "a\tb"}, "LineSeparator": {Username: "a\u2028b"}, "ParagraphSeparator": {Username: "a", Groups: []string{"b", "c\u2029"}},
+		"UID": {Username: "system:serviceaccount:a:b", UID: "7\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			value, err := Sign(ringOf(t, signing.NewKey(now)), cleaner(), who, now)
+			if err == nil || !strings.Contains(err.Error(), "has a control character") {
+				t.Errorf("got %s, %v", value, err)
+			}
+		})
 	}
 }
 
