@@ -76,6 +76,7 @@ func copyManifests() error {
 		{"config/components/*/role.yaml", "presets", nil, func(path string, _ manifest) string { return filepath.Base(filepath.Dir(path)) }},
 		{"config/templates/*/template.yaml", "templates", nil, func(_ string, m manifest) string { return m.Metadata.Name }},
 		{"config/webhook/configuration.yaml", "webhook", nil, func(string, manifest) string { return "configuration" }},
+		{"config/policy/author.yaml", "policy", nil, kindAndName},
 		{"config/policy/status.yaml", "policy", nil, kindAndName},
 		{"config/webhook/author.yaml", "webhook", nil, func(string, manifest) string { return "author" }},
 		{"config/webhook/role.yaml", "webhook/rbac", rbac(), kindAndName},

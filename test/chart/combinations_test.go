@@ -240,20 +240,22 @@ networkPolicy:
 			release: "tidy", values: "{impersonation: {namespaces: [default, kube-public], legacy: true}}",
 			check: func(t *testing.T, o objects) { mustImpersonate(t, o, "tidy-cleaner-legacy-impersonation") },
 		},
-		"NoStatusPolicy": {
-			release: name, values: "{statusPolicy: {enabled: false}}",
+		"NoAdmissionPolicies": {
+			release: name, values: "{admissionPolicies: {enabled: false}}",
 			check: func(t *testing.T, o objects) { o.mustLack(t, "ValidatingAdmissionPolicy") },
 		},
-		"OtherStatusPolicy": {
+		"OtherAdmissionPolicies": {
 			release: "tidy", values: "{serviceAccount: {create: false, name: robot}}",
 			check: func(t *testing.T, o objects) {
-				policy := get[admissionregistrationv1.ValidatingAdmissionPolicy](t, o, "ValidatingAdmissionPolicy tidy-cleaner-status")
-				if got, want := policy.Spec.Variables[0].Expression, "'system:serviceaccount:' + 'cleaner-system' + ':' + 'robot'"; got != want {
-					t.Errorf("the policy lets %s write", got)
-				}
-				binding := get[admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, o, "ValidatingAdmissionPolicyBinding tidy-cleaner-status")
-				if binding.Spec.PolicyName != policy.Name {
-					t.Errorf("the binding is for the policy %s", binding.Spec.PolicyName)
+				for _, name := range []string{"tidy-cleaner-author", "tidy-cleaner-status"} {
+					policy := get[admissionregistrationv1.ValidatingAdmissionPolicy](t, o, "ValidatingAdmissionPolicy "+name)
+					if got, want := policy.Spec.Variables[0].Expression, "'system:serviceaccount:' + 'cleaner-system' + ':' + 'robot'"; got != want {
+						t.Errorf("the policy %s lets %s write", name, got)
+					}
+					binding := get[admissionregistrationv1.ValidatingAdmissionPolicyBinding](t, o, "ValidatingAdmissionPolicyBinding "+name)
+					if binding.Spec.PolicyName != policy.Name {
+						t.Errorf("the binding is for the policy %s", binding.Spec.PolicyName)
+					}
 				}
 			},
 		},

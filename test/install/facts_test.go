@@ -219,7 +219,7 @@ func (i *installed) webhooks() []string {
 	return lines
 }
 
-// policies are what the API server itself refuses: who may write status.
+// policies are what the API server itself refuses: who may write status, and be named as an author.
 func (i *installed) policies() []string {
 	var lines []string
 	bound := map[string]bool{}

@@ -80,7 +80,9 @@ func olmDiffers() []difference {
 			"+pod.containers.manager.volumeMounts.apiservice-cert.",
 			"-pod.volumes.webhook-cert.secret.secretName", "+pod.volumes.webhook-cert.secret.", "+pod.volumes.apiservice-cert.",
 		}},
-		{"OLM v0 installs no policies, and refuses a bundle that has one: config/olm/policy has it.", []string{"-policy cleaner-status.", "-binding cleaner-status."}},
+		{"OLM v0 installs no policies, and refuses a bundle that has one: config/olm/policy has them.", []string{
+			"-policy cleaner-author.", "-binding cleaner-author.", "-policy cleaner-status.", "-binding cleaner-status.",
+		}},
 		{"OLM tells each operator the name of its OperatorCondition.", []string{"+pod.containers.manager.env.OPERATOR_CONDITION_NAME."}},
 		{"OLM knows no conditions of webhooks. Asked in vain, the operator says yes.", []string{
 			"-webhook cleaners.cleaner.vtex.dev.matchConditions.", "-webhook clustercleaners.cleaner.vtex.dev.matchConditions.",
@@ -153,7 +155,7 @@ func TestAllWaysToInstallComeToTheSame(t *testing.T) {
 	}
 }
 
-// What is applied beside the bundle, for want of policies in it, is the policy that the other ways bring.
+// What is applied beside the bundle, for want of policies in it, are the policies that the other ways bring.
 func TestThePolicyForOLMIsTheSame(t *testing.T) {
 	policies := func(dir string) []string {
 		i := &installed{T: t, objects: build(t, dir)}
@@ -168,7 +170,7 @@ func TestThePolicyForOLMIsTheSame(t *testing.T) {
 	}
 }
 
-// With another prefix and in another namespace the policy follows the ServiceAccount, and without the policy all else is built.
+// With another prefix and in another namespace the policies follow the ServiceAccount, and without them all else is built.
 func TestThePolicyFollowsTheServiceAccount(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("../../config")); err != nil {
@@ -190,11 +192,13 @@ func TestThePolicyFollowsTheServiceAccount(t *testing.T) {
 		return &installed{T: t, objects: build(t, filepath.Dir(path))}
 	}
 	moved := build("namespace: cleaner-system", "namespace: tidy", "namePrefix: cleaner-", "namePrefix: my-", "name: cleaner-manager", "name: my-manager")
-	if want := "policy my-status.variables.operator.expression: 'system:serviceaccount:' + 'tidy' + ':' + 'my-manager'"; !slices.Contains(moved.policies(), want) {
-		t.Errorf("the policy does not follow: %q", moved.policies())
+	for _, name := range []string{"my-author", "my-status"} {
+		if want := "policy " + name + ".variables.operator.expression: 'system:serviceaccount:' + 'tidy' + ':' + 'my-manager'"; !slices.Contains(moved.policies(), want) {
+			t.Errorf("the policy %s does not follow: %q", name, moved.policies())
+		}
 	}
 	without := build("\n- ../policy\n", "\n#- ../policy\n")
-	if got := without.policies(); len(got) > 0 || len(without.objects) != len(moved.objects)-2 {
+	if got := without.policies(); len(got) > 0 || len(without.objects) != len(moved.objects)-4 {
 		t.Errorf("without it there are %d objects for %d, and %q", len(without.objects), len(moved.objects), got)
 	}
 }
@@ -246,7 +250,8 @@ func TestDifferencesAreFound(t *testing.T) {
 		"pod.containers.manager.securityContext.readOnlyRootFilesystem: true", "pod.securityContext.runAsNonRoot: true", "pod.containers.manager.resources.limits.memory: 1Gi",
 		"replicas: 1", "kind cleaners.cleaner.vtex.dev: {", "webhook cleaners.cleaner.vtex.dev.rules.apiVersions: v1alpha", "webhook clustercleaners.cleaner.vtex.dev.failurePolicy: Fail",
 		"policy cleaner-status.variables.operator.expression: 'system:serviceaccount:' + 'cleaner-system' + ':' + 'cleaner-manager'", "policy cleaner-status.failurePolicy: Fail",
-		"binding cleaner-status.validationActions: Deny", `network lets in {"ports":[{"protocol":"TCP","port":9443}]}`, "network bounds Ingress",
+		"policy cleaner-author.variables.operator.expression: 'system:serviceaccount:' + 'cleaner-system' + ':' + 'cleaner-manager'", "policy cleaner-author.validations.expression: variables.now == ''",
+		"binding cleaner-author.validationActions: Deny", "binding cleaner-status.validationActions: Deny", `network lets in {"ports":[{"protocol":"TCP","port":9443}]}`, "network bounds Ingress",
 		`network lets in {"ports":[{"protocol":"TCP","port":8443}],"from":[{"namespaceSelector":{"matchLabels":{"cleaner.vtex.dev/metrics":"true"}}}]}`,
 		"role cleaner-impersonation: impersonate:serviceaccount serviceaccounts.authentication.k8s.io",
 		"webhook cleaners.cleaner.vtex.dev.clientConfig.service.path: /validate", "webhook cleanertemplates.cleaner.vtex.dev asks at port 9443",

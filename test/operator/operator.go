@@ -40,8 +40,8 @@ const (
 
 // Install applies config/default: CRDs, rights, and a Deployment that stays Pending for want of a kubelet. What it
 // declares is run by Run. It returns when the rights are in force. What refuses at admission is left out: the webhook, since
-// without a manager that serves it no Cleaner could be written, and the policy for status, since tests write what others may
-// have written. InstallWithWebhook has both.
+// without a manager that serves it no Cleaner could be written, and the policies, since tests write what others may have
+// written. InstallWithWebhook has both.
 func Install(ctx context.Context, c *cluster.Cluster) error {
 	if err := InstallWithWebhook(ctx, c); err != nil {
 		return err
@@ -51,18 +51,18 @@ func Install(ctx context.Context, c *cluster.Cluster) error {
 			return fmt.Errorf("cannot take the webhook away: %w\n%s", err, out)
 		}
 	}
-	return DropStatusPolicy(ctx, c)
+	return dropPolicies(ctx, c)
 }
 
-// DropStatusPolicy lets others than the operator write status, as where the policy is left out.
-func DropStatusPolicy(ctx context.Context, c *cluster.Cluster) error {
-	if out, err := c.Kubectl(ctx, "delete", "validatingadmissionpolicybinding", StatusPolicy); err != nil {
-		return fmt.Errorf("cannot take the policy for status away: %w\n%s", err, out)
+// dropPolicies lets others than the operator write status and authors, as where the policies are left out.
+func dropPolicies(ctx context.Context, c *cluster.Cluster) error {
+	if out, err := c.Kubectl(ctx, "delete", "validatingadmissionpolicybinding", StatusPolicy, AuthorPolicy); err != nil {
+		return fmt.Errorf("cannot take the policies away: %w\n%s", err, out)
 	}
 	return nil
 }
 
-// InstallWithWebhook is all of Install, and the webhook and the policy for status. Until a manager serves it no Cleaner can be written.
+// InstallWithWebhook is all of Install, and the webhook and the policies. Until a manager serves it no Cleaner can be written.
 func InstallWithWebhook(ctx context.Context, c *cluster.Cluster) error {
 	root, err := Root()
 	if err != nil {

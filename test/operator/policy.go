@@ -28,6 +28,9 @@ import (
 // StatusPolicy is how config/default calls the policy that lets nobody else write status, and its binding.
 const StatusPolicy = "cleaner-status"
 
+// AuthorPolicy is how it calls the one that lets nobody be named as an author but who makes the request, and its binding.
+const AuthorPolicy = "cleaner-author"
+
 // statusDenied is how the API server begins what it says of it.
 const statusDenied = "only the operator writes the status of "
 

@@ -32,14 +32,17 @@ const forged = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","re
 "object":{"apiVersion":"cleaner.vtex.dev/v1alpha1","kind":"Cleaner","metadata":{"name":"a","namespace":"default"},
 "spec":{"ttl":"1d","targets":[{"name":"pods","reference":{"version":"v1","kind":"Pod","name":"a"},"delete":true}]}}}}`
 
+// whether is the path at which the API server asks whether a Cleaner may be written.
+const whether = "validate-cleaner-vtex-dev-v1alpha1-cleaner"
+
 // ask asks the webhook of a manager directly, as any Pod could.
-func ask(t *testing.T, p *operator.Process, certificates ...tls.Certificate) (string, error) {
+func ask(t *testing.T, p *operator.Process, path, review string, certificates ...tls.Certificate) (string, error) {
 	t.Helper()
 	asks := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: certificates},
 	}}
-	url := fmt.Sprintf("https://127.0.0.1:%d/validate-cleaner-vtex-dev-v1alpha1-cleaner", p.WebhookPort)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(forged))
+	url := fmt.Sprintf("https://127.0.0.1:%d/%s", p.WebhookPort, path)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(review))
 	if err != nil {
 		return "", err
 	}
@@ -129,7 +132,7 @@ func TestOnlyTheAPIServerIsAnswered(t *testing.T) {
 	e.manager = e.replica(t, "-guarded", "--webhook-client-ca="+filepath.Join(dir, "client.crt"), "--webhook-client-names=kube-apiserver")
 	e.asked(t, "default", "the API server is answered")
 
-	if answer, err := ask(t, e.manager); err == nil {
+	if answer, err := ask(t, e.manager, whether, forged); err == nil {
 		t.Errorf("a caller without a certificate was answered: %s", answer)
 	}
 	other, otherKey := clientCertificate(t, "kube-apiserver")
@@ -137,7 +140,7 @@ func TestOnlyTheAPIServerIsAnswered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if answer, err := ask(t, e.manager, pair); err == nil {
+	if answer, err := ask(t, e.manager, whether, forged, pair); err == nil {
 		t.Errorf("a caller with a certificate of its own was answered: %s", answer)
 	}
 	log, err := os.ReadFile(e.manager.LogPath)
