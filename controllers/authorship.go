@@ -128,11 +128,13 @@ func (p *pass) disablesHooks() bool {
 func findAuthor(ring signing.Ring, c v1alpha1.Owner, account identity.Account, o *Options) (who author.Stored, known bool, f refusal) {
 	who, err := author.Read(ring, c)
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, author.ErrKeyLost) && !account.Operator() && !o.ActWithoutAuthor:
+		// The rights of the account decide what is done. Whether the author may name it is asked of the one whom the annotation
+		// names, for whom only the policy vouches where the key is lost.
 		return who, true, refusal{}
-	case o.ActWithoutAuthor || actsWithout(account, err):
+	case o.ActWithoutAuthor:
 	default:
-		f = refusal{v1alpha1.ReasonAuthorMissing, withoutAuthor(c, account, err)}
+		f = refusal{v1alpha1.ReasonAuthorMissing, withoutAuthor(c, err)}
 	}
 	return who, false, f
 }
@@ -149,14 +151,8 @@ func reviewAuthor(ctx context.Context, authors *identity.Authors, who author.Sto
 	return refusal{}
 }
 
-// actsWithout says that a Cleaner acts although nobody knows its author: as a ServiceAccount, whose own rights decide then.
-// An author whose spec somebody has changed is no such case, since the one who has may not be allowed to name the account.
-func actsWithout(account identity.Account, why error) bool {
-	return !account.Operator() && !errors.Is(why, author.ErrForeign)
-}
-
 // withoutAuthor says what to do about a spec whose author is not known.
-func withoutAuthor(c v1alpha1.Owner, account identity.Account, why error) string {
+func withoutAuthor(c v1alpha1.Owner, why error) string {
 	kind := strings.ToLower(v1alpha1.KindOf(c))
 	where := ""
 	if ns := c.GetNamespace(); ns != "" {
@@ -171,11 +167,7 @@ func withoutAuthor(c v1alpha1.Owner, account identity.Account, why error) string
 	default:
 		begin += "no author is stored"
 	}
-	instead := ""
-	if account.Operator() {
-		instead = ", or name a ServiceAccount to act as"
-	}
-	return fmt.Sprintf(`%s. To answer for it, read it and run "kubectl cleaner run %s/%s%s"%s.`, begin, kind, c.GetName(), where, instead)
+	return fmt.Sprintf(`%s. To answer for it, read it and run "kubectl cleaner run %s/%s%s".`, begin, kind, c.GetName(), where)
 }
 
 // lacks says in words what an author may not do.

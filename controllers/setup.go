@@ -56,7 +56,7 @@ type Options struct {
 	AllowProtectedKinds []string
 	// Keys sign what the operator reads back from where others can write. Required.
 	Keys signing.Keys
-	// ActWithoutAuthor lets Cleaners whose author is not known act with the operator's own rights.
+	// ActWithoutAuthor lets Cleaners whose author is not known act, with the operator's own rights or as the account that they name.
 	ActWithoutAuthor bool
 	// DefaultServiceAccount is the ServiceAccount, in each Cleaner's namespace, as which the operator acts for Cleaners that
 	// name none; empty: it acts as itself.

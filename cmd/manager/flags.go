@@ -102,7 +102,7 @@ func parse(args []string) (*flags, error) {
 	fs.StringVar(&f.selfSigned.Service, "webhook-service", "cleaner-webhook", "Service in the operator's namespace by which the API server calls the webhook")
 	fs.StringVar(&f.selfSigned.Configuration, "webhook-configuration", "cleaner-webhook", "ValidatingWebhookConfiguration and MutatingWebhookConfiguration that are told the self-signed authority")
 	fs.StringSliceVar(&f.webhook.AuthorExtraKeys, "author-extra-keys", nil, "extra attributes of a user that are stored with the author of a Cleaner and reviewed with it (default: none)")
-	fs.BoolVar(&f.options.ActWithoutAuthor, "act-without-author", false, "let Cleaners whose author is not known act with the operator's own rights; for clusters where the webhook does not run")
+	fs.BoolVar(&f.options.ActWithoutAuthor, "act-without-author", false, "let Cleaners whose author is not known act, with the operator's own rights or as the ServiceAccount that they name; for clusters where the webhook does not run")
 	fs.StringVar(&f.signingSecret, "signing-secret", "cleaner-signing-key", "Secret in the operator's namespace with the keys that sign authors and records")
 	fs.DurationVar(&f.signingRules.Rotation, "signing-key-rotation", 90*24*time.Hour, "age at which a signing key gets a successor; 0: never")
 	fs.DurationVar(&f.signingRules.Overlap, "signing-key-overlap", 30*24*time.Hour, "for how long a signing key is still accepted after its successor has begun to sign")

@@ -41,7 +41,7 @@ var (
 	ErrAbsent = errors.New("no author is stored")
 	// ErrForeign says that the annotation was not signed by this operator for this object and this spec.
 	ErrForeign = errors.New("the stored author is not signed by this operator for this object and its spec")
-	// ErrKeyLost says that the key is lost with which the annotation was signed, so that nobody can tell.
+	// ErrKeyLost says that the key is lost with which the annotation was signed, so that nobody can tell whether it is true.
 	ErrKeyLost = errors.New("the stored author was signed with a key that is lost")
 )
 
@@ -222,7 +222,9 @@ func Sign(ring signing.Ring, c v1alpha1.Owner, who Author, now time.Time) (strin
 	return out, nil
 }
 
-// Read is the author of an object's spec. The error is ErrAbsent, ErrForeign or ErrKeyLost.
+// Read is the author of an object's spec. The error is ErrAbsent, ErrForeign or ErrKeyLost; with the last, the author is the one
+// that the annotation names, as nobody vouches for. An object that was created later than all keys that are accepted is signed
+// with none that is lost.
 func Read(ring signing.Ring, c v1alpha1.Owner) (Stored, error) {
 	raw, ok := c.GetAnnotations()[v1alpha1.AnnotationAuthor]
 	if !ok || raw == "" {
@@ -237,8 +239,8 @@ func Read(ring signing.Ring, c v1alpha1.Owner) (Stored, error) {
 		return Stored{}, ErrForeign
 	}
 	current, err := ring.Verify(signing.Author, text, a.Signature)
-	if errors.Is(err, signing.ErrKeyLost) {
-		return Stored{}, ErrKeyLost
+	if errors.Is(err, signing.ErrKeyLost) && c.GetCreationTimestamp().Time.Before(ring.Oldest()) {
+		return Stored{Author: a.Author, Written: a.Time.Time}, ErrKeyLost
 	}
 	if err != nil || a.About != byUID && !nearCreation(c, a.Time.Time) {
 		return Stored{}, ErrForeign

@@ -183,12 +183,19 @@ func TestTextOfAnAuthor(t *testing.T) {
 	}
 }
 
-// A key that is gone says nothing, neither for the author nor against them.
+// A key that is gone says nothing, neither for the author nor against them. It is not gone if it was never there: an object that is
+// younger than the keys was not signed with an older one.
 func TestReadWithoutTheKey(t *testing.T) {
 	c := cleaner()
 	sign(t, ringOf(t, signing.NewKey(now)), c, false)
-	if got, err := Read(ringOf(t, signing.NewKey(now.Add(time.Second))), c); !errors.Is(err, ErrKeyLost) {
-		t.Errorf("got %v, %v", got, err)
+	later := ringOf(t, signing.NewKey(now.Add(time.Second)))
+	c.CreationTimestamp = metav1.NewTime(now)
+	if got, err := Read(later, c); !errors.Is(err, ErrKeyLost) || got.Username != alice.Username || got.Renew {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	c.CreationTimestamp = metav1.NewTime(now.Add(time.Second))
+	if got, err := Read(later, c); !errors.Is(err, ErrForeign) || got.Username != "" {
+		t.Errorf("of a younger object: got %+v, %v", got, err)
 	}
 }
 

@@ -150,6 +150,14 @@ func (r Ring) Rotates(rules Rules, now time.Time) bool {
 	return rules.Rotation > 0 && len(r.keys) > 0 && !now.Before(r.keys[0].Made().Add(rules.Rotation))
 }
 
+// Oldest is when the oldest key that is accepted was made; the zero time if none is accepted.
+func (r Ring) Oldest() time.Time {
+	if len(r.keys) == 0 {
+		return time.Time{}
+	}
+	return r.keys[len(r.keys)-1].Made()
+}
+
 // Sign signs a text for a purpose, as <key>.<signature>.
 func (r Ring) Sign(purpose Purpose, text []byte) (string, error) {
 	if r.signs.bytes == nil {

@@ -298,6 +298,26 @@ func TestAnAccountIsNoWayAroundTheAuthor(t *testing.T) {
 		return e.Patch(t.Context(), u.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"ttl":"1s"}}`)))
 	})
 	e.becomes(t, key, "AuthorMissing: Nobody knows who wrote the spec: the author in the annotation is not signed for it")
+
+	// Nor is one without an author, or with one that a key has signed which there never was.
+	unknown := regexp.MustCompile(`"signature":".*"`).ReplaceAllString(e.authorOf(t, u), `"signature":"20260102T150405Z.AAAA"`)
+	for name, planted := range map[string]string{"none": "", "lost": unknown} {
+		u := cleaner(t, ns, name, `{serviceAccountName: janitor, targets: [{name: cm, reference: {version: v1, kind: ConfigMap, name: x}, delete: true}], lifecycle: Recurring}`)
+		if planted != "" {
+			u.SetAnnotations(map[string]string{v1alpha1.AnnotationAuthor: planted})
+		}
+		e.withoutWebhook(t, ns, func() error {
+			tried := u.DeepCopy()
+			if err := e.Create(t.Context(), tried, client.DryRunAll); err != nil {
+				return err
+			}
+			if tried.GetAnnotations()[v1alpha1.AnnotationAuthor] != planted {
+				return errors.New("the webhook has stored the author")
+			}
+			return e.Create(t.Context(), u)
+		})
+		e.becomes(t, client.ObjectKeyFromObject(u), "AuthorMissing: Nobody knows who wrote the spec")
+	}
 }
 
 // TestAnAuthorWhoLosesRights shows that what an author may no longer do is not done any more.
