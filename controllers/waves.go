@@ -166,11 +166,12 @@ func (b *batch) took(s *plan.Step, out actuate.Outcome) progress {
 			b.tellLoop(s)
 		}
 		if out.Kind == plan.AnswerDeleted {
-			b.mem.done = append(b.mem.done, b.deed(s, now))
+			b.mem.done = append(b.mem.done, b.in.Deed(s, now))
 		}
 		b.versions[uid] = out.Version
 		return succeeded
-	case plan.AnswerLost:
+	case plan.AnswerLost: // it may have been done, so it counts
+		b.mem.done = append(b.mem.done, b.in.Deed(s, now))
 		b.settle(s, out)
 		b.mem.run.Whole = false
 		b.refused(uid, out, now)
@@ -186,15 +187,6 @@ func (b *batch) refused(uid types.UID, out actuate.Outcome, now time.Time) {
 	b.mem.backoff.Fail(uid, out.Why, now)
 	b.mem.backoff.Postpone(uid, out.RetryAfter, now)
 	b.why[uid], b.retryAfter[uid] = out.Why, out.RetryAfter
-}
-
-// deed is what limits count of a step.
-func (b *batch) deed(s *plan.Step, now time.Time) plan.Deed {
-	d := plan.Deed{At: now, UID: s.Object.UID, Items: max(1, len(s.Keys))}
-	for _, t := range b.in.Snapshot.Holding(&s.Object) {
-		d.Targets = append(d.Targets, b.work.Targets[t].Name)
-	}
-	return d
 }
 
 // remember notes how an object is now, for the time until the watches show it.

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"hash/maphash"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -22,10 +23,26 @@ type Done []Deed
 type Deed struct {
 	At  time.Time
 	UID types.UID
-	// Items is how many items it stood for; at least 1.
-	Items int
+	// Rule and Action are those that wanted it.
+	Rule   string
+	Action int
+	// Items are those that it stood for.
+	Items []itemSum
 	// Targets are the names of the targets that the object was in.
 	Targets []string
+}
+
+// itemSum stands for the key of an item of a rule: deeds are remembered for as long as limits.per says, and keys may be long.
+type itemSum uint64
+
+var itemSeed = maphash.MakeSeed()
+
+func sumItems(keys []string) []itemSum {
+	out := make([]itemSum, len(keys))
+	for i, key := range keys {
+		out[i] = itemSum(maphash.String(itemSeed, key))
+	}
+	return out
 }
 
 // Since is what is left of the deeds when those are dropped that lie as long ago as a limit counts, or longer.
@@ -36,11 +53,11 @@ func (d Done) Since(now time.Time, per time.Duration) Done {
 	return d
 }
 
-// Deed is what is to be remembered of a step that was done.
+// Deed is what is to be remembered of a step that was done, or may have been.
 func (in *Input) Deed(s *Step, at time.Time) Deed {
-	d := Deed{At: at, UID: s.Object.UID, Items: max(1, len(s.Keys))}
-	for _, read := range in.Snapshot.ReadsOf(s.Object.Ref) {
-		d.Targets = append(d.Targets, in.Spec.Targets[read.Target].Name)
+	d := Deed{At: at, UID: s.Object.identity(), Rule: s.Rule, Action: s.Action, Items: sumItems(s.Keys)}
+	for _, t := range in.Snapshot.Holding(&s.Object) {
+		d.Targets = append(d.Targets, in.Spec.Targets[t].Name)
 	}
 	return d
 }
@@ -60,10 +77,7 @@ func (in *Input) limited(p *Plan) (limit, message string, freed time.Time, err e
 	if len(done) > 0 {
 		freed = done[0].At.Add(per)
 	}
-	acted, actions := p.counts()
-	for i := range done {
-		actions += int64(max(1, done[i].Items))
-	}
+	acted, actions := p.counts(done)
 	if n := limits.MaxActions; n > 0 && len(acted) > 0 && actions > n {
 		return "maxActions", fmt.Sprintf("Nothing is done: it would be more than the %d objects that limits.maxActions allows in %s.", n, per), freed, nil
 	}
@@ -78,30 +92,53 @@ func (in *Input) limited(p *Plan) (limit, message string, freed time.Time, err e
 	return "", "", time.Time{}, nil
 }
 
-// counts are the objects that the plan changes, and how many that is: one that stands for several items counts as these.
-func (p *Plan) counts() (acted map[types.UID]bool, actions int64) {
-	type part struct {
-		object types.UID
-		rule   string
-		action int
+// counts are the objects that the plan changes, and how many objects that is together with those that were acted on before.
+// Whatever is done to an object counts once, in one evaluation or in several, and one that stands for several items of an action
+// counts as these.
+func (p *Plan) counts(done Done) (acted map[types.UID]bool, actions int64) {
+	items := itemCounts{}
+	for i := range done {
+		items.add(done[i].UID, done[i].Rule, done[i].Action, done[i].Items)
 	}
 	acted = make(map[types.UID]bool, len(p.Steps))
-	parts, most := map[part]int{}, map[types.UID]int{}
 	for i := range p.Steps {
-		s := &p.Steps[i]
-		if !s.Deed() {
-			continue
+		if s := &p.Steps[i]; s.Deed() {
+			acted[s.Object.identity()] = true
+			items.add(s.Object.identity(), s.Rule, s.Action, sumItems(s.Keys))
 		}
-		id := s.Object.identity()
-		acted[id] = true
-		of := part{id, s.Rule, s.Action}
-		parts[of] += max(1, len(s.Keys))
-		most[id] = max(most[id], parts[of])
 	}
-	for _, n := range most {
-		actions += int64(n)
+	return acted, items.objects()
+}
+
+// itemCounts are the items that each object stands for, by the action that does.
+type itemCounts map[itemCount]map[itemSum]bool
+
+type itemCount struct {
+	object types.UID
+	rule   string
+	action int
+}
+
+func (c itemCounts) add(object types.UID, rule string, action int, items []itemSum) {
+	of := itemCount{object, rule, action}
+	if c[of] == nil {
+		c[of] = make(map[itemSum]bool, len(items))
 	}
-	return acted, actions
+	for _, item := range items {
+		c[of][item] = true
+	}
+}
+
+// objects is how many there are: each counts as the items of the action for which it stands for most.
+func (c itemCounts) objects() (n int64) {
+	most := map[types.UID]int{}
+	for of, items := range c {
+		most[of.object] = max(most[of.object], len(items), 1)
+	}
+	for _, items := range most {
+		n += int64(items)
+	}
+	return n
 }
 
 // overPercent says that more of a target's objects are acted on than so many of a hundred. Objects that were acted on and

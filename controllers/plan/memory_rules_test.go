@@ -305,8 +305,8 @@ func TestWith(t *testing.T) {
 
 func TestDeed(t *testing.T) {
 	in := over(t, cluster(rule()), p("a"))
-	s := Step{Rule: "r", Object: p("a"), Keys: []string{"1", "2"}}
-	want := Deed{At: born, UID: "uid-a", Items: 2, Targets: []string{"pods"}}
+	s := Step{Rule: "r", Action: 1, Object: p("a"), Keys: []string{"1", "2"}}
+	want := Deed{At: born, UID: "uid-a", Rule: "r", Action: 1, Items: sumItems([]string{"1", "2"}), Targets: []string{"pods"}}
 	if diff := cmp.Diff(want, in.Deed(&s, born)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}

@@ -121,7 +121,7 @@ func drawn(t *rapid.T, tb testing.TB) Input {
 		in.Confirmed = in.Snapshot.Live()
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, "done") {
-		in.Done = append(in.Done, Deed{At: in.Now, UID: "uid-p1", Items: i, Targets: []string{"pods"}})
+		in.Done = append(in.Done, Deed{At: in.Now, UID: "uid-p1", Items: sumItems(slices.Repeat([]string{"k"}, i)), Targets: []string{"pods"}})
 	}
 	return in
 }

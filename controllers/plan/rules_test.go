@@ -728,7 +728,33 @@ func TestRules(t *testing.T) {
 			change: func(in *Input, w *v1alpha1.Work) {
 				w.Limits = &v1alpha1.Limits{MaxActions: 2, Per: "30m"}
 				in.Done = Done{
-					{At: in.Now.Add(-30 * time.Minute), UID: "old", Items: 9}, {At: in.Now.Add(-29 * time.Minute), UID: "x", Items: 2},
+					{At: in.Now.Add(-30 * time.Minute), UID: "old", Items: sumItems([]string{"1", "2", "3"})},
+					{At: in.Now.Add(-29 * time.Minute), UID: "x", Items: sumItems([]string{"1", "2"})},
+				}
+			},
+			want: want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonLimitExceeded, Tripped: "maxActions", Steps: []string{"r delete a"}},
+		},
+		"MaxActionsCountsAnObjectOnce": {
+			reason: "what was patched and is deleted now is one object, and so is one that was patched twice",
+			rules:  []v1alpha1.Rule{rule()},
+			pods:   []Object{p("a")},
+			change: func(in *Input, w *v1alpha1.Work) {
+				w.Limits = &v1alpha1.Limits{MaxActions: 2}
+				in.Done = Done{
+					{At: in.Now, UID: "uid-a", Rule: "patch", Items: sumItems([]string{"uid-a"})},
+					{At: in.Now, UID: "x", Rule: "patch", Items: sumItems([]string{"1"})}, {At: in.Now, UID: "x", Rule: "patch", Items: sumItems([]string{"1"})},
+				}
+			},
+			want: act("r delete a"),
+		},
+		"MaxActionsAddsItems": {
+			reason: "what an object has stood for and stands for now is counted together",
+			rules:  []v1alpha1.Rule{rule()},
+			pods:   []Object{p("a")},
+			change: func(in *Input, w *v1alpha1.Work) {
+				w.Limits = &v1alpha1.Limits{MaxActions: 3}
+				in.Done = Done{
+					{At: in.Now, UID: "x", Rule: "patch", Items: sumItems([]string{"1", "2"})}, {At: in.Now, UID: "x", Rule: "patch", Items: sumItems([]string{"3"})},
 				}
 			},
 			want: want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonLimitExceeded, Tripped: "maxActions", Steps: []string{"r delete a"}},
@@ -889,10 +915,11 @@ func TestAnObjectCountsForAllItsItems(t *testing.T) {
 	}{
 		"OneStep":        {[]Step{part(0, "x", "y")}, 2},
 		"TwoParts":       {[]Step{part(0, "x", "y"), part(0, "z")}, 3},
+		"OneItemTwice":   {[]Step{part(0, "x"), part(0, "x")}, 1},
 		"LargestAction":  {[]Step{part(0, "x"), part(1, "x", "y"), part(1, "z")}, 3},
 		"ReportsAreNone": {[]Step{{Rule: "r", Verb: VerbReport, Object: pod("a"), Keys: []string{"x"}}}, 0},
 	} {
-		acted, got := (&Plan{Steps: tc.steps}).counts()
+		acted, got := (&Plan{Steps: tc.steps}).counts(nil)
 		if got != tc.want || len(acted) != min(1, int(tc.want)) {
 			t.Errorf("%s: %d actions on %d objects, want %d", name, got, len(acted), tc.want)
 		}
