@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,6 +21,7 @@ import (
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/internal/watches"
+	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/signing"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -68,7 +70,7 @@ func (r *CleanerReconciler) read(ctx context.Context, key types.NamespacedName, 
 			mem.written = ""
 		}
 	}
-	if apierrors.IsNotFound(err) {
+	if notfound.Names(err, resourceOf(key), v1alpha1.KindOf(c), key.Name) {
 		r.forget(key, mem.uid)
 		return nil, nil
 	}
@@ -92,6 +94,15 @@ func empty(key types.NamespacedName) v1alpha1.Owner {
 		return &v1alpha1.ClusterCleaner{}
 	}
 	return &v1alpha1.Cleaner{}
+}
+
+// resourceOf is that of a Cleaner of this key.
+func resourceOf(key types.NamespacedName) schema.GroupResource {
+	resource := "cleaners"
+	if key.Namespace == "" {
+		resource = "clustercleaners"
+	}
+	return schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: resource}
 }
 
 // known is the Cleaner as the watch knows it, for a look before each deletion: it is not copied, since its run may have

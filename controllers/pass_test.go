@@ -4,6 +4,7 @@
 package controllers
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -242,5 +244,26 @@ func TestAPanicIsAnErrorOfItsCleaner(t *testing.T) {
 	}
 	if got := o.r.memories.of(o.key).run; got.Number != 0 {
 		t.Errorf("it remembers %+v", got)
+	}
+}
+
+// notServed is an API server that does not serve Cleaners for a moment: while their definition is changed.
+type notServed struct{ client.Reader }
+
+func (notServed) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", resourceOf(key), key.Name, "404 page not found", 0, true)
+}
+
+// TestACleanerThatIsNotServedIsNotGone shows that only the API server's word about this Cleaner makes the operator forget it.
+func TestACleanerThatIsNotServedIsNotGone(t *testing.T) {
+	o := ordered(t, 1, unchanged)
+	mem := o.r.memories.of(o.key)
+	mem.uid, mem.written = o.read.GetUID(), "8" // the cache does not have the last write yet
+	o.r.live = notServed{}
+	if c, err := o.r.read(t.Context(), o.key, mem); c != nil || err == nil {
+		t.Errorf("got %v and the error %v, want an error, which has it tried again", c, err)
+	}
+	if o.r.memories.of(o.key) != mem {
+		t.Error("what is known of the Cleaner is forgotten")
 	}
 }

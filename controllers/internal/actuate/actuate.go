@@ -27,6 +27,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/faults"
+	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -211,7 +212,7 @@ func answerOf(err error, ref plan.Ref) plan.Answer {
 	switch {
 	case err == nil:
 		return plan.Answer{Kind: plan.AnswerDeleted}
-	case namesMissing(err, ref):
+	case isMissing(err, ref):
 		return plan.Answer{Kind: plan.AnswerNotFound}
 	case apierrors.IsConflict(err) && !ownedByOthers(err), apierrors.IsNotFound(err):
 		return plan.Answer{Kind: plan.AnswerConflict, Why: why(err)}
@@ -242,15 +243,9 @@ func ownedByOthers(err error) bool {
 	return apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
 }
 
-// namesMissing says that the API server answered that this object does not exist. A 404 that names nothing only says
-// that something else is missing, such as the kind.
-func namesMissing(err error, ref plan.Ref) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
-		return false
-	}
-	d := status.Status().Details
-	return d != nil && d.Name == ref.Name && d.Group == ref.Resource.Group && d.Kind == ref.Resource.Resource
+// isMissing says that the API server answered that this object does not exist.
+func isMissing(err error, ref plan.Ref) bool {
+	return notfound.Names(err, ref.Resource.GroupResource(), "", ref.Name)
 }
 
 // refused says that the API server answered that it did not do what it was asked. After a timeout, or an answer that

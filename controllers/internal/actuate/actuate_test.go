@@ -170,6 +170,7 @@ func TestDeleteCarriesBothPreconditions(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	gr := podsResource().GroupResource()
 	bare := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}}
+	notServed := apierrors.NewGenericServerResponse(http.StatusNotFound, "delete", gr, "a", "404 page not found", 0, true)
 	cases := map[string]struct {
 		reason string
 		answer error
@@ -179,6 +180,7 @@ func TestAnswers(t *testing.T) {
 		"NotFound":       {"a 404 that names the object", apierrors.NewNotFound(gr, "a"), plan.AnswerNotFound},
 		"OtherNotFound":  {"one that names another proves nothing: look", apierrors.NewNotFound(gr, "b"), plan.AnswerConflict},
 		"BareNotFound":   {"nor does one that names nothing", bare, plan.AnswerConflict},
+		"NotServed":      {"nor does that of a path that is not served, which names what was asked for", notServed, plan.AnswerConflict},
 		"Conflict":       {"a precondition failed: look", apierrors.NewConflict(gr, "a", errors.New("uid")), plan.AnswerConflict},
 		"Forbidden":      {"an answer that nothing was done", apierrors.NewForbidden(gr, "a", errors.New("no")), plan.AnswerRefused},
 		"TooMany":        {"so is 429", apierrors.NewTooManyRequests("later", 1), plan.AnswerRefused},

@@ -223,7 +223,7 @@ func (a *Actuator) changed(ctx context.Context, step *plan.Step, version string,
 	ref := step.Object.Ref
 	u, err := a.send(ctx, ref, request{method: http.MethodGet})
 	switch {
-	case namesMissing(err, ref):
+	case isMissing(err, ref):
 		out.Sight = plan.Sight{Missing: true}
 	case err != nil || u == nil || u.GetUID() == "":
 		out.Sight, out.Version = plan.Sight{Failed: fmt.Sprintf("cannot read %s after it has changed: %v", ref, err)}, ""

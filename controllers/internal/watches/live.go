@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/vtex/cleaner/controllers/internal/wire"
+	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -105,7 +105,7 @@ func (l *Live) get(ctx context.Context, res Resource, q snapshot.Query) ([]plan.
 	} else {
 		obj, err = l.dynamic.Resource(res.GVR).Namespace(namespaceIn(res, q)).Get(ctx, q.Name, metav1.GetOptions{})
 	}
-	if isMissing(err, res, q.Name) {
+	if notfound.Names(err, res.GVR.GroupResource(), res.Kind, q.Name) {
 		return nil, nil
 	}
 	if err != nil {
@@ -164,17 +164,6 @@ func (l *Live) notServed(ctx context.Context, t plan.Target, q snapshot.Query) p
 	t.State = plan.Failed
 	t.Detail = fmt.Sprintf("the API server lists %s, and does not find it", res.GVR.GroupResource())
 	return t
-}
-
-// isMissing says that an error is the API server's word that there is no object of this name. A 404 of a proxy, or of a
-// path that is not served, says nothing about objects.
-func isMissing(err error, res Resource, name string) bool {
-	status, ok := err.(apierrors.APIStatus)
-	if !ok || !apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-		return false
-	}
-	d := status.Status().Details
-	return d != nil && d.Name == name && (d.Kind == res.GVR.Resource || strings.EqualFold(d.Kind, res.Kind))
 }
 
 // aboutAnother says that an answer speaks of another resource than the one that was asked for.

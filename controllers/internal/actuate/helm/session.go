@@ -387,8 +387,13 @@ func preconditions(ref plan.Ref) metav1.DeleteOptions {
 	}
 }
 
-// isGone says whether the API server said that this object does not exist. The 404 of a path that is not served says
-// nothing about objects.
+// isGone says whether the API server said that this object does not exist. A 404 that names nothing, and that of a path that is
+// not served, say nothing about objects.
 func isGone(err error) bool {
-	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return false
+	}
+	d := status.Status().Details
+	return d != nil && d.Name != ""
 }
