@@ -8,19 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// CleanerTemplate is what to clean, written once and used by many Cleaners and ClusterCleaners, which give it parameters.
-// When, how much and as whom stays theirs to say.
+// CleanerTemplate defines once what to clean up, for use in many Cleaners and ClusterCleaners. They set its parameters,
+// and decide when to clean up, how much, and with which ServiceAccount.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:resource:scope=Cluster,shortName=clntpl,categories=cleaning
-// +kubebuilder:printcolumn:name="Description",type=string,JSONPath=`.spec.description`,description="What it cleans"
+// +kubebuilder:printcolumn:name="Description",type=string,JSONPath=`.spec.description`,description="What the template cleans up"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type CleanerTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What to clean, and what may be said about it.
+	// What to clean up, and which parameters can be set.
 	// +required
 	Spec CleanerTemplateSpec `json:"spec"`
 }
@@ -34,21 +34,21 @@ type CleanerTemplateList struct {
 	Items           []CleanerTemplate `json:"items"`
 }
 
-// CleanerTemplateSpec says what to clean, and what may be said about it.
+// CleanerTemplateSpec defines what to clean up, and which parameters can be set.
 type CleanerTemplateSpec struct {
-	// What the template cleans, for those who choose one.
+	// What the template cleans up, for users who choose a template.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Description string `json:"description,omitempty"`
 
-	// What those who use the template may set. Expressions read params.<name>.
+	// The parameters that users of the template can set. Expressions read them as params.<name>.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.name == p.name))",message="two parameters have the same name: give each a name of its own"
 	Parameters []TemplateParameter `json:"parameters,omitempty"`
 
-	// What stands in the place of the fields of these names in a Cleaner or ClusterCleaner.
+	// The fields that replace those of the same name in a Cleaner or ClusterCleaner.
 	// +required
 	Template TemplateBody `json:"template"`
 }
@@ -65,32 +65,32 @@ const (
 	ParameterInt ParameterType = "int"
 	// ParameterBool is true or false.
 	ParameterBool ParameterType = "bool"
-	// ParameterDuration is a duration such as "40s", which expressions see as a CEL duration.
+	// ParameterDuration is a duration such as "40s". Expressions read it as a CEL duration.
 	ParameterDuration ParameterType = "duration"
 	// ParameterStringList is a list of strings.
 	ParameterStringList ParameterType = "stringList"
 )
 
-// TemplateParameter is a value that those who use a template may set.
+// TemplateParameter is a value that users of a template can set.
 type TemplateParameter struct {
-	// The name: expressions read params.<name>.
+	// The name. Expressions read the value as params.<name>.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z_][a-zA-Z0-9_]*$')",message="is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit, such as onReadyNode"
 	Name string `json:"name"`
 
-	// string, int, bool, duration or stringList.
+	// The type: string, int, bool, duration or stringList.
 	// +required
 	Type ParameterType `json:"type"`
 
-	// The value that it has if none is given. Without a default it must be given.
+	// The default value. A parameter without a default must be set.
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Default *runtime.RawExtension `json:"default,omitempty"`
 
-	// The values that are allowed, for type string. All without it.
+	// The allowed values of a parameter of type string. By default all values are allowed.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -98,25 +98,25 @@ type TemplateParameter struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	Enum []string `json:"enum,omitempty"`
 
-	// What it is for.
+	// What the parameter is for.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Description string `json:"description,omitempty"`
 }
 
-// TemplateBody is the part of a spec that a template writes.
+// TemplateBody is the part of a spec that a template defines.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.targets) && size(self.targets) > 0 || has(self.rules) && size(self.rules) > 0",message="a template needs something to clean: add targets or rules"
 type TemplateBody struct {
-	// The objects that expressions see, and those that are deleted, as in a ClusterCleaner. With namespaces, or
-	// delete: true on a cluster-scoped kind, a template is for ClusterCleaners only.
+	// The objects that expressions read and that are deleted, as in a ClusterCleaner. A template that selects
+	// namespaces, or that sets delete: true for a cluster-scoped kind, can only be used by ClusterCleaners.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(t, self.exists_one(u, u.name == t.name))",message="two targets have the same name: give each a name of its own"
 	Targets []ClusterTarget `json:"targets,omitempty"`
 
-	// Values that are computed when an expression first reads them, as variables.<name>.
+	// Named values that expressions read as variables.<name>. Each is computed when an expression first reads it.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -131,7 +131,7 @@ type TemplateBody struct {
 	// +kubebuilder:validation:items:MaxLength=16384
 	Conditions []string `json:"conditions,omitempty"`
 
-	// What to do with which of many objects.
+	// Actions on selected items of a list.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64

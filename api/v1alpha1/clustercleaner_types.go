@@ -5,30 +5,30 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ClusterCleaner cleans up in the whole cluster, or in the namespaces that its targets name. It is for those who run the
-// cluster; in one namespace, a Cleaner does the same.
+// ClusterCleaner cleans up objects in the whole cluster, or in the namespaces that its targets select. It is meant for
+// cluster administrators; use a Cleaner to clean up one namespace.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=ccln,categories=cleaning
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the ClusterCleaner works as written"
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="What the ClusterCleaner waits for, or what is wrong"
-// +kubebuilder:printcolumn:name="Targets",type=integer,JSONPath=`.status.resolvedTargetCount`,description="How many objects its targets name now"
-// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextScheduledEvaluation`,description="When it looks again if nothing changes before"
-// +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.ttl`,priority=1,description="How long after its creation it waits"
-// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,priority=1,description="Enforce, or DryRun: only report"
-// +kubebuilder:printcolumn:name="Last Action",type=string,JSONPath=`.status.lastActions[0].object`,priority=1,description="The object that was acted on last"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="What the ClusterCleaner is waiting for, or what is wrong"
+// +kubebuilder:printcolumn:name="Targets",type=integer,JSONPath=`.status.resolvedTargetCount`,description="The number of objects that the targets currently select"
+// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextScheduledEvaluation`,description="When the next evaluation is due if nothing changes before"
+// +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.ttl`,priority=1,description="How long to wait after creation"
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,priority=1,description="Enforce or DryRun"
+// +kubebuilder:printcolumn:name="Last Action",type=string,JSONPath=`.status.lastActions[0].object`,priority=1,description="The last object that was acted on"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ClusterCleaner struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What to clean, and when.
+	// What to clean up, and when.
 	// +required
 	Spec ClusterCleanerSpec `json:"spec"`
 
-	// What the operator found and did. Written by the operator alone.
+	// What the operator has found and done. Only the operator writes it.
 	// +optional
 	Status CleanerStatus `json:"status,omitzero"`
 }
@@ -42,7 +42,7 @@ type ClusterCleanerList struct {
 	Items           []ClusterCleaner `json:"items"`
 }
 
-// ClusterCleanerSpec says what to clean, and when.
+// ClusterCleanerSpec defines what to clean up, and when.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.targets) && size(self.targets) > 0 || has(self.rules) && size(self.rules) > 0 || has(self.templateRef)",message="a ClusterCleaner needs something to clean: add targets, rules or templateRef"
 // +kubebuilder:validation:XValidation:rule="has(self.ttl) || has(self.schedule) || has(self.templateRef) || has(self.lifecycle) && self.lifecycle == 'Recurring' || has(self.rules) && size(self.rules) > 0 || has(self.conditions) && size(self.conditions) > 0 || !(has(self.targets) && self.targets.exists(t, has(t.delete) && t.delete))",message="a ClusterCleaner that deletes needs a ttl or conditions: without either it would delete at once (write ttl: 0s if that is meant)"
@@ -53,41 +53,42 @@ type ClusterCleanerList struct {
 type ClusterCleanerSpec struct {
 	CommonSpec `json:",inline"`
 
-	// The objects that expressions see, and those that are deleted, under names of your choice. They are deleted in this
-	// order, those that no expression sees first. The whole list has one owner under server-side apply.
+	// The objects that expressions read and that are deleted. Objects are deleted in the order of the targets; targets
+	// that expressions do not read come first. Server-side apply treats the list as one field.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(t, self.exists_one(u, u.name == t.name))",message="two targets have the same name: give each a name of its own"
 	Targets []ClusterTarget `json:"targets,omitempty"`
 
-	// The ServiceAccount as which the operator reads live and acts. What that account may not do is not done. Without it
-	// the operator acts as itself.
+	// The ServiceAccount that the operator impersonates to read and act. What it may not do is not done. Without it,
+	// the operator uses its own identity.
 	// +optional
 	ServiceAccount *ServiceAccountReference `json:"serviceAccount,omitempty"`
 
-	// Whether to act in the namespaces that are protected too, such as kube-system. False without it. Protected kinds and
-	// objects stay protected.
+	// Whether to act in protected namespaces too, such as kube-system. Protected kinds and objects stay protected.
+	// Defaults to false.
 	// +optional
 	IncludeProtected bool `json:"includeProtected,omitempty"`
 
-	// How events show the sink who has sent them: with a value of a Secret, such as
-	// {type: HMAC, secretRef: {namespace: ops, name: sink-key, key: key}}. The Secret is read before each attempt, as the ServiceAccount if
-	// one is named; the author needs the right to get it. Until it can be read and used, the event waits.
+	// How to authenticate requests to the sink, with a value from a Secret: for example {type: HMAC, secretRef:
+	// {namespace: ops, name: sink-key, key: key}}. The author of the ClusterCleaner must have the right to get the
+	// Secret. The operator reads it before each attempt, as the ServiceAccount if one is set. The event is not sent
+	// until the value can be read.
 	// +optional
 	CloudEventSinkAuth *ClusterSinkAuth `json:"cloudEventSinkAuth,omitempty"`
 }
 
-// ServiceAccountReference names a ServiceAccount.
+// ServiceAccountReference selects a ServiceAccount.
 type ServiceAccountReference struct {
-	// Its namespace.
+	// The namespace of the ServiceAccount.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="is not the name of a namespace: write the one in which the ServiceAccount lives"
 	Namespace string `json:"namespace"`
 
-	// Its name.
+	// The name of the ServiceAccount.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -95,21 +96,22 @@ type ServiceAccountReference struct {
 	Name string `json:"name"`
 }
 
-// ClusterSinkAuth says how events show a sink who has sent them.
+// ClusterSinkAuth defines how requests to a sink are authenticated.
 type ClusterSinkAuth struct {
-	// Bearer sends the value as "Authorization: Bearer <value>". HMAC sends it never, and signs the event's id, the time and
-	// the body with it, as Standard Webhooks do: in the headers webhook-id, webhook-timestamp and webhook-signature.
+	// Bearer sends the value in the header "Authorization: Bearer <value>". HMAC never sends the value: it signs the
+	// event's ID, time and body with it and adds the headers webhook-id, webhook-timestamp and webhook-signature, as
+	// Standard Webhooks define them.
 	// +required
 	Type SinkAuthType `json:"type"`
 
-	// Where the value is: a key of a Secret of any namespace but the operator's own.
+	// The key of a Secret that contains the value. The Secret can be in any namespace except that of the operator.
 	// +required
 	SecretRef ClusterSecretKeyReference `json:"secretRef"`
 }
 
-// ClusterSecretKeyReference names a key of a Secret.
+// ClusterSecretKeyReference selects a key of a Secret.
 type ClusterSecretKeyReference struct {
-	// The namespace of the Secret: not that of the operator.
+	// The namespace of the Secret. It must not be the namespace of the operator.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -119,12 +121,12 @@ type ClusterSecretKeyReference struct {
 	SecretKeyReference `json:",inline"`
 }
 
-// ClusterTarget is an object, or a set of objects of one kind anywhere in the cluster, under a name.
+// ClusterTarget is a named object, or a named set of objects of one kind, anywhere in the cluster.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.delete) || !self.delete || has(self.reference.name) || has(self.reference.matchLabels) || has(self.reference.matchExpressions) || has(self.reference.fieldSelector)",message="delete: true needs a name, matchLabels, matchExpressions or fieldSelector in its reference; write matchLabels: {} to delete all objects of the kind"
 type ClusterTarget struct {
-	// The name under which expressions see it, unique among the targets: letters, digits and underscores, not beginning
-	// with a digit, such as "pods" or "old_revisions".
+	// The name by which expressions refer to the target. It must be unique among the targets and consist of letters,
+	// digits and underscores, not starting with a digit: for example "pods" or "old_revisions".
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -133,43 +135,42 @@ type ClusterTarget struct {
 	// +kubebuilder:validation:XValidation:rule="!(self in ['time','params','variables','item','items','object','key'])",message="means something else in expressions (time, params, variables, item, items, object and key are taken): choose another name"
 	Name string `json:"name"`
 
-	// Which objects it stands for.
+	// Selects the object or objects.
 	// +required
 	Reference ClusterReference `json:"reference"`
 
-	// Whether its objects are deleted when the conditions are true. False without it. With true, the reference needs a
-	// name or a selector.
+	// Whether to delete the selected objects when all conditions are true. Requires a name or a selector in the
+	// reference. Defaults to false.
 	// +optional
 	Delete bool `json:"delete,omitempty"`
 
-	// Whether expressions see it. True without it. A target that is not included is not waited for, and its changes
-	// cause no evaluation.
+	// Whether expressions can read the target. If false, a missing target is not waited for, and changes to it do not
+	// trigger an evaluation. Defaults to true.
 	// +optional
 	IncludeWhenEvaluating *bool `json:"includeWhenEvaluating,omitempty"`
 
-	// What a missing target means: Wait (the default) evaluates nothing while the object of this name does not exist or
-	// the kind is not served; AsNull shows null to expressions instead. A kind that the operator may not read is never
-	// null.
+	// What to do while the named object does not exist or its kind is not served. Wait does not evaluate anything.
+	// AsNull shows null to expressions. A kind that the operator may not read is never shown as null. Defaults to Wait.
 	// +optional
 	OnMissing OnMissing `json:"onMissing,omitempty"`
 }
 
-// ClusterReference says which objects of the cluster a target stands for. With a name it is that object, of a namespace
-// or of a cluster-scoped kind; else it is all objects of the kind that match the selectors, in all namespaces or in those
-// that are chosen, which expressions see as {items: [...]} ordered by namespace and name.
+// ClusterReference selects the objects of a target. With a name it selects one object. Without one it selects all
+// objects of the kind that match the selectors, in all namespaces or in the selected ones; expressions read them as
+// {items: [...]}, ordered by namespace and name.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.namespace) || has(self.name)",message="namespace is where the object of that name lives: add name, or write namespaces: [...]"
 // +kubebuilder:validation:XValidation:rule="!has(self.name) || !has(self.namespaces) && !has(self.namespaceSelector) && !has(self.excludeNamespaces)",message="an object of a given name lives in one namespace: write namespace instead of namespaces, namespaceSelector and excludeNamespaces"
 type ClusterReference struct {
 	Reference `json:",inline"`
 
-	// The namespace of the object that is named, if its kind lives in namespaces.
+	// The namespace of the named object, if its kind is namespaced.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 
-	// The namespaces in which the objects may be. All without it.
+	// The namespaces to select objects from. Defaults to all namespaces.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -178,11 +179,11 @@ type ClusterReference struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Namespaces []string `json:"namespaces,omitempty"`
 
-	// Labels of the namespaces in which the objects may be, such as {matchLabels: {tier: preview}}.
+	// A label selector for the namespaces to select objects from, such as {matchLabels: {tier: preview}}.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// Namespaces in which the objects may not be, whatever else is said of them.
+	// Namespaces to exclude, even if namespaces or namespaceSelector selects them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

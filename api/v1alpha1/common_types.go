@@ -5,92 +5,94 @@ package v1alpha1
 
 import "k8s.io/apimachinery/pkg/runtime"
 
-// Lifecycle says what becomes of a Cleaner that has cleaned.
+// Lifecycle defines what happens to a Cleaner after it has cleaned up.
 //
 // +kubebuilder:validation:Enum=Once;Recurring
 type Lifecycle string
 
 const (
-	// LifecycleOnce is the life of a Cleaner that cleans once and then deletes itself.
+	// LifecycleOnce cleans up once and then deletes the Cleaner.
 	LifecycleOnce Lifecycle = "Once"
-	// LifecycleRecurring is the life of a Cleaner that stays, and cleans whenever there is something to clean.
+	// LifecycleRecurring keeps the Cleaner, which cleans up whenever there is something to clean up.
 	LifecycleRecurring Lifecycle = "Recurring"
 )
 
-// Mode says whether a Cleaner acts or only reports.
+// Mode defines whether a Cleaner acts or only reports.
 //
 // +kubebuilder:validation:Enum=Enforce;DryRun
 type Mode string
 
 const (
-	// ModeEnforce carries out what was decided. It is the default.
+	// ModeEnforce performs the actions. It is the default.
 	ModeEnforce Mode = "Enforce"
-	// ModeDryRun decides and reports, and changes nothing.
+	// ModeDryRun reports the actions and changes nothing.
 	ModeDryRun Mode = "DryRun"
 )
 
-// CommonSpec is what Cleaners and ClusterCleaners have in common.
+// CommonSpec contains the fields that Cleaners and ClusterCleaners share.
 type CommonSpec struct {
-	// Once: clean, then delete the Cleaner itself. Recurring: stay, and clean whenever there is something to clean. It
-	// must be given with rules or templateRef; without either it is Once if it is left out.
+	// Once cleans up one time and then deletes the Cleaner. Recurring keeps the Cleaner, which cleans up whenever there
+	// is something to clean up. Required with rules or templateRef; otherwise defaults to Once.
 	// +optional
 	Lifecycle Lifecycle `json:"lifecycle,omitempty"`
 
-	// Enforce (the default) acts. DryRun decides all that Enforce would, reports it in status and Events, and sends
-	// each deed as a server-side dry run; nothing is changed, no CloudEvent is sent, and the Cleaner stays.
+	// Enforce performs the actions. DryRun makes the same decisions, reports them in status and Events, and sends each
+	// request as a server-side dry run: nothing is changed, no CloudEvent is sent, and the Cleaner stays. Defaults to
+	// Enforce.
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
 
-	// While true nothing is evaluated and nothing is deleted. A cleaning that has begun stops before its next deletion
-	// and goes on when suspend is false again; the event of one that is finished is still delivered.
+	// If true, the operator does not evaluate or delete anything. A cleanup in progress stops before its next deletion
+	// and continues when suspend is set to false. The CloudEvent of a finished cleanup is still delivered.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// When to evaluate, in the five fields of cron: "*/10 * * * *" is every ten minutes, and "@daily" is at midnight. With
-	// it the Cleaner is evaluated at these times only, and watches nothing in between; without it, whenever something
-	// changes. Times that were missed are made up by one evaluation.
+	// When to evaluate the Cleaner, in cron format: "*/10 * * * *" is every ten minutes, "@daily" is midnight. With a
+	// schedule, the Cleaner is evaluated only at these times and watches nothing in between. Without one, it is
+	// evaluated whenever a target changes. If several times were missed, the Cleaner is evaluated once.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Schedule string `json:"schedule,omitempty"`
 
-	// The time zone of the schedule, by its IANA name, such as "Europe/Berlin". UTC without it.
+	// The time zone of the schedule, as an IANA name such as "Europe/Berlin". Defaults to UTC.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// For how long after a time of the schedule the evaluation is still made up, if it was missed. 1h without it.
+	// How late a scheduled evaluation may start. After that it is skipped until the next scheduled time. Defaults to
+	// 1h.
 	// +optional
 	StartingDeadline Duration `json:"startingDeadline,omitempty"`
 
-	// How long to wait, counted from the Cleaner's creationTimestamp, before anything is watched or evaluated, such as
-	// "360h" or "15d". Without it evaluation begins at once.
+	// How long to wait after metadata.creationTimestamp before watching or evaluating anything, such as "360h" or
+	// "15d". Without it, evaluation starts immediately.
 	// +optional
 	TTL Duration `json:"ttl,omitempty"`
 
-	// When the conditions are evaluated again, besides each time that a target changes.
+	// When to evaluate the conditions again, in addition to whenever a target changes.
 	// +optional
 	Retry *Retry `json:"retry,omitempty"`
 
-	// Values that expressions read as `params`: with {team: web, keep: 3} they see params.team and params.keep. A JSON
-	// integer is a CEL int; a null is an absent parameter.
+	// Values that expressions read as `params`: with {team: web, keep: 3}, expressions read params.team and
+	// params.keep. A JSON integer is a CEL int. A null value is the same as no value.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
 
-	// Values that are computed when an expression first reads them, as variables.<name>, and then kept for the whole
-	// evaluation, such as an index of all Nodes by name. A variable sees the ones before it. The whole list has one owner
-	// under server-side apply.
+	// Named values, such as an index of all Nodes by name, that expressions read as variables.<name>. Each is computed
+	// at most once per evaluation, when an expression first reads it, and can read the variables before it. Server-side
+	// apply treats the list as one field.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(v, self.exists_one(w, w.name == v.name))",message="two variables have the same name: give each a name of its own"
 	Variables []Variable `json:"variables,omitempty"`
 
-	// CEL expressions that must all be true before anything is deleted, such as
-	// !pods.items.exists(p, p.status.phase == "Running"). They see each included target by its name, `params`, and
-	// `time`, the moment of the evaluation. No condition means true; an error never deletes anything.
+	// CEL expressions that must all be true before anything is deleted, for example !pods.items.exists(p,
+	// p.status.phase == "Running"). They can read each included target by its name, `params`, `variables`, and `time`,
+	// the time of the evaluation. Without conditions the result is true. If an expression fails, nothing is deleted.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -98,59 +100,59 @@ type CommonSpec struct {
 	// +kubebuilder:validation:items:MaxLength=16384
 	Conditions []string `json:"conditions,omitempty"`
 
-	// What to do with which of many objects. A rule takes a list, keeps of it those for which `when` is true, and acts on
-	// each. Rules are carried out in this order; an object on which several want to act is acted on by the first. The
-	// whole list has one owner under server-side apply.
+	// Actions on selected items of a list. A rule selects the items for which `when` is true and acts on each of them.
+	// Rules run in this order; if several rules select the same object, only the first one acts on it. Server-side
+	// apply treats the list as one field.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(r, self.exists_one(s, s.name == r.name))",message="two rules have the same name: give each a name of its own"
 	Rules []Rule `json:"rules,omitempty"`
 
-	// How much may be done. Over a limit nothing is done at all, and the condition Tripped says which one it was; each
-	// evaluation judges anew. There are none by default.
+	// Safety limits. If an evaluation would exceed a limit, nothing is done and the condition Tripped names the limit.
+	// Each evaluation is checked separately. Unset by default.
 	// +optional
 	Limits *Limits `json:"limits,omitempty"`
 
-	// A CleanerTemplate, in the place of targets, variables, conditions, rules and parameters.
+	// The CleanerTemplate to use instead of targets, variables, conditions, rules and parameters.
 	// +optional
 	TemplateRef *TemplateRef `json:"templateRef,omitempty"`
 
-	// The http or https URL that is sent one CloudEvent when the cleaning is finished. Until the sink has answered with
-	// 2xx the Cleaner stays and tries again; the event's id is the same at each attempt. A user name, a password or a
-	// fragment in the URL is refused.
+	// The http or https URL that receives one CloudEvent when a cleanup is finished. Until the sink responds with a 2xx
+	// status code, the operator retries with the same event ID and the Cleaner is not deleted. The URL must not contain
+	// a user name, a password or a fragment.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('http://') || self.startsWith('https://')",message="must be a URL that starts with http:// or https://"
 	CloudEventSink string `json:"cloudEventSink,omitempty"`
 
-	// A CEL expression whose value the CloudEvent carries as `data`, such as
-	// {"image": revision.spec.containers[0].image}. It sees what conditions see, is evaluated when the cleaning begins,
-	// and may give any JSON value of at most 8 KiB; an error keeps the cleaning from beginning.
+	// A CEL expression for the `data` of the CloudEvent, for example {"image": revision.spec.containers[0].image}. It
+	// can read what conditions can read, is evaluated when the cleanup starts, and must return a JSON value of at most
+	// 8 KiB. If it fails, the cleanup does not start.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	CloudEventData string `json:"cloudEventData,omitempty"`
 }
 
-// Retry says when conditions are evaluated again without an event.
+// Retry defines when conditions are evaluated although no target has changed.
 type Retry struct {
-	// How long after an evaluation the conditions are evaluated again although nothing changed, such as "5h". At least
-	// 10s; 1h without it. What time alone changes is noticed at its moment, whatever the period is, if it can be foreseen.
+	// How long after an evaluation to evaluate again although nothing has changed, such as "5h". At least 10s. Changes
+	// that the operator can predict from time alone are evaluated at the exact time, whatever the period is. Defaults
+	// to 1h.
 	// +optional
 	Period Duration `json:"period,omitempty"`
 
-	// Your word that conditions which are true stay true as time passes. It is of use for those of which it cannot be
-	// foreseen when time alone makes them true: the operator then looks ahead for the second at which they are, and
-	// evaluates them then, if that is before the period ends. It never changes what is deleted: a wrong word makes it
-	// late at most.
+	// Asserts that once a condition is true, time alone does not make it false. Set it if the operator cannot predict
+	// when the conditions become true: it then searches for that time within the period and evaluates them at it. A
+	// wrong assertion can delay deletions but never causes one.
 	// +optional
 	Monotonic bool `json:"monotonic,omitempty"`
 }
 
-// Variable is a value under a name.
+// Variable is a named value.
 type Variable struct {
-	// The name: expressions read variables.<name>.
+	// The name. Expressions read the value as variables.<name>.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -158,44 +160,44 @@ type Variable struct {
 	// +kubebuilder:validation:XValidation:rule="!(self in ['as','break','const','continue','else','false','for','function','if','import','in','let','loop','namespace','null','package','return','true','var','void','while'])",message="is a reserved word of CEL: choose another name"
 	Name string `json:"name"`
 
-	// The CEL expression, of any type.
+	// The CEL expression that computes the value. It can return any type.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	Expression string `json:"expression"`
 }
 
-// Limits bound what a Cleaner does. They count objects: those of the plan, and those that were acted on in the last
-// `per`.
+// Limits restrict how many objects a Cleaner acts on. They count the objects of the current evaluation and those acted
+// on during the last `per`.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.maxActions) || has(self.maxPercent) || !has(self.per)",message="per is the time that maxActions and maxPercent count over: add one of them"
 type Limits struct {
-	// How many objects may be acted on in the time that per gives.
+	// The maximum number of objects to act on during `per`. An object counts once, however many actions it needs.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	MaxActions int64 `json:"maxActions,omitempty"`
 
-	// How many of the objects of a target may be acted on in the time that per gives, in percent of all that it has. One
-	// target over it stops all.
+	// The maximum percentage of the objects of any target to act on during `per`. If one target exceeds it, nothing is
+	// done.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	MaxPercent int64 `json:"maxPercent,omitempty"`
 
-	// The time that maxActions and maxPercent count over, such as "24h". 1h without it. What a process did before it
-	// was restarted is not counted.
+	// The period that maxActions and maxPercent count over, such as "24h". Actions before a restart of the operator are
+	// not counted. Defaults to 1h.
 	// +optional
 	Per Duration `json:"per,omitempty"`
 
-	// How many requests that change something may be sent in a second.
+	// The maximum number of modifying requests per second.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	ActionsPerSecond int64 `json:"actionsPerSecond,omitempty"`
 }
 
-// TemplateRef names a CleanerTemplate, and gives it values.
+// TemplateRef selects a CleanerTemplate and sets its parameters.
 type TemplateRef struct {
 	// The name of the CleanerTemplate.
 	// +required
@@ -203,13 +205,14 @@ type TemplateRef struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// Values for its parameters, such as {quarantine: 40s}. Those that are left out have the template's defaults.
+	// Values for the parameters of the template, such as {quarantine: 40s}. A parameter that is not set has the default
+	// of the template.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
 }
 
-// SinkAuthType says how events show a sink who has sent them.
+// SinkAuthType defines how requests to a sink are authenticated.
 //
 // +kubebuilder:validation:Enum=Bearer;HMAC
 type SinkAuthType string
@@ -221,19 +224,20 @@ const (
 	SinkAuthHMAC SinkAuthType = "HMAC"
 )
 
-// SinkAuth says how events show a sink who has sent them.
+// SinkAuth defines how requests to a sink are authenticated.
 type SinkAuth struct {
-	// Bearer sends the value as "Authorization: Bearer <value>". HMAC sends it never, and signs the event's id, the time and
-	// the body with it, as Standard Webhooks do: in the headers webhook-id, webhook-timestamp and webhook-signature.
+	// Bearer sends the value in the header "Authorization: Bearer <value>". HMAC never sends the value: it signs the
+	// event's ID, time and body with it and adds the headers webhook-id, webhook-timestamp and webhook-signature, as
+	// Standard Webhooks define them.
 	// +required
 	Type SinkAuthType `json:"type"`
 
-	// Where the value is: a key of a Secret in the Cleaner's namespace.
+	// The key of a Secret in the namespace of the Cleaner that contains the value.
 	// +required
 	SecretRef SecretKeyReference `json:"secretRef"`
 }
 
-// SecretKeyReference names a key of a Secret in the Cleaner's namespace.
+// SecretKeyReference selects a key of a Secret.
 type SecretKeyReference struct {
 	// The name of the Secret.
 	// +required
@@ -242,8 +246,8 @@ type SecretKeyReference struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="is not the name of a Secret: write its metadata.name, such as sink-token"
 	Name string `json:"name"`
 
-	// The key in its data, such as "token". A newline at the end of the value does not count. The value has at most 8 KiB of
-	// printable ASCII without spaces.
+	// The key in the data of the Secret, such as "token". A trailing newline in the value is ignored. The value must be
+	// at most 8 KiB of printable ASCII without spaces.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

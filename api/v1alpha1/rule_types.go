@@ -5,12 +5,12 @@ package v1alpha1
 
 import "k8s.io/apimachinery/pkg/util/intstr"
 
-// Rule acts on those of many items for which an expression is true.
+// Rule acts on the items of a list for which an expression is true.
 //
-// Its expressions see the targets, `params`, `variables`, `time`, and `item`: the entry of forEach that they are about.
-// An entry that is an object is `object` too. An error in the expressions of one item leaves the others alone.
+// Its expressions can read the targets, `params`, `variables`, `time`, and `item`: the current entry of forEach. If the
+// entry is an object, `object` is the same. If an expression fails for one item, the other items are not affected.
 type Rule struct {
-	// The name of the rule, in status, Events and CloudEvents.
+	// The name of the rule, as shown in status, Events and CloudEvents.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -18,89 +18,92 @@ type Rule struct {
 	// +kubebuilder:validation:XValidation:rule="self != 'helm'",message="means the Helm release where actions are listed: choose another name"
 	Name string `json:"name"`
 
-	// A CEL expression that gives the list of items, such as pods.items.
+	// A CEL expression that returns the list of items, such as pods.items.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	ForEach string `json:"forEach"`
 
-	// Values that are computed for each item when an expression first reads them, as variables.<name>. Their names must
-	// differ from those of spec.variables.
+	// Named values that are computed for each item when an expression first reads them as variables.<name>. The names
+	// must differ from those in spec.variables.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Variables []Variable `json:"variables,omitempty"`
 
-	// A CEL expression that says whether to act on an item, such as item.status.phase == "Failed". "true" stands for
-	// every item.
+	// A CEL expression that selects the items to act on, such as item.status.phase == "Failed". Use "true" to select
+	// all of them.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	When string `json:"when"`
 
-	// How long `when` must have been true without a break before the item is acted on: a duration such as "40s", or a CEL
-	// expression that gives one, such as params.quarantine. The time is counted by this process: a restart begins anew.
+	// How long `when` must be true without interruption before the operator acts on the item: a duration such as "40s",
+	// or a CEL expression that returns one, such as params.quarantine. The time starts again when the operator
+	// restarts.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	For string `json:"for,omitempty"`
 
-	// A CEL expression that gives the string to which that time belongs, so that items can share it, such as
-	// item.spec.nodeName. Without it each item has its own.
+	// A CEL expression that returns a string. Items with the same string share one `for` timer, for example all items
+	// on the same item.spec.nodeName. By default each item has its own timer.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	ForKey string `json:"forKey,omitempty"`
 
-	// A CEL expression whose value tells groups apart: orderBy and keep are about each group. Without it all items are
-	// one group.
+	// A CEL expression that assigns each item to a group. orderBy and keep apply within each group. Without it, all
+	// items are one group.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	GroupBy string `json:"groupBy,omitempty"`
 
-	// The order in which items are acted on. Those that are equal by it are ordered by namespace, name and UID.
+	// The order in which to act on the items. Items that compare equal are ordered by namespace, name and UID.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	OrderBy []OrderBy `json:"orderBy,omitempty"`
 
-	// How many items of each group stay: the last ones, by orderBy. A number, or a CEL expression that gives one and sees
-	// `items`, those of the group for which `when` is true.
+	// How many items to keep in each group: the last ones in the order of orderBy. A number, or a CEL expression that
+	// returns one and can read `items`, the items of the group for which `when` is true.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16384
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0 && self <= 1000000",message="must be a number from 0 to 1000000, or an expression that gives one"
 	Keep *intstr.IntOrString `json:"keep,omitempty"`
 
-	// A CEL expression that spares items which groupBy, orderBy and keep have left over: with "keep the newest three, and
-	// of the rest delete the unused", it says what is used.
+	// A CEL expression that keeps further items after groupBy, orderBy and keep. For example, "keep the newest three,
+	// and delete the rest unless they are in use".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	Unless string `json:"unless,omitempty"`
 
-	// What is read live before an item is acted on. The answers take the place of what was seen before, and the rule is
-	// decided again. It is how absence is proven, such as that of a Pod's Node.
+	// What to read from the API server, instead of from the watch, before acting on an item. The rule is evaluated
+	// again with the results. Use it to prove that something does not exist, such as the Node of a Pod.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Confirm []Confirm `json:"confirm,omitempty"`
 
-	// A CEL expression that names an item: for `for`, and when it is tried again after a conflict. Without it that is the
-	// object's UID. Needed where items are no objects; it should contain what confirm proves.
+	// A CEL expression that returns a unique name for the item. It identifies the item for `for` and for retries.
+	// Required if the items are not objects, and should then contain the names that `confirm` reads. Defaults to the
+	// UID of the object.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	Key string `json:"key,omitempty"`
 
-	// A CEL expression that says in words why an item is acted on, for status, Events and CloudEvents.
+	// A CEL expression that returns a message that explains the action in status, Events and CloudEvents.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	Reason string `json:"reason,omitempty"`
 
-	// What to do with an item, in this order. The first failure ends it for the item; the next evaluation tries again.
+	// The actions to perform on each selected item, in this order. If an action fails, the remaining actions for the
+	// item are skipped until the next evaluation.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -108,15 +111,15 @@ type Rule struct {
 	Actions []RuleAction `json:"actions"`
 }
 
-// OrderBy is one key of an order.
+// OrderBy is one sort key.
 type OrderBy struct {
-	// A CEL expression that gives a string, a number, a bool, a timestamp or a duration.
+	// A CEL expression that returns a string, a number, a bool, a timestamp or a duration.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	Expression string `json:"expression"`
 
-	// Whether larger values come first. False without it.
+	// Whether larger values come first. Defaults to false.
 	// +optional
 	Descending bool `json:"descending,omitempty"`
 }
@@ -124,118 +127,119 @@ type OrderBy struct {
 // ConfirmAll stands in the place of a target's name for all targets on which a rule depends, but that of its items.
 const ConfirmAll = "*"
 
-// Confirm names what is read live before an item is acted on.
+// Confirm selects what to read from the API server before acting on an item.
 type Confirm struct {
-	// The name of the target that it belongs to; or "*", quoted: all targets on which the rule depends, each as a whole,
-	// but that of its items.
+	// The name of the target to read; or "*" (quoted) to read all targets that the rule depends on as a whole, except
+	// the target of its items.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Target string `json:"target"`
 
-	// A CEL expression that gives the name of the object to read, or a list of names; "" and [] read nothing. Without it
-	// the whole target is listed.
+	// A CEL expression that returns the name of the object to read, or a list of names. "" and [] read nothing. Without
+	// it, the whole target is listed.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	Name string `json:"name,omitempty"`
 
-	// A CEL expression that gives the object's namespace. Without it that is the item's. It means nothing for
-	// cluster-scoped kinds.
+	// A CEL expression that returns the namespace of the object. Ignored for cluster-scoped kinds. Defaults to the
+	// namespace of the item.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// RuleAction is one thing to do with an item. It has exactly one verb.
+// RuleAction is one action on an item. Exactly one of report, delete, evict, patch and removeFinalizer must be set.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.report), has(self.delete), has(self.evict), has(self.patch), has(self.removeFinalizer)].exists_one(v, v)",message="an action has exactly one of report, delete, evict, patch and removeFinalizer"
 type RuleAction struct {
-	// A CEL expression that says whether the action applies to an item. Without it, it does.
+	// A CEL expression that returns whether to perform this action on the item. Defaults to true.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	When string `json:"when,omitempty"`
 
-	// A CEL expression that gives the object to act on. Without it that is the item. It must be an object of a target:
-	// the operator looks it up by kind, namespace, name and UID.
+	// A CEL expression that returns the object to act on. It must be an object of a target: the operator finds it by
+	// kind, namespace, name and UID. Defaults to the item.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	Object string `json:"object,omitempty"`
 
-	// Does nothing but to report the item.
+	// Only reports the item.
 	// +optional
 	Report *ReportAction `json:"report,omitempty"`
 
-	// Deletes the object, at the version that was decided on. Of several in a rule, the first that applies counts.
+	// Deletes the object at the version that was evaluated. If several delete actions of a rule apply, only the first
+	// is performed.
 	// +optional
 	Delete *DeleteAction `json:"delete,omitempty"`
 
-	// Evicts the Pod, which respects PodDisruptionBudgets.
+	// Evicts the Pod and respects PodDisruptionBudgets.
 	// +optional
 	Evict *EvictAction `json:"evict,omitempty"`
 
-	// Patches the object, at the version that was decided on.
+	// Patches the object at the version that was evaluated.
 	// +optional
 	Patch *PatchAction `json:"patch,omitempty"`
 
-	// Takes one finalizer off the object.
+	// Removes one finalizer from the object.
 	// +optional
 	RemoveFinalizer *RemoveFinalizerAction `json:"removeFinalizer,omitempty"`
 }
 
-// ReportAction has nothing to say.
+// ReportAction has no options.
 type ReportAction struct{}
 
-// PropagationPolicy says what becomes of an object's dependents.
+// PropagationPolicy defines what happens to the dependents of a deleted object.
 //
 // +kubebuilder:validation:Enum=Background;Foreground;Orphan
 type PropagationPolicy string
 
 const (
-	// PropagateBackground deletes the object, and its dependents afterwards. It is the default for every kind.
+	// PropagateBackground deletes the object first and its dependents afterwards. It is the default for every kind.
 	PropagateBackground PropagationPolicy = "Background"
 	// PropagateForeground deletes the dependents first.
 	PropagateForeground PropagationPolicy = "Foreground"
-	// PropagateOrphan leaves the dependents alone.
+	// PropagateOrphan keeps the dependents.
 	PropagateOrphan PropagationPolicy = "Orphan"
 )
 
-// DeleteAction says how to delete.
+// DeleteAction contains the options of a deletion.
 type DeleteAction struct {
-	// How many seconds the object has to end; 0 ends it by force. Without it the object's own. One that is terminating
-	// already is left alone unless this makes it shorter.
+	// The grace period in seconds. 0 deletes the object immediately. An object that is already terminating is deleted
+	// again only if this shortens its grace period. Defaults to the grace period of the object.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
 
-	// What becomes of the dependents: Background (the default, also for kinds whose own default is to orphan them),
-	// Foreground or Orphan.
+	// What happens to the dependents: Background, Foreground or Orphan. Defaults to Background, also for kinds that
+	// orphan their dependents by default.
 	// +optional
 	PropagationPolicy PropagationPolicy `json:"propagationPolicy,omitempty"`
 }
 
-// EvictAction says how to evict.
+// EvictAction contains the options of an eviction.
 type EvictAction struct {
-	// How many seconds the Pod has to end. Without it the Pod's own.
+	// The grace period in seconds. Defaults to the grace period of the Pod.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
 }
 
-// PatchType is the form of a patch.
+// PatchType is the format of a patch.
 //
 // +kubebuilder:validation:Enum=Strategic;Merge;JSON;Apply
 type PatchType string
 
 const (
-	// PatchStrategic merges lists by their keys, such as conditions by type. Built-in kinds only.
+	// PatchStrategic merges lists by their keys, such as conditions by type. Only for built-in kinds.
 	PatchStrategic PatchType = "Strategic"
-	// PatchMerge replaces lists; null removes a field. For every kind.
+	// PatchMerge replaces lists, and removes fields that are null. For every kind.
 	PatchMerge PatchType = "Merge"
 	// PatchJSON is a list of operations.
 	PatchJSON PatchType = "JSON"
@@ -243,35 +247,35 @@ const (
 	PatchApply PatchType = "Apply"
 )
 
-// PatchAction says how to patch.
+// PatchAction defines a patch.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.force) || !self.force || self.type == 'Apply'",message="force is for type: Apply only"
 type PatchAction struct {
-	// The form of the patch: Strategic for built-in kinds, Merge, JSON, or Apply.
+	// The format of the patch: Strategic (built-in kinds only), Merge, JSON or Apply.
 	// +required
 	Type PatchType `json:"type"`
 
-	// The subresource to patch, such as "status". Without it the object itself.
+	// The subresource to patch, such as "status". Without it, the object itself is patched.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]+$')",message="is not a subresource: write one such as status or scale"
 	Subresource string `json:"subresource,omitempty"`
 
-	// A CEL expression that gives the patch: a map, or for JSON a list of {op, path, value}. It sees `object`, what is
-	// patched, and `items`: all items whose patches of this object are made in one. Of one alone it sees `item` too. The
-	// resourceVersion is added.
+	// A CEL expression that returns the patch: a map, or for JSON a list of {op, path, value}. It can read `object`,
+	// the object to patch, and `items`, all items that patch this object; they are combined into one patch. If there is
+	// only one item, `item` is set too. The operator adds the resourceVersion.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	Expression string `json:"expression"`
 
-	// Whether an Apply takes fields over from other managers. False without it.
+	// Whether Apply takes over fields that other managers own. Defaults to false.
 	// +optional
 	Force bool `json:"force,omitempty"`
 }
 
-// RemoveFinalizerAction says which finalizer.
+// RemoveFinalizerAction selects a finalizer.
 type RemoveFinalizerAction struct {
 	// The finalizer, such as "example.com/protect".
 	// +required

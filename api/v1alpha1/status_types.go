@@ -8,16 +8,16 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // The bounds on numbers and times below are what Go can decode: one Cleaner that cannot be decoded would stop the watch
 // of all. OpenAPI's int64 and date-time alone let more through, such as 1e30 or a list.
 
-// CleanerStatus is what the operator found and did.
+// CleanerStatus contains what the operator has found and done.
 type CleanerStatus struct {
-	// The generation of the spec that this status is about.
+	// The generation of the spec that this status describes.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Ready sums up; Valid, TargetsResolved, Evaluated and Delivered say it in detail. Stalled and Reconciling are there
-	// only while something is wrong or under way.
+	// Ready is the summary. Valid, TargetsResolved, Evaluated and Delivered give the details. Stalled and Reconciling
+	// are present only while something is wrong or in progress.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -25,247 +25,248 @@ type CleanerStatus struct {
 	// +kubebuilder:validation:items:XValidation:rule="self.lastTransitionTime >= timestamp('0001-01-01T00:00:00Z')",message="lastTransitionTime must be a time as in 2006-01-02T15:04:05Z"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// The objects that the targets stand for now, as <name>.<resource>.<group>/<version>, for a ClusterCleaner with
-	// <namespace>/ before it: the first 100.
+	// The first 100 objects that the targets currently select, as <name>.<resource>.<group>/<version>; for a
+	// ClusterCleaner prefixed with <namespace>/.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	ResolvedTargets []string `json:"resolvedTargets,omitempty"`
 
-	// How many objects the targets stand for now.
+	// The number of objects that the targets currently select.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991
 	ResolvedTargetCount int64 `json:"resolvedTargetCount,omitempty"`
 
-	// When the Cleaner looks again if nothing changes before.
+	// When the Cleaner is evaluated next if nothing changes before.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	NextScheduledEvaluation *metav1.Time `json:"nextScheduledEvaluation,omitempty"`
 
-	// What the last evaluation said. Its time is that of the last evaluation whose outcome differed.
+	// The result of the last evaluation. The time is when an evaluation first had this result.
 	// +optional
 	LastEvaluation *Evaluation `json:"lastEvaluation,omitempty"`
 
-	// When the schedule was due last.
+	// The last scheduled time that was evaluated.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	LastScheduleTime *metav1.Time `json:"lastScheduleTime,omitempty"`
 
-	// What waits for the time that a rule's `for` asks for: the first 20.
+	// The first 20 items that are waiting for the `for` of a rule.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Pending []Pending `json:"pending,omitempty"`
 
-	// What was done last, newest first: at most 20.
+	// The last 20 actions, newest first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	LastActions []Action `json:"lastActions,omitempty"`
 
-	// The value of the annotation cleaner.vtex.dev/requestedAt that was acted on last.
+	// The last value of the annotation cleaner.vtex.dev/requestedAt that the operator has handled.
 	// +optional
 	LastRequestedAt string `json:"lastRequestedAt,omitempty"`
 
-	// How much was done since the Cleaner was created.
+	// How many actions were performed since the Cleaner was created.
 	// +optional
 	Counters *Counters `json:"counters,omitempty"`
 
-	// How many cleanings were begun.
+	// The number of cleanups that were started.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991
 	Runs int64 `json:"runs,omitempty"`
 
-	// The cleaning that is under way, or that is finished and not yet reported.
+	// The cleanup that is in progress, or that is finished but not yet reported.
 	// +optional
 	Run *Run `json:"run,omitempty"`
 
-	// A finished cleaning that the sink has not received yet, kept while another one may begin.
+	// A finished cleanup that the sink has not yet received. Another cleanup can start meanwhile.
 	// +optional
 	Unsent *Run `json:"unsent,omitempty"`
 
-	// The operator's signature over runs, run, unsent, lastScheduleTime and lastRequestedAt. A record that the operator has
-	// not signed counts as absent.
+	// The signature of the operator over runs, run, unsent, lastScheduleTime and lastRequestedAt. The operator ignores
+	// a record that it has not signed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Signature string `json:"signature,omitempty"`
 }
 
-// Verdict is what an evaluation came to.
+// Verdict is the decision of an evaluation.
 //
 // +kubebuilder:validation:Enum=Wait;Act;Blocked;Invalid
 type Verdict string
 
 const (
-	// VerdictWait means that something is not so yet.
+	// VerdictWait means that a requirement is not met yet.
 	VerdictWait Verdict = "Wait"
-	// VerdictAct means that everything holds, and there is something to do.
+	// VerdictAct means that all requirements are met and there is something to do.
 	VerdictAct Verdict = "Act"
-	// VerdictBlocked means that everything holds, and something forbids to act.
+	// VerdictBlocked means that all requirements are met but something prevents the actions.
 	VerdictBlocked Verdict = "Blocked"
-	// VerdictInvalid means that the Cleaner cannot work as it is written.
+	// VerdictInvalid means that the Cleaner cannot work as written.
 	VerdictInvalid Verdict = "Invalid"
 )
 
-// Evaluation is the outcome of looking at the targets and conditions.
+// Evaluation is the result of evaluating the targets, conditions and rules.
 type Evaluation struct {
-	// When an evaluation first came to this outcome.
+	// When an evaluation first had this result.
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	Time metav1.Time `json:"time"`
-	// Wait, Act, Blocked or Invalid.
+	// The decision: Wait, Act, Blocked or Invalid.
 	Verdict Verdict `json:"verdict"`
-	// Why, in one word.
+	// The reason for the decision, as one CamelCase word.
 	Reason string `json:"reason"`
-	// Why, in one sentence.
+	// The reason for the decision, as a sentence.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// What each condition gave, in the order of the spec.
+	// The result of each condition, in the order of the spec.
 	// +optional
 	// +listType=atomic
 	Conditions []ConditionOutcome `json:"conditions,omitempty"`
-	// What went wrong with items of rules: the first 20. Nothing is done with such an item; the others are acted on.
+	// The first 20 errors of items of rules. The operator does not act on such an item; other items are not affected.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Errors []ItemError `json:"errors,omitempty"`
-	// What would be done and is forbidden: the first 20.
+	// The first 20 objects that were selected but that the operator must not touch.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Withheld []Withheld `json:"withheld,omitempty"`
 }
 
-// Pending is something for which a rule's `when` holds, and not yet for as long as its `for` says.
+// Pending is an item for which `when` is true, but not yet for as long as `for` requires.
 type Pending struct {
-	// The rule.
+	// The name of the rule.
 	Rule string `json:"rule"`
-	// What it is about: the value of forKey, or of key, or the object.
+	// The value of forKey or key, or the object.
 	Key string `json:"key"`
-	// When it will have held for long enough.
+	// When `for` will have passed.
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	Until metav1.Time `json:"until"`
 }
 
-// ItemError is what went wrong with items of a rule. Equal errors are one.
+// ItemError is an error of one or more items of a rule. Identical errors are combined.
 type ItemError struct {
-	// The rule.
+	// The name of the rule.
 	Rule string `json:"rule"`
-	// The first item that it happened to: its key, or the object. Empty if it is about all items.
+	// The key or the object of the first item with this error. Empty if the error affects all items.
 	// +optional
 	Key string `json:"key,omitempty"`
-	// The field of the rule whose expression it was.
+	// The field of the rule with the expression that failed.
 	// +optional
 	Field string `json:"field,omitempty"`
-	// What went wrong.
+	// The error message.
 	Message string `json:"message"`
-	// To how many items it happened.
+	// The number of items with this error.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991
 	Count int64 `json:"count,omitempty"`
 }
 
-// Counters say how much was done. They are written with the rest of the status, never on their own.
+// Counters count actions. They are written together with the rest of the status.
 type Counters struct {
-	// How many objects were acted on.
+	// The number of objects that were acted on.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991
 	Acted int64 `json:"acted,omitempty"`
-	// How many requests were refused, or failed.
+	// The number of requests that were refused or failed.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991
 	Failed int64 `json:"failed,omitempty"`
 }
 
-// ConditionOutcome is what one condition gave: a value or an error.
+// ConditionOutcome is the result of one condition: a value or an error.
 type ConditionOutcome struct {
-	// The expression, cut at 256 characters.
+	// The expression, truncated to 256 characters.
 	Expression string `json:"expression"`
-	// What it gave. Absent when it gave an error.
+	// The value. Not set if the expression failed.
 	// +optional
 	Value *bool `json:"value,omitempty"`
-	// Why it has no value.
+	// The error, if the expression failed.
 	// +optional
 	Error string `json:"error,omitempty"`
 }
 
-// Action is one thing that was done to one object.
+// Action is one action on one object.
 type Action struct {
-	// The object, as <name>.<resource>.<group>/<version>; for a ClusterCleaner with <namespace>/ before it.
+	// The object, as <name>.<resource>.<group>/<version>; for a ClusterCleaner prefixed with <namespace>/.
 	Object string `json:"object"`
-	// The object's UID.
+	// The UID of the object.
 	// +optional
 	UID string `json:"uid,omitempty"`
-	// What wanted it: the name of a rule, targets.<name>, or helm.
+	// What caused the action: the name of a rule, targets.<name>, or helm.
 	Rule string `json:"rule"`
-	// What was done: report, delete, evict, patch, removeFinalizer or helmUninstall.
+	// The action: report, delete, evict, patch, removeFinalizer or helmUninstall.
 	Action string `json:"action"`
-	// When.
+	// When the action was performed.
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	Time metav1.Time `json:"time"`
-	// What came of it.
+	// The result of the action.
 	Result string `json:"result"`
 }
 
-// Result is how a run ended.
+// Result is how a cleanup ended.
 //
 // +kubebuilder:validation:Enum=Completed;Partial;Abandoned
 type Result string
 
 const (
-	// ResultCompleted means that every row is deleted or gone, and the release uninstalled.
+	// ResultCompleted means that all objects are deleted or gone, and the release is uninstalled.
 	ResultCompleted Result = "Completed"
-	// ResultPartial means that something was left: a row kept or replaced, or the run was stopped.
+	// ResultPartial means that something is left: an object was kept or replaced, or the cleanup was stopped.
 	ResultPartial Result = "Partial"
-	// ResultAbandoned means that the Cleaner was deleted while the run was open.
+	// ResultAbandoned means that the Cleaner was deleted before the cleanup was finished.
 	ResultAbandoned Result = "Abandoned"
 )
 
-// Outcome is what became of an object that a run was to act on.
+// Outcome is what happened to an object of a cleanup.
 //
 // +kubebuilder:validation:Enum=deleted;evicted;patched;gone;kept;replaced;terminating;unknown
 type Outcome string
 
 const (
-	// OutcomeDeleted means that the operator deleted it.
+	// OutcomeDeleted means that the operator deleted the object.
 	OutcomeDeleted Outcome = "deleted"
-	// OutcomeEvicted means that the operator evicted it.
+	// OutcomeEvicted means that the operator evicted the Pod.
 	OutcomeEvicted Outcome = "evicted"
-	// OutcomePatched means that the operator changed it.
+	// OutcomePatched means that the operator changed the object.
 	OutcomePatched Outcome = "patched"
-	// OutcomeGone means that it was gone when the operator came to it.
+	// OutcomeGone means that the object was already gone.
 	OutcomeGone Outcome = "gone"
-	// OutcomeKept means that it was left alone.
+	// OutcomeKept means that the object was not deleted.
 	OutcomeKept Outcome = "kept"
-	// OutcomeReplaced means that another object has its name now, which was left alone.
+	// OutcomeReplaced means that another object has the same name now. The operator did not touch it.
 	OutcomeReplaced Outcome = "replaced"
-	// OutcomeTerminating means that it is deleted and held by finalizers.
+	// OutcomeTerminating means that the object is deleted but finalizers still hold it.
 	OutcomeTerminating Outcome = "terminating"
-	// OutcomeUnknown means that an answer was lost, and what became of it could not be found out.
+	// OutcomeUnknown means that a response was lost and the operator could not determine the outcome.
 	OutcomeUnknown Outcome = "unknown"
 )
 
-// Run is one cleaning: recorded before the first deletion, carried on after a crash, and reported as one. The operator
-// acts on nothing that is not in its rows or in its release.
+// Run is one cleanup. It is recorded before the first deletion, continued after a crash, and reported as one event. The
+// operator acts only on objects that its rows list and on its release.
 type Run struct {
-	// Recurring for a run of a Cleaner that stays: its rows are those whose outcome is not counted yet. Absent otherwise.
+	// Recurring if the Cleaner has lifecycle Recurring: the rows are then those whose outcome is not counted yet.
+	// Otherwise not set.
 	// +optional
 	Lifecycle Lifecycle `json:"lifecycle,omitempty"`
-	// Which run of this Cleaner it is, from 1.
+	// The number of the cleanup, starting at 1.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991
 	Number int64 `json:"number"`
-	// A fingerprint of the part of the spec that decided. A different spec stops the run.
+	// A fingerprint of the part of the spec that this cleanup is based on. If the spec changes, the cleanup stops.
 	Decides string `json:"decides"`
-	// When the conditions were found to hold.
+	// When the conditions were found to be true.
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	DecidedAt metav1.Time `json:"decidedAt"`
-	// The ServiceAccount as which this cleaning is done. Absent: the operator itself.
-	// For a ClusterCleaner it is <namespace>/<name>.
+	// The ServiceAccount that the operator impersonates for this cleanup; for a ClusterCleaner as <namespace>/<name>.
+	// Not set if the operator uses its own identity.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
@@ -278,87 +279,88 @@ type Run struct {
 	// The Helm release to uninstall.
 	// +optional
 	Helm *HelmRelease `json:"helm,omitempty"`
-	// What the Cleaner would have deleted and may not.
+	// The objects that were selected but that the operator must not delete.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=200
 	Withheld []Withheld `json:"withheld,omitempty"`
-	// The value of cloudEventData at the decision, as JSON.
+	// The value of cloudEventData when the cleanup started, as JSON.
 	// +optional
 	// +kubebuilder:validation:MaxLength=8192
 	Data string `json:"data,omitempty"`
-	// How the run ended. Absent while it is under way; once written it never changes.
+	// How the cleanup ended. Not set while it is in progress; never changes once set.
 	// +optional
 	Result Result `json:"result,omitempty"`
 	// When the result was written.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
-	// Why the run ended so.
+	// Why the cleanup ended with this result.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// How many objects of each kind ended how.
+	// The number of objects of each resource by outcome.
 	// +optional
 	// +listType=atomic
 	Counts []Count `json:"counts,omitempty"`
-	// What became of the first 200 rows.
+	// The outcome of the first 200 objects.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=200
 	Outcomes []RowOutcome `json:"outcomes,omitempty"`
 }
 
-// HelmRelease identifies a release at the moment of the decision, so that another one of its name is not uninstalled.
+// HelmRelease identifies a release at the time of the decision, so that a different release with the same name is not
+// uninstalled.
 type HelmRelease struct {
 	// The name of the release.
 	Name string `json:"name"`
-	// The revision that was decided on.
+	// The revision at the time of the decision.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991
 	Revision int64 `json:"revision"`
-	// The UID of the Secret that holds this revision.
+	// The UID of the Secret that contains this revision.
 	UID string `json:"uid"`
 	// When the release was first installed.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`\.[0-9]{6}(Z|[-+][0-9:]{5})$`
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05.000000Z"
 	FirstDeployed metav1.MicroTime `json:"firstDeployed"`
-	// A fingerprint of what the record of this revision says: its objects and its hooks.
+	// A fingerprint of the objects and hooks in the record of this revision.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Digest string `json:"digest,omitempty"`
-	// Whether it is uninstalled without its hooks.
+	// Whether the hooks are skipped.
 	// +optional
 	DisableHooks bool `json:"disableHooks,omitempty"`
-	// What became of the release, once there is a result.
+	// What happened to the release. Set together with the result.
 	// +optional
 	Outcome Outcome `json:"outcome,omitempty"`
 }
 
-// Withheld is an object that was decided on and that the operator refuses to touch.
+// Withheld is an object that was selected but that the operator must not touch.
 type Withheld struct {
-	// The object, as <name>.<resource>.<group>/<version>; for a ClusterCleaner with <namespace>/ before it.
+	// The object, as <name>.<resource>.<group>/<version>; for a ClusterCleaner prefixed with <namespace>/.
 	Object string `json:"object"`
-	// Why.
+	// Why the operator must not touch it.
 	Because string `json:"because"`
 }
 
-// Count says how many objects of one kind ended how.
+// Count is the number of objects of one resource with one outcome.
 type Count struct {
 	// The resource, as <resource>.<group>/<version>.
 	Resource string `json:"resource"`
-	// What became of them.
+	// The outcome.
 	Outcome Outcome `json:"outcome"`
-	// How many.
+	// The number of objects.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991
 	Count int64 `json:"count"`
 }
 
-// RowOutcome is a row of a finished run.
+// RowOutcome is the outcome of one object of a finished cleanup.
 type RowOutcome struct {
-	// The row, as it was recorded.
+	// The object, as recorded in rows.
 	Row string `json:"row"`
-	// What became of its object.
+	// The outcome.
 	Outcome Outcome `json:"outcome"`
 }
