@@ -1,0 +1,212 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// A refusal is told once, and again when it is another one.
+func TestARefusalIsToldOnce(t *testing.T) {
+	r := newRig(t, done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}}), aPod("a", "Succeeded"))
+	refuse := func(why string) {
+		refusing(func(_, name string) *apierrors.StatusError { return forbidden(why, name) })(r)
+		r.pass()
+		r.clock.Step(time.Minute)
+		r.pass()
+		r.clock.Step(time.Minute)
+	}
+	refuse("do this")
+	refuse("do that")
+	same(t, "deeds", []string{
+		`done delete a.pods/v1: pods "a" is forbidden: you may not do that`, `done delete a.pods/v1: pods "a" is forbidden: you may not do this`,
+	}, r.did())
+	refusing(nil)(r)
+	r.pass()
+	same(t, "the latest deed", "done delete a.pods/v1: deleted: it is done", r.did()[0])
+	same(t, "actions", []string{"c shop done done delete 1", "c shop refused done delete 4"}, r.measured("cleaner_actions_total"))
+	same(t, "deletions", []string{"pods deleted 1", "pods refused 4"}, r.measured("cleaner_deletions_total"))
+}
+
+func TestWhatFailsAndWaitsIsMeasured(t *testing.T) {
+	c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+	c.Spec.Rules[0].For = "10m"
+	c.Spec.Rules[0].When = `item.metadata.name == "a" || item.spec.nobody`
+	r := newRig(t, c, aPod("a", "Succeeded"), aPod("b", "Running"), aPod("c", "Succeeded"))
+	r.pass()
+	same(t, "items that fail", []string{"c shop 2"}, r.measured("cleaner_failing_items"))
+	same(t, "items that wait", []string{"c shop 1"}, r.measured("cleaner_pending_items"))
+	same(t, "evaluations", []string{"Wait 1"}, r.measured("cleaner_evaluations_total"))
+}
+
+// The answers of the API server tell how far its clock is from this one.
+func TestTheSkewIsMeasured(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
+	}))
+	defer server.Close()
+	config := &rest.Config{Host: server.URL}
+	meter := MeasureSkew(config, time.Minute, clock.RealClock{})
+	through, err := rest.HTTPClientFor(config)
+	must(t, err)
+	for range 10 {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+		must(t, err)
+		answer, err := through.Do(request)
+		must(t, err)
+		_ = answer.Body.Close()
+	}
+	if got := meter.Ahead(); got < 59*time.Minute {
+		t.Errorf("a clock that is an hour ahead is measured to be %s ahead", got)
+	}
+}
+
+func TestProtectionOfOptions(t *testing.T) {
+	o := Options{ProtectedNamespaces: []string{"kube-system"}, Namespace: "cleaner-system", AllowProtectedKinds: []string{"nodes"}, DefaultServiceAccount: "cleaning"}
+	if got := o.protection(); !slices.Equal(got.Namespaces, o.ProtectedNamespaces) || got.Own != o.Namespace || !slices.Equal(got.AllowedKinds, o.AllowProtectedKinds) || !got.DefaultAccount {
+		t.Errorf("got %+v", got)
+	}
+	if (&Options{}).protection().DefaultAccount {
+		t.Error("without a default account the operator does not act as itself")
+	}
+}
+
+// TestProgress shows what is said of a run that is under way.
+func TestProgress(t *testing.T) {
+	const row = "targets.pods pods/v1 shop/a uid-a 1"
+	for name, tc := range map[string]struct {
+		reason string
+		memory func(m *plan.Memory)
+		want   string
+		failed bool
+	}{
+		"Refused":     {v1alpha1.ReasonDeletionRefused, func(m *plan.Memory) { m.Rows[1].Failed = "no\nno" }, "Run 3: a deletion was refused and is tried again: no no", true},
+		"RefusedOver": {v1alpha1.ReasonDeletionRefused, func(m *plan.Memory) { m.Rows[1].Failed, m.Rows[1].State = "no", plan.RowGone }, "Run 3 is under way: 2 objects.", false},
+		"Unstable": {v1alpha1.ReasonTargetUnstable, func(m *plan.Memory) { m.Rows[0].Unstable = true },
+			"Run 3: a.pods/v1 changes faster than it can be deleted, and is tried again: somebody writes to it all the time.", true},
+		"UnstableOver":   {v1alpha1.ReasonTargetUnstable, func(m *plan.Memory) { m.Rows[0].Unstable, m.Rows[0].State = true, plan.RowGone }, "Run 3 is under way: 2 objects.", false},
+		"Unconfirmed":    {v1alpha1.ReasonUnconfirmed, func(m *plan.Memory) { m.Failed = "why" }, "Run 3 is tried again: why", true},
+		"NotYet":         {v1alpha1.ReasonUnconfirmed, func(*plan.Memory) {}, "Run 3 is under way: 2 objects.", false},
+		"Uninstall":      {v1alpha1.ReasonUninstallFailed, func(m *plan.Memory) { m.Failed = "why" }, "Run 3 is tried again: why", true},
+		"Rights":         {v1alpha1.ReasonAuthorLacksRights, func(m *plan.Memory) { m.Failed = "Why." }, `Run 3: release "r" waits to be uninstalled. Why.`, true},
+		"AuthorMissing":  {v1alpha1.ReasonAuthorMissing, func(m *plan.Memory) { m.Failed = "Why." }, `Run 3: release "r" waits to be uninstalled. Why.`, true},
+		"AccountMissing": {v1alpha1.ReasonAccessDenied, func(m *plan.Memory) { m.Failed = "Why." }, `Run 3: release "r" waits to be uninstalled. Why.`, true},
+		"Half": {v1alpha1.ReasonAuthorLacksRights, func(m *plan.Memory) { m.Failed, m.Half = "Why.", true },
+			`Run 3: release "r" is uninstalled in part, and the rest of it waits. Why. If you delete the Cleaner, the rest stays.`, true},
+		"Terminating": {v1alpha1.ReasonTerminating, func(m *plan.Memory) { m.Rows[1].Finalizers = []string{"a/b", "c/d"} },
+			"Run 3 waits for what was deleted to be gone; finalizers hold it: a/b, c/d", false},
+		"Settled": {v1alpha1.ReasonTerminating, func(m *plan.Memory) { m.Rows[1].Finalizers, m.Rows[1].Settled = []string{"a/b"}, true },
+			"Run 3 is under way: 2 objects.", false},
+		"Skew":         {v1alpha1.ReasonClockSkewSuspected, func(*plan.Memory) {}, "Run 3 is held. ", true},
+		"Pending":      {v1alpha1.ReasonReleasePending, func(*plan.Memory) {}, `Run 3 waits: release "r" is being installed, upgraded or rolled back.`, false},
+		"Delivering":   {v1alpha1.ReasonDelivering, func(*plan.Memory) {}, "Run 3 is finished; its event is being sent.", false},
+		"Suspended":    {v1alpha1.ReasonSuspended, func(*plan.Memory) {}, "Run 3 is suspended.", false},
+		"Uninstalling": {v1alpha1.ReasonUninstalling, func(*plan.Memory) {}, `Run 3 uninstalls release "r".`, false},
+		"Other":        {v1alpha1.ReasonCleaning, func(*plan.Memory) {}, "Run 3 is under way: 2 objects.", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := ordered(t, 0, unchanged)
+			o.mem.run = *plan.NewMemory(3, make([]*plan.Seen, 2), epoch)
+			tc.memory(&o.mem.run)
+			run := &v1alpha1.Run{Number: 3, Rows: []string{row, row}, Helm: &v1alpha1.HelmRelease{Name: "r"}}
+			if got, failed := o.report().progress(run, plan.Request{Reason: tc.reason}); got != tc.want || failed != tc.failed {
+				t.Errorf("got %q, failed: %t\nwant %q, failed: %t", got, failed, tc.want, tc.failed)
+			}
+		})
+	}
+}
+
+// A result that could not be written is no result: it is neither told nor forgotten.
+func TestAResultThatIsNotWritten(t *testing.T) {
+	r := newRig(t, once(), aPod("a", "Succeeded"))
+	refusing(forbidden)(r)
+	r.pass()
+	r.said()
+	refusing(nil)(r)
+	r.clock.Step(time.Minute)
+	broken := errors.New("the API server is busy")
+	r.client = interceptor.NewClient(r.store, interceptor.Funcs{
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			return broken
+		},
+	})
+	if _, err := r.Reconcile(t.Context(), r.request()); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+	same(t, "Events", []string{"Normal Deleted targets.pods: deleted 1: a"}, r.said())
+	same(t, "requests", []string{"delete a", "delete a"}, r.took())
+	r.client = r.store
+	r.clock.Step(time.Minute)
+	same(t, "the next pass", "again in 1h0m0s; said Normal Completed run 1: 1 pods/v1 deleted; the Cleaner is gone", r.line())
+}
+
+// What goes wrong is not hidden by the report that cannot be written either.
+func TestAnErrorOfACleanerThatIsGone(t *testing.T) {
+	r := newRig(t, once())
+	mem := r.memories.of(r.key())
+	p, err := r.begin(t.Context(), r.request(), mem)
+	must(t, err)
+	must(t, r.store.Delete(t.Context(), r.cleaner()))
+	why := errors.New("why")
+	if _, err := p.sleep(t.Context(), time.Time{}, why); !errors.Is(err, why) || apierrors.IsNotFound(errors.Unwrap(err)) || err.Error() != "why" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The end of an uninstall is taken once, and only by the run that it is of.
+func TestTheEndOfAnUninstallIsTaken(t *testing.T) {
+	deed := v1alpha1.Action{Object: "release r", Action: "uninstall", Result: "done"}
+	for name, tc := range map[string]struct {
+		end         uninstallEnd
+		busy, swept bool
+		failed      string
+		actions     int
+	}{
+		"Ended":    {end: uninstallEnd{run: 1, swept: true, actions: []v1alpha1.Action{deed}}, swept: true, actions: 1},
+		"Failed":   {end: uninstallEnd{run: 1, why: "timed out", actions: []v1alpha1.Action{deed}}, failed: "timed out", actions: 1},
+		"OfOthers": {end: uninstallEnd{run: 2, swept: true, actions: []v1alpha1.Action{deed}}, busy: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := ordered(t, 1, unchanged)
+			o.mem.run.Busy = true
+			o.mem.ended <- tc.end
+			for range 2 { // the second finds nothing
+				o.takeUninstall(t.Context())
+			}
+			m := &o.mem.run
+			if m.Busy != tc.busy || m.Swept != tc.swept || m.Failed != tc.failed || len(o.mem.actions) != tc.actions {
+				t.Errorf("busy %t, swept %t, failed %q, %d actions", m.Busy, m.Swept, m.Failed, len(o.mem.actions))
+			}
+		})
+	}
+}
+
+// What was answered is not asked again.
+func TestAnAnswerIsOfOneTime(t *testing.T) {
+	o := ordered(t, 0, unchanged)
+	o.c.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "now\n"})
+	o.read.State().LastRequestedAt = "now "
+	if o.asked() {
+		t.Error("what was answered is asked again, because a line break is no part of the answer")
+	}
+	o.c.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "later"})
+	if !o.asked() {
+		t.Error("what is asked anew is not")
+	}
+}
