@@ -1,0 +1,276 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/author"
+)
+
+// grants allows these rights, as "verb resource name". With an error, nobody knows of any right but that to watch.
+type grants struct {
+	rights []string
+	err    error
+}
+
+func (g grants) Create(_ context.Context, r *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+	a := r.Spec.ResourceAttributes
+	asked := strings.TrimSpace(a.Verb + " " + a.Resource + " " + a.Name)
+	answer := r.DeepCopy()
+	if g.err != nil && a.Verb != "watch" {
+		return nil, g.err
+	}
+	for _, right := range g.rights {
+		answer.Status.Allowed = answer.Status.Allowed || right == asked || right == "*"
+	}
+	return answer, nil
+}
+
+var errAway = errors.New("the API server is away")
+
+// unserved answers no question about kinds.
+type unserved struct{}
+
+func (unserved) ServerResourcesForGroupVersionWithContext(context.Context, string) (*metav1.APIResourceList, error) {
+	return nil, errAway
+}
+
+// town is a validator of a cluster with these objects, in which a user has these rights.
+func town(t *testing.T, rights []string, objects ...client.Object) *validator {
+	t.Helper()
+	compiler, err := celenv.NewCompiler(celenv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return &validator{
+		compiler: compiler, kinds: podsAlone{}, reviews: grants{rights: rights}, keys: newKey(t), self: &self{name: operator},
+		live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
+	}
+}
+
+// answered is an answer in one line.
+func answered(r admission.Response) string {
+	if r.Allowed {
+		return strings.TrimSpace("allowed " + strings.Join(r.Warnings, "; "))
+	}
+	out := string(r.Result.Reason) + ": " + r.Result.Message
+	if d := r.Result.Details; d != nil {
+		out += " (" + d.Kind + " of " + d.Group + " " + d.Name
+		for _, c := range d.Causes {
+			out += ", " + c.Field
+		}
+		out += ")"
+	}
+	return out
+}
+
+// asking is a request of alice about an object.
+func asking(t *testing.T, kind string, now, old any) admission.Request {
+	t.Helper()
+	raw := func(o any) runtime.RawExtension {
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runtime.RawExtension{Raw: text}
+	}
+	r := admissionv1.AdmissionRequest{
+		Kind: metav1.GroupVersionKind{Group: v1alpha1.GroupVersion.Group, Version: "v1alpha1", Kind: kind}, Namespace: "shop", Name: "c",
+		Operation: admissionv1.Create, Object: raw(now), UserInfo: authenticationv1.UserInfo{Username: "alice"},
+	}
+	if old != nil {
+		r.Operation, r.OldObject = admissionv1.Update, raw(old)
+	}
+	return admission.Request{AdmissionRequest: r}
+}
+
+// podsOf is a Cleaner that looks at Pods.
+func podsOf(change ...func(c *v1alpha1.Cleaner)) *v1alpha1.Cleaner {
+	c := &v1alpha1.Cleaner{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c", UID: "1", CreationTimestamp: metav1.NewTime(moment)},
+		Spec: v1alpha1.CleanerSpec{
+			CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"pods.items.size() > 0"}},
+			Targets:    []v1alpha1.Target{{Name: "pods", Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod", MatchLabels: map[string]string{}}}},
+		},
+	}
+	for _, ch := range change {
+		ch(c)
+	}
+	return c
+}
+
+// bodyOf is a template for what podsOf is.
+func bodyOf(change ...func(t *v1alpha1.CleanerTemplate)) *v1alpha1.CleanerTemplate {
+	spec := podsOf().Spec
+	t := &v1alpha1.CleanerTemplate{ObjectMeta: metav1.ObjectMeta{Name: "t"}}
+	t.Spec.Template.Conditions = spec.Conditions
+	for _, target := range spec.Targets {
+		t.Spec.Template.Targets = append(t.Spec.Template.Targets, v1alpha1.ClusterTarget{Name: target.Name, Reference: v1alpha1.ClusterReference{Reference: target.Reference}})
+	}
+	for _, ch := range change {
+		ch(t)
+	}
+	return t
+}
+
+func using(c *v1alpha1.Cleaner) {
+	c.Spec = v1alpha1.CleanerSpec{CommonSpec: v1alpha1.CommonSpec{Lifecycle: v1alpha1.LifecycleOnce, TemplateRef: &v1alpha1.TemplateRef{Name: "t"}}}
+}
+
+// TestHandle shows what the webhook answers to those who write a Cleaner: they have the rights that it makes use of, or may
+// not write it.
+func TestHandle(t *testing.T) {
+	looks := []string{"list pods", "watch pods"}
+	for name, tc := range map[string]struct {
+		rights  []string
+		now     *v1alpha1.Cleaner
+		old     *v1alpha1.Cleaner
+		objects []client.Object
+		change  func(v *validator, req *admission.Request)
+		want    string
+	}{
+		"MayLook":                    {rights: looks, now: podsOf(), want: "allowed spec: nothing is deleted and nobody is told, only the Cleaner itself goes: set delete: true on a target or on helm, or give a cloudEventSink"},
+		"MayNotLook":                 {rights: []string{"list pods"}, now: podsOf(), want: `Forbidden: a Cleaner may only do what its author may: user "alice" may not watch pods in namespace "shop" (Cleaner of cleaner.vtex.dev c)`},
+		"MayNotDelete":               {rights: append(looks, "get pods"), now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.Targets[0].Delete = true }), want: `Forbidden: a Cleaner may only do what its author may: user "alice" may not delete pods in namespace "shop" (Cleaner of cleaner.vtex.dev c)`},
+		"MayNotImpersonate":          {rights: looks, now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.ServiceAccountName = "bot" }), want: `Forbidden: a Cleaner may only do what its author may: user "alice" may not impersonate serviceaccounts "bot" in namespace "shop" (Cleaner of cleaner.vtex.dev c)`},
+		"MayImpersonate":             {rights: append(looks, "impersonate serviceaccounts bot"), now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.ServiceAccountName = "bot" }), want: "allowed spec: nothing is deleted and nobody is told, only the Cleaner itself goes: set delete: true on a target or on helm, or give a cloudEventSink"},
+		"NobodyKnows":                {rights: looks, now: podsOf(), change: func(v *validator, _ *admission.Request) { v.reviews = grants{err: errAway} }, want: `ServiceUnavailable: cannot find out whether user "alice" may list pods in namespace "shop": the API server is away: try again`},
+		"KindsAway":                  {rights: looks, now: podsOf(), change: func(v *validator, _ *admission.Request) { v.kinds = unserved{} }, want: `ServiceUnavailable: cannot find out whether kind "Pod" of v1 is served: the API server is away: try again`},
+		"KeyAway":                    {rights: looks, now: podsOf(), change: func(v *validator, _ *admission.Request) { v.keys = oneKey{err: errAway} }, want: "ServiceUnavailable: the API server is away: try again"},
+		"Invalid":                    {rights: looks, now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.TTL = "soon" }), want: `Invalid: spec.ttl: "soon" is not a duration: write numbers with the units ns, us, ms, s, m, h, d or w, such as "360h" or "1h30m" (Cleaner of cleaner.vtex.dev c, spec.ttl)`},
+		"NotCompiled":                {rights: looks, now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.Conditions = []string{"nobody"} }), want: "Invalid: spec.conditions[0]: 1:1: there is no target or variable \"nobody\"; add a target of this name, or write params.nobody if it is a parameter\n  | nobody\n  | ^ (Cleaner of cleaner.vtex.dev c, spec.conditions[0])"},
+		"NotServed":                  {rights: looks, now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.Targets[0].Reference.Version = "v2" }), want: `Forbidden: a Cleaner may only do what its author may: user "alice" may not list all resources of the core group; user "alice" may not watch all resources of the core group; a kind that is not served has no resource yet that rights could name: install its CRD first, or let somebody create the Cleaner who has these rights on all resources of the group, in the cluster (Cleaner of cleaner.vtex.dev c)`},
+		"Template":                   {rights: looks, now: podsOf(using), objects: []client.Object{bodyOf()}, want: "allowed"},
+		"TemplateRights":             {now: podsOf(using), objects: []client.Object{bodyOf()}, want: `Forbidden: a Cleaner may only do what its author may: user "alice" may not list pods in namespace "shop"; user "alice" may not watch pods in namespace "shop" (Cleaner of cleaner.vtex.dev c)`},
+		"TemplateMissing":            {rights: looks, now: podsOf(using), want: `Forbidden: a Cleaner may only do what its author may: user "alice" may not do everything; a template that is not there yet may ask for anything: apply it first, or let somebody create the Cleaner who may do everything (Cleaner of cleaner.vtex.dev c)`},
+		"TemplateMissingAdmin":       {rights: []string{"*"}, now: podsOf(using), want: `allowed spec.templateRef.name: there is no CleanerTemplate "t" yet, and the Cleaner waits until there is: apply the template first`},
+		"TemplateMissingNobodyKnows": {now: podsOf(using), change: func(v *validator, _ *admission.Request) { v.reviews = grants{err: errAway} }, want: `ServiceUnavailable: cannot find out whether user "alice" may do everything: the API server is away: try again`},
+		"TemplateAway": {rights: looks, now: podsOf(using), change: func(v *validator, _ *admission.Request) {
+			v.live = interceptor.NewClient(v.live.(client.WithWatch), interceptor.Funcs{
+				Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+					return errAway
+				},
+			})
+		}, want: `ServiceUnavailable: cannot read CleanerTemplate "t": the API server is away: try again`},
+		"TemplateAndTargets": {rights: looks, now: podsOf(using, func(c *v1alpha1.Cleaner) { c.Spec.Conditions = []string{"true"} }), objects: []client.Object{bodyOf()}, want: "Invalid: spec.templateRef: stands in the place of targets, variables, conditions, rules and parameters: remove them, or templateRef (Cleaner of cleaner.vtex.dev c, spec.templateRef)"},
+		"TemplateNeedsMore": {rights: looks, now: podsOf(using), objects: []client.Object{bodyOf(func(t *v1alpha1.CleanerTemplate) {
+			t.Spec.Parameters = []v1alpha1.TemplateParameter{{Name: "p", Type: "string"}}
+		})}, want: `Invalid: spec.templateRef.parameters.p: must be given: the template "t" has no default for it; write p: "text" (Cleaner of cleaner.vtex.dev c, spec.templateRef.parameters.p)`},
+		"SameSpec":      {now: podsOf(), old: podsOf(), want: "allowed"},
+		"Suspends":      {now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }), old: podsOf(), want: "allowed"},
+		"Edits":         {rights: []string{"list pods"}, now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.Conditions = []string{"true"} }), old: podsOf(), want: `Forbidden: a Cleaner may only do what its author may: user "alice" may not watch pods in namespace "shop" (Cleaner of cleaner.vtex.dev c)`},
+		"Garbled":       {now: podsOf(), change: func(_ *validator, req *admission.Request) { req.Object.Raw = []byte(`{"spec": 7}`) }, want: ": cannot read the Cleaner: json: cannot unmarshal number into Go struct field Cleaner.spec of type v1alpha1.CleanerSpec"},
+		"GarbledBefore": {now: podsOf(), old: podsOf(), change: func(_ *validator, req *admission.Request) { req.OldObject.Raw = []byte(`{"spec": 7}`) }, want: ": cannot read the Cleaner as it was: json: cannot unmarshal number into Go struct field Cleaner.spec of type v1alpha1.CleanerSpec"},
+		"Operator":      {rights: looks, now: podsOf(), change: func(_ *validator, req *admission.Request) { req.UserInfo.Username = operator }, want: "Forbidden: the operator itself never changes the spec of a Cleaner: somebody makes it act for them (Cleaner of cleaner.vtex.dev c)"},
+		"NoAuthor":      {rights: looks, now: podsOf(func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{"a": "b"} }), want: "Forbidden: the author of the spec is not stored: the cluster needs the operator's MutatingWebhookConfiguration (Cleaner of cleaner.vtex.dev c)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := town(t, tc.rights, tc.objects...)
+			if tc.now.Annotations == nil { // as the first webhook has it
+				ring, err := v.keys.Ring()
+				if err != nil {
+					t.Fatal(err)
+				}
+				value, err := author.Sign(ring, tc.now, author.Author{Username: "alice"}, moment)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tc.now.Annotations = map[string]string{v1alpha1.AnnotationAuthor: value}
+			}
+			var old any
+			if tc.old != nil {
+				tc.old.Annotations = tc.now.Annotations
+				old = tc.old
+			}
+			req := asking(t, "Cleaner", tc.now, old)
+			if tc.change != nil {
+				tc.change(v, &req)
+			}
+			owners := &owners{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }}
+			if diff := cmp.Diff(tc.want, answered(owners.Handle(t.Context(), req))); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestHandleTemplate shows what the webhook answers to those who write a template: it works, with those that use it.
+func TestHandleTemplate(t *testing.T) {
+	looks := []string{"list pods", "watch pods"}
+	cluster := &v1alpha1.ClusterCleaner{ObjectMeta: metav1.ObjectMeta{Name: "all"}}
+	cluster.Spec.Lifecycle, cluster.Spec.TemplateRef = v1alpha1.LifecycleOnce, &v1alpha1.TemplateRef{Name: "t"}
+	other := podsOf(using, func(c *v1alpha1.Cleaner) {
+		c.Name, c.Spec.TemplateRef = "other", &v1alpha1.TemplateRef{Name: "u"}
+	})
+	needs := func(t *v1alpha1.CleanerTemplate) {
+		t.Spec.Parameters = []v1alpha1.TemplateParameter{{Name: "p", Type: "string"}}
+	}
+	for name, tc := range map[string]struct {
+		rights  []string
+		now     *v1alpha1.CleanerTemplate
+		old     *v1alpha1.CleanerTemplate
+		objects []client.Object
+		change  func(v *validator, req *admission.Request)
+		want    string
+	}{
+		"Good":          {rights: looks, now: bodyOf(), want: "allowed"},
+		"MayNotLook":    {rights: []string{"list pods"}, now: bodyOf(), want: `Forbidden: a CleanerTemplate may only do what its author may: user "alice" may not watch pods in all namespaces (CleanerTemplate of cleaner.vtex.dev c)`},
+		"NobodyKnows":   {now: bodyOf(), change: func(v *validator, _ *admission.Request) { v.reviews = grants{err: errAway} }, want: `ServiceUnavailable: cannot find out whether user "alice" may list pods in all namespaces: the API server is away: try again`},
+		"KindsAway":     {rights: looks, now: bodyOf(), change: func(v *validator, _ *admission.Request) { v.kinds = unserved{} }, want: `ServiceUnavailable: cannot find out whether kind "Pod" of v1 is served: the API server is away: try again`},
+		"SameSpec":      {now: bodyOf(), old: bodyOf(), want: "allowed"},
+		"Edited":        {now: bodyOf(), old: bodyOf(needs), want: `Forbidden: a CleanerTemplate may only do what its author may: user "alice" may not list pods in all namespaces; user "alice" may not watch pods in all namespaces (CleanerTemplate of cleaner.vtex.dev c)`},
+		"Invalid":       {rights: looks, now: bodyOf(func(t *v1alpha1.CleanerTemplate) { t.Spec.Template.Targets[0].Name = "a b" }), want: "Invalid: spec.template.targets[0].name: \"a b\" is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit, such as a_b\nspec.template.conditions[0]: 1:1: there is no target or variable \"pods\"; add a target of this name, or write params.pods if it is a parameter\n  | pods.items.size() > 0\n  | ^ (CleanerTemplate of cleaner.vtex.dev c, spec.template.targets[0].name, spec.template.conditions[0])"},
+		"NotCompiled":   {rights: looks, now: bodyOf(func(t *v1alpha1.CleanerTemplate) { t.Spec.Template.Conditions = []string{"nobody"} }), want: "Invalid: spec.template.conditions[0]: 1:1: there is no target or variable \"nobody\"; add a target of this name, or write params.nobody if it is a parameter\n  | nobody\n  | ^ (CleanerTemplate of cleaner.vtex.dev c, spec.template.conditions[0])"},
+		"Garbled":       {now: bodyOf(), change: func(_ *validator, req *admission.Request) { req.Object.Raw = []byte("7") }, want: ": cannot read the CleanerTemplate: json: cannot unmarshal number into Go value of type v1alpha1.CleanerTemplate"},
+		"GarbledBefore": {now: bodyOf(), old: bodyOf(), change: func(_ *validator, req *admission.Request) { req.OldObject.Raw = []byte("7") }, want: ": cannot read the CleanerTemplate as it was: json: cannot unmarshal number into Go value of type v1alpha1.CleanerTemplate"},
+		"StillWorks":    {rights: looks, now: bodyOf(func(t *v1alpha1.CleanerTemplate) { t.Spec.Template.Conditions = []string{"true"} }), old: bodyOf(), objects: []client.Object{podsOf(using), cluster}, want: "allowed"},
+		"Breaks":        {rights: looks, now: bodyOf(needs), old: bodyOf(), objects: []client.Object{podsOf(using), other}, want: `Invalid: spec: breaks Cleaner "c" in namespace "shop", which would not work any more: spec.templateRef.parameters.p: must be given: the template "t" has no default for it; write p: "text"; change that first, or the template so that both work, or delete the template and create it anew if this is meant (CleanerTemplate of cleaner.vtex.dev c, spec)`},
+		"BreaksAll":     {rights: looks, now: bodyOf(needs), old: bodyOf(), objects: []client.Object{cluster}, want: `Invalid: spec: breaks ClusterCleaner "all", which would not work any more: spec.templateRef.parameters.p: must be given: the template "t" has no default for it; write p: "text"; change that first, or the template so that both work, or delete the template and create it anew if this is meant (CleanerTemplate of cleaner.vtex.dev c, spec)`},
+		"WasBroken":     {rights: looks, now: bodyOf(needs, func(t *v1alpha1.CleanerTemplate) { t.Spec.Template.Conditions = []string{"true"} }), old: bodyOf(needs), objects: []client.Object{podsOf(using)}, want: "allowed"},
+		"NoHelp":        {rights: looks, now: bodyOf(needs), objects: []client.Object{podsOf(using), other}, want: `allowed spec: breaks Cleaner "c" in namespace "shop", which would not work any more: spec.templateRef.parameters.p: must be given: the template "t" has no default for it; write p: "text"`},
+		"Helps":         {rights: looks, now: bodyOf(), objects: []client.Object{podsOf(using)}, want: "allowed"},
+		"UsersAway": {rights: looks, now: bodyOf(), change: func(v *validator, _ *admission.Request) {
+			v.live = interceptor.NewClient(v.live.(client.WithWatch), interceptor.Funcs{
+				List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return errAway },
+			})
+		}, want: "ServiceUnavailable: cannot find out what uses the template: the API server is away: try again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := town(t, tc.rights, tc.objects...)
+			var old any
+			if tc.old != nil {
+				old = tc.old
+			}
+			req := asking(t, "CleanerTemplate", tc.now, old)
+			if tc.change != nil {
+				tc.change(v, &req)
+			}
+			if diff := cmp.Diff(tc.want, answered((&bodies{v}).Handle(t.Context(), req))); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
