@@ -247,6 +247,16 @@ func TestLifeOfOneThatStays(t *testing.T) {
 				{after(time.Second / 2), `again in 1s; sent patch a, patch c; left a, b, c; said Normal Patched done: patched 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 4 acted, 0 failed`},
 			},
 		},
+		"PatchesForNothing": {
+			reason: "a patch that changes nothing, and is asked for all the same, waits longer each time", actions: []v1alpha1.RuleAction{{
+				Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: `{"status": {"phase": "Succeeded"}}`},
+			}}, steps: []step{
+				{nothing, `again in 1s; sent patch a, patch c; left a, b, c; said Normal Patched done: patched 2: a.pods/v1, c.pods/v1 (it is done); Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
+				{after(time.Second), `again in 2s; sent patch a, patch c; left a, b, c; said Normal Patched done: patched 2: a.pods/v1, c.pods/v1 (it is done); Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3; counted 4 acted, 0 failed`},
+				{after(time.Second), `again in 1s; left a, b, c; Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3; counted 4 acted, 0 failed`},
+				{after(time.Second), `again in 4s; sent patch a, patch c; left a, b, c; said Normal Patched done: patched 2: a.pods/v1, c.pods/v1 (it is done); Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3; counted 6 acted, 0 failed`},
+			},
+		},
 		"PatchesAndDeletes": {
 			reason: "a step goes on with the version that the one before has made", actions: []v1alpha1.RuleAction{
 				{Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: `{"metadata": {"labels": {"seen": "yes"}}}`}}, deletes,

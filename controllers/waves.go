@@ -153,9 +153,10 @@ func (b *batch) took(s *plan.Step, out actuate.Outcome) progress {
 			}
 			return succeeded
 		}
-		b.mem.backoff.Succeed(uid)
-		if s.Verb == plan.VerbPatch && out.Version != "" && out.Version == b.version(s) {
+		if s.Verb == plan.VerbPatch && out.Version != "" && out.Version == b.version(s) { // longer each time
 			b.mem.backoff.Fail(uid, "its patch changes nothing, and is asked for all the same: say in when that it has not been made yet", now)
+		} else {
+			b.mem.backoff.Succeed(uid)
 		}
 		b.mem.patches.note(s, b.version(s), out.Version, now)
 		b.did[uid] = outcomes()[s.Verb]
