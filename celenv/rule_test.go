@@ -610,6 +610,12 @@ func TestWhatIsRetainedIsBounded(t *testing.T) {
 			t.Errorf("got %v, %v", problem, e.Over())
 		}
 	})
+	t.Run("AllItems", func(t *testing.T) {
+		e := begin(t, compileWork(t, Limits{Items: 10}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "lists.range(10)", When: "true"})), podInput())
+		if all := items(t, e.Rule(0)); len(all) != 10 {
+			t.Errorf("a rule that may have 10 items has %d", len(all))
+		}
+	})
 	t.Run("Memory", func(t *testing.T) {
 		e := begin(t, compileWork(t, Limits{Retained: 1000}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "lists.range(10)", When: "true"})), podInput())
 		items(t, e.Rule(0))
@@ -620,6 +626,28 @@ func TestWhatIsRetainedIsBounded(t *testing.T) {
 			t.Errorf("got %v", e.Over())
 		}
 	})
+}
+
+// Items are of one group if their values are equal, and of the same type: else fewer would be kept than each value asks for.
+func TestGroupsAreOfEqualValues(t *testing.T) {
+	values := []string{`"1"`, "1", `"\"1\""`, `["1"]`, "[1]", "true", `"true"`, "null", `"null"`, `""`, "{}", `"{}"`}
+	rule := v1alpha1.Rule{Name: "r", ForEach: "[" + strings.Join(append(values, values...), ", ") + "]", When: "true", GroupBy: "item"}
+	e := begin(t, compileWork(t, Limits{}, podWork(nil, rule)), podInput())
+	groups := map[string]string{}
+	for i, item := range items(t, e.Rule(0)) {
+		group, problem := item.Group()
+		if problem != nil {
+			t.Fatal(problem)
+		}
+		value := values[i%len(values)]
+		if other, taken := groups[group]; taken && other != value {
+			t.Errorf("%s and %s are of one group, %s", other, value, group)
+		}
+		groups[group] = value
+	}
+	if len(groups) != len(values) {
+		t.Errorf("%d values make %d groups", len(values), len(groups))
+	}
 }
 
 // placeless is an error without the position in the expression.
