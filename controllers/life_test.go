@@ -118,6 +118,12 @@ func unreadable(r *rig) {
 	r.trouble = plan.Target{State: plan.Forbidden, Detail: "may not get pods"}
 }
 
+func readable(r *rig) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trouble = plan.Target{}
+}
+
 // TestLifeOfOneThatStays carries Cleaners that stay from pass to pass.
 func TestLifeOfOneThatStays(t *testing.T) {
 	deletes := v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}}
@@ -301,6 +307,15 @@ func TestLifeOfOneThatStays(t *testing.T) {
 			reason: "what cannot be read proves nothing", spec: absent, steps: []step{
 				{all((*rig).freeze, unreadable), `again in 1s; left a, b, c; Evaluated False EvaluationFailed; Ready False EvaluationFailed; TargetsResolved True Resolved; resolved 3`},
 				{after(time.Second), `again in 2s; left a, b, c; Evaluated False EvaluationFailed; Ready False EvaluationFailed; TargetsResolved True Resolved; resolved 3`},
+			},
+		},
+		"AllUnreadable": {
+			reason: "nor does a target that cannot be read as a whole", spec: func(c *v1alpha1.Cleaner) {
+				absent(c)
+				c.Spec.Rules[0].Confirm[0].Name = ""
+			}, steps: []step{
+				{all((*rig).freeze, unreadable), `again in 1s; left a, b, c; Evaluated False EvaluationFailed; Ready False EvaluationFailed; TargetsResolved True Resolved; resolved 3`},
+				{all(readable, after(time.Second)), `again in 1h0m0s; sent delete a; left b, c; said Normal Deleted done: deleted 1: a.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 1 acted, 0 failed`},
 			},
 		},
 		"For": {
@@ -504,6 +519,12 @@ func TestLifeOfOneThatCleansOnce(t *testing.T) {
 				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
 				{all(refusing(nil), editing(func(c *v1alpha1.Cleaner) { c.Spec.TTL = "3h" })), `again in 1s; left a, b; said Warning Partial run 1: 2 pods/v1 kept (the spec was edited); Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2`},
 				{after(time.Second), `again in 1h0m0s; left a, b; Ready True WaitingForTTL; resolved 2; next 03:00:00`},
+			},
+		},
+		"EditedAndGone": {
+			reason: "and says what has gone meanwhile", steps: []step{
+				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{all(refusing(nil), gone("a"), editing(func(c *v1alpha1.Cleaner) { c.Spec.TTL = "3h" })), `again in 1s; left b; said Warning Partial run 1: 1 pods/v1 gone, 1 pods/v1 kept (the spec was edited); Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2`},
 			},
 		},
 		"Suspended": {

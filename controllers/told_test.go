@@ -6,6 +6,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -209,4 +210,32 @@ func TestAnAnswerIsOfOneTime(t *testing.T) {
 	if !o.asked() {
 		t.Error("what is asked anew is not")
 	}
+}
+
+// A run has no more rows than a batch may have: what is left begins another one.
+func TestABatchIsRecordedBeforeItIsDone(t *testing.T) {
+	c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+	c.Spec.CloudEventSink = "http://127.0.0.1:1"
+	r := newRig(t, c)
+	for i := range plan.MaxBatch + 1 {
+		r.put(aPod(fmt.Sprintf("p-%03d", i), "Succeeded"))
+	}
+	most := 0
+	r.client = interceptor.NewClient(r.store, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, to client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			if run := o.(*v1alpha1.Cleaner).Status.Run; run != nil {
+				most = max(most, len(run.Rows))
+			}
+			return to.SubResource(sub).Patch(ctx, o, patch, opts...)
+		},
+	})
+	for range 3 {
+		r.pass()
+		r.clock.Step(time.Minute)
+	}
+	if most != plan.MaxBatch || len(r.took()) != plan.MaxBatch+1 || len(r.names()) > 0 {
+		t.Errorf("a run has %d rows, and %d Pods are left", most, len(r.names()))
+	}
+	same(t, "owed", []string{"1", fmt.Sprintf("%d pods/v1 deleted", plan.MaxBatch), "Completed"}, runs(r.cleaner().Status.Unsent))
+	same(t, "the next run", []string{"2", fmt.Sprintf("shop/p-%03d", plan.MaxBatch), ""}, runs(r.cleaner().Status.Run))
 }
