@@ -109,7 +109,7 @@ func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *orders {
 	change(known)
 	r := &CleanerReconciler{keys: keys, client: cached(t, known), clock: clock.RealClock{}, opts: Options{Lease: leads(true), Skew: skew.New(skew.Options{Clock: clock.RealClock{}}), FinishGrace: time.Minute}}
 	mem := newMemory(c.UID)
-	mem.run = *plan.NewMemory(1, make([]*plan.Seen, rows), r.clock.Now().Add(time.Hour)) // so that no test is too slow for it
+	mem.run = *plan.NewMemory(1, make([]plan.Seen, rows), r.clock.Now().Add(time.Hour)) // so that no test is too slow for it
 	p, err := r.pass(t.Context(), c, types.NamespacedName{Namespace: "shop", Name: "c"}, mem)
 	if err != nil {
 		t.Fatal(err)

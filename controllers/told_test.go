@@ -123,7 +123,7 @@ func TestProgress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := ordered(t, 0, unchanged)
-			o.mem.run = *plan.NewMemory(3, make([]*plan.Seen, 2), epoch)
+			o.mem.run = *plan.NewMemory(3, make([]plan.Seen, 2), epoch)
 			tc.memory(&o.mem.run)
 			run := &v1alpha1.Run{Number: 3, Rows: []string{row, row}, Helm: &v1alpha1.HelmRelease{Name: "r"}}
 			if got, failed := o.report().progress(run, plan.Request{Reason: tc.reason}); got != tc.want || failed != tc.failed {

@@ -121,7 +121,7 @@ func (b *batch) refold(ctx context.Context, s *plan.Step) bool {
 	}
 	d := b.compute(ctx, b.in)
 	for i := range d.Steps {
-		if n := &d.Steps[i]; n.Confirmed && n.Rule == s.Rule && n.Action == s.Action && n.Object.UID == s.Object.UID {
+		if n := &d.Steps[i]; n.Confirmed && n.Rule == s.Rule && n.Action == s.Action && n.Object.UID == s.Object.UID && n.Object.Resource == s.Object.Resource {
 			s.Keys, s.Patch, s.Reason, s.Grace = n.Keys, n.Patch, n.Reason, n.Grace
 			return true
 		}

@@ -79,6 +79,7 @@ func (a Acted) over(objects []Object, shown map[types.UID]bool) []Object {
 		if stale {
 			shown[objects[i].UID] = true
 		}
+		stale = stale && (e.Gone || e.Now.Resource == objects[i].Resource) // as another group serves it, it waits for the watch
 		if stale && !changed {
 			changed = true
 			out = append(make([]Object, 0, len(objects)), objects[:i]...)

@@ -29,7 +29,7 @@ func committed(names ...string) (*v1alpha1.Cleaner, *Memory) {
 	for _, n := range names {
 		c.Status.Run.Rows = append(c.Status.Run.Rows, rowOf(n))
 	}
-	return c, NewMemory(1, make([]*Seen, len(names)), born)
+	return c, NewMemory(1, make([]Seen, len(names)), born)
 }
 
 func finishedRun(result v1alpha1.Result) *v1alpha1.Run {
@@ -496,7 +496,7 @@ func TestAChangeThatNoConditionCanBeAskedAboutKeeps(t *testing.T) {
 	} {
 		c, m := committed("a")
 		m.Whole = false
-		newer := Seen{Object: pod("a", func(o *Object) { o.ResourceVersion = "8" }), In: []int{0}}
+		newer := Seen{{Object: pod("a", func(o *Object) { o.ResourceVersion = "8" })}}
 		m.Rechecked(c.Status.Run, Rechecked{Outcome: outcome, Why: "why", Seen: map[int]Seen{0: newer}}, born)
 		if got := m.Rows[0]; got.State != want.State || got.Now != want.Now {
 			t.Errorf("outcome %d: the row is %+v, want %+v", outcome, got, want)

@@ -53,8 +53,8 @@ type RowMemory struct {
 	Finalizers []string
 	// Now is the version to delete when it is not the recorded one any more.
 	Now string
-	// Was is the object as conditions saw it last, for when they are asked again; nil if they do not see it.
-	Was *Seen
+	// Was is the object as conditions saw it last, for when they are asked again.
+	Was Seen
 	// Failed says why the last attempt failed, for people.
 	Failed string
 	// Unstable says that the object changed more often than its deletion goes after it, when it was tried last.
@@ -109,8 +109,8 @@ type Memory struct {
 }
 
 // NewMemory is the memory of the process that has committed a run: each row was held against the spec by the decision
-// of the moment, and was holds the objects that the conditions saw, nil for others.
-func NewMemory(number int64, was []*Seen, now time.Time) *Memory {
+// of the moment, and was is how the conditions saw the objects.
+func NewMemory(number int64, was []Seen, now time.Time) *Memory {
 	m := &Memory{Number: number, Whole: true, Rows: make([]RowMemory, len(was)), ConfirmedAt: now, LastDeed: now}
 	for i := range m.Rows {
 		m.Rows[i] = RowMemory{Checked: true, Was: was[i]}

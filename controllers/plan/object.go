@@ -81,10 +81,26 @@ type Object struct {
 	Value map[string]any
 }
 
-// Seen is an object as conditions saw it, and the indexes of the targets among which they did.
-type Seen struct {
+// Seen is an object as conditions saw it, in each of the targets among which they did. Nil: they did not.
+type Seen []SeenIn
+
+// SeenIn is an object as one target showed it.
+type SeenIn struct {
+	Target int
 	Object Object
-	In     []int
+}
+
+// of is the object of a target at the version that conditions saw. Where they saw it as another resource only, such as an
+// Event of the other group that serves Events, it stays the target's own: requests are about what the rights are about.
+func (s Seen) of(own Object) Object {
+	for i := range s {
+		if s[i].Object.Resource == own.Resource {
+			return s[i].Object
+		}
+	}
+	own.ResourceVersion = s[0].Object.ResourceVersion
+	own.Protected = own.Protected || s[0].Object.Protected
+	return own
 }
 
 // TargetState says how far the objects of a target are known.

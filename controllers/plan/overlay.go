@@ -42,17 +42,6 @@ func (s Snapshot) WithTarget(target int, t Target) Snapshot {
 	return out
 }
 
-// ReadsOf are the places at which the snapshot shows an object, as reads of it: one for each target that it is in.
-func (s Snapshot) ReadsOf(r Ref) []Read {
-	var out []Read
-	for t := range s {
-		if i, ok := search(s[t].Objects, r.Namespace, r.Name); ok && s[t].Objects[i].UID == r.UID {
-			out = append(out, Read{Target: t, Namespace: r.Namespace, Name: r.Name})
-		}
-	}
-	return out
-}
-
 // overlaid merges what was read, in order, into the objects of a target.
 func overlaid(objects []Object, reads []Read, found map[Read]*Object) []Object {
 	out := make([]Object, 0, len(objects)+len(reads))

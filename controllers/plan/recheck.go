@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
@@ -49,12 +47,7 @@ func Reevaluate(ctx context.Context, in Input, run *v1alpha1.Run, m *Memory) Rec
 			rows[i] = row
 		}
 	}
-	out := Rechecked{Seen: in.seenOf(rows), Protected: map[int]string{}}
-	for i, s := range out.Seen {
-		if because := in.Protection.Of(in.Spec).Because(&s.Object); because != "" {
-			out.Protected[i] = because
-		}
-	}
+	out := in.lookAgain(rows)
 	in.Snapshot = in.restored(rows, m)
 
 	missing := map[string]bool{}
@@ -98,25 +91,38 @@ func Reevaluate(ctx context.Context, in Input, run *v1alpha1.Run, m *Memory) Rec
 	return out
 }
 
-// seenOf finds the rows' objects among what conditions see, as far as the row's own target still stands for them.
-func (in *Input) seenOf(rows []Row) map[int]Seen {
-	type standing struct {
-		target int
-		uid    types.UID
-	}
-	stands := map[standing]bool{}
-	for t := range in.Snapshot {
-		for i := range in.Snapshot[t].Objects {
-			stands[standing{t, in.Snapshot[t].Objects[i].UID}] = true
-		}
-	}
-	seen, out := in.seen(), map[int]Seen{}
+// lookAgain finds the rows' objects among what conditions see, as far as the row's own target still stands for them, and
+// says which of them are protected.
+func (in *Input) lookAgain(rows []Row) Rechecked {
+	out := Rechecked{Seen: map[int]Seen{}, Protected: map[int]string{}}
+	protection, seen := in.Protection.Of(in.Spec), in.seen()
 	for i, row := range rows {
-		if s, is := seen[row.UID]; is && !s.Object.Terminating && stands[standing{row.Target(in.Spec), row.UID}] {
-			out[i] = s
+		s, is := seen[row.UID]
+		own, stands := in.objectOf(row)
+		if !is || !stands || s[0].Object.Terminating {
+			continue
+		}
+		out.Seen[i] = s
+		o := s.of(own)
+		if because := protection.Because(&o); because != "" {
+			out.Protected[i] = because
 		}
 	}
 	return out
+}
+
+// objectOf is the object of a row as the row's own target shows it, and says whether it does.
+func (in *Input) objectOf(row Row) (Object, bool) {
+	t := row.Target(in.Spec)
+	if t < 0 {
+		return Object{}, false
+	}
+	objects := in.Snapshot[t].Objects
+	i, there := search(objects, row.Namespace, row.Name)
+	if !there || objects[i].UID != row.UID {
+		return Object{}, false
+	}
+	return objects[i], true
 }
 
 // restored is the snapshot in which what this process has deleted stands as it was.
@@ -124,12 +130,12 @@ func (in *Input) restored(rows []Row, m *Memory) Snapshot {
 	out, were := slices.Clone(in.Snapshot), make([][]Object, len(in.Snapshot))
 	for i, row := range rows {
 		r := &m.Rows[i]
-		if r.State != RowDeleted || r.Was == nil || r.Was.Object.UID != row.UID {
+		if r.State != RowDeleted || len(r.Was) == 0 || r.Was[0].Object.UID != row.UID {
 			continue
 		}
-		for _, t := range r.Was.In {
-			if t < len(out) && out[t].State == Complete {
-				were[t] = append(were[t], r.Was.Object)
+		for _, was := range r.Was {
+			if t := was.Target; t < len(out) && out[t].State == Complete {
+				were[t] = append(were[t], was.Object)
 			}
 		}
 	}
@@ -181,8 +187,8 @@ func (m *Memory) Rechecked(run *v1alpha1.Run, r Rechecked, now time.Time) {
 		if m.Rows[i].State != RowOpen || err != nil {
 			continue
 		}
-		m.Rows[i].Was = &s
-		version := s.Object.ResourceVersion
+		m.Rows[i].Was = s
+		version := s.of(Object{Ref: row.Ref}).ResourceVersion
 		switch because, protected := r.Protected[i]; {
 		case protected:
 			m.Rows[i].State, m.Rows[i].Failed = RowKept, because

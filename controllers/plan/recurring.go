@@ -273,14 +273,11 @@ func Finished(run *v1alpha1.Run, l *Ledger, result v1alpha1.Result, message stri
 	return out
 }
 
-// Holding are the targets in which an object stands.
+// Holding are the targets in which an object stands, as whichever resource.
 func (s Snapshot) Holding(o *Object) []int {
 	var out []int
 	for t := range s {
-		if s[t].Resource != o.Resource {
-			continue
-		}
-		if n, there := search(s[t].Objects, o.Namespace, o.Name); there && s[t].Objects[n].UID == o.UID {
+		if n, there := search(s[t].Objects, o.Namespace, o.Name); there && s[t].Objects[n].identity() == o.identity() {
 			out = append(out, t)
 		}
 	}

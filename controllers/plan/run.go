@@ -29,12 +29,10 @@ func Commit(before *v1alpha1.CleanerStatus, helm *v1alpha1.Helm, decides string,
 		Data:      p.Data,
 	}
 	rows := p.rows()
-	was := make([]*Seen, len(rows))
+	was := make([]Seen, len(rows))
 	for row, i := range rows {
 		run.Rows = append(run.Rows, p.Steps[i].Row().String())
-		if len(p.Steps[i].Seen) > 0 {
-			was[row] = &Seen{Object: p.Steps[i].Object, In: p.Steps[i].Seen}
-		}
+		was[row] = p.Steps[i].Seen
 	}
 	if p.Release != nil {
 		run.Helm = &v1alpha1.HelmRelease{

@@ -41,8 +41,8 @@ type Step struct {
 	Keys []string
 	// Object is what is acted on, at its ResourceVersion. Without a name if an item that is no object is reported.
 	Object Object
-	// Seen are the indexes of the targets among which conditions saw it; none if they did not. Only for targets.<name>.
-	Seen []int
+	// Seen is how conditions saw it. Only for targets.<name>.
+	Seen Seen
 	Verb Verb
 	// Grace is how many seconds the object has to end, by delete and evict; nil: as many as it says itself.
 	Grace *int64

@@ -120,10 +120,10 @@ func (in *Input) steps(d *decider) {
 				}
 				d.taken[id] = true
 				if is {
-					o = s.Object
+					o = s.of(o)
 				}
 				in.step(d, Step{
-					Rule: targetRule + in.Spec.Targets[i].Name, Action: noAction, Keys: []string{string(id)}, Object: o, Seen: s.In,
+					Rule: targetRule + in.Spec.Targets[i].Name, Action: noAction, Keys: []string{string(id)}, Object: o, Seen: s,
 					Verb: VerbDelete, Propagation: v1alpha1.PropagateBackground, Confirmed: len(d.gate) == 0,
 				})
 			}
@@ -153,12 +153,7 @@ func (in *Input) seen() map[types.UID]Seen {
 		}
 		for _, o := range in.Snapshot[i].Objects {
 			id := o.identity()
-			s, again := out[id]
-			if !again {
-				s.Object = o
-			}
-			s.In = append(s.In, i)
-			out[id] = s
+			out[id] = append(out[id], SeenIn{Target: i, Object: o})
 		}
 	}
 	return out

@@ -1,0 +1,166 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+var (
+	coreEvents  = schema.GroupVersionResource{Version: "v1", Resource: "events"}
+	groupEvents = schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}
+)
+
+// event is one Event, as it is served by one of the two groups that serve Events.
+func event(by schema.GroupVersionResource, change ...func(*Object)) Object {
+	o := object(by, "Event", "shop", "a")
+	if by == groupEvents {
+		o.Value["regarding"] = map[string]any{"kind": "Pod"}
+	} else {
+		o.Value["involvedObject"] = map[string]any{"kind": "Pod"}
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	return o
+}
+
+func eventsSeen(by schema.GroupVersionResource, objects ...Object) Target {
+	return Target{State: Complete, Resource: by, Namespaced: true, Objects: objects}
+}
+
+func eventTarget(name string, by schema.GroupVersionResource, change ...func(*v1alpha1.ClusterTarget)) v1alpha1.ClusterTarget {
+	return target(name, "Event", append([]func(*v1alpha1.ClusterTarget){func(t *v1alpha1.ClusterTarget) {
+		t.Reference.APIGroup, t.Reference.MatchLabels = by.Group, map[string]string{}
+	}}, change...)...)
+}
+
+// TestADeletionStaysInItsGroup shows that an object that two groups serve is deleted by the one that its target names, for
+// which the author's rights were reviewed, at the version that conditions saw by the other one.
+func TestADeletionStaysInItsGroup(t *testing.T) {
+	older := func(o *Object) { o.ResourceVersion = "6" }
+	bare := func(o *Object) { o.Value = nil }
+	marked := func(o *Object) { o.Protected = true }
+	cases := map[string]struct {
+		reason  string
+		targets []v1alpha1.ClusterTarget
+		seen    []Target
+		want    []string
+	}{
+		"SeenByTheOther": {
+			"what is looked at by another group is deleted by its own",
+			[]v1alpha1.ClusterTarget{eventTarget("other", groupEvents), eventTarget("doomed", coreEvents, deleted, quiet)},
+			[]Target{eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents, bare))},
+			[]string{"targets.doomed events/v1 shop/a uid-a 7"},
+		},
+		"SeenByBoth": {
+			"also if conditions see both",
+			[]v1alpha1.ClusterTarget{eventTarget("other", groupEvents), eventTarget("doomed", coreEvents, deleted)},
+			[]Target{eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents))},
+			[]string{"targets.doomed events/v1 shop/a uid-a 7"},
+		},
+		"TheOtherWay": {
+			"and the other way about",
+			[]v1alpha1.ClusterTarget{eventTarget("other", coreEvents), eventTarget("doomed", groupEvents, deleted)},
+			[]Target{eventsSeen(coreEvents, event(coreEvents)), eventsSeen(groupEvents, event(groupEvents))},
+			[]string{"targets.doomed events.events.k8s.io/v1 shop/a uid-a 7"},
+		},
+		"AtTheVersionSeen": {
+			"at the version that conditions saw: another one is refused, and they are asked again",
+			[]v1alpha1.ClusterTarget{eventTarget("other", groupEvents), eventTarget("doomed", coreEvents, deleted, quiet)},
+			[]Target{eventsSeen(groupEvents, event(groupEvents, older)), eventsSeen(coreEvents, event(coreEvents))},
+			[]string{"targets.doomed events/v1 shop/a uid-a 6"},
+		},
+		"ProtectedAsSeen": {
+			"what was marked as protected when the other was read is not deleted",
+			[]v1alpha1.ClusterTarget{eventTarget("other", groupEvents), eventTarget("doomed", coreEvents, deleted, quiet)},
+			[]Target{eventsSeen(groupEvents, event(groupEvents, marked)), eventsSeen(coreEvents, event(coreEvents))},
+			nil,
+		},
+		"OwnFirst": {
+			"if conditions see it by its own group, in whichever target, that is what is deleted",
+			[]v1alpha1.ClusterTarget{eventTarget("other", groupEvents), eventTarget("own", coreEvents), eventTarget("doomed", coreEvents, deleted, quiet)},
+			[]Target{eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents, older)), eventsSeen(coreEvents, event(coreEvents))},
+			[]string{"targets.doomed events/v1 shop/a uid-a 6"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := Compute(t.Context(), input(t, &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: tc.targets}, tc.seen...))
+			var got []string
+			for i := range p.Steps {
+				got = append(got, p.Steps[i].Row().String())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestConditionsSeeTheOtherGroup shows that an object which conditions see by another group only is still one that they see:
+// a change of it has them asked again, and once it is deleted they see it as they saw it.
+func TestConditionsSeeTheOtherGroup(t *testing.T) {
+	spec := &v1alpha1.Work{
+		CommonSpec: v1alpha1.CommonSpec{Conditions: []string{`other.items.exists(e, e.regarding.kind == "Pod")`}},
+		Targets:    []v1alpha1.ClusterTarget{eventTarget("other", groupEvents), eventTarget("doomed", coreEvents, deleted, quiet)},
+	}
+	p := Compute(t.Context(), input(t, spec, eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents))))
+	c, _ := committed()
+	run, m := Commit(&c.Status, nil, "v1:x", p, born)
+	row, err := ParseRow(run.Rows[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer, marked := func(o *Object) { o.ResourceVersion = "8" }, func(o *Object) { o.Protected = true }
+	m.Answered(0, row, Answer{Kind: AnswerConflict, Sight: Sight{UID: row.UID, ResourceVersion: "8"}}, false, born)
+	if m.Confirmed(born) {
+		t.Error("a change of what conditions see does not ask for them again")
+	}
+	now := input(t, spec, eventsSeen(groupEvents, event(groupEvents, newer)), eventsSeen(coreEvents, event(coreEvents, newer)))
+	protected := input(t, spec, eventsSeen(groupEvents, event(groupEvents, newer, marked)), eventsSeen(coreEvents, event(coreEvents, newer)))
+	if got := Reevaluate(t.Context(), protected, run, m); got.Protected[0] == "" {
+		t.Errorf("what is marked as protected by now is not: %+v", got)
+	}
+	m.Rechecked(run, Reevaluate(t.Context(), now, run, m), born)
+	if got := m.Version(0, row); got != "8" {
+		t.Errorf("it is deleted at version %s", got)
+	}
+	m.Answered(0, row, Answer{Kind: AnswerDeleted}, false, born)
+	gone := input(t, spec, eventsSeen(groupEvents), eventsSeen(coreEvents))
+	if got := Reevaluate(t.Context(), gone, run, m); got.Outcome != RecheckTrue {
+		t.Errorf("what was deleted does not stand as it was: %+v", got)
+	}
+}
+
+// TestADeedShowsItsOwnGroupOnly shows that the answer to a deed does not stand in for the object as another group serves it:
+// what is done there would be done by the rights to the first.
+func TestADeedShowsItsOwnGroupOnly(t *testing.T) {
+	patched, acted := version(event(coreEvents), "8"), Acted{}
+	acted.Note(event(coreEvents), &patched)
+	before := Snapshot{eventsSeen(coreEvents, event(coreEvents)), eventsSeen(groupEvents, event(groupEvents))}
+	want := Snapshot{eventsSeen(coreEvents, patched), eventsSeen(groupEvents, event(groupEvents))}
+	if diff := cmp.Diff(want, acted.Over(before)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	acted.Note(patched, nil)
+	if got := acted.Over(before); len(got[0].Objects)+len(got[1].Objects) > 0 {
+		t.Errorf("what is gone by one group is there by the other: %+v", got)
+	}
+}
+
+// TestAnObjectStandsInTargetsOfBothGroups shows that what is done to an object by one group counts against limits.maxPercent
+// of a target that shows it by the other, and that both are read live when it has changed.
+func TestAnObjectStandsInTargetsOfBothGroups(t *testing.T) {
+	s := Snapshot{eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents))}
+	o := event(coreEvents)
+	if diff := cmp.Diff([]int{0, 1}, s.Holding(&o)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
