@@ -178,6 +178,9 @@ func (r *deciding) patch(f *fold) ([]byte, *celenv.Error) {
 	if problem != nil {
 		return nil, problem
 	}
+	if because := forbidden(r.rule.Actions[f.action].Patch.Type, value); because != "" {
+		return nil, r.problem(fmt.Sprintf("actions[%d].patch.expression", f.action), because, hintForbidden)
+	}
 	var out bytes.Buffer
 	w := json.NewEncoder(&out)
 	w.SetEscapeHTML(false)

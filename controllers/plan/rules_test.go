@@ -435,6 +435,14 @@ func TestRules(t *testing.T) {
 			pods: []Object{p("a"), p("b", "x:1"), p("c")},
 			want: wide(act("r report b", `r patch b {"spec":{"x":"1"}} after [0]`), "r shop/a.pods/v1 rules[0].actions[1].patch.expression x2"),
 		},
+		"PatchSetsOwners": {
+			reason: "whose absence would have the object deleted",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.Actions = []v1alpha1.RuleAction{patches(`{"metadata": {item.spec.?x.orValue("labels"): {}}}`)}
+			})},
+			pods: []Object{p("a", "x:ownerReferences"), p("b")},
+			want: wide(act(`r patch b {"metadata":{"labels":{}}}`), "r shop/a.pods/v1 rules[0].actions[0].patch.expression x1"),
+		},
 		"Evict": {
 			reason: "an eviction has a grace",
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {

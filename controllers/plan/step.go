@@ -75,17 +75,6 @@ func (s *Step) Items() []ItemKey {
 	return out
 }
 
-// Patch is what changes an object.
-type Patch struct {
-	Type v1alpha1.PatchType
-	// Subresource is what is patched; empty: the object itself.
-	Subresource string
-	// Force says that an Apply takes fields over from others.
-	Force bool
-	// Body is the patch as JSON, without the resourceVersion: equal patches are equal bytes.
-	Body []byte
-}
-
 // ItemKey names one item of one rule.
 type ItemKey struct{ Rule, Key string }
 

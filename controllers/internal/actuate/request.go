@@ -81,6 +81,9 @@ func preconditions(ref plan.Ref, version string) *metav1.Preconditions {
 func patching(o *plan.Object, version string, p *plan.Patch, dryRun bool) (request, error) {
 	r := request{method: http.MethodPatch, subresource: p.Subresource, params: dryRunParam(dryRun)}
 	r.params["fieldManager"] = fieldManager
+	if because := p.Forbidden(); because != "" {
+		return r, fmt.Errorf("the patch is not sent: %s", because)
+	}
 	var err error
 	switch p.Type {
 	case v1alpha1.PatchStrategic:

@@ -1,0 +1,72 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// TestForbiddenPatches shows which patches are about owners, in whatever way they say it.
+func TestForbiddenPatches(t *testing.T) {
+	const owner = `[{"apiVersion":"v1","kind":"ConfigMap","name":"none","uid":"u"}]`
+	maps := []v1alpha1.PatchType{v1alpha1.PatchStrategic, v1alpha1.PatchMerge, v1alpha1.PatchApply}
+	strategic := []v1alpha1.PatchType{v1alpha1.PatchStrategic}
+	lists := []v1alpha1.PatchType{v1alpha1.PatchJSON}
+	for _, tc := range []struct {
+		kinds []v1alpha1.PatchType
+		body  string
+		want  string // empty: it may be sent
+	}{
+		{maps, `{"metadata":{"ownerReferences":` + owner + `}}`, "it sets metadata.ownerReferences"},
+		{maps, `{"metadata":{"ownerReferences":null}}`, "it sets metadata.ownerReferences"},
+		{maps, `{"metadata":{"OWNERreferences":[]}}`, "it sets metadata.ownerReferences"},
+		{maps, `{"metadata":{"labels":{}, "ownerReferences":[], "ownerReferences":{}}, "n": 1e999}`, "it sets metadata.ownerReferences"},
+		{strategic, `{"metadata":{"$setElementOrder/ownerReferences":[]}}`, "it sets metadata.ownerReferences"},
+		{strategic, `{"metadata":{"$deleteFromPrimitiveList/ownerReferences":[]}}`, "it sets metadata.ownerReferences"},
+		{strategic, `{"metadata":{"$patch":"replace","labels":{}}}`, "metadata.$patch is about metadata.ownerReferences too"},
+		{strategic, `{"metadata":{"$retainKeys":["labels"],"labels":{}}}`, "metadata.$retainKeys is about metadata.ownerReferences too"},
+		{strategic, `{"$patch":"replace","metadata":{}}`, "$patch is about metadata.ownerReferences too"},
+		{strategic, `{"$retainKeys":["metadata"],"metadata":{}}`, ""}, // which keeps the metadata that each patch has
+		{maps, `{"metadata":{"labels":{"ownerReferences":"a"},"annotations":{"b":"ownerReferences"},"finalizers":[]}}`, ""},
+		{maps, `{"spec":{"template":{"metadata":{"ownerReferences":` + owner + `}}},"ownerReferences":[]}`, ""},
+		{maps, `{}`, ""},
+		{maps, `{"metadata":null}`, ""}, // which is refused as no map
+		{strategic, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"]},"spec":{"$patch":"replace","$retainKeys":[]}}`, ""},
+
+		{lists, `[{"op":"add","path":"/metadata/ownerReferences","value":` + owner + `}]`, "operation 0 is about metadata.ownerReferences"},
+		{lists, `[{"op":"add","path":"/spec/a","value":1},{"op":"add","path":"/metadata/ownerReferences/-","value":{}}]`, "operation 1 is about"},
+		{lists, `[{"op":"replace","path":"/metadata/ownerReferences/0/uid","value":"u"}]`, "operation 0 is about"},
+		{lists, `[{"op":"remove","path":"/metadata/ownerReferences/0"}]`, "operation 0 is about"},
+		{lists, `[{"op":"replace","path":"/metadata","value":{}}]`, "operation 0 is about"},
+		{lists, `[{"op":"remove","path":"/metadata"}]`, "operation 0 is about"},
+		{lists, `[{"op":"replace","path":"","value":{}}]`, "operation 0 is about"},
+		{lists, `[{"op":"replace","value":{}}]`, "operation 0 is about"},
+		{lists, `[{"op":"replace","path":null,"value":{}}]`, "operation 0 is about"},
+		{lists, `[{"op":"add","path":"anything/metadata/ownerReferences","value":[]}]`, "operation 0 is about"},
+		{lists, `[{"op":"add","path":"/METADATA/ownerreferences","value":[]}]`, "operation 0 is about"},
+		{lists, `[{"op":"move","from":"/spec/owners","path":"/metadata/ownerReferences"}]`, "operation 0 is about"},
+		{lists, `[{"op":"copy","from":"/spec/owners","path":"/metadata/ownerReferences"}]`, "operation 0 is about"},
+		{lists, `[{"op":"copy","from":"/spec","path":"/metadata"}]`, "operation 0 is about"},
+		{lists, `[{"op":"move","from":"/metadata/ownerReferences","path":"/spec/owners"}]`, "operation 0 is about"},
+		{lists, `[{"op":"move","from":"/metadata","path":"/spec/old"}]`, "operation 0 is about"},
+		{lists, `[{"op":"Test","path":"/metadata/ownerReferences","value":[]}]`, "operation 0 is about"},
+		{lists, `[{"op":"test","path":"/metadata/ownerReferences","value":[]}]`, ""}, // which changes nothing
+		{lists, `[{"op":"copy","from":"/metadata/ownerReferences","path":"/spec/owners"}]`, ""},
+		{lists, `[{"op":"add","path":"/metadata/labels/ownerReferences","value":"a"}]`, ""},
+		{lists, `[{"op":"add","path":"/metadata/annotations/metadata~1ownerReferences","value":"a"}]`, ""},
+		{lists, `[{"op":"remove","path":"/metadata/finalizers/0"},{"op":"remove","path":"/ownerReferences"},{"op":"remove","path":"/spec/metadata/ownerReferences"}]`, ""},
+		{lists, `[]`, ""},
+		{lists, `{}`, ""}, // which is refused as no list
+	} {
+		for _, kind := range tc.kinds {
+			p := &Patch{Type: kind, Body: []byte(tc.body)}
+			if got := p.Forbidden(); got != tc.want && (tc.want == "" || !strings.HasPrefix(got, tc.want)) {
+				t.Errorf("%s %s: got %q, want %q", kind, tc.body, got, tc.want)
+			}
+		}
+	}
+}
