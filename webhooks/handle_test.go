@@ -274,3 +274,60 @@ func TestHandleTemplate(t *testing.T) {
 		})
 	}
 }
+
+// TestATemplatesAuthorReadsNoCleaner shows that the answer to a change of a template, whose author may not be allowed to read
+// those that use it, says which field of which one is concerned, where, and what the template has to do with it; and repeats
+// nothing of what stands there.
+func TestATemplatesAuthorReadsNoCleaner(t *testing.T) {
+	const breaks = `spec: breaks Cleaner "c" in namespace "shop", which would not work any more: `
+	const instead = "; change that first, or the template so that both work, or delete the template and create it anew if this is meant (CleanerTemplate of cleaner.vtex.dev c, spec)"
+	parameters := func(given ...v1alpha1.TemplateParameter) func(t *v1alpha1.CleanerTemplate) {
+		return func(t *v1alpha1.CleanerTemplate) { t.Spec.Parameters = given }
+	}
+	app, wait := v1alpha1.TemplateParameter{Name: "app", Type: "string"}, v1alpha1.TemplateParameter{Name: "app", Type: "duration"}
+	gives := func(text string) func(c *v1alpha1.Cleaner) {
+		return func(c *v1alpha1.Cleaner) { c.Spec.TemplateRef.Parameters = &runtime.RawExtension{Raw: []byte(text)} }
+	}
+	sends := func(data string) func(c *v1alpha1.Cleaner) {
+		return func(c *v1alpha1.Cleaner) { c.Spec.CloudEventData = data }
+	}
+	quiet := func(t *v1alpha1.CleanerTemplate) {
+		t.Spec.Template.Targets[0].IncludeWhenEvaluating, t.Spec.Template.Conditions = new(false), []string{"true"}
+	}
+	more := v1alpha1.TemplateParameter{Name: "more", Type: "string", Default: &runtime.RawExtension{Raw: []byte(`"x"`)}}
+	for name, tc := range map[string]struct {
+		now, old *v1alpha1.CleanerTemplate
+		uses     func(c *v1alpha1.Cleaner)
+		want     string
+	}{
+		"Parameter": {bodyOf(), bodyOf(parameters(more)), sends(`{"ticket": "confidential", "more": params.more}`),
+			"Invalid: " + breaks + "spec.cloudEventData: 1:43: does not work with this template, which no longer has params.more" + instead},
+		"Target": {bodyOf(quiet), bodyOf(), sends(`["confidential", pods]`),
+			"Invalid: " + breaks + "spec.cloudEventData: 1:18: does not work with this template, which no longer has pods" + instead},
+		"Duration": {bodyOf(parameters(wait)), bodyOf(parameters(app)), gives(`{"app": "confidential"}`),
+			"Invalid: " + breaks + `spec.templateRef.parameters.app: must be of type duration: write app: "40s"` + instead},
+		"Type": {bodyOf(parameters(v1alpha1.TemplateParameter{Name: "app", Type: "int"})), bodyOf(parameters(app)), gives(`{"app": "confidential"}`),
+			"Invalid: " + breaks + `spec.templateRef.parameters.app: must be of type int: write app: 3` + instead},
+		"Enum": {bodyOf(parameters(v1alpha1.TemplateParameter{Name: "app", Type: "string", Enum: []string{"web"}})), bodyOf(parameters(app)), gives(`{"app": "confidential"}`),
+			"Invalid: " + breaks + `spec.templateRef.parameters.app: must be one of web` + instead},
+		"GoneParameter": {bodyOf(), bodyOf(parameters(app)), gives(`{"app": "confidential"}`),
+			"Invalid: " + breaks + `spec.templateRef.parameters.app: is no parameter: the template "t" has none; remove it` + instead},
+		"NewTemplate": {bodyOf(), nil, gives(`{"confidential": "confidential"}`),
+			"allowed " + breaks + "spec.templateRef.parameters: gives a parameter that the template does not have"},
+		"NewTemplateSyntax": {bodyOf(), nil, sends(`{"a": 'confidential}`),
+			"allowed " + breaks + "spec.cloudEventData: 1:7: does not work with this template"},
+		"NewTemplateName": {bodyOf(), nil, sends(`pods.items.map(confidential, confidental)`),
+			"allowed " + breaks + "spec.cloudEventData: 1:30: does not work with this template"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := town(t, []string{"list pods", "watch pods"}, podsOf(using, tc.uses))
+			var old any
+			if tc.old != nil {
+				old = tc.old
+			}
+			if diff := cmp.Diff(tc.want, answered((&bodies{v}).Handle(t.Context(), asking(t, "CleanerTemplate", tc.now, old)))); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}

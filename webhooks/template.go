@@ -120,7 +120,7 @@ func (v *bodies) broken(ctx context.Context, old, t *v1alpha1.CleanerTemplate) (
 		if old != nil {
 			instead = "; change that first, or the template so that both work, or delete the template and create it anew if this is meant"
 		}
-		found = append(found, validation.Finding{Path: "spec", Message: fmt.Sprintf("breaks %s, which would not work any more: %s%s", who, wrong[0], instead), Severity: validation.Error})
+		found = append(found, validation.Finding{Path: "spec", Message: fmt.Sprintf("breaks %s, which would not work any more: %s%s", who, unquoted(wrong[0], old, t), instead), Severity: validation.Error})
 		return nil
 	})
 	return found, err
