@@ -190,7 +190,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 func MetricsHandler() http.Handler { return metrics.Handler(ctrlmetrics.Registry) }
 
 func (o *Options) protection() plan.Protection {
-	return plan.Protection{Namespaces: o.ProtectedNamespaces, Own: o.Namespace, AllowedKinds: o.AllowProtectedKinds, DefaultAccount: o.DefaultServiceAccount != ""}
+	return plan.Protection{Namespaces: o.ProtectedNamespaces, Own: o.Namespace, AllowedKinds: o.AllowProtectedKinds}
 }
 
 // wakes lets through what can change what a Cleaner does: not a status that is there for people.

@@ -79,12 +79,9 @@ func TestTheSkewIsMeasured(t *testing.T) {
 }
 
 func TestProtectionOfOptions(t *testing.T) {
-	o := Options{ProtectedNamespaces: []string{"kube-system"}, Namespace: "cleaner-system", AllowProtectedKinds: []string{"nodes"}, DefaultServiceAccount: "cleaning"}
-	if got := o.protection(); !slices.Equal(got.Namespaces, o.ProtectedNamespaces) || got.Own != o.Namespace || !slices.Equal(got.AllowedKinds, o.AllowProtectedKinds) || !got.DefaultAccount {
+	o := Options{ProtectedNamespaces: []string{"kube-system"}, Namespace: "cleaner-system", AllowProtectedKinds: []string{"nodes"}}
+	if got := o.protection(); !slices.Equal(got.Namespaces, o.ProtectedNamespaces) || got.Own != o.Namespace || !slices.Equal(got.AllowedKinds, o.AllowProtectedKinds) {
 		t.Errorf("got %+v", got)
-	}
-	if (&Options{}).protection().DefaultAccount {
-		t.Error("without a default account the operator does not act as itself")
 	}
 }
 

@@ -298,21 +298,19 @@ func TestTheOperatorsRightsLendNobodyARole(t *testing.T) {
 	}
 	account := &v1alpha1.ServiceAccountReference{Name: "bot"}
 	for name, tc := range map[string]struct {
-		protection Protection
-		spec       v1alpha1.Work
-		verb       Verb
-		forbidden  bool
+		spec      v1alpha1.Work
+		verb      Verb
+		forbidden bool
 	}{
-		"Operator":              {Protection{}, v1alpha1.Work{}, VerbPatch, true},
-		"ServiceAccount":        {Protection{}, v1alpha1.Work{ServiceAccount: account}, VerbPatch, false},
-		"DefaultServiceAccount": {Protection{DefaultAccount: true}, v1alpha1.Work{}, VerbPatch, true},
-		"DefaultOfNamespaces":   {Protection{DefaultAccount: true}, v1alpha1.Work{Cluster: true}, VerbPatch, true},
-		"Finalizer":             {Protection{}, v1alpha1.Work{}, VerbRemoveFinalizer, false},
+		"Unnamed":          {v1alpha1.Work{}, VerbPatch, true},
+		"UnnamedInCluster": {v1alpha1.Work{Cluster: true}, VerbPatch, true},
+		"ServiceAccount":   {v1alpha1.Work{ServiceAccount: account}, VerbPatch, false},
+		"Finalizer":        {v1alpha1.Work{}, VerbRemoveFinalizer, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, group := range []string{"rbac.authorization.k8s.io", "authorization.openshift.io", "certificates.k8s.io"} {
 				binding := bindingOf(group)
-				got := tc.protection.Of(&tc.spec).Forbids(tc.verb, &binding)
+				got := Protection{}.Of(&tc.spec).Forbids(tc.verb, &binding)
 				if (got != "") != tc.forbidden || tc.forbidden && !strings.Contains(got, "would judge the operator") {
 					t.Errorf("%s: got %q", group, got)
 				}

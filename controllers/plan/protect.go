@@ -21,12 +21,8 @@ type Protection struct {
 	Own string
 	// AllowedKinds are protected resources, as <resource>.<group>, that the administrator has given free.
 	AllowedKinds []string
-	// DefaultAccount says that a Cleaner which names no ServiceAccount acts as one all the same.
-	DefaultAccount bool
 	// unnamed says that the author has named no account to act as, and so has not shown the right to act as one.
 	unnamed bool
-	// asOperator says that the operator's own identity makes the requests.
-	asOperator bool
 }
 
 // protectedResources are deleted only where the administrator has given them free: a cluster hangs on them.
@@ -50,7 +46,6 @@ func (p Protection) Of(spec *v1alpha1.Work) Protection {
 		p.Namespaces = nil
 	}
 	p.unnamed = spec.ServiceAccount == nil
-	p.asOperator = p.unnamed && (spec.Cluster || !p.DefaultAccount)
 	return p
 }
 

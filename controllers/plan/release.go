@@ -49,16 +49,6 @@ type Release struct {
 	Blocked, Detail string
 }
 
-// judgedHook names a resource of the hooks that the API server lets be created by who creates it; empty if there is none.
-func (r *Release) judgedHook() string {
-	for _, right := range r.HookRights {
-		if right.Verb == "create" && v1alpha1.JudgesRequester(right.Group) {
-			return right.Resource + "." + right.Group
-		}
-	}
-	return ""
-}
-
 // releaseStep adds the release, or says for which reason it blocks the plan.
 func (in *Input) releaseStep(p *Plan) (reason, detail string) {
 	h := in.Spec.Helm
@@ -77,9 +67,6 @@ func (in *Input) releaseStep(p *Plan) (reason, detail string) {
 		return v1alpha1.ReasonReleasePending, fmt.Sprintf("Release %q is being installed, upgraded or rolled back.", h.Release)
 	case rel.HasHooks && rel.HooksBlocked != "" && !h.DisableHooks:
 		return v1alpha1.ReasonReleaseHasHooks, fmt.Sprintf("Release %q is not uninstalled: %s.", h.Release, rel.HooksBlocked)
-	case !h.DisableHooks && in.Protection.Of(in.Spec).asOperator && rel.judgedHook() != "":
-		return v1alpha1.ReasonReleaseHasHooks, fmt.Sprintf("Release %q is not uninstalled: its hooks create %s, for which the API server judges who creates them, "+
-			"and would judge the operator: name a ServiceAccount, or set disableHooks.", h.Release, rel.judgedHook())
 	}
 	p.Release = rel
 	return "", ""

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
@@ -39,6 +40,9 @@ const (
 
 // noAccount says what a release with hooks needs.
 const noAccount = "its delete hooks are only run as a ServiceAccount: name one in serviceAccountName, or set helm.disableHooks: true to uninstall it without running them"
+
+// givesRights says what a release needs of which a hook gives rights to somebody.
+const givesRights = "gives rights to somebody, and whoever may write the release's record can have added it: set helm.disableHooks: true to uninstall it without running its hooks, or uninstall it with Helm"
 
 // HookError says that a hook did not end well.
 type HookError struct {
@@ -79,10 +83,26 @@ func (u *Uninstaller) runnableHooks(ctx context.Context, r record) (all []object
 			if because := u.protection.OfRelease(o.Ref, o.namespaced); because != "" {
 				return nil, fmt.Sprintf("its hook %q cannot be run: %s: %s", h.Name, o.Ref, because), nil
 			}
+			if o.givesRights() {
+				return nil, fmt.Sprintf("its hook %q cannot be run: %s %s", h.Name, o.Ref, givesRights), nil
+			}
 		}
 		all = append(all, objects...)
 	}
 	return all, "", nil
+}
+
+// givesRights says that whoever has an object made has rights given to somebody: a role or a binding, an approved certificate,
+// an account, or a token of one.
+func (o object) givesRights() bool {
+	switch r := o.Resource.GroupResource(); {
+	case v1alpha1.JudgesRequester(r.Group), r == serviceAccounts():
+		return true
+	case r == schema.GroupResource{Resource: "secrets"}:
+		return o.content["type"] == string(corev1.SecretTypeServiceAccountToken) || o.content["type"] == string(corev1.SecretTypeBootstrapToken)
+	default:
+		return false
+	}
 }
 
 // hookObjects are the objects that a hook is made of. One that cannot be made is a *BlockedError.

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/test/helmtest"
 )
@@ -410,6 +411,59 @@ func TestHookOfSomebodyElse(t *testing.T) {
 			}
 			if diff := cmp.Diff([]string{"update " + recordName}, w.writes()); diff != "" {
 				t.Errorf("%s: requests (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestHooksThatGiveRights shows that a hook which gives rights to somebody is not run, as a ServiceAccount neither: whoever may
+// write the record of a release would have the account give them its own. Without its hooks the release can be uninstalled.
+func TestHooksThatGiveRights(t *testing.T) {
+	head := func(apiVersion, kind string) string {
+		return "apiVersion: " + apiVersion + "\nkind: " + kind + "\nmetadata: {name: gift}\n"
+	}
+	for name, tc := range map[string]struct {
+		manifest string
+		blocked  string
+	}{
+		"RoleBinding": {
+			head("rbac.authorization.k8s.io/v1", "RoleBinding") + "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}\nsubjects: [{kind: ServiceAccount, name: hob}]\n",
+			"gift.rolebindings.rbac.authorization.k8s.io/v1",
+		},
+		"Role":           {head("rbac.authorization.k8s.io/v1", "Role") + "rules: []\n", "gift.roles.rbac.authorization.k8s.io/v1"},
+		"ServiceAccount": {head("v1", "ServiceAccount"), "gift.serviceaccounts/v1"},
+		"Token":          {head("v1", "Secret") + "type: kubernetes.io/service-account-token\n", "gift.secrets/v1"},
+		"List":           {"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n- {apiVersion: v1, kind: ServiceAccount, metadata: {name: gift}}\n", "gift.serviceaccounts/v1"},
+		"Secret":         {head("v1", "Secret") + "stringData: {a: b}\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorldWithAccount(t)
+			w.install(small(config("settings", preDelete)))
+			w.rewrite(func(r *release.Release) { r.Hooks[0].Manifest = tc.manifest })
+			blocked := ""
+			if tc.blocked != "" {
+				blocked = `its hook "settings" cannot be run: ` + tc.blocked + " " + givesRights
+			}
+			if got := w.look().HooksBlocked; got != blocked {
+				t.Errorf("got  %q\nwant %q", got, blocked)
+			}
+			got, err := w.uninstaller().Uninstall(w.ctx, w.committed(), allow{})
+			if tc.blocked == "" {
+				if err != nil || got.State != Done {
+					t.Errorf("it is not run: %q, %v", got.State, err)
+				}
+				return
+			}
+			if why, is := errors.AsType[*BlockedError](err); !is || why.Reason != v1alpha1.ReasonReleaseHasHooks || why.Detail != blocked {
+				t.Errorf("got %q, %v", got.State, err)
+			}
+			if writes := w.writes(); len(writes) > 0 {
+				t.Errorf("something was done: %q", writes)
+			}
+			without := w.committed()
+			without.DisableHooks = true
+			if got := w.uninstall(without); got.State != Done || len(got.Created) > 0 {
+				t.Errorf("without its hooks: %+v", got)
 			}
 		})
 	}
