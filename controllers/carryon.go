@@ -6,7 +6,9 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"time"
 
+	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -25,6 +27,9 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
+
+// pacedFor is how long a batch of deletions is that waits for limits.actionsPerSecond: less than a confirmation serves.
+const pacedFor = 5 * time.Second
 
 // carryOn does what plan.Next says, one request after the other, until there is nothing to do but to wait, or to
 // evaluate. It returns that last request.
@@ -264,9 +269,13 @@ func (p *pass) recheck(ctx context.Context) error {
 	return nil
 }
 
-// delete carries out a batch of deletions.
+// delete carries out a batch of deletions, as many as limits.actionsPerSecond lets through before others get their turn.
 func (p *pass) delete(ctx context.Context, rows []int) error {
 	m := &p.mem.run
+	p.forgetOld()
+	if perSecond := p.mem.pace.Limit(); perSecond != rate.Inf {
+		rows = rows[:min(len(rows), int(perSecond)*int(pacedFor/time.Second))]
+	}
 	deeds := make([]actuate.Deed, len(rows))
 	for n, i := range rows {
 		row, err := plan.ParseRow(p.c.State().Run.Rows[i])
@@ -281,6 +290,9 @@ func (p *pass) delete(ctx context.Context, rows []int) error {
 		row := deeds[n].Row
 		t := row.Target(p.work)
 		m.Answered(i, row, answers[n], t >= 0 && p.work.Targets[t].Included(), now)
+		if answers[n].Kind == plan.AnswerDeleted || answers[n].Kind == plan.AnswerLost {
+			p.mem.done = append(p.mem.done, plan.DeedOf(row, now))
+		}
 		p.tellAnswer(row, answers[n])
 	}
 	p.tellBatch("Deleted", "deleted", deleted(deeds, answers))
@@ -319,11 +331,14 @@ func (p *pass) deleteSelf(ctx context.Context) error {
 	return p.reread(ctx)
 }
 
-// reread takes the Cleaner as it is now.
+// reread takes the Cleaner as it is now. A record that somebody has written meanwhile is for the next pass to look at.
 func (p *pass) reread(ctx context.Context) error {
 	c := empty(p.key)
 	if err := p.r.live.Get(ctx, p.key, c); err != nil {
 		return err
+	}
+	if _, err := verifyRecord(p.ring, c); err != nil || c.State().Runs < p.mem.runs {
+		return errNotNow
 	}
 	p.wrote(c)
 	return nil

@@ -53,6 +53,9 @@ type orders struct {
 	log logr.Logger
 }
 
+// Pace waits until limits.actionsPerSecond let one more request through.
+func (o *orders) Pace(ctx context.Context) error { return o.mem.pace.Wait(ctx) }
+
 // May is asked before each deletion: this process leads, and the Cleaner that the watch knows still wants it.
 func (o *orders) May(ctx context.Context) error {
 	if !o.r.opts.Lease.Fresh() {

@@ -25,7 +25,9 @@ type memory struct {
 	written string
 	// verified is where the record was found to be one of this operator.
 	verified verified
-	run      plan.Memory
+	// runs is the highest number of runs that a record of this operator has said.
+	runs int64
+	run  plan.Memory
 	// hands are those of the Cleaner's ServiceAccount, if it has one.
 	hands *hands
 	// evaluated is when the Cleaner was evaluated last, and reported when its status was written last.

@@ -320,7 +320,7 @@ func (p *pass) writeStatus(ctx context.Context, change func(s *v1alpha1.CleanerS
 		return signRecord(p.ring, c, c.State())
 	})
 	if err == nil {
-		p.mem.verified = verified{p.read.GetResourceVersion(), p.ring.Signer()}
+		p.mem.verified, p.mem.runs = verified{p.read.GetResourceVersion(), p.ring.Signer()}, p.read.State().Runs
 	}
 	return err
 }

@@ -100,10 +100,18 @@ func (p *pass) believe() (current bool, err error) {
 	if at.version != "" && p.mem.verified == at {
 		return true, nil
 	}
-	if current, err = verifyRecord(p.ring, p.read); err == nil && current {
+	if current, err = verifyRecord(p.ring, p.read); err != nil {
+		return false, err
+	}
+	runs := p.read.State().Runs
+	if runs < p.mem.runs { // it was emptied, or an earlier one was put back
+		return false, errForeignRecord
+	}
+	p.mem.runs = runs
+	if current {
 		p.mem.verified = at
 	}
-	return current, err
+	return current, nil
 }
 
 // renewRecord has the record be signed by the key that signs now: the one that signed it does not count for ever.
@@ -117,7 +125,7 @@ func (p *pass) renewRecord(ctx context.Context) {
 func (p *pass) dropRecord(ctx context.Context) error {
 	forged := *p.read.State()
 	err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) {
-		runs := s.Runs
+		runs := max(s.Runs, p.mem.runs)
 		for _, run := range []*v1alpha1.Run{s.Run, s.Unsent} {
 			if run != nil {
 				runs = max(runs, run.Number)
@@ -126,7 +134,7 @@ func (p *pass) dropRecord(ctx context.Context) error {
 		s.Run, s.Unsent, s.LastScheduleTime = nil, nil, nil
 		s.LastRequestedAt = clean(p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt]) // else to forge it would be to ask
 		if s.Runs = runs; runs > maxForgedRuns {
-			s.Runs = 0
+			s.Runs = p.mem.runs
 		}
 	})
 	if err != nil {

@@ -4,6 +4,7 @@
 package controllers
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -215,5 +217,60 @@ func TestNothingIsDoneWithoutAKey(t *testing.T) {
 	o.report().refused(refusal)
 	if got := o.c.State().Conditions; len(got) != 2 || o.c.State().LastEvaluation.Verdict != v1alpha1.VerdictWait {
 		t.Errorf("the status says %+v", got)
+	}
+}
+
+// forging is an API server with a Cleaner whose status somebody has just written.
+type forging struct {
+	client.Reader
+	now *v1alpha1.Cleaner
+}
+
+func (f forging) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	f.now.DeepCopyInto(into.(*v1alpha1.Cleaner)) //nolint:forcetypeassert // nothing else is read
+	return nil
+}
+
+// A record that was emptied, or in whose place an earlier one was put back, is none: the numbers of runs are those of events, and
+// a sink gets no two of one number.
+func TestAnEarlierRecordIsNotBelieved(t *testing.T) {
+	for name, tc := range map[string]struct {
+		known  int64
+		change func(*v1alpha1.Cleaner)
+		want   error
+	}{
+		"First":   {0, unchanged, nil},
+		"Same":    {1, unchanged, nil},
+		"Earlier": {2, unchanged, errForeignRecord},
+		"Emptied": {1, func(c *v1alpha1.Cleaner) { c.Status = v1alpha1.CleanerStatus{} }, errForeignRecord},
+		"Never":   {0, func(c *v1alpha1.Cleaner) { c.Status = v1alpha1.CleanerStatus{} }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := ordered(t, 1, unchanged)
+			c := o.read.(*v1alpha1.Cleaner)
+			c.Status.Runs = 1
+			sign(t, o.ring, c)
+			tc.change(c)
+			o.mem.verified, o.mem.runs = verified{}, tc.known
+			if _, err := o.believe(); !errors.Is(err, tc.want) {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+		})
+	}
+}
+
+// What is read after the operator has deleted a Cleaner is not believed either, before it is verified.
+func TestARecordThatIsReadAgainIsVerified(t *testing.T) {
+	o := ordered(t, 1, unchanged)
+	before := o.read
+	now := before.(*v1alpha1.Cleaner).DeepCopy()
+	now.ResourceVersion, now.Status.Run.Number = "8", 99
+	o.r.live = forging{now: now}
+	if err := o.reread(t.Context()); !errors.Is(err, errNotNow) || o.read != before {
+		t.Errorf("got %v, and run %d", err, o.read.State().Run.Number)
+	}
+	sign(t, o.ring, now)
+	if err := o.reread(t.Context()); err != nil || o.read.State().Run.Number != 99 {
+		t.Errorf("signed: got %v, and run %d", err, o.read.State().Run.Number)
 	}
 }

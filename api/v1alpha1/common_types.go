@@ -168,7 +168,7 @@ type Variable struct {
 }
 
 // Limits restrict how many objects a Cleaner acts on. They count the objects of the current evaluation and those acted
-// on during the last `per`.
+// on during the last `per`. They do not count the objects of a Helm release that is uninstalled.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.maxActions) || has(self.maxPercent) || !has(self.per)",message="per is the time that maxActions and maxPercent count over: add one of them"
 type Limits struct {

@@ -6,6 +6,7 @@ package plan
 import (
 	"fmt"
 	"hash/maphash"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -30,6 +31,15 @@ type Deed struct {
 	Items []itemSum
 	// Targets are the names of the targets that the object was in.
 	Targets []string
+}
+
+// DeedOf is what is to be remembered of the deletion of a row that a target has made.
+func DeedOf(row Row, at time.Time) Deed {
+	d := Deed{At: at, UID: row.UID, Rule: row.Rule, Action: noAction, Items: sumItems([]string{string(row.UID)})}
+	if target, ok := strings.CutPrefix(row.Rule, targetRule); ok {
+		d.Targets = []string{target}
+	}
+	return d
 }
 
 // itemSum stands for the key of an item of a rule: deeds are remembered for as long as limits.per says, and keys may be long.

@@ -405,3 +405,38 @@ func (l *lab) received(s *sink.Sink, n int) []sink.Event {
 	}
 	return events
 }
+
+// TestLimitsHoldForOneThatCleansOnce shows that what a run has deleted counts in the next one, and that its requests are paced.
+func TestLimitsHoldForOneThatCleansOnce(t *testing.T) {
+	l := parallel(t)
+	l.labelled(nil, "a", "b", "c", "d", "e")
+	l.apply(cleanerYAML("c", `
+  ttl: 0s
+  retry: {period: 10s}
+  limits: {maxActions: 5, actionsPerSecond: 1}
+  targets:
+  - {name: maps, reference: {version: v1, kind: ConfigMap, matchLabels: {app: shop}}, delete: true}`))
+	l.eventually("the run has begun", func() string {
+		if left := l.left(); len(left) == 5 {
+			return fmt.Sprintf("%v are left", left)
+		}
+		return ""
+	})
+	l.labelled(nil, "late")
+	l.updateCleaner("c", func(c *v1alpha1.Cleaner) { c.Spec.Conditions = []string{"true"} }) // ends the run
+	c := l.says("c", v1alpha1.ConditionTripped, v1alpha1.ReasonLimitExceeded)
+	if got := message(c, v1alpha1.ConditionTripped); !strings.Contains(got, "maxActions") {
+		t.Errorf("Tripped says %q", got)
+	}
+	if left := l.left(); !slices.Contains(left, "late") || len(left) < 2 {
+		t.Errorf("%v are left", left)
+	}
+	l.updateCleaner("c", func(c *v1alpha1.Cleaner) { c.Spec.Limits.MaxActions = 6 })
+	l.gone("c")
+	sent := l.deletes()
+	for i := 1; i < len(sent); i++ {
+		if d := sent[i].RequestReceivedTimestamp.Sub(sent[i-1].RequestReceivedTimestamp.Time); d < 500*time.Millisecond && sent[i].ObjectRef.Resource == "configmaps" {
+			t.Errorf("%s was deleted %s after %s", sent[i].ObjectRef.Name, d, sent[i-1].ObjectRef.Name)
+		}
+	}
+}

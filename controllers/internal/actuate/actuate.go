@@ -71,6 +71,8 @@ type Deed struct {
 
 // Orders are what a batch of deeds has to ask and to tell.
 type Orders interface {
+	// Pace waits until one more request may be sent.
+	Pace(ctx context.Context) error
 	// May is asked right before each request; an error means that it is not sent.
 	May(ctx context.Context) error
 	// Intent is told each request before it is sent.
@@ -143,6 +145,9 @@ func (a *Actuator) delete(ctx context.Context, d Deed, o Orders) plan.Answer {
 	ref := d.Row.Ref
 	if err := untouchable(ref); err != nil {
 		return plan.Answer{Kind: plan.AnswerRefused, Why: err.Error()}
+	}
+	if err := o.Pace(ctx); err != nil {
+		return plan.Answer{Kind: plan.AnswerUnsent, Why: err.Error()}
 	}
 	answered, sent, err := a.perform(ctx, ref, deletion(ref, d.ResourceVersion, nil, "", false), o.May, func() { o.Intent(d) })
 	if !sent {
