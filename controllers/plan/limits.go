@@ -5,7 +5,7 @@ package plan
 
 import (
 	"fmt"
-	"hash/maphash"
+	"hash/fnv"
 	"strings"
 	"time"
 
@@ -45,12 +45,12 @@ func DeedOf(row Row, at time.Time) Deed {
 // itemSum stands for the key of an item of a rule: deeds are remembered for as long as limits.per says, and keys may be long.
 type itemSum uint64
 
-var itemSeed = maphash.MakeSeed()
-
 func sumItems(keys []string) []itemSum {
 	out := make([]itemSum, len(keys))
 	for i, key := range keys {
-		out[i] = itemSum(maphash.String(itemSeed, key))
+		sum := fnv.New64a()
+		_, _ = sum.Write([]byte(key)) // hash.Hash never fails
+		out[i] = itemSum(sum.Sum64())
 	}
 	return out
 }
