@@ -55,14 +55,17 @@ func kindOf(group, name string) kind {
 	return kind{}
 }
 
-// kinds are the cluster-scoped kinds of Kubernetes itself, and the protected ones: those on which a cluster hangs. What
-// is not here is judged by the operator when it has found the kind in the cluster.
+// kinds are the cluster-scoped kinds of Kubernetes itself, and the protected ones: those on which a cluster hangs, also under
+// the names by which OpenShift serves them. What is not here is judged by the operator when it has found the kind in the cluster.
 func kinds() []kind {
 	const (
 		admission = "admissionregistration.k8s.io"
 		rbac      = "rbac.authorization.k8s.io"
 		resource  = "resource.k8s.io"
 		storage   = "storage.k8s.io"
+
+		openshiftRBAC  = "authorization.openshift.io"
+		openshiftUsers = "user.openshift.io"
 	)
 	return []kind{
 		{kind: "Namespace", resource: "namespaces", clusterScoped: true, protected: true},
@@ -83,6 +86,16 @@ func kinds() []kind {
 		{group: rbac, kind: "ClusterRoleBinding", resource: "clusterrolebindings", clusterScoped: true, protected: true},
 		{group: rbac, kind: "Role", resource: "roles", protected: true},
 		{group: rbac, kind: "RoleBinding", resource: "rolebindings", protected: true},
+		{group: openshiftRBAC, kind: "ClusterRole", resource: "clusterroles", clusterScoped: true, protected: true},
+		{group: openshiftRBAC, kind: "ClusterRoleBinding", resource: "clusterrolebindings", clusterScoped: true, protected: true},
+		{group: openshiftRBAC, kind: "Role", resource: "roles", protected: true},
+		{group: openshiftRBAC, kind: "RoleBinding", resource: "rolebindings", protected: true},
+		{group: openshiftRBAC, kind: "RoleBindingRestriction", resource: "rolebindingrestrictions", protected: true},
+		{group: "project.openshift.io", kind: "Project", resource: "projects", clusterScoped: true, protected: true},
+		{group: openshiftUsers, kind: "Group", resource: "groups", clusterScoped: true, protected: true},
+		{group: openshiftUsers, kind: "Identity", resource: "identities", clusterScoped: true, protected: true},
+		{group: openshiftUsers, kind: "User", resource: "users", clusterScoped: true, protected: true},
+		{group: openshiftUsers, kind: "UserIdentityMapping", resource: "useridentitymappings", clusterScoped: true, protected: true},
 		{group: v1alpha1.GroupVersion.Group, kind: "Cleaner", resource: "cleaners", protected: true},
 		{group: v1alpha1.GroupVersion.Group, kind: "ClusterCleaner", resource: "clustercleaners", clusterScoped: true, protected: true},
 		{group: v1alpha1.GroupVersion.Group, kind: "CleanerTemplate", resource: "cleanertemplates", clusterScoped: true, protected: true},

@@ -394,6 +394,9 @@ func TestProtection(t *testing.T) {
 		"RoleBinding":     {in("rbac.authorization.k8s.io", "rolebindings", "shop", "a"), "protected"},
 		"AllowedRole":     {in("rbac.authorization.k8s.io", "roles", "shop", "a"), ""},
 		"Cleaner":         {in("cleaner.vtex.dev", "cleaners", "shop", "a"), "never touched"},
+		"RoleOfOpenShift": {in("authorization.openshift.io", "clusterrolebindings", "", "a"), "protected"},
+		"Project":         {in("project.openshift.io", "projects", "", "a"), "--allow-protected-kinds=projects.project.openshift.io"},
+		"GroupOfUsers":    {in("user.openshift.io", "groups", "", "a"), "protected"},
 		"NodesOfAnother":  {in("example.test", "nodes", "shop", "a"), ""},
 		"SecretsOfOthers": {in("example.test", "secrets", "shop", "sh.helm.release.v1.shop.v1"), ""},
 	}

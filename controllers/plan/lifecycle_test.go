@@ -321,6 +321,7 @@ func TestTheOperatorsRightsLendNobodyARole(t *testing.T) {
 
 func TestProtectionOfVerbs(t *testing.T) {
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	projects := schema.GroupVersionResource{Group: "project.openshift.io", Version: "v1", Resource: "projects"}
 	cleaners := schema.GroupVersionResource{Group: "cleaner.vtex.dev", Version: "v1alpha1", Resource: "cleaners"}
 	release := object(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", "shop", "sh.helm.release.v1.x.v1")
 	protection := Protection{Namespaces: []string{"kube-system"}, Own: "cleaner-system"}
@@ -338,6 +339,9 @@ func TestProtectionOfVerbs(t *testing.T) {
 		"Cleaner":      {object(cleaners, "Cleaner", "shop", "c"), all},
 		"ItsNamespace": {object(namespaces, "Namespace", "", "kube-system"), all},
 		"OwnNamespace": {object(namespaces, "Namespace", "", "cleaner-system"), all},
+		"ItsProject":   {object(projects, "Project", "", "kube-system"), all},
+		"OwnProject":   {object(projects, "Project", "", "cleaner-system"), all},
+		"AProject":     {object(projects, "Project", "", "shop"), []Verb{VerbDelete, VerbEvict}},
 		"ANamespace":   {object(namespaces, "Namespace", "", "shop"), []Verb{VerbDelete, VerbEvict}},
 	}
 	for name, tc := range cases {

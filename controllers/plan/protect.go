@@ -30,11 +30,18 @@ func protectedResource(r schema.GroupResource) bool {
 	switch r.Group {
 	case "":
 		return slices.Contains([]string{"namespaces", "nodes", "persistentvolumes"}, r.Resource)
-	case "apiextensions.k8s.io", "apiregistration.k8s.io", "admissionregistration.k8s.io", "rbac.authorization.k8s.io":
+	case "apiextensions.k8s.io", "apiregistration.k8s.io", "admissionregistration.k8s.io", "rbac.authorization.k8s.io",
+		"authorization.openshift.io", "project.openshift.io", "user.openshift.io":
 		return true
 	default:
 		return false
 	}
+}
+
+// isNamespace says that an object of this resource is a namespace. OpenShift serves each as a Project, too: who deletes that
+// deletes the Namespace.
+func isNamespace(r schema.GroupResource) bool {
+	return r == schema.GroupResource{Resource: "namespaces"} || r == schema.GroupResource{Group: "project.openshift.io", Resource: "projects"}
 }
 
 // releaseSecretPrefix begins the name of each Secret in which Helm records a revision of a release.
@@ -69,7 +76,7 @@ func (p Protection) Forbids(verb Verb, o *Object) string {
 		return fmt.Sprintf("namespace %q is the operator's own", o.Namespace)
 	case o.Namespace != "" && slices.Contains(p.Namespaces, o.Namespace):
 		return fmt.Sprintf("namespace %q is protected", o.Namespace)
-	case r == schema.GroupResource{Resource: "namespaces"} && (slices.Contains(p.Namespaces, o.Name) || o.Name == p.Own && p.Own != ""):
+	case isNamespace(r) && (slices.Contains(p.Namespaces, o.Name) || o.Name == p.Own && p.Own != ""):
 		return fmt.Sprintf("namespace %q is protected", o.Name)
 	case r == schema.GroupResource{Resource: "secrets"} && strings.HasPrefix(o.Name, releaseSecretPrefix):
 		return "it is the record of a Helm release, which only helm: may remove"
