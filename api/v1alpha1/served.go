@@ -4,16 +4,20 @@
 package v1alpha1
 
 import (
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // JudgesRequester says that the API server itself, besides its authorizer, decides by who makes a request whether an object
-// of a group may be written as it is: what a role or a binding grants, and what a certificate is approved or signed for.
-// OpenShift serves roles and bindings in a group of its own, too.
+// of a group may be written as it is: what a role or a binding grants, what a certificate is approved or signed for, which
+// objects a policy may read as its parameters, and which devices a claim is given. OpenShift serves roles and bindings in a
+// group of its own, too.
 func JudgesRequester(group string) bool {
-	return group == "rbac.authorization.k8s.io" || group == "authorization.openshift.io" || group == "certificates.k8s.io"
+	return slices.Contains([]string{
+		"admissionregistration.k8s.io", "authorization.openshift.io", "certificates.k8s.io", "rbac.authorization.k8s.io", "resource.k8s.io",
+	}, group)
 }
 
 // FindKind finds, among the resources that an API server serves in one version of a group, the one that a reference's

@@ -111,6 +111,8 @@ func kinds() []kind {
 		{group: "node.k8s.io", kind: "RuntimeClass", resource: "runtimeclasses", clusterScoped: true},
 		{group: resource, kind: "DeviceClass", resource: "deviceclasses", clusterScoped: true},
 		{group: resource, kind: "DeviceTaintRule", resource: "devicetaintrules", clusterScoped: true},
+		{group: resource, kind: "ResourceClaim", resource: "resourceclaims"},
+		{group: resource, kind: "ResourceClaimTemplate", resource: "resourceclaimtemplates"},
 		{group: resource, kind: "ResourceSlice", resource: "resourceslices", clusterScoped: true},
 		{group: "scheduling.k8s.io", kind: "PriorityClass", resource: "priorityclasses", clusterScoped: true},
 		{group: storage, kind: "CSIDriver", resource: "csidrivers", clusterScoped: true},

@@ -308,7 +308,7 @@ func TestTheOperatorsRightsLendNobodyARole(t *testing.T) {
 		"Finalizer":        {v1alpha1.Work{}, VerbRemoveFinalizer, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, group := range []string{"rbac.authorization.k8s.io", "authorization.openshift.io", "certificates.k8s.io"} {
+			for _, group := range []string{"rbac.authorization.k8s.io", "authorization.openshift.io", "certificates.k8s.io", "admissionregistration.k8s.io", "resource.k8s.io"} {
 				binding := bindingOf(group)
 				got := Protection{}.Of(&tc.spec).Forbids(tc.verb, &binding)
 				if (got != "") != tc.forbidden || tc.forbidden && !strings.Contains(got, "would judge the operator") {
