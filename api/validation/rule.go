@@ -275,6 +275,10 @@ func (f *Findings) actions(spec *v1alpha1.Work, rule int, p *field.Path, o Optio
 		if verb == "" {
 			continue
 		}
+		if because := lends(spec, rule, i, o); because != "" {
+			f.refuse(path.Child(verb), because)
+			continue
+		}
 		// Of what it acts on something can be said only where that is known.
 		if touched, ok := touchedAlone(spec, &spec.Rules[rule], a); ok {
 			f.acting(spec, a, touched, path.Child(verb), o)
@@ -346,6 +350,27 @@ func (f *Findings) patch(a *v1alpha1.PatchAction, p *field.Path) {
 	if a.Force && a.Type != v1alpha1.PatchApply {
 		f.refuse(p.Child("force"), "is for type: Apply only: remove it")
 	}
+}
+
+// lends says why an action of a template may lend its author what they may not do themselves; empty if it does not. The API
+// server judges who changes some kinds, and would judge the ServiceAccount that somebody names who uses the template.
+func lends(spec *v1alpha1.Work, rule, action int, o Options) string {
+	r := &spec.Rules[rule]
+	if spec.Declared == nil || r.Actions[action].Patch == nil {
+		return ""
+	}
+	for _, at := range Touched(spec, rule, action, o) {
+		k := o.kindOf(spec, at)
+		if !v1alpha1.JudgesRequester(k.group) {
+			continue
+		}
+		if _, alone := touchedAlone(spec, r, &r.Actions[action]); alone {
+			return fmt.Sprintf("cannot be done by a template: the API server judges who changes %s, which the template's author may not be: write the rule into the Cleaner itself", k.name())
+		}
+		return fmt.Sprintf("may be about %s, which cannot be patched by a template: the API server judges who changes them, which the template's author may not be: "+
+			"let forEach be all objects of another target, such as pods.items, or write the rule into the Cleaner itself", k.name())
+	}
+	return ""
 }
 
 // acting says whether an action can do what it says to the objects of a target.

@@ -28,7 +28,7 @@ func ValidateTemplate(t *v1alpha1.CleanerTemplate, parameters field.ErrorList, o
 	}
 	found.compiled(parameters)
 	o.unused = true
-	work := &v1alpha1.Work{Cluster: true, Targets: body.Targets}
+	work := &v1alpha1.Work{Cluster: true, Targets: body.Targets, Declared: []string{}} // it is of a template
 	work.Variables, work.Conditions, work.Rules = body.Variables, body.Conditions, body.Rules
 	found.sources(work, path)
 	found.body(work, path.Child("template"), o)

@@ -85,6 +85,40 @@ func TestTouched(t *testing.T) {
 	}
 }
 
+// TestWhatATemplateMayPatch shows that a rule of a template may look at what the API server judges by who changes it, and
+// change other objects; and that the same rule in a Cleaner may change it as a ServiceAccount.
+func TestWhatATemplateMayPatch(t *testing.T) {
+	for _, tc := range []struct {
+		forEach, object string
+		declared        []string
+		refused         bool
+	}{
+		{"bindings.items", "", nil, false},
+		{"bindings.items.filter(b, true)", "", nil, false},
+		{"bindings.items", "", []string{}, true},
+		{"bindings.items.filter(b, true)", "", []string{"app"}, true},
+		{"pods.items", "bindings.items[0]", []string{}, true},
+		{"pods.items", "", []string{}, false},
+		{"bindings.items", "map", []string{}, false},
+	} {
+		spec := withRule(func(r *v1alpha1.Rule) {
+			r.ForEach = tc.forEach
+			r.Actions = []v1alpha1.RuleAction{{Object: tc.object, Patch: &v1alpha1.PatchAction{Type: "Merge", Expression: "{}"}}}
+		})
+		for name, reference := range map[string]v1alpha1.Reference{
+			"bindings": {APIGroup: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
+			"map":      {Version: "v1", Kind: "ConfigMap", Name: "a"},
+		} {
+			spec.Targets = append(spec.Targets, v1alpha1.ClusterTarget{Name: name, Reference: v1alpha1.ClusterReference{Reference: reference}})
+		}
+		spec.ServiceAccount, spec.Declared = &v1alpha1.ServiceAccountReference{Name: "bot"}, tc.declared
+		errs := Validate(spec, Options{}).Errors()
+		if len(errs) > 0 != tc.refused || tc.refused && !strings.Contains(errs[0].String(), "write the rule into the Cleaner itself") {
+			t.Errorf("%+v: %v", tc, errs)
+		}
+	}
+}
+
 func TestValidate(t *testing.T) {
 	cases := map[string]struct {
 		reason  string

@@ -290,6 +290,33 @@ func TestWhatObjectsAreCalled(t *testing.T) {
 	}
 }
 
+// TestATemplateLendsNobodyARole shows that a template has nothing patched that the API server judges by who asks, whatever
+// account those name who use it: its author may not act as that account.
+func TestATemplateLendsNobodyARole(t *testing.T) {
+	account := &v1alpha1.ServiceAccountReference{Name: "bot"}
+	binding := object(schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"}, "RoleBinding", "shop", "b")
+	pod := p("a")
+	for name, tc := range map[string]struct {
+		spec   v1alpha1.Work
+		verb   Verb
+		object *Object
+		want   bool
+	}{
+		"WithParameters":    {v1alpha1.Work{ServiceAccount: account, Declared: []string{"app"}}, VerbPatch, &binding, true},
+		"WithoutParameters": {v1alpha1.Work{ServiceAccount: account, Declared: []string{}, Cluster: true}, VerbPatch, &binding, true},
+		"ItsOwn":            {v1alpha1.Work{ServiceAccount: account}, VerbPatch, &binding, false},
+		"OtherKinds":        {v1alpha1.Work{ServiceAccount: account, Declared: []string{}}, VerbPatch, &pod, false},
+		"Finalizer":         {v1alpha1.Work{ServiceAccount: account, Declared: []string{}}, VerbRemoveFinalizer, &binding, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Protection{}.Of(&tc.spec).Forbids(tc.verb, tc.object)
+			if (got != "") != tc.want || tc.want && !strings.Contains(got, "write the rule into the Cleaner itself") {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
 // TestTheOperatorsRightsLendNobodyARole shows that what the API server judges by who asks is not patched as the operator:
 // it would let the operator grant what the author of the rule may not.
 func TestTheOperatorsRightsLendNobodyARole(t *testing.T) {

@@ -23,6 +23,8 @@ type Protection struct {
 	AllowedKinds []string
 	// unnamed says that the author has named no account to act as, and so has not shown the right to act as one.
 	unnamed bool
+	// templated says that a template says what is done: its author has written it, and the one who uses it has named the account.
+	templated bool
 }
 
 // protectedResources are deleted only where the administrator has given them free: a cluster hangs on them.
@@ -52,7 +54,7 @@ func (p Protection) Of(spec *v1alpha1.Work) Protection {
 	if spec.Cluster && spec.IncludeProtected {
 		p.Namespaces = nil
 	}
-	p.unnamed = spec.ServiceAccount == nil
+	p.unnamed, p.templated = spec.ServiceAccount == nil, spec.Declared != nil
 	return p
 }
 
@@ -68,6 +70,8 @@ func (p Protection) Forbids(verb Verb, o *Object) string {
 		return ""
 	case r.Group == v1alpha1.GroupVersion.Group:
 		return fmt.Sprintf("%s are never touched: whoever wrote the rule would act with the operator's rights", r.String())
+	case verb == VerbPatch && p.templated && v1alpha1.JudgesRequester(r.Group):
+		return fmt.Sprintf("the API server judges who changes %s, which a template's author may not be: write the rule into the Cleaner itself", r.String())
 	case verb == VerbPatch && p.unnamed && v1alpha1.JudgesRequester(r.Group):
 		return fmt.Sprintf("the API server judges who changes %s, and would judge the operator: name a ServiceAccount to act as", r.String())
 	case o.Protected:
