@@ -1,0 +1,96 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watches
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+// still is an Engine that does not run, with a want of all Pods on the scope of the cluster.
+func still(t *testing.T) (*Engine, *clocktesting.FakeClock, *want, *scope) {
+	t.Helper()
+	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	e, err := New(Options{Config: &rest.Config{Host: "http://127.0.0.1:1"}, Clock: clock, RetryEvery: retry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &resource{Resource: Resource{GVR: pods, Kind: "Pod", Namespaced: true, Watchable: true}, kinds: map[*kind]struct{}{}, scopes: map[scopeKey]*scope{}, fields: snapshot.BuiltinFields(pods.GroupResource()), allFields: true}
+	w := e.newWant(owner("c"), &Interest{Query: query("Pod")}, false)
+	w.kind = &kind{key: kindKeyOf(&w.query), wants: map[*want]struct{}{w: {}}, state: plan.Complete, resource: r}
+	e.kinds[w.kind.key] = w.kind
+	e.place(w)
+	return e, clock, w, r.scopes[scopeKey{}]
+}
+
+// TestAWantThatIsPlacedAnewWakes shows that an owner looks again when what it wants comes to a scope that is read already: what
+// happened there before was not told to it.
+func TestAWantThatIsPlacedAnewWakes(t *testing.T) {
+	e, _, w, s := still(t)
+	s.access = allowed
+	e.inform(s, true)
+	s.full.synced, w.told = true, plan.Complete
+	e.replace(s)
+	if !slices.Equal(e.woken, []Owner{w.owner}) || w.told != plan.Complete {
+		t.Errorf("it wakes %v, and has told %v", e.woken, w.told)
+	}
+	e.woken = nil
+	e.tell(w)
+	if len(e.woken) > 0 {
+		t.Errorf("without any news it wakes %v", e.woken)
+	}
+}
+
+// TestAccessIsAskedAgain shows when what the operator may do with a scope is asked again, and what counts meanwhile.
+func TestAccessIsAskedAgain(t *testing.T) {
+	away := errors.New("away")
+	for name, tc := range map[string]struct {
+		before  access
+		missing []string
+		err     error
+		want    access
+		detail  string
+		again   bool
+	}{
+		"Allowed":         {unchecked, nil, nil, allowed, "", false},
+		"AllowedAgain":    {denied, nil, nil, allowed, "", false},
+		"Denied":          {unchecked, []string{"list", "watch"}, nil, denied, "list and watch", true},
+		"DeniedStill":     {denied, []string{"watch"}, nil, denied, "watch", true},
+		"Uncheckable":     {unchecked, nil, away, uncheckable, "away", true},
+		"AllowedAndAway":  {allowed, nil, away, uncheckable, "away", true},
+		"DeniedAndAway":   {denied, nil, away, denied, "", true},
+		"CheckableAgain":  {uncheckable, nil, nil, allowed, "", false},
+		"DeniedAfterAway": {uncheckable, []string{"list"}, nil, denied, "list", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, clock, _, s := still(t)
+			s.access, s.alarm.due = tc.before, clock.Now()
+			e.checked(s, tc.missing, tc.err)
+			if s.access != tc.want || s.detail != tc.detail || s.alarm.due.After(clock.Now()) != tc.again || s.alarm.due.IsZero() == tc.again {
+				t.Errorf("it is %d (%s), and asked again at %s", s.access, s.detail, s.alarm.due)
+			}
+		})
+	}
+}
+
+// TestEachVersionWakes changes an object while its versions become longer: they have no order as texts.
+func TestEachVersionWakes(t *testing.T) {
+	s := newAPIServer(t)
+	s.version = 8
+	r := newRig(t, s)
+	s.put(pods, "a", "p", nil)
+	r.wakes(owner("c"), "the sync", func() { r.Want(owner("c"), interests(query("Pod"))) })
+	for i := range 3 { // at the versions 10, 11 and 12, after 9
+		r.wakes(owner("c"), fmt.Sprint("change ", i), func() { s.put(pods, "a", "p", map[string]string{"change": fmt.Sprint(i)}) })
+	}
+}
