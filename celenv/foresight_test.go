@@ -46,15 +46,17 @@ func TestFlip(t *testing.T) {
 	const decade = 10 * 365 * 24 * time.Hour
 	now := at("2025-03-29T12:00:00Z")
 	cases := map[string]struct{ condition, want string }{
-		"Proposal":         {proposal, "260h0m0s"},
-		"After":            {`time - timestamp(svc.ts) > duration("24h")`, "12h0m0.000000001s"},
-		"At":               {`time - timestamp(svc.ts) >= duration("24h")`, "12h0m0s"},
-		"NotAnyMore":       {`time - timestamp(svc.ts) <= duration("24h")`, "12h0m0.000000001s"},
-		"Before":           {`time - timestamp(svc.ts) < duration("24h")`, "12h0m0s"},
-		"Sliced":           {`[timestamp(svc.ts), time].slice(1, 2)[0] >= timestamp("2025-03-30T00:00:00Z")`, "12h0m0s"},
-		"SlicedAway":       {`[timestamp(svc.ts), time].slice(0, 1)[0] >= timestamp("2025-03-30T00:00:00Z")`, "never"},
-		"TextOfTime":       {`string(time) > "2025-03-30"`, "unknown"},
-		"TextInAList":      {`[string(time)].size() > 0`, "unknown"},
+		"Proposal":    {proposal, "260h0m0s"},
+		"After":       {`time - timestamp(svc.ts) > duration("24h")`, "12h0m0.000000001s"},
+		"At":          {`time - timestamp(svc.ts) >= duration("24h")`, "12h0m0s"},
+		"NotAnyMore":  {`time - timestamp(svc.ts) <= duration("24h")`, "12h0m0.000000001s"},
+		"Before":      {`time - timestamp(svc.ts) < duration("24h")`, "12h0m0s"},
+		"Sliced":      {`[timestamp(svc.ts), time].slice(1, 2)[0] >= timestamp("2025-03-30T00:00:00Z")`, "12h0m0s"},
+		"SlicedAway":  {`[timestamp(svc.ts), time].slice(0, 1)[0] >= timestamp("2025-03-30T00:00:00Z")`, "never"},
+		"TextOfTime":  {`string(time) > "2025-03-30"`, "unknown"},
+		"TextInAList": {`[string(time)].size() > 0`, "unknown"},
+		// Its nanoseconds are too many for an int64, in which they would be those of an instant to come.
+		"LongAgo":          {`time > timestamp("1440-09-09T00:25:26.290448384Z")`, "unknown"},
 		"LeastDuration":    {`time - timestamp("2025-03-29T12:00:01Z") > duration("-2562047h47m16.854775808s")`, "unknown"},
 		"Turned":           {`timestamp(svc.ts) + duration("24h") < time`, "12h0m0.000000001s"},
 		"Left":             {`timestamp("2025-03-30T00:00:00Z") - time < duration("1h")`, "11h0m0.000000001s"},

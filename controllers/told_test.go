@@ -33,7 +33,7 @@ func TestARefusalIsToldOnce(t *testing.T) {
 		r.pass()
 		r.clock.Step(time.Minute)
 	}
-	refuse("do this")
+	refuse("do\nthis")
 	refuse("do that")
 	same(t, "deeds", []string{
 		`done delete a.pods/v1: pods "a" is forbidden: you may not do that`, `done delete a.pods/v1: pods "a" is forbidden: you may not do this`,
@@ -235,4 +235,11 @@ func TestABatchIsRecordedBeforeItIsDone(t *testing.T) {
 	}
 	same(t, "owed", []string{"1", fmt.Sprintf("%d pods/v1 deleted", plan.MaxBatch), "Completed"}, runs(r.cleaner().Status.Unsent))
 	same(t, "the next run", []string{"2", fmt.Sprintf("shop/p-%03d", plan.MaxBatch), ""}, runs(r.cleaner().Status.Run))
+}
+
+// What the record of a run calls what each verb has done.
+func TestOutcomes(t *testing.T) {
+	same(t, "outcomes", map[plan.Verb]v1alpha1.Outcome{
+		plan.VerbDelete: "deleted", plan.VerbEvict: "evicted", plan.VerbPatch: "patched", plan.VerbRemoveFinalizer: "patched",
+	}, outcomes())
 }

@@ -18,6 +18,19 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
+// An uninstall outlives the pass that has begun it.
+func TestAJobOutlivesItsPass(t *testing.T) {
+	p := newPool(1)
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	ended := make(chan error)
+	p.do(ctx, func(ctx context.Context) { ended <- ctx.Err() })
+	if err := <-ended; err != nil {
+		t.Errorf("it ends with its pass: %v", err)
+	}
+	p.jobs.Wait()
+}
+
 func TestPoolRunsAsManyJobsAsItHasPlaces(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	p := newPool(1)

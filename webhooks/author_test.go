@@ -130,6 +130,28 @@ func patched(t *testing.T, req admission.Request, answer admission.Response) *v1
 	return c
 }
 
+// TestAsks shows what asks for an evaluation: to write another moment, and nothing else.
+func TestAsks(t *testing.T) {
+	with := func(moment string) *v1alpha1.Cleaner {
+		return &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationRequestedAt: moment}}}
+	}
+	for name, tc := range map[string]struct {
+		c    change
+		want bool
+	}{
+		"Another":  {change{now: with("2"), old: with("1")}, true},
+		"First":    {change{now: with("1"), old: &v1alpha1.Cleaner{}}, true},
+		"TheSame":  {change{now: with("1"), old: with("1")}, false},
+		"None":     {change{now: &v1alpha1.Cleaner{}, old: &v1alpha1.Cleaner{}}, false},
+		"TakenOff": {change{now: &v1alpha1.Cleaner{}, old: with("1")}, false},
+		"Created":  {change{now: with("1")}, false},
+	} {
+		if got := tc.c.asks(); got != tc.want {
+			t.Errorf("%s: it asks: %t", name, got)
+		}
+	}
+}
+
 // TestAuthorAfterAWrite shows whose a spec is after each kind of write, and that the validating webhook judges it so.
 func TestAuthorAfterAWrite(t *testing.T) {
 	for name, tc := range map[string]struct {

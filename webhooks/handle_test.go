@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -236,14 +237,20 @@ func TestHandleTemplate(t *testing.T) {
 		change  func(v *validator, req *admission.Request)
 		want    string
 	}{
-		"Good":          {rights: looks, now: bodyOf(), want: "allowed"},
-		"MayNotLook":    {rights: []string{"list pods"}, now: bodyOf(), want: `Forbidden: a CleanerTemplate may only do what its author may: user "alice" may not watch pods in all namespaces (CleanerTemplate of cleaner.vtex.dev c)`},
-		"NobodyKnows":   {now: bodyOf(), change: func(v *validator, _ *admission.Request) { v.reviews = grants{err: errAway} }, want: `ServiceUnavailable: cannot find out whether user "alice" may list pods in all namespaces: the API server is away: try again`},
-		"KindsAway":     {rights: looks, now: bodyOf(), change: func(v *validator, _ *admission.Request) { v.kinds = unserved{} }, want: `ServiceUnavailable: cannot find out whether kind "Pod" of v1 is served: the API server is away: try again`},
-		"SameSpec":      {now: bodyOf(), old: bodyOf(), want: "allowed"},
-		"Edited":        {now: bodyOf(), old: bodyOf(needs), want: `Forbidden: a CleanerTemplate may only do what its author may: user "alice" may not list pods in all namespaces; user "alice" may not watch pods in all namespaces (CleanerTemplate of cleaner.vtex.dev c)`},
-		"Invalid":       {rights: looks, now: bodyOf(func(t *v1alpha1.CleanerTemplate) { t.Spec.Template.Targets[0].Name = "a b" }), want: "Invalid: spec.template.targets[0].name: \"a b\" is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit, such as a_b\nspec.template.conditions[0]: 1:1: there is no target or variable \"pods\"; add a target of this name, or write params.pods if it is a parameter\n  | pods.items.size() > 0\n  | ^ (CleanerTemplate of cleaner.vtex.dev c, spec.template.targets[0].name, spec.template.conditions[0])"},
-		"NotCompiled":   {rights: looks, now: bodyOf(func(t *v1alpha1.CleanerTemplate) { t.Spec.Template.Conditions = []string{"nobody"} }), want: "Invalid: spec.template.conditions[0]: 1:1: there is no target or variable \"nobody\"; add a target of this name, or write params.nobody if it is a parameter\n  | nobody\n  | ^ (CleanerTemplate of cleaner.vtex.dev c, spec.template.conditions[0])"},
+		"Good":        {rights: looks, now: bodyOf(), want: "allowed"},
+		"MayNotLook":  {rights: []string{"list pods"}, now: bodyOf(), want: `Forbidden: a CleanerTemplate may only do what its author may: user "alice" may not watch pods in all namespaces (CleanerTemplate of cleaner.vtex.dev c)`},
+		"NobodyKnows": {now: bodyOf(), change: func(v *validator, _ *admission.Request) { v.reviews = grants{err: errAway} }, want: `ServiceUnavailable: cannot find out whether user "alice" may list pods in all namespaces: the API server is away: try again`},
+		"KindsAway":   {rights: looks, now: bodyOf(), change: func(v *validator, _ *admission.Request) { v.kinds = unserved{} }, want: `ServiceUnavailable: cannot find out whether kind "Pod" of v1 is served: the API server is away: try again`},
+		"SameSpec":    {now: bodyOf(), old: bodyOf(), want: "allowed"},
+		"Edited":      {now: bodyOf(), old: bodyOf(needs), want: `Forbidden: a CleanerTemplate may only do what its author may: user "alice" may not list pods in all namespaces; user "alice" may not watch pods in all namespaces (CleanerTemplate of cleaner.vtex.dev c)`},
+		"Invalid":     {rights: looks, now: bodyOf(func(t *v1alpha1.CleanerTemplate) { t.Spec.Template.Targets[0].Name = "a b" }), want: "Invalid: spec.template.targets[0].name: \"a b\" is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit, such as a_b\nspec.template.conditions[0]: 1:1: there is no target or variable \"pods\"; add a target of this name, or write params.pods if it is a parameter\n  | pods.items.size() > 0\n  | ^ (CleanerTemplate of cleaner.vtex.dev c, spec.template.targets[0].name, spec.template.conditions[0])"},
+		"NotCompiled": {rights: looks, now: bodyOf(func(t *v1alpha1.CleanerTemplate) { t.Spec.Template.Conditions = []string{"nobody"} }), want: "Invalid: spec.template.conditions[0]: 1:1: there is no target or variable \"nobody\"; add a target of this name, or write params.nobody if it is a parameter\n  | nobody\n  | ^ (CleanerTemplate of cleaner.vtex.dev c, spec.template.conditions[0])"},
+		"WrongParameter": {rights: looks, now: bodyOf(func(t *v1alpha1.CleanerTemplate) {
+			t.Spec.Parameters = []v1alpha1.TemplateParameter{{Name: "p", Type: "string", Default: &runtime.RawExtension{Raw: []byte("5")}}}
+		}), want: `Invalid: spec.parameters[0].default: must be of type string: write p: "text" (CleanerTemplate of cleaner.vtex.dev c, spec.parameters[0].default)`},
+		"TooMany": {rights: looks, now: bodyOf(func(t *v1alpha1.CleanerTemplate) {
+			t.Spec.Template.Conditions = slices.Repeat([]string{"true"}, 1000)
+		}), want: "Invalid: spec.template.conditions: are 1000; at most 64 are allowed: join some with && (CleanerTemplate of cleaner.vtex.dev c, spec.template.conditions)"},
 		"Garbled":       {now: bodyOf(), change: func(_ *validator, req *admission.Request) { req.Object.Raw = []byte("7") }, want: ": cannot read the CleanerTemplate: json: cannot unmarshal number into Go value of type v1alpha1.CleanerTemplate"},
 		"GarbledBefore": {now: bodyOf(), old: bodyOf(), change: func(_ *validator, req *admission.Request) { req.OldObject.Raw = []byte("7") }, want: ": cannot read the CleanerTemplate as it was: json: cannot unmarshal number into Go value of type v1alpha1.CleanerTemplate"},
 		"StillWorks":    {rights: looks, now: bodyOf(func(t *v1alpha1.CleanerTemplate) { t.Spec.Template.Conditions = []string{"true"} }), old: bodyOf(), objects: []client.Object{podsOf(using), cluster}, want: "allowed"},
@@ -251,7 +258,12 @@ func TestHandleTemplate(t *testing.T) {
 		"BreaksAll":     {rights: looks, now: bodyOf(needs), old: bodyOf(), objects: []client.Object{cluster}, want: `Invalid: spec: breaks ClusterCleaner "all", which would not work any more: spec.templateRef.parameters.p: must be given: the template "t" has no default for it; write p: "text"; change that first, or the template so that both work, or delete the template and create it anew if this is meant (CleanerTemplate of cleaner.vtex.dev c, spec)`},
 		"WasBroken":     {rights: looks, now: bodyOf(needs, func(t *v1alpha1.CleanerTemplate) { t.Spec.Template.Conditions = []string{"true"} }), old: bodyOf(needs), objects: []client.Object{podsOf(using)}, want: "allowed"},
 		"NoHelp":        {rights: looks, now: bodyOf(needs), objects: []client.Object{podsOf(using), other}, want: `allowed spec: breaks Cleaner "c" in namespace "shop", which would not work any more: spec.templateRef.parameters.p: must be given: the template "t" has no default for it; write p: "text"`},
-		"Helps":         {rights: looks, now: bodyOf(), objects: []client.Object{podsOf(using)}, want: "allowed"},
+		"NoHelpHere": {rights: []string{"*"}, now: bodyOf(func(t *v1alpha1.CleanerTemplate) {
+			t.Spec.Template.Targets[0].Reference.Namespaces = []string{"elsewhere"}
+		}), objects: []client.Object{
+			podsOf(using),
+		}, want: `allowed spec: breaks Cleaner "c" in namespace "shop", which would not work any more: spec.templateRef.name: is a template for ClusterCleaners: its target "pods" has namespaces, and a Cleaner acts in its own namespace only; use it in a ClusterCleaner`},
+		"Helps": {rights: looks, now: bodyOf(), objects: []client.Object{podsOf(using)}, want: "allowed"},
 		"UsersAway": {rights: looks, now: bodyOf(), change: func(v *validator, _ *admission.Request) {
 			v.live = interceptor.NewClient(v.live.(client.WithWatch), interceptor.Funcs{
 				List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return errAway },
