@@ -314,32 +314,17 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// The list of the repository fits its code, and asks for as many mutants as it should.
-func TestListFits(t *testing.T) {
+// The list of the repository asks for as many mutants as it should. Whether it fits the code, make mutants says.
+func TestList(t *testing.T) {
 	l, err := readList("mutants.yaml")
 	if err != nil {
 		t.Fatal(err)
-	}
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	packages, err := readPackages(t.Context(), root, l.Packages)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan(l, packages, options{count: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(p.known) != len(l.Known) {
-		t.Errorf("%d of %d mutants that are known to live are planted: are some listed twice?", len(p.known), len(l.Known))
 	}
 	total := 0
 	for _, r := range l.Packages {
 		total += r.Mutants
 	}
-	if total < 200 {
-		t.Errorf("%d mutants are planted, want at least 200", total)
+	if total < 200 || l.Percent < 95 {
+		t.Errorf("%d mutants are planted, want at least 200; %d %% have to be caught, want at least 95", total, l.Percent)
 	}
 }
