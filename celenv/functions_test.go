@@ -4,6 +4,9 @@
 package celenv
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -157,6 +160,28 @@ func TestFunctions(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tc.expression, diff)
 			}
 		})
+	}
+}
+
+// cidrUsable counts as everything here does that counts addresses: by the cases of celenv/addresses.
+func TestCidrUsableOfTheSharedCases(t *testing.T) {
+	text, err := os.ReadFile("addresses/testdata/ranges.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		CIDR             string
+		Reserved, Usable int64
+	}
+	if err := json.Unmarshal(text, &cases); err != nil || len(cases) < 20 {
+		t.Fatalf("%d cases: %v", len(cases), err)
+	}
+	c := newCompiler(t, Limits{})
+	for _, tc := range cases {
+		expression := fmt.Sprintf("cidrUsable(%q, %d) == %d", tc.CIDR, tc.Reserved, tc.Usable)
+		if got := programs(t, c, expression).Conditions(t.Context(), functionInput()); got[0].Err != nil || !got[0].Value {
+			t.Errorf("%s: %+v", expression, got[0])
+		}
 	}
 }
 

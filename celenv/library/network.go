@@ -4,12 +4,13 @@
 package library
 
 import (
-	"math"
 	"net/netip"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/vtex/cleaner/celenv/addresses"
 )
 
 // Network is what expressions ask about ranges of addresses, besides what Kubernetes' cidr() knows.
@@ -41,13 +42,5 @@ func cidrUsable(cidr, reserved ref.Val) ref.Val {
 	if less < 0 {
 		return types.NewErr("cidrUsable: %d addresses cannot be reserved", less)
 	}
-	bits := prefix.Addr().BitLen() - prefix.Bits()
-	if bits > 63 {
-		return types.Int(math.MaxInt64)
-	}
-	addresses := uint64(1) << bits
-	if addresses <= uint64(less) {
-		return types.IntZero
-	}
-	return types.Int(min(addresses-uint64(less), math.MaxInt64))
+	return types.Int(addresses.Usable(prefix, less))
 }
