@@ -13,6 +13,7 @@ import (
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/lint/support"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/config/templates"
@@ -259,8 +261,60 @@ networkPolicy:
 				}
 			},
 		},
+		"Scheduler": {
+			release: "tidy", values: "{scheduler: {enabled: true, replicas: 2, reservedIPv4: 0, reservedIPv6: 5, image: {tag: '1'}}, nodeSelector: {disk: ssd}}",
+			check: func(t *testing.T, o objects) {
+				const id = "tidy-cleaner-scheduler"
+				d := get[appsv1.Deployment](t, o, "Deployment "+id)
+				pod := d.Spec.Template.Spec
+				if *d.Spec.Replicas != 2 || pod.Containers[0].Image != "ghcr.io/vtex/cleaner-scheduler:1" || pod.NodeSelector["disk"] != "ssd" || pod.ServiceAccountName != id {
+					t.Errorf("the Pods are %+v", pod)
+				}
+				if !labels.SelectorFromSet(d.Spec.Selector.MatchLabels).Matches(labels.Set(d.Spec.Template.Labels)) || labels.SelectorFromSet(d.Spec.Selector.MatchLabels).Matches(labels.Set(manager(t, o).Spec.Template.Labels)) {
+					t.Errorf("it selects %v", d.Spec.Selector)
+				}
+				policy := get[networkingv1.NetworkPolicy](t, o, "NetworkPolicy "+id)
+				if diff := cmp.Diff(d.Spec.Selector, &policy.Spec.PodSelector); diff != "" {
+					t.Errorf("its policy is for other Pods:\n%s", diff)
+				}
+				var config struct {
+					LeaderElection struct{ ResourceNamespace, ResourceName string }
+					Profiles       []struct {
+						SchedulerName string
+						PluginConfig  []struct {
+							Name string
+							Args map[string]int
+						}
+					}
+				}
+				text := get[corev1.ConfigMap](t, o, "ConfigMap "+pod.Volumes[0].ConfigMap.Name).Data["scheduler.yaml"]
+				if err := yaml.Unmarshal([]byte(text), &config); err != nil {
+					t.Fatal(err)
+				}
+				lease := get[rbacv1.Role](t, o, "Role "+id+"-leader-election").Rules[1].ResourceNames
+				if config.LeaderElection.ResourceNamespace != namespace || !slices.Equal(lease, []string{config.LeaderElection.ResourceName}) {
+					t.Errorf("it may write the Lease %v, and takes %+v", lease, config.LeaderElection)
+				}
+				plugin := config.Profiles[0].PluginConfig[0]
+				if config.Profiles[0].SchedulerName != id || plugin.Name != "PodAllocatableIP" || plugin.Args["reservedIPv4"] != 0 || plugin.Args["reservedIPv6"] != 5 {
+					t.Errorf("it is configured by\n%s", text)
+				}
+				was := d.Spec.Template.Annotations[configured]
+				again := get[appsv1.Deployment](t, render(t, "tidy", "{scheduler: {enabled: true, name: other}}"), "Deployment "+id)
+				if is := again.Spec.Template.Annotations[configured]; was == "" || is == was {
+					t.Errorf("another configuration restarts no Pod: %q", is)
+				}
+			},
+		},
+		"NoScheduler": {release: name, check: func(t *testing.T, o objects) {
+			for id := range o {
+				if strings.Contains(id, "scheduler") {
+					t.Errorf("%s is there", id)
+				}
+			}
+		}},
 		"NoNetworkPolicy": {
-			release: name, values: "{networkPolicy: {enabled: false}}",
+			release: name, values: "{networkPolicy: {enabled: false}, scheduler: {enabled: true}}",
 			check: func(t *testing.T, o objects) { o.mustLack(t, "NetworkPolicy") },
 		},
 		"Placed": {
@@ -430,10 +484,15 @@ func (o objects) hangTogether(t *testing.T, release string) {
 			selects(id, get[policyv1.PodDisruptionBudget](t, o, id).Spec.Selector.MatchLabels)
 		case "RoleBinding", "ClusterRoleBinding":
 			b := get[rbacv1.ClusterRoleBinding](t, o, id) // a RoleBinding has the same fields
-			if b.RoleRef.Name == "" || o[b.RoleRef.Kind+" "+b.RoleRef.Name] == nil {
+			// The API server itself brings those that begin with system:.
+			if b.RoleRef.Name == "" || o[b.RoleRef.Kind+" "+b.RoleRef.Name] == nil && !strings.HasPrefix(b.RoleRef.Name, "system:") {
 				t.Errorf("%s binds %s %s, which is not there", id, b.RoleRef.Kind, b.RoleRef.Name)
 			}
-			if s := b.Subjects[0]; !strings.HasSuffix(id, "-metrics-readers") && (s.Name != pod.ServiceAccountName || s.Namespace != namespace) {
+			if s := b.Subjects[0]; strings.Contains(id, "-scheduler") {
+				if o["ServiceAccount "+s.Name] == nil || s.Namespace != namespace {
+					t.Errorf("%s is for %v, who is not there", id, s)
+				}
+			} else if !strings.HasSuffix(id, "-metrics-readers") && (s.Name != pod.ServiceAccountName || s.Namespace != namespace) {
 				t.Errorf("%s is for %v, and the Pods run as %s", id, s, pod.ServiceAccountName)
 			}
 		}

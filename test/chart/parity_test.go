@@ -16,6 +16,9 @@ import (
 	"github.com/vtex/cleaner/hack/kustomize"
 )
 
+// configured is the annotation by which the scheduler's Pods are restarted when their configuration changes.
+const configured = "cleaner.vtex.dev/configuration"
+
 // kustomized is config/default with some of config/components more.
 func kustomized(t *testing.T, components ...string) objects {
 	t.Helper()
@@ -51,6 +54,7 @@ func TestSameAsKustomize(t *testing.T) {
 		"{presets: {helm: true, hooks: true, nodes: true, sinks: true, spiderpool: true}}": {"helm", "hooks", "nodes", "sinks", "spiderpool"},
 		"{webhook: {certificates: {source: cert-manager}}}":                                {"certmanager"},
 		"{metrics: {serviceMonitor: {enabled: true}}}":                                     {"prometheus"},
+		"{scheduler: {enabled: true}}":                                                     {"scheduler"},
 	} {
 		t.Run(values, func(t *testing.T) {
 			want, got := kustomized(t, components...), render(t, name, values)
@@ -93,6 +97,11 @@ func plain(u *unstructured.Unstructured) map[string]any {
 	case "Deployment":
 		unstructured.RemoveNestedField(u.Object, "spec", "selector")
 		unstructured.RemoveNestedField(u.Object, "spec", "template", "metadata", "labels")
+		// By it an upgrade restarts the Pods, which kustomize leaves to whoever changes the configuration.
+		unstructured.RemoveNestedField(u.Object, "spec", "template", "metadata", "annotations", configured)
+		if annotations, _, _ := unstructured.NestedMap(u.Object, "spec", "template", "metadata", "annotations"); len(annotations) == 0 {
+			unstructured.RemoveNestedField(u.Object, "spec", "template", "metadata", "annotations")
+		}
 		for _, c := range u.Object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any) {
 			delete(c.(map[string]any), "image")
 			delete(c.(map[string]any), "imagePullPolicy")

@@ -126,7 +126,7 @@ func get[T any](t *testing.T, o objects, id string) *T {
 func manager(t *testing.T, o objects) *appsv1.Deployment {
 	t.Helper()
 	for id := range o {
-		if strings.HasPrefix(id, "Deployment ") {
+		if strings.HasPrefix(id, "Deployment ") && !strings.HasSuffix(id, "-scheduler") {
 			return get[appsv1.Deployment](t, o, id)
 		}
 	}

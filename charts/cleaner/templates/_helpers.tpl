@@ -13,6 +13,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: manager
 {{- end -}}
 
+{{- define "cleaner.schedulerSelector" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: scheduler
+{{- end -}}
+
 {{- define "cleaner.chart" -}}
 {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
@@ -42,10 +48,36 @@ app.kubernetes.io/component: {{ . }}
 {{ include "cleaner.fullname" . }}-webhook-cert
 {{- end -}}
 
-{{- define "cleaner.image" -}}
-{{- $image := printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
-{{- with .Values.image.digest }}{{ $image = printf "%s@%s" $image . }}{{ end -}}
+{{/* The reference of an image: (list $ values). */}}
+{{- define "cleaner.imageOf" -}}
+{{- $root := index . 0 -}}
+{{- with index . 1 -}}
+{{- $image := printf "%s:%s" .repository (default $root.Chart.AppVersion .tag) -}}
+{{- with .digest }}{{ $image = printf "%s@%s" $image . }}{{ end -}}
 {{- $image -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What the scheduler reads when it starts. */}}
+{{- define "cleaner.schedulerConfiguration" -}}
+{{- $full := printf "%s-scheduler" (include "cleaner.fullname" .) -}}
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: true
+  resourceNamespace: {{ .Release.Namespace }}
+  resourceName: {{ $full }}
+profiles:
+- schedulerName: {{ default $full .Values.scheduler.name }}
+  plugins:
+    multiPoint:
+      enabled:
+      - name: PodAllocatableIP
+  pluginConfig:
+  - name: PodAllocatableIP
+    args:
+      reservedIPv4: {{ .Values.scheduler.reservedIPv4 }}
+      reservedIPv6: {{ .Values.scheduler.reservedIPv6 }}
 {{- end -}}
 
 {{/* Whether the templates are part of this release now: (include "cleaner.templates" .) is "true" or nothing. An API server that
