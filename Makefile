@@ -10,6 +10,11 @@ VERSION ?= $(shell cat cmd/internal/version/VERSION)
 COMMIT ?= $(shell git describe --always --abbrev=40 --dirty --exclude='*' 2>/dev/null)
 STAMP = -X github.com/vtex/cleaner/cmd/internal/version.stamped=$(VERSION) -X github.com/vtex/cleaner/cmd/internal/version.commit=$(COMMIT)
 
+# The scheduler is a module of its own. It says which kube-scheduler it is, and of what Cleaner.
+KUBERNETES = $(shell $(GO) -C scheduler list -m -f '{{.Version}}' k8s.io/kubernetes)
+SCHEDULER_VERSION = $(KUBERNETES)+cleaner.$(VERSION)
+SCHEDULER_STAMP = -X k8s.io/component-base/version.gitVersion=$(SCHEDULER_VERSION) -X k8s.io/component-base/version.gitCommit=$(COMMIT) -X k8s.io/client-go/pkg/version.gitVersion=$(SCHEDULER_VERSION)
+
 # Programs are static: no C compiler is needed, and they run in an empty image.
 export CGO_ENABLED = 0
 
@@ -30,7 +35,7 @@ help: ## Show this help.
 	@if [ -t 1 ] && [ -z "$$NO_COLOR" ] && [ "$$TERM" != dumb ]; then blue=$$(printf '\033[36m') plain=$$(printf '\033[0m'); fi; \
 	awk -v blue="$$blue" -v plain="$$plain" 'BEGIN {FS = ":.*## "} \
 		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z-]+:.*## / {printf "  %s%-14s%s %s\n", blue, $$1, plain, $$2}' $(firstword $(MAKEFILE_LIST))
+		/^[a-z-]+:.*## / {printf "  %s%-20s%s %s\n", blue, $$1, plain, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
 demo: ## Show the operator at work in a control plane on this machine. Needs nothing but Go.
@@ -68,13 +73,16 @@ fmt: ## Format the Go files.
 .PHONY: vet
 vet: ## Let the compiler's checks read the code.
 	$(GO) vet ./...
+	$(GO) -C scheduler vet ./...
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Check the code with the linters of .golangci.yml.
 	$(GOLANGCI_LINT) run ./...
+	cd scheduler && $(GOLANGCI_LINT) run ./...
 
 .PHONY: verify
 verify: generate manifests docs chart bundle fmt ## Check that all that is generated is up to date.
+	$(GO) -C scheduler mod tidy # its requirements follow those of the main module
 	git diff --exit-code
 
 ##@ Test
@@ -82,12 +90,14 @@ verify: generate manifests docs chart bundle fmt ## Check that all that is gener
 .PHONY: test
 test: $(TESTSUMMARY) ## Run all tests, from units to the operator on a real control plane. The first time builds that: ten minutes.
 	$(TESTSUMMARY) ./...
+	cd scheduler && $(TESTSUMMARY) ./...
 
 .PHONY: test-race
 test-race: export CGO_ENABLED = 1
 test-race: $(TESTSUMMARY) ## Run all tests with the race detector, which needs a C compiler.
 	@command -v $${CC:-cc} >/dev/null || { echo "test-race needs a C compiler, and $${CC:-cc} was not found"; exit 1; }
 	$(TESTSUMMARY) -race ./...
+	cd scheduler && $(TESTSUMMARY) -race ./...
 
 .PHONY: bench
 bench: ## Measure the operator as a whole against bare client-go, on a control plane on this machine.
@@ -96,6 +106,7 @@ bench: ## Measure the operator as a whole against bare client-go, on a control p
 .PHONY: bench-units
 bench-units: ## Run the benchmarks of single packages.
 	$(GO) test -run='^$$' -bench=. -benchmem ./...
+	$(GO) -C scheduler test -run='^$$' -bench=. -benchmem ./...
 
 .PHONY: mutants
 mutants: ## Plant mistakes in the code, one at a time, and say which of them no test catches. Takes most of an hour.
@@ -106,6 +117,10 @@ mutants: ## Plant mistakes in the code, one at a time, and say which of them no 
 .PHONY: build
 build: ## Build the programs into bin/. What is compiled serves tests and the demo too; releases are built by make image.
 	$(GO) build -buildvcs=false -ldflags="$(STAMP)" -o $(BIN)/ ./cmd/...
+
+.PHONY: scheduler
+scheduler: ## Build cleaner-scheduler into bin/. The first time takes some minutes: it compiles kube-scheduler.
+	$(GO) -C scheduler build -buildvcs=false -ldflags="$(SCHEDULER_STAMP)" -o $(BIN)/ ./cmd/...
 
 .PHONY: run
 run: ## Run the operator on this machine, against the cluster of the current kubeconfig.
@@ -136,14 +151,24 @@ image-push: ## Push dist/image to a registry as IMG, and the SBOMs that refer to
 	@[ "$(IMG)" != controller:latest ] || { echo "IMG says where to push to, such as make image-push IMG=registry.example.com/cleaner:$(VERSION)"; exit 1; }
 	$(GO) run ./hack/release push --from=dist/image $(IMG)
 
+.PHONY: scheduler-image
+scheduler-image: ## Build the image of cleaner-scheduler for PLATFORMS into dist/scheduler-image, as make image does.
+	@mkdir -p dist
+	$(RELEASE) --platforms=$(PLATFORMS) --of=cleaner-scheduler --out=dist/scheduler-image image
+
+.PHONY: scheduler-image-push
+scheduler-image-push: ## Push dist/scheduler-image to a registry as SCHEDULER_IMG, and what refers to it.
+	@[ -n "$(SCHEDULER_IMG)" ] || { echo "SCHEDULER_IMG says where to push to, such as make scheduler-image-push SCHEDULER_IMG=registry.example.com/cleaner-scheduler:$(VERSION)"; exit 1; }
+	$(GO) run ./hack/release push --from=dist/scheduler-image $(SCHEDULER_IMG)
+
 .PHONY: plugin
 plugin: ## Build the archives of kubectl-cleaner for PLUGIN_PLATFORMS into dist/plugin, with krew's manifest.
 	@rm -rf dist/plugin
 	$(RELEASE) --platforms=$(PLUGIN_PLATFORMS) --url=$(RELEASE_URL) --out=dist/plugin plugin
 
 .PHONY: vuln
-vuln: build $(GOVULNCHECK) ## Look for known vulnerabilities in the programs. Says so if the database GOVULNDB cannot be reached; STRICT=1 fails then.
-	@$(GO) run ./hack/vuln --govulncheck=$(GOVULNCHECK) $(if $(STRICT),--strict) $(BIN)/manager $(BIN)/kubectl-cleaner
+vuln: build scheduler $(GOVULNCHECK) ## Look for known vulnerabilities in the programs. Says so if the database GOVULNDB cannot be reached; STRICT=1 fails then.
+	@$(GO) run ./hack/vuln --govulncheck=$(GOVULNCHECK) $(if $(STRICT),--strict) $(BIN)/manager $(BIN)/kubectl-cleaner $(BIN)/cleaner-scheduler
 
 ##@ Use a cluster
 

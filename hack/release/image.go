@@ -25,29 +25,29 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// nonroot is who the operator runs as: nobody in particular. The Dockerfile says the same.
+// nonroot is who programs run as: nobody in particular. The Dockerfile says the same.
 const nonroot = "65532:65532"
 
-// image builds the operator for each platform, and writes the image as an OCI layout to a folder; the bills of materials
-// and the provenance are in it, and the bills beside it.
-func (b *builder) image(ctx context.Context, to string, platforms []platform, out io.Writer) error {
+// image builds a program for each platform, and writes the image as an OCI layout to a folder; the bills of materials and the
+// provenance are in it, and the bills beside it.
+func (b *builder) image(ctx context.Context, program, to string, platforms []platform, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "cleaner-image-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	var managers []manager
+	var built []executable
 	for _, p := range platforms {
-		m := manager{platform: p, binary: filepath.Join(dir, "manager_"+p.file())}
-		if err := b.build(ctx, "manager", p, m.binary); err != nil {
+		e := executable{platform: p, binary: filepath.Join(dir, program+"_"+p.file())}
+		if err := b.build(ctx, program, p, e.binary); err != nil {
 			return err
 		}
-		if m.sbom, err = b.sbom(m.binary, p); err != nil {
+		if e.sbom, err = b.sbom(e.binary, p); err != nil {
 			return err
 		}
-		managers = append(managers, m)
+		built = append(built, e)
 	}
-	index, err := b.assemble(managers)
+	index, err := b.assemble(program, built)
 	if err != nil {
 		return err
 	}
@@ -55,8 +55,8 @@ func (b *builder) image(ctx context.Context, to string, platforms []platform, ou
 	if err != nil {
 		return err
 	}
-	for _, m := range managers {
-		if err := os.WriteFile(filepath.Join(filepath.Dir(to), "manager_"+m.platform.file()+".cdx.json"), m.sbom, 0o644); err != nil {
+	for _, e := range built {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(to), program+"_"+e.platform.file()+".cdx.json"), e.sbom, 0o644); err != nil {
 			return err
 		}
 	}
@@ -64,8 +64,8 @@ func (b *builder) image(ctx context.Context, to string, platforms []platform, ou
 	return err
 }
 
-// manager is the operator, built for a platform.
-type manager struct {
+// executable is a program, built for a platform.
+type executable struct {
 	platform platform
 	binary   string
 	sbom     []byte
@@ -73,29 +73,29 @@ type manager struct {
 
 // assemble makes the index of the layout: that of the image, under its version, and for each platform the bill of materials
 // and the provenance, which refer to the image of that platform.
-func (b *builder) assemble(managers []manager) (v1.ImageIndex, error) {
+func (b *builder) assemble(program string, built []executable) (v1.ImageIndex, error) {
 	all := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	var bills, origins []mutate.IndexAddendum
-	for _, m := range managers {
-		image, err := b.imageOf(m)
+	for _, e := range built {
+		image, err := b.imageOf(program, e)
 		if err != nil {
-			return nil, fmt.Errorf("cannot make the image for %s: %w", m.platform, err)
+			return nil, fmt.Errorf("cannot make the image for %s: %w", e.platform, err)
 		}
 		all = mutate.AppendManifests(all, mutate.IndexAddendum{
-			Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: m.platform.os, Architecture: m.platform.arch}},
+			Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: e.platform.os, Architecture: e.platform.arch}},
 		})
-		bill, err := referrer(image, m.sbom, mediaTypeSBOM)
+		bill, err := referrer(image, e.sbom, mediaTypeSBOM)
 		if err != nil {
-			return nil, fmt.Errorf("cannot add the bill of materials for %s: %w", m.platform, err)
+			return nil, fmt.Errorf("cannot add the bill of materials for %s: %w", e.platform, err)
 		}
 		bills = append(bills, bill)
-		origin, err := b.origin(image, m)
+		origin, err := b.origin(program, image, e)
 		if err != nil {
-			return nil, fmt.Errorf("cannot add the provenance for %s: %w", m.platform, err)
+			return nil, fmt.Errorf("cannot add the provenance for %s: %w", e.platform, err)
 		}
 		origins = append(origins, origin)
 	}
-	all, ok := mutate.Annotations(all, b.about()).(v1.ImageIndex)
+	all, ok := mutate.Annotations(all, b.about(program)).(v1.ImageIndex)
 	if !ok {
 		return nil, errors.New("an index with annotations is none any more")
 	}
@@ -104,11 +104,11 @@ func (b *builder) assemble(managers []manager) (v1.ImageIndex, error) {
 }
 
 // about is what an image says of itself.
-func (b *builder) about() map[string]string {
+func (b *builder) about(program string) map[string]string {
 	const prefix = "org.opencontainers.image."
 	about := map[string]string{
-		prefix + "title":       "cleaner",
-		prefix + "description": "Kubernetes operator that cleans up by rules that its users can read",
+		prefix + "title":       products()[program].title,
+		prefix + "description": products()[program].description,
 		prefix + "version":     b.version,
 		prefix + "created":     b.date.Format(time.RFC3339),
 		prefix + "source":      "https://" + module,
@@ -121,40 +121,48 @@ func (b *builder) about() map[string]string {
 }
 
 // imageOf is the image for one platform: the program and nothing else, as by the Dockerfile.
-func (b *builder) imageOf(m manager) (v1.Image, error) {
-	layer, err := b.layer(m.binary)
+func (b *builder) imageOf(program string, e executable) (v1.Image, error) {
+	layer, err := b.layer(program, e.binary)
 	if err != nil {
 		return nil, err
 	}
 	created := v1.Time{Time: b.date}
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	image, err := mutate.ConfigFile(base, &v1.ConfigFile{
-		OS: m.platform.os, Architecture: m.platform.arch, Created: created, RootFS: v1.RootFS{Type: "layers"},
-		Config: v1.Config{User: nonroot, Entrypoint: []string{"/manager"}, WorkingDir: "/", Labels: b.about()},
+		OS: e.platform.os, Architecture: e.platform.arch, Created: created, RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{User: nonroot, Entrypoint: []string{"/" + program}, WorkingDir: "/", Labels: b.about(program)},
 	})
 	if err != nil {
 		return nil, err
 	}
-	image, err = mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: created, CreatedBy: "make image"}})
+	image, err = mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: created, CreatedBy: makes(program)}})
 	if err != nil {
 		return nil, err
 	}
-	annotated, ok := mutate.Annotations(image, b.about()).(v1.Image)
+	annotated, ok := mutate.Annotations(image, b.about(program)).(v1.Image)
 	if !ok {
 		return nil, errors.New("an image with annotations is none any more")
 	}
 	return annotated, nil
 }
 
+// makes is the command that makes the image of a program.
+func makes(program string) string {
+	if program == schedulerName {
+		return "make scheduler-image"
+	}
+	return "make image"
+}
+
 // layer has one file.
-func (b *builder) layer(binary string) (v1.Layer, error) {
+func (b *builder) layer(program, binary string) (v1.Layer, error) {
 	content, err := os.ReadFile(binary)
 	if err != nil {
 		return nil, err
 	}
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
-	if err := w.WriteHeader(&tar.Header{Name: "manager", Mode: 0o755, Size: int64(len(content)), ModTime: b.date}); err != nil {
+	if err := w.WriteHeader(&tar.Header{Name: program, Mode: 0o755, Size: int64(len(content)), ModTime: b.date}); err != nil {
 		return nil, err
 	}
 	if _, err := w.Write(content); err != nil {
@@ -168,12 +176,12 @@ func (b *builder) layer(binary string) (v1.Layer, error) {
 }
 
 // origin is the provenance of an image as an artifact that refers to it.
-func (b *builder) origin(image v1.Image, m manager) (mutate.IndexAddendum, error) {
+func (b *builder) origin(program string, image v1.Image, e executable) (mutate.IndexAddendum, error) {
 	digest, err := image.Digest()
 	if err != nil {
 		return mutate.IndexAddendum{}, err
 	}
-	text, err := b.provenance(digest, m)
+	text, err := b.provenance(program, digest, e)
 	if err != nil {
 		return mutate.IndexAddendum{}, err
 	}

@@ -98,9 +98,9 @@ func other() platform {
 }
 
 // managers are the operator for this machine, and a tiny program in its place for another one.
-func managers(t *testing.T, b *builder) []manager {
+func managers(t *testing.T, b *builder) []executable {
 	t.Helper()
-	all := []manager{{platform: host(), binary: built(t, "manager")}, {platform: other(), binary: tiny(t, other())}}
+	all := []executable{{platform: host(), binary: built(t, "manager")}, {platform: other(), binary: tiny(t, other())}}
 	for i := range all {
 		var err error
 		if all[i].sbom, err = b.sbom(all[i].binary, all[i].platform); err != nil {
@@ -111,9 +111,9 @@ func managers(t *testing.T, b *builder) []manager {
 }
 
 // written writes an image to a folder.
-func written(t *testing.T, b *builder, of []manager, dir string) string {
+func written(t *testing.T, b *builder, of []executable, dir string) string {
 	t.Helper()
-	index, err := b.assemble(of)
+	index, err := b.assemble(managerName, of)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestImage(t *testing.T) {
 		if d.Platform == nil || d.Platform.OS != m.platform.os || d.Platform.Architecture != m.platform.arch {
 			t.Errorf("%+v is not for %s", d, m.platform)
 		}
-		program := l.image(d, m)
+		program := l.image(d, managerName, m)
 		checkProgram(t, m, program)
 		l.bill(top.Manifests[1+i], d, m)
 		l.origin(top.Manifests[3+i], d, m)
@@ -178,13 +178,19 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// What make image does, for this machine alone.
+// What make image and make scheduler-image do, for this machine alone.
 func TestImageOfThisMachine(t *testing.T) {
+	for _, program := range []string{managerName, schedulerName} {
+		t.Run(program, func(t *testing.T) { imageOfThisMachine(t, program) })
+	}
+}
+
+func imageOfThisMachine(t *testing.T, of string) {
 	b := testBuilder()
-	m := manager{platform: host(), binary: built(t, "manager")}
+	m := executable{platform: host(), binary: built(t, of)}
 	l := ociLayout{t: t, dir: filepath.Join(t.TempDir(), "image")}
 	var out strings.Builder
-	if err := b.image(t.Context(), l.dir, []platform{m.platform}, &out); err != nil {
+	if err := b.image(t.Context(), of, l.dir, []platform{m.platform}, &out); err != nil {
 		t.Fatal(err)
 	}
 	var top, image document
@@ -197,8 +203,9 @@ func TestImageOfThisMachine(t *testing.T) {
 		t.Errorf("it says %q, not %q", out.String(), want)
 	}
 	l.read(l.blob(top.Manifests[0]), &image)
-	checkProgram(t, m, l.image(image.Manifests[0], m)) // the linker gives the same at each time
-	beside, err := os.ReadFile(filepath.Join(filepath.Dir(l.dir), "manager_"+m.platform.file()+".cdx.json"))
+	l.origin(top.Manifests[2], image.Manifests[0], m)
+	checkProgram(t, m, l.image(image.Manifests[0], of, m)) // the linker gives the same at each time
+	beside, err := os.ReadFile(filepath.Join(filepath.Dir(l.dir), of+"_"+m.platform.file()+".cdx.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +215,7 @@ func TestImageOfThisMachine(t *testing.T) {
 }
 
 // image checks the image for one platform, and returns its program.
-func (l ociLayout) image(d descriptor, m manager) []byte {
+func (l ociLayout) image(d descriptor, of string, m executable) []byte {
 	t := l.t
 	t.Helper()
 	var manifest document
@@ -219,8 +226,12 @@ func (l ociLayout) image(d descriptor, m manager) []byte {
 		len(manifest.Layers) != 1 || manifest.Layers[0].MediaType != "application/vnd.oci.image.layer.v1.tar+gzip" {
 		t.Fatalf("%s: %+v", m.platform, manifest)
 	}
+	about := map[string][2]string{
+		managerName:   {"cleaner", "Kubernetes operator that cleans up by rules that its users can read"},
+		schedulerName: {"cleaner-scheduler", "kube-scheduler that keeps Pods from Nodes without an address for them"},
+	}[of]
 	want := map[string]string{
-		"org.opencontainers.image.title": "cleaner", "org.opencontainers.image.description": "Kubernetes operator that cleans up by rules that its users can read",
+		"org.opencontainers.image.title": about[0], "org.opencontainers.image.description": about[1],
 		"org.opencontainers.image.version": testVersion, "org.opencontainers.image.revision": testCommit, "org.opencontainers.image.created": "2023-11-14T22:13:20Z",
 		"org.opencontainers.image.source": "https://github.com/vtex/cleaner", "org.opencontainers.image.licenses": "Apache-2.0",
 	}
@@ -230,12 +241,12 @@ func (l ociLayout) image(d descriptor, m manager) []byte {
 		}
 	}
 	c := config.Config
-	if c.User != "65532:65532" || c.WorkingDir != "/" || len(c.Entrypoint) != 1 || c.Entrypoint[0] != "/manager" || c.Cmd != nil || c.Env != nil || c.ExposedPorts != nil || c.Volumes != nil ||
+	if c.User != "65532:65532" || c.WorkingDir != "/" || len(c.Entrypoint) != 1 || c.Entrypoint[0] != "/"+of || c.Cmd != nil || c.Env != nil || c.ExposedPorts != nil || c.Volumes != nil ||
 		config.OS != m.platform.os || config.Architecture != m.platform.arch || config.Created != "2023-11-14T22:13:20Z" {
 		t.Errorf("%s is configured as %+v", m.platform, config)
 	}
 	docker, err := os.ReadFile("../../Dockerfile")
-	if err != nil || !strings.Contains(string(docker), "\nUSER "+c.User+"\nENTRYPOINT [\""+c.Entrypoint[0]+"\"]\n") {
+	if of == managerName && (err != nil || !strings.Contains(string(docker), "\nUSER "+c.User+"\nENTRYPOINT [\""+c.Entrypoint[0]+"\"]\n")) {
 		t.Errorf("the Dockerfile makes another image: %v", err)
 	}
 	unzipped, err := gzip.NewReader(bytes.NewReader(l.blob(manifest.Layers[0])))
@@ -254,7 +265,7 @@ func (l ociLayout) image(d descriptor, m manager) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.Name != "manager" || h.Mode != 0o755 || h.Uid != 0 || h.Gid != 0 || h.ModTime.Unix() != 1_700_000_000 {
+	if h.Name != of || h.Mode != 0o755 || h.Uid != 0 || h.Gid != 0 || h.ModTime.Unix() != 1_700_000_000 {
 		t.Errorf("the layer has %+v", h)
 	}
 	program, err := io.ReadAll(r)
@@ -289,7 +300,7 @@ func TestDockerfilePullsNothing(t *testing.T) {
 }
 
 // checkProgram wants the program of an image to be the one that was built, and to need no other file.
-func checkProgram(t *testing.T, m manager, program []byte) {
+func checkProgram(t *testing.T, m executable, program []byte) {
 	t.Helper()
 	if sum(program) != sumOfFile(t, m.binary) {
 		t.Errorf("the image for %s has another program", m.platform)
@@ -309,7 +320,7 @@ func checkProgram(t *testing.T, m manager, program []byte) {
 }
 
 // bill checks that an artifact is the bill of materials of an image.
-func (l ociLayout) bill(d, of descriptor, m manager) {
+func (l ociLayout) bill(d, of descriptor, m executable) {
 	t := l.t
 	t.Helper()
 	content := l.artifact(d, of, m, mediaTypeSBOM)
@@ -319,7 +330,7 @@ func (l ociLayout) bill(d, of descriptor, m manager) {
 }
 
 // origin checks that an artifact is the provenance of an image.
-func (l ociLayout) origin(d, of descriptor, m manager) {
+func (l ociLayout) origin(d, of descriptor, m executable) {
 	t := l.t
 	t.Helper()
 	var got struct {
@@ -371,6 +382,15 @@ func (l ociLayout) origin(d, of descriptor, m manager) {
 	}
 	for i, module := range info.Deps {
 		d := build.ResolvedDependencies[i+1]
+		if module.Replace != nil && module.Replace.Path == "../" { // a folder of the same commit
+			if d.URI != "pkg:golang/"+module.Path+"@v"+testVersion+"?type=module" || d.Digest != nil {
+				t.Errorf("%+v is not %s of this repository", d, module.Path)
+			}
+			continue
+		}
+		if module.Replace != nil {
+			module = module.Replace
+		}
 		hash, err := hex.DecodeString(d.Digest["dirHash"])
 		if err != nil || "h1:"+base64.StdEncoding.EncodeToString(hash) != module.Sum || !strings.Contains(d.URI, module.Path+"@") {
 			t.Errorf("%+v is not %s %s", d, module.Path, module.Sum)
@@ -390,7 +410,7 @@ func TestProvenanceOfChangedFiles(t *testing.T) {
 }
 
 // artifact is what an artifact of this type has that refers to an image.
-func (l ociLayout) artifact(d, of descriptor, m manager, mediaType string) []byte {
+func (l ociLayout) artifact(d, of descriptor, m executable, mediaType string) []byte {
 	t := l.t
 	t.Helper()
 	var artifact document

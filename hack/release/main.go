@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release makes what a release is made of, from one commit: the image of the operator as an OCI layout for several
+// Command release makes what a release is made of, from one commit: the images of the operator and of the scheduler as OCI layouts for several
 // platforms, the archives of the kubectl plugin with a manifest for krew, and a software bill of materials for each program.
 //
 // Everything is made anew by Go itself and by libraries: it needs no container daemon. It runs in the folder of the repository.
@@ -23,7 +23,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-const usage = `usage: release image  --out FOLDER [--platforms ...]             an OCI layout, and the SBOMs beside it
+const usage = `usage: release image  --out FOLDER [--platforms ...] [--of NAME]  an OCI layout, and the SBOMs beside it
        release plugin --out FOLDER --url URL [--platforms ...]   archives, checksums.txt and cleaner.yaml for krew
        release push   --from FOLDER REFERENCE                    the OCI layout to a registry`
 
@@ -39,13 +39,14 @@ func main() {
 
 // run is main with an error.
 func run(ctx context.Context, args []string, out io.Writer) error {
-	var to, from, url string
+	var to, from, url, program string
 	var platforms []string
 	b := &builder{root: ".", flags: []string{"-trimpath"}, progress: os.Stderr}
 	fs := pflag.NewFlagSet("release", pflag.ContinueOnError)
 	fs.Usage = func() { fmt.Fprintf(os.Stderr, "%s\n\n%s", usage, fs.FlagUsages()) }
 	fs.StringVar(&to, "out", "", "folder to write to")
 	fs.StringVar(&from, "from", "", "folder of the layout to push")
+	fs.StringVar(&program, "of", managerName, "the program that is in the image: "+managerName+" or "+schedulerName)
 	fs.StringVar(&url, "url", "", "where the archives are going to be found")
 	fs.StringSliceVar(&platforms, "platforms", nil, "what to build for, such as linux/amd64")
 	fs.StringVar(&b.version, "version", "", "the version, without a v")
@@ -74,7 +75,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	switch what {
 	case "image":
-		return b.image(ctx, to, targets, out)
+		if program != managerName && program != schedulerName {
+			return fmt.Errorf("--of %q is no program with an image: write %s or %s", program, managerName, schedulerName)
+		}
+		return b.image(ctx, program, to, targets, out)
 	case "plugin":
 		if url == "" {
 			return errors.New("--url is missing: write where the archives are going to be found")

@@ -23,7 +23,6 @@ import (
 
 // The files of an archive.
 const (
-	pluginName   = "kubectl-cleaner"
 	completeName = "kubectl_complete-cleaner"
 	licenseName  = "LICENSE"
 )

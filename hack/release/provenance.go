@@ -54,18 +54,18 @@ type predicate struct {
 
 // provenance says of the image for one platform what it was built from and how: the commit, the version of Go, and each module
 // with what go.sum says of it. It claims no more than the compiler has written into the program.
-func (b *builder) provenance(image v1.Hash, m manager) ([]byte, error) {
-	info, err := buildinfo.ReadFile(m.binary)
+func (b *builder) provenance(program string, image v1.Hash, e executable) ([]byte, error) {
+	info, err := buildinfo.ReadFile(e.binary)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read what %s was built from: %w", m.binary, err)
+		return nil, fmt.Errorf("cannot read what %s was built from: %w", e.binary, err)
 	}
 	s := statement{
 		Type: "https://in-toto.io/Statement/v1", PredicateType: "https://slsa.dev/provenance/v1",
-		Subject: []resource{{Name: "cleaner:" + b.version + " for " + m.platform.String(), Digest: map[string]string{image.Algorithm: image.Hex}}},
+		Subject: []resource{{Name: products()[program].title + ":" + b.version + " for " + e.platform.String(), Digest: map[string]string{image.Algorithm: image.Hex}}},
 	}
 	build := &s.Predicate.BuildDefinition
 	build.BuildType = documented
-	build.ExternalParameters = map[string]string{"source": "git+https://" + module, "version": b.version, "platform": m.platform.String()}
+	build.ExternalParameters = map[string]string{"source": "git+https://" + module, "version": b.version, "platform": e.platform.String()}
 	build.InternalParameters = map[string]string{"go": info.GoVersion}
 	for _, setting := range info.Settings {
 		if strings.HasPrefix(setting.Key, "-") || setting.Key == "CGO_ENABLED" || strings.HasPrefix(setting.Key, "GO") {
@@ -74,9 +74,7 @@ func (b *builder) provenance(image v1.Hash, m manager) ([]byte, error) {
 	}
 	build.ResolvedDependencies = append(build.ResolvedDependencies, b.source())
 	for _, d := range info.Deps {
-		if d.Replace != nil {
-			d = d.Replace
-		}
+		d = b.resolve(d)
 		dependency := resource{URI: purl(d.Path, d.Version, map[string]string{"type": "module"}, "")}
 		if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(d.Sum, "h1:")); err == nil && len(sum) > 0 {
 			dependency.Digest = map[string]string{"dirHash": hex.EncodeToString(sum)}
@@ -85,11 +83,11 @@ func (b *builder) provenance(image v1.Hash, m manager) ([]byte, error) {
 	}
 	s.Predicate.RunDetails.Builder.ID = documented
 	var text bytes.Buffer
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(s); err != nil {
-		return nil, fmt.Errorf("cannot write the provenance for %s: %w", m.platform, err)
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(s); err != nil {
+		return nil, fmt.Errorf("cannot write the provenance for %s: %w", e.platform, err)
 	}
 	return text.Bytes(), nil
 }

@@ -101,7 +101,7 @@ func output(t *testing.T, path string, args ...string) string {
 
 // The linker says nothing of a variable that is not there, so whoever stamps programs has to name those that are.
 func TestStamps(t *testing.T) {
-	want := []string{stamps + ".commit", stamps + ".stamped"}
+	want := []string{stamps + ".commit", stamps + ".stamped", clientStamps + ".gitVersion", componentStamps + ".gitCommit", componentStamps + ".gitVersion"}
 	text, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
 	if err != nil {
 		t.Fatal(err)
@@ -121,15 +121,25 @@ func TestStamps(t *testing.T) {
 	if got := output(t, built(t, pluginName), "version", "--client"); got != "Client: "+from {
 		t.Errorf("kubectl-cleaner version says %q", got)
 	}
+	// The scheduler says which kube-scheduler it is: that of the control plane that it is tested with.
+	tested, err := os.ReadFile("../../test/controlplane/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`k8s\.io/kubernetes (v\S+)`).FindStringSubmatch(string(tested))
+	if got := output(t, built(t, schedulerName), "--version"); len(version) != 2 || got != "Kubernetes "+version[1]+"+cleaner."+testVersion+"\n" {
+		t.Errorf("cleaner-scheduler --version says %q, and it is tested with %v", got, version)
+	}
 }
 
 func TestCommandLine(t *testing.T) {
 	for line, want := range map[string]string{
 		"": "--date", "--date=1": "--version", "--date=1 --version=1.0.0 --out=x": "one thing to make",
 		"--date=now image": "git log", "--date=1 --version=1.0.0 --out=x image": "--platforms is missing",
-		"--date=1 --version=1.0.0 --out=x --platforms=linux image":            `"linux" is no platform`,
-		"--date=1 --version=1.0.0 --out=x --platforms=linux/amd64 plugin":     "--url is missing",
-		"--date=1 --version=1.0.0 --out=x --platforms=linux/amd64 everything": `"everything" is nothing to make`,
+		"--date=1 --version=1.0.0 --out=x --platforms=linux/amd64 --of=kubectl-cleaner image": `write manager or cleaner-scheduler`,
+		"--date=1 --version=1.0.0 --out=x --platforms=linux image":                            `"linux" is no platform`,
+		"--date=1 --version=1.0.0 --out=x --platforms=linux/amd64 plugin":                     "--url is missing",
+		"--date=1 --version=1.0.0 --out=x --platforms=linux/amd64 everything":                 `"everything" is nothing to make`,
 		"push x": "--from", "push --from=nowhere x:1": "make image", "push --from=nowhere X": "is no reference",
 	} {
 		err := run(context.WithoutCancel(t.Context()), strings.Fields(line), io.Discard)

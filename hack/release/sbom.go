@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -49,9 +50,7 @@ func (b *builder) sbom(binary string, p platform) ([]byte, error) {
 	}
 	components := []cyclonedx.Component{library("std", strings.TrimPrefix(info.GoVersion, "go"), "")}
 	for _, m := range info.Deps {
-		if m.Replace != nil {
-			m = m.Replace
-		}
+		m = b.resolve(m)
 		components = append(components, library(m.Path, m.Version, m.Sum))
 	}
 	refs := make([]string, len(components))
@@ -66,6 +65,18 @@ func (b *builder) sbom(binary string, p platform) ([]byte, error) {
 		return nil, fmt.Errorf("cannot write the bill of materials of %s: %w", binary, err)
 	}
 	return text.Bytes(), nil
+}
+
+// resolve is the module that was built: the one in its place, if there is one. In the place of a folder stands a module of this
+// repository, whose version is that of the release.
+func (b *builder) resolve(m *debug.Module) *debug.Module {
+	switch {
+	case m.Replace == nil:
+		return m
+	case strings.HasPrefix(m.Replace.Path, "."):
+		return &debug.Module{Path: m.Path, Version: "v" + b.version}
+	}
+	return m.Replace
 }
 
 // library is a module, with what go.sum says of it.
