@@ -1,5 +1,7 @@
 # The image that is built, and that deploy puts into the cluster.
 IMG ?= controller:latest
+# The same of cleaner-scheduler, for those who have switched it on in config/default.
+SCHEDULER_IMG ?= cleaner-scheduler:latest
 KUBECTL ?= kubectl
 DOCKER ?= docker
 GO ?= go
@@ -158,7 +160,7 @@ scheduler-image: ## Build the image of cleaner-scheduler for PLATFORMS into dist
 
 .PHONY: scheduler-image-push
 scheduler-image-push: ## Push dist/scheduler-image to a registry as SCHEDULER_IMG, and what refers to it.
-	@[ -n "$(SCHEDULER_IMG)" ] || { echo "SCHEDULER_IMG says where to push to, such as make scheduler-image-push SCHEDULER_IMG=registry.example.com/cleaner-scheduler:$(VERSION)"; exit 1; }
+	@[ "$(SCHEDULER_IMG)" != cleaner-scheduler:latest ] || { echo "SCHEDULER_IMG says where to push to, such as make scheduler-image-push SCHEDULER_IMG=registry.example.com/cleaner-scheduler:$(VERSION)"; exit 1; }
 	$(GO) run ./hack/release push --from=dist/scheduler-image $(SCHEDULER_IMG)
 
 .PHONY: plugin
@@ -182,7 +184,7 @@ uninstall: ## Remove the CRD, and with it all Cleaners.
 
 .PHONY: deploy
 deploy: ## Deploy the operator with image IMG to the cluster of the current kubeconfig.
-	$(KUBECTL) kustomize config/default | sed 's#image: controller:latest#image: $(IMG)#' | $(KUBECTL) apply --server-side -f -
+	$(KUBECTL) kustomize config/default | sed 's#image: controller:latest#image: $(IMG)#; s#image: cleaner-scheduler:latest#image: $(SCHEDULER_IMG)#' | $(KUBECTL) apply --server-side -f -
 
 .PHONY: templates
 templates: ## Apply the templates that are shipped. The operator has to run: its webhook is asked.

@@ -27,7 +27,7 @@ func (b block) manifest() (*metav1.PartialObjectMetadata, error) {
 	if err := yaml.Unmarshal([]byte(b.text), m); err != nil {
 		return nil, err
 	}
-	if m.Kind == "" || m.Kind == kustomization || ofAPIServer(b) {
+	if m.Kind == "" || m.Kind == kustomization || ofAPIServer(b) || strings.HasPrefix(b.text, schedulerFile) {
 		return nil, nil
 	}
 	return m, nil
@@ -38,6 +38,9 @@ const (
 	admissionFile         = "apiVersion: apiserver.config.k8s.io/v1\n"
 	kubeconfigOfAdmission = "apiVersion: v1\nkind: Config\n"
 )
+
+// schedulerFile is how the file begins that a scheduler reads.
+const schedulerFile = "apiVersion: kubescheduler.config.k8s.io/v1\n"
 
 // ofAPIServer says whether a block is a file that an API server reads itself.
 func ofAPIServer(b block) bool {
@@ -72,6 +75,7 @@ func read() map[string]string {
 		"groups:":             "TestAlerts",
 		admissionFile:         "TestFilesOfTheAPIServer",
 		kubeconfigOfAdmission: "TestFilesOfTheAPIServer",
+		schedulerFile:         "TestTheConfigurationOfThePage",
 	}
 }
 

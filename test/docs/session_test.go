@@ -76,6 +76,7 @@ func notRun() map[string]string {
 		"make build":        "compiles everything once more: the session has the plugin already",
 		"make docker-build": "needs a container daemon",
 		"make lint":         "compiles the linter",
+		"make scheduler-":   "compiles kube-scheduler, and needs a registry",
 		"make test":         "is what runs this test",
 		"make verify":       "changes the working tree",
 	}

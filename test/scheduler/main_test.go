@@ -279,7 +279,8 @@ func (l *lab) node(name string, ranges ...string) string {
 	n.Status.Capacity = resources()
 	n.Status.Allocatable = resources()
 	l.must(shared.Status().Update(l.Context(), n))
-	n.Spec.Taints, n.Spec.Unschedulable = nil, false // the API server has added one of a Node that is not ready
+	// The API server has added a taint of a Node that is not ready. This one keeps the Pods of others away.
+	n.Spec.Taints, n.Spec.Unschedulable = []corev1.Taint{{Key: "lab", Value: l.namespace, Effect: corev1.TaintEffectNoSchedule}}, false
 	l.must(shared.Update(l.Context(), n))
 	return n.Name
 }
@@ -290,7 +291,7 @@ func (l *lab) pod(name string, changes ...func(*corev1.Pod)) {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: l.namespace},
 		Spec: corev1.PodSpec{
-			SchedulerName: ours, NodeSelector: map[string]string{"lab": l.namespace},
+			SchedulerName: ours, NodeSelector: map[string]string{"lab": l.namespace}, Tolerations: []corev1.Toleration{{Key: "lab", Value: l.namespace}},
 			Containers: []corev1.Container{{Name: "c", Image: "example.test/c"}},
 		},
 	}

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +23,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	"github.com/vtex/cleaner/test/cluster"
 	"github.com/vtex/cleaner/test/operator"
 )
 
@@ -320,5 +324,53 @@ func TestTheLeaseIsItsOwn(t *testing.T) {
 	}
 	if _, err := shared.clientset.CoordinationV1().Leases("kube-system").Get(t.Context(), "kube-scheduler", metav1.GetOptions{}); err == nil {
 		t.Error("it has taken that of kube-scheduler")
+	}
+}
+
+// The configuration that the page shows, for who runs it in the place of kube-scheduler, is one: with it the Pods that name no
+// scheduler are counted.
+func TestTheConfigurationOfThePage(t *testing.T) {
+	root, err := operator.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "scheduler.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "```yaml\napiVersion: kubescheduler")
+	text, _, found := strings.Cut("apiVersion: kubescheduler"+text, "```")
+	if !found {
+		t.Fatal("docs/scheduler.md has no configuration")
+	}
+	config := map[string]any{}
+	if err := yaml.UnmarshalStrict([]byte(text), &config); err != nil {
+		t.Fatal(err)
+	}
+	if config["clientConnection"] == nil {
+		t.Error("it does not say where the API server is")
+	}
+	flags, _, err := arguments(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := shared.Run(t.Context(), cluster.ProgramOptions{Name: "page", Path: shared.binary, Args: flags, LogPath: filepath.Join(shared.Dir(), "page.log")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Kill(); err != nil {
+			t.Error(err)
+		}
+		if err := shared.clientset.CoordinationV1().Leases("kube-system").Delete(context.WithoutCancel(t.Context()), "kube-scheduler", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	l := newLab(t)
+	l.node("tiny", "10.32.0.0/30")
+	l.bound(l.pods("pod", 1, by(corev1.DefaultSchedulerName))...)
+	l.pod("waits", by(corev1.DefaultSchedulerName))
+	if message := l.pending("waits"); !strings.Contains(message, noneFree) {
+		t.Errorf("it is told %q", message)
 	}
 }
