@@ -44,7 +44,7 @@ func (p *Plugin) hintNodeAdded(logger klog.Logger, pod *corev1.Pod, _, added any
 	}
 	if usable, limited, err := p.usable(node); err != nil || limited && usable == 0 {
 		logger.V(5).Info("the added node has no pod IP and it doesn't make the pod schedulable", "pod", klog.KObj(pod), "node", klog.KObj(node))
-		return fwk.QueueSkip, nil
+		return fwk.QueueSkip, nil //nolint:nilerr // an unreadable range is no reason to try in vain
 	}
 	logger.V(5).Info("a node was added, and it may make the pod schedulable", "pod", klog.KObj(pod), "node", klog.KObj(node))
 	return fwk.Queue, nil

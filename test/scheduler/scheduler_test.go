@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -314,6 +315,49 @@ func TestProbesAndMetrics(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// What the account of the scheduler may do is what kube-scheduler may, and no more: mayAllItTries holds it to be enough.
+func TestTheRightsAreThoseOfAScheduler(t *testing.T) {
+	type right struct{ verb, group, resource, namespace, name string }
+	may := func(user string, groups []string, r right) bool {
+		resource, subresource, _ := strings.Cut(r.resource, "/")
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, Groups: groups, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: r.verb, Group: r.group, Resource: resource, Subresource: subresource, Namespace: r.namespace, Name: r.name,
+		}}}
+		answer, err := shared.clientset.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Status.Allowed
+	}
+	account := "system:serviceaccount:" + system + ":" + ours
+	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + system, "system:authenticated"}
+	own := map[right]bool{
+		{"update", "coordination.k8s.io", "leases", system, ours}:                       true,
+		{"update", "coordination.k8s.io", "leases", system, "cleaner.vtex.dev"}:         false, // the operator's
+		{"update", "coordination.k8s.io", "leases", metav1.NamespaceDefault, ours}:      false,
+		{"list", "", "configmaps", "kube-system", "extension-apiserver-authentication"}: true,
+		{"get", "", "configmaps", system, ours}:                                         false, // it is mounted
+		{"get", "", "secrets", system, "cleaner-signing-key"}:                           false,
+		{"impersonate", "", "serviceaccounts", system, "cleaner-manager"}:               false,
+		{"patch", "", "nodes", "", ""}:                                                  false,
+		{"create", "", "pods", system, ""}:                                              false,
+		{"patch", "cleaner.vtex.dev", "cleaners/status", metav1.NamespaceDefault, ""}:   false,
+	}
+	for r, want := range own {
+		if got := may(account, groups, r); got != want {
+			t.Errorf("that it may %+v is %t", r, got)
+		}
+	}
+	for _, r := range []right{
+		{"create", "", "pods/binding", "default", ""}, {"delete", "", "pods", "default", ""}, {"patch", "", "pods/status", "default", ""}, {"list", "", "nodes", "", ""},
+		{"delete", "", "nodes", "", ""}, {"get", "", "secrets", "default", ""}, {"create", "", "pods", "default", ""}, {"update", "", "persistentvolumes", "", ""}, {"watch", "storage.k8s.io", "csinodes", "", ""},
+	} {
+		if ours, theirs := may(account, groups, r), may("system:kube-scheduler", []string{"system:authenticated"}, r); ours != theirs {
+			t.Errorf("that it may %+v is %t, and for kube-scheduler it is %t", r, ours, theirs)
+		}
+	}
 }
 
 // One leads, by a Lease of its own: that of kube-scheduler is not touched.
