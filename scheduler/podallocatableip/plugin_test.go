@@ -277,6 +277,24 @@ func TestSignPod(t *testing.T) {
 	}
 }
 
+// The page says what each message means, and what the arguments are by default.
+func TestThePageSaysIt(t *testing.T) {
+	page, err := os.ReadFile("../../docs/scheduler.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	byDefault := plugin(t, "{}").reserved
+	for _, want := range []string{
+		"| `" + ReasonNoneFree + "` | ", "| `" + ReasonNone + "` | ", "| `" + ReasonUnreadable + "` | ",
+		fmt.Sprintf("| `reservedIPv4` | `%d` | ", byDefault.ReservedIPv4), fmt.Sprintf("| `reservedIPv6` | `%d` | ", byDefault.ReservedIPv6),
+		"`" + Name + "`",
+	} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("docs/scheduler.md does not have %q", want)
+		}
+	}
+}
+
 // Whoever builds a scheduler of another version of Kubernetes can have the plugin: it needs the interface alone.
 func TestNeedsNoKubernetes(t *testing.T) {
 	pkg, err := build.ImportDir(".", 0)
