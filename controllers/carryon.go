@@ -290,8 +290,8 @@ func (p *pass) delete(ctx context.Context, rows []int) error {
 		row := deeds[n].Row
 		t := row.Target(p.work)
 		m.Answered(i, row, answers[n], t >= 0 && p.work.Targets[t].Included(), now)
-		if answers[n].Kind == plan.AnswerDeleted || answers[n].Kind == plan.AnswerLost {
-			p.mem.done = append(p.mem.done, plan.DeedOf(row, now))
+		if p.work.Limits != nil && (answers[n].Kind == plan.AnswerDeleted || answers[n].Kind == plan.AnswerLost) {
+			p.mem.done = p.mem.done.With(plan.DeedOf(row, now))
 		}
 		p.tellAnswer(row, answers[n])
 	}

@@ -167,12 +167,12 @@ func (b *batch) took(s *plan.Step, out actuate.Outcome) progress {
 			b.tellLoop(s)
 		}
 		if out.Kind == plan.AnswerDeleted {
-			b.mem.done = append(b.mem.done, b.in.Deed(s, now))
+			b.note(s, now)
 		}
 		b.versions[uid] = out.Version
 		return succeeded
 	case plan.AnswerLost: // it may have been done, so it counts
-		b.mem.done = append(b.mem.done, b.in.Deed(s, now))
+		b.note(s, now)
 		b.settle(s, out)
 		b.mem.run.Whole = false
 		b.refused(uid, out, now)
@@ -188,6 +188,13 @@ func (b *batch) refused(uid types.UID, out actuate.Outcome, now time.Time) {
 	b.mem.backoff.Fail(uid, out.Why, now)
 	b.mem.backoff.Postpone(uid, out.RetryAfter, now)
 	b.why[uid], b.retryAfter[uid] = out.Why, out.RetryAfter
+}
+
+// note remembers a deed for limits, where there are any.
+func (b *batch) note(s *plan.Step, now time.Time) {
+	if b.work.Limits != nil {
+		b.mem.done = b.mem.done.With(b.in.Deed(s, now))
+	}
 }
 
 // remember notes how an object is now, for the time until the watches show it.
@@ -250,8 +257,13 @@ type stepOrders struct {
 	log logr.Logger
 }
 
-// Pace waits until limits.actionsPerSecond let one more request through.
-func (o *stepOrders) Pace(ctx context.Context) error { return o.mem.pace.Wait(ctx) }
+// Pace waits until limits.actionsPerSecond let one more request through. It fails at once where that would be later than what
+// was read live justifies: the next pass goes on, and others get their turn.
+func (o *stepOrders) Pace(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, plan.ConfirmationServes-plan.Elapsed(o.in.Now, o.r.clock.Now()))
+	defer cancel()
+	return o.mem.pace.Wait(ctx)
+}
 
 // May is asked before each request: this process leads, the Cleaner that the watch knows still wants it, and what it rests
 // on was read lately.

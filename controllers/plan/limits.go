@@ -6,6 +6,7 @@ package plan
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,7 +28,7 @@ type Deed struct {
 	// Rule and Action are those that wanted it.
 	Rule   string
 	Action int
-	// Items are those that it stood for.
+	// Items are those that it stood for; none are remembered where limits.maxActions, which counts them, is not set.
 	Items []itemSum
 	// Targets are the names of the targets that the object was in.
 	Targets []string
@@ -55,6 +56,22 @@ func sumItems(keys []string) []itemSum {
 	return out
 }
 
+// With is the deeds and one more. Of what one action did for several items of one object there is one deed, with all items
+// and the last time, so that what is remembered does not grow with how often it is done.
+func (d Done) With(one Deed) Done {
+	if len(one.Items) < 2 {
+		return append(d, one)
+	}
+	same := func(e Deed) bool { return e.UID == one.UID && e.Rule == one.Rule && e.Action == one.Action }
+	if i := slices.IndexFunc(d, same); i >= 0 {
+		one.Items = slices.Concat(d[i].Items, one.Items)
+		slices.Sort(one.Items)
+		one.Items = slices.Compact(one.Items)
+		d = slices.Delete(slices.Clone(d), i, i+1)
+	}
+	return append(d, one)
+}
+
 // Since is what is left of the deeds when those are dropped that lie as long ago as a limit counts, or longer.
 func (d Done) Since(now time.Time, per time.Duration) Done {
 	for len(d) > 0 && !d[0].At.After(now.Add(-per)) {
@@ -65,7 +82,10 @@ func (d Done) Since(now time.Time, per time.Duration) Done {
 
 // Deed is what is to be remembered of a step that was done, or may have been.
 func (in *Input) Deed(s *Step, at time.Time) Deed {
-	d := Deed{At: at, UID: s.Object.identity(), Rule: s.Rule, Action: s.Action, Items: sumItems(s.Keys)}
+	d := Deed{At: at, UID: s.Object.identity(), Rule: s.Rule, Action: s.Action}
+	if in.Spec.Limits != nil && in.Spec.Limits.MaxActions > 0 {
+		d.Items = sumItems(s.Keys)
+	}
 	for _, t := range in.Snapshot.Holding(&s.Object) {
 		d.Targets = append(d.Targets, in.Spec.Targets[t].Name)
 	}

@@ -305,10 +305,19 @@ func TestWith(t *testing.T) {
 
 func TestDeed(t *testing.T) {
 	in := over(t, cluster(rule()), p("a"))
+	in.Spec.Limits = &v1alpha1.Limits{MaxActions: 1}
 	s := Step{Rule: "r", Action: 1, Object: p("a"), Keys: []string{"1", "2"}}
 	want := Deed{At: born, UID: "uid-a", Rule: "r", Action: 1, Items: sumItems([]string{"1", "2"}), Targets: []string{"pods"}}
 	if diff := cmp.Diff(want, in.Deed(&s, born)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+	in.Spec.Limits = &v1alpha1.Limits{MaxPercent: 10}
+	if got := in.Deed(&s, born); got.Items != nil {
+		t.Errorf("items that no limit counts are remembered: %v", got.Items)
+	}
+	again := Deed{At: born.Add(time.Minute), UID: "uid-a", Rule: "r", Action: 1, Items: sumItems([]string{"2", "3"})}
+	if got := (Done{want, {UID: "other"}}).With(again); len(got) != 2 || !got[1].At.Equal(again.At) || len(got[1].Items) != 3 {
+		t.Errorf("what is done again is remembered as %+v", got)
 	}
 	done := Done{{At: born}, {At: born.Add(time.Minute)}, {At: born.Add(2 * time.Minute)}}
 	if got := done.Since(born.Add(time.Hour+time.Minute), time.Hour); len(got) != 1 {

@@ -72,8 +72,10 @@ func (a *Actuator) Execute(ctx context.Context, step *plan.Step, version string,
 	case version == "": // the answer to an earlier step did not say it
 		return a.changed(ctx, step, version, not(plan.AnswerConflict, errors.New("its version has to be read first")))
 	}
-	if err := o.Pace(ctx); err != nil {
-		return not(plan.AnswerUnsent, err)
+	if !dryRun { // a dry run changes nothing
+		if err := o.Pace(ctx); err != nil {
+			return not(plan.AnswerUnsent, err)
+		}
 	}
 	may, intent := o.May, func() { o.Intent(step, version) }
 	if dryRun {
