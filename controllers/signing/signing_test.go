@@ -88,6 +88,9 @@ func TestTheZeroRingTrustsNobody(t *testing.T) {
 	if r.Rotates(rules(), start) {
 		t.Error("it has a key to replace")
 	}
+	if at := r.Oldest(); !at.IsZero() {
+		t.Errorf("its oldest key is of %s", at)
+	}
 	zero := Key{ID: "20260102T150405Z", bytes: make([]byte, keyBytes)}
 	signature, err := ring(t, start, zero).Sign(Author, nil)
 	if err != nil {
