@@ -106,7 +106,7 @@ func parse(args []string) (*flags, error) {
 	fs.StringVar(&f.signingSecret, "signing-secret", "cleaner-signing-key", "Secret in the operator's namespace with the keys that sign authors and records")
 	fs.DurationVar(&f.signingRules.Rotation, "signing-key-rotation", 90*24*time.Hour, "age at which a signing key gets a successor; 0: never")
 	fs.DurationVar(&f.signingRules.Overlap, "signing-key-overlap", 30*24*time.Hour, "for how long a signing key is still accepted after its successor has begun to sign")
-	fs.BoolVar(&f.newSigningKey, "new-signing-key", false, "make a signing key although one was lost: what was signed before counts as forged")
+	fs.BoolVar(&f.newSigningKey, "new-signing-key", false, "make a signing key although one was lost: what was signed before does not count any more")
 	fs.BoolVar(&f.version, "version", false, "print which version this is, and end")
 	if err := fs.Parse(args); err != nil {
 		return nil, err

@@ -240,6 +240,7 @@ func Read(ring signing.Ring, c v1alpha1.Owner) (Stored, error) {
 	}
 	current, err := ring.Verify(signing.Author, text, a.Signature)
 	if errors.Is(err, signing.ErrKeyLost) && c.GetCreationTimestamp().Time.Before(ring.Oldest()) {
+		a.Author.Extra = nil // the policy does not vouch for them
 		return Stored{Author: a.Author, Written: a.Time.Time}, ErrKeyLost
 	}
 	if err != nil || a.About != byUID && !nearCreation(c, a.Time.Time) {

@@ -190,7 +190,7 @@ func TestReadWithoutTheKey(t *testing.T) {
 	sign(t, ringOf(t, signing.NewKey(now)), c, false)
 	later := ringOf(t, signing.NewKey(now.Add(time.Second)))
 	c.CreationTimestamp = metav1.NewTime(now)
-	if got, err := Read(later, c); !errors.Is(err, ErrKeyLost) || got.Username != alice.Username || got.Renew {
+	if got, err := Read(later, c); !errors.Is(err, ErrKeyLost) || got.Username != alice.Username || got.Extra != nil || got.Renew {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	c.CreationTimestamp = metav1.NewTime(now.Add(time.Second))
