@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/skew"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -200,5 +201,24 @@ func BenchmarkMay(b *testing.B) {
 		if err := o.May(b.Context()); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestAPassDoesNotWaitForItsPace shows that a step whose turn comes later than what was read live justifies is not waited for: others
+// get their turn, and the next pass goes on.
+func TestAPassDoesNotWaitForItsPace(t *testing.T) {
+	o := ordered(t, 1, unchanged)
+	o.mem.pace = actuate.NewPace(1)
+	b := &batch{pass: o.pass}
+	b.in.Now = o.r.clock.Now()
+	steps := &stepOrders{batch: b}
+	if err := steps.Pace(t.Context()); err != nil {
+		t.Errorf("the first does not go at once: %v", err)
+	}
+	for range 20 {
+		o.mem.pace.ReserveN(time.Now(), 1)
+	}
+	if err := steps.Pace(t.Context()); err == nil {
+		t.Error("a step is waited for that may not be carried out any more when its turn comes")
 	}
 }
