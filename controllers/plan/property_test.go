@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
@@ -212,13 +213,17 @@ func holdLimits(t *rapid.T, in *Input, p *Plan) {
 	if l == nil || p.Verdict != v1alpha1.VerdictAct || in.Acting {
 		return
 	}
-	objects := map[string]bool{}
+	objects, counted := map[string]bool{}, map[types.UID]bool{}
 	for i := range p.Steps {
 		if p.Steps[i].Deed() {
 			objects[p.Steps[i].Object.Name] = true
+			counted[p.Steps[i].Object.UID] = true
 		}
 	}
-	if n := int64(len(objects) + len(in.Done)); len(objects) > 0 && n > l.MaxActions {
+	for i := range in.Done {
+		counted[in.Done[i].UID] = true
+	}
+	if n := int64(len(counted)); len(objects) > 0 && n > l.MaxActions {
 		t.Fatalf("%d objects are acted on, of %d", n, l.MaxActions)
 	}
 	for i := range in.Snapshot {
