@@ -291,7 +291,7 @@ func (p *pass) delete(ctx context.Context, rows []int) error {
 		t := row.Target(p.work)
 		m.Answered(i, row, answers[n], t >= 0 && p.work.Targets[t].Included(), now)
 		if p.work.Limits != nil && (answers[n].Kind == plan.AnswerDeleted || answers[n].Kind == plan.AnswerLost) {
-			p.mem.done = p.mem.done.With(plan.DeedOf(row, now))
+			p.mem.done = p.mem.done.With(plan.DeedOf(row, m.Rows[i].Was, p.work, now))
 		}
 		p.tellAnswer(row, answers[n])
 	}

@@ -34,11 +34,16 @@ type Deed struct {
 	Targets []string
 }
 
-// DeedOf is what is to be remembered of the deletion of a row that a target has made.
-func DeedOf(row Row, at time.Time) Deed {
+// DeedOf is what is to be remembered of the deletion of a row that a target has made, and that conditions saw among others too.
+func DeedOf(row Row, seen Seen, work *v1alpha1.Work, at time.Time) Deed {
 	d := Deed{At: at, UID: row.UID, Rule: row.Rule, Action: noAction, Items: sumItems([]string{string(row.UID)})}
 	if target, ok := strings.CutPrefix(row.Rule, targetRule); ok {
 		d.Targets = []string{target}
+	}
+	for i := range seen {
+		if name := work.Targets[seen[i].Target].Name; !slices.Contains(d.Targets, name) {
+			d.Targets = append(d.Targets, name)
+		}
 	}
 	return d
 }
