@@ -49,7 +49,7 @@ func (p *pass) own(ctx context.Context) (refusal, error) {
 	switch current, err := p.believe(); {
 	case err != nil:
 		if err := p.dropRecord(ctx); err != nil {
-			return refusal{}, fmt.Errorf("cannot drop the record of runs in status, which this operator has not signed: %w", err)
+			return refusal{}, fmt.Errorf("cannot drop the record of runs in status, which is not the last one that this operator has signed: %w", err)
 		}
 	case !current:
 		p.renewRecord(ctx)

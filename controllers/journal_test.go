@@ -137,7 +137,7 @@ func newTestKeys(t testing.TB) testKeys {
 // sign signs the record of a Cleaner.
 func sign(t testing.TB, ring signing.Ring, c v1alpha1.Owner) {
 	t.Helper()
-	if err := signRecord(ring, c, c.State()); err != nil {
+	if err := signRecord(ring, c, c.State(), time.Unix(1700000000, 0)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -25,8 +25,9 @@ type memory struct {
 	written string
 	// verified is where the record was found to be one of this operator.
 	verified verified
-	// runs is the highest number of runs that a record of this operator has said.
-	runs int64
+	// runs and recorded are the number of runs and the time of the last record of this operator that was read or written.
+	runs     int64
+	recorded time.Time
 	run  plan.Memory
 	// hands are those of the Cleaner's ServiceAccount, if it has one.
 	hands *hands

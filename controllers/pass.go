@@ -311,16 +311,17 @@ func (p *pass) writeStatus(ctx context.Context, change func(s *v1alpha1.CleanerS
 	record := p.read.State()
 	*before.State() = v1alpha1.CleanerStatus{
 		Runs: record.Runs, Run: record.Run, Unsent: record.Unsent, LastScheduleTime: record.LastScheduleTime,
-		LastRequestedAt: record.LastRequestedAt, Signature: record.Signature,
+		LastRequestedAt: record.LastRequestedAt, RecordedAt: record.RecordedAt, Signature: record.Signature,
 	}
 	err := p.write(before, func(c v1alpha1.Owner, from client.Patch) error {
 		return p.r.client.Status().Patch(ctx, c, from)
 	}, func(c v1alpha1.Owner) error {
 		change(c.State())
-		return signRecord(p.ring, c, c.State())
+		return signRecord(p.ring, c, c.State(), p.r.clock.Now())
 	})
 	if err == nil {
-		p.mem.verified, p.mem.runs = verified{p.read.GetResourceVersion(), p.ring.Signer()}, p.read.State().Runs
+		p.mem.verified = verified{p.read.GetResourceVersion(), p.ring.Signer()}
+		p.mem.runs, p.mem.recorded = p.read.State().Runs, recordedAt(p.read.State())
 	}
 	return err
 }
@@ -357,7 +358,8 @@ func (p *pass) wrote(c v1alpha1.Owner) {
 	p.c = c.DeepCopyOwner()
 	p.mem.written = c.GetResourceVersion()
 	now := p.c.State()
-	draft.Runs, draft.Run, draft.Unsent, draft.LastScheduleTime, draft.Signature = now.Runs, now.Run, now.Unsent, now.LastScheduleTime, now.Signature
+	draft.Runs, draft.Run, draft.Unsent, draft.LastScheduleTime = now.Runs, now.Run, now.Unsent, now.LastScheduleTime
+	draft.RecordedAt, draft.Signature = now.RecordedAt, now.Signature
 	*now = draft
 }
 

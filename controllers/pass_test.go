@@ -70,7 +70,7 @@ func TestAWriteNamesOnlyWhatItIsFor(t *testing.T) {
 			write: func(p *pass) error {
 				return p.writeStatus(t.Context(), func(s *v1alpha1.CleanerStatus) { s.Run.Rows, s.Run.Result = nil, v1alpha1.ResultPartial })
 			},
-			path: cleaner + "/status", body: `{"metadata":{"resourceVersion":"7"},"status":{"run":{"result":"Partial","rows":null},"signature":"…"}}`,
+			path: cleaner + "/status", body: `{"metadata":{"resourceVersion":"7"},"status":{"recordedAt":"…","run":{"result":"Partial","rows":null},"signature":"…"}}`,
 		},
 		"Report": {
 			write: func(p *pass) error {
@@ -90,7 +90,7 @@ func TestAWriteNamesOnlyWhatItIsFor(t *testing.T) {
 			if err := tc.write(o.pass); err != nil {
 				t.Fatal(err)
 			}
-			body = regexp.MustCompile(`("signature":)"[^"]+"`).ReplaceAllString(body, `$1"…"`)
+			body = regexp.MustCompile(`("(?:signature|recordedAt)":)"[^"]+"`).ReplaceAllString(body, `$1"…"`)
 			if path != tc.path || body != tc.body {
 				t.Errorf("sent to %s:\n%s\nwant to %s:\n%s", path, body, tc.path, tc.body)
 			}

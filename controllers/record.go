@@ -24,7 +24,7 @@ import (
 const maxForgedRuns = 1 << 40
 
 // errForeignRecord says that a record is not one of this operator.
-var errForeignRecord = errors.New("the record of runs in the status is not signed by this operator")
+var errForeignRecord = errors.New("the record of runs in status is not the last one that this operator has signed")
 
 // signedRecord is the part of a status that the operator reads back, with the object that it is about. Whoever may write the
 // status could otherwise order deletions, choose as whom they are made, and send events.
@@ -38,13 +38,15 @@ type signedRecord struct {
 	Unsent           *v1alpha1.Run `json:"unsent"`
 	LastScheduleTime *metav1.Time  `json:"lastScheduleTime"`
 	LastRequestedAt  string        `json:"lastRequestedAt,omitempty"`
+	// RecordedAt tells a record from those that it has replaced.
+	RecordedAt *metav1.MicroTime `json:"recordedAt,omitempty"`
 }
 
 // recordText is the text that is signed about a record.
 func recordText(c v1alpha1.Owner, s *v1alpha1.CleanerStatus) ([]byte, error) {
 	text, err := json.Marshal(signedRecord{
 		Kind: v1alpha1.KindOf(c), Namespace: c.GetNamespace(), Name: c.GetName(), UID: c.GetUID(),
-		Runs: s.Runs, Run: s.Run, Unsent: s.Unsent, LastScheduleTime: s.LastScheduleTime, LastRequestedAt: s.LastRequestedAt,
+		Runs: s.Runs, Run: s.Run, Unsent: s.Unsent, LastScheduleTime: s.LastScheduleTime, LastRequestedAt: s.LastRequestedAt, RecordedAt: s.RecordedAt,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the record: %w", err)
@@ -54,21 +56,34 @@ func recordText(c v1alpha1.Owner, s *v1alpha1.CleanerStatus) ([]byte, error) {
 
 // hasRecord says that there is something to believe.
 func hasRecord(s *v1alpha1.CleanerStatus) bool {
-	return s.Runs != 0 || s.Run != nil || s.Unsent != nil || s.LastScheduleTime != nil || s.LastRequestedAt != ""
+	return s.Runs != 0 || s.Run != nil || s.Unsent != nil || s.LastScheduleTime != nil || s.LastRequestedAt != "" || s.RecordedAt != nil
 }
 
-// signRecord signs a record as it is about to be written.
-func signRecord(ring signing.Ring, c v1alpha1.Owner, s *v1alpha1.CleanerStatus) error {
+// signRecord signs a record as it is about to be written, later than the one that it replaces.
+func signRecord(ring signing.Ring, c v1alpha1.Owner, s *v1alpha1.CleanerStatus, now time.Time) error {
 	s.Signature = ""
 	if !hasRecord(s) {
 		return nil
 	}
+	now = now.Truncate(time.Microsecond) // as it is stored
+	if at := recordedAt(s); !now.After(at) {
+		now = at.Add(time.Microsecond)
+	}
+	s.RecordedAt = new(metav1.NewMicroTime(now))
 	text, err := recordText(c, s)
 	if err != nil {
 		return err
 	}
 	s.Signature, err = ring.Sign(signing.Record, text)
 	return err
+}
+
+// recordedAt is when the record was written; zero if there is none, or one of an operator that did not note it.
+func recordedAt(s *v1alpha1.CleanerStatus) time.Time {
+	if s.RecordedAt == nil {
+		return time.Time{}
+	}
+	return s.RecordedAt.Time
 }
 
 // verifyRecord says why a record must not be believed: errForeignRecord, or nil; and whether the key that signs now has
@@ -103,11 +118,11 @@ func (p *pass) believe() (current bool, err error) {
 	if current, err = verifyRecord(p.ring, p.read); err != nil {
 		return false, err
 	}
-	runs := p.read.State().Runs
-	if runs < p.mem.runs { // it was emptied, or an earlier one was put back
+	s := p.read.State()
+	if recordedAt(s).Before(p.mem.recorded) { // it was emptied, or an earlier one was put back
 		return false, errForeignRecord
 	}
-	p.mem.runs = runs
+	p.mem.runs, p.mem.recorded = s.Runs, recordedAt(s)
 	if current {
 		p.mem.verified = at
 	}
@@ -136,6 +151,7 @@ func (p *pass) dropRecord(ctx context.Context) error {
 		if s.Runs = runs; runs > maxForgedRuns {
 			s.Runs = p.mem.runs
 		}
+		s.RecordedAt = new(metav1.NewMicroTime(p.mem.recorded))
 	})
 	if err != nil {
 		return err
@@ -146,9 +162,9 @@ func (p *pass) dropRecord(ctx context.Context) error {
 	if forged.Run != nil && forged.Run.Result == "" {
 		said = fmt.Sprintf("what became of run %d is unknown", forged.Run.Number)
 	}
-	logf.FromContext(ctx).Info("Dropped a record that this operator has not signed", "runs", forged.Runs)
+	logf.FromContext(ctx).Info("Dropped a record that is not the last one that this operator has signed", "runs", forged.Runs)
 	p.event(corev1.EventTypeWarning, v1alpha1.ReasonRecordNotTrusted, "DropRecord",
-		"the record of runs in status is not signed by this operator and was dropped: %s", said)
+		"the record of runs in status is not the last one that this operator has signed, and was dropped: %s", said)
 	p.mem.acted(p.read.State().LastActions, v1alpha1.Action{
 		Object: "status.run", Rule: "record", Action: "drop", Time: at(p.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -72,6 +73,8 @@ func TestVerifyRecord(t *testing.T) {
 		"AnotherTick":       {func(c *v1alpha1.Cleaner) { c.Status.LastScheduleTime = nil }, errForeignRecord},
 		"AnotherRequest":    {func(c *v1alpha1.Cleaner) { c.Status.LastRequestedAt = "2" }, errForeignRecord},
 		"ARequestAlone":     {func(c *v1alpha1.Cleaner) { c.Status = v1alpha1.CleanerStatus{LastRequestedAt: "2"} }, errForeignRecord},
+		"AnotherTime":       {func(c *v1alpha1.Cleaner) { c.Status.RecordedAt.Time = c.Status.RecordedAt.Add(time.Hour) }, errForeignRecord},
+		"NoTime":            {func(c *v1alpha1.Cleaner) { c.Status.RecordedAt = nil }, errForeignRecord},
 		"NoSignature":       {func(c *v1alpha1.Cleaner) { c.Status.Signature = "" }, errForeignRecord},
 		"AnEarlierVersions": {func(c *v1alpha1.Cleaner) { c.Status = v1alpha1.CleanerStatus{Runs: 1} }, errForeignRecord},
 		"NoRecord":          {func(c *v1alpha1.Cleaner) { c.Status = v1alpha1.CleanerStatus{Signature: "forged"} }, nil},
@@ -122,7 +125,7 @@ func TestRecordOfAnEarlierVersion(t *testing.T) {
 	// A field that a later version adds is empty in what an earlier one has written.
 	if _, err := verifyRecord(ring, c); err != nil {
 		now := c.DeepCopy()
-		if err := signRecord(ring, now, now.State()); err != nil {
+		if err := signRecord(ring, now, now.State(), key.Made()); err != nil {
 			t.Fatal(err)
 		}
 		t.Errorf("%v; this version writes %s", err, now.State().Signature)
@@ -231,31 +234,76 @@ func (f forging) Get(_ context.Context, _ client.ObjectKey, into client.Object, 
 	return nil
 }
 
-// A record that was emptied, or in whose place an earlier one was put back, is none: the numbers of runs are those of events, and
-// a sink gets no two of one number.
+// A record that was emptied, or in whose place an earlier one was put back, is none, even if nothing but the state of its run
+// differs: what is done must not be done again, and a sink gets no two events of one number.
 func TestAnEarlierRecordIsNotBelieved(t *testing.T) {
 	for name, tc := range map[string]struct {
-		known  int64
-		change func(*v1alpha1.Cleaner)
+		change func(earlier, now *v1alpha1.Cleaner)
 		want   error
 	}{
-		"First":   {0, unchanged, nil},
-		"Same":    {1, unchanged, nil},
-		"Earlier": {2, unchanged, errForeignRecord},
-		"Emptied": {1, func(c *v1alpha1.Cleaner) { c.Status = v1alpha1.CleanerStatus{} }, errForeignRecord},
-		"Never":   {0, func(c *v1alpha1.Cleaner) { c.Status = v1alpha1.CleanerStatus{} }, nil},
+		"Same":    {func(earlier, now *v1alpha1.Cleaner) { now.DeepCopyInto(earlier) }, nil},
+		"Earlier": {func(*v1alpha1.Cleaner, *v1alpha1.Cleaner) {}, errForeignRecord},
+		"Emptied": {func(earlier, _ *v1alpha1.Cleaner) { earlier.Status = v1alpha1.CleanerStatus{} }, errForeignRecord},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := ordered(t, 1, unchanged)
 			c := o.read.(*v1alpha1.Cleaner)
-			c.Status.Runs = 1
 			sign(t, o.ring, c)
-			tc.change(c)
-			o.mem.verified, o.mem.runs = verified{}, tc.known
+			earlier := c.DeepCopy()
+			if _, err := o.believe(); err != nil {
+				t.Fatal(err)
+			}
+			sign(t, o.ring, c) // it is written once more, with the same content
+			o.mem.verified = verified{}
+			if _, err := o.believe(); err != nil {
+				t.Fatal(err)
+			}
+			tc.change(earlier, c)
+			o.read, o.mem.verified = earlier, verified{}
 			if _, err := o.believe(); !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
 		})
+	}
+	t.Run("Never", func(t *testing.T) {
+		o := ordered(t, 1, unchanged)
+		o.read, o.mem = &v1alpha1.Cleaner{}, newMemory("")
+		if _, err := o.believe(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What takes the place of a dropped record is later than all that the operator has signed, even if it has just begun.
+func TestADroppedRecordDoesNotComeBack(t *testing.T) {
+	o := ordered(t, 1, unchanged)
+	c := o.read.(*v1alpha1.Cleaner)
+	sign(t, o.ring, c)
+	signed := c.DeepCopy()
+	forged := c.DeepCopy()
+	forged.Status.Run.Rows, forged.Status.RecordedAt = nil, new(metav1.NewMicroTime(time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC)))
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	o.r.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(forged).WithStatusSubresource(forged).Build()
+	if err := o.r.client.Get(t.Context(), o.key, forged); err != nil {
+		t.Fatal(err)
+	}
+	o.r.recorder = events.NewFakeRecorder(1)
+	o.read, o.c, o.mem = forged, forged.DeepCopy(), newMemory(forged.UID) // as after a restart
+	if _, err := o.believe(); !errors.Is(err, errForeignRecord) {
+		t.Fatalf("forged: got %v", err)
+	}
+	if err := o.dropRecord(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if at := recordedAt(o.read.State()); at.Year() > 3000 {
+		t.Errorf("it takes over a forged time: %s", at)
+	}
+	o.read, o.mem.verified = signed, verified{}
+	if _, err := o.believe(); !errors.Is(err, errForeignRecord) {
+		t.Errorf("put back: got %v", err)
 	}
 }
 

@@ -404,6 +404,9 @@ func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err erro
 		return time.Time{}, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.key, err)
 	}
 	faults.Point("after a report")
+	if p.c.State().LastRequestedAt != p.read.State().LastRequestedAt { // then it was written over the record that was read
+		p.mem.recorded = recordedAt(next.State())
+	}
 	p.mem.reported = now
 	p.mem.written = next.GetResourceVersion()
 	return time.Time{}, nil
@@ -417,16 +420,17 @@ func (p *pass) reportPatch() (client.Patch, error) {
 	*before.State(), *next.State() = *p.read.State(), *p.c.State()
 	answers := before.State().LastRequestedAt != next.State().LastRequestedAt
 	if answers {
-		if err := signRecord(p.ring, next, next.State()); err != nil {
+		if err := signRecord(p.ring, next, next.State(), p.r.clock.Now()); err != nil {
 			return nil, err
 		}
 	}
-	signature := next.State().Signature
+	signature, recorded := next.State().Signature, next.State().RecordedAt
 	for _, s := range []*v1alpha1.CleanerStatus{before.State(), next.State()} {
-		s.Runs, s.Run, s.Unsent, s.LastScheduleTime, s.Signature = 0, nil, nil, nil, ""
+		s.Runs, s.Run, s.Unsent, s.LastScheduleTime, s.RecordedAt, s.Signature = 0, nil, nil, nil, nil, ""
 	}
 	if answers {
 		before.State().Signature, next.State().Signature = p.read.State().Signature, signature
+		before.State().RecordedAt, next.State().RecordedAt = p.read.State().RecordedAt, recorded
 	}
 	text, err := client.MergeFrom(before).Data(next)
 	if err != nil {

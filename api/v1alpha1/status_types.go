@@ -86,8 +86,13 @@ type CleanerStatus struct {
 	// +optional
 	Unsent *Run `json:"unsent,omitempty"`
 
-	// The signature of the operator over runs, run, unsent, lastScheduleTime and lastRequestedAt. The operator ignores
-	// a record that it has not signed.
+	// When the operator last wrote one of runs, run, unsent, lastScheduleTime and lastRequestedAt. The operator ignores a
+	// record that is older than one it has seen.
+	// +optional
+	RecordedAt *metav1.MicroTime `json:"recordedAt,omitempty"`
+
+	// The signature of the operator over runs, run, unsent, lastScheduleTime, lastRequestedAt and recordedAt. The operator
+	// ignores a record that it has not signed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Signature string `json:"signature,omitempty"`
