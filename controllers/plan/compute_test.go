@@ -286,7 +286,11 @@ func TestAReleaseSaysWhyItStays(t *testing.T) {
 		"Gone":        {helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &Release{State: ReleaseGone, Name: "r"}},
 		"Protected": {
 			helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &deployed, change: func(in *Input) { in.Protection.Namespaces = []string{"shop"} },
-			reason: v1alpha1.ReasonProtected, message: `Namespace "shop" is protected: release "r" is not uninstalled.`,
+			reason: v1alpha1.ReasonProtected, message: `Release "r" is not uninstalled: namespace "shop" is protected.`,
+		},
+		"TheOperators": {
+			helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &deployed, change: func(in *Input) { in.Protection.Own = "shop" },
+			reason: v1alpha1.ReasonProtected, message: `Release "r" is not uninstalled: namespace "shop" is the operator's own.`,
 		},
 		"Unreadable": {
 			helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &Release{State: ReleaseDeployed, Blocked: v1alpha1.ReasonReleaseUnreadable, Detail: "corrupt"},
@@ -411,7 +415,7 @@ func TestProtection(t *testing.T) {
 }
 
 func TestProtectionOfRelease(t *testing.T) {
-	p := Protection{Namespaces: []string{"kube-system"}, AllowedKinds: []string{"clusterroles.rbac.authorization.k8s.io", "nodes"}}
+	p := Protection{Namespaces: []string{"kube-system"}, Own: "cleaner-system", AllowedKinds: []string{"clusterroles.rbac.authorization.k8s.io", "nodes"}}
 	cases := map[string]struct {
 		group, resource, namespace string
 		protected                  bool
@@ -420,6 +424,7 @@ func TestProtectionOfRelease(t *testing.T) {
 		"Role":             {"rbac.authorization.k8s.io", "roles", "shop", false},
 		"Cleaner":          {"cleaner.vtex.dev", "cleaners", "shop", false},
 		"InProtected":      {"", "configmaps", "kube-system", true},
+		"InTheOperators":   {"", "configmaps", "cleaner-system", true},
 		"NamespaceItself":  {"", "namespaces", "", true},
 		"CRD":              {"apiextensions.k8s.io", "customresourcedefinitions", "", true},
 		"Volume":           {"", "persistentvolumes", "", true},

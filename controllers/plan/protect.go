@@ -76,10 +76,8 @@ func (p Protection) Forbids(verb Verb, o *Object) string {
 		return fmt.Sprintf("the API server judges who changes %s, and would judge the operator: name a ServiceAccount to act as", r.String())
 	case o.Protected:
 		return fmt.Sprintf("it carries %s: \"true\"", v1alpha1.ProtectKey)
-	case o.Namespace != "" && o.Namespace == p.Own:
-		return fmt.Sprintf("namespace %q is the operator's own", o.Namespace)
-	case o.Namespace != "" && slices.Contains(p.Namespaces, o.Namespace):
-		return fmt.Sprintf("namespace %q is protected", o.Namespace)
+	case p.OfNamespace(o.Namespace) != "":
+		return p.OfNamespace(o.Namespace)
 	case isNamespace(r) && (slices.Contains(p.Namespaces, o.Name) || o.Name == p.Own && p.Own != ""):
 		return fmt.Sprintf("namespace %q is protected", o.Name)
 	case r == schema.GroupResource{Resource: "secrets"} && strings.HasPrefix(o.Name, releaseSecretPrefix):
@@ -90,13 +88,26 @@ func (p Protection) Forbids(verb Verb, o *Object) string {
 	return ""
 }
 
+// OfNamespace says why nothing in a namespace is touched; empty if it may be, and for what lies in none.
+func (p Protection) OfNamespace(namespace string) string {
+	switch {
+	case namespace == "":
+		return ""
+	case namespace == p.Own:
+		return fmt.Sprintf("namespace %q is the operator's own", namespace)
+	case slices.Contains(p.Namespaces, namespace):
+		return fmt.Sprintf("namespace %q is protected", namespace)
+	}
+	return ""
+}
+
 // OfRelease says why an object of a Helm release is protected; empty if it is not. What lies in a namespace goes with its
 // release, access rights included; of what lies in none, each kind has to be given free.
 func (p Protection) OfRelease(r Ref, namespaced bool) string {
 	switch kind := r.Resource.GroupResource().String(); {
-	case namespaced && slices.Contains(p.Namespaces, r.Namespace):
-		return fmt.Sprintf("namespace %q is protected", r.Namespace)
-	case !namespaced && !slices.Contains(p.AllowedKinds, kind):
+	case namespaced:
+		return p.OfNamespace(r.Namespace)
+	case !slices.Contains(p.AllowedKinds, kind):
 		return fmt.Sprintf("%s are cluster-scoped, which releases may only take with them if the manager runs with --allow-protected-kinds=%s", kind, kind)
 	}
 	return ""

@@ -5,7 +5,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -55,10 +54,10 @@ func (in *Input) releaseStep(p *Plan) (reason, detail string) {
 	if h == nil || !h.Delete || in.Release == nil {
 		return "", ""
 	}
-	rel := in.Release
+	rel, protected := in.Release, in.Protection.OfNamespace(in.Owner.Namespace)
 	switch {
-	case slices.Contains(in.Protection.Namespaces, in.Owner.Namespace):
-		return v1alpha1.ReasonProtected, fmt.Sprintf("Namespace %q is protected: release %q is not uninstalled.", in.Owner.Namespace, h.Release)
+	case protected != "":
+		return v1alpha1.ReasonProtected, fmt.Sprintf("Release %q is not uninstalled: %s.", h.Release, protected)
 	case rel.State == ReleaseGone:
 		return "", ""
 	case rel.Blocked != "":
