@@ -143,6 +143,9 @@ func special() []netip.Prefix {
 		netip.MustParsePrefix("192.0.0.192/32"),     // metadata: Oracle Cloud
 		netip.MustParsePrefix("fd00:ec2::/32"),      // metadata: AWS
 		netip.MustParsePrefix("fd20:ce::254/128"),   // metadata: Google Cloud
+		netip.MustParsePrefix("fd00:c1::/32"),       // metadata: Oracle Cloud
+		netip.MustParsePrefix("fd00:a9fe::/32"),     // metadata: Akamai
+		netip.MustParsePrefix("fd00:42::42/128"),    // metadata: Scaleway
 		netip.MustParsePrefix("64:ff9b:1::/48"),     // local NAT64: where the IPv4 address lies in it is not known
 		netip.MustParsePrefix("2001::/32"),          // Teredo
 	}

@@ -40,7 +40,7 @@ func TestPermits(t *testing.T) {
 		"LinkLocal": {"metadata of most clouds", usual, false,
 			"169.254.169.254 169.254.0.1 fe80::1 fe80::1%eth0 ::ffff:169.254.169.254 ::169.254.169.254 64:ff9b::a9fe:a9fe 2002:a9fe:a9fe::"},
 		"LinkLocalWithLoopback": {"one permission is not another", loopback, false, "169.254.169.254 fe80::1 0.0.0.0 ::"},
-		"Metadata":              {"metadata elsewhere", usual, false, "fd00:ec2::254 fd00:ec2::23 fd20:ce::254 100.100.100.200 168.63.129.16 192.0.0.192 ::ffff:100.100.100.200"},
+		"Metadata":              {"metadata elsewhere", usual, false, "fd00:ec2::254 fd00:ec2::23 fd20:ce::254 fd00:c1::a9fe:a9fe fd00:a9fe:a9fe::1 fd00:42::42 100.100.100.200 168.63.129.16 192.0.0.192 ::ffff:100.100.100.200"},
 		"Multicast":             {"nobody in particular", usual, false, "224.0.0.1 239.255.255.250 ff02::1 ::ffff:224.0.0.1 64:ff9b::e000:1 255.255.255.255"},
 		"Unspecified":           {"means this host on Linux", usual, false, "0.0.0.0 0.1.2.3 :: ::ffff:0.0.0.0 ::ffff:0.1.2.3 64:ff9b::1 2002::1"},
 		"Tunnels":               {"what is inside is not known", usual, false, "64:ff9b:1::a9fe:a9fe 64:ff9b:1:a9fe:a9:fe00:: 2001::1"},
