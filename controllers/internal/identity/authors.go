@@ -23,8 +23,9 @@ import (
 )
 
 const (
-	// keepsAllowed is how old an answer may be: what an author loses is noticed after that time.
-	keepsAllowed = 5 * time.Minute
+	// keepsAllowed is how old an answer may be. What is begun by it goes on for a minute and some seconds at most, so that what an
+	// author loses is noticed within 5 minutes.
+	keepsAllowed = 3 * time.Minute
 	// keepsDenied is how often a right that is missing is asked about again.
 	keepsDenied = 10 * time.Second
 )
