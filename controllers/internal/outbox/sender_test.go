@@ -424,11 +424,7 @@ func raw(first, again string, pause time.Duration) sink.Answer {
 }
 
 func TestKeepsTryingADeadSink(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
+	const closed = "http://127.0.0.1:1" // no system gives this port away, as it may one that a listener has left
 	times := func(d time.Duration, n int) []time.Duration { return slices.Repeat([]time.Duration{d}, n) }
 	var doubled []time.Duration
 	for wait := time.Second; wait < 10*time.Minute; wait *= 2 {
@@ -458,7 +454,7 @@ func TestKeepsTryingADeadSink(t *testing.T) {
 			receiver.Otherwise(tc.answer)
 			url := receiver.URL
 			if tc.closed {
-				url = "http://" + closed.Addr().String()
+				url = closed
 			}
 			b := start(t, func(_ *Options, l *timeouts) {
 				if tc.answer.Hang {
