@@ -331,18 +331,18 @@ func (p *pass) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 	case plan.AnswerDeleted:
 		result = "deleted"
 		action(did)
-		p.counters().Acted++
+		countUp(&p.counters().Acted)
 	case plan.AnswerNotFound:
 		result = "gone"
 		action("was gone")
 	case plan.AnswerRefused:
 		result = "refused"
 		again()
-		p.counters().Failed++
+		countUp(&p.counters().Failed)
 	case plan.AnswerLost:
 		result = "lost"
 		again()
-		p.counters().Failed++
+		countUp(&p.counters().Failed)
 	case plan.AnswerConflict:
 		result = "conflict"
 	case plan.AnswerUnsent:
@@ -372,3 +372,9 @@ func (p *pass) counters() *v1alpha1.Counters {
 	}
 	return p.mem.counters
 }
+
+// maxCount is the highest number that a counter of the status may have.
+const maxCount = 1<<53 - 1
+
+// countUp adds one to a counter, up to its highest number.
+func countUp(n *int64) { *n = min(*n, maxCount-1) + 1 }

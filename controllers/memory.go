@@ -46,6 +46,11 @@ type memory struct {
 	asked             string
 	// actions are the latest deeds, newest first.
 	actions []v1alpha1.Action
+	// own is how many of them are of this process.
+	own int
+	// unwritable says that the API server has refused the report, as it does where somebody else has written into the status what
+	// is no more valid when it is written again.
+	unwritable bool
 	// counters are what the status says was done so far; nil until something is.
 	counters *v1alpha1.Counters
 	// tried are the versions, by UID, that a dry run has already asked about.
@@ -190,7 +195,16 @@ func (m *memory) acted(known []v1alpha1.Action, actions ...v1alpha1.Action) {
 	}
 	for _, a := range actions { // in place: a run may have thousands of deeds
 		m.actions = slices.Insert(m.actions[:min(len(m.actions), maxActions-1)], 0, a)
+		m.own = min(m.own+1, maxActions)
 	}
+}
+
+// reportRefused has the next pass begin the report with what this process has done. The second time it says that this was of no
+// use.
+func (m *memory) reportRefused() (again bool) {
+	again, m.unwritable = m.unwritable, true
+	m.actions = append([]v1alpha1.Action{}, m.actions[:m.own]...) // not nil: nothing is taken over from the status
+	return again
 }
 
 // maxActions is how many deeds a status shows.

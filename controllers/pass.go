@@ -129,7 +129,19 @@ func (r *CleanerReconciler) pass(ctx context.Context, c v1alpha1.Owner, key type
 	if err != nil {
 		return nil, err
 	}
-	return &pass{r: r, key: key, c: c, read: c.DeepCopyOwner(), assignment: a, mem: mem, ends: r.clock.Now().Add(passLimit)}, nil
+	p := &pass{r: r, key: key, c: c, read: c.DeepCopyOwner(), assignment: a, mem: mem, ends: r.clock.Now().Add(passLimit)}
+	if mem.unwritable {
+		*p.c.State() = recordOf(p.read.State())
+	}
+	return p, nil
+}
+
+// recordOf is a status without its report.
+func recordOf(s *v1alpha1.CleanerStatus) v1alpha1.CleanerStatus {
+	return v1alpha1.CleanerStatus{
+		Runs: s.Runs, Run: s.Run, Unsent: s.Unsent, LastScheduleTime: s.LastScheduleTime,
+		LastRequestedAt: s.LastRequestedAt, RecordedAt: s.RecordedAt, Signature: s.Signature,
+	}
 }
 
 // compile checks the spec and compiles its expressions. It is an error if the context ends first.
@@ -308,11 +320,7 @@ func (p *pass) write(before v1alpha1.Owner, send func(c v1alpha1.Owner, from cli
 // writeStatus is write for the record.
 func (p *pass) writeStatus(ctx context.Context, change func(s *v1alpha1.CleanerStatus)) error {
 	before := p.metadata()
-	record := p.read.State()
-	*before.State() = v1alpha1.CleanerStatus{
-		Runs: record.Runs, Run: record.Run, Unsent: record.Unsent, LastScheduleTime: record.LastScheduleTime,
-		LastRequestedAt: record.LastRequestedAt, RecordedAt: record.RecordedAt, Signature: record.Signature,
-	}
+	*before.State() = recordOf(p.read.State())
 	err := p.write(before, func(c v1alpha1.Owner, from client.Patch) error {
 		return p.r.client.Status().Patch(ctx, c, from)
 	}, func(c v1alpha1.Owner) error {
@@ -393,7 +401,7 @@ func (p *pass) sleep(ctx context.Context, until time.Time, err error) (ctrl.Resu
 	}
 	due, err := p.send(ctx, now)
 	switch {
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err), errors.Is(err, errNotNow):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	case err != nil:
 		return ctrl.Result{}, client.IgnoreNotFound(err)

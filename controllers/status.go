@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -400,13 +401,18 @@ func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err erro
 	}
 	next := p.metadata()
 	faults.Point("before a report")
-	if err := p.r.client.Status().Patch(ctx, next, patch); err != nil {
+	err = p.r.client.Status().Patch(ctx, next, patch)
+	if apierrors.IsInvalid(err) && !p.mem.reportRefused() {
+		return time.Time{}, errNotNow
+	}
+	if err != nil {
 		return time.Time{}, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.key, err)
 	}
 	faults.Point("after a report")
 	if p.c.State().LastRequestedAt != p.read.State().LastRequestedAt { // then it was written over the record that was read
 		p.mem.recorded = recordedAt(next.State())
 	}
+	p.mem.unwritable = false
 	p.mem.reported = now
 	p.mem.written = next.GetResourceVersion()
 	return time.Time{}, nil

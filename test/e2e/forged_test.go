@@ -105,3 +105,44 @@ func TestAForgedRecordResetsNoLimit(t *testing.T) {
 	l.says("c", v1alpha1.ConditionTripped, v1alpha1.ReasonLimitExceeded)
 	l.leaves("b", "c", "d")
 }
+
+// TestAForgedReportIsReplaced shows that a report which the API server takes from somebody, and not again from the operator,
+// stops no report of what is done later.
+func TestAForgedReportIsReplaced(t *testing.T) {
+	var foreign []string
+	for i := range 16 {
+		foreign = append(foreign, fmt.Sprintf(`{"type":"Foreign%d","status":"True","reason":"X","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}`, i))
+	}
+	for name, forged := range map[string]string{
+		"TooManyConditions": `{"conditions":[` + strings.Join(foreign, ",") + `]}`,
+		"YearOfACondition":  `{"conditions":[{"type":"Ready","status":"True","reason":"X","message":"","lastTransitionTime":"9999-12-31T23:59:59-23:59"}]}`,
+		"YearOfAnAction":    `{"lastActions":[{"object":"x","rule":"x","action":"x","result":"x","time":"9999-12-31T23:59:59-23:59"}]}`,
+		"Counters":          `{"counters":{"acted":9007199254740991}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := parallel(t)
+			l.labelled(map[string]string{"state": "used"}, "a", "b")
+			c := cleanerYAML("c", stays("", shopMaps+`
+  rules:
+  - {name: stale, forEach: maps.items, when: item.data.state == "stale", actions: [{delete: {}}]}`))
+			l.apply(c)
+			l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
+			if err := l.Status().Patch(l.ctx, &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: "c"}},
+				client.RawPatch("application/merge-patch+json", []byte(`{"status":`+forged+`}`))); err != nil {
+				t.Fatal(err)
+			}
+			cm := &corev1.ConfigMap{}
+			l.update(cm, "a", func() { cm.Data["state"] = "stale" })
+			l.eventually("the deletion is reported", func() string {
+				s := l.cleaner("c").Status
+				if len(s.LastActions) != 1 || !strings.HasPrefix(s.LastActions[0].Object, "a.") || s.Counters == nil || s.Counters.Acted == 0 {
+					return fmt.Sprintf("actions %+v, counters %+v", s.LastActions, s.Counters)
+				}
+				if len(s.Conditions) > 6 {
+					return fmt.Sprintf("conditions %+v", s.Conditions)
+				}
+				return ""
+			})
+		})
+	}
+}
