@@ -117,7 +117,7 @@ func (t *tool) patch(ctx context.Context, argument, said string, change map[stri
 	if _, err := c.resource.Patch(ctx, c.name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-cleaner"}); err != nil {
 		return err
 	}
-	fmt.Fprintf(t.out, "%s %s\n", c.shown, said)
+	t.out.printf("%s %s\n", c.shown, said)
 	return nil
 }
 

@@ -54,41 +54,46 @@ func (c colours) wanted(w io.Writer) bool {
 	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && (isatty.IsTerminal(file.Fd()) || isatty.IsCygwinTerminal(file.Fd()))
 }
 
-// paint puts colours around texts; the zero paint puts none.
+// paint makes texts safe, and puts colours around them; the zero paint puts none.
 type paint struct{ on bool }
 
-// paint is that of what is written there.
-func (t *tool) paint(w io.Writer) paint { return paint{t.colours.wanted(w)} }
-
-func (p paint) with(text string, attributes ...color.Attribute) string {
+func (p paint) with(text string, attributes ...color.Attribute) safe {
+	shown := escapeText(text)
 	if !p.on || text == "" {
-		return text
+		return shown
 	}
 	c := color.New(attributes...)
 	c.EnableColor() // by now it is decided, and not by what the library thinks of standard output
-	return c.Sprint(text)
+	return safe(c.Sprint(string(shown)))
 }
 
-func (p paint) bold(text string) string { return p.with(text, color.Bold) }
-func (p paint) good(text string) string { return p.with(text, color.FgGreen) }
-func (p paint) warn(text string) string { return p.with(text, color.FgYellow) }
-func (p paint) bad(text string) string  { return p.with(text, color.FgRed) }
+func (p paint) bold(text string) safe { return p.with(text, color.Bold) }
+func (p paint) good(text string) safe { return p.with(text, color.FgGreen) }
+func (p paint) warn(text string) safe { return p.with(text, color.FgYellow) }
+func (p paint) bad(text string) safe  { return p.with(text, color.FgRed) }
 
 // verdict is what an evaluation came to.
-func (p paint) verdict(v v1alpha1.Verdict) string {
+func (p paint) verdict(v v1alpha1.Verdict) safe {
 	switch v {
 	case v1alpha1.VerdictAct:
 		return p.bold(string(v))
 	case v1alpha1.VerdictInvalid, v1alpha1.VerdictBlocked:
 		return p.bad(string(v))
 	}
-	return string(v)
+	return escapeText(string(v))
 }
 
 // heading is an empty line, and the names of columns. The colour begins on the line before them: in a cell it would be
 // taken for a part of its width.
-func (p paint) heading(names ...string) string {
-	const mark = "\x00"
-	before, after, _ := strings.Cut(p.bold(mark), mark)
-	return before + "\n" + strings.Join(names, "\t") + after + "\n"
+func (p paint) heading(names ...layout) safe {
+	const mark = "-"
+	before, after, _ := strings.Cut(string(p.bold(mark)), mark)
+	line := "\n"
+	for i, name := range names {
+		if i > 0 {
+			line += "\t"
+		}
+		line += string(name)
+	}
+	return safe(before + line + after + "\n")
 }

@@ -58,7 +58,7 @@ kubectl-cleaner under this name: source what they print, or put it where the she
   source <(kubectl-cleaner completion bash)`,
 		Args:      arguments(cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)),
 		ValidArgs: names,
-		RunE:      func(cmd *cobra.Command, args []string) error { return shells()[args[0]](cmd.Root(), t.out) },
+		RunE:      func(cmd *cobra.Command, args []string) error { return shells()[args[0]](cmd.Root(), t.out.prose()) },
 	}
 }
 

@@ -184,22 +184,22 @@ type problem struct {
 	warning  bool
 }
 
-func (p problem) String() string { return p.painted(paint{}) }
+func (p problem) String() string { return string(p.painted(paint{})) }
 
-// painted is the problem on a line, with colours if there are any.
-func (p problem) painted(with paint) string {
+// painted is the problem on a line, and the source below it if the message has it, with colours if there are any.
+func (p problem) painted(with paint) safe {
 	s := with.bold(fmt.Sprintf("%s:%d:%d:", p.file, p.line, p.column)) + " "
 	if p.warning {
 		s += with.warn("warning:") + " "
 	}
 	if p.field != "" {
-		s += p.field + ": "
+		s += escapeText(p.field) + ": "
 	}
-	return s + p.message
+	return s + escapeLines(continued, strings.ReplaceAll(p.message, "\n"+continued, "\n")) // the source is indented already
 }
 
 // complain writes a problem.
-func (t *tool) complain(p problem) { fmt.Fprintln(t.err, p.painted(t.paint(t.err))) }
+func (t *tool) complain(p problem) { t.err.printf("%s\n", p.painted(t.err.paint())) }
 
 // at makes a problem of a field, which may have a path into what the file leaves out: then that which would hold it is
 // shown.

@@ -6,7 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -47,71 +47,69 @@ func (t *tool) explain(ctx context.Context, argument string) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, owner); err != nil {
 		return fmt.Errorf("cannot read %s: %w", c.shown, err)
 	}
-	w := columns(t.out)
-	explain(w, t.paint(t.out), c.shown, owner)
-	return w.Flush()
+	return t.out.columns(func(page screen) { explain(page, t.out.paint(), c.shown, owner) })
 }
 
 // explain writes a status for people, the most important first.
-func explain(w io.Writer, p paint, name string, owner v1alpha1.Owner) {
+func explain(out screen, p paint, name string, owner v1alpha1.Owner) {
 	s := owner.State()
 	ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case ready == nil:
-		fmt.Fprintf(w, "%s has no status: the operator has not seen it yet, or does not run.\n", name)
+		out.printf("%s has no status: the operator has not seen it yet, or does not run.\n", name)
 		return
 	case s.ObservedGeneration < owner.GetGeneration():
-		fmt.Fprintf(w, "%s: what follows is about an earlier spec; the operator has not seen the new one yet.\n", name)
+		out.printf("%s: what follows is about an earlier spec; the operator has not seen the new one yet.\n", name)
 	}
-	fmt.Fprintf(w, "%s: %s\n%s\n", name, p.bold(ready.Reason), ready.Message)
+	out.printf("%s: %s\n%s\n", name, p.bold(ready.Reason), ready.Message)
 	for _, c := range s.Conditions {
 		if c.Type != v1alpha1.ConditionReady && (c.Status != metav1.ConditionTrue || c.Type == "Stalled" || c.Type == "Reconciling") && c.Message != ready.Message {
-			fmt.Fprintf(w, "%s: %s: %s\n", p.warn(fmt.Sprintf("%s is %s", c.Type, c.Status)), c.Reason, c.Message)
+			out.printf("%s: %s: %s\n", p.warn(fmt.Sprintf("%s is %s", c.Type, c.Status)), c.Reason, c.Message)
 		}
 	}
 	if e := s.LastEvaluation; e != nil {
-		fmt.Fprintf(w, "\nEvaluated: %s (%s), since %s\n", p.verdict(e.Verdict), e.Reason, stamp(e.Time.Time))
+		out.printf("\nEvaluated: %s (%s), since %s\n", p.verdict(e.Verdict), e.Reason, stamp(e.Time.Time))
 		if e.Message != ready.Message {
-			fmt.Fprintln(w, e.Message)
+			out.printf("%s\n", e.Message)
 		}
 		for _, c := range e.Conditions {
 			answer := p.bad(c.Error)
 			if c.Value != nil {
-				answer = fmt.Sprint(*c.Value)
+				answer = escapeText(strconv.FormatBool(*c.Value))
 			}
-			fmt.Fprintf(w, "  %s: %s\n", c.Expression, answer)
+			out.printf("  %s: %s\n", c.Expression, answer)
 		}
 		for _, i := range e.Errors {
-			fmt.Fprintf(w, "  %s in rule %s, %s: %s %s (%d times)\n", p.bad("error"), i.Rule, i.Key, i.Field, i.Message, max(i.Count, 1))
+			out.printf("  %s in rule %s, %s: %s %s (%d times)\n", p.bad("error"), i.Rule, i.Key, i.Field, i.Message, max(i.Count, 1))
 		}
 		for _, h := range e.Withheld {
-			fmt.Fprintf(w, "  not touched: %s: %s\n", h.Object, h.Because)
+			out.printf("  not touched: %s: %s\n", h.Object, h.Because)
 		}
 	}
 	if len(s.Pending) > 0 {
-		fmt.Fprint(w, p.heading("PENDING", "RULE", "UNTIL"))
+		out.printf("%s", p.heading("PENDING", "RULE", "UNTIL"))
 		for _, h := range s.Pending {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", h.Key, h.Rule, stamp(h.Until.Time))
+			out.printf("%s\t%s\t%s\n", h.Key, h.Rule, stamp(h.Until.Time))
 		}
 	}
 	if r := s.Run; r != nil {
-		fmt.Fprintf(w, "\nRun %d, decided at %s: ", r.Number, stamp(r.DecidedAt.Time))
+		out.printf("\nRun %d, decided at %s: ", r.Number, stamp(r.DecidedAt.Time))
 		if r.Result == "" {
-			fmt.Fprintf(w, "under way, %d objects\n", len(r.Rows))
+			out.printf("under way, %d objects\n", len(r.Rows))
 		} else {
-			fmt.Fprintf(w, "%s. %s\n", r.Result, r.Message)
+			out.printf("%s. %s\n", r.Result, r.Message)
 		}
 		for _, c := range r.Counts {
-			fmt.Fprintf(w, "  %s: %d %s\n", c.Resource, c.Count, c.Outcome)
+			out.printf("  %s: %d %s\n", c.Resource, c.Count, c.Outcome)
 		}
 	}
 	if len(s.LastActions) > 0 {
-		fmt.Fprint(w, p.heading("LAST ACTION", "OBJECT", "RULE", "TIME", "RESULT"))
+		out.printf("%s", p.heading("LAST ACTION", "OBJECT", "RULE", "TIME", "RESULT"))
 		for _, a := range s.LastActions {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", a.Action, a.Object, a.Rule, stamp(a.Time.Time), a.Result)
+			out.printf("%s\t%s\t%s\t%s\t%s\n", a.Action, a.Object, a.Rule, stamp(a.Time.Time), a.Result)
 		}
 	}
 	if n := s.NextScheduledEvaluation; n != nil {
-		fmt.Fprintf(w, "\nNext: %s\n", stamp(n.Time))
+		out.printf("\nNext: %s\n", stamp(n.Time))
 	}
 }

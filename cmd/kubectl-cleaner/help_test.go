@@ -11,15 +11,13 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/utils/clock"
 )
 
 // commandLine is the command line as users have it.
 func commandLine(t *testing.T) *cobra.Command {
 	t.Helper()
-	tool := &tool{clock: clock.RealClock{}, config: genericclioptions.NewConfigFlags(true), colours: colourAuto, out: io.Discard, err: io.Discard}
-	root, err := tool.command()
+	root, err := newTool(clock.RealClock{}, strings.NewReader(""), io.Discard, io.Discard).command()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,6 +40,7 @@ func (t *tool) restConfig() (*rest.Config, error) {
 		return nil, fmt.Errorf("cannot find a cluster: %w", err)
 	}
 	config.QPS, config.Burst = -1, -1
+	config.WarningHandler = t.err
 	return config, nil
 }
 

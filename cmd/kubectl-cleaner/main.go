@@ -11,7 +11,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -49,21 +48,27 @@ type tool struct {
 	// colours is when there are any.
 	colours colours
 	in      input
-	out     io.Writer
-	err     io.Writer
+	out     screen
+	err     screen
+}
+
+// newTool is one that writes there.
+func newTool(c clock.PassiveClock, stdin io.Reader, stdout, stderr io.Writer) *tool {
+	t := &tool{clock: c, config: genericclioptions.NewConfigFlags(true), colours: colourAuto, in: input{stdin: stdin}}
+	t.out, t.err = screen{to: stdout, colours: &t.colours}, screen{to: stderr, colours: &t.colours}
+	return t
 }
 
 // run carries one command out, and says what the process ends with.
 func run(ctx context.Context, c clock.PassiveClock, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	t := &tool{clock: c, config: genericclioptions.NewConfigFlags(true), colours: colourAuto, in: input{stdin: stdin}, out: stdout, err: stderr}
+	t := newTool(c, stdin, stdout, stderr)
 	root, err := t.command()
 	if err != nil {
-		fmt.Fprintf(stderr, "error: %v\n", err)
+		t.fail(err)
 		return exitInvalid
 	}
 	root.SetArgs(args)
 	err = root.ExecuteContext(ctx)
-	label := t.paint(stderr).bad("error:")
 	var wrong usage
 	switch {
 	case err == nil:
@@ -71,11 +76,17 @@ func run(ctx context.Context, c clock.PassiveClock, args []string, stdin io.Read
 	case errors.Is(err, errSaid):
 		return exitInvalid
 	case errors.As(err, &wrong):
-		fmt.Fprintf(stderr, "%s %v\nSee 'kubectl cleaner --help'.\n", label, err)
+		t.fail(err)
+		t.err.printf("See 'kubectl cleaner --help'.\n")
 		return exitUsage
 	}
-	fmt.Fprintf(stderr, "%s %v\n", label, err)
+	t.fail(err)
 	return exitInvalid
+}
+
+// fail says why a command failed.
+func (t *tool) fail(err error) {
+	t.err.printf("%s %s\n", t.err.paint().bad("error:"), escapeLines(continued, err.Error()))
 }
 
 // command is the command line as a whole.
@@ -95,8 +106,8 @@ have or have not acted, stop them, and have them evaluated now. What they clean 
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetOut(t.out)
-	root.SetErr(t.err)
+	root.SetOut(t.out.prose())
+	root.SetErr(t.err.prose())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
 	t.config.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().Var(&t.colours, "color", "when to use colours: auto (on a terminal, unless NO_COLOR is set), always or never")

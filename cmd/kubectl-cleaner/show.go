@@ -4,14 +4,10 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/controllers/plan"
 )
@@ -29,74 +25,61 @@ type shown struct {
 
 func (t *tool) show(s *shown, form string) error {
 	d := s.plan.Document(s.owner, s.at, s.warnings)
-	switch form {
-	case asJSON:
-		encoder := json.NewEncoder(t.out)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(d)
-	case asYAML:
-		text, err := yaml.Marshal(d)
-		if err != nil {
-			return err
-		}
-		_, err = t.out.Write(text)
-		return err
+	if form != asTable {
+		return t.out.document(form, d)
 	}
-	return table(t.out, t.paint(t.out), s, &d)
+	return t.out.columns(func(page screen) { table(page, t.out.paint(), s, &d) })
 }
 
 // table writes a plan for people.
-func table(out io.Writer, p paint, s *shown, d *plan.Document) error {
-	w := columns(out)
-	fmt.Fprintf(w, "%s %s at %s: %s (%s)\n", s.kind, d.Cleaner, stamp(d.At.Time), p.verdict(d.Verdict), d.Reason)
+func table(out screen, p paint, s *shown, d *plan.Document) {
+	out.printf("%s %s at %s: %s (%s)\n", s.kind, d.Cleaner, stamp(d.At.Time), p.verdict(d.Verdict), d.Reason)
 	if s.plan.Message != "" {
-		fmt.Fprintln(w, s.plan.Message)
+		out.printf("%s\n", escapeLines(continued, s.plan.Message))
 	}
 	if s.mode != "" {
-		fmt.Fprintln(w, s.mode)
+		out.printf("%s\n", s.mode)
 	}
 	for _, c := range d.Conditions {
 		answer := p.bad(c.Error)
 		if c.Value != nil {
-			answer = fmt.Sprint(*c.Value)
+			answer = escapeText(strconv.FormatBool(*c.Value))
 		}
-		fmt.Fprintf(w, "  %s: %s\n", c.Expression, answer)
+		out.printf("  %s: %s\n", c.Expression, answer)
 	}
 	if len(d.Steps) > 0 {
-		fmt.Fprint(w, p.heading("STEP", "VERB", "OBJECT", "RULE", "WHY"))
+		out.printf("%s", p.heading("STEP", "VERB", "OBJECT", "RULE", "WHY"))
 		for i := range d.Steps {
 			s := &d.Steps[i]
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", i+1, verb(s), object(s), s.Rule, s.Reason)
+			out.printf("%d\t%s\t%s\t%s\t%s\n", i+1, verb(s), object(s), s.Rule, s.Reason)
 		}
 	}
 	if len(d.Withheld) > 0 {
-		fmt.Fprint(w, p.heading("WITHHELD", "OBJECT", "RULE", "BECAUSE"))
+		out.printf("%s", p.heading("WITHHELD", "OBJECT", "RULE", "BECAUSE"))
 		for i := range d.Withheld {
 			h := &d.Withheld[i]
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", verb(&h.DocumentStep), object(&h.DocumentStep), h.Rule, h.Because)
+			out.printf("%s\t%s\t%s\t%s\n", verb(&h.DocumentStep), object(&h.DocumentStep), h.Rule, h.Because)
 		}
 	}
 	if len(d.Pending) > 0 {
-		fmt.Fprint(w, p.heading("PENDING", "RULE", "UNTIL"))
+		out.printf("%s", p.heading("PENDING", "RULE", "UNTIL"))
 		for _, h := range d.Pending {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", h.Key, h.Rule, stamp(h.Until.Time))
+			out.printf("%s\t%s\t%s\n", h.Key, h.Rule, stamp(h.Until.Time))
 		}
 	}
 	if len(d.Errors) > 0 {
-		fmt.Fprint(w, p.heading("ERROR", "RULE", "MESSAGE"))
+		out.printf("%s", p.heading("ERROR", "RULE", "MESSAGE"))
 		for _, e := range d.Errors {
 			key := e.Key
 			if e.Count > 1 {
 				key += fmt.Sprintf(" and %d more", e.Count-1)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\n", key, e.Rule, p.bad(strings.TrimSpace(e.Expression+" "+strings.ReplaceAll(e.Message, "\n", " "))))
+			out.printf("%s\t%s\t%s\n", key, e.Rule, p.bad(strings.TrimSpace(e.Expression+" "+e.Message)))
 		}
 	}
 	if !d.Next.IsZero() {
-		fmt.Fprintf(w, "\nNext: %s\n", stamp(d.Next.Time))
+		out.printf("\nNext: %s\n", stamp(d.Next.Time))
 	}
-	return w.Flush()
 }
 
 // verb is what a step does, and to which part.
@@ -120,6 +103,3 @@ func object(s *plan.DocumentStep) string {
 }
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
-
-// columns lines up what is parted by tabs, in each block for itself.
-func columns(out io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(out, 0, 4, 3, ' ', 0) }

@@ -95,7 +95,7 @@ func (t *tool) test(ctx context.Context, f *testFlags, dirs []string) error {
 	}
 	l.allowed = f.allowed
 	var results []result
-	failed, p := 0, t.paint(t.out)
+	failed, p := 0, t.out.paint()
 	for _, dir := range cases {
 		began := t.clock.Now()
 		r := result{name: filepath.ToSlash(dir), failed: t.testCase(ctx, f, l.fresh(), dir)}
@@ -103,10 +103,10 @@ func (t *tool) test(ctx context.Context, f *testFlags, dirs []string) error {
 		results = append(results, r)
 		if r.failed != nil {
 			failed++
-			fmt.Fprintf(t.out, "%s %s\n%s\n", p.bad("FAIL"), r.name, indent(r.failed.Error()))
+			t.out.printf("%s %s\n    %s\n", p.bad("FAIL"), r.name, escapeLines("    ", r.failed.Error()))
 			continue
 		}
-		fmt.Fprintf(t.out, "%s   %s\n", p.good("ok"), r.name)
+		t.out.printf("%s   %s\n", p.good("ok"), r.name)
 	}
 	if f.junit != "" {
 		if err := writeJUnit(f.junit, results); err != nil {
@@ -114,10 +114,10 @@ func (t *tool) test(ctx context.Context, f *testFlags, dirs []string) error {
 		}
 	}
 	if failed > 0 {
-		fmt.Fprintln(t.out, p.bad(fmt.Sprintf("%d of %s failed", failed, counted(len(results)))))
+		t.out.printf("%s\n", p.bad(fmt.Sprintf("%d of %s failed", failed, counted(len(results)))))
 		return errSaid
 	}
-	fmt.Fprintln(t.out, p.good(counted(len(results))+" passed"))
+	t.out.printf("%s\n", p.good(counted(len(results))+" passed"))
 	return nil
 }
 
@@ -210,10 +210,6 @@ func caseAllowed(path string) ([]string, error) {
 		return nil, nil
 	}
 	return strings.Fields(string(text)), err
-}
-
-func indent(text string) string {
-	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ")
 }
 
 // expected is what plan.yaml holds of a plan: all but what differs without a reason, such as UIDs.
@@ -336,7 +332,7 @@ func compare(path string, p *plan.Plan, owner plan.Owner, at time.Time, update b
 	for i := range want.Withheld {
 		want.Withheld[i].UID, want.Withheld[i].ResourceVersion = "", ""
 	}
-	got, err := yaml.Marshal(want)
+	got, err := marshalYAML(want)
 	if err != nil {
 		return err
 	}

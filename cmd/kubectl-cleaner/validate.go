@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -90,7 +89,7 @@ func (t *tool) validate(ctx context.Context, f *validateFlags) error {
 		valid = valid && fine
 		if fine {
 			name, _, _ := nested(d.object, "metadata", "name")
-			fmt.Fprintf(t.out, "%v %s is valid\n", d.object["kind"], name)
+			t.out.printf("%v %s is valid\n", d.object["kind"], name)
 		}
 	}
 	for _, d := range documents {
@@ -179,7 +178,7 @@ func (t *tool) served(f *validateFlags) (func([]v1alpha1.ClusterTarget) []valida
 		return func(targets []v1alpha1.ClusterTarget) []validation.Served {
 			served, err := c.served(targets)
 			if err != nil {
-				fmt.Fprintf(t.err, "%s %v\n", t.paint(t.err).warn("warning:"), err)
+				t.err.printf("%s %s\n", t.err.paint().warn("warning:"), escapeLines(continued, err.Error()))
 			}
 			return served
 		}, nil

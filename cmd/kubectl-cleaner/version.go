@@ -6,7 +6,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -15,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/cmd/internal/version"
 )
@@ -81,25 +79,15 @@ func (t *tool) version(ctx context.Context, client bool, form string) error {
 }
 
 func (t *tool) showVersions(v *versions, form string, asked bool) error {
-	switch form {
-	case asJSON:
-		encoder := json.NewEncoder(t.out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(v)
-	case asYAML:
-		text, err := yaml.Marshal(v)
-		if err != nil {
-			return err
-		}
-		_, err = t.out.Write(text)
-		return err
+	if form != asText {
+		return t.out.document(form, v)
 	}
-	fmt.Fprintf(t.out, "Client: %s\n", v.Client)
+	t.out.printf("Client: %s\n", v.Client)
 	for _, o := range v.Operators {
-		fmt.Fprintf(t.out, "Operator: %s (Deployment %s, image %s)\n", cmp.Or(o.Version, "unknown"), o.Deployment, o.Image)
+		t.out.printf("Operator: %s (Deployment %s, image %s)\n", cmp.Or(o.Version, "unknown"), o.Deployment, o.Image)
 	}
 	if asked && len(v.Operators) == 0 {
-		fmt.Fprintf(t.out, "Operator: none: no Deployment of the cluster has the label %s\n", operatorSelector)
+		t.out.printf("Operator: none: no Deployment of the cluster has the label %s\n", operatorSelector)
 	}
 	return nil
 }
