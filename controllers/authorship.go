@@ -48,8 +48,8 @@ func (p *pass) own(ctx context.Context) (refusal, error) {
 	p.ring = ring
 	switch current, err := p.believe(); {
 	case err != nil:
-		if err := p.dropRecord(ctx); err != nil {
-			return refusal{}, fmt.Errorf("cannot drop the record of runs in status, which is not the last one that this operator has signed: %w", err)
+		if err := p.replaceRecord(ctx); err != nil {
+			return refusal{}, fmt.Errorf("cannot replace the record of runs in status, which is not the last one that this operator has signed: %w", err)
 		}
 	case !current:
 		p.renewRecord(ctx)

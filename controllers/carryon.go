@@ -337,7 +337,7 @@ func (p *pass) reread(ctx context.Context) error {
 	if err := p.r.live.Get(ctx, p.key, c); err != nil {
 		return err
 	}
-	if _, err := verifyRecord(p.ring, c); err != nil || recordedAt(c.State()).Before(p.mem.recorded) {
+	if _, err := verifyRecord(p.ring, c); err != nil || p.mem.outdates(c.State()) {
 		return errNotNow
 	}
 	p.wrote(c)

@@ -25,9 +25,8 @@ type memory struct {
 	written string
 	// verified is where the record was found to be one of this operator.
 	verified verified
-	// runs and recorded are the number of runs and the time of the last record of this operator that was read or written.
-	runs     int64
-	recorded time.Time
+	// record is the last one of this operator that was read or written; nil before.
+	record *v1alpha1.CleanerStatus
 	run  plan.Memory
 	// hands are those of the Cleaner's ServiceAccount, if it has one.
 	hands *hands
@@ -144,17 +143,6 @@ func (m *memory) panicked() {
 		m.run = plan.Memory{}
 	}
 	m.ledger = plan.Ledger{}
-}
-
-// dropRecord drops what follows from the record of runs in the status, and ends an uninstall that is under way for it. What was
-// seen and done, and so what limits allow and what has to wait, does not follow from it: who can forge a record must not be
-// able to reset them.
-func (m *memory) dropRecord() {
-	if m.run.Busy {
-		m.stopUninstall()
-	}
-	m.run, m.ledger = plan.Memory{}, plan.Ledger{}
-	m.ended = make(chan uninstallEnd, 1) // nobody asks any more how that uninstall ends
 }
 
 // pause holds the next live reads back, each time twice as long up to a limit, and remembers what is said meanwhile.

@@ -329,7 +329,7 @@ func (p *pass) writeStatus(ctx context.Context, change func(s *v1alpha1.CleanerS
 	})
 	if err == nil {
 		p.mem.verified = verified{p.read.GetResourceVersion(), p.ring.Signer()}
-		p.mem.runs, p.mem.recorded = p.read.State().Runs, recordedAt(p.read.State())
+		p.mem.remember(p.read.State())
 	}
 	return err
 }

@@ -118,11 +118,10 @@ func (p *pass) believe() (current bool, err error) {
 	if current, err = verifyRecord(p.ring, p.read); err != nil {
 		return false, err
 	}
-	s := p.read.State()
-	if recordedAt(s).Before(p.mem.recorded) { // it was emptied, or an earlier one was put back
+	if p.mem.outdates(p.read.State()) {
 		return false, errForeignRecord
 	}
-	p.mem.runs, p.mem.recorded = s.Runs, recordedAt(s)
+	p.mem.remember(p.read.State())
 	if current {
 		p.mem.verified = at
 	}
@@ -136,39 +135,59 @@ func (p *pass) renewRecord(ctx context.Context) {
 	}
 }
 
-// dropRecord takes a record off that is not one of this operator: nothing of it is carried out, and no event is sent of it.
-func (p *pass) dropRecord(ctx context.Context) error {
-	forged := *p.read.State()
+// outdates says that a record is an earlier one than another that was read or written, or was emptied.
+func (m *memory) outdates(s *v1alpha1.CleanerStatus) bool {
+	return m.record != nil && (recordedAt(s).Before(recordedAt(m.record)) || s.Runs < m.record.Runs)
+}
+
+// remember keeps the record of a status that this operator has written.
+func (m *memory) remember(s *v1alpha1.CleanerStatus) { m.record = new(recordOf(s)) }
+
+// replaceRecord has the record that this operator has written last take the place of another one. If this process has seen none,
+// the record is dropped: nothing of it is carried out, and no event is sent of it.
+func (p *pass) replaceRecord(ctx context.Context) error {
+	forged, known, said := *p.read.State(), p.mem.record, "the last one takes its place"
+	if known == nil {
+		said = "it is dropped; there was no open run in it"
+		if forged.Run != nil && forged.Run.Result == "" {
+			said = fmt.Sprintf("it is dropped; what became of run %d is unknown", forged.Run.Number)
+		}
+		known = &v1alpha1.CleanerStatus{
+			Runs:            highestRun(&forged),
+			LastRequestedAt: clean(p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt]), // else to forge it would be to ask
+		}
+	}
 	err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) {
-		runs := max(s.Runs, p.mem.runs)
-		for _, run := range []*v1alpha1.Run{s.Run, s.Unsent} {
-			if run != nil {
-				runs = max(runs, run.Number)
-			}
+		if *s = recordOf(known); s.RecordedAt == nil {
+			s.RecordedAt = &metav1.MicroTime{} // what is written is later than all that was signed before
 		}
-		s.Run, s.Unsent, s.LastScheduleTime = nil, nil, nil
-		s.LastRequestedAt = clean(p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt]) // else to forge it would be to ask
-		if s.Runs = runs; runs > maxForgedRuns {
-			s.Runs = p.mem.runs
-		}
-		s.RecordedAt = new(metav1.NewMicroTime(p.mem.recorded))
 	})
 	if err != nil {
 		return err
 	}
 	p.c.State().LastRequestedAt = p.read.State().LastRequestedAt // or the report would put it back
-	p.mem.dropRecord()
-	said := "there was no open run in it"
-	if forged.Run != nil && forged.Run.Result == "" {
-		said = fmt.Sprintf("what became of run %d is unknown", forged.Run.Number)
-	}
-	logf.FromContext(ctx).Info("Dropped a record that is not the last one that this operator has signed", "runs", forged.Runs)
-	p.event(corev1.EventTypeWarning, v1alpha1.ReasonRecordNotTrusted, "DropRecord",
-		"the record of runs in status is not the last one that this operator has signed, and was dropped: %s", said)
+	logf.FromContext(ctx).Info("Replaced a record that is not the last one that this operator has signed", "runs", forged.Runs, "what", said)
+	p.event(corev1.EventTypeWarning, v1alpha1.ReasonRecordNotTrusted, "ReplaceRecord",
+		"the record of runs in status is not the last one that this operator has signed: %s", said)
 	p.mem.acted(p.read.State().LastActions, v1alpha1.Action{
-		Object: "status.run", Rule: "record", Action: "drop", Time: at(p.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
+		Object: "status.run", Rule: "record", Action: "replace", Time: at(p.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
 	})
 	return nil
+}
+
+// highestRun is the highest number that a run in a record has, up to maxForgedRuns; zero beyond. Later runs get higher ones, because
+// the IDs of events are made of them.
+func highestRun(s *v1alpha1.CleanerStatus) int64 {
+	highest := s.Runs
+	for _, run := range []*v1alpha1.Run{s.Run, s.Unsent} {
+		if run != nil {
+			highest = max(highest, run.Number)
+		}
+	}
+	if highest > maxForgedRuns {
+		return 0
+	}
+	return highest
 }
 
 // keyRetry is how soon a Cleaner is looked at again while there is no signing key.

@@ -244,6 +244,10 @@ func TestAnEarlierRecordIsNotBelieved(t *testing.T) {
 		"Same":    {func(earlier, now *v1alpha1.Cleaner) { now.DeepCopyInto(earlier) }, nil},
 		"Earlier": {func(*v1alpha1.Cleaner, *v1alpha1.Cleaner) {}, errForeignRecord},
 		"Emptied": {func(earlier, _ *v1alpha1.Cleaner) { earlier.Status = v1alpha1.CleanerStatus{} }, errForeignRecord},
+		"OfAnEarlierVersion": {func(earlier, now *v1alpha1.Cleaner) { // which noted no times
+			now.DeepCopyInto(earlier)
+			earlier.Status.Runs--
+		}, errForeignRecord},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := ordered(t, 1, unchanged)
@@ -274,34 +278,74 @@ func TestAnEarlierRecordIsNotBelieved(t *testing.T) {
 	})
 }
 
-// What takes the place of a dropped record is later than all that the operator has signed, even if it has just begun.
-func TestADroppedRecordDoesNotComeBack(t *testing.T) {
-	o := ordered(t, 1, unchanged)
-	c := o.read.(*v1alpha1.Cleaner)
-	sign(t, o.ring, c)
-	signed := c.DeepCopy()
-	forged := c.DeepCopy()
-	forged.Status.Run.Rows, forged.Status.RecordedAt = nil, new(metav1.NewMicroTime(time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC)))
+// stored has an API server keep a Cleaner, and the pass read it.
+func (o *orders) stored(t *testing.T, c *v1alpha1.Cleaner) {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	o.r.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(forged).WithStatusSubresource(forged).Build()
-	if err := o.r.client.Get(t.Context(), o.key, forged); err != nil {
+	c.ResourceVersion = ""
+	o.r.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(c).WithStatusSubresource(c).Build()
+	if err := o.r.client.Get(t.Context(), o.key, c); err != nil {
 		t.Fatal(err)
 	}
-	o.r.recorder = events.NewFakeRecorder(1)
-	o.read, o.c, o.mem = forged, forged.DeepCopy(), newMemory(forged.UID) // as after a restart
-	if _, err := o.believe(); !errors.Is(err, errForeignRecord) {
-		t.Fatalf("forged: got %v", err)
-	}
-	if err := o.dropRecord(t.Context()); err != nil {
+	o.read, o.c, o.mem.verified, o.r.recorder = c, c.DeepCopy(), verified{}, events.NewFakeRecorder(10)
+}
+
+// While the operator runs nobody takes a record from it: the one that it has written last takes the place of any other.
+func TestTheLastRecordTakesThePlaceOfAnother(t *testing.T) {
+	o := ordered(t, 3, unchanged)
+	last := o.read.(*v1alpha1.Cleaner)
+	last.Status.LastScheduleTime, last.Status.Unsent = new(metav1.NewTime(time.Unix(1700000000, 0))), last.Status.Run.DeepCopy()
+	sign(t, o.ring, last)
+	if _, err := o.believe(); err != nil {
 		t.Fatal(err)
 	}
-	if at := recordedAt(o.read.State()); at.Year() > 3000 {
-		t.Errorf("it takes over a forged time: %s", at)
+	for name, forge := range map[string]func(s *v1alpha1.CleanerStatus){
+		"Emptied": func(s *v1alpha1.CleanerStatus) { *s = v1alpha1.CleanerStatus{} },
+		"Forged":  func(s *v1alpha1.CleanerStatus) { s.Runs, s.Run.Rows, s.Unsent = 77, nil, nil },
+		"Later": func(s *v1alpha1.CleanerStatus) {
+			s.RecordedAt = new(metav1.NewMicroTime(time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			forged := last.DeepCopy()
+			forge(&forged.Status)
+			o.stored(t, forged)
+			if _, err := o.own(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			got, want := recordOf(o.read.State()), recordOf(&last.Status)
+			if !recordedAt(&got).After(recordedAt(&want)) || recordedAt(&got).Year() > 3000 {
+				t.Errorf("written at %s, after %s", recordedAt(&got), recordedAt(&want))
+			}
+			if _, err := verifyRecord(o.ring, o.read); err != nil {
+				t.Error(err)
+			}
+			got.RecordedAt, got.Signature, want.RecordedAt, want.Signature = nil, "", nil, ""
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-last +now):\n%s", diff)
+			}
+		})
 	}
-	o.read, o.mem.verified = signed, verified{}
+}
+
+// What takes the place of a dropped record is later than all that the operator has signed, even if it has just begun.
+func TestADroppedRecordDoesNotComeBack(t *testing.T) {
+	o := ordered(t, 1, unchanged)
+	signed := o.read.(*v1alpha1.Cleaner)
+	sign(t, o.ring, signed)
+	forged := signed.DeepCopy()
+	forged.Status.Run.Rows = nil
+	o.stored(t, forged)
+	if _, err := o.own(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if run := o.read.State().Run; run != nil {
+		t.Errorf("it takes over run %+v", run)
+	}
+	o.stored(t, signed)
 	if _, err := o.believe(); !errors.Is(err, errForeignRecord) {
 		t.Errorf("put back: got %v", err)
 	}

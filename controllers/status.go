@@ -410,7 +410,7 @@ func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err erro
 	}
 	faults.Point("after a report")
 	if p.c.State().LastRequestedAt != p.read.State().LastRequestedAt { // then it was written over the record that was read
-		p.mem.recorded = recordedAt(next.State())
+		p.mem.remember(next.State())
 	}
 	p.mem.unwritable = false
 	p.mem.reported = now
