@@ -27,7 +27,7 @@ type memory struct {
 	verified verified
 	// record is the last one of this operator that was read or written; nil before.
 	record *v1alpha1.CleanerStatus
-	run  plan.Memory
+	run    plan.Memory
 	// hands are those of the Cleaner's ServiceAccount, if it has one.
 	hands *hands
 	// evaluated is when the Cleaner was evaluated last, and reported when its status was written last.
