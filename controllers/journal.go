@@ -36,7 +36,7 @@ var errNotNow = errors.New("the Cleaner has changed")
 // clean makes a text that came from outside fit to be shown: one line, printable, bounded.
 func clean(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if !unicode.IsGraphic(r) { // controls, and what reorders text
 			return ' '
 		}
 		return r

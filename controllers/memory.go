@@ -182,6 +182,7 @@ func (m *memory) acted(known []v1alpha1.Action, actions ...v1alpha1.Action) {
 		m.actions = slices.Clone(known)
 	}
 	for _, a := range actions { // in place: a run may have thousands of deeds
+		a.Object = clean(a.Object)
 		m.actions = slices.Insert(m.actions[:min(len(m.actions), maxActions-1)], 0, a)
 		m.own = min(m.own+1, maxActions)
 	}

@@ -103,7 +103,7 @@ func TestOnlyNewsOfTheAuthorWake(t *testing.T) {
 }
 
 func TestWhatComesFromOutsideIsMadeFitToShow(t *testing.T) {
-	if got := clean("a\nb\x1b[31mc\t"); got != "a b [31mc " {
+	if got := clean("a\nb\x1b[31mc\td\u009be\u202ef\u2028"); got != "a b [31mc d e f " {
 		t.Errorf("got %q", got)
 	}
 	if got := clean(strings.Repeat("ü", 5000)); len([]rune(got)) != maxText || !strings.HasSuffix(got, "…") {

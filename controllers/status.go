@@ -210,7 +210,7 @@ func (r report) resolved(in plan.Input, d plan.Plan) {
 		for n := range in.Snapshot[i].Objects {
 			st.ResolvedTargetCount++
 			if len(st.ResolvedTargets) < maxResolved {
-				st.ResolvedTargets = append(st.ResolvedTargets, in.Snapshot[i].Objects[n].Shown(r.p.c.GetNamespace()))
+				st.ResolvedTargets = append(st.ResolvedTargets, clean(in.Snapshot[i].Objects[n].Shown(r.p.c.GetNamespace())))
 			}
 		}
 		if why, problem := plan.Problem(&r.p.work.Targets[i], &in.Snapshot[i]); why != "" {
@@ -292,9 +292,9 @@ func (r report) recurring(req plan.Request) {
 
 // outcome keeps the time of an evaluation that said the same.
 func (r report) outcome(d plan.Plan, now time.Time) {
-	e := &v1alpha1.Evaluation{Time: metav1.NewTime(now), Verdict: d.Verdict, Reason: d.Reason, Message: clean(d.Message), Conditions: d.Conditions}
+	e := &v1alpha1.Evaluation{Time: metav1.NewTime(now), Verdict: d.Verdict, Reason: d.Reason, Message: clean(d.Message), Conditions: slices.Clone(d.Conditions)}
 	for i := range e.Conditions {
-		e.Conditions[i].Error = clean(e.Conditions[i].Error)
+		e.Conditions[i].Expression, e.Conditions[i].Error = clean(e.Conditions[i].Expression), clean(e.Conditions[i].Error)
 	}
 	e.Errors = slices.Clone(d.Errors[:min(len(d.Errors), maxListed)])
 	for i := range e.Errors {
@@ -303,6 +303,9 @@ func (r report) outcome(d plan.Plan, now time.Time) {
 	if len(d.Withheld) > 0 && r.p.c.Common().Recurs() { // for one that cleans once, the run says it
 		forbidden := d.Forbidden()
 		e.Withheld = forbidden[:min(len(forbidden), maxListed)]
+		for i := range e.Withheld {
+			e.Withheld[i].Object, e.Withheld[i].Because = clean(e.Withheld[i].Object), clean(e.Withheld[i].Because)
+		}
 	}
 	if old := r.draft().LastEvaluation; old != nil {
 		same := *e

@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
@@ -43,6 +46,59 @@ func TestARefusalIsToldOnce(t *testing.T) {
 	same(t, "the latest deed", "done delete a.pods/v1: deleted: it is done", r.did()[0])
 	same(t, "actions", []string{"c shop done done delete 1", "c shop refused done delete 4"}, r.measured("cleaner_actions_total"))
 	same(t, "deletions", []string{"pods deleted 1", "pods refused 4"}, r.measured("cleaner_deletions_total"))
+}
+
+// What a status shows of tenants' texts is fit for a terminal: of expressions, reasons, errors, keys and names of objects.
+func TestStatusIsFitToShow(t *testing.T) {
+	const hostile = "\x1b[2J\r\nforged\a\u009b31m\u202eabc\u2066def\u2028"
+	c := done(v1alpha1.RuleAction{Report: &v1alpha1.ReportAction{}})
+	c.Spec.Conditions = []string{"'''" + hostile + "''' != ''"}
+	rule := c.Spec.Rules[0]
+	rule.Reason = "'''" + hostile + "'''"
+	waits, fails, withheld := rule, rule, rule
+	waits.Name, waits.For = "waits", "10m"
+	fails.Name, fails.When = "fails", "{'a': true}['''"+hostile+"''']"
+	withheld.Name, withheld.Actions = "withheld", []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}}}
+	c.Spec.Rules = []v1alpha1.Rule{rule, waits, fails, withheld}
+	pod := aPod("a"+hostile, "Succeeded")
+	pod.SetLabels(map[string]string{v1alpha1.ProtectKey: "true"})
+	pod.SetUID("uid")
+	r := newRig(t, c, pod)
+	r.pass()
+	s := r.cleaner().Status
+	s.Run = nil // whose rows name objects exactly
+	if len(s.LastActions) == 0 || len(s.Pending) == 0 || len(s.ResolvedTargets) == 0 || len(s.LastEvaluation.Conditions) == 0 || len(s.LastEvaluation.Errors) == 0 || len(s.LastEvaluation.Withheld) == 0 {
+		t.Fatalf("the status lacks what is looked at: %+v", s)
+	}
+	for _, text := range texts(reflect.ValueOf(s)) {
+		if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsGraphic(r) }) {
+			t.Errorf("the status shows %q", text)
+		}
+	}
+}
+
+// texts are all that a value holds.
+func texts(v reflect.Value) []string {
+	var out []string
+	switch v.Kind() {
+	case reflect.String:
+		return []string{v.String()}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return texts(v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			out = append(out, texts(v.Index(i))...)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				out = append(out, texts(v.Field(i))...)
+			}
+		}
+	}
+	return out
 }
 
 func TestWhatFailsAndWaitsIsMeasured(t *testing.T) {
