@@ -86,8 +86,8 @@ func recordedAt(s *v1alpha1.CleanerStatus) time.Time {
 	return s.RecordedAt.Time
 }
 
-// verifyRecord says why a record must not be believed: errForeignRecord, or nil; and whether the key that signs now has
-// signed it.
+// verifyRecord says why a record must not be believed: errForeignRecord, or nil; and whether it is signed as it would be now: by
+// the key that signs now, with the time.
 func verifyRecord(ring signing.Ring, c v1alpha1.Owner) (current bool, err error) {
 	s := c.State()
 	if !hasRecord(s) {
@@ -105,7 +105,7 @@ func verifyRecord(ring signing.Ring, c v1alpha1.Owner) (current bool, err error)
 			return false, errForeignRecord // no Cleaner acts as an account of another namespace
 		}
 	}
-	return current, nil
+	return current && s.RecordedAt != nil, nil
 }
 
 // believe says whether the record of the Cleaner is one of this operator, and whether the key that signs now has signed it.

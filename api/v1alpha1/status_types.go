@@ -89,6 +89,9 @@ type CleanerStatus struct {
 	// When the operator last wrote one of runs, run, unsent, lastScheduleTime and lastRequestedAt. The operator ignores a
 	// record that is older than one it has seen.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`\.[0-9]{6}(Z|[-+][0-9:]{5})$`
+	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05.000000Z"
 	RecordedAt *metav1.MicroTime `json:"recordedAt,omitempty"`
 
 	// The signature of the operator over runs, run, unsent, lastScheduleTime, lastRequestedAt and recordedAt. The operator

@@ -171,6 +171,7 @@ run: &run
   counts: [{resource: a, outcome: kept, count: 1}]
   outcomes: [{row: a, outcome: deleted}]
 unsent: *run
+recordedAt: "2026-01-02T03:04:05.000000Z"
 signature: a
 `
 )
