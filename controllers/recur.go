@@ -77,7 +77,8 @@ func (p *pass) ticked(ctx context.Context, d plan.Plan) error {
 
 // asked says that the author asks for an evaluation now.
 func (p *pass) asked() bool {
-	return clean(p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt]) != p.read.State().LastRequestedAt
+	at := clean(p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
+	return at != "" && at != p.read.State().LastRequestedAt
 }
 
 // recur does one batch after the other until nothing is left to do, or until it is the turn of others. It returns the

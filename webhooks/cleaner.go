@@ -70,6 +70,9 @@ func (v *owners) Handle(ctx context.Context, req admission.Request) admission.Re
 		return byOperator(&req)
 	}
 	if !change.spec && change.author() == change.before() {
+		if change.asks() && change.now.Common().Schedule != "" && !change.byOperator {
+			return v.review(ctx, &req, change.now) // else it would act for somebody without rights, when its author does not want it
+		}
 		return admission.Allowed("")
 	}
 	ring, err := v.keys.Ring()

@@ -428,3 +428,43 @@ func TestWithoutAnAuthorNothingIsDone(t *testing.T) {
 		return ""
 	})
 }
+
+// Whoever asks for an evaluation besides the schedule needs the rights to what the Cleaner does: its author wants it done at
+// other times. One without a schedule acts whenever its conditions hold, so that anybody may ask.
+func TestWhoeverAsksBesidesTheScheduleHasTheRights(t *testing.T) {
+	e := shared
+	ns := e.namespace(t)
+	bob := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "bob-" + ns}
+	e.grant(t, ns, "bob", bob, rbacv1.PolicyRule{APIGroups: []string{"cleaner.vtex.dev"}, Resources: []string{"cleaners"}, Verbs: []string{"*"}})
+	as, _ := e.as(t, bob.Name)
+	ask := func(at string) client.Patch {
+		return client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationRequestedAt, at))
+	}
+	for name, tc := range map[string]struct {
+		schedule string
+		refused  bool
+	}{
+		"yearly":    {"schedule: 0 3 1 1 *", true},
+		"unplanned": {"", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := cleaner(t, ns, name, "lifecycle: Recurring\n"+tc.schedule+`
+targets:
+- name: maps
+  delete: true
+  reference: {version: v1, kind: ConfigMap, matchLabels: {doomed: "yes"}}`)
+			if err := e.Create(t.Context(), u); err != nil {
+				t.Fatal(err)
+			}
+			if err := as.Patch(t.Context(), u.DeepCopy(), ask(`"1"`)); tc.refused != (apierrors.IsForbidden(err) && strings.Contains(err.Error(), "may not delete configmaps")) {
+				t.Errorf("somebody without rights asks: %v", err)
+			}
+			if err := e.Patch(t.Context(), u.DeepCopy(), ask(`"2"`)); err != nil {
+				t.Errorf("its author asks: %v", err)
+			}
+			if err := as.Patch(t.Context(), u.DeepCopy(), ask("null")); err != nil {
+				t.Errorf("what was asked is taken back: %v", err)
+			}
+		})
+	}
+}
