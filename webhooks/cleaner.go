@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -228,7 +229,13 @@ func unavailable(err error) admission.Response {
 }
 
 func refused(code int32, reason metav1.StatusReason, message string, details *metav1.StatusDetails) admission.Response {
-	response := admission.Denied(message)
+	if details != nil {
+		for i := range details.Causes {
+			c := &details.Causes[i]
+			c.Field, c.Message = shown(c.Field), shown(c.Message)
+		}
+	}
+	response := admission.Denied(shown(message))
 	response.Result.Code, response.Result.Reason, response.Result.Details = code, reason, details
 	return response
 }
@@ -261,7 +268,18 @@ func warnings(lines []string) []string {
 		lines = append(lines[:maxFindings], fmt.Sprintf("and %d more", more))
 	}
 	for i, line := range lines {
-		lines[i] = strings.Join(strings.FieldsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
+		lines[i] = strings.Join(strings.FieldsFunc(line, func(r rune) bool { return !unicode.IsGraphic(r) }), " ")
 	}
 	return lines
+}
+
+// shown is a text that quotes an object, fit for the terminal of somebody who applies it and has not read it: in lines, and
+// without what a terminal obeys or what reorders text.
+func shown(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && !unicode.IsGraphic(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }
