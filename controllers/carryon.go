@@ -117,6 +117,7 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 			m.ReleaseUnread(clean(err.Error()), p.r.clock.Now())
 			return nil
 		}
+		rel.Begun = isMark(p.ring, p.c, run, rel.Mark)
 		m.LookedAtRelease(run, rel.Release, p.r.clock.Now())
 		return nil
 	case plan.Recheck:
@@ -129,8 +130,7 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 	case plan.ActRules:
 		return p.actRules(ctx, req.Rows)
 	case plan.StartUninstall, plan.FinishUninstall:
-		p.uninstall(ctx, req.Kind == plan.StartUninstall)
-		return nil
+		return p.uninstall(ctx, req.Kind == plan.StartUninstall)
 	case plan.WriteResult:
 		return p.finish(ctx, req)
 	case plan.MoveToUnsent:
@@ -349,12 +349,19 @@ func (p *pass) removeFinalizer(ctx context.Context) error {
 }
 
 // uninstall hands the release of the run to the pool.
-func (p *pass) uninstall(ctx context.Context, start bool) {
+func (p *pass) uninstall(ctx context.Context, start bool) error {
 	m, run, spec := &p.mem.run, p.c.State().Run, p.work.Helm
+	mark, err := signMark(p.ring, p.c, run)
+	if err != nil {
+		return err
+	}
 	want := helm.Committed{
 		Namespace: p.c.GetNamespace(), Name: run.Helm.Name, Revision: run.Helm.Revision, UID: types.UID(run.Helm.UID),
-		FirstDeployed: run.Helm.FirstDeployed.Time, Digest: run.Helm.Digest,
+		FirstDeployed: run.Helm.FirstDeployed.Time, Digest: run.Helm.Digest, Mark: mark,
 		Self: plan.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: p.c.GetNamespace(), Name: p.c.GetName(), UID: p.c.GetUID()},
+	}
+	if m.Release.Begun {
+		want.Begun = m.Release.Mark
 	}
 	want.HookTimeout, want.DisableHooks, want.Rights = defaultHelmTimeout, p.disablesHooks(), m.Reviewed
 	if spec != nil {
@@ -370,6 +377,7 @@ func (p *pass) uninstall(ctx context.Context, start bool) {
 	m.Busy = true
 	job := &uninstallJob{r: p.r, hands: p.hands, key: p.key, uid: p.c.GetUID(), run: run.Number, decides: run.Decides, want: want, start: start, confirmedAt: m.ConfirmedAt, reviewedAt: m.ReviewedAt, author: who.Author, ring: p.ring, ended: p.mem.ended, log: logf.FromContext(ctx)}
 	p.mem.stopUninstall = p.r.pool.do(ctx, job.do)
+	return nil
 }
 
 // takeUninstall takes the end of an uninstall that the pool has carried out.

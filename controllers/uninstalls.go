@@ -174,7 +174,7 @@ type uninstallGuard struct {
 // MayStart is asked before the release is marked as uninstalling.
 func (j *uninstallGuard) MayStart() error {
 	if !j.start {
-		return errors.New("the release is not uninstalling any more")
+		return errors.New("the release does not bear the mark of this uninstall any more")
 	}
 	if plan.Elapsed(j.confirmedAt, j.r.clock.Now()) >= plan.ConfirmationServes {
 		return errStale
@@ -202,10 +202,13 @@ func (j *uninstallGuard) MayStart() error {
 // MayDelete is asked before each deletion in a release that is uninstalling.
 func (j *uninstallGuard) MayDelete(ref plan.Ref) error { return j.mayFinish("delete", ref) }
 
-// MayRunHook is asked before what hooks of a release that is uninstalling need.
+// MayRunHook is asked before what hooks of a release that is uninstalling need is created.
 func (j *uninstallGuard) MayRunHook(ref plan.Ref) error { return j.mayFinish("runHook", ref) }
 
-// mayFinish is asked before each request that changes something of a release that is uninstalling: it is finished
+// MayNote is asked before something is noted in the record of a release that is uninstalling.
+func (j *uninstallGuard) MayNote(ref plan.Ref) error { return j.mayFinish("note", ref) }
+
+// mayFinish is asked before each request that changes something of a release whose uninstall was begun: it is finished
 // whatever the spec says now, but for nobody who was not asked about, not against a suspend, and after a deletion only for as
 // long as the Cleaner is held.
 func (j *uninstallGuard) mayFinish(verb string, ref plan.Ref) error {

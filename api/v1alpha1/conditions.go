@@ -11,6 +11,9 @@ const (
 	AnnotationRequestedAt = "cleaner.vtex.dev/requestedAt"
 	// AnnotationAuthor says who wrote the spec. The webhook writes and signs it; whatever else is written there is ignored.
 	AnnotationAuthor = "cleaner.vtex.dev/author"
+	// AnnotationUninstall is on the record of a Helm release that is being uninstalled, and says for which run. The operator
+	// writes and signs it; whatever else is written there is ignored.
+	AnnotationUninstall = "cleaner.vtex.dev/uninstall"
 	// ProtectKey, as a label or an annotation with the value "true", keeps an object from being touched.
 	ProtectKey = "cleaner.vtex.dev/protect"
 )

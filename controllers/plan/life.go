@@ -36,7 +36,7 @@ const (
 	Settle
 	// StartUninstall begins to uninstall the release.
 	StartUninstall
-	// FinishUninstall goes on with a release that is uninstalling.
+	// FinishUninstall goes on with an uninstall that the run has begun.
 	FinishUninstall
 	// WriteResult records Request.Result.
 	WriteResult
@@ -226,8 +226,8 @@ func (v View) open(run *v1alpha1.Run, m *Memory) Request {
 	return v.afterRows(run, m)
 }
 
-// ending brings an open run to a result without another deletion, but for a release that is uninstalling: that is
-// finished first, whoever left it so.
+// ending brings an open run to a result without another deletion, but for an uninstall that the run has begun: that is
+// finished first. One that somebody else has begun is left to them.
 func (v View) ending(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string) Request {
 	unread := run.Helm != nil && m.Release == nil
 	if unread && m.unread < maxReleaseLooks && !v.graceOver() {
@@ -236,7 +236,7 @@ func (v View) ending(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, messa
 		}
 		return Request{Kind: LookRelease}
 	}
-	if m.uninstalling(run) && !v.graceOver() {
+	if m.begun(run) && !v.graceOver() {
 		if Held(v.Cleaner.Common()) {
 			return v.until(time.Time{}, v1alpha1.ReasonSuspended)
 		}
@@ -255,6 +255,8 @@ func (v View) ending(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, messa
 		message = fmt.Sprintf("%s; release %q is left uninstalled in part: %s", message, run.Helm.Name, m.Failed)
 	case m.Half:
 		message = fmt.Sprintf("%s; release %q is left uninstalled in part", message, run.Helm.Name)
+	case m.uninstalling(run):
+		message = fmt.Sprintf("%s; release %q is being uninstalled by somebody else", message, run.Helm.Name)
 	}
 	return Request{Kind: WriteResult, Result: result, Message: message}
 }
@@ -345,7 +347,7 @@ func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
 		return v.until(m.Due, v1alpha1.ReasonReleasePending)
 	case rewritten(rel, run.Helm):
 		return Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: fmt.Sprintf("release %q is at revision %d now, recorded anew", rel.Name, rel.Revision)}
-	case rel.State == ReleaseUninstalling:
+	case rel.begun():
 		return v.uninstall(m, FinishUninstall)
 	case !m.Confirmed(v.Now) && !v.Now.Before(m.Due):
 		return Request{Kind: Recheck}

@@ -175,6 +175,16 @@ func TestWalksCatchBrokenMachines(t *testing.T) {
 				return plan.Request{Kind: plan.WriteResult, Result: v1alpha1.ResultPartial}
 			},
 		},
+		"FinishesWhatOthersBegan": {
+			reason:   "An uninstall that somebody else has begun must not be finished without a confirmation.",
+			scenario: "release",
+			next: func(v plan.View, m *plan.Memory) plan.Request {
+				if m.Release != nil {
+					m.Release.Begun = true
+				}
+				return plan.Next(v, m)
+			},
+		},
 		"DoesNotReviewTheAuthor": {
 			reason:   "An uninstall must not go on for an author who may not do it any more.",
 			scenario: "release-barred",

@@ -57,6 +57,7 @@ func TestNext(t *testing.T) {
 			}
 		}
 	}
+	begun := release(ReleaseUninstalling, func(r *Release) { r.Begun = true })
 	reviewed := func(after time.Duration) func(*Memory) {
 		return func(m *Memory) { m.AuthorReviewed(nil, born.Add(after)) }
 	}
@@ -141,7 +142,7 @@ func TestNext(t *testing.T) {
 		"LooksAtRelease":  {reason: "the release is read before anything is done to it", cleaner: []func(*v1alpha1.Cleaner){helm}, want: Request{Kind: LookRelease}},
 		"Uninstalls":      {reason: "as committed: uninstall", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed), reviewed(0)}, want: Request{Kind: StartUninstall}},
 		"UninstallsLate":  {reason: "not on an old confirmation", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){release(ReleaseDeployed)}, want: Request{Kind: Recheck}},
-		"Resumes":         {reason: "one that is uninstalling is finished without", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){release(ReleaseUninstalling), reviewed(time.Minute)}, want: Request{Kind: FinishUninstall}},
+		"Resumes":         {reason: "an uninstall that the run has begun is finished without", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){begun, reviewed(time.Minute)}, want: Request{Kind: FinishUninstall}},
 		"Busy":            {reason: "nothing else while an uninstall is under way", cleaner: []func(*v1alpha1.Cleaner){helm, del}, memory: []func(*Memory){func(m *Memory) { m.Busy = true }}, want: Request{Kind: Idle, Until: born.Add(30 * time.Second), Reason: v1alpha1.ReasonUninstalling}},
 		"ReleaseGone":     {reason: "gone is done", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseGone)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
 		"ReleaseAnew":     {reason: "installed anew is done, and not touched", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.FirstDeployed = born.Add(time.Hour) })}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
@@ -158,15 +159,40 @@ func TestNext(t *testing.T) {
 		"ReleaseNeverDigested":  {reason: "an older version recorded no digest", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Digest = "v1:b" }), reviewed(0)}, want: Request{Kind: StartUninstall}},
 		"ForgedRelease":         {reason: "a release that the spec does not name is left alone", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Spec.Helm.Release = "other" }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec does not ask to uninstall release "r"`}},
 		"ReleaseNotToDelete":    {reason: "nor is one touched that the spec only looks at", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Spec.Helm.Delete = false }}, memory: []func(*Memory){release(ReleaseDeployed)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec does not ask to uninstall release "r"`}},
-		"StopFinishesRelease":   {reason: "a stop does not leave a release half-way", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){release(ReleaseUninstalling), reviewed(0)}, want: Request{Kind: FinishUninstall}},
-		"DeleteFinishesRelease": {reason: "nor does kubectl delete, within the grace", cleaner: []func(*v1alpha1.Cleaner){helm, del}, after: 29 * time.Second, memory: []func(*Memory){release(ReleaseUninstalling), reviewed(29 * time.Second)}, want: Request{Kind: FinishUninstall}},
+		"StopFinishesRelease":   {reason: "a stop does not leave a release half-way", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){begun, reviewed(0)}, want: Request{Kind: FinishUninstall}},
+		"DeleteFinishesRelease": {reason: "nor does kubectl delete, within the grace", cleaner: []func(*v1alpha1.Cleaner){helm, del}, after: 29 * time.Second, memory: []func(*Memory){begun, reviewed(29 * time.Second)}, want: Request{Kind: FinishUninstall}},
+		"BegunByOthers":         {reason: "an uninstall of somebody else needs a confirmation, as any other", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){release(ReleaseUninstalling), reviewed(time.Minute)}, want: Request{Kind: Recheck}},
+		"BegunByOthersTrue":     {reason: "and is begun when there is one", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseUninstalling), reviewed(0)}, want: Request{Kind: StartUninstall}},
+		"BegunByOthersFalse": {
+			reason: "it is left to them when the conditions are false", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseUninstalling), reviewed(0), func(m *Memory) { m.Stop = "not true" }},
+			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `not true; release "r" is being uninstalled by somebody else`},
+		},
+		"BegunByOthersEdited": {
+			reason: "when the spec was edited", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){release(ReleaseUninstalling), reviewed(0)},
+			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec was edited; release "r" is being uninstalled by somebody else`},
+		},
+		"BegunByOthersDeleted": {
+			reason: "and when the Cleaner was deleted", cleaner: []func(*v1alpha1.Cleaner){helm, del}, memory: []func(*Memory){release(ReleaseUninstalling), reviewed(0)},
+			want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: `the Cleaner was deleted; release "r" is being uninstalled by somebody else`},
+		},
+		"BegunByOthersRewritten": {
+			reason: "whoever may write a status may write the rest: it is compared", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }},
+			memory: []func(*Memory){release(ReleaseUninstalling, func(r *Release) { r.Digest = "v1:b" }), reviewed(0)},
+			want:   Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" is at revision 2 now, recorded anew`},
+		},
+		"BegunAndRewritten": {
+			reason: "what the run has begun is gone on with, which says that it cannot be", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }},
+			memory: []func(*Memory){release(ReleaseUninstalling, func(r *Release) { r.Begun, r.Digest = true, "v1:b" }), reviewed(0)},
+			want:   Request{Kind: FinishUninstall},
+		},
+		"MarkedAndDeployed":     {reason: "a mark is no uninstall", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Begun = true }), reviewed(0)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "the spec was edited"}},
 		"GraceLeavesRelease":    {reason: "after it, it does", cleaner: []func(*v1alpha1.Cleaner){helm, del}, after: 30 * time.Second, want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}},
 		"ReviewsBeforeTheStart": {reason: "no uninstall without a look at what the author may do", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed)}, want: Request{Kind: ReviewAuthor}},
-		"ReviewsBeforeTheRest":  {reason: "nor the rest of one", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseUninstalling)}, want: Request{Kind: ReviewAuthor}},
-		"ReviewsAfterAStop":     {reason: "whoever has edited the spec", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){release(ReleaseUninstalling)}, want: Request{Kind: ReviewAuthor}},
-		"ReviewsAgain":          {reason: "a review serves as long as a confirmation", cleaner: []func(*v1alpha1.Cleaner){helm}, after: 10 * time.Second, memory: []func(*Memory){release(ReleaseUninstalling), reviewed(0)}, want: Request{Kind: ReviewAuthor}},
+		"ReviewsBeforeTheRest":  {reason: "nor the rest of one", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){begun}, want: Request{Kind: ReviewAuthor}},
+		"ReviewsAfterAStop":     {reason: "whoever has edited the spec", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){begun}, want: Request{Kind: ReviewAuthor}},
+		"ReviewsAgain":          {reason: "a review serves as long as a confirmation", cleaner: []func(*v1alpha1.Cleaner){helm}, after: 10 * time.Second, memory: []func(*Memory){begun, reviewed(0)}, want: Request{Kind: ReviewAuthor}},
 		"Barred": {
-			reason: "what the author may not do waits", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseUninstalling), barred},
+			reason: "what the author may not do waits", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){begun, barred},
 			want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonAuthorLacksRights},
 		},
 		"BarredBeforeALook": {
@@ -179,7 +205,7 @@ func TestNext(t *testing.T) {
 		},
 		"BarredOver": {reason: "then it is looked again", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){barred}, want: Request{Kind: LookRelease}},
 		"BarredAndDeleted": {
-			reason: "a deleted Cleaner waits for as long as its grace", cleaner: []func(*v1alpha1.Cleaner){helm, del}, memory: []func(*Memory){release(ReleaseUninstalling), barred},
+			reason: "a deleted Cleaner waits for as long as its grace", cleaner: []func(*v1alpha1.Cleaner){helm, del}, memory: []func(*Memory){begun, barred},
 			want: Request{Kind: Idle, Until: born.Add(30 * time.Second), Reason: v1alpha1.ReasonAuthorLacksRights},
 		},
 		"BarredAndGone": {

@@ -340,7 +340,7 @@ func (w *walk) lookRelease(i int) error {
 		q.memory.ReleaseUnread("500", w.now)
 		return nil
 	}
-	q.memory.LookedAtRelease(q.read.Status.Run, w.release(&w.s), w.now)
+	q.memory.LookedAtRelease(q.read.Status.Run, w.release(&w.s, q.read.Status.Run.Number), w.now)
 	return w.take(step)
 }
 

@@ -155,13 +155,13 @@ func sight(s *lifemodel.State, k int) plan.Sight {
 	return plan.Sight{UID: o.UID, ResourceVersion: o.ResourceVersion, Terminating: o.Terminating, Finalizers: o.Finalizers}
 }
 
-// release is the Helm release as it is read.
-func (w *world) release(s *lifemodel.State) plan.Release {
+// release is the Helm release as it is read for a run; 0: there is none.
+func (w *world) release(s *lifemodel.State, run int64) plan.Release {
 	states := map[lifemodel.ReleaseStatus]plan.ReleaseState{
 		lifemodel.Absent: plan.ReleaseGone, lifemodel.Deployed: plan.ReleaseDeployed, lifemodel.Uninstalling: plan.ReleaseUninstalling,
 	}
 	r := &s.Rel
-	out := plan.Release{State: states[r.Status], Name: "app", Revision: int64(r.Revision), FirstDeployed: w.installed(r.Era)}
+	out := plan.Release{State: states[r.Status], Name: "app", Revision: int64(r.Revision), FirstDeployed: w.installed(r.Era), Begun: r.Mark != 0 && int64(r.Mark) == run}
 	if r.Pending {
 		out.State = plan.ReleasePending
 		out.Revision++
@@ -188,7 +188,7 @@ func (w *world) input(s *lifemodel.State, c *v1alpha1.Cleaner, now time.Time) pl
 	proof := plan.Object{Ref: plan.Ref{Resource: configMaps, Namespace: namespace, Name: evidence, UID: evidence}, Value: value(evidence, s.Evidence)}
 	in.Snapshot = append(in.Snapshot, plan.Target{State: plan.Complete, Resource: configMaps, Namespaced: true, Objects: []plan.Object{proof}})
 	if w.model.Release {
-		rel := w.release(s)
+		rel := w.release(s, 0)
 		in.Release = &rel
 	}
 	return in

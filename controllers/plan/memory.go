@@ -82,7 +82,7 @@ type Memory struct {
 	Stop string
 	// Release is the release as read in this pass; nil when it was not.
 	Release *Release
-	// Half says that the release was uninstalling when it was looked at last.
+	// Half says that the release was uninstalling for this run when it was looked at last.
 	Half bool
 	// ReviewedAt is when the author was found to be allowed to uninstall Release; zero: not since it was read. Reviewed are the
 	// rights that were asked about; empty if none were.
@@ -357,7 +357,7 @@ func (m *Memory) holdsUp(rows []int) bool {
 func (m *Memory) LookedAtRelease(run *v1alpha1.Run, rel Release, now time.Time) {
 	m.forgetRelease()
 	m.Release, m.unread = &rel, 0
-	m.Half = m.uninstalling(run)
+	m.Half = m.begun(run)
 	if rel.State == ReleasePending {
 		m.Fail("the release is being changed by somebody", now)
 	}
@@ -419,11 +419,15 @@ func (m *Memory) Uninstalled(why string, now time.Time) {
 	m.calm()
 }
 
-// uninstalling says that the release is that of the run, and being uninstalled.
+// uninstalling says that the release is that of the run, and being uninstalled by somebody.
 func (m *Memory) uninstalling(run *v1alpha1.Run) bool {
 	return run.Helm != nil && m.Release != nil && m.Release.State == ReleaseUninstalling &&
 		m.Release.Revision == run.Helm.Revision && string(m.Release.UID) == run.Helm.UID && sameRelease(m.Release, run.Helm)
 }
+
+// begun says that the release is being uninstalled, and that this operator has begun that for the run. Its status alone says
+// nothing: whoever may write the record writes that.
+func (m *Memory) begun(run *v1alpha1.Run) bool { return m.uninstalling(run) && m.Release.begun() }
 
 // waitsFor says why rows are not tried now: because they were refused, or because all of them change too fast.
 func (m *Memory) waitsFor(rows []int) string {

@@ -22,7 +22,7 @@ const (
 	ReleaseGone
 	// ReleaseDeployed is there, and nobody is at it.
 	ReleaseDeployed
-	// ReleaseUninstalling is being uninstalled, or was left so.
+	// ReleaseUninstalling is being uninstalled, or was left so, by whomever.
 	ReleaseUninstalling
 	// ReleasePending is being installed, upgraded or rolled back.
 	ReleasePending
@@ -36,6 +36,10 @@ type Release struct {
 	// UID is that of the Secret that holds the revision.
 	UID           types.UID
 	FirstDeployed time.Time
+	// Mark says on the Secret who has begun to uninstall it, if anything does, and Begun that it is the mark of the open run:
+	// this operator has.
+	Mark  string
+	Begun bool
 	// Digest is a fingerprint of what its uninstall would delete and run.
 	Digest string
 	// HasHooks says that uninstalling it runs hooks, and HooksBlocked why these cannot be run; empty if they can.
@@ -47,6 +51,9 @@ type Release struct {
 	// Blocked is a reason of api/v1alpha1 for which it must not be uninstalled, and Detail says it in words.
 	Blocked, Detail string
 }
+
+// begun says that the release is being uninstalled, and that the open run has begun that.
+func (r *Release) begun() bool { return r.State == ReleaseUninstalling && r.Begun }
 
 // releaseStep adds the release, or says for which reason it blocks the plan.
 func (in *Input) releaseStep(p *Plan) (reason, detail string) {

@@ -114,18 +114,18 @@ func (m *Memory) releaseOutcome(run *v1alpha1.Run) v1alpha1.Outcome {
 		return v1alpha1.OutcomeGone
 	case !sameRelease(rel, run.Helm):
 		return v1alpha1.OutcomeReplaced
-	case rel.State == ReleaseUninstalling:
+	case m.begun(run):
 		return v1alpha1.OutcomeTerminating
 	default:
 		return v1alpha1.OutcomeKept
 	}
 }
 
-// rewritten says that the record of a release that nobody is uninstalling is not what was recorded of it. Older versions
-// did not record a digest. One that is uninstalling is no less that of the run: whoever finishes it compares, and says so.
+// rewritten says that the record of a release whose uninstall is not ours is not what was recorded of it. Older versions
+// did not record a digest. One that is ours is no less that of the run: whoever finishes it compares, and says so.
 func rewritten(rel *Release, h *v1alpha1.HelmRelease) bool {
 	return rel.Revision != h.Revision || string(rel.UID) != h.UID ||
-		rel.State != ReleaseUninstalling && h.Digest != "" && rel.Digest != h.Digest
+		!rel.begun() && h.Digest != "" && rel.Digest != h.Digest
 }
 
 // sameRelease says that a release is the one that was recorded, at whatever revision. What is recorded has the

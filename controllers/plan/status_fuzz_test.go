@@ -110,11 +110,15 @@ func (s *stranger) release() Release {
 	states := []ReleaseState{ReleaseGone, ReleaseDeployed, ReleasePending, ReleaseUninstalling}
 	return Release{
 		State: states[int(s.next())%len(states)], Name: h.Name, Revision: h.Revision, FirstDeployed: h.FirstDeployed.Time, Digest: h.Digest,
+		Begun: s.next()%2 == 0,
 	}
 }
 
-// uninstall fails unless the spec asks for the release, but for one that is half gone: whoever began that, it is finished.
+// uninstall fails unless the spec asks for the release, but for one whose uninstall was begun: that is finished.
 func (s *stranger) uninstall(start bool) {
+	if rel := s.memory.Release; start == rel.begun() {
+		s.Fatalf("an uninstall is to begin: %t, and it has: %t", start, rel.begun())
+	}
 	if h := s.status().Run.Helm; start && h.Name != fuzzedRelease {
 		s.Fatalf("release %q is to be uninstalled, which the spec does not name", h.Name)
 	}

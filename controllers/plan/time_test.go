@@ -342,7 +342,7 @@ func TestAnOpenRunAndAClockThatCannotBeTrusted(t *testing.T) {
 	// A release that is uninstalling is finished, but not now.
 	v.Decides = "v1:0"
 	run.Helm = &v1alpha1.HelmRelease{Name: "r", Revision: 1, UID: "u", FirstDeployed: metav1.NewMicroTime(born)}
-	m.Release = &Release{State: ReleaseUninstalling, Name: "r", Revision: 1, UID: "u", FirstDeployed: born}
+	m.Release = &Release{State: ReleaseUninstalling, Begun: true, Name: "r", Revision: 1, UID: "u", FirstDeployed: born}
 	c.DeletionTimestamp, v.FinishGrace = &metav1.Time{Time: born}, time.Minute
 	if diff := cmp.Diff(want, Next(v, m)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package signing signs what the operator stores where others can write, so that it can tell its own words when it reads
-// them back: the author of a Cleaner, and the record of its runs.
+// them back: the author of a Cleaner, the record of its runs, and which uninstalls of Helm releases are its own.
 //
 // A signature is an HMAC over a purpose and a text. The text says what the signature is about (kind, namespace, name,
 // UID), so that a signature copied to another object is worthless.
@@ -39,6 +39,8 @@ const (
 	Author Purpose = "author"
 	// Record is for what the status of a Cleaner says about its runs.
 	Record Purpose = "record"
+	// Uninstall is for the mark on the record of a Helm release whose uninstall the operator has begun.
+	Uninstall Purpose = "uninstall"
 )
 
 // Keys gives the keys with which the operator signs what it reads back from where others can write.

@@ -8,16 +8,20 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	helm "helm.sh/helm/v3/pkg/release"
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/helmtest"
 	"github.com/vtex/cleaner/test/operator"
+	"github.com/vtex/cleaner/test/sink"
 )
 
 // uninstalls is a Cleaner that uninstalls a release, at once.
@@ -112,6 +116,102 @@ func TestKilledHalfWayThroughAnUninstall(t *testing.T) {
 	for _, object := range []string{"services shop-svc", "configmaps shop-config", "secrets sh.helm.release.v1.shop.v1", "cleaners shop"} {
 		if deleted[object] != 1 {
 			t.Errorf("%s was deleted %d times, want once: %v", object, deleted[object], deleted)
+		}
+	}
+}
+
+// TestAnUninstallOfSomebodyElseIsNotFinished has somebody who may write the record of a release mark it as uninstalling after a
+// run was committed, while the operator is down. A run that has to stop is stopped, and nothing of the release goes; one whose
+// conditions still hold goes on.
+func TestAnUninstallOfSomebodyElseIsNotFinished(t *testing.T) {
+	e := alone(t)
+	l := newLab(t, e)
+	first := l.runs(e.binary, append(lone(), "--finish-grace=1h")...) // else the grace may end before the operator is back
+	told := l.sink()
+	gate := l.gate()
+	stops := map[string]struct {
+		stop   func(c *v1alpha1.Cleaner)
+		result v1alpha1.Result
+		says   string
+	}{
+		"untrue": {func(_ *v1alpha1.Cleaner) {
+			state := &corev1.ConfigMap{}
+			l.update(state, "untrue-state", func() { state.Data["clean"] = "false" })
+		}, v1alpha1.ResultPartial, "is not true any more"},
+		"edited": {func(c *v1alpha1.Cleaner) {
+			l.update(c, c.Name, func() { c.Spec.Helm, c.Spec.Conditions = nil, []string{"false"} })
+		}, v1alpha1.ResultPartial, "the spec was edited"},
+		"removed": {func(c *v1alpha1.Cleaner) {
+			if err := l.Delete(l.ctx, c); err != nil {
+				t.Fatal(err)
+			}
+		}, v1alpha1.ResultAbandoned, "the Cleaner was deleted"},
+		"clean": {func(*v1alpha1.Cleaner) {}, v1alpha1.ResultCompleted, ""},
+	}
+	set := func(name string, status helm.Status) {
+		if err := helmtest.SetStatus(l.Config(), l.ns, name, status); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gate.set(func(*admissionv1.AdmissionRequest) (bool, string) { return false, "the gate is closed" })
+	for name := range stops {
+		release(l, name, nil)
+		l.configMap(name+"-state", nil, map[string]string{"clean": "true"})
+		l.configMap(name+"-evidence", nil, nil)
+		l.apply(cleanerYAML(name, fmt.Sprintf(`
+  ttl: 0s
+  cloudEventSink: %[2]q
+  helm: {release: %[1]s, delete: true}
+  targets:
+  - {name: evidence, reference: {version: v1, kind: ConfigMap, name: %[1]s-evidence}, delete: true, includeWhenEvaluating: false}
+  - {name: state, reference: {version: v1, kind: ConfigMap, name: %[1]s-state}}
+  conditions: ['state.data.clean == "true"']`, name, told.URL)))
+	}
+	for name := range stops { // the run is committed: from here on somebody has it wait
+		l.says(name, v1alpha1.ConditionReady, v1alpha1.ReasonDeletionRefused)
+		set(name, helm.StatusPendingUpgrade)
+	}
+	gate.set(allow)
+	for name := range stops {
+		l.says(name, v1alpha1.ConditionReady, v1alpha1.ReasonReleasePending)
+	}
+	if err := first.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range stops {
+		set(name, helm.StatusUninstalling)
+		s.stop(l.cleaner(name))
+	}
+	l.runs(e.binary, append(lone(), "--finish-grace=1h")...)
+
+	results := map[string]sink.Event{}
+	for _, event := range l.received(told, len(stops)) {
+		for name := range stops {
+			if strings.Contains(string(event.Data), fmt.Sprintf("%q", name)) {
+				results[name] = event
+			}
+		}
+	}
+	for name, s := range stops {
+		data := strings.ReplaceAll(string(results[name].Data), `\"`, `"`)
+		for _, want := range []string{string(s.result), s.says} {
+			if !strings.Contains(data, want) {
+				t.Errorf("%s: the event does not say %q: %s", name, want, data)
+			}
+		}
+		left := l.exists(&corev1.ConfigMap{}, name+"-config") && l.exists(&corev1.Service{}, name+"-svc") && l.exists(&corev1.Secret{}, "sh.helm.release.v1."+name+".v1")
+		if stopped := s.result != v1alpha1.ResultCompleted; stopped != left {
+			t.Errorf("%s: all of the release is left: %t, want %t", name, left, stopped)
+		}
+		if says := fmt.Sprintf(`release "%s" is being uninstalled by somebody else`, name); (s.says != "") != strings.Contains(data, says) {
+			t.Errorf("%s: the event says that somebody else uninstalls it, or not, which is wrong: %s", name, data)
+		}
+	}
+	for _, d := range l.deletes() {
+		for name, s := range stops {
+			if s.says != "" && slices.Contains([]string{name + "-config", name + "-svc", "sh.helm.release.v1." + name + ".v1"}, d.ObjectRef.Name) {
+				t.Errorf("something of release %q was deleted: %s", name, d)
+			}
 		}
 	}
 }

@@ -55,7 +55,7 @@ type Line struct {
 	// Evaluation is the evaluation of a Recurring Cleaner that decided, in whatever way it is numbered.
 	Evaluation any    `json:"evaluation"`
 	Rule       string `json:"rule"`
-	// Verb is what is about to be done: delete, evict, patch, removeFinalizer; or runHook.
+	// Verb is what is about to be done: delete, evict, patch, removeFinalizer; or runHook, note.
 	Verb string `json:"verb"`
 	// Decides is the fingerprint of the spec that decided.
 	Decides string `json:"decides"`

@@ -83,7 +83,7 @@ const (
 	UpgradeEnds
 	Reinstall
 	UninstallByHand
-	UninstallHalf // by somebody who was killed half-way
+	UninstallHalf // by somebody who was killed half-way, or who only says so in its record
 	LockRelease   // those who began the run may not read the release any more
 	UnlockRelease
 	TakeRights // the author may not uninstall the release any more

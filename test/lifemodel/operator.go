@@ -436,7 +436,7 @@ func (o *operator) look(known Rows) (done, replaced Rows) {
 	return done, replaced
 }
 
-// ending brings an open run to a result without another deletion, but for a release that is uninstalling.
+// ending brings an open run to a result without another deletion, but for an uninstall that the run has begun.
 func (o *operator) ending(result Result) {
 	over := o.s.Grace || !o.keeps(GraceFinishes)
 	if finish := o.keeps(UninstallFinished) && !(result == Abandoned && over); finish && o.r.Release != (Install{}) {
@@ -448,7 +448,7 @@ func (o *operator) ending(result Result) {
 		switch o.p.Seen {
 		case NotSeen:
 			return
-		case SeenUninstalling:
+		case SeenBegun:
 			o.finishUninstall()
 			return
 		}
@@ -585,10 +585,17 @@ func (o *operator) lookRelease() {
 		sight = SeenPending
 	case rel.Revision != was.Revision && o.keeps(RevisionCompared):
 		sight = SeenUpgraded
+	case o.begun(rel):
+		sight = SeenBegun
 	case rel.Status == Uninstalling:
 		sight = SeenUninstalling
 	}
 	o.move(AtStart, o.label(LookRelease, OK), func(p *Process) { p.Seen, p.Reviewed = sight, false })
+}
+
+// begun says that a release is uninstalling, and that the run has begun that.
+func (o *operator) begun(rel *Release) bool {
+	return rel.Status == Uninstalling && (rel.Mark == o.r.Number || !o.keeps(OnlyOwnFinished))
 }
 
 // afterRows is what remains when every row is done: the objects are gone or the settle time is over, then the release.
@@ -609,9 +616,9 @@ func (o *operator) afterRows() {
 		o.end(Completed)
 	case SeenUpgraded:
 		o.end(Partial)
-	case SeenUninstalling:
+	case SeenBegun:
 		o.finishUninstall()
-	case SeenAsCommitted:
+	case SeenUninstalling, SeenAsCommitted:
 		if !o.p.Confirmed {
 			o.recheck()
 		} else if o.deed {
@@ -620,7 +627,7 @@ func (o *operator) afterRows() {
 	}
 }
 
-// finishUninstall goes on with a release that is uninstalling, whoever left it so.
+// finishUninstall goes on with an uninstall that the run has begun.
 func (o *operator) finishUninstall() {
 	if o.finish {
 		o.beginUninstall(AtGetReleaseObject, FinishUninstall)
@@ -652,7 +659,7 @@ func (o *operator) uninstall() {
 	n := *o.s
 	p, rel, was := &n.P[o.i], &n.Rel, o.r.Release
 	same := (rel.Era == was.Era || !o.keeps(EraCompared)) && (rel.Revision == was.Revision || !o.keeps(RevisionCompared))
-	ours := rel.Status == Uninstalling && same && !rel.Pending && !rel.Locked
+	ours := o.begun(rel) && same && !rel.Pending && !rel.Locked
 	step := func(at Place, w What, a Answer, breaks Property) {
 		p.At = at
 		o.add(&n, o.label(w, a), true, breaks)
@@ -662,7 +669,7 @@ func (o *operator) uninstall() {
 		switch {
 		case !o.deed || !p.Confirmed || rel.Locked:
 			step(AtStart, StartUninstall, Withheld, Sound)
-		case !same || rel.Status != Deployed:
+		case !same, rel.Status == Absent, o.begun(rel):
 			step(AtStart, StartUninstall, Conflict, Sound)
 		default:
 			breaks := o.judgeDeed(o.s, o.p, o.r.Number, false)
@@ -671,7 +678,7 @@ func (o *operator) uninstall() {
 			}
 			n.Touched |= bit(o.r.Number)
 			n.Swept |= bit(o.r.Number)
-			rel.Status = Uninstalling
+			rel.Status, rel.Mark = Uninstalling, o.r.Number
 			step(AtGetReleaseObject, StartUninstall, OK, breaks)
 		}
 	case AtGetReleaseObject:

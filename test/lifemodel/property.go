@@ -40,9 +40,11 @@ const (
 	NotReinstalled
 	// NotUpgraded: nothing of a release that was upgraded, or is being so, is deleted.
 	NotUpgraded
-	// NotHalfUninstalled: no run ends with a release that we left half-uninstalled, but when the grace is over, or the
-	// release cannot be read.
+	// NotHalfUninstalled: no run ends with a release that we left half-uninstalled, but when the grace is over, the
+	// release cannot be read, or somebody else has gone on with it.
 	NotHalfUninstalled
+	// OwnUninstall: nothing of a release is deleted but in an uninstall that the run has begun, which was a deed like any other.
+	OwnUninstall
 	// AuthorMay: an uninstall is begun and gone on with only if the author was allowed to do that within the last 10 s.
 	AuthorMay
 	// DeedsCounted: each deed of a Cleaner that stays, with a sink, is in the count of a run.
@@ -61,7 +63,7 @@ const (
 // String is the name of the property.
 func (p Property) String() string {
 	return [...]string{"Sound", "CommittedOnly", "DecidedVersion", "DeedsOfOpenRun", "OrdersObeyed", "TrueLately", "NotFalseLately", "ResultTrue",
-		"KeptIsUntouched", "DisturbedOnly", "RunsEnd", "EventsDelivered", "OneEvent", "NotReinstalled", "NotUpgraded", "NotHalfUninstalled", "AuthorMay",
+		"KeptIsUntouched", "DisturbedOnly", "RunsEnd", "EventsDelivered", "OneEvent", "NotReinstalled", "NotUpgraded", "NotHalfUninstalled", "OwnUninstall", "AuthorMay",
 		"DeedsCounted", "DeedsFoundOut", "EndReachable", "LateRequest", "OutOfBounds"}[p]
 }
 
@@ -81,6 +83,8 @@ func (m *Model) judgeDeed(s *State, p *Process, number uint8, finishing bool) Pr
 		return DeedsOfOpenRun
 	case !m.LateWatch && (s.C.Suspended || s.C.Deleted && !(finishing && !s.Grace) || s.C.Decides != r.Decides && !finishing):
 		return OrdersObeyed
+	case finishing && s.Swept&bit(number) == 0:
+		return OwnUninstall
 	case finishing:
 		return Sound
 	case s.Touched&bit(number) == 0 && !(blind && m.someGone(s)) && !s.Recent:
@@ -128,7 +132,7 @@ func (m *Model) judgeResult(s *State, p *Process, result Result) Property {
 		return ResultTrue
 	case rel.Locked: // whoever ends it says that nobody knows
 		return Sound
-	case rel.Install == r.Release && rel.Status == Uninstalling && !rel.Pending && s.Swept&bit(r.Number) != 0 && !(result == Abandoned && s.Grace):
+	case rel.Install == r.Release && rel.Status == Uninstalling && rel.Mark != 0 && !rel.Pending && s.Swept&bit(r.Number) != 0 && !(result == Abandoned && s.Grace):
 		return NotHalfUninstalled
 	}
 	return Sound

@@ -112,7 +112,8 @@ const (
 	ReleaseListed                        // the release is read before each DELETE of its objects
 	EraCompared                          // ... with firstDeployed
 	RevisionCompared                     // ... and the revision
-	UninstallFinished                    // a release that is uninstalling is finished before any result
+	UninstallFinished                    // an uninstall that the run has begun is finished before any result
+	OnlyOwnFinished                      // ... and one that somebody else has begun is no such
 	GraceFinishes                        // ... after a kubectl delete too, within the grace
 	AuthorAsked                          // before each uninstall, and before going on with one, the author is reviewed
 	BlindEnds                            // ... but not waited for if it cannot be read, once the run was stopped
@@ -163,6 +164,7 @@ func Mutants() []Mutant {
 		{"firstDeployed is not compared", EraCompared, NotReinstalled, "release"},
 		{"the revision is not compared", RevisionCompared, NotUpgraded, "release"},
 		{"a stop leaves an uninstall", UninstallFinished, NotHalfUninstalled, "release"},
+		{"an uninstall of others is finished", OnlyOwnFinished, OwnUninstall, "release"},
 		{"a deletion leaves an uninstall", GraceFinishes, NotHalfUninstalled, "release"},
 		{"the author is not reviewed", AuthorAsked, AuthorMay, "release-barred"},
 		{"a release that cannot be read is waited for", BlindEnds, EndReachable, "release-locked"},

@@ -105,6 +105,7 @@ const (
 type Release struct {
 	Install
 	Status  ReleaseStatus
+	Mark    uint8   // the run whose signed mark is on its record, where it is uninstalling; 0: somebody else has begun that
 	Pending bool    // a newer revision is there, pending-upgrade
 	Locked  bool    // it cannot be read
 	Object  Install // the zero value: the object is gone
@@ -156,7 +157,8 @@ const (
 	SeenGone              // or installed anew
 	SeenPending
 	SeenUpgraded
-	SeenUninstalling
+	SeenBegun        // uninstalling, by the run
+	SeenUninstalling // by somebody else
 	SeenAsCommitted
 	SeenBlind // it could not be read, time and again
 )

@@ -212,8 +212,8 @@ func (x *steps) releaseActs() {
 	if r.Status != Absent {
 		x.act(UninstallByHand, 0, func(n *State) { n.Rel = Release{Install: Install{Era: r.Era}} })
 	}
-	if r.Status == Deployed {
-		x.act(UninstallHalf, 0, func(n *State) { n.Rel.Status = Uninstalling })
+	if r.Status == Deployed || r.Mark != 0 { // Helm writes the record without what it does not know
+		x.act(UninstallHalf, 0, func(n *State) { n.Rel.Status, n.Rel.Mark = Uninstalling, 0 })
 	}
 	if r.Status != Absent && !r.Locked && x.s.stopped() { // the account that began the run, for one that names another now
 		x.act(LockRelease, 0, func(n *State) { n.Rel.Locked = true })

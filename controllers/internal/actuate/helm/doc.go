@@ -7,7 +7,8 @@
 // manifest and of a release Secret alike, carries UID and resourceVersion of a read made right before it, after that
 // read has shown that the object belongs to the release and a list of the release's Secrets that the release is still
 // the one that was decided on. The Secrets go last, the newest at the very end, so that an uninstall that was cut short
-// anywhere is found `uninstalling` and carried on.
+// anywhere is found `uninstalling` and carried on: if the newest bears the mark that its caller wrote with that status. Else
+// somebody else says so, and it is begun like any other.
 //
 // Whoever may write Secrets writes what a release is. What was decided on is known by a digest of its manifest and its
 // delete hooks: a record that says something else since is not acted on. Hooks are run, and objects outside the

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 )
 
@@ -68,41 +69,66 @@ func (r record) shown(want Committed) *release.Release {
 	return &shown
 }
 
-// Update marks the release as uninstalling, the only update of an uninstall that does not keep the history. One that is
-// marked already is left as it is.
+// Update marks the release as uninstalling, the only update of an uninstall that does not keep the history. One that bears the
+// caller's mark already is left as it is; an older mark of the caller's is renewed.
 func (c *records) Update(string, *release.Release) error {
 	h, err := c.s.committed()
 	if err != nil {
 		return err
 	}
 	was, _ := h.newest()
-	if was.status() == release.StatusUninstalling {
-		return nil
+	switch {
+	case !c.s.begun(was):
+		err = c.s.begin(was)
+	case was.mark() != c.s.want.Mark:
+		err = c.s.renew(was)
 	}
-	secret, err := c.s.whole(was)
-	if err != nil {
-		return c.s.halt(err)
-	}
-	if stopped := takeTurn(c.s.ctx, func() {
-		secret.Data["release"], err = was.said.marked(secret.Data["release"], c.s.u.clock.Now())
-	}); stopped != nil || err != nil {
-		return c.s.halt(fmt.Errorf("cannot mark the release as uninstalling: %w", errors.Join(stopped, err)))
-	}
-	for label, value := range map[string]string{
-		"status": string(release.StatusUninstalling), "version": strconv.Itoa(was.version), "modifiedAt": strconv.FormatInt(c.s.u.clock.Now().Unix(), 10),
-	} {
-		metav1.SetMetaDataLabel(&secret.ObjectMeta, label, value)
-	}
-	if err := c.s.obey("the start", c.s.guard.MayStart()); err != nil {
-		return err
-	}
-	faults.Point("before the release is marked")
-	_, err = c.s.u.secrets.Secrets(secret.Namespace).Update(c.s.ctx, secret, metav1.UpdateOptions{})
-	faults.Point("after the release is marked")
 	if err != nil {
 		return c.s.halt(fmt.Errorf("cannot mark the release as uninstalling: %w", err))
 	}
 	return nil
+}
+
+// begin writes, in one request, that the release is uninstalling, and that the caller has begun that. What somebody has noted
+// about its hooks before counts for nothing.
+func (s *session) begin(was record) error {
+	secret, err := s.whole(was)
+	if err != nil {
+		return err
+	}
+	if stopped := takeTurn(s.ctx, func() {
+		secret.Data["release"], err = was.said.marked(secret.Data["release"], s.u.clock.Now())
+	}); stopped != nil || err != nil {
+		return errors.Join(stopped, err)
+	}
+	for label, value := range map[string]string{
+		"status": string(release.StatusUninstalling), "version": strconv.Itoa(was.version), "modifiedAt": strconv.FormatInt(s.u.clock.Now().Unix(), 10),
+	} {
+		metav1.SetMetaDataLabel(&secret.ObjectMeta, label, value)
+	}
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.AnnotationUninstall, s.want.Mark)
+	delete(secret.Annotations, hooksDoneAnnotation)
+	if err := s.obey("the start", s.guard.MayStart()); err != nil {
+		return err
+	}
+	faults.Point("before the release is marked")
+	_, err = s.u.secrets.Secrets(secret.Namespace).Update(s.ctx, secret, metav1.UpdateOptions{})
+	faults.Point("after the release is marked")
+	return err
+}
+
+// renew writes the caller's mark in the place of an older one.
+func (s *session) renew(was record) error {
+	if err := s.obey("the renewal of its mark", s.guard.MayNote(was.ref())); err != nil {
+		return err
+	}
+	secret, err := s.whole(was)
+	if err != nil {
+		return err
+	}
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.AnnotationUninstall, s.want.Mark)
+	_, err = s.u.secrets.Secrets(secret.Namespace).Update(s.ctx, secret, metav1.UpdateOptions{})
+	return err
 }
 
 // whole reads the Secret of a record, which must be as it was when the record was read.

@@ -420,7 +420,7 @@ func (s *session) hookDone() error {
 	if err != nil {
 		return err
 	}
-	if err := s.obey(fmt.Sprintf("the note that the %s hooks are done", s.event), s.guard.MayRunHook(r.ref())); err != nil {
+	if err := s.obey(fmt.Sprintf("the note that the %s hooks are done", s.event), s.guard.MayNote(r.ref())); err != nil {
 		return err
 	}
 	s.noted = append(s.noted, string(s.event))

@@ -604,7 +604,7 @@ func TestResumeWithHooks(t *testing.T) {
 					faults = append(faults, crash(nth, way == "AfterRequest"))
 				}
 				got, err := w.uninstaller(faults...).Uninstall(w.ctx, want, guard{
-					start: ask, delete: func(plan.Ref) error { return ask() }, runHook: func(plan.Ref) error { return ask() },
+					start: ask, delete: func(plan.Ref) error { return ask() }, runHook: func(plan.Ref) error { return ask() }, note: func(plan.Ref) error { return ask() },
 				})
 				if err == nil {
 					t.Fatalf("got %q, want an error", got.State)
@@ -638,10 +638,11 @@ func TestLeftUninstallingByOthers(t *testing.T) {
 		account bool
 		disable bool
 		created []string
+		blocked string
 	}{
 		"AsAccount":    {reason: "hooks are run at least once", account: true, created: []string{"create backup.jobs.batch/v1"}},
 		"HooksOff":     {reason: "unless nobody wants them", account: true, disable: true},
-		"AsTheCleaner": {reason: "whoever began it has answered for its hooks"},
+		"AsTheCleaner": {reason: "nobody has answered for its hooks", blocked: v1alpha1.ReasonReleaseHasHooks},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -653,7 +654,17 @@ func TestLeftUninstallingByOthers(t *testing.T) {
 			check(t, helmtest.SetStatus(w.admin, w.namespace, "shop", release.StatusUninstalling))
 			want := w.committed()
 			want.DisableHooks = tc.disable
-			if diff := cmp.Diff(Done, w.uninstall(want).State); diff != "" {
+			got, err := w.uninstaller().Uninstall(w.ctx, want, allow{})
+			if tc.blocked != "" {
+				if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Reason != tc.blocked {
+					t.Errorf("%s: got %v, want %s", tc.reason, err, tc.blocked)
+				}
+				if diff := cmp.Diff([]string(nil), w.writes()); diff != "" {
+					t.Errorf("%s: requests (-want +got):\n%s", tc.reason, diff)
+				}
+				return
+			}
+			if diff := cmp.Diff(Done, must(got, err)(t).State); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 			var created []string
@@ -664,6 +675,25 @@ func TestLeftUninstallingByOthers(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.created, created); diff != "" {
 				t.Errorf("%s: created (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestNotesOfOthersCountForNothing has somebody note that the hooks of a release are done: before an uninstall is begun nobody can
+// know, also if somebody else has begun one.
+func TestNotesOfOthersCountForNothing(t *testing.T) {
+	for name, status := range map[string]release.Status{"Deployed": release.StatusDeployed, "Uninstalling": release.StatusUninstalling} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorldWithAccount(t)
+			w.install(small(job("backup", well, preDelete)))
+			check(t, helmtest.SetStatus(w.admin, w.namespace, "shop", status))
+			w.mark(hooksDoneAnnotation, string(release.HookPreDelete))
+			if diff := cmp.Diff(Done, w.uninstall(w.committed()).State); diff != "" {
+				t.Errorf("outcome (-want +got):\n%s", diff)
+			}
+			if writes := w.writes(); !slices.Contains(writes, "create backup.jobs.batch/v1") {
+				t.Errorf("the hook was not run: %q", writes)
 			}
 		})
 	}

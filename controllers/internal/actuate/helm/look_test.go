@@ -43,11 +43,19 @@ func TestLook(t *testing.T) {
 		given   func(*world)
 		want    plan.Release
 	}{
-		"None":            {reason: "there is none", given: func(*world) {}, want: plan.Release{State: plan.ReleaseGone}},
-		"Deployed":        {reason: "the usual", given: status(release.StatusDeployed), want: plan.Release{State: plan.ReleaseDeployed, Revision: 1}},
-		"Failed":          {reason: "it can be uninstalled", given: status(release.StatusFailed), want: plan.Release{State: plan.ReleaseDeployed, Revision: 1}},
-		"Superseded":      {reason: "the newest record was deleted by hand", given: status(release.StatusSuperseded), want: plan.Release{State: plan.ReleaseDeployed, Revision: 1}},
-		"Uninstalling":    {reason: "somebody began", given: status(release.StatusUninstalling), want: plan.Release{State: plan.ReleaseUninstalling, Revision: 1}},
+		"None":         {reason: "there is none", given: func(*world) {}, want: plan.Release{State: plan.ReleaseGone}},
+		"Deployed":     {reason: "the usual", given: status(release.StatusDeployed), want: plan.Release{State: plan.ReleaseDeployed, Revision: 1}},
+		"Failed":       {reason: "it can be uninstalled", given: status(release.StatusFailed), want: plan.Release{State: plan.ReleaseDeployed, Revision: 1}},
+		"Superseded":   {reason: "the newest record was deleted by hand", given: status(release.StatusSuperseded), want: plan.Release{State: plan.ReleaseDeployed, Revision: 1}},
+		"Uninstalling": {reason: "somebody began", given: status(release.StatusUninstalling), want: plan.Release{State: plan.ReleaseUninstalling, Revision: 1}},
+		"Marked": {
+			reason: "the mark is shown as it is: whose it is, the caller knows",
+			given: func(w *world) {
+				status(release.StatusUninstalling)(w)
+				w.mark(v1alpha1.AnnotationUninstall, "somebody's")
+			},
+			want: plan.Release{State: plan.ReleaseUninstalling, Revision: 1, Mark: "somebody's"},
+		},
 		"PendingInstall":  {reason: "somebody installs", given: status(release.StatusPendingInstall), want: plan.Release{State: plan.ReleasePending, Revision: 1, Blocked: v1alpha1.ReasonReleasePending}},
 		"PendingUpgrade":  {reason: "somebody upgrades", given: status(release.StatusPendingUpgrade), want: plan.Release{State: plan.ReleasePending, Revision: 1, Blocked: v1alpha1.ReasonReleasePending}},
 		"PendingRollback": {reason: "somebody rolls back", given: status(release.StatusPendingRollback), want: plan.Release{State: plan.ReleasePending, Revision: 1, Blocked: v1alpha1.ReasonReleasePending}},

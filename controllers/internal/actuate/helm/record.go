@@ -96,6 +96,9 @@ type span struct{ from, to int64 }
 // status is that of a release whose newest record this is.
 func (r record) status() release.Status { return r.said.release.Info.Status }
 
+// mark is what the Secret says about who has begun to uninstall the release; empty if it does not.
+func (r record) mark() string { return r.secret.Annotations[v1alpha1.AnnotationUninstall] }
+
 // firstDeployed is when the release was first installed: what two releases of one name do not share. It is cut to what
 // a status can hold.
 func (r record) firstDeployed() time.Time {
@@ -252,8 +255,10 @@ func (u *Uninstaller) listRecords(ctx context.Context, namespace, name string) (
 // ownMeta is what is kept of the metadata of a Secret.
 func ownMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	kept := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
-	if done, has := m.Annotations[hooksDoneAnnotation]; has {
-		kept.Annotations = map[string]string{hooksDoneAnnotation: done}
+	for _, key := range []string{hooksDoneAnnotation, v1alpha1.AnnotationUninstall} {
+		if value := m.Annotations[key]; value != "" {
+			metav1.SetMetaDataAnnotation(&kept, key, value)
+		}
 	}
 	return kept
 }

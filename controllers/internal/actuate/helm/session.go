@@ -137,15 +137,11 @@ func (s *session) check() error {
 	return nil
 }
 
-// checkHooks finds out whether there are hooks to run. Without an account to run them as, a release that is uninstalling
-// already goes on without them: whoever began that has answered for its hooks.
+// checkHooks finds out whether there are hooks to run, and which of them were. Only of an uninstall that the caller has begun
+// is it believed that some were.
 func (s *session) checkHooks(newest record) error {
 	s.hooks = len(newest.deleteHooks()) > 0 && !s.want.DisableHooks
 	if !s.hooks {
-		return nil
-	}
-	if s.u.account.Name == "" && newest.status() == release.StatusUninstalling {
-		s.hooks = false
 		return nil
 	}
 	_, why, err := s.u.runnableHooks(s.ctx, newest)
@@ -161,7 +157,7 @@ func (s *session) checkHooks(newest record) error {
 			s.runs[event]++
 		}
 	}
-	if done := newest.secret.Annotations[hooksDoneAnnotation]; done != "" {
+	if done := newest.secret.Annotations[hooksDoneAnnotation]; done != "" && s.begun(newest) {
 		s.noted = strings.Split(done, ",")
 	}
 	s.enter(release.HookPreDelete)
@@ -199,16 +195,20 @@ func (s *session) mark(releases *storage.Storage) error {
 	if err != nil {
 		return err
 	}
-	if newest.Info.Status == release.StatusUninstalling {
-		return nil
-	}
 	newest.SetStatus(release.StatusUninstalling, uninstallingSays)
 	newest.Info.Deleted = helmtime.Time{Time: s.u.clock.Now()}
 	return releases.Update(newest)
 }
 
-// committed reads the release, and ends the session when it is no longer the one that was decided on. One that is being
-// uninstalled and says something else now is in nobody's hands but those of who changed it.
+// begun says that the release is uninstalling because the caller has begun that. Whoever may write the record can write the
+// status, and not the mark.
+func (s *session) begun(r record) bool {
+	mark := r.mark()
+	return r.status() == release.StatusUninstalling && mark != "" && (mark == s.want.Mark || mark == s.want.Begun)
+}
+
+// committed reads the release, and ends the session when it is no longer the one that was decided on. One whose uninstall was
+// begun and that says something else now is in nobody's hands but those of who changed it.
 func (s *session) committed() (history, error) {
 	if s.halted != nil {
 		return nil, s.halted
@@ -225,7 +225,7 @@ func (s *session) committed() (history, error) {
 	switch {
 	case s.want.Digest == "" || s.want.Digest == newest.said.digest:
 		return h, nil
-	case newest.status() == release.StatusUninstalling:
+	case s.begun(newest):
 		return nil, s.halt(fmt.Errorf("its record, Secret %q, was changed since it was decided on: nothing of what it says now is deleted or run; "+
 			"restore the record, or look at what it says and uninstall the release with Helm", newest.secret.Name))
 	default:
@@ -233,15 +233,18 @@ func (s *session) committed() (history, error) {
 	}
 }
 
-// marked reads the release as it is before each write to come, and halts when it is not marked as uninstalling any more.
+// marked reads the release as it is before each write to come, and halts when it does not bear the caller's mark any more.
 func (s *session) marked() (record, error) {
 	h, err := s.committed()
 	if err != nil {
 		return record{}, err
 	}
 	newest, _ := h.newest()
-	if newest.status() != release.StatusUninstalling {
+	switch {
+	case newest.status() != release.StatusUninstalling:
 		return record{}, s.halt(fmt.Errorf("its status is %q, which is not %q", newest.status(), release.StatusUninstalling))
+	case !s.begun(newest):
+		return record{}, s.halt(fmt.Errorf("its record, Secret %q, does not bear the mark of this uninstall any more: somebody has changed its annotation %s", newest.secret.Name, v1alpha1.AnnotationUninstall))
 	}
 	return newest, nil
 }

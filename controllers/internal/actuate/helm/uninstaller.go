@@ -137,6 +137,7 @@ func (u *Uninstaller) Look(ctx context.Context, namespace, name string) (Release
 		Revision:      int64(newest.version),
 		UID:           newest.secret.UID,
 		FirstDeployed: newest.firstDeployed(),
+		Mark:          newest.mark(),
 		Digest:        newest.said.digest,
 		HasHooks:      len(newest.deleteHooks()) > 0,
 	}}
@@ -207,6 +208,12 @@ type Committed struct {
 	// or created that needs another one, such as what is of a kind that was not served then. Empty: none were reviewed,
 	// and the API server judges each request by the rights of the identity.
 	Rights []plan.Right
+	// Mark is what the caller knows by that it has begun this uninstall: it is written on the newest record with the status
+	// uninstalling. It must not be empty.
+	Mark string
+	// Begun is the mark that Look gave, if the caller has found that it is one of this uninstall. Else one that is uninstalling
+	// is begun anew.
+	Begun string
 	// DisableHooks uninstalls a release with delete hooks without running them.
 	DisableHooks bool
 	// HookTimeout is how long one hook may take, counted from its creation, in this call and those after it.
@@ -220,13 +227,15 @@ type Committed struct {
 
 // Guard is asked right before each write. An error stops the uninstall there, to be resumed.
 type Guard interface {
-	// MayStart is asked before the release is marked as uninstalling, unless it is so already.
+	// MayStart is asked before the release is marked as uninstalling, unless it bears a mark of this uninstall already.
 	MayStart() error
 	// MayDelete is asked before each DELETE of an object, one of a hook included, or of a release Secret.
 	MayDelete(ref plan.Ref) error
-	// MayRunHook is asked before an object of a hook is created, and before it is noted in the release's Secret that the
-	// pre-delete or the post-delete hooks are done.
+	// MayRunHook is asked before an object of a hook is created.
 	MayRunHook(ref plan.Ref) error
+	// MayNote is asked before it is noted in the release's Secret that the pre-delete or the post-delete hooks are done, and
+	// before its mark is renewed.
+	MayNote(ref plan.Ref) error
 }
 
 // OutcomeState is where an uninstall got to.

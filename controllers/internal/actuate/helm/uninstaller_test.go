@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/test/helmtest"
 )
@@ -460,6 +461,109 @@ func TestObjectComesBack(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"a.configmaps/v1"}, w.names()); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
+// TestBegunByOthers finds a release that somebody else has marked as uninstalling. It is no uninstall of the caller's: it is begun,
+// or the guard refuses to.
+func TestBegunByOthers(t *testing.T) {
+	uninstalling := func(w *world) {
+		check(w.t, helmtest.SetStatus(w.admin, w.namespace, "shop", release.StatusUninstalling))
+	}
+	cases := map[string]struct {
+		reason string
+		others func(*world)
+	}{
+		"Unmarked": {"anybody writes a status", uninstalling},
+		"Marked":   {"a mark of somebody else is none", func(w *world) { uninstalling(w); w.mark(v1alpha1.AnnotationUninstall, "theirs") }},
+		"Deployed": {"a mark alone is no uninstall", func(w *world) { w.mark(v1alpha1.AnnotationUninstall, "ours") }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.install(shop())
+			tc.others(w)
+			want, before := w.committed(), w.names()
+			got, err := w.uninstaller().Uninstall(w.ctx, want, guard{start: func() error { return errRefused }})
+			if !errors.Is(err, errRefused) || got.State != Stopped {
+				t.Errorf("%s: got %q, %v: want it refused", tc.reason, got.State, err)
+			}
+			if diff := cmp.Diff(before, w.names()); diff != "" {
+				t.Errorf("%s: left (-want +got):\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff([]string(nil), w.writes()); diff != "" {
+				t.Errorf("%s: requests (-want +got):\n%s", tc.reason, diff)
+			}
+			stop := guard{delete: func(plan.Ref) error { return errRefused }}
+			if _, err := w.uninstaller().Uninstall(w.ctx, want, stop); !errors.Is(err, errRefused) {
+				t.Errorf("%s: got %v, want it to end before the first deletion", tc.reason, err)
+			}
+			if r := w.look(); r.State != plan.ReleaseUninstalling || r.Mark != "ours" || r.Begun {
+				t.Errorf("%s: begun, it is %+v", tc.reason, r.Release)
+			}
+			goesOn := guard{start: func() error { return errRefused }}
+			if got := must(w.uninstaller().Uninstall(w.ctx, want, goesOn))(t); got.State != Done {
+				t.Errorf("%s: the next try ends with %q", tc.reason, got.State)
+			}
+			w.wantGone()
+		})
+	}
+}
+
+// TestRewrittenByOthers has somebody mark the release as uninstalling and change what its record says: nobody decided on that, and
+// it is left, as one that is deployed is.
+func TestRewrittenByOthers(t *testing.T) {
+	w := newWorld(t)
+	w.install(shop())
+	want := w.committed()
+	w.rewrite(func(r *release.Release) {
+		r.Info.Status = release.StatusUninstalling
+		r.Manifest += "---\n" + config("victim")
+	})
+	if diff := cmp.Diff(Outcome{State: Upgraded}, w.uninstall(want)); diff != "" {
+		t.Errorf("outcome (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string(nil), w.writes()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// TestAnOlderMarkIsRenewed goes on with an uninstall whose mark the caller knows as its own, and would write in another way now.
+func TestAnOlderMarkIsRenewed(t *testing.T) {
+	w := newWorld(t)
+	w.install(shop())
+	want := w.committed()
+	want.Mark = "older"
+	stop := guard{delete: func(plan.Ref) error { return errRefused }}
+	if _, err := w.uninstaller().Uninstall(w.ctx, want, stop); !errors.Is(err, errRefused) {
+		t.Fatal(err)
+	}
+	want.Mark, want.Begun = "ours", w.look().Mark
+	noted := 0
+	stop.start, stop.note = func() error { return errors.New("begun anew") }, func(plan.Ref) error { noted++; return nil }
+	if _, err := w.uninstaller().Uninstall(w.ctx, want, stop); !errors.Is(err, errRefused) || noted != 1 {
+		t.Errorf("got %v, asked %d times before the mark is renewed, want once", err, noted)
+	}
+	if got := w.look().Mark; got != "ours" {
+		t.Errorf("the mark is %q", got)
+	}
+	if diff := cmp.Diff(Done, w.uninstall(want).State); diff != "" {
+		t.Errorf("outcome (-want +got):\n%s", diff)
+	}
+}
+
+// TestTheMarkIsTakenOffHalfWay has somebody take over while the release is being uninstalled, as Helm does: what it writes has no
+// annotations.
+func TestTheMarkIsTakenOffHalfWay(t *testing.T) {
+	w := newWorld(t)
+	w.install(shop())
+	want, asked := w.committed(), 0
+	got, err := w.uninstaller().Uninstall(w.ctx, want, guard{delete: func(plan.Ref) error {
+		asked++
+		return helmtest.SetStatus(w.admin, w.namespace, "shop", release.StatusUninstalling)
+	}})
+	if err == nil || !strings.Contains(err.Error(), v1alpha1.AnnotationUninstall) || got.State != Unfinished || asked != 1 {
+		t.Errorf("got %q, %v, after %d deletions: want an error after one", got.State, err, asked)
 	}
 }
 

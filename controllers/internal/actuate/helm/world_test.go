@@ -182,8 +182,23 @@ func (w *world) committed() Committed {
 	r := w.look()
 	return Committed{
 		Namespace: w.namespace, Name: r.Name, Revision: r.Revision, UID: r.UID, FirstDeployed: r.FirstDeployed, Digest: r.Digest,
-		HookTimeout: time.Hour, Timeout: 30 * time.Second,
+		Mark: "ours", HookTimeout: time.Hour, Timeout: 30 * time.Second,
 	}
+}
+
+// mark writes an annotation on the only record of the release, as whoever may write Secrets can; empty takes it off.
+func (w *world) mark(annotation, value string) {
+	w.t.Helper()
+	secrets := w.client.CoreV1().Secrets(w.namespace)
+	s := must(secrets.Get(w.ctx, "sh.helm.release.v1.shop.v1", metav1.GetOptions{}))(w.t)
+	if s.Annotations == nil {
+		s.Annotations = map[string]string{}
+	}
+	s.Annotations[annotation] = value
+	if value == "" {
+		delete(s.Annotations, annotation)
+	}
+	must(secrets.Update(w.ctx, s, metav1.UpdateOptions{}))(w.t)
 }
 
 // uninstall carries the uninstall to an end, without anything that is in the way.
@@ -261,12 +276,14 @@ type allow struct{}
 func (allow) MayStart() error           { return nil }
 func (allow) MayDelete(plan.Ref) error  { return nil }
 func (allow) MayRunHook(plan.Ref) error { return nil }
+func (allow) MayNote(plan.Ref) error    { return nil }
 
 // guard is a guard that does something when it is asked.
 type guard struct {
 	start   func() error
 	delete  func(plan.Ref) error
 	runHook func(plan.Ref) error
+	note    func(plan.Ref) error
 }
 
 func (g guard) MayStart() error {
@@ -288,6 +305,13 @@ func (g guard) MayRunHook(ref plan.Ref) error {
 		return nil
 	}
 	return g.runHook(ref)
+}
+
+func (g guard) MayNote(ref plan.Ref) error {
+	if g.note == nil {
+		return nil
+	}
+	return g.note(ref)
 }
 
 // roundTripper is a function that serves requests.

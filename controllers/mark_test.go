@@ -1,0 +1,78 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"testing"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/signing"
+)
+
+// TestAMarkIsForOneUninstall shows that a mark counts for the release of the run that it was signed for, and for nothing else: it
+// can be read and copied by whoever may read the record of the release.
+func TestAMarkIsForOneUninstall(t *testing.T) {
+	keys := newTestKeys(t)
+	c := withRecord()
+	sound, err := signMark(keys.ring, c, c.Status.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := markText(c, c.Status.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := keys.ring.Sign(signing.Record, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged, err := signMark(newTestKeys(t).ring, c, c.Status.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		change func(c *v1alpha1.Cleaner)
+		mark   string
+		want   bool
+	}{
+		"AsWritten":        {unchanged, sound, true},
+		"AnotherSpec":      {func(c *v1alpha1.Cleaner) { c.Spec.Conditions = []string{"false"} }, sound, true}, // the run was begun by the one before
+		"AnotherUID":       {func(c *v1alpha1.Cleaner) { c.UID = "other" }, sound, false},
+		"AnotherName":      {func(c *v1alpha1.Cleaner) { c.Name = "d" }, sound, false},
+		"AnotherNamespace": {func(c *v1alpha1.Cleaner) { c.Namespace = "other" }, sound, false},
+		"AnotherRun":       {func(c *v1alpha1.Cleaner) { c.Status.Run.Number++ }, sound, false},
+		"AnotherSpecsRun":  {func(c *v1alpha1.Cleaner) { c.Status.Run.Decides = "v1:x" }, sound, false},
+		"AnotherRecord":    {func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.UID = "10" }, sound, false},
+		"AnotherRevision":  {func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Revision++ }, sound, false},
+		"None":             {unchanged, "", false},
+		"Forged":           {unchanged, forged, false},
+		"AnotherPurpose":   {unchanged, other, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := withRecord()
+			tc.change(c)
+			if got := isMark(keys.ring, c, c.Status.Run, tc.mark); got != tc.want {
+				t.Errorf("it counts: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+// What an earlier version has signed is read for ever, or uninstalls that it has begun are not finished: never change this text.
+func TestMarkOfAnEarlierVersion(t *testing.T) {
+	key, err := signing.ParseKey("20260102T150405Z", []byte("0123456789abcdef0123456789abcdef"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring, err := signing.NewRing([]signing.Key{key}, signing.Rules{}, key.Made())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := withRecord()
+	const mark = "20260102T150405Z.fp3o1GIEXPfgOWhTPJSY5sJ5zzaj9fiXepveMu7fJ7U"
+	if !isMark(ring, c, c.Status.Run, mark) {
+		made, err := signMark(ring, c, c.Status.Run)
+		t.Errorf("it does not count any more: now it would be %s (%v)", made, err)
+	}
+}
