@@ -48,6 +48,8 @@ const (
 	// maxRecords is how many revisions a release may have; recordsAtOnce of them are listed at a time.
 	maxRecords    = 1000
 	recordsAtOnce = 8
+	// maxAnnotation bounds an annotation that is kept of each of them. Ours are shorter.
+	maxAnnotation = 256
 )
 
 // turn lets one record be read at a time, in the whole process: what each of them may cost is not added up.
@@ -256,8 +258,8 @@ func (u *Uninstaller) listRecords(ctx context.Context, namespace, name string) (
 func ownMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	kept := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
 	for _, key := range []string{hooksDoneAnnotation, v1alpha1.AnnotationUninstall} {
-		if value := m.Annotations[key]; value != "" {
-			metav1.SetMetaDataAnnotation(&kept, key, value)
+		if value := m.Annotations[key]; value != "" && len(value) <= maxAnnotation {
+			metav1.SetMetaDataAnnotation(&kept, key, strings.Clone(value))
 		}
 	}
 	return kept

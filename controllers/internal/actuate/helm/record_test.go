@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -150,6 +151,24 @@ func TestDecode(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// TestLittleIsKeptOfARecordsMetadata has Secrets of which each annotation takes as much as it may: a release may have many.
+func TestLittleIsKeptOfARecordsMetadata(t *testing.T) {
+	long := strings.Repeat("a", 200<<10)
+	annotations := map[string]string{"other": "a", hooksDoneAnnotation: "pre-delete,post-delete", v1alpha1.AnnotationUninstall: "mark"}
+	got := ownMeta(metav1.ObjectMeta{Name: "a", Namespace: "b", UID: "c", ResourceVersion: "d", Labels: map[string]string{"a": "b"}, Annotations: annotations})
+	want := metav1.ObjectMeta{
+		Name: "a", Namespace: "b", UID: "c", ResourceVersion: "d",
+		Annotations: map[string]string{hooksDoneAnnotation: "pre-delete,post-delete", v1alpha1.AnnotationUninstall: "mark"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	got = ownMeta(metav1.ObjectMeta{Annotations: map[string]string{hooksDoneAnnotation: long, v1alpha1.AnnotationUninstall: long}})
+	if len(got.Annotations) > 0 {
+		t.Error("what is longer than any of ours is kept")
 	}
 }
 
