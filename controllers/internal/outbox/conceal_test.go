@@ -109,6 +109,41 @@ func TestAnswersAreNotConcealed(t *testing.T) {
 	b.want("c", 1, Delivery{Known: true, Delivered: true, Attempts: 3})
 }
 
+// Nor does it tell anything when somebody waits for the attempt to end: with another sink of the same event, or with another event,
+// for the slots that the attempt has taken.
+func TestWaitingForNoAnswerTellsNothing(t *testing.T) {
+	silent := sink.Start(t)
+	silent.Otherwise(sink.Answer{Hang: true})
+	for why, target := range map[string]string{CauseConnection: closedPort(t), CauseTimeout: silent.URL} {
+		for name, wait := range map[string]func(b *bench, own string){
+			"AnotherSink": func(b *bench, own string) { b.send("c", own, 1) },
+			"AnotherEvent": func(b *bench, own string) {
+				b.Forget(key("c"))
+				b.send("d", own, 1)
+			},
+		} {
+			t.Run(name+" "+why, func(t *testing.T) {
+				own := sink.Start(t)
+				log := &failures{told: make(chan Failure, 100)}
+				b := start(t, conceal, func(o *Options, l *timeouts) {
+					o.Failed, o.Workers, l.header = log.record, namespaceShare, 100*time.Millisecond // one slot for the namespace
+				})
+				b.send("c", target, 1)
+				<-log.told
+				wait(b, own.URL)
+				b.clock.Step(20*time.Second - time.Nanosecond)
+				soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				defer cancel()
+				if events, err := own.WaitFor(soon, 1); err == nil {
+					t.Fatalf("it does not wait: %d have arrived", len(events))
+				}
+				b.clock.Step(time.Nanosecond)
+				b.arrived(own, 1)
+			})
+		}
+	}
+}
+
 // Those who run the cluster write what lives in no namespace, and need no concealment.
 func TestWhatLivesInNoNamespace(t *testing.T) {
 	receiver := sink.StartAt(t, "[::]:0")

@@ -101,7 +101,10 @@ type delivery struct {
 	// concealed.
 	concealed Failure
 	shown     time.Time
-	cancel    context.CancelFunc // nil until it was begun
+	// quiet is until when no other sink is tried: when it is could tell how long the attempt at this one took.
+	quiet  time.Time
+	tried  Sink
+	cancel context.CancelFunc // nil until it was begun
 }
 
 // bound is how many attempts of one kind may be under way.
@@ -187,6 +190,12 @@ func (s *Sender) NeedLeaderElection() bool { return true }
 func (s *Sender) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
+	later := func(at time.Time, do func()) {
+		running.Go(func() {
+			s.sleepUntil(ctx, at)
+			do()
+		})
+	}
 	for {
 		s.mu.Lock()
 		for _, d := range s.fresh {
@@ -197,7 +206,7 @@ func (s *Sender) Start(ctx context.Context) error {
 			d.cancel = cancel
 			running.Go(func() {
 				defer cancel()
-				s.deliver(ctx, d)
+				s.deliver(ctx, d, later)
 			})
 		}
 		s.fresh = nil
@@ -212,7 +221,7 @@ func (s *Sender) Start(ctx context.Context) error {
 }
 
 // Send queues the delivery of a finished run to a sink, and returns at once. To repeat it changes nothing. Another sink
-// for the same run is tried at once, when an attempt that is under way has failed. A Cleaner has at most two finished
+// for the same run is tried when an attempt that is under way has failed: at once if it was answered, else when that is shown. A Cleaner has at most two finished
 // runs that are not delivered: what is known of those before them, and of another Cleaner of its name, is forgotten.
 func (s *Sender) Send(key types.NamespacedName, c Identity, sink Sink, run *v1alpha1.Run) {
 	s.mu.Lock()
@@ -280,15 +289,32 @@ func (s *Sender) forget(key types.NamespacedName, which func(*delivery) bool) {
 	s.deliveries[key] = left
 }
 
-// deliver tries until the run is delivered or ctx is done.
-func (s *Sender) deliver(ctx context.Context, d *delivery) {
+// sleepUntil returns at a moment, or when ctx is done.
+func (s *Sender) sleepUntil(ctx context.Context, at time.Time) {
+	wait := at.Sub(s.clock.Now())
+	if wait <= 0 {
+		return
+	}
+	timer := s.clock.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-ctx.Done():
+	}
+}
+
+// deliver tries until the run is delivered or ctx is done. Later does something at a moment, or when the Sender ends.
+func (s *Sender) deliver(ctx context.Context, d *delivery, later func(time.Time, func())) {
 	var showing sync.WaitGroup
 	defer showing.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for {
-		sink := s.begin(d)
-		tried, ok := s.inTurn(ctx, d, sink)
+		sink, quiet := s.begin(d)
+		if s.sleepUntil(ctx, quiet); ctx.Err() != nil {
+			return
+		}
+		tried, ok := s.inTurn(ctx, d, sink, later)
 		if ctx.Err() != nil {
 			return
 		}
@@ -318,8 +344,8 @@ func (s *Sender) deliver(ctx context.Context, d *delivery) {
 	}
 }
 
-// begin says where the next attempt goes.
-func (s *Sender) begin(d *delivery) Sink {
+// begin says where the next attempt goes, and when it may begin.
+func (s *Sender) begin(d *delivery) (to Sink, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
@@ -327,32 +353,70 @@ func (s *Sender) begin(d *delivery) Sink {
 	default:
 	}
 	d.state.Next = time.Time{}
-	return d.sink
+	if d.sink != d.tried {
+		at = d.quiet
+	}
+	d.tried = d.sink
+	return d.sink, at
 }
 
 // inTurn makes an attempt as soon as its sink, its namespace and all workers have room for it. It is not tried when the
-// sink changes before, or ctx is done.
-func (s *Sender) inTurn(ctx context.Context, d *delivery, sink Sink) (tried attempt, ok bool) {
+// sink changes before, or ctx is done. Of an attempt that a namespace gets no answer to, the slots are given back when that is
+// shown: else others that wait for them could tell how long it took.
+func (s *Sender) inTurn(ctx context.Context, d *delivery, sink Sink, later func(time.Time, func())) (tried attempt, ok bool) {
 	ofSink, leaveSink := s.enter("sink "+d.key.Namespace+" "+addressOf(sink.URL), sinkShare)
-	defer leaveSink()
 	ofNamespace, leaveNamespace := s.enter("namespace "+d.key.Namespace, namespaceShare)
-	defer leaveNamespace()
-	for _, slots := range []chan struct{}{ofSink, ofNamespace, s.workers} {
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-		case <-d.changed:
-			return attempt{}, false
-		case <-ctx.Done():
-			return attempt{}, false
-		}
+	giveBack, ok := take(ctx, d, ofSink, ofNamespace)
+	leave := func() {
+		giveBack()
+		leaveNamespace()
+		leaveSink()
+	}
+	if !ok {
+		leave()
+		return attempt{}, false
+	}
+	giveWorker, ok := take(ctx, d, s.workers)
+	defer giveWorker()
+	if !ok {
+		leave()
+		return attempt{}, false
 	}
 	began := s.clock.Now()
 	if p := contain.Catch(func() { tried = s.attempt(ctx, d, sink) }); p != nil {
 		tried = attempt{failure: Failure{Class: ClassPanic}}
 	}
 	tried.began = began
+	if noAnswer := tried.failure.Class == ClassNoAnswer || ctx.Err() != nil; noAnswer && !d.cleaner.clusterScoped() {
+		later(began.Add(s.conceal), leave)
+	} else {
+		leave()
+	}
 	return tried, true
+}
+
+// take takes a slot of each, one after the other. It takes none when the sink changes before, or ctx is done.
+func take(ctx context.Context, d *delivery, all ...chan struct{}) (giveBack func(), ok bool) {
+	var taken []chan struct{}
+	giveBack = func() {
+		for _, slots := range taken {
+			<-slots
+		}
+		taken = nil
+	}
+	for _, slots := range all {
+		select {
+		case slots <- struct{}{}:
+			taken = append(taken, slots)
+		case <-d.changed:
+			giveBack()
+			return giveBack, false
+		case <-ctx.Done():
+			giveBack()
+			return giveBack, false
+		}
+	}
+	return giveBack, true
 }
 
 // enter gives the slots of a bound, which is kept until everybody who has entered has left.
@@ -425,6 +489,9 @@ func (s *Sender) settle(d *delivery, sink Sink, tried attempt) (again, show cloc
 		return nil, nil
 	}
 	wait, now := firstRetry, s.clock.Now()
+	if tried.failure.Class == ClassNoAnswer && !d.cleaner.clusterScoped() {
+		d.quiet = tried.began.Add(s.conceal)
+	}
 	if d.sink == sink { // else changed holds a token, and what the former sink did says nothing about this one
 		d.state.Attempts++
 		wait = backoff(d.state.Attempts, tried.failure, tried.asked)
