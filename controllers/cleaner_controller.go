@@ -107,7 +107,7 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 	}
 	if p.scheduled() {
 		p.report().scheduled()
-		return p.sleep(ctx, p.nextTick, nil)
+		return p.sleep(ctx, p.nextTick, p.recordTick(ctx))
 	}
 
 	// 3. Compile. The author's mistake is reported; only an edit can mend it.

@@ -67,6 +67,10 @@ type memory struct {
 	unconfirmed plan.Unconfirmed
 	overlay     plan.Acted
 	done        plan.Done
+	// ticked is the time of the schedule that was over last, and answered the last request for an evaluation that was answered:
+	// recorded, or about to be.
+	ticked   time.Time
+	answered string
 	// asking says that an evaluation that the author asked for, besides those of the schedule, is not over.
 	asking bool
 	// pace is how many requests a second limits let through.

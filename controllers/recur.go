@@ -36,12 +36,8 @@ func (p *pass) scheduled() (waits bool) {
 	if p.work.Schedule == "" || p.c.Common().Suspend {
 		return false
 	}
-	var last time.Time
-	if at := p.c.State().LastScheduleTime; at != nil {
-		last = at.Time
-	}
 	now := p.r.clock.Now().Add(-p.r.opts.Skew.Ahead())
-	due, tick, next, err := plan.Due(p.work, last, p.created(), now)
+	due, tick, next, err := plan.Due(p.work, p.lastTick(), p.created(), now)
 	if err != nil { // validation says so, when it is evaluated
 		return false
 	}
@@ -50,6 +46,24 @@ func (p *pass) scheduled() (waits bool) {
 	}
 	p.mem.asking = p.mem.asking || p.asked()
 	return !p.ticking()
+}
+
+// lastTick is the time of the schedule that was over last; zero if none was. It need not be recorded yet: who can make a Cleaner so
+// large that no more can be recorded must not make it act again.
+func (p *pass) lastTick() time.Time {
+	if at := p.c.State().LastScheduleTime; at != nil && at.After(p.mem.ticked) {
+		return at.Time
+	}
+	return p.mem.ticked
+}
+
+// recordTick records the time of the schedule that was over last, unless it is recorded.
+func (p *pass) recordTick(ctx context.Context) error {
+	last := metav1.NewTime(p.lastTick())
+	if at := p.read.State().LastScheduleTime; last.IsZero() || at != nil && !last.After(at.Time) {
+		return nil
+	}
+	return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastScheduleTime = &last })
 }
 
 // ticking says that the schedule is due, or that the author asks for what it stands for.
@@ -66,19 +80,18 @@ func (p *pass) ticked(ctx context.Context, d plan.Plan) error {
 		v1alpha1.ReasonUnconfirmed, v1alpha1.ReasonClockSkewSuspected:
 		return nil
 	}
-	tick := p.tick
+	if p.tick.After(p.mem.ticked) {
+		p.mem.ticked = p.tick
+	}
 	p.tick, p.mem.asking = time.Time{}, false
 	p.listen() // to nothing, until the next one
-	if tick.IsZero() {
-		return nil
-	}
-	return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastScheduleTime = &metav1.Time{Time: tick} })
+	return p.recordTick(ctx)
 }
 
 // asked says that the author asks for an evaluation now.
 func (p *pass) asked() bool {
 	at := clean(p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
-	return at != "" && at != p.read.State().LastRequestedAt
+	return at != "" && at != p.read.State().LastRequestedAt && at != p.mem.answered
 }
 
 // recur does one batch after the other until nothing is left to do, or until it is the turn of others. It returns the

@@ -4,14 +4,19 @@
 package controllers
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"slices"
 	"testing"
 	"time"
 	_ "time/tzdata"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/skew"
@@ -194,5 +199,47 @@ func TestASchedule(t *testing.T) {
 				t.Errorf("%s: the next one is %s, want %s", tc.reason, p.nextTick, tc.comesTo)
 			}
 		})
+	}
+}
+
+// A time of the schedule is over when what it stands for is done, and a request when it is answered, even if a Cleaner was made so
+// large that neither can be recorded: else it would act whenever something changes.
+func TestWhatCannotBeRecordedIsOver(t *testing.T) {
+	c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+	c.Spec.Schedule = "30 1 * * *"
+	r := newRig(t, c, aPod("a", "Succeeded"))
+	tooLarge := true
+	r.client = interceptor.NewClient(r.store, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			if tooLarge {
+				return apierrors.NewInternalError(errors.New("etcdserver: request is too large"))
+			}
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	})
+	for _, step := range []struct {
+		what string
+		do   func(r *rig)
+		left []string
+	}{
+		{"not due", after(0), []string{"a"}},
+		{"due", after(time.Hour), nil},
+		{"later", all(putting("b", "Succeeded"), after(time.Minute)), []string{"b"}},
+		{"asked", editing(func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"} }), nil},
+		{"answered", all(putting("d", "Succeeded"), after(time.Minute)), []string{"d"}},
+	} {
+		step.do(r)
+		for range 3 {
+			_, _ = r.Reconcile(t.Context(), r.request()) // it fails, and says so
+		}
+		if got := r.names(); !slices.Equal(got, step.left) {
+			t.Fatalf("%s: left %v, want %v", step.what, got, step.left)
+		}
+	}
+	tooLarge = false
+	after(time.Minute)(r)
+	r.pass()
+	if st := r.cleaner().Status; st.LastScheduleTime == nil || st.LastRequestedAt != "1" {
+		t.Errorf("recorded are %v and %q", st.LastScheduleTime, st.LastRequestedAt)
 	}
 }

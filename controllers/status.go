@@ -96,7 +96,8 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 	r.delivered()
 	r.next(r.announced(d))
 	if d.Reason != v1alpha1.ReasonNotSynced { // else who asked has yet to be answered
-		r.draft().LastRequestedAt = clean(r.p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
+		r.p.mem.answered = clean(r.p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
+		r.draft().LastRequestedAt = r.p.mem.answered
 	}
 }
 
@@ -276,6 +277,9 @@ func (r report) scheduled() {
 	if r.draft().LastEvaluation == nil {
 		r.set(v1alpha1.ConditionValid, metav1.ConditionTrue, v1alpha1.ReasonValid, "The spec is valid.")
 		r.ready(metav1.ConditionTrue, v1alpha1.ReasonWaitingForSchedule, "The schedule is not due yet.")
+	}
+	if at := r.p.mem.answered; at != "" && at == clean(r.p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt]) {
+		r.draft().LastRequestedAt = at
 	}
 	r.delivered()
 	r.next(time.Time{})
