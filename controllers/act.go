@@ -19,7 +19,7 @@ import (
 )
 
 // slowReads says why live reads justified nothing.
-const slowReads = "the live reads took longer than a confirmation serves: the targets are too many, or the API server is too slow"
+const slowReads = "the live reads took too long to act on them: there are too many objects, or the API server is too slow"
 
 // act confirms a decision on live reads and commits it. It returns the decision to report: the one that live reads
 // gave, or why they were not enough.
@@ -52,7 +52,7 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is deleted: "+slowReads+"."
 		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
 	case live.Verdict == v1alpha1.VerdictAct && !plan.Agree(watched, live):
-		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "The conditions held, and live reads have yet to say the same."
+		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "The conditions are true, but live reads have not confirmed it yet."
 		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
 	case live.Verdict != v1alpha1.VerdictAct:
 		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
@@ -97,7 +97,7 @@ func (p *pass) namespaceLeaves(ctx context.Context) bool {
 
 // leavingMessage says so in words.
 func (p *pass) leavingMessage() string {
-	return fmt.Sprintf("Namespace %q is being deleted, or cannot be read: nothing more is begun in it.", p.c.GetNamespace())
+	return fmt.Sprintf("Namespace %q is being deleted or cannot be read: no cleanup is started in it.", p.c.GetNamespace())
 }
 
 // commit records the run before anything of it is done: the finalizer first, then the rows, each at the version of the

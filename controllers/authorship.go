@@ -43,7 +43,7 @@ func (f refusal) sentence() string { return strings.TrimSuffix(f.message, ".") }
 func (p *pass) own(ctx context.Context) (refusal, error) {
 	ring, err := p.r.keys.Ring()
 	if err != nil {
-		return refusal{v1alpha1.ReasonSigningKeyMissing, fmt.Sprintf("The operator cannot tell its own records from forged ones, and does nothing: %s.", err)}, nil
+		return refusal{v1alpha1.ReasonSigningKeyMissing, fmt.Sprintf("The operator cannot verify its own records and does nothing: %s.", err)}, nil
 	}
 	p.ring = ring
 	switch current, err := p.believe(); {
@@ -144,7 +144,7 @@ func reviewAuthor(ctx context.Context, authors *identity.Authors, who author.Sto
 	missing, err := authors.Missing(ctx, who.Author, needed)
 	switch {
 	case err != nil:
-		return refusal{v1alpha1.ReasonAuthorLacksRights, fmt.Sprintf("It is not known what %s may do, who wrote the spec: %s.", who, err)}
+		return refusal{v1alpha1.ReasonAuthorLacksRights, fmt.Sprintf("Cannot determine the rights of the author, %s: %s.", who, err)}
 	case len(missing) > 0:
 		return refusal{v1alpha1.ReasonAuthorLacksRights, lacks(who, missing)}
 	}
@@ -158,16 +158,16 @@ func withoutAuthor(c v1alpha1.Owner, why error) string {
 	if ns := c.GetNamespace(); ns != "" {
 		where = " -n " + ns
 	}
-	begin := "Nobody knows who wrote the spec: "
+	begin := "The author of the spec is unknown: "
 	switch {
 	case errors.Is(why, author.ErrForeign):
-		begin += "the author in the annotation is not signed for it"
+		begin += "the author annotation is not signed for it"
 	case errors.Is(why, author.ErrKeyLost):
-		begin += "the author in the annotation is signed with a key that is lost"
+		begin += "the author annotation is signed with a key that is lost"
 	default:
 		begin += "no author is stored"
 	}
-	return fmt.Sprintf(`%s. To answer for it, read it and run "kubectl cleaner run %s/%s%s".`, begin, kind, c.GetName(), where)
+	return fmt.Sprintf(`%s. To become its author, review it and run "kubectl cleaner run %s/%s%s".`, begin, kind, c.GetName(), where)
 }
 
 // lacks says in words what an author may not do.
@@ -193,7 +193,7 @@ func (p *pass) needs(ctx context.Context, release *plan.Release) (needed []right
 			served[i] = validation.Served{Resource: found.GVR.Resource, Namespaced: found.Namespaced}
 		case plan.NoSuchKind:
 		default:
-			return nil, fmt.Sprintf("The rights of the author cannot be reviewed: %s.", detail)
+			return nil, fmt.Sprintf("Cannot check the rights of the author: %s.", detail)
 		}
 	}
 	all := rights.Of(p.c.GetNamespace(), p.work, validation.Options{

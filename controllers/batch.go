@@ -125,7 +125,7 @@ func (b *batch) hold(first, last, agreed plan.Plan, now time.Time) bool {
 	}
 	b.mem.unconfirmed.Hold(left, min(b.period(), longestHold), now)
 	if last.Verdict == v1alpha1.VerdictAct {
-		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Something is to be done, and live reads have yet to say the same."
+		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "There is something to do, but live reads have not confirmed it yet."
 	}
 	b.mem.held = last
 	return true
@@ -189,7 +189,7 @@ func (b *batch) dryRun(ctx context.Context, d plan.Plan, steps []plan.Step) plan
 	b.tellDryRun(asked)
 	b.mem.tried = tried
 	d.Reason = v1alpha1.ReasonDryRun
-	d.Message = fmt.Sprintf("Mode is DryRun: %s would be acted on%s, and nothing is done.", counted(len(objects), "object"), andRelease(d.Release))
+	d.Message = fmt.Sprintf("Mode is DryRun: %s would be acted on%s; nothing was changed.", counted(len(objects), "object"), andRelease(d.Release))
 	return d
 }
 
@@ -236,7 +236,7 @@ func (b *batch) confirm(ctx context.Context, first plan.Plan) plan.Plan {
 		}
 		b.ask(ctx, d.Confirm)
 	}
-	return plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUnconfirmed, Message: "What is to be confirmed changes as often as it is read."}
+	return plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUnconfirmed, Message: "The objects to confirm change faster than they can be read."}
 }
 
 // unseen are the targets that are deleted and that no expression sees: no decision asks for them, and what is deleted of

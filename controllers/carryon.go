@@ -184,7 +184,7 @@ func (p *pass) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
 	p.tellFinished(run)
 	p.mem.pause(plan.Plan{
 		Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonPartial,
-		Message: fmt.Sprintf("Run %d left something; while the conditions hold, another run begins after a pause.", run.Number),
+		Message: fmt.Sprintf("Run %d left objects behind; another run starts after a pause if the conditions are still true.", run.Number),
 	}, &p.mem.rested, p.period(), p.r.clock.Now())
 	return nil
 }

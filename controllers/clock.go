@@ -24,10 +24,10 @@ func MeasureSkew(config *rest.Config, limit time.Duration, c clock.PassiveClock)
 	log := ctrl.Log.WithName("clock")
 	meter := skew.New(skew.Options{Clock: c, Max: limit, Changed: func(suspect bool, by time.Duration) {
 		if suspect {
-			log.Info("The clock of this process differs too much from the API server's: nothing is decided and nothing deleted", "skew", by.String(), "limit", limit.String())
+			log.Info("The operator's clock differs too much from the API server's: evaluations and deletions are paused", "skew", by.String(), "limit", limit.String())
 			return
 		}
-		log.Info("The clock of this process agrees with the API server's again", "skew", by.String(), "limit", limit.String())
+		log.Info("The operator's clock agrees with the API server's again", "skew", by.String(), "limit", limit.String())
 	}})
 	config.Wrap(meter.Wrap)
 	return meter
@@ -43,7 +43,7 @@ func (r *CleanerReconciler) suspect() string {
 	if r.opts.Skew.Skew() < 0 {
 		than = "ahead of"
 	}
-	return fmt.Sprintf("The operator's clock is more than %s %s the API server's: nothing is decided and nothing deleted until they agree.", r.opts.Skew.Max(), than)
+	return fmt.Sprintf("The operator's clock is more than %s %s the API server's: evaluations and deletions are paused until the clocks agree.", r.opts.Skew.Max(), than)
 }
 
 // trust is how far the clock can be trusted.

@@ -76,7 +76,7 @@ func (s *credentials) handsFor(c v1alpha1.Owner) (*hands, error) {
 func (s *credentials) review(ctx context.Context, c v1alpha1.Owner, account identity.Account) error {
 	ring, err := s.keys.Ring()
 	if err != nil {
-		return fmt.Errorf("nobody knows who wrote the spec: %w", err)
+		return fmt.Errorf("the author of the spec is unknown: %w", err)
 	}
 	who, known, refusal := findAuthor(ring, c, account, s.opts)
 	if known {

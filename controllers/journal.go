@@ -216,7 +216,7 @@ func summary(run *v1alpha1.Run) string {
 		parts = append(parts, fmt.Sprintf("release %s %s", run.Helm.Name, run.Helm.Outcome))
 	}
 	if len(parts) == 0 {
-		parts = append(parts, "nothing was to be deleted")
+		parts = append(parts, "there was nothing to delete")
 	}
 	text := strings.Join(parts, ", ")
 	if run.Message != "" {
@@ -285,7 +285,7 @@ func (p *pass) tellAs(steps []plan.Step, dryRun bool) {
 // tellLoop warns that somebody makes anew what a rule deletes.
 func (p *pass) tellLoop(s *plan.Step) {
 	w := wordsOf(s.Verb)
-	p.event(corev1.EventTypeWarning, v1alpha1.ReasonRecreationLoop, w.action, "%s: %s is made anew each time that it is %s: it waits longer from now on",
+	p.event(corev1.EventTypeWarning, v1alpha1.ReasonRecreationLoop, w.action, "%s: %s is recreated each time it is %s: the operator waits longer from now on",
 		s.Rule, s.Object.Ref.Shown(p.c.GetNamespace()), w.result)
 }
 

@@ -148,9 +148,9 @@ func (m *memory) remember(s *v1alpha1.CleanerStatus) { m.record = new(recordOf(s
 func (p *pass) replaceRecord(ctx context.Context) error {
 	forged, known, said := *p.read.State(), p.mem.record, "the last one takes its place"
 	if known == nil {
-		said = "it is dropped; there was no open run in it"
+		said = "it is dropped; it had no open run"
 		if forged.Run != nil && forged.Run.Result == "" {
-			said = fmt.Sprintf("it is dropped; what became of run %d is unknown", forged.Run.Number)
+			said = fmt.Sprintf("it is dropped; the outcome of run %d is unknown", forged.Run.Number)
 		}
 		known = &v1alpha1.CleanerStatus{
 			Runs:            highestRun(&forged),

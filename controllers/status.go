@@ -130,7 +130,7 @@ func (r report) refused(f refusal) {
 
 // failed says that the operator itself met an error.
 func (r report) failed(err error) {
-	r.ready(metav1.ConditionFalse, v1alpha1.ReasonFailed, "It is tried again: "+err.Error())
+	r.ready(metav1.ConditionFalse, v1alpha1.ReasonFailed, "Will retry: "+err.Error())
 }
 
 // running says what an open or finished run waits for.
@@ -159,42 +159,42 @@ func (r report) progress(run *v1alpha1.Run, req plan.Request) (message string, f
 	case v1alpha1.ReasonDeletionRefused:
 		for i := range m.Rows {
 			if f := m.Rows[i].Failed; f != "" && m.Rows[i].State == plan.RowOpen {
-				return fmt.Sprintf("Run %d: a deletion was refused and is tried again: %s", run.Number, clean(f)), true
+				return fmt.Sprintf("Run %d: a deletion was refused and will be retried: %s", run.Number, clean(f)), true
 			}
 		}
 	case v1alpha1.ReasonTargetUnstable:
 		for i := range m.Rows {
 			if row, err := plan.ParseRow(run.Rows[i]); err == nil && m.Rows[i].Unstable && m.Rows[i].State == plan.RowOpen {
-				return fmt.Sprintf("Run %d: %s changes faster than it can be deleted, and is tried again: somebody writes to it all the time.", run.Number, row.Ref), true
+				return fmt.Sprintf("Run %d: %s changes faster than it can be deleted and will be retried: another client keeps writing to it.", run.Number, row.Ref), true
 			}
 		}
 	case v1alpha1.ReasonUnconfirmed, v1alpha1.ReasonUninstallFailed:
 		if m.Failed != "" {
-			return fmt.Sprintf("Run %d is tried again: %s", run.Number, m.Failed), true
+			return fmt.Sprintf("Run %d will be retried: %s", run.Number, m.Failed), true
 		}
 	case v1alpha1.ReasonAuthorLacksRights, v1alpha1.ReasonAuthorMissing, v1alpha1.ReasonAccessDenied:
 		if m.Half {
-			return fmt.Sprintf("Run %d: release %q is uninstalled in part, and the rest of it waits. %s If you delete the Cleaner, the rest stays.", run.Number, releaseName(run), m.Failed), true
+			return fmt.Sprintf("Run %d: release %q is partly uninstalled, and the rest is waiting. %s If you delete the Cleaner, the rest stays.", run.Number, releaseName(run), m.Failed), true
 		}
-		return fmt.Sprintf("Run %d: release %q waits to be uninstalled. %s", run.Number, releaseName(run), m.Failed), true
+		return fmt.Sprintf("Run %d: release %q is waiting to be uninstalled. %s", run.Number, releaseName(run), m.Failed), true
 	case v1alpha1.ReasonTerminating:
 		for i := range m.Rows {
 			if f := m.Rows[i].Finalizers; len(f) > 0 && !m.Rows[i].Settled {
-				return fmt.Sprintf("Run %d waits for what was deleted to be gone; finalizers hold it: %s", run.Number, strings.Join(f, ", ")), false
+				return fmt.Sprintf("Run %d is waiting for deleted objects to be gone; finalizers hold them: %s", run.Number, strings.Join(f, ", ")), false
 			}
 		}
 	case v1alpha1.ReasonClockSkewSuspected:
-		return fmt.Sprintf("Run %d is held. %s", run.Number, r.p.r.suspect()), true
+		return fmt.Sprintf("Run %d is paused. %s", run.Number, r.p.r.suspect()), true
 	case v1alpha1.ReasonReleasePending:
-		return fmt.Sprintf("Run %d waits: release %q is being installed, upgraded or rolled back.", run.Number, releaseName(run)), false
+		return fmt.Sprintf("Run %d is waiting: release %q is being installed, upgraded or rolled back.", run.Number, releaseName(run)), false
 	case v1alpha1.ReasonDelivering:
 		return fmt.Sprintf("Run %d is finished; its event is being sent.", run.Number), false
 	case v1alpha1.ReasonSuspended:
 		return fmt.Sprintf("Run %d is suspended.", run.Number), false
 	case v1alpha1.ReasonUninstalling:
-		return fmt.Sprintf("Run %d uninstalls release %q.", run.Number, releaseName(run)), false
+		return fmt.Sprintf("Run %d is uninstalling release %q.", run.Number, releaseName(run)), false
 	}
-	return fmt.Sprintf("Run %d is under way: %s.", run.Number, counted(len(run.Rows), "object")), false
+	return fmt.Sprintf("Run %d is in progress: %s.", run.Number, counted(len(run.Rows), "object")), false
 }
 
 // resolved says what the targets stand for.
@@ -250,7 +250,7 @@ func firstError(errs []v1alpha1.ItemError) string {
 	if e.Key != "" {
 		about += fmt.Sprintf(", item %q", e.Key)
 	}
-	return clean(fmt.Sprintf("Nothing is done with what an error is about: %s: %s", about, e.Message))
+	return clean(fmt.Sprintf("Items with errors are skipped: %s: %s", about, e.Message))
 }
 
 // pending says what rules wait for. A moment is announced in whole seconds, and not before it comes.
@@ -337,11 +337,11 @@ func (r report) delivered() {
 		r.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, v1alpha1.ReasonDelivering, fmt.Sprintf("The event of run %d is being sent.", owed.Number))
 		return
 	}
-	did := "The sink did not take the event of run %d"
+	did := "The sink did not accept the event of run %d"
 	if st.Last.Class == outbox.ClassNoCredential {
 		did = "The event of run %d was not sent"
 	}
-	r.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, v1alpha1.ReasonDeliveryFailed, fmt.Sprintf(did+", and it is tried again: %s.", owed.Number, st.Last))
+	r.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, v1alpha1.ReasonDeliveryFailed, fmt.Sprintf(did+" and will be retried: %s.", owed.Number, st.Last))
 }
 
 // next keeps the announced moment while it lies ahead, so that it is not written at each evaluation.

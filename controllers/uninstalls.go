@@ -154,7 +154,7 @@ func (j *uninstallJob) carryOut(ctx context.Context) uninstallEnd {
 	case err != nil:
 		end.why = clean(err.Error())
 	case out.State == helm.Upgraded:
-		end.why = "the release was upgraded, or its record written anew"
+		end.why = "the release was upgraded, or its record was rewritten"
 	case out.State == helm.Pending:
 		end.why = "the release is being installed, upgraded or rolled back"
 	case out.State == helm.HookRunning:

@@ -154,7 +154,7 @@ func (b *batch) took(s *plan.Step, out actuate.Outcome) progress {
 			return succeeded
 		}
 		if s.Verb == plan.VerbPatch && out.Version != "" && out.Version == b.version(s) { // longer each time
-			b.mem.backoff.Fail(uid, "its patch changes nothing, and is asked for all the same: say in when that it has not been made yet", now)
+			b.mem.backoff.Fail(uid, "its patch changes nothing: exclude objects that are already patched in when", now)
 		} else {
 			b.mem.backoff.Succeed(uid)
 		}

@@ -159,7 +159,7 @@ type ClusterTarget struct {
 // objects of the kind that match the selectors, in all namespaces or in the selected ones; expressions read them as
 // {items: [...]}, ordered by namespace and name.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.namespace) || has(self.name)",message="namespace is where the object of that name lives: add name, or write namespaces: [...]"
+// +kubebuilder:validation:XValidation:rule="!has(self.namespace) || has(self.name)",message="namespace requires name: add name, or use namespaces: [...]"
 // +kubebuilder:validation:XValidation:rule="!has(self.name) || !has(self.namespaces) && !has(self.namespaceSelector) && !has(self.excludeNamespaces)",message="an object of a given name lives in one namespace: write namespace instead of namespaces, namespaceSelector and excludeNamespaces"
 type ClusterReference struct {
 	Reference `json:",inline"`

@@ -57,7 +57,7 @@ const (
 	ReasonAccessDenied = "AccessDenied"
 	// ReasonAuthorLacksRights: the author of the spec may not do what the message says.
 	ReasonAuthorLacksRights = "AuthorLacksRights"
-	// ReasonAuthorMissing: nobody knows who wrote the spec, so that nothing is done.
+	// ReasonAuthorMissing: the author of the spec is unknown, so that nothing is done.
 	ReasonAuthorMissing = "AuthorMissing"
 	// ReasonSigningKeyMissing: the operator has no key to tell its own records from forged ones, so that nothing is done.
 	ReasonSigningKeyMissing = "SigningKeyMissing"

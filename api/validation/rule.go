@@ -353,7 +353,7 @@ func (f *Findings) patch(a *v1alpha1.PatchAction, p *field.Path) {
 }
 
 // lends says why an action of a template may lend its author what they may not do themselves; empty if it does not. The API
-// server judges who changes some kinds, and would judge the ServiceAccount that somebody names who uses the template.
+// server checks the rights of whoever changes some kinds, and would check those of the ServiceAccount that a user of the template names.
 func lends(spec *v1alpha1.Work, rule, action int, o Options) string {
 	r := &spec.Rules[rule]
 	if spec.Declared == nil || r.Actions[action].Patch == nil {
@@ -365,9 +365,9 @@ func lends(spec *v1alpha1.Work, rule, action int, o Options) string {
 			continue
 		}
 		if _, alone := touchedAlone(spec, r, &r.Actions[action]); alone {
-			return fmt.Sprintf("cannot be done by a template: the API server judges who changes %s, which the template's author may not be: write the rule into the Cleaner itself", k.name())
+			return fmt.Sprintf("cannot be done by a template: the API server checks the rights of whoever changes %s, and not those of the template's author: write the rule into the Cleaner itself", k.name())
 		}
-		return fmt.Sprintf("may be about %s, which cannot be patched by a template: the API server judges who changes them, which the template's author may not be: "+
+		return fmt.Sprintf("may be about %s, which cannot be patched by a template: the API server checks the rights of whoever changes them, and not those of the template's author: "+
 			"let forEach be all objects of another target, such as pods.items, or write the rule into the Cleaner itself", k.name())
 	}
 	return ""
@@ -381,7 +381,7 @@ func (f *Findings) acting(spec *v1alpha1.Work, a *v1alpha1.RuleAction, target in
 	case k.group == v1alpha1.GroupVersion.Group:
 		f.refuse(p, "cannot be done: "+k.untouchable())
 	case a.Patch != nil && v1alpha1.JudgesRequester(k.group) && spec.ServiceAccount == nil:
-		f.refuse(p, fmt.Sprintf("cannot be done: the API server judges who changes %s, and would judge the operator: name a ServiceAccount to act as", k.name()))
+		f.refuse(p, fmt.Sprintf("cannot be done: the API server checks the rights of whoever changes %s, and would check those of the operator: set a ServiceAccount", k.name()))
 	case a.Delete != nil && because != "":
 		f.refuse(p, "cannot be done: "+because)
 	case k.clusterScoped && !spec.Cluster:

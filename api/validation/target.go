@@ -228,7 +228,7 @@ func (f *Findings) namespaces(spec *v1alpha1.Work, r *v1alpha1.ClusterReference,
 		f.refuse(p, "chooses namespaces, and a Cleaner sees its own only: write a ClusterCleaner, or remove namespace, namespaces, namespaceSelector and excludeNamespaces")
 		return
 	case r.Name == "" && r.Namespace != "":
-		f.refuse(p, "namespace is where the object of that name lives: add name, or write namespaces: [...]")
+		f.refuse(p, "namespace requires name: add name, or use namespaces: [...]")
 	case r.Name != "" && chosen:
 		f.refuse(p, "an object of a given name lives in one namespace: write namespace instead of namespaces, namespaceSelector and excludeNamespaces")
 	case k.clusterScoped && (chosen || r.Namespace != ""):

@@ -236,7 +236,7 @@ func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv
 	e, problem := in.Programs.Begin(ctx, see)
 	if problem != nil {
 		return Plan{
-			Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Message: fmt.Sprintf("An error never deletes: %s.", problem), Holds: in.Holds,
+			Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Message: fmt.Sprintf("Nothing is done because of an error: %s.", problem), Holds: in.Holds,
 		}, nil, celenv.Foresight{}
 	}
 	defer e.Close()
@@ -251,7 +251,7 @@ func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv
 	over := ""
 	switch problem := e.Over(); { // some items were asked, and others were not
 	case problem != nil:
-		over = fmt.Sprintf("An error never deletes: spec.%s.", problem)
+		over = fmt.Sprintf("Nothing is done because of an error: spec.%s.", problem)
 	case ctx.Err() != nil:
 		over = "The evaluation was interrupted."
 	}
@@ -294,7 +294,7 @@ func (in *Input) needGate(d *decider) {
 func (in *Input) judge(p Plan) Plan {
 	for _, read := range in.gateReads() {
 		if why, failed := in.unreadable(read); failed {
-			return p.waits(v1alpha1.ReasonUnconfirmed, fmt.Sprintf("Target %q cannot be read live: %s.", in.Spec.Targets[read.Target].Name, strings.TrimSuffix(why, ".")))
+			return p.waits(v1alpha1.ReasonUnconfirmed, fmt.Sprintf("Cannot read target %q live: %s.", in.Spec.Targets[read.Target].Name, strings.TrimSuffix(why, ".")))
 		}
 	}
 	// A Cleaner that cleans once begins when everything is due, and ends with what it has done then.
@@ -307,12 +307,12 @@ func (in *Input) judge(p Plan) Plan {
 	case trouble != "":
 		return p.waits(trouble, message)
 	case len(p.Pending) > 0:
-		return p.waits(v1alpha1.ReasonHolding, fmt.Sprintf("What rule %q wants has not held for long enough.", p.Pending[0].Rule))
+		return p.waits(v1alpha1.ReasonHolding, fmt.Sprintf("Rule %q: items are waiting until they have matched for long enough.", p.Pending[0].Rule))
 	case !something && len(p.Withheld) > 0:
 		return p.blocked(v1alpha1.ReasonProtected, fmt.Sprintf("All objects to act on are protected; the first is %s: %s.",
 			p.Withheld[0].Object, p.Withheld[0].Because))
 	case !something && !once:
-		return p.waits(v1alpha1.ReasonNothingToDo, "Nothing that the targets and rules are about is to be cleaned now.")
+		return p.waits(v1alpha1.ReasonNothingToDo, "Nothing to clean up.")
 	}
 	return p
 }
@@ -323,13 +323,13 @@ func (in *Input) judge(p Plan) Plan {
 func (p *Plan) Trouble() (reason, message string) {
 	switch {
 	case p.Stuck == v1alpha1.ReasonTargetUnstable:
-		return p.Stuck, "It changes faster than it can be acted on, and is tried again: " + p.Refused
+		return p.Stuck, "An object changes faster than it can be acted on, and will be retried: " + p.Refused
 	case p.Stuck == v1alpha1.ReasonRecreationLoop:
-		return p.Stuck, "It is deleted again, ever more rarely: " + p.Refused
+		return p.Stuck, "An object is recreated after each deletion, and is deleted less and less often: " + p.Refused
 	case p.Stuck != "":
-		return p.Stuck, "It is tried again: " + p.Refused
+		return p.Stuck, "Will retry: " + p.Refused
 	case len(p.Errors) > 0:
-		return v1alpha1.ReasonEvaluationFailed, "An error never deletes: " + said(&p.Errors[0])
+		return v1alpha1.ReasonEvaluationFailed, "Nothing is done because of an error: " + said(&p.Errors[0])
 	default:
 		return "", ""
 	}
@@ -355,7 +355,7 @@ func (p Plan) waits(reason, message string) Plan {
 func (in *Input) data(e *celenv.Evaluation, p Plan) Plan {
 	data, problem := e.Data()
 	if problem != nil {
-		return p.blocked(v1alpha1.ReasonEvaluationFailed, "All conditions are true, and nothing is deleted: spec."+problem.Error())
+		return p.blocked(v1alpha1.ReasonEvaluationFailed, "All conditions are true, but nothing is deleted: spec."+problem.Error())
 	}
 	p.Data = data
 	return p
@@ -390,7 +390,7 @@ func (in *Input) gate(results []celenv.Result) Plan {
 		switch failed := p.Reason == v1alpha1.ReasonEvaluationFailed; {
 		case r.Err != nil && !failed:
 			p.Verdict, p.Reason, p.Holds = v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed, in.Holds
-			p.Message = fmt.Sprintf("An error never deletes: spec.%s", r.Err.Error())
+			p.Message = fmt.Sprintf("Nothing is done because of an error: spec.%s", r.Err.Error())
 		case r.Err == nil && !r.Value && p.Verdict == v1alpha1.VerdictAct:
 			p.Verdict, p.Reason = v1alpha1.VerdictWait, v1alpha1.ReasonConditionsNotMet
 			p.Message = fmt.Sprintf("spec.conditions[%d] is false: %s", i, out.Expression)

@@ -290,7 +290,7 @@ func TestAReleaseSaysWhyItStays(t *testing.T) {
 		},
 		"TheOperators": {
 			helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &deployed, change: func(in *Input) { in.Protection.Own = "shop" },
-			reason: v1alpha1.ReasonProtected, message: `Release "r" is not uninstalled: namespace "shop" is the operator's own.`,
+			reason: v1alpha1.ReasonProtected, message: `Release "r" is not uninstalled: namespace "shop" is the namespace of the operator.`,
 		},
 		"Unreadable": {
 			helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &Release{State: ReleaseDeployed, Blocked: v1alpha1.ReasonReleaseUnreadable, Detail: "corrupt"},
@@ -397,7 +397,7 @@ func TestProtection(t *testing.T) {
 		"APIService":      {in("apiregistration.k8s.io", "apiservices", "", "a"), "protected"},
 		"RoleBinding":     {in("rbac.authorization.k8s.io", "rolebindings", "shop", "a"), "protected"},
 		"AllowedRole":     {in("rbac.authorization.k8s.io", "roles", "shop", "a"), ""},
-		"Cleaner":         {in("cleaner.vtex.dev", "cleaners", "shop", "a"), "never touched"},
+		"Cleaner":         {in("cleaner.vtex.dev", "cleaners", "shop", "a"), "never changed"},
 		"RoleOfOpenShift": {in("authorization.openshift.io", "clusterrolebindings", "", "a"), "protected"},
 		"Project":         {in("project.openshift.io", "projects", "", "a"), "--allow-protected-kinds=projects.project.openshift.io"},
 		"GroupOfUsers":    {in("user.openshift.io", "groups", "", "a"), "protected"},

@@ -213,8 +213,8 @@ func (r *deciding) entryOf(a *acting, entry int) ([]Read, *celenv.Error) {
 	}
 	target := &r.in.Snapshot[t]
 	if target.State != Complete && !all {
-		return nil, r.problem(fmt.Sprintf("confirm[%d]", entry), fmt.Sprintf("target %q is null: nothing of it can be read", r.rule.Confirm[entry].Target),
-			"say in when that it is not null")
+		return nil, r.problem(fmt.Sprintf("confirm[%d]", entry), fmt.Sprintf("target %q is null and cannot be read", r.rule.Confirm[entry].Target),
+			"check in when that it is not null")
 	}
 	if all {
 		return []Read{{Target: t, All: true}}, nil
@@ -242,7 +242,7 @@ func (r *deciding) namespace(a *acting, entry int, target *Target, said string) 
 	own := r.in.Owner.Namespace
 	switch {
 	case r.in.Spec.Cluster && said == "":
-		return "", r.problem(at, "the item is in no namespace", "say in which one to look")
+		return "", r.problem(at, "the item has no namespace", "set namespace")
 	case r.in.Spec.Cluster || said == own:
 		return said, nil
 	case said == "": // it cannot be another

@@ -218,7 +218,7 @@ func TestConfirm(t *testing.T) {
 				r.Confirm[0] = v1alpha1.Confirm{Target: "pods", Name: "item"}
 			}),
 			watched: Snapshot{seen(), nodesSeen(), poolsSeen()},
-			errors:  []string{"rules[0].confirm[0].namespace the item is in no namespace; say in which one to look x1"},
+			errors:  []string{"rules[0].confirm[0].namespace the item has no namespace; set namespace x1"},
 		},
 		"Namespace of the item": {
 			reason:  "is where it is looked, if the entry does not say",
@@ -241,7 +241,7 @@ func TestConfirm(t *testing.T) {
 			}),
 			change:  func(_ *Input, w *v1alpha1.Work) { asNull(&w.Targets[2]) },
 			watched: Snapshot{seen(p("a")), nodesSeen(), {State: NoSuchKind}},
-			errors:  []string{`rules[0].confirm[0] target "pools" is null: nothing of it can be read; say in when that it is not null x1`},
+			errors:  []string{`rules[0].confirm[0] target "pools" is null and cannot be read; check in when that it is not null x1`},
 		},
 		"All": {
 			reason:  "that the rule depends on is read as a whole, but not what its items are of",

@@ -183,7 +183,7 @@ func (r *deciding) object(a *acting, i int) (d deed, err *celenv.Error) {
 			return d, err
 		}
 		if d.object, d.target = r.in.find(value); d.object == nil {
-			return d, r.problem(fmt.Sprintf("actions[%d].object", i), absent(value), "an action is about objects of targets")
+			return d, r.problem(fmt.Sprintf("actions[%d].object", i), absent(value), "actions apply only to objects of targets")
 		}
 	case a.object == nil:
 		return d, nil

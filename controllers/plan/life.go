@@ -221,7 +221,7 @@ func (v View) open(run *v1alpha1.Run, m *Memory) Request {
 		return v.rows(run, m, open)
 	}
 	if left := len(m.rows(RowKept)) + len(m.rows(RowReplaced)); left > 0 {
-		return v.ending(run, m, v1alpha1.ResultPartial, fmt.Sprintf("%d of %d objects were left alone", left, len(m.Rows)))
+		return v.ending(run, m, v1alpha1.ResultPartial, fmt.Sprintf("%d of %d objects were kept", left, len(m.Rows)))
 	}
 	return v.afterRows(run, m)
 }
@@ -250,11 +250,11 @@ func (v View) ending(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, messa
 	}
 	switch {
 	case unread && m.unread > 0:
-		message = fmt.Sprintf("%s; what became of release %q is unknown: %s", message, run.Helm.Name, m.Failed)
+		message = fmt.Sprintf("%s; the state of release %q is unknown: %s", message, run.Helm.Name, m.Failed)
 	case m.Half && m.Failed != "":
-		message = fmt.Sprintf("%s; release %q is left uninstalled in part: %s", message, run.Helm.Name, m.Failed)
+		message = fmt.Sprintf("%s; release %q is left partly uninstalled: %s", message, run.Helm.Name, m.Failed)
 	case m.Half:
-		message = fmt.Sprintf("%s; release %q is left uninstalled in part", message, run.Helm.Name)
+		message = fmt.Sprintf("%s; release %q is left partly uninstalled", message, run.Helm.Name)
 	case m.uninstalling(run):
 		message = fmt.Sprintf("%s; release %q is being uninstalled by somebody else", message, run.Helm.Name)
 	}
@@ -346,7 +346,7 @@ func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
 	case rel.State == ReleasePending:
 		return v.until(m.Due, v1alpha1.ReasonReleasePending)
 	case rewritten(rel, run.Helm):
-		return Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: fmt.Sprintf("release %q is at revision %d now, recorded anew", rel.Name, rel.Revision)}
+		return Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: fmt.Sprintf("release %q was changed and is at revision %d now", rel.Name, rel.Revision)}
 	case rel.begun():
 		return v.uninstall(m, FinishUninstall)
 	case !m.Confirmed(v.Now) && !v.Now.Before(m.Due):

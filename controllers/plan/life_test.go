@@ -122,7 +122,7 @@ func TestNext(t *testing.T) {
 		"NotDecided":      {reason: "a run that says not what decided it is not of this spec", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){func(c *v1alpha1.Cleaner) { c.Status.Run.Decides = "" }}, memory: []func(*Memory){func(m *Memory) { m.Looked = true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "the spec was edited"}},
 		"Deleted":         {reason: "kubectl delete abandons it", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){del}, memory: []func(*Memory){func(m *Memory) { m.Looked = true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}},
 		"DeletedDone":     {reason: "even when nothing is left", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){del}, memory: []func(*Memory){state(RowDeleted)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}},
-		"KeptARow":        {reason: "a kept row makes it Partial", rows: []string{"a", "b"}, memory: []func(*Memory){state(RowDeleted, RowReplaced)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "1 of 2 objects were left alone"}},
+		"KeptARow":        {reason: "a kept row makes it Partial", rows: []string{"a", "b"}, memory: []func(*Memory){state(RowDeleted, RowReplaced)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "1 of 2 objects were kept"}},
 		"Settles":         {reason: "what is deleted must be gone", rows: []string{"a"}, memory: []func(*Memory){state(RowDeleted), func(m *Memory) { m.Rows[0].Settled = false }}, want: Request{Kind: Settle, Rows: []int{0}}},
 		"SettledOver":     {reason: "but not for ever", rows: []string{"a"}, after: 10 * time.Minute, memory: []func(*Memory){state(RowDeleted), func(m *Memory) { m.Rows[0].Settled = false }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
 		"Completed":       {reason: "all gone: Completed", rows: []string{"a"}, memory: []func(*Memory){state(RowGone)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
@@ -133,7 +133,7 @@ func TestNext(t *testing.T) {
 		},
 		"StoppedBlind": {
 			reason: "but not for ever", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){unread(maxReleaseLooks)}, decides: "v1:other", after: time.Hour,
-			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec was edited; what became of release "r" is unknown: 403`},
+			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec was edited; the state of release "r" is unknown: 403`},
 		},
 		"OpenUnread": {
 			reason: "an open run waits for its release", cleaner: []func(*v1alpha1.Cleaner){helm},
@@ -146,14 +146,14 @@ func TestNext(t *testing.T) {
 		"Busy":            {reason: "nothing else while an uninstall is under way", cleaner: []func(*v1alpha1.Cleaner){helm, del}, memory: []func(*Memory){func(m *Memory) { m.Busy = true }}, want: Request{Kind: Idle, Until: born.Add(30 * time.Second), Reason: v1alpha1.ReasonUninstalling}},
 		"ReleaseGone":     {reason: "gone is done", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseGone)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
 		"ReleaseAnew":     {reason: "installed anew is done, and not touched", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.FirstDeployed = born.Add(time.Hour) })}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
-		"ReleaseUpgraded": {reason: "upgraded is Partial", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Revision = 3 })}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" is at revision 3 now, recorded anew`}},
+		"ReleaseUpgraded": {reason: "upgraded is Partial", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Revision = 3 })}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" was changed and is at revision 3 now`}},
 		"ReleaseRewritten": {
 			reason: "and so is a record that somebody has written anew", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.UID = "other" })},
-			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" is at revision 2 now, recorded anew`},
+			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" was changed and is at revision 2 now`},
 		},
 		"ReleaseOverwritten": {
 			reason: "and one that says something else, in the same Secret", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Digest = "v1:b" })},
-			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" is at revision 2 now, recorded anew`},
+			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" was changed and is at revision 2 now`},
 		},
 		"ReleaseAsDigested":     {reason: "one that says the same is uninstalled", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Digest = "v1:a" }), reviewed(0)}, want: Request{Kind: StartUninstall}},
 		"ReleaseNeverDigested":  {reason: "an older version recorded no digest", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(ReleaseDeployed, func(r *Release) { r.Digest = "v1:b" }), reviewed(0)}, want: Request{Kind: StartUninstall}},
@@ -178,7 +178,7 @@ func TestNext(t *testing.T) {
 		"BegunByOthersRewritten": {
 			reason: "whoever may write a status may write the rest: it is compared", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }},
 			memory: []func(*Memory){release(ReleaseUninstalling, func(r *Release) { r.Digest = "v1:b" }), reviewed(0)},
-			want:   Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" is at revision 2 now, recorded anew`},
+			want:   Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" was changed and is at revision 2 now`},
 		},
 		"BegunAndRewritten": {
 			reason: "what the run has begun is gone on with, which says that it cannot be", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }},
@@ -210,11 +210,11 @@ func TestNext(t *testing.T) {
 		},
 		"BarredAndGone": {
 			reason: "and then goes, and says what it leaves", cleaner: []func(*v1alpha1.Cleaner){helm, del}, after: 30 * time.Second, memory: []func(*Memory){half, barred},
-			want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: `the Cleaner was deleted; release "r" is left uninstalled in part: may not`},
+			want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: `the Cleaner was deleted; release "r" is left partly uninstalled: may not`},
 		},
 		"HalfAndStopped": {
 			reason: "what is left of a release is said without a failure, too", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){half, release(ReleaseDeployed)},
-			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec was edited; release "r" is left uninstalled in part`},
+			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec was edited; release "r" is left partly uninstalled`},
 		},
 		"RecheckBacksOffForARelease": {
 			reason: "a re-check that failed in this pass waits", cleaner: []func(*v1alpha1.Cleaner){helm}, after: 10 * time.Second,

@@ -251,17 +251,17 @@ func TestRowsOfAClusterCleaner(t *testing.T) {
 	}{
 		"Anywhere":        {"targets.set", "z", nil, ""},
 		"Listed":          {"targets.some", "b", nil, ""},
-		"NotListed":       {"targets.some", "c", nil, `is not about namespace "c"`},
-		"Excluded":        {"targets.but", "c", nil, `is not about namespace "c"`},
+		"NotListed":       {"targets.some", "c", nil, `does not select namespace "c"`},
+		"Excluded":        {"targets.but", "c", nil, `does not select namespace "c"`},
 		"NotExcluded":     {"targets.but", "a", nil, ""},
 		"Named":           {"targets.one", "a", nil, ""},
-		"NamedElsewhere":  {"targets.one", "b", nil, `is not about namespace "b"`},
-		"NamedNowhere":    {"targets.one", "", nil, `is not about namespace ""`},
+		"NamedElsewhere":  {"targets.one", "b", nil, `does not select namespace "b"`},
+		"NamedNowhere":    {"targets.one", "", nil, `does not select namespace ""`},
 		"ClusterScoped":   {"targets.node", "", nil, ""},
-		"OtherLabels":     {"targets.set", "z", func(_ *v1alpha1.Work, b *Belonging) { b.Matches = false }, "does not stand for it"},
+		"OtherLabels":     {"targets.set", "z", func(_ *v1alpha1.Work, b *Belonging) { b.Matches = false }, "no longer selects it"},
 		"Protected":       {"targets.set", "kube-system", nil, `namespace "kube-system" is protected`},
 		"ProtectedLifted": {"targets.set", "kube-system", func(w *v1alpha1.Work, _ *Belonging) { w.IncludeProtected = true }, ""},
-		"Own":             {"targets.set", "cleaner-system", func(w *v1alpha1.Work, _ *Belonging) { w.IncludeProtected = true }, "operator's own"},
+		"Own":             {"targets.set", "cleaner-system", func(w *v1alpha1.Work, _ *Belonging) { w.IncludeProtected = true }, "namespace of the operator"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -338,7 +338,7 @@ func TestTheOperatorsRightsLendNobodyARole(t *testing.T) {
 			for _, group := range []string{"rbac.authorization.k8s.io", "authorization.openshift.io", "certificates.k8s.io", "admissionregistration.k8s.io", "resource.k8s.io"} {
 				binding := bindingOf(group)
 				got := Protection{}.Of(&tc.spec).Forbids(tc.verb, &binding)
-				if (got != "") != tc.forbidden || tc.forbidden && !strings.Contains(got, "would judge the operator") {
+				if (got != "") != tc.forbidden || tc.forbidden && !strings.Contains(got, "would check those of the operator") {
 					t.Errorf("%s: got %q", group, got)
 				}
 			}

@@ -114,12 +114,12 @@ func (in *Input) limited(p *Plan) (limit, message string, freed time.Time, err e
 	}
 	acted, actions := p.counts(done)
 	if n := limits.MaxActions; n > 0 && len(acted) > 0 && actions > n {
-		return "maxActions", fmt.Sprintf("Nothing is done: it would be more than the %d objects that limits.maxActions allows in %s.", n, per), freed, nil
+		return "maxActions", fmt.Sprintf("Nothing is done: limits.maxActions allows %d objects in %s.", n, per), freed, nil
 	}
 	if n := limits.MaxPercent; n > 0 {
 		for t := range in.Snapshot {
 			if in.overPercent(t, acted, done, n) {
-				return "maxPercent", fmt.Sprintf("Nothing is done: it would be more than the %d%% of target %q that limits.maxPercent allows in %s.",
+				return "maxPercent", fmt.Sprintf("Nothing is done: limits.maxPercent allows %d%% of target %q in %s.",
 					n, in.Spec.Targets[t].Name, per), freed, nil
 			}
 		}

@@ -326,7 +326,7 @@ func (m *Memory) ActedByRules(i int, uid types.UID, a RuleAnswer, now time.Time)
 		r.Due = a.Until
 	default:
 		if m.saw(i, uid, a.Sight, now); r.State == RowOpen && a.Sight.Failed == "" {
-			r.State, r.Failed = RowKept, "no rule wants anything of it any more"
+			r.State, r.Failed = RowKept, "no rule selects it any more"
 		}
 	}
 }
@@ -359,7 +359,7 @@ func (m *Memory) LookedAtRelease(run *v1alpha1.Run, rel Release, now time.Time) 
 	m.Release, m.unread = &rel, 0
 	m.Half = m.begun(run)
 	if rel.State == ReleasePending {
-		m.Fail("the release is being changed by somebody", now)
+		m.Fail("another client is changing the release", now)
 	}
 }
 

@@ -69,11 +69,11 @@ func (p Protection) Forbids(verb Verb, o *Object) string {
 	case verb == VerbReport:
 		return ""
 	case r.Group == v1alpha1.GroupVersion.Group:
-		return fmt.Sprintf("%s are never touched: whoever wrote the rule would act with the operator's rights", r.String())
+		return fmt.Sprintf("%s are never changed: the author of the rule would act with the rights of the operator", r.String())
 	case verb == VerbPatch && p.templated && v1alpha1.JudgesRequester(r.Group):
-		return fmt.Sprintf("the API server judges who changes %s, which a template's author may not be: write the rule into the Cleaner itself", r.String())
+		return fmt.Sprintf("the API server checks the rights of whoever changes %s, and not those of the template's author: write the rule into the Cleaner itself", r.String())
 	case verb == VerbPatch && p.unnamed && v1alpha1.JudgesRequester(r.Group):
-		return fmt.Sprintf("the API server judges who changes %s, and would judge the operator: name a ServiceAccount to act as", r.String())
+		return fmt.Sprintf("the API server checks the rights of whoever changes %s, and would check those of the operator: set a ServiceAccount", r.String())
 	case o.Protected:
 		return fmt.Sprintf("it carries %s: \"true\"", v1alpha1.ProtectKey)
 	case p.OfNamespace(o.Namespace) != "":
@@ -81,7 +81,7 @@ func (p Protection) Forbids(verb Verb, o *Object) string {
 	case isNamespace(r) && (slices.Contains(p.Namespaces, o.Name) || o.Name == p.Own && p.Own != ""):
 		return fmt.Sprintf("namespace %q is protected", o.Name)
 	case r == schema.GroupResource{Resource: "secrets"} && strings.HasPrefix(o.Name, releaseSecretPrefix):
-		return "it is the record of a Helm release, which only helm: may remove"
+		return "it is the record of a Helm release, which only spec.helm can remove"
 	case verb != VerbPatch && verb != VerbRemoveFinalizer && protectedResource(r) && !slices.Contains(p.AllowedKinds, r.String()):
 		return fmt.Sprintf("%s are protected unless the manager runs with --allow-protected-kinds=%s", r.String(), r.String())
 	}
@@ -94,7 +94,7 @@ func (p Protection) OfNamespace(namespace string) string {
 	case namespace == "":
 		return ""
 	case namespace == p.Own:
-		return fmt.Sprintf("namespace %q is the operator's own", namespace)
+		return fmt.Sprintf("namespace %q is the namespace of the operator", namespace)
 	case slices.Contains(p.Namespaces, namespace):
 		return fmt.Sprintf("namespace %q is protected", namespace)
 	}

@@ -196,7 +196,7 @@ func (m *Memory) Rechecked(run *v1alpha1.Run, r Rechecked, now time.Time) {
 		case r.Outcome == RecheckTrue:
 			m.Rows[i].Now = version
 		default:
-			m.Rows[i].State, m.Rows[i].Failed = RowKept, "it changed, and the conditions can no longer be asked"
+			m.Rows[i].State, m.Rows[i].Failed = RowKept, "it changed, and the conditions can no longer be evaluated"
 		}
 	}
 }

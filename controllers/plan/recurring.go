@@ -266,7 +266,7 @@ func Finished(run *v1alpha1.Run, l *Ledger, result v1alpha1.Result, message stri
 	if result == "" {
 		result = v1alpha1.ResultCompleted
 		if slices.ContainsFunc(out.Counts, func(c v1alpha1.Count) bool { return c.Outcome == v1alpha1.OutcomeUnknown }) {
-			result, message = v1alpha1.ResultPartial, "what became of some objects could not be found out"
+			result, message = v1alpha1.ResultPartial, "the outcome of some objects is unknown"
 		}
 	}
 	out.Result, out.Message, out.FinishedAt = result, message, &finished

@@ -398,7 +398,7 @@ func TestFinished(t *testing.T) {
 		at      time.Time
 	}{
 		"Completed": {"all of it is known", run, ledgerOf(run, v1alpha1.OutcomeDeleted, nothing), "", "", v1alpha1.ResultCompleted, "", born.Add(time.Hour)},
-		"Partial":   {"some of it is not", run, ledgerOf(run, v1alpha1.OutcomeDeleted, lost), "", "", v1alpha1.ResultPartial, "what became of some objects could not be found out", born.Add(time.Hour)},
+		"Partial":   {"some of it is not", run, ledgerOf(run, v1alpha1.OutcomeDeleted, lost), "", "", v1alpha1.ResultPartial, "the outcome of some objects is unknown", born.Add(time.Hour)},
 		"Abandoned": {"it was deleted, whatever is known", run, &Ledger{}, v1alpha1.ResultAbandoned, "why", v1alpha1.ResultAbandoned, "why", born.Add(time.Hour)},
 		"Over":      {"a result never changes", over, &Ledger{}, "", "", v1alpha1.ResultAbandoned, "", born},
 	}
@@ -686,7 +686,7 @@ func TestActedByRules(t *testing.T) {
 		"Failed":      {"it is tried again", RuleAnswer{Failed: "forbidden"}, RowMemory{Checked: true, Failed: "forbidden", Due: now.Add(time.Second), backoff: time.Second}, true},
 		"HalfDone":    {"a part that was done is not all", RuleAnswer{Did: v1alpha1.OutcomePatched, Failed: "forbidden"}, RowMemory{Checked: true, Failed: "forbidden", Due: now.Add(time.Second), backoff: time.Second}, true},
 		"Holds":       {"the time of for is waited for", RuleAnswer{Until: now.Add(time.Hour)}, RowMemory{Checked: true, Due: now.Add(time.Hour)}, false},
-		"Unwanted":    {"what no rule wants any more is left", RuleAnswer{Sight: there}, RowMemory{State: RowKept, Checked: true, Failed: "no rule wants anything of it any more"}, false},
+		"Unwanted":    {"what no rule wants any more is left", RuleAnswer{Sight: there}, RowMemory{State: RowKept, Checked: true, Failed: "no rule selects it any more"}, false},
 		"Missing":     {"unless it is gone", RuleAnswer{Sight: Sight{Missing: true}}, RowMemory{State: RowGone, Checked: true, Settled: true}, false},
 		"Terminating": {"or on its way", RuleAnswer{Sight: Sight{UID: "uid-a", Terminating: true}}, RowMemory{State: RowGone, Checked: true}, false},
 		"Replaced":    {"another one of its name is not touched", RuleAnswer{Sight: Sight{UID: "another"}}, RowMemory{State: RowReplaced, Checked: true}, false},
@@ -744,7 +744,7 @@ func TestNextActsByRules(t *testing.T) {
 		"TargetsThen":        {reason: "then it is the turn of the others", memory: []func(*Memory){done(0), done(2)}, want: Request{Kind: DeleteRows, Rows: []int{1}}},
 		"Unchecked":          {reason: "a process that finds the run looks first", memory: []func(*Memory){func(m *Memory) { m.Rows[2].Checked = false }}, want: Request{Kind: LookRows, Rows: []int{2}}},
 		"Suspended":          {reason: "nothing is done while it is suspended", change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }, want: Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}},
-		"Kept":               {reason: "a row that no rule wants makes it Partial", memory: []func(*Memory){done(0), done(1), func(m *Memory) { m.Rows[2].State, m.Looked = RowKept, true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "1 of 3 objects were left alone"}},
+		"Kept":               {reason: "a row that no rule wants makes it Partial", memory: []func(*Memory){done(0), done(1), func(m *Memory) { m.Rows[2].State, m.Looked = RowKept, true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "1 of 3 objects were kept"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

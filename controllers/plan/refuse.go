@@ -36,11 +36,11 @@ func Refused(owner Owner, spec *v1alpha1.Work, row Row, o *Object, belongs Belon
 	case owner.Namespace != "" && row.Namespace != owner.Namespace:
 		return "it is not in the Cleaner's namespace"
 	case owner.Namespace == "" && !inNamespaces(ref, row.Namespace):
-		return fmt.Sprintf("target %q is not about namespace %q", spec.Targets[t].Name, row.Namespace)
+		return fmt.Sprintf("target %q does not select namespace %q", spec.Targets[t].Name, row.Namespace)
 	case row.Resource != belongs.Resource:
 		return fmt.Sprintf("target %q is about %s", spec.Targets[t].Name, ResourceName(belongs.Resource))
 	case ref.Name != "" && ref.Name != row.Name, !belongs.Matches:
-		return fmt.Sprintf("target %q does not stand for it any more", spec.Targets[t].Name)
+		return fmt.Sprintf("target %q no longer selects it", spec.Targets[t].Name)
 	}
 	return p.Of(spec).Because(o)
 }

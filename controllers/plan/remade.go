@@ -76,7 +76,7 @@ func (r Remade) Waits(o *Object, now time.Time) (Remaking, bool) {
 
 // Why says so for people.
 func (e Remaking) Why() string {
-	return fmt.Sprintf("somebody has made it anew after each of the last %d deletions", e.Times)
+	return fmt.Sprintf("it was recreated after each of the last %d deletions", e.Times)
 }
 
 // over says that the last deletion is so long ago that there is no loop any more.

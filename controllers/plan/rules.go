@@ -209,15 +209,15 @@ func (r *deciding) key(item *celenv.Item, o *Object) (string, *celenv.Error) {
 	case r.rule.Key != "":
 		key, err := item.Key()
 		if err == nil && key == "" {
-			return "", r.problem("key", "the key is empty", "give a text that no other item gives")
+			return "", r.problem("key", "the key is empty", "return a unique string for each item")
 		}
 		return key, err
 	case o != nil:
 		return string(o.identity()), nil
 	case item.Object() != nil:
-		return "", r.problem("forEach", absent(item.Object()), "the items are entries of targets, or name them with key")
+		return "", r.problem("forEach", absent(item.Object()), "use items of targets, or add key to the rule")
 	default:
-		return "", r.problem("key", "the item is no object, and has no name", "add key to the rule")
+		return "", r.problem("key", "the item is not an object and has no name", "add key to the rule")
 	}
 }
 

@@ -531,7 +531,7 @@ func TestRules(t *testing.T) {
 			change: func(in *Input, w *v1alpha1.Work) { w.IncludeProtected, in.Protection.Own = true, "cleaner-system" },
 			want: func() want {
 				w := act("r delete k")
-				w.Withheld = []string{`r delete o: namespace "cleaner-system" is the operator's own`}
+				w.Withheld = []string{`r delete o: namespace "cleaner-system" is the namespace of the operator`}
 				return w
 			}(),
 		},
@@ -948,17 +948,17 @@ func TestWhatRulesRetainIsBounded(t *testing.T) {
 		want string
 	}{
 		"Keys": {made("lists.range(200000)", func(r *v1alpha1.Rule) { r.Key = long }),
-			"An error never deletes: spec.rules[0].when: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
+			"Nothing is done because of an error: spec.rules[0].when: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
 		"Holds": {made("lists.range(200000)", func(r *v1alpha1.Rule) { r.Key, r.For = "string(item)", "1h" }),
-			"An error never deletes: spec.rules[0].when: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
+			"Nothing is done because of an error: spec.rules[0].when: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
 		"Steps": {made("lists.range(200000)", func(r *v1alpha1.Rule) { r.Key = "string(item)" }),
-			"An error never deletes: spec.rules[0].actions: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
+			"Nothing is done because of an error: spec.rules[0].actions: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
 		"StepsOfFewItems": {made("lists.range(20000)", func(r *v1alpha1.Rule) { r.Key = "string(item)" }),
-			"An error never deletes: spec.rules[0].actions: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
+			"Nothing is done because of an error: spec.rules[0].actions: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
 		"Items": {made("lists.range(300000)", func(r *v1alpha1.Rule) { r.Key = "string(item)" }),
-			`An error never deletes: rule "r": spec.rules[0].forEach: at 1:12: forEach gives 300000 items, and a rule may have 250000; filter the list, or let the target select less`},
+			`Nothing is done because of an error: rule "r": spec.rules[0].forEach: at 1:12: forEach gives 300000 items, and a rule may have 250000; filter the list, or let the target select less`},
 		"LongKey": {made("lists.range(15)", func(r *v1alpha1.Rule) { r.Key = "lists.range(2000).map(x, '0123456789').join() + string(item)" }),
-			`An error never deletes: rule "r": spec.rules[0].key: at 1:47: key may have 1024 bytes, and this one has 20001; give a shorter text`},
+			`Nothing is done because of an error: rule "r": spec.rules[0].key: at 1:47: key may have 1024 bytes, and this one has 20001; give a shorter text`},
 	}
 	several := cases["StepsOfFewItems"]
 	several.rule.Actions = slices.Repeat(several.rule.Actions, 16)
@@ -993,7 +993,7 @@ func TestAnEvaluationThatIsCutOffDecidesNothing(t *testing.T) {
 		r.When = "lists.range(1000).all(x, x >= 0)"
 	})
 	got := Compute(t.Context(), over(t, cluster(first, second), p("a"), p("b")))
-	const want = "An error never deletes: spec.rules[1]." // the place where the steps or the time are over, whichever is first
+	const want = "Nothing is done because of an error: spec.rules[1]." // the place where the steps or the time are over, whichever is first
 	if got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonEvaluationFailed || len(got.Steps) > 0 || got.Asked ||
 		!strings.HasPrefix(got.Message, want) {
 		t.Errorf("%s %s, %d steps: %s", got.Verdict, got.Reason, len(got.Steps), got.Message)

@@ -73,7 +73,7 @@ func Schedule(schedule, zone string) (Times, error) {
 		return Times{}, fmt.Errorf("spec.schedule: %q sets a time zone: write it to spec.timeZone", schedule)
 	}
 	if every, ok := strings.CutPrefix(text, "@every"); ok { // counts from whenever it is asked, so it has no times
-		return Times{}, fmt.Errorf("spec.schedule: @every is no schedule: write retry.period:%s, or fields such as \"*/10 * * * *\"", every)
+		return Times{}, fmt.Errorf("spec.schedule: @every is not supported: write retry.period:%s, or fields such as \"*/10 * * * *\"", every)
 	}
 	parsed, err := cron.ParseStandard(text)
 	if err != nil {

@@ -50,7 +50,7 @@ type Query struct {
 func (q *Query) Misplaced(resource schema.GroupResource, namespaced bool) string {
 	switch {
 	case namespaced && q.Name != "" && q.Namespace == "":
-		return fmt.Sprintf("%s live in namespaces: write that of %q in reference.namespace", resource, q.Name)
+		return fmt.Sprintf("%s are namespaced: set reference.namespace for %q", resource, q.Name)
 	case !namespaced && !q.Among.All():
 		return fmt.Sprintf("%s are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference", resource)
 	}
@@ -120,7 +120,7 @@ func (q *Query) place(r *v1alpha1.ClusterReference) error {
 	case q.Namespace != "":
 		return nil
 	case r.Namespace != "" && r.Name == "":
-		return errors.New("namespace is where the object of that name lives: add name, or write namespaces: [...]")
+		return errors.New("namespace requires name: add name, or use namespaces: [...]")
 	}
 	q.Namespace, q.Among = r.Namespace, among
 	return nil

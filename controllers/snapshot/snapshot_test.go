@@ -186,7 +186,7 @@ func TestReadOne(t *testing.T) {
 	}{
 		"InASet":           {"all match", "", target(), "a", "p", nil, "a/p", true, plan.Complete, "", []string{"Pod a/p"}},
 		"Missing":          {"the Reader says so", "", target(), "a", "x", nil, "", false, plan.Complete, "", []string{"Pod a/x"}},
-		"NoNamespace":      {"nothing says which", "", target(), "", "p", nil, "", false, plan.Failed, `pods live in namespaces: write that of "p" in reference.namespace`, []string{"Pod /p"}},
+		"NoNamespace":      {"nothing says which", "", target(), "", "p", nil, "", false, plan.Failed, `pods are namespaced: set reference.namespace for "p"`, []string{"Pod /p"}},
 		"NoObjectName":     {"nothing says which", "", target(), "a", "", nil, "", false, plan.Failed, `target "pods" is asked for an object without a name`, nil},
 		"Node":             {"no namespace is needed", "", target(kind("Node")), "", "n", nil, "/n", true, plan.Complete, "", []string{"Node /n"}},
 		"NodeOfNamespace":  {"it is ignored", "", target(kind("Node")), "a", "n", nil, "/n", true, plan.Complete, "", []string{"Node a/n"}},

@@ -135,7 +135,7 @@ func TestKindsRefused(t *testing.T) {
 		"DeletesAtOnce":  {clusterCleanerKind(), "{targets: [{name: pods, reference: {version: v1, kind: Pod, matchLabels: {}}, delete: true}]}", []string{"a ClusterCleaner that deletes needs a ttl or conditions"}},
 		"DeleteAll":      {clusterCleanerKind(), "{ttl: 1h, targets: [{name: pods, reference: {version: v1, kind: Pod, namespaces: [a]}, delete: true}]}", []string{"delete: true needs a name, matchLabels, matchExpressions or fieldSelector in its reference"}},
 		"Helm":           {clusterCleanerKind(), "{ttl: 1h, helm: {release: a}}", []string{`unknown field "spec.helm"`}},
-		"NamespaceAlone": {clusterCleanerKind(), reference("namespace: a"), []string{"namespace is where the object of that name lives: add name, or write namespaces: [...]"}},
+		"NamespaceAlone": {clusterCleanerKind(), reference("namespace: a"), []string{"namespace requires name: add name, or use namespaces: [...]"}},
 		"NameNamespaces": {clusterCleanerKind(), reference("name: a, namespaces: [a]"), []string{"an object of a given name lives in one namespace: write namespace instead of namespaces, namespaceSelector and excludeNamespaces"}},
 		"NamespacesNone": {clusterCleanerKind(), reference("namespaces: []"), []string{"spec.targets[0].reference.namespaces in body should have at least 1 items"}},
 		"NameSelector":   {clusterCleanerKind(), reference("name: a, matchLabels: {}"), []string{"a name and label selectors exclude each other"}},

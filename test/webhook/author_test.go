@@ -297,7 +297,7 @@ func TestAnAccountIsNoWayAroundTheAuthor(t *testing.T) {
 	e.withoutWebhook(t, ns, func() error {
 		return e.Patch(t.Context(), u.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"ttl":"1s"}}`)))
 	})
-	e.becomes(t, key, "AuthorMissing: Nobody knows who wrote the spec: the author in the annotation is not signed for it")
+	e.becomes(t, key, "AuthorMissing: The author of the spec is unknown: the author annotation is not signed for it")
 
 	// Nor is one without an author, or with one that a key has signed which there never was.
 	unknown := regexp.MustCompile(`"signature":".*"`).ReplaceAllString(e.authorOf(t, u), `"signature":"20260102T150405Z.AAAA"`)
@@ -316,7 +316,7 @@ func TestAnAccountIsNoWayAroundTheAuthor(t *testing.T) {
 			}
 			return e.Create(t.Context(), u)
 		})
-		e.becomes(t, client.ObjectKeyFromObject(u), "AuthorMissing: Nobody knows who wrote the spec")
+		e.becomes(t, client.ObjectKeyFromObject(u), "AuthorMissing: The author of the spec is unknown")
 	}
 }
 
@@ -399,7 +399,7 @@ func TestWithoutAnAuthorNothingIsDone(t *testing.T) {
 		return e.Create(t.Context(), u)
 	})
 	key := client.ObjectKeyFromObject(u)
-	e.becomes(t, key, "AuthorMissing: Nobody knows who wrote the spec")
+	e.becomes(t, key, "AuthorMissing: The author of the spec is unknown")
 	if err := e.Get(t.Context(), client.ObjectKeyFromObject(victim), victim); err != nil {
 		t.Fatalf("the object is gone: %v", err)
 	}

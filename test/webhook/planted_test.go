@@ -175,10 +175,10 @@ func TestNobodyPlantsAnAuthor(t *testing.T) {
 	})
 	for name, tc := range cases {
 		if tc.admitted {
-			e.becomes(t, client.ObjectKeyFromObject(planted[name]), "AuthorMissing: Nobody knows who wrote the spec: the author in the annotation is not signed for it")
+			e.becomes(t, client.ObjectKeyFromObject(planted[name]), "AuthorMissing: The author of the spec is unknown: the author annotation is not signed for it")
 		}
 	}
-	e.becomes(t, client.ObjectKeyFromObject(edited), "AuthorMissing: Nobody knows who wrote the spec")
+	e.becomes(t, client.ObjectKeyFromObject(edited), "AuthorMissing: The author of the spec is unknown")
 	if err := e.Get(t.Context(), client.ObjectKeyFromObject(victim), victim); err != nil {
 		t.Errorf("the victim is gone: %v", err)
 	}

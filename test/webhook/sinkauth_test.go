@@ -95,7 +95,7 @@ func (g *guarded) tells(kind v1alpha1.SinkAuthType, more string) *unstructured.U
 // waits waits until Delivered says that an event was not sent, and why.
 func (g *guarded) waits(want string) {
 	g.t.Helper()
-	want = "The event of run 1 was not sent, and it is tried again: " + want + "."
+	want = "The event of run 1 was not sent and will be retried: " + want + "."
 	eventually(g.t, "Delivered says why", func(ctx context.Context) string {
 		c := &v1alpha1.Cleaner{}
 		if err := g.Get(ctx, client.ObjectKey{Namespace: g.ns, Name: "c"}, c); err != nil {

@@ -101,7 +101,7 @@ func (a *Authors) same(ctx context.Context, who author.Author) error {
 	case err != nil:
 		return fmt.Errorf("cannot read %s: %w", Account{namespace, name}, err)
 	case now.UID != types.UID(who.UID):
-		return fmt.Errorf("%s was deleted, and the one that there is now is another one", Account{namespace, name})
+		return fmt.Errorf("%s was deleted and created again", Account{namespace, name})
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func TestAServiceAccountIsTheSameOne(t *testing.T) {
 		t.Errorf("the review names groups %v", got)
 	}
 	for _, who.UID = range []string{"1", ""} {
-		if _, err := r.authors(clocktesting.NewFakeClock(time.Now()), bot).Missing(t.Context(), who, deletePods); err == nil || !strings.Contains(err.Error(), "is another one") {
+		if _, err := r.authors(clocktesting.NewFakeClock(time.Now()), bot).Missing(t.Context(), who, deletePods); err == nil || !strings.Contains(err.Error(), "was deleted and created again") {
 			t.Errorf("UID %q: got %v", who.UID, err)
 		}
 	}

@@ -65,27 +65,27 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 			Name: "cleaner_evaluations_total", Help: "Evaluations of Cleaners, by verdict.",
 		}, []string{"verdict"}),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "cleaner_evaluation_duration_seconds", Help: "How long it took to decide on what the watches know.",
+			Name: "cleaner_evaluation_duration_seconds", Help: "Duration of an evaluation.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
 		}),
 		deletions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cleaner_deletions_total", Help: "DELETE requests for objects of targets, by resource and by what the API server answered.",
 		}, []string{"group", "resource", "result"}),
 		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "cleaner_actions_total", Help: "Actions on objects, by verb and by what the API server answered; of Cleaners that stay also by their namespace, name and rule.",
+			Name: "cleaner_actions_total", Help: "Actions on objects, by verb and response; for Recurring Cleaners also by namespace, name and rule.",
 		}, []string{"namespace", "cleaner", "rule", "verb", "result"}),
 		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "cleaner_deletion_delay_seconds", Help: "How long after it was decided an object was deleted or evicted.",
+			Name: "cleaner_deletion_delay_seconds", Help: "Time from the decision to the deletion or eviction of an object.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 4, 10),
 		}),
 		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "cleaner_pending_items", Help: "Items for which a rule's condition holds, and not yet for as long as it has to.",
+			Name: "cleaner_pending_items", Help: "Items that are waiting for the for of a rule.",
 		}, []string{"namespace", "cleaner"}),
 		failing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "cleaner_failing_items", Help: "Items of rules that are left alone because an expression gives an error.",
+			Name: "cleaner_failing_items", Help: "Items that are skipped because an expression failed.",
 		}, []string{"namespace", "cleaner"}),
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "cleaner_runs_total", Help: "Finished cleanings, by result.",
+			Name: "cleaner_runs_total", Help: "Finished runs, by result.",
 		}, []string{"result"}),
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cleaner_sink_deliveries_total", Help: "Attempts to deliver an event to a sink, by result.",

@@ -41,14 +41,14 @@ func TestMetricsSayWhatWasCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `
-# HELP cleaner_actions_total Actions on objects, by verb and by what the API server answered; of Cleaners that stay also by their namespace, name and rule.
+# HELP cleaner_actions_total Actions on objects, by verb and response; for Recurring Cleaners also by namespace, name and rule.
 # TYPE cleaner_actions_total counter
 cleaner_actions_total{cleaner="",namespace="",result="done",rule="",verb="delete"} 1
 cleaner_actions_total{cleaner="orphans",namespace="shop",result="refused",rule="unowned",verb="evict"} 1
 # HELP cleaner_clock_skew_seconds How far the API server's clock is ahead of the operator's, by the Date of its answers; negative when it is behind.
 # TYPE cleaner_clock_skew_seconds gauge
 cleaner_clock_skew_seconds -1.5
-# HELP cleaner_deletion_delay_seconds How long after it was decided an object was deleted or evicted.
+# HELP cleaner_deletion_delay_seconds Time from the decision to the deletion or eviction of an object.
 # TYPE cleaner_deletion_delay_seconds histogram
 cleaner_deletion_delay_seconds_bucket{le="0.01"} 0
 cleaner_deletion_delay_seconds_bucket{le="0.04"} 0
@@ -66,7 +66,7 @@ cleaner_deletion_delay_seconds_count 1
 # HELP cleaner_deletions_total DELETE requests for objects of targets, by resource and by what the API server answered.
 # TYPE cleaner_deletions_total counter
 cleaner_deletions_total{group="",resource="pods",result="deleted"} 2
-# HELP cleaner_evaluation_duration_seconds How long it took to decide on what the watches know.
+# HELP cleaner_evaluation_duration_seconds Duration of an evaluation.
 # TYPE cleaner_evaluation_duration_seconds histogram
 cleaner_evaluation_duration_seconds_bucket{le="0.0005"} 0
 cleaner_evaluation_duration_seconds_bucket{le="0.002"} 0
@@ -83,16 +83,16 @@ cleaner_evaluation_duration_seconds_count 1
 # HELP cleaner_evaluations_total Evaluations of Cleaners, by verdict.
 # TYPE cleaner_evaluations_total counter
 cleaner_evaluations_total{verdict="Wait"} 1
-# HELP cleaner_failing_items Items of rules that are left alone because an expression gives an error.
+# HELP cleaner_failing_items Items that are skipped because an expression failed.
 # TYPE cleaner_failing_items gauge
 cleaner_failing_items{cleaner="orphans",namespace="shop"} 1
 # HELP cleaner_panics_total Panics of the operator, each of which cost one try of one Cleaner.
 # TYPE cleaner_panics_total counter
 cleaner_panics_total 1
-# HELP cleaner_pending_items Items for which a rule's condition holds, and not yet for as long as it has to.
+# HELP cleaner_pending_items Items that are waiting for the for of a rule.
 # TYPE cleaner_pending_items gauge
 cleaner_pending_items{cleaner="orphans",namespace="shop"} 2
-# HELP cleaner_runs_total Finished cleanings, by result.
+# HELP cleaner_runs_total Finished runs, by result.
 # TYPE cleaner_runs_total counter
 cleaner_runs_total{result="Completed"} 1
 # HELP cleaner_sink_deliveries_total Attempts to deliver an event to a sink, by result.

@@ -63,7 +63,7 @@ func TestLiveRead(t *testing.T) {
 		"ClusterScoped1":  {reason: "the namespace is ignored", query: query("Node", named("n")), state: plan.Complete, names: []string{"n"}},
 		"ForbiddenList":   {reason: "says what is missing", query: query("Pod"), deny: []denial{{resource: "pods", namespace: "*", name: "*"}}, state: plan.Forbidden, detail: `the operator may not list pods in namespace "a"`},
 		"ForbiddenGet":    {reason: "says what is missing", query: query("Pod", named("web")), deny: []denial{{resource: "pods", namespace: "*", name: "*"}}, state: plan.Forbidden, detail: `the operator may not get pods "web" in namespace "a"`},
-		"Nowhere":         {reason: "a name is of one namespace", query: query("Pod", named("web"), in("")), state: plan.Failed, detail: `pods live in namespaces: write that of "web" in reference.namespace`},
+		"Nowhere":         {reason: "a name is of one namespace", query: query("Pod", named("web"), in("")), state: plan.Failed, detail: `pods are namespaced: set reference.namespace for "web"`},
 		"NoKind":          {reason: "discovery says so", query: query("Revision", named("x")), state: plan.NoSuchKind, detail: `the API server does not serve kind "Revision" of serving.example.com/v1`},
 		"Bare404":         {reason: "it names no object, so that it is not known to be missing", query: query("Pod", named("web")), fault: answerWith(404, nil), state: plan.Failed, detail: "the API server lists pods, and does not find it"},
 		"404OfAnother":    {reason: "another object is missing", query: query("Pod", named("web")), fault: answerWith(404, &metav1.StatusDetails{Name: "a", Kind: "namespaces"}), state: plan.Failed, detail: "the API server lists pods, and does not find it"},

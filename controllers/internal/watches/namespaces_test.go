@@ -352,7 +352,7 @@ func TestMisplacedQueriesFail(t *testing.T) {
 	r := newRig(t, s)
 	l := liveOf(s)
 	for q, detail := range map[*snapshot.Query]string{
-		new(query("Pod", in(""), named("p"))): `pods live in namespaces: write that of "p" in reference.namespace`,
+		new(query("Pod", in(""), named("p"))): `pods are namespaced: set reference.namespace for "p"`,
 		new(query("Node", among("a"))):        "nodes are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference",
 		new(query("Node", except("a"))):       "nodes are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference",
 		new(query("Node", chosenBy("x=y"))):   "nodes are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference",
