@@ -85,6 +85,7 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 	if err != nil || p == nil {
 		return ctrl.Result{}, err
 	}
+	defer p.keepHolds()
 	refusal, err := p.own(ctx)
 	if refusal.refuses() {
 		p.report().refused(refusal)
@@ -103,9 +104,11 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 		return p.sleep(ctx, time.Time{}, err)
 	}
 	if at := mem.evaluated.Add(r.opts.MinInterval); r.clock.Now().Before(at) {
+		p.looked = true
 		return p.sleep(ctx, at, nil)
 	}
 	if p.scheduled() {
+		p.looked = true // between its times its author wants nobody to look
 		p.report().scheduled()
 		return p.sleep(ctx, p.nextTick, p.recordTick(ctx))
 	}

@@ -71,8 +71,8 @@ type memory struct {
 	// recorded, or about to be.
 	ticked   time.Time
 	answered string
-	// asking says that an evaluation that the author asked for, besides those of the schedule, is not over.
-	asking bool
+	// asking is since when an evaluation that the author asked for, besides those of the schedule, is not over; zero if it is.
+	asking time.Time
 	// pace is how many requests a second limits let through.
 	pace *rate.Limiter
 	// patches are those that need not be made again.

@@ -55,6 +55,8 @@ type pass struct {
 	ring      signing.Ring
 	ends      time.Time
 	committed bool
+	// looked says that what rules wait for was looked at as often as it should be.
+	looked bool
 	// tick is the time of the schedule that is due, and nextTick the one after it; zero if there is none.
 	tick, nextTick time.Time
 }
@@ -196,7 +198,7 @@ func (p *pass) observe(ctx context.Context, programs *celenv.Programs) plan.Inpu
 func (p *pass) decide(ctx context.Context, in plan.Input) plan.Plan {
 	began := p.r.clock.Now()
 	d := p.compute(ctx, in)
-	p.mem.evaluated, p.mem.expected, p.mem.holds = in.Now, d.Next, d.Holds
+	p.mem.evaluated, p.mem.expected, p.mem.holds, p.looked = in.Now, d.Next, d.Holds, true
 	p.r.metrics.Evaluated(string(d.Verdict), p.r.clock.Since(began))
 	failing := int64(0)
 	for i := range d.Errors {
@@ -204,6 +206,13 @@ func (p *pass) decide(ctx context.Context, in plan.Input) plan.Plan {
 	}
 	p.r.metrics.Items(p.key, len(d.Pending), int(failing))
 	return d
+}
+
+// keepHolds takes note that nobody has looked whether what rules wait for goes on.
+func (p *pass) keepHolds() {
+	if !p.looked {
+		p.mem.holds = p.mem.holds.Blinded(p.r.clock.Now())
+	}
 }
 
 // compute makes a plan. It ends early when the Cleaner is changed or deleted meanwhile.

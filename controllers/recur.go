@@ -44,7 +44,12 @@ func (p *pass) scheduled() (waits bool) {
 	if p.nextTick = next; due {
 		p.tick = tick
 	}
-	p.mem.asking = p.mem.asking || p.asked()
+	switch asked := p.asked(); {
+	case asked:
+		p.mem.asking = now
+	case plan.Missed(p.work, p.mem.asking, now): // as a time of the schedule that was not over would be
+		p.mem.asking = time.Time{}
+	}
 	return !p.ticking()
 }
 
@@ -67,7 +72,7 @@ func (p *pass) recordTick(ctx context.Context) error {
 }
 
 // ticking says that the schedule is due, or that the author asks for what it stands for.
-func (p *pass) ticking() bool { return !p.tick.IsZero() || p.mem.asking }
+func (p *pass) ticking() bool { return !p.tick.IsZero() || !p.mem.asking.IsZero() }
 
 // ticked records that a time of the schedule is over, if a decision says so: not while something is waited for that may
 // come, and would be done then.
@@ -83,7 +88,7 @@ func (p *pass) ticked(ctx context.Context, d plan.Plan) error {
 	if p.tick.After(p.mem.ticked) {
 		p.mem.ticked = p.tick
 	}
-	p.tick, p.mem.asking = time.Time{}, false
+	p.tick, p.mem.asking = time.Time{}, time.Time{}
 	p.listen() // to nothing, until the next one
 	return p.recordTick(ctx)
 }

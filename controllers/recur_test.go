@@ -243,3 +243,56 @@ func TestWhatCannotBeRecordedIsOver(t *testing.T) {
 		t.Errorf("recorded are %v and %q", st.LastScheduleTime, st.LastRequestedAt)
 	}
 }
+
+// A request is over when a time of the schedule would be: whoever makes something match all the time does not prolong it.
+func TestARequestEndsAtTheDeadline(t *testing.T) {
+	c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+	c.Spec.Schedule, c.Spec.StartingDeadline, c.Spec.Rules[0].For = "0 0 1 1 *", "10m", "30m"
+	r := newRig(t, c, aPod("a", "Succeeded"))
+	after(0)(r)
+	r.pass()
+	editing(func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"} })(r)
+	for range 40 {
+		r.pass()
+		r.clock.Step(time.Minute)
+	}
+	if got := r.names(); !slices.Equal(got, []string{"a"}) || r.cleaner().Status.LastRequestedAt != "1" {
+		t.Errorf("left %v", got)
+	}
+}
+
+// What a rule waits for has to be seen: while nobody may look, somebody could use the object and leave it again.
+func TestNothingHoldsWhileNobodyLooks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		away time.Duration
+		left []string
+	}{
+		"ForLong":    {time.Minute, []string{"a"}},
+		"ForAMoment": {5 * time.Second, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+			c.Spec.Rules[0].For = "5m"
+			r := newRig(t, c, aPod("a", "Succeeded"))
+			r.pass()
+			r.clock.Step(4 * time.Minute)
+			keys := r.keys
+			r.keys = noKeys{}
+			r.pass()
+			r.clock.Step(tc.away)
+			r.pass()
+			r.keys = keys
+			r.pass()
+			r.clock.Step(time.Minute)
+			r.pass()
+			if got := r.names(); !slices.Equal(got, tc.left) {
+				t.Errorf("left %v, want %v", got, tc.left)
+			}
+			r.clock.Step(4 * time.Minute)
+			r.pass()
+			if got := r.names(); len(got) > 0 {
+				t.Errorf("left %v in the end", got)
+			}
+		})
+	}
+}

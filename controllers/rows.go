@@ -36,7 +36,7 @@ func (p *pass) actRules(ctx context.Context, rows []int) error {
 	b.in.Acting, b.in.Backoff, b.in.Remade = true, nil, nil // each row has a back-off of its own
 	b.in.Confirmed, b.in.Unreadable, b.in.Batch = b.in.Snapshot.Live(), map[plan.Read]string{}, math.MaxInt
 	d := p.compute(ctx, b.in)
-	p.mem.holds = d.Holds
+	p.mem.holds, p.looked = d.Holds, true
 	refusal := p.findRefusal(ctx, nil)
 	switch {
 	case refusal.refuses():

@@ -146,7 +146,7 @@ func Compute(ctx context.Context, in Input) Plan {
 		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonSuspended, Message: "spec.suspend is true: nothing is evaluated."}
 	}
 	if in.Clock.Suspect != "" {
-		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonClockSkewSuspected, Message: in.Clock.Suspect, Holds: in.Holds}
+		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonClockSkewSuspected, Message: in.Clock.Suspect, Holds: in.Holds.Blinded(in.Now)}
 	}
 	if due := in.Owner.Created.Add(ttl); in.moment().Before(due) {
 		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonWaitingForTTL, Next: due.Add(in.Clock.Ahead),
@@ -178,10 +178,10 @@ func invalid(message string) Plan {
 // decide is Compute for a Cleaner whose ttl has passed.
 func (in *Input) decide(ctx context.Context) Plan {
 	if len(in.Snapshot) != len(in.Spec.Targets) {
-		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonReadFailed, Message: "The targets were not read.", Holds: in.Holds}
+		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonReadFailed, Message: "The targets were not read.", Holds: in.Holds.Blinded(in.Now)}
 	}
 	if p, ok := in.resolved(); !ok {
-		p.Holds = in.Holds
+		p.Holds = in.Holds.Blinded(in.Now)
 		return p
 	}
 	see, err := in.see()
@@ -236,7 +236,7 @@ func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv
 	e, problem := in.Programs.Begin(ctx, see)
 	if problem != nil {
 		return Plan{
-			Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Message: fmt.Sprintf("Nothing is done because of an error: %s.", problem), Holds: in.Holds,
+			Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Message: fmt.Sprintf("Nothing is done because of an error: %s.", problem), Holds: in.Holds.Blinded(in.Now),
 		}, nil, celenv.Foresight{}
 	}
 	defer e.Close()
@@ -257,7 +257,7 @@ func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv
 	}
 	if over != "" {
 		p = p.waits(v1alpha1.ReasonEvaluationFailed, over)
-		p.Holds, p.Asked, p.Pending, p.Errors, p.Deferred, p.Withheld = in.Holds, false, nil, nil, nil, nil
+		p.Holds, p.Asked, p.Pending, p.Errors, p.Deferred, p.Withheld = in.Holds.Blinded(in.Now), false, nil, nil, nil, nil
 	}
 	return p, results, e.Foresight()
 }
@@ -389,7 +389,7 @@ func (in *Input) gate(results []celenv.Result) Plan {
 		p.Conditions = append(p.Conditions, out)
 		switch failed := p.Reason == v1alpha1.ReasonEvaluationFailed; {
 		case r.Err != nil && !failed:
-			p.Verdict, p.Reason, p.Holds = v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed, in.Holds
+			p.Verdict, p.Reason, p.Holds = v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed, in.Holds.Blinded(in.Now)
 			p.Message = fmt.Sprintf("Nothing is done because of an error: spec.%s", r.Err.Error())
 		case r.Err == nil && !r.Value && p.Verdict == v1alpha1.VerdictAct:
 			p.Verdict, p.Reason = v1alpha1.VerdictWait, v1alpha1.ReasonConditionsNotMet

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -54,11 +55,14 @@ func TestHolds(t *testing.T) {
 		"Broken":         {"a break ends it", []look{at(0, gone), at(20, there), at(30, gone), at(69, gone)}, nil, 70 * time.Second},
 		"Left":           {"so does the end of the item", []look{at(0, gone), at(20), at(30, gone), at(69, gone)}, nil, 70 * time.Second},
 		"Replaced":       {"another object of the name is another item", []look{at(0, gone), at(20, replaced), at(59, replaced)}, nil, 60 * time.Second},
-		"ErrorKeeps":     {"an error does not end it", []look{at(0, gone), at(20, broken), at(40, gone)}, []string{"a"}, 0},
+		"ErrorKeeps":     {"an error does not end it", []look{at(0, gone), at(30, broken), at(35, broken), at(40, gone)}, []string{"a"}, 0},
+		"ErrorLasts":     {"unless nobody can look for so long that a break would be overlooked", []look{at(0, gone), at(20, broken), at(25, broken), at(31, gone), at(70, gone)}, nil, 71 * time.Second},
+		"ErrorsInTurn":   {"each time counts by itself", []look{at(0, gone), at(10, broken), at(20, gone), at(30, broken), at(40, gone)}, []string{"a"}, 0},
 		"ErrorBegins":    {"nor begin it", []look{at(0, broken), at(20, gone), at(59, gone)}, nil, 60 * time.Second},
-		"Incomplete":     {"what is not known does neither", []look{at(0, gone), with(at(20), unsynced), at(40, gone)}, []string{"a"}, 0},
+		"Incomplete":     {"what is not known does neither", []look{at(0, gone), with(at(30), unsynced), at(40, gone)}, []string{"a"}, 0},
+		"IncompleteLong": {"unless that lasts", []look{at(0, gone), with(at(20), unsynced), with(at(39), unsynced), at(40, gone)}, nil, 80 * time.Second},
 		"IncompleteThen": {"really", []look{with(at(0, gone), unsynced), at(20, gone)}, nil, 60 * time.Second},
-		"ClockSuspect":   {"nor does a clock that is not trusted", []look{at(0, gone), with(at(20), func(in *Input) { in.Clock.Suspect = "off" }), at(40, gone)}, []string{"a"}, 0},
+		"ClockSuspect":   {"nor does a clock that is not trusted", []look{at(0, gone), with(at(30), func(in *Input) { in.Clock.Suspect = "off" }), at(40, gone)}, []string{"a"}, 0},
 		"ClockSetBack":   {"a beginning that lies ahead is none", []look{at(100, gone), at(0, gone), at(39, gone)}, nil, 40 * time.Second},
 		"Edited":         {"an edit of the rule begins anew", []look{at(0, gone), as(at(30, gone), edited), as(at(69, gone), edited)}, nil, 70 * time.Second},
 		"Suspended": {"nobody looks while it is suspended", []look{at(0, gone), with(at(20, gone), func(in *Input) {
@@ -71,7 +75,8 @@ func TestHolds(t *testing.T) {
 		}, nil, 80 * time.Second},
 		"Shared":      {"one that is shared lasts while any item has its key", []look{as(at(0, gone), byNode), as(at(20, another), byNode), as(at(40, gone, another), byNode)}, []string{"a", "b"}, 0},
 		"SharedEnds":  {"and ends when none has", []look{as(at(0, gone), byNode), as(at(20, there), byNode), as(at(40, another), byNode)}, nil, 80 * time.Second},
-		"SharedError": {"an error of one of them keeps it", []look{as(at(0, gone), byNode), as(at(20, broken), byNode), as(at(40, another), byNode)}, []string{"b"}, 0},
+		"SharedError": {"an error of one of them keeps it", []look{as(at(0, gone), byNode), as(at(30, broken), byNode), as(at(40, another), byNode)}, []string{"b"}, 0},
+		"SharedSeen":  {"and does nothing to it while another has it", []look{as(at(0, gone), byNode), as(at(20, broken, another), byNode), as(at(40, another), byNode)}, []string{"b"}, 0},
 		"Lost":        {"what was lost is late", []look{at(0, gone), with(at(40, gone), func(in *Input) { in.Holds = nil })}, nil, 80 * time.Second},
 	}
 	for name, tc := range cases {
@@ -121,7 +126,7 @@ func clone(h Holds) Holds {
 		for k, v := range r.Since {
 			since[k] = v
 		}
-		out[name] = RuleHolds{Text: r.Text, Since: since}
+		out[name] = RuleHolds{Text: r.Text, Since: since, Blind: maps.Clone(r.Blind)}
 	}
 	return out
 }

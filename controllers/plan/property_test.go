@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -254,8 +255,54 @@ func TestAnyUnknownTargetNeverActs(t *testing.T) {
 		if plan.Verdict == v1alpha1.VerdictAct || len(plan.Steps) > 0 || plan.Release != nil {
 			rt.Fatalf("target %d is %s, and yet: %v", at, unknown, shorts(plan.Steps))
 		}
-		if fmt.Sprint(plan.Holds) != fmt.Sprint(in.Holds) {
+		if fmt.Sprint(plan.Holds) != fmt.Sprint(in.Holds.Blinded(in.Now)) {
 			rt.Fatalf("holds were %v and are %v", in.Holds, plan.Holds)
+		}
+	})
+}
+
+// Whatever happens, nothing is acted on before it was seen to hold for as long as `for` says, without a break and without a time in
+// which nobody could say.
+func TestWhatHoldsWasSeen(t *testing.T) {
+	const length = 40 * time.Second
+	rapid.Check(t, func(rt *rapid.T) {
+		work := cluster(rule(func(r *v1alpha1.Rule) { r.When, r.For = `item.spec.node == "gone"`, length.String() }))
+		var holds Holds
+		var since, blind time.Time // of the hold, as far as it was seen
+		now := born.Add(time.Hour)
+		for range 12 {
+			now = now.Add(time.Duration(rapid.IntRange(0, 30).Draw(rt, "seconds")) * time.Second)
+			saw := rapid.SampledFrom([]string{"holds", "holds", "holds", "ends", "error", "unsynced", "interrupted"}).Draw(rt, "saw")
+			in := over(t, work, map[string]Object{"holds": p("a", "node:gone"), "ends": p("a", "node:n1")}[saw])
+			ctx := t.Context()
+			switch saw {
+			case "error":
+				in = over(t, work, p("a"))
+			case "unsynced":
+				in = over(t, work)
+				in.Snapshot[1] = Target{State: Unsynced}
+			case "interrupted":
+				in = over(t, work, p("a", "node:gone"))
+				ended, cancel := context.WithCancel(ctx)
+				cancel()
+				ctx = ended
+			}
+			in.Now, in.Holds = now, holds
+			plan := Compute(ctx, in)
+			holds = plan.Holds
+			switch {
+			case saw == "holds" && (since.IsZero() || !blind.IsZero() && now.Sub(blind) > 10*time.Second):
+				since, blind = now, time.Time{}
+			case saw == "holds":
+				blind = time.Time{}
+			case saw == "ends":
+				since, blind = time.Time{}, time.Time{}
+			case blind.IsZero():
+				blind = now
+			}
+			if acts, may := len(plan.Steps) > 0, saw == "holds" && now.Sub(since) >= length; acts != may {
+				rt.Fatalf("%s after %s: acts %v, want %v", saw, now.Sub(since), acts, may)
+			}
 		}
 	})
 }

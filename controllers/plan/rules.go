@@ -138,10 +138,10 @@ func (r *deciding) keeps(field string, bytes int) bool {
 	return r.retain(fmt.Sprintf("rules[%d].%s", r.index, field), bytes)
 }
 
-// keepHolds hands the holds of the rule on as they were: what `when` gives is not known.
+// keepHolds hands the holds of the rule on: what `when` gives is not known.
 func (r *deciding) keepHolds() {
 	if r.holds != nil && len(r.holds.before.Since) > 0 {
-		r.handHolds(r.holds.before)
+		r.handHolds(r.holds.before.blinded(r.in.Now))
 	}
 }
 
@@ -233,7 +233,7 @@ func (r *deciding) hold(c *candidate) bool {
 		r.unknown(c.item)
 		return false
 	}
-	c.until = r.holds.holds(c.waits).Add(length)
+	c.until = r.holds.holds(c.waits, length).Add(length)
 	return r.keeps("for", holdSize+4*len(c.waits))
 }
 

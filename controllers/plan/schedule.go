@@ -51,6 +51,12 @@ func Due(work *v1alpha1.Work, last, created, now time.Time) (due bool, tick, nex
 	return due, tick, times.Next(now), nil
 }
 
+// Missed says that what was to be done at a time is not done any more: startingDeadline has passed.
+func Missed(work *v1alpha1.Work, tick, now time.Time) bool {
+	deadline, err := work.StartingDeadline.Parse(defaultStartingDeadline)
+	return err == nil && now.Sub(tick) > deadline
+}
+
 // Times are the times of a schedule.
 type Times struct{ schedule cron.Schedule }
 
