@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -37,21 +38,26 @@ func (p *Patch) Forbidden() string {
 
 // forbidden is Forbidden of a patch that was read. Owners are set by nobody: an object whose owner is not there is deleted by
 // Kubernetes, for somebody who may patch it and need not have the right to delete it; and an API server that asks who may set
-// owners would ask it of the operator.
+// owners would ask it of the operator. Who replaces all of metadata sets them too.
 func forbidden(kind v1alpha1.PatchType, patch any) string {
-	if operations, ok := patch.([]any); ok && kind == v1alpha1.PatchJSON {
-		for i, operation := range operations {
-			if o, ok := operation.(map[string]any); ok && operatesOnOwners(o) {
-				return fmt.Sprintf("operation %d is about metadata.ownerReferences, by which Kubernetes deletes objects", i)
-			}
-		}
-		return ""
+	if kind == v1alpha1.PatchJSON {
+		operations, _ := patch.([]any)
+		return forbiddenOperation(operations)
 	}
-	root, _ := patch.(map[string]any)
-	metadata, _ := root["metadata"].(map[string]any)
-	for key := range metadata {
-		if field := key[strings.LastIndex(key, "/")+1:]; strings.EqualFold(field, ownerReferences) { // $setElementOrder/…, too
-			return "it sets metadata.ownerReferences, by which Kubernetes deletes objects"
+	root, ok := patch.(map[string]any)
+	if !ok { // which takes the place of the object
+		return "it " + replacesMetadata
+	}
+	for key, value := range root {
+		if !strings.EqualFold(key, "metadata") {
+			continue
+		}
+		metadata, ok := value.(map[string]any)
+		if !ok {
+			return "it " + replacesMetadata
+		}
+		if because := forbiddenMetadata(kind, metadata); because != "" {
+			return because
 		}
 	}
 	if kind != v1alpha1.PatchStrategic {
@@ -59,6 +65,24 @@ func forbidden(kind v1alpha1.PatchType, patch any) string {
 	}
 	if _, ok := root["$patch"]; ok {
 		return "$patch is about metadata.ownerReferences too, by which Kubernetes deletes objects"
+	}
+	if kept, ok := root["$retainKeys"]; ok {
+		if kept, _ := kept.([]any); !slices.Contains(kept, any("metadata")) {
+			return "$retainKeys removes metadata as a whole: list metadata there too"
+		}
+	}
+	return ""
+}
+
+// forbiddenMetadata says why a patch must not have this metadata; empty if it may.
+func forbiddenMetadata(kind v1alpha1.PatchType, metadata map[string]any) string {
+	for key := range metadata {
+		if field := key[strings.LastIndex(key, "/")+1:]; strings.EqualFold(field, ownerReferences) { // $setElementOrder/…, too
+			return "it sets metadata.ownerReferences, by which Kubernetes deletes objects"
+		}
+	}
+	if kind != v1alpha1.PatchStrategic {
+		return ""
 	}
 	for _, directive := range []string{"$patch", "$retainKeys"} {
 		if _, ok := metadata[directive]; ok {
@@ -73,31 +97,45 @@ const hintForbidden = "patch other fields by their names, such as metadata.label
 
 const ownerReferences = "ownerReferences"
 
-// operatesOnOwners says that an operation of a JSON patch changes owners, or what they are a part of.
-func operatesOnOwners(operation map[string]any) bool {
-	if operation["op"] == "test" {
-		return false
+// replacesMetadata is said of what would leave nothing of the metadata that an object has.
+const replacesMetadata = "replaces or removes metadata as a whole, with metadata.ownerReferences, by which Kubernetes deletes objects"
+
+// forbiddenOperation says which operation of a JSON patch changes owners, or what they are a part of; empty if none does.
+func forbiddenOperation(operations []any) string {
+	for i, operation := range operations {
+		o, ok := operation.(map[string]any)
+		if !ok || o["op"] == "test" {
+			continue
+		}
+		path, _ := o["path"].(string) // without one it is the whole object
+		changed := []string{path}
+		if from, ok := o["from"].(string); ok && o["op"] != "copy" {
+			changed = append(changed, from)
+		}
+		for _, pointer := range changed {
+			switch about, whole := isAboutOwners(pointer); {
+			case whole:
+				return fmt.Sprintf("operation %d %s", i, replacesMetadata)
+			case about:
+				return fmt.Sprintf("operation %d is about metadata.ownerReferences, by which Kubernetes deletes objects", i)
+			}
+		}
 	}
-	path, _ := operation["path"].(string) // without one it is the whole object
-	if isAboutOwners(path) {
-		return true
-	}
-	from, _ := operation["from"].(string)
-	return operation["op"] != "copy" && from != "" && isAboutOwners(from)
+	return ""
 }
 
-// isAboutOwners says that a JSON pointer leads to owners, into them, or to what they are a part of. API servers read over what
-// comes before its first slash.
-func isAboutOwners(pointer string) bool {
+// isAboutOwners says that a JSON pointer leads to owners, into them, or to what they are a part of: then it is whole. API
+// servers read over what comes before its first slash.
+func isAboutOwners(pointer string) (about, whole bool) {
 	_, rest, named := strings.Cut(pointer, "/")
 	if !named {
-		return true
+		return true, true
 	}
 	path := strings.Split(rest, "/")
 	for i, want := range []string{"metadata", ownerReferences}[:min(2, len(path))] {
 		if !strings.EqualFold(strings.NewReplacer("~1", "/", "~0", "~").Replace(path[i]), want) {
-			return false
+			return false, false
 		}
 	}
-	return true
+	return true, len(path) == 1
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// TestForbiddenPatches shows which patches are about owners, in whatever way they say it.
+// TestForbiddenPatches shows which patches are about owners, or about metadata as a whole, in whatever way they say it.
 func TestForbiddenPatches(t *testing.T) {
 	const owner = `[{"apiVersion":"v1","kind":"ConfigMap","name":"none","uid":"u"}]`
 	maps := []v1alpha1.PatchType{v1alpha1.PatchStrategic, v1alpha1.PatchMerge, v1alpha1.PatchApply}
@@ -31,31 +31,50 @@ func TestForbiddenPatches(t *testing.T) {
 		{strategic, `{"metadata":{"$retainKeys":["labels"],"labels":{}}}`, "metadata.$retainKeys is about metadata.ownerReferences too"},
 		{strategic, `{"$patch":"replace","metadata":{}}`, "$patch is about metadata.ownerReferences too"},
 		{strategic, `{"$retainKeys":["metadata"],"metadata":{}}`, ""}, // which keeps the metadata that each patch has
+		{strategic, `{"$retainKeys":["spec"],"spec":{}}`, "$retainKeys removes metadata as a whole"},
+		{strategic, `{"$retainKeys":"metadata"}`, "$retainKeys removes metadata as a whole"},
+		{maps, `{"metadata":null}`, "it replaces or removes metadata as a whole, with metadata.ownerReferences"},
+		{maps, `{"METADATA":null}`, "it replaces or removes metadata as a whole"},
+		{maps, `{"metadata":{},"metadata":null}`, "it replaces or removes metadata as a whole"},
+		{maps, `{"metadata":[]}`, "it replaces or removes metadata as a whole"},
+		{maps, `{"metadata":"","spec":{}}`, "it replaces or removes metadata as a whole"},
+		{maps, `null`, "it replaces or removes metadata as a whole"},
+		{maps, `[{"op":"remove","path":"/metadata"}]`, "it replaces or removes metadata as a whole"},
+		{maps, `{"metadata":{}}`, ""},
+		{maps, `{"metadata":{"labels":null,"annotations":null,"finalizers":null},"spec":null}`, ""},
+		{maps, `{"spec":{"metadata":null},"data":{"metadata":null}}`, ""},
 		{maps, `{"metadata":{"labels":{"ownerReferences":"a"},"annotations":{"b":"ownerReferences"},"finalizers":[]}}`, ""},
 		{maps, `{"spec":{"template":{"metadata":{"ownerReferences":` + owner + `}}},"ownerReferences":[]}`, ""},
 		{maps, `{}`, ""},
-		{maps, `{"metadata":null}`, ""}, // which is refused as no map
 		{strategic, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"]},"spec":{"$patch":"replace","$retainKeys":[]}}`, ""},
 
 		{lists, `[{"op":"add","path":"/metadata/ownerReferences","value":` + owner + `}]`, "operation 0 is about metadata.ownerReferences"},
 		{lists, `[{"op":"add","path":"/spec/a","value":1},{"op":"add","path":"/metadata/ownerReferences/-","value":{}}]`, "operation 1 is about"},
 		{lists, `[{"op":"replace","path":"/metadata/ownerReferences/0/uid","value":"u"}]`, "operation 0 is about"},
 		{lists, `[{"op":"remove","path":"/metadata/ownerReferences/0"}]`, "operation 0 is about"},
-		{lists, `[{"op":"replace","path":"/metadata","value":{}}]`, "operation 0 is about"},
-		{lists, `[{"op":"remove","path":"/metadata"}]`, "operation 0 is about"},
-		{lists, `[{"op":"replace","path":"","value":{}}]`, "operation 0 is about"},
-		{lists, `[{"op":"replace","value":{}}]`, "operation 0 is about"},
-		{lists, `[{"op":"replace","path":null,"value":{}}]`, "operation 0 is about"},
+		{lists, `[{"op":"replace","path":"/metadata","value":{}}]`, "operation 0 replaces or removes metadata as a whole, with metadata.ownerReferences"},
+		{lists, `[{"op":"add","path":"/metadata","value":{}}]`, "operation 0 replaces or removes metadata as a whole"},
+		{lists, `[{"op":"remove","path":"/metadata"}]`, "operation 0 replaces or removes metadata as a whole"},
+		{lists, `[{"op":"remove","path":"/spec/a"},{"op":"remove","path":"/Metadata"}]`, "operation 1 replaces or removes metadata as a whole"},
+		{lists, `[{"op":"replace","path":"","value":{}}]`, "operation 0 replaces or removes metadata as a whole"},
+		{lists, `[{"op":"remove","path":""}]`, "operation 0 replaces or removes metadata as a whole"},
+		{lists, `[{"op":"copy","from":"/spec","path":""}]`, "operation 0 replaces or removes metadata as a whole"},
+		{lists, `[{"op":"move","from":"/spec","path":""}]`, "operation 0 replaces or removes metadata as a whole"},
+		{lists, `[{"op":"move","from":"","path":"/spec/old"}]`, "operation 0 replaces or removes metadata as a whole"},
+		{lists, `[{"op":"replace","value":{}}]`, "operation 0 replaces or removes metadata as a whole"},
+		{lists, `[{"op":"replace","path":null,"value":{}}]`, "operation 0 replaces or removes metadata as a whole"},
 		{lists, `[{"op":"add","path":"anything/metadata/ownerReferences","value":[]}]`, "operation 0 is about"},
 		{lists, `[{"op":"add","path":"/METADATA/ownerreferences","value":[]}]`, "operation 0 is about"},
 		{lists, `[{"op":"move","from":"/spec/owners","path":"/metadata/ownerReferences"}]`, "operation 0 is about"},
 		{lists, `[{"op":"copy","from":"/spec/owners","path":"/metadata/ownerReferences"}]`, "operation 0 is about"},
-		{lists, `[{"op":"copy","from":"/spec","path":"/metadata"}]`, "operation 0 is about"},
+		{lists, `[{"op":"copy","from":"/spec","path":"/metadata"}]`, "operation 0 replaces or removes metadata as a whole"},
 		{lists, `[{"op":"move","from":"/metadata/ownerReferences","path":"/spec/owners"}]`, "operation 0 is about"},
-		{lists, `[{"op":"move","from":"/metadata","path":"/spec/old"}]`, "operation 0 is about"},
+		{lists, `[{"op":"move","from":"/metadata","path":"/spec/old"}]`, "operation 0 replaces or removes metadata as a whole"},
 		{lists, `[{"op":"Test","path":"/metadata/ownerReferences","value":[]}]`, "operation 0 is about"},
 		{lists, `[{"op":"test","path":"/metadata/ownerReferences","value":[]}]`, ""}, // which changes nothing
+		{lists, `[{"op":"test","path":"/metadata","value":{}},{"op":"test","path":"","value":{}}]`, ""},
 		{lists, `[{"op":"copy","from":"/metadata/ownerReferences","path":"/spec/owners"}]`, ""},
+		{lists, `[{"op":"copy","from":"/metadata","path":"/spec/old"},{"op":"copy","from":"","path":"/spec/all"}]`, ""},
 		{lists, `[{"op":"add","path":"/metadata/labels/ownerReferences","value":"a"}]`, ""},
 		{lists, `[{"op":"add","path":"/metadata/annotations/metadata~1ownerReferences","value":"a"}]`, ""},
 		{lists, `[{"op":"remove","path":"/metadata/finalizers/0"},{"op":"remove","path":"/ownerReferences"},{"op":"remove","path":"/spec/metadata/ownerReferences"}]`, ""},

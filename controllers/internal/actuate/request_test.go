@@ -168,17 +168,19 @@ func TestOurOwnAreNeverTouched(t *testing.T) {
 
 // TestNoPatchSetsOwners shows that a patch which would set owners is not sent, whoever has decided on it.
 func TestNoPatchSetsOwners(t *testing.T) {
-	for kind, body := range map[v1alpha1.PatchType]string{
-		v1alpha1.PatchStrategic: `{"metadata":{"$patch":"replace"}}`,
-		v1alpha1.PatchMerge:     `{"metadata":{"ownerReferences":[]},"spec":{"size":1e999}}`,
-		v1alpha1.PatchJSON:      `[{"op":"add","path":"/spec/a","value":1},{"op":"remove","path":"/metadata/ownerReferences/0"}]`,
-		v1alpha1.PatchApply:     `{"metadata":{"ownerReferences":[]}}`,
+	for kind, bodies := range map[v1alpha1.PatchType][]string{
+		v1alpha1.PatchStrategic: {`{"metadata":{"$patch":"replace"}}`, `{"metadata":null}`},
+		v1alpha1.PatchMerge:     {`{"metadata":{"ownerReferences":[]},"spec":{"size":1e999}}`, `{"metadata":null}`, `null`},
+		v1alpha1.PatchJSON:      {`[{"op":"add","path":"/spec/a","value":1},{"op":"remove","path":"/metadata/ownerReferences/0"}]`, `[{"op":"remove","path":"/metadata"}]`},
+		v1alpha1.PatchApply:     {`{"metadata":{"ownerReferences":[]}}`, `{"metadata":null}`},
 	} {
-		r, s := newRig(t, nil), step(plan.VerbPatch)
-		s.Patch = &plan.Patch{Type: kind, Body: []byte(body)}
-		got := r.actuator.Execute(t.Context(), s, "2", false, stepRig{r})
-		if got.Kind != plan.AnswerRefused || !strings.Contains(got.Why, "metadata.ownerReferences") || r.requests > 0 || len(r.intents) > 0 {
-			t.Errorf("%s came to %+v, by %d requests", kind, got, r.requests)
+		for _, body := range bodies {
+			r, s := newRig(t, nil), step(plan.VerbPatch)
+			s.Patch = &plan.Patch{Type: kind, Body: []byte(body)}
+			got := r.actuator.Execute(t.Context(), s, "2", false, stepRig{r})
+			if got.Kind != plan.AnswerRefused || !strings.Contains(got.Why, "metadata.ownerReferences") || r.requests > 0 || len(r.intents) > 0 {
+				t.Errorf("%s %s came to %+v, by %d requests", kind, body, got, r.requests)
+			}
 		}
 	}
 }
