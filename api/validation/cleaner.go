@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -29,6 +30,9 @@ const (
 	maxSink       = 2048
 	maxRelease    = 53
 )
+
+// maxNumber is the longest number that a message repeats.
+const maxNumber = 24
 
 // The bounds that only this package knows.
 const (
@@ -230,8 +234,42 @@ func (f *Findings) parameters(parameters *runtime.RawExtension, p *field.Path) {
 		return
 	}
 	text, err := json.Marshal(parameters)
-	if err != nil || !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
+	if err != nil {
+		text = nil
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var values map[string]any
+	if err := d.Decode(&values); err != nil || values == nil {
 		f.refuse(p, "must be an object, such as {team: web, keep: 3}")
+		return
+	}
+	f.numbers(values, p)
+}
+
+// numbers refuses those that are stored in several forms, wherever they are in a value.
+func (f *Findings) numbers(value any, p *field.Path) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			f.numbers(value[name], p.Child(name))
+		}
+	case []any:
+		for i := range value {
+			f.numbers(value[i], p.Index(i))
+		}
+	case json.Number:
+		text := value.String()
+		switch v, err := value.Float64(); {
+		case v1alpha1.HasOneForm(value):
+		case v == 0 && err == nil:
+			f.refuse(p, "is a negative zero, which API servers store as another number: write 0")
+		default:
+			if len(text) > maxNumber {
+				text = "9007199254740993"
+			}
+			f.refuse(p, fmt.Sprintf("is a number beyond %d, of which API servers do not keep each digit: write it as text, such as %q", v1alpha1.MaxWhole, text))
+		}
 	}
 }
 

@@ -241,6 +241,36 @@ func TestValidate(t *testing.T) {
 			change: func(s *v1alpha1.Work) { s.Parameters = &runtime.RawExtension{Raw: []byte(`{"a"`)} },
 			want:   []string{"Error spec.parameters: must be an object, such as {team: web, keep: 3}"},
 		},
+		"ParametersNumbers": {
+			reason: "Numbers that are stored in one form are those that a float holds.",
+			change: func(s *v1alpha1.Work) {
+				s.Parameters = &runtime.RawExtension{Raw: []byte(`{"a": 9007199254740991, "b": -9007199254740991.0, "c": 0, "d": 0.1, "e": [5e-324, {"f": "9007199254740993"}], "g": null}`)}
+			},
+		},
+		"ParametersNumbersOfTwoForms": {
+			reason: "Others are taken for what they are not.",
+			change: func(s *v1alpha1.Work) {
+				s.Parameters = &runtime.RawExtension{Raw: []byte(`{"a": 9007199254740993, "b": 9007199254740993.0, "c": [0, {"d": -9007199254740992}], "e": 1e300, "f": -0, "g": -0.0, "h": {"i": [[-0e1]]}, "j": 1` + strings.Repeat("0", 24) + `, "k": 1e999}`)}
+			},
+			want: []string{
+				`Error spec.parameters.a: is a number beyond 9007199254740991, of which API servers do not keep each digit: write it as text, such as "9007199254740993"`,
+				`Error spec.parameters.b: is a number beyond 9007199254740991, of which API servers do not keep each digit: write it as text, such as "9007199254740993.0"`,
+				`Error spec.parameters.c[1].d: is a number beyond 9007199254740991, of which API servers do not keep each digit: write it as text, such as "-9007199254740992"`,
+				`Error spec.parameters.e: is a number beyond 9007199254740991, of which API servers do not keep each digit: write it as text, such as "1e300"`,
+				`Error spec.parameters.f: is a negative zero, which API servers store as another number: write 0`,
+				`Error spec.parameters.g: is a negative zero, which API servers store as another number: write 0`,
+				`Error spec.parameters.h.i[0][0]: is a negative zero, which API servers store as another number: write 0`,
+				`Error spec.parameters.j: is a number beyond 9007199254740991, of which API servers do not keep each digit: write it as text, such as "9007199254740993"`,
+				`Error spec.parameters.k: is a number beyond 9007199254740991, of which API servers do not keep each digit: write it as text, such as "1e999"`,
+			},
+		},
+		"ParametersNumbersOfTemplate": {
+			reason: "Those for a template are no others.",
+			change: func(s *v1alpha1.Work) {
+				*s = v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Lifecycle: "Recurring", TemplateRef: &v1alpha1.TemplateRef{Name: "a", Parameters: &runtime.RawExtension{Raw: []byte(`{"a": 9007199254740992}`)}}}}
+			},
+			want: []string{`Error spec.templateRef.parameters.a: is a number beyond 9007199254740991, of which API servers do not keep each digit: write it as text, such as "9007199254740992"`},
+		},
 
 		"ReleaseEmpty": {
 			reason: "A release has a name.",

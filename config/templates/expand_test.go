@@ -57,8 +57,8 @@ func TestExpand(t *testing.T) {
 		},
 		"Given": {
 			reason:     "What is given wins; a large integer stays what it is.",
-			parameters: `{owner: "", keep: 9007199254740993, onReadyNode: false, wait: 1d, names: [a, b], profile: parity}`,
-			want:       `{"delay":"0s","keep":9007199254740993,"names":["a","b"],"onReadyNode":false,"owner":"","profile":"parity","wait":"1d"}`,
+			parameters: `{owner: "", keep: 9007199254740991, onReadyNode: false, wait: 1d, names: [a, b], profile: parity}`,
+			want:       `{"delay":"0s","keep":9007199254740991,"names":["a","b"],"onReadyNode":false,"owner":"","profile":"parity","wait":"1d"}`,
 		},
 		"Null": {
 			reason:     "A null is an absent one.",
@@ -92,6 +92,11 @@ func TestExpand(t *testing.T) {
 			reason:     "The same.",
 			parameters: `{owner: web, keep: 9223372036854775808}`,
 			wantErrs:   []string{`spec.templateRef.parameters.keep: must be of type int: write keep: 3`},
+		},
+		"TwoForms": {
+			reason:     "An integer that a float does not hold is stored in two forms.",
+			parameters: `{owner: web, keep: -9007199254740992}`,
+			wantErrs:   []string{`spec.templateRef.parameters.keep: must be from -9007199254740991 to 9007199254740991, and not -0: write keep: 3`},
 		},
 		"Unknown": {
 			reason:     "A name that is none is told which there are.",

@@ -125,6 +125,9 @@ func check(p *v1alpha1.TemplateParameter, value any) string {
 		if _, err := strconv.ParseInt(n.String(), 10, 64); err != nil {
 			return wrong
 		}
+		if !v1alpha1.HasOneForm(n) {
+			return fmt.Sprintf("must be from %d to %d, and not -0: write %s", -v1alpha1.MaxWhole, v1alpha1.MaxWhole, example(p))
+		}
 	case v1alpha1.ParameterBool:
 		if _, ok := value.(bool); !ok {
 			return wrong

@@ -255,6 +255,63 @@ func TestANumberThatIsWrittenOtherwise(t *testing.T) {
 	})
 }
 
+// TestANumberThatIsStoredOtherwise shows that parameters have no number that somebody can write otherwise without a webhook, so
+// that the spec is not the one that was signed any more.
+func TestANumberThatIsStoredOtherwise(t *testing.T) {
+	e := shared
+	ns := e.namespace(t)
+	config := e.Config()
+	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/apis", &v1alpha1.GroupVersion, scheme.Codecs.WithoutConversion()
+	raw, err := rest.RESTClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(parameters string) error {
+		text := fmt.Sprintf(`{"apiVersion": "cleaner.vtex.dev/v1alpha1", "kind": "Cleaner", "metadata": {"namespace": %q, "name": "c"}, "spec": {"lifecycle": "Recurring", "parameters": %s,
+			"targets": [{"name": "m", "reference": {"version": "v1", "kind": "ConfigMap", "name": "none"}}],
+			"rules": [{"name": "a", "forEach": "[m]", "when": "false", "actions": [{"delete": {}}]}]}}`, ns, parameters)
+		return raw.Post().Namespace(ns).Resource("cleaners").Body([]byte(text)).SetHeader("Content-Type", "application/json").Do(t.Context()).Error()
+	}
+	for parameters, field := range map[string]string{
+		`{"n": 9007199254740993}`:              "spec.parameters.n: is a number beyond",
+		`{"n": 9007199254740993.0}`:            "spec.parameters.n: is a number beyond",
+		`{"n": [{"m": -9223372036854775807}]}`: "spec.parameters.n[0].m: is a number beyond",
+		`{"n": 18446744073709551615}`:          "spec.parameters.n: is a number beyond",
+		`{"n": {"m": 1, "o": [0, 1e300]}}`:     "spec.parameters.n.o[1]: is a number beyond",
+		`{"n": -0.0}`:                          "denied the request", // it is another number already when the author is judged
+		`{"n": [9007199254740992.125]}`:        "spec.parameters.n[0]: is a number beyond",
+	} {
+		if err := write(parameters); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: %v", parameters, err)
+			_ = e.Delete(t.Context(), cleaner(t, ns, "c", "{}"))
+		}
+	}
+	if err := write(`{"a": 9007199254740991, "b": [-9007199254740991, {"c": 0}], "d": 0.5}`); err != nil {
+		t.Fatal(err)
+	}
+	u := cleaner(t, ns, "c", "{}")
+	for _, change := range []struct{ from, to string }{
+		{`9007199254740991`, `9007199254740991.0`}, {`"c":0`, `"c":0.0`}, {`"c":0`, `"c":-0.0`}, {`0.5`, `0.50`},
+	} {
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			text, err := raw.Get().Namespace(ns).Resource("cleaners").Name("c").Do(t.Context()).Raw()
+			if err != nil {
+				return err
+			}
+			otherwise := bytes.Replace(text, []byte(change.from), []byte(change.to), 2)
+			if bytes.Equal(otherwise, text) {
+				t.Fatalf("no %s in %s", change.from, text)
+			}
+			return raw.Put().Namespace(ns).Resource("cleaners").Name("c").Body(otherwise).SetHeader("Content-Type", "application/json").Do(t.Context()).Error()
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", change.to, err)
+		}
+		key := client.ObjectKeyFromObject(u)
+		e.becomes(t, key, "TargetMissing")
+	}
+}
+
 // TestAnImpersonatedAccountIsTheOneThatIsThere shows that who impersonates a ServiceAccount by its name is that account, with
 // its UID, and not a later one of its name; and that an account which is not there writes nothing.
 func TestAnImpersonatedAccountIsTheOneThatIsThere(t *testing.T) {
