@@ -40,7 +40,7 @@ type document struct {
 type input struct{ stdin io.Reader }
 
 // read returns the documents of a file, or of the *.yaml, *.yml and *.json files of a folder and of those below it.
-// Documents that are empty are left out.
+// Such a file of a folder may be no link; the path itself may. Documents that are empty are left out.
 func (in input) read(path string) ([]*document, error) {
 	if path == "-" {
 		text, err := io.ReadAll(in.stdin)
@@ -54,26 +54,27 @@ func (in input) read(path string) ([]*document, error) {
 		return nil, err
 	}
 	if !info.IsDir() {
-		return readFile(path)
-	}
-	var all []*document
-	err = filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
-			return err
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
 		}
-		documents, err := readFile(path)
+		return split(path, text)
+	}
+	f, err := openFolder(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.close()
+	var all []*document
+	err = f.walk(func(name string, _ fs.FileMode) error {
+		if !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
+			return nil
+		}
+		documents, err := f.documents(name)
 		all = append(all, documents...)
 		return err
 	})
 	return all, err
-}
-
-func readFile(path string) ([]*document, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return split(path, text)
 }
 
 // split reads the documents of a text.

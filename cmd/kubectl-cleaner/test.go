@@ -59,7 +59,7 @@ func (t *tool) testCommand() *cobra.Command {
                 second line is the time since which holds what rules wait for by ` + "`for`" + `
   allow-protected-kinds  the protected resources that may be deleted in this case, one a line, besides those of the flag
 
-cleaner.yaml, plan.yaml and objects.yaml must be there, the others may. It also checks that a rule which patches an object before it does something else still wants that when it is patched:
+cleaner.yaml, plan.yaml and objects.yaml must be there, the others may. Symbolic links below DIR are refused. It also checks that a rule which patches an object before it does something else still wants that when it is patched:
 the operator may be stopped in between, and decides anew.`,
 		Example: `  kubectl cleaner test config/templates
   kubectl cleaner test --update my-template/testdata`,
@@ -85,7 +85,16 @@ type result struct {
 }
 
 func (t *tool) test(ctx context.Context, f *testFlags, dirs []string) error {
-	cases, err := findCases(dirs)
+	var folders []*folder
+	for _, dir := range dirs {
+		f, err := openFolder(dir)
+		if err != nil {
+			return err
+		}
+		defer f.close()
+		folders = append(folders, f)
+	}
+	cases, err := findCases(folders)
 	if err != nil {
 		return err
 	}
@@ -96,9 +105,9 @@ func (t *tool) test(ctx context.Context, f *testFlags, dirs []string) error {
 	l.allowed = f.allowed
 	var results []result
 	failed, p := 0, t.out.paint()
-	for _, dir := range cases {
+	for _, of := range cases {
 		began := t.clock.Now()
-		r := result{name: filepath.ToSlash(dir), failed: t.testCase(ctx, f, l.fresh(), dir)}
+		r := result{name: filepath.ToSlash(of.dir()), failed: t.testCase(ctx, f, l.fresh(), of)}
 		r.took = t.clock.Since(began)
 		results = append(results, r)
 		if r.failed != nil {
@@ -129,62 +138,100 @@ func counted(n int) string {
 	return fmt.Sprintf("%d cases", n)
 }
 
-// findCases are the folders with cases. A Cleaner of which there is none is an error, or it would seem to be tested.
-func findCases(dirs []string) ([]string, error) {
-	var cases, cleaners []string
-	for _, dir := range dirs {
-		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			switch {
-			case err != nil || d.IsDir():
-			case d.Name() == fileObjects:
-				cases = append(cases, filepath.Dir(path))
-			case d.Name() == fileCleaner:
-				cleaners = append(cleaners, filepath.Dir(path))
+// example is the folder of a case.
+type example struct {
+	in *folder
+	// name is that of the folder in the one that the command line names.
+	name string
+}
+
+// dir is the folder as messages name it.
+func (e example) dir() string { return e.in.where(e.name) }
+
+// where is a file of the case as messages name it.
+func (e example) where(file string) string { return filepath.Join(e.dir(), file) }
+
+// read reads a file of the case that need not be there.
+func (e example) read(file string) (text []byte, there bool, err error) {
+	name := filepath.Join(e.name, file)
+	if there, err = e.in.check(name); !there || err != nil {
+		return nil, there, err
+	}
+	text, err = e.in.read(name)
+	return text, true, err
+}
+
+// findCases are the folders with cases. A Cleaner of which there is none is an error, or it would seem to be tested; and so is
+// a link, or what is behind it would.
+func findCases(folders []*folder) ([]example, error) {
+	var (
+		cases []example
+		paths []string
+	)
+	for _, f := range folders {
+		paths = append(paths, f.path)
+		var cleaners []string
+		found := len(cases)
+		err := f.walk(func(name string, mode fs.FileMode) error {
+			switch filepath.Base(name) {
+			case fileObjects:
+				cases = append(cases, example{f, filepath.Dir(name)})
+			case fileCleaner:
+				cleaners = append(cleaners, filepath.Dir(name))
 			}
-			return err
+			return f.regular(name, mode)
 		})
 		if err != nil {
 			return nil, err
 		}
-	}
-	for _, dir := range cleaners {
-		below := func(of string) bool { return of == dir || strings.HasPrefix(of, dir+string(filepath.Separator)) }
-		if !slices.ContainsFunc(cases, below) {
-			return nil, fmt.Errorf("there is no case of %s: write one into %s, a folder with %s and %s", filepath.Join(dir, fileCleaner), filepath.Join(dir, "testdata"), fileObjects, filePlan)
+		for _, dir := range cleaners {
+			below := func(e example) bool {
+				return dir == "." || e.name == dir || strings.HasPrefix(e.name, dir+string(filepath.Separator))
+			}
+			if !slices.ContainsFunc(cases[found:], below) {
+				return nil, fmt.Errorf("there is no case of %s: write one into %s, a folder with %s and %s", f.where(filepath.Join(dir, fileCleaner)), f.where(filepath.Join(dir, "testdata")), fileObjects, filePlan)
+			}
 		}
 	}
 	if len(cases) == 0 {
-		return nil, fmt.Errorf("there is no case in %s: each is a folder with %s and %s, and %s there or above", strings.Join(dirs, ", "), fileObjects, filePlan, fileCleaner)
+		return nil, fmt.Errorf("there is no case in %s: each is a folder with %s and %s, and %s there or above", strings.Join(paths, ", "), fileObjects, filePlan, fileCleaner)
 	}
 	return cases, nil
 }
 
-// caseCleaner is the path of the Cleaner of a case: in its folder, or in the nearest one above it.
-func caseCleaner(dir string) (string, error) {
-	whole, err := filepath.Abs(dir)
+// cleaner reads the Cleaner of a case: that of its folder, or of the nearest one above it. It may be above what the command
+// line names, and is no link there either.
+func (e example) cleaner() (path string, documents []*document, err error) {
+	whole, err := filepath.Abs(e.dir())
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	for at, up := dir, whole; ; at, up = filepath.Join(at, ".."), filepath.Dir(up) {
-		path := filepath.Join(at, fileCleaner)
-		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-			return path, err
+	for at, up := e.dir(), whole; ; at, up = filepath.Join(at, ".."), filepath.Dir(up) {
+		above, err := openFolder(at)
+		if err != nil {
+			return "", nil, err
+		}
+		there, err := above.check(fileCleaner)
+		if there && err == nil {
+			documents, err = above.documents(fileCleaner)
+		}
+		above.close()
+		if there || err != nil {
+			return above.where(fileCleaner), documents, err
 		}
 		if up == filepath.Dir(up) {
-			return "", fmt.Errorf("%s has no %s, and no folder above it has one", dir, fileCleaner)
+			return "", nil, fmt.Errorf("%s has no %s, and no folder above it has one", e.dir(), fileCleaner)
 		}
 	}
 }
 
 // change applies the patch of a case to its Cleaner.
-func change(path string, own *document) error {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
+func (e example) change(own *document) error {
+	text, there, err := e.read(filePatch)
+	if !there || err != nil {
 		return err
 	}
+	path := e.where(filePatch)
 	patch, err := yaml.YAMLToJSONStrict(text)
 	switch {
 	case err != nil:
@@ -203,15 +250,6 @@ func change(path string, own *document) error {
 	return own.decode(after)
 }
 
-// caseAllowed reads which protected resources may be deleted in a case.
-func caseAllowed(path string) ([]string, error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return strings.Fields(string(text)), err
-}
-
 // expected is what plan.yaml holds of a plan: all but what differs without a reason, such as UIDs.
 type expected struct {
 	Verdict  string                  `json:"verdict"`
@@ -223,16 +261,12 @@ type expected struct {
 	Errors   []plan.DocumentError    `json:"errors,omitempty"`
 }
 
-func (t *tool) testCase(ctx context.Context, f *testFlags, l *loader, dir string) error {
-	m, err := caseMoments(filepath.Join(dir, fileAt))
+func (t *tool) testCase(ctx context.Context, f *testFlags, l *loader, of example) error {
+	m, err := of.moments()
 	if err != nil {
 		return err
 	}
-	path, err := caseCleaner(dir)
-	if err != nil {
-		return err
-	}
-	documents, err := t.in.read(path)
+	path, documents, err := of.cleaner()
 	if err != nil {
 		return err
 	}
@@ -247,14 +281,14 @@ func (t *tool) testCase(ctx context.Context, f *testFlags, l *loader, dir string
 	if err != nil {
 		return err
 	}
-	if err := change(filepath.Join(dir, filePatch), own); err != nil {
+	if err := of.change(own); err != nil {
 		return err
 	}
-	allowed, err := caseAllowed(filepath.Join(dir, fileAllowed))
+	allowed, _, err := of.read(fileAllowed)
 	if err != nil {
 		return err
 	}
-	l.allowed = slices.Concat(l.allowed, allowed)
+	l.allowed = slices.Concat(l.allowed, strings.Fields(string(allowed)))
 	c := l.load(ctx, own, nil)
 	if c.invalid() {
 		return failing(c.problems)
@@ -262,7 +296,7 @@ func (t *tool) testCase(ctx context.Context, f *testFlags, l *loader, dir string
 	if !c.work.Cluster && c.owner.GetNamespace() == "" {
 		c.owner.SetNamespace("default")
 	}
-	objects, err := t.in.read(filepath.Join(dir, fileObjects))
+	objects, err := of.in.documents(filepath.Join(of.name, fileObjects))
 	if err != nil {
 		return err
 	}
@@ -276,7 +310,7 @@ func (t *tool) testCase(ctx context.Context, f *testFlags, l *loader, dir string
 	}
 	protection := plan.Protection{Namespaces: defaultProtected(), AllowedKinds: l.allowed}
 	p := decide(ctx, c, world, nil, protection, m)
-	if err := compare(filepath.Join(dir, filePlan), &p, ownerOf(c, m), m.at, f.update); err != nil {
+	if err := of.compare(&p, ownerOf(c, m), m.at, f.update); err != nil {
 		return err
 	}
 	return t.lasting(ctx, c, world, protection, m, &p)
@@ -296,17 +330,15 @@ func failing(problems []problem) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// caseMoments reads when a case is decided.
-func caseMoments(path string) (moments, error) {
+// moments reads when a case is decided.
+func (e example) moments() (moments, error) {
 	m := moments{at: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	m.since = m.at
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return m, nil
+	text, there, err := e.read(fileAt)
+	if !there || err != nil {
+		return m, err
 	}
-	if err != nil {
-		return moments{}, err
-	}
+	path := e.where(fileAt)
 	lines := strings.Fields(string(text))
 	if len(lines) == 0 || len(lines) > 2 {
 		return moments{}, fmt.Errorf("%s has %d times: write that of the decision, and perhaps below it that since which everything holds", path, len(lines))
@@ -322,8 +354,8 @@ func caseMoments(path string) (moments, error) {
 	return m, nil
 }
 
-// compare holds a plan against a file, or writes it there.
-func compare(path string, p *plan.Plan, owner plan.Owner, at time.Time, update bool) error {
+// compare holds a plan against that of the case, or writes it there.
+func (e example) compare(p *plan.Plan, owner plan.Owner, at time.Time, update bool) error {
 	d := p.Document(owner, at, nil)
 	want := expected{Verdict: string(d.Verdict), Reason: d.Reason, Steps: d.Steps, Withheld: d.Withheld, Pending: d.Pending, Next: d.Next, Errors: d.Errors}
 	for i := range want.Steps {
@@ -336,16 +368,17 @@ func compare(path string, p *plan.Plan, owner plan.Owner, at time.Time, update b
 	if err != nil {
 		return err
 	}
-	before, err := os.ReadFile(path)
+	path := e.where(filePlan)
+	before, there, err := e.read(filePlan)
 	switch {
-	case update && (err != nil || !bytes.Equal(before, got)):
-		return os.WriteFile(path, got, 0o644) //nolint:gosec // it is beside files that others may read
-	case update:
-		return nil
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s is missing: write what is expected, or let --update write it", path)
 	case err != nil:
 		return err
+	case update && there && bytes.Equal(before, got):
+		return nil
+	case update:
+		return e.in.write(filepath.Join(e.name, filePlan), got)
+	case !there:
+		return fmt.Errorf("%s is missing: write what is expected, or let --update write it", path)
 	}
 	// Both go through YAML once more, so that comments and the order of keys make no difference.
 	var left, right any
