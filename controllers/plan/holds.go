@@ -38,7 +38,7 @@ func (h Holds) Blinded(now time.Time) Holds {
 
 // RuleHolds are the holds of one rule.
 type RuleHolds struct {
-	// Text is a fingerprint of the rule. A rule that was edited begins anew.
+	// Text is a fingerprint of the rule and of what it reads. What was edited begins anew.
 	Text string
 	// Since is the beginning of each hold, by the value of forKey or key, or the UID of the object.
 	Since map[string]time.Time
@@ -65,10 +65,10 @@ func (r RuleHolds) blindSince(key string, now time.Time) time.Time {
 	return now
 }
 
-// fingerprint tells the versions of a rule apart.
-func fingerprint(rule *v1alpha1.Rule) string {
-	text, err := json.Marshal(rule)
-	if err != nil { // a Rule is strings and numbers: this does not happen, and if it did no hold would last
+// fingerprint tells the versions of a rule apart, and of what its expressions read besides objects.
+func fingerprint(spec *v1alpha1.Work, rule *v1alpha1.Rule) string {
+	text, err := json.Marshal([]any{rule, spec.Targets, spec.Variables, spec.Parameters})
+	if err != nil { // all of it was JSON: this does not happen, and if it did no hold would last
 		return ""
 	}
 	sum := sha256.Sum256(text)
@@ -83,8 +83,8 @@ type holding struct {
 }
 
 // holding begins an evaluation of a rule.
-func (h Holds) holding(rule *v1alpha1.Rule, now time.Time) *holding {
-	out := &holding{now: now, after: RuleHolds{Text: fingerprint(rule), Since: map[string]time.Time{}, Blind: map[string]time.Time{}}}
+func (h Holds) holding(spec *v1alpha1.Work, rule *v1alpha1.Rule, now time.Time) *holding {
+	out := &holding{now: now, after: RuleHolds{Text: fingerprint(spec, rule), Since: map[string]time.Time{}, Blind: map[string]time.Time{}}}
 	if before := h[rule.Name]; before.Text == out.after.Text && before.Text != "" {
 		out.before = before
 	}

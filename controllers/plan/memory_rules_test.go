@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -23,6 +24,17 @@ func TestHolds(t *testing.T) {
 	work := cluster(rule(orphaned))
 	byNode := cluster(rule(orphaned, func(r *v1alpha1.Rule) { r.ForKey = "item.spec.host" }))
 	edited := cluster(rule(orphaned, func(r *v1alpha1.Rule) { r.Reason = `"x"` }))
+	reading := func(change func(w *v1alpha1.Work)) *v1alpha1.Work {
+		w := cluster(rule(orphaned, func(r *v1alpha1.Rule) { r.When = "item.spec.node == params.node || variables.never" }))
+		w.Parameters = &runtime.RawExtension{Raw: []byte(`{"node":"gone"}`)}
+		w.Variables = []v1alpha1.Variable{{Name: "never", Expression: "false"}}
+		change(w)
+		return w
+	}
+	read := reading(func(*v1alpha1.Work) {})
+	parametrized := reading(func(w *v1alpha1.Work) { w.Parameters.Raw = []byte(`{"node":"gone","more":1}`) })
+	varied := reading(func(w *v1alpha1.Work) { w.Variables[0].Expression = "false && true" })
+	selecting := reading(func(w *v1alpha1.Work) { w.Targets[1].Reference.MatchLabels = map[string]string{"a": "b"} })
 	gated := cluster(rule(orphaned))
 	gated.Conditions = []string{"nodes.items.size() == 1"}
 	gone, there, broken := p("a", "node:gone", "host:h"), p("a", "node:n1", "host:h"), p("a", "host:h")
@@ -49,22 +61,25 @@ func TestHolds(t *testing.T) {
 		steps  []string // at the last look
 		until  time.Duration
 	}{
-		"Begins":         {"it begins when it is seen first", []look{at(0, gone)}, nil, 40 * time.Second},
-		"Early":          {"it is not over before", []look{at(0, gone), at(39, gone)}, nil, 40 * time.Second},
-		"Due":            {"it is over at the very moment", []look{at(0, gone), at(40, gone)}, []string{"a"}, 0},
-		"Broken":         {"a break ends it", []look{at(0, gone), at(20, there), at(30, gone), at(69, gone)}, nil, 70 * time.Second},
-		"Left":           {"so does the end of the item", []look{at(0, gone), at(20), at(30, gone), at(69, gone)}, nil, 70 * time.Second},
-		"Replaced":       {"another object of the name is another item", []look{at(0, gone), at(20, replaced), at(59, replaced)}, nil, 60 * time.Second},
-		"ErrorKeeps":     {"an error does not end it", []look{at(0, gone), at(30, broken), at(35, broken), at(40, gone)}, []string{"a"}, 0},
-		"ErrorLasts":     {"unless nobody can look for so long that a break would be overlooked", []look{at(0, gone), at(20, broken), at(25, broken), at(31, gone), at(70, gone)}, nil, 71 * time.Second},
-		"ErrorsInTurn":   {"each time counts by itself", []look{at(0, gone), at(10, broken), at(20, gone), at(30, broken), at(40, gone)}, []string{"a"}, 0},
-		"ErrorBegins":    {"nor begin it", []look{at(0, broken), at(20, gone), at(59, gone)}, nil, 60 * time.Second},
-		"Incomplete":     {"what is not known does neither", []look{at(0, gone), with(at(30), unsynced), at(40, gone)}, []string{"a"}, 0},
-		"IncompleteLong": {"unless that lasts", []look{at(0, gone), with(at(20), unsynced), with(at(39), unsynced), at(40, gone)}, nil, 80 * time.Second},
-		"IncompleteThen": {"really", []look{with(at(0, gone), unsynced), at(20, gone)}, nil, 60 * time.Second},
-		"ClockSuspect":   {"nor does a clock that is not trusted", []look{at(0, gone), with(at(30), func(in *Input) { in.Clock.Suspect = "off" }), at(40, gone)}, []string{"a"}, 0},
-		"ClockSetBack":   {"a beginning that lies ahead is none", []look{at(100, gone), at(0, gone), at(39, gone)}, nil, 40 * time.Second},
-		"Edited":         {"an edit of the rule begins anew", []look{at(0, gone), as(at(30, gone), edited), as(at(69, gone), edited)}, nil, 70 * time.Second},
+		"Begins":           {"it begins when it is seen first", []look{at(0, gone)}, nil, 40 * time.Second},
+		"Early":            {"it is not over before", []look{at(0, gone), at(39, gone)}, nil, 40 * time.Second},
+		"Due":              {"it is over at the very moment", []look{at(0, gone), at(40, gone)}, []string{"a"}, 0},
+		"Broken":           {"a break ends it", []look{at(0, gone), at(20, there), at(30, gone), at(69, gone)}, nil, 70 * time.Second},
+		"Left":             {"so does the end of the item", []look{at(0, gone), at(20), at(30, gone), at(69, gone)}, nil, 70 * time.Second},
+		"Replaced":         {"another object of the name is another item", []look{at(0, gone), at(20, replaced), at(59, replaced)}, nil, 60 * time.Second},
+		"ErrorKeeps":       {"an error does not end it", []look{at(0, gone), at(30, broken), at(35, broken), at(40, gone)}, []string{"a"}, 0},
+		"ErrorLasts":       {"unless nobody can look for so long that a break would be overlooked", []look{at(0, gone), at(20, broken), at(25, broken), at(31, gone), at(70, gone)}, nil, 71 * time.Second},
+		"ErrorsInTurn":     {"each time counts by itself", []look{at(0, gone), at(10, broken), at(20, gone), at(30, broken), at(40, gone)}, []string{"a"}, 0},
+		"ErrorBegins":      {"nor begin it", []look{at(0, broken), at(20, gone), at(59, gone)}, nil, 60 * time.Second},
+		"Incomplete":       {"what is not known does neither", []look{at(0, gone), with(at(30), unsynced), at(40, gone)}, []string{"a"}, 0},
+		"IncompleteLong":   {"unless that lasts", []look{at(0, gone), with(at(20), unsynced), with(at(39), unsynced), at(40, gone)}, nil, 80 * time.Second},
+		"IncompleteThen":   {"really", []look{with(at(0, gone), unsynced), at(20, gone)}, nil, 60 * time.Second},
+		"ClockSuspect":     {"nor does a clock that is not trusted", []look{at(0, gone), with(at(30), func(in *Input) { in.Clock.Suspect = "off" }), at(40, gone)}, []string{"a"}, 0},
+		"ClockSetBack":     {"a beginning that lies ahead is none", []look{at(100, gone), at(0, gone), at(39, gone)}, nil, 40 * time.Second},
+		"Edited":           {"an edit of the rule begins anew", []look{at(0, gone), as(at(30, gone), edited), as(at(69, gone), edited)}, nil, 70 * time.Second},
+		"ParametersEdited": {"so does one of what it reads", []look{as(at(0, gone), read), as(at(30, gone), parametrized)}, nil, 70 * time.Second},
+		"VariablesEdited":  {"of variables", []look{as(at(0, gone), read), as(at(30, gone), varied)}, nil, 70 * time.Second},
+		"TargetsEdited":    {"of targets", []look{as(at(0, gone), read), as(at(30, gone), selecting)}, nil, 70 * time.Second},
 		"Suspended": {"nobody looks while it is suspended", []look{at(0, gone), with(at(20, gone), func(in *Input) {
 			spec := *in.Spec
 			spec.Suspend = true

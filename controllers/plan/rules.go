@@ -86,7 +86,7 @@ type candidate struct {
 // decide goes through the items: when, for, groupBy, orderBy, keep, unless, actions.
 func (r *deciding) decide() {
 	if r.rule.For != "" {
-		r.holds = r.in.Holds.holding(r.rule, r.in.Now)
+		r.holds = r.in.Holds.holding(r.in.Spec, r.rule, r.in.Now)
 	}
 	items, err := r.eval.Items()
 	if err != nil {
