@@ -123,6 +123,7 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 	if refusal = p.authorRefused(ctx, nil); refusal.refuses() {
 		r.watches.Forget(p.key)
 		p.report().refused(refusal)
+		p.report().passedOver()
 		return p.sleep(ctx, r.clock.Now().Add(authorRetry), nil)
 	}
 

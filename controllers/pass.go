@@ -174,6 +174,7 @@ func (p *pass) prepare(ctx context.Context) (programs *celenv.Programs, ok bool,
 	if p.missing != "" {
 		p.r.watches.Forget(p.key)
 		p.report().templateMissing(p.missing)
+		p.report().passedOver()
 		return nil, false, nil
 	}
 	programs, findings, err := p.compile(ctx)
@@ -183,6 +184,7 @@ func (p *pass) prepare(ctx context.Context) (programs *celenv.Programs, ok bool,
 	if len(findings) > 0 {
 		p.r.watches.Forget(p.key)
 		p.report().invalid(findings)
+		p.report().passedOver()
 		return nil, false, nil
 	}
 	return programs, true, nil

@@ -296,3 +296,18 @@ func TestNothingHoldsWhileNobodyLooks(t *testing.T) {
 		})
 	}
 }
+
+// A request that nothing was evaluated for is over when a schedule is written: whoever made it needed no rights then.
+func TestARequestIsOlderThanTheSchedule(t *testing.T) {
+	c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+	c.Spec.TTL = "soon"
+	c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"}
+	r := newRig(t, c, aPod("a", "Succeeded"))
+	r.pass()
+	editing(func(c *v1alpha1.Cleaner) { c.Spec.TTL, c.Spec.Schedule = "", "0 0 1 1 *" })(r)
+	after(time.Minute)(r)
+	r.pass()
+	if got, asked := r.names(), r.cleaner().Status.LastRequestedAt; !slices.Equal(got, []string{"a"}) || asked != "1" {
+		t.Errorf("left %v; asked %q", got, asked)
+	}
+}

@@ -38,6 +38,20 @@ type report struct{ p *pass }
 
 func (p *pass) report() report { return report{p} }
 
+// answered takes the request for an evaluation as answered.
+func (r report) answered() {
+	r.p.mem.answered = clean(r.p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
+	r.draft().LastRequestedAt = r.p.mem.answered
+}
+
+// passedOver takes a request as answered that nothing is evaluated for, where there is no schedule: it was nobody's right then, and
+// must not have a schedule that is written later act at once.
+func (r report) passedOver() {
+	if r.p.c.Common().Schedule == "" {
+		r.answered()
+	}
+}
+
 // invalid says that the spec cannot work.
 func (r report) invalid(findings validation.Findings) {
 	text, _, _ := strings.Cut(findings[0].String(), "\n") // a caret below an expression needs lines of their own
@@ -96,8 +110,7 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 	r.delivered()
 	r.next(r.announced(d))
 	if d.Reason != v1alpha1.ReasonNotSynced { // else who asked has yet to be answered
-		r.p.mem.answered = clean(r.p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
-		r.draft().LastRequestedAt = r.p.mem.answered
+		r.answered()
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +23,7 @@ import (
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/config/templates"
+	"github.com/vtex/cleaner/controllers/author"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/rights"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -72,7 +74,7 @@ func (v *owners) Handle(ctx context.Context, req admission.Request) admission.Re
 	}
 	if !change.spec && change.author() == change.before() {
 		if change.asks() && change.now.Common().Schedule != "" && !change.byOperator {
-			return v.review(ctx, &req, change.now) // else it would act for somebody without rights, when its author does not want it
+			return v.reviewRequest(ctx, &req, change)
 		}
 		return admission.Allowed("")
 	}
@@ -91,6 +93,38 @@ func (v *owners) Handle(ctx context.Context, req admission.Request) admission.Re
 		return admission.Allowed("")
 	}
 	return v.review(ctx, &req, change.now)
+}
+
+// reviewRequest answers for somebody who asks for an evaluation besides the schedule: else a Cleaner would act for somebody without
+// rights, when its author does not want it. What a release has is not looked at here: who is not the author has to have the right
+// to everything.
+func (v *owners) reviewRequest(ctx context.Context, req *admission.Request, c *change) admission.Response {
+	if h := c.now.Work().Helm; h != nil && h.Delete {
+		ring, err := v.keys.Ring()
+		if err != nil {
+			return unavailable(err)
+		}
+		user, err := v.identify(ctx, req.UserInfo)
+		if err != nil {
+			return unidentified(req, err)
+		}
+		if stored, err := author.Read(ring, c.now); err != nil || !equality.Semantic.DeepEqual(stored.Author, author.Of(user, v.extraKeys)) {
+			missing, err := v.missing(ctx, req.UserInfo, []rights.Right{everything()})
+			switch {
+			case err != nil:
+				return unavailable(err)
+			case len(missing) > 0:
+				return refused(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
+					"user %q may not do everything: of a %s that uninstalls a release by its schedule only its author, and who may do everything, asks for an evaluation", req.UserInfo.Username, req.Kind.Kind), detailsOf(req))
+			}
+		}
+	}
+	return v.review(ctx, req, c.now)
+}
+
+// everything is the right to do everything.
+func everything() rights.Right {
+	return rights.Right{Verb: plan.Everything, Group: plan.Everything, Resource: plan.Everything}
 }
 
 // review answers for a spec that somebody has written, or takes over.
@@ -150,7 +184,7 @@ func (v *owners) review(ctx context.Context, req *admission.Request, c v1alpha1.
 
 // withoutTemplate answers for what uses a template that is not there yet: it waits for it, and nobody knows for what.
 func (v *owners) withoutTemplate(ctx context.Context, req *admission.Request, work *v1alpha1.Work, options validation.Options) admission.Response {
-	needed := append(rights.Of(req.Namespace, work, options), rights.Right{Verb: plan.Everything, Group: plan.Everything, Resource: plan.Everything})
+	needed := append(rights.Of(req.Namespace, work, options), everything())
 	missing, err := v.missing(ctx, req.UserInfo, needed)
 	switch {
 	case err != nil:

@@ -492,28 +492,29 @@ func TestWhoeverAsksBesidesTheScheduleHasTheRights(t *testing.T) {
 	e := shared
 	ns := e.namespace(t)
 	bob := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "bob-" + ns}
-	e.grant(t, ns, "bob", bob, rbacv1.PolicyRule{APIGroups: []string{"cleaner.vtex.dev"}, Resources: []string{"cleaners"}, Verbs: []string{"*"}})
+	e.grant(t, ns, "bob", bob, rbacv1.PolicyRule{APIGroups: []string{"cleaner.vtex.dev"}, Resources: []string{"cleaners"}, Verbs: []string{"*"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"*"}})
 	as, _ := e.as(t, bob.Name)
 	ask := func(at string) client.Patch {
 		return client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationRequestedAt, at))
 	}
-	for name, tc := range map[string]struct {
-		schedule string
-		refused  bool
-	}{
-		"yearly":    {"schedule: 0 3 1 1 *", true},
-		"unplanned": {"", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			u := cleaner(t, ns, name, "lifecycle: Recurring\n"+tc.schedule+`
+	const maps = `
 targets:
 - name: maps
   delete: true
-  reference: {version: v1, kind: ConfigMap, matchLabels: {doomed: "yes"}}`)
+  reference: {version: v1, kind: ConfigMap, matchLabels: {doomed: "yes"}}
+`
+	for name, tc := range map[string]struct{ spec, refused string }{
+		"yearly":    {"lifecycle: Recurring\nschedule: 0 3 1 1 *" + maps, "may not delete configmaps"},
+		"unplanned": {"lifecycle: Recurring" + maps, ""},
+		"release":   {"schedule: 0 3 1 1 *\nhelm: {release: web, delete: true}", "may not do everything"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := cleaner(t, ns, name, tc.spec)
 			if err := e.Create(t.Context(), u); err != nil {
 				t.Fatal(err)
 			}
-			if err := as.Patch(t.Context(), u.DeepCopy(), ask(`"1"`)); tc.refused != (apierrors.IsForbidden(err) && strings.Contains(err.Error(), "may not delete configmaps")) {
+			if err := as.Patch(t.Context(), u.DeepCopy(), ask(`"1"`)); (tc.refused != "") != (apierrors.IsForbidden(err) && strings.Contains(err.Error(), tc.refused)) {
 				t.Errorf("somebody without rights asks: %v", err)
 			}
 			if err := e.Patch(t.Context(), u.DeepCopy(), ask(`"2"`)); err != nil {
