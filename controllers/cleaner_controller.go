@@ -107,8 +107,8 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 		p.looked = true
 		return p.sleep(ctx, at, nil)
 	}
-	if p.scheduled() {
-		p.looked = true // between its times its author wants nobody to look
+	waits := p.scheduled()
+	if waits && !p.waitsFor() {
 		p.report().scheduled()
 		return p.sleep(ctx, p.nextTick, p.recordTick(ctx))
 	}
@@ -131,6 +131,10 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 	p.listen()
 	in := p.observe(ctx, programs)
 	decision := p.decide(ctx, in)
+	if waits { // what rules wait for was looked at; nothing is done
+		p.report().scheduled()
+		return p.sleep(ctx, p.askAgain(decision), p.recordTick(ctx))
+	}
 
 	// 7. Confirm. 8. Commit, and go on with what is committed; or, for one that stays, do it batch by batch.
 	switch {

@@ -262,7 +262,7 @@ func (p *pass) listen() {
 		if err != nil { // validation has refused it
 			continue
 		}
-		interests = append(interests, watches.Interest{Query: q, Quiet: !t.Included() || p.work.Schedule != "" && !p.ticking()})
+		interests = append(interests, watches.Interest{Query: q, Quiet: !t.Included() || p.work.Schedule != "" && !p.ticking() && !p.waitsFor()})
 	}
 	p.r.watches.Want(p.key, interests)
 }

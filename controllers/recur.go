@@ -53,6 +53,11 @@ func (p *pass) scheduled() (waits bool) {
 	return !p.ticking()
 }
 
+// waitsFor says that a rule waits until something has held for long enough: that is looked at between the times of a schedule too.
+func (p *pass) waitsFor() bool {
+	return slices.ContainsFunc(p.work.Rules, func(r v1alpha1.Rule) bool { return r.For != "" })
+}
+
 // lastTick is the time of the schedule that was over last; zero if none was. It need not be recorded yet: who can make a Cleaner so
 // large that no more can be recorded must not make it act again.
 func (p *pass) lastTick() time.Time {

@@ -311,3 +311,33 @@ func TestARequestIsOlderThanTheSchedule(t *testing.T) {
 		t.Errorf("left %v; asked %q", got, asked)
 	}
 }
+
+// What a rule of a Cleaner with a schedule waits for is looked at between the times, too: what was used meanwhile stays.
+func TestForIsSeenBetweenTheTimes(t *testing.T) {
+	c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+	c.Spec.Schedule, c.Spec.Rules[0].For = "30 1 * * *", "1h"
+	r := newRig(t, c, aPod("idle", "Succeeded"), aPod("used", "Succeeded"))
+	for _, step := range []struct {
+		do   func(r *rig)
+		left []string
+	}{
+		{nothing, []string{"idle", "used"}},
+		{all(after(10*time.Minute), putting("used", "Running")), []string{"idle", "used"}},
+		{all(after(15*time.Minute), putting("used", "Succeeded")), []string{"idle", "used"}},
+		{after(5 * time.Minute), []string{"idle", "used"}},                        // it is time, and neither has been idle for an hour
+		{after(30 * time.Minute), []string{"used"}},                               // it is still time, until nothing is waited for
+		{after(25 * time.Minute), nil},                                            // and now
+		{all(after(time.Minute), putting("late", "Succeeded")), []string{"late"}}, // the time is over
+		{after(20 * time.Hour), []string{"late"}},                                 // it has been idle for long enough, and it is not time
+		{all(after(time.Minute), putting("late", "Running")), []string{"late"}},
+		{all(after(2*time.Hour+58*time.Minute), putting("late", "Succeeded")), []string{"late"}},
+		{after(5 * time.Minute), []string{"late"}}, // it is time, and it has been idle for five minutes
+		{after(55 * time.Minute), nil},
+	} {
+		step.do(r)
+		r.pass()
+		if got := r.names(); !slices.Equal(got, step.left) {
+			t.Fatalf("at %s: left %v, want %v", r.clock.Now().Format(time.TimeOnly), got, step.left)
+		}
+	}
+}
