@@ -48,8 +48,8 @@ type CommonSpec struct {
 	Suspend bool `json:"suspend,omitempty"`
 
 	// When to evaluate the Cleaner, in cron format: "*/10 * * * *" is every ten minutes, "@daily" is midnight. With a
-	// schedule, the Cleaner is evaluated only at these times and watches nothing in between. Without one, it is
-	// evaluated whenever a target changes. If several times were missed, the Cleaner is evaluated once.
+	// schedule, the Cleaner acts only at these times, and watches nothing in between unless a rule has "for". Without
+	// one, it is evaluated whenever a target changes. If several times were missed, the Cleaner is evaluated once.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
