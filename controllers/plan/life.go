@@ -341,7 +341,7 @@ func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
 		return Request{Kind: LookRelease}
 	}
 	switch rel := m.Release; {
-	case rel.State == ReleaseGone, !sameRelease(rel, run.Helm):
+	case rel.State == ReleaseGone, installedAnew(rel, run.Helm):
 		return Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}
 	case rel.State == ReleasePending:
 		return v.until(m.Due, v1alpha1.ReasonReleasePending)

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/test/lifemodel"
@@ -202,7 +204,7 @@ func TestWalksCatchBrokenMachines(t *testing.T) {
 			scenario: "release",
 			next: func(v plan.View, m *plan.Memory) plan.Request {
 				if run := v.Cleaner.State().Run; m.Release != nil && run != nil && run.Helm != nil {
-					m.Release.Revision = run.Helm.Revision
+					m.Release.Revision, m.Release.UID = run.Helm.Revision, types.UID(run.Helm.UID)
 				}
 				return plan.Next(v, m)
 			},

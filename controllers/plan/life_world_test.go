@@ -166,6 +166,7 @@ func (w *world) release(s *lifemodel.State, run int64) plan.Release {
 		out.State = plan.ReleasePending
 		out.Revision++
 	}
+	out.UID = types.UID(fmt.Sprintf("secret-%d-%d", r.Era, out.Revision))
 	return out
 }
 

@@ -112,7 +112,7 @@ func (m *Memory) releaseOutcome(run *v1alpha1.Run) v1alpha1.Outcome {
 		return v1alpha1.OutcomeDeleted
 	case rel.State == ReleaseGone:
 		return v1alpha1.OutcomeGone
-	case !sameRelease(rel, run.Helm):
+	case installedAnew(rel, run.Helm):
 		return v1alpha1.OutcomeReplaced
 	case m.begun(run):
 		return v1alpha1.OutcomeTerminating
@@ -124,8 +124,14 @@ func (m *Memory) releaseOutcome(run *v1alpha1.Run) v1alpha1.Outcome {
 // rewritten says that the record of a release whose uninstall is not ours is not what was recorded of it. Older versions
 // did not record a digest. One that is ours is no less that of the run: whoever finishes it compares, and says so.
 func rewritten(rel *Release, h *v1alpha1.HelmRelease) bool {
-	return rel.Revision != h.Revision || string(rel.UID) != h.UID ||
+	return rel.Revision != h.Revision || string(rel.UID) != h.UID || !sameRelease(rel, h) ||
 		!rel.begun() && h.Digest != "" && rel.Digest != h.Digest
+}
+
+// installedAnew says that a release is another one than the one that was recorded. Its record is another object then: in the same
+// one somebody has written.
+func installedAnew(rel *Release, h *v1alpha1.HelmRelease) bool {
+	return !sameRelease(rel, h) && string(rel.UID) != h.UID
 }
 
 // sameRelease says that a release is the one that was recorded, at whatever revision. What is recorded has the
