@@ -5,7 +5,7 @@ package plan
 
 import (
 	"fmt"
-	"hash/fnv"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"time"
@@ -51,12 +51,13 @@ func DeedOf(row Row, seen Seen, work *v1alpha1.Work, at time.Time) Deed {
 // itemSum stands for the key of an item of a rule: deeds are remembered for as long as limits.per says, and keys may be long.
 type itemSum uint64
 
+// itemSeed is another one in each process, so that nobody makes keys of one sum.
+var itemSeed = maphash.MakeSeed()
+
 func sumItems(keys []string) []itemSum {
 	out := make([]itemSum, len(keys))
 	for i, key := range keys {
-		sum := fnv.New64a()
-		_, _ = sum.Write([]byte(key)) // hash.Hash never fails
-		out[i] = itemSum(sum.Sum64())
+		out[i] = itemSum(maphash.String(itemSeed, key))
 	}
 	return out
 }
