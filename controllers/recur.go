@@ -73,6 +73,9 @@ func (p *pass) recordTick(ctx context.Context) error {
 	if at := p.read.State().LastScheduleTime; last.IsZero() || at != nil && !last.After(at.Time) {
 		return nil
 	}
+	if err := p.finishRecurring(ctx); err != nil { // as it was to be when the time was over
+		return err
+	}
 	return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastScheduleTime = &last })
 }
 
@@ -82,20 +85,33 @@ func (p *pass) ticking() bool { return !p.tick.IsZero() || !p.mem.asking.IsZero(
 // ticked records that a time of the schedule is over, if a decision says so: not while something is waited for that may
 // come, and would be done then.
 func (p *pass) ticked(ctx context.Context, d plan.Plan) error {
-	if !p.ticking() || len(d.Pending) > 0 || len(d.Deferred) > 0 {
+	if !p.overWith(d) {
 		return nil
+	}
+	p.mem.ticked = latest(p.mem.ticked, p.tick)
+	p.tick, p.mem.asking = time.Time{}, time.Time{}
+	p.listen() // to nothing, until the next one
+	return p.recordTick(ctx)
+}
+
+// overWith says that nothing of a decision is waited for that was to be done at a time of the schedule, or on request.
+func (p *pass) overWith(d plan.Plan) bool {
+	if !p.ticking() || len(d.Pending) > 0 || len(d.Deferred) > 0 {
+		return false
 	}
 	switch d.Reason {
 	case v1alpha1.ReasonNotSynced, v1alpha1.ReasonReadFailed, v1alpha1.ReasonAccessDenied, v1alpha1.ReasonKindNotServed,
 		v1alpha1.ReasonUnconfirmed, v1alpha1.ReasonClockSkewSuspected:
-		return nil
+		return false
 	}
-	if p.tick.After(p.mem.ticked) {
-		p.mem.ticked = p.tick
+	return true
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
 	}
-	p.tick, p.mem.asking = time.Time{}, time.Time{}
-	p.listen() // to nothing, until the next one
-	return p.recordTick(ctx)
+	return a
 }
 
 // asked says that the author asks for an evaluation now.
@@ -151,6 +167,9 @@ func (p *pass) recur(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan
 	}
 	if p.wants(todo) {
 		return p.mem.held, nil
+	}
+	if !p.wants(d) && p.overWith(d) {
+		p.mem.ticked = latest(p.mem.ticked, p.tick) // also if what follows cannot be recorded
 	}
 	if err := p.finishRecurring(ctx); err != nil {
 		return d, err

@@ -8,12 +8,14 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 	_ "time/tzdata"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -339,5 +341,39 @@ func TestForIsSeenBetweenTheTimes(t *testing.T) {
 		if got := r.names(); !slices.Equal(got, step.left) {
 			t.Fatalf("at %s: left %v, want %v", r.clock.Now().Format(time.TimeOnly), got, step.left)
 		}
+	}
+}
+
+// The end of a run that cannot be recorded, such as because somebody writes to the Cleaner all the time, does not keep a time of the
+// schedule open either, and is recorded when it can be.
+func TestATickIsOverBeforeItsRunIs(t *testing.T) {
+	c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+	c.Spec.Schedule, c.Spec.CloudEventSink = "30 1 * * *", "http://127.0.0.1:1"
+	r := newRig(t, c, aPod("a", "Succeeded"))
+	ends := false // whether the end of a run can be recorded
+	r.client = interceptor.NewClient(r.store, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			if text, err := p.Data(o); !ends && err == nil && strings.Contains(string(text), "finishedAt") {
+				return apierrors.NewConflict(schema.GroupResource{}, "c", errors.New("somebody has written to it"))
+			}
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	})
+	r.pass()
+	for _, step := range []func(r *rig){after(30 * time.Minute), nothing, nothing, all(putting("b", "Succeeded"), after(time.Minute)), after(time.Minute)} {
+		step(r)
+		r.pass()
+	}
+	if got := r.names(); !slices.Equal(got, []string{"b"}) || r.cleaner().Status.LastScheduleTime != nil {
+		t.Fatalf("left %v, recorded %v", got, r.cleaner().Status.LastScheduleTime)
+	}
+	ends = true
+	after(time.Minute)(r)
+	r.pass()
+	if st := r.cleaner().Status; st.LastScheduleTime == nil || st.Unsent == nil && (st.Run == nil || st.Run.Result == "") {
+		t.Errorf("recorded %v; run %+v, unsent %+v", st.LastScheduleTime, st.Run, st.Unsent)
+	}
+	if got := r.names(); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("left %v", got)
 	}
 }
