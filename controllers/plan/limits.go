@@ -52,7 +52,7 @@ func DeedOf(row Row, seen Seen, work *v1alpha1.Work, at time.Time) Deed {
 type itemSum uint64
 
 // itemSeed is another one in each process, so that nobody makes keys of one sum.
-var itemSeed = maphash.MakeSeed()
+var itemSeed = maphash.MakeSeed() //nolint:gochecknoglobals // chosen once, and never changed
 
 func sumItems(keys []string) []itemSum {
 	out := make([]itemSum, len(keys))
