@@ -214,10 +214,10 @@ func TestClocksThatDifferTooMuchHold(t *testing.T) {
 		t.Error("the target is there although the clocks agree")
 	}
 
-	// A run that was begun is held.
+	// A run that was begun is paused.
 	group := refused(l, widgetSpec, "w")
 	clock.set(10 * 365 * 24 * time.Hour)
-	c = says("c", "Run 1 is held")
+	c = says("c", "Run 1 is paused")
 	held := time.Now()
 	grant(l, group, "get", "list", "watch", "delete")
 	sent, version := widgetDeletes(l), c.ResourceVersion
