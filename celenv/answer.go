@@ -9,11 +9,11 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// want is what an expression has to give.
-type want int
+// wantedType is what an expression has to give.
+type wantedType int
 
 const (
-	wantAny want = iota
+	wantAny wantedType = iota
 	wantBool
 	wantJSON
 	wantList
@@ -27,8 +27,8 @@ const (
 	wantOperations
 )
 
-// must says it of an expression, such as "when".
-func (w want) must() string {
+// describeRequirement says it of an expression, such as "when".
+func (w wantedType) describeRequirement() string {
 	switch w {
 	case wantBool:
 		return "must be true or false"
@@ -57,8 +57,8 @@ func (w want) must() string {
 	}
 }
 
-// accepts says whether a value of this kind can be it.
-func (w want) accepts(kind types.Kind) bool {
+// acceptsKind says whether a value of this kind can be it.
+func (w wantedType) acceptsKind(kind types.Kind) bool {
 	switch w {
 	case wantBool:
 		return kind == types.BoolKind
@@ -85,8 +85,8 @@ func (w want) accepts(kind types.Kind) bool {
 	}
 }
 
-// hint is what to write where an expression gives this type instead.
-func (w want) hint(got *types.Type) string {
+// suggestFix says what to write where an expression gives this type instead.
+func (w wantedType) suggestFix(got *types.Type) string {
 	if got.TypeName() == types.OptionalType.TypeName() {
 		if w == wantBool && got.IsExactType(types.NewOptionalType(types.BoolType)) {
 			return "add .orValue(false)"

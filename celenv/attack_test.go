@@ -125,7 +125,7 @@ func TestAttacksAreStopped(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			start := time.Now()
-			got := p.Conditions(t.Context(), in)[0]
+			got := p.EvaluateConditions(t.Context(), in)[0]
 			took := time.Since(start)
 			runtime.ReadMemStats(&after)
 			if got.Err == nil || !strings.Contains(got.Err.Message, tc.want) {
@@ -148,7 +148,7 @@ func TestOneValueIsBounded(t *testing.T) {
 		"lists.range(300000).toSet().size() > 0",
 		"cel.bind(t, svc.huge + svc.huge + svc.huge + svc.huge, (t + t + t).reverse() == '')",
 	} {
-		got := programs(t, newCompiler(t, Limits{}), expression).Conditions(t.Context(), in)[0]
+		got := programs(t, newCompiler(t, Limits{}), expression).EvaluateConditions(t.Context(), in)[0]
 		if want := "one function would build more than 16777216 bytes"; got.Err == nil || got.Err.Message != want {
 			t.Errorf("%s gives %v, %v", expression, got.Value, got.Err)
 		}
@@ -182,7 +182,7 @@ func TestPatternSize(t *testing.T) {
 	}
 	got := map[string]int64{}
 	for pattern := range cases {
-		got[pattern] = patternSize(pattern)
+		got[pattern] = measurePattern(pattern)
 	}
 	if diff := cmp.Diff(cases, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

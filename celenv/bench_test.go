@@ -39,13 +39,13 @@ func BenchmarkProposal(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	variables := in.variables()
+	variables := in.collectVariables()
 
 	var ours, theirs time.Duration
 	b.ReportAllocs()
 	for b.Loop() {
 		start := time.Now()
-		if got := p.Conditions(b.Context(), in); !got[0].Value {
+		if got := p.EvaluateConditions(b.Context(), in); !got[0].Value {
 			b.Fatal(got[0].Err)
 		}
 		middle := time.Now()
@@ -93,14 +93,14 @@ func BenchmarkOrphaned(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				start := time.Now()
-				e, problem := p.Begin(b.Context(), in)
+				e, problem := p.BeginEvaluation(b.Context(), in)
 				if problem != nil {
 					b.Fatal(problem)
 				}
-				found, gone := items(b, e.Rule(0)), 0
+				found, gone := items(b, e.SelectRule(0)), 0
 				middle := time.Now()
 				for _, item := range found {
-					answer, problem := item.When()
+					answer, problem := item.EvaluateWhen()
 					if problem != nil {
 						b.Fatal(problem)
 					}
@@ -140,13 +140,13 @@ func BenchmarkForesight(b *testing.B) {
 			in := Input{Time: at("2025-01-01T00:00:00Z"), Targets: map[string]any{"pods": list(pods...), "nodes": list(), "config": nil}}
 			ask := func(p *Programs) (Foresight, time.Duration) {
 				start := time.Now()
-				e, problem := p.Begin(b.Context(), in)
+				e, problem := p.BeginEvaluation(b.Context(), in)
 				if problem != nil {
 					b.Fatal(problem)
 				}
 				defer e.Close()
-				for _, item := range items(b, e.Rule(0)) {
-					if _, problem := item.When(); problem != nil {
+				for _, item := range items(b, e.SelectRule(0)) {
+					if _, problem := item.EvaluateWhen(); problem != nil {
 						b.Fatal(problem)
 					}
 				}

@@ -62,8 +62,8 @@ func TestCacheForgetsWhatIsOldestOfWhoHasMost(t *testing.T) {
 	c := NewCache(newCompiler(t, Limits{}))
 	s := spec("true")
 	p, _ := c.compiler.Compile(t.Context(), s)
-	each := footprintOf(p, nil)
-	c.most, c.share = 6*each, 4*each
+	each := sumFootprint(p, nil)
+	c.maxBytes, c.maxNamespaceBytes = 6*each, 4*each
 	get := func(namespace string, uid types.UID) *Programs {
 		t.Helper()
 		p, errs := c.Get(t.Context(), namespace, uid, "1", s)
@@ -91,23 +91,23 @@ func TestCacheForgetsWhatIsOldestOfWhoHasMost(t *testing.T) {
 	if get("quiet", "quiet-1") != quiet {
 		t.Error("the namespace that has least has lost something")
 	}
-	if c.all > c.most {
-		t.Errorf("%d bytes are remembered, of %d", c.all, c.most)
+	if c.totalBytes > c.maxBytes {
+		t.Errorf("%d bytes are remembered, of %d", c.totalBytes, c.maxBytes)
 	}
 	get("a", "a-1") // compiled again
 	c.Forget("a-1")
 	for _, uid := range []types.UID{"a-0", "a-3", "a-4", "b-0", "b-1", "quiet-1", "never"} {
 		c.Forget(uid)
 	}
-	if c.all != 0 || len(c.held) != 0 || c.recent.Len() != 0 {
-		t.Errorf("after all are forgotten there are %d bytes, %v", c.all, c.held)
+	if c.totalBytes != 0 || len(c.namespaceBytes) != 0 || c.recent.Len() != 0 {
+		t.Errorf("after all are forgotten there are %d bytes, %v", c.totalBytes, c.namespaceBytes)
 	}
 }
 
 // However many Cleaners there are, with expressions as large as they may be, and whatever is wrong with them.
 func TestCacheTakesBoundedMemory(t *testing.T) {
 	c := NewCache(newCompiler(t, Limits{}))
-	c.most, c.share = 16<<20, 4<<20
+	c.maxBytes, c.maxNamespaceBytes = 16<<20, 4<<20
 	large := spec(filled("size([1", ",1", "]) < 0", 15_000))
 	wrong := spec(filled("size([x", ",x", "]) < 0", 3_000))
 	before := heap()
@@ -120,11 +120,11 @@ func TestCacheTakesBoundedMemory(t *testing.T) {
 			t.Fatal("it compiles")
 		}
 	}
-	if took := heap() - before; took > c.most*4/3 {
+	if took := heap() - before; took > c.maxBytes*4/3 {
 		t.Errorf("it takes %d MiB", took>>20)
 	}
-	for namespace, bytes := range c.held {
-		if bytes > c.share {
+	for namespace, bytes := range c.namespaceBytes {
+		if bytes > c.maxNamespaceBytes {
 			t.Errorf("%s has %d bytes", namespace, bytes)
 		}
 	}

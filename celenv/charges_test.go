@@ -182,7 +182,7 @@ func argumentsOf(t *testing.T, c *Compiler, kind *cel.Type, n int, taken *int64)
 				out["list of "+name] = types.OptionalOf(l)
 			}
 		case "kubernetes.URL":
-			if text := string(texts["query"].(types.String)); len(text) <= maxURL {
+			if text := string(texts["query"].(types.String)); len(text) <= maxURLText {
 				one(eval(fmt.Sprintf("url(%q)", text)))
 			}
 		case "net.IP":
@@ -213,20 +213,20 @@ func workOf(t *testing.T, c *Compiler, function, overload string, args []ref.Val
 	const steps, growth = 50_000, 4 << 20
 	all := int64(math.MaxInt64)
 	budget := newBudget("the call", steps, growth, &all)
-	m := &meter{ctx: t.Context(), budget: &budget, ended: &ending{}, limits: Limits{}.orDefaults()}
+	m := &meter{ctx: t.Context(), budget: &budget, ended: &ending{}, limits: Limits{}.withDefaults()}
 	places := make([]interpreter.InterpretableV2, len(args))
 	for i, arg := range args {
-		places[i] = &argument{arg}
+		places[i] = &evaluatedArgument{arg}
 	}
 	node := interpreter.NewCall(1, function, overload, places, nil)
-	do := func() { c.application(node, len(args))(args) }
-	if charge := c.charges[function]; !charge.free() {
-		made, err := c.paid(node, charge, m)
+	do := func() { c.bindFunction(node, len(args))(args) }
+	if charge := c.charges[function]; !charge.isFree() {
+		made, err := c.meterCall(node, charge, m)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if paid, ok := made.(*call); ok {
-			paid.charge.after = nil
+		if paid, ok := made.(*meteredCall); ok {
+			paid.charge.afterCall = nil
 		}
 		do = func() { made.Exec(nil) }
 	}
@@ -244,7 +244,7 @@ func workOf(t *testing.T, c *Compiler, function, overload string, args []ref.Val
 		do()
 	}()
 	runtime.ReadMemStats(&after)
-	return int64(after.TotalAlloc-before.TotalAlloc) + valueSize**taken, product(readStep, steps-budget.steps) + growth - budget.growth
+	return int64(after.TotalAlloc-before.TotalAlloc) + valueSize**taken, multiplyCapped(readStep, steps-budget.steps) + growth - budget.growth
 }
 
 // What a call of any function does is at most a few times what is paid for before it, whatever its arguments are and however

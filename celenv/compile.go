@@ -25,31 +25,31 @@ import (
 // Compile makes Programs of the expressions of a spec: its variables, its conditions, cloudEventData, and its rules. It
 // gives either Programs or what is wrong, never a part of them; and neither if the context ends first.
 func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs, field.ErrorList) {
-	if errs := sourceErrors(spec); len(errs) > 0 {
+	if errs := checkSourceSize(spec); len(errs) > 0 {
 		return nil, errs
 	}
-	if !c.wait(ctx.Done()) {
+	if !c.acquirePlace(ctx.Done()) {
 		return nil, nil
 	}
 	defer func() { <-c.places }()
 	b := &builder{ctx: ctx, compiler: c, root: field.NewPath("spec"), programs: &Programs{
 		limits: c.limits, turn: make(chan struct{}, 1), meter: &meter{limits: c.limits}, explainer: &meter{limits: c.limits}, lookout: &lookout{},
 	}}
-	s := b.scope(spec)
+	s := b.buildScope(spec)
 	if len(b.errs) > 0 {
 		return nil, b.errs
 	}
-	b.variables(s, "", spec.Variables, nil)
+	b.compileVariables(s, "", spec.Variables, nil)
 	p := b.programs
 	p.variables, p.slots = s.variables, len(spec.Variables)
 	for i, source := range spec.Conditions {
-		p.conditions = append(p.conditions, b.add(s, pathOfCondition(i), source, wantBool))
+		p.conditions = append(p.conditions, b.compileExpression(s, pathOfCondition(i), source, wantBool))
 	}
 	if spec.CloudEventData != "" {
-		p.data = b.add(s, pathCloudEventData, spec.CloudEventData, wantJSON)
+		p.data = b.compileExpression(s, pathCloudEventData, spec.CloudEventData, wantJSON)
 	}
 	for i := range spec.Rules {
-		p.rules = append(p.rules, b.rule(s, i, &spec.Rules[i]))
+		p.rules = append(p.rules, b.compileRule(s, i, &spec.Rules[i]))
 	}
 	switch {
 	case b.interrupted:
@@ -57,7 +57,7 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	case len(b.errs) > 0:
 		return nil, b.errs
 	}
-	p.footprint = maxFootprint - *s.room + product(footprintOfName, int64(len(s.targets)+len(s.hidden)+len(s.variables)))
+	p.footprint = maxFootprint - *s.room + multiplyCapped(footprintOfName, int64(len(s.targets)+len(s.hidden)+len(s.variables)))
 	return p, nil
 }
 
@@ -71,20 +71,20 @@ type builder struct {
 	errs        field.ErrorList
 }
 
-func (b *builder) refuse(path, value, detail string) {
+func (b *builder) addInvalid(path, value, detail string) {
 	b.errs = append(b.errs, field.Invalid(b.root.Child(path), value, detail))
 }
 
-// scope is what the conditions of a spec can name, before any of its variables.
-func (b *builder) scope(spec *v1alpha1.Work) *scope {
+// buildScope makes what the conditions of a spec can name, before any of its variables.
+func (b *builder) buildScope(spec *v1alpha1.Work) *scope {
 	s := &scope{compiler: b.compiler, weight: new(int64(maxWeight)), room: new(int64(maxFootprint)), targets: map[string]bool{}, variables: map[string]*variable{}, hidden: map[string]string{
 		nameItem: hiddenItem, nameObject: hiddenItem, nameItems: hiddenItems,
 	}, parameters: spec.Declared}
 	var names []string
 	for i := range spec.Targets {
 		target := &spec.Targets[i]
-		if reserved(target.Name) {
-			b.refuse(fmt.Sprintf("targets[%d].name", i), target.Name, "means something else in expressions")
+		if isReserved(target.Name) {
+			b.addInvalid(fmt.Sprintf("targets[%d].name", i), target.Name, "means something else in expressions")
 			continue
 		}
 		s.targets[target.Name] = target.Included()
@@ -92,12 +92,12 @@ func (b *builder) scope(spec *v1alpha1.Work) *scope {
 			names = append(names, target.Name)
 		}
 	}
-	b.declare(s, "", spec.Variables, nil, &names)
+	b.declareVariables(s, "", spec.Variables, nil, &names)
 	for i := range spec.Rules {
-		b.declare(s, pathOfRule(i)+".", spec.Rules[i].Variables, spec.Variables, &names)
+		b.declareVariables(s, pathOfRule(i)+".", spec.Rules[i].Variables, spec.Variables, &names)
 	}
 	var err error
-	if s.env, err = b.compiler.with(names); err != nil {
+	if s.env, err = b.compiler.extendEnv(names); err != nil {
 		b.errs = append(b.errs, field.InternalError(b.root.Child("targets"), fmt.Errorf("cannot declare the targets and variables: %w", err)))
 	}
 	return s
@@ -105,18 +105,18 @@ func (b *builder) scope(spec *v1alpha1.Work) *scope {
 
 var variableName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// declare adds the names of variables, of which none can be read yet.
-func (b *builder) declare(s *scope, path string, variables, outer []v1alpha1.Variable, names *[]string) {
+// declareVariables adds the names of variables, of which none can be read yet.
+func (b *builder) declareVariables(s *scope, path string, variables, outer []v1alpha1.Variable, names *[]string) {
 	for i, v := range variables {
 		at := fmt.Sprintf("%svariables[%d].name", path, i)
 		same := func(other v1alpha1.Variable) bool { return other.Name == v.Name }
 		switch {
 		case !variableName.MatchString(v.Name):
-			b.refuse(at, v.Name, "is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit")
+			b.addInvalid(at, v.Name, "is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit")
 		case slices.ContainsFunc(variables[:i], same):
-			b.refuse(at, v.Name, "another variable has this name: give each a name of its own")
+			b.addInvalid(at, v.Name, "another variable has this name: give each a name of its own")
 		case slices.ContainsFunc(outer, same):
-			b.refuse(at, v.Name, "a variable of the spec has this name, and a rule's own would hide it: choose another one")
+			b.addInvalid(at, v.Name, "a variable of the spec has this name, and a rule's own would hide it: choose another one")
 		}
 		name := prefixVariables + v.Name
 		*names = append(*names, name)
@@ -127,43 +127,43 @@ func (b *builder) declare(s *scope, path string, variables, outer []v1alpha1.Var
 	}
 }
 
-// variables compiles variables, each of which sees those before it, and adds them to the scope.
-func (b *builder) variables(s *scope, path string, variables []v1alpha1.Variable, rule *ruleProgram) {
+// compileVariables compiles variables, each of which sees those before it, and adds them to the scope.
+func (b *builder) compileVariables(s *scope, path string, variables []v1alpha1.Variable, rule *ruleProgram) {
 	for i, v := range variables {
 		made := &variable{name: prefixVariables + v.Name, slot: i, rule: rule}
-		made.expression = b.add(s, fmt.Sprintf("%svariables[%d].expression", path, i), v.Expression, wantAny)
+		made.expression = b.compileExpression(s, fmt.Sprintf("%svariables[%d].expression", path, i), v.Expression, wantAny)
 		s.variables[made.name] = made
 		delete(s.hidden, made.name)
 	}
 }
 
-// add compiles one expression. It gives nil for one that does not compile.
-func (b *builder) add(s *scope, path, source string, w want) *expression {
+// compileExpression compiles one expression. It gives nil for one that does not compile.
+func (b *builder) compileExpression(s *scope, path, source string, w wantedType) *expression {
 	if b.interrupted = b.interrupted || b.ctx.Err() != nil; b.interrupted {
 		return nil
 	}
-	made, problems := b.compiler.compile(s, path, source, w, b.programs)
+	made, problems := b.compiler.compileExpression(s, path, source, w, b.programs)
 	for _, problem := range problems {
-		b.errs = append(b.errs, problem.field(b.root.Child(path), source))
+		b.errs = append(b.errs, problem.toFieldError(b.root.Child(path), source))
 	}
 	if made != nil {
-		b.programs.warnings = append(b.programs.warnings, made.tree.unguarded(path)...)
+		b.programs.warnings = append(b.programs.warnings, made.tree.findUnguarded(path)...)
 		made.tree.nodes = nil // half of what it takes; an explanation finds them again
 	}
 	return made
 }
 
-// optional is add for an expression that may be left out.
-func (b *builder) optional(s *scope, path, source string, w want) *expression {
+// compileOptional is compileExpression for an expression that may be left out.
+func (b *builder) compileOptional(s *scope, path, source string, w wantedType) *expression {
 	if source == "" {
 		return nil
 	}
-	return b.add(s, path, source, w)
+	return b.compileExpression(s, path, source, w)
 }
 
-// with is the environment in which these variables are declared too. Specs with the same ones share it: most of what a
+// extendEnv gives the environment in which these variables are declared too. Specs with the same ones share it: most of what a
 // compiled spec takes in memory is its environment.
-func (c *Compiler) with(variables []string) (*cel.Env, error) {
+func (c *Compiler) extendEnv(variables []string) (*cel.Env, error) {
 	slices.Sort(variables)
 	variables = slices.Compact(variables) // validation refuses a name that occurs twice
 	key := strings.Join(variables, " ")
@@ -182,8 +182,8 @@ func (c *Compiler) with(variables []string) (*cel.Env, error) {
 	return env, nil
 }
 
-// field is the error as the API server and the webhook report it.
-func (e *Error) field(at *field.Path, source string) *field.Error {
+// toFieldError gives the error as the API server and the webhook report it.
+func (e *Error) toFieldError(at *field.Path, source string) *field.Error {
 	if e.Kind == Internal {
 		return field.InternalError(at, e)
 	}
@@ -198,7 +198,7 @@ func (e *Error) field(at *field.Path, source string) *field.Error {
 	if e.Snippet != "" {
 		fmt.Fprintf(&b, "\n%s", e.Snippet)
 	}
-	return field.Invalid(at, cut(source, 64), b.String())
+	return field.Invalid(at, truncateText(source, 64), b.String())
 }
 
 // scope is what an expression can name.
@@ -236,7 +236,7 @@ func (s *scope) clone() *scope {
 // expression is one expression of a spec, ready to run.
 type expression struct {
 	path    string
-	want    want
+	want    wantedType
 	tree    *tree
 	ast     *cel.Ast
 	program *program
@@ -249,9 +249,9 @@ type expression struct {
 	// movement and ahead are what is needed to foresee when; only for one that reads the time.
 	movement movement
 	ahead    *aheadProgram
-	// explain is the same program with eyes.
-	explain *explanation
-	env     *cel.Env
+	// explanation is the same program with eyes.
+	explanation *explanation
+	env         *cel.Env
 }
 
 // variable is a value that expressions read by its name.
@@ -262,8 +262,8 @@ type variable struct {
 	expression *expression
 }
 
-// compile makes one expression. Whatever an author writes, it gives errors and never panics.
-func (c *Compiler) compile(s *scope, path, source string, w want, p *Programs) (_ *expression, problems []*Error) {
+// compileExpression makes one expression. Whatever an author writes, it gives errors and never panics.
+func (c *Compiler) compileExpression(s *scope, path, source string, w wantedType, p *Programs) (_ *expression, problems []*Error) {
 	defer func() {
 		if r := recover(); r != nil {
 			problems = []*Error{{Kind: Internal, Message: fmt.Sprintf("the compiler failed: %v", r)}}
@@ -274,42 +274,42 @@ func (c *Compiler) compile(s *scope, path, source string, w want, p *Programs) (
 	}()
 	parsed, issues := s.env.Parse(source)
 	if issues.Err() != nil {
-		return nil, syntaxErrors(source, issues)
+		return nil, convertSyntaxErrors(source, issues)
 	}
 	t := newTree(source, parsed.NativeRep())
-	if problem := s.weigh(t, parsed.NativeRep()); problem != nil {
+	if problem := s.reserveWeight(t, parsed.NativeRep()); problem != nil {
 		return nil, []*Error{problem}
 	}
-	footprint := c.footprint(source, parsed.NativeRep())
-	if problem := s.take(t, footprint); problem != nil {
+	footprint := c.estimateFootprint(source, parsed.NativeRep())
+	if problem := s.reserveRoom(t, footprint); problem != nil {
 		return nil, []*Error{problem}
 	}
 	checked, issues := s.env.Check(parsed)
 	if issues.Err() != nil {
-		return nil, s.checkErrors(t, issues)
+		return nil, s.convertCheckErrors(t, issues)
 	}
 	s.dispatchConversions(checked.NativeRep())
 	t = newTree(source, checked.NativeRep())
-	made := &expression{path: path, want: w, tree: t, ast: checked, env: s.env, names: t.reads()}
-	if problems := slices.Concat(s.hiddenErrors(made), s.undeclared(made), c.patternErrors(t)); len(problems) > 0 {
+	made := &expression{path: path, want: w, tree: t, ast: checked, env: s.env, names: t.collectReads()}
+	if problems := slices.Concat(s.checkHiddenNames(made), s.checkParameters(made), c.checkPatterns(t)); len(problems) > 0 {
 		return nil, problems
 	}
-	if problem := made.typeError(checked.OutputType()); problem != nil {
+	if problem := made.checkType(checked.OutputType()); problem != nil {
 		return nil, []*Error{problem}
 	}
 	var err error
-	if made.program, err = c.plan(s.env, checked, p.meter, true, c.metered(checked, p.meter)); err != nil {
-		return nil, []*Error{planError(t, err)}
+	if made.program, err = c.planProgram(s.env, checked, p.meter, true, c.meterProgram(checked, p.meter)); err != nil {
+		return nil, []*Error{convertPlanError(t, err)}
 	}
-	s.depends(made)
+	s.resolveDependencies(made)
 	if made.readsTime {
-		if problem := s.take(t, footprint/2); problem != nil { // the program that looks ahead
+		if problem := s.reserveRoom(t, footprint/2); problem != nil { // the program that looks ahead
 			return nil, []*Error{problem}
 		}
-		made.movement = movementOf(checked.NativeRep(), s.moves)
+		made.movement = analyzeMovement(checked.NativeRep(), s.canMove)
 		made.ahead = &aheadProgram{compiler: c, x: made, programs: p}
 	}
-	made.explain = &explanation{compiler: c, expression: made, meter: p.explainer, limits: c.limits}
+	made.explanation = &explanation{compiler: c, expression: made, meter: p.explainer, limits: c.limits}
 	return made, nil
 }
 
@@ -331,22 +331,22 @@ func (s *scope) dispatchConversions(checked *ast.AST) {
 	}))
 }
 
-func syntaxErrors(source string, issues *cel.Issues) []*Error {
+func convertSyntaxErrors(source string, issues *cel.Issues) []*Error {
 	var problems []*Error
 	for _, issue := range issues.Errors() {
-		problem := &Error{Kind: Invalid, Message: cut(issue.Message, 256), Hint: libraryHint(issue.Message)}
+		problem := &Error{Kind: Invalid, Message: truncateText(issue.Message, 256), Hint: suggestLibraryFix(issue.Message)}
 		if line, column := issue.Location.Line(), issue.Location.Column(); line > 0 && column >= 0 {
 			problem.Line, problem.Column = line, column+1
-			problem.Snippet = snippet(source, line, column+1)
+			problem.Snippet = makeSnippet(source, line, column+1)
 		}
 		problems = append(problems, problem)
 	}
 	return problems
 }
 
-// checkErrors says what the checker found in words that help. A misspelled macro makes a mistake of its own loop
+// convertCheckErrors says what the checker found in words that help. A misspelled macro makes a mistake of its own loop
 // variables too; those are left out.
-func (s *scope) checkErrors(t *tree, issues *cel.Issues) []*Error {
+func (s *scope) convertCheckErrors(t *tree, issues *cel.Issues) []*Error {
 	var problems []*Error
 	unknown := map[int64]bool{}
 	for _, issue := range issues.Errors() {
@@ -357,26 +357,26 @@ func (s *scope) checkErrors(t *tree, issues *cel.Issues) []*Error {
 	}
 	for _, issue := range issues.Errors() {
 		at := t.nodes[issue.ExprID]
-		problem := &Error{Kind: Invalid, Message: cut(issue.Message, 512)}
+		problem := &Error{Kind: Invalid, Message: truncateText(issue.Message, 512)}
 		switch {
 		case at.expr == nil:
-			return append(problems, syntaxErrors(t.source, issues)...)
+			return append(problems, convertSyntaxErrors(t.source, issues)...)
 		case unknown[issue.ExprID]:
 			name := s.functionName(at.expr)
 			problem.Message = fmt.Sprintf("there is no function %q", name)
-			problem.Hint = didYouMean(name, s.functions())
-		case at.expr.Kind() == ast.IdentKind && s.unknown(at):
-			if t.inside(at, unknown) {
+			problem.Hint = suggestName(name, s.listFunctions())
+		case at.expr.Kind() == ast.IdentKind && s.isUnknown(at):
+			if t.isInside(at, unknown) {
 				continue
 			}
 			s.describeUnknown(problem, at)
 		case at.expr.Kind() == ast.CallKind:
-			problem.Hint = s.operandHint(at.expr)
+			problem.Hint = s.suggestOperandFix(at.expr)
 		}
 		if problem.Hint == "" {
-			problem.Hint = libraryHint(issue.Message)
+			problem.Hint = suggestLibraryFix(issue.Message)
 		}
-		problems = append(problems, t.locate(problem, issue.ExprID))
+		problems = append(problems, t.locateError(problem, issue.ExprID))
 	}
 	return problems
 }
@@ -387,15 +387,15 @@ func (s *scope) functionName(e ast.Expr) string {
 	if !call.IsMemberFunction() {
 		return call.FunctionName()
 	}
-	namespace, ok := path(call.Target())
-	if !ok || !s.namespace(namespace) {
+	namespace, ok := formatPath(call.Target())
+	if !ok || !s.isFunctionNamespace(namespace) {
 		return call.FunctionName()
 	}
 	return namespace + "." + call.FunctionName()
 }
 
-// namespace says whether functions have names that begin so.
-func (s *scope) namespace(name string) bool {
+// isFunctionNamespace says whether functions have names that begin so.
+func (s *scope) isFunctionNamespace(name string) bool {
 	if _, isTarget := s.targets[name]; isTarget {
 		return false
 	}
@@ -407,8 +407,8 @@ func (s *scope) namespace(name string) bool {
 	return false
 }
 
-// functions are the names that a call may have.
-func (s *scope) functions() []string {
+// listFunctions gives the names that a call may have.
+func (s *scope) listFunctions() []string {
 	var names []string
 	for name := range s.env.Functions() {
 		if !strings.ContainsAny(name, "@_") {
@@ -421,17 +421,17 @@ func (s *scope) functions() []string {
 	return names
 }
 
-// unknown says whether a name means nothing where it stands.
-func (s *scope) unknown(at node) bool {
+// isUnknown says whether a name means nothing where it stands.
+func (s *scope) isUnknown(at node) bool {
 	name := at.expr.AsIdent()
-	if bound(name, at.loops) {
+	if isBound(name, at.loops) {
 		return false
 	}
-	return !slices.Contains(s.names(), name)
+	return !slices.Contains(s.listNames(), name)
 }
 
-// names are those that an expression can read.
-func (s *scope) names() []string {
+// listNames gives those that an expression can read.
+func (s *scope) listNames() []string {
 	var names []string
 	for _, v := range s.env.Variables() {
 		if _, hidden := s.hidden[v.Name()]; !hidden && v.Type().Kind() != types.TypeKind { // the names of types are no help here
@@ -451,12 +451,12 @@ func (s *scope) describeUnknown(problem *Error, at node) {
 		problem.Message = fmt.Sprintf("the target %q has includeWhenEvaluating: false, so expressions do not see it", name)
 		return
 	}
-	candidates := s.names()
+	candidates := s.listNames()
 	for _, loop := range at.loops {
 		candidates = append(candidates, loop.AsComprehension().IterVar())
 	}
 	problem.Message = fmt.Sprintf("there is no target or variable %q", name)
-	if problem.Hint = didYouMean(name, candidates); problem.Hint == "" {
+	if problem.Hint = suggestName(name, candidates); problem.Hint == "" {
 		problem.Hint = fmt.Sprintf("add a target of this name, or write params.%s if it is a parameter", name)
 	}
 }
@@ -485,14 +485,14 @@ func (s *scope) describeVariable(problem *Error, parent ast.Expr) {
 			candidates = append(candidates, strings.TrimPrefix(known, prefixVariables))
 		}
 		problem.Message = fmt.Sprintf("there is no variable %q", name)
-		if problem.Hint = didYouMean(name, candidates); problem.Hint == "" {
+		if problem.Hint = suggestName(name, candidates); problem.Hint == "" {
 			problem.Hint = "add it to variables, before what reads it"
 		}
 	}
 }
 
-// inside says whether the node stands in a call that is marked.
-func (t *tree) inside(at node, marked map[int64]bool) bool {
+// isInside says whether the node stands in a call that is marked.
+func (t *tree) isInside(at node, marked map[int64]bool) bool {
 	for at.parent != nil {
 		if marked[at.parent.ID()] {
 			return true
@@ -502,22 +502,22 @@ func (t *tree) inside(at node, marked map[int64]bool) bool {
 	return false
 }
 
-// operandHint says what to write where the two operands of a call do not fit.
-func (s *scope) operandHint(e ast.Expr) string {
-	operands := children(e)
+// suggestOperandFix says what to write where the two operands of a call do not fit.
+func (s *scope) suggestOperandFix(e ast.Expr) string {
+	operands := listChildren(e)
 	if len(operands) != 2 {
 		return ""
 	}
-	return timeHint(s.guess(operands[0]), s.guess(operands[1]))
+	return suggestTimeFix(s.guessType(operands[0]), s.guessType(operands[1]))
 }
 
-// guess is the type of an expression as far as it shows: the checker keeps no types of what it refused.
-func (s *scope) guess(e ast.Expr) *types.Type {
+// guessType gives the type of an expression as far as it shows: the checker keeps no types of what it refused.
+func (s *scope) guessType(e ast.Expr) *types.Type {
 	switch e.Kind() {
 	case ast.LiteralKind:
 		return typeOf(e.AsLiteral())
 	case ast.IdentKind:
-		if e.AsIdent() == variableTime {
+		if e.AsIdent() == nameTime {
 			return types.TimestampType
 		}
 	case ast.CallKind:
@@ -525,7 +525,7 @@ func (s *scope) guess(e ast.Expr) *types.Type {
 		if !ok {
 			return types.DynType
 		}
-		if e.AsCall().FunctionName() == operators.Subtract && s.guess(e.AsCall().Args()[0]).Kind() == types.TimestampKind {
+		if e.AsCall().FunctionName() == operators.Subtract && s.guessType(e.AsCall().Args()[0]).Kind() == types.TimestampKind {
 			return types.DurationType // or a timestamp: the hint is the same
 		}
 		var result *types.Type
@@ -540,30 +540,30 @@ func (s *scope) guess(e ast.Expr) *types.Type {
 	return types.DynType
 }
 
-// hiddenErrors says what an expression reads that it cannot see.
-func (s *scope) hiddenErrors(x *expression) []*Error {
+// checkHiddenNames says what an expression reads that it cannot see.
+func (s *scope) checkHiddenNames(x *expression) []*Error {
 	var problems []*Error
 	for _, name := range slices.Sorted(maps.Keys(x.names)) {
 		if why, hidden := s.hidden[name]; hidden {
-			problems = append(problems, x.tree.locate(&Error{Kind: Invalid, Message: fmt.Sprintf("%s cannot be read here: %s", name, why)}, x.names[name]))
+			problems = append(problems, x.tree.locateError(&Error{Kind: Invalid, Message: fmt.Sprintf("%s cannot be read here: %s", name, why)}, x.names[name]))
 		}
 	}
 	return problems
 }
 
-// says is what the expression must give, in words.
-func (x *expression) says() string {
+// describeRequirement says what the expression must give, in words.
+func (x *expression) describeRequirement() string {
 	switch {
 	case x.path == pathCloudEventData:
 		return "an event carries JSON"
 	case strings.HasPrefix(x.path, "conditions["):
-		return "a condition " + x.want.must()
+		return "a condition " + x.want.describeRequirement()
 	}
-	return x.name() + " " + x.want.must()
+	return x.formatName() + " " + x.want.describeRequirement()
 }
 
-// name is what the expression is called in a sentence.
-func (x *expression) name() string {
+// formatName says what the expression is called in a sentence.
+func (x *expression) formatName() string {
 	name := x.path
 	if strings.HasSuffix(name, ".patch.expression") {
 		name = "the patch"
@@ -574,28 +574,28 @@ func (x *expression) name() string {
 	return name
 }
 
-// typeError says that an expression can never give what it must.
-func (x *expression) typeError(result *types.Type) *Error {
+// checkType says that an expression can never give what it must.
+func (x *expression) checkType(result *types.Type) *Error {
 	switch result.Kind() {
 	case types.DynKind, types.AnyKind, types.TypeParamKind:
 		return nil
 	}
-	if x.want.accepts(result.Kind()) {
+	if x.want.acceptsKind(result.Kind()) {
 		return nil
 	}
-	return x.tree.locate(&Error{
-		Kind: Invalid, Message: fmt.Sprintf("%s, and this is of type %s", x.says(), cel.FormatCELType(result)), Hint: x.want.hint(result),
+	return x.tree.locateError(&Error{
+		Kind: Invalid, Message: fmt.Sprintf("%s, and this is of type %s", x.describeRequirement(), cel.FormatCELType(result)), Hint: x.want.suggestFix(result),
 	}, x.tree.root.ID())
 }
 
-// patternErrors finds the literal regular expressions that are none, or too large to be compiled.
-func (c *Compiler) patternErrors(t *tree) []*Error {
+// checkPatterns finds the literal regular expressions that are none, or too large to be compiled.
+func (c *Compiler) checkPatterns(t *tree) []*Error {
 	var problems []*Error
 	ast.PreOrderVisit(t.root, ast.NewExprVisitor(func(e ast.Expr) {
-		if e.Kind() != ast.CallKind || c.charges[e.AsCall().FunctionName()].match == nil {
+		if e.Kind() != ast.CallKind || c.charges[e.AsCall().FunctionName()].forPattern == nil {
 			return
 		}
-		args := children(e)
+		args := listChildren(e)
 		if len(args) <= patternArgument || args[patternArgument].Kind() != ast.LiteralKind {
 			return
 		}
@@ -604,29 +604,29 @@ func (c *Compiler) patternErrors(t *tree) []*Error {
 			return
 		}
 		if err := checkPattern(string(pattern)); err != nil {
-			problems = append(problems, t.locate(&Error{Kind: Invalid, Message: err.Error()}, args[patternArgument].ID()))
+			problems = append(problems, t.locateError(&Error{Kind: Invalid, Message: err.Error()}, args[patternArgument].ID()))
 		}
 	}))
 	return problems
 }
 
-// planError says what cel-go found when it evaluated the constant parts of an expression.
-func planError(t *tree, err error) *Error {
-	problem := &Error{Kind: Invalid, Message: cut(err.Error(), 512)}
+// convertPlanError says what cel-go found when it evaluated the constant parts of an expression.
+func convertPlanError(t *tree, err error) *Error {
+	problem := &Error{Kind: Invalid, Message: truncateText(err.Error(), 512)}
 	var value *types.Err
 	if errors.As(err, &value) {
-		return t.locate(problem, value.NodeID())
+		return t.locateError(problem, value.NodeID())
 	}
 	return problem
 }
 
-// depends finds out what an expression depends on. A variable stands for its own expression.
-func (s *scope) depends(x *expression) {
+// resolveDependencies finds out what an expression depends on. A variable stands for its own expression.
+func (s *scope) resolveDependencies(x *expression) {
 	for name := range x.names {
 		if s.targets[name] {
 			x.targets = append(x.targets, name)
 		}
-		x.readsTime = x.readsTime || name == variableTime
+		x.readsTime = x.readsTime || name == nameTime
 		if v := s.variables[name]; v != nil && v.expression != nil {
 			x.targets = append(x.targets, v.expression.targets...)
 			x.readsTime = x.readsTime || v.expression.readsTime
@@ -636,8 +636,8 @@ func (s *scope) depends(x *expression) {
 	x.targets = slices.Compact(x.targets)
 }
 
-// moves says that a value can change as time passes, while an expression reads it.
-func (s *scope) moves(name string) bool {
+// canMove says that a value can change as time passes, while an expression reads it.
+func (s *scope) canMove(name string) bool {
 	v := s.variables[name]
-	return name == variableTime || v != nil && v.expression != nil && v.expression.movement.result
+	return name == nameTime || v != nil && v.expression != nil && v.expression.movement.result
 }

@@ -152,7 +152,7 @@ func TestTargetNamedAsANamespace(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	got := p.Conditions(t.Context(), Input{Targets: map[string]any{"json": map[string]any{"metadata": map[string]any{"name": "x"}}}})
+	got := p.EvaluateConditions(t.Context(), Input{Targets: map[string]any{"json": map[string]any{"metadata": map[string]any{"name": "x"}}}})
 	if !got[0].Value {
 		t.Error(got[0].Err)
 	}
@@ -175,7 +175,7 @@ func TestReads(t *testing.T) {
 	c := newCompiler(t, Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, programs(t, c, tc.expression).Reads(0)); diff != "" {
+			if diff := cmp.Diff(tc.want, programs(t, c, tc.expression).ListConditionTargets(0)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.expression, diff)
 			}
 		})
@@ -204,7 +204,7 @@ func FuzzCompile(f *testing.F) {
 		if p == nil {
 			return
 		}
-		if got := p.Conditions(t.Context(), in)[0]; got.Err != nil && got.Err.Kind == Internal {
+		if got := p.EvaluateConditions(t.Context(), in)[0]; got.Err != nil && got.Err.Kind == Internal {
 			t.Fatal(got.Err)
 		}
 	})
@@ -268,7 +268,7 @@ func TestTooMuchSourceDoesNotCompile(t *testing.T) {
 // Only a few specs are compiled at a time; who waits hears of the end of the context.
 func TestCompilationsAreFew(t *testing.T) {
 	c := newCompiler(t, Limits{})
-	for range compilations {
+	for range maxCompilations {
 		c.places <- struct{}{}
 	}
 	ctx, cancel := context.WithCancel(t.Context())

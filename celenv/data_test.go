@@ -50,7 +50,7 @@ func TestData(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := dataPrograms(t, Limits{}, tc.expression)
 			for range 2 { // the same each time
-				got, problem := p.Data(t.Context(), in)
+				got, problem := p.EvaluateData(t.Context(), in)
 				if problem != nil {
 					t.Fatal(problem)
 				}
@@ -105,7 +105,7 @@ func TestDataErrors(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			tc.want.Path = "cloudEventData"
-			got, problem := dataPrograms(t, Limits{Steps: 10000}, tc.expression).Data(t.Context(), in)
+			got, problem := dataPrograms(t, Limits{Steps: 10000}, tc.expression).EvaluateData(t.Context(), in)
 			if diff := cmp.Diff(&tc.want, problem); diff != "" || got != "" {
 				t.Errorf("%s gave %q (-want +got):\n%s", tc.expression, got, diff)
 			}
@@ -114,7 +114,7 @@ func TestDataErrors(t *testing.T) {
 
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, problem := dataPrograms(t, Limits{}, "1").Data(over, in)
+	_, problem := dataPrograms(t, Limits{}, "1").EvaluateData(over, in)
 	if want := "cloudEventData: the evaluation was interrupted"; problem == nil || problem.Error() != want {
 		t.Errorf("got %v, want %s", problem, want)
 	}
@@ -148,10 +148,10 @@ func TestDataCompileErrors(t *testing.T) {
 
 func TestDataWarnings(t *testing.T) {
 	w := dataPrograms(t, Limits{}, `{"owner": svc.metadata.labels.owner}`).Warnings()
-	if len(w) != 1 || w[0].Field() != "spec.cloudEventData" || w[0].Hint != `write svc.metadata.?labels[?"owner"].orValue("")` {
+	if len(w) != 1 || w[0].FieldPath() != "spec.cloudEventData" || w[0].Hint != `write svc.metadata.?labels[?"owner"].orValue("")` {
 		t.Errorf("got %+v", w)
 	}
-	if w := programs(t, newCompiler(t, Limits{}), "true", `svc.metadata.labels.owner == ""`).Warnings(); len(w) != 1 || w[0].Field() != "spec.conditions[1]" {
+	if w := programs(t, newCompiler(t, Limits{}), "true", `svc.metadata.labels.owner == ""`).Warnings(); len(w) != 1 || w[0].FieldPath() != "spec.conditions[1]" {
 		t.Errorf("got %+v", w)
 	}
 }

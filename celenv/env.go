@@ -27,28 +27,28 @@ const (
 
 // The names that expressions read besides those of targets. Which of them one sees depends on where it stands.
 const (
-	variableParams  = "params"
-	variableTime    = "time"
+	nameParams      = "params"
+	nameTime        = "time"
 	nameItem        = "item"
 	nameObject      = "object"
 	nameItems       = "items"
 	prefixVariables = "variables."
 )
 
-// reserved says that no target may have a name.
-func reserved(name string) bool {
+// isReserved says that no target may have a name.
+func isReserved(name string) bool {
 	switch name {
-	case variableParams, variableTime, nameItem, nameObject, nameItems, "variables", "key":
+	case nameParams, nameTime, nameItem, nameObject, nameItems, "variables", "key":
 		return true
 	default:
 		return false
 	}
 }
 
-// version1 is the first version of the language. A version is never changed once it is released: what comes later is a
+// buildVersion1 gives the first version of the language. A version is never changed once it is released: what comes later is a
 // version of its own, so that an expression that compiled once compiles, and means the same, for ever. Every library
 // is pinned, because cel-go's default is its newest.
-func version1() []cel.EnvOption {
+func buildVersion1() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.CustomTypeAdapter(adapter{Adapter: types.DefaultTypeAdapter}),
 		cel.OptionalTypes(cel.OptionalTypesVersion(2)),
@@ -93,8 +93,8 @@ func version1() []cel.EnvOption {
 		library.References(),
 		library.Selectors(),
 
-		cel.Variable(variableParams, cel.MapType(cel.StringType, cel.DynType)),
-		cel.Variable(variableTime, cel.TimestampType),
+		cel.Variable(nameParams, cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable(nameTime, cel.TimestampType),
 		cel.Variable(nameItem, cel.DynType),
 		cel.Variable(nameObject, cel.DynType),
 		cel.Variable(nameItems, cel.ListType(cel.DynType)),
@@ -107,8 +107,8 @@ type Options struct {
 	Limits Limits
 }
 
-// sharedEnvs is how many environments are kept for the next spec with the same variables.
-const sharedEnvs = 256
+// maxSharedEnvs is how many environments are kept for the next spec with the same variables.
+const maxSharedEnvs = 256
 
 // Compiler turns specs into Programs. It is safe for concurrent use.
 type Compiler struct {
@@ -129,7 +129,7 @@ type Compiler struct {
 // NewCompiler builds the environment of the language.
 func NewCompiler(o Options) (*Compiler, error) {
 	labelSharedErrors()
-	env, err := cel.NewEnv(version1()...)
+	env, err := cel.NewEnv(buildVersion1()...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot build the CEL environment: %w", err)
 	}
@@ -147,8 +147,8 @@ func NewCompiler(o Options) (*Compiler, error) {
 		}
 	}
 	return &Compiler{
-		env: env, envs: lru.New(sharedEnvs), limits: o.Limits.orDefaults(), charges: charges(), bindings: bindings, functions: all,
-		typeParameters: typeParameters(env), places: make(chan struct{}, compilations),
+		env: env, envs: lru.New(maxSharedEnvs), limits: o.Limits.withDefaults(), charges: newChargeTable(), bindings: bindings, functions: all,
+		typeParameters: countTypeParameters(env), places: make(chan struct{}, maxCompilations),
 	}, nil
 }
 

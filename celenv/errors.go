@@ -53,7 +53,7 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.Path != "" {
-		b.WriteString(e.place() + ": ")
+		b.WriteString(e.formatPlace() + ": ")
 	}
 	b.WriteString(e.Message)
 	if e.Object != "" {
@@ -65,24 +65,24 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// place is the path, and the position in the expression where it is known.
-func (e *Error) place() string {
+// formatPlace writes the path, and the position in the expression where it is known.
+func (e *Error) formatPlace() string {
 	if e.Line == 0 {
 		return e.Path
 	}
 	return fmt.Sprintf("%s at %d:%d", e.Path, e.Line, e.Column)
 }
 
-// of is the same error of the expression at a path.
-func (e *Error) of(path string) *Error {
+// withPath gives the same error of the expression at a path.
+func (e *Error) withPath(path string) *Error {
 	there := *e
 	there.Path = path
 	return &there
 }
 
-// snippet is a line of the source and a caret below the column, which counts from 1. Long lines are cut around it,
+// makeSnippet makes a line of the source and a caret below the column, which counts from 1. Long lines are cut around it,
 // which an ellipsis says.
-func snippet(source string, line, column int) string {
+func makeSnippet(source string, line, column int) string {
 	const before, after = 100, 60
 	lines := strings.Split(source, "\n")
 	if line < 1 || line > len(lines) || column < 1 {
@@ -108,8 +108,8 @@ func snippet(source string, line, column int) string {
 	return "  | " + string(shown) + "\n  | " + string(pad) + "^"
 }
 
-// cut shortens text for people to at most n bytes, at a code point.
-func cut(text string, n int) string {
+// truncateText shortens text for people to at most n bytes, at a code point.
+func truncateText(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}

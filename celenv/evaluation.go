@@ -16,32 +16,32 @@ import (
 // Evaluation is one look of all expressions at one Input. A variable is computed when an expression first reads it, and
 // kept for the others.
 //
-// It is for one goroutine, has its Programs for itself from Begin to Close, and is of no use afterwards: nor is what it
+// It is for one goroutine, has its Programs for itself from BeginEvaluation to Close, and is of no use afterwards: nor is what it
 // gave, but for plain Go values. Nobody should wait for anything else in between.
 type Evaluation struct {
-	p      *Programs
-	values map[string]any // the targets, params and time
-	memos  []memo         // of the spec's variables, by slot
-	shared budget
-	// all is what is left of Limits.AllSteps to answers, and besides to what is foreseen and explained.
-	all, besides int64
-	// over is why nothing is answered any more, with the expression at which that was found; nil while it is.
-	over     *Error
-	retained int64 // bytes
-	closed   bool
-	// explained are those that have been made.
-	explained []*explanation
+	p            *Programs
+	values       map[string]any // the targets, params and time
+	memos        []memo         // of the spec's variables, by slot
+	sharedBudget budget
+	// answerSteps is what is left of Limits.AllSteps to answers, and extraSteps to what is foreseen and explained.
+	answerSteps, extraSteps int64
+	// abortReason is why nothing is answered any more, with the expression at which that was found; nil while it is.
+	abortReason *Error
+	retained    int64 // bytes
+	closed      bool
+	// explanations are those that have been made.
+	explanations []*explanation
 
 	// rule is whose expression runs, or was the last one; nil before.
 	rule *ruleProgram
 	// item is the one that expressions are about; nil when there is none, or more than one.
-	item      *Item
-	itemMemos []memo // of the rule's variables for this item
-	itemSpent budget // what is left to it
-	items     ref.Val
-	object    map[string]any // what a patch is about
+	item       *Item
+	itemMemos  []memo // of the rule's variables for this item
+	itemBudget budget // what is left to it
+	items      ref.Val
+	object     map[string]any // what a patch is about
 
-	ahead foresight
+	ahead aheadState
 }
 
 // memo is a variable that has been read: a value, an error, or the reason why the evaluation stopped there.
@@ -58,53 +58,53 @@ type variableError struct {
 }
 
 func (e *variableError) Error() string {
-	return cut(fmt.Sprintf("%s has no value: %s (%s)", e.name, e.problem.Message, e.problem.place()), 1024)
+	return truncateText(fmt.Sprintf("%s has no value: %s (%s)", e.name, e.problem.Message, e.problem.formatPlace()), 1024)
 }
 
-// Begin waits for the other evaluations of these Programs to end, and begins one. Whoever gets one must Close it.
-func (p *Programs) Begin(ctx context.Context, in Input) (*Evaluation, *Error) {
-	return p.begin(ctx, in, p.limits.wall(in), p.limits.AllSteps)
+// BeginEvaluation waits for the other evaluations of these Programs to end, and begins one. Whoever gets one must Close it.
+func (p *Programs) BeginEvaluation(ctx context.Context, in Input) (*Evaluation, *Error) {
+	return p.beginWithin(ctx, in, p.limits.computeWall(in), p.limits.AllSteps)
 }
 
-// search begins an Evaluation that only looks for a moment. It has less of everything: a decision is made already.
-func (p *Programs) search(ctx context.Context, in Input) (*Evaluation, *Error) {
-	return p.begin(ctx, in, p.limits.Wall, p.limits.AllSteps/2)
+// beginSearch begins an Evaluation that only looks for a moment. It has less of everything: a decision is made already.
+func (p *Programs) beginSearch(ctx context.Context, in Input) (*Evaluation, *Error) {
+	return p.beginWithin(ctx, in, p.limits.Wall, p.limits.AllSteps/2)
 }
 
-func (p *Programs) begin(ctx context.Context, in Input, wall time.Duration, steps int64) (*Evaluation, *Error) {
+func (p *Programs) beginWithin(ctx context.Context, in Input, wall time.Duration, steps int64) (*Evaluation, *Error) {
 	waiting, cancel := context.WithTimeoutCause(ctx, p.limits.Wall, errWall)
 	defer cancel()
 	if ctx.Err() == nil {
 		select {
 		case p.turn <- struct{}{}:
-			p.meter.begin(ctx, wall)
-			e := &Evaluation{p: p, values: in.variables(), memos: make([]memo, p.slots), all: steps, besides: steps / 2}
-			e.shared = p.limits.evaluation(&e.all)
-			e.ahead.forget()
+			p.meter.startClock(ctx, wall)
+			e := &Evaluation{p: p, values: in.collectVariables(), memos: make([]memo, p.slots), answerSteps: steps, extraSteps: steps / 2}
+			e.sharedBudget = p.limits.newSharedBudget(&e.answerSteps)
+			e.ahead.resetForesight()
 			return e, nil
 		case <-waiting.Done():
 		}
 	}
-	problem := (&meter{ctx: waiting, wall: p.limits.Wall}).interruption()
+	problem := (&meter{ctx: waiting, wall: p.limits.Wall}).newContextError()
 	problem.Hint = "" // it has not begun
 	return nil, problem
 }
 
-// Over says why nothing is answered any more, and at which expression that was found: what all of them may take is used up,
+// AbortReason says why nothing is answered any more, and at which expression that was found: what all of them may take is used up,
 // or the caller's context has ended. It is nil while there are answers. What was answered before is no basis for a decision.
-func (e *Evaluation) Over() *Error { return e.over }
+func (e *Evaluation) AbortReason() *Error { return e.abortReason }
 
-// Retain counts bytes that the caller holds on to, on behalf of an expression, until all answers are there. It is false once
-// they are more than Limits.Retained: then Over says so.
-func (e *Evaluation) Retain(path string, bytes int) bool {
-	if e.over != nil {
+// RetainBytes counts bytes that the caller holds on to, on behalf of an expression, until all answers are there. It is false once
+// they are more than Limits.Retained: then AbortReason says so.
+func (e *Evaluation) RetainBytes(path string, bytes int) bool {
+	if e.abortReason != nil {
 		return false
 	}
 	if e.retained += int64(bytes); e.retained > e.p.limits.Retained {
-		e.over = &Error{Kind: Exhausted, Path: path, Message: fmt.Sprintf("what the rules want takes more than %d bytes of memory", e.p.limits.Retained),
+		e.abortReason = &Error{Kind: Exhausted, Path: path, Message: fmt.Sprintf("what the rules want takes more than %d bytes of memory", e.p.limits.Retained),
 			Hint: "act on fewer items at once, or give shorter keys, reasons and patches"}
 	}
-	return e.over == nil
+	return e.abortReason == nil
 }
 
 // Close ends the evaluation and lets the next one begin.
@@ -113,37 +113,37 @@ func (e *Evaluation) Close() {
 		return
 	}
 	e.closed = true
-	for _, x := range e.explained {
-		x.forget()
+	for _, x := range e.explanations {
+		x.releaseProgram()
 	}
-	e.p.meter.release()
+	e.p.meter.releaseContext()
 	<-e.p.turn
 }
 
-// Conditions evaluates all conditions, in the order of the spec, each with what the earlier ones have left of the
+// EvaluateConditions evaluates all conditions, in the order of the spec, each with what the earlier ones have left of the
 // Limits. An error in one does not keep the others from being evaluated.
-func (e *Evaluation) Conditions() []Result {
+func (e *Evaluation) EvaluateConditions() []Result {
 	results := make([]Result, len(e.p.conditions))
 	for i, c := range e.p.conditions {
-		before := e.shared.cost()
-		out, problem := e.ask(c, &e.shared)
-		results[i] = Result{Value: problem == nil && out == types.True, Err: problem, Cost: e.shared.cost() - before}
+		before := e.sharedBudget.sumCost()
+		out, problem := e.evaluateAndForesee(c, &e.sharedBudget)
+		results[i] = Result{Value: problem == nil && out == types.True, Err: problem, Cost: e.sharedBudget.sumCost() - before}
 	}
 	return results
 }
 
-// Data evaluates cloudEventData, with Limits of its own, and gives its value as JSON: keys sorted, integers as they are,
+// EvaluateData evaluates cloudEventData, with Limits of its own, and gives its value as JSON: keys sorted, integers as they are,
 // at most MaxData bytes. It is empty without the expression.
-func (e *Evaluation) Data() (string, *Error) {
+func (e *Evaluation) EvaluateData() (string, *Error) {
 	if e.p.data == nil {
 		return "", nil
 	}
-	own := e.p.limits.evaluation(&e.all)
-	out, problem := e.p.data.value(e, &own)
+	own := e.p.limits.newSharedBudget(&e.answerSteps)
+	out, problem := e.p.data.evaluateIn(e, &own)
 	if problem != nil {
 		return "", problem
 	}
-	return e.p.data.json(out)
+	return e.p.data.encodeJSON(out)
 }
 
 // activation is an Evaluation as programs see it.
@@ -176,7 +176,7 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		return value, true
 	}
 	if v := e.p.variables[name]; v != nil {
-		return e.read(v, &e.memos[v.slot], &e.shared), true
+		return e.readVariable(v, &e.memos[v.slot], &e.sharedBudget), true
 	}
 	if e.rule == nil {
 		return nil, false
@@ -188,21 +188,21 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	case e.item == nil:
 		return types.NewErr("%s is computed for each item, and several share this patch: it sees items", name), true
 	}
-	return e.read(v, &e.itemMemos[v.slot], &e.itemSpent), true
+	return e.readVariable(v, &e.itemMemos[v.slot], &e.itemBudget), true
 }
 
-// read is the value of a variable, which is computed at the first time. What ends an evaluation in it, such as a limit,
+// readVariable gives the value of a variable, which is computed at the first time. What ends an evaluation in it, such as a limit,
 // ends that of whatever reads it too.
-func (e *Evaluation) read(v *variable, m *memo, from *budget) any {
+func (e *Evaluation) readVariable(v *variable, m *memo, from *budget) any {
 	switch {
 	case m.value != nil:
 		return m.value
 	case m.failure != nil:
 		return types.WrapErr(m.failure) // a new one: cel-go writes into it where it was read
 	case m.stopped != nil:
-		e.p.meter.stop(m.stopped)
+		e.p.meter.stopEvaluation(m.stopped)
 	}
-	out, problem := v.expression.value(e, from)
+	out, problem := v.expression.evaluateIn(e, from)
 	switch {
 	case problem == nil:
 		m.value = out
@@ -211,5 +211,5 @@ func (e *Evaluation) read(v *variable, m *memo, from *budget) any {
 	default:
 		m.stopped = &Error{Kind: problem.Kind, Message: (&variableError{name: v.name, problem: problem}).Error(), Hint: problem.Hint}
 	}
-	return e.read(v, m, from)
+	return e.readVariable(v, m, from)
 }

@@ -14,34 +14,34 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// carries says that a function gives what it gets, or a part of it, without looking at it: its first argument, and the
+// carriesArgument says that a function gives what it gets, or a part of it, without looking at it: its first argument, and the
 // value that is put into a map.
-func carries(function string) bool {
+func carriesArgument(function string) bool {
 	switch function {
 	case "cel.@mapInsert", "dyn", "first", "last", "optional.of", "reverse", "slice", "value":
 		return true
 	default:
-		return counts(function)
+		return countsElements(function)
 	}
 }
 
-// counts says that a function only looks at how much there is.
-func counts(function string) bool { return function == "hasValue" || function == "size" }
+// countsElements says that a function only looks at how much there is.
+func countsElements(function string) bool { return function == "hasValue" || function == "size" }
 
-// keeps says that the result of a function can move, or hold what does, when its arguments do.
-func keeps(function string) bool {
+// keepsMovement says that the result of a function can move, or hold what does, when its arguments do.
+func keepsMovement(function string) bool {
 	switch function {
 	case operators.Add, operators.Subtract, operators.Divide, "int", "timestamp", "duration", "max", "min",
 		"getHours", "getMinutes", "getSeconds", "getMilliseconds":
 		return true
 	default:
-		return carries(function) && !counts(function)
+		return carriesArgument(function) && !countsElements(function)
 	}
 }
 
-// followed has the calls that can be given what moves follow it. It is an error if they are not all found in the program:
+// followCalls has the calls that can be given what moves follow it. It is an error if they are not all found in the program:
 // then cel-go plans them in a way that is not known here.
-func (c *Compiler) followed(calls map[int64]bool, l *lookout, m *meter) (follow interpreter.InterpretableDecoratorV2, complete func() error) {
+func (c *Compiler) followCalls(calls map[int64]bool, l *lookout, m *meter) (follow interpreter.InterpretableDecoratorV2, complete func() error) {
 	found := map[int64]bool{}
 	follow = func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		node, ok := i.(interpreter.InterpretableCall)
@@ -49,7 +49,7 @@ func (c *Compiler) followed(calls map[int64]bool, l *lookout, m *meter) (follow 
 			return i, nil
 		}
 		found[i.ID()] = true
-		return c.follower(node, l, m)
+		return c.newFollower(node, l, m)
 	}
 	complete = func() error {
 		if len(found) < len(calls) {
@@ -65,23 +65,23 @@ func (c *Compiler) followed(calls map[int64]bool, l *lookout, m *meter) (follow 
 //
 // It is no InterpretableCall: what cel-go would put in its place does not know what moves.
 type follower struct {
-	id       int64
-	function string
-	args     []interpreter.InterpretableV2
-	places   []argument // of the arguments of call
-	call     interpreter.InterpretableV2
-	l        *lookout
-	m        *meter
+	id            int64
+	function      string
+	args          []interpreter.InterpretableV2
+	evaluatedArgs []evaluatedArgument // of the arguments of call
+	call          interpreter.InterpretableV2
+	l             *lookout
+	m             *meter
 }
 
-func (c *Compiler) follower(node interpreter.InterpretableCall, l *lookout, m *meter) (interpreter.InterpretableV2, error) {
-	f := &follower{id: node.ID(), function: node.Function(), args: node.Args(), places: make([]argument, len(node.Args())), l: l, m: m}
-	args := make([]interpreter.InterpretableV2, len(f.places))
-	for i := range f.places {
-		args[i] = &f.places[i]
+func (c *Compiler) newFollower(node interpreter.InterpretableCall, l *lookout, m *meter) (interpreter.InterpretableV2, error) {
+	f := &follower{id: node.ID(), function: node.Function(), args: node.Args(), evaluatedArgs: make([]evaluatedArgument, len(node.Args())), l: l, m: m}
+	args := make([]interpreter.InterpretableV2, len(f.evaluatedArgs))
+	for i := range f.evaluatedArgs {
+		args[i] = &f.evaluatedArgs[i]
 	}
 	var err error
-	f.call, err = c.paid(interpreter.NewCall(f.id, f.function, node.OverloadID(), args, nil), c.charges[f.function], m)
+	f.call, err = c.meterCall(interpreter.NewCall(f.id, f.function, node.OverloadID(), args, nil), c.charges[f.function], m)
 	return f, err
 }
 
@@ -98,9 +98,9 @@ func (f *follower) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 		case types.IsUnknownOrError(b):
 			return b
 		case isMoving(a) || isMoving(b):
-			return f.two(a, b)
+			return f.applyTwo(a, b)
 		}
-		return f.several([]ref.Val{a, b})
+		return f.applySeveral([]ref.Val{a, b})
 	}
 	args := make([]ref.Val, len(f.args))
 	for i, a := range f.args {
@@ -111,56 +111,56 @@ func (f *follower) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 			return arg
 		}
 	}
-	if m, ok := args[0].(*moving); ok && len(args) == 1 {
-		return f.one(m)
+	if m, ok := args[0].(*movingValue); ok && len(args) == 1 {
+		return f.applyOne(m)
 	}
-	return f.several(args)
+	return f.applySeveral(args)
 }
 
-// of is what the call makes of arguments. It needs no variables, so that it can be asked later, too.
-func (f *follower) of(args ...ref.Val) ref.Val {
+// applyCall gives what the call makes of arguments. It needs no variables, so that it can be asked later, too.
+func (f *follower) applyCall(args ...ref.Val) ref.Val {
 	for i, arg := range args {
-		f.places[i].value = arg
+		f.evaluatedArgs[i].value = arg
 	}
 	result := f.call.Exec(nil)
-	for i := range f.places {
-		f.places[i].value = nil
+	for i := range f.evaluatedArgs {
+		f.evaluatedArgs[i].value = nil
 	}
 	return result
 }
 
-// several is a call with arguments that can hold what moves.
-func (f *follower) several(args []ref.Val) ref.Val {
+// applySeveral makes a call with arguments that can hold what moves.
+func (f *follower) applySeveral(args []ref.Val) ref.Val {
 	switch {
 	case f.function == operators.Add && isList(args[0]) && isList(args[1]), f.function == "cel.@mapInsert":
-		return f.of(args...)
-	case carries(f.function):
+		return f.applyCall(args...)
+	case carriesArgument(f.function):
 		for i := 1; i < len(args); i++ {
-			args[i], _ = f.l.still(args[i], f.m)
+			args[i], _ = f.l.freezeValue(args[i], f.m)
 		}
-		return f.of(args...)
+		return f.applyCall(args...)
 	case len(args) == 1 && isList(args[0]) && (f.function == "max" || f.function == "min"):
-		return f.extreme(args[0].(traits.Lister))
+		return f.findExtreme(args[0].(traits.Lister))
 	default:
-		return f.still(args...)
+		return f.applyFrozen(args...)
 	}
 }
 
-// still is a call that nothing is known of: it is given what its arguments are now, and when they change, its result may.
-func (f *follower) still(args ...ref.Val) ref.Val {
+// applyFrozen makes a call that nothing is known of: it is given what its arguments are now, and when they change, its result may.
+func (f *follower) applyFrozen(args ...ref.Val) ref.Val {
 	now := make([]ref.Val, len(args))
 	for i, arg := range args {
-		now[i], _ = f.l.still(arg, f.m)
+		now[i], _ = f.l.freezeValue(arg, f.m)
 	}
-	return f.of(now...)
+	return f.applyCall(now...)
 }
 
-// one is a call with one argument, which moves.
-func (f *follower) one(m *moving) ref.Val {
+// applyOne makes a call with one argument, which moves.
+func (f *follower) applyOne(m *movingValue) ref.Val {
 	isTimestamp := typeOf(m.now).Kind() == types.TimestampKind
 	switch f.function {
 	case "dyn", "optional.of":
-		return f.of(m)
+		return f.applyCall(m)
 	case "timestamp", "duration":
 		if m.step == nil && isTimestamp == (f.function == "timestamp") {
 			return m
@@ -169,47 +169,47 @@ func (f *follower) one(m *moving) ref.Val {
 		if m.step != nil {
 			return m
 		}
-		return f.stepping(m)
+		return f.convertToStep(m)
 	case "getHours", "getMinutes", "getSeconds", "getMilliseconds":
 		if m.step == nil && !isTimestamp {
-			return f.stepping(m)
+			return f.convertToStep(m)
 		}
 	}
-	if after, ok := f.turns(m, nil); ok {
-		f.l.change(after)
-		return f.of(m.now)
+	if after, ok := f.findTurn(m, nil); ok {
+		f.l.noteChange(after)
+		return f.applyCall(m.now)
 	}
-	return f.still(m)
+	return f.applyFrozen(m)
 }
 
-// stepping is the int that a call makes of a timestamp or a duration at any time. None of these calls gives less when it is
+// convertToStep gives the int that a call makes of a timestamp or a duration at any time. None of these calls gives less when it is
 // given more.
-func (f *follower) stepping(m *moving) ref.Val {
+func (f *follower) convertToStep(m *movingValue) ref.Val {
 	isTimestamp := typeOf(m.now).Kind() == types.TimestampKind
-	return f.stepped(m, f.of(m.now), func(x int64) int64 {
+	return f.deriveStep(m, f.applyCall(m.now), func(x int64) int64 {
 		var then ref.Val = types.Duration{Duration: time.Duration(x)}
 		if isTimestamp {
 			then = types.Timestamp{Time: time.Unix(0, x).UTC()}
 		}
-		n, ok := f.of(then).(types.Int)
+		n, ok := f.applyCall(then).(types.Int)
 		if !ok {
-			f.l.lose()
+			f.l.noteUnknown()
 		}
 		return int64(n)
 	})
 }
 
-// stepped is an int that moves as m does.
-func (f *follower) stepped(m *moving, now ref.Val, step func(int64) int64) ref.Val {
+// deriveStep gives an int that moves as m does.
+func (f *follower) deriveStep(m *movingValue, now ref.Val, step func(int64) int64) ref.Val {
 	if _, ok := now.(types.Int); !ok {
-		f.l.lose()
+		f.l.noteUnknown()
 		return now
 	}
-	return &moving{now: now, base: m.base, slope: m.slope, step: step, l: f.l}
+	return &movingValue{now: now, base: m.base, slope: m.slope, step: step, l: f.l}
 }
 
-// turns is when a part of a timestamp that goes with the time becomes another one, in nanoseconds from now.
-func (f *follower) turns(m *moving, place ref.Val) (after int64, ok bool) {
+// findTurn finds when a part of a timestamp that goes with the time becomes another one, in nanoseconds from now.
+func (f *follower) findTurn(m *movingValue, place ref.Val) (after int64, ok bool) {
 	now, ok := m.now.(types.Timestamp)
 	if !ok || m.slope != 1 {
 		return 0, false
@@ -220,41 +220,41 @@ func (f *follower) turns(m *moving, place ref.Val) (after int64, ok bool) {
 		if !isText {
 			return 0, false
 		}
-		location, known := zone(string(name))
+		location, known := parseZone(string(name))
 		if !known {
 			return 0, false
 		}
 		at = at.In(location)
 	}
-	next, ok := turnOf(f.function, at)
+	next, ok := findNextTurn(f.function, at)
 	return int64(next.Sub(at)), ok
 }
 
-// two is a call with two arguments, of which at least one moves.
-func (f *follower) two(a, b ref.Val) ref.Val {
+// applyTwo makes a call with two arguments, of which at least one moves.
+func (f *follower) applyTwo(a, b ref.Val) ref.Val {
 	switch f.function {
 	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals, operators.Equals, operators.NotEquals:
-		if f.compares(a, b) {
-			return f.of(nowOf(a), nowOf(b))
+		if f.noteComparison(a, b) {
+			return f.applyCall(nowOf(a), nowOf(b))
 		}
 	case operators.Add, operators.Subtract:
-		return f.shift(a, b)
+		return f.addOrSubtract(a, b)
 	case operators.Divide:
-		if m, n, ok := stepAndNumber(a, b); ok && n > 0 {
-			return f.stepped(m, f.of(m.now, b), func(x int64) int64 { return m.step(x) / n })
+		if m, n, ok := matchStepAndNumber(a, b); ok && n > 0 {
+			return f.deriveStep(m, f.applyCall(m.now, b), func(x int64) int64 { return m.step(x) / n })
 		}
 	}
-	if m, ok := a.(*moving); ok && !isMoving(b) {
-		if after, known := f.turns(m, b); known {
-			f.l.change(after)
-			return f.of(m.now, b)
+	if m, ok := a.(*movingValue); ok && !isMoving(b) {
+		if after, known := f.findTurn(m, b); known {
+			f.l.noteChange(after)
+			return f.applyCall(m.now, b)
 		}
 	}
-	return f.several([]ref.Val{a, b})
+	return f.applySeveral([]ref.Val{a, b})
 }
 
-// compares notes when two values compare in another way. It is not ok for what it cannot say that of.
-func (f *follower) compares(a, b ref.Val) bool {
+// noteComparison notes when two values compare in another way. It is not ok for what it cannot say that of.
+func (f *follower) noteComparison(a, b ref.Val) bool {
 	if isTime(a) && isTime(b) {
 		one, oneKnown := lineOf(a)
 		other, otherKnown := lineOf(b)
@@ -262,83 +262,83 @@ func (f *follower) compares(a, b ref.Val) bool {
 		case !oneKnown || !otherKnown:
 			return false
 		case one.kind == other.kind: // a timestamp and a duration always compare in the same way
-			f.l.cross(f.function, one, other)
+			f.l.noteCrossing(f.function, one, other)
 		}
 		return true
 	}
-	if m, n, ok := stepAndNumber(a, b); ok {
-		m.passes(f.function, n)
+	if m, n, ok := matchStepAndNumber(a, b); ok {
+		m.notePassing(f.function, n)
 		return true
 	}
-	if m, n, ok := stepAndNumber(b, a); ok {
-		m.passes(mirrored(f.function), n)
+	if m, n, ok := matchStepAndNumber(b, a); ok {
+		m.notePassing(mirrorOperator(f.function), n)
 		return true
 	}
 	return false
 }
 
-// stepAndNumber are a moving int and a number, of which no sum is too large within the horizon.
-func stepAndNumber(a, b ref.Val) (m *moving, n int64, ok bool) {
-	m, isMoving := a.(*moving)
+// matchStepAndNumber gives a moving int and a number, of which no sum is too large within the horizon.
+func matchStepAndNumber(a, b ref.Val) (m *movingValue, n int64, ok bool) {
+	m, isMoving := a.(*movingValue)
 	number, isInt := b.(types.Int)
 	const large, tooLarge = 1 << 60, 1 << 62
 	if !isMoving || m.step == nil || !isInt || number <= -large || large <= number {
 		return nil, 0, false
 	}
-	for _, k := range []int64{0, m.last()} {
-		if x := m.at(k); x <= -tooLarge || tooLarge <= x {
+	for _, k := range []int64{0, m.computeSpan()} {
+		if x := m.valueAt(k); x <= -tooLarge || tooLarge <= x {
 			return nil, 0, false
 		}
 	}
 	return m, int64(number), true
 }
 
-// shift is a sum or a difference.
-func (f *follower) shift(a, b ref.Val) ref.Val {
+// addOrSubtract makes a sum or a difference.
+func (f *follower) addOrSubtract(a, b ref.Val) ref.Val {
 	subtracts := f.function == operators.Subtract
-	if m, n, ok := stepAndNumber(a, b); ok {
+	if m, n, ok := matchStepAndNumber(a, b); ok {
 		if subtracts {
 			n = -n
 		}
-		return f.stepped(m, f.of(m.now, b), func(x int64) int64 { return m.step(x) + n })
+		return f.deriveStep(m, f.applyCall(m.now, b), func(x int64) int64 { return m.step(x) + n })
 	}
-	if m, n, ok := stepAndNumber(b, a); ok {
+	if m, n, ok := matchStepAndNumber(b, a); ok {
 		if !subtracts {
-			return f.stepped(m, f.of(a, m.now), func(x int64) int64 { return m.step(x) + n })
+			return f.deriveStep(m, f.applyCall(a, m.now), func(x int64) int64 { return m.step(x) + n })
 		}
 		// What is taken off rises: seen from the other side it never falls.
-		back := &moving{base: -m.base, slope: -m.slope}
-		return f.stepped(back, f.of(a, m.now), func(x int64) int64 { return n - m.step(-x) })
+		back := &movingValue{base: -m.base, slope: -m.slope}
+		return f.deriveStep(back, f.applyCall(a, m.now), func(x int64) int64 { return n - m.step(-x) })
 	}
 	one, oneKnown := lineOf(a)
 	other, otherKnown := lineOf(b)
 	if !oneKnown || !otherKnown {
-		return f.several([]ref.Val{a, b})
+		return f.applySeveral([]ref.Val{a, b})
 	}
 	slope := one.slope + other.slope
 	if subtracts {
 		slope = one.slope - other.slope
 	}
-	result := f.of(nowOf(a), nowOf(b))
+	result := f.applyCall(nowOf(a), nowOf(b))
 	sum, known := lineOf(result)
 	if !known || slope < -maxSlope || slope > maxSlope { // an error, or too far away
-		f.l.lose()
+		f.l.noteUnknown()
 		return result
 	}
-	return f.l.move(result, sum.base, slope)
+	return f.l.newMoving(result, sum.base, slope)
 }
 
-// extreme is max or min of a list. It is the same element until another one overtakes it.
-func (f *follower) extreme(list traits.Lister) ref.Val {
+// findExtreme makes max or min of a list. It is the same element until another one overtakes it.
+func (f *follower) findExtreme(list traits.Lister) ref.Val {
 	var lines []line
 	var found ref.Val
 	best := 0
 	for it := list.Iterator(); it.HasNext() == types.True; {
-		f.m.work(1)
+		f.m.paySteps(1)
 		element := it.Next()
 		next, known := lineOf(element)
 		if !known || len(lines) > 0 && lines[0].kind != next.kind {
-			return f.still(list)
+			return f.applyFrozen(list)
 		}
 		if found == nil || f.function == "max" && lines[best].base < next.base || f.function == "min" && next.base < lines[best].base {
 			found, best = element, len(lines)
@@ -346,22 +346,22 @@ func (f *follower) extreme(list traits.Lister) ref.Val {
 		lines = append(lines, next)
 	}
 	if found == nil {
-		return f.still(list)
+		return f.applyFrozen(list)
 	}
 	for i, other := range lines {
 		switch {
 		case i == best:
 		case f.function == "max":
-			f.l.cross(operators.Less, lines[best], other)
+			f.l.noteCrossing(operators.Less, lines[best], other)
 		default:
-			f.l.cross(operators.Greater, lines[best], other)
+			f.l.noteCrossing(operators.Greater, lines[best], other)
 		}
 	}
 	return found
 }
 
 func isMoving(v ref.Val) bool {
-	_, ok := v.(*moving)
+	_, ok := v.(*movingValue)
 	return ok
 }
 
@@ -370,30 +370,30 @@ func isList(v ref.Val) bool {
 	return ok
 }
 
-// still is a value as it is now, and whether there was anything in it that moves. That is noted: an int for when it becomes
+// freezeValue gives a value as it is now, and whether there was anything in it that moves. That is noted: an int for when it becomes
 // another one, and what is always another one as unknown.
-func (l *lookout) still(v ref.Val, m *meter) (now ref.Val, moved bool) {
+func (l *lookout) freezeValue(v ref.Val, m *meter) (now ref.Val, moved bool) {
 	switch v := v.(type) {
-	case *moving:
+	case *movingValue:
 		if v.step == nil {
-			l.lose()
+			l.noteUnknown()
 		} else {
-			v.steps()
+			v.noteNextStep()
 		}
 		return v.now, true
 	case *nativeList, *sortedMap: // of the Input
 		return v, false
 	case *types.Optional:
 		if v.HasValue() {
-			if value, moved := l.still(v.GetValue(), m); moved {
+			if value, moved := l.freezeValue(v.GetValue(), m); moved {
 				return types.OptionalOf(value), true
 			}
 		}
 	case traits.Lister:
 		var all []ref.Val
 		for it := v.Iterator(); it.HasNext() == types.True; {
-			m.work(1)
-			element, other := l.still(it.Next(), m)
+			m.paySteps(1)
+			element, other := l.freezeValue(it.Next(), m)
 			all, moved = append(all, element), moved || other
 		}
 		if moved {
@@ -402,9 +402,9 @@ func (l *lookout) still(v ref.Val, m *meter) (now ref.Val, moved bool) {
 	case traits.Mapper:
 		all := map[ref.Val]ref.Val{}
 		for it := v.Iterator(); it.HasNext() == types.True; {
-			m.work(1)
+			m.paySteps(1)
 			key := it.Next()
-			value, other := l.still(v.Get(key), m)
+			value, other := l.freezeValue(v.Get(key), m)
 			all[key], moved = value, moved || other
 		}
 		if moved {

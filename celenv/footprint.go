@@ -25,34 +25,34 @@ const (
 	footprintOfError   = 512
 )
 
-// footprint estimates the memory that an expression takes once it is compiled.
-func (c *Compiler) footprint(source string, parsed *ast.AST) int64 {
-	bytes := product(footprintOfSource, int64(len(source)))
+// estimateFootprint estimates the memory that an expression takes once it is compiled.
+func (c *Compiler) estimateFootprint(source string, parsed *ast.AST) int64 {
+	bytes := multiplyCapped(footprintOfSource, int64(len(source)))
 	ast.PreOrderVisit(parsed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() == ast.LiteralKind {
 			bytes += footprintOfLiteral
 			return
 		}
 		bytes += footprintOfNode
-		if e.Kind() != ast.CallKind || c.charges[e.AsCall().FunctionName()].match == nil {
+		if e.Kind() != ast.CallKind || c.charges[e.AsCall().FunctionName()].forPattern == nil {
 			return
 		}
-		for _, arg := range children(e) {
+		for _, arg := range listChildren(e) {
 			if arg.Kind() != ast.LiteralKind {
 				continue
 			}
 			if text, ok := arg.AsLiteral().(types.String); ok {
-				bytes += product(footprintOfPattern, min(patternSize(string(text)), maxPatternSize))
+				bytes += multiplyCapped(footprintOfPattern, min(measurePattern(string(text)), maxPatternSize))
 			}
 		}
 	}))
 	return bytes
 }
 
-// take takes bytes off what the spec has left. It is an error if that is too little.
-func (s *scope) take(t *tree, bytes int64) *Error {
+// reserveRoom takes bytes off what the spec has left. It is an error if that is too little.
+func (s *scope) reserveRoom(t *tree, bytes int64) *Error {
 	if bytes > *s.room {
-		return t.locate(&Error{
+		return t.locateError(&Error{
 			Kind:    Invalid,
 			Message: fmt.Sprintf("the expressions up to this one would take more than %d MiB of memory once they are compiled", maxFootprint>>20),
 			Hint:    "write shorter expressions: take long lists from an object or a parameter, put what occurs often into a variable, or use several Cleaners",
@@ -62,8 +62,8 @@ func (s *scope) take(t *tree, bytes int64) *Error {
 	return nil
 }
 
-// footprintOf is about how much memory programs and errors take while they are remembered.
-func footprintOf(p *Programs, errs field.ErrorList) int64 {
+// sumFootprint adds up about how much memory programs and errors take while they are remembered.
+func sumFootprint(p *Programs, errs field.ErrorList) int64 {
 	bytes := int64(footprintOfSpec)
 	if p != nil {
 		bytes += p.footprint

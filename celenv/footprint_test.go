@@ -78,7 +78,7 @@ func TestFootprint(t *testing.T) {
 				}
 				for _, x := range p.conditions {
 					if x.readsTime {
-						x.ahead.plan()
+						x.ahead.ensureProgram()
 					}
 				}
 				kept[i] = p
@@ -186,7 +186,7 @@ func TestExplanationsAreDropped(t *testing.T) {
 	in := Input{Targets: map[string]any{"revisions": map[string]any{"items": map[string]any{}}}, Time: time.Unix(1, 0)}
 	before := heap()
 	for range 2 {
-		results := p.Conditions(t.Context(), in)
+		results := p.EvaluateConditions(t.Context(), in)
 		if err := results[0].Err; err == nil || !strings.Contains(err.Error(), "b") {
 			t.Fatalf("the evaluation gave %v", err)
 		}

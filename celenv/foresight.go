@@ -22,21 +22,21 @@ type Foresight struct {
 	Unknown bool
 }
 
-// foresight is what an Evaluation knows of the time to come. Expressions that read the time are evaluated once more for it,
+// aheadState is what an Evaluation knows of the time to come. Expressions that read the time are evaluated once more for it,
 // by programs of their own: an answer never depends on what is foreseen, and if the two do not give the same, nothing is.
-type foresight struct {
-	time *moving // of the evaluation; nil before the first look
-	// memos are the spec's variables that read the time, itemMemos the rule's for about.
-	memos, itemMemos []foreseen
-	about            *Item
-	shared, item     budget // as much as the answers have
-	found            lookout
+type aheadState struct {
+	time *movingValue // of the evaluation; nil before the first look
+	// memos are the spec's variables that read the time, itemMemos the rule's for currentItem.
+	memos, itemMemos         []aheadMemo
+	currentItem              *Item
+	sharedBudget, itemBudget budget // as much as the answers have
+	found                    lookout
 	// slopes are how fast the values of orderBy move, by the expression.
 	slopes map[*expression]int64
 }
 
-// foreseen is a variable that has been read, and until when it is what it is.
-type foreseen struct {
+// aheadMemo is a variable that has been read, and until when it is what it is.
+type aheadMemo struct {
 	value   ref.Val
 	failure error
 	stopped *Error
@@ -48,57 +48,57 @@ type foreseen struct {
 func (e *Evaluation) Foresight() Foresight {
 	f := Foresight{Unknown: e.ahead.found.unknown}
 	if k := e.ahead.found.until; k != never {
-		f.Until = e.now().Add(time.Duration(k))
+		f.Until = e.getTime().Add(time.Duration(k))
 	}
 	return f
 }
 
-// now is the time that expressions see.
-func (e *Evaluation) now() time.Time {
-	now, _ := e.values[variableTime].(time.Time)
+// getTime gives the time that expressions see.
+func (e *Evaluation) getTime() time.Time {
+	now, _ := e.values[nameTime].(time.Time)
 	return now
 }
 
-// forget has everything foreseen anew.
-func (f *foresight) forget() { *f = foresight{found: lookout{until: never}} }
+// resetForesight has everything foreseen anew.
+func (f *aheadState) resetForesight() { *f = aheadState{found: lookout{until: never}} }
 
-// ask evaluates an expression, and finds out until when its answer holds.
-func (e *Evaluation) ask(x *expression, from *budget) (ref.Val, *Error) {
-	out, problem := x.value(e, from)
+// evaluateAndForesee evaluates an expression, and finds out until when its answer holds.
+func (e *Evaluation) evaluateAndForesee(x *expression, from *budget) (ref.Val, *Error) {
+	out, problem := x.evaluateIn(e, from)
 	if x.readsTime {
-		e.foresee(x, from, out, problem == nil || problem.Kind == Runtime)
+		e.foreseeAnswer(x, from, out, problem == nil || problem.Kind == Runtime)
 	}
 	return out, problem
 }
 
-// foresee takes until when an answer holds; out is nil if it is an error. Without an answer there is nothing to foresee.
-func (e *Evaluation) foresee(x *expression, from *budget, out ref.Val, answered bool) {
+// foreseeAnswer takes until when an answer holds; out is nil if it is an error. Without an answer there is nothing to foresee.
+func (e *Evaluation) foreseeAnswer(x *expression, from *budget, out ref.Val, answered bool) {
 	l, value := lookout{unknown: true, until: never}, ref.Val(nil)
-	if answered && x.ahead.plan() && e.p.meter.spares() {
-		l, value = e.lookAhead(x, e.beside(from), out)
+	if answered && x.ahead.ensureProgram() && e.p.meter.hasSpareTime() {
+		l, value = e.lookAhead(x, e.selectAheadBudget(from), out)
 	}
 	if x.want == wantOrder && !l.unknown {
 		e.foreseeOrder(x, value, &l)
 	}
-	e.ahead.found.add(l)
+	e.ahead.found.mergeLookout(l)
 }
 
-// beside is the budget for looking ahead that belongs to one for answers.
-func (e *Evaluation) beside(from *budget) *budget {
+// selectAheadBudget gives the budget for looking ahead that belongs to one for answers.
+func (e *Evaluation) selectAheadBudget(from *budget) *budget {
 	switch f := &e.ahead; from {
-	case &e.shared:
-		if f.shared.maxSteps == 0 {
-			f.shared = e.p.limits.evaluation(&e.besides)
+	case &e.sharedBudget:
+		if f.sharedBudget.maxSteps == 0 {
+			f.sharedBudget = e.p.limits.newSharedBudget(&e.extraSteps)
 		}
-		return &f.shared
-	case &e.itemSpent:
-		if f.about != e.item || f.item.maxSteps == 0 {
-			f.about, f.item = e.item, e.p.limits.items(1, &e.besides)
+		return &f.sharedBudget
+	case &e.itemBudget:
+		if f.currentItem != e.item || f.itemBudget.maxSteps == 0 {
+			f.currentItem, f.itemBudget = e.item, e.p.limits.newItemBudget(1, &e.extraSteps)
 			clear(f.itemMemos)
 		}
-		return &f.item
+		return &f.itemBudget
 	default:
-		own := newBudget(from.whose, from.maxSteps, from.maxGrowth, &e.besides)
+		own := newBudget(from.owner, from.maxSteps, from.maxGrowth, &e.extraSteps)
 		return &own
 	}
 }
@@ -112,12 +112,12 @@ func (e *Evaluation) lookAhead(x *expression, from *budget, out ref.Val) (found 
 	if !e.beginAhead() {
 		return lookout{until: never, unknown: true}, nil
 	}
-	value, failure, problem := e.attempt(x.ahead.program, (*aheadActivation)(e), from)
+	value, failure, problem := e.attemptProgram(x.ahead.program, (*aheadActivation)(e), from)
 	if failure == nil && problem == nil && x.movement.result && x.want != wantOrder {
-		value, problem = e.settle(value, from)
+		value, problem = e.freezeAnswer(value, from)
 	}
-	if problem != nil || (failure != nil) != (out == nil) || failure == nil && !same(out, value) {
-		l.lose()
+	if problem != nil || (failure != nil) != (out == nil) || failure == nil && !isSameValue(out, value) {
+		l.noteUnknown()
 	}
 	return *l, value
 }
@@ -125,18 +125,18 @@ func (e *Evaluation) lookAhead(x *expression, from *budget, out ref.Val) (found 
 // beginAhead has the time move. It is false for a time that is too far away.
 func (e *Evaluation) beginAhead() bool {
 	if e.ahead.time == nil {
-		now := types.Timestamp{Time: e.now()}
+		now := types.Timestamp{Time: e.getTime()}
 		start, ok := lineOf(now)
 		if !ok {
 			return false
 		}
-		e.ahead.time = &moving{now: now, base: start.base, slope: 1, l: e.p.lookout}
+		e.ahead.time = &movingValue{now: now, base: start.base, slope: 1, l: e.p.lookout}
 	}
 	return true
 }
 
-// settle is what an answer is now: it is looked at from here on.
-func (e *Evaluation) settle(value ref.Val, from *budget) (now ref.Val, problem *Error) {
+// freezeAnswer gives what an answer is now: it is looked at from here on.
+func (e *Evaluation) freezeAnswer(value ref.Val, from *budget) (now ref.Val, problem *Error) {
 	m := e.p.meter
 	paying := m.budget
 	m.budget, m.stopped = from, nil
@@ -146,12 +146,12 @@ func (e *Evaluation) settle(value ref.Val, from *budget) (now ref.Val, problem *
 			now, problem = value, &Error{Kind: Exhausted, Message: "the value is too large"}
 		}
 	}()
-	now, _ = e.p.lookout.still(value, m)
+	now, _ = e.p.lookout.freezeValue(value, m)
 	return now, nil
 }
 
-// same says that two values are equal, as far as that is cheap to say.
-func same(a, b ref.Val) bool {
+// isSameValue says that two values are equal, as far as that is cheap to say.
+func isSameValue(a, b ref.Val) bool {
 	switch a.(type) {
 	case types.Bool, types.Int, types.Uint, types.Double, types.String, types.Timestamp, types.Duration:
 		return a.Equal(nowOf(b)) == types.True
@@ -163,11 +163,11 @@ func same(a, b ref.Val) bool {
 // foreseeOrder takes a value of orderBy. Values that all go on at one speed stay in their order.
 func (e *Evaluation) foreseeOrder(x *expression, value ref.Val, l *lookout) {
 	slope := int64(0)
-	if m, ok := value.(*moving); ok {
+	if m, ok := value.(*movingValue); ok {
 		if m.step != nil {
 			*e.p.lookout = lookout{until: never}
-			m.steps()
-			l.add(*e.p.lookout)
+			m.noteNextStep()
+			l.mergeLookout(*e.p.lookout)
 			return
 		}
 		slope = m.slope
@@ -179,35 +179,35 @@ func (e *Evaluation) foreseeOrder(x *expression, value ref.Val, l *lookout) {
 	case !ok:
 		e.ahead.slopes[x] = slope
 	case known != slope:
-		l.lose()
+		l.noteUnknown()
 	}
 }
 
 // readAhead is the value of a variable that reads the time, with the time moving. Until when it is that counts for
 // everybody who reads it.
-func (e *Evaluation) readAhead(v *variable, f *foreseen, from *budget) any {
+func (e *Evaluation) readAhead(v *variable, f *aheadMemo, from *budget) any {
 	if f.value == nil && f.failure == nil && f.stopped == nil {
 		e.computeAhead(v, f, from)
 	}
-	e.p.lookout.add(f.lookout)
+	e.p.lookout.mergeLookout(f.lookout)
 	switch {
 	case f.stopped != nil:
-		e.p.meter.stop(f.stopped)
+		e.p.meter.stopEvaluation(f.stopped)
 	case f.failure != nil:
-		return types.WrapErr(f.failure) // as in read
+		return types.WrapErr(f.failure) // as in readVariableVariable
 	}
 	return f.value
 }
 
-func (e *Evaluation) computeAhead(v *variable, f *foreseen, from *budget) {
-	if !v.expression.ahead.plan() {
+func (e *Evaluation) computeAhead(v *variable, f *aheadMemo, from *budget) {
+	if !v.expression.ahead.ensureProgram() {
 		f.stopped = &Error{Kind: Internal, Message: v.name + " cannot be foreseen"}
 		return
 	}
 	l := e.p.lookout
 	before := *l
 	*l = lookout{until: never}
-	value, failure, problem := e.attempt(v.expression.ahead.program, (*aheadActivation)(e), from)
+	value, failure, problem := e.attemptProgram(v.expression.ahead.program, (*aheadActivation)(e), from)
 	f.value, f.stopped, f.lookout = value, problem, *l
 	if failure != nil {
 		f.failure = errors.New(failure.Error())
@@ -224,22 +224,22 @@ func (a *aheadActivation) Parent() interpreter.Activation { return nil }
 // ResolveName gives the value of a variable. What the time does not change is what answers rest on.
 func (a *aheadActivation) ResolveName(name string) (any, bool) {
 	e := (*Evaluation)(a)
-	if name == variableTime {
+	if name == nameTime {
 		return e.ahead.time, true
 	}
 	if v := e.p.variables[name]; v != nil && v.expression.readsTime {
 		if e.ahead.memos == nil {
-			e.ahead.memos = make([]foreseen, e.p.slots)
+			e.ahead.memos = make([]aheadMemo, e.p.slots)
 		}
-		return e.readAhead(v, &e.ahead.memos[v.slot], e.beside(&e.shared)), true
+		return e.readAhead(v, &e.ahead.memos[v.slot], e.selectAheadBudget(&e.sharedBudget)), true
 	}
 	if e.rule == nil || e.item == nil {
 		return (*activation)(a).ResolveName(name)
 	}
 	if v := e.rule.variables[name]; v != nil && v.expression.readsTime {
-		own := e.beside(&e.itemSpent)
+		own := e.selectAheadBudget(&e.itemBudget)
 		if len(e.ahead.itemMemos) < e.rule.slots {
-			e.ahead.itemMemos = make([]foreseen, e.rule.slots)
+			e.ahead.itemMemos = make([]aheadMemo, e.rule.slots)
 		}
 		return e.readAhead(v, &e.ahead.itemMemos[v.slot], own), true
 	}
@@ -256,8 +256,8 @@ type aheadProgram struct {
 	program  *program // nil if it cannot be foreseen
 }
 
-// plan says whether there is a program.
-func (a *aheadProgram) plan() bool {
+// ensureProgram says whether there is a program.
+func (a *aheadProgram) ensureProgram() bool {
 	if a.planned {
 		return a.program != nil
 	}
@@ -265,25 +265,25 @@ func (a *aheadProgram) plan() bool {
 	if a.x.movement.blind {
 		return false
 	}
-	follow, complete := a.compiler.followed(a.x.movement.calls, a.programs.lookout, a.programs.meter)
-	program, err := a.compiler.plan(a.x.env, a.x.ast, a.programs.meter, true, follow, a.compiler.metered(a.x.ast, a.programs.meter))
+	follow, complete := a.compiler.followCalls(a.x.movement.calls, a.programs.lookout, a.programs.meter)
+	program, err := a.compiler.planProgram(a.x.env, a.x.ast, a.programs.meter, true, follow, a.compiler.meterProgram(a.x.ast, a.programs.meter))
 	if err == nil && complete() == nil {
 		a.program = program
 	}
 	return a.program != nil
 }
 
-// maxFlips bounds how many moments Flip looks at.
+// maxFlips bounds how many moments FindFlip looks at.
 const maxFlips = 32
 
-// Flip looks for the first moment after in.Time, and not after limit, at which a condition gives another answer than
+// FindFlip looks for the first moment after in.Time, and not after limit, at which a condition gives another answer than
 // results say if nothing but the time changes; an error is an answer, too, and one is like another. Zero: there is none.
 // It is exact unless the answers cannot be foreseen, or come too close to another too often: then it is a moment up to
 // which they are known to hold.
 //
 // first is what was foreseen at in.Time. Where answers may be others they are evaluated as of then, and so on, with one set
 // of Limits for all.
-func (p *Programs) Flip(ctx context.Context, in Input, results []Result, first Foresight, limit time.Time) (at time.Time, exact bool) {
+func (p *Programs) FindFlip(ctx context.Context, in Input, results []Result, first Foresight, limit time.Time) (at time.Time, exact bool) {
 	beyond := func(f Foresight) bool { return f.Until.IsZero() || f.Until.After(limit) }
 	switch {
 	case first.Unknown:
@@ -292,14 +292,14 @@ func (p *Programs) Flip(ctx context.Context, in Input, results []Result, first F
 		return time.Time{}, true
 	}
 	at = first.Until
-	e, interrupted := p.search(ctx, in)
+	e, interrupted := p.beginSearch(ctx, in)
 	if interrupted != nil {
 		return at, false
 	}
 	defer e.Close()
 	for range maxFlips {
 		e.setTime(at)
-		flipped, known := e.flipped(results)
+		flipped, known := e.haveFlipped(results)
 		next := e.Foresight()
 		switch {
 		case !known:
@@ -316,13 +316,13 @@ func (p *Programs) Flip(ctx context.Context, in Input, results []Result, first F
 	return at, false
 }
 
-// flipped says whether a condition that reads the time gives another answer than before. It is not known if one is stopped.
-func (e *Evaluation) flipped(results []Result) (flipped, known bool) {
+// haveFlipped says whether a condition that reads the time gives another answer than before. It is not known if one is stopped.
+func (e *Evaluation) haveFlipped(results []Result) (flipped, known bool) {
 	for i, c := range e.p.conditions {
 		if !c.readsTime {
 			continue
 		}
-		out, failure, problem := c.attempt(e, &e.shared)
+		out, failure, problem := c.attemptIn(e, &e.sharedBudget)
 		if problem != nil {
 			return false, false
 		}
@@ -331,7 +331,7 @@ func (e *Evaluation) flipped(results []Result) (flipped, known bool) {
 		if failed != (results[i].Err != nil) || !failed && (out == types.True) != results[i].Value {
 			return true, true
 		}
-		e.foresee(c, &e.shared, out, true)
+		e.foreseeAnswer(c, &e.sharedBudget, out, true)
 	}
 	return false, true
 }

@@ -222,29 +222,29 @@ func (e *Evaluation) answers(t *testing.T) string {
 		}
 		fmt.Fprint(&b, answer, " ")
 	}
-	for _, r := range e.Conditions() {
+	for _, r := range e.EvaluateConditions() {
 		say(r.Value, r.Err)
 	}
-	r := e.Rule(0)
-	items, problem := r.Items()
+	r := e.SelectRule(0)
+	items, problem := r.EvaluateItems()
 	say(len(items), problem)
 	var orders []Order
 	for _, i := range items {
-		say(i.When())
-		say(i.Unless())
-		say(i.Group())
-		order, problem := i.Order()
+		say(i.EvaluateWhen())
+		say(i.EvaluateUnless())
+		say(i.EvaluateGroup())
+		order, problem := i.EvaluateOrder()
 		say("", problem)
 		if problem != nil {
 			continue
 		}
 		for _, before := range orders {
-			n, problem := r.Compare(before, order)
+			n, problem := r.CompareOrders(before, order)
 			say(n, problem)
 		}
 		orders = append(orders, order)
 	}
-	say(r.Keep(items))
+	say(r.EvaluateKeep(items))
 	return b.String()
 }
 
@@ -269,7 +269,7 @@ func unforeseeing(t *testing.T, c *Compiler, w *v1alpha1.Work) *Programs {
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	for _, x := range append(p.rules[0].expressions(), p.conditions...) {
+	for _, x := range append(p.rules[0].listExpressions(), p.conditions...) {
 		if x != nil && x.ahead != nil {
 			x.ahead.planned = true
 		}
@@ -277,7 +277,7 @@ func unforeseeing(t *testing.T, c *Compiler, w *v1alpha1.Work) *Programs {
 	return p
 }
 
-// Whatever the expressions and the objects are: before the moment that is foreseen no answer is another one, and what Flip
+// Whatever the expressions and the objects are: before the moment that is foreseen no answer is another one, and what FindFlip
 // finds is the first moment at which one is. All answers to compare with are given by programs that foresee nothing.
 func TestForesightOfRandomExpressions(t *testing.T) {
 	specs := 60
@@ -301,7 +301,7 @@ func TestForesightOfRandomExpressions(t *testing.T) {
 			offset := time.Duration(a.IntN(4*spanOfMoments)-spanOfMoments) * time.Second / 2
 			in := Input{Targets: a.targets(), Time: midsummer.Add(offset + time.Duration(a.IntN(3)-1))}
 			answers := func(p *Programs, at time.Time) (string, Foresight) {
-				e, problem := p.Begin(t.Context(), Input{Targets: in.Targets, Time: at})
+				e, problem := p.BeginEvaluation(t.Context(), Input{Targets: in.Targets, Time: at})
 				if problem != nil {
 					t.Fatal(problem)
 				}
@@ -339,9 +339,9 @@ func TestForesightOfRandomExpressions(t *testing.T) {
 			}
 
 			e := begin(t, p, in)
-			results, first := e.Conditions(), e.Foresight()
+			results, first := e.EvaluateConditions(), e.Foresight()
 			e.Close()
-			at, isExact := p.Flip(t.Context(), in, results, first, midsummer.Add(time.Hour))
+			at, isExact := p.FindFlip(t.Context(), in, results, first, midsummer.Add(time.Hour))
 			switch {
 			case first.Unknown:
 			case !flip.IsZero() && (at.IsZero() || at.After(flip)):

@@ -23,10 +23,10 @@ import (
 func foresees(t *testing.T, p *Programs, in Input, within time.Duration) string {
 	t.Helper()
 	e := begin(t, p, in)
-	results := e.Conditions()
+	results := e.EvaluateConditions()
 	first := e.Foresight()
 	e.Close()
-	at, exact := p.Flip(t.Context(), in, results, first, in.Time.Add(within))
+	at, exact := p.FindFlip(t.Context(), in, results, first, in.Time.Add(within))
 	switch {
 	case first.Unknown && at.IsZero():
 		return "unknown"
@@ -198,33 +198,33 @@ func TestForesightOfRules(t *testing.T) {
 		"MovingItems":   {func(r *v1alpha1.Rule) { r.ForEach = "pods.items.map(p, age(p))" }, nil, "unknown"},
 		"Unless": {func(r *v1alpha1.Rule) { r.Unless = old(24) }, func(_ *testing.T, items []*Item, _ *RuleEvaluation) {
 			for _, i := range items {
-				_, _ = i.Unless()
+				_, _ = i.EvaluateUnless()
 			}
 		}, "12h0m0.000000001s"},
 		"NotAsked": {func(r *v1alpha1.Rule) { r.Unless = old(24) }, nil, "never"},
 		"Group": {func(r *v1alpha1.Rule) { r.GroupBy = "age(item).getHours() / 24" }, func(_ *testing.T, items []*Item, _ *RuleEvaluation) {
-			_, _ = items[1].Group()
+			_, _ = items[1].EvaluateGroup()
 		}, "16h0m0s"},
 		"Keep": {func(r *v1alpha1.Rule) {
 			r.Keep = new(intstr.FromString("time > timestamp('2025-03-29T13:00:00Z') ? 1 : 2"))
 		},
 			func(t *testing.T, items []*Item, r *RuleEvaluation) {
-				if n, err := r.Keep(items); n != 2 || err != nil {
+				if n, err := r.EvaluateKeep(items); n != 2 || err != nil {
 					t.Error(n, err)
 				}
 			}, "1h0m0.000000001s"},
 		"Patch": {func(r *v1alpha1.Rule) {
 			r.Actions = []v1alpha1.RuleAction{{Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: `{"a": age(object) > duration("24h") ? "old" : "young"}`}}}
 		}, func(t *testing.T, items []*Item, r *RuleEvaluation) {
-			if _, err := r.Patch(0, items[0].Object(), items[:1]); err != nil {
+			if _, err := r.EvaluatePatch(0, items[0].AsObject(), items[:1]); err != nil {
 				t.Error(err)
 			}
-			if _, err := r.Patch(0, items[1].Object(), items); err != nil {
+			if _, err := r.EvaluatePatch(0, items[1].AsObject(), items); err != nil {
 				t.Error(err)
 			}
 		}, "12h0m0.000000001s"},
 		"Reason": {func(r *v1alpha1.Rule) { r.Reason = "string(time)" }, func(t *testing.T, items []*Item, _ *RuleEvaluation) {
-			if text, err := items[0].Reason(); text != "2025-03-29T12:00:00Z" || err != nil {
+			if text, err := items[0].EvaluateReason(); text != "2025-03-29T12:00:00Z" || err != nil {
 				t.Error(text, err)
 			}
 		}, "never"},
@@ -246,10 +246,10 @@ func TestForesightOfRules(t *testing.T) {
 			e := begin(t, p, Input{Time: at("2025-03-29T12:00:00Z"), Targets: map[string]any{"nodes": list(), "config": nil,
 				"pods": list(born("a", "2025-03-29T00:00:00Z"), born("b", "2025-03-29T04:00:00Z"))}})
 			defer e.Close()
-			r := e.Rule(0)
+			r := e.SelectRule(0)
 			all := items(t, r)
 			for _, i := range all {
-				if _, err := i.When(); err != nil {
+				if _, err := i.EvaluateWhen(); err != nil {
 					t.Error(err)
 				}
 			}
@@ -261,7 +261,7 @@ func TestForesightOfRules(t *testing.T) {
 			case f.Unknown:
 				got = "unknown"
 			case !f.Until.IsZero():
-				got = f.Until.Sub(e.now()).String()
+				got = f.Until.Sub(e.getTime()).String()
 			}
 			if got != tc.want {
 				t.Errorf("got %s, want %s", got, tc.want)
@@ -272,7 +272,7 @@ func TestForesightOfRules(t *testing.T) {
 
 func order(_ *testing.T, items []*Item, _ *RuleEvaluation) {
 	for _, i := range items {
-		_, _ = i.Order()
+		_, _ = i.EvaluateOrder()
 	}
 }
 
@@ -282,7 +282,7 @@ func TestForesightIsPaidApart(t *testing.T) {
 	p := programs(t, newCompiler(t, Limits{Steps: 25}), `[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(x, time > timestamp("2025-01-01T00:00:00Z"))`, "[1, 2, 3].all(x, x > 0)")
 	in := Input{Time: at("2025-01-02T00:00:00Z"), Targets: map[string]any{"revisions": list(), "svc": nil}}
 	e := begin(t, p, in)
-	results := e.Conditions()
+	results := e.EvaluateConditions()
 	if results[0].Cost != 10 || results[1].Cost != 3 || results[1].Err != nil {
 		t.Errorf("got %v", results)
 	}
@@ -295,7 +295,7 @@ func TestForesightIsPaidApart(t *testing.T) {
 	if got := foresees(t, p, in, time.Hour); got != "unknown" {
 		t.Errorf("what is too dear got %s", got)
 	}
-	if got := p.Conditions(t.Context(), in); !got[0].Value {
+	if got := p.EvaluateConditions(t.Context(), in); !got[0].Value {
 		t.Errorf("the answer is %v", got[0])
 	}
 }
@@ -306,12 +306,12 @@ func TestForesightLeavesTimeForAnswers(t *testing.T) {
 	in := Input{Time: at("2025-01-02T00:00:00Z"), Targets: map[string]any{"revisions": list(), "svc": nil}}
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // as if 40 of the 60 minutes were over
 	defer cancel()
-	e, problem := p.Begin(short, in)
+	e, problem := p.BeginEvaluation(short, in)
 	if problem != nil {
 		t.Fatal(problem)
 	}
 	defer e.Close()
-	if got := e.Conditions(); !got[0].Value || !e.Foresight().Unknown {
+	if got := e.EvaluateConditions(); !got[0].Value || !e.Foresight().Unknown {
 		t.Errorf("got %v, and %v is foreseen", got, e.Foresight())
 	}
 }
@@ -320,7 +320,7 @@ func TestForesightLeavesTimeForAnswers(t *testing.T) {
 func TestFlipIsBounded(t *testing.T) {
 	evaluations := 0
 	c := newCompiler(t, Limits{})
-	c.charges["matchesSelector"] = charge{before: func(*meter, []ref.Val) ref.Val { evaluations++; return nil }}
+	c.charges["matchesSelector"] = charge{beforeCall: func(*meter, []ref.Val) ref.Val { evaluations++; return nil }}
 	in := Input{Time: at("2025-01-01T01:00:00Z"), Targets: map[string]any{"svc": young(), "revisions": list()}}
 	cases := map[string]struct {
 		condition string
@@ -338,7 +338,7 @@ func TestFlipIsBounded(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			p := programs(t, c, `svc.metadata.?labels.orValue({}).size() == 0 && !matchesSelector({}, {}) || `+tc.condition)
-			_ = p.Conditions(t.Context(), in)
+			_ = p.EvaluateConditions(t.Context(), in)
 			evaluations = 0
 			got := foresees(t, p, in, tc.within)
 			if n := evaluations - 2; got != tc.want || n > tc.most {
@@ -349,7 +349,7 @@ func TestFlipIsBounded(t *testing.T) {
 	p := programs(t, c, `time.getHours() == 5`)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if at, exact := p.Flip(over, in, []Result{{}}, Foresight{Until: in.Time.Add(time.Hour)}, in.Time.Add(5*time.Hour)); exact || !at.Equal(in.Time.Add(time.Hour)) {
+	if at, exact := p.FindFlip(over, in, []Result{{}}, Foresight{Until: in.Time.Add(time.Hour)}, in.Time.Add(5*time.Hour)); exact || !at.Equal(in.Time.Add(time.Hour)) {
 		t.Errorf("who is interrupted got %s, %t", at, exact)
 	}
 }
@@ -361,7 +361,7 @@ func TestOnlyTheTimeIsForeseen(t *testing.T) {
 	if p.conditions[1].ahead.planned {
 		t.Error("it was planned before it was of use")
 	}
-	_ = p.Conditions(t.Context(), in)
+	_ = p.EvaluateConditions(t.Context(), in)
 	if p.conditions[0].ahead != nil || p.conditions[1].ahead.program == nil {
 		t.Errorf("%v and %v", p.conditions[0].ahead, p.conditions[1].ahead)
 	}
@@ -371,7 +371,7 @@ func TestOnlyTheTimeIsForeseen(t *testing.T) {
 func TestFollowedFunctions(t *testing.T) {
 	var got []string
 	for name := range newCompiler(t, Limits{}).env.Functions() {
-		if keeps(name) || counts(name) {
+		if keepsMovement(name) || countsElements(name) {
 			got = append(got, name)
 		}
 	}

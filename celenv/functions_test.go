@@ -152,7 +152,7 @@ func TestFunctions(t *testing.T) {
 	c := newCompiler(t, Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := programs(t, c, tc.expression).Conditions(t.Context(), functionInput())
+			got := programs(t, c, tc.expression).EvaluateConditions(t.Context(), functionInput())
 			if got[0].Err != nil {
 				t.Logf("%s", got[0].Err.Snippet)
 			}
@@ -179,7 +179,7 @@ func TestCidrUsableOfTheSharedCases(t *testing.T) {
 	c := newCompiler(t, Limits{})
 	for _, tc := range cases {
 		expression := fmt.Sprintf("cidrUsable(%q, %d) == %d", tc.CIDR, tc.Reserved, tc.Usable)
-		if got := programs(t, c, expression).Conditions(t.Context(), functionInput()); got[0].Err != nil || !got[0].Value {
+		if got := programs(t, c, expression).EvaluateConditions(t.Context(), functionInput()); got[0].Err != nil || !got[0].Value {
 			t.Errorf("%s: %+v", expression, got[0])
 		}
 	}
@@ -229,7 +229,7 @@ func TestFunctionErrors(t *testing.T) {
 	c := newCompiler(t, Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := programs(t, c, tc.expression).Conditions(t.Context(), functionInput())[0]
+			got := programs(t, c, tc.expression).EvaluateConditions(t.Context(), functionInput())[0]
 			if got.Err == nil {
 				t.Fatalf("%s gave %v", tc.expression, got.Value)
 			}
@@ -259,7 +259,7 @@ func TestConversionsOfOptionals(t *testing.T) {
 		in := Input{Time: at("2025-01-01T00:00:00Z"), Targets: map[string]any{"svc": map[string]any{"notes": map[string]any{
 			"since": "2024-01-01T00:00:00Z", "for": "90s", "number": "7", "yes": "true", "count": int64(3),
 		}}}}
-		if got := programs(t, c, expression).Conditions(t.Context(), in)[0]; got.Err != nil || !got.Value {
+		if got := programs(t, c, expression).EvaluateConditions(t.Context(), in)[0]; got.Err != nil || !got.Value {
 			t.Errorf("%s gives %v, %v", expression, got.Value, got.Err)
 		}
 	}

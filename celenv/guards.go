@@ -26,8 +26,8 @@ type Warning struct {
 	Hint string
 }
 
-// Field is where the expression stands in a Cleaner: spec.conditions[0], say.
-func (w Warning) Field() string { return "spec." + w.Path }
+// FieldPath is where the expression stands in a Cleaner: spec.conditions[0], say.
+func (w Warning) FieldPath() string { return "spec." + w.Path }
 
 // lookup is an expression that reads one label or annotation of an object, and errs when the object does not have it.
 type lookup struct {
@@ -36,12 +36,12 @@ type lookup struct {
 	hint   string // the expression that gives "" instead of an error
 }
 
-// labelLookup says whether an expression reads one label or annotation: by index, or by field.
-func labelLookup(e ast.Expr) (lookup, bool) {
+// parseLabelLookup says whether an expression reads one label or annotation: by index, or by field.
+func parseLabelLookup(e ast.Expr) (lookup, bool) {
 	var labels ast.Expr
 	var key string
-	if operand, at, ok := index(e); ok {
-		text, ok := keyText(at)
+	if operand, at, ok := splitIndex(e); ok {
+		text, ok := formatKey(at)
 		if !ok {
 			return lookup{}, false
 		}
@@ -51,11 +51,11 @@ func labelLookup(e ast.Expr) (lookup, bool) {
 	} else {
 		return lookup{}, false
 	}
-	metadata, ok := labelsOf(labels)
+	metadata, ok := findMetadata(labels)
 	if !ok {
 		return lookup{}, false
 	}
-	object, ok := path(metadata)
+	object, ok := formatPath(metadata)
 	if !ok {
 		return lookup{}, false
 	}
@@ -67,8 +67,8 @@ func labelLookup(e ast.Expr) (lookup, bool) {
 	}, true
 }
 
-// labelsOf gives the x.metadata of x.metadata.labels and x.metadata.annotations.
-func labelsOf(e ast.Expr) (ast.Expr, bool) {
+// findMetadata gives the x.metadata of x.metadata.labels and x.metadata.annotations.
+func findMetadata(e ast.Expr) (ast.Expr, bool) {
 	if e.Kind() != ast.SelectKind {
 		return nil, false
 	}
@@ -79,25 +79,25 @@ func labelsOf(e ast.Expr) (ast.Expr, bool) {
 	return metadata, metadata.Kind() == ast.SelectKind && metadata.AsSelect().FieldName() == "metadata"
 }
 
-// unguarded finds the lookups of labels and annotations that err on an object without them.
+// findUnguarded finds the lookups of labels and annotations that err on an object without them.
 //
 // A guard is has(x.metadata.labels.key) or key in x.metadata.labels, written the same way as the lookup, beside it in a
 // chain of && (on either side: CEL's && does not mind the order), negated beside it in a chain of ||, or as the condition
 // of ?:. What it does not see: a guard in a variable, in another condition, or around a loop that filters first
 // (x.filter(o, has(o.metadata.labels.key)).map(o, o.metadata.labels.key)), and a lookup of labels that were bound to a
 // name before.
-func (t *tree) unguarded(path string) []Warning {
+func (t *tree) findUnguarded(path string) []Warning {
 	var found []Warning
 	var visit func(e ast.Expr, guarded map[string]bool)
 	visit = func(e ast.Expr, guarded map[string]bool) {
-		if l, ok := labelLookup(e); ok && !guarded[l.labels+"["+l.key+"]"] {
+		if l, ok := parseLabelLookup(e); ok && !guarded[l.labels+"["+l.key+"]"] {
 			w := Warning{
 				Path:    path,
 				Message: fmt.Sprintf("objects without %s in %s make this an error, and an error never deletes", l.key, l.labels),
 				Hint:    "write " + l.hint,
 			}
-			w.Line, w.Column = t.place(e.ID())
-			w.Snippet = snippet(t.source, w.Line, w.Column)
+			w.Line, w.Column = t.findPlace(e.ID())
+			w.Snippet = makeSnippet(t.source, w.Line, w.Column)
 			found = append(found, w)
 		}
 		if e.Kind() == ast.ComprehensionKind {
@@ -107,17 +107,17 @@ func (t *tree) unguarded(path string) []Warning {
 			}
 			return
 		}
-		parts := children(e)
+		parts := listChildren(e)
 		if e.Kind() == ast.CallKind {
 			switch e.AsCall().FunctionName() {
 			case operators.LogicalAnd:
-				guarded = with(guarded, guards(e, operators.LogicalAnd))
+				guarded = mergeGuards(guarded, collectGuards(e, operators.LogicalAnd))
 			case operators.LogicalOr:
-				guarded = with(guarded, guards(e, operators.LogicalOr))
+				guarded = mergeGuards(guarded, collectGuards(e, operators.LogicalOr))
 			case operators.Conditional:
 				visit(parts[0], guarded)
-				visit(parts[1], with(guarded, guards(parts[0], operators.LogicalAnd)))
-				visit(parts[2], with(guarded, guards(parts[0], operators.LogicalOr)))
+				visit(parts[1], mergeGuards(guarded, collectGuards(parts[0], operators.LogicalAnd)))
+				visit(parts[2], mergeGuards(guarded, collectGuards(parts[0], operators.LogicalOr)))
 				return
 			}
 		}
@@ -129,31 +129,31 @@ func (t *tree) unguarded(path string) []Warning {
 	return found
 }
 
-// guards are the keys whose presence a chain of && has tested, or a chain of || the absence.
-func guards(e ast.Expr, chain string) []string {
+// collectGuards collects the keys whose presence a chain of && has tested, or a chain of || the absence.
+func collectGuards(e ast.Expr, chain string) []string {
 	if e.Kind() == ast.CallKind {
 		call := e.AsCall()
 		switch call.FunctionName() {
 		case chain:
-			return append(guards(call.Args()[0], chain), guards(call.Args()[1], chain)...)
+			return append(collectGuards(call.Args()[0], chain), collectGuards(call.Args()[1], chain)...)
 		case operators.LogicalNot:
 			if chain == operators.LogicalOr {
-				return guards(call.Args()[0], operators.LogicalAnd)
+				return collectGuards(call.Args()[0], operators.LogicalAnd)
 			}
-			return guards(call.Args()[0], operators.LogicalOr)
+			return collectGuards(call.Args()[0], operators.LogicalOr)
 		}
 	}
 	if chain == operators.LogicalOr {
 		return nil
 	}
-	if key, ok := presence(e); ok {
+	if key, ok := parsePresenceTest(e); ok {
 		return []string{key}
 	}
 	return nil
 }
 
-// presence says of which key an expression is the test.
-func presence(e ast.Expr) (string, bool) {
+// parsePresenceTest says of which key an expression is the test.
+func parsePresenceTest(e ast.Expr) (string, bool) {
 	var in ast.Expr
 	var key string
 	switch e.Kind() {
@@ -167,7 +167,7 @@ func presence(e ast.Expr) (string, bool) {
 		if call.FunctionName() != operators.In {
 			return "", false
 		}
-		text, ok := keyText(call.Args()[0])
+		text, ok := formatKey(call.Args()[0])
 		if !ok {
 			return "", false
 		}
@@ -175,11 +175,11 @@ func presence(e ast.Expr) (string, bool) {
 	default:
 		return "", false
 	}
-	text, ok := path(in)
+	text, ok := formatPath(in)
 	return text + "[" + key + "]", ok
 }
 
-func with(guarded map[string]bool, more []string) map[string]bool {
+func mergeGuards(guarded map[string]bool, more []string) map[string]bool {
 	if len(more) == 0 {
 		return guarded
 	}
@@ -193,8 +193,8 @@ func with(guarded map[string]bool, more []string) map[string]bool {
 	return all
 }
 
-// timeHint is what to write where a moment or a span of time meets a string, which is how objects carry them.
-func timeHint(left, right *types.Type) string {
+// suggestTimeFix says what to write where a moment or a span of time meets a string, which is how objects carry them.
+func suggestTimeFix(left, right *types.Type) string {
 	for _, pair := range [][2]*types.Type{{left, right}, {right, left}} {
 		if pair[1].Kind() != types.StringKind {
 			continue

@@ -51,12 +51,12 @@ type Limits struct {
 	Wall, ObjectWall, MaxWall time.Duration
 	// Items is how many items a rule may have. 250,000 when zero.
 	Items int
-	// Retained is how many bytes of what items gave may be held on to until the decision is made: see Evaluation.Retain.
+	// Retained is how many bytes of what items gave may be held on to until the decision is made: see Evaluation.RetainBytes.
 	// 96 MiB when zero.
 	Retained int64
 }
 
-func (l Limits) orDefaults() Limits {
+func (l Limits) withDefaults() Limits {
 	l.Steps = orDefault(l.Steps, 5_000_000)
 	l.Growth = orDefault(l.Growth, 64<<20)
 	l.Value = orDefault(l.Value, 16<<20)
@@ -78,21 +78,21 @@ func orDefault[T int | int64 | time.Duration](given, otherwise T) T {
 	return given
 }
 
-// evaluation is the budget that conditions, variables of the spec and forEach share.
-func (l Limits) evaluation(all *int64) budget {
+// newSharedBudget gives the budget that conditions, variables of the spec and forEach share.
+func (l Limits) newSharedBudget(all *int64) budget {
 	return newBudget("the evaluation", l.Steps, l.Growth, all)
 }
 
-// items is the budget of what is asked about so many items at once.
-func (l Limits) items(n int, all *int64) budget {
+// newItemBudget gives the budget of what is asked about so many items at once.
+func (l Limits) newItemBudget(n int, all *int64) budget {
 	if n <= 1 {
 		return newBudget("the item", l.ItemSteps, l.ItemGrowth, all)
 	}
-	return newBudget("what is asked about several items", min(l.Steps, product(int64(n), l.ItemSteps)), min(l.Growth, product(int64(n), l.ItemGrowth)), all)
+	return newBudget("what is asked about several items", min(l.Steps, multiplyCapped(int64(n), l.ItemSteps)), min(l.Growth, multiplyCapped(int64(n), l.ItemGrowth)), all)
 }
 
-// wall is how long an evaluation of these objects may take.
-func (l Limits) wall(in Input) time.Duration {
+// computeWall says how long an evaluation of these objects may take.
+func (l Limits) computeWall(in Input) time.Duration {
 	objects := int64(0)
 	for _, value := range in.Targets {
 		if target, ok := value.(map[string]any); ok {
@@ -100,7 +100,7 @@ func (l Limits) wall(in Input) time.Duration {
 			objects += int64(len(items))
 		}
 	}
-	more := time.Duration(min(product(objects, int64(l.ObjectWall)), int64(l.MaxWall)))
+	more := time.Duration(min(multiplyCapped(objects, int64(l.ObjectWall)), int64(l.MaxWall)))
 	return min(l.Wall+more, max(l.MaxWall, l.Wall))
 }
 
@@ -118,29 +118,29 @@ const readStep = 64
 
 // budget is how much may be done and built, and what is left of that.
 type budget struct {
-	whose               string
+	owner               string
 	maxSteps, maxGrowth int64
 	steps, growth       int64
-	all                 *int64 // what is left of the steps that all budgets share
+	allSteps            *int64 // what is left of the steps that all budgets share
 }
 
 func newBudget(whose string, steps, growth int64, all *int64) budget {
-	return budget{whose: whose, maxSteps: steps, maxGrowth: growth, steps: steps, growth: growth, all: all}
+	return budget{owner: whose, maxSteps: steps, maxGrowth: growth, steps: steps, growth: growth, allSteps: all}
 }
 
-// cost is what was used, in steps and bytes together.
-func (b *budget) cost() int64 { return (b.maxSteps - b.steps) + (b.maxGrowth - b.growth) }
+// sumCost adds up what was used, in steps and bytes together.
+func (b *budget) sumCost() int64 { return (b.maxSteps - b.steps) + (b.maxGrowth - b.growth) }
 
 // meter counts what an evaluation does and builds, and stops it. One evaluation uses it at a time.
 type meter struct {
-	ctx     context.Context // the caller's, with a deadline
-	cancel  context.CancelFunc
-	wall    time.Duration   // the time that ends at the deadline
-	first   context.Context // ends when only half of that time is left; nil until it is of interest
-	limits  Limits
-	*budget         // who pays now
-	ended   *ending // says without a lock that ctx has ended
-	stopped *Error  // why the evaluation was stopped
+	ctx      context.Context // the caller's, with a deadline
+	cancel   context.CancelFunc
+	wall     time.Duration   // the time that ends at the deadline
+	spareCtx context.Context // ends when only half of that time is left; nil until it is of interest
+	limits   Limits
+	*budget          // who pays now
+	ended    *ending // says without a lock that ctx has ended
+	stopped  *Error  // why the evaluation was stopped
 
 	// operands is where a call with one or two arguments shows them to its charge, without allocating.
 	operands [2]ref.Val
@@ -149,8 +149,8 @@ type meter struct {
 // ending is set when a context has ended.
 type ending struct{ atomic.Bool }
 
-// endingOf is an ending of a context.
-func endingOf(ctx context.Context) (e *ending, release func() bool) {
+// newEnding makes an ending of a context.
+func newEnding(ctx context.Context) (e *ending, release func() bool) {
 	e = &ending{}
 	if ctx.Err() != nil { // at once, and not soon
 		e.Store(true)
@@ -158,155 +158,155 @@ func endingOf(ctx context.Context) (e *ending, release func() bool) {
 	return e, context.AfterFunc(ctx, func() { e.Store(true) })
 }
 
-// begin gives the meter a time, from now. What is done is paid from a budget that is set for each expression.
-func (m *meter) begin(caller context.Context, wall time.Duration) {
-	m.wall, m.stopped, m.first = wall, nil, nil
+// startClock gives the meter a time, from now. What is done is paid from a budget that is set for each expression.
+func (m *meter) startClock(caller context.Context, wall time.Duration) {
+	m.wall, m.stopped, m.spareCtx = wall, nil, nil
 	ctx, cancel := context.WithTimeoutCause(caller, wall, errWall)
-	ended, release := endingOf(ctx)
+	ended, release := newEnding(ctx)
 	m.ctx, m.ended, m.cancel = ctx, ended, func() { release(); cancel() }
 }
 
-// spares says that there is time for more than answers: half of it is left.
-func (m *meter) spares() bool {
-	if m.first == nil {
+// hasSpareTime says that there is time for more than answers: half of it is left.
+func (m *meter) hasSpareTime() bool {
+	if m.spareCtx == nil {
 		deadline, _ := m.ctx.Deadline()
 		first, end := context.WithDeadline(m.ctx, deadline.Add(-m.wall/2))
 		cancel := m.cancel
-		m.first, m.cancel = first, func() { end(); cancel() }
+		m.spareCtx, m.cancel = first, func() { end(); cancel() }
 	}
-	return m.first.Err() == nil
+	return m.spareCtx.Err() == nil
 }
 
-// release lets go of what the meter was used for.
-func (m *meter) release() {
+// releaseContext lets go of what the meter was used for.
+func (m *meter) releaseContext() {
 	m.cancel()
-	m.ctx, m.first, m.budget = nil, nil, nil
+	m.ctx, m.spareCtx, m.budget = nil, nil, nil
 	clear(m.operands[:])
 }
 
-// work pays for n steps.
-func (m *meter) work(n int64) {
+// paySteps pays for n steps.
+func (m *meter) paySteps(n int64) {
 	b := m.budget
 	if n > b.steps {
 		b.steps = 0
-		m.stop(&Error{Kind: Exhausted, Message: fmt.Sprintf("%s needs more than %d steps", b.whose, b.maxSteps),
+		m.stopEvaluation(&Error{Kind: Exhausted, Message: fmt.Sprintf("%s needs more than %d steps", b.owner, b.maxSteps),
 			Hint: "look things up in list.indexBy(x, key) instead of searching a list for each element of another"})
 	}
 	b.steps -= n
-	m.spend(n)
+	m.spendSharedSteps(n)
 }
 
-// read pays for looking at n bytes of text once.
-func (m *meter) read(n int64) {
+// payReading pays for looking at n bytes of text once.
+func (m *meter) payReading(n int64) {
 	if n >= readStep {
-		m.work(n / readStep)
+		m.paySteps(n / readStep)
 	}
 }
 
-// build pays for n bytes.
-func (m *meter) build(n int64) {
-	m.hold(n)
+// payBuilding pays for n bytes.
+func (m *meter) payBuilding(n int64) {
+	m.checkValueSize(n)
 	b := m.budget
 	if n > b.growth {
 		b.growth = 0
-		m.stop(&Error{Kind: Exhausted, Message: fmt.Sprintf("%s builds more than %d bytes of strings, lists and maps", b.whose, b.maxGrowth),
+		m.stopEvaluation(&Error{Kind: Exhausted, Message: fmt.Sprintf("%s builds more than %d bytes of strings, lists and maps", b.owner, b.maxGrowth),
 			Hint: "filter before you map, and join or concatenate less"})
 	}
 	b.growth -= n
-	m.spend(n / readStep)
+	m.spendSharedSteps(n / readStep)
 }
 
-// hold refuses what is too large for one function, whoever pays for it.
-func (m *meter) hold(n int64) {
+// checkValueSize refuses what is too large for one function, whoever pays for it.
+func (m *meter) checkValueSize(n int64) {
 	if most := m.limits.Value; n > most && n <= m.growth {
-		m.stop(&Error{Kind: Exhausted, Message: fmt.Sprintf("one function would build more than %d bytes", most), Hint: "give it a shorter text or list"})
+		m.stopEvaluation(&Error{Kind: Exhausted, Message: fmt.Sprintf("one function would build more than %d bytes", most), Hint: "give it a shorter text or list"})
 	}
 }
 
-// copies pays for n bytes that a function needs while it works, and lets go of.
-func (m *meter) copies(n int64) {
-	m.hold(n)
-	m.read(n)
+// payCopying pays for n bytes that a function needs while it works, and lets go of.
+func (m *meter) payCopying(n int64) {
+	m.checkValueSize(n)
+	m.payReading(n)
 }
 
-// spend takes steps off what all expressions share, and looks whether the time is over.
-func (m *meter) spend(n int64) {
-	if all := m.all; n > *all {
+// spendSharedSteps takes steps off what all expressions share, and looks whether the time is over.
+func (m *meter) spendSharedSteps(n int64) {
+	if all := m.allSteps; n > *all {
 		*all = 0
-		m.stop(m.spent())
+		m.stopEvaluation(m.newStepsError())
 	}
-	*m.all -= n
+	*m.allSteps -= n
 	if m.ended.Load() {
-		m.stop(m.interruption())
+		m.stopEvaluation(m.newContextError())
 	}
 }
 
-// over says why no expression can be answered any more; nil if there is no reason.
-func (m *meter) over(all int64) *Error {
+// checkAbort says why no expression can be answered any more; nil if there is no reason.
+func (m *meter) checkAbort(all int64) *Error {
 	switch {
 	case m.ctx.Err() != nil:
-		return m.interruption()
+		return m.newContextError()
 	case all <= 0:
-		return m.spent()
+		return m.newStepsError()
 	default:
 		return nil
 	}
 }
 
-// hintOver is what an author can do about an evaluation that is too long as a whole.
-const hintOver = "let targets select fewer objects, iterate over fewer items, or look things up in list.indexBy(x, key) that a variable of the spec holds"
+// hintTooLong is what an author can do about an evaluation that is too long as a whole.
+const hintTooLong = "let targets select fewer objects, iterate over fewer items, or look things up in list.indexBy(x, key) that a variable of the spec holds"
 
-func (m *meter) spent() *Error {
-	return &Error{Kind: Exhausted, Message: fmt.Sprintf("all expressions together need more than %d steps", m.limits.AllSteps), Hint: hintOver}
+func (m *meter) newStepsError() *Error {
+	return &Error{Kind: Exhausted, Message: fmt.Sprintf("all expressions together need more than %d steps", m.limits.AllSteps), Hint: hintTooLong}
 }
 
-// interruption says why the context ended.
-func (m *meter) interruption() *Error {
+// newContextError says why the context ended.
+func (m *meter) newContextError() *Error {
 	if errors.Is(context.Cause(m.ctx), errWall) {
-		return &Error{Kind: Exhausted, Message: fmt.Sprintf("the evaluation takes longer than %s", m.wall), Hint: hintOver}
+		return &Error{Kind: Exhausted, Message: fmt.Sprintf("the evaluation takes longer than %s", m.wall), Hint: hintTooLong}
 	}
 	return &Error{Kind: Interrupted, Message: "the evaluation was interrupted"}
 }
 
-// stop ends the evaluation the way cel-go's own limits do.
-func (m *meter) stop(why *Error) {
+// stopEvaluation ends the evaluation the way cel-go's own limits do.
+func (m *meter) stopEvaluation(why *Error) {
 	m.stopped = why
 	panic(interpreter.EvalCancelledError{Message: why.Message, Cause: interpreter.CostLimitExceeded})
 }
 
-// size is how large a value is with all that is in it, in the bytes of Limits.Growth. It looks no further than limit:
+// measureValue measures how large a value is with all that is in it, in the bytes of Limits.Growth. It looks no further than limit:
 // a value in which one list occurs many times can be too large to be walked.
-func size(v ref.Val, limit int64) int64 { return (&measuring{limit: limit}).of(v) }
+func measureValue(v ref.Val, limit int64) int64 { return (&sizeWalk{limit: limit}).measureValue(v) }
 
-// size is the same, and ends when the time is over.
-func (m *meter) size(v ref.Val, limit int64) int64 { return m.measure(v, limit, nil) }
+// measureValue does the same, and ends when the time is over.
+func (m *meter) measureValue(v ref.Val, limit int64) int64 { return m.measureWith(v, limit, nil) }
 
-// measure is size where each text takes so much more than its length.
-func (m *meter) measure(v ref.Val, limit int64, more func(text string) int64) int64 {
-	return m.walked(&measuring{limit: limit, more: more, ended: m.ended}, v)
+// measureWith is measureValue where each text takes so much more than its length.
+func (m *meter) measureWith(v ref.Val, limit int64, more func(text string) int64) int64 {
+	return m.walkValue(&sizeWalk{limit: limit, extraBytes: more, ended: m.ended}, v)
 }
 
-// walked is what a walk counts of a value. It ends when the time is over.
-func (m *meter) walked(walk *measuring, v ref.Val) int64 {
-	n := walk.of(v)
+// walkValue gives what a walk counts of a value. It ends when the time is over.
+func (m *meter) walkValue(walk *sizeWalk, v ref.Val) int64 {
+	n := walk.measureValue(v)
 	if m.ended.Load() {
-		m.stop(m.interruption())
+		m.stopEvaluation(m.newContextError())
 	}
 	return n
 }
 
-// measuring is a walk over a value. It ends where total is over the limit.
-type measuring struct {
+// sizeWalk is a walk over a value. It ends where total is over the limit.
+type sizeWalk struct {
 	total, limit int64
-	more         func(text string) int64
-	under        func(key string) int64 // how many times more texts count below an entry; may be nil
-	times        int64                  // what that is here
+	extraBytes   func(text string) int64
+	factorBelow  func(key string) int64 // how many times more texts count below an entry; may be nil
+	factor       int64                  // what that is here
 	ended        *ending                // may be nil
 	visited      uint
 }
 
-// add counts bytes, and says whether to go on.
-func (w *measuring) add(n int64) bool {
+// addBytes counts bytes, and says whether to go on.
+func (w *sizeWalk) addBytes(n int64) bool {
 	const often = 1024
 	w.total += n
 	if w.visited++; w.visited%often == 0 && w.ended != nil && w.ended.Load() {
@@ -315,62 +315,62 @@ func (w *measuring) add(n int64) bool {
 	return w.total <= w.limit
 }
 
-// text counts a text.
-func (w *measuring) text(text string) bool {
-	n := product(int64(len(text)), 1+w.times)
-	if w.more != nil {
-		n += w.more(text)
+// addText counts a text.
+func (w *sizeWalk) addText(text string) bool {
+	n := multiplyCapped(int64(len(text)), 1+w.factor)
+	if w.extraBytes != nil {
+		n += w.extraBytes(text)
 	}
-	return w.add(n)
+	return w.addBytes(n)
 }
 
-// enter goes below an entry of a map, and gives what counted above it.
-func (w *measuring) enter(key string) (before int64) {
-	before = w.times
-	if w.under != nil {
-		w.times = max(before, w.under(key))
+// enterEntry goes below an entry of a map, and gives what counted above it.
+func (w *sizeWalk) enterEntry(key string) (before int64) {
+	before = w.factor
+	if w.factorBelow != nil {
+		w.factor = max(before, w.factorBelow(key))
 	}
 	return before
 }
 
-func (w *measuring) of(v ref.Val) int64 {
-	w.value(v)
+func (w *sizeWalk) measureValue(v ref.Val) int64 {
+	w.addValue(v)
 	return w.total
 }
 
-func (w *measuring) value(v ref.Val) bool {
+func (w *sizeWalk) addValue(v ref.Val) bool {
 	switch v := v.(type) {
 	case *sortedMap:
-		return w.native(v.native)
+		return w.addNative(v.native)
 	case *nativeList:
-		return w.native(v.native)
+		return w.addNative(v.native)
 	}
-	if !w.add(valueSize) {
+	if !w.addBytes(valueSize) {
 		return false
 	}
 	switch v := v.(type) {
 	case types.String:
-		return w.text(string(v))
+		return w.addText(string(v))
 	case types.Bytes:
-		return w.add(int64(len(v)))
+		return w.addBytes(int64(len(v)))
 	case *types.Optional:
-		return !v.HasValue() || w.value(v.GetValue())
+		return !v.HasValue() || w.addValue(v.GetValue())
 	case traits.Mapper:
 		for it := v.Iterator(); it.HasNext() == types.True; {
 			key := it.Next()
-			if !w.add(entrySize) || !w.value(key) {
+			if !w.addBytes(entrySize) || !w.addValue(key) {
 				return false
 			}
 			name, _ := key.(types.String)
-			before := w.enter(string(name))
-			if !w.value(v.Get(key)) {
+			before := w.enterEntry(string(name))
+			if !w.addValue(v.Get(key)) {
 				return false
 			}
-			w.times = before
+			w.factor = before
 		}
 	case traits.Lister:
 		for it := v.Iterator(); it.HasNext() == types.True; {
-			if !w.value(it.Next()) {
+			if !w.addValue(it.Next()) {
 				return false
 			}
 		}
@@ -378,31 +378,31 @@ func (w *measuring) value(v ref.Val) bool {
 	return true
 }
 
-// native counts a value in Go, without making values of all that is in it.
-func (w *measuring) native(v any) bool {
+// addNative counts a value in Go, without making values of all that is in it.
+func (w *sizeWalk) addNative(v any) bool {
 	if v, ok := v.(ref.Val); ok {
-		return w.value(v)
+		return w.addValue(v)
 	}
-	if !w.add(valueSize) {
+	if !w.addBytes(valueSize) {
 		return false
 	}
 	switch v := v.(type) {
 	case string:
-		return w.text(v)
+		return w.addText(v)
 	case map[string]any:
 		for key, value := range v {
-			if !w.add(entrySize+valueSize) || !w.text(key) {
+			if !w.addBytes(entrySize+valueSize) || !w.addText(key) {
 				return false
 			}
-			before := w.enter(key)
-			if !w.native(value) {
+			before := w.enterEntry(key)
+			if !w.addNative(value) {
 				return false
 			}
-			w.times = before
+			w.factor = before
 		}
 	case []any:
 		for _, value := range v {
-			if !w.native(value) {
+			if !w.addNative(value) {
 				return false
 			}
 		}
@@ -410,8 +410,8 @@ func (w *measuring) native(v any) bool {
 	return true
 }
 
-// escaped is how much longer a text becomes as JSON.
-func escaped(text string) int64 {
+// countEscapes counts how much longer a text becomes as JSON.
+func countEscapes(text string) int64 {
 	n, odd := int64(0), int64(1) // of a character that JSON may have as it is
 	if !utf8.ValidString(text) {
 		odd = 5
@@ -429,30 +429,30 @@ func escaped(text string) int64 {
 	return n
 }
 
-// values is about how many values there are in a value, itself among them. It looks no further than limit, and no
+// countValues counts about how many values there are in a value, itself among them. It looks no further than limit, and no
 // further than what cannot be paid for any more.
-func (m *meter) values(v ref.Val, limit int64) int64 {
-	return m.size(v, product(valueSize, min(limit, m.steps)+1)) / valueSize
+func (m *meter) countValues(v ref.Val, limit int64) int64 {
+	return m.measureValue(v, multiplyCapped(valueSize, min(limit, m.steps)+1)) / valueSize
 }
 
-// flatSize is how large a value is without what its elements hold.
-func flatSize(v ref.Val) int64 {
+// measureFlat measures how large a value is without what its elements hold.
+func measureFlat(v ref.Val) int64 {
 	switch v := v.(type) {
 	case types.String:
 		return int64(len(v))
 	case types.Bytes:
 		return int64(len(v))
 	case traits.Mapper:
-		return product(entrySize, length(v))
+		return multiplyCapped(entrySize, measureLength(v))
 	case traits.Lister:
-		return product(valueSize, length(v))
+		return multiplyCapped(valueSize, measureLength(v))
 	default:
 		return valueSize
 	}
 }
 
-// length is how many elements or bytes a value has.
-func length(v ref.Val) int64 {
+// measureLength says how many elements or bytes a value has.
+func measureLength(v ref.Val) int64 {
 	switch v := v.(type) {
 	case types.String: // its Size counts code points, slowly
 		return int64(len(v))
@@ -464,16 +464,16 @@ func length(v ref.Val) int64 {
 	return 0
 }
 
-// product multiplies numbers that are not negative. What is too large for an int64 is the largest one.
-func product(a, b int64) int64 {
+// multiplyCapped multiplies numbers that are not negative. What is too large for an int64 is the largest one.
+func multiplyCapped(a, b int64) int64 {
 	if a != 0 && b > math.MaxInt64/a {
 		return math.MaxInt64
 	}
 	return a * b
 }
 
-// sum adds numbers that are not negative. What is too large for an int64 is the largest one.
-func sum(numbers ...int64) int64 {
+// addCapped adds numbers that are not negative. What is too large for an int64 is the largest one.
+func addCapped(numbers ...int64) int64 {
 	total := int64(0)
 	for _, n := range numbers {
 		if n > math.MaxInt64-total {

@@ -25,11 +25,11 @@ const growthTakes = 4
 // Evaluation must Close it.
 func evaluated(t *testing.T, p *Programs, n int) (e *Evaluation, admitted bool) {
 	t.Helper()
-	e, problem := p.Begin(t.Context(), Input{Time: at("2025-01-01T00:00:00Z"), Params: map[string]any{"n": int64(n)}})
+	e, problem := p.BeginEvaluation(t.Context(), Input{Time: at("2025-01-01T00:00:00Z"), Params: map[string]any{"n": int64(n)}})
 	if problem != nil {
 		t.Fatal(problem)
 	}
-	problem = e.Conditions()[0].Err
+	problem = e.EvaluateConditions()[0].Err
 	if problem != nil && problem.Kind != Exhausted {
 		t.Fatal(problem)
 	}

@@ -18,9 +18,9 @@ import (
 	kubernetes "k8s.io/apiserver/pkg/cel/library"
 )
 
-// metered has the program pay m for each turn of a loop, each call that is not free, and each list and map that it
+// meterProgram has the program pay m for each turn of a loop, each call that is not free, and each list and map that it
 // builds. cel-go's own cost tracking observes every value and takes four to six times as long.
-func (c *Compiler) metered(a *cel.Ast, m *meter) interpreter.InterpretableDecoratorV2 {
+func (c *Compiler) meterProgram(a *cel.Ast, m *meter) interpreter.InterpretableDecoratorV2 {
 	// A loop's condition is evaluated once a turn, whatever the loop does. (Its step can be an attribute, such as the
 	// conditional of filter(), and those cannot be wrapped.)
 	loops := map[int64]bool{}
@@ -33,25 +33,25 @@ func (c *Compiler) metered(a *cel.Ast, m *meter) interpreter.InterpretableDecora
 		id := i.ID()
 		switch node := i.(type) {
 		case interpreter.InterpretableCall:
-			if charge := c.charges[node.Function()]; !charge.free() {
+			if charge := c.charges[node.Function()]; !charge.isFree() {
 				var err error
-				if i, err = c.paid(node, charge, m); err != nil {
+				if i, err = c.meterCall(node, charge, m); err != nil {
 					return nil, err
 				}
 			}
 		case interpreter.InterpretableConstructor:
-			if !constant(node.InitVals()) { // cel-go builds a constant one only once
-				i = &literal{InterpretableV2: node, m: m, size: literalSize(node)}
+			if !areConstant(node.InitVals()) { // cel-go builds a constant one only once
+				i = &meteredLiteral{InterpretableV2: node, m: m, size: measureLiteral(node)}
 			}
 		}
 		if loops[id] {
-			return &turn{InterpretableV2: i, m: m}, nil
+			return &meteredTurn{InterpretableV2: i, m: m}, nil
 		}
 		return i, nil
 	}
 }
 
-func constant(values []interpreter.InterpretableV2) bool {
+func areConstant(values []interpreter.InterpretableV2) bool {
 	for _, v := range values {
 		if _, ok := v.(interpreter.InterpretableConst); !ok {
 			return false
@@ -60,7 +60,7 @@ func constant(values []interpreter.InterpretableV2) bool {
 	return true
 }
 
-func literalSize(node interpreter.InterpretableConstructor) int64 {
+func measureLiteral(node interpreter.InterpretableConstructor) int64 {
 	n := int64(len(node.InitVals()))
 	if node.Type() == types.ListType {
 		return valueSize * (1 + n)
@@ -68,46 +68,50 @@ func literalSize(node interpreter.InterpretableConstructor) int64 {
 	return valueSize + entrySize*n/2 // keys and values
 }
 
-// turn is the condition of a loop.
-type turn struct {
+// meteredTurn is the condition of a loop.
+type meteredTurn struct {
 	interpreter.InterpretableV2
 	m *meter
 }
 
-func (t *turn) Eval(a interpreter.Activation) ref.Val { return t.Exec(interpreter.AsFrame(a)) }
+func (t *meteredTurn) Eval(a interpreter.Activation) ref.Val { return t.Exec(interpreter.AsFrame(a)) }
 
-func (t *turn) Exec(f *interpreter.ExecutionFrame) ref.Val {
-	t.m.work(1)
+func (t *meteredTurn) Exec(f *interpreter.ExecutionFrame) ref.Val {
+	t.m.paySteps(1)
 	return t.InterpretableV2.Exec(f)
 }
 
-// literal is a list or a map with parts that are evaluated.
-type literal struct {
+// meteredLiteral is a list or a map with parts that are evaluated.
+type meteredLiteral struct {
 	interpreter.InterpretableV2
 	m    *meter
 	size int64
 }
 
-func (l *literal) Eval(a interpreter.Activation) ref.Val { return l.Exec(interpreter.AsFrame(a)) }
+func (l *meteredLiteral) Eval(a interpreter.Activation) ref.Val {
+	return l.Exec(interpreter.AsFrame(a))
+}
 
-func (l *literal) Exec(f *interpreter.ExecutionFrame) ref.Val {
-	l.m.build(l.size)
+func (l *meteredLiteral) Exec(f *interpreter.ExecutionFrame) ref.Val {
+	l.m.payBuilding(l.size)
 	return l.InterpretableV2.Exec(f)
 }
 
-// equality is == or !=. It is the call that loops make most, so it is spared what other calls need.
-type equality struct {
+// meteredEquality is == or !=. It is the call that loops make most, so it is spared what other calls need.
+type meteredEquality struct {
 	id          int64
 	left, right interpreter.InterpretableV2
 	not         bool
 	m           *meter
 }
 
-func (e *equality) ID() int64 { return e.id }
+func (e *meteredEquality) ID() int64 { return e.id }
 
-func (e *equality) Eval(a interpreter.Activation) ref.Val { return e.Exec(interpreter.AsFrame(a)) }
+func (e *meteredEquality) Eval(a interpreter.Activation) ref.Val {
+	return e.Exec(interpreter.AsFrame(a))
+}
 
-func (e *equality) Exec(f *interpreter.ExecutionFrame) ref.Val {
+func (e *meteredEquality) Exec(f *interpreter.ExecutionFrame) ref.Val {
 	left, right := e.left.Exec(f), e.right.Exec(f)
 	if types.IsUnknownOrError(left) {
 		return left
@@ -123,9 +127,9 @@ func (e *equality) Exec(f *interpreter.ExecutionFrame) ref.Val {
 	return equal
 }
 
-// call is a call that is paid for. It evaluates its arguments, pays, and then does what cel-go's own call would have
+// meteredCall is a call that is paid for. It evaluates its arguments, pays, and then does what cel-go's own call would have
 // done: paying first is what keeps a large result from being allocated.
-type call struct {
+type meteredCall struct {
 	id       int64
 	function string
 	args     []interpreter.InterpretableV2
@@ -134,44 +138,44 @@ type call struct {
 	m        *meter
 }
 
-// paid makes a call that pays of one that does not.
-func (c *Compiler) paid(node interpreter.InterpretableCall, charge charge, m *meter) (interpreter.InterpretableV2, error) {
+// meterCall makes a call that pays of one that does not.
+func (c *Compiler) meterCall(node interpreter.InterpretableCall, charge charge, m *meter) (interpreter.InterpretableV2, error) {
 	args := node.Args()
-	paid := &call{id: node.ID(), function: node.Function(), args: args, charge: charge, m: m}
+	paid := &meteredCall{id: node.ID(), function: node.Function(), args: args, charge: charge, m: m}
 	switch node.Function() {
 	case operators.Equals, operators.NotEquals:
-		return &equality{id: node.ID(), left: args[0], right: args[1], not: node.Function() == operators.NotEquals, m: m}, nil
+		return &meteredEquality{id: node.ID(), left: args[0], right: args[1], not: node.Function() == operators.NotEquals, m: m}, nil
 	case operators.In:
 		if _, ok := args[1].(interpreter.InterpretableConst); ok { // cel-go makes a set of it
-			return &membership{InterpretableCall: node, args: []interpreter.InterpretableV2{&hashed{InterpretableV2: args[0], m: m}, args[1]}}, nil
+			return &meteredMembership{InterpretableCall: node, args: []interpreter.InterpretableV2{&meteredLookup{InterpretableV2: args[0], m: m}, args[1]}}, nil
 		}
 	}
-	if converts(node) {
+	if convertsConstant(node) {
 		return node, nil // cel-go does it once
 	}
-	paid.apply = c.application(node, len(args))
+	paid.apply = c.bindFunction(node, len(args))
 	if node.Function() == operators.Add {
-		paid.apply = flat(paid.apply)
+		paid.apply = flattenAddition(paid.apply)
 	}
-	if charge.match != nil {
-		return paid, paid.matches(node)
+	if charge.forPattern != nil {
+		return paid, paid.meterPattern(node)
 	}
 	return paid, nil
 }
 
-// converts says that a call makes a value of another type of a constant, which is short.
-func converts(node interpreter.InterpretableCall) bool {
+// convertsConstant says that a call makes a value of another type of a constant, which is short.
+func convertsConstant(node interpreter.InterpretableCall) bool {
 	args := node.Args()
 	if !overloads.IsTypeConversionFunction(node.Function()) || len(args) != 1 {
 		return false
 	}
 	constant, ok := args[0].(interpreter.InterpretableConst)
-	return ok && textSize(constant.Value()) <= maxShort
+	return ok && measureText(constant.Value()) <= maxShortText
 }
 
-// flat is addition that makes one list of two. cel-go's own gives a view of them, whose elements take the longer to find
+// flattenAddition gives addition that makes one list of two. cel-go's own gives a view of them, whose elements take the longer to find
 // the more lists were added.
-func flat(add func([]ref.Val) ref.Val) func([]ref.Val) ref.Val {
+func flattenAddition(add func([]ref.Val) ref.Val) func([]ref.Val) ref.Val {
 	return func(args []ref.Val) ref.Val {
 		left, ok := args[0].(traits.Lister)
 		if _, collects := left.(traits.MutableLister); !ok || collects {
@@ -186,7 +190,7 @@ func flat(add func([]ref.Val) ref.Val) func([]ref.Val) ref.Val {
 				return adapter{Adapter: types.DefaultTypeAdapter}.NativeToValue(slices.Concat(one.native, other.native))
 			}
 		}
-		all := make([]ref.Val, 0, length(left)+length(right))
+		all := make([]ref.Val, 0, measureLength(left)+measureLength(right))
 		for _, list := range []traits.Lister{left, right} {
 			for it := list.Iterator(); it.HasNext() == types.True; {
 				all = append(all, it.Next())
@@ -196,26 +200,26 @@ func flat(add func([]ref.Val) ref.Val) func([]ref.Val) ref.Val {
 	}
 }
 
-// membership is "in" a list of constants.
-type membership struct {
+// meteredMembership is "in" a list of constants.
+type meteredMembership struct {
 	interpreter.InterpretableCall
 	args []interpreter.InterpretableV2
 }
 
 // Args are the arguments of a call: the first one pays for being looked up.
-func (s *membership) Args() []interpreter.InterpretableV2 { return s.args }
+func (s *meteredMembership) Args() []interpreter.InterpretableV2 { return s.args }
 
-// hashed is a value that is looked up in a map.
-type hashed struct {
+// meteredLookup is a value that is looked up in a map.
+type meteredLookup struct {
 	interpreter.InterpretableV2
 	m *meter
 }
 
-func (h *hashed) Eval(a interpreter.Activation) ref.Val { return h.Exec(interpreter.AsFrame(a)) }
+func (h *meteredLookup) Eval(a interpreter.Activation) ref.Val { return h.Exec(interpreter.AsFrame(a)) }
 
-func (h *hashed) Exec(f *interpreter.ExecutionFrame) ref.Val {
+func (h *meteredLookup) Exec(f *interpreter.ExecutionFrame) ref.Val {
 	v := h.InterpretableV2.Exec(f)
-	h.m.read(textSize(v))
+	h.m.payReading(measureText(v))
 	return v
 }
 
@@ -228,7 +232,7 @@ type meteredAttributes struct {
 // RelativeAttribute is a value that is looked up, or that something is looked up in.
 func (f *meteredAttributes) RelativeAttribute(id int64, operand interpreter.Interpretable) interpreter.Attribute {
 	if operand, ok := operand.(interpreter.InterpretableV2); ok {
-		return f.AttributeFactory.RelativeAttribute(id, &hashed{InterpretableV2: operand, m: f.m})
+		return f.AttributeFactory.RelativeAttribute(id, &meteredLookup{InterpretableV2: operand, m: f.m})
 	}
 	return f.AttributeFactory.RelativeAttribute(id, operand)
 }
@@ -247,24 +251,24 @@ type meteredKey struct {
 	factory *meteredAttributes
 }
 
-// qualifier is the key as it is now, once it is paid that it is looked up.
-func (k *meteredKey) qualifier(vars interpreter.Activation) (interpreter.Qualifier, error) {
+// resolveQualifier gives the key as it is now, once it is paid that it is looked up.
+func (k *meteredKey) resolveQualifier(vars interpreter.Activation) (interpreter.Qualifier, error) {
 	v, err := k.Resolve(vars)
 	if err != nil {
 		return nil, err
 	}
 	switch key := v.(type) {
 	case string:
-		k.factory.m.read(int64(len(key)))
+		k.factory.m.payReading(int64(len(key)))
 	case ref.Val:
-		k.factory.m.read(textSize(key))
+		k.factory.m.payReading(measureText(key))
 	}
 	return k.factory.AttributeFactory.NewQualifier(nil, k.ID(), v, k.IsOptional())
 }
 
 // Qualify looks the key up.
 func (k *meteredKey) Qualify(vars interpreter.Activation, object any) (any, error) {
-	q, err := k.qualifier(vars)
+	q, err := k.resolveQualifier(vars)
 	if err != nil {
 		return nil, err
 	}
@@ -273,25 +277,25 @@ func (k *meteredKey) Qualify(vars interpreter.Activation, object any) (any, erro
 
 // QualifyIfPresent looks the key up where it may be missing.
 func (k *meteredKey) QualifyIfPresent(vars interpreter.Activation, object any, presenceOnly bool) (any, bool, error) {
-	q, err := k.qualifier(vars)
+	q, err := k.resolveQualifier(vars)
 	if err != nil {
 		return nil, false, err
 	}
 	return q.QualifyIfPresent(vars, object, presenceOnly)
 }
 
-// matches has the call pay for its regular expression, which is compiled once when it is a literal.
-func (c *call) matches(node interpreter.InterpretableCall) error {
-	match := c.charge.match
+// meterPattern has the call pay for its regular expression, which is compiled once when it is a literal.
+func (c *meteredCall) meterPattern(node interpreter.InterpretableCall) error {
+	match := c.charge.forPattern
 	constant, ok := c.args[patternArgument].(interpreter.InterpretableConst)
 	if !ok {
-		c.charge.before = func(m *meter, args []ref.Val) ref.Val {
+		c.charge.beforeCall = func(m *meter, args []ref.Val) ref.Val {
 			pattern, _ := args[patternArgument].(types.String)
 			if err := checkDynamicPattern(string(pattern)); err != nil {
 				return types.WrapErr(err)
 			}
-			size := patternSize(string(pattern))
-			m.work(size)
+			size := measurePattern(string(pattern))
+			m.paySteps(size)
 			match(m, size, args)
 			return nil
 		}
@@ -301,16 +305,16 @@ func (c *call) matches(node interpreter.InterpretableCall) error {
 	if !ok {
 		return nil // the call says it in its own words
 	}
-	size := patternSize(string(pattern))
-	c.charge.before = func(m *meter, args []ref.Val) ref.Val {
+	size := measurePattern(string(pattern))
+	c.charge.beforeCall = func(m *meter, args []ref.Val) ref.Val {
 		match(m, size, args)
 		return nil
 	}
-	return c.precompile(node, string(pattern))
+	return c.precompilePattern(node, string(pattern))
 }
 
-// application is how cel-go would call the function of the node: by the overload that the checker chose, else by name.
-func (c *Compiler) application(node interpreter.InterpretableCall, arity int) func([]ref.Val) ref.Val {
+// bindFunction gives how cel-go would call the function of the node: by the overload that the checker chose, else by name.
+func (c *Compiler) bindFunction(node interpreter.InterpretableCall, arity int) func([]ref.Val) ref.Val {
 	function, overload := node.Function(), node.OverloadID()
 	binding := c.bindings[overload]
 	if binding == nil {
@@ -339,8 +343,8 @@ func (c *Compiler) application(node interpreter.InterpretableCall, arity int) fu
 	}
 }
 
-// precompile compiles the pattern now, for the functions for which cel-go and Kubernetes know how to.
-func (c *call) precompile(node interpreter.InterpretableCall, pattern string) error {
+// precompilePattern compiles the pattern now, for the functions for which cel-go and Kubernetes know how to.
+func (c *meteredCall) precompilePattern(node interpreter.InterpretableCall, pattern string) error {
 	var optimization *interpreter.RegexOptimization
 	switch c.function {
 	case "matches":
@@ -353,7 +357,7 @@ func (c *call) precompile(node interpreter.InterpretableCall, pattern string) er
 		return nil
 	}
 	// Their call would evaluate its arguments. Ours are evaluated already: it gets places to read them from.
-	places := make([]argument, len(c.args))
+	places := make([]evaluatedArgument, len(c.args))
 	args := make([]interpreter.InterpretableV2, len(c.args))
 	for i := range places {
 		args[i] = &places[i]
@@ -371,18 +375,18 @@ func (c *call) precompile(node interpreter.InterpretableCall, pattern string) er
 	return nil
 }
 
-// argument is one that has been evaluated.
-type argument struct{ value ref.Val }
+// evaluatedArgument is one that has been evaluated.
+type evaluatedArgument struct{ value ref.Val }
 
-func (*argument) ID() int64                                  { return 0 }
-func (a *argument) Eval(interpreter.Activation) ref.Val      { return a.value }
-func (a *argument) Exec(*interpreter.ExecutionFrame) ref.Val { return a.value }
+func (*evaluatedArgument) ID() int64                                  { return 0 }
+func (a *evaluatedArgument) Eval(interpreter.Activation) ref.Val      { return a.value }
+func (a *evaluatedArgument) Exec(*interpreter.ExecutionFrame) ref.Val { return a.value }
 
-func (c *call) ID() int64 { return c.id }
+func (c *meteredCall) ID() int64 { return c.id }
 
-func (c *call) Eval(a interpreter.Activation) ref.Val { return c.Exec(interpreter.AsFrame(a)) }
+func (c *meteredCall) Eval(a interpreter.Activation) ref.Val { return c.Exec(interpreter.AsFrame(a)) }
 
-func (c *call) Exec(f *interpreter.ExecutionFrame) ref.Val {
+func (c *meteredCall) Exec(f *interpreter.ExecutionFrame) ref.Val {
 	var args []ref.Val
 	switch len(c.args) {
 	case 1:
@@ -404,14 +408,14 @@ func (c *call) Exec(f *interpreter.ExecutionFrame) ref.Val {
 			return arg
 		}
 	}
-	if c.charge.before != nil {
-		if err := c.charge.before(c.m, args); err != nil {
+	if c.charge.beforeCall != nil {
+		if err := c.charge.beforeCall(c.m, args); err != nil {
 			return types.LabelErrNode(c.id, err)
 		}
 	}
 	result := c.apply(args)
-	if c.charge.after != nil && !types.IsUnknownOrError(result) {
-		c.charge.after(c.m, result)
+	if c.charge.afterCall != nil && !types.IsUnknownOrError(result) {
+		c.charge.afterCall(c.m, result)
 	}
 	return types.LabelErrNode(c.id, result)
 }

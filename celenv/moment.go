@@ -10,7 +10,7 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// WhenTrue looks for the first whole second after in.Time, and not after until, at which all conditions are true of what
+// FindTrueTime looks for the first whole second after in.Time, and not after until, at which all conditions are true of what
 // they see now. It takes the author's word that conditions that are true stay true as time passes: without that it may
 // find a later moment, or none, where there is an earlier one. What it finds is always a second at which they are true.
 //
@@ -21,7 +21,7 @@ import (
 // not true then.
 //
 // guess is what was found before, or zero: if it is still right, it takes three evaluations to see that.
-func (p *Programs) WhenTrue(ctx context.Context, in Input, results []Result, guess, until time.Time) (at time.Time, found bool) {
+func (p *Programs) FindTrueTime(ctx context.Context, in Input, results []Result, guess, until time.Time) (at time.Time, found bool) {
 	for i, r := range results {
 		if r.Err != nil || !r.Value && !p.conditions[i].readsTime {
 			return time.Time{}, false
@@ -31,7 +31,7 @@ func (p *Programs) WhenTrue(ctx context.Context, in Input, results []Result, gue
 	if high <= low {
 		return time.Time{}, false
 	}
-	e, interrupted := p.search(ctx, in)
+	e, interrupted := p.beginSearch(ctx, in)
 	if interrupted != nil { // who is interrupted has found nothing
 		return time.Time{}, false
 	}
@@ -59,8 +59,8 @@ func (p *Programs) WhenTrue(ctx context.Context, in Input, results []Result, gue
 
 // setTime has expressions see another time.
 func (e *Evaluation) setTime(now time.Time) {
-	e.values[variableTime] = now
-	e.ahead.forget()
+	e.values[nameTime] = now
+	e.ahead.resetForesight()
 	for _, v := range e.p.variables {
 		if v.expression.readsTime {
 			e.memos[v.slot] = memo{}
@@ -74,7 +74,7 @@ func (e *Evaluation) allTrue() bool {
 		if !c.readsTime {
 			continue
 		}
-		if out, failure, problem := c.attempt(e, &e.shared); problem != nil || failure != nil || out != types.True {
+		if out, failure, problem := c.attemptIn(e, &e.sharedBudget); problem != nil || failure != nil || out != types.True {
 			return false
 		}
 	}

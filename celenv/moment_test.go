@@ -55,10 +55,10 @@ func TestWhenTrue(t *testing.T) {
 				"svc":       young(),
 				"revisions": list(revision("a", "sfj-1", "False", "2025-01-01T00:00:00Z"), revision("b", "sfj-2", "False", "2024-12-30T00:00:00Z")),
 			}}
-			results := p.Conditions(t.Context(), in)
+			results := p.EvaluateConditions(t.Context(), in)
 			hour := at("2025-01-01T01:00:00Z")
 			for _, guess := range []time.Time{{}, hour.Add(tc.want), hour.Add(30 * time.Minute), hour.Add(4 * time.Hour), hour} {
-				got, found := p.WhenTrue(t.Context(), in, results, guess, now.Add(tc.within))
+				got, found := p.FindTrueTime(t.Context(), in, results, guess, now.Add(tc.within))
 				if found != (tc.want != 0) || found && !got.Equal(hour.Add(tc.want)) {
 					t.Errorf("%s: with guess %s got %s, %t, want %s", tc.reason, guess, got, found, hour.Add(tc.want))
 				}
@@ -79,18 +79,18 @@ func TestWhenTrueIsTrueThen(t *testing.T) {
 		for offset := range 300 {
 			now := at("2025-01-01T01:00:00Z").Add(time.Duration(offset) * 7331 * time.Millisecond)
 			in := Input{Time: now, Targets: map[string]any{"svc": young()}}
-			results := p.Conditions(t.Context(), in)
+			results := p.EvaluateConditions(t.Context(), in)
 			if results[0].Value {
 				continue
 			}
 			end := now.Add(time.Duration(60+offset*613) * time.Second)
-			moment, ok := p.WhenTrue(t.Context(), in, results, now.Add(time.Duration(offset*100)*time.Second), end)
+			moment, ok := p.FindTrueTime(t.Context(), in, results, now.Add(time.Duration(offset*100)*time.Second), end)
 			if !ok {
 				continue
 			}
 			found++
 			in.Time = moment
-			if then := p.Conditions(t.Context(), in); !then[0].Value || !moment.After(now) || moment.After(end) {
+			if then := p.EvaluateConditions(t.Context(), in); !then[0].Value || !moment.After(now) || moment.After(end) {
 				t.Errorf("%s: at %s, between %s and %s, it is %v", liar, moment, now, end, then[0])
 			}
 		}
@@ -103,7 +103,7 @@ func TestWhenTrueIsTrueThen(t *testing.T) {
 func TestWhenTrueIsBounded(t *testing.T) {
 	evaluations := 0
 	c := newCompiler(t, Limits{})
-	c.charges["size"] = charge{before: func(*meter, []ref.Val) ref.Val { evaluations++; return nil }}
+	c.charges["size"] = charge{beforeCall: func(*meter, []ref.Val) ref.Val { evaluations++; return nil }}
 	now := at("2025-01-01T01:00:00Z")
 	in := Input{Time: now, Targets: map[string]any{"svc": young(), "revisions": list()}}
 	cases := map[string]struct {
@@ -123,9 +123,9 @@ func TestWhenTrueIsBounded(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			p := programs(t, c, tc.condition)
-			results := p.Conditions(t.Context(), in)
+			results := p.EvaluateConditions(t.Context(), in)
 			evaluations = 0
-			p.WhenTrue(t.Context(), in, results, tc.guess, now.Add(tc.within))
+			p.FindTrueTime(t.Context(), in, results, tc.guess, now.Add(tc.within))
 			if evaluations > tc.want || evaluations < tc.want-1 {
 				t.Errorf("got %d evaluations, want %d, or one less", evaluations, tc.want)
 			}
@@ -139,17 +139,17 @@ func TestWhenTrueStopsAtTheLimits(t *testing.T) {
 	in := Input{Time: now, Targets: map[string]any{"svc": young()}}
 	loop := `[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(x, age(svc) > duration("2h"))`
 	p := programs(t, newCompiler(t, Limits{Steps: 35}), loop)
-	results := p.Conditions(t.Context(), in)
-	got, found := p.WhenTrue(t.Context(), in, results, time.Time{}, now.Add(5*time.Hour))
+	results := p.EvaluateConditions(t.Context(), in)
+	got, found := p.FindTrueTime(t.Context(), in, results, time.Time{}, now.Add(5*time.Hour))
 	if !found || !got.After(now.Add(time.Hour)) || got.After(now.Add(5*time.Hour)) {
 		t.Errorf("got %s, %t", got, found)
 	}
-	if _, found := programs(t, newCompiler(t, Limits{Steps: 5}), loop).WhenTrue(t.Context(), in, results, time.Time{}, now.Add(5*time.Hour)); found {
+	if _, found := programs(t, newCompiler(t, Limits{Steps: 5}), loop).FindTrueTime(t.Context(), in, results, time.Time{}, now.Add(5*time.Hour)); found {
 		t.Error("without a single evaluation something was found")
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, found := p.WhenTrue(over, in, results, time.Time{}, now.Add(5*time.Hour)); found {
+	if _, found := p.FindTrueTime(over, in, results, time.Time{}, now.Add(5*time.Hour)); found {
 		t.Error("who is interrupted finds nothing")
 	}
 }
@@ -164,11 +164,11 @@ func BenchmarkWhenTrue(b *testing.B) {
 	}
 	now := at("2025-01-01T01:00:00Z")
 	in := Input{Targets: map[string]any{"revisions": list(items...)}, Time: now}
-	results := p.Conditions(b.Context(), in)
+	results := p.EvaluateConditions(b.Context(), in)
 	for name, guess := range map[string]time.Time{"Anew": {}, "Guessed": now.Add(359 * time.Hour)} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if _, found := p.WhenTrue(b.Context(), in, results, guess, now.Add(400*time.Hour)); !found {
+				if _, found := p.FindTrueTime(b.Context(), in, results, guess, now.Add(400*time.Hour)); !found {
 					b.Fatal("nothing was found")
 				}
 			}

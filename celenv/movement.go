@@ -22,69 +22,69 @@ type movement struct {
 	blind bool
 
 	types map[int64]*types.Type
-	// names says of the names that no loop has whether they can move.
-	names func(name string) bool
+	// canNameMove says of the names that no loop has whether they can move.
+	canNameMove func(name string) bool
 }
 
-// movementOf goes through an expression.
-func movementOf(a *ast.AST, names func(string) bool) movement {
-	m := movement{calls: map[int64]bool{}, types: a.TypeMap(), names: names}
-	m.result = m.moves(a.Expr(), nil)
-	m.types, m.names = nil, nil
+// analyzeMovement goes through an expression.
+func analyzeMovement(a *ast.AST, names func(string) bool) movement {
+	m := movement{calls: map[int64]bool{}, types: a.TypeMap(), canNameMove: names}
+	m.result = m.traceExpression(a.Expr(), nil)
+	m.types, m.canNameMove = nil, nil
 	return m
 }
 
-// local is a variable of a loop, and whether it can move.
-type local struct {
+// movingLocal is a variable of a loop, and whether it can move.
+type movingLocal struct {
 	name  string
 	moves bool
-	outer *local
+	outer *movingLocal
 }
 
-// moves says that the value of an expression can move.
-func (m *movement) moves(e ast.Expr, locals *local) bool {
+// traceExpression says whether the value of an expression can move, and marks the calls in it that can be given what moves.
+func (m *movement) traceExpression(e ast.Expr, locals *movingLocal) bool {
 	switch e.Kind() {
 	case ast.LiteralKind:
 		return false
 	case ast.IdentKind:
-		name, global := strings.CutPrefix(e.AsIdent(), ".") // as in tree.reads
+		name, global := strings.CutPrefix(e.AsIdent(), ".") // as in tree.collectReads
 		for l := locals; l != nil && !global; l = l.outer {
 			if l.name == name {
 				return l.moves
 			}
 		}
-		return m.names(name)
+		return m.canNameMove(name)
 	case ast.SelectKind:
-		return m.moves(e.AsSelect().Operand(), locals) && !e.AsSelect().IsTestOnly() && m.canHold(e)
+		return m.traceExpression(e.AsSelect().Operand(), locals) && !e.AsSelect().IsTestOnly() && m.canHold(e)
 	case ast.ListKind:
-		return m.anyMoves(e.AsList().Elements(), locals)
+		return m.traceAll(e.AsList().Elements(), locals)
 	case ast.MapKind:
 		value := false
 		for _, entry := range e.AsMap().Entries() {
-			m.mustNotMove(entry.AsMapEntry().Key(), locals)
-			value = m.moves(entry.AsMapEntry().Value(), locals) || value
+			m.markBlindIfMoving(entry.AsMapEntry().Key(), locals)
+			value = m.traceExpression(entry.AsMapEntry().Value(), locals) || value
 		}
 		return value
 	case ast.CallKind:
-		return m.callMoves(e, locals)
+		return m.traceCall(e, locals)
 	case ast.ComprehensionKind:
-		return m.loopMoves(e, locals)
+		return m.traceLoop(e, locals)
 	default: // messages, which this language has none of
 		m.blind = true
 		return true
 	}
 }
 
-func (m *movement) anyMoves(all []ast.Expr, locals *local) bool {
+func (m *movement) traceAll(all []ast.Expr, locals *movingLocal) bool {
 	one := false
 	for _, e := range all {
-		one = m.moves(e, locals) || one
+		one = m.traceExpression(e, locals) || one
 	}
 	return one
 }
 
-func (m *movement) mustNotMove(e ast.Expr, locals *local) {
-	m.blind = m.moves(e, locals) || m.blind
+func (m *movement) markBlindIfMoving(e ast.Expr, locals *movingLocal) {
+	m.blind = m.traceExpression(e, locals) || m.blind
 }
 
 // canHold says that a value of the type that the checker found can move, or hold what does.
@@ -101,51 +101,51 @@ func (m *movement) canHold(e ast.Expr) bool {
 	}
 }
 
-// callMoves marks a call that can be given what moves, unless the value only goes through it.
-func (m *movement) callMoves(e ast.Expr, locals *local) bool {
-	function, args := e.AsCall().FunctionName(), children(e)
+// traceCall marks a call that can be given what moves, unless the value only goes through it.
+func (m *movement) traceCall(e ast.Expr, locals *movingLocal) bool {
+	function, args := e.AsCall().FunctionName(), listChildren(e)
 	switch function {
 	case operators.Conditional:
-		m.moves(args[0], locals)
-		return m.anyMoves(args[1:], locals) && m.canHold(e)
+		m.traceExpression(args[0], locals)
+		return m.traceAll(args[1:], locals) && m.canHold(e)
 	case operators.Index, operators.OptIndex:
-		m.mustNotMove(args[1], locals)
-		return m.moves(args[0], locals) && m.canHold(e)
+		m.markBlindIfMoving(args[1], locals)
+		return m.traceExpression(args[0], locals) && m.canHold(e)
 	case operators.OptSelect:
-		return m.moves(args[0], locals) && m.canHold(e)
+		return m.traceExpression(args[0], locals) && m.canHold(e)
 	case operators.LogicalAnd, operators.LogicalOr, operators.NotStrictlyFalse:
-		m.anyMoves(args, locals) // of what is no bool they make an error
+		m.traceAll(args, locals) // of what is no bool they make an error
 		return false
 	case "or", "orValue": // cel-go evaluates their second operand only if it needs it
-		return m.anyMoves(args, locals) && m.canHold(e)
+		return m.traceAll(args, locals) && m.canHold(e)
 	case "cel.@mapInsert":
 		if len(args) == 3 {
-			m.mustNotMove(args[1], locals)
+			m.markBlindIfMoving(args[1], locals)
 		}
 	}
-	if !m.anyMoves(args, locals) {
+	if !m.traceAll(args, locals) {
 		return false
 	}
 	m.calls[e.ID()] = true
-	return keeps(function) && m.canHold(e)
+	return keepsMovement(function) && m.canHold(e)
 }
 
-// loopMoves goes through a loop until it is known whether what it collects can move.
-func (m *movement) loopMoves(e ast.Expr, locals *local) bool {
+// traceLoop goes through a loop until it is known whether what it collects can move.
+func (m *movement) traceLoop(e ast.Expr, locals *movingLocal) bool {
 	loop := e.AsComprehension()
-	elements := m.moves(loop.IterRange(), locals)
-	collected := m.moves(loop.AccuInit(), locals)
+	elements := m.traceExpression(loop.IterRange(), locals)
+	collected := m.traceExpression(loop.AccuInit(), locals)
 	for {
-		inside := &local{name: loop.IterVar(), moves: elements && !loop.HasIterVar2(), outer: locals} // a key, or an index, does not
+		inside := &movingLocal{name: loop.IterVar(), moves: elements && !loop.HasIterVar2(), outer: locals} // a key, or an index, does not
 		if loop.HasIterVar2() {
-			inside = &local{name: loop.IterVar2(), moves: elements, outer: inside}
+			inside = &movingLocal{name: loop.IterVar2(), moves: elements, outer: inside}
 		}
-		inside = &local{name: loop.AccuVar(), moves: collected, outer: inside}
-		m.moves(loop.LoopCondition(), inside)
-		if step := m.moves(loop.LoopStep(), inside); !step || collected {
+		inside = &movingLocal{name: loop.AccuVar(), moves: collected, outer: inside}
+		m.traceExpression(loop.LoopCondition(), inside)
+		if step := m.traceExpression(loop.LoopStep(), inside); !step || collected {
 			break
 		}
 		collected = true
 	}
-	return m.moves(loop.Result(), &local{name: loop.AccuVar(), moves: collected, outer: locals}) && m.canHold(e)
+	return m.traceExpression(loop.Result(), &movingLocal{name: loop.AccuVar(), moves: collected, outer: locals}) && m.canHold(e)
 }

@@ -32,29 +32,29 @@ type lookout struct {
 	unknown bool  // nobody can say
 }
 
-// change takes that something may become another when so many nanoseconds have passed.
-func (l *lookout) change(after int64) {
+// noteChange takes that something may become another when so many nanoseconds have passed.
+func (l *lookout) noteChange(after int64) {
 	if after != never {
 		after = min(after, horizon)
 	}
 	l.until = min(l.until, max(after, 1))
 }
 
-// lose takes that something may become another at any time.
-func (l *lookout) lose() { l.unknown = true }
+// noteUnknown takes that something may become another at any time.
+func (l *lookout) noteUnknown() { l.unknown = true }
 
-// add takes all that another one has noted.
-func (l *lookout) add(other lookout) {
+// mergeLookout takes all that another one has noted.
+func (l *lookout) mergeLookout(other lookout) {
 	l.until = min(l.until, other.until)
 	l.unknown = l.unknown || other.unknown
 }
 
-// moving is a timestamp, a duration or an int that changes as time passes. When k nanoseconds have passed, the first two
+// movingValue is a timestamp, a duration or an int that changes as time passes. When k nanoseconds have passed, the first two
 // are base+slope*k of them, and an int is what step makes of that; step never falls.
 //
 // cel-go's functions do not know it. A follower gives them what it is now, and notes until when their answer holds.
 // Whoever looks at the value in any other way has seen something of which nobody can say when it changes.
-type moving struct {
+type movingValue struct {
 	now         ref.Val
 	base, slope int64
 	step        func(int64) int64 // nil for what is no int
@@ -62,49 +62,49 @@ type moving struct {
 }
 
 // ConvertToNative gives what it is now.
-func (m *moving) ConvertToNative(t reflect.Type) (any, error) {
-	m.l.lose()
+func (m *movingValue) ConvertToNative(t reflect.Type) (any, error) {
+	m.l.noteUnknown()
 	return m.now.ConvertToNative(t)
 }
 
 // ConvertToType converts what it is now.
-func (m *moving) ConvertToType(t ref.Type) ref.Val {
-	m.l.lose()
+func (m *movingValue) ConvertToType(t ref.Type) ref.Val {
+	m.l.noteUnknown()
 	return m.now.ConvertToType(t)
 }
 
 // Equal compares what it is now.
-func (m *moving) Equal(other ref.Val) ref.Val {
-	m.l.lose()
-	if o, ok := other.(*moving); ok {
+func (m *movingValue) Equal(other ref.Val) ref.Val {
+	m.l.noteUnknown()
+	if o, ok := other.(*movingValue); ok {
 		other = o.now
 	}
 	return m.now.Equal(other)
 }
 
 // Type is always the same.
-func (m *moving) Type() ref.Type { return m.now.Type() }
+func (m *movingValue) Type() ref.Type { return m.now.Type() }
 
 // Value gives what it is now.
-func (m *moving) Value() any {
-	m.l.lose()
+func (m *movingValue) Value() any {
+	m.l.noteUnknown()
 	return m.now.Value()
 }
 
-// move makes a timestamp or a duration move. When it would become too large it may become an error.
-func (l *lookout) move(now ref.Val, base, slope int64) ref.Val {
+// newMoving makes a timestamp or a duration move. When it would become too large it may become an error.
+func (l *lookout) newMoving(now ref.Val, base, slope int64) ref.Val {
 	if slope == 0 {
 		return now
 	}
-	m := &moving{now: now, base: base, slope: slope, l: l}
-	if last := m.last(); last < horizon {
-		l.change(last)
+	m := &movingValue{now: now, base: base, slope: slope, l: l}
+	if last := m.computeSpan(); last < horizon {
+		l.noteChange(last)
 	}
 	return m
 }
 
-// last is for how long, up to the horizon, base+slope*k is no larger than a number can be.
-func (m *moving) last() int64 {
+// computeSpan says for how long, up to the horizon, base+slope*k is no larger than a number can be.
+func (m *movingValue) computeSpan() int64 {
 	if m.slope > 0 {
 		return min(horizon, (math.MaxInt64-max(m.base, 0))/m.slope)
 	}
@@ -113,7 +113,7 @@ func (m *moving) last() int64 {
 
 // nowOf is what a value is now. Of a list or a map it is not what is in it.
 func nowOf(v ref.Val) ref.Val {
-	if m, ok := v.(*moving); ok {
+	if m, ok := v.(*movingValue); ok {
 		return m.now
 	}
 	return v
@@ -128,7 +128,7 @@ type line struct {
 // lineOf is not ok for what is neither, and for timestamps that are too far away.
 func lineOf(v ref.Val) (line, bool) {
 	switch v := v.(type) {
-	case *moving:
+	case *movingValue:
 		return line{v.base, v.slope, typeOf(v.now).Kind()}, v.step == nil
 	case types.Timestamp:
 		s := v.Unix()
@@ -150,20 +150,20 @@ func isTime(v ref.Val) bool {
 	}
 }
 
-// cross notes when two lines of one kind compare in another way than now.
-func (l *lookout) cross(operator string, a, b line) {
+// noteCrossing notes when two lines of one kind compare in another way than now.
+func (l *lookout) noteCrossing(operator string, a, b line) {
 	distance := a.base - b.base
 	if (a.base < 0) != (b.base < 0) && (distance < 0) != (a.base < 0) || distance == math.MinInt64 {
-		l.lose() // they are further apart than a number can say
+		l.noteUnknown() // they are further apart than a number can say
 		return
 	}
-	l.change(crossing(operator, distance, a.slope-b.slope))
+	l.noteChange(findCrossing(operator, distance, a.slope-b.slope))
 }
 
-// crossing is the first k from 1 on at which distance+slope*k compares with 0 in another way than distance does.
-func crossing(operator string, distance, slope int64) int64 {
+// findCrossing finds the first k from 1 on at which distance+slope*k compares with 0 in another way than distance does.
+func findCrossing(operator string, distance, slope int64) int64 {
 	if slope < 0 {
-		operator, distance, slope = mirrored(operator), -distance, -slope
+		operator, distance, slope = mirrorOperator(operator), -distance, -slope
 	}
 	if slope == 0 || distance > 0 {
 		return never // it stays as far away, or goes away
@@ -188,8 +188,8 @@ func crossing(operator string, distance, slope int64) int64 {
 	}
 }
 
-// mirrored is the operator that says of -a and -b what this one says of a and b.
-func mirrored(operator string) string {
+// mirrorOperator gives the operator that says of -a and -b what this one says of a and b.
+func mirrorOperator(operator string) string {
 	switch operator {
 	case operators.Less:
 		return operators.Greater
@@ -204,26 +204,26 @@ func mirrored(operator string) string {
 	}
 }
 
-// rising is an int that never falls, of one that never rises.
-func (m *moving) rising() (up *moving, turned bool) {
+// makeRising gives an int that never falls, of one that never rises.
+func (m *movingValue) makeRising() (up *movingValue, turned bool) {
 	if m.slope > 0 {
 		return m, false
 	}
-	return &moving{base: -m.base, slope: -m.slope, step: func(x int64) int64 { return -m.step(-x) }, l: m.l}, true
+	return &movingValue{base: -m.base, slope: -m.slope, step: func(x int64) int64 { return -m.step(-x) }, l: m.l}, true
 }
 
-// at is a moving int when k nanoseconds have passed.
-func (m *moving) at(k int64) int64 { return m.step(m.base + m.slope*k) }
+// valueAt gives a moving int when k nanoseconds have passed.
+func (m *movingValue) valueAt(k int64) int64 { return m.step(m.base + m.slope*k) }
 
-// reaches is the first k from 1 on at which an int that never falls is n or more, but no later than the last one.
-func (m *moving) reaches(n int64) int64 {
-	last := m.last()
+// findReach finds the first k from 1 on at which an int that never falls is n or more, but no later than the last one.
+func (m *movingValue) findReach(n int64) int64 {
+	last := m.computeSpan()
 	low, high := int64(0), int64(1)
-	for high < last && m.at(high) < n {
+	for high < last && m.valueAt(high) < n {
 		low, high = high, min(2*high, last)
 	}
 	for high-low > 1 {
-		if middle := low + (high-low)/2; m.at(middle) < n {
+		if middle := low + (high-low)/2; m.valueAt(middle) < n {
 			low = middle
 		} else {
 			high = middle
@@ -232,25 +232,25 @@ func (m *moving) reaches(n int64) int64 {
 	return high
 }
 
-// steps notes when a moving int is another one.
-func (m *moving) steps() {
-	up, _ := m.rising()
-	if now := up.at(0); now < math.MaxInt64 {
-		m.l.change(up.reaches(now + 1))
+// noteNextStep notes when a moving int is another one.
+func (m *movingValue) noteNextStep() {
+	up, _ := m.makeRising()
+	if now := up.valueAt(0); now < math.MaxInt64 {
+		m.l.noteChange(up.findReach(now + 1))
 	}
 }
 
-// passes notes when a moving int compares with n in another way than now.
-func (m *moving) passes(operator string, n int64) {
+// notePassing notes when a moving int compares with n in another way than now.
+func (m *movingValue) notePassing(operator string, n int64) {
 	if n == math.MinInt64 || n == math.MaxInt64 {
-		m.steps()
+		m.noteNextStep()
 		return
 	}
-	up, turned := m.rising()
+	up, turned := m.makeRising()
 	if turned {
-		operator, n = mirrored(operator), -n
+		operator, n = mirrorOperator(operator), -n
 	}
-	now, past := up.at(0), n
+	now, past := up.valueAt(0), n
 	switch operator {
 	case operators.Less, operators.GreaterEquals:
 	case operators.LessEquals, operators.Greater:
@@ -261,13 +261,13 @@ func (m *moving) passes(operator string, n int64) {
 		}
 	}
 	if now < past {
-		m.l.change(up.reaches(past))
+		m.l.noteChange(up.findReach(past))
 	}
 }
 
-// turnOf is when a part of a time, as a getter of CEL gives it, may become another: where the time's own zone has that part
+// findNextTurn finds when a part of a time, as a getter of CEL gives it, may become another: where the time's own zone has that part
 // begin anew, or where the zone's offset changes.
-func turnOf(getter string, at time.Time) (next time.Time, ok bool) {
+func findNextTurn(getter string, at time.Time) (next time.Time, ok bool) {
 	_, offset := at.Zone()
 	fixed := time.FixedZone("", offset)
 	year, month, day := at.Date()
@@ -295,8 +295,8 @@ func turnOf(getter string, at time.Time) (next time.Time, ok bool) {
 	return next, true
 }
 
-// zone reads a time zone as CEL's getters do: the name of one, or an offset such as -03:30.
-func zone(text string) (*time.Location, bool) {
+// parseZone reads a time zone as CEL's getters do: the name of one, or an offset such as -03:30.
+func parseZone(text string) (*time.Location, bool) {
 	hours, minutes, isOffset := strings.Cut(text, ":")
 	if !isOffset {
 		location, err := time.LoadLocation(text)

@@ -37,7 +37,7 @@ func TestCrossing(t *testing.T) {
 		for distance := int64(-12); distance <= 12; distance++ {
 			for slope := int64(-4); slope <= 4; slope++ {
 				want := firstOther(func(k int64) bool { return compare(distance+slope*k, 0) })
-				if got := crossing(operator, distance, slope); got != want {
+				if got := findCrossing(operator, distance, slope); got != want {
 					t.Errorf("%d%+dk %s 0: got %d, want %d", distance, slope, operator, got, want)
 				}
 			}
@@ -52,8 +52,8 @@ func TestPasses(t *testing.T) {
 			for _, slope := range []int64{-3, -1, 1, 3} {
 				for n := int64(-4); n <= 4; n++ {
 					l := &lookout{until: never}
-					m := &moving{now: types.Int(base / 4), base: base, slope: slope, step: func(x int64) int64 { return x / 4 }, l: l}
-					m.passes(operator, n)
+					m := &movingValue{now: types.Int(base / 4), base: base, slope: slope, step: func(x int64) int64 { return x / 4 }, l: l}
+					m.notePassing(operator, n)
 					want := firstOther(func(k int64) bool { return compare((base+slope*k)/4, n) })
 					if l.until > want || want != never && l.until != want || l.unknown {
 						t.Errorf("(%d%+dk)/4 %s %d: got %d, want %d", base, slope, operator, n, l.until, want)
@@ -67,17 +67,17 @@ func TestPasses(t *testing.T) {
 // What is too large is unknown, and never believed to be early or late.
 func TestFarAway(t *testing.T) {
 	l := &lookout{until: never}
-	l.cross(operators.Less, line{base: math.MinInt64 + 2, slope: 1}, line{base: math.MaxInt64})
+	l.noteCrossing(operators.Less, line{base: math.MinInt64 + 2, slope: 1}, line{base: math.MaxInt64})
 	if !l.unknown {
 		t.Errorf("got %+v", l)
 	}
 	l = &lookout{until: never}
-	l.cross(operators.Less, line{base: 0, slope: 1}, line{base: horizon + 1})
+	l.noteCrossing(operators.Less, line{base: 0, slope: 1}, line{base: horizon + 1})
 	if l.until != horizon || l.unknown {
 		t.Errorf("beyond the horizon got %+v", l)
 	}
 	l = &lookout{until: never}
-	if m := l.move(types.Duration{Duration: math.MaxInt64 - 5}, math.MaxInt64-5, 2); !isMoving(m) || l.until != 2 {
+	if m := l.newMoving(types.Duration{Duration: math.MaxInt64 - 5}, math.MaxInt64-5, 2); !isMoving(m) || l.until != 2 {
 		t.Errorf("what becomes too large after two nanoseconds got %+v", l)
 	}
 }
@@ -110,12 +110,12 @@ func TestTurnOf(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got, ok := turnOf(tc.getter, at(tc.at).In(tc.place)); !ok || !got.Equal(at(tc.want)) {
+			if got, ok := findNextTurn(tc.getter, at(tc.at).In(tc.place)); !ok || !got.Equal(at(tc.want)) {
 				t.Errorf("got %s, %t, want %s", got.UTC(), ok, tc.want)
 			}
 		})
 	}
-	if _, ok := turnOf("getCentury", midsummer); ok {
+	if _, ok := findNextTurn("getCentury", midsummer); ok {
 		t.Error("an unknown part has a moment")
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// lazily has a.or(b) and a.orValue(b) evaluate b only where a has no value. cel-go's optionals have no other
+// makeLazy has a.or(b) and a.orValue(b) evaluate b only where a has no value. cel-go's optionals have no other
 // implementation of these two; its Programs bring one like this along.
-func lazily(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+func makeLazy(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok || len(call.Args()) != 2 {
 		return i, nil
@@ -24,21 +24,23 @@ func lazily(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) 
 	if !unwraps && call.Function() != "or" || call.OverloadID() != "" && call.OverloadID() != overload {
 		return i, nil
 	}
-	return &alternative{id: call.ID(), first: call.Args()[0], other: call.Args()[1], unwraps: unwraps}, nil
+	return &lazyAlternative{id: call.ID(), first: call.Args()[0], other: call.Args()[1], unwraps: unwraps}, nil
 }
 
-// alternative is one of the two.
-type alternative struct {
+// lazyAlternative is one of the two.
+type lazyAlternative struct {
 	id           int64
 	first, other interpreter.InterpretableV2
 	unwraps      bool // gives the value of first, not the optional
 }
 
-func (a *alternative) ID() int64 { return a.id }
+func (a *lazyAlternative) ID() int64 { return a.id }
 
-func (a *alternative) Eval(v interpreter.Activation) ref.Val { return a.Exec(interpreter.AsFrame(v)) }
+func (a *lazyAlternative) Eval(v interpreter.Activation) ref.Val {
+	return a.Exec(interpreter.AsFrame(v))
+}
 
-func (a *alternative) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+func (a *lazyAlternative) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	switch first := a.first.Exec(frame).(type) {
 	case *types.Err, *types.Unknown:
 		return first

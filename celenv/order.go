@@ -19,23 +19,23 @@ type Order struct{ values []ref.Val }
 func (o Order) Size() int {
 	n := 0
 	for _, v := range o.values {
-		n += 2*valueSize + int(textSize(v))
+		n += 2*valueSize + int(measureText(v))
 	}
 	return n
 }
 
-// Order evaluates orderBy.
-func (i *Item) Order() (Order, *Error) {
+// EvaluateOrder evaluates orderBy.
+func (i *Item) EvaluateOrder() (Order, *Error) {
 	p := i.rule.p
-	if len(p.order) == 0 {
+	if len(p.orderBy) == 0 {
 		return Order{}, nil
 	}
-	values := make([]ref.Val, len(p.order))
-	for k := range p.order {
-		x := p.order[k].expression
-		value, problem := i.ask(x)
+	values := make([]ref.Val, len(p.orderBy))
+	for k := range p.orderBy {
+		x := p.orderBy[k].expression
+		value, problem := i.evaluateExpression(x)
 		if problem == nil {
-			problem = x.tooLong(value, maxOrder)
+			problem = x.checkLength(value, maxOrder)
 		}
 		if problem != nil {
 			return Order{}, problem
@@ -48,10 +48,10 @@ func (i *Item) Order() (Order, *Error) {
 	return Order{values: values}, nil
 }
 
-// Compare says by its sign which of two items of the rule comes first: a when it is negative. It is 0 where orderBy does
+// CompareOrders says by its sign which of two items of the rule comes first: a when it is negative. It is 0 where orderBy does
 // not tell them apart, and an error where it gave what cannot be compared.
-func (r *RuleEvaluation) Compare(a, b Order) (int, *Error) {
-	for k, o := range r.p.order {
+func (r *RuleEvaluation) CompareOrders(a, b Order) (int, *Error) {
+	for k, o := range r.p.orderBy {
 		result := types.NoSuchOverloadErr()
 		if left, ok := a.values[k].(traits.Comparer); ok {
 			result = left.Compare(b.values[k])
@@ -59,7 +59,7 @@ func (r *RuleEvaluation) Compare(a, b Order) (int, *Error) {
 		n, ok := result.(types.Int)
 		switch {
 		case !ok:
-			return 0, o.fault(&Error{
+			return 0, o.locateError(&Error{
 				Kind: Runtime, Message: fmt.Sprintf("the items give values that cannot be compared: %s and %s", a.values[k].Type().TypeName(), b.values[k].Type().TypeName()),
 				Hint: "give all of them one type",
 			})

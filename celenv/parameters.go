@@ -13,35 +13,35 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// undeclared says which parameters an expression of a template, or of what uses one, asks for that the template does not
+// checkParameters says which parameters an expression of a template, or of what uses one, asks for that the template does not
 // have: nobody could ever give them.
-func (s *scope) undeclared(x *expression) []*Error {
+func (s *scope) checkParameters(x *expression) []*Error {
 	if s.parameters == nil {
 		return nil
 	}
 	first := map[string]int64{}
 	for id, at := range x.tree.nodes {
-		name, ok := parameter(at)
+		name, ok := parseParameter(at)
 		if !ok || slices.Contains(s.parameters, name) {
 			continue
 		}
-		if known, found := first[name]; !found || x.tree.before(id, known) {
+		if known, found := first[name]; !found || x.tree.isBefore(id, known) {
 			first[name] = id
 		}
 	}
 	var problems []*Error
 	for _, name := range slices.Sorted(maps.Keys(first)) {
 		problem := &Error{Kind: Invalid, Message: fmt.Sprintf("the template has no parameter %q", name)}
-		if problem.Hint = didYouMean(name, slices.Clone(s.parameters)); problem.Hint == "" {
+		if problem.Hint = suggestName(name, slices.Clone(s.parameters)); problem.Hint == "" {
 			problem.Hint = "add it to the parameters of the template"
 		}
-		problems = append(problems, x.tree.locate(problem, first[name]))
+		problems = append(problems, x.tree.locateError(problem, first[name]))
 	}
 	return problems
 }
 
-// parameter is the name of the parameter that an expression reads, or asks whether it is given.
-func parameter(at node) (string, bool) {
+// parseParameter gives the name of the parameter that an expression reads, or asks whether it is given.
+func parseParameter(at node) (string, bool) {
 	of, name := ast.Expr(nil), ""
 	switch e := at.expr; e.Kind() {
 	case ast.SelectKind:
@@ -59,5 +59,5 @@ func parameter(at node) (string, bool) {
 	default:
 		return "", false
 	}
-	return name, of.Kind() == ast.IdentKind && of.AsIdent() == variableParams && !bound(variableParams, at.loops)
+	return name, of.Kind() == ast.IdentKind && of.AsIdent() == nameParams && !isBound(nameParams, at.loops)
 }

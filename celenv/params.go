@@ -13,10 +13,10 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// ParamsOf reads parameters as expressions see them: an integer that an int can hold is one, other numbers are doubles,
+// DecodeParams reads parameters as expressions see them: an integer that an int can hold is one, other numbers are doubles,
 // and what is null is absent, in objects within too. A null in a list stays, so that the others keep their places. Those
 // that durations names are durations: their text is one that v1alpha1.Duration may be.
-func ParamsOf(raw *runtime.RawExtension, durations []string) (map[string]any, error) {
+func DecodeParams(raw *runtime.RawExtension, durations []string) (map[string]any, error) {
 	if raw == nil || len(raw.Raw) == 0 {
 		return map[string]any{}, nil
 	}
@@ -29,7 +29,7 @@ func ParamsOf(raw *runtime.RawExtension, durations []string) (map[string]any, er
 	if params == nil { // the JSON null
 		return map[string]any{}, nil
 	}
-	if _, err := native(params); err != nil {
+	if _, err := normalizeValue(params); err != nil {
 		return nil, fmt.Errorf("cannot read the parameters: %w", err)
 	}
 	for _, name := range durations {
@@ -50,8 +50,8 @@ func ParamsOf(raw *runtime.RawExtension, durations []string) (map[string]any, er
 	return params, nil
 }
 
-// native changes decoded JSON, in place, to what Kubernetes objects hold.
-func native(v any) (any, error) {
+// normalizeValue changes decoded JSON, in place, to what Kubernetes objects hold.
+func normalizeValue(v any) (any, error) {
 	switch v := v.(type) {
 	case json.Number:
 		if i, err := v.Int64(); err == nil {
@@ -61,7 +61,7 @@ func native(v any) (any, error) {
 	case []any:
 		for i := range v {
 			var err error
-			if v[i], err = native(v[i]); err != nil {
+			if v[i], err = normalizeValue(v[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -72,7 +72,7 @@ func native(v any) (any, error) {
 				continue
 			}
 			var err error
-			if v[name], err = native(value); err != nil {
+			if v[name], err = normalizeValue(value); err != nil {
 				return nil, fmt.Errorf("%q: %w", name, err)
 			}
 		}

@@ -24,7 +24,7 @@ func TestParamsOf(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := ParamsOf(tc.raw, nil)
+			got, err := DecodeParams(tc.raw, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,7 +38,7 @@ func TestParamsOf(t *testing.T) {
 func TestParamsOfErrors(t *testing.T) {
 	for name, raw := range map[string]string{"Truncated": "{", "NoObject": "[1]", "TooLarge": `{"a":1e999}`} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := ParamsOf(&runtime.RawExtension{Raw: []byte(raw)}, nil); err == nil {
+			if got, err := DecodeParams(&runtime.RawExtension{Raw: []byte(raw)}, nil); err == nil {
 				t.Errorf("got %v", got)
 			}
 		})
@@ -46,12 +46,12 @@ func TestParamsOfErrors(t *testing.T) {
 }
 
 func TestParamsInExpressions(t *testing.T) {
-	params, err := ParamsOf(&runtime.RawExtension{Raw: []byte(`{"keep":3,"ttl":"7d","gone":null}`)}, nil)
+	params, err := DecodeParams(&runtime.RawExtension{Raw: []byte(`{"keep":3,"ttl":"7d","gone":null}`)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := programs(t, newCompiler(t, Limits{}), `params.keep == 3 && type(params.keep) == int`, `parseDuration(params.ttl) == duration("168h")`, `!has(params.gone)`)
-	for i, got := range p.Conditions(t.Context(), Input{Params: params}) {
+	for i, got := range p.EvaluateConditions(t.Context(), Input{Params: params}) {
 		if !got.Value {
 			t.Errorf("condition %d: %v", i, got.Err)
 		}

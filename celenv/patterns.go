@@ -20,33 +20,33 @@ const (
 	maxPatternSize = 8192
 )
 
-// patternArgument is which argument of a function with charge.match is a regular expression.
+// patternArgument is which argument of a function with charge.forPattern is a regular expression.
 const patternArgument = 1
 
 // checkPattern says what is wrong with a regular expression, without compiling one that is too large for that.
 func checkPattern(pattern string) error {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
-		return fmt.Errorf("%q is no regular expression: %w", cut(pattern, 64), err)
+		return fmt.Errorf("%q is no regular expression: %w", truncateText(pattern, 64), err)
 	}
-	if n := expanded(parsed); n > maxPatternSize {
-		return fmt.Errorf("the regular expression %q is too large: repetitions count as often as they repeat", cut(pattern, 64))
+	if n := countInstructions(parsed); n > maxPatternSize {
+		return fmt.Errorf("the regular expression %q is too large: repetitions count as often as they repeat", truncateText(pattern, 64))
 	}
 	return nil
 }
 
-// expanded is about how many instructions a pattern becomes.
-func expanded(re *syntax.Regexp) int64 {
+// countInstructions counts about how many instructions a pattern becomes.
+func countInstructions(re *syntax.Regexp) int64 {
 	n := int64(1)
 	switch re.Op {
 	case syntax.OpLiteral, syntax.OpCharClass:
 		n += int64(len(re.Rune))
 	}
 	for _, sub := range re.Sub {
-		n = sum(n, expanded(sub))
+		n = addCapped(n, countInstructions(sub))
 	}
 	if re.Op == syntax.OpRepeat {
-		n = product(n, int64(max(re.Min, re.Max, 1)))
+		n = multiplyCapped(n, int64(max(re.Min, re.Max, 1)))
 	}
 	return n
 }
@@ -61,13 +61,13 @@ func checkDynamicPattern(pattern string) error {
 
 // chargeMatch pays for a function that looks for one match: each place of the text against each part of the pattern.
 func chargeMatch(m *meter, pattern int64, args []ref.Val) {
-	m.work(product(pattern, length(args[0])+valueSize) / patternStep)
+	m.paySteps(multiplyCapped(pattern, measureLength(args[0])+valueSize) / patternStep)
 }
 
 // chargeMatches pays for a function that looks for all matches, which may read the rest of the text for each.
 func chargeMatches(m *meter, pattern int64, args []ref.Val) {
-	n := length(args[0])
-	m.work(product(pattern, product(n, n)+valueSize) / (4 * patternStep))
+	n := measureLength(args[0])
+	m.paySteps(multiplyCapped(pattern, multiplyCapped(n, n)+valueSize) / (4 * patternStep))
 }
 
 // chargeReplaceMatches pays also for the longest text that replacing can give: a match at every place, and each
@@ -75,19 +75,19 @@ func chargeMatches(m *meter, pattern int64, args []ref.Val) {
 func chargeReplaceMatches(m *meter, pattern int64, args []ref.Val) {
 	chargeMatches(m, pattern, args)
 	replacement, _ := args[2].(types.String)
-	n := length(args[0])
+	n := measureLength(args[0])
 	references := int64(strings.Count(string(replacement), "\\"))
-	m.build(sum(n, product(n+1, int64(len(replacement))), product(n, references)))
+	m.payBuilding(addCapped(n, multiplyCapped(n+1, int64(len(replacement))), multiplyCapped(n, references)))
 }
 
 // patternStep is how many tries of a part of a pattern at a place of a text are one step.
 const patternStep = 64
 
-// patternSize is about how many instructions a pattern becomes, and 1 for what is none: the function says so itself.
-func patternSize(pattern string) int64 {
+// measurePattern says about how many instructions a pattern becomes, and 1 for what is none: the function says so itself.
+func measurePattern(pattern string) int64 {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		return 1
 	}
-	return expanded(parsed)
+	return countInstructions(parsed)
 }

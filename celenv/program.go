@@ -62,31 +62,31 @@ type Result struct {
 	Cost int64
 }
 
-// Conditions evaluates all conditions in an Evaluation of their own.
-func (p *Programs) Conditions(ctx context.Context, in Input) []Result {
-	e, interrupted := p.Begin(ctx, in)
+// EvaluateConditions evaluates all conditions in an Evaluation of their own.
+func (p *Programs) EvaluateConditions(ctx context.Context, in Input) []Result {
+	e, interrupted := p.BeginEvaluation(ctx, in)
 	if interrupted == nil {
 		defer e.Close()
-		return e.Conditions()
+		return e.EvaluateConditions()
 	}
 	results := make([]Result, len(p.conditions))
 	for i := range results {
-		results[i].Err = interrupted.of(p.conditions[i].path)
+		results[i].Err = interrupted.withPath(p.conditions[i].path)
 	}
 	return results
 }
 
-// Data evaluates cloudEventData in an Evaluation of its own.
-func (p *Programs) Data(ctx context.Context, in Input) (string, *Error) {
+// EvaluateData evaluates cloudEventData in an Evaluation of its own.
+func (p *Programs) EvaluateData(ctx context.Context, in Input) (string, *Error) {
 	if p.data == nil {
 		return "", nil
 	}
-	e, interrupted := p.Begin(ctx, in)
+	e, interrupted := p.BeginEvaluation(ctx, in)
 	if interrupted != nil {
-		return "", interrupted.of(p.data.path)
+		return "", interrupted.withPath(p.data.path)
 	}
 	defer e.Close()
-	return e.Data()
+	return e.EvaluateData()
 }
 
 // Warnings are what compiles and will likely go wrong, in the order of the spec: lookups of labels and annotations
@@ -94,7 +94,7 @@ func (p *Programs) Data(ctx context.Context, in Input) (string, *Error) {
 // that is not understood.
 func (p *Programs) Warnings() []Warning { return slices.Clone(p.warnings) }
 
-func (in Input) variables() map[string]any {
+func (in Input) collectVariables() map[string]any {
 	variables := make(map[string]any, len(in.Targets)+2)
 	for name, value := range in.Targets {
 		variables[name] = value
@@ -103,83 +103,83 @@ func (in Input) variables() map[string]any {
 	if params == nil {
 		params = map[string]any{}
 	}
-	variables[variableParams] = params
-	variables[variableTime] = in.Time.UTC().Round(0)
+	variables[nameParams] = params
+	variables[nameTime] = in.Time.UTC().Round(0)
 	return variables
 }
 
-// json is a value as an event carries it.
-func (x *expression) json(out ref.Val) (string, *Error) {
+// encodeJSON writes a value as an event carries it.
+func (x *expression) encodeJSON(out ref.Val) (string, *Error) {
 	// A value can be too large to be written down, such as a list that occurs in a list many times. Whatever size counts
 	// more than this for is longer than MaxData as JSON.
 	const far = 64 * MaxData
 	text, err := "", error(nil)
-	large := size(out, far) > far
+	large := measureValue(out, far) > far
 	if !large {
-		text, err = library.Marshal(out)
+		text, err = library.EncodeJSON(out)
 		large = len(text) > MaxData
 	}
 	switch {
 	case err != nil:
-		return "", x.fault(&Error{Kind: Runtime, Message: cut(err.Error(), 512), Hint: hintJSON})
+		return "", x.locateError(&Error{Kind: Runtime, Message: truncateText(err.Error(), 512), Hint: hintJSON})
 	case large:
-		return "", x.fault(&Error{Kind: Exhausted, Message: fmt.Sprintf("the value has more than %d bytes as JSON", MaxData), Hint: "give less: the names of objects, say, and not the objects"})
+		return "", x.locateError(&Error{Kind: Exhausted, Message: fmt.Sprintf("the value has more than %d bytes as JSON", MaxData), Hint: "give less: the names of objects, say, and not the objects"})
 	}
 	return text, nil
 }
 
-// fault is an error of the expression as a whole.
-func (x *expression) fault(e *Error) *Error {
-	return x.tree.locate(e, x.tree.root.ID()).of(x.path)
+// locateError makes an error one of the expression as a whole.
+func (x *expression) locateError(e *Error) *Error {
+	return x.tree.locateError(e, x.tree.root.ID()).withPath(x.path)
 }
 
-// value runs the expression, paid from a budget.
-func (x *expression) value(e *Evaluation, from *budget) (ref.Val, *Error) {
-	if e.over != nil {
-		return nil, e.over
+// evaluateIn runs the expression, paid from a budget.
+func (x *expression) evaluateIn(e *Evaluation, from *budget) (ref.Val, *Error) {
+	if e.abortReason != nil {
+		return nil, e.abortReason
 	}
-	out, failure, problem := x.attempt(e, from)
-	if problem != nil && e.over == nil && e.p.meter.over(e.all) != nil {
-		e.over = problem.of(x.path)
+	out, failure, problem := x.attemptIn(e, from)
+	if problem != nil && e.abortReason == nil && e.p.meter.checkAbort(e.answerSteps) != nil {
+		e.abortReason = problem.withPath(x.path)
 	}
-	if e.over != nil {
-		return nil, e.over
+	if e.abortReason != nil {
+		return nil, e.abortReason
 	}
 	if failure != nil {
 		var of *variableError
 		if errors.As(failure, &of) {
-			problem = x.tree.locate(&Error{Kind: Runtime, Message: of.Error(), Object: of.problem.Object, Hint: of.problem.Hint}, failure.NodeID())
+			problem = x.tree.locateError(&Error{Kind: Runtime, Message: of.Error(), Object: of.problem.Object, Hint: of.problem.Hint}, failure.NodeID())
 		} else {
-			problem = x.explain.of(e, failure)
+			problem = x.explanation.explainError(e, failure)
 		}
 	}
 	if problem != nil {
-		return nil, problem.of(x.path)
+		return nil, problem.withPath(x.path)
 	}
-	if x.want != wantJSON && !x.want.accepts(typeOf(out).Kind()) { // who writes JSON finds more than the kind
-		problem = &Error{Kind: Runtime, Message: fmt.Sprintf("%s, and this gave a %s", x.says(), out.Type().TypeName())}
+	if x.want != wantJSON && !x.want.acceptsKind(typeOf(out).Kind()) { // who writes JSON finds more than the kind
+		problem = &Error{Kind: Runtime, Message: fmt.Sprintf("%s, and this gave a %s", x.describeRequirement(), out.Type().TypeName())}
 		if x.want != wantBool {
-			problem.Hint = x.want.hint(typeOf(out))
+			problem.Hint = x.want.suggestFix(typeOf(out))
 		}
-		return nil, x.fault(problem)
+		return nil, x.locateError(problem)
 	}
 	return out, nil
 }
 
-// attempt runs the expression. What it gives for an error of the expression itself has yet to be explained.
-func (x *expression) attempt(e *Evaluation, from *budget) (ref.Val, *types.Err, *Error) {
-	return e.attempt(x.program, (*activation)(e), from)
+// attemptIn runs the expression. What it gives for an error of the expression itself has yet to be explained.
+func (x *expression) attemptIn(e *Evaluation, from *budget) (ref.Val, *types.Err, *Error) {
+	return e.attemptProgram(x.program, (*activation)(e), from)
 }
 
-// attempt runs a program, paid from a budget.
-func (e *Evaluation) attempt(program *program, variables interpreter.Activation, from *budget) (ref.Val, *types.Err, *Error) {
+// attemptProgram runs a program, paid from a budget.
+func (e *Evaluation) attemptProgram(program *program, variables interpreter.Activation, from *budget) (ref.Val, *types.Err, *Error) {
 	m := e.p.meter
-	if over := m.over(*from.all); over != nil {
+	if over := m.checkAbort(*from.allSteps); over != nil {
 		return nil, nil, over
 	}
 	paying := m.budget
 	m.budget, m.stopped = from, nil
-	out, err := run(program, variables)
+	out, err := runProgram(program, variables)
 	m.budget = paying
 	if err == nil {
 		return out, nil, nil
@@ -192,20 +192,20 @@ func (e *Evaluation) attempt(program *program, variables interpreter.Activation,
 	case errors.As(err, &value):
 		return nil, value, nil
 	default:
-		return nil, nil, &Error{Kind: Internal, Message: cut(err.Error(), 512)}
+		return nil, nil, &Error{Kind: Internal, Message: truncateText(err.Error(), 512)}
 	}
 }
 
 // program is an expression that is ready to run.
 type program struct{ root interpreter.InterpretableV2 }
 
-// plan makes a program of what was checked, optimized if it is to give answers. It does what cel-go's own Program does, but
+// planProgram makes a program of what was checked, optimized if it is to give answers. It does what cel-go's own Program does, but
 // that each of those keeps a table of all functions, which is most of what it takes in memory.
-func (c *Compiler) plan(env *cel.Env, a *cel.Ast, m *meter, optimized bool, decorators ...interpreter.InterpretableDecoratorV2) (*program, error) {
+func (c *Compiler) planProgram(env *cel.Env, a *cel.Ast, m *meter, optimized bool, decorators ...interpreter.InterpretableDecoratorV2) (*program, error) {
 	provider, values := env.CELTypeProvider(), adapter{types.DefaultTypeAdapter, m}
 	attributes := &meteredAttributes{AttributeFactory: interpreter.NewAttributeFactory(env.Container, values, provider), m: m}
 	planner := interpreter.NewInterpreter(c.functions, env.Container, provider, values, attributes)
-	options := []interpreter.PlannerOption{interpreter.CustomDecoratorV2(lazily)}
+	options := []interpreter.PlannerOption{interpreter.CustomDecoratorV2(makeLazy)}
 	for _, d := range decorators {
 		options = append(options, interpreter.CustomDecoratorV2(d))
 	}
@@ -221,8 +221,8 @@ func (c *Compiler) plan(env *cel.Env, a *cel.Ast, m *meter, optimized bool, deco
 	return &program{root}, nil
 }
 
-// run evaluates a program. A panic anywhere below it is an error; the meter's, that the evaluation is cancelled, is its own.
-func run(p *program, variables interpreter.Activation) (out ref.Val, err error) {
+// runProgram evaluates a program. A panic anywhere below it is an error; the meter's, that the evaluation is cancelled, is its own.
+func runProgram(p *program, variables interpreter.Activation) (out ref.Val, err error) {
 	frame, err := interpreter.NewExecutionFrame(variables)
 	if err != nil {
 		return nil, err

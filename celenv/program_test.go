@@ -63,12 +63,12 @@ func TestProposal(t *testing.T) {
 			list(revision("b", "", "False", old), revision("a", "www", "False", old)), Result{Cost: 87}},
 	}
 	p := programs(t, newCompiler(t, Limits{}), proposal)
-	if diff := cmp.Diff([]string{"revisions"}, p.Reads(0)); diff != "" {
+	if diff := cmp.Diff([]string{"revisions"}, p.ListConditionTargets(0)); diff != "" {
 		t.Errorf("Reads (-want +got):\n%s", diff)
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := p.Conditions(t.Context(), Input{Targets: map[string]any{"revisions": tc.revisions}, Time: at("2025-01-01T00:00:00Z")})
+			got := p.EvaluateConditions(t.Context(), Input{Targets: map[string]any{"revisions": tc.revisions}, Time: at("2025-01-01T00:00:00Z")})
 			if diff := cmp.Diff([]Result{tc.want}, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
@@ -84,7 +84,7 @@ func TestProposalGuarded(t *testing.T) {
 	p := programs(t, newCompiler(t, Limits{}), guarded)
 	bare := revision("b", "", "False", "2024-12-01T00:00:00Z")
 	delete(bare["metadata"].(map[string]any), "annotations")
-	got := p.Conditions(t.Context(), Input{
+	got := p.EvaluateConditions(t.Context(), Input{
 		Targets: map[string]any{"revisions": list(bare, revision("c", "", "False", "2024-12-01T00:00:00Z"))},
 		Time:    at("2025-01-01T00:00:00Z"),
 	})
@@ -180,7 +180,7 @@ func TestRuntimeErrors(t *testing.T) {
 			tc.want.Kind, tc.want.Path = Runtime, "conditions[0]"
 			p := programs(t, c, tc.expression)
 			for range 2 { // the second time with the explanation already made
-				got := p.Conditions(t.Context(), in)[0]
+				got := p.EvaluateConditions(t.Context(), in)[0]
 				if diff := cmp.Diff(&tc.want, got.Err); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", tc.expression, diff)
 				}
@@ -208,7 +208,7 @@ func TestErrorText(t *testing.T) {
 }
 
 func TestLongLinesAreCut(t *testing.T) {
-	got := snippet(strings.Repeat("é", 1000)+"!"+strings.Repeat("y", 1000), 1, 1001)
+	got := makeSnippet(strings.Repeat("é", 1000)+"!"+strings.Repeat("y", 1000), 1, 1001)
 	want := "  | …" + strings.Repeat("é", 99) + "!" + strings.Repeat("y", 59) + "…\n  | " + strings.Repeat(" ", 100) + "^"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -219,7 +219,7 @@ func TestLongLinesAreCut(t *testing.T) {
 func TestConditionsShareTheBudget(t *testing.T) {
 	loop := "revisions.items.all(r, true)"
 	in := Input{Targets: map[string]any{"revisions": list(1, 2, 3, 4, 5, 6)}}
-	got := programs(t, newCompiler(t, Limits{Steps: 10}), loop, "svc.x", loop, "true", "1 == 2").Conditions(t.Context(), in)
+	got := programs(t, newCompiler(t, Limits{Steps: 10}), loop, "svc.x", loop, "true", "1 == 2").EvaluateConditions(t.Context(), in)
 	var summary []string
 	for i, r := range got {
 		text := fmt.Sprintf("%v %d", r.Value, r.Cost)
@@ -236,7 +236,7 @@ func TestConditionsShareTheBudget(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	// The next call has a full budget again.
-	if again := programs(t, newCompiler(t, Limits{Steps: 10}), loop).Conditions(t.Context(), in); again[0].Err != nil {
+	if again := programs(t, newCompiler(t, Limits{Steps: 10}), loop).EvaluateConditions(t.Context(), in); again[0].Err != nil {
 		t.Error(again[0].Err)
 	}
 }
@@ -255,11 +255,11 @@ func TestInterruption(t *testing.T) {
 	}{
 		"Before": {"the context has ended before", cancelled, Limits{}, Error{Kind: Interrupted, Message: "the evaluation was interrupted"}},
 		"During": {"the context ends in the loop", soon, Limits{Steps: 1 << 40}, Error{Kind: Interrupted, Message: "the evaluation was interrupted"}},
-		"Wall":   {"our own deadline passes", t.Context(), Limits{Steps: 1 << 40, Wall: 20 * time.Millisecond}, Error{Kind: Exhausted, Message: "the evaluation takes longer than 20ms", Hint: hintOver}},
+		"Wall":   {"our own deadline passes", t.Context(), Limits{Steps: 1 << 40, Wall: 20 * time.Millisecond}, Error{Kind: Exhausted, Message: "the evaluation takes longer than 20ms", Hint: hintTooLong}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := programs(t, newCompiler(t, tc.limits), endless).Conditions(tc.ctx, Input{})
+			got := programs(t, newCompiler(t, tc.limits), endless).EvaluateConditions(tc.ctx, Input{})
 			tc.want.Path = "conditions[0]"
 			if diff := cmp.Diff(&tc.want, got[0].Err); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
@@ -270,8 +270,8 @@ func TestInterruption(t *testing.T) {
 
 func TestPanicsAreInternalErrors(t *testing.T) {
 	c := newCompiler(t, Limits{})
-	c.charges["size"] = charge{before: func(*meter, []ref.Val) ref.Val { panic("boom") }}
-	got := programs(t, c, "svc.size() == 0", "true").Conditions(t.Context(), Input{Targets: map[string]any{"svc": "x"}})
+	c.charges["size"] = charge{beforeCall: func(*meter, []ref.Val) ref.Val { panic("boom") }}
+	got := programs(t, c, "svc.size() == 0", "true").EvaluateConditions(t.Context(), Input{Targets: map[string]any{"svc": "x"}})
 	if got[0].Err == nil || got[0].Err.Kind != Internal || !strings.Contains(got[0].Err.Message, "boom") {
 		t.Errorf("got %v", got[0].Err)
 	}
@@ -279,7 +279,7 @@ func TestPanicsAreInternalErrors(t *testing.T) {
 		t.Errorf("the condition after it gave %v", got[1].Err)
 	}
 
-	_, problems := c.compile(&scope{}, "conditions[3]", "true", wantBool, &Programs{}) // without an environment
+	_, problems := c.compileExpression(&scope{}, "conditions[3]", "true", wantBool, &Programs{}) // without an environment
 	if len(problems) != 1 || problems[0].Kind != Internal || problems[0].Path != "conditions[3]" {
 		t.Errorf("got %v", problems)
 	}
@@ -295,7 +295,7 @@ func TestConcurrentUse(t *testing.T) {
 		for want, in := range map[bool]Input{false: young, true: old} {
 			wg.Go(func() {
 				for range 20 {
-					got := p.Conditions(t.Context(), in)
+					got := p.EvaluateConditions(t.Context(), in)
 					if got[0].Err != nil || got[0].Value != want || got[1].Err == nil {
 						t.Errorf("got %v, want %v", got, want)
 						return
@@ -312,7 +312,7 @@ func TestConcurrentUse(t *testing.T) {
 				return
 			}
 			for range 20 {
-				got := q.Conditions(t.Context(), Input{Targets: map[string]any{"svc": map[string]any{}}})
+				got := q.EvaluateConditions(t.Context(), Input{Targets: map[string]any{"svc": map[string]any{}}})
 				if got[0].Err == nil || got[0].Err.Column != 5 || got[1].Err == nil || got[1].Err.Column != 5 {
 					t.Errorf("got %v, %v", got[0].Err, got[1].Err)
 					return
@@ -331,9 +331,9 @@ func TestEvaluationIsDeterministic(t *testing.T) {
 	}
 	in := Input{Targets: map[string]any{"svc": map[string]any{"metadata": map[string]any{"name": "s", "labels": labels}}}}
 	p := programs(t, newCompiler(t, Limits{}), `svc.metadata.labels.map(k, k)[0] == "l0"`, `svc.metadata.labels.all(k, v, int(v) < 30 && v.nope)`, `svc.metadata.labels.exists(k, k == "l9")`)
-	first := p.Conditions(t.Context(), in)
+	first := p.EvaluateConditions(t.Context(), in)
 	for range 20 {
-		if diff := cmp.Diff(first, p.Conditions(t.Context(), in)); diff != "" {
+		if diff := cmp.Diff(first, p.EvaluateConditions(t.Context(), in)); diff != "" {
 			t.Fatalf("(-first +later):\n%s", diff)
 		}
 	}

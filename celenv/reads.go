@@ -14,21 +14,23 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// Reads names the targets that a condition depends on, through variables too, sorted.
-func (p *Programs) Reads(condition int) []string {
+// ListConditionTargets names the targets that a condition depends on, through variables too, sorted.
+func (p *Programs) ListConditionTargets(condition int) []string {
 	return slices.Clone(p.conditions[condition].targets)
 }
 
-// GateReads names the targets that any condition depends on, sorted.
-func (p *Programs) GateReads() []string { return targetsOf(p.conditions...) }
+// ListAllConditionTargets names the targets that any condition depends on, sorted.
+func (p *Programs) ListAllConditionTargets() []string { return collectTargets(p.conditions...) }
 
-// DataReads names the targets that cloudEventData depends on, sorted.
-func (p *Programs) DataReads() []string { return targetsOf(p.data) }
+// ListDataTargets names the targets that cloudEventData depends on, sorted.
+func (p *Programs) ListDataTargets() []string { return collectTargets(p.data) }
 
-// RuleReads names the targets that any expression of a rule depends on, through variables too, sorted.
-func (p *Programs) RuleReads(rule int) []string { return targetsOf(p.rules[rule].expressions()...) }
+// ListRuleTargets names the targets that any expression of a rule depends on, through variables too, sorted.
+func (p *Programs) ListRuleTargets(rule int) []string {
+	return collectTargets(p.rules[rule].listExpressions()...)
+}
 
-func targetsOf(expressions ...*expression) []string {
+func collectTargets(expressions ...*expression) []string {
 	var all []string
 	for _, x := range expressions {
 		if x != nil {
@@ -39,10 +41,10 @@ func targetsOf(expressions ...*expression) []string {
 	return slices.Compact(all)
 }
 
-// expressions are all of a rule's; those that it leaves out are nil.
-func (p *ruleProgram) expressions() []*expression {
-	all := []*expression{p.forEach, p.when, p.holds, p.forKey, p.groupBy, p.keep, p.unless, p.key, p.why}
-	for _, o := range p.order {
+// listExpressions gives all of a rule's; those that it leaves out are nil.
+func (p *ruleProgram) listExpressions() []*expression {
+	all := []*expression{p.forEach, p.when, p.forExpression, p.forKey, p.groupBy, p.keepExpression, p.unless, p.key, p.reason}
+	for _, o := range p.orderBy {
 		all = append(all, o.expression)
 	}
 	for _, c := range p.confirm {
@@ -54,12 +56,12 @@ func (p *ruleProgram) expressions() []*expression {
 	return all
 }
 
-// joins finds the targets on which a rule's decision depends and that its confirm does not name, other than the one of its
+// findUnprovenTargets finds the targets on which a rule's decision depends and that its confirm does not name, other than the one of its
 // items, and warns of them: they are confirmed as a whole.
 // (That one needs no other proof: a deed carries the version that was decided on.) Items of several targets may be held
 // against each other, but in forEach itself.
-func (b *builder) joins(s *scope, rule *v1alpha1.Rule, p *ruleProgram) {
-	own := s.iterated(p.forEach)
+func (b *builder) findUnprovenTargets(s *scope, rule *v1alpha1.Rule, p *ruleProgram) {
+	own := s.findIteratedTargets(p.forEach)
 	known := map[string]bool{}
 	if len(own) == 1 {
 		known[own[0]] = true
@@ -70,7 +72,7 @@ func (b *builder) joins(s *scope, rule *v1alpha1.Rule, p *ruleProgram) {
 	if known[v1alpha1.ConfirmAll] {
 		return
 	}
-	for _, x := range []*expression{p.forEach, p.when, p.keep, p.unless} {
+	for _, x := range []*expression{p.forEach, p.when, p.keepExpression, p.unless} {
 		if x == nil {
 			continue
 		}
@@ -79,76 +81,76 @@ func (b *builder) joins(s *scope, rule *v1alpha1.Rule, p *ruleProgram) {
 				continue
 			}
 			known[target] = true
-			p.unproven = append(p.unproven, target)
+			p.unprovenTargets = append(p.unprovenTargets, target)
 			w := Warning{
 				Path:    x.path,
 				Message: fmt.Sprintf("rule %q joins target %q without confirm", rule.Name, target),
 				Hint:    fmt.Sprintf("all of it is read live before anything is done: add {target: %s, name: ...} to confirm, to read only what an item rests on", target),
 			}
-			w.Line, w.Column = x.tree.place(s.source(x, target))
-			w.Snippet = snippet(x.tree.source, w.Line, w.Column)
+			w.Line, w.Column = x.tree.findPlace(s.findTargetNode(x, target))
+			w.Snippet = makeSnippet(x.tree.source, w.Line, w.Column)
 			b.programs.warnings = append(b.programs.warnings, w)
 		}
 	}
 }
 
-// source is the first node of an expression that depends on a target.
-func (s *scope) source(x *expression, target string) int64 {
+// findTargetNode finds the first node of an expression that depends on a target.
+func (s *scope) findTargetNode(x *expression, target string) int64 {
 	found := x.tree.root.ID()
 	for i, name := range slices.Sorted(maps.Keys(x.names)) {
 		v := s.variables[name]
 		if name != target && (v == nil || v.expression == nil || !slices.Contains(v.expression.targets, target)) {
 			continue
 		}
-		if id := x.names[name]; i == 0 || found == x.tree.root.ID() || x.tree.before(id, found) {
+		if id := x.names[name]; i == 0 || found == x.tree.root.ID() || x.tree.isBefore(id, found) {
 			found = id
 		}
 	}
 	return found
 }
 
-// iterated are the targets whose objects a forEach is about: those that the list begins with, whatever is called on it, and
+// findIteratedTargets finds the targets whose objects a forEach is about: those that the list begins with, whatever is called on it, and
 // on both sides of a +. There are none where that does not show. Sorted.
-func (s *scope) iterated(x *expression) []string {
+func (s *scope) findIteratedTargets(x *expression) []string {
 	if x == nil {
 		return nil
 	}
-	targets := s.beginning(x.tree.root, map[string]ast.Expr{})
+	targets := s.findLeadingTargets(x.tree.root, map[string]ast.Expr{})
 	slices.Sort(targets)
 	return slices.Compact(targets)
 }
 
-// beginning are the targets that a list begins with; bound are the names that stand for other expressions in it.
-func (s *scope) beginning(list ast.Expr, bound map[string]ast.Expr) []string {
-	e := base(list)
+// findLeadingTargets finds the targets that a list begins with; bound are the names that stand for other expressions in it.
+func (s *scope) findLeadingTargets(list ast.Expr, bound map[string]ast.Expr) []string {
+	e := findBase(list)
 	switch e.Kind() {
 	case ast.CallKind:
 		switch call := e.AsCall(); {
 		case call.IsMemberFunction():
-			return s.beginning(call.Target(), bound)
+			return s.findLeadingTargets(call.Target(), bound)
 		case call.FunctionName() == operators.Add:
-			return append(s.beginning(call.Args()[0], bound), s.beginning(call.Args()[1], bound)...)
+			return append(s.findLeadingTargets(call.Args()[0], bound), s.findLeadingTargets(call.Args()[1], bound)...)
 		}
 	case ast.ComprehensionKind:
 		loop := e.AsComprehension()
 		r := loop.IterRange()
 		if r.Kind() != ast.ListKind || len(r.AsList().Elements()) > 0 {
-			return s.beginning(r, bound)
+			return s.findLeadingTargets(r, bound)
 		}
 		bound[loop.AccuVar()] = loop.AccuInit() // cel.bind, and what is made of it, such as sortBy
-		return s.beginning(loop.Result(), bound)
+		return s.findLeadingTargets(loop.Result(), bound)
 	case ast.IdentKind:
 		name := e.AsIdent()
 		if value, ok := bound[name]; ok {
 			delete(bound, name) // in the value itself it is another one
 			defer func() { bound[name] = value }()
-			return s.beginning(value, bound)
+			return s.findLeadingTargets(value, bound)
 		}
 		if s.targets[name] {
 			return []string{name}
 		}
 		if v := s.variables[name]; v != nil {
-			return s.iterated(v.expression)
+			return s.findIteratedTargets(v.expression)
 		}
 	}
 	return nil

@@ -24,11 +24,11 @@ func TestReadsSeeThroughVariables(t *testing.T) {
 	w.CloudEventData = "variables.indirect"
 	p := compileWork(t, Limits{}, w)
 	got := map[string]any{
-		"0": p.Reads(0), "1": p.Reads(1), "2": p.Reads(2), "gate": p.GateReads(), "data": p.DataReads(), "gate time": slices.ContainsFunc(p.conditions, readsTime),
+		"0": p.ListConditionTargets(0), "1": p.ListConditionTargets(1), "2": p.ListConditionTargets(2), "gate": p.ListAllConditionTargets(), "data": p.ListDataTargets(), "gate time": slices.ContainsFunc(p.conditions, readsTime),
 	}
 	for i := range 3 {
-		got[fmt.Sprint("rule ", i)] = p.RuleReads(i)
-		got[fmt.Sprint("time ", i)] = slices.ContainsFunc(p.rules[i].expressions(), readsTime)
+		got[fmt.Sprint("rule ", i)] = p.ListRuleTargets(i)
+		got[fmt.Sprint("time ", i)] = slices.ContainsFunc(p.rules[i].listExpressions(), readsTime)
 	}
 	want := map[string]any{
 		"0": []string{"nodes"}, "1": []string{"config", "pods"}, "2": []string{"nodes", "pods"}, "gate": []string{"config", "nodes", "pods"},
@@ -97,7 +97,7 @@ func TestRuleWarnings(t *testing.T) {
 	}
 	var got []string
 	for _, w := range compileWork(t, Limits{}, podWork([]string{"v0: config.metadata.labels.a"}, rule)).Warnings() {
-		got = append(got, w.Field())
+		got = append(got, w.FieldPath())
 	}
 	want := []string{
 		"spec.variables[0].expression", "spec.rules[0].forEach", "spec.rules[0].variables[0].expression", "spec.rules[0].when", "spec.rules[0].for", "spec.rules[0].forKey",

@@ -23,18 +23,18 @@ import (
 
 // ruleProgram is a rule ready to run. What the rule leaves out is nil.
 type ruleProgram struct {
-	index                                                   int
-	variables                                               map[string]*variable
-	slots                                                   int
-	forEach, when, holds, forKey, groupBy, unless, key, why *expression
-	hold                                                    time.Duration // `for`, where it is a constant
-	order                                                   []orderProgram
-	keep                                                    *expression
-	kept                                                    int // `keep`, where it is a constant
-	confirm                                                 []confirmProgram
-	joined                                                  []string // what a confirm of "*" reads, sorted
-	unproven                                                []string // what the decision depends on and no confirm names
-	actions                                                 []actionProgram
+	index                                                              int
+	variables                                                          map[string]*variable
+	slots                                                              int
+	forEach, when, forExpression, forKey, groupBy, unless, key, reason *expression
+	forConstant                                                        time.Duration // `for`, where it is a constant
+	orderBy                                                            []orderProgram
+	keepExpression                                                     *expression
+	keepConstant                                                       int // `keep`, where it is a constant
+	confirm                                                            []confirmProgram
+	joinedTargets                                                      []string // what a confirm of "*" reads, sorted
+	unprovenTargets                                                    []string // what the decision depends on and no confirm names
+	actions                                                            []actionProgram
 }
 
 type orderProgram struct {
@@ -49,11 +49,11 @@ type actionProgram struct{ when, object, patch *expression }
 // durationText is a `for` that is no expression: such a text is never one.
 var durationText = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h|d|w))+$`)
 
-// rule compiles a rule.
-func (b *builder) rule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgram {
+// compileRule compiles a rule.
+func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgram {
 	at := pathOfRule(i)
 	p := &ruleProgram{index: i, slots: len(r.Variables), variables: map[string]*variable{}}
-	p.forEach = b.add(outer, at+".forEach", r.ForEach, wantList)
+	p.forEach = b.compileExpression(outer, at+".forEach", r.ForEach, wantList)
 
 	item := outer.clone()
 	delete(item.hidden, nameItem)
@@ -61,44 +61,44 @@ func (b *builder) rule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgram {
 	for _, v := range r.Variables {
 		item.hidden[prefixVariables+v.Name] = hiddenLater
 	}
-	b.variables(item, at+".", r.Variables, p)
+	b.compileVariables(item, at+".", r.Variables, p)
 	for name, v := range item.variables {
 		if v.rule == p {
 			p.variables[name] = v
 		}
 	}
-	p.when = b.add(item, at+".when", r.When, wantBool)
-	p.holdFor(b, item, at+".for", r.For)
-	p.forKey = b.optional(item, at+".forKey", r.ForKey, wantString)
-	p.groupBy = b.optional(item, at+".groupBy", r.GroupBy, wantJSON)
+	p.when = b.compileExpression(item, at+".when", r.When, wantBool)
+	p.compileFor(b, item, at+".for", r.For)
+	p.forKey = b.compileOptional(item, at+".forKey", r.ForKey, wantString)
+	p.groupBy = b.compileOptional(item, at+".groupBy", r.GroupBy, wantJSON)
 	for j, o := range r.OrderBy {
-		x := b.add(item, fmt.Sprintf("%s.orderBy[%d].expression", at, j), o.Expression, wantOrder)
-		p.order = append(p.order, orderProgram{expression: x, descending: o.Descending})
+		x := b.compileExpression(item, fmt.Sprintf("%s.orderBy[%d].expression", at, j), o.Expression, wantOrder)
+		p.orderBy = append(p.orderBy, orderProgram{expression: x, descending: o.Descending})
 	}
-	p.keepOf(b, outer, at+".keep", r.Keep)
-	p.unless = b.optional(item, at+".unless", r.Unless, wantBool)
+	p.compileKeep(b, outer, at+".keep", r.Keep)
+	p.unless = b.compileOptional(item, at+".unless", r.Unless, wantBool)
 	for j, c := range r.Confirm {
 		entry := fmt.Sprintf("%s.confirm[%d].", at, j)
 		p.confirm = append(p.confirm, confirmProgram{
-			name:      b.optional(item, entry+"name", c.Name, wantNames),
-			namespace: b.optional(item, entry+"namespace", c.Namespace, wantString),
+			name:      b.compileOptional(item, entry+"name", c.Name, wantNames),
+			namespace: b.compileOptional(item, entry+"namespace", c.Namespace, wantString),
 		})
 	}
-	p.key = b.optional(item, at+".key", r.Key, wantString)
-	p.why = b.optional(item, at+".reason", r.Reason, wantString)
+	p.key = b.compileOptional(item, at+".key", r.Key, wantString)
+	p.reason = b.compileOptional(item, at+".reason", r.Reason, wantString)
 	for j := range r.Actions {
-		p.actions = append(p.actions, b.action(item, fmt.Sprintf("%s.actions[%d].", at, j), &r.Actions[j]))
+		p.actions = append(p.actions, b.compileAction(item, fmt.Sprintf("%s.actions[%d].", at, j), &r.Actions[j]))
 	}
-	own := item.iterated(p.forEach)
-	p.joined = slices.DeleteFunc(targetsOf(p.expressions()...), func(name string) bool { return len(own) == 1 && own[0] == name })
-	b.joins(item, r, p)
+	own := item.findIteratedTargets(p.forEach)
+	p.joinedTargets = slices.DeleteFunc(collectTargets(p.listExpressions()...), func(name string) bool { return len(own) == 1 && own[0] == name })
+	b.findUnprovenTargets(item, r, p)
 	return p
 }
 
-func (b *builder) action(item *scope, at string, a *v1alpha1.RuleAction) actionProgram {
+func (b *builder) compileAction(item *scope, at string, a *v1alpha1.RuleAction) actionProgram {
 	p := actionProgram{
-		when:   b.optional(item, at+"when", a.When, wantBool),
-		object: b.optional(item, at+"object", a.Object, wantObject),
+		when:   b.compileOptional(item, at+"when", a.When, wantBool),
+		object: b.compileOptional(item, at+"object", a.Object, wantObject),
 	}
 	if a.Patch != nil {
 		several, w := item.clone(), wantMap
@@ -106,36 +106,36 @@ func (b *builder) action(item *scope, at string, a *v1alpha1.RuleAction) actionP
 		if a.Patch.Type == v1alpha1.PatchJSON {
 			w = wantOperations
 		}
-		p.patch = b.add(several, at+"patch.expression", a.Patch.Expression, w)
+		p.patch = b.compileExpression(several, at+"patch.expression", a.Patch.Expression, w)
 	}
 	return p
 }
 
-// holdFor compiles `for`: a duration, or an expression.
-func (p *ruleProgram) holdFor(b *builder, s *scope, path, text string) {
+// compileFor compiles `for`: a duration, or an expression.
+func (p *ruleProgram) compileFor(b *builder, s *scope, path, text string) {
 	if !durationText.MatchString(text) {
-		p.holds = b.optional(s, path, text, wantDuration)
+		p.forExpression = b.compileOptional(s, path, text, wantDuration)
 		return
 	}
 	var err error
-	if p.hold, err = v1alpha1.ParseDuration(text); err != nil {
-		b.refuse(path, text, err.Error())
+	if p.forConstant, err = v1alpha1.ParseDuration(text); err != nil {
+		b.addInvalid(path, text, err.Error())
 	}
 }
 
-// keepOf compiles `keep`: a number, or an expression about a whole group.
-func (p *ruleProgram) keepOf(b *builder, outer *scope, path string, keep *intstr.IntOrString) {
+// compileKeep compiles `keep`: a number, or an expression about a whole group.
+func (p *ruleProgram) compileKeep(b *builder, outer *scope, path string, keep *intstr.IntOrString) {
 	switch {
 	case keep == nil:
 	case keep.Type == intstr.Int && keep.IntVal < 0:
-		b.refuse(path, keep.String(), "must not be negative")
+		b.addInvalid(path, keep.String(), "must not be negative")
 	case keep.Type == intstr.Int:
-		p.kept = int(keep.IntVal)
+		p.keepConstant = int(keep.IntVal)
 	default:
 		group := outer.clone()
 		delete(group.hidden, nameItems)
 		group.hidden[nameItem], group.hidden[nameObject] = hiddenGroup, hiddenGroup
-		p.keep = b.add(group, path, keep.StrVal, wantInt)
+		p.keepExpression = b.compileExpression(group, path, keep.StrVal, wantInt)
 	}
 }
 
@@ -153,29 +153,29 @@ type Item struct {
 	value any // as Go has it where that is how it came, else a ref.Val
 }
 
-// Rule is the rule of this index in the spec.
-func (e *Evaluation) Rule(i int) *RuleEvaluation {
+// SelectRule gives the rule of this index in the spec.
+func (e *Evaluation) SelectRule(i int) *RuleEvaluation {
 	return &RuleEvaluation{e: e, p: e.p.rules[i]}
 }
 
 // The longest texts that are held on to for each item.
 const (
-	maxKey   = 1 << 10 // key, forKey
-	maxWhy   = 1 << 10 // reason
-	maxOrder = 4 << 10 // orderBy
-	maxGroup = 4 << 10 // groupBy, as JSON
-	maxName  = 253     // confirm: what an object or a namespace can be called at most
+	maxKey    = 1 << 10 // key, forKey
+	maxReason = 1 << 10 // reason
+	maxOrder  = 4 << 10 // orderBy
+	maxGroup  = 4 << 10 // groupBy, as JSON
+	maxName   = 253     // confirm: what an object or a namespace can be called at most
 )
 
-// Items are the entries of forEach, in the order of its list.
-func (r *RuleEvaluation) Items() ([]*Item, *Error) {
+// EvaluateItems gives the entries of forEach, in the order of its list.
+func (r *RuleEvaluation) EvaluateItems() ([]*Item, *Error) {
 	e := r.e
-	out, problem := e.ask(r.p.forEach, &e.shared)
+	out, problem := e.evaluateAndForesee(r.p.forEach, &e.sharedBudget)
 	if problem != nil {
 		return nil, problem
 	}
-	if n, most := length(out), e.p.limits.Items; n > int64(most) {
-		return nil, r.p.forEach.fault(&Error{Kind: Exhausted, Message: fmt.Sprintf("forEach gives %d items, and a rule may have %d", n, most), Hint: "filter the list, or let the target select less"})
+	if n, most := measureLength(out), e.p.limits.Items; n > int64(most) {
+		return nil, r.p.forEach.locateError(&Error{Kind: Exhausted, Message: fmt.Sprintf("forEach gives %d items, and a rule may have %d", n, most), Hint: "filter the list, or let the target select less"})
 	}
 	var values []any
 	if own, ok := out.(*nativeList); ok {
@@ -186,8 +186,8 @@ func (r *RuleEvaluation) Items() ([]*Item, *Error) {
 		}
 	}
 	const each = 64 // an Item, and where it is found
-	if !e.Retain(r.p.forEach.path, each*len(values)) {
-		return nil, e.over
+	if !e.RetainBytes(r.p.forEach.path, each*len(values)) {
+		return nil, e.abortReason
 	}
 	items, all := make([]*Item, len(values)), make([]Item, len(values))
 	for i, value := range values {
@@ -200,14 +200,14 @@ func (r *RuleEvaluation) Items() ([]*Item, *Error) {
 	return items, nil
 }
 
-// about has the expressions see an item.
-func (i *Item) about() *Evaluation {
+// bindItem has the expressions see an item.
+func (i *Item) bindItem() *Evaluation {
 	e := i.rule.e
 	e.object, e.items = nil, nil
 	if e.item == i {
 		return e
 	}
-	e.rule, e.item, e.itemSpent = i.rule.p, i, e.p.limits.items(1, &e.all)
+	e.rule, e.item, e.itemBudget = i.rule.p, i, e.p.limits.newItemBudget(1, &e.answerSteps)
 	if n := i.rule.p.slots; cap(e.itemMemos) < n {
 		e.itemMemos = make([]memo, n)
 	} else {
@@ -217,34 +217,34 @@ func (i *Item) about() *Evaluation {
 	return e
 }
 
-// ask evaluates an expression about the item.
-func (i *Item) ask(x *expression) (ref.Val, *Error) {
-	e := i.about()
-	return e.ask(x, &e.itemSpent)
+// evaluateExpression evaluates an expression about the item.
+func (i *Item) evaluateExpression(x *expression) (ref.Val, *Error) {
+	e := i.bindItem()
+	return e.evaluateAndForesee(x, &e.itemBudget)
 }
 
-// holds is the answer of an expression that must be true or false; without one it is otherwise.
-func (i *Item) holds(x *expression, otherwise bool) (bool, *Error) {
+// evaluateBool gives the answer of an expression that must be true or false; without one it is otherwise.
+func (i *Item) evaluateBool(x *expression, otherwise bool) (bool, *Error) {
 	if x == nil {
 		return otherwise, nil
 	}
-	out, problem := i.ask(x)
+	out, problem := i.evaluateExpression(x)
 	return problem == nil && out == types.True, problem
 }
 
-// text is the answer of an expression that must be a string, not longer than most; without one it is empty.
-func (i *Item) text(x *expression, most int) (string, *Error) {
+// evaluateText gives the answer of an expression that must be a string, not longer than most; without one it is empty.
+func (i *Item) evaluateText(x *expression, most int) (string, *Error) {
 	if x == nil {
 		return "", nil
 	}
-	out, problem := i.ask(x)
-	return x.text(out, problem, most)
+	out, problem := i.evaluateExpression(x)
+	return x.convertToText(out, problem, most)
 }
 
-// text is an answer as a string, if it is not too long to be held on to.
-func (x *expression) text(out ref.Val, problem *Error, most int) (string, *Error) {
+// convertToText gives an answer as a string, if it is not too long to be held on to.
+func (x *expression) convertToText(out ref.Val, problem *Error, most int) (string, *Error) {
 	if problem == nil {
-		problem = x.tooLong(out, most)
+		problem = x.checkLength(out, most)
 	}
 	if problem != nil {
 		return "", problem
@@ -252,137 +252,137 @@ func (x *expression) text(out ref.Val, problem *Error, most int) (string, *Error
 	return strings.Clone(string(out.(types.String))), nil // a part of a longer text would hold on to all of it
 }
 
-// tooLong is the error of an answer that is too long to be held on to; nil if it is not.
-func (x *expression) tooLong(out ref.Val, most int) *Error {
-	n := textSize(out)
+// checkLength gives the error of an answer that is too long to be held on to; nil if it is not.
+func (x *expression) checkLength(out ref.Val, most int) *Error {
+	n := measureText(out)
 	if n <= int64(most) {
 		return nil
 	}
-	return x.fault(&Error{Kind: Runtime, Message: fmt.Sprintf("%s may have %d bytes, and this one has %d", x.name(), most, n), Hint: "give a shorter text"})
+	return x.locateError(&Error{Kind: Runtime, Message: fmt.Sprintf("%s may have %d bytes, and this one has %d", x.formatName(), most, n), Hint: "give a shorter text"})
 }
 
-// Value is the item in Go: map[string]any, []any, string, bool, int64, float64 or nil. An entry of a target is the very map
+// AsNative gives the item in Go: map[string]any, []any, string, bool, int64, float64 or nil. An entry of a target is the very map
 // of the Input, and must not be changed. It is nil for what JSON cannot say, and for what is too large to be written down.
-func (i *Item) Value() any {
+func (i *Item) AsNative() any {
 	v, ok := i.value.(ref.Val)
 	if !ok {
 		return i.value
 	}
-	native, err := nativeOf(v, i.rule.e.p.limits.ItemGrowth)
+	native, err := convertToNative(v, i.rule.e.p.limits.ItemGrowth)
 	if err != nil {
 		return nil
 	}
 	return native
 }
 
-// Object is Value where that is a Kubernetes object: a map with apiVersion, kind and metadata.name. Else it is nil.
-func (i *Item) Object() map[string]any {
+// AsObject is AsNative where that is a Kubernetes object: a map with apiVersion, kind and metadata.name. Else it is nil.
+func (i *Item) AsObject() map[string]any {
 	if !isObject(i.value) {
 		return nil
 	}
-	object, _ := i.Value().(map[string]any)
+	object, _ := i.AsNative().(map[string]any)
 	return object
 }
 
-// When says whether the rule acts on the item.
-func (i *Item) When() (bool, *Error) { return i.holds(i.rule.p.when, false) }
+// EvaluateWhen says whether the rule acts on the item.
+func (i *Item) EvaluateWhen() (bool, *Error) { return i.evaluateBool(i.rule.p.when, false) }
 
-// Unless says whether the item is spared. It is not where the rule does not say.
-func (i *Item) Unless() (bool, *Error) { return i.holds(i.rule.p.unless, false) }
+// EvaluateUnless says whether the item is spared. It is not where the rule does not say.
+func (i *Item) EvaluateUnless() (bool, *Error) { return i.evaluateBool(i.rule.p.unless, false) }
 
-// ActionWhen says whether an action applies to the item. It does where the action does not say.
-func (i *Item) ActionWhen(action int) (bool, *Error) {
-	return i.holds(i.rule.p.actions[action].when, true)
+// EvaluateActionWhen says whether an action applies to the item. It does where the action does not say.
+func (i *Item) EvaluateActionWhen(action int) (bool, *Error) {
+	return i.evaluateBool(i.rule.p.actions[action].when, true)
 }
 
-// ForKey is what the time of For belongs to. It is empty where the rule does not say.
-func (i *Item) ForKey() (string, *Error) { return i.text(i.rule.p.forKey, maxKey) }
+// EvaluateForKey says what the time of EvaluateFor belongs to. It is empty where the rule does not say.
+func (i *Item) EvaluateForKey() (string, *Error) { return i.evaluateText(i.rule.p.forKey, maxKey) }
 
-// Key names the item. It is empty where the rule does not say.
-func (i *Item) Key() (string, *Error) { return i.text(i.rule.p.key, maxKey) }
+// EvaluateKey names the item. It is empty where the rule does not say.
+func (i *Item) EvaluateKey() (string, *Error) { return i.evaluateText(i.rule.p.key, maxKey) }
 
-// Reason says why the item is acted on. It is empty where the rule does not say.
-func (i *Item) Reason() (string, *Error) {
-	x := i.rule.p.why
+// EvaluateReason says why the item is acted on. It is empty where the rule does not say.
+func (i *Item) EvaluateReason() (string, *Error) {
+	x := i.rule.p.reason
 	if x == nil {
 		return "", nil
 	}
-	e := i.about()
-	out, problem := x.value(e, &e.itemSpent)
-	return x.text(out, problem, maxWhy)
+	e := i.bindItem()
+	out, problem := x.evaluateIn(e, &e.itemBudget)
+	return x.convertToText(out, problem, maxReason)
 }
 
-// For is how long When must hold. It is 0 where the rule does not say.
-func (i *Item) For() (time.Duration, *Error) {
-	x := i.rule.p.holds
+// EvaluateFor says how long when must hold. It is 0 where the rule does not say.
+func (i *Item) EvaluateFor() (time.Duration, *Error) {
+	x := i.rule.p.forExpression
 	if x == nil {
-		return i.rule.p.hold, nil
+		return i.rule.p.forConstant, nil
 	}
-	out, problem := i.ask(x)
+	out, problem := i.evaluateExpression(x)
 	if problem != nil {
 		return 0, problem
 	}
 	if text, ok := out.(types.String); ok {
 		d, err := v1alpha1.ParseDuration(string(text))
 		if err != nil {
-			return 0, x.fault(&Error{Kind: Runtime, Message: cut(err.Error(), 512)})
+			return 0, x.locateError(&Error{Kind: Runtime, Message: truncateText(err.Error(), 512)})
 		}
 		return d, nil
 	}
 	d := out.(types.Duration).Duration
 	if d < 0 {
-		return 0, x.fault(&Error{Kind: Runtime, Message: fmt.Sprintf("a duration below 0: %s", d), Hint: `to act at once, give duration("0s")`})
+		return 0, x.locateError(&Error{Kind: Runtime, Message: fmt.Sprintf("a duration below 0: %s", d), Hint: `to act at once, give duration("0s")`})
 	}
 	return d, nil
 }
 
-// Group is a text that is equal for items whose groupBy is. It is empty where the rule does not say.
-func (i *Item) Group() (string, *Error) {
+// EvaluateGroup gives a text that is equal for items whose groupBy is. It is empty where the rule does not say.
+func (i *Item) EvaluateGroup() (string, *Error) {
 	x := i.rule.p.groupBy
 	if x == nil {
 		return "", nil
 	}
-	out, problem := i.ask(x)
+	out, problem := i.evaluateExpression(x)
 	if problem != nil {
 		return "", problem
 	}
-	if problem := x.tooLong(out, maxGroup); problem != nil {
+	if problem := x.checkLength(out, maxGroup); problem != nil {
 		return "", problem
 	}
 	if text, ok := out.(types.String); ok {
 		return strconv.Quote(string(text)), nil
 	}
 	const far = 64 * maxGroup // whatever counts for more is longer as JSON
-	if size(out, far) > far {
-		return "", x.fault(&Error{Kind: Runtime, Message: fmt.Sprintf("groupBy may have %d bytes as JSON, and this value has more", maxGroup), Hint: "group by a text or a number"})
+	if measureValue(out, far) > far {
+		return "", x.locateError(&Error{Kind: Runtime, Message: fmt.Sprintf("groupBy may have %d bytes as JSON, and this value has more", maxGroup), Hint: "group by a text or a number"})
 	}
-	text, err := library.Marshal(out)
+	text, err := library.EncodeJSON(out)
 	if err != nil {
-		return "", x.fault(&Error{Kind: Runtime, Message: cut(err.Error(), 512), Hint: hintJSON})
+		return "", x.locateError(&Error{Kind: Runtime, Message: truncateText(err.Error(), 512), Hint: hintJSON})
 	}
-	if problem := x.tooLong(types.String(text), maxGroup); problem != nil {
+	if problem := x.checkLength(types.String(text), maxGroup); problem != nil {
 		return "", problem
 	}
 	return text, nil
 }
 
-// Confirm is what an entry of confirm reads for the item: the names of objects, each once, and their namespace, which is
+// EvaluateConfirm says what an entry of confirm reads for the item: the names of objects, each once, and their namespace, which is
 // empty where the entry does not say. There are no names where it reads nothing, and where it reads the whole target:
 // ConfirmsAll tells.
-func (i *Item) Confirm(entry int) (names []string, namespace string, err *Error) {
+func (i *Item) EvaluateConfirm(entry int) (names []string, namespace string, err *Error) {
 	p := i.rule.p.confirm[entry]
 	if p.name == nil {
-		namespace, err = i.namespace(p.namespace)
+		namespace, err = i.evaluateNamespace(p.namespace)
 		return nil, namespace, err
 	}
-	out, err := i.ask(p.name)
+	out, err := i.evaluateExpression(p.name)
 	if err != nil {
 		return nil, "", err
 	}
-	if names, err = p.names(out); err != nil || len(names) == 0 {
+	if names, err = p.collectNames(out); err != nil || len(names) == 0 {
 		return nil, "", err
 	}
-	namespace, err = i.namespace(p.namespace)
+	namespace, err = i.evaluateNamespace(p.namespace)
 	if err != nil {
 		return nil, "", err
 	}
@@ -392,14 +392,14 @@ func (i *Item) Confirm(entry int) (names []string, namespace string, err *Error)
 // maxNames is how many objects an entry of confirm may name for one item.
 const maxNames = 1000
 
-// names are those of an answer, each once.
-func (p confirmProgram) names(out ref.Val) ([]string, *Error) {
+// collectNames gives those of an answer, each once.
+func (p confirmProgram) collectNames(out ref.Val) ([]string, *Error) {
 	var names []string
 	add := func(v ref.Val) *Error {
 		if _, ok := v.(types.String); !ok {
-			return p.name.fault(&Error{Kind: Runtime, Message: fmt.Sprintf("%s, and this list has a %s in it", p.name.says(), v.Type().TypeName())})
+			return p.name.locateError(&Error{Kind: Runtime, Message: fmt.Sprintf("%s, and this list has a %s in it", p.name.describeRequirement(), v.Type().TypeName())})
 		}
-		name, problem := p.name.text(v, nil, maxName)
+		name, problem := p.name.convertToText(v, nil, maxName)
 		if problem == nil && name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -410,8 +410,8 @@ func (p confirmProgram) names(out ref.Val) ([]string, *Error) {
 		problem := add(out)
 		return names, problem
 	}
-	if n := length(list); n > maxNames {
-		return nil, p.name.fault(&Error{Kind: Runtime, Message: fmt.Sprintf("confirm may name %d objects for an item, and this names %d", maxNames, n), Hint: "leave name out to read the whole target"})
+	if n := measureLength(list); n > maxNames {
+		return nil, p.name.locateError(&Error{Kind: Runtime, Message: fmt.Sprintf("confirm may name %d objects for an item, and this names %d", maxNames, n), Hint: "leave name out to read the whole target"})
 	}
 	for it := list.Iterator(); it.HasNext() == types.True; {
 		if problem := add(it.Next()); problem != nil {
@@ -421,14 +421,14 @@ func (p confirmProgram) names(out ref.Val) ([]string, *Error) {
 	return names, nil
 }
 
-// namespace is that of what is confirmed. An empty one would be another than its author means.
-func (i *Item) namespace(x *expression) (string, *Error) {
+// evaluateNamespace gives that of what is confirmed. An empty one would be another than its author means.
+func (i *Item) evaluateNamespace(x *expression) (string, *Error) {
 	if x == nil {
 		return "", nil
 	}
-	namespace, problem := i.text(x, maxName)
+	namespace, problem := i.evaluateText(x, maxName)
 	if problem == nil && namespace == "" {
-		problem = x.fault(&Error{Kind: Runtime, Message: "the namespace is empty", Hint: "leave it out for that of the item, and for cluster-scoped kinds"})
+		problem = x.locateError(&Error{Kind: Runtime, Message: "the namespace is empty", Hint: "leave it out for that of the item, and for cluster-scoped kinds"})
 	}
 	return namespace, problem
 }
@@ -436,17 +436,17 @@ func (i *Item) namespace(x *expression) (string, *Error) {
 // ConfirmsAll says that an entry of confirm reads its whole target.
 func (r *RuleEvaluation) ConfirmsAll(entry int) bool { return r.p.confirm[entry].name == nil }
 
-// Joined names the targets that a confirm of all reads: those on which the rule depends, but that of its items. Sorted.
-func (r *RuleEvaluation) Joined() []string { return r.p.joined }
+// ListJoinedTargets names the targets that a confirm of all reads: those on which the rule depends, but that of its items. Sorted.
+func (r *RuleEvaluation) ListJoinedTargets() []string { return r.p.joinedTargets }
 
-// Unproven names the targets on which the rule's decision depends and that its confirm does not name, but that of its items.
-func (r *RuleEvaluation) Unproven() []string { return r.p.unproven }
+// ListUnprovenTargets names the targets on which the rule's decision depends and that its confirm does not name, but that of its items.
+func (r *RuleEvaluation) ListUnprovenTargets() []string { return r.p.unprovenTargets }
 
-// ActionObject is the object that an action is about, as CEL has it: the item, where the action does not say.
-func (i *Item) ActionObject(action int) (map[string]any, *Error) {
+// EvaluateActionObject gives the object that an action is about, as CEL has it: the item, where the action does not say.
+func (i *Item) EvaluateActionObject(action int) (map[string]any, *Error) {
 	x := i.rule.p.actions[action].object
 	if x == nil {
-		if object := i.Object(); object != nil {
+		if object := i.AsObject(); object != nil {
 			return object, nil
 		}
 		return nil, &Error{
@@ -454,31 +454,31 @@ func (i *Item) ActionObject(action int) (map[string]any, *Error) {
 			Message: "the item is no object, and the action does not say what it is about", Hint: "add object: to the action",
 		}
 	}
-	out, problem := i.ask(x)
+	out, problem := i.evaluateExpression(x)
 	if problem != nil {
 		return nil, problem
 	}
 	if !isObject(out) {
-		return nil, x.fault(&Error{Kind: Runtime, Message: "this is no object: it has no apiVersion, kind and metadata.name", Hint: "give an object of a target"})
+		return nil, x.locateError(&Error{Kind: Runtime, Message: "this is no object: it has no apiVersion, kind and metadata.name", Hint: "give an object of a target"})
 	}
-	native, err := nativeOf(out, i.rule.e.p.limits.ItemGrowth)
+	native, err := convertToNative(out, i.rule.e.p.limits.ItemGrowth)
 	if err != nil {
-		return nil, x.fault(&Error{Kind: Runtime, Message: cut(err.Error(), 512), Hint: hintJSON})
+		return nil, x.locateError(&Error{Kind: Runtime, Message: truncateText(err.Error(), 512), Hint: hintJSON})
 	}
 	object, _ := native.(map[string]any)
 	return object, nil
 }
 
-// Keep is how many of a group stay: all of its items for which When holds. It is 0 where the rule does not say.
-func (r *RuleEvaluation) Keep(group []*Item) (int, *Error) {
-	x := r.p.keep
+// EvaluateKeep says how many of a group stay: all of its items for which when holds. It is 0 where the rule does not say.
+func (r *RuleEvaluation) EvaluateKeep(group []*Item) (int, *Error) {
+	x := r.p.keepExpression
 	if x == nil {
-		return r.p.kept, nil
+		return r.p.keepConstant, nil
 	}
 	e := r.e
-	r.aboutAll(group)
-	own := e.p.limits.items(len(group), &e.all)
-	out, problem := e.ask(x, &own)
+	r.bindItems(group)
+	own := e.p.limits.newItemBudget(len(group), &e.answerSteps)
+	out, problem := e.evaluateAndForesee(x, &own)
 	if problem != nil {
 		return 0, problem
 	}
@@ -487,51 +487,51 @@ func (r *RuleEvaluation) Keep(group []*Item) (int, *Error) {
 		n, ok = types.Int(min(u, math.MaxInt)), true
 	}
 	if !ok || n < 0 {
-		return 0, x.fault(&Error{Kind: Runtime, Message: fmt.Sprintf("keep must not be negative, and this gave %d", n)})
+		return 0, x.locateError(&Error{Kind: Runtime, Message: fmt.Sprintf("keep must not be negative, and this gave %d", n)})
 	}
 	return int(n), nil
 }
 
-// Patch is the patch that an action makes of an object for these items: a map[string]any, or a []any for type: JSON. It
+// EvaluatePatch gives the patch that an action makes of an object for these items: a map[string]any, or a []any for type: JSON. It
 // sees the one item where there is only one.
-func (r *RuleEvaluation) Patch(action int, object map[string]any, items []*Item) (any, *Error) {
+func (r *RuleEvaluation) EvaluatePatch(action int, object map[string]any, items []*Item) (any, *Error) {
 	e, x := r.e, r.p.actions[action].patch
 	if x == nil {
 		return nil, &Error{Kind: Internal, Path: fmt.Sprintf("%s.actions[%d]", pathOfRule(r.p.index), action), Message: "the action is no patch"}
 	}
-	own := e.p.limits.items(len(items), &e.all)
+	own := e.p.limits.newItemBudget(len(items), &e.answerSteps)
 	from := &own
 	if len(items) == 1 {
-		items[0].about()
-		from = &e.itemSpent
-		e.items = valuesOf(items)
+		items[0].bindItem()
+		from = &e.itemBudget
+		e.items = newItemList(items)
 	} else {
-		r.aboutAll(items)
+		r.bindItems(items)
 	}
 	e.object = object
 	defer func() { e.object, e.items = nil, nil }()
-	out, problem := e.ask(x, from)
+	out, problem := e.evaluateAndForesee(x, from)
 	if problem != nil {
 		return nil, problem
 	}
-	if size(out, own.maxGrowth) > own.maxGrowth {
-		return nil, x.fault(tooLarge(own.maxGrowth))
+	if measureValue(out, own.maxGrowth) > own.maxGrowth {
+		return nil, x.locateError(newTooLargeError(own.maxGrowth))
 	}
-	patch, err := library.Native(out) // always a copy: it is changed
+	patch, err := library.ConvertToNative(out) // always a copy: it is changed
 	if err != nil {
-		return nil, x.fault(&Error{Kind: Runtime, Message: cut(err.Error(), 512), Hint: hintJSON})
+		return nil, x.locateError(&Error{Kind: Runtime, Message: truncateText(err.Error(), 512), Hint: hintJSON})
 	}
 	return patch, nil
 }
 
-// aboutAll has the expressions see several items.
-func (r *RuleEvaluation) aboutAll(items []*Item) {
+// bindItems has the expressions see several items.
+func (r *RuleEvaluation) bindItems(items []*Item) {
 	e := r.e
 	e.rule, e.item, e.object = r.p, nil, nil
-	e.items = valuesOf(items)
+	e.items = newItemList(items)
 }
 
-func valuesOf(items []*Item) ref.Val {
+func newItemList(items []*Item) ref.Val {
 	values := make([]any, len(items))
 	for i, item := range items {
 		values[i] = item.value
@@ -539,6 +539,6 @@ func valuesOf(items []*Item) ref.Val {
 	return adapter{Adapter: types.DefaultTypeAdapter}.NativeToValue(values)
 }
 
-func tooLarge(limit int64) *Error {
+func newTooLargeError(limit int64) *Error {
 	return &Error{Kind: Exhausted, Message: fmt.Sprintf("the value is larger than %d bytes", limit)}
 }

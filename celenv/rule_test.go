@@ -98,7 +98,7 @@ func compileWork(t testing.TB, limits Limits, w *v1alpha1.Work) *Programs {
 
 func begin(t testing.TB, p *Programs, in Input) *Evaluation {
 	t.Helper()
-	e, problem := p.Begin(t.Context(), in)
+	e, problem := p.BeginEvaluation(t.Context(), in)
 	if problem != nil {
 		t.Fatal(problem)
 	}
@@ -108,7 +108,7 @@ func begin(t testing.TB, p *Programs, in Input) *Evaluation {
 
 func items(t testing.TB, r *RuleEvaluation) []*Item {
 	t.Helper()
-	found, problem := r.Items()
+	found, problem := r.EvaluateItems()
 	if problem != nil {
 		t.Fatal(problem)
 	}
@@ -128,23 +128,23 @@ func must[T any](t testing.TB) func(T, *Error) T {
 
 func TestOrphaned(t *testing.T) {
 	in := podInput()
-	r := begin(t, compileWork(t, Limits{}, podWork([]string{nodesByName}, orphaned())), in).Rule(0)
+	r := begin(t, compileWork(t, Limits{}, podWork([]string{nodesByName}, orphaned())), in).SelectRule(0)
 	var wanted []string
 	for i, item := range items(t, r) {
-		object := item.Object()
+		object := item.AsObject()
 		if want := in.Targets["pods"].(map[string]any)["items"].([]any)[i].(map[string]any); fmt.Sprintf("%p", object) != fmt.Sprintf("%p", want) {
 			t.Error("the object is not the very map of the input")
 		}
-		if !must[bool](t)(item.When()) {
+		if !must[bool](t)(item.EvaluateWhen()) {
 			continue
 		}
-		names, namespace, problem := item.Confirm(0)
+		names, namespace, problem := item.EvaluateConfirm(0)
 		if problem != nil {
 			t.Fatal(problem)
 		}
-		wanted = append(wanted, fmt.Sprint(object["metadata"].(map[string]any)["name"], " ", must[time.Duration](t)(item.For()), " ", must[string](t)(item.ForKey()),
-			" ", names, namespace, " ", must[string](t)(item.Reason()), " ", must[bool](t)(item.ActionWhen(0)), must[bool](t)(item.ActionWhen(1)),
-			must[string](t)(item.Key()), must[string](t)(item.Group()), must[bool](t)(item.Unless())))
+		wanted = append(wanted, fmt.Sprint(object["metadata"].(map[string]any)["name"], " ", must[time.Duration](t)(item.EvaluateFor()), " ", must[string](t)(item.EvaluateForKey()),
+			" ", names, namespace, " ", must[string](t)(item.EvaluateReason()), " ", must[bool](t)(item.EvaluateActionWhen(0)), must[bool](t)(item.EvaluateActionWhen(1)),
+			must[string](t)(item.EvaluateKey()), must[string](t)(item.EvaluateGroup()), must[bool](t)(item.EvaluateUnless())))
 	}
 	want := []string{
 		"b 40s gone [gone] node gone no longer exists true truefalse",
@@ -174,14 +174,14 @@ func TestItemAnswers(t *testing.T) {
 		},
 	}
 	e := begin(t, compileWork(t, Limits{}, podWork([]string{`shared: "s"`}, rule)), podInput())
-	r := e.Rule(0)
+	r := e.SelectRule(0)
 	all := items(t, r)
 	b := all[1]
 	got := map[string]any{
-		"when": must[bool](t)(b.When()), "for": must[time.Duration](t)(b.For()), "forKey": must[string](t)(b.ForKey()), "key": must[string](t)(b.Key()),
-		"group": must[string](t)(b.Group()), "unless": must[bool](t)(b.Unless()), "keep": must[int](t)(r.Keep(all)),
-		"patch one": must[any](t)(r.Patch(1, b.Object(), all[1:2])), "patch all": must[any](t)(r.Patch(0, clusterNode("x"), all)),
-		"object": must[map[string]any](t)(b.ActionObject(0)), "object of the item": must[map[string]any](t)(b.ActionObject(1)),
+		"when": must[bool](t)(b.EvaluateWhen()), "for": must[time.Duration](t)(b.EvaluateFor()), "forKey": must[string](t)(b.EvaluateForKey()), "key": must[string](t)(b.EvaluateKey()),
+		"group": must[string](t)(b.EvaluateGroup()), "unless": must[bool](t)(b.EvaluateUnless()), "keep": must[int](t)(r.EvaluateKeep(all)),
+		"patch one": must[any](t)(r.EvaluatePatch(1, b.AsObject(), all[1:2])), "patch all": must[any](t)(r.EvaluatePatch(0, clusterNode("x"), all)),
+		"object": must[map[string]any](t)(b.EvaluateActionObject(0)), "object of the item": must[map[string]any](t)(b.EvaluateActionObject(1)),
 	}
 	want := map[string]any{
 		"when": true, "for": 24 * time.Hour, "forKey": "bb", "key": "ns/b/s", "group": `{"n":1,"node":"gone"}`, "unless": true, "keep": 2,
@@ -193,17 +193,17 @@ func TestItemAnswers(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for entry, want := range []string{"[x y] ns false", "[]  true", "[]  false"} {
-		names, namespace, problem := b.Confirm(entry)
+		names, namespace, problem := b.EvaluateConfirm(entry)
 		if got := fmt.Sprint(names, " ", namespace, " ", r.ConfirmsAll(entry)); problem != nil || got != want {
 			t.Errorf("entry %d: got %s, %v; want %s", entry, got, problem, want)
 		}
 	}
 	slices.SortFunc(all, func(x, y *Item) int {
-		return must[int](t)(r.Compare(must[Order](t)(x.Order()), must[Order](t)(y.Order())))
+		return must[int](t)(r.CompareOrders(must[Order](t)(x.EvaluateOrder()), must[Order](t)(y.EvaluateOrder())))
 	})
 	var order string
 	for _, item := range all {
-		order += item.Object()["metadata"].(map[string]any)["name"].(string)
+		order += item.AsObject()["metadata"].(map[string]any)["name"].(string)
 	}
 	if order != "abcd" {
 		t.Errorf("the order is %s", order)
@@ -289,37 +289,37 @@ func TestItemErrors(t *testing.T) {
 	}
 	in := podInput()
 	in.Params["wait"] = time.Minute
-	r := begin(t, compileWork(t, Limits{}, podWork(nil, rule)), in).Rule(0)
+	r := begin(t, compileWork(t, Limits{}, podWork(nil, rule)), in).SelectRule(0)
 	all := items(t, r)
 	b, pending, number, record, wait := all[1], all[2], all[4], all[5], all[6]
 	problem := func(_ any, p *Error) *Error { return p }
-	_, _, confirm0 := b.Confirm(0)
-	_, _, confirm1 := b.Confirm(1)
+	_, _, confirm0 := b.EvaluateConfirm(0)
+	_, _, confirm1 := b.EvaluateConfirm(1)
 	cases := map[string]struct {
 		got  *Error
 		want string
 	}{
-		"when":               {problem(pending.When()), "rules[0].when at 1:11: no such key: nodeName on item (ns/c); test has(item.spec.nodeName) first, or write item.spec.?nodeName and .orValue(...) at the end"},
-		"when, of no object": {problem(number.When()), "rules[0].when at 1:6: no such key: spec; test has(item.spec) first, or write item.?spec and .orValue(...) at the end"},
-		"for":                {problem(b.For()), `rules[0].for at 1:1: for must be a duration, or a string such as "40s", and this gave a map`},
-		"for, a number":      {problem(number.For()), `rules[0].for at 1:1: for must be a duration, or a string such as "40s", and this gave a int; a number has no unit: write seconds(x), or a string such as "40s"`},
-		"forKey":             {problem(b.ForKey()), "rules[0].forKey at 1:24: no such overload (string + int)"},
-		"groupBy":            {problem(b.Group()), "rules[0].groupBy at 1:1: a value of type optional_type cannot be written; " + hintJSON},
-		"orderBy":            {problem(b.Order()), "rules[0].orderBy[0].expression at 1:1: orderBy must be a string, a number, a bool, a timestamp or a duration, and this gave a map"},
-		"unless, no object":  {problem(record.Unless()), "rules[0].unless at 1:8: this item is no object"},
-		"key":                {problem(b.Key()), `rules[0].key at 1:15: no such key: labels on item (ns/b); write item.metadata.?labels[?"a"].orValue("")`},
-		"reason":             {problem(b.Reason()), "rules[0].reason at 1:1: reason must be a string, and this gave a int; wrap in string()"},
+		"when":               {problem(pending.EvaluateWhen()), "rules[0].when at 1:11: no such key: nodeName on item (ns/c); test has(item.spec.nodeName) first, or write item.spec.?nodeName and .orValue(...) at the end"},
+		"when, of no object": {problem(number.EvaluateWhen()), "rules[0].when at 1:6: no such key: spec; test has(item.spec) first, or write item.?spec and .orValue(...) at the end"},
+		"for":                {problem(b.EvaluateFor()), `rules[0].for at 1:1: for must be a duration, or a string such as "40s", and this gave a map`},
+		"for, a number":      {problem(number.EvaluateFor()), `rules[0].for at 1:1: for must be a duration, or a string such as "40s", and this gave a int; a number has no unit: write seconds(x), or a string such as "40s"`},
+		"forKey":             {problem(b.EvaluateForKey()), "rules[0].forKey at 1:24: no such overload (string + int)"},
+		"groupBy":            {problem(b.EvaluateGroup()), "rules[0].groupBy at 1:1: a value of type optional_type cannot be written; " + hintJSON},
+		"orderBy":            {problem(b.EvaluateOrder()), "rules[0].orderBy[0].expression at 1:1: orderBy must be a string, a number, a bool, a timestamp or a duration, and this gave a map"},
+		"unless, no object":  {problem(record.EvaluateUnless()), "rules[0].unless at 1:8: this item is no object"},
+		"key":                {problem(b.EvaluateKey()), `rules[0].key at 1:15: no such key: labels on item (ns/b); write item.metadata.?labels[?"a"].orValue("")`},
+		"reason":             {problem(b.EvaluateReason()), "rules[0].reason at 1:1: reason must be a string, and this gave a int; wrap in string()"},
 		"confirm":            {confirm0, "rules[0].confirm[0].name at 1:1: name must be a string, or a list of strings, and this list has a int in it"},
 		"namespace":          {confirm1, "rules[0].confirm[1].namespace at 1:1: the namespace is empty; leave it out for that of the item, and for cluster-scoped kinds"},
-		"action's when":      {problem(b.ActionWhen(0)), "rules[0].actions[0].when at 1:3: division by zero (int / int)"},
-		"action's object":    {problem(b.ActionObject(0)), "rules[0].actions[0].object at 1:1: this is no object: it has no apiVersion, kind and metadata.name; give an object of a target"},
-		"no object":          {problem(record.ActionObject(1)), "rules[0].actions[1]: the item is no object, and the action does not say what it is about; add object: to the action"},
-		"patch, several":     {problem(r.Patch(0, b.Object(), all[:2])), "rules[0].actions[0].patch.expression at 1:21: there is no item here: several share this patch, and it sees items"},
-		"patch, one":         {problem(r.Patch(0, b.Object(), all[1:2])), `rules[0].actions[0].patch.expression at 1:38: variables.name has no value: no such key: nam (rules[0].variables[0].expression at 1:15) on item (ns/b); did you mean "name"?`},
-		"patch, no JSON":     {problem(r.Patch(2, b.Object(), all[1:2])), "rules[0].actions[2].patch.expression at 1:1: a value of type optional_type cannot be written; " + hintJSON},
-		"patch, none":        {problem(r.Patch(1, b.Object(), all[1:2])), "rules[0].actions[1]: the action is no patch"},
-		"keep":               {problem(r.Keep(all)), "rules[0].keep at 1:14: keep must not be negative, and this gave -93"},
-		"fine":               {problem(b.When()), ""},
+		"action's when":      {problem(b.EvaluateActionWhen(0)), "rules[0].actions[0].when at 1:3: division by zero (int / int)"},
+		"action's object":    {problem(b.EvaluateActionObject(0)), "rules[0].actions[0].object at 1:1: this is no object: it has no apiVersion, kind and metadata.name; give an object of a target"},
+		"no object":          {problem(record.EvaluateActionObject(1)), "rules[0].actions[1]: the item is no object, and the action does not say what it is about; add object: to the action"},
+		"patch, several":     {problem(r.EvaluatePatch(0, b.AsObject(), all[:2])), "rules[0].actions[0].patch.expression at 1:21: there is no item here: several share this patch, and it sees items"},
+		"patch, one":         {problem(r.EvaluatePatch(0, b.AsObject(), all[1:2])), `rules[0].actions[0].patch.expression at 1:38: variables.name has no value: no such key: nam (rules[0].variables[0].expression at 1:15) on item (ns/b); did you mean "name"?`},
+		"patch, no JSON":     {problem(r.EvaluatePatch(2, b.AsObject(), all[1:2])), "rules[0].actions[2].patch.expression at 1:1: a value of type optional_type cannot be written; " + hintJSON},
+		"patch, none":        {problem(r.EvaluatePatch(1, b.AsObject(), all[1:2])), "rules[0].actions[1]: the action is no patch"},
+		"keep":               {problem(r.EvaluateKeep(all)), "rules[0].keep at 1:14: keep must not be negative, and this gave -93"},
+		"fine":               {problem(b.EvaluateWhen()), ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -332,11 +332,11 @@ func TestItemErrors(t *testing.T) {
 			}
 		})
 	}
-	if got := must[time.Duration](t)(wait.For()); got != time.Minute {
+	if got := must[time.Duration](t)(wait.EvaluateFor()); got != time.Minute {
 		t.Errorf("an item that is a duration holds %s", got)
 	}
-	if record.Object() != nil || cmp.Diff(any(map[string]any{"name": "x"}), record.Value()) != "" || number.Value() != int64(1) {
-		t.Errorf("got %v, %v, %v", record.Object(), record.Value(), number.Value())
+	if record.AsObject() != nil || cmp.Diff(any(map[string]any{"name": "x"}), record.AsNative()) != "" || number.AsNative() != int64(1) {
+		t.Errorf("got %v, %v, %v", record.AsObject(), record.AsNative(), number.AsNative())
 	}
 }
 
@@ -347,8 +347,8 @@ func TestForEachErrors(t *testing.T) {
 		"lists.range(6000).map(x, lists.range(6000))": "rules[0].forEach: the evaluation builds more than 67108864 bytes of strings, lists and maps; filter before you map, and join or concatenate less",
 	} {
 		t.Run(forEach, func(t *testing.T) {
-			r := begin(t, compileWork(t, Limits{}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: forEach, When: "true"})), podInput()).Rule(0)
-			found, problem := r.Items()
+			r := begin(t, compileWork(t, Limits{}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: forEach, When: "true"})), podInput()).SelectRule(0)
+			found, problem := r.EvaluateItems()
 			if problem == nil {
 				t.Fatalf("got %d items", len(found))
 			}
@@ -377,14 +377,14 @@ func TestForAndKeep(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := begin(t, compileWork(t, Limits{}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "true", For: tc.hold, Keep: tc.keep})), podInput()).Rule(0)
+			r := begin(t, compileWork(t, Limits{}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "true", For: tc.hold, Keep: tc.keep})), podInput()).SelectRule(0)
 			all := items(t, r)
-			hold, problem := all[0].For()
+			hold, problem := all[0].EvaluateFor()
 			got := hold.String()
 			if problem != nil {
 				got = problem.Error()
 			}
-			if keep := must[int](t)(r.Keep(all)); got != tc.wantHold || keep != tc.wantKeep {
+			if keep := must[int](t)(r.EvaluateKeep(all)); got != tc.wantHold || keep != tc.wantKeep {
 				t.Errorf("got %s, %d; want %s, %d", got, keep, tc.wantHold, tc.wantKeep)
 			}
 		})
@@ -410,11 +410,11 @@ func TestOrder(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := begin(t, compileWork(t, Limits{}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: tc.forEach, When: "true", OrderBy: tc.orderBy})), podInput()).Rule(0)
+			r := begin(t, compileWork(t, Limits{}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: tc.forEach, When: "true", OrderBy: tc.orderBy})), podInput()).SelectRule(0)
 			all := items(t, r)
 			var failed *Error
 			slices.SortStableFunc(all, func(x, y *Item) int {
-				n, problem := r.Compare(must[Order](t)(x.Order()), must[Order](t)(y.Order()))
+				n, problem := r.CompareOrders(must[Order](t)(x.EvaluateOrder()), must[Order](t)(y.EvaluateOrder()))
 				if problem != nil {
 					failed = problem
 				}
@@ -422,7 +422,7 @@ func TestOrder(t *testing.T) {
 			})
 			var texts []string
 			for _, item := range all {
-				texts = append(texts, fmt.Sprint(item.Value()))
+				texts = append(texts, fmt.Sprint(item.AsNative()))
 			}
 			got := strings.Join(texts, " ")
 			if failed != nil {
@@ -445,17 +445,17 @@ func TestItemsHaveBudgetsOfTheirOwn(t *testing.T) {
 	w := podWork([]string{"index: lists.range(300).indexBy(x, x)"}, rule)
 	p := compileWork(t, Limits{Steps: 700, ItemSteps: 100, ItemGrowth: 32768}, w)
 	e := begin(t, p, podInput())
-	r := e.Rule(0)
+	r := e.SelectRule(0)
 	var got []string
 	all := items(t, r)
 	for _, item := range all {
-		when, problem := item.When()
+		when, problem := item.EvaluateWhen()
 		text := fmt.Sprint(when)
 		if problem != nil {
 			text = fmt.Sprintf("%s %s: %s", problem.Kind, problem.Path, problem.Message)
 		}
 		got = append(got, text)
-		if key, problem := item.Key(); problem == nil {
+		if key, problem := item.EvaluateKey(); problem == nil {
 			got = append(got, key)
 		}
 	}
@@ -463,10 +463,10 @@ func TestItemsHaveBudgetsOfTheirOwn(t *testing.T) {
 	if diff := cmp.Diff([]string{"true", "10", large, "true", "20", "true", "30"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if _, problem := r.Patch(0, pod("x", "", ""), all); problem != nil {
+	if _, problem := r.EvaluatePatch(0, pod("x", "", ""), all); problem != nil {
 		t.Errorf("several items have not what they have together: %v", problem)
 	}
-	if _, problem := r.Keep(all); problem != nil {
+	if _, problem := r.EvaluateKeep(all); problem != nil {
 		t.Error(problem)
 	}
 }
@@ -485,20 +485,20 @@ func TestOnlyObjectsAddTime(t *testing.T) {
 			Wall: 20 * time.Millisecond, ObjectWall: 10 * time.Millisecond, MaxWall: most,
 		}, podWork(nil, rule))
 		e := begin(t, p, in)
-		all := items(t, e.Rule(0))
-		if e.Over() != nil {
-			t.Fatal(e.Over())
+		all := items(t, e.SelectRule(0))
+		if e.AbortReason() != nil {
+			t.Fatal(e.AbortReason())
 		}
 		for _, item := range all[:2] {
-			_, problem := item.When()
-			if problem == nil || problem.Kind != Exhausted || problem.Error() != want+"; "+hintOver || e.Over() != problem {
+			_, problem := item.EvaluateWhen()
+			if problem == nil || problem.Kind != Exhausted || problem.Error() != want+"; "+hintTooLong || e.AbortReason() != problem {
 				t.Errorf("got %v, want %s", problem, want)
 			}
 		}
 		e.Close()
 		e.Close()
 		again := begin(t, p, in)
-		if _, problem := again.Rule(0).Items(); problem != nil {
+		if _, problem := again.SelectRule(0).EvaluateItems(); problem != nil {
 			t.Errorf("the next evaluation has no time: %v", problem)
 		}
 		again.Close()
@@ -511,20 +511,20 @@ func TestAllStepsTogether(t *testing.T) {
 	e := begin(t, compileWork(t, Limits{AllSteps: 5000}, podWork(nil, rule)), podInput())
 	answered := 0
 	var over *Error
-	for _, item := range items(t, e.Rule(0)) {
-		if _, problem := item.When(); problem == nil {
+	for _, item := range items(t, e.SelectRule(0)) {
+		if _, problem := item.EvaluateWhen(); problem == nil {
 			answered++
 		} else {
 			over = problem
 		}
 	}
-	if want := "rules[0].when: all expressions together need more than 5000 steps; " + hintOver; over == nil || over.Error() != want || e.Over() != over {
+	if want := "rules[0].when: all expressions together need more than 5000 steps; " + hintTooLong; over == nil || over.Error() != want || e.AbortReason() != over {
 		t.Errorf("got %v, want %s", over, want)
 	}
 	if answered < 50 || 100 < answered {
 		t.Errorf("%d items were answered", answered)
 	}
-	if _, problem := e.Rule(0).Items(); problem != over {
+	if _, problem := e.SelectRule(0).EvaluateItems(); problem != over {
 		t.Errorf("after the end there is an answer: %v", problem)
 	}
 }
@@ -541,17 +541,17 @@ func TestTheCallersContextEndsIt(t *testing.T) {
 			huge := int64(1) << 50
 			p := compileWork(t, Limits{ItemSteps: huge, ItemGrowth: huge, Value: huge, AllSteps: huge, Wall: time.Hour, MaxWall: time.Hour}, podWork(nil, rule))
 			ctx, cancel := context.WithCancel(t.Context())
-			e, problem := p.Begin(ctx, podInput())
+			e, problem := p.BeginEvaluation(ctx, podInput())
 			if problem != nil {
 				t.Fatal(problem)
 			}
 			defer e.Close()
-			one := items(t, e.Rule(0))[0]
+			one := items(t, e.SelectRule(0))[0]
 			began := make(chan struct{})
 			done := make(chan *Error)
 			go func() {
 				close(began)
-				_, problem := one.When()
+				_, problem := one.EvaluateWhen()
 				done <- problem
 			}()
 			<-began
@@ -576,21 +576,21 @@ func TestWhatIsRetainedIsBounded(t *testing.T) {
 		ask    func(*Item) error
 		want   string
 	}{
-		"Key":     {func(r *v1alpha1.Rule) { r.Key = long(1025) }, func(i *Item) error { _, err := i.Key(); return asError(err) }, "rules[0].key: key may have 1024 bytes, and this one has 1025; give a shorter text"},
-		"ForKey":  {func(r *v1alpha1.Rule) { r.For, r.ForKey = "1h", long(1025) }, func(i *Item) error { _, err := i.ForKey(); return asError(err) }, "rules[0].forKey: forKey may have 1024 bytes, and this one has 1025; give a shorter text"},
-		"Reason":  {func(r *v1alpha1.Rule) { r.Reason = long(1025) }, func(i *Item) error { _, err := i.Reason(); return asError(err) }, "rules[0].reason: reason may have 1024 bytes, and this one has 1025; give a shorter text"},
-		"GroupBy": {func(r *v1alpha1.Rule) { r.GroupBy = long(4097) }, func(i *Item) error { _, err := i.Group(); return asError(err) }, "rules[0].groupBy: groupBy may have 4096 bytes, and this one has 4097; give a shorter text"},
-		"GroupByList": {func(r *v1alpha1.Rule) { r.GroupBy = "lists.range(1500)" }, func(i *Item) error { _, err := i.Group(); return asError(err) },
+		"Key":     {func(r *v1alpha1.Rule) { r.Key = long(1025) }, func(i *Item) error { _, err := i.EvaluateKey(); return asError(err) }, "rules[0].key: key may have 1024 bytes, and this one has 1025; give a shorter text"},
+		"ForKey":  {func(r *v1alpha1.Rule) { r.For, r.ForKey = "1h", long(1025) }, func(i *Item) error { _, err := i.EvaluateForKey(); return asError(err) }, "rules[0].forKey: forKey may have 1024 bytes, and this one has 1025; give a shorter text"},
+		"Reason":  {func(r *v1alpha1.Rule) { r.Reason = long(1025) }, func(i *Item) error { _, err := i.EvaluateReason(); return asError(err) }, "rules[0].reason: reason may have 1024 bytes, and this one has 1025; give a shorter text"},
+		"GroupBy": {func(r *v1alpha1.Rule) { r.GroupBy = long(4097) }, func(i *Item) error { _, err := i.EvaluateGroup(); return asError(err) }, "rules[0].groupBy: groupBy may have 4096 bytes, and this one has 4097; give a shorter text"},
+		"GroupByList": {func(r *v1alpha1.Rule) { r.GroupBy = "lists.range(1500)" }, func(i *Item) error { _, err := i.EvaluateGroup(); return asError(err) },
 			"rules[0].groupBy: groupBy may have 4096 bytes, and this one has 6391; give a shorter text"},
-		"GroupByAliases": {func(r *v1alpha1.Rule) { r.GroupBy = nested(18, "[1]", "[V, V]", "V") }, func(i *Item) error { _, err := i.Group(); return asError(err) },
+		"GroupByAliases": {func(r *v1alpha1.Rule) { r.GroupBy = nested(18, "[1]", "[V, V]", "V") }, func(i *Item) error { _, err := i.EvaluateGroup(); return asError(err) },
 			"rules[0].groupBy: groupBy may have 4096 bytes as JSON, and this value has more; group by a text or a number"},
-		"OrderBy": {func(r *v1alpha1.Rule) { r.OrderBy = []v1alpha1.OrderBy{{Expression: long(4097)}} }, func(i *Item) error { _, err := i.Order(); return asError(err) },
+		"OrderBy": {func(r *v1alpha1.Rule) { r.OrderBy = []v1alpha1.OrderBy{{Expression: long(4097)}} }, func(i *Item) error { _, err := i.EvaluateOrder(); return asError(err) },
 			"rules[0].orderBy[0].expression: orderBy may have 4096 bytes, and this one has 4097; give a shorter text"},
-		"ConfirmName": {func(r *v1alpha1.Rule) { r.Confirm = []v1alpha1.Confirm{{Target: "nodes", Name: long(254)}} }, func(i *Item) error { _, _, err := i.Confirm(0); return asError(err) },
+		"ConfirmName": {func(r *v1alpha1.Rule) { r.Confirm = []v1alpha1.Confirm{{Target: "nodes", Name: long(254)}} }, func(i *Item) error { _, _, err := i.EvaluateConfirm(0); return asError(err) },
 			"rules[0].confirm[0].name: name may have 253 bytes, and this one has 254; give a shorter text"},
 		"ConfirmNames": {func(r *v1alpha1.Rule) {
 			r.Confirm = []v1alpha1.Confirm{{Target: "nodes", Name: "lists.range(1001).map(x, string(x))"}}
-		}, func(i *Item) error { _, _, err := i.Confirm(0); return asError(err) },
+		}, func(i *Item) error { _, _, err := i.EvaluateConfirm(0); return asError(err) },
 			"rules[0].confirm[0].name: confirm may name 1000 objects for an item, and this names 1001; leave name out to read the whole target"},
 	}
 	for name, tc := range cases {
@@ -598,32 +598,32 @@ func TestWhatIsRetainedIsBounded(t *testing.T) {
 			rule := v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "true"}
 			tc.change(&rule)
 			e := begin(t, compileWork(t, Limits{}, podWork(nil, rule)), podInput())
-			if err := tc.ask(items(t, e.Rule(0))[0]); err == nil || placeless(err) != tc.want {
+			if err := tc.ask(items(t, e.SelectRule(0))[0]); err == nil || placeless(err) != tc.want {
 				t.Errorf("got %v\nwant %s", err, tc.want)
 			}
 		})
 	}
 	t.Run("Items", func(t *testing.T) {
 		e := begin(t, compileWork(t, Limits{Items: 10}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "lists.range(11)", When: "true"})), podInput())
-		_, problem := e.Rule(0).Items()
-		if want := "rules[0].forEach: forEach gives 11 items, and a rule may have 10; filter the list, or let the target select less"; problem == nil || placeless(problem) != want || e.Over() != nil {
-			t.Errorf("got %v, %v", problem, e.Over())
+		_, problem := e.SelectRule(0).EvaluateItems()
+		if want := "rules[0].forEach: forEach gives 11 items, and a rule may have 10; filter the list, or let the target select less"; problem == nil || placeless(problem) != want || e.AbortReason() != nil {
+			t.Errorf("got %v, %v", problem, e.AbortReason())
 		}
 	})
 	t.Run("AllItems", func(t *testing.T) {
 		e := begin(t, compileWork(t, Limits{Items: 10}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "lists.range(10)", When: "true"})), podInput())
-		if all := items(t, e.Rule(0)); len(all) != 10 {
+		if all := items(t, e.SelectRule(0)); len(all) != 10 {
 			t.Errorf("a rule that may have 10 items has %d", len(all))
 		}
 	})
 	t.Run("Memory", func(t *testing.T) {
 		e := begin(t, compileWork(t, Limits{Retained: 1000}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "lists.range(10)", When: "true"})), podInput())
-		items(t, e.Rule(0))
-		if !e.Retain("rules[0].key", 100) || e.Retain("rules[0].key", 400) || e.Retain("rules[0].key", 0) {
+		items(t, e.SelectRule(0))
+		if !e.RetainBytes("rules[0].key", 100) || e.RetainBytes("rules[0].key", 400) || e.RetainBytes("rules[0].key", 0) {
 			t.Error("bytes are not counted")
 		}
-		if want := "rules[0].key: what the rules want takes more than 1000 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches"; e.Over() == nil || e.Over().Error() != want {
-			t.Errorf("got %v", e.Over())
+		if want := "rules[0].key: what the rules want takes more than 1000 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches"; e.AbortReason() == nil || e.AbortReason().Error() != want {
+			t.Errorf("got %v", e.AbortReason())
 		}
 	})
 }
@@ -634,8 +634,8 @@ func TestGroupsAreOfEqualValues(t *testing.T) {
 	rule := v1alpha1.Rule{Name: "r", ForEach: "[" + strings.Join(append(values, values...), ", ") + "]", When: "true", GroupBy: "item"}
 	e := begin(t, compileWork(t, Limits{}, podWork(nil, rule)), podInput())
 	groups := map[string]string{}
-	for i, item := range items(t, e.Rule(0)) {
-		group, problem := item.Group()
+	for i, item := range items(t, e.SelectRule(0)) {
+		group, problem := item.EvaluateGroup()
 		if problem != nil {
 			t.Fatal(problem)
 		}
@@ -668,14 +668,14 @@ func TestRuleVariablesAreOfTheItem(t *testing.T) {
 		Name: "r", ForEach: "[1, 2]", When: "variables.list[0] == item", Unless: "variables.list[0] == item", Key: "string(variables.list[0])",
 		Variables: variablesOf([]string{"list: lists.range(80).map(x, item)"}),
 	}
-	r := begin(t, compileWork(t, Limits{ItemSteps: 100}, podWork(nil, rule)), podInput()).Rule(0)
+	r := begin(t, compileWork(t, Limits{ItemSteps: 100}, podWork(nil, rule)), podInput()).SelectRule(0)
 	all := items(t, r)
 	for range 2 {
 		for i, item := range all {
-			if !must[bool](t)(item.When()) || !must[bool](t)(item.Unless()) { // twice as much would be too much
+			if !must[bool](t)(item.EvaluateWhen()) || !must[bool](t)(item.EvaluateUnless()) { // twice as much would be too much
 				t.Errorf("item %d sees another one's variable", i)
 			}
-			if got := must[string](t)(item.Key()); got != fmt.Sprint(i+1) {
+			if got := must[string](t)(item.EvaluateKey()); got != fmt.Sprint(i+1) {
 				t.Errorf("item %d has the key %s", i, got)
 			}
 		}
@@ -691,19 +691,19 @@ func TestRulesAreApart(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 20 {
-				e, problem := p.Begin(t.Context(), podInput())
+				e, problem := p.BeginEvaluation(t.Context(), podInput())
 				if problem != nil {
 					t.Error(problem)
 					return
 				}
 				found := ""
 				for i := range 2 {
-					all, problem := e.Rule(i).Items()
+					all, problem := e.SelectRule(i).EvaluateItems()
 					if problem != nil {
 						t.Error(problem)
 					}
 					for _, item := range all {
-						when, problem := item.When()
+						when, problem := item.EvaluateWhen()
 						found += fmt.Sprint(" ", when)
 						if problem != nil {
 							t.Error(problem)
@@ -723,16 +723,16 @@ func TestRulesAreApart(t *testing.T) {
 func TestBeginIsInterrupted(t *testing.T) {
 	p := compileWork(t, Limits{Wall: 20 * time.Millisecond}, podWork(nil, orphanedWithoutIndex()))
 	e := begin(t, p, podInput())
-	if _, problem := p.Begin(t.Context(), podInput()); problem == nil || problem.Error() != "the evaluation takes longer than 20ms" {
+	if _, problem := p.BeginEvaluation(t.Context(), podInput()); problem == nil || problem.Error() != "the evaluation takes longer than 20ms" {
 		t.Errorf("while another evaluation is under way: %v", problem)
 	}
 	e.Close()
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, problem := p.Begin(over, podInput()); problem == nil || problem.Kind != Interrupted {
+	if _, problem := p.BeginEvaluation(over, podInput()); problem == nil || problem.Kind != Interrupted {
 		t.Errorf("without time: %v", problem)
 	}
-	if f, problem := p.Begin(t.Context(), podInput()); problem != nil {
+	if f, problem := p.BeginEvaluation(t.Context(), podInput()); problem != nil {
 		t.Error(problem)
 	} else {
 		f.Close()
@@ -745,17 +745,17 @@ func orphanedWithoutIndex() v1alpha1.Rule {
 
 func TestPanicsAboutItemsAreErrors(t *testing.T) {
 	c := newCompiler(t, Limits{})
-	c.charges["size"] = charge{before: func(*meter, []ref.Val) ref.Val { panic("boom") }}
+	c.charges["size"] = charge{beforeCall: func(*meter, []ref.Val) ref.Val { panic("boom") }}
 	rule := v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "true || variables.n == 1", Unless: "variables.n == 1 || true", Variables: variablesOf([]string{"n: item.size()"})}
 	p, errs := c.Compile(t.Context(), podWork(nil, rule))
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	item := items(t, begin(t, p, podInput()).Rule(0))[0]
-	if !must[bool](t)(item.When()) {
+	item := items(t, begin(t, p, podInput()).SelectRule(0))[0]
+	if !must[bool](t)(item.EvaluateWhen()) {
 		t.Error("what is not read is no error")
 	}
-	if _, problem := item.Unless(); problem == nil || problem.Kind != Internal || !strings.Contains(problem.Message, "boom") {
+	if _, problem := item.EvaluateUnless(); problem == nil || problem.Kind != Internal || !strings.Contains(problem.Message, "boom") {
 		t.Errorf("got %v", problem)
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// didYouMean is the name among candidates that is nearest to a mistyped one, as a question. Empty when none is near.
-func didYouMean(name string, candidates []string) string {
+// suggestName gives the name among candidates that is nearest to a mistyped one, as a question. Empty when none is near.
+func suggestName(name string, candidates []string) string {
 	slices.Sort(candidates)
 	best, distance := "", 2+len(name)/3
 	for _, candidate := range candidates {
-		if d := edits(strings.ToLower(name), strings.ToLower(candidate)); d < distance && candidate != name {
+		if d := countEdits(strings.ToLower(name), strings.ToLower(candidate)); d < distance && candidate != name {
 			best, distance = candidate, d
 		}
 	}
@@ -24,8 +24,8 @@ func didYouMean(name string, candidates []string) string {
 	return fmt.Sprintf("did you mean %q?", best)
 }
 
-// libraryHint is what to write instead of what cel-go itself found wrong. Empty when that is not known.
-func libraryHint(message string) string {
+// suggestLibraryFix says what to write instead of what cel-go itself found wrong. Empty when that is not known.
+func suggestLibraryFix(message string) string {
 	switch {
 	case strings.Contains(message, "token recognition error at: '="):
 		return "to compare, write =="
@@ -41,8 +41,8 @@ func libraryHint(message string) string {
 	return ""
 }
 
-// edits is how many insertions, deletions and replacements of a byte make one text the other.
-func edits(a, b string) int {
+// countEdits counts how many insertions, deletions and replacements of a byte make one text the other.
+func countEdits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

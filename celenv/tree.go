@@ -34,29 +34,29 @@ type node struct {
 
 func newTree(source string, a *ast.AST) *tree {
 	t := &tree{source: source, info: a.SourceInfo(), root: a.Expr(), nodes: map[int64]node{}}
-	t.add(t.root, nil, nil)
+	t.addNode(t.root, nil, nil)
 	return t
 }
 
-func (t *tree) add(e, parent ast.Expr, loops []ast.Expr) {
+func (t *tree) addNode(e, parent ast.Expr, loops []ast.Expr) {
 	t.nodes[e.ID()] = node{expr: e, parent: parent, loops: loops}
 	if e.Kind() == ast.ComprehensionKind {
 		loop := e.AsComprehension()
-		t.add(loop.IterRange(), e, loops)
-		t.add(loop.AccuInit(), e, loops)
+		t.addNode(loop.IterRange(), e, loops)
+		t.addNode(loop.AccuInit(), e, loops)
 		inside := slices.Insert(slices.Clone(loops), 0, e)
-		t.add(loop.LoopCondition(), e, inside)
-		t.add(loop.LoopStep(), e, inside)
-		t.add(loop.Result(), e, inside)
+		t.addNode(loop.LoopCondition(), e, inside)
+		t.addNode(loop.LoopStep(), e, inside)
+		t.addNode(loop.Result(), e, inside)
 		return
 	}
-	for _, child := range children(e) {
-		t.add(child, e, loops)
+	for _, child := range listChildren(e) {
+		t.addNode(child, e, loops)
 	}
 }
 
-// children are the parts of an expression that is no comprehension, in order.
-func children(e ast.Expr) []ast.Expr {
+// listChildren gives the parts of an expression that is no comprehension, in order.
+func listChildren(e ast.Expr) []ast.Expr {
 	switch e.Kind() {
 	case ast.CallKind:
 		if call := e.AsCall(); call.IsMemberFunction() {
@@ -84,52 +84,52 @@ func children(e ast.Expr) []ast.Expr {
 	}
 }
 
-// reads are the variables that the expression reads, other than those of its own loops, each with the first node that
+// collectReads gives the variables that the expression reads, other than those of its own loops, each with the first node that
 // does so in the order of the source.
-func (t *tree) reads() map[string]int64 {
+func (t *tree) collectReads() map[string]int64 {
 	first := map[string]int64{}
 	for id, at := range t.nodes {
 		if at.expr.Kind() != ast.IdentKind {
 			continue
 		}
 		name, global := strings.CutPrefix(at.expr.AsIdent(), ".") // the checker's mark where a loop has a variable of that name
-		if !global && bound(name, at.loops) {
+		if !global && isBound(name, at.loops) {
 			continue
 		}
-		if known, found := first[name]; !found || t.before(id, known) {
+		if known, found := first[name]; !found || t.isBefore(id, known) {
 			first[name] = id
 		}
 	}
 	return first
 }
 
-// before says whether a node stands before another one in the source.
-func (t *tree) before(one, other int64) bool {
+// isBefore says whether a node stands before another one in the source.
+func (t *tree) isBefore(one, other int64) bool {
 	a, b := t.info.GetStartLocation(one), t.info.GetStartLocation(other)
 	return cmp.Or(cmp.Compare(a.Line(), b.Line()), cmp.Compare(a.Column(), b.Column()), cmp.Compare(one, other)) < 0
 }
 
-// bound says whether the name is a variable of one of the comprehensions.
-func bound(name string, loops []ast.Expr) bool {
+// isBound says whether the name is a variable of one of the comprehensions.
+func isBound(name string, loops []ast.Expr) bool {
 	return slices.ContainsFunc(loops, func(e ast.Expr) bool {
 		loop := e.AsComprehension()
 		return name == loop.IterVar() || name == loop.IterVar2() || name == loop.AccuVar()
 	})
 }
 
-// place is the line and the column of a node, counted from 1, and 0 when they are not known.
-func (t *tree) place(id int64) (line, column int) {
+// findPlace gives the line and the column of a node, counted from 1, and 0 when they are not known.
+func (t *tree) findPlace(id int64) (line, column int) {
 	at := t.info.GetStartLocation(id)
 	if at.Line() < 1 || at.Column() < 0 {
 		return 0, 0
 	}
-	return at.Line(), t.nameColumn(id, at.Line(), at.Column())
+	return at.Line(), t.findNameColumn(id, at.Line(), at.Column())
 }
 
-// nameColumn moves a column, counted from 0, from the "." of a field or the "(" of a call to the name, and counts it
+// findNameColumn moves a column, counted from 0, from the "." of a field or the "(" of a call to the name, and counts it
 // from 1.
-func (t *tree) nameColumn(id int64, line, column int) int {
-	e := t.find(id)
+func (t *tree) findNameColumn(id int64, line, column int) int {
+	e := t.findNode(id)
 	lines := strings.Split(t.source, "\n")
 	if e == nil || line > len(lines) {
 		return column + 1
@@ -152,8 +152,8 @@ func (t *tree) nameColumn(id int64, line, column int) int {
 	return column + 1
 }
 
-// find is the node of an id; nil if there is none.
-func (t *tree) find(id int64) ast.Expr {
+// findNode finds the node of an id; nil if there is none.
+func (t *tree) findNode(id int64) ast.Expr {
 	if t.nodes != nil {
 		return t.nodes[id].expr
 	}
@@ -173,40 +173,40 @@ func (t *tree) find(id int64) ast.Expr {
 	return found
 }
 
-// locate fills in where an Error is.
-func (t *tree) locate(e *Error, id int64) *Error {
-	e.Line, e.Column = t.place(id)
-	e.Snippet = snippet(t.source, e.Line, e.Column)
+// locateError fills in where an Error is.
+func (t *tree) locateError(e *Error, id int64) *Error {
+	e.Line, e.Column = t.findPlace(id)
+	e.Snippet = makeSnippet(t.source, e.Line, e.Column)
 	return e
 }
 
-// path writes an expression as its author may have, if it is a variable with fields and literal indexes.
-func path(e ast.Expr) (string, bool) {
+// formatPath writes an expression as its author may have, if it is a variable with fields and literal indexes.
+func formatPath(e ast.Expr) (string, bool) {
 	switch e.Kind() {
 	case ast.IdentKind:
 		name := e.AsIdent()
 		return name, !strings.ContainsAny(name, "@#")
 	case ast.SelectKind:
-		operand, ok := path(e.AsSelect().Operand())
+		operand, ok := formatPath(e.AsSelect().Operand())
 		return operand + "." + e.AsSelect().FieldName(), ok && !e.AsSelect().IsTestOnly()
 	case ast.CallKind:
-		operand, key, ok := index(e)
+		operand, key, ok := splitIndex(e)
 		if !ok {
 			return "", false
 		}
-		text, ok := path(operand)
+		text, ok := formatPath(operand)
 		if !ok {
 			return "", false
 		}
-		inside, ok := keyText(key)
+		inside, ok := formatKey(key)
 		return text + "[" + inside + "]", ok
 	default:
 		return "", false
 	}
 }
 
-// index takes operand[key] apart.
-func index(e ast.Expr) (operand, key ast.Expr, ok bool) {
+// splitIndex takes operand[key] apart.
+func splitIndex(e ast.Expr) (operand, key ast.Expr, ok bool) {
 	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.Index {
 		return nil, nil, false
 	}
@@ -214,10 +214,10 @@ func index(e ast.Expr) (operand, key ast.Expr, ok bool) {
 	return args[0], args[1], true
 }
 
-// keyText writes a literal or a path as a key in brackets.
-func keyText(key ast.Expr) (string, bool) {
+// formatKey writes a literal or a path as a key in brackets.
+func formatKey(key ast.Expr) (string, bool) {
 	if key.Kind() != ast.LiteralKind {
-		return path(key)
+		return formatPath(key)
 	}
 	switch v := key.AsLiteral().(type) {
 	case types.String:
@@ -229,8 +229,8 @@ func keyText(key ast.Expr) (string, bool) {
 	}
 }
 
-// base is the expression that a chain of fields and indexes begins with.
-func base(e ast.Expr) ast.Expr {
+// findBase finds the expression that a chain of fields and indexes begins with.
+func findBase(e ast.Expr) ast.Expr {
 	for {
 		switch e.Kind() {
 		case ast.SelectKind:

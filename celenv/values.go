@@ -44,7 +44,7 @@ type sortedMap struct {
 
 // Iterator visits the keys in their order. They are sorted at once, also for a loop that ends with the first.
 func (m *sortedMap) Iterator() traits.Iterator {
-	m.m.sorts(len(m.native))
+	m.m.paySorting(len(m.native))
 	return types.NewStringList(types.DefaultTypeAdapter, slices.Sorted(maps.Keys(m.native))).Iterator()
 }
 
@@ -60,15 +60,15 @@ type nativeList struct {
 // IsZeroValue says whether the list is empty, as optional.ofNonZeroValue asks.
 func (l *nativeList) IsZeroValue() bool { return len(l.native) == 0 }
 
-// nativeOf is a value in Go. An object of the Input is the very map.
-func nativeOf(v ref.Val, limit int64) (any, error) {
+// convertToNative gives a value in Go. An object of the Input is the very map.
+func convertToNative(v ref.Val, limit int64) (any, error) {
 	if own, ok := v.(*sortedMap); ok {
 		return own.native, nil
 	}
-	if size(v, limit) > limit {
+	if measureValue(v, limit) > limit {
 		return nil, fmt.Errorf("the value is larger than %d bytes", limit)
 	}
-	return library.Native(v)
+	return library.ConvertToNative(v)
 }
 
 // isObject says whether a value, in Go or of CEL, is a Kubernetes object.
@@ -78,7 +78,7 @@ func isObject(v any) bool {
 		metadata, _ := v["metadata"].(map[string]any)
 		return isText(v["apiVersion"]) && isText(v["kind"]) && isText(metadata["name"])
 	case ref.Val:
-		return isText(fieldOf(v, "apiVersion")) && isText(fieldOf(v, "kind")) && isText(fieldOf(fieldOf(v, "metadata"), "name"))
+		return isText(lookupField(v, "apiVersion")) && isText(lookupField(v, "kind")) && isText(lookupField(lookupField(v, "metadata"), "name"))
 	default:
 		return false
 	}

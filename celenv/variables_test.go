@@ -56,7 +56,7 @@ func TestVariables(t *testing.T) {
 				t.Fatal(errs.ToAggregate())
 			}
 			for range 2 {
-				if got := p.Conditions(t.Context(), in)[0]; got.Err != nil || !got.Value {
+				if got := p.EvaluateConditions(t.Context(), in)[0]; got.Err != nil || !got.Value {
 					t.Errorf("%s: %v", tc.expression, got.Err)
 				}
 			}
@@ -73,11 +73,11 @@ func TestVariablesAreComputedOnce(t *testing.T) {
 		t.Fatal(errs.ToAggregate())
 	}
 	e := begin(t, p, Input{})
-	got := e.Conditions()
+	got := e.EvaluateConditions()
 	if got[0].Cost < 100 || got[1].Cost != 0 || !got[0].Value || !got[1].Value {
 		t.Errorf("got %+v", got)
 	}
-	if data, problem := e.Data(); data != "50" || problem != nil {
+	if data, problem := e.EvaluateData(); data != "50" || problem != nil {
 		t.Errorf("got %s, %v", data, problem)
 	}
 }
@@ -113,7 +113,7 @@ func TestVariableErrors(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}
-			for i, got := range p.Conditions(t.Context(), in) { // the second time it is known
+			for i, got := range p.EvaluateConditions(t.Context(), in) { // the second time it is known
 				want := &tc.want
 				if want.Path = pathOfCondition(i); want.Kind == "" {
 					want = nil
@@ -203,7 +203,7 @@ func TestWhenTrueThroughVariables(t *testing.T) {
 		t.Error("the conditions do not read the time")
 	}
 	in := Input{Time: at("2025-01-01T01:00:00Z"), Targets: map[string]any{"svc": young()}}
-	found, ok := p.WhenTrue(t.Context(), in, p.Conditions(t.Context(), in), time.Time{}, in.Time.Add(5*time.Hour))
+	found, ok := p.FindTrueTime(t.Context(), in, p.EvaluateConditions(t.Context(), in), time.Time{}, in.Time.Add(5*time.Hour))
 	if want := at("2025-01-01T02:00:01Z"); !ok || !found.Equal(want) {
 		t.Errorf("got %s, %v; want %s", found, ok, want)
 	}

@@ -21,12 +21,12 @@ const (
 	// maxWeight is how much all expressions may weigh, and maxExpressionWeight one of them. A node weighs about 4.
 	maxWeight           = 200_000
 	maxExpressionWeight = 50_000
-	// compilations is how many specs are compiled at a time.
-	compilations = 2
+	// maxCompilations is how many specs are compiled at a time.
+	maxCompilations = 2
 )
 
-// sourceErrors says that a spec has more source than is compiled; nil if it has not.
-func sourceErrors(spec *v1alpha1.Work) field.ErrorList {
+// checkSourceSize says that a spec has more source than is compiled; nil if it has not.
+func checkSourceSize(spec *v1alpha1.Work) field.ErrorList {
 	if n := spec.ExpressionBytes(); n > v1alpha1.MaxExpressionBytes {
 		return field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, fmt.Sprintf(
 			"the expressions are %d bytes long together; at most %d are allowed: shorten them, or use several Cleaners", n, v1alpha1.MaxExpressionBytes))}
@@ -34,13 +34,13 @@ func sourceErrors(spec *v1alpha1.Work) field.ErrorList {
 	return nil
 }
 
-// weigh takes the weight of a parsed expression off what its spec has left. It is an error if that is too little.
-func (s *scope) weigh(t *tree, parsed *ast.AST) *Error {
-	w := &weighing{parameters: s.compiler.typeParameters, patterns: s.compiler.charges, left: min(maxExpressionWeight, *s.weight)}
-	w.of(parsed.Expr(), nil)
+// reserveWeight takes the weight of a parsed expression off what its spec has left. It is an error if that is too little.
+func (s *scope) reserveWeight(t *tree, parsed *ast.AST) *Error {
+	w := &weigher{typeParameters: s.compiler.typeParameters, charges: s.compiler.charges, left: min(maxExpressionWeight, *s.weight)}
+	w.weighExpression(parsed.Expr(), nil)
 	weight := min(maxExpressionWeight, *s.weight) - w.left
 	if w.left < 0 {
-		return t.locate(&Error{
+		return t.locateError(&Error{
 			Kind: Invalid, Message: "the expression is too involved to be checked, by itself or together with those before it",
 			Hint: "use fewer empty lists and maps, and fewer cel.bind and optMap in one another; put parts into variables, or several Cleaners",
 		}, t.root.ID())
@@ -49,9 +49,9 @@ func (s *scope) weigh(t *tree, parsed *ast.AST) *Error {
 	return nil
 }
 
-// typeParameters are how many types a call of each function leaves open, which the checker then has to find. The time that
+// countTypeParameters says how many types a call of each function leaves open, which the checker then has to find. The time that
 // it takes grows with the square of their number.
-func typeParameters(env *cel.Env) map[string]int64 {
+func countTypeParameters(env *cel.Env) map[string]int64 {
 	all := map[string]int64{}
 	for name, function := range env.Functions() {
 		for _, overload := range function.OverloadDecls() {
@@ -61,24 +61,26 @@ func typeParameters(env *cel.Env) map[string]int64 {
 	return all
 }
 
-// weighing estimates how long the checker takes for an expression: by how many types are open in it, and how large the type
+// weigher estimates how long the checker takes for an expression: by how many types are open in it, and how large the type
 // of each part can become. A variable that occurs twice in a map makes a type that is twice as large.
-type weighing struct {
-	parameters map[string]int64
-	patterns   map[string]charge // the functions with a match take a regular expression
-	open, left int64
+type weigher struct {
+	typeParameters map[string]int64
+	charges        map[string]charge // what has a forPattern takes a regular expression
+	open, left     int64
 }
 
-// sized is a variable of a loop, with the size of its type.
-type sized struct {
+// sizedLocal is a variable of a loop, with the size of its type.
+type sizedLocal struct {
 	name  string
 	size  int64
-	outer *sized
+	outer *sizedLocal
 }
 
-func (l *sized) with(name string, size int64) *sized { return &sized{name: name, size: size, outer: l} }
+func (l *sizedLocal) withLocal(name string, size int64) *sizedLocal {
+	return &sizedLocal{name: name, size: size, outer: l}
+}
 
-func (l *sized) sizeOf(name string) int64 {
+func (l *sizedLocal) findSize(name string) int64 {
 	for ; l != nil; l = l.outer {
 		if l.name == name {
 			return l.size
@@ -93,56 +95,56 @@ const (
 	openPairs  = 10
 )
 
-// of takes the weight of an expression off, and gives the size of its type.
-func (w *weighing) of(e ast.Expr, locals *sized) int64 {
+// weighExpression takes the weight of an expression off, and gives the size of its type.
+func (w *weigher) weighExpression(e ast.Expr, locals *sizedLocal) int64 {
 	if w.left < 0 || e == nil {
 		return 1
 	}
-	size := w.sizeOf(e, locals)
-	w.left -= min(product(sizeWeight, size), maxWeight)
+	size := w.measureType(e, locals)
+	w.left -= min(multiplyCapped(sizeWeight, size), maxWeight)
 	return size
 }
 
-// opens takes off what it weighs that so many more types are open.
-func (w *weighing) opens(n int64) {
+// openTypes takes off what it weighs that so many more types are open.
+func (w *weigher) openTypes(n int64) {
 	w.left -= n * w.open / openPairs
 	w.open += n
 }
 
-func (w *weighing) sizeOf(e ast.Expr, locals *sized) int64 {
+func (w *weigher) measureType(e ast.Expr, locals *sizedLocal) int64 {
 	switch e.Kind() {
 	case ast.IdentKind:
-		return locals.sizeOf(e.AsIdent())
+		return locals.findSize(e.AsIdent())
 	case ast.SelectKind:
-		return w.of(e.AsSelect().Operand(), locals)
+		return w.weighExpression(e.AsSelect().Operand(), locals)
 	case ast.CallKind:
-		return w.call(e.AsCall(), locals)
+		return w.weighCall(e.AsCall(), locals)
 	case ast.ListKind:
-		return w.list(e.AsList().Elements(), locals)
+		return w.weighList(e.AsList().Elements(), locals)
 	case ast.MapKind:
-		return w.entries(e.AsMap().Entries(), locals)
+		return w.weighMap(e.AsMap().Entries(), locals)
 	case ast.ComprehensionKind:
-		return w.loop(e.AsComprehension(), locals)
+		return w.weighLoop(e.AsComprehension(), locals)
 	default:
 		return 1
 	}
 }
 
-func (w *weighing) call(call ast.CallExpr, locals *sized) int64 {
+func (w *weigher) weighCall(call ast.CallExpr, locals *sizedLocal) int64 {
 	args := call.Args()
 	if call.IsMemberFunction() {
 		args = append([]ast.Expr{call.Target()}, args...)
 	}
 	largest, all := int64(1), int64(1)
 	for _, arg := range args {
-		size := w.of(arg, locals)
-		largest, all = max(largest, size), sum(all, size)
-		if w.patterns[call.FunctionName()].match != nil {
-			w.pattern(arg)
+		size := w.weighExpression(arg, locals)
+		largest, all = max(largest, size), addCapped(all, size)
+		if w.charges[call.FunctionName()].forPattern != nil {
+			w.weighPattern(arg)
 		}
 	}
-	open := w.parameters[call.FunctionName()]
-	w.opens(open)
+	open := w.typeParameters[call.FunctionName()]
+	w.openTypes(open)
 	switch call.FunctionName() {
 	case operators.Add, operators.Conditional, operators.Index, operators.OptIndex, operators.OptSelect, "or", "orValue", "value":
 		return largest
@@ -155,55 +157,55 @@ func (w *weighing) call(call ast.CallExpr, locals *sized) int64 {
 	return all
 }
 
-// pattern takes off what a regular expression weighs, which is compiled with the expression. One that is too large weighs
+// weighPattern takes off what a regular expression weighs, which is compiled with the expression. One that is too large weighs
 // no more than the largest, since it is refused by itself, with a message that names it.
-func (w *weighing) pattern(arg ast.Expr) {
+func (w *weigher) weighPattern(arg ast.Expr) {
 	if arg.Kind() != ast.LiteralKind {
 		return
 	}
 	if text, ok := arg.AsLiteral().(types.String); ok {
-		w.left -= min(patternSize(string(text)), maxPatternSize)
+		w.left -= min(measurePattern(string(text)), maxPatternSize)
 	}
 }
 
-func (w *weighing) list(elements []ast.Expr, locals *sized) int64 {
+func (w *weigher) weighList(elements []ast.Expr, locals *sizedLocal) int64 {
 	largest := int64(1)
 	for _, element := range elements {
-		largest = max(largest, w.of(element, locals))
+		largest = max(largest, w.weighExpression(element, locals))
 	}
 	if len(elements) == 0 {
-		w.opens(1)
+		w.openTypes(1)
 	}
-	return sum(1, largest)
+	return addCapped(1, largest)
 }
 
-func (w *weighing) entries(entries []ast.EntryExpr, locals *sized) int64 {
+func (w *weigher) weighMap(entries []ast.EntryExpr, locals *sizedLocal) int64 {
 	key, value := int64(1), int64(1)
 	for _, entry := range entries {
-		key = max(key, w.of(entry.AsMapEntry().Key(), locals))
-		value = max(value, w.of(entry.AsMapEntry().Value(), locals))
+		key = max(key, w.weighExpression(entry.AsMapEntry().Key(), locals))
+		value = max(value, w.weighExpression(entry.AsMapEntry().Value(), locals))
 	}
 	if len(entries) == 0 {
-		w.opens(2)
+		w.openTypes(2)
 	}
-	return sum(1, key, value)
+	return addCapped(1, key, value)
 }
 
-// loop is a loop, or what cel.bind and the like become.
-func (w *weighing) loop(c ast.ComprehensionExpr, locals *sized) int64 {
-	over := w.of(c.IterRange(), locals)
-	result := w.of(c.AccuInit(), locals)
-	inside := locals.with(c.AccuVar(), result).with(c.IterVar(), over)
+// weighLoop weighs a loop, or what cel.bind and the like become.
+func (w *weigher) weighLoop(c ast.ComprehensionExpr, locals *sizedLocal) int64 {
+	over := w.weighExpression(c.IterRange(), locals)
+	result := w.weighExpression(c.AccuInit(), locals)
+	inside := locals.withLocal(c.AccuVar(), result).withLocal(c.IterVar(), over)
 	if c.HasIterVar2() {
-		inside = inside.with(c.IterVar2(), over)
+		inside = inside.withLocal(c.IterVar2(), over)
 	}
-	w.of(c.LoopCondition(), inside)
-	result = max(result, w.of(c.LoopStep(), inside))
-	return w.of(c.Result(), locals.with(c.AccuVar(), result))
+	w.weighExpression(c.LoopCondition(), inside)
+	result = max(result, w.weighExpression(c.LoopStep(), inside))
+	return w.weighExpression(c.Result(), locals.withLocal(c.AccuVar(), result))
 }
 
-// wait takes one of the places for compilations. It is false when the context ends before there is one.
-func (c *Compiler) wait(done <-chan struct{}) bool {
+// acquirePlace takes one of the places for compilations. It is false when the context ends before there is one.
+func (c *Compiler) acquirePlace(done <-chan struct{}) bool {
 	select {
 	case <-done:
 		return false

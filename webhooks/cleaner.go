@@ -291,7 +291,7 @@ func linesOf(found validation.Findings) []string {
 func linesOfPrograms(programs *celenv.Programs, root string) []string {
 	var lines []string
 	for _, w := range programs.Warnings() {
-		lines = append(lines, fmt.Sprintf("%s at %d:%d: %s; %s", root+strings.TrimPrefix(w.Field(), "spec."), w.Line, w.Column, w.Message, w.Hint))
+		lines = append(lines, fmt.Sprintf("%s at %d:%d: %s; %s", root+strings.TrimPrefix(w.FieldPath(), "spec."), w.Line, w.Column, w.Message, w.Hint))
 	}
 	return lines
 }

@@ -19,13 +19,13 @@ import (
 // Each is a map: dnsNames, issuer, notAfter, notBefore, subject; the names as RFC 2253 writes them, the times as timestamps.
 // Of a chain the first one is that of the server. Keys in the text are passed over; an empty text has none. What is no
 // certificate is an error. Nothing is verified: a certificate says what whoever made it wants.
-func Certificates() cel.EnvOption { return cel.Lib(certificates{}) }
+func Certificates() cel.EnvOption { return cel.Lib(certificatesLibrary{}) }
 
-type certificates struct{}
+type certificatesLibrary struct{}
 
-func (certificates) LibraryName() string { return "cleaner.certificates" }
+func (certificatesLibrary) LibraryName() string { return "cleaner.certificates" }
 
-func (certificates) CompileOptions() []cel.EnvOption {
+func (certificatesLibrary) CompileOptions() []cel.EnvOption {
 	list := cel.ListType(cel.MapType(cel.StringType, cel.DynType))
 	return []cel.EnvOption{
 		cel.Function("certificates",
@@ -34,7 +34,7 @@ func (certificates) CompileOptions() []cel.EnvOption {
 	}
 }
 
-func (certificates) ProgramOptions() []cel.ProgramOption { return nil }
+func (certificatesLibrary) ProgramOptions() []cel.ProgramOption { return nil }
 
 func parseCertificates(text []byte) ref.Val {
 	all, blocks := []ref.Val{}, 0
@@ -50,7 +50,7 @@ func parseCertificates(text []byte) ref.Val {
 		if err != nil {
 			return types.NewErr("certificates: block %d is no certificate: %v", blocks+1, err)
 		}
-		all = append(all, certificate(c))
+		all = append(all, convertCertificate(c))
 	}
 	if blocks == 0 && len(text) > 0 {
 		return types.NewErr("certificates: the text is not in PEM form: it begins with -----BEGIN CERTIFICATE-----")
@@ -58,7 +58,7 @@ func parseCertificates(text []byte) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, all)
 }
 
-func certificate(c *x509.Certificate) ref.Val {
+func convertCertificate(c *x509.Certificate) ref.Val {
 	entries := map[ref.Val]ref.Val{
 		types.String("dnsNames"):  types.NewStringList(types.DefaultTypeAdapter, c.DNSNames),
 		types.String("issuer"):    types.String(c.Issuer.String()),

@@ -53,11 +53,11 @@ func TestCertificates(t *testing.T) {
 				}
 				return
 			}
-			text, err := Marshal(got)
+			text, err := EncodeJSON(got)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := Marshal(types.DefaultTypeAdapter.NativeToValue(tc.want))
+			want, err := EncodeJSON(types.DefaultTypeAdapter.NativeToValue(tc.want))
 			if err != nil {
 				t.Fatal(err)
 			}

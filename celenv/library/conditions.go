@@ -17,38 +17,38 @@ import (
 //
 // Where the status stays as it was, lastTransitionTime does too; else it is the one given, such as string(time). The list
 // may be null or an optional that is none: then it is empty.
-func Conditions() cel.EnvOption { return cel.Lib(conditions{}) }
+func Conditions() cel.EnvOption { return cel.Lib(conditionsLibrary{}) }
 
-type conditions struct{}
+type conditionsLibrary struct{}
 
-func (conditions) LibraryName() string { return "cleaner.conditions" }
+func (conditionsLibrary) LibraryName() string { return "cleaner.conditions" }
 
-func (conditions) CompileOptions() []cel.EnvOption {
+func (conditionsLibrary) CompileOptions() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.Function("condition",
-			cel.Overload("condition_object_string", []*cel.Type{cel.DynType, cel.StringType}, cel.OptionalType(cel.DynType), cel.BinaryBinding(condition))),
+			cel.Overload("condition_object_string", []*cel.Type{cel.DynType, cel.StringType}, cel.OptionalType(cel.DynType), cel.BinaryBinding(findCondition))),
 		cel.Function("setCondition",
 			cel.Overload("set_condition_list_map", []*cel.Type{cel.DynType, cel.DynType}, cel.ListType(cel.DynType), cel.BinaryBinding(setCondition))),
 	}
 }
 
-func (conditions) ProgramOptions() []cel.ProgramOption { return nil }
+func (conditionsLibrary) ProgramOptions() []cel.ProgramOption { return nil }
 
-func condition(v, kind ref.Val) ref.Val {
+func findCondition(v, kind ref.Val) ref.Val {
 	if _, ok := v.(traits.Mapper); !ok {
 		return types.NewErr("condition: this is no object, but a %s", v.Type().TypeName())
 	}
-	return first(lookup(v, "status", "conditions"), "type", kind)
+	return findFirst(lookupPath(v, "status", "conditions"), "type", kind)
 }
 
 func setCondition(list, condition ref.Val) ref.Val {
-	kind, isText := lookup(condition, "type").(types.String)
-	status, hasStatus := lookup(condition, "status").(types.String)
+	kind, isText := lookupPath(condition, "type").(types.String)
+	status, hasStatus := lookupPath(condition, "status").(types.String)
 	if !isText || kind == "" || !hasStatus {
 		return types.NewErr("setCondition: a condition is a map with the strings type and status")
 	}
 	var all []ref.Val
-	if list = present(list); list != nil {
+	if list = unwrapOptional(list); list != nil {
 		before, ok := list.(traits.Lister)
 		if !ok {
 			return types.NewErr("setCondition: the conditions are no list, but a %s", list.Type().TypeName())
@@ -58,20 +58,20 @@ func setCondition(list, condition ref.Val) ref.Val {
 		}
 	}
 	for i, old := range all {
-		if lookup(old, "type") != kind {
+		if lookupPath(old, "type") != kind {
 			continue
 		}
 		all[i] = condition
-		if since := lookup(old, "lastTransitionTime"); since != nil && lookup(old, "status") == status {
-			all[i] = with(condition.(traits.Mapper), "lastTransitionTime", since)
+		if since := lookupPath(old, "lastTransitionTime"); since != nil && lookupPath(old, "status") == status {
+			all[i] = withEntry(condition.(traits.Mapper), "lastTransitionTime", since)
 		}
 		return types.NewRefValList(types.DefaultTypeAdapter, all)
 	}
 	return types.NewRefValList(types.DefaultTypeAdapter, append(all, condition))
 }
 
-// with is a map with one entry more, or another value for it.
-func with(m traits.Mapper, name types.String, value ref.Val) ref.Val {
+// withEntry gives a map with one entry more, or another value for it.
+func withEntry(m traits.Mapper, name types.String, value ref.Val) ref.Val {
 	var keys []ref.Val
 	entries := map[ref.Val]ref.Val{name: value}
 	for it := m.Iterator(); it.HasNext() == types.True; {

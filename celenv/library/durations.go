@@ -23,13 +23,13 @@ import (
 //	seconds(<int>) -> <duration>               // seconds(item.spec.terminationGracePeriodSeconds)
 //	parseTimestamp(<string>) -> <timestamp>    // as timestamp(), and in UTC "2026-01-31", "2026-01-31T10:30", and for labels "2026-01-31T103000Z"
 //	age(<object>) -> <duration>                // time - timestamp(object.metadata.creationTimestamp), and nothing else
-func Durations() cel.EnvOption { return cel.Lib(durations{}) }
+func Durations() cel.EnvOption { return cel.Lib(durationsLibrary{}) }
 
-type durations struct{}
+type durationsLibrary struct{}
 
-func (durations) LibraryName() string { return "cleaner.durations" }
+func (durationsLibrary) LibraryName() string { return "cleaner.durations" }
 
-func (durations) CompileOptions() []cel.EnvOption {
+func (durationsLibrary) CompileOptions() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.Function("parseDuration",
 			cel.Overload("parse_duration_string", []*cel.Type{cel.StringType}, cel.DurationType, cel.UnaryBinding(parseDuration)),
@@ -38,12 +38,12 @@ func (durations) CompileOptions() []cel.EnvOption {
 		cel.Function("parseTimestamp",
 			cel.Overload("parse_timestamp_string", []*cel.Type{cel.StringType}, cel.TimestampType, cel.UnaryBinding(parseTimestamp))),
 		cel.Function("seconds",
-			cel.Overload("seconds_int", []*cel.Type{cel.IntType}, cel.DurationType, cel.UnaryBinding(seconds))),
-		cel.Macros(cel.GlobalMacro("age", 1, age)),
+			cel.Overload("seconds_int", []*cel.Type{cel.IntType}, cel.DurationType, cel.UnaryBinding(convertSeconds))),
+		cel.Macros(cel.GlobalMacro("age", 1, expandAge)),
 	}
 }
 
-func (durations) ProgramOptions() []cel.ProgramOption { return nil }
+func (durationsLibrary) ProgramOptions() []cel.ProgramOption { return nil }
 
 func parseDuration(v ref.Val) ref.Val {
 	d, err := v1alpha1.ParseDuration(string(v.(types.String)))
@@ -63,12 +63,12 @@ func parseTimestamp(v ref.Val) ref.Val {
 	}
 	at := text.ConvertToType(types.TimestampType)
 	if types.IsError(at) {
-		return types.NewErr("%s is not a time: write one such as \"2026-01-31T10:30:00Z\", \"2026-01-31T10:30\", \"2026-01-31\" or, in a label, \"2026-01-31T103000Z\"", quoted(v))
+		return types.NewErr("%s is not a time: write one such as \"2026-01-31T10:30:00Z\", \"2026-01-31T10:30\", \"2026-01-31\" or, in a label, \"2026-01-31T103000Z\"", quoteValue(v))
 	}
 	return at
 }
 
-func seconds(v ref.Val) ref.Val {
+func convertSeconds(v ref.Val) ref.Val {
 	n := int64(v.(types.Int))
 	if n > math.MaxInt64/int64(time.Second) || n < math.MinInt64/int64(time.Second) {
 		return types.NewErr("seconds(%d) is longer than a duration can be (292 years)", n)
@@ -76,7 +76,7 @@ func seconds(v ref.Val) ref.Val {
 	return types.Duration{Duration: time.Duration(n) * time.Second}
 }
 
-func age(f cel.MacroExprFactory, _ ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
+func expandAge(f cel.MacroExprFactory, _ ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
 	created := f.NewSelect(f.NewSelect(args[0], "metadata"), "creationTimestamp")
 	return f.NewCall(operators.Subtract, f.NewIdent("time"), f.NewCall("timestamp", created)), nil
 }

@@ -19,20 +19,20 @@ import (
 //	<list>.groupBy(x, <key>) -> <map>      // pods.items.groupBy(p, p.spec.nodeName)["node-1"].size(): lists, in the list's order
 //	<list>.countBy(x, <key>) -> <map>      // pods.items.countBy(p, p.status.phase)["Failed"]: how many
 //	<list>.toSet() -> <map>                // x in list.toSet(): each element is a key, with the value true
-func Index() cel.EnvOption { return cel.Lib(index{}) }
+func Index() cel.EnvOption { return cel.Lib(indexLibrary{}) }
 
-type index struct{}
+type indexLibrary struct{}
 
-func (index) LibraryName() string { return "cleaner.index" }
+func (indexLibrary) LibraryName() string { return "cleaner.index" }
 
-func (index) CompileOptions() []cel.EnvOption {
+func (indexLibrary) CompileOptions() []cel.EnvOption {
 	elem, key := cel.TypeParamType("T"), cel.TypeParamType("K")
 	elems, keys := cel.ListType(elem), cel.ListType(key)
 	return []cel.EnvOption{
 		cel.Macros(
-			cel.ReceiverMacro("indexBy", 2, keyed("@indexBy")),
-			cel.ReceiverMacro("groupBy", 2, keyed("@groupBy")),
-			cel.ReceiverMacro("countBy", 2, keyed("@countBy"))),
+			cel.ReceiverMacro("indexBy", 2, newKeyedMacro("@indexBy")),
+			cel.ReceiverMacro("groupBy", 2, newKeyedMacro("@groupBy")),
+			cel.ReceiverMacro("countBy", 2, newKeyedMacro("@countBy"))),
 		cel.Function("@indexBy",
 			cel.MemberOverload("list_index_by_keys", []*cel.Type{elems, keys}, cel.MapType(key, elem), cel.BinaryBinding(indexBy))),
 		cel.Function("@groupBy",
@@ -44,10 +44,10 @@ func (index) CompileOptions() []cel.EnvOption {
 	}
 }
 
-func (index) ProgramOptions() []cel.ProgramOption { return nil }
+func (indexLibrary) ProgramOptions() []cel.ProgramOption { return nil }
 
-// keyed expands list.f(x, key) to function(list, list.map(x, key)), with the list evaluated once.
-func keyed(function string) cel.MacroFactory {
+// newKeyedMacro expands list.f(x, key) to function(list, list.map(x, key)), with the list evaluated once.
+func newKeyedMacro(function string) cel.MacroFactory {
 	const input = "@keyed_input"
 	return func(f cel.MacroExprFactory, target ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
 		list := f.NewIdent(input)
@@ -60,8 +60,8 @@ func keyed(function string) cel.MacroFactory {
 	}
 }
 
-// each calls visit with every element and its key. It gives the first error.
-func each(name string, list, keys ref.Val, visit func(key, elem ref.Val)) ref.Val {
+// visitElements calls visit with every element and its key. It gives the first error.
+func visitElements(name string, list, keys ref.Val, visit func(key, elem ref.Val)) ref.Val {
 	elems, ok := list.(traits.Lister)
 	if !ok {
 		return types.NewErr("%s: this is no list", name)
@@ -80,7 +80,7 @@ func each(name string, list, keys ref.Val, visit func(key, elem ref.Val)) ref.Va
 func indexBy(list, keys ref.Val) ref.Val {
 	var order []ref.Val
 	entries := map[ref.Val]ref.Val{}
-	if err := each("indexBy", list, keys, func(key, elem ref.Val) {
+	if err := visitElements("indexBy", list, keys, func(key, elem ref.Val) {
 		if _, found := entries[key]; !found {
 			order = append(order, key)
 			entries[key] = elem
@@ -94,7 +94,7 @@ func indexBy(list, keys ref.Val) ref.Val {
 func groupBy(list, keys ref.Val) ref.Val {
 	var order []ref.Val
 	groups := map[ref.Val][]ref.Val{}
-	if err := each("groupBy", list, keys, func(key, elem ref.Val) {
+	if err := visitElements("groupBy", list, keys, func(key, elem ref.Val) {
 		if _, found := groups[key]; !found {
 			order = append(order, key)
 		}
@@ -112,7 +112,7 @@ func groupBy(list, keys ref.Val) ref.Val {
 func countBy(list, keys ref.Val) ref.Val {
 	var order []ref.Val
 	counts := map[ref.Val]int64{}
-	if err := each("countBy", list, keys, func(key, _ ref.Val) {
+	if err := visitElements("countBy", list, keys, func(key, _ ref.Val) {
 		if counts[key] == 0 {
 			order = append(order, key)
 		}
@@ -130,7 +130,7 @@ func countBy(list, keys ref.Val) ref.Val {
 func toSet(list ref.Val) ref.Val {
 	var order []ref.Val
 	entries := map[ref.Val]ref.Val{}
-	if err := each("toSet", list, list, func(key, _ ref.Val) {
+	if err := visitElements("toSet", list, list, func(key, _ ref.Val) {
 		if _, found := entries[key]; !found {
 			order = append(order, key)
 			entries[key] = types.True

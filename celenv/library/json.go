@@ -39,33 +39,33 @@ func (jsonLibrary) LibraryName() string { return "cleaner.json" }
 func (jsonLibrary) CompileOptions() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.Function("json.unmarshal",
-			cel.Overload("json_unmarshal_string", []*cel.Type{cel.StringType}, cel.DynType, cel.UnaryBinding(unmarshal))),
+			cel.Overload("json_unmarshal_string", []*cel.Type{cel.StringType}, cel.DynType, cel.UnaryBinding(unmarshalJSON))),
 		cel.Function("json.marshal",
-			cel.Overload("json_marshal_dyn", []*cel.Type{cel.DynType}, cel.StringType, cel.UnaryBinding(marshal))),
+			cel.Overload("json_marshal_dyn", []*cel.Type{cel.DynType}, cel.StringType, cel.UnaryBinding(marshalJSON))),
 		cel.Function("json.valid",
-			cel.Overload("json_valid_string", []*cel.Type{cel.StringType}, cel.BoolType, cel.UnaryBinding(valid))),
+			cel.Overload("json_valid_string", []*cel.Type{cel.StringType}, cel.BoolType, cel.UnaryBinding(isValidJSON))),
 	}
 }
 
 func (jsonLibrary) ProgramOptions() []cel.ProgramOption { return nil }
 
-func unmarshal(v ref.Val) ref.Val {
-	decoded, err := decode(string(v.(types.String)))
+func unmarshalJSON(v ref.Val) ref.Val {
+	decoded, err := decodeJSON(string(v.(types.String)))
 	if err != nil {
 		return types.WrapErr(fmt.Errorf("json.unmarshal: %w", err))
 	}
-	value, err := fromJSON(decoded)
+	value, err := convertFromJSON(decoded)
 	if err != nil {
 		return types.WrapErr(fmt.Errorf("json.unmarshal: %w", err))
 	}
 	return value
 }
 
-func valid(v ref.Val) ref.Val {
-	return types.Bool(!types.IsError(unmarshal(v)))
+func isValidJSON(v ref.Val) ref.Val {
+	return types.Bool(!types.IsError(unmarshalJSON(v)))
 }
 
-func decode(text string) (any, error) {
+func decodeJSON(text string) (any, error) {
 	if len(text) > maxJSON {
 		return nil, fmt.Errorf("the text is longer than %d bytes", maxJSON)
 	}
@@ -73,7 +73,7 @@ func decode(text string) (any, error) {
 	d.UseNumber() // a float64 would change integers above 2^53
 	var v any
 	if err := d.Decode(&v); err != nil {
-		return nil, describe(err)
+		return nil, describeDecodeError(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("there is more text after the value")
@@ -81,16 +81,16 @@ func decode(text string) (any, error) {
 	return v, nil
 }
 
-// describe says in words of its reader where the text ended too early.
-func describe(err error) error {
+// describeDecodeError says in words of its reader where the text ended too early.
+func describeDecodeError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the text ends before the value does")
 	}
 	return err
 }
 
-// fromJSON makes a CEL value of what encoding/json decoded.
-func fromJSON(v any) (ref.Val, error) {
+// convertFromJSON makes a CEL value of what encoding/json decoded.
+func convertFromJSON(v any) (ref.Val, error) {
 	switch v := v.(type) {
 	case nil:
 		return types.NullValue, nil
@@ -111,7 +111,7 @@ func fromJSON(v any) (ref.Val, error) {
 		elems := make([]ref.Val, len(v))
 		for i := range v {
 			var err error
-			if elems[i], err = fromJSON(v[i]); err != nil {
+			if elems[i], err = convertFromJSON(v[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -125,7 +125,7 @@ func fromJSON(v any) (ref.Val, error) {
 		keys := make([]ref.Val, len(names))
 		entries := make(map[ref.Val]ref.Val, len(names))
 		for i, name := range names {
-			value, err := fromJSON(v[name])
+			value, err := convertFromJSON(v[name])
 			if err != nil {
 				return nil, err
 			}
@@ -138,17 +138,17 @@ func fromJSON(v any) (ref.Val, error) {
 	}
 }
 
-func marshal(v ref.Val) ref.Val {
-	text, err := Marshal(v)
+func marshalJSON(v ref.Val) ref.Val {
+	text, err := EncodeJSON(v)
 	if err != nil {
 		return types.WrapErr(fmt.Errorf("json.marshal: %w", err))
 	}
 	return types.String(text)
 }
 
-// Marshal is what json.marshal gives for a value.
-func Marshal(v ref.Val) (string, error) {
-	value, err := Native(v)
+// EncodeJSON gives what json.marshal gives for a value.
+func EncodeJSON(v ref.Val) (string, error) {
+	value, err := ConvertToNative(v)
 	if err != nil {
 		return "", err
 	}
@@ -161,9 +161,9 @@ func Marshal(v ref.Val) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
-// Native is a CEL value as JSON holds it in Go: map[string]any, []any, string, bool, float64, int64 (or a json.Number where
+// ConvertToNative gives a CEL value as JSON holds it in Go: map[string]any, []any, string, bool, float64, int64 (or a json.Number where
 // that is too small), or nil.
-func Native(v ref.Val) (any, error) {
+func ConvertToNative(v ref.Val) (any, error) {
 	switch v := v.(type) {
 	case types.Null:
 		return nil, nil
@@ -192,7 +192,7 @@ func Native(v ref.Val) (any, error) {
 	case traits.Lister:
 		list := []any{}
 		for it := v.Iterator(); it.HasNext() == types.True; {
-			elem, err := Native(it.Next())
+			elem, err := ConvertToNative(it.Next())
 			if err != nil {
 				return nil, err
 			}
@@ -207,7 +207,7 @@ func Native(v ref.Val) (any, error) {
 			if !ok {
 				return nil, fmt.Errorf("the key %v of a map is no string", key.Value())
 			}
-			value, err := Native(v.Get(key))
+			value, err := ConvertToNative(v.Get(key))
 			if err != nil {
 				return nil, err
 			}

@@ -18,26 +18,26 @@ import (
 //	cidrUsable(<string>, <int>) -> <int>    // how many addresses a range has, less those that are reserved; never below 0
 //
 // A range with more addresses than an int can count has as many as that.
-func Network() cel.EnvOption { return cel.Lib(network{}) }
+func Network() cel.EnvOption { return cel.Lib(networkLibrary{}) }
 
-type network struct{}
+type networkLibrary struct{}
 
-func (network) LibraryName() string { return "cleaner.network" }
+func (networkLibrary) LibraryName() string { return "cleaner.network" }
 
-func (network) CompileOptions() []cel.EnvOption {
+func (networkLibrary) CompileOptions() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.Function("cidrUsable",
-			cel.Overload("cidr_usable_string_int", []*cel.Type{cel.StringType, cel.IntType}, cel.IntType, cel.BinaryBinding(cidrUsable))),
+			cel.Overload("cidr_usable_string_int", []*cel.Type{cel.StringType, cel.IntType}, cel.IntType, cel.BinaryBinding(countUsable))),
 	}
 }
 
-func (network) ProgramOptions() []cel.ProgramOption { return nil }
+func (networkLibrary) ProgramOptions() []cel.ProgramOption { return nil }
 
-func cidrUsable(cidr, reserved ref.Val) ref.Val {
+func countUsable(cidr, reserved ref.Val) ref.Val {
 	text, less := string(cidr.(types.String)), int64(reserved.(types.Int))
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
-		return types.NewErr("cidrUsable: %s is no range of addresses: write one such as 10.0.0.0/24", quoted(text))
+		return types.NewErr("cidrUsable: %s is no range of addresses: write one such as 10.0.0.0/24", quoteValue(text))
 	}
 	if less < 0 {
 		return types.NewErr("cidrUsable: %d addresses cannot be reserved", less)

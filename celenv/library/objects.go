@@ -14,46 +14,46 @@ import (
 //
 //	key(<object>) -> <string>             // "namespace/name", or "name" for an object without a namespace
 //	controller(<object>) -> <optional>    // controller(pod).kind.orValue("") == "Job": the owner that controls it, and may make it anew
-func Objects() cel.EnvOption { return cel.Lib(objects{}) }
+func Objects() cel.EnvOption { return cel.Lib(objectsLibrary{}) }
 
-type objects struct{}
+type objectsLibrary struct{}
 
-func (objects) LibraryName() string { return "cleaner.objects" }
+func (objectsLibrary) LibraryName() string { return "cleaner.objects" }
 
-func (objects) CompileOptions() []cel.EnvOption {
+func (objectsLibrary) CompileOptions() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.Function("key",
-			cel.Overload("key_object", []*cel.Type{cel.DynType}, cel.StringType, cel.UnaryBinding(key))),
+			cel.Overload("key_object", []*cel.Type{cel.DynType}, cel.StringType, cel.UnaryBinding(formatKey))),
 		cel.Function("controller",
-			cel.Overload("controller_object", []*cel.Type{cel.DynType}, cel.OptionalType(cel.DynType), cel.UnaryBinding(controller))),
+			cel.Overload("controller_object", []*cel.Type{cel.DynType}, cel.OptionalType(cel.DynType), cel.UnaryBinding(findController))),
 	}
 }
 
-func (objects) ProgramOptions() []cel.ProgramOption { return nil }
+func (objectsLibrary) ProgramOptions() []cel.ProgramOption { return nil }
 
-func key(v ref.Val) ref.Val {
-	name, ok := lookup(v, "metadata", "name").(types.String)
+func formatKey(v ref.Val) ref.Val {
+	name, ok := lookupPath(v, "metadata", "name").(types.String)
 	if !ok || name == "" {
 		return types.NewErr("key: this is no object with metadata.name")
 	}
-	if namespace, ok := lookup(v, "metadata", "namespace").(types.String); ok && namespace != "" {
+	if namespace, ok := lookupPath(v, "metadata", "namespace").(types.String); ok && namespace != "" {
 		return namespace + "/" + name
 	}
 	return name
 }
 
-func controller(v ref.Val) ref.Val {
-	if lookup(v, "metadata") == nil {
+func findController(v ref.Val) ref.Val {
+	if lookupPath(v, "metadata") == nil {
 		return types.NewErr("controller: this is no object with metadata")
 	}
-	return first(lookup(v, "metadata", "ownerReferences"), "controller", types.True)
+	return findFirst(lookupPath(v, "metadata", "ownerReferences"), "controller", types.True)
 }
 
-// first is the first map of a list that has a value in a field, if there is one.
-func first(list ref.Val, field types.String, value ref.Val) ref.Val {
+// findFirst finds the first map of a list that has a value in a field, if there is one.
+func findFirst(list ref.Val, field types.String, value ref.Val) ref.Val {
 	if list, ok := list.(traits.Lister); ok {
 		for it := list.Iterator(); it.HasNext() == types.True; {
-			if entry := it.Next(); lookup(entry, field) == value {
+			if entry := it.Next(); lookupPath(entry, field) == value {
 				return types.OptionalOf(entry)
 			}
 		}
@@ -61,8 +61,8 @@ func first(list ref.Val, field types.String, value ref.Val) ref.Val {
 	return types.OptionalNone
 }
 
-// lookup follows a path through maps. It gives nil where the path ends early.
-func lookup(v ref.Val, path ...types.String) ref.Val {
+// lookupPath follows a path through maps. It gives nil where the path ends early.
+func lookupPath(v ref.Val, path ...types.String) ref.Val {
 	for _, field := range path {
 		m, ok := v.(traits.Mapper)
 		if !ok {

@@ -22,27 +22,27 @@ import (
 // sorted and has each name once; it is empty for an optional that is none. A pod spec that names no ServiceAccount refers
 // to the one called "default". The claims that a Pod's ephemeral volumes or a StatefulSet's volumeClaimTemplates become
 // have names that the pod spec does not have.
-func Pods() cel.EnvOption { return cel.Lib(pods{}) }
+func Pods() cel.EnvOption { return cel.Lib(podsLibrary{}) }
 
-type pods struct{}
+type podsLibrary struct{}
 
-func (pods) LibraryName() string { return "cleaner.pods" }
+func (podsLibrary) LibraryName() string { return "cleaner.pods" }
 
-func (pods) CompileOptions() []cel.EnvOption {
+func (podsLibrary) CompileOptions() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.Function("podSpec",
-			cel.Overload("pod_spec_object", []*cel.Type{cel.DynType}, cel.OptionalType(cel.DynType), cel.UnaryBinding(podSpec))),
+			cel.Overload("pod_spec_object", []*cel.Type{cel.DynType}, cel.OptionalType(cel.DynType), cel.UnaryBinding(findPodSpec))),
 		cel.Function("podLabels",
-			cel.Overload("pod_labels_object", []*cel.Type{cel.DynType}, cel.MapType(cel.StringType, cel.StringType), cel.UnaryBinding(podLabels))),
+			cel.Overload("pod_labels_object", []*cel.Type{cel.DynType}, cel.MapType(cel.StringType, cel.StringType), cel.UnaryBinding(findPodLabels))),
 		cel.Function("podRefs",
-			cel.Overload("pod_refs_spec_string", []*cel.Type{cel.DynType, cel.StringType}, cel.ListType(cel.StringType), cel.BinaryBinding(podRefs))),
+			cel.Overload("pod_refs_spec_string", []*cel.Type{cel.DynType, cel.StringType}, cel.ListType(cel.StringType), cel.BinaryBinding(findPodRefs))),
 	}
 }
 
-func (pods) ProgramOptions() []cel.ProgramOption { return nil }
+func (podsLibrary) ProgramOptions() []cel.ProgramOption { return nil }
 
-// podSpecs are the paths to a pod spec.
-func podSpecs() [][]types.String {
+// listPodSpecPaths gives the paths to a pod spec.
+func listPodSpecPaths() [][]types.String {
 	return [][]types.String{
 		{"spec"},
 		{"spec", "template", "spec"},
@@ -51,48 +51,48 @@ func podSpecs() [][]types.String {
 	}
 }
 
-func podSpec(v ref.Val) ref.Val {
+func findPodSpec(v ref.Val) ref.Val {
 	object, ok := v.(traits.Mapper)
 	if !ok {
 		return types.NewErr("podSpec: this is no object, but a %s", v.Type().TypeName())
 	}
-	for _, path := range podSpecs() {
-		spec := lookup(object, path...)
-		if _, ok := lookup(spec, "containers").(traits.Lister); ok {
+	for _, path := range listPodSpecPaths() {
+		spec := lookupPath(object, path...)
+		if _, ok := lookupPath(spec, "containers").(traits.Lister); ok {
 			return types.OptionalOf(spec)
 		}
 	}
 	return types.OptionalNone
 }
 
-// podLabels are beside the pod spec. What a controller adds to them, such as the name of a StatefulSet's Pod, only Pods have.
-func podLabels(v ref.Val) ref.Val {
+// findPodLabels finds them beside the pod spec. What a controller adds to them, such as the name of a StatefulSet's Pod, only Pods have.
+func findPodLabels(v ref.Val) ref.Val {
 	object, ok := v.(traits.Mapper)
 	if !ok {
 		return types.NewErr("podLabels: this is no object, but a %s", v.Type().TypeName())
 	}
-	for _, path := range podSpecs() {
-		if _, ok := lookup(lookup(object, path...), "containers").(traits.Lister); !ok {
+	for _, path := range listPodSpecPaths() {
+		if _, ok := lookupPath(lookupPath(object, path...), "containers").(traits.Lister); !ok {
 			continue
 		}
-		if labels, ok := lookup(object, slices.Concat(path[:len(path)-1], []types.String{"metadata", "labels"})...).(traits.Mapper); ok {
+		if labels, ok := lookupPath(object, slices.Concat(path[:len(path)-1], []types.String{"metadata", "labels"})...).(traits.Mapper); ok {
 			return labels
 		}
 	}
 	return types.NewStringStringMap(types.DefaultTypeAdapter, nil)
 }
 
-func podRefs(v, kind ref.Val) ref.Val {
+func findPodRefs(v, kind ref.Val) ref.Val {
 	find := map[types.String]func(map[string]any) []string{
-		"ConfigMap": configMaps, "Secret": secrets, "PersistentVolumeClaim": claims, "ServiceAccount": serviceAccounts,
+		"ConfigMap": findConfigMaps, "Secret": findSecrets, "PersistentVolumeClaim": findClaims, "ServiceAccount": findServiceAccounts,
 	}[kind.(types.String)]
 	if find == nil {
-		return types.NewErr("podRefs knows ConfigMap, Secret, PersistentVolumeClaim and ServiceAccount, and not %s", quoted(kind))
+		return types.NewErr("podRefs knows ConfigMap, Secret, PersistentVolumeClaim and ServiceAccount, and not %s", quoteValue(kind))
 	}
-	if v = present(v); v == nil {
+	if v = unwrapOptional(v); v == nil {
 		return types.NewStringList(types.DefaultTypeAdapter, nil)
 	}
-	spec, ok := nativeMap(v)
+	spec, ok := convertToMap(v)
 	if !ok {
 		return types.NewErr("podRefs: this is no pod spec, but a %s", v.Type().TypeName())
 	}
@@ -101,13 +101,13 @@ func podRefs(v, kind ref.Val) ref.Val {
 	return types.NewStringList(types.DefaultTypeAdapter, slices.Compact(names))
 }
 
-// containers are those of all kinds.
-func containers(spec map[string]any) []map[string]any {
-	return slices.Concat(maps(spec["containers"]), maps(spec["initContainers"]), maps(spec["ephemeralContainers"]))
+// listContainers gives those of all kinds.
+func listContainers(spec map[string]any) []map[string]any {
+	return slices.Concat(listMaps(spec["containers"]), listMaps(spec["initContainers"]), listMaps(spec["ephemeralContainers"]))
 }
 
-// appended are texts with those of values that are texts, and not empty.
-func appended(texts []string, values ...any) []string {
+// appendTexts gives texts with those of values that are texts, and not empty.
+func appendTexts(texts []string, values ...any) []string {
 	for _, v := range values {
 		if text, ok := v.(string); ok && text != "" {
 			texts = append(texts, text)
@@ -116,65 +116,65 @@ func appended(texts []string, values ...any) []string {
 	return texts
 }
 
-// environment is what the environment of containers takes from objects: one key, or all of them.
-func environment(spec map[string]any, key, all string) []string {
+// findInEnvironment finds what the environment of containers takes from objects: one key, or all of them.
+func findInEnvironment(spec map[string]any, key, all string) []string {
 	var found []string
-	for _, c := range containers(spec) {
-		for _, variable := range maps(c["env"]) {
-			found = appended(found, field(variable, "valueFrom", key, "name"))
+	for _, c := range listContainers(spec) {
+		for _, variable := range listMaps(c["env"]) {
+			found = appendTexts(found, lookupNative(variable, "valueFrom", key, "name"))
 		}
-		for _, source := range maps(c["envFrom"]) {
-			found = appended(found, field(source, all, "name"))
+		for _, source := range listMaps(c["envFrom"]) {
+			found = appendTexts(found, lookupNative(source, all, "name"))
 		}
 	}
 	return found
 }
 
-// projected is what projected volumes take from objects.
-func projected(volume map[string]any, source string) []string {
+// findInProjected finds what projected volumes take from objects.
+func findInProjected(volume map[string]any, source string) []string {
 	var found []string
-	for _, s := range maps(field(volume, "projected", "sources")) {
-		found = appended(found, field(s, source, "name"))
+	for _, s := range listMaps(lookupNative(volume, "projected", "sources")) {
+		found = appendTexts(found, lookupNative(s, source, "name"))
 	}
 	return found
 }
 
-func configMaps(spec map[string]any) []string {
-	found := environment(spec, "configMapKeyRef", "configMapRef")
-	for _, volume := range maps(spec["volumes"]) {
-		found = appended(found, field(volume, "configMap", "name"))
-		found = append(found, projected(volume, "configMap")...)
+func findConfigMaps(spec map[string]any) []string {
+	found := findInEnvironment(spec, "configMapKeyRef", "configMapRef")
+	for _, volume := range listMaps(spec["volumes"]) {
+		found = appendTexts(found, lookupNative(volume, "configMap", "name"))
+		found = append(found, findInProjected(volume, "configMap")...)
 	}
 	return found
 }
 
-func secrets(spec map[string]any) []string {
-	found := environment(spec, "secretKeyRef", "secretRef")
-	for _, secret := range maps(spec["imagePullSecrets"]) {
-		found = appended(found, secret["name"])
+func findSecrets(spec map[string]any) []string {
+	found := findInEnvironment(spec, "secretKeyRef", "secretRef")
+	for _, secret := range listMaps(spec["imagePullSecrets"]) {
+		found = appendTexts(found, secret["name"])
 	}
-	for _, volume := range maps(spec["volumes"]) {
-		found = appended(found, field(volume, "secret", "secretName"), field(volume, "azureFile", "secretName"), field(volume, "csi", "nodePublishSecretRef", "name"))
+	for _, volume := range listMaps(spec["volumes"]) {
+		found = appendTexts(found, lookupNative(volume, "secret", "secretName"), lookupNative(volume, "azureFile", "secretName"), lookupNative(volume, "csi", "nodePublishSecretRef", "name"))
 		for _, kind := range []string{"cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"} {
-			found = appended(found, field(volume, kind, "secretRef", "name"))
+			found = appendTexts(found, lookupNative(volume, kind, "secretRef", "name"))
 		}
-		found = append(found, projected(volume, "secret")...)
+		found = append(found, findInProjected(volume, "secret")...)
 	}
 	return found
 }
 
-func claims(spec map[string]any) []string {
+func findClaims(spec map[string]any) []string {
 	var found []string
-	for _, volume := range maps(spec["volumes"]) {
-		found = appended(found, field(volume, "persistentVolumeClaim", "claimName"))
+	for _, volume := range listMaps(spec["volumes"]) {
+		found = appendTexts(found, lookupNative(volume, "persistentVolumeClaim", "claimName"))
 	}
 	return found
 }
 
-func serviceAccounts(spec map[string]any) []string {
+func findServiceAccounts(spec map[string]any) []string {
 	for _, name := range []string{"serviceAccountName", "serviceAccount"} { // the second is an old name of the first
 		if spec[name] != nil && spec[name] != "" {
-			return appended(nil, spec[name])
+			return appendTexts(nil, spec[name])
 		}
 	}
 	return []string{"default"}

@@ -72,9 +72,9 @@ func TestPodRefsKnowsEveryField(t *testing.T) {
 		}
 		spec := types.DefaultTypeAdapter.NativeToValue(at(path))
 		for _, kind := range []string{"ConfigMap", "PersistentVolumeClaim", "Secret", "ServiceAccount"} {
-			list, ok := podRefs(spec, types.String(kind)).(traits.Lister)
+			list, ok := findPodRefs(spec, types.String(kind)).(traits.Lister)
 			if !ok {
-				t.Fatalf("%s: %v", path, podRefs(spec, types.String(kind)))
+				t.Fatalf("%s: %v", path, findPodRefs(spec, types.String(kind)))
 			}
 			if list.Contains(types.String("x")) == types.True {
 				got[kind] = append(got[kind], path)

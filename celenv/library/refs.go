@@ -28,26 +28,26 @@ import (
 // The list is sorted and has each key once: namespace/name, in the namespace that the reference says, else in that of the
 // object. What an object without a namespace names without one is the name alone. Whatever makes Pods and names no
 // ServiceAccount refers to the one called "default".
-func References() cel.EnvOption { return cel.Lib(references{}) }
+func References() cel.EnvOption { return cel.Lib(referencesLibrary{}) }
 
-type references struct{}
+type referencesLibrary struct{}
 
-func (references) LibraryName() string { return "cleaner.references" }
+func (referencesLibrary) LibraryName() string { return "cleaner.references" }
 
-func (references) CompileOptions() []cel.EnvOption {
+func (referencesLibrary) CompileOptions() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.Function("refs",
-			cel.Overload("refs_dyn_string", []*cel.Type{cel.DynType, cel.StringType}, cel.ListType(cel.StringType), cel.BinaryBinding(refs))),
+			cel.Overload("refs_dyn_string", []*cel.Type{cel.DynType, cel.StringType}, cel.ListType(cel.StringType), cel.BinaryBinding(findRefs))),
 	}
 }
 
-func (references) ProgramOptions() []cel.ProgramOption { return nil }
+func (referencesLibrary) ProgramOptions() []cel.ProgramOption { return nil }
 
 // maxRefs bounds what a call finds: a text has many words, and each may be a name.
 const maxRefs = 500_000
 
-// words are what names of fields call a kind.
-func words(kind string) []string {
+// listKindWords gives what names of fields call a kind.
+func listKindWords(kind string) []string {
 	switch kind {
 	case "ConfigMap", "Secret", "ServiceAccount":
 		return []string{strings.ToLower(kind)}
@@ -57,12 +57,12 @@ func words(kind string) []string {
 	return nil
 }
 
-func refs(v, kind ref.Val) ref.Val {
-	s := search{kind: string(kind.(types.String)), roles: map[string]role{}, looked: map[any]bool{}, found: map[string]map[string]bool{}}
-	if s.words = words(s.kind); s.words == nil {
-		return types.NewErr("refs knows ConfigMap, Secret, PersistentVolumeClaim and ServiceAccount, and not %s", quoted(s.kind))
+func findRefs(v, kind ref.Val) ref.Val {
+	s := refSearch{kind: string(kind.(types.String)), roles: map[string]fieldRole{}, visited: map[any]bool{}, found: map[string]map[string]bool{}}
+	if s.words = listKindWords(s.kind); s.words == nil {
+		return types.NewErr("refs knows ConfigMap, Secret, PersistentVolumeClaim and ServiceAccount, and not %s", quoteValue(s.kind))
 	}
-	if err := s.all(v); err != nil {
+	if err := s.visitObjects(v); err != nil {
 		return err
 	}
 	keys := make([]string, 0, s.count)
@@ -79,14 +79,14 @@ func refs(v, kind ref.Val) ref.Val {
 	return types.NewStringList(types.DefaultTypeAdapter, keys)
 }
 
-// search looks for the references to objects of one kind.
-type search struct {
+// refSearch looks for the references to objects of one kind.
+type refSearch struct {
 	kind  string
 	words []string
 	// roles are those of the names of fields that were met already.
-	roles map[string]role
-	// looked are the objects and lists that were looked at already: one that occurs many times has nothing new.
-	looked map[any]bool
+	roles map[string]fieldRole
+	// visited are the objects and lists that were looked at already: one that occurs many times has nothing new.
+	visited map[any]bool
 	// namespace is that of the object that is looked at.
 	namespace string
 	// found are the names, by namespace: "" for those that say theirs, or have none. They are parts of what was looked at, so
@@ -95,48 +95,48 @@ type search struct {
 	count int
 }
 
-// role is what a field may be for a search, by its name: nothing, or one of these.
-type role int
+// fieldRole is what a field may be for a search, by its name: nothing, or one of these.
+type fieldRole int
 
 const (
 	// roleName has a name, as secretName has.
-	roleName role = iota + 1
+	roleName fieldRole = iota + 1
 	// roleReference has a name, a map with a name, or a list of these, as secretRef and imagePullSecrets have.
 	roleReference
 )
 
-// all looks at an object, or at those of a list or of a target.
-func (s *search) all(v ref.Val) ref.Val {
-	if v = present(v); v == nil { // a target whose kind is not served
+// visitObjects looks at an object, or at those of a list or of a target.
+func (s *refSearch) visitObjects(v ref.Val) ref.Val {
+	if v = unwrapOptional(v); v == nil { // a target whose kind is not served
 		return nil
 	}
 	list, many := v.(traits.Lister)
-	if items, ok := lookup(v, "items").(traits.Lister); ok && lookup(v, "metadata") == nil {
+	if items, ok := lookupPath(v, "items").(traits.Lister); ok && lookupPath(v, "metadata") == nil {
 		list, many = items, true
 	}
-	if s.again(v) {
+	if s.markVisited(v) {
 		return nil
 	}
 	if many {
 		for it := list.Iterator(); it.HasNext() == types.True; {
-			if err := s.all(it.Next()); err != nil {
+			if err := s.visitObjects(it.Next()); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	object, ok := nativeMap(v)
+	object, ok := convertToMap(v)
 	if !ok {
 		return types.NewErr("refs: this is no object, but a %s", v.Type().TypeName())
 	}
-	if s.object(v, object); s.count > maxRefs {
+	if s.visitObject(v, object); s.count > maxRefs {
 		return types.NewErr("refs: there are more than %d references", maxRefs)
 	}
 	return nil
 }
 
-// again says that an object or a list was looked at before.
-func (s *search) again(v ref.Val) bool {
+// markVisited says whether an object or a list was looked at before, and notes that it was.
+func (s *refSearch) markVisited(v ref.Val) bool {
 	var id any
 	switch value, ok := v.Value().(map[string]any); {
 	case ok:
@@ -146,83 +146,83 @@ func (s *search) again(v ref.Val) bool {
 	default:
 		return false
 	}
-	before := s.looked[id]
-	s.looked[id] = true
+	before := s.visited[id]
+	s.visited[id] = true
 	return before
 }
 
-func (s *search) object(v ref.Val, object map[string]any) {
-	s.namespace, _ = field(object, "metadata", "namespace").(string)
-	s.fields(object)
+func (s *refSearch) visitObject(v ref.Val, object map[string]any) {
+	s.namespace, _ = lookupNative(object, "metadata", "namespace").(string)
+	s.visitFields(object)
 	if s.kind != "ServiceAccount" {
 		return
 	}
-	if o, ok := podSpec(v).(*types.Optional); ok && o.HasValue() {
-		if spec, ok := nativeMap(o.GetValue()); ok {
-			for _, name := range serviceAccounts(spec) {
-				s.add(name, nil)
+	if o, ok := findPodSpec(v).(*types.Optional); ok && o.HasValue() {
+		if spec, ok := convertToMap(o.GetValue()); ok {
+			for _, name := range findServiceAccounts(spec) {
+				s.addName(name, nil)
 			}
 		}
 	}
 }
 
-// fields looks at the fields of a map, and at all that is in them.
-func (s *search) fields(m map[string]any) {
+// visitFields looks at the fields of a map, and at all that is in them.
+func (s *refSearch) visitFields(m map[string]any) {
 	if m["kind"] == any(s.kind) {
-		s.add(m["name"], m["namespace"])
+		s.addName(m["name"], m["namespace"])
 	}
 	for name, value := range m {
-		switch s.role(name) {
+		switch s.findRole(name) {
 		case roleName:
-			s.add(value, m[strings.TrimSuffix(name, "ame")+"amespace"]) // secretNamespace is beside secretName
+			s.addName(value, m[strings.TrimSuffix(name, "ame")+"amespace"]) // secretNamespace is beside secretName
 		case roleReference:
-			s.reference(value)
+			s.addReference(value)
 		}
 		switch name {
 		case "metadata": // labels and owners are no references
-			annotations, _ := field(m, name, "annotations").(map[string]any)
-			s.values(annotations)
+			annotations, _ := lookupNative(m, name, "annotations").(map[string]any)
+			s.visitValue(annotations)
 		case "command", "args":
 			list, _ := value.([]any)
 			for _, text := range list {
-				s.text(text)
+				s.addWords(text)
 			}
 		case "env":
-			for _, variable := range maps(value) {
-				s.text(variable["value"])
+			for _, variable := range listMaps(value) {
+				s.addWords(variable["value"])
 			}
-			s.values(value)
+			s.visitValue(value)
 		default:
-			s.values(value)
+			s.visitValue(value)
 		}
 	}
 }
 
-// values looks at a value, and at all that is in it.
-func (s *search) values(v any) {
+// visitValue looks at a value, and at all that is in it.
+func (s *refSearch) visitValue(v any) {
 	switch v := v.(type) {
 	case map[string]any:
-		s.fields(v)
+		s.visitFields(v)
 	case []any:
 		for _, elem := range v {
-			s.values(elem)
+			s.visitValue(elem)
 		}
 	case string:
-		s.user(v)
+		s.addUser(v)
 	}
 }
 
-// user finds the ServiceAccount in the name of a user.
-func (s *search) user(name string) {
+// addUser finds the ServiceAccount in the name of a user.
+func (s *refSearch) addUser(name string) {
 	if rest, ok := strings.CutPrefix(name, "system:serviceaccount:"); ok && s.kind == "ServiceAccount" {
 		if namespace, account, ok := strings.Cut(rest, ":"); ok {
-			s.add(account, namespace)
+			s.addName(account, namespace)
 		}
 	}
 }
 
-// role is what a field is for, by its name: endings count, since what is before them says which one it is.
-func (s *search) role(name string) role {
+// findRole says what a field is for, by its name: endings count, since what is before them says which one it is.
+func (s *refSearch) findRole(name string) fieldRole {
 	known, ok := s.roles[name]
 	if ok {
 		return known
@@ -245,24 +245,24 @@ func (s *search) role(name string) role {
 	return known
 }
 
-// reference takes what stands where a reference does. A map that says another kind is none to this one.
-func (s *search) reference(v any) {
+// addReference adds what stands where a reference does. A map that says another kind is none to this one.
+func (s *refSearch) addReference(v any) {
 	switch v := v.(type) {
 	case string:
-		s.add(v, nil)
+		s.addName(v, nil)
 	case map[string]any:
 		if kind, said := v["kind"].(string); !said || kind == "" || kind == s.kind {
-			s.add(v["name"], v["namespace"])
+			s.addName(v["name"], v["namespace"])
 		}
 	case []any:
 		for _, elem := range v {
-			s.reference(elem)
+			s.addReference(elem)
 		}
 	}
 }
 
-// text takes each word of a text that may be a name, as in --configmap=ingress/settings.
-func (s *search) text(v any) {
+// addWords adds each word of a text that may be a name, as in --configmap=ingress/settings.
+func (s *refSearch) addWords(v any) {
 	text, _ := v.(string)
 	for path := range strings.FieldsFuncSeq(text, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.' && r != '/'
@@ -273,35 +273,35 @@ func (s *search) text(v any) {
 				before = ""
 				continue
 			}
-			s.add(name, nil)
+			s.addName(name, nil)
 			if before != "" {
-				s.add(name, before)
+				s.addName(name, before)
 			}
 			before = name
 		}
 	}
-	s.user(text)
+	s.addUser(text)
 }
 
-// add takes a name, in a namespace if one is said. A name with a slash has one itself.
-func (s *search) add(name, namespace any) {
+// addName adds a name, in a namespace if one is said. A name with a slash has one itself.
+func (s *refSearch) addName(name, namespace any) {
 	in, _ := namespace.(string)
 	if in == "" {
 		in = s.namespace
 	}
 	switch name, _ := name.(string); {
-	case name == "" || len(name) > maxName || len(in) > maxName || s.count > maxRefs: // nothing has a longer name
+	case name == "" || len(name) > maxQualifiedName || len(in) > maxQualifiedName || s.count > maxRefs: // nothing has a longer name
 	case in == "" || strings.Contains(name, "/"):
-		s.keep("", name)
+		s.recordName("", name)
 	default:
-		s.keep(in, name)
+		s.recordName(in, name)
 	}
 }
 
-// maxName is how long a namespace and a name can be together, with a slash between them.
-const maxName = 63 + 1 + 253
+// maxQualifiedName is how long a namespace and a name can be together, with a slash between them.
+const maxQualifiedName = 63 + 1 + 253
 
-func (s *search) keep(namespace, name string) {
+func (s *refSearch) recordName(namespace, name string) {
 	names := s.found[namespace]
 	if names == nil {
 		names = map[string]bool{}

@@ -19,7 +19,7 @@ import (
 // found are the references of an object, or what is wrong.
 func found(t *testing.T, object any, kind string) any {
 	t.Helper()
-	got, err := Native(refs(types.DefaultTypeAdapter.NativeToValue(object), types.String(kind)))
+	got, err := ConvertToNative(findRefs(types.DefaultTypeAdapter.NativeToValue(object), types.String(kind)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestRefsErrors(t *testing.T) {
 		"too many":  {map[string]any{"args": []any{many.String()}}, "Secret", "refs: there are more than 500000 references"},
 		"no object": {[]any{"x"}, "Secret", "refs: this is no object, but a string"},
 	} {
-		got, ok := refs(types.DefaultTypeAdapter.NativeToValue(tc.object), types.String(tc.kind)).(*types.Err)
+		got, ok := findRefs(types.DefaultTypeAdapter.NativeToValue(tc.object), types.String(tc.kind)).(*types.Err)
 		if !ok || got.Error() != tc.want {
 			t.Errorf("%s: got %v, want %s", name, got, tc.want)
 		}

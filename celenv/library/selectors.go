@@ -20,40 +20,40 @@ import (
 //
 // Either argument may be an optional, and none counts as null. Labels that are null are none. What is no label selector,
 // such as the plain map of a Service, is an error, or a mistake would match everything.
-func Selectors() cel.EnvOption { return cel.Lib(selectors{}) }
+func Selectors() cel.EnvOption { return cel.Lib(selectorsLibrary{}) }
 
-type selectors struct{}
+type selectorsLibrary struct{}
 
-func (selectors) LibraryName() string { return "cleaner.selectors" }
+func (selectorsLibrary) LibraryName() string { return "cleaner.selectors" }
 
-func (selectors) CompileOptions() []cel.EnvOption {
+func (selectorsLibrary) CompileOptions() []cel.EnvOption {
 	two := []*cel.Type{cel.DynType, cel.DynType}
 	return []cel.EnvOption{
 		cel.Function("matchesSelector", cel.Overload("matches_selector_selector_labels", two, cel.BoolType, cel.BinaryBinding(matchesSelector))),
-		cel.Function("selects", cel.Overload("selects_map_labels", two, cel.BoolType, cel.BinaryBinding(selects))),
+		cel.Function("selects", cel.Overload("selects_map_labels", two, cel.BoolType, cel.BinaryBinding(selectsLabels))),
 	}
 }
 
-func (selectors) ProgramOptions() []cel.ProgramOption { return nil }
+func (selectorsLibrary) ProgramOptions() []cel.ProgramOption { return nil }
 
-// bothMaps are the two arguments of a function in Go. The first is nil where there is none.
-func bothMaps(function string, first, labels ref.Val) (selector, with map[string]any, err ref.Val) {
+// convertMaps gives the two arguments of a function in Go. The first is nil where there is none.
+func convertMaps(function string, first, labels ref.Val) (selector, with map[string]any, err ref.Val) {
 	var ok bool
-	if first = present(first); first != nil {
-		if selector, ok = nativeMap(first); !ok {
+	if first = unwrapOptional(first); first != nil {
+		if selector, ok = convertToMap(first); !ok {
 			return nil, nil, types.NewErr("%s: a selector is a map, and this is a %s", function, first.Type().TypeName())
 		}
 	}
-	if labels = present(labels); labels != nil {
-		if with, ok = nativeMap(labels); !ok {
+	if labels = unwrapOptional(labels); labels != nil {
+		if with, ok = convertToMap(labels); !ok {
 			return nil, nil, types.NewErr("%s: labels are a map, and these are a %s", function, labels.Type().TypeName())
 		}
 	}
 	return selector, with, nil
 }
 
-func selects(selector, labels ref.Val) ref.Val {
-	want, with, err := bothMaps("selects", selector, labels)
+func selectsLabels(selector, labels ref.Val) ref.Val {
+	want, with, err := convertMaps("selects", selector, labels)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func hasAll(want, with map[string]any) bool {
 }
 
 func matchesSelector(selector, labels ref.Val) ref.Val {
-	want, with, problem := bothMaps("matchesSelector", selector, labels)
+	want, with, problem := convertMaps("matchesSelector", selector, labels)
 	if problem != nil {
 		return problem
 	}
@@ -96,7 +96,7 @@ func matchesSelector(selector, labels ref.Val) ref.Val {
 		return types.NewErr("matchesSelector: matchExpressions is no list")
 	}
 	for _, r := range requirements {
-		met, err := meets(r, with)
+		met, err := meetsRequirement(r, with)
 		if err != nil {
 			return types.WrapErr(fmt.Errorf("matchesSelector: %w", err))
 		}
@@ -105,8 +105,8 @@ func matchesSelector(selector, labels ref.Val) ref.Val {
 	return types.Bool(all)
 }
 
-// meets says whether labels meet one of matchExpressions.
-func meets(requirement any, with map[string]any) (bool, error) {
+// meetsRequirement says whether labels meet one of matchExpressions.
+func meetsRequirement(requirement any, with map[string]any) (bool, error) {
 	r, _ := requirement.(map[string]any)
 	key, ok := r["key"].(string)
 	if !ok || key == "" {
@@ -117,13 +117,13 @@ func meets(requirement any, with map[string]any) (bool, error) {
 	switch operator := r["operator"]; operator {
 	case "In", "NotIn":
 		if len(values) == 0 {
-			return false, fmt.Errorf("%s of %s has no values", operator, quoted(key))
+			return false, fmt.Errorf("%s of %s has no values", operator, quoteValue(key))
 		}
 		among := found && slices.Contains(values, any(value))
 		return among == (operator == "In"), nil // NotIn is met by what has no such label, too
 	case "Exists", "DoesNotExist":
 		return found == (operator == "Exists"), nil
 	default:
-		return false, fmt.Errorf("%s of %s is no operator: In, NotIn, Exists and DoesNotExist are", strings.Trim(quoted(operator), `"`), quoted(key))
+		return false, fmt.Errorf("%s of %s is no operator: In, NotIn, Exists and DoesNotExist are", strings.Trim(quoteValue(operator), `"`), quoteValue(key))
 	}
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// quoted is a value as a message has it: a text, cut where it is long.
-func quoted(v any) string {
+// quoteValue gives a value as a message has it: a text, cut where it is long.
+func quoteValue(v any) string {
 	const most = 64
 	switch v := v.(type) {
 	case types.String:
-		return quoted(string(v))
+		return quoteValue(string(v))
 	case string:
 		if len(v) > most {
 			return fmt.Sprintf("%q…", v[:most])
@@ -27,8 +27,8 @@ func quoted(v any) string {
 	}
 }
 
-// present is a value without the optional around it. It is nil for optional.none() and for null.
-func present(v ref.Val) ref.Val {
+// unwrapOptional gives a value without the optional around it. It is nil for optional.none() and for null.
+func unwrapOptional(v ref.Val) ref.Val {
 	if o, ok := v.(*types.Optional); ok {
 		if !o.HasValue() {
 			return nil
@@ -41,15 +41,15 @@ func present(v ref.Val) ref.Val {
 	return v
 }
 
-// nativeMap is a map in Go: that of an object as it is, else a copy.
-func nativeMap(v ref.Val) (map[string]any, bool) {
+// convertToMap gives a map in Go: that of an object as it is, else a copy.
+func convertToMap(v ref.Val) (map[string]any, bool) {
 	if _, ok := v.(traits.Mapper); !ok { // and no copy is made of it
 		return nil, false
 	}
 	if m, ok := v.Value().(map[string]any); ok {
 		return m, true
 	}
-	native, err := Native(v)
+	native, err := ConvertToNative(v)
 	if err != nil {
 		return nil, false
 	}
@@ -57,16 +57,16 @@ func nativeMap(v ref.Val) (map[string]any, bool) {
 	return m, ok
 }
 
-// field follows a path through maps in Go. It gives nil where the path ends early.
-func field(m map[string]any, path ...string) any {
+// lookupNative follows a path through maps in Go. It gives nil where the path ends early.
+func lookupNative(m map[string]any, path ...string) any {
 	for _, name := range path[:len(path)-1] {
 		m, _ = m[name].(map[string]any)
 	}
 	return m[path[len(path)-1]]
 }
 
-// maps are the maps in a list in Go.
-func maps(v any) []map[string]any {
+// listMaps gives the maps in a list in Go.
+func listMaps(v any) []map[string]any {
 	list, _ := v.([]any)
 	all := make([]map[string]any, 0, len(list))
 	for _, elem := range list {

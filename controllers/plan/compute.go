@@ -196,7 +196,7 @@ func (in *Input) decide(ctx context.Context) Plan {
 		p.Look = in.byOurClock(foresight.Until)
 		return p
 	}
-	flip, exact := in.Programs.Flip(ctx, see, results, foresight, in.backstop(see.Time))
+	flip, exact := in.Programs.FindFlip(ctx, see, results, foresight, in.backstop(see.Time))
 	switch {
 	case exact:
 		p.Flip = in.byOurClock(flip)
@@ -233,14 +233,14 @@ func (in *Input) backstop(at time.Time) time.Time {
 
 // evaluate has the expressions asked, all on one look, and says until when what they gave holds. Without results none was.
 func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv.Result, celenv.Foresight) {
-	e, problem := in.Programs.Begin(ctx, see)
+	e, problem := in.Programs.BeginEvaluation(ctx, see)
 	if problem != nil {
 		return Plan{
 			Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Message: fmt.Sprintf("Nothing is done because of an error: %s.", problem), Holds: in.Holds.Blinded(in.Now),
 		}, nil, celenv.Foresight{}
 	}
 	defer e.Close()
-	results := e.Conditions()
+	results := e.EvaluateConditions()
 	p := in.gate(results)
 	if p.Verdict == v1alpha1.VerdictAct {
 		p = in.act(e, p)
@@ -249,7 +249,7 @@ func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv
 		p = in.data(e, p)
 	}
 	over := ""
-	switch problem := e.Over(); { // some items were asked, and others were not
+	switch problem := e.AbortReason(); { // some items were asked, and others were not
 	case problem != nil:
 		over = fmt.Sprintf("Nothing is done because of an error: spec.%s.", problem)
 	case ctx.Err() != nil:
@@ -353,7 +353,7 @@ func (p Plan) waits(reason, message string) Plan {
 
 // data adds the value of cloudEventData. Nothing is begun of which the event could not say what its author wants said.
 func (in *Input) data(e *celenv.Evaluation, p Plan) Plan {
-	data, problem := e.Data()
+	data, problem := e.EvaluateData()
 	if problem != nil {
 		return p.blocked(v1alpha1.ReasonEvaluationFailed, "All conditions are true, but nothing is deleted: spec."+problem.Error())
 	}
@@ -368,7 +368,7 @@ func (p Plan) blocked(reason, message string) Plan {
 
 // see is what expressions see.
 func (in *Input) see() (celenv.Input, error) {
-	params, err := celenv.ParamsOf(in.Spec.Parameters, in.Spec.Durations)
+	params, err := celenv.DecodeParams(in.Spec.Parameters, in.Spec.Durations)
 	if err != nil {
 		return celenv.Input{}, fmt.Errorf("cannot read spec.parameters: %w", err)
 	}
@@ -402,7 +402,7 @@ func (in *Input) gate(results []celenv.Result) Plan {
 // whenTrue is when time alone makes the conditions true, if that is before the period ends; zero if not. Nothing is
 // deleted for it: they are evaluated again at that moment.
 func (in *Input) whenTrue(ctx context.Context, see celenv.Input, results []celenv.Result) time.Time {
-	at, found := in.Programs.WhenTrue(ctx, see, results, in.Expected.Add(-in.Clock.Ahead), in.backstop(see.Time))
+	at, found := in.Programs.FindTrueTime(ctx, see, results, in.Expected.Add(-in.Clock.Ahead), in.backstop(see.Time))
 	if !found {
 		return time.Time{}
 	}

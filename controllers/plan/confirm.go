@@ -44,7 +44,7 @@ func (in *Input) gateReads() []Read {
 	}
 	needed := map[string]bool{}
 	for i := range in.Spec.Conditions {
-		for _, name := range in.Programs.Reads(i) {
+		for _, name := range in.Programs.ListConditionTargets(i) {
 			needed[name] = true
 		}
 	}
@@ -104,7 +104,7 @@ func (r *reads) confirm() []Read {
 // the batch nothing is asked.
 func (r *deciding) confirm(a *acting) (bool, *celenv.Error) {
 	objects := r.objects(a)
-	if len(objects) == 0 && len(r.rule.Confirm) == 0 && len(r.eval.Unproven()) == 0 {
+	if len(objects) == 0 && len(r.rule.Confirm) == 0 && len(r.eval.ListUnprovenTargets()) == 0 {
 		return true, nil
 	}
 	if r.reads.asked >= r.in.Batch {
@@ -178,9 +178,9 @@ func Answers(t *v1alpha1.ClusterTarget, found TargetState) bool {
 func (r *deciding) entry(a *acting, entry int) ([]Read, *celenv.Error) {
 	switch {
 	case entry == len(r.rule.Confirm):
-		return r.whole(r.eval.Unproven()), nil
+		return r.whole(r.eval.ListUnprovenTargets()), nil
 	case r.rule.Confirm[entry].Target == v1alpha1.ConfirmAll:
-		return r.whole(r.eval.Joined()), nil
+		return r.whole(r.eval.ListJoinedTargets()), nil
 	default:
 		return r.entryOf(a, entry)
 	}
@@ -206,7 +206,7 @@ func (r *deciding) entryOf(a *acting, entry int) ([]Read, *celenv.Error) {
 	var namespace string
 	if !all {
 		var err *celenv.Error
-		names, namespace, err = a.item.Confirm(entry)
+		names, namespace, err = a.item.EvaluateConfirm(entry)
 		if err != nil || len(names) == 0 {
 			return nil, err
 		}
@@ -237,7 +237,7 @@ func (r *deciding) namespace(a *acting, entry int, target *Target, said string) 
 		return "", nil
 	}
 	if said == "" {
-		said = text(a.item.Object(), "metadata", "namespace")
+		said = text(a.item.AsObject(), "metadata", "namespace")
 	}
 	own := r.in.Owner.Namespace
 	switch {

@@ -174,7 +174,7 @@ func (r *deciding) patch(f *fold) ([]byte, *celenv.Error) {
 	for i, a := range f.items {
 		items[i] = a.item
 	}
-	value, problem := r.eval.Patch(f.action, f.object.Value, items)
+	value, problem := r.eval.EvaluatePatch(f.action, f.object.Value, items)
 	if problem != nil {
 		return nil, problem
 	}

@@ -111,7 +111,7 @@ func (r *deciding) act(c *candidate) {
 	a := &acting{candidate: c}
 	withheld, err := r.deeds(a)
 	if err == nil && len(a.deeds)+len(withheld) > 0 && r.rule.Reason != "" {
-		a.reason, err = c.item.Reason()
+		a.reason, err = c.item.EvaluateReason()
 	}
 	if err != nil {
 		r.failed(r.name(c), err)
@@ -143,7 +143,7 @@ func (r *deciding) act(c *candidate) {
 func (r *deciding) deeds(a *acting) ([]Withheld, *celenv.Error) {
 	for i := range r.rule.Actions {
 		action := &r.rule.Actions[i]
-		applies, err := a.item.ActionWhen(i)
+		applies, err := a.item.EvaluateActionWhen(i)
 		if err != nil {
 			return nil, err
 		}
@@ -178,7 +178,7 @@ func (r *deciding) object(a *acting, i int) (d deed, err *celenv.Error) {
 	d = deed{action: i, object: a.object, target: a.target}
 	switch {
 	case action.Object != "" || a.object == nil && action.Report == nil:
-		value, err := a.item.ActionObject(i)
+		value, err := a.item.EvaluateActionObject(i)
 		if err != nil {
 			return d, err
 		}

@@ -71,7 +71,7 @@ func Reevaluate(ctx context.Context, in Input, run *v1alpha1.Run, m *Memory) Rec
 		out.Why = err.Error()
 		return out
 	}
-	results := in.Programs.Conditions(ctx, see)
+	results := in.Programs.EvaluateConditions(ctx, see)
 	out.Outcome = RecheckTrue
 	if len(missing) > 0 {
 		out.Outcome = RecheckUndecidable
@@ -79,7 +79,7 @@ func Reevaluate(ctx context.Context, in Input, run *v1alpha1.Run, m *Memory) Rec
 	}
 	for i, r := range results {
 		switch {
-		case slices.ContainsFunc(in.Programs.Reads(i), func(name string) bool { return missing[name] }):
+		case slices.ContainsFunc(in.Programs.ListConditionTargets(i), func(name string) bool { return missing[name] }):
 		case r.Err != nil:
 			if out.Outcome != RecheckFalse {
 				out.Outcome, out.Why = RecheckFailed, "spec."+r.Err.Error()

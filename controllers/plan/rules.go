@@ -32,7 +32,7 @@ type decider struct {
 
 // decideRules adds the steps of the rules to a plan, in the order of the rules.
 func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
-	d := &decider{in: in, p: p, over: e.Over, retain: e.Retain, reads: reads{in: in}, taken: map[types.UID]bool{}}
+	d := &decider{in: in, p: p, over: e.AbortReason, retain: e.RetainBytes, reads: reads{in: in}, taken: map[types.UID]bool{}}
 	for _, read := range in.gateReads() {
 		if !in.confirmed(read) {
 			d.gate = append(d.gate, read)
@@ -40,8 +40,8 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 	}
 	p.Holds = nil
 	for i := range in.Spec.Rules {
-		r := &deciding{decider: d, index: i, rule: &in.Spec.Rules[i], eval: e.Rule(i)}
-		if r.decide(); e.Over() != nil {
+		r := &deciding{decider: d, index: i, rule: &in.Spec.Rules[i], eval: e.SelectRule(i)}
+		if r.decide(); e.AbortReason() != nil {
 			break
 		}
 	}
@@ -88,7 +88,7 @@ func (r *deciding) decide() {
 	if r.rule.For != "" {
 		r.holds = r.in.Holds.holding(r.in.Spec, r.rule, r.in.Now)
 	}
-	items, err := r.eval.Items()
+	items, err := r.eval.EvaluateItems()
 	if err != nil {
 		r.failed("", err)
 		r.keepHolds()
@@ -107,7 +107,7 @@ func (r *deciding) decide() {
 			if r.over() != nil {
 				return
 			}
-			spared, err := c.item.Unless()
+			spared, err := c.item.EvaluateUnless()
 			switch {
 			case err != nil:
 				r.failed(r.name(c), err)
@@ -156,7 +156,7 @@ func (r *deciding) handHolds(h RuleHolds) {
 func (r *deciding) candidates(items []*celenv.Item) []candidate {
 	var out []candidate
 	for place, item := range items {
-		holds, err := item.When()
+		holds, err := item.EvaluateWhen()
 		switch {
 		case r.over() != nil:
 			return nil
@@ -179,7 +179,7 @@ func (r *deciding) candidates(items []*celenv.Item) []candidate {
 // candidate looks at an item for which `when` holds. It is not ok if there is an error.
 func (r *deciding) candidate(item *celenv.Item) (c candidate, ok bool) {
 	c.item = item
-	if value := item.Object(); value != nil {
+	if value := item.AsObject(); value != nil {
 		c.object, c.target = r.in.find(value)
 	}
 	var err *celenv.Error
@@ -192,13 +192,13 @@ func (r *deciding) candidate(item *celenv.Item) (c candidate, ok bool) {
 		return c, false
 	}
 	if r.rule.GroupBy != "" {
-		if c.group, err = item.Group(); err != nil {
+		if c.group, err = item.EvaluateGroup(); err != nil {
 			r.failed(r.name(&c), err)
 			return c, false
 		}
 	}
 	if len(r.rule.OrderBy) > 0 {
-		c.order, c.unordered = item.Order()
+		c.order, c.unordered = item.EvaluateOrder()
 	}
 	return c, true
 }
@@ -207,15 +207,15 @@ func (r *deciding) candidate(item *celenv.Item) (c candidate, ok bool) {
 func (r *deciding) key(item *celenv.Item, o *Object) (string, *celenv.Error) {
 	switch {
 	case r.rule.Key != "":
-		key, err := item.Key()
+		key, err := item.EvaluateKey()
 		if err == nil && key == "" {
 			return "", r.problem("key", "the key is empty", "return a unique string for each item")
 		}
 		return key, err
 	case o != nil:
 		return string(o.identity()), nil
-	case item.Object() != nil:
-		return "", r.problem("forEach", absent(item.Object()), "use items of targets, or add key to the rule")
+	case item.AsObject() != nil:
+		return "", r.problem("forEach", absent(item.AsObject()), "use items of targets, or add key to the rule")
 	default:
 		return "", r.problem("key", "the item is not an object and has no name", "add key to the rule")
 	}
@@ -224,9 +224,9 @@ func (r *deciding) key(item *celenv.Item, o *Object) (string, *celenv.Error) {
 // hold takes that `when` holds for an item. It is not ok if there is an error.
 func (r *deciding) hold(c *candidate) bool {
 	c.waits = c.key
-	length, err := c.item.For()
+	length, err := c.item.EvaluateFor()
 	if err == nil && r.rule.ForKey != "" {
-		c.waits, err = c.item.ForKey()
+		c.waits, err = c.item.EvaluateForKey()
 	}
 	if err != nil {
 		r.failed(r.name(c), err)
@@ -247,11 +247,11 @@ func (r *deciding) unknown(item *celenv.Item) {
 	var err *celenv.Error
 	switch {
 	case r.rule.ForKey != "":
-		key, err = item.ForKey()
+		key, err = item.EvaluateForKey()
 	case r.rule.Key != "":
-		key, err = item.Key()
+		key, err = item.EvaluateKey()
 	default:
-		if o, _ := r.in.find(item.Object()); o != nil {
+		if o, _ := r.in.find(item.AsObject()); o != nil {
 			key = string(o.identity())
 		}
 	}
@@ -308,7 +308,7 @@ func (r *deciding) leave(group []*candidate) []*candidate {
 	for i, c := range group {
 		items[i] = c.item
 	}
-	keep, err := r.eval.Keep(items)
+	keep, err := r.eval.EvaluateKeep(items)
 	if err != nil {
 		r.failed(group[0].group, err)
 		return nil
@@ -334,7 +334,7 @@ func (r *deciding) sort(group []*candidate) bool {
 	}
 	var failed *celenv.Error
 	slices.SortFunc(group, func(a, b *candidate) int {
-		n, err := r.eval.Compare(a.order, b.order)
+		n, err := r.eval.CompareOrders(a.order, b.order)
 		if err != nil && failed == nil {
 			failed = err
 		}
@@ -360,13 +360,13 @@ func (r *deciding) name(c *candidate) string {
 // nameOf is name for an item that is not known to be a candidate; empty if nobody can say.
 func (r *deciding) nameOf(item *celenv.Item) string {
 	if r.rule.Key != "" {
-		key, err := item.Key()
+		key, err := item.EvaluateKey()
 		if err != nil {
 			return ""
 		}
 		return key
 	}
-	if o, _ := r.in.find(item.Object()); o != nil {
+	if o, _ := r.in.find(item.AsObject()); o != nil {
 		return o.Shown(r.in.Owner.Namespace)
 	}
 	return ""

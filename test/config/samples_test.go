@@ -205,7 +205,7 @@ func TestGuardedPreview(t *testing.T) {
 			if err := yaml.Unmarshal([]byte(tc.revisions), &revisions); err != nil {
 				t.Fatal(err)
 			}
-			results := programs.Conditions(t.Context(), celenv.Input{
+			results := programs.EvaluateConditions(t.Context(), celenv.Input{
 				Targets: map[string]any{"revisions": map[string]any{"items": revisions}},
 				Time:    time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC),
 			})

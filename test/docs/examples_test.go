@@ -358,7 +358,7 @@ func (e *examples) evaluate(t *testing.T, condition string) (bool, error) {
 	if len(errs) > 0 {
 		return false, errs.ToAggregate()
 	}
-	result := programs.Conditions(t.Context(), e.input)[0]
+	result := programs.EvaluateConditions(t.Context(), e.input)[0]
 	if result.Err != nil {
 		return false, result.Err
 	}
