@@ -33,7 +33,7 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 	}
 	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	in.Snapshot = snapshot.TakeLive(ctx, p.hands.live, p.c.GetNamespace(), p.work)
-	if in.Release = p.hands.helm.Wanted(ctx, p.c.GetNamespace(), p.work.Helm); in.Release != nil {
+	if in.Release = p.hands.helm.ReadWanted(ctx, p.c.GetNamespace(), p.work.Helm); in.Release != nil {
 		in.Release.Detail = clean(in.Release.Detail)
 	}
 	refusal, leaves := p.findRefusal(ctx, in.Release), p.namespaceLeaves(ctx)
@@ -107,21 +107,21 @@ func (p *pass) commit(ctx context.Context, in plan.Input, d plan.Plan) error {
 	if err != nil {
 		return err
 	}
-	faults.Point("decided")
+	faults.PassPoint("decided")
 	if !controllerutil.ContainsFinalizer(p.read, v1alpha1.Finalizer) {
 		err := p.writeMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
 		if err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
-	faults.Point("held by the finalizer")
+	faults.PassPoint("held by the finalizer")
 	run, remembered := plan.Commit(p.read.State(), p.work.Helm, decides, d, in.Now)
 	run.ServiceAccountName = recorded(p.c, p.hands.account)
 	err = p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
 	if err != nil {
 		return err
 	}
-	faults.Point("committed")
+	faults.PassPoint("committed")
 	p.mem.run = *remembered
 	p.mem.disagreed = 0
 	p.committed = true

@@ -100,7 +100,7 @@ func (p *pass) reviewUninstall(ctx context.Context) {
 	switch {
 	case refused.refuses():
 		m.AuthorRefused(refused.reason, clean(refused.message), p.r.clock.Now().Add(authorRetry))
-	case p.hands.account.Operator():
+	case p.hands.account.IsOperator():
 		m.AuthorReviewed(reviewed, now)
 	default: // the API server judges each request
 		m.AuthorReviewed(nil, now)
@@ -110,7 +110,7 @@ func (p *pass) reviewUninstall(ctx context.Context) {
 // uninstallNeeds are the rights that the author needs for the uninstall of the run's release. With a ServiceAccount, its rights
 // decide, and the author needs the right to act as it: also as one that the run was begun with and the spec names no more.
 func (p *pass) uninstallNeeds(release *plan.Release) []rights.Right {
-	if a := p.hands.account; !a.Operator() {
+	if a := p.hands.account; !a.IsOperator() {
 		return []rights.Right{{Verb: "impersonate", Resource: "serviceaccounts", Namespace: a.Namespace, Name: a.Name}}
 	}
 	return release.RequiredRights(p.disablesHooks())
@@ -128,7 +128,7 @@ func (p *pass) disablesHooks() bool {
 func findAuthor(ring signing.Ring, c v1alpha1.Owner, account identity.Account, o *Options) (who author.Stored, known bool, f refusal) {
 	who, err := author.Read(ring, c)
 	switch {
-	case err == nil, errors.Is(err, author.ErrKeyLost) && !account.Operator() && !o.ActWithoutAuthor:
+	case err == nil, errors.Is(err, author.ErrKeyLost) && !account.IsOperator() && !o.ActWithoutAuthor:
 		// The rights of the account decide what is done. Whether the author may name it is asked of the one whom the annotation
 		// names, for whom only the policy vouches where the key is lost.
 		return who, true, refusal{}
@@ -141,7 +141,7 @@ func findAuthor(ring signing.Ring, c v1alpha1.Owner, account identity.Account, o
 
 // reviewAuthor says why nothing may be done for an author, if some rights are missing.
 func reviewAuthor(ctx context.Context, authors *identity.Authors, who author.Stored, needed []rights.Right) refusal {
-	missing, err := authors.Missing(ctx, who.Author, needed)
+	missing, err := authors.FindMissingRights(ctx, who.Author, needed)
 	switch {
 	case err != nil:
 		return refusal{v1alpha1.ReasonAuthorLacksRights, fmt.Sprintf("Cannot determine the rights of the author, %s: %s.", who, err)}
@@ -199,7 +199,7 @@ func (p *pass) needs(ctx context.Context, release *plan.Release) (needed []right
 	all := rights.Of(p.c.GetNamespace(), p.work, validation.Options{
 		AllowProtectedKinds: p.r.opts.AllowProtectedKinds, DefaultServiceAccount: p.r.opts.DefaultServiceAccount, Served: served,
 	})
-	if release != nil && p.hands.account.Operator() { // with a ServiceAccount, its rights decide
+	if release != nil && p.hands.account.IsOperator() { // with a ServiceAccount, its rights decide
 		all = append(all, release.RequiredRights(p.disablesHooks())...)
 	}
 	for _, r := range all {

@@ -159,13 +159,13 @@ func told(s *plan.Step) string { return s.Object.ResourceVersion + " " + s.Reaso
 // dryRun asks the API server about each step, once a version of its object, and says what would be done.
 func (b *batch) dryRun(ctx context.Context, d plan.Plan, steps []plan.Step) plan.Plan {
 	tried, results := map[types.UID]string{}, make([]string, len(steps))
-	actuate.Each(len(steps), func(i int) {
+	actuate.RunParallel(len(steps), func(i int) {
 		s := &steps[i]
 		if b.mem.tried[s.Object.UID] == s.Object.ResourceVersion {
 			return
 		}
 		results[i] = "would be " + wordsOf(s.Verb).result
-		if out := b.hands.actuator.Execute(ctx, s, s.Object.ResourceVersion, true, &stepOrders{batch: b}); out.Kind != plan.AnswerDeleted {
+		if out := b.hands.actuator.ExecuteStep(ctx, s, s.Object.ResourceVersion, true, &stepGuard{batch: b}); out.Kind != plan.AnswerDeleted {
 			results[i] = "would be refused: " + out.Why
 		}
 		if s.Reason != "" {
@@ -222,7 +222,7 @@ func (b *batch) confirm(ctx context.Context, first plan.Plan) plan.Plan {
 	b.in.Only = first.Items() // what turns up meanwhile has its turn in the next batch
 	evidence := b.unseen(first)
 	live := make([]plan.Target, len(evidence))
-	actuate.Each(len(evidence), func(n int) {
+	actuate.RunParallel(len(evidence), func(n int) {
 		live[n] = snapshot.TakeTarget(ctx, b.hands.live, b.c.GetNamespace(), &b.work.Targets[evidence[n]])
 	})
 	for n, t := range evidence {
@@ -263,7 +263,7 @@ func (b *batch) ask(ctx context.Context, reads []plan.Read) {
 		problem string
 	}
 	answers := make([]answer, len(reads))
-	actuate.Each(len(reads), func(i int) {
+	actuate.RunParallel(len(reads), func(i int) {
 		a, read := &answers[i], reads[i]
 		t := &b.work.Targets[read.Target]
 		if read.All {
@@ -319,11 +319,11 @@ func (b *batch) record(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
 	if len(rows) == 0 {
 		return todo, nil
 	}
-	faults.Point("decided")
+	faults.PassPoint("decided")
 	if err := b.makeReady(ctx); err != nil {
 		return plan.Plan{}, err
 	}
-	faults.Point("held by the finalizer")
+	faults.PassPoint("held by the finalizer")
 	decides, err := b.mem.fingerprint(&b.assignment, &b.r.opts)
 	if err != nil {
 		return plan.Plan{}, err
@@ -338,7 +338,7 @@ func (b *batch) record(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
 		b.mem.ledger = plan.Ledger{}
 		return plan.Plan{}, err
 	}
-	faults.Point("committed")
+	faults.PassPoint("committed")
 	b.mem.ledger = *ledger
 	return todo, nil
 }

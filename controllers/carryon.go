@@ -59,11 +59,11 @@ func (p *pass) carryOn(ctx context.Context) (plan.Request, error) {
 			return req, nil
 		}
 		logf.FromContext(ctx).V(4).Info("Next", "request", req.Kind.String(), "rows", len(req.Rows))
-		faults.Before(req.Kind)
+		faults.PassBefore(req.Kind)
 		if err := p.do(ctx, req); err != nil {
 			return req, err
 		}
-		faults.After(req.Kind)
+		faults.PassAfter(req.Kind)
 	}
 }
 
@@ -75,10 +75,10 @@ func (p *pass) view() (plan.View, error) {
 	}
 	v := plan.View{
 		Cleaner: p.c, Helm: p.work.Helm, Decides: decides, Now: p.r.clock.Now(),
-		SettleFor: p.r.opts.Settle, FinishGrace: p.r.opts.FinishGrace, ClockSuspect: p.r.opts.Skew.Suspected(),
+		SettleFor: p.r.opts.Settle, FinishGrace: p.r.opts.FinishGrace, ClockSuspect: p.r.opts.Skew.IsSuspect(),
 	}
 	if owed := p.handOver(); owed != nil {
-		v.Delivered = p.r.sender.State(p.key, p.c.GetUID(), owed.Number).Delivered
+		v.Delivered = p.r.sender.GetDelivery(p.key, p.c.GetUID(), owed.Number).Delivered
 	}
 	return v, nil
 }
@@ -86,18 +86,18 @@ func (p *pass) view() (plan.View, error) {
 // handOver hands what is owed to the sink to the sender, and says what that is; nil if nothing is.
 func (p *pass) handOver() *v1alpha1.Run {
 	if p.c.Common().CloudEventSink == "" {
-		p.r.sender.Forget(p.key)
+		p.r.sender.CancelDeliveries(p.key)
 		return nil
 	}
 	owed := plan.Outstanding(p.c.State())
 	if owed != nil {
-		p.r.sender.Send(p.key, p.identity(), sinkOf(p.c), owed)
+		p.r.sender.QueueDelivery(p.key, p.identity(), sinkOf(p.c), owed)
 	}
 	return owed
 }
 
-func (p *pass) identity() outbox.Identity {
-	return outbox.Identity{Kind: v1alpha1.KindOf(p.c), Namespace: p.c.GetNamespace(), Name: p.c.GetName(), UID: p.c.GetUID()}
+func (p *pass) identity() outbox.CleanerRef {
+	return outbox.CleanerRef{Kind: v1alpha1.KindOf(p.c), Namespace: p.c.GetNamespace(), Name: p.c.GetName(), UID: p.c.GetUID()}
 }
 
 // do carries out one request, and gives the answer to the memory of the run.
@@ -112,7 +112,7 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 		}
 		return nil
 	case plan.LookRelease:
-		rel, err := p.hands.helm.Look(ctx, p.c.GetNamespace(), run.Helm.Name)
+		rel, err := p.hands.helm.ReadRelease(ctx, p.c.GetNamespace(), run.Helm.Name)
 		if err != nil {
 			m.ReleaseUnread(clean(err.Error()), p.r.clock.Now())
 			return nil
@@ -155,13 +155,13 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 // lookRows reads the objects of rows live.
 func (p *pass) lookRows(ctx context.Context, rows []int) map[int]plan.Sight {
 	seen := make([]plan.Sight, len(rows))
-	actuate.Each(len(rows), func(n int) {
+	actuate.RunParallel(len(rows), func(n int) {
 		row, err := plan.ParseRow(p.c.State().Run.Rows[rows[n]])
 		if err != nil {
 			seen[n] = plan.Sight{Failed: err.Error()}
 			return
 		}
-		seen[n] = p.Look(ctx, row)
+		seen[n] = p.ReadLive(ctx, row)
 	})
 	sights := make(map[int]plan.Sight, len(rows))
 	for n, i := range rows {
@@ -189,8 +189,8 @@ func (p *pass) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
 	return nil
 }
 
-// Look reads the object of a row live, and holds it against the spec.
-func (p *pass) Look(ctx context.Context, row plan.Row) plan.Sight {
+// ReadLive reads the object of a row live, and holds it against the spec.
+func (p *pass) ReadLive(ctx context.Context, row plan.Row) plan.Sight {
 	q := snapshot.Query{
 		Group: row.Resource.Group, Version: row.Resource.Version, Kind: row.Resource.Resource,
 		Namespace: row.Namespace, Name: row.Name, Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,
@@ -241,7 +241,7 @@ func (p *pass) belongs(ctx context.Context, target int, o *plan.Object) (b plan.
 			namespace = &seen.Objects[0]
 		}
 	}
-	return plan.Belonging{Resource: served.GVR, Matches: watches.Matches(q, o, namespace)}, ""
+	return plan.Belonging{Resource: served.GVR, Matches: watches.QueryMatches(q, o, namespace)}, ""
 }
 
 // recheck asks the conditions again on live reads.
@@ -284,7 +284,7 @@ func (p *pass) delete(ctx context.Context, rows []int) error {
 		}
 		deeds[n] = actuate.Deed{Row: row, ResourceVersion: m.Version(i, row)}
 	}
-	answers := p.hands.actuator.Delete(ctx, deeds, &orders{pass: p, log: logf.FromContext(ctx)})
+	answers := p.hands.actuator.DeleteAll(ctx, deeds, &deletionGuard{pass: p, log: logf.FromContext(ctx)})
 	now := p.r.clock.Now()
 	for n, i := range rows {
 		row := deeds[n].Row
@@ -309,7 +309,7 @@ func (p *pass) finish(ctx context.Context, req plan.Request) error {
 		return err
 	}
 	logf.FromContext(ctx).Info("Finished", "run", finished.Number, "result", finished.Result, "message", finished.Message)
-	p.r.metrics.Finished(string(finished.Result))
+	p.r.metrics.CountRun(string(finished.Result))
 	p.tellTerminating(finished)
 	p.mem.run = plan.Memory{}
 	return nil

@@ -50,12 +50,12 @@ type CleanerReconciler struct {
 // Reconcile brings one Cleaner as far as it can go now. A panic is an error of that Cleaner, and of no other.
 func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {
 	mem := r.memories.of(req.NamespacedName)
-	panicked := contain.Catch(func() { result, err = r.reconcile(ctx, req, mem) })
+	panicked := contain.CatchPanic(func() { result, err = r.reconcile(ctx, req, mem) })
 	if panicked == nil {
 		return result, err
 	}
 	mem.panicked()
-	if again := contain.Catch(func() { result, err = r.fail(ctx, req, mem, panicked) }); again != nil {
+	if again := contain.CatchPanic(func() { result, err = r.fail(ctx, req, mem, panicked) }); again != nil {
 		return ctrl.Result{}, panicked
 	}
 	return result, err
@@ -121,7 +121,7 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 
 	// Nothing is looked at for an author who may not look.
 	if refusal = p.authorRefused(ctx, nil); refusal.refuses() {
-		r.watches.Forget(p.key)
+		r.watches.DropInterests(p.key)
 		p.report().refused(refusal)
 		p.report().passedOver()
 		return p.sleep(ctx, r.clock.Now().Add(authorRetry), nil)

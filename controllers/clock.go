@@ -22,31 +22,31 @@ const DefaultMaxClockSkew = time.Minute
 // server's. The result belongs into Options. With a limit of 0 nothing follows from what is measured.
 func MeasureSkew(config *rest.Config, limit time.Duration, c clock.PassiveClock) *skew.Meter {
 	log := ctrl.Log.WithName("clock")
-	meter := skew.New(skew.Options{Clock: c, Max: limit, Changed: func(suspect bool, by time.Duration) {
+	meter := skew.New(skew.Options{Clock: c, Max: limit, SuspectChanged: func(suspect bool, by time.Duration) {
 		if suspect {
 			log.Info("The operator's clock differs too much from the API server's: evaluations and deletions are paused", "skew", by.String(), "limit", limit.String())
 			return
 		}
 		log.Info("The operator's clock agrees with the API server's again", "skew", by.String(), "limit", limit.String())
 	}})
-	config.Wrap(meter.Wrap)
+	config.Wrap(meter.WrapTransport)
 	return meter
 }
 
 // suspect says in words that nothing may be decided by the clock; empty if it may. It has no measured number, which
 // would make it another text each time: the metric has that.
 func (r *CleanerReconciler) suspect() string {
-	if !r.opts.Skew.Suspected() {
+	if !r.opts.Skew.IsSuspect() {
 		return ""
 	}
 	than := "behind"
-	if r.opts.Skew.Skew() < 0 {
+	if r.opts.Skew.EstimateSkew() < 0 {
 		than = "ahead of"
 	}
-	return fmt.Sprintf("The operator's clock is more than %s %s the API server's: evaluations and deletions are paused until the clocks agree.", r.opts.Skew.Max(), than)
+	return fmt.Sprintf("The operator's clock is more than %s %s the API server's: evaluations and deletions are paused until the clocks agree.", r.opts.Skew.MaxSkew(), than)
 }
 
 // trust is how far the clock can be trusted.
 func (r *CleanerReconciler) trust() plan.Clock {
-	return plan.Clock{Suspect: r.suspect(), Ahead: r.opts.Skew.Ahead()}
+	return plan.Clock{Suspect: r.suspect(), Ahead: r.opts.Skew.ClockAhead()}
 }

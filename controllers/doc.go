@@ -11,7 +11,7 @@
 //	  1 read      the Cleaner; gone ─▶ forget everything about it
 //	  2 carry on  an open run, a report that is owed, a deletion: plan.Next says which request comes next; no CEL
 //	  3 compile   celenv, once per generation
-//	  4 listen    watches.Want, before looking; not before the ttl
+//	  4 listen    watches.SetInterests, before looking; not before the ttl
 //	  5 look      snapshot.Take: each target Complete | Unsynced | Forbidden | NoSuchKind | Failed
 //	  6 decide    plan.Compute: pure
 //	  7 confirm   snapshot.TakeLive ─▶ plan.Compute again ─▶ plan.Agree

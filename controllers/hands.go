@@ -84,7 +84,7 @@ func (m *handsMaker) forget(account identity.Account) {
 }
 
 func (m *handsMaker) make(account identity.Account) (*hands, error) {
-	config, err := account.Config(m.config)
+	config, err := account.NewConfig(m.config)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (m *handsMaker) make(account identity.Account) (*hands, error) {
 		return nil, err
 	}
 	uninstaller, err := helm.New(helm.Options{
-		Config: actuate.Once(config), Discovery: m.config, ServiceAccount: types.NamespacedName(account), Protection: m.protection, Clock: m.clock,
+		Config: actuate.WithoutRetries(config), Discovery: m.config, ServiceAccount: types.NamespacedName(account), Protection: m.protection, Clock: m.clock,
 		Ahead: m.ahead,
 	})
 	if err != nil {
@@ -105,7 +105,7 @@ func (m *handsMaker) make(account identity.Account) (*hands, error) {
 	}
 	return &hands{
 		account:  account,
-		watched:  withoutOwnSecrets{m.access.Reader(account, m.engine), m.protection.Own},
+		watched:  withoutOwnSecrets{m.access.NewReader(account, m.engine), m.protection.Own},
 		live:     withoutOwnSecrets{live, m.protection.Own},
 		actuator: actuator, helm: uninstaller,
 	}, nil
@@ -148,7 +148,7 @@ func (o *Options) decides(work *v1alpha1.Work) (string, error) {
 
 // recorded is how an account stands in a run: by its name, if it is of the Cleaner's namespace.
 func recorded(c v1alpha1.Owner, a identity.Account) string {
-	if a.Operator() || a.Namespace == c.GetNamespace() {
+	if a.IsOperator() || a.Namespace == c.GetNamespace() {
 		return a.Name
 	}
 	return a.Namespace + "/" + a.Name
@@ -198,7 +198,7 @@ func (r *CleanerReconciler) handsForRun(c v1alpha1.Owner, a *assignment, mem *me
 
 // handsOf are the hands of an account. They are kept while they are the same.
 func (r *CleanerReconciler) handsOf(account identity.Account, mem *memory) (*hands, error) {
-	if account.Operator() {
+	if account.IsOperator() {
 		return r.own, nil
 	}
 	if mem.hands == nil || mem.hands.account != account {
@@ -214,7 +214,7 @@ func (r *CleanerReconciler) handsOf(account identity.Account, mem *memory) (*han
 // accountMissing says why nothing may be done as the Cleaner's ServiceAccount, or "". One that was deleted has no rights,
 // but the RoleBindings that name it go on granting them to its name.
 func (h *hands) accountMissing(ctx context.Context, operator snapshot.Reader) string {
-	if h.account.Operator() {
+	if h.account.IsOperator() {
 		return ""
 	}
 	seen := operator.Read(ctx, object("ServiceAccount", h.account.Namespace, h.account.Name))

@@ -47,17 +47,17 @@ func clean(s string) string {
 	return s
 }
 
-// orders is what a batch of deletions asks and tells.
-type orders struct {
+// deletionGuard is what a batch of deletions asks and tells.
+type deletionGuard struct {
 	*pass
 	log logr.Logger
 }
 
-// Pace waits until limits.actionsPerSecond let one more request through.
-func (o *orders) Pace(ctx context.Context) error { return o.mem.pace.Wait(ctx) }
+// WaitForPace waits until limits.actionsPerSecond let one more request through.
+func (o *deletionGuard) WaitForPace(ctx context.Context) error { return o.mem.pace.Wait(ctx) }
 
-// May is asked before each deletion: this process leads, and the Cleaner that the watch knows still wants it.
-func (o *orders) May(ctx context.Context) error {
+// MaySend is asked before each deletion: this process leads, and the Cleaner that the watch knows still wants it.
+func (o *deletionGuard) MaySend(ctx context.Context) error {
 	if !o.r.opts.Lease.Fresh() {
 		return errNotLeader
 	}
@@ -80,14 +80,14 @@ func (o *orders) May(ctx context.Context) error {
 	switch {
 	case c.GetUID() != o.c.GetUID(), c.GetDeletionTimestamp() != nil, plan.Held(c.Common()), decides != o.c.State().Run.Decides:
 		return errNotNow
-	case !o.mem.run.Confirmed(o.r.clock.Now()), o.r.opts.Skew.Suspected():
+	case !o.mem.run.Confirmed(o.r.clock.Now()), o.r.opts.Skew.IsSuspect():
 		return errNotNow
 	}
 	return nil
 }
 
-// Intent records a deletion before it is sent.
-func (o *orders) Intent(d actuate.Deed) {
+// LogIntent records a deletion before it is sent.
+func (o *deletionGuard) LogIntent(d actuate.Deed) {
 	o.log.Info("Intent", "run", o.c.State().Run.Number, "rule", d.Row.Rule, "verb", plan.VerbDelete, "object", d.Row.Ref.String(), "uid", string(d.Row.UID),
 		"resourceVersion", d.ResourceVersion, "decides", o.c.State().Run.Decides)
 }
@@ -125,7 +125,7 @@ func (p *pass) tellAnswer(row plan.Row, a plan.Answer) {
 	case plan.AnswerUnsent:
 		return
 	}
-	p.r.metrics.Deleted(row.Resource.Group, row.Resource.Resource, result)
+	p.r.metrics.CountDeletion(row.Resource.Group, row.Resource.Resource, result)
 	p.count(row.Rule, plan.VerbDelete, a, p.c.State().Run.DecidedAt.Time)
 }
 
@@ -138,9 +138,9 @@ func (p *pass) count(rule string, verb plan.Verb, a plan.Answer, decided time.Ti
 	if !p.c.Common().Recurs() { // there may be one for each thing that is cleaned
 		key, rule = types.NamespacedName{}, ""
 	}
-	p.r.metrics.Acted(key, rule, string(verb), results[a.Kind])
+	p.r.metrics.CountAction(key, rule, string(verb), results[a.Kind])
 	if a.Kind == plan.AnswerDeleted && (verb == plan.VerbDelete || verb == plan.VerbEvict) {
-		p.r.metrics.Delayed(p.r.clock.Since(decided))
+		p.r.metrics.ObserveDelay(p.r.clock.Since(decided))
 	}
 }
 
@@ -232,7 +232,7 @@ func (p *pass) giveUp(ctx context.Context) {
 			continue
 		}
 		log := logf.FromContext(ctx).WithValues("run", run.Number)
-		event, err := outbox.EventOf(p.identity(), run)
+		event, err := outbox.NewEvent(p.identity(), run)
 		if err != nil {
 			log.Error(err, "The event of a run was not delivered before the Cleaner was deleted, and cannot be written")
 			continue
@@ -349,7 +349,7 @@ func (p *pass) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 		return
 	}
 	if s.Verb == plan.VerbDelete {
-		p.r.metrics.Deleted(s.Object.Resource.Group, s.Object.Resource.Resource, result)
+		p.r.metrics.CountDeletion(s.Object.Resource.Group, s.Object.Resource.Resource, result)
 	}
 	p.count(s.Rule, s.Verb, a, decided)
 }

@@ -90,7 +90,7 @@ func (l leads) Fresh() bool { return bool(l) }
 
 // ordered are the orders of a pass over a Cleaner with an open run of so many rows, which the cache knows as changed
 // since.
-func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *orders {
+func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *deletionGuard {
 	t.Helper()
 	c := &v1alpha1.Cleaner{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c", UID: "uid", Generation: 1, ResourceVersion: "7"},
@@ -116,7 +116,7 @@ func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *orders {
 		t.Fatal(err)
 	}
 	p.ring = keys.ring
-	return &orders{pass: p}
+	return &deletionGuard{pass: p}
 }
 
 // testKeys are the keys of a test.
@@ -147,7 +147,7 @@ func unchanged(*v1alpha1.Cleaner) {}
 func TestNothingIsDeletedAgainstTheLatestOrders(t *testing.T) {
 	cases := map[string]struct {
 		change func(*v1alpha1.Cleaner)
-		here   func(*orders)
+		here   func(*deletionGuard)
 		want   error
 	}{
 		"AsCommitted": {},
@@ -157,8 +157,8 @@ func TestNothingIsDeletedAgainstTheLatestOrders(t *testing.T) {
 		"OtherSink":   {change: func(c *v1alpha1.Cleaner) { c.Spec.CloudEventSink = "http://sink"; c.Generation = 2 }},
 		"Deleted":     {change: func(c *v1alpha1.Cleaner) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, want: errNotNow},
 		"MadeAnew":    {change: func(c *v1alpha1.Cleaner) { c.UID = "another" }, want: errNotNow},
-		"NotLeader":   {here: func(o *orders) { o.r.opts.Lease = leads(false) }, want: errNotLeader},
-		"Unconfirmed": {here: func(o *orders) { o.mem.run.ConfirmedAt = time.Time{} }, want: errNotNow},
+		"NotLeader":   {here: func(o *deletionGuard) { o.r.opts.Lease = leads(false) }, want: errNotLeader},
+		"Unconfirmed": {here: func(o *deletionGuard) { o.mem.run.ConfirmedAt = time.Time{} }, want: errNotNow},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestNothingIsDeletedAgainstTheLatestOrders(t *testing.T) {
 			if tc.here != nil {
 				tc.here(o)
 			}
-			if err := o.May(t.Context()); !errors.Is(err, tc.want) {
+			if err := o.MaySend(t.Context()); !errors.Is(err, tc.want) {
 				t.Errorf("May says %v, want %v", err, tc.want)
 			}
 		})
@@ -183,7 +183,7 @@ func TestAskingBeforeADeletionCopiesNoRows(t *testing.T) {
 	var before, after goruntime.MemStats
 	goruntime.ReadMemStats(&before)
 	for range times {
-		if err := o.May(t.Context()); err != nil {
+		if err := o.MaySend(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -198,7 +198,7 @@ func BenchmarkMay(b *testing.B) {
 	o := ordered(b, plan.MaxRows, unchanged)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := o.May(b.Context()); err != nil {
+		if err := o.MaySend(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -208,17 +208,17 @@ func BenchmarkMay(b *testing.B) {
 // get their turn, and the next pass goes on.
 func TestAPassDoesNotWaitForItsPace(t *testing.T) {
 	o := ordered(t, 1, unchanged)
-	o.mem.pace = actuate.NewPace(1)
+	o.mem.pace = actuate.NewRateLimiter(1)
 	b := &batch{pass: o.pass}
 	b.in.Now = o.r.clock.Now()
-	steps := &stepOrders{batch: b}
-	if err := steps.Pace(t.Context()); err != nil {
+	steps := &stepGuard{batch: b}
+	if err := steps.WaitForPace(t.Context()); err != nil {
 		t.Errorf("the first does not go at once: %v", err)
 	}
 	for range 20 {
 		o.mem.pace.ReserveN(time.Now(), 1)
 	}
-	if err := steps.Pace(t.Context()); err == nil {
+	if err := steps.WaitForPace(t.Context()); err == nil {
 		t.Error("a step is waited for that may not be carried out any more when its turn comes")
 	}
 }

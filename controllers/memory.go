@@ -123,7 +123,7 @@ func (s *memories) forget(key types.NamespacedName) {
 func newMemory(uid types.UID) *memory {
 	return &memory{
 		uid: uid, tried: map[types.UID]string{}, ended: make(chan uninstallEnd, 1),
-		pace: actuate.NewPace(0), backoff: plan.Backoff{}, remade: plan.Remade{}, unconfirmed: plan.Unconfirmed{}, overlay: plan.Acted{}, patches: patches{}, told: map[plan.ItemKey]string{},
+		pace: actuate.NewRateLimiter(0), backoff: plan.Backoff{}, remade: plan.Remade{}, unconfirmed: plan.Unconfirmed{}, overlay: plan.Acted{}, patches: patches{}, told: map[plan.ItemKey]string{},
 	}
 }
 

@@ -72,7 +72,7 @@ func (r *CleanerReconciler) read(ctx context.Context, key types.NamespacedName, 
 			mem.written = ""
 		}
 	}
-	if notfound.Names(err, resourceOf(key), v1alpha1.KindOf(c), key.Name) {
+	if notfound.IsObjectMissing(err, resourceOf(key), v1alpha1.KindOf(c), key.Name) {
 		r.forget(key, mem.uid)
 		return nil, nil
 	}
@@ -81,9 +81,9 @@ func (r *CleanerReconciler) read(ctx context.Context, key types.NamespacedName, 
 	}
 	if mem.uid != c.GetUID() {
 		if mem.uid != "" { // another one of the same name
-			r.watches.Forget(key)
+			r.watches.DropInterests(key)
 			r.compiler.Forget(mem.uid)
-			r.sender.Forget(key)
+			r.sender.CancelDeliveries(key)
 		}
 		*mem = *newMemory(c.GetUID())
 	}
@@ -119,11 +119,11 @@ func (r *CleanerReconciler) known(ctx context.Context, key types.NamespacedName)
 
 // forget drops what is kept for a Cleaner that is gone.
 func (r *CleanerReconciler) forget(key types.NamespacedName, uid types.UID) {
-	r.watches.Forget(key)
+	r.watches.DropInterests(key)
 	r.compiler.Forget(uid)
-	r.sender.Forget(key)
+	r.sender.CancelDeliveries(key)
 	r.memories.forget(key)
-	r.metrics.Forget(key)
+	r.metrics.ForgetCleaner(key)
 }
 
 func (r *CleanerReconciler) pass(ctx context.Context, c v1alpha1.Owner, key types.NamespacedName, mem *memory) (*pass, error) {
@@ -172,7 +172,7 @@ func (p *pass) compile(ctx context.Context) (*celenv.Programs, validation.Findin
 // prepare has the programs of what is to be done, or reports why there are none.
 func (p *pass) prepare(ctx context.Context) (programs *celenv.Programs, ok bool, err error) {
 	if p.missing != "" {
-		p.r.watches.Forget(p.key)
+		p.r.watches.DropInterests(p.key)
 		p.report().templateMissing(p.missing)
 		p.report().passedOver()
 		return nil, false, nil
@@ -182,7 +182,7 @@ func (p *pass) prepare(ctx context.Context) (programs *celenv.Programs, ok bool,
 		return nil, false, err
 	}
 	if len(findings) > 0 {
-		p.r.watches.Forget(p.key)
+		p.r.watches.DropInterests(p.key)
 		p.report().invalid(findings)
 		p.report().passedOver()
 		return nil, false, nil
@@ -201,12 +201,12 @@ func (p *pass) decide(ctx context.Context, in plan.Input) plan.Plan {
 	began := p.r.clock.Now()
 	d := p.compute(ctx, in)
 	p.mem.evaluated, p.mem.expected, p.mem.holds, p.looked = in.Now, d.Next, d.Holds, true
-	p.r.metrics.Evaluated(string(d.Verdict), p.r.clock.Since(began))
+	p.r.metrics.ObserveEvaluation(string(d.Verdict), p.r.clock.Since(began))
 	failing := int64(0)
 	for i := range d.Errors {
 		failing += max(1, d.Errors[i].Count)
 	}
-	p.r.metrics.Items(p.key, len(d.Pending), int(failing))
+	p.r.metrics.SetItems(p.key, len(d.Pending), int(failing))
 	return d
 }
 
@@ -247,8 +247,8 @@ func (p *pass) created() time.Time {
 // listen declares what the Cleaner wants to hear of: nothing before its ttl, and nothing while it is suspended.
 func (p *pass) listen() {
 	ttl, err := p.c.Common().TTL.Parse(0)
-	if err != nil || p.c.Common().Suspend || p.r.clock.Now().Add(-p.r.opts.Skew.Ahead()).Before(p.created().Add(ttl)) {
-		p.r.watches.Forget(p.key)
+	if err != nil || p.c.Common().Suspend || p.r.clock.Now().Add(-p.r.opts.Skew.ClockAhead()).Before(p.created().Add(ttl)) {
+		p.r.watches.DropInterests(p.key)
 		p.mem.listening = time.Time{}
 		return
 	}
@@ -264,7 +264,7 @@ func (p *pass) listen() {
 		}
 		interests = append(interests, watches.Interest{Query: q, Quiet: !t.Included() || p.work.Schedule != "" && !p.ticking() && !p.waitsFor()})
 	}
-	p.r.watches.Want(p.key, interests)
+	p.r.watches.SetInterests(p.key, interests)
 }
 
 // warmingUp says that the watches of this process are too young for NotSynced to be news to those who read the status,
@@ -286,7 +286,7 @@ func (p *pass) askAgain(d plan.Plan) time.Time {
 	}
 	soon := p.r.clock.Now().Add(rightsRetry)
 	unknown := d.Reason == v1alpha1.ReasonAccessDenied || d.Reason == v1alpha1.ReasonReadFailed
-	if unknown && !p.hands.account.Operator() && (again.IsZero() || soon.Before(again)) {
+	if unknown && !p.hands.account.IsOperator() && (again.IsZero() || soon.Before(again)) {
 		return soon
 	}
 	return again
@@ -400,7 +400,7 @@ func (p *pass) sleep(ctx context.Context, until time.Time, err error) (ctrl.Resu
 	}
 	if until.IsZero() {
 		until = now.Add(p.period())
-		if p.r.opts.Skew.Suspected() {
+		if p.r.opts.Skew.IsSuspect() {
 			until = now.Add(plan.ClockRetry)
 		}
 	}

@@ -36,7 +36,7 @@ func (p *pass) scheduled() (waits bool) {
 	if p.work.Schedule == "" || p.c.Common().Suspend {
 		return false
 	}
-	now := p.r.clock.Now().Add(-p.r.opts.Skew.Ahead())
+	now := p.r.clock.Now().Add(-p.r.opts.Skew.ClockAhead())
 	due, tick, next, err := plan.Due(p.work, p.lastTick(), p.created(), now)
 	if err != nil { // validation says so, when it is evaluated
 		return false
@@ -224,7 +224,7 @@ func (p *pass) forgetOld() {
 	p.mem.backoff.Forget(now)
 	p.mem.remade.Forget(now)
 	p.mem.patches.forget(now)
-	if limit := actuate.NewPace(perSecond); p.mem.pace == nil || p.mem.pace.Limit() != limit.Limit() {
+	if limit := actuate.NewRateLimiter(perSecond); p.mem.pace == nil || p.mem.pace.Limit() != limit.Limit() {
 		p.mem.pace = limit
 	}
 }
@@ -311,7 +311,7 @@ func (p *pass) moveRecurring(ctx context.Context) error {
 // told says that a run is finished.
 func (p *pass) told(ctx context.Context, run *v1alpha1.Run) {
 	logf.FromContext(ctx).Info("Finished", "run", run.Number, "result", run.Result, "message", run.Message)
-	p.r.metrics.Finished(string(run.Result))
+	p.r.metrics.CountRun(string(run.Result))
 	p.tellFinished(run)
 }
 
@@ -331,11 +331,11 @@ func (p *pass) carryOnRecurring(ctx context.Context) (plan.Request, error) {
 			p.report().recurring(req)
 			return req, nil
 		}
-		faults.Before(req.Kind)
+		faults.PassBefore(req.Kind)
 		if err := p.doRecurring(ctx, req); err != nil {
 			return req, err
 		}
-		faults.After(req.Kind)
+		faults.PassAfter(req.Kind)
 	}
 }
 

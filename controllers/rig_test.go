@@ -96,7 +96,7 @@ func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructure
 	must(t, err)
 	actuator, err := actuate.New(config, actuate.NewSlots())
 	must(t, err)
-	sender, err := outbox.NewSender(outbox.Options{Clock: r.clock, Policy: outbox.Policy{AllowLoopback: true}, Done: func(types.NamespacedName) {}})
+	sender, err := outbox.NewSender(outbox.Options{Clock: r.clock, Policy: outbox.Policy{AllowLoopback: true}, DeliveryChanged: func(types.NamespacedName) {}})
 	must(t, err)
 	opts := Options{
 		Clock: r.clock, Lease: r, Skew: skew.New(skew.Options{Clock: r.clock}), ActWithoutAuthor: true,

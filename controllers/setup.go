@@ -113,11 +113,11 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return err
 	}
-	if err := metrics.ClockSkew(ctrlmetrics.Registry, opts.Skew.Skew); err != nil {
+	if err := metrics.RegisterClockSkew(ctrlmetrics.Registry, opts.Skew.EstimateSkew); err != nil {
 		return err
 	}
-	contain.Observe(func(p *contain.Panic) {
-		count.Panicked()
+	contain.SetObserver(func(p *contain.Panic) {
+		count.CountPanic()
 		mgr.GetLogger().Error(p, "Panic", "stack", p.Stack)
 	})
 	engine, err := watches.New(watches.Options{Config: config, Clock: opts.Clock, Metrics: count})
@@ -126,7 +126,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	}
 	maker := &handsMaker{
 		config: config, engine: engine, access: identity.NewAccess(reviews.SubjectAccessReviews(), opts.Clock),
-		protection: opts.protection(), slots: actuate.NewSlots(), ahead: opts.Skew.Ahead, clock: opts.Clock,
+		protection: opts.protection(), slots: actuate.NewSlots(), ahead: opts.Skew.ClockAhead, clock: opts.Clock,
 	}
 	accounts, err := corev1client.NewForConfig(config)
 	if err != nil {
@@ -147,13 +147,13 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	authors := identity.NewAuthors(reviews.SubjectAccessReviews(), accounts, opts.Clock)
 	secrets := &credentials{live: mgr.GetAPIReader(), keys: opts.Keys, hands: maker, own: own, authors: authors, opts: &opts}
 	sender, err := outbox.NewSender(outbox.Options{
-		Clock:   opts.Clock,
-		Policy:  outbox.Policy{AllowLoopback: opts.SinkAllowLoopback, Allow: opts.SinkAllow, Deny: opts.SinkDeny},
-		Cluster: cluster.Addresses,
-		Metrics: count,
-		Done:    wake.Wake,
-		Secret:  secrets.read,
-		Failed: func(key types.NamespacedName, run int64, f outbox.Failure, err error) {
+		Clock:            opts.Clock,
+		Policy:           outbox.Policy{AllowLoopback: opts.SinkAllowLoopback, Allow: opts.SinkAllow, Deny: opts.SinkDeny},
+		ClusterAddresses: cluster.ListAddresses,
+		Metrics:          count,
+		DeliveryChanged:  wake.Wake,
+		ReadSecret:       secrets.read,
+		AttemptFailed: func(key types.NamespacedName, run int64, f outbox.Failure, err error) {
 			log.Info("A sink did not take an event", "cleaner", key, "run", run, "failure", f.String(), "cause", f.Cause, "why", fmt.Sprint(err))
 		},
 	})
@@ -187,7 +187,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 }
 
 // MetricsHandler gives the metrics of this process.
-func MetricsHandler() http.Handler { return metrics.Handler(ctrlmetrics.Registry) }
+func MetricsHandler() http.Handler { return metrics.NewHandler(ctrlmetrics.Registry) }
 
 func (o *Options) protection() plan.Protection {
 	return plan.Protection{Namespaces: o.ProtectedNamespaces, Own: o.Namespace, AllowedKinds: o.AllowProtectedKinds}

@@ -345,7 +345,7 @@ func (r report) delivered() {
 		r.set(v1alpha1.ConditionDelivered, metav1.ConditionTrue, v1alpha1.ReasonDelivered, "The sink has received the event of every finished run.")
 		return
 	}
-	st := r.p.r.sender.State(r.p.key, r.p.c.GetUID(), owed.Number)
+	st := r.p.r.sender.GetDelivery(r.p.key, r.p.c.GetUID(), owed.Number)
 	if st.Attempts == 0 || st.Last.Class == "" {
 		r.set(v1alpha1.ConditionDelivered, metav1.ConditionFalse, v1alpha1.ReasonDelivering, fmt.Sprintf("The event of run %d is being sent.", owed.Number))
 		return
@@ -420,7 +420,7 @@ func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err erro
 		return time.Time{}, err
 	}
 	next := p.metadata()
-	faults.Point("before a report")
+	faults.PassPoint("before a report")
 	err = p.r.client.Status().Patch(ctx, next, patch)
 	if apierrors.IsInvalid(err) && !p.mem.reportRefused() {
 		return time.Time{}, errNotNow
@@ -428,7 +428,7 @@ func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err erro
 	if err != nil {
 		return time.Time{}, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.key, err)
 	}
-	faults.Point("after a report")
+	faults.PassPoint("after a report")
 	if p.c.State().LastRequestedAt != p.read.State().LastRequestedAt { // then it was written over the record that was read
 		p.mem.remember(next.State())
 	}

@@ -123,7 +123,7 @@ func (j *uninstallJob) uninstall(ctx context.Context) (helm.Outcome, error) {
 // do uninstalls, and says how that ended, even by a panic: the Cleaner waits for it.
 func (j *uninstallJob) do(ctx context.Context) {
 	end := uninstallEnd{run: j.run}
-	if p := contain.Catch(func() { end = j.carryOut(ctx) }); p != nil {
+	if p := contain.CatchPanic(func() { end = j.carryOut(ctx) }); p != nil {
 		end.why = clean(p.Error())
 	}
 	j.ended <- end
@@ -244,7 +244,7 @@ func (j *uninstallGuard) cleaner() (v1alpha1.Owner, error) {
 		return nil, errors.New("the Cleaner is gone")
 	case plan.Held(c.Common()):
 		return nil, errors.New("the Cleaner is suspended")
-	case j.r.opts.Skew.Suspected():
+	case j.r.opts.Skew.IsSuspect():
 		return nil, errors.New(j.r.suspect())
 	}
 	return c, nil

@@ -65,13 +65,13 @@ func (b *batch) waves(ctx context.Context, todo plan.Plan) map[types.UID]bool {
 			return changed
 		}
 		outcomes := make([]actuate.Outcome, len(ready))
-		orders := &stepOrders{batch: b, log: logf.FromContext(ctx)}
-		actuate.Each(len(ready), func(n int) {
+		orders := &stepGuard{batch: b, log: logf.FromContext(ctx)}
+		actuate.RunParallel(len(ready), func(n int) {
 			s := &todo.Steps[ready[n]]
 			if !s.Deed() {
 				return
 			}
-			outcomes[n] = b.hands.actuator.Execute(ctx, s, b.version(s), false, orders)
+			outcomes[n] = b.hands.actuator.ExecuteStep(ctx, s, b.version(s), false, orders)
 		})
 		for n, i := range ready {
 			s, out := &todo.Steps[i], outcomes[n]
@@ -251,23 +251,23 @@ func (b *batch) again(ctx context.Context, todo plan.Plan, changed map[types.UID
 	return plan.Again(todo, d)
 }
 
-// stepOrders are what the steps of a batch ask and tell.
-type stepOrders struct {
+// stepGuard is what the steps of a batch ask and tell.
+type stepGuard struct {
 	*batch
 	log logr.Logger
 }
 
-// Pace waits until limits.actionsPerSecond let one more request through. It fails at once where that would be later than what
+// WaitForPace waits until limits.actionsPerSecond let one more request through. It fails at once where that would be later than what
 // was read live justifies: the next pass goes on, and others get their turn.
-func (o *stepOrders) Pace(ctx context.Context) error {
+func (o *stepGuard) WaitForPace(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, plan.ConfirmationServes-plan.Elapsed(o.in.Now, o.r.clock.Now()))
 	defer cancel()
 	return o.mem.pace.Wait(ctx)
 }
 
-// May is asked before each request: this process leads, the Cleaner that the watch knows still wants it, and what it rests
+// MaySend is asked before each request: this process leads, the Cleaner that the watch knows still wants it, and what it rests
 // on was read lately.
-func (o *stepOrders) May(ctx context.Context) error {
+func (o *stepGuard) MaySend(ctx context.Context) error {
 	if !o.r.opts.Lease.Fresh() {
 		return errNotLeader
 	}
@@ -281,14 +281,14 @@ func (o *stepOrders) May(ctx context.Context) error {
 		return err
 	case !same, c.GetUID() != o.c.GetUID(), c.GetDeletionTimestamp() != nil, plan.Held(c.Common()):
 		return errNotNow
-	case plan.Elapsed(o.in.Now, o.r.clock.Now()) >= plan.ConfirmationServes, o.r.opts.Skew.Suspected():
+	case plan.Elapsed(o.in.Now, o.r.clock.Now()) >= plan.ConfirmationServes, o.r.opts.Skew.IsSuspect():
 		return errNotNow
 	}
 	return nil
 }
 
-// Intent records a request before it is sent.
-func (o *stepOrders) Intent(s *plan.Step, version string) {
+// LogIntent records a request before it is sent.
+func (o *stepGuard) LogIntent(s *plan.Step, version string) {
 	o.log.Info("Intent", "evaluation", o.in.Now.UTC().Format(time.RFC3339Nano), "run", o.number(), "rule", s.Rule, "verb", s.Verb,
 		"object", s.Object.Ref.String(), "uid", s.Object.UID, "resourceVersion", version, "decides", o.mem.decides)
 }

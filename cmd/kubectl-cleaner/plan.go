@@ -214,7 +214,7 @@ func (t *tool) release(ctx context.Context, f *planFlags, c *cleaner, p plan.Pro
 	if err != nil {
 		return nil, err
 	}
-	return releases.Read(ctx, config, c.owner.GetNamespace(), c.work, p)
+	return releases.ReadWanted(ctx, config, c.owner.GetNamespace(), c.work, p)
 }
 
 // oneCleaner is the one Cleaner or ClusterCleaner among documents.

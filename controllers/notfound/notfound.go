@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Names says that an error is the API server's word that there is no object of this name. The answer may name its kind instead
+// IsObjectMissing says that an error is the API server's word that there is no object of this name. The answer may name its kind instead
 // of its resource: other API servers than Kubernetes' own do; kind may be empty.
-func Names(err error, resource schema.GroupResource, kind, name string) bool {
+func IsObjectMissing(err error, resource schema.GroupResource, kind, name string) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
 		return false

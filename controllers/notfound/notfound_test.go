@@ -36,7 +36,7 @@ func TestNames(t *testing.T) {
 		"None":         {nil, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Names(tc.err, deployments, tc.kind, "a"); got != tc.want {
+			if got := IsObjectMissing(tc.err, deployments, tc.kind, "a"); got != tc.want {
 				t.Errorf("got %t for %v", got, tc.err)
 			}
 		})

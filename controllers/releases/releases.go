@@ -17,10 +17,10 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
-// Read reads the release that the spec of a Cleaner in a namespace names; nil if it does not want one uninstalled. It asks
+// ReadWanted reads the release that the spec of a Cleaner in a namespace names; nil if it does not want one uninstalled. It asks
 // as whom config says, and judges as if the Cleaner's ServiceAccount did. What cannot be read, or must not be uninstalled,
 // is said in the Release.
-func Read(ctx context.Context, config *rest.Config, namespace string, work *v1alpha1.Work, protection plan.Protection) (*plan.Release, error) {
+func ReadWanted(ctx context.Context, config *rest.Config, namespace string, work *v1alpha1.Work, protection plan.Protection) (*plan.Release, error) {
 	o := helm.Options{Config: config, Protection: protection, Clock: clock.RealClock{}}
 	if work.ServiceAccount != nil {
 		o.ServiceAccount = types.NamespacedName{Namespace: namespace, Name: work.ServiceAccount.Name}
@@ -29,5 +29,5 @@ func Read(ctx context.Context, config *rest.Config, namespace string, work *v1al
 	if err != nil {
 		return nil, err
 	}
-	return u.Wanted(ctx, namespace, work.Helm), nil
+	return u.ReadWanted(ctx, namespace, work.Helm), nil
 }

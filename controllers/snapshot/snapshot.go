@@ -130,7 +130,7 @@ func (q *Query) place(r *v1alpha1.ClusterReference) error {
 // The others stay Unknown. Some are read at a time: a confirmation is as old as its first read.
 func TakeLive(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Work) plan.Snapshot {
 	s := make(plan.Snapshot, len(spec.Targets))
-	contain.Each(readsAtATime, len(spec.Targets), func(i int) {
+	contain.RunParallel(readsAtATime, len(spec.Targets), func(i int) {
 		if t := &spec.Targets[i]; t.Included() || t.Delete {
 			s[i] = TakeTarget(ctx, r, namespace, t)
 		}

@@ -107,9 +107,9 @@ func write(w http.ResponseWriter, err *apierrors.StatusError) {
 	_ = json.NewEncoder(w).Encode(status)
 }
 
-func (r *rig) Pace(context.Context) error { return r.pace }
+func (r *rig) WaitForPace(context.Context) error { return r.pace }
 
-func (r *rig) May(context.Context) error {
+func (r *rig) MaySend(context.Context) error {
 	if r.proceed != nil {
 		r.mu.Lock()
 		r.flying++
@@ -123,7 +123,7 @@ func (r *rig) May(context.Context) error {
 	return r.may
 }
 
-func (r *rig) Intent(d Deed) {
+func (r *rig) LogIntent(d Deed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.intents = append(r.intents, d.Row.Name)
@@ -132,13 +132,13 @@ func (r *rig) Intent(d Deed) {
 // stepRig is the same for steps.
 type stepRig struct{ *rig }
 
-func (r stepRig) Intent(step *plan.Step, version string) {
+func (r stepRig) LogIntent(step *plan.Step, version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.intents = append(r.intents, fmt.Sprint(step.Verb, " ", step.Object.Name, " ", version))
 }
 
-func (r *rig) Look(context.Context, plan.Row) plan.Sight {
+func (r *rig) ReadLive(context.Context, plan.Row) plan.Sight {
 	r.looked++
 	return plan.Sight{UID: "other", ResourceVersion: "9"}
 }
@@ -149,7 +149,7 @@ func deed(name string) Deed {
 
 func TestDeleteCarriesBothPreconditions(t *testing.T) {
 	r := newRig(t, nil)
-	got := r.actuator.Delete(t.Context(), []Deed{deed("a")}, r)
+	got := r.actuator.DeleteAll(t.Context(), []Deed{deed("a")}, r)
 	if diff := cmp.Diff([]plan.Answer{{Kind: plan.AnswerDeleted}}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -192,7 +192,7 @@ func TestAnswers(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, tc.answer)
-			got := r.actuator.Delete(t.Context(), []Deed{deed("a")}, r)[0]
+			got := r.actuator.DeleteAll(t.Context(), []Deed{deed("a")}, r)[0]
 			if got.Kind != tc.want {
 				t.Errorf("%s: got %d, want %d (%s)", tc.reason, got.Kind, tc.want, got.Why)
 			}
@@ -230,10 +230,10 @@ func TestOnlyProofSettles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			r.says = tc.says
-			if got := r.actuator.Delete(t.Context(), []Deed{deed("a")}, r)[0]; got.Kind != plan.AnswerDeleted || got.Gone != tc.want {
+			if got := r.actuator.DeleteAll(t.Context(), []Deed{deed("a")}, r)[0]; got.Kind != plan.AnswerDeleted || got.Gone != tc.want {
 				t.Errorf("%s: it came to %+v", tc.reason, got)
 			}
-			if got := r.actuator.Execute(t.Context(), step(plan.VerbDelete), "2", false, stepRig{r}); got.Kind != plan.AnswerDeleted || got.Gone != tc.want {
+			if got := r.actuator.ExecuteStep(t.Context(), step(plan.VerbDelete), "2", false, stepRig{r}); got.Kind != plan.AnswerDeleted || got.Gone != tc.want {
 				t.Errorf("%s: the step came to %+v", tc.reason, got)
 			}
 		})
@@ -243,7 +243,7 @@ func TestOnlyProofSettles(t *testing.T) {
 func TestNothingIsSentAgainstOrders(t *testing.T) {
 	r := newRig(t, nil)
 	r.may = errors.New("suspended")
-	got := r.actuator.Delete(t.Context(), []Deed{deed("a"), deed("b")}, r)
+	got := r.actuator.DeleteAll(t.Context(), []Deed{deed("a"), deed("b")}, r)
 	for _, a := range got {
 		if a.Kind != plan.AnswerUnsent {
 			t.Errorf("got %+v", a)
@@ -252,7 +252,7 @@ func TestNothingIsSentAgainstOrders(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r.may = nil
-	if got := r.actuator.Delete(ctx, []Deed{deed("a")}, r)[0]; got.Kind != plan.AnswerUnsent {
+	if got := r.actuator.DeleteAll(ctx, []Deed{deed("a")}, r)[0]; got.Kind != plan.AnswerUnsent {
 		t.Errorf("after a shutdown: got %+v", got)
 	}
 	if len(r.options) > 0 || len(r.intents) > 0 {
@@ -268,7 +268,7 @@ func TestDeedsInFlightAreBounded(t *testing.T) {
 		deeds[i] = deed(fmt.Sprint(i))
 	}
 	done := make(chan []plan.Answer)
-	go func() { done <- r.actuator.Delete(t.Context(), deeds, r) }()
+	go func() { done <- r.actuator.DeleteAll(t.Context(), deeds, r) }()
 	for range deeds {
 		r.proceed <- struct{}{}
 	}
@@ -282,7 +282,7 @@ func TestDeedsInFlightAreBounded(t *testing.T) {
 
 func TestARequestIsSentOnceWhateverTheAnswerAsksFor(t *testing.T) {
 	r := newRig(t, apierrors.NewTooManyRequests("later", 1))
-	got := r.actuator.Delete(t.Context(), []Deed{deed("a")}, r)[0]
+	got := r.actuator.DeleteAll(t.Context(), []Deed{deed("a")}, r)[0]
 	if got.Kind != plan.AnswerRefused || r.requests != 1 {
 		t.Errorf("%d requests were sent for one deed, which came to %+v", r.requests, got)
 	}
@@ -308,7 +308,7 @@ func TestAStepIsSentOnceAndToldBefore(t *testing.T) {
 		for _, verb := range deeds() {
 			t.Run(name+"/"+string(verb), func(t *testing.T) {
 				r := newRig(t, answer)
-				got := r.actuator.Execute(t.Context(), step(verb), "2", false, stepRig{r})
+				got := r.actuator.ExecuteStep(t.Context(), step(verb), "2", false, stepRig{r})
 				if r.requests != 1 {
 					t.Errorf("%d requests were sent for one step, which came to %+v", r.requests, got)
 				}
@@ -336,7 +336,7 @@ func TestNoStepIsSentAgainstOrders(t *testing.T) {
 			t.Run(name+"/"+string(verb), func(t *testing.T) {
 				r, s := newRig(t, nil), step(verb)
 				tc.change(r, s)
-				got := r.actuator.Execute(tc.ctx, s, tc.version, false, stepRig{r})
+				got := r.actuator.ExecuteStep(tc.ctx, s, tc.version, false, stepRig{r})
 				if got.Kind != plan.AnswerUnsent || got.Why == "" || got.Version != tc.version {
 					t.Errorf("it came to %+v", got)
 				}
@@ -365,7 +365,7 @@ func TestWhatCannotBeAskedForIsNotSent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, s := newRig(t, nil), step(plan.VerbPatch)
 			change(s)
-			if got := r.actuator.Execute(t.Context(), s, "2", false, stepRig{r}); got.Kind != plan.AnswerRefused || got.Why == "" || r.requests > 0 || len(r.intents) > 0 {
+			if got := r.actuator.ExecuteStep(t.Context(), s, "2", false, stepRig{r}); got.Kind != plan.AnswerRefused || got.Why == "" || r.requests > 0 || len(r.intents) > 0 {
 				t.Errorf("it came to %+v, by %d requests", got, r.requests)
 			}
 		})
@@ -375,14 +375,14 @@ func TestWhatCannotBeAskedForIsNotSent(t *testing.T) {
 func TestWithoutAVersionTheObjectIsRead(t *testing.T) {
 	for _, verb := range deeds() {
 		r := newRig(t, nil)
-		if got := r.actuator.Execute(t.Context(), step(verb), "", false, stepRig{r}); got.Kind != plan.AnswerNotFound || !got.Gone || r.requests > 0 {
+		if got := r.actuator.ExecuteStep(t.Context(), step(verb), "", false, stepRig{r}); got.Kind != plan.AnswerNotFound || !got.Gone || r.requests > 0 {
 			t.Errorf("to %s what is gone came to %+v, by %d requests", verb, got, r.requests)
 		}
 		r.live = &metav1.PartialObjectMetadata{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", UID: "uid", ResourceVersion: "3", Finalizers: []string{"example.com/b"}},
 		}
-		if got := r.actuator.Execute(t.Context(), step(verb), "", false, stepRig{r}); got.Kind != plan.AnswerConflict || got.Version != "3" || got.Now == nil || r.requests > 0 {
+		if got := r.actuator.ExecuteStep(t.Context(), step(verb), "", false, stepRig{r}); got.Kind != plan.AnswerConflict || got.Version != "3" || got.Now == nil || r.requests > 0 {
 			t.Errorf("to %s what is there came to %+v, by %d requests", verb, got, r.requests)
 		}
 	}
@@ -394,7 +394,7 @@ func TestWhatNeedsNoRequestIsDone(t *testing.T) {
 	for name, s := range map[string]*plan.Step{"Report": step(plan.VerbReport), "AbsentFinalizer": absent} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
-			got := r.actuator.Execute(t.Context(), s, "2", false, stepRig{r})
+			got := r.actuator.ExecuteStep(t.Context(), s, "2", false, stepRig{r})
 			if diff := cmp.Diff(Outcome{Version: "2"}, got); diff != "" || r.requests > 0 || len(r.intents) > 0 {
 				t.Errorf("%d requests, %d told: %s", r.requests, len(r.intents), diff)
 			}
@@ -433,7 +433,7 @@ func TestStepsAnswers(t *testing.T) {
 			t.Run(name+"/"+string(verb), func(t *testing.T) {
 				r := newRig(t, tc.answer)
 				r.live = tc.live
-				got := r.actuator.Execute(t.Context(), step(verb), "2", false, stepRig{r})
+				got := r.actuator.ExecuteStep(t.Context(), step(verb), "2", false, stepRig{r})
 				if got.Kind != tc.want || got.Leaving != tc.leaves || got.Gone != tc.leaves || got.Version != tc.next {
 					t.Errorf("%s: it came to %+v", tc.reason, got)
 				}
@@ -453,7 +453,7 @@ func TestALookThatFailsIsNoProof(t *testing.T) {
 	for _, verb := range deeds() {
 		r := newRig(t, bare)
 		r.live = &metav1.PartialObjectMetadata{}
-		got := r.actuator.Execute(t.Context(), step(verb), "2", false, stepRig{r})
+		got := r.actuator.ExecuteStep(t.Context(), step(verb), "2", false, stepRig{r})
 		if got.Kind != plan.AnswerConflict || got.Sight.Failed == "" || got.Gone || got.Version != "" {
 			t.Errorf("%s came to %+v", verb, got)
 		}
@@ -463,7 +463,7 @@ func TestALookThatFailsIsNoProof(t *testing.T) {
 func TestPace(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for perSecond, want := range map[int64]time.Duration{0: 0, 1: 9 * time.Second, 20: 450 * time.Millisecond} {
-		pace := NewPace(perSecond)
+		pace := NewRateLimiter(perSecond)
 		var last time.Duration
 		for range 10 {
 			last = pace.ReserveN(start, 1).DelayFrom(start)
@@ -478,13 +478,13 @@ func TestPace(t *testing.T) {
 // may stand there at the version that is patched.
 func TestARemovalNamesTheFinalizer(t *testing.T) {
 	o := step(plan.VerbRemoveFinalizer).Object
-	r, there := withoutFinalizer(&o, "3", "example.com/b", false)
+	r, there := newFinalizerRequest(&o, "3", "example.com/b", false)
 	want := `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/resourceVersion","value":"3"},` +
 		`{"op":"test","path":"/metadata/finalizers/1","value":"example.com/b"},{"op":"remove","path":"/metadata/finalizers/1"}]`
 	if !there || string(r.body) != want {
 		t.Errorf("it sends %s, want %s", r.body, want)
 	}
-	if _, there := withoutFinalizer(&o, "3", "example.com/c", false); there {
+	if _, there := newFinalizerRequest(&o, "3", "example.com/c", false); there {
 		t.Error("a finalizer that is not there is taken off")
 	}
 }
@@ -503,7 +503,7 @@ func TestRetryAfterIsHandedOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, tc.answer)
-			got := r.actuator.Execute(t.Context(), step(plan.VerbDelete), "1", false, stepRig{r})
+			got := r.actuator.ExecuteStep(t.Context(), step(plan.VerbDelete), "1", false, stepRig{r})
 			if got.Kind != tc.kind || got.RetryAfter != tc.want || r.requests != 1 {
 				t.Errorf("after %d requests got %v, to come back after %s; want %v, %s", r.requests, got.Kind, got.RetryAfter, tc.kind, tc.want)
 			}

@@ -22,26 +22,26 @@ const (
 	acceptMetadata = runtime.ContentTypeProtobuf + asMetadata + "," + runtime.ContentTypeJSON + asMetadata + "," + runtime.ContentTypeJSON
 )
 
-// reader reads what API servers answer: metadata and Status from protobuf, and everything from JSON.
-type reader struct {
+// answerReader reads what API servers answer: metadata and Status from protobuf, and everything from JSON.
+type answerReader struct {
 	types  *runtime.Scheme
 	binary runtime.Decoder
 }
 
-func newReader() reader {
+func newReader() answerReader {
 	types := runtime.NewScheme()
 	utilruntime.Must(metav1.AddMetaToScheme(types))
 	metav1.AddToGroupVersion(types, metav1.Unversioned)
-	return reader{types, protobuf.NewSerializer(types, types)}
+	return answerReader{types, protobuf.NewSerializer(types, types)}
 }
 
-// errors is how a client reads errors, whichever format they come in.
-func (r reader) errors() runtime.NegotiatedSerializer {
+// newErrorSerializer returns how a client reads errors, whichever format they come in.
+func (r answerReader) newErrorSerializer() runtime.NegotiatedSerializer {
 	return serializer.NewCodecFactory(r.types).WithoutConversion()
 }
 
-// read reads an object or a Status; nil if it is neither, or too large.
-func (r reader) read(body []byte) *unstructured.Unstructured {
+// readAnswer reads an object or a Status; nil if it is neither, or too large.
+func (r answerReader) readAnswer(body []byte) *unstructured.Unstructured {
 	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
 		u := &unstructured.Unstructured{}
 		if wire.CheckText(body) != nil || u.UnmarshalJSON(body) != nil {

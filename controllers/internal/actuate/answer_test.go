@@ -52,7 +52,7 @@ func TestAnswersInProtobuf(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, got := newReader().read(text), newReader().read(inProtobuf(t, o, gvk))
+			want, got := newReader().readAnswer(text), newReader().readAnswer(inProtobuf(t, o, gvk))
 			if want == nil || got == nil {
 				t.Fatalf("got %v and %v of %s", want, got, text)
 			}
@@ -68,7 +68,7 @@ func TestAnswersInProtobuf(t *testing.T) {
 func TestAnswersThatSayNothing(t *testing.T) {
 	unknown := inProtobuf(t, &metav1.Status{}, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
 	for _, text := range []string{"", " ", "{", "[]", "<html>", "{}", "k8s\x00", "k8s\x00hello", string(unknown)} {
-		if got := newReader().read([]byte(text)); got != nil {
+		if got := newReader().readAnswer([]byte(text)); got != nil {
 			t.Errorf("%q: got %v", text, got)
 		}
 	}
@@ -107,8 +107,8 @@ func TestErrorsInProtobuf(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				_, err = a.send(t.Context(), ref, deletion(ref, "1", nil, "", false))
-				said = append(said, answerOf(err, ref))
+				_, err = a.sendRequest(t.Context(), ref, newDeleteRequest(ref, "1", nil, "", false))
+				said = append(said, classifyError(err, ref))
 			}
 			if !cmp.Equal(said[0], said[1]) || said[0].Kind == plan.AnswerLost || said[0].Kind == plan.AnswerDeleted {
 				t.Errorf("JSON says %+v, and protobuf %+v", said[0], said[1])

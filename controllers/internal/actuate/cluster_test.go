@@ -80,10 +80,10 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-func (l *lab) Pace(context.Context) error { return nil }
-func (l *lab) May(context.Context) error  { return nil }
+func (l *lab) WaitForPace(context.Context) error { return nil }
+func (l *lab) MaySend(context.Context) error     { return nil }
 
-func (l *lab) Intent(step *plan.Step, version string) {
+func (l *lab) LogIntent(step *plan.Step, version string) {
 	l.told = append(l.told, fmt.Sprint(step.Verb, " ", version))
 }
 
@@ -94,7 +94,7 @@ func (l *lab) do(s *plan.Step) Outcome {
 
 func (l *lab) doAt(s *plan.Step, version string) Outcome {
 	l.Helper()
-	return l.actuator.Execute(l.Context(), s, version, false, l)
+	return l.actuator.ExecuteStep(l.Context(), s, version, false, l)
 }
 
 // pod makes a Pod on a Node, with a container that has a grace period, and finalizers.
@@ -264,7 +264,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := l.pod(strings.ToLower(name), "example.com/a", "example.com/b")
 			try := func(o plan.Object) Outcome {
-				return l.actuator.Execute(t.Context(), steps(o)[name], o.ResourceVersion, true, l)
+				return l.actuator.ExecuteStep(t.Context(), steps(o)[name], o.ResourceVersion, true, l)
 			}
 			if got := try(o); got.Kind != plan.AnswerDeleted || got.Version != o.ResourceVersion || got.Leaving {
 				t.Errorf("it came to %+v", got)
@@ -368,7 +368,7 @@ func TestABudgetForbidsAnEviction(t *testing.T) {
 	if got := l.do(evict); got.Kind != plan.AnswerRefused || !strings.Contains(got.Why, "all-of-them") || got.Leaving {
 		t.Errorf("it came to %+v", got)
 	}
-	if got := l.actuator.Execute(t.Context(), evict, o.ResourceVersion, true, l); got.Kind != plan.AnswerRefused {
+	if got := l.actuator.ExecuteStep(t.Context(), evict, o.ResourceVersion, true, l); got.Kind != plan.AnswerRefused {
 		t.Errorf("a dry run came to %+v", got)
 	}
 	l.untouched(o)

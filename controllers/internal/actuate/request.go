@@ -39,47 +39,47 @@ type request struct {
 	metadataOnly bool
 }
 
-// deletion is the request that deletes an object, at a version, and is answered with metadata: the rest is known of that
+// newDeleteRequest returns the request that deletes an object, at a version, and is answered with metadata: the rest is known of that
 // version. Without a policy the dependents go in the background, also
 // for kinds whose own default orphans them.
-func deletion(ref plan.Ref, version string, grace *int64, propagation v1alpha1.PropagationPolicy, dryRun bool) request {
+func newDeleteRequest(ref plan.Ref, version string, grace *int64, propagation v1alpha1.PropagationPolicy, dryRun bool) request {
 	if propagation == "" {
 		propagation = v1alpha1.PropagateBackground
 	}
 	options := metav1.DeleteOptions{
 		TypeMeta:           metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
-		Preconditions:      preconditions(ref, version),
+		Preconditions:      newPreconditions(ref, version),
 		GracePeriodSeconds: grace,
 		PropagationPolicy:  new(metav1.DeletionPropagation(propagation)),
 	}
 	if dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	return request{method: http.MethodDelete, contentType: runtime.ContentTypeJSON, body: text(options), metadataOnly: true}
+	return request{method: http.MethodDelete, contentType: runtime.ContentTypeJSON, body: mustMarshal(options), metadataOnly: true}
 }
 
-// eviction is the request that evicts a Pod, at a version.
-func eviction(ref plan.Ref, version string, grace *int64, dryRun bool) (request, error) {
+// newEvictionRequest returns the request that evicts a Pod, at a version.
+func newEvictionRequest(ref plan.Ref, version string, grace *int64, dryRun bool) (request, error) {
 	if (ref.Resource.GroupResource() != schema.GroupResource{Resource: "pods"}) {
 		return request{}, fmt.Errorf("only Pods can be evicted: %s are deleted or patched", ref.Resource.GroupResource())
 	}
 	return request{
-		method: http.MethodPost, subresource: "eviction", contentType: runtime.ContentTypeJSON, params: dryRunParam(dryRun),
-		body: text(policyv1.Eviction{
+		method: http.MethodPost, subresource: "eviction", contentType: runtime.ContentTypeJSON, params: dryRunParams(dryRun),
+		body: mustMarshal(policyv1.Eviction{
 			TypeMeta:      metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},
 			ObjectMeta:    metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name},
-			DeleteOptions: &metav1.DeleteOptions{Preconditions: preconditions(ref, version), GracePeriodSeconds: grace},
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: newPreconditions(ref, version), GracePeriodSeconds: grace},
 		}),
 	}, nil
 }
 
-func preconditions(ref plan.Ref, version string) *metav1.Preconditions {
+func newPreconditions(ref plan.Ref, version string) *metav1.Preconditions {
 	return &metav1.Preconditions{UID: &ref.UID, ResourceVersion: &version}
 }
 
-// patching is the request that patches an object, at a version, which is put into the patch in the way of its type.
-func patching(o *plan.Object, version string, p *plan.Patch, dryRun bool) (request, error) {
-	r := request{method: http.MethodPatch, subresource: p.Subresource, params: dryRunParam(dryRun)}
+// newPatchRequest returns the request that patches an object, at a version, which is put into the patch in the way of its type.
+func newPatchRequest(o *plan.Object, version string, p *plan.Patch, dryRun bool) (request, error) {
+	r := request{method: http.MethodPatch, subresource: p.Subresource, params: dryRunParams(dryRun)}
 	r.params["fieldManager"] = fieldManager
 	if because := p.Forbidden(); because != "" {
 		return r, fmt.Errorf("the patch is not sent: %s", because)
@@ -88,33 +88,33 @@ func patching(o *plan.Object, version string, p *plan.Patch, dryRun bool) (reque
 	switch p.Type {
 	case v1alpha1.PatchStrategic:
 		r.contentType = string(types.StrategicMergePatchType)
-		r.body, err = guardedObject(p.Body, o, version, nil)
+		r.body, err = guardObject(p.Body, o, version, nil)
 	case v1alpha1.PatchMerge:
 		r.contentType = string(types.MergePatchType)
-		r.body, err = guardedObject(p.Body, o, version, nil)
+		r.body, err = guardObject(p.Body, o, version, nil)
 	case v1alpha1.PatchJSON:
 		r.contentType = string(types.JSONPatchType)
-		r.body, err = guardedOperations(p.Body, o, version)
+		r.body, err = guardOperations(p.Body, o, version)
 	case v1alpha1.PatchApply:
 		r.contentType = string(types.ApplyYAMLPatchType)
 		r.params["force"] = strconv.FormatBool(p.Force)
-		r.body, err = applied(p, o, version)
+		r.body, err = buildApplyBody(p, o, version)
 	default:
 		err = fmt.Errorf("a patch of type %q is not known: write Strategic, Merge, JSON or Apply", p.Type)
 	}
 	return r, err
 }
 
-// withoutFinalizer is the request that takes a finalizer off an object, at a version. False says that it is not there.
-func withoutFinalizer(o *plan.Object, version, name string, dryRun bool) (request, bool) {
+// newFinalizerRequest returns the request that takes a finalizer off an object, at a version. False says that it is not there.
+func newFinalizerRequest(o *plan.Object, version, name string, dryRun bool) (request, bool) {
 	i := slices.Index(o.Finalizers, name)
 	if i < 0 {
 		return request{}, false
 	}
 	path := "/metadata/finalizers/" + strconv.Itoa(i)
-	r := request{method: http.MethodPatch, contentType: string(types.JSONPatchType), params: dryRunParam(dryRun)}
+	r := request{method: http.MethodPatch, contentType: string(types.JSONPatchType), params: dryRunParams(dryRun)}
 	r.params["fieldManager"] = fieldManager
-	r.body = text(append(tests(o, version), operation{Op: "test", Path: path, Value: name}, operation{Op: "remove", Path: path}))
+	r.body = mustMarshal(append(testOperations(o, version), operation{Op: "test", Path: path, Value: name}, operation{Op: "remove", Path: path}))
 	return r, true
 }
 
@@ -125,29 +125,29 @@ type operation struct {
 	Value string `json:"value,omitempty"`
 }
 
-// tests are the operations that fail on any other object and version.
-func tests(o *plan.Object, version string) []operation {
+// testOperations are the operations that fail on any other object and version.
+func testOperations(o *plan.Object, version string) []operation {
 	return []operation{
 		{Op: "test", Path: "/metadata/uid", Value: string(o.UID)},
 		{Op: "test", Path: "/metadata/resourceVersion", Value: version},
 	}
 }
 
-// guardedOperations puts the tests of object and version before the operations of a JSON patch.
-func guardedOperations(body []byte, o *plan.Object, version string) ([]byte, error) {
+// guardOperations puts the tests of object and version before the operations of a JSON patch.
+func guardOperations(body []byte, o *plan.Object, version string) ([]byte, error) {
 	var operations []json.RawMessage
 	if err := json.Unmarshal(body, &operations); err != nil {
 		return nil, errors.New("a patch of type JSON is a list of operations: write [{\"op\": …, \"path\": …}]")
 	}
 	var guarded []json.RawMessage
-	for _, t := range tests(o, version) {
-		guarded = append(guarded, text(t))
+	for _, t := range testOperations(o, version) {
+		guarded = append(guarded, mustMarshal(t))
 	}
-	return text(append(guarded, operations...)), nil
+	return mustMarshal(append(guarded, operations...)), nil
 }
 
-// guardedObject puts object and version, and what else is given, into the metadata of a patch that is a map.
-func guardedObject(body []byte, o *plan.Object, version string, more map[string]string) ([]byte, error) {
+// guardObject puts object and version, and what else is given, into the metadata of a patch that is a map.
+func guardObject(body []byte, o *plan.Object, version string, more map[string]string) ([]byte, error) {
 	var patch, metadata map[string]json.RawMessage
 	if err := json.Unmarshal(body, &patch); err != nil || patch == nil {
 		return nil, errors.New("such a patch is a map of what is to be set: write {\"metadata\": …}")
@@ -161,20 +161,20 @@ func guardedObject(body []byte, o *plan.Object, version string, more map[string]
 		metadata = map[string]json.RawMessage{}
 	}
 	for k, v := range more {
-		metadata[k] = text(v)
+		metadata[k] = mustMarshal(v)
 	}
-	metadata["uid"], metadata["resourceVersion"] = text(o.UID), text(version)
-	patch["metadata"] = text(metadata)
-	return text(patch), nil
+	metadata["uid"], metadata["resourceVersion"] = mustMarshal(o.UID), mustMarshal(version)
+	patch["metadata"] = mustMarshal(metadata)
+	return mustMarshal(patch), nil
 }
 
-// applied completes what is applied. An apply of an object that does not exist makes one, unless it names a UID.
-func applied(p *plan.Patch, o *plan.Object, version string) ([]byte, error) {
+// buildApplyBody completes what is applied. An apply of an object that does not exist makes one, unless it names a UID.
+func buildApplyBody(p *plan.Patch, o *plan.Object, version string) ([]byte, error) {
 	names := map[string]string{"name": o.Name}
 	if o.Namespace != "" {
 		names["namespace"] = o.Namespace
 	}
-	body, err := guardedObject(p.Body, o, version, names)
+	body, err := guardObject(p.Body, o, version, names)
 	if err != nil {
 		return nil, err
 	}
@@ -189,11 +189,11 @@ func applied(p *plan.Patch, o *plan.Object, version string) ([]byte, error) {
 	if err := json.Unmarshal(body, &patch); err != nil {
 		return nil, fmt.Errorf("cannot read a patch: %w", err)
 	}
-	patch["apiVersion"], patch["kind"] = text(o.Resource.GroupVersion().String()), text(kind)
-	return text(patch), nil
+	patch["apiVersion"], patch["kind"] = mustMarshal(o.Resource.GroupVersion().String()), mustMarshal(kind)
+	return mustMarshal(patch), nil
 }
 
-func dryRunParam(dryRun bool) map[string]string {
+func dryRunParams(dryRun bool) map[string]string {
 	params := map[string]string{}
 	if dryRun {
 		params["dryRun"] = metav1.DryRunAll
@@ -201,8 +201,8 @@ func dryRunParam(dryRun bool) map[string]string {
 	return params
 }
 
-// text is the JSON of what always has one.
-func text(v any) []byte {
+// mustMarshal returns the JSON of what always has one.
+func mustMarshal(v any) []byte {
 	out, err := json.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("cannot write JSON: %s", err))
@@ -210,13 +210,13 @@ func text(v any) []byte {
 	return out
 }
 
-// send sends a request, and returns what was answered, an object or a Status; nil if it was neither.
-func (a *Actuator) send(ctx context.Context, ref plan.Ref, r request) (*unstructured.Unstructured, error) {
+// sendRequest sends a request, and returns what was answered, an object or a Status; nil if it was neither.
+func (a *Actuator) sendRequest(ctx context.Context, ref plan.Ref, r request) (*unstructured.Unstructured, error) {
 	accept := runtime.ContentTypeJSON
 	if r.metadataOnly {
 		accept = acceptMetadata
 	}
-	req := a.client.Verb(r.method).AbsPath(path(ref, r.subresource)...).SetHeader("Accept", accept)
+	req := a.client.Verb(r.method).AbsPath(objectPath(ref, r.subresource)...).SetHeader("Accept", accept)
 	if r.body != nil {
 		req.SetHeader("Content-Type", r.contentType).Body(r.body)
 	}
@@ -224,10 +224,10 @@ func (a *Actuator) send(ctx context.Context, ref plan.Ref, r request) (*unstruct
 		req.Param(name, r.params[name])
 	}
 	var asked time.Duration
-	result := req.Do(context.WithValue(ctx, askedKey{}, &asked))
+	result := req.Do(context.WithValue(ctx, retryAfterKey{}, &asked))
 	if err := result.Error(); err != nil {
 		if asked > 0 {
-			err = &postponed{err, asked}
+			err = &retryAfterError{err, asked}
 		}
 		return nil, err
 	}
@@ -235,11 +235,11 @@ func (a *Actuator) send(ctx context.Context, ref plan.Ref, r request) (*unstruct
 	if err != nil {
 		return nil, err
 	}
-	return a.answers.read(body), nil // whatever it says, it was done
+	return a.answers.readAnswer(body), nil // whatever it says, it was done
 }
 
-// path is where the API server serves an object, or a subresource of it.
-func path(ref plan.Ref, subresource string) []string {
+// objectPath is where the API server serves an object, or a subresource of it.
+func objectPath(ref plan.Ref, subresource string) []string {
 	out := []string{"apis", ref.Resource.Group, ref.Resource.Version}
 	if ref.Resource.Group == "" {
 		out = []string{"api", ref.Resource.Version}

@@ -21,14 +21,14 @@ import (
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
-// StepOrders are what a step has to ask and to tell.
-type StepOrders interface {
-	// Pace waits until one more request may be sent; an error means that it is not sent.
-	Pace(ctx context.Context) error
-	// May is asked right before each request; an error means that it is not sent. Dry runs do not ask.
-	May(ctx context.Context) error
-	// Intent is told each request before it is sent. Dry runs do not tell.
-	Intent(step *plan.Step, version string)
+// StepGuard is what a step has to ask and to tell.
+type StepGuard interface {
+	// WaitForPace waits until one more request may be sent; an error means that it is not sent.
+	WaitForPace(ctx context.Context) error
+	// MaySend is asked right before each request; an error means that it is not sent. Dry runs do not ask.
+	MaySend(ctx context.Context) error
+	// LogIntent is told each request before it is sent. Dry runs do not tell.
+	LogIntent(step *plan.Step, version string)
 }
 
 // Outcome is what came of a step.
@@ -46,22 +46,22 @@ type Outcome struct {
 	Leaving, Gone bool
 }
 
-// NewPace bounds how many requests are sent in a second; 0 is no bound. Its Wait is what StepOrders' Pace asks for.
-func NewPace(perSecond int64) *rate.Limiter {
+// NewRateLimiter bounds how many requests are sent in a second; 0 is no bound. Its Wait is what WaitForPace of a StepGuard asks for.
+func NewRateLimiter(perSecond int64) *rate.Limiter {
 	if perSecond == 0 {
 		return rate.NewLimiter(rate.Inf, 1)
 	}
 	return rate.NewLimiter(rate.Limit(perSecond), 1)
 }
 
-// Execute carries out a step at a version of its object, and says what came of it. What cannot be asked for is refused, and
+// ExecuteStep carries out a step at a version of its object, and says what came of it. What cannot be asked for is refused, and
 // without a version the object is read instead. A dry run has the API server say what would come of it.
-func (a *Actuator) Execute(ctx context.Context, step *plan.Step, version string, dryRun bool, o StepOrders) Outcome {
+func (a *Actuator) ExecuteStep(ctx context.Context, step *plan.Step, version string, dryRun bool, o StepGuard) Outcome {
 	object := &step.Object
 	not := func(kind plan.AnswerKind, err error) Outcome {
 		return Outcome{Answer: plan.Answer{Kind: kind, Why: err.Error()}, Version: version}
 	}
-	r, err := requestFor(step, version, dryRun)
+	r, err := newStepRequest(step, version, dryRun)
 	switch {
 	case err != nil: // nothing can be asked for
 		return not(plan.AnswerRefused, err)
@@ -70,58 +70,58 @@ func (a *Actuator) Execute(ctx context.Context, step *plan.Step, version string,
 	case object.UID == "":
 		return not(plan.AnswerRefused, fmt.Errorf("cannot %s %s: its UID is not known", step.Verb, object.Ref))
 	case version == "": // the answer to an earlier step did not say it
-		return a.changed(ctx, step, version, not(plan.AnswerConflict, errors.New("its version has to be read first")))
+		return a.handleConflict(ctx, step, version, not(plan.AnswerConflict, errors.New("its version has to be read first")))
 	}
 	if !dryRun { // a dry run changes nothing
-		if err := o.Pace(ctx); err != nil {
+		if err := o.WaitForPace(ctx); err != nil {
 			return not(plan.AnswerUnsent, err)
 		}
 	}
-	may, intent := o.May, func() { o.Intent(step, version) }
+	may, intent := o.MaySend, func() { o.LogIntent(step, version) }
 	if dryRun {
 		may, intent = nil, nil
 	}
-	answered, sent, err := a.perform(ctx, object.Ref, *r, may, intent)
+	answered, sent, err := a.sendIfAllowed(ctx, object.Ref, *r, may, intent)
 	switch {
 	case !sent:
 		return not(plan.AnswerUnsent, err)
 	case err != nil:
-		return a.failed(ctx, step, version, r, err)
+		return a.handleError(ctx, step, version, r, err)
 	case dryRun:
 		return Outcome{Version: version}
 	}
-	return outcome(step, r, answered)
+	return newOutcome(step, r, answered)
 }
 
-// untouchable refuses whatever is to be done to our own kinds, whoever asks for it: the API server would ask what the
+// refuseOwnKinds refuses whatever is to be done to our own kinds, whoever asks for it: the API server would ask what the
 // operator may do, and not what an author may.
-func untouchable(ref plan.Ref) error {
+func refuseOwnKinds(ref plan.Ref) error {
 	if ref.Resource.Group == v1alpha1.GroupVersion.Group {
 		return fmt.Errorf("%s are never touched", ref.Resource.GroupResource())
 	}
 	return nil
 }
 
-// requestFor is the request of a step; nil if there is nothing to be done.
-func requestFor(step *plan.Step, version string, dryRun bool) (*request, error) {
+// newStepRequest returns the request of a step; nil if there is nothing to be done.
+func newStepRequest(step *plan.Step, version string, dryRun bool) (*request, error) {
 	var r request
 	var err error
-	if err := untouchable(step.Object.Ref); err != nil && step.Verb != plan.VerbReport {
+	if err := refuseOwnKinds(step.Object.Ref); err != nil && step.Verb != plan.VerbReport {
 		return nil, err
 	}
 	switch step.Verb {
 	case plan.VerbReport:
 		return nil, nil
 	case plan.VerbDelete:
-		r = deletion(step.Object.Ref, version, step.Grace, step.Propagation, dryRun)
+		r = newDeleteRequest(step.Object.Ref, version, step.Grace, step.Propagation, dryRun)
 		r.metadataOnly = version == step.Object.ResourceVersion // else an earlier step has changed the rest
 	case plan.VerbEvict:
-		r, err = eviction(step.Object.Ref, version, step.Grace, dryRun)
+		r, err = newEvictionRequest(step.Object.Ref, version, step.Grace, dryRun)
 	case plan.VerbPatch:
-		r, err = patching(&step.Object, version, step.Patch, dryRun)
+		r, err = newPatchRequest(&step.Object, version, step.Patch, dryRun)
 	case plan.VerbRemoveFinalizer:
 		var there bool
-		if r, there = withoutFinalizer(&step.Object, version, step.Finalizer, dryRun); !there {
+		if r, there = newFinalizerRequest(&step.Object, version, step.Finalizer, dryRun); !there {
 			return nil, nil
 		}
 	default:
@@ -130,13 +130,13 @@ func requestFor(step *plan.Step, version string, dryRun bool) (*request, error) 
 	return &r, err
 }
 
-// outcome is that of a step that was done.
-func outcome(step *plan.Step, r *request, answered *unstructured.Unstructured) Outcome {
+// newOutcome returns the Outcome of a step that was done.
+func newOutcome(step *plan.Step, r *request, answered *unstructured.Unstructured) Outcome {
 	switch {
 	case r.method == http.MethodPost: // an eviction is answered without the Pod
 		return Outcome{Leaving: true}
 	case r.method == http.MethodDelete && (answered == nil || answered.GetUID() == ""):
-		return Outcome{Leaving: true, Gone: saysGone(answered, step.Object.UID)}
+		return Outcome{Leaving: true, Gone: provesGone(answered, step.Object.UID)}
 	case answered == nil || answered.GetUID() != step.Object.UID:
 		return Outcome{}
 	}
@@ -172,22 +172,22 @@ func isLast(u *unstructured.Unstructured) bool {
 	return u.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 && grace != nil && *grace == 0
 }
 
-// failed is the outcome of a step whose request was answered with an error.
-func (a *Actuator) failed(ctx context.Context, step *plan.Step, version string, r *request, err error) Outcome {
+// handleError returns the outcome of a step whose request was answered with an error.
+func (a *Actuator) handleError(ctx context.Context, step *plan.Step, version string, r *request, err error) Outcome {
 	ref := step.Object.Ref
-	out := Outcome{Answer: answerOf(err, ref), Version: version}
+	out := Outcome{Answer: classifyError(err, ref), Version: version}
 	switch {
 	case out.Kind == plan.AnswerNotFound && r.method == http.MethodPatch && r.subresource != "":
 		// A kind without the subresource is answered in the same words.
-		out.Kind, out.Why = plan.AnswerConflict, fmt.Sprintf("%s have no subresource %q: %s", ref.Resource.GroupResource(), r.subresource, why(err))
+		out.Kind, out.Why = plan.AnswerConflict, fmt.Sprintf("%s have no subresource %q: %s", ref.Resource.GroupResource(), r.subresource, describeError(err))
 	case namesAnotherUID(err):
 		out.Kind = plan.AnswerConflict
 	case isFailedOperation(err) && step.Verb == plan.VerbPatch && step.Patch.Type == v1alpha1.PatchJSON:
-		out.Kind, out.Why = plan.AnswerConflict, "an operation of the patch may not fit the object: "+why(err)
+		out.Kind, out.Why = plan.AnswerConflict, "an operation of the patch may not fit the object: "+describeError(err)
 	case isFailedOperation(err) && step.Verb == plan.VerbRemoveFinalizer:
 		out.Kind = plan.AnswerConflict
 	case apierrors.IsUnsupportedMediaType(err):
-		out.Why = fmt.Sprintf("%s do not take patches of type %s: write type: Merge, which replaces lists instead of merging them (%s)", ref.Resource.GroupResource(), step.Patch.Type, why(err))
+		out.Why = fmt.Sprintf("%s do not take patches of type %s: write type: Merge, which replaces lists instead of merging them (%s)", ref.Resource.GroupResource(), step.Patch.Type, describeError(err))
 	}
 	switch out.Kind {
 	case plan.AnswerNotFound:
@@ -195,7 +195,7 @@ func (a *Actuator) failed(ctx context.Context, step *plan.Step, version string, 
 	case plan.AnswerLost:
 		out.Version = ""
 	case plan.AnswerConflict:
-		return a.changed(ctx, step, version, out)
+		return a.handleConflict(ctx, step, version, out)
 	}
 	return out
 }
@@ -220,12 +220,12 @@ func namesAnotherUID(err error) bool {
 	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
-// changed reads the object of a step live, to find out what a conflict came from.
-func (a *Actuator) changed(ctx context.Context, step *plan.Step, version string, out Outcome) Outcome {
+// handleConflict reads the object of a step live, to find out what a conflict came from.
+func (a *Actuator) handleConflict(ctx context.Context, step *plan.Step, version string, out Outcome) Outcome {
 	ref := step.Object.Ref
-	u, err := a.send(ctx, ref, request{method: http.MethodGet})
+	u, err := a.sendRequest(ctx, ref, request{method: http.MethodGet})
 	switch {
-	case isMissing(err, ref):
+	case isObjectMissing(err, ref):
 		out.Sight = plan.Sight{Missing: true}
 	case err != nil || u == nil || u.GetUID() == "":
 		out.Sight, out.Version = plan.Sight{Failed: fmt.Sprintf("cannot read %s after it has changed: %v", ref, err)}, ""

@@ -26,12 +26,12 @@ func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 // hands nothing on but an error.
 var observer atomic.Pointer[func(*Panic)] //nolint:gochecknoglobals // panics happen below code that hands on nothing but an error
 
-// Observe has a function called for each panic that is contained from now on.
-func Observe(tell func(*Panic)) { observer.Store(&tell) }
+// SetObserver has a function called for each panic that is contained from now on.
+func SetObserver(tell func(*Panic)) { observer.Store(&tell) }
 
-// Recovered is the Panic of what recover returned, for the function that recovers. One that was handed on from another
+// NewPanic returns the Panic of what recover returned, for the function that recovers. One that was handed on from another
 // goroutine keeps its stack.
-func Recovered(value any) *Panic {
+func NewPanic(value any) *Panic {
 	if p, ok := value.(*Panic); ok {
 		return p
 	}
@@ -42,20 +42,20 @@ func Recovered(value any) *Panic {
 	return p
 }
 
-// Catch calls a function, and returns its panic; nil if there was none.
-func Catch(do func()) (caught *Panic) {
+// CatchPanic calls a function, and returns its panic; nil if there was none.
+func CatchPanic(do func()) (caught *Panic) {
 	defer func() {
 		if value := recover(); value != nil {
-			caught = Recovered(value)
+			caught = NewPanic(value)
 		}
 	}()
 	do()
 	return nil
 }
 
-// Each calls do for 0 to n-1, so many at a time, and returns when all have returned. After a panic no more are begun, and
+// RunParallel calls do for 0 to n-1, so many at a time, and returns when all have returned. After a panic no more are begun, and
 // it panics itself, in the goroutine of the caller.
-func Each(atATime, n int, do func(i int)) {
+func RunParallel(atATime, n int, do func(i int)) {
 	next := make(chan int)
 	var first atomic.Pointer[Panic]
 	var workers sync.WaitGroup
@@ -65,7 +65,7 @@ func Each(atATime, n int, do func(i int)) {
 				if first.Load() != nil {
 					continue // the caller still hands them out
 				}
-				if p := Catch(func() { do(i) }); p != nil {
+				if p := CatchPanic(func() { do(i) }); p != nil {
 					first.CompareAndSwap(nil, p)
 				}
 			}

@@ -15,29 +15,29 @@ func explode(i int) {
 }
 
 func TestCatch(t *testing.T) {
-	if p := Catch(func() {}); p != nil {
+	if p := CatchPanic(func() {}); p != nil {
 		t.Errorf("nothing happened, and %v was caught", p)
 	}
 	var told []*Panic
-	Observe(func(p *Panic) { told = append(told, p) })
-	p := Catch(func() { explode(3) })
+	SetObserver(func(p *Panic) { told = append(told, p) })
+	p := CatchPanic(func() { explode(3) })
 	if p == nil || !strings.Contains(p.Error(), "index out of range [3]") || !strings.Contains(p.Stack, "explode") {
 		t.Fatalf("caught %+v", p)
 	}
-	if again := Catch(func() { panic(p) }); again != p {
+	if again := CatchPanic(func() { panic(p) }); again != p {
 		t.Errorf("handed on it is %+v, without the stack of where it happened", again)
 	}
 	if len(told) != 1 || told[0] != p {
 		t.Errorf("the observer was told of %v", told)
 	}
-	Observe(func(*Panic) {})
+	SetObserver(func(*Panic) {})
 }
 
 func TestEach(t *testing.T) {
 	for _, n := range []int{0, 1, 3, 100} {
 		done := make([]bool, n)
 		var running, most atomic.Int64
-		Each(4, n, func(i int) {
+		RunParallel(4, n, func(i int) {
 			most.Store(max(most.Load(), running.Add(1)))
 			done[i] = true
 			running.Add(-1)
@@ -55,8 +55,8 @@ func TestEach(t *testing.T) {
 
 func TestEachHandsAPanicToItsCaller(t *testing.T) {
 	var begun atomic.Int64
-	p := Catch(func() {
-		Each(1, 1000, func(i int) { // of several at a time, others may go on until the panic was caught
+	p := CatchPanic(func() {
+		RunParallel(1, 1000, func(i int) { // of several at a time, others may go on until the panic was caught
 			begun.Add(1)
 			if i == 1 {
 				explode(i)

@@ -7,11 +7,11 @@ package faults
 
 import "fmt"
 
-// Point is passed between two requests.
-func Point(string) {}
+// PassPoint passes a point between two requests.
+func PassPoint(string) {}
 
-// Before is passed before a request that plan.Next asked for.
-func Before(fmt.Stringer) {}
+// PassBefore passes the point before a request that plan.Next asked for.
+func PassBefore(fmt.Stringer) {}
 
-// After is passed when it has been carried out.
-func After(fmt.Stringer) {}
+// PassAfter passes the point after it, when it has been carried out.
+func PassAfter(fmt.Stringer) {}

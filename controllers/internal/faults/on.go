@@ -24,34 +24,34 @@ var passes = struct { //nolint:gochecknoglobals // the points are all over the p
 	of map[string]int
 }{of: map[string]int{}}
 
-// Point is passed between two requests.
-func Point(name string) {
+// PassPoint passes a point between two requests.
+func PassPoint(name string) {
 	passes.Lock()
 	passes.of[name]++
 	n := passes.of[name]
 	passes.Unlock()
-	if ordered("CLEANER_CRASH_AT", name, n) {
+	if isOrdered("CLEANER_CRASH_AT", name, n) {
 		os.Exit(crashed)
 	}
-	if ordered("CLEANER_STOP_AT", name, n) {
-		stop(name)
+	if isOrdered("CLEANER_STOP_AT", name, n) {
+		pauseProcess(name)
 	}
 }
 
-// Before is passed before a request that plan.Next asked for.
-func Before(request fmt.Stringer) { Point("before " + request.String()) }
+// PassBefore passes the point before a request that plan.Next asked for.
+func PassBefore(request fmt.Stringer) { PassPoint("before " + request.String()) }
 
-// After is passed when it has been carried out.
-func After(request fmt.Stringer) { Point("after " + request.String()) }
+// PassAfter passes the point after it, when it has been carried out.
+func PassAfter(request fmt.Stringer) { PassPoint("after " + request.String()) }
 
-// ordered says that the environment orders something for this pass.
-func ordered(variable, name string, n int) bool {
+// isOrdered says that the environment orders something for this pass.
+func isOrdered(variable, name string, n int) bool {
 	point, pass, found := strings.Cut(os.Getenv(variable), ":")
 	return found && point == name && pass == strconv.Itoa(n)
 }
 
-// stop pauses the whole process, and returns when it is told to go on: the thread that asks for it may run on for a moment.
-func stop(name string) {
+// pauseProcess pauses the whole process, and returns when it is told to go on: the thread that asks for it may run on for a moment.
+func pauseProcess(name string) {
 	goOn := make(chan os.Signal, 1)
 	signal.Notify(goOn, syscall.SIGCONT)
 	defer signal.Stop(goOn)

@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// allowedServes and deniedServes are for how long an answer of the API server is used again. A right that was taken
+	// allowedTTL and deniedTTL are for how long an answer of the API server is used again. A right that was taken
 	// away still hides nothing from the confirmation, which is a request of the account itself.
-	allowedServes = time.Minute
-	deniedServes  = 10 * time.Second
+	allowedTTL = time.Minute
+	deniedTTL  = 10 * time.Second
 )
 
 // Access knows what accounts may read.
@@ -38,17 +38,17 @@ func NewAccess(reviews authorizationv1client.SubjectAccessReviewInterface, c clo
 	return &Access{reviews: reviews, answers: cache.NewExpiringWithClock(c)}
 }
 
-type question struct {
+type accessQuestion struct {
 	account                                           Account
 	verb, group, version, resource, namespace, object string
 }
 
-// may says whether an account may do something.
-func (a *Access) may(ctx context.Context, q question) (bool, error) {
+// isAllowed says whether an account may do something.
+func (a *Access) isAllowed(ctx context.Context, q accessQuestion) (bool, error) {
 	if known, ok := a.answers.Get(q); ok {
 		return known.(bool), nil
 	}
-	name, groups := q.account.user()
+	name, groups := q.account.userAndGroups()
 	answer, err := a.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: name, Groups: groups,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -58,35 +58,35 @@ func (a *Access) may(ctx context.Context, q question) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("cannot find out what %s may do: %w", q.account, err)
 	}
-	serves := deniedServes
+	serves := deniedTTL
 	if answer.Status.Allowed {
-		serves = allowedServes
+		serves = allowedTTL
 	}
 	a.answers.Set(q, answer.Status.Allowed, serves)
 	return answer.Status.Allowed, nil
 }
 
-// Reader shows of what another Reader knows only what an account may read: all of a target, or nothing.
-func (a *Access) Reader(account Account, shared snapshot.Reader) snapshot.Reader {
-	if account.Operator() {
+// NewReader shows of what another Reader knows only what an account may read: all of a target, or nothing.
+func (a *Access) NewReader(account Account, shared snapshot.Reader) snapshot.Reader {
+	if account.IsOperator() {
 		return shared
 	}
-	return &reader{access: a, account: account, shared: shared}
+	return &accountReader{access: a, account: account, shared: shared}
 }
 
-type reader struct {
+type accountReader struct {
 	access  *Access
 	account Account
 	shared  snapshot.Reader
 }
 
 // Read answers a query, if the account may.
-func (r *reader) Read(ctx context.Context, q snapshot.Query) plan.Target {
+func (r *accountReader) Read(ctx context.Context, q snapshot.Query) plan.Target {
 	t := r.shared.Read(ctx, q)
 	if t.State != plan.Complete {
 		return t
 	}
-	denied, err := r.denied(ctx, &q, t.Resource, t.Namespaced)
+	denied, err := r.findDenial(ctx, &q, t.Resource, t.Namespaced)
 	switch {
 	case err != nil:
 		return plan.Target{State: plan.Failed, Resource: t.Resource, Namespaced: t.Namespaced, Detail: err.Error()}
@@ -96,36 +96,36 @@ func (r *reader) Read(ctx context.Context, q snapshot.Query) plan.Target {
 	return t
 }
 
-// denied says what the account may not read of what a query asks for, or "". Of several namespaces that are named, it has
+// findDenial says what the account may not read of what a query asks for, or "". Of several namespaces that are named, it has
 // to be allowed the whole cluster or each of them; of those that are chosen otherwise, the whole cluster, and to see the
 // Namespaces themselves when their labels choose.
-func (r *reader) denied(ctx context.Context, q *snapshot.Query, resource schema.GroupVersionResource, namespaced bool) (string, error) {
+func (r *accountReader) findDenial(ctx context.Context, q *snapshot.Query, resource schema.GroupVersionResource, namespaced bool) (string, error) {
 	namespaces := []string{""}
 	if namespaced {
 		namespaces[0] = q.Namespace
 	}
-	denied, err := r.deniedIn(ctx, q, resource, namespaced, namespaces)
+	denied, err := r.findDenialIn(ctx, q, resource, namespaced, namespaces)
 	if namespaced && q.Among.Names != nil && denied != "" {
-		denied, err = r.deniedIn(ctx, q, resource, namespaced, q.Among.Names)
+		denied, err = r.findDenialIn(ctx, q, resource, namespaced, q.Among.Names)
 	}
 	if err != nil || denied != "" || q.Among.Labels == nil {
 		return denied, err
 	}
 	chosen := q.Among.Query()
 	chosen.MetadataOnly = q.MetadataOnly
-	return r.deniedIn(ctx, &chosen, schema.GroupVersionResource{Version: chosen.Version, Resource: "namespaces"}, false, []string{""})
+	return r.findDenialIn(ctx, &chosen, schema.GroupVersionResource{Version: chosen.Version, Resource: "namespaces"}, false, []string{""})
 }
 
-// deniedIn says what the account may not read in the first of these namespaces in which it may not read all.
-func (r *reader) deniedIn(ctx context.Context, q *snapshot.Query, resource schema.GroupVersionResource, namespaced bool, namespaces []string) (string, error) {
+// findDenialIn says what the account may not read in the first of these namespaces in which it may not read all.
+func (r *accountReader) findDenialIn(ctx context.Context, q *snapshot.Query, resource schema.GroupVersionResource, namespaced bool, namespaces []string) (string, error) {
 	for _, namespace := range namespaces {
-		about := question{
+		about := accessQuestion{
 			account: r.account, group: resource.Group, version: resource.Version, resource: resource.Resource,
 			namespace: namespace, object: q.Name,
 		}
 		var missing []string
-		for _, about.verb = range verbs(q) {
-			allowed, err := r.access.may(ctx, about)
+		for _, about.verb = range requiredVerbs(q) {
+			allowed, err := r.access.isAllowed(ctx, about)
 			if err != nil {
 				return "", err
 			}
@@ -141,9 +141,9 @@ func (r *reader) deniedIn(ctx context.Context, q *snapshot.Query, resource schem
 	return "", nil
 }
 
-// verbs are what an account needs for a query: what a watch of its own would need, or no more than the confirmation
+// requiredVerbs are what an account needs for a query: what a watch of its own would need, or no more than the confirmation
 // does where no expression sees the objects.
-func verbs(q *snapshot.Query) []string {
+func requiredVerbs(q *snapshot.Query) []string {
 	switch {
 	case !q.MetadataOnly:
 		return []string{"get", "list", "watch"}

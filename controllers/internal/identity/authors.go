@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// keepsAllowed is how old an answer may be. What is begun by it goes on for a minute and some seconds at most, so that what an
+	// authorAllowedTTL is how old an answer may be. What is begun by it goes on for a minute and some seconds at most, so that what an
 	// author loses is noticed within 5 minutes.
-	keepsAllowed = 3 * time.Minute
-	// keepsDenied is how often a right that is missing is asked about again.
-	keepsDenied = 10 * time.Second
+	authorAllowedTTL = 3 * time.Minute
+	// authorDeniedTTL is how often a right that is missing is asked about again.
+	authorDeniedTTL = 10 * time.Second
 )
 
 // Authors knows what the authors of Cleaners may do.
@@ -43,24 +43,24 @@ func NewAuthors(reviews authorizationv1client.SubjectAccessReviewInterface, acco
 	return &Authors{reviews: reviews, accounts: accounts, answers: cache.NewExpiringWithClock(c), clock: c}
 }
 
-// asked is a question about an author. Authors of one name may differ in their groups.
-type asked struct {
+// authorQuestion is a question about an author. Authors of one name may differ in their groups.
+type authorQuestion struct {
 	author [sha256.Size]byte
 	right  rights.Right
 }
 
-// Missing are the rights that an author does not have, by answers that are at most keepsAllowed old.
-func (a *Authors) Missing(ctx context.Context, who author.Author, needed []rights.Right) ([]rights.Right, error) {
+// FindMissingRights returns the rights that an author does not have, by answers that are at most authorAllowedTTL old.
+func (a *Authors) FindMissingRights(ctx context.Context, who author.Author, needed []rights.Right) ([]rights.Right, error) {
 	text, err := json.Marshal(who)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write down who the author is: %w", err)
 	}
 	key, subject := sha256.Sum256(text), subjectOf(who)
-	if err := a.same(ctx, who); err != nil {
+	if err := a.checkAccountUID(ctx, who); err != nil {
 		return nil, err
 	}
 	return rights.Missing(ctx, needed, func(ctx context.Context, r rights.Right) (bool, error) {
-		q := asked{key, r}
+		q := authorQuestion{key, r}
 		if known, ok := a.answers.Get(q); ok {
 			return known.(bool), nil
 		}
@@ -69,9 +69,9 @@ func (a *Authors) Missing(ctx context.Context, who author.Author, needed []right
 		if err != nil {
 			return false, err
 		}
-		keeps := keepsDenied
+		keeps := authorDeniedTTL
 		if allowed {
-			keeps = keepsAllowed
+			keeps = authorAllowedTTL
 		}
 		a.answers.Set(q, allowed, keeps-a.clock.Since(at))
 		return allowed, nil
@@ -82,7 +82,7 @@ func (a *Authors) Missing(ctx context.Context, who author.Author, needed []right
 func subjectOf(who author.Author) rights.Subject {
 	s := rights.Subject{User: who.Username, UID: who.UID, Groups: who.Groups, Extra: make(map[string]authorizationv1.ExtraValue, len(who.Extra))}
 	if namespace, name, ok := who.ServiceAccount(); ok {
-		_, s.Groups = Account{Namespace: namespace, Name: name}.user()
+		_, s.Groups = Account{Namespace: namespace, Name: name}.userAndGroups()
 	}
 	for k, values := range who.Extra {
 		s.Extra[k] = values
@@ -90,8 +90,8 @@ func subjectOf(who author.Author) rights.Subject {
 	return s
 }
 
-// same fails if the author is a ServiceAccount that is gone: another one of its name is somebody else.
-func (a *Authors) same(ctx context.Context, who author.Author) error {
+// checkAccountUID fails if the author is a ServiceAccount that is gone: another one of its name is somebody else.
+func (a *Authors) checkAccountUID(ctx context.Context, who author.Author) error {
 	namespace, name, ok := who.ServiceAccount()
 	if !ok {
 		return nil

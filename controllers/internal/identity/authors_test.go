@@ -47,7 +47,7 @@ func TestAnAuthorIsReviewedAgain(t *testing.T) {
 	a, alice := r.authors(clock), author.Author{Username: "alice", Groups: []string{"team"}}
 	missing := func() bool {
 		t.Helper()
-		got, err := a.Missing(t.Context(), alice, deletePods)
+		got, err := a.FindMissingRights(t.Context(), alice, deletePods)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestAnAuthorIsReviewedAgain(t *testing.T) {
 		t.Fatal("alice may not")
 	}
 	r.allowed["alice"] = false
-	clock.Step(keepsAllowed - time.Second)
+	clock.Step(authorAllowedTTL - time.Second)
 	if missing() || len(r.specs) != 1 {
 		t.Errorf("an answer is not used again: %d reviews", len(r.specs))
 	}
@@ -69,7 +69,7 @@ func TestAnAuthorIsReviewedAgain(t *testing.T) {
 	if !missing() || len(r.specs) != 2 {
 		t.Errorf("a refusal is asked about again at once: %d reviews", len(r.specs))
 	}
-	clock.Step(keepsDenied)
+	clock.Step(authorDeniedTTL)
 	if missing() {
 		t.Error("what alice has got again is not noticed")
 	}
@@ -82,7 +82,7 @@ func TestAnAnswerIsOfOneAuthor(t *testing.T) {
 	for _, who := range []author.Author{
 		{Username: "alice"}, {Username: "alice", Groups: []string{"team"}}, {Username: "alice", Extra: map[string][]string{"scopes": {"a"}}}, {Username: "alice"},
 	} {
-		if _, err := a.Missing(t.Context(), who, deletePods); err != nil {
+		if _, err := a.FindMissingRights(t.Context(), who, deletePods); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -102,18 +102,18 @@ func TestAServiceAccountIsTheSameOne(t *testing.T) {
 	bot := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bot", UID: "2"}}
 	who := author.Author{Username: "system:serviceaccount:shop:bot", UID: "2"}
 	r := &register{allowed: map[string]bool{who.Username: true}}
-	if missing, err := r.authors(clocktesting.NewFakeClock(time.Now()), bot).Missing(t.Context(), who, deletePods); err != nil || len(missing) > 0 {
+	if missing, err := r.authors(clocktesting.NewFakeClock(time.Now()), bot).FindMissingRights(t.Context(), who, deletePods); err != nil || len(missing) > 0 {
 		t.Fatalf("got %v, %v", missing, err)
 	}
 	if got := r.specs[0].Groups; !slices.Equal(got, []string{"system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"}) {
 		t.Errorf("the review names groups %v", got)
 	}
 	for _, who.UID = range []string{"1", ""} {
-		if _, err := r.authors(clocktesting.NewFakeClock(time.Now()), bot).Missing(t.Context(), who, deletePods); err == nil || !strings.Contains(err.Error(), "was deleted and created again") {
+		if _, err := r.authors(clocktesting.NewFakeClock(time.Now()), bot).FindMissingRights(t.Context(), who, deletePods); err == nil || !strings.Contains(err.Error(), "was deleted and created again") {
 			t.Errorf("UID %q: got %v", who.UID, err)
 		}
 	}
-	if _, err := r.authors(clocktesting.NewFakeClock(time.Now())).Missing(t.Context(), who, deletePods); err == nil {
+	if _, err := r.authors(clocktesting.NewFakeClock(time.Now())).FindMissingRights(t.Context(), who, deletePods); err == nil {
 		t.Error("an account that is gone may do something")
 	}
 }

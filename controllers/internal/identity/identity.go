@@ -22,27 +22,27 @@ import (
 // Account is a ServiceAccount to act as. The zero Account is the operator itself.
 type Account struct{ Namespace, Name string }
 
-// Operator says that it is the operator itself.
-func (a Account) Operator() bool { return a == Account{} }
+// IsOperator says that it is the operator itself.
+func (a Account) IsOperator() bool { return a == Account{} }
 
 // String names it in messages.
 func (a Account) String() string {
-	if a.Operator() {
+	if a.IsOperator() {
 		return "the operator"
 	}
 	return fmt.Sprintf("ServiceAccount %q", a.Namespace+"/"+a.Name)
 }
 
-// user is how the API server names the account, and the groups that it puts each ServiceAccount in.
-func (a Account) user() (name string, groups []string) {
+// userAndGroups is how the API server names the account, and the groups that it puts each ServiceAccount in.
+func (a Account) userAndGroups() (name string, groups []string) {
 	return serviceaccount.MakeUsername(a.Namespace, a.Name), append(serviceaccount.MakeGroupNames(a.Namespace), user.AllAuthenticated)
 }
 
-// Config is a configuration whose requests are the account's. It fails on an account that is named by half: client-go
+// NewConfig returns a configuration whose requests are the account's. It fails on an account that is named by half: client-go
 // would leave an empty name out, and send the request as the operator.
-func (a Account) Config(operator *rest.Config) (*rest.Config, error) {
+func (a Account) NewConfig(operator *rest.Config) (*rest.Config, error) {
 	c := rest.CopyConfig(operator)
-	if a.Operator() {
+	if a.IsOperator() {
 		return c, nil
 	}
 	if a.Namespace == "" || a.Name == "" {
@@ -50,6 +50,6 @@ func (a Account) Config(operator *rest.Config) (*rest.Config, error) {
 	}
 	// The name alone: the API server adds the groups, and allows no others to those who may impersonate ServiceAccounts only.
 	c.Impersonate = rest.ImpersonationConfig{}
-	c.Impersonate.UserName, _ = a.user()
+	c.Impersonate.UserName, _ = a.userAndGroups()
 	return c, nil
 }

@@ -38,7 +38,7 @@ func TestConfig(t *testing.T) {
 		"NoNamespace": {Account{Name: "cleaner"}, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := tc.account.Config(operator)
+			c, err := tc.account.NewConfig(operator)
 			if (err != nil) != tc.fails {
 				t.Fatalf("got error %v, want one: %t", err, tc.fails)
 			}
@@ -111,7 +111,7 @@ func TestReader(t *testing.T) {
 			for _, verb := range tc.deny {
 				r.deny[verb] = true
 			}
-			got := r.access(clocktesting.NewFakeClock(time.Now())).Reader(Account{"shop", "cleaner"}, pods{}).Read(t.Context(), tc.query)
+			got := r.access(clocktesting.NewFakeClock(time.Now())).NewReader(Account{"shop", "cleaner"}, pods{}).Read(t.Context(), tc.query)
 			if got.State != tc.state || got.Detail != tc.detail {
 				t.Errorf("got %v %q, want %v %q", got.State, got.Detail, tc.state, tc.detail)
 			}
@@ -146,7 +146,7 @@ func (u unknown) Read(context.Context, snapshot.Query) plan.Target {
 func TestReaderOfWhatIsNotKnown(t *testing.T) {
 	for _, state := range []plan.TargetState{plan.Unknown, plan.Failed, plan.Forbidden, plan.NoSuchKind} {
 		r := &reviewer{}
-		got := r.access(clocktesting.NewFakeClock(time.Now())).Reader(Account{"shop", "cleaner"}, unknown(state)).Read(t.Context(), query("", false))
+		got := r.access(clocktesting.NewFakeClock(time.Now())).NewReader(Account{"shop", "cleaner"}, unknown(state)).Read(t.Context(), query("", false))
 		if diff := cmp.Diff(plan.Target{State: state, Detail: "as it was"}, got); diff != "" || len(r.asked) > 0 {
 			t.Errorf("%v: asked for %v (-want +got):\n%s", state, r.asked, diff)
 		}
@@ -198,7 +198,7 @@ func TestReaderOfNamespaces(t *testing.T) {
 			var asked []string
 			q := query("", tc.unseen)
 			q.Namespace, q.Among = "", tc.among
-			got := places(&asked, tc.allow...).Reader(Account{"ops", "cleaner"}, pods{}).Read(t.Context(), q)
+			got := places(&asked, tc.allow...).NewReader(Account{"ops", "cleaner"}, pods{}).Read(t.Context(), q)
 			if got.State != tc.state || got.Detail != tc.detail || (len(got.Objects) > 0) != (tc.state == plan.Complete) {
 				t.Errorf("%s: got %v %q with %d objects, want %v %q", tc.reason, got.State, got.Detail, len(got.Objects), tc.state, tc.detail)
 			}
@@ -214,7 +214,7 @@ func TestAnswersServeForAWhile(t *testing.T) {
 	r := &reviewer{deny: map[string]bool{}}
 	a := r.access(clock)
 	read := func(account Account) plan.TargetState {
-		return a.Reader(account, pods{}).Read(t.Context(), query("", true)).State
+		return a.NewReader(account, pods{}).Read(t.Context(), query("", true)).State
 	}
 	one, other := Account{"shop", "one"}, Account{"shop", "other"}
 	read(one)
@@ -226,36 +226,36 @@ func TestAnswersServeForAWhile(t *testing.T) {
 	if len(r.asked) != 2 {
 		t.Error("the answer for one account served another")
 	}
-	clock.Step(allowedServes + time.Second)
+	clock.Step(allowedTTL + time.Second)
 	r.deny["list"] = true
 	if got := read(one); got != plan.Forbidden {
 		t.Errorf("a right that was taken away still shows objects after a minute: %v", got)
 	}
-	clock.Step(deniedServes + time.Second)
+	clock.Step(deniedTTL + time.Second)
 	delete(r.deny, "list")
 	if got := read(one); got != plan.Complete {
 		t.Errorf("a right that was given is not seen: %v", got)
 	}
-	if got := a.Reader(Account{}, pods{}).Read(t.Context(), query("", true)).State; got != plan.Complete {
+	if got := a.NewReader(Account{}, pods{}).Read(t.Context(), query("", true)).State; got != plan.Complete {
 		t.Errorf("the operator's own: %v", got)
 	}
 }
 
 // TestAnAnswerServesOneQuestion shows that what was answered to one question is the answer to no other.
 func TestAnAnswerServesOneQuestion(t *testing.T) {
-	base := question{account: Account{"shop", "one"}, verb: "get", group: "g", version: "v1", resource: "things", namespace: "shop", object: "a"}
-	for name, other := range map[string]func(q *question){
-		"Account":          func(q *question) { q.account.Name = "other" },
-		"AccountNamespace": func(q *question) { q.account.Namespace = "other" },
-		"Verb":             func(q *question) { q.verb = "list" },
-		"Group":            func(q *question) { q.group = "other" },
-		"Version":          func(q *question) { q.version = "v2" },
-		"Resource":         func(q *question) { q.resource = "others" },
-		"Subresource":      func(q *question) { q.resource = "things/status" },
-		"Namespace":        func(q *question) { q.namespace = "other" },
-		"AllNamespaces":    func(q *question) { q.namespace = "" },
-		"Object":           func(q *question) { q.object = "b" },
-		"AllObjects":       func(q *question) { q.object = "" },
+	base := accessQuestion{account: Account{"shop", "one"}, verb: "get", group: "g", version: "v1", resource: "things", namespace: "shop", object: "a"}
+	for name, other := range map[string]func(q *accessQuestion){
+		"Account":          func(q *accessQuestion) { q.account.Name = "other" },
+		"AccountNamespace": func(q *accessQuestion) { q.account.Namespace = "other" },
+		"Verb":             func(q *accessQuestion) { q.verb = "list" },
+		"Group":            func(q *accessQuestion) { q.group = "other" },
+		"Version":          func(q *accessQuestion) { q.version = "v2" },
+		"Resource":         func(q *accessQuestion) { q.resource = "others" },
+		"Subresource":      func(q *accessQuestion) { q.resource = "things/status" },
+		"Namespace":        func(q *accessQuestion) { q.namespace = "other" },
+		"AllNamespaces":    func(q *accessQuestion) { q.namespace = "" },
+		"Object":           func(q *accessQuestion) { q.object = "b" },
+		"AllObjects":       func(q *accessQuestion) { q.object = "" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
@@ -269,8 +269,8 @@ func TestAnAnswerServesOneQuestion(t *testing.T) {
 			a := NewAccess(client.AuthorizationV1().SubjectAccessReviews(), clocktesting.NewFakeClock(time.Now()))
 			q := base
 			other(&q)
-			may := func(q question) bool {
-				allowed, err := a.may(t.Context(), q)
+			may := func(q accessQuestion) bool {
+				allowed, err := a.isAllowed(t.Context(), q)
 				if err != nil {
 					t.Fatal(err)
 				}

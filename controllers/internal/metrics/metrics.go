@@ -28,24 +28,24 @@ const (
 
 // Metrics are the operator's collectors.
 type Metrics struct {
-	evaluations *prometheus.CounterVec
-	took        prometheus.Histogram
-	deletions   *prometheus.CounterVec
-	actions     *prometheus.CounterVec
-	delay       prometheus.Histogram
-	pending     *prometheus.GaugeVec
-	failing     *prometheus.GaugeVec
-	runs        *prometheus.CounterVec
-	deliveries  *prometheus.CounterVec
-	woken       prometheus.Counter
-	informers   prometheus.Gauge
-	objects     prometheus.Gauge
-	panics      prometheus.Counter
+	evaluations    *prometheus.CounterVec
+	evaluationTime prometheus.Histogram
+	deletions      *prometheus.CounterVec
+	actions        *prometheus.CounterVec
+	delay          prometheus.Histogram
+	pending        *prometheus.GaugeVec
+	failing        *prometheus.GaugeVec
+	runs           *prometheus.CounterVec
+	deliveries     *prometheus.CounterVec
+	woken          prometheus.Counter
+	informers      prometheus.Gauge
+	objects        prometheus.Gauge
+	panics         prometheus.Counter
 
-	mu    sync.Mutex
-	names map[names]bool
-	of    map[string]int // how many of names are in a namespace
-	items map[types.NamespacedName]items
+	mu               sync.Mutex
+	names            map[names]bool
+	namesInNamespace map[string]int // how many of names are in a namespace
+	items            map[types.NamespacedName]items
 }
 
 // names are those that labels tell apart. The namespace of a ClusterCleaner is empty.
@@ -60,11 +60,11 @@ type items struct {
 // New makes the collectors and registers them.
 func New(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
-		names: map[names]bool{}, of: map[string]int{}, items: map[types.NamespacedName]items{},
+		names: map[names]bool{}, namesInNamespace: map[string]int{}, items: map[types.NamespacedName]items{},
 		evaluations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cleaner_evaluations_total", Help: "Evaluations of Cleaners, by verdict.",
 		}, []string{"verdict"}),
-		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+		evaluationTime: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "cleaner_evaluation_duration_seconds", Help: "Duration of an evaluation.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
 		}),
@@ -104,7 +104,7 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		}),
 	}
 	for _, c := range []prometheus.Collector{
-		m.evaluations, m.took, m.deletions, m.actions, m.delay, m.pending, m.failing, m.runs, m.deliveries, m.woken, m.informers, m.objects, m.panics,
+		m.evaluations, m.evaluationTime, m.deletions, m.actions, m.delay, m.pending, m.failing, m.runs, m.deliveries, m.woken, m.informers, m.objects, m.panics,
 	} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("cannot register a metric: %w", err)
@@ -113,13 +113,13 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// Handler gives the metrics of a registry, in the form that the caller asks for.
-func Handler(g prometheus.Gatherer) http.Handler {
+// NewHandler gives the metrics of a registry, in the form that the caller asks for.
+func NewHandler(g prometheus.Gatherer) http.Handler {
 	return promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
 }
 
-// ClockSkew registers a gauge of how far the clocks are apart.
-func ClockSkew(r prometheus.Registerer, skew func() time.Duration) error {
+// RegisterClockSkew registers a gauge of how far the clocks are apart.
+func RegisterClockSkew(r prometheus.Registerer, skew func() time.Duration) error {
 	g := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "cleaner_clock_skew_seconds", Help: "How far the API server's clock is ahead of the operator's, by the Date of its answers; negative when it is behind.",
 	}, func() float64 { return skew().Seconds() })
@@ -129,45 +129,45 @@ func ClockSkew(r prometheus.Registerer, skew func() time.Duration) error {
 	return nil
 }
 
-// Evaluated counts an evaluation, and how long it took.
-func (m *Metrics) Evaluated(verdict string, took time.Duration) {
+// ObserveEvaluation counts an evaluation, and how long it took.
+func (m *Metrics) ObserveEvaluation(verdict string, took time.Duration) {
 	m.evaluations.WithLabelValues(verdict).Inc()
-	m.took.Observe(took.Seconds())
+	m.evaluationTime.Observe(took.Seconds())
 }
 
-// Deleted counts a DELETE.
-func (m *Metrics) Deleted(group, resource, result string) {
+// CountDeletion counts a DELETE.
+func (m *Metrics) CountDeletion(group, resource, result string) {
 	m.deletions.WithLabelValues(group, resource, result).Inc()
 }
 
-// Acted counts an action. Of a Cleaner that cleans once, there is one name for each thing that is cleaned: key and rule
+// CountAction counts an action. Of a Cleaner that cleans once, there is one name for each thing that is cleaned: key and rule
 // are empty then.
-func (m *Metrics) Acted(key types.NamespacedName, rule, verb, result string) {
+func (m *Metrics) CountAction(key types.NamespacedName, rule, verb, result string) {
 	m.mu.Lock()
-	defer m.mu.Unlock() // also while it is counted: Forget takes away what is counted under a name
-	n := m.bounded(names{key.Namespace, key.Name, rule})
+	defer m.mu.Unlock() // also while it is counted: ForgetCleaner takes away what is counted under a name
+	n := m.boundNames(names{key.Namespace, key.Name, rule})
 	m.actions.WithLabelValues(n.namespace, n.cleaner, n.rule, verb, result).Inc()
 }
 
-// Delayed says how long after it was decided an object was deleted or evicted.
-func (m *Metrics) Delayed(by time.Duration) { m.delay.Observe(by.Seconds()) }
+// ObserveDelay says how long after it was decided an object was deleted or evicted.
+func (m *Metrics) ObserveDelay(by time.Duration) { m.delay.Observe(by.Seconds()) }
 
-// Items says how many items of a Cleaner wait, and of how many an expression gives an error. It holds until it is said
-// again, or Forget is called.
-func (m *Metrics) Items(key types.NamespacedName, pending, failing int) {
+// SetItems says how many items of a Cleaner wait, and of how many an expression gives an error. It holds until it is said
+// again, or ForgetCleaner is called.
+func (m *Metrics) SetItems(key types.NamespacedName, pending, failing int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.count(key, pending, failing)
+	m.setItemsLocked(key, pending, failing)
 }
 
-func (m *Metrics) count(key types.NamespacedName, pending, failing int) {
+func (m *Metrics) setItemsLocked(key types.NamespacedName, pending, failing int) {
 	was, counted := m.items[key]
 	if was.pending == pending && was.failing == failing {
 		return
 	}
 	now := items{pending, failing, was.as}
 	if !counted {
-		now.as = m.bounded(names{namespace: key.Namespace, cleaner: key.Name})
+		now.as = m.boundNames(names{namespace: key.Namespace, cleaner: key.Name})
 	}
 	m.pending.WithLabelValues(now.as.namespace, now.as.cleaner).Add(float64(pending - was.pending))
 	m.failing.WithLabelValues(now.as.namespace, now.as.cleaner).Add(float64(failing - was.failing))
@@ -177,18 +177,18 @@ func (m *Metrics) count(key types.NamespacedName, pending, failing int) {
 	}
 }
 
-// Forget drops what was said of a Cleaner that is gone, and makes room for other names.
-func (m *Metrics) Forget(key types.NamespacedName) {
+// ForgetCleaner drops what was said of a Cleaner that is gone, and makes room for other names.
+func (m *Metrics) ForgetCleaner(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.count(key, 0, 0)
+	m.setItemsLocked(key, 0, 0)
 	for n := range m.names {
 		if n.namespace != key.Namespace || n.cleaner != key.Name {
 			continue
 		}
 		delete(m.names, n)
-		if m.of[n.namespace]--; m.of[n.namespace] == 0 {
-			delete(m.of, n.namespace)
+		if m.namesInNamespace[n.namespace]--; m.namesInNamespace[n.namespace] == 0 {
+			delete(m.namesInNamespace, n.namespace)
 		}
 		labels := prometheus.Labels{"namespace": n.namespace, "cleaner": n.cleaner}
 		m.actions.DeletePartialMatch(labels)
@@ -197,37 +197,37 @@ func (m *Metrics) Forget(key types.NamespacedName) {
 	}
 }
 
-// bounded are names that labels may carry.
-func (m *Metrics) bounded(n names) names {
+// boundNames returns names that labels may carry.
+func (m *Metrics) boundNames(n names) names {
 	switch {
 	case n.cleaner == "":
 		return names{}
 	case m.names[n]:
 		return n
-	case m.of[n.namespace] >= maxNamesOfNamespace:
+	case m.namesInNamespace[n.namespace] >= maxNamesOfNamespace:
 		return names{n.namespace, others, others}
 	case len(m.names) >= maxNames:
 		return names{others, others, others}
 	}
 	m.names[n] = true
-	m.of[n.namespace]++
+	m.namesInNamespace[n.namespace]++
 	return n
 }
 
-// Finished counts a run.
-func (m *Metrics) Finished(result string) { m.runs.WithLabelValues(result).Inc() }
+// CountRun counts a run.
+func (m *Metrics) CountRun(result string) { m.runs.WithLabelValues(result).Inc() }
 
-// Delivery counts an attempt to deliver an event.
-func (m *Metrics) Delivery(result string) { m.deliveries.WithLabelValues(result).Inc() }
+// CountDelivery counts an attempt to deliver an event.
+func (m *Metrics) CountDelivery(result string) { m.deliveries.WithLabelValues(result).Inc() }
 
-// Watching says how many watches there are, and how many objects they hold.
-func (m *Metrics) Watching(informers, objects int) {
+// SetWatchCounts says how many watches there are, and how many objects they hold.
+func (m *Metrics) SetWatchCounts(informers, objects int) {
 	m.informers.Set(float64(informers))
 	m.objects.Set(float64(objects))
 }
 
-// Woke counts Cleaners that a watch has woken.
-func (m *Metrics) Woke(n int) { m.woken.Add(float64(n)) }
+// CountWakeups counts Cleaners that a watch has woken.
+func (m *Metrics) CountWakeups(n int) { m.woken.Add(float64(n)) }
 
-// Panicked counts a panic that was contained.
-func (m *Metrics) Panicked() { m.panics.Inc() }
+// CountPanic counts a panic that was contained.
+func (m *Metrics) CountPanic() { m.panics.Inc() }

@@ -20,24 +20,24 @@ func TestMetricsSayWhatWasCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Evaluated("Wait", 3*time.Millisecond)
-	m.Acted(types.NamespacedName{}, "", "delete", "done")
-	m.Delayed(2 * time.Second)
+	m.ObserveEvaluation("Wait", 3*time.Millisecond)
+	m.CountAction(types.NamespacedName{}, "", "delete", "done")
+	m.ObserveDelay(2 * time.Second)
 	shop, stock := types.NamespacedName{Namespace: "shop", Name: "orphans"}, types.NamespacedName{Namespace: "stock", Name: "orphans"}
-	m.Acted(shop, "unowned", "evict", "refused")
-	m.Acted(stock, "unowned", "evict", "refused")
-	m.Items(shop, 4, 1)
-	m.Items(stock, 3, 0)
-	m.Items(shop, 2, 1)
-	m.Forget(stock)
-	m.Deleted("", "pods", "deleted")
-	m.Deleted("", "pods", "deleted")
-	m.Finished("Completed")
-	m.Delivery("delivered")
-	m.Watching(2, 30)
-	m.Woke(3)
-	m.Panicked()
-	if err := ClockSkew(r, func() time.Duration { return -1500 * time.Millisecond }); err != nil {
+	m.CountAction(shop, "unowned", "evict", "refused")
+	m.CountAction(stock, "unowned", "evict", "refused")
+	m.SetItems(shop, 4, 1)
+	m.SetItems(stock, 3, 0)
+	m.SetItems(shop, 2, 1)
+	m.ForgetCleaner(stock)
+	m.CountDeletion("", "pods", "deleted")
+	m.CountDeletion("", "pods", "deleted")
+	m.CountRun("Completed")
+	m.CountDelivery("delivered")
+	m.SetWatchCounts(2, 30)
+	m.CountWakeups(3)
+	m.CountPanic()
+	if err := RegisterClockSkew(r, func() time.Duration { return -1500 * time.Millisecond }); err != nil {
 		t.Fatal(err)
 	}
 	want := `
@@ -117,7 +117,7 @@ cleaner_watches 2
 	if _, err := New(r); err == nil {
 		t.Error("registering twice is no error")
 	}
-	if err := ClockSkew(r, func() time.Duration { return 0 }); err == nil {
+	if err := RegisterClockSkew(r, func() time.Duration { return 0 }); err == nil {
 		t.Error("registering twice is no error")
 	}
 }
@@ -159,12 +159,12 @@ func TestOneNamespaceDoesNotPushNamesOfOthersOut(t *testing.T) {
 		return types.NamespacedName{Namespace: "flood", Name: fmt.Sprint("c-", i)}
 	}
 	for i := range many {
-		m.Acted(flood(i), "r", "delete", "done")
-		m.Items(flood(i), 1, 1)
+		m.CountAction(flood(i), "r", "delete", "done")
+		m.SetItems(flood(i), 1, 1)
 	}
 	shop := types.NamespacedName{Namespace: "shop", Name: "orphans"}
-	m.Acted(shop, "r", "delete", "done")
-	m.Items(shop, 2, 2)
+	m.CountAction(shop, "r", "delete", "done")
+	m.SetItems(shop, 2, 2)
 	for _, metric := range []string{"cleaner_actions_total", "cleaner_pending_items", "cleaner_failing_items"} {
 		by, _ := seriesOf(t, r, metric)
 		if by["flood"] > maxNamesOfNamespace+1 || by["shop"] != 1 {
@@ -178,12 +178,12 @@ func TestOneNamespaceDoesNotPushNamesOfOthersOut(t *testing.T) {
 		t.Errorf("%v items of another namespace wait, want 2", n)
 	}
 	for i := range many {
-		m.Forget(flood(i))
+		m.ForgetCleaner(flood(i))
 	}
 	if n := testutil.ToFloat64(m.pending.WithLabelValues("flood", others)); n != 0 {
 		t.Errorf("%v items of Cleaners that are gone wait", n)
 	}
-	m.Acted(flood(many), "r", "delete", "done")
+	m.CountAction(flood(many), "r", "delete", "done")
 	if by, _ := seriesOf(t, r, "cleaner_actions_total"); by["flood"] != 2 { // this one, and the others
 		t.Errorf("names of Cleaners that are gone take room: %v", by)
 	}
@@ -196,8 +196,8 @@ func TestNamesAreBoundedInAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 * maxNames {
-		m.Acted(types.NamespacedName{Namespace: fmt.Sprint("ns-", i), Name: "c"}, "r", "delete", "done")
-		m.Items(types.NamespacedName{Namespace: fmt.Sprint("ns-", i), Name: "c"}, 1, 1)
+		m.CountAction(types.NamespacedName{Namespace: fmt.Sprint("ns-", i), Name: "c"}, "r", "delete", "done")
+		m.SetItems(types.NamespacedName{Namespace: fmt.Sprint("ns-", i), Name: "c"}, 1, 1)
 	}
 	for _, name := range []string{"cleaner_actions_total", "cleaner_pending_items", "cleaner_failing_items"} {
 		if n, err := testutil.GatherAndCount(r, name); err != nil || n > maxNames+1 {

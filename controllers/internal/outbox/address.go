@@ -61,52 +61,52 @@ var (
 	errUnknownCluster = errors.New("the cluster's own addresses are not known")
 )
 
-// scope says which addresses the sinks of some Cleaners may have.
-type scope struct {
+// dialPolicy says which addresses the sinks of some Cleaners may have.
+type dialPolicy struct {
 	Policy
-	// tenants says that these Cleaners are written by people of one namespace: private addresses are refused, except those
+	// forTenants says that these Cleaners are written by people of one namespace: private addresses are refused, except those
 	// in a range of Allow that is a part of the private one, and so are the cluster's own.
-	tenants bool
-	// own are the addresses of the API server and the nodes, for tenants.
-	own map[netip.Addr]bool
+	forTenants bool
+	// clusterAddresses are the addresses of the API server and the nodes, for tenants.
+	clusterAddresses map[netip.Addr]bool
 }
 
-// control refuses a connection by the address that it is about to be made to, whatever name was resolved to it.
-func (s scope) control(_, address string, _ syscall.RawConn) error {
+// checkAddress refuses a connection by the address that it is about to be made to, whatever name was resolved to it.
+func (s dialPolicy) checkAddress(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
-	if err != nil || !s.permits(to.Addr()) {
+	if err != nil || !s.allowsAddress(to.Addr()) {
 		return errRefused
 	}
 	return nil
 }
 
-func (s scope) permits(addr netip.Addr) bool {
-	addr = canonical(addr)
-	for _, form := range append(embedded(addr), addr) {
-		if holds(s.Deny, form) || s.never(form) || s.tenants && s.foreign(form) {
+func (s dialPolicy) allowsAddress(addr netip.Addr) bool {
+	addr = normalizeAddress(addr)
+	for _, form := range append(extractIPv4(addr), addr) {
+		if containsAddress(s.Deny, form) || s.isNeverAllowed(form) || s.forTenants && s.isDeniedToTenants(form) {
 			return false
 		}
 	}
-	return len(s.Allow) == 0 || holds(s.Allow, addr)
+	return len(s.Allow) == 0 || containsAddress(s.Allow, addr)
 }
 
-// never says that no configuration permits the address.
-func (s scope) never(addr netip.Addr) bool {
+// isNeverAllowed says that no configuration permits the address.
+func (s dialPolicy) isNeverAllowed(addr netip.Addr) bool {
 	if addr.IsLoopback() {
 		return !s.AllowLoopback
 	}
-	return addr.IsUnspecified() || addr.IsLinkLocalUnicast() || addr.IsMulticast() || holds(special(), addr)
+	return addr.IsUnspecified() || addr.IsLinkLocalUnicast() || addr.IsMulticast() || containsAddress(specialPrefixes(), addr)
 }
 
-// foreign says that the address is no matter of a tenant: the cluster's own, or private and not allowed.
-func (s scope) foreign(addr netip.Addr) bool {
+// isDeniedToTenants says that the address is no matter of a tenant: the cluster's own, or private and not allowed.
+func (s dialPolicy) isDeniedToTenants(addr netip.Addr) bool {
 	switch {
-	case addr.IsLoopback(): // never has decided on it; on one machine the API server has the same
+	case addr.IsLoopback(): // isNeverAllowed has decided on it; on one machine the API server has the same
 		return false
-	case s.own[addr]:
+	case s.clusterAddresses[addr]:
 		return true
 	}
-	for _, p := range private() {
+	for _, p := range privatePrefixes() {
 		opened := func(a netip.Prefix) bool { return a.Contains(addr) && a.Bits() >= p.Bits() }
 		if p.Contains(addr) && !slices.ContainsFunc(s.Allow, opened) { // 0.0.0.0/0 allows what is public, and opens nothing
 			return true
@@ -115,11 +115,11 @@ func (s scope) foreign(addr netip.Addr) bool {
 	return false
 }
 
-// canonical is an address in the one form that others are compared with.
-func canonical(addr netip.Addr) netip.Addr { return addr.WithZone("").Unmap() }
+// normalizeAddress returns an address in the one form that others are compared with.
+func normalizeAddress(addr netip.Addr) netip.Addr { return addr.WithZone("").Unmap() }
 
-// private are the addresses that mean somebody else in each network: Pods, Services, and machines of the same network.
-func private() []netip.Prefix {
+// privatePrefixes are the addresses that mean somebody else in each network: Pods, Services, and machines of the same network.
+func privatePrefixes() []netip.Prefix {
 	return []netip.Prefix{
 		netip.MustParsePrefix("10.0.0.0/8"),
 		netip.MustParsePrefix("172.16.0.0/12"),
@@ -133,8 +133,8 @@ func private() []netip.Prefix {
 	}
 }
 
-// special are the addresses that netip has no name for and that no sink has.
-func special() []netip.Prefix {
+// specialPrefixes are the addresses that netip has no name for and that no sink has.
+func specialPrefixes() []netip.Prefix {
 	return []netip.Prefix{
 		netip.MustParsePrefix("0.0.0.0/8"),          // "this host"
 		netip.MustParsePrefix("255.255.255.255/32"), // broadcast
@@ -151,8 +151,8 @@ func special() []netip.Prefix {
 	}
 }
 
-// embedded are the IPv4 addresses that an IPv6 address can stand for.
-func embedded(addr netip.Addr) []netip.Addr {
+// extractIPv4 returns the IPv4 addresses that an IPv6 address can stand for.
+func extractIPv4(addr netip.Addr) []netip.Addr {
 	if addr.Is4() || addr.IsLoopback() || addr.IsUnspecified() {
 		return nil
 	}
@@ -175,6 +175,6 @@ func embedded(addr netip.Addr) []netip.Addr {
 	return all
 }
 
-func holds(prefixes []netip.Prefix, addr netip.Addr) bool {
+func containsAddress(prefixes []netip.Prefix, addr netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
 }

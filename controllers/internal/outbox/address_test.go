@@ -10,9 +10,9 @@ import (
 )
 
 func TestPermits(t *testing.T) {
-	var usual scope
-	loopback := scope{Policy: Policy{AllowLoopback: true}}
-	narrow := scope{Policy: Policy{
+	var usual dialPolicy
+	loopback := dialPolicy{Policy: Policy{AllowLoopback: true}}
+	narrow := dialPolicy{Policy: Policy{
 		Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("64:ff9b::/96")},
 		Deny:  []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")},
 	}}
@@ -20,13 +20,13 @@ func TestPermits(t *testing.T) {
 	for _, addr := range []string{"10.96.0.1", "10.5.0.1", "34.1.2.3", "2001:db8::1", "127.0.0.1", "127.0.0.9"} {
 		own[netip.MustParseAddr(addr)] = true
 	}
-	tenant := scope{tenants: true, own: own}
-	inside := scope{Policy: Policy{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("34.0.0.0/8"), netip.MustParsePrefix("64:ff9b::/96")}}, tenants: true, own: own}
-	wide := scope{Policy: Policy{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0"), netip.MustParsePrefix("10.96.0.0/12")}}, tenants: true, own: own}
-	here := scope{Policy: Policy{AllowLoopback: true}, tenants: true, own: own}
+	tenant := dialPolicy{forTenants: true, clusterAddresses: own}
+	inside := dialPolicy{Policy: Policy{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("34.0.0.0/8"), netip.MustParsePrefix("64:ff9b::/96")}}, forTenants: true, clusterAddresses: own}
+	wide := dialPolicy{Policy: Policy{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0"), netip.MustParsePrefix("10.96.0.0/12")}}, forTenants: true, clusterAddresses: own}
+	here := dialPolicy{Policy: Policy{AllowLoopback: true}, forTenants: true, clusterAddresses: own}
 	cases := map[string]struct {
 		reason string
-		policy scope
+		policy dialPolicy
 		want   bool
 		addrs  string
 	}{
@@ -64,11 +64,11 @@ func TestPermits(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			for _, addr := range strings.Fields(tc.addrs) {
-				if got := tc.policy.permits(netip.MustParseAddr(addr)); got != tc.want {
+				if got := tc.policy.allowsAddress(netip.MustParseAddr(addr)); got != tc.want {
 					t.Errorf("%s: permits(%s) = %v", tc.reason, addr, got)
 				}
 				to := netip.AddrPortFrom(netip.MustParseAddr(addr), 80).String()
-				if err := tc.policy.control("tcp", to, nil); (err == nil) != tc.want {
+				if err := tc.policy.checkAddress("tcp", to, nil); (err == nil) != tc.want {
 					t.Errorf("%s: control(%q) = %v", tc.reason, to, err)
 				}
 			}
@@ -78,7 +78,7 @@ func TestPermits(t *testing.T) {
 
 func TestControlRefusesWhatIsNoAddress(t *testing.T) {
 	for _, address := range []string{"", "localhost:80", "/var/run/docker.sock", "10.0.0.1"} {
-		if err := (scope{}).control("tcp", address, nil); err == nil {
+		if err := (dialPolicy{}).checkAddress("tcp", address, nil); err == nil {
 			t.Errorf("%q was permitted", address)
 		}
 	}

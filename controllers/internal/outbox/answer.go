@@ -72,10 +72,10 @@ func (f Failure) String() string {
 	}
 }
 
-func noAnswer(cause string) Failure { return Failure{Class: ClassNoAnswer, Cause: cause} }
+func newNoAnswer(cause string) Failure { return Failure{Class: ClassNoAnswer, Cause: cause} }
 
-// permanent says that the sink, asked again, would most likely say the same: only a person can change that.
-func (f Failure) permanent() bool {
+// isPermanent says that the sink, asked again, would most likely say the same: only a person can change that.
+func (f Failure) isPermanent() bool {
 	switch f.Class {
 	case ClassInvalidSink, ClassInvalidRun:
 		return true
@@ -97,18 +97,18 @@ const (
 	maxRetryAfter  = time.Hour
 )
 
-// backoff is how long to wait after the given number of failed attempts, of which the last one ended with f, when the
+// computeBackoff returns how long to wait after the given number of failed attempts, of which the last one ended with f, when the
 // sink asked for the given time.
-func backoff(attempts int, f Failure, asked time.Duration) time.Duration {
+func computeBackoff(attempts int, f Failure, asked time.Duration) time.Duration {
 	wait := permanentRetry
-	if !f.permanent() {
+	if !f.isPermanent() {
 		wait = min(firstRetry<<min(attempts-1, 16), maxRetry)
 	}
 	return max(wait, min(asked, maxRetryAfter))
 }
 
-// retryAfter reads the header of this name: seconds, or a date. Anything else is no time at all.
-func retryAfter(h http.Header, now time.Time) time.Duration {
+// parseRetryAfter reads the header of this name: seconds, or a date. Anything else is no time at all.
+func parseRetryAfter(h http.Header, now time.Time) time.Duration {
 	value := h.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil {
 		return time.Duration(seconds) * time.Second
@@ -119,8 +119,8 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// classify says why no answer came.
-func classify(err error) Failure {
+// classifyError says why no answer came.
+func classifyError(err error) Failure {
 	var (
 		timeout     net.Error
 		dns         *net.DNSError
@@ -130,17 +130,17 @@ func classify(err error) Failure {
 	)
 	switch {
 	case errors.Is(err, errRefused):
-		return noAnswer(CauseRefusedAddress)
+		return newNoAnswer(CauseRefusedAddress)
 	case errors.Is(err, errUnknownCluster):
-		return noAnswer(CauseUnknownCluster)
+		return newNoAnswer(CauseUnknownCluster)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return noAnswer(CauseTimeout)
+		return newNoAnswer(CauseTimeout)
 	case errors.As(err, &dns):
-		return noAnswer(CauseUnknownHost)
+		return newNoAnswer(CauseUnknownHost)
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &certificate), errors.As(err, &record),
 		errors.As(err, &op) && op.Op == "remote error": // an alert, as crypto/tls gives it
-		return noAnswer(CauseTLS)
+		return newNoAnswer(CauseTLS)
 	default:
-		return noAnswer(CauseConnection)
+		return newNoAnswer(CauseConnection)
 	}
 }

@@ -33,11 +33,11 @@ func TestBackoff(t *testing.T) {
 		"Tenth":          {"doubled", 10, busy, 0, 512 * time.Second},
 		"Eleventh":       {"at most ten minutes", 11, busy, 0, 10 * time.Minute},
 		"Millionth":      {"no overflow", 1_000_000, busy, 0, 10 * time.Minute},
-		"Timeout":        {"like a busy sink", 3, noAnswer(CauseTimeout), 0, 4 * time.Second},
+		"Timeout":        {"like a busy sink", 3, newNoAnswer(CauseTimeout), 0, 4 * time.Second},
 		"Permanent":      {"hourly from the first", 1, gone, 0, time.Hour},
 		"InvalidSink":    {"hourly", 1, Failure{Class: ClassInvalidSink}, 0, time.Hour},
 		"InvalidRun":     {"hourly", 1, Failure{Class: ClassInvalidRun}, 0, time.Hour},
-		"RefusedAddress": {"a name may come to stand for another one", 1, noAnswer(CauseRefusedAddress), 0, time.Second},
+		"RefusedAddress": {"a name may come to stand for another one", 1, newNoAnswer(CauseRefusedAddress), 0, time.Second},
 		"Asked":          {"the sink knows better", 1, busy, 90 * time.Second, 90 * time.Second},
 		"AskedTooLong":   {"but no more than an hour", 1, busy, 48 * time.Hour, time.Hour},
 		"AskedSooner":    {"a sink cannot ask for a flood", 5, busy, time.Second, 16 * time.Second},
@@ -45,7 +45,7 @@ func TestBackoff(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, backoff(tc.attempts, tc.failure, tc.asked)); diff != "" {
+			if diff := cmp.Diff(tc.want, computeBackoff(tc.attempts, tc.failure, tc.asked)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -59,7 +59,7 @@ func TestPermanent(t *testing.T) {
 			continue // delivered
 		}
 		want := (status/100 == 3 || status/100 == 4) && !temporary[status]
-		if got := (Failure{Class: ClassAnswered, Status: status}).permanent(); got != want {
+		if got := (Failure{Class: ClassAnswered, Status: status}).isPermanent(); got != want {
 			t.Errorf("%d: permanent = %v", status, got)
 		}
 	}
@@ -86,7 +86,7 @@ func TestRetryAfter(t *testing.T) {
 			if tc.value != "" {
 				h.Set("Retry-After", tc.value)
 			}
-			if diff := cmp.Diff(tc.want, retryAfter(h, now)); diff != "" {
+			if diff := cmp.Diff(tc.want, parseRetryAfter(h, now)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -116,7 +116,7 @@ func TestClassify(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(noAnswer(tc.want), classify(tc.err)); diff != "" {
+			if diff := cmp.Diff(newNoAnswer(tc.want), classifyError(tc.err)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -125,7 +125,7 @@ func TestClassify(t *testing.T) {
 
 func TestFailureString(t *testing.T) {
 	want := []string{"", "no answer", "no answer", "answered 503"}
-	got := []string{Failure{}.String(), noAnswer(CauseTimeout).String(), noAnswer(CauseRefusedAddress).String(), Failure{Class: ClassAnswered, Status: 503}.String()}
+	got := []string{Failure{}.String(), newNoAnswer(CauseTimeout).String(), newNoAnswer(CauseRefusedAddress).String(), Failure{Class: ClassAnswered, Status: 503}.String()}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

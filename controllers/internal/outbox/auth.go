@@ -41,19 +41,19 @@ const (
 	headerSignature = "Webhook-Signature"
 )
 
-// authenticate makes the headers of one attempt that show a sink who has sent it, with the value as it is in its Secret now.
+// buildAuthHeader makes the headers of one attempt that show a sink who has sent it, with the value as it is in its Secret now.
 // Errors are for the author of the Cleaner, and never hold the value.
-func (s *Sender) authenticate(ctx context.Context, d *delivery, sink Sink, e cloudevents.Event) (http.Header, error) {
+func (s *Sender) buildAuthHeader(ctx context.Context, d *delivery, sink Sink, e cloudevents.Event) (http.Header, error) {
 	if sink.Auth == (v1alpha1.ClusterSinkAuth{}) {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.total)
+	ctx, cancel := context.WithTimeout(ctx, s.secretTimeout)
 	defer cancel()
-	value, err := s.secret(ctx, d.key, d.uid, sink)
+	value, err := s.readSecret(ctx, d.key, d.uid, sink)
 	if err != nil {
 		return nil, err
 	}
-	value, err = usable(value)
+	value, err = parseSecretValue(value)
 	if err != nil {
 		ref := sink.Auth.SecretRef
 		return nil, fmt.Errorf("the value of key %q in Secret %q %w", ref.Key, ref.Name, err)
@@ -62,14 +62,14 @@ func (s *Sender) authenticate(ctx context.Context, d *delivery, sink Sink, e clo
 	case v1alpha1.SinkAuthBearer:
 		return http.Header{"Authorization": {"Bearer " + string(value)}}, nil
 	case v1alpha1.SinkAuthHMAC:
-		return sign(value, e.ID(), s.clock.Now(), e.Data())
+		return signWebhook(value, e.ID(), s.clock.Now(), e.Data())
 	default:
 		return nil, fmt.Errorf("%q is no type of cloudEventSinkAuth", sink.Auth.Type)
 	}
 }
 
-// usable is a value without the newline at its end, or why it cannot be used: it goes into a header.
-func usable(value []byte) ([]byte, error) {
+// parseSecretValue returns a value without the newline at its end, or why it cannot be used: it goes into a header.
+func parseSecretValue(value []byte) ([]byte, error) {
 	value = bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r"))
 	switch {
 	case len(value) == 0:
@@ -82,8 +82,8 @@ func usable(value []byte) ([]byte, error) {
 	return value, nil
 }
 
-// sign makes the headers of Standard Webhooks. What is signed is the event's id, the time and the body, with dots between.
-func sign(value []byte, id string, at time.Time, body []byte) (http.Header, error) {
+// signWebhook makes the headers of Standard Webhooks. What is signed is the event's id, the time and the body, with dots between.
+func signWebhook(value []byte, id string, at time.Time, body []byte) (http.Header, error) {
 	key := value
 	if encoded, ok := bytes.CutPrefix(value, []byte(secretPrefix)); ok {
 		var err error

@@ -42,10 +42,10 @@ func (v *vault) read(_ context.Context, _ types.NamespacedName, _ types.UID, s S
 	return []byte(v.value), v.err
 }
 
-func (v *vault) open(o *Options, _ *timeouts) { o.Secret = v.read }
+func (v *vault) open(o *Options, _ *timeouts) { o.ReadSecret = v.read }
 
 func (b *bench) sendWith(t v1alpha1.SinkAuthType, name, url string) {
-	b.Send(key(name), identity(name), guarded(t, url), finished(1))
+	b.QueueDelivery(key(name), identity(name), guarded(t, url), finished(1))
 }
 
 // guarded is a sink that is shown the value of a Secret.
@@ -123,7 +123,7 @@ func TestHMAC(t *testing.T) {
 
 // The example that Standard Webhooks give, with a key as they write it.
 func TestSignIsThatOfStandardWebhooks(t *testing.T) {
-	got, err := sign([]byte("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
+	got, err := signWebhook([]byte("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
 	want := http.Header{
 		"Webhook-Id": {"msg_p5jXN8AQM9LWM0D4loKWxJek"}, "Webhook-Timestamp": {"1614265330"},
 		"Webhook-Signature": {"v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="},
@@ -171,7 +171,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 			t.Run(name+string(kind), func(t *testing.T) {
 				receiver := sink.Start(t)
 				log := &failures{told: make(chan Failure, 100)}
-				b := start(t, (&vault{value: tc.value}).open, func(o *Options, _ *timeouts) { o.Failed = log.record })
+				b := start(t, (&vault{value: tc.value}).open, func(o *Options, _ *timeouts) { o.AttemptFailed = log.record })
 				b.sendWith(kind, "c", receiver.URL)
 				b.attempted("c")
 				want := tc.want
@@ -235,7 +235,7 @@ func TestWaitsForTheSecret(t *testing.T) {
 func TestAnotherSecretIsTriedAtOnce(t *testing.T) {
 	receiver := sink.Start(t)
 	b := start(t, func(o *Options, _ *timeouts) {
-		o.Secret = func(_ context.Context, _ types.NamespacedName, _ types.UID, s Sink) ([]byte, error) {
+		o.ReadSecret = func(_ context.Context, _ types.NamespacedName, _ types.UID, s Sink) ([]byte, error) {
 			if s.Auth.SecretRef.Name != "other" {
 				return nil, errors.New("it is missing")
 			}
@@ -246,7 +246,7 @@ func TestAnotherSecretIsTriedAtOnce(t *testing.T) {
 	b.attempted("c")
 	other := guarded(v1alpha1.SinkAuthBearer, receiver.URL)
 	other.Auth.SecretRef.Name = "other"
-	b.Send(key("c"), identity("c"), other, finished(1))
+	b.QueueDelivery(key("c"), identity("c"), other, finished(1))
 	b.attempted("c")
 	b.want("c", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
 }

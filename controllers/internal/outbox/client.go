@@ -27,23 +27,23 @@ const maxAnswer = 64 << 10
 // timeouts bound one attempt. They pass by the wall clock, as the network does.
 type timeouts struct {
 	connect, header, total time.Duration
-	// conceal is how long after its begin an attempt without an answer is shown: what it tells is the same whatever
+	// concealFor is how long after its begin an attempt without an answer is shown: what it tells is the same whatever
 	// happened.
-	conceal time.Duration
+	concealFor time.Duration
 }
 
 // newClient makes the HTTP client of all attempts for tenants, or for those who run the cluster. Each attempt has a
 // connection of its own, so that each is judged by the address that the sink's name stands for now.
 func newClient(o Options, t timeouts, tenants bool) *http.Client {
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-		permitted := scope{Policy: o.Policy, tenants: tenants}
-		if tenants && o.Cluster != nil {
+		permitted := dialPolicy{Policy: o.Policy, forTenants: tenants}
+		if tenants && o.ClusterAddresses != nil {
 			var err error
-			if permitted.own, err = o.Cluster(ctx); err != nil {
+			if permitted.clusterAddresses, err = o.ClusterAddresses(ctx); err != nil {
 				return nil, fmt.Errorf("%w: %w", errUnknownCluster, err)
 			}
 		}
-		dialer := &net.Dialer{Timeout: t.connect, Control: permitted.control, Resolver: o.Resolver}
+		dialer := &net.Dialer{Timeout: t.connect, Control: permitted.checkAddress, Resolver: o.Resolver}
 		return dialer.DialContext(ctx, network, address)
 	}
 	return &http.Client{
@@ -61,8 +61,8 @@ func newClient(o Options, t timeouts, tenants bool) *http.Client {
 	}
 }
 
-// post sends the event in the binary mode of CloudEvents over HTTP, with more headers, and gives the answer's status code and header.
-func post(ctx context.Context, client *http.Client, sink string, auth http.Header, e cloudevents.Event) (int, http.Header, error) {
+// postEvent sends the event in the binary mode of CloudEvents over HTTP, with more headers, and gives the answer's status code and header.
+func postEvent(ctx context.Context, client *http.Client, sink string, auth http.Header, e cloudevents.Event) (int, http.Header, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, sink, nil)
 	if err != nil {
 		return 0, nil, fmt.Errorf("cannot make a request: %w", err)

@@ -43,10 +43,10 @@ type Cluster struct {
 	clock    clock.PassiveClock
 	warn     func(what string, err error)
 
-	turn   chan struct{} // held by whoever reads
-	known  map[netip.Addr]bool
-	readAt time.Time
-	warned map[string]bool
+	readLock  chan struct{} // held by whoever reads
+	addresses map[netip.Addr]bool
+	readAt    time.Time
+	warned    map[string]bool
 }
 
 // NewCluster makes a Cluster that has read nothing yet. warn is told, once for each, what may not be read: those addresses
@@ -59,13 +59,13 @@ func NewCluster(config *rest.Config, c clock.PassiveClock, warn func(what string
 		return nil, fmt.Errorf("cannot make a client that reads the cluster's addresses: %w", err)
 	}
 	return &Cluster{
-		client: client, host: hostname(config.Host), service: os.Getenv("KUBERNETES_SERVICE_HOST"), resolver: net.DefaultResolver,
-		clock: c, warn: warn, turn: make(chan struct{}, 1), warned: map[string]bool{},
+		client: client, host: parseHostname(config.Host), service: os.Getenv("KUBERNETES_SERVICE_HOST"), resolver: net.DefaultResolver,
+		clock: c, warn: warn, readLock: make(chan struct{}, 1), warned: map[string]bool{},
 	}, nil
 }
 
-// hostname is the host of what client-go takes as one: a URL, or a host with a port or without.
-func hostname(host string) string {
+// parseHostname returns the host of what client-go takes as one: a URL, or a host with a port or without.
+func parseHostname(host string) string {
 	if u, err := url.Parse(host); err == nil && u.Hostname() != "" {
 		return u.Hostname()
 	}
@@ -75,40 +75,40 @@ func hostname(host string) string {
 	return host
 }
 
-// Addresses gives what is known, which nobody may change. It is an error when nothing is; what was known once is used until it can be
+// ListAddresses gives what is known, which nobody may change. It is an error when nothing is; what was known once is used until it can be
 // read again.
-func (c *Cluster) Addresses(ctx context.Context) (map[netip.Addr]bool, error) {
+func (c *Cluster) ListAddresses(ctx context.Context) (map[netip.Addr]bool, error) {
 	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
+	case c.readLock <- struct{}{}:
+		defer func() { <-c.readLock }()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("cannot read the cluster's addresses in time: %w", ctx.Err())
 	}
-	if c.known != nil && c.clock.Since(c.readAt) < clusterAge {
-		return c.known, nil
+	if c.addresses != nil && c.clock.Since(c.readAt) < clusterAge {
+		return c.addresses, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
-	found, err := c.read(ctx)
-	if err != nil && c.known == nil {
+	found, err := c.readAddresses(ctx)
+	if err != nil && c.addresses == nil {
 		return nil, err
 	}
 	if err == nil {
-		c.known = found
+		c.addresses = found
 	}
 	c.readAt = c.clock.Now() // also after an error: an API server in trouble is not asked at each connection
-	return c.known, nil
+	return c.addresses, nil
 }
 
-func (c *Cluster) read(ctx context.Context) (map[netip.Addr]bool, error) {
+func (c *Cluster) readAddresses(ctx context.Context) (map[netip.Addr]bool, error) {
 	var texts []string
 	for _, source := range []struct {
 		what string
 		read func(context.Context) ([]string, error)
 	}{
-		{"the Service of the API server", c.ofService},
-		{"the EndpointSlice of the API server", c.ofEndpoints},
-		{"Nodes", c.ofNodes},
+		{"the Service of the API server", c.readServiceAddresses},
+		{"the EndpointSlice of the API server", c.readEndpointAddresses},
+		{"Nodes", c.readNodeAddresses},
 	} {
 		found, err := source.read(ctx)
 		switch {
@@ -125,7 +125,7 @@ func (c *Cluster) read(ctx context.Context) (map[netip.Addr]bool, error) {
 		texts = append(texts, found...)
 	}
 	for _, host := range []string{c.host, c.service} {
-		found, err := c.resolve(ctx, host)
+		found, err := c.resolveHost(ctx, host)
 		if err != nil {
 			return nil, err
 		}
@@ -134,14 +134,14 @@ func (c *Cluster) read(ctx context.Context) (map[netip.Addr]bool, error) {
 	all := map[netip.Addr]bool{}
 	for _, text := range texts {
 		if addr, err := netip.ParseAddr(text); err == nil { // a node has names among its addresses
-			all[canonical(addr)] = true
+			all[normalizeAddress(addr)] = true
 		}
 	}
 	return all, nil
 }
 
-// resolve gives the addresses of a host.
-func (c *Cluster) resolve(ctx context.Context, host string) ([]string, error) {
+// resolveHost gives the addresses of a host.
+func (c *Cluster) resolveHost(ctx context.Context, host string) ([]string, error) {
 	if host == "" {
 		return nil, nil
 	}
@@ -156,7 +156,7 @@ func (c *Cluster) resolve(ctx context.Context, host string) ([]string, error) {
 	return found, nil
 }
 
-func (c *Cluster) ofService(ctx context.Context) ([]string, error) {
+func (c *Cluster) readServiceAddresses(ctx context.Context) ([]string, error) {
 	service, err := c.client.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, kubernetesService, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (c *Cluster) ofService(ctx context.Context) ([]string, error) {
 	return slices.Concat(service.Spec.ClusterIPs, []string{service.Spec.ClusterIP}, service.Spec.ExternalIPs), nil
 }
 
-func (c *Cluster) ofEndpoints(ctx context.Context) ([]string, error) {
+func (c *Cluster) readEndpointAddresses(ctx context.Context) ([]string, error) {
 	endpoints, err := c.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, kubernetesService, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (c *Cluster) ofEndpoints(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
-func (c *Cluster) ofNodes(ctx context.Context) ([]string, error) {
+func (c *Cluster) readNodeAddresses(ctx context.Context) ([]string, error) {
 	var all []string
 	options := metav1.ListOptions{Limit: nodePage}
 	for {
@@ -185,7 +185,7 @@ func (c *Cluster) ofNodes(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 		for i := range nodes.Items {
-			all = append(all, addressesOf(&nodes.Items[i])...)
+			all = append(all, addressesOfNode(&nodes.Items[i])...)
 		}
 		if options.Continue = nodes.Continue; options.Continue == "" {
 			return all, nil
@@ -193,7 +193,7 @@ func (c *Cluster) ofNodes(ctx context.Context) ([]string, error) {
 	}
 }
 
-func addressesOf(node *corev1.Node) []string {
+func addressesOfNode(node *corev1.Node) []string {
 	var all []string
 	for _, a := range node.Status.Addresses {
 		all = append(all, a.Address)

@@ -114,7 +114,7 @@ func TestClusterKnowsItsAddresses(t *testing.T) {
 	c, clock, warned := newCluster(t, server)
 	want := []string{"10.96.0.1", "10.96.0.9", "127.0.0.1", "192.168.5.1", "192.168.5.2", "192.168.6.1", "192.168.6.2", "34.9.9.9", "fd00::1"}
 	for range 2 {
-		got, err := c.Addresses(t.Context())
+		got, err := c.ListAddresses(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,14 +128,14 @@ func TestClusterKnowsItsAddresses(t *testing.T) {
 
 	server.objects[nodesPath] = nodes("", node("192.168.6.7"))
 	clock.Step(time.Minute)
-	got, err := c.Addresses(t.Context())
+	got, err := c.ListAddresses(t.Context())
 	if err != nil || !got[netip.MustParseAddr("192.168.6.7")] || got[netip.MustParseAddr("192.168.6.1")] {
 		t.Errorf("after a minute: %v, %v", sorted(got), err)
 	}
 
 	server.status.Store(http.StatusServiceUnavailable)
 	clock.Step(time.Minute)
-	if got, err := c.Addresses(t.Context()); err != nil || !got[netip.MustParseAddr("192.168.6.7")] {
+	if got, err := c.ListAddresses(t.Context()); err != nil || !got[netip.MustParseAddr("192.168.6.7")] {
 		t.Errorf("what was known is forgotten in an outage: %v, %v", sorted(got), err)
 	}
 	if len(*warned) != 0 {
@@ -147,11 +147,11 @@ func TestClusterThatCannotBeReadIsNotGuessed(t *testing.T) {
 	server := &apiServer{objects: usualCluster()}
 	server.status.Store(http.StatusInternalServerError)
 	c, _, _ := newCluster(t, server)
-	if got, err := c.Addresses(t.Context()); err == nil {
+	if got, err := c.ListAddresses(t.Context()); err == nil {
 		t.Errorf("got %v", got)
 	}
 	server.status.Store(0)
-	if _, err := c.Addresses(t.Context()); err != nil {
+	if _, err := c.ListAddresses(t.Context()); err != nil {
 		t.Errorf("it is not tried again: %v", err)
 	}
 }
@@ -162,7 +162,7 @@ func TestClusterSaysWhatItMayNotRead(t *testing.T) {
 	delete(server.objects, endpointsPath)
 	c, clock, warned := newCluster(t, server)
 	for range 3 {
-		got, err := c.Addresses(t.Context())
+		got, err := c.ListAddresses(t.Context())
 		if diff := cmp.Diff([]string{"10.96.0.1", "10.96.0.9", "127.0.0.1", "fd00::1"}, sorted(got)); err != nil || diff != "" {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
@@ -178,7 +178,7 @@ func TestHostname(t *testing.T) {
 		"https://10.0.0.1:6443": "10.0.0.1", "https://api.example.com/prefix": "api.example.com", "10.0.0.1:443": "10.0.0.1",
 		"api.example.com": "api.example.com", "https://[fd00::1]:443": "fd00::1", "": "",
 	} {
-		if got := hostname(host); got != want {
+		if got := parseHostname(host); got != want {
 			t.Errorf("%q: got %q, want %q", host, got, want)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // conceal has a Sender conceal for as long as the real one does.
-func conceal(_ *Options, l *timeouts) { l.conceal = 20 * time.Second }
+func conceal(_ *Options, l *timeouts) { l.concealFor = 20 * time.Second }
 
 // failures are what the operator's log is told.
 type failures struct {
@@ -64,10 +64,10 @@ func TestNoAnswerTellsNothing(t *testing.T) {
 		t.Run(why, func(t *testing.T) {
 			log := &failures{told: make(chan Failure, 100)}
 			b := start(t, conceal, func(o *Options, l *timeouts) {
-				o.Resolver, o.Failed, l.header = names.resolver(), log.record, 100*time.Millisecond
+				o.Resolver, o.AttemptFailed, l.header = names.resolver(), log.record, 100*time.Millisecond
 			})
 			b.send("c", target+"/?token=secret", 1)
-			if f := <-log.told; f != noAnswer(why) {
+			if f := <-log.told; f != newNoAnswer(why) {
 				t.Errorf("the operator is told %+v", f)
 			}
 			before := b.state("c", 1)
@@ -98,7 +98,7 @@ func TestAnswersAreNotConcealed(t *testing.T) {
 	receiver := sink.Start(t)
 	receiver.Answer(sink.Answer{Close: true}, sink.Answer{Status: http.StatusServiceUnavailable})
 	log := &failures{told: make(chan Failure, 100)}
-	b := start(t, conceal, func(o *Options, _ *timeouts) { o.Failed = log.record })
+	b := start(t, conceal, func(o *Options, _ *timeouts) { o.AttemptFailed = log.record })
 	b.send("c", receiver.URL, 1)
 	<-log.told
 	b.clock.Step(time.Second)
@@ -118,7 +118,7 @@ func TestWaitingForNoAnswerTellsNothing(t *testing.T) {
 		for name, wait := range map[string]func(b *bench, own string){
 			"AnotherSink": func(b *bench, own string) { b.send("c", own, 1) },
 			"AnotherEvent": func(b *bench, own string) {
-				b.Forget(key("c"))
+				b.CancelDeliveries(key("c"))
 				b.send("d", own, 1)
 			},
 		} {
@@ -126,7 +126,7 @@ func TestWaitingForNoAnswerTellsNothing(t *testing.T) {
 				own := sink.Start(t)
 				log := &failures{told: make(chan Failure, 100)}
 				b := start(t, conceal, func(o *Options, l *timeouts) {
-					o.Failed, o.Workers, l.header = log.record, namespaceShare, 100*time.Millisecond // one slot for the namespace
+					o.AttemptFailed, o.Workers, l.header = log.record, namespaceShare, 100*time.Millisecond // one slot for the namespace
 				})
 				b.send("c", target, 1)
 				<-log.told
@@ -155,18 +155,18 @@ func TestWhatLivesInNoNamespace(t *testing.T) {
 	url := "http://" + net.JoinHostPort(addr, receiver.URL[strings.LastIndex(receiver.URL, ":")+1:])
 	log := &failures{told: make(chan Failure, 100)}
 	b := start(t, conceal, func(o *Options, _ *timeouts) {
-		o.Policy, o.Failed = Policy{}, log.record
-		o.Cluster = func(context.Context) (map[netip.Addr]bool, error) { return map[netip.Addr]bool{parsed: true}, nil }
+		o.Policy, o.AttemptFailed = Policy{}, log.record
+		o.ClusterAddresses = func(context.Context) (map[netip.Addr]bool, error) { return map[netip.Addr]bool{parsed: true}, nil }
 	})
 	c := identity("c")
 	c.Kind, c.Namespace = "ClusterCleaner", ""
 	cluster := types.NamespacedName{Name: "c"}
-	b.Send(cluster, c, Sink{URL: url}, finished(1))
-	if k := <-b.done; k != cluster || !b.State(cluster, c.UID, 1).Delivered {
-		t.Errorf("a ClusterCleaner does not reach a private address: %+v", b.State(cluster, c.UID, 1))
+	b.QueueDelivery(cluster, c, Sink{URL: url}, finished(1))
+	if k := <-b.done; k != cluster || !b.GetDelivery(cluster, c.UID, 1).Delivered {
+		t.Errorf("a ClusterCleaner does not reach a private address: %+v", b.GetDelivery(cluster, c.UID, 1))
 	}
 	b.send("c", url, 1)
-	if f := <-log.told; f != noAnswer(CauseRefusedAddress) {
+	if f := <-log.told; f != newNoAnswer(CauseRefusedAddress) {
 		t.Errorf("a Cleaner reaches an address of the cluster: %+v", f)
 	}
 }
@@ -176,10 +176,10 @@ func TestOfWhatLivesInNoNamespaceFailuresAreShown(t *testing.T) {
 	b := start(t, conceal)
 	c, cluster := identity("c"), types.NamespacedName{Name: "c"}
 	c.Kind, c.Namespace = "ClusterCleaner", ""
-	b.Send(cluster, c, Sink{URL: closedPort(t)}, finished(1))
+	b.QueueDelivery(cluster, c, Sink{URL: closedPort(t)}, finished(1))
 	select {
 	case k := <-b.done:
-		if got := b.State(cluster, c.UID, 1); k != cluster || got.Last != noAnswer(CauseConnection) {
+		if got := b.GetDelivery(cluster, c.UID, 1); k != cluster || got.Last != newNoAnswer(CauseConnection) {
 			t.Errorf("%s is woken, and told %+v", k, got)
 		}
 	case <-b.ctx.Done():
@@ -195,17 +195,17 @@ func TestAnEarlierTimerShowsNothing(t *testing.T) {
 	}{
 		"Answered": {time.Time{}, answered(503)},
 		"Later":    {epoch.Add(time.Second), answered(503)},
-		"Now":      {epoch, noAnswer(CauseTimeout)},
-		"Before":   {epoch.Add(-time.Second), noAnswer(CauseTimeout)},
+		"Now":      {epoch, newNoAnswer(CauseTimeout)},
+		"Before":   {epoch.Add(-time.Second), newNoAnswer(CauseTimeout)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := prepare(t, conceal)
-			d := &delivery{id: id{key: key("c")}, state: Delivery{Last: answered(503)}, concealed: noAnswer(CauseTimeout), shown: tc.shown}
+			d := &delivery{id: id{key: key("c")}, state: Delivery{Last: answered(503)}, concealed: newNoAnswer(CauseTimeout), showAt: tc.shown}
 			b.clock.SetTime(epoch.Add(-time.Second))
 			timer := b.clock.NewTimer(time.Second)
 			b.clock.SetTime(epoch)
-			b.showLater(t.Context(), d, timer)
-			if d.state.Last != tc.want || len(b.done) > 0 != (tc.want == noAnswer(CauseTimeout)) || b.conceals(d) != tc.shown.After(epoch) {
+			b.showConcealed(t.Context(), d, timer)
+			if d.state.Last != tc.want || len(b.done) > 0 != (tc.want == newNoAnswer(CauseTimeout)) || b.isConcealing(d) != tc.shown.After(epoch) {
 				t.Errorf("it shows %+v, want %+v", d.state.Last, tc.want)
 			}
 		})
@@ -217,7 +217,7 @@ func TestUnknownCluster(t *testing.T) {
 	receiver := sink.Start(t)
 	known := false
 	b := start(t, func(o *Options, _ *timeouts) {
-		o.Cluster = func(context.Context) (map[netip.Addr]bool, error) {
+		o.ClusterAddresses = func(context.Context) (map[netip.Addr]bool, error) {
 			if !known {
 				return nil, errors.New("the API server does not answer")
 			}
@@ -226,7 +226,7 @@ func TestUnknownCluster(t *testing.T) {
 	})
 	b.send("c", receiver.URL, 1)
 	b.attempted("c")
-	b.want("c", 1, Delivery{Known: true, Attempts: 1, Last: noAnswer(CauseUnknownCluster), Next: epoch.Add(time.Second)})
+	b.want("c", 1, Delivery{Known: true, Attempts: 1, Last: newNoAnswer(CauseUnknownCluster), Next: epoch.Add(time.Second)})
 	known = true
 	b.clock.Step(time.Second)
 	b.attempted("c")

@@ -15,7 +15,7 @@ import (
 func TestEventCarriesTheData(t *testing.T) {
 	run := finished(1)
 	run.Data = `{"big":9007199254740993,"images":["shop:1"]}`
-	e, err := EventOf(identity("c"), run)
+	e, err := NewEvent(identity("c"), run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestEventCarriesTheData(t *testing.T) {
 	}
 
 	run.Data = `{"made": up`
-	if e, err := EventOf(identity("c"), run); err == nil {
+	if e, err := NewEvent(identity("c"), run); err == nil {
 		t.Errorf("what is no JSON is not sent:\n%s", e)
 	}
 }
@@ -41,14 +41,14 @@ func TestEventFitsWithTheLargestData(t *testing.T) {
 		run.Outcomes = append(run.Outcomes, v1alpha1.RowOutcome{Row: fmt.Sprintf("targets.t pods/v1 ns/%s%03d u 1", strings.Repeat("x", 200), i), Outcome: v1alpha1.OutcomeDeleted})
 	}
 	run.Data = `"` + strings.Repeat("<", 8190) + `"`
-	e, err := EventOf(identity(strings.Repeat("c", 253)), run)
+	e, err := NewEvent(identity(strings.Repeat("c", 253)), run)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var d struct {
 		Data      string
 		Truncated bool
-		Objects   []object
+		Objects   []eventObject
 	}
 	if err := json.Unmarshal(e.Data(), &d); err != nil {
 		t.Fatal(err)

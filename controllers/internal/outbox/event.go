@@ -33,8 +33,8 @@ const (
 	maxMessage = 1024 // bytes
 )
 
-// Identity says whose run it is.
-type Identity struct {
+// CleanerRef says whose run it is.
+type CleanerRef struct {
 	// Kind is "Cleaner".
 	Kind string
 	// Namespace is empty for a kind that lives in none.
@@ -45,42 +45,42 @@ type Identity struct {
 	UID types.UID
 }
 
-// clusterScoped says that the run is that of a kind that lives in no namespace: those who run the cluster write it.
-func (c Identity) clusterScoped() bool { return c.Namespace == "" }
+// isClusterScoped says that the run is that of a kind that lives in no namespace: those who run the cluster write it.
+func (c CleanerRef) isClusterScoped() bool { return c.Namespace == "" }
 
-// data is what the event says. Its lists are never null.
-type data struct {
-	Cleaner    cleaner         `json:"cleaner"`
+// eventData is what the event says. Its lists are never null.
+type eventData struct {
+	Cleaner    eventCleaner    `json:"cleaner"`
 	Run        int64           `json:"run"`
 	Result     v1alpha1.Result `json:"result"`
 	Message    string          `json:"message,omitempty"`
 	DecidedAt  string          `json:"decidedAt"`
 	FinishedAt string          `json:"finishedAt"`
-	Helm       *release        `json:"helm,omitempty"`
+	Helm       *eventRelease   `json:"helm,omitempty"`
 	// Counts, unlike Objects, are about all objects of the run.
 	Counts   []v1alpha1.Count    `json:"counts"`
 	Withheld []v1alpha1.Withheld `json:"withheld"`
-	Objects  []object            `json:"objects"`
+	Objects  []eventObject       `json:"objects"`
 	// Truncated says that the lists do not hold all there was.
 	Truncated bool `json:"truncated"`
 	// Data is the value of the Cleaner's cloudEventData when the run was decided on. It is never cut.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-type cleaner struct {
+type eventCleaner struct {
 	Kind      string    `json:"kind"`
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
 }
 
-type release struct {
+type eventRelease struct {
 	Name     string           `json:"name"`
 	Revision int64            `json:"revision"`
 	Outcome  v1alpha1.Outcome `json:"outcome,omitempty"`
 }
 
-type object struct {
+type eventObject struct {
 	Rule      string           `json:"rule"`
 	Resource  string           `json:"resource"`
 	Namespace string           `json:"namespace,omitempty"`
@@ -89,28 +89,28 @@ type object struct {
 	Outcome   v1alpha1.Outcome `json:"outcome"`
 }
 
-// EventOf makes the event of a finished run from what is recorded in the run alone, so that every attempt is equal.
-func EventOf(c Identity, run *v1alpha1.Run) (cloudevents.Event, error) {
+// NewEvent makes the event of a finished run from what is recorded in the run alone, so that every attempt is equal.
+func NewEvent(c CleanerRef, run *v1alpha1.Run) (cloudevents.Event, error) {
 	if c.Kind == "" || c.Name == "" || c.UID == "" {
 		return cloudevents.Event{}, errors.New("cannot make an event: the Cleaner's kind, name or UID is missing")
 	}
 	if run.Number < 1 || run.Result == "" || run.FinishedAt == nil {
 		return cloudevents.Event{}, fmt.Errorf("cannot make an event: run %d is not finished", run.Number)
 	}
-	content, err := encode(c, run)
+	content, err := encodeData(c, run)
 	if err != nil {
 		return cloudevents.Event{}, err
 	}
 
 	e := cloudevents.New(cloudevents.CloudEventsVersionV1)
 	e.SetID(fmt.Sprintf("%s-%d", c.UID, run.Number))
-	e.SetSource(source(c))
+	e.SetSource(formatSource(c))
 	e.SetSubject(string(c.UID))
 	e.SetType(TypePartial)
 	if run.Result == v1alpha1.ResultCompleted && len(run.Withheld) == 0 {
 		e.SetType(TypeCleaned)
 	}
-	e.SetTime(recorded(run.FinishedAt.Time))
+	e.SetTime(truncateTime(run.FinishedAt.Time))
 	if err := e.SetData(cloudevents.ApplicationJSON, json.RawMessage(content)); err != nil {
 		return cloudevents.Event{}, fmt.Errorf("cannot make an event: %w", err)
 	}
@@ -120,8 +120,8 @@ func EventOf(c Identity, run *v1alpha1.Run) (cloudevents.Event, error) {
 	return e, nil
 }
 
-// source is the path under which the API server serves the Cleaner.
-func source(c Identity) string {
+// formatSource returns the path under which the API server serves the Cleaner.
+func formatSource(c CleanerRef) string {
 	path := "/apis/" + v1alpha1.GroupVersion.String()
 	if c.Namespace != "" {
 		path += "/namespaces/" + c.Namespace
@@ -129,36 +129,36 @@ func source(c Identity) string {
 	return path + "/" + strings.ToLower(c.Kind) + "s/" + c.Name
 }
 
-// recorded is the time as the API server keeps it: a run that was just written must give the same event as the same run
+// truncateTime returns the time as the API server keeps it: a run that was just written must give the same event as the same run
 // read back.
-func recorded(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
+func truncateTime(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
-// encode writes the event's data, as much of it as may be sent.
-func encode(c Identity, run *v1alpha1.Run) ([]byte, error) {
-	d := data{
-		Cleaner:    cleaner(c),
+// encodeData writes the event's data, as much of it as may be sent.
+func encodeData(c CleanerRef, run *v1alpha1.Run) ([]byte, error) {
+	d := eventData{
+		Cleaner:    eventCleaner(c),
 		Run:        run.Number,
 		Result:     run.Result,
-		Message:    cut(run.Message, maxMessage),
-		DecidedAt:  recorded(run.DecidedAt.Time).Format(time.RFC3339),
-		FinishedAt: recorded(run.FinishedAt.Time).Format(time.RFC3339),
+		Message:    truncateText(run.Message, maxMessage),
+		DecidedAt:  truncateTime(run.DecidedAt.Time).Format(time.RFC3339),
+		FinishedAt: truncateTime(run.FinishedAt.Time).Format(time.RFC3339),
 		Counts:     append([]v1alpha1.Count{}, run.Counts...),
 		Withheld:   append([]v1alpha1.Withheld{}, run.Withheld...),
-		Objects:    []object{},
+		Objects:    []eventObject{},
 		Data:       json.RawMessage(run.Data),
 	}
 	if run.Data != "" && !json.Valid(d.Data) {
 		return nil, errors.New("cannot make an event: status.run.data is not JSON")
 	}
 	if run.Helm != nil {
-		d.Helm = &release{Name: run.Helm.Name, Revision: run.Helm.Revision, Outcome: run.Helm.Outcome}
+		d.Helm = &eventRelease{Name: run.Helm.Name, Revision: run.Helm.Revision, Outcome: run.Helm.Outcome}
 	}
 	for _, o := range run.Outcomes[:min(len(run.Outcomes), maxObjects)] {
 		row, err := plan.ParseRow(o.Row)
 		if err != nil {
 			continue // another version wrote it; the counts have it
 		}
-		d.Objects = append(d.Objects, object{
+		d.Objects = append(d.Objects, eventObject{
 			Rule: row.Rule, Resource: plan.ResourceName(row.Resource),
 			Namespace: row.Namespace, Name: row.Name, UID: row.UID, Outcome: o.Outcome,
 		})
@@ -168,28 +168,28 @@ func encode(c Identity, run *v1alpha1.Run) ([]byte, error) {
 		all += n.Count
 	}
 	d.Truncated = all > int64(len(d.Objects))
-	return d.fit(maxData)
+	return d.encodeWithin(maxData)
 }
 
-// fit writes as many of the lists' entries as fit into limit bytes. Objects are dropped first, from the end, then
+// encodeWithin writes as many of the lists' entries as fit into limit bytes. Objects are dropped first, from the end, then
 // withheld ones, then counts.
-func (d data) fit(limit int) ([]byte, error) {
+func (d eventData) encodeWithin(limit int) ([]byte, error) {
 	entries := len(d.Counts) + len(d.Withheld) + len(d.Objects)
 	var failed error
 	dropped, _ := sort.Find(entries, func(n int) int {
-		text, err := json.Marshal(d.first(entries - n))
+		text, err := json.Marshal(d.truncateTo(entries - n))
 		failed = errors.Join(failed, err)
 		return len(text) - limit
 	})
-	text, err := json.Marshal(d.first(entries - dropped))
+	text, err := json.Marshal(d.truncateTo(entries - dropped))
 	if err := errors.Join(failed, err); err != nil {
 		return nil, fmt.Errorf("cannot write an event: %w", err)
 	}
 	return text, nil
 }
 
-// first is the data with the first n entries of its lists.
-func (d data) first(n int) data {
+// truncateTo returns the data with the first n entries of its lists.
+func (d eventData) truncateTo(n int) eventData {
 	entries := len(d.Counts) + len(d.Withheld) + len(d.Objects)
 	d.Truncated = d.Truncated || n < entries
 	counts := min(n, len(d.Counts))
@@ -199,8 +199,8 @@ func (d data) first(n int) data {
 	return d
 }
 
-// cut shortens text to at most limit bytes, between characters.
-func cut(text string, limit int) string {
+// truncateText shortens text to at most limit bytes, between characters.
+func truncateText(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}

@@ -22,8 +22,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-func identity(name string) Identity {
-	return Identity{Kind: "Cleaner", Namespace: "faststore-proxy", Name: name, UID: "b0f5c9a2-4a52-4f1c-9a0c-0d1a7b6c5e4f"}
+func identity(name string) CleanerRef {
+	return CleanerRef{Kind: "Cleaner", Namespace: "faststore-proxy", Name: name, UID: "b0f5c9a2-4a52-4f1c-9a0c-0d1a7b6c5e4f"}
 }
 
 // finished is a run that deleted one object and found another one gone.
@@ -54,7 +54,7 @@ func TestEventGolden(t *testing.T) {
 
 	for name, run := range map[string]*v1alpha1.Run{"cleaned": finished(3), "partial": partial, "empty": empty} {
 		t.Run(name, func(t *testing.T) {
-			e, err := EventOf(identity("sfj-commit--account"), run)
+			e, err := NewEvent(identity("sfj-commit--account"), run)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +96,7 @@ func TestEventType(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run := finished(1)
 			run.Result, run.Withheld = tc.result, tc.withheld
-			e, err := EventOf(identity("c"), run)
+			e, err := NewEvent(identity("c"), run)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,11 +113,11 @@ func TestARowThatCannotBeReadCostsNoEvent(t *testing.T) {
 	run := finished(1)
 	run.Outcomes = append([]v1alpha1.RowOutcome{{Row: "v2|something else", Outcome: v1alpha1.OutcomeKept}}, run.Outcomes...)
 	run.Counts = append(run.Counts, v1alpha1.Count{Resource: "unreadable", Outcome: v1alpha1.OutcomeKept, Count: 1})
-	e, err := EventOf(identity("c"), run)
+	e, err := NewEvent(identity("c"), run)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got data
+	var got eventData
 	if err := json.Unmarshal(e.Data(), &got); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestEventIsTheSameWhenReadBack(t *testing.T) {
 	}
 	var events [2][]byte
 	for i, r := range []*v1alpha1.Run{run, read} {
-		e, err := EventOf(identity("c"), r)
+		e, err := NewEvent(identity("c"), r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,21 +156,21 @@ func TestEventIsTheSameWhenReadBack(t *testing.T) {
 func TestEventErrors(t *testing.T) {
 	cases := map[string]struct {
 		reason string
-		edit   func(*Identity, *v1alpha1.Run)
+		edit   func(*CleanerRef, *v1alpha1.Run)
 	}{
-		"NoResult":   {"an open run is not reported", func(_ *Identity, r *v1alpha1.Run) { r.Result = "" }},
-		"NoEnd":      {"the time of the event is recorded, not now", func(_ *Identity, r *v1alpha1.Run) { r.FinishedAt = nil }},
-		"NoNumber":   {"runs are numbered from 1", func(_ *Identity, r *v1alpha1.Run) { r.Number = 0 }},
-		"NoUID":      {"the id would not be unique", func(c *Identity, _ *v1alpha1.Run) { c.UID = "" }},
-		"NoName":     {"the source would be another one's", func(c *Identity, _ *v1alpha1.Run) { c.Name = "" }},
-		"BadSource":  {"a URI has no such characters", func(c *Identity, _ *v1alpha1.Run) { c.Name = "%zz" }},
-		"EmptyKinds": {"a kind is needed for the source", func(c *Identity, _ *v1alpha1.Run) { c.Kind = "" }},
+		"NoResult":   {"an open run is not reported", func(_ *CleanerRef, r *v1alpha1.Run) { r.Result = "" }},
+		"NoEnd":      {"the time of the event is recorded, not now", func(_ *CleanerRef, r *v1alpha1.Run) { r.FinishedAt = nil }},
+		"NoNumber":   {"runs are numbered from 1", func(_ *CleanerRef, r *v1alpha1.Run) { r.Number = 0 }},
+		"NoUID":      {"the id would not be unique", func(c *CleanerRef, _ *v1alpha1.Run) { c.UID = "" }},
+		"NoName":     {"the source would be another one's", func(c *CleanerRef, _ *v1alpha1.Run) { c.Name = "" }},
+		"BadSource":  {"a URI has no such characters", func(c *CleanerRef, _ *v1alpha1.Run) { c.Name = "%zz" }},
+		"EmptyKinds": {"a kind is needed for the source", func(c *CleanerRef, _ *v1alpha1.Run) { c.Kind = "" }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			c, run := identity("c"), finished(1)
 			tc.edit(&c, run)
-			if e, err := EventOf(c, run); err == nil {
+			if e, err := NewEvent(c, run); err == nil {
 				t.Errorf("%s: got an event:\n%s", tc.reason, e)
 			}
 		})
@@ -182,7 +182,7 @@ func TestSource(t *testing.T) {
 		"/apis/cleaner.vtex.dev/v1alpha1/namespaces/faststore-proxy/cleaners/c",
 		"/apis/cleaner.vtex.dev/v1alpha1/clustercleaners/c",
 	}
-	got := []string{source(identity("c")), source(Identity{Kind: "ClusterCleaner", Name: "c"})}
+	got := []string{formatSource(identity("c")), formatSource(CleanerRef{Kind: "ClusterCleaner", Name: "c"})}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -226,14 +226,14 @@ func TestEventSize(t *testing.T) {
 			run := finished(1)
 			run.Helm, run.Outcomes, run.Withheld, run.Message = nil, tc.rows, tc.withheld, tc.message
 			run.Counts = []v1alpha1.Count{{Resource: "pods/v1", Outcome: v1alpha1.OutcomeDeleted, Count: tc.deleted}}
-			e, err := EventOf(identity("c"), run)
+			e, err := NewEvent(identity("c"), run)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if n := len(e.Data()); n > maxData {
 				t.Errorf("%s: %d bytes", tc.reason, n)
 			}
-			var d data
+			var d eventData
 			if err := json.Unmarshal(e.Data(), &d); err != nil {
 				t.Fatal(err)
 			}

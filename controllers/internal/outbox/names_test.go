@@ -141,7 +141,7 @@ func (n *names) answer(m dnsmessage.Message) []byte {
 
 // everywhere allows private addresses too.
 func everywhere() Policy {
-	return Policy{Allow: append(private(), netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0"))}
+	return Policy{Allow: append(privatePrefixes(), netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0"))}
 }
 
 // own is an address of this machine that events may be sent to without further ado; empty if it has none.
@@ -152,7 +152,7 @@ func own(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for _, a := range all {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && (scope{Policy: everywhere(), tenants: true}).permits(p.Addr()) {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && (dialPolicy{Policy: everywhere(), forTenants: true}).allowsAddress(p.Addr()) {
 			return p.Addr().String()
 		}
 	}
@@ -212,7 +212,7 @@ func TestNames(t *testing.T) {
 			wait, arrived := time.Second, 0
 			for i, class := range tc.want {
 				b.attempted("c")
-				want := Delivery{Known: true, Attempts: i + 1, Last: noAnswer(class), Next: b.clock.Now().Add(wait)}
+				want := Delivery{Known: true, Attempts: i + 1, Last: newNoAnswer(class), Next: b.clock.Now().Add(wait)}
 				switch class {
 				case "delivered":
 					want.Delivered, want.Last, want.Next = true, Failure{}, time.Time{}

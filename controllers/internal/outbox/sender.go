@@ -37,8 +37,8 @@ const (
 
 // Metrics counts what a Sender does.
 type Metrics interface {
-	// Delivery counts an attempt by what came of it: "delivered", or a Failure's Class.
-	Delivery(result string)
+	// CountDelivery counts an attempt by what came of it: "delivered", or a Failure's Cause or, without one, its Class.
+	CountDelivery(result string)
 }
 
 // Options are what a Sender needs. Only the Clock is required.
@@ -47,8 +47,8 @@ type Options struct {
 	Clock clock.WithTicker
 	// Policy says which addresses may be connected to.
 	Policy Policy
-	// Cluster gives the addresses of the cluster's own machines, which no sink of a Cleaner in a namespace may have; nil: none.
-	Cluster func(context.Context) (map[netip.Addr]bool, error)
+	// ClusterAddresses gives the addresses of the cluster's own machines, which no sink of a Cleaner in a namespace may have; nil: none.
+	ClusterAddresses func(context.Context) (map[netip.Addr]bool, error)
 	// Workers bounds the attempts under way: 32 when it is 0.
 	Workers int
 	// Resolver looks up the names of sinks: when nil, as the system does.
@@ -57,18 +57,18 @@ type Options struct {
 	RootCAs *x509.CertPool
 	// Metrics may be nil.
 	Metrics Metrics
-	// Done, unless nil, is called when State has changed, to wake the Cleaner's reconcile. It must not block.
-	Done func(types.NamespacedName)
-	// Secret reads the value that shows a sink with Auth who has sent an event. It is asked before each attempt, whether the
+	// DeliveryChanged, unless nil, is called when what GetDelivery says has changed, to wake the Cleaner's reconcile. It must not block.
+	DeliveryChanged func(types.NamespacedName)
+	// ReadSecret reads the value that shows a sink with Auth who has sent an event. It is asked before each attempt, whether the
 	// sink is still the Cleaner's too. Its error is for the author of the Cleaner.
-	Secret func(ctx context.Context, key types.NamespacedName, uid types.UID, sink Sink) ([]byte, error)
-	// Failed, unless nil, is told of each attempt that failed, for the operator's log; err may be nil. It must not block.
-	Failed func(key types.NamespacedName, run int64, f Failure, err error)
+	ReadSecret func(ctx context.Context, key types.NamespacedName, uid types.UID, sink Sink) ([]byte, error)
+	// AttemptFailed, unless nil, is told of each attempt that failed, for the operator's log; err may be nil. It must not block.
+	AttemptFailed func(key types.NamespacedName, run int64, f Failure, err error)
 }
 
 // Delivery is how far the delivery of a run has come.
 type Delivery struct {
-	// Known says that the run was given to Send in this process and not forgotten since.
+	// Known says that the run was given to QueueDelivery in this process and not forgotten since.
 	Known bool
 	// Delivered says that the sink has answered with 2xx.
 	Delivered bool
@@ -90,25 +90,25 @@ type id struct {
 // delivery is a run on its way. The fields from sink on belong to Sender.mu.
 type delivery struct {
 	id
-	cleaner Identity
+	cleaner CleanerRef
 	record  *v1alpha1.Run // nil when delivered
 	// changed holds a token when the sink is another one than the goroutine of this delivery knows.
 	changed chan struct{}
 
 	sink  Sink
 	state Delivery
-	// concealed is why the last attempt failed while it is not shown, and shown when it will be; zero if nothing is
+	// concealed is why the last attempt failed while it is not shown, and showAt when it will be; zero if nothing is
 	// concealed.
 	concealed Failure
-	shown     time.Time
-	// quiet is until when no other sink is tried: when it is could tell how long the attempt at this one took.
-	quiet  time.Time
-	tried  Sink
-	cancel context.CancelFunc // nil until it was begun
+	showAt    time.Time
+	// quietUntil is until when no other sink is tried: when it is could tell how long the attempt at this one took.
+	quietUntil time.Time
+	lastSink   Sink
+	cancel     context.CancelFunc // nil until it was begun
 }
 
-// bound is how many attempts of one kind may be under way.
-type bound struct {
+// slotPool has a slot for each attempt of one kind that may be under way.
+type slotPool struct {
 	slots chan struct{}
 	users int
 }
@@ -118,27 +118,27 @@ type bound struct {
 // own namespace half of its share at most, and a namespace full of such sinks takes a quarter of the workers; and what
 // waits for a slot holds up only what is behind it in that queue.
 type Sender struct {
-	clock   clock.WithTicker
-	tenants *http.Client // for Cleaners of a namespace
-	cluster *http.Client // for those that live in none
-	conceal time.Duration
-	total   time.Duration // bounds the reading of a Secret, as it does an attempt
-	secret  func(context.Context, types.NamespacedName, types.UID, Sink) ([]byte, error)
-	metrics Metrics
-	done    func(types.NamespacedName)
-	failed  func(types.NamespacedName, int64, Failure, error)
-	workers chan struct{}
-	added   chan struct{} // holds a token when there is something in fresh
+	clock           clock.WithTicker
+	tenantClient    *http.Client // for Cleaners of a namespace
+	clusterClient   *http.Client // for those that live in none
+	concealFor      time.Duration
+	secretTimeout   time.Duration // bounds the reading of a Secret, as it does an attempt
+	readSecret      func(context.Context, types.NamespacedName, types.UID, Sink) ([]byte, error)
+	metrics         Metrics
+	deliveryChanged func(types.NamespacedName)
+	attemptFailed   func(types.NamespacedName, int64, Failure, error)
+	workers         chan struct{}
+	added           chan struct{} // holds a token when there is something in pending
 
 	mu         sync.Mutex
 	deliveries map[types.NamespacedName][]*delivery // one or two of each Cleaner
-	fresh      []*delivery                          // not begun yet
-	bounds     map[string]*bound
+	pending    []*delivery                          // not begun yet
+	slotPools  map[string]*slotPool
 }
 
 // NewSender makes a Sender that sends nothing before Start.
 func NewSender(o Options) (*Sender, error) {
-	return newSender(o, timeouts{connect: 5 * time.Second, header: 10 * time.Second, total: 20 * time.Second, conceal: 20 * time.Second})
+	return newSender(o, timeouts{connect: 5 * time.Second, header: 10 * time.Second, total: 20 * time.Second, concealFor: 20 * time.Second})
 }
 
 func newSender(o Options, t timeouts) (*Sender, error) {
@@ -152,41 +152,41 @@ func newSender(o Options, t timeouts) (*Sender, error) {
 		o.Workers = defaultWorkers
 	}
 	if o.Metrics == nil {
-		o.Metrics = noMetrics{}
+		o.Metrics = nopMetrics{}
 	}
-	if o.Done == nil {
-		o.Done = func(types.NamespacedName) {}
+	if o.DeliveryChanged == nil {
+		o.DeliveryChanged = func(types.NamespacedName) {}
 	}
-	if o.Secret == nil {
-		o.Secret = func(context.Context, types.NamespacedName, types.UID, Sink) ([]byte, error) {
+	if o.ReadSecret == nil {
+		o.ReadSecret = func(context.Context, types.NamespacedName, types.UID, Sink) ([]byte, error) {
 			return nil, errors.New("no Secret is read")
 		}
 	}
-	if o.Failed == nil {
-		o.Failed = func(types.NamespacedName, int64, Failure, error) {}
+	if o.AttemptFailed == nil {
+		o.AttemptFailed = func(types.NamespacedName, int64, Failure, error) {}
 	}
 	return &Sender{
-		clock:      o.Clock,
-		tenants:    newClient(o, t, true),
-		cluster:    newClient(o, t, false),
-		conceal:    t.conceal,
-		total:      t.total,
-		secret:     o.Secret,
-		metrics:    o.Metrics,
-		done:       o.Done,
-		failed:     o.Failed,
-		workers:    make(chan struct{}, o.Workers),
-		added:      make(chan struct{}, 1),
-		deliveries: map[types.NamespacedName][]*delivery{},
-		bounds:     map[string]*bound{},
+		clock:           o.Clock,
+		tenantClient:    newClient(o, t, true),
+		clusterClient:   newClient(o, t, false),
+		concealFor:      t.concealFor,
+		secretTimeout:   t.total,
+		readSecret:      o.ReadSecret,
+		metrics:         o.Metrics,
+		deliveryChanged: o.DeliveryChanged,
+		attemptFailed:   o.AttemptFailed,
+		workers:         make(chan struct{}, o.Workers),
+		added:           make(chan struct{}, 1),
+		deliveries:      map[types.NamespacedName][]*delivery{},
+		slotPools:       map[string]*slotPool{},
 	}, nil
 }
 
 // NeedLeaderElection says that only the leader sends.
 func (s *Sender) NeedLeaderElection() bool { return true }
 
-// Start delivers what Send was given, before and from now on, until ctx is done. Then it cancels the attempts under way
-// and returns when they have ended. What was not delivered is given to Send again by the next leader.
+// Start delivers what QueueDelivery was given, before and from now on, until ctx is done. Then it cancels the attempts under way
+// and returns when they have ended. What was not delivered is given to QueueDelivery again by the next leader.
 func (s *Sender) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -198,7 +198,7 @@ func (s *Sender) Start(ctx context.Context) error {
 	}
 	for {
 		s.mu.Lock()
-		for _, d := range s.fresh {
+		for _, d := range s.pending {
 			if !slices.Contains(s.deliveries[d.key], d) {
 				continue // forgotten before it was begun
 			}
@@ -206,10 +206,10 @@ func (s *Sender) Start(ctx context.Context) error {
 			d.cancel = cancel
 			running.Go(func() {
 				defer cancel()
-				s.deliver(ctx, d, later)
+				s.deliverRun(ctx, d, later)
 			})
 		}
-		s.fresh = nil
+		s.pending = nil
 		s.mu.Unlock()
 
 		select {
@@ -220,49 +220,49 @@ func (s *Sender) Start(ctx context.Context) error {
 	}
 }
 
-// Send queues the delivery of a finished run to a sink, and returns at once. To repeat it changes nothing. Another sink
+// QueueDelivery queues the delivery of a finished run to a sink, and returns at once. To repeat it changes nothing. Another sink
 // for the same run is tried when an attempt that is under way has failed: at once if it was answered, else when that is shown. A Cleaner has at most two finished
 // runs that are not delivered: what is known of those before them, and of another Cleaner of its name, is forgotten.
-func (s *Sender) Send(key types.NamespacedName, c Identity, sink Sink, run *v1alpha1.Run) {
+func (s *Sender) QueueDelivery(key types.NamespacedName, c CleanerRef, sink Sink, run *v1alpha1.Run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := id{key: key, uid: c.UID, run: run.Number}
-	if d := s.find(i); d != nil {
+	if d := s.findDelivery(i); d != nil {
 		if d.sink != sink && !d.state.Delivered {
-			d.sink, d.state, d.concealed, d.shown = sink, Delivery{Known: true}, Failure{}, time.Time{}
-			signal(d.changed)
+			d.sink, d.state, d.concealed, d.showAt = sink, Delivery{Known: true}, Failure{}, time.Time{}
+			putToken(d.changed)
 		}
 		return
 	}
-	s.forget(key, func(other *delivery) bool { return other.uid != c.UID || other.run < run.Number-1 })
+	s.cancelMatching(key, func(other *delivery) bool { return other.uid != c.UID || other.run < run.Number-1 })
 	d := &delivery{
 		id: i, cleaner: c, record: run.DeepCopy(), changed: make(chan struct{}, 1),
 		sink: sink, state: Delivery{Known: true},
 	}
 	s.deliveries[key] = append(s.deliveries[key], d)
-	s.fresh = append(s.fresh, d)
-	signal(s.added)
+	s.pending = append(s.pending, d)
+	putToken(s.added)
 }
 
-// State says how far the delivery of a run has come.
-func (s *Sender) State(key types.NamespacedName, uid types.UID, run int64) Delivery {
+// GetDelivery says how far the delivery of a run has come.
+func (s *Sender) GetDelivery(key types.NamespacedName, uid types.UID, run int64) Delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if d := s.find(id{key: key, uid: uid, run: run}); d != nil {
+	if d := s.findDelivery(id{key: key, uid: uid, run: run}); d != nil {
 		return d.state
 	}
 	return Delivery{}
 }
 
-// Forget ends all deliveries of a Cleaner, and what is known of them.
-func (s *Sender) Forget(key types.NamespacedName) {
+// CancelDeliveries ends all deliveries of a Cleaner, and what is known of them.
+func (s *Sender) CancelDeliveries(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forget(key, func(*delivery) bool { return true })
+	s.cancelMatching(key, func(*delivery) bool { return true })
 }
 
-// find gives the delivery of a run; nil when it is not known.
-func (s *Sender) find(i id) *delivery {
+// findDelivery gives the delivery of a run; nil when it is not known.
+func (s *Sender) findDelivery(i id) *delivery {
 	for _, d := range s.deliveries[i.key] {
 		if d.id == i {
 			return d
@@ -271,8 +271,8 @@ func (s *Sender) find(i id) *delivery {
 	return nil
 }
 
-// forget ends deliveries of a Cleaner.
-func (s *Sender) forget(key types.NamespacedName, which func(*delivery) bool) {
+// cancelMatching ends deliveries of a Cleaner.
+func (s *Sender) cancelMatching(key types.NamespacedName, which func(*delivery) bool) {
 	left := slices.DeleteFunc(s.deliveries[key], func(d *delivery) bool {
 		if !which(d) {
 			return false
@@ -303,34 +303,34 @@ func (s *Sender) sleepUntil(ctx context.Context, at time.Time) {
 	}
 }
 
-// deliver tries until the run is delivered or ctx is done. Later does something at a moment, or when the Sender ends.
-func (s *Sender) deliver(ctx context.Context, d *delivery, later func(time.Time, func())) {
+// deliverRun tries until the run is delivered or ctx is done. Later does something at a moment, or when the Sender ends.
+func (s *Sender) deliverRun(ctx context.Context, d *delivery, later func(time.Time, func())) {
 	var showing sync.WaitGroup
 	defer showing.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for {
-		sink, quiet := s.begin(d)
+		sink, quiet := s.prepareAttempt(d)
 		if s.sleepUntil(ctx, quiet); ctx.Err() != nil {
 			return
 		}
-		tried, ok := s.inTurn(ctx, d, sink, later)
+		tried, ok := s.attemptInTurn(ctx, d, sink, later)
 		if ctx.Err() != nil {
 			return
 		}
 		if !ok {
 			continue
 		}
-		again, show := s.settle(d, sink, tried)
-		s.metrics.Delivery(result(tried.failure))
+		again, show := s.recordAttempt(d, sink, tried)
+		s.metrics.CountDelivery(resultLabel(tried.failure))
 		if tried.failure != (Failure{}) {
-			s.failed(d.key, d.run, tried.failure, tried.err)
+			s.attemptFailed(d.key, d.run, tried.failure, tried.err)
 		}
 		if show != nil {
-			showing.Go(func() { s.showLater(ctx, d, show) })
+			showing.Go(func() { s.showConcealed(ctx, d, show) })
 		}
-		if !s.conceals(d) {
-			s.done(d.key)
+		if !s.isConcealing(d) {
+			s.deliveryChanged(d.key)
 		}
 		if again == nil {
 			return
@@ -344,8 +344,8 @@ func (s *Sender) deliver(ctx context.Context, d *delivery, later func(time.Time,
 	}
 }
 
-// begin says where the next attempt goes, and when it may begin.
-func (s *Sender) begin(d *delivery) (to Sink, at time.Time) {
+// prepareAttempt says where the next attempt goes, and when it may begin.
+func (s *Sender) prepareAttempt(d *delivery) (to Sink, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
@@ -353,20 +353,20 @@ func (s *Sender) begin(d *delivery) (to Sink, at time.Time) {
 	default:
 	}
 	d.state.Next = time.Time{}
-	if d.sink != d.tried {
-		at = d.quiet
+	if d.sink != d.lastSink {
+		at = d.quietUntil
 	}
-	d.tried = d.sink
+	d.lastSink = d.sink
 	return d.sink, at
 }
 
-// inTurn makes an attempt as soon as its sink, its namespace and all workers have room for it. It is not tried when the
+// attemptInTurn makes an attempt as soon as its sink, its namespace and all workers have room for it. It is not tried when the
 // sink changes before, or ctx is done. Of an attempt that a namespace gets no answer to, the slots are given back when that is
 // shown: else others that wait for them could tell how long it took.
-func (s *Sender) inTurn(ctx context.Context, d *delivery, sink Sink, later func(time.Time, func())) (tried attempt, ok bool) {
-	ofSink, leaveSink := s.enter("sink "+d.key.Namespace+" "+addressOf(sink.URL), sinkShare)
-	ofNamespace, leaveNamespace := s.enter("namespace "+d.key.Namespace, namespaceShare)
-	giveBack, ok := take(ctx, d, ofSink, ofNamespace)
+func (s *Sender) attemptInTurn(ctx context.Context, d *delivery, sink Sink, later func(time.Time, func())) (tried attemptResult, ok bool) {
+	ofSink, leaveSink := s.enterPool("sink "+d.key.Namespace+" "+parseSinkHost(sink.URL), sinkShare)
+	ofNamespace, leaveNamespace := s.enterPool("namespace "+d.key.Namespace, namespaceShare)
+	giveBack, ok := takeSlots(ctx, d, ofSink, ofNamespace)
 	leave := func() {
 		giveBack()
 		leaveNamespace()
@@ -374,29 +374,29 @@ func (s *Sender) inTurn(ctx context.Context, d *delivery, sink Sink, later func(
 	}
 	if !ok {
 		leave()
-		return attempt{}, false
+		return attemptResult{}, false
 	}
-	giveWorker, ok := take(ctx, d, s.workers)
+	giveWorker, ok := takeSlots(ctx, d, s.workers)
 	defer giveWorker()
 	if !ok {
 		leave()
-		return attempt{}, false
+		return attemptResult{}, false
 	}
 	began := s.clock.Now()
-	if p := contain.Catch(func() { tried = s.attempt(ctx, d, sink) }); p != nil {
-		tried = attempt{failure: Failure{Class: ClassPanic}}
+	if p := contain.CatchPanic(func() { tried = s.sendEvent(ctx, d, sink) }); p != nil {
+		tried = attemptResult{failure: Failure{Class: ClassPanic}}
 	}
 	tried.began = began
-	if noAnswer := tried.failure.Class == ClassNoAnswer || ctx.Err() != nil; noAnswer && !d.cleaner.clusterScoped() {
-		later(began.Add(s.conceal), leave)
+	if noAnswer := tried.failure.Class == ClassNoAnswer || ctx.Err() != nil; noAnswer && !d.cleaner.isClusterScoped() {
+		later(began.Add(s.concealFor), leave)
 	} else {
 		leave()
 	}
 	return tried, true
 }
 
-// take takes a slot of each, one after the other. It takes none when the sink changes before, or ctx is done.
-func take(ctx context.Context, d *delivery, all ...chan struct{}) (giveBack func(), ok bool) {
+// takeSlots takes a slot of each, one after the other. It takes none when the sink changes before, or ctx is done.
+func takeSlots(ctx context.Context, d *delivery, all ...chan struct{}) (giveBack func(), ok bool) {
 	var taken []chan struct{}
 	giveBack = func() {
 		for _, slots := range taken {
@@ -419,114 +419,114 @@ func take(ctx context.Context, d *delivery, all ...chan struct{}) (giveBack func
 	return giveBack, true
 }
 
-// enter gives the slots of a bound, which is kept until everybody who has entered has left.
-func (s *Sender) enter(name string, share int) (slots chan struct{}, leave func()) {
+// enterPool gives the slots of a slotPool, which is kept until everybody who has entered has left.
+func (s *Sender) enterPool(name string, share int) (slots chan struct{}, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b, ok := s.bounds[name]
+	b, ok := s.slotPools[name]
 	if !ok {
-		b = &bound{slots: make(chan struct{}, max(1, cap(s.workers)/share))}
-		s.bounds[name] = b
+		b = &slotPool{slots: make(chan struct{}, max(1, cap(s.workers)/share))}
+		s.slotPools[name] = b
 	}
 	b.users++
 	return b.slots, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if b.users--; b.users == 0 {
-			delete(s.bounds, name)
+			delete(s.slotPools, name)
 		}
 	}
 }
 
-// attempt is what came of one attempt.
-type attempt struct {
+// attemptResult is what came of one attempt.
+type attemptResult struct {
 	began time.Time
 	// failure is zero when the event was delivered.
 	failure Failure
 	// err says more about the failure, for the operator's log; it may be nil.
 	err error
-	// asked is how long the sink asked to wait.
-	asked time.Duration
+	// retryAfter is how long the sink asked to wait.
+	retryAfter time.Duration
 }
 
-// attempt sends the event once.
-func (s *Sender) attempt(ctx context.Context, d *delivery, sink Sink) attempt {
-	e, err := EventOf(d.cleaner, d.record)
+// sendEvent sends the event once.
+func (s *Sender) sendEvent(ctx context.Context, d *delivery, sink Sink) attemptResult {
+	e, err := NewEvent(d.cleaner, d.record)
 	if err != nil {
-		return attempt{failure: Failure{Class: ClassInvalidRun}, err: err}
+		return attemptResult{failure: Failure{Class: ClassInvalidRun}, err: err}
 	}
 	if err := CheckSink(sink.URL); err != nil {
-		return attempt{failure: Failure{Class: ClassInvalidSink}, err: err}
+		return attemptResult{failure: Failure{Class: ClassInvalidSink}, err: err}
 	}
-	client := s.tenants
-	if d.cleaner.clusterScoped() {
-		client = s.cluster
+	client := s.tenantClient
+	if d.cleaner.isClusterScoped() {
+		client = s.clusterClient
 	}
-	auth, err := s.authenticate(ctx, d, sink, e)
+	auth, err := s.buildAuthHeader(ctx, d, sink, e)
 	if err != nil {
-		return attempt{failure: Failure{Class: ClassNoCredential, Why: err.Error()}, err: err}
+		return attemptResult{failure: Failure{Class: ClassNoCredential, Why: err.Error()}, err: err}
 	}
-	faults.Point("before the event")
-	status, header, err := post(ctx, client, sink.URL, auth, e)
-	faults.Point("after the event")
+	faults.PassPoint("before the event")
+	status, header, err := postEvent(ctx, client, sink.URL, auth, e)
+	faults.PassPoint("after the event")
 	if err != nil {
-		return attempt{failure: classify(err), err: err}
+		return attemptResult{failure: classifyError(err), err: err}
 	}
 	if status/100 == 2 {
-		return attempt{}
+		return attemptResult{}
 	}
-	return attempt{failure: Failure{Class: ClassAnswered, Status: status}, asked: retryAfter(header, s.clock.Now())}
+	return attemptResult{failure: Failure{Class: ClassAnswered, Status: status}, retryAfter: parseRetryAfter(header, s.clock.Now())}
 }
 
-// settle takes down what came of an attempt, and gives the timer of the next one, nil when there is none, and a timer of
+// recordAttempt takes down what came of an attempt, and gives the timer of the next one, nil when there is none, and a timer of
 // when what is concealed is to be shown, nil when none has to be waited for.
-func (s *Sender) settle(d *delivery, sink Sink, tried attempt) (again, show clock.Timer) {
+func (s *Sender) recordAttempt(d *delivery, sink Sink, tried attemptResult) (again, show clock.Timer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if tried.failure == (Failure{}) {
 		d.state = Delivery{Known: true, Delivered: true, Attempts: d.state.Attempts + 1}
-		d.record, d.concealed, d.shown = nil, Failure{}, time.Time{}
+		d.record, d.concealed, d.showAt = nil, Failure{}, time.Time{}
 		return nil, nil
 	}
 	wait, now := firstRetry, s.clock.Now()
-	if tried.failure.Class == ClassNoAnswer && !d.cleaner.clusterScoped() {
-		d.quiet = tried.began.Add(s.conceal)
+	if tried.failure.Class == ClassNoAnswer && !d.cleaner.isClusterScoped() {
+		d.quietUntil = tried.began.Add(s.concealFor)
 	}
 	if d.sink == sink { // else changed holds a token, and what the former sink did says nothing about this one
 		d.state.Attempts++
-		wait = backoff(d.state.Attempts, tried.failure, tried.asked)
+		wait = computeBackoff(d.state.Attempts, tried.failure, tried.retryAfter)
 		d.state.Next = now.Add(wait)
-		show = s.show(d, tried, now)
+		show = s.recordFailure(d, tried, now)
 	}
 	return s.clock.NewTimer(wait), show // under the lock: whoever sees Next may rely on it
 }
 
-// show shows a failure, or conceals it for as long as how long it took could tell its cause.
-func (s *Sender) show(d *delivery, tried attempt, now time.Time) clock.Timer {
-	at := tried.began.Add(s.conceal)
-	concealing := !d.shown.IsZero()
+// recordFailure shows a failure, or conceals it for as long as how long it took could tell its cause.
+func (s *Sender) recordFailure(d *delivery, tried attemptResult, now time.Time) clock.Timer {
+	at := tried.began.Add(s.concealFor)
+	concealing := !d.showAt.IsZero()
 	tells := tried.failure.Class == ClassNoAnswer && d.state.Last.Class != ClassNoAnswer && at.After(now)
 	switch {
 	case tried.failure.Class == ClassNoAnswer && concealing: // it is shown when the first one is
 		d.concealed = tried.failure
 		return nil
-	case tells && !d.cleaner.clusterScoped():
-		d.concealed, d.shown = tried.failure, at
+	case tells && !d.cleaner.isClusterScoped():
+		d.concealed, d.showAt = tried.failure, at
 		return s.clock.NewTimer(at.Sub(now))
 	}
-	d.state.Last, d.concealed, d.shown = tried.failure, Failure{}, time.Time{}
+	d.state.Last, d.concealed, d.showAt = tried.failure, Failure{}, time.Time{}
 	return nil
 }
 
-// conceals says that the last failure of a delivery is not shown yet.
-func (s *Sender) conceals(d *delivery) bool {
+// isConcealing says that the last failure of a delivery is not shown yet.
+func (s *Sender) isConcealing(d *delivery) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !d.shown.IsZero()
+	return !d.showAt.IsZero()
 }
 
-// showLater shows what is concealed when its time has come.
-func (s *Sender) showLater(ctx context.Context, d *delivery, timer clock.Timer) {
+// showConcealed shows what is concealed when its time has come.
+func (s *Sender) showConcealed(ctx context.Context, d *delivery, timer clock.Timer) {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -534,25 +534,25 @@ func (s *Sender) showLater(ctx context.Context, d *delivery, timer clock.Timer) 
 	case <-timer.C():
 	}
 	s.mu.Lock()
-	due := !d.shown.IsZero() && !d.shown.After(s.clock.Now()) // else another sink was named, or it has answered
+	due := !d.showAt.IsZero() && !d.showAt.After(s.clock.Now()) // else another sink was named, or it has answered
 	if due {
-		d.state.Last, d.concealed, d.shown = d.concealed, Failure{}, time.Time{}
+		d.state.Last, d.concealed, d.showAt = d.concealed, Failure{}, time.Time{}
 	}
 	s.mu.Unlock()
 	if due {
-		s.done(d.key)
+		s.deliveryChanged(d.key)
 	}
 }
 
-func result(f Failure) string {
+func resultLabel(f Failure) string {
 	if f == (Failure{}) {
 		return "delivered"
 	}
 	return cmp.Or(f.Cause, f.Class)
 }
 
-// addressOf names what attempts at a sink are bounded by. Sinks that are no URLs are bounded together.
-func addressOf(sink string) string {
+// parseSinkHost names what attempts at a sink are bounded by. Sinks that are no URLs are bounded together.
+func parseSinkHost(sink string) string {
 	u, err := url.Parse(sink)
 	if err != nil {
 		return ""
@@ -560,14 +560,14 @@ func addressOf(sink string) string {
 	return strings.ToLower(u.Host)
 }
 
-// signal leaves a token, unless there is one already.
-func signal(c chan struct{}) {
+// putToken leaves a token, unless there is one already.
+func putToken(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-type noMetrics struct{}
+type nopMetrics struct{}
 
-func (noMetrics) Delivery(string) {}
+func (nopMetrics) CountDelivery(string) {}

@@ -44,7 +44,7 @@ type bench struct {
 	results map[string]int
 }
 
-func (b *bench) Delivery(result string) {
+func (b *bench) CountDelivery(result string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.results[result]++
@@ -79,7 +79,7 @@ func prepare(t *testing.T, edit ...func(*Options, *timeouts)) *bench {
 	}
 	o := Options{
 		Clock: b.clock, Policy: Policy{AllowLoopback: true}, Metrics: b,
-		Done: func(k types.NamespacedName) { b.done <- k },
+		DeliveryChanged: func(k types.NamespacedName) { b.done <- k },
 	}
 	limits := timeouts{connect: 5 * time.Second, header: 10 * time.Second, total: 20 * time.Second}
 	for _, e := range edit {
@@ -117,11 +117,11 @@ func key(name string) types.NamespacedName {
 }
 
 func (b *bench) send(name, url string, run int64) {
-	b.Send(key(name), identity(name), Sink{URL: url}, finished(run))
+	b.QueueDelivery(key(name), identity(name), Sink{URL: url}, finished(run))
 }
 
 func (b *bench) state(name string, run int64) Delivery {
-	return b.State(key(name), identity(name).UID, run)
+	return b.GetDelivery(key(name), identity(name).UID, run)
 }
 
 // attempted waits for the end of an attempt.
@@ -156,7 +156,7 @@ func (b *bench) entered(url string, n int) {
 	users := func() int {
 		b.Sender.mu.Lock()
 		defer b.Sender.mu.Unlock()
-		if h, ok := b.bounds["sink "+key("").Namespace+" "+strings.TrimPrefix(url, "http://")]; ok {
+		if h, ok := b.slotPools["sink "+key("").Namespace+" "+strings.TrimPrefix(url, "http://")]; ok {
 			return h.users
 		}
 		return 0
@@ -175,7 +175,7 @@ func (b *bench) empty() {
 	left := func() int {
 		b.Sender.mu.Lock()
 		defer b.Sender.mu.Unlock()
-		return len(b.deliveries) + len(b.fresh) + len(b.bounds) + len(b.workers)
+		return len(b.deliveries) + len(b.pending) + len(b.slotPools) + len(b.workers)
 	}
 	for left() > 0 {
 		if b.ctx.Err() != nil {
@@ -205,7 +205,7 @@ func TestDelivers(t *testing.T) {
 	b.want("c", 3, Delivery{Known: true, Delivered: true, Attempts: 1})
 
 	e := b.arrived(receiver, 1)[0]
-	want, err := EventOf(identity("c"), finished(3))
+	want, err := NewEvent(identity("c"), finished(3))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestTriesAgainWithTheSameBytes(t *testing.T) {
 	)
 	b := start(t)
 	b.send("c", receiver.URL, 1)
-	failures := []Failure{answered(503), noAnswer(CauseConnection), answered(404), answered(429), answered(500)}
+	failures := []Failure{answered(503), newNoAnswer(CauseConnection), answered(404), answered(429), answered(500)}
 	wait := time.Second
 	for i, f := range failures {
 		b.attempted("c")
@@ -347,9 +347,9 @@ func TestRefusesAddressesWhateverTheName(t *testing.T) {
 		b.send(host, "http://"+host+port, 1)
 		b.attempted(host)
 		b.want(host, 1, Delivery{
-			Known: true, Attempts: 1, Last: noAnswer(CauseRefusedAddress), Next: epoch.Add(time.Second),
+			Known: true, Attempts: 1, Last: newNoAnswer(CauseRefusedAddress), Next: epoch.Add(time.Second),
 		})
-		b.Forget(key(host))
+		b.CancelDeliveries(key(host))
 	}
 	b.arrived(receiver, 0)
 }
@@ -379,18 +379,18 @@ func TestBoundsAnAttempt(t *testing.T) {
 		answer sink.Answer
 		want   Delivery
 	}{
-		"Hang":          {"no answer", header, sink.Answer{Hang: true}, Delivery{Last: noAnswer(CauseTimeout)}},
-		"HangTotal":     {"no answer, bounded in all", total, sink.Answer{Hang: true}, Delivery{Last: noAnswer(CauseTimeout)}},
+		"Hang":          {"no answer", header, sink.Answer{Hang: true}, Delivery{Last: newNoAnswer(CauseTimeout)}},
+		"HangTotal":     {"no answer, bounded in all", total, sink.Answer{Hang: true}, Delivery{Last: newNoAnswer(CauseTimeout)}},
 		"HangAfter200":  {"it has said that it has the event", total, sink.Answer{Status: 200, Hang: true}, Delivery{Delivered: true}},
 		"HangAfter503":  {"it has said what it has to say", total, sink.Answer{Status: 503, Hang: true}, Delivery{Last: answered(503)}},
-		"LongHeader":    {"nobody needs so much", none, sink.Answer{Header: http.Header{"X": {strings.Repeat("x", 1<<20)}}}, Delivery{Last: noAnswer(CauseConnection)}},
-		"EndlessHeader": {"nobody needs so many", none, raw("HTTP/1.1 200 OK\r\n", "X: x\r\n", 0), Delivery{Last: noAnswer(CauseConnection)}},
-		"EndlessHints":  {"and the answer never comes", none, raw("", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", 0), Delivery{Last: noAnswer(CauseConnection)}},
-		"SlowHeader":    {"a byte now and then is no answer", header, raw("HTTP/1.1 200 OK\r\nX: ", "x", 5*time.Millisecond), Delivery{Last: noAnswer(CauseTimeout)}},
+		"LongHeader":    {"nobody needs so much", none, sink.Answer{Header: http.Header{"X": {strings.Repeat("x", 1<<20)}}}, Delivery{Last: newNoAnswer(CauseConnection)}},
+		"EndlessHeader": {"nobody needs so many", none, raw("HTTP/1.1 200 OK\r\n", "X: x\r\n", 0), Delivery{Last: newNoAnswer(CauseConnection)}},
+		"EndlessHints":  {"and the answer never comes", none, raw("", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", 0), Delivery{Last: newNoAnswer(CauseConnection)}},
+		"SlowHeader":    {"a byte now and then is no answer", header, raw("HTTP/1.1 200 OK\r\nX: ", "x", 5*time.Millisecond), Delivery{Last: newNoAnswer(CauseTimeout)}},
 		"SlowBody":      {"what follows 200 is not waited for", total, raw("HTTP/1.1 200 OK\r\n\r\n", "x", 5*time.Millisecond), Delivery{Delivered: true}},
-		"NotHTTP":       {"no answer to a request", none, raw("SSH-2.0-OpenSSH_9.9\r\n", "", 0), Delivery{Last: noAnswer(CauseConnection)}},
-		"HTTP/2":        {"unasked for", none, raw("\x00\x00\x00\x04\x00\x00\x00\x00\x00", "", 0), Delivery{Last: noAnswer(CauseConnection)}},
-		"Close":         {"no answer", none, sink.Answer{Close: true}, Delivery{Last: noAnswer(CauseConnection)}},
+		"NotHTTP":       {"no answer to a request", none, raw("SSH-2.0-OpenSSH_9.9\r\n", "", 0), Delivery{Last: newNoAnswer(CauseConnection)}},
+		"HTTP/2":        {"unasked for", none, raw("\x00\x00\x00\x04\x00\x00\x00\x00\x00", "", 0), Delivery{Last: newNoAnswer(CauseConnection)}},
+		"Close":         {"no answer", none, sink.Answer{Close: true}, Delivery{Last: newNoAnswer(CauseConnection)}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -440,9 +440,9 @@ func TestKeepsTryingADeadSink(t *testing.T) {
 		"500":         {answer: sink.Answer{Status: 500}, last: answered(500), waits: doubled},
 		"404":         {answer: sink.Answer{Status: 404}, last: answered(404), waits: doubled},
 		"429":         {answer: sink.Answer{Status: 429}, last: answered(429), waits: doubled},
-		"Close":       {answer: sink.Answer{Close: true}, last: noAnswer(CauseConnection), waits: doubled},
-		"Hang":        {answer: sink.Answer{Hang: true}, last: noAnswer(CauseTimeout), waits: doubled},
-		"ClosedPort":  {closed: true, last: noAnswer(CauseConnection), waits: doubled},
+		"Close":       {answer: sink.Answer{Close: true}, last: newNoAnswer(CauseConnection), waits: doubled},
+		"Hang":        {answer: sink.Answer{Hang: true}, last: newNoAnswer(CauseTimeout), waits: doubled},
+		"ClosedPort":  {closed: true, last: newNoAnswer(CauseConnection), waits: doubled},
 		"400":         {answer: sink.Answer{Status: 400}, last: answered(400), waits: times(time.Hour, 5)},
 		"307":         {answer: sink.Answer{Status: 307}, last: answered(307), waits: times(time.Hour, 5)},
 		"429 Seconds": {answer: sink.Answer{Status: 429, Header: http.Header{"Retry-After": {"900"}}}, last: answered(429), waits: times(15*time.Minute, 12)},
@@ -505,7 +505,7 @@ func TestReadsLittleOfABody(t *testing.T) {
 func TestNothingToSend(t *testing.T) {
 	receiver := sink.Start(t)
 	b := start(t)
-	b.Send(key("open"), identity("open"), Sink{URL: receiver.URL}, finished(0))
+	b.QueueDelivery(key("open"), identity("open"), Sink{URL: receiver.URL}, finished(0))
 	b.attempted("open")
 	b.want("open", 0, Delivery{Known: true, Attempts: 1, Last: Failure{Class: ClassInvalidRun}, Next: epoch.Add(time.Hour)})
 	b.send("nowhere", "http://me:secret@"+strings.TrimPrefix(receiver.URL, "http://"), 1)
@@ -516,7 +516,7 @@ func TestNothingToSend(t *testing.T) {
 
 func TestAHangingSinkDelaysNoOther(t *testing.T) {
 	const dead = 200
-	in := func(namespace, name string) (types.NamespacedName, Identity) {
+	in := func(namespace, name string) (types.NamespacedName, CleanerRef) {
 		i := identity(name)
 		i.Namespace = namespace
 		return types.NamespacedName{Namespace: namespace, Name: name}, i
@@ -540,7 +540,7 @@ func TestAHangingSinkDelaysNoOther(t *testing.T) {
 			for i := range dead {
 				names.set(fmt.Sprintf("sink-%d.example", i), "127.0.0.1")
 				k, of := in(tc.namespace, fmt.Sprint("dead", i))
-				b.Send(k, of, Sink{URL: tc.sinkOf(hanging.URL, i)}, finished(1))
+				b.QueueDelivery(k, of, Sink{URL: tc.sinkOf(hanging.URL, i)}, finished(1))
 			}
 			b.arrived(hanging, tc.hang)
 			for i := range 20 {
@@ -556,19 +556,19 @@ func TestAHangingSinkDelaysNoOther(t *testing.T) {
 			}
 			b.arrived(hanging, tc.hang)
 			k, of := in(tc.namespace, "dead0")
-			if diff := cmp.Diff(Delivery{Known: true}, b.State(k, of.UID, 1)); diff != "" {
+			if diff := cmp.Diff(Delivery{Known: true}, b.GetDelivery(k, of.UID, 1)); diff != "" {
 				t.Errorf("State (-want +got):\n%s", diff)
 			}
 
 			// Who goes leaves nothing behind, and ends at once what was under way.
 			for i := range dead {
 				k, _ := in(tc.namespace, fmt.Sprint("dead", i))
-				b.Forget(k)
+				b.CancelDeliveries(k)
 			}
 			for i := range 20 {
-				b.Forget(key(fmt.Sprint("good", i)))
+				b.CancelDeliveries(key(fmt.Sprint("good", i)))
 			}
-			b.Forget(key("fair"))
+			b.CancelDeliveries(key("fair"))
 			b.empty()
 		})
 	}
@@ -650,14 +650,14 @@ func TestForget(t *testing.T) {
 	receiver.Answer(sink.Answer{Hang: true})
 	b.send("c", receiver.URL, 1)
 	b.arrived(receiver, 1)
-	b.Forget(key("c"))
+	b.CancelDeliveries(key("c"))
 	b.want("c", 1, Delivery{})
 
 	receiver.Answer(sink.Answer{Status: 503})
 	b.send("c", receiver.URL, 1) // known of no more, so sent again, though the attempt before may not have ended yet
 	b.attempted("c")
 	b.want("c", 1, Delivery{Known: true, Attempts: 1, Last: answered(503), Next: epoch.Add(time.Second)})
-	b.Forget(key("c"))
+	b.CancelDeliveries(key("c"))
 	b.clock.Step(time.Hour)
 	b.send("other", receiver.URL, 1)
 	b.attempted("other")
@@ -678,10 +678,10 @@ func TestTwoRunsAreKept(t *testing.T) {
 
 	again := identity("c")
 	again.UID = "another"
-	b.Send(key("c"), again, Sink{URL: receiver.URL}, finished(1))
+	b.QueueDelivery(key("c"), again, Sink{URL: receiver.URL}, finished(1))
 	b.attempted("c")
 	b.want("c", 4, Delivery{})
-	if got := b.State(key("c"), again.UID, 1); got != delivered {
+	if got := b.GetDelivery(key("c"), again.UID, 1); got != delivered {
 		t.Errorf("a Cleaner of the same name: %+v", got)
 	}
 	ids := map[string]bool{}
@@ -721,7 +721,7 @@ func TestSendBeforeStart(t *testing.T) {
 	receiver.Answer(sink.Codes(503, 503)...)
 	b := prepare(t)
 	b.send("forgotten", former.URL, 1)
-	b.Forget(key("forgotten"))
+	b.CancelDeliveries(key("forgotten"))
 	b.send("c", former.URL, 1)
 	b.send("c", receiver.URL, 1)
 	b.run()
@@ -761,7 +761,7 @@ func (e explosive) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestAnAttemptThatPanicsIsAFailedOne(t *testing.T) {
 	receiver := sink.Start(t)
 	b := prepare(t)
-	b.tenants.Transport = explosive{b.tenants.Transport}
+	b.tenantClient.Transport = explosive{b.tenantClient.Transport}
 	b.run()
 	b.send("broken", receiver.URL+"/broken", 1)
 	b.attempted("broken")

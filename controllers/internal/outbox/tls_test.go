@@ -91,7 +91,7 @@ func TestTLS(t *testing.T) {
 			b.send("c", server.URL, 1)
 			b.attempted("c")
 			if tc.want != "" {
-				b.want("c", 1, Delivery{Known: true, Attempts: 1, Last: noAnswer(tc.want), Next: epoch.Add(time.Second)})
+				b.want("c", 1, Delivery{Known: true, Attempts: 1, Last: newNoAnswer(tc.want), Next: epoch.Add(time.Second)})
 				b.arrived(receiver, 0)
 				return
 			}
@@ -118,7 +118,7 @@ func TestTLSWithWhatDoesNotSpeakIt(t *testing.T) {
 	} {
 		b.send(url, url, 1)
 		b.attempted(url)
-		b.want(url, 1, Delivery{Known: true, Attempts: 1, Last: noAnswer(want), Next: epoch.Add(time.Second)})
+		b.want(url, 1, Delivery{Known: true, Attempts: 1, Last: newNoAnswer(want), Next: epoch.Add(time.Second)})
 	}
 	b.arrived(plain, 0)
 }

@@ -25,8 +25,8 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Max is how far it may be from the API server's. 0: however far, and nothing is corrected.
 	Max time.Duration
-	// Changed is told when the clock becomes suspect and when it is not any more. It may be nil.
-	Changed func(suspect bool, skew time.Duration)
+	// SuspectChanged is told when the clock becomes suspect and when it is not any more. It may be nil.
+	SuspectChanged func(suspect bool, skew time.Duration)
 }
 
 // Meter knows between which bounds the skew lies: the API server's clock minus ours. It is safe for concurrent use.
@@ -41,8 +41,8 @@ type Meter struct {
 // New makes a Meter that has measured nothing yet, and suspects nothing.
 func New(o Options) *Meter { return &Meter{opts: o} }
 
-// Wrap measures with each answer that comes through a transport.
-func (m *Meter) Wrap(next http.RoundTripper) http.RoundTripper {
+// WrapTransport measures with each answer that comes through a transport.
+func (m *Meter) WrapTransport(next http.RoundTripper) http.RoundTripper {
 	return &transport{next: next, meter: m}
 }
 
@@ -55,9 +55,9 @@ type transport struct {
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	sent := t.meter.opts.Clock.Now()
 	resp, err := t.next.RoundTrip(r)
-	if err == nil && ownAnswer(r.URL.Path) {
+	if err == nil && isServedByAPIServer(r.URL.Path) {
 		if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-			t.meter.observe(sent, date, t.meter.opts.Clock.Now())
+			t.meter.recordAnswer(sent, date, t.meter.opts.Clock.Now())
 		}
 	}
 	return resp, err
@@ -66,53 +66,53 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find what is inside.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// ownAnswer says that the API server itself answers a request. Other groups may be those of an extension server, whose
+// isServedByAPIServer says that the API server itself answers a request. Other groups may be those of an extension server, whose
 // clock is no concern of ours.
-func ownAnswer(path string) bool {
+func isServedByAPIServer(path string) bool {
 	return !strings.Contains(path, "/apis/") ||
 		strings.Contains(path, "/apis/coordination.k8s.io/") || strings.Contains(path, "/apis/"+v1alpha1.GroupVersion.Group+"/")
 }
 
-// observe takes one answer. Its Date has whole seconds: the API server's clock stood at date, or less than a second
+// recordAnswer takes one answer. Its Date has whole seconds: the API server's clock stood at date, or less than a second
 // later, at a moment between sent and received. Bounds that agree with what is known narrow it down; others replace it,
 // because one of the clocks was set.
-func (m *Meter) observe(sent, date, received time.Time) {
+func (m *Meter) recordAnswer(sent, date, received time.Time) {
 	low, high := date.Sub(received), date.Add(time.Second).Sub(sent)
 	if high < low { // our clock was set back meanwhile
 		return
 	}
 	m.mu.Lock()
-	before := m.suspected()
+	before := m.isSuspectLocked()
 	if m.measured && low <= m.high && m.low <= high {
 		low, high = max(low, m.low), min(high, m.high)
 	}
 	m.low, m.high, m.measured = low, high, true
-	after, skew := m.suspected(), m.middle()
+	after, skew := m.isSuspectLocked(), m.middleOfRange()
 	m.mu.Unlock()
-	if before != after && m.opts.Changed != nil {
-		m.opts.Changed(after, skew)
+	if before != after && m.opts.SuspectChanged != nil {
+		m.opts.SuspectChanged(after, skew)
 	}
 }
 
-// suspected says that the skew is certainly more than it may be.
-func (m *Meter) suspected() bool {
+// isSuspectLocked says that the skew is certainly more than it may be.
+func (m *Meter) isSuspectLocked() bool {
 	return m.opts.Max > 0 && (m.low > m.opts.Max || m.high < -m.opts.Max)
 }
 
-func (m *Meter) middle() time.Duration { return m.low + (m.high-m.low)/2 }
+func (m *Meter) middleOfRange() time.Duration { return m.low + (m.high-m.low)/2 }
 
-// Max is how far the clock may be from the API server's.
-func (m *Meter) Max() time.Duration { return m.opts.Max }
+// MaxSkew is how far the clock may be from the API server's.
+func (m *Meter) MaxSkew() time.Duration { return m.opts.Max }
 
-// Suspected says that the clocks certainly differ by more than they may.
-func (m *Meter) Suspected() bool {
+// IsSuspect says that the clocks certainly differ by more than they may.
+func (m *Meter) IsSuspect() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.suspected()
+	return m.isSuspectLocked()
 }
 
-// Ahead is by how much our clock is ahead of the API server's, at most and in whole seconds; 0 when it may well not be.
-func (m *Meter) Ahead() time.Duration {
+// ClockAhead is by how much our clock is ahead of the API server's, at most and in whole seconds; 0 when it may well not be.
+func (m *Meter) ClockAhead() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.opts.Max <= 0 || m.high >= 0 {
@@ -121,10 +121,10 @@ func (m *Meter) Ahead() time.Duration {
 	return (-m.low + time.Second - time.Nanosecond).Truncate(time.Second)
 }
 
-// Skew is how far the API server's clock is ahead of ours, as well as it is known; negative if it is behind, and 0 before
+// EstimateSkew returns how far the API server's clock is ahead of ours, as well as it is known; negative if it is behind, and 0 before
 // the first answer.
-func (m *Meter) Skew() time.Duration {
+func (m *Meter) EstimateSkew() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.middle()
+	return m.middleOfRange()
 }

@@ -48,7 +48,7 @@ func (s *server) RoundTrip(*http.Request) (*http.Response, error) {
 func (s *server) get(path string) {
 	s.t.Helper()
 	s.step(1137 * time.Millisecond)
-	resp, err := s.meter.Wrap(s).RoundTrip(httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, "https://api.test"+path, nil))
+	resp, err := s.meter.WrapTransport(s).RoundTrip(httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, "https://api.test"+path, nil))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -79,22 +79,22 @@ func TestSkewIsMeasured(t *testing.T) {
 			s := newServer(t, time.Minute)
 			s.ahead = tc.ahead
 			s.get(lease)
-			if got := s.meter.Skew() - tc.ahead; got.Abs() > 520*time.Millisecond {
+			if got := s.meter.EstimateSkew() - tc.ahead; got.Abs() > 520*time.Millisecond {
 				t.Errorf("after one answer the measurement is %s off", got)
 			}
-			if got := s.meter.Suspected(); got != tc.suspected {
+			if got := s.meter.IsSuspect(); got != tc.suspected {
 				t.Errorf("after one answer it is suspected: %t", got)
 			}
 			for range 50 {
 				s.get(lease)
 			}
-			if got := s.meter.Skew() - tc.ahead; got.Abs() > 30*time.Millisecond {
+			if got := s.meter.EstimateSkew() - tc.ahead; got.Abs() > 30*time.Millisecond {
 				t.Errorf("after many answers the measurement is %s off", got)
 			}
-			if got := s.meter.Suspected(); got != tc.suspected {
+			if got := s.meter.IsSuspect(); got != tc.suspected {
 				t.Errorf("after many answers it is suspected: %t", got)
 			}
-			if got := s.meter.Ahead(); got < tc.wait || got > tc.wait+time.Second {
+			if got := s.meter.ClockAhead(); got < tc.wait || got > tc.wait+time.Second {
 				t.Errorf("our clock is ahead by %s, want %s", got, tc.wait)
 			}
 		})
@@ -108,8 +108,8 @@ func TestASlowAnswerIsNoSkew(t *testing.T) {
 			s.before, s.after = s.after, s.before
 		}
 		s.get(lease)
-		if s.meter.Suspected() || s.meter.Ahead() != 0 {
-			t.Errorf("minutes on the way %s count as a skew of %s", way, s.meter.Skew())
+		if s.meter.IsSuspect() || s.meter.ClockAhead() != 0 {
+			t.Errorf("minutes on the way %s count as a skew of %s", way, s.meter.EstimateSkew())
 		}
 	}
 }
@@ -117,7 +117,7 @@ func TestASlowAnswerIsNoSkew(t *testing.T) {
 func TestAClockThatIsSetIsNoticedAtOnce(t *testing.T) {
 	s := newServer(t, time.Minute)
 	var told []bool
-	s.meter.opts.Changed = func(suspect bool, skew time.Duration) {
+	s.meter.opts.SuspectChanged = func(suspect bool, skew time.Duration) {
 		if suspect != (skew.Abs() > time.Minute) {
 			t.Errorf("told %t of %s", suspect, skew)
 		}
@@ -130,13 +130,13 @@ func TestAClockThatIsSetIsNoticedAtOnce(t *testing.T) {
 		s.step(step) // ours
 		s.ahead = -step
 		s.get(lease)
-		if !s.meter.Suspected() {
+		if !s.meter.IsSuspect() {
 			t.Errorf("our clock was set by %s, and nothing is suspected", step)
 		}
 		s.step(-step)
 		s.ahead = 0
 		s.get(lease)
-		if s.meter.Suspected() {
+		if s.meter.IsSuspect() {
 			t.Errorf("our clock is right again after %s, and is suspected", step)
 		}
 	}
@@ -150,11 +150,11 @@ func TestAClockThatDriftsIsFollowed(t *testing.T) {
 	for range 2000 {
 		s.ahead -= 7 * time.Millisecond
 		s.get(lease)
-		if off := s.meter.Skew() - s.ahead; off.Abs() > time.Second {
+		if off := s.meter.EstimateSkew() - s.ahead; off.Abs() > time.Second {
 			t.Fatalf("at %s the measurement is %s off", s.ahead, off)
 		}
 	}
-	if got := s.meter.Ahead(); got < 14*time.Second || got > 15*time.Second {
+	if got := s.meter.ClockAhead(); got < 14*time.Second || got > 15*time.Second {
 		t.Errorf("our clock is ahead by %s", got)
 	}
 }
@@ -174,7 +174,7 @@ func TestOnlyTheAPIServersOwnAnswersCount(t *testing.T) {
 		s := newServer(t, time.Minute)
 		s.ahead = time.Hour
 		s.get(path)
-		if s.meter.Suspected() != want {
+		if s.meter.IsSuspect() != want {
 			t.Errorf("%s counts: %t", path, !want)
 		}
 	}
@@ -182,7 +182,7 @@ func TestOnlyTheAPIServersOwnAnswersCount(t *testing.T) {
 
 func TestWhatIsNoMeasurement(t *testing.T) {
 	s := newServer(t, time.Minute)
-	if s.meter.Suspected() || s.meter.Ahead() != 0 || s.meter.Skew() != 0 {
+	if s.meter.IsSuspect() || s.meter.ClockAhead() != 0 || s.meter.EstimateSkew() != 0 {
 		t.Error("something is known before the first answer")
 	}
 	s.says = "yesterday"
@@ -190,7 +190,7 @@ func TestWhatIsNoMeasurement(t *testing.T) {
 	s.says, s.after = "", -time.Hour // our clock is set back while the answer is on its way
 	s.get(lease)
 	if s.meter.measured {
-		t.Errorf("it measured %s", s.meter.Skew())
+		t.Errorf("it measured %s", s.meter.EstimateSkew())
 	}
 }
 
@@ -198,10 +198,10 @@ func TestNoLimit(t *testing.T) {
 	s := newServer(t, 0)
 	s.ahead = -time.Hour
 	s.get(lease)
-	if s.meter.Suspected() || s.meter.Ahead() != 0 {
+	if s.meter.IsSuspect() || s.meter.ClockAhead() != 0 {
 		t.Error("without a limit nothing is suspected or corrected")
 	}
-	if got := s.meter.Skew() + time.Hour; got.Abs() > time.Second {
+	if got := s.meter.EstimateSkew() + time.Hour; got.Abs() > time.Second {
 		t.Errorf("it is measured all the same, and is %s off", got)
 	}
 }

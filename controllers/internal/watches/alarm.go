@@ -15,24 +15,24 @@ const firstRetry = 500 * time.Millisecond
 type alarm struct {
 	due      time.Time // zero: not at all
 	failures int
-	rang     chan struct{}
+	changed  chan struct{}
 }
 
 func newAlarm(due time.Time) alarm {
-	return alarm{due: due, rang: make(chan struct{}, 1)}
+	return alarm{due: due, changed: make(chan struct{}, 1)}
 }
 
-// set changes when it rings, for whoever waits for it too.
-func (a *alarm) set(due time.Time) {
+// setDue changes when it rings, for whoever waits for it too.
+func (a *alarm) setDue(due time.Time) {
 	a.due = due
 	select {
-	case a.rang <- struct{}{}:
+	case a.changed <- struct{}{}:
 	default:
 	}
 }
 
-// backOff counts a failure, and returns how long to wait because of it.
-func (a *alarm) backOff(most time.Duration) time.Duration {
+// nextBackoff counts a failure, and returns how long to wait because of it.
+func (a *alarm) nextBackoff(most time.Duration) time.Duration {
 	d := most
 	if a.failures < 16 {
 		d = min(most, firstRetry<<a.failures)
@@ -41,8 +41,8 @@ func (a *alarm) backOff(most time.Duration) time.Duration {
 	return d
 }
 
-// await waits until an alarm is due. It returns false when ctx is done.
-func (e *Engine) await(ctx context.Context, a *alarm) bool {
+// waitForAlarm waits until an alarm is due. It returns false when ctx is done.
+func (e *Engine) waitForAlarm(ctx context.Context, a *alarm) bool {
 	for ctx.Err() == nil {
 		e.mu.RLock()
 		due := a.due
@@ -60,7 +60,7 @@ func (e *Engine) await(ctx context.Context, a *alarm) bool {
 		select {
 		case <-ctx.Done():
 		case <-ring:
-		case <-a.rang:
+		case <-a.changed:
 		}
 		stop()
 	}

@@ -15,18 +15,18 @@ import (
 const (
 	// fewNamespaces are read one by one; of more, those that are meant are picked from a list of the whole cluster.
 	fewNamespaces = 8
-	// choices is how often objects are read again because the namespaces that have them changed meanwhile.
-	choices = 3
+	// maxRereads is how often objects are read again because the namespaces that have them changed meanwhile.
+	maxRereads = 3
 )
 
-// readAmong reads what there is in the namespaces that a query chooses. Those that it chooses by their labels must be the
+// readInSelectedNamespaces reads what there is in the namespaces that a query chooses. Those that it chooses by their labels must be the
 // same, and unchanged, before and after, so that the answer is one that was true.
-func (l *Live) readAmong(ctx context.Context, res Resource, q snapshot.Query) plan.Target {
+func (l *Live) readInSelectedNamespaces(ctx context.Context, res Resource, q snapshot.Query) plan.Target {
 	if q.Among.Labels == nil {
-		return l.readNamed(ctx, res, q, q.Among.Names)
+		return l.readInNamedNamespaces(ctx, res, q, q.Among.Names)
 	}
-	before := l.choose(ctx, &q.Among)
-	for range choices {
+	before := l.listSelectedNamespaces(ctx, &q.Among)
+	for range maxRereads {
 		if before.State != plan.Complete {
 			return plan.Target{State: before.State, Detail: before.Detail, Resource: res.GVR, Namespaced: true}
 		}
@@ -34,11 +34,11 @@ func (l *Live) readAmong(ctx context.Context, res Resource, q snapshot.Query) pl
 		for _, o := range before.Objects {
 			names = append(names, o.Name)
 		}
-		t := l.readNamed(ctx, res, q, names)
+		t := l.readInNamedNamespaces(ctx, res, q, names)
 		if t.State != plan.Complete {
 			return t
 		}
-		after := l.choose(ctx, &q.Among)
+		after := l.listSelectedNamespaces(ctx, &q.Among)
 		if after.State == plan.Complete && slices.EqualFunc(before.Objects, after.Objects, func(a, b plan.Object) bool { return a.Ref == b.Ref }) {
 			return t
 		}
@@ -50,19 +50,19 @@ func (l *Live) readAmong(ctx context.Context, res Resource, q snapshot.Query) pl
 	}
 }
 
-// choose reads the Namespaces that are chosen.
-func (l *Live) choose(ctx context.Context, n *snapshot.Namespaces) plan.Target {
+// listSelectedNamespaces reads the Namespaces that are chosen.
+func (l *Live) listSelectedNamespaces(ctx context.Context, n *snapshot.Namespaces) plan.Target {
 	t := l.Read(ctx, n.Query())
 	t.Objects = slices.DeleteFunc(t.Objects, func(o plan.Object) bool { return !n.Choose(o.Name, &o) })
 	return t
 }
 
-// readNamed reads what there is in these namespaces, or in all when there is no list of them, as it was at one moment.
-func (l *Live) readNamed(ctx context.Context, res Resource, q snapshot.Query, names []string) plan.Target {
+// readInNamedNamespaces reads what there is in these namespaces, or in all when there is no list of them, as it was at one moment.
+func (l *Live) readInNamedNamespaces(ctx context.Context, res Resource, q snapshot.Query, names []string) plan.Target {
 	among := q.Among
 	q.Among, q.Namespace = snapshot.Namespaces{}, ""
 	if names == nil || len(names) > fewNamespaces {
-		t, _ := l.readIn(ctx, res, q, "")
+		t, _ := l.readInNamespace(ctx, res, q, "")
 		// The namespaces that a spec names may be all that is allowed.
 		if t.State != plan.Forbidden || among.Names == nil {
 			meant := snapshot.Namespaces{Names: names, Except: among.Except}
@@ -74,7 +74,7 @@ func (l *Live) readNamed(ctx context.Context, res Resource, q snapshot.Query, na
 	var version string
 	for _, q.Namespace = range names {
 		var t plan.Target
-		if t, version = l.readIn(ctx, res, q, version); t.State != plan.Complete {
+		if t, version = l.readInNamespace(ctx, res, q, version); t.State != plan.Complete {
 			return t
 		}
 		all.Objects = append(all.Objects, t.Objects...)

@@ -230,10 +230,10 @@ func TestClusterNamespaceSelector(t *testing.T) {
 	dev := query("ConfigMap", chosenBy(r.user+"=dev"), labelled("app=web"))
 	others := query("ConfigMap", chosenBy(r.user), except(a), labelled("app=web"), metadataOnly)
 	own := query("ConfigMap", in(b), labelled("app=web"))
-	r.wakes(platform, "the refusal", func() { r.Want(platform, interests(dev, others)) })
+	r.wakes(platform, "the refusal", func() { r.SetInterests(platform, interests(dev, others)) })
 	r.says(dev, plan.Forbidden, "the operator may not list and watch namespaces (cluster-scoped)")
 	r.livesAs(dev, plan.Forbidden)
-	r.Want(owner("c"), interests(own))
+	r.SetInterests(owner("c"), interests(own))
 	r.finds(own, b+"/c")
 
 	r.wakes(platform, "the permission", func() { r.may("", "namespaces") })
@@ -257,8 +257,8 @@ func TestClusterNamespacesWithRightsOfEach(t *testing.T) {
 		r.configMapOf(namespace, "c", web)
 	}
 	both, one := query("ConfigMap", among(a, b), labelled("app=web")), query("ConfigMap", in(a), labelled("app=web"))
-	r.wakes(platform, "the refusal", func() { r.Want(platform, interests(both)) })
-	r.Want(owner("c"), interests(one))
+	r.wakes(platform, "the refusal", func() { r.SetInterests(platform, interests(both)) })
+	r.SetInterests(owner("c"), interests(one))
 	r.says(both, plan.Forbidden, fmt.Sprintf("the operator may not list and watch configmaps in namespace %q", b))
 	r.livesAs(both, plan.Forbidden)
 	r.finds(one, a+"/c")
@@ -275,7 +275,7 @@ func TestClusterNamespacesWithRightsOfEach(t *testing.T) {
 	r.wakes(platform, "the cluster", func() { r.may("", "configmaps") })
 	r.findsLive(both, a+"/c", b+"/c", b+"/d")
 	wide := query("ConfigMap", among(append([]string{a, b}, many...)...), labelled("app=web"))
-	r.Want(platform, interests(wide))
+	r.SetInterests(platform, interests(wide))
 	r.findsLive(wide, a+"/c", b+"/c", b+"/d")
 }
 
@@ -291,7 +291,7 @@ func TestClusterNamespacesFlipWhileTheyAreRead(t *testing.T) {
 		r.configMapOf(b, fmt.Sprintf("c%02d", n), map[string]string{"app": "web"})
 	}
 	q := query("ConfigMap", chosenBy(r.user+"=dev"), labelled("app=web"))
-	r.Want(platform, interests(q))
+	r.SetInterests(platform, interests(q))
 	r.reads(q, plan.Complete)
 	done, looked := make(chan struct{}), make(chan struct{}, 1)
 	var readers sync.WaitGroup
@@ -391,7 +391,7 @@ func TestClusterStartsToMatchAndLeaves(t *testing.T) {
 	r.may("", "configmaps")
 	web, name := r.query("ConfigMap", labelled("app=web")), r.query("configmaps", named("late"), metadataOnly)
 	r.configMap("c", map[string]string{"app": "db"})
-	r.wakes(owner("c"), "the sync", func() { r.Want(owner("c"), interests(web, name)) })
+	r.wakes(owner("c"), "the sync", func() { r.SetInterests(owner("c"), interests(web, name)) })
 	r.reads(web, plan.Complete)
 	r.wakes(owner("c"), "a match", func() { r.configMap("c", map[string]string{"app": "web"}) })
 	r.reads(web, plan.Complete, "c")
@@ -416,7 +416,7 @@ func TestClusterRightsGrantedRevokedGranted(t *testing.T) {
 	r := newReal(t)
 	q := r.query("ConfigMap", labelled("app=web"))
 	r.configMap("c", map[string]string{"app": "web"})
-	r.wakes(owner("c"), "the refusal", func() { r.Want(owner("c"), interests(q)) })
+	r.wakes(owner("c"), "the refusal", func() { r.SetInterests(owner("c"), interests(q)) })
 	r.reads(q, plan.Forbidden)
 	r.livesAs(q, plan.Forbidden)
 	for range 2 {
@@ -436,7 +436,7 @@ func TestClusterRoleInOneNamespace(t *testing.T) {
 	mine, elsewhere := r.query("ConfigMap", labelled("app=web")), query("ConfigMap", in("default"))
 	secret, other := r.query("Secret", named("mine")), r.query("Secret", named("other"))
 	r.configMap("c", map[string]string{"app": "web"})
-	r.Want(owner("c"), interests(mine, elsewhere, secret, other))
+	r.SetInterests(owner("c"), interests(mine, elsewhere, secret, other))
 	r.reads(mine, plan.Complete, "c")
 	r.reads(elsewhere, plan.Forbidden)
 	r.reads(secret, plan.Complete)
@@ -497,7 +497,7 @@ func TestClusterKindComesGoesAndComesBack(t *testing.T) {
 	r.may(crdsAPI.Group, crdsAPI.Resource)
 	group := func(q *snapshot.Query) { q.Group = widgets.Group }
 	q, red := r.query("widget", group), r.query("Widget", group, fielded("spec.color=red"))
-	r.wakes(owner("c"), "the missing kind", func() { r.Want(owner("c"), interests(q, red)) })
+	r.wakes(owner("c"), "the missing kind", func() { r.SetInterests(owner("c"), interests(q, red)) })
 	r.reads(q, plan.NoSuchKind)
 	r.livesAs(q, plan.NoSuchKind)
 	crds := r.dynamic.Resource(crdsAPI)
@@ -537,7 +537,7 @@ func TestClusterVersionIsServedNoLonger(t *testing.T) {
 	if _, err := crds.Create(t.Context(), widgetCRD(true), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.Want(owner("c"), interests(q))
+	r.SetInterests(owner("c"), interests(q))
 	r.widget("w", "red")
 	r.reads(q, plan.Complete, "w")
 	for _, tc := range []struct {

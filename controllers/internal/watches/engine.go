@@ -52,20 +52,20 @@ type Interest struct {
 
 // Metrics counts what the Engine does. It is called under the Engine's lock, and must return at once.
 type Metrics interface {
-	// Watching says how many informers there are now, and how many objects they hold.
-	Watching(informers, objects int)
-	// Woke says that so many Cleaners must look again.
-	Woke(owners int)
+	// SetWatchCounts says how many informers there are now, and how many objects they hold.
+	SetWatchCounts(informers, objects int)
+	// CountWakeups says that so many Cleaners must look again.
+	CountWakeups(owners int)
 }
 
 // NopMetrics counts nothing.
 type NopMetrics struct{}
 
-// Watching does nothing.
-func (NopMetrics) Watching(int, int) {}
+// SetWatchCounts does nothing.
+func (NopMetrics) SetWatchCounts(int, int) {}
 
-// Woke does nothing.
-func (NopMetrics) Woke(int) {}
+// CountWakeups does nothing.
+func (NopMetrics) CountWakeups(int) {}
 
 // Options are what an Engine is made of.
 type Options struct {
@@ -114,18 +114,18 @@ type want struct {
 	quiet bool
 	// full says that metadata is not enough.
 	full bool
-	// turns says that only an object that begins or ceases to match wakes the owner.
-	turns bool
-	// chooses says whether the labels of a namespace are those that are asked for, as far as that is known. Nil: all are.
-	chooses func(namespace string) bool
+	// transitionsOnly says that only an object that begins or ceases to match wakes the owner.
+	transitionsOnly bool
+	// selectsNamespace says whether the labels of a namespace are those that are asked for, as far as that is known. Nil: all are.
+	selectsNamespace func(namespace string) bool
 
 	kind *kind
 	// scopes are those that it hangs on: for each namespace that is asked for, or for all at once, from the cluster down to
 	// the one that serves it.
 	scopes  []*scope
 	buckets []bucketKey
-	// told is the state that its owner knows of.
-	told plan.TargetState
+	// reportedState is the state that its owner knows of.
+	reportedState plan.TargetState
 }
 
 // interestKey tells interests apart.
@@ -135,7 +135,7 @@ type interestKey struct {
 	among               string
 	labels, fields      string
 	metadataOnly, quiet bool
-	turns               bool
+	transitionsOnly     bool
 }
 
 // New returns an Engine that watches nothing until it is started.
@@ -213,10 +213,10 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	e.ctx = ctx
 	for _, k := range e.kinds {
-		e.goFollow(k)
+		e.startFollowing(k)
 	}
-	e.want(Owner{}, definitions())
-	e.unlock()
+	e.setInterestsLocked(Owner{}, definitionInterests())
+	e.unlockAndWake()
 
 	<-ctx.Done()
 	e.mu.Lock()
@@ -226,15 +226,15 @@ func (e *Engine) Start(ctx context.Context) error {
 	return nil
 }
 
-// launch runs f until its context is done, unless the Engine does not run. After a panic it is run again a little later.
-func (e *Engine) launch(f func(ctx context.Context)) (cancel context.CancelFunc) {
+// runInBackground runs f until its context is done, unless the Engine does not run. After a panic it is run again a little later.
+func (e *Engine) runInBackground(f func(ctx context.Context)) (cancel context.CancelFunc) {
 	if e.ctx == nil || e.stopped {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(e.ctx)
 	e.running.Go(func() {
 		defer cancel()
-		for contain.Catch(func() { f(ctx) }) != nil && ctx.Err() == nil {
+		for contain.CatchPanic(func() { f(ctx) }) != nil && ctx.Err() == nil {
 			t := e.clock.NewTimer(e.retryEvery)
 			select {
 			case <-ctx.Done():
@@ -246,23 +246,23 @@ func (e *Engine) launch(f func(ctx context.Context)) (cancel context.CancelFunc)
 	return cancel
 }
 
-// Want declares all that a Cleaner wants to know of, instead of what it wanted before. It returns at once; what cannot be
+// SetInterests declares all that a Cleaner wants to know of, instead of what it wanted before. It returns at once; what cannot be
 // read yet has a state of its own.
-func (e *Engine) Want(owner Owner, interests []Interest) {
+func (e *Engine) SetInterests(owner Owner, interests []Interest) {
 	e.mu.Lock()
-	defer e.unlock()
-	e.want(owner, interests)
+	defer e.unlockAndWake()
+	e.setInterestsLocked(owner, interests)
 }
 
-// Forget drops all that a Cleaner wants.
-func (e *Engine) Forget(owner Owner) { e.Want(owner, nil) }
+// DropInterests drops all that a Cleaner wants.
+func (e *Engine) DropInterests(owner Owner) { e.SetInterests(owner, nil) }
 
-func (e *Engine) want(owner Owner, interests []Interest) {
+func (e *Engine) setInterestsLocked(owner Owner, interests []Interest) {
 	before := e.owners[owner]
 	now := make(map[interestKey]*want, len(interests))
 	var added []*want
 	add := func(i *Interest, turns bool) {
-		k := keyOf(i, turns)
+		k := interestKeyOf(i, turns)
 		if now[k] != nil {
 			return
 		}
@@ -280,11 +280,11 @@ func (e *Engine) want(owner Owner, interests []Interest) {
 		add(&interests[i], false)
 	}
 	for _, w := range added { // before the others are dropped, so that what both need goes on
-		e.attach(w)
+		e.attachWant(w)
 	}
 	for k, w := range before {
 		if now[k] == nil {
-			e.detach(w)
+			e.detachWant(w)
 		}
 	}
 	if len(now) == 0 {
@@ -295,17 +295,17 @@ func (e *Engine) want(owner Owner, interests []Interest) {
 }
 
 func (e *Engine) newWant(owner Owner, i *Interest, turns bool) *want {
-	w := &want{owner: owner, query: i.Query, quiet: i.Quiet, full: !i.MetadataOnly || snapshot.NeedsValue(i.Fields), turns: turns}
+	w := &want{owner: owner, query: i.Query, quiet: i.Quiet, full: !i.MetadataOnly || snapshot.NeedsValue(i.Fields), transitionsOnly: turns}
 	if i.Among.Labels != nil {
-		w.chooses = func(namespace string) bool { return e.mayChoose(&w.query.Among, namespace) }
+		w.selectsNamespace = func(namespace string) bool { return e.maySelectNamespace(&w.query.Among, namespace) }
 	}
 	return w
 }
 
-func keyOf(i *Interest, turns bool) interestKey {
+func interestKeyOf(i *Interest, turns bool) interestKey {
 	k := interestKey{
 		kind: kindKeyOf(&i.Query), namespace: i.Namespace, name: i.Name,
-		labels: i.Labels.String(), fields: i.Fields.String(), metadataOnly: i.MetadataOnly, quiet: i.Quiet, turns: turns,
+		labels: i.Labels.String(), fields: i.Fields.String(), metadataOnly: i.MetadataOnly, quiet: i.Quiet, transitionsOnly: turns,
 	}
 	if n := &i.Among; !n.All() {
 		k.among = fmt.Sprintf("%t %q %q", n.Names == nil, n.Names, n.Except)
@@ -316,20 +316,20 @@ func keyOf(i *Interest, turns bool) interestKey {
 	return k
 }
 
-// places are the namespaces that a query names, each of which can be watched by itself. There is one without a name for
+// namespacesFor are the namespaces that a query names, each of which can be watched by itself. There is one without a name for
 // a query that asks for all, and for a cluster-scoped kind.
-func (r *resource) places(q *snapshot.Query) []string {
+func (r *resource) namespacesFor(q *snapshot.Query) []string {
 	if r.Namespaced && q.Among.Names != nil {
 		return q.Among.Names
 	}
-	return []string{namespaceIn(r.Resource, *q)}
+	return []string{namespaceFor(r.Resource, *q)}
 }
 
 // Source puts each Cleaner that must look again into the queue of a controller.
 func (e *Engine) Source() source.Source {
 	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		e.mu.Lock()
-		defer e.unlock()
+		defer e.unlockAndWake()
 		e.queue = q
 		for o := range e.owners {
 			if o != (Owner{}) {
@@ -340,13 +340,13 @@ func (e *Engine) Source() source.Source {
 	})
 }
 
-// unlock releases the lock, and wakes who was found to need it. The queue is not called under the lock, because it has
+// unlockAndWake releases the lock, and wakes who was found to need it. The queue is not called under the lock, because it has
 // locks of its own.
-func (e *Engine) unlock() {
+func (e *Engine) unlockAndWake() {
 	woken, q := e.woken, e.queue
 	e.woken = nil
 	if len(woken) > 0 {
-		e.metrics.Woke(len(woken))
+		e.metrics.CountWakeups(len(woken))
 	}
 	e.mu.Unlock()
 	if q == nil {
@@ -357,8 +357,8 @@ func (e *Engine) unlock() {
 	}
 }
 
-// definitions is what the Engine itself wants: to notice at once that a kind appears, changes or goes.
-func definitions() []Interest {
+// definitionInterests is what the Engine itself wants: to notice at once that a kind appears, changes or goes.
+func definitionInterests() []Interest {
 	return []Interest{{Quiet: true, Query: snapshot.Query{
 		Group: definitionsGroup, Version: "v1", Kind: "CustomResourceDefinition",
 		Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,

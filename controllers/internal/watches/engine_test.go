@@ -176,7 +176,7 @@ func TestObjectStartsToMatchLater(t *testing.T) {
 	r := newRig(t, s)
 	q := query("Pod", labelled("app=web"))
 	s.put(pods, "a", "p", map[string]string{"app": "db"})
-	r.wakes(owner("c"), "the sync", func() { r.Want(owner("c"), interests(q)) })
+	r.wakes(owner("c"), "the sync", func() { r.SetInterests(owner("c"), interests(q)) })
 	r.reads(q, plan.Complete)
 
 	r.wakes(owner("c"), "a match", func() { s.put(pods, "a", "p", map[string]string{"app": "web"}) })
@@ -195,7 +195,7 @@ func TestInitialSyncWakesOnce(t *testing.T) {
 		s.put(pods, "a", fmt.Sprintf("p%d", i), nil)
 	}
 	q := query("Pod")
-	r.wakes(owner("c"), "the sync", func() { r.Want(owner("c"), interests(q)) })
+	r.wakes(owner("c"), "the sync", func() { r.SetInterests(owner("c"), interests(q)) })
 	r.wakes(owner("c"), "an event", func() { s.put(pods, "a", "last", nil) })
 	if got := r.queue.count(owner("c")); got != 2 {
 		t.Errorf("woken %d times, want once for 50 objects and once for the event", got)
@@ -217,9 +217,9 @@ func TestOnlyWhoWantsItWakes(t *testing.T) {
 		"db":        interests(query("Pod", labelled("app=db"))),
 		"quiet":     {{Query: query("Pod", labelled("app=web")), Quiet: true}},
 	}
-	r.wakes(owner("first"), "the sync", func() { r.Want(owner("first"), interests(query("Pod", in("b")))) })
+	r.wakes(owner("first"), "the sync", func() { r.SetInterests(owner("first"), interests(query("Pod", in("b")))) })
 	for name, i := range all { // none of them is woken by this: it can read at once
-		r.Want(owner(name), i)
+		r.SetInterests(owner(name), i)
 	}
 	s.put(pods, "a", "p", map[string]string{"app": "web"}, map[string]any{"status": map[string]any{"phase": "Running"}})
 	r.reads(query("Pod", named("p")), plan.Complete, "p")
@@ -245,7 +245,7 @@ func TestObjectGoesWhileDisconnected(t *testing.T) {
 	web := map[string]string{"app": "web"}
 	s.put(pods, "a", "goes", web)
 	s.put(pods, "a", "stays", web)
-	r.wakes(owner("c"), "the sync", func() { r.Want(owner("c"), interests(q)) })
+	r.wakes(owner("c"), "the sync", func() { r.SetInterests(owner("c"), interests(q)) })
 	s.setFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
 		if gvr == pods && verb != "review" {
 			http.Error(w, "down", http.StatusInternalServerError)
@@ -265,7 +265,7 @@ func TestExpiredWatchRelists(t *testing.T) {
 	r := newRig(t, s)
 	q := query("Pod")
 	s.put(pods, "a", "goes", nil)
-	r.Want(owner("c"), interests(q))
+	r.SetInterests(owner("c"), interests(q))
 	r.reads(q, plan.Complete, "goes")
 	s.mu.Lock()
 	k := s.served[pods]
@@ -279,7 +279,7 @@ func TestKindInstalledLaterDeletedAndRecreated(t *testing.T) {
 	s := newAPIServer(t)
 	r := newRig(t, s)
 	q := query("Revision")
-	r.wakes(owner("c"), "a missing kind", func() { r.Want(owner("c"), interests(q)) })
+	r.wakes(owner("c"), "a missing kind", func() { r.SetInterests(owner("c"), interests(q)) })
 	r.reads(q, plan.NoSuchKind)
 	for range 3 {
 		r.wakes(owner("c"), "the kind", func() { s.install(revisions, "Revision", true) })
@@ -296,7 +296,7 @@ func TestKindIsNoticedWithoutDefinitions(t *testing.T) {
 	s.deny(denial{resource: "customresourcedefinitions", namespace: "*", name: "*"})
 	r := newRig(t, s)
 	q := query("Revision")
-	r.Want(owner("c"), interests(q))
+	r.SetInterests(owner("c"), interests(q))
 	r.reads(q, plan.NoSuchKind)
 	s.serve(revisions, "Revision", true)
 	r.reads(q, plan.Complete)
@@ -311,8 +311,8 @@ func TestNoGoroutineIsLeftByKindsThatComeAndGo(t *testing.T) {
 	s := newAPIServer(t)
 	r := newRig(t, s)
 	q, m := query("Revision"), query("Revision", metadataOnly, labelled("x=y"))
-	r.Want(owner("c"), interests(q))
-	r.Want(owner("d"), interests(m))
+	r.SetInterests(owner("c"), interests(q))
+	r.SetInterests(owner("d"), interests(m))
 	var after5 int
 	for i := range 40 {
 		s.install(revisions, "Revision", true)
@@ -338,7 +338,7 @@ func TestForbiddenThenAllowed(t *testing.T) {
 	r := newRig(t, s)
 	q, n := query("Pod"), query("Pod", named("p"))
 	s.put(pods, "a", "p", nil)
-	r.wakes(owner("c"), "a refusal", func() { r.Want(owner("c"), interests(q, n)) })
+	r.wakes(owner("c"), "a refusal", func() { r.SetInterests(owner("c"), interests(q, n)) })
 	r.reads(q, plan.Forbidden)
 	if want, got := `the operator may not list and watch pods in namespace "a"`, r.Read(t.Context(), q).Detail; got != want {
 		t.Errorf("detail is %q, want %q", got, want)
@@ -356,7 +356,7 @@ func TestScopeNarrowsAndWidens(t *testing.T) {
 	s.put(pods, "a", "p", nil)
 	s.put(pods, "b", "p", nil)
 	s.deny(denial{resource: "pods"}, denial{resource: "pods", namespace: "b"}) // allowed: all of a, and named objects of b
-	r.Want(owner("c"), interests(a, b, n))
+	r.SetInterests(owner("c"), interests(a, b, n))
 	r.reads(a, plan.Complete, "p")
 	r.reads(b, plan.Forbidden)
 	r.reads(n, plan.Complete, "p")
@@ -377,7 +377,7 @@ func TestRightsRevokedUnderAWatch(t *testing.T) {
 	r := newRig(t, s)
 	q := query("Pod")
 	s.put(pods, "a", "p", nil)
-	r.Want(owner("c"), interests(q))
+	r.SetInterests(owner("c"), interests(q))
 	r.reads(q, plan.Complete, "p")
 	s.deny(denial{resource: "pods", namespace: "*", name: "*"})
 	r.wakes(owner("c"), "the refusal of the next watch", func() { s.disconnect(pods, false) })
@@ -391,7 +391,7 @@ func TestClusterRightsRevokedNamespaceRightsLeft(t *testing.T) {
 	r := newRig(t, s)
 	q := query("Pod")
 	s.put(pods, "a", "p", nil)
-	r.Want(owner("c"), interests(q))
+	r.SetInterests(owner("c"), interests(q))
 	r.reads(q, plan.Complete, "p")
 	s.deny(denial{resource: "pods", name: ""})
 	r.wakes(owner("c"), "the namespace's informer", func() { s.disconnect(pods, false) })
@@ -416,7 +416,7 @@ func TestOneBadKindDelaysNoOther(t *testing.T) {
 	})
 	r := newRig(t, s)
 	bad, good := query("Revision"), query("Pod")
-	r.Want(owner("c"), interests(bad, good))
+	r.SetInterests(owner("c"), interests(bad, good))
 	r.reads(good, plan.Complete)
 	r.reads(bad, plan.Unsynced)
 }
@@ -433,7 +433,7 @@ func TestBrokenKindFailsAndRecovers(t *testing.T) {
 	s.setFault(broken)
 	r := newRig(t, s)
 	q := query("Pod")
-	r.wakes(owner("c"), "a failure", func() { r.Want(owner("c"), interests(q)) })
+	r.wakes(owner("c"), "a failure", func() { r.SetInterests(owner("c"), interests(q)) })
 	r.reads(q, plan.Failed)
 	r.wakes(owner("c"), "the sync", func() { s.setFault(nil) })
 	r.reads(q, plan.Complete)
@@ -456,7 +456,7 @@ func TestDiscoveryThatFailsIsNotAMissingKind(t *testing.T) {
 	})
 	r := newRig(t, s)
 	q := query("Revision")
-	r.Want(owner("c"), interests(q))
+	r.SetInterests(owner("c"), interests(q))
 	r.reads(q, plan.Failed)
 	s.setFault(nil)
 	r.reads(q, plan.Complete)
@@ -466,7 +466,7 @@ func TestNotFoundAgainstDiscoveryIsNotAMissingKind(t *testing.T) {
 	s := newAPIServer(t)
 	r := newRig(t, s)
 	q := query("Pod")
-	r.Want(owner("c"), interests(q))
+	r.SetInterests(owner("c"), interests(q))
 	r.reads(q, plan.Complete)
 	s.setFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
 		if gvr != pods || verb == "review" {
@@ -492,9 +492,9 @@ func TestWholeObjectsServeMetadataToo(t *testing.T) {
 	r := newRig(t, s)
 	m, full := query("Pod", metadataOnly), query("Pod")
 	s.put(pods, "a", "p", nil, map[string]any{"spec": map[string]any{"nodeName": "n"}})
-	r.Want(owner("m"), interests(m))
+	r.SetInterests(owner("m"), interests(m))
 	r.reads(m, plan.Complete, "p")
-	r.Want(owner("f"), interests(full))
+	r.SetInterests(owner("f"), interests(full))
 	r.reads(full, plan.Complete, "p")
 	until(t, "one informer of pods, and one of definitions", func() bool {
 		r.Engine.mu.RLock()
@@ -512,7 +512,7 @@ func TestWholeObjectsServeMetadataToo(t *testing.T) {
 	if diff := cmp.Diff(want, r.Read(t.Context(), full).Objects[0].Value); diff != "" {
 		t.Errorf("value (-want +got):\n%s", diff)
 	}
-	r.Forget(owner("f"))
+	r.DropInterests(owner("f"))
 	r.wakes(owner("m"), "an event", func() { s.put(pods, "a", "p2", nil) })
 	r.reads(m, plan.Complete, "p", "p2")
 }
@@ -521,12 +521,12 @@ func TestLastOwnerGone(t *testing.T) {
 	s := newAPIServer(t)
 	r := newRig(t, s)
 	q := query("Pod")
-	r.Want(owner("c"), interests(q))
-	r.Want(owner("d"), interests(q, query("Node", named("n"))))
+	r.SetInterests(owner("c"), interests(q))
+	r.SetInterests(owner("d"), interests(q, query("Node", named("n"))))
 	r.reads(q, plan.Complete)
-	r.Forget(owner("c"))
+	r.DropInterests(owner("c"))
 	r.wakes(owner("d"), "an event", func() { s.put(pods, "a", "p", nil) })
-	r.Want(owner("d"), nil)
+	r.SetInterests(owner("d"), nil)
 	r.reads(q, plan.Unsynced)
 	r.leaves()
 }
@@ -545,12 +545,12 @@ func TestWantIsIdempotent(t *testing.T) {
 	s := newAPIServer(t)
 	r := newRig(t, s)
 	q := query("Pod", labelled("app=web"))
-	r.Want(owner("c"), interests(q))
+	r.SetInterests(owner("c"), interests(q))
 	r.reads(q, plan.Complete)
 	until(t, "the sync", func() bool { return r.queue.count(owner("c")) == 1 })
 	asked := s.asked("watch pods")
 	for range 10 {
-		r.Want(owner("c"), interests(query("Pod", labelled("app=web"))))
+		r.SetInterests(owner("c"), interests(query("Pod", labelled("app=web"))))
 		if got := r.Read(t.Context(), q); got.State != plan.Complete {
 			t.Fatalf("state is %s", got.State)
 		}
@@ -569,7 +569,7 @@ func TestSpellingsShareAnInformer(t *testing.T) {
 	s.put(pods, "a", "p", nil)
 	for _, kind := range []string{"Pod", "pod", "PODS", "pods"} {
 		q := query(kind)
-		r.Want(owner(kind), interests(q))
+		r.SetInterests(owner(kind), interests(q))
 		r.reads(q, plan.Complete, "p")
 	}
 	if got := s.asked("watch pods"); got != 1 {
@@ -589,7 +589,7 @@ func TestReadIsOrderedAndClusterScopedKindsIgnoreNamespaces(t *testing.T) {
 		s.put(nodes, "", n, nil)
 	}
 	all, node := query("Pod", in("")), query("Node")
-	r.Want(owner("c"), interests(all, node))
+	r.SetInterests(owner("c"), interests(all, node))
 	r.reads(all, plan.Complete, "a", "b", "c", "a", "b", "c")
 	r.reads(node, plan.Complete, "a", "b", "c")
 	r.wakes(owner("c"), "a node", func() { s.put(nodes, "", "d", nil) })
@@ -610,9 +610,9 @@ func TestUnknownFieldLabel(t *testing.T) {
 	good, plain := query("Revision", fielded("spec.color=red")), query("Revision")
 	s.put(revisions, "a", "red", nil, map[string]any{"spec": map[string]any{"color": "red"}})
 	s.put(revisions, "a", "blue", nil, map[string]any{"spec": map[string]any{"color": "blue"}})
-	r.Want(owner("c"), interests(plain))
+	r.SetInterests(owner("c"), interests(plain))
 	r.reads(plain, plan.Complete, "blue", "red")
-	r.Want(owner("d"), interests(pod, bad, good))
+	r.SetInterests(owner("d"), interests(pod, bad, good))
 	r.reads(pod, plan.Failed)
 	r.reads(bad, plan.Failed)
 	r.reads(good, plan.Complete, "red")
@@ -639,11 +639,11 @@ func TestStartReturnsWhileTheServerHangs(t *testing.T) {
 		return true
 	})
 	r := newRig(t, s)
-	r.Want(owner("c"), interests(query("Pod")))
+	r.SetInterests(owner("c"), interests(query("Pod")))
 	<-hung
 	r.stop()
-	r.Want(owner("d"), interests(query("Node"))) // too late: starts nothing
-	r.Forget(owner("c"))
+	r.SetInterests(owner("d"), interests(query("Node"))) // too late: starts nothing
+	r.DropInterests(owner("c"))
 	s.CloseClientConnections()
 	s.Close()
 	goleak.VerifyNone(t, ignore)
@@ -658,10 +658,10 @@ func TestManyOwnersComeAndGoAtOnce(t *testing.T) {
 			o := owner(fmt.Sprint(g))
 			for i := range 50 {
 				q := query("Pod", labelled(fmt.Sprintf("n=%d", i%3)))
-				r.Want(o, interests(q, query("Revision"), query("Node", metadataOnly)))
+				r.SetInterests(o, interests(q, query("Revision"), query("Node", metadataOnly)))
 				r.Read(t.Context(), q)
 				if i%7 == 0 {
-					r.Forget(o)
+					r.DropInterests(o)
 				}
 			}
 		})
@@ -675,12 +675,12 @@ func TestManyOwnersComeAndGoAtOnce(t *testing.T) {
 	})
 	wg.Wait()
 	q := query("Pod", labelled("n=1"))
-	r.Want(owner("last"), interests(q))
+	r.SetInterests(owner("last"), interests(q))
 	r.reads(q, plan.Complete, "p")
 	for g := range 8 {
-		r.Forget(owner(fmt.Sprint(g)))
+		r.DropInterests(owner(fmt.Sprint(g)))
 	}
-	r.Forget(owner("last"))
+	r.DropInterests(owner("last"))
 	r.leaves()
 }
 
@@ -719,7 +719,7 @@ func TestAPanicIsTheTroubleOfOneKind(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := startRig(t, e, s)
-			r.Want(owner("o"), interests(query("Pod"), query("Revision")))
+			r.SetInterests(owner("o"), interests(query("Pod"), query("Revision")))
 			r.reads(query("Pod"), plan.Complete, "web")
 			until(t, "the panic is told", func() bool {
 				got := r.Read(t.Context(), query("Revision"))
@@ -743,7 +743,7 @@ func TestAPanicIsTheTroubleOfOneKind(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := startRig(t, e, s)
-		r.Want(owner("o"), interests(query("Pod")))
+		r.SetInterests(owner("o"), interests(query("Pod")))
 		until(t, "the panic is told", func() bool { return strings.Contains(r.Read(t.Context(), query("Pod")).Detail, "panic: made up") })
 		armed.Store(false)
 		r.reads(query("Pod"), plan.Complete, "web")
@@ -757,11 +757,11 @@ func TestWhatIsLaunchedIsRunAgainAfterAPanic(t *testing.T) {
 	n := 0
 	until(t, "it runs", func() bool { // launch does nothing before
 		r.mu.Lock()
-		defer r.unlock()
+		defer r.unlockAndWake()
 		if r.ctx == nil {
 			return false
 		}
-		r.launch(func(context.Context) {
+		r.runInBackground(func(context.Context) {
 			n++
 			runs <- n
 			if n == 1 {

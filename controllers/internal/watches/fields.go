@@ -14,10 +14,10 @@ import (
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
-// Matches says that an object is what a query asks for. Where the query chooses namespaces by their labels, namespace is
+// QueryMatches says that an object is what a query asks for. Where the query chooses namespaces by their labels, namespace is
 // that of the object; nil is one of which nothing is known, and nothing in it matches. Field labels of a custom kind are
 // taken as the paths that they are: that its definition has them was settled when the API server answered the same query.
-func Matches(q snapshot.Query, o, namespace *plan.Object) bool {
+func QueryMatches(q snapshot.Query, o, namespace *plan.Object) bool {
 	f := snapshot.BuiltinFields(o.Resource.GroupResource())
 	if !f.Own() && strings.Contains(o.Resource.Group, ".") {
 		var paths []string
@@ -29,12 +29,12 @@ func Matches(q snapshot.Query, o, namespace *plan.Object) bool {
 	known := !slices.ContainsFunc(q.Fields.Requirements(), func(r fields.Requirement) bool { return !f.Has(r.Field) })
 	namespaced := o.Namespace != ""
 	return known && q.Misplaced(o.Resource.GroupResource(), namespaced) == "" && (o.Value != nil || !snapshot.NeedsValue(q.Fields)) &&
-		(!namespaced || q.Among.Choose(o.Namespace, namespace)) && matches(&q, namespaced, f, o)
+		(!namespaced || q.Among.Choose(o.Namespace, namespace)) && matchesResolved(&q, namespaced, f, o)
 }
 
-// matches is Matches for a kind whose scope and field labels are known, whatever the labels of the object's namespace are.
+// matchesResolved is QueryMatches for a kind whose scope and field labels are known, whatever the labels of the object's namespace are.
 // A cluster-scoped object is in every namespace.
-func matches(q *snapshot.Query, namespaced bool, f snapshot.FieldLabels, o *plan.Object) bool {
+func matchesResolved(q *snapshot.Query, namespaced bool, f snapshot.FieldLabels, o *plan.Object) bool {
 	return (q.Name == "" || q.Name == o.Name) &&
 		(!namespaced || (q.Namespace == "" || q.Namespace == o.Namespace) && q.Among.Admit(o.Namespace)) &&
 		q.Labels.Matches(labels.Set(o.Labels)) &&

@@ -50,7 +50,7 @@ func TestMatchesFields(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			o := &plan.Object{Ref: plan.Ref{Resource: tc.resource, Namespace: "a", Name: "x"}, Value: tc.value}
-			if got := Matches(query("", fielded(tc.selector)), o, nil); got != tc.want {
+			if got := QueryMatches(query("", fielded(tc.selector)), o, nil); got != tc.want {
 				t.Errorf("%s: got %t", tc.reason, got)
 			}
 		})
@@ -80,7 +80,7 @@ func TestMatchesNamespaces(t *testing.T) {
 		"ClusterInPlace": {query("Node", among("a")), node, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Matches(tc.query, tc.object, tc.namespace); got != tc.want {
+			if got := QueryMatches(tc.query, tc.object, tc.namespace); got != tc.want {
 				t.Errorf("got %t", got)
 			}
 		})

@@ -18,7 +18,7 @@ const maxGroups = 1 << 16
 
 // groups are the objects of an informer by a label that a query asks for, so that a query costs what it finds and not
 // what there is. A group is made when it is first asked for, and kept up to date from then on.
-type groups map[group]shelf
+type groups map[group]sortedObjects
 
 // group is a label of a value, in a namespace or, where that is empty, anywhere.
 type group struct{ namespace, key, value string }
@@ -33,15 +33,15 @@ func groupOf(r Resource, q *snapshot.Query) (group, bool) {
 		switch requirement := &requirements[i]; requirement.Operator() {
 		case selection.Equals, selection.DoubleEquals, selection.In:
 			if values := requirement.ValuesUnsorted(); len(values) == 1 {
-				return group{namespaceIn(r, *q), requirement.Key(), values[0]}, true
+				return group{namespaceFor(r, *q), requirement.Key(), values[0]}, true
 			}
 		}
 	}
 	return group{}, false
 }
 
-// lacksGroup is the group that a query asks for, if one of the informers that answer it has to make it.
-func (l sight) lacksGroup(q *snapshot.Query) (group, bool) {
+// missingGroup is the group that a query asks for, if one of the informers that answer it has to make it.
+func (l coverage) missingGroup(q *snapshot.Query) (group, bool) {
 	if len(l.informers) == 0 {
 		return group{}, false
 	}
@@ -52,16 +52,16 @@ func (l sight) lacksGroup(q *snapshot.Query) (group, bool) {
 	})
 }
 
-// gather makes a group of the informers that answer a query.
-func (e *Engine) gather(q *snapshot.Query, g group) {
+// buildGroups makes a group of the informers that answer a query.
+func (e *Engine) buildGroups(q *snapshot.Query, g group) {
 	e.mu.Lock()
-	defer e.unlock()
-	for _, i := range e.look(q).informers {
-		i.gather(g)
+	defer e.unlockAndWake()
+	for _, i := range e.checkCoverage(q).informers {
+		i.buildGroup(g)
 	}
 }
 
-func (i *informer) gather(g group) {
+func (i *informer) buildGroup(g group) {
 	if _, made := i.groups[g]; made {
 		return
 	}
@@ -72,7 +72,7 @@ func (i *informer) gather(g group) {
 	if g.namespace == "" {
 		namespaces = slices.Sorted(maps.Keys(i.objects))
 	}
-	members := shelf{}
+	members := sortedObjects{}
 	for _, namespace := range namespaces {
 		for _, o := range i.objects[namespace] {
 			if hasLabel(o, g.key, g.value) {
@@ -83,8 +83,8 @@ func (i *informer) gather(g group) {
 	i.groups[g] = members
 }
 
-// changed moves an object between groups; before or now may be nil.
-func (x groups) changed(before, now *object) {
+// moveObject moves an object between groups; before or now may be nil.
+func (x groups) moveObject(before, now *object) {
 	if len(x) == 0 {
 		return
 	}
@@ -93,11 +93,11 @@ func (x groups) changed(before, now *object) {
 		if !made || now != nil && hasLabel(now, g.key, g.value) { // else now takes its place
 			continue
 		}
-		x[g] = members.without(before.Namespace, before.Name)
+		x[g] = members.deleteObject(before.Namespace, before.Name)
 	}
 	for g := range groupsWith(now) {
 		if members, made := x[g]; made {
-			x[g] = members.with(now)
+			x[g] = members.putObject(now)
 		}
 	}
 }

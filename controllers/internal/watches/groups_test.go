@@ -20,7 +20,7 @@ func TestGroupsKeepUp(t *testing.T) {
 	s := newAPIServer(t)
 	r := newRig(t, s)
 	web, anywhere, both, either := query("Pod", labelled("app=web")), query("Pod", in(""), labelled("app=web")), query("Pod", labelled("app=web,tier=a")), query("Pod", labelled("app in (web,db)"))
-	r.Want(owner("c"), interests(web, anywhere, both, either))
+	r.SetInterests(owner("c"), interests(web, anywhere, both, either))
 	pod := map[string]map[string]string{} // labels of the Pods of namespace a
 	names := func(which func(map[string]string) bool) (found []string) {
 		for _, name := range slices.Sorted(maps.Keys(pod)) {

@@ -30,9 +30,9 @@ const (
 	byNamespace
 )
 
-// add files a want. Of several labels it takes the one that fewest others require, so that a label that all Cleaners
+// addWant files a want. Of several labels it takes the one that fewest others require, so that a label that all Cleaners
 // share gathers no crowd.
-func (x index) add(w *want) {
+func (x index) addWant(w *want) {
 	w.buckets = nil
 	crowd := 0
 	for _, keys := range bucketsFor(w) {
@@ -52,8 +52,8 @@ func (x index) add(w *want) {
 	}
 }
 
-// remove takes a want out.
-func (x index) remove(w *want) {
+// removeWant takes a want out.
+func (x index) removeWant(w *want) {
 	for _, k := range w.buckets {
 		delete(x[k], w)
 		if len(x[k]) == 0 {
@@ -66,7 +66,7 @@ func (x index) remove(w *want) {
 // bucketsFor lists the sets of buckets that each suffice for a want.
 func bucketsFor(w *want) [][]bucketKey {
 	var sets [][]bucketKey
-	places := w.kind.resource.places(&w.query)
+	places := w.kind.resource.namespacesFor(&w.query)
 	everywhere := func(keys ...bucketKey) {
 		set := make([]bucketKey, 0, len(places)*len(keys))
 		for _, k := range keys {
@@ -99,21 +99,21 @@ func bucketsFor(w *want) [][]bucketKey {
 	return sets
 }
 
-// route appends the owners that an object concerns as it was or as it is now; either may be nil. An owner may be
+// appendOwners appends the owners that an object concerns as it was or as it is now; either may be nil. An owner may be
 // appended more than once.
-func (x index) route(owners []Owner, before, now *object) []Owner {
+func (x index) appendOwners(owners []Owner, before, now *object) []Owner {
 	o := now
 	if o == nil {
 		o = before
 	}
-	owners = x.routeIn(owners, "", before, now)
+	owners = x.appendOwnersIn(owners, "", before, now)
 	if o.Namespace != "" {
-		owners = x.routeIn(owners, o.Namespace, before, now)
+		owners = x.appendOwnersIn(owners, o.Namespace, before, now)
 	}
 	return owners
 }
 
-func (x index) routeIn(owners []Owner, namespace string, before, now *object) []Owner {
+func (x index) appendOwnersIn(owners []Owner, namespace string, before, now *object) []Owner {
 	var name string
 	var labelsNow, labelsBefore map[string]string
 	if now != nil {
@@ -122,39 +122,39 @@ func (x index) routeIn(owners []Owner, namespace string, before, now *object) []
 	if before != nil {
 		name, labelsBefore = before.Name, before.Labels
 	}
-	owners = x.pick(owners, bucketKey{by: byObjectName, namespace: namespace, name: name}, before, now)
-	owners = x.pick(owners, bucketKey{by: byNamespace, namespace: namespace}, before, now)
+	owners = x.appendFromBucket(owners, bucketKey{by: byObjectName, namespace: namespace, name: name}, before, now)
+	owners = x.appendFromBucket(owners, bucketKey{by: byNamespace, namespace: namespace}, before, now)
 	for k, v := range labelsNow {
-		owners = x.pick(owners, bucketKey{by: byLabelName, namespace: namespace, name: k}, before, now)
-		owners = x.pick(owners, bucketKey{by: byLabelValue, namespace: namespace, name: k, labelValue: v}, before, now)
+		owners = x.appendFromBucket(owners, bucketKey{by: byLabelName, namespace: namespace, name: k}, before, now)
+		owners = x.appendFromBucket(owners, bucketKey{by: byLabelValue, namespace: namespace, name: k, labelValue: v}, before, now)
 	}
 	for k, v := range labelsBefore {
 		current, still := labelsNow[k]
 		if !still {
-			owners = x.pick(owners, bucketKey{by: byLabelName, namespace: namespace, name: k}, before, now)
+			owners = x.appendFromBucket(owners, bucketKey{by: byLabelName, namespace: namespace, name: k}, before, now)
 		}
 		if !still || current != v {
-			owners = x.pick(owners, bucketKey{by: byLabelValue, namespace: namespace, name: k, labelValue: v}, before, now)
+			owners = x.appendFromBucket(owners, bucketKey{by: byLabelValue, namespace: namespace, name: k, labelValue: v}, before, now)
 		}
 	}
 	return owners
 }
 
-func (x index) pick(owners []Owner, k bucketKey, before, now *object) []Owner {
+func (x index) appendFromBucket(owners []Owner, k bucketKey, before, now *object) []Owner {
 	for w := range x[k] {
-		is, was := w.matches(now), w.matches(before)
-		if (is || was) && !(is && was && w.turns) {
+		is, was := w.matchesObject(now), w.matchesObject(before)
+		if (is || was) && !(is && was && w.transitionsOnly) {
 			owners = append(owners, w.owner)
 		}
 	}
 	return owners
 }
 
-// matches says that a want, whose resource is known, is for this object.
-func (w *want) matches(o *object) bool {
-	if o == nil || w.full && !o.whole() { // a whole object is on its way by another informer
+// matchesObject says that a want, whose resource is known, is for this object.
+func (w *want) matchesObject(o *object) bool {
+	if o == nil || w.full && !o.isWhole() { // a whole object is on its way by another informer
 		return false
 	}
 	r := w.kind.resource
-	return o.matches(&w.query, r.Namespaced, r.fields) && (w.chooses == nil || w.chooses(o.Namespace))
+	return o.matchesQuery(&w.query, r.Namespaced, r.fields) && (w.selectsNamespace == nil || w.selectsNamespace(o.Namespace))
 }

@@ -45,7 +45,7 @@ func TestRoute(t *testing.T) {
 		"nowhere":    query("Pod", among()),
 		"not-a":      query("Pod", except("a")),
 	} {
-		x.add(wantOf(name, q))
+		x.addWant(wantOf(name, q))
 	}
 	web, api := map[string]string{"app": "web"}, map[string]string{"app": "api"}
 	cases := map[string]struct {
@@ -65,7 +65,7 @@ func TestRoute(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			found := map[string]bool{}
-			for _, o := range x.route(nil, tc.before, tc.now) {
+			for _, o := range x.appendOwners(nil, tc.before, tc.now) {
 				found[o.Name] = true
 			}
 			if diff := cmp.Diff(tc.want, slices.Sorted(maps.Keys(found))); diff != "" {
@@ -79,10 +79,10 @@ func TestIndexKeepsNothingOfWhatIsRemoved(t *testing.T) {
 	x := index{}
 	ws := []*want{wantOf("a", query("Pod", named("p"))), wantOf("b", query("Pod", labelled("app in (a,b)"))), wantOf("c", query("Pod")), wantOf("d", query("Pod", among("a", "b"), labelled("app")))}
 	for _, w := range ws {
-		x.add(w)
+		x.addWant(w)
 	}
 	for _, w := range ws {
-		x.remove(w)
+		x.removeWant(w)
 	}
 	if len(x) != 0 {
 		t.Errorf("buckets are left: %v", x)
@@ -95,15 +95,15 @@ func BenchmarkRoute(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			x := index{}
 			for i := range n {
-				x.add(wantOf(fmt.Sprintf("named-%d", i), query("Pod", named(fmt.Sprintf("p%d", i)))))
-				x.add(wantOf(fmt.Sprintf("labelled-%d", i), query("Pod", labelled(fmt.Sprintf("app=web,commit=c%d", i)))))
+				x.addWant(wantOf(fmt.Sprintf("named-%d", i), query("Pod", named(fmt.Sprintf("p%d", i)))))
+				x.addWant(wantOf(fmt.Sprintf("labelled-%d", i), query("Pod", labelled(fmt.Sprintf("app=web,commit=c%d", i)))))
 			}
 			before := podOf("a", "p7", map[string]string{"app": "web", "commit": "c7", "pod-template-hash": "h"})
 			now := podOf("a", "p7", before.Labels)
 			var woken []Owner
 			b.ReportAllocs()
 			for b.Loop() {
-				if woken = x.route(woken[:0], before, now); len(woken) != 2 {
+				if woken = x.appendOwners(woken[:0], before, now); len(woken) != 2 {
 					b.Fatalf("%d owners", len(woken))
 				}
 			}

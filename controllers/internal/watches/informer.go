@@ -40,27 +40,27 @@ type informer struct {
 	full  bool
 
 	synced  bool
-	objects map[string]shelf // by namespace
+	objects map[string]sortedObjects // by namespace
 	groups  groups
-	// failing says why its objects are not to be believed, and failingSince when that began.
-	failing      string
+	// failure says why its objects are not to be believed, and failingSince when that began.
+	failure      string
 	failingSince time.Time
 
-	ended  bool
-	cancel context.CancelFunc
+	stopped bool
+	cancel  context.CancelFunc
 }
 
-// serving is the informer that answers those who want whole objects, or only metadata; nil if none runs.
-func (s *scope) serving(full bool) *informer {
+// informerFor is the informer that answers those who want whole objects, or only metadata; nil if none runs.
+func (s *scope) informerFor(full bool) *informer {
 	if !full && s.meta != nil && (s.full == nil || !s.full.synced) {
 		return s.meta
 	}
 	return s.full
 }
 
-// near adds to what was found the objects that may match a query, in order: of these namespaces, or of all when there is
+// appendCandidates adds to what was found the objects that may match a query, in order: of these namespaces, or of all when there is
 // no list of them; of a name, when there is one; and of the query's group, if that is there.
-func (i *informer) near(found shelf, q *snapshot.Query, namespaces []string) shelf {
+func (i *informer) appendCandidates(found sortedObjects, q *snapshot.Query, namespaces []string) sortedObjects {
 	if own := i.scope.namespace; own != "" {
 		if namespaces != nil && !slices.Contains(namespaces, own) {
 			return found
@@ -99,8 +99,8 @@ func (i *informer) near(found shelf, q *snapshot.Query, namespaces []string) she
 	return found
 }
 
-// inform sees to it that an informer runs that serves whole objects, or at least metadata.
-func (e *Engine) inform(s *scope, full bool) {
+// ensureInformer sees to it that an informer runs that serves whole objects, or at least metadata.
+func (e *Engine) ensureInformer(s *scope, full bool) {
 	switch {
 	case full && s.full == nil:
 		s.full = e.newInformer(s, true)
@@ -109,60 +109,60 @@ func (e *Engine) inform(s *scope, full bool) {
 	}
 }
 
-// stop ends the informers of a scope, and drops what they hold.
-func (e *Engine) stop(s *scope) {
-	e.endInformer(s.full)
-	e.endInformer(s.meta)
+// stopInformers ends the informers of a scope, and drops what they hold.
+func (e *Engine) stopInformers(s *scope) {
+	e.stopInformer(s.full)
+	e.stopInformer(s.meta)
 	s.full, s.meta = nil, nil
 }
 
 func (e *Engine) newInformer(s *scope, full bool) *informer {
 	i := &informer{scope: s, full: full}
-	e.count(1, 0)
-	i.cancel = e.launch(func(ctx context.Context) { e.run(ctx, i) })
+	e.adjustCounts(1, 0)
+	i.cancel = e.runInBackground(func(ctx context.Context) { e.runInformer(ctx, i) })
 	return i
 }
 
-func (e *Engine) endInformer(i *informer) {
+func (e *Engine) stopInformer(i *informer) {
 	if i == nil {
 		return
 	}
-	i.ended = true
+	i.stopped = true
 	i.cancel()
 	held := 0
 	for _, objects := range i.objects {
 		held += len(objects)
 	}
 	i.objects, i.groups = nil, nil
-	e.count(-1, -held)
+	e.adjustCounts(-1, -held)
 }
 
-func (e *Engine) count(informers, objects int) {
+func (e *Engine) adjustCounts(informers, objects int) {
 	e.informers += informers
 	e.objects += objects
-	e.metrics.Watching(e.informers, e.objects)
+	e.metrics.SetWatchCounts(e.informers, e.objects)
 }
 
-// run keeps an informer in touch with the API server until ctx is done or the scope cannot be watched any more. The
+// runInformer keeps an informer in touch with the API server until ctx is done or the scope cannot be watched any more. The
 // Reflector's own loop is not used, because it writes each failure to the log and tells nobody else.
-func (e *Engine) run(ctx context.Context, i *informer) {
+func (e *Engine) runInformer(ctx context.Context, i *informer) {
 	quiet := logr.Discard()
 	ctx = klog.NewContext(ctx, quiet)
-	r := cache.NewReflectorWithOptions(e.listWatch(i), nil, &store{engine: e, informer: i}, cache.ReflectorOptions{
+	r := cache.NewReflectorWithOptions(e.newListerWatcher(i), nil, &store{engine: e, informer: i}, cache.ReflectorOptions{
 		Logger: &quiet, Clock: e.clock, TypeDescription: plan.ResourceName(i.scope.resource.GVR),
 	})
 	delay := wait.Backoff{Duration: reconnectAfter, Cap: e.retryEvery * 2 / 3, Steps: 30, Factor: 2, Jitter: 0.5}.
 		DelayWithReset(e.clock, reconnectCalm)
 	for {
 		var err error
-		if p := contain.Catch(func() { err = r.ListAndWatchWithContext(ctx) }); p != nil {
+		if p := contain.CatchPanic(func() { err = r.ListAndWatchWithContext(ctx) }); p != nil {
 			err = p
 		}
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {
-			e.failed(i, err)
+			e.handleWatchError(i, err)
 		}
 		t := e.clock.NewTimer(delay())
 		select {
@@ -174,8 +174,8 @@ func (e *Engine) run(ctx context.Context, i *informer) {
 	}
 }
 
-// listWatch asks for what an informer is for.
-func (e *Engine) listWatch(i *informer) cache.ListerWatcher {
+// newListerWatcher asks for what an informer is for.
+func (e *Engine) newListerWatcher(i *informer) cache.ListerWatcher {
 	s := i.scope
 	gvr := s.resource.GVR
 	narrow := func(o metav1.ListOptions) metav1.ListOptions {
@@ -210,35 +210,35 @@ func (e *Engine) listWatch(i *informer) cache.ListerWatcher {
 	}, client)
 }
 
-// failed takes note of an error that keeps an informer from listing or watching.
-func (e *Engine) failed(i *informer, err error) {
+// handleWatchError takes note of an error that keeps an informer from listing or watching.
+func (e *Engine) handleWatchError(i *informer, err error) {
 	e.mu.Lock()
-	defer e.unlock()
-	if i.ended {
+	defer e.unlockAndWake()
+	if i.stopped {
 		return
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		e.lost(i.scope.resource)
+		e.handleMissingResource(i.scope.resource)
 	case apierrors.IsForbidden(err):
-		e.refused(i.scope)
+		e.markDenied(i.scope)
 	default:
-		e.doubt(i, err)
+		e.markFailing(i, err)
 	}
 }
 
-// doubt marks an informer as failing: at once while it knows nothing, else when it has been out of touch for long.
-func (e *Engine) doubt(i *informer, err error) {
+// markFailing marks an informer as failing: at once while it knows nothing, else when it has been out of touch for long.
+func (e *Engine) markFailing(i *informer, err error) {
 	now := e.clock.Now()
 	if i.failingSince.IsZero() {
 		i.failingSince = now
 	}
-	if i.failing != "" || i.synced && now.Sub(i.failingSince) < e.retryEvery {
+	if i.failure != "" || i.synced && now.Sub(i.failingSince) < e.retryEvery {
 		return
 	}
 	s := i.scope
-	i.failing = fmt.Sprintf("cannot list and watch %s: %v", where(s.resource.Resource, s.namespace, s.name), err)
-	e.tellAll(s.wants)
+	i.failure = fmt.Sprintf("cannot list and watch %s: %v", describeScope(s.resource.Resource, s.namespace, s.name), err)
+	e.reportStates(s.wants)
 }
 
 // store is what a Reflector fills an informer through.
@@ -257,14 +257,14 @@ func (s *store) Add(obj any) error { return s.Update(obj) }
 
 // Update takes a new version of an object in.
 func (s *store) Update(obj any) error {
-	o, err := take(s.informer.scope.resource.GVR, obj)
+	o, err := newObject(s.informer.scope.resource.GVR, obj)
 	if err != nil {
 		return err
 	}
 	s.engine.mu.Lock()
-	defer s.engine.unlock()
-	if !s.informer.ended {
-		s.engine.changed(s.informer, o)
+	defer s.engine.unlockAndWake()
+	if !s.informer.stopped {
+		s.engine.storeObject(s.informer, o)
 	}
 	return nil
 }
@@ -276,9 +276,9 @@ func (s *store) Delete(obj any) error {
 		return err
 	}
 	s.engine.mu.Lock()
-	defer s.engine.unlock()
-	if !s.informer.ended {
-		s.engine.gone(s.informer, o.GetNamespace(), o.GetName())
+	defer s.engine.unlockAndWake()
+	if !s.informer.stopped {
+		s.engine.removeObject(s.informer, o.GetNamespace(), o.GetName())
 	}
 	return nil
 }
@@ -288,16 +288,16 @@ func (s *store) Replace(list []any, _ string) error {
 	i := s.informer
 	objects := make([]*object, len(list))
 	for n, obj := range list {
-		o, err := take(i.scope.resource.GVR, obj)
+		o, err := newObject(i.scope.resource.GVR, obj)
 		if err != nil {
 			return err
 		}
 		objects[n] = o
 	}
 	s.engine.mu.Lock()
-	defer s.engine.unlock()
-	if !i.ended {
-		s.engine.replaced(i, objects)
+	defer s.engine.unlockAndWake()
+	if !i.stopped {
+		s.engine.replaceObjects(i, objects)
 	}
 	return nil
 }
@@ -305,82 +305,82 @@ func (s *store) Replace(list []any, _ string) error {
 // Resync does nothing: Cleaners look again by their own clocks.
 func (*store) Resync() error { return nil }
 
-// changed stores an object and wakes whom it concerns.
-func (e *Engine) changed(i *informer, now *object) {
+// storeObject stores an object and wakes whom it concerns.
+func (e *Engine) storeObject(i *informer, now *object) {
 	before := i.objects[now.Namespace].get(now.Namespace, now.Name)
 	if before != nil && before.ResourceVersion == now.ResourceVersion {
 		return
 	}
-	i.objects[now.Namespace] = i.objects[now.Namespace].with(now)
-	i.groups.changed(before, now)
+	i.objects[now.Namespace] = i.objects[now.Namespace].putObject(now)
+	i.groups.moveObject(before, now)
 	if before == nil {
-		e.count(0, 1)
+		e.adjustCounts(0, 1)
 	}
-	e.event(i, before, now)
+	e.notifyChange(i, before, now)
 }
 
-// gone drops an object and wakes whom it concerned.
-func (e *Engine) gone(i *informer, namespace, name string) {
+// removeObject drops an object and wakes whom it concerned.
+func (e *Engine) removeObject(i *informer, namespace, name string) {
 	before := i.objects[namespace].get(namespace, name)
 	if before == nil {
 		return
 	}
-	i.objects[namespace] = i.objects[namespace].without(namespace, name)
+	i.objects[namespace] = i.objects[namespace].deleteObject(namespace, name)
 	if len(i.objects[namespace]) == 0 {
 		delete(i.objects, namespace)
 	}
-	i.groups.changed(before, nil)
-	e.count(0, -1)
-	e.event(i, before, nil)
+	i.groups.moveObject(before, nil)
+	e.adjustCounts(0, -1)
+	e.notifyChange(i, before, nil)
 }
 
-func (e *Engine) event(i *informer, before, now *object) {
+func (e *Engine) notifyChange(i *informer, before, now *object) {
 	r := i.scope.resource
 	if i.synced { // else its owners hear of the whole
-		e.woken = r.index.route(e.woken, before, now)
+		e.woken = r.index.appendOwners(e.woken, before, now)
 	}
 	if r.GVR.Group == definitionsGroup {
 		o := now
 		if o == nil {
 			o = before
 		}
-		e.definitionChanged(o.Name)
+		e.refreshKinds(o.Name)
 	}
 }
 
-// replaced stores a whole list. Owners hear of the first one once; later only of what is different.
-func (e *Engine) replaced(i *informer, objects []*object) {
+// replaceObjects stores a whole list. Owners hear of the first one once; later only of what is different.
+func (e *Engine) replaceObjects(i *informer, objects []*object) {
 	if !i.synced {
-		i.objects, i.groups = map[string]shelf{}, nil
+		i.objects, i.groups = map[string]sortedObjects{}, nil
 	}
-	slices.SortFunc(objects, byName) // so that each goes to the end of its shelf
+	slices.SortFunc(objects, compareNames) // so that each goes to the end of its list
 	present := make(map[scopeKey]struct{}, len(objects))
 	for _, o := range objects {
 		present[scopeKey{o.Namespace, o.Name}] = struct{}{}
-		e.changed(i, o)
+		e.storeObject(i, o)
 	}
 	for namespace := range i.objects {
 		for n := len(i.objects[namespace]) - 1; n >= 0; n-- { // from the end, where nothing has to move up
 			o := i.objects[namespace][n]
 			if _, ok := present[scopeKey{namespace, o.Name}]; !ok {
-				e.gone(i, namespace, o.Name)
+				e.removeObject(i, namespace, o.Name)
 			}
 		}
 	}
-	i.failing, i.failingSince = "", time.Time{}
+	i.failure, i.failingSince = "", time.Time{}
 	if !i.synced {
-		e.synced(i)
+		e.markSynced(i)
 	}
-	e.tellAll(i.scope.wants)
+	e.reportStates(i.scope.wants)
 }
 
-// synced takes note that an informer has its first whole list. All whom it serves hear of it, even those who knew an older
+// markSynced takes note that an informer has its first whole list. All whom it serves hear of it, even those who knew an older
 // state, because what happened in between was not seen.
-func (e *Engine) synced(i *informer) {
+func (e *Engine) markSynced(i *informer) {
 	i.synced = true
 	s := i.scope
 	if i.full {
-		e.endInformer(s.meta)
+		e.stopInformer(s.meta)
 		s.meta = nil
 	}
 	s.alarm.failures = 0
@@ -388,8 +388,8 @@ func (e *Engine) synced(i *informer) {
 		k.alarm.failures = 0
 	}
 	for w := range s.wants {
-		if l := e.look(&w.query); slices.Contains(l.informers, i) {
-			w.told = plan.Unknown
+		if l := e.checkCoverage(&w.query); slices.Contains(l.informers, i) {
+			w.reportedState = plan.Unknown
 		}
 	}
 }

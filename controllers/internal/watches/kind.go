@@ -52,14 +52,14 @@ type resource struct {
 	scopes map[scopeKey]*scope
 	index  index
 	// fields are what selectors may name. Those that the definition of a custom kind adds are missing until allFields, and
-	// fieldsTrouble says why they could not be read.
-	fields        snapshot.FieldLabels
-	allFields     bool
-	fieldsTrouble string
+	// fieldsError says why they could not be read.
+	fields      snapshot.FieldLabels
+	allFields   bool
+	fieldsError string
 }
 
-// attach hangs a new want on its kind.
-func (e *Engine) attach(w *want) {
+// attachWant hangs a new want on its kind.
+func (e *Engine) attachWant(w *want) {
 	key := kindKeyOf(&w.query)
 	k := e.kinds[key]
 	if k == nil {
@@ -68,49 +68,49 @@ func (e *Engine) attach(w *want) {
 			alarm: newAlarm(e.clock.Now()),
 		}
 		e.kinds[key] = k
-		e.goFollow(k)
+		e.startFollowing(k)
 	}
 	w.kind = k
 	k.wants[w] = struct{}{}
 	if k.resource != nil {
-		e.begin(w)
+		e.startWatching(w)
 	}
-	w.told = e.look(&w.query).state
+	w.reportedState = e.checkCoverage(&w.query).state
 }
 
-// detach takes a want away, and stops what nobody else wants.
-func (e *Engine) detach(w *want) {
+// detachWant takes a want away, and stops what nobody else wants.
+func (e *Engine) detachWant(w *want) {
 	k := w.kind
-	e.end(w)
+	e.stopWatching(w)
 	delete(k.wants, w)
 	if len(k.wants) > 0 {
 		return
 	}
 	k.cancel()
 	delete(e.kinds, k.key)
-	e.unresolve(k)
+	e.unresolveKind(k)
 }
 
-// begin watches for a want whose resource is known.
-func (e *Engine) begin(w *want) {
+// startWatching watches for a want whose resource is known.
+func (e *Engine) startWatching(w *want) {
 	r := w.kind.resource
 	if !r.allFields && snapshot.NeedsValue(w.query.Fields) {
 		if w.kind.alarm.due.IsZero() {
-			w.kind.alarm.set(e.clock.Now())
+			w.kind.alarm.setDue(e.clock.Now())
 		}
 		return
 	}
-	if r.wrong(&w.query) != "" {
+	if r.checkQuery(&w.query) != "" {
 		return
 	}
 	if !w.quiet {
-		r.index.add(w)
+		r.index.addWant(w)
 	}
-	e.place(w)
+	e.placeWant(w)
 }
 
-// wrong says why a query of a resource will never be answered, or nothing.
-func (r *resource) wrong(q *snapshot.Query) string {
+// checkQuery says why a query of a resource will never be answered, or nothing.
+func (r *resource) checkQuery(q *snapshot.Query) string {
 	if wrong := q.Misplaced(r.GVR.GroupResource(), r.Namespaced); wrong != "" {
 		return wrong
 	}
@@ -123,71 +123,71 @@ func (r *resource) wrong(q *snapshot.Query) string {
 	return ""
 }
 
-// end stops what begin has begun.
-func (e *Engine) end(w *want) {
+// stopWatching stops what startWatching has begun.
+func (e *Engine) stopWatching(w *want) {
 	if w.kind.resource == nil {
 		return
 	}
-	w.kind.resource.index.remove(w)
-	e.displace(w, nil)
+	w.kind.resource.index.removeWant(w)
+	e.detachFromScopes(w, nil)
 }
 
-func (e *Engine) goFollow(k *kind) {
-	k.cancel = e.launch(func(ctx context.Context) { e.follow(ctx, k) })
+func (e *Engine) startFollowing(k *kind) {
+	k.cancel = e.runInBackground(func(ctx context.Context) { e.followKind(ctx, k) })
 }
 
-// follow looks a kind up whenever its alarm rings.
-func (e *Engine) follow(ctx context.Context, k *kind) {
-	for e.await(ctx, &k.alarm) {
+// followKind looks a kind up whenever its alarm rings.
+func (e *Engine) followKind(ctx context.Context, k *kind) {
+	for e.waitForAlarm(ctx, &k.alarm) {
 		e.mu.RLock()
 		due, again, needsFields := k.alarm.due, k.resource == nil && k.state != plan.Unsynced, k.needsFields()
 		e.mu.RUnlock()
 		if again {
-			e.resolver.Invalidate(k.key.group)
+			e.resolver.InvalidateGroup(k.key.group)
 		}
 		var f finding
-		if p := contain.Catch(func() { f = e.lookUp(ctx, k.key, needsFields) }); p != nil {
+		if p := contain.CatchPanic(func() { f = e.lookUpKind(ctx, k.key, needsFields) }); p != nil {
 			f = finding{state: plan.Failed, detail: fmt.Sprintf("cannot find out whether kind %q is served: %v", k.key.kind, p)}
 		}
-		e.lookedUp(ctx, k, due, f)
+		e.finishLookup(ctx, k, due, f)
 	}
 }
 
-// lookUp asks what a kind is, and which fields select its objects.
-func (e *Engine) lookUp(ctx context.Context, k kindKey, needsFields bool) finding {
+// lookUpKind asks what a kind is, and which fields select its objects.
+func (e *Engine) lookUpKind(ctx context.Context, k kindKey, needsFields bool) finding {
 	var f finding
 	f.Resource, f.state, f.detail = e.resolver.Resolve(ctx, k.group, k.version, k.kind)
 	if f.state == plan.Complete {
 		f.fields = snapshot.BuiltinFields(f.GVR.GroupResource())
 		f.allFields = f.fields.Own() || !strings.Contains(f.GVR.Group, ".")
 		if !f.allFields && needsFields {
-			f.definedFields(ctx, e.dynamic)
+			f.readDefinedFields(ctx, e.dynamic)
 		}
 	}
 	return f
 }
 
-// lookedUp takes note of what was found about a kind, for an alarm that was due.
-func (e *Engine) lookedUp(ctx context.Context, k *kind, due time.Time, f finding) {
+// finishLookup takes note of what was found about a kind, for an alarm that was due.
+func (e *Engine) finishLookup(ctx context.Context, k *kind, due time.Time, f finding) {
 	e.mu.Lock()
-	defer e.unlock()
+	defer e.unlockAndWake()
 	if ctx.Err() != nil {
 		return
 	}
 	if k.alarm.due.Equal(due) { // else it was set meanwhile, and what was found may be older
 		k.alarm.due = time.Time{}
 	}
-	e.found(k, f)
+	e.applyFinding(k, f)
 }
 
 // finding is what a kind turned out to be.
 type finding struct {
 	Resource
-	state         plan.TargetState
-	detail        string
-	fields        snapshot.FieldLabels
-	allFields     bool
-	fieldsTrouble string
+	state       plan.TargetState
+	detail      string
+	fields      snapshot.FieldLabels
+	allFields   bool
+	fieldsError string
 }
 
 // needsFields says that somebody selects by a field that only a definition can explain.
@@ -200,22 +200,22 @@ func (k *kind) needsFields() bool {
 	return false
 }
 
-// found takes note of what a kind turned out to be.
-func (e *Engine) found(k *kind, f finding) {
-	if f.state != plan.Complete || f.fieldsTrouble != "" {
-		e.retry(k)
+// applyFinding takes note of what a kind turned out to be.
+func (e *Engine) applyFinding(k *kind, f finding) {
+	if f.state != plan.Complete || f.fieldsError != "" {
+		e.scheduleRetry(k)
 	}
 	if f.state == plan.Failed && k.resource != nil { // not to get an answer does not mean that it is gone
 		return
 	}
 	if f.state != plan.Complete {
-		e.unresolve(k)
+		e.unresolveKind(k)
 		k.state, k.detail = f.state, f.detail
-		e.tellAll(k.wants)
+		e.reportStates(k.wants)
 		return
 	}
 	if k.resource != nil && k.resource.Resource != f.Resource {
-		e.unresolve(k)
+		e.unresolveKind(k)
 	}
 	r := e.resources[f.Resource]
 	if r == nil {
@@ -225,32 +225,32 @@ func (e *Engine) found(k *kind, f finding) {
 	if f.allFields {
 		r.fields, r.allFields = f.fields, true
 	}
-	r.fieldsTrouble = f.fieldsTrouble
+	r.fieldsError = f.fieldsError
 	k.state, k.detail, k.resource = plan.Complete, "", r
 	r.kinds[k] = struct{}{}
 	for w := range k.wants {
 		if w.scopes == nil {
-			e.begin(w)
+			e.startWatching(w)
 		}
 	}
-	e.tellAll(k.wants)
+	e.reportStates(k.wants)
 }
 
-// retry sets the alarm of a kind for another attempt, unless it is set for an earlier one.
-func (e *Engine) retry(k *kind) {
+// scheduleRetry sets the alarm of a kind for another attempt, unless it is set for an earlier one.
+func (e *Engine) scheduleRetry(k *kind) {
 	if k.alarm.due.IsZero() {
-		k.alarm.set(e.clock.Now().Add(k.alarm.backOff(e.retryEvery)))
+		k.alarm.setDue(e.clock.Now().Add(k.alarm.nextBackoff(e.retryEvery)))
 	}
 }
 
-// unresolve stops all that is watched for a kind.
-func (e *Engine) unresolve(k *kind) {
+// unresolveKind stops all that is watched for a kind.
+func (e *Engine) unresolveKind(k *kind) {
 	r := k.resource
 	if r == nil {
 		return
 	}
 	for w := range k.wants {
-		e.end(w)
+		e.stopWatching(w)
 	}
 	k.resource = nil
 	delete(r.kinds, k)
@@ -259,43 +259,43 @@ func (e *Engine) unresolve(k *kind) {
 	}
 }
 
-// lost takes note that the API server does not find a resource any more. Whether that means that the kind is gone is for
+// handleMissingResource takes note that the API server does not find a resource any more. Whether that means that the kind is gone is for
 // discovery to say: at once the first time, later and later while the two disagree.
-func (e *Engine) lost(r *resource) {
-	e.resolver.Invalidate(r.GVR.Group)
+func (e *Engine) handleMissingResource(r *resource) {
+	e.resolver.InvalidateGroup(r.GVR.Group)
 	for k := range r.kinds {
-		e.unresolve(k)
+		e.unresolveKind(k)
 		k.state, k.detail = plan.Unsynced, fmt.Sprintf("kind %q is being looked up again", r.Kind)
 		again := k.alarm.failures > 0
-		wait := k.alarm.backOff(e.retryEvery)
+		wait := k.alarm.nextBackoff(e.retryEvery)
 		if again {
 			k.state, k.detail = plan.Failed, fmt.Sprintf("the API server lists %s, and does not find them", r.GVR.GroupResource())
 		} else {
 			wait = 0
 		}
-		k.alarm.set(e.clock.Now().Add(wait))
-		e.tellAll(k.wants)
+		k.alarm.setDue(e.clock.Now().Add(wait))
+		e.reportStates(k.wants)
 	}
 }
 
-// definitionChanged looks the kinds of a group up again at once.
-func (e *Engine) definitionChanged(definition string) {
+// refreshKinds looks the kinds of a group up again at once.
+func (e *Engine) refreshKinds(definition string) {
 	_, group, _ := strings.Cut(definition, ".")
-	e.resolver.Invalidate(group)
+	e.resolver.InvalidateGroup(group)
 	for key, k := range e.kinds {
 		if key.group == group {
 			k.alarm.failures = 0
 			if k.resource != nil {
 				k.resource.allFields = false
 			}
-			k.alarm.set(e.clock.Now())
+			k.alarm.setDue(e.clock.Now())
 		}
 	}
 }
 
-// definedFields reads which fields the definition of a custom kind makes selectable. A kind without a definition, which
+// readDefinedFields reads which fields the definition of a custom kind makes selectable. A kind without a definition, which
 // another API server serves, has those of its metadata.
-func (f *finding) definedFields(ctx context.Context, c dynamic.Interface) {
+func (f *finding) readDefinedFields(ctx context.Context, c dynamic.Interface) {
 	definitions := schema.GroupVersionResource{Group: definitionsGroup, Version: "v1", Resource: "customresourcedefinitions"}
 	crd, err := c.Resource(definitions).Get(ctx, f.GVR.GroupResource().String(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -303,7 +303,7 @@ func (f *finding) definedFields(ctx context.Context, c dynamic.Interface) {
 		return
 	}
 	if err != nil {
-		f.fieldsTrouble = fmt.Sprintf("cannot find out by which fields %s may be selected: %v", f.GVR.GroupResource(), err)
+		f.fieldsError = fmt.Sprintf("cannot find out by which fields %s may be selected: %v", f.GVR.GroupResource(), err)
 		return
 	}
 	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")

@@ -62,8 +62,8 @@ func TestClusterHasAnObjectThatIsTooLarge(t *testing.T) {
 	all, small, one := r.query("gadget", group), r.query("gadget", group, labelled("size=small")), r.query("gadget", group, named("large"))
 	metadata := r.query("gadget", group)
 	metadata.MetadataOnly = true
-	r.Want(owner("all"), interests(all, one, metadata))
-	r.Want(owner("small"), interests(small))
+	r.SetInterests(owner("all"), interests(all, one, metadata))
+	r.SetInterests(owner("small"), interests(small))
 	r.reads(all, plan.Complete, "small")
 	r.reads(one, plan.Complete)
 
@@ -120,7 +120,7 @@ func TestClusterHasAnObjectOfAKnownKindThatIsTooLarge(t *testing.T) {
 		}
 	})
 	q := r.query("NetworkPolicy", func(q *snapshot.Query) { q.Group = networkingv1.GroupName })
-	r.Want(owner("c"), interests(q))
+	r.SetInterests(owner("c"), interests(q))
 	unreadable := `cannot read networkpolicies.networking.k8s.io "large" in namespace "` + r.namespace + `": ` + unreadableLarge
 	r.says(q, plan.Failed, unreadable)
 	if got := r.live.Read(t.Context(), q); got.State != plan.Failed || !strings.HasSuffix(got.Detail, unreadable) {
@@ -145,7 +145,7 @@ func TestListHasAnObjectThatIsTooLarge(t *testing.T) {
 	all, small := query("Revision"), query("Revision", labelled("size=small"))
 	metadata := all
 	metadata.MetadataOnly = true
-	r.Want(owner("c"), interests(all, small, metadata))
+	r.SetInterests(owner("c"), interests(all, small, metadata))
 	r.says(all, plan.Failed, `cannot read revisions.serving.example.com "large" in namespace "a": `+unreadableLarge)
 	r.reads(small, plan.Complete, "small")
 	r.reads(metadata, plan.Complete, "large", "small")

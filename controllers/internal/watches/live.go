@@ -62,65 +62,65 @@ func (l *Live) Read(ctx context.Context, q snapshot.Query) plan.Target {
 		return plan.Target{State: plan.Failed, Detail: wrong, Resource: res.GVR, Namespaced: res.Namespaced}
 	}
 	if !q.Among.All() {
-		return l.readAmong(ctx, res, q)
+		return l.readInSelectedNamespaces(ctx, res, q)
 	}
-	t, _ := l.readIn(ctx, res, q, "")
+	t, _ := l.readInNamespace(ctx, res, q, "")
 	return t
 }
 
-// readIn reads what there is in the query's namespace, or in all: as it is now, or as it was at a version. It returns the
+// readInNamespace reads what there is in the query's namespace, or in all: as it is now, or as it was at a version. It returns the
 // version of what it read, if it was a list.
-func (l *Live) readIn(ctx context.Context, res Resource, q snapshot.Query, at string) (t plan.Target, version string) {
+func (l *Live) readInNamespace(ctx context.Context, res Resource, q snapshot.Query, at string) (t plan.Target, version string) {
 	t = plan.Target{Resource: res.GVR, Namespaced: res.Namespaced}
 	verb := "list"
 	var err error
 	if q.Name != "" && q.Labels.Empty() && q.Fields.Empty() {
 		verb = "get"
-		t.Objects, err = l.get(ctx, res, q)
+		t.Objects, err = l.getObject(ctx, res, q)
 	} else {
-		t.Objects, version, err = l.list(ctx, res, q, at)
+		t.Objects, version, err = l.listObjects(ctx, res, q, at)
 	}
 	switch {
 	case err == nil:
 		t.State = plan.Complete
 	case apierrors.IsForbidden(err):
-		t.State, t.Detail = plan.Forbidden, forbidden(l.who, verb, res, q.Namespace, q.Name)
-		if aboutAnother(err, res) { // the operator may not act as the account
+		t.State, t.Detail = plan.Forbidden, forbiddenDetail(l.who, verb, res, q.Namespace, q.Name)
+		if namesOtherResource(err, res) { // the operator may not act as the account
 			t.Detail += ": " + err.Error()
 		}
 	case apierrors.IsNotFound(err):
-		return l.notServed(ctx, t, q), ""
+		return l.explainNotFound(ctx, t, q), ""
 	default:
-		t.State, t.Detail = plan.Failed, fmt.Sprintf("cannot %s %s: %v", verb, where(res, q.Namespace, q.Name), err)
+		t.State, t.Detail = plan.Failed, fmt.Sprintf("cannot %s %s: %v", verb, describeScope(res, q.Namespace, q.Name), err)
 	}
 	return t, version
 }
 
-// get reads one object. It returns none, and no error, when there is no such object.
-func (l *Live) get(ctx context.Context, res Resource, q snapshot.Query) ([]plan.Object, error) {
+// getObject reads one object. It returns none, and no error, when there is no such object.
+func (l *Live) getObject(ctx context.Context, res Resource, q snapshot.Query) ([]plan.Object, error) {
 	var obj any
 	var err error
 	if q.MetadataOnly {
-		obj, err = l.metadata.Resource(res.GVR).Namespace(namespaceIn(res, q)).Get(ctx, q.Name, metav1.GetOptions{})
+		obj, err = l.metadata.Resource(res.GVR).Namespace(namespaceFor(res, q)).Get(ctx, q.Name, metav1.GetOptions{})
 	} else {
-		obj, err = l.dynamic.Resource(res.GVR).Namespace(namespaceIn(res, q)).Get(ctx, q.Name, metav1.GetOptions{})
+		obj, err = l.dynamic.Resource(res.GVR).Namespace(namespaceFor(res, q)).Get(ctx, q.Name, metav1.GetOptions{})
 	}
-	if notfound.Names(err, res.GVR.GroupResource(), res.Kind, q.Name) {
+	if notfound.IsObjectMissing(err, res.GVR.GroupResource(), res.Kind, q.Name) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	o, err := convert(res.GVR, obj)
+	o, err := convertObject(res.GVR, obj)
 	if err != nil {
 		return nil, err
 	}
 	return []plan.Object{o}, nil
 }
 
-// list reads all objects that match, as they were at one moment, which is now or that of a version: all pages are of the
+// listObjects reads all objects that match, as they were at one moment, which is now or that of a version: all pages are of the
 // version of the first, and when that expires the list is read again in one piece.
-func (l *Live) list(ctx context.Context, res Resource, q snapshot.Query, at string) (objects []plan.Object, version string, err error) {
+func (l *Live) listObjects(ctx context.Context, res Resource, q snapshot.Query, at string) (objects []plan.Object, version string, err error) {
 	selected := q.Fields
 	if q.Name != "" {
 		selected = fields.AndSelectors(fields.OneTermEqualSelector(metav1.ObjectNameField, q.Name), selected)
@@ -131,9 +131,9 @@ func (l *Live) list(ctx context.Context, res Resource, q snapshot.Query, at stri
 	}
 	list, _, err := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		if q.MetadataOnly {
-			return l.metadata.Resource(res.GVR).Namespace(namespaceIn(res, q)).List(ctx, o)
+			return l.metadata.Resource(res.GVR).Namespace(namespaceFor(res, q)).List(ctx, o)
 		}
-		return l.dynamic.Resource(res.GVR).Namespace(namespaceIn(res, q)).List(ctx, o)
+		return l.dynamic.Resource(res.GVR).Namespace(namespaceFor(res, q)).List(ctx, o)
 	}).List(ctx, options)
 	if err != nil {
 		return nil, "", err
@@ -143,7 +143,7 @@ func (l *Live) list(ctx context.Context, res Resource, q snapshot.Query, at stri
 		return nil, "", err
 	}
 	err = meta.EachListItem(list, func(item runtime.Object) error {
-		o, err := convert(res.GVR, item)
+		o, err := convertObject(res.GVR, item)
 		objects = append(objects, o)
 		return err
 	})
@@ -154,9 +154,9 @@ func (l *Live) list(ctx context.Context, res Resource, q snapshot.Query, at stri
 	return objects, accessor.GetResourceVersion(), nil
 }
 
-// notServed says what a 404 means that names no object: the kind is gone, or nobody knows.
-func (l *Live) notServed(ctx context.Context, t plan.Target, q snapshot.Query) plan.Target {
-	l.resolver.Invalidate(q.Group)
+// explainNotFound says what a 404 means that names no object: the kind is gone, or nobody knows.
+func (l *Live) explainNotFound(ctx context.Context, t plan.Target, q snapshot.Query) plan.Target {
+	l.resolver.InvalidateGroup(q.Group)
 	res, state, detail := l.resolver.ResolveLive(ctx, q.Group, q.Version, q.Kind)
 	if state != plan.Complete {
 		return plan.Target{State: state, Detail: detail}
@@ -166,8 +166,8 @@ func (l *Live) notServed(ctx context.Context, t plan.Target, q snapshot.Query) p
 	return t
 }
 
-// aboutAnother says that an answer speaks of another resource than the one that was asked for.
-func aboutAnother(err error, res Resource) bool {
+// namesOtherResource says that an answer speaks of another resource than the one that was asked for.
+func namesOtherResource(err error, res Resource) bool {
 	status, ok := err.(apierrors.APIStatus)
 	if !ok {
 		return false
@@ -176,20 +176,20 @@ func aboutAnother(err error, res Resource) bool {
 	return d != nil && d.Kind != "" && d.Kind != res.GVR.Resource
 }
 
-// namespaceIn is the namespace to ask for; none for a cluster-scoped kind.
-func namespaceIn(res Resource, q snapshot.Query) string {
+// namespaceFor is the namespace to ask for; none for a cluster-scoped kind.
+func namespaceFor(res Resource, q snapshot.Query) string {
 	if !res.Namespaced {
 		return ""
 	}
 	return q.Namespace
 }
 
-// forbidden says which permission is missing to whom.
-func forbidden(who, verbs string, res Resource, namespace, name string) string {
-	return fmt.Sprintf("%s may not %s %s", who, verbs, where(res, namespace, name))
+// forbiddenDetail says which permission is missing to whom.
+func forbiddenDetail(who, verbs string, res Resource, namespace, name string) string {
+	return fmt.Sprintf("%s may not %s %s", who, verbs, describeScope(res, namespace, name))
 }
 
-// where names a part of a resource, for people.
-func where(res Resource, namespace, name string) string {
+// describeScope names a part of a resource, for people.
+func describeScope(res Resource, namespace, name string) string {
 	return snapshot.Where(res.GVR.GroupResource(), res.Namespaced, namespace, name)
 }

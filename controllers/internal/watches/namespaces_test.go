@@ -98,15 +98,15 @@ func TestNamedNamespacesOfOneInformer(t *testing.T) {
 		s.put(pods, namespace, "p", map[string]string{"app": "web"})
 	}
 	both, web, others, none := query("Pod", among("a", "c")), query("Pod", among("a", "c"), labelled("app=web")), query("Pod", except("a", "c")), query("Pod", among())
-	r.Want(platform, interests(both, web, others, none))
+	r.SetInterests(platform, interests(both, web, others, none))
 	r.finds(both, "a/p", "a/q", "c/p", "c/q")
 	r.finds(web, "a/p", "c/p")
 	r.finds(others, "b/p", "b/q", "d/p", "d/q")
 	r.finds(none)
 	r.informersNow(1)
 
-	r.Want(platform, interests(both))
-	r.Want(owner("c"), interests(query("Pod", in("b"))))
+	r.SetInterests(platform, interests(both))
+	r.SetInterests(owner("c"), interests(query("Pod", in("b"))))
 	r.wakes(platform, "an object of a namespace that is named", func() { s.put(pods, "c", "new", nil) })
 	r.finds(both, "a/p", "a/q", "c/new", "c/p", "c/q")
 	before := r.queue.count(platform)
@@ -127,9 +127,9 @@ func TestNamedNamespacesWithoutTheCluster(t *testing.T) {
 	s.put(pods, "c", "p", nil)
 	s.deny(denial{resource: "pods"}, denial{resource: "pods", namespace: "b"})
 	q := query("Pod", among("a", "b", "c"))
-	r.wakes(platform, "a refusal", func() { r.Want(platform, interests(q)) })
+	r.wakes(platform, "a refusal", func() { r.SetInterests(platform, interests(q)) })
 	r.says(q, plan.Forbidden, `the operator may not list and watch pods in namespace "b"`)
-	r.Want(owner("c"), interests(query("Pod"))) // a Cleaner shares the informer of its namespace
+	r.SetInterests(owner("c"), interests(query("Pod"))) // a Cleaner shares the informer of its namespace
 	r.reads(query("Pod"), plan.Complete, "p")
 	r.informersNow(2)
 
@@ -145,8 +145,8 @@ func TestNamedNamespacesWithoutTheCluster(t *testing.T) {
 	s.deny(denial{resource: "pods"}, denial{resource: "pods", namespace: "c"})
 	r.wakes(platform, "rights that were taken", func() { s.disconnect(pods, false) })
 	r.says(q, plan.Forbidden, `the operator may not list and watch pods in namespace "c"`)
-	r.Forget(platform)
-	r.Forget(owner("c"))
+	r.DropInterests(platform)
+	r.DropInterests(owner("c"))
 	r.leaves()
 }
 
@@ -169,8 +169,8 @@ func TestNamedNamespacesAreCompleteTogether(t *testing.T) {
 	r := newRig(t, s)
 	s.put(pods, "a", "p", nil)
 	both, one := query("Pod", among("a", "b")), query("Pod")
-	r.Want(platform, interests(both))
-	r.Want(owner("c"), interests(one))
+	r.SetInterests(platform, interests(both))
+	r.SetInterests(owner("c"), interests(one))
 	r.finds(one, "a/p")
 	r.reads(both, plan.Unsynced)
 	r.wakes(platform, "the other namespace", free)
@@ -182,8 +182,8 @@ func TestTheLastNamespaceWakes(t *testing.T) {
 	s := newAPIServer(t)
 	r := newRig(t, s)
 	both, one := query("Pod", among("a", "b")), query("Pod")
-	r.Want(platform, interests(both))
-	r.Want(owner("c"), interests(one))
+	r.SetInterests(platform, interests(both))
+	r.SetInterests(owner("c"), interests(one))
 	r.finds(both)
 	release := make(chan struct{})
 	free := sync.OnceFunc(func() { close(release) })
@@ -218,14 +218,14 @@ func TestNamespaceSelector(t *testing.T) {
 	devWeb := query("Pod", chosenBy("tier=dev"), labelled("app=web"))
 	devNotA := query("Pod", chosenBy("tier=dev"), except("a"))
 	devB := query("Pod", chosenBy("tier=dev"), among("b"))
-	r.Want(platform, interests(dev, devWeb, devNotA, devB))
+	r.SetInterests(platform, interests(dev, devWeb, devNotA, devB))
 	r.finds(dev, "a/p")
 	r.finds(devWeb, "a/p")
 	r.finds(devNotA)
 	r.finds(devB)
 	r.informersNow(2) // of Pods, and of Namespaces
 
-	r.Want(platform, interests(dev))
+	r.SetInterests(platform, interests(dev))
 	r.wakes(platform, "a namespace that begins to match", func() { s.put(namespaces, "", "b", tier("dev")) })
 	r.finds(dev, "a/p", "b/p")
 	r.wakes(platform, "a namespace that ceases to match", func() { s.put(namespaces, "", "a", tier("prod")) })
@@ -237,7 +237,7 @@ func TestNamespaceSelector(t *testing.T) {
 	r.finds(dev, "b/p")
 	r.wakes(platform, "the end of a namespace", func() { s.remove(namespaces, "", "d") })
 
-	r.Want(owner("c"), interests(query("Pod", in("c")), query("Namespace", named("b"), metadataOnly)))
+	r.SetInterests(owner("c"), interests(query("Pod", in("c")), query("Namespace", named("b"), metadataOnly)))
 	r.reads(query("Pod", in("c")), plan.Complete, "p")
 	before := r.queue.count(platform)
 	r.wakes(owner("c"), "an object of a namespace that does not match", func() { s.put(pods, "c", "q", nil) })
@@ -245,8 +245,8 @@ func TestNamespaceSelector(t *testing.T) {
 	if got := r.queue.count(platform); got != before {
 		t.Errorf("woken %d times by what concerns others", got-before)
 	}
-	r.Forget(owner("c"))
-	r.Forget(platform)
+	r.DropInterests(owner("c"))
+	r.DropInterests(platform)
 	r.leaves()
 }
 
@@ -258,7 +258,7 @@ func TestNamespaceSelectorNeedsNamespaces(t *testing.T) {
 		s.put(namespaces, "", "a", tier("dev"))
 		s.put(pods, "a", "p", nil)
 		s.deny(denial{resource: "namespaces", namespace: "*", name: "*"})
-		r.wakes(platform, "the refusal", func() { r.Want(platform, interests(dev)) })
+		r.wakes(platform, "the refusal", func() { r.SetInterests(platform, interests(dev)) })
 		r.says(dev, plan.Forbidden, "the operator may not list and watch namespaces (cluster-scoped)")
 		for range 2 {
 			r.wakes(platform, "the permission", func() { s.deny() })
@@ -273,10 +273,10 @@ func TestNamespaceSelectorNeedsNamespaces(t *testing.T) {
 		r := newRig(t, s)
 		s.put(namespaces, "", "a", tier("dev"))
 		s.deny(denial{resource: "pods"})
-		r.wakes(platform, "the refusal", func() { r.Want(platform, interests(dev)) })
+		r.wakes(platform, "the refusal", func() { r.SetInterests(platform, interests(dev)) })
 		r.says(dev, plan.Forbidden, "the operator may not list and watch pods in all namespaces")
 		named := query("Pod", chosenBy("tier=dev"), among("a", "b"))
-		r.Want(platform, interests(dev, named))
+		r.SetInterests(platform, interests(dev, named))
 		s.put(pods, "a", "p", nil)
 		s.put(pods, "b", "p", nil)
 		r.finds(named, "a/p")
@@ -300,8 +300,8 @@ func TestNamespaceSelectorNeedsNamespaces(t *testing.T) {
 		r := newRig(t, s)
 		s.put(namespaces, "", "a", tier("dev"))
 		s.put(pods, "a", "p", nil)
-		r.Want(platform, interests(dev))
-		r.Want(owner("c"), interests(query("Pod")))
+		r.SetInterests(platform, interests(dev))
+		r.SetInterests(owner("c"), interests(query("Pod")))
 		r.reads(query("Pod"), plan.Complete, "p")
 		r.says(dev, plan.Unsynced, "namespaces are being read")
 		r.wakes(platform, "the namespaces", free)
@@ -319,7 +319,7 @@ func TestNamespaceSelectorNeedsNamespaces(t *testing.T) {
 			}
 			return false
 		})
-		r.wakes(platform, "the failure", func() { r.Want(platform, interests(dev)) })
+		r.wakes(platform, "the failure", func() { r.SetInterests(platform, interests(dev)) })
 		r.reads(dev, plan.Failed)
 		r.wakes(platform, "the recovery", func() { s.setFault(nil) })
 		r.finds(dev, "a/p")
@@ -334,8 +334,8 @@ func TestARefusalAfterAnotherWakes(t *testing.T) {
 	s.put(pods, "a", "p", nil)
 	s.deny(denial{resource: "namespaces", namespace: "*", name: "*"})
 	dev := query("Pod", chosenBy("tier=dev"))
-	r.Want(platform, interests(dev))
-	r.Want(owner("c"), interests(query("Pod")))
+	r.SetInterests(platform, interests(dev))
+	r.SetInterests(owner("c"), interests(query("Pod")))
 	r.reads(query("Pod"), plan.Complete, "p")
 	r.reads(dev, plan.Forbidden)
 	r.wakes(platform, "the permission", func() { s.deny() })
@@ -357,7 +357,7 @@ func TestMisplacedQueriesFail(t *testing.T) {
 		new(query("Node", except("a"))):       "nodes are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference",
 		new(query("Node", chosenBy("x=y"))):   "nodes are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference",
 	} {
-		r.Want(platform, interests(*q))
+		r.SetInterests(platform, interests(*q))
 		r.says(*q, plan.Failed, detail)
 		if got := l.Read(t.Context(), *q); got.State != plan.Failed || got.Detail != detail {
 			t.Errorf("live: got %s %q, want Failed %q", got.State, got.Detail, detail)
@@ -378,7 +378,7 @@ func TestNamespacesFlipWhileTheyAreRead(t *testing.T) {
 		}
 	}
 	qs := []snapshot.Query{query("Pod", chosenBy("tier=dev")), query("Pod", chosenBy("tier=dev"), labelled("app=web")), query("Pod", chosenBy("tier!=prod"), among("a", "b"))}
-	r.Want(platform, interests(qs...))
+	r.SetInterests(platform, interests(qs...))
 	for _, q := range qs {
 		until(t, "the first labels", func() bool { return len(r.Read(t.Context(), q).Objects) >= 2*each })
 	}
@@ -441,7 +441,7 @@ func TestNamespacesKeepUp(t *testing.T) {
 	owners := make([]Owner, len(qs))
 	for n, q := range qs {
 		owners[n] = Owner{Name: fmt.Sprint("owner-", n)}
-		r.Want(owners[n], interests(q))
+		r.SetInterests(owners[n], interests(q))
 	}
 	expect := func(q snapshot.Query) (found []string) {
 		for _, namespace := range all {
@@ -512,7 +512,7 @@ func TestNamespacesKeepUp(t *testing.T) {
 		}
 	}
 	for _, o := range owners {
-		r.Forget(o)
+		r.DropInterests(o)
 	}
 	r.leaves()
 }

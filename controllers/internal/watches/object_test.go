@@ -18,7 +18,7 @@ import (
 func laterPod(name string, content map[string]any, err error) (pod *object, asked *int) {
 	pod, asked = podOf("a", name, map[string]string{"app": "web"}), new(int)
 	pod.Value = nil
-	pod.later = func() (map[string]any, error) { *asked++; return content, err }
+	pod.loadValue = func() (map[string]any, error) { *asked++; return content, err }
 	return pod, asked
 }
 
@@ -48,7 +48,7 @@ func TestContentIsReadWhenItIsNeeded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e, i := podEngine(0)
 			pod, asked := laterPod("p", content, nil)
-			e.replaced(i, []*object{pod})
+			e.replaceObjects(i, []*object{pod})
 			if *asked > 0 {
 				t.Error("it was read before anybody asked")
 			}
@@ -70,7 +70,7 @@ func TestContentIsReadWhenItIsNeeded(t *testing.T) {
 func TestContentThatCannotBeRead(t *testing.T) {
 	e, i := podEngine(0)
 	broken, _ := laterPod("broken", nil, errors.New("no such thing"))
-	e.replaced(i, []*object{broken, podOf("b", "sound", map[string]string{"app": "api"})})
+	e.replaceObjects(i, []*object{broken, podOf("b", "sound", map[string]string{"app": "api"})})
 	metadata := query("Pod", in(""), fielded("status.phase=Running"))
 	metadata.MetadataOnly = true
 	for name, q := range map[string]snapshot.Query{

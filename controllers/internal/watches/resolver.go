@@ -73,7 +73,7 @@ func NewResolver(c clock.PassiveClock, d Discovery, staleAfter time.Duration) *R
 // Resolve finds the resource. Kind may be the kind, or the resource's plural or singular name, in any case. The state is
 // Complete when it was found; else the detail says what is wrong, for people.
 func (r *Resolver) Resolve(ctx context.Context, group, version, kind string) (Resource, plan.TargetState, string) {
-	return r.resolve(ctx, group, version, kind, func(a *answer) bool { return r.clock.Since(a.at) < r.staleAfter })
+	return r.resolveWith(ctx, group, version, kind, func(a *answer) bool { return r.clock.Since(a.at) < r.staleAfter })
 }
 
 // ResolveLive is Resolve for decisions that rest on the answer: that a kind is not served is believed only if the API
@@ -82,16 +82,16 @@ func (r *Resolver) ResolveLive(ctx context.Context, group, version, kind string)
 	r.mu.Lock()
 	before := r.asked
 	r.mu.Unlock()
-	return r.resolve(ctx, group, version, kind, func(a *answer) bool { return a.number > before })
+	return r.resolveWith(ctx, group, version, kind, func(a *answer) bool { return a.number > before })
 }
 
-// resolve finds the resource. Fresh says whether an answer is believed that lacks the kind.
-func (r *Resolver) resolve(ctx context.Context, group, version, kind string, fresh func(*answer) bool) (Resource, plan.TargetState, string) {
+// resolveWith finds the resource. Fresh says whether an answer is believed that lacks the kind.
+func (r *Resolver) resolveWith(ctx context.Context, group, version, kind string, fresh func(*answer) bool) (Resource, plan.TargetState, string) {
 	gv := schema.GroupVersion{Group: group, Version: version}
 	for {
-		a, mine := r.answer(gv)
+		a, mine := r.getOrAddAnswer(gv)
 		if mine {
-			r.ask(ctx, gv, a)
+			r.fetchAnswer(ctx, gv, a)
 		}
 		select {
 		case <-ctx.Done():
@@ -104,19 +104,19 @@ func (r *Resolver) resolve(ctx context.Context, group, version, kind string, fre
 		if a.err != nil && !apierrors.IsNotFound(a.err) {
 			return Resource{}, plan.Failed, fmt.Sprintf("cannot find out whether kind %q of %s is served: %v", kind, gv, a.err)
 		}
-		if res, ok := find(gv, kind, a.resources); ok {
+		if res, ok := findResource(gv, kind, a.resources); ok {
 			return res, plan.Complete, ""
 		}
 		if !mine && !fresh(a) {
-			r.forget(gv, a)
+			r.dropAnswer(gv, a)
 			continue
 		}
 		return Resource{}, plan.NoSuchKind, fmt.Sprintf("the API server does not serve kind %q of %s", kind, gv)
 	}
 }
 
-// Invalidate forgets what was said of a group.
-func (r *Resolver) Invalidate(group string) {
+// InvalidateGroup forgets what was said of a group.
+func (r *Resolver) InvalidateGroup(group string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for gv := range r.answers {
@@ -126,8 +126,8 @@ func (r *Resolver) Invalidate(group string) {
 	}
 }
 
-// answer returns what is known or being asked, and whether the caller has to ask.
-func (r *Resolver) answer(gv schema.GroupVersion) (a *answer, mine bool) {
+// getOrAddAnswer returns what is known or being asked, and whether the caller has to ask.
+func (r *Resolver) getOrAddAnswer(gv schema.GroupVersion) (a *answer, mine bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used++
@@ -160,10 +160,10 @@ func (r *Resolver) dropLeastUsed() {
 	delete(r.answers, least)
 }
 
-func (r *Resolver) ask(ctx context.Context, gv schema.GroupVersion, a *answer) {
+func (r *Resolver) fetchAnswer(ctx context.Context, gv schema.GroupVersion, a *answer) {
 	var list *metav1.APIResourceList
 	var err error
-	if p := contain.Catch(func() { list, err = r.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String()) }); p != nil {
+	if p := contain.CatchPanic(func() { list, err = r.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String()) }); p != nil {
 		err = p // others wait for the answer
 	}
 	switch {
@@ -177,12 +177,12 @@ func (r *Resolver) ask(ctx context.Context, gv schema.GroupVersion, a *answer) {
 	}
 	a.at = r.clock.Now()
 	if a.err != nil && !apierrors.IsNotFound(a.err) {
-		r.forget(gv, a)
+		r.dropAnswer(gv, a)
 	}
 	close(a.done)
 }
 
-func (r *Resolver) forget(gv schema.GroupVersion, a *answer) {
+func (r *Resolver) dropAnswer(gv schema.GroupVersion, a *answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.answers[gv] == a {
@@ -190,8 +190,8 @@ func (r *Resolver) forget(gv schema.GroupVersion, a *answer) {
 	}
 }
 
-// find turns what the API server says of a kind into a Resource.
-func find(gv schema.GroupVersion, kind string, resources []metav1.APIResource) (Resource, bool) {
+// findResource turns what the API server says of a kind into a Resource.
+func findResource(gv schema.GroupVersion, kind string, resources []metav1.APIResource) (Resource, bool) {
 	r := v1alpha1.FindKind(kind, resources)
 	if r == nil {
 		return Resource{}, false

@@ -48,8 +48,8 @@ type scope struct {
 	cancel context.CancelFunc
 }
 
-// below is the next smaller scope that has what is asked for in a namespace.
-func (r *resource) below(k scopeKey, namespace, name string) (scopeKey, bool) {
+// narrowScope returns the next smaller scope that has what is asked for in a namespace.
+func (r *resource) narrowScope(k scopeKey, namespace, name string) (scopeKey, bool) {
 	switch {
 	case k.name != "":
 		return k, false
@@ -60,12 +60,12 @@ func (r *resource) below(k scopeKey, namespace, name string) (scopeKey, bool) {
 	}
 }
 
-// place hangs a want on the scopes from the cluster down to the first that is not denied, and off all others.
-func (e *Engine) place(w *want) {
+// placeWant hangs a want on the scopes from the cluster down to the first that is not denied, and off all others.
+func (e *Engine) placeWant(w *want) {
 	r := w.kind.resource
 	var scopes []*scope
-	for _, namespace := range r.places(&w.query) {
-		for k, more := (scopeKey{}), true; more; k, more = r.below(k, namespace, w.query.Name) {
+	for _, namespace := range r.namespacesFor(&w.query) {
+		for k, more := (scopeKey{}), true; more; k, more = r.narrowScope(k, namespace, w.query.Name) {
 			s := r.scopes[k]
 			if s == nil {
 				s = e.newScope(r, k)
@@ -78,16 +78,16 @@ func (e *Engine) place(w *want) {
 				continue
 			}
 			if s.access == allowed {
-				e.inform(s, w.full)
+				e.ensureInformer(s, w.full)
 			}
 			break
 		}
 	}
-	e.displace(w, scopes)
+	e.detachFromScopes(w, scopes)
 }
 
-// displace takes a want off all scopes but these, which are now its own.
-func (e *Engine) displace(w *want, keep []*scope) {
+// detachFromScopes takes a want off all scopes but these, which are now its own.
+func (e *Engine) detachFromScopes(w *want, keep []*scope) {
 	for _, s := range w.scopes {
 		if slices.Contains(keep, s) {
 			continue
@@ -95,7 +95,7 @@ func (e *Engine) displace(w *want, keep []*scope) {
 		delete(s.wants, w)
 		if len(s.wants) == 0 {
 			s.cancel()
-			e.stop(s)
+			e.stopInformers(s)
 			delete(s.resource.scopes, s.scopeKey)
 		}
 	}
@@ -105,30 +105,30 @@ func (e *Engine) displace(w *want, keep []*scope) {
 func (e *Engine) newScope(r *resource, k scopeKey) *scope {
 	s := &scope{scopeKey: k, resource: r, wants: map[*want]struct{}{}, alarm: newAlarm(e.clock.Now())}
 	r.scopes[k] = s
-	s.cancel = e.launch(func(ctx context.Context) {
-		for e.await(ctx, &s.alarm) {
-			e.check(ctx, s)
+	s.cancel = e.runInBackground(func(ctx context.Context) {
+		for e.waitForAlarm(ctx, &s.alarm) {
+			e.checkAccess(ctx, s)
 		}
 	})
 	return s
 }
 
-// check finds out what the operator may do with a scope.
-func (e *Engine) check(ctx context.Context, s *scope) {
+// checkAccess finds out what the operator may do with a scope.
+func (e *Engine) checkAccess(ctx context.Context, s *scope) {
 	var missing []string
 	var err error
-	if p := contain.Catch(func() { missing, err = e.missing(ctx, s) }); p != nil {
+	if p := contain.CatchPanic(func() { missing, err = e.findMissingVerbs(ctx, s) }); p != nil {
 		err = p
 	}
 	e.mu.Lock()
-	defer e.unlock()
+	defer e.unlockAndWake()
 	if ctx.Err() == nil {
-		e.checked(s, missing, err)
+		e.recordAccess(s, missing, err)
 	}
 }
 
-// missing asks which of the verbs that an informer needs the operator lacks.
-func (e *Engine) missing(ctx context.Context, s *scope) ([]string, error) {
+// findMissingVerbs asks which of the verbs that an informer needs the operator lacks.
+func (e *Engine) findMissingVerbs(ctx context.Context, s *scope) ([]string, error) {
 	var missing []string
 	for _, verb := range []string{"list", "watch"} {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
@@ -138,7 +138,7 @@ func (e *Engine) missing(ctx context.Context, s *scope) ([]string, error) {
 		}}
 		answer, err := e.access.Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("cannot find out whether the operator may %s %s: %w", verb, where(s.resource.Resource, s.namespace, s.name), err)
+			return nil, fmt.Errorf("cannot find out whether the operator may %s %s: %w", verb, describeScope(s.resource.Resource, s.namespace, s.name), err)
 		}
 		if !answer.Status.Allowed {
 			missing = append(missing, verb)
@@ -147,12 +147,12 @@ func (e *Engine) missing(ctx context.Context, s *scope) ([]string, error) {
 	return missing, nil
 }
 
-// checked takes note of what the operator may do with a scope.
-func (e *Engine) checked(s *scope, missing []string, err error) {
+// recordAccess takes note of what the operator may do with a scope.
+func (e *Engine) recordAccess(s *scope, missing []string, err error) {
 	before := s.access
 	switch {
 	case err != nil:
-		s.alarm.due = e.clock.Now().Add(s.alarm.backOff(e.retryEvery))
+		s.alarm.due = e.clock.Now().Add(s.alarm.nextBackoff(e.retryEvery))
 		if before == denied {
 			return
 		}
@@ -165,29 +165,29 @@ func (e *Engine) checked(s *scope, missing []string, err error) {
 		s.access, s.detail = allowed, ""
 	}
 	if s.access != before {
-		e.replace(s)
+		e.repositionWants(s)
 	}
 }
 
-// refused takes note that a scope may not be watched after all, or not any more.
-func (e *Engine) refused(s *scope) {
-	e.stop(s)
+// markDenied takes note that a scope may not be watched after all, or not any more.
+func (e *Engine) markDenied(s *scope) {
+	e.stopInformers(s)
 	s.access, s.detail = denied, "list and watch"
-	s.alarm.set(e.clock.Now().Add(s.alarm.backOff(e.retryEvery)))
-	e.replace(s)
+	s.alarm.setDue(e.clock.Now().Add(s.alarm.nextBackoff(e.retryEvery)))
+	e.repositionWants(s)
 }
 
-// replace places all wants of a scope anew, because its access changed.
-func (e *Engine) replace(s *scope) {
+// repositionWants places all wants of a scope anew, because its access changed.
+func (e *Engine) repositionWants(s *scope) {
 	wants := make([]*want, 0, len(s.wants))
 	for w := range s.wants {
 		wants = append(wants, w)
 	}
 	for _, w := range wants {
-		e.place(w)
-		if l := e.look(&w.query); l.state == plan.Complete {
-			w.told = plan.Unknown // what happened before it came here was not seen
+		e.placeWant(w)
+		if l := e.checkCoverage(&w.query); l.state == plan.Complete {
+			w.reportedState = plan.Unknown // what happened before it came here was not seen
 		}
-		e.tell(w)
+		e.reportState(w)
 	}
 }

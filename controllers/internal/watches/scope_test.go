@@ -29,7 +29,7 @@ func still(t *testing.T) (*Engine, *clocktesting.FakeClock, *want, *scope) {
 	w := e.newWant(owner("c"), &Interest{Query: query("Pod")}, false)
 	w.kind = &kind{key: kindKeyOf(&w.query), wants: map[*want]struct{}{w: {}}, state: plan.Complete, resource: r}
 	e.kinds[w.kind.key] = w.kind
-	e.place(w)
+	e.placeWant(w)
 	return e, clock, w, r.scopes[scopeKey{}]
 }
 
@@ -38,14 +38,14 @@ func still(t *testing.T) (*Engine, *clocktesting.FakeClock, *want, *scope) {
 func TestAWantThatIsPlacedAnewWakes(t *testing.T) {
 	e, _, w, s := still(t)
 	s.access = allowed
-	e.inform(s, true)
-	s.full.synced, w.told = true, plan.Complete
-	e.replace(s)
-	if !slices.Equal(e.woken, []Owner{w.owner}) || w.told != plan.Complete {
-		t.Errorf("it wakes %v, and has told %v", e.woken, w.told)
+	e.ensureInformer(s, true)
+	s.full.synced, w.reportedState = true, plan.Complete
+	e.repositionWants(s)
+	if !slices.Equal(e.woken, []Owner{w.owner}) || w.reportedState != plan.Complete {
+		t.Errorf("it wakes %v, and has told %v", e.woken, w.reportedState)
 	}
 	e.woken = nil
-	e.tell(w)
+	e.reportState(w)
 	if len(e.woken) > 0 {
 		t.Errorf("without any news it wakes %v", e.woken)
 	}
@@ -75,7 +75,7 @@ func TestAccessIsAskedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e, clock, _, s := still(t)
 			s.access, s.alarm.due = tc.before, clock.Now()
-			e.checked(s, tc.missing, tc.err)
+			e.recordAccess(s, tc.missing, tc.err)
 			if s.access != tc.want || s.detail != tc.detail || s.alarm.due.After(clock.Now()) != tc.again || s.alarm.due.IsZero() == tc.again {
 				t.Errorf("it is %d (%s), and asked again at %s", s.access, s.detail, s.alarm.due)
 			}
@@ -89,7 +89,7 @@ func TestEachVersionWakes(t *testing.T) {
 	s.version = 8
 	r := newRig(t, s)
 	s.put(pods, "a", "p", nil)
-	r.wakes(owner("c"), "the sync", func() { r.Want(owner("c"), interests(query("Pod"))) })
+	r.wakes(owner("c"), "the sync", func() { r.SetInterests(owner("c"), interests(query("Pod"))) })
 	for i := range 3 { // at the versions 10, 11 and 12, after 9
 		r.wakes(owner("c"), fmt.Sprint("change ", i), func() { s.put(pods, "a", "p", map[string]string{"change": fmt.Sprint(i)}) })
 	}

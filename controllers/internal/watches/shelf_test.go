@@ -20,21 +20,21 @@ import (
 func TestShelf(t *testing.T) {
 	const seed, steps = 3, 2000
 	random := rand.New(rand.NewPCG(seed, seed))
-	var s shelf
+	var s sortedObjects
 	model := map[scopeKey]*object{}
 	for range steps {
 		k := scopeKey{namespace: string(rune('a' + random.IntN(3))), name: fmt.Sprint("p", random.IntN(12))}
 		if random.IntN(3) == 0 {
-			s = s.without(k.namespace, k.name)
+			s = s.deleteObject(k.namespace, k.name)
 			delete(model, k)
 		} else {
 			o := podOf(k.namespace, k.name, nil)
-			s, model[k] = s.with(o), o
+			s, model[k] = s.putObject(o), o
 		}
 		if s.get(k.namespace, k.name) != model[k] {
 			t.Fatalf("%v is not what was put there", k)
 		}
-		if len(s) != len(model) || !slices.IsSortedFunc(s, byName) {
+		if len(s) != len(model) || !slices.IsSortedFunc(s, compareNames) {
 			t.Fatalf("%d objects, want %d in order", len(s), len(model))
 		}
 	}
@@ -54,14 +54,14 @@ func podEngine(n int) (*Engine, *informer) {
 	r.kinds[k], e.kinds[k.key], e.resources[r.Resource] = struct{}{}, k, r
 	s := e.newScope(r, scopeKey{})
 	s.access = allowed
-	e.inform(s, true)
+	e.ensureInformer(s, true)
 	objects := make([]*object, n)
 	for i := range objects {
 		o := podOf(fmt.Sprintf("ns-%02d", i%100), fmt.Sprintf("p%06d", i), map[string]string{"app": "web", "n": fmt.Sprint(i % 1000)})
 		o.ResourceVersion = "1"
 		objects[i] = o
 	}
-	e.replaced(s.full, objects)
+	e.replaceObjects(s.full, objects)
 	return e, s.full
 }
 
@@ -72,11 +72,11 @@ func TestWhatIsListedAgainReplacesWhatThereWas(t *testing.T) {
 	if got, want := names(), []string{"ns-05/p000005"}; !cmp.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	e.replaced(i, []*object{podOf("ns-07", "new", map[string]string{"n": "5"}), podOf("a", "newer", map[string]string{"n": "5"})})
+	e.replaceObjects(i, []*object{podOf("ns-07", "new", map[string]string{"n": "5"}), podOf("a", "newer", map[string]string{"n": "5"})})
 	if got, want := names(), []string{"a/newer", "ns-07/new"}; !cmp.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	e.replaced(i, nil)
+	e.replaceObjects(i, nil)
 	if got := names(); got != nil || e.objects != 0 || len(i.objects) != 0 {
 		t.Errorf("%v are left, %d objects are counted", got, e.objects)
 	}
@@ -107,7 +107,7 @@ func BenchmarkEngineRead(b *testing.B) {
 				o := podOf("ns-07", "p000007", map[string]string{"app": "web", "n": "7"})
 				o.ResourceVersion = fmt.Sprint(version)
 				e.mu.Lock()
-				e.changed(i, o)
+				e.storeObject(i, o)
 				e.mu.Unlock()
 				if got := e.Read(b.Context(), tc.query); len(got.Objects) != tc.want {
 					b.Fatalf("%d objects, want %d", len(got.Objects), tc.want)
@@ -116,7 +116,7 @@ func BenchmarkEngineRead(b *testing.B) {
 		})
 	}
 	b.Run("Copy", func(b *testing.B) {
-		all := i.near(nil, new(query("Pod", in(""))), nil)
+		all := i.appendCandidates(nil, new(query("Pod", in(""))), nil)
 		b.ReportAllocs()
 		for b.Loop() {
 			objects := make([]plan.Object, len(all))
@@ -132,6 +132,6 @@ func BenchmarkRelist(b *testing.B) {
 	for b.Loop() {
 		e, i := podEngine(100_000)
 		e.Read(b.Context(), query("Pod", in(""), labelled("app=web"))) // a group has them too
-		e.replaced(i, nil)
+		e.replaceObjects(i, nil)
 	}
 }

@@ -178,7 +178,7 @@ func TestClusterKindOfAnotherVersionIsWatched(t *testing.T) {
 	}
 	q := query("CSINode", named(r.namespace))
 	q.Group = storagev1.GroupName
-	r.wakes(owner("c"), "the sync", func() { r.Want(owner("c"), interests(q)) })
+	r.wakes(owner("c"), "the sync", func() { r.SetInterests(owner("c"), interests(q)) })
 	r.reads(q, plan.Complete, r.namespace)
 	r.wakes(owner("c"), "a change", func() {
 		node.Labels = map[string]string{"a": "b"}

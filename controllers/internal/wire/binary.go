@@ -47,42 +47,42 @@ func (s binarySerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 	if !known {
 		return all
 	}
-	binary.Serializer = messages{binary.Serializer, s.failed}
+	binary.Serializer = messageSerializer{binary.Serializer, s.failed}
 	binary.StreamSerializer = &runtime.StreamSerializerInfo{
-		Serializer: binaryEvents{binary.StreamSerializer.Serializer},
+		Serializer: binaryEventSerializer{binary.StreamSerializer.Serializer},
 		Framer:     binary.StreamSerializer.Framer,
 	}
 	return append(all, binary)
 }
 
-// binaryEvents reads the envelopes of a watch's events.
-type binaryEvents struct {
+// binaryEventSerializer reads the envelopes of a watch's events.
+type binaryEventSerializer struct {
 	runtime.Serializer
 }
 
 // Decode marks what was deleted, so that nothing but the name is read of it.
-func (s binaryEvents) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	return contained(s.decode, data, gvk, into)
+func (s binaryEventSerializer) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	return decodeSafely(s.decodeEvent, data, gvk, into)
 }
 
-func (s binaryEvents) decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (s binaryEventSerializer) decodeEvent(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	out, kind, err := s.Serializer.Decode(data, gvk, into)
 	if event, ok := out.(*metav1.WatchEvent); ok && err == nil && watch.EventType(event.Type) == watch.Deleted {
-		event.Object.Raw = markGone(event.Object.Raw)
+		event.Object.Raw = markDeleted(event.Object.Raw)
 	}
 	return out, kind, err
 }
 
-// messages reads objects from protobuf.
-type messages struct {
+// messageSerializer reads objects from protobuf.
+type messageSerializer struct {
 	runtime.Serializer // of protobuf
 	failed             *atomic.Bool
 }
 
 // Decode reads one object or list into maps, as if it had been JSON, one of a watch as an Object, and a Status as such. If
 // that cannot be done without a loss it marks so, and the error says why.
-func (m messages) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	out, kind, err := contained(m.decode, data, gvk, into)
+func (m messageSerializer) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	out, kind, err := decodeSafely(m.decodeMessage, data, gvk, into)
 	if errors.Is(err, errTooLarge) { // as JSON too
 		return nil, kind, err
 	}
@@ -93,9 +93,9 @@ func (m messages) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime
 	return out, kind, nil
 }
 
-func (m messages) decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	data, gone := bytes.CutPrefix(data, []byte(goneMark))
-	message, kind, err := m.open(data, gvk)
+func (m messageSerializer) decodeMessage(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	data, gone := bytes.CutPrefix(data, []byte(deletedMark))
+	message, kind, err := m.openEnvelope(data, gvk)
 	if err != nil {
 		return nil, &kind, err
 	}
@@ -103,8 +103,8 @@ func (m messages) decode(data []byte, gvk *schema.GroupVersionKind, into runtime
 	return object, &kind, err
 }
 
-// open is the message of an object, and its kind.
-func (m messages) open(data []byte, defaults *schema.GroupVersionKind) ([]byte, schema.GroupVersionKind, error) {
+// openEnvelope returns the message of an object, and its kind.
+func (m messageSerializer) openEnvelope(data []byte, defaults *schema.GroupVersionKind) ([]byte, schema.GroupVersionKind, error) {
 	var envelope runtime.Unknown
 	_, kind, err := m.Serializer.Decode(data, defaults, &envelope)
 	if err != nil {
@@ -124,7 +124,7 @@ type typed interface {
 // would get lost. Of one that is too large a watch tells the metadata.
 func readMessage(message []byte, kind schema.GroupVersionKind, gone bool, into runtime.Object) (runtime.Object, error) {
 	if gone {
-		o, err := metadataOf(message, kind)
+		o, err := parseMessageMetadata(message, kind)
 		return nameOnly(kind, o), err
 	}
 	object, err := scheme.Scheme.New(kind)
@@ -145,16 +145,16 @@ func readMessage(message []byte, kind schema.GroupVersionKind, gone bool, into r
 		if into != nil {
 			return nil, err
 		}
-		metadata, err := metadataOf(message, kind)
-		return tooLarge(metadata), err
+		metadata, err := parseMessageMetadata(message, kind)
+		return newTooLargeObject(metadata), err
 	}
 	if err := readWhole(message, o); err != nil {
 		return nil, err
 	}
 	if into == nil { // it comes of a watch
-		return later(o, kind)
+		return newLazyObject(o, kind)
 	}
-	return untyped(object, kind, into)
+	return convertToUnstructured(object, kind, into)
 }
 
 // readWhole reads a message into an object. It fails if something would get lost.
@@ -173,8 +173,8 @@ func readWhole(message []byte, object typed) error {
 	return nil
 }
 
-// metadataOf reads the metadata of an object, and nothing else.
-func metadataOf(message []byte, kind schema.GroupVersionKind) (*metav1.PartialObjectMetadata, error) {
+// parseMessageMetadata reads the metadata of an object, and nothing else.
+func parseMessageMetadata(message []byte, kind schema.GroupVersionKind) (*metav1.PartialObjectMetadata, error) {
 	var o metav1.PartialObjectMetadata
 	err := o.Unmarshal(message)
 	o.SetGroupVersionKind(kind)
@@ -187,17 +187,17 @@ func readList(message []byte, list typed, kind schema.GroupVersionKind, into *un
 	if err := readWhole(message, list); err != nil {
 		return nil, err
 	}
-	out, err := untyped(list, kind, into)
+	out, err := convertToUnstructured(list, kind, into)
 	if err != nil {
 		return nil, err
 	}
 	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
 	for _, item := range large {
-		o, err := metadataOf(item, kind)
+		o, err := parseMessageMetadata(item, kind)
 		if err != nil {
 			return nil, err
 		}
-		u, err := withoutRest(o)
+		u, err := newTooLargeItem(o)
 		if err != nil {
 			return nil, err
 		}
@@ -212,7 +212,7 @@ func cutLarge(message []byte, list reflect.Type) (rest []byte, large [][]byte) {
 	if !ok || isSmall(message, perMessageByte) {
 		return message, nil
 	}
-	number, ok := numberOf(items)
+	number, ok := fieldNumber(items)
 	from := 0 // what is not in rest yet
 	for at := 0; ok && at < len(message); {
 		n, kind, length := protowire.ConsumeField(message[at:])
@@ -222,7 +222,7 @@ func cutLarge(message []byte, list reflect.Type) (rest []byte, large [][]byte) {
 		if n == number && kind == protowire.BytesType {
 			_, _, tag := protowire.ConsumeTag(message[at:])
 			item, _ := protowire.ConsumeBytes(message[at+tag:])
-			if checkMessage(item, contentOf(items.Type)) != nil {
+			if checkMessage(item, elementType(items.Type)) != nil {
 				rest, large, from = append(rest, message[from:at]...), append(large, item), at+length
 			}
 		}
@@ -234,8 +234,8 @@ func cutLarge(message []byte, list reflect.Type) (rest []byte, large [][]byte) {
 	return append(rest, message[from:]...), large
 }
 
-// later is an object of a watch, which is put into maps when somebody reads it.
-func later(o typed, kind schema.GroupVersionKind) (*Object, error) {
+// newLazyObject returns an object of a watch, which is put into maps when somebody reads it.
+func newLazyObject(o typed, kind schema.GroupVersionKind) (*Object, error) {
 	var metadata *metav1.ObjectMeta
 	if named, ok := o.(metav1.ObjectMetaAccessor); ok {
 		metadata, _ = named.GetObjectMeta().(*metav1.ObjectMeta)
@@ -245,7 +245,7 @@ func later(o typed, kind schema.GroupVersionKind) (*Object, error) {
 	}
 	out := &Object{Content: sync.OnceValues(func() (map[string]any, error) {
 		var u unstructured.Unstructured
-		_, err := untyped(o, kind, &u)
+		_, err := convertToUnstructured(o, kind, &u)
 		return u.Object, err
 	})}
 	out.ObjectMeta = *metadata
@@ -253,8 +253,8 @@ func later(o typed, kind schema.GroupVersionKind) (*Object, error) {
 	return out, nil
 }
 
-// untyped puts an object or a list into maps, in an Unstructured or a list of them.
-func untyped(object runtime.Object, kind schema.GroupVersionKind, into runtime.Object) (runtime.Object, error) {
+// convertToUnstructured puts an object or a list into maps, in an Unstructured or a list of them.
+func convertToUnstructured(object runtime.Object, kind schema.GroupVersionKind, into runtime.Object) (runtime.Object, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return nil, err

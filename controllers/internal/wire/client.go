@@ -18,7 +18,7 @@ import (
 // NewClient returns a dynamic client whose lists and watches are read so. What they give is what any dynamic client gives,
 // but for managedFields, which may be missing; for the events of a watch, whose objects may be an Object each; and for
 // objects that were deleted, of which there is what names them and their version, and nothing else. Of an object that is too
-// large for the process a watch and a list give the metadata, and Object.Content and Unread say why; a read of it alone fails.
+// large for the process a watch and a list give the metadata, and Object.Content and UnreadReason say why; a read of it alone fails.
 func NewClient(config *rest.Config, http *http.Client) (dynamic.Interface, error) {
 	text, err := NewTextClient(config, http)
 	if err != nil {

@@ -30,28 +30,28 @@ func (o *Object) DeepCopyObject() runtime.Object {
 	return &Object{*o.PartialObjectMetadata.DeepCopy(), o.Content}
 }
 
-// tooLarge is what a watch tells of an object whose rest is not read.
-func tooLarge(metadata *metav1.PartialObjectMetadata) *Object {
+// newTooLargeObject returns what a watch tells of an object whose rest is not read.
+func newTooLargeObject(metadata *metav1.PartialObjectMetadata) *Object {
 	metadata.ManagedFields = nil
 	return &Object{*metadata, func() (map[string]any, error) { return nil, errTooLarge }}
 }
 
-// unread is where an object of a list that is too large has the reason, as an error. No object that was read has one.
-const unread = "\x00unread"
+// unreadKey is where an object of a list that is too large has the reason, as an error. No object that was read has one.
+const unreadKey = "\x00unread"
 
-// Unread says why an object of a list has nothing but metadata; nil if it was read.
-func Unread(u *unstructured.Unstructured) error {
-	err, _ := u.Object[unread].(error)
+// UnreadReason says why an object of a list has nothing but metadata; nil if it was read.
+func UnreadReason(u *unstructured.Unstructured) error {
+	err, _ := u.Object[unreadKey].(error)
 	return err
 }
 
-// withoutRest is an object of a list with nothing but its metadata, and the reason.
-func withoutRest(metadata *metav1.PartialObjectMetadata) (*unstructured.Unstructured, error) {
+// newTooLargeItem returns an object of a list with nothing but its metadata, and the reason.
+func newTooLargeItem(metadata *metav1.PartialObjectMetadata) (*unstructured.Unstructured, error) {
 	metadata.ManagedFields = nil
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(metadata)
 	if err != nil {
 		return nil, err
 	}
-	content[unread] = errTooLarge
+	content[unreadKey] = errTooLarge
 	return &unstructured.Unstructured{Object: content}, nil
 }

@@ -72,7 +72,7 @@ func textSize(data []byte, most int64) int64 {
 		switch data[i] {
 		case '"':
 			n := stringLength(data[i+1:])
-			total += stringHead + roundedUp(n)
+			total += stringHead + allocatedSize(n)
 			i += n + 1
 		case '{':
 			open = append(open, 0)
@@ -128,8 +128,8 @@ func stringLength(data []byte) int {
 	return len(data)
 }
 
-// roundedUp is what is allocated for n bytes.
-func roundedUp(n int) int64 {
+// allocatedSize is what is allocated for n bytes.
+func allocatedSize(n int) int64 {
 	const least, part = 8, 8
 	return int64(n) + int64(n)/part + least
 }
@@ -138,21 +138,21 @@ func roundedUp(n int) int64 {
 // what they hold. It looks no further than most.
 func messageSize(message []byte, t reflect.Type, most int64) int64 {
 	s := sizing{most: most}
-	s.message(message, t)
+	s.addMessage(message, t)
 	return s.total
 }
 
 // sizing adds up what a message takes.
 type sizing struct{ total, most int64 }
 
-// message counts a message of a type. One that is broken is counted as far as it can be read.
-func (s *sizing) message(data []byte, t reflect.Type) {
+// addMessage counts a message of a type. One that is broken is counted as far as it can be read.
+func (s *sizing) addMessage(data []byte, t reflect.Type) {
 	l := layoutOf(t)
 	s.total += l.size
 	for len(data) > 0 && s.total <= s.most {
 		n, kind, length := protowire.ConsumeField(data)
 		if length < 0 {
-			s.text(len(data))
+			s.addText(len(data))
 			return
 		}
 		_, _, tag := protowire.ConsumeTag(data)
@@ -160,29 +160,29 @@ func (s *sizing) message(data []byte, t reflect.Type) {
 		if kind == protowire.BytesType {
 			value, _ = protowire.ConsumeBytes(value)
 		}
-		s.field(value, kind, l.fields[n])
+		s.addField(value, kind, l.fields[n])
 		data = data[length:]
 	}
 }
 
-// field counts a value of a field, whose type is nil if it is not known.
-func (s *sizing) field(value []byte, kind protowire.Type, t reflect.Type) {
+// addField counts a value of a field, whose type is nil if it is not known.
+func (s *sizing) addField(value []byte, kind protowire.Type, t reflect.Type) {
 	s.total += entry + element + number
 	switch {
 	case t == nil || kind != protowire.BytesType || t.Kind() == reflect.String || t.Kind() == reflect.Uint8:
-		s.text(len(value))
-	case t == embedded:
-		s.text(len(value))
+		s.addText(len(value))
+	case t == embeddedJSON:
+		s.addText(len(value))
 		s.total += textSize(value, s.most-s.total)
 	case t.Kind() == reflect.Struct || t.Kind() == reflect.Map:
-		s.message(value, t)
+		s.addMessage(value, t)
 	default: // numbers, with no tags between them
 		s.total += int64(len(value)) * (element + 2*number)
 	}
 }
 
-// text counts bytes, which are there twice where maps have them in base64.
-func (s *sizing) text(n int) { s.total += 2 * (stringHead + roundedUp(n)) }
+// addText counts bytes, which are there twice where maps have them in base64.
+func (s *sizing) addText(n int) { s.total += 2 * (stringHead + allocatedSize(n)) }
 
 // layout is what a type is made of.
 type layout struct {
@@ -192,8 +192,8 @@ type layout struct {
 	fields map[protowire.Number]reflect.Type
 }
 
-// embedded stands for a field with JSON in it.
-var embedded = reflect.TypeFor[json.RawMessage]() //nolint:gochecknoglobals // never changes
+// embeddedJSON stands for a field with JSON in it.
+var embeddedJSON = reflect.TypeFor[json.RawMessage]() //nolint:gochecknoglobals // never changes
 
 // layouts are those that were asked for, by type.
 var layouts sync.Map //nolint:gochecknoglobals // a function of the types of this program
@@ -207,16 +207,16 @@ func layoutOf(t reflect.Type) layout {
 	switch {
 	case t.Kind() == reflect.Map:
 		l.size = 3*(bytesOf(t.Key())+bytesOf(t.Elem())) + entry
-		l.fields[1], l.fields[2] = contentOf(t.Key()), contentOf(t.Elem())
+		l.fields[1], l.fields[2] = elementType(t.Key()), elementType(t.Elem())
 	case t == reflect.TypeFor[runtime.RawExtension]():
 		l.size = 2*bytesOf(t) + element
-		l.fields[1] = embedded
+		l.fields[1] = embeddedJSON
 	default:
-		l.size = 2*bytesOf(t) + element + leastInMaps(t)
+		l.size = 2*bytesOf(t) + element + emptyStructSize(t)
 		for i := range t.NumField() {
 			f := t.Field(i)
-			if n, ok := numberOf(f); ok {
-				l.fields[n] = contentOf(f.Type)
+			if n, ok := fieldNumber(f); ok {
+				l.fields[n] = elementType(f.Type)
 			}
 			if f.Type.Kind() == reflect.Map { // here, and in maps
 				l.size += 2 * (emptyMap + smallMap)
@@ -230,8 +230,8 @@ func layoutOf(t reflect.Type) layout {
 // bytesOf is how many bytes a value of a type takes itself.
 func bytesOf(t reflect.Type) int64 { return int64(t.Size()) } //nolint:gosec // no type is so large
 
-// numberOf is the number of a field; false if it is in no message.
-func numberOf(f reflect.StructField) (protowire.Number, bool) {
+// fieldNumber is the number of a field; false if it is in no message.
+func fieldNumber(f reflect.StructField) (protowire.Number, bool) {
 	tag := strings.Split(f.Tag.Get("protobuf"), ",") // such as bytes,2,rep,name=items
 	if len(tag) < 2 {
 		return 0, false
@@ -240,8 +240,8 @@ func numberOf(f reflect.StructField) (protowire.Number, bool) {
 	return protowire.Number(n), err == nil
 }
 
-// contentOf is the type of one value in a field.
-func contentOf(t reflect.Type) reflect.Type {
+// elementType is the type of one value in a field.
+func elementType(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8 {
 		t = t.Elem()
 	}
@@ -251,15 +251,15 @@ func contentOf(t reflect.Type) reflect.Type {
 	return t
 }
 
-// leastInMaps is what a struct takes in maps if nothing is set in it: what is not left out then is written.
-func leastInMaps(t reflect.Type) int64 {
+// emptyStructSize is what a struct takes in maps if nothing is set in it: what is not left out then is written.
+func emptyStructSize(t reflect.Type) int64 {
 	total := int64(emptyMap + smallMap)
 	for i := range t.NumField() {
 		f := t.Field(i)
 		switch options := f.Tag.Get("json"); {
 		case options == "-" || strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero"):
 		case f.Type.Kind() == reflect.Struct:
-			total += entry + leastInMaps(f.Type)
+			total += entry + emptyStructSize(f.Type)
 		default:
 			total += entry + stringHead
 		}

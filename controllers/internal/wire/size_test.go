@@ -188,7 +188,7 @@ func cost(t *testing.T, kind schema.GroupVersionKind, message []byte) int64 {
 			t.Fatal(err)
 		}
 		if err := object.(typed).Unmarshal(message); err == nil {
-			_, _ = untyped(object, kind, &unstructured.Unstructured{})
+			_, _ = convertToUnstructured(object, kind, &unstructured.Unstructured{})
 		}
 	}
 	read() // which knows the types from then on
@@ -324,7 +324,7 @@ func TestListOfWhatIsTooLarge(t *testing.T) {
 			unread := 0
 			for i := range list.Items {
 				u := &list.Items[i]
-				err := Unread(u)
+				err := UnreadReason(u)
 				if large := u.GetName() == "large"; large != errors.Is(err, errTooLarge) || large == (u.Object["spec"] != nil) {
 					t.Errorf("%s: error %v, content %.100v", u.GetName(), err, u.Object)
 				}

@@ -54,10 +54,10 @@ func (s textSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 	var out []runtime.SerializerInfo
 	for _, info := range s.NegotiatedSerializer.SupportedMediaTypes() {
 		if info.MediaType == runtime.ContentTypeJSON && info.StreamSerializer != nil {
-			info.Serializer = objects{info.Serializer}
+			info.Serializer = objectSerializer{info.Serializer}
 			info.StreamSerializer = &runtime.StreamSerializerInfo{
 				EncodesAsText: info.StreamSerializer.EncodesAsText,
-				Serializer:    events{info.StreamSerializer.Serializer},
+				Serializer:    eventSerializer{info.StreamSerializer.Serializer},
 				Framer:        framer{info.StreamSerializer.Framer},
 			}
 		}
@@ -66,13 +66,13 @@ func (s textSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 	return out
 }
 
-// decoding reads one message.
-type decoding func(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error)
+// decodeFunc reads one message.
+type decodeFunc func(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error)
 
-// contained decodes a message. A panic is an error: client-go decodes the events of a watch in a goroutine of its own,
+// decodeSafely decodes a message. A panic is an error: client-go decodes the events of a watch in a goroutine of its own,
 // where a panic would end the process.
-func contained(decode decoding, data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (out runtime.Object, kind *schema.GroupVersionKind, err error) {
-	if p := contain.Catch(func() { out, kind, err = decode(data, gvk, into) }); p != nil {
+func decodeSafely(decode decodeFunc, data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (out runtime.Object, kind *schema.GroupVersionKind, err error) {
+	if p := contain.CatchPanic(func() { out, kind, err = decode(data, gvk, into) }); p != nil {
 		return nil, &schema.GroupVersionKind{}, p
 	}
 	return out, kind, err
@@ -88,7 +88,7 @@ type framer struct {
 
 // NewFrameReader returns a reader of the events that r sends.
 func (f framer) NewFrameReader(r io.ReadCloser) io.ReadCloser {
-	return &frames{Closer: r, lines: bufio.NewReader(r), other: f.Framer.NewFrameReader}
+	return &frames{Closer: r, lines: bufio.NewReader(r), newFallback: f.Framer.NewFrameReader}
 }
 
 // frames reads one event at a time.
@@ -97,27 +97,27 @@ type frames struct {
 	lines *bufio.Reader
 	// line is the event that is being read, and left what of it did not fit into the last buffer.
 	line, left []byte
-	// other makes what reads from the first line on that does not begin as an event does, which is then reads.
-	other func(io.ReadCloser) io.ReadCloser
-	then  io.Reader
+	// newFallback makes what reads from the first line on that does not begin as an event does, which is fallback.
+	newFallback func(io.ReadCloser) io.ReadCloser
+	fallback    io.Reader
 }
 
 // Read reads an event. If it does not fit the error is io.ErrShortBuffer, and what is left is read by the next call.
 func (f *frames) Read(into []byte) (int, error) {
-	if f.then != nil {
-		return f.then.Read(into)
+	if f.fallback != nil {
+		return f.fallback.Read(into)
 	}
 	if len(f.left) == 0 {
-		if err := f.next(); err != nil {
+		if err := f.readLine(); err != nil {
 			return 0, err
 		}
 		if !bytes.HasPrefix(f.line, []byte(eventBegins)) {
 			read := io.MultiReader(bytes.NewReader(f.line), f.lines)
-			f.then = f.other(struct {
+			f.fallback = f.newFallback(struct {
 				io.Reader
 				io.Closer
 			}{read, f.Closer})
-			return f.then.Read(into)
+			return f.fallback.Read(into)
 		}
 		f.left = bytes.TrimSuffix(f.line, []byte("\n"))
 	}
@@ -128,8 +128,8 @@ func (f *frames) Read(into []byte) (int, error) {
 	return n, nil
 }
 
-// next reads a line. One that has no end was cut off.
-func (f *frames) next() error {
+// readLine reads a line. One that has no end was cut off.
+func (f *frames) readLine() error {
 	f.line = f.line[:0]
 	for {
 		part, err := f.lines.ReadSlice('\n')
@@ -145,18 +145,18 @@ func (f *frames) next() error {
 	}
 }
 
-// events reads the envelopes of a watch's events.
-type events struct {
+// eventSerializer reads the envelopes of a watch's events.
+type eventSerializer struct {
 	runtime.Serializer
 }
 
 // Decode cuts an event as API servers write it in two. Whether what is in it is JSON is found out by who decodes it. An
 // event that is written in any other way is left to client-go.
-func (s events) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	return contained(s.decode, data, gvk, into)
+func (s eventSerializer) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	return decodeSafely(s.decodeEvent, data, gvk, into)
 }
 
-func (s events) decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (s eventSerializer) decodeEvent(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	event, ok := into.(*metav1.WatchEvent)
 	if !ok {
 		return s.Serializer.Decode(data, gvk, into)
@@ -166,7 +166,7 @@ func (s events) decode(data []byte, gvk *schema.GroupVersionKind, into runtime.O
 		return s.Serializer.Decode(data, gvk, into)
 	}
 	if watch.EventType(name) == watch.Deleted {
-		object = markGone(object)
+		object = markDeleted(object)
 	}
 	event.Type, event.Object.Raw = name, object
 	return event, gvk, nil
@@ -180,11 +180,11 @@ func cutEvent(data []byte) (name string, object []byte, ok bool) {
 	return string(kind), object, begins && cut && ends && !bytes.ContainsAny(kind, `"\`)
 }
 
-// goneMark comes before an object that was deleted, from who reads the envelope of its event to who reads the object, and
+// deletedMark comes before an object that was deleted, from who reads the envelope of its event to who reads the object, and
 // says that only its name is wanted.
-const goneMark = "\x00gone"
+const deletedMark = "\x00gone"
 
-func markGone(object []byte) []byte { return append([]byte(goneMark), object...) }
+func markDeleted(object []byte) []byte { return append([]byte(deletedMark), object...) }
 
 // nameOnly is an object with nothing but what names it and its version.
 func nameOnly(kind schema.GroupVersionKind, o metav1.Object) *unstructured.Unstructured {
@@ -197,30 +197,30 @@ func nameOnly(kind schema.GroupVersionKind, o metav1.Object) *unstructured.Unstr
 	return u
 }
 
-// objects reads objects.
-type objects struct {
+// objectSerializer reads objects.
+type objectSerializer struct {
 	runtime.Serializer
 }
 
 // Decode reads one object into a map. All else, such as a Status or a list, is left to client-go. Of an object that is too
 // large a watch tells the metadata, and so does a list.
-func (s objects) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	return contained(s.decode, data, gvk, into)
+func (s objectSerializer) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	return decodeSafely(s.decodeObject, data, gvk, into)
 }
 
-func (s objects) decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	data, gone := bytes.CutPrefix(data, []byte(goneMark))
+func (s objectSerializer) decodeObject(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	data, gone := bytes.CutPrefix(data, []byte(deletedMark))
 	if list, ok := into.(*unstructured.UnstructuredList); ok {
-		return s.list(data, gvk, list)
+		return s.decodeList(data, gvk, list)
 	}
-	read := wholeObject
+	read := parseWholeObject
 	if gone {
-		read = goneObject
+		read = parseDeletedObject
 	} else if err := CheckText(data); err != nil {
 		if into != nil {
 			return nil, nil, err
 		}
-		return largeObject(data)
+		return parseLargeObject(data)
 	}
 	if into != nil {
 		return s.Serializer.Decode(data, gvk, into)
@@ -233,8 +233,8 @@ func (s objects) decode(data []byte, gvk *schema.GroupVersionKind, into runtime.
 	return u, &kind, nil
 }
 
-// list reads a list. Those of its items that are too large are cut down to their metadata before.
-func (s objects) list(data []byte, gvk *schema.GroupVersionKind, into *unstructured.UnstructuredList) (runtime.Object, *schema.GroupVersionKind, error) {
+// decodeList reads a list. Those of its items that are too large are cut down to their metadata before.
+func (s objectSerializer) decodeList(data []byte, gvk *schema.GroupVersionKind, into *unstructured.UnstructuredList) (runtime.Object, *schema.GroupVersionKind, error) {
 	if isSmall(data, perCharacter) {
 		return s.Serializer.Decode(data, gvk, into)
 	}
@@ -251,11 +251,11 @@ func (s objects) list(data []byte, gvk *schema.GroupVersionKind, into *unstructu
 		if CheckText(item) == nil {
 			continue
 		}
-		metadata, err := textMetadata(item)
+		metadata, err := parseTextMetadata(item)
 		if err != nil {
 			return nil, nil, err
 		}
-		if large[i], err = withoutRest(metadata); err != nil {
+		if large[i], err = newTooLargeItem(metadata); err != nil {
 			return nil, nil, err
 		}
 		list.Items[i] = json.RawMessage(`{}`) // whose place it takes
@@ -281,39 +281,39 @@ func (s objects) list(data []byte, gvk *schema.GroupVersionKind, into *unstructu
 	return out, kind, nil
 }
 
-// largeObject reads an object that is too large.
-func largeObject(data []byte) (runtime.Object, *schema.GroupVersionKind, error) {
-	metadata, err := textMetadata(data)
+// parseLargeObject reads an object that is too large.
+func parseLargeObject(data []byte) (runtime.Object, *schema.GroupVersionKind, error) {
+	metadata, err := parseTextMetadata(data)
 	if err != nil {
 		return nil, nil, err
 	}
 	kind := metadata.GroupVersionKind()
-	if !isObject(kind) {
+	if !isObjectKind(kind) {
 		return nil, nil, errTooLarge
 	}
-	return tooLarge(metadata), &kind, nil
+	return newTooLargeObject(metadata), &kind, nil
 }
 
-// textMetadata reads the metadata of an object from its JSON, and nothing else.
-func textMetadata(data []byte) (*metav1.PartialObjectMetadata, error) {
+// parseTextMetadata reads the metadata of an object from its JSON, and nothing else.
+func parseTextMetadata(data []byte) (*metav1.PartialObjectMetadata, error) {
 	var o metav1.PartialObjectMetadata
 	err := utiljson.Unmarshal(data, &o)
 	return &o, err
 }
 
-// wholeObject reads the JSON of an object; false if it is anything else.
-func wholeObject(data []byte) (*unstructured.Unstructured, bool) {
+// parseWholeObject reads the JSON of an object; false if it is anything else.
+func parseWholeObject(data []byte) (*unstructured.Unstructured, bool) {
 	var value map[string]any
 	if utiljson.Unmarshal(data, &value) != nil {
 		return nil, false
 	}
 	u := &unstructured.Unstructured{Object: value}
 	_, list := value["items"]
-	return u, isObject(u.GroupVersionKind()) && !list
+	return u, isObjectKind(u.GroupVersionKind()) && !list
 }
 
-// goneObject reads what names an object, and its version, from its JSON; false if it is anything else.
-func goneObject(data []byte) (*unstructured.Unstructured, bool) {
+// parseDeletedObject reads what names an object, and its version, from its JSON; false if it is anything else.
+func parseDeletedObject(data []byte) (*unstructured.Unstructured, bool) {
 	var o struct {
 		metav1.TypeMeta `json:",inline"`
 		Metadata        struct {
@@ -327,10 +327,10 @@ func goneObject(data []byte) (*unstructured.Unstructured, bool) {
 		return nil, false
 	}
 	m := metav1.ObjectMeta{Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, UID: o.Metadata.UID, ResourceVersion: o.Metadata.ResourceVersion}
-	return nameOnly(o.GroupVersionKind(), &m), isObject(o.GroupVersionKind())
+	return nameOnly(o.GroupVersionKind(), &m), isObjectKind(o.GroupVersionKind())
 }
 
-// isObject says that a kind is not that of an answer.
-func isObject(kind schema.GroupVersionKind) bool {
+// isObjectKind says that a kind is not that of an answer.
+func isObjectKind(kind schema.GroupVersionKind) bool {
 	return kind.Kind != "" && kind.Version != "" && kind.Kind != "Status"
 }

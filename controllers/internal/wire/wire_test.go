@@ -180,7 +180,7 @@ func BenchmarkWatchEvent(b *testing.B) {
 func TestAPanicOfADecoderIsAnError(t *testing.T) {
 	var failed atomic.Bool
 	for name, d := range map[string]runtime.Decoder{
-		"Events": events{}, "Objects": objects{}, "BinaryEvents": binaryEvents{}, "Messages": messages{failed: &failed}, // without the decoders that they rest on
+		"Events": eventSerializer{}, "Objects": objectSerializer{}, "BinaryEvents": binaryEventSerializer{}, "Messages": messageSerializer{failed: &failed}, // without the decoders that they rest on
 	} {
 		_, _, err := d.Decode([]byte("x"), nil, nil)
 		var p *contain.Panic

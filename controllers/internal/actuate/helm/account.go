@@ -22,9 +22,9 @@ func clusterRoleBindings() schema.GroupResource {
 	return rbacv1.Resource("clusterrolebindings")
 }
 
-// ownRights names those of the objects without which the account that deletes them may lose the right to go on: the
+// findOwnRights names those of the objects without which the account that deletes them may lose the right to go on: the
 // account itself, and what grants it something. An uninstall as that account would end half-way.
-func (u *Uninstaller) ownRights(ctx context.Context, objects []object) ([]string, error) {
+func (u *Uninstaller) findOwnRights(ctx context.Context, objects []object) ([]string, error) {
 	if u.account.Name == "" {
 		return nil, nil
 	}
@@ -47,26 +47,26 @@ func (u *Uninstaller) isOwnRight(ctx context.Context, o object) (bool, error) {
 		return o.Namespace == u.account.Namespace && o.Name == u.account.Name, nil
 	case roleBindings():
 		b, err := u.rbac.RoleBindings(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
-		if isGone(err) {
+		if isObjectMissing(err) {
 			return false, nil
 		}
-		return err == nil && u.grants(b.Subjects, b.Namespace), err
+		return err == nil && u.includesAccount(b.Subjects, b.Namespace), err
 	case clusterRoleBindings():
 		b, err := u.rbac.ClusterRoleBindings().Get(ctx, o.Name, metav1.GetOptions{})
-		if isGone(err) {
+		if isObjectMissing(err) {
 			return false, nil
 		}
-		return err == nil && u.grants(b.Subjects, ""), err
+		return err == nil && u.includesAccount(b.Subjects, ""), err
 	case roles(), clusterRoles():
-		return u.isBound(ctx, o)
+		return u.isBoundToAccount(ctx, o)
 	default:
 		return false, nil
 	}
 }
 
-// isBound says whether a binding, of this release or not, grants a role to the account. An account that may not list
+// isBoundToAccount says whether a binding, of this release or not, grants a role to the account. An account that may not list
 // bindings is not told of those.
-func (u *Uninstaller) isBound(ctx context.Context, o object) (bool, error) {
+func (u *Uninstaller) isBoundToAccount(ctx context.Context, o object) (bool, error) {
 	namespace := o.Namespace
 	if !o.namespaced {
 		namespace = u.account.Namespace
@@ -75,7 +75,7 @@ func (u *Uninstaller) isBound(ctx context.Context, o object) (bool, error) {
 			return false, err
 		}
 		if err == nil && slices.ContainsFunc(list.Items, func(b rbacv1.ClusterRoleBinding) bool {
-			return refersTo(b.RoleRef, o) && u.grants(b.Subjects, "")
+			return refersToRole(b.RoleRef, o) && u.includesAccount(b.Subjects, "")
 		}) {
 			return true, nil
 		}
@@ -88,16 +88,16 @@ func (u *Uninstaller) isBound(ctx context.Context, o object) (bool, error) {
 		return false, err
 	}
 	return slices.ContainsFunc(list.Items, func(b rbacv1.RoleBinding) bool {
-		return refersTo(b.RoleRef, o) && u.grants(b.Subjects, b.Namespace)
+		return refersToRole(b.RoleRef, o) && u.includesAccount(b.Subjects, b.Namespace)
 	}), nil
 }
 
-func refersTo(ref rbacv1.RoleRef, role object) bool {
+func refersToRole(ref rbacv1.RoleRef, role object) bool {
 	return ref.Kind == role.kind.Kind && ref.Name == role.Name
 }
 
-// grants says whether subjects of a binding stand for the account, by itself or by a group of all of its like.
-func (u *Uninstaller) grants(subjects []rbacv1.Subject, namespace string) bool {
+// includesAccount says whether subjects of a binding stand for the account, by itself or by a group of all of its like.
+func (u *Uninstaller) includesAccount(subjects []rbacv1.Subject, namespace string) bool {
 	return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool {
 		switch s.Kind {
 		case rbacv1.ServiceAccountKind:

@@ -29,40 +29,40 @@ func secretsResource() schema.GroupVersionResource {
 	return corev1.SchemeGroupVersion.WithResource("secrets")
 }
 
-// records is Helm's storage of one session. It takes the place of Helm's own, which decodes whatever is in a Secret: what
+// recordDriver is Helm's storage of one session. It takes the place of Helm's own, which decodes whatever is in a Secret: what
 // Helm is shown here is made of what was read within bounds, and has nothing that an uninstall has no need of. It only
 // ever shows the release that was decided on, and writes nothing but the versions that were read.
-type records struct {
+type recordDriver struct {
 	s *session
 }
 
-var _ driver.Driver = (*records)(nil)
+var _ driver.Driver = (*recordDriver)(nil)
 
 // Name is that of Helm's own.
-func (c *records) Name() string { return driver.SecretsDriverName }
+func (c *recordDriver) Name() string { return driver.SecretsDriverName }
 
 // Query reads the release.
-func (c *records) Query(map[string]string) ([]*release.Release, error) {
-	h, err := c.s.committed()
+func (c *recordDriver) Query(map[string]string) ([]*release.Release, error) {
+	h, err := c.s.readCommitted()
 	if err != nil {
 		return nil, err
 	}
 	var shown []*release.Release
 	for _, r := range h {
-		shown = append(shown, r.shown(c.s.want))
+		shown = append(shown, r.toRelease(c.s.want))
 	}
 	return shown, nil
 }
 
-// shown is a record as Helm is shown it. Hooks' logs are not what an operator puts out.
-func (r record) shown(want Committed) *release.Release {
-	if r.said == nil {
+// toRelease returns a record as Helm is shown it. Hooks' logs are not what an operator puts out.
+func (r record) toRelease(want Committed) *release.Release {
+	if r.content == nil {
 		return &release.Release{Name: want.Name, Namespace: want.Namespace, Version: r.version, Info: &release.Info{Status: release.StatusSuperseded}}
 	}
-	shown := *r.said.release
+	shown := *r.content.release
 	info := *shown.Info
-	shown.Info, shown.Manifest, shown.Hooks = &info, r.said.heads, nil
-	for _, h := range r.said.release.Hooks {
+	shown.Info, shown.Manifest, shown.Hooks = &info, r.content.heads, nil
+	for _, h := range r.content.release.Hooks {
 		hook := *h
 		shown.Hooks = append(shown.Hooks, &hook)
 	}
@@ -71,33 +71,33 @@ func (r record) shown(want Committed) *release.Release {
 
 // Update marks the release as uninstalling, the only update of an uninstall that does not keep the history. One that bears the
 // caller's mark already is left as it is; an older mark of the caller's is renewed.
-func (c *records) Update(string, *release.Release) error {
-	h, err := c.s.committed()
+func (c *recordDriver) Update(string, *release.Release) error {
+	h, err := c.s.readCommitted()
 	if err != nil {
 		return err
 	}
-	was, _ := h.newest()
+	was, _ := h.newestRecord()
 	switch {
-	case !c.s.begun(was):
-		err = c.s.begin(was)
-	case was.mark() != c.s.want.Mark:
-		err = c.s.renew(was)
+	case !c.s.isOurUninstall(was):
+		err = c.s.markUninstalling(was)
+	case was.uninstallMark() != c.s.want.Mark:
+		err = c.s.renewMark(was)
 	}
 	if err != nil {
-		return c.s.halt(fmt.Errorf("cannot mark the release as uninstalling: %w", err))
+		return c.s.haltWith(fmt.Errorf("cannot mark the release as uninstalling: %w", err))
 	}
 	return nil
 }
 
-// begin writes, in one request, that the release is uninstalling, and that the caller has begun that. What somebody has noted
+// markUninstalling writes, in one request, that the release is uninstalling, and that the caller has begun that. What somebody has noted
 // about its hooks before counts for nothing.
-func (s *session) begin(was record) error {
-	secret, err := s.whole(was)
+func (s *session) markUninstalling(was record) error {
+	secret, err := s.readSecret(was)
 	if err != nil {
 		return err
 	}
-	if stopped := takeTurn(s.ctx, func() {
-		secret.Data["release"], err = was.said.marked(secret.Data["release"], s.u.clock.Now())
+	if stopped := runExclusively(s.ctx, func() {
+		secret.Data["release"], err = was.content.encodeUninstalling(secret.Data["release"], s.u.clock.Now())
 	}); stopped != nil || err != nil {
 		return errors.Join(stopped, err)
 	}
@@ -108,21 +108,21 @@ func (s *session) begin(was record) error {
 	}
 	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.AnnotationUninstall, s.want.Mark)
 	delete(secret.Annotations, hooksDoneAnnotation)
-	if err := s.obey("the start", s.guard.MayStart()); err != nil {
+	if err := s.stopIfRefused("the start", s.guard.MayStart()); err != nil {
 		return err
 	}
-	faults.Point("before the release is marked")
+	faults.PassPoint("before the release is marked")
 	_, err = s.u.secrets.Secrets(secret.Namespace).Update(s.ctx, secret, metav1.UpdateOptions{})
-	faults.Point("after the release is marked")
+	faults.PassPoint("after the release is marked")
 	return err
 }
 
-// renew writes the caller's mark in the place of an older one.
-func (s *session) renew(was record) error {
-	if err := s.obey("the renewal of its mark", s.guard.MayNote(was.ref())); err != nil {
+// renewMark writes the caller's mark in the place of an older one.
+func (s *session) renewMark(was record) error {
+	if err := s.stopIfRefused("the renewal of its mark", s.guard.MayNote(was.secretRef())); err != nil {
 		return err
 	}
-	secret, err := s.whole(was)
+	secret, err := s.readSecret(was)
 	if err != nil {
 		return err
 	}
@@ -131,8 +131,8 @@ func (s *session) renew(was record) error {
 	return err
 }
 
-// whole reads the Secret of a record, which must be as it was when the record was read.
-func (s *session) whole(r record) (*corev1.Secret, error) {
+// readSecret reads the Secret of a record, which must be as it was when the record was read.
+func (s *session) readSecret(r record) (*corev1.Secret, error) {
 	secret, err := s.u.secrets.Secrets(r.secret.Namespace).Get(s.ctx, r.secret.Name, metav1.GetOptions{})
 	switch {
 	case err != nil:
@@ -144,57 +144,57 @@ func (s *session) whole(r record) (*corev1.Secret, error) {
 }
 
 // Delete deletes one record, but not after a hook has failed: Helm would.
-func (c *records) Delete(key string) (*release.Release, error) {
-	if c.s.failed != nil {
-		return nil, c.s.failed
+func (c *recordDriver) Delete(key string) (*release.Release, error) {
+	if c.s.hookFailure != nil {
+		return nil, c.s.hookFailure
 	}
 	if c.s.halted != nil {
 		return nil, c.s.halted
 	}
-	version, ok := versionIn(key, c.s.want.Name)
+	version, ok := parseVersion(key, c.s.want.Name)
 	if !ok {
-		return nil, c.s.halt(fmt.Errorf("cannot delete Secret %q: it is no record of the release", key))
+		return nil, c.s.haltWith(fmt.Errorf("cannot delete Secret %q: it is no record of the release", key))
 	}
-	gone := record{version: version}.shown(c.s.want)
+	gone := record{version: version}.toRelease(c.s.want)
 	for range attempts {
 		live, err := c.s.u.metadata.Resource(secretsResource()).Namespace(c.s.want.Namespace).Get(c.s.ctx, key, metav1.GetOptions{})
-		if isGone(err) {
+		if isObjectMissing(err) {
 			return gone, nil
 		}
 		if err != nil {
-			return nil, c.s.halt(fmt.Errorf("cannot read Secret %q: %w", key, err))
+			return nil, c.s.haltWith(fmt.Errorf("cannot read Secret %q: %w", key, err))
 		}
-		ref := record{secret: ownMeta(live.ObjectMeta)}.ref()
+		ref := record{secret: trimMetadata(live.ObjectMeta)}.secretRef()
 		if err := c.s.mayDelete(ref); err != nil {
 			return nil, err
 		}
-		faults.Point("before the DELETE of a record of the release")
-		err = c.s.u.secrets.Secrets(ref.Namespace).Delete(c.s.ctx, key, preconditions(ref))
-		faults.Point("after the DELETE of a record of the release")
+		faults.PassPoint("before the DELETE of a record of the release")
+		err = c.s.u.secrets.Secrets(ref.Namespace).Delete(c.s.ctx, key, newDeleteOptions(ref))
+		faults.PassPoint("after the DELETE of a record of the release")
 		switch {
-		case isGone(err):
+		case isObjectMissing(err):
 			return gone, nil
 		case apierrors.IsConflict(err):
 			continue
 		case err != nil:
-			return nil, c.s.halt(fmt.Errorf("cannot delete Secret %q: %w", key, err))
+			return nil, c.s.haltWith(fmt.Errorf("cannot delete Secret %q: %w", key, err))
 		}
 		c.s.outcome.Deleted = append(c.s.outcome.Deleted, ref)
 		return gone, nil
 	}
-	return nil, c.s.halt(fmt.Errorf("cannot delete Secret %q: it changed %d times just before its deletion", key, attempts))
+	return nil, c.s.haltWith(fmt.Errorf("cannot delete Secret %q: it changed %d times just before its deletion", key, attempts))
 }
 
 // Get is refused: nothing asks for one record alone.
-func (c *records) Get(string) (*release.Release, error) { return nil, c.s.halt(errNotNeeded) }
+func (c *recordDriver) Get(string) (*release.Release, error) { return nil, c.s.haltWith(errNotNeeded) }
 
 // List is refused.
-func (c *records) List(func(*release.Release) bool) ([]*release.Release, error) {
-	return nil, c.s.halt(errNotNeeded)
+func (c *recordDriver) List(func(*release.Release) bool) ([]*release.Release, error) {
+	return nil, c.s.haltWith(errNotNeeded)
 }
 
 // Create is refused.
-func (c *records) Create(string, *release.Release) error { return c.s.halt(errNotNeeded) }
+func (c *recordDriver) Create(string, *release.Release) error { return c.s.haltWith(errNotNeeded) }
 
-// storage is Helm's storage with these records.
-func (s *session) storage() *storage.Storage { return storage.Init(&records{s: s}) }
+// newStorage returns Helm's storage with these records.
+func (s *session) newStorage() *storage.Storage { return storage.Init(&recordDriver{s: s}) }

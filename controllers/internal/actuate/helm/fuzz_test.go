@@ -41,8 +41,8 @@ func FuzzRecord(f *testing.F) {
 		var r record
 		var err error
 		if cost := heapDuring(func() {
-			if r, err = decode(secret, "team", "shop"); err == nil {
-				_, _ = r.documents()
+			if r, err = decodeRecord(secret, "team", "shop"); err == nil {
+				_, _ = r.parseManifest()
 			}
 		}); cost > fuzzMayCost {
 			t.Fatalf("%d bytes cost %d KiB of the heap", len(text), cost>>10)
@@ -54,13 +54,13 @@ func FuzzRecord(f *testing.F) {
 		if json.Unmarshal(text, helms) != nil {
 			return // what is read over here, such as a chart, is none
 		}
-		got := r.said.release
+		got := r.content.release
 		helms.Hooks = slices.DeleteFunc(helms.Hooks, func(h *release.Hook) bool { return !isDeleteHook(h) })
 		if diff := cmp.Diff(said(helms), said(got)); diff != "" {
 			t.Errorf("Helm reads it in another way (-Helm +this):\n%s", diff)
 		}
-		if want := digestOf(helms.Manifest, helms.Hooks); want != r.said.digest {
-			t.Errorf("digest %s, and of what Helm reads %s", r.said.digest, want)
+		if want := computeDigest(helms.Manifest, helms.Hooks); want != r.content.digest {
+			t.Errorf("digest %s, and of what Helm reads %s", r.content.digest, want)
 		}
 	})
 }

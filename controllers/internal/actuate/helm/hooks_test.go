@@ -97,7 +97,7 @@ func (w *world) kubelet() {
 func (w *world) endPod(name, phase string) {
 	patch := fmt.Appendf(nil, `{"status":{"phase":%q,"reason":"AsAsked","message":"the test says so"}}`, phase)
 	_, err := w.client.CoreV1().Pods(w.namespace).Patch(w.ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-	if err != nil && !isGone(err) && w.ctx.Err() == nil {
+	if err != nil && !isObjectMissing(err) && w.ctx.Err() == nil {
 		w.t.Errorf("cannot end Pod %q: %v", name, err)
 	}
 }
@@ -428,17 +428,17 @@ func TestHooksThatGiveRights(t *testing.T) {
 	}{
 		"RoleBinding": {
 			head("rbac.authorization.k8s.io/v1", "RoleBinding") + "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}\nsubjects: [{kind: ServiceAccount, name: hob}]\n",
-			"gift.rolebindings.rbac.authorization.k8s.io/v1" + " " + givesRights,
+			"gift.rolebindings.rbac.authorization.k8s.io/v1" + " " + givesRightsDetail,
 		},
-		"Role":          {head("rbac.authorization.k8s.io/v1", "Role") + "rules: []\n", "gift.roles.rbac.authorization.k8s.io/v1" + " " + givesRights},
-		"ResourceClaim": {head("resource.k8s.io/v1", "ResourceClaim") + "spec: {}\n", "gift.resourceclaims.resource.k8s.io/v1 " + givesRights},
+		"Role":          {head("rbac.authorization.k8s.io/v1", "Role") + "rules: []\n", "gift.roles.rbac.authorization.k8s.io/v1" + " " + givesRightsDetail},
+		"ResourceClaim": {head("resource.k8s.io/v1", "ResourceClaim") + "spec: {}\n", "gift.resourceclaims.resource.k8s.io/v1 " + givesRightsDetail},
 		"Certificate": {
 			head("certificates.k8s.io/v1", "CertificateSigningRequest"),
 			"gift.certificatesigningrequests.certificates.k8s.io/v1: certificatesigningrequests.certificates.k8s.io are cluster-scoped, which releases may only take with them if the manager runs with --allow-protected-kinds=certificatesigningrequests.certificates.k8s.io",
 		},
-		"ServiceAccount": {head("v1", "ServiceAccount"), "gift.serviceaccounts/v1" + " " + givesRights},
-		"Token":          {head("v1", "Secret") + "type: kubernetes.io/service-account-token\n", "gift.secrets/v1" + " " + givesRights},
-		"List":           {"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n- {apiVersion: v1, kind: ServiceAccount, metadata: {name: gift}}\n", "gift.serviceaccounts/v1" + " " + givesRights},
+		"ServiceAccount": {head("v1", "ServiceAccount"), "gift.serviceaccounts/v1" + " " + givesRightsDetail},
+		"Token":          {head("v1", "Secret") + "type: kubernetes.io/service-account-token\n", "gift.secrets/v1" + " " + givesRightsDetail},
+		"List":           {"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n- {apiVersion: v1, kind: ServiceAccount, metadata: {name: gift}}\n", "gift.serviceaccounts/v1" + " " + givesRightsDetail},
 		"Secret":         {head("v1", "Secret") + "stringData: {a: b}\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-func crds() schema.GroupVersionResource {
+func crdsResource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 }
 
@@ -30,9 +30,9 @@ type servedKind struct {
 // maxKinds is how many different kinds are asked for, for one release: each may take a request to the API server.
 const maxKinds = 128
 
-// kinds asks for each group and version once, and only for those that are needed: an API that is down elsewhere is
+// kindResolver asks for each group and version once, and only for those that are needed: an API that is down elsewhere is
 // nobody else's trouble.
-type kinds struct {
+type kindResolver struct {
 	u        *Uninstaller
 	found    map[schema.GroupVersionKind]servedKind
 	versions map[schema.GroupVersion][]metav1.APIResource
@@ -41,12 +41,12 @@ type kinds struct {
 	definitions []string
 }
 
-func (u *Uninstaller) kinds() *kinds {
-	return &kinds{u: u, found: map[schema.GroupVersionKind]servedKind{}, versions: map[schema.GroupVersion][]metav1.APIResource{}}
+func (u *Uninstaller) newKindResolver() *kindResolver {
+	return &kindResolver{u: u, found: map[schema.GroupVersionKind]servedKind{}, versions: map[schema.GroupVersion][]metav1.APIResource{}}
 }
 
-// find says how a kind is served.
-func (k *kinds) find(ctx context.Context, kind schema.GroupVersionKind) (servedKind, error) {
+// findKind says how a kind is served.
+func (k *kindResolver) findKind(ctx context.Context, kind schema.GroupVersionKind) (servedKind, error) {
 	if served, known := k.found[kind]; known {
 		return served, nil
 	}
@@ -56,16 +56,16 @@ func (k *kinds) find(ctx context.Context, kind schema.GroupVersionKind) (servedK
 			Detail: fmt.Sprintf("the release has objects of more than %d kinds: uninstall it with Helm", maxKinds),
 		}
 	}
-	served, err := k.ask(ctx, kind)
+	served, err := k.discoverKind(ctx, kind)
 	if err == nil {
 		k.found[kind] = served
 	}
 	return served, err
 }
 
-// ask asks how a kind is served. That it is not served is only said when it is proven; then the resource is a guess, to
+// discoverKind asks how a kind is served. That it is not served is only said when it is proven; then the resource is a guess, to
 // give the object a name.
-func (k *kinds) ask(ctx context.Context, kind schema.GroupVersionKind) (servedKind, error) {
+func (k *kindResolver) discoverKind(ctx context.Context, kind schema.GroupVersionKind) (servedKind, error) {
 	gv := kind.GroupVersion()
 	if _, asked := k.versions[gv]; !asked {
 		list, err := k.u.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
@@ -77,16 +77,16 @@ func (k *kinds) ask(ctx context.Context, kind schema.GroupVersionKind) (servedKi
 		}
 		k.versions[gv] = list.APIResources
 	}
-	if s, ok := servedBy(k.versions[gv], kind); ok {
+	if s, ok := findServed(k.versions[gv], kind); ok {
 		return s, nil
 	}
-	return k.elsewhere(ctx, kind)
+	return k.findElsewhere(ctx, kind)
 }
 
-// elsewhere looks for a kind that its version does not have: in the other versions of the group, and then for a CRD that
+// findElsewhere looks for a kind that its version does not have: in the other versions of the group, and then for a CRD that
 // is there but not served (yet).
-func (k *kinds) elsewhere(ctx context.Context, kind schema.GroupVersionKind) (servedKind, error) {
-	if err := k.askForAll(ctx); err != nil {
+func (k *kindResolver) findElsewhere(ctx context.Context, kind schema.GroupVersionKind) (servedKind, error) {
+	if err := k.discoverAll(ctx); err != nil {
 		return servedKind{}, fmt.Errorf("cannot tell whether %s of %q is served: %w", kind.Kind, kind.GroupVersion(), err)
 	}
 	plurals := map[string]bool{}
@@ -95,7 +95,7 @@ func (k *kinds) elsewhere(ctx context.Context, kind schema.GroupVersionKind) (se
 		if err != nil || gv.Group != kind.Group {
 			continue
 		}
-		if s, ok := servedBy(list.APIResources, gv.WithKind(kind.Kind)); ok {
+		if s, ok := findServed(list.APIResources, gv.WithKind(kind.Kind)); ok {
 			if gv == kind.GroupVersion() {
 				return servedKind{}, fmt.Errorf("cannot tell whether %s of %q is served: the API server says both", kind.Kind, gv)
 			}
@@ -116,8 +116,8 @@ func (k *kinds) elsewhere(ctx context.Context, kind schema.GroupVersionKind) (se
 	return servedKind{resource: guess}, nil
 }
 
-// askForAll asks once for all that the API server serves, and for the CRDs.
-func (k *kinds) askForAll(ctx context.Context) error {
+// discoverAll asks once for all that the API server serves, and for the CRDs.
+func (k *kindResolver) discoverAll(ctx context.Context) error {
 	if k.all != nil {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (k *kinds) askForAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	definitions, err := k.u.crds.Resource(crds()).List(ctx, metav1.ListOptions{})
+	definitions, err := k.u.crds.Resource(crdsResource()).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("cannot list CustomResourceDefinitions: %w", err)
 	}
@@ -136,8 +136,8 @@ func (k *kinds) askForAll(ctx context.Context) error {
 	return nil
 }
 
-// servedBy finds a kind among the resources of its group and version.
-func servedBy(resources []metav1.APIResource, kind schema.GroupVersionKind) (servedKind, bool) {
+// findServed finds a kind among the resources of its group and version.
+func findServed(resources []metav1.APIResource, kind schema.GroupVersionKind) (servedKind, bool) {
 	for _, r := range resources {
 		if r.Kind == kind.Kind && !strings.Contains(r.Name, "/") {
 			return servedKind{served: true, resource: kind.GroupVersion().WithResource(r.Name), namespaced: r.Namespaced}, true

@@ -131,7 +131,7 @@ func (w *world) settled(want Committed) Outcome {
 func (w *world) patchCRD(patch string) {
 	w.t.Helper()
 	client := must(dynamic.NewForConfig(w.admin))(w.t)
-	must(client.Resource(crds()).Patch(w.ctx, "widgets.shop.example.com", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}))(w.t)
+	must(client.Resource(crdsResource()).Patch(w.ctx, "widgets.shop.example.com", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}))(w.t)
 	w.until(func() bool {
 		_, err := w.client.Discovery().ServerResourcesForGroupVersion("shop.example.com/v1")
 		return err != nil
@@ -144,7 +144,7 @@ func (w *world) removeHiddenCRD() {
 	w.t.Helper()
 	const name, serve = "widgets.shop.example.com", `[{"op":"replace","path":"/spec/versions/0/served","value":true}]`
 	client := must(dynamic.NewForConfig(w.admin))(w.t)
-	must(client.Resource(crds()).Patch(w.ctx, name, types.JSONPatchType, []byte(serve), metav1.PatchOptions{}))(w.t)
+	must(client.Resource(crdsResource()).Patch(w.ctx, name, types.JSONPatchType, []byte(serve), metav1.PatchOptions{}))(w.t)
 	w.until(func() bool {
 		_, err := w.client.Discovery().ServerResourcesForGroupVersion("shop.example.com/v1")
 		return err == nil

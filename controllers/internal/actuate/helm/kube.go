@@ -37,51 +37,51 @@ func (c *kubeClient) IsReachable() error { return nil }
 func (c *kubeClient) Build(manifest io.Reader, _ bool) (kube.ResourceList, error) {
 	text, err := io.ReadAll(manifest)
 	if err != nil {
-		return nil, c.s.halt(err)
+		return nil, c.s.haltWith(err)
 	}
-	if !isManifest(string(text)) {
-		return c.hook(string(text))
+	if !isReleaseManifest(string(text)) {
+		return c.buildHook(string(text))
 	}
 	if c.s.halted != nil {
 		return nil, c.s.halted
 	}
-	if err := c.s.preDeleteDone(); err != nil {
+	if err := c.s.finishPreDelete(); err != nil {
 		return nil, err
 	}
-	docs, err := parse(string(text))
+	docs, err := parseHeads(string(text))
 	if err != nil {
-		return nil, c.s.halt(&BlockedError{Reason: v1alpha1.ReasonReleaseUnreadable, Detail: err.Error()})
+		return nil, c.s.haltWith(&BlockedError{Reason: v1alpha1.ReasonReleaseUnreadable, Detail: err.Error()})
 	}
-	reach, err := c.s.u.resolve(c.s.ctx, c.s.u.kinds(), docs, c.s.want.Namespace)
+	reach, err := c.s.u.resolveDocuments(c.s.ctx, c.s.u.newKindResolver(), docs, c.s.want.Namespace)
 	if err != nil {
-		return nil, c.s.halt(err)
+		return nil, c.s.haltWith(err)
 	}
-	return infos(reach.objects), nil
+	return newInfos(reach.objects), nil
 }
 
-// hook is what a hook stands for: nothing when it is not to be run again but only cleaned up after, in the end, and
+// buildHook returns what a hook stands for: nothing when it is not to be run again but only cleaned up after, in the end, and
 // nothing when the session has ended. Helm would print an error; what it asks for next fails.
-func (c *kubeClient) hook(text string) (kube.ResourceList, error) {
-	if c.s.isHalted() || c.s.skip && c.s.left > 0 {
+func (c *kubeClient) buildHook(text string) (kube.ResourceList, error) {
+	if c.s.isHalted() || c.s.skipEvent && c.s.hooksLeft > 0 {
 		return nil, nil
 	}
-	objects, err := c.s.u.hookObjects(c.s.ctx, c.s.u.kinds(), text, c.s.want.Namespace)
+	objects, err := c.s.u.resolveHook(c.s.ctx, c.s.u.newKindResolver(), text, c.s.want.Namespace)
 	if err != nil {
-		return nil, c.s.halt(err)
+		return nil, c.s.haltWith(err)
 	}
-	return infos(objects), nil
+	return newInfos(objects), nil
 }
 
-func infos(objects []object) kube.ResourceList {
+func newInfos(objects []object) kube.ResourceList {
 	var list kube.ResourceList
 	for _, o := range objects {
-		list.Append(info(o))
+		list.Append(newInfo(o))
 	}
 	return list
 }
 
-// info is an object as Helm hands it around.
-func info(o object) *resource.Info {
+// newInfo returns an object as Helm hands it around.
+func newInfo(o object) *resource.Info {
 	scope := meta.RESTScopeRoot
 	if o.namespaced {
 		scope = meta.RESTScopeNamespace
@@ -94,7 +94,7 @@ func info(o object) *resource.Info {
 	}
 }
 
-// objectsOf undoes infos.
+// objectsOf undoes newInfos.
 func objectsOf(list kube.ResourceList) []object {
 	var objects []object
 	for _, i := range list {
@@ -113,7 +113,7 @@ func objectsOf(list kube.ResourceList) []object {
 
 // Delete deletes objects of a hook: before it is run, or after it.
 func (c *kubeClient) Delete(list kube.ResourceList) (*kube.Result, []error) {
-	c.s.clear(objectsOf(list))
+	c.s.deleteHookObjects(objectsOf(list))
 	return &kube.Result{Deleted: list}, nil
 }
 
@@ -121,9 +121,9 @@ func (c *kubeClient) Delete(list kube.ResourceList) (*kube.Result, []error) {
 // whatever Helm asks for. What goes wrong with one object does not hold up the others of its stage; what comes after it
 // waits.
 func (c *kubeClient) DeleteWithPropagationPolicy(list kube.ResourceList, _ metav1.DeletionPropagation) (*kube.Result, []error) {
-	first, last := inStages(objectsOf(list))
+	first, last := splitStages(objectsOf(list))
 	for _, stage := range [][]object{first, last} {
-		if err := c.s.removeAll(stage); err != nil {
+		if err := c.s.deleteObjects(stage); err != nil {
 			return nil, []error{err}
 		}
 	}
@@ -136,7 +136,7 @@ func (c *kubeClient) WaitForDelete(kube.ResourceList, time.Duration) error { ret
 // Create makes the objects of a hook.
 func (c *kubeClient) Create(list kube.ResourceList) (*kube.Result, error) {
 	for _, o := range objectsOf(list) {
-		if err := c.s.make(o); err != nil {
+		if err := c.s.createObject(o); err != nil {
 			return nil, err
 		}
 	}
@@ -146,32 +146,32 @@ func (c *kubeClient) Create(list kube.ResourceList) (*kube.Result, error) {
 // WatchUntilReady returns when a hook has ended well. How long that may take is the session's to know.
 func (c *kubeClient) WatchUntilReady(list kube.ResourceList, _ time.Duration) error {
 	for _, o := range objectsOf(list) {
-		if err := c.s.follow(o); err != nil {
+		if err := c.s.waitForHookObject(o); err != nil {
 			return err
 		}
 	}
 	if c.s.halted != nil {
 		return c.s.halted
 	}
-	return c.s.hookDone()
+	return c.s.finishHook()
 }
 
 // Wait is no part of an uninstall.
 func (c *kubeClient) Wait(kube.ResourceList, time.Duration) error {
-	return c.s.halt(errNotNeeded)
+	return c.s.haltWith(errNotNeeded)
 }
 
 // WaitWithJobs is no part of an uninstall.
 func (c *kubeClient) WaitWithJobs(kube.ResourceList, time.Duration) error {
-	return c.s.halt(errNotNeeded)
+	return c.s.haltWith(errNotNeeded)
 }
 
 // Update is no part of an uninstall.
 func (c *kubeClient) Update(_, _ kube.ResourceList, _ bool) (*kube.Result, error) {
-	return nil, c.s.halt(errNotNeeded)
+	return nil, c.s.haltWith(errNotNeeded)
 }
 
 // WaitAndGetCompletedPodPhase is no part of an uninstall.
 func (c *kubeClient) WaitAndGetCompletedPodPhase(name string, _ time.Duration) (corev1.PodPhase, error) {
-	return "", c.s.halt(fmt.Errorf("pod %q: %w", name, errNotNeeded))
+	return "", c.s.haltWith(fmt.Errorf("pod %q: %w", name, errNotNeeded))
 }

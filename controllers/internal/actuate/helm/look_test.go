@@ -96,7 +96,7 @@ func TestLook(t *testing.T) {
 		"Hooks": {
 			reason: "a hook is told of, and that nobody answers for what it does",
 			given:  with("x.yaml", config("x", "helm.sh/hook: post-delete")),
-			want:   plan.Release{State: plan.ReleaseDeployed, Revision: 1, HasHooks: true, HooksBlocked: noAccount},
+			want:   plan.Release{State: plan.ReleaseDeployed, Revision: 1, HasHooks: true, HooksBlocked: noAccountDetail},
 		},
 		"HooksAsAccount": {
 			reason:  "an account does",
@@ -191,7 +191,7 @@ func TestOutsideTheNamespace(t *testing.T) {
 		w.install(c)
 		w.t.Cleanup(func() {
 			err := w.client.RbacV1().ClusterRoles().Delete(context.WithoutCancel(w.ctx), w.namespace, metav1.DeleteOptions{})
-			if err != nil && !isGone(err) {
+			if err != nil && !isObjectMissing(err) {
 				w.t.Error(err)
 			}
 		})
@@ -398,7 +398,7 @@ func TestBlocked(t *testing.T) {
 			if diff := cmp.Diff([]string(nil), w.writes()); diff != "" {
 				t.Errorf("%s: requests (-want +got):\n%s", tc.reason, diff)
 			}
-			if _, err := w.uninstaller().Look(w.ctx, w.namespace, "shop"); (err != nil) != (tc.want == v1alpha1.ReasonReleaseUnreadable) {
+			if _, err := w.uninstaller().ReadRelease(w.ctx, w.namespace, "shop"); (err != nil) != (tc.want == v1alpha1.ReasonReleaseUnreadable) {
 				t.Errorf("%s: Look gives error %v", tc.reason, err)
 			}
 		})

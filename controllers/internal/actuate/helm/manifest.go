@@ -27,12 +27,12 @@ type document struct {
 	namespace, name string
 	// content is the whole of it.
 	content map[string]any
-	// left says that the chart does not want it deleted. Helm leaves everything with a resource policy, whatever it says.
-	left string
+	// keepReason says that the chart does not want it deleted. Helm leaves everything with a resource policy, whatever it says.
+	keepReason string
 }
 
-// parse reads the heads of a manifest in the order in which Helm deletes.
-func parse(heads string) ([]document, error) {
+// parseHeads reads the heads of a manifest in the order in which Helm deletes.
+func parseHeads(heads string) ([]document, error) {
 	_, files, err := releaseutil.SortManifests(releaseutil.SplitManifests(heads), nil, releaseutil.UninstallOrder)
 	if err != nil {
 		return nil, fmt.Errorf("its manifest is not YAML: %w", err)
@@ -45,7 +45,7 @@ func parse(heads string) ([]document, error) {
 				left = fmt.Sprintf("the chart says %s: %s", kube.ResourcePolicyAnno, strings.TrimSpace(policy))
 			}
 		}
-		written, err := documents(f.Content, left)
+		written, err := parseDocuments(f.Content, left)
 		if err != nil {
 			return nil, err
 		}
@@ -54,16 +54,16 @@ func parse(heads string) ([]document, error) {
 	return docs, nil
 }
 
-// documents reads the objects in one YAML document.
-func documents(text, left string) ([]document, error) {
-	objects, err := objectsIn(text)
+// parseDocuments reads the objects in one YAML document.
+func parseDocuments(text, left string) ([]document, error) {
+	objects, err := decodeObjects(text)
 	if err != nil {
 		return nil, err
 	}
 	var docs []document
 	for _, o := range objects {
-		d := document{kind: o.GroupVersionKind(), namespace: o.GetNamespace(), name: o.GetName(), content: o.Object, left: left}
-		if err := d.check(); err != nil {
+		d := document{kind: o.GroupVersionKind(), namespace: o.GetNamespace(), name: o.GetName(), content: o.Object, keepReason: left}
+		if err := d.checkPathSegments(); err != nil {
 			return nil, err
 		}
 		docs = append(docs, d)
@@ -71,8 +71,8 @@ func documents(text, left string) ([]document, error) {
 	return docs, nil
 }
 
-// check keeps what a tenant wrote from becoming another path than that of an object.
-func (d document) check() error {
+// checkPathSegments keeps what a tenant wrote from becoming another path than that of an object.
+func (d document) checkPathSegments() error {
 	if d.kind.Kind == "" || d.kind.Version == "" || d.name == "" {
 		return fmt.Errorf("its manifest has an object without apiVersion, kind or name: %q %q", d.kind, d.name)
 	}
@@ -84,8 +84,8 @@ func (d document) check() error {
 	return nil
 }
 
-// objectsIn reads one YAML document: an object, the items of a list, or nothing but comments.
-func objectsIn(doc string) ([]unstructured.Unstructured, error) {
+// decodeObjects reads one YAML document: an object, the items of a list, or nothing but comments.
+func decodeObjects(doc string) ([]unstructured.Unstructured, error) {
 	var content map[string]any
 	if err := yaml.Unmarshal([]byte(doc), &content); err != nil {
 		return nil, fmt.Errorf("its manifest is not YAML: %w", err)
@@ -119,26 +119,26 @@ type object struct {
 	content map[string]any
 }
 
-// reach is what a manifest stands for on this API server.
-type reach struct {
+// resolvedManifest is what a manifest stands for on this API server.
+type resolvedManifest struct {
 	objects []object
 	kept    []Kept
 }
 
-// reach finds out what the manifest of a record stands for, with live discovery.
-func (u *Uninstaller) reach(ctx context.Context, r record) (reach, error) {
-	docs, err := r.documents()
+// resolveManifest finds out what the manifest of a record stands for, with live discovery.
+func (u *Uninstaller) resolveManifest(ctx context.Context, r record) (resolvedManifest, error) {
+	docs, err := r.parseManifest()
 	if err != nil {
-		return reach{}, err
+		return resolvedManifest{}, err
 	}
-	return u.resolve(ctx, u.kinds(), docs, r.secret.Namespace)
+	return u.resolveDocuments(ctx, u.newKindResolver(), docs, r.secret.Namespace)
 }
 
-// documents are the objects of the manifest of a record, in the order in which Helm deletes them.
-func (r record) documents() ([]document, error) {
-	docs, err := []document(nil), r.said.wrong
+// parseManifest returns the objects of the manifest of a record, in the order in which Helm deletes them.
+func (r record) parseManifest() ([]document, error) {
+	docs, err := []document(nil), r.content.headsError
 	if err == nil {
-		docs, err = parse(r.said.heads)
+		docs, err = parseHeads(r.content.heads)
 	}
 	if err == nil {
 		return docs, nil
@@ -147,16 +147,16 @@ func (r record) documents() ([]document, error) {
 	if errors.Is(err, errTooMany) {
 		reason = v1alpha1.ReasonTooManyObjects
 	}
-	return nil, &BlockedError{Reason: reason, Detail: fmt.Sprintf("release %q cannot be uninstalled: %v", r.said.release.Name, err)}
+	return nil, &BlockedError{Reason: reason, Detail: fmt.Sprintf("release %q cannot be uninstalled: %v", r.content.release.Name, err)}
 }
 
-// resolve asks the API server for the resources of documents. The order is kept.
-func (u *Uninstaller) resolve(ctx context.Context, kinds *kinds, docs []document, namespace string) (reach, error) {
-	var found reach
+// resolveDocuments asks the API server for the resources of documents. The order is kept.
+func (u *Uninstaller) resolveDocuments(ctx context.Context, kinds *kindResolver, docs []document, namespace string) (resolvedManifest, error) {
+	var found resolvedManifest
 	for _, d := range docs {
-		served, err := kinds.find(ctx, d.kind)
+		served, err := kinds.findKind(ctx, d.kind)
 		if err != nil {
-			return reach{}, err
+			return resolvedManifest{}, err
 		}
 		o := object{kind: d.kind, namespaced: served.namespaced, content: d.content, Ref: plan.Ref{Resource: served.resource, Name: d.name}}
 		if served.namespaced {
@@ -166,8 +166,8 @@ func (u *Uninstaller) resolve(ctx context.Context, kinds *kinds, docs []document
 			}
 		}
 		switch {
-		case d.left != "":
-			found.kept = append(found.kept, Kept{o.Ref, d.left})
+		case d.keepReason != "":
+			found.kept = append(found.kept, Kept{o.Ref, d.keepReason})
 		case !served.served:
 			found.kept = append(found.kept, Kept{o.Ref, fmt.Sprintf("the API server serves no kind %s of %s", d.kind.Kind, d.kind.GroupVersion())})
 		default:
@@ -177,8 +177,8 @@ func (u *Uninstaller) resolve(ctx context.Context, kinds *kinds, docs []document
 	return found, nil
 }
 
-// blocked says why the objects of a release must not be deleted, and names them; nil if they may.
-func (u *Uninstaller) blocked(ctx context.Context, r reach, namespace, name string) (*BlockedError, error) {
+// findBlocker says why the objects of a release must not be deleted, and names them; nil if they may.
+func (u *Uninstaller) findBlocker(ctx context.Context, r resolvedManifest, namespace, name string) (*BlockedError, error) {
 	var outside, protected []string
 	for _, o := range r.objects {
 		switch {
@@ -196,26 +196,26 @@ func (u *Uninstaller) blocked(ctx context.Context, r reach, namespace, name stri
 	case len(outside) > 0:
 		return &BlockedError{
 			Reason: v1alpha1.ReasonReleaseOutsideNamespace,
-			Detail: fmt.Sprintf("release %q has objects outside namespace %q, which are only deleted as a ServiceAccount: %s", name, namespace, some(outside)),
+			Detail: fmt.Sprintf("release %q has objects outside namespace %q, which are only deleted as a ServiceAccount: %s", name, namespace, joinFirst(outside)),
 		}, nil
 	case len(protected) > 0:
 		return &BlockedError{
 			Reason: v1alpha1.ReasonProtected,
-			Detail: fmt.Sprintf("release %q has protected objects: %s", name, some(protected)),
+			Detail: fmt.Sprintf("release %q has protected objects: %s", name, joinFirst(protected)),
 		}, nil
 	}
-	rights, err := u.ownRights(ctx, r.objects)
+	rights, err := u.findOwnRights(ctx, r.objects)
 	if err != nil || len(rights) == 0 {
 		return nil, err
 	}
 	return &BlockedError{
 		Reason: v1alpha1.ReasonReleaseOwnsServiceAccount,
-		Detail: fmt.Sprintf("release %q contains what ServiceAccount %q needs to uninstall it: %s; name another ServiceAccount", name, u.account.Name, some(rights)),
+		Detail: fmt.Sprintf("release %q contains what ServiceAccount %q needs to uninstall it: %s; name another ServiceAccount", name, u.account.Name, joinFirst(rights)),
 	}, nil
 }
 
-// some names the first of many.
-func some(names []string) string {
+// joinFirst names the first of many.
+func joinFirst(names []string) string {
 	const most = 10
 	text := strings.Join(names[:min(most, len(names))], ", ")
 	if more := len(names) - most; more > 0 {
@@ -224,11 +224,11 @@ func some(names []string) string {
 	return text
 }
 
-// inStages parts objects into those that go first and those that others may need until they are gone: the accounts and
+// splitStages parts objects into those that go first and those that others may need until they are gone: the accounts and
 // the roles of the release. The order within each is kept.
-func inStages(objects []object) (first, last []object) {
+func splitStages(objects []object) (first, last []object) {
 	for _, o := range objects {
-		if isAccess(o.Resource.GroupResource()) {
+		if isAccessResource(o.Resource.GroupResource()) {
 			last = append(last, o)
 			continue
 		}
@@ -237,7 +237,7 @@ func inStages(objects []object) (first, last []object) {
 	return first, last
 }
 
-func isAccess(r schema.GroupResource) bool {
+func isAccessResource(r schema.GroupResource) bool {
 	switch r {
 	case serviceAccounts(), roles(), roleBindings(), clusterRoles(), clusterRoleBindings():
 		return true

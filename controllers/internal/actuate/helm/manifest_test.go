@@ -63,12 +63,12 @@ items:
 		"Policy": {
 			reason:   "what has a policy is not deleted",
 			manifest: `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, annotations: {helm.sh/resource-policy: " keep "}}}`,
-			want:     []document{{kind: configMap, name: "a", left: "the chart says helm.sh/resource-policy: keep"}},
+			want:     []document{{kind: configMap, name: "a", keepReason: "the chart says helm.sh/resource-policy: keep"}},
 		},
 		"OddPolicy": {
 			reason:   "Helm leaves what has a policy that it does not know",
 			manifest: `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, annotations: {helm.sh/resource-policy: ""}}}`,
-			want:     []document{{kind: configMap, name: "a", left: "the chart says helm.sh/resource-policy: "}},
+			want:     []document{{kind: configMap, name: "a", keepReason: "the chart says helm.sh/resource-policy: "}},
 		},
 		"Hooks":      {reason: "a hook is no object of the release", manifest: `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, annotations: {helm.sh/hook: pre-delete}}}`},
 		"NotYAML":    {reason: "anybody may write a manifest", manifest: "a: [", wrong: true},
@@ -84,10 +84,10 @@ items:
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			heads, err := headsOf(tc.manifest)
+			heads, err := extractHeads(tc.manifest)
 			var got []document
 			if err == nil {
-				got, err = parse(heads)
+				got, err = parseHeads(heads)
 			}
 			if wrong := err != nil; wrong != tc.wrong {
 				t.Fatalf("%s: got error %v", tc.reason, err)
@@ -122,7 +122,7 @@ func TestInStages(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			first, last := inStages(tc.objects)
+			first, last := splitStages(tc.objects)
 			if diff := cmp.Diff([][]object{tc.first, tc.last}, [][]object{first, last}, cmp.AllowUnexported(object{})); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}

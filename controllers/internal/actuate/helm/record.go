@@ -52,17 +52,17 @@ const (
 	maxAnnotation = 256
 )
 
-// turn lets one record be read at a time, in the whole process: what each of them may cost is not added up.
-var turn = make(chan struct{}, 1) //nolint:gochecknoglobals // it bounds the memory of the process
+// exclusive lets one record be read at a time, in the whole process: what each of them may cost is not added up.
+var exclusive = make(chan struct{}, 1) //nolint:gochecknoglobals // it bounds the memory of the process
 
-// takeTurn runs what needs much memory when nothing else does.
-func takeTurn(ctx context.Context, work func()) error {
+// runExclusively runs what needs much memory when nothing else does.
+func runExclusively(ctx context.Context, work func()) error {
 	select {
-	case turn <- struct{}{}:
+	case exclusive <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-turn }()
+	defer func() { <-exclusive }()
 	work()
 	return nil
 }
@@ -72,47 +72,47 @@ type record struct {
 	// secret is the metadata of the Secret that holds it.
 	secret  metav1.ObjectMeta
 	version int
-	// said is what it says; nil for all revisions but the newest: of the others only the Secrets are of interest.
-	said *saying
+	// content is what it says; nil for all revisions but the newest: of the others only the Secrets are of interest.
+	content *recordContent
 }
 
-// saying is what is read of a record.
-type saying struct {
+// recordContent is what is read of a record.
+type recordContent struct {
 	// release has no manifest but heads, and no hooks but those of a deletion.
 	release *release.Release
 	// heads is the manifest with nothing left of each object but what says which it is: this much of it Helm is shown.
-	// Wrong says why there are none.
-	heads string
-	wrong error
+	// headsError says why there are none.
+	heads      string
+	headsError error
 	// digest is a fingerprint of what an uninstall of the record would delete and run. What changes while a release is
 	// uninstalled, or its tests are run, is no part of it: the status, and when a hook last ran.
 	digest string
-	// info is where the fields of the status begin in the JSON, and fields where some of them stand: for whoever changes it.
-	info   int64
-	fields map[string]span
+	// infoOffset is where the fields of the status begin in the JSON, and fieldSpans where some of them stand: for whoever changes it.
+	infoOffset int64
+	fieldSpans map[string]span
 }
 
 // span is from one byte of the JSON to before another.
 type span struct{ from, to int64 }
 
-// status is that of a release whose newest record this is.
-func (r record) status() release.Status { return r.said.release.Info.Status }
+// releaseStatus is that of a release whose newest record this is.
+func (r record) releaseStatus() release.Status { return r.content.release.Info.Status }
 
-// mark is what the Secret says about who has begun to uninstall the release; empty if it does not.
-func (r record) mark() string { return r.secret.Annotations[v1alpha1.AnnotationUninstall] }
+// uninstallMark is what the Secret says about who has begun to uninstall the release; empty if it does not.
+func (r record) uninstallMark() string { return r.secret.Annotations[v1alpha1.AnnotationUninstall] }
 
 // firstDeployed is when the release was first installed: what two releases of one name do not share. It is cut to what
 // a status can hold.
 func (r record) firstDeployed() time.Time {
-	return r.said.release.Info.FirstDeployed.Time.UTC().Truncate(time.Microsecond)
+	return r.content.release.Info.FirstDeployed.Time.UTC().Truncate(time.Microsecond)
 }
 
-// digestOf is the fingerprint of a manifest and of the hooks of a deletion: of their JSON, which is never there as a whole.
-func digestOf(manifest string, hooks []*release.Hook) string {
+// computeDigest returns the fingerprint of a manifest and of the hooks of a deletion: of their JSON, which is never there as a whole.
+func computeDigest(manifest string, hooks []*release.Hook) string {
 	sum := sha256.New()
 	put := func(text string) { sum.Write([]byte(text)) } // a hash takes everything
 	put(`{"Manifest":"`)
-	putText(sum, manifest)
+	hashText(sum, manifest)
 	put(`","Hooks":`)
 	for i, h := range hooks {
 		put(map[bool]string{true: "[", false: ","}[i == 0])
@@ -121,15 +121,15 @@ func digestOf(manifest string, hooks []*release.Hook) string {
 			policies = []release.HookDeletePolicy{release.HookBeforeHookCreation}
 		}
 		put(`{"Name":"`)
-		putText(sum, h.Name)
+		hashText(sum, h.Name)
 		put(`","Kind":"`)
-		putText(sum, h.Kind)
+		hashText(sum, h.Kind)
 		put(`","Manifest":"`)
-		putText(sum, h.Manifest)
+		hashText(sum, h.Manifest)
 		put(`","Events":`)
-		putJSON(sum, h.Events)
+		hashJSON(sum, h.Events)
 		put(`,"Weight":` + strconv.Itoa(h.Weight) + `,"DeletePolicies":`)
-		putJSON(sum, policies)
+		hashJSON(sum, policies)
 		put("}")
 	}
 	if len(hooks) == 0 {
@@ -140,8 +140,8 @@ func digestOf(manifest string, hooks []*release.Hook) string {
 	return fmt.Sprintf("v1:%x", sum.Sum(nil))
 }
 
-// putText writes text as JSON does, without its quotes and a piece at a time.
-func putText(sum hash.Hash, text string) {
+// hashText writes text as JSON does, without its quotes and a piece at a time.
+func hashText(sum hash.Hash, text string) {
 	const piece = 32 << 10
 	for len(text) > 0 {
 		n := min(piece, len(text))
@@ -154,7 +154,7 @@ func putText(sum hash.Hash, text string) {
 	}
 }
 
-func putJSON[T ~string](sum hash.Hash, list []T) {
+func hashJSON[T ~string](sum hash.Hash, list []T) {
 	text, _ := json.Marshal(list) // strings never fail
 	sum.Write(text)
 }
@@ -162,24 +162,24 @@ func putJSON[T ~string](sum hash.Hash, list []T) {
 // history is all records of a release, oldest revision first. Only of the newest it is known what it says.
 type history []record
 
-func (h history) newest() (record, bool) {
+func (h history) newestRecord() (record, bool) {
 	if len(h) == 0 {
 		return record{}, false
 	}
 	return h[len(h)-1], true
 }
 
-// is compares the release with the one that was decided on. Unfinished means that it is that one, and there.
-func (h history) is(want Committed) OutcomeState {
-	newest, found := h.newest()
+// compareWith compares the release with the one that was decided on. Unfinished means that it is that one, and there.
+func (h history) compareWith(want Committed) OutcomeState {
+	newest, found := h.newestRecord()
 	switch {
 	case !found:
 		return Done
 	case !newest.firstDeployed().Equal(want.FirstDeployed.Truncate(time.Microsecond)):
 		return Replaced
-	case newest.status() == release.StatusUninstalled:
+	case newest.releaseStatus() == release.StatusUninstalled:
 		return Done
-	case newest.status().IsPending():
+	case newest.releaseStatus().IsPending():
 		return Pending
 	case int64(newest.version) != want.Revision, newest.secret.UID != want.UID:
 		return Upgraded
@@ -188,10 +188,10 @@ func (h history) is(want Committed) OutcomeState {
 	}
 }
 
-// records reads a release, live: which records it has, and what the newest of them says, unless that is known already.
+// readHistory reads a release, live: which records it has, and what the newest of them says, unless that is known already.
 // What is no record of it, or none that can be read, is a *BlockedError: Helm would pass over it, and its revision might
 // be the newest.
-func (u *Uninstaller) records(ctx context.Context, namespace, name string, known *record) (history, error) {
+func (u *Uninstaller) readHistory(ctx context.Context, namespace, name string, known *record) (history, error) {
 	if err := chartutil.ValidateReleaseName(name); err != nil {
 		return nil, fmt.Errorf("%q cannot be the name of a release: %w", name, err)
 	}
@@ -207,7 +207,7 @@ func (u *Uninstaller) records(ctx context.Context, namespace, name string, known
 		}
 		read, err := u.readRecord(ctx, *newest, name)
 		switch {
-		case isGone(err):
+		case isObjectMissing(err):
 			continue
 		case err != nil:
 			return nil, err
@@ -234,11 +234,11 @@ func (u *Uninstaller) listRecords(ctx context.Context, namespace, name string) (
 		}
 		for i := range page.Items {
 			secret := &page.Items[i]
-			version, ok := versionIn(secret.Name, name)
+			version, ok := parseVersion(secret.Name, name)
 			if !ok {
-				return nil, unreadable(secret.Name, name, errors.New("it is not named as one"))
+				return nil, newUnreadableError(secret.Name, name, errors.New("it is not named as one"))
 			}
-			h = append(h, record{secret: ownMeta(secret.ObjectMeta), version: version})
+			h = append(h, record{secret: trimMetadata(secret.ObjectMeta), version: version})
 		}
 		if len(h) > maxRecords {
 			return nil, &BlockedError{
@@ -254,8 +254,8 @@ func (u *Uninstaller) listRecords(ctx context.Context, namespace, name string) (
 	return h, nil
 }
 
-// ownMeta is what is kept of the metadata of a Secret.
-func ownMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
+// trimMetadata returns what is kept of the metadata of a Secret.
+func trimMetadata(m metav1.ObjectMeta) metav1.ObjectMeta {
 	kept := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
 	for _, key := range []string{hooksDoneAnnotation, v1alpha1.AnnotationUninstall} {
 		if value := m.Annotations[key]; value != "" && len(value) <= maxAnnotation {
@@ -265,8 +265,8 @@ func ownMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return kept
 }
 
-// versionIn is the revision that the name of a Secret says.
-func versionIn(secret, release string) (int, bool) {
+// parseVersion returns the revision that the name of a Secret says.
+func parseVersion(secret, release string) (int, bool) {
 	text, ok := strings.CutPrefix(secret, fmt.Sprintf("%s.%s.v", storage.HelmStorageType, release))
 	version, err := strconv.Atoi(text)
 	return version, ok && err == nil && version > 0 && text == strconv.Itoa(version)
@@ -278,43 +278,43 @@ func (u *Uninstaller) readRecord(ctx context.Context, r record, name string) (re
 	if err != nil {
 		return record{}, err
 	}
-	if stopped := takeTurn(ctx, func() { r, err = decode(secret, secret.Namespace, name) }); stopped != nil {
+	if stopped := runExclusively(ctx, func() { r, err = decodeRecord(secret, secret.Namespace, name) }); stopped != nil {
 		return record{}, stopped
 	}
 	return r, err
 }
 
-// decode reads the record in a Secret. What Helm's own code takes for granted about one is checked here: it would crash
+// decodeRecord reads the record in a Secret. What Helm's own code takes for granted about one is checked here: it would crash
 // on some Secrets that any user can write.
-func decode(secret *corev1.Secret, namespace, name string) (record, error) {
-	version, ok := versionIn(secret.Name, name)
+func decodeRecord(secret *corev1.Secret, namespace, name string) (record, error) {
+	version, ok := parseVersion(secret.Name, name)
 	if !ok {
-		return record{}, unreadable(secret.Name, name, errors.New("it is not named as one"))
+		return record{}, newUnreadableError(secret.Name, name, errors.New("it is not named as one"))
 	}
-	c, manifest, err := scan(secret.Data["release"])
+	c, manifest, err := scanRelease(secret.Data["release"])
 	if err == nil {
-		err = sound(c.release, version, namespace, name)
+		err = validateRelease(c.release, version, namespace, name)
 	}
 	if err != nil {
-		return record{}, unreadable(secret.Name, name, err)
+		return record{}, newUnreadableError(secret.Name, name, err)
 	}
-	c.digest = digestOf(manifest, c.release.Hooks)
-	c.heads, c.wrong = headsOf(manifest)
-	if c.wrong == nil {
-		c.wrong = weighHooks(c.release.Hooks)
+	c.digest = computeDigest(manifest, c.release.Hooks)
+	c.heads, c.headsError = extractHeads(manifest)
+	if c.headsError == nil {
+		c.headsError = weighHooks(c.release.Hooks)
 	}
-	return record{secret: ownMeta(secret.ObjectMeta), version: version, said: c}, nil
+	return record{secret: trimMetadata(secret.ObjectMeta), version: version, content: c}, nil
 }
 
-func unreadable(secret, name string, err error) *BlockedError {
+func newUnreadableError(secret, name string, err error) *BlockedError {
 	return &BlockedError{
 		Reason: v1alpha1.ReasonReleaseUnreadable,
 		Detail: fmt.Sprintf("Secret %q is no readable record of release %q: %v", secret, name, err),
 	}
 }
 
-// unpack undoes what Helm does to the JSON of a release: gzip and base64.
-func unpack(data []byte) (io.Reader, error) {
+// unpackRelease undoes what Helm does to the JSON of a release: gzip and base64.
+func unpackRelease(data []byte) (io.Reader, error) {
 	packed := make([]byte, base64.StdEncoding.DecodedLen(len(data)))
 	n, err := base64.StdEncoding.Decode(packed, data)
 	if err != nil {
@@ -331,98 +331,98 @@ func unpack(data []byte) (io.Reader, error) {
 	return zipped, nil
 }
 
-// scan reads what is needed of the JSON of a release: which one it is, its status, its manifest, and the hooks of a
+// scanRelease reads what is needed of the JSON of a release: which one it is, its status, its manifest, and the hooks of a
 // deletion. The rest, such as its chart and its values, is read over.
-func scan(data []byte) (*saying, string, error) {
-	text, err := unpack(data)
+func scanRelease(data []byte) (*recordContent, string, error) {
+	text, err := unpackRelease(data)
 	if err != nil {
 		return nil, "", err
 	}
 	s := newScanner(text, maxRecord)
 	r := &release.Release{}
-	c := &saying{release: r, fields: map[string]span{}}
+	c := &recordContent{release: r, fieldSpans: map[string]span{}}
 	manifest, left := "", maxHooksText
-	s.object(map[string]func(){
-		"name":      func() { r.Name = s.text("name", maxToken) },
-		"namespace": func() { r.Namespace = s.text("namespace", maxToken) },
-		"version":   func() { r.Version = s.integer() },
-		"info":      func() { s.info(c) },
-		"manifest":  func() { manifest = s.text("manifest", maxManifest) },
+	s.readObject(map[string]func(){
+		"name":      func() { r.Name = s.readText("name", maxToken) },
+		"namespace": func() { r.Namespace = s.readText("namespace", maxToken) },
+		"version":   func() { r.Version = s.readInteger() },
+		"info":      func() { s.readInfo(c) },
+		"manifest":  func() { manifest = s.readText("manifest", maxManifest) },
 		"hooks": func() {
-			s.array("hooks", maxHooks, func() { s.hook(r, &left) })
+			s.readArray("hooks", maxHooks, func() { s.readHook(r, &left) })
 		},
 	})
-	s.end()
+	s.expectEnd()
 	return c, manifest, s.err
 }
 
-// info reads the status of a release, and where it stands.
-func (s *scanner) info(c *saying) {
+// readInfo reads the status of a release, and where it stands.
+func (s *scanner) readInfo(c *recordContent) {
 	info := &release.Info{}
 	field := func(name string, read func()) func() {
 		return func() {
 			s.peekNext()
-			from := s.at
+			from := s.offset
 			read()
-			c.fields[name] = span{from, s.at}
+			c.fieldSpans[name] = span{from, s.offset}
 		}
 	}
 	s.peekNext()
-	c.info = s.at + 1
-	if !s.object(map[string]func(){
-		"first_deployed": func() { info.FirstDeployed = s.time() },
-		"status":         field("status", func() { info.Status = release.Status(s.text("status", maxToken)) }),
-		"deleted":        field("deleted", s.skip),
-		"description":    field("description", s.skip),
+	c.infoOffset = s.offset + 1
+	if !s.readObject(map[string]func(){
+		"first_deployed": func() { info.FirstDeployed = s.readTime() },
+		"status":         field("status", func() { info.Status = release.Status(s.readText("status", maxToken)) }),
+		"deleted":        field("deleted", s.skipValue),
+		"description":    field("description", s.skipValue),
 	}) {
 		return
 	}
 	c.release.Info = info
 }
 
-// time reads a time as Helm does.
-func (s *scanner) time() helmtime.Time {
+// readTime reads a time as Helm does.
+func (s *scanner) readTime() helmtime.Time {
 	var t helmtime.Time
-	text := s.text("time", maxToken)
+	text := s.readText("time", maxToken)
 	if text == "" || s.err != nil {
 		return t
 	}
 	if err := t.Time.UnmarshalText([]byte(text)); err != nil {
-		s.fail("it has no time where one should be: %w", err)
+		s.setError("it has no time where one should be: %w", err)
 	}
 	return t
 }
 
-// hook reads one hook, and keeps it if a deletion runs it.
-func (s *scanner) hook(r *release.Release, left *int) {
+// readHook reads one hook, and keeps it if a deletion runs it.
+func (s *scanner) readHook(r *release.Release, left *int) {
 	h := &release.Hook{}
-	if !s.object(map[string]func(){
-		"name":     func() { h.Name = s.text("name of a hook", maxToken) },
-		"kind":     func() { h.Kind = s.text("kind of a hook", maxToken) },
-		"manifest": func() { h.Manifest = s.text("text of hooks", maxHooksText) },
-		"weight":   func() { h.Weight = s.integer() },
+	if !s.readObject(map[string]func(){
+		"name":     func() { h.Name = s.readText("name of a hook", maxToken) },
+		"kind":     func() { h.Kind = s.readText("kind of a hook", maxToken) },
+		"manifest": func() { h.Manifest = s.readText("text of hooks", maxHooksText) },
+		"weight":   func() { h.Weight = s.readInteger() },
 		"events": func() {
-			s.array("events of a hook", 16, func() { h.Events = append(h.Events, release.HookEvent(s.text("event of a hook", maxToken))) })
+			s.readArray("events of a hook", 16, func() { h.Events = append(h.Events, release.HookEvent(s.readText("event of a hook", maxToken))) })
 		},
 		"delete_policies": func() {
-			s.array("delete policies of a hook", 16, func() {
-				h.DeletePolicies = append(h.DeletePolicies, release.HookDeletePolicy(s.text("delete policy of a hook", maxToken)))
+			s.readArray("delete policies of a hook", 16, func() {
+				h.DeletePolicies = append(h.DeletePolicies, release.HookDeletePolicy(s.readText("delete policy of a hook", maxToken)))
 			})
 		},
 	}) {
-		s.fail("it has an empty hook")
+		s.setError("it has an empty hook")
 	}
 	if !isDeleteHook(h) {
 		return
 	}
 	if *left -= len(h.Manifest); *left < 0 {
-		s.fail("its text of hooks is longer than %d KiB", maxHooksText>>10)
+		s.setError("its text of hooks is longer than %d KiB", maxHooksText>>10)
 	}
 	r.Hooks = append(r.Hooks, h)
 }
 
-// sound says what is wrong with a release that was read from a Secret of its revision.
-func sound(r *release.Release, version int, namespace, name string) error {
+// validateRelease says what is wrong with a release that was read from a Secret of its revision.
+func validateRelease(r *release.Release, version int, namespace, name string) error {
 	switch {
 	case r.Info == nil, r.Info.Status == "":
 		return errors.New("it has no status")
@@ -437,10 +437,10 @@ func sound(r *release.Release, version int, namespace, name string) error {
 	}
 }
 
-// marked is the data of a record whose release is being uninstalled since now, zipped as Helm does. Everything else in it
+// encodeUninstalling returns the data of a record whose release is being uninstalled since now, zipped as Helm does. Everything else in it
 // stays as it is.
-func (c *saying) marked(data []byte, now time.Time) ([]byte, error) {
-	text, err := unpack(data)
+func (c *recordContent) encodeUninstalling(data []byte, now time.Time) ([]byte, error) {
+	text, err := unpackRelease(data)
 	if err != nil {
 		return nil, err
 	}
@@ -454,7 +454,7 @@ func (c *saying) marked(data []byte, now time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.splice(zipped, text, map[string]string{
+	if err := c.replaceFields(zipped, text, map[string]string{
 		"status": strconv.Quote(string(release.StatusUninstalling)), "description": strconv.Quote(uninstallingSays), "deleted": string(deleted),
 	}); err != nil {
 		return nil, err
@@ -465,17 +465,17 @@ func (c *saying) marked(data []byte, now time.Time) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// splice copies the JSON of a record with other values of fields of its status. What is not there yet is put first.
-func (c *saying) splice(to io.Writer, text io.Reader, values map[string]string) error {
+// replaceFields copies the JSON of a record with other values of fields of its status. What is not there yet is put first.
+func (c *recordContent) replaceFields(to io.Writer, text io.Reader, values map[string]string) error {
 	type piece struct {
 		span
 		text string
 	}
 	var pieces []piece
 	for name, value := range values {
-		p := piece{c.fields[name], value}
+		p := piece{c.fieldSpans[name], value}
 		if p.to == 0 {
-			p.span, p.text = span{c.info, c.info}, fmt.Sprintf("%q:%s,", name, value)
+			p.span, p.text = span{c.infoOffset, c.infoOffset}, fmt.Sprintf("%q:%s,", name, value)
 		}
 		pieces = append(pieces, p)
 	}
@@ -500,7 +500,7 @@ func (c *saying) splice(to io.Writer, text io.Reader, values map[string]string) 
 // isRecordName says whether Helm would keep a release in a Secret of this name.
 func isRecordName(name string) bool { return strings.HasPrefix(name, storage.HelmStorageType+".") }
 
-// ref is a reference to the Secret of a record.
-func (r record) ref() plan.Ref {
-	return at(plan.Ref{Resource: secretsResource(), Namespace: r.secret.Namespace, Name: r.secret.Name}, &r.secret)
+// secretRef is a reference to the Secret of a record.
+func (r record) secretRef() plan.Ref {
+	return refAt(plan.Ref{Resource: secretsResource(), Namespace: r.secret.Namespace, Name: r.secret.Name}, &r.secret)
 }

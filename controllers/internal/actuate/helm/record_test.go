@@ -133,7 +133,7 @@ func TestDecode(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := decode(recordOf(t, tc.data(t)), "team", "shop")
+			got, err := decodeRecord(recordOf(t, tc.data(t)), "team", "shop")
 			if tc.readable {
 				if err != nil {
 					t.Fatalf("%s: %v", tc.reason, err)
@@ -158,7 +158,7 @@ func TestDecode(t *testing.T) {
 func TestLittleIsKeptOfARecordsMetadata(t *testing.T) {
 	long := strings.Repeat("a", 200<<10)
 	annotations := map[string]string{"other": "a", hooksDoneAnnotation: "pre-delete,post-delete", v1alpha1.AnnotationUninstall: "mark"}
-	got := ownMeta(metav1.ObjectMeta{Name: "a", Namespace: "b", UID: "c", ResourceVersion: "d", Labels: map[string]string{"a": "b"}, Annotations: annotations})
+	got := trimMetadata(metav1.ObjectMeta{Name: "a", Namespace: "b", UID: "c", ResourceVersion: "d", Labels: map[string]string{"a": "b"}, Annotations: annotations})
 	want := metav1.ObjectMeta{
 		Name: "a", Namespace: "b", UID: "c", ResourceVersion: "d",
 		Annotations: map[string]string{hooksDoneAnnotation: "pre-delete,post-delete", v1alpha1.AnnotationUninstall: "mark"},
@@ -166,7 +166,7 @@ func TestLittleIsKeptOfARecordsMetadata(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	got = ownMeta(metav1.ObjectMeta{Annotations: map[string]string{hooksDoneAnnotation: long, v1alpha1.AnnotationUninstall: long}})
+	got = trimMetadata(metav1.ObjectMeta{Annotations: map[string]string{hooksDoneAnnotation: long, v1alpha1.AnnotationUninstall: long}})
 	if len(got.Annotations) > 0 {
 		t.Error("what is longer than any of ours is kept")
 	}
@@ -177,7 +177,7 @@ func TestHistoryIs(t *testing.T) {
 	revision := func(n int, uid types.UID, status release.Status, mods ...func(*release.Release)) record {
 		r := made(mods...)
 		r.Version, r.Info.Status = n, status
-		return record{secret: metav1.ObjectMeta{UID: uid}, version: n, said: &saying{release: r}}
+		return record{secret: metav1.ObjectMeta{UID: uid}, version: n, content: &recordContent{release: r}}
 	}
 	anew := func(r *release.Release) { r.Info.FirstDeployed = helmtime.Time{Time: installedAt.Add(time.Second)} }
 	cases := map[string]struct {
@@ -199,7 +199,7 @@ func TestHistoryIs(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, tc.h.is(want)); diff != "" {
+			if diff := cmp.Diff(tc.want, tc.h.compareWith(want)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -238,11 +238,11 @@ func TestDigest(t *testing.T) {
 	}
 	digest := func(mods ...func(*release.Release)) string {
 		t.Helper()
-		r, err := decode(recordOf(t, packed(t, made(mods...))), "team", "shop")
+		r, err := decodeRecord(recordOf(t, packed(t, made(mods...))), "team", "shop")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r.said.digest
+		return r.content.digest
 	}
 	want := digest(manifest, hook())
 	if len(want) != len("v1:")+64 {

@@ -14,15 +14,15 @@ import (
 // rightSet collects different rights.
 type rightSet map[plan.Right]bool
 
-// add collects the rights to do something with an object and all of its kind in its namespace.
-func (s rightSet) add(o object, verbs ...string) {
+// addVerbs collects the rights to do something with an object and all of its kind in its namespace.
+func (s rightSet) addVerbs(o object, verbs ...string) {
 	for _, verb := range verbs {
 		s[plan.Right{Verb: verb, Group: o.Resource.Group, Resource: o.Resource.Resource, Namespace: o.Namespace}] = true
 	}
 }
 
-// list gives them in order.
-func (s rightSet) list() []plan.Right {
+// listRights gives them in order.
+func (s rightSet) listRights() []plan.Right {
 	var rights []plan.Right
 	for r := range s {
 		rights = append(rights, r)
@@ -34,13 +34,13 @@ func (s rightSet) list() []plan.Right {
 // rightsToDelete are those that the deletion of the objects and of the release's records needs. What the chart keeps, and
 // what is of a kind that is not served, is not deleted and needs none: a session deletes nothing without a right that was
 // reviewed, should the kind be served by then.
-func rightsToDelete(r reach, namespace string) rightSet {
+func rightsToDelete(r resolvedManifest, namespace string) rightSet {
 	rights := rightSet{}
 	for _, verb := range []string{"get", "list", "update", "delete"} { // as the webhook asks of the author
 		rights[plan.Right{Verb: verb, Resource: "secrets", Namespace: namespace}] = true
 	}
 	for _, o := range r.objects {
-		rights.add(o, "get", "delete")
+		rights.addVerbs(o, "get", "delete")
 	}
 	return rights
 }
@@ -49,13 +49,13 @@ func rightsToDelete(r reach, namespace string) rightSet {
 func rightsForHooks(objects []object) rightSet {
 	rights := rightSet{}
 	for _, o := range objects {
-		rights.add(o, "get", "watch", "create", "delete")
+		rights.addVerbs(o, "get", "watch", "create", "delete")
 	}
 	return rights
 }
 
-// tooManyRights refuses a release that asks for more reviews than are made.
-func tooManyRights(name string, rights ...rightSet) *BlockedError {
+// checkRightsCount refuses a release that asks for more reviews than are made.
+func checkRightsCount(name string, rights ...rightSet) *BlockedError {
 	count := 0
 	for _, s := range rights {
 		count += len(s)
@@ -70,9 +70,9 @@ func tooManyRights(name string, rights ...rightSet) *BlockedError {
 	}
 }
 
-// reviewed says that a right was reviewed for whoever wants the release uninstalled, or that none was: then the API server
+// isRightReviewed says that a right was reviewed for whoever wants the release uninstalled, or that none was: then the API server
 // judges each request by the rights of the account.
-func (s *session) reviewed(o object, verb string) bool {
+func (s *session) isRightReviewed(o object, verb string) bool {
 	if len(s.want.Rights) == 0 {
 		return true
 	}

@@ -83,15 +83,15 @@ func TestNothingIsDeletedWithoutAReviewedRight(t *testing.T) {
 func TestNoHookWithoutAReviewedRight(t *testing.T) {
 	job := object{Ref: plan.Ref{Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Namespace: "team", Name: "x"}}
 	s := &session{want: Committed{Rights: []plan.Right{{Verb: "delete", Group: "batch", Resource: "jobs", Namespace: "team"}}}}
-	if s.reviewed(job, "create") {
+	if s.isRightReviewed(job, "create") {
 		t.Error("the right to delete Jobs lets a hook create them")
 	}
 	job.Namespace = "bank"
-	if s.reviewed(job, "delete") {
+	if s.isRightReviewed(job, "delete") {
 		t.Error("the right in one namespace serves in another")
 	}
 	job.Namespace = "team"
-	if !s.reviewed(job, "delete") {
+	if !s.isRightReviewed(job, "delete") {
 		t.Error("a right that was reviewed does not serve")
 	}
 }
@@ -100,14 +100,14 @@ func TestTooManyRights(t *testing.T) {
 	of := func(kinds int) rightSet {
 		s := rightSet{}
 		for i := range kinds {
-			s.add(object{Ref: plan.Ref{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: fmt.Sprintf("things%d", i)}}}, "delete")
+			s.addVerbs(object{Ref: plan.Ref{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: fmt.Sprintf("things%d", i)}}}, "delete")
 		}
 		return s
 	}
-	if blocked := tooManyRights("shop", of(plan.MaxReleaseRights-1), of(1)); blocked != nil {
+	if blocked := checkRightsCount("shop", of(plan.MaxReleaseRights-1), of(1)); blocked != nil {
 		t.Errorf("as many as are reviewed: %v", blocked)
 	}
-	blocked := tooManyRights("shop", of(plan.MaxReleaseRights), of(1))
+	blocked := checkRightsCount("shop", of(plan.MaxReleaseRights), of(1))
 	if blocked == nil || blocked.Reason != v1alpha1.ReasonTooManyObjects || !strings.Contains(blocked.Detail, `release "shop" needs 257 different rights`) {
 		t.Errorf("one more: got %v", blocked)
 	}

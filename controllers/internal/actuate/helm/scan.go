@@ -27,9 +27,9 @@ const (
 // does not depend on what is written there. The first error ends it; what it returns afterwards is empty.
 type scanner struct {
 	r *bufio.Reader
-	// at is how many bytes were read, of at most limit.
-	at, limit int64
-	err       error
+	// offset is how many bytes were read, of at most limit.
+	offset, limit int64
+	err           error
 	// token is the last number, and name the last name of a field.
 	token []byte
 	name  bytes.Buffer
@@ -39,44 +39,44 @@ func newScanner(r io.Reader, limit int64) *scanner {
 	return &scanner{r: bufio.NewReaderSize(r, 64<<10), limit: limit}
 }
 
-func (s *scanner) fail(format string, args ...any) {
+func (s *scanner) setError(format string, args ...any) {
 	if s.err == nil {
 		s.err = fmt.Errorf(format, args...)
 	}
 }
 
-// take reads a byte.
-func (s *scanner) take() byte {
+// readByte reads a byte.
+func (s *scanner) readByte() byte {
 	if s.err != nil {
 		return 0
 	}
 	b, err := s.r.ReadByte()
 	switch {
 	case errors.Is(err, io.EOF):
-		s.fail("it is no JSON: it ends too early")
+		s.setError("it is no JSON: it ends too early")
 		return 0
 	case err != nil:
-		s.fail("it does not unzip: %w", err)
+		s.setError("it does not unzip: %w", err)
 		return 0
 	}
-	if s.at++; s.at > s.limit {
-		s.fail("it is larger than %d MiB", s.limit>>20)
+	if s.offset++; s.offset > s.limit {
+		s.setError("it is larger than %d MiB", s.limit>>20)
 		return 0
 	}
 	return b
 }
 
-// untake puts back the byte that was read last.
-func (s *scanner) untake() {
+// unreadByte puts back the byte that was read last.
+func (s *scanner) unreadByte() {
 	if s.err == nil && s.r.UnreadByte() == nil {
-		s.at--
+		s.offset--
 	}
 }
 
-// takeNext reads the next byte that is no space.
-func (s *scanner) takeNext() byte {
+// readNext reads the next byte that is no space.
+func (s *scanner) readNext() byte {
 	for {
-		switch b := s.take(); b {
+		switch b := s.readByte(); b {
 		case ' ', '\t', '\r', '\n':
 		default:
 			return b
@@ -86,95 +86,95 @@ func (s *scanner) takeNext() byte {
 
 // peekNext is the next byte that is no space.
 func (s *scanner) peekNext() byte {
-	b := s.takeNext()
-	s.untake()
+	b := s.readNext()
+	s.unreadByte()
 	return b
 }
 
-func (s *scanner) expect(want byte) {
-	if got := s.takeNext(); got != want && s.err == nil {
-		s.fail("it is no JSON: %q stands where %q should, at byte %d", got, want, s.at)
+func (s *scanner) expectByte(want byte) {
+	if got := s.readNext(); got != want && s.err == nil {
+		s.setError("it is no JSON: %q stands where %q should, at byte %d", got, want, s.offset)
 	}
 }
 
-// end makes sure that nothing follows.
-func (s *scanner) end() {
+// expectEnd makes sure that nothing follows.
+func (s *scanner) expectEnd() {
 	for s.err == nil {
 		b, err := s.r.ReadByte()
 		switch {
 		case errors.Is(err, io.EOF):
 			return
 		case err != nil:
-			s.fail("it does not unzip: %w", err)
+			s.setError("it does not unzip: %w", err)
 		case !strings.ContainsRune(" \t\r\n", rune(b)):
-			s.fail("it is no JSON: something follows its end")
+			s.setError("it is no JSON: something follows its end")
 		}
-		if s.at++; s.at > s.limit {
-			s.fail("it is larger than %d MiB", s.limit>>20)
+		if s.offset++; s.offset > s.limit {
+			s.setError("it is larger than %d MiB", s.limit>>20)
 		}
 	}
 }
 
-// isNull reads a null, if it stands there.
-func (s *scanner) isNull() bool {
+// readNull reads a null, if it stands there.
+func (s *scanner) readNull() bool {
 	if s.peekNext() != 'n' {
 		return false
 	}
-	s.literal()
+	s.readLiteral()
 	return s.err == nil
 }
 
-// literal reads a number, true, false or null.
-func (s *scanner) literal() []byte {
+// readLiteral reads a number, true, false or null.
+func (s *scanner) readLiteral() []byte {
 	s.token = s.token[:0]
-	for b := s.takeNext(); s.err == nil; {
+	for b := s.readNext(); s.err == nil; {
 		s.token = append(s.token, b)
 		if len(s.token) > maxToken {
-			s.fail("it has a number of more than %d digits", maxToken)
+			s.setError("it has a number of more than %d digits", maxToken)
 			break
 		}
 		next, err := s.r.Peek(1)
 		if err != nil || strings.ContainsRune(" \t\r\n,]}:", rune(next[0])) {
 			break
 		}
-		b = s.take()
+		b = s.readByte()
 	}
 	if s.err == nil && !json.Valid(s.token) {
-		s.fail("it is no JSON: %q stands before byte %d", s.token[:min(len(s.token), 20)], s.at)
+		s.setError("it is no JSON: %q stands before byte %d", s.token[:min(len(s.token), 20)], s.offset)
 	}
 	return s.token
 }
 
-// integer reads a whole number; null is none.
-func (s *scanner) integer() int {
-	if s.isNull() {
+// readInteger reads a whole number; null is none.
+func (s *scanner) readInteger() int {
+	if s.readNull() {
 		return 0
 	}
-	n, err := strconv.Atoi(string(s.literal()))
+	n, err := strconv.Atoi(string(s.readLiteral()))
 	if err != nil {
-		s.fail("it has %q where a whole number should be", s.token[:min(len(s.token), 20)])
+		s.setError("it has %q where a whole number should be", s.token[:min(len(s.token), 20)])
 	}
 	return n
 }
 
-// text reads a string of at most most bytes; null is an empty one.
-func (s *scanner) text(what string, most int) string {
-	if s.isNull() {
+// readText reads a string of at most most bytes; null is an empty one.
+func (s *scanner) readText(what string, most int) string {
+	if s.readNull() {
 		return ""
 	}
-	s.expect('"')
+	s.expectByte('"')
 	var b strings.Builder
 	for s.err == nil {
-		c := s.take()
+		c := s.readByte()
 		if c == '"' {
 			break
 		}
 		if b.Len() == b.Cap() {
 			b.Grow(max(64, min(b.Cap(), most-b.Cap()+utf8.UTFMax))) // doubled, but no further than it may grow
 		}
-		s.char(c, &b)
+		s.copyChar(c, &b)
 		if b.Len() > most {
-			s.fail("its %s is longer than %d KiB", what, most>>10)
+			s.setError("its %s is longer than %d KiB", what, most>>10)
 		}
 	}
 	if s.err != nil {
@@ -183,21 +183,21 @@ func (s *scanner) text(what string, most int) string {
 	return b.String()
 }
 
-// key reads the name of a field, and serves until the next one is read.
-func (s *scanner) key() []byte {
-	s.expect('"')
+// readKey reads the name of a field, and serves until the next one is read.
+func (s *scanner) readKey() []byte {
+	s.expectByte('"')
 	s.name.Reset()
 	for s.err == nil {
-		c := s.take()
+		c := s.readByte()
 		if c == '"' {
 			break
 		}
-		s.char(c, &s.name)
+		s.copyChar(c, &s.name)
 		if s.name.Len() > maxToken {
-			s.fail("its longest name of a field is longer than %d KiB", maxToken>>10)
+			s.setError("its longest name of a field is longer than %d KiB", maxToken>>10)
 		}
 	}
-	s.expect(':')
+	s.expectByte(':')
 	return s.name.Bytes()
 }
 
@@ -205,13 +205,13 @@ func (s *scanner) key() []byte {
 func (s *scanner) skipText() {
 	for s.err == nil {
 		s.skipPlain()
-		switch c := s.take(); {
+		switch c := s.readByte(); {
 		case c == '"':
 			return
 		case c == '\\':
-			s.escaped()
+			s.readEscape()
 		case c < ' ':
-			s.fail("it is no JSON: a control character stands in a string, at byte %d", s.at)
+			s.setError("it is no JSON: a control character stands in a string, at byte %d", s.offset)
 		}
 	}
 }
@@ -224,40 +224,40 @@ func (s *scanner) skipPlain() {
 		n++
 	}
 	s.r.Discard(n) //nolint:errcheck // it is at hand
-	if s.at += int64(n); s.at > s.limit {
-		s.fail("it is larger than %d MiB", s.limit>>20)
+	if s.offset += int64(n); s.offset > s.limit {
+		s.setError("it is larger than %d MiB", s.limit>>20)
 	}
 }
 
-// runes is what a string is written to.
-type runes interface {
+// runeWriter is what a string is written to.
+type runeWriter interface {
 	io.ByteWriter
 	WriteRune(r rune) (int, error)
 }
 
-// char writes the character of a string that begins with c, and for what is no character the one that says so.
-func (s *scanner) char(c byte, b runes) {
+// copyChar writes the character of a string that begins with c, and for what is no character the one that says so.
+func (s *scanner) copyChar(c byte, b runeWriter) {
 	switch {
 	case c == '\\':
-		b.WriteRune(s.escaped()) //nolint:errcheck // memory takes everything
+		b.WriteRune(s.readEscape()) //nolint:errcheck // memory takes everything
 	case c < ' ':
-		s.fail("it is no JSON: a control character stands in a string, at byte %d", s.at)
+		s.setError("it is no JSON: a control character stands in a string, at byte %d", s.offset)
 	case c < utf8.RuneSelf:
 		b.WriteByte(c)
 	default:
-		s.untake()
+		s.unreadByte()
 		bytes, _ := s.r.Peek(utf8.UTFMax)
 		r, size := utf8.DecodeRune(bytes)
 		for range size {
-			s.take()
+			s.readByte()
 		}
 		b.WriteRune(r)
 	}
 }
 
-// escaped reads what follows a backslash.
-func (s *scanner) escaped() rune {
-	switch c := s.take(); c {
+// readEscape reads what follows a backslash.
+func (s *scanner) readEscape() rune {
+	switch c := s.readByte(); c {
 	case '"', '\\', '/':
 		return rune(c)
 	case 'b':
@@ -271,15 +271,15 @@ func (s *scanner) escaped() rune {
 	case 't':
 		return '\t'
 	case 'u':
-		return s.pair(s.hex())
+		return s.joinSurrogates(s.readHex())
 	default:
-		s.fail("it is no JSON: \\%c stands in a string, at byte %d", c, s.at)
+		s.setError("it is no JSON: \\%c stands in a string, at byte %d", c, s.offset)
 		return 0
 	}
 }
 
-// pair joins two escapes that stand for one character.
-func (s *scanner) pair(first rune) rune {
+// joinSurrogates joins two escapes that stand for one character.
+func (s *scanner) joinSurrogates(first rune) rune {
 	if !utf16.IsSurrogate(first) {
 		return first
 	}
@@ -293,57 +293,57 @@ func (s *scanner) pair(first rune) rune {
 		return utf8.RuneError // the second one stands for itself
 	}
 	for range next {
-		s.take()
+		s.readByte()
 	}
 	return joined
 }
 
-func (s *scanner) hex() rune {
+func (s *scanner) readHex() rune {
 	var digits [4]byte
 	for i := range digits {
-		digits[i] = s.take()
+		digits[i] = s.readByte()
 	}
 	n, err := strconv.ParseUint(string(digits[:]), 16, 16)
 	if err != nil {
-		s.fail("it is no JSON: \\u%q stands in a string, at byte %d", digits, s.at)
+		s.setError("it is no JSON: \\u%q stands in a string, at byte %d", digits, s.offset)
 	}
 	return rune(n)
 }
 
-// skip reads over a value, whatever it is.
-func (s *scanner) skip() {
+// skipValue reads over a value, whatever it is.
+func (s *scanner) skipValue() {
 	var open []byte // of each object and array that has begun, what ends it
 	for s.err == nil {
 		switch s.peekNext() {
 		case '{', '[':
-			if open = s.enter(open); len(open) == 0 {
+			if open = s.enterNested(open); len(open) == 0 {
 				return
 			}
 			continue
 		case '"':
-			s.take()
+			s.readByte()
 			s.skipText()
 		default:
-			s.literal()
+			s.readLiteral()
 		}
-		if open = s.leave(open); len(open) == 0 {
+		if open = s.leaveNested(open); len(open) == 0 {
 			return
 		}
 	}
 }
 
-// enter begins an object or an array; one that is empty ends at once.
-func (s *scanner) enter(open []byte) []byte {
+// enterNested begins an object or an array; one that is empty ends at once.
+func (s *scanner) enterNested(open []byte) []byte {
 	closing := byte(']')
-	if s.take() == '{' {
+	if s.readByte() == '{' {
 		closing = '}'
 	}
 	if len(open) == maxDepth {
-		s.fail("it is nested deeper than %d", maxDepth)
+		s.setError("it is nested deeper than %d", maxDepth)
 	}
 	open = append(open, closing)
 	if s.peekNext() == closing {
-		return s.leave(open)
+		return s.leaveNested(open)
 	}
 	if closing == '}' {
 		s.skipKey()
@@ -351,11 +351,11 @@ func (s *scanner) enter(open []byte) []byte {
 	return open
 }
 
-// leave ends what ends after a value, up to where the next one begins.
-func (s *scanner) leave(open []byte) []byte {
+// leaveNested ends what ends after a value, up to where the next one begins.
+func (s *scanner) leaveNested(open []byte) []byte {
 	for s.err == nil && len(open) > 0 {
 		closing := open[len(open)-1]
-		switch b := s.takeNext(); {
+		switch b := s.readNext(); {
 		case b == closing:
 			open = open[:len(open)-1]
 		case b == ',' && closing == '}':
@@ -364,77 +364,77 @@ func (s *scanner) leave(open []byte) []byte {
 		case b == ',':
 			return open
 		default:
-			s.fail("it is no JSON: %q stands at byte %d", b, s.at)
+			s.setError("it is no JSON: %q stands at byte %d", b, s.offset)
 		}
 	}
 	return open
 }
 
 func (s *scanner) skipKey() {
-	s.expect('"')
+	s.expectByte('"')
 	s.skipText()
-	s.expect(':')
+	s.expectByte(':')
 }
 
-// object reads an object: of the fields that are named, each by its function, and nothing of others. Helm writes a field
+// readObject reads an object: of the fields that are named, each by its function, and nothing of others. Helm writes a field
 // once and under its very name; what it would read in another way than this does is refused. Nothing is read of null.
-func (s *scanner) object(fields map[string]func()) (found bool) {
-	if s.isNull() {
+func (s *scanner) readObject(fields map[string]func()) (found bool) {
+	if s.readNull() {
 		return false
 	}
 	seen := map[string]bool{}
-	s.list('{', '}', func() {
-		name := s.key()
+	s.readList('{', '}', func() {
+		name := s.readKey()
 		read, known := fields[string(name)]
 		switch {
 		case s.err != nil:
 		case known && seen[string(name)]:
-			s.fail("it has two fields %q", name)
+			s.setError("it has two fields %q", name)
 		case known:
 			seen[string(name)] = true
 			read()
 		default:
 			for other := range fields {
 				if bytes.EqualFold(name, []byte(other)) {
-					s.fail("it has a field %q, which Helm writes as %q", name, other)
+					s.setError("it has a field %q, which Helm writes as %q", name, other)
 				}
 			}
-			s.skip()
+			s.skipValue()
 		}
 	})
 	return true
 }
 
-// array reads an array of at most most values, each by a function. Nothing is read of null.
-func (s *scanner) array(what string, most int, read func()) {
-	if s.isNull() {
+// readArray reads an array of at most most values, each by a function. Nothing is read of null.
+func (s *scanner) readArray(what string, most int, read func()) {
+	if s.readNull() {
 		return
 	}
 	count := 0
-	s.list('[', ']', func() {
+	s.readList('[', ']', func() {
 		if count++; count > most {
-			s.fail("it has more than %d %s", most, what)
+			s.setError("it has more than %d %s", most, what)
 			return
 		}
 		read()
 	})
 }
 
-// list reads what stands between two brackets, with commas in between.
-func (s *scanner) list(opening, closing byte, read func()) {
-	s.expect(opening)
+// readList reads what stands between two brackets, with commas in between.
+func (s *scanner) readList(opening, closing byte, read func()) {
+	s.expectByte(opening)
 	if s.peekNext() == closing {
-		s.take()
+		s.readByte()
 		return
 	}
 	for s.err == nil {
 		read()
-		switch b := s.takeNext(); b {
+		switch b := s.readNext(); b {
 		case closing:
 			return
 		case ',':
 		default:
-			s.fail("it is no JSON: %q stands at byte %d", b, s.at)
+			s.setError("it is no JSON: %q stands at byte %d", b, s.offset)
 		}
 	}
 }

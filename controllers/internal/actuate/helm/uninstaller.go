@@ -119,16 +119,16 @@ type BlockedError struct {
 // Error is the detail.
 func (e *BlockedError) Error() string { return e.Detail }
 
-// Look reads a release as it is now. A record that cannot be read is a *BlockedError with the reason ReleaseUnreadable;
+// ReadRelease reads a release as it is now. A record that cannot be read is a *BlockedError with the reason ReleaseUnreadable;
 // anything else that is in the way of an uninstall is in the Release. Hooks are only told of, and why they cannot be run:
 // whether that is in the way depends on what the caller was asked to do with them.
-func (u *Uninstaller) Look(ctx context.Context, namespace, name string) (Release, error) {
-	records, err := u.records(ctx, namespace, name, nil)
+func (u *Uninstaller) ReadRelease(ctx context.Context, namespace, name string) (Release, error) {
+	records, err := u.readHistory(ctx, namespace, name, nil)
 	if err != nil {
 		return Release{}, fmt.Errorf("cannot look at release %q: %w", name, err)
 	}
-	newest, found := records.newest()
-	if !found || newest.status() == release.StatusUninstalled {
+	newest, found := records.newestRecord()
+	if !found || newest.releaseStatus() == release.StatusUninstalled {
 		return Release{Release: plan.Release{Name: name, State: plan.ReleaseGone}}, nil
 	}
 	r := Release{Release: plan.Release{
@@ -137,11 +137,11 @@ func (u *Uninstaller) Look(ctx context.Context, namespace, name string) (Release
 		Revision:      int64(newest.version),
 		UID:           newest.secret.UID,
 		FirstDeployed: newest.firstDeployed(),
-		Mark:          newest.mark(),
-		Digest:        newest.said.digest,
-		HasHooks:      len(newest.deleteHooks()) > 0,
+		Mark:          newest.uninstallMark(),
+		Digest:        newest.content.digest,
+		HasHooks:      len(newest.getDeleteHooks()) > 0,
 	}}
-	switch status := newest.status(); {
+	switch status := newest.releaseStatus(); {
 	case status == release.StatusUninstalling:
 		r.State = plan.ReleaseUninstalling
 	case status.IsPending():
@@ -150,26 +150,26 @@ func (u *Uninstaller) Look(ctx context.Context, namespace, name string) (Release
 		r.Detail = fmt.Sprintf("release %q is %s", name, status)
 		return r, nil
 	}
-	reach, err := u.reach(ctx, newest)
+	reach, err := u.resolveManifest(ctx, newest)
 	if err != nil {
 		return Release{}, fmt.Errorf("cannot look at release %q: %w", name, err)
 	}
 	for _, o := range reach.objects {
 		r.Objects = append(r.Objects, o.Ref)
 	}
-	hooks, why, err := u.runnableHooks(ctx, newest)
+	hooks, why, err := u.resolveHooks(ctx, newest)
 	if err != nil {
 		return Release{}, fmt.Errorf("cannot look at the hooks of release %q: %w", name, err)
 	}
 	r.HooksBlocked = why
 	rights, hookRights := rightsToDelete(reach, namespace), rightsForHooks(hooks)
-	r.Rights, r.HookRights = rights.list(), hookRights.list()
-	blocked, err := u.blocked(ctx, reach, namespace, name)
+	r.Rights, r.HookRights = rights.listRights(), hookRights.listRights()
+	blocked, err := u.findBlocker(ctx, reach, namespace, name)
 	if err != nil {
 		return Release{}, fmt.Errorf("cannot look at release %q: %w", name, err)
 	}
 	if blocked == nil {
-		blocked = tooManyRights(name, rights, hookRights)
+		blocked = checkRightsCount(name, rights, hookRights)
 	}
 	if blocked != nil {
 		r.Blocked, r.Detail = blocked.Reason, blocked.Detail
@@ -177,12 +177,12 @@ func (u *Uninstaller) Look(ctx context.Context, namespace, name string) (Release
 	return r, nil
 }
 
-// Wanted reads the release that a spec wants uninstalled; nil if there is none. What cannot be read blocks.
-func (u *Uninstaller) Wanted(ctx context.Context, namespace string, spec *v1alpha1.Helm) *plan.Release {
+// ReadWanted reads the release that a spec wants uninstalled; nil if there is none. What cannot be read blocks.
+func (u *Uninstaller) ReadWanted(ctx context.Context, namespace string, spec *v1alpha1.Helm) *plan.Release {
 	if spec == nil || !spec.Delete {
 		return nil
 	}
-	rel, err := u.Look(ctx, namespace, spec.Release)
+	rel, err := u.ReadRelease(ctx, namespace, spec.Release)
 	if err == nil {
 		return &rel.Release
 	}
@@ -198,20 +198,20 @@ func (u *Uninstaller) Wanted(ctx context.Context, namespace string, spec *v1alph
 // Committed is the release that was decided on.
 type Committed struct {
 	Namespace, Name string
-	// Revision, UID and FirstDeployed are those that Look gave.
+	// Revision, UID and FirstDeployed are those that ReadRelease gave.
 	Revision      int64
 	UID           types.UID
 	FirstDeployed time.Time
-	// Digest is that which Look gave. Empty was not recorded, by an older version: it is not compared.
+	// Digest is that which ReadRelease gave. Empty was not recorded, by an older version: it is not compared.
 	Digest string
-	// Rights are those that Look gave and that were reviewed for whoever wants the release uninstalled. Nothing is deleted
+	// Rights are those that ReadRelease gave and that were reviewed for whoever wants the release uninstalled. Nothing is deleted
 	// or created that needs another one, such as what is of a kind that was not served then. Empty: none were reviewed,
 	// and the API server judges each request by the rights of the identity.
 	Rights []plan.Right
 	// Mark is what the caller knows by that it has begun this uninstall: it is written on the newest record with the status
 	// uninstalling. It must not be empty.
 	Mark string
-	// Begun is the mark that Look gave, if the caller has found that it is one of this uninstall. Else one that is uninstalling
+	// Begun is the mark that ReadRelease gave, if the caller has found that it is one of this uninstall. Else one that is uninstalling
 	// is begun anew.
 	Begun string
 	// DisableHooks uninstalls a release with delete hooks without running them.
@@ -306,7 +306,7 @@ func (r Remaining) String() string {
 // is what was done also when there is an error.
 func (u *Uninstaller) Uninstall(ctx context.Context, want Committed, guard Guard) (Outcome, error) {
 	s := &session{u: u, ctx: ctx, want: want, guard: guard, deadline: u.clock.Now().Add(want.Timeout)}
-	if err := s.uninstall(); err != nil {
+	if err := s.runUninstall(); err != nil {
 		return s.outcome, fmt.Errorf("cannot uninstall release %q: %w", want.Name, err)
 	}
 	return s.outcome, nil

@@ -36,27 +36,27 @@ const (
 // errTooMany refuses what is more than the operator reads.
 var errTooMany = errors.New("it is too large: uninstall it with Helm")
 
-// headsOf reads a manifest, and writes it with nothing left of each object but what says which it is. Nothing else ever
+// extractHeads reads a manifest, and writes it with nothing left of each object but what says which it is. Nothing else ever
 // parses what somebody wrote in it: neither Helm nor anybody after it.
-func headsOf(manifest string) (string, error) {
-	docs, err := split(manifest)
+func extractHeads(manifest string) (string, error) {
+	docs, err := splitDocuments(manifest)
 	if err != nil {
 		return "", err
 	}
 	var heads strings.Builder
 	objects := 0
 	for _, doc := range docs {
-		if _, err := weigh(doc, maxNodes); err != nil {
+		if _, err := weighDocument(doc, maxNodes); err != nil {
 			return "", err
 		}
-		var o *written
+		var o *writtenObject
 		if err := yamlv2.Unmarshal([]byte(doc), &o); err != nil {
 			return "", fmt.Errorf("its manifest is not YAML of objects: %w", err)
 		}
 		if o == nil {
 			continue
 		}
-		head, count, err := o.head()
+		head, count, err := o.encodeHead()
 		if err != nil {
 			return "", err
 		}
@@ -69,8 +69,8 @@ func headsOf(manifest string) (string, error) {
 	return heads.String(), nil
 }
 
-// split parts a text into YAML documents, as Helm does.
-func split(text string) ([]string, error) {
+// splitDocuments parts a text into YAML documents, as Helm does.
+func splitDocuments(text string) ([]string, error) {
 	if strings.Count(text, "\n---") >= maxDocuments {
 		return nil, fmt.Errorf("its manifest has more than %d documents: %w", maxDocuments, errTooMany)
 	}
@@ -87,8 +87,8 @@ func split(text string) ([]string, error) {
 	return docs, nil
 }
 
-// written is an object of a manifest as it is written, or a list of some: of the rest nothing is decoded.
-type written struct {
+// writtenObject is an object of a manifest as it is written, or a list of some: of the rest nothing is decoded.
+type writtenObject struct {
 	identity `yaml:",inline"`
 
 	Items []*identity `yaml:"items"`
@@ -105,11 +105,11 @@ type identity struct {
 	} `yaml:"metadata"`
 }
 
-// head is the JSON of what is left of an object, or of a list of some.
-func (w *written) head() (head []byte, objects int, err error) {
-	kept := w.kept()
-	metadata := map[string]any{"annotations": w.policies()}
-	maps.Copy(metadata, kept["metadata"].(map[string]any)) //nolint:forcetypeassert // kept makes it
+// encodeHead returns the JSON of what is left of an object, or of a list of some.
+func (w *writtenObject) encodeHead() (head []byte, objects int, err error) {
+	kept := w.toMap()
+	metadata := map[string]any{"annotations": w.policyAnnotations()}
+	maps.Copy(metadata, kept["metadata"].(map[string]any)) //nolint:forcetypeassert // toMap makes it
 	kept["metadata"], objects = metadata, 1
 	if w.Items != nil {
 		list := make([]any, 0, len(w.Items))
@@ -117,7 +117,7 @@ func (w *written) head() (head []byte, objects int, err error) {
 			if item == nil {
 				return nil, 0, errors.New("its manifest has a list of something else than objects")
 			}
-			list = append(list, item.kept())
+			list = append(list, item.toMap())
 		}
 		kept["items"], objects = list, len(list)
 	}
@@ -125,24 +125,24 @@ func (w *written) head() (head []byte, objects int, err error) {
 	return head, objects, err
 }
 
-func (i *identity) kept() map[string]any {
+func (i *identity) toMap() map[string]any {
 	kept, metadata := map[string]any{}, map[string]any{}
-	keepText(kept, "apiVersion", i.Version)
-	keepText(kept, "kind", i.Kind)
-	keepText(metadata, "name", i.Metadata.Name)
-	keepText(metadata, "namespace", i.Metadata.Namespace)
+	setText(kept, "apiVersion", i.Version)
+	setText(kept, "kind", i.Kind)
+	setText(metadata, "name", i.Metadata.Name)
+	setText(metadata, "namespace", i.Metadata.Namespace)
 	kept["metadata"] = metadata
 	return kept
 }
 
-func keepText(to map[string]any, field string, value any) {
+func setText(to map[string]any, field string, value any) {
 	if text, ok := value.(string); ok {
 		to[field] = text
 	}
 }
 
-// policies are the annotations that Helm heeds when it deletes what a manifest has.
-func (i *identity) policies() map[string]string {
+// policyAnnotations are the annotations that Helm heeds when it deletes what a manifest has.
+func (i *identity) policyAnnotations() map[string]string {
 	kept := map[string]string{}
 	for _, name := range []string{kube.ResourcePolicyAnno, release.HookAnnotation} {
 		if value, has := i.Metadata.Annotations[name]; has {
@@ -157,11 +157,11 @@ func (i *identity) policies() map[string]string {
 func weighHooks(hooks []*release.Hook) error {
 	var all size
 	for _, h := range hooks {
-		one, err := weigh(h.Manifest, maxHookNodes)
+		one, err := weighDocument(h.Manifest, maxHookNodes)
 		if err != nil {
 			return fmt.Errorf("its hook %q: %w", h.Name, err)
 		}
-		all = all.and(one)
+		all = all.addSize(one)
 		if all.nodes > maxHookNodes || all.text > maxHooksText+maxRepeated {
 			return fmt.Errorf("its hooks have more than %d values, or repeat too much by aliases: %w", maxHookNodes, errTooMany)
 		}
@@ -169,12 +169,12 @@ func weighHooks(hooks []*release.Hook) error {
 	return nil
 }
 
-// weigh refuses a YAML document that takes much more memory than its text, and says how much it is at most.
-func weigh(doc string, nodes int) (size, error) {
+// weighDocument refuses a YAML document that takes much more memory than its text, and says how much it is at most.
+func weighDocument(doc string, nodes int) (size, error) {
 	if len(doc) > maxDocument {
 		return size{}, fmt.Errorf("its manifest has a document of more than %d KiB: %w", maxDocument>>10, errTooMany)
 	}
-	all := size{bound(doc), len(doc)}
+	all := size{countMaxNodes(doc), len(doc)}
 	if all.nodes > nodes {
 		return size{}, fmt.Errorf("its manifest has a document with up to %d values, and %d are read at most: %w", all.nodes, nodes, errTooMany)
 	}
@@ -185,7 +185,7 @@ func weigh(doc string, nodes int) (size, error) {
 	if err := yaml.Unmarshal([]byte(doc), &root); err != nil {
 		return size{}, fmt.Errorf("its manifest is not YAML: %w", err)
 	}
-	repeated := weight{of: map[*yaml.Node]size{}}.add(&root)
+	repeated := weight{of: map[*yaml.Node]size{}}.weighNode(&root)
 	all = size{max(all.nodes, repeated.nodes), max(all.text, repeated.text)}
 	if all.nodes > nodes || all.text > len(doc)+maxRepeated {
 		return size{}, fmt.Errorf("its manifest repeats too much by aliases: %w", errTooMany)
@@ -193,10 +193,10 @@ func weigh(doc string, nodes int) (size, error) {
 	return all, nil
 }
 
-// bound is how many values a YAML text has at most, whatever is meant by it: each but the first needs a character that
+// countMaxNodes returns how many values a YAML text has at most, whatever is meant by it: each but the first needs a character that
 // tells it from the others. In a flow there is a comma or a bracket for each three of them at most; outside, a dash, a
 // question mark or a colon with a space after it.
-func bound(text string) int {
+func countMaxNodes(text string) int {
 	n := 3
 	for i := range len(text) {
 		switch text[i] {
@@ -214,8 +214,8 @@ func bound(text string) int {
 // size is how much a value is, with all that it repeats.
 type size struct{ nodes, text int }
 
-// and adds up sizes, no further than what is too much.
-func (s size) and(other size) size {
+// addSize adds up sizes, no further than what is too much.
+func (s size) addSize(other size) size {
 	const most = 1 << 40
 	return size{min(s.nodes+other.nodes, most), min(s.text+other.text, most)}
 }
@@ -223,7 +223,7 @@ func (s size) and(other size) size {
 // weight adds up the sizes of the values of a document.
 type weight struct{ of map[*yaml.Node]size }
 
-func (w weight) add(n *yaml.Node) size {
+func (w weight) weighNode(n *yaml.Node) size {
 	if n.Kind == yaml.AliasNode {
 		if known, ok := w.of[n.Alias]; ok {
 			return known
@@ -232,7 +232,7 @@ func (w weight) add(n *yaml.Node) size {
 	}
 	sum := size{1, len(n.Value)}
 	for _, c := range n.Content {
-		sum = sum.and(w.add(c))
+		sum = sum.addSize(w.weighNode(c))
 	}
 	if n.Anchor != "" {
 		w.of[n] = sum

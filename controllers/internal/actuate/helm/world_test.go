@@ -150,7 +150,7 @@ func (w *world) rewrite(change func(*release.Release)) {
 // unpacked is a record as Helm decodes it.
 func unpacked(t testing.TB, data []byte) *release.Release {
 	t.Helper()
-	text, err := unpack(data)
+	text, err := unpackRelease(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func (w *world) uninstaller(faults ...func(http.RoundTripper) http.RoundTripper)
 
 func (w *world) look() Release {
 	w.t.Helper()
-	return must(w.uninstaller().Look(w.ctx, w.namespace, "shop"))(w.t)
+	return must(w.uninstaller().ReadRelease(w.ctx, w.namespace, "shop"))(w.t)
 }
 
 // committed is what a run records of the release, and its Cleaner adds.
