@@ -194,7 +194,7 @@ func (e *Evaluation) readAhead(v *variable, f *aheadMemo, from *budget) any {
 	case f.stopped != nil:
 		e.p.meter.stopEvaluation(f.stopped)
 	case f.failure != nil:
-		return types.WrapErr(f.failure) // as in readVariableVariable
+		return types.WrapErr(f.failure) // as in readVariable
 	}
 	return f.value
 }

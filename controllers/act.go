@@ -32,7 +32,7 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 		return p.mem.held, nil
 	}
 	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	in.Snapshot = snapshot.TakeLive(ctx, p.hands.live, p.c.GetNamespace(), p.work)
+	in.Snapshot = snapshot.ReadForConfirmation(ctx, p.hands.live, p.c.GetNamespace(), p.work)
 	if in.Release = p.hands.helm.ReadWanted(ctx, p.c.GetNamespace(), p.work.Helm); in.Release != nil {
 		in.Release.Detail = clean(in.Release.Detail)
 	}

@@ -41,7 +41,7 @@ func (f refusal) sentence() string { return strings.TrimSuffix(f.message, ".") }
 // own makes sure that what the operator reads back about the Cleaner is its own words: the record of its runs, and its
 // author. Nothing of a record is used before.
 func (p *pass) own(ctx context.Context) (refusal, error) {
-	ring, err := p.r.keys.Ring()
+	ring, err := p.r.keys.CurrentRing()
 	if err != nil {
 		return refusal{v1alpha1.ReasonSigningKeyMissing, fmt.Sprintf("The operator cannot verify its own records and does nothing: %s.", err)}, nil
 	}
@@ -184,19 +184,19 @@ func lacks(who author.Stored, missing []rights.Right) string {
 
 // needs are the rights that the Cleaner makes use of now. Of kinds that are not served nothing can be used.
 func (p *pass) needs(ctx context.Context, release *plan.Release) (needed []rights.Right, unknown string) {
-	served := make([]validation.Served, len(p.work.Targets))
+	served := make([]validation.ServedKind, len(p.work.Targets))
 	for i := range p.work.Targets {
 		r := &p.work.Targets[i].Reference
 		found, state, detail := p.r.resolver.Resolve(ctx, r.APIGroup, r.Version, r.Kind)
 		switch state {
 		case plan.Complete:
-			served[i] = validation.Served{Resource: found.GVR.Resource, Namespaced: found.Namespaced}
+			served[i] = validation.ServedKind{Resource: found.GVR.Resource, Namespaced: found.Namespaced}
 		case plan.NoSuchKind:
 		default:
 			return nil, fmt.Sprintf("Cannot check the rights of the author: %s.", detail)
 		}
 	}
-	all := rights.Of(p.c.GetNamespace(), p.work, validation.Options{
+	all := rights.ListRequired(p.c.GetNamespace(), p.work, validation.Options{
 		AllowProtectedKinds: p.r.opts.AllowProtectedKinds, DefaultServiceAccount: p.r.opts.DefaultServiceAccount, Served: served,
 	})
 	if release != nil && p.hands.account.IsOperator() { // with a ServiceAccount, its rights decide
@@ -213,7 +213,7 @@ func (p *pass) needs(ctx context.Context, release *plan.Release) (needed []right
 // renewAuthor has the annotation name the Cleaner's UID, and be signed by the key that signs now. Its author stays.
 func (p *pass) renewAuthor(ctx context.Context) {
 	who, err := author.Read(p.ring, p.read)
-	if err != nil || !who.Renew || p.c.GetDeletionTimestamp() != nil {
+	if err != nil || !who.NeedsRenewal || p.c.GetDeletionTimestamp() != nil {
 		return
 	}
 	value, err := author.Renew(p.ring, p.read, who)

@@ -223,7 +223,7 @@ func (b *batch) confirm(ctx context.Context, first plan.Plan) plan.Plan {
 	evidence := b.unseen(first)
 	live := make([]plan.Target, len(evidence))
 	actuate.RunParallel(len(evidence), func(n int) {
-		live[n] = snapshot.TakeTarget(ctx, b.hands.live, b.c.GetNamespace(), &b.work.Targets[evidence[n]])
+		live[n] = snapshot.ReadTarget(ctx, b.hands.live, b.c.GetNamespace(), &b.work.Targets[evidence[n]])
 	})
 	for n, t := range evidence {
 		b.in.Snapshot = b.in.Snapshot.WithTarget(t, live[n])
@@ -267,7 +267,7 @@ func (b *batch) ask(ctx context.Context, reads []plan.Read) {
 		a, read := &answers[i], reads[i]
 		t := &b.work.Targets[read.Target]
 		if read.All {
-			a.whole = snapshot.TakeTarget(ctx, b.hands.live, b.c.GetNamespace(), t)
+			a.whole = snapshot.ReadTarget(ctx, b.hands.live, b.c.GetNamespace(), t)
 			if !plan.Answers(t, a.whole.State) {
 				a.problem = a.whole.Detail
 			}
@@ -275,7 +275,7 @@ func (b *batch) ask(ctx context.Context, reads []plan.Read) {
 		}
 		var state plan.TargetState
 		var detail string
-		a.found, a.matches, state, detail = snapshot.ReadOne(ctx, b.hands.live, b.c.GetNamespace(), t, read.Namespace, read.Name)
+		a.found, a.matches, state, detail = snapshot.ReadObject(ctx, b.hands.live, b.c.GetNamespace(), t, read.Namespace, read.Name)
 		if state != plan.Complete {
 			a.problem = detail
 		}

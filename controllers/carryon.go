@@ -223,7 +223,7 @@ func (p *pass) belongs(ctx context.Context, target int, o *plan.Object) (b plan.
 		return plan.Belonging{}, ""
 	}
 	t := &p.work.Targets[target]
-	q, err := snapshot.QueryOf(p.c.GetNamespace(), t)
+	q, err := snapshot.NewQuery(p.c.GetNamespace(), t)
 	if err != nil {
 		return plan.Belonging{}, ""
 	}
@@ -232,8 +232,8 @@ func (p *pass) belongs(ctx context.Context, target int, o *plan.Object) (b plan.
 		return plan.Belonging{}, ""
 	}
 	var namespace *plan.Object
-	if q.Among.Labels != nil && o.Namespace != "" {
-		seen := p.hands.live.Read(ctx, snapshot.NamespaceQuery(o.Namespace))
+	if q.Namespaces.Labels != nil && o.Namespace != "" {
+		seen := p.hands.live.Read(ctx, snapshot.NewNamespaceQuery(o.Namespace))
 		if seen.State != plan.Complete {
 			return plan.Belonging{}, seen.Detail
 		}
@@ -254,7 +254,7 @@ func (p *pass) recheck(ctx context.Context) error {
 		p.mem.run.Fail("the spec is not valid any more: "+findings[0].String(), p.r.clock.Now())
 		return nil
 	}
-	in := p.input(programs, p.r.clock.Now(), snapshot.TakeLive(ctx, p.hands.live, p.c.GetNamespace(), p.work))
+	in := p.input(programs, p.r.clock.Now(), snapshot.ReadForConfirmation(ctx, p.hands.live, p.c.GetNamespace(), p.work))
 	evaluating, end := p.evaluating(ctx)
 	answer := plan.Reevaluate(evaluating, in, p.c.State().Run, &p.mem.run)
 	end()

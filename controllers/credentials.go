@@ -74,13 +74,13 @@ func (s *credentials) handsFor(c v1alpha1.Owner) (*hands, error) {
 
 // review says why nothing may be read for the author, by answers that are as young as those before deeds.
 func (s *credentials) review(ctx context.Context, c v1alpha1.Owner, account identity.Account) error {
-	ring, err := s.keys.Ring()
+	ring, err := s.keys.CurrentRing()
 	if err != nil {
 		return fmt.Errorf("the author of the spec is unknown: %w", err)
 	}
 	who, known, refusal := findAuthor(ring, c, account, s.opts)
 	if known {
-		refusal = reviewAuthor(ctx, s.authors, who, rights.OfDelivery(c.GetNamespace(), c.Work()))
+		refusal = reviewAuthor(ctx, s.authors, who, rights.ListForDelivery(c.GetNamespace(), c.Work()))
 	}
 	if refusal.refuses() {
 		return errors.New(refusal.sentence())

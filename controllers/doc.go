@@ -12,9 +12,9 @@
 //	  2 carry on  an open run, a report that is owed, a deletion: plan.Next says which request comes next; no CEL
 //	  3 compile   celenv, once per generation
 //	  4 listen    watches.SetInterests, before looking; not before the ttl
-//	  5 look      snapshot.Take: each target Complete | Unsynced | Forbidden | NoSuchKind | Failed
+//	  5 look      snapshot.ReadTargets: each target Complete | Unsynced | Forbidden | NoSuchKind | Failed
 //	  6 decide    plan.Compute: pure
-//	  7 confirm   snapshot.TakeLive ─▶ plan.Compute again ─▶ plan.Agree
+//	  7 confirm   snapshot.ReadForConfirmation ─▶ plan.Compute again ─▶ plan.Agree
 //	  8 commit    the finalizer, then status.run, both by resourceVersion; from here on it is 2 that acts:
 //	                internal/actuate       DELETE {uid, resourceVersion}, 32 in flight
 //	                internal/actuate/helm  on a pool of its own

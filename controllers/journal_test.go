@@ -122,12 +122,12 @@ func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *deletionGu
 // testKeys are the keys of a test.
 type testKeys struct{ ring signing.Ring }
 
-// Ring is the key.
-func (k testKeys) Ring() (signing.Ring, error) { return k.ring, nil }
+// CurrentRing is the ring of the key.
+func (k testKeys) CurrentRing() (signing.Ring, error) { return k.ring, nil }
 
 func newTestKeys(t testing.TB) testKeys {
 	t.Helper()
-	ring, err := signing.NewRing([]signing.Key{signing.NewKey(time.Now())}, signing.Rules{}, time.Now())
+	ring, err := signing.NewRing([]signing.Key{signing.NewKey(time.Now())}, signing.RotationPolicy{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func TestMarkOfAnEarlierVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ring, err := signing.NewRing([]signing.Key{key}, signing.Rules{}, key.Made())
+	ring, err := signing.NewRing([]signing.Key{key}, signing.RotationPolicy{}, key.CreatedAt())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -149,7 +149,7 @@ func recordOf(s *v1alpha1.CleanerStatus) v1alpha1.CleanerStatus {
 // compile checks the spec and compiles its expressions. It is an error if the context ends first.
 func (p *pass) compile(ctx context.Context) (*celenv.Programs, validation.Findings, error) {
 	if len(p.wrong) > 0 {
-		return nil, validation.Refused(p.wrong), nil
+		return nil, validation.FromFieldErrors(p.wrong), nil
 	}
 	programs, errs := p.r.compiler.Get(ctx, p.c.GetNamespace(), p.c.GetUID(), p.version, p.work)
 	if programs == nil && len(errs) == 0 {
@@ -193,7 +193,7 @@ func (p *pass) prepare(ctx context.Context) (programs *celenv.Programs, ok bool,
 // observe is what a decision depends on now, as the watches know it and as this process has changed it since.
 func (p *pass) observe(ctx context.Context, programs *celenv.Programs) plan.Input {
 	now := p.r.clock.Now() // not after the snapshot
-	return p.input(programs, now, p.mem.overlay.Over(snapshot.Take(ctx, p.hands.watched, p.c.GetNamespace(), p.work)))
+	return p.input(programs, now, p.mem.overlay.Over(snapshot.ReadTargets(ctx, p.hands.watched, p.c.GetNamespace(), p.work)))
 }
 
 // decide decides, and remembers what the next decision has to know.
@@ -258,7 +258,7 @@ func (p *pass) listen() {
 	interests := make([]watches.Interest, 0, len(p.work.Targets))
 	for i := range p.work.Targets {
 		t := &p.work.Targets[i]
-		q, err := snapshot.QueryOf(p.c.GetNamespace(), t)
+		q, err := snapshot.NewQuery(p.c.GetNamespace(), t)
 		if err != nil { // validation has refused it
 			continue
 		}
@@ -339,7 +339,7 @@ func (p *pass) writeStatus(ctx context.Context, change func(s *v1alpha1.CleanerS
 		return signRecord(p.ring, c, c.State(), p.r.clock.Now())
 	})
 	if err == nil {
-		p.mem.verified = verified{p.read.GetResourceVersion(), p.ring.Signer()}
+		p.mem.verified = verified{p.read.GetResourceVersion(), p.ring.SignerID()}
 		p.mem.remember(p.read.State())
 	}
 	return err

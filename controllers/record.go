@@ -111,7 +111,7 @@ func verifyRecord(ring signing.Ring, c v1alpha1.Owner) (current bool, err error)
 // believe says whether the record of the Cleaner is one of this operator, and whether the key that signs now has signed it.
 // What was is verified once a version and a key.
 func (p *pass) believe() (current bool, err error) {
-	at := verified{p.read.GetResourceVersion(), p.ring.Signer()}
+	at := verified{p.read.GetResourceVersion(), p.ring.SignerID()}
 	if at.version != "" && p.mem.verified == at {
 		return true, nil
 	}

@@ -25,8 +25,8 @@ import (
 // noKeys is a keyring that has lost its key.
 type noKeys struct{}
 
-// Ring fails.
-func (noKeys) Ring() (signing.Ring, error) { return signing.Ring{}, errors.New("it is lost") }
+// CurrentRing fails.
+func (noKeys) CurrentRing() (signing.Ring, error) { return signing.Ring{}, errors.New("it is lost") }
 
 // withRecord is a Cleaner with an open run, and an event that is owed.
 func withRecord() *v1alpha1.Cleaner {
@@ -114,7 +114,7 @@ func TestRecordOfAnEarlierVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ring, err := signing.NewRing([]signing.Key{key}, signing.Rules{}, key.Made())
+	ring, err := signing.NewRing([]signing.Key{key}, signing.RotationPolicy{}, key.CreatedAt())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestRecordOfAnEarlierVersion(t *testing.T) {
 	// A field that a later version adds is empty in what an earlier one has written.
 	if _, err := verifyRecord(ring, c); err != nil {
 		now := c.DeepCopy()
-		if err := signRecord(ring, now, now.State(), key.Made()); err != nil {
+		if err := signRecord(ring, now, now.State(), key.CreatedAt()); err != nil {
 			t.Fatal(err)
 		}
 		t.Errorf("%v; this version writes %s", err, now.State().Signature)
@@ -154,7 +154,7 @@ func TestARecordOutlivesItsKey(t *testing.T) {
 	first, second := signing.NewKey(time.Now().Add(-time.Hour)), signing.NewKey(time.Now().Add(-time.Minute))
 	var rings []signing.Ring
 	for _, keys := range [][]signing.Key{{first}, {first, second}, {second}} {
-		ring, err := signing.NewRing(keys, signing.Rules{Overlap: time.Hour}, time.Now())
+		ring, err := signing.NewRing(keys, signing.RotationPolicy{Overlap: time.Hour}, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

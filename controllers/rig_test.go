@@ -382,14 +382,14 @@ func readOf(t *testing.T, objects map[string]*unstructured.Unstructured, q snaps
 	all := snapshot.NewObjects()
 	core := schema.GroupVersion{Version: "v1"}
 	for _, kind := range kinds() {
-		all.Serve(core, kind)
+		all.AddKind(core, kind)
 	}
 	for _, name := range slices.Sorted(maps.Keys(objects)) {
-		if err := all.Add(objects[name].DeepCopy()); err != nil {
+		if err := all.AddObject(objects[name].DeepCopy()); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := all.Done(); err != nil {
+	if err := all.SortObjects(); err != nil {
 		t.Error(err)
 	}
 	if q.Kind == "pods" { // a row names the resource

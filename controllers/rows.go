@@ -32,7 +32,7 @@ func (p *pass) actRules(ctx context.Context, rows []int) error {
 	p.forgetOld()
 	b := &batch{pass: p}
 	now := p.r.clock.Now()
-	b.in = p.input(programs, now, snapshot.TakeLive(ctx, p.hands.live, p.c.GetNamespace(), p.work))
+	b.in = p.input(programs, now, snapshot.ReadForConfirmation(ctx, p.hands.live, p.c.GetNamespace(), p.work))
 	b.in.Acting, b.in.Backoff, b.in.Remade = true, nil, nil // each row has a back-off of its own
 	b.in.Confirmed, b.in.Unreadable, b.in.Batch = b.in.Snapshot.Live(), map[plan.Read]string{}, math.MaxInt
 	d := p.compute(ctx, b.in)

@@ -31,31 +31,31 @@ import (
 	"github.com/vtex/cleaner/controllers/signing"
 )
 
-// self knows as whom this process makes its requests.
-type self struct {
-	reviews authenticationclient.SelfSubjectReviewInterface
-	mu      sync.Mutex
-	name    string
+// operatorIdentity knows as whom this process makes its requests.
+type operatorIdentity struct {
+	reviews  authenticationclient.SelfSubjectReviewInterface
+	mu       sync.Mutex
+	username string
 }
 
-// is says whether a user is this process. The API server is asked once.
-func (s *self) is(ctx context.Context, user authenticationv1.UserInfo) (bool, error) {
+// matchesUser says whether a user is this process. The API server is asked once.
+func (s *operatorIdentity) matchesUser(ctx context.Context, user authenticationv1.UserInfo) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.name == "" {
+	if s.username == "" {
 		answer, err := s.reviews.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil {
 			return false, fmt.Errorf("cannot find out who the operator is: %w", err)
 		}
-		s.name = answer.Status.UserInfo.Username
+		s.username = answer.Status.UserInfo.Username
 	}
-	return s.name != "" && user.Username == s.name, nil
+	return s.username != "" && user.Username == s.username, nil
 }
 
-// identify gives a user as the API server names them by their own token. Who impersonates a ServiceAccount by its name alone
+// identifyUser gives a user as the API server names them by their own token. Who impersonates a ServiceAccount by its name alone
 // is the account that is there now, and not a later one of its name.
-func (v *validator) identify(ctx context.Context, user authenticationv1.UserInfo) (authenticationv1.UserInfo, error) {
-	namespace, name, ok := author.Of(user, nil).ServiceAccount()
+func (v *validator) identifyUser(ctx context.Context, user authenticationv1.UserInfo) (authenticationv1.UserInfo, error) {
+	namespace, name, ok := author.FromUser(user, nil).ServiceAccount()
 	if !ok || user.UID != "" {
 		return user, nil
 	}
@@ -70,67 +70,69 @@ func (v *validator) identify(ctx context.Context, user authenticationv1.UserInfo
 	return user, nil
 }
 
-// unidentified answers a request of somebody who could not be identified.
-func unidentified(req *admission.Request, err error) admission.Response {
+// denyUnidentified answers a request of somebody who could not be identified.
+func denyUnidentified(req *admission.Request, err error) admission.Response {
 	if errors.Is(err, errNoAccount) {
-		return refused(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), detailsOf(req))
+		return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), newStatusDetails(req))
 	}
-	return unavailable(err)
+	return denyUnavailable(err)
 }
 
-// change is what a request does to a Cleaner or a ClusterCleaner.
-type change struct {
-	now v1alpha1.Owner
+// ownerChange is what a request does to a Cleaner or a ClusterCleaner.
+type ownerChange struct {
+	current v1alpha1.Owner
 	// old is nil when it is created.
 	old v1alpha1.Owner
-	// spec says that what the Cleaner does is written: by a creation, or by an edit of more than suspend. Whoever stops a
+	// specChanged says that what the Cleaner does is written: by a creation, or by an edit of more than suspend. Whoever stops a
 	// Cleaner in an emergency need not have its author's rights, and whoever lets it go on must not lend it theirs.
-	spec bool
+	specChanged bool
 	// byOperator says that the operator itself asks for it.
 	byOperator bool
 }
 
-// author is the annotation after the change, and before is the one that was there.
-func (c *change) author() string { return c.now.GetAnnotations()[v1alpha1.AnnotationAuthor] }
+// currentAuthor returns the annotation after the change, and oldAuthor the one that was there.
+func (c *ownerChange) currentAuthor() string {
+	return c.current.GetAnnotations()[v1alpha1.AnnotationAuthor]
+}
 
-func (c *change) before() string {
+func (c *ownerChange) oldAuthor() string {
 	if c.old == nil {
 		return ""
 	}
 	return c.old.GetAnnotations()[v1alpha1.AnnotationAuthor]
 }
 
-// asks says that the change asks for an evaluation. Nothing but a deliberate act does: a controller that sets a label or an
+// requestsEvaluation says that the change asks for an evaluation. Nothing but a deliberate act does: a controller that sets a label or an
 // owner must not become the author of what it has not read.
-func (c *change) asks() bool {
-	asked := c.now.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
+func (c *ownerChange) requestsEvaluation() bool {
+	asked := c.current.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
 	return c.old != nil && asked != "" && asked != c.old.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
 }
 
 // readChange reads what a request does.
-func (v *owners) readChange(ctx context.Context, req *admission.Request) (*change, error) {
-	c := &change{now: v.empty(), spec: true}
-	if err := json.Unmarshal(req.Object.Raw, c.now); err != nil {
+func (v *ownerValidator) readChange(ctx context.Context, req *admission.Request) (*ownerChange, error) {
+	c := &ownerChange{current: v.newOwner(), specChanged: true}
+	if err := json.Unmarshal(req.Object.Raw, c.current); err != nil {
 		return nil, fmt.Errorf("cannot read the %s: %w", req.Kind.Kind, err)
 	}
 	if req.Operation == admissionv1.Update {
-		c.old = v.empty()
+		c.old = v.newOwner()
 		if err := json.Unmarshal(req.OldObject.Raw, c.old); err != nil {
 			return nil, fmt.Errorf("cannot read the %s as it was: %w", req.Kind.Kind, err)
 		}
-		same, err := sameSpec(req.Object.Raw, req.OldObject.Raw)
+		same, err := equalSpecs(req.Object.Raw, req.OldObject.Raw)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the %s: %w", req.Kind.Kind, err)
 		}
-		c.spec = !same
+		c.specChanged = !same
 	}
 	var err error
-	c.byOperator, err = v.self.is(ctx, req.UserInfo)
+	c.byOperator, err = v.operator.matchesUser(ctx, req.UserInfo)
 	return c, err
 }
 
-// sameSpec says whether two objects have the same spec but for suspend, as they are written.
-func sameSpec(a, b []byte) (bool, error) {
+// equalSpecs says whether two objects have the same spec but for suspend, as they are written.
+func equalSpecs(a, b []byte) (bool, error) {
 	var objects [2]struct {
 		Spec map[string]any `json:"spec"`
 	}
@@ -145,59 +147,59 @@ func sameSpec(a, b []byte) (bool, error) {
 	return reflect.DeepEqual(objects[0].Spec, objects[1].Spec), nil
 }
 
-// authors stores who wrote a spec, before it is validated.
-type authors struct {
-	*owners
+// authorMutator stores who wrote a spec, before it is validated.
+type authorMutator struct {
+	*ownerValidator
 	clock clock.PassiveClock
 }
 
 // Handle answers one request. It changes nothing but the annotation with the author.
-func (a *authors) Handle(ctx context.Context, req admission.Request) admission.Response {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func (a *authorMutator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	c, err := a.readChange(ctx, &req)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if c.byOperator && c.spec {
-		return byOperator(&req)
+	if c.byOperator && c.specChanged {
+		return denyOperator(&req)
 	}
-	ring, err := a.keys.Ring()
+	ring, err := a.keys.CurrentRing()
 	if err != nil {
-		return unavailable(err)
+		return denyUnavailable(err)
 	}
-	user, err := a.identify(ctx, req.UserInfo)
+	user, err := a.identifyUser(ctx, req.UserInfo)
 	if err != nil {
-		return unidentified(&req, err)
+		return denyUnidentified(&req, err)
 	}
-	stored, err := a.stored(ring, c, user)
+	stored, err := a.computeAnnotation(ring, c, user)
 	if err != nil {
-		return refused(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), detailsOf(&req))
+		return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), newStatusDetails(&req))
 	}
-	if stored == c.author() {
+	if stored == c.currentAuthor() {
 		return admission.Allowed("")
 	}
-	return admission.Patched("", annotate(c.now, stored)...)
+	return admission.Patched("", newAnnotationPatch(c.current, stored)...)
 }
 
-// stored is the annotation that an object has after a change, whatever the request says.
-func (a *authors) stored(ring signing.Ring, c *change, user authenticationv1.UserInfo) (string, error) {
-	if !c.spec {
+// computeAnnotation returns the annotation that an object has after a change, whatever the request says.
+func (a *authorMutator) computeAnnotation(ring signing.Ring, c *ownerChange, user authenticationv1.UserInfo) (string, error) {
+	if !c.specChanged {
 		if c.byOperator { // what it renews is verified when it is validated
-			return c.author(), nil
+			return c.currentAuthor(), nil
 		}
-		if _, err := author.Read(ring, c.old); err == nil || !c.asks() {
-			return c.before(), nil
+		if _, err := author.Read(ring, c.old); err == nil || !c.requestsEvaluation() {
+			return c.oldAuthor(), nil
 		}
 	}
 	if c.old == nil { // the API server gives it a UID of its own
-		c.now.SetUID("")
+		c.current.SetUID("")
 	}
-	return author.Sign(ring, c.now, author.Of(user, a.extraKeys), a.clock.Now())
+	return author.Sign(ring, c.current, author.FromUser(user, a.extraKeys), a.clock.Now())
 }
 
-// annotate is the patch that stores an author, or takes it off if it is empty.
-func annotate(c v1alpha1.Owner, value string) []jsonpatch.Operation {
+// newAnnotationPatch makes the patch that stores an author, or takes it off if it is empty.
+func newAnnotationPatch(c v1alpha1.Owner, value string) []jsonpatch.Operation {
 	path := "/metadata/annotations/" + strings.ReplaceAll(v1alpha1.AnnotationAuthor, "/", "~1")
 	switch {
 	case value == "":
@@ -208,22 +210,22 @@ func annotate(c v1alpha1.Owner, value string) []jsonpatch.Operation {
 	return []jsonpatch.Operation{jsonpatch.NewOperation("add", path, value)}
 }
 
-// byOperator refuses an edit by the operator itself: it would be made with rights that no author has.
-func byOperator(req *admission.Request) admission.Response {
-	return refused(http.StatusForbidden, metav1.StatusReasonForbidden,
-		fmt.Sprintf("the operator itself never changes the spec of a %s: somebody makes it act for them", req.Kind.Kind), detailsOf(req))
+// denyOperator refuses an edit by the operator itself: it would be made with rights that no author has.
+func denyOperator(req *admission.Request) admission.Response {
+	return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden,
+		fmt.Sprintf("the operator itself never changes the spec of a %s: somebody makes it act for them", req.Kind.Kind), newStatusDetails(req))
 }
 
-// judge says whether the author that is stored with a change is right, and whether the change has to be reviewed: with a
+// verifyAuthor says whether the author that is stored with a change is right, and whether the change has to be reviewed: with a
 // spec that is written, and with an author who takes over what had none.
-func (v *owners) judge(ring signing.Ring, c *change, user authenticationv1.UserInfo) (reviewed bool, err error) {
-	stored, err := author.Read(ring, c.now)
+func (v *ownerValidator) verifyAuthor(ring signing.Ring, c *ownerChange, user authenticationv1.UserInfo) (reviewed bool, err error) {
+	stored, err := author.Read(ring, c.current)
 	switch {
-	case err == nil && c.byOperator && !c.spec: // it has named the UID, or a new key has signed
+	case err == nil && c.byOperator && !c.specChanged: // it has named the UID, or a new key has signed
 		return false, nil
-	case err == nil && equality.Semantic.DeepEqual(stored.Author, author.Of(user, v.extraKeys)) && (c.spec || c.asks()):
+	case err == nil && equality.Semantic.DeepEqual(stored.Author, author.FromUser(user, v.extraKeys)) && (c.specChanged || c.requestsEvaluation()):
 		return true, nil
-	case !c.spec:
+	case !c.specChanged:
 		return false, errAuthorWritten
 	case errors.Is(err, author.ErrForeign):
 		return false, errSpecChangedAfter

@@ -44,11 +44,11 @@ type oneKey struct {
 	err  error
 }
 
-func (k oneKey) Ring() (signing.Ring, error) { return k.ring, k.err }
+func (k oneKey) CurrentRing() (signing.Ring, error) { return k.ring, k.err }
 
 func newKey(t testing.TB) oneKey {
 	t.Helper()
-	ring, err := signing.NewRing([]signing.Key{signing.NewKey(moment)}, signing.Rules{}, moment)
+	ring, err := signing.NewRing([]signing.Key{signing.NewKey(moment)}, signing.RotationPolicy{}, moment)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,16 +56,16 @@ func newKey(t testing.TB) oneKey {
 }
 
 // storing is the webhook that stores authors, and the one that judges them.
-func storing(t testing.TB) *authors {
+func storing(t testing.TB) *authorMutator {
 	t.Helper()
-	v := &validator{keys: newKey(t), self: &self{name: operator}}
-	return &authors{&owners{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }}, clocktesting.NewFakePassiveClock(moment)}
+	v := &validator{keys: newKey(t), operator: &operatorIdentity{username: operator}}
+	return &authorMutator{&ownerValidator{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }}, clocktesting.NewFakePassiveClock(moment)}
 }
 
 // stored is a Cleaner of alice.
-func stored(t *testing.T, a *authors) *v1alpha1.Cleaner {
+func stored(t *testing.T, a *authorMutator) *v1alpha1.Cleaner {
 	t.Helper()
-	ring, err := a.keys.Ring()
+	ring, err := a.keys.CurrentRing()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,17 +136,17 @@ func TestAsks(t *testing.T) {
 		return &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationRequestedAt: moment}}}
 	}
 	for name, tc := range map[string]struct {
-		c    change
+		c    ownerChange
 		want bool
 	}{
-		"Another":  {change{now: with("2"), old: with("1")}, true},
-		"First":    {change{now: with("1"), old: &v1alpha1.Cleaner{}}, true},
-		"TheSame":  {change{now: with("1"), old: with("1")}, false},
-		"None":     {change{now: &v1alpha1.Cleaner{}, old: &v1alpha1.Cleaner{}}, false},
-		"TakenOff": {change{now: &v1alpha1.Cleaner{}, old: with("1")}, false},
-		"Created":  {change{now: with("1")}, false},
+		"Another":  {ownerChange{current: with("2"), old: with("1")}, true},
+		"First":    {ownerChange{current: with("1"), old: &v1alpha1.Cleaner{}}, true},
+		"TheSame":  {ownerChange{current: with("1"), old: with("1")}, false},
+		"None":     {ownerChange{current: &v1alpha1.Cleaner{}, old: &v1alpha1.Cleaner{}}, false},
+		"TakenOff": {ownerChange{current: &v1alpha1.Cleaner{}, old: with("1")}, false},
+		"Created":  {ownerChange{current: with("1")}, false},
 	} {
-		if got := tc.c.asks(); got != tc.want {
+		if got := tc.c.requestsEvaluation(); got != tc.want {
 			t.Errorf("%s: it asks: %t", name, got)
 		}
 	}
@@ -217,7 +217,7 @@ func TestAuthorAfterAWrite(t *testing.T) {
 				if answer.Allowed || !strings.Contains(answer.Result.Message, tc.refuse) {
 					t.Fatalf("got %+v", answer)
 				}
-				if answer := a.owners.Handle(t.Context(), req); answer.Allowed || !strings.Contains(answer.Result.Message, tc.refuse) {
+				if answer := a.ownerValidator.Handle(t.Context(), req); answer.Allowed || !strings.Contains(answer.Result.Message, tc.refuse) {
 					t.Errorf("the validating webhook: %+v", answer)
 				}
 				return
@@ -226,7 +226,7 @@ func TestAuthorAfterAWrite(t *testing.T) {
 				t.Fatalf("refused: %s", answer.Result.Message)
 			}
 			after := patched(t, req, answer)
-			ring, _ := a.keys.Ring()
+			ring, _ := a.keys.CurrentRing()
 			got, err := author.Read(ring, after)
 			if tc.want == "" {
 				if err == nil {
@@ -239,13 +239,13 @@ func TestAuthorAfterAWrite(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !change.spec && change.author() == change.before() {
+			if !change.specChanged && change.currentAuthor() == change.oldAuthor() {
 				if tc.review {
 					t.Error("nothing is reviewed")
 				}
 				return
 			}
-			if reviewed, err := a.judge(ring, change, req.UserInfo); err != nil || reviewed != tc.review {
+			if reviewed, err := a.verifyAuthor(ring, change, req.UserInfo); err != nil || reviewed != tc.review {
 				t.Errorf("judged %t, %v", reviewed, err)
 			}
 		})
@@ -283,8 +283,8 @@ func TestJudge(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ring, _ := a.keys.Ring()
-			if reviewed, err := a.judge(ring, change, req.UserInfo); !errors.Is(err, tc.want) || reviewed {
+			ring, _ := a.keys.CurrentRing()
+			if reviewed, err := a.verifyAuthor(ring, change, req.UserInfo); !errors.Is(err, tc.want) || reviewed {
 				t.Errorf("got %t, %v, want %v", reviewed, err, tc.want)
 			}
 		})
@@ -292,9 +292,9 @@ func TestJudge(t *testing.T) {
 }
 
 // sign stores an author as somebody with the key could.
-func (a *authors) sign(t *testing.T, c *v1alpha1.Cleaner, name string) {
+func (a *authorMutator) sign(t *testing.T, c *v1alpha1.Cleaner, name string) {
 	t.Helper()
-	ring, err := a.keys.Ring()
+	ring, err := a.keys.CurrentRing()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +311,7 @@ func TestNoAuthorWithoutAKey(t *testing.T) {
 	c := stored(t, a)
 	a.keys = oneKey{err: errors.New("the key is lost")}
 	req := request(t, "bob", c, nil)
-	for _, h := range []admission.Handler{a, a.owners} {
+	for _, h := range []admission.Handler{a, a.ownerValidator} {
 		if answer := h.Handle(t.Context(), req); answer.Allowed || answer.Result.Code != 503 || !strings.Contains(answer.Result.Message, "the key is lost") {
 			t.Errorf("%T: got %+v", h, fmt.Sprint(answer))
 		}

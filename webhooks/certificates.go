@@ -25,8 +25,8 @@ type SelfSigned struct {
 	Configuration string
 }
 
-// addTo has the certificates made and renewed while the manager runs, and closes ready when they can be served.
-func (s *SelfSigned) addTo(mgr ctrl.Manager, dir string, ready chan struct{}) error {
+// addRotator has the certificates made and renewed while the manager runs, and closes ready when they can be served.
+func (s *SelfSigned) addRotator(mgr ctrl.Manager, dir string, ready chan struct{}) error {
 	err := rotator.AddRotator(mgr, &rotator.CertRotator{
 		SecretKey:      types.NamespacedName{Namespace: s.Namespace, Name: s.Secret},
 		CertDir:        dir,

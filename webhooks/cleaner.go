@@ -30,175 +30,175 @@ import (
 )
 
 const (
-	// limit is how long an answer may take: less than timeoutSeconds of the webhook's configuration, so that whoever
+	// answerTimeout is how long an answer may take: less than timeoutSeconds of the webhook's configuration, so that whoever
 	// asked hears what took so long.
-	limit = 8 * time.Second
+	answerTimeout = 8 * time.Second
 	// maxFindings is how many findings, warnings or missing rights one answer lists.
 	maxFindings = 20
 )
 
-// errBusy is why there is no answer where the time ended before the expressions were compiled.
-var errBusy = errors.New("the expressions could not be compiled in time, as others are compiled")
+// errCompileTimeout is why there is no answer where the time ended before the expressions were compiled.
+var errCompileTimeout = errors.New("the expressions could not be compiled in time, as others are compiled")
 
 // validator judges what somebody writes.
 type validator struct {
-	compiler *celenv.Compiler
-	options  validation.Options
-	kinds    kinds
-	reviews  rights.Reviews
-	keys     signing.Keys
-	self     *self
+	compiler  *celenv.Compiler
+	options   validation.Options
+	discovery kindDiscovery
+	reviews   rights.Reviews
+	keys      signing.Keys
+	operator  *operatorIdentity
 	// extraKeys are those of a user's extra attributes that are stored with an author.
 	extraKeys []string
 	// live reads templates, what uses them, and ServiceAccounts as they are now: what was applied a moment ago counts.
 	live client.Reader
 }
 
-// owners answers for Cleaners or for ClusterCleaners, of all versions: those differ in name only.
-type owners struct {
+// ownerValidator answers for Cleaners or for ClusterCleaners, of all versions: those differ in name only.
+type ownerValidator struct {
 	*validator
-	// empty makes one to read into.
-	empty func() v1alpha1.Owner
+	// newOwner makes one to read into.
+	newOwner func() v1alpha1.Owner
 }
 
 // Handle answers one request.
-func (v *owners) Handle(ctx context.Context, req admission.Request) admission.Response {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func (v *ownerValidator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	change, err := v.readChange(ctx, &req)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if change.byOperator && change.spec {
-		return byOperator(&req)
+	if change.byOperator && change.specChanged {
+		return denyOperator(&req)
 	}
-	if !change.spec && change.author() == change.before() {
-		if change.asks() && change.now.Common().Schedule != "" && !change.byOperator {
-			return v.reviewRequest(ctx, &req, change)
+	if !change.specChanged && change.currentAuthor() == change.oldAuthor() {
+		if change.requestsEvaluation() && change.current.Common().Schedule != "" && !change.byOperator {
+			return v.reviewEvaluation(ctx, &req, change)
 		}
 		return admission.Allowed("")
 	}
-	ring, err := v.keys.Ring()
+	ring, err := v.keys.CurrentRing()
 	if err != nil {
-		return unavailable(err)
+		return denyUnavailable(err)
 	}
-	user, err := v.identify(ctx, req.UserInfo)
+	user, err := v.identifyUser(ctx, req.UserInfo)
 	if err != nil {
-		return unidentified(&req, err)
+		return denyUnidentified(&req, err)
 	}
-	switch reviewed, err := v.judge(ring, change, user); {
+	switch reviewed, err := v.verifyAuthor(ring, change, user); {
 	case err != nil:
-		return refused(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), detailsOf(&req))
+		return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), newStatusDetails(&req))
 	case !reviewed:
 		return admission.Allowed("")
 	}
-	return v.review(ctx, &req, change.now)
+	return v.reviewSpec(ctx, &req, change.current)
 }
 
-// reviewRequest answers for somebody who asks for an evaluation besides the schedule: else a Cleaner would act for somebody without
+// reviewEvaluation answers for somebody who asks for an evaluation besides the schedule: else a Cleaner would act for somebody without
 // rights, when its author does not want it. What a release has is not looked at here: who is not the author has to have the right
 // to everything.
-func (v *owners) reviewRequest(ctx context.Context, req *admission.Request, c *change) admission.Response {
-	if h := c.now.Work().Helm; h != nil && h.Delete {
-		ring, err := v.keys.Ring()
+func (v *ownerValidator) reviewEvaluation(ctx context.Context, req *admission.Request, c *ownerChange) admission.Response {
+	if h := c.current.Work().Helm; h != nil && h.Delete {
+		ring, err := v.keys.CurrentRing()
 		if err != nil {
-			return unavailable(err)
+			return denyUnavailable(err)
 		}
-		user, err := v.identify(ctx, req.UserInfo)
+		user, err := v.identifyUser(ctx, req.UserInfo)
 		if err != nil {
-			return unidentified(req, err)
+			return denyUnidentified(req, err)
 		}
-		if stored, err := author.Read(ring, c.now); err != nil || !equality.Semantic.DeepEqual(stored.Author, author.Of(user, v.extraKeys)) {
-			missing, err := v.missing(ctx, req.UserInfo, []rights.Right{everything()})
+		if stored, err := author.Read(ring, c.current); err != nil || !equality.Semantic.DeepEqual(stored.Author, author.FromUser(user, v.extraKeys)) {
+			missing, err := v.findMissingRights(ctx, req.UserInfo, []rights.Right{rightToEverything()})
 			switch {
 			case err != nil:
-				return unavailable(err)
+				return denyUnavailable(err)
 			case len(missing) > 0:
-				return refused(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
-					"user %q may not do everything: of a %s that uninstalls a release by its schedule only its author, and who may do everything, asks for an evaluation", req.UserInfo.Username, req.Kind.Kind), detailsOf(req))
+				return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
+					"user %q may not do everything: of a %s that uninstalls a release by its schedule only its author, and who may do everything, asks for an evaluation", req.UserInfo.Username, req.Kind.Kind), newStatusDetails(req))
 			}
 		}
 	}
-	return v.review(ctx, req, c.now)
+	return v.reviewSpec(ctx, req, c.current)
 }
 
-// everything is the right to do everything.
-func everything() rights.Right {
+// rightToEverything returns the right to do everything.
+func rightToEverything() rights.Right {
 	return rights.Right{Verb: plan.Everything, Group: plan.Everything, Resource: plan.Everything}
 }
 
-// review answers for a spec that somebody has written, or takes over.
-func (v *owners) review(ctx context.Context, req *admission.Request, c v1alpha1.Owner) admission.Response {
+// reviewSpec answers for a spec that somebody has written, or takes over.
+func (v *ownerValidator) reviewSpec(ctx context.Context, req *admission.Request, c v1alpha1.Owner) admission.Response {
 	options, work := v.options, c.Work()
 	options.Namespace = req.Namespace
-	if found := validation.Validate(work, options).OfWhole(); len(found) > 0 { // such as its size, before it is compiled
-		return invalid(req, found)
+	if found := validation.Validate(work, options).SpecErrors(); len(found) > 0 { // such as its size, before it is compiled
+		return denyInvalid(req, found)
 	}
 	if ref := work.TemplateRef; ref != nil {
 		if found := validation.Validate(work, options).Errors(); len(found) > 0 {
-			return invalid(req, found)
+			return denyInvalid(req, found)
 		}
-		template, err := v.template(ctx, ref.Name)
+		template, err := v.getTemplate(ctx, ref.Name)
 		switch {
 		case err != nil:
-			return unavailable(err)
+			return denyUnavailable(err)
 		case template == nil:
-			return v.withoutTemplate(ctx, req, work, options)
+			return v.reviewWithoutTemplate(ctx, req, work, options)
 		}
 		expanded, errs := templates.Expand(c, template)
 		if len(errs) > 0 {
-			return invalid(req, validation.Refused(errs))
+			return denyInvalid(req, validation.FromFieldErrors(errs))
 		}
 		work, options.Template = expanded, ref.Name
 	}
 	programs, errs := v.compiler.Compile(ctx, work)
 	if programs == nil && len(errs) == 0 {
-		return unavailable(errBusy)
+		return denyUnavailable(errCompileTimeout)
 	}
 	options.Compiled = errs
 	if found := validation.Validate(work, options).Errors(); len(found) > 0 {
-		return invalid(req, found)
+		return denyInvalid(req, found)
 	}
-	served, err := v.served(ctx, work.Targets)
+	served, err := v.findServedKinds(ctx, work.Targets)
 	if err != nil {
-		return unavailable(err)
+		return denyUnavailable(err)
 	}
 	options.Served = served
 	found := validation.Validate(work, options)
 	if errors := found.Errors(); len(errors) > 0 {
-		return invalid(req, errors)
+		return denyInvalid(req, errors)
 	}
-	missing, err := v.missing(ctx, req.UserInfo, rights.Of(req.Namespace, work, options))
+	missing, err := v.findMissingRights(ctx, req.UserInfo, rights.ListRequired(req.Namespace, work, options))
 	switch {
 	case err != nil:
-		return unavailable(err)
+		return denyUnavailable(err)
 	case len(missing) > 0:
-		return forbidden(req, req.UserInfo.Username, missing)
+		return denyMissingRights(req, req.UserInfo.Username, missing)
 	}
-	said := linesOf(found)
+	said := formatWarnings(found)
 	if options.Template == "" { // its author has been told
-		said = append(said, linesOfPrograms(programs, "spec.")...)
+		said = append(said, formatCompilerWarnings(programs, "spec.")...)
 	}
-	return admission.Allowed("").WithWarnings(warnings(said)...)
+	return admission.Allowed("").WithWarnings(trimWarnings(said)...)
 }
 
-// withoutTemplate answers for what uses a template that is not there yet: it waits for it, and nobody knows for what.
-func (v *owners) withoutTemplate(ctx context.Context, req *admission.Request, work *v1alpha1.Work, options validation.Options) admission.Response {
-	needed := append(rights.Of(req.Namespace, work, options), everything())
-	missing, err := v.missing(ctx, req.UserInfo, needed)
+// reviewWithoutTemplate answers for what uses a template that is not there yet: it waits for it, and nobody knows for what.
+func (v *ownerValidator) reviewWithoutTemplate(ctx context.Context, req *admission.Request, work *v1alpha1.Work, options validation.Options) admission.Response {
+	needed := append(rights.ListRequired(req.Namespace, work, options), rightToEverything())
+	missing, err := v.findMissingRights(ctx, req.UserInfo, needed)
 	switch {
 	case err != nil:
-		return unavailable(err)
+		return denyUnavailable(err)
 	case len(missing) > 0:
-		return forbidden(req, req.UserInfo.Username, missing)
+		return denyMissingRights(req, req.UserInfo.Username, missing)
 	}
-	said := linesOf(validation.Validate(work, options))
-	return admission.Allowed("").WithWarnings(warnings(append(said, fmt.Sprintf(
+	said := formatWarnings(validation.Validate(work, options))
+	return admission.Allowed("").WithWarnings(trimWarnings(append(said, fmt.Sprintf(
 		"spec.templateRef.name: there is no CleanerTemplate %q yet, and the %s waits until there is: apply the template first", work.TemplateRef.Name, req.Kind.Kind)))...)
 }
 
-// template reads a template; nil if there is none of this name.
-func (v *validator) template(ctx context.Context, name string) (*v1alpha1.CleanerTemplate, error) {
+// getTemplate reads a template; nil if there is none of this name.
+func (v *validator) getTemplate(ctx context.Context, name string) (*v1alpha1.CleanerTemplate, error) {
 	t := &v1alpha1.CleanerTemplate{}
 	switch err := v.live.Get(ctx, client.ObjectKey{Name: name}, t); {
 	case apierrors.IsNotFound(err):
@@ -209,10 +209,10 @@ func (v *validator) template(ctx context.Context, name string) (*v1alpha1.Cleane
 	return t, nil
 }
 
-// invalid refuses an object in the form in which the API server refuses what its schema does not allow, so that clients
+// denyInvalid refuses an object in the form in which the API server refuses what its schema does not allow, so that clients
 // show both alike.
-func invalid(req *admission.Request, found validation.Findings) admission.Response {
-	details := detailsOf(req)
+func denyInvalid(req *admission.Request, found validation.Findings) admission.Response {
+	details := newStatusDetails(req)
 	var lines []string
 	for i, f := range found {
 		if i == maxFindings {
@@ -222,11 +222,11 @@ func invalid(req *admission.Request, found validation.Findings) admission.Respon
 		lines = append(lines, f.String())
 		details.Causes = append(details.Causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: f.Path, Message: f.Message})
 	}
-	return refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, strings.Join(lines, "\n"), details)
+	return denyRequest(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, strings.Join(lines, "\n"), details)
 }
 
-// forbidden refuses what would do what its author may not.
-func forbidden(req *admission.Request, user string, missing []rights.Right) admission.Response {
+// denyMissingRights refuses what would do what its author may not.
+func denyMissingRights(req *admission.Request, user string, missing []rights.Right) admission.Response {
 	var lines []string
 	unknown, templateless := false, false
 	for i, r := range missing {
@@ -246,40 +246,40 @@ func forbidden(req *admission.Request, user string, missing []rights.Right) admi
 	if templateless {
 		message += fmt.Sprintf("; a template that is not there yet may ask for anything: apply it first, or let somebody create the %s who may do everything", req.Kind.Kind)
 	}
-	return refused(http.StatusForbidden, metav1.StatusReasonForbidden, message, detailsOf(req))
+	return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, message, newStatusDetails(req))
 }
 
-// missing are the rights that a user does not have.
-func (v *validator) missing(ctx context.Context, user authenticationv1.UserInfo, needed []rights.Right) ([]rights.Right, error) {
-	subject := rights.SubjectOf(user)
-	return rights.Missing(ctx, needed, func(ctx context.Context, r rights.Right) (bool, error) {
-		return rights.Allowed(ctx, v.reviews, subject, r)
+// findMissingRights returns the rights that a user does not have.
+func (v *validator) findMissingRights(ctx context.Context, user authenticationv1.UserInfo, needed []rights.Right) ([]rights.Right, error) {
+	subject := rights.NewSubject(user)
+	return rights.FindMissing(ctx, needed, func(ctx context.Context, r rights.Right) (bool, error) {
+		return rights.IsAllowed(ctx, v.reviews, subject, r)
 	})
 }
 
-// unavailable refuses an object about which nothing could be found out.
-func unavailable(err error) admission.Response {
-	return refused(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, err.Error()+": try again", nil)
+// denyUnavailable refuses an object about which nothing could be found out.
+func denyUnavailable(err error) admission.Response {
+	return denyRequest(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, err.Error()+": try again", nil)
 }
 
-func refused(code int32, reason metav1.StatusReason, message string, details *metav1.StatusDetails) admission.Response {
+func denyRequest(code int32, reason metav1.StatusReason, message string, details *metav1.StatusDetails) admission.Response {
 	if details != nil {
 		for i := range details.Causes {
 			c := &details.Causes[i]
-			c.Field, c.Message = shown(c.Field), shown(c.Message)
+			c.Field, c.Message = sanitizeText(c.Field), sanitizeText(c.Message)
 		}
 	}
-	response := admission.Denied(shown(message))
+	response := admission.Denied(sanitizeText(message))
 	response.Result.Code, response.Result.Reason, response.Result.Details = code, reason, details
 	return response
 }
 
-func detailsOf(req *admission.Request) *metav1.StatusDetails {
+func newStatusDetails(req *admission.Request) *metav1.StatusDetails {
 	return &metav1.StatusDetails{Group: req.Kind.Group, Kind: req.Kind.Kind, Name: req.Name}
 }
 
-// linesOf are the warnings among findings.
-func linesOf(found validation.Findings) []string {
+// formatWarnings returns the warnings among findings.
+func formatWarnings(found validation.Findings) []string {
 	var lines []string
 	for _, f := range found.Warnings() {
 		lines = append(lines, f.String())
@@ -287,8 +287,8 @@ func linesOf(found validation.Findings) []string {
 	return lines
 }
 
-// linesOfPrograms are the warnings of the compiler, about fields that lie below root.
-func linesOfPrograms(programs *celenv.Programs, root string) []string {
+// formatCompilerWarnings returns the warnings of the compiler, about fields that lie below root.
+func formatCompilerWarnings(programs *celenv.Programs, root string) []string {
 	var lines []string
 	for _, w := range programs.Warnings() {
 		lines = append(lines, fmt.Sprintf("%s at %d:%d: %s; %s", root+strings.TrimPrefix(w.FieldPath(), "spec."), w.Line, w.Column, w.Message, w.Hint))
@@ -296,8 +296,8 @@ func linesOfPrograms(programs *celenv.Programs, root string) []string {
 	return lines
 }
 
-// warnings are lines as they can be delivered: not too many, and each without a line break.
-func warnings(lines []string) []string {
+// trimWarnings returns lines as they can be delivered: not too many, and each without a line break.
+func trimWarnings(lines []string) []string {
 	if more := len(lines) - maxFindings; more > 0 {
 		lines = append(lines[:maxFindings], fmt.Sprintf("and %d more", more))
 	}
@@ -307,9 +307,9 @@ func warnings(lines []string) []string {
 	return lines
 }
 
-// shown is a text that quotes an object, fit for the terminal of somebody who applies it and has not read it: in lines, and
+// sanitizeText returns a text that quotes an object, fit for the terminal of somebody who applies it and has not read it: in lines, and
 // without what a terminal obeys or what reorders text.
-func shown(text string) string {
+func sanitizeText(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && !unicode.IsGraphic(r) {
 			return ' '

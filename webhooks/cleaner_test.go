@@ -24,10 +24,10 @@ func TestAnswerIsBounded(t *testing.T) {
 		found = append(found, validation.Finding{Path: "spec", Message: fmt.Sprint("wrong ", i), Severity: validation.Error})
 	}
 	req := &admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Name: "c"}}
-	if got := forbidden(req, "u", missing).Result.Message; !strings.HasSuffix(got, `user "u" may not get kind19; and 40 more`) {
+	if got := denyMissingRights(req, "u", missing).Result.Message; !strings.HasSuffix(got, `user "u" may not get kind19; and 40 more`) {
 		t.Errorf("got %s", got)
 	}
-	got := invalid(req, found).Result
+	got := denyInvalid(req, found).Result
 	if !strings.HasSuffix(got.Message, "spec: wrong 19\nand 40 more") || len(got.Details.Causes) != 20 {
 		t.Errorf("got %s", got.Message)
 	}

@@ -82,12 +82,12 @@ func FuzzReview(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	v := &validator{compiler: compiler, kinds: podsAlone{}, reviews: &authority{}, live: emptyCluster{}, keys: newKey(f), self: &self{name: operator}}
+	v := &validator{compiler: compiler, discovery: podsAlone{}, reviews: &authority{}, live: emptyCluster{}, keys: newKey(f), operator: &operatorIdentity{username: operator}}
 	handlers := []http.Handler{
-		&admission.Webhook{Handler: &owners{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }}},
-		&admission.Webhook{Handler: &owners{v, func() v1alpha1.Owner { return &v1alpha1.ClusterCleaner{} }}},
-		&admission.Webhook{Handler: &bodies{v}},
-		&admission.Webhook{Handler: &authors{&owners{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }}, clock.RealClock{}}},
+		&admission.Webhook{Handler: &ownerValidator{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }}},
+		&admission.Webhook{Handler: &ownerValidator{v, func() v1alpha1.Owner { return &v1alpha1.ClusterCleaner{} }}},
+		&admission.Webhook{Handler: &templateValidator{v}},
+		&admission.Webhook{Handler: &authorMutator{&ownerValidator{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }}, clock.RealClock{}}},
 	}
 	f.Fuzz(func(t *testing.T, at int, body []byte) {
 		v.reviews = &authority{}
@@ -96,7 +96,7 @@ func FuzzReview(f *testing.F) {
 		w := httptest.NewRecorder()
 		began := time.Now()
 		handlers[uint(at)%uint(len(handlers))].ServeHTTP(w, req)
-		if took := time.Since(began); took > 3*limit { // the machine may be busy
+		if took := time.Since(began); took > 3*answerTimeout { // the machine may be busy
 			t.Errorf("the answer took %s", took)
 		}
 		checkAnswer(t, w, body)

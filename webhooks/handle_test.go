@@ -67,7 +67,7 @@ func town(t *testing.T, rights []string, objects ...client.Object) *validator {
 		t.Fatal(err)
 	}
 	return &validator{
-		compiler: compiler, kinds: podsAlone{}, reviews: grants{rights: rights}, keys: newKey(t), self: &self{name: operator},
+		compiler: compiler, discovery: podsAlone{}, reviews: grants{rights: rights}, keys: newKey(t), operator: &operatorIdentity{username: operator},
 		live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
 	}
 }
@@ -159,7 +159,7 @@ func TestHandle(t *testing.T) {
 		"MayNotImpersonate":          {rights: looks, now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.ServiceAccountName = "bot" }), want: `Forbidden: a Cleaner may only do what its author may: user "alice" may not impersonate serviceaccounts "bot" in namespace "shop" (Cleaner of cleaner.vtex.dev c)`},
 		"MayImpersonate":             {rights: append(looks, "impersonate serviceaccounts bot"), now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.ServiceAccountName = "bot" }), want: "allowed spec: nothing is deleted and nobody is told, only the Cleaner itself goes: set delete: true on a target or on helm, or give a cloudEventSink"},
 		"NobodyKnows":                {rights: looks, now: podsOf(), change: func(v *validator, _ *admission.Request) { v.reviews = grants{err: errAway} }, want: `ServiceUnavailable: cannot find out whether user "alice" may list pods in namespace "shop": the API server is away: try again`},
-		"KindsAway":                  {rights: looks, now: podsOf(), change: func(v *validator, _ *admission.Request) { v.kinds = unserved{} }, want: `ServiceUnavailable: cannot find out whether kind "Pod" of v1 is served: the API server is away: try again`},
+		"KindsAway":                  {rights: looks, now: podsOf(), change: func(v *validator, _ *admission.Request) { v.discovery = unserved{} }, want: `ServiceUnavailable: cannot find out whether kind "Pod" of v1 is served: the API server is away: try again`},
 		"KeyAway":                    {rights: looks, now: podsOf(), change: func(v *validator, _ *admission.Request) { v.keys = oneKey{err: errAway} }, want: "ServiceUnavailable: the API server is away: try again"},
 		"Invalid":                    {rights: looks, now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.TTL = "soon" }), want: `Invalid: spec.ttl: "soon" is not a duration: write numbers with the units ns, us, ms, s, m, h, d or w, such as "360h" or "1h30m" (Cleaner of cleaner.vtex.dev c, spec.ttl)`},
 		"NotCompiled":                {rights: looks, now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.Conditions = []string{"nobody"} }), want: "Invalid: spec.conditions[0]: 1:1: there is no target or variable \"nobody\"; add a target of this name, or write params.nobody if it is a parameter\n  | nobody\n  | ^ (Cleaner of cleaner.vtex.dev c, spec.conditions[0])"},
@@ -192,7 +192,7 @@ func TestHandle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := town(t, tc.rights, tc.objects...)
 			if tc.now.Annotations == nil { // as the first webhook has it
-				ring, err := v.keys.Ring()
+				ring, err := v.keys.CurrentRing()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -211,7 +211,7 @@ func TestHandle(t *testing.T) {
 			if tc.change != nil {
 				tc.change(v, &req)
 			}
-			owners := &owners{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }}
+			owners := &ownerValidator{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }}
 			if diff := cmp.Diff(tc.want, answered(owners.Handle(t.Context(), req))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -241,7 +241,7 @@ func TestHandleTemplate(t *testing.T) {
 		"Good":        {rights: looks, now: bodyOf(), want: "allowed"},
 		"MayNotLook":  {rights: []string{"list pods"}, now: bodyOf(), want: `Forbidden: a CleanerTemplate may only do what its author may: user "alice" may not watch pods in all namespaces (CleanerTemplate of cleaner.vtex.dev c)`},
 		"NobodyKnows": {now: bodyOf(), change: func(v *validator, _ *admission.Request) { v.reviews = grants{err: errAway} }, want: `ServiceUnavailable: cannot find out whether user "alice" may list pods in all namespaces: the API server is away: try again`},
-		"KindsAway":   {rights: looks, now: bodyOf(), change: func(v *validator, _ *admission.Request) { v.kinds = unserved{} }, want: `ServiceUnavailable: cannot find out whether kind "Pod" of v1 is served: the API server is away: try again`},
+		"KindsAway":   {rights: looks, now: bodyOf(), change: func(v *validator, _ *admission.Request) { v.discovery = unserved{} }, want: `ServiceUnavailable: cannot find out whether kind "Pod" of v1 is served: the API server is away: try again`},
 		"SameSpec":    {now: bodyOf(), old: bodyOf(), want: "allowed"},
 		"Edited":      {now: bodyOf(), old: bodyOf(needs), want: `Forbidden: a CleanerTemplate may only do what its author may: user "alice" may not list pods in all namespaces; user "alice" may not watch pods in all namespaces (CleanerTemplate of cleaner.vtex.dev c)`},
 		"Invalid":     {rights: looks, now: bodyOf(func(t *v1alpha1.CleanerTemplate) { t.Spec.Template.Targets[0].Name = "a b" }), want: "Invalid: spec.template.targets[0].name: \"a b\" is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit, such as a_b\nspec.template.conditions[0]: 1:1: there is no target or variable \"pods\"; add a target of this name, or write params.pods if it is a parameter\n  | pods.items.size() > 0\n  | ^ (CleanerTemplate of cleaner.vtex.dev c, spec.template.targets[0].name, spec.template.conditions[0])"},
@@ -281,7 +281,7 @@ func TestHandleTemplate(t *testing.T) {
 			if tc.change != nil {
 				tc.change(v, &req)
 			}
-			if diff := cmp.Diff(tc.want, answered((&bodies{v}).Handle(t.Context(), req))); diff != "" {
+			if diff := cmp.Diff(tc.want, answered((&templateValidator{v}).Handle(t.Context(), req))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -338,7 +338,7 @@ func TestATemplatesAuthorReadsNoCleaner(t *testing.T) {
 			if tc.old != nil {
 				old = tc.old
 			}
-			if diff := cmp.Diff(tc.want, answered((&bodies{v}).Handle(t.Context(), asking(t, "CleanerTemplate", tc.now, old)))); diff != "" {
+			if diff := cmp.Diff(tc.want, answered((&templateValidator{v}).Handle(t.Context(), asking(t, "CleanerTemplate", tc.now, old)))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

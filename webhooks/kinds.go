@@ -16,21 +16,21 @@ import (
 	"github.com/vtex/cleaner/api/validation"
 )
 
-// kinds says what the API server serves in one version of a group. client-go's discovery client is one.
-type kinds interface {
+// kindDiscovery says what the API server serves in one version of a group. client-go's discovery client is one.
+type kindDiscovery interface {
 	ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
 }
 
-// served finds what the API server says of each target's kind, now: one request for each version of a group. That a
+// findServedKinds finds what the API server says of each target's kind, now: one request for each version of a group. That a
 // kind is not served is an answer; that nothing could be found out is an error.
-func (v *validator) served(ctx context.Context, targets []v1alpha1.ClusterTarget) ([]validation.Served, error) {
+func (v *validator) findServedKinds(ctx context.Context, targets []v1alpha1.ClusterTarget) ([]validation.ServedKind, error) {
 	asked := map[schema.GroupVersion][]metav1.APIResource{}
-	out := make([]validation.Served, len(targets))
+	out := make([]validation.ServedKind, len(targets))
 	for i := range targets {
 		r := &targets[i].Reference
 		gv := schema.GroupVersion{Group: r.APIGroup, Version: r.Version}
 		if _, ok := asked[gv]; !ok {
-			list, err := v.kinds.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
+			list, err := v.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
 			if err == nil && len(list.APIResources) == 0 {
 				// client-go makes an empty list of a core group that is forbidden; nothing follows from it.
 				err = errors.New("the API server listed nothing")
@@ -45,7 +45,7 @@ func (v *validator) served(ctx context.Context, targets []v1alpha1.ClusterTarget
 			}
 		}
 		if found := v1alpha1.FindKind(r.Kind, asked[gv]); found != nil {
-			out[i] = validation.Served{Resource: found.Name, Namespaced: found.Namespaced}
+			out[i] = validation.ServedKind{Resource: found.Name, Namespaced: found.Namespaced}
 		}
 	}
 	return out, nil

@@ -83,25 +83,25 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	serve := make(chan struct{})
 	if opts.SelfSigned == nil {
 		close(serve)
-	} else if err := opts.SelfSigned.addTo(mgr, opts.CertDir, serve); err != nil {
+	} else if err := opts.SelfSigned.addRotator(mgr, opts.CertDir, serve); err != nil {
 		return err
 	}
 	hooks := webhook.NewServer(webhook.Options{}) // counts requests, and is never started
-	gate := serving.NewGate(maxRequests)
+	limiter := serving.NewRequestLimiter(maxRequests)
 	v := &validator{
-		compiler: compiler, options: opts.Validation, kinds: kinds, reviews: reviews.SubjectAccessReviews(), live: mgr.GetAPIReader(),
-		keys: opts.Keys, extraKeys: opts.AuthorExtraKeys, self: &self{reviews: identity.SelfSubjectReviews()},
+		compiler: compiler, options: opts.Validation, discovery: kinds, reviews: reviews.SubjectAccessReviews(), live: mgr.GetAPIReader(),
+		keys: opts.Keys, extraKeys: opts.AuthorExtraKeys, operator: &operatorIdentity{reviews: identity.SelfSubjectReviews()},
 	}
-	cleaners := &owners{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }}
-	clusters := &owners{v, func() v1alpha1.Owner { return &v1alpha1.ClusterCleaner{} }}
+	cleaners := &ownerValidator{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }}
+	clusters := &ownerValidator{v, func() v1alpha1.Owner { return &v1alpha1.ClusterCleaner{} }}
 	for path, handler := range map[string]admission.Handler{
 		Path:              cleaners,
 		ClusterPath:       clusters,
-		TemplatePath:      &bodies{v},
-		AuthorPath:        &authors{cleaners, clock.RealClock{}},
-		ClusterAuthorPath: &authors{clusters, clock.RealClock{}},
+		TemplatePath:      &templateValidator{v},
+		AuthorPath:        &authorMutator{cleaners, clock.RealClock{}},
+		ClusterAuthorPath: &authorMutator{clusters, clock.RealClock{}},
 	} {
-		hooks.Register(path, gate.Wrap(&webhook.Admission{Handler: handler}))
+		hooks.Register(path, limiter.WrapHandler(&webhook.Admission{Handler: handler}))
 	}
 	server, err := serving.New(serving.Options{
 		Address: ":" + strconv.Itoa(opts.Port), CertDir: opts.CertDir, HTTP2: opts.HTTP2, ClientCA: opts.ClientCA, ClientNames: opts.ClientNames,
@@ -110,27 +110,27 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("cannot make the webhook's server: %w", err)
 	}
-	if err := mgr.Add(&later{Server: server, begin: serve}); err != nil {
+	if err := mgr.Add(&delayedServer{Server: server, ready: serve}); err != nil {
 		return fmt.Errorf("cannot add the webhook's server to the manager: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("webhook", server.Check); err != nil {
+	if err := mgr.AddReadyzCheck("webhook", server.CheckReady); err != nil {
 		return fmt.Errorf("cannot add the webhook's readiness check: %w", err)
 	}
 	return nil
 }
 
-// later is a server that begins when there is a certificate to serve with. It needs no leadership.
-type later struct {
+// delayedServer is a server that begins when there is a certificate to serve with. It needs no leadership.
+type delayedServer struct {
 	*serving.Server
-	begin <-chan struct{}
+	ready <-chan struct{}
 }
 
 // Start serves until ctx is done.
-func (l *later) Start(ctx context.Context) error {
+func (l *delayedServer) Start(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-l.begin:
+	case <-l.ready:
 		return l.Server.Start(ctx)
 	}
 }

@@ -22,12 +22,12 @@ import (
 	"github.com/vtex/cleaner/controllers/rights"
 )
 
-// bodies answers for CleanerTemplates.
-type bodies struct{ *validator }
+// templateValidator answers for CleanerTemplates.
+type templateValidator struct{ *validator }
 
 // Handle answers one request. Whoever writes a template needs the rights to all that it does, wherever it may be used: it
 // changes what stored Cleaners do, whose authors are not asked again.
-func (v *bodies) Handle(ctx context.Context, req admission.Request) admission.Response {
+func (v *templateValidator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	t, old := &v1alpha1.CleanerTemplate{}, (*v1alpha1.CleanerTemplate)(nil)
 	if err := json.Unmarshal(req.Object.Raw, t); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("cannot read the CleanerTemplate: %w", err))
@@ -41,61 +41,61 @@ func (v *bodies) Handle(ctx context.Context, req admission.Request) admission.Re
 			return admission.Allowed("")
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 
 	options, parameters := v.options, templates.Validate(t)
-	if found := validation.ValidateTemplate(t, parameters, options); len(found.OfWhole()) > 0 || len(parameters) > 0 {
-		return invalid(&req, found.Errors())
+	if found := validation.ValidateTemplate(t, parameters, options); len(found.SpecErrors()) > 0 || len(parameters) > 0 {
+		return denyInvalid(&req, found.Errors())
 	}
 	work, errs := templates.StandIn(t)
 	if len(errs) > 0 {
-		return invalid(&req, validation.Refused(errs))
+		return denyInvalid(&req, validation.FromFieldErrors(errs))
 	}
 	programs, errs := v.compiler.Compile(ctx, work)
 	if programs == nil && len(errs) == 0 {
-		return unavailable(errBusy)
+		return denyUnavailable(errCompileTimeout)
 	}
 	options.Compiled = errs
 	if found := validation.ValidateTemplate(t, nil, options).Errors(); len(found) > 0 {
-		return invalid(&req, found)
+		return denyInvalid(&req, found)
 	}
-	served, err := v.served(ctx, work.Targets)
+	served, err := v.findServedKinds(ctx, work.Targets)
 	if err != nil {
-		return unavailable(err)
+		return denyUnavailable(err)
 	}
 	options.Served = served
 	found := validation.ValidateTemplate(t, nil, options)
 	if errors := found.Errors(); len(errors) > 0 {
-		return invalid(&req, errors)
+		return denyInvalid(&req, errors)
 	}
-	missing, err := v.missing(ctx, req.UserInfo, rights.Of("", work, options))
+	missing, err := v.findMissingRights(ctx, req.UserInfo, rights.ListRequired("", work, options))
 	switch {
 	case err != nil:
-		return unavailable(err)
+		return denyUnavailable(err)
 	case len(missing) > 0:
-		return forbidden(&req, req.UserInfo.Username, missing)
+		return denyMissingRights(&req, req.UserInfo.Username, missing)
 	}
-	broken, err := v.broken(ctx, old, t)
+	broken, err := v.findBrokenOwners(ctx, old, t)
 	switch {
 	case err != nil:
-		return unavailable(err)
+		return denyUnavailable(err)
 	case len(broken) > 0 && old != nil:
-		return invalid(&req, broken)
+		return denyInvalid(&req, broken)
 	}
-	said := linesOf(found)
+	said := formatWarnings(found)
 	for _, b := range broken { // they wait for a template, and this one does not help them
 		said = append(said, b.String())
 	}
-	return admission.Allowed("").WithWarnings(warnings(append(said, linesOfPrograms(programs, "spec.template.")...))...)
+	return admission.Allowed("").WithWarnings(trimWarnings(append(said, formatCompilerWarnings(programs, "spec.template.")...))...)
 }
 
-// broken are those that use a template and work with it as it was, and not as it is to be. Without a template before, they
+// findBrokenOwners returns those that use a template and work with it as it was, and not as it is to be. Without a template before, they
 // are all that do not work with it.
-func (v *bodies) broken(ctx context.Context, old, t *v1alpha1.CleanerTemplate) (validation.Findings, error) {
-	before, after := use{v.validator, old, map[string]field.ErrorList{}}, use{v.validator, t, map[string]field.ErrorList{}}
+func (v *templateValidator) findBrokenOwners(ctx context.Context, old, t *v1alpha1.CleanerTemplate) (validation.Findings, error) {
+	before, after := templateChecker{v.validator, old, map[string]field.ErrorList{}}, templateChecker{v.validator, t, map[string]field.ErrorList{}}
 	var found validation.Findings
-	err := v.eachOwner(ctx, func(kind string, c v1alpha1.Owner) error {
+	err := v.forEachOwner(ctx, func(kind string, c v1alpha1.Owner) error {
 		ref := c.Common().TemplateRef
 		if ref == nil || ref.Name != t.Name {
 			return nil
@@ -103,12 +103,12 @@ func (v *bodies) broken(ctx context.Context, old, t *v1alpha1.CleanerTemplate) (
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("cannot find out in time which Cleaners work with the template: %w", err)
 		}
-		wrong, err := after.wrong(ctx, c)
+		wrong, err := after.checkOwner(ctx, c)
 		if err != nil || len(wrong) == 0 {
 			return err
 		}
 		if old != nil {
-			if already, err := before.wrong(ctx, c); err != nil || len(already) > 0 {
+			if already, err := before.checkOwner(ctx, c); err != nil || len(already) > 0 {
 				return err
 			}
 		}
@@ -120,42 +120,42 @@ func (v *bodies) broken(ctx context.Context, old, t *v1alpha1.CleanerTemplate) (
 		if old != nil {
 			instead = "; change that first, or the template so that both work, or delete the template and create it anew if this is meant"
 		}
-		found = append(found, validation.Finding{Path: "spec", Message: fmt.Sprintf("breaks %s, which would not work any more: %s%s", who, unquoted(wrong[0], old, t), instead), Severity: validation.Error})
+		found = append(found, validation.Finding{Path: "spec", Message: fmt.Sprintf("breaks %s, which would not work any more: %s%s", who, redactFinding(wrong[0], old, t), instead), Severity: validation.Error})
 		return nil
 	})
 	return found, err
 }
 
-// use is what those that use a template are with it.
-type use struct {
+// templateChecker says what those that use a template are with it.
+type templateChecker struct {
 	*validator
 	template *v1alpha1.CleanerTemplate
-	// compiled is what the compiler says, by cloudEventData: all else that is compiled is the template's.
-	compiled map[string]field.ErrorList
+	// compileErrors is what the compiler says, by cloudEventData: all else that is compiled is the template's.
+	compileErrors map[string]field.ErrorList
 }
 
-// wrong says why what uses the template does not work with it.
-func (u *use) wrong(ctx context.Context, c v1alpha1.Owner) (validation.Findings, error) {
+// checkOwner says why what uses the template does not work with it.
+func (u *templateChecker) checkOwner(ctx context.Context, c v1alpha1.Owner) (validation.Findings, error) {
 	work, errs := templates.Expand(c, u.template)
 	if len(errs) > 0 {
-		return validation.Refused(errs), nil
+		return validation.FromFieldErrors(errs), nil
 	}
 	options := u.options
 	options.Template = u.template.Name
-	errs, known := u.compiled[work.CloudEventData]
+	errs, known := u.compileErrors[work.CloudEventData]
 	if !known {
 		var programs *celenv.Programs
 		if programs, errs = u.compiler.Compile(ctx, work); programs == nil && len(errs) == 0 {
-			return nil, errBusy
+			return nil, errCompileTimeout
 		}
-		u.compiled[work.CloudEventData] = errs
+		u.compileErrors[work.CloudEventData] = errs
 	}
 	options.Compiled = errs
 	return validation.Validate(work, options).Errors(), nil
 }
 
-// eachOwner reads all Cleaners and ClusterCleaners, in order.
-func (v *validator) eachOwner(ctx context.Context, do func(kind string, c v1alpha1.Owner) error) error {
+// forEachOwner reads all Cleaners and ClusterCleaners, in order.
+func (v *validator) forEachOwner(ctx context.Context, do func(kind string, c v1alpha1.Owner) error) error {
 	cleaners, cluster := &v1alpha1.CleanerList{}, &v1alpha1.ClusterCleanerList{}
 	for _, list := range []client.ObjectList{cleaners, cluster} {
 		if err := v.live.List(ctx, list); err != nil {

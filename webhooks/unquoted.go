@@ -13,37 +13,37 @@ import (
 	"github.com/vtex/cleaner/api/validation"
 )
 
-// position begins what the compiler says.
-var position = regexp.MustCompile(`^\d+:\d+: `)
+// compilerPosition begins what the compiler says.
+var compilerPosition = regexp.MustCompile(`^\d+:\d+: `)
 
-// unquoted says to the author of a template what is wrong with a Cleaner that uses it: which field, where in it, and what the
+// redactFinding says to the author of a template what is wrong with a Cleaner that uses it: which field, where in it, and what the
 // template has to do with it. The author may not be allowed to read the Cleaner, so nothing that stands in it is repeated: no
 // expression, no value, and no name but those that the template has, or had.
-func unquoted(f validation.Finding, old, t *v1alpha1.CleanerTemplate) string {
+func redactFinding(f validation.Finding, old, t *v1alpha1.CleanerTemplate) string {
 	const parameters = "spec.templateRef.parameters"
 	name, ofParameter := strings.CutPrefix(f.Path, parameters+".")
 	switch {
-	case ofParameter && !declares(t, name) && !declares(old, name):
+	case ofParameter && !hasParameter(t, name) && !hasParameter(old, name):
 		return parameters + ": gives a parameter that the template does not have"
-	case ofParameter && typeOf(t, name) == v1alpha1.ParameterDuration: // else the value is repeated
+	case ofParameter && parameterType(t, name) == v1alpha1.ParameterDuration: // else the value is repeated
 		return fmt.Sprintf("%s: must be of type duration: write %s: \"40s\"", f.Path, name)
 	case f.Path == "spec", strings.HasPrefix(f.Path, "spec.templateRef"): // it is about the template, or about sizes
 		return f.String()
 	}
-	said := fmt.Sprintf("%s: %sdoes not work with this template", f.Path, position.FindString(f.Message))
-	if lost := lost(old, t); len(lost) > 0 {
+	said := fmt.Sprintf("%s: %sdoes not work with this template", f.Path, compilerPosition.FindString(f.Message))
+	if lost := listRemovedNames(old, t); len(lost) > 0 {
 		said += ", which no longer has " + strings.Join(lost, ", ")
 	}
 	return said
 }
 
-// declares says that a template, if there is one, has a parameter.
-func declares(t *v1alpha1.CleanerTemplate, name string) bool {
-	return typeOf(t, name) != ""
+// hasParameter says that a template, if there is one, has a parameter.
+func hasParameter(t *v1alpha1.CleanerTemplate, name string) bool {
+	return parameterType(t, name) != ""
 }
 
-// typeOf is the type of a parameter of a template; empty if it has none of this name, or if there is no template.
-func typeOf(t *v1alpha1.CleanerTemplate, name string) v1alpha1.ParameterType {
+// parameterType returns the type of a parameter of a template; empty if it has none of this name, or if there is no template.
+func parameterType(t *v1alpha1.CleanerTemplate, name string) v1alpha1.ParameterType {
 	if t == nil {
 		return ""
 	}
@@ -55,17 +55,17 @@ func typeOf(t *v1alpha1.CleanerTemplate, name string) v1alpha1.ParameterType {
 	return ""
 }
 
-// lost are what an expression could name with a template as it was, and cannot as it is to be.
-func lost(old, t *v1alpha1.CleanerTemplate) []string {
+// listRemovedNames returns what an expression could name with a template as it was, and cannot as it is to be.
+func listRemovedNames(old, t *v1alpha1.CleanerTemplate) []string {
 	if old == nil {
 		return nil
 	}
-	now := named(t)
-	return slices.DeleteFunc(named(old), func(name string) bool { return slices.Contains(now, name) })
+	now := listExpressionNames(t)
+	return slices.DeleteFunc(listExpressionNames(old), func(name string) bool { return slices.Contains(now, name) })
 }
 
-// named are what an expression can name with a template.
-func named(t *v1alpha1.CleanerTemplate) []string {
+// listExpressionNames returns what an expression can name with a template.
+func listExpressionNames(t *v1alpha1.CleanerTemplate) []string {
 	var out []string
 	for _, p := range t.Spec.Parameters {
 		out = append(out, "params."+p.Name)

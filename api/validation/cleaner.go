@@ -24,11 +24,11 @@ import (
 
 // The bounds that the schema has too.
 const (
-	maxTargets    = 64
-	maxConditions = 64
-	maxExpression = 16384
-	maxSink       = 2048
-	maxRelease    = 53
+	maxTargets     = 64
+	maxConditions  = 64
+	maxExpression  = 16384
+	maxSinkLength  = 2048
+	maxReleaseName = 53
 )
 
 // maxNumber is the longest number that a message repeats.
@@ -40,8 +40,8 @@ const (
 	maxSpecBytes = 256 << 10
 	// minPeriod keeps a Cleaner from being evaluated all the time.
 	minPeriod = 10 * time.Second
-	// soon is a ttl that leaves nobody the time to correct a mistake.
-	soon = time.Minute
+	// shortTTL is a ttl that leaves nobody the time to correct a mistake.
+	shortTTL = time.Minute
 )
 
 // Options say what the spec itself does not.
@@ -56,7 +56,7 @@ type Options struct {
 	RequireServiceAccount bool
 	DefaultServiceAccount string
 	// Served is what the API server says of each target's kind, in the order of the spec. Nil if nobody has asked.
-	Served []Served
+	Served []ServedKind
 	// Namespace is the one in which the Cleaner lives; empty for a ClusterCleaner, and if nobody knows.
 	Namespace string
 	// OperatorNamespace is the operator's own, of which no Secret is read for anybody; empty if nobody knows.
@@ -64,12 +64,12 @@ type Options struct {
 	// Template is the name of the CleanerTemplate from which targets, variables, conditions, rules and parameters are.
 	// What is wrong with them is then said of it. Empty if the spec has them itself.
 	Template string
-	// unused says that they are looked at as a template that Cleaners may use as well as ClusterCleaners.
-	unused bool
+	// isTemplate says that they are looked at as a template that Cleaners may use as well as ClusterCleaners.
+	isTemplate bool
 }
 
-// Served is what an API server says of a kind.
-type Served struct {
+// ServedKind is what an API server says of a kind.
+type ServedKind struct {
 	// Resource is the plural name of the kind. It is empty if the kind is not served.
 	Resource string
 	// Namespaced says whether its objects live in namespaces.
@@ -84,152 +84,152 @@ func Validate(spec *v1alpha1.Work, o Options) Findings {
 		path  = field.NewPath("spec")
 	)
 	if o.Template == "" {
-		found.size(spec, path)
+		found.checkSize(spec, path)
 	}
-	found.sources(spec, path)
-	found.purpose(spec, path, o)
-	found.enums(spec, path)
-	found.times(spec, path)
-	found.limits(spec.Limits, path.Child("limits"))
-	found.parameters(spec.Parameters, path.Child("parameters"))
-	found.templateRef(spec, path.Child("templateRef"))
-	found.helm(spec, path.Child("helm"))
-	found.body(spec, path, o)
+	found.checkExpressionSize(spec, path)
+	found.checkPurpose(spec, path, o)
+	found.checkEnums(spec, path)
+	found.checkTimes(spec, path)
+	found.checkLimits(spec.Limits, path.Child("limits"))
+	found.checkParameters(spec.Parameters, path.Child("parameters"))
+	found.checkTemplateRef(spec, path.Child("templateRef"))
+	found.checkHelm(spec, path.Child("helm"))
+	found.checkBody(spec, path, o)
 	if spec.CloudEventData != "" {
-		found.expression(spec.CloudEventData, path.Child("cloudEventData"))
+		found.checkExpression(spec.CloudEventData, path.Child("cloudEventData"))
 		if spec.Recurs() {
-			found.warn(path.Child("cloudEventData"), "is sent only when a Cleaner has cleaned once, and ignored with lifecycle: Recurring; remove it")
+			found.addWarning(path.Child("cloudEventData"), "is sent only when a Cleaner has cleaned once, and ignored with lifecycle: Recurring; remove it")
 		}
 	}
-	found.compiled(o.Compiled)
-	found.sink(spec, path.Child("cloudEventSink"))
-	found.sinkAuth(spec, path.Child("cloudEventSinkAuth"), o)
-	found.serviceAccount(spec, path, o)
-	found.reach(spec, path)
+	found.addFieldErrors(o.Compiled)
+	found.checkSink(spec, path.Child("cloudEventSink"))
+	found.checkSinkAuth(spec, path.Child("cloudEventSinkAuth"), o)
+	found.checkServiceAccount(spec, path, o)
+	found.warnClusterWide(spec, path)
 	if o.Template != "" {
-		found.blame(o.Template)
+		found.blameTemplate(o.Template)
 	}
 	return found
 }
 
-// body is what templates have, too; in a Cleaner it lies in the spec itself.
-func (f *Findings) body(spec *v1alpha1.Work, p *field.Path, o Options) {
-	f.targets(spec, p.Child("targets"), o)
-	f.variables(spec.Variables, p.Child("variables"))
-	f.conditions(spec.Conditions, p.Child("conditions"))
-	f.rules(spec, p, o)
+// checkBody looks at what templates have, too; in a Cleaner it lies in the spec itself.
+func (f *Findings) checkBody(spec *v1alpha1.Work, p *field.Path, o Options) {
+	f.checkTargets(spec, p.Child("targets"), o)
+	f.checkVariables(spec.Variables, p.Child("variables"))
+	f.checkConditions(spec.Conditions, p.Child("conditions"))
+	f.checkRules(spec, p, o)
 }
 
-// noun is what the spec is one of.
-func noun(spec *v1alpha1.Work) string {
+// ownerKind returns the kind that the spec is of.
+func ownerKind(spec *v1alpha1.Work) string {
 	if spec.Cluster {
 		return "ClusterCleaner"
 	}
 	return "Cleaner"
 }
 
-// compiled repeats what the compiler found, but for what has been said already, such as an expression that is empty.
-func (f *Findings) compiled(errs field.ErrorList) {
+// addFieldErrors repeats what the compiler found, but for what has been said already, such as an expression that is empty.
+func (f *Findings) addFieldErrors(errs field.ErrorList) {
 	said := *f
-	for _, finding := range Refused(errs) {
+	for _, finding := range FromFieldErrors(errs) {
 		if !slices.ContainsFunc(said, func(s Finding) bool { return s.Path == finding.Path && s.Severity == Error }) {
 			*f = append(*f, finding)
 		}
 	}
 }
 
-func (f *Findings) size(spec any, p *field.Path) {
+func (f *Findings) checkSize(spec any, p *field.Path) {
 	text, err := json.Marshal(spec)
 	if err != nil { // only parameters can fail, and they are looked at on their own
 		return
 	}
 	if len(text) > maxSpecBytes {
-		f.refuse(p, fmt.Sprintf("is %d bytes long as JSON; at most %d are allowed: shorten the expressions or the parameters", len(text), maxSpecBytes))
+		f.addError(p, fmt.Sprintf("is %d bytes long as JSON; at most %d are allowed: shorten the expressions or the parameters", len(text), maxSpecBytes))
 	}
 }
 
-// sources refuses more expressions than are compiled.
-func (f *Findings) sources(spec *v1alpha1.Work, p *field.Path) {
+// checkExpressionSize refuses more expressions than are compiled.
+func (f *Findings) checkExpressionSize(spec *v1alpha1.Work, p *field.Path) {
 	if n := spec.ExpressionBytes(); n > v1alpha1.MaxExpressionBytes {
-		f.refuse(p, fmt.Sprintf("the expressions are %d bytes long together; at most %d are allowed: shorten them, or use several Cleaners", n, v1alpha1.MaxExpressionBytes))
+		f.addError(p, fmt.Sprintf("the expressions are %d bytes long together; at most %d are allowed: shorten them, or use several Cleaners", n, v1alpha1.MaxExpressionBytes))
 	}
 }
 
-// purpose refuses what does nothing, and what would delete at once without anybody having said so.
-func (f *Findings) purpose(spec *v1alpha1.Work, p *field.Path, o Options) {
+// checkPurpose refuses what does nothing, and what would delete at once without anybody having said so.
+func (f *Findings) checkPurpose(spec *v1alpha1.Work, p *field.Path, o Options) {
 	templated := spec.TemplateRef != nil || o.Template != ""
 	if len(spec.Targets) == 0 && len(spec.Rules) == 0 && spec.Helm == nil && !templated {
 		what := "targets, rules, helm or templateRef"
 		if spec.Cluster {
 			what = "targets, rules or templateRef"
 		}
-		f.refuse(p, fmt.Sprintf("a %s needs something to clean: add %s", noun(spec), what))
+		f.addError(p, fmt.Sprintf("a %s needs something to clean: add %s", ownerKind(spec), what))
 		return
 	}
 	if spec.Lifecycle == "" && (len(spec.Rules) > 0 || templated) {
-		f.refuse(p, fmt.Sprintf("with rules or templateRef, say what becomes of the %s when it has cleaned: lifecycle: Recurring keeps it, lifecycle: Once deletes it", noun(spec)))
+		f.addError(p, fmt.Sprintf("with rules or templateRef, say what becomes of the %s when it has cleaned: lifecycle: Recurring keeps it, lifecycle: Once deletes it", ownerKind(spec)))
 	}
 	if len(spec.Rules) > 0 || templated {
 		return
 	}
 	switch {
-	case !deletes(spec) && spec.Recurs():
-		f.warn(p, "nothing is ever done: without rules, only targets with delete: true are acted on; set it, or add rules")
-	case !deletes(spec):
+	case !deletesAnything(spec) && spec.Recurs():
+		f.addWarning(p, "nothing is ever done: without rules, only targets with delete: true are acted on; set it, or add rules")
+	case !deletesAnything(spec):
 		if spec.CloudEventSink == "" {
-			f.warn(p, fmt.Sprintf("nothing is deleted and nobody is told, only the %s itself goes: set delete: true on a target or on helm, or give a cloudEventSink", noun(spec)))
+			f.addWarning(p, fmt.Sprintf("nothing is deleted and nobody is told, only the %s itself goes: set delete: true on a target or on helm, or give a cloudEventSink", ownerKind(spec)))
 		}
 	case len(spec.Conditions) > 0 || spec.Schedule != "":
 	case spec.Recurs():
-		f.warn(p, "without conditions, whatever the targets name is deleted as soon as it is there, for as long as this is: add conditions, or a schedule")
+		f.addWarning(p, "without conditions, whatever the targets name is deleted as soon as it is there, for as long as this is: add conditions, or a schedule")
 	case spec.TTL == "":
-		f.refuse(p, fmt.Sprintf("a %s that deletes needs a ttl or conditions: without either it would delete at once (write ttl: 0s if that is meant)", noun(spec)))
+		f.addError(p, fmt.Sprintf("a %s that deletes needs a ttl or conditions: without either it would delete at once (write ttl: 0s if that is meant)", ownerKind(spec)))
 	default:
-		if ttl, err := spec.TTL.Parse(0); err == nil && ttl < soon {
-			f.warn(p.Child("ttl"), fmt.Sprintf("without conditions, everything is deleted %s after the %s is created: add conditions, or a longer ttl", ttl, noun(spec)))
+		if ttl, err := spec.TTL.Parse(0); err == nil && ttl < shortTTL {
+			f.addWarning(p.Child("ttl"), fmt.Sprintf("without conditions, everything is deleted %s after the %s is created: add conditions, or a longer ttl", ttl, ownerKind(spec)))
 		}
 	}
 }
 
-func deletes(spec *v1alpha1.Work) bool {
+func deletesAnything(spec *v1alpha1.Work) bool {
 	return (spec.Helm != nil && spec.Helm.Delete) || slices.ContainsFunc(spec.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Delete })
 }
 
-func (f *Findings) enums(spec *v1alpha1.Work, p *field.Path) {
+func (f *Findings) checkEnums(spec *v1alpha1.Work, p *field.Path) {
 	if spec.Lifecycle != "" && spec.Lifecycle != v1alpha1.LifecycleOnce && spec.Lifecycle != v1alpha1.LifecycleRecurring {
-		f.refuse(p.Child("lifecycle"), fmt.Sprintf("%q is no lifecycle: write Once or Recurring", spec.Lifecycle))
+		f.addError(p.Child("lifecycle"), fmt.Sprintf("%q is no lifecycle: write Once or Recurring", spec.Lifecycle))
 	}
 	if spec.Mode != "" && spec.Mode != v1alpha1.ModeEnforce && spec.Mode != v1alpha1.ModeDryRun {
-		f.refuse(p.Child("mode"), fmt.Sprintf("%q is no mode: write Enforce or DryRun", spec.Mode))
+		f.addError(p.Child("mode"), fmt.Sprintf("%q is no mode: write Enforce or DryRun", spec.Mode))
 	}
 }
 
-func (f *Findings) times(spec *v1alpha1.Work, p *field.Path) {
-	f.duration(spec.TTL, p.Child("ttl"))
-	f.schedule(spec, p)
+func (f *Findings) checkTimes(spec *v1alpha1.Work, p *field.Path) {
+	f.parseDuration(spec.TTL, p.Child("ttl"))
+	f.checkSchedule(spec, p)
 	if spec.Retry == nil {
 		return
 	}
 	path := p.Child("retry", "period")
-	if period, ok := f.duration(spec.Retry.Period, path); ok && period < minPeriod {
-		f.refuse(path, fmt.Sprintf("%s is too short: write %s or more", spec.Retry.Period, minPeriod))
+	if period, ok := f.parseDuration(spec.Retry.Period, path); ok && period < minPeriod {
+		f.addError(path, fmt.Sprintf("%s is too short: write %s or more", spec.Retry.Period, minPeriod))
 	}
 }
 
-// duration reads a duration, and says whether there is one.
-func (f *Findings) duration(d v1alpha1.Duration, p *field.Path) (time.Duration, bool) {
+// parseDuration reads a duration, and says whether there is one.
+func (f *Findings) parseDuration(d v1alpha1.Duration, p *field.Path) (time.Duration, bool) {
 	if d == "" {
 		return 0, false
 	}
 	read, err := d.Parse(0)
 	if err != nil {
-		f.refuse(p, err.Error())
+		f.addError(p, err.Error())
 		return 0, false
 	}
 	return read, true
 }
 
-func (f *Findings) parameters(parameters *runtime.RawExtension, p *field.Path) {
+func (f *Findings) checkParameters(parameters *runtime.RawExtension, p *field.Path) {
 	if parameters == nil {
 		return
 	}
@@ -241,54 +241,54 @@ func (f *Findings) parameters(parameters *runtime.RawExtension, p *field.Path) {
 	d.UseNumber()
 	var values map[string]any
 	if err := d.Decode(&values); err != nil || values == nil {
-		f.refuse(p, "must be an object, such as {team: web, keep: 3}")
+		f.addError(p, "must be an object, such as {team: web, keep: 3}")
 		return
 	}
-	f.numbers(values, p)
+	f.checkNumbers(values, p)
 }
 
-// numbers refuses those that are stored in several forms, wherever they are in a value.
-func (f *Findings) numbers(value any, p *field.Path) {
+// checkNumbers refuses those that are stored in several forms, wherever they are in a value.
+func (f *Findings) checkNumbers(value any, p *field.Path) {
 	switch value := value.(type) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(value)) {
-			f.numbers(value[name], p.Child(name))
+			f.checkNumbers(value[name], p.Child(name))
 		}
 	case []any:
 		for i := range value {
-			f.numbers(value[i], p.Index(i))
+			f.checkNumbers(value[i], p.Index(i))
 		}
 	case json.Number:
 		text := value.String()
 		switch v, err := value.Float64(); {
 		case v1alpha1.HasOneForm(value):
 		case v == 0 && err == nil:
-			f.refuse(p, "is a negative zero, which API servers store as another number: write 0")
+			f.addError(p, "is a negative zero, which API servers store as another number: write 0")
 		default:
 			if len(text) > maxNumber {
 				text = "9007199254740993"
 			}
-			f.refuse(p, fmt.Sprintf("is a number beyond %d, of which API servers do not keep each digit: write it as text, such as %q", v1alpha1.MaxWhole, text))
+			f.addError(p, fmt.Sprintf("is a number beyond %d, of which API servers do not keep each digit: write it as text, such as %q", v1alpha1.MaxWhole, text))
 		}
 	}
 }
 
-// templateRef is of a spec whose template is not expanded, because nobody has found it yet.
-func (f *Findings) templateRef(spec *v1alpha1.Work, p *field.Path) {
+// checkTemplateRef is for a spec whose template is not expanded, because nobody has found it yet.
+func (f *Findings) checkTemplateRef(spec *v1alpha1.Work, p *field.Path) {
 	ref := spec.TemplateRef
 	if ref == nil {
 		return
 	}
-	if len(ref.Name) > maxObjectName || !subdomain.MatchString(ref.Name) {
-		f.refuse(p.Child("name"), fmt.Sprintf("%q is not the name of a CleanerTemplate: write the metadata.name of one, as kubectl get cleanertemplates shows them", ref.Name))
+	if len(ref.Name) > maxObjectName || !dnsSubdomain.MatchString(ref.Name) {
+		f.addError(p.Child("name"), fmt.Sprintf("%q is not the name of a CleanerTemplate: write the metadata.name of one, as kubectl get cleanertemplates shows them", ref.Name))
 	}
-	f.parameters(ref.Parameters, p.Child("parameters"))
+	f.checkParameters(ref.Parameters, p.Child("parameters"))
 	if len(spec.Targets) > 0 || len(spec.Variables) > 0 || len(spec.Conditions) > 0 || len(spec.Rules) > 0 || spec.Parameters != nil {
-		f.refuse(p, "stands in the place of targets, variables, conditions, rules and parameters: remove them, or templateRef")
+		f.addError(p, "stands in the place of targets, variables, conditions, rules and parameters: remove them, or templateRef")
 	}
 }
 
-func (f *Findings) limits(l *v1alpha1.Limits, p *field.Path) {
+func (f *Findings) checkLimits(l *v1alpha1.Limits, p *field.Path) {
 	if l == nil {
 		return
 	}
@@ -299,63 +299,63 @@ func (f *Findings) limits(l *v1alpha1.Limits, p *field.Path) {
 		{"maxActions", l.MaxActions, 1000000}, {"maxPercent", l.MaxPercent, 100}, {"actionsPerSecond", l.ActionsPerSecond, 10000},
 	} {
 		if bound.is < 0 || bound.is > bound.most { // 0 is one that is not given
-			f.refuse(p.Child(bound.field), fmt.Sprintf("is %d: write a number from 1 to %d, or leave it out for no limit", bound.is, bound.most))
+			f.addError(p.Child(bound.field), fmt.Sprintf("is %d: write a number from 1 to %d, or leave it out for no limit", bound.is, bound.most))
 		}
 	}
 	if l.Per == "" {
 		return
 	}
 	if l.MaxActions == 0 && l.MaxPercent == 0 {
-		f.refuse(p.Child("per"), "is the time that maxActions and maxPercent count over: add one of them")
+		f.addError(p.Child("per"), "is the time that maxActions and maxPercent count over: add one of them")
 	}
-	if per, ok := f.duration(l.Per, p.Child("per")); ok && per <= 0 {
-		f.refuse(p.Child("per"), fmt.Sprintf("%s is too short: write more than 0s, or leave it out for 1h", l.Per))
+	if per, ok := f.parseDuration(l.Per, p.Child("per")); ok && per <= 0 {
+		f.addError(p.Child("per"), fmt.Sprintf("%s is too short: write more than 0s, or leave it out for 1h", l.Per))
 	}
 }
 
-// subdomain is the form of the names of releases, ServiceAccounts and most other objects.
-var subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+// dnsSubdomain is the form of the names of releases, ServiceAccounts and most other objects.
+var dnsSubdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
-func (f *Findings) helm(spec *v1alpha1.Work, p *field.Path) {
+func (f *Findings) checkHelm(spec *v1alpha1.Work, p *field.Path) {
 	h := spec.Helm
 	if h == nil {
 		return
 	}
 	if spec.Recurs() {
-		f.refuse(p, "a Helm release is uninstalled once: write lifecycle: Once, or remove helm")
+		f.addError(p, "a Helm release is uninstalled once: write lifecycle: Once, or remove helm")
 	}
 	switch {
 	case h.Release == "":
-		f.refuse(p.Child("release"), "must not be empty: write the name of the release")
-	case len(h.Release) > maxRelease:
-		f.refuse(p.Child("release"), fmt.Sprintf("is longer than the %d characters that a release's name may have", maxRelease))
-	case !subdomain.MatchString(h.Release):
-		f.refuse(p.Child("release"), fmt.Sprintf("%q is not the name of a release: those have lower case letters, digits, - and . only, as helm list shows them", h.Release))
+		f.addError(p.Child("release"), "must not be empty: write the name of the release")
+	case len(h.Release) > maxReleaseName:
+		f.addError(p.Child("release"), fmt.Sprintf("is longer than the %d characters that a release's name may have", maxReleaseName))
+	case !dnsSubdomain.MatchString(h.Release):
+		f.addError(p.Child("release"), fmt.Sprintf("%q is not the name of a release: those have lower case letters, digits, - and . only, as helm list shows them", h.Release))
 	}
-	if timeout, ok := f.duration(h.Timeout, p.Child("timeout")); ok && timeout <= 0 {
-		f.refuse(p.Child("timeout"), fmt.Sprintf("%s is too short: write more than 0s, or leave it out for 5m", h.Timeout))
+	if timeout, ok := f.parseDuration(h.Timeout, p.Child("timeout")); ok && timeout <= 0 {
+		f.addError(p.Child("timeout"), fmt.Sprintf("%s is too short: write more than 0s, or leave it out for 5m", h.Timeout))
 	}
 }
 
-func (f *Findings) conditions(conditions []string, p *field.Path) {
+func (f *Findings) checkConditions(conditions []string, p *field.Path) {
 	if len(conditions) > maxConditions {
-		f.refuse(p, fmt.Sprintf("are %d; at most %d are allowed: join some with &&", len(conditions), maxConditions))
+		f.addError(p, fmt.Sprintf("are %d; at most %d are allowed: join some with &&", len(conditions), maxConditions))
 	}
 	for i, expression := range conditions {
-		f.expression(expression, p.Index(i))
+		f.checkExpression(expression, p.Index(i))
 	}
 }
 
-func (f *Findings) expression(expression string, p *field.Path) {
+func (f *Findings) checkExpression(expression string, p *field.Path) {
 	switch n := utf8.RuneCountInString(expression); {
 	case strings.TrimSpace(expression) == "":
-		f.refuse(p, "is empty: write an expression, or remove it")
+		f.addError(p, "is empty: write an expression, or remove it")
 	case n > maxExpression:
-		f.refuse(p, fmt.Sprintf("is %d characters long; at most %d are allowed", n, maxExpression))
+		f.addError(p, fmt.Sprintf("is %d characters long; at most %d are allowed", n, maxExpression))
 	}
 }
 
-func (f *Findings) serviceAccount(spec *v1alpha1.Work, p *field.Path, o Options) {
+func (f *Findings) checkServiceAccount(spec *v1alpha1.Work, p *field.Path, o Options) {
 	p, where, such := p.Child("serviceAccountName"), "of one in the Cleaner's namespace", "environment-cleaner"
 	if spec.Cluster {
 		p, where, such = field.NewPath("spec", "serviceAccount"), "of one in its namespace", "cluster-cleaner"
@@ -364,106 +364,106 @@ func (f *Findings) serviceAccount(spec *v1alpha1.Work, p *field.Path, o Options)
 	case a == nil:
 		switch {
 		case o.RequireServiceAccount && spec.Cluster:
-			f.refuse(p, "is required by this operator: write the namespace and the name of a ServiceAccount that may do what the ClusterCleaner is to do")
+			f.addError(p, "is required by this operator: write the namespace and the name of a ServiceAccount that may do what the ClusterCleaner is to do")
 		case o.RequireServiceAccount && o.DefaultServiceAccount == "":
-			f.refuse(p, "is required by this operator: write the name of a ServiceAccount of the Cleaner's namespace that may do what the Cleaner is to do")
+			f.addError(p, "is required by this operator: write the name of a ServiceAccount of the Cleaner's namespace that may do what the Cleaner is to do")
 		}
-	case len(a.Name) > maxObjectName || !subdomain.MatchString(a.Name):
-		f.refuse(p, fmt.Sprintf("%q is not the name of a ServiceAccount: write the metadata.name %s, such as %s", a.Name, where, such))
+	case len(a.Name) > maxObjectName || !dnsSubdomain.MatchString(a.Name):
+		f.addError(p, fmt.Sprintf("%q is not the name of a ServiceAccount: write the metadata.name %s, such as %s", a.Name, where, such))
 	case spec.Cluster && a.Namespace == "":
-		f.refuse(p.Child("namespace"), "must not be empty: write the namespace in which the ServiceAccount lives")
+		f.addError(p.Child("namespace"), "must not be empty: write the namespace in which the ServiceAccount lives")
 	}
 }
 
-// sink checks the form of the URL; where it leads is looked at when it is dialled. Messages leave the URL out: it may
+// checkSink checks the form of the URL; where it leads is looked at when it is dialled. Messages leave the URL out: it may
 // hold a password.
-func (f *Findings) sink(spec *v1alpha1.Work, p *field.Path) {
+func (f *Findings) checkSink(spec *v1alpha1.Work, p *field.Path) {
 	sink := spec.CloudEventSink
 	if sink == "" {
 		return
 	}
 	if spec.Mode == v1alpha1.ModeDryRun {
-		f.warn(p, "is sent nothing with mode: DryRun; status and Events say what would be done")
+		f.addWarning(p, "is sent nothing with mode: DryRun; status and Events say what would be done")
 	}
-	if utf8.RuneCountInString(sink) > maxSink {
-		f.refuse(p, fmt.Sprintf("is longer than the %d characters that are allowed", maxSink))
+	if utf8.RuneCountInString(sink) > maxSinkLength {
+		f.addError(p, fmt.Sprintf("is longer than the %d characters that are allowed", maxSinkLength))
 		return
 	}
 	u, err := url.Parse(sink)
 	switch {
 	case err != nil:
-		f.refuse(p, "is not a URL: write one such as http://registry-cleaner.default.svc/events")
+		f.addError(p, "is not a URL: write one such as http://registry-cleaner.default.svc/events")
 	case u.Scheme != "http" && u.Scheme != "https":
-		f.refuse(p, "must be a URL that starts with http:// or https://")
+		f.addError(p, "must be a URL that starts with http:// or https://")
 	case u.Hostname() == "":
-		f.refuse(p, "names no host: write a URL such as http://registry-cleaner.default.svc/events")
-	case !validPort(u.Port()):
-		f.refuse(p, fmt.Sprintf("has port %s: write one from 1 to 65535", u.Port()))
+		f.addError(p, "names no host: write a URL such as http://registry-cleaner.default.svc/events")
+	case !isValidPort(u.Port()):
+		f.addError(p, fmt.Sprintf("has port %s: write one from 1 to 65535", u.Port()))
 	case u.User != nil:
-		f.refuse(p, "must not contain a user name or password: whoever may read the Cleaner could read them")
+		f.addError(p, "must not contain a user name or password: whoever may read the Cleaner could read them")
 	case strings.Contains(sink, "#"):
-		f.refuse(p, "must not contain a fragment (# and what follows): it is never sent")
+		f.addError(p, "must not contain a fragment (# and what follows): it is never sent")
 	}
 }
 
 // secretKey is the form of the keys of a Secret.
 var secretKey = regexp.MustCompile(`^[-._a-zA-Z0-9]+$`)
 
-func (f *Findings) sinkAuth(spec *v1alpha1.Work, p *field.Path, o Options) {
+func (f *Findings) checkSinkAuth(spec *v1alpha1.Work, p *field.Path, o Options) {
 	auth := spec.CloudEventSinkAuth
 	if auth == nil {
 		return
 	}
 	if spec.CloudEventSink == "" {
-		f.refuse(p, "means nothing without cloudEventSink: add one, or remove it")
+		f.addError(p, "means nothing without cloudEventSink: add one, or remove it")
 	}
 	if auth.Type != v1alpha1.SinkAuthBearer && auth.Type != v1alpha1.SinkAuthHMAC {
-		f.refuse(p.Child("type"), fmt.Sprintf("%q is no type: write Bearer or HMAC", auth.Type))
+		f.addError(p.Child("type"), fmt.Sprintf("%q is no type: write Bearer or HMAC", auth.Type))
 	}
 	p, ref := p.Child("secretRef"), auth.SecretRef
-	if len(ref.Name) > maxObjectName || !subdomain.MatchString(ref.Name) {
-		f.refuse(p.Child("name"), fmt.Sprintf("%q is not the name of a Secret: write its metadata.name, such as sink-token", ref.Name))
+	if len(ref.Name) > maxObjectName || !dnsSubdomain.MatchString(ref.Name) {
+		f.addError(p.Child("name"), fmt.Sprintf("%q is not the name of a Secret: write its metadata.name, such as sink-token", ref.Name))
 	}
 	if len(ref.Key) > maxObjectName || !secretKey.MatchString(ref.Key) {
-		f.refuse(p.Child("key"), fmt.Sprintf("%q is not a key of a Secret: write one of its data, such as token", ref.Key))
+		f.addError(p.Child("key"), fmt.Sprintf("%q is not a key of a Secret: write one of its data, such as token", ref.Key))
 	}
 	switch own := o.OperatorNamespace; {
 	case spec.Cluster && ref.Namespace == "":
-		f.refuse(p.Child("namespace"), "must not be empty: write the namespace in which the Secret lives")
+		f.addError(p.Child("namespace"), "must not be empty: write the namespace in which the Secret lives")
 	case own == "":
 	case spec.Cluster && ref.Namespace == own:
-		f.refuse(p.Child("namespace"), fmt.Sprintf("%q is the namespace of the operator, of which no Secret is read: put the Secret into another one", own))
+		f.addError(p.Child("namespace"), fmt.Sprintf("%q is the namespace of the operator, of which no Secret is read: put the Secret into another one", own))
 	case !spec.Cluster && o.Namespace == own:
-		f.refuse(p, fmt.Sprintf("no Secret of %q is read, which is the namespace of the operator: put the Cleaner and the Secret into another one", own))
+		f.addError(p, fmt.Sprintf("no Secret of %q is read, which is the namespace of the operator: put the Cleaner and the Secret into another one", own))
 	}
 	if auth.Type == v1alpha1.SinkAuthBearer && strings.HasPrefix(strings.ToLower(spec.CloudEventSink), "http:") {
-		f.warn(p.Root().Child("cloudEventSink"), "the token of cloudEventSinkAuth is sent over it as plain text: write a URL that starts with https://, or type: HMAC")
+		f.addWarning(p.Root().Child("cloudEventSink"), "the token of cloudEventSinkAuth is sent over it as plain text: write a URL that starts with https://, or type: HMAC")
 	}
 }
 
-// reach warns of a ClusterCleaner that would show its mistakes everywhere at once.
-func (f *Findings) reach(spec *v1alpha1.Work, p *field.Path) {
+// warnClusterWide warns of a ClusterCleaner that would show its mistakes everywhere at once.
+func (f *Findings) warnClusterWide(spec *v1alpha1.Work, p *field.Path) {
 	if !spec.Cluster {
 		return
 	}
 	limited := spec.Limits != nil && (spec.Limits.MaxActions > 0 || spec.Limits.MaxPercent > 0)
-	if acts(spec) && !limited && spec.Mode != v1alpha1.ModeDryRun {
-		f.warn(p, "nothing limits what is done in the whole cluster: try it with mode: DryRun first, or add limits such as {maxActions: 100}")
+	if changesAnything(spec) && !limited && spec.Mode != v1alpha1.ModeDryRun {
+		f.addWarning(p, "nothing limits what is done in the whole cluster: try it with mode: DryRun first, or add limits such as {maxActions: 100}")
 	}
 	if spec.IncludeProtected {
-		f.warn(p.Child("includeProtected"), "namespaces such as kube-system, on which the cluster hangs, are cleaned too: make sure that the targets mean them")
+		f.addWarning(p.Child("includeProtected"), "namespaces such as kube-system, on which the cluster hangs, are cleaned too: make sure that the targets mean them")
 	}
 }
 
-// acts says that the spec does more than to report.
-func acts(spec *v1alpha1.Work) bool {
-	return deletes(spec) || slices.ContainsFunc(spec.Rules, func(r v1alpha1.Rule) bool {
+// changesAnything says that the spec does more than to report.
+func changesAnything(spec *v1alpha1.Work) bool {
+	return deletesAnything(spec) || slices.ContainsFunc(spec.Rules, func(r v1alpha1.Rule) bool {
 		return slices.ContainsFunc(r.Actions, func(a v1alpha1.RuleAction) bool { return a.Report == nil })
 	})
 }
 
-// validPort says whether a port, which url.Parse found to be empty or digits, can be dialled.
-func validPort(port string) bool {
+// isValidPort says whether a port, which url.Parse found to be empty or digits, can be dialled.
+func isValidPort(port string) bool {
 	if port == "" {
 		return true
 	}

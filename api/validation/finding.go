@@ -37,8 +37,8 @@ func (f Finding) String() string { return f.Path + ": " + f.Message }
 // Findings are in the order of the spec.
 type Findings []Finding
 
-// Refused are errors as findings. Values are left out: one may be a whole expression.
-func Refused(errs field.ErrorList) Findings {
+// FromFieldErrors returns errors as findings. Values are left out: one may be a whole expression.
+func FromFieldErrors(errs field.ErrorList) Findings {
 	var out Findings
 	for _, err := range errs {
 		message := err.Detail
@@ -51,17 +51,17 @@ func Refused(errs field.ErrorList) Findings {
 }
 
 // Errors are the findings because of which the Cleaner is refused.
-func (f Findings) Errors() Findings { return f.of(Error) }
+func (f Findings) Errors() Findings { return f.filterBySeverity(Error) }
 
 // Warnings are the findings with which it works all the same.
-func (f Findings) Warnings() Findings { return f.of(Warning) }
+func (f Findings) Warnings() Findings { return f.filterBySeverity(Warning) }
 
-// OfWhole are the errors that are about the spec as a whole.
-func (f Findings) OfWhole() Findings {
+// SpecErrors returns the errors that are about the spec as a whole.
+func (f Findings) SpecErrors() Findings {
 	return slices.DeleteFunc(f.Errors(), func(finding Finding) bool { return finding.Path != "spec" })
 }
 
-func (f Findings) of(s Severity) Findings {
+func (f Findings) filterBySeverity(s Severity) Findings {
 	var out Findings
 	for _, finding := range f {
 		if finding.Severity == s {
@@ -71,12 +71,12 @@ func (f Findings) of(s Severity) Findings {
 	return out
 }
 
-// blame says of a template what is wrong with the part of a spec that it wrote: whoever uses it has no such field.
-func (f *Findings) blame(template string) {
+// blameTemplate says of a template what is wrong with the part of a spec that it wrote: whoever uses it has no such field.
+func (f *Findings) blameTemplate(template string) {
 	for i := range *f {
 		finding := &(*f)[i]
 		rest, ok := strings.CutPrefix(finding.Path, "spec.")
-		if !ok || !ofBody(rest) {
+		if !ok || !isBodyField(rest) {
 			continue
 		}
 		finding.Path = "spec.templateRef.name"
@@ -84,16 +84,16 @@ func (f *Findings) blame(template string) {
 	}
 }
 
-// ofBody says that a field below spec is one that templates write.
-func ofBody(path string) bool {
+// isBodyField says that a field below spec is one that templates write.
+func isBodyField(path string) bool {
 	top := strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' })
 	return len(top) > 0 && slices.Contains([]string{"targets", "variables", "conditions", "rules", "parameters"}, top[0])
 }
 
-func (f *Findings) refuse(p *field.Path, message string) {
+func (f *Findings) addError(p *field.Path, message string) {
 	*f = append(*f, Finding{Path: p.String(), Message: message, Severity: Error})
 }
 
-func (f *Findings) warn(p *field.Path, message string) {
+func (f *Findings) addWarning(p *field.Path, message string) {
 	*f = append(*f, Finding{Path: p.String(), Message: message, Severity: Warning})
 }

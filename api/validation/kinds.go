@@ -11,53 +11,53 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// kind is what is known of a kind without asking a cluster.
-type kind struct {
+// kindInfo is what is known of a kind without asking a cluster.
+type kindInfo struct {
 	group, kind, resource string
 	clusterScoped         bool
 	protected             bool
 }
 
-// name is the resource as administrators write it: "<resource>.<group>".
-func (k kind) name() string {
+// resourceName returns the resource as administrators write it: "<resource>.<group>".
+func (k kindInfo) resourceName() string {
 	return schema.GroupResource{Group: k.group, Resource: k.resource}.String()
 }
 
-// as is what is known of a kind after the API server has been asked.
-func (k kind) as(group string, s Served) kind {
+// withServed returns what is known of a kind after the API server has been asked.
+func (k kindInfo) withServed(group string, s ServedKind) kindInfo {
 	if s.Resource == "" {
 		return k
 	}
-	found := kindOf(group, s.Resource)
+	found := findKnownKind(group, s.Resource)
 	found.group, found.resource, found.clusterScoped = group, s.Resource, !s.Namespaced
 	return found
 }
 
-// kindOf is what is known of the kind of a target.
-func (o *Options) kindOf(spec *v1alpha1.Work, target int) kind {
+// findTargetKind returns what is known of the kind of a target.
+func (o *Options) findTargetKind(spec *v1alpha1.Work, target int) kindInfo {
 	r := &spec.Targets[target].Reference
-	k := kindOf(r.APIGroup, r.Kind)
+	k := findKnownKind(r.APIGroup, r.Kind)
 	if len(o.Served) > target {
-		return k.as(r.APIGroup, o.Served[target])
+		return k.withServed(r.APIGroup, o.Served[target])
 	}
 	return k
 }
 
-// kindOf finds a kind by its own name, or by the singular or plural name of its resource, in any case. Of a kind that is
+// findKnownKind finds a kind by its own name, or by the singular or plural name of its resource, in any case. Of a kind that is
 // not listed it knows nothing.
-func kindOf(group, name string) kind {
-	for _, k := range kinds() {
+func findKnownKind(group, name string) kindInfo {
+	for _, k := range knownKinds() {
 		// The singular name of each of these is its kind in lower case.
 		if k.group == group && (strings.EqualFold(k.kind, name) || strings.EqualFold(k.resource, name)) {
 			return k
 		}
 	}
-	return kind{}
+	return kindInfo{}
 }
 
-// kinds are the cluster-scoped kinds of Kubernetes itself, and the protected ones: those on which a cluster hangs, also under
+// knownKinds returns the cluster-scoped kinds of Kubernetes itself, and the protected ones: those on which a cluster hangs, also under
 // the names by which OpenShift serves them. What is not here is judged by the operator when it has found the kind in the cluster.
-func kinds() []kind {
+func knownKinds() []kindInfo {
 	const (
 		admission = "admissionregistration.k8s.io"
 		rbac      = "rbac.authorization.k8s.io"
@@ -67,7 +67,7 @@ func kinds() []kind {
 		openshiftRBAC  = "authorization.openshift.io"
 		openshiftUsers = "user.openshift.io"
 	)
-	return []kind{
+	return []kindInfo{
 		{kind: "Namespace", resource: "namespaces", clusterScoped: true, protected: true},
 		{kind: "Node", resource: "nodes", clusterScoped: true, protected: true},
 		{kind: "PersistentVolume", resource: "persistentvolumes", clusterScoped: true, protected: true},

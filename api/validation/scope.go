@@ -3,5 +3,5 @@
 
 package validation
 
-// ClusterScoped says that a kind of Kubernetes itself lives in no namespace. Of other kinds it knows nothing.
-func ClusterScoped(group, kind string) bool { return kindOf(group, kind).clusterScoped }
+// IsClusterScoped says that a kind of Kubernetes itself lives in no namespace. Of other kinds it knows nothing.
+func IsClusterScoped(group, kind string) bool { return findKnownKind(group, kind).clusterScoped }

@@ -17,29 +17,29 @@ import (
 func ValidateTemplate(t *v1alpha1.CleanerTemplate, parameters field.ErrorList, o Options) Findings {
 	var found Findings
 	spec, body, path := &t.Spec, &t.Spec.Template, field.NewPath("spec")
-	found.size(spec, path)
+	found.checkSize(spec, path)
 	if len(body.Targets) == 0 && len(body.Rules) == 0 {
-		found.refuse(path.Child("template"), "a template needs something to clean: add targets or rules")
+		found.addError(path.Child("template"), "a template needs something to clean: add targets or rules")
 	}
 	for i, p := range spec.Parameters {
 		if !identifier.MatchString(p.Name) {
-			found.refuse(path.Child("parameters").Index(i).Child("name"), "is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit, such as onReadyNode")
+			found.addError(path.Child("parameters").Index(i).Child("name"), "is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit, such as onReadyNode")
 		}
 	}
-	found.compiled(parameters)
-	o.unused = true
+	found.addFieldErrors(parameters)
+	o.isTemplate = true
 	work := &v1alpha1.Work{Cluster: true, Targets: body.Targets, Declared: []string{}} // it is of a template
 	work.Variables, work.Conditions, work.Rules = body.Variables, body.Conditions, body.Rules
-	found.sources(work, path)
-	found.body(work, path.Child("template"), o)
+	found.checkExpressionSize(work, path)
+	found.checkBody(work, path.Child("template"), o)
 	var errs field.ErrorList
 	for _, err := range o.Compiled {
 		moved := *err
-		if rest, ok := strings.CutPrefix(err.Field, "spec."); ok && ofBody(rest) {
+		if rest, ok := strings.CutPrefix(err.Field, "spec."); ok && isBodyField(rest) {
 			moved.Field = "spec.template." + rest
 		}
 		errs = append(errs, &moved)
 	}
-	found.compiled(errs)
+	found.addFieldErrors(errs)
 	return found
 }

@@ -79,7 +79,7 @@ func TestTouched(t *testing.T) {
 		action := do[tc.verb]
 		action.Object = tc.object
 		spec.Rules[0].Actions[0] = action
-		if diff := cmp.Diff(tc.want, Touched(spec, 0, 0, Options{})); diff != "" {
+		if diff := cmp.Diff(tc.want, FindActionTargets(spec, 0, 0, Options{})); diff != "" {
 			t.Errorf("%s of %q over %q, cluster %t: -want, +got:\n%s", tc.verb, tc.object, tc.forEach, tc.cluster, diff)
 		}
 	}
@@ -565,7 +565,7 @@ func TestValidate(t *testing.T) {
 				s.Cluster, s.Mode, s.Targets = true, "DryRun", append(named("example.com", "Planet", "earth"), named("example.com", "Moon", "luna")...)
 				s.Targets[0].Reference.Namespace, s.Targets[1].Name = "sky", "moons"
 			},
-			options: Options{Served: []Served{{Resource: "planets"}, {Resource: "moons", Namespaced: true}}},
+			options: Options{Served: []ServedKind{{Resource: "planets"}, {Resource: "moons", Namespaced: true}}},
 			want: []string{
 				"Error spec.targets[0].reference: chooses namespaces, and planets.example.com are cluster-scoped: remove namespace, namespaces, namespaceSelector and excludeNamespaces",
 				"Error spec.targets[1].reference.namespace: is missing: moons.example.com live in namespaces, so write the one in which the object of this name lives",

@@ -20,9 +20,9 @@ import (
 )
 
 // how a Cleaner is named on the command line.
-const named = "[cleaner/]NAME | clustercleaner/NAME"
+const cleanerArgument = "[cleaner/]NAME | clustercleaner/NAME"
 
-func (t *tool) suspendCommand(suspend bool) *cobra.Command {
+func (t *tool) newSuspendCommand(suspend bool) *cobra.Command {
 	use, short, said := "suspend", "Stop a Cleaner before its next deed", "suspended"
 	long := `Stop a Cleaner or a ClusterCleaner before its next deed, by spec.suspend. A run that has begun is kept, and goes on when
 it is resumed; requests that were sent already are not taken back, and events of what was done are delivered still.`
@@ -31,63 +31,63 @@ it is resumed; requests that were sent already are not taken back, and events of
 		long = `Let a Cleaner or a ClusterCleaner that was suspended go on, by spec.suspend. It is evaluated at once.`
 	}
 	return &cobra.Command{
-		Use:   use + " " + named,
+		Use:   use + " " + cleanerArgument,
 		Short: short,
 		Long:  long,
 		Example: fmt.Sprintf(`  kubectl cleaner %[1]s preview -n default
   kubectl cleaner %[1]s clustercleaner/everywhere`, use),
-		Args:              arguments(cobra.ExactArgs(1)),
+		Args:              validateArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: t.completeCleaner,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return t.patch(cmd.Context(), args[0], said, map[string]any{"spec": map[string]any{"suspend": suspend}})
+			return t.patchCleaner(cmd.Context(), args[0], said, map[string]any{"spec": map[string]any{"suspend": suspend}})
 		},
 	}
 }
 
-func (t *tool) runCommand() *cobra.Command {
+func (t *tool) newRunCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "run " + named,
+		Use:   "run " + cleanerArgument,
 		Short: "Have a Cleaner evaluated now",
 		Long: `Have a Cleaner or a ClusterCleaner evaluated now, by an annotation: it does not wait for an event, nor for its
 retry.period. It does what it would have done of its own accord, and no more: its ttl and its conditions have to hold.`,
 		Example: `  kubectl cleaner run preview -n default
   kubectl cleaner run clustercleaner/everywhere`,
-		Args:              arguments(cobra.ExactArgs(1)),
+		Args:              validateArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: t.completeCleaner,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			requested := map[string]any{v1alpha1.AnnotationRequestedAt: t.clock.Now().UTC().Format(time.RFC3339Nano)}
-			return t.patch(cmd.Context(), args[0], "is evaluated now", map[string]any{"metadata": map[string]any{"annotations": requested}})
+			return t.patchCleaner(cmd.Context(), args[0], "is evaluated now", map[string]any{"metadata": map[string]any{"annotations": requested}})
 		},
 	}
 }
 
-// one is a Cleaner of the cluster.
-type one struct {
+// cleanerRef is a Cleaner of the cluster.
+type cleanerRef struct {
 	resource dynamic.ResourceInterface
 	name     string
-	// shown is <kind>/<name>, as kubectl writes it.
-	shown string
+	// displayName is <kind>/<name>, as kubectl writes it.
+	displayName string
 }
 
-// find reads how a Cleaner is named.
-func (t *tool) find(argument string) (*one, error) {
+// findCleaner finds a Cleaner by how it is named on the command line.
+func (t *tool) findCleaner(argument string) (*cleanerRef, error) {
 	kind, name, ok := strings.Cut(argument, "/")
 	if !ok {
 		kind, name = "cleaner", argument
 	}
-	resource, singular, err := t.resource(kind)
+	resource, singular, err := t.resolveKind(kind)
 	if err != nil {
 		return nil, err
 	}
 	if resource == nil {
-		return nil, usage{fmt.Errorf("%q is no kind of Cleaner: write cleaner/%s or clustercleaner/%s", kind, name, name)}
+		return nil, usageError{fmt.Errorf("%q is no kind of Cleaner: write cleaner/%s or clustercleaner/%s", kind, name, name)}
 	}
-	return &one{resource: resource, name: name, shown: singular + "/" + name}, nil
+	return &cleanerRef{resource: resource, name: name, displayName: singular + "/" + name}, nil
 }
 
-// resource is where the Cleaners of a kind are, by any of its names; nil if it is no such kind.
-func (t *tool) resource(kind string) (in dynamic.ResourceInterface, singular string, err error) {
-	from, err := t.cluster()
+// resolveKind finds where the Cleaners of a kind are, by any of its names; nil if it is no such kind.
+func (t *tool) resolveKind(kind string) (in dynamic.ResourceInterface, singular string, err error) {
+	from, err := t.newClusterClient()
 	if err != nil {
 		return nil, "", err
 	}
@@ -105,8 +105,8 @@ func (t *tool) resource(kind string) (in dynamic.ResourceInterface, singular str
 	return nil, "", nil
 }
 
-func (t *tool) patch(ctx context.Context, argument, said string, change map[string]any) error {
-	c, err := t.find(argument)
+func (t *tool) patchCleaner(ctx context.Context, argument, said string, change map[string]any) error {
+	c, err := t.findCleaner(argument)
 	if err != nil {
 		return err
 	}
@@ -117,11 +117,11 @@ func (t *tool) patch(ctx context.Context, argument, said string, change map[stri
 	if _, err := c.resource.Patch(ctx, c.name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-cleaner"}); err != nil {
 		return err
 	}
-	t.out.printf("%s %s\n", c.shown, said)
+	t.out.printf("%s %s\n", c.displayName, said)
 	return nil
 }
 
 // get reads a Cleaner.
-func (c *one) get(ctx context.Context) (*unstructured.Unstructured, error) {
+func (c *cleanerRef) get(ctx context.Context) (*unstructured.Unstructured, error) {
 	return c.resource.Get(ctx, c.name, metav1.GetOptions{})
 }

@@ -23,27 +23,27 @@ const (
 	colourNever  = "never"
 )
 
-// colours is the value of --color.
-type colours string
+// colourMode is the value of --color.
+type colourMode string
 
-func (c *colours) String() string { return string(*c) }
+func (c *colourMode) String() string { return string(*c) }
 
 // Type is what help calls the value.
-func (*colours) Type() string { return "when" }
+func (*colourMode) Type() string { return "when" }
 
 // Set takes what the command line says.
-func (c *colours) Set(text string) error {
-	if !slices.Contains(whenColours(), text) {
-		return fmt.Errorf("write one of %s", strings.Join(whenColours(), ", "))
+func (c *colourMode) Set(text string) error {
+	if !slices.Contains(colourModes(), text) {
+		return fmt.Errorf("write one of %s", strings.Join(colourModes(), ", "))
 	}
-	*c = colours(text)
+	*c = colourMode(text)
 	return nil
 }
 
-func whenColours() []string { return []string{colourAuto, colourAlways, colourNever} }
+func colourModes() []string { return []string{colourAuto, colourAlways, colourNever} }
 
-// wanted says whether what is written there has colours: on a terminal that can show them, unless somebody says otherwise.
-func (c colours) wanted(w io.Writer) bool {
+// enabledFor says whether what is written there has colours: on a terminal that can show them, unless somebody says otherwise.
+func (c colourMode) enabledFor(w io.Writer) bool {
 	switch c {
 	case colourAlways:
 		return true
@@ -54,38 +54,38 @@ func (c colours) wanted(w io.Writer) bool {
 	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && (isatty.IsTerminal(file.Fd()) || isatty.IsCygwinTerminal(file.Fd()))
 }
 
-// paint makes texts safe, and puts colours around them; the zero paint puts none.
-type paint struct{ on bool }
+// painter makes texts safe, and puts colours around them; the zero painter puts none.
+type painter struct{ enabled bool }
 
-func (p paint) with(text string, attributes ...color.Attribute) safe {
+func (p painter) colourText(text string, attributes ...color.Attribute) safeText {
 	shown := escapeText(text)
-	if !p.on || text == "" {
+	if !p.enabled || text == "" {
 		return shown
 	}
 	c := color.New(attributes...)
 	c.EnableColor() // by now it is decided, and not by what the library thinks of standard output
-	return safe(c.Sprint(string(shown)))
+	return safeText(c.Sprint(string(shown)))
 }
 
-func (p paint) bold(text string) safe { return p.with(text, color.Bold) }
-func (p paint) good(text string) safe { return p.with(text, color.FgGreen) }
-func (p paint) warn(text string) safe { return p.with(text, color.FgYellow) }
-func (p paint) bad(text string) safe  { return p.with(text, color.FgRed) }
+func (p painter) bold(text string) safeText   { return p.colourText(text, color.Bold) }
+func (p painter) green(text string) safeText  { return p.colourText(text, color.FgGreen) }
+func (p painter) yellow(text string) safeText { return p.colourText(text, color.FgYellow) }
+func (p painter) red(text string) safeText    { return p.colourText(text, color.FgRed) }
 
-// verdict is what an evaluation came to.
-func (p paint) verdict(v v1alpha1.Verdict) safe {
+// formatVerdict colours what an evaluation came to.
+func (p painter) formatVerdict(v v1alpha1.Verdict) safeText {
 	switch v {
 	case v1alpha1.VerdictAct:
 		return p.bold(string(v))
 	case v1alpha1.VerdictInvalid, v1alpha1.VerdictBlocked:
-		return p.bad(string(v))
+		return p.red(string(v))
 	}
 	return escapeText(string(v))
 }
 
-// heading is an empty line, and the names of columns. The colour begins on the line before them: in a cell it would be
+// formatHeading returns an empty line, and the names of columns. The colour begins on the line before them: in a cell it would be
 // taken for a part of its width.
-func (p paint) heading(names ...layout) safe {
+func (p painter) formatHeading(names ...layout) safeText {
 	const mark = "-"
 	before, after, _ := strings.Cut(string(p.bold(mark)), mark)
 	line := "\n"
@@ -95,5 +95,5 @@ func (p paint) heading(names ...layout) safe {
 		}
 		line += string(name)
 	}
-	return safe(before + line + after + "\n")
+	return safeText(before + line + after + "\n")
 }

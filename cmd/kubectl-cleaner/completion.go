@@ -21,16 +21,16 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// patience is how long the cluster may take to say what a word may become.
-const patience = 3 * time.Second
+// completionTimeout is how long the cluster may take to say what a word may become.
+const completionTimeout = 3 * time.Second
 
 // kubectlScript is what kubectl runs to complete the words behind `kubectl cleaner`.
 //
 //go:embed kubectl_complete-cleaner
 var kubectlScript string
 
-// shells are those that there are scripts for, and how each is written.
-func shells() map[string]func(*cobra.Command, io.Writer) error {
+// completionWriters are those that write the scripts, by the shells that there are some for.
+func completionWriters() map[string]func(*cobra.Command, io.Writer) error {
 	return map[string]func(*cobra.Command, io.Writer) error{
 		"bash":       func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
 		"zsh":        func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) },
@@ -43,8 +43,8 @@ func shells() map[string]func(*cobra.Command, io.Writer) error {
 	}
 }
 
-func (t *tool) completionCommand() *cobra.Command {
-	names := slices.Sorted(maps.Keys(shells()))
+func (t *tool) newCompletionCommand() *cobra.Command {
+	names := slices.Sorted(maps.Keys(completionWriters()))
 	return &cobra.Command{
 		Use:   "completion " + strings.Join(names, "|"),
 		Short: "Print what a shell needs to complete commands",
@@ -56,18 +56,20 @@ kubectl-cleaner under this name: source what they print, or put it where the she
 		Example: `  kubectl cleaner completion kubectl > ~/.local/bin/kubectl_complete-cleaner
   chmod +x ~/.local/bin/kubectl_complete-cleaner
   source <(kubectl-cleaner completion bash)`,
-		Args:      arguments(cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)),
+		Args:      validateArgs(cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)),
 		ValidArgs: names,
-		RunE:      func(cmd *cobra.Command, args []string) error { return shells()[args[0]](cmd.Root(), t.out.prose()) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return completionWriters()[args[0]](cmd.Root(), t.out.newHelpWriter())
+		},
 	}
 }
 
-// completions says what may stand behind the flags of all commands.
-func (t *tool) completions(root *cobra.Command) error {
+// registerCompletions says what may stand behind the flags of all commands.
+func (t *tool) registerCompletions(root *cobra.Command) error {
 	var errs []error
 	for _, cmd := range append(root.Commands(), root) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if with := t.behind(cmd.Name(), f.Name); with != nil && f.NoOptDefVal == "" {
+			if with := t.flagCompletionFunc(cmd.Name(), f.Name); with != nil && f.NoOptDefVal == "" {
 				errs = append(errs, cmd.RegisterFlagCompletionFunc(f.Name, with))
 			}
 		})
@@ -75,34 +77,34 @@ func (t *tool) completions(root *cobra.Command) error {
 	return errors.Join(errs...)
 }
 
-// behind completes what follows a flag of a command; nil is any file.
-func (t *tool) behind(command, flag string) cobra.CompletionFunc {
+// flagCompletionFunc completes what follows a flag of a command; nil is any file.
+func (t *tool) flagCompletionFunc(command, flag string) cobra.CompletionFunc {
 	switch flag {
 	case "filename", "objects", "templates", "crds":
 		return cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt)
 	case "output":
 		if command == "plan" {
-			return cobra.FixedCompletions([]string{asTable, asYAML, asJSON}, cobra.ShellCompDirectiveNoFileComp)
+			return cobra.FixedCompletions([]string{outputTable, outputYAML, outputJSON}, cobra.ShellCompDirectiveNoFileComp)
 		}
-		return cobra.FixedCompletions([]string{asText, asYAML, asJSON}, cobra.ShellCompDirectiveNoFileComp)
+		return cobra.FixedCompletions([]string{outputText, outputYAML, outputJSON}, cobra.ShellCompDirectiveNoFileComp)
 	case "color":
-		return cobra.FixedCompletions(whenColours(), cobra.ShellCompDirectiveNoFileComp)
+		return cobra.FixedCompletions(colourModes(), cobra.ShellCompDirectiveNoFileComp)
 	case "namespace", "operator-namespace", "protected-namespaces":
 		return t.completeNamespace
 	case "context":
-		return t.configured(func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.Contexts)) })
+		return t.kubeconfigCompletionFunc(func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.Contexts)) })
 	case "cluster":
-		return t.configured(func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.Clusters)) })
+		return t.kubeconfigCompletionFunc(func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.Clusters)) })
 	case "user":
-		return t.configured(func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.AuthInfos)) })
+		return t.kubeconfigCompletionFunc(func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.AuthInfos)) })
 	case "kubeconfig", "junit", "cache-dir", "certificate-authority", "client-certificate", "client-key":
 		return nil
 	}
 	return cobra.NoFileCompletions
 }
 
-// folders completes names of folders.
-func folders(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+// completeFolders completes names of folders.
+func completeFolders(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
@@ -112,23 +114,23 @@ func (t *tool) completeCleaner(cmd *cobra.Command, args []string, begun string) 
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	if kind, _, ok := strings.Cut(begun, "/"); ok {
-		return t.namesOf(cmd.Context(), kind, kind+"/", begun), cobra.ShellCompDirectiveNoFileComp
+		return t.listCleanerNames(cmd.Context(), kind, kind+"/", begun), cobra.ShellCompDirectiveNoFileComp
 	}
-	found := append(t.namesOf(cmd.Context(), "cleaner", "", begun), t.namesOf(cmd.Context(), "clustercleaner", "clustercleaner/", begun)...)
+	found := append(t.listCleanerNames(cmd.Context(), "cleaner", "", begun), t.listCleanerNames(cmd.Context(), "clustercleaner", "clustercleaner/", begun)...)
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeNamespace completes names of namespaces.
 func (t *tool) completeNamespace(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-	from, err := t.cluster()
+	from, err := t.newClusterClient()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return names(cmd.Context(), from.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", begun), cobra.ShellCompDirectiveNoFileComp
+	return listNames(cmd.Context(), from.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", begun), cobra.ShellCompDirectiveNoFileComp
 }
 
-// configured completes what a kubeconfig has names of.
-func (t *tool) configured(names func(*clientcmdapi.Config) []string) cobra.CompletionFunc {
+// kubeconfigCompletionFunc completes what a kubeconfig has names of.
+func (t *tool) kubeconfigCompletionFunc(names func(*clientcmdapi.Config) []string) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		config, err := t.config.ToRawKubeConfigLoader().RawConfig()
 		if err != nil {
@@ -138,19 +140,19 @@ func (t *tool) configured(names func(*clientcmdapi.Config) []string) cobra.Compl
 	}
 }
 
-// namesOf are those of the Cleaners of a kind, with what stands before them on the command line.
-func (t *tool) namesOf(ctx context.Context, kind, before, begun string) []string {
-	resource, _, err := t.resource(kind)
+// listCleanerNames returns the names of the Cleaners of a kind, with what stands before them on the command line.
+func (t *tool) listCleanerNames(ctx context.Context, kind, before, begun string) []string {
+	resource, _, err := t.resolveKind(kind)
 	if err != nil || resource == nil {
 		return nil
 	}
-	return names(ctx, resource, before, begun)
+	return listNames(ctx, resource, before, begun)
 }
 
-// names are those of objects that go on as a word begins. While somebody types nothing is said of a cluster that does not
+// listNames returns those of objects that go on as a word begins. While somebody types nothing is said of a cluster that does not
 // answer: they are none.
-func names(ctx context.Context, resource dynamic.ResourceInterface, before, begun string) []string {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func listNames(ctx context.Context, resource dynamic.ResourceInterface, before, begun string) []string {
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
 	list, err := resource.List(ctx, metav1.ListOptions{Limit: 500})
 	if err != nil {

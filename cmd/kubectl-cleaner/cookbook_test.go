@@ -41,7 +41,7 @@ type recipe struct {
 		Metadata struct{ Name string }
 		Spec     struct{ IncludeProtected bool }
 	}
-	cases map[string]expected // by folder
+	cases map[string]expectedPlan // by folder
 }
 
 func recipes(t *testing.T) []recipe {
@@ -53,7 +53,7 @@ func recipes(t *testing.T) []recipe {
 	var all []recipe
 	for _, path := range paths {
 		dir := filepath.Dir(path)
-		r := recipe{name: filepath.Base(dir), text: contents(t, path), cases: map[string]expected{}}
+		r := recipe{name: filepath.Base(dir), text: contents(t, path), cases: map[string]expectedPlan{}}
 		if err := yaml.Unmarshal([]byte(r.text), &r.own); err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func recipes(t *testing.T) []recipe {
 			t.Fatal(err)
 		}
 		for _, folder := range folders {
-			var plan expected
+			var plan expectedPlan
 			if err := yaml.Unmarshal([]byte(contents(t, filepath.Join(folder, filePlan))), &plan); err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +110,7 @@ func TestRecipesHaveCasesThatMustAndMustNotMatch(t *testing.T) {
 				if len(plan.Steps) > 0 || len(plan.Withheld) > 0 {
 					continue
 				}
-				documents, err := input{}.read(filepath.Join(folder, fileObjects))
+				documents, err := input{}.readDocuments(filepath.Join(folder, fileObjects))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -141,7 +141,7 @@ func TestRecipesThatNeedASwitch(t *testing.T) {
 			}
 			asked := map[string]bool{}
 			for folder, plan := range r.cases {
-				if _, err := os.Stat(filepath.Join(folder, fileAllowed)); err != nil {
+				if _, err := os.Stat(filepath.Join(folder, fileAllowedKinds)); err != nil {
 					continue
 				}
 				for _, which := range without(t, r, folder, plan) {
@@ -183,7 +183,7 @@ func TestRecipesThatNeedASwitch(t *testing.T) {
 }
 
 // plainly is what a plan withholds, and why.
-func plainly(plan expected) map[string]string {
+func plainly(plan expectedPlan) map[string]string {
 	out := map[string]string{}
 	for _, w := range plan.Withheld {
 		out[w.Kind+" "+w.Namespace+"/"+w.Name] = w.Because
@@ -193,7 +193,7 @@ func plainly(plan expected) map[string]string {
 
 // without plans a case that has protected kinds allowed with none allowed, wants nothing to be done, and returns which
 // switches were asked for.
-func without(t *testing.T, r recipe, folder string, plan expected) []string {
+func without(t *testing.T, r recipe, folder string, plan expectedPlan) []string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{fileCleaner, filePatch, fileObjects, fileAt} {
@@ -213,7 +213,7 @@ func without(t *testing.T, r recipe, folder string, plan expected) []string {
 	if run(t.Context(), clock.RealClock{}, []string{"test", "--update", dir}, strings.NewReader(""), &out, &out) != 0 {
 		return allowing.FindAllString(out.String(), -1) // it is refused
 	}
-	var bare expected
+	var bare expectedPlan
 	if err := yaml.Unmarshal([]byte(contents(t, filepath.Join(dir, filePlan))), &bare); err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
-// moments are the times that a decision depends on.
-type moments struct {
+// planTimes are the times that a decision depends on.
+type planTimes struct {
 	// at is the time of the decision.
 	at time.Time
 	// since is when the `for` of rules began to be counted, for all that holds at all.
@@ -22,29 +22,29 @@ type moments struct {
 	created time.Time
 }
 
-// maxItems is for how many items everything is confirmed: for all.
-const maxItems = 1 << 30
+// unlimitedBatch is for how many items everything is confirmed: for all.
+const unlimitedBatch = 1 << 30
 
-// decide makes the plan that the operator would make if the cluster were as the reader says, and the release of the spec as
+// computePlan makes the plan that the operator would make if the cluster were as the reader says, and the release of the spec as
 // it was read; nil if it was not. What has to be confirmed is read once more.
-func decide(ctx context.Context, c *cleaner, r snapshot.Reader, release *plan.Release, p plan.Protection, m moments) plan.Plan {
-	owner := ownerOf(c, m)
+func computePlan(ctx context.Context, c *cleaner, r snapshot.Reader, release *plan.Release, p plan.Protection, m planTimes) plan.Plan {
+	owner := buildOwner(c, m)
 	in := plan.Input{
 		Owner: owner, Spec: c.work, Programs: c.programs, Protection: p, Now: m.at, Release: release,
-		Snapshot: snapshot.Take(ctx, r, owner.Namespace, c.work),
-		Batch:    maxItems, Confirmed: map[plan.Read]bool{}, Unreadable: map[plan.Read]string{},
+		Snapshot: snapshot.ReadTargets(ctx, r, owner.Namespace, c.work),
+		Batch:    unlimitedBatch, Confirmed: map[plan.Read]bool{}, Unreadable: map[plan.Read]string{},
 	}
 	last := plan.Compute(ctx, in)
-	in.Holds = began(last.Holds, m.since)
+	in.Holds = setHoldStarts(last.Holds, m.since)
 	for last = plan.Compute(ctx, in); len(last.Confirm) > 0; last = plan.Compute(ctx, in) {
-		confirm(ctx, &in, r, last.Confirm)
+		confirmReads(ctx, &in, r, last.Confirm)
 	}
-	return scheduled(last, c.work, m.at)
+	return applySchedule(last, c.work, m.at)
 }
 
-// scheduled is a plan with the moment at which a schedule asks next: between two of its times nothing is evaluated, but for
+// applySchedule returns a plan with the moment at which a schedule asks next: between two of its times nothing is evaluated, but for
 // what the time that is now has left waiting.
-func scheduled(p plan.Plan, work *v1alpha1.Work, now time.Time) plan.Plan {
+func applySchedule(p plan.Plan, work *v1alpha1.Work, now time.Time) plan.Plan {
 	if work.Schedule == "" || p.Verdict == v1alpha1.VerdictInvalid || p.Reason == v1alpha1.ReasonWaitingForTTL {
 		return p
 	}
@@ -59,13 +59,13 @@ func scheduled(p plan.Plan, work *v1alpha1.Work, now time.Time) plan.Plan {
 	return p
 }
 
-// confirm reads what a plan rests on, and puts what is found in the place of what was seen before.
-func confirm(ctx context.Context, in *plan.Input, r snapshot.Reader, reads []plan.Read) {
+// confirmReads reads what a plan rests on, and puts what is found in the place of what was seen before.
+func confirmReads(ctx context.Context, in *plan.Input, r snapshot.Reader, reads []plan.Read) {
 	found := map[plan.Read]*plan.Object{}
 	for _, read := range reads {
 		target := &in.Spec.Targets[read.Target]
 		if read.All {
-			t := snapshot.TakeTarget(ctx, r, in.Owner.Namespace, target)
+			t := snapshot.ReadTarget(ctx, r, in.Owner.Namespace, target)
 			if !plan.Answers(target, t.State) {
 				in.Unreadable[read] = t.Detail
 				continue
@@ -74,7 +74,7 @@ func confirm(ctx context.Context, in *plan.Input, r snapshot.Reader, reads []pla
 			in.Confirmed[read] = true
 			continue
 		}
-		object, matches, state, detail := snapshot.ReadOne(ctx, r, in.Owner.Namespace, target, read.Namespace, read.Name)
+		object, matches, state, detail := snapshot.ReadObject(ctx, r, in.Owner.Namespace, target, read.Namespace, read.Name)
 		if state != plan.Complete {
 			in.Unreadable[read] = detail
 			continue
@@ -88,8 +88,8 @@ func confirm(ctx context.Context, in *plan.Input, r snapshot.Reader, reads []pla
 	in.Snapshot = in.Snapshot.With(found)
 }
 
-// ownerOf is the Cleaner as plans know it.
-func ownerOf(c *cleaner, m moments) plan.Owner {
+// buildOwner returns the Cleaner as plans know it.
+func buildOwner(c *cleaner, m planTimes) plan.Owner {
 	created := c.owner.GetCreationTimestamp().Time
 	if created.IsZero() {
 		created = m.created
@@ -101,8 +101,8 @@ func ownerOf(c *cleaner, m moments) plan.Owner {
 	return plan.Owner{Namespace: c.owner.GetNamespace(), Name: c.owner.GetName(), UID: c.owner.GetUID(), Created: created}
 }
 
-// began is holds that all began at one time.
-func began(holds plan.Holds, since time.Time) plan.Holds {
+// setHoldStarts returns holds that all began at one time.
+func setHoldStarts(holds plan.Holds, since time.Time) plan.Holds {
 	out := make(plan.Holds, len(holds))
 	for rule, h := range holds {
 		moved := plan.RuleHolds{Text: h.Text, Since: make(map[string]time.Time, len(h.Since))}

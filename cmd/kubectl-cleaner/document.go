@@ -39,15 +39,15 @@ type document struct {
 // input is where commands read "-" from.
 type input struct{ stdin io.Reader }
 
-// read returns the documents of a file, or of the *.yaml, *.yml and *.json files of a folder and of those below it.
+// readDocuments returns the documents of a file, or of the *.yaml, *.yml and *.json files of a folder and of those below it.
 // Such a file of a folder may be no link; the path itself may. Documents that are empty are left out.
-func (in input) read(path string) ([]*document, error) {
+func (in input) readDocuments(path string) ([]*document, error) {
 	if path == "-" {
 		text, err := io.ReadAll(in.stdin)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read standard input: %w", err)
 		}
-		return split("<stdin>", text)
+		return parseDocuments("<stdin>", text)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -58,7 +58,7 @@ func (in input) read(path string) ([]*document, error) {
 		if err != nil {
 			return nil, err
 		}
-		return split(path, text)
+		return parseDocuments(path, text)
 	}
 	f, err := openFolder(path)
 	if err != nil {
@@ -66,52 +66,52 @@ func (in input) read(path string) ([]*document, error) {
 	}
 	defer f.close()
 	var all []*document
-	err = f.walk(func(name string, _ fs.FileMode) error {
+	err = f.walkFiles(func(name string, _ fs.FileMode) error {
 		if !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
 			return nil
 		}
-		documents, err := f.documents(name)
+		documents, err := f.readDocuments(name)
 		all = append(all, documents...)
 		return err
 	})
 	return all, err
 }
 
-// split reads the documents of a text.
-func split(file string, text []byte) ([]*document, error) {
+// parseDocuments reads the documents of a text.
+func parseDocuments(file string, text []byte) ([]*document, error) {
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) && !bytes.Contains(text, []byte("\n---")) {
 		d := &document{file: file, line: 1, text: text}
-		return []*document{d}, d.decode(text)
+		return []*document{d}, d.decodeJSON(text)
 	}
 	var all []*document
 	for line := 1; len(text) > 0; {
-		part, rest, lines := cut(text)
+		part, rest, lines := cutDocument(text)
 		all = append(all, &document{file: file, line: line, text: part})
 		text, line = rest, line+lines
 	}
 	var parsers errgroup.Group // YAML takes its time, and there may be thousands
 	parsers.SetLimit(runtime.GOMAXPROCS(0))
 	for _, d := range all {
-		parsers.Go(d.parse)
+		parsers.Go(d.parseYAML)
 	}
 	err := parsers.Wait()
 	return slices.DeleteFunc(all, func(d *document) bool { return d.object == nil }), err
 }
 
-// parse reads the text, which may be empty.
-func (d *document) parse() error {
+// parseYAML reads the text, which may be empty.
+func (d *document) parseYAML() error {
 	asJSON, err := sigsyaml.YAMLToJSONStrict(d.text)
 	if err != nil {
-		return d.wrong(err)
+		return d.newYAMLError(err)
 	}
 	if string(asJSON) == "null" {
 		return nil
 	}
-	return d.decode(asJSON)
+	return d.decodeJSON(asJSON)
 }
 
-// cut takes the first document off a text, and says how many lines it takes, with the line that ends it.
-func cut(text []byte) (part, rest []byte, lines int) {
+// cutDocument takes the first document off a text, and says how many lines it takes, with the line that ends it.
+func cutDocument(text []byte) (part, rest []byte, lines int) {
 	for at := 0; at < len(text); {
 		end := bytes.IndexByte(text[at:], '\n')
 		next := at + end + 1
@@ -127,8 +127,8 @@ func cut(text []byte) (part, rest []byte, lines int) {
 	return text, nil, lines
 }
 
-// decode reads JSON as Kubernetes does.
-func (d *document) decode(text []byte) error {
+// decodeJSON reads JSON as Kubernetes does.
+func (d *document) decodeJSON(text []byte) error {
 	var value any
 	if err := utiljson.Unmarshal(text, &value); err != nil {
 		return fmt.Errorf("%s:%d: %w", d.file, d.line, err)
@@ -137,13 +137,13 @@ func (d *document) decode(text []byte) error {
 	if !ok {
 		return fmt.Errorf("%s:%d: is no object: write a Kubernetes manifest, with apiVersion, kind and metadata", d.file, d.line)
 	}
-	withoutNulls(object)
+	removeNulls(object)
 	d.object = object
 	return nil
 }
 
-// withoutNulls takes the nulls out of objects. In lists they keep the places of the others.
-func withoutNulls(value any) {
+// removeNulls takes the nulls out of objects. In lists they keep the places of the others.
+func removeNulls(value any) {
 	switch value := value.(type) {
 	case map[string]any:
 		for name, v := range value {
@@ -151,19 +151,19 @@ func withoutNulls(value any) {
 				delete(value, name)
 				continue
 			}
-			withoutNulls(v)
+			removeNulls(v)
 		}
 	case []any:
 		for _, v := range value {
-			withoutNulls(v)
+			removeNulls(v)
 		}
 	}
 }
 
 var yamlLine = regexp.MustCompile(`line ([0-9]+): `)
 
-// wrong says where in the file the YAML is broken: the parser counts from where the document begins.
-func (d *document) wrong(err error) error {
+// newYAMLError says where in the file the YAML is broken: the parser counts from where the document begins.
+func (d *document) newYAMLError(err error) error {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "yaml: ")
 	text = strings.Replace(text, "unmarshal errors:\n  ", "", 1)
 	line := d.line
@@ -178,35 +178,35 @@ func (d *document) wrong(err error) error {
 type problem struct {
 	file         string
 	line, column int
-	// document is the line on which the document begins.
-	document int
-	field    string
-	message  string
-	warning  bool
+	// documentLine is the line on which the document begins.
+	documentLine int
+	field        string
+	message      string
+	warning      bool
 }
 
-func (p problem) String() string { return string(p.painted(paint{})) }
+func (p problem) String() string { return string(p.formatWith(painter{})) }
 
-// painted is the problem on a line, and the source below it if the message has it, with colours if there are any.
-func (p problem) painted(with paint) safe {
+// formatWith returns the problem on a line, and the source below it if the message has it, with colours if there are any.
+func (p problem) formatWith(with painter) safeText {
 	s := with.bold(fmt.Sprintf("%s:%d:%d:", p.file, p.line, p.column)) + " "
 	if p.warning {
-		s += with.warn("warning:") + " "
+		s += with.yellow("warning:") + " "
 	}
 	if p.field != "" {
 		s += escapeText(p.field) + ": "
 	}
-	return s + escapeLines(continued, strings.ReplaceAll(p.message, "\n"+continued, "\n")) // the source is indented already
+	return s + escapeLines(continuationIndent, strings.ReplaceAll(p.message, "\n"+continuationIndent, "\n")) // the source is indented already
 }
 
-// complain writes a problem.
-func (t *tool) complain(p problem) { t.err.printf("%s\n", p.painted(t.err.paint())) }
+// printProblem writes a problem.
+func (t *tool) printProblem(p problem) { t.err.printf("%s\n", p.formatWith(t.err.newPainter())) }
 
-// at makes a problem of a field, which may have a path into what the file leaves out: then that which would hold it is
+// newProblem makes a problem of a field, which may have a path into what the file leaves out: then that which would hold it is
 // shown.
-func (d *document) at(field, message string) problem {
-	p := problem{file: d.file, document: d.line, line: d.line, column: 1, field: field, message: message}
-	if node := d.find(field); node != nil {
+func (d *document) newProblem(field, message string) problem {
+	p := problem{file: d.file, documentLine: d.line, line: d.line, column: 1, field: field, message: message}
+	if node := d.findNode(field); node != nil {
 		p.line, p.column = d.line+node.Line-1, node.Column
 	}
 	return p
@@ -214,8 +214,8 @@ func (d *document) at(field, message string) problem {
 
 var pathPart = regexp.MustCompile(`[^.\[\]]+|\[[^\]]*\]`)
 
-// find is the value of a field, or the nearest thing around it.
-func (d *document) find(field string) *yaml.Node {
+// findNode returns the value of a field, or the nearest thing around it.
+func (d *document) findNode(field string) *yaml.Node {
 	if d.root == nil {
 		d.root = &yaml.Node{}
 		if err := yaml.Unmarshal(d.text, d.root); err != nil || len(d.root.Content) == 0 {
@@ -225,7 +225,7 @@ func (d *document) find(field string) *yaml.Node {
 	}
 	node := d.root
 	for _, part := range pathPart.FindAllString(field, -1) {
-		next := child(node, part)
+		next := findChild(node, part)
 		if next == nil {
 			return node
 		}
@@ -234,8 +234,8 @@ func (d *document) find(field string) *yaml.Node {
 	return node
 }
 
-// child is an entry of a map or of a list; nil if it is not there.
-func child(node *yaml.Node, part string) *yaml.Node {
+// findChild returns an entry of a map or of a list; nil if it is not there.
+func findChild(node *yaml.Node, part string) *yaml.Node {
 	for node.Kind == yaml.AliasNode {
 		node = node.Alias
 	}

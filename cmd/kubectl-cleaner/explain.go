@@ -16,23 +16,23 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-func (t *tool) explainCommand() *cobra.Command {
+func (t *tool) newExplainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "explain " + named,
+		Use:   "explain " + cleanerArgument,
 		Short: "Say why a Cleaner has or has not acted, from its status",
 		Long: `Say why a Cleaner or a ClusterCleaner has or has not acted, from its status: what the last evaluation came to, what it
 waits for, what it could not read or was not allowed to do, and what it did last. Nothing is evaluated, and nothing is
 changed; "plan" evaluates.`,
 		Example: `  kubectl cleaner explain preview -n default
   kubectl cleaner explain clustercleaner/everywhere`,
-		Args:              arguments(cobra.ExactArgs(1)),
+		Args:              validateArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: t.completeCleaner,
-		RunE:              func(cmd *cobra.Command, args []string) error { return t.explain(cmd.Context(), args[0]) },
+		RunE:              func(cmd *cobra.Command, args []string) error { return t.runExplain(cmd.Context(), args[0]) },
 	}
 }
 
-func (t *tool) explain(ctx context.Context, argument string) error {
-	c, err := t.find(argument)
+func (t *tool) runExplain(ctx context.Context, argument string) error {
+	c, err := t.findCleaner(argument)
 	if err != nil {
 		return err
 	}
@@ -40,18 +40,18 @@ func (t *tool) explain(ctx context.Context, argument string) error {
 	if err != nil {
 		return err
 	}
-	owner, ok := empty(u.GetKind()).(v1alpha1.Owner)
+	owner, ok := newObject(u.GetKind()).(v1alpha1.Owner)
 	if !ok {
-		return fmt.Errorf("%s is a %s", c.shown, u.GetKind())
+		return fmt.Errorf("%s is a %s", c.displayName, u.GetKind())
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, owner); err != nil {
-		return fmt.Errorf("cannot read %s: %w", c.shown, err)
+		return fmt.Errorf("cannot read %s: %w", c.displayName, err)
 	}
-	return t.out.columns(func(page screen) { explain(page, t.out.paint(), c.shown, owner) })
+	return t.out.writeColumns(func(page screen) { printStatus(page, t.out.newPainter(), c.displayName, owner) })
 }
 
-// explain writes a status for people, the most important first.
-func explain(out screen, p paint, name string, owner v1alpha1.Owner) {
+// printStatus writes a status for people, the most important first.
+func printStatus(out screen, p painter, name string, owner v1alpha1.Owner) {
 	s := owner.State()
 	ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
 	switch {
@@ -64,36 +64,36 @@ func explain(out screen, p paint, name string, owner v1alpha1.Owner) {
 	out.printf("%s: %s\n%s\n", name, p.bold(ready.Reason), ready.Message)
 	for _, c := range s.Conditions {
 		if c.Type != v1alpha1.ConditionReady && (c.Status != metav1.ConditionTrue || c.Type == "Stalled" || c.Type == "Reconciling") && c.Message != ready.Message {
-			out.printf("%s: %s: %s\n", p.warn(fmt.Sprintf("%s is %s", c.Type, c.Status)), c.Reason, c.Message)
+			out.printf("%s: %s: %s\n", p.yellow(fmt.Sprintf("%s is %s", c.Type, c.Status)), c.Reason, c.Message)
 		}
 	}
 	if e := s.LastEvaluation; e != nil {
-		out.printf("\nEvaluated: %s (%s), since %s\n", p.verdict(e.Verdict), e.Reason, stamp(e.Time.Time))
+		out.printf("\nEvaluated: %s (%s), since %s\n", p.formatVerdict(e.Verdict), e.Reason, formatTime(e.Time.Time))
 		if e.Message != ready.Message {
 			out.printf("%s\n", e.Message)
 		}
 		for _, c := range e.Conditions {
-			answer := p.bad(c.Error)
+			answer := p.red(c.Error)
 			if c.Value != nil {
 				answer = escapeText(strconv.FormatBool(*c.Value))
 			}
 			out.printf("  %s: %s\n", c.Expression, answer)
 		}
 		for _, i := range e.Errors {
-			out.printf("  %s in rule %s, %s: %s %s (%d times)\n", p.bad("error"), i.Rule, i.Key, i.Field, i.Message, max(i.Count, 1))
+			out.printf("  %s in rule %s, %s: %s %s (%d times)\n", p.red("error"), i.Rule, i.Key, i.Field, i.Message, max(i.Count, 1))
 		}
 		for _, h := range e.Withheld {
 			out.printf("  not touched: %s: %s\n", h.Object, h.Because)
 		}
 	}
 	if len(s.Pending) > 0 {
-		out.printf("%s", p.heading("PENDING", "RULE", "UNTIL"))
+		out.printf("%s", p.formatHeading("PENDING", "RULE", "UNTIL"))
 		for _, h := range s.Pending {
-			out.printf("%s\t%s\t%s\n", h.Key, h.Rule, stamp(h.Until.Time))
+			out.printf("%s\t%s\t%s\n", h.Key, h.Rule, formatTime(h.Until.Time))
 		}
 	}
 	if r := s.Run; r != nil {
-		out.printf("\nRun %d, decided at %s: ", r.Number, stamp(r.DecidedAt.Time))
+		out.printf("\nRun %d, decided at %s: ", r.Number, formatTime(r.DecidedAt.Time))
 		if r.Result == "" {
 			out.printf("under way, %d objects\n", len(r.Rows))
 		} else {
@@ -104,12 +104,12 @@ func explain(out screen, p paint, name string, owner v1alpha1.Owner) {
 		}
 	}
 	if len(s.LastActions) > 0 {
-		out.printf("%s", p.heading("LAST ACTION", "OBJECT", "RULE", "TIME", "RESULT"))
+		out.printf("%s", p.formatHeading("LAST ACTION", "OBJECT", "RULE", "TIME", "RESULT"))
 		for _, a := range s.LastActions {
-			out.printf("%s\t%s\t%s\t%s\t%s\n", a.Action, a.Object, a.Rule, stamp(a.Time.Time), a.Result)
+			out.printf("%s\t%s\t%s\t%s\t%s\n", a.Action, a.Object, a.Rule, formatTime(a.Time.Time), a.Result)
 		}
 	}
 	if n := s.NextScheduledEvaluation; n != nil {
-		out.printf("\nNext: %s\n", stamp(n.Time))
+		out.printf("\nNext: %s\n", formatTime(n.Time))
 	}
 }

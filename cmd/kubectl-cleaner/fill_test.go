@@ -48,8 +48,8 @@ func TestFill(t *testing.T) {
 			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{gvr: "PodList"}, pod("web"), pod("other"))
 			client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return tc.answer != nil, nil, tc.answer })
 			world := snapshot.NewObjects()
-			world.Serve(gvr.GroupVersion(), metav1.APIResource{Name: "pods", Kind: "Pod", Namespaced: true})
-			err := (&cluster{dynamic: client}).fill(t.Context(), world, &cleaner{owner: tc.owner}, gvr, true)
+			world.AddKind(gvr.GroupVersion(), metav1.APIResource{Name: "pods", Kind: "Pod", Namespaced: true})
+			err := (&clusterClient{dynamic: client}).addObjects(t.Context(), world, &cleaner{owner: tc.owner}, gvr, true)
 			if tc.fails != "" {
 				if err == nil || err.Error() != tc.fails {
 					t.Errorf("got %v, want %s", err, tc.fails)
@@ -59,7 +59,7 @@ func TestFill(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := world.Done(); err != nil {
+			if err := world.SortObjects(); err != nil {
 				t.Fatal(err)
 			}
 			got := world.Read(t.Context(), snapshot.Query{Version: "v1", Kind: "Pod", Labels: labels.Everything(), Fields: fields.Everything()})
@@ -88,7 +88,7 @@ func TestPlace(t *testing.T) {
 		{using, "spec.ttl", "spec.ttl"},
 		{using, "spec.cloudEventSink", "spec.cloudEventSink"},
 	} {
-		if got := (&loader{}).place(tc.owner, tc.path); got != tc.want {
+		if got := (&loader{}).findSourceField(tc.owner, tc.path); got != tc.want {
 			t.Errorf("%s is placed at %s, want %s", tc.path, got, tc.want)
 		}
 	}

@@ -30,8 +30,8 @@ func openFolder(path string) (*folder, error) {
 
 func (f *folder) close() { _ = f.root.Close() }
 
-// walk is given what is below the folder and is no folder, by its name in it. What is behind a link is not looked at.
-func (f *folder) walk(do func(name string, mode fs.FileMode) error) error {
+// walkFiles gives do what is below the folder and is no folder, by its name in it. What is behind a link is not looked at.
+func (f *folder) walkFiles(do func(name string, mode fs.FileMode) error) error {
 	return fs.WalkDir(f.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -40,29 +40,29 @@ func (f *folder) walk(do func(name string, mode fs.FileMode) error) error {
 	})
 }
 
-// where is a file as messages name it.
-func (f *folder) where(name string) string { return filepath.Join(f.path, name) }
+// displayPath returns a file as messages name it.
+func (f *folder) displayPath(name string) string { return filepath.Join(f.path, name) }
 
-// regular says what to do about a file that is none.
-func (f *folder) regular(name string, mode fs.FileMode) error {
+// checkRegular says what to do about a file that is no regular one.
+func (f *folder) checkRegular(name string, mode fs.FileMode) error {
 	switch {
 	case mode&fs.ModeSymlink != 0:
-		return fmt.Errorf("%s is a symbolic link, and none is followed below %s: put the file or the folder itself there, or remove the link", f.where(name), f.path)
+		return fmt.Errorf("%s is a symbolic link, and none is followed below %s: put the file or the folder itself there, or remove the link", f.displayPath(name), f.path)
 	case !mode.IsRegular():
-		return fmt.Errorf("%s is no regular file: put one there, or remove it", f.where(name))
+		return fmt.Errorf("%s is no regular file: put one there, or remove it", f.displayPath(name))
 	}
 	return nil
 }
 
-// check says whether a file is there. One that is no regular file is an error, and so is a link on the way to it.
-func (f *folder) check(name string) (bool, error) {
+// hasFile says whether a file is there. One that is no regular file is an error, and so is a link on the way to it.
+func (f *folder) hasFile(name string) (bool, error) {
 	for parent := filepath.Dir(name); parent != "."; parent = filepath.Dir(parent) {
 		info, err := f.root.Lstat(parent)
 		if err != nil {
 			return false, err
 		}
 		if !info.IsDir() {
-			return false, f.regular(parent, info.Mode())
+			return false, f.checkRegular(parent, info.Mode())
 		}
 	}
 	info, err := f.root.Lstat(name)
@@ -72,17 +72,17 @@ func (f *folder) check(name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return true, f.regular(name, info.Mode())
+	return true, f.checkRegular(name, info.Mode())
 }
 
-// read reads a regular file.
-func (f *folder) read(name string) ([]byte, error) {
-	there, err := f.check(name)
+// readFile reads a regular file.
+func (f *folder) readFile(name string) ([]byte, error) {
+	there, err := f.hasFile(name)
 	switch {
 	case err != nil:
 		return nil, err
 	case !there:
-		return nil, &fs.PathError{Op: "open", Path: f.where(name), Err: fs.ErrNotExist}
+		return nil, &fs.PathError{Op: "open", Path: f.displayPath(name), Err: fs.ErrNotExist}
 	}
 	file, err := f.root.Open(name)
 	if err != nil {
@@ -92,31 +92,31 @@ func (f *folder) read(name string) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// documents reads those of a regular file.
-func (f *folder) documents(name string) ([]*document, error) {
-	text, err := f.read(name)
+// readDocuments reads those of a regular file.
+func (f *folder) readDocuments(name string) ([]*document, error) {
+	text, err := f.readFile(name)
 	if err != nil {
 		return nil, err
 	}
-	return split(f.where(name), text)
+	return parseDocuments(f.displayPath(name), text)
 }
 
-// write puts a new file in the place of what is there, which is a regular file or nothing.
-func (f *folder) write(name string, text []byte) error {
-	if _, err := f.check(name); err != nil {
+// writeFile puts a new file in the place of what is there, which is a regular file or nothing.
+func (f *folder) writeFile(name string, text []byte) error {
+	if _, err := f.hasFile(name); err != nil {
 		return err
 	}
 	made := name + ".new"
 	file, err := f.root.OpenFile(made, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) // it is beside files that others may read
 	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", f.where(name), err)
+		return fmt.Errorf("cannot write %s: %w", f.displayPath(name), err)
 	}
 	_, err = file.Write(text)
 	if err = errors.Join(err, file.Close()); err == nil {
 		err = f.root.Rename(made, name)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", f.where(name), errors.Join(err, f.root.Remove(made)))
+		return fmt.Errorf("cannot write %s: %w", f.displayPath(name), errors.Join(err, f.root.Remove(made)))
 	}
 	return nil
 }

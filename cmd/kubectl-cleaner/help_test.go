@@ -17,7 +17,7 @@ import (
 // commandLine is the command line as users have it.
 func commandLine(t *testing.T) *cobra.Command {
 	t.Helper()
-	root, err := newTool(clock.RealClock{}, strings.NewReader(""), io.Discard, io.Discard).command()
+	root, err := newTool(clock.RealClock{}, strings.NewReader(""), io.Discard, io.Discard).newRootCommand()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,29 +17,29 @@ import (
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
-// serveBuiltins makes the API server's own kinds known, those that can be listed.
-func serveBuiltins(objects *snapshot.Objects) {
+// addBuiltinKinds makes the API server's own kinds known, those that can be listed.
+func addBuiltinKinds(objects *snapshot.Objects) {
 	known := scheme.Scheme
 	for gvk := range known.AllKnownTypes() {
 		list := gvk.GroupVersion().WithKind(gvk.Kind + "List")
 		if gvk.Version == runtime.APIVersionInternal || !known.Recognizes(list) {
 			continue
 		}
-		objects.Serve(gvk.GroupVersion(), guess(gvk, !validation.ClusterScoped(gvk.Group, gvk.Kind)))
+		objects.AddKind(gvk.GroupVersion(), guessResource(gvk, !validation.IsClusterScoped(gvk.Group, gvk.Kind)))
 	}
 	extensions := apiextensionsv1.SchemeGroupVersion
-	objects.Serve(extensions, guess(extensions.WithKind("CustomResourceDefinition"), false))
-	objects.Serve(schema.GroupVersion{Group: "apiregistration.k8s.io", Version: "v1"}, guess(schema.GroupVersionKind{Kind: "APIService"}, false))
+	objects.AddKind(extensions, guessResource(extensions.WithKind("CustomResourceDefinition"), false))
+	objects.AddKind(schema.GroupVersion{Group: "apiregistration.k8s.io", Version: "v1"}, guessResource(schema.GroupVersionKind{Kind: "APIService"}, false))
 }
 
-// guess is how a kind is called in paths, by the rules that most follow.
-func guess(gvk schema.GroupVersionKind, namespaced bool) metav1.APIResource {
+// guessResource says how a kind is called in paths, by the rules that most follow.
+func guessResource(gvk schema.GroupVersionKind, namespaced bool) metav1.APIResource {
 	plural, singular := meta.UnsafeGuessKindToResource(gvk)
 	return metav1.APIResource{Name: plural.Resource, SingularName: singular.Resource, Kind: gvk.Kind, Namespaced: namespaced}
 }
 
-// serveDefinition makes the kind of a definition known, in the versions that it serves.
-func serveDefinition(objects *snapshot.Objects, d *apiextensionsv1.CustomResourceDefinition) {
+// addCRDKinds makes the kind of a definition known, in the versions that it serves.
+func addCRDKinds(objects *snapshot.Objects, d *apiextensionsv1.CustomResourceDefinition) {
 	names := d.Spec.Names
 	singular := names.Singular
 	if singular == "" {
@@ -53,7 +53,7 @@ func serveDefinition(objects *snapshot.Objects, d *apiextensionsv1.CustomResourc
 		for _, f := range v.SelectableFields {
 			paths = append(paths, f.JSONPath)
 		}
-		objects.Serve(schema.GroupVersion{Group: d.Spec.Group, Version: v.Name}, metav1.APIResource{
+		objects.AddKind(schema.GroupVersion{Group: d.Spec.Group, Version: v.Name}, metav1.APIResource{
 			Name: names.Plural, SingularName: singular, Kind: names.Kind, Namespaced: d.Spec.Scope == apiextensionsv1.NamespaceScoped,
 		}, paths...)
 	}

@@ -21,9 +21,9 @@ import (
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
-// lasting checks that rules which patch an object, and then do more for the same items, want the rest also when the patch
+// checkStepsAfterPatch checks that rules which patch an object, and then do more for the same items, want the rest also when the patch
 // is all that was done.
-func (t *tool) lasting(ctx context.Context, c *cleaner, world *snapshot.Objects, protection plan.Protection, m moments, p *plan.Plan) error {
+func (t *tool) checkStepsAfterPatch(ctx context.Context, c *cleaner, world *snapshot.Objects, protection plan.Protection, m planTimes, p *plan.Plan) error {
 	var later []*plan.Step
 	patched := map[types.UID]map[string]any{}
 	for i := range p.Steps {
@@ -42,13 +42,13 @@ func (t *tool) lasting(ctx context.Context, c *cleaner, world *snapshot.Objects,
 		if s.Patch == nil || slices.Contains(later, s) {
 			continue
 		}
-		after, err := apply(s)
+		after, err := patchObject(s)
 		if err != nil {
 			return fmt.Errorf("rule %q cannot patch %s: %w", s.Rule, s.Object.Full(), err)
 		}
 		patched[s.Object.UID] = after
 	}
-	again := decide(ctx, c, &overlay{Objects: world, patched: patched}, nil, protection, m)
+	again := computePlan(ctx, c, &overlay{Objects: world, patched: patched}, nil, protection, m)
 	for _, s := range later {
 		if !slices.ContainsFunc(again.Steps, func(o plan.Step) bool {
 			return o.Rule == s.Rule && o.Action == s.Action && o.Object.UID == s.Object.UID
@@ -78,8 +78,8 @@ func (o *overlay) Read(ctx context.Context, q snapshot.Query) plan.Target {
 	return t
 }
 
-// apply is what a patch makes of an object.
-func apply(s *plan.Step) (map[string]any, error) {
+// patchObject returns what a patch makes of an object.
+func patchObject(s *plan.Step) (map[string]any, error) {
 	before, err := json.Marshal(s.Object.Value)
 	if err != nil {
 		return nil, err

@@ -25,16 +25,16 @@ import (
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
-// cluster is the one of the kubeconfig.
-type cluster struct {
+// clusterClient is the one of the kubeconfig.
+type clusterClient struct {
 	discovery discovery.DiscoveryInterface
 	dynamic   dynamic.Interface
-	// lists are what is served, by version of a group; nil where nothing is.
-	lists map[schema.GroupVersion]*metav1.APIResourceList
+	// resourceLists are what is served, by version of a group; nil where nothing is.
+	resourceLists map[schema.GroupVersion]*metav1.APIResourceList
 }
 
-// restConfig leads to the cluster. A person waits for the answer, and nobody else does.
-func (t *tool) restConfig() (*rest.Config, error) {
+// newRESTConfig makes what leads to the cluster. A person waits for the answer, and nobody else does.
+func (t *tool) newRESTConfig() (*rest.Config, error) {
 	config, err := t.config.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("cannot find a cluster: %w", err)
@@ -44,12 +44,12 @@ func (t *tool) restConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-func (t *tool) cluster() (*cluster, error) {
-	config, err := t.restConfig()
+func (t *tool) newClusterClient() (*clusterClient, error) {
+	config, err := t.newRESTConfig()
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{lists: map[schema.GroupVersion]*metav1.APIResourceList{}}
+	c := &clusterClient{resourceLists: map[schema.GroupVersion]*metav1.APIResourceList{}}
 	if c.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
 		return nil, err
 	}
@@ -57,9 +57,9 @@ func (t *tool) cluster() (*cluster, error) {
 	return c, err
 }
 
-// list is what is served in one version of a group; nil if nothing is.
-func (c *cluster) list(gv schema.GroupVersion) (*metav1.APIResourceList, error) {
-	if list, ok := c.lists[gv]; ok {
+// listResources returns what is served in one version of a group; nil if nothing is.
+func (c *clusterClient) listResources(gv schema.GroupVersion) (*metav1.APIResourceList, error) {
+	if list, ok := c.resourceLists[gv]; ok {
 		return list, nil
 	}
 	list, err := c.discovery.ServerResourcesForGroupVersion(gv.String())
@@ -69,16 +69,16 @@ func (c *cluster) list(gv schema.GroupVersion) (*metav1.APIResourceList, error) 
 	case err != nil:
 		return nil, fmt.Errorf("cannot ask the cluster what it serves: %w", err)
 	}
-	c.lists[gv] = list
+	c.resourceLists[gv] = list
 	return list, nil
 }
 
-// served is what the cluster says of the kinds of targets.
-func (c *cluster) served(targets []v1alpha1.ClusterTarget) ([]validation.Served, error) {
-	out := make([]validation.Served, len(targets))
+// findServedKinds returns what the cluster says of the kinds of targets.
+func (c *clusterClient) findServedKinds(targets []v1alpha1.ClusterTarget) ([]validation.ServedKind, error) {
+	out := make([]validation.ServedKind, len(targets))
 	for i := range targets {
 		r := &targets[i].Reference
-		list, err := c.list(schema.GroupVersion{Group: r.APIGroup, Version: r.Version})
+		list, err := c.listResources(schema.GroupVersion{Group: r.APIGroup, Version: r.Version})
 		if err != nil {
 			return nil, err
 		}
@@ -86,15 +86,15 @@ func (c *cluster) served(targets []v1alpha1.ClusterTarget) ([]validation.Served,
 			continue
 		}
 		if found := v1alpha1.FindKind(r.Kind, list.APIResources); found != nil {
-			out[i] = validation.Served{Resource: found.Name, Namespaced: found.Namespaced}
+			out[i] = validation.ServedKind{Resource: found.Name, Namespaced: found.Namespaced}
 		}
 	}
 	return out, nil
 }
 
-// fetch reads all that a Cleaner's targets may stand for.
-func (t *tool) fetch(ctx context.Context, c *cleaner) (*snapshot.Objects, error) {
-	from, err := t.cluster()
+// fetchObjects reads all that a Cleaner's targets may stand for.
+func (t *tool) fetchObjects(ctx context.Context, c *cleaner) (*snapshot.Objects, error) {
+	from, err := t.newClusterClient()
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (t *tool) fetch(ctx context.Context, c *cleaner) (*snapshot.Objects, error)
 	}
 	done := map[schema.GroupVersionResource]bool{}
 	for _, gvk := range kinds {
-		list, err := from.list(gvk.GroupVersion())
+		list, err := from.listResources(gvk.GroupVersion())
 		if err != nil {
 			return nil, err
 		}
@@ -125,20 +125,20 @@ func (t *tool) fetch(ctx context.Context, c *cleaner) (*snapshot.Objects, error)
 			continue
 		}
 		done[gvr] = true
-		paths, err := from.selectable(ctx, gvr)
+		paths, err := from.readSelectableFields(ctx, gvr)
 		if err != nil {
 			return nil, err
 		}
-		world.Serve(gvk.GroupVersion(), *r, paths...)
-		if err := from.fill(ctx, world, c, gvr, r.Namespaced); err != nil {
+		world.AddKind(gvk.GroupVersion(), *r, paths...)
+		if err := from.addObjects(ctx, world, c, gvr, r.Namespaced); err != nil {
 			return nil, err
 		}
 	}
-	return world, world.Done()
+	return world, world.SortObjects()
 }
 
-// selectable are the paths by which the definition of a custom kind makes its objects selectable.
-func (c *cluster) selectable(ctx context.Context, gvr schema.GroupVersionResource) ([]string, error) {
+// readSelectableFields returns the paths by which the definition of a custom kind makes its objects selectable.
+func (c *clusterClient) readSelectableFields(ctx context.Context, gvr schema.GroupVersionResource) ([]string, error) {
 	if !strings.Contains(gvr.Group, ".") {
 		return nil, nil
 	}
@@ -170,8 +170,8 @@ func (c *cluster) selectable(ctx context.Context, gvr schema.GroupVersionResourc
 	return paths, nil
 }
 
-// fill reads the objects of a kind: those of the Cleaner's namespace, or of all for a ClusterCleaner.
-func (c *cluster) fill(ctx context.Context, world *snapshot.Objects, of *cleaner, gvr schema.GroupVersionResource, namespaced bool) error {
+// addObjects reads the objects of a kind: those of the Cleaner's namespace, or of all for a ClusterCleaner.
+func (c *clusterClient) addObjects(ctx context.Context, world *snapshot.Objects, of *cleaner, gvr schema.GroupVersionResource, namespaced bool) error {
 	namespace := ""
 	if namespaced {
 		namespace = of.owner.GetNamespace()
@@ -181,16 +181,16 @@ func (c *cluster) fill(ctx context.Context, world *snapshot.Objects, of *cleaner
 		List(ctx, metav1.ListOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
-		world.Fail(gvr.GroupResource(), plan.Forbidden, "you may not list "+snapshot.Where(gvr.GroupResource(), namespaced, namespace, ""))
+		world.SetFailure(gvr.GroupResource(), plan.Forbidden, "you may not list "+snapshot.DescribeScope(gvr.GroupResource(), namespaced, namespace, ""))
 		return nil
 	case err != nil:
-		return fmt.Errorf("cannot list %s: %w", snapshot.Where(gvr.GroupResource(), namespaced, namespace, ""), err)
+		return fmt.Errorf("cannot list %s: %w", snapshot.DescribeScope(gvr.GroupResource(), namespaced, namespace, ""), err)
 	}
 	return meta.EachListItem(list, func(item runtime.Object) error {
 		u, ok := item.(*unstructured.Unstructured)
 		if !ok {
 			return fmt.Errorf("cannot read a %T", item)
 		}
-		return world.Add(u)
+		return world.AddObject(u)
 	})
 }

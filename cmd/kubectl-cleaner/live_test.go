@@ -240,7 +240,7 @@ func TestLive(t *testing.T) {
 			t.Fatal(err)
 		}
 		world := snapshot.NewObjects()
-		serveBuiltins(world)
+		addBuiltinKinds(world)
 		checked := 0
 		for _, list := range lists {
 			gv, err := schema.ParseGroupVersion(list.GroupVersion)
@@ -252,7 +252,7 @@ func TestLive(t *testing.T) {
 					continue
 				}
 				checked++
-				gvr, namespaced := world.Resource(gv, r.Kind)
+				gvr, namespaced := world.FindResource(gv, r.Kind)
 				if gvr.Resource != r.Name || namespaced != r.Namespaced {
 					t.Errorf("%s of %s: is %q, namespaced %t; offline %q, %t", r.Kind, gv, r.Name, r.Namespaced, gvr.Resource, namespaced)
 				}

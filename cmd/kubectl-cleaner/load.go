@@ -23,19 +23,19 @@ import (
 
 // loader reads what a command is told of Cleaners.
 type loader struct {
-	definitions definitions
-	compiler    *celenv.Compiler
-	templates   map[string]*v1alpha1.CleanerTemplate
-	// set are values of parameters that take the place of those of the file.
-	set map[string]string
+	schemas   kindSchemas
+	compiler  *celenv.Compiler
+	templates map[string]*v1alpha1.CleanerTemplate
+	// parameters are values of parameters that take the place of those of the file.
+	parameters map[string]string
 	// operatorNamespace is that of the operator; empty if nobody knows.
 	operatorNamespace string
-	// allowed are the protected kinds that may be deleted all the same.
-	allowed []string
+	// allowedKinds are the protected kinds that may be deleted all the same.
+	allowedKinds []string
 }
 
-// fresh is the loader without what it was told since it was made.
-func (l *loader) fresh() *loader {
+// clone returns the loader without what it was told since it was made.
+func (l *loader) clone() *loader {
 	out := *l
 	out.templates = maps.Clone(l.templates)
 	return &out
@@ -52,7 +52,7 @@ type cleaner struct {
 }
 
 func newLoader() (*loader, error) {
-	definitions, err := newDefinitions()
+	definitions, err := newKindSchemas()
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func newLoader() (*loader, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &loader{definitions: definitions, compiler: compiler, templates: map[string]*v1alpha1.CleanerTemplate{}}
+	l := &loader{schemas: definitions, compiler: compiler, templates: map[string]*v1alpha1.CleanerTemplate{}}
 	shipped, err := templates.All()
 	if err != nil {
 		return nil, err
@@ -76,73 +76,73 @@ func newLoader() (*loader, error) {
 func (l *loader) addTemplates(ctx context.Context, documents []*document) []problem {
 	var found []problem
 	for _, d := range documents {
-		if gvk, ok := d.ours(); !ok || gvk.Kind != kindTemplate {
+		if gvk, ok := d.parseOwnKind(); !ok || gvk.Kind != kindTemplate {
 			continue
 		}
-		object, problems := l.definitions.read(ctx, d)
+		object, problems := l.schemas.decodeObject(ctx, d)
 		found = append(found, problems...)
 		if t, ok := object.(*v1alpha1.CleanerTemplate); ok {
-			found = append(found, d.errors(templates.Validate(t))...)
+			found = append(found, d.newProblems(templates.Validate(t))...)
 			l.templates[t.Name] = t
 		}
 	}
 	return found
 }
 
-// errors makes problems of what is wrong with fields.
-func (d *document) errors(errs field.ErrorList) []problem {
+// newProblems makes problems of what is wrong with fields.
+func (d *document) newProblems(errs field.ErrorList) []problem {
 	var out []problem
 	for _, err := range errs {
 		message := err.Detail
 		if message == "" {
 			message = err.ErrorBody()
 		}
-		out = append(out, d.at(err.Field, message))
+		out = append(out, d.newProblem(err.Field, message))
 	}
 	return out
 }
 
-// load reads a Cleaner, puts its template in its place, compiles it, and says what is wrong with it.
-func (l *loader) load(ctx context.Context, d *document, served func([]v1alpha1.ClusterTarget) []validation.Served) *cleaner {
+// loadCleaner reads a Cleaner, puts its template in its place, compiles it, and says what is wrong with it.
+func (l *loader) loadCleaner(ctx context.Context, d *document, served func([]v1alpha1.ClusterTarget) []validation.ServedKind) *cleaner {
 	c := &cleaner{document: d}
-	object, problems := l.definitions.read(ctx, d)
+	object, problems := l.schemas.decodeObject(ctx, d)
 	c.problems = problems
 	owner, ok := object.(v1alpha1.Owner)
 	if !ok {
 		return c
 	}
 	c.owner = owner
-	if err := l.override(owner); err != nil {
-		c.problems = append(c.problems, d.at("spec", err.Error()))
+	if err := l.overrideParameters(owner); err != nil {
+		c.problems = append(c.problems, d.newProblem("spec", err.Error()))
 		return c
 	}
 	var template *v1alpha1.CleanerTemplate
 	if ref := owner.Common().TemplateRef; ref != nil {
 		if template = l.templates[ref.Name]; template == nil {
-			c.problems = append(c.problems, d.at("spec.templateRef.name", fmt.Sprintf("there is no template %q: there are %s; add others with --templates",
+			c.problems = append(c.problems, d.newProblem("spec.templateRef.name", fmt.Sprintf("there is no template %q: there are %s; add others with --templates",
 				ref.Name, strings.Join(slices.Sorted(maps.Keys(l.templates)), ", "))))
 			return c
 		}
 	}
 	work, errs := templates.Expand(owner, template)
 	if len(errs) > 0 {
-		c.problems = append(c.problems, d.errors(errs)...)
+		c.problems = append(c.problems, d.newProblems(errs)...)
 		return c
 	}
-	options := validation.Options{AllowProtectedKinds: l.allowed, Namespace: owner.GetNamespace(), OperatorNamespace: l.operatorNamespace}
+	options := validation.Options{AllowProtectedKinds: l.allowedKinds, Namespace: owner.GetNamespace(), OperatorNamespace: l.operatorNamespace}
 	if served != nil {
 		options.Served = served(work.Targets)
 	}
 	programs, errs := l.compiler.Compile(ctx, work)
 	if programs == nil && len(errs) == 0 {
-		c.problems = append(c.problems, d.at("spec", "the expressions were not compiled: "+context.Cause(ctx).Error()))
+		c.problems = append(c.problems, d.newProblem("spec", "the expressions were not compiled: "+context.Cause(ctx).Error()))
 		return c
 	}
 	options.Compiled = errs
 	found := validation.Validate(work, options)
 	for _, f := range found {
-		p := d.at(l.place(owner, f.Path), f.Message)
-		if template != nil && l.place(owner, f.Path) != f.Path {
+		p := d.newProblem(l.findSourceField(owner, f.Path), f.Message)
+		if template != nil && l.findSourceField(owner, f.Path) != f.Path {
 			p.field, p.message = f.Path, fmt.Sprintf("%s (of the template %q)", f.Message, template.Name)
 		}
 		p.warning = f.Severity == validation.Warning
@@ -150,7 +150,7 @@ func (l *loader) load(ctx context.Context, d *document, served func([]v1alpha1.C
 	}
 	if programs != nil {
 		for _, w := range programs.Warnings() {
-			p := d.at(l.place(owner, "spec."+w.Path), w.Message)
+			p := d.newProblem(l.findSourceField(owner, "spec."+w.Path), w.Message)
 			p.field, p.warning = "spec."+w.Path, true
 			c.problems = append(c.problems, p)
 		}
@@ -162,8 +162,8 @@ func (l *loader) load(ctx context.Context, d *document, served func([]v1alpha1.C
 	return c
 }
 
-// place is the field of the file that a field of the work comes from.
-func (l *loader) place(owner v1alpha1.Owner, path string) string {
+// findSourceField returns the field of the file that a field of the work comes from.
+func (l *loader) findSourceField(owner v1alpha1.Owner, path string) string {
 	if owner.Common().TemplateRef == nil {
 		return path
 	}
@@ -175,9 +175,9 @@ func (l *loader) place(owner v1alpha1.Owner, path string) string {
 	return path
 }
 
-// override sets the parameters that the command line gives, in the template's place or in the Cleaner's own.
-func (l *loader) override(owner v1alpha1.Owner) error {
-	if len(l.set) == 0 {
+// overrideParameters sets the parameters that the command line gives, in the template's place or in the Cleaner's own.
+func (l *loader) overrideParameters(owner v1alpha1.Owner) error {
+	if len(l.parameters) == 0 {
 		return nil
 	}
 	common := owner.Common()
@@ -191,7 +191,7 @@ func (l *loader) override(owner v1alpha1.Owner) error {
 			return fmt.Errorf("cannot read the parameters: %w", err)
 		}
 	}
-	for name, text := range l.set {
+	for name, text := range l.parameters {
 		value, err := sigsyaml.YAMLToJSON([]byte(text))
 		if err != nil {
 			return fmt.Errorf("cannot read the value of --set %s: %w", name, err)
@@ -206,5 +206,5 @@ func (l *loader) override(owner v1alpha1.Owner) error {
 	return nil
 }
 
-// invalid says that the Cleaner cannot work.
-func (c *cleaner) invalid() bool { return c.programs == nil }
+// isInvalid says that the Cleaner cannot work.
+func (c *cleaner) isInvalid() bool { return c.programs == nil }

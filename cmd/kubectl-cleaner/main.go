@@ -35,62 +35,62 @@ func main() {
 	os.Exit(code)
 }
 
-// usage is a mistake in the command line.
-type usage struct{ error }
+// usageError is a mistake in the command line.
+type usageError struct{ error }
 
-// errSaid is a failure of which everything has been said.
-var errSaid = errors.New("said already")
+// errReported is a failure of which everything has been said.
+var errReported = errors.New("said already")
 
 // tool is what the commands share.
 type tool struct {
 	clock  clock.PassiveClock
 	config *genericclioptions.ConfigFlags
-	// colours is when there are any.
-	colours colours
-	in      input
-	out     screen
-	err     screen
+	// colourMode is when there are any.
+	colourMode colourMode
+	in         input
+	out        screen
+	err        screen
 }
 
 // newTool is one that writes there.
 func newTool(c clock.PassiveClock, stdin io.Reader, stdout, stderr io.Writer) *tool {
-	t := &tool{clock: c, config: genericclioptions.NewConfigFlags(true), colours: colourAuto, in: input{stdin: stdin}}
-	t.out, t.err = screen{to: stdout, colours: &t.colours}, screen{to: stderr, colours: &t.colours}
+	t := &tool{clock: c, config: genericclioptions.NewConfigFlags(true), colourMode: colourAuto, in: input{stdin: stdin}}
+	t.out, t.err = screen{to: stdout, colourMode: &t.colourMode}, screen{to: stderr, colourMode: &t.colourMode}
 	return t
 }
 
 // run carries one command out, and says what the process ends with.
 func run(ctx context.Context, c clock.PassiveClock, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	t := newTool(c, stdin, stdout, stderr)
-	root, err := t.command()
+	root, err := t.newRootCommand()
 	if err != nil {
-		t.fail(err)
+		t.printError(err)
 		return exitInvalid
 	}
 	root.SetArgs(args)
 	err = root.ExecuteContext(ctx)
-	var wrong usage
+	var wrong usageError
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, errSaid):
+	case errors.Is(err, errReported):
 		return exitInvalid
 	case errors.As(err, &wrong):
-		t.fail(err)
+		t.printError(err)
 		t.err.printf("See 'kubectl cleaner --help'.\n")
 		return exitUsage
 	}
-	t.fail(err)
+	t.printError(err)
 	return exitInvalid
 }
 
-// fail says why a command failed.
-func (t *tool) fail(err error) {
-	t.err.printf("%s %s\n", t.err.paint().bad("error:"), escapeLines(continued, err.Error()))
+// printError says why a command failed.
+func (t *tool) printError(err error) {
+	t.err.printf("%s %s\n", t.err.newPainter().red("error:"), escapeLines(continuationIndent, err.Error()))
 }
 
-// command is the command line as a whole.
-func (t *tool) command() (*cobra.Command, error) {
+// newRootCommand makes the command line as a whole.
+func (t *tool) newRootCommand() (*cobra.Command, error) {
 	root := &cobra.Command{
 		Use:   "kubectl-cleaner",
 		Short: "Show what Cleaners would do, check them, and test them",
@@ -102,31 +102,31 @@ have or have not acted, stop them, and have them evaluated now. What they clean 
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl cleaner"},
-		Args:          arguments(cobra.NoArgs),
+		Args:          validateArgs(cobra.NoArgs),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetOut(t.out.prose())
-	root.SetErr(t.err.prose())
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
+	root.SetOut(t.out.newHelpWriter())
+	root.SetErr(t.err.newHelpWriter())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	t.config.AddFlags(root.PersistentFlags())
-	root.PersistentFlags().Var(&t.colours, "color", "when to use colours: auto (on a terminal, unless NO_COLOR is set), always or never")
-	root.AddCommand(t.planCommand(), t.testCommand(), t.validateCommand(), t.explainCommand(), t.suspendCommand(true), t.suspendCommand(false), t.runCommand(),
-		t.versionCommand(), t.completionCommand())
+	root.PersistentFlags().Var(&t.colourMode, "color", "when to use colours: auto (on a terminal, unless NO_COLOR is set), always or never")
+	root.AddCommand(t.newPlanCommand(), t.newTestCommand(), t.newValidateCommand(), t.newExplainCommand(), t.newSuspendCommand(true), t.newSuspendCommand(false), t.newRunCommand(),
+		t.newVersionCommand(), t.newCompletionCommand())
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "help" {
 			cmd.Example = "  kubectl cleaner help plan"
 		}
 	}
-	return root, t.completions(root)
+	return root, t.registerCompletions(root)
 }
 
-// arguments makes a mistake in what follows a command one in the command line.
-func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+// validateArgs makes a mistake in what follows a command one in the command line.
+func validateArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
-			return usage{err}
+			return usageError{err}
 		}
 		return nil
 	}

@@ -29,31 +29,31 @@ import (
 
 // The API server's own bounds for the rules of a schema.
 const (
-	ruleCost  = 1_000_000
-	totalCost = 10_000_000
+	ruleCostLimit  = 1_000_000
+	totalCostLimit = 10_000_000
 )
 
-// definition is what the API server makes of one version of a kind of ours.
-type definition struct {
-	structural *structuralschema.Structural
-	schema     validation.SchemaValidator
-	rules      *cel.Validator
+// kindSchema is what the API server makes of one version of a kind of ours.
+type kindSchema struct {
+	structural   *structuralschema.Structural
+	validator    validation.SchemaValidator
+	celValidator *cel.Validator
 }
 
-// definitions treat manifests as an API server does that has our CRDs.
-type definitions map[schema.GroupVersionKind]*definition
+// kindSchemas treat manifests as an API server does that has our CRDs.
+type kindSchemas map[schema.GroupVersionKind]*kindSchema
 
-func newDefinitions() (definitions, error) {
+func newKindSchemas() (kindSchemas, error) {
 	all, err := crd.Definitions()
 	if err != nil {
 		return nil, err
 	}
-	out := definitions{}
+	out := kindSchemas{}
 	for _, external := range all {
 		for i := range external.Spec.Versions {
 			v := &external.Spec.Versions[i]
 			gvk := schema.GroupVersionKind{Group: external.Spec.Group, Version: v.Name, Kind: external.Spec.Names.Kind}
-			if out[gvk], err = define(v); err != nil {
+			if out[gvk], err = newKindSchema(v); err != nil {
 				return nil, fmt.Errorf("cannot read the schema of %s: %w", gvk, err)
 			}
 		}
@@ -61,7 +61,7 @@ func newDefinitions() (definitions, error) {
 	return out, nil
 }
 
-func define(v *apiextensionsv1.CustomResourceDefinitionVersion) (*definition, error) {
+func newKindSchema(v *apiextensionsv1.CustomResourceDefinitionVersion) (*kindSchema, error) {
 	props := &apiextensions.JSONSchemaProps{}
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, props, nil); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func define(v *apiextensionsv1.CustomResourceDefinitionVersion) (*definition, er
 	if err != nil {
 		return nil, err
 	}
-	return &definition{structural: structural, schema: validator, rules: cel.NewValidator(structural, true, ruleCost)}, nil
+	return &kindSchema{structural: structural, validator: validator, celValidator: cel.NewValidator(structural, true, ruleCostLimit)}, nil
 }
 
 // kinds are the kinds of ours that may stand in files.
@@ -84,56 +84,56 @@ const (
 	kindTemplate       = "CleanerTemplate"
 )
 
-// ours says that a document is of one of our kinds, and which.
-func (d *document) ours() (schema.GroupVersionKind, bool) {
+// parseOwnKind says that a document is of one of our kinds, and which.
+func (d *document) parseOwnKind() (schema.GroupVersionKind, bool) {
 	apiVersion, _ := d.object["apiVersion"].(string)
 	kind, _ := d.object["kind"].(string)
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	return gv.WithKind(kind), err == nil && gv.Group == v1alpha1.GroupVersion.Group && slices.Contains([]string{kindCleaner, kindClusterCleaner, kindTemplate}, kind)
 }
 
-// read makes an object of a document, as the API server would: fields that are not known are dropped, with a warning;
+// decodeObject makes an object of a document, as the API server would: fields that are not known are dropped, with a warning;
 // status is, without; defaults are filled in, and what is left is held against the schema. It returns nil with the
 // problems that are no warnings.
-func (all definitions) read(ctx context.Context, d *document) (runtime.Object, []problem) {
-	gvk, ok := d.ours()
+func (all kindSchemas) decodeObject(ctx context.Context, d *document) (runtime.Object, []problem) {
+	gvk, ok := d.parseOwnKind()
 	def := all[gvk]
 	if !ok || def == nil {
-		return nil, []problem{d.at("kind", fmt.Sprintf("%v of apiVersion %v is no kind of ours: write kind: Cleaner, ClusterCleaner or CleanerTemplate, with apiVersion: %s",
+		return nil, []problem{d.newProblem("kind", fmt.Sprintf("%v of apiVersion %v is no kind of ours: write kind: Cleaner, ClusterCleaner or CleanerTemplate, with apiVersion: %s",
 			d.object["kind"], d.object["apiVersion"], v1alpha1.GroupVersion))}
 	}
 	delete(d.object, "status")
 	var found []problem
 	for _, path := range pruning.PruneWithOptions(d.object, def.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
-		p := d.at(path, "is no field, and is ignored: correct its name, or remove it")
+		p := d.newProblem(path, "is no field, and is ignored: correct its name, or remove it")
 		p.warning = true
 		found = append(found, p)
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(d.object, def.structural)
 	defaulting.Default(d.object, def.structural)
-	errs := validation.ValidateCustomResource(nil, d.object, def.schema)
+	errs := validation.ValidateCustomResource(nil, d.object, def.validator)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, def.structural, d.object)...)
 	if len(errs) == 0 { // rules see only what the schema lets pass
-		errs, _ = def.rules.Validate(ctx, nil, def.structural, d.object, nil, totalCost)
+		errs, _ = def.celValidator.Validate(ctx, nil, def.structural, d.object, nil, totalCostLimit)
 	}
-	if name, _, _ := nested(d.object, "metadata", "name"); name == "" {
+	if name, _, _ := nestedString(d.object, "metadata", "name"); name == "" {
 		errs = append(errs, field.Required(field.NewPath("metadata", "name"), "write a name"))
 	}
 	for _, err := range errs {
-		found = append(found, d.at(err.Field, d.say(err)))
+		found = append(found, d.newProblem(err.Field, d.explainError(err)))
 	}
 	if len(errs) > 0 {
 		sortProblems(found)
 		return nil, found
 	}
-	object := empty(gvk.Kind)
+	object := newObject(gvk.Kind)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.object, object); err != nil {
-		return nil, append(found, d.at("", err.Error()))
+		return nil, append(found, d.newProblem("", err.Error()))
 	}
 	return object, found
 }
 
-func empty(kind string) runtime.Object {
+func newObject(kind string) runtime.Object {
 	switch kind {
 	case kindCleaner:
 		return &v1alpha1.Cleaner{}
@@ -144,42 +144,42 @@ func empty(kind string) runtime.Object {
 	}
 }
 
-// nested reads a string; it is empty if there is none.
-func nested(object map[string]any, outer, inner string) (value string, found bool, err error) {
+// nestedString reads a string; it is empty if there is none.
+func nestedString(object map[string]any, outer, inner string) (value string, found bool, err error) {
 	m, _ := object[outer].(map[string]any)
 	value, found = m[inner].(string)
 	return value, found, nil
 }
 
-var ofType = regexp.MustCompile(`must be of type (\w+)`)
+var typePattern = regexp.MustCompile(`must be of type (\w+)`)
 
-// say is a schema's error, in words that say what to write.
-func (d *document) say(err *field.Error) string {
+// explainError gives a schema's error in words that say what to write.
+func (d *document) explainError(err *field.Error) string {
 	detail := strings.TrimPrefix(err.Detail, err.Field+" in body ")
 	switch err.Type {
 	case field.ErrorTypeRequired:
 		return "is missing: write it"
 	case field.ErrorTypeTypeInvalid:
-		want := ofType.FindStringSubmatch(detail)
-		node := d.find(err.Field)
+		want := typePattern.FindStringSubmatch(detail)
+		node := d.findNode(err.Field)
 		if want == nil || node == nil {
 			return detail
 		}
-		return "must be " + article(want[1]) + d.instead(want[1], node)
+		return "must be " + addArticle(want[1]) + d.suggestValue(want[1], node)
 	case field.ErrorTypeNotSupported:
 		return fmt.Sprintf("%v is not one of the values that are allowed: %s", err.BadValue, strings.TrimPrefix(detail, "supported values: "))
 	}
 	return detail
 }
 
-// instead is what to write for a scalar that YAML reads as another type.
-func (d *document) instead(want string, node *yaml.Node) string {
+// suggestValue says what to write for a scalar that YAML reads as another type.
+func (d *document) suggestValue(want string, node *yaml.Node) string {
 	if node.Kind != yaml.ScalarNode {
 		return ""
 	}
 	switch want {
 	case "string":
-		return fmt.Sprintf(", and YAML reads %s as %s: write %q", node.Value, article(kindOf(node)), node.Value)
+		return fmt.Sprintf(", and YAML reads %s as %s: write %q", node.Value, addArticle(nodeType(node)), node.Value)
 	case "boolean":
 		if node.Value == "true" || node.Value == "false" {
 			return fmt.Sprintf(": write %s, without quotes", node.Value)
@@ -191,7 +191,7 @@ func (d *document) instead(want string, node *yaml.Node) string {
 	return ""
 }
 
-func kindOf(node *yaml.Node) string {
+func nodeType(node *yaml.Node) string {
 	switch node.ShortTag() {
 	case "!!bool":
 		return "boolean"
@@ -206,7 +206,7 @@ func kindOf(node *yaml.Node) string {
 	}
 }
 
-func article(kind string) string {
+func addArticle(kind string) string {
 	switch kind {
 	case "integer", "object", "array":
 		return "an " + kind

@@ -22,15 +22,15 @@ import (
 // screen is where people read: the only way to standard output and standard error. What tenants write is shown there, and
 // never obeyed: characters that move the cursor, change colours or reorder text come out as Go writes them, such as \x1b.
 type screen struct {
-	to      io.Writer
-	colours *colours
+	to         io.Writer
+	colourMode *colourMode
 }
 
 // layout is text of this program: a constant, so that no text of others becomes one.
 type layout string
 
-// safe is text that a terminal shows as it is.
-type safe string
+// safeText is text that a terminal shows as it is.
+type safeText string
 
 // printf writes a layout, and in it the fields, each on one line unless it is safe already.
 func (s screen) printf(format layout, fields ...any) {
@@ -46,27 +46,27 @@ type cell struct{ value any }
 // Format is called by fmt, for any verb.
 func (f cell) Format(state fmt.State, verb rune) {
 	text := fmt.Sprintf(fmt.FormatString(state, verb), f.value)
-	if _, ok := f.value.(safe); !ok {
+	if _, ok := f.value.(safeText); !ok {
 		text = string(escapeText(text))
 	}
 	_, _ = io.WriteString(state, text) // fmt takes all
 }
 
-// paint puts the colours of this screen around texts.
-func (s screen) paint() paint { return paint{s.colours.wanted(s.to)} }
+// newPainter makes one that puts the colours of this screen around texts.
+func (s screen) newPainter() painter { return painter{s.colourMode.enabledFor(s.to)} }
 
-// columns lines up what is parted by tabs, in each block for itself.
-func (s screen) columns(write func(screen)) error {
+// writeColumns lines up what is parted by tabs, in each block for itself.
+func (s screen) writeColumns(write func(screen)) error {
 	w := tabwriter.NewWriter(s.to, 0, 4, 3, ' ', 0)
-	write(screen{to: w, colours: s.colours})
+	write(screen{to: w, colourMode: s.colourMode})
 	return w.Flush()
 }
 
-// document writes a value for programs; who reads it all the same is not deceived.
-func (s screen) document(form string, value any) error {
+// writeValue writes a value for programs; who reads it all the same is not deceived.
+func (s screen) writeValue(form string, value any) error {
 	var text []byte
 	var err error
-	if form == asYAML {
+	if form == outputYAML {
 		text, err = marshalYAML(value)
 	} else {
 		text, err = marshalJSON(value)
@@ -81,43 +81,43 @@ func (s screen) document(form string, value any) error {
 // HandleWarningHeader shows what an API server warns of.
 func (s screen) HandleWarningHeader(code int, _, text string) {
 	if code == 299 && text != "" { // the one code that concerns people
-		s.printf("%s %s\n", s.paint().warn("warning:"), escapeLines(continued, text))
+		s.printf("%s %s\n", s.newPainter().yellow("warning:"), escapeLines(continuationIndent, text))
 	}
 }
 
-// prose is for the library of the command line, which writes help and the scripts for shells.
-func (s screen) prose() io.Writer { return prose{s.to} }
+// newHelpWriter is for the library of the command line, which writes help and the scripts for shells.
+func (s screen) newHelpWriter() io.Writer { return helpWriter{s.to} }
 
-type prose struct{ to io.Writer }
+type helpWriter struct{ to io.Writer }
 
 // Write leaves line breaks and tabs as they are.
-func (p prose) Write(text []byte) (int, error) {
-	_, err := io.WriteString(p.to, replaceHidden(string(text), "\n\t", goEscape))
+func (p helpWriter) Write(text []byte) (int, error) {
+	_, err := io.WriteString(p.to, replaceHidden(string(text), "\n\t", escapeAsGo))
 	return len(text), err
 }
 
-// continued is how far the lines of a field are indented, but for its first: what begins a line is this program's own.
-const continued = "  "
+// continuationIndent is how far the lines of a field are indented, but for its first: what begins a line is this program's own.
+const continuationIndent = "  "
 
 // escapeText makes a text safe, on one line.
-func escapeText(text string) safe { return safe(replaceHidden(text, "", goEscape)) }
+func escapeText(text string) safeText { return safeText(replaceHidden(text, "", escapeAsGo)) }
 
 // escapeLines makes a text safe that has lines of its own, such as an error with a caret below the source. All but the
 // first are indented.
-func escapeLines(indent, text string) safe {
+func escapeLines(indent, text string) safeText {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	for i, line := range lines {
 		lines[i] = string(escapeText(strings.ReplaceAll(line, "\t", "    "))) // a tab would end a cell
 	}
-	return safe(strings.Join(lines, "\n"+indent))
+	return safeText(strings.Join(lines, "\n"+indent))
 }
 
-// hidden says that a terminal would not show a character as itself: one that controls, reorders text, or has no shape.
-func hidden(r rune) bool { return !unicode.IsGraphic(r) }
+// isHidden says that a terminal would not show a character as itself: one that controls, reorders text, or has no shape.
+func isHidden(r rune) bool { return !unicode.IsGraphic(r) }
 
 // replaceHidden replaces what is hidden, but for what is kept, and what is no UTF-8.
 func replaceHidden(text, keep string, escaped func(rune) string) string {
-	if !strings.ContainsFunc(text, hidden) && utf8.ValidString(text) {
+	if !strings.ContainsFunc(text, isHidden) && utf8.ValidString(text) {
 		return text
 	}
 	var b strings.Builder
@@ -126,7 +126,7 @@ func replaceHidden(text, keep string, escaped func(rune) string) string {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, text[0])
-		case hidden(r) && !strings.ContainsRune(keep, r):
+		case isHidden(r) && !strings.ContainsRune(keep, r):
 			b.WriteString(escaped(r))
 		default:
 			b.WriteString(text[:size])
@@ -136,12 +136,12 @@ func replaceHidden(text, keep string, escaped func(rune) string) string {
 	return b.String()
 }
 
-// goEscape writes a character as strconv.Quote does.
-func goEscape(r rune) string { return strings.Trim(strconv.QuoteRuneToASCII(r), "'") }
+// escapeAsGo writes a character as strconv.Quote does.
+func escapeAsGo(r rune) string { return strings.Trim(strconv.QuoteRuneToASCII(r), "'") }
 
 // marshalJSON escapes also what encoding/json leaves as it is, all of which is in strings.
 func marshalJSON(value any) ([]byte, error) {
-	return encode(value, func(r rune) string {
+	return encodeJSON(value, func(r rune) string {
 		if r <= 0xffff {
 			return fmt.Sprintf(`\u%04x`, r)
 		}
@@ -150,8 +150,8 @@ func marshalJSON(value any) ([]byte, error) {
 	})
 }
 
-// encode writes JSON, with what is hidden escaped.
-func encode(value any, escaped func(rune) string) ([]byte, error) {
+// encodeJSON writes JSON, with what is hidden escaped.
+func encodeJSON(value any, escaped func(rune) string) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
@@ -162,16 +162,16 @@ func encode(value any, escaped func(rune) string) ([]byte, error) {
 	return []byte(replaceHidden(b.String(), "\n", escaped)), nil
 }
 
-// yamlEscape writes a character as YAML does between double quotes.
-func yamlEscape(r rune) string { return fmt.Sprintf(`\U%08x`, r) }
+// escapeAsYAML writes a character as YAML does between double quotes.
+func escapeAsYAML(r rune) string { return fmt.Sprintf(`\U%08x`, r) }
 
 // marshalYAML escapes also what the library refuses, or leaves as it is. Only between double quotes there are escapes.
 func marshalYAML(value any) ([]byte, error) {
-	text, err := encode(value, yamlEscape) // which is YAML, and no JSON
+	text, err := encodeJSON(value, escapeAsYAML) // which is YAML, and no JSON
 	if err != nil {
 		return nil, err
 	}
-	if text, err = sigsyaml.JSONToYAML(text); err != nil || replaceHidden(string(text), "\n", yamlEscape) == string(text) {
+	if text, err = sigsyaml.JSONToYAML(text); err != nil || replaceHidden(string(text), "\n", escapeAsYAML) == string(text) {
 		return text, err
 	}
 	var root yaml.Node
@@ -186,12 +186,12 @@ func marshalYAML(value any) ([]byte, error) {
 	if err := encoder.Encode(&root); err != nil {
 		return nil, err
 	}
-	return []byte(replaceHidden(b.String(), "\n", yamlEscape)), nil
+	return []byte(replaceHidden(b.String(), "\n", escapeAsYAML)), nil
 }
 
 // quoteHidden puts double quotes around scalars that hide something.
 func quoteHidden(node *yaml.Node) {
-	if node.Kind == yaml.ScalarNode && strings.ContainsFunc(node.Value, hidden) {
+	if node.Kind == yaml.ScalarNode && strings.ContainsFunc(node.Value, isHidden) {
 		node.Style = yaml.DoubleQuotedStyle
 	}
 	for _, child := range node.Content {

@@ -135,8 +135,8 @@ func TestTenantsDoNotWriteToTheTerminal(t *testing.T) {
 				return
 			}
 			for form, read := range map[string]func([]byte, any) error{
-				asJSON: json.Unmarshal,
-				asYAML: func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
+				outputJSON: json.Unmarshal,
+				outputYAML: func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
 			} {
 				out, errs := command(t, append(plan, "-o", form)...)
 				harmless(t, form, out+errs)
@@ -243,14 +243,14 @@ func TestOnlyTheScreenWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writes := regexp.MustCompile(`\bfmt\.F?[Pp]rint|\bos\.Std(out|err)\b|\b(safe|layout|cell)\(|\b(screen|cell|prose)\{`)
+	writes := regexp.MustCompile(`\bfmt\.F?[Pp]rint|\bos\.Std(out|err)\b|\b(safeText|layout|cell)\(|\b(screen|cell|helpWriter)\{`)
 	for _, file := range files {
 		text := contents(t, file)
 		switch {
 		case file == "screen.go", file == "colour.go", strings.HasSuffix(file, "_test.go"):
 			continue
 		case file == "main.go": // hands both to screens
-			for _, once := range []string{"os.Stdout, os.Stderr)", "screen{to: stdout, colours: &t.colours}, screen{to: stderr, colours: &t.colours}"} {
+			for _, once := range []string{"os.Stdout, os.Stderr)", "screen{to: stdout, colourMode: &t.colourMode}, screen{to: stderr, colourMode: &t.colourMode}"} {
 				text = strings.Replace(text, once, "", 1)
 			}
 		}

@@ -27,24 +27,24 @@ import (
 
 // The files of a case.
 const (
-	fileCleaner = "cleaner.yaml"
-	filePatch   = "patch.yaml"
-	fileObjects = "objects.yaml"
-	filePlan    = "plan.yaml"
-	fileAt      = "at"
-	fileAllowed = "allow-protected-kinds"
+	fileCleaner      = "cleaner.yaml"
+	filePatch        = "patch.yaml"
+	fileObjects      = "objects.yaml"
+	filePlan         = "plan.yaml"
+	fileAt           = "at"
+	fileAllowedKinds = "allow-protected-kinds"
 )
 
 // testFlags are the command line of `test`.
 type testFlags struct {
-	update    bool
-	junit     string
-	templates []string
-	crds      []string
-	allowed   []string
+	update       bool
+	junit        string
+	templates    []string
+	crds         []string
+	allowedKinds []string
 }
 
-func (t *tool) testCommand() *cobra.Command {
+func (t *tool) newTestCommand() *cobra.Command {
 	f := &testFlags{}
 	cmd := &cobra.Command{
 		Use:   "test DIR ...",
@@ -63,28 +63,28 @@ cleaner.yaml, plan.yaml and objects.yaml must be there, the others may. Symbolic
 the operator may be stopped in between, and decides anew.`,
 		Example: `  kubectl cleaner test config/templates
   kubectl cleaner test --update my-template/testdata`,
-		Args:              arguments(cobra.MinimumNArgs(1)),
-		ValidArgsFunction: folders,
-		RunE:              func(cmd *cobra.Command, args []string) error { return t.test(cmd.Context(), f, args) },
+		Args:              validateArgs(cobra.MinimumNArgs(1)),
+		ValidArgsFunction: completeFolders,
+		RunE:              func(cmd *cobra.Command, args []string) error { return t.runTests(cmd.Context(), f, args) },
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.update, "update", false, "write each plan.yaml anew")
 	flags.StringVar(&f.junit, "junit", "", "file to write the results to, as JUnit does")
 	flags.StringArrayVar(&f.templates, "templates", nil, "file or folder with CleanerTemplates, besides those that are shipped; may be repeated")
 	flags.StringArrayVar(&f.crds, "crds", nil, "file or folder with CustomResourceDefinitions; may be repeated")
-	flags.StringSliceVar(&f.allowed, "allow-protected-kinds", nil, "protected resources that may be deleted, as for the operator")
+	flags.StringSliceVar(&f.allowedKinds, "allow-protected-kinds", nil, "protected resources that may be deleted, as for the operator")
 	return cmd
 }
 
-// result is what became of a case.
-type result struct {
-	name string
-	took time.Duration
-	// failed says what is wrong; nil if nothing is.
-	failed error
+// caseResult is what became of a case.
+type caseResult struct {
+	name     string
+	duration time.Duration
+	// failure says what is wrong; nil if nothing is.
+	failure error
 }
 
-func (t *tool) test(ctx context.Context, f *testFlags, dirs []string) error {
+func (t *tool) runTests(ctx context.Context, f *testFlags, dirs []string) error {
 	var folders []*folder
 	for _, dir := range dirs {
 		f, err := openFolder(dir)
@@ -102,20 +102,20 @@ func (t *tool) test(ctx context.Context, f *testFlags, dirs []string) error {
 	if err != nil {
 		return err
 	}
-	l.allowed = f.allowed
-	var results []result
-	failed, p := 0, t.out.paint()
+	l.allowedKinds = f.allowedKinds
+	var results []caseResult
+	failed, p := 0, t.out.newPainter()
 	for _, of := range cases {
 		began := t.clock.Now()
-		r := result{name: filepath.ToSlash(of.dir()), failed: t.testCase(ctx, f, l.fresh(), of)}
-		r.took = t.clock.Since(began)
+		r := caseResult{name: filepath.ToSlash(of.displayDir()), failure: t.runCase(ctx, f, l.clone(), of)}
+		r.duration = t.clock.Since(began)
 		results = append(results, r)
-		if r.failed != nil {
+		if r.failure != nil {
 			failed++
-			t.out.printf("%s %s\n    %s\n", p.bad("FAIL"), r.name, escapeLines("    ", r.failed.Error()))
+			t.out.printf("%s %s\n    %s\n", p.red("FAIL"), r.name, escapeLines("    ", r.failure.Error()))
 			continue
 		}
-		t.out.printf("%s   %s\n", p.good("ok"), r.name)
+		t.out.printf("%s   %s\n", p.green("ok"), r.name)
 	}
 	if f.junit != "" {
 		if err := writeJUnit(f.junit, results); err != nil {
@@ -123,73 +123,73 @@ func (t *tool) test(ctx context.Context, f *testFlags, dirs []string) error {
 		}
 	}
 	if failed > 0 {
-		t.out.printf("%s\n", p.bad(fmt.Sprintf("%d of %s failed", failed, counted(len(results)))))
-		return errSaid
+		t.out.printf("%s\n", p.red(fmt.Sprintf("%d of %s failed", failed, formatCaseCount(len(results)))))
+		return errReported
 	}
-	t.out.printf("%s\n", p.good(counted(len(results))+" passed"))
+	t.out.printf("%s\n", p.green(formatCaseCount(len(results))+" passed"))
 	return nil
 }
 
-// counted is a number of cases, in words.
-func counted(n int) string {
+// formatCaseCount returns a number of cases, in words.
+func formatCaseCount(n int) string {
 	if n == 1 {
 		return "1 case"
 	}
 	return fmt.Sprintf("%d cases", n)
 }
 
-// example is the folder of a case.
-type example struct {
-	in *folder
+// testCase is the folder of a case.
+type testCase struct {
+	folder *folder
 	// name is that of the folder in the one that the command line names.
 	name string
 }
 
-// dir is the folder as messages name it.
-func (e example) dir() string { return e.in.where(e.name) }
+// displayDir returns the folder as messages name it.
+func (e testCase) displayDir() string { return e.folder.displayPath(e.name) }
 
-// where is a file of the case as messages name it.
-func (e example) where(file string) string { return filepath.Join(e.dir(), file) }
+// displayPath returns a file of the case as messages name it.
+func (e testCase) displayPath(file string) string { return filepath.Join(e.displayDir(), file) }
 
-// read reads a file of the case that need not be there.
-func (e example) read(file string) (text []byte, there bool, err error) {
+// readFile reads a file of the case that need not be there.
+func (e testCase) readFile(file string) (text []byte, there bool, err error) {
 	name := filepath.Join(e.name, file)
-	if there, err = e.in.check(name); !there || err != nil {
+	if there, err = e.folder.hasFile(name); !there || err != nil {
 		return nil, there, err
 	}
-	text, err = e.in.read(name)
+	text, err = e.folder.readFile(name)
 	return text, true, err
 }
 
 // findCases are the folders with cases. A Cleaner of which there is none is an error, or it would seem to be tested; and so is
 // a link, or what is behind it would.
-func findCases(folders []*folder) ([]example, error) {
+func findCases(folders []*folder) ([]testCase, error) {
 	var (
-		cases []example
+		cases []testCase
 		paths []string
 	)
 	for _, f := range folders {
 		paths = append(paths, f.path)
 		var cleaners []string
 		found := len(cases)
-		err := f.walk(func(name string, mode fs.FileMode) error {
+		err := f.walkFiles(func(name string, mode fs.FileMode) error {
 			switch filepath.Base(name) {
 			case fileObjects:
-				cases = append(cases, example{f, filepath.Dir(name)})
+				cases = append(cases, testCase{f, filepath.Dir(name)})
 			case fileCleaner:
 				cleaners = append(cleaners, filepath.Dir(name))
 			}
-			return f.regular(name, mode)
+			return f.checkRegular(name, mode)
 		})
 		if err != nil {
 			return nil, err
 		}
 		for _, dir := range cleaners {
-			below := func(e example) bool {
+			below := func(e testCase) bool {
 				return dir == "." || e.name == dir || strings.HasPrefix(e.name, dir+string(filepath.Separator))
 			}
 			if !slices.ContainsFunc(cases[found:], below) {
-				return nil, fmt.Errorf("there is no case of %s: write one into %s, a folder with %s and %s", f.where(filepath.Join(dir, fileCleaner)), f.where(filepath.Join(dir, "testdata")), fileObjects, filePlan)
+				return nil, fmt.Errorf("there is no case of %s: write one into %s, a folder with %s and %s", f.displayPath(filepath.Join(dir, fileCleaner)), f.displayPath(filepath.Join(dir, "testdata")), fileObjects, filePlan)
 			}
 		}
 	}
@@ -199,39 +199,39 @@ func findCases(folders []*folder) ([]example, error) {
 	return cases, nil
 }
 
-// cleaner reads the Cleaner of a case: that of its folder, or of the nearest one above it. It may be above what the command
+// readCleaner reads the Cleaner of a case: that of its folder, or of the nearest one above it. It may be above what the command
 // line names, and is no link there either.
-func (e example) cleaner() (path string, documents []*document, err error) {
-	whole, err := filepath.Abs(e.dir())
+func (e testCase) readCleaner() (path string, documents []*document, err error) {
+	whole, err := filepath.Abs(e.displayDir())
 	if err != nil {
 		return "", nil, err
 	}
-	for at, up := e.dir(), whole; ; at, up = filepath.Join(at, ".."), filepath.Dir(up) {
+	for at, up := e.displayDir(), whole; ; at, up = filepath.Join(at, ".."), filepath.Dir(up) {
 		above, err := openFolder(at)
 		if err != nil {
 			return "", nil, err
 		}
-		there, err := above.check(fileCleaner)
+		there, err := above.hasFile(fileCleaner)
 		if there && err == nil {
-			documents, err = above.documents(fileCleaner)
+			documents, err = above.readDocuments(fileCleaner)
 		}
 		above.close()
 		if there || err != nil {
-			return above.where(fileCleaner), documents, err
+			return above.displayPath(fileCleaner), documents, err
 		}
 		if up == filepath.Dir(up) {
-			return "", nil, fmt.Errorf("%s has no %s, and no folder above it has one", e.dir(), fileCleaner)
+			return "", nil, fmt.Errorf("%s has no %s, and no folder above it has one", e.displayDir(), fileCleaner)
 		}
 	}
 }
 
-// change applies the patch of a case to its Cleaner.
-func (e example) change(own *document) error {
-	text, there, err := e.read(filePatch)
+// applyPatch applies the patch of a case to its Cleaner.
+func (e testCase) applyPatch(own *document) error {
+	text, there, err := e.readFile(filePatch)
 	if !there || err != nil {
 		return err
 	}
-	path := e.where(filePatch)
+	path := e.displayPath(filePatch)
 	patch, err := yaml.YAMLToJSONStrict(text)
 	switch {
 	case err != nil:
@@ -247,11 +247,11 @@ func (e example) change(own *document) error {
 	if err != nil {
 		return fmt.Errorf("cannot apply %s: %w", path, err)
 	}
-	return own.decode(after)
+	return own.decodeJSON(after)
 }
 
-// expected is what plan.yaml holds of a plan: all but what differs without a reason, such as UIDs.
-type expected struct {
+// expectedPlan is what plan.yaml holds of a plan: all but what differs without a reason, such as UIDs.
+type expectedPlan struct {
 	Verdict  string                  `json:"verdict"`
 	Reason   string                  `json:"reason"`
 	Steps    []plan.DocumentStep     `json:"steps,omitempty"`
@@ -261,63 +261,63 @@ type expected struct {
 	Errors   []plan.DocumentError    `json:"errors,omitempty"`
 }
 
-func (t *tool) testCase(ctx context.Context, f *testFlags, l *loader, of example) error {
-	m, err := of.moments()
+func (t *tool) runCase(ctx context.Context, f *testFlags, l *loader, of testCase) error {
+	m, err := of.readTimes()
 	if err != nil {
 		return err
 	}
-	path, documents, err := of.cleaner()
+	path, documents, err := of.readCleaner()
 	if err != nil {
 		return err
 	}
-	more, err := t.readAll(f.templates)
+	more, err := t.readPaths(f.templates)
 	if err != nil {
 		return err
 	}
-	if err := failing(l.addTemplates(ctx, slices.Concat(more, documents))); err != nil {
+	if err := joinErrors(l.addTemplates(ctx, slices.Concat(more, documents))); err != nil {
 		return err
 	}
-	own, err := oneCleaner(path, documents)
+	own, err := selectCleaner(path, documents)
 	if err != nil {
 		return err
 	}
-	if err := of.change(own); err != nil {
+	if err := of.applyPatch(own); err != nil {
 		return err
 	}
-	allowed, _, err := of.read(fileAllowed)
+	allowed, _, err := of.readFile(fileAllowedKinds)
 	if err != nil {
 		return err
 	}
-	l.allowed = slices.Concat(l.allowed, strings.Fields(string(allowed)))
-	c := l.load(ctx, own, nil)
-	if c.invalid() {
-		return failing(c.problems)
+	l.allowedKinds = slices.Concat(l.allowedKinds, strings.Fields(string(allowed)))
+	c := l.loadCleaner(ctx, own, nil)
+	if c.isInvalid() {
+		return joinErrors(c.problems)
 	}
 	if !c.work.Cluster && c.owner.GetNamespace() == "" {
 		c.owner.SetNamespace("default")
 	}
-	objects, err := of.in.documents(filepath.Join(of.name, fileObjects))
+	objects, err := of.folder.readDocuments(filepath.Join(of.name, fileObjects))
 	if err != nil {
 		return err
 	}
-	definitions, err := t.readAll(f.crds)
+	definitions, err := t.readPaths(f.crds)
 	if err != nil {
 		return err
 	}
-	world, err := offline(objects, definitions)
+	world, err := newOfflineObjects(objects, definitions)
 	if err != nil {
 		return err
 	}
-	protection := plan.Protection{Namespaces: defaultProtected(), AllowedKinds: l.allowed}
-	p := decide(ctx, c, world, nil, protection, m)
-	if err := of.compare(&p, ownerOf(c, m), m.at, f.update); err != nil {
+	protection := plan.Protection{Namespaces: defaultProtectedNamespaces(), AllowedKinds: l.allowedKinds}
+	p := computePlan(ctx, c, world, nil, protection, m)
+	if err := of.comparePlan(&p, buildOwner(c, m), m.at, f.update); err != nil {
 		return err
 	}
-	return t.lasting(ctx, c, world, protection, m, &p)
+	return t.checkStepsAfterPatch(ctx, c, world, protection, m, &p)
 }
 
-// failing is an error of the problems that are no warnings.
-func failing(problems []problem) error {
+// joinErrors returns an error of the problems that are no warnings.
+func joinErrors(problems []problem) error {
 	var lines []string
 	for _, p := range problems {
 		if !p.warning {
@@ -330,22 +330,22 @@ func failing(problems []problem) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// moments reads when a case is decided.
-func (e example) moments() (moments, error) {
-	m := moments{at: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+// readTimes reads when a case is decided.
+func (e testCase) readTimes() (planTimes, error) {
+	m := planTimes{at: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	m.since = m.at
-	text, there, err := e.read(fileAt)
+	text, there, err := e.readFile(fileAt)
 	if !there || err != nil {
 		return m, err
 	}
-	path := e.where(fileAt)
+	path := e.displayPath(fileAt)
 	lines := strings.Fields(string(text))
 	if len(lines) == 0 || len(lines) > 2 {
-		return moments{}, fmt.Errorf("%s has %d times: write that of the decision, and perhaps below it that since which everything holds", path, len(lines))
+		return planTimes{}, fmt.Errorf("%s has %d times: write that of the decision, and perhaps below it that since which everything holds", path, len(lines))
 	}
 	for i, into := range []*time.Time{&m.at, &m.since}[:len(lines)] {
 		if *into, err = time.Parse(time.RFC3339, lines[i]); err != nil {
-			return moments{}, fmt.Errorf("%s: %s is no time: write one such as 2026-01-01T00:00:00Z", path, lines[i])
+			return planTimes{}, fmt.Errorf("%s: %s is no time: write one such as 2026-01-01T00:00:00Z", path, lines[i])
 		}
 	}
 	if len(lines) == 1 {
@@ -354,10 +354,10 @@ func (e example) moments() (moments, error) {
 	return m, nil
 }
 
-// compare holds a plan against that of the case, or writes it there.
-func (e example) compare(p *plan.Plan, owner plan.Owner, at time.Time, update bool) error {
+// comparePlan holds a plan against that of the case, or writes it there.
+func (e testCase) comparePlan(p *plan.Plan, owner plan.Owner, at time.Time, update bool) error {
 	d := p.Document(owner, at, nil)
-	want := expected{Verdict: string(d.Verdict), Reason: d.Reason, Steps: d.Steps, Withheld: d.Withheld, Pending: d.Pending, Next: d.Next, Errors: d.Errors}
+	want := expectedPlan{Verdict: string(d.Verdict), Reason: d.Reason, Steps: d.Steps, Withheld: d.Withheld, Pending: d.Pending, Next: d.Next, Errors: d.Errors}
 	for i := range want.Steps {
 		want.Steps[i].UID, want.Steps[i].ResourceVersion = "", ""
 	}
@@ -368,15 +368,15 @@ func (e example) compare(p *plan.Plan, owner plan.Owner, at time.Time, update bo
 	if err != nil {
 		return err
 	}
-	path := e.where(filePlan)
-	before, there, err := e.read(filePlan)
+	path := e.displayPath(filePlan)
+	before, there, err := e.readFile(filePlan)
 	switch {
 	case err != nil:
 		return err
 	case update && there && bytes.Equal(before, got):
 		return nil
 	case update:
-		return e.in.write(filepath.Join(e.name, filePlan), got)
+		return e.folder.writeFile(filepath.Join(e.name, filePlan), got)
 	case !there:
 		return fmt.Errorf("%s is missing: write what is expected, or let --update write it", path)
 	}
@@ -415,14 +415,14 @@ type (
 	}
 )
 
-func writeJUnit(path string, results []result) error {
+func writeJUnit(path string, results []caseResult) error {
 	suite := junitSuite{Name: "kubectl cleaner test", Tests: len(results)}
 	for _, r := range results {
-		one := junitCase{Name: r.name, Class: "cleaner", Time: fmt.Sprintf("%.3f", r.took.Seconds())}
-		if r.failed != nil {
+		one := junitCase{Name: r.name, Class: "cleaner", Time: fmt.Sprintf("%.3f", r.duration.Seconds())}
+		if r.failure != nil {
 			suite.Failures++
-			first, _, _ := strings.Cut(r.failed.Error(), "\n")
-			one.Failure = &junitFailure{Message: first, Text: r.failed.Error()}
+			first, _, _ := strings.Cut(r.failure.Error(), "\n")
+			one.Failure = &junitFailure{Message: first, Text: r.failure.Error()}
 		}
 		suite.Cases = append(suite.Cases, one)
 	}

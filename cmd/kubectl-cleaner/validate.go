@@ -18,16 +18,16 @@ import (
 
 // validateFlags are the command line of `validate`.
 type validateFlags struct {
-	files     []string
-	templates []string
-	crds      []string
-	allowed   []string
-	live      bool
-	// operator is the namespace of the operator.
-	operator string
+	files        []string
+	templates    []string
+	crds         []string
+	allowedKinds []string
+	live         bool
+	// operatorNamespace is the namespace of the operator.
+	operatorNamespace string
 }
 
-func (t *tool) validateCommand() *cobra.Command {
+func (t *tool) newValidateCommand() *cobra.Command {
 	f := &validateFlags{}
 	cmd := &cobra.Command{
 		Use:   "validate -f FILE|DIR",
@@ -38,41 +38,41 @@ it serves.`,
 		Example: `  kubectl cleaner validate -f cleaner.yaml
   kubectl cleaner validate -f cleaner.yaml --crds crds
   kubectl cleaner validate -f - --live < cleaner.yaml`,
-		Args:              arguments(cobra.NoArgs),
+		Args:              validateArgs(cobra.NoArgs),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return t.validate(cmd.Context(), f) },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return t.runValidate(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or folder with what to check; - is standard input; may be repeated")
 	flags.StringArrayVar(&f.templates, "templates", nil, "file or folder with CleanerTemplates, besides those that are shipped; may be repeated")
 	flags.StringArrayVar(&f.crds, "crds", nil, "file or folder with CustomResourceDefinitions: kinds that are neither there nor Kubernetes' own are warned about")
-	flags.StringSliceVar(&f.allowed, "allow-protected-kinds", nil, "protected resources that may be deleted, as for the operator")
-	flags.StringVar(&f.operator, "operator-namespace", "cleaner-system", "namespace of the operator, of which no Secret is read for Cleaners")
+	flags.StringSliceVar(&f.allowedKinds, "allow-protected-kinds", nil, "protected resources that may be deleted, as for the operator")
+	flags.StringVar(&f.operatorNamespace, "operator-namespace", "cleaner-system", "namespace of the operator, of which no Secret is read for Cleaners")
 	flags.BoolVar(&f.live, "live", false, "ask the cluster of the kubeconfig which kinds it serves")
 	return cmd
 }
 
-func (t *tool) validate(ctx context.Context, f *validateFlags) error {
+func (t *tool) runValidate(ctx context.Context, f *validateFlags) error {
 	switch {
 	case len(f.files) == 0:
-		return usage{errors.New("-f is missing: write the file to check")}
+		return usageError{errors.New("-f is missing: write the file to check")}
 	case f.live && len(f.crds) > 0:
-		return usage{errors.New("--live and --crds both say which kinds are served: write one of them")}
+		return usageError{errors.New("--live and --crds both say which kinds are served: write one of them")}
 	}
 	l, err := newLoader()
 	if err != nil {
 		return err
 	}
-	l.allowed, l.operatorNamespace = f.allowed, f.operator
-	documents, err := t.readAll(f.files)
+	l.allowedKinds, l.operatorNamespace = f.allowedKinds, f.operatorNamespace
+	documents, err := t.readPaths(f.files)
 	if err != nil {
 		return err
 	}
-	more, err := t.readAll(f.templates)
+	more, err := t.readPaths(f.templates)
 	if err != nil {
 		return err
 	}
-	served, err := t.served(f)
+	served, err := t.newKindFinder(f)
 	if err != nil {
 		return err
 	}
@@ -83,53 +83,53 @@ func (t *tool) validate(ctx context.Context, f *validateFlags) error {
 		checked++
 		fine := true
 		for _, p := range problems {
-			t.complain(p)
+			t.printProblem(p)
 			fine = fine && p.warning
 		}
 		valid = valid && fine
 		if fine {
-			name, _, _ := nested(d.object, "metadata", "name")
+			name, _, _ := nestedString(d.object, "metadata", "name")
 			t.out.printf("%v %s is valid\n", d.object["kind"], name)
 		}
 	}
 	for _, d := range documents {
-		gvk, ok := d.ours()
+		gvk, ok := d.parseOwnKind()
 		switch {
 		case !ok:
 			continue // such as a Namespace beside its Cleaner
 		case gvk.Kind == kindTemplate:
-			found := of(bodies, d)
-			if failing(found) == nil { // else it was not read, and another one may have its name
-				found = append(found, l.body(ctx, d, served)...)
+			found := filterProblems(bodies, d)
+			if joinErrors(found) == nil { // else it was not read, and another one may have its name
+				found = append(found, l.validateTemplate(ctx, d, served)...)
 			}
 			say(d, found)
 		default:
-			say(d, l.load(ctx, d, served).problems)
+			say(d, l.loadCleaner(ctx, d, served).problems)
 		}
 	}
 	switch {
 	case checked == 0:
 		return errors.New("there is no Cleaner, ClusterCleaner or CleanerTemplate in what -f names")
 	case !valid:
-		return errSaid
+		return errReported
 	}
 	return nil
 }
 
-// of are the problems of one document.
-func of(problems []problem, d *document) []problem {
+// filterProblems returns the problems of one document.
+func filterProblems(problems []problem, d *document) []problem {
 	var out []problem
 	for _, p := range problems {
-		if p.file == d.file && p.document == d.line {
+		if p.file == d.file && p.documentLine == d.line {
 			out = append(out, p)
 		}
 	}
 	return out
 }
 
-// body is what is wrong with what a template says, whatever values its parameters have.
-func (l *loader) body(ctx context.Context, d *document, served func([]v1alpha1.ClusterTarget) []validation.Served) []problem {
-	name, _, _ := nested(d.object, "metadata", "name")
+// validateTemplate returns what is wrong with what a template says, whatever values its parameters have.
+func (l *loader) validateTemplate(ctx context.Context, d *document, served func([]v1alpha1.ClusterTarget) []validation.ServedKind) []problem {
+	name, _, _ := nestedString(d.object, "metadata", "name")
 	t := l.templates[name]
 	if t == nil {
 		return nil
@@ -139,26 +139,26 @@ func (l *loader) body(ctx context.Context, d *document, served func([]v1alpha1.C
 	}
 	work, errs := templates.StandIn(t)
 	if len(errs) > 0 {
-		return d.errors(errs)
+		return d.newProblems(errs)
 	}
-	options := validation.Options{AllowProtectedKinds: l.allowed}
+	options := validation.Options{AllowProtectedKinds: l.allowedKinds}
 	if served != nil {
 		options.Served = served(work.Targets)
 	}
 	programs, errs := l.compiler.Compile(ctx, work)
 	if programs == nil && len(errs) == 0 {
-		return []problem{d.at("spec", "the expressions were not compiled: "+context.Cause(ctx).Error())}
+		return []problem{d.newProblem("spec", "the expressions were not compiled: "+context.Cause(ctx).Error())}
 	}
 	options.Compiled = errs
 	var out []problem
 	for _, f := range validation.ValidateTemplate(t, nil, options) {
-		p := d.at(f.Path, f.Message)
+		p := d.newProblem(f.Path, f.Message)
 		p.warning = f.Severity == validation.Warning
 		out = append(out, p)
 	}
 	if programs != nil {
 		for _, w := range programs.Warnings() {
-			p := d.at("spec.template."+w.Path, w.Message)
+			p := d.newProblem("spec.template."+w.Path, w.Message)
 			p.warning = true
 			out = append(out, p)
 		}
@@ -167,41 +167,41 @@ func (l *loader) body(ctx context.Context, d *document, served func([]v1alpha1.C
 	return out
 }
 
-// served says which kinds are, by the definitions of files or by the cluster; nil if nobody is asked.
-func (t *tool) served(f *validateFlags) (func([]v1alpha1.ClusterTarget) []validation.Served, error) {
+// newKindFinder says which kinds are, by the definitions of files or by the cluster; nil if nobody is asked.
+func (t *tool) newKindFinder(f *validateFlags) (func([]v1alpha1.ClusterTarget) []validation.ServedKind, error) {
 	switch {
 	case f.live:
-		c, err := t.cluster()
+		c, err := t.newClusterClient()
 		if err != nil {
 			return nil, err
 		}
-		return func(targets []v1alpha1.ClusterTarget) []validation.Served {
-			served, err := c.served(targets)
+		return func(targets []v1alpha1.ClusterTarget) []validation.ServedKind {
+			served, err := c.findServedKinds(targets)
 			if err != nil {
-				t.err.printf("%s %s\n", t.err.paint().warn("warning:"), escapeLines(continued, err.Error()))
+				t.err.printf("%s %s\n", t.err.newPainter().yellow("warning:"), escapeLines(continuationIndent, err.Error()))
 			}
 			return served
 		}, nil
 	case len(f.crds) > 0:
-		definitions, err := t.readAll(f.crds)
+		definitions, err := t.readPaths(f.crds)
 		if err != nil {
 			return nil, err
 		}
-		world, err := offline(nil, definitions)
+		world, err := newOfflineObjects(nil, definitions)
 		if err != nil {
 			return nil, err
 		}
-		return func(targets []v1alpha1.ClusterTarget) []validation.Served { return servedBy(world, targets) }, nil
+		return func(targets []v1alpha1.ClusterTarget) []validation.ServedKind { return findServedKinds(world, targets) }, nil
 	}
 	return nil, nil
 }
 
-func servedBy(world *snapshot.Objects, targets []v1alpha1.ClusterTarget) []validation.Served {
-	out := make([]validation.Served, len(targets))
+func findServedKinds(world *snapshot.Objects, targets []v1alpha1.ClusterTarget) []validation.ServedKind {
+	out := make([]validation.ServedKind, len(targets))
 	for i := range targets {
 		r := &targets[i].Reference
-		gvr, namespaced := world.Resource(schema.GroupVersion{Group: r.APIGroup, Version: r.Version}, r.Kind)
-		out[i] = validation.Served{Resource: gvr.Resource, Namespaced: namespaced}
+		gvr, namespaced := world.FindResource(schema.GroupVersion{Group: r.APIGroup, Version: r.Version}, r.Kind)
+		out[i] = validation.ServedKind{Resource: gvr.Resource, Namespaced: namespaced}
 	}
 	return out
 }

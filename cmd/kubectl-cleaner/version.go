@@ -18,8 +18,8 @@ import (
 	"github.com/vtex/cleaner/cmd/internal/version"
 )
 
-// asText is the form of what is not a plan, for people.
-const asText = "text"
+// outputText is the form of what is not a plan, for people.
+const outputText = "text"
 
 // What each way to install the operator puts on its Deployment.
 const (
@@ -43,9 +43,9 @@ type operatorVersion struct {
 	Image   string `json:"image"`
 }
 
-func (t *tool) versionCommand() *cobra.Command {
+func (t *tool) newVersionCommand() *cobra.Command {
 	var client bool
-	output := asText
+	output := outputText
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Say which version this is, and which one the cluster runs",
@@ -53,34 +53,34 @@ func (t *tool) versionCommand() *cobra.Command {
 ` + versionLabel + ` and the image of its Deployment, which is found by the label ` + operatorSelector + `.`,
 		Example: `  kubectl cleaner version
   kubectl cleaner version --client -o json`,
-		Args:              arguments(cobra.NoArgs),
+		Args:              validateArgs(cobra.NoArgs),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return t.version(cmd.Context(), client, output) },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return t.runVersion(cmd.Context(), client, output) },
 	}
 	cmd.Flags().BoolVar(&client, "client", false, "ask no cluster")
 	cmd.Flags().StringVarP(&output, "output", "o", output, "text, yaml or json")
 	return cmd
 }
 
-// version writes what is known, also where the cluster says nothing.
-func (t *tool) version(ctx context.Context, client bool, form string) error {
-	if !slices.Contains([]string{asText, asYAML, asJSON}, form) {
-		return usage{fmt.Errorf("-o %s is no form: write text, yaml or json", form)}
+// runVersion writes what is known, also where the cluster says nothing.
+func (t *tool) runVersion(ctx context.Context, client bool, form string) error {
+	if !slices.Contains([]string{outputText, outputYAML, outputJSON}, form) {
+		return usageError{fmt.Errorf("-o %s is no form: write text, yaml or json", form)}
 	}
 	v := versions{Client: version.Get()}
 	var asking error
 	if !client {
-		v.Operators, asking = t.operators(ctx)
+		v.Operators, asking = t.listOperators(ctx)
 	}
-	if err := t.showVersions(&v, form, !client && asking == nil); err != nil {
+	if err := t.printVersions(&v, form, !client && asking == nil); err != nil {
 		return err
 	}
 	return asking
 }
 
-func (t *tool) showVersions(v *versions, form string, asked bool) error {
-	if form != asText {
-		return t.out.document(form, v)
+func (t *tool) printVersions(v *versions, form string, asked bool) error {
+	if form != outputText {
+		return t.out.writeValue(form, v)
 	}
 	t.out.printf("Client: %s\n", v.Client)
 	for _, o := range v.Operators {
@@ -92,9 +92,9 @@ func (t *tool) showVersions(v *versions, form string, asked bool) error {
 	return nil
 }
 
-// operators are those of the cluster.
-func (t *tool) operators(ctx context.Context) ([]operatorVersion, error) {
-	from, err := t.cluster()
+// listOperators returns those of the cluster.
+func (t *tool) listOperators(ctx context.Context) ([]operatorVersion, error) {
+	from, err := t.newClusterClient()
 	if err != nil {
 		return nil, err
 	}

@@ -18,20 +18,20 @@ import (
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
-// offline is a cluster that has the objects of these documents and no others. It serves the API server's own kinds, ours,
+// newOfflineObjects returns a cluster that has the objects of these documents and no others. It serves the API server's own kinds, ours,
 // those that the documents or the definitions define, and those of which there are objects.
-func offline(documents, definitions []*document) (*snapshot.Objects, error) {
+func newOfflineObjects(documents, definitions []*document) (*snapshot.Objects, error) {
 	world := snapshot.NewObjects()
-	objects, err := items(documents)
+	objects, err := listAllItems(documents)
 	if err != nil {
 		return nil, err
 	}
-	defined, err := items(definitions)
+	defined, err := listAllItems(definitions)
 	if err != nil {
 		return nil, err
 	}
 	for _, i := range slices.Concat(defined, objects) {
-		if err := serveDefined(world, i); err != nil {
+		if err := addItemKinds(world, i); err != nil {
 			return nil, err
 		}
 	}
@@ -40,19 +40,19 @@ func offline(documents, definitions []*document) (*snapshot.Objects, error) {
 		return nil, err
 	}
 	for _, d := range own {
-		serveDefinition(world, d)
+		addCRDKinds(world, d)
 	}
-	serveBuiltins(world)
-	serveFound(world, objects)
+	addBuiltinKinds(world)
+	addObjectKinds(world, objects)
 	for _, i := range objects {
-		if err := i.named(); err != nil {
+		if err := i.checkName(); err != nil {
 			return nil, err
 		}
-		if err := world.Add(i.Unstructured); err != nil {
-			return nil, errors.New(i.at("", err.Error()).String())
+		if err := world.AddObject(i.Unstructured); err != nil {
+			return nil, errors.New(i.newProblem("", err.Error()).String())
 		}
 	}
-	return world, world.Done()
+	return world, world.SortObjects()
 }
 
 // item is an object, and where it stands.
@@ -63,30 +63,30 @@ type item struct {
 	path string
 }
 
-// at makes a problem of a field of the object.
-func (i item) at(field, message string) problem {
+// newProblem makes a problem of a field of the object.
+func (i item) newProblem(field, message string) problem {
 	switch {
 	case i.path == "":
-		return i.document.at(field, message)
+		return i.document.newProblem(field, message)
 	case field == "":
-		return i.document.at(i.path, message)
+		return i.document.newProblem(i.path, message)
 	}
-	return i.document.at(i.path+"."+field, message)
+	return i.document.newProblem(i.path+"."+field, message)
 }
 
-// named errs on an object without a name, or with one that YAML does not read as text.
-func (i item) named() error {
+// checkName errs on an object without a name, or with one that YAML does not read as text.
+func (i item) checkName() error {
 	for _, field := range []string{"name", "namespace"} {
 		meta, _ := i.Object["metadata"].(map[string]any)
 		value, there := meta[field]
 		if _, ok := value.(string); ok || (!there && field == "namespace") {
 			continue
 		}
-		p := i.at("metadata."+field, "is missing: write it")
+		p := i.newProblem("metadata."+field, "is missing: write it")
 		if there {
 			p.message = "must be a string"
-			if node := i.document.find(p.field); node != nil {
-				p.message += i.document.instead("string", node)
+			if node := i.document.findNode(p.field); node != nil {
+				p.message += i.document.suggestValue("string", node)
 			}
 		}
 		return errors.New(p.String())
@@ -94,11 +94,11 @@ func (i item) named() error {
 	return nil
 }
 
-// items are the objects of documents.
-func items(documents []*document) ([]item, error) {
+// listAllItems returns the objects of documents.
+func listAllItems(documents []*document) ([]item, error) {
 	var all []item
 	for _, d := range documents {
-		found, err := d.items()
+		found, err := d.listItems()
 		if err != nil {
 			return nil, err
 		}
@@ -107,18 +107,18 @@ func items(documents []*document) ([]item, error) {
 	return all, nil
 }
 
-// items are the objects of a document: itself, or the items of a list.
-func (d *document) items() ([]item, error) {
+// listItems returns the objects of a document: itself, or the items of a list.
+func (d *document) listItems() ([]item, error) {
 	one := item{Unstructured: &unstructured.Unstructured{Object: d.object}, document: d}
 	list, ok := d.object["items"].([]any)
 	if !ok || !strings.HasSuffix(one.GetKind(), "List") {
-		return []item{one}, one.typed()
+		return []item{one}, one.checkKind()
 	}
 	all := make([]item, 0, len(list))
 	for i, entry := range list {
 		object, _ := entry.(map[string]any)
 		one := item{Unstructured: &unstructured.Unstructured{Object: object}, document: d, path: fmt.Sprintf("items[%d]", i)}
-		if err := one.typed(); err != nil {
+		if err := one.checkKind(); err != nil {
 			return nil, err
 		}
 		all = append(all, one)
@@ -126,29 +126,29 @@ func (d *document) items() ([]item, error) {
 	return all, nil
 }
 
-// typed errs on what does not say which kind it is of.
-func (i item) typed() error {
+// checkKind errs on what does not say which kind it is of.
+func (i item) checkKind() error {
 	if i.GetAPIVersion() == "" || i.GetKind() == "" {
-		return errors.New(i.at("", "is no Kubernetes object: write apiVersion and kind").String())
+		return errors.New(i.newProblem("", "is no Kubernetes object: write apiVersion and kind").String())
 	}
 	return nil
 }
 
-// serveDefined serves what an object defines, if it is a definition.
-func serveDefined(world *snapshot.Objects, u item) error {
+// addItemKinds serves what an object defines, if it is a definition.
+func addItemKinds(world *snapshot.Objects, u item) error {
 	if u.GroupVersionKind() != apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition") {
 		return nil
 	}
 	d := &apiextensionsv1.CustomResourceDefinition{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, d); err != nil {
-		return errors.New(u.at("", "cannot read the definition: "+err.Error()).String())
+		return errors.New(u.newProblem("", "cannot read the definition: "+err.Error()).String())
 	}
-	serveDefinition(world, d)
+	addCRDKinds(world, d)
 	return nil
 }
 
-// serveFound makes kinds known of which there are objects. Whether they live in namespaces is seen by the objects.
-func serveFound(world *snapshot.Objects, objects []item) {
+// addObjectKinds makes kinds known of which there are objects. Whether they live in namespaces is seen by the objects.
+func addObjectKinds(world *snapshot.Objects, objects []item) {
 	namespaced := map[schema.GroupVersionKind]bool{}
 	for _, u := range objects {
 		gvk := u.GroupVersionKind()
@@ -156,6 +156,6 @@ func serveFound(world *snapshot.Objects, objects []item) {
 	}
 	for _, u := range objects {
 		gvk := u.GroupVersionKind()
-		world.Serve(gvk.GroupVersion(), guess(gvk, namespaced[gvk]))
+		world.AddKind(gvk.GroupVersion(), guessResource(gvk, namespaced[gvk]))
 	}
 }

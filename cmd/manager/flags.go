@@ -56,7 +56,7 @@ type flags struct {
 	// signingSecret is the Secret with the signing keys, which follow each other by rules. A lost one is made again if
 	// newSigningKey says so.
 	signingSecret string
-	signingRules  signing.Rules
+	signingRules  signing.RotationPolicy
 	newSigningKey bool
 }
 

@@ -178,7 +178,7 @@ func serveMetrics(mgr ctrl.Manager, f *flags) error {
 		return fmt.Errorf("cannot find out who may read metrics: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", serving.NewGate(maxScrapes).Wrap(authorized))
+	mux.Handle("/metrics", serving.NewRequestLimiter(maxScrapes).WrapHandler(authorized))
 	server, err := serving.New(serving.Options{Address: f.metricsAddress, CertDir: f.metricsCertDir, HTTP2: f.http2, Log: log}, mux)
 	if err != nil {
 		return fmt.Errorf("cannot make the server of metrics: %w", err)
@@ -193,19 +193,19 @@ func serveMetrics(mgr ctrl.Manager, f *flags) error {
 func newKeyring(mgr ctrl.Manager, f *flags) (*keyring.Keyring, error) {
 	secret := types.NamespacedName{Namespace: f.namespace, Name: f.signingSecret}
 	keys := keyring.New(mgr.GetAPIReader(), mgr.GetClient(), keyring.Options{
-		Secret: secret, Rules: f.signingRules, MakeNew: f.newSigningKey, Clock: clock.RealClock{}, Log: ctrl.Log.WithName("keys"),
+		Secret: secret, Policy: f.signingRules, AllowNewKey: f.newSigningKey, Clock: clock.RealClock{}, Log: ctrl.Log.WithName("keys"),
 	})
 	informer, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Secret{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch Secret %s: %w", secret, err)
 	}
-	if err := keys.Follow(informer); err != nil {
+	if err := keys.FollowInformer(informer); err != nil {
 		return nil, fmt.Errorf("cannot watch Secret %s: %w", secret, err)
 	}
 	if err := mgr.Add(keys); err != nil {
 		return nil, fmt.Errorf("cannot add the signing keys to the manager: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("signing-key", keys.Check); err != nil {
+	if err := mgr.AddReadyzCheck("signing-key", keys.CheckReady); err != nil {
 		return nil, fmt.Errorf("cannot add a readiness check: %w", err)
 	}
 	return keys, nil

@@ -172,7 +172,7 @@ func (w *world) pass(c *collector, now time.Time, at time.Duration, gone map[str
 	readers := map[string]snapshot.Reader{cache: w.reader(cache, at), live: w.reader(live, at)}
 	in := plan.Input{
 		Owner: plan.Owner{Name: "podgc", UID: "podgc", Created: start.Add(-time.Hour)}, Spec: c.work, Programs: c.programs,
-		Snapshot: snapshot.Take(ctx, readers[cache], "", c.work), Now: now, Holds: c.holds,
+		Snapshot: snapshot.ReadTargets(ctx, readers[cache], "", c.work), Now: now, Holds: c.holds,
 		Batch: 1000, Confirmed: map[plan.Read]bool{}, Unreadable: map[plan.Read]string{},
 	}
 	first := plan.Compute(ctx, in)
@@ -202,7 +202,7 @@ func (w *world) pass(c *collector, now time.Time, at time.Duration, gone map[str
 }
 
 func (w *world) readLive(ctx context.Context, r snapshot.Reader, work *v1alpha1.Work, read plan.Read) *plan.Object {
-	found, _, state, detail := snapshot.ReadOne(ctx, r, "", &work.Targets[read.Target], read.Namespace, read.Name)
+	found, _, state, detail := snapshot.ReadObject(ctx, r, "", &work.Targets[read.Target], read.Namespace, read.Name)
 	if state != plan.Complete {
 		w.t.Fatalf("%v: %s", read, detail)
 	}
@@ -289,14 +289,14 @@ func (w *world) reader(view string, at time.Duration) snapshot.Reader {
 	w.t.Helper()
 	objects := snapshot.NewObjects()
 	core := corev1.SchemeGroupVersion
-	objects.Serve(core, metav1.APIResource{Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true})
-	objects.Serve(core, metav1.APIResource{Name: "nodes", SingularName: "node", Kind: "Node"})
+	objects.AddKind(core, metav1.APIResource{Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true})
+	objects.AddKind(core, metav1.APIResource{Name: "nodes", SingularName: "node", Kind: "Node"})
 	add := func(o runtime.Object) {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if err := objects.Add(&unstructured.Unstructured{Object: content}); err != nil {
+		if err := objects.AddObject(&unstructured.Unstructured{Object: content}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -312,7 +312,7 @@ func (w *world) reader(view string, at time.Duration) snapshot.Reader {
 	for i := range w.views[view] {
 		add(nodeOf(&w.views[view][i]))
 	}
-	if err := objects.Done(); err != nil {
+	if err := objects.SortObjects(); err != nil {
 		w.t.Fatal(err)
 	}
 	return objects

@@ -287,7 +287,7 @@ func (n *network) reader() snapshot.Reader {
 	n.t.Helper()
 	world := snapshot.NewObjects()
 	serve := func(gv schema.GroupVersion, plural, kind string, namespaced bool) {
-		world.Serve(gv, metav1.APIResource{Name: plural, SingularName: strings.ToLower(kind), Kind: kind, Namespaced: namespaced})
+		world.AddKind(gv, metav1.APIResource{Name: plural, SingularName: strings.ToLower(kind), Kind: kind, Namespaced: namespaced})
 	}
 	serve(corev1.SchemeGroupVersion, "pods", "Pod", true)
 	serve(corev1.SchemeGroupVersion, "nodes", "Node", false)
@@ -299,11 +299,11 @@ func (n *network) reader() snapshot.Reader {
 		serve(spiderpool.KubeVirt(), "virtualmachineinstances", "VirtualMachineInstance", true)
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.objects)) {
-		if err := world.Add(n.objects[name].DeepCopy()); err != nil {
+		if err := world.AddObject(n.objects[name].DeepCopy()); err != nil {
 			n.t.Fatal(err)
 		}
 	}
-	if err := world.Done(); err != nil {
+	if err := world.SortObjects(); err != nil {
 		n.t.Fatal(err)
 	}
 	return world
@@ -332,7 +332,7 @@ func (n *network) pass(c *collector, now time.Time) []plan.Step {
 	ctx, r := n.t.Context(), n.reader()
 	in := plan.Input{
 		Owner: plan.Owner{Name: "leaks", UID: "leaks", Created: start.Add(-time.Hour)}, Spec: c.work, Programs: c.programs,
-		Snapshot: snapshot.Take(ctx, r, "", c.work), Now: now, Holds: c.holds,
+		Snapshot: snapshot.ReadTargets(ctx, r, "", c.work), Now: now, Holds: c.holds,
 		Batch: 1000, Confirmed: map[plan.Read]bool{}, Unreadable: map[plan.Read]string{},
 	}
 	first := plan.Compute(ctx, in)
@@ -344,7 +344,7 @@ func (n *network) pass(c *collector, now time.Time) []plan.Step {
 			if read.All { // it is what it was
 				continue
 			}
-			o, _, state, detail := snapshot.ReadOne(ctx, r, "", &c.work.Targets[read.Target], read.Namespace, read.Name)
+			o, _, state, detail := snapshot.ReadObject(ctx, r, "", &c.work.Targets[read.Target], read.Namespace, read.Name)
 			if state != plan.Complete {
 				n.t.Fatalf("%v: %s", read, detail)
 			}

@@ -30,8 +30,8 @@ import (
 const (
 	// maxBytes bounds the annotation: a user may be in thousands of groups.
 	maxBytes = 64 << 10
-	// BindWithin is how long after its creation a Cleaner may still be the one that a statement without a UID is about.
-	BindWithin = 5 * time.Minute
+	// maxCreationSkew is how long after its creation a Cleaner may still be the one that a statement without a UID is about.
+	maxCreationSkew = 5 * time.Minute
 	// version is that of the text that is signed.
 	version = 1
 )
@@ -58,8 +58,8 @@ type Author struct {
 	Extra map[string][]string `json:"extra,omitempty"`
 }
 
-// Of is the author that a request's user is. Of the user's extra attributes it keeps the keys that are allowed.
-func Of(user authenticationv1.UserInfo, extraKeys []string) Author {
+// FromUser returns the author that a request's user is. Of the user's extra attributes it keeps the keys that are allowed.
+func FromUser(user authenticationv1.UserInfo, extraKeys []string) Author {
 	a := Author{Username: user.Username}
 	if _, _, ok := a.ServiceAccount(); ok {
 		a.UID = user.UID
@@ -93,9 +93,9 @@ func (a Author) ServiceAccount() (namespace, name string, ok bool) {
 // String is how messages name the author.
 func (a Author) String() string { return fmt.Sprintf("user %q", a.Username) }
 
-// writable says which name cannot be written as the policy in config/policy/author.yaml compares it: one that JSON has to
+// checkWritable says which name cannot be written as the policy in config/policy/author.yaml compares it: one that JSON has to
 // escape by more than a backslash.
-func (a Author) writable() error {
+func (a Author) checkWritable() error {
 	escaped := func(r rune) bool { return r < ' ' || r == '\u2028' || r == '\u2029' }
 	for _, name := range append([]string{a.Username, a.UID}, a.Groups...) {
 		if strings.ContainsFunc(name, escaped) {
@@ -108,10 +108,10 @@ func (a Author) writable() error {
 // Stored is an author as it was read back.
 type Stored struct {
 	Author
-	// Written is when the spec was written.
-	Written time.Time
-	// Renew says that the annotation should be written again: it does not name the UID yet, or an older key signed it.
-	Renew bool
+	// WrittenAt is when the spec was written.
+	WrittenAt time.Time
+	// NeedsRenewal says that the annotation should be written again: it does not name the UID yet, or an older key signed it.
+	NeedsRenewal bool
 }
 
 // annotation is the value of v1alpha1.AnnotationAuthor.
@@ -123,9 +123,9 @@ type annotation struct {
 	Signature string `json:"signature"`
 }
 
-// text is the one way in which an annotation is written. It begins with the author, in JSON that escapes quotes and backslashes
+// encodeText writes an annotation in its one form. It begins with the author, in JSON that escapes quotes and backslashes
 // alone: the policy in config/policy/author.yaml compares that beginning with the user of the request.
-func (a *annotation) text() (string, error) {
+func (a *annotation) encodeText() (string, error) {
 	out := &strings.Builder{}
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
@@ -133,14 +133,14 @@ func (a *annotation) text() (string, error) {
 	return strings.TrimSuffix(out.String(), "\n"), err
 }
 
-// parse reads an annotation that text has written. No other text passes, even if it means the same: one that names two
+// parseAnnotation reads an annotation that encodeText has written. No other text passes, even if it means the same: one that names two
 // authors would show one to the policy and the other one here.
-func parse(raw string) (*annotation, error) {
+func parseAnnotation(raw string) (*annotation, error) {
 	a := &annotation{}
 	if len(raw) > maxBytes || json.Unmarshal([]byte(raw), a) != nil {
 		return nil, ErrForeign
 	}
-	if canonical, err := a.text(); err != nil || canonical != raw {
+	if canonical, err := a.encodeText(); err != nil || canonical != raw {
 		return nil, ErrForeign
 	}
 	return a, nil
@@ -168,9 +168,9 @@ type statement struct {
 	Time         metav1.Time `json:"time"`
 }
 
-// textOf is the text that is signed about an object.
-func textOf(c v1alpha1.Owner, a *annotation) ([]byte, error) {
-	spec, err := Fingerprint(c)
+// marshalStatement returns the text that is signed about an object.
+func marshalStatement(c v1alpha1.Owner, a *annotation) ([]byte, error) {
+	spec, err := FingerprintSpec(c)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func textOf(c v1alpha1.Owner, a *annotation) ([]byte, error) {
 
 // Sign gives the annotation that says that an author wrote the spec of an object at a moment.
 func Sign(ring signing.Ring, c v1alpha1.Owner, who Author, now time.Time) (string, error) {
-	if err := who.writable(); err != nil {
+	if err := who.checkWritable(); err != nil {
 		return "", err
 	}
 	a := &annotation{Author: who, Time: metav1.NewTime(now.UTC().Truncate(time.Second)), About: byUID}
@@ -204,14 +204,14 @@ func Sign(ring signing.Ring, c v1alpha1.Owner, who Author, now time.Time) (strin
 	default:
 		a.About = byGenerateName
 	}
-	text, err := textOf(c, a)
+	text, err := marshalStatement(c, a)
 	if err != nil {
 		return "", err
 	}
 	if a.Signature, err = ring.Sign(signing.Author, text); err != nil {
 		return "", fmt.Errorf("cannot sign the author: %w", err)
 	}
-	out, err := a.text()
+	out, err := a.encodeText()
 	if err != nil {
 		return "", fmt.Errorf("cannot write the author: %w", err)
 	}
@@ -230,41 +230,41 @@ func Read(ring signing.Ring, c v1alpha1.Owner) (Stored, error) {
 	if !ok || raw == "" {
 		return Stored{}, ErrAbsent
 	}
-	a, err := parse(raw)
+	a, err := parseAnnotation(raw)
 	if err != nil {
 		return Stored{}, err
 	}
-	text, err := textOf(c, a)
+	text, err := marshalStatement(c, a)
 	if err != nil {
 		return Stored{}, ErrForeign
 	}
 	current, err := ring.Verify(signing.Author, text, a.Signature)
-	if errors.Is(err, signing.ErrKeyLost) && c.GetCreationTimestamp().Time.Before(ring.Oldest()) {
+	if errors.Is(err, signing.ErrKeyLost) && c.GetCreationTimestamp().Time.Before(ring.OldestKeyTime()) {
 		a.Author.Extra = nil // the policy does not vouch for them
-		return Stored{Author: a.Author, Written: a.Time.Time}, ErrKeyLost
+		return Stored{Author: a.Author, WrittenAt: a.Time.Time}, ErrKeyLost
 	}
-	if err != nil || a.About != byUID && !nearCreation(c, a.Time.Time) {
+	if err != nil || a.About != byUID && !isNearCreation(c, a.Time.Time) {
 		return Stored{}, ErrForeign
 	}
-	return Stored{Author: a.Author, Written: a.Time.Time, Renew: !current || a.About != byUID}, nil
+	return Stored{Author: a.Author, WrittenAt: a.Time.Time, NeedsRenewal: !current || a.About != byUID}, nil
 }
 
-// nearCreation says that a statement which names no UID was made when the object was created. The API server sets the time
+// isNearCreation says that a statement which names no UID was made when the object was created. The API server sets the time
 // of creation, so that a copy on a later object of the same name does not pass.
-func nearCreation(c v1alpha1.Owner, at time.Time) bool {
+func isNearCreation(c v1alpha1.Owner, at time.Time) bool {
 	age := c.GetCreationTimestamp().Sub(at)
-	return age.Abs() <= BindWithin
+	return age.Abs() <= maxCreationSkew
 }
 
 // Renew is the annotation for an author that was read: it names the UID, and the key that signs now has signed it.
 func Renew(ring signing.Ring, c v1alpha1.Owner, s Stored) (string, error) {
-	return Sign(ring, c, s.Author, s.Written)
+	return Sign(ring, c, s.Author, s.WrittenAt)
 }
 
-// Fingerprint is what tells one spec from another: of the same spec it is the same whether fields that are empty, or have
+// FingerprintSpec returns what tells one spec from another: of the same spec it is the same whether fields that are empty, or have
 // their default, are written out or left out, and in whatever order. Suspend is no part of it: who stops a Cleaner, or lets
 // it go on, says nothing about what it does.
-func Fingerprint(c v1alpha1.Owner) (string, error) {
+func FingerprintSpec(c v1alpha1.Owner) (string, error) {
 	var spec any
 	switch c := c.(type) {
 	case *v1alpha1.Cleaner:

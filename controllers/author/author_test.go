@@ -26,7 +26,7 @@ var (
 
 func ringOf(t *testing.T, keys ...signing.Key) signing.Ring {
 	t.Helper()
-	r, err := signing.NewRing(keys, signing.Rules{Propagation: time.Minute, Overlap: time.Hour}, now.Add(30*time.Minute))
+	r, err := signing.NewRing(keys, signing.RotationPolicy{Propagation: time.Minute, Overlap: time.Hour}, now.Add(30*time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestReadGivesTheAuthor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(Stored{Author: alice, Written: now, Renew: true}, got); diff != "" {
+			if diff := cmp.Diff(Stored{Author: alice, WrittenAt: now, NeedsRenewal: true}, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			bound, err := Renew(ring, c, got)
@@ -79,7 +79,7 @@ func TestReadGivesTheAuthor(t *testing.T) {
 			}
 			c.Annotations[v1alpha1.AnnotationAuthor] = bound
 			c.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour)) // which does not matter any more
-			if got, err = Read(ring, c); err != nil || got.Renew {
+			if got, err = Read(ring, c); err != nil || got.NeedsRenewal {
 				t.Errorf("bound: got %v, %v", got, err)
 			}
 		})
@@ -90,12 +90,16 @@ func TestReadGivesTheAuthor(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	ring := ringOf(t, signing.NewKey(now))
 	for name, change := range map[string]func(c *v1alpha1.Cleaner){
-		"another namespace":     func(c *v1alpha1.Cleaner) { c.Namespace = "other" },
-		"another name":          func(c *v1alpha1.Cleaner) { c.Name = "d" },
-		"another spec":          func(c *v1alpha1.Cleaner) { c.Spec.Conditions = nil },
-		"another parameter":     func(c *v1alpha1.Cleaner) { c.Spec.Parameters.Raw = []byte(`{"a": 1.5, "b": false}`) },
-		"a later creation":      func(c *v1alpha1.Cleaner) { c.CreationTimestamp = metav1.NewTime(now.Add(BindWithin + time.Second)) },
-		"an earlier creation":   func(c *v1alpha1.Cleaner) { c.CreationTimestamp = metav1.NewTime(now.Add(-BindWithin - time.Second)) },
+		"another namespace": func(c *v1alpha1.Cleaner) { c.Namespace = "other" },
+		"another name":      func(c *v1alpha1.Cleaner) { c.Name = "d" },
+		"another spec":      func(c *v1alpha1.Cleaner) { c.Spec.Conditions = nil },
+		"another parameter": func(c *v1alpha1.Cleaner) { c.Spec.Parameters.Raw = []byte(`{"a": 1.5, "b": false}`) },
+		"a later creation": func(c *v1alpha1.Cleaner) {
+			c.CreationTimestamp = metav1.NewTime(now.Add(maxCreationSkew + time.Second))
+		},
+		"an earlier creation": func(c *v1alpha1.Cleaner) {
+			c.CreationTimestamp = metav1.NewTime(now.Add(-maxCreationSkew - time.Second))
+		},
 		"another user":          replace(`"alice"`, `"admin"`),
 		"another group":         replace(`"team"`, `"system:masters"`),
 		"another time":          replace("2026-01-02T15:04:05Z", "2026-01-02T15:04:06Z"),
@@ -138,7 +142,7 @@ func TestASpecThatCannotBeReadHasNoAuthor(t *testing.T) {
 	if got, err := Read(ring, c); !errors.Is(err, ErrForeign) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if text, err := textOf(c, &annotation{About: byName}); err == nil || text != nil {
+	if text, err := marshalStatement(c, &annotation{About: byName}); err == nil || text != nil {
 		t.Errorf("%q would be signed: %v", text, err)
 	}
 }
@@ -190,7 +194,7 @@ func TestReadWithoutTheKey(t *testing.T) {
 	sign(t, ringOf(t, signing.NewKey(now)), c, false)
 	later := ringOf(t, signing.NewKey(now.Add(time.Second)))
 	c.CreationTimestamp = metav1.NewTime(now)
-	if got, err := Read(later, c); !errors.Is(err, ErrKeyLost) || got.Username != alice.Username || got.Extra != nil || got.Renew {
+	if got, err := Read(later, c); !errors.Is(err, ErrKeyLost) || got.Username != alice.Username || got.Extra != nil || got.NeedsRenewal {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	c.CreationTimestamp = metav1.NewTime(now.Add(time.Second))
@@ -244,14 +248,14 @@ func TestAuthorOutlivesItsKey(t *testing.T) {
 	c.Annotations = map[string]string{v1alpha1.AnnotationAuthor: value}
 	both := ringOf(t, old, young)
 	got, err := Read(both, c)
-	if err != nil || !got.Renew {
+	if err != nil || !got.NeedsRenewal {
 		t.Fatalf("got %v, %v", got, err)
 	}
 	if value, err = Renew(both, c, got); err != nil {
 		t.Fatal(err)
 	}
 	c.Annotations[v1alpha1.AnnotationAuthor] = value
-	if got, err := Read(ringOf(t, young), c); err != nil || got.Renew || got.Username != "alice" {
+	if got, err := Read(ringOf(t, young), c); err != nil || got.NeedsRenewal || got.Username != "alice" {
 		t.Errorf("renewed: got %v, %v", got, err)
 	}
 }
@@ -269,7 +273,7 @@ func TestOf(t *testing.T) {
 		"NoServiceAccount": {authenticationv1.UserInfo{Username: "system:serviceaccount:shop", UID: "7", Groups: []string{"g"}}, nil, Author{Username: "system:serviceaccount:shop", Groups: []string{"g"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Of(tc.user, tc.keys)); diff != "" {
+			if diff := cmp.Diff(tc.want, FromUser(tc.user, tc.keys)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -313,7 +317,7 @@ func TestFingerprint(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), c); err != nil {
 			t.Fatal(err)
 		}
-		fingerprint, err := Fingerprint(c)
+		fingerprint, err := FingerprintSpec(c)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,47 +29,47 @@ const maxReviews = 16
 // Right is one thing that somebody may do, as the API server reviews it.
 type Right = plan.Right
 
-// Of lists the rights that a Cleaner or a ClusterCleaner makes use of, each once and in order: its author must have them. A
+// ListRequired lists the rights that a Cleaner or a ClusterCleaner makes use of, each once and in order: its author must have them. A
 // target is read, and its objects' names appear in the status, whether expressions see it or not. What a rule does must be
 // allowed on each target whose objects its actions may touch.
 //
 // Of the account that an administrator has set for those that name none, only a release makes more use than its author's
 // own rights allow: what it contains is not reviewed, and neither are its hooks.
-func Of(namespace string, spec *v1alpha1.Work, o validation.Options) []Right {
+func ListRequired(namespace string, spec *v1alpha1.Work, o validation.Options) []Right {
 	var all []Right
 	for i := range spec.Targets {
 		t := &spec.Targets[i]
-		for _, verb := range verbs(t) {
-			all = append(all, on(namespace, spec, i, o.Served, verb, "")...)
+		for _, verb := range listTargetVerbs(t) {
+			all = append(all, listTargetRights(namespace, spec, i, o.Served, verb, "")...)
 		}
 		if t.Reference.NamespaceSelector != nil { // the labels of Namespaces say where it looks
 			all = append(all, Right{Verb: "list", Resource: "namespaces"}, Right{Verb: "watch", Resource: "namespaces"})
 		}
 	}
 	for i := range spec.Rules {
-		all = append(all, rightsOfRule(namespace, spec, i, o)...)
+		all = append(all, listRuleRights(namespace, spec, i, o)...)
 	}
 	if spec.Helm != nil && spec.Helm.Delete {
 		for _, verb := range []string{"get", "list", "update", "delete"} { // a release is recorded in Secrets
 			all = append(all, Right{Verb: verb, Resource: "secrets", Namespace: namespace})
 		}
 		if spec.ServiceAccount == nil && o.DefaultServiceAccount != "" {
-			all = append(all, impersonate(namespace, o.DefaultServiceAccount))
+			all = append(all, newImpersonateRight(namespace, o.DefaultServiceAccount))
 		}
 	}
-	all = append(all, rightsOfAccount(namespace, spec)...)
-	all = append(all, rightToSecret(namespace, spec)...)
+	all = append(all, listAccountRights(namespace, spec)...)
+	all = append(all, listSecretRights(namespace, spec)...)
 	slices.SortFunc(all, plan.CompareRights)
 	return slices.Compact(all)
 }
 
-// OfDelivery lists those of the rights that the delivery of an event makes use of.
-func OfDelivery(namespace string, spec *v1alpha1.Work) []Right {
-	return append(rightToSecret(namespace, spec), rightsOfAccount(namespace, spec)...)
+// ListForDelivery lists those of the rights that the delivery of an event makes use of.
+func ListForDelivery(namespace string, spec *v1alpha1.Work) []Right {
+	return append(listSecretRights(namespace, spec), listAccountRights(namespace, spec)...)
 }
 
-// rightToSecret is the one to read what events carry to the sink.
-func rightToSecret(namespace string, spec *v1alpha1.Work) []Right {
+// listSecretRights returns the right to read what events carry to the sink.
+func listSecretRights(namespace string, spec *v1alpha1.Work) []Right {
 	auth := spec.CloudEventSinkAuth
 	if auth == nil {
 		return nil
@@ -77,21 +77,21 @@ func rightToSecret(namespace string, spec *v1alpha1.Work) []Right {
 	return []Right{{Verb: "get", Resource: "secrets", Namespace: cmp.Or(auth.SecretRef.Namespace, namespace), Name: auth.SecretRef.Name}}
 }
 
-// rightsOfAccount is the one to act as the ServiceAccount that the spec names.
-func rightsOfAccount(namespace string, spec *v1alpha1.Work) []Right {
+// listAccountRights returns the right to act as the ServiceAccount that the spec names.
+func listAccountRights(namespace string, spec *v1alpha1.Work) []Right {
 	if spec.ServiceAccount == nil {
 		return nil
 	}
-	return []Right{impersonate(cmp.Or(spec.ServiceAccount.Namespace, namespace), spec.ServiceAccount.Name)}
+	return []Right{newImpersonateRight(cmp.Or(spec.ServiceAccount.Namespace, namespace), spec.ServiceAccount.Name)}
 }
 
-func impersonate(namespace, account string) Right {
+func newImpersonateRight(namespace, account string) Right {
 	return Right{Verb: "impersonate", Resource: "serviceaccounts", Namespace: namespace, Name: account}
 }
 
-// rightsOfRule are those that a rule makes use of besides looking at the targets: what it confirms is read live, and what
+// listRuleRights returns the rights that a rule makes use of besides looking at the targets: what it confirms is read live, and what
 // it acts on when somebody else has changed it meanwhile.
-func rightsOfRule(namespace string, spec *v1alpha1.Work, rule int, o validation.Options) []Right {
+func listRuleRights(namespace string, spec *v1alpha1.Work, rule int, o validation.Options) []Right {
 	var all []Right
 	r := &spec.Rules[rule]
 	for _, c := range r.Confirm {
@@ -103,23 +103,23 @@ func rightsOfRule(namespace string, spec *v1alpha1.Work, rule int, o validation.
 		if c.Name == "" && spec.Targets[at].Reference.Name == "" {
 			verb = "list"
 		}
-		all = append(all, on(namespace, spec, at, o.Served, verb, "")...)
+		all = append(all, listTargetRights(namespace, spec, at, o.Served, verb, "")...)
 	}
 	for j := range r.Actions {
-		verb, subresource := deed(&r.Actions[j])
+		verb, subresource := actionVerb(&r.Actions[j])
 		if verb == "" {
 			continue
 		}
-		for _, at := range validation.Touched(spec, rule, j, o) {
-			all = append(all, on(namespace, spec, at, o.Served, verb, subresource)...)
-			all = append(all, on(namespace, spec, at, o.Served, "get", "")...)
+		for _, at := range validation.FindActionTargets(spec, rule, j, o) {
+			all = append(all, listTargetRights(namespace, spec, at, o.Served, verb, subresource)...)
+			all = append(all, listTargetRights(namespace, spec, at, o.Served, "get", "")...)
 		}
 	}
 	return all
 }
 
-// deed is what an action asks of the API server; nothing for a report.
-func deed(a *v1alpha1.RuleAction) (verb, subresource string) {
+// actionVerb returns what an action asks of the API server; nothing for a report.
+func actionVerb(a *v1alpha1.RuleAction) (verb, subresource string) {
 	switch {
 	case a.Delete != nil:
 		return "delete", ""
@@ -133,8 +133,8 @@ func deed(a *v1alpha1.RuleAction) (verb, subresource string) {
 	return "", ""
 }
 
-// on is the right to one verb on a target, in each of the namespaces that it names.
-func on(namespace string, spec *v1alpha1.Work, target int, served []validation.Served, verb, subresource string) []Right {
+// listTargetRights returns the right to one verb on a target, in each of the namespaces that it names.
+func listTargetRights(namespace string, spec *v1alpha1.Work, target int, served []validation.ServedKind, verb, subresource string) []Right {
 	r := &spec.Targets[target].Reference
 	one := Right{Verb: verb, Group: r.APIGroup, Resource: cmp.Or(served[target].Resource, plan.AllResources), Subresource: subresource, Name: r.Name}
 	switch {
@@ -160,8 +160,8 @@ func on(namespace string, spec *v1alpha1.Work, target int, served []validation.S
 	return all
 }
 
-// verbs are those with which a target is looked at, waited for, and deleted.
-func verbs(t *v1alpha1.ClusterTarget) []string {
+// listTargetVerbs returns the verbs with which a target is looked at, waited for, and deleted.
+func listTargetVerbs(t *v1alpha1.ClusterTarget) []string {
 	var out []string
 	if t.Delete {
 		out = append(out, "delete", "get")
@@ -184,8 +184,8 @@ type Subject struct {
 	Extra     map[string]authorizationv1.ExtraValue
 }
 
-// SubjectOf is the user of a request.
-func SubjectOf(user authenticationv1.UserInfo) Subject {
+// NewSubject returns the user of a request.
+func NewSubject(user authenticationv1.UserInfo) Subject {
 	s := Subject{User: user.Username, UID: user.UID, Groups: user.Groups, Extra: make(map[string]authorizationv1.ExtraValue, len(user.Extra))}
 	for k, values := range user.Extra {
 		s.Extra[k] = authorizationv1.ExtraValue(values)
@@ -198,8 +198,8 @@ type Reviews interface {
 	Create(ctx context.Context, review *authorizationv1.SubjectAccessReview, opts metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error)
 }
 
-// Allowed asks the API server whether a subject has a right.
-func Allowed(ctx context.Context, reviews Reviews, s Subject, r Right) (bool, error) {
+// IsAllowed asks the API server whether a subject has a right.
+func IsAllowed(ctx context.Context, reviews Reviews, s Subject, r Right) (bool, error) {
 	answer, err := reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: s.User, UID: s.UID, Groups: s.Groups, Extra: s.Extra,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -212,9 +212,9 @@ func Allowed(ctx context.Context, reviews Reviews, s Subject, r Right) (bool, er
 	return answer.Status.Allowed, nil
 }
 
-// Missing are the rights that somebody does not have, as allowed answers about each. An answer that fails is an error:
+// FindMissing returns the rights that somebody does not have, as allowed answers about each. An answer that fails is an error:
 // what nobody could find out is no permission.
-func Missing(ctx context.Context, needed []Right, allowed func(ctx context.Context, r Right) (bool, error)) ([]Right, error) {
+func FindMissing(ctx context.Context, needed []Right, allowed func(ctx context.Context, r Right) (bool, error)) ([]Right, error) {
 	denied := make([]bool, len(needed))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxReviews)

@@ -45,8 +45,8 @@ func TestMissingAsksForTheWholeUser(t *testing.T) {
 	a := &authority{}
 	target := v1alpha1.ClusterTarget{Name: "a", Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}}
 	spec := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{target, target}}
-	served := validation.Served{Resource: "pods", Namespaced: true}
-	needed := Of("shop", spec, validation.Options{Served: []validation.Served{served, served}})
+	served := validation.ServedKind{Resource: "pods", Namespaced: true}
+	needed := ListRequired("shop", spec, validation.Options{Served: []validation.ServedKind{served, served}})
 	user := authenticationv1.UserInfo{Username: "u", UID: "1", Groups: []string{"g", "h"}, Extra: map[string]authenticationv1.ExtraValue{"scopes": {"a", "b"}}}
 	missing, err := missingOf(t.Context(), a, user, needed)
 	if err != nil {
@@ -80,7 +80,7 @@ func TestReviewsInFlightAreBounded(t *testing.T) {
 		}
 		done := make(chan []Right)
 		go func() {
-			missing, err := Missing(t.Context(), needed, func(_ context.Context, r Right) (bool, error) {
+			missing, err := FindMissing(t.Context(), needed, func(_ context.Context, r Right) (bool, error) {
 				flying <- r
 				return <-answers, nil
 			})
@@ -104,14 +104,14 @@ func TestReviewsInFlightAreBounded(t *testing.T) {
 
 // A panic of a review is a review that failed.
 func TestReviewThatPanics(t *testing.T) {
-	missing, err := Missing(t.Context(), []Right{{Verb: "get", Resource: "pods"}}, func(context.Context, Right) (bool, error) { panic("oh") })
+	missing, err := FindMissing(t.Context(), []Right{{Verb: "get", Resource: "pods"}}, func(context.Context, Right) (bool, error) { panic("oh") })
 	if want := "cannot find out whether somebody may get pods"; missing != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, %v; want %s", missing, err, want)
 	}
 }
 
 func missingOf(ctx context.Context, reviews Reviews, user authenticationv1.UserInfo, needed []Right) ([]Right, error) {
-	return Missing(ctx, needed, func(ctx context.Context, r Right) (bool, error) { return Allowed(ctx, reviews, SubjectOf(user), r) })
+	return FindMissing(ctx, needed, func(ctx context.Context, r Right) (bool, error) { return IsAllowed(ctx, reviews, NewSubject(user), r) })
 }
 
 func texts(rights []Right) []string {
@@ -145,7 +145,7 @@ func TestRightsOfTheDefaultAccount(t *testing.T) {
 		"Named":   {"it is another account", v1alpha1.Work{Helm: &v1alpha1.Helm{Release: "r", Delete: true}, ServiceAccount: &v1alpha1.ServiceAccountReference{Name: "mine"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := slices.Contains(texts(Of("shop", &tc.spec, validation.Options{DefaultServiceAccount: "cleaning"})), impersonate); got != tc.want {
+			if got := slices.Contains(texts(ListRequired("shop", &tc.spec, validation.Options{DefaultServiceAccount: "cleaning"})), impersonate); got != tc.want {
 				t.Errorf("%s: %s is asked for: %t", tc.reason, impersonate, got)
 			}
 		})
@@ -173,7 +173,7 @@ func TestOfDelivery(t *testing.T) {
 		"Elsewhere": {v1alpha1.Work{Cluster: true, Targets: pods, CloudEventSinkAuth: sinkAuth("ops", "token")}, []string{`get secrets "token" in namespace "ops"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, texts(OfDelivery("shop", &tc.spec))); diff != "" {
+			if diff := cmp.Diff(tc.want, texts(ListForDelivery("shop", &tc.spec))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -198,7 +198,7 @@ func TestOf(t *testing.T) {
 	chosen.Reference.NamespaceSelector = &metav1.LabelSelector{}
 	several := target("pods", "Pod", false)
 	several.Reference.Namespaces, several.Reference.ExcludeNamespaces = []string{"a", "b"}, []string{"b"}
-	served := []validation.Served{{Resource: "pods", Namespaced: true}}
+	served := []validation.ServedKind{{Resource: "pods", Namespaced: true}}
 	confirming := func(c v1alpha1.Confirm) v1alpha1.CommonSpec {
 		return v1alpha1.CommonSpec{Rules: []v1alpha1.Rule{{Name: "r", ForEach: "pods.items", Confirm: []v1alpha1.Confirm{c}, Actions: []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}}}}
 	}
@@ -207,14 +207,14 @@ func TestOf(t *testing.T) {
 	for name, tc := range map[string]struct {
 		namespace string
 		spec      v1alpha1.Work
-		served    []validation.Served
+		served    []validation.ServedKind
 		want      []string
 	}{
 		"Seen":      {"shop", v1alpha1.Work{Targets: pods}, served, []string{`list pods in namespace "shop"`, `watch pods in namespace "shop"`}},
 		"Deleted":   {"shop", v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{target("pods", "Pod", true)}}, served, []string{`delete pods in namespace "shop"`, `get pods in namespace "shop"`, `list pods in namespace "shop"`, `watch pods in namespace "shop"`}},
 		"Named":     {"shop", v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{named}}, served, []string{`delete pods "a" in namespace "shop"`, `get pods "a" in namespace "shop"`, `watch pods "a" in namespace "shop"`}},
 		"Unseen":    {"shop", v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{unseen}}, served, []string{`delete pods in namespace "shop"`, `get pods in namespace "shop"`, `list pods in namespace "shop"`}},
-		"NotServed": {"shop", v1alpha1.Work{Targets: pods}, []validation.Served{{}}, []string{"list all resources of the core group", "watch all resources of the core group"}},
+		"NotServed": {"shop", v1alpha1.Work{Targets: pods}, []validation.ServedKind{{}}, []string{"list all resources of the core group", "watch all resources of the core group"}},
 		"Account": {"shop", v1alpha1.Work{Targets: pods, ServiceAccount: &v1alpha1.ServiceAccountReference{Name: "bot"}}, served,
 			[]string{`list pods in namespace "shop"`, `watch pods in namespace "shop"`, `impersonate serviceaccounts "bot" in namespace "shop"`}},
 		"AccountElsewhere": {"", v1alpha1.Work{Cluster: true, Targets: pods, ServiceAccount: &v1alpha1.ServiceAccountReference{Namespace: "ops", Name: "bot"}}, served,
@@ -249,7 +249,7 @@ func TestOf(t *testing.T) {
 			[]string{`delete secrets in namespace "shop"`, `get secrets in namespace "shop"`, `list secrets in namespace "shop"`, `update secrets in namespace "shop"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, texts(Of(tc.namespace, &tc.spec, validation.Options{Served: tc.served}))); diff != "" {
+			if diff := cmp.Diff(tc.want, texts(ListRequired(tc.namespace, &tc.spec, validation.Options{Served: tc.served}))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

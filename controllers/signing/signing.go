@@ -25,8 +25,8 @@ import (
 const (
 	// keyBytes is the size of a key: that of the hash.
 	keyBytes = sha256.Size
-	// keyTime is how the ID of a key gives the time at which it was made, in UTC.
-	keyTime = "20060102T150405Z"
+	// keyIDLayout is how the ID of a key gives the time at which it was made, in UTC.
+	keyIDLayout = "20060102T150405Z"
 	// maxKeys bounds what a Secret may hold.
 	maxKeys = 16
 )
@@ -45,8 +45,8 @@ const (
 
 // Keys gives the keys with which the operator signs what it reads back from where others can write.
 type Keys interface {
-	// Ring is the keys that count now. It fails while there is none.
-	Ring() (Ring, error)
+	// CurrentRing is the ring of the keys that count now. It fails while there is none.
+	CurrentRing() (Ring, error)
 }
 
 // ErrUnsigned says that a text is not signed by a key of the ring.
@@ -64,14 +64,14 @@ type Key struct {
 
 // NewKey makes a key at a moment.
 func NewKey(now time.Time) Key {
-	k := Key{ID: now.UTC().Format(keyTime), bytes: make([]byte, keyBytes)}
+	k := Key{ID: now.UTC().Format(keyIDLayout), bytes: make([]byte, keyBytes)}
 	_, _ = rand.Read(k.bytes) // never fails, and never returns less
 	return k
 }
 
 // ParseKey reads a key from its ID and its bytes.
 func ParseKey(id string, bytes []byte) (Key, error) {
-	if _, err := time.Parse(keyTime, id); err != nil {
+	if _, err := time.Parse(keyIDLayout, id); err != nil {
 		return Key{}, fmt.Errorf("key %q: a key is named by the time at which it was made, such as 20260102T150405Z", id)
 	}
 	if len(bytes) != keyBytes {
@@ -83,16 +83,16 @@ func ParseKey(id string, bytes []byte) (Key, error) {
 // Bytes are the key itself, for the Secret that keeps it.
 func (k Key) Bytes() []byte { return slices.Clone(k.bytes) }
 
-// Made is when the key was made.
-func (k Key) Made() time.Time {
-	at, _ := time.Parse(keyTime, k.ID) // ParseKey and NewKey make no other ID
+// CreatedAt returns when the key was made.
+func (k Key) CreatedAt() time.Time {
+	at, _ := time.Parse(keyIDLayout, k.ID) // ParseKey and NewKey make no other ID
 	return at
 }
 
 // String hides the key.
 func (k Key) String() string { return "key " + k.ID }
 
-func (k Key) sum(purpose Purpose, text []byte) []byte {
+func (k Key) computeMAC(purpose Purpose, text []byte) []byte {
 	mac := hmac.New(sha256.New, k.bytes)
 	_, _ = fmt.Fprintf(mac, "%d %s %d ", len(purpose), purpose, len(text)) // hash.Hash never fails
 	_, _ = mac.Write(text)
@@ -101,12 +101,12 @@ func (k Key) sum(purpose Purpose, text []byte) []byte {
 
 // Ring is the keys that are accepted, and the one that signs. The zero Ring accepts nothing and cannot sign.
 type Ring struct {
-	signs Key
-	keys  []Key // newest first
+	signer Key
+	keys   []Key // newest first
 }
 
-// Rules say how keys follow each other.
-type Rules struct {
+// RotationPolicy says how keys follow each other.
+type RotationPolicy struct {
 	// Propagation is how long a new key is only accepted: until every replica knows it.
 	Propagation time.Duration
 	// Overlap is for how long a key is accepted after its successor has begun to sign.
@@ -116,7 +116,7 @@ type Rules struct {
 }
 
 // NewRing makes a ring of the keys that count at a moment. A key that is alone signs at once.
-func NewRing(keys []Key, rules Rules, now time.Time) (Ring, error) {
+func NewRing(keys []Key, rules RotationPolicy, now time.Time) (Ring, error) {
 	if len(keys) == 0 {
 		return Ring{}, errors.New("there is no key")
 	}
@@ -125,47 +125,47 @@ func NewRing(keys []Key, rules Rules, now time.Time) (Ring, error) {
 	}
 	sorted := slices.Clone(keys)
 	slices.SortFunc(sorted, func(a, b Key) int { return strings.Compare(b.ID, a.ID) })
-	r := Ring{signs: sorted[len(sorted)-1]}
+	r := Ring{signer: sorted[len(sorted)-1]}
 	for i, k := range sorted {
-		if i > 0 && !now.Before(sorted[i-1].Made().Add(rules.Propagation+rules.Overlap)) {
+		if i > 0 && !now.Before(sorted[i-1].CreatedAt().Add(rules.Propagation+rules.Overlap)) {
 			break // its successor has signed for long enough
 		}
 		r.keys = append(r.keys, k)
 	}
 	for _, k := range r.keys {
-		if !now.Before(k.Made().Add(rules.Propagation)) {
-			r.signs = k
+		if !now.Before(k.CreatedAt().Add(rules.Propagation)) {
+			r.signer = k
 			break
 		}
 	}
 	return r, nil
 }
 
-// Signer is the ID of the key that signs now.
-func (r Ring) Signer() string { return r.signs.ID }
+// SignerID returns the ID of the key that signs now.
+func (r Ring) SignerID() string { return r.signer.ID }
 
-// Keys are the keys that are accepted, newest first.
-func (r Ring) Keys() []Key { return slices.Clone(r.keys) }
+// AcceptedKeys returns the keys that are accepted, newest first.
+func (r Ring) AcceptedKeys() []Key { return slices.Clone(r.keys) }
 
-// Rotates says whether the newest key is so old that another one has to follow it.
-func (r Ring) Rotates(rules Rules, now time.Time) bool {
-	return rules.Rotation > 0 && len(r.keys) > 0 && !now.Before(r.keys[0].Made().Add(rules.Rotation))
+// NeedsRotation says whether the newest key is so old that another one has to follow it.
+func (r Ring) NeedsRotation(rules RotationPolicy, now time.Time) bool {
+	return rules.Rotation > 0 && len(r.keys) > 0 && !now.Before(r.keys[0].CreatedAt().Add(rules.Rotation))
 }
 
-// Oldest is when the oldest key that is accepted was made; the zero time if none is accepted.
-func (r Ring) Oldest() time.Time {
+// OldestKeyTime returns when the oldest key that is accepted was made; the zero time if none is accepted.
+func (r Ring) OldestKeyTime() time.Time {
 	if len(r.keys) == 0 {
 		return time.Time{}
 	}
-	return r.keys[len(r.keys)-1].Made()
+	return r.keys[len(r.keys)-1].CreatedAt()
 }
 
 // Sign signs a text for a purpose, as <key>.<signature>.
 func (r Ring) Sign(purpose Purpose, text []byte) (string, error) {
-	if r.signs.bytes == nil {
+	if r.signer.bytes == nil {
 		return "", errors.New("there is no key to sign with")
 	}
-	return r.signs.ID + "." + base64.RawURLEncoding.EncodeToString(r.signs.sum(purpose, text)), nil
+	return r.signer.ID + "." + base64.RawURLEncoding.EncodeToString(r.signer.computeMAC(purpose, text)), nil
 }
 
 // Verify says whether a signature is one of this ring for a text and a purpose, and whether it was made by the key that
@@ -178,12 +178,12 @@ func (r Ring) Verify(purpose Purpose, text []byte, signature string) (current bo
 	}
 	known := false
 	for _, k := range r.keys {
-		if k.ID == id && hmac.Equal(sum, k.sum(purpose, text)) {
-			return id == r.signs.ID, nil
+		if k.ID == id && hmac.Equal(sum, k.computeMAC(purpose, text)) {
+			return id == r.signer.ID, nil
 		}
 		known = known || k.ID == id
 	}
-	if _, err := time.Parse(keyTime, id); err == nil && !known {
+	if _, err := time.Parse(keyIDLayout, id); err == nil && !known {
 		return false, ErrKeyLost
 	}
 	return false, ErrUnsigned

@@ -13,8 +13,8 @@ import (
 
 var start = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 
-func rules() Rules {
-	return Rules{Propagation: 10 * time.Minute, Overlap: 30 * 24 * time.Hour, Rotation: 90 * 24 * time.Hour}
+func rules() RotationPolicy {
+	return RotationPolicy{Propagation: 10 * time.Minute, Overlap: 30 * 24 * time.Hour, Rotation: 90 * 24 * time.Hour}
 }
 
 func ring(t *testing.T, now time.Time, keys ...Key) Ring {
@@ -85,10 +85,10 @@ func TestTheZeroRingTrustsNobody(t *testing.T) {
 	if _, err := r.Sign(Author, nil); err == nil {
 		t.Error("it signs")
 	}
-	if r.Rotates(rules(), start) {
+	if r.NeedsRotation(rules(), start) {
 		t.Error("it has a key to replace")
 	}
-	if at := r.Oldest(); !at.IsZero() {
+	if at := r.OldestKeyTime(); !at.IsZero() {
 		t.Errorf("its oldest key is of %s", at)
 	}
 	zero := Key{ID: "20260102T150405Z", bytes: make([]byte, keyBytes)}
@@ -146,14 +146,14 @@ func TestRotation(t *testing.T) {
 					t.Errorf("%s: current %t", key, current)
 				}
 			}
-			if got := r.Rotates(rules(), tc.now); got != tc.rotates {
+			if got := r.NeedsRotation(rules(), tc.now); got != tc.rotates {
 				t.Errorf("rotates %t", got)
 			}
-			if r.Rotates(Rules{}, tc.now) {
+			if r.NeedsRotation(RotationPolicy{}, tc.now) {
 				t.Error("it rotates without a rule to do so")
 			}
-			if len(r.Keys()) != tc.numberOfKeysNow {
-				t.Errorf("%d keys", len(r.Keys()))
+			if len(r.AcceptedKeys()) != tc.numberOfKeysNow {
+				t.Errorf("%d keys", len(r.AcceptedKeys()))
 			}
 		})
 	}
@@ -175,8 +175,8 @@ func TestParseKey(t *testing.T) {
 			if (err != nil) != tc.fails {
 				t.Fatalf("got %v", err)
 			}
-			if err == nil && (!k.Made().Equal(start) || len(k.Bytes()) != tc.bytes) {
-				t.Errorf("made at %s, of %d bytes", k.Made(), len(k.Bytes()))
+			if err == nil && (!k.CreatedAt().Equal(start) || len(k.Bytes()) != tc.bytes) {
+				t.Errorf("made at %s, of %d bytes", k.CreatedAt(), len(k.Bytes()))
 			}
 		})
 	}
@@ -190,8 +190,8 @@ func TestRingIsBounded(t *testing.T) {
 	if _, err := NewRing(keys, rules(), start); err == nil {
 		t.Error("no error")
 	}
-	if r := ring(t, start, keys[1:]...); len(r.Keys()) != maxKeys || r.Signer() != keys[1].ID {
-		t.Errorf("of %d keys %d count, and %s signs", maxKeys, len(r.Keys()), r.Signer())
+	if r := ring(t, start, keys[1:]...); len(r.AcceptedKeys()) != maxKeys || r.SignerID() != keys[1].ID {
+		t.Errorf("of %d keys %d count, and %s signs", maxKeys, len(r.AcceptedKeys()), r.SignerID())
 	}
 	if _, err := NewRing(nil, rules(), start); err == nil {
 		t.Error("no error without a key")

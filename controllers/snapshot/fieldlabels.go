@@ -17,109 +17,109 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
-// field reads the value that a field selector compares, out of a whole object.
-type field func(content map[string]any) string
+// fieldReader reads the value that a field selector compares, out of a whole object.
+type fieldReader func(content map[string]any) string
 
 // FieldLabels are the labels that a kind has in field selectors, besides those of its metadata.
 type FieldLabels struct {
-	// namespace says that the kind has metadata.namespace. All have metadata.name.
-	namespace bool
-	spec      map[string]field
+	// namespaced says that the kind has metadata.namespace. All have metadata.name.
+	namespaced bool
+	readers    map[string]fieldReader
 }
 
-// BuiltinFields are the field labels of the API server's own kinds, as its conversions and registries define them. Kinds
+// BuiltinFieldLabels returns the field labels of the API server's own kinds, as its conversions and registries define them. Kinds
 // that are not mentioned there have metadata.name and metadata.namespace.
-func BuiltinFields(r schema.GroupResource) FieldLabels {
-	l := FieldLabels{namespace: true}
+func BuiltinFieldLabels(r schema.GroupResource) FieldLabels {
+	l := FieldLabels{namespaced: true}
 	switch r.String() {
 	case "pods":
-		l.spec = map[string]field{
-			"spec.host":                at("", "spec", "nodeName"),
-			"spec.nodeName":            at("", "spec", "nodeName"),
-			"spec.restartPolicy":       at("", "spec", "restartPolicy"),
-			"spec.schedulerName":       at("", "spec", "schedulerName"),
-			"spec.serviceAccountName":  at("", "spec", "serviceAccountName"),
-			"spec.hostNetwork":         at("false", "spec", "hostNetwork"),
-			"status.phase":             at("", "status", "phase"),
-			"status.podIP":             firstPodIP,
-			"status.podIPs":            never, // a label that the API server knows and never fills
-			"status.nominatedNodeName": at("", "status", "nominatedNodeName"),
+		l.readers = map[string]fieldReader{
+			"spec.host":                scalarAt("", "spec", "nodeName"),
+			"spec.nodeName":            scalarAt("", "spec", "nodeName"),
+			"spec.restartPolicy":       scalarAt("", "spec", "restartPolicy"),
+			"spec.schedulerName":       scalarAt("", "spec", "schedulerName"),
+			"spec.serviceAccountName":  scalarAt("", "spec", "serviceAccountName"),
+			"spec.hostNetwork":         scalarAt("false", "spec", "hostNetwork"),
+			"status.phase":             scalarAt("", "status", "phase"),
+			"status.podIP":             readPodIP,
+			"status.podIPs":            readNothing, // a label that the API server knows and never fills
+			"status.nominatedNodeName": scalarAt("", "status", "nominatedNodeName"),
 		}
 	case "events":
-		l.spec = map[string]field{
-			"involvedObject.kind":            at("", "involvedObject", "kind"),
-			"involvedObject.namespace":       at("", "involvedObject", "namespace"),
-			"involvedObject.name":            at("", "involvedObject", "name"),
-			"involvedObject.uid":             at("", "involvedObject", "uid"),
-			"involvedObject.apiVersion":      at("", "involvedObject", "apiVersion"),
-			"involvedObject.resourceVersion": at("", "involvedObject", "resourceVersion"),
-			"involvedObject.fieldPath":       at("", "involvedObject", "fieldPath"),
-			"reason":                         at("", "reason"),
-			"reportingComponent":             at("", "reportingComponent"),
-			"source":                         eventSource,
-			"type":                           at("", "type"),
+		l.readers = map[string]fieldReader{
+			"involvedObject.kind":            scalarAt("", "involvedObject", "kind"),
+			"involvedObject.namespace":       scalarAt("", "involvedObject", "namespace"),
+			"involvedObject.name":            scalarAt("", "involvedObject", "name"),
+			"involvedObject.uid":             scalarAt("", "involvedObject", "uid"),
+			"involvedObject.apiVersion":      scalarAt("", "involvedObject", "apiVersion"),
+			"involvedObject.resourceVersion": scalarAt("", "involvedObject", "resourceVersion"),
+			"involvedObject.fieldPath":       scalarAt("", "involvedObject", "fieldPath"),
+			"reason":                         scalarAt("", "reason"),
+			"reportingComponent":             scalarAt("", "reportingComponent"),
+			"source":                         readEventSource,
+			"type":                           scalarAt("", "type"),
 		}
 	case "events.events.k8s.io":
-		l.spec = map[string]field{
-			"regarding.kind":            at("", "regarding", "kind"),
-			"regarding.namespace":       at("", "regarding", "namespace"),
-			"regarding.name":            at("", "regarding", "name"),
-			"regarding.uid":             at("", "regarding", "uid"),
-			"regarding.apiVersion":      at("", "regarding", "apiVersion"),
-			"regarding.resourceVersion": at("", "regarding", "resourceVersion"),
-			"regarding.fieldPath":       at("", "regarding", "fieldPath"),
-			"reason":                    at("", "reason"),
-			"reportingController":       at("", "reportingController"),
-			"type":                      at("", "type"),
+		l.readers = map[string]fieldReader{
+			"regarding.kind":            scalarAt("", "regarding", "kind"),
+			"regarding.namespace":       scalarAt("", "regarding", "namespace"),
+			"regarding.name":            scalarAt("", "regarding", "name"),
+			"regarding.uid":             scalarAt("", "regarding", "uid"),
+			"regarding.apiVersion":      scalarAt("", "regarding", "apiVersion"),
+			"regarding.resourceVersion": scalarAt("", "regarding", "resourceVersion"),
+			"regarding.fieldPath":       scalarAt("", "regarding", "fieldPath"),
+			"reason":                    scalarAt("", "reason"),
+			"reportingController":       scalarAt("", "reportingController"),
+			"type":                      scalarAt("", "type"),
 		}
 	case "namespaces":
-		l = FieldLabels{spec: map[string]field{"status.phase": at("", "status", "phase")}}
+		l = FieldLabels{readers: map[string]fieldReader{"status.phase": scalarAt("", "status", "phase")}}
 	case "nodes":
-		l = FieldLabels{spec: map[string]field{"spec.unschedulable": at("false", "spec", "unschedulable")}}
+		l = FieldLabels{readers: map[string]fieldReader{"spec.unschedulable": scalarAt("false", "spec", "unschedulable")}}
 	case "secrets":
-		l.spec = map[string]field{"type": at("", "type")}
+		l.readers = map[string]fieldReader{"type": scalarAt("", "type")}
 	case "services":
-		l.spec = map[string]field{"spec.clusterIP": at("", "spec", "clusterIP"), "spec.type": at("", "spec", "type")}
+		l.readers = map[string]fieldReader{"spec.clusterIP": scalarAt("", "spec", "clusterIP"), "spec.type": scalarAt("", "spec", "type")}
 	case "replicationcontrollers":
-		l.spec = map[string]field{"status.replicas": at("0", "status", "replicas")}
+		l.readers = map[string]fieldReader{"status.replicas": scalarAt("0", "status", "replicas")}
 	case "jobs.batch":
-		l.spec = map[string]field{"status.successful": at("0", "status", "succeeded")}
+		l.readers = map[string]fieldReader{"status.successful": scalarAt("0", "status", "succeeded")}
 	case "certificatesigningrequests.certificates.k8s.io", "clustertrustbundles.certificates.k8s.io":
-		l = FieldLabels{spec: map[string]field{"spec.signerName": at("", "spec", "signerName")}}
+		l = FieldLabels{readers: map[string]fieldReader{"spec.signerName": scalarAt("", "spec", "signerName")}}
 	case "podcertificaterequests.certificates.k8s.io":
-		l = FieldLabels{spec: map[string]field{
-			"spec.signerName": at("", "spec", "signerName"),
-			"spec.podName":    at("", "spec", "podName"),
-			"spec.nodeName":   at("", "spec", "nodeName"),
+		l = FieldLabels{readers: map[string]fieldReader{
+			"spec.signerName": scalarAt("", "spec", "signerName"),
+			"spec.podName":    scalarAt("", "spec", "podName"),
+			"spec.nodeName":   scalarAt("", "spec", "nodeName"),
 		}}
 	case "resourceslices.resource.k8s.io":
-		l = FieldLabels{spec: map[string]field{"spec.nodeName": at("", "spec", "nodeName"), "spec.driver": at("", "spec", "driver")}}
+		l = FieldLabels{readers: map[string]fieldReader{"spec.nodeName": scalarAt("", "spec", "nodeName"), "spec.driver": scalarAt("", "spec", "driver")}}
 	}
 	return l
 }
 
-// CustomFields are the field labels of a custom kind whose definition makes these paths selectable.
-func CustomFields(namespaced bool, paths []string) FieldLabels {
-	l := FieldLabels{namespace: namespaced, spec: make(map[string]field, len(paths))}
+// CustomFieldLabels returns the field labels of a custom kind whose definition makes these paths selectable.
+func CustomFieldLabels(namespaced bool, paths []string) FieldLabels {
+	l := FieldLabels{namespaced: namespaced, readers: make(map[string]fieldReader, len(paths))}
 	for _, p := range paths {
 		label := strings.TrimPrefix(p, ".")
-		l.spec[label] = at("", strings.Split(label, ".")...)
+		l.readers[label] = scalarAt("", strings.Split(label, ".")...)
 	}
 	return l
 }
 
-// Check says what is wrong with a selector, for people, or nothing.
-func (l FieldLabels) Check(r schema.GroupResource, s fields.Selector) string {
+// CheckSelector says what is wrong with a selector, for people, or nothing.
+func (l FieldLabels) CheckSelector(r schema.GroupResource, s fields.Selector) string {
 	for _, q := range s.Requirements() {
 		if !l.Has(q.Field) {
-			return fmt.Sprintf("%s cannot be selected by field %q: they have %s", r, q.Field, strings.Join(l.names(), ", "))
+			return fmt.Sprintf("%s cannot be selected by field %q: they have %s", r, q.Field, strings.Join(l.listNames(), ", "))
 		}
 	}
 	return ""
 }
 
-// Own says that the kind has labels besides those of its metadata.
-func (l FieldLabels) Own() bool { return l.spec != nil }
+// HasOwn says that the kind has labels besides those of its metadata.
+func (l FieldLabels) HasOwn() bool { return l.readers != nil }
 
 // Has says that selectors may name a label.
 func (l FieldLabels) Has(label string) bool {
@@ -127,18 +127,18 @@ func (l FieldLabels) Has(label string) bool {
 	case "metadata.name":
 		return true
 	case "metadata.namespace":
-		return l.namespace
+		return l.namespaced
 	}
-	_, ok := l.spec[label]
+	_, ok := l.readers[label]
 	return ok
 }
 
-func (l FieldLabels) names() []string {
+func (l FieldLabels) listNames() []string {
 	names := []string{"metadata.name"}
-	if l.namespace {
+	if l.namespaced {
 		names = append(names, "metadata.namespace")
 	}
-	return append(names, slices.Sorted(maps.Keys(l.spec))...)
+	return append(names, slices.Sorted(maps.Keys(l.readers))...)
 }
 
 // NeedsValue says that a selector cannot be matched on metadata alone.
@@ -148,32 +148,32 @@ func NeedsValue(s fields.Selector) bool {
 	})
 }
 
-// Selects says that an object's fields match a selector that has passed Check.
-func (l FieldLabels) Selects(s fields.Selector, o *plan.Object) bool {
+// MatchesObject says that an object's fields match a selector that has passed CheckSelector.
+func (l FieldLabels) MatchesObject(s fields.Selector, o *plan.Object) bool {
 	for _, q := range s.Requirements() {
-		if (l.value(q.Field, o) == q.Value) == (q.Operator == selection.NotEquals) {
+		if (l.readValue(q.Field, o) == q.Value) == (q.Operator == selection.NotEquals) {
 			return false
 		}
 	}
 	return true
 }
 
-func (l FieldLabels) value(label string, o *plan.Object) string {
+func (l FieldLabels) readValue(label string, o *plan.Object) string {
 	switch label {
 	case metav1.ObjectNameField:
 		return o.Name
 	case "metadata.namespace":
 		return o.Namespace
 	}
-	read, ok := l.spec[label]
+	read, ok := l.readers[label]
 	if !ok {
 		return ""
 	}
 	return read(o.Value)
 }
 
-// at reads a scalar at a path, or what stands for none there.
-func at(none string, path ...string) field {
+// scalarAt reads a scalar at a path, or what stands for none there.
+func scalarAt(none string, path ...string) fieldReader {
 	return func(content map[string]any) string {
 		var v any = content
 		for _, p := range path {
@@ -194,7 +194,7 @@ func at(none string, path ...string) field {
 	}
 }
 
-func firstPodIP(content map[string]any) string {
+func readPodIP(content map[string]any) string {
 	status, _ := content["status"].(map[string]any)
 	ips, _ := status["podIPs"].([]any)
 	if len(ips) == 0 {
@@ -205,11 +205,11 @@ func firstPodIP(content map[string]any) string {
 	return ip
 }
 
-func eventSource(content map[string]any) string {
-	if s := at("", "source", "component")(content); s != "" {
+func readEventSource(content map[string]any) string {
+	if s := scalarAt("", "source", "component")(content); s != "" {
 		return s
 	}
-	return at("", "reportingComponent")(content)
+	return scalarAt("", "reportingComponent")(content)
 }
 
-func never(map[string]any) string { return "" }
+func readNothing(map[string]any) string { return "" }

@@ -25,15 +25,15 @@ var _ Reader = (*Objects)(nil)
 // Objects is a Reader of objects that are at hand, such as those of files. It answers as an API server would that has
 // these objects and no others.
 type Objects struct {
-	served     map[schema.GroupVersion][]metav1.APIResource
-	selectable map[schema.GroupVersionResource]FieldLabels
-	objects    map[schema.GroupResource][]plan.Object
-	troubles   map[schema.GroupResource]trouble
-	sorted     bool
+	served      map[schema.GroupVersion][]metav1.APIResource
+	fieldLabels map[schema.GroupVersionResource]FieldLabels
+	objects     map[schema.GroupResource][]plan.Object
+	failures    map[schema.GroupResource]readFailure
+	sorted      bool
 }
 
-// trouble is why a kind cannot be read.
-type trouble struct {
+// readFailure is why a kind cannot be read.
+type readFailure struct {
 	state  plan.TargetState
 	detail string
 }
@@ -41,36 +41,36 @@ type trouble struct {
 // NewObjects returns a Reader without any objects and kinds.
 func NewObjects() *Objects {
 	return &Objects{
-		served:     map[schema.GroupVersion][]metav1.APIResource{},
-		selectable: map[schema.GroupVersionResource]FieldLabels{},
-		objects:    map[schema.GroupResource][]plan.Object{},
-		troubles:   map[schema.GroupResource]trouble{},
+		served:      map[schema.GroupVersion][]metav1.APIResource{},
+		fieldLabels: map[schema.GroupVersionResource]FieldLabels{},
+		objects:     map[schema.GroupResource][]plan.Object{},
+		failures:    map[schema.GroupResource]readFailure{},
 	}
 }
 
-// Serve makes a kind known. What is known of it already stays. The paths are those by which a definition makes its objects
+// AddKind makes a kind known. What is known of it already stays. The paths are those by which a definition makes its objects
 // selectable, besides what all kinds and the API server's own ones have.
-func (s *Objects) Serve(gv schema.GroupVersion, r metav1.APIResource, paths ...string) {
+func (s *Objects) AddKind(gv schema.GroupVersion, r metav1.APIResource, paths ...string) {
 	if v1alpha1.FindKind(r.Kind, s.served[gv]) != nil {
 		return
 	}
 	s.served[gv] = append(s.served[gv], r)
 	gvr := gv.WithResource(r.Name)
-	l := BuiltinFields(gvr.GroupResource())
-	if !l.Own() {
-		l = CustomFields(r.Namespaced, paths)
+	l := BuiltinFieldLabels(gvr.GroupResource())
+	if !l.HasOwn() {
+		l = CustomFieldLabels(r.Namespaced, paths)
 	}
-	s.selectable[gvr] = l
+	s.fieldLabels[gvr] = l
 }
 
-// Knows says that a kind is served.
-func (s *Objects) Knows(gvk schema.GroupVersionKind) bool {
+// HasKind says that a kind is served.
+func (s *Objects) HasKind(gvk schema.GroupVersionKind) bool {
 	return v1alpha1.FindKind(gvk.Kind, s.served[gvk.GroupVersion()]) != nil
 }
 
-// Resource is the resource that a kind stands for, and whether it lives in namespaces. It is empty if the kind is not
+// FindResource returns the resource that a kind stands for, and whether it lives in namespaces. It is empty if the kind is not
 // served.
-func (s *Objects) Resource(gv schema.GroupVersion, kind string) (gvr schema.GroupVersionResource, namespaced bool) {
+func (s *Objects) FindResource(gv schema.GroupVersion, kind string) (gvr schema.GroupVersionResource, namespaced bool) {
 	r := v1alpha1.FindKind(kind, s.served[gv])
 	if r == nil {
 		return schema.GroupVersionResource{}, false
@@ -78,16 +78,16 @@ func (s *Objects) Resource(gv schema.GroupVersion, kind string) (gvr schema.Grou
 	return gv.WithResource(r.Name), r.Namespaced
 }
 
-// Fail says that the objects of a resource could not be read, and why.
-func (s *Objects) Fail(r schema.GroupResource, state plan.TargetState, detail string) {
-	s.troubles[r] = trouble{state: state, detail: detail}
+// SetFailure says that the objects of a resource could not be read, and why.
+func (s *Objects) SetFailure(r schema.GroupResource, state plan.TargetState, detail string) {
+	s.failures[r] = readFailure{state: state, detail: detail}
 }
 
-// Add adds an object, whose kind has to be served. An object without a namespace, of a kind that lives in them, is in
+// AddObject adds an object, whose kind has to be served. An object without a namespace, of a kind that lives in them, is in
 // "default"; one without a UID or a resourceVersion gets what no API server would give. The object is kept and changed.
-func (s *Objects) Add(u *unstructured.Unstructured) error {
+func (s *Objects) AddObject(u *unstructured.Unstructured) error {
 	gvk := u.GroupVersionKind()
-	gvr, namespaced := s.Resource(gvk.GroupVersion(), gvk.Kind)
+	gvr, namespaced := s.FindResource(gvk.GroupVersion(), gvk.Kind)
 	if gvr.Resource == "" {
 		return fmt.Errorf("%s %q: kind %q of %s is not known", gvk.Kind, u.GetName(), gvk.Kind, gvk.GroupVersion())
 	}
@@ -111,53 +111,53 @@ func (s *Objects) Add(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// Done orders the objects. It errs on one that is there twice.
-func (s *Objects) Done() error {
+// SortObjects orders the objects. It errs on one that is there twice.
+func (s *Objects) SortObjects() error {
 	s.sorted = true
 	for _, r := range slices.SortedFunc(maps.Keys(s.objects), func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) }) {
 		list := s.objects[r]
 		slices.SortStableFunc(list, func(a, b plan.Object) int { return plan.CompareNames(&a.Ref, &b.Ref) })
 		for i := 1; i < len(list); i++ {
 			if plan.CompareNames(&list[i-1].Ref, &list[i].Ref) == 0 {
-				return fmt.Errorf("%s is there twice", Where(r, list[i].Namespace != "", list[i].Namespace, list[i].Name))
+				return fmt.Errorf("%s is there twice", DescribeScope(r, list[i].Namespace != "", list[i].Namespace, list[i].Name))
 			}
 		}
 	}
 	return nil
 }
 
-// Read answers a query. It must not be called before Done.
+// Read answers a query. It must not be called before SortObjects.
 func (s *Objects) Read(_ context.Context, q Query) plan.Target {
 	if !s.sorted {
 		return plan.Target{State: plan.Unsynced, Detail: "the objects are being read"}
 	}
 	gv := schema.GroupVersion{Group: q.Group, Version: q.Version}
-	gvr, namespaced := s.Resource(gv, q.Kind)
+	gvr, namespaced := s.FindResource(gv, q.Kind)
 	if gvr.Resource == "" {
 		return plan.Target{State: plan.NoSuchKind, Detail: fmt.Sprintf("kind %q of %s is not served", q.Kind, gv)}
 	}
 	t := plan.Target{State: plan.Complete, Resource: gvr, Namespaced: namespaced}
-	if trouble, ok := s.troubles[gvr.GroupResource()]; ok {
+	if trouble, ok := s.failures[gvr.GroupResource()]; ok {
 		t.State, t.Detail = trouble.state, trouble.detail
 		return t
 	}
-	if wrong := q.Misplaced(gvr.GroupResource(), namespaced); wrong != "" {
+	if wrong := q.CheckScope(gvr.GroupResource(), namespaced); wrong != "" {
 		t.State, t.Detail = plan.Failed, wrong
 		return t
 	}
-	chosen, problem := s.chosen(&q)
+	chosen, problem := s.newNamespaceFilter(&q)
 	if problem != nil {
 		t.State, t.Detail = problem.state, problem.detail
 		return t
 	}
-	fieldLabels := s.selectable[gvr]
-	if wrong := fieldLabels.Check(gvr.GroupResource(), q.Fields); wrong != "" {
+	fieldLabels := s.fieldLabels[gvr]
+	if wrong := fieldLabels.CheckSelector(gvr.GroupResource(), q.Fields); wrong != "" {
 		t.State, t.Detail = plan.Failed, wrong
 		return t
 	}
 	for _, o := range s.objects[gvr.GroupResource()] {
 		if (q.Name != "" && q.Name != o.Name) || (namespaced && !chosen(o.Namespace)) ||
-			!q.Labels.Matches(labels.Set(o.Labels)) || !fieldLabels.Selects(q.Fields, &o) {
+			!q.Labels.Matches(labels.Set(o.Labels)) || !fieldLabels.MatchesObject(q.Fields, &o) {
 			continue
 		}
 		if q.MetadataOnly {
@@ -168,18 +168,20 @@ func (s *Objects) Read(_ context.Context, q Query) plan.Target {
 	return t
 }
 
-// chosen says of a namespace whether a query is about it, or why nobody knows.
-func (s *Objects) chosen(q *Query) (func(namespace string) bool, *trouble) {
-	if q.Among.Labels == nil {
-		return func(name string) bool { return (q.Namespace == "" || q.Namespace == name) && q.Among.Admit(name) }, nil
+// newNamespaceFilter says of a namespace whether a query is about it, or why nobody knows.
+func (s *Objects) newNamespaceFilter(q *Query) (func(namespace string) bool, *readFailure) {
+	if q.Namespaces.Labels == nil {
+		return func(name string) bool {
+			return (q.Namespace == "" || q.Namespace == name) && q.Namespaces.MatchesName(name)
+		}, nil
 	}
 	r := schema.GroupResource{Resource: "namespaces"}
-	if t, ok := s.troubles[r]; ok {
+	if t, ok := s.failures[r]; ok {
 		return nil, &t
 	}
 	known := map[string]*plan.Object{}
 	for i := range s.objects[r] {
 		known[s.objects[r][i].Name] = &s.objects[r][i]
 	}
-	return func(name string) bool { return q.Among.Choose(name, known[name]) }, nil
+	return func(name string) bool { return q.Namespaces.MatchesNamespace(name, known[name]) }, nil
 }

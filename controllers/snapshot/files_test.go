@@ -21,15 +21,15 @@ func objectsOf(t *testing.T, manifests ...string) *Objects {
 	t.Helper()
 	o := NewObjects()
 	v1 := schema.GroupVersion{Version: "v1"}
-	o.Serve(v1, metav1.APIResource{Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true})
-	o.Serve(v1, metav1.APIResource{Name: "namespaces", SingularName: "namespace", Kind: "Namespace"})
-	o.Serve(schema.GroupVersion{Group: "example.com", Version: "v1"}, metav1.APIResource{Name: "widgets", SingularName: "widget", Kind: "Widget", Namespaced: true}, ".spec.color")
+	o.AddKind(v1, metav1.APIResource{Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true})
+	o.AddKind(v1, metav1.APIResource{Name: "namespaces", SingularName: "namespace", Kind: "Namespace"})
+	o.AddKind(schema.GroupVersion{Group: "example.com", Version: "v1"}, metav1.APIResource{Name: "widgets", SingularName: "widget", Kind: "Widget", Namespaced: true}, ".spec.color")
 	for _, m := range manifests {
 		u := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(m), &u.Object); err != nil {
 			t.Fatal(err)
 		}
-		if err := o.Add(u); err != nil {
+		if err := o.AddObject(u); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,16 +75,16 @@ func TestObjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := objectsOf(t, manifests...)
 			if tc.fail {
-				o.Fail(schema.GroupResource{Resource: "namespaces"}, plan.Forbidden, "you may not")
+				o.SetFailure(schema.GroupResource{Resource: "namespaces"}, plan.Forbidden, "you may not")
 			}
-			if err := o.Done(); err != nil {
+			if err := o.SortObjects(); err != nil {
 				t.Fatal(err)
 			}
 			target := &v1alpha1.ClusterTarget{Name: "t"}
 			if err := yaml.UnmarshalStrict([]byte(tc.reference), &target.Reference); err != nil {
 				t.Fatal(err)
 			}
-			got := TakeTarget(t.Context(), o, tc.namespace, target)
+			got := ReadTarget(t.Context(), o, tc.namespace, target)
 			if tc.state == plan.Unknown {
 				tc.state = plan.Complete
 			}
@@ -117,16 +117,16 @@ func TestObjectsRefuse(t *testing.T) {
 			if err := yaml.Unmarshal([]byte(tc.manifest), &u.Object); err != nil {
 				t.Fatal(err)
 			}
-			if err := objectsOf(t).Add(u); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if err := objectsOf(t).AddObject(u); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
 	twice := objectsOf(t, "{apiVersion: v1, kind: Pod, metadata: {name: a}}", "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: default}}")
-	if got := TakeTarget(t.Context(), twice, "", &v1alpha1.ClusterTarget{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}}); got.State != plan.Unsynced {
+	if got := ReadTarget(t.Context(), twice, "", &v1alpha1.ClusterTarget{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}}); got.State != plan.Unsynced {
 		t.Errorf("read before it is done, it is %s", got.State)
 	}
-	if err := twice.Done(); err == nil || !strings.Contains(err.Error(), `pods "a" in namespace "default" is there twice`) {
+	if err := twice.SortObjects(); err == nil || !strings.Contains(err.Error(), `pods "a" in namespace "default" is there twice`) {
 		t.Errorf("got %v", err)
 	}
 }

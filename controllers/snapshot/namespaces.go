@@ -24,8 +24,8 @@ type Namespaces struct {
 	Except []string
 }
 
-// namespacesOf is what a reference chooses.
-func namespacesOf(r *v1alpha1.ClusterReference) (Namespaces, error) {
+// newNamespaces returns what a reference chooses.
+func newNamespaces(r *v1alpha1.ClusterReference) (Namespaces, error) {
 	var n Namespaces
 	if len(r.ExcludeNamespaces) > 0 {
 		n.Except = slices.Compact(slices.Sorted(slices.Values(r.ExcludeNamespaces)))
@@ -33,7 +33,7 @@ func namespacesOf(r *v1alpha1.ClusterReference) (Namespaces, error) {
 	if r.Namespaces != nil {
 		n.Names = []string{} // nil would be all of them
 		for _, name := range slices.Compact(slices.Sorted(slices.Values(r.Namespaces))) {
-			if !contains(n.Except, name) {
+			if !containsName(n.Except, name) {
 				n.Names = append(n.Names, name)
 			}
 		}
@@ -48,30 +48,30 @@ func namespacesOf(r *v1alpha1.ClusterReference) (Namespaces, error) {
 	return n, err
 }
 
-// All says that every namespace is chosen.
-func (n *Namespaces) All() bool { return n.Names == nil && n.Labels == nil && n.Except == nil }
+// SelectsAll says that every namespace is chosen.
+func (n *Namespaces) SelectsAll() bool { return n.Names == nil && n.Labels == nil && n.Except == nil }
 
-// Admit says that a namespace of this name may be chosen: its labels are for others to look at.
-func (n *Namespaces) Admit(name string) bool {
-	return (n.Names == nil || contains(n.Names, name)) && !contains(n.Except, name)
+// MatchesName says that a namespace of this name may be chosen: its labels are for others to look at.
+func (n *Namespaces) MatchesName(name string) bool {
+	return (n.Names == nil || containsName(n.Names, name)) && !containsName(n.Except, name)
 }
 
-// Choose says that a namespace is chosen. Nil is one of which nothing is known: it has no labels that could match.
-func (n *Namespaces) Choose(name string, namespace *plan.Object) bool {
-	return n.Admit(name) && (n.Labels == nil || namespace != nil && n.Labels.Matches(labels.Set(namespace.Labels)))
+// MatchesNamespace says that a namespace is chosen. Nil is one of which nothing is known: it has no labels that could match.
+func (n *Namespaces) MatchesNamespace(name string, namespace *plan.Object) bool {
+	return n.MatchesName(name) && (n.Labels == nil || namespace != nil && n.Labels.Matches(labels.Set(namespace.Labels)))
 }
 
-// Query asks for the Namespaces whose labels match.
-func (n *Namespaces) Query() Query {
+// NewListQuery asks for the Namespaces whose labels match.
+func (n *Namespaces) NewListQuery() Query {
 	return Query{Version: "v1", Kind: "Namespace", Labels: n.Labels, Fields: fields.Everything(), MetadataOnly: true}
 }
 
-// NamespaceQuery asks for the metadata of one Namespace.
-func NamespaceQuery(name string) Query {
+// NewNamespaceQuery asks for the metadata of one Namespace.
+func NewNamespaceQuery(name string) Query {
 	return Query{Version: "v1", Kind: "Namespace", Name: name, Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true}
 }
 
-func contains(sorted []string, name string) bool {
+func containsName(sorted []string, name string) bool {
 	_, ok := slices.BinarySearch(sorted, name)
 	return ok
 }

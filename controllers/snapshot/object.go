@@ -14,17 +14,17 @@ import (
 
 // FromUnstructured is what decisions see of a whole object. It shares the content of u, which must not change any more.
 func FromUnstructured(gvr schema.GroupVersionResource, u *unstructured.Unstructured) plan.Object {
-	o := fromMeta(gvr, u)
+	o := fromObjectMeta(gvr, u)
 	o.Value = withoutManagedFields(u.Object)
 	return o
 }
 
 // FromMetadata is what decisions see of an object of which only metadata was read.
 func FromMetadata(gvr schema.GroupVersionResource, m *metav1.PartialObjectMetadata) plan.Object {
-	return fromMeta(gvr, m)
+	return fromObjectMeta(gvr, m)
 }
 
-func fromMeta(gvr schema.GroupVersionResource, m metav1.Object) plan.Object {
+func fromObjectMeta(gvr schema.GroupVersionResource, m metav1.Object) plan.Object {
 	labels := m.GetLabels()
 	return plan.Object{
 		Ref: plan.Ref{

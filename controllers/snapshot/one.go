@@ -14,24 +14,24 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
-// ReadOne reads one object of a target's kind, and says whether the target stands for it. The owner is the namespace of
+// ReadObject reads one object of a target's kind, and says whether the target stands for it. The owner is the namespace of
 // the target's owner, empty for a ClusterCleaner. Only Complete is an answer: then found is nil because there is no such
 // object, or because the target names others. Those are not asked for: nobody has reviewed the right to read them.
 //
 // A Cleaner may leave the namespace empty, which is its own then. Cluster-scoped kinds ignore it.
-func ReadOne(ctx context.Context, r Reader, owner string, t *v1alpha1.ClusterTarget, namespace, name string) (found *plan.Object, matches bool, state plan.TargetState, detail string) {
-	q, err := QueryOf(owner, t)
+func ReadObject(ctx context.Context, r Reader, owner string, t *v1alpha1.ClusterTarget, namespace, name string) (found *plan.Object, matches bool, state plan.TargetState, detail string) {
+	q, err := NewQuery(owner, t)
 	if err != nil {
 		return nil, false, plan.Failed, err.Error()
 	}
 	if name == "" {
 		return nil, false, plan.Failed, fmt.Sprintf("target %q is asked for an object without a name", t.Name)
 	}
-	if q.namesOthers(owner, namespace, name) {
+	if q.excludesObject(owner, namespace, name) {
 		return nil, false, plan.Complete, ""
 	}
 	one := q
-	one.Name, one.Among, one.Labels, one.Fields = name, Namespaces{}, labels.Everything(), fields.Everything()
+	one.Name, one.Namespaces, one.Labels, one.Fields = name, Namespaces{}, labels.Everything(), fields.Everything()
 	if owner == "" {
 		one.Namespace = namespace
 	}
@@ -39,23 +39,23 @@ func ReadOne(ctx context.Context, r Reader, owner string, t *v1alpha1.ClusterTar
 	if seen.State != plan.Complete {
 		return nil, false, seen.State, seen.Detail
 	}
-	if wrong := q.Misplaced(seen.Resource.GroupResource(), seen.Namespaced); wrong != "" {
+	if wrong := q.CheckScope(seen.Resource.GroupResource(), seen.Namespaced); wrong != "" {
 		return nil, false, plan.Failed, wrong
 	}
 	if seen.Namespaced && namespace != "" && namespace != one.Namespace {
-		return nil, false, plan.Failed, fmt.Sprintf("a Cleaner in namespace %q does not see %s", owner, Where(seen.Resource.GroupResource(), true, namespace, name))
+		return nil, false, plan.Failed, fmt.Sprintf("a Cleaner in namespace %q does not see %s", owner, DescribeScope(seen.Resource.GroupResource(), true, namespace, name))
 	}
 	if len(seen.Objects) == 0 {
 		return nil, false, plan.Complete, ""
 	}
 	found = &seen.Objects[0]
 	matches = selected && (q.Name == "" || q.Name == name && (!seen.Namespaced || q.Namespace == found.Namespace))
-	if !matches || !seen.Namespaced || q.Among.All() {
+	if !matches || !seen.Namespaced || q.Namespaces.SelectsAll() {
 		return found, matches, plan.Complete, ""
 	}
 	var in *plan.Object
-	if q.Among.Labels != nil && q.Among.Admit(found.Namespace) {
-		namespaces := r.Read(ctx, NamespaceQuery(found.Namespace))
+	if q.Namespaces.Labels != nil && q.Namespaces.MatchesName(found.Namespace) {
+		namespaces := r.Read(ctx, NewNamespaceQuery(found.Namespace))
 		if namespaces.State != plan.Complete {
 			return nil, false, namespaces.State, namespaces.Detail
 		}
@@ -63,7 +63,7 @@ func ReadOne(ctx context.Context, r Reader, owner string, t *v1alpha1.ClusterTar
 			in = &namespaces.Objects[0]
 		}
 	}
-	return found, q.Among.Choose(found.Namespace, in), plan.Complete, ""
+	return found, q.Namespaces.MatchesNamespace(found.Namespace, in), plan.Complete, ""
 }
 
 // readSelected reads an object, and says whether it has the labels and fields that a query asks for. What fields there are
@@ -82,13 +82,13 @@ func readSelected(ctx context.Context, r Reader, one Query, q *Query) (t plan.Ta
 	return t, len(t.Objects) > 0 && q.Labels.Matches(labels.Set(t.Objects[0].Labels))
 }
 
-// namesOthers says that a query names its object, or its namespaces, and that it is none of those.
-func (q *Query) namesOthers(owner, namespace, name string) bool {
+// excludesObject says that a query names its object, or its namespaces, and that it is none of those.
+func (q *Query) excludesObject(owner, namespace, name string) bool {
 	if q.Name != "" && q.Name != name {
 		return true
 	}
 	if owner != "" || namespace == "" {
 		return false
 	}
-	return q.Namespace != "" && q.Namespace != namespace || !q.Among.Admit(namespace)
+	return q.Namespace != "" && q.Namespace != namespace || !q.Namespaces.MatchesName(namespace)
 }

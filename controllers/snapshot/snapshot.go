@@ -32,10 +32,10 @@ type Query struct {
 	// Group, Version and Kind are as the user wrote them: Kind may be the kind, or the resource's singular or plural
 	// name, in any case.
 	Group, Version, Kind string
-	// Namespace limits a namespaced kind. It is ignored for a cluster-scoped one. Empty: Among says which namespaces.
+	// Namespace limits a namespaced kind. It is ignored for a cluster-scoped one. Empty: Namespaces says which namespaces.
 	Namespace string
-	// Among chooses namespaces. Its zero value chooses all.
-	Among Namespaces
+	// Namespaces chooses namespaces. Its zero value chooses all.
+	Namespaces Namespaces
 	// Name asks for one object. Empty: for all that match.
 	Name string
 	// Labels and Fields must match. Never nil.
@@ -45,13 +45,13 @@ type Query struct {
 	MetadataOnly bool
 }
 
-// Misplaced says what is wrong with where a query looks, once it is known whether its kind lives in namespaces; "" if
+// CheckScope says what is wrong with where a query looks, once it is known whether its kind lives in namespaces; "" if
 // nothing is. To leave out what does not fit the kind would ask for more than was meant.
-func (q *Query) Misplaced(resource schema.GroupResource, namespaced bool) string {
+func (q *Query) CheckScope(resource schema.GroupResource, namespaced bool) string {
 	switch {
 	case namespaced && q.Name != "" && q.Namespace == "":
 		return fmt.Sprintf("%s are namespaced: set reference.namespace for %q", resource, q.Name)
-	case !namespaced && !q.Among.All():
+	case !namespaced && !q.Namespaces.SelectsAll():
 		return fmt.Sprintf("%s are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference", resource)
 	}
 	return ""
@@ -62,28 +62,28 @@ type Reader interface {
 	Read(ctx context.Context, q Query) plan.Target
 }
 
-// Take reads every target of a spec. The namespace is that of its owner: empty for a ClusterCleaner.
-func Take(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Work) plan.Snapshot {
+// ReadTargets reads every target of a spec. The namespace is that of its owner: empty for a ClusterCleaner.
+func ReadTargets(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Work) plan.Snapshot {
 	s := make(plan.Snapshot, len(spec.Targets))
 	for i := range spec.Targets {
-		s[i] = TakeTarget(ctx, r, namespace, &spec.Targets[i])
+		s[i] = ReadTarget(ctx, r, namespace, &spec.Targets[i])
 	}
 	return s
 }
 
-// TakeTarget reads one target of a spec whose owner is in a namespace, or in none.
-func TakeTarget(ctx context.Context, r Reader, namespace string, t *v1alpha1.ClusterTarget) plan.Target {
-	q, err := QueryOf(namespace, t)
+// ReadTarget reads one target of a spec whose owner is in a namespace, or in none.
+func ReadTarget(ctx context.Context, r Reader, namespace string, t *v1alpha1.ClusterTarget) plan.Target {
+	q, err := NewQuery(namespace, t)
 	if err != nil {
 		return plan.Target{State: plan.Failed, Detail: err.Error()}
 	}
 	return r.Read(ctx, q)
 }
 
-// QueryOf is what a target asks for. The namespace is that of its owner: a Cleaner asks for objects of its own namespace
+// NewQuery returns what a target asks for. The namespace is that of its owner: a Cleaner asks for objects of its own namespace
 // and for cluster-scoped ones; a ClusterCleaner, which has none, asks wherever the reference says. It errs on selectors
 // that are none, and on a reference that says more than its owner may.
-func QueryOf(namespace string, t *v1alpha1.ClusterTarget) (Query, error) {
+func NewQuery(namespace string, t *v1alpha1.ClusterTarget) (Query, error) {
 	q := Query{
 		Group: t.Reference.APIGroup, Version: t.Reference.Version, Kind: t.Reference.Kind,
 		Namespace: namespace, Name: t.Reference.Name,
@@ -91,7 +91,7 @@ func QueryOf(namespace string, t *v1alpha1.ClusterTarget) (Query, error) {
 		MetadataOnly: !t.Included(),
 	}
 	var err error
-	if err = q.place(&t.Reference); err != nil {
+	if err = q.setNamespaces(&t.Reference); err != nil {
 		return Query{}, fmt.Errorf("cannot read the namespaces of target %q: %w", t.Name, err)
 	}
 	if t.Reference.MatchLabels != nil || t.Reference.MatchExpressions != nil {
@@ -109,37 +109,37 @@ func QueryOf(namespace string, t *v1alpha1.ClusterTarget) (Query, error) {
 	return q, nil
 }
 
-// place says where a query looks.
-func (q *Query) place(r *v1alpha1.ClusterReference) error {
-	among, err := namespacesOf(r)
+// setNamespaces says where a query looks.
+func (q *Query) setNamespaces(r *v1alpha1.ClusterReference) error {
+	among, err := newNamespaces(r)
 	switch {
 	case err != nil:
 		return err
-	case q.Namespace != "" && (r.Namespace != "" || !among.All()):
+	case q.Namespace != "" && (r.Namespace != "" || !among.SelectsAll()):
 		return errors.New("a Cleaner sees its own namespace only: remove namespace, namespaces, namespaceSelector and excludeNamespaces, or write a ClusterCleaner")
 	case q.Namespace != "":
 		return nil
 	case r.Namespace != "" && r.Name == "":
 		return errors.New("namespace requires name: add name, or use namespaces: [...]")
 	}
-	q.Namespace, q.Among = r.Namespace, among
+	q.Namespace, q.Namespaces = r.Namespace, among
 	return nil
 }
 
-// TakeLive reads the targets of a spec that a confirmation needs: those that expressions see and those that are deleted.
+// ReadForConfirmation reads the targets of a spec that a confirmation needs: those that expressions see and those that are deleted.
 // The others stay Unknown. Some are read at a time: a confirmation is as old as its first read.
-func TakeLive(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Work) plan.Snapshot {
+func ReadForConfirmation(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Work) plan.Snapshot {
 	s := make(plan.Snapshot, len(spec.Targets))
 	contain.RunParallel(readsAtATime, len(spec.Targets), func(i int) {
 		if t := &spec.Targets[i]; t.Included() || t.Delete {
-			s[i] = TakeTarget(ctx, r, namespace, t)
+			s[i] = ReadTarget(ctx, r, namespace, t)
 		}
 	})
 	return s
 }
 
-// Where names a part of a resource, for people: one object, a namespace, or all of it.
-func Where(resource schema.GroupResource, namespaced bool, namespace, name string) string {
+// DescribeScope names a part of a resource, for people: one object, a namespace, or all of it.
+func DescribeScope(resource schema.GroupResource, namespaced bool, namespace, name string) string {
 	s := resource.String()
 	if name != "" {
 		s += fmt.Sprintf(" %q", name)

@@ -85,7 +85,7 @@ func TestQueryOf(t *testing.T) {
 		"BrokenSelector":  {"it is none", "", target(where(broken)), "", Namespaces{}, `cannot read the namespaces of target "pods"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q, err := QueryOf(tc.owner, tc.target)
+			q, err := NewQuery(tc.owner, tc.target)
 			if fmt.Sprint(err) == "<nil>" != (tc.fails == "") || err != nil && !strings.Contains(err.Error(), tc.fails) {
 				t.Fatalf("%s: got error %v, want %q", tc.reason, err, tc.fails)
 			}
@@ -93,7 +93,7 @@ func TestQueryOf(t *testing.T) {
 				t.Errorf("%s: namespace is %q, want %q", tc.reason, q.Namespace, tc.namespace)
 			}
 			text := cmp.Transformer("text", func(s labels.Selector) string { return fmt.Sprint(s) })
-			if diff := cmp.Diff(tc.among, q.Among, text); diff != "" {
+			if diff := cmp.Diff(tc.among, q.Namespaces, text); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -123,11 +123,11 @@ func TestNamespacesChoose(t *testing.T) {
 		"LabelsEmptyDict": {target(where(&metav1.LabelSelector{})), "a", nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q, err := QueryOf("", tc.target)
+			q, err := NewQuery("", tc.target)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := q.Among.Choose(tc.namespace, tc.object); got != tc.want {
+			if got := q.Namespaces.MatchesNamespace(tc.namespace, tc.object); got != tc.want {
 				t.Errorf("got %t", got)
 			}
 		})
@@ -144,7 +144,7 @@ type cluster struct {
 func (c *cluster) Read(_ context.Context, q Query) plan.Target {
 	c.asked = append(c.asked, strings.TrimSpace(fmt.Sprintf("%s %s/%s %s %s", q.Kind, q.Namespace, q.Name, q.Labels, q.Fields)))
 	t := plan.Target{Resource: schema.GroupVersionResource{Version: "v1", Resource: strings.ToLower(q.Kind) + "s"}, Namespaced: q.Kind == "Pod"}
-	if wrong := q.Misplaced(t.Resource.GroupResource(), t.Namespaced); wrong != "" {
+	if wrong := q.CheckScope(t.Resource.GroupResource(), t.Namespaced); wrong != "" {
 		t.State, t.Detail = plan.Failed, wrong
 		return t
 	}
@@ -218,7 +218,7 @@ func TestReadOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &cluster{objects: objects, state: tc.trouble}
-			found, matches, state, detail := ReadOne(t.Context(), c, tc.owner, tc.target, tc.namespace, tc.name)
+			found, matches, state, detail := ReadObject(t.Context(), c, tc.owner, tc.target, tc.namespace, tc.name)
 			var place string
 			if found != nil {
 				place = found.Namespace + "/" + found.Name

@@ -103,8 +103,8 @@ func orphans(ctx context.Context, c crowd) (plan.Input, error) {
 		return plan.Input{}, errs.ToAggregate()
 	}
 	objects := snapshot.NewObjects()
-	objects.Serve(corev1.SchemeGroupVersion, metav1.APIResource{Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true})
-	objects.Serve(corev1.SchemeGroupVersion, metav1.APIResource{Name: "nodes", SingularName: "node", Kind: "Node"})
+	objects.AddKind(corev1.SchemeGroupVersion, metav1.APIResource{Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true})
+	objects.AddKind(corev1.SchemeGroupVersion, metav1.APIResource{Name: "nodes", SingularName: "node", Kind: "Node"})
 	add := func(kind string, o client.Object) error {
 		content, err := k8sruntime.DefaultUnstructuredConverter.ToUnstructured(o)
 		if err != nil {
@@ -114,7 +114,7 @@ func orphans(ctx context.Context, c crowd) (plan.Input, error) {
 		u.SetAPIVersion("v1")
 		u.SetKind(kind)
 		u.SetCreationTimestamp(metav1.NewTime(time.Now()))
-		return objects.Add(u)
+		return objects.AddObject(u)
 	}
 	for i := range c.nodes {
 		if err := add("Node", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node(i)}}); err != nil {
@@ -130,13 +130,13 @@ func orphans(ctx context.Context, c crowd) (plan.Input, error) {
 			return plan.Input{}, err
 		}
 	}
-	if err := objects.Done(); err != nil {
+	if err := objects.SortObjects(); err != nil {
 		return plan.Input{}, err
 	}
 	now := time.Now()
 	return plan.Input{
 		Owner: plan.Owner{Name: cc.Name, UID: "bench", Created: now}, Spec: work, Programs: programs,
-		Snapshot: snapshot.Take(ctx, objects, "", work), Now: now,
+		Snapshot: snapshot.ReadTargets(ctx, objects, "", work), Now: now,
 	}, nil
 }
 

@@ -97,7 +97,7 @@ func TestRefusedWithoutACluster(t *testing.T) {
 			}
 			const soon = 10 * time.Second // the API server waits no longer
 			began := time.Now()
-			found := validation.Validate(c.Work(), validation.Options{}).OfWhole()
+			found := validation.Validate(c.Work(), validation.Options{}).SpecErrors()
 			if len(found) == 0 {
 				_, errs := compiler.Compile(t.Context(), c.Work())
 				found = validation.Validate(c.Work(), validation.Options{Compiled: errs}).Errors()

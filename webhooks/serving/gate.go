@@ -15,63 +15,67 @@ import (
 // the timeout of the webhook lets it.
 const retrySeconds = 1
 
-// Gate lets a bounded number of requests through at a time, and answers all others at once with 429 and Retry-After.
-type Gate struct {
-	places *places
+// RequestLimiter lets a bounded number of requests through at a time, and answers all others at once with 429 and Retry-After.
+type RequestLimiter struct {
+	slots *callerSlots
 }
 
-// NewGate makes a Gate for this many requests at a time. Half of them may come from one address.
-func NewGate(requests int) *Gate { return &Gate{newPlaces(requests, max(1, requests/2))} }
+// NewRequestLimiter makes a RequestLimiter for this many requests at a time. Half of them may come from one address.
+func NewRequestLimiter(requests int) *RequestLimiter {
+	return &RequestLimiter{newCallerSlots(requests, max(1, requests/2))}
+}
 
-// Wrap puts the Gate before a handler. Handlers that one Gate is put before share its places.
-func (g *Gate) Wrap(next http.Handler) http.Handler {
+// WrapHandler puts the limiter before a handler. Handlers that one limiter is put before share its slots.
+func (g *RequestLimiter) WrapHandler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		caller := hostOf(r.RemoteAddr)
-		if !g.places.take(caller) {
+		caller := callerOf(r.RemoteAddr)
+		if !g.slots.acquireSlot(caller) {
 			w.Header().Set("Retry-After", strconv.Itoa(retrySeconds))
 			http.Error(w, "there are too many requests: try again", http.StatusTooManyRequests)
 			return
 		}
-		defer g.places.give(caller)
+		defer g.slots.releaseSlot(caller)
 		next.ServeHTTP(w, r)
 	})
 }
 
-// places are taken by callers: so many in all, and so many by each.
-type places struct {
-	all, each int
+// callerSlots are taken by callers: so many in all, and so many by each.
+type callerSlots struct {
+	maxTotal, maxPerCaller int
 
-	mu    sync.Mutex
-	taken int
-	by    map[string]int
+	mu            sync.Mutex
+	taken         int
+	takenByCaller map[string]int
 }
 
-func newPlaces(all, each int) *places { return &places{all: all, each: each, by: map[string]int{}} }
+func newCallerSlots(all, each int) *callerSlots {
+	return &callerSlots{maxTotal: all, maxPerCaller: each, takenByCaller: map[string]int{}}
+}
 
-// take takes a place, if there is one left for the caller.
-func (p *places) take(caller string) bool {
+// acquireSlot takes a slot, if there is one left for the caller.
+func (p *callerSlots) acquireSlot(caller string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.taken >= p.all || p.by[caller] >= p.each {
+	if p.taken >= p.maxTotal || p.takenByCaller[caller] >= p.maxPerCaller {
 		return false
 	}
 	p.taken++
-	p.by[caller]++
+	p.takenByCaller[caller]++
 	return true
 }
 
-// give gives a place back.
-func (p *places) give(caller string) {
+// releaseSlot gives a slot back.
+func (p *callerSlots) releaseSlot(caller string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--
-	if p.by[caller]--; p.by[caller] == 0 {
-		delete(p.by, caller)
+	if p.takenByCaller[caller]--; p.takenByCaller[caller] == 0 {
+		delete(p.takenByCaller, caller)
 	}
 }
 
-// hostOf names the caller of an address with a port. A host can have all IPv6 addresses of its network: they count as one.
-func hostOf(address string) string {
+// callerOf names the caller of an address with a port. A host can have all IPv6 addresses of its network: they count as one.
+func callerOf(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return address

@@ -9,41 +9,41 @@ import (
 )
 
 const (
-	// maxConnections is how many connections one server has at a time, and maxConnectionsOfCaller how many of them one
+	// maxConnections is how many connections one server has at a time, and maxConnectionsPerCaller how many of them one
 	// address has.
-	maxConnections         = 1024
-	maxConnectionsOfCaller = 256
+	maxConnections          = 1024
+	maxConnectionsPerCaller = 256
 )
 
-// boundedListener closes connections beyond its places as soon as they are made.
-type boundedListener struct {
+// limitedListener closes connections beyond its slots as soon as they are made.
+type limitedListener struct {
 	net.Listener
-	places *places
+	slots *callerSlots
 }
 
-// Accept gives the next connection that there is a place for.
-func (l *boundedListener) Accept() (net.Conn, error) {
+// Accept gives the next connection that there is a slot for.
+func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		caller := hostOf(conn.RemoteAddr().String())
-		if l.places.take(caller) {
-			return &placedConn{Conn: conn, leave: sync.OnceFunc(func() { l.places.give(caller) })}, nil
+		caller := callerOf(conn.RemoteAddr().String())
+		if l.slots.acquireSlot(caller) {
+			return &slotConn{Conn: conn, releaseSlot: sync.OnceFunc(func() { l.slots.releaseSlot(caller) })}, nil
 		}
 		_ = conn.Close() // the caller sees it closed, which is all that it is told
 	}
 }
 
-// placedConn is a connection that has a place until it is closed.
-type placedConn struct {
+// slotConn is a connection that has a slot until it is closed.
+type slotConn struct {
 	net.Conn
-	leave func()
+	releaseSlot func()
 }
 
-// Close closes the connection and gives its place back.
-func (c *placedConn) Close() error {
-	c.leave()
+// Close closes the connection and gives its slot back.
+func (c *slotConn) Close() error {
+	c.releaseSlot()
 	return c.Conn.Close()
 }

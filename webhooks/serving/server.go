@@ -80,17 +80,17 @@ func New(o Options, handler http.Handler) (*Server, error) {
 // NeedLeaderElection says that every replica serves.
 func (s *Server) NeedLeaderElection() bool { return false }
 
-// Address is where the server listens; nil before it does.
-func (s *Server) Address() net.Addr {
+// ListenAddress returns where the server listens; nil before it does.
+func (s *Server) ListenAddress() net.Addr {
 	if a := s.address.Load(); a != nil {
 		return *a
 	}
 	return nil
 }
 
-// Check fails until the server listens.
-func (s *Server) Check(*http.Request) error {
-	if s.Address() == nil {
+// CheckReady fails until the server listens.
+func (s *Server) CheckReady(*http.Request) error {
+	if s.ListenAddress() == nil {
 		return errors.New("the server does not listen yet")
 	}
 	return nil
@@ -98,7 +98,7 @@ func (s *Server) Check(*http.Request) error {
 
 // Start serves until ctx is done and the requests under way have been answered.
 func (s *Server) Start(ctx context.Context) error {
-	config, err := s.config(ctx)
+	config, err := s.newTLSConfig(ctx)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *Server) Start(ctx context.Context) error {
 	server := &http.Server{
 		Handler: s.handler, TLSConfig: config, Protocols: protocols, MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		ErrorLog: stdlog.New(&sometimes{log: s.options.Log, now: rate.Sometimes{Interval: logInterval}}, "", 0),
+		ErrorLog: stdlog.New(&throttledLog{log: s.options.Log, throttle: rate.Sometimes{Interval: logInterval}}, "", 0),
 	}
 	stopped := make(chan error, 1)
 	go func() {
@@ -125,7 +125,7 @@ func (s *Server) Start(ctx context.Context) error {
 		defer cancel()
 		stopped <- server.Shutdown(ctx)
 	}()
-	bounded := &boundedListener{listener, newPlaces(maxConnections, maxConnectionsOfCaller)}
+	bounded := &limitedListener{listener, newCallerSlots(maxConnections, maxConnectionsPerCaller)}
 	if err := server.ServeTLS(bounded, "", ""); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("cannot serve: %w", err)
 	}
@@ -135,21 +135,21 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// config is the server's side of TLS.
-func (s *Server) config(ctx context.Context) (*tls.Config, error) {
+// newTLSConfig makes the server's side of TLS.
+func (s *Server) newTLSConfig(ctx context.Context) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	if s.options.HTTP2 {
 		config.NextProtos = []string{"h2", "http/1.1"}
 	}
 	var err error
-	if config.GetCertificate, err = s.certificate(ctx); err != nil {
+	if config.GetCertificate, err = s.loadCertificate(ctx); err != nil {
 		return nil, err
 	}
 	if s.options.ClientCA == "" {
 		return config, nil
 	}
 	config.ClientAuth, config.SessionTicketsDisabled = tls.RequireAndVerifyClientCert, true // each connection is verified
-	config.VerifyConnection = s.named
+	config.VerifyConnection = s.verifyClientName
 	base := config.Clone()
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		pool, err := cert.NewPool(s.options.ClientCA) // at each connection, so that an authority can be renewed
@@ -163,8 +163,8 @@ func (s *Server) config(ctx context.Context) (*tls.Config, error) {
 	return config, nil
 }
 
-// named refuses a client by the name of its certificate, which is verified.
-func (s *Server) named(state tls.ConnectionState) error {
+// verifyClientName refuses a client by the name of its certificate, which is verified.
+func (s *Server) verifyClientName(state tls.ConnectionState) error {
 	if len(s.options.ClientNames) == 0 {
 		return nil
 	}
@@ -179,8 +179,8 @@ func (s *Server) named(state tls.ConnectionState) error {
 	return errors.New("the client's certificate has a name that is not served")
 }
 
-// certificate gives the server's certificate at each connection.
-func (s *Server) certificate(ctx context.Context) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
+// loadCertificate gives the server's certificate at each connection.
+func (s *Server) loadCertificate(ctx context.Context) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	if s.options.CertDir == "" {
 		chain, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 		if err != nil {
@@ -204,14 +204,14 @@ func (s *Server) certificate(ctx context.Context) (func(*tls.ClientHelloInfo) (*
 	return watcher.GetCertificate, nil
 }
 
-// sometimes logs what net/http says of connections, a line at a time and not too often.
-type sometimes struct {
-	log logr.Logger
-	now rate.Sometimes
+// throttledLog logs what net/http says of connections, a line at a time and not too often.
+type throttledLog struct {
+	log      logr.Logger
+	throttle rate.Sometimes
 }
 
 // Write takes one line.
-func (s *sometimes) Write(line []byte) (int, error) {
-	s.now.Do(func() { s.log.Info("A connection failed", "why", string(line)) })
+func (s *throttledLog) Write(line []byte) (int, error) {
+	s.throttle.Do(func() { s.log.Info("A connection failed", "why", string(line)) })
 	return len(line), nil
 }

@@ -48,12 +48,12 @@ func serve(t *testing.T, o Options, handler http.Handler) string {
 		}
 	})
 	err = wait.PollUntilContextTimeout(ctx, time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		return s.Check(nil) == nil, nil
+		return s.CheckReady(nil) == nil, nil
 	})
 	if err != nil {
 		t.Fatal("the server does not listen")
 	}
-	return s.Address().String()
+	return s.ListenAddress().String()
 }
 
 // client is a caller from one address of this machine, with a certificate or without.
@@ -93,8 +93,8 @@ func TestHTTP2IsOffUnlessItIsAskedFor(t *testing.T) {
 func TestAFloodFromOneAddressLeavesRoomForOthers(t *testing.T) {
 	const requests, flood = 16, 200
 	release, entered := make(chan struct{}), make(chan struct{}, flood)
-	gate := NewGate(requests)
-	address := serve(t, Options{}, gate.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	gate := NewRequestLimiter(requests)
+	address := serve(t, Options{}, gate.WrapHandler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			entered <- struct{}{}
 			<-release
@@ -140,8 +140,8 @@ func TestAFloodFromOneAddressLeavesRoomForOthers(t *testing.T) {
 		}
 	}
 	all.Wait()
-	if n := len(gate.places.by); n != 0 || gate.places.taken != 0 {
-		t.Errorf("%d places are still taken, by %d callers", gate.places.taken, n)
+	if n := len(gate.slots.takenByCaller); n != 0 || gate.slots.taken != 0 {
+		t.Errorf("%d places are still taken, by %d callers", gate.slots.taken, n)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestCallersAreToldApartByTheirNetwork(t *testing.T) {
 		"[fe80::1%eth0]:5":          "fe80::/64",
 		"pipe":                      "pipe",
 	} {
-		if got := hostOf(address); got != want {
+		if got := callerOf(address); got != want {
 			t.Errorf("%s: got %s, want %s", address, got, want)
 		}
 	}
@@ -220,7 +220,7 @@ func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close() })
 		return conn
 	}
-	for range maxConnectionsOfCaller {
+	for range maxConnectionsPerCaller {
 		from("127.0.0.1")
 	}
 	beyond := from("127.0.0.1")

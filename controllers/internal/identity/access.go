@@ -105,13 +105,13 @@ func (r *accountReader) findDenial(ctx context.Context, q *snapshot.Query, resou
 		namespaces[0] = q.Namespace
 	}
 	denied, err := r.findDenialIn(ctx, q, resource, namespaced, namespaces)
-	if namespaced && q.Among.Names != nil && denied != "" {
-		denied, err = r.findDenialIn(ctx, q, resource, namespaced, q.Among.Names)
+	if namespaced && q.Namespaces.Names != nil && denied != "" {
+		denied, err = r.findDenialIn(ctx, q, resource, namespaced, q.Namespaces.Names)
 	}
-	if err != nil || denied != "" || q.Among.Labels == nil {
+	if err != nil || denied != "" || q.Namespaces.Labels == nil {
 		return denied, err
 	}
-	chosen := q.Among.Query()
+	chosen := q.Namespaces.NewListQuery()
 	chosen.MetadataOnly = q.MetadataOnly
 	return r.findDenialIn(ctx, &chosen, schema.GroupVersionResource{Version: chosen.Version, Resource: "namespaces"}, false, []string{""})
 }
@@ -135,7 +135,7 @@ func (r *accountReader) findDenialIn(ctx context.Context, q *snapshot.Query, res
 		}
 		if len(missing) > 0 {
 			return fmt.Sprintf("%s may not %s %s", r.account, strings.Join(missing, " and "),
-				snapshot.Where(resource.GroupResource(), namespaced, namespace, q.Name)), nil
+				snapshot.DescribeScope(resource.GroupResource(), namespaced, namespace, q.Name)), nil
 		}
 	}
 	return "", nil

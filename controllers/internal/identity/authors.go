@@ -59,13 +59,13 @@ func (a *Authors) FindMissingRights(ctx context.Context, who author.Author, need
 	if err := a.checkAccountUID(ctx, who); err != nil {
 		return nil, err
 	}
-	return rights.Missing(ctx, needed, func(ctx context.Context, r rights.Right) (bool, error) {
+	return rights.FindMissing(ctx, needed, func(ctx context.Context, r rights.Right) (bool, error) {
 		q := authorQuestion{key, r}
 		if known, ok := a.answers.Get(q); ok {
 			return known.(bool), nil
 		}
 		at := a.clock.Now()
-		allowed, err := rights.Allowed(ctx, a.reviews, subject, r)
+		allowed, err := rights.IsAllowed(ctx, a.reviews, subject, r)
 		if err != nil {
 			return false, err
 		}

@@ -197,7 +197,7 @@ func TestReaderOfNamespaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var asked []string
 			q := query("", tc.unseen)
-			q.Namespace, q.Among = "", tc.among
+			q.Namespace, q.Namespaces = "", tc.among
 			got := places(&asked, tc.allow...).NewReader(Account{"ops", "cleaner"}, pods{}).Read(t.Context(), q)
 			if got.State != tc.state || got.Detail != tc.detail || (len(got.Objects) > 0) != (tc.state == plan.Complete) {
 				t.Errorf("%s: got %v %q with %d objects, want %v %q", tc.reason, got.State, got.Detail, len(got.Objects), tc.state, tc.detail)

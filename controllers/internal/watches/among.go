@@ -22,10 +22,10 @@ const (
 // readInSelectedNamespaces reads what there is in the namespaces that a query chooses. Those that it chooses by their labels must be the
 // same, and unchanged, before and after, so that the answer is one that was true.
 func (l *Live) readInSelectedNamespaces(ctx context.Context, res Resource, q snapshot.Query) plan.Target {
-	if q.Among.Labels == nil {
-		return l.readInNamedNamespaces(ctx, res, q, q.Among.Names)
+	if q.Namespaces.Labels == nil {
+		return l.readInNamedNamespaces(ctx, res, q, q.Namespaces.Names)
 	}
-	before := l.listSelectedNamespaces(ctx, &q.Among)
+	before := l.listSelectedNamespaces(ctx, &q.Namespaces)
 	for range maxRereads {
 		if before.State != plan.Complete {
 			return plan.Target{State: before.State, Detail: before.Detail, Resource: res.GVR, Namespaced: true}
@@ -38,7 +38,7 @@ func (l *Live) readInSelectedNamespaces(ctx context.Context, res Resource, q sna
 		if t.State != plan.Complete {
 			return t
 		}
-		after := l.listSelectedNamespaces(ctx, &q.Among)
+		after := l.listSelectedNamespaces(ctx, &q.Namespaces)
 		if after.State == plan.Complete && slices.EqualFunc(before.Objects, after.Objects, func(a, b plan.Object) bool { return a.Ref == b.Ref }) {
 			return t
 		}
@@ -52,21 +52,21 @@ func (l *Live) readInSelectedNamespaces(ctx context.Context, res Resource, q sna
 
 // listSelectedNamespaces reads the Namespaces that are chosen.
 func (l *Live) listSelectedNamespaces(ctx context.Context, n *snapshot.Namespaces) plan.Target {
-	t := l.Read(ctx, n.Query())
-	t.Objects = slices.DeleteFunc(t.Objects, func(o plan.Object) bool { return !n.Choose(o.Name, &o) })
+	t := l.Read(ctx, n.NewListQuery())
+	t.Objects = slices.DeleteFunc(t.Objects, func(o plan.Object) bool { return !n.MatchesNamespace(o.Name, &o) })
 	return t
 }
 
 // readInNamedNamespaces reads what there is in these namespaces, or in all when there is no list of them, as it was at one moment.
 func (l *Live) readInNamedNamespaces(ctx context.Context, res Resource, q snapshot.Query, names []string) plan.Target {
-	among := q.Among
-	q.Among, q.Namespace = snapshot.Namespaces{}, ""
+	among := q.Namespaces
+	q.Namespaces, q.Namespace = snapshot.Namespaces{}, ""
 	if names == nil || len(names) > fewNamespaces {
 		t, _ := l.readInNamespace(ctx, res, q, "")
 		// The namespaces that a spec names may be all that is allowed.
 		if t.State != plan.Forbidden || among.Names == nil {
 			meant := snapshot.Namespaces{Names: names, Except: among.Except}
-			t.Objects = slices.DeleteFunc(t.Objects, func(o plan.Object) bool { return !meant.Admit(o.Namespace) })
+			t.Objects = slices.DeleteFunc(t.Objects, func(o plan.Object) bool { return !meant.MatchesName(o.Namespace) })
 			return t
 		}
 	}

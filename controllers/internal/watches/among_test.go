@@ -149,7 +149,7 @@ func TestReadOneIsNotMissingForABare404(t *testing.T) {
 	s.put(pods, "a", "p", nil)
 	l := liveOf(s)
 	one := func(name string) string {
-		found, matches, state, detail := snapshot.ReadOne(t.Context(), l, "", targetOf("Pod"), "a", name)
+		found, matches, state, detail := snapshot.ReadObject(t.Context(), l, "", targetOf("Pod"), "a", name)
 		return fmt.Sprintf("%t %t %s %s", found != nil, matches, state, detail)
 	}
 	if got, want := one("p"), "true true Complete "; got != want {

@@ -379,7 +379,7 @@ func TestClusterReadOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			until(t, tc.want, func() bool { // the API server learns of rights a moment later
-				found, matches, state, detail := snapshot.ReadOne(t.Context(), r.live, "", tc.target, r.namespace, tc.name)
+				found, matches, state, detail := snapshot.ReadObject(t.Context(), r.live, "", tc.target, r.namespace, tc.name)
 				return fmt.Sprintf("%t %t %s %s", found != nil, matches, state, detail) == tc.want
 			})
 		})

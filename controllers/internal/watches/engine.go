@@ -274,8 +274,8 @@ func (e *Engine) setInterestsLocked(owner Owner, interests []Interest) {
 		now[k] = w
 	}
 	for i := range interests {
-		if q := &interests[i].Query; q.Among.Labels != nil {
-			add(&Interest{Query: q.Among.Query(), Quiet: interests[i].Quiet}, true)
+		if q := &interests[i].Query; q.Namespaces.Labels != nil {
+			add(&Interest{Query: q.Namespaces.NewListQuery(), Quiet: interests[i].Quiet}, true)
 		}
 		add(&interests[i], false)
 	}
@@ -296,8 +296,8 @@ func (e *Engine) setInterestsLocked(owner Owner, interests []Interest) {
 
 func (e *Engine) newWant(owner Owner, i *Interest, turns bool) *want {
 	w := &want{owner: owner, query: i.Query, quiet: i.Quiet, full: !i.MetadataOnly || snapshot.NeedsValue(i.Fields), transitionsOnly: turns}
-	if i.Among.Labels != nil {
-		w.selectsNamespace = func(namespace string) bool { return e.maySelectNamespace(&w.query.Among, namespace) }
+	if i.Namespaces.Labels != nil {
+		w.selectsNamespace = func(namespace string) bool { return e.maySelectNamespace(&w.query.Namespaces, namespace) }
 	}
 	return w
 }
@@ -307,7 +307,7 @@ func interestKeyOf(i *Interest, turns bool) interestKey {
 		kind: kindKeyOf(&i.Query), namespace: i.Namespace, name: i.Name,
 		labels: i.Labels.String(), fields: i.Fields.String(), metadataOnly: i.MetadataOnly, quiet: i.Quiet, transitionsOnly: turns,
 	}
-	if n := &i.Among; !n.All() {
+	if n := &i.Namespaces; !n.SelectsAll() {
 		k.among = fmt.Sprintf("%t %q %q", n.Names == nil, n.Names, n.Except)
 		if n.Labels != nil {
 			k.among += n.Labels.String()
@@ -319,8 +319,8 @@ func interestKeyOf(i *Interest, turns bool) interestKey {
 // namespacesFor are the namespaces that a query names, each of which can be watched by itself. There is one without a name for
 // a query that asks for all, and for a cluster-scoped kind.
 func (r *resource) namespacesFor(q *snapshot.Query) []string {
-	if r.Namespaced && q.Among.Names != nil {
-		return q.Among.Names
+	if r.Namespaced && q.Namespaces.Names != nil {
+		return q.Namespaces.Names
 	}
 	return []string{namespaceFor(r.Resource, *q)}
 }

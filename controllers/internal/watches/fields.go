@@ -18,25 +18,25 @@ import (
 // that of the object; nil is one of which nothing is known, and nothing in it matches. Field labels of a custom kind are
 // taken as the paths that they are: that its definition has them was settled when the API server answered the same query.
 func QueryMatches(q snapshot.Query, o, namespace *plan.Object) bool {
-	f := snapshot.BuiltinFields(o.Resource.GroupResource())
-	if !f.Own() && strings.Contains(o.Resource.Group, ".") {
+	f := snapshot.BuiltinFieldLabels(o.Resource.GroupResource())
+	if !f.HasOwn() && strings.Contains(o.Resource.Group, ".") {
 		var paths []string
 		for _, r := range q.Fields.Requirements() {
 			paths = append(paths, r.Field)
 		}
-		f = snapshot.CustomFields(true, paths)
+		f = snapshot.CustomFieldLabels(true, paths)
 	}
 	known := !slices.ContainsFunc(q.Fields.Requirements(), func(r fields.Requirement) bool { return !f.Has(r.Field) })
 	namespaced := o.Namespace != ""
-	return known && q.Misplaced(o.Resource.GroupResource(), namespaced) == "" && (o.Value != nil || !snapshot.NeedsValue(q.Fields)) &&
-		(!namespaced || q.Among.Choose(o.Namespace, namespace)) && matchesResolved(&q, namespaced, f, o)
+	return known && q.CheckScope(o.Resource.GroupResource(), namespaced) == "" && (o.Value != nil || !snapshot.NeedsValue(q.Fields)) &&
+		(!namespaced || q.Namespaces.MatchesNamespace(o.Namespace, namespace)) && matchesResolved(&q, namespaced, f, o)
 }
 
 // matchesResolved is QueryMatches for a kind whose scope and field labels are known, whatever the labels of the object's namespace are.
 // A cluster-scoped object is in every namespace.
 func matchesResolved(q *snapshot.Query, namespaced bool, f snapshot.FieldLabels, o *plan.Object) bool {
 	return (q.Name == "" || q.Name == o.Name) &&
-		(!namespaced || (q.Namespace == "" || q.Namespace == o.Namespace) && q.Among.Admit(o.Namespace)) &&
+		(!namespaced || (q.Namespace == "" || q.Namespace == o.Namespace) && q.Namespaces.MatchesName(o.Namespace)) &&
 		q.Labels.Matches(labels.Set(o.Labels)) &&
-		(q.Fields.Empty() || f.Selects(q.Fields, o))
+		(q.Fields.Empty() || f.MatchesObject(q.Fields, o))
 }

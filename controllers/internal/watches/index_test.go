@@ -19,7 +19,7 @@ import (
 func wantOf(o string, q snapshot.Query) *want {
 	gvr := schema.GroupVersionResource{Group: q.Group, Version: q.Version, Resource: "pods"}
 	w := (&Engine{}).newWant(owner(o), &Interest{Query: q}, false)
-	w.kind = &kind{resource: &resource{Resource: Resource{GVR: gvr, Namespaced: true}, fields: snapshot.BuiltinFields(gvr.GroupResource())}}
+	w.kind = &kind{resource: &resource{Resource: Resource{GVR: gvr, Namespaced: true}, fields: snapshot.BuiltinFieldLabels(gvr.GroupResource())}}
 	return w
 }
 

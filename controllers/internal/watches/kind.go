@@ -111,10 +111,10 @@ func (e *Engine) startWatching(w *want) {
 
 // checkQuery says why a query of a resource will never be answered, or nothing.
 func (r *resource) checkQuery(q *snapshot.Query) string {
-	if wrong := q.Misplaced(r.GVR.GroupResource(), r.Namespaced); wrong != "" {
+	if wrong := q.CheckScope(r.GVR.GroupResource(), r.Namespaced); wrong != "" {
 		return wrong
 	}
-	if wrong := r.fields.Check(r.GVR.GroupResource(), q.Fields); wrong != "" {
+	if wrong := r.fields.CheckSelector(r.GVR.GroupResource(), q.Fields); wrong != "" {
 		return wrong
 	}
 	if !r.Watchable {
@@ -158,8 +158,8 @@ func (e *Engine) lookUpKind(ctx context.Context, k kindKey, needsFields bool) fi
 	var f finding
 	f.Resource, f.state, f.detail = e.resolver.Resolve(ctx, k.group, k.version, k.kind)
 	if f.state == plan.Complete {
-		f.fields = snapshot.BuiltinFields(f.GVR.GroupResource())
-		f.allFields = f.fields.Own() || !strings.Contains(f.GVR.Group, ".")
+		f.fields = snapshot.BuiltinFieldLabels(f.GVR.GroupResource())
+		f.allFields = f.fields.HasOwn() || !strings.Contains(f.GVR.Group, ".")
 		if !f.allFields && needsFields {
 			f.readDefinedFields(ctx, e.dynamic)
 		}
@@ -320,5 +320,5 @@ func (f *finding) readDefinedFields(ctx context.Context, c dynamic.Interface) {
 			}
 		}
 	}
-	f.fields, f.allFields = snapshot.CustomFields(f.Namespaced, paths), true
+	f.fields, f.allFields = snapshot.CustomFieldLabels(f.Namespaced, paths), true
 }

@@ -58,10 +58,10 @@ func (l *Live) Read(ctx context.Context, q snapshot.Query) plan.Target {
 	if state != plan.Complete {
 		return plan.Target{State: state, Detail: detail}
 	}
-	if wrong := q.Misplaced(res.GVR.GroupResource(), res.Namespaced); wrong != "" {
+	if wrong := q.CheckScope(res.GVR.GroupResource(), res.Namespaced); wrong != "" {
 		return plan.Target{State: plan.Failed, Detail: wrong, Resource: res.GVR, Namespaced: res.Namespaced}
 	}
-	if !q.Among.All() {
+	if !q.Namespaces.SelectsAll() {
 		return l.readInSelectedNamespaces(ctx, res, q)
 	}
 	t, _ := l.readInNamespace(ctx, res, q, "")
@@ -191,5 +191,5 @@ func forbiddenDetail(who, verbs string, res Resource, namespace, name string) st
 
 // describeScope names a part of a resource, for people.
 func describeScope(res Resource, namespace, name string) string {
-	return snapshot.Where(res.GVR.GroupResource(), res.Namespaced, namespace, name)
+	return snapshot.DescribeScope(res.GVR.GroupResource(), res.Namespaced, namespace, name)
 }

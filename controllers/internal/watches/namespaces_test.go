@@ -25,13 +25,13 @@ var platform = Owner{Name: "platform"}
 // among asks in these namespaces only.
 func among(names ...string) func(*snapshot.Query) {
 	return func(q *snapshot.Query) {
-		q.Namespace, q.Among.Names = "", append([]string{}, names...)
+		q.Namespace, q.Namespaces.Names = "", append([]string{}, names...)
 	}
 }
 
 // except asks in all namespaces but these.
 func except(names ...string) func(*snapshot.Query) {
-	return func(q *snapshot.Query) { q.Namespace, q.Among.Except = "", names }
+	return func(q *snapshot.Query) { q.Namespace, q.Namespaces.Except = "", names }
 }
 
 // chosenBy asks in namespaces with these labels.
@@ -41,7 +41,7 @@ func chosenBy(selector string) func(*snapshot.Query) {
 		if err != nil {
 			panic(err)
 		}
-		q.Namespace, q.Among.Labels = "", l
+		q.Namespace, q.Namespaces.Labels = "", l
 	}
 }
 
@@ -452,7 +452,7 @@ func TestNamespacesKeepUp(t *testing.T) {
 					in.Labels = tier(l)
 				}
 			}
-			if objects[namespace] && q.Among.Choose(namespace, in) {
+			if objects[namespace] && q.Namespaces.MatchesNamespace(namespace, in) {
 				found = append(found, namespace+"/p")
 			}
 		}
@@ -462,7 +462,7 @@ func TestNamespacesKeepUp(t *testing.T) {
 		r.finds(q)
 	}
 	restricted := false // to namespaces that are named
-	readable := func(q snapshot.Query) bool { return !restricted || q.Among.Names != nil }
+	readable := func(q snapshot.Query) bool { return !restricted || q.Namespaces.Names != nil }
 	for range steps {
 		name := all[random.IntN(len(all))]
 		var was []string

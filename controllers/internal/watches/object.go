@@ -41,7 +41,7 @@ func (o *object) readWhole() (plan.Object, error) {
 
 // newUnreadableError says of which object something cannot be read.
 func newUnreadableError(resource schema.GroupResource, namespace, name string, err error) error {
-	return fmt.Errorf("cannot read %s: %w", snapshot.Where(resource, namespace != "", namespace, name), err)
+	return fmt.Errorf("cannot read %s: %w", snapshot.DescribeScope(resource, namespace != "", namespace, name), err)
 }
 
 // matchesQuery says that it is what a query of its resource asks for. One whose fields cannot be read is, so that who asks hears
@@ -56,7 +56,7 @@ func (o *object) matchesQuery(q *snapshot.Query, namespaced bool, f snapshot.Fie
 		return false
 	}
 	whole, err := o.readWhole()
-	return err != nil || f.Selects(q.Fields, &whole)
+	return err != nil || f.MatchesObject(q.Fields, &whole)
 }
 
 // newObject returns what an informer holds of what a client returned.

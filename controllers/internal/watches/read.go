@@ -17,7 +17,7 @@ import (
 // Read answers from what is watched, without any request. A query that no Cleaner wants is never Complete.
 func (e *Engine) Read(_ context.Context, q snapshot.Query) plan.Target {
 	t, near, f := e.findCandidates(&q)
-	if !q.Labels.Empty() || !q.Fields.Empty() || q.Among.Except != nil { // else all that is near matches
+	if !q.Labels.Empty() || !q.Fields.Empty() || q.Namespaces.Except != nil { // else all that is near matches
 		near = slices.DeleteFunc(near, func(o *object) bool { // stored objects never change, so that they are compared without the lock
 			return !o.matchesQuery(&q, t.Namespaced, f)
 		})
@@ -121,8 +121,8 @@ func (e *Engine) checkCoverage(q *snapshot.Query) coverage {
 	for _, namespace := range r.namespacesFor(q) {
 		all = all.mergeWith(r.checkCoverageIn(q, namespace))
 	}
-	if q.Among.Labels != nil {
-		namespaces := q.Among.Query()
+	if q.Namespaces.Labels != nil {
+		namespaces := q.Namespaces.NewListQuery()
 		l := e.checkCoverage(&namespaces)
 		l.informers = nil
 		all = all.mergeWith(l)
@@ -165,14 +165,14 @@ func (e *Engine) listSelectedNamespaces(r *resource, q *snapshot.Query) []string
 	if !r.Namespaced || q.Namespace != "" {
 		return []string{namespaceFor(r.Resource, *q)}
 	}
-	if q.Among.Labels == nil {
-		return q.Among.Names
+	if q.Namespaces.Labels == nil {
+		return q.Namespaces.Names
 	}
 	names := []string{} // nil would be all of them
-	namespaces := q.Among.Query()
+	namespaces := q.Namespaces.NewListQuery()
 	for _, i := range e.checkCoverage(&namespaces).informers {
 		for _, o := range i.appendCandidates(nil, &namespaces, nil) {
-			if q.Among.Choose(o.Name, &o.Object) {
+			if q.Namespaces.MatchesNamespace(o.Name, &o.Object) {
 				names = append(names, o.Name)
 			}
 		}
@@ -182,7 +182,7 @@ func (e *Engine) listSelectedNamespaces(r *resource, q *snapshot.Query) []string
 
 // maySelectNamespace says that a namespace has the labels that are asked for. While that is not known, it may.
 func (e *Engine) maySelectNamespace(n *snapshot.Namespaces, namespace string) bool {
-	q := n.Query()
+	q := n.NewListQuery()
 	l := e.checkCoverage(&q)
 	if l.state != plan.Complete {
 		return true

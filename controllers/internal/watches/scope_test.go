@@ -25,7 +25,7 @@ func still(t *testing.T) (*Engine, *clocktesting.FakeClock, *want, *scope) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &resource{Resource: Resource{GVR: pods, Kind: "Pod", Namespaced: true, Watchable: true}, kinds: map[*kind]struct{}{}, scopes: map[scopeKey]*scope{}, fields: snapshot.BuiltinFields(pods.GroupResource()), allFields: true}
+	r := &resource{Resource: Resource{GVR: pods, Kind: "Pod", Namespaced: true, Watchable: true}, kinds: map[*kind]struct{}{}, scopes: map[scopeKey]*scope{}, fields: snapshot.BuiltinFieldLabels(pods.GroupResource()), allFields: true}
 	w := e.newWant(owner("c"), &Interest{Query: query("Pod")}, false)
 	w.kind = &kind{key: kindKeyOf(&w.query), wants: map[*want]struct{}{w: {}}, state: plan.Complete, resource: r}
 	e.kinds[w.kind.key] = w.kind

@@ -48,7 +48,7 @@ func podEngine(n int) (*Engine, *informer) {
 	q := query("Pod")
 	r := &resource{
 		Resource: Resource{GVR: pods, Kind: "Pod", Namespaced: true, Watchable: true},
-		kinds:    map[*kind]struct{}{}, scopes: map[scopeKey]*scope{}, index: index{}, fields: snapshot.BuiltinFields(pods.GroupResource()), allFields: true,
+		kinds:    map[*kind]struct{}{}, scopes: map[scopeKey]*scope{}, index: index{}, fields: snapshot.BuiltinFieldLabels(pods.GroupResource()), allFields: true,
 	}
 	k := &kind{key: kindKeyOf(&q), wants: map[*want]struct{}{}, state: plan.Complete, resource: r}
 	r.kinds[k], e.kinds[k.key], e.resources[r.Resource] = struct{}{}, k, r

@@ -31,22 +31,22 @@ import (
 	"github.com/vtex/cleaner/controllers/signing"
 )
 
-// firstRetry is how soon a Secret that cannot be used is read again.
-const firstRetry = 2 * time.Second
+// retryInterval is how soon a Secret that cannot be used is read again.
+const retryInterval = 2 * time.Second
 
-// never is how long a key is used that is not replaced.
-const never = 10 * 365 * 24 * time.Hour
+// noRotation is how long a key is used that is not replaced.
+const noRotation = 10 * 365 * 24 * time.Hour
 
 // Options say where the keys are.
 type Options struct {
 	// Secret is the Secret that holds the keys.
 	Secret types.NamespacedName
-	// Rules say how keys follow each other.
-	Rules signing.Rules
-	// MakeNew lets a key be made although one is missing that was there before.
-	MakeNew bool
-	Clock   clock.Clock
-	Log     logr.Logger
+	// Policy says how keys follow each other.
+	Policy signing.RotationPolicy
+	// AllowNewKey lets a key be made although one is missing that was there before.
+	AllowNewKey bool
+	Clock       clock.Clock
+	Log         logr.Logger
 }
 
 // Keyring follows the Secret. It is a Runnable of a manager, and needs no leadership.
@@ -57,48 +57,48 @@ type Keyring struct {
 
 	mu   sync.Mutex
 	keys []signing.Key
-	why  error // why there are none
+	err  error // why there are none
 	wake chan struct{}
 }
 
 // New makes a Keyring. The reader reads from the API server, not from a cache.
 func New(reader client.Reader, writer client.Writer, opts Options) *Keyring {
-	return &Keyring{opts: opts, reader: reader, writer: writer, why: errors.New("the signing key has not been read yet"), wake: make(chan struct{}, 1)}
+	return &Keyring{opts: opts, reader: reader, writer: writer, err: errors.New("the signing key has not been read yet"), wake: make(chan struct{}, 1)}
 }
 
-// Ring is the keys that count now. It fails while there is none.
-func (k *Keyring) Ring() (signing.Ring, error) {
+// CurrentRing returns the ring of the keys that count now. It fails while there is none.
+func (k *Keyring) CurrentRing() (signing.Ring, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.why != nil {
-		return signing.Ring{}, k.why
+	if k.err != nil {
+		return signing.Ring{}, k.err
 	}
-	return signing.NewRing(k.keys, k.opts.Rules, k.opts.Clock.Now())
+	return signing.NewRing(k.keys, k.opts.Policy, k.opts.Clock.Now())
 }
 
-// Check says why there is no key, as a readiness check.
-func (k *Keyring) Check(*http.Request) error {
-	_, err := k.Ring()
+// CheckReady says why there is no key, as a readiness check.
+func (k *Keyring) CheckReady(*http.Request) error {
+	_, err := k.CurrentRing()
 	return err
 }
 
 // NeedLeaderElection says that every replica follows the Secret.
 func (k *Keyring) NeedLeaderElection() bool { return false }
 
-// Changed has the Secret read again soon, because somebody has changed it.
-func (k *Keyring) Changed() {
+// TriggerRefresh has the Secret read again soon, because somebody has changed it.
+func (k *Keyring) TriggerRefresh() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Follow has the Secret read again whenever an informer sees that it has changed.
-func (k *Keyring) Follow(informer interface {
+// FollowInformer has the Secret read again whenever an informer sees that it has changed.
+func (k *Keyring) FollowInformer(informer interface {
 	AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
 }) error {
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { k.Changed() }, UpdateFunc: func(any, any) { k.Changed() }, DeleteFunc: func(any) { k.Changed() },
+		AddFunc: func(any) { k.TriggerRefresh() }, UpdateFunc: func(any, any) { k.TriggerRefresh() }, DeleteFunc: func(any) { k.TriggerRefresh() },
 	})
 	return err
 }
@@ -110,7 +110,7 @@ func (k *Keyring) Start(ctx context.Context) error {
 		wait := k.untilRotation()
 		if err != nil {
 			k.opts.Log.Error(err, "The signing key cannot be used: nothing is done, and no Cleaner can be written, until it can", "secret", k.opts.Secret)
-			wait = firstRetry
+			wait = retryInterval
 		}
 		timer := k.opts.Clock.NewTimer(wait)
 		select {
@@ -128,29 +128,29 @@ func (k *Keyring) Start(ctx context.Context) error {
 func (k *Keyring) untilRotation() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.opts.Rules.Rotation == 0 || len(k.keys) == 0 {
-		return never
+	if k.opts.Policy.Rotation == 0 || len(k.keys) == 0 {
+		return noRotation
 	}
 	var newest time.Time
 	for _, key := range k.keys {
-		if made := key.Made(); made.After(newest) {
+		if made := key.CreatedAt(); made.After(newest) {
 			newest = made
 		}
 	}
-	return max(newest.Add(k.opts.Rules.Rotation).Sub(k.opts.Clock.Now()), firstRetry)
+	return max(newest.Add(k.opts.Policy.Rotation).Sub(k.opts.Clock.Now()), retryInterval)
 }
 
 // Refresh reads the keys, and writes one where one has to be made.
 func (k *Keyring) Refresh(ctx context.Context) error {
-	keys, err := k.read(ctx)
+	keys, err := k.ensureKeys(ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.keys, k.why = keys, err
+	k.keys, k.err = keys, err
 	return err
 }
 
-// read reads the keys, and makes one where there is none or where the newest is old.
-func (k *Keyring) read(ctx context.Context) ([]signing.Key, error) {
+// ensureKeys reads the keys, and makes one where there is none or where the newest is old.
+func (k *Keyring) ensureKeys(ctx context.Context) ([]signing.Key, error) {
 	secret := &corev1.Secret{}
 	err := k.reader.Get(ctx, k.opts.Secret, secret)
 	switch {
@@ -159,28 +159,28 @@ func (k *Keyring) read(ctx context.Context) ([]signing.Key, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot read Secret %s: %w", k.opts.Secret, err)
 	}
-	keys, err := keysOf(secret)
+	keys, err := parseKeys(secret)
 	if err != nil {
 		return nil, fmt.Errorf("cannot use Secret %s: %w", k.opts.Secret, err)
 	}
 	if len(keys) == 0 {
-		if err := k.mayFill(ctx); err != nil {
+		if err := k.checkNoKeyLost(ctx); err != nil {
 			return nil, err
 		}
-		return k.add(ctx, secret, nil)
+		return k.addKey(ctx, secret, nil)
 	}
-	ring, err := signing.NewRing(keys, k.opts.Rules, k.opts.Clock.Now())
+	ring, err := signing.NewRing(keys, k.opts.Policy, k.opts.Clock.Now())
 	if err != nil {
 		return nil, fmt.Errorf("cannot use Secret %s: %w", k.opts.Secret, err)
 	}
-	if ring.Rotates(k.opts.Rules, k.opts.Clock.Now()) {
-		return k.add(ctx, secret, ring.Keys())
+	if ring.NeedsRotation(k.opts.Policy, k.opts.Clock.Now()) {
+		return k.addKey(ctx, secret, ring.AcceptedKeys())
 	}
 	return keys, nil
 }
 
-// keysOf reads the keys of the Secret.
-func keysOf(secret *corev1.Secret) ([]signing.Key, error) {
+// parseKeys reads the keys of the Secret.
+func parseKeys(secret *corev1.Secret) ([]signing.Key, error) {
 	keys := make([]signing.Key, 0, len(secret.Data))
 	for id, bytes := range secret.Data {
 		key, err := signing.ParseKey(id, bytes)
@@ -192,16 +192,16 @@ func keysOf(secret *corev1.Secret) ([]signing.Key, error) {
 	return keys, nil
 }
 
-// mayFill says why an empty Secret must stay empty: something is signed, so that there was a key.
-func (k *Keyring) mayFill(ctx context.Context) error {
-	if k.opts.MakeNew {
+// checkNoKeyLost says why an empty Secret must stay empty: something is signed, so that there was a key.
+func (k *Keyring) checkNoKeyLost(ctx context.Context) error {
+	if k.opts.AllowNewKey {
 		return nil
 	}
 	for _, list := range []client.ObjectList{&v1alpha1.CleanerList{}, &v1alpha1.ClusterCleanerList{}} {
 		if err := k.reader.List(ctx, list); err != nil {
 			return fmt.Errorf("cannot find out whether a signing key was lost: %w", err)
 		}
-		if name := firstSigned(list); name != "" {
+		if name := findSignedOwner(list); name != "" {
 			return fmt.Errorf("the Secret %s has lost the signing key: %s was signed with it; restore the Secret, or run the operator with --new-signing-key: "+
 				"then open runs lose their record, and Cleaners without a ServiceAccount do nothing until they are written again", k.opts.Secret, name)
 		}
@@ -209,8 +209,8 @@ func (k *Keyring) mayFill(ctx context.Context) error {
 	return nil
 }
 
-// firstSigned names an object of a list that an operator has signed something of; empty if there is none.
-func firstSigned(list client.ObjectList) string {
+// findSignedOwner names an object of a list that an operator has signed something of; empty if there is none.
+func findSignedOwner(list client.ObjectList) string {
 	var owners []v1alpha1.Owner
 	switch l := list.(type) {
 	case *v1alpha1.CleanerList:
@@ -230,8 +230,8 @@ func firstSigned(list client.ObjectList) string {
 	return ""
 }
 
-// add makes a key and stores it beside those that still count. Another replica may have been faster: its key is read then.
-func (k *Keyring) add(ctx context.Context, secret *corev1.Secret, counted []signing.Key) ([]signing.Key, error) {
+// addKey makes a key and stores it beside those that still count. Another replica may have been faster: its key is read then.
+func (k *Keyring) addKey(ctx context.Context, secret *corev1.Secret, counted []signing.Key) ([]signing.Key, error) {
 	key := signing.NewKey(k.opts.Clock.Now())
 	keys := append(counted, key)
 	secret.Data = map[string][]byte{}

@@ -50,8 +50,8 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 
 func (c *cluster) replica(makeNew bool) *Keyring {
 	return New(c, c, Options{
-		Secret: secret, MakeNew: makeNew, Clock: c.clock, Log: logr.Discard(),
-		Rules: signing.Rules{Propagation: time.Minute, Overlap: time.Hour, Rotation: 24 * time.Hour},
+		Secret: secret, AllowNewKey: makeNew, Clock: c.clock, Log: logr.Discard(),
+		Policy: signing.RotationPolicy{Propagation: time.Minute, Overlap: time.Hour, Rotation: 24 * time.Hour},
 	})
 }
 
@@ -61,7 +61,7 @@ func refreshed(t *testing.T, k *Keyring) signing.Ring {
 	if err := k.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ring, err := k.Ring()
+	ring, err := k.CurrentRing()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,10 +92,10 @@ func TestReplicasShareTheKeyOfTheFirst(t *testing.T) {
 
 func TestNothingIsSignedBeforeTheSecretIsRead(t *testing.T) {
 	k := newCluster(t, empty()).replica(false)
-	if _, err := k.Ring(); err == nil {
+	if _, err := k.CurrentRing(); err == nil {
 		t.Error("there is a ring")
 	}
-	if k.Check(nil) == nil {
+	if k.CheckReady(nil) == nil {
 		t.Error("it is ready")
 	}
 }
@@ -160,7 +160,7 @@ func TestRotation(t *testing.T) {
 		t.Errorf("within the overlap: %v", err)
 	}
 	c.clock.Step(time.Hour)
-	if ring, err := k.Ring(); err != nil {
+	if ring, err := k.CurrentRing(); err != nil {
 		t.Error(err)
 	} else if _, err := ring.Verify(signing.Record, []byte("x"), old); err == nil {
 		t.Error("after the overlap the old key still counts")
@@ -203,7 +203,7 @@ func TestNoKeyIsMadeOfWhatCannotBeRead(t *testing.T) {
 			if err := k.Refresh(t.Context()); err == nil || err.Error() != tc.want {
 				t.Errorf("got %v, want %s", err, tc.want)
 			}
-			if _, err := k.Ring(); err == nil || err.Error() != tc.want {
+			if _, err := k.CurrentRing(); err == nil || err.Error() != tc.want {
 				t.Errorf("the ring says %v, want %s", err, tc.want)
 			}
 			now := &corev1.Secret{}
@@ -245,7 +245,7 @@ func TestTheSlowerReplicaTakesTheOthersKey(t *testing.T) {
 func TestTheNextLookIsAtTheRotation(t *testing.T) {
 	c := newCluster(t, empty())
 	k := c.replica(false)
-	if got := k.untilRotation(); got != never {
+	if got := k.untilRotation(); got != noRotation {
 		t.Errorf("without a key it waits for %s", got)
 	}
 	refreshed(t, k)
@@ -254,7 +254,7 @@ func TestTheNextLookIsAtTheRotation(t *testing.T) {
 		t.Errorf("with one key it waits for %s", got)
 	}
 	c.clock.Step(2 * time.Hour)
-	if got := k.untilRotation(); got != firstRetry {
+	if got := k.untilRotation(); got != retryInterval {
 		t.Errorf("when it is late it waits for %s", got)
 	}
 	for range 20 { // the Secret has no order
@@ -263,8 +263,8 @@ func TestTheNextLookIsAtTheRotation(t *testing.T) {
 			t.Fatalf("with %d keys it waits for %s", len(k.keys), got)
 		}
 	}
-	k.opts.Rules.Rotation = 0
-	if got := k.untilRotation(); got != never {
+	k.opts.Policy.Rotation = 0
+	if got := k.untilRotation(); got != noRotation {
 		t.Errorf("without a rule it waits for %s", got)
 	}
 }
@@ -280,7 +280,7 @@ func (i *informer) AddEventHandler(handler cache.ResourceEventHandler) (cache.Re
 // Whatever happens to the Secret has it read again, and no number of events blocks who tells them.
 func TestFollow(t *testing.T) {
 	k, i := newCluster(t).replica(false), &informer{}
-	if err := k.Follow(i); err != nil {
+	if err := k.FollowInformer(i); err != nil {
 		t.Fatal(err)
 	}
 	for name, event := range map[string]func(){
@@ -311,8 +311,8 @@ func TestStart(t *testing.T) {
 	if err := c.Delete(ctx, empty()); err != nil {
 		t.Fatal(err)
 	}
-	c.clock.Step(firstRetry)
-	eventually(t, "has a key", func() bool { return k.Check(nil) == nil })
+	c.clock.Step(retryInterval)
+	eventually(t, "has a key", func() bool { return k.CheckReady(nil) == nil })
 	if err := c.Get(ctx, secret, broken); err != nil {
 		t.Fatal(err)
 	}
@@ -320,8 +320,8 @@ func TestStart(t *testing.T) {
 	if err := c.Update(ctx, broken); err != nil {
 		t.Fatal(err)
 	}
-	k.Changed()
-	eventually(t, "has read the change", func() bool { return k.Check(nil) != nil })
+	k.TriggerRefresh()
+	eventually(t, "has read the change", func() bool { return k.CheckReady(nil) != nil })
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
