@@ -63,14 +63,7 @@ func TestAMarkIsForOneUninstall(t *testing.T) {
 
 // What an earlier version has signed is read for ever, or uninstalls that it has begun are not finished: never change this text.
 func TestMarkOfAnEarlierVersion(t *testing.T) {
-	key, err := signing.ParseKey("20260102T150405Z", []byte("0123456789abcdef0123456789abcdef"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ring, err := signing.NewRing([]signing.Key{key}, signing.RotationPolicy{}, key.CreatedAt())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring, _ := ringOfAnEarlierVersion(t)
 	c := withRecord()
 	const mark = "20260102T150405Z.HLVFzdb5XfdTdB-AuyKwa2JqKOlhW3Z9r6iWSvySNYY"
 	if !isMark(ring, c, c.Status.Run, mark) {

@@ -98,6 +98,20 @@ func TestVerifyRecord(t *testing.T) {
 	}
 }
 
+// ringOfAnEarlierVersion has the key that what is stored in these tests was signed with.
+func ringOfAnEarlierVersion(t *testing.T) (signing.Ring, signing.Key) {
+	t.Helper()
+	key, err := signing.ParseKey("20260102T150405Z", []byte("0123456789abcdef0123456789abcdef"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring, err := signing.NewRing([]signing.Key{key}, signing.RotationPolicy{}, key.CreatedAt())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ring, key
+}
+
 // What an earlier version has signed is read for ever, or open runs lose their record: never change this text. It has each field
 // that a record may have, in the API server's order.
 func TestRecordOfAnEarlierVersion(t *testing.T) {
@@ -110,14 +124,7 @@ func TestRecordOfAnEarlierVersion(t *testing.T) {
 "unsent":{"counts":[{"count":1,"outcome":"gone","resource":"pods/v1"}],"decidedAt":"2026-01-02T15:03:05Z","decides":"v1:a","finishedAt":"2026-01-02T15:03:06Z",
   "message":"it was stopped & kept","number":1,"outcomes":[{"outcome":"gone","row":"targets.pods pods/v1 shop/a 1 1"}],"result":"Partial"},
 "signature":"20260102T150405Z.sDDLKiRajq23D--iM0XB_pnxjb5lzAZSgRAcmmUV6g4"}}`
-	key, err := signing.ParseKey("20260102T150405Z", []byte("0123456789abcdef0123456789abcdef"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ring, err := signing.NewRing([]signing.Key{key}, signing.RotationPolicy{}, key.CreatedAt())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ring, key := ringOfAnEarlierVersion(t)
 	c := &v1alpha1.Cleaner{}
 	if err := json.Unmarshal([]byte(stored), c); err != nil {
 		t.Fatal(err)
