@@ -154,7 +154,7 @@ func (p *pass) replaceRecord(ctx context.Context) error {
 		}
 		known = &v1alpha1.CleanerStatus{
 			Runs:            highestRun(&forged),
-			LastRequestedAt: clean(p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt]), // else to forge it would be to ask
+			LastRequestedAt: p.requestedAt(), // else to forge it would be to ask
 		}
 	}
 	err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) {

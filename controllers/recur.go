@@ -114,9 +114,14 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
+// requestedAt is the last request for an evaluation, as status shows it; empty if there is none.
+func (p *pass) requestedAt() string {
+	return clean(p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
+}
+
 // asked says that the author asks for an evaluation now.
 func (p *pass) asked() bool {
-	at := clean(p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
+	at := p.requestedAt()
 	return at != "" && at != p.read.State().LastRequestedAt && at != p.mem.answered
 }
 

@@ -40,7 +40,7 @@ func (p *pass) report() report { return report{p} }
 
 // answered takes the request for an evaluation as answered.
 func (r report) answered() {
-	r.p.mem.answered = clean(r.p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
+	r.p.mem.answered = r.p.requestedAt()
 	r.draft().LastRequestedAt = r.p.mem.answered
 }
 
@@ -291,7 +291,7 @@ func (r report) scheduled() {
 		r.set(v1alpha1.ConditionValid, metav1.ConditionTrue, v1alpha1.ReasonValid, "The spec is valid.")
 		r.ready(metav1.ConditionTrue, v1alpha1.ReasonWaitingForSchedule, "The schedule is not due yet.")
 	}
-	if at := r.p.mem.answered; at != "" && at == clean(r.p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt]) {
+	if at := r.p.mem.answered; at != "" && at == r.p.requestedAt() {
 		r.draft().LastRequestedAt = at
 	}
 	r.delivered()
