@@ -85,7 +85,7 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 	if err != nil || p == nil {
 		return ctrl.Result{}, err
 	}
-	defer p.keepHolds()
+	defer p.blindHolds()
 	refusal, err := p.own(ctx)
 	if refusal.refuses() {
 		p.report().refused(refusal)

@@ -210,8 +210,8 @@ func (p *pass) decide(ctx context.Context, in plan.Input) plan.Plan {
 	return d
 }
 
-// keepHolds takes note that nobody has looked whether what rules wait for goes on.
-func (p *pass) keepHolds() {
+// blindHolds takes note that nobody has looked whether what rules wait for goes on.
+func (p *pass) blindHolds() {
 	if !p.looked {
 		p.mem.holds = p.mem.holds.Blinded(p.r.clock.Now())
 	}

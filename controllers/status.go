@@ -44,7 +44,7 @@ func (r report) answered() {
 	r.draft().LastRequestedAt = r.p.mem.answered
 }
 
-// passedOver takes a request as answered that nothing is evaluated for, where there is no schedule: it was nobody's right then, and
+// passedOver takes a request as answered that nothing is evaluated for, where there is no schedule: whoever made it needed no rights then, and it
 // must not have a schedule that is written later act at once.
 func (r report) passedOver() {
 	if r.p.c.Common().Schedule == "" {
