@@ -26,7 +26,7 @@ func TestTheCheckerFindsMistakes(t *testing.T) {
 	}{
 		{mutation: mutation{name: "Sound"}},
 		{
-			mutation: mutation{"PreconditionsDropped", send, "Preconditions:      preconditions(ref, version),", ""},
+			mutation: mutation{"PreconditionsDropped", send, "Preconditions:      newPreconditions(ref, version),", ""},
 			want:     []string{"I1", "I2", "I6"},
 		},
 		{
@@ -44,7 +44,7 @@ func TestTheCheckerFindsMistakes(t *testing.T) {
 		{
 			mutation: mutation{
 				"NotReadLive", commit,
-				"snapshot.TakeLive(ctx, p.hands.live,", "snapshot.TakeLive(ctx, p.hands.watched,",
+				"snapshot.ReadForConfirmation(ctx, p.hands.live,", "snapshot.ReadForConfirmation(ctx, p.hands.watched,",
 			},
 			want: []string{"I3"},
 		},

@@ -318,7 +318,7 @@ func points(t *testing.T) map[string]bool {
 				return true
 			}
 			switch f.Sel.Name {
-			case "Point":
+			case "PassPoint":
 				literal, ok := call.Args[0].(*ast.BasicLit)
 				if !ok {
 					t.Fatalf("%s: a point whose name is no literal", path)
@@ -328,9 +328,9 @@ func points(t *testing.T) map[string]bool {
 					t.Fatal(err)
 				}
 				out[name] = true
-			case "Before", "After":
+			case "PassBefore", "PassAfter":
 				for k := plan.LookRows; k <= plan.GiveUp; k++ { // Idle and Evaluate come before: they are no requests
-					out[strings.ToLower(f.Sel.Name)+" "+k.String()] = true
+					out[strings.ToLower(strings.TrimPrefix(f.Sel.Name, "Pass"))+" "+k.String()] = true
 				}
 			default:
 				t.Fatalf("%s: faults.%s is not known here", path, f.Sel.Name)
