@@ -662,7 +662,7 @@ func chargeQuantity(m *meter, args []ref.Val) ref.Val {
 	digits := strings.TrimRight(string(text), "0123456789")
 	mantissa := strings.TrimRight(digits, "+-")
 	if len(text)-len(mantissa) >= suffix && strings.HasSuffix(strings.ToLower(mantissa), "e") {
-		return types.NewErr("the exponent of the quantity %q is too large", truncateText(string(text), 32))
+		return types.NewErr("the exponent of the quantity %q is too large", expr.TruncateText(string(text), 32))
 	}
 	return nil
 }

@@ -43,10 +43,10 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	p := b.programs
 	p.variables, p.slots = s.variables, len(spec.Variables)
 	for i, source := range spec.Conditions {
-		p.conditions = append(p.conditions, b.compileExpression(s, pathOfCondition(i), source, wantBool))
+		p.conditions = append(p.conditions, b.compileExpression(s, expr.PathOfCondition(i), source, wantBool))
 	}
 	if spec.CloudEventData != "" {
-		p.data = b.compileExpression(s, pathCloudEventData, spec.CloudEventData, wantJSON)
+		p.data = b.compileExpression(s, expr.PathCloudEventData, spec.CloudEventData, wantJSON)
 	}
 	for i := range spec.Rules {
 		p.rules = append(p.rules, b.compileRule(s, i, &spec.Rules[i]))
@@ -94,7 +94,7 @@ func (b *builder) buildScope(spec *v1alpha1.Work) *scope {
 	}
 	b.declareVariables(s, "", spec.Variables, nil, &names)
 	for i := range spec.Rules {
-		b.declareVariables(s, pathOfRule(i)+".", spec.Rules[i].Variables, spec.Variables, &names)
+		b.declareVariables(s, expr.PathOfRule(i)+".", spec.Rules[i].Variables, spec.Variables, &names)
 	}
 	var err error
 	if s.env, err = b.compiler.extendEnv(names); err != nil {
@@ -144,11 +144,11 @@ func (b *builder) compileExpression(s *scope, path, source string, w wantedType)
 	}
 	made, problems := b.compiler.compileExpression(s, path, source, w, b.programs)
 	for _, problem := range problems {
-		b.errs = append(b.errs, problem.toFieldError(b.root.Child(path), source))
+		b.errs = append(b.errs, makeFieldError(problem, b.root.Child(path), source))
 	}
 	if made != nil {
-		b.programs.warnings = append(b.programs.warnings, made.tree.findUnguarded(path)...)
-		made.tree.nodes = nil // half of what it takes; an explanation finds them again
+		b.programs.warnings = append(b.programs.warnings, made.tree.FindUnguarded(path)...)
+		made.tree.Nodes = nil // half of what it takes; an explanation finds them again
 	}
 	return made
 }
@@ -182,9 +182,9 @@ func (c *Compiler) extendEnv(variables []string) (*cel.Env, error) {
 	return env, nil
 }
 
-// toFieldError gives the error as the API server and the webhook report it.
-func (e *Error) toFieldError(at *field.Path, source string) *field.Error {
-	if e.Kind == Internal {
+// makeFieldError gives an error as the API server and the webhook report it.
+func makeFieldError(e *expr.Error, at *field.Path, source string) *field.Error {
+	if e.Kind == expr.Internal {
 		return field.InternalError(at, e)
 	}
 	var b strings.Builder
@@ -198,7 +198,7 @@ func (e *Error) toFieldError(at *field.Path, source string) *field.Error {
 	if e.Snippet != "" {
 		fmt.Fprintf(&b, "\n%s", e.Snippet)
 	}
-	return field.Invalid(at, truncateText(source, 64), b.String())
+	return field.Invalid(at, expr.TruncateText(source, 64), b.String())
 }
 
 // scope is what an expression can name.
@@ -237,7 +237,7 @@ func (s *scope) clone() *scope {
 type expression struct {
 	path    string
 	want    wantedType
-	tree    *tree
+	tree    *expr.Tree
 	ast     *cel.Ast
 	program *program
 	// names are the names that it reads itself, each with the first node that does.
@@ -263,10 +263,10 @@ type variable struct {
 }
 
 // compileExpression makes one expression. Whatever an author writes, it gives errors and never panics.
-func (c *Compiler) compileExpression(s *scope, path, source string, w wantedType, p *Programs) (_ *expression, problems []*Error) {
+func (c *Compiler) compileExpression(s *scope, path, source string, w wantedType, p *Programs) (_ *expression, problems []*expr.Error) {
 	defer func() {
 		if r := recover(); r != nil {
-			problems = []*Error{{Kind: Internal, Message: fmt.Sprintf("the compiler failed: %v", r)}}
+			problems = []*expr.Error{{Kind: expr.Internal, Message: fmt.Sprintf("the compiler failed: %v", r)}}
 		}
 		for _, problem := range problems {
 			problem.Path = path
@@ -276,35 +276,35 @@ func (c *Compiler) compileExpression(s *scope, path, source string, w wantedType
 	if issues.Err() != nil {
 		return nil, convertSyntaxErrors(source, issues)
 	}
-	t := newTree(source, parsed.NativeRep())
+	t := expr.NewTree(source, parsed.NativeRep())
 	if problem := s.reserveWeight(t, parsed.NativeRep()); problem != nil {
-		return nil, []*Error{problem}
+		return nil, []*expr.Error{problem}
 	}
 	footprint := c.estimateFootprint(source, parsed.NativeRep())
 	if problem := s.reserveRoom(t, footprint); problem != nil {
-		return nil, []*Error{problem}
+		return nil, []*expr.Error{problem}
 	}
 	checked, issues := s.env.Check(parsed)
 	if issues.Err() != nil {
 		return nil, s.convertCheckErrors(t, issues)
 	}
 	s.dispatchConversions(checked.NativeRep())
-	t = newTree(source, checked.NativeRep())
-	made := &expression{path: path, want: w, tree: t, ast: checked, env: s.env, names: t.collectReads()}
+	t = expr.NewTree(source, checked.NativeRep())
+	made := &expression{path: path, want: w, tree: t, ast: checked, env: s.env, names: t.CollectReads()}
 	if problems := slices.Concat(s.checkHiddenNames(made), s.checkParameters(made), c.checkPatterns(t)); len(problems) > 0 {
 		return nil, problems
 	}
 	if problem := made.checkType(checked.OutputType()); problem != nil {
-		return nil, []*Error{problem}
+		return nil, []*expr.Error{problem}
 	}
 	var err error
 	if made.program, err = c.planProgram(s.env, checked, p.meter, true, c.meterProgram(checked, p.meter)); err != nil {
-		return nil, []*Error{convertPlanError(t, err)}
+		return nil, []*expr.Error{convertPlanError(t, err)}
 	}
 	s.resolveDependencies(made)
 	if made.readsTime {
 		if problem := s.reserveRoom(t, footprint/2); problem != nil { // the program that looks ahead
-			return nil, []*Error{problem}
+			return nil, []*expr.Error{problem}
 		}
 		made.movement = analyzeMovement(checked.NativeRep(), s.canMove)
 		made.ahead = &aheadProgram{compiler: c, x: made, programs: p}
@@ -331,13 +331,13 @@ func (s *scope) dispatchConversions(checked *ast.AST) {
 	}))
 }
 
-func convertSyntaxErrors(source string, issues *cel.Issues) []*Error {
-	var problems []*Error
+func convertSyntaxErrors(source string, issues *cel.Issues) []*expr.Error {
+	var problems []*expr.Error
 	for _, issue := range issues.Errors() {
-		problem := &Error{Kind: Invalid, Message: truncateText(issue.Message, 256), Hint: suggestLibraryFix(issue.Message)}
+		problem := &expr.Error{Kind: expr.Invalid, Message: expr.TruncateText(issue.Message, 256), Hint: suggestLibraryFix(issue.Message)}
 		if line, column := issue.Location.Line(), issue.Location.Column(); line > 0 && column >= 0 {
 			problem.Line, problem.Column = line, column+1
-			problem.Snippet = makeSnippet(source, line, column+1)
+			problem.Snippet = expr.MakeSnippet(source, line, column+1)
 		}
 		problems = append(problems, problem)
 	}
@@ -346,37 +346,37 @@ func convertSyntaxErrors(source string, issues *cel.Issues) []*Error {
 
 // convertCheckErrors says what the checker found in words that help. A misspelled macro makes a mistake of its own loop
 // variables too; those are left out.
-func (s *scope) convertCheckErrors(t *tree, issues *cel.Issues) []*Error {
-	var problems []*Error
+func (s *scope) convertCheckErrors(t *expr.Tree, issues *cel.Issues) []*expr.Error {
+	var problems []*expr.Error
 	unknown := map[int64]bool{}
 	for _, issue := range issues.Errors() {
-		e := t.nodes[issue.ExprID].expr
+		e := t.Nodes[issue.ExprID].Expr
 		if e != nil && e.Kind() == ast.CallKind && !s.env.HasFunction(s.functionName(e)) {
 			unknown[e.ID()] = true
 		}
 	}
 	for _, issue := range issues.Errors() {
-		at := t.nodes[issue.ExprID]
-		problem := &Error{Kind: Invalid, Message: truncateText(issue.Message, 512)}
+		at := t.Nodes[issue.ExprID]
+		problem := &expr.Error{Kind: expr.Invalid, Message: expr.TruncateText(issue.Message, 512)}
 		switch {
-		case at.expr == nil:
-			return append(problems, convertSyntaxErrors(t.source, issues)...)
+		case at.Expr == nil:
+			return append(problems, convertSyntaxErrors(t.Source, issues)...)
 		case unknown[issue.ExprID]:
-			name := s.functionName(at.expr)
+			name := s.functionName(at.Expr)
 			problem.Message = fmt.Sprintf("there is no function %q", name)
-			problem.Hint = suggestName(name, s.listFunctions())
-		case at.expr.Kind() == ast.IdentKind && s.isUnknown(at):
-			if t.isInside(at, unknown) {
+			problem.Hint = expr.SuggestName(name, s.listFunctions())
+		case at.Expr.Kind() == ast.IdentKind && s.isUnknown(at):
+			if t.IsInside(at, unknown) {
 				continue
 			}
 			s.describeUnknown(problem, at)
-		case at.expr.Kind() == ast.CallKind:
-			problem.Hint = s.suggestOperandFix(at.expr)
+		case at.Expr.Kind() == ast.CallKind:
+			problem.Hint = s.suggestOperandFix(at.Expr)
 		}
 		if problem.Hint == "" {
 			problem.Hint = suggestLibraryFix(issue.Message)
 		}
-		problems = append(problems, t.locateError(problem, issue.ExprID))
+		problems = append(problems, t.LocateError(problem, issue.ExprID))
 	}
 	return problems
 }
@@ -387,7 +387,7 @@ func (s *scope) functionName(e ast.Expr) string {
 	if !call.IsMemberFunction() {
 		return call.FunctionName()
 	}
-	namespace, ok := formatPath(call.Target())
+	namespace, ok := expr.FormatPath(call.Target())
 	if !ok || !s.isFunctionNamespace(namespace) {
 		return call.FunctionName()
 	}
@@ -422,9 +422,9 @@ func (s *scope) listFunctions() []string {
 }
 
 // isUnknown says whether a name means nothing where it stands.
-func (s *scope) isUnknown(at node) bool {
-	name := at.expr.AsIdent()
-	if isBound(name, at.loops) {
+func (s *scope) isUnknown(at expr.Node) bool {
+	name := at.Expr.AsIdent()
+	if expr.IsBound(name, at.Loops) {
 		return false
 	}
 	return !slices.Contains(s.listNames(), name)
@@ -441,10 +441,10 @@ func (s *scope) listNames() []string {
 	return names
 }
 
-func (s *scope) describeUnknown(problem *Error, at node) {
-	name := at.expr.AsIdent()
+func (s *scope) describeUnknown(problem *expr.Error, at expr.Node) {
+	name := at.Expr.AsIdent()
 	if name == strings.TrimSuffix(prefixVariables, ".") {
-		s.describeVariable(problem, at.parent)
+		s.describeVariable(problem, at.Parent)
 		return
 	}
 	if included, isTarget := s.targets[name]; isTarget && !included {
@@ -452,17 +452,17 @@ func (s *scope) describeUnknown(problem *Error, at node) {
 		return
 	}
 	candidates := s.listNames()
-	for _, loop := range at.loops {
+	for _, loop := range at.Loops {
 		candidates = append(candidates, loop.AsComprehension().IterVar())
 	}
 	problem.Message = fmt.Sprintf("there is no target or variable %q", name)
-	if problem.Hint = suggestName(name, candidates); problem.Hint == "" {
+	if problem.Hint = expr.SuggestName(name, candidates); problem.Hint == "" {
 		problem.Hint = fmt.Sprintf("add a target of this name, or write params.%s if it is a parameter", name)
 	}
 }
 
 // describeVariable says what is wrong where the word variables is not the beginning of the name of one.
-func (s *scope) describeVariable(problem *Error, parent ast.Expr) {
+func (s *scope) describeVariable(problem *expr.Error, parent ast.Expr) {
 	name := ""
 	switch {
 	case parent == nil:
@@ -485,30 +485,19 @@ func (s *scope) describeVariable(problem *Error, parent ast.Expr) {
 			candidates = append(candidates, strings.TrimPrefix(known, prefixVariables))
 		}
 		problem.Message = fmt.Sprintf("there is no variable %q", name)
-		if problem.Hint = suggestName(name, candidates); problem.Hint == "" {
+		if problem.Hint = expr.SuggestName(name, candidates); problem.Hint == "" {
 			problem.Hint = "add it to variables, before what reads it"
 		}
 	}
 }
 
-// isInside says whether the node stands in a call that is marked.
-func (t *tree) isInside(at node, marked map[int64]bool) bool {
-	for at.parent != nil {
-		if marked[at.parent.ID()] {
-			return true
-		}
-		at = t.nodes[at.parent.ID()]
-	}
-	return false
-}
-
 // suggestOperandFix says what to write where the two operands of a call do not fit.
 func (s *scope) suggestOperandFix(e ast.Expr) string {
-	operands := listChildren(e)
+	operands := expr.ListChildren(e)
 	if len(operands) != 2 {
 		return ""
 	}
-	return suggestTimeFix(s.guessType(operands[0]), s.guessType(operands[1]))
+	return expr.SuggestTimeFix(s.guessType(operands[0]), s.guessType(operands[1]))
 }
 
 // guessType gives the type of an expression as far as it shows: the checker keeps no types of what it refused.
@@ -541,11 +530,11 @@ func (s *scope) guessType(e ast.Expr) *types.Type {
 }
 
 // checkHiddenNames says what an expression reads that it cannot see.
-func (s *scope) checkHiddenNames(x *expression) []*Error {
-	var problems []*Error
+func (s *scope) checkHiddenNames(x *expression) []*expr.Error {
+	var problems []*expr.Error
 	for _, name := range slices.Sorted(maps.Keys(x.names)) {
 		if why, hidden := s.hidden[name]; hidden {
-			problems = append(problems, x.tree.locateError(&Error{Kind: Invalid, Message: fmt.Sprintf("%s cannot be read here: %s", name, why)}, x.names[name]))
+			problems = append(problems, x.tree.LocateError(&expr.Error{Kind: expr.Invalid, Message: fmt.Sprintf("%s cannot be read here: %s", name, why)}, x.names[name]))
 		}
 	}
 	return problems
@@ -554,7 +543,7 @@ func (s *scope) checkHiddenNames(x *expression) []*Error {
 // describeRequirement says what the expression must give, in words.
 func (x *expression) describeRequirement() string {
 	switch {
-	case x.path == pathCloudEventData:
+	case x.path == expr.PathCloudEventData:
 		return "an event carries JSON"
 	case strings.HasPrefix(x.path, "conditions["):
 		return "a condition " + x.want.describeRequirement()
@@ -575,7 +564,7 @@ func (x *expression) formatName() string {
 }
 
 // checkType says that an expression can never give what it must.
-func (x *expression) checkType(result *types.Type) *Error {
+func (x *expression) checkType(result *types.Type) *expr.Error {
 	switch result.Kind() {
 	case types.DynKind, types.AnyKind, types.TypeParamKind:
 		return nil
@@ -583,19 +572,19 @@ func (x *expression) checkType(result *types.Type) *Error {
 	if x.want.acceptsKind(result.Kind()) {
 		return nil
 	}
-	return x.tree.locateError(&Error{
-		Kind: Invalid, Message: fmt.Sprintf("%s, and this is of type %s", x.describeRequirement(), cel.FormatCELType(result)), Hint: x.want.suggestFix(result),
-	}, x.tree.root.ID())
+	return x.tree.LocateError(&expr.Error{
+		Kind: expr.Invalid, Message: fmt.Sprintf("%s, and this is of type %s", x.describeRequirement(), cel.FormatCELType(result)), Hint: x.want.suggestFix(result),
+	}, x.tree.Root.ID())
 }
 
 // checkPatterns finds the literal regular expressions that are none, or too large to be compiled.
-func (c *Compiler) checkPatterns(t *tree) []*Error {
-	var problems []*Error
-	ast.PreOrderVisit(t.root, ast.NewExprVisitor(func(e ast.Expr) {
+func (c *Compiler) checkPatterns(t *expr.Tree) []*expr.Error {
+	var problems []*expr.Error
+	ast.PreOrderVisit(t.Root, ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() != ast.CallKind || c.charges[e.AsCall().FunctionName()].forPattern == nil {
 			return
 		}
-		args := listChildren(e)
+		args := expr.ListChildren(e)
 		if len(args) <= patternArgument || args[patternArgument].Kind() != ast.LiteralKind {
 			return
 		}
@@ -604,18 +593,18 @@ func (c *Compiler) checkPatterns(t *tree) []*Error {
 			return
 		}
 		if err := checkPattern(string(pattern)); err != nil {
-			problems = append(problems, t.locateError(&Error{Kind: Invalid, Message: err.Error()}, args[patternArgument].ID()))
+			problems = append(problems, t.LocateError(&expr.Error{Kind: expr.Invalid, Message: err.Error()}, args[patternArgument].ID()))
 		}
 	}))
 	return problems
 }
 
 // convertPlanError says what cel-go found when it evaluated the constant parts of an expression.
-func convertPlanError(t *tree, err error) *Error {
-	problem := &Error{Kind: Invalid, Message: truncateText(err.Error(), 512)}
+func convertPlanError(t *expr.Tree, err error) *expr.Error {
+	problem := &expr.Error{Kind: expr.Invalid, Message: expr.TruncateText(err.Error(), 512)}
 	var value *types.Err
 	if errors.As(err, &value) {
-		return t.locateError(problem, value.NodeID())
+		return t.LocateError(problem, value.NodeID())
 	}
 	return problem
 }

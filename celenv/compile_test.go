@@ -204,7 +204,7 @@ func FuzzCompile(f *testing.F) {
 		if p == nil {
 			return
 		}
-		if got := p.EvaluateConditions(t.Context(), in)[0]; got.Err != nil && got.Err.Kind == Internal {
+		if got := p.EvaluateConditions(t.Context(), in)[0]; got.Err != nil && got.Err.Kind == expr.Internal {
 			t.Fatal(got.Err)
 		}
 	})

@@ -66,39 +66,39 @@ func TestDataErrors(t *testing.T) {
 	in := Input{Targets: map[string]any{"svc": map[string]any{"metadata": map[string]any{"name": "s"}}}}
 	cases := map[string]struct {
 		expression string
-		want       Error
+		want       expr.Error
 	}{
-		"MissingKey": {`{"image": svc.spec.image}`, Error{
-			Kind: Runtime, Line: 1, Column: 15, Message: "no such key: spec", Object: "svc (s)",
+		"MissingKey": {`{"image": svc.spec.image}`, expr.Error{
+			Kind: expr.Runtime, Line: 1, Column: 15, Message: "no such key: spec", Object: "svc (s)",
 			Hint:    "test has(svc.spec) first, or write svc.?spec and .orValue(...) at the end",
 			Snippet: "  | {\"image\": svc.spec.image}\n  |               ^",
 		}},
-		"NoneInAList": {`[optional.none()]`, Error{
-			Kind: Runtime, Line: 1, Column: 1, Message: "a value of type optional_type cannot be written", Hint: hintJSON,
+		"NoneInAList": {`[optional.none()]`, expr.Error{
+			Kind: expr.Runtime, Line: 1, Column: 1, Message: "a value of type optional_type cannot be written", Hint: hintJSON,
 			Snippet: "  | [optional.none()]\n  | ^",
 		}},
-		"Type": {`dyn(type(svc))`, Error{
-			Kind: Runtime, Line: 1, Column: 1, Message: "a value of type type cannot be written", Hint: hintJSON,
+		"Type": {`dyn(type(svc))`, expr.Error{
+			Kind: expr.Runtime, Line: 1, Column: 1, Message: "a value of type type cannot be written", Hint: hintJSON,
 			Snippet: "  | dyn(type(svc))\n  | ^",
 		}},
-		"Key": {`{1: "x"}`, Error{
-			Kind: Runtime, Line: 1, Column: 1, Message: "the key 1 of a map is no string", Hint: hintJSON,
+		"Key": {`{1: "x"}`, expr.Error{
+			Kind: expr.Runtime, Line: 1, Column: 1, Message: "the key 1 of a map is no string", Hint: hintJSON,
 			Snippet: "  | {1: \"x\"}\n  | ^",
 		}},
-		"Infinite": {`1.0 / double(svc.metadata.name.size() - 1)`, Error{
-			Kind: Runtime, Line: 1, Column: 5, Message: "JSON cannot say +Inf", Hint: hintJSON,
+		"Infinite": {`1.0 / double(svc.metadata.name.size() - 1)`, expr.Error{
+			Kind: expr.Runtime, Line: 1, Column: 5, Message: "JSON cannot say +Inf", Hint: hintJSON,
 			Snippet: "  | 1.0 / double(svc.metadata.name.size() - 1)\n  |     ^",
 		}},
-		"TooLarge": {`lists.range(1171).map(i, 100000)`, Error{
-			Kind: Exhausted, Line: 1, Column: 22, Message: "the value has more than 8192 bytes as JSON", Hint: "give less: the names of objects, say, and not the objects",
+		"TooLarge": {`lists.range(1171).map(i, 100000)`, expr.Error{
+			Kind: expr.Exhausted, Line: 1, Column: 22, Message: "the value has more than 8192 bytes as JSON", Hint: "give less: the names of objects, say, and not the objects",
 			Snippet: "  | lists.range(1171).map(i, 100000)\n  |                      ^",
 		}},
-		"Exploding": {`cel.bind(a, lists.range(999), cel.bind(b, a.map(x, a), a.map(x, b)))`, Error{
-			Kind: Exhausted, Line: 1, Column: 9, Message: "the value has more than 8192 bytes as JSON", Hint: "give less: the names of objects, say, and not the objects",
+		"Exploding": {`cel.bind(a, lists.range(999), cel.bind(b, a.map(x, a), a.map(x, b)))`, expr.Error{
+			Kind: expr.Exhausted, Line: 1, Column: 9, Message: "the value has more than 8192 bytes as JSON", Hint: "give less: the names of objects, say, and not the objects",
 			Snippet: "  | cel.bind(a, lists.range(999), cel.bind(b, a.map(x, a), a.map(x, b)))\n  |         ^",
 		}},
-		"Steps": {`lists.range(1000000).map(i, i)`, Error{
-			Kind: Exhausted, Message: "the evaluation needs more than 10000 steps",
+		"Steps": {`lists.range(1000000).map(i, i)`, expr.Error{
+			Kind: expr.Exhausted, Message: "the evaluation needs more than 10000 steps",
 			Hint: "look things up in list.indexBy(x, key) instead of searching a list for each element of another",
 		}},
 	}

@@ -26,7 +26,7 @@ type Evaluation struct {
 	// answerSteps is what is left of Limits.AllSteps to answers, and extraSteps to what is foreseen and explained.
 	answerSteps, extraSteps int64
 	// abortReason is why nothing is answered any more, with the expression at which that was found; nil while it is.
-	abortReason *Error
+	abortReason *expr.Error
 	retained    int64 // bytes
 	closed      bool
 	// explanations are those that have been made.
@@ -48,30 +48,30 @@ type Evaluation struct {
 type memo struct {
 	value   ref.Val
 	failure *variableError
-	stopped *Error
+	stopped *expr.Error
 }
 
 // variableError is an error of a variable, where it is read.
 type variableError struct {
 	name    string
-	problem *Error
+	problem *expr.Error
 }
 
 func (e *variableError) Error() string {
-	return truncateText(fmt.Sprintf("%s has no value: %s (%s)", e.name, e.problem.Message, e.problem.formatPlace()), 1024)
+	return expr.TruncateText(fmt.Sprintf("%s has no value: %s (%s)", e.name, e.problem.Message, e.problem.FormatPlace()), 1024)
 }
 
 // BeginEvaluation waits for the other evaluations of these Programs to end, and begins one. Whoever gets one must Close it.
-func (p *Programs) BeginEvaluation(ctx context.Context, in Input) (*Evaluation, *Error) {
+func (p *Programs) BeginEvaluation(ctx context.Context, in Input) (*Evaluation, *expr.Error) {
 	return p.beginWithin(ctx, in, p.limits.computeWall(in), p.limits.AllSteps)
 }
 
 // beginSearch begins an Evaluation that only looks for a moment. It has less of everything: a decision is made already.
-func (p *Programs) beginSearch(ctx context.Context, in Input) (*Evaluation, *Error) {
+func (p *Programs) beginSearch(ctx context.Context, in Input) (*Evaluation, *expr.Error) {
 	return p.beginWithin(ctx, in, p.limits.Wall, p.limits.AllSteps/2)
 }
 
-func (p *Programs) beginWithin(ctx context.Context, in Input, wall time.Duration, steps int64) (*Evaluation, *Error) {
+func (p *Programs) beginWithin(ctx context.Context, in Input, wall time.Duration, steps int64) (*Evaluation, *expr.Error) {
 	waiting, cancel := context.WithTimeoutCause(ctx, p.limits.Wall, errWall)
 	defer cancel()
 	if ctx.Err() == nil {
@@ -92,7 +92,7 @@ func (p *Programs) beginWithin(ctx context.Context, in Input, wall time.Duration
 
 // AbortReason says why nothing is answered any more, and at which expression that was found: what all of them may take is used up,
 // or the caller's context has ended. It is nil while there are answers. What was answered before is no basis for a decision.
-func (e *Evaluation) AbortReason() *Error { return e.abortReason }
+func (e *Evaluation) AbortReason() *expr.Error { return e.abortReason }
 
 // RetainBytes counts bytes that the caller holds on to, on behalf of an expression, until all answers are there. It is false once
 // they are more than Limits.Retained: then AbortReason says so.
@@ -101,7 +101,7 @@ func (e *Evaluation) RetainBytes(path string, bytes int) bool {
 		return false
 	}
 	if e.retained += int64(bytes); e.retained > e.p.limits.Retained {
-		e.abortReason = &Error{Kind: Exhausted, Path: path, Message: fmt.Sprintf("what the rules want takes more than %d bytes of memory", e.p.limits.Retained),
+		e.abortReason = &expr.Error{Kind: expr.Exhausted, Path: path, Message: fmt.Sprintf("what the rules want takes more than %d bytes of memory", e.p.limits.Retained),
 			Hint: "act on fewer items at once, or give shorter keys, reasons and patches"}
 	}
 	return e.abortReason == nil
@@ -134,7 +134,7 @@ func (e *Evaluation) EvaluateConditions() []Result {
 
 // EvaluateData evaluates cloudEventData, with Limits of its own, and gives its value as JSON: keys sorted, integers as they are,
 // at most MaxData bytes. It is empty without the expression.
-func (e *Evaluation) EvaluateData() (string, *Error) {
+func (e *Evaluation) EvaluateData() (string, *expr.Error) {
 	if e.p.data == nil {
 		return "", nil
 	}
@@ -206,10 +206,10 @@ func (e *Evaluation) readVariable(v *variable, m *memo, from *budget) any {
 	switch {
 	case problem == nil:
 		m.value = out
-	case problem.Kind == Runtime:
+	case problem.Kind == expr.Runtime:
 		m.failure = &variableError{name: v.name, problem: problem}
 	default:
-		m.stopped = &Error{Kind: problem.Kind, Message: (&variableError{name: v.name, problem: problem}).Error(), Hint: problem.Hint}
+		m.stopped = &expr.Error{Kind: problem.Kind, Message: (&variableError{name: v.name, problem: problem}).Error(), Hint: problem.Hint}
 	}
 	return e.readVariable(v, m, from)
 }

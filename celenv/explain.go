@@ -26,7 +26,7 @@ type explanation struct {
 	limits     Limits
 
 	program *program
-	nodes   map[int64]node // of the expression
+	nodes   map[int64]expr.Node // of the expression
 	// turns counts, for each loop under way, its turns from 0.
 	turns map[int64]int64
 	// values are the last ones of the parts.
@@ -46,9 +46,9 @@ func (c *cause) Error() string { return c.err.Error() }
 func (c *cause) Unwrap() error { return c.err }
 
 // explainError says why the evaluation gave err. If that does not come out again, it says what cel-go said.
-func (x *explanation) explainError(e *Evaluation, err *types.Err) *Error {
+func (x *explanation) explainError(e *Evaluation, err *types.Err) *expr.Error {
 	t := x.expression.tree
-	plain := t.locateError(&Error{Kind: Runtime, Message: truncateText(err.Error(), 512)}, err.NodeID())
+	plain := t.LocateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(err.Error(), 512)}, err.NodeID())
 	if x.program == nil {
 		if x.planProgram() != nil {
 			return plain
@@ -70,17 +70,17 @@ func (x *explanation) explainError(e *Evaluation, err *types.Err) *Error {
 	if !errors.As(again, &c) {
 		return plain
 	}
-	return t.locateError(&Error{Kind: Runtime, Message: truncateText(c.Error(), 512), Object: c.object, Hint: c.hint}, c.node)
+	return t.LocateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(c.Error(), 512), Object: c.object, Hint: c.hint}, c.node)
 }
 
 // releaseProgram drops what only one that runs needs, which is as much as the program that answers.
 func (x *explanation) releaseProgram() { x.program, x.nodes, x.loopOf, x.turns = nil, nil, nil, nil }
 
 func (x *explanation) planProgram() error {
-	x.loopOf, x.nodes = map[int64]int64{}, newTree(x.expression.tree.source, x.expression.ast.NativeRep()).nodes
+	x.loopOf, x.nodes = map[int64]int64{}, expr.NewTree(x.expression.tree.Source, x.expression.ast.NativeRep()).Nodes
 	for id, at := range x.nodes {
-		if at.expr.Kind() == ast.ComprehensionKind {
-			x.loopOf[at.expr.AsComprehension().LoopCondition().ID()] = id
+		if at.Expr.Kind() == ast.ComprehensionKind {
+			x.loopOf[at.Expr.AsComprehension().LoopCondition().ID()] = id
 		}
 	}
 	var err error
@@ -112,7 +112,7 @@ func (w *watchedNode) Exec(f *interpreter.ExecutionFrame) ref.Val {
 	if loop, ok := w.x.loopOf[id]; ok {
 		w.x.turns[loop]++
 	}
-	if w.x.nodes[id].expr.Kind() == ast.ComprehensionKind {
+	if w.x.nodes[id].Expr.Kind() == ast.ComprehensionKind {
 		w.x.turns[id] = -1
 	}
 	out := w.InterpretableV2.Exec(f)
@@ -191,15 +191,15 @@ func (x *explanation) recordValue(vars interpreter.Activation, id int64, out ref
 
 // describeOperands says what the two sides of an operator were.
 func (x *explanation) describeOperands(c *cause, failure *types.Err) {
-	e := x.nodes[c.node].expr
-	if e == nil || e.Kind() != ast.CallKind || len(listChildren(e)) != 2 {
+	e := x.nodes[c.node].Expr
+	if e == nil || e.Kind() != ast.CallKind || len(expr.ListChildren(e)) != 2 {
 		return
 	}
-	left, right := x.findValue(listChildren(e)[0]), x.findValue(listChildren(e)[1])
+	left, right := x.findValue(expr.ListChildren(e)[0]), x.findValue(expr.ListChildren(e)[1])
 	if left == nil || right == nil {
 		return
 	}
-	c.hint = suggestTimeFix(typeOf(left), typeOf(right))
+	c.hint = expr.SuggestTimeFix(typeOf(left), typeOf(right))
 	if operator, ok := operators.FindReverseBinaryOperator(e.AsCall().FunctionName()); ok {
 		c.err = fmt.Errorf("%w (%s %s %s)", failure, cel.FormatCELType(typeOf(left)), operator, cel.FormatCELType(typeOf(right)))
 	}
@@ -208,8 +208,8 @@ func (x *explanation) describeOperands(c *cause, failure *types.Err) {
 // recordLookup remembers what a field or an index was read from, and turns an error of it into its cause.
 func (x *explanation) recordLookup(vars interpreter.Activation, id int64, object any, err error) error {
 	var known *cause
-	if e := x.nodes[id].expr; e != nil && len(listChildren(e)) > 0 {
-		x.values[listChildren(e)[0].ID()] = x.expression.env.CELTypeAdapter().NativeToValue(object)
+	if e := x.nodes[id].Expr; e != nil && len(expr.ListChildren(e)) > 0 {
+		x.values[expr.ListChildren(e)[0].ID()] = x.expression.env.CELTypeAdapter().NativeToValue(object)
 	}
 	if err == nil || errors.As(err, &known) {
 		return err
@@ -235,18 +235,18 @@ func typeOf(v ref.Val) *types.Type {
 // suggestLookupFix says what to write instead of a field or an index that was not there.
 func (x *explanation) suggestLookupFix(id int64, object any) string {
 	at := x.nodes[id]
-	if l, ok := parseLabelLookup(at.expr); ok {
-		return "write " + l.hint
+	if l, ok := expr.ParseLabelLookup(at.Expr); ok {
+		return "write " + l.Hint
 	}
-	if at.parent != nil {
-		if l, ok := parseLabelLookup(at.parent); ok { // there are no labels at all
-			return "write " + l.hint
+	if at.Parent != nil {
+		if l, ok := expr.ParseLabelLookup(at.Parent); ok { // there are no labels at all
+			return "write " + l.Hint
 		}
 	}
-	if at.expr.Kind() != ast.SelectKind {
+	if at.Expr.Kind() != ast.SelectKind {
 		return ""
 	}
-	name := at.expr.AsSelect().FieldName()
+	name := at.Expr.AsSelect().FieldName()
 	if fields, ok := x.expression.env.CELTypeAdapter().NativeToValue(object).(traits.Mapper); ok {
 		var names []string
 		for it := fields.Iterator(); it.HasNext() == types.True; {
@@ -254,11 +254,11 @@ func (x *explanation) suggestLookupFix(id int64, object any) string {
 				names = append(names, string(field))
 			}
 		}
-		if hint := suggestName(name, names); hint != "" {
+		if hint := expr.SuggestName(name, names); hint != "" {
 			return hint
 		}
 	}
-	if operand, ok := formatPath(at.expr.AsSelect().Operand()); ok {
+	if operand, ok := expr.FormatPath(at.Expr.AsSelect().Operand()); ok {
 		return fmt.Sprintf("test has(%s.%s) first, or write %s.?%s and .orValue(...) at the end", operand, name, operand, name)
 	}
 	return ""
@@ -268,30 +268,30 @@ func (x *explanation) suggestLookupFix(id int64, object any) string {
 // that is an object, else the target.
 func (x *explanation) describeObject(vars interpreter.Activation, id int64) string {
 	at := x.nodes[id]
-	if at.expr == nil {
+	if at.Expr == nil {
 		return ""
 	}
 	// What was read from: r.metadata.labels.app was read from r.metadata.labels, that from r.metadata, that from r.
-	read := []ast.Expr{at.expr}
-	if findBase(at.expr) == at.expr {
-		read = append(read, listChildren(at.expr)...) // a call: what its operands were read from
+	read := []ast.Expr{at.Expr}
+	if expr.FindBase(at.Expr) == at.Expr {
+		read = append(read, expr.ListChildren(at.Expr)...) // a call: what its operands were read from
 	}
 	var variables []ast.Expr
 	for _, e := range read {
-		for ; e != findBase(e); e = listChildren(e)[0] {
+		for ; e != expr.FindBase(e); e = expr.ListChildren(e)[0] {
 			if name := readObjectName(x.values[e.ID()]); name != "" {
 				return formatObject(e, name)
 			}
 		}
 		variables = append(variables, e)
 	}
-	for _, loop := range at.loops {
+	for _, loop := range at.Loops {
 		for _, variable := range []string{loop.AsComprehension().IterVar2(), loop.AsComprehension().IterVar()} {
 			if name := readObjectName(resolveVariable(vars, variable)); name != "" {
 				return x.formatElement(loop, variable) + " (" + name + ")"
 			}
 		}
-		variables = append(variables, findBase(loop.AsComprehension().IterRange()))
+		variables = append(variables, expr.FindBase(loop.AsComprehension().IterRange()))
 	}
 	for _, e := range variables {
 		if e.Kind() != ast.IdentKind {
@@ -305,7 +305,7 @@ func (x *explanation) describeObject(vars interpreter.Activation, id int64) stri
 }
 
 func formatObject(e ast.Expr, name string) string {
-	if text, ok := formatPath(e); ok {
+	if text, ok := expr.FormatPath(e); ok {
 		return text + " (" + name + ")"
 	}
 	return name
@@ -314,7 +314,7 @@ func formatObject(e ast.Expr, name string) string {
 // formatElement writes the element that a loop is at: revisions.items[1], or the variable when the list has no short name.
 func (x *explanation) formatElement(e ast.Expr, variable string) string {
 	list := e.AsComprehension().IterRange()
-	text, ok := formatPath(list)
+	text, ok := expr.FormatPath(list)
 	if _, isList := x.findValue(list).(traits.Lister); ok && isList {
 		return fmt.Sprintf("%s[%d]", text, x.turns[e.ID()])
 	}

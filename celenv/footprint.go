@@ -37,7 +37,7 @@ func (c *Compiler) estimateFootprint(source string, parsed *ast.AST) int64 {
 		if e.Kind() != ast.CallKind || c.charges[e.AsCall().FunctionName()].forPattern == nil {
 			return
 		}
-		for _, arg := range listChildren(e) {
+		for _, arg := range expr.ListChildren(e) {
 			if arg.Kind() != ast.LiteralKind {
 				continue
 			}
@@ -50,13 +50,13 @@ func (c *Compiler) estimateFootprint(source string, parsed *ast.AST) int64 {
 }
 
 // reserveRoom takes bytes off what the spec has left. It is an error if that is too little.
-func (s *scope) reserveRoom(t *tree, bytes int64) *Error {
+func (s *scope) reserveRoom(t *expr.Tree, bytes int64) *expr.Error {
 	if bytes > *s.room {
-		return t.locateError(&Error{
-			Kind:    Invalid,
+		return t.LocateError(&expr.Error{
+			Kind:    expr.Invalid,
 			Message: fmt.Sprintf("the expressions up to this one would take more than %d MiB of memory once they are compiled", maxFootprint>>20),
 			Hint:    "write shorter expressions: take long lists from an object or a parameter, put what occurs often into a variable, or use several Cleaners",
-		}, t.root.ID())
+		}, t.Root.ID())
 	}
 	*s.room -= bytes
 	return nil

@@ -39,7 +39,7 @@ type aheadState struct {
 type aheadMemo struct {
 	value   ref.Val
 	failure error
-	stopped *Error
+	stopped *expr.Error
 	lookout
 }
 
@@ -63,10 +63,10 @@ func (e *Evaluation) getTime() time.Time {
 func (f *aheadState) resetForesight() { *f = aheadState{found: lookout{until: never}} }
 
 // evaluateAndForesee evaluates an expression, and finds out until when its answer holds.
-func (e *Evaluation) evaluateAndForesee(x *expression, from *budget) (ref.Val, *Error) {
+func (e *Evaluation) evaluateAndForesee(x *expression, from *budget) (ref.Val, *expr.Error) {
 	out, problem := x.evaluateIn(e, from)
 	if x.readsTime {
-		e.foreseeAnswer(x, from, out, problem == nil || problem.Kind == Runtime)
+		e.foreseeAnswer(x, from, out, problem == nil || problem.Kind == expr.Runtime)
 	}
 	return out, problem
 }
@@ -136,14 +136,14 @@ func (e *Evaluation) beginAhead() bool {
 }
 
 // freezeAnswer gives what an answer is now: it is looked at from here on.
-func (e *Evaluation) freezeAnswer(value ref.Val, from *budget) (now ref.Val, problem *Error) {
+func (e *Evaluation) freezeAnswer(value ref.Val, from *budget) (now ref.Val, problem *expr.Error) {
 	m := e.p.meter
 	paying := m.budget
 	m.budget, m.stopped = from, nil
 	defer func() {
 		m.budget = paying
 		if recover() != nil { // it was stopped
-			now, problem = value, &Error{Kind: Exhausted, Message: "the value is too large"}
+			now, problem = value, &expr.Error{Kind: expr.Exhausted, Message: "the value is too large"}
 		}
 	}()
 	now, _ = e.p.lookout.freezeValue(value, m)
@@ -201,7 +201,7 @@ func (e *Evaluation) readAhead(v *variable, f *aheadMemo, from *budget) any {
 
 func (e *Evaluation) computeAhead(v *variable, f *aheadMemo, from *budget) {
 	if !v.expression.ahead.ensureProgram() {
-		f.stopped = &Error{Kind: Internal, Message: v.name + " cannot be foreseen"}
+		f.stopped = &expr.Error{Kind: expr.Internal, Message: v.name + " cannot be foreseen"}
 		return
 	}
 	l := e.p.lookout

@@ -216,7 +216,7 @@ func (a *author) targets() map[string]any {
 func (e *Evaluation) answers(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
-	say := func(answer any, problem *Error) {
+	say := func(answer any, problem *expr.Error) {
 		if problem != nil {
 			answer = problem.Kind
 		}

@@ -233,7 +233,7 @@ func TestFunctionErrors(t *testing.T) {
 			if got.Err == nil {
 				t.Fatalf("%s gave %v", tc.expression, got.Value)
 			}
-			if diff := cmp.Diff(Error{Kind: Runtime, Message: tc.want}, Error{Kind: got.Err.Kind, Message: got.Err.Message}); diff != "" {
+			if diff := cmp.Diff(expr.Error{Kind: expr.Runtime, Message: tc.want}, expr.Error{Kind: got.Err.Kind, Message: got.Err.Message}); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.expression, diff)
 			}
 		})

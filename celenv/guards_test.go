@@ -56,7 +56,7 @@ func TestWarnings(t *testing.T) {
 
 func TestWarningOfTheProposal(t *testing.T) {
 	got := programs(t, newCompiler(t, Limits{}), "true", proposal).Warnings()
-	want := []Warning{{
+	want := []expr.Warning{{
 		Path: "conditions[1]", Line: 2, Column: 25,
 		Message: `objects without "serving.knative.dev/routes" in r.metadata.annotations make this an error, and an error never deletes`,
 		Snippet: "  |   r.metadata.annotations[\"serving.knative.dev/routes\"].split(\",\")\n" +

@@ -140,7 +140,7 @@ type meter struct {
 	limits   Limits
 	*budget          // who pays now
 	ended    *ending // says without a lock that ctx has ended
-	stopped  *Error  // why the evaluation was stopped
+	stopped  *expr.Error  // why the evaluation was stopped
 
 	// operands is where a call with one or two arguments shows them to its charge, without allocating.
 	operands [2]ref.Val
@@ -189,7 +189,7 @@ func (m *meter) paySteps(n int64) {
 	b := m.budget
 	if n > b.steps {
 		b.steps = 0
-		m.stopEvaluation(&Error{Kind: Exhausted, Message: fmt.Sprintf("%s needs more than %d steps", b.owner, b.maxSteps),
+		m.stopEvaluation(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("%s needs more than %d steps", b.owner, b.maxSteps),
 			Hint: "look things up in list.indexBy(x, key) instead of searching a list for each element of another"})
 	}
 	b.steps -= n
@@ -209,7 +209,7 @@ func (m *meter) payBuilding(n int64) {
 	b := m.budget
 	if n > b.growth {
 		b.growth = 0
-		m.stopEvaluation(&Error{Kind: Exhausted, Message: fmt.Sprintf("%s builds more than %d bytes of strings, lists and maps", b.owner, b.maxGrowth),
+		m.stopEvaluation(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("%s builds more than %d bytes of strings, lists and maps", b.owner, b.maxGrowth),
 			Hint: "filter before you map, and join or concatenate less"})
 	}
 	b.growth -= n
@@ -219,7 +219,7 @@ func (m *meter) payBuilding(n int64) {
 // checkValueSize refuses what is too large for one function, whoever pays for it.
 func (m *meter) checkValueSize(n int64) {
 	if most := m.limits.Value; n > most && n <= m.growth {
-		m.stopEvaluation(&Error{Kind: Exhausted, Message: fmt.Sprintf("one function would build more than %d bytes", most), Hint: "give it a shorter text or list"})
+		m.stopEvaluation(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("one function would build more than %d bytes", most), Hint: "give it a shorter text or list"})
 	}
 }
 
@@ -242,7 +242,7 @@ func (m *meter) spendSharedSteps(n int64) {
 }
 
 // checkAbort says why no expression can be answered any more; nil if there is no reason.
-func (m *meter) checkAbort(all int64) *Error {
+func (m *meter) checkAbort(all int64) *expr.Error {
 	switch {
 	case m.ctx.Err() != nil:
 		return m.newContextError()
@@ -256,20 +256,20 @@ func (m *meter) checkAbort(all int64) *Error {
 // hintTooLong is what an author can do about an evaluation that is too long as a whole.
 const hintTooLong = "let targets select fewer objects, iterate over fewer items, or look things up in list.indexBy(x, key) that a variable of the spec holds"
 
-func (m *meter) newStepsError() *Error {
-	return &Error{Kind: Exhausted, Message: fmt.Sprintf("all expressions together need more than %d steps", m.limits.AllSteps), Hint: hintTooLong}
+func (m *meter) newStepsError() *expr.Error {
+	return &expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("all expressions together need more than %d steps", m.limits.AllSteps), Hint: hintTooLong}
 }
 
 // newContextError says why the context ended.
-func (m *meter) newContextError() *Error {
+func (m *meter) newContextError() *expr.Error {
 	if errors.Is(context.Cause(m.ctx), errWall) {
-		return &Error{Kind: Exhausted, Message: fmt.Sprintf("the evaluation takes longer than %s", m.wall), Hint: hintTooLong}
+		return &expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("the evaluation takes longer than %s", m.wall), Hint: hintTooLong}
 	}
-	return &Error{Kind: Interrupted, Message: "the evaluation was interrupted"}
+	return &expr.Error{Kind: expr.Interrupted, Message: "the evaluation was interrupted"}
 }
 
 // stopEvaluation ends the evaluation the way cel-go's own limits do.
-func (m *meter) stopEvaluation(why *Error) {
+func (m *meter) stopEvaluation(why *expr.Error) {
 	m.stopped = why
 	panic(interpreter.EvalCancelledError{Message: why.Message, Cause: interpreter.CostLimitExceeded})
 }

@@ -30,7 +30,7 @@ func evaluated(t *testing.T, p *Programs, n int) (e *Evaluation, admitted bool) 
 		t.Fatal(problem)
 	}
 	problem = e.EvaluateConditions()[0].Err
-	if problem != nil && problem.Kind != Exhausted {
+	if problem != nil && problem.Kind != expr.Exhausted {
 		t.Fatal(problem)
 	}
 	return e, problem == nil

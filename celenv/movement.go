@@ -47,7 +47,7 @@ func (m *movement) traceExpression(e ast.Expr, locals *movingLocal) bool {
 	case ast.LiteralKind:
 		return false
 	case ast.IdentKind:
-		name, global := strings.CutPrefix(e.AsIdent(), ".") // as in tree.collectReads
+		name, global := strings.CutPrefix(e.AsIdent(), ".") // as in tree.CollectReads
 		for l := locals; l != nil && !global; l = l.outer {
 			if l.name == name {
 				return l.moves
@@ -103,7 +103,7 @@ func (m *movement) canHold(e ast.Expr) bool {
 
 // traceCall marks a call that can be given what moves, unless the value only goes through it.
 func (m *movement) traceCall(e ast.Expr, locals *movingLocal) bool {
-	function, args := e.AsCall().FunctionName(), listChildren(e)
+	function, args := e.AsCall().FunctionName(), expr.ListChildren(e)
 	switch function {
 	case operators.Conditional:
 		m.traceExpression(args[0], locals)

@@ -25,7 +25,7 @@ func (o Order) Size() int {
 }
 
 // EvaluateOrder evaluates orderBy.
-func (i *Item) EvaluateOrder() (Order, *Error) {
+func (i *Item) EvaluateOrder() (Order, *expr.Error) {
 	p := i.rule.p
 	if len(p.orderBy) == 0 {
 		return Order{}, nil
@@ -50,7 +50,7 @@ func (i *Item) EvaluateOrder() (Order, *Error) {
 
 // CompareOrders says by its sign which of two items of the rule comes first: a when it is negative. It is 0 where orderBy does
 // not tell them apart, and an error where it gave what cannot be compared.
-func (r *RuleEvaluation) CompareOrders(a, b Order) (int, *Error) {
+func (r *RuleEvaluation) CompareOrders(a, b Order) (int, *expr.Error) {
 	for k, o := range r.p.orderBy {
 		result := types.NoSuchOverloadErr()
 		if left, ok := a.values[k].(traits.Comparer); ok {
@@ -59,8 +59,8 @@ func (r *RuleEvaluation) CompareOrders(a, b Order) (int, *Error) {
 		n, ok := result.(types.Int)
 		switch {
 		case !ok:
-			return 0, o.locateError(&Error{
-				Kind: Runtime, Message: fmt.Sprintf("the items give values that cannot be compared: %s and %s", a.values[k].Type().TypeName(), b.values[k].Type().TypeName()),
+			return 0, o.locateError(&expr.Error{
+				Kind: expr.Runtime, Message: fmt.Sprintf("the items give values that cannot be compared: %s and %s", a.values[k].Type().TypeName(), b.values[k].Type().TypeName()),
 				Hint: "give all of them one type",
 			})
 		case n == 0:

@@ -15,35 +15,35 @@ import (
 
 // checkParameters says which parameters an expression of a template, or of what uses one, asks for that the template does not
 // have: nobody could ever give them.
-func (s *scope) checkParameters(x *expression) []*Error {
+func (s *scope) checkParameters(x *expression) []*expr.Error {
 	if s.parameters == nil {
 		return nil
 	}
 	first := map[string]int64{}
-	for id, at := range x.tree.nodes {
+	for id, at := range x.tree.Nodes {
 		name, ok := parseParameter(at)
 		if !ok || slices.Contains(s.parameters, name) {
 			continue
 		}
-		if known, found := first[name]; !found || x.tree.isBefore(id, known) {
+		if known, found := first[name]; !found || x.tree.IsBefore(id, known) {
 			first[name] = id
 		}
 	}
-	var problems []*Error
+	var problems []*expr.Error
 	for _, name := range slices.Sorted(maps.Keys(first)) {
-		problem := &Error{Kind: Invalid, Message: fmt.Sprintf("the template has no parameter %q", name)}
-		if problem.Hint = suggestName(name, slices.Clone(s.parameters)); problem.Hint == "" {
+		problem := &expr.Error{Kind: expr.Invalid, Message: fmt.Sprintf("the template has no parameter %q", name)}
+		if problem.Hint = expr.SuggestName(name, slices.Clone(s.parameters)); problem.Hint == "" {
 			problem.Hint = "add it to the parameters of the template"
 		}
-		problems = append(problems, x.tree.locateError(problem, first[name]))
+		problems = append(problems, x.tree.LocateError(problem, first[name]))
 	}
 	return problems
 }
 
 // parseParameter gives the name of the parameter that an expression reads, or asks whether it is given.
-func parseParameter(at node) (string, bool) {
+func parseParameter(at expr.Node) (string, bool) {
 	of, name := ast.Expr(nil), ""
-	switch e := at.expr; e.Kind() {
+	switch e := at.Expr; e.Kind() {
 	case ast.SelectKind:
 		of, name = e.AsSelect().Operand(), e.AsSelect().FieldName()
 	case ast.CallKind:
@@ -59,5 +59,5 @@ func parseParameter(at node) (string, bool) {
 	default:
 		return "", false
 	}
-	return name, of.Kind() == ast.IdentKind && of.AsIdent() == nameParams && !isBound(nameParams, at.loops)
+	return name, of.Kind() == ast.IdentKind && of.AsIdent() == nameParams && !expr.IsBound(nameParams, at.Loops)
 }

@@ -27,10 +27,10 @@ const patternArgument = 1
 func checkPattern(pattern string) error {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
-		return fmt.Errorf("%q is no regular expression: %w", truncateText(pattern, 64), err)
+		return fmt.Errorf("%q is no regular expression: %w", expr.TruncateText(pattern, 64), err)
 	}
 	if n := countInstructions(parsed); n > maxPatternSize {
-		return fmt.Errorf("the regular expression %q is too large: repetitions count as often as they repeat", truncateText(pattern, 64))
+		return fmt.Errorf("the regular expression %q is too large: repetitions count as often as they repeat", expr.TruncateText(pattern, 64))
 	}
 	return nil
 }

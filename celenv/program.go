@@ -33,7 +33,7 @@ type Programs struct {
 	conditions []*expression
 	data       *expression // spec.cloudEventData; nil if there is none
 	rules      []*ruleProgram
-	warnings   []Warning
+	warnings   []expr.Warning
 	footprint  int64 // about how many bytes of memory they take
 	// turn holds one token while an evaluation uses the meters.
 	turn             chan struct{}
@@ -57,7 +57,7 @@ type Result struct {
 	// Value is the answer when Err is nil.
 	Value bool
 	// Err says why there is none.
-	Err *Error
+	Err *expr.Error
 	// Cost is the steps and the bytes that the answer took.
 	Cost int64
 }
@@ -71,19 +71,19 @@ func (p *Programs) EvaluateConditions(ctx context.Context, in Input) []Result {
 	}
 	results := make([]Result, len(p.conditions))
 	for i := range results {
-		results[i].Err = interrupted.withPath(p.conditions[i].path)
+		results[i].Err = interrupted.WithPath(p.conditions[i].path)
 	}
 	return results
 }
 
 // EvaluateData evaluates cloudEventData in an Evaluation of its own.
-func (p *Programs) EvaluateData(ctx context.Context, in Input) (string, *Error) {
+func (p *Programs) EvaluateData(ctx context.Context, in Input) (string, *expr.Error) {
 	if p.data == nil {
 		return "", nil
 	}
 	e, interrupted := p.BeginEvaluation(ctx, in)
 	if interrupted != nil {
-		return "", interrupted.withPath(p.data.path)
+		return "", interrupted.WithPath(p.data.path)
 	}
 	defer e.Close()
 	return e.EvaluateData()
@@ -92,7 +92,7 @@ func (p *Programs) EvaluateData(ctx context.Context, in Input) (string, *Error) 
 // Warnings are what compiles and will likely go wrong, in the order of the spec: lookups of labels and annotations
 // without a guard, and joins of rules that nothing confirms. A lookup can be missing among them, or be guarded in a way
 // that is not understood.
-func (p *Programs) Warnings() []Warning { return slices.Clone(p.warnings) }
+func (p *Programs) Warnings() []expr.Warning { return slices.Clone(p.warnings) }
 
 func (in Input) collectVariables() map[string]any {
 	variables := make(map[string]any, len(in.Targets)+2)
@@ -109,7 +109,7 @@ func (in Input) collectVariables() map[string]any {
 }
 
 // encodeJSON writes a value as an event carries it.
-func (x *expression) encodeJSON(out ref.Val) (string, *Error) {
+func (x *expression) encodeJSON(out ref.Val) (string, *expr.Error) {
 	// A value can be too large to be written down, such as a list that occurs in a list many times. Whatever size counts
 	// more than this for is longer than MaxData as JSON.
 	const far = 64 * MaxData
@@ -121,26 +121,26 @@ func (x *expression) encodeJSON(out ref.Val) (string, *Error) {
 	}
 	switch {
 	case err != nil:
-		return "", x.locateError(&Error{Kind: Runtime, Message: truncateText(err.Error(), 512), Hint: hintJSON})
+		return "", x.locateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(err.Error(), 512), Hint: hintJSON})
 	case large:
-		return "", x.locateError(&Error{Kind: Exhausted, Message: fmt.Sprintf("the value has more than %d bytes as JSON", MaxData), Hint: "give less: the names of objects, say, and not the objects"})
+		return "", x.locateError(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("the value has more than %d bytes as JSON", MaxData), Hint: "give less: the names of objects, say, and not the objects"})
 	}
 	return text, nil
 }
 
-// locateError makes an error one of the expression as a whole.
-func (x *expression) locateError(e *Error) *Error {
-	return x.tree.locateError(e, x.tree.root.ID()).withPath(x.path)
+// LocateError makes an error one of the expression as a whole.
+func (x *expression) locateError(e *expr.Error) *expr.Error {
+	return x.tree.LocateError(e, x.tree.Root.ID()).WithPath(x.path)
 }
 
 // evaluateIn runs the expression, paid from a budget.
-func (x *expression) evaluateIn(e *Evaluation, from *budget) (ref.Val, *Error) {
+func (x *expression) evaluateIn(e *Evaluation, from *budget) (ref.Val, *expr.Error) {
 	if e.abortReason != nil {
 		return nil, e.abortReason
 	}
 	out, failure, problem := x.attemptIn(e, from)
 	if problem != nil && e.abortReason == nil && e.p.meter.checkAbort(e.answerSteps) != nil {
-		e.abortReason = problem.withPath(x.path)
+		e.abortReason = problem.WithPath(x.path)
 	}
 	if e.abortReason != nil {
 		return nil, e.abortReason
@@ -148,16 +148,16 @@ func (x *expression) evaluateIn(e *Evaluation, from *budget) (ref.Val, *Error) {
 	if failure != nil {
 		var of *variableError
 		if errors.As(failure, &of) {
-			problem = x.tree.locateError(&Error{Kind: Runtime, Message: of.Error(), Object: of.problem.Object, Hint: of.problem.Hint}, failure.NodeID())
+			problem = x.tree.LocateError(&expr.Error{Kind: expr.Runtime, Message: of.Error(), Object: of.problem.Object, Hint: of.problem.Hint}, failure.NodeID())
 		} else {
 			problem = x.explanation.explainError(e, failure)
 		}
 	}
 	if problem != nil {
-		return nil, problem.withPath(x.path)
+		return nil, problem.WithPath(x.path)
 	}
 	if x.want != wantJSON && !x.want.acceptsKind(typeOf(out).Kind()) { // who writes JSON finds more than the kind
-		problem = &Error{Kind: Runtime, Message: fmt.Sprintf("%s, and this gave a %s", x.describeRequirement(), out.Type().TypeName())}
+		problem = &expr.Error{Kind: expr.Runtime, Message: fmt.Sprintf("%s, and this gave a %s", x.describeRequirement(), out.Type().TypeName())}
 		if x.want != wantBool {
 			problem.Hint = x.want.suggestFix(typeOf(out))
 		}
@@ -167,12 +167,12 @@ func (x *expression) evaluateIn(e *Evaluation, from *budget) (ref.Val, *Error) {
 }
 
 // attemptIn runs the expression. What it gives for an error of the expression itself has yet to be explained.
-func (x *expression) attemptIn(e *Evaluation, from *budget) (ref.Val, *types.Err, *Error) {
+func (x *expression) attemptIn(e *Evaluation, from *budget) (ref.Val, *types.Err, *expr.Error) {
 	return e.attemptProgram(x.program, (*activation)(e), from)
 }
 
 // attemptProgram runs a program, paid from a budget.
-func (e *Evaluation) attemptProgram(program *program, variables interpreter.Activation, from *budget) (ref.Val, *types.Err, *Error) {
+func (e *Evaluation) attemptProgram(program *program, variables interpreter.Activation, from *budget) (ref.Val, *types.Err, *expr.Error) {
 	m := e.p.meter
 	if over := m.checkAbort(*from.allSteps); over != nil {
 		return nil, nil, over
@@ -192,7 +192,7 @@ func (e *Evaluation) attemptProgram(program *program, variables interpreter.Acti
 	case errors.As(err, &value):
 		return nil, value, nil
 	default:
-		return nil, nil, &Error{Kind: Internal, Message: truncateText(err.Error(), 512)}
+		return nil, nil, &expr.Error{Kind: expr.Internal, Message: expr.TruncateText(err.Error(), 512)}
 	}
 }
 

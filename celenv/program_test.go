@@ -40,8 +40,8 @@ func revision(name, routes, active, since string) map[string]any {
 
 func TestProposal(t *testing.T) {
 	const old, young = "2024-12-01T00:00:00Z", "2024-12-30T00:00:00Z"
-	unrouted := &Error{
-		Kind: Runtime, Path: "conditions[0]", Line: 2, Column: 25,
+	unrouted := &expr.Error{
+		Kind: expr.Runtime, Path: "conditions[0]", Line: 2, Column: 25,
 		Message: "no such key: serving.knative.dev/routes",
 		Snippet: "  |   r.metadata.annotations[\"serving.knative.dev/routes\"].split(\",\")\n" +
 			"  |                         ^",
@@ -109,67 +109,67 @@ func TestRuntimeErrors(t *testing.T) {
 	}
 	cases := map[string]struct {
 		expression string
-		want       Error
+		want       expr.Error
 	}{
-		"Timestamp": {`time - svc.metadata.creationTimestamp > duration("1h")`, Error{
+		"Timestamp": {`time - svc.metadata.creationTimestamp > duration("1h")`, expr.Error{
 			Line: 1, Column: 6, Message: "no such overload (timestamp - string)", Object: "svc (svc)",
 			Hint:    "date-time fields are strings: wrap in timestamp()",
 			Snippet: "  | time - svc.metadata.creationTimestamp > duration(\"1h\")\n  |      ^",
 		}},
-		"Misspelled": {`revisions.items.all(r, r.metadata.nam == "a")`, Error{
+		"Misspelled": {`revisions.items.all(r, r.metadata.nam == "a")`, expr.Error{
 			Line: 1, Column: 35, Message: "no such key: nam", Object: "revisions.items[0] (a)", Hint: `did you mean "name"?`,
 			Snippet: "  | revisions.items.all(r, r.metadata.nam == \"a\")\n  |                                   ^",
 		}},
-		"Nested": {`revisions.items.exists(r, r.metadata.name == "b" && r.status.conditions.exists(c, c.reason == ""))`, Error{
+		"Nested": {`revisions.items.exists(r, r.metadata.name == "b" && r.status.conditions.exists(c, c.reason == ""))`, expr.Error{
 			Line: 1, Column: 85, Message: "no such key: reason", Object: "revisions.items[1] (b)",
 			Hint:    "test has(c.reason) first, or write c.?reason and .orValue(...) at the end",
 			Snippet: "  | revisions.items.exists(r, r.metadata.name == \"b\" && r.status.conditions.exists(c, c.reason == \"\"))\n  |" + strings.Repeat(" ", 85) + "^",
 		}},
-		"NoLabelsAtAll": {`svc.metadata.annotations["x"] == ""`, Error{
+		"NoLabelsAtAll": {`svc.metadata.annotations["x"] == ""`, expr.Error{
 			Line: 1, Column: 14, Message: "no such key: annotations", Object: "svc (svc)",
 			Hint:    `write svc.metadata.?annotations[?"x"].orValue("")`,
 			Snippet: "  | svc.metadata.annotations[\"x\"] == \"\"\n  |              ^",
 		}},
-		"Sorted": {`revisions.items.sortBy(r, r.metadata.name)[1].status.phase == ""`, Error{
+		"Sorted": {`revisions.items.sortBy(r, r.metadata.name)[1].status.phase == ""`, expr.Error{
 			Line: 1, Column: 54, Message: "no such key: phase", Object: "b",
 			Snippet: "  | revisions.items.sortBy(r, r.metadata.name)[1].status.phase == \"\"\n  |                                                      ^",
 		}},
-		"Filtered": {`revisions.items.filter(r, true).all(r, r.spec == 1)`, Error{
+		"Filtered": {`revisions.items.filter(r, true).all(r, r.spec == 1)`, expr.Error{
 			Line: 1, Column: 42, Message: "no such key: spec", Object: "r (a)",
 			Hint:    "test has(r.spec) first, or write r.?spec and .orValue(...) at the end",
 			Snippet: "  | revisions.items.filter(r, true).all(r, r.spec == 1)\n  |                                          ^",
 		}},
-		"OutOfBounds": {`revisions.items[7] == 1`, Error{
+		"OutOfBounds": {`revisions.items[7] == 1`, expr.Error{
 			Line: 1, Column: 16, Message: "index out of bounds: 7",
 			Snippet: "  | revisions.items[7] == 1\n  |                ^",
 		}},
-		"DivisionByZero": {`1 / (revisions.items.size() - 2) == 1`, Error{
+		"DivisionByZero": {`1 / (revisions.items.size() - 2) == 1`, expr.Error{
 			Line: 1, Column: 3, Message: "division by zero (int / int)",
 			Snippet: "  | 1 / (revisions.items.size() - 2) == 1\n  |   ^",
 		}},
-		"NoBool": {`svc.metadata.name`, Error{
+		"NoBool": {`svc.metadata.name`, expr.Error{
 			Line: 1, Column: 14, Message: "a condition must be true or false, and this gave a string",
 			Snippet: "  | svc.metadata.name\n  |              ^",
 		}},
-		"NoBoolInAnd": {`svc.metadata.name && true`, Error{
+		"NoBoolInAnd": {`svc.metadata.name && true`, expr.Error{
 			Line: 1, Column: 19, Message: "no such overload (string && bool)", Object: "svc (svc)",
 			Snippet: "  | svc.metadata.name && true\n  |                   ^",
 		}},
-		"Tabs": {"true &&\n\tsvc.x", Error{
+		"Tabs": {"true &&\n\tsvc.x", expr.Error{
 			Line: 2, Column: 6, Message: "no such key: x", Object: "svc (svc)",
 			Hint:    "test has(svc.x) first, or write svc.?x and .orValue(...) at the end",
 			Snippet: "  | \tsvc.x\n  | \t    ^",
 		}},
-		"Null": {`params.x == 1`, Error{
+		"Null": {`params.x == 1`, expr.Error{
 			Line: 1, Column: 8, Message: "no such key: x",
 			Hint:    "test has(params.x) first, or write params.?x and .orValue(...) at the end",
 			Snippet: "  | params.x == 1\n  |        ^",
 		}},
-		"Function": {`int(svc.metadata.name) == 1`, Error{
+		"Function": {`int(svc.metadata.name) == 1`, expr.Error{
 			Line: 1, Column: 1, Message: "type conversion error from 'string' to 'int'", Object: "svc (svc)",
 			Snippet: "  | int(svc.metadata.name) == 1\n  | ^",
 		}},
-		"Pattern": {`"x".matches(svc.metadata.name + "(")`, Error{
+		"Pattern": {`"x".matches(svc.metadata.name + "(")`, expr.Error{
 			Line: 1, Column: 5, Message: `"svc(" is no regular expression: error parsing regexp: missing closing ): ` + "`svc(`",
 			Snippet: "  | \"x\".matches(svc.metadata.name + \"(\")\n  |     ^",
 		}},
@@ -177,7 +177,7 @@ func TestRuntimeErrors(t *testing.T) {
 	c := newCompiler(t, Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			tc.want.Kind, tc.want.Path = Runtime, "conditions[0]"
+			tc.want.Kind, tc.want.Path = expr.Runtime, "conditions[0]"
 			p := programs(t, c, tc.expression)
 			for range 2 { // the second time with the explanation already made
 				got := p.EvaluateConditions(t.Context(), in)[0]
@@ -191,12 +191,12 @@ func TestRuntimeErrors(t *testing.T) {
 
 func TestErrorText(t *testing.T) {
 	cases := map[string]struct {
-		err  Error
+		err  expr.Error
 		want string
 	}{
-		"All":     {Error{Path: "conditions[2]", Line: 1, Column: 5, Message: "no such key: x", Object: "svc (ns/svc)", Hint: "test has(svc.x)"}, "conditions[2] at 1:5: no such key: x on svc (ns/svc); test has(svc.x)"},
-		"Message": {Error{Path: "conditions[0]", Message: "interrupted"}, "conditions[0]: interrupted"},
-		"No path": {Error{Message: "interrupted"}, "interrupted"},
+		"All":     {expr.Error{Path: "conditions[2]", Line: 1, Column: 5, Message: "no such key: x", Object: "svc (ns/svc)", Hint: "test has(svc.x)"}, "conditions[2] at 1:5: no such key: x on svc (ns/svc); test has(svc.x)"},
+		"Message": {expr.Error{Path: "conditions[0]", Message: "interrupted"}, "conditions[0]: interrupted"},
+		"No path": {expr.Error{Message: "interrupted"}, "interrupted"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestErrorText(t *testing.T) {
 }
 
 func TestLongLinesAreCut(t *testing.T) {
-	got := makeSnippet(strings.Repeat("é", 1000)+"!"+strings.Repeat("y", 1000), 1, 1001)
+	got := expr.MakeSnippet(strings.Repeat("é", 1000)+"!"+strings.Repeat("y", 1000), 1, 1001)
 	want := "  | …" + strings.Repeat("é", 99) + "!" + strings.Repeat("y", 59) + "…\n  | " + strings.Repeat(" ", 100) + "^"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -226,7 +226,7 @@ func TestConditionsShareTheBudget(t *testing.T) {
 		if r.Err != nil {
 			text += fmt.Sprintf(" %s %s", r.Err.Kind, r.Err.Path)
 		}
-		if r.Err != nil && r.Err.Path != pathOfCondition(i) {
+		if r.Err != nil && r.Err.Path != expr.PathOfCondition(i) {
 			t.Errorf("the error of condition %d says %s", i, r.Err.Path)
 		}
 		summary = append(summary, text)
@@ -251,11 +251,11 @@ func TestInterruption(t *testing.T) {
 		reason string
 		ctx    context.Context
 		limits Limits
-		want   Error
+		want   expr.Error
 	}{
-		"Before": {"the context has ended before", cancelled, Limits{}, Error{Kind: Interrupted, Message: "the evaluation was interrupted"}},
-		"During": {"the context ends in the loop", soon, Limits{Steps: 1 << 40}, Error{Kind: Interrupted, Message: "the evaluation was interrupted"}},
-		"Wall":   {"our own deadline passes", t.Context(), Limits{Steps: 1 << 40, Wall: 20 * time.Millisecond}, Error{Kind: Exhausted, Message: "the evaluation takes longer than 20ms", Hint: hintTooLong}},
+		"Before": {"the context has ended before", cancelled, Limits{}, expr.Error{Kind: expr.Interrupted, Message: "the evaluation was interrupted"}},
+		"During": {"the context ends in the loop", soon, Limits{Steps: 1 << 40}, expr.Error{Kind: expr.Interrupted, Message: "the evaluation was interrupted"}},
+		"Wall":   {"our own deadline passes", t.Context(), Limits{Steps: 1 << 40, Wall: 20 * time.Millisecond}, expr.Error{Kind: expr.Exhausted, Message: "the evaluation takes longer than 20ms", Hint: hintTooLong}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestPanicsAreInternalErrors(t *testing.T) {
 	c := newCompiler(t, Limits{})
 	c.charges["size"] = charge{beforeCall: func(*meter, []ref.Val) ref.Val { panic("boom") }}
 	got := programs(t, c, "svc.size() == 0", "true").EvaluateConditions(t.Context(), Input{Targets: map[string]any{"svc": "x"}})
-	if got[0].Err == nil || got[0].Err.Kind != Internal || !strings.Contains(got[0].Err.Message, "boom") {
+	if got[0].Err == nil || got[0].Err.Kind != expr.Internal || !strings.Contains(got[0].Err.Message, "boom") {
 		t.Errorf("got %v", got[0].Err)
 	}
 	if !got[1].Value {
@@ -280,7 +280,7 @@ func TestPanicsAreInternalErrors(t *testing.T) {
 	}
 
 	_, problems := c.compileExpression(&scope{}, "conditions[3]", "true", wantBool, &Programs{}) // without an environment
-	if len(problems) != 1 || problems[0].Kind != Internal || problems[0].Path != "conditions[3]" {
+	if len(problems) != 1 || problems[0].Kind != expr.Internal || problems[0].Path != "conditions[3]" {
 		t.Errorf("got %v", problems)
 	}
 }

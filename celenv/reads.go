@@ -82,13 +82,13 @@ func (b *builder) findUnprovenTargets(s *scope, rule *v1alpha1.Rule, p *ruleProg
 			}
 			known[target] = true
 			p.unprovenTargets = append(p.unprovenTargets, target)
-			w := Warning{
+			w := expr.Warning{
 				Path:    x.path,
 				Message: fmt.Sprintf("rule %q joins target %q without confirm", rule.Name, target),
 				Hint:    fmt.Sprintf("all of it is read live before anything is done: add {target: %s, name: ...} to confirm, to read only what an item rests on", target),
 			}
-			w.Line, w.Column = x.tree.findPlace(s.findTargetNode(x, target))
-			w.Snippet = makeSnippet(x.tree.source, w.Line, w.Column)
+			w.Line, w.Column = x.tree.FindPlace(s.findTargetNode(x, target))
+			w.Snippet = expr.MakeSnippet(x.tree.Source, w.Line, w.Column)
 			b.programs.warnings = append(b.programs.warnings, w)
 		}
 	}
@@ -96,13 +96,13 @@ func (b *builder) findUnprovenTargets(s *scope, rule *v1alpha1.Rule, p *ruleProg
 
 // findTargetNode finds the first node of an expression that depends on a target.
 func (s *scope) findTargetNode(x *expression, target string) int64 {
-	found := x.tree.root.ID()
+	found := x.tree.Root.ID()
 	for i, name := range slices.Sorted(maps.Keys(x.names)) {
 		v := s.variables[name]
 		if name != target && (v == nil || v.expression == nil || !slices.Contains(v.expression.targets, target)) {
 			continue
 		}
-		if id := x.names[name]; i == 0 || found == x.tree.root.ID() || x.tree.isBefore(id, found) {
+		if id := x.names[name]; i == 0 || found == x.tree.Root.ID() || x.tree.IsBefore(id, found) {
 			found = id
 		}
 	}
@@ -115,14 +115,14 @@ func (s *scope) findIteratedTargets(x *expression) []string {
 	if x == nil {
 		return nil
 	}
-	targets := s.findLeadingTargets(x.tree.root, map[string]ast.Expr{})
+	targets := s.findLeadingTargets(x.tree.Root, map[string]ast.Expr{})
 	slices.Sort(targets)
 	return slices.Compact(targets)
 }
 
 // findLeadingTargets finds the targets that a list begins with; bound are the names that stand for other expressions in it.
 func (s *scope) findLeadingTargets(list ast.Expr, bound map[string]ast.Expr) []string {
-	e := findBase(list)
+	e := expr.FindBase(list)
 	switch e.Kind() {
 	case ast.CallKind:
 		switch call := e.AsCall(); {

@@ -51,7 +51,7 @@ var durationText = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h|d|
 
 // compileRule compiles a rule.
 func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgram {
-	at := pathOfRule(i)
+	at := expr.PathOfRule(i)
 	p := &ruleProgram{index: i, slots: len(r.Variables), variables: map[string]*variable{}}
 	p.forEach = b.compileExpression(outer, at+".forEach", r.ForEach, wantList)
 
@@ -168,14 +168,14 @@ const (
 )
 
 // EvaluateItems gives the entries of forEach, in the order of its list.
-func (r *RuleEvaluation) EvaluateItems() ([]*Item, *Error) {
+func (r *RuleEvaluation) EvaluateItems() ([]*Item, *expr.Error) {
 	e := r.e
 	out, problem := e.evaluateAndForesee(r.p.forEach, &e.sharedBudget)
 	if problem != nil {
 		return nil, problem
 	}
 	if n, most := measureLength(out), e.p.limits.Items; n > int64(most) {
-		return nil, r.p.forEach.locateError(&Error{Kind: Exhausted, Message: fmt.Sprintf("forEach gives %d items, and a rule may have %d", n, most), Hint: "filter the list, or let the target select less"})
+		return nil, r.p.forEach.locateError(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("forEach gives %d items, and a rule may have %d", n, most), Hint: "filter the list, or let the target select less"})
 	}
 	var values []any
 	if own, ok := out.(*nativeList); ok {
@@ -218,13 +218,13 @@ func (i *Item) bindItem() *Evaluation {
 }
 
 // evaluateExpression evaluates an expression about the item.
-func (i *Item) evaluateExpression(x *expression) (ref.Val, *Error) {
+func (i *Item) evaluateExpression(x *expression) (ref.Val, *expr.Error) {
 	e := i.bindItem()
 	return e.evaluateAndForesee(x, &e.itemBudget)
 }
 
 // evaluateBool gives the answer of an expression that must be true or false; without one it is otherwise.
-func (i *Item) evaluateBool(x *expression, otherwise bool) (bool, *Error) {
+func (i *Item) evaluateBool(x *expression, otherwise bool) (bool, *expr.Error) {
 	if x == nil {
 		return otherwise, nil
 	}
@@ -233,7 +233,7 @@ func (i *Item) evaluateBool(x *expression, otherwise bool) (bool, *Error) {
 }
 
 // evaluateText gives the answer of an expression that must be a string, not longer than most; without one it is empty.
-func (i *Item) evaluateText(x *expression, most int) (string, *Error) {
+func (i *Item) evaluateText(x *expression, most int) (string, *expr.Error) {
 	if x == nil {
 		return "", nil
 	}
@@ -242,7 +242,7 @@ func (i *Item) evaluateText(x *expression, most int) (string, *Error) {
 }
 
 // convertToText gives an answer as a string, if it is not too long to be held on to.
-func (x *expression) convertToText(out ref.Val, problem *Error, most int) (string, *Error) {
+func (x *expression) convertToText(out ref.Val, problem *expr.Error, most int) (string, *expr.Error) {
 	if problem == nil {
 		problem = x.checkLength(out, most)
 	}
@@ -253,12 +253,12 @@ func (x *expression) convertToText(out ref.Val, problem *Error, most int) (strin
 }
 
 // checkLength gives the error of an answer that is too long to be held on to; nil if it is not.
-func (x *expression) checkLength(out ref.Val, most int) *Error {
+func (x *expression) checkLength(out ref.Val, most int) *expr.Error {
 	n := measureText(out)
 	if n <= int64(most) {
 		return nil
 	}
-	return x.locateError(&Error{Kind: Runtime, Message: fmt.Sprintf("%s may have %d bytes, and this one has %d", x.formatName(), most, n), Hint: "give a shorter text"})
+	return x.locateError(&expr.Error{Kind: expr.Runtime, Message: fmt.Sprintf("%s may have %d bytes, and this one has %d", x.formatName(), most, n), Hint: "give a shorter text"})
 }
 
 // AsNative gives the item in Go: map[string]any, []any, string, bool, int64, float64 or nil. An entry of a target is the very map
@@ -285,24 +285,24 @@ func (i *Item) AsObject() map[string]any {
 }
 
 // EvaluateWhen says whether the rule acts on the item.
-func (i *Item) EvaluateWhen() (bool, *Error) { return i.evaluateBool(i.rule.p.when, false) }
+func (i *Item) EvaluateWhen() (bool, *expr.Error) { return i.evaluateBool(i.rule.p.when, false) }
 
 // EvaluateUnless says whether the item is spared. It is not where the rule does not say.
-func (i *Item) EvaluateUnless() (bool, *Error) { return i.evaluateBool(i.rule.p.unless, false) }
+func (i *Item) EvaluateUnless() (bool, *expr.Error) { return i.evaluateBool(i.rule.p.unless, false) }
 
 // EvaluateActionWhen says whether an action applies to the item. It does where the action does not say.
-func (i *Item) EvaluateActionWhen(action int) (bool, *Error) {
+func (i *Item) EvaluateActionWhen(action int) (bool, *expr.Error) {
 	return i.evaluateBool(i.rule.p.actions[action].when, true)
 }
 
 // EvaluateForKey says what the time of EvaluateFor belongs to. It is empty where the rule does not say.
-func (i *Item) EvaluateForKey() (string, *Error) { return i.evaluateText(i.rule.p.forKey, maxKey) }
+func (i *Item) EvaluateForKey() (string, *expr.Error) { return i.evaluateText(i.rule.p.forKey, maxKey) }
 
 // EvaluateKey names the item. It is empty where the rule does not say.
-func (i *Item) EvaluateKey() (string, *Error) { return i.evaluateText(i.rule.p.key, maxKey) }
+func (i *Item) EvaluateKey() (string, *expr.Error) { return i.evaluateText(i.rule.p.key, maxKey) }
 
 // EvaluateReason says why the item is acted on. It is empty where the rule does not say.
-func (i *Item) EvaluateReason() (string, *Error) {
+func (i *Item) EvaluateReason() (string, *expr.Error) {
 	x := i.rule.p.reason
 	if x == nil {
 		return "", nil
@@ -313,7 +313,7 @@ func (i *Item) EvaluateReason() (string, *Error) {
 }
 
 // EvaluateFor says how long when must hold. It is 0 where the rule does not say.
-func (i *Item) EvaluateFor() (time.Duration, *Error) {
+func (i *Item) EvaluateFor() (time.Duration, *expr.Error) {
 	x := i.rule.p.forExpression
 	if x == nil {
 		return i.rule.p.forConstant, nil
@@ -325,19 +325,19 @@ func (i *Item) EvaluateFor() (time.Duration, *Error) {
 	if text, ok := out.(types.String); ok {
 		d, err := v1alpha1.ParseDuration(string(text))
 		if err != nil {
-			return 0, x.locateError(&Error{Kind: Runtime, Message: truncateText(err.Error(), 512)})
+			return 0, x.locateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(err.Error(), 512)})
 		}
 		return d, nil
 	}
 	d := out.(types.Duration).Duration
 	if d < 0 {
-		return 0, x.locateError(&Error{Kind: Runtime, Message: fmt.Sprintf("a duration below 0: %s", d), Hint: `to act at once, give duration("0s")`})
+		return 0, x.locateError(&expr.Error{Kind: expr.Runtime, Message: fmt.Sprintf("a duration below 0: %s", d), Hint: `to act at once, give duration("0s")`})
 	}
 	return d, nil
 }
 
 // EvaluateGroup gives a text that is equal for items whose groupBy is. It is empty where the rule does not say.
-func (i *Item) EvaluateGroup() (string, *Error) {
+func (i *Item) EvaluateGroup() (string, *expr.Error) {
 	x := i.rule.p.groupBy
 	if x == nil {
 		return "", nil
@@ -354,11 +354,11 @@ func (i *Item) EvaluateGroup() (string, *Error) {
 	}
 	const far = 64 * maxGroup // whatever counts for more is longer as JSON
 	if measureValue(out, far) > far {
-		return "", x.locateError(&Error{Kind: Runtime, Message: fmt.Sprintf("groupBy may have %d bytes as JSON, and this value has more", maxGroup), Hint: "group by a text or a number"})
+		return "", x.locateError(&expr.Error{Kind: expr.Runtime, Message: fmt.Sprintf("groupBy may have %d bytes as JSON, and this value has more", maxGroup), Hint: "group by a text or a number"})
 	}
 	text, err := library.EncodeJSON(out)
 	if err != nil {
-		return "", x.locateError(&Error{Kind: Runtime, Message: truncateText(err.Error(), 512), Hint: hintJSON})
+		return "", x.locateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(err.Error(), 512), Hint: hintJSON})
 	}
 	if problem := x.checkLength(types.String(text), maxGroup); problem != nil {
 		return "", problem
@@ -369,7 +369,7 @@ func (i *Item) EvaluateGroup() (string, *Error) {
 // EvaluateConfirm says what an entry of confirm reads for the item: the names of objects, each once, and their namespace, which is
 // empty where the entry does not say. There are no names where it reads nothing, and where it reads the whole target:
 // ConfirmsAll tells.
-func (i *Item) EvaluateConfirm(entry int) (names []string, namespace string, err *Error) {
+func (i *Item) EvaluateConfirm(entry int) (names []string, namespace string, err *expr.Error) {
 	p := i.rule.p.confirm[entry]
 	if p.name == nil {
 		namespace, err = i.evaluateNamespace(p.namespace)
@@ -393,11 +393,11 @@ func (i *Item) EvaluateConfirm(entry int) (names []string, namespace string, err
 const maxNames = 1000
 
 // collectNames gives those of an answer, each once.
-func (p confirmProgram) collectNames(out ref.Val) ([]string, *Error) {
+func (p confirmProgram) collectNames(out ref.Val) ([]string, *expr.Error) {
 	var names []string
-	add := func(v ref.Val) *Error {
+	add := func(v ref.Val) *expr.Error {
 		if _, ok := v.(types.String); !ok {
-			return p.name.locateError(&Error{Kind: Runtime, Message: fmt.Sprintf("%s, and this list has a %s in it", p.name.describeRequirement(), v.Type().TypeName())})
+			return p.name.locateError(&expr.Error{Kind: expr.Runtime, Message: fmt.Sprintf("%s, and this list has a %s in it", p.name.describeRequirement(), v.Type().TypeName())})
 		}
 		name, problem := p.name.convertToText(v, nil, maxName)
 		if problem == nil && name != "" && !slices.Contains(names, name) {
@@ -411,7 +411,7 @@ func (p confirmProgram) collectNames(out ref.Val) ([]string, *Error) {
 		return names, problem
 	}
 	if n := measureLength(list); n > maxNames {
-		return nil, p.name.locateError(&Error{Kind: Runtime, Message: fmt.Sprintf("confirm may name %d objects for an item, and this names %d", maxNames, n), Hint: "leave name out to read the whole target"})
+		return nil, p.name.locateError(&expr.Error{Kind: expr.Runtime, Message: fmt.Sprintf("confirm may name %d objects for an item, and this names %d", maxNames, n), Hint: "leave name out to read the whole target"})
 	}
 	for it := list.Iterator(); it.HasNext() == types.True; {
 		if problem := add(it.Next()); problem != nil {
@@ -422,13 +422,13 @@ func (p confirmProgram) collectNames(out ref.Val) ([]string, *Error) {
 }
 
 // evaluateNamespace gives that of what is confirmed. An empty one would be another than its author means.
-func (i *Item) evaluateNamespace(x *expression) (string, *Error) {
+func (i *Item) evaluateNamespace(x *expression) (string, *expr.Error) {
 	if x == nil {
 		return "", nil
 	}
 	namespace, problem := i.evaluateText(x, maxName)
 	if problem == nil && namespace == "" {
-		problem = x.locateError(&Error{Kind: Runtime, Message: "the namespace is empty", Hint: "leave it out for that of the item, and for cluster-scoped kinds"})
+		problem = x.locateError(&expr.Error{Kind: expr.Runtime, Message: "the namespace is empty", Hint: "leave it out for that of the item, and for cluster-scoped kinds"})
 	}
 	return namespace, problem
 }
@@ -443,14 +443,14 @@ func (r *RuleEvaluation) ListJoinedTargets() []string { return r.p.joinedTargets
 func (r *RuleEvaluation) ListUnprovenTargets() []string { return r.p.unprovenTargets }
 
 // EvaluateActionObject gives the object that an action is about, as CEL has it: the item, where the action does not say.
-func (i *Item) EvaluateActionObject(action int) (map[string]any, *Error) {
+func (i *Item) EvaluateActionObject(action int) (map[string]any, *expr.Error) {
 	x := i.rule.p.actions[action].object
 	if x == nil {
 		if object := i.AsObject(); object != nil {
 			return object, nil
 		}
-		return nil, &Error{
-			Kind: Runtime, Path: fmt.Sprintf("%s.actions[%d]", pathOfRule(i.rule.p.index), action),
+		return nil, &expr.Error{
+			Kind: expr.Runtime, Path: fmt.Sprintf("%s.actions[%d]", expr.PathOfRule(i.rule.p.index), action),
 			Message: "the item is no object, and the action does not say what it is about", Hint: "add object: to the action",
 		}
 	}
@@ -459,18 +459,18 @@ func (i *Item) EvaluateActionObject(action int) (map[string]any, *Error) {
 		return nil, problem
 	}
 	if !isObject(out) {
-		return nil, x.locateError(&Error{Kind: Runtime, Message: "this is no object: it has no apiVersion, kind and metadata.name", Hint: "give an object of a target"})
+		return nil, x.locateError(&expr.Error{Kind: expr.Runtime, Message: "this is no object: it has no apiVersion, kind and metadata.name", Hint: "give an object of a target"})
 	}
 	native, err := convertToNative(out, i.rule.e.p.limits.ItemGrowth)
 	if err != nil {
-		return nil, x.locateError(&Error{Kind: Runtime, Message: truncateText(err.Error(), 512), Hint: hintJSON})
+		return nil, x.locateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(err.Error(), 512), Hint: hintJSON})
 	}
 	object, _ := native.(map[string]any)
 	return object, nil
 }
 
 // EvaluateKeep says how many of a group stay: all of its items for which when holds. It is 0 where the rule does not say.
-func (r *RuleEvaluation) EvaluateKeep(group []*Item) (int, *Error) {
+func (r *RuleEvaluation) EvaluateKeep(group []*Item) (int, *expr.Error) {
 	x := r.p.keepExpression
 	if x == nil {
 		return r.p.keepConstant, nil
@@ -487,17 +487,17 @@ func (r *RuleEvaluation) EvaluateKeep(group []*Item) (int, *Error) {
 		n, ok = types.Int(min(u, math.MaxInt)), true
 	}
 	if !ok || n < 0 {
-		return 0, x.locateError(&Error{Kind: Runtime, Message: fmt.Sprintf("keep must not be negative, and this gave %d", n)})
+		return 0, x.locateError(&expr.Error{Kind: expr.Runtime, Message: fmt.Sprintf("keep must not be negative, and this gave %d", n)})
 	}
 	return int(n), nil
 }
 
 // EvaluatePatch gives the patch that an action makes of an object for these items: a map[string]any, or a []any for type: JSON. It
 // sees the one item where there is only one.
-func (r *RuleEvaluation) EvaluatePatch(action int, object map[string]any, items []*Item) (any, *Error) {
+func (r *RuleEvaluation) EvaluatePatch(action int, object map[string]any, items []*Item) (any, *expr.Error) {
 	e, x := r.e, r.p.actions[action].patch
 	if x == nil {
-		return nil, &Error{Kind: Internal, Path: fmt.Sprintf("%s.actions[%d]", pathOfRule(r.p.index), action), Message: "the action is no patch"}
+		return nil, &expr.Error{Kind: expr.Internal, Path: fmt.Sprintf("%s.actions[%d]", expr.PathOfRule(r.p.index), action), Message: "the action is no patch"}
 	}
 	own := e.p.limits.newItemBudget(len(items), &e.answerSteps)
 	from := &own
@@ -519,7 +519,7 @@ func (r *RuleEvaluation) EvaluatePatch(action int, object map[string]any, items 
 	}
 	patch, err := library.ConvertToNative(out) // always a copy: it is changed
 	if err != nil {
-		return nil, x.locateError(&Error{Kind: Runtime, Message: truncateText(err.Error(), 512), Hint: hintJSON})
+		return nil, x.locateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(err.Error(), 512), Hint: hintJSON})
 	}
 	return patch, nil
 }
@@ -539,6 +539,6 @@ func newItemList(items []*Item) ref.Val {
 	return adapter{Adapter: types.DefaultTypeAdapter}.NativeToValue(values)
 }
 
-func newTooLargeError(limit int64) *Error {
-	return &Error{Kind: Exhausted, Message: fmt.Sprintf("the value is larger than %d bytes", limit)}
+func newTooLargeError(limit int64) *expr.Error {
+	return &expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("the value is larger than %d bytes", limit)}
 }

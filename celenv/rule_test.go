@@ -116,8 +116,8 @@ func items(t testing.TB, r *RuleEvaluation) []*Item {
 }
 
 // must is the value of a call that must not fail.
-func must[T any](t testing.TB) func(T, *Error) T {
-	return func(value T, problem *Error) T {
+func must[T any](t testing.TB) func(T, *expr.Error) T {
+	return func(value T, problem *expr.Error) T {
 		t.Helper()
 		if problem != nil {
 			t.Fatal(problem)
@@ -292,11 +292,11 @@ func TestItemErrors(t *testing.T) {
 	r := begin(t, compileWork(t, Limits{}, podWork(nil, rule)), in).SelectRule(0)
 	all := items(t, r)
 	b, pending, number, record, wait := all[1], all[2], all[4], all[5], all[6]
-	problem := func(_ any, p *Error) *Error { return p }
+	problem := func(_ any, p *expr.Error) *expr.Error { return p }
 	_, _, confirm0 := b.EvaluateConfirm(0)
 	_, _, confirm1 := b.EvaluateConfirm(1)
 	cases := map[string]struct {
-		got  *Error
+		got  *expr.Error
 		want string
 	}{
 		"when":               {problem(pending.EvaluateWhen()), "rules[0].when at 1:11: no such key: nodeName on item (ns/c); test has(item.spec.nodeName) first, or write item.spec.?nodeName and .orValue(...) at the end"},
@@ -412,7 +412,7 @@ func TestOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := begin(t, compileWork(t, Limits{}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: tc.forEach, When: "true", OrderBy: tc.orderBy})), podInput()).SelectRule(0)
 			all := items(t, r)
-			var failed *Error
+			var failed *expr.Error
 			slices.SortStableFunc(all, func(x, y *Item) int {
 				n, problem := r.CompareOrders(must[Order](t)(x.EvaluateOrder()), must[Order](t)(y.EvaluateOrder()))
 				if problem != nil {
@@ -491,7 +491,7 @@ func TestOnlyObjectsAddTime(t *testing.T) {
 		}
 		for _, item := range all[:2] {
 			_, problem := item.EvaluateWhen()
-			if problem == nil || problem.Kind != Exhausted || problem.Error() != want+"; "+hintTooLong || e.AbortReason() != problem {
+			if problem == nil || problem.Kind != expr.Exhausted || problem.Error() != want+"; "+hintTooLong || e.AbortReason() != problem {
 				t.Errorf("got %v, want %s", problem, want)
 			}
 		}
@@ -510,7 +510,7 @@ func TestAllStepsTogether(t *testing.T) {
 	rule := v1alpha1.Rule{Name: "r", ForEach: "lists.range(1000)", When: "lists.range(50).all(x, true)"}
 	e := begin(t, compileWork(t, Limits{AllSteps: 5000}, podWork(nil, rule)), podInput())
 	answered := 0
-	var over *Error
+	var over *expr.Error
 	for _, item := range items(t, e.SelectRule(0)) {
 		if _, problem := item.EvaluateWhen(); problem == nil {
 			answered++
@@ -548,7 +548,7 @@ func TestTheCallersContextEndsIt(t *testing.T) {
 			defer e.Close()
 			one := items(t, e.SelectRule(0))[0]
 			began := make(chan struct{})
-			done := make(chan *Error)
+			done := make(chan *expr.Error)
 			go func() {
 				close(began)
 				_, problem := one.EvaluateWhen()
@@ -558,7 +558,7 @@ func TestTheCallersContextEndsIt(t *testing.T) {
 			cancel()
 			select {
 			case problem := <-done:
-				if problem == nil || problem.Kind != Interrupted {
+				if problem == nil || problem.Kind != expr.Interrupted {
 					t.Errorf("got %v", problem)
 				}
 			case <-time.After(10 * time.Second):
@@ -655,7 +655,7 @@ func placeless(err error) string {
 	return regexp.MustCompile(` at [0-9]+:[0-9]+`).ReplaceAllString(err.Error(), "")
 }
 
-func asError(e *Error) error {
+func asError(e *expr.Error) error {
 	if e == nil {
 		return nil
 	}
@@ -729,7 +729,7 @@ func TestBeginIsInterrupted(t *testing.T) {
 	e.Close()
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, problem := p.BeginEvaluation(over, podInput()); problem == nil || problem.Kind != Interrupted {
+	if _, problem := p.BeginEvaluation(over, podInput()); problem == nil || problem.Kind != expr.Interrupted {
 		t.Errorf("without time: %v", problem)
 	}
 	if f, problem := p.BeginEvaluation(t.Context(), podInput()); problem != nil {
@@ -755,7 +755,7 @@ func TestPanicsAboutItemsAreErrors(t *testing.T) {
 	if !must[bool](t)(item.EvaluateWhen()) {
 		t.Error("what is not read is no error")
 	}
-	if _, problem := item.EvaluateUnless(); problem == nil || problem.Kind != Internal || !strings.Contains(problem.Message, "boom") {
+	if _, problem := item.EvaluateUnless(); problem == nil || problem.Kind != expr.Internal || !strings.Contains(problem.Message, "boom") {
 		t.Errorf("got %v", problem)
 	}
 }

@@ -88,21 +88,21 @@ func TestVariableErrors(t *testing.T) {
 	cases := map[string]struct {
 		variables  []string
 		expression string
-		want       Error
+		want       expr.Error
 	}{
-		"Read": {[]string{"bad: svc.nope"}, "true && variables.bad", Error{
-			Kind: Runtime, Path: "conditions[0]", Line: 1, Column: 19, Message: noKey, Object: "svc (s)",
+		"Read": {[]string{"bad: svc.nope"}, "true && variables.bad", expr.Error{
+			Kind: expr.Runtime, Path: "conditions[0]", Line: 1, Column: 19, Message: noKey, Object: "svc (s)",
 			Hint:    "test has(svc.nope) first, or write svc.?nope and .orValue(...) at the end",
 			Snippet: "  | true && variables.bad\n  |                   ^",
 		}},
-		"Through another": {[]string{"bad: svc.nope", "worse: variables.bad"}, "variables.worse", Error{
-			Kind: Runtime, Path: "conditions[0]", Line: 1, Column: 11, Message: "variables.worse has no value: " + noKey + " (variables[1].expression at 1:11)", Object: "svc (s)",
+		"Through another": {[]string{"bad: svc.nope", "worse: variables.bad"}, "variables.worse", expr.Error{
+			Kind: expr.Runtime, Path: "conditions[0]", Line: 1, Column: 11, Message: "variables.worse has no value: " + noKey + " (variables[1].expression at 1:11)", Object: "svc (s)",
 			Hint:    "test has(svc.nope) first, or write svc.?nope and .orValue(...) at the end",
 			Snippet: "  | variables.worse\n  |           ^",
 		}},
-		"Exhausted": {[]string{"much: lists.range(1000).all(x, true)"}, "true || variables.much", Error{}},
-		"Exhausted, and no || hides it": {[]string{"much: lists.range(1000).all(x, true)"}, "variables.much || true", Error{
-			Kind: Exhausted, Path: "conditions[0]", Message: "variables.much has no value: the evaluation needs more than 500 steps (variables[0].expression)",
+		"Exhausted": {[]string{"much: lists.range(1000).all(x, true)"}, "true || variables.much", expr.Error{}},
+		"Exhausted, and no || hides it": {[]string{"much: lists.range(1000).all(x, true)"}, "variables.much || true", expr.Error{
+			Kind: expr.Exhausted, Path: "conditions[0]", Message: "variables.much has no value: the evaluation needs more than 500 steps (variables[0].expression)",
 			Hint: "look things up in list.indexBy(x, key) instead of searching a list for each element of another",
 		}},
 	}
@@ -115,7 +115,7 @@ func TestVariableErrors(t *testing.T) {
 			}
 			for i, got := range p.EvaluateConditions(t.Context(), in) { // the second time it is known
 				want := &tc.want
-				if want.Path = pathOfCondition(i); want.Kind == "" {
+				if want.Path = expr.PathOfCondition(i); want.Kind == "" {
 					want = nil
 				}
 				if diff := cmp.Diff(want, got.Err); diff != "" {

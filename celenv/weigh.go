@@ -35,15 +35,15 @@ func checkSourceSize(spec *v1alpha1.Work) field.ErrorList {
 }
 
 // reserveWeight takes the weight of a parsed expression off what its spec has left. It is an error if that is too little.
-func (s *scope) reserveWeight(t *tree, parsed *ast.AST) *Error {
+func (s *scope) reserveWeight(t *expr.Tree, parsed *ast.AST) *expr.Error {
 	w := &weigher{typeParameters: s.compiler.typeParameters, charges: s.compiler.charges, left: min(maxExpressionWeight, *s.weight)}
 	w.weighExpression(parsed.Expr(), nil)
 	weight := min(maxExpressionWeight, *s.weight) - w.left
 	if w.left < 0 {
-		return t.locateError(&Error{
-			Kind: Invalid, Message: "the expression is too involved to be checked, by itself or together with those before it",
+		return t.LocateError(&expr.Error{
+			Kind: expr.Invalid, Message: "the expression is too involved to be checked, by itself or together with those before it",
 			Hint: "use fewer empty lists and maps, and fewer cel.bind and optMap in one another; put parts into variables, or several Cleaners",
-		}, t.root.ID())
+		}, t.Root.ID())
 	}
 	*s.weight -= weight
 	return nil

@@ -102,7 +102,7 @@ func (r *reads) confirm() []Read {
 
 // confirm says whether everything that an item rests on was read live, and asks for what comes next if it was not. Beyond
 // the batch nothing is asked.
-func (r *deciding) confirm(a *acting) (bool, *celenv.Error) {
+func (r *deciding) confirm(a *acting) (bool, *expr.Error) {
 	objects := r.objects(a)
 	if len(objects) == 0 && len(r.rule.Confirm) == 0 && len(r.eval.ListUnprovenTargets()) == 0 {
 		return true, nil
@@ -114,7 +114,7 @@ func (r *deciding) confirm(a *acting) (bool, *celenv.Error) {
 	for stage := 0; stage <= len(r.rule.Confirm)+1; stage++ {
 		wanted := objects
 		if stage > 0 {
-			var err *celenv.Error
+			var err *expr.Error
 			if wanted, err = r.entry(a, stage-1); err != nil {
 				return false, err
 			}
@@ -175,7 +175,7 @@ func Answers(t *v1alpha1.ClusterTarget, found TargetState) bool {
 }
 
 // entry are the reads that an entry of confirm asks for. After the last one come those of all that no entry names.
-func (r *deciding) entry(a *acting, entry int) ([]Read, *celenv.Error) {
+func (r *deciding) entry(a *acting, entry int) ([]Read, *expr.Error) {
 	switch {
 	case entry == len(r.rule.Confirm):
 		return r.whole(r.eval.ListUnprovenTargets()), nil
@@ -196,7 +196,7 @@ func (r *deciding) whole(targets []string) []Read {
 }
 
 // entryOf are the reads that an entry asks for which names a target.
-func (r *deciding) entryOf(a *acting, entry int) ([]Read, *celenv.Error) {
+func (r *deciding) entryOf(a *acting, entry int) ([]Read, *expr.Error) {
 	t := targetNamed(r.in.Spec, r.rule.Confirm[entry].Target)
 	if t < 0 {
 		return nil, r.problem(fmt.Sprintf("confirm[%d].target", entry), fmt.Sprintf("no target is named %q", r.rule.Confirm[entry].Target), "name one of spec.targets")
@@ -205,7 +205,7 @@ func (r *deciding) entryOf(a *acting, entry int) ([]Read, *celenv.Error) {
 	var names []string
 	var namespace string
 	if !all {
-		var err *celenv.Error
+		var err *expr.Error
 		names, namespace, err = a.item.EvaluateConfirm(entry)
 		if err != nil || len(names) == 0 {
 			return nil, err
@@ -231,7 +231,7 @@ func (r *deciding) entryOf(a *acting, entry int) ([]Read, *celenv.Error) {
 }
 
 // namespace is where an entry of confirm reads: where it says, else where the item is. A Cleaner reads its own only.
-func (r *deciding) namespace(a *acting, entry int, target *Target, said string) (string, *celenv.Error) {
+func (r *deciding) namespace(a *acting, entry int, target *Target, said string) (string, *expr.Error) {
 	at := fmt.Sprintf("confirm[%d].namespace", entry)
 	if !target.Namespaced {
 		return "", nil

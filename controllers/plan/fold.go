@@ -169,7 +169,7 @@ func (f *fold) keep() {
 }
 
 // patch makes one patch. Equal patches are equal bytes: keys are sorted.
-func (r *deciding) patch(f *fold) ([]byte, *celenv.Error) {
+func (r *deciding) patch(f *fold) ([]byte, *expr.Error) {
 	items := make([]*celenv.Item, len(f.items))
 	for i, a := range f.items {
 		items[i] = a.item

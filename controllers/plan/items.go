@@ -140,7 +140,7 @@ func (r *deciding) act(c *candidate) {
 }
 
 // deeds asks the actions about an item. A step that is withheld ends them.
-func (r *deciding) deeds(a *acting) ([]Withheld, *celenv.Error) {
+func (r *deciding) deeds(a *acting) ([]Withheld, *expr.Error) {
 	for i := range r.rule.Actions {
 		action := &r.rule.Actions[i]
 		applies, err := a.item.EvaluateActionWhen(i)
@@ -173,7 +173,7 @@ func (r *deciding) deeds(a *acting) ([]Withheld, *celenv.Error) {
 }
 
 // object finds what an action is about.
-func (r *deciding) object(a *acting, i int) (d deed, err *celenv.Error) {
+func (r *deciding) object(a *acting, i int) (d deed, err *expr.Error) {
 	action := &r.rule.Actions[i]
 	d = deed{action: i, object: a.object, target: a.target}
 	switch {

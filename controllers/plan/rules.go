@@ -22,7 +22,7 @@ type decider struct {
 	p      *Plan
 	errors itemErrors
 	reads  reads
-	over   func() *celenv.Error // says why nothing is answered any more
+	over   func() *expr.Error // says why nothing is answered any more
 	retain func(path string, bytes int) bool
 	// gate are the reads that all steps rest on, and that were not answered yet.
 	gate []Read
@@ -77,7 +77,7 @@ type candidate struct {
 	group  string
 	order  celenv.Order
 	// unordered says why it has no order.
-	unordered *celenv.Error
+	unordered *expr.Error
 	// waits is what it waits for: the key of its hold; until is when that will have held for long enough.
 	waits string
 	until time.Time
@@ -182,7 +182,7 @@ func (r *deciding) candidate(item *celenv.Item) (c candidate, ok bool) {
 	if value := item.AsObject(); value != nil {
 		c.object, c.target = r.in.find(value)
 	}
-	var err *celenv.Error
+	var err *expr.Error
 	if c.key, err = r.key(item, c.object); err != nil {
 		r.failed(r.nameOf(item), err)
 		r.unknown(item)
@@ -204,7 +204,7 @@ func (r *deciding) candidate(item *celenv.Item) (c candidate, ok bool) {
 }
 
 // key names the item within its rule.
-func (r *deciding) key(item *celenv.Item, o *Object) (string, *celenv.Error) {
+func (r *deciding) key(item *celenv.Item, o *Object) (string, *expr.Error) {
 	switch {
 	case r.rule.Key != "":
 		key, err := item.EvaluateKey()
@@ -244,7 +244,7 @@ func (r *deciding) unknown(item *celenv.Item) {
 		return
 	}
 	var key string
-	var err *celenv.Error
+	var err *expr.Error
 	switch {
 	case r.rule.ForKey != "":
 		key, err = item.EvaluateForKey()
@@ -332,7 +332,7 @@ func (r *deciding) sort(group []*candidate) bool {
 	if !ok {
 		return false
 	}
-	var failed *celenv.Error
+	var failed *expr.Error
 	slices.SortFunc(group, func(a, b *candidate) int {
 		n, err := r.eval.CompareOrders(a.order, b.order)
 		if err != nil && failed == nil {
@@ -373,11 +373,11 @@ func (r *deciding) nameOf(item *celenv.Item) string {
 }
 
 // failed takes an error of an item, or, without a key, of the whole rule.
-func (r *deciding) failed(key string, err *celenv.Error) { r.errors.add(r.rule.Name, key, err, 1) }
+func (r *deciding) failed(key string, err *expr.Error) { r.errors.add(r.rule.Name, key, err, 1) }
 
 // problem is an error in a field of the rule that no expression gave.
-func (r *deciding) problem(field, message, hint string) *celenv.Error {
-	return &celenv.Error{Kind: celenv.Runtime, Path: fmt.Sprintf("rules[%d].%s", r.index, field), Message: message, Hint: hint}
+func (r *deciding) problem(field, message, hint string) *expr.Error {
+	return &expr.Error{Kind: expr.Runtime, Path: fmt.Sprintf("rules[%d].%s", r.index, field), Message: message, Hint: hint}
 }
 
 const (
@@ -396,7 +396,7 @@ type itemErrors struct {
 type errorID struct{ rule, field, message string }
 
 // add takes an error that happened to so many items, of which the first has a key.
-func (e *itemErrors) add(rule, key string, err *celenv.Error, items int64) {
+func (e *itemErrors) add(rule, key string, err *expr.Error, items int64) {
 	message := err.Message
 	if err.Line > 0 {
 		message = fmt.Sprintf("at %d:%d: %s", err.Line, err.Column, message)

@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package celenv
+package expr
 
 import (
 	"fmt"
@@ -26,10 +26,10 @@ const (
 )
 
 // The paths of expressions in a spec.
-const pathCloudEventData = "cloudEventData"
+const PathCloudEventData = "cloudEventData"
 
-func pathOfCondition(i int) string { return fmt.Sprintf("conditions[%d]", i) }
-func pathOfRule(i int) string      { return fmt.Sprintf("rules[%d]", i) }
+func PathOfCondition(i int) string { return fmt.Sprintf("conditions[%d]", i) }
+func PathOfRule(i int) string      { return fmt.Sprintf("rules[%d]", i) }
 
 // Error says why an expression has no answer.
 type Error struct {
@@ -53,7 +53,7 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.Path != "" {
-		b.WriteString(e.formatPlace() + ": ")
+		b.WriteString(e.FormatPlace() + ": ")
 	}
 	b.WriteString(e.Message)
 	if e.Object != "" {
@@ -65,24 +65,24 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// formatPlace writes the path, and the position in the expression where it is known.
-func (e *Error) formatPlace() string {
+// FormatPlace writes the path, and the position in the expression where it is known.
+func (e *Error) FormatPlace() string {
 	if e.Line == 0 {
 		return e.Path
 	}
 	return fmt.Sprintf("%s at %d:%d", e.Path, e.Line, e.Column)
 }
 
-// withPath gives the same error of the expression at a path.
-func (e *Error) withPath(path string) *Error {
+// WithPath gives the same error of the expression at a path.
+func (e *Error) WithPath(path string) *Error {
 	there := *e
 	there.Path = path
 	return &there
 }
 
-// makeSnippet makes a line of the source and a caret below the column, which counts from 1. Long lines are cut around it,
+// MakeSnippet makes a line of the source and a caret below the column, which counts from 1. Long lines are cut around it,
 // which an ellipsis says.
-func makeSnippet(source string, line, column int) string {
+func MakeSnippet(source string, line, column int) string {
 	const before, after = 100, 60
 	lines := strings.Split(source, "\n")
 	if line < 1 || line > len(lines) || column < 1 {
@@ -108,8 +108,8 @@ func makeSnippet(source string, line, column int) string {
 	return "  | " + string(shown) + "\n  | " + string(pad) + "^"
 }
 
-// truncateText shortens text for people to at most n bytes, at a code point.
-func truncateText(text string, n int) string {
+// TruncateText shortens text for people to at most n bytes, at a code point.
+func TruncateText(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}

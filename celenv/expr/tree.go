@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package celenv
+package expr
 
 import (
 	"cmp"
@@ -14,32 +14,32 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// tree answers questions about the source of one expression.
-type tree struct {
-	source string
+// Tree answers questions about the source of one expression.
+type Tree struct {
+	Source string
 	info   *ast.SourceInfo
-	root   ast.Expr
-	nodes  map[int64]node // nil once the expression is compiled
+	Root   ast.Expr
+	Nodes  map[int64]Node // nil once the expression is compiled
 	// found are nodes that were sought since.
 	found map[int64]ast.Expr
 }
 
-// node is where an expression stands in its tree.
-type node struct {
-	expr   ast.Expr
-	parent ast.Expr
-	// loops are the comprehensions around it whose variables it sees, the innermost first.
-	loops []ast.Expr
+// Node is where an expression stands in its tree.
+type Node struct {
+	Expr   ast.Expr
+	Parent ast.Expr
+	// Loops are the comprehensions around it whose variables it sees, the innermost first.
+	Loops []ast.Expr
 }
 
-func newTree(source string, a *ast.AST) *tree {
-	t := &tree{source: source, info: a.SourceInfo(), root: a.Expr(), nodes: map[int64]node{}}
-	t.addNode(t.root, nil, nil)
+func NewTree(source string, a *ast.AST) *Tree {
+	t := &Tree{Source: source, info: a.SourceInfo(), Root: a.Expr(), Nodes: map[int64]Node{}}
+	t.addNode(t.Root, nil, nil)
 	return t
 }
 
-func (t *tree) addNode(e, parent ast.Expr, loops []ast.Expr) {
-	t.nodes[e.ID()] = node{expr: e, parent: parent, loops: loops}
+func (t *Tree) addNode(e, parent ast.Expr, loops []ast.Expr) {
+	t.Nodes[e.ID()] = Node{Expr: e, Parent: parent, Loops: loops}
 	if e.Kind() == ast.ComprehensionKind {
 		loop := e.AsComprehension()
 		t.addNode(loop.IterRange(), e, loops)
@@ -50,13 +50,13 @@ func (t *tree) addNode(e, parent ast.Expr, loops []ast.Expr) {
 		t.addNode(loop.Result(), e, inside)
 		return
 	}
-	for _, child := range listChildren(e) {
+	for _, child := range ListChildren(e) {
 		t.addNode(child, e, loops)
 	}
 }
 
-// listChildren gives the parts of an expression that is no comprehension, in order.
-func listChildren(e ast.Expr) []ast.Expr {
+// ListChildren gives the parts of an expression that is no comprehension, in order.
+func ListChildren(e ast.Expr) []ast.Expr {
 	switch e.Kind() {
 	case ast.CallKind:
 		if call := e.AsCall(); call.IsMemberFunction() {
@@ -84,41 +84,52 @@ func listChildren(e ast.Expr) []ast.Expr {
 	}
 }
 
-// collectReads gives the variables that the expression reads, other than those of its own loops, each with the first node that
+// CollectReads gives the variables that the expression reads, other than those of its own loops, each with the first node that
 // does so in the order of the source.
-func (t *tree) collectReads() map[string]int64 {
+func (t *Tree) CollectReads() map[string]int64 {
 	first := map[string]int64{}
-	for id, at := range t.nodes {
-		if at.expr.Kind() != ast.IdentKind {
+	for id, at := range t.Nodes {
+		if at.Expr.Kind() != ast.IdentKind {
 			continue
 		}
-		name, global := strings.CutPrefix(at.expr.AsIdent(), ".") // the checker's mark where a loop has a variable of that name
-		if !global && isBound(name, at.loops) {
+		name, global := strings.CutPrefix(at.Expr.AsIdent(), ".") // the checker's mark where a loop has a variable of that name
+		if !global && IsBound(name, at.Loops) {
 			continue
 		}
-		if known, found := first[name]; !found || t.isBefore(id, known) {
+		if known, found := first[name]; !found || t.IsBefore(id, known) {
 			first[name] = id
 		}
 	}
 	return first
 }
 
-// isBefore says whether a node stands before another one in the source.
-func (t *tree) isBefore(one, other int64) bool {
+// IsBefore says whether a node stands before another one in the source.
+func (t *Tree) IsBefore(one, other int64) bool {
 	a, b := t.info.GetStartLocation(one), t.info.GetStartLocation(other)
 	return cmp.Or(cmp.Compare(a.Line(), b.Line()), cmp.Compare(a.Column(), b.Column()), cmp.Compare(one, other)) < 0
 }
 
-// isBound says whether the name is a variable of one of the comprehensions.
-func isBound(name string, loops []ast.Expr) bool {
+// IsBound says whether the name is a variable of one of the comprehensions.
+func IsBound(name string, loops []ast.Expr) bool {
 	return slices.ContainsFunc(loops, func(e ast.Expr) bool {
 		loop := e.AsComprehension()
 		return name == loop.IterVar() || name == loop.IterVar2() || name == loop.AccuVar()
 	})
 }
 
-// findPlace gives the line and the column of a node, counted from 1, and 0 when they are not known.
-func (t *tree) findPlace(id int64) (line, column int) {
+// IsInside says whether the node stands in a call that is marked.
+func (t *Tree) IsInside(at Node, marked map[int64]bool) bool {
+	for at.Parent != nil {
+		if marked[at.Parent.ID()] {
+			return true
+		}
+		at = t.Nodes[at.Parent.ID()]
+	}
+	return false
+}
+
+// FindPlace gives the line and the column of a node, counted from 1, and 0 when they are not known.
+func (t *Tree) FindPlace(id int64) (line, column int) {
 	at := t.info.GetStartLocation(id)
 	if at.Line() < 1 || at.Column() < 0 {
 		return 0, 0
@@ -128,9 +139,9 @@ func (t *tree) findPlace(id int64) (line, column int) {
 
 // findNameColumn moves a column, counted from 0, from the "." of a field or the "(" of a call to the name, and counts it
 // from 1.
-func (t *tree) findNameColumn(id int64, line, column int) int {
+func (t *Tree) findNameColumn(id int64, line, column int) int {
 	e := t.findNode(id)
-	lines := strings.Split(t.source, "\n")
+	lines := strings.Split(t.Source, "\n")
 	if e == nil || line > len(lines) {
 		return column + 1
 	}
@@ -153,15 +164,15 @@ func (t *tree) findNameColumn(id int64, line, column int) int {
 }
 
 // findNode finds the node of an id; nil if there is none.
-func (t *tree) findNode(id int64) ast.Expr {
-	if t.nodes != nil {
-		return t.nodes[id].expr
+func (t *Tree) findNode(id int64) ast.Expr {
+	if t.Nodes != nil {
+		return t.Nodes[id].Expr
 	}
 	if e, known := t.found[id]; known {
 		return e
 	}
 	var found ast.Expr
-	ast.PreOrderVisit(t.root, ast.NewExprVisitor(func(e ast.Expr) {
+	ast.PreOrderVisit(t.Root, ast.NewExprVisitor(func(e ast.Expr) {
 		if e.ID() == id {
 			found = e
 		}
@@ -173,28 +184,28 @@ func (t *tree) findNode(id int64) ast.Expr {
 	return found
 }
 
-// locateError fills in where an Error is.
-func (t *tree) locateError(e *Error, id int64) *Error {
-	e.Line, e.Column = t.findPlace(id)
-	e.Snippet = makeSnippet(t.source, e.Line, e.Column)
+// LocateError fills in where an Error is.
+func (t *Tree) LocateError(e *Error, id int64) *Error {
+	e.Line, e.Column = t.FindPlace(id)
+	e.Snippet = MakeSnippet(t.Source, e.Line, e.Column)
 	return e
 }
 
-// formatPath writes an expression as its author may have, if it is a variable with fields and literal indexes.
-func formatPath(e ast.Expr) (string, bool) {
+// FormatPath writes an expression as its author may have, if it is a variable with fields and literal indexes.
+func FormatPath(e ast.Expr) (string, bool) {
 	switch e.Kind() {
 	case ast.IdentKind:
 		name := e.AsIdent()
 		return name, !strings.ContainsAny(name, "@#")
 	case ast.SelectKind:
-		operand, ok := formatPath(e.AsSelect().Operand())
+		operand, ok := FormatPath(e.AsSelect().Operand())
 		return operand + "." + e.AsSelect().FieldName(), ok && !e.AsSelect().IsTestOnly()
 	case ast.CallKind:
 		operand, key, ok := splitIndex(e)
 		if !ok {
 			return "", false
 		}
-		text, ok := formatPath(operand)
+		text, ok := FormatPath(operand)
 		if !ok {
 			return "", false
 		}
@@ -217,7 +228,7 @@ func splitIndex(e ast.Expr) (operand, key ast.Expr, ok bool) {
 // formatKey writes a literal or a path as a key in brackets.
 func formatKey(key ast.Expr) (string, bool) {
 	if key.Kind() != ast.LiteralKind {
-		return formatPath(key)
+		return FormatPath(key)
 	}
 	switch v := key.AsLiteral().(type) {
 	case types.String:
@@ -229,8 +240,8 @@ func formatKey(key ast.Expr) (string, bool) {
 	}
 }
 
-// findBase finds the expression that a chain of fields and indexes begins with.
-func findBase(e ast.Expr) ast.Expr {
+// FindBase finds the expression that a chain of fields and indexes begins with.
+func FindBase(e ast.Expr) ast.Expr {
 	for {
 		switch e.Kind() {
 		case ast.SelectKind:

@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package celenv
+package expr
 
 import (
 	"fmt"
@@ -33,11 +33,11 @@ func (w Warning) FieldPath() string { return "spec." + w.Path }
 type lookup struct {
 	labels string // the labels or annotations, as written: r.metadata.annotations
 	key    string // the key, as written: "example.com/owner"
-	hint   string // the expression that gives "" instead of an error
+	Hint   string // the expression that gives "" instead of an error
 }
 
-// parseLabelLookup says whether an expression reads one label or annotation: by index, or by field.
-func parseLabelLookup(e ast.Expr) (lookup, bool) {
+// ParseLabelLookup says whether an expression reads one label or annotation: by index, or by field.
+func ParseLabelLookup(e ast.Expr) (lookup, bool) {
 	var labels ast.Expr
 	var key string
 	if operand, at, ok := splitIndex(e); ok {
@@ -55,7 +55,7 @@ func parseLabelLookup(e ast.Expr) (lookup, bool) {
 	if !ok {
 		return lookup{}, false
 	}
-	object, ok := formatPath(metadata)
+	object, ok := FormatPath(metadata)
 	if !ok {
 		return lookup{}, false
 	}
@@ -63,7 +63,7 @@ func parseLabelLookup(e ast.Expr) (lookup, bool) {
 	return lookup{
 		labels: object + "." + field,
 		key:    key,
-		hint:   fmt.Sprintf("%s.?%s[?%s].orValue(\"\")", object, field, key),
+		Hint:   fmt.Sprintf("%s.?%s[?%s].orValue(\"\")", object, field, key),
 	}, true
 }
 
@@ -79,25 +79,25 @@ func findMetadata(e ast.Expr) (ast.Expr, bool) {
 	return metadata, metadata.Kind() == ast.SelectKind && metadata.AsSelect().FieldName() == "metadata"
 }
 
-// findUnguarded finds the lookups of labels and annotations that err on an object without them.
+// FindUnguarded finds the lookups of labels and annotations that err on an object without them.
 //
 // A guard is has(x.metadata.labels.key) or key in x.metadata.labels, written the same way as the lookup, beside it in a
 // chain of && (on either side: CEL's && does not mind the order), negated beside it in a chain of ||, or as the condition
 // of ?:. What it does not see: a guard in a variable, in another condition, or around a loop that filters first
 // (x.filter(o, has(o.metadata.labels.key)).map(o, o.metadata.labels.key)), and a lookup of labels that were bound to a
 // name before.
-func (t *tree) findUnguarded(path string) []Warning {
+func (t *Tree) FindUnguarded(path string) []Warning {
 	var found []Warning
 	var visit func(e ast.Expr, guarded map[string]bool)
 	visit = func(e ast.Expr, guarded map[string]bool) {
-		if l, ok := parseLabelLookup(e); ok && !guarded[l.labels+"["+l.key+"]"] {
+		if l, ok := ParseLabelLookup(e); ok && !guarded[l.labels+"["+l.key+"]"] {
 			w := Warning{
 				Path:    path,
 				Message: fmt.Sprintf("objects without %s in %s make this an error, and an error never deletes", l.key, l.labels),
-				Hint:    "write " + l.hint,
+				Hint:    "write " + l.Hint,
 			}
-			w.Line, w.Column = t.findPlace(e.ID())
-			w.Snippet = makeSnippet(t.source, w.Line, w.Column)
+			w.Line, w.Column = t.FindPlace(e.ID())
+			w.Snippet = MakeSnippet(t.Source, w.Line, w.Column)
 			found = append(found, w)
 		}
 		if e.Kind() == ast.ComprehensionKind {
@@ -107,7 +107,7 @@ func (t *tree) findUnguarded(path string) []Warning {
 			}
 			return
 		}
-		parts := listChildren(e)
+		parts := ListChildren(e)
 		if e.Kind() == ast.CallKind {
 			switch e.AsCall().FunctionName() {
 			case operators.LogicalAnd:
@@ -125,7 +125,7 @@ func (t *tree) findUnguarded(path string) []Warning {
 			visit(part, guarded)
 		}
 	}
-	visit(t.root, nil)
+	visit(t.Root, nil)
 	return found
 }
 
@@ -175,7 +175,7 @@ func parsePresenceTest(e ast.Expr) (string, bool) {
 	default:
 		return "", false
 	}
-	text, ok := formatPath(in)
+	text, ok := FormatPath(in)
 	return text + "[" + key + "]", ok
 }
 
@@ -193,8 +193,8 @@ func mergeGuards(guarded map[string]bool, more []string) map[string]bool {
 	return all
 }
 
-// suggestTimeFix says what to write where a moment or a span of time meets a string, which is how objects carry them.
-func suggestTimeFix(left, right *types.Type) string {
+// SuggestTimeFix says what to write where a moment or a span of time meets a string, which is how objects carry them.
+func SuggestTimeFix(left, right *types.Type) string {
 	for _, pair := range [][2]*types.Type{{left, right}, {right, left}} {
 		if pair[1].Kind() != types.StringKind {
 			continue
