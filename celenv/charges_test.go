@@ -17,6 +17,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // testCertificate is one for shop.example.com that has run out.
@@ -43,15 +45,15 @@ func (i *countedIterator) Next() ref.Val { *i.taken++; return i.Iterator.Next() 
 func madeOf(m map[string]any) ref.Val {
 	values := make(map[ref.Val]ref.Val, len(m))
 	for key, value := range m {
-		values[types.String(key)] = adapter{Adapter: types.DefaultTypeAdapter}.NativeToValue(value)
+		values[types.String(key)] = meter.NewAdapter(nil).NativeToValue(value)
 	}
-	return types.NewRefValMap(adapter{Adapter: types.DefaultTypeAdapter}, values)
+	return types.NewRefValMap(meter.NewAdapter(nil), values)
 }
 
 // argumentsOf are arguments of a type, by what they are: as many items or bytes.
 func argumentsOf(t *testing.T, c *Compiler, kind *cel.Type, n int, taken *int64) map[string]ref.Val {
 	t.Helper()
-	native := func(v any) ref.Val { return adapter{Adapter: types.DefaultTypeAdapter}.NativeToValue(v) }
+	native := func(v any) ref.Val { return meter.NewAdapter(nil).NativeToValue(v) }
 	eval := func(expression string) ref.Val {
 		a, issues := c.env.Compile(expression)
 		if issues.Err() != nil {
@@ -182,7 +184,7 @@ func argumentsOf(t *testing.T, c *Compiler, kind *cel.Type, n int, taken *int64)
 				out["list of "+name] = types.OptionalOf(l)
 			}
 		case "kubernetes.URL":
-			if text := string(texts["query"].(types.String)); len(text) <= maxURLText {
+			if text := string(texts["query"].(types.String)); len(text) <= meter.MaxURLText {
 				one(eval(fmt.Sprintf("url(%q)", text)))
 			}
 		case "net.IP":
@@ -212,21 +214,21 @@ func workOf(t *testing.T, c *Compiler, function, overload string, args []ref.Val
 	t.Helper()
 	const steps, growth = 50_000, 4 << 20
 	all := int64(math.MaxInt64)
-	budget := newBudget("the call", steps, growth, &all)
-	m := &meter{ctx: t.Context(), budget: &budget, ended: &ending{}, limits: Limits{}.withDefaults()}
+	budget := meter.NewBudget("the call", steps, growth, &all)
+	m := &meter.Meter{Ctx: t.Context(), Budget: &budget, Ended: &meter.Ending{}, Limits: meter.Limits{}.WithDefaults()}
 	places := make([]interpreter.InterpretableV2, len(args))
 	for i, arg := range args {
-		places[i] = &evaluatedArgument{arg}
+		places[i] = &meter.EvaluatedArgument{Value: arg}
 	}
 	node := interpreter.NewCall(1, function, overload, places, nil)
-	do := func() { c.bindFunction(node, len(args))(args) }
-	if charge := c.charges[function]; !charge.isFree() {
-		made, err := c.meterCall(node, charge, m)
+	do := func() { c.calls.BindFunction(node, len(args))(args) }
+	if charge := c.calls.Charges[function]; !charge.IsFree() {
+		made, err := c.calls.MeterCall(node, m)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if paid, ok := made.(*meteredCall); ok {
-			paid.charge.afterCall = nil
+		if paid, ok := made.(*meter.MeteredCall); ok {
+			paid.Charge.AfterCall = nil
 		}
 		do = func() { made.Exec(nil) }
 	}
@@ -244,14 +246,14 @@ func workOf(t *testing.T, c *Compiler, function, overload string, args []ref.Val
 		do()
 	}()
 	runtime.ReadMemStats(&after)
-	return int64(after.TotalAlloc-before.TotalAlloc) + valueSize**taken, multiplyCapped(readStep, steps-budget.steps) + growth - budget.growth
+	return int64(after.TotalAlloc-before.TotalAlloc) + meter.ValueSize**taken, meter.MultiplyCapped(meter.ReadStep, steps-budget.Steps) + growth - budget.Growth
 }
 
 // What a call of any function does is at most a few times what is paid for before it, whatever its arguments are and however
 // large.
 func TestNoCallDoesMoreThanItPaysFor(t *testing.T) {
 	const times, rest = 16, 64 << 10
-	c := newCompiler(t, Limits{})
+	c := newCompiler(t, meter.Limits{})
 	var taken int64
 	made := map[string]map[string]ref.Val{}
 	arguments := func(kind *cel.Type, n int) map[string]ref.Val {

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // Compile makes Programs of the expressions of a spec: its variables, its conditions, cloudEventData, and its rules. It
@@ -33,7 +35,7 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	}
 	defer func() { <-c.places }()
 	b := &builder{ctx: ctx, compiler: c, root: field.NewPath("spec"), programs: &Programs{
-		limits: c.limits, turn: make(chan struct{}, 1), meter: &meter{limits: c.limits}, explainer: &meter{limits: c.limits}, lookout: &lookout{},
+		limits: c.limits, turn: make(chan struct{}, 1), meter: &meter.Meter{Limits: c.limits}, explainer: &meter.Meter{Limits: c.limits}, lookout: &lookout{},
 	}}
 	s := b.buildScope(spec)
 	if len(b.errs) > 0 {
@@ -57,7 +59,7 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	case len(b.errs) > 0:
 		return nil, b.errs
 	}
-	p.footprint = maxFootprint - *s.room + multiplyCapped(footprintOfName, int64(len(s.targets)+len(s.hidden)+len(s.variables)))
+	p.footprint = maxFootprint - *s.room + meter.MultiplyCapped(footprintOfName, int64(len(s.targets)+len(s.hidden)+len(s.variables)))
 	return p, nil
 }
 
@@ -298,7 +300,7 @@ func (c *Compiler) compileExpression(s *scope, path, source string, w wantedType
 		return nil, []*expr.Error{problem}
 	}
 	var err error
-	if made.program, err = c.planProgram(s.env, checked, p.meter, true, c.meterProgram(checked, p.meter)); err != nil {
+	if made.program, err = c.planProgram(s.env, checked, p.meter, true, c.calls.MeterProgram(checked, p.meter)); err != nil {
 		return nil, []*expr.Error{convertPlanError(t, err)}
 	}
 	s.resolveDependencies(made)
@@ -504,7 +506,7 @@ func (s *scope) suggestOperandFix(e ast.Expr) string {
 func (s *scope) guessType(e ast.Expr) *types.Type {
 	switch e.Kind() {
 	case ast.LiteralKind:
-		return typeOf(e.AsLiteral())
+		return meter.TypeOf(e.AsLiteral())
 	case ast.IdentKind:
 		if e.AsIdent() == nameTime {
 			return types.TimestampType
@@ -581,19 +583,19 @@ func (x *expression) checkType(result *types.Type) *expr.Error {
 func (c *Compiler) checkPatterns(t *expr.Tree) []*expr.Error {
 	var problems []*expr.Error
 	ast.PreOrderVisit(t.Root, ast.NewExprVisitor(func(e ast.Expr) {
-		if e.Kind() != ast.CallKind || c.charges[e.AsCall().FunctionName()].forPattern == nil {
+		if e.Kind() != ast.CallKind || !c.calls.TakesPattern(e.AsCall().FunctionName()) {
 			return
 		}
 		args := expr.ListChildren(e)
-		if len(args) <= patternArgument || args[patternArgument].Kind() != ast.LiteralKind {
+		if len(args) <= meter.PatternArgument || args[meter.PatternArgument].Kind() != ast.LiteralKind {
 			return
 		}
-		pattern, ok := args[patternArgument].AsLiteral().(types.String)
+		pattern, ok := args[meter.PatternArgument].AsLiteral().(types.String)
 		if !ok {
 			return
 		}
-		if err := checkPattern(string(pattern)); err != nil {
-			problems = append(problems, t.LocateError(&expr.Error{Kind: expr.Invalid, Message: err.Error()}, args[patternArgument].ID()))
+		if err := meter.CheckPattern(string(pattern)); err != nil {
+			problems = append(problems, t.LocateError(&expr.Error{Kind: expr.Invalid, Message: err.Error()}, args[meter.PatternArgument].ID()))
 		}
 	}))
 	return problems

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/ext"
 	"github.com/google/cel-go/interpreter"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/vtex/cleaner/celenv/library"
+	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // What an expression may be, apart from what it says.
@@ -50,7 +50,7 @@ func isReserved(name string) bool {
 // is pinned, because cel-go's default is its newest.
 func buildVersion1() []cel.EnvOption {
 	return []cel.EnvOption{
-		cel.CustomTypeAdapter(adapter{Adapter: types.DefaultTypeAdapter}),
+		cel.CustomTypeAdapter(meter.NewAdapter(nil)),
 		cel.OptionalTypes(cel.OptionalTypesVersion(2)),
 		cel.CrossTypeNumericComparisons(true),
 		cel.DefaultUTCTimeZone(true),
@@ -104,7 +104,7 @@ func buildVersion1() []cel.EnvOption {
 // Options are what a Compiler may be told. The zero value is good.
 type Options struct {
 	// Limits bound each evaluation. Those that are zero have their default.
-	Limits Limits
+	Limits meter.Limits
 }
 
 // maxSharedEnvs is how many environments are kept for the next spec with the same variables.
@@ -114,10 +114,9 @@ const maxSharedEnvs = 256
 type Compiler struct {
 	env    *cel.Env
 	envs   *lru.Cache // *cel.Env, by the variables that it declares besides
-	limits Limits
-	// charges says what each function costs, and bindings how it is called once that is paid.
-	charges  map[string]charge
-	bindings map[string]*functions.Overload
+	limits meter.Limits
+	// Calls has functions pay when they are called.
+	calls *meter.Calls
 	// functions are all of them, for whoever plans.
 	functions interpreter.Dispatcher
 	// typeParameters are how many types each function leaves open.
@@ -133,21 +132,12 @@ func NewCompiler(o Options) (*Compiler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot build the CEL environment: %w", err)
 	}
-	bindings, all := map[string]*functions.Overload{}, interpreter.NewDispatcher()
-	for name, f := range env.Functions() {
-		overloads, err := f.Bindings()
-		if err != nil {
-			return nil, fmt.Errorf("cannot read the overloads of %q: %w", name, err)
-		}
-		for _, overload := range overloads {
-			bindings[overload.Operator] = overload
-		}
-		if err := all.Add(overloads...); err != nil {
-			return nil, fmt.Errorf("cannot add the overloads of %q: %w", name, err)
-		}
+	calls, all, err := meter.NewCalls(env)
+	if err != nil {
+		return nil, err
 	}
 	return &Compiler{
-		env: env, envs: lru.New(maxSharedEnvs), limits: o.Limits.withDefaults(), charges: newChargeTable(), bindings: bindings, functions: all,
+		env: env, envs: lru.New(maxSharedEnvs), limits: o.Limits.WithDefaults(), calls: calls, functions: all,
 		typeParameters: countTypeParameters(env), places: make(chan struct{}, maxCompilations),
 	}, nil
 }

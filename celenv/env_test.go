@@ -16,11 +16,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/meter"
 )
 
 var update = flag.Bool("update", false, "write what is found into testdata")
 
-func newCompiler(t testing.TB, limits Limits) *Compiler {
+func newCompiler(t testing.TB, limits meter.Limits) *Compiler {
 	t.Helper()
 	c, err := NewCompiler(Options{Limits: limits})
 	if err != nil {
@@ -63,7 +64,7 @@ func list(items ...any) map[string]any {
 }
 
 func TestFunctionsArePinned(t *testing.T) {
-	c := newCompiler(t, Limits{})
+	c := newCompiler(t, meter.Limits{})
 	var lines []string
 	for name, function := range c.env.Functions() {
 		for _, overload := range function.OverloadDecls() {
@@ -95,9 +96,9 @@ func TestFunctionsArePinned(t *testing.T) {
 }
 
 func TestEveryFunctionIsCharged(t *testing.T) {
-	c := newCompiler(t, Limits{})
+	c := newCompiler(t, meter.Limits{})
 	functions := slices.Sorted(maps.Keys(c.env.Functions()))
-	charged := slices.Sorted(maps.Keys(c.charges))
+	charged := slices.Sorted(maps.Keys(c.calls.Charges))
 	if diff := cmp.Diff(functions, charged); diff != "" {
 		t.Errorf("say in charges() what each function costs (-functions of the environment +functions with a charge):\n%s", diff)
 	}

@@ -11,6 +11,9 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // Evaluation is one look of all expressions at one Input. A variable is computed when an expression first reads it, and
@@ -22,7 +25,7 @@ type Evaluation struct {
 	p            *Programs
 	values       map[string]any // the targets, params and time
 	memos        []memo         // of the spec's variables, by slot
-	sharedBudget budget
+	sharedBudget meter.Budget
 	// answerSteps is what is left of Limits.AllSteps to answers, and extraSteps to what is foreseen and explained.
 	answerSteps, extraSteps int64
 	// abortReason is why nothing is answered any more, with the expression at which that was found; nil while it is.
@@ -36,8 +39,8 @@ type Evaluation struct {
 	rule *ruleProgram
 	// item is the one that expressions are about; nil when there is none, or more than one.
 	item       *Item
-	itemMemos  []memo // of the rule's variables for this item
-	itemBudget budget // what is left to it
+	itemMemos  []memo       // of the rule's variables for this item
+	itemBudget meter.Budget // what is left to it
 	items      ref.Val
 	object     map[string]any // what a patch is about
 
@@ -63,7 +66,7 @@ func (e *variableError) Error() string {
 
 // BeginEvaluation waits for the other evaluations of these Programs to end, and begins one. Whoever gets one must Close it.
 func (p *Programs) BeginEvaluation(ctx context.Context, in Input) (*Evaluation, *expr.Error) {
-	return p.beginWithin(ctx, in, p.limits.computeWall(in), p.limits.AllSteps)
+	return p.beginWithin(ctx, in, p.limits.ComputeWall(in.countObjects()), p.limits.AllSteps)
 }
 
 // beginSearch begins an Evaluation that only looks for a moment. It has less of everything: a decision is made already.
@@ -72,20 +75,20 @@ func (p *Programs) beginSearch(ctx context.Context, in Input) (*Evaluation, *exp
 }
 
 func (p *Programs) beginWithin(ctx context.Context, in Input, wall time.Duration, steps int64) (*Evaluation, *expr.Error) {
-	waiting, cancel := context.WithTimeoutCause(ctx, p.limits.Wall, errWall)
+	waiting, cancel := context.WithTimeoutCause(ctx, p.limits.Wall, meter.ErrWall)
 	defer cancel()
 	if ctx.Err() == nil {
 		select {
 		case p.turn <- struct{}{}:
-			p.meter.startClock(ctx, wall)
+			p.meter.StartClock(ctx, wall)
 			e := &Evaluation{p: p, values: in.collectVariables(), memos: make([]memo, p.slots), answerSteps: steps, extraSteps: steps / 2}
-			e.sharedBudget = p.limits.newSharedBudget(&e.answerSteps)
+			e.sharedBudget = p.limits.NewSharedBudget(&e.answerSteps)
 			e.ahead.resetForesight()
 			return e, nil
 		case <-waiting.Done():
 		}
 	}
-	problem := (&meter{ctx: waiting, wall: p.limits.Wall}).newContextError()
+	problem := (&meter.Meter{Ctx: waiting, Wall: p.limits.Wall}).NewContextError()
 	problem.Hint = "" // it has not begun
 	return nil, problem
 }
@@ -116,7 +119,7 @@ func (e *Evaluation) Close() {
 	for _, x := range e.explanations {
 		x.releaseProgram()
 	}
-	e.p.meter.releaseContext()
+	e.p.meter.ReleaseContext()
 	<-e.p.turn
 }
 
@@ -125,9 +128,9 @@ func (e *Evaluation) Close() {
 func (e *Evaluation) EvaluateConditions() []Result {
 	results := make([]Result, len(e.p.conditions))
 	for i, c := range e.p.conditions {
-		before := e.sharedBudget.sumCost()
+		before := e.sharedBudget.SumCost()
 		out, problem := e.evaluateAndForesee(c, &e.sharedBudget)
-		results[i] = Result{Value: problem == nil && out == types.True, Err: problem, Cost: e.sharedBudget.sumCost() - before}
+		results[i] = Result{Value: problem == nil && out == types.True, Err: problem, Cost: e.sharedBudget.SumCost() - before}
 	}
 	return results
 }
@@ -138,7 +141,7 @@ func (e *Evaluation) EvaluateData() (string, *expr.Error) {
 	if e.p.data == nil {
 		return "", nil
 	}
-	own := e.p.limits.newSharedBudget(&e.answerSteps)
+	own := e.p.limits.NewSharedBudget(&e.answerSteps)
 	out, problem := e.p.data.evaluateIn(e, &own)
 	if problem != nil {
 		return "", problem
@@ -165,7 +168,7 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		switch {
 		case e.object != nil:
 			return e.object, true
-		case e.item == nil || !isObject(e.item.value):
+		case e.item == nil || !meter.IsObject(e.item.value):
 			return types.NewErr("this item is no object"), true
 		}
 		return e.item.value, true
@@ -193,14 +196,14 @@ func (a *activation) ResolveName(name string) (any, bool) {
 
 // readVariable gives the value of a variable, which is computed at the first time. What ends an evaluation in it, such as a limit,
 // ends that of whatever reads it too.
-func (e *Evaluation) readVariable(v *variable, m *memo, from *budget) any {
+func (e *Evaluation) readVariable(v *variable, m *memo, from *meter.Budget) any {
 	switch {
 	case m.value != nil:
 		return m.value
 	case m.failure != nil:
 		return types.WrapErr(m.failure) // a new one: cel-go writes into it where it was read
 	case m.stopped != nil:
-		e.p.meter.stopEvaluation(m.stopped)
+		e.p.meter.StopEvaluation(m.stopped)
 	}
 	out, problem := v.expression.evaluateIn(e, from)
 	switch {

@@ -14,6 +14,9 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // explanation finds out why an expression failed: it runs it once more, watching every part. The program that answers
@@ -22,8 +25,8 @@ import (
 type explanation struct {
 	compiler   *Compiler
 	expression *expression
-	meter      *meter
-	limits     Limits
+	meter      *meter.Meter
+	limits     meter.Limits
 
 	program *program
 	nodes   map[int64]expr.Node // of the expression
@@ -57,12 +60,12 @@ func (x *explanation) explainError(e *Evaluation, err *types.Err) *expr.Error {
 	}
 	x.turns, x.values = map[int64]int64{}, map[int64]ref.Val{}
 	before := *x.meter // another explanation can be under way
-	budget := x.limits.newSharedBudget(&e.extraSteps)
-	x.meter.startClock(e.p.meter.ctx, x.limits.Wall)
-	x.meter.budget = &budget
+	budget := x.limits.NewSharedBudget(&e.extraSteps)
+	x.meter.StartClock(e.p.meter.Ctx, x.limits.Wall)
+	x.meter.Budget = &budget
 	defer func() {
 		x.values = nil // they hold the objects
-		x.meter.cancel()
+		x.meter.Cancel()
 		*x.meter = before
 	}()
 	_, again := runProgram(x.program, (*activation)(e))
@@ -84,7 +87,7 @@ func (x *explanation) planProgram() error {
 		}
 	}
 	var err error
-	x.program, err = x.compiler.planProgram(x.expression.env, x.expression.ast, x.meter, false, x.compiler.meterProgram(x.expression.ast, x.meter), x.watchNode)
+	x.program, err = x.compiler.planProgram(x.expression.env, x.expression.ast, x.meter, false, x.compiler.calls.MeterProgram(x.expression.ast, x.meter), x.watchNode)
 	return err
 }
 
@@ -199,9 +202,9 @@ func (x *explanation) describeOperands(c *cause, failure *types.Err) {
 	if left == nil || right == nil {
 		return
 	}
-	c.hint = expr.SuggestTimeFix(typeOf(left), typeOf(right))
+	c.hint = expr.SuggestTimeFix(meter.TypeOf(left), meter.TypeOf(right))
 	if operator, ok := operators.FindReverseBinaryOperator(e.AsCall().FunctionName()); ok {
-		c.err = fmt.Errorf("%w (%s %s %s)", failure, cel.FormatCELType(typeOf(left)), operator, cel.FormatCELType(typeOf(right)))
+		c.err = fmt.Errorf("%w (%s %s %s)", failure, cel.FormatCELType(meter.TypeOf(left)), operator, cel.FormatCELType(meter.TypeOf(right)))
 	}
 }
 
@@ -223,13 +226,6 @@ func (x *explanation) findValue(e ast.Expr) ref.Val {
 		return e.AsLiteral()
 	}
 	return x.values[e.ID()]
-}
-
-func typeOf(v ref.Val) *types.Type {
-	if t, ok := v.Type().(*types.Type); ok {
-		return t
-	}
-	return types.DynType
 }
 
 // suggestLookupFix says what to write instead of a field or an index that was not there.
@@ -331,20 +327,11 @@ func resolveVariable(vars interpreter.Activation, variable string) ref.Val {
 
 // readObjectName gives the namespace and name of an object, and nothing when the value is something else.
 func readObjectName(v ref.Val) string {
-	metadata := lookupField(v, "metadata")
-	name, _ := lookupField(metadata, "name").(types.String)
-	namespace, _ := lookupField(metadata, "namespace").(types.String)
+	metadata := meter.LookupField(v, "metadata")
+	name, _ := meter.LookupField(metadata, "name").(types.String)
+	namespace, _ := meter.LookupField(metadata, "namespace").(types.String)
 	if name != "" && namespace != "" {
 		return string(namespace + "/" + name)
 	}
 	return string(name)
-}
-
-func lookupField(v ref.Val, name types.String) ref.Val {
-	if m, ok := v.(traits.Mapper); ok {
-		if value, found := m.Find(name); found {
-			return value
-		}
-	}
-	return types.NullValue
 }

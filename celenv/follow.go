@@ -12,6 +12,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // carriesArgument says that a function gives what it gets, or a part of it, without looking at it: its first argument, and the
@@ -41,7 +43,7 @@ func keepsMovement(function string) bool {
 
 // followCalls has the calls that can be given what moves follow it. It is an error if they are not all found in the program:
 // then cel-go plans them in a way that is not known here.
-func (c *Compiler) followCalls(calls map[int64]bool, l *lookout, m *meter) (follow interpreter.InterpretableDecoratorV2, complete func() error) {
+func (c *Compiler) followCalls(calls map[int64]bool, l *lookout, m *meter.Meter) (follow interpreter.InterpretableDecoratorV2, complete func() error) {
 	found := map[int64]bool{}
 	follow = func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		node, ok := i.(interpreter.InterpretableCall)
@@ -68,20 +70,20 @@ type follower struct {
 	id            int64
 	function      string
 	args          []interpreter.InterpretableV2
-	evaluatedArgs []evaluatedArgument // of the arguments of call
+	evaluatedArgs []meter.EvaluatedArgument // of the arguments of call
 	call          interpreter.InterpretableV2
 	l             *lookout
-	m             *meter
+	m             *meter.Meter
 }
 
-func (c *Compiler) newFollower(node interpreter.InterpretableCall, l *lookout, m *meter) (interpreter.InterpretableV2, error) {
-	f := &follower{id: node.ID(), function: node.Function(), args: node.Args(), evaluatedArgs: make([]evaluatedArgument, len(node.Args())), l: l, m: m}
+func (c *Compiler) newFollower(node interpreter.InterpretableCall, l *lookout, m *meter.Meter) (interpreter.InterpretableV2, error) {
+	f := &follower{id: node.ID(), function: node.Function(), args: node.Args(), evaluatedArgs: make([]meter.EvaluatedArgument, len(node.Args())), l: l, m: m}
 	args := make([]interpreter.InterpretableV2, len(f.evaluatedArgs))
 	for i := range f.evaluatedArgs {
 		args[i] = &f.evaluatedArgs[i]
 	}
 	var err error
-	f.call, err = c.meterCall(interpreter.NewCall(f.id, f.function, node.OverloadID(), args, nil), c.charges[f.function], m)
+	f.call, err = c.calls.MeterCall(interpreter.NewCall(f.id, f.function, node.OverloadID(), args, nil), m)
 	return f, err
 }
 
@@ -120,11 +122,11 @@ func (f *follower) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 // applyCall gives what the call makes of arguments. It needs no variables, so that it can be asked later, too.
 func (f *follower) applyCall(args ...ref.Val) ref.Val {
 	for i, arg := range args {
-		f.evaluatedArgs[i].value = arg
+		f.evaluatedArgs[i].Value = arg
 	}
 	result := f.call.Exec(nil)
 	for i := range f.evaluatedArgs {
-		f.evaluatedArgs[i].value = nil
+		f.evaluatedArgs[i].Value = nil
 	}
 	return result
 }
@@ -157,7 +159,7 @@ func (f *follower) applyFrozen(args ...ref.Val) ref.Val {
 
 // applyOne makes a call with one argument, which moves.
 func (f *follower) applyOne(m *movingValue) ref.Val {
-	isTimestamp := typeOf(m.now).Kind() == types.TimestampKind
+	isTimestamp := meter.TypeOf(m.now).Kind() == types.TimestampKind
 	switch f.function {
 	case "dyn", "optional.of":
 		return f.applyCall(m)
@@ -185,7 +187,7 @@ func (f *follower) applyOne(m *movingValue) ref.Val {
 // convertToStep gives the int that a call makes of a timestamp or a duration at any time. None of these calls gives less when it is
 // given more.
 func (f *follower) convertToStep(m *movingValue) ref.Val {
-	isTimestamp := typeOf(m.now).Kind() == types.TimestampKind
+	isTimestamp := meter.TypeOf(m.now).Kind() == types.TimestampKind
 	return f.deriveStep(m, f.applyCall(m.now), func(x int64) int64 {
 		var then ref.Val = types.Duration{Duration: time.Duration(x)}
 		if isTimestamp {
@@ -334,7 +336,7 @@ func (f *follower) findExtreme(list traits.Lister) ref.Val {
 	var found ref.Val
 	best := 0
 	for it := list.Iterator(); it.HasNext() == types.True; {
-		f.m.paySteps(1)
+		f.m.PaySteps(1)
 		element := it.Next()
 		next, known := lineOf(element)
 		if !known || len(lines) > 0 && lines[0].kind != next.kind {
@@ -372,7 +374,7 @@ func isList(v ref.Val) bool {
 
 // freezeValue gives a value as it is now, and whether there was anything in it that moves. That is noted: an int for when it becomes
 // another one, and what is always another one as unknown.
-func (l *lookout) freezeValue(v ref.Val, m *meter) (now ref.Val, moved bool) {
+func (l *lookout) freezeValue(v ref.Val, m *meter.Meter) (now ref.Val, moved bool) {
 	switch v := v.(type) {
 	case *movingValue:
 		if v.step == nil {
@@ -381,7 +383,7 @@ func (l *lookout) freezeValue(v ref.Val, m *meter) (now ref.Val, moved bool) {
 			v.noteNextStep()
 		}
 		return v.now, true
-	case *nativeList, *sortedMap: // of the Input
+	case *meter.NativeList, *meter.SortedMap: // of the Input
 		return v, false
 	case *types.Optional:
 		if v.HasValue() {
@@ -392,23 +394,23 @@ func (l *lookout) freezeValue(v ref.Val, m *meter) (now ref.Val, moved bool) {
 	case traits.Lister:
 		var all []ref.Val
 		for it := v.Iterator(); it.HasNext() == types.True; {
-			m.paySteps(1)
+			m.PaySteps(1)
 			element, other := l.freezeValue(it.Next(), m)
 			all, moved = append(all, element), moved || other
 		}
 		if moved {
-			return types.NewRefValList(adapter{Adapter: types.DefaultTypeAdapter}, all), true
+			return types.NewRefValList(meter.NewAdapter(nil), all), true
 		}
 	case traits.Mapper:
 		all := map[ref.Val]ref.Val{}
 		for it := v.Iterator(); it.HasNext() == types.True; {
-			m.paySteps(1)
+			m.PaySteps(1)
 			key := it.Next()
 			value, other := l.freezeValue(v.Get(key), m)
 			all[key], moved = value, moved || other
 		}
 		if moved {
-			return types.NewRefValMap(adapter{Adapter: types.DefaultTypeAdapter}, all), true
+			return types.NewRefValMap(meter.NewAdapter(nil), all), true
 		}
 	}
 	return v, false

@@ -9,6 +9,9 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // maxFootprint is how many bytes of memory the compiled expressions of one spec may take together.
@@ -27,14 +30,14 @@ const (
 
 // estimateFootprint estimates the memory that an expression takes once it is compiled.
 func (c *Compiler) estimateFootprint(source string, parsed *ast.AST) int64 {
-	bytes := multiplyCapped(footprintOfSource, int64(len(source)))
+	bytes := meter.MultiplyCapped(footprintOfSource, int64(len(source)))
 	ast.PreOrderVisit(parsed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() == ast.LiteralKind {
 			bytes += footprintOfLiteral
 			return
 		}
 		bytes += footprintOfNode
-		if e.Kind() != ast.CallKind || c.charges[e.AsCall().FunctionName()].forPattern == nil {
+		if e.Kind() != ast.CallKind || !c.calls.TakesPattern(e.AsCall().FunctionName()) {
 			return
 		}
 		for _, arg := range expr.ListChildren(e) {
@@ -42,7 +45,7 @@ func (c *Compiler) estimateFootprint(source string, parsed *ast.AST) int64 {
 				continue
 			}
 			if text, ok := arg.AsLiteral().(types.String); ok {
-				bytes += multiplyCapped(footprintOfPattern, min(measurePattern(string(text)), maxPatternSize))
+				bytes += meter.MultiplyCapped(footprintOfPattern, min(meter.MeasurePattern(string(text)), meter.MaxPatternSize))
 			}
 		}
 	}))

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // heap is how many bytes are in use.
@@ -60,7 +61,7 @@ func shapes(most int) map[string]string {
 
 // What is estimated of what is compiled is about what it takes, and seldom less.
 func TestFootprint(t *testing.T) {
-	c := newCompiler(t, Limits{})
+	c := newCompiler(t, meter.Limits{})
 	for name, source := range shapes(4000) {
 		t.Run(name, func(t *testing.T) {
 			s := spec(source)
@@ -95,7 +96,7 @@ func TestFootprint(t *testing.T) {
 
 // No spec takes more than maxFootprint once it is compiled, whatever it consists of.
 func TestFootprintIsBounded(t *testing.T) {
-	c := newCompiler(t, Limits{})
+	c := newCompiler(t, meter.Limits{})
 	refused := 0
 	for name, source := range shapes(15_900) {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +127,7 @@ func TestFootprintIsBounded(t *testing.T) {
 
 // What people write takes a small part of what a spec may take.
 func TestFootprintOfSamples(t *testing.T) {
-	c := newCompiler(t, Limits{})
+	c := newCompiler(t, meter.Limits{})
 	files, err := filepath.Glob("../config/samples/*.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +178,7 @@ func TestFootprintOfSamples(t *testing.T) {
 
 // Why an expression failed is found out by programs that are gone when the evaluation is.
 func TestExplanationsAreDropped(t *testing.T) {
-	c := newCompiler(t, Limits{})
+	c := newCompiler(t, meter.Limits{})
 	s := spec(filled("size([revisions.items.b", ",revisions.items.a", "]) < 0", 15_000))
 	p, errs := c.Compile(t.Context(), s)
 	if p == nil {

@@ -11,6 +11,9 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // Foresight is until when answers hold if nothing but the time changes.
@@ -29,7 +32,7 @@ type aheadState struct {
 	// memos are the spec's variables that read the time, itemMemos the rule's for currentItem.
 	memos, itemMemos         []aheadMemo
 	currentItem              *Item
-	sharedBudget, itemBudget budget // as much as the answers have
+	sharedBudget, itemBudget meter.Budget // as much as the answers have
 	found                    lookout
 	// slopes are how fast the values of orderBy move, by the expression.
 	slopes map[*expression]int64
@@ -63,7 +66,7 @@ func (e *Evaluation) getTime() time.Time {
 func (f *aheadState) resetForesight() { *f = aheadState{found: lookout{until: never}} }
 
 // evaluateAndForesee evaluates an expression, and finds out until when its answer holds.
-func (e *Evaluation) evaluateAndForesee(x *expression, from *budget) (ref.Val, *expr.Error) {
+func (e *Evaluation) evaluateAndForesee(x *expression, from *meter.Budget) (ref.Val, *expr.Error) {
 	out, problem := x.evaluateIn(e, from)
 	if x.readsTime {
 		e.foreseeAnswer(x, from, out, problem == nil || problem.Kind == expr.Runtime)
@@ -72,9 +75,9 @@ func (e *Evaluation) evaluateAndForesee(x *expression, from *budget) (ref.Val, *
 }
 
 // foreseeAnswer takes until when an answer holds; out is nil if it is an error. Without an answer there is nothing to foresee.
-func (e *Evaluation) foreseeAnswer(x *expression, from *budget, out ref.Val, answered bool) {
+func (e *Evaluation) foreseeAnswer(x *expression, from *meter.Budget, out ref.Val, answered bool) {
 	l, value := lookout{unknown: true, until: never}, ref.Val(nil)
-	if answered && x.ahead.ensureProgram() && e.p.meter.hasSpareTime() {
+	if answered && x.ahead.ensureProgram() && e.p.meter.HasSpareTime() {
 		l, value = e.lookAhead(x, e.selectAheadBudget(from), out)
 	}
 	if x.want == wantOrder && !l.unknown {
@@ -84,31 +87,31 @@ func (e *Evaluation) foreseeAnswer(x *expression, from *budget, out ref.Val, ans
 }
 
 // selectAheadBudget gives the budget for looking ahead that belongs to one for answers.
-func (e *Evaluation) selectAheadBudget(from *budget) *budget {
+func (e *Evaluation) selectAheadBudget(from *meter.Budget) *meter.Budget {
 	switch f := &e.ahead; from {
 	case &e.sharedBudget:
-		if f.sharedBudget.maxSteps == 0 {
-			f.sharedBudget = e.p.limits.newSharedBudget(&e.extraSteps)
+		if f.sharedBudget.MaxSteps == 0 {
+			f.sharedBudget = e.p.limits.NewSharedBudget(&e.extraSteps)
 		}
 		return &f.sharedBudget
 	case &e.itemBudget:
-		if f.currentItem != e.item || f.itemBudget.maxSteps == 0 {
-			f.currentItem, f.itemBudget = e.item, e.p.limits.newItemBudget(1, &e.extraSteps)
+		if f.currentItem != e.item || f.itemBudget.MaxSteps == 0 {
+			f.currentItem, f.itemBudget = e.item, e.p.limits.NewItemBudget(1, &e.extraSteps)
 			clear(f.itemMemos)
 		}
 		return &f.itemBudget
 	default:
-		own := newBudget(from.owner, from.maxSteps, from.maxGrowth, &e.extraSteps)
+		own := meter.NewBudget(from.Owner, from.MaxSteps, from.MaxGrowth, &e.extraSteps)
 		return &own
 	}
 }
 
 // lookAhead evaluates an expression with the time moving.
-func (e *Evaluation) lookAhead(x *expression, from *budget, out ref.Val) (found lookout, value ref.Val) {
+func (e *Evaluation) lookAhead(x *expression, from *meter.Budget, out ref.Val) (found lookout, value ref.Val) {
 	l, m := e.p.lookout, e.p.meter
-	before, stopped := *l, m.stopped
+	before, stopped := *l, m.Stopped
 	*l = lookout{until: never}
-	defer func() { *l, m.stopped = before, stopped }()
+	defer func() { *l, m.Stopped = before, stopped }()
 	if !e.beginAhead() {
 		return lookout{until: never, unknown: true}, nil
 	}
@@ -136,12 +139,12 @@ func (e *Evaluation) beginAhead() bool {
 }
 
 // freezeAnswer gives what an answer is now: it is looked at from here on.
-func (e *Evaluation) freezeAnswer(value ref.Val, from *budget) (now ref.Val, problem *expr.Error) {
+func (e *Evaluation) freezeAnswer(value ref.Val, from *meter.Budget) (now ref.Val, problem *expr.Error) {
 	m := e.p.meter
-	paying := m.budget
-	m.budget, m.stopped = from, nil
+	paying := m.Budget
+	m.Budget, m.Stopped = from, nil
 	defer func() {
-		m.budget = paying
+		m.Budget = paying
 		if recover() != nil { // it was stopped
 			now, problem = value, &expr.Error{Kind: expr.Exhausted, Message: "the value is too large"}
 		}
@@ -156,7 +159,7 @@ func isSameValue(a, b ref.Val) bool {
 	case types.Bool, types.Int, types.Uint, types.Double, types.String, types.Timestamp, types.Duration:
 		return a.Equal(nowOf(b)) == types.True
 	default:
-		return typeOf(a).Kind() == typeOf(b).Kind()
+		return meter.TypeOf(a).Kind() == meter.TypeOf(b).Kind()
 	}
 }
 
@@ -185,21 +188,21 @@ func (e *Evaluation) foreseeOrder(x *expression, value ref.Val, l *lookout) {
 
 // readAhead is the value of a variable that reads the time, with the time moving. Until when it is that counts for
 // everybody who reads it.
-func (e *Evaluation) readAhead(v *variable, f *aheadMemo, from *budget) any {
+func (e *Evaluation) readAhead(v *variable, f *aheadMemo, from *meter.Budget) any {
 	if f.value == nil && f.failure == nil && f.stopped == nil {
 		e.computeAhead(v, f, from)
 	}
 	e.p.lookout.mergeLookout(f.lookout)
 	switch {
 	case f.stopped != nil:
-		e.p.meter.stopEvaluation(f.stopped)
+		e.p.meter.StopEvaluation(f.stopped)
 	case f.failure != nil:
 		return types.WrapErr(f.failure) // as in readVariable
 	}
 	return f.value
 }
 
-func (e *Evaluation) computeAhead(v *variable, f *aheadMemo, from *budget) {
+func (e *Evaluation) computeAhead(v *variable, f *aheadMemo, from *meter.Budget) {
 	if !v.expression.ahead.ensureProgram() {
 		f.stopped = &expr.Error{Kind: expr.Internal, Message: v.name + " cannot be foreseen"}
 		return
@@ -266,7 +269,7 @@ func (a *aheadProgram) ensureProgram() bool {
 		return false
 	}
 	follow, complete := a.compiler.followCalls(a.x.movement.calls, a.programs.lookout, a.programs.meter)
-	program, err := a.compiler.planProgram(a.x.env, a.x.ast, a.programs.meter, true, follow, a.compiler.meterProgram(a.x.ast, a.programs.meter))
+	program, err := a.compiler.planProgram(a.x.env, a.x.ast, a.programs.meter, true, follow, a.compiler.calls.MeterProgram(a.x.ast, a.programs.meter))
 	if err == nil && complete() == nil {
 		a.program = program
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // foresees evaluates conditions as of now, and says when one gives another answer: never, after how long, not after how
@@ -134,7 +135,7 @@ func TestFlip(t *testing.T) {
 	item := func(name, ts string) any {
 		return map[string]any{"ts": ts, "metadata": map[string]any{"name": name, "creationTimestamp": ts}}
 	}
-	c := newCompiler(t, Limits{})
+	c := newCompiler(t, meter.Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			in := Input{Time: now, Targets: map[string]any{
@@ -158,7 +159,7 @@ func TestForesightThroughVariables(t *testing.T) {
 	w.Variables = variablesOf([]string{
 		"age: time - timestamp(svc.ts)", "old: variables.age > duration('20h')", "name: svc.name", "text: string(time)", "sum: variables.age + variables.age",
 	})
-	p := compileWork(t, Limits{}, w)
+	p := compileWork(t, meter.Limits{}, w)
 	in := Input{Time: at("2025-03-29T12:00:00Z"), Targets: map[string]any{
 		"revisions": list(), "svc": map[string]any{"ts": "2025-03-29T00:00:00Z", "yes": false, "name": "x"},
 	}}
@@ -170,11 +171,11 @@ func TestForesightThroughVariables(t *testing.T) {
 		t.Errorf("later got %s", got)
 	}
 	w.Conditions = []string{"svc.yes", "svc.yes && variables.text == ''"}
-	if got := foresees(t, compileWork(t, Limits{}, w), in, 100*time.Hour); got != "never" {
+	if got := foresees(t, compileWork(t, meter.Limits{}, w), in, 100*time.Hour); got != "never" {
 		t.Errorf("what is not read got %s", got)
 	}
 	w.Conditions = []string{"variables.text == ''", "variables.sum >= duration('54h')"}
-	if got := foresees(t, compileWork(t, Limits{}, w), in, 100*time.Hour); got != "unknown, or 6h0m0s" {
+	if got := foresees(t, compileWork(t, meter.Limits{}, w), in, 100*time.Hour); got != "unknown, or 6h0m0s" {
 		t.Errorf("a text got %s", got)
 	}
 }
@@ -239,7 +240,7 @@ func TestForesightOfRules(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rule := base
 			tc.change(&rule)
-			p := compileWork(t, Limits{}, podWork([]string{"noon: time < timestamp('2025-03-29T15:00:00Z')"}, rule))
+			p := compileWork(t, meter.Limits{}, podWork([]string{"noon: time < timestamp('2025-03-29T15:00:00Z')"}, rule))
 			born := func(name, ts string) any {
 				return map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": name, "creationTimestamp": ts}}
 			}
@@ -279,7 +280,7 @@ func order(_ *testing.T, items []*Item, _ *RuleEvaluation) {
 // What is foreseen is paid for apart: no answer costs more, or has less, because of it. Where it is too dear nothing is
 // foreseen.
 func TestForesightIsPaidApart(t *testing.T) {
-	p := programs(t, newCompiler(t, Limits{Steps: 25}), `[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(x, time > timestamp("2025-01-01T00:00:00Z"))`, "[1, 2, 3].all(x, x > 0)")
+	p := programs(t, newCompiler(t, meter.Limits{Steps: 25}), `[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(x, time > timestamp("2025-01-01T00:00:00Z"))`, "[1, 2, 3].all(x, x > 0)")
 	in := Input{Time: at("2025-01-02T00:00:00Z"), Targets: map[string]any{"revisions": list(), "svc": nil}}
 	e := begin(t, p, in)
 	results := e.EvaluateConditions()
@@ -291,7 +292,7 @@ func TestForesightIsPaidApart(t *testing.T) {
 	}
 	e.Close()
 
-	p = programs(t, newCompiler(t, Limits{Steps: 25}), `[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(x, [time, time, time].max() > timestamp("2025-01-01T00:00:00Z"))`)
+	p = programs(t, newCompiler(t, meter.Limits{Steps: 25}), `[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(x, [time, time, time].max() > timestamp("2025-01-01T00:00:00Z"))`)
 	if got := foresees(t, p, in, time.Hour); got != "unknown" {
 		t.Errorf("what is too dear got %s", got)
 	}
@@ -302,7 +303,7 @@ func TestForesightIsPaidApart(t *testing.T) {
 
 // When answers have taken half of the time that there is, the rest is for answers alone.
 func TestForesightLeavesTimeForAnswers(t *testing.T) {
-	p := programs(t, newCompiler(t, Limits{Wall: time.Hour}), `time > timestamp("2025-01-01T00:00:00Z")`)
+	p := programs(t, newCompiler(t, meter.Limits{Wall: time.Hour}), `time > timestamp("2025-01-01T00:00:00Z")`)
 	in := Input{Time: at("2025-01-02T00:00:00Z"), Targets: map[string]any{"revisions": list(), "svc": nil}}
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // as if 40 of the 60 minutes were over
 	defer cancel()
@@ -319,8 +320,8 @@ func TestForesightLeavesTimeForAnswers(t *testing.T) {
 // Flip ends, and asks no more often than it may.
 func TestFlipIsBounded(t *testing.T) {
 	evaluations := 0
-	c := newCompiler(t, Limits{})
-	c.charges["matchesSelector"] = charge{beforeCall: func(*meter, []ref.Val) ref.Val { evaluations++; return nil }}
+	c := newCompiler(t, meter.Limits{})
+	c.calls.Charges["matchesSelector"] = meter.Charge{BeforeCall: func(*meter.Meter, []ref.Val) ref.Val { evaluations++; return nil }}
 	in := Input{Time: at("2025-01-01T01:00:00Z"), Targets: map[string]any{"svc": young(), "revisions": list()}}
 	cases := map[string]struct {
 		condition string
@@ -356,7 +357,7 @@ func TestFlipIsBounded(t *testing.T) {
 
 // Only expressions that read the time have a second program, and only once it was of use.
 func TestOnlyTheTimeIsForeseen(t *testing.T) {
-	p := programs(t, newCompiler(t, Limits{}), "svc == null", "time > timestamp('2025-01-01T00:00:00Z')")
+	p := programs(t, newCompiler(t, meter.Limits{}), "svc == null", "time > timestamp('2025-01-01T00:00:00Z')")
 	in := Input{Time: at("2025-01-02T00:00:00Z"), Targets: map[string]any{"revisions": list(), "svc": nil}}
 	if p.conditions[1].ahead.planned {
 		t.Error("it was planned before it was of use")
@@ -370,7 +371,7 @@ func TestOnlyTheTimeIsForeseen(t *testing.T) {
 // The functions of which it is known how their results go on. Another one has to be proven not to fall first.
 func TestFollowedFunctions(t *testing.T) {
 	var got []string
-	for name := range newCompiler(t, Limits{}).env.Functions() {
+	for name := range newCompiler(t, meter.Limits{}).env.Functions() {
 		if keepsMovement(name) || countsElements(name) {
 			got = append(got, name)
 		}

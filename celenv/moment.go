@@ -51,7 +51,7 @@ func (p *Programs) FindTrueTime(ctx context.Context, in Input, results []Result,
 	if g := guess.Unix(); low < g && g < high && look(g) && low < g-1 {
 		look(g - 1)
 	}
-	for high-low > 1 && p.meter.stopped == nil {
+	for high-low > 1 && p.meter.Stopped == nil {
 		look(low + (high-low)/2)
 	}
 	return time.Unix(high, 0).UTC(), found

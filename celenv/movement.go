@@ -9,6 +9,8 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+
+	"github.com/vtex/cleaner/celenv/expr"
 )
 
 // movement is where an expression can have values that change as time passes. It knows from the text alone, so it can

@@ -13,6 +13,8 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/vtex/cleaner/celenv/meter"
 )
 
 const (
@@ -129,7 +131,7 @@ type line struct {
 func lineOf(v ref.Val) (line, bool) {
 	switch v := v.(type) {
 	case *movingValue:
-		return line{v.base, v.slope, typeOf(v.now).Kind()}, v.step == nil
+		return line{v.base, v.slope, meter.TypeOf(v.now).Kind()}, v.step == nil
 	case types.Timestamp:
 		s := v.Unix()
 		return line{v.UnixNano(), 0, types.TimestampKind}, -farSeconds < s && s < farSeconds

@@ -11,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+
+	"github.com/vtex/cleaner/celenv/expr"
 )
 
 // checkParameters says which parameters an expression of a template, or of what uses one, asks for that the template does not

@@ -6,6 +6,8 @@ package celenv
 import (
 	"strings"
 	"testing"
+
+	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // What a template does not declare nobody can give, however it is asked for.
@@ -27,7 +29,7 @@ func TestUndeclaredParameters(t *testing.T) {
 		"AnotherThing": {"revisions.items.all(params, params.kept > 3)", []string{"keep"}, ""},
 		"InAVariable":  {"variables.v > 3", []string{"keep"}, `spec.variables[0].expression`},
 	}
-	c := newCompiler(t, Limits{})
+	c := newCompiler(t, meter.Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			work := variablesSpec(nil, tc.expression)

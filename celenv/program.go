@@ -16,7 +16,9 @@ import (
 	"github.com/google/cel-go/interpreter"
 	kubernetes "k8s.io/apiserver/pkg/cel/library"
 
+	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/library"
+	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // MaxData is how many bytes the value of cloudEventData may have as JSON.
@@ -27,7 +29,7 @@ const hintJSON = "give null, bools, numbers, strings, timestamps and durations, 
 
 // Programs are the compiled expressions of one spec. They are safe for concurrent use: evaluations take turns.
 type Programs struct {
-	limits     Limits
+	limits     meter.Limits
 	variables  map[string]*variable // of the spec, by variables.x
 	slots      int                  // how many these are
 	conditions []*expression
@@ -37,7 +39,7 @@ type Programs struct {
 	footprint  int64 // about how many bytes of memory they take
 	// turn holds one token while an evaluation uses the meters.
 	turn             chan struct{}
-	meter, explainer *meter
+	meter, explainer *meter.Meter
 	lookout          *lookout // of the programs that look ahead
 }
 
@@ -50,6 +52,18 @@ type Input struct {
 	Params map[string]any
 	// Time is the moment of the evaluation.
 	Time time.Time
+}
+
+// countObjects counts the objects of the targets that are lists.
+func (in Input) countObjects() int64 {
+	objects := int64(0)
+	for _, value := range in.Targets {
+		if target, ok := value.(map[string]any); ok {
+			items, _ := target["items"].([]any)
+			objects += int64(len(items))
+		}
+	}
+	return objects
 }
 
 // Result is the answer to one condition.
@@ -114,7 +128,7 @@ func (x *expression) encodeJSON(out ref.Val) (string, *expr.Error) {
 	// more than this for is longer than MaxData as JSON.
 	const far = 64 * MaxData
 	text, err := "", error(nil)
-	large := measureValue(out, far) > far
+	large := meter.MeasureValue(out, far) > far
 	if !large {
 		text, err = library.EncodeJSON(out)
 		large = len(text) > MaxData
@@ -134,12 +148,12 @@ func (x *expression) locateError(e *expr.Error) *expr.Error {
 }
 
 // evaluateIn runs the expression, paid from a budget.
-func (x *expression) evaluateIn(e *Evaluation, from *budget) (ref.Val, *expr.Error) {
+func (x *expression) evaluateIn(e *Evaluation, from *meter.Budget) (ref.Val, *expr.Error) {
 	if e.abortReason != nil {
 		return nil, e.abortReason
 	}
 	out, failure, problem := x.attemptIn(e, from)
-	if problem != nil && e.abortReason == nil && e.p.meter.checkAbort(e.answerSteps) != nil {
+	if problem != nil && e.abortReason == nil && e.p.meter.CheckAbort(e.answerSteps) != nil {
 		e.abortReason = problem.WithPath(x.path)
 	}
 	if e.abortReason != nil {
@@ -156,10 +170,10 @@ func (x *expression) evaluateIn(e *Evaluation, from *budget) (ref.Val, *expr.Err
 	if problem != nil {
 		return nil, problem.WithPath(x.path)
 	}
-	if x.want != wantJSON && !x.want.acceptsKind(typeOf(out).Kind()) { // who writes JSON finds more than the kind
+	if x.want != wantJSON && !x.want.acceptsKind(meter.TypeOf(out).Kind()) { // who writes JSON finds more than the kind
 		problem = &expr.Error{Kind: expr.Runtime, Message: fmt.Sprintf("%s, and this gave a %s", x.describeRequirement(), out.Type().TypeName())}
 		if x.want != wantBool {
-			problem.Hint = x.want.suggestFix(typeOf(out))
+			problem.Hint = x.want.suggestFix(meter.TypeOf(out))
 		}
 		return nil, x.locateError(problem)
 	}
@@ -167,28 +181,28 @@ func (x *expression) evaluateIn(e *Evaluation, from *budget) (ref.Val, *expr.Err
 }
 
 // attemptIn runs the expression. What it gives for an error of the expression itself has yet to be explained.
-func (x *expression) attemptIn(e *Evaluation, from *budget) (ref.Val, *types.Err, *expr.Error) {
+func (x *expression) attemptIn(e *Evaluation, from *meter.Budget) (ref.Val, *types.Err, *expr.Error) {
 	return e.attemptProgram(x.program, (*activation)(e), from)
 }
 
 // attemptProgram runs a program, paid from a budget.
-func (e *Evaluation) attemptProgram(program *program, variables interpreter.Activation, from *budget) (ref.Val, *types.Err, *expr.Error) {
+func (e *Evaluation) attemptProgram(program *program, variables interpreter.Activation, from *meter.Budget) (ref.Val, *types.Err, *expr.Error) {
 	m := e.p.meter
-	if over := m.checkAbort(*from.allSteps); over != nil {
+	if over := m.CheckAbort(*from.AllSteps); over != nil {
 		return nil, nil, over
 	}
-	paying := m.budget
-	m.budget, m.stopped = from, nil
+	paying := m.Budget
+	m.Budget, m.Stopped = from, nil
 	out, err := runProgram(program, variables)
-	m.budget = paying
+	m.Budget = paying
 	if err == nil {
 		return out, nil, nil
 	}
 	var cancelled interpreter.EvalCancelledError
 	var value *types.Err
 	switch {
-	case errors.As(err, &cancelled) && m.stopped != nil:
-		return nil, nil, m.stopped
+	case errors.As(err, &cancelled) && m.Stopped != nil:
+		return nil, nil, m.Stopped
 	case errors.As(err, &value):
 		return nil, value, nil
 	default:
@@ -201,9 +215,9 @@ type program struct{ root interpreter.InterpretableV2 }
 
 // planProgram makes a program of what was checked, optimized if it is to give answers. It does what cel-go's own Program does, but
 // that each of those keeps a table of all functions, which is most of what it takes in memory.
-func (c *Compiler) planProgram(env *cel.Env, a *cel.Ast, m *meter, optimized bool, decorators ...interpreter.InterpretableDecoratorV2) (*program, error) {
-	provider, values := env.CELTypeProvider(), adapter{types.DefaultTypeAdapter, m}
-	attributes := &meteredAttributes{AttributeFactory: interpreter.NewAttributeFactory(env.Container, values, provider), m: m}
+func (c *Compiler) planProgram(env *cel.Env, a *cel.Ast, m *meter.Meter, optimized bool, decorators ...interpreter.InterpretableDecoratorV2) (*program, error) {
+	provider, values := env.CELTypeProvider(), meter.NewAdapter(m)
+	attributes := meter.NewAttributes(interpreter.NewAttributeFactory(env.Container, values, provider), m)
 	planner := interpreter.NewInterpreter(c.functions, env.Container, provider, values, attributes)
 	options := []interpreter.PlannerOption{interpreter.CustomDecoratorV2(makeLazy)}
 	for _, d := range decorators {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/operators"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/expr"
 )
 
 // ListConditionTargets names the targets that a condition depends on, through variables too, sorted.

@@ -18,7 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/library"
+	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // ruleProgram is a rule ready to run. What the rule leaves out is nil.
@@ -174,12 +176,12 @@ func (r *RuleEvaluation) EvaluateItems() ([]*Item, *expr.Error) {
 	if problem != nil {
 		return nil, problem
 	}
-	if n, most := measureLength(out), e.p.limits.Items; n > int64(most) {
+	if n, most := meter.MeasureLength(out), e.p.limits.Items; n > int64(most) {
 		return nil, r.p.forEach.locateError(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("forEach gives %d items, and a rule may have %d", n, most), Hint: "filter the list, or let the target select less"})
 	}
 	var values []any
-	if own, ok := out.(*nativeList); ok {
-		values = own.native
+	if own, ok := out.(*meter.NativeList); ok {
+		values = own.Native
 	} else {
 		for it := out.(traits.Lister).Iterator(); it.HasNext() == types.True; {
 			values = append(values, it.Next())
@@ -191,8 +193,8 @@ func (r *RuleEvaluation) EvaluateItems() ([]*Item, *expr.Error) {
 	}
 	items, all := make([]*Item, len(values)), make([]Item, len(values))
 	for i, value := range values {
-		if own, ok := value.(*sortedMap); ok {
-			value = own.native
+		if own, ok := value.(*meter.SortedMap); ok {
+			value = own.Native
 		}
 		all[i] = Item{rule: r, value: value}
 		items[i] = &all[i]
@@ -207,7 +209,7 @@ func (i *Item) bindItem() *Evaluation {
 	if e.item == i {
 		return e
 	}
-	e.rule, e.item, e.itemBudget = i.rule.p, i, e.p.limits.newItemBudget(1, &e.answerSteps)
+	e.rule, e.item, e.itemBudget = i.rule.p, i, e.p.limits.NewItemBudget(1, &e.answerSteps)
 	if n := i.rule.p.slots; cap(e.itemMemos) < n {
 		e.itemMemos = make([]memo, n)
 	} else {
@@ -254,7 +256,7 @@ func (x *expression) convertToText(out ref.Val, problem *expr.Error, most int) (
 
 // checkLength gives the error of an answer that is too long to be held on to; nil if it is not.
 func (x *expression) checkLength(out ref.Val, most int) *expr.Error {
-	n := measureText(out)
+	n := meter.MeasureText(out)
 	if n <= int64(most) {
 		return nil
 	}
@@ -268,7 +270,7 @@ func (i *Item) AsNative() any {
 	if !ok {
 		return i.value
 	}
-	native, err := convertToNative(v, i.rule.e.p.limits.ItemGrowth)
+	native, err := meter.ConvertToNative(v, i.rule.e.p.limits.ItemGrowth)
 	if err != nil {
 		return nil
 	}
@@ -277,7 +279,7 @@ func (i *Item) AsNative() any {
 
 // AsObject is AsNative where that is a Kubernetes object: a map with apiVersion, kind and metadata.name. Else it is nil.
 func (i *Item) AsObject() map[string]any {
-	if !isObject(i.value) {
+	if !meter.IsObject(i.value) {
 		return nil
 	}
 	object, _ := i.AsNative().(map[string]any)
@@ -353,7 +355,7 @@ func (i *Item) EvaluateGroup() (string, *expr.Error) {
 		return strconv.Quote(string(text)), nil
 	}
 	const far = 64 * maxGroup // whatever counts for more is longer as JSON
-	if measureValue(out, far) > far {
+	if meter.MeasureValue(out, far) > far {
 		return "", x.locateError(&expr.Error{Kind: expr.Runtime, Message: fmt.Sprintf("groupBy may have %d bytes as JSON, and this value has more", maxGroup), Hint: "group by a text or a number"})
 	}
 	text, err := library.EncodeJSON(out)
@@ -410,7 +412,7 @@ func (p confirmProgram) collectNames(out ref.Val) ([]string, *expr.Error) {
 		problem := add(out)
 		return names, problem
 	}
-	if n := measureLength(list); n > maxNames {
+	if n := meter.MeasureLength(list); n > maxNames {
 		return nil, p.name.locateError(&expr.Error{Kind: expr.Runtime, Message: fmt.Sprintf("confirm may name %d objects for an item, and this names %d", maxNames, n), Hint: "leave name out to read the whole target"})
 	}
 	for it := list.Iterator(); it.HasNext() == types.True; {
@@ -458,10 +460,10 @@ func (i *Item) EvaluateActionObject(action int) (map[string]any, *expr.Error) {
 	if problem != nil {
 		return nil, problem
 	}
-	if !isObject(out) {
+	if !meter.IsObject(out) {
 		return nil, x.locateError(&expr.Error{Kind: expr.Runtime, Message: "this is no object: it has no apiVersion, kind and metadata.name", Hint: "give an object of a target"})
 	}
-	native, err := convertToNative(out, i.rule.e.p.limits.ItemGrowth)
+	native, err := meter.ConvertToNative(out, i.rule.e.p.limits.ItemGrowth)
 	if err != nil {
 		return nil, x.locateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(err.Error(), 512), Hint: hintJSON})
 	}
@@ -477,7 +479,7 @@ func (r *RuleEvaluation) EvaluateKeep(group []*Item) (int, *expr.Error) {
 	}
 	e := r.e
 	r.bindItems(group)
-	own := e.p.limits.newItemBudget(len(group), &e.answerSteps)
+	own := e.p.limits.NewItemBudget(len(group), &e.answerSteps)
 	out, problem := e.evaluateAndForesee(x, &own)
 	if problem != nil {
 		return 0, problem
@@ -499,7 +501,7 @@ func (r *RuleEvaluation) EvaluatePatch(action int, object map[string]any, items 
 	if x == nil {
 		return nil, &expr.Error{Kind: expr.Internal, Path: fmt.Sprintf("%s.actions[%d]", expr.PathOfRule(r.p.index), action), Message: "the action is no patch"}
 	}
-	own := e.p.limits.newItemBudget(len(items), &e.answerSteps)
+	own := e.p.limits.NewItemBudget(len(items), &e.answerSteps)
 	from := &own
 	if len(items) == 1 {
 		items[0].bindItem()
@@ -514,8 +516,8 @@ func (r *RuleEvaluation) EvaluatePatch(action int, object map[string]any, items 
 	if problem != nil {
 		return nil, problem
 	}
-	if measureValue(out, own.maxGrowth) > own.maxGrowth {
-		return nil, x.locateError(newTooLargeError(own.maxGrowth))
+	if meter.MeasureValue(out, own.MaxGrowth) > own.MaxGrowth {
+		return nil, x.locateError(newTooLargeError(own.MaxGrowth))
 	}
 	patch, err := library.ConvertToNative(out) // always a copy: it is changed
 	if err != nil {
@@ -536,7 +538,7 @@ func newItemList(items []*Item) ref.Val {
 	for i, item := range items {
 		values[i] = item.value
 	}
-	return adapter{Adapter: types.DefaultTypeAdapter}.NativeToValue(values)
+	return meter.NewAdapter(nil).NativeToValue(values)
 }
 
 func newTooLargeError(limit int64) *expr.Error {

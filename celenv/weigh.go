@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // What the expressions of one spec may be together. cel-go's checker cannot be interrupted, so what it is given is bounded:
@@ -36,7 +38,7 @@ func checkSourceSize(spec *v1alpha1.Work) field.ErrorList {
 
 // reserveWeight takes the weight of a parsed expression off what its spec has left. It is an error if that is too little.
 func (s *scope) reserveWeight(t *expr.Tree, parsed *ast.AST) *expr.Error {
-	w := &weigher{typeParameters: s.compiler.typeParameters, charges: s.compiler.charges, left: min(maxExpressionWeight, *s.weight)}
+	w := &weigher{typeParameters: s.compiler.typeParameters, calls: s.compiler.calls, left: min(maxExpressionWeight, *s.weight)}
 	w.weighExpression(parsed.Expr(), nil)
 	weight := min(maxExpressionWeight, *s.weight) - w.left
 	if w.left < 0 {
@@ -65,7 +67,7 @@ func countTypeParameters(env *cel.Env) map[string]int64 {
 // of each part can become. A variable that occurs twice in a map makes a type that is twice as large.
 type weigher struct {
 	typeParameters map[string]int64
-	charges        map[string]charge // what has a forPattern takes a regular expression
+	calls          *meter.Calls
 	open, left     int64
 }
 
@@ -101,7 +103,7 @@ func (w *weigher) weighExpression(e ast.Expr, locals *sizedLocal) int64 {
 		return 1
 	}
 	size := w.measureType(e, locals)
-	w.left -= min(multiplyCapped(sizeWeight, size), maxWeight)
+	w.left -= min(meter.MultiplyCapped(sizeWeight, size), maxWeight)
 	return size
 }
 
@@ -138,8 +140,8 @@ func (w *weigher) weighCall(call ast.CallExpr, locals *sizedLocal) int64 {
 	largest, all := int64(1), int64(1)
 	for _, arg := range args {
 		size := w.weighExpression(arg, locals)
-		largest, all = max(largest, size), addCapped(all, size)
-		if w.charges[call.FunctionName()].forPattern != nil {
+		largest, all = max(largest, size), meter.AddCapped(all, size)
+		if w.calls.TakesPattern(call.FunctionName()) {
 			w.weighPattern(arg)
 		}
 	}
@@ -164,7 +166,7 @@ func (w *weigher) weighPattern(arg ast.Expr) {
 		return
 	}
 	if text, ok := arg.AsLiteral().(types.String); ok {
-		w.left -= min(measurePattern(string(text)), maxPatternSize)
+		w.left -= min(meter.MeasurePattern(string(text)), meter.MaxPatternSize)
 	}
 }
 
@@ -176,7 +178,7 @@ func (w *weigher) weighList(elements []ast.Expr, locals *sizedLocal) int64 {
 	if len(elements) == 0 {
 		w.openTypes(1)
 	}
-	return addCapped(1, largest)
+	return meter.AddCapped(1, largest)
 }
 
 func (w *weigher) weighMap(entries []ast.EntryExpr, locals *sizedLocal) int64 {
@@ -188,7 +190,7 @@ func (w *weigher) weighMap(entries []ast.EntryExpr, locals *sizedLocal) int64 {
 	if len(entries) == 0 {
 		w.openTypes(2)
 	}
-	return addCapped(1, key, value)
+	return meter.AddCapped(1, key, value)
 }
 
 // weighLoop weighs a loop, or what cel.bind and the like become.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/celenv/expr"
 )
 
 // Live are the reads that a snapshot answers in which every target was read live as a whole, or which is the truth itself,

@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package celenv
+package meter
 
 import (
 	"context"
@@ -16,6 +16,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/vtex/cleaner/celenv/expr"
 )
 
 // Limits bound one Evaluation.
@@ -56,7 +58,7 @@ type Limits struct {
 	Retained int64
 }
 
-func (l Limits) withDefaults() Limits {
+func (l Limits) WithDefaults() Limits {
 	l.Steps = orDefault(l.Steps, 5_000_000)
 	l.Growth = orDefault(l.Growth, 64<<20)
 	l.Value = orDefault(l.Value, 16<<20)
@@ -78,174 +80,167 @@ func orDefault[T int | int64 | time.Duration](given, otherwise T) T {
 	return given
 }
 
-// newSharedBudget gives the budget that conditions, variables of the spec and forEach share.
-func (l Limits) newSharedBudget(all *int64) budget {
-	return newBudget("the evaluation", l.Steps, l.Growth, all)
+// NewSharedBudget gives the budget that conditions, variables of the spec and forEach share.
+func (l Limits) NewSharedBudget(all *int64) Budget {
+	return NewBudget("the evaluation", l.Steps, l.Growth, all)
 }
 
-// newItemBudget gives the budget of what is asked about so many items at once.
-func (l Limits) newItemBudget(n int, all *int64) budget {
+// NewItemBudget gives the budget of what is asked about so many items at once.
+func (l Limits) NewItemBudget(n int, all *int64) Budget {
 	if n <= 1 {
-		return newBudget("the item", l.ItemSteps, l.ItemGrowth, all)
+		return NewBudget("the item", l.ItemSteps, l.ItemGrowth, all)
 	}
-	return newBudget("what is asked about several items", min(l.Steps, multiplyCapped(int64(n), l.ItemSteps)), min(l.Growth, multiplyCapped(int64(n), l.ItemGrowth)), all)
+	return NewBudget("what is asked about several items", min(l.Steps, MultiplyCapped(int64(n), l.ItemSteps)), min(l.Growth, MultiplyCapped(int64(n), l.ItemGrowth)), all)
 }
 
-// computeWall says how long an evaluation of these objects may take.
-func (l Limits) computeWall(in Input) time.Duration {
-	objects := int64(0)
-	for _, value := range in.Targets {
-		if target, ok := value.(map[string]any); ok {
-			items, _ := target["items"].([]any)
-			objects += int64(len(items))
-		}
-	}
-	more := time.Duration(min(multiplyCapped(objects, int64(l.ObjectWall)), int64(l.MaxWall)))
+// ComputeWall says how long an evaluation of so many objects may take.
+func (l Limits) ComputeWall(objects int64) time.Duration {
+	more := time.Duration(min(MultiplyCapped(objects, int64(l.ObjectWall)), int64(l.MaxWall)))
 	return min(l.Wall+more, max(l.MaxWall, l.Wall))
 }
 
-// errWall is why an evaluation's context ends when its time has passed.
-var errWall = errors.New("the evaluation took too long")
+// ErrWall is why an evaluation's context ends when its time has passed.
+var ErrWall = errors.New("the evaluation took too long")
 
 // The sizes that Growth counts.
 const (
-	valueSize = 16
+	ValueSize = 16
 	entrySize = 64
 )
 
-// readStep is how many bytes of text a function compares, hashes or scans in one step.
-const readStep = 64
+// ReadStep is how many bytes of text a function compares, hashes or scans in one step.
+const ReadStep = 64
 
-// budget is how much may be done and built, and what is left of that.
-type budget struct {
-	owner               string
-	maxSteps, maxGrowth int64
-	steps, growth       int64
-	allSteps            *int64 // what is left of the steps that all budgets share
+// Budget is how much may be done and built, and what is left of that.
+type Budget struct {
+	Owner               string
+	MaxSteps, MaxGrowth int64
+	Steps, Growth       int64
+	AllSteps            *int64 // what is left of the steps that all budgets share
 }
 
-func newBudget(whose string, steps, growth int64, all *int64) budget {
-	return budget{owner: whose, maxSteps: steps, maxGrowth: growth, steps: steps, growth: growth, allSteps: all}
+func NewBudget(whose string, steps, growth int64, all *int64) Budget {
+	return Budget{Owner: whose, MaxSteps: steps, MaxGrowth: growth, Steps: steps, Growth: growth, AllSteps: all}
 }
 
-// sumCost adds up what was used, in steps and bytes together.
-func (b *budget) sumCost() int64 { return (b.maxSteps - b.steps) + (b.maxGrowth - b.growth) }
+// SumCost adds up what was used, in steps and bytes together.
+func (b *Budget) SumCost() int64 { return (b.MaxSteps - b.Steps) + (b.MaxGrowth - b.Growth) }
 
-// meter counts what an evaluation does and builds, and stops it. One evaluation uses it at a time.
-type meter struct {
-	ctx      context.Context // the caller's, with a deadline
-	cancel   context.CancelFunc
-	wall     time.Duration   // the time that ends at the deadline
+// Meter counts what an evaluation does and builds, and stops it. One evaluation uses it at a time.
+type Meter struct {
+	Ctx      context.Context // the caller's, with a deadline
+	Cancel   context.CancelFunc
+	Wall     time.Duration   // the time that ends at the deadline
 	spareCtx context.Context // ends when only half of that time is left; nil until it is of interest
-	limits   Limits
-	*budget          // who pays now
-	ended    *ending // says without a lock that ctx has ended
-	stopped  *expr.Error  // why the evaluation was stopped
+	Limits   Limits
+	*Budget              // who pays now
+	Ended    *Ending     // says without a lock that ctx has ended
+	Stopped  *expr.Error // why the evaluation was stopped
 
 	// operands is where a call with one or two arguments shows them to its charge, without allocating.
 	operands [2]ref.Val
 }
 
-// ending is set when a context has ended.
-type ending struct{ atomic.Bool }
+// Ending is set when a context has ended.
+type Ending struct{ atomic.Bool }
 
 // newEnding makes an ending of a context.
-func newEnding(ctx context.Context) (e *ending, release func() bool) {
-	e = &ending{}
+func newEnding(ctx context.Context) (e *Ending, release func() bool) {
+	e = &Ending{}
 	if ctx.Err() != nil { // at once, and not soon
 		e.Store(true)
 	}
 	return e, context.AfterFunc(ctx, func() { e.Store(true) })
 }
 
-// startClock gives the meter a time, from now. What is done is paid from a budget that is set for each expression.
-func (m *meter) startClock(caller context.Context, wall time.Duration) {
-	m.wall, m.stopped, m.spareCtx = wall, nil, nil
-	ctx, cancel := context.WithTimeoutCause(caller, wall, errWall)
+// StartClock gives the meter a time, from now. What is done is paid from a budget that is set for each expression.
+func (m *Meter) StartClock(caller context.Context, wall time.Duration) {
+	m.Wall, m.Stopped, m.spareCtx = wall, nil, nil
+	ctx, cancel := context.WithTimeoutCause(caller, wall, ErrWall)
 	ended, release := newEnding(ctx)
-	m.ctx, m.ended, m.cancel = ctx, ended, func() { release(); cancel() }
+	m.Ctx, m.Ended, m.Cancel = ctx, ended, func() { release(); cancel() }
 }
 
-// hasSpareTime says that there is time for more than answers: half of it is left.
-func (m *meter) hasSpareTime() bool {
+// HasSpareTime says that there is time for more than answers: half of it is left.
+func (m *Meter) HasSpareTime() bool {
 	if m.spareCtx == nil {
-		deadline, _ := m.ctx.Deadline()
-		first, end := context.WithDeadline(m.ctx, deadline.Add(-m.wall/2))
-		cancel := m.cancel
-		m.spareCtx, m.cancel = first, func() { end(); cancel() }
+		deadline, _ := m.Ctx.Deadline()
+		first, end := context.WithDeadline(m.Ctx, deadline.Add(-m.Wall/2))
+		cancel := m.Cancel
+		m.spareCtx, m.Cancel = first, func() { end(); cancel() }
 	}
 	return m.spareCtx.Err() == nil
 }
 
-// releaseContext lets go of what the meter was used for.
-func (m *meter) releaseContext() {
-	m.cancel()
-	m.ctx, m.spareCtx, m.budget = nil, nil, nil
+// ReleaseContext lets go of what the meter was used for.
+func (m *Meter) ReleaseContext() {
+	m.Cancel()
+	m.Ctx, m.spareCtx, m.Budget = nil, nil, nil
 	clear(m.operands[:])
 }
 
-// paySteps pays for n steps.
-func (m *meter) paySteps(n int64) {
-	b := m.budget
-	if n > b.steps {
-		b.steps = 0
-		m.stopEvaluation(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("%s needs more than %d steps", b.owner, b.maxSteps),
+// PaySteps pays for n steps.
+func (m *Meter) PaySteps(n int64) {
+	b := m.Budget
+	if n > b.Steps {
+		b.Steps = 0
+		m.StopEvaluation(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("%s needs more than %d steps", b.Owner, b.MaxSteps),
 			Hint: "look things up in list.indexBy(x, key) instead of searching a list for each element of another"})
 	}
-	b.steps -= n
+	b.Steps -= n
 	m.spendSharedSteps(n)
 }
 
 // payReading pays for looking at n bytes of text once.
-func (m *meter) payReading(n int64) {
-	if n >= readStep {
-		m.paySteps(n / readStep)
+func (m *Meter) payReading(n int64) {
+	if n >= ReadStep {
+		m.PaySteps(n / ReadStep)
 	}
 }
 
 // payBuilding pays for n bytes.
-func (m *meter) payBuilding(n int64) {
+func (m *Meter) payBuilding(n int64) {
 	m.checkValueSize(n)
-	b := m.budget
-	if n > b.growth {
-		b.growth = 0
-		m.stopEvaluation(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("%s builds more than %d bytes of strings, lists and maps", b.owner, b.maxGrowth),
+	b := m.Budget
+	if n > b.Growth {
+		b.Growth = 0
+		m.StopEvaluation(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("%s builds more than %d bytes of strings, lists and maps", b.Owner, b.MaxGrowth),
 			Hint: "filter before you map, and join or concatenate less"})
 	}
-	b.growth -= n
-	m.spendSharedSteps(n / readStep)
+	b.Growth -= n
+	m.spendSharedSteps(n / ReadStep)
 }
 
 // checkValueSize refuses what is too large for one function, whoever pays for it.
-func (m *meter) checkValueSize(n int64) {
-	if most := m.limits.Value; n > most && n <= m.growth {
-		m.stopEvaluation(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("one function would build more than %d bytes", most), Hint: "give it a shorter text or list"})
+func (m *Meter) checkValueSize(n int64) {
+	if most := m.Limits.Value; n > most && n <= m.Growth {
+		m.StopEvaluation(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("one function would build more than %d bytes", most), Hint: "give it a shorter text or list"})
 	}
 }
 
 // payCopying pays for n bytes that a function needs while it works, and lets go of.
-func (m *meter) payCopying(n int64) {
+func (m *Meter) payCopying(n int64) {
 	m.checkValueSize(n)
 	m.payReading(n)
 }
 
 // spendSharedSteps takes steps off what all expressions share, and looks whether the time is over.
-func (m *meter) spendSharedSteps(n int64) {
-	if all := m.allSteps; n > *all {
+func (m *Meter) spendSharedSteps(n int64) {
+	if all := m.AllSteps; n > *all {
 		*all = 0
-		m.stopEvaluation(m.newStepsError())
+		m.StopEvaluation(m.newStepsError())
 	}
-	*m.allSteps -= n
-	if m.ended.Load() {
-		m.stopEvaluation(m.newContextError())
+	*m.AllSteps -= n
+	if m.Ended.Load() {
+		m.StopEvaluation(m.NewContextError())
 	}
 }
 
-// checkAbort says why no expression can be answered any more; nil if there is no reason.
-func (m *meter) checkAbort(all int64) *expr.Error {
+// CheckAbort says why no expression can be answered any more; nil if there is no reason.
+func (m *Meter) CheckAbort(all int64) *expr.Error {
 	switch {
-	case m.ctx.Err() != nil:
-		return m.newContextError()
+	case m.Ctx.Err() != nil:
+		return m.NewContextError()
 	case all <= 0:
 		return m.newStepsError()
 	default:
@@ -253,44 +248,44 @@ func (m *meter) checkAbort(all int64) *expr.Error {
 	}
 }
 
-// hintTooLong is what an author can do about an evaluation that is too long as a whole.
-const hintTooLong = "let targets select fewer objects, iterate over fewer items, or look things up in list.indexBy(x, key) that a variable of the spec holds"
+// HintTooLong is what an author can do about an evaluation that is too long as a whole.
+const HintTooLong = "let targets select fewer objects, iterate over fewer items, or look things up in list.indexBy(x, key) that a variable of the spec holds"
 
-func (m *meter) newStepsError() *expr.Error {
-	return &expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("all expressions together need more than %d steps", m.limits.AllSteps), Hint: hintTooLong}
+func (m *Meter) newStepsError() *expr.Error {
+	return &expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("all expressions together need more than %d steps", m.Limits.AllSteps), Hint: HintTooLong}
 }
 
-// newContextError says why the context ended.
-func (m *meter) newContextError() *expr.Error {
-	if errors.Is(context.Cause(m.ctx), errWall) {
-		return &expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("the evaluation takes longer than %s", m.wall), Hint: hintTooLong}
+// NewContextError says why the context ended.
+func (m *Meter) NewContextError() *expr.Error {
+	if errors.Is(context.Cause(m.Ctx), ErrWall) {
+		return &expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("the evaluation takes longer than %s", m.Wall), Hint: HintTooLong}
 	}
 	return &expr.Error{Kind: expr.Interrupted, Message: "the evaluation was interrupted"}
 }
 
-// stopEvaluation ends the evaluation the way cel-go's own limits do.
-func (m *meter) stopEvaluation(why *expr.Error) {
-	m.stopped = why
+// StopEvaluation ends the evaluation the way cel-go's own limits do.
+func (m *Meter) StopEvaluation(why *expr.Error) {
+	m.Stopped = why
 	panic(interpreter.EvalCancelledError{Message: why.Message, Cause: interpreter.CostLimitExceeded})
 }
 
-// measureValue measures how large a value is with all that is in it, in the bytes of Limits.Growth. It looks no further than limit:
+// MeasureValue measures how large a value is with all that is in it, in the bytes of Limits.Growth. It looks no further than limit:
 // a value in which one list occurs many times can be too large to be walked.
-func measureValue(v ref.Val, limit int64) int64 { return (&sizeWalk{limit: limit}).measureValue(v) }
+func MeasureValue(v ref.Val, limit int64) int64 { return (&sizeWalk{limit: limit}).measureValue(v) }
 
-// measureValue does the same, and ends when the time is over.
-func (m *meter) measureValue(v ref.Val, limit int64) int64 { return m.measureWith(v, limit, nil) }
+// MeasureValue does the same, and ends when the time is over.
+func (m *Meter) measureValue(v ref.Val, limit int64) int64 { return m.measureWith(v, limit, nil) }
 
-// measureWith is measureValue where each text takes so much more than its length.
-func (m *meter) measureWith(v ref.Val, limit int64, more func(text string) int64) int64 {
-	return m.walkValue(&sizeWalk{limit: limit, extraBytes: more, ended: m.ended}, v)
+// measureWith is MeasureValue where each text takes so much more than its length.
+func (m *Meter) measureWith(v ref.Val, limit int64, more func(text string) int64) int64 {
+	return m.walkValue(&sizeWalk{limit: limit, extraBytes: more, ended: m.Ended}, v)
 }
 
 // walkValue gives what a walk counts of a value. It ends when the time is over.
-func (m *meter) walkValue(walk *sizeWalk, v ref.Val) int64 {
+func (m *Meter) walkValue(walk *sizeWalk, v ref.Val) int64 {
 	n := walk.measureValue(v)
-	if m.ended.Load() {
-		m.stopEvaluation(m.newContextError())
+	if m.Ended.Load() {
+		m.StopEvaluation(m.NewContextError())
 	}
 	return n
 }
@@ -301,7 +296,7 @@ type sizeWalk struct {
 	extraBytes   func(text string) int64
 	factorBelow  func(key string) int64 // how many times more texts count below an entry; may be nil
 	factor       int64                  // what that is here
-	ended        *ending                // may be nil
+	ended        *Ending                // may be nil
 	visited      uint
 }
 
@@ -317,7 +312,7 @@ func (w *sizeWalk) addBytes(n int64) bool {
 
 // addText counts a text.
 func (w *sizeWalk) addText(text string) bool {
-	n := multiplyCapped(int64(len(text)), 1+w.factor)
+	n := MultiplyCapped(int64(len(text)), 1+w.factor)
 	if w.extraBytes != nil {
 		n += w.extraBytes(text)
 	}
@@ -340,12 +335,12 @@ func (w *sizeWalk) measureValue(v ref.Val) int64 {
 
 func (w *sizeWalk) addValue(v ref.Val) bool {
 	switch v := v.(type) {
-	case *sortedMap:
-		return w.addNative(v.native)
-	case *nativeList:
-		return w.addNative(v.native)
+	case *SortedMap:
+		return w.addNative(v.Native)
+	case *NativeList:
+		return w.addNative(v.Native)
 	}
-	if !w.addBytes(valueSize) {
+	if !w.addBytes(ValueSize) {
 		return false
 	}
 	switch v := v.(type) {
@@ -383,7 +378,7 @@ func (w *sizeWalk) addNative(v any) bool {
 	if v, ok := v.(ref.Val); ok {
 		return w.addValue(v)
 	}
-	if !w.addBytes(valueSize) {
+	if !w.addBytes(ValueSize) {
 		return false
 	}
 	switch v := v.(type) {
@@ -391,7 +386,7 @@ func (w *sizeWalk) addNative(v any) bool {
 		return w.addText(v)
 	case map[string]any:
 		for key, value := range v {
-			if !w.addBytes(entrySize+valueSize) || !w.addText(key) {
+			if !w.addBytes(entrySize+ValueSize) || !w.addText(key) {
 				return false
 			}
 			before := w.enterEntry(key)
@@ -431,8 +426,8 @@ func countEscapes(text string) int64 {
 
 // countValues counts about how many values there are in a value, itself among them. It looks no further than limit, and no
 // further than what cannot be paid for any more.
-func (m *meter) countValues(v ref.Val, limit int64) int64 {
-	return m.measureValue(v, multiplyCapped(valueSize, min(limit, m.steps)+1)) / valueSize
+func (m *Meter) countValues(v ref.Val, limit int64) int64 {
+	return m.measureValue(v, MultiplyCapped(ValueSize, min(limit, m.Steps)+1)) / ValueSize
 }
 
 // measureFlat measures how large a value is without what its elements hold.
@@ -443,16 +438,16 @@ func measureFlat(v ref.Val) int64 {
 	case types.Bytes:
 		return int64(len(v))
 	case traits.Mapper:
-		return multiplyCapped(entrySize, measureLength(v))
+		return MultiplyCapped(entrySize, MeasureLength(v))
 	case traits.Lister:
-		return multiplyCapped(valueSize, measureLength(v))
+		return MultiplyCapped(ValueSize, MeasureLength(v))
 	default:
-		return valueSize
+		return ValueSize
 	}
 }
 
-// measureLength says how many elements or bytes a value has.
-func measureLength(v ref.Val) int64 {
+// MeasureLength says how many elements or bytes a value has.
+func MeasureLength(v ref.Val) int64 {
 	switch v := v.(type) {
 	case types.String: // its Size counts code points, slowly
 		return int64(len(v))
@@ -464,16 +459,16 @@ func measureLength(v ref.Val) int64 {
 	return 0
 }
 
-// multiplyCapped multiplies numbers that are not negative. What is too large for an int64 is the largest one.
-func multiplyCapped(a, b int64) int64 {
+// MultiplyCapped multiplies numbers that are not negative. What is too large for an int64 is the largest one.
+func MultiplyCapped(a, b int64) int64 {
 	if a != 0 && b > math.MaxInt64/a {
 		return math.MaxInt64
 	}
 	return a * b
 }
 
-// addCapped adds numbers that are not negative. What is too large for an int64 is the largest one.
-func addCapped(numbers ...int64) int64 {
+// AddCapped adds numbers that are not negative. What is too large for an int64 is the largest one.
+func AddCapped(numbers ...int64) int64 {
 	total := int64(0)
 	for _, n := range numbers {
 		if n > math.MaxInt64-total {

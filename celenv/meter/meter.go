@@ -1,9 +1,10 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package celenv
+package meter
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/google/cel-go/cel"
@@ -18,9 +19,38 @@ import (
 	kubernetes "k8s.io/apiserver/pkg/cel/library"
 )
 
-// meterProgram has the program pay m for each turn of a loop, each call that is not free, and each list and map that it
+// Calls knows how the functions of the language are called, and what that costs.
+type Calls struct {
+	// Charges says what each function costs, by its name.
+	Charges map[string]Charge
+	// bindings says how each is called once that is paid, by its overload or its name.
+	bindings map[string]*functions.Overload
+}
+
+// NewCalls reads the functions of an environment. It gives them all, for whoever plans programs.
+func NewCalls(env *cel.Env) (*Calls, interpreter.Dispatcher, error) {
+	bindings, all := map[string]*functions.Overload{}, interpreter.NewDispatcher()
+	for name, f := range env.Functions() {
+		overloads, err := f.Bindings()
+		if err != nil {
+			return nil, nil, fmt.Errorf("cannot read the overloads of %q: %w", name, err)
+		}
+		for _, overload := range overloads {
+			bindings[overload.Operator] = overload
+		}
+		if err := all.Add(overloads...); err != nil {
+			return nil, nil, fmt.Errorf("cannot add the overloads of %q: %w", name, err)
+		}
+	}
+	return &Calls{Charges: newChargeTable(), bindings: bindings}, all, nil
+}
+
+// TakesPattern says that an argument of a function is a regular expression.
+func (c *Calls) TakesPattern(function string) bool { return c.Charges[function].forPattern != nil }
+
+// MeterProgram has the program pay m for each turn of a loop, each call that is not free, and each list and map that it
 // builds. cel-go's own cost tracking observes every value and takes four to six times as long.
-func (c *Compiler) meterProgram(a *cel.Ast, m *meter) interpreter.InterpretableDecoratorV2 {
+func (c *Calls) MeterProgram(a *cel.Ast, m *Meter) interpreter.InterpretableDecoratorV2 {
 	// A loop's condition is evaluated once a turn, whatever the loop does. (Its step can be an attribute, such as the
 	// conditional of filter(), and those cannot be wrapped.)
 	loops := map[int64]bool{}
@@ -33,9 +63,9 @@ func (c *Compiler) meterProgram(a *cel.Ast, m *meter) interpreter.InterpretableD
 		id := i.ID()
 		switch node := i.(type) {
 		case interpreter.InterpretableCall:
-			if charge := c.charges[node.Function()]; !charge.isFree() {
+			if !c.Charges[node.Function()].IsFree() {
 				var err error
-				if i, err = c.meterCall(node, charge, m); err != nil {
+				if i, err = c.MeterCall(node, m); err != nil {
 					return nil, err
 				}
 			}
@@ -63,28 +93,28 @@ func areConstant(values []interpreter.InterpretableV2) bool {
 func measureLiteral(node interpreter.InterpretableConstructor) int64 {
 	n := int64(len(node.InitVals()))
 	if node.Type() == types.ListType {
-		return valueSize * (1 + n)
+		return ValueSize * (1 + n)
 	}
-	return valueSize + entrySize*n/2 // keys and values
+	return ValueSize + entrySize*n/2 // keys and values
 }
 
 // meteredTurn is the condition of a loop.
 type meteredTurn struct {
 	interpreter.InterpretableV2
-	m *meter
+	m *Meter
 }
 
 func (t *meteredTurn) Eval(a interpreter.Activation) ref.Val { return t.Exec(interpreter.AsFrame(a)) }
 
 func (t *meteredTurn) Exec(f *interpreter.ExecutionFrame) ref.Val {
-	t.m.paySteps(1)
+	t.m.PaySteps(1)
 	return t.InterpretableV2.Exec(f)
 }
 
 // meteredLiteral is a list or a map with parts that are evaluated.
 type meteredLiteral struct {
 	interpreter.InterpretableV2
-	m    *meter
+	m    *Meter
 	size int64
 }
 
@@ -102,7 +132,7 @@ type meteredEquality struct {
 	id          int64
 	left, right interpreter.InterpretableV2
 	not         bool
-	m           *meter
+	m           *Meter
 }
 
 func (e *meteredEquality) ID() int64 { return e.id }
@@ -127,21 +157,22 @@ func (e *meteredEquality) Exec(f *interpreter.ExecutionFrame) ref.Val {
 	return equal
 }
 
-// meteredCall is a call that is paid for. It evaluates its arguments, pays, and then does what cel-go's own call would have
+// MeteredCall is a call that is paid for. It evaluates its arguments, pays, and then does what cel-go's own call would have
 // done: paying first is what keeps a large result from being allocated.
-type meteredCall struct {
+type MeteredCall struct {
 	id       int64
 	function string
 	args     []interpreter.InterpretableV2
-	charge   charge
+	Charge   Charge
 	apply    func([]ref.Val) ref.Val
-	m        *meter
+	m        *Meter
 }
 
-// meterCall makes a call that pays of one that does not.
-func (c *Compiler) meterCall(node interpreter.InterpretableCall, charge charge, m *meter) (interpreter.InterpretableV2, error) {
+// MeterCall makes a call that pays of one that does not.
+func (c *Calls) MeterCall(node interpreter.InterpretableCall, m *Meter) (interpreter.InterpretableV2, error) {
+	charge := c.Charges[node.Function()]
 	args := node.Args()
-	paid := &meteredCall{id: node.ID(), function: node.Function(), args: args, charge: charge, m: m}
+	paid := &MeteredCall{id: node.ID(), function: node.Function(), args: args, Charge: charge, m: m}
 	switch node.Function() {
 	case operators.Equals, operators.NotEquals:
 		return &meteredEquality{id: node.ID(), left: args[0], right: args[1], not: node.Function() == operators.NotEquals, m: m}, nil
@@ -153,7 +184,7 @@ func (c *Compiler) meterCall(node interpreter.InterpretableCall, charge charge, 
 	if convertsConstant(node) {
 		return node, nil // cel-go does it once
 	}
-	paid.apply = c.bindFunction(node, len(args))
+	paid.apply = c.BindFunction(node, len(args))
 	if node.Function() == operators.Add {
 		paid.apply = flattenAddition(paid.apply)
 	}
@@ -170,7 +201,7 @@ func convertsConstant(node interpreter.InterpretableCall) bool {
 		return false
 	}
 	constant, ok := args[0].(interpreter.InterpretableConst)
-	return ok && measureText(constant.Value()) <= maxShortText
+	return ok && MeasureText(constant.Value()) <= maxShortText
 }
 
 // flattenAddition gives addition that makes one list of two. cel-go's own gives a view of them, whose elements take the longer to find
@@ -185,18 +216,18 @@ func flattenAddition(add func([]ref.Val) ref.Val) func([]ref.Val) ref.Val {
 		if !ok {
 			return add(args)
 		}
-		if one, ok := left.(*nativeList); ok {
-			if other, ok := right.(*nativeList); ok {
-				return adapter{Adapter: types.DefaultTypeAdapter}.NativeToValue(slices.Concat(one.native, other.native))
+		if one, ok := left.(*NativeList); ok {
+			if other, ok := right.(*NativeList); ok {
+				return NewAdapter(nil).NativeToValue(slices.Concat(one.Native, other.Native))
 			}
 		}
-		all := make([]ref.Val, 0, measureLength(left)+measureLength(right))
+		all := make([]ref.Val, 0, MeasureLength(left)+MeasureLength(right))
 		for _, list := range []traits.Lister{left, right} {
 			for it := list.Iterator(); it.HasNext() == types.True; {
 				all = append(all, it.Next())
 			}
 		}
-		return types.NewRefValList(adapter{Adapter: types.DefaultTypeAdapter}, all)
+		return types.NewRefValList(NewAdapter(nil), all)
 	}
 }
 
@@ -212,21 +243,26 @@ func (s *meteredMembership) Args() []interpreter.InterpretableV2 { return s.args
 // meteredLookup is a value that is looked up in a map.
 type meteredLookup struct {
 	interpreter.InterpretableV2
-	m *meter
+	m *Meter
 }
 
 func (h *meteredLookup) Eval(a interpreter.Activation) ref.Val { return h.Exec(interpreter.AsFrame(a)) }
 
 func (h *meteredLookup) Exec(f *interpreter.ExecutionFrame) ref.Val {
 	v := h.InterpretableV2.Exec(f)
-	h.m.payReading(measureText(v))
+	h.m.payReading(MeasureText(v))
 	return v
 }
 
 // meteredAttributes has what is looked up in maps pay for that: cel-go plans no calls for it.
 type meteredAttributes struct {
 	interpreter.AttributeFactory
-	m *meter
+	m *Meter
+}
+
+// NewAttributes has what is looked up in maps pay m for that.
+func NewAttributes(of interpreter.AttributeFactory, m *Meter) interpreter.AttributeFactory {
+	return &meteredAttributes{AttributeFactory: of, m: m}
 }
 
 // RelativeAttribute is a value that is looked up, or that something is looked up in.
@@ -261,7 +297,7 @@ func (k *meteredKey) resolveQualifier(vars interpreter.Activation) (interpreter.
 	case string:
 		k.factory.m.payReading(int64(len(key)))
 	case ref.Val:
-		k.factory.m.payReading(measureText(key))
+		k.factory.m.payReading(MeasureText(key))
 	}
 	return k.factory.AttributeFactory.NewQualifier(nil, k.ID(), v, k.IsOptional())
 }
@@ -285,17 +321,17 @@ func (k *meteredKey) QualifyIfPresent(vars interpreter.Activation, object any, p
 }
 
 // meterPattern has the call pay for its regular expression, which is compiled once when it is a literal.
-func (c *meteredCall) meterPattern(node interpreter.InterpretableCall) error {
-	match := c.charge.forPattern
-	constant, ok := c.args[patternArgument].(interpreter.InterpretableConst)
+func (c *MeteredCall) meterPattern(node interpreter.InterpretableCall) error {
+	match := c.Charge.forPattern
+	constant, ok := c.args[PatternArgument].(interpreter.InterpretableConst)
 	if !ok {
-		c.charge.beforeCall = func(m *meter, args []ref.Val) ref.Val {
-			pattern, _ := args[patternArgument].(types.String)
+		c.Charge.BeforeCall = func(m *Meter, args []ref.Val) ref.Val {
+			pattern, _ := args[PatternArgument].(types.String)
 			if err := checkDynamicPattern(string(pattern)); err != nil {
 				return types.WrapErr(err)
 			}
-			size := measurePattern(string(pattern))
-			m.paySteps(size)
+			size := MeasurePattern(string(pattern))
+			m.PaySteps(size)
 			match(m, size, args)
 			return nil
 		}
@@ -305,16 +341,16 @@ func (c *meteredCall) meterPattern(node interpreter.InterpretableCall) error {
 	if !ok {
 		return nil // the call says it in its own words
 	}
-	size := measurePattern(string(pattern))
-	c.charge.beforeCall = func(m *meter, args []ref.Val) ref.Val {
+	size := MeasurePattern(string(pattern))
+	c.Charge.BeforeCall = func(m *Meter, args []ref.Val) ref.Val {
 		match(m, size, args)
 		return nil
 	}
 	return c.precompilePattern(node, string(pattern))
 }
 
-// bindFunction gives how cel-go would call the function of the node: by the overload that the checker chose, else by name.
-func (c *Compiler) bindFunction(node interpreter.InterpretableCall, arity int) func([]ref.Val) ref.Val {
+// BindFunction gives how cel-go would call the function of the node: by the overload that the checker chose, else by name.
+func (c *Calls) BindFunction(node interpreter.InterpretableCall, arity int) func([]ref.Val) ref.Val {
 	function, overload := node.Function(), node.OverloadID()
 	binding := c.bindings[overload]
 	if binding == nil {
@@ -344,7 +380,7 @@ func (c *Compiler) bindFunction(node interpreter.InterpretableCall, arity int) f
 }
 
 // precompilePattern compiles the pattern now, for the functions for which cel-go and Kubernetes know how to.
-func (c *meteredCall) precompilePattern(node interpreter.InterpretableCall, pattern string) error {
+func (c *MeteredCall) precompilePattern(node interpreter.InterpretableCall, pattern string) error {
 	var optimization *interpreter.RegexOptimization
 	switch c.function {
 	case "matches":
@@ -357,7 +393,7 @@ func (c *meteredCall) precompilePattern(node interpreter.InterpretableCall, patt
 		return nil
 	}
 	// Their call would evaluate its arguments. Ours are evaluated already: it gets places to read them from.
-	places := make([]evaluatedArgument, len(c.args))
+	places := make([]EvaluatedArgument, len(c.args))
 	args := make([]interpreter.InterpretableV2, len(c.args))
 	for i := range places {
 		args[i] = &places[i]
@@ -368,25 +404,25 @@ func (c *meteredCall) precompilePattern(node interpreter.InterpretableCall, patt
 	}
 	c.apply = func(values []ref.Val) ref.Val {
 		for i, v := range values {
-			places[i].value = v
+			places[i].Value = v
 		}
 		return compiled.Eval(interpreter.EmptyActivation())
 	}
 	return nil
 }
 
-// evaluatedArgument is one that has been evaluated.
-type evaluatedArgument struct{ value ref.Val }
+// EvaluatedArgument is one that has been evaluated.
+type EvaluatedArgument struct{ Value ref.Val }
 
-func (*evaluatedArgument) ID() int64                                  { return 0 }
-func (a *evaluatedArgument) Eval(interpreter.Activation) ref.Val      { return a.value }
-func (a *evaluatedArgument) Exec(*interpreter.ExecutionFrame) ref.Val { return a.value }
+func (*EvaluatedArgument) ID() int64                                  { return 0 }
+func (a *EvaluatedArgument) Eval(interpreter.Activation) ref.Val      { return a.Value }
+func (a *EvaluatedArgument) Exec(*interpreter.ExecutionFrame) ref.Val { return a.Value }
 
-func (c *meteredCall) ID() int64 { return c.id }
+func (c *MeteredCall) ID() int64 { return c.id }
 
-func (c *meteredCall) Eval(a interpreter.Activation) ref.Val { return c.Exec(interpreter.AsFrame(a)) }
+func (c *MeteredCall) Eval(a interpreter.Activation) ref.Val { return c.Exec(interpreter.AsFrame(a)) }
 
-func (c *meteredCall) Exec(f *interpreter.ExecutionFrame) ref.Val {
+func (c *MeteredCall) Exec(f *interpreter.ExecutionFrame) ref.Val {
 	var args []ref.Val
 	switch len(c.args) {
 	case 1:
@@ -408,14 +444,14 @@ func (c *meteredCall) Exec(f *interpreter.ExecutionFrame) ref.Val {
 			return arg
 		}
 	}
-	if c.charge.beforeCall != nil {
-		if err := c.charge.beforeCall(c.m, args); err != nil {
+	if c.Charge.BeforeCall != nil {
+		if err := c.Charge.BeforeCall(c.m, args); err != nil {
 			return types.LabelErrNode(c.id, err)
 		}
 	}
 	result := c.apply(args)
-	if c.charge.afterCall != nil && !types.IsUnknownOrError(result) {
-		c.charge.afterCall(c.m, result)
+	if c.Charge.AfterCall != nil && !types.IsUnknownOrError(result) {
+		c.Charge.AfterCall(c.m, result)
 	}
 	return types.LabelErrNode(c.id, result)
 }
