@@ -22,6 +22,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/meter"
+	"github.com/vtex/cleaner/celenv/moving"
 )
 
 // Compile makes Programs of the expressions of a spec: its variables, its conditions, cloudEventData, and its rules. It
@@ -35,7 +36,7 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	}
 	defer func() { <-c.places }()
 	b := &builder{ctx: ctx, compiler: c, root: field.NewPath("spec"), programs: &Programs{
-		limits: c.limits, turn: make(chan struct{}, 1), meter: &meter.Meter{Limits: c.limits}, explainer: &meter.Meter{Limits: c.limits}, lookout: &lookout{},
+		limits: c.limits, turn: make(chan struct{}, 1), meter: &meter.Meter{Limits: c.limits}, explainer: &meter.Meter{Limits: c.limits}, lookout: &moving.Lookout{},
 	}}
 	s := b.buildScope(spec)
 	if len(b.errs) > 0 {
@@ -248,8 +249,8 @@ type expression struct {
 	targets []string
 	// readsTime says that its answer can change although what it reads stays as it is.
 	readsTime bool
-	// movement and ahead are what is needed to foresee when; only for one that reads the time.
-	movement movement
+	// Movement and ahead are what is needed to foresee when; only for one that reads the time.
+	movement moving.Analysis
 	ahead    *aheadProgram
 	// explanation is the same program with eyes.
 	explanation *explanation
@@ -308,7 +309,7 @@ func (c *Compiler) compileExpression(s *scope, path, source string, w wantedType
 		if problem := s.reserveRoom(t, footprint/2); problem != nil { // the program that looks ahead
 			return nil, []*expr.Error{problem}
 		}
-		made.movement = analyzeMovement(checked.NativeRep(), s.canMove)
+		made.movement = moving.Analyze(checked.NativeRep(), s.canMove)
 		made.ahead = &aheadProgram{compiler: c, x: made, programs: p}
 	}
 	made.explanation = &explanation{compiler: c, expression: made, meter: p.explainer, limits: c.limits}
@@ -630,5 +631,5 @@ func (s *scope) resolveDependencies(x *expression) {
 // canMove says that a value can change as time passes, while an expression reads it.
 func (s *scope) canMove(name string) bool {
 	v := s.variables[name]
-	return name == nameTime || v != nil && v.expression != nil && v.expression.movement.result
+	return name == nameTime || v != nil && v.expression != nil && v.expression.movement.Result
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/meter"
+	"github.com/vtex/cleaner/celenv/moving"
 )
 
 // Foresight is until when answers hold if nothing but the time changes.
@@ -28,12 +29,12 @@ type Foresight struct {
 // aheadState is what an Evaluation knows of the time to come. Expressions that read the time are evaluated once more for it,
 // by programs of their own: an answer never depends on what is foreseen, and if the two do not give the same, nothing is.
 type aheadState struct {
-	time *movingValue // of the evaluation; nil before the first look
+	time *moving.Value // of the evaluation; nil before the first look
 	// memos are the spec's variables that read the time, itemMemos the rule's for currentItem.
 	memos, itemMemos         []aheadMemo
 	currentItem              *Item
 	sharedBudget, itemBudget meter.Budget // as much as the answers have
-	found                    lookout
+	found                    moving.Lookout
 	// slopes are how fast the values of orderBy move, by the expression.
 	slopes map[*expression]int64
 }
@@ -43,14 +44,14 @@ type aheadMemo struct {
 	value   ref.Val
 	failure error
 	stopped *expr.Error
-	lookout
+	moving.Lookout
 }
 
 // Foresight is until when all answers hold that were given so far. cloudEventData and the reasons of rules do not count:
 // they only say what was done.
 func (e *Evaluation) Foresight() Foresight {
-	f := Foresight{Unknown: e.ahead.found.unknown}
-	if k := e.ahead.found.until; k != never {
+	f := Foresight{Unknown: e.ahead.found.Unknown}
+	if k := e.ahead.found.Until; k != moving.Never {
 		f.Until = e.getTime().Add(time.Duration(k))
 	}
 	return f
@@ -63,7 +64,7 @@ func (e *Evaluation) getTime() time.Time {
 }
 
 // resetForesight has everything foreseen anew.
-func (f *aheadState) resetForesight() { *f = aheadState{found: lookout{until: never}} }
+func (f *aheadState) resetForesight() { *f = aheadState{found: moving.Lookout{Until: moving.Never}} }
 
 // evaluateAndForesee evaluates an expression, and finds out until when its answer holds.
 func (e *Evaluation) evaluateAndForesee(x *expression, from *meter.Budget) (ref.Val, *expr.Error) {
@@ -76,14 +77,14 @@ func (e *Evaluation) evaluateAndForesee(x *expression, from *meter.Budget) (ref.
 
 // foreseeAnswer takes until when an answer holds; out is nil if it is an error. Without an answer there is nothing to foresee.
 func (e *Evaluation) foreseeAnswer(x *expression, from *meter.Budget, out ref.Val, answered bool) {
-	l, value := lookout{unknown: true, until: never}, ref.Val(nil)
+	l, value := moving.Lookout{Unknown: true, Until: moving.Never}, ref.Val(nil)
 	if answered && x.ahead.ensureProgram() && e.p.meter.HasSpareTime() {
 		l, value = e.lookAhead(x, e.selectAheadBudget(from), out)
 	}
-	if x.want == wantOrder && !l.unknown {
+	if x.want == wantOrder && !l.Unknown {
 		e.foreseeOrder(x, value, &l)
 	}
-	e.ahead.found.mergeLookout(l)
+	e.ahead.found.Merge(l)
 }
 
 // selectAheadBudget gives the budget for looking ahead that belongs to one for answers.
@@ -107,20 +108,20 @@ func (e *Evaluation) selectAheadBudget(from *meter.Budget) *meter.Budget {
 }
 
 // lookAhead evaluates an expression with the time moving.
-func (e *Evaluation) lookAhead(x *expression, from *meter.Budget, out ref.Val) (found lookout, value ref.Val) {
+func (e *Evaluation) lookAhead(x *expression, from *meter.Budget, out ref.Val) (found moving.Lookout, value ref.Val) {
 	l, m := e.p.lookout, e.p.meter
 	before, stopped := *l, m.Stopped
-	*l = lookout{until: never}
+	*l = moving.Lookout{Until: moving.Never}
 	defer func() { *l, m.Stopped = before, stopped }()
 	if !e.beginAhead() {
-		return lookout{until: never, unknown: true}, nil
+		return moving.Lookout{Until: moving.Never, Unknown: true}, nil
 	}
 	value, failure, problem := e.attemptProgram(x.ahead.program, (*aheadActivation)(e), from)
-	if failure == nil && problem == nil && x.movement.result && x.want != wantOrder {
+	if failure == nil && problem == nil && x.movement.Result && x.want != wantOrder {
 		value, problem = e.freezeAnswer(value, from)
 	}
 	if problem != nil || (failure != nil) != (out == nil) || failure == nil && !isSameValue(out, value) {
-		l.noteUnknown()
+		l.NoteUnknown()
 	}
 	return *l, value
 }
@@ -128,12 +129,11 @@ func (e *Evaluation) lookAhead(x *expression, from *meter.Budget, out ref.Val) (
 // beginAhead has the time move. It is false for a time that is too far away.
 func (e *Evaluation) beginAhead() bool {
 	if e.ahead.time == nil {
-		now := types.Timestamp{Time: e.getTime()}
-		start, ok := lineOf(now)
+		now, ok := moving.NewTime(e.getTime(), e.p.lookout)
 		if !ok {
 			return false
 		}
-		e.ahead.time = &movingValue{now: now, base: start.base, slope: 1, l: e.p.lookout}
+		e.ahead.time = now
 	}
 	return true
 }
@@ -149,7 +149,7 @@ func (e *Evaluation) freezeAnswer(value ref.Val, from *meter.Budget) (now ref.Va
 			now, problem = value, &expr.Error{Kind: expr.Exhausted, Message: "the value is too large"}
 		}
 	}()
-	now, _ = e.p.lookout.freezeValue(value, m)
+	now, _ = e.p.lookout.FreezeValue(value, m)
 	return now, nil
 }
 
@@ -157,23 +157,23 @@ func (e *Evaluation) freezeAnswer(value ref.Val, from *meter.Budget) (now ref.Va
 func isSameValue(a, b ref.Val) bool {
 	switch a.(type) {
 	case types.Bool, types.Int, types.Uint, types.Double, types.String, types.Timestamp, types.Duration:
-		return a.Equal(nowOf(b)) == types.True
+		return a.Equal(moving.NowOf(b)) == types.True
 	default:
 		return meter.TypeOf(a).Kind() == meter.TypeOf(b).Kind()
 	}
 }
 
 // foreseeOrder takes a value of orderBy. Values that all go on at one speed stay in their order.
-func (e *Evaluation) foreseeOrder(x *expression, value ref.Val, l *lookout) {
+func (e *Evaluation) foreseeOrder(x *expression, value ref.Val, l *moving.Lookout) {
 	slope := int64(0)
-	if m, ok := value.(*movingValue); ok {
-		if m.step != nil {
-			*e.p.lookout = lookout{until: never}
-			m.noteNextStep()
-			l.mergeLookout(*e.p.lookout)
+	if m, ok := value.(*moving.Value); ok {
+		if m.IsStepwise() {
+			*e.p.lookout = moving.Lookout{Until: moving.Never}
+			m.NoteNextStep()
+			l.Merge(*e.p.lookout)
 			return
 		}
-		slope = m.slope
+		slope = m.Slope
 	}
 	known, ok := e.ahead.slopes[x]
 	switch {
@@ -182,7 +182,7 @@ func (e *Evaluation) foreseeOrder(x *expression, value ref.Val, l *lookout) {
 	case !ok:
 		e.ahead.slopes[x] = slope
 	case known != slope:
-		l.noteUnknown()
+		l.NoteUnknown()
 	}
 }
 
@@ -192,7 +192,7 @@ func (e *Evaluation) readAhead(v *variable, f *aheadMemo, from *meter.Budget) an
 	if f.value == nil && f.failure == nil && f.stopped == nil {
 		e.computeAhead(v, f, from)
 	}
-	e.p.lookout.mergeLookout(f.lookout)
+	e.p.lookout.Merge(f.Lookout)
 	switch {
 	case f.stopped != nil:
 		e.p.meter.StopEvaluation(f.stopped)
@@ -209,9 +209,9 @@ func (e *Evaluation) computeAhead(v *variable, f *aheadMemo, from *meter.Budget)
 	}
 	l := e.p.lookout
 	before := *l
-	*l = lookout{until: never}
+	*l = moving.Lookout{Until: moving.Never}
 	value, failure, problem := e.attemptProgram(v.expression.ahead.program, (*aheadActivation)(e), from)
-	f.value, f.stopped, f.lookout = value, problem, *l
+	f.value, f.stopped, f.Lookout = value, problem, *l
 	if failure != nil {
 		f.failure = errors.New(failure.Error())
 	}
@@ -265,10 +265,10 @@ func (a *aheadProgram) ensureProgram() bool {
 		return a.program != nil
 	}
 	a.planned = true
-	if a.x.movement.blind {
+	if a.x.movement.Blind {
 		return false
 	}
-	follow, complete := a.compiler.followCalls(a.x.movement.calls, a.programs.lookout, a.programs.meter)
+	follow, complete := moving.FollowCalls(a.x.movement.Calls, a.compiler.calls, a.programs.lookout, a.programs.meter)
 	program, err := a.compiler.planProgram(a.x.env, a.x.ast, a.programs.meter, true, follow, a.compiler.calls.MeterProgram(a.x.ast, a.programs.meter))
 	if err == nil && complete() == nil {
 		a.program = program

@@ -17,6 +17,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/meter"
+	"github.com/vtex/cleaner/celenv/moving"
 )
 
 // foresees evaluates conditions as of now, and says when one gives another answer: never, after how long, not after how
@@ -372,7 +373,7 @@ func TestOnlyTheTimeIsForeseen(t *testing.T) {
 func TestFollowedFunctions(t *testing.T) {
 	var got []string
 	for name := range newCompiler(t, meter.Limits{}).env.Functions() {
-		if keepsMovement(name) || countsElements(name) {
+		if moving.KeepsMovement(name) || moving.CountsElements(name) {
 			got = append(got, name)
 		}
 	}

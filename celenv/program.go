@@ -19,6 +19,7 @@ import (
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/library"
 	"github.com/vtex/cleaner/celenv/meter"
+	"github.com/vtex/cleaner/celenv/moving"
 )
 
 // MaxData is how many bytes the value of cloudEventData may have as JSON.
@@ -40,7 +41,7 @@ type Programs struct {
 	// turn holds one token while an evaluation uses the meters.
 	turn             chan struct{}
 	meter, explainer *meter.Meter
-	lookout          *lookout // of the programs that look ahead
+	lookout          *moving.Lookout // of the programs that look ahead
 }
 
 // Input is what expressions see.

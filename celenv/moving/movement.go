@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package celenv
+package moving
 
 import (
 	"strings"
@@ -13,38 +13,38 @@ import (
 	"github.com/vtex/cleaner/celenv/expr"
 )
 
-// movement is where an expression can have values that change as time passes. It knows from the text alone, so it can
+// Analysis is where an expression can have values that change as time passes. It knows from the text alone, so it can
 // only say where there are none.
-type movement struct {
-	// calls are those that can be given one. All others are left as they are, and cost nothing more.
-	calls map[int64]bool
-	// result says that the value of the expression can be one, or hold one.
-	result bool
-	// blind says that one can get to where no call stands in its way, such as into an index. Nothing is foreseen then.
-	blind bool
+type Analysis struct {
+	// Calls are those that can be given one. All others are left as they are, and cost nothing more.
+	Calls map[int64]bool
+	// Result says that the value of the expression can be one, or hold one.
+	Result bool
+	// Blind says that one can get to where no call stands in its way, such as into an index. Nothing is foreseen then.
+	Blind bool
 
 	types map[int64]*types.Type
 	// canNameMove says of the names that no loop has whether they can move.
 	canNameMove func(name string) bool
 }
 
-// analyzeMovement goes through an expression.
-func analyzeMovement(a *ast.AST, names func(string) bool) movement {
-	m := movement{calls: map[int64]bool{}, types: a.TypeMap(), canNameMove: names}
-	m.result = m.traceExpression(a.Expr(), nil)
+// Analyze goes through an expression.
+func Analyze(a *ast.AST, names func(string) bool) Analysis {
+	m := Analysis{Calls: map[int64]bool{}, types: a.TypeMap(), canNameMove: names}
+	m.Result = m.traceExpression(a.Expr(), nil)
 	m.types, m.canNameMove = nil, nil
 	return m
 }
 
-// movingLocal is a variable of a loop, and whether it can move.
-type movingLocal struct {
+// local is a variable of a loop, and whether it can move.
+type local struct {
 	name  string
 	moves bool
-	outer *movingLocal
+	outer *local
 }
 
 // traceExpression says whether the value of an expression can move, and marks the calls in it that can be given what moves.
-func (m *movement) traceExpression(e ast.Expr, locals *movingLocal) bool {
+func (m *Analysis) traceExpression(e ast.Expr, locals *local) bool {
 	switch e.Kind() {
 	case ast.LiteralKind:
 		return false
@@ -72,12 +72,12 @@ func (m *movement) traceExpression(e ast.Expr, locals *movingLocal) bool {
 	case ast.ComprehensionKind:
 		return m.traceLoop(e, locals)
 	default: // messages, which this language has none of
-		m.blind = true
+		m.Blind = true
 		return true
 	}
 }
 
-func (m *movement) traceAll(all []ast.Expr, locals *movingLocal) bool {
+func (m *Analysis) traceAll(all []ast.Expr, locals *local) bool {
 	one := false
 	for _, e := range all {
 		one = m.traceExpression(e, locals) || one
@@ -85,12 +85,12 @@ func (m *movement) traceAll(all []ast.Expr, locals *movingLocal) bool {
 	return one
 }
 
-func (m *movement) markBlindIfMoving(e ast.Expr, locals *movingLocal) {
-	m.blind = m.traceExpression(e, locals) || m.blind
+func (m *Analysis) markBlindIfMoving(e ast.Expr, locals *local) {
+	m.Blind = m.traceExpression(e, locals) || m.Blind
 }
 
 // canHold says that a value of the type that the checker found can move, or hold what does.
-func (m *movement) canHold(e ast.Expr) bool {
+func (m *Analysis) canHold(e ast.Expr) bool {
 	t, ok := m.types[e.ID()]
 	if !ok {
 		return true
@@ -104,7 +104,7 @@ func (m *movement) canHold(e ast.Expr) bool {
 }
 
 // traceCall marks a call that can be given what moves, unless the value only goes through it.
-func (m *movement) traceCall(e ast.Expr, locals *movingLocal) bool {
+func (m *Analysis) traceCall(e ast.Expr, locals *local) bool {
 	function, args := e.AsCall().FunctionName(), expr.ListChildren(e)
 	switch function {
 	case operators.Conditional:
@@ -128,26 +128,26 @@ func (m *movement) traceCall(e ast.Expr, locals *movingLocal) bool {
 	if !m.traceAll(args, locals) {
 		return false
 	}
-	m.calls[e.ID()] = true
-	return keepsMovement(function) && m.canHold(e)
+	m.Calls[e.ID()] = true
+	return KeepsMovement(function) && m.canHold(e)
 }
 
 // traceLoop goes through a loop until it is known whether what it collects can move.
-func (m *movement) traceLoop(e ast.Expr, locals *movingLocal) bool {
+func (m *Analysis) traceLoop(e ast.Expr, locals *local) bool {
 	loop := e.AsComprehension()
 	elements := m.traceExpression(loop.IterRange(), locals)
 	collected := m.traceExpression(loop.AccuInit(), locals)
 	for {
-		inside := &movingLocal{name: loop.IterVar(), moves: elements && !loop.HasIterVar2(), outer: locals} // a key, or an index, does not
+		inside := &local{name: loop.IterVar(), moves: elements && !loop.HasIterVar2(), outer: locals} // a key, or an index, does not
 		if loop.HasIterVar2() {
-			inside = &movingLocal{name: loop.IterVar2(), moves: elements, outer: inside}
+			inside = &local{name: loop.IterVar2(), moves: elements, outer: inside}
 		}
-		inside = &movingLocal{name: loop.AccuVar(), moves: collected, outer: inside}
+		inside = &local{name: loop.AccuVar(), moves: collected, outer: inside}
 		m.traceExpression(loop.LoopCondition(), inside)
 		if step := m.traceExpression(loop.LoopStep(), inside); !step || collected {
 			break
 		}
 		collected = true
 	}
-	return m.traceExpression(loop.Result(), &movingLocal{name: loop.AccuVar(), moves: collected, outer: locals}) && m.canHold(e)
+	return m.traceExpression(loop.Result(), &local{name: loop.AccuVar(), moves: collected, outer: locals}) && m.canHold(e)
 }

@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package celenv
+package moving
 
 import (
 	"math"
@@ -28,7 +28,7 @@ func firstOther(answer func(k int64) bool) int64 {
 			return k
 		}
 	}
-	return never
+	return Never
 }
 
 // Every crossing of small numbers is where counting finds it.
@@ -51,12 +51,12 @@ func TestPasses(t *testing.T) {
 		for base := int64(-12); base <= 12; base++ {
 			for _, slope := range []int64{-3, -1, 1, 3} {
 				for n := int64(-4); n <= 4; n++ {
-					l := &lookout{until: never}
-					m := &movingValue{now: types.Int(base / 4), base: base, slope: slope, step: func(x int64) int64 { return x / 4 }, l: l}
+					l := &Lookout{Until: Never}
+					m := &Value{now: types.Int(base / 4), base: base, Slope: slope, step: func(x int64) int64 { return x / 4 }, l: l}
 					m.notePassing(operator, n)
 					want := firstOther(func(k int64) bool { return compare((base+slope*k)/4, n) })
-					if l.until > want || want != never && l.until != want || l.unknown {
-						t.Errorf("(%d%+dk)/4 %s %d: got %d, want %d", base, slope, operator, n, l.until, want)
+					if l.Until > want || want != Never && l.Until != want || l.Unknown {
+						t.Errorf("(%d%+dk)/4 %s %d: got %d, want %d", base, slope, operator, n, l.Until, want)
 					}
 				}
 			}
@@ -66,18 +66,18 @@ func TestPasses(t *testing.T) {
 
 // What is too large is unknown, and never believed to be early or late.
 func TestFarAway(t *testing.T) {
-	l := &lookout{until: never}
+	l := &Lookout{Until: Never}
 	l.noteCrossing(operators.Less, line{base: math.MinInt64 + 2, slope: 1}, line{base: math.MaxInt64})
-	if !l.unknown {
+	if !l.Unknown {
 		t.Errorf("got %+v", l)
 	}
-	l = &lookout{until: never}
+	l = &Lookout{Until: Never}
 	l.noteCrossing(operators.Less, line{base: 0, slope: 1}, line{base: horizon + 1})
-	if l.until != horizon || l.unknown {
+	if l.Until != horizon || l.Unknown {
 		t.Errorf("beyond the horizon got %+v", l)
 	}
-	l = &lookout{until: never}
-	if m := l.newMoving(types.Duration{Duration: math.MaxInt64 - 5}, math.MaxInt64-5, 2); !isMoving(m) || l.until != 2 {
+	l = &Lookout{Until: Never}
+	if m := l.newMoving(types.Duration{Duration: math.MaxInt64 - 5}, math.MaxInt64-5, 2); !isMoving(m) || l.Until != 2 {
 		t.Errorf("what becomes too large after two nanoseconds got %+v", l)
 	}
 }
@@ -110,12 +110,20 @@ func TestTurnOf(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got, ok := findNextTurn(tc.getter, at(tc.at).In(tc.place)); !ok || !got.Equal(at(tc.want)) {
+			if got, ok := findNextTurn(tc.getter, parseMoment(tc.at).In(tc.place)); !ok || !got.Equal(parseMoment(tc.want)) {
 				t.Errorf("got %s, %t, want %s", got.UTC(), ok, tc.want)
 			}
 		})
 	}
-	if _, ok := findNextTurn("getCentury", midsummer); ok {
+	if _, ok := findNextTurn("getCentury", parseMoment("2025-06-24T00:00:00Z")); ok {
 		t.Error("an unknown part has a moment")
 	}
+}
+
+func parseMoment(text string) time.Time {
+	moment, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		panic(err)
+	}
+	return moment
 }

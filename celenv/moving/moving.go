@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package celenv
+package moving
 
 import (
 	"math"
@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// never is later than all moments.
-	never = math.MaxInt64
+	// Never is later than all moments.
+	Never = math.MaxInt64
 	// horizon is how far it is looked ahead, in nanoseconds: what lies further away is looked at again then.
 	horizon = int64(80 * 365 * 24 * time.Hour)
 	// maxSlope bounds how much faster than time a value may go, so that no product is too large.
@@ -28,77 +28,87 @@ const (
 	farSeconds = 9_000_000_000
 )
 
-// lookout notes when what is evaluated may become another, if nothing but the time changes.
-type lookout struct {
-	until   int64 // nanoseconds from now, at least 1: before that nothing does
-	unknown bool  // nobody can say
+// Lookout notes when what is evaluated may become another, if nothing but the time changes.
+type Lookout struct {
+	Until   int64 // nanoseconds from now, at least 1: before that nothing does
+	Unknown bool  // nobody can say
 }
 
 // noteChange takes that something may become another when so many nanoseconds have passed.
-func (l *lookout) noteChange(after int64) {
-	if after != never {
+func (l *Lookout) noteChange(after int64) {
+	if after != Never {
 		after = min(after, horizon)
 	}
-	l.until = min(l.until, max(after, 1))
+	l.Until = min(l.Until, max(after, 1))
 }
 
-// noteUnknown takes that something may become another at any time.
-func (l *lookout) noteUnknown() { l.unknown = true }
+// NoteUnknown takes that something may become another at any time.
+func (l *Lookout) NoteUnknown() { l.Unknown = true }
 
-// mergeLookout takes all that another one has noted.
-func (l *lookout) mergeLookout(other lookout) {
-	l.until = min(l.until, other.until)
-	l.unknown = l.unknown || other.unknown
+// Merge takes all that another one has noted.
+func (l *Lookout) Merge(other Lookout) {
+	l.Until = min(l.Until, other.Until)
+	l.Unknown = l.Unknown || other.Unknown
 }
 
-// movingValue is a timestamp, a duration or an int that changes as time passes. When k nanoseconds have passed, the first two
+// Value is a timestamp, a duration or an int that changes as time passes. When k nanoseconds have passed, the first two
 // are base+slope*k of them, and an int is what step makes of that; step never falls.
 //
 // cel-go's functions do not know it. A follower gives them what it is now, and notes until when their answer holds.
 // Whoever looks at the value in any other way has seen something of which nobody can say when it changes.
-type movingValue struct {
+type Value struct {
 	now         ref.Val
-	base, slope int64
+	base, Slope int64
 	step        func(int64) int64 // nil for what is no int
-	l           *lookout
+	l           *Lookout
 }
 
+// NewTime makes the time itself move. It is false for a time that is too far away.
+func NewTime(at time.Time, l *Lookout) (*Value, bool) {
+	now := types.Timestamp{Time: at}
+	start, ok := lineOf(now)
+	return &Value{now: now, base: start.base, Slope: 1, l: l}, ok
+}
+
+// IsStepwise says that the value changes in steps, as an int does.
+func (m *Value) IsStepwise() bool { return m.step != nil }
+
 // ConvertToNative gives what it is now.
-func (m *movingValue) ConvertToNative(t reflect.Type) (any, error) {
-	m.l.noteUnknown()
+func (m *Value) ConvertToNative(t reflect.Type) (any, error) {
+	m.l.NoteUnknown()
 	return m.now.ConvertToNative(t)
 }
 
 // ConvertToType converts what it is now.
-func (m *movingValue) ConvertToType(t ref.Type) ref.Val {
-	m.l.noteUnknown()
+func (m *Value) ConvertToType(t ref.Type) ref.Val {
+	m.l.NoteUnknown()
 	return m.now.ConvertToType(t)
 }
 
 // Equal compares what it is now.
-func (m *movingValue) Equal(other ref.Val) ref.Val {
-	m.l.noteUnknown()
-	if o, ok := other.(*movingValue); ok {
+func (m *Value) Equal(other ref.Val) ref.Val {
+	m.l.NoteUnknown()
+	if o, ok := other.(*Value); ok {
 		other = o.now
 	}
 	return m.now.Equal(other)
 }
 
 // Type is always the same.
-func (m *movingValue) Type() ref.Type { return m.now.Type() }
+func (m *Value) Type() ref.Type { return m.now.Type() }
 
 // Value gives what it is now.
-func (m *movingValue) Value() any {
-	m.l.noteUnknown()
+func (m *Value) Value() any {
+	m.l.NoteUnknown()
 	return m.now.Value()
 }
 
 // newMoving makes a timestamp or a duration move. When it would become too large it may become an error.
-func (l *lookout) newMoving(now ref.Val, base, slope int64) ref.Val {
+func (l *Lookout) newMoving(now ref.Val, base, slope int64) ref.Val {
 	if slope == 0 {
 		return now
 	}
-	m := &movingValue{now: now, base: base, slope: slope, l: l}
+	m := &Value{now: now, base: base, Slope: slope, l: l}
 	if last := m.computeSpan(); last < horizon {
 		l.noteChange(last)
 	}
@@ -106,16 +116,16 @@ func (l *lookout) newMoving(now ref.Val, base, slope int64) ref.Val {
 }
 
 // computeSpan says for how long, up to the horizon, base+slope*k is no larger than a number can be.
-func (m *movingValue) computeSpan() int64 {
-	if m.slope > 0 {
-		return min(horizon, (math.MaxInt64-max(m.base, 0))/m.slope)
+func (m *Value) computeSpan() int64 {
+	if m.Slope > 0 {
+		return min(horizon, (math.MaxInt64-max(m.base, 0))/m.Slope)
 	}
-	return min(horizon, (math.MaxInt64+min(m.base, 0))/-m.slope)
+	return min(horizon, (math.MaxInt64+min(m.base, 0))/-m.Slope)
 }
 
-// nowOf is what a value is now. Of a list or a map it is not what is in it.
-func nowOf(v ref.Val) ref.Val {
-	if m, ok := v.(*movingValue); ok {
+// NowOf is what a value is now. Of a list or a map it is not what is in it.
+func NowOf(v ref.Val) ref.Val {
+	if m, ok := v.(*Value); ok {
 		return m.now
 	}
 	return v
@@ -130,8 +140,8 @@ type line struct {
 // lineOf is not ok for what is neither, and for timestamps that are too far away.
 func lineOf(v ref.Val) (line, bool) {
 	switch v := v.(type) {
-	case *movingValue:
-		return line{v.base, v.slope, meter.TypeOf(v.now).Kind()}, v.step == nil
+	case *Value:
+		return line{v.base, v.Slope, meter.TypeOf(v.now).Kind()}, v.step == nil
 	case types.Timestamp:
 		s := v.Unix()
 		return line{v.UnixNano(), 0, types.TimestampKind}, -farSeconds < s && s < farSeconds
@@ -144,7 +154,7 @@ func lineOf(v ref.Val) (line, bool) {
 
 // isTime says that a value is a timestamp or a duration.
 func isTime(v ref.Val) bool {
-	switch nowOf(v).(type) {
+	switch NowOf(v).(type) {
 	case types.Timestamp, types.Duration:
 		return true
 	default:
@@ -153,10 +163,10 @@ func isTime(v ref.Val) bool {
 }
 
 // noteCrossing notes when two lines of one kind compare in another way than now.
-func (l *lookout) noteCrossing(operator string, a, b line) {
+func (l *Lookout) noteCrossing(operator string, a, b line) {
 	distance := a.base - b.base
 	if (a.base < 0) != (b.base < 0) && (distance < 0) != (a.base < 0) || distance == math.MinInt64 {
-		l.noteUnknown() // they are further apart than a number can say
+		l.NoteUnknown() // they are further apart than a number can say
 		return
 	}
 	l.noteChange(findCrossing(operator, distance, a.slope-b.slope))
@@ -168,13 +178,13 @@ func findCrossing(operator string, distance, slope int64) int64 {
 		operator, distance, slope = mirrorOperator(operator), -distance, -slope
 	}
 	if slope == 0 || distance > 0 {
-		return never // it stays as far away, or goes away
+		return Never // it stays as far away, or goes away
 	}
 	left := -distance
 	switch operator {
 	case operators.Less, operators.GreaterEquals: // when it is there
 		if left == 0 {
-			return never
+			return Never
 		}
 		return (left-1)/slope + 1
 	case operators.LessEquals, operators.Greater: // when it is past
@@ -184,7 +194,7 @@ func findCrossing(operator string, distance, slope int64) int64 {
 		case left == 0:
 			return 1
 		case left%slope != 0:
-			return never
+			return Never
 		}
 		return left / slope
 	}
@@ -207,18 +217,18 @@ func mirrorOperator(operator string) string {
 }
 
 // makeRising gives an int that never falls, of one that never rises.
-func (m *movingValue) makeRising() (up *movingValue, turned bool) {
-	if m.slope > 0 {
+func (m *Value) makeRising() (up *Value, turned bool) {
+	if m.Slope > 0 {
 		return m, false
 	}
-	return &movingValue{base: -m.base, slope: -m.slope, step: func(x int64) int64 { return -m.step(-x) }, l: m.l}, true
+	return &Value{base: -m.base, Slope: -m.Slope, step: func(x int64) int64 { return -m.step(-x) }, l: m.l}, true
 }
 
 // valueAt gives a moving int when k nanoseconds have passed.
-func (m *movingValue) valueAt(k int64) int64 { return m.step(m.base + m.slope*k) }
+func (m *Value) valueAt(k int64) int64 { return m.step(m.base + m.Slope*k) }
 
 // findReach finds the first k from 1 on at which an int that never falls is n or more, but no later than the last one.
-func (m *movingValue) findReach(n int64) int64 {
+func (m *Value) findReach(n int64) int64 {
 	last := m.computeSpan()
 	low, high := int64(0), int64(1)
 	for high < last && m.valueAt(high) < n {
@@ -234,8 +244,8 @@ func (m *movingValue) findReach(n int64) int64 {
 	return high
 }
 
-// noteNextStep notes when a moving int is another one.
-func (m *movingValue) noteNextStep() {
+// NoteNextStep notes when a moving int is another one.
+func (m *Value) NoteNextStep() {
 	up, _ := m.makeRising()
 	if now := up.valueAt(0); now < math.MaxInt64 {
 		m.l.noteChange(up.findReach(now + 1))
@@ -243,9 +253,9 @@ func (m *movingValue) noteNextStep() {
 }
 
 // notePassing notes when a moving int compares with n in another way than now.
-func (m *movingValue) notePassing(operator string, n int64) {
+func (m *Value) notePassing(operator string, n int64) {
 	if n == math.MinInt64 || n == math.MaxInt64 {
-		m.noteNextStep()
+		m.NoteNextStep()
 		return
 	}
 	up, turned := m.makeRising()

@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package celenv
+package moving
 
 import (
 	"fmt"
@@ -23,27 +23,27 @@ func carriesArgument(function string) bool {
 	case "cel.@mapInsert", "dyn", "first", "last", "optional.of", "reverse", "slice", "value":
 		return true
 	default:
-		return countsElements(function)
+		return CountsElements(function)
 	}
 }
 
-// countsElements says that a function only looks at how much there is.
-func countsElements(function string) bool { return function == "hasValue" || function == "size" }
+// CountsElements says that a function only looks at how much there is.
+func CountsElements(function string) bool { return function == "hasValue" || function == "size" }
 
-// keepsMovement says that the result of a function can move, or hold what does, when its arguments do.
-func keepsMovement(function string) bool {
+// KeepsMovement says that the result of a function can move, or hold what does, when its arguments do.
+func KeepsMovement(function string) bool {
 	switch function {
 	case operators.Add, operators.Subtract, operators.Divide, "int", "timestamp", "duration", "max", "min",
 		"getHours", "getMinutes", "getSeconds", "getMilliseconds":
 		return true
 	default:
-		return carriesArgument(function) && !countsElements(function)
+		return carriesArgument(function) && !CountsElements(function)
 	}
 }
 
-// followCalls has the calls that can be given what moves follow it. It is an error if they are not all found in the program:
+// FollowCalls has the calls that can be given what moves follow it. It is an error if they are not all found in the program:
 // then cel-go plans them in a way that is not known here.
-func (c *Compiler) followCalls(calls map[int64]bool, l *lookout, m *meter.Meter) (follow interpreter.InterpretableDecoratorV2, complete func() error) {
+func FollowCalls(calls map[int64]bool, c *meter.Calls, l *Lookout, m *meter.Meter) (follow interpreter.InterpretableDecoratorV2, complete func() error) {
 	found := map[int64]bool{}
 	follow = func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		node, ok := i.(interpreter.InterpretableCall)
@@ -51,7 +51,7 @@ func (c *Compiler) followCalls(calls map[int64]bool, l *lookout, m *meter.Meter)
 			return i, nil
 		}
 		found[i.ID()] = true
-		return c.newFollower(node, l, m)
+		return newFollower(node, c, l, m)
 	}
 	complete = func() error {
 		if len(found) < len(calls) {
@@ -72,18 +72,18 @@ type follower struct {
 	args          []interpreter.InterpretableV2
 	evaluatedArgs []meter.EvaluatedArgument // of the arguments of call
 	call          interpreter.InterpretableV2
-	l             *lookout
+	l             *Lookout
 	m             *meter.Meter
 }
 
-func (c *Compiler) newFollower(node interpreter.InterpretableCall, l *lookout, m *meter.Meter) (interpreter.InterpretableV2, error) {
+func newFollower(node interpreter.InterpretableCall, c *meter.Calls, l *Lookout, m *meter.Meter) (interpreter.InterpretableV2, error) {
 	f := &follower{id: node.ID(), function: node.Function(), args: node.Args(), evaluatedArgs: make([]meter.EvaluatedArgument, len(node.Args())), l: l, m: m}
 	args := make([]interpreter.InterpretableV2, len(f.evaluatedArgs))
 	for i := range f.evaluatedArgs {
 		args[i] = &f.evaluatedArgs[i]
 	}
 	var err error
-	f.call, err = c.calls.MeterCall(interpreter.NewCall(f.id, f.function, node.OverloadID(), args, nil), m)
+	f.call, err = c.MeterCall(interpreter.NewCall(f.id, f.function, node.OverloadID(), args, nil), m)
 	return f, err
 }
 
@@ -113,7 +113,7 @@ func (f *follower) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 			return arg
 		}
 	}
-	if m, ok := args[0].(*movingValue); ok && len(args) == 1 {
+	if m, ok := args[0].(*Value); ok && len(args) == 1 {
 		return f.applyOne(m)
 	}
 	return f.applySeveral(args)
@@ -138,7 +138,7 @@ func (f *follower) applySeveral(args []ref.Val) ref.Val {
 		return f.applyCall(args...)
 	case carriesArgument(f.function):
 		for i := 1; i < len(args); i++ {
-			args[i], _ = f.l.freezeValue(args[i], f.m)
+			args[i], _ = f.l.FreezeValue(args[i], f.m)
 		}
 		return f.applyCall(args...)
 	case len(args) == 1 && isList(args[0]) && (f.function == "max" || f.function == "min"):
@@ -152,13 +152,13 @@ func (f *follower) applySeveral(args []ref.Val) ref.Val {
 func (f *follower) applyFrozen(args ...ref.Val) ref.Val {
 	now := make([]ref.Val, len(args))
 	for i, arg := range args {
-		now[i], _ = f.l.freezeValue(arg, f.m)
+		now[i], _ = f.l.FreezeValue(arg, f.m)
 	}
 	return f.applyCall(now...)
 }
 
 // applyOne makes a call with one argument, which moves.
-func (f *follower) applyOne(m *movingValue) ref.Val {
+func (f *follower) applyOne(m *Value) ref.Val {
 	isTimestamp := meter.TypeOf(m.now).Kind() == types.TimestampKind
 	switch f.function {
 	case "dyn", "optional.of":
@@ -186,7 +186,7 @@ func (f *follower) applyOne(m *movingValue) ref.Val {
 
 // convertToStep gives the int that a call makes of a timestamp or a duration at any time. None of these calls gives less when it is
 // given more.
-func (f *follower) convertToStep(m *movingValue) ref.Val {
+func (f *follower) convertToStep(m *Value) ref.Val {
 	isTimestamp := meter.TypeOf(m.now).Kind() == types.TimestampKind
 	return f.deriveStep(m, f.applyCall(m.now), func(x int64) int64 {
 		var then ref.Val = types.Duration{Duration: time.Duration(x)}
@@ -195,25 +195,25 @@ func (f *follower) convertToStep(m *movingValue) ref.Val {
 		}
 		n, ok := f.applyCall(then).(types.Int)
 		if !ok {
-			f.l.noteUnknown()
+			f.l.NoteUnknown()
 		}
 		return int64(n)
 	})
 }
 
 // deriveStep gives an int that moves as m does.
-func (f *follower) deriveStep(m *movingValue, now ref.Val, step func(int64) int64) ref.Val {
+func (f *follower) deriveStep(m *Value, now ref.Val, step func(int64) int64) ref.Val {
 	if _, ok := now.(types.Int); !ok {
-		f.l.noteUnknown()
+		f.l.NoteUnknown()
 		return now
 	}
-	return &movingValue{now: now, base: m.base, slope: m.slope, step: step, l: f.l}
+	return &Value{now: now, base: m.base, Slope: m.Slope, step: step, l: f.l}
 }
 
 // findTurn finds when a part of a timestamp that goes with the time becomes another one, in nanoseconds from now.
-func (f *follower) findTurn(m *movingValue, place ref.Val) (after int64, ok bool) {
+func (f *follower) findTurn(m *Value, place ref.Val) (after int64, ok bool) {
 	now, ok := m.now.(types.Timestamp)
-	if !ok || m.slope != 1 {
+	if !ok || m.Slope != 1 {
 		return 0, false
 	}
 	at := now.UTC()
@@ -237,7 +237,7 @@ func (f *follower) applyTwo(a, b ref.Val) ref.Val {
 	switch f.function {
 	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals, operators.Equals, operators.NotEquals:
 		if f.noteComparison(a, b) {
-			return f.applyCall(nowOf(a), nowOf(b))
+			return f.applyCall(NowOf(a), NowOf(b))
 		}
 	case operators.Add, operators.Subtract:
 		return f.addOrSubtract(a, b)
@@ -246,7 +246,7 @@ func (f *follower) applyTwo(a, b ref.Val) ref.Val {
 			return f.deriveStep(m, f.applyCall(m.now, b), func(x int64) int64 { return m.step(x) / n })
 		}
 	}
-	if m, ok := a.(*movingValue); ok && !isMoving(b) {
+	if m, ok := a.(*Value); ok && !isMoving(b) {
 		if after, known := f.findTurn(m, b); known {
 			f.l.noteChange(after)
 			return f.applyCall(m.now, b)
@@ -280,8 +280,8 @@ func (f *follower) noteComparison(a, b ref.Val) bool {
 }
 
 // matchStepAndNumber gives a moving int and a number, of which no sum is too large within the horizon.
-func matchStepAndNumber(a, b ref.Val) (m *movingValue, n int64, ok bool) {
-	m, isMoving := a.(*movingValue)
+func matchStepAndNumber(a, b ref.Val) (m *Value, n int64, ok bool) {
+	m, isMoving := a.(*Value)
 	number, isInt := b.(types.Int)
 	const large, tooLarge = 1 << 60, 1 << 62
 	if !isMoving || m.step == nil || !isInt || number <= -large || large <= number {
@@ -309,7 +309,7 @@ func (f *follower) addOrSubtract(a, b ref.Val) ref.Val {
 			return f.deriveStep(m, f.applyCall(a, m.now), func(x int64) int64 { return m.step(x) + n })
 		}
 		// What is taken off rises: seen from the other side it never falls.
-		back := &movingValue{base: -m.base, slope: -m.slope}
+		back := &Value{base: -m.base, Slope: -m.Slope}
 		return f.deriveStep(back, f.applyCall(a, m.now), func(x int64) int64 { return n - m.step(-x) })
 	}
 	one, oneKnown := lineOf(a)
@@ -321,10 +321,10 @@ func (f *follower) addOrSubtract(a, b ref.Val) ref.Val {
 	if subtracts {
 		slope = one.slope - other.slope
 	}
-	result := f.applyCall(nowOf(a), nowOf(b))
+	result := f.applyCall(NowOf(a), NowOf(b))
 	sum, known := lineOf(result)
 	if !known || slope < -maxSlope || slope > maxSlope { // an error, or too far away
-		f.l.noteUnknown()
+		f.l.NoteUnknown()
 		return result
 	}
 	return f.l.newMoving(result, sum.base, slope)
@@ -363,7 +363,7 @@ func (f *follower) findExtreme(list traits.Lister) ref.Val {
 }
 
 func isMoving(v ref.Val) bool {
-	_, ok := v.(*movingValue)
+	_, ok := v.(*Value)
 	return ok
 }
 
@@ -372,22 +372,22 @@ func isList(v ref.Val) bool {
 	return ok
 }
 
-// freezeValue gives a value as it is now, and whether there was anything in it that moves. That is noted: an int for when it becomes
+// FreezeValue gives a value as it is now, and whether there was anything in it that moves. That is noted: an int for when it becomes
 // another one, and what is always another one as unknown.
-func (l *lookout) freezeValue(v ref.Val, m *meter.Meter) (now ref.Val, moved bool) {
+func (l *Lookout) FreezeValue(v ref.Val, m *meter.Meter) (now ref.Val, moved bool) {
 	switch v := v.(type) {
-	case *movingValue:
+	case *Value:
 		if v.step == nil {
-			l.noteUnknown()
+			l.NoteUnknown()
 		} else {
-			v.noteNextStep()
+			v.NoteNextStep()
 		}
 		return v.now, true
 	case *meter.NativeList, *meter.SortedMap: // of the Input
 		return v, false
 	case *types.Optional:
 		if v.HasValue() {
-			if value, moved := l.freezeValue(v.GetValue(), m); moved {
+			if value, moved := l.FreezeValue(v.GetValue(), m); moved {
 				return types.OptionalOf(value), true
 			}
 		}
@@ -395,7 +395,7 @@ func (l *lookout) freezeValue(v ref.Val, m *meter.Meter) (now ref.Val, moved boo
 		var all []ref.Val
 		for it := v.Iterator(); it.HasNext() == types.True; {
 			m.PaySteps(1)
-			element, other := l.freezeValue(it.Next(), m)
+			element, other := l.FreezeValue(it.Next(), m)
 			all, moved = append(all, element), moved || other
 		}
 		if moved {
@@ -406,7 +406,7 @@ func (l *lookout) freezeValue(v ref.Val, m *meter.Meter) (now ref.Val, moved boo
 		for it := v.Iterator(); it.HasNext() == types.True; {
 			m.PaySteps(1)
 			key := it.Next()
-			value, other := l.freezeValue(v.Get(key), m)
+			value, other := l.FreezeValue(v.Get(key), m)
 			all[key], moved = value, moved || other
 		}
 		if moved {
