@@ -9,6 +9,6 @@
 // is bounded in steps, in what it builds and in time. Beside the answers it has a Foresight: until when they hold if nothing
 // but the time changes. That comes from programs of its own, so that no answer depends on it.
 //
-// It is the only package that knows cel-go. It never reads a cluster, a file, or a clock but to bound itself, it never
+// With the packages below it, it is the only one that knows cel-go. It never reads a cluster, a file, or a clock but to bound itself, it never
 // changes what it is given, and an error is never an answer. What to do with the answers is not its to decide.
 package celenv

@@ -23,10 +23,13 @@ func allowed() map[string][]string {
 		"api/v1alpha1":                      {},
 		"api/v1alpha":                       {"api/v1alpha1"},
 		"api/validation":                    {"api/v1alpha1"},
-		"celenv":                            {"api/v1alpha1", "celenv/library"},
+		"celenv":                            {"api/v1alpha1", "celenv/expr", "celenv/library", "celenv/meter", "celenv/moving"},
+		"celenv/expr":                       {},
+		"celenv/meter":                      {"celenv/expr", "celenv/library"},
+		"celenv/moving":                     {"celenv/expr", "celenv/meter"},
 		"celenv/library":                    {"api/v1alpha1", "celenv/addresses"},
 		"celenv/addresses":                  {},
-		"controllers/plan":                  {"api/v1alpha1", "celenv"},
+		"controllers/plan":                  {"api/v1alpha1", "celenv", "celenv/expr"},
 		"controllers/snapshot":              {"api/v1alpha1", "controllers/internal/contain", "controllers/plan"},
 		"controllers/notfound":              {},
 		"controllers/internal/contain":      {},
@@ -69,8 +72,8 @@ func allowed() map[string][]string {
 // doors lists, for each dependency that only some may use, the packages that may.
 func doors() map[string][]string {
 	return map[string][]string{
-		"github.com/google/cel-go":         {"celenv", "celenv/library"},
-		"k8s.io/apiserver":                 {"celenv", "celenv/library", "controllers/internal/identity"},
+		"github.com/google/cel-go":         {"celenv", "celenv/expr", "celenv/library", "celenv/meter", "celenv/moving"},
+		"k8s.io/apiserver":                 {"celenv", "celenv/library", "celenv/meter", "controllers/internal/identity"},
 		"helm.sh/helm":                     {"controllers/internal/actuate/helm"},
 		"github.com/cloudevents/sdk-go":    {"controllers/internal/outbox"},
 		"github.com/prometheus":            {"controllers/internal/metrics"},
