@@ -25,11 +25,14 @@ const (
 	Internal ErrorKind = "Internal"
 )
 
-// The paths of expressions in a spec.
+// PathCloudEventData is the path of the data of the event.
 const PathCloudEventData = "cloudEventData"
 
+// PathOfCondition is the path of a condition.
 func PathOfCondition(i int) string { return fmt.Sprintf("conditions[%d]", i) }
-func PathOfRule(i int) string      { return fmt.Sprintf("rules[%d]", i) }
+
+// PathOfRule is the path of a rule.
+func PathOfRule(i int) string { return fmt.Sprintf("rules[%d]", i) }
 
 // Error says why an expression has no answer.
 type Error struct {

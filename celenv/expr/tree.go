@@ -32,6 +32,7 @@ type Node struct {
 	Loops []ast.Expr
 }
 
+// NewTree makes the tree of an expression that was parsed or checked.
 func NewTree(source string, a *ast.AST) *Tree {
 	t := &Tree{Source: source, info: a.SourceInfo(), Root: a.Expr(), Nodes: map[int64]Node{}}
 	t.addNode(t.Root, nil, nil)

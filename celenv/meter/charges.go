@@ -27,6 +27,7 @@ type Charge struct {
 	AfterCall func(m *Meter, result ref.Val)
 }
 
+// IsFree says that nothing is paid.
 func (c Charge) IsFree() bool {
 	return c.BeforeCall == nil && c.forPattern == nil && c.AfterCall == nil
 }

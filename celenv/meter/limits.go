@@ -58,6 +58,7 @@ type Limits struct {
 	Retained int64
 }
 
+// WithDefaults gives the limits with their default in the place of each that is not set.
 func (l Limits) WithDefaults() Limits {
 	l.Steps = orDefault(l.Steps, 5_000_000)
 	l.Growth = orDefault(l.Growth, 64<<20)
@@ -119,6 +120,7 @@ type Budget struct {
 	AllSteps            *int64 // what is left of the steps that all budgets share
 }
 
+// NewBudget makes a budget of so many steps and bytes, and of steps that it shares with others.
 func NewBudget(whose string, steps, growth int64, all *int64) Budget {
 	return Budget{Owner: whose, MaxSteps: steps, MaxGrowth: growth, Steps: steps, Growth: growth, AllSteps: all}
 }

@@ -157,9 +157,9 @@ func (e *meteredEquality) Exec(f *interpreter.ExecutionFrame) ref.Val {
 	return equal
 }
 
-// MeteredCall is a call that is paid for. It evaluates its arguments, pays, and then does what cel-go's own call would have
+// meteredCall is a call that is paid for. It evaluates its arguments, pays, and then does what cel-go's own call would have
 // done: paying first is what keeps a large result from being allocated.
-type MeteredCall struct {
+type meteredCall struct {
 	id       int64
 	function string
 	args     []interpreter.InterpretableV2
@@ -172,7 +172,7 @@ type MeteredCall struct {
 func (c *Calls) MeterCall(node interpreter.InterpretableCall, m *Meter) (interpreter.InterpretableV2, error) {
 	charge := c.Charges[node.Function()]
 	args := node.Args()
-	paid := &MeteredCall{id: node.ID(), function: node.Function(), args: args, Charge: charge, m: m}
+	paid := &meteredCall{id: node.ID(), function: node.Function(), args: args, Charge: charge, m: m}
 	switch node.Function() {
 	case operators.Equals, operators.NotEquals:
 		return &meteredEquality{id: node.ID(), left: args[0], right: args[1], not: node.Function() == operators.NotEquals, m: m}, nil
@@ -321,7 +321,7 @@ func (k *meteredKey) QualifyIfPresent(vars interpreter.Activation, object any, p
 }
 
 // meterPattern has the call pay for its regular expression, which is compiled once when it is a literal.
-func (c *MeteredCall) meterPattern(node interpreter.InterpretableCall) error {
+func (c *meteredCall) meterPattern(node interpreter.InterpretableCall) error {
 	match := c.Charge.forPattern
 	constant, ok := c.args[PatternArgument].(interpreter.InterpretableConst)
 	if !ok {
@@ -380,7 +380,7 @@ func (c *Calls) BindFunction(node interpreter.InterpretableCall, arity int) func
 }
 
 // precompilePattern compiles the pattern now, for the functions for which cel-go and Kubernetes know how to.
-func (c *MeteredCall) precompilePattern(node interpreter.InterpretableCall, pattern string) error {
+func (c *meteredCall) precompilePattern(node interpreter.InterpretableCall, pattern string) error {
 	var optimization *interpreter.RegexOptimization
 	switch c.function {
 	case "matches":
@@ -414,15 +414,20 @@ func (c *MeteredCall) precompilePattern(node interpreter.InterpretableCall, patt
 // EvaluatedArgument is one that has been evaluated.
 type EvaluatedArgument struct{ Value ref.Val }
 
-func (*EvaluatedArgument) ID() int64                                  { return 0 }
-func (a *EvaluatedArgument) Eval(interpreter.Activation) ref.Val      { return a.Value }
+// ID says that it stands at no place of an expression.
+func (*EvaluatedArgument) ID() int64 { return 0 }
+
+// Eval gives the value.
+func (a *EvaluatedArgument) Eval(interpreter.Activation) ref.Val { return a.Value }
+
+// Exec gives the value.
 func (a *EvaluatedArgument) Exec(*interpreter.ExecutionFrame) ref.Val { return a.Value }
 
-func (c *MeteredCall) ID() int64 { return c.id }
+func (c *meteredCall) ID() int64 { return c.id }
 
-func (c *MeteredCall) Eval(a interpreter.Activation) ref.Val { return c.Exec(interpreter.AsFrame(a)) }
+func (c *meteredCall) Eval(a interpreter.Activation) ref.Val { return c.Exec(interpreter.AsFrame(a)) }
 
-func (c *MeteredCall) Exec(f *interpreter.ExecutionFrame) ref.Val {
+func (c *meteredCall) Exec(f *interpreter.ExecutionFrame) ref.Val {
 	var args []ref.Val
 	switch len(c.args) {
 	case 1:
