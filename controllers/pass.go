@@ -347,7 +347,11 @@ func (p *pass) writeStatus(ctx context.Context, change func(s *v1alpha1.CleanerS
 
 // writeMetadata is write for the metadata.
 func (p *pass) writeMetadata(ctx context.Context, change func(c v1alpha1.Owner)) error {
-	return p.write(p.metadata(), func(c v1alpha1.Owner, from client.Patch) error {
+	before := p.metadata()
+	if err := p.completeFinalizers(ctx, before); err != nil {
+		return err
+	}
+	return p.write(before, func(c v1alpha1.Owner, from client.Patch) error {
 		return p.r.client.Patch(ctx, c, from)
 	}, func(c v1alpha1.Owner) error {
 		change(c)

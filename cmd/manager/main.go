@@ -128,7 +128,7 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, interface{ Fresh()
 		LeaderElection:          f.leaderElect,
 		GracefulShutdownTimeout: &f.shutdownTimeout,
 		Cache: cache.Options{
-			ReaderFailOnMissingInformer: true, DefaultTransform: cache.TransformStripManagedFields(),
+			ReaderFailOnMissingInformer: true, DefaultTransform: controllers.TrimCached,
 			ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: { // the one with the signing keys
 				Namespaces: map[string]cache.Config{f.namespace: {}}, Field: fields.OneTermEqualSelector("metadata.name", f.signingSecret),
 			}},

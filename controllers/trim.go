@@ -1,0 +1,94 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+const (
+	// maxCachedAnnotation is how many bytes of an annotation of ours are kept: an author has no more.
+	maxCachedAnnotation = 64 << 10
+	// maxCachedFinalizers is how many finalizers are kept.
+	maxCachedFinalizers = 16
+)
+
+// TrimCached keeps of the metadata of an object that the manager's cache takes only what the operator reads: who may write an object
+// may fill its labels and annotations, and no webhook is asked. Specs and statuses stay whole. Nothing that is written may take the
+// place of the metadata as a whole, nor of finalizers: see completeFinalizers.
+func TrimCached(object any) (any, error) {
+	if c, ok := object.(v1alpha1.Owner); ok {
+		trimMetadata(c)
+		return object, nil
+	}
+	if t, ok := object.(*v1alpha1.CleanerTemplate); ok {
+		trimMetadata(t)
+		return object, nil
+	}
+	if o, err := apimeta.Accessor(object); err == nil { // else it is not an object, but says that one is gone
+		o.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+func trimMetadata(o metav1.Object) {
+	o.SetGenerateName("")
+	o.SetLabels(nil)
+	o.SetOwnerReferences(nil)
+	o.SetManagedFields(nil)
+	o.SetFinalizers(trimFinalizers(o.GetFinalizers()))
+	o.SetAnnotations(trimAnnotations(o.GetAnnotations()))
+}
+
+func trimAnnotations(all map[string]string) map[string]string {
+	var out map[string]string
+	for _, name := range []string{v1alpha1.AnnotationAuthor, v1alpha1.AnnotationRequestedAt} {
+		if value, ok := all[name]; ok {
+			if out == nil {
+				out = map[string]string{}
+			}
+			if len(value) > maxCachedAnnotation {
+				value = strings.Clone(value[:maxCachedAnnotation]) // or all of it would be kept
+			}
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// trimFinalizers keeps ours, and the first of others.
+func trimFinalizers(all []string) []string {
+	if len(all) <= maxCachedFinalizers {
+		return all
+	}
+	out := slices.Clone(all[:maxCachedFinalizers])
+	if slices.Contains(all, v1alpha1.Finalizer) && !slices.Contains(out, v1alpha1.Finalizer) {
+		out[maxCachedFinalizers-1] = v1alpha1.Finalizer
+	}
+	return out
+}
+
+// completeFinalizers has the metadata of the Cleaner name all its finalizers, of which the cache may have dropped some: a patch
+// replaces the list.
+func (p *pass) completeFinalizers(ctx context.Context, of v1alpha1.Owner) error {
+	if len(of.GetFinalizers()) < maxCachedFinalizers {
+		return nil
+	}
+	now := empty(p.key)
+	if err := p.r.live.Get(ctx, p.key, now); err != nil {
+		return err
+	}
+	if now.GetUID() != of.GetUID() || now.GetResourceVersion() != of.GetResourceVersion() {
+		return errNotNow
+	}
+	of.SetFinalizers(now.GetFinalizers())
+	return nil
+}
