@@ -108,7 +108,7 @@ func (b *batch) hold(first, last, agreed plan.Plan, now time.Time) bool {
 	left := first.Items()
 	for item := range agreed.Items() {
 		delete(left, item)
-		delete(b.mem.unconfirmed, item)
+		b.mem.unconfirmed.Confirm(item)
 	}
 	for i := range last.Steps {
 		if s := &last.Steps[i]; !s.Confirmed {
@@ -133,10 +133,10 @@ func (b *batch) hold(first, last, agreed plan.Plan, now time.Time) bool {
 
 // news leaves out the reports that were made already, of the same version of the same item.
 func (p *pass) news(d plan.Plan) plan.Plan {
-	at := make([]int, len(d.Steps))
+	at, now := make([]int, len(d.Steps)), p.r.clock.Now()
 	var left []plan.Step
 	for i, s := range d.Steps {
-		if !s.Deed() && !slices.ContainsFunc(s.Items(), func(item plan.ItemKey) bool { return p.mem.told[item] != told(&s) }) {
+		if !s.Deed() && !slices.ContainsFunc(s.Items(), func(item plan.ItemKey) bool { return !p.mem.told.has(item, told(&s), now) }) {
 			continue
 		}
 		after := s.After

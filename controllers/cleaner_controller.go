@@ -50,6 +50,7 @@ type CleanerReconciler struct {
 // Reconcile brings one Cleaner as far as it can go now. A panic is an error of that Cleaner, and of no other.
 func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {
 	mem := r.memories.of(req.NamespacedName)
+	defer r.memories.settle(req.NamespacedName, mem)
 	panicked := contain.CatchPanic(func() { result, err = r.reconcile(ctx, req, mem) })
 	if panicked == nil {
 		return result, err

@@ -41,6 +41,7 @@ func allowed() map[string][]string {
 		"controllers/releases":              {"api/v1alpha1", "controllers/internal/actuate/helm", "controllers/plan"},
 		"controllers/internal/outbox":       {"api/v1alpha1", "controllers/internal/contain", "controllers/internal/faults", "controllers/plan"},
 		"controllers/internal/metrics":      {},
+		"controllers/internal/ration":       {},
 		"controllers/internal/identity":     {"controllers/author", "controllers/plan", "controllers/rights", "controllers/snapshot"},
 		"controllers/internal/skew":         {"api/v1alpha1"},
 		"controllers/author":                {"api/v1alpha1", "controllers/signing"},
@@ -50,7 +51,7 @@ func allowed() map[string][]string {
 		"controllers": {
 			"api/v1alpha1", "api/validation", "celenv", "config/templates", "controllers/author", "controllers/notfound", "controllers/plan", "controllers/rights", "controllers/signing", "controllers/snapshot", "controllers/internal/watches",
 			"controllers/internal/actuate", "controllers/internal/actuate/helm", "controllers/internal/faults", "controllers/internal/identity",
-			"controllers/internal/contain", "controllers/internal/outbox", "controllers/internal/metrics", "controllers/internal/skew",
+			"controllers/internal/contain", "controllers/internal/outbox", "controllers/internal/metrics", "controllers/internal/ration", "controllers/internal/skew",
 		},
 		"config/templates": {"api/v1alpha1"},
 		"webhooks": {

@@ -78,7 +78,7 @@ type memory struct {
 	// patches are those that need not be made again.
 	patches patches
 	// told are the items of which a report was made, and of which version.
-	told map[plan.ItemKey]string
+	told reports
 	// stopUninstall ends the uninstall that is under way.
 	stopUninstall context.CancelFunc
 	// ended takes the end of an uninstall from the pool.
@@ -100,6 +100,8 @@ type uninstallEnd struct {
 type memories struct {
 	mu sync.Mutex
 	m  map[types.NamespacedName]*memory
+	// remembered is how much there is for what is remembered of items: see settle.
+	remembered
 }
 
 func (s *memories) of(key types.NamespacedName) *memory {
@@ -111,6 +113,7 @@ func (s *memories) of(key types.NamespacedName) *memory {
 	if s.m[key] == nil {
 		s.m[key] = newMemory("")
 	}
+	s.hold(key)
 	return s.m[key]
 }
 
@@ -118,12 +121,13 @@ func (s *memories) forget(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.m, key)
+	s.drop(key)
 }
 
 func newMemory(uid types.UID) *memory {
 	return &memory{
 		uid: uid, tried: map[types.UID]string{}, ended: make(chan uninstallEnd, 1),
-		pace: actuate.NewRateLimiter(0), backoff: plan.Backoff{}, remade: plan.Remade{}, unconfirmed: plan.Unconfirmed{}, overlay: plan.Acted{}, patches: patches{}, told: map[plan.ItemKey]string{},
+		pace: actuate.NewRateLimiter(0), backoff: plan.Backoff{}, remade: plan.Remade{}, unconfirmed: plan.Unconfirmed{}, overlay: plan.Acted{}, patches: patches{},
 	}
 }
 

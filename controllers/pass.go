@@ -307,6 +307,7 @@ func (p *pass) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) 
 		Done:       p.mem.done,
 		Backoff:    p.mem.backoff,
 		Remade:     p.mem.remade,
+		Room:       p.room(),
 	}
 }
 

@@ -23,8 +23,8 @@ type patches map[types.UID]patched
 
 // patched is what was made of one object.
 type patched struct {
-	version string // as the last deed was answered
-	made    map[patchID][]string
+	version string                 // as the last deed was answered
+	made    map[patchID][]plan.Sum // the items that it was for
 	at      time.Time
 }
 
@@ -48,9 +48,13 @@ func (p patches) note(s *plan.Step, named, answered string, now time.Time) {
 	e.version, e.at, e.made = answered, now, maps.Clone(e.made)
 	if s.Verb == plan.VerbPatch {
 		if e.made == nil {
-			e.made = map[patchID][]string{}
+			e.made = map[patchID][]plan.Sum{}
 		}
-		e.made[patchID{s.Rule, s.Action}] = s.Keys
+		sums := make([]plan.Sum, len(s.Keys))
+		for i, key := range s.Keys {
+			sums[i] = plan.SumOf(key)
+		}
+		e.made[patchID{s.Rule, s.Action}] = sums
 	}
 	p[uid] = e
 }
@@ -59,7 +63,14 @@ func (p patches) note(s *plan.Step, named, answered string, now time.Time) {
 func (p patches) stand(s *plan.Step, version string, now time.Time) bool {
 	e, known := p[s.Object.UID]
 	made, was := e.made[patchID{s.Rule, s.Action}]
-	if !known || e.version != version || !was || slices.ContainsFunc(s.Keys, func(key string) bool { return !slices.Contains(made, key) }) {
+	if !known || e.version != version || !was {
+		return false
+	}
+	of := make(map[plan.Sum]bool, len(made))
+	for _, key := range made {
+		of[key] = true
+	}
+	if slices.ContainsFunc(s.Keys, func(key string) bool { return !of[plan.SumOf(key)] }) {
 		return false
 	}
 	e.at = now

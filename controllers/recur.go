@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -237,7 +236,7 @@ func (p *pass) forgetOld() {
 // forgetReports drops the reports of items that are not wanted any more, such as those of objects that are gone: what is
 // wanted anew is told anew. Where something is wrong with a rule nobody knows what it wants.
 func (p *pass) forgetReports(d plan.Plan) {
-	if len(p.mem.told) == 0 || !d.Asked {
+	if p.mem.told.count == 0 || !d.Asked {
 		return
 	}
 	wanted, wrong := d.Items(), map[string]bool{}
@@ -247,7 +246,7 @@ func (p *pass) forgetReports(d plan.Plan) {
 	for i := range d.Errors {
 		wrong[d.Errors[i].Rule] = true
 	}
-	maps.DeleteFunc(p.mem.told, func(item plan.ItemKey, _ string) bool { return !wanted[item] && !wrong[item.Rule] })
+	p.mem.told.keep(wanted, wrong)
 }
 
 func earliest(a, b time.Time) time.Time {

@@ -149,7 +149,7 @@ func (b *batch) took(s *plan.Step, out actuate.Outcome) progress {
 		b.acted = append(b.acted, *s)
 		if !s.Deed() {
 			for _, item := range s.Items() {
-				b.mem.told[item] = told(s)
+				b.mem.told.note(item, told(s), now, b.period())
 			}
 			return succeeded
 		}
@@ -192,7 +192,7 @@ func (b *batch) refused(uid types.UID, out actuate.Outcome, now time.Time) {
 
 // note remembers a deed for limits, where there are any.
 func (b *batch) note(s *plan.Step, now time.Time) {
-	if b.work.Limits != nil {
+	if l := b.work.Limits; l != nil && (l.MaxActions > 0 || l.MaxPercent > 0) {
 		b.mem.done = b.mem.done.With(b.in.Deed(s, now))
 	}
 }

@@ -35,7 +35,7 @@ func computePlan(ctx context.Context, c *cleaner, r snapshot.Reader, release *pl
 		Batch:    unlimitedBatch, Confirmed: map[plan.Read]bool{}, Unreadable: map[plan.Read]string{},
 	}
 	last := plan.Compute(ctx, in)
-	in.Holds = setHoldStarts(last.Holds, m.since)
+	in.Holds = last.Holds.BeganAt(m.since)
 	for last = plan.Compute(ctx, in); len(last.Confirm) > 0; last = plan.Compute(ctx, in) {
 		confirmReads(ctx, &in, r, last.Confirm)
 	}
@@ -99,17 +99,4 @@ func buildOwner(c *cleaner, m planTimes) plan.Owner {
 		created = m.at.Add(-ttl)
 	}
 	return plan.Owner{Namespace: c.owner.GetNamespace(), Name: c.owner.GetName(), UID: c.owner.GetUID(), Created: created}
-}
-
-// setHoldStarts returns holds that all began at one time.
-func setHoldStarts(holds plan.Holds, since time.Time) plan.Holds {
-	out := make(plan.Holds, len(holds))
-	for rule, h := range holds {
-		moved := plan.RuleHolds{Text: h.Text, Since: make(map[string]time.Time, len(h.Since))}
-		for key := range h.Since {
-			moved.Since[key] = since
-		}
-		out[rule] = moved
-	}
-	return out
 }

@@ -77,26 +77,43 @@ func (b Backoff) Forget(now time.Time) {
 
 // Unconfirmed is which items wait because live reads did not say the same of them as the watches, and until when. The
 // others are acted on meanwhile.
-type Unconfirmed map[ItemKey]BackedOff
+type Unconfirmed map[Sum]BackedOff
 
 // Hold takes that items were not confirmed: each waits twice as long as the last time, up to a limit.
 func (u Unconfirmed) Hold(items map[ItemKey]bool, limit time.Duration, now time.Time) {
 	for item := range items {
-		e := u[item].later("", now)
+		sum := item.Sum()
+		e := u[sum].later("", now)
 		if e.Wait > limit {
 			e.Wait, e.Until = limit, now.Add(limit)
 		}
-		u[item] = e
+		u[sum] = e
+	}
+}
+
+// Confirm forgets an item: it was confirmed.
+func (u Unconfirmed) Confirm(item ItemKey) {
+	if len(u) > 0 {
+		delete(u, item.Sum())
 	}
 }
 
 // Keep forgets all items but those that are wanted still: what is wanted anew begins anew.
 func (u Unconfirmed) Keep(wanted map[ItemKey]bool) {
-	maps.DeleteFunc(u, func(item ItemKey, _ BackedOff) bool { return !wanted[item] })
+	if len(u) == 0 {
+		return
+	}
+	keep := make(map[Sum]bool, len(wanted))
+	for item := range wanted {
+		keep[item.Sum()] = true
+	}
+	maps.DeleteFunc(u, func(item Sum, _ BackedOff) bool { return !keep[item] })
 }
 
 // Waits says that an item waits now.
-func (u Unconfirmed) Waits(item ItemKey, now time.Time) bool { return now.Before(u[item].Until) }
+func (u Unconfirmed) Waits(item ItemKey, now time.Time) bool {
+	return len(u) > 0 && now.Before(u[item.Sum()].Until)
+}
 
 // Next is when the first of the items may be tried again; zero if there are none.
 func (u Unconfirmed) Next() time.Time {

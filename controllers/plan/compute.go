@@ -61,6 +61,8 @@ type Input struct {
 	Backoff Backoff
 	// Remade is what was deleted, and made anew by somebody.
 	Remade Remade
+	// Room is for how much there is room in memory between decisions; nil where nobody shares it.
+	Room *Room
 
 	// Batch is for how many items, counted from the first, the plan asks to read live what they rest on. 0: for none.
 	Batch int
@@ -72,6 +74,14 @@ type Input struct {
 	Failed map[ItemKey]bool
 	// Only are the items of rules that may be acted on; nil: all. The others still count wherever items are counted.
 	Only map[ItemKey]bool
+}
+
+// Room is how much may be remembered between decisions.
+type Room struct {
+	// Holds is how many holds there may be.
+	Holds int
+	// DoneBytes is how much memory Done may take.
+	DoneBytes int64
 }
 
 // Clock is what was measured of the clock that Now comes from. The zero value is a clock that is right.

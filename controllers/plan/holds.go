@@ -40,29 +40,57 @@ func (h Holds) Blinded(now time.Time) Holds {
 type RuleHolds struct {
 	// Text is a fingerprint of the rule and of what it reads. What was edited begins anew.
 	Text string
-	// Since is the beginning of each hold, by the value of forKey or key, or the UID of the object.
-	Since map[string]time.Time
-	// Blind is since when nobody can say whether a hold goes on; of one that was seen by the last evaluation there is none.
-	Blind map[string]time.Time
+	// Since is each hold, by the value of forKey or key, or the UID of the object.
+	Since map[Sum]Hold
 }
 
-func (r RuleHolds) blinded(now time.Time) RuleHolds {
-	if len(r.Blind) == len(r.Since) {
-		return r
+// Hold is since when `when` holds for something.
+type Hold struct {
+	Since time.Time
+	// Blind is since when nobody can say whether the hold goes on; zero if the last evaluation saw that it does.
+	Blind time.Time
+}
+
+// HoldBytes is about how much memory one hold takes.
+const HoldBytes = 160
+
+// Bytes is about how much memory the holds take.
+func (h Holds) Bytes() int64 { return HoldBytes * int64(h.count()) }
+
+func (h Holds) count() (n int) {
+	for _, r := range h {
+		n += len(r.Since)
 	}
-	out := RuleHolds{Text: r.Text, Since: r.Since, Blind: make(map[string]time.Time, len(r.Since))}
-	for key := range r.Since {
-		out.Blind[key] = r.blindSince(key, now)
+	return n
+}
+
+// BeganAt is the holds as if all of them had begun at one moment.
+func (h Holds) BeganAt(since time.Time) Holds {
+	out := make(Holds, len(h))
+	for rule, r := range h {
+		moved := RuleHolds{Text: r.Text, Since: make(map[Sum]Hold, len(r.Since))}
+		for key := range r.Since {
+			moved.Since[key] = Hold{Since: since}
+		}
+		out[rule] = moved
 	}
 	return out
 }
 
-// blindSince is since when nobody can say whether a hold goes on, if now nobody can.
-func (r RuleHolds) blindSince(key string, now time.Time) time.Time {
-	if at, ok := r.Blind[key]; ok {
-		return at
+func (r RuleHolds) blinded(now time.Time) RuleHolds {
+	out := RuleHolds{Text: r.Text, Since: make(map[Sum]Hold, len(r.Since))}
+	for key, hold := range r.Since {
+		out.Since[key] = hold.blinded(now)
 	}
-	return now
+	return out
+}
+
+// blinded is the hold when nobody can say now whether it goes on.
+func (h Hold) blinded(now time.Time) Hold {
+	if h.Blind.IsZero() {
+		h.Blind = now
+	}
+	return h
 }
 
 // fingerprint tells the versions of a rule apart, and of what its expressions read besides objects.
@@ -84,7 +112,7 @@ type holding struct {
 
 // holding begins an evaluation of a rule.
 func (h Holds) holding(spec *v1alpha1.Work, rule *v1alpha1.Rule, now time.Time) *holding {
-	out := &holding{now: now, after: RuleHolds{Text: fingerprint(spec, rule), Since: map[string]time.Time{}, Blind: map[string]time.Time{}}}
+	out := &holding{now: now, after: RuleHolds{Text: fingerprint(spec, rule), Since: map[Sum]Hold{}}}
 	if before := h[rule.Name]; before.Text == out.after.Text && before.Text != "" {
 		out.before = before
 	}
@@ -92,34 +120,34 @@ func (h Holds) holding(spec *v1alpha1.Work, rule *v1alpha1.Rule, now time.Time) 
 }
 
 // holds takes that `when` holds for a key, and says since when. A beginning that lies ahead belongs to a clock that was
-// set back since.
-func (h *holding) holds(key string, length time.Duration) time.Time {
-	since, known := h.after.Since[key]
-	_, blind := h.after.Blind[key]
-	if known && !blind {
-		return since
+// set back since. It is not ok if there is no room for one more hold: then none begins.
+func (h *holding) holds(key string, length time.Duration, room func() bool) (since time.Time, ok bool) {
+	sum := SumOf(key)
+	if hold, known := h.after.Since[sum]; known && hold.Blind.IsZero() {
+		return hold.Since, true
 	}
-	since, known = h.before.Since[key]
-	if !known || since.After(h.now) || h.overlooks(key, length) {
-		since = h.now
+	hold, known := h.before.Since[sum]
+	if !known && !room() {
+		return h.now, false
 	}
-	h.after.Since[key] = since
-	delete(h.after.Blind, key)
-	return since
+	if !known || hold.Since.After(h.now) || h.overlooks(hold, length) {
+		hold.Since = h.now
+	}
+	h.after.Since[sum] = Hold{Since: hold.Since}
+	return hold.Since, true
 }
 
 // overlooks says that nobody could say for too long whether a hold goes on.
-func (h *holding) overlooks(key string, length time.Duration) bool {
-	at, blind := h.before.Blind[key]
-	return blind && (at.After(h.now) || h.now.Sub(at) > min(maxBlind, length/blindShare))
+func (h *holding) overlooks(hold Hold, length time.Duration) bool {
+	return !hold.Blind.IsZero() && (hold.Blind.After(h.now) || h.now.Sub(hold.Blind) > min(maxBlind, length/blindShare))
 }
 
 // unknown takes that nobody can say whether `when` holds for a key: its hold neither begins nor ends.
 func (h *holding) unknown(key string) {
-	since, known := h.before.Since[key]
-	if _, seen := h.after.Since[key]; seen || !known {
+	sum := SumOf(key)
+	hold, known := h.before.Since[sum]
+	if _, seen := h.after.Since[sum]; seen || !known {
 		return
 	}
-	h.after.Since[key] = since
-	h.after.Blind[key] = h.before.blindSince(key, h.now)
+	h.after.Since[sum] = hold.blinded(h.now)
 }

@@ -18,6 +18,10 @@ import (
 // defaultPer is limits.per where a spec gives none.
 const defaultPer = time.Hour
 
+// maxDoneBytes is how much memory the deeds of one Cleaner may take. When they take as much, limits count as reached: to forget some
+// of them would be to allow more.
+const maxDoneBytes = 8 << 20
+
 // Done are deeds of this process, oldest first.
 type Done []Deed
 
@@ -32,6 +36,54 @@ type Deed struct {
 	Items []itemSum
 	// Targets are the names of the targets that the object was in.
 	Targets []string
+	// Forgotten says that it stands for deeds, of which this is the last one, that were forgotten: limits count as reached.
+	Forgotten bool
+}
+
+// bytes is about how much memory the deed takes after another one. Equal names of targets are remembered once.
+func (d *Deed) bytes(before *Deed) int64 {
+	const size, perItem, perTarget = 224, 8, 96
+	n := int64(size + perItem*len(d.Items))
+	if before == nil || !d.sharesTargets(before) {
+		n += perTarget * int64(len(d.Targets))
+	}
+	return n
+}
+
+func (d *Deed) sharesTargets(with *Deed) bool {
+	return len(d.Targets) == 0 || len(d.Targets) == len(with.Targets) && &d.Targets[0] == &with.Targets[0]
+}
+
+// Bytes is about how much memory the deeds take.
+func (d Done) Bytes() (n int64) {
+	for i := range d {
+		n += d[i].bytes(d.before(i))
+	}
+	return n
+}
+
+func (d Done) before(i int) *Deed {
+	if i == 0 {
+		return nil
+	}
+	return &d[i-1]
+}
+
+// Forget is the deeds when there is no memory for them: what they have used up of limits stays used up.
+func (d Done) Forget() Done {
+	if len(d) == 0 {
+		return nil
+	}
+	return Done{{At: d[len(d)-1].At, Forgotten: true}}
+}
+
+// full says that no more deeds can be remembered.
+func (in *Input) full(done Done) bool {
+	room := int64(maxDoneBytes)
+	if in.Room != nil {
+		room = min(room, in.Room.DoneBytes)
+	}
+	return done.Bytes() >= room || slices.ContainsFunc(done, func(d Deed) bool { return d.Forgotten })
 }
 
 // DeedOf is what is to be remembered of the deletion of a row that a target has made, and that conditions saw among others too.
@@ -65,6 +117,9 @@ func sumItems(keys []string) []itemSum {
 // With is the deeds and one more. Of what one action did for several items of one object there is one deed, with all items
 // and the last time, so that what is remembered does not grow with how often it is done.
 func (d Done) With(one Deed) Done {
+	if n := len(d); n > 0 && slices.Equal(d[n-1].Targets, one.Targets) {
+		one.Targets = d[n-1].Targets
+	}
 	if len(one.Items) < 2 {
 		return append(d, one)
 	}
@@ -80,8 +135,12 @@ func (d Done) With(one Deed) Done {
 
 // Since is what is left of the deeds when those are dropped that lie as long ago as a limit counts, or longer.
 func (d Done) Since(now time.Time, per time.Duration) Done {
+	all := len(d)
 	for len(d) > 0 && !d[0].At.After(now.Add(-per)) {
 		d = d[1:]
+	}
+	if len(d) < all/2 {
+		return slices.Clone(d) // or the memory of the others would stay
 	}
 	return d
 }
@@ -102,7 +161,7 @@ func (in *Input) Deed(s *Step, at time.Time) Deed {
 // counts against it counts no longer; zero if none does.
 func (in *Input) limited(p *Plan) (limit, message string, freed time.Time, err error) {
 	limits := in.Spec.Limits
-	if limits == nil {
+	if limits == nil || limits.MaxActions == 0 && limits.MaxPercent == 0 {
 		return "", "", time.Time{}, nil
 	}
 	per, err := limits.Per.Parse(defaultPer)
@@ -112,6 +171,17 @@ func (in *Input) limited(p *Plan) (limit, message string, freed time.Time, err e
 	done := in.Done.Since(in.Now, per)
 	if len(done) > 0 {
 		freed = done[0].At.Add(per)
+	}
+	if in.full(done) {
+		if !slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Deed() }) {
+			return "", "", time.Time{}, nil
+		}
+		limit = "maxActions"
+		if limits.MaxActions == 0 {
+			limit = "maxPercent"
+		}
+		return limit, fmt.Sprintf("Nothing is done: limits.%s counts what was done in %s, and that takes too much memory. It goes on when some of it "+
+			"counts no longer: write a shorter limits.per, or use fewer Cleaners with limits in the namespace.", limit, per), freed, nil
 	}
 	acted, actions := p.counts(done)
 	if n := limits.MaxActions; n > 0 && len(acted) > 0 && actions > n {
@@ -181,32 +251,33 @@ func (c itemCounts) objects() (n int64) {
 // are gone count among those that it has.
 func (in *Input) overPercent(t int, acted map[types.UID]bool, done Done, percent int64) bool {
 	target := &in.Snapshot[t]
-	if target.State != Complete {
+	if target.State != Complete || !slices.ContainsFunc(target.Objects, func(o Object) bool { return acted[o.identity()] }) {
 		return false
 	}
-	earlier := map[types.UID]bool{}
-	for i := range done {
-		for _, name := range done[i].Targets {
-			if name == in.Spec.Targets[t].Name {
-				earlier[done[i].UID] = true
-			}
-		}
-	}
-	all, planned, n := int64(len(target.Objects)), false, int64(0)
+	earlier := done.in(in.Spec.Targets[t].Name)
+	all, n := int64(len(target.Objects)), int64(0)
 	for i := range target.Objects {
-		id := target.Objects[i].identity()
-		switch {
-		case acted[id]:
-			planned = true
-			n++
-			delete(earlier, id)
-		case earlier[id]:
+		if id := target.Objects[i].identity(); acted[id] || earlier[id] {
 			n++
 			delete(earlier, id)
 		}
 	}
 	gone := int64(len(earlier))
-	return planned && (n+gone)*100 > percent*(all+gone)
+	return (n+gone)*100 > percent*(all+gone)
+}
+
+// in are the objects of a target that were acted on.
+func (d Done) in(target string) map[types.UID]bool {
+	out, among := map[types.UID]bool{}, false
+	for i := range d {
+		if before := d.before(i); before == nil || !d[i].sharesTargets(before) || len(d[i].Targets) == 0 {
+			among = slices.Contains(d[i].Targets, target)
+		}
+		if among {
+			out[d[i].UID] = true
+		}
+	}
+	return out
 }
 
 // trip blocks a plan that is over a limit.

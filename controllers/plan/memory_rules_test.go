@@ -137,11 +137,7 @@ func clone(h Holds) Holds {
 	}
 	out := Holds{}
 	for name, r := range h {
-		since := map[string]time.Time{}
-		for k, v := range r.Since {
-			since[k] = v
-		}
-		out[name] = RuleHolds{Text: r.Text, Since: since, Blind: maps.Clone(r.Blind)}
+		out[name] = RuleHolds{Text: r.Text, Since: maps.Clone(r.Since)}
 	}
 	return out
 }

@@ -29,6 +29,8 @@ type decider struct {
 	gate []Read
 	// taken is what earlier rules act on: an object is acted on by the first rule that wants it.
 	taken map[types.UID]bool
+	// newHolds is how many holds have begun that the plan before did not know.
+	newHolds int
 }
 
 // decideRules adds the steps of the rules to a plan, in the order of the rules.
@@ -234,8 +236,25 @@ func (r *deciding) hold(c *candidate) bool {
 		r.unknown(c.item)
 		return false
 	}
-	c.until = r.holds.holds(c.waits, length).Add(length)
+	since, ok := r.holds.holds(c.waits, length, r.roomForHold)
+	if c.until = since.Add(length); !ok && length > 0 {
+		r.failed(r.name(c), r.problem("for", "what waits takes too much memory, so that the time does not begin for some items",
+			"let when select fewer items, or let fewer Cleaners of the namespace use for"))
+		return false
+	}
 	return r.keeps("for", holdSize+4*len(c.waits))
+}
+
+// roomForHold says that one more hold may be remembered, and counts it. Those from before are never forgotten for others.
+func (d *decider) roomForHold() bool {
+	if d.in.Room == nil {
+		return true
+	}
+	if d.newHolds >= d.in.Room.Holds-d.in.Holds.count() {
+		return false
+	}
+	d.newHolds++
+	return true
 }
 
 // unknown takes that nobody can say whether `when` holds for an item. An item of which the key is not known either counts

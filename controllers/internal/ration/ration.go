@@ -1,0 +1,127 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ration shares out the memory for what is remembered of Cleaners: what lasts from one evaluation to the next, and grows
+// with what their authors write. One Cleaner, one namespace and all of them together have only so much of it. ClusterCleaners, which
+// administrators write, have a part of their own, so that tenants leave them without nothing.
+package ration
+
+import (
+	"maps"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Bounds are how many bytes may be taken.
+type Bounds struct {
+	// Cleaner is for one Cleaner or ClusterCleaner, Namespace for the Cleaners of one namespace, Namespaces for those of all
+	// namespaces, and Cluster for all ClusterCleaners.
+	Cleaner, Namespace, Namespaces, Cluster int64
+}
+
+// DefaultBounds are those of an operator that may have 1 GiB.
+func DefaultBounds() Bounds {
+	return Bounds{Cleaner: 16 << 20, Namespace: 32 << 20, Namespaces: 128 << 20, Cluster: 64 << 20}
+}
+
+// Book is how much memory is taken, and for whom. It is safe for concurrent use.
+type Book struct {
+	bounds Bounds
+
+	mu    sync.Mutex
+	taken map[string]map[string]int64 // by namespace and name
+	sums  map[string]int64            // by namespace; of ClusterCleaners that is empty
+	total int64                       // of all namespaces
+}
+
+// NewBook makes an empty Book.
+func NewBook(bounds Bounds) *Book {
+	return &Book{bounds: bounds, taken: map[string]map[string]int64{}, sums: map[string]int64{}}
+}
+
+// FindRoom says how many bytes may be remembered of a Cleaner now, with those that are. Where the namespaces have taken all there is,
+// one may still come to have as much as any other.
+func (b *Book) FindRoom(key types.NamespacedName) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	others := b.sums[key.Namespace] - b.taken[key.Namespace][key.Name]
+	room := min(b.bounds.Cleaner, b.limitOf(key.Namespace)-others)
+	if key.Namespace != "" {
+		free := b.bounds.Namespaces - b.total + b.sums[key.Namespace]
+		room = min(room, max(free, b.largest(key.Namespace))-others)
+	}
+	return max(room, 0)
+}
+
+// Charge takes how many bytes are remembered of a Cleaner, and says of which Cleaners all has to be forgotten for it: of their bytes
+// none are counted any more. It may be that Cleaner.
+func (b *Book) Charge(key types.NamespacedName, bytes int64) (forget []types.NamespacedName) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.set(key, bytes)
+	if b.sums[key.Namespace] > b.limitOf(key.Namespace) { // several took what was left at the same time
+		b.set(key, 0)
+		forget = append(forget, key)
+	}
+	for b.total > b.bounds.Namespaces {
+		namespace := b.findLargest()
+		victim := types.NamespacedName{Namespace: namespace, Name: findMost(b.taken[namespace])}
+		b.set(victim, 0)
+		forget = append(forget, victim)
+	}
+	return forget
+}
+
+func (b *Book) limitOf(namespace string) int64 {
+	if namespace == "" {
+		return b.bounds.Cluster
+	}
+	return b.bounds.Namespace
+}
+
+func (b *Book) set(key types.NamespacedName, bytes int64) {
+	more := bytes - b.taken[key.Namespace][key.Name]
+	if b.sums[key.Namespace] += more; key.Namespace != "" {
+		b.total += more
+	}
+	if bytes > 0 && b.taken[key.Namespace] == nil {
+		b.taken[key.Namespace] = map[string]int64{}
+	}
+	if bytes > 0 {
+		b.taken[key.Namespace][key.Name] = bytes
+		return
+	}
+	if delete(b.taken[key.Namespace], key.Name); len(b.taken[key.Namespace]) == 0 {
+		delete(b.taken, key.Namespace)
+		delete(b.sums, key.Namespace)
+	}
+}
+
+// largest is how much the namespace has taken that has most, of all but one.
+func (b *Book) largest(but string) (bytes int64) {
+	for namespace, n := range b.sums {
+		if namespace != "" && namespace != but {
+			bytes = max(bytes, n)
+		}
+	}
+	return bytes
+}
+
+// findLargest finds the namespace that has taken most.
+func (b *Book) findLargest() string {
+	sums := maps.Clone(b.sums)
+	delete(sums, "")
+	return findMost(sums)
+}
+
+// findMost finds who has most; of several the first by name.
+func findMost(bytes map[string]int64) string {
+	most := ""
+	for name, n := range bytes {
+		if most == "" || n > bytes[most] || n == bytes[most] && name < most {
+			most = name
+		}
+	}
+	return most
+}

@@ -1,0 +1,206 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// heap is how many bytes are in use.
+func heap() int64 {
+	var now runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&now)
+	return int64(now.HeapAlloc)
+}
+
+// What is counted for holds is what they take, however long the names are that an author gives items.
+func TestHoldsTakeWhatTheyAreCountedWith(t *testing.T) {
+	for items, long := range map[int]int{1000: 900, 15_000: 900, 60_000: 10} {
+		work := cluster(rule(func(r *v1alpha1.Rule) {
+			r.ForEach, r.Key, r.For = fmt.Sprintf("lists.range(%d)", items), fmt.Sprintf("%q + string(item)", strings.Repeat("x", long)), "1h"
+			r.Actions = []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}
+		}))
+		in := over(t, work)
+		before := heap()
+		got := Compute(t.Context(), in)
+		holds, message := got.Holds, got.Message
+		got = Plan{}
+		if took := heap() - before; len(holds["r"].Since) != items || took > holds.Bytes()+(1<<18) {
+			t.Errorf("%d holds take %d KiB, and are counted with %d KiB: %s", len(holds["r"].Since), took>>10, holds.Bytes()>>10, message)
+		}
+		runtime.KeepAlive(holds)
+		runtime.KeepAlive(in)
+	}
+}
+
+// Where there is no room for more holds those that began first go on, and the others do not begin: status says so.
+func TestHoldsBeyondTheirRoomDoNotBegin(t *testing.T) {
+	work := cluster(rule(func(r *v1alpha1.Rule) { r.For = "10m" }))
+	acted := func(p Plan) (names []string) {
+		for i := range p.Steps {
+			names = append(names, p.Steps[i].Object.Name)
+		}
+		return names
+	}
+	look := func(at time.Duration, holds Holds, room int, names ...string) Plan {
+		var objects []Object
+		for _, name := range names {
+			objects = append(objects, p(name))
+		}
+		in := over(t, work, objects...)
+		in.Now, in.Holds, in.Room = born.Add(at), holds, &Room{Holds: room, DoneBytes: 1 << 20}
+		return Compute(t.Context(), in)
+	}
+	first := look(time.Hour, nil, 2, "x", "y")
+	second := look(time.Hour+5*time.Minute, first.Holds, 2, "a", "x", "y")
+	const message = `rule "r": spec.rules[0].for: what waits takes too much memory, so that the time does not begin for some items; let when select fewer items, or let fewer Cleaners of the namespace use for on shop/a.pods/v1`
+	if len(second.Holds["r"].Since) != 2 || len(second.Pending) != 2 || len(second.Errors) != 1 || second.Errors[0].Count != 1 || second.Reason != v1alpha1.ReasonEvaluationFailed ||
+		!strings.HasSuffix(second.Message, message) {
+		t.Errorf("%d holds, %v pending, %+v: %s %s", len(second.Holds["r"].Since), second.Pending, second.Errors, second.Reason, second.Message)
+	}
+	third := look(time.Hour+10*time.Minute, second.Holds, 2, "a", "x", "y")
+	if got := fmt.Sprint(acted(third)); got != "[x y]" {
+		t.Errorf("%s are acted on, want [x y]: %s", got, third.Message)
+	}
+	fourth := look(time.Hour+11*time.Minute, third.Holds, 2, "a")
+	fifth := look(time.Hour+12*time.Minute, fourth.Holds, 2, "a")
+	sixth := look(time.Hour+22*time.Minute, fifth.Holds, 2, "a")
+	if len(acted(fourth))+len(acted(fifth)) > 0 || fmt.Sprint(acted(sixth)) != "[a]" {
+		t.Errorf("what had no room is acted on at %v, %v and %v, and not ten minutes after there was", acted(fourth), acted(fifth), acted(sixth))
+	}
+	if none := look(time.Hour, nil, 0, "a"); len(acted(none)) > 0 || len(none.Holds["r"].Since) > 0 {
+		t.Errorf("without room %v are acted on", acted(none))
+	}
+}
+
+// However little room there is, nothing is acted on that would not be with all the room there is.
+func TestLessRoomNeverActsEarlier(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		work := cluster(rule(func(r *v1alpha1.Rule) {
+			r.When, r.For = `has(item.spec.done) && item.spec.done == "yes"`, "20s"
+			r.ForKey = rapid.SampledFrom([]string{"", "item.spec.node"}).Draw(rt, "forKey")
+		}))
+		now := born.Add(time.Hour)
+		var ample, narrow Holds
+		for range 10 {
+			now = now.Add(time.Duration(rapid.IntRange(0, 25).Draw(rt, "passes")) * time.Second)
+			in := over(t, work, drawnPods(rt)...)
+			in.Now, in.Holds = now, ample
+			all := Compute(t.Context(), in)
+			in.Holds, in.Room = narrow, &Room{Holds: rapid.IntRange(0, 4).Draw(rt, "room"), DoneBytes: 1 << 20}
+			some := Compute(t.Context(), in)
+			if known, room := narrow.count(), in.Room.Holds; some.Holds.count() > max(room, known) {
+				rt.Fatalf("%d holds have room for %d, and there were %d", some.Holds.count(), room, known)
+			}
+			ample, narrow = all.Holds, some.Holds
+			may := all.Items()
+			for item := range some.Items() {
+				if !may[item] {
+					rt.Fatalf("%v is acted on early", item)
+				}
+			}
+		}
+	})
+}
+
+// deedsOf are as many deeds as somebody can have done, each on another object, of a Cleaner with many targets.
+func deedsOf(in *Input, n int) Done {
+	var done Done
+	for i := range n {
+		s := Step{Rule: "r", Verb: VerbDelete, Object: p("a"), Keys: []string{fmt.Sprint(i)}}
+		s.Object.UID = types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i))
+		done = done.With(in.Deed(&s, in.Now.Add(time.Duration(i)*time.Millisecond)))
+	}
+	return done
+}
+
+// When as many deeds are remembered as there is memory for, limits count as reached, until the first of them counts no longer. What
+// was forgotten counts as well.
+func TestDoneIsBounded(t *testing.T) {
+	work := cluster(rule())
+	for i := range 61 {
+		more := work.Targets[0]
+		more.Name = fmt.Sprint("more", i)
+		work.Targets = append(work.Targets, more)
+	}
+	work.Limits = &v1alpha1.Limits{MaxPercent: 100, Per: "100w"}
+	in := over(t, &v1alpha1.Work{CommonSpec: work.CommonSpec, Targets: work.Targets[:3], Cluster: true}, p("a"))
+	for range 61 {
+		in.Snapshot = append(in.Snapshot, seen(p("a")))
+	}
+	in.Spec = work
+	in.Programs = input(t, work, in.Snapshot...).Programs
+	before := heap()
+	full := deedsOf(&in, maxDoneBytes/224+1)
+	if took := heap() - before; full.Bytes() < maxDoneBytes || took > full.Bytes()*3/2 {
+		t.Errorf("%d deeds take %d KiB, and are counted with %d KiB", len(full), took>>10, full.Bytes()>>10)
+	}
+	tripped := func(name string, done Done, change func(*Input)) Plan {
+		in := in
+		in.Done = done
+		if change != nil {
+			change(&in)
+		}
+		began := time.Now()
+		got := Compute(t.Context(), in)
+		if took := time.Since(began); took > 5*time.Second { // it takes a tenth of that
+			t.Errorf("%s: the evaluation took %s", name, took)
+		}
+		return got
+	}
+	const says = "Nothing is done: limits.maxPercent counts what was done in 16800h0m0s, and that takes too much memory. It goes on when some of it counts no longer: write a shorter limits.per, or use fewer Cleaners with limits in the namespace."
+	per := 100 * 7 * 24 * time.Hour
+	for name, tc := range map[string]struct {
+		done   Done
+		change func(*Input)
+		says   string
+		next   time.Time
+	}{
+		"Full":             {full, nil, says, in.Now.Add(per)},
+		"NotFull":          {full[:1000], nil, "", time.Time{}},
+		"LittleRoom":       {full[:1000], func(in *Input) { in.Room = &Room{DoneBytes: 1000} }, says, in.Now.Add(per)},
+		"Freed":            {full, func(in *Input) { in.Now = in.Now.Add(per + time.Second) }, "", time.Time{}},
+		"Forgotten":        {full[:1000].Forget(), nil, says, full[999].At.Add(per)},
+		"ForgottenForLong": {full[:1000].Forget(), func(in *Input) { in.Now = in.Now.Add(per + time.Second) }, "", time.Time{}},
+		"NothingToDo":      {full, func(in *Input) { in.Snapshot = append(Snapshot{seen()}, in.Snapshot[1:]...) }, "", time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := tripped(name, tc.done, tc.change)
+			if blocked := got.Reason == v1alpha1.ReasonLimitExceeded; blocked != (tc.says != "") || blocked && (got.Message != tc.says || got.TrippedBy != "maxPercent") {
+				t.Errorf("got %s: %s", got.Reason, got.Message)
+			}
+		})
+	}
+	if n := len(Done(nil).Forget()); n > 0 {
+		t.Error("what was not done was forgotten")
+	}
+}
+
+// Two names of items are one sum by no luck or skill, and no name of a rule shifts into that of an item.
+func TestSum(t *testing.T) {
+	sums := map[Sum]string{}
+	for i := range 10_000 {
+		text := fmt.Sprint(i)
+		if other, there := sums[SumOf(text)]; there {
+			t.Fatalf("%s and %s are one", text, other)
+		}
+		sums[SumOf(text)] = text
+	}
+	if (ItemKey{"a", "b"}).Sum() == (ItemKey{"ab", ""}).Sum() {
+		t.Error("the rule is not told from the item")
+	}
+	if one, other := newSumKey(), newSumKey(); len(one) != 32 || string(one) == string(other) || string(one[:8]) == string(one[8:16]) {
+		t.Errorf("the key is not random: %x %x", one, other)
+	}
+}

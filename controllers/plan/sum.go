@@ -1,0 +1,35 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash/maphash"
+)
+
+// Sum stands for a text that is remembered, and may be long. Two texts of one sum would be one item: what one of them has held for
+// would count for the other, which would be acted on early. So a sum has 128 bits of SHA-256, which nobody finds two texts of by
+// trying, and begins with a key that is another one in each process and never shown, so that nobody can try elsewhere.
+type Sum [16]byte
+
+// sumKey is what sums begin with.
+var sumKey = newSumKey() //nolint:gochecknoglobals // chosen once, and never changed
+
+func newSumKey() []byte {
+	var key []byte
+	for range 4 { // each seed has 64 bits
+		key = binary.LittleEndian.AppendUint64(key, maphash.String(maphash.MakeSeed(), ""))
+	}
+	return key
+}
+
+// SumOf is the sum of a text.
+func SumOf(text string) Sum {
+	sum := sha256.Sum256(append(sumKey[:len(sumKey):len(sumKey)], text...))
+	return Sum(sum[:16])
+}
+
+// Sum stands for the item, whichever rule it is of.
+func (k ItemKey) Sum() Sum { return SumOf(k.Rule + "\x00" + k.Key) } // no name of a rule has the character

@@ -1,0 +1,170 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/ration"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// About how much memory it takes to remember one thing of each kind, without its texts.
+const (
+	triedBytes       = 160
+	unconfirmedBytes = 180
+	backoffBytes     = 280
+	remadeBytes      = 420
+	patchedBytes     = 320
+	madeBytes        = 120
+)
+
+// remembered is how much memory is taken for what is remembered of items, whose number and names users choose: in all, of one
+// namespace, and of one Cleaner. Its methods are called with the lock of memories.
+type remembered struct {
+	book *ration.Book
+	// passing are the Cleaners that a pass is about, and doomed those of them of which all items have to be forgotten after it.
+	passing, doomed map[types.NamespacedName]bool
+}
+
+// hold takes that a pass over a Cleaner begins: nobody else touches its memory until it is settled.
+func (r *remembered) hold(key types.NamespacedName) {
+	if r.book == nil {
+		r.book = ration.NewBook(ration.DefaultBounds())
+		r.passing, r.doomed = map[types.NamespacedName]bool{}, map[types.NamespacedName]bool{}
+	}
+	r.passing[key] = true
+}
+
+// drop takes that a Cleaner is gone.
+func (r *remembered) drop(key types.NamespacedName) {
+	if r.book != nil {
+		r.book.Charge(key, 0)
+	}
+}
+
+// settle ends a pass: what it remembers is counted, and where that is too much together with what is remembered of others, all
+// items of those are forgotten that have most.
+func (s *memories) settle(key types.NamespacedName, mem *memory) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.passing, key)
+	doomed := s.doomed[key]
+	delete(s.doomed, key)
+	if s.m[key] != mem { // it is gone
+		return
+	}
+	mem.held = said(mem.held)
+	if room := s.book.FindRoom(key); doomed {
+		mem.forgetItems()
+	} else {
+		mem.fitInto(room)
+	}
+	for _, victim := range s.book.Charge(key, mem.weigh()) {
+		switch {
+		case s.passing[victim]:
+			s.doomed[victim] = true
+		case s.m[victim] != nil:
+			s.m[victim].forgetItems()
+			s.book.Charge(victim, s.m[victim].weigh())
+		}
+	}
+}
+
+// room is how much the next decision may remember of items.
+func (p *pass) room() *plan.Room {
+	s := &p.r.memories
+	s.mu.Lock()
+	if s.book == nil {
+		s.mu.Unlock()
+		return nil
+	}
+	free := s.book.FindRoom(p.key) - p.mem.weigh()
+	s.mu.Unlock()
+	m, part := p.mem, free/8 // they may all grow in one pass
+	m.told.bounded, m.told.room = true, int(max(0, part+m.told.bytes())/reportBytes)
+	return &plan.Room{Holds: int(max(0, free-2*part+m.holds.Bytes()) / plan.HoldBytes), DoneBytes: max(0, part+m.done.Bytes())}
+}
+
+func (r *reports) bytes() int64 { return reportBytes * int64(r.count) }
+
+// weigh is about how much memory is taken by what is remembered of items.
+func (m *memory) weigh() int64 {
+	n := m.holds.Bytes() + m.done.Bytes() + m.told.bytes() + triedBytes*int64(len(m.tried)) + unconfirmedBytes*int64(len(m.unconfirmed))
+	for _, e := range m.backoff {
+		n += backoffBytes + int64(len(e.Why))
+	}
+	for place := range m.remade {
+		n += remadeBytes + int64(len(place.Namespace)+len(place.Name))
+	}
+	for _, e := range m.patches {
+		n += patchedBytes
+		for _, items := range e.made {
+			n += madeBytes + int64(len(items))*int64(len(plan.Sum{}))
+		}
+	}
+	return n
+}
+
+// fitInto forgets, if there is not enough room, first what costs requests and repeated reports, and then all.
+func (m *memory) fitInto(room int64) {
+	for _, forget := range []func(){
+		func() { clear(m.patches) }, func() { clear(m.tried) }, func() { clear(m.unconfirmed) }, func() { m.told.forget(m.evaluated.Add(plan.DefaultPeriod)) }, m.forgetItems,
+	} {
+		if m.weigh() <= room {
+			return
+		}
+		forget()
+	}
+}
+
+// forgetItems drops what is remembered of items. That costs requests and repeated reports, what holds begins anew, and what was used
+// up of limits stays used up: nothing is done earlier for it.
+func (m *memory) forgetItems() {
+	m.holds, m.done = nil, m.done.Forget()
+	m.patches, m.tried, m.unconfirmed, m.backoff, m.remade = patches{}, map[types.UID]string{}, plan.Unconfirmed{}, plan.Backoff{}, plan.Remade{}
+	m.told.forget(m.evaluated.Add(plan.DefaultPeriod))
+}
+
+// said is as much of a decision as is said of it later: no steps, and not all that waits.
+func said(d plan.Plan) plan.Plan {
+	d.Steps, d.Confirm, d.Holds, d.Data = nil, nil, nil, ""
+	d.Message, d.Refused = short(d.Message), short(d.Refused)
+	pending := make([]plan.Pending, min(len(d.Pending), maxListed))
+	for i := range pending {
+		pending[i] = d.Pending[i]
+		pending[i].Key = short(pending[i].Key)
+	}
+	errs := make([]v1alpha1.ItemError, min(len(d.Errors), maxListed))
+	for i := range errs {
+		errs[i] = d.Errors[i]
+		errs[i].Key, errs[i].Message = short(errs[i].Key), short(errs[i].Message)
+	}
+	withheld := make([]plan.Withheld, min(len(d.Withheld), maxListed))
+	for i := range withheld {
+		withheld[i] = plan.Withheld{Object: d.Withheld[i].Object, Because: short(d.Withheld[i].Because)}
+	}
+	d.Deferred = append([]plan.ItemKey(nil), d.Deferred[:min(len(d.Deferred), 1)]...)
+	d.Pending, d.Errors, d.Withheld = nilIfEmpty(pending), nilIfEmpty(errs), nilIfEmpty(withheld)
+	return d
+}
+
+func nilIfEmpty[T any](all []T) []T {
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}
+
+// short is as much of a text as is shown; the rest is not kept in memory.
+func short(text string) string {
+	const most = 4 * maxText // bytes
+	if len(text) <= most {
+		return text
+	}
+	return strings.Clone(text[:most])
+}

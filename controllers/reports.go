@@ -1,0 +1,77 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"maps"
+	"time"
+
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// reportBytes is about how much memory it takes to remember that a report was made.
+const reportBytes = 80
+
+// reports are the items of which a report was made, and what it said. Where there is no room to remember more, what was not
+// remembered is reported again, once in a while. The zero value remembers none, and has room for all.
+type reports struct {
+	made  map[string]map[plan.Sum]plan.Sum // by rule
+	count int
+	// room is how many there is room for, if that is bounded.
+	room    int
+	bounded bool
+	// again is when items that are not remembered are reported again.
+	again time.Time
+}
+
+// has says that a report was made, or has to wait because nobody knows whether it was.
+func (r *reports) has(item plan.ItemKey, what string, now time.Time) bool {
+	made, known := r.made[item.Rule][plan.SumOf(item.Key)]
+	if !known {
+		return now.Before(r.again)
+	}
+	return made == plan.SumOf(what)
+}
+
+// note takes that a report was made. If it cannot be remembered, none of those that are not is made again for a while.
+func (r *reports) note(item plan.ItemKey, what string, now time.Time, wait time.Duration) {
+	key := plan.SumOf(item.Key)
+	if _, known := r.made[item.Rule][key]; !known {
+		if r.bounded && r.count >= r.room {
+			r.again = now.Add(wait)
+			return
+		}
+		r.count++
+	}
+	if r.made == nil {
+		r.made = map[string]map[plan.Sum]plan.Sum{}
+	}
+	if r.made[item.Rule] == nil {
+		r.made[item.Rule] = map[plan.Sum]plan.Sum{}
+	}
+	r.made[item.Rule][key] = plan.SumOf(what)
+}
+
+// keep forgets all items but those that are wanted, and those of rules that something is wrong with.
+func (r *reports) keep(wanted map[plan.ItemKey]bool, wrong map[string]bool) {
+	sums := map[string]map[plan.Sum]bool{}
+	for item := range wanted {
+		if sums[item.Rule] == nil {
+			sums[item.Rule] = map[plan.Sum]bool{}
+		}
+		sums[item.Rule][plan.SumOf(item.Key)] = true
+	}
+	r.count = 0
+	for rule, made := range r.made {
+		if !wrong[rule] {
+			maps.DeleteFunc(made, func(item, _ plan.Sum) bool { return !sums[rule][item] })
+		}
+		if r.count += len(made); len(made) == 0 {
+			delete(r.made, rule)
+		}
+	}
+}
+
+// forget drops what was remembered. It is not all reported again at once.
+func (r *reports) forget(until time.Time) { *r = reports{again: until} }
