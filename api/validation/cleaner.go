@@ -288,6 +288,9 @@ func (f *Findings) checkTemplateRef(spec *v1alpha1.Work, p *field.Path) {
 	}
 }
 
+// longPer is a time over which limits count little more than over a shorter one: an operator hardly runs for so long.
+const longPer = 30 * 24 * time.Hour
+
 func (f *Findings) checkLimits(l *v1alpha1.Limits, p *field.Path) {
 	if l == nil {
 		return
@@ -308,8 +311,12 @@ func (f *Findings) checkLimits(l *v1alpha1.Limits, p *field.Path) {
 	if l.MaxActions == 0 && l.MaxPercent == 0 {
 		f.addError(p.Child("per"), "is the time that maxActions and maxPercent count over: add one of them")
 	}
-	if per, ok := f.parseDuration(l.Per, p.Child("per")); ok && per <= 0 {
+	switch per, ok := f.parseDuration(l.Per, p.Child("per")); {
+	case ok && per <= 0:
 		f.addError(p.Child("per"), fmt.Sprintf("%s is too short: write more than 0s, or leave it out for 1h", l.Per))
+	case ok && per > longPer:
+		f.addWarning(p.Child("per"), fmt.Sprintf("%s is long for what is counted only since the operator has started, and takes memory, of which there may not be enough: then nothing is done for as long. "+
+			"Write 30d at most", l.Per))
 	}
 }
 

@@ -505,6 +505,21 @@ func TestValidate(t *testing.T) {
 				"Warning spec.rules[1].actions[0].delete.gracePeriodSeconds: 0 deletes by force: a Pod that is still running goes on, unseen, until its kubelet hears of it; leave it out unless the Node is gone",
 			},
 		},
+		"LimitsOverALongTime": {
+			reason: "It takes memory, and no operator runs for so long.",
+			change: func(s *v1alpha1.Work) {
+				*s = *withRule(func(*v1alpha1.Rule) {})
+				s.Limits = &v1alpha1.Limits{MaxActions: 1, Per: "31d"}
+			},
+			want: []string{"Warning spec.limits.per: 31d is long for what is counted only since the operator has started, and takes memory, of which there may not be enough: then nothing is done for as long. Write 30d at most"},
+		},
+		"LimitsOverATime": {
+			reason: "As long as anybody needs.",
+			change: func(s *v1alpha1.Work) {
+				*s = *withRule(func(*v1alpha1.Rule) {})
+				s.Limits = &v1alpha1.Limits{MaxActions: 1, Per: "30d"}
+			},
+		},
 		"RecurringAtOnce": {
 			reason: "It deletes for ever, and at once.",
 			change: func(s *v1alpha1.Work) { s.Lifecycle, s.Conditions = "Recurring", nil },
