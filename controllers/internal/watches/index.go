@@ -30,6 +30,10 @@ const (
 	byNamespace
 )
 
+// maxValueBuckets is for how many values of a label a want is filed. One that takes more is found by each object that has the label:
+// an author may write as many values as an object has room for, and a bucket takes far more room than its value.
+const maxValueBuckets = 32
+
 // addWant files a want. Of several labels it takes the one that fewest others require, so that a label that all Cleaners
 // share gathers no crowd.
 func (x index) addWant(w *want) {
@@ -84,8 +88,13 @@ func bucketsFor(w *want) [][]bucketKey {
 	for i := range requirements {
 		switch r := &requirements[i]; r.Operator() {
 		case selection.Equals, selection.DoubleEquals, selection.In:
+			values := r.Values()
+			if len(values) > maxValueBuckets {
+				everywhere(bucketKey{by: byLabelName, name: r.Key()})
+				continue
+			}
 			var keys []bucketKey
-			for v := range r.Values() {
+			for v := range values {
 				keys = append(keys, bucketKey{by: byLabelValue, name: r.Key(), labelValue: v})
 			}
 			everywhere(keys...)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -86,6 +87,24 @@ func TestIndexKeepsNothingOfWhatIsRemoved(t *testing.T) {
 	}
 	if len(x) != 0 {
 		t.Errorf("buckets are left: %v", x)
+	}
+}
+
+// However many values of a label an author writes, a want takes few buckets, and is found by each of the values.
+func TestManyValuesTakeFewBuckets(t *testing.T) {
+	values := make([]string, 20_000)
+	for i := range values {
+		values[i] = fmt.Sprint("v", i)
+	}
+	x := index{}
+	x.addWant(wantOf("many", query("Pod", labelled("app in ("+strings.Join(values, ",")+")"))))
+	if len(x) > maxValueBuckets {
+		t.Errorf("it takes %d buckets", len(x))
+	}
+	for value, found := range map[string]bool{"v0": true, "v19999": true, "v20000": false} {
+		if got := x.appendOwners(nil, nil, podOf("a", "x", map[string]string{"app": value})); (len(got) > 0) != found {
+			t.Errorf("%s: found are %v", value, got)
+		}
 	}
 }
 
