@@ -77,6 +77,7 @@ func copyManifests() error {
 		{"config/templates/*/template.yaml", "templates", nil, func(_ string, m manifest) string { return m.Metadata.Name }},
 		{"config/webhook/configuration.yaml", "webhook", nil, func(string, manifest) string { return "configuration" }},
 		{"config/policy/author.yaml", "policy", nil, kindAndName},
+		{"config/policy/metadata.yaml", "policy", nil, kindAndName},
 		{"config/policy/status.yaml", "policy", nil, kindAndName},
 		{"config/webhook/author.yaml", "webhook", nil, func(string, manifest) string { return "author" }},
 		{"config/webhook/role.yaml", "webhook/rbac", rbac(), kindAndName},
