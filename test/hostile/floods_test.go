@@ -55,6 +55,24 @@ func floods() []flood {
 			},
 		},
 		{
+			name: "flood-of-holds", sender: "editor", wants: "Sixty Cleaners of which each waits for five thousand things with long names, for years.", most: 60,
+			writes: func(n int) string {
+				return fmt.Sprintf("{{cleaner \"a-%d\"}}\nspec: {lifecycle: Recurring, rules: [{name: a, forEach: lists.range(5000), when: 'true', key: '\"%s\" + string(item)', for: 100w, actions: [{report: {}}]}]}",
+					n, strings.Repeat("x", 900))
+			},
+		},
+		{
+			name: "flood-of-selectors", sender: "editor", wants: "Ten Cleaners of which each selects by as many values of a label as a spec has room for.", most: 10,
+			writes: func(n int) string {
+				values := make([]string, 30_000)
+				for i := range values {
+					values[i] = fmt.Sprintf("v%d", i)
+				}
+				return fmt.Sprintf("{{cleaner \"a-%d\"}}\nspec: {lifecycle: Recurring, targets: [{name: maps, reference: {version: v1, kind: ConfigMap, matchExpressions: [{key: a, operator: In, values: [%s]}]}}], {{report}}}",
+					n, strings.Join(values, ","))
+			},
+		},
+		{
 			name: "flood-of-events", sender: "editor", wants: "An evaluation of many Cleaners for each change of an object.",
 			makes: manyWatch(20, watching),
 			writes: func(n int) string {
