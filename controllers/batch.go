@@ -302,6 +302,9 @@ func (b *batch) ask(ctx context.Context, reads []plan.Read) {
 // record writes what is about to be done into the run, if somebody is to be told of it, and says how much of it fits into
 // one batch.
 func (b *batch) record(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
+	if err := b.recordRequest(ctx); err != nil {
+		return plan.Plan{}, err
+	}
 	if b.c.Common().CloudEventSink == "" {
 		return todo, nil
 	}

@@ -95,6 +95,9 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 		return p.sleep(ctx, r.clock.Now().Add(keyRetry), err)
 	}
 	mem.resume(p.version, p.c)
+	if err := p.endOldRequest(); err != nil {
+		return p.sleep(ctx, time.Time{}, err)
+	}
 
 	// 2. An open run, a report that is owed and a deletion come first: they need no expression to end.
 	wait, err := p.carryOn(ctx)

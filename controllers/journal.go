@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// maxText bounds what is repeated of an error or a name.
+	// maxText bounds what is repeated of an error or a name, in bytes. The API server refuses Events with longer notes.
 	maxText = 1024
 	// namesInEvent is how many objects an Event names.
 	namesInEvent = 5
@@ -41,10 +41,11 @@ func clean(s string) string {
 		}
 		return r
 	}, s)
-	if r := []rune(s); len(r) > maxText {
-		return string(r[:maxText-1]) + "…"
+	if len(s) <= maxText {
+		return s
 	}
-	return s
+	const more = "…"
+	return strings.ToValidUTF8(s[:maxText-len(more)], "") + more
 }
 
 // deletionGuard is what a batch of deletions asks and tells.

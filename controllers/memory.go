@@ -73,6 +73,9 @@ type memory struct {
 	answered string
 	// asking is since when an evaluation that the author asked for, besides those of the schedule, is not over; zero if it is.
 	asking time.Time
+	// request is the last request for an evaluation, requestFor what was to be done when it was made, and requestVersion a version
+	// of that.
+	request, requestFor, requestVersion string
 	// pace is how many requests a second limits let through.
 	pace *rate.Limiter
 	// patches are those that need not be made again.
@@ -182,6 +185,18 @@ func (m *memory) resume(version string, c v1alpha1.Owner) {
 		clear(m.patches)
 	}
 	m.asked = asked
+}
+
+// endRequest ends a request for an evaluation when something else is to be done than when it was made: whoever made it had the
+// rights to that, and nobody knows whether they have those to this.
+func (m *memory) endRequest(spec, request string) {
+	if m.requestFor != "" && m.requestFor != spec {
+		m.asking = time.Time{}
+		if m.request == request {
+			m.answered = request
+		}
+	}
+	m.request, m.requestFor = request, spec
 }
 
 // acted remembers deeds, newest first.

@@ -106,7 +106,14 @@ func TestWhatComesFromOutsideIsMadeFitToShow(t *testing.T) {
 	if got := clean("a\nb\x1b[31mc\td\u009be\u202ef\u2028"); got != "a b [31mc d e f " {
 		t.Errorf("got %q", got)
 	}
-	if got := clean(strings.Repeat("ü", 5000)); len([]rune(got)) != maxText || !strings.HasSuffix(got, "…") {
-		t.Errorf("a long text has %d characters", len([]rune(got)))
+	const notes = 1024 // how many bytes the note of an Event may have
+	for _, part := range []string{"a", "ü", "€", "🧹"} {
+		got := clean(strings.Repeat(part, 5000))
+		if len(got) > notes || len(got) < notes-len(part) || !strings.HasSuffix(got, part+"…") {
+			t.Errorf("a long text of %q has %d bytes, and ends with %q", part, len(got), got[len(got)-8:])
+		}
+	}
+	if got := clean(strings.Repeat("a", notes)); strings.HasSuffix(got, "…") {
+		t.Error("a text that fits is cut")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/author"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -122,6 +124,33 @@ func (p *pass) requestedAt() string {
 func (p *pass) asked() bool {
 	at := p.requestedAt()
 	return at != "" && at != p.read.State().LastRequestedAt && at != p.mem.answered
+}
+
+// endOldRequest ends a request for an evaluation that was made when something else was to be done. To suspend a Cleaner, and to
+// let it go on, changes nothing of that.
+func (p *pass) endOldRequest() error {
+	spec := p.mem.requestFor
+	if spec == "" || p.mem.requestVersion != p.version {
+		own, err := author.FingerprintSpec(p.c)
+		if err != nil {
+			return err
+		}
+		_, template, _ := strings.Cut(p.version, "/")
+		spec = own + "/" + template
+	}
+	p.mem.endRequest(spec, p.requestedAt())
+	p.mem.requestVersion = p.version
+	return nil
+}
+
+// recordRequest records that a request for an evaluation is answered, before anything is done on it: whoever can make a Cleaner so
+// large that this cannot be recorded would have each restart answer it again.
+func (p *pass) recordRequest(ctx context.Context) error {
+	at := p.requestedAt()
+	if p.mem.asking.IsZero() || at == "" || at == p.read.State().LastRequestedAt {
+		return nil
+	}
+	return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastRequestedAt = at })
 }
 
 // recur does one batch after the other until nothing is left to do, or until it is the turn of others. It returns the

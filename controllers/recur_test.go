@@ -209,8 +209,9 @@ func TestASchedule(t *testing.T) {
 	}
 }
 
-// A time of the schedule is over when what it stands for is done, and a request when it is answered, even if a Cleaner was made so
-// large that neither can be recorded: else it would act whenever something changes.
+// A time of the schedule is over when what it stands for is done, even if a Cleaner was made so large that this cannot be
+// recorded: else it would act whenever something changes. On a request nothing is done before it is recorded as answered: else
+// it would act again after each restart.
 func TestWhatCannotBeRecordedIsOver(t *testing.T) {
 	c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
 	c.Spec.Schedule = "30 1 * * *"
@@ -232,8 +233,8 @@ func TestWhatCannotBeRecordedIsOver(t *testing.T) {
 		{"not due", after(0), []string{"a"}},
 		{"due", after(time.Hour), nil},
 		{"later", all(putting("b", "Succeeded"), after(time.Minute)), []string{"b"}},
-		{"asked", editing(func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"} }), nil},
-		{"answered", all(putting("d", "Succeeded"), after(time.Minute)), []string{"d"}},
+		{"asked", editing(func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"} }), []string{"b"}},
+		{"asked, later", all(putting("d", "Succeeded"), after(time.Minute)), []string{"b", "d"}},
 	} {
 		step.do(r)
 		for range 3 {
@@ -248,6 +249,39 @@ func TestWhatCannotBeRecordedIsOver(t *testing.T) {
 	r.pass()
 	if st := r.cleaner().Status; st.LastScheduleTime == nil || st.LastRequestedAt != "1" {
 		t.Errorf("recorded are %v and %q", st.LastScheduleTime, st.LastRequestedAt)
+	}
+}
+
+// A request is about what is to be done when it is made, whether it waits for something or for its answer.
+func TestARequestEndsWithItsSpec(t *testing.T) {
+	edit := func(c *v1alpha1.Cleaner) { c.Spec.Rules[0].For = "" }
+	for name, tc := range map[string]struct {
+		suspended bool
+		edit      func(c *v1alpha1.Cleaner)
+		left      []string
+	}{
+		"It waits for something":       {false, edit, []string{"a"}},
+		"It waits for an answer":       {true, edit, []string{"a"}},
+		"It was made with the edit":    {true, func(c *v1alpha1.Cleaner) { edit(c); c.Annotations[v1alpha1.AnnotationRequestedAt] = "2" }, nil},
+		"Nothing else is to be done":   {false, func(c *v1alpha1.Cleaner) { c.Labels = map[string]string{"a": "b"} }, nil},
+		"Resumed, and nothing changed": {true, func(*v1alpha1.Cleaner) {}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+			c.Spec.Schedule, c.Spec.Rules[0].For, c.Spec.Suspend = "0 0 1 1 *", "30m", tc.suspended
+			r := newRig(t, c, aPod("a", "Succeeded"))
+			r.pass()
+			editing(func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"} })(r)
+			r.pass()
+			editing(func(c *v1alpha1.Cleaner) { tc.edit(c); c.Spec.Suspend = false })(r)
+			for range 40 {
+				r.pass()
+				r.clock.Step(time.Minute)
+			}
+			if got, asked := r.names(), r.cleaner().Status.LastRequestedAt; !slices.Equal(got, tc.left) || asked == "" {
+				t.Errorf("left %v, want %v; answered %q", got, tc.left, asked)
+			}
+		})
 	}
 }
 

@@ -109,6 +109,12 @@ func (c *ownerChange) requestsEvaluation() bool {
 	return c.old != nil && asked != "" && asked != c.old.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
 }
 
+// keepsRequest says that a new spec comes with a request for an evaluation that was made under the old one, by somebody whose
+// rights to the new one nobody has reviewed.
+func (c *ownerChange) keepsRequest() bool {
+	return c.specChanged && c.old != nil && c.current.GetAnnotations()[v1alpha1.AnnotationRequestedAt] != "" && !c.requestsEvaluation()
+}
+
 // readChange reads what a request does.
 func (v *ownerValidator) readChange(ctx context.Context, req *admission.Request) (*ownerChange, error) {
 	c := &ownerChange{current: v.newOwner(), specChanged: true}
@@ -153,7 +159,8 @@ type authorMutator struct {
 	clock clock.PassiveClock
 }
 
-// Handle answers one request. It changes nothing but the annotation with the author.
+// Handle answers one request. It changes nothing but two annotations: it stores the author, and takes off a request for an
+// evaluation that is not about the spec any more.
 func (a *authorMutator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -176,10 +183,17 @@ func (a *authorMutator) Handle(ctx context.Context, req admission.Request) admis
 	if err != nil {
 		return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), newStatusDetails(&req))
 	}
-	if stored == c.currentAuthor() {
+	var patch []jsonpatch.Operation
+	if c.keepsRequest() {
+		patch = append(patch, jsonpatch.NewOperation("remove", annotationPath(v1alpha1.AnnotationRequestedAt), nil))
+	}
+	if stored != c.currentAuthor() {
+		patch = append(patch, newAnnotationPatch(c.current, stored)...)
+	}
+	if len(patch) == 0 {
 		return admission.Allowed("")
 	}
-	return admission.Patched("", newAnnotationPatch(c.current, stored)...)
+	return admission.Patched("", patch...)
 }
 
 // computeAnnotation returns the annotation that an object has after a change, whatever the request says.
@@ -198,9 +212,14 @@ func (a *authorMutator) computeAnnotation(ring signing.Ring, c *ownerChange, use
 	return author.Sign(ring, c.current, author.FromUser(user, a.extraKeys), a.clock.Now())
 }
 
+// annotationPath is the path of an annotation in a patch.
+func annotationPath(name string) string {
+	return "/metadata/annotations/" + strings.ReplaceAll(name, "/", "~1")
+}
+
 // newAnnotationPatch makes the patch that stores an author, or takes it off if it is empty.
 func newAnnotationPatch(c v1alpha1.Owner, value string) []jsonpatch.Operation {
-	path := "/metadata/annotations/" + strings.ReplaceAll(v1alpha1.AnnotationAuthor, "/", "~1")
+	path := annotationPath(v1alpha1.AnnotationAuthor)
 	switch {
 	case value == "":
 		return []jsonpatch.Operation{jsonpatch.NewOperation("remove", path, nil)}
@@ -221,6 +240,8 @@ func denyOperator(req *admission.Request) admission.Response {
 func (v *ownerValidator) verifyAuthor(ring signing.Ring, c *ownerChange, user authenticationv1.UserInfo) (reviewed bool, err error) {
 	stored, err := author.Read(ring, c.current)
 	switch {
+	case c.keepsRequest():
+		return false, errRequestOfOldSpec
 	case err == nil && c.byOperator && !c.specChanged: // it has named the UID, or a new key has signed
 		return false, nil
 	case err == nil && equality.Semantic.DeepEqual(stored.Author, author.FromUser(user, v.extraKeys)) && (c.specChanged || c.requestsEvaluation()):
@@ -235,6 +256,7 @@ func (v *ownerValidator) verifyAuthor(ring signing.Ring, c *ownerChange, user au
 
 var (
 	errAuthorWritten    = fmt.Errorf("annotation %s is written by the operator alone: leave it as it is", v1alpha1.AnnotationAuthor)
+	errRequestOfOldSpec = fmt.Errorf("annotation %s is about the spec as it was: remove it", v1alpha1.AnnotationRequestedAt)
 	errNoAccount        = errors.New("the author would be somebody who does not exist")
 	errAuthorNotStored  = errors.New("the author of the spec is not stored: the cluster needs the operator's MutatingWebhookConfiguration")
 	errSpecChangedAfter = errors.New("another admission webhook has changed the spec after its author was stored: let the operator's webhook run after it, or leave Cleaners out of the other one")

@@ -162,6 +162,7 @@ func TestAuthorAfterAWrite(t *testing.T) {
 		want   string // the author afterwards; empty if none is stored
 		review bool   // whether rights are reviewed
 		refuse string
+		taken  bool // whether a request for an evaluation is taken off
 	}{
 		"Create":         {user: "bob", create: true, want: "bob", review: true},
 		"CreateWithUID":  {user: "bob", create: true, change: func(c *v1alpha1.Cleaner) { c.UID = "of another" }, want: "bob", review: true},
@@ -174,6 +175,11 @@ func TestAuthorAfterAWrite(t *testing.T) {
 		"SuspendAndAsk": {user: "bob", change: func(c *v1alpha1.Cleaner) {
 			c.Spec.Suspend, c.Annotations[v1alpha1.AnnotationRequestedAt] = true, "1"
 		}, want: "alice"},
+		"EditAfterAsking": {user: "bob", before: func(c *v1alpha1.Cleaner) { c.Annotations[v1alpha1.AnnotationRequestedAt] = "1" }, change: func(c *v1alpha1.Cleaner) { c.Spec.TTL = "2d" }, want: "bob", review: true, taken: true},
+		"EditAndAsk": {user: "bob", before: func(c *v1alpha1.Cleaner) { c.Annotations[v1alpha1.AnnotationRequestedAt] = "1" }, change: func(c *v1alpha1.Cleaner) {
+			c.Spec.TTL, c.Annotations[v1alpha1.AnnotationRequestedAt] = "2d", "2"
+		}, want: "bob", review: true},
+		"SuspendAfterAsking": {user: "bob", before: func(c *v1alpha1.Cleaner) { c.Annotations[v1alpha1.AnnotationRequestedAt] = "1" }, change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }, want: "alice"},
 		"SuspendForged": {user: "bob", change: func(c *v1alpha1.Cleaner) {
 			c.Spec.Suspend, c.Annotations = true, map[string]string{v1alpha1.AnnotationAuthor: "{}"}
 		}, want: "alice"},
@@ -226,6 +232,16 @@ func TestAuthorAfterAWrite(t *testing.T) {
 				t.Fatalf("refused: %s", answer.Result.Message)
 			}
 			after := patched(t, req, answer)
+			if taken := now.Annotations[v1alpha1.AnnotationRequestedAt] != "" && after.Annotations[v1alpha1.AnnotationRequestedAt] == ""; taken != tc.taken {
+				t.Errorf("the request is taken off: %t, want %t", taken, tc.taken)
+			}
+			if tc.taken {
+				kept := after.DeepCopy()
+				kept.Annotations[v1alpha1.AnnotationRequestedAt] = "1"
+				if answer := a.ownerValidator.Handle(t.Context(), request(t, tc.user, kept, old)); answer.Allowed || !strings.Contains(answer.Result.Message, "is about the spec as it was") {
+					t.Errorf("the validating webhook lets it stay: %+v", answer)
+				}
+			}
 			ring, _ := a.keys.CurrentRing()
 			got, err := author.Read(ring, after)
 			if tc.want == "" {

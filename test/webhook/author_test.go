@@ -520,6 +520,10 @@ targets:
 			if err := e.Patch(t.Context(), u.DeepCopy(), ask(`"2"`)); err != nil {
 				t.Errorf("its author asks: %v", err)
 			}
+			edit := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"ttl":"100d"}}`))
+			if err := e.Patch(t.Context(), u, edit); err != nil || u.GetAnnotations()[v1alpha1.AnnotationRequestedAt] != "" {
+				t.Errorf("after an edit %q is asked for (%v)", u.GetAnnotations()[v1alpha1.AnnotationRequestedAt], err)
+			}
 			if err := as.Patch(t.Context(), u.DeepCopy(), ask("null")); err != nil {
 				t.Errorf("what was asked is taken back: %v", err)
 			}
