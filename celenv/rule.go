@@ -6,7 +6,6 @@ package celenv
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,9 +46,6 @@ type orderProgram struct {
 type confirmProgram struct{ name, namespace *expression }
 
 type actionProgram struct{ when, object, patch *expression }
-
-// durationText is a `for` that is no expression: such a text is never one.
-var durationText = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h|d|w))+$`)
 
 // compileRule compiles a rule.
 func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgram {
@@ -115,7 +111,7 @@ func (b *builder) compileAction(item *scope, at string, a *v1alpha1.RuleAction) 
 
 // compileFor compiles `for`: a duration, or an expression.
 func (p *ruleProgram) compileFor(b *builder, s *scope, path, text string) {
-	if !durationText.MatchString(text) {
+	if !v1alpha1.IsDuration(text) {
 		p.forExpression = b.compileOptional(s, path, text, wantDuration)
 		return
 	}

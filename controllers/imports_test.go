@@ -22,14 +22,15 @@ func allowed() map[string][]string {
 	return map[string][]string{
 		"api/v1alpha1":                      {},
 		"api/v1alpha":                       {"api/v1alpha1"},
-		"api/validation":                    {"api/v1alpha1"},
+		"api/facts":                         {"api/v1alpha1"},
+		"api/validation":                    {"api/facts", "api/v1alpha1"},
 		"celenv":                            {"api/v1alpha1", "celenv/expr", "celenv/library", "celenv/meter", "celenv/moving"},
 		"celenv/expr":                       {},
 		"celenv/meter":                      {"celenv/expr", "celenv/library"},
 		"celenv/moving":                     {"celenv/expr", "celenv/meter"},
 		"celenv/library":                    {"api/v1alpha1", "celenv/addresses"},
 		"celenv/addresses":                  {},
-		"controllers/plan":                  {"api/v1alpha1", "celenv", "celenv/expr"},
+		"controllers/plan":                  {"api/facts", "api/v1alpha1", "celenv", "celenv/expr"},
 		"controllers/snapshot":              {"api/v1alpha1", "controllers/internal/contain", "controllers/plan"},
 		"controllers/notfound":              {},
 		"controllers/internal/contain":      {},
@@ -59,12 +60,12 @@ func allowed() map[string][]string {
 		},
 		"webhooks/serving": {},
 		"cmd/kubectl-cleaner": {
-			"api/v1alpha1", "api/validation", "celenv", "cmd/internal/version", "config/crd", "config/templates", "controllers/plan", "controllers/releases",
+			"api/facts", "api/v1alpha1", "api/validation", "celenv", "cmd/internal/version", "config/crd", "config/templates", "controllers/plan", "controllers/releases",
 			"controllers/snapshot",
 		},
 		"config/crd": {},
 		"cmd/manager": {
-			"api/v1alpha1", "api/validation", "cmd/internal/version", "controllers", "controllers/signing", "controllers/signing/keyring", "webhooks", "webhooks/serving",
+			"api/facts", "api/v1alpha1", "api/validation", "cmd/internal/version", "controllers", "controllers/signing", "controllers/signing/keyring", "webhooks", "webhooks/serving",
 		},
 		"cmd/internal/version": {},
 	}

@@ -23,10 +23,13 @@ var (
 	durationText = regexp.MustCompile(`^(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h|d|w))+$`)
 )
 
+// IsDuration says that a text is written as a Duration is. No expression is.
+func IsDuration(s string) bool { return durationText.MatchString(s) }
+
 // ParseDuration reads a Duration. It errs on text that is none, and on one longer than 292 years, which is more than
 // a time.Duration can hold. Fractions of a nanosecond are dropped.
 func ParseDuration(s string) (time.Duration, error) {
-	if !durationText.MatchString(s) {
+	if !IsDuration(s) {
 		return 0, fmt.Errorf("%q is not a duration: write numbers with the units ns, us, ms, s, m, h, d or w, such as \"360h\" or \"1h30m\"", s)
 	}
 	total := new(big.Rat)

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/vtex/cleaner/api/facts"
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
@@ -15,12 +16,16 @@ import (
 type kindInfo struct {
 	group, kind, resource string
 	clusterScoped         bool
-	protected             bool
 }
 
 // resourceName returns the resource as administrators write it: "<resource>.<group>".
 func (k kindInfo) resourceName() string {
 	return schema.GroupResource{Group: k.group, Resource: k.resource}.String()
+}
+
+// isProtected says that a cluster hangs on objects of this kind.
+func (k kindInfo) isProtected() bool {
+	return facts.IsProtected(schema.GroupResource{Group: k.group, Resource: k.resource})
 }
 
 // withServed returns what is known of a kind after the API server has been asked.
@@ -68,37 +73,37 @@ func knownKinds() []kindInfo {
 		openshiftUsers = "user.openshift.io"
 	)
 	return []kindInfo{
-		{kind: "Namespace", resource: "namespaces", clusterScoped: true, protected: true},
-		{kind: "Node", resource: "nodes", clusterScoped: true, protected: true},
-		{kind: "PersistentVolume", resource: "persistentvolumes", clusterScoped: true, protected: true},
+		{kind: "Namespace", resource: "namespaces", clusterScoped: true},
+		{kind: "Node", resource: "nodes", clusterScoped: true},
+		{kind: "PersistentVolume", resource: "persistentvolumes", clusterScoped: true},
 		{kind: "ComponentStatus", resource: "componentstatuses", clusterScoped: true},
 		{kind: "Secret", resource: "secrets"},
 
-		{group: "apiextensions.k8s.io", kind: "CustomResourceDefinition", resource: "customresourcedefinitions", clusterScoped: true, protected: true},
-		{group: "apiregistration.k8s.io", kind: "APIService", resource: "apiservices", clusterScoped: true, protected: true},
-		{group: admission, kind: "MutatingAdmissionPolicy", resource: "mutatingadmissionpolicies", clusterScoped: true, protected: true},
-		{group: admission, kind: "MutatingAdmissionPolicyBinding", resource: "mutatingadmissionpolicybindings", clusterScoped: true, protected: true},
-		{group: admission, kind: "MutatingWebhookConfiguration", resource: "mutatingwebhookconfigurations", clusterScoped: true, protected: true},
-		{group: admission, kind: "ValidatingAdmissionPolicy", resource: "validatingadmissionpolicies", clusterScoped: true, protected: true},
-		{group: admission, kind: "ValidatingAdmissionPolicyBinding", resource: "validatingadmissionpolicybindings", clusterScoped: true, protected: true},
-		{group: admission, kind: "ValidatingWebhookConfiguration", resource: "validatingwebhookconfigurations", clusterScoped: true, protected: true},
-		{group: rbac, kind: "ClusterRole", resource: "clusterroles", clusterScoped: true, protected: true},
-		{group: rbac, kind: "ClusterRoleBinding", resource: "clusterrolebindings", clusterScoped: true, protected: true},
-		{group: rbac, kind: "Role", resource: "roles", protected: true},
-		{group: rbac, kind: "RoleBinding", resource: "rolebindings", protected: true},
-		{group: openshiftRBAC, kind: "ClusterRole", resource: "clusterroles", clusterScoped: true, protected: true},
-		{group: openshiftRBAC, kind: "ClusterRoleBinding", resource: "clusterrolebindings", clusterScoped: true, protected: true},
-		{group: openshiftRBAC, kind: "Role", resource: "roles", protected: true},
-		{group: openshiftRBAC, kind: "RoleBinding", resource: "rolebindings", protected: true},
-		{group: openshiftRBAC, kind: "RoleBindingRestriction", resource: "rolebindingrestrictions", protected: true},
-		{group: "project.openshift.io", kind: "Project", resource: "projects", clusterScoped: true, protected: true},
-		{group: openshiftUsers, kind: "Group", resource: "groups", clusterScoped: true, protected: true},
-		{group: openshiftUsers, kind: "Identity", resource: "identities", clusterScoped: true, protected: true},
-		{group: openshiftUsers, kind: "User", resource: "users", clusterScoped: true, protected: true},
-		{group: openshiftUsers, kind: "UserIdentityMapping", resource: "useridentitymappings", clusterScoped: true, protected: true},
-		{group: v1alpha1.GroupVersion.Group, kind: "Cleaner", resource: "cleaners", protected: true},
-		{group: v1alpha1.GroupVersion.Group, kind: "ClusterCleaner", resource: "clustercleaners", clusterScoped: true, protected: true},
-		{group: v1alpha1.GroupVersion.Group, kind: "CleanerTemplate", resource: "cleanertemplates", clusterScoped: true, protected: true},
+		{group: "apiextensions.k8s.io", kind: "CustomResourceDefinition", resource: "customresourcedefinitions", clusterScoped: true},
+		{group: "apiregistration.k8s.io", kind: "APIService", resource: "apiservices", clusterScoped: true},
+		{group: admission, kind: "MutatingAdmissionPolicy", resource: "mutatingadmissionpolicies", clusterScoped: true},
+		{group: admission, kind: "MutatingAdmissionPolicyBinding", resource: "mutatingadmissionpolicybindings", clusterScoped: true},
+		{group: admission, kind: "MutatingWebhookConfiguration", resource: "mutatingwebhookconfigurations", clusterScoped: true},
+		{group: admission, kind: "ValidatingAdmissionPolicy", resource: "validatingadmissionpolicies", clusterScoped: true},
+		{group: admission, kind: "ValidatingAdmissionPolicyBinding", resource: "validatingadmissionpolicybindings", clusterScoped: true},
+		{group: admission, kind: "ValidatingWebhookConfiguration", resource: "validatingwebhookconfigurations", clusterScoped: true},
+		{group: rbac, kind: "ClusterRole", resource: "clusterroles", clusterScoped: true},
+		{group: rbac, kind: "ClusterRoleBinding", resource: "clusterrolebindings", clusterScoped: true},
+		{group: rbac, kind: "Role", resource: "roles"},
+		{group: rbac, kind: "RoleBinding", resource: "rolebindings"},
+		{group: openshiftRBAC, kind: "ClusterRole", resource: "clusterroles", clusterScoped: true},
+		{group: openshiftRBAC, kind: "ClusterRoleBinding", resource: "clusterrolebindings", clusterScoped: true},
+		{group: openshiftRBAC, kind: "Role", resource: "roles"},
+		{group: openshiftRBAC, kind: "RoleBinding", resource: "rolebindings"},
+		{group: openshiftRBAC, kind: "RoleBindingRestriction", resource: "rolebindingrestrictions"},
+		{group: "project.openshift.io", kind: "Project", resource: "projects", clusterScoped: true},
+		{group: openshiftUsers, kind: "Group", resource: "groups", clusterScoped: true},
+		{group: openshiftUsers, kind: "Identity", resource: "identities", clusterScoped: true},
+		{group: openshiftUsers, kind: "User", resource: "users", clusterScoped: true},
+		{group: openshiftUsers, kind: "UserIdentityMapping", resource: "useridentitymappings", clusterScoped: true},
+		{group: v1alpha1.GroupVersion.Group, kind: "Cleaner", resource: "cleaners"},
+		{group: v1alpha1.GroupVersion.Group, kind: "ClusterCleaner", resource: "clustercleaners", clusterScoped: true},
+		{group: v1alpha1.GroupVersion.Group, kind: "CleanerTemplate", resource: "cleanertemplates", clusterScoped: true},
 
 		{group: "certificates.k8s.io", kind: "CertificateSigningRequest", resource: "certificatesigningrequests", clusterScoped: true},
 		{group: "certificates.k8s.io", kind: "ClusterTrustBundle", resource: "clustertrustbundles", clusterScoped: true},

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/vtex/cleaner/api/facts"
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
@@ -186,14 +187,9 @@ func (f *Findings) checkDeletion(spec *v1alpha1.Work, t *v1alpha1.ClusterTarget,
 		f.addError(p, "must be false: "+because)
 	case k.resourceName() == "secrets" && strings.HasPrefix(r.Name, releaseSecretPrefix):
 		f.addError(p, "must be false: this Secret is the record of a Helm release; to uninstall the release, write helm: {release: NAME, delete: true}")
-	case !spec.IncludeProtected && slices.Contains(protectedNamespaces(), r.Namespace):
+	case !spec.IncludeProtected && slices.Contains(facts.ProtectedNamespaces(), r.Namespace):
 		f.addWarning(p, fmt.Sprintf("nothing is deleted in namespace %s, which is protected: add includeProtected: true if it is meant", r.Namespace))
 	}
-}
-
-// protectedNamespaces are those of every cluster. Operators protect more.
-func protectedNamespaces() []string {
-	return []string{metav1.NamespaceSystem, metav1.NamespacePublic, "kube-node-lease"}
 }
 
 // explainUndeletable says why objects of a kind can never be deleted. Empty if they can, or if nothing is known of the kind.
@@ -203,7 +199,7 @@ func (o *Options) explainUndeletable(spec *v1alpha1.Work, k kindInfo) string {
 		return k.explainOutOfReach("deletes")
 	case k.group == v1alpha1.GroupVersion.Group:
 		return k.explainUntouchable()
-	case k.protected && !slices.Contains(o.AllowProtectedKinds, k.resourceName()):
+	case k.isProtected() && !slices.Contains(o.AllowProtectedKinds, k.resourceName()):
 		return fmt.Sprintf("%s are protected unless the operator runs with --allow-protected-kinds=%s", k.resourceName(), k.resourceName())
 	}
 	return ""

@@ -48,7 +48,7 @@ func applySchedule(p plan.Plan, work *v1alpha1.Work, now time.Time) plan.Plan {
 	if work.Schedule == "" || p.Verdict == v1alpha1.VerdictInvalid || p.Reason == v1alpha1.ReasonWaitingForTTL {
 		return p
 	}
-	times, err := plan.Schedule(work.Schedule, work.TimeZone)
+	times, err := plan.Schedule(work)
 	if err != nil { // validation has refused it
 		return p
 	}

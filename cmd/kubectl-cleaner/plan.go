@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vtex/cleaner/api/facts"
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/releases"
@@ -69,14 +70,9 @@ changed.`,
 	flags.StringArrayVar(&f.parameters, "set", nil, "name=value of a parameter, in the place of that of the file; may be repeated")
 	flags.StringArrayVar(&f.crds, "crds", nil, "file or folder with CustomResourceDefinitions; may be repeated")
 	flags.StringSliceVar(&f.allowedKinds, "allow-protected-kinds", nil, "protected resources that may be deleted, as for the operator")
-	flags.StringSliceVar(&f.protectedNamespaces, "protected-namespaces", defaultProtectedNamespaces(), "namespaces in which nothing is done")
+	flags.StringSliceVar(&f.protectedNamespaces, "protected-namespaces", facts.ProtectedNamespaces(), "namespaces in which nothing is done")
 	flags.StringVarP(&f.output, "output", "o", outputTable, "table, yaml or json")
 	return cmd
-}
-
-// defaultProtectedNamespaces returns the namespaces that an operator protects unless it is told otherwise.
-func defaultProtectedNamespaces() []string {
-	return []string{"kube-system", "kube-public", "kube-node-lease"}
 }
 
 func (t *tool) runPlan(ctx context.Context, f *planFlags) error {

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/vtex/cleaner/api/facts"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -308,7 +309,7 @@ func (t *tool) runCase(ctx context.Context, f *testFlags, l *loader, of testCase
 	if err != nil {
 		return err
 	}
-	protection := plan.Protection{Namespaces: defaultProtectedNamespaces(), AllowedKinds: l.allowedKinds}
+	protection := plan.Protection{Namespaces: facts.ProtectedNamespaces(), AllowedKinds: l.allowedKinds}
 	p := computePlan(ctx, c, world, nil, protection, m)
 	if err := of.comparePlan(&p, buildOwner(c, m), m.at, f.update); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"github.com/vtex/cleaner/api/facts"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/controllers"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -83,7 +84,7 @@ func parse(args []string) (*flags, error) {
 	fs.DurationVar(&f.options.Settle, "settle", controllers.DefaultSettle, "how long deleted objects may take to go before a run goes on without them")
 	fs.DurationVar(&f.options.FinishGrace, "finish-grace", controllers.DefaultFinishGrace, "how long a deleted Cleaner is held to finish and to report")
 	fs.DurationVar(&f.maxClockSkew, "max-clock-skew", controllers.DefaultMaxClockSkew, "how far this machine's clock may be from the API server's before nothing is decided and deleted; 0 trusts it")
-	fs.StringSliceVar(&f.options.ProtectedNamespaces, "protected-namespaces", []string{"kube-system", "kube-public", "kube-node-lease"}, "namespaces in which nothing is deleted, besides the operator's own")
+	fs.StringSliceVar(&f.options.ProtectedNamespaces, "protected-namespaces", facts.ProtectedNamespaces(), "namespaces in which nothing is deleted, besides the operator's own")
 	fs.StringSliceVar(&f.options.AllowProtectedKinds, "allow-protected-kinds", nil, "protected resources that may be deleted all the same, as <resource> or <resource>.<group>")
 	fs.StringSliceVar(&allow, "sink-allow", nil, "address ranges that events may be sent to, such as 10.0.0.0/8; Cleaners reach private ranges only if they are named here (default: all that are not refused)")
 	fs.StringSliceVar(&deny, "sink-deny", nil, "address ranges that events may not be sent to")

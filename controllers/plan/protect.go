@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/vtex/cleaner/api/facts"
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
@@ -25,25 +26,6 @@ type Protection struct {
 	unnamed bool
 	// templated says that a template says what is done: its author has written it, and the one who uses it has named the account.
 	templated bool
-}
-
-// protectedResources are deleted only where the administrator has given them free: a cluster hangs on them.
-func protectedResource(r schema.GroupResource) bool {
-	switch r.Group {
-	case "":
-		return slices.Contains([]string{"namespaces", "nodes", "persistentvolumes"}, r.Resource)
-	case "apiextensions.k8s.io", "apiregistration.k8s.io", "admissionregistration.k8s.io", "rbac.authorization.k8s.io",
-		"authorization.openshift.io", "project.openshift.io", "user.openshift.io":
-		return true
-	default:
-		return false
-	}
-}
-
-// isNamespace says that an object of this resource is a namespace. OpenShift serves each as a Project, too: who deletes that
-// deletes the Namespace.
-func isNamespace(r schema.GroupResource) bool {
-	return r == schema.GroupResource{Resource: "namespaces"} || r == schema.GroupResource{Group: "project.openshift.io", Resource: "projects"}
 }
 
 // releaseSecretPrefix begins the name of each Secret in which Helm records a revision of a release.
@@ -78,12 +60,12 @@ func (p Protection) Forbids(verb Verb, o *Object) string {
 		return fmt.Sprintf("it carries %s: \"true\"", v1alpha1.ProtectKey)
 	case p.OfNamespace(o.Namespace) != "":
 		return p.OfNamespace(o.Namespace)
-	case isNamespace(r) && (slices.Contains(p.Namespaces, o.Name) || o.Name == p.Own && p.Own != ""):
+	case facts.IsNamespace(r) && (slices.Contains(p.Namespaces, o.Name) || o.Name == p.Own && p.Own != ""):
 		return fmt.Sprintf("namespace %q is protected", o.Name)
 	case r == schema.GroupResource{Resource: "secrets"} && strings.HasPrefix(o.Name, releaseSecretPrefix):
 		return "it is the record of a Helm release, which only spec.helm can remove"
-	case verb != VerbPatch && verb != VerbRemoveFinalizer && protectedResource(r) && !slices.Contains(p.AllowedKinds, r.String()):
-		return fmt.Sprintf("%s are protected unless the manager runs with --allow-protected-kinds=%s", r.String(), r.String())
+	case verb != VerbPatch && verb != VerbRemoveFinalizer && facts.IsProtected(r) && !slices.Contains(p.AllowedKinds, r.String()):
+		return fmt.Sprintf("%s are protected unless the operator runs with --allow-protected-kinds=%s", r.String(), r.String())
 	}
 	return ""
 }
@@ -108,7 +90,7 @@ func (p Protection) OfRelease(r Ref, namespaced bool) string {
 	case namespaced:
 		return p.OfNamespace(r.Namespace)
 	case !slices.Contains(p.AllowedKinds, kind):
-		return fmt.Sprintf("%s are cluster-scoped, which releases may only take with them if the manager runs with --allow-protected-kinds=%s", kind, kind)
+		return fmt.Sprintf("%s are cluster-scoped, which releases may only take with them if the operator runs with --allow-protected-kinds=%s", kind, kind)
 	}
 	return ""
 }

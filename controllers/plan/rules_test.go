@@ -542,7 +542,7 @@ func TestRules(t *testing.T) {
 			})},
 			want: func() want {
 				w := act(`r patch n1 {"spec":{"unschedulable":true}}`)
-				w.Withheld = []string{"r delete n1: nodes are protected unless the manager runs with --allow-protected-kinds=nodes"}
+				w.Withheld = []string{"r delete n1: nodes are protected unless the operator runs with --allow-protected-kinds=nodes"}
 				return w
 			}(),
 		},

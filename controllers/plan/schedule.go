@@ -6,11 +6,9 @@ package plan
 import (
 	"fmt"
 	"sort"
-	"strings"
 	"time"
 
-	"github.com/robfig/cron/v3"
-
+	"github.com/vtex/cleaner/api/facts"
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
@@ -21,7 +19,7 @@ const defaultStartingDeadline = time.Hour
 // time that was due last; zero if none was: then times count from the creation on. Of times that were missed the latest
 // counts, if it is no longer ago than startingDeadline. A schedule whose times never come has no next one.
 func Due(work *v1alpha1.Work, last, created, now time.Time) (due bool, tick, next time.Time, err error) {
-	times, err := Schedule(work.Schedule, work.TimeZone)
+	times, err := Schedule(work)
 	if err != nil {
 		return false, time.Time{}, time.Time{}, err
 	}
@@ -57,36 +55,15 @@ func Missed(work *v1alpha1.Work, tick, now time.Time) bool {
 	return err == nil && now.Sub(tick) > deadline
 }
 
-// Times are the times of a schedule.
-type Times struct{ schedule cron.Schedule }
-
-// Next is the first time after a moment; zero if there is none within five years.
-func (s Times) Next(after time.Time) time.Time { return s.schedule.Next(after) }
-
-// Schedule reads a schedule in the five fields of cron, or a name such as @daily, and the IANA name of a time zone, which
-// is UTC if it is empty.
-func Schedule(schedule, zone string) (Times, error) {
-	if zone == "Local" { // would be the time zone of wherever this runs
-		return Times{}, fmt.Errorf("spec.timeZone: %q is no time zone: write an IANA name such as \"Europe/Berlin\"", zone)
-	}
-	location, err := time.LoadLocation(zone)
+// Schedule reads the schedule of a spec in its time zone.
+func Schedule(work *v1alpha1.Work) (facts.Times, error) {
+	zone, err := facts.ParseZone(work.TimeZone)
 	if err != nil {
-		return Times{}, fmt.Errorf("spec.timeZone: %q is no time zone: write an IANA name such as \"Europe/Berlin\"", zone)
+		return facts.Times{}, fmt.Errorf("spec.timeZone: %w", err)
 	}
-	// The parser would take a time zone out of the schedule, and panics where nothing follows it.
-	text := strings.TrimSpace(schedule)
-	if strings.Contains(text, "TZ=") {
-		return Times{}, fmt.Errorf("spec.schedule: %q sets a time zone: write it to spec.timeZone", schedule)
-	}
-	if every, ok := strings.CutPrefix(text, "@every"); ok { // counts from whenever it is asked, so it has no times
-		return Times{}, fmt.Errorf("spec.schedule: @every is not supported: write retry.period:%s, or fields such as \"*/10 * * * *\"", every)
-	}
-	parsed, err := cron.ParseStandard(text)
+	times, err := facts.ParseSchedule(work.Schedule, zone)
 	if err != nil {
-		return Times{}, fmt.Errorf("spec.schedule: %q is no schedule: %w: write five fields such as \"*/10 * * * *\"", schedule, err)
+		return facts.Times{}, fmt.Errorf("spec.schedule: %w", err)
 	}
-	if s, ok := parsed.(*cron.SpecSchedule); ok {
-		s.Location = location
-	}
-	return Times{parsed}, nil
+	return times, nil
 }

@@ -434,7 +434,7 @@ func TestHooksThatGiveRights(t *testing.T) {
 		"ResourceClaim": {head("resource.k8s.io/v1", "ResourceClaim") + "spec: {}\n", "gift.resourceclaims.resource.k8s.io/v1 " + givesRightsDetail},
 		"Certificate": {
 			head("certificates.k8s.io/v1", "CertificateSigningRequest"),
-			"gift.certificatesigningrequests.certificates.k8s.io/v1: certificatesigningrequests.certificates.k8s.io are cluster-scoped, which releases may only take with them if the manager runs with --allow-protected-kinds=certificatesigningrequests.certificates.k8s.io",
+			"gift.certificatesigningrequests.certificates.k8s.io/v1: certificatesigningrequests.certificates.k8s.io are cluster-scoped, which releases may only take with them if the operator runs with --allow-protected-kinds=certificatesigningrequests.certificates.k8s.io",
 		},
 		"ServiceAccount": {head("v1", "ServiceAccount"), "gift.serviceaccounts/v1" + " " + givesRightsDetail},
 		"Token":          {head("v1", "Secret") + "type: kubernetes.io/service-account-token\n", "gift.secrets/v1" + " " + givesRightsDetail},

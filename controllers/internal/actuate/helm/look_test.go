@@ -170,7 +170,7 @@ func TestLook(t *testing.T) {
 }
 
 // clusterScoped is what is said of a ClusterRole that a release contains.
-const clusterScoped = "clusterroles.rbac.authorization.k8s.io are cluster-scoped, which releases may only take with them if the manager runs " +
+const clusterScoped = "clusterroles.rbac.authorization.k8s.io are cluster-scoped, which releases may only take with them if the operator runs " +
 	"with --allow-protected-kinds=clusterroles.rbac.authorization.k8s.io"
 
 // TestOutsideTheNamespace has a release with an object outside its namespace, which an account answers for.

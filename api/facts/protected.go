@@ -1,0 +1,33 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package facts
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// ProtectedNamespaces returns the namespaces in which nothing is touched, unless an administrator lists others.
+func ProtectedNamespaces() []string { return []string{"kube-system", "kube-public", "kube-node-lease"} }
+
+// IsProtected says that a cluster hangs on objects of a resource: they are deleted only where an administrator allows it.
+// OpenShift serves some of them under names of its own.
+func IsProtected(r schema.GroupResource) bool {
+	switch r.Group {
+	case "":
+		return r.Resource == "namespaces" || r.Resource == "nodes" || r.Resource == "persistentvolumes"
+	case "apiextensions.k8s.io", "apiregistration.k8s.io", "admissionregistration.k8s.io", "rbac.authorization.k8s.io",
+		"authorization.openshift.io", "project.openshift.io", "user.openshift.io", v1alpha1.GroupVersion.Group:
+		return true
+	default:
+		return false
+	}
+}
+
+// IsNamespace says that an object of a resource is a namespace. OpenShift serves each Namespace as a Project too: whoever
+// deletes the Project deletes the Namespace.
+func IsNamespace(r schema.GroupResource) bool {
+	return r == schema.GroupResource{Resource: "namespaces"} || r == schema.GroupResource{Group: "project.openshift.io", Resource: "projects"}
+}
