@@ -22,7 +22,8 @@ const (
 )
 
 // TrimCached keeps of the metadata of an object that the manager's cache takes only what the operator reads: who may write an object
-// may fill its labels and annotations, and no webhook is asked. Specs and statuses stay whole. Nothing that is written may take the
+// may fill its labels and annotations, and no webhook is asked. (The API server bounds generateName, which the signature of an author
+// may name.) Specs and statuses stay whole. Nothing that is written may take the
 // place of the metadata as a whole, nor of finalizers: see completeFinalizers.
 func TrimCached(object any) (any, error) {
 	if c, ok := object.(v1alpha1.Owner); ok {
@@ -40,7 +41,6 @@ func TrimCached(object any) (any, error) {
 }
 
 func trimMetadata(o metav1.Object) {
-	o.SetGenerateName("")
 	o.SetLabels(nil)
 	o.SetOwnerReferences(nil)
 	o.SetManagedFields(nil)

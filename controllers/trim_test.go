@@ -59,7 +59,7 @@ func TestTrimCached(t *testing.T) {
 				t.Errorf("%d bytes of it are kept, more than %d", bytes, limit)
 			}
 			if o.GetAnnotations()[v1alpha1.AnnotationRequestedAt] != "now" || !slices.Contains(o.GetFinalizers(), v1alpha1.Finalizer) ||
-				o.GetName() != "c" || o.GetNamespace() != "shop" || o.GetUID() != "uid" || o.GetResourceVersion() != "7" || o.GetGeneration() != 3 {
+				o.GetName() != "c" || o.GetGenerateName() != "c-" || o.GetNamespace() != "shop" || o.GetUID() != "uid" || o.GetResourceVersion() != "7" || o.GetGeneration() != 3 {
 				t.Errorf("what is read is not kept: %+v", o)
 			}
 		})
