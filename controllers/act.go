@@ -115,14 +115,14 @@ func (p *pass) commit(ctx context.Context, in plan.Input, d plan.Plan) error {
 		}
 	}
 	faults.PassPoint("held by the finalizer")
-	run, remembered := plan.Commit(p.read.State(), p.work.Helm, decides, d, in.Now)
+	run, remembered, todo := plan.Commit(p.read.State(), in, decides, d)
 	run.ServiceAccountName = recorded(p.c, p.hands.account)
 	err = p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
 	if err != nil {
 		return err
 	}
 	faults.PassPoint("committed")
-	p.mem.run = *remembered
+	p.mem.run, p.mem.judged = *remembered, judged{at: remembered.ConfirmedAt, in: in, todo: todo}
 	p.mem.disagreed = 0
 	p.committed = true
 	p.report().evaluated(in, d)

@@ -39,26 +39,23 @@ type batch struct {
 	in plan.Input
 	// watched is how the watches know the objects that the batch is about.
 	watched map[types.UID]plan.Object
-	// versions are those of objects that this batch has changed, as the API server answered.
+	// versions are those of objects that this batch, or an earlier one of the run, has changed, as the API server answered.
 	versions map[types.UID]string
 	// rows are the places of objects in the rows of the run, if the Cleaner has a sink.
 	rows map[types.UID]int
+	// run is what is known of the open run that the batch belongs to, of a Cleaner that cleans once; nil of one that stays.
+	run *plan.Memory
 	// acted are the steps that were carried out, and seen is how they left their objects.
 	acted []plan.Step
 	seen  plan.Acted
-	// did is what was done to objects, and why says why the last step on one failed.
-	did map[types.UID]v1alpha1.Outcome
-	why map[types.UID]string
-	// retryAfter is for how long the API server asked not to be asked again about an object.
-	retryAfter map[types.UID]time.Duration
-	// unstable are those that changed each time they were to be acted on.
-	unstable map[types.UID]bool
+	// answers are what has come of the steps on objects, and partly are the objects of which a step was taken for some of its
+	// items.
+	answers map[types.UID]*plan.RowAnswer
+	partly  map[types.UID]bool
 	// doubted says that live reads confirmed nothing of what they were asked about, so that all of it waits.
 	doubted bool
-	// unsent says that requests were not sent, because the Cleaner has changed, or because it took too long; cut are the
-	// objects that they were about.
+	// unsent says that requests were not sent, because the Cleaner has changed, or because it took too long.
 	unsent bool
-	cut    map[types.UID]bool
 }
 
 // do carries out what a decision on the watches wants. It says whether anything was done; and, with a reason, what is to be
@@ -94,7 +91,11 @@ func (b *batch) do(ctx context.Context, first plan.Plan) (acted bool, say plan.P
 	if todo, err = b.record(ctx, todo); err != nil {
 		return false, plan.Plan{}, err
 	}
-	b.carryOut(ctx, first, todo)
+	b.watched, b.versions = map[types.UID]plan.Object{}, map[types.UID]string{}
+	for i := range first.Steps {
+		b.watched[first.Steps[i].Object.UID] = first.Steps[i].Object
+	}
+	b.carryOut(ctx, plan.NewCourse(todo), recurring{b})
 	b.tellSteps(b.acted)
 	if b.unsent && len(b.acted) == 0 {
 		return false, plan.Plan{}, errNotNow

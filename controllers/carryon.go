@@ -6,9 +6,7 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"time"
 
-	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -27,9 +25,6 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
-
-// pacedFor is how long a batch of deletions is that waits for limits.actionsPerSecond: less than a confirmation serves.
-const pacedFor = 5 * time.Second
 
 // carryOn does what plan.Next says, one request after the other, until there is nothing to do but to wait, or to
 // evaluate. It returns that last request.
@@ -125,10 +120,8 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 	case plan.ReviewAuthor:
 		p.reviewUninstall(ctx)
 		return nil
-	case plan.DeleteRows:
-		return p.delete(ctx, req.Rows)
-	case plan.ActRules:
-		return p.actRules(ctx, req.Rows)
+	case plan.Act:
+		return p.actOnRows(ctx, req.Rows)
 	case plan.StartUninstall, plan.FinishUninstall:
 		return p.uninstall(ctx, req.Kind == plan.StartUninstall)
 	case plan.WriteResult:
@@ -244,64 +237,6 @@ func (p *pass) belongs(ctx context.Context, target int, o *plan.Object) (b plan.
 	return plan.Belonging{Resource: served.GVR, Matches: watches.QueryMatches(q, o, namespace)}, ""
 }
 
-// recheck asks the conditions again on live reads.
-func (p *pass) recheck(ctx context.Context) error {
-	programs, findings, err := p.compile(ctx)
-	if err != nil {
-		return err
-	}
-	if len(findings) > 0 {
-		p.mem.run.Fail("the spec is not valid any more: "+findings[0].String(), p.r.clock.Now())
-		return nil
-	}
-	in := p.input(programs, p.r.clock.Now(), snapshot.ReadForConfirmation(ctx, p.hands.live, p.c.GetNamespace(), p.work))
-	evaluating, end := p.evaluating(ctx)
-	answer := plan.Reevaluate(evaluating, in, p.c.State().Run, &p.mem.run)
-	end()
-	refusal := p.findRefusal(ctx, p.mem.run.Release)
-	switch {
-	case refusal.refuses():
-		answer = plan.Rechecked{Why: refusal.message}
-	case plan.Elapsed(in.Now, p.r.clock.Now()) >= plan.ConfirmationServes:
-		answer = plan.Rechecked{Why: slowReads}
-	}
-	p.mem.run.Rechecked(p.c.State().Run, answer, in.Now)
-	return nil
-}
-
-// delete carries out a batch of deletions, as many as limits.actionsPerSecond lets through before others get their turn.
-func (p *pass) delete(ctx context.Context, rows []int) error {
-	m := &p.mem.run
-	p.forgetOld()
-	if perSecond := p.mem.pace.Limit(); perSecond != rate.Inf {
-		rows = rows[:min(len(rows), int(perSecond)*int(pacedFor/time.Second))]
-	}
-	deeds := make([]actuate.Deed, len(rows))
-	for n, i := range rows {
-		row, err := plan.ParseRow(p.c.State().Run.Rows[i])
-		if err != nil {
-			return err
-		}
-		deeds[n] = actuate.Deed{Row: row, ResourceVersion: m.Version(i, row)}
-	}
-	answers := p.hands.actuator.DeleteAll(ctx, deeds, &deletionGuard{pass: p, log: logf.FromContext(ctx)})
-	now := p.r.clock.Now()
-	for n, i := range rows {
-		row := deeds[n].Row
-		t := row.Target(p.work)
-		m.Answered(i, row, answers[n], t >= 0 && p.work.Targets[t].Included(), now)
-		if p.work.Limits != nil && (answers[n].Kind == plan.AnswerDeleted || answers[n].Kind == plan.AnswerLost) {
-			p.mem.done = p.mem.done.With(plan.DeedOf(row, m.Rows[i].Was, p.work, now))
-		}
-		p.tellAnswer(row, answers[n])
-	}
-	p.tellBatch("Deleted", "deleted", deleted(deeds, answers))
-	if unsent(answers) {
-		return errNotNow
-	}
-	return nil
-}
-
 // finish records the result of the run.
 func (p *pass) finish(ctx context.Context, req plan.Request) error {
 	finished := plan.Finish(p.c.State().Run, &p.mem.run, req.Result, req.Message, p.r.clock.Now())
@@ -311,7 +246,7 @@ func (p *pass) finish(ctx context.Context, req plan.Request) error {
 	logf.FromContext(ctx).Info("Finished", "run", finished.Number, "result", finished.Result, "message", finished.Message)
 	p.r.metrics.CountRun(string(finished.Result))
 	p.tellTerminating(finished)
-	p.mem.run = plan.Memory{}
+	p.mem.run, p.mem.judged = plan.Memory{}, judged{}
 	return nil
 }
 

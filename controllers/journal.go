@@ -12,13 +12,11 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/plan"
 )
@@ -48,92 +46,10 @@ func clean(s string) string {
 	return strings.ToValidUTF8(s[:maxText-len(more)], "") + more
 }
 
-// deletionGuard is what a batch of deletions asks and tells.
-type deletionGuard struct {
-	*pass
-	log logr.Logger
-}
-
-// WaitForPace waits until limits.actionsPerSecond let one more request through.
-func (o *deletionGuard) WaitForPace(ctx context.Context) error { return o.mem.pace.Wait(ctx) }
-
-// MaySend is asked before each deletion: this process leads, and the Cleaner that the watch knows still wants it.
-func (o *deletionGuard) MaySend(ctx context.Context) error {
-	if !o.r.opts.Lease.Fresh() {
-		return errNotLeader
-	}
-	c, err := o.r.known(ctx, o.key)
-	if err != nil {
-		return err
-	}
-	decides := o.c.State().Run.Decides
-	if same, err := o.same(ctx, c); err != nil {
-		return err
-	} else if !same {
-		now, err := o.r.assignmentOf(ctx, c)
-		if err != nil {
-			return err
-		}
-		if decides, err = o.r.opts.decides(now.work); err != nil {
-			return err
-		}
-	}
-	switch {
-	case c.GetUID() != o.c.GetUID(), c.GetDeletionTimestamp() != nil, plan.Held(c.Common()), decides != o.c.State().Run.Decides:
-		return errNotNow
-	case !o.mem.run.Confirmed(o.r.clock.Now()), o.r.opts.Skew.IsSuspect():
-		return errNotNow
-	}
-	return nil
-}
-
-// LogIntent records a deletion before it is sent.
-func (o *deletionGuard) LogIntent(d actuate.Deed) {
-	o.log.Info("Intent", "run", o.c.State().Run.Number, "rule", d.Row.Rule, "verb", plan.VerbDelete, "object", d.Row.Ref.String(), "uid", string(d.Row.UID),
-		"resourceVersion", d.ResourceVersion, "decides", o.c.State().Run.Decides)
-}
-
-func unsent(answers []plan.Answer) bool {
-	return slices.ContainsFunc(answers, func(a plan.Answer) bool { return a.Kind == plan.AnswerUnsent })
-}
-
-// did remembers a deed for the status.
-func (p *pass) did(row plan.Row, action, result string) {
-	p.mem.acted(p.read.State().LastActions, v1alpha1.Action{
-		Object: row.Ref.String(), UID: string(row.UID), Rule: row.Rule, Action: action,
-		Time: at(p.r.clock), Result: clean(result),
-	})
-}
-
-// tellAnswer counts an answer, and remembers it for the status if it says something new about the object.
-func (p *pass) tellAnswer(row plan.Row, a plan.Answer) {
-	result := "unsent"
-	switch a.Kind {
-	case plan.AnswerDeleted:
-		result = "deleted"
-		p.did(row, "delete", "deleted")
-	case plan.AnswerNotFound:
-		result = "gone"
-		p.did(row, "delete", "was gone")
-	case plan.AnswerRefused:
-		result = "refused"
-		p.did(row, "delete", a.Why)
-	case plan.AnswerLost:
-		result = "lost"
-		p.did(row, "delete", a.Why)
-	case plan.AnswerConflict:
-		result = "conflict"
-	case plan.AnswerUnsent:
-		return
-	}
-	p.r.metrics.CountDeletion(row.Resource.Group, row.Resource.Resource, result)
-	p.count(row.Rule, plan.VerbDelete, a, p.c.State().Run.DecidedAt.Time)
-}
-
 // count counts what was answered to an action that was decided at a moment.
 func (p *pass) count(rule string, verb plan.Verb, a plan.Answer, decided time.Time) {
 	results := map[plan.AnswerKind]string{
-		plan.AnswerDeleted: "done", plan.AnswerNotFound: "gone", plan.AnswerRefused: "refused", plan.AnswerLost: "lost", plan.AnswerConflict: "conflict",
+		plan.AnswerDeleted: "done", plan.AnswerNotFound: "gone", plan.AnswerReplaced: "gone", plan.AnswerRefused: "refused", plan.AnswerLost: "lost", plan.AnswerConflict: "conflict",
 	}
 	key := p.key
 	if !p.c.Common().Recurs() { // there may be one for each thing that is cleaned
@@ -142,32 +58,6 @@ func (p *pass) count(rule string, verb plan.Verb, a plan.Answer, decided time.Ti
 	p.r.metrics.CountAction(key, rule, string(verb), results[a.Kind])
 	if a.Kind == plan.AnswerDeleted && (verb == plan.VerbDelete || verb == plan.VerbEvict) {
 		p.r.metrics.ObserveDelay(p.r.clock.Since(decided))
-	}
-}
-
-// deleted are the rows of the deeds that were answered with success.
-func deleted(deeds []actuate.Deed, answers []plan.Answer) []plan.Row {
-	var rows []plan.Row
-	for i, d := range deeds {
-		if answers[i].Kind == plan.AnswerDeleted {
-			rows = append(rows, d.Row)
-		}
-	}
-	return rows
-}
-
-// tellBatch emits one Event for each rule of a batch.
-func (p *pass) tellBatch(reason, did string, rows []plan.Row) {
-	names := map[string][]string{}
-	var rules []string
-	for _, row := range rows {
-		if names[row.Rule] == nil {
-			rules = append(rules, row.Rule)
-		}
-		names[row.Rule] = append(names[row.Rule], row.Name)
-	}
-	for _, rule := range rules {
-		p.event(corev1.EventTypeNormal, reason, "Delete", "%s: %s %s", rule, did, some(names[rule]))
 	}
 }
 
@@ -336,6 +226,9 @@ func (p *pass) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 	case plan.AnswerNotFound:
 		result = "gone"
 		action("was gone")
+	case plan.AnswerReplaced:
+		result = "gone"
+		action("was replaced by another object of its name")
 	case plan.AnswerRefused:
 		result = "refused"
 		again()

@@ -90,7 +90,7 @@ func (l leads) Fresh() bool { return bool(l) }
 
 // ordered are the orders of a pass over a Cleaner with an open run of so many rows, which the cache knows as changed
 // since.
-func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *deletionGuard {
+func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *stepGuard {
 	t.Helper()
 	c := &v1alpha1.Cleaner{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c", UID: "uid", Generation: 1, ResourceVersion: "7"},
@@ -116,7 +116,7 @@ func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *deletionGu
 		t.Fatal(err)
 	}
 	p.ring = keys.ring
-	return &deletionGuard{pass: p}
+	return &stepGuard{batch: &batch{pass: p, run: &mem.run, in: plan.Input{Now: mem.run.ConfirmedAt}}}
 }
 
 // testKeys are the keys of a test.
@@ -147,7 +147,7 @@ func unchanged(*v1alpha1.Cleaner) {}
 func TestNothingIsDeletedAgainstTheLatestOrders(t *testing.T) {
 	cases := map[string]struct {
 		change func(*v1alpha1.Cleaner)
-		here   func(*deletionGuard)
+		here   func(*stepGuard)
 		want   error
 	}{
 		"AsCommitted": {},
@@ -157,8 +157,8 @@ func TestNothingIsDeletedAgainstTheLatestOrders(t *testing.T) {
 		"OtherSink":   {change: func(c *v1alpha1.Cleaner) { c.Spec.CloudEventSink = "http://sink"; c.Generation = 2 }},
 		"Deleted":     {change: func(c *v1alpha1.Cleaner) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, want: errNotNow},
 		"MadeAnew":    {change: func(c *v1alpha1.Cleaner) { c.UID = "another" }, want: errNotNow},
-		"NotLeader":   {here: func(o *deletionGuard) { o.r.opts.Lease = leads(false) }, want: errNotLeader},
-		"Unconfirmed": {here: func(o *deletionGuard) { o.mem.run.ConfirmedAt = time.Time{} }, want: errNotNow},
+		"NotLeader":   {here: func(o *stepGuard) { o.r.opts.Lease = leads(false) }, want: errNotLeader},
+		"Unconfirmed": {here: func(o *stepGuard) { o.in.Now = time.Time{} }, want: errNotNow},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

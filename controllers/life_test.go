@@ -441,14 +441,14 @@ func TestLifeOfOneThatCleansOnce(t *testing.T) {
 	}{
 		"Deletes": {
 			reason: "what is recorded is deleted, and then the Cleaner", steps: []step{
-				{nothing, `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: a, b; the Cleaner is gone`},
+				{nothing, `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; the Cleaner is gone`},
 				{after(time.Second), `again in 0s; the Cleaner is gone`},
 			},
 		},
 		"NotMet": {
 			reason: "nothing is done before the conditions are true", steps: []step{
 				{putting("c", "Running"), `again in 1h0m0s; left a, b, c; Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 3; next 02:00:00`},
-				{all(after(time.Minute), putting("c", "Succeeded")), `again in 1h0m0s; sent delete a, delete b, delete c; said Normal Completed run 1: 3 pods/v1 deleted, Normal Deleted targets.pods: deleted 3: a, b, c; the Cleaner is gone`},
+				{all(after(time.Minute), putting("c", "Succeeded")), `again in 1h0m0s; sent delete a, delete b, delete c; said Normal Completed run 1: 3 pods/v1 deleted, Normal Deleted targets.pods: deleted 3: a.pods/v1, b.pods/v1, c.pods/v1; the Cleaner is gone`},
 			},
 		},
 		"Changed": {
@@ -484,7 +484,7 @@ func TestLifeOfOneThatCleansOnce(t *testing.T) {
 			reason: "nothing is done before the ttl", spec: func(c *v1alpha1.Cleaner) { c.Spec.TTL = "2h" }, steps: []step{
 				{nothing, `again in 1h0m0s; left a, b; Ready True WaitingForTTL; next 02:00:00`},
 				{after(time.Hour - time.Second), `again in 1s; left a, b; Ready True WaitingForTTL; next 02:00:00`},
-				{after(time.Second), `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: a, b; the Cleaner is gone`},
+				{after(time.Second), `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; the Cleaner is gone`},
 			},
 		},
 		"DryRun": {
@@ -496,88 +496,88 @@ func TestLifeOfOneThatCleansOnce(t *testing.T) {
 		},
 		"Refused": {
 			reason: "what was refused is tried again, and the run is open meanwhile", steps: []step{
-				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
-				{after(time.Second), `again in 2s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
-				{all(refusing(nil), after(time.Minute)), `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: a, b; the Cleaner is gone`},
+				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{after(time.Second), `again in 2s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{all(refusing(nil), after(time.Minute)), `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; the Cleaner is gone`},
 			},
 		},
 		"Lost": {
 			reason: "as what nobody knows of", steps: []step{
-				{refusing(unavailable), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
-				{all(refusing(nil), after(time.Minute)), `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: a, b; the Cleaner is gone`},
+				{refusing(unavailable), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{all(refusing(nil), after(time.Minute)), `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; the Cleaner is gone`},
 			},
 		},
 		"Replaced": {
 			reason: "another object of the name stays, and the next run has a pause before it", steps: []step{
-				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
-				{all(refusing(nil), gone("a"), func(r *rig) { p := aPod("a", "Running"); p.SetUID("other"); r.put(p) }, after(time.Minute)), `again in 1h0m0s; left a, b; said Warning Partial run 1: 1 pods/v1 kept, 1 pods/v1 replaced (spec.conditions[0] is not true any more: pods.items.all(p, p.status.phase == "Succeeded")); Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 02:01:00`},
-				{after(time.Second), `again in 59m59s; left a, b; Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 02:01:00`},
+				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{all(refusing(nil), gone("a"), func(r *rig) { p := aPod("a", "Running"); p.SetUID("other"); r.put(p) }, after(time.Minute)), `again in 1h0m0s; left a, b; said Warning Partial run 1: 1 pods/v1 kept, 1 pods/v1 replaced (spec.conditions[0] is not true any more: pods.items.all(p, p.status.phase == "Succeeded")); Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 02:01:00; counted 0 acted, 2 failed`},
+				{after(time.Second), `again in 59m59s; left a, b; Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 02:01:00; counted 0 acted, 2 failed`},
 			},
 		},
 		"Edited": {
 			reason: "an edit stops a run", steps: []step{
-				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
-				{all(refusing(nil), editing(func(c *v1alpha1.Cleaner) { c.Spec.TTL = "3h" })), `again in 1s; left a, b; said Warning Partial run 1: 2 pods/v1 kept (the spec was edited); Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2`},
-				{after(time.Second), `again in 1h0m0s; left a, b; Ready True WaitingForTTL; resolved 2; next 03:00:00`},
+				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{all(refusing(nil), editing(func(c *v1alpha1.Cleaner) { c.Spec.TTL = "3h" })), `again in 1s; left a, b; said Warning Partial run 1: 2 pods/v1 kept (the spec was edited); Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed`},
+				{after(time.Second), `again in 1h0m0s; left a, b; Ready True WaitingForTTL; resolved 2; next 03:00:00; counted 0 acted, 2 failed`},
 			},
 		},
 		"EditedAndGone": {
 			reason: "and says what has gone meanwhile", steps: []step{
-				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
-				{all(refusing(nil), gone("a"), editing(func(c *v1alpha1.Cleaner) { c.Spec.TTL = "3h" })), `again in 1s; left b; said Warning Partial run 1: 1 pods/v1 gone, 1 pods/v1 kept (the spec was edited); Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2`},
+				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{all(refusing(nil), gone("a"), editing(func(c *v1alpha1.Cleaner) { c.Spec.TTL = "3h" })), `again in 1s; left b; said Warning Partial run 1: 1 pods/v1 gone, 1 pods/v1 kept (the spec was edited); Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed`},
 			},
 		},
 		"Suspended": {
 			reason: "suspend holds a run", steps: []step{
-				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
-				{all(refusing(nil), editing(func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true })), `again in 1s; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
-				{all(editing(func(c *v1alpha1.Cleaner) { c.Spec.Suspend = false }), after(time.Minute)), `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: a, b; the Cleaner is gone`},
+				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{all(refusing(nil), editing(func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true })), `again in 1s; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{all(editing(func(c *v1alpha1.Cleaner) { c.Spec.Suspend = false }), after(time.Minute)), `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; the Cleaner is gone`},
 			},
 		},
 		"Deleted": {
 			reason: "a deletion of the Cleaner abandons its run", steps: []step{
-				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
 				{deleting, `again in 1h0m0s; left a, b; said Warning Abandoned run 1: 2 pods/v1 kept (the Cleaner was deleted); the Cleaner is gone`},
 				{after(time.Second), `again in 0s; left a, b; the Cleaner is gone`},
 			},
 		},
 		"Held": {
 			reason: "what finalizers hold is waited for, but not for ever", steps: []step{
-				{held("a"), `again in 1s; sent delete a, delete b; left a; said Normal Deleted targets.pods: deleted 2: a, b; Evaluated True ConditionsMet; Ready Unknown Terminating; Reconciling True Terminating; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
-				{after(time.Minute), `again in 2s; left a; Evaluated True ConditionsMet; Ready Unknown Terminating; Reconciling True Terminating; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{held("a"), `again in 1s; sent delete a, delete b; left a; said Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; Evaluated True ConditionsMet; Ready Unknown Terminating; Reconciling True Terminating; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{after(time.Minute), `again in 2s; left a; Evaluated True ConditionsMet; Ready Unknown Terminating; Reconciling True Terminating; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
 				{after(10 * time.Minute), `again in 1h0m0s; left a; said Normal Completed run 1: 1 pods/v1 deleted, 1 pods/v1 terminating, Warning StillTerminating targets.pods pods/v1 shop/a uid-a 2 is held by finalizers: example.com/hold; the Cleaner is gone`},
 				{after(time.Second), `again in 0s; left a; the Cleaner is gone`},
 			},
 		},
 		"HeldThenGone": {
 			reason: "what has gone is settled", steps: []step{
-				{held("a"), `again in 1s; sent delete a, delete b; left a; said Normal Deleted targets.pods: deleted 2: a, b; Evaluated True ConditionsMet; Ready Unknown Terminating; Reconciling True Terminating; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{held("a"), `again in 1s; sent delete a, delete b; left a; said Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; Evaluated True ConditionsMet; Ready Unknown Terminating; Reconciling True Terminating; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
 				{all(gone("a"), after(time.Second)), `again in 1h0m0s; said Normal Completed run 1: 2 pods/v1 deleted; the Cleaner is gone`},
 			},
 		},
 		"SlowAndRefused": {
 			reason: "what waits anyway does not wait for the next pass", steps: []step{
-				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
-				{all(after(time.Minute), slow(forbidden)), `again in 2s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{all(after(time.Minute), slow(forbidden)), `again in 2s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
 			},
 		},
 		"Sink": {
 			reason: "a finished run stays until the sink has taken its event", spec: sink, steps: []step{
-				{nothing, `again in 1h0m0s; sent delete a, delete b; said Normal Deleted targets.pods: deleted 2: a, b; Delivered False Delivering; Evaluated True ConditionsMet; Ready Unknown Delivering; Reconciling True Delivering; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, 2 pods/v1 deleted, Completed`},
-				{after(time.Minute), `again in 1h0m0s; Delivered False Delivering; Evaluated True ConditionsMet; Ready Unknown Delivering; Reconciling True Delivering; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, 2 pods/v1 deleted, Completed`},
+				{nothing, `again in 1h0m0s; sent delete a, delete b; said Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; Delivered False Delivering; Evaluated True ConditionsMet; Ready Unknown Delivering; Reconciling True Delivering; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, 2 pods/v1 deleted, Completed`},
+				{after(time.Minute), `again in 1h0m0s; Delivered False Delivering; Evaluated True ConditionsMet; Ready Unknown Delivering; Reconciling True Delivering; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, 2 pods/v1 deleted, Completed`},
 			},
 		},
 		"SinkAndDeleted": {
 			reason: "of a deleted Cleaner for as long as its grace", spec: sink, steps: []step{
-				{nothing, `again in 1h0m0s; sent delete a, delete b; said Normal Deleted targets.pods: deleted 2: a, b; Delivered False Delivering; Evaluated True ConditionsMet; Ready Unknown Delivering; Reconciling True Delivering; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, 2 pods/v1 deleted, Completed`},
-				{deleting, `again in 30s; Delivered False Delivering; Evaluated True ConditionsMet; Ready Unknown Delivering; Reconciling True Delivering; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, 2 pods/v1 deleted, Completed`},
-				{after(29 * time.Second), `again in 1s; Delivered False Delivering; Evaluated True ConditionsMet; Ready Unknown Delivering; Reconciling True Delivering; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, 2 pods/v1 deleted, Completed`},
+				{nothing, `again in 1h0m0s; sent delete a, delete b; said Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; Delivered False Delivering; Evaluated True ConditionsMet; Ready Unknown Delivering; Reconciling True Delivering; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, 2 pods/v1 deleted, Completed`},
+				{deleting, `again in 30s; Delivered False Delivering; Evaluated True ConditionsMet; Ready Unknown Delivering; Reconciling True Delivering; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, 2 pods/v1 deleted, Completed`},
+				{after(29 * time.Second), `again in 1s; Delivered False Delivering; Evaluated True ConditionsMet; Ready Unknown Delivering; Reconciling True Delivering; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, 2 pods/v1 deleted, Completed`},
 				{after(time.Second), `again in 1h0m0s; said Warning NotDelivered the event of run 1 was not delivered before the Cleaner was deleted: 2 pods/v1 deleted; the Cleaner is gone`},
 			},
 		},
 		"OutOfTime": {
 			reason: "a pass that has lasted long enough leaves the rest to the next one", steps: []step{
-				{slow(accepted), `again in 1ms; sent delete a, delete b; said Normal Deleted targets.pods: deleted 2: a, b; Evaluated True ConditionsMet; Ready Unknown Cleaning; Reconciling True Cleaning; TargetsResolved True Resolved; resolved 2; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{slow(accepted), `again in 1ms; sent delete a, delete b; said Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; Evaluated True ConditionsMet; Ready Unknown Cleaning; Reconciling True Cleaning; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
 				{nothing, `again in 1h0m0s; said Normal Completed run 1: 2 pods/v1 deleted; the Cleaner is gone`},
 			},
 		},

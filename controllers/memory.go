@@ -28,6 +28,7 @@ type memory struct {
 	// record is the last one of this operator that was read or written; nil before.
 	record *v1alpha1.CleanerStatus
 	run    plan.Memory
+	judged judged
 	// hands are those of the Cleaner's ServiceAccount, if it has one.
 	hands *hands
 	// evaluated is when the Cleaner was evaluated last, and reported when its status was written last.

@@ -286,7 +286,7 @@ func TestAnEarlierRecordIsNotBelieved(t *testing.T) {
 }
 
 // stored has an API server keep a Cleaner, and the pass read it.
-func (o *deletionGuard) stored(t *testing.T, c *v1alpha1.Cleaner) {
+func (o *stepGuard) stored(t *testing.T, c *v1alpha1.Cleaner) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {

@@ -63,6 +63,8 @@ type rig struct {
 	stale map[string]*unstructured.Unstructured
 	// syncing says that the watches have not begun.
 	syncing bool
+	// listed is called when all Pods were read live, unless it is nil.
+	listed func()
 	// trouble is what reads of Pods fail with.
 	trouble plan.Target
 	// answer is what requests that change something are answered with, unless it is nil.
@@ -359,10 +361,14 @@ func (f reads) Read(ctx context.Context, q snapshot.Query) plan.Target { return 
 func (r *rig) readLive(_ context.Context, q snapshot.Query) plan.Target {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if q.Kind == "Namespace" || r.trouble.State == plan.Unknown {
-		return readOf(r.t, r.objects, q)
+	if q.Kind != "Namespace" && r.trouble.State != plan.Unknown {
+		return r.trouble
 	}
-	return r.trouble
+	seen := readOf(r.t, r.objects, q)
+	if r.listed != nil && q.Name == "" {
+		r.listed()
+	}
+	return seen
 }
 
 func (r *rig) readWatched(_ context.Context, q snapshot.Query) plan.Target {
@@ -460,6 +466,7 @@ func (r *rig) serve(req *http.Request, name, subresource string, body []byte) (a
 		if failed := r.answer(verb, name); failed != nil {
 			return nil, failed
 		}
+		o = r.objects[name] // it may have been changed
 	}
 	if o == nil {
 		return nil, apierrors.NewNotFound(gr, name)

@@ -5,18 +5,23 @@ package controllers
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
-// actRules evaluates the rules of an open run on live reads, and does what they want of its rows.
-func (p *pass) actRules(ctx context.Context, rows []int) error {
+// judged is what was decided last for an open run, and what that rests on.
+type judged struct {
+	at   time.Time // plan.Memory.ConfirmedAt
+	in   plan.Input
+	todo plan.Plan
+}
+
+// recheck asks on live reads what the spec wants of the open run.
+func (p *pass) recheck(ctx context.Context) error {
 	programs, findings, err := p.compile(ctx)
 	if err != nil {
 		return err
@@ -25,88 +30,154 @@ func (p *pass) actRules(ctx context.Context, rows []int) error {
 		p.mem.run.Fail("the spec is not valid any more: "+findings[0].String(), p.r.clock.Now())
 		return nil
 	}
-	wanted, err := p.rowsByUID(rows)
+	now := p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
+	p.judge(ctx, p.input(programs, now, snapshot.ReadForConfirmation(ctx, p.hands.live, p.c.GetNamespace(), p.work)))
+	return nil
+}
+
+// judge decides on live reads what the spec wants of the open run.
+func (p *pass) judge(ctx context.Context, in plan.Input) {
+	run, m := p.c.State().Run, &p.mem.run
+	evaluating, end := p.evaluating(ctx)
+	j := plan.Judge(evaluating, in, run, m)
+	end()
+	refusal := p.findRefusal(ctx, m.Release)
+	switch {
+	case refusal.refuses():
+		j = plan.Judgement{Why: refusal.message}
+	case plan.Elapsed(in.Now, p.r.clock.Now()) >= plan.ConfirmationServes:
+		j = plan.Judgement{Why: slowReads}
+	}
+	if j.Outcome != plan.JudgeFailed {
+		p.mem.holds, p.looked = j.Plan.Holds, true
+	}
+	m.Judged(j, in.Now)
+	p.mem.judged = judged{at: m.ConfirmedAt, in: in, todo: j.Plan}
+}
+
+// actOnRows carries out what was decided last for rows of the open run.
+func (p *pass) actOnRows(ctx context.Context, rows []int) error {
+	m := &p.mem.run
+	if !p.mem.judged.at.Equal(m.ConfirmedAt) { // it is not known what was decided
+		m.Changed()
+		return nil
+	}
+	p.forgetOld()
+	f, err := p.newFinishing(rows)
 	if err != nil {
 		return err
 	}
-	p.forgetOld()
-	b := &batch{pass: p}
-	now := p.r.clock.Now()
-	b.in = p.input(programs, now, snapshot.ReadForConfirmation(ctx, p.hands.live, p.c.GetNamespace(), p.work))
-	b.in.Acting, b.in.Backoff, b.in.Remade = true, nil, nil // each row has a back-off of its own
-	b.in.Confirmed, b.in.Unreadable, b.in.Batch = b.in.Snapshot.Live(), map[plan.Read]string{}, math.MaxInt
-	d := p.compute(ctx, b.in)
-	p.mem.holds, p.looked = d.Holds, true
-	refusal := p.findRefusal(ctx, nil)
-	switch {
-	case refusal.refuses():
-		p.mem.run.Fail(refusal.message, p.r.clock.Now())
-		return nil
-	case plan.Elapsed(now, p.r.clock.Now()) >= plan.ConfirmationServes:
-		p.mem.run.Fail(slowReads, p.r.clock.Now())
-		return nil
-	case d.Reason == v1alpha1.ReasonConditionsNotMet:
-		p.mem.run.Stop = d.Message
-		return nil
-	case d.Verdict != v1alpha1.VerdictAct && d.Reason != v1alpha1.ReasonNothingToDo && d.Reason != v1alpha1.ReasonProtected && len(d.Pending) == 0: // nobody can say what the rules want
-		p.mem.run.Fail(d.Message, p.r.clock.Now())
-		return nil
-	}
-	p.mem.run.ConfirmedAt = now
-	d = d.Of(wanted)
-	b.carryOut(ctx, d, d)
-	b.tellSteps(b.acted)
-	b.answer(ctx, d, wanted)
-	if b.unsent {
+	c := f.carryOut(ctx, f.course(), f)
+	f.settleRows(c, nil)
+	f.tellSteps(f.acted)
+	if f.unsent {
 		return errNotNow
 	}
 	return nil
 }
 
-// rowsByUID are the places of rows, by the UIDs of their objects.
-func (p *pass) rowsByUID(rows []int) (map[types.UID]int, error) {
-	out := map[types.UID]int{}
+// finishing is a batch of an open run of a Cleaner that cleans once.
+type finishing struct {
+	*batch
+	rows map[types.UID]int // all of the run
+	due  map[types.UID]bool
+}
+
+func (p *pass) newFinishing(rows []int) (*finishing, error) {
+	f := &finishing{batch: &batch{pass: p, in: p.mem.judged.in, run: &p.mem.run}, rows: map[types.UID]int{}, due: map[types.UID]bool{}}
+	f.in.Confirmed, f.in.Unreadable, f.versions = map[plan.Read]bool{}, map[plan.Read]string{}, map[types.UID]string{}
+	all := p.c.State().Run.Rows
+	for i, text := range all {
+		row, err := plan.ParseRow(text)
+		if err != nil { // it was left alone when it was looked at
+			continue
+		}
+		f.rows[row.UID] = i
+		if left := f.run.Rows[i].Left; left != "" {
+			f.versions[row.UID] = left
+		}
+	}
 	for _, i := range rows {
-		row, err := plan.ParseRow(p.c.State().Run.Rows[i])
+		row, err := plan.ParseRow(all[i])
 		if err != nil {
 			return nil, err
 		}
-		out[row.UID] = i
+		f.due[row.UID] = true
 	}
-	return out, nil
+	return f, nil
 }
 
-// answer tells the memory of a run what came of its rows. One of which nothing was wanted is looked at.
-func (b *batch) answer(ctx context.Context, d plan.Plan, wanted map[types.UID]int) {
-	var until time.Time
-	for _, p := range d.Pending {
-		until = earliest(until, p.Until)
+// course are the steps of the rows that are due.
+func (f *finishing) course() *plan.Course {
+	return f.run.CourseOfRows(f.mem.judged.todo, f.rows, f.due)
+}
+
+// decideAnew reads objects that have changed live, and decides anew on the run.
+func (f *finishing) decideAnew(ctx context.Context, c *plan.Course, changed map[types.UID]bool) *plan.Course {
+	f.settleRows(c, changed)
+	reads := map[plan.Read]types.UID{}
+	var ask []plan.Read
+	for i := range c.Steps {
+		if s := &c.Steps[i]; changed[s.Object.UID] {
+			delete(f.versions, s.Object.UID)
+			for _, read := range f.readsOf(s) {
+				if _, known := reads[read]; !known {
+					ask = append(ask, read)
+				}
+				reads[read] = s.Object.UID
+			}
+		}
 	}
-	asked := map[types.UID]bool{}
-	for i := range d.Steps {
-		asked[d.Steps[i].Object.UID] = true
+	f.ask(ctx, ask)
+	for read, why := range f.in.Unreadable {
+		f.answerRow(reads[read], plan.RowAnswer{Failed: clean(why)})
 	}
-	var look []int
-	for uid, i := range wanted {
-		a := plan.RuleAnswer{Did: b.did[uid], Failed: b.why[uid], Unstable: b.unstable[uid], RetryAfter: b.retryAfter[uid]}
+	f.run.Changed()
+	f.in.Failed, f.in.Only = nil, nil
+	f.judge(ctx, f.in)
+	if f.run.Stop != "" || !f.run.Confirmed(f.r.clock.Now()) {
+		clear(f.due)
+	}
+	return f.course()
+}
+
+// giveUp has objects wait that have changed each time.
+func (f *finishing) giveUp(_ *plan.Course, changed map[types.UID]bool, _ int) {
+	for uid := range changed {
+		a := f.answer(uid)
+		a.Failed, a.Unstable = "it changed before it could be acted on", true
+	}
+}
+
+// settleRows notes what came of rows. Those of objects that have changed, and those that come after them, are decided on anew.
+func (f *finishing) settleRows(c *plan.Course, changed map[types.UID]bool) {
+	for uid := range f.due {
+		if !c.IsAbout(uid) {
+			continue
+		}
+		a := *f.answer(uid)
+		if c.Finished(uid) && !f.partly[uid] {
+			a.Failed = ""
+			f.answerRow(uid, a)
+			continue
+		}
 		switch {
-		case b.cut[uid]:
-			continue
-		case asked[uid] && a.Did == "" && a.Failed == "":
-			a.Failed = "a step before it failed"
-		case !asked[uid] && until.IsZero():
-			look = append(look, i)
-			continue
-		case !asked[uid]:
-			a.Until = until
+		case a.Replaced:
+			f.answerRow(uid, a)
+		case changed[uid], a.Cut, a.Failed == "" && (len(changed) > 0 || f.unsent):
+			a.Cut = true
+			f.run.Acted(f.rows[uid], a, f.r.clock.Now())
+		case a.Failed == "":
+			a.Failed = "an action that comes before it was not done"
+			f.answerRow(uid, a)
+		default:
+			f.answerRow(uid, a)
 		}
-		b.mem.run.ActedByRules(i, uid, a, b.r.clock.Now())
 	}
-	for i, sight := range b.lookRows(ctx, look) {
-		row, err := plan.ParseRow(b.c.State().Run.Rows[i])
-		if err != nil {
-			continue
-		}
-		b.mem.run.ActedByRules(i, row.UID, plan.RuleAnswer{Sight: sight}, b.r.clock.Now())
-	}
+}
+
+// answerRow notes what came of a row, of which nothing more is done in this batch.
+func (f *finishing) answerRow(uid types.UID, a plan.RowAnswer) {
+	f.run.Acted(f.rows[uid], a, f.r.clock.Now())
+	delete(f.due, uid)
 }

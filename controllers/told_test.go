@@ -203,7 +203,7 @@ func TestAResultThatIsNotWritten(t *testing.T) {
 	if _, err := r.Reconcile(t.Context(), r.request()); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
-	same(t, "Events", []string{"Normal Deleted targets.pods: deleted 1: a"}, r.said())
+	same(t, "Events", []string{"Normal Deleted targets.pods: deleted 1: a.pods/v1"}, r.said())
 	same(t, "requests", []string{"delete a", "delete a"}, r.took())
 	r.client = r.store
 	r.clock.Step(time.Minute)

@@ -20,98 +20,80 @@ import (
 // followsInBatch is how often a batch goes after an object that has changed.
 const followsInBatch = 3
 
+// follower decides anew on objects that have changed, and takes those that have changed each time.
+type follower interface {
+	decideAnew(ctx context.Context, c *plan.Course, changed map[types.UID]bool) *plan.Course
+	giveUp(c *plan.Course, changed map[types.UID]bool, times int)
+}
+
 // carryOut does what is to be done. An object that has changed is read live, decided on anew and acted on at once, a few
 // times; then it waits.
-func (b *batch) carryOut(ctx context.Context, first, todo plan.Plan) {
-	b.versions, b.watched, b.seen = map[types.UID]string{}, map[types.UID]plan.Object{}, plan.Acted{}
-	b.did, b.why, b.cut, b.unstable = map[types.UID]v1alpha1.Outcome{}, map[types.UID]string{}, map[types.UID]bool{}, map[types.UID]bool{}
-	b.retryAfter = map[types.UID]time.Duration{}
-	for i := range first.Steps {
-		b.watched[first.Steps[i].Object.UID] = first.Steps[i].Object
-	}
-	b.in.Failed = map[plan.ItemKey]bool{}
-	for follow := 0; ; follow++ {
-		changed := b.waves(ctx, todo)
+func (b *batch) carryOut(ctx context.Context, c *plan.Course, f follower) *plan.Course {
+	b.seen, b.answers, b.partly = plan.Acted{}, map[types.UID]*plan.RowAnswer{}, map[types.UID]bool{}
+	for times := 1; ; times++ {
+		b.in.Failed = c.FailedItems()
+		changed := b.waves(ctx, c)
 		switch {
 		case len(changed) == 0:
-			return
-		case follow == followsInBatch:
-			for uid := range changed {
-				b.mem.backoff.Conflict(uid, follow+1, b.r.clock.Now())
-				b.why[uid], b.unstable[uid] = "it changed before it could be acted on", true
-			}
-			return
+			return c
+		case times > followsInBatch:
+			f.giveUp(c, changed, times)
+			return c
 		}
-		todo = b.again(ctx, todo, changed)
+		c = f.decideAnew(ctx, c, changed)
 	}
 }
 
-// progress is how far a step is.
-type progress int
-
-const (
-	waiting progress = iota
-	succeeded
-	failed
-)
-
 // waves carries out steps: first those that come after none, then those whose earlier steps have succeeded, and so on. It
 // returns the objects that have changed since they were decided on.
-func (b *batch) waves(ctx context.Context, todo plan.Plan) map[types.UID]bool {
-	states, changed := make([]progress, len(todo.Steps)), map[types.UID]bool{}
-	for {
-		ready := b.ready(ctx, &todo, states)
-		if len(ready) == 0 {
-			return changed
-		}
+func (b *batch) waves(ctx context.Context, c *plan.Course) map[types.UID]bool {
+	changed := map[types.UID]bool{}
+	for !c.Over() {
+		ready := b.ready(ctx, c)
 		outcomes := make([]actuate.Outcome, len(ready))
 		orders := &stepGuard{batch: b, log: logf.FromContext(ctx)}
 		actuate.RunParallel(len(ready), func(n int) {
-			s := &todo.Steps[ready[n]]
+			s := &c.Steps[ready[n]]
 			if !s.Deed() {
 				return
 			}
 			outcomes[n] = b.hands.actuator.ExecuteStep(ctx, s, b.version(s), false, orders)
 		})
 		for n, i := range ready {
-			s, out := &todo.Steps[i], outcomes[n]
-			if states[i] = b.took(s, out); states[i] == failed {
+			s, out := &c.Steps[i], outcomes[n]
+			done := b.took(s, out)
+			if done {
+				c.Succeed(i)
+			} else {
+				c.Fail(i)
 				for _, item := range s.Items() {
 					b.in.Failed[item] = true
 				}
 			}
-			if out.Kind == plan.AnswerConflict {
+			if out.Kind == plan.AnswerConflict && !done {
 				changed[s.Object.UID] = true
 			}
 		}
 	}
+	return changed
 }
 
 // ready lists the steps whose turn it is. One that stands for several items, of some of which an earlier step has failed,
-// is made anew for the others.
-func (b *batch) ready(ctx context.Context, todo *plan.Plan, states []progress) []int {
+// is made anew for the others. A patch that stands is not made again, if another deed comes after it.
+func (b *batch) ready(ctx context.Context, c *plan.Course) []int {
+	turn, broken := c.Turn()
 	var out []int
-	for i := range todo.Steps {
-		s := &todo.Steps[i]
-		if states[i] != waiting || slices.ContainsFunc(s.After, func(before int) bool { return states[before] == waiting }) {
-			continue
+	for _, i := range turn {
+		switch s := &c.Steps[i]; {
+		case broken[i] && !b.refold(ctx, s):
+			c.Fail(i)
+		case s.Verb == plan.VerbPatch && b.mem.patches.stand(s, b.version(s), b.r.clock.Now()) && c.DeedFollows(i):
+			c.Succeed(i)
+		default:
+			out = append(out, i)
 		}
-		if slices.ContainsFunc(s.After, func(before int) bool { return states[before] == failed }) && !b.refold(ctx, s) {
-			states[i] = failed
-			continue
-		}
-		if s.Verb == plan.VerbPatch && b.mem.patches.stand(s, b.version(s), b.r.clock.Now()) && later(todo, i) {
-			states[i] = succeeded
-			continue
-		}
-		out = append(out, i)
 	}
 	return out
-}
-
-// later says that a deed comes after a step.
-func later(todo *plan.Plan, i int) bool {
-	return slices.ContainsFunc(todo.Steps, func(s plan.Step) bool { return s.Deed() && slices.Contains(s.After, i) })
 }
 
 // refold makes a step anew for those of its items of which no earlier step has failed. It says whether there are any.
@@ -119,14 +101,25 @@ func (b *batch) refold(ctx context.Context, s *plan.Step) bool {
 	if !slices.ContainsFunc(s.Items(), func(item plan.ItemKey) bool { return !b.in.Failed[item] }) {
 		return false
 	}
-	d := b.compute(ctx, b.in)
+	d := b.decideOthers(ctx)
 	for i := range d.Steps {
 		if n := &d.Steps[i]; n.Confirmed && n.Rule == s.Rule && n.Action == s.Action && n.Object.UID == s.Object.UID && n.Object.Resource == s.Object.Resource {
 			s.Keys, s.Patch, s.Reason, s.Grace = n.Keys, n.Patch, n.Reason, n.Grace
+			b.partly[s.Object.UID] = true
 			return true
 		}
 	}
 	return false
+}
+
+// decideOthers decides anew without the items of which a step has failed.
+func (b *batch) decideOthers(ctx context.Context) plan.Plan {
+	if b.run == nil {
+		return b.compute(ctx, b.in)
+	}
+	ctx, end := b.evaluating(ctx)
+	defer end()
+	return plan.Judge(ctx, b.in, b.c.State().Run, b.run).Plan
 }
 
 // version is the one of its object that a step names.
@@ -137,57 +130,87 @@ func (b *batch) version(s *plan.Step) string {
 	return s.Object.ResourceVersion
 }
 
-// took remembers what came of a step.
-func (b *batch) took(s *plan.Step, out actuate.Outcome) progress {
+// took remembers what came of a step, and says whether it was done.
+func (b *batch) took(s *plan.Step, out actuate.Outcome) bool {
 	now, uid := b.r.clock.Now(), s.Object.UID
-	b.tellOutcome(s, out.Answer, b.in.Now)
+	b.tellOutcome(s, out.Answer, b.decidedAt())
 	switch out.Kind {
 	case plan.AnswerUnsent:
-		b.unsent, b.cut[uid] = true, true
-		return failed
+		b.unsent = true
+		b.answer(uid).Cut = true
+	case plan.AnswerReplaced:
+		b.answer(uid).Replaced = true
+		b.settle(s, out)
+		b.remember(s, out)
+		return b.run == nil && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict)
 	case plan.AnswerDeleted, plan.AnswerNotFound:
 		b.acted = append(b.acted, *s)
 		if !s.Deed() {
 			for _, item := range s.Items() {
 				b.mem.told.note(item, told(s), now, b.period())
 			}
-			return succeeded
+			return true
 		}
-		if s.Verb == plan.VerbPatch && out.Version != "" && out.Version == b.version(s) { // longer each time
-			b.mem.backoff.Fail(uid, "its patch changes nothing: exclude objects that are already patched in when", now)
-		} else {
-			b.mem.backoff.Succeed(uid)
-		}
-		b.mem.patches.note(s, b.version(s), out.Version, now)
-		b.did[uid] = outcomes()[s.Verb]
-		delete(b.why, uid)
-		b.remember(s, out)
-		b.settle(s, out)
-		if out.Kind == plan.AnswerDeleted && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.mem.remade.Deleted(&s.Object, now) {
-			b.tellLoop(s)
-		}
-		if out.Kind == plan.AnswerDeleted {
-			b.note(s, now)
-		}
-		b.versions[uid] = out.Version
-		return succeeded
+		b.did(s, out, now)
+		return true
 	case plan.AnswerLost: // it may have been done, so it counts
 		b.note(s, now)
 		b.settle(s, out)
-		b.mem.run.Whole = false
+		b.answer(uid).Lost = true
 		b.refused(uid, out, now)
 	case plan.AnswerRefused:
 		b.refused(uid, out, now)
-	case plan.AnswerConflict: // it is decided on anew
+	case plan.AnswerConflict: // it is decided on anew, unless it is on its way
+		if b.run != nil && out.Sight.Terminating {
+			a := b.answer(uid)
+			a.Did, a.Terminating, a.Finalizers = v1alpha1.OutcomeGone, true, out.Sight.Finalizers
+			return true
+		}
 	}
-	return failed
+	return false
+}
+
+// did remembers a deed that was done, or that nobody needs any more.
+func (b *batch) did(s *plan.Step, out actuate.Outcome, now time.Time) {
+	uid, a := s.Object.UID, b.answer(s.Object.UID)
+	a.Did, a.Left, a.Gone = outcomes()[s.Verb], out.Version, out.Gone
+	if out.Kind == plan.AnswerNotFound {
+		a.Did = v1alpha1.OutcomeGone
+	}
+	a.Failed, a.RetryAfter = "", 0
+	if b.run == nil && s.Verb == plan.VerbPatch && out.Version != "" && out.Version == b.version(s) { // longer each time
+		b.mem.backoff.Fail(uid, "its patch changes nothing: exclude objects that are already patched in when", now)
+	} else {
+		b.mem.backoff.Succeed(uid)
+	}
+	b.mem.patches.note(s, b.version(s), out.Version, now)
+	b.remember(s, out)
+	b.settle(s, out)
+	if out.Kind == plan.AnswerDeleted && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.mem.remade.Deleted(&s.Object, now) {
+		b.tellLoop(s)
+	}
+	if out.Kind == plan.AnswerDeleted {
+		b.note(s, now)
+	}
+	b.versions[uid] = out.Version
+}
+
+// answer is what has come so far of the steps on an object.
+func (b *batch) answer(uid types.UID) *plan.RowAnswer {
+	if b.answers[uid] == nil {
+		b.answers[uid] = &plan.RowAnswer{}
+	}
+	return b.answers[uid]
 }
 
 // refused has an object wait after a request that was not done, or of which nobody knows.
 func (b *batch) refused(uid types.UID, out actuate.Outcome, now time.Time) {
-	b.mem.backoff.Fail(uid, out.Why, now)
-	b.mem.backoff.Postpone(uid, out.RetryAfter, now)
-	b.why[uid], b.retryAfter[uid] = out.Why, out.RetryAfter
+	a := b.answer(uid)
+	a.Failed, a.RetryAfter = out.Why, out.RetryAfter
+	if b.run == nil {
+		b.mem.backoff.Fail(uid, out.Why, now)
+		b.mem.backoff.Postpone(uid, out.RetryAfter, now)
+	}
 }
 
 // note remembers a deed for limits, where there are any.
@@ -199,7 +222,7 @@ func (b *batch) note(s *plan.Step, now time.Time) {
 
 // remember notes how an object is now, for the time until the watches show it.
 func (b *batch) remember(s *plan.Step, out actuate.Outcome) {
-	if out.Now == nil && !out.Gone { // nobody knows
+	if b.run != nil || out.Now == nil && !out.Gone { // nobody looks before the run is over; or nobody knows
 		return
 	}
 	before := s.Object
@@ -227,18 +250,19 @@ func outcomes() map[plan.Verb]v1alpha1.Outcome {
 	}
 }
 
-// again reads objects that have changed live, and decides anew on them. What else that rests on was confirmed before.
-func (b *batch) again(ctx context.Context, todo plan.Plan, changed map[types.UID]bool) plan.Plan {
+// recurring is the follower of a Cleaner that stays.
+type recurring struct{ *batch }
+
+// decideAnew reads objects that have changed live, and decides anew on their items. What else that rests on was confirmed before.
+func (b recurring) decideAnew(ctx context.Context, c *plan.Course, changed map[types.UID]bool) *plan.Course {
 	b.in.Only = map[plan.ItemKey]bool{}
 	var reads []plan.Read
-	for i := range todo.Steps {
-		s := &todo.Steps[i]
+	for i := range c.Steps {
+		s := &c.Steps[i]
 		if !changed[s.Object.UID] {
 			continue
 		}
-		for _, t := range b.in.Snapshot.Holding(&s.Object) {
-			reads = append(reads, plan.Read{Target: t, Namespace: s.Object.Namespace, Name: s.Object.Name})
-		}
+		reads = append(reads, b.readsOf(s)...)
 		delete(b.versions, s.Object.UID)
 		for _, item := range s.Items() {
 			b.in.Only[item] = true
@@ -248,7 +272,23 @@ func (b *batch) again(ctx context.Context, todo plan.Plan, changed map[types.UID
 	b.ask(ctx, slices.Compact(reads))
 	b.in.Snapshot = b.seen.Over(b.in.Snapshot) // what was done to other objects is not done again
 	d := b.compute(ctx, b.in)
-	return plan.Again(todo, d)
+	return plan.NewCourse(plan.Again(plan.Plan{Steps: c.Steps}, d))
+}
+
+// giveUp has objects wait that have changed each time.
+func (b recurring) giveUp(_ *plan.Course, changed map[types.UID]bool, times int) {
+	for uid := range changed {
+		b.mem.backoff.Conflict(uid, times, b.r.clock.Now())
+	}
+}
+
+// readsOf are the live reads of the object of a step, in each target where it stands.
+func (b *batch) readsOf(s *plan.Step) []plan.Read {
+	var out []plan.Read
+	for _, t := range b.in.Snapshot.Holding(&s.Object) {
+		out = append(out, plan.Read{Target: t, Namespace: s.Object.Namespace, Name: s.Object.Name})
+	}
+	return out
 }
 
 // stepGuard is what the steps of a batch ask and tell.
@@ -275,7 +315,7 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	same, err := o.same(ctx, c)
+	same, err := o.mayGoOn(ctx, c)
 	switch {
 	case err != nil:
 		return err
@@ -293,13 +333,36 @@ func (o *stepGuard) LogIntent(s *plan.Step, version string) {
 		"object", s.Object.Ref.String(), "uid", s.Object.UID, "resourceVersion", version, "decides", o.mem.decides)
 }
 
+// mayGoOn says that the spec is the one that was decided on. An open run goes on after an edit of what does not decide.
+func (b *batch) mayGoOn(ctx context.Context, c v1alpha1.Owner) (bool, error) {
+	same, err := b.same(ctx, c)
+	if err != nil || same || b.run == nil {
+		return same, err
+	}
+	now, err := b.r.assignmentOf(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	decides, err := b.r.opts.decides(now.work)
+	return decides == b.c.State().Run.Decides, err
+}
+
+// decidedAt is when it was decided to act.
+func (b *batch) decidedAt() time.Time {
+	if b.run == nil {
+		return b.in.Now
+	}
+	return b.c.State().Run.DecidedAt.Time
+}
+
 // number is that of the run in which the batch is recorded; 0 if nobody is to be told.
 func (b *batch) number() int64 {
-	if run := b.c.State().Run; run != nil && run.Lifecycle != v1alpha1.LifecycleRecurring {
-		return run.Number
-	}
-	if len(b.rows) == 0 {
+	switch {
+	case b.run != nil:
+		return b.run.Number
+	case len(b.rows) == 0:
 		return 0
+	default:
+		return b.mem.ledger.Number
 	}
-	return b.mem.ledger.Number
 }

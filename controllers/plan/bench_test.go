@@ -46,25 +46,21 @@ func carry(b *testing.B, in Input, rows int) int {
 	if err != nil {
 		b.Fatal(err)
 	}
-	run, m := Commit(&c.Status, nil, decides, Compute(b.Context(), in), in.Now)
+	run, m, _ := Commit(&c.Status, in, decides, Compute(b.Context(), in))
 	c.Status.Run, c.Status.Runs = run, 1
 	left, gone := in.Snapshot[0].Objects, 0
 	for now := in.Now; ; {
 		req := Next(View{Cleaner: c, Helm: c.Spec.Helm, Decides: decides, Now: now, SettleFor: time.Minute}, m)
 		switch req.Kind {
-		case DeleteRows:
+		case Act:
 			for _, i := range req.Rows[:min(len(req.Rows), rows/10)] {
-				row, err := ParseRow(run.Rows[i])
-				if err != nil {
-					b.Fatal(err)
-				}
-				m.Answered(i, row, Answer{Kind: AnswerDeleted}, true, now)
+				m.Acted(i, RowAnswer{Did: v1alpha1.OutcomeDeleted}, now)
 				gone++
 			}
 			left, now = left[min(len(left), rows/10):], now.Add(ConfirmationServes)
 		case Recheck:
 			in.Now, in.Snapshot = now, Snapshot{seen(left...)}
-			m.Rechecked(run, Reevaluate(b.Context(), in, run, m), now)
+			m.Judged(Judge(b.Context(), in, run, m), now)
 		case Settle:
 			sights := map[int]Sight{}
 			for _, i := range req.Rows {

@@ -50,8 +50,10 @@ type Input struct {
 	// Expected is when an earlier plan found that time alone would make the conditions true; zero if none did. It saves
 	// evaluations where that is still so.
 	Expected time.Time
-	// Acting says that a run of a Cleaner that cleans once is open: what is due is done, whatever else has to wait.
+	// Acting says that a run of a Cleaner that cleans once is open: what is due is done, whatever else has to wait. Lost are the
+	// targets, by name, that are missing only because the run had their objects: what reads them is not asked.
 	Acting bool
+	Lost   map[string]bool
 
 	// Holds is what the plan before this one handed on.
 	Holds Holds

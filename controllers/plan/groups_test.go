@@ -111,30 +111,23 @@ func TestConditionsSeeTheOtherGroup(t *testing.T) {
 		CommonSpec: v1alpha1.CommonSpec{Conditions: []string{`other.items.exists(e, e.regarding.kind == "Pod")`}},
 		Targets:    []v1alpha1.ClusterTarget{eventTarget("other", groupEvents), eventTarget("doomed", coreEvents, deleted, quiet)},
 	}
-	p := Compute(t.Context(), input(t, spec, eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents))))
+	in := input(t, spec, eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents)))
 	c, _ := committed()
-	run, m := Commit(&c.Status, nil, "v1:x", p, born)
-	row, err := ParseRow(run.Rows[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	run, m, _ := Commit(&c.Status, in, "v1:x", Compute(t.Context(), in))
 	newer, marked := func(o *Object) { o.ResourceVersion = "8" }, func(o *Object) { o.Protected = true }
-	m.Answered(0, row, Answer{Kind: AnswerConflict, Sight: Sight{UID: row.UID, ResourceVersion: "8"}}, false, born)
-	if m.Confirmed(born) {
-		t.Error("a change of what conditions see does not ask for them again")
-	}
 	now := input(t, spec, eventsSeen(groupEvents, event(groupEvents, newer)), eventsSeen(coreEvents, event(coreEvents, newer)))
 	protected := input(t, spec, eventsSeen(groupEvents, event(groupEvents, newer, marked)), eventsSeen(coreEvents, event(coreEvents, newer)))
-	if got := Reevaluate(t.Context(), protected, run, m); got.Protected[0] == "" {
+	if got := Judge(t.Context(), protected, run, m); got.Rows[0].Kept == "" {
 		t.Errorf("what is marked as protected by now is not: %+v", got)
 	}
-	m.Rechecked(run, Reevaluate(t.Context(), now, run, m), born)
-	if got := m.Version(0, row); got != "8" {
-		t.Errorf("it is deleted at version %s", got)
+	got := Judge(t.Context(), now, run, m)
+	if got.Outcome != JudgeTrue || got.Rows[0].Version != "8" {
+		t.Errorf("it is deleted at another version: %+v", got)
 	}
-	m.Answered(0, row, Answer{Kind: AnswerDeleted}, false, born)
+	m.Judged(got, born)
+	m.Acted(0, RowAnswer{Did: v1alpha1.OutcomeDeleted}, born)
 	gone := input(t, spec, eventsSeen(groupEvents), eventsSeen(coreEvents))
-	if got := Reevaluate(t.Context(), gone, run, m); got.Outcome != RecheckTrue {
+	if got := Judge(t.Context(), gone, run, m); got.Outcome != JudgeTrue {
 		t.Errorf("what was deleted does not stand as it was: %+v", got)
 	}
 }

@@ -24,14 +24,12 @@ const (
 	LookRows
 	// LookRelease reads the state of the run's Helm release.
 	LookRelease
-	// Recheck evaluates the conditions on live reads.
+	// Recheck asks conditions, rules and targets on live reads what they want of the rows.
 	Recheck
 	// ReviewAuthor asks whether the author may uninstall the release that was looked at.
 	ReviewAuthor
-	// DeleteRows deletes Request.Rows, each with the UID and the version that Memory.Version says.
-	DeleteRows
-	// ActRules evaluates the rules on live reads, and carries out what they want of Request.Rows.
-	ActRules
+	// Act carries out what was decided last for Request.Rows.
+	Act
 	// Settle reads Request.Rows live, which are deleted and maybe not gone.
 	Settle
 	// StartUninstall begins to uninstall the release.
@@ -60,7 +58,7 @@ const (
 
 // String names the kind for people and tests.
 func (k RequestKind) String() string {
-	return [...]string{"Idle", "Evaluate", "LookRows", "LookRelease", "Recheck", "ReviewAuthor", "DeleteRows", "ActRules", "Settle", "StartUninstall", "FinishUninstall",
+	return [...]string{"Idle", "Evaluate", "LookRows", "LookRelease", "Recheck", "ReviewAuthor", "Act", "Settle", "StartUninstall", "FinishUninstall",
 		"WriteResult", "MoveToUnsent", "ClearRecord", "ClearUnsent", "DeleteSelf", "RemoveFinalizer", "GiveUp", "AddFinalizer", "Record"}[k]
 }
 
@@ -282,7 +280,8 @@ func (v View) until(at time.Time, reason string) Request {
 	return Request{Kind: Idle, Until: at, Reason: reason}
 }
 
-// rows deletes the open rows that are due. One that was not held against the spec yet is read first.
+// rows acts on the open rows that are due, those of rules first. One that was not held against the spec yet, or of which nothing is
+// wanted any more, is read first.
 func (v View) rows(run *v1alpha1.Run, m *Memory, open []int) Request {
 	var due, unchecked []int
 	next := time.Time{}
@@ -306,16 +305,14 @@ func (v View) rows(run *v1alpha1.Run, m *Memory, open []int) Request {
 	switch {
 	case len(rules) == 0 && m.holdsUp(ofRules(run, open)): // rules go first
 		return v.until(next, m.waitsFor(open))
-	case len(rules) > 0 && v.Now.Before(m.Due):
+	case !m.Confirmed(v.Now) && v.Now.Before(m.Due):
 		return v.until(m.Due, v1alpha1.ReasonUnconfirmed)
-	case len(rules) > 0:
-		return Request{Kind: ActRules, Rows: rules}
-	case m.Confirmed(v.Now):
-		return Request{Kind: DeleteRows, Rows: due}
-	case v.Now.Before(m.Due):
-		return v.until(m.Due, v1alpha1.ReasonUnconfirmed)
-	default:
+	case !m.Confirmed(v.Now):
 		return Request{Kind: Recheck}
+	case len(rules) > 0:
+		return Request{Kind: Act, Rows: rules}
+	default:
+		return Request{Kind: Act, Rows: due}
 	}
 }
 

@@ -23,14 +23,10 @@ import (
 
 func ctx() context.Context { return context.Background() }
 
-// scenarios are the model's worlds with more going on than could be explored whole. What rules want of their rows is found out by an
-// evaluation, which no walk makes: those worlds are left out.
+// scenarios are the model's worlds with more going on than could be explored whole.
 func scenarios() map[string]lifemodel.Scenario {
 	out := map[string]lifemodel.Scenario{}
 	for _, s := range lifemodel.Scenarios() {
-		if s.RuleRow {
-			continue
-		}
 		s.Acts, s.Crashes, s.Losses = 6, 2, 3
 		out[s.Name] = s
 	}
@@ -75,7 +71,7 @@ func TestNextRefinesTheModel(t *testing.T) {
 			})
 		}
 	})
-	others := []plan.RequestKind{plan.ClearRecord, plan.ActRules} // of Cleaners that stay, or have rules
+	others := []plan.RequestKind{plan.ClearRecord} // of Cleaners that stay
 	for kind := plan.Idle; kind <= plan.GiveUp; kind++ {
 		if asked[kind] == 0 && !slices.Contains(others, kind) {
 			t.Errorf("no walk came to %v", kind)
@@ -222,7 +218,7 @@ func TestWalksCatchBrokenMachines(t *testing.T) {
 			scenario: "targets",
 			next: func(v plan.View, m *plan.Memory) plan.Request {
 				req := plan.Next(v, m)
-				if req.Kind == plan.DeleteRows {
+				if req.Kind == plan.Act {
 					return plan.Request{Kind: plan.RemoveFinalizer}
 				}
 				return req

@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -106,7 +105,7 @@ func TestNext(t *testing.T) {
 			reason: "a status that has other rows than this process remembers is looked at", rows: []string{"a", "b"}, memory: []func(*Memory){func(m *Memory) { m.Rows = m.Rows[:1] }},
 			want: Request{Kind: LookRows, Rows: []int{0, 1}},
 		},
-		"Deletes":   {reason: "a fresh confirmation deletes", rows: []string{"a", "b"}, memory: []func(*Memory){state(RowDeleted)}, want: Request{Kind: DeleteRows, Rows: []int{1}}},
+		"Deletes":   {reason: "a fresh confirmation deletes", rows: []string{"a", "b"}, memory: []func(*Memory){state(RowDeleted)}, want: Request{Kind: Act, Rows: []int{1}}},
 		"Unchecked": {reason: "a row that was not held against the spec is read, not deleted", rows: []string{"a"}, memory: []func(*Memory){func(m *Memory) { m.Rows[0].Checked = false }}, want: Request{Kind: LookRows, Rows: []int{0}}},
 		"Old":       {reason: "an old confirmation does not", rows: []string{"a"}, after: 10 * time.Second, want: Request{Kind: Recheck}},
 		"BacksOff":  {reason: "a refused row waits", rows: []string{"a"}, memory: []func(*Memory){func(m *Memory) { m.Rows[0].Due = born.Add(time.Minute) }}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonDeletionRefused}},
@@ -364,14 +363,10 @@ func TestRefused(t *testing.T) {
 }
 
 func TestARefusedRowBacksOff(t *testing.T) {
-	c, m := committed("a")
-	row, err := ParseRow(c.Status.Run.Rows[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, m := committed("a")
 	now, want := born, time.Second
 	for range 12 {
-		m.Answered(0, row, Answer{Kind: AnswerRefused, Why: "forbidden"}, true, now)
+		m.Acted(0, RowAnswer{Failed: "forbidden"}, now)
 		if got := m.Rows[0].Due.Sub(now); got != want {
 			t.Fatalf("it waits %s, want %s", got, want)
 		}
@@ -380,24 +375,14 @@ func TestARefusedRowBacksOff(t *testing.T) {
 	if m.Rows[0].State != RowOpen || m.Whole == false {
 		t.Errorf("a refusal is an answer, and leaves the row open: %+v", m.Rows[0])
 	}
-	m.Answered(0, row, Answer{Kind: AnswerLost, Why: "timeout"}, true, now)
-	if m.Whole {
-		t.Error("a lost answer leaves the memory whole")
-	}
 }
 
 // TestAnObjectWaitsAsLongAsTheAPIServerAsks shows that a longer Retry-After takes the place of the back-off, up to a bound.
 func TestAnObjectWaitsAsLongAsTheAPIServerAsks(t *testing.T) {
 	for asked, want := range map[time.Duration]time.Duration{0: time.Second, time.Second / 2: time.Second, 30 * time.Second: 30 * time.Second, 24 * time.Hour: 5 * time.Minute} {
-		c, m := committed("refused", "lost", "rules")
-		for i, kind := range []AnswerKind{AnswerRefused, AnswerLost} {
-			row, err := ParseRow(c.Status.Run.Rows[i])
-			if err != nil {
-				t.Fatal(err)
-			}
-			m.Answered(i, row, Answer{Kind: kind, RetryAfter: asked}, true, born)
-		}
-		m.ActedByRules(2, "uid", RuleAnswer{Failed: "why", RetryAfter: asked}, born)
+		_, m := committed("refused", "lost")
+		m.Acted(0, RowAnswer{Failed: "why", RetryAfter: asked}, born)
+		m.Acted(1, RowAnswer{Failed: "why", Lost: true, RetryAfter: asked}, born)
 		for i := range m.Rows {
 			if got := m.Rows[i].Due.Sub(born); got != want {
 				t.Errorf("row %d, asked to wait for %s, waits for %s, want %s", i, asked, got, want)
@@ -409,51 +394,6 @@ func TestAnObjectWaitsAsLongAsTheAPIServerAsks(t *testing.T) {
 		if got := b["uid"].Until.Sub(born); got != want || b["uid"].Wait != time.Second {
 			t.Errorf("an object, asked to wait for %s, waits for %s, want %s, and the next time for twice %s", asked, got, want, b["uid"].Wait)
 		}
-	}
-}
-
-func TestAnUnseenRowFollowsItsVersionsForAWhile(t *testing.T) {
-	c, m := committed("a")
-	row, err := ParseRow(c.Status.Run.Rows[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 1; i <= 12; i++ {
-		version := fmt.Sprint(100 + i)
-		m.Rows[0].Due, m.Rows[0].Unstable = time.Time{}, false
-		m.Answered(0, row, Answer{Kind: AnswerConflict, Sight: Sight{UID: row.UID, ResourceVersion: version}}, false, born)
-		if got := m.Version(0, row); got != version {
-			t.Fatalf("after a conflict it deletes version %s, want %s", got, version)
-		}
-		if backsOff := !m.Rows[0].Due.IsZero(); backsOff != (i%6 == 0) {
-			t.Fatalf("after %d conflicts it backs off: %t", i, backsOff)
-		}
-		if unstable := m.Rows[0].Unstable; unstable != (i%6 == 0) {
-			t.Fatalf("after %d conflicts it is unstable: %t", i, unstable)
-		}
-	}
-	if !m.Confirmed(born) {
-		t.Error("a version that no condition sees asks for no re-check")
-	}
-	m.Answered(0, row, Answer{Kind: AnswerConflict, Sight: Sight{UID: row.UID, ResourceVersion: "200"}}, true, born)
-	if m.Confirmed(born) {
-		t.Error("a version that conditions see asks for none either")
-	}
-	m.Answered(0, row, Answer{Kind: AnswerRefused, Why: "forbidden"}, true, born)
-	if m.Rows[0].Unstable {
-		t.Error("what is refused is called unstable")
-	}
-}
-
-func TestAConflictWithoutAChangeIsARefusal(t *testing.T) {
-	c, m := committed("a")
-	row, err := ParseRow(c.Status.Run.Rows[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Answered(0, row, Answer{Kind: AnswerConflict, Why: "denied", Sight: Sight{UID: row.UID, ResourceVersion: row.ResourceVersion}}, true, born)
-	if m.Rows[0].Due.IsZero() || m.Rows[0].Failed != "denied" || !m.Confirmed(born) {
-		t.Errorf("it is tried again at once: %+v", m.Rows[0])
 	}
 }
 
@@ -479,8 +419,8 @@ func TestAProtectedObjectIsNotDeletedAtItsNewVersion(t *testing.T) {
 	c, m := committed("a", "b")
 	newer := func(o *Object) { o.ResourceVersion = "8" }
 	in := input(t, spec, seen(pod("a", newer, func(o *Object) { o.Protected = true }), pod("b", newer)))
-	m.Rechecked(c.Status.Run, Reevaluate(t.Context(), in, c.Status.Run, m), born)
-	if m.Rows[0].State != RowKept || m.Rows[0].Failed == "" {
+	m.Judged(Judge(t.Context(), in, c.Status.Run, m), born)
+	if m.Rows[0].Checked || m.Rows[0].Unwanted == "" {
 		t.Errorf("the protected object is to be deleted: %+v", m.Rows[0])
 	}
 	if m.Rows[1].State != RowOpen || m.Rows[1].Now != "8" {
@@ -488,54 +428,62 @@ func TestAProtectedObjectIsNotDeletedAtItsNewVersion(t *testing.T) {
 	}
 }
 
-// TestARowIsHeldToItsOwnTarget shows that a new version of an object is not taken over for a row whose target does not
-// select it any more, because another target still sees it.
+// TestARowIsHeldToItsOwnTarget shows that nothing is done for a row whose target does not select its object any more, because
+// another target still sees it.
 func TestARowIsHeldToItsOwnTarget(t *testing.T) {
 	spec := &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"true"}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted), podTarget("all")}}
 	newer := func(o *Object) { o.ResourceVersion = "8" }
 	for _, still := range []bool{true, false} {
 		c, m := committed("a")
-		own := seen()
+		own, want := seen(), RowVerdict{Kept: `target "pods" no longer selects it`}
 		if still {
-			own = seen(pod("a", newer))
+			own, want = seen(pod("a", newer)), RowVerdict{Version: "8"}
 		}
-		m.Rechecked(c.Status.Run, Reevaluate(t.Context(), input(t, spec, own, seen(pod("a", newer))), c.Status.Run, m), born)
-		row, err := ParseRow(c.Status.Run.Rows[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := "7"
-		if still {
-			want = "8"
-		}
-		if got := m.Version(0, row); got != want {
-			t.Errorf("still selected by its target %t: it is deleted at version %s, want %s", still, got, want)
+		got := Judge(t.Context(), input(t, spec, own, seen(pod("a", newer))), c.Status.Run, m)
+		if diff := cmp.Diff(map[int]RowVerdict{0: want}, got.Rows); diff != "" {
+			t.Errorf("still selected by its target %t: -want +got\n%s", still, diff)
 		}
 	}
 }
 
-// TestAChangeThatNoConditionCanBeAskedAboutKeeps shows that only an answer that the conditions hold lets an object be
-// deleted at a version that they did not see before.
-func TestAChangeThatNoConditionCanBeAskedAboutKeeps(t *testing.T) {
-	for outcome, want := range map[RecheckOutcome]RowMemory{
-		RecheckTrue:        {State: RowOpen, Now: "8"},
-		RecheckUndecidable: {State: RowKept},
-		RecheckFailed:      {State: RowOpen},
-		RecheckFalse:       {State: RowOpen},
+// A judgement is taken as what it says of each row.
+func TestJudged(t *testing.T) {
+	newer := Seen{{Object: pod("a", func(o *Object) { o.ResourceVersion = "8" })}}
+	for name, tc := range map[string]struct {
+		reason  string
+		outcome JudgeOutcome
+		verdict RowVerdict
+		whole   bool
+		stops   bool
+		want    RowMemory
+	}{
+		"True":        {"it is acted on at the version that was judged", JudgeTrue, RowVerdict{Version: "8"}, true, false, RowMemory{Checked: true, Now: "8", Was: newer}},
+		"Unwanted":    {"it is read before it is left alone", JudgeTrue, RowVerdict{Kept: "why"}, true, false, RowMemory{Unwanted: "why", Was: newer}},
+		"Unread":      {"it is asked about again", JudgeTrue, RowVerdict{Unread: "why"}, true, false, RowMemory{Checked: true, Failed: "why", Due: born.Add(time.Second), backoff: time.Second, Was: newer}},
+		"Holds":       {"the time of for is waited for", JudgeTrue, RowVerdict{Until: born.Add(time.Hour)}, true, false, RowMemory{Checked: true, Due: born.Add(time.Hour), Was: newer}},
+		"False":       {"the run stops", JudgeFalse, RowVerdict{Version: "8"}, true, true, RowMemory{Checked: true}},
+		"Failed":      {"nothing is known", JudgeFailed, RowVerdict{}, true, false, RowMemory{Checked: true}},
+		"Taken":       {"somebody else has taken what is missing", JudgeUndecidable, RowVerdict{Version: "8"}, true, true, RowMemory{Checked: true}},
+		"Undecidable": {"this process may have taken it", JudgeUndecidable, RowVerdict{Version: "8"}, false, false, RowMemory{Checked: true, Now: "8", Was: newer}},
 	} {
-		c, m := committed("a")
-		m.Whole = false
-		newer := Seen{{Object: pod("a", func(o *Object) { o.ResourceVersion = "8" })}}
-		m.Rechecked(c.Status.Run, Rechecked{Outcome: outcome, Why: "why", Seen: map[int]Seen{0: newer}}, born)
-		if got := m.Rows[0]; got.State != want.State || got.Now != want.Now {
-			t.Errorf("outcome %d: the row is %+v, want %+v", outcome, got, want)
-		}
-		if stops, stop := outcome == RecheckFalse, m.Stop; stops != (stop == "why") {
-			t.Errorf("outcome %d: the run stops with %q", outcome, stop)
-		}
-		if fails := outcome == RecheckFailed; fails != m.Due.After(born) || fails != (m.Failed == "why") {
-			t.Errorf("outcome %d: it is tried again at %s, with %q", outcome, m.Due, m.Failed)
-		}
+		t.Run(name, func(t *testing.T) {
+			_, m := committed("a")
+			m.Changed()
+			m.Whole = tc.whole
+			m.Judged(Judgement{Outcome: tc.outcome, Why: "why", Rows: map[int]RowVerdict{0: tc.verdict}, seen: map[int]Seen{0: newer}}, born)
+			if diff := cmp.Diff(tc.want, m.Rows[0], cmp.AllowUnexported(RowMemory{})); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+			if (m.Stop == "why") != tc.stops {
+				t.Errorf("%s: it stops with %q", tc.reason, m.Stop)
+			}
+			if failed := tc.outcome == JudgeFailed; failed != m.Due.After(born) || failed != (m.Failed == "why") {
+				t.Errorf("%s: it is tried again at %s, with %q", tc.reason, m.Due, m.Failed)
+			}
+			if may := !tc.stops && tc.outcome != JudgeFailed; may != m.Confirmed(born) {
+				t.Errorf("%s: it may be acted on: %t", tc.reason, !may)
+			}
+		})
 	}
 }
 
@@ -546,24 +494,15 @@ func TestAnObjectOfTwoTargets(t *testing.T) {
 	}
 	newer := pod("a", func(o *Object) { o.ResourceVersion, o.Value = "8", nil })
 	in := input(t, spec, seen(pod("a")), seen(newer, pod("b", func(o *Object) { o.Value = nil })))
-	p := Compute(t.Context(), in)
 	c, _ := committed()
-	run, m := Commit(&c.Status, nil, "v1:x", p, born)
+	run, m, _ := Commit(&c.Status, in, "v1:x", Compute(t.Context(), in))
 	want := []string{"targets.doomed pods/v1 shop/b uid-b 7", "targets.doomed pods/v1 shop/a uid-a 7"}
 	if diff := cmp.Diff(want, run.Rows); diff != "" {
 		t.Fatalf("an object is deleted at another version than conditions saw: -want +got\n%s", diff)
 	}
-	row, err := ParseRow(run.Rows[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Answered(1, row, Answer{Kind: AnswerConflict, Sight: Sight{UID: row.UID, ResourceVersion: "8"}}, false, born)
-	if m.Confirmed(born) {
-		t.Error("a change of what conditions see does not ask for them again")
-	}
-	m.Answered(1, row, Answer{Kind: AnswerDeleted}, false, born)
+	m.Acted(1, RowAnswer{Did: v1alpha1.OutcomeDeleted}, born)
 	gone := input(t, spec, seen(), seen(pod("b")))
-	if got := Reevaluate(t.Context(), gone, run, m); got.Outcome != RecheckTrue {
+	if got := Judge(t.Context(), gone, run, m); got.Outcome != JudgeTrue {
 		t.Errorf("what was deleted does not stand as it was: %+v", got)
 	}
 }
@@ -571,11 +510,7 @@ func TestAnObjectOfTwoTargets(t *testing.T) {
 func TestWhatTheAnswerProvesIsNotLookedAt(t *testing.T) {
 	for _, gone := range []bool{true, false} {
 		c, m := committed("open")
-		row, err := ParseRow(c.Status.Run.Rows[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.Answered(0, row, Answer{Kind: AnswerDeleted, Gone: gone}, false, born)
+		m.Acted(0, RowAnswer{Did: v1alpha1.OutcomeDeleted, Gone: gone}, born)
 		want := Settle
 		if gone {
 			want = WriteResult
@@ -617,17 +552,22 @@ func TestFinishSaysWhatBecameOfEachRow(t *testing.T) {
 func TestWithObjects(t *testing.T) {
 	anew := func(o *Object) { o.UID = "another" }
 	newer := func(o *Object) { o.ResourceVersion = "8" }
+	went := func(o *Object) { o.ResourceVersion = "" }
+	old := func(o *Object) { o.Labels = map[string]string{"as": "it was"} }
 	cases := map[string]struct {
 		reason              string
 		objects, were, want []Object
 	}{
-		"Nothing":  {"nobody is left", nil, []Object{pod("b"), pod("a")}, []Object{pod("a"), pod("b")}},
-		"Between":  {"each at its place", []Object{pod("b"), pod("d")}, []Object{pod("e"), pod("c"), pod("a")}, []Object{pod("a"), pod("b"), pod("c"), pod("d"), pod("e")}},
-		"There":    {"one that is terminating stands as it was", []Object{pod("a", newer), pod("b", newer)}, []Object{pod("a")}, []Object{pod("a"), pod("b", newer)}},
-		"MadeAnew": {"another one of its name is seen", []Object{pod("a", anew), pod("b")}, []Object{pod("a")}, []Object{pod("a", anew), pod("b")}},
+		"Nothing":  {"nobody is left", nil, []Object{pod("b", went), pod("a", went)}, []Object{pod("a", went), pod("b", went)}},
+		"Between":  {"each at its place", []Object{pod("b"), pod("d")}, []Object{pod("e", went), pod("c", went), pod("a", went)}, []Object{pod("a", went), pod("b"), pod("c", went), pod("d"), pod("e", went)}},
+		"There":    {"one that is terminating stands as it was", []Object{pod("a", newer), pod("b", newer)}, []Object{pod("a", went)}, []Object{pod("a", went), pod("b", newer)}},
+		"MadeAnew": {"another one of its name is seen", []Object{pod("a", anew), pod("b")}, []Object{pod("a", went)}, []Object{pod("a", anew), pod("b")}},
+		"Patched":  {"one that is as it was left stands as it was before", []Object{pod("a"), pod("b")}, []Object{pod("a", old)}, []Object{pod("a", old), pod("b")}},
+		"Changed":  {"one that somebody has changed since is seen", []Object{pod("a", newer), pod("b")}, []Object{pod("a", old)}, []Object{pod("a", newer), pod("b")}},
+		"Deleted":  {"and one that somebody has deleted since is not", []Object{pod("b")}, []Object{pod("a", old)}, []Object{pod("b")}},
 		"Namespaces": {
-			"the namespace comes first", []Object{pod("b")}, []Object{pod("a", func(o *Object) { o.Namespace = "z" })},
-			[]Object{pod("b"), pod("a", func(o *Object) { o.Namespace = "z" })},
+			"the namespace comes first", []Object{pod("b")}, []Object{pod("a", went, func(o *Object) { o.Namespace = "z" })},
+			[]Object{pod("b"), pod("a", went, func(o *Object) { o.Namespace = "z" })},
 		},
 	}
 	for name, tc := range cases {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -28,11 +29,18 @@ type process struct {
 	read   *v1alpha1.Cleaner
 	// request is what the process has made up its mind to send.
 	request plan.Request
-	// batch holds the rows of a DeleteRows that are not sent yet.
-	batch []int
-	// run and remembered are what it is about to commit.
+	// batch holds the rows of an Act that are not sent yet, and course how far their steps are.
+	batch  []int
+	course *plan.Course
+	failed map[int]bool
+	// follows says that an object has changed, so that it is decided anew at once.
+	follows bool
+	// todo is what was decided last for the run.
+	todo plan.Plan
+	// run, remembered and plan are what it is about to commit.
 	run        *v1alpha1.Run
 	remembered *plan.Memory
+	plan       plan.Plan
 }
 
 // walk drives the real machine through the model: the walk chooses what others, time and the API server do and when a
@@ -143,6 +151,12 @@ func (w *walk) turn(i int, fair bool) (*plan.Request, error) {
 		return s.Label.Who == lifemodel.Actor(i) && request(s.Label) && (s.Fair || !fair)
 	})
 	switch {
+	case q.follows:
+		q.follows, q.batch = false, nil
+		if w.offers(i, lifemodel.Recheck) { // if nobody has given another order
+			return nil, w.recheck(i)
+		}
+		return nil, nil
 	case len(q.batch) > 0:
 		return nil, w.sendNext(i, fair)
 	case p.At != lifemodel.AtStart && p.At.Uninstalling():
@@ -231,7 +245,10 @@ func (w *walk) ask(i int) (*plan.Request, error) {
 	case plan.Evaluate:
 		return w.evaluate(i)
 	case plan.LookRows:
-		return nil, w.look(i, lifemodel.LookRows)
+		if w.offers(i, lifemodel.LookRows) {
+			return nil, w.look(i, lifemodel.LookRows)
+		}
+		return nil, w.lookUnwanted(i)
 	case plan.Settle:
 		if err := w.look(i, lifemodel.Settle); err != nil {
 			return nil, err
@@ -244,8 +261,8 @@ func (w *walk) ask(i int) (*plan.Request, error) {
 		return nil, w.recheck(i)
 	case plan.ReviewAuthor:
 		return nil, w.review(i)
-	case plan.DeleteRows:
-		return nil, w.deleteRows(i)
+	case plan.Act:
+		return nil, w.act(i)
 	}
 	chosen := map[plan.RequestKind]lifemodel.What{
 		plan.StartUninstall: lifemodel.StartUninstall, plan.FinishUninstall: lifemodel.FinishUninstall, plan.WriteResult: lifemodel.WriteResult,
@@ -265,6 +282,12 @@ func (w *walk) ask(i int) (*plan.Request, error) {
 	}
 	q.memory.Busy = req.Kind == plan.StartUninstall || req.Kind == plan.FinishUninstall
 	return nil, w.take(step)
+}
+
+// offers says that the model lets a process send such a request now.
+func (w *walk) offers(i int, what lifemodel.What) bool {
+	_, err := w.find(i, what)
+	return err == nil
 }
 
 // find finds the step of the model that a request stands for.
@@ -298,8 +321,30 @@ func (w *walk) evaluate(i int) (*plan.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.run, q.remembered = plan.Commit(&q.read.Status, q.read.Spec.Helm, decides, p, w.now)
+	q.run, q.remembered, q.plan = plan.Commit(&q.read.Status, w.input(&w.s, q.read, w.now), decides, p)
 	return nil, w.take(steps[0])
+}
+
+// lookUnwanted lets the machine read rows of which nothing is wanted.
+func (w *walk) lookUnwanted(i int) error {
+	q := &w.procs[i]
+	for _, n := range q.request.Rows {
+		k, _, err := readRow(q.read.Status.Run.Rows[n])
+		if err != nil {
+			return err
+		}
+		steps := w.steps(func(s *lifemodel.Step) bool {
+			return s.Label.Who == lifemodel.Actor(i) && s.Label.What == lifemodel.KeepRow && int(s.Label.Row) == k
+		})
+		q.memory.Saw(q.read.Status.Run, map[int]plan.Sight{n: w.sight(&w.s, k)}, w.now)
+		q.memory.Looked = w.s.P[i].Looked
+		if len(steps) == 0 {
+			return fmt.Errorf("P%d looks at row %d, and the model does not", i, k)
+		}
+		w.note("%v", steps[0].Label)
+		w.s = steps[0].To
+	}
+	return w.compare()
 }
 
 // look lets the machine read rows.
@@ -315,7 +360,7 @@ func (w *walk) look(i int, what lifemodel.What) error {
 		if err != nil {
 			return err
 		}
-		sights[n] = sight(&w.s, k)
+		sights[n] = w.sight(&w.s, k)
 	}
 	q.memory.Saw(q.read.Status.Run, sights, w.now)
 	return w.take(step)
@@ -369,36 +414,39 @@ func (w *walk) recheck(i int) error {
 	if w.rng.IntN(10) == 0 {
 		w.note("P%d cannot read what a re-check needs", i)
 		in.Snapshot[len(in.Snapshot)-1].State = plan.Failed
-		q.memory.Rechecked(run, plan.Reevaluate(ctx(), in, run, &q.memory), w.now)
+		q.memory.Judged(plan.Judge(ctx(), in, run, &q.memory), w.now)
 		return nil
 	}
-	answers := map[plan.RecheckOutcome]lifemodel.Answer{
-		plan.RecheckTrue: lifemodel.Yes, plan.RecheckFalse: lifemodel.No, plan.RecheckUndecidable: lifemodel.Undecidable,
+	answers := map[plan.JudgeOutcome]lifemodel.Answer{
+		plan.JudgeTrue: lifemodel.Yes, plan.JudgeFalse: lifemodel.No, plan.JudgeUndecidable: lifemodel.Undecidable,
 	}
-	got := plan.Reevaluate(ctx(), in, run, &q.memory)
+	got := plan.Judge(ctx(), in, run, &q.memory)
 	if a, ok := answers[got.Outcome]; !ok || a != step.Label.Answer {
 		return fmt.Errorf("P%d re-checks and gets outcome %d (%s), the model: %v", i, got.Outcome, got.Why, step.Label.Answer)
 	}
-	q.memory.Rechecked(run, got, w.now)
+	q.memory.Judged(got, w.now)
+	q.todo = got.Plan
 	return w.take(step)
 }
 
-// deleteRows takes a batch: the model must allow each of its rows now. They are sent one after the other.
-func (w *walk) deleteRows(i int) error {
+// act takes a batch: its steps are sent one after the other, as the model must allow.
+func (w *walk) act(i int) error {
 	q := &w.procs[i]
-	for _, n := range q.request.Rows {
-		k, row, err := readRow(q.read.Status.Run.Rows[n])
+	rows, due := map[types.UID]int{}, map[types.UID]bool{}
+	for n, text := range q.read.Status.Run.Rows {
+		k, row, err := readRow(text)
 		if err != nil {
 			return err
 		}
-		if w.s.Flights[k] != (lifemodel.Flight{}) { // of a process that died: the model has one DELETE of a row at a time
-			return nil
-		}
-		if len(w.deletes(i, k, false)) == 0 {
-			return fmt.Errorf("P%d asks to delete %q, and the model does not allow it", i, row)
+		rows[row.UID] = n
+		if slices.Contains(q.request.Rows, n) {
+			if w.s.Flights[k] != (lifemodel.Flight{}) { // of a process that died: the model has one DELETE of a row at a time
+				return nil
+			}
+			due[row.UID] = true
 		}
 	}
-	q.batch = q.request.Rows
+	q.batch, q.course, q.failed = q.request.Rows, q.memory.CourseOfRows(q.todo, rows, due), map[int]bool{}
 	w.note("P%d takes a batch of %d rows", i, len(q.batch))
 	return nil
 }
@@ -414,26 +462,62 @@ func (w *walk) deletes(i, k int, fair bool) []lifemodel.Step {
 // sendNext sends the next DELETE of a batch, unless orders have changed.
 func (w *walk) sendNext(i int, fair bool) error {
 	p, q := &w.s.P[i], &w.procs[i]
-	n := q.batch[0]
-	q.batch = q.batch[1:]
-	k, row, err := readRow(q.read.Status.Run.Rows[n])
-	if err != nil {
-		return err
+	turn, broken := q.course.Turn()
+	if len(turn) == 0 {
+		return w.settleBatch(i)
 	}
+	turn = slices.DeleteFunc(turn, func(n int) bool { return w.s.Flights[targetOf(&q.course.Steps[n])] != lifemodel.Flight{} })
+	if len(turn) == 0 { // the answers have not come
+		return nil
+	}
+	of := turn[0]
+	if broken[of] {
+		q.course.Fail(of)
+		return nil
+	}
+	o, k := &q.course.Steps[of].Object, targetOf(&q.course.Steps[of])
 	steps := w.deletes(i, k, fair)
 	if len(steps) == 0 {
+		if may := w.deletes(i, k, false); len(may) == 0 && w.mayAct(i) {
+			return fmt.Errorf("P%d deletes %s, and the model does not allow it", i, o)
+		}
 		w.note("P%d does not send the DELETE of row %d", i, k)
-		q.memory.Answered(n, row, plan.Answer{Kind: plan.AnswerUnsent}, k == 0, w.now)
+		q.batch = nil
 		return nil
 	}
 	want := p.Later[k]
 	if want == (lifemodel.Version{}) {
 		want = p.Read.Run.Rows[k]
 	}
-	if got := q.memory.Version(n, row); got != strconv.Itoa(int(want.RV)) {
-		return fmt.Errorf("P%d would delete %q at version %s, the model at %d", i, row, got, want.RV)
+	if got := o.ResourceVersion; got != strconv.Itoa(int(want.RV)) {
+		return fmt.Errorf("P%d would delete %s at version %s, the model at %d", i, o, got, want.RV)
 	}
 	return w.take(pick(w, steps))
+}
+
+// targetOf is the target of the model that a step is about.
+func targetOf(s *plan.Step) int { return slices.Index(targetNames[:], s.Object.Name) }
+
+// mayAct says that orders of the model let a process act at all: else its requests are not sent.
+func (w *walk) mayAct(i int) bool {
+	p, c := &w.s.P[i], &w.s.C
+	return p.Role == lifemodel.Leader && p.Confirmed && c.Exists && !c.Deleted && !c.Suspended && c.Decides == p.Read.Run.Decides
+}
+
+// settleBatch ends a batch: what comes after a step that was not taken has failed with it.
+func (w *walk) settleBatch(i int) error {
+	q := &w.procs[i]
+	for _, n := range q.batch {
+		_, row, err := readRow(q.read.Status.Run.Rows[n])
+		if err != nil {
+			return err
+		}
+		if r := &q.memory.Rows[n]; r.State == plan.RowOpen && !q.failed[n] && q.course.IsAbout(row.UID) && !q.course.Finished(row.UID) {
+			q.memory.Acted(n, plan.RowAnswer{Failed: "an action that comes before it was not done"}, w.now)
+		}
+	}
+	q.batch = nil
+	return nil
 }
 
 // take takes a step of the model, and makes the real side follow.
@@ -495,23 +579,61 @@ func (w *walk) deleted() {
 	w.cleaner.DeletionTimestamp = &at
 }
 
-// answered gives a process the answer to its DELETE.
+// answered gives a process the answer to its DELETE, with the live read that follows a conflict.
 func (w *walk) answered(i, k int, a lifemodel.Answer) error {
 	q := &w.procs[i]
-	kinds := map[lifemodel.Answer]plan.AnswerKind{
-		lifemodel.OK: plan.AnswerDeleted, lifemodel.NotFound: plan.AnswerNotFound, lifemodel.Conflict: plan.AnswerConflict,
-		lifemodel.Refused: plan.AnswerRefused, lifemodel.Lost: plan.AnswerLost,
-	}
 	for n, text := range q.read.Status.Run.Rows {
 		of, row, err := readRow(text)
 		if err != nil {
 			return err
 		}
-		if of == k {
-			q.memory.Answered(n, row, plan.Answer{Kind: kinds[a], Sight: sight(&w.s, k), Why: a.String()}, k == 0, w.now)
+		if of != k {
+			continue
 		}
+		w.answeredRow(i, n, row, a)
 	}
 	return nil
+}
+
+func (w *walk) answeredRow(i, n int, row plan.Row, a lifemodel.Answer) {
+	q := &w.procs[i]
+	k, _, _ := readRow(row.String())
+	seen, done := w.sight(&w.s, k), true
+	switch {
+	case a == lifemodel.OK:
+		q.memory.Acted(n, plan.RowAnswer{Did: v1alpha1.OutcomeDeleted}, w.now)
+	case a == lifemodel.NotFound, a == lifemodel.Conflict && seen.Missing:
+		q.memory.Acted(n, plan.RowAnswer{Did: v1alpha1.OutcomeGone}, w.now)
+	case a == lifemodel.Conflict && seen.UID != row.UID:
+		q.memory.Acted(n, plan.RowAnswer{Replaced: true}, w.now)
+		done = false
+	case a == lifemodel.Conflict && seen.Terminating:
+		q.memory.Acted(n, plan.RowAnswer{Did: v1alpha1.OutcomeGone, Terminating: true, Finalizers: seen.Finalizers}, w.now)
+	case a == lifemodel.Conflict:
+		q.memory.Changed()
+		q.follows = true
+		return
+	default:
+		q.memory.Acted(n, plan.RowAnswer{Failed: a.String(), Lost: a == lifemodel.Lost}, w.now)
+		done, q.failed[n] = false, true
+	}
+	for s := range q.batchSteps() {
+		switch {
+		case q.course.Steps[s].Object.UID != row.UID:
+		case done:
+			q.course.Succeed(s)
+		default:
+			q.course.Fail(s)
+		}
+	}
+}
+
+// batchSteps are the steps of the batch, if there is one.
+func (q *process) batchSteps() []plan.Step {
+	if q.course == nil {
+		return nil
+	}
+	return q.course.Steps
 }
 
 // served is what a request of a process does to the Cleaner, and what the process learns.
@@ -540,7 +662,7 @@ func (w *walk) served(i int, from lifemodel.Place, l lifemodel.Label) error {
 	case lifemodel.Commit:
 		w.cleaner.Status.Run, w.cleaner.Status.Runs = q.run, q.run.Number
 		if l.Answer == lifemodel.OK {
-			q.memory = *q.remembered
+			q.memory, q.todo = *q.remembered, q.plan
 		}
 	case lifemodel.WriteResult:
 		w.cleaner.Status.Run = plan.Finish(q.read.Status.Run, &q.memory, q.request.Result, q.request.Message, w.now)

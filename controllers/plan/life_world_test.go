@@ -50,11 +50,23 @@ func newWorld(t *testing.T, model *lifemodel.Model) *world {
 	}
 	hidden := false
 	for k := range model.Targets {
-		target := v1alpha1.Target{Name: targetNames[k], Reference: reference(targetNames[k]), Delete: true}
-		if k > 0 {
+		target := v1alpha1.Target{Name: targetNames[k], Reference: reference(targetNames[k]), Delete: !w.ofRule(k)}
+		switch {
+		case model.Ordered:
+		case model.RuleRow && k > 0:
+			target.Reference.Name, target.Reference.MatchLabels = "", map[string]string{}
+		case k > 0:
 			target.IncludeWhenEvaluating = &hidden
 		}
 		w.spec.Targets = append(w.spec.Targets, target)
+	}
+	rule := v1alpha1.Rule{Name: "rule", ForEach: "one.items", When: `item.data.clean == "true"`, Actions: []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}}}}
+	if model.Ordered {
+		rule.ForEach = "[zero]"
+		rule.Actions = append(rule.Actions, v1alpha1.RuleAction{Object: "one", Delete: &v1alpha1.DeleteAction{}})
+	}
+	if model.RuleRow || model.Ordered {
+		w.spec.Lifecycle, w.spec.Rules = v1alpha1.LifecycleOnce, []v1alpha1.Rule{rule}
 	}
 	w.spec.Targets = append(w.spec.Targets, v1alpha1.Target{Name: evidence, Reference: reference(evidence)})
 	const unused, clean = `zero.data.clean == "true"`, `evidence.data.clean == "true"`
@@ -91,6 +103,9 @@ func newWorld(t *testing.T, model *lifemodel.Model) *world {
 	return w
 }
 
+// ofRule says that the row of a target is one of the rule.
+func (w *world) ofRule(k int) bool { return w.model.Ordered || w.model.RuleRow && k > 0 }
+
 // cleaner is the Cleaner of the first state.
 func (w *world) cleaner() *v1alpha1.Cleaner {
 	c := &v1alpha1.Cleaner{
@@ -121,7 +136,7 @@ var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmap
 func uid(k int, n uint8) types.UID { return types.UID(fmt.Sprintf("%s-%d", targetNames[k], n)) }
 
 // object is the object of a target.
-func object(s *lifemodel.State, k int) plan.Object {
+func (w *world) object(s *lifemodel.State, k int) plan.Object {
 	t := &s.T[k]
 	o := plan.Object{
 		Ref: plan.Ref{
@@ -133,7 +148,7 @@ func object(s *lifemodel.State, k int) plan.Object {
 	if t.Held {
 		o.Finalizers = []string{"example.com/held"}
 	}
-	if k == 0 {
+	if k == 0 || w.ofRule(k) {
 		o.Value = value(targetNames[k], t.Unused)
 	}
 	return o
@@ -141,17 +156,18 @@ func object(s *lifemodel.State, k int) plan.Object {
 
 func value(name string, clean bool) map[string]any {
 	return map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap",
 		"metadata": map[string]any{"namespace": namespace, "name": name},
 		"data":     map[string]any{"clean": strconv.FormatBool(clean)},
 	}
 }
 
 // sight is what a live read of a row's object shows.
-func sight(s *lifemodel.State, k int) plan.Sight {
+func (w *world) sight(s *lifemodel.State, k int) plan.Sight {
 	if !s.T[k].Exists {
 		return plan.Sight{Missing: true}
 	}
-	o := object(s, k)
+	o := w.object(s, k)
 	return plan.Sight{UID: o.UID, ResourceVersion: o.ResourceVersion, Terminating: o.Terminating, Finalizers: o.Finalizers}
 }
 
@@ -182,7 +198,7 @@ func (w *world) input(s *lifemodel.State, c *v1alpha1.Cleaner, now time.Time) pl
 	for k := range w.model.Targets {
 		t := plan.Target{State: plan.Complete, Resource: configMaps, Namespaced: true}
 		if s.T[k].Exists {
-			t.Objects = []plan.Object{object(s, k)}
+			t.Objects = []plan.Object{w.object(s, k)}
 		}
 		in.Snapshot = append(in.Snapshot, t)
 	}

@@ -95,10 +95,16 @@ func TestCommitOfRules(t *testing.T) {
 	)
 	work.Lifecycle = v1alpha1.LifecycleOnce
 	in := over(t, work, p("a"), p("b"), p("c", v1alpha1.ProtectKey+"=true"))
-	run, m := Commit(&v1alpha1.CleanerStatus{}, nil, "d", Compute(t.Context(), in), in.Now)
+	run, m, todo := Commit(&v1alpha1.CleanerStatus{}, in, "d", Compute(t.Context(), in))
 	want := []string{"r pods/v1 shop/a uid-a 7", "r pods/v1 shop/b uid-b 7"}
 	if diff := cmp.Diff(want, run.Rows); diff != "" || len(m.Rows) != 2 {
 		t.Errorf("-want +got\n%s", diff)
+	}
+	if got := stepsOf(todo); len(got) != 4 {
+		t.Errorf("it is to do %v", got)
+	}
+	if m.Rows[0].Was == nil || m.Rows[0].Was[0].Object.Name != "a" {
+		t.Errorf("how an object was is not remembered: %+v", m.Rows[0])
 	}
 	if len(run.Withheld) != 1 || run.Withheld[0].Object != "shop/c.pods/v1" {
 		t.Errorf("withheld: %+v", run.Withheld)

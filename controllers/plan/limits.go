@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -84,20 +83,6 @@ func (in *Input) full(done Done) bool {
 		room = min(room, in.Room.DoneBytes)
 	}
 	return done.Bytes() >= room || slices.ContainsFunc(done, func(d Deed) bool { return d.Forgotten })
-}
-
-// DeedOf is what is to be remembered of the deletion of a row that a target has made, and that conditions saw among others too.
-func DeedOf(row Row, seen Seen, work *v1alpha1.Work, at time.Time) Deed {
-	d := Deed{At: at, UID: row.UID, Rule: row.Rule, Action: noAction, Items: sumItems([]string{string(row.UID)})}
-	if target, ok := strings.CutPrefix(row.Rule, targetRule); ok {
-		d.Targets = []string{target}
-	}
-	for i := range seen {
-		if name := work.Targets[seen[i].Target].Name; !slices.Contains(d.Targets, name) {
-			d.Targets = append(d.Targets, name)
-		}
-	}
-	return d
 }
 
 // itemSum stands for the key of an item of a rule: deeds are remembered for as long as limits.per says, and keys may be long.

@@ -20,8 +20,6 @@ const (
 	lastRetry  = 5 * time.Minute
 	// settlePoll bounds the wait between two looks at what is deleted and not gone.
 	settlePoll = 30 * time.Second
-	// followsVersions is how often a deletion goes after a new version of an object before it backs off.
-	followsVersions = 5
 	// maxReleaseLooks is how often in a row a run that was stopped tries to read its release: for about 9 minutes.
 	maxReleaseLooks = 10
 )
@@ -51,22 +49,35 @@ type RowMemory struct {
 	Settled bool
 	// Finalizers are what held the object when it was seen last.
 	Finalizers []string
-	// Now is the version to delete when it is not the recorded one any more.
+	// Now is the version that was decided on last; empty: the recorded one.
 	Now string
-	// Was is the object as conditions saw it last, for when they are asked again.
+	// Was is the object as conditions and rules saw it before this process did anything to it.
 	Was Seen
+	// Left is the version at which this process has left the object, after it has changed it; empty if it has not, or if nobody
+	// knows.
+	Left string
+	// Unwanted says why nothing is wanted of it any more; empty while something is. It is left alone unless a live read shows
+	// that it is gone.
+	Unwanted string
 	// Failed says why the last attempt failed, for people.
 	Failed string
-	// Unstable says that the object changed more often than its deletion goes after it, when it was tried last.
+	// Unstable says that the object changed each time that it was to be acted on, when it was tried last.
 	Unstable bool
 	// Due is when the row may be tried again.
 	Due time.Time
-	// Did is what was done to the object, if it was not deleted.
+	// Did is what was done to the object, if it was not deleted: all that was wanted, or a part of it while the row is open.
 	Did v1alpha1.Outcome
 
-	backoff  time.Duration
-	followed int
-	blind    bool // the look before the result failed
+	backoff time.Duration
+	blind   bool // the look before the result failed
+}
+
+// done says that all that was wanted of the object was done, or that it is gone.
+func (r *RowMemory) done() bool { return r.State == RowDeleted || r.State == RowGone }
+
+// acted says that the object is not as it was because of this process, and that it is known how this has left it.
+func (r *RowMemory) acted() bool {
+	return r.Left != "" || r.State == RowDeleted && r.Did != v1alpha1.OutcomePatched
 }
 
 // Memory is what one process remembers of the open run of a Cleaner. Losing it costs reads, and never deletes more.
@@ -196,6 +207,8 @@ func (m *Memory) saw(i int, uid types.UID, s Sight, now time.Time) {
 		}
 	case s.Refused != "":
 		r.State, r.Failed = RowKept, s.Refused
+	case r.Unwanted != "":
+		r.State, r.Failed = RowKept, r.Unwanted
 	default:
 		r.Checked = true
 	}
@@ -211,15 +224,17 @@ func (m *Memory) Settled(now time.Time) {
 	m.Due = now.Add(m.backoff)
 }
 
-// AnswerKind is what the API server answered to a DELETE.
+// AnswerKind is what the API server answered to a request that changes an object.
 type AnswerKind int
 
 const (
 	// AnswerDeleted is any 2xx.
 	AnswerDeleted AnswerKind = iota
-	// AnswerNotFound is a 404 that names the object.
+	// AnswerNotFound is a 404 that names the object, or a conflict after which a live read does not find it.
 	AnswerNotFound
-	// AnswerConflict is a 409; the live read that followed it is in Answer.Sight.
+	// AnswerReplaced is a conflict after which a live read shows another object of its name.
+	AnswerReplaced
+	// AnswerConflict is another 409: the object has changed.
 	AnswerConflict
 	// AnswerRefused is any other answer: the object is there as it was.
 	AnswerRefused
@@ -229,107 +244,66 @@ const (
 	AnswerUnsent
 )
 
-// Answer is what came of a DELETE.
+// Answer is what came of a request.
 type Answer struct {
 	Kind AnswerKind
 	// Sight is what the live read after a conflict showed.
 	Sight Sight
-	// Gone says that AnswerDeleted proves that the object is gone: nobody has to look.
-	Gone bool
 	// Why says what went wrong, for people.
 	Why string
 	// RetryAfter is for how long the API server asks not to be asked again; zero if it does not.
 	RetryAfter time.Duration
 }
 
-// Answered takes the answer to the DELETE of a row. Seen says that conditions see the row's target; they may also see
-// its object in another.
-func (m *Memory) Answered(i int, row Row, a Answer, seen bool, now time.Time) {
-	r := &m.Rows[i]
-	if a.Kind != AnswerUnsent {
-		m.LastDeed = now
-		m.Looked = false // what was read before the request does not show what became of it
-	}
-	switch a.Kind {
-	case AnswerDeleted:
-		r.State, r.Failed, r.Settled = RowDeleted, "", a.Gone
-	case AnswerNotFound:
-		r.State, r.Failed, r.Settled = RowGone, "", true
-	case AnswerConflict:
-		m.conflict(i, row, a, seen || r.Was != nil, now)
-	case AnswerLost:
-		m.Whole = false
-		m.failRow(r, a.Why, now)
-		r.postpone(a.RetryAfter, now)
-	case AnswerRefused:
-		m.failRow(r, a.Why, now)
-		r.postpone(a.RetryAfter, now)
-	case AnswerUnsent:
-	}
-}
-
-// conflict takes a 409: the object has changed. One that conditions see asks for the conditions once more; another is
-// deleted at the version it has now, unless that goes on for ever.
-func (m *Memory) conflict(i int, row Row, a Answer, seen bool, now time.Time) {
-	r, sent := &m.Rows[i], m.Version(i, row)
-	m.saw(i, row.UID, a.Sight, now)
-	switch {
-	case r.State != RowOpen || a.Sight.Failed != "":
-		return
-	case a.Sight.ResourceVersion == sent: // it has not changed: the conflict is somebody's way to refuse
-		m.failRow(r, a.Why, now)
-		return
-	case seen:
-		m.ConfirmedAt = time.Time{}
-	default:
-		r.Now = a.Sight.ResourceVersion
-	}
-	if r.followed++; r.followed > followsVersions {
-		r.followed = 0
-		m.failRow(r, "it changes faster than it can be deleted", now)
-		r.Unstable = true
-	}
-}
-
-// RuleAnswer is what came of what rules wanted of the object of a row.
-type RuleAnswer struct {
-	// Did is what was done to it, when all that was wanted was done; empty otherwise.
+// RowAnswer is what came of the steps on the object of a row, of which all or some were taken.
+type RowAnswer struct {
+	// Did is what the last step that was taken has done; empty if none was.
 	Did v1alpha1.Outcome
-	// Failed says why something was not done; empty otherwise.
+	// Left is the version at which the object was left; empty if nobody knows, or if it is gone.
+	Left string
+	// Gone says that the object is proven to be gone, and Replaced that another one has its name. Terminating says that it is on its
+	// way, and Finalizers what holds it.
+	Gone, Replaced, Terminating bool
+	Finalizers                  []string
+	// Failed says why a step was not taken; empty if all were. Lost says that nobody knows whether it was.
 	Failed string
+	Lost   bool
 	// Unstable says that it failed because the object changed each time.
 	Unstable bool
+	// Cut says that the other steps were not tried: they go on with another decision, or in another pass.
+	Cut bool
 	// RetryAfter is for how long the API server asks not to be asked again.
 	RetryAfter time.Duration
-	// Until is when the rules may want something of it: its hold has begun anew.
-	Until time.Time
-	// Sight is how it was seen when the rules wanted nothing of it.
-	Sight Sight
 }
 
-// ActedByRules takes what came of what rules wanted of the object of a row.
-func (m *Memory) ActedByRules(i int, uid types.UID, a RuleAnswer, now time.Time) {
+// Acted takes what came of the steps on the object of a row. A row is done when the last of them is.
+func (m *Memory) Acted(i int, a RowAnswer, now time.Time) {
 	r := &m.Rows[i]
+	m.LastDeed = now
+	m.Looked = false // what was read before the requests does not show what became of it
+	m.Whole = m.Whole && !a.Lost
+	if a.Did != "" && a.Did != v1alpha1.OutcomeGone {
+		r.Did, r.Left = a.Did, a.Left
+	}
 	switch {
+	case a.Cut:
+	case a.Replaced:
+		r.State, r.Failed = RowReplaced, ""
 	case a.Failed != "":
-		m.LastDeed, m.Looked = now, false
 		m.failRow(r, a.Failed, now)
 		r.postpone(a.RetryAfter, now)
 		r.Unstable = a.Unstable
+	case a.Did == v1alpha1.OutcomeGone:
+		r.State, r.Failed, r.Settled, r.Finalizers = RowGone, "", !a.Terminating, a.Finalizers
 	case a.Did == v1alpha1.OutcomeDeleted:
-		m.LastDeed, m.Looked = now, false
-		r.State, r.Failed = RowDeleted, ""
-	case a.Did != "":
-		m.LastDeed, m.Looked = now, false
-		r.State, r.Failed, r.Did, r.Settled = RowDeleted, "", a.Did, true
-	case !a.Until.IsZero():
-		r.Due = a.Until
+		r.State, r.Failed, r.Did, r.Left, r.Settled = RowDeleted, "", "", "", a.Gone
 	default:
-		if m.saw(i, uid, a.Sight, now); r.State == RowOpen && a.Sight.Failed == "" {
-			r.State, r.Failed = RowKept, "no rule selects it any more"
-		}
+		r.State, r.Failed, r.Settled = RowDeleted, "", true
 	}
 }
+
+// Changed takes that the object of a row has changed: what was decided does not count any more.
+func (m *Memory) Changed() { m.ConfirmedAt = time.Time{} }
 
 func (m *Memory) failRow(r *RowMemory, why string, now time.Time) {
 	r.Failed, r.Unstable = why, false

@@ -104,7 +104,7 @@ func (l *Ledger) Answered(i int, a AnswerKind, did v1alpha1.Outcome) {
 		*e = Entry{}
 	case a == AnswerDeleted:
 		*e = Entry{Known: true, Outcome: did}
-	case a == AnswerNotFound && e.Outcome == "":
+	case (a == AnswerNotFound || a == AnswerReplaced) && e.Outcome == "":
 		*e = Entry{Known: true, Outcome: v1alpha1.OutcomeGone}
 	}
 }
@@ -321,28 +321,6 @@ func (p Plan) Without(waits func(ItemKey) bool) Plan {
 		}
 		after := s.After
 		s.Keys, s.After = keys, nil
-		for _, before := range after {
-			if at[before] > 0 {
-				s.After = append(s.After, at[before]-1)
-			}
-		}
-		steps = append(steps, s)
-		at[i] = len(steps)
-	}
-	p.Steps = steps
-	return p
-}
-
-// Of is the plan with the steps on some objects, by UID. Steps that come after others of other objects lose those.
-func (p Plan) Of(objects map[types.UID]int) Plan {
-	at := make([]int, len(p.Steps))
-	var steps []Step
-	for i, s := range p.Steps {
-		if _, ok := objects[s.Object.UID]; !ok || !s.Deed() {
-			continue
-		}
-		after := s.After
-		s.After = nil
 		for _, before := range after {
 			if at[before] > 0 {
 				s.After = append(s.After, at[before]-1)

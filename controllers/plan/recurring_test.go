@@ -604,19 +604,6 @@ func TestRemade(t *testing.T) {
 	}
 }
 
-func TestOf(t *testing.T) {
-	says := Step{Rule: "orphans", Object: pod("a"), Verb: VerbReport}
-	p := Plan{Steps: []Step{onPod("b"), says, onPod("a", 0, 1), onPod("a", 2), onPod("c", 3), onPod("a", 3, 4)}}
-	was := stepsOf(p)
-	got := p.Of(map[types.UID]int{"uid-a": 0, "uid-z": 1})
-	if diff := cmp.Diff([]string{"delete a[]", "delete a[0]", "delete a[1]"}, stepsOf(got)); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-	if diff := cmp.Diff(was, stepsOf(p)); diff != "" {
-		t.Errorf("the plan was changed:\n%s", diff)
-	}
-}
-
 // What is done at once after a conflict is about the objects that were recorded, whatever an item is made of by then.
 func TestAgain(t *testing.T) {
 	one := func(o Object, verb Verb, after ...int) Step {
@@ -670,38 +657,40 @@ func TestHolding(t *testing.T) {
 	}
 }
 
-// What rules make of a row is what the run knows of it.
-func TestActedByRules(t *testing.T) {
+// What comes of the steps on the object of a row is what the run knows of it: a row is done when the last of them is.
+func TestActed(t *testing.T) {
 	now := born.Add(time.Minute)
-	there := Sight{UID: "uid-a", ResourceVersion: "9"}
+	patched, later := v1alpha1.OutcomePatched, now.Add(time.Second)
 	cases := map[string]struct {
 		reason string
-		answer RuleAnswer
+		answer RowAnswer
 		want   RowMemory
-		deed   bool
 	}{
-		"Deleted":     {"it is waited for", RuleAnswer{Did: v1alpha1.OutcomeDeleted}, RowMemory{State: RowDeleted, Checked: true}, true},
-		"Evicted":     {"what was evicted is done", RuleAnswer{Did: v1alpha1.OutcomeEvicted}, RowMemory{State: RowDeleted, Checked: true, Did: v1alpha1.OutcomeEvicted, Settled: true}, true},
-		"Patched":     {"what was patched stays", RuleAnswer{Did: v1alpha1.OutcomePatched}, RowMemory{State: RowDeleted, Checked: true, Did: v1alpha1.OutcomePatched, Settled: true}, true},
-		"Failed":      {"it is tried again", RuleAnswer{Failed: "forbidden"}, RowMemory{Checked: true, Failed: "forbidden", Due: now.Add(time.Second), backoff: time.Second}, true},
-		"HalfDone":    {"a part that was done is not all", RuleAnswer{Did: v1alpha1.OutcomePatched, Failed: "forbidden"}, RowMemory{Checked: true, Failed: "forbidden", Due: now.Add(time.Second), backoff: time.Second}, true},
-		"Holds":       {"the time of for is waited for", RuleAnswer{Until: now.Add(time.Hour)}, RowMemory{Checked: true, Due: now.Add(time.Hour)}, false},
-		"Unwanted":    {"what no rule wants any more is left", RuleAnswer{Sight: there}, RowMemory{State: RowKept, Checked: true, Failed: "no rule selects it any more"}, false},
-		"Missing":     {"unless it is gone", RuleAnswer{Sight: Sight{Missing: true}}, RowMemory{State: RowGone, Checked: true, Settled: true}, false},
-		"Terminating": {"or on its way", RuleAnswer{Sight: Sight{UID: "uid-a", Terminating: true}}, RowMemory{State: RowGone, Checked: true}, false},
-		"Replaced":    {"another one of its name is not touched", RuleAnswer{Sight: Sight{UID: "another"}}, RowMemory{State: RowReplaced, Checked: true}, false},
-		"Unread":      {"what cannot be read is asked about again", RuleAnswer{Sight: Sight{Failed: "timeout"}}, RowMemory{Checked: true, Failed: "timeout", Due: now.Add(time.Second), backoff: time.Second, blind: true}, false},
+		"Deleted":  {"it is waited for", RowAnswer{Did: v1alpha1.OutcomeDeleted, Left: "9"}, RowMemory{State: RowDeleted}},
+		"Proven":   {"unless the answer proves that it is gone", RowAnswer{Did: v1alpha1.OutcomeDeleted, Gone: true}, RowMemory{State: RowDeleted, Settled: true}},
+		"Gone":     {"what somebody else has deleted is done", RowAnswer{Did: v1alpha1.OutcomeGone}, RowMemory{State: RowGone, Settled: true}},
+		"Replaced": {"another one of its name is no deed", RowAnswer{Replaced: true}, RowMemory{State: RowReplaced}},
+		"Evicted":  {"what was evicted is done", RowAnswer{Did: v1alpha1.OutcomeEvicted}, RowMemory{State: RowDeleted, Did: v1alpha1.OutcomeEvicted, Settled: true}},
+		"Patched":  {"what was patched stays, as it was left", RowAnswer{Did: patched, Left: "9"}, RowMemory{State: RowDeleted, Did: patched, Left: "9", Settled: true}},
+		"Failed":   {"it is tried again", RowAnswer{Failed: "forbidden"}, RowMemory{Failed: "forbidden", Due: later, backoff: time.Second}},
+		"Lost":     {"and so is what nobody knows of", RowAnswer{Failed: "timeout", Lost: true}, RowMemory{Failed: "timeout", Due: later, backoff: time.Second}},
+		"Unstable": {"or what has changed each time", RowAnswer{Failed: "it changed", Unstable: true}, RowMemory{Failed: "it changed", Unstable: true, Due: later, backoff: time.Second}},
+		"HalfDone": {"a part that was done is not all", RowAnswer{Did: patched, Left: "9", Failed: "forbidden"}, RowMemory{Did: patched, Left: "9", Failed: "forbidden", Due: later, backoff: time.Second}},
+		"Cut":      {"what was not tried goes on at once", RowAnswer{Did: patched, Left: "9", Cut: true}, RowMemory{Did: patched, Left: "9"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			_, m := committed("a")
-			m.Looked = true
-			m.ActedByRules(0, "uid-a", tc.answer, now)
+			m.Looked, tc.want.Checked = true, true
+			m.Acted(0, tc.answer, now)
 			if diff := cmp.Diff(tc.want, m.Rows[0], cmp.AllowUnexported(RowMemory{})); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
-			if sent := m.LastDeed.Equal(now); sent != tc.deed || m.Looked == tc.deed {
-				t.Errorf("a request was sent: %t, and what was read before still counts: %t", sent, m.Looked)
+			if !m.LastDeed.Equal(now) || m.Looked {
+				t.Errorf("it was sent at %s, and what was read before still counts: %t", m.LastDeed, m.Looked)
+			}
+			if m.Whole == tc.answer.Lost {
+				t.Errorf("the memory is whole: %t", m.Whole)
 			}
 		})
 	}
@@ -717,7 +706,7 @@ func TestNextActsByRules(t *testing.T) {
 	refused := func(i, times int) func(*Memory) {
 		return func(m *Memory) {
 			for range times {
-				m.ActedByRules(i, "uid", RuleAnswer{Failed: "forbidden"}, born)
+				m.Acted(i, RowAnswer{Failed: "forbidden"}, born)
 			}
 		}
 	}
@@ -728,20 +717,20 @@ func TestNextActsByRules(t *testing.T) {
 		after  time.Duration
 		want   Request
 	}{
-		"RulesFirst": {reason: "what targets delete waits", want: Request{Kind: ActRules, Rows: []int{0, 2}}},
-		"NoRecheck":  {reason: "an old confirmation does not matter: all is evaluated", after: time.Minute, want: Request{Kind: ActRules, Rows: []int{0, 2}}},
-		"OneWaits":   {reason: "one that waits holds up no other of a rule", memory: []func(*Memory){due(0)}, want: Request{Kind: ActRules, Rows: []int{2}}},
+		"RulesFirst": {reason: "what targets delete waits", want: Request{Kind: Act, Rows: []int{0, 2}}},
+		"Old":        {reason: "not on an old confirmation", after: time.Minute, want: Request{Kind: Recheck}},
+		"OneWaits":   {reason: "one that waits holds up no other of a rule", memory: []func(*Memory){due(0)}, want: Request{Kind: Act, Rows: []int{2}}},
 		"AllWait":    {reason: "and all that wait hold up the rest", memory: []func(*Memory){due(0), due(2)}, want: Request{Kind: Idle, Until: minute, Reason: v1alpha1.ReasonDeletionRefused}},
-		"Failed":     {reason: "an evaluation that failed is tried again later", memory: []func(*Memory){func(m *Memory) { m.Due = minute }}, want: Request{Kind: Idle, Until: minute, Reason: v1alpha1.ReasonUnconfirmed}},
+		"Failed":     {reason: "one that failed is tried again later", memory: []func(*Memory){func(m *Memory) { m.Changed(); m.Due = minute }}, want: Request{Kind: Idle, Until: minute, Reason: v1alpha1.ReasonUnconfirmed}},
 		"Refused": {
 			reason: "but what is refused again and again does not", memory: []func(*Memory){refused(0, 4), refused(2, 4)},
-			want: Request{Kind: DeleteRows, Rows: []int{1}},
+			want: Request{Kind: Act, Rows: []int{1}},
 		},
 		"RefusedOnce":        {reason: "a refusal or two may pass", memory: []func(*Memory){refused(0, 4), refused(2, 3)}, want: Request{Kind: Idle, Until: born.Add(4 * time.Second), Reason: v1alpha1.ReasonDeletionRefused}},
-		"RefusedAndDue":      {reason: "it is tried again when it is due, whatever else is", memory: []func(*Memory){refused(0, 4), done(2)}, after: 8 * time.Second, want: Request{Kind: ActRules, Rows: []int{0}}},
-		"RefusedAndNotTried": {reason: "one that was not tried yet goes before", memory: []func(*Memory){refused(0, 4)}, want: Request{Kind: ActRules, Rows: []int{2}}},
+		"RefusedAndDue":      {reason: "it is tried again when it is due, whatever else is", memory: []func(*Memory){refused(0, 4), done(2)}, after: 8 * time.Second, want: Request{Kind: Act, Rows: []int{0}}},
+		"RefusedAndNotTried": {reason: "one that was not tried yet goes before", memory: []func(*Memory){refused(0, 4)}, want: Request{Kind: Act, Rows: []int{2}}},
 		"OnlyRefused":        {reason: "and when nothing else is left, it is waited for", memory: []func(*Memory){refused(0, 4), done(1), done(2)}, want: Request{Kind: Idle, Until: born.Add(8 * time.Second), Reason: v1alpha1.ReasonDeletionRefused}},
-		"TargetsThen":        {reason: "then it is the turn of the others", memory: []func(*Memory){done(0), done(2)}, want: Request{Kind: DeleteRows, Rows: []int{1}}},
+		"TargetsThen":        {reason: "then it is the turn of the others", memory: []func(*Memory){done(0), done(2)}, want: Request{Kind: Act, Rows: []int{1}}},
 		"Unchecked":          {reason: "a process that finds the run looks first", memory: []func(*Memory){func(m *Memory) { m.Rows[2].Checked = false }}, want: Request{Kind: LookRows, Rows: []int{2}}},
 		"Suspended":          {reason: "nothing is done while it is suspended", change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }, want: Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}},
 		"Kept":               {reason: "a row that no rule wants makes it Partial", memory: []func(*Memory){done(0), done(1), func(m *Memory) { m.Rows[2].State, m.Looked = RowKept, true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "1 of 3 objects were kept"}},

@@ -44,6 +44,9 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 	p.Holds = nil
 	for i := range in.Spec.Rules {
 		r := &deciding{decider: d, index: i, rule: &in.Spec.Rules[i], eval: e.SelectRule(i)}
+		if in.reads(in.Programs.ListRuleTargets(i)) {
+			continue
+		}
 		if r.decide(); e.AbortReason() != nil {
 			break
 		}

@@ -1005,23 +1005,3 @@ func placeless(message string) string {
 	message, _, _ = strings.Cut(message, ";")
 	return regexp.MustCompile(` at [0-9]+:[0-9]+`).ReplaceAllString(message, "")
 }
-
-// What a target's row was takes part in the percentage of each target in which conditions saw it.
-func TestADeedCountsInEachTarget(t *testing.T) {
-	work := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{{Name: "doomed"}, {Name: "all"}, {Name: "others"}}}
-	row := Row{Rule: targetRule + "doomed", Ref: Ref{Name: "a", UID: "uid-a"}}
-	for name, tc := range map[string]struct {
-		seen Seen
-		want []string
-	}{
-		"Unseen":      {nil, []string{"doomed"}},
-		"InItsOwn":    {Seen{{Target: 0}}, []string{"doomed"}},
-		"InOthersToo": {Seen{{Target: 1}, {Target: 0}}, []string{"doomed", "all"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, DeedOf(row, tc.seen, work, born).Targets); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}

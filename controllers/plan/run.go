@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
@@ -19,20 +20,21 @@ const (
 )
 
 // Commit is the run that records a plan, before anything of it is done, and what the process that records it remembers.
-// The plan was decided at now, on live reads that were begun no earlier.
-func Commit(before *v1alpha1.CleanerStatus, helm *v1alpha1.Helm, decides string, p Plan, now time.Time) (*v1alpha1.Run, *Memory) {
-	run := &v1alpha1.Run{
+// The plan was decided on live reads that were begun no earlier than in.Now. What of it is carried out is in todo.
+func Commit(before *v1alpha1.CleanerStatus, in Input, decides string, p Plan) (run *v1alpha1.Run, m *Memory, todo Plan) {
+	run = &v1alpha1.Run{
 		Number:    before.Runs + 1,
 		Decides:   decides,
-		DecidedAt: metav1.NewTime(now),
+		DecidedAt: metav1.NewTime(in.Now),
 		Withheld:  p.Forbidden(),
 		Data:      p.Data,
 	}
-	rows := p.rows()
-	was := make([]Seen, len(rows))
+	rows, seen, helm := p.rows(), in.seen(), in.Spec.Helm
+	was, at := make([]Seen, len(rows)), make(map[types.UID]int, len(rows))
 	for row, i := range rows {
+		o := &p.Steps[i].Object
 		run.Rows = append(run.Rows, p.Steps[i].Row().String())
-		was[row] = p.Steps[i].Seen
+		was[row], at[o.UID] = seen[o.identity()], row
 	}
 	if p.Release != nil {
 		run.Helm = &v1alpha1.HelmRelease{
@@ -44,7 +46,9 @@ func Commit(before *v1alpha1.CleanerStatus, helm *v1alpha1.Helm, decides string,
 			Digest:        p.Release.Digest,
 		}
 	}
-	return run, NewMemory(run.Number, was, now)
+	m = NewMemory(run.Number, was, in.Now)
+	p.ofRows(at, m)
+	return run, m, p
 }
 
 // Forbidden is what a plan would do and may not, as it is recorded and shown to people.
@@ -95,6 +99,8 @@ func (r *RowMemory) outcome() v1alpha1.Outcome {
 		return v1alpha1.OutcomeGone
 	case r.State == RowReplaced:
 		return v1alpha1.OutcomeReplaced
+	case r.Did != "": // a part of what was wanted
+		return r.Did
 	case r.blind:
 		return v1alpha1.OutcomeUnknown
 	default:

@@ -86,22 +86,30 @@ func (s *stranger) mayDelete(i int) Row {
 	return row
 }
 
-func (s *stranger) deleteRows(rows []int) {
+// act fails unless the spec stands for the rows. What rules want of theirs is judged anew before.
+func (s *stranger) act(rows []int) {
 	for _, i := range rows {
-		row := s.mayDelete(i)
-		s.memory.Answered(i, row, Answer{Kind: AnswerKind(s.next() % 6), Sight: Sight{UID: row.UID, ResourceVersion: "1"}, Gone: s.next()%2 == 0}, true, s.view.Now)
+		if row, err := ParseRow(s.status().Run.Rows[i]); err != nil || row.Rule != "r" {
+			s.mayDelete(i)
+		}
+		answers := []RowAnswer{
+			{Did: v1alpha1.OutcomeDeleted}, {Did: v1alpha1.OutcomeDeleted, Gone: true}, {Did: v1alpha1.OutcomeGone}, {Did: v1alpha1.OutcomePatched, Left: "9"},
+			{Replaced: true}, {Failed: "forbidden"}, {Did: v1alpha1.OutcomePatched, Failed: "timeout", Lost: true},
+		}
+		s.memory.Acted(i, answers[int(s.next())%len(answers)], s.view.Now)
 	}
 }
 
-func (s *stranger) actRules(rows []int) {
-	for _, i := range rows {
-		row, err := ParseRow(s.status().Run.Rows[i])
-		if err != nil || row.Rule == "targets.pods" {
-			s.Fatalf("the rules are asked about row %q", s.status().Run.Rows[i])
+// verdicts are what is to become of the open rows.
+func (s *stranger) verdicts() map[int]RowVerdict {
+	out := map[int]RowVerdict{}
+	for i := range s.memory.Rows {
+		verdicts := []RowVerdict{{Version: "7"}, {Kept: "nobody wants it"}, {Unread: "timeout"}, {Until: s.view.Now.Add(time.Second)}}
+		if s.memory.Rows[i].State == RowOpen {
+			out[i] = verdicts[int(s.next())%len(verdicts)]
 		}
-		answers := []RuleAnswer{{Did: v1alpha1.OutcomeDeleted}, {Failed: "forbidden"}, {Until: s.view.Now.Add(time.Second)}, {Sight: Sight{Missing: true}}}
-		s.memory.ActedByRules(i, row.UID, answers[int(s.next())%len(answers)], s.view.Now)
 	}
+	return out
 }
 
 // release is how the release of the run is found.
@@ -172,18 +180,16 @@ func (s *stranger) carryOut(r Request) bool {
 	case LookRelease:
 		s.memory.LookedAtRelease(status.Run, s.release(), s.view.Now)
 	case Recheck:
-		outcomes := []RecheckOutcome{RecheckTrue, RecheckFailed, RecheckFalse, RecheckUndecidable}
-		s.memory.Rechecked(status.Run, Rechecked{Outcome: outcomes[int(s.next())%len(outcomes)], Why: "why"}, s.view.Now)
+		outcomes := []JudgeOutcome{JudgeTrue, JudgeFailed, JudgeFalse, JudgeUndecidable}
+		s.memory.Judged(Judgement{Outcome: outcomes[int(s.next())%len(outcomes)], Why: "why", Rows: s.verdicts()}, s.view.Now)
 	case ReviewAuthor:
 		if s.next()%2 == 1 {
 			s.memory.AuthorRefused(v1alpha1.ReasonAuthorLacksRights, "why", s.view.Now.Add(time.Minute))
 		} else {
 			s.memory.AuthorReviewed(nil, s.view.Now)
 		}
-	case DeleteRows:
-		s.deleteRows(r.Rows)
-	case ActRules:
-		s.actRules(r.Rows)
+	case Act:
+		s.act(r.Rows)
 	case StartUninstall, FinishUninstall:
 		s.uninstall(r.Kind == StartUninstall)
 	default:

@@ -41,9 +41,7 @@ type Step struct {
 	Keys []string
 	// Object is what is acted on, at its ResourceVersion. Without a name if an item that is no object is reported.
 	Object Object
-	// Seen is how conditions saw it. Only for targets.<name>.
-	Seen Seen
-	Verb Verb
+	Verb   Verb
 	// Grace is how many seconds the object has to end, by delete and evict; nil: as many as it says itself.
 	Grace *int64
 	// Propagation says what delete does with the object's dependents.

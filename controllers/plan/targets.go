@@ -123,7 +123,7 @@ func (in *Input) steps(d *decider) {
 					o = s.of(o)
 				}
 				in.step(d, Step{
-					Rule: targetRule + in.Spec.Targets[i].Name, Action: noAction, Keys: []string{string(id)}, Object: o, Seen: s,
+					Rule: targetRule + in.Spec.Targets[i].Name, Action: noAction, Keys: []string{string(id)}, Object: o,
 					Verb: VerbDelete, Propagation: v1alpha1.PropagateBackground, Confirmed: len(d.gate) == 0,
 				})
 			}
@@ -136,7 +136,7 @@ func (in *Input) step(d *decider, s Step) {
 	id := ItemKey{Rule: s.Rule, Key: s.Keys[0]}
 	switch because := in.Protection.Because(&s.Object); {
 	case in.Failed[id], in.Only != nil && !in.Only[id]:
-	case in.Spec.Recurs() && s.Object.Terminating: // a run records what is on its way, too; nobody deletes it again and again
+	case (in.Spec.Recurs() || in.Acting) && s.Object.Terminating: // a run records what is on its way, too; nobody deletes it again and again
 	case because != "":
 		d.withhold(Withheld{Step: s, Because: because})
 	case !d.deferred(id, &s.Object):

@@ -281,7 +281,7 @@ func TestData(t *testing.T) {
 
 // What was evaluated at the decision is recorded with the run, and stays there when it is finished.
 func TestDataIsRecorded(t *testing.T) {
-	run, m := Commit(&v1alpha1.CleanerStatus{}, nil, "v1:0", Plan{Data: `{"a":1}`}, born)
+	run, m, _ := Commit(&v1alpha1.CleanerStatus{}, Input{Spec: &v1alpha1.Work{}, Now: born}, "v1:0", Plan{Data: `{"a":1}`})
 	if run.Data != `{"a":1}` {
 		t.Errorf("the run has %q", run.Data)
 	}
@@ -323,7 +323,7 @@ func TestTTLByBothClocks(t *testing.T) {
 // A run that is open takes no step while the clock cannot be trusted, but for its end when the Cleaner is deleted or
 // edited.
 func TestAnOpenRunAndAClockThatCannotBeTrusted(t *testing.T) {
-	run, m := Commit(&v1alpha1.CleanerStatus{}, nil, "v1:0", Plan{Steps: []Step{{Rule: "targets.pods", Object: pod("a")}}}, born)
+	run, m, _ := Commit(&v1alpha1.CleanerStatus{}, Input{Spec: &v1alpha1.Work{}, Now: born}, "v1:0", Plan{Steps: []Step{{Rule: "targets.pods", Object: pod("a")}}})
 	c := &v1alpha1.Cleaner{Status: v1alpha1.CleanerStatus{Run: run}}
 	v := View{Cleaner: c, Helm: c.Spec.Helm, Decides: "v1:0", Now: born}
 	if got := Next(v, m); got.Kind == Idle {
@@ -335,7 +335,7 @@ func TestAnOpenRunAndAClockThatCannotBeTrusted(t *testing.T) {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	v.Decides = "v1:1"
-	if got := Next(v, m); got.Kind == Idle || got.Kind == DeleteRows {
+	if got := Next(v, m); got.Kind == Idle || got.Kind == Act {
 		t.Errorf("an edit asks for %s", got.Kind)
 	}
 

@@ -837,7 +837,7 @@ func TestACrashAtEachStepOfARuleConverges(t *testing.T) {
 			points := []string{"before a PATCH", "after a PATCH", "before a DELETE", "after a DELETE"}
 			switch name {
 			case "Once":
-				points = append(points, "before ActRules", "after ActRules")
+				points = append(points, "before Act", "after Act")
 			case "StaysAndTold":
 				points = append(points, "decided", "held by the finalizer", "committed", "before ClearUnsent", "after ClearUnsent")
 				fallthrough

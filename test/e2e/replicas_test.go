@@ -107,7 +107,7 @@ func TestAPausedLeaderDoesNotDeleteForASuspendedCleaner(t *testing.T) {
 	l := newLab(t, alone(t))
 	l.configMap("evidence", nil, nil)
 	l.apply(cleanerYAML("c", "\n  ttl: 0s\n  targets:"+target))
-	old := l.stopsAt(faulty(t, mutation{}), "before DeleteRows", 1, quick()...)
+	old := l.stopsAt(faulty(t, mutation{}), "before Act", 1, quick()...)
 	leader := l.leader()
 	c := &v1alpha1.Cleaner{}
 	l.update(c, "c", func() { c.Spec.Suspend = true })

@@ -49,7 +49,7 @@ func (m *Model) Steps(s *State, out []Step) []Step {
 	}
 	for k := range s.Flights {
 		if s.Flights[k] != (Flight{}) {
-			x.serve(s, k, Label{Who: Server, What: Serve, Row: int8(k)})
+			x.serve(s, k, Label{Who: Server, What: Serve, Row: int8(k)}, Sound)
 		}
 	}
 	return x.out
@@ -77,10 +77,10 @@ func (x *steps) add(n *State, l Label, fair bool, breaks Property) {
 	x.out = append(x.out, Step{Label: l, To: *n, Fair: fair, Breaks: breaks})
 }
 
-// truth is what an evaluation on live reads says. It is not decidable while the named target is missing.
+// truth is what an evaluation on live reads says. It is not decidable while a named target that it reads is missing.
 func (m *Model) truth(s *State) Answer {
 	switch {
-	case m.Targets > 0 && !s.T[0].Exists:
+	case m.Targets > 0 && !s.T[0].Exists, m.Ordered && !s.T[1].Exists:
 		return Undecidable
 	case s.Evidence && (m.Targets == 0 || s.T[0].Unused):
 		return Yes

@@ -488,11 +488,43 @@ func (o *operator) recheck() {
 			p.Stop = true
 			return
 		}
-		p.Confirmed = true
-		if t := &o.s.T[0]; a == Yes && o.open().Has(0) && !t.Terminating && t.UID == o.r.Rows[0].UID && t.RV != o.r.Rows[0].RV {
-			p.Later[0] = t.Version
+		p.Confirmed, p.Unwanted = true, 0
+		for k, v := range o.r.Rows {
+			switch t := &o.s.T[k]; {
+			case !o.open().Has(k):
+			case !o.wants(k, a):
+				p.Unwanted |= row(k)
+			case t.RV != v.RV:
+				p.Later[k] = t.Version
+			}
 		}
 	})
+}
+
+// wants says that the object of an open row is to be deleted as it is now, if the conditions have given an answer.
+func (o *operator) wants(k int, a Answer) bool {
+	t, v := &o.s.T[k], o.r.Rows[k]
+	if o.p.Later[k] != (Version{}) {
+		v = o.p.Later[k]
+	}
+	seen := k == 0 || o.RuleRow || o.Ordered
+	switch {
+	case !t.Exists, t.Terminating, t.UID != v.UID, a != Yes && seen && t.RV != v.RV:
+		return false
+	case o.Ordered:
+		return a == Yes && (k == 0 || o.firstWanted())
+	case o.RuleRow && k == 1:
+		return t.Unused
+	}
+	return true
+}
+
+// firstWanted says that the first action of the item of which row 1 is the second is done, or may be.
+func (o *operator) firstWanted() bool {
+	if !o.keeps(OrderKept) {
+		return true
+	}
+	return !(o.p.Replaced | o.p.Kept).Has(0) && (o.stands(0) || o.s.T[0].UID == o.r.Rows[0].UID)
 }
 
 // conditions is what they say when what this process has deleted for the run stands as it was.
@@ -500,17 +532,31 @@ func (o *operator) conditions() Answer {
 	if o.Targets == 0 {
 		return o.truth(o.s)
 	}
-	t, v := &o.s.T[0], o.r.Rows[0]
+	t := &o.s.T[0]
 	switch {
-	case v != Version{} && o.p.Mine.Has(0) && (!t.Exists || t.UID == v.UID || !o.keeps(NewShowsThrough)):
-		return yes(o.s.Evidence) // it stood for "clean" when it was deleted
+	case o.stands(0):
+		return o.unlessMissing(yes(o.s.Evidence)) // it stood for "clean" when it was deleted
 	case t.Exists:
-		return yes(o.s.Evidence && t.Unused)
+		return o.unlessMissing(yes(o.s.Evidence && t.Unused))
 	case !o.s.Evidence && !o.Joint && o.keeps(OthersEvaluated):
 		return No // says the condition that reads the evidence alone
 	default:
 		return Undecidable
 	}
+}
+
+// stands says that a live read shows the object of a row as it was, because this process has deleted it.
+func (o *operator) stands(k int) bool {
+	t, v := &o.s.T[k], o.r.Rows[k]
+	return v != Version{} && o.p.Mine.Has(k) && o.keeps(OwnDeedsStand) && (!t.Exists || t.UID == v.UID || !o.keeps(NewShowsThrough))
+}
+
+// unlessMissing is an answer of conditions that read no more than target 0, where only the rule reads the other target.
+func (o *operator) unlessMissing(a Answer) Answer {
+	if o.Ordered && a == Yes && !o.s.T[1].Exists && !o.stands(1) {
+		return Undecidable
+	}
+	return a
 }
 
 func yes(b bool) Answer {
@@ -520,20 +566,19 @@ func yes(b bool) Answer {
 	return No
 }
 
-// deleteRows sends the DELETEs of open rows.
+// deleteRows sends the DELETEs of open rows, and reads those of which nothing is wanted any more.
 func (o *operator) deleteRows(open Rows) {
-	if !o.deed || !o.p.Confirmed {
-		return
-	}
 	for k, v := range o.r.Rows {
 		if !open.Has(k) || o.s.Flights[k] != (Flight{}) {
 			continue
 		}
-		t := &o.s.T[k]
-		if o.RuleRow && k == 1 && !(t.Exists && t.Unused && t.UID == v.UID) {
+		if o.p.Unwanted.Has(k) {
 			if o.keeps(UnwantedKept) {
 				o.keepRow(k)
 			}
+			continue
+		}
+		if !o.deed || !o.p.Confirmed || o.Ordered && k == 1 && !o.p.Done.Has(0) && o.keeps(OrderKept) {
 			continue
 		}
 		if o.p.Later[k] != (Version{}) {
@@ -543,16 +588,20 @@ func (o *operator) deleteRows(open Rows) {
 		l.Row = int8(k)
 		n := *o.s
 		n.P[o.i].Looked = false
+		breaks := o.judgeOrder(k)
 		n.Flights[k] = Flight{Version: v, By: int8(o.i + 1), Run: o.r.Number}
 		if o.LateServe {
-			o.add(&n, l, true, o.judgeDeed(o.s, o.p, o.r.Number, false))
+			if breaks == Sound {
+				breaks = o.judgeDeed(o.s, o.p, o.r.Number, false)
+			}
+			o.add(&n, l, true, breaks)
 		} else {
-			o.serve(&n, k, l)
+			o.serve(&n, k, l, breaks)
 		}
 	}
 }
 
-// keepRow is for a row of a rule on which the rule wants nothing any more.
+// keepRow is for a row of which nothing is wanted any more.
 func (o *operator) keepRow(k int) {
 	done, replaced := o.look(^row(k))
 	if !o.keeps(UnwantedRead) {

@@ -28,7 +28,7 @@ const (
 	ResultTrue
 	// KeptIsUntouched: nothing that we deleted is called kept.
 	KeptIsUntouched
-	// DisturbedOnly: a run that only crashes and lost answers disturb is Completed.
+	// DisturbedOnly: a run that only crashes and lost answers disturb is Completed, unless a rule reads what it has deleted.
 	DisturbedOnly
 	// RunsEnd: no committed run goes without a result.
 	RunsEnd
@@ -47,6 +47,8 @@ const (
 	OwnUninstall
 	// AuthorMay: an uninstall is begun and gone on with only if the author was allowed to do that within the last 10 s.
 	AuthorMay
+	// InOrder: the object of a later action is deleted only when that of an earlier action of the item is.
+	InOrder
 	// DeedsCounted: each deed of a Cleaner that stays, with a sink, is in the count of a run.
 	DeedsCounted
 	// DeedsFoundOut: none is counted as unknown when a look shows that the object is gone, but when the grace is over.
@@ -64,7 +66,7 @@ const (
 func (p Property) String() string {
 	return [...]string{"Sound", "CommittedOnly", "DecidedVersion", "DeedsOfOpenRun", "OrdersObeyed", "TrueLately", "NotFalseLately", "ResultTrue",
 		"KeptIsUntouched", "DisturbedOnly", "RunsEnd", "EventsDelivered", "OneEvent", "NotReinstalled", "NotUpgraded", "NotHalfUninstalled", "OwnUninstall", "AuthorMay",
-		"DeedsCounted", "DeedsFoundOut", "EndReachable", "LateRequest", "OutOfBounds"}[p]
+		"InOrder", "DeedsCounted", "DeedsFoundOut", "EndReachable", "LateRequest", "OutOfBounds"}[p]
 }
 
 // Fault says that a step that breaks the property is one.
@@ -91,6 +93,15 @@ func (m *Model) judgeDeed(s *State, p *Process, number uint8, finishing bool) Pr
 		return TrueLately
 	case !s.NotFalse:
 		return NotFalseLately
+	}
+	return Sound
+}
+
+// judgeOrder judges that a DELETE is sent before the one that it comes after is done.
+func (x *steps) judgeOrder(k int) Property {
+	first, v := &x.s.T[0], x.s.C.Run.Rows[0]
+	if x.Ordered && k == 1 && first.Exists && !first.Terminating && first.UID == v.UID {
+		return InOrder
 	}
 	return Sound
 }
@@ -122,7 +133,7 @@ func (m *Model) judgeResult(s *State, p *Process, result Result) Property {
 		}
 	}
 	switch rel := &s.Rel; {
-	case result == Partial && s.Acts == m.Acts:
+	case result == Partial && s.Acts == m.Acts && !(m.Ordered && !p.Whole): // what a rule reads of its own deeds is lost with the memory
 		return DisturbedOnly
 	case result == Completed && p.Replaced != 0:
 		return ResultTrue

@@ -35,6 +35,7 @@ type Scenario struct {
 	LateServe bool // a DELETE is served some time after it was sent
 	Joint     bool // one condition reads target 0 and the evidence; else there are two
 	RuleRow   bool // target 1 is an item of a rule: it is deleted only while the rule wants it
+	Ordered   bool // both are: an item is target 0 while it is unused, of which a first action deletes it, and a second one target 1
 }
 
 // Scenarios are worlds that take minutes to explore whole. Reduced, each of them is a matter of seconds.
@@ -58,6 +59,10 @@ func Scenarios() []Scenario {
 			May: ActsOf(Touch, Recreate, ChangeEvidence, Edit, Suspend, KubectlDelete)},
 		{Name: "rules", Targets: 2, RuleRow: true, Acts: 4, Small: 2, Crashes: 1, Losses: 1,
 			May: ActsOf(Touch, Use, Recreate, Forbid, ChangeEvidence, Edit)},
+		{Name: "order", Targets: 2, Ordered: true, Acts: 4, Small: 2, Crashes: 1, Losses: 1,
+			May: ActsOf(Touch, Recreate, DeleteByOther, Forbid, ChangeEvidence)},
+		{Name: "order-late", Targets: 2, Ordered: true, Sink: true, LateServe: true, Acts: 3, Small: 2, Crashes: 1, Losses: 1,
+			May: ActsOf(Touch, Recreate, Forbid, Edit, Suspend, KubectlDelete)},
 		{Name: "release", Release: true, Acts: 5, Small: 3, Crashes: 1,
 			May: ActsOf(ChangeEvidence, Edit, KubectlDelete, UpgradeStarts, Reinstall, UninstallByHand, UninstallHalf)},
 		{Name: "release-leaders", Release: true, Acts: 3, Small: 2, Changes: 1,
@@ -105,6 +110,8 @@ const (
 	UnwantedKept                         // a rule's row on which the rule wants nothing is kept
 	UnwantedRead                         // ... after a live read
 	ReplacedIsLeft                       // a replaced row is not a done one
+	OwnDeedsStand                        // what we deleted stands as it was when conditions and rules are asked again
+	OrderKept                            // what comes after something that is not done waits, or is kept
 	NewShowsThrough                      // what we deleted stands as it was, unless a new object has its name
 	UndecidableStops                     // a whole memory stops when its own deeds made the conditions undecidable
 	LostIsNotWhole                       // a lost answer makes the memory no longer whole
@@ -156,6 +163,8 @@ func Mutants() []Mutant {
 		{"an unwanted row stays open", UnwantedKept, EndReachable, "rules"},
 		{"an unwanted row is not read", UnwantedRead, DisturbedOnly, "rules"},
 		{"replaced is done", ReplacedIsLeft, ResultTrue, "targets"},
+		{"own deeds are seen", OwnDeedsStand, DisturbedOnly, "order"},
+		{"a dependency is cut", OrderKept, InOrder, "order"},
 		{"the memory hides a new object", NewShowsThrough, NotFalseLately, "targets"},
 		{"undecidable goes on", UndecidableStops, TrueLately, "targets"},
 		{"a lost answer is forgotten", LostIsNotWhole, DisturbedOnly, "targets"},

@@ -174,6 +174,7 @@ type Process struct {
 	Done      Rows             // deleted or gone
 	Replaced  Rows             // another UID has the name
 	Kept      Rows             // left alone
+	Unwanted  Rows             // of which nothing was wanted when it was decided last
 	Mine      Rows             // deleted by this process, which remembers how they were
 	Later     [Targets]Version // the version that a row goes on with, if not the row's own
 	Confirmed bool             // by live reads, not more than 10 s ago

@@ -221,14 +221,16 @@ func (x *steps) releaseActs() {
 }
 
 // serve lets the API server serve a DELETE that was sent, and the process that waits for the answer take it.
-func (x *steps) serve(s *State, k int, l Label) {
+func (x *steps) serve(s *State, k int, l Label, sent Property) {
 	f := s.Flights[k]
 	n := *s
 	n.Flights[k] = Flight{}
 	var breaks Property
 	l.Answer, breaks = x.delete(&n, k, f)
 	l.Run = f.Run
-	breaks = x.whenServed(s, f, breaks)
+	if breaks = x.whenServed(s, f, breaks); sent != Sound {
+		breaks = sent
+	}
 	if f.By > 0 && s.Losses > 0 {
 		lost, ll := n, l
 		lost.Losses--
@@ -311,10 +313,8 @@ func answered(n *State, i, k int, a Answer) {
 			p.Replaced |= row(k)
 		case !t.Exists || t.Terminating:
 			p.Done |= row(k)
-		case k == 0: // conditions see it: they are asked again
+		default: // it is decided on anew
 			p.Confirmed = false
-		default:
-			p.Later[k] = t.Version
 		}
 	}
 }

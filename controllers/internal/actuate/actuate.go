@@ -62,32 +62,6 @@ func New(config *rest.Config, slots Slots) (*Actuator, error) {
 	return &Actuator{client: client, slots: slots, answers: answers}, nil
 }
 
-// Deed is a deletion of a recorded row to be done.
-type Deed struct {
-	Row plan.Row
-	// ResourceVersion is the version to delete, which may be newer than the row's.
-	ResourceVersion string
-}
-
-// Guard is what a batch of deeds has to ask and to tell.
-type Guard interface {
-	// WaitForPace waits until one more request may be sent.
-	WaitForPace(ctx context.Context) error
-	// MaySend is asked right before each request; an error means that it is not sent.
-	MaySend(ctx context.Context) error
-	// LogIntent is told each request before it is sent.
-	LogIntent(d Deed)
-	// ReadLive reads the object of a deed live, after the API server said that it has changed.
-	ReadLive(ctx context.Context, row plan.Row) plan.Sight
-}
-
-// DeleteAll carries out deeds, and says what came of each, in their order.
-func (a *Actuator) DeleteAll(ctx context.Context, deeds []Deed, o Guard) []plan.Answer {
-	answers := make([]plan.Answer, len(deeds))
-	RunParallel(len(deeds), func(i int) { answers[i] = a.deleteOne(ctx, deeds[i], o) })
-	return answers
-}
-
 // RunParallel calls do for 0 to n-1, as many at a time as requests of one Cleaner may be in flight, and returns when all have
 // returned. A panic of one of them is the caller's.
 func RunParallel(n int, do func(i int)) { contain.RunParallel(inFlight, n, do) }
@@ -139,28 +113,6 @@ func (o noRetryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		resp.Header.Del("Retry-After")
 	}
 	return resp, err
-}
-
-func (a *Actuator) deleteOne(ctx context.Context, d Deed, o Guard) plan.Answer {
-	ref := d.Row.Ref
-	if err := refuseOwnKinds(ref); err != nil {
-		return plan.Answer{Kind: plan.AnswerRefused, Why: err.Error()}
-	}
-	if err := o.WaitForPace(ctx); err != nil {
-		return plan.Answer{Kind: plan.AnswerUnsent, Why: err.Error()}
-	}
-	answered, sent, err := a.sendIfAllowed(ctx, ref, newDeleteRequest(ref, d.ResourceVersion, nil, "", false), o.MaySend, func() { o.LogIntent(d) })
-	if !sent {
-		return plan.Answer{Kind: plan.AnswerUnsent, Why: err.Error()}
-	}
-	answer := classifyError(err, ref)
-	switch answer.Kind {
-	case plan.AnswerConflict:
-		answer.Sight = o.ReadLive(ctx, d.Row)
-	case plan.AnswerDeleted:
-		answer.Gone = provesGone(answered, ref.UID)
-	}
-	return answer
 }
 
 // sendIfAllowed sends a request when there is a slot for it and it may be sent; if it was not sent, the error says why. A dry

@@ -123,35 +123,28 @@ func (r *rig) MaySend(context.Context) error {
 	return r.may
 }
 
-func (r *rig) LogIntent(d Deed) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.intents = append(r.intents, d.Row.Name)
-}
-
-// stepRig is the same for steps.
-type stepRig struct{ *rig }
-
-func (r stepRig) LogIntent(step *plan.Step, version string) {
+func (r *rig) LogIntent(step *plan.Step, version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.intents = append(r.intents, fmt.Sprint(step.Verb, " ", step.Object.Name, " ", version))
 }
 
-func (r *rig) ReadLive(context.Context, plan.Row) plan.Sight {
-	r.looked++
-	return plan.Sight{UID: "other", ResourceVersion: "9"}
+// deletion is a step that deletes an object of a name.
+func deletion(name string) *plan.Step {
+	s := step(plan.VerbDelete)
+	s.Object.Name = name
+	return s
 }
 
-func deed(name string) Deed {
-	return Deed{Row: plan.Row{Rule: "targets.pods", Ref: plan.Ref{Resource: podsResource(), Namespace: "shop", Name: name, UID: "uid", ResourceVersion: "1"}}, ResourceVersion: "2"}
+// delete carries such a step out.
+func (r *rig) delete(ctx context.Context, name string) Outcome {
+	return r.actuator.ExecuteStep(ctx, deletion(name), "2", false, r)
 }
 
 func TestDeleteCarriesBothPreconditions(t *testing.T) {
 	r := newRig(t, nil)
-	got := r.actuator.DeleteAll(t.Context(), []Deed{deed("a")}, r)
-	if diff := cmp.Diff([]plan.Answer{{Kind: plan.AnswerDeleted}}, got); diff != "" {
-		t.Error(diff)
+	if got := r.delete(t.Context(), "a"); got.Kind != plan.AnswerDeleted || got.Why != "" {
+		t.Errorf("it came to %+v", got)
 	}
 	background := metav1.DeletePropagationBackground
 	want := []metav1.DeleteOptions{{
@@ -162,7 +155,7 @@ func TestDeleteCarriesBothPreconditions(t *testing.T) {
 	if diff := cmp.Diff(want, r.options); diff != "" {
 		t.Errorf("the request differs: -want +got\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"a"}, r.intents); diff != "" {
+	if diff := cmp.Diff([]string{"delete a 2"}, r.intents); diff != "" {
 		t.Errorf("the intent was not recorded: %s", diff)
 	}
 }
@@ -192,7 +185,10 @@ func TestAnswers(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, tc.answer)
-			got := r.actuator.DeleteAll(t.Context(), []Deed{deed("a")}, r)[0]
+			r.live = &metav1.PartialObjectMetadata{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", UID: "uid", ResourceVersion: "3"},
+			}
+			got := r.delete(t.Context(), "a")
 			if got.Kind != tc.want {
 				t.Errorf("%s: got %d, want %d (%s)", tc.reason, got.Kind, tc.want, got.Why)
 			}
@@ -230,11 +226,8 @@ func TestOnlyProofSettles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			r.says = tc.says
-			if got := r.actuator.DeleteAll(t.Context(), []Deed{deed("a")}, r)[0]; got.Kind != plan.AnswerDeleted || got.Gone != tc.want {
+			if got := r.delete(t.Context(), "a"); got.Kind != plan.AnswerDeleted || got.Gone != tc.want {
 				t.Errorf("%s: it came to %+v", tc.reason, got)
-			}
-			if got := r.actuator.ExecuteStep(t.Context(), step(plan.VerbDelete), "2", false, stepRig{r}); got.Kind != plan.AnswerDeleted || got.Gone != tc.want {
-				t.Errorf("%s: the step came to %+v", tc.reason, got)
 			}
 		})
 	}
@@ -243,16 +236,13 @@ func TestOnlyProofSettles(t *testing.T) {
 func TestNothingIsSentAgainstOrders(t *testing.T) {
 	r := newRig(t, nil)
 	r.may = errors.New("suspended")
-	got := r.actuator.DeleteAll(t.Context(), []Deed{deed("a"), deed("b")}, r)
-	for _, a := range got {
-		if a.Kind != plan.AnswerUnsent {
-			t.Errorf("got %+v", a)
-		}
+	if got := r.delete(t.Context(), "a"); got.Kind != plan.AnswerUnsent {
+		t.Errorf("got %+v", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r.may = nil
-	if got := r.actuator.DeleteAll(ctx, []Deed{deed("a")}, r)[0]; got.Kind != plan.AnswerUnsent {
+	if got := r.delete(ctx, "a"); got.Kind != plan.AnswerUnsent {
 		t.Errorf("after a shutdown: got %+v", got)
 	}
 	if len(r.options) > 0 || len(r.intents) > 0 {
@@ -263,17 +253,18 @@ func TestNothingIsSentAgainstOrders(t *testing.T) {
 func TestDeedsInFlightAreBounded(t *testing.T) {
 	r := newRig(t, nil)
 	r.proceed = make(chan struct{})
-	deeds := make([]Deed, 3*inFlight)
-	for i := range deeds {
-		deeds[i] = deed(fmt.Sprint(i))
-	}
-	done := make(chan []plan.Answer)
-	go func() { done <- r.actuator.DeleteAll(t.Context(), deeds, r) }()
-	for range deeds {
+	const many = 3 * inFlight
+	answers := make([]Outcome, many)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		RunParallel(many, func(i int) { answers[i] = r.delete(t.Context(), fmt.Sprint(i)) })
+	}()
+	for range many {
 		r.proceed <- struct{}{}
 	}
-	if answers := <-done; len(answers) != len(deeds) || len(r.options) != len(deeds) {
-		t.Errorf("%d answers to %d requests for %d deeds", len(answers), len(r.options), len(deeds))
+	if <-done; len(r.options) != many {
+		t.Errorf("%d requests for %d deeds", len(r.options), many)
 	}
 	if r.most > inFlight {
 		t.Errorf("%d deeds were in flight, want at most %d", r.most, inFlight)
@@ -282,8 +273,7 @@ func TestDeedsInFlightAreBounded(t *testing.T) {
 
 func TestARequestIsSentOnceWhateverTheAnswerAsksFor(t *testing.T) {
 	r := newRig(t, apierrors.NewTooManyRequests("later", 1))
-	got := r.actuator.DeleteAll(t.Context(), []Deed{deed("a")}, r)[0]
-	if got.Kind != plan.AnswerRefused || r.requests != 1 {
+	if got := r.delete(t.Context(), "a"); got.Kind != plan.AnswerRefused || r.requests != 1 {
 		t.Errorf("%d requests were sent for one deed, which came to %+v", r.requests, got)
 	}
 }
@@ -308,7 +298,7 @@ func TestAStepIsSentOnceAndToldBefore(t *testing.T) {
 		for _, verb := range deeds() {
 			t.Run(name+"/"+string(verb), func(t *testing.T) {
 				r := newRig(t, answer)
-				got := r.actuator.ExecuteStep(t.Context(), step(verb), "2", false, stepRig{r})
+				got := r.actuator.ExecuteStep(t.Context(), step(verb), "2", false, r)
 				if r.requests != 1 {
 					t.Errorf("%d requests were sent for one step, which came to %+v", r.requests, got)
 				}
@@ -336,7 +326,7 @@ func TestNoStepIsSentAgainstOrders(t *testing.T) {
 			t.Run(name+"/"+string(verb), func(t *testing.T) {
 				r, s := newRig(t, nil), step(verb)
 				tc.change(r, s)
-				got := r.actuator.ExecuteStep(tc.ctx, s, tc.version, false, stepRig{r})
+				got := r.actuator.ExecuteStep(tc.ctx, s, tc.version, false, r)
 				if got.Kind != plan.AnswerUnsent || got.Why == "" || got.Version != tc.version {
 					t.Errorf("it came to %+v", got)
 				}
@@ -365,7 +355,7 @@ func TestWhatCannotBeAskedForIsNotSent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, s := newRig(t, nil), step(plan.VerbPatch)
 			change(s)
-			if got := r.actuator.ExecuteStep(t.Context(), s, "2", false, stepRig{r}); got.Kind != plan.AnswerRefused || got.Why == "" || r.requests > 0 || len(r.intents) > 0 {
+			if got := r.actuator.ExecuteStep(t.Context(), s, "2", false, r); got.Kind != plan.AnswerRefused || got.Why == "" || r.requests > 0 || len(r.intents) > 0 {
 				t.Errorf("it came to %+v, by %d requests", got, r.requests)
 			}
 		})
@@ -375,14 +365,14 @@ func TestWhatCannotBeAskedForIsNotSent(t *testing.T) {
 func TestWithoutAVersionTheObjectIsRead(t *testing.T) {
 	for _, verb := range deeds() {
 		r := newRig(t, nil)
-		if got := r.actuator.ExecuteStep(t.Context(), step(verb), "", false, stepRig{r}); got.Kind != plan.AnswerNotFound || !got.Gone || r.requests > 0 {
+		if got := r.actuator.ExecuteStep(t.Context(), step(verb), "", false, r); got.Kind != plan.AnswerNotFound || !got.Gone || r.requests > 0 {
 			t.Errorf("to %s what is gone came to %+v, by %d requests", verb, got, r.requests)
 		}
 		r.live = &metav1.PartialObjectMetadata{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", UID: "uid", ResourceVersion: "3", Finalizers: []string{"example.com/b"}},
 		}
-		if got := r.actuator.ExecuteStep(t.Context(), step(verb), "", false, stepRig{r}); got.Kind != plan.AnswerConflict || got.Version != "3" || got.Now == nil || r.requests > 0 {
+		if got := r.actuator.ExecuteStep(t.Context(), step(verb), "", false, r); got.Kind != plan.AnswerConflict || got.Version != "3" || got.Now == nil || r.requests > 0 {
 			t.Errorf("to %s what is there came to %+v, by %d requests", verb, got, r.requests)
 		}
 	}
@@ -394,7 +384,7 @@ func TestWhatNeedsNoRequestIsDone(t *testing.T) {
 	for name, s := range map[string]*plan.Step{"Report": step(plan.VerbReport), "AbsentFinalizer": absent} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
-			got := r.actuator.ExecuteStep(t.Context(), s, "2", false, stepRig{r})
+			got := r.actuator.ExecuteStep(t.Context(), s, "2", false, r)
 			if diff := cmp.Diff(Outcome{Version: "2"}, got); diff != "" || r.requests > 0 || len(r.intents) > 0 {
 				t.Errorf("%d requests, %d told: %s", r.requests, len(r.intents), diff)
 			}
@@ -423,7 +413,7 @@ func TestStepsAnswers(t *testing.T) {
 		"Changed":     {"the new version is told", conflict, live("uid", "3"), plan.AnswerConflict, false, "3"},
 		"Unchanged":   {"the conflict is somebody's way to refuse", conflict, live("uid", "2"), plan.AnswerRefused, false, "2"},
 		"GoneSince":   {"what was decided on is gone", conflict, nil, plan.AnswerNotFound, true, ""},
-		"Replaced":    {"what was decided on is gone", conflict, live("other", "3"), plan.AnswerNotFound, true, ""},
+		"Replaced":    {"what was decided on is gone, and another one is there", conflict, live("other", "3"), plan.AnswerReplaced, true, ""},
 		"OtherGone":   {"a 404 of another object proves nothing", apierrors.NewNotFound(gr, "b"), live("uid", "2"), plan.AnswerRefused, false, "2"},
 		"Forbidden":   {"it is there as it was", apierrors.NewForbidden(gr, "a", errors.New("no")), nil, plan.AnswerRefused, false, "2"},
 		"Unavailable": {"nobody knows the version", apierrors.NewServiceUnavailable("later"), nil, plan.AnswerLost, false, ""},
@@ -433,7 +423,7 @@ func TestStepsAnswers(t *testing.T) {
 			t.Run(name+"/"+string(verb), func(t *testing.T) {
 				r := newRig(t, tc.answer)
 				r.live = tc.live
-				got := r.actuator.ExecuteStep(t.Context(), step(verb), "2", false, stepRig{r})
+				got := r.actuator.ExecuteStep(t.Context(), step(verb), "2", false, r)
 				if got.Kind != tc.want || got.Leaving != tc.leaves || got.Gone != tc.leaves || got.Version != tc.next {
 					t.Errorf("%s: it came to %+v", tc.reason, got)
 				}
@@ -453,7 +443,7 @@ func TestALookThatFailsIsNoProof(t *testing.T) {
 	for _, verb := range deeds() {
 		r := newRig(t, bare)
 		r.live = &metav1.PartialObjectMetadata{}
-		got := r.actuator.ExecuteStep(t.Context(), step(verb), "2", false, stepRig{r})
+		got := r.actuator.ExecuteStep(t.Context(), step(verb), "2", false, r)
 		if got.Kind != plan.AnswerConflict || got.Sight.Failed == "" || got.Gone || got.Version != "" {
 			t.Errorf("%s came to %+v", verb, got)
 		}
@@ -503,7 +493,7 @@ func TestRetryAfterIsHandedOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, tc.answer)
-			got := r.actuator.ExecuteStep(t.Context(), step(plan.VerbDelete), "1", false, stepRig{r})
+			got := r.actuator.ExecuteStep(t.Context(), step(plan.VerbDelete), "1", false, r)
 			if got.Kind != tc.kind || got.RetryAfter != tc.want || r.requests != 1 {
 				t.Errorf("after %d requests got %v, to come back after %s; want %v, %s", r.requests, got.Kind, got.RetryAfter, tc.kind, tc.want)
 			}

@@ -241,7 +241,7 @@ func TestAnotherVersionOrObjectIsNotTouched(t *testing.T) {
 			}
 			other := now
 			other.UID = "another"
-			if got := l.do(steps(other)[name]); got.Kind != plan.AnswerNotFound || !got.Gone || got.Now != nil {
+			if got := l.do(steps(other)[name]); got.Kind != plan.AnswerReplaced || !got.Gone || got.Now != nil {
 				t.Errorf("for another object of the name it came to %+v", got)
 			}
 			l.untouched(now)

@@ -21,8 +21,8 @@ import (
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
-// StepGuard is what a step has to ask and to tell.
-type StepGuard interface {
+// Guard is what a step has to ask and to tell.
+type Guard interface {
 	// WaitForPace waits until one more request may be sent; an error means that it is not sent.
 	WaitForPace(ctx context.Context) error
 	// MaySend is asked right before each request; an error means that it is not sent. Dry runs do not ask.
@@ -34,8 +34,8 @@ type StepGuard interface {
 // Outcome is what came of a step.
 type Outcome struct {
 	// Answer is AnswerDeleted also for a step that patched or evicted, or had nothing to do. After AnswerConflict the object
-	// has changed, or its version was not known, and Sight is the live read that followed; an object that is gone by then, or
-	// replaced by another of its name, is AnswerNotFound.
+	// has changed, or its version was not known, and Sight is the live read that followed; an object that is gone by then is
+	// AnswerNotFound, and one that another of its name has replaced AnswerReplaced.
 	plan.Answer
 	// Version is what a later step on the object has to name; empty if nobody knows without reading it.
 	Version string
@@ -46,7 +46,7 @@ type Outcome struct {
 	Leaving, Gone bool
 }
 
-// NewRateLimiter bounds how many requests are sent in a second; 0 is no bound. Its Wait is what WaitForPace of a StepGuard asks for.
+// NewRateLimiter bounds how many requests are sent in a second; 0 is no bound. Its Wait is what WaitForPace of a Guard asks for.
 func NewRateLimiter(perSecond int64) *rate.Limiter {
 	if perSecond == 0 {
 		return rate.NewLimiter(rate.Inf, 1)
@@ -56,7 +56,7 @@ func NewRateLimiter(perSecond int64) *rate.Limiter {
 
 // ExecuteStep carries out a step at a version of its object, and says what came of it. What cannot be asked for is refused, and
 // without a version the object is read instead. A dry run has the API server say what would come of it.
-func (a *Actuator) ExecuteStep(ctx context.Context, step *plan.Step, version string, dryRun bool, o StepGuard) Outcome {
+func (a *Actuator) ExecuteStep(ctx context.Context, step *plan.Step, version string, dryRun bool, o Guard) Outcome {
 	object := &step.Object
 	not := func(kind plan.AnswerKind, err error) Outcome {
 		return Outcome{Answer: plan.Answer{Kind: kind, Why: err.Error()}, Version: version}
@@ -237,6 +237,9 @@ func (a *Actuator) handleConflict(ctx context.Context, step *plan.Step, version 
 	}
 	if out.Sight.Missing || out.Sight.UID != ref.UID {
 		out.Kind, out.Why = plan.AnswerNotFound, ""
+		if !out.Sight.Missing {
+			out.Kind = plan.AnswerReplaced
+		}
 		return Outcome{Answer: out.Answer, Leaving: true, Gone: true}
 	}
 	now := snapshot.FromUnstructured(ref.Resource, u)

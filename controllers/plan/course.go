@@ -1,0 +1,105 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Course is how far the steps of a batch are: a step goes when all that it comes after have succeeded.
+type Course struct {
+	Steps  []Step
+	states []stepState
+}
+
+type stepState int
+
+const (
+	stepWaits stepState = iota
+	stepSucceeded
+	stepFailed
+)
+
+// NewCourse begins the steps of a plan.
+func NewCourse(p Plan) *Course {
+	return &Course{Steps: p.Steps, states: make([]stepState, len(p.Steps))}
+}
+
+// CourseOfRows begins the steps that a judgement has left in a plan, as far as they are on the objects of due rows. Those of rows
+// that are done have succeeded. The others are not taken in this batch, and neither is what comes after them.
+func (m *Memory) CourseOfRows(p Plan, rows map[types.UID]int, due map[types.UID]bool) *Course {
+	c := NewCourse(p)
+	for i := range c.Steps {
+		uid := c.Steps[i].Object.UID
+		switch n, recorded := rows[uid]; {
+		case !recorded:
+			c.Fail(i)
+		case m.Rows[n].done():
+			c.Succeed(i)
+		case !due[uid]:
+			c.Fail(i)
+		}
+	}
+	return c
+}
+
+// Succeed takes that a step was taken.
+func (c *Course) Succeed(i int) { c.states[i] = stepSucceeded }
+
+// Fail takes that a step is not taken.
+func (c *Course) Fail(i int) { c.states[i] = stepFailed }
+
+// Turn lists the steps whose turn it is, and of these the ones that come after one that has failed.
+func (c *Course) Turn() (ready []int, broken map[int]bool) {
+	broken = map[int]bool{}
+	for i := range c.Steps {
+		after := c.Steps[i].After
+		if c.states[i] != stepWaits || slices.ContainsFunc(after, func(before int) bool { return c.states[before] == stepWaits }) {
+			continue
+		}
+		ready = append(ready, i)
+		if slices.ContainsFunc(after, func(before int) bool { return c.states[before] == stepFailed }) {
+			broken[i] = true
+		}
+	}
+	return ready, broken
+}
+
+// Over says that no step is left whose turn may come.
+func (c *Course) Over() bool { return !slices.Contains(c.states, stepWaits) }
+
+// DeedFollows says that a deed comes after a step.
+func (c *Course) DeedFollows(i int) bool {
+	return slices.ContainsFunc(c.Steps, func(s Step) bool { return s.Deed() && slices.Contains(s.After, i) })
+}
+
+// Finished says that all steps on an object have succeeded.
+func (c *Course) Finished(uid types.UID) bool {
+	for i := range c.Steps {
+		if c.Steps[i].Object.UID == uid && c.Steps[i].Deed() && c.states[i] != stepSucceeded {
+			return false
+		}
+	}
+	return true
+}
+
+// FailedItems are the items of steps that are not taken.
+func (c *Course) FailedItems() map[ItemKey]bool {
+	out := map[ItemKey]bool{}
+	for i := range c.Steps {
+		if c.states[i] == stepFailed {
+			for _, item := range c.Steps[i].Items() {
+				out[item] = true
+			}
+		}
+	}
+	return out
+}
+
+// IsAbout says that there are steps on an object.
+func (c *Course) IsAbout(uid types.UID) bool {
+	return slices.ContainsFunc(c.Steps, func(s Step) bool { return s.Object.UID == uid })
+}

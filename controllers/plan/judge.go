@@ -1,0 +1,352 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
+)
+
+// JudgeOutcome is what the conditions of an open run say on live reads.
+type JudgeOutcome int
+
+const (
+	// JudgeFailed means that nothing can be said: a read, a condition or a rule failed.
+	JudgeFailed JudgeOutcome = iota
+	// JudgeTrue means that the conditions still hold.
+	JudgeTrue
+	// JudgeFalse means that one does not.
+	JudgeFalse
+	// JudgeUndecidable means that no condition is false, and that something is missing only because it is, or was, the object
+	// of a row of this run.
+	JudgeUndecidable
+)
+
+// Judgement is what the spec wants of an open run now.
+type Judgement struct {
+	Outcome JudgeOutcome
+	// Why says it in words, unless the conditions hold.
+	Why string
+	// Plan has the steps on the objects of rows, those of rows that are done too, in their order. What comes after a step that is
+	// no part of the run, or will not be done any more, is not among them.
+	Plan Plan
+	// Rows says what is to become of each open row.
+	Rows map[int]RowVerdict
+
+	seen map[int]Seen // how conditions and rules saw the objects of rows
+}
+
+// RowVerdict is what is to become of one open row.
+type RowVerdict struct {
+	// Version is that of its object, if there are steps on it; empty otherwise.
+	Version string
+	// Kept says why it is left alone, unless a live read shows that its object is gone; empty if it is not.
+	Kept string
+	// Unread says why nobody can say what is wanted of it now.
+	Unread string
+	// Until is when something may be wanted of it; zero if that is not what it waits for.
+	Until time.Time
+}
+
+// Judge asks on live reads, once more, what the spec wants of an open run: conditions, rules and targets. What this process has
+// done for the run stands as it was before, unless somebody has changed it since, or another object has its name: a run is judged
+// by the world without its own deeds.
+func Judge(ctx context.Context, in Input, run *v1alpha1.Run, m *Memory) Judgement {
+	j := judge{Input: in, m: m, rows: make([]Row, len(run.Rows)), live: in.Snapshot, at: make(map[types.UID]int, len(run.Rows))}
+	for i, text := range run.Rows {
+		if row, err := ParseRow(text); err == nil { // one that cannot be read was left alone when it was looked at
+			j.rows[i] = row
+			j.at[row.UID] = i
+		}
+	}
+	j.Acting, j.Backoff, j.Remade = true, nil, nil // each row has a back-off of its own
+	j.Protection = in.Protection.Of(in.Spec)
+	j.Snapshot = j.restored()
+	j.Confirmed, j.Unreadable, j.Batch = j.Snapshot.Live(), map[Read]string{}, math.MaxInt
+	return j.judge(ctx)
+}
+
+// judge is one judgement in the making.
+type judge struct {
+	Input
+	m    *Memory
+	rows []Row
+	at   map[types.UID]int // the rows of objects
+	live Snapshot          // with the deeds of the run
+	// unread says of targets that no expression sees why they could not be read.
+	unread map[int]string
+}
+
+func (j *judge) judge(ctx context.Context) (out Judgement) {
+	if out.Why = j.missing(); out.Why != "" {
+		return out
+	}
+	see, err := j.see()
+	if err != nil {
+		out.Why = err.Error()
+		return out
+	}
+	e, problem := j.Programs.BeginEvaluation(ctx, see)
+	if problem != nil {
+		out.Why = problem.Error()
+		return out
+	}
+	defer e.Close()
+	if out.Outcome, out.Why = j.conditions(e); out.Outcome == JudgeFailed || out.Outcome == JudgeFalse {
+		return out
+	}
+	out.Plan = Plan{Verdict: v1alpha1.VerdictAct}
+	j.steps(j.decideRules(e, &out.Plan))
+	switch problem := e.AbortReason(); {
+	case problem != nil:
+		return Judgement{Why: "spec." + problem.Error()}
+	case ctx.Err() != nil:
+		return Judgement{Why: "the evaluation was interrupted"}
+	}
+	out.seen = j.seenRows()
+	dropped := out.Plan.ofRows(j.at, j.m)
+	out.Rows = map[int]RowVerdict{}
+	for i := range j.rows {
+		if j.m.Rows[i].State == RowOpen {
+			out.Rows[i] = j.verdict(i, &out, dropped)
+		}
+	}
+	return out
+}
+
+// missing notes which targets are lost: missing only because the run had their objects. It says why nothing can be decided, if
+// another target that expressions see is not known well enough.
+func (j *judge) missing() string {
+	j.Lost, j.unread = map[string]bool{}, map[int]string{}
+	for i := range j.Spec.Targets {
+		t := &j.Spec.Targets[i]
+		reason, problem := Problem(t, &j.Snapshot[i])
+		switch {
+		case reason == "":
+		case !t.Included():
+			j.unread[i] = problem
+		case reason == v1alpha1.ReasonTargetMissing && slices.ContainsFunc(j.rows, func(r Row) bool { return j.names(i, &r) }):
+			j.Lost[t.Name] = true
+		default:
+			return problem
+		}
+	}
+	return ""
+}
+
+// names says that the object of a row is the one that a target names.
+func (j *judge) names(target int, r *Row) bool {
+	ref, seen := &j.Spec.Targets[target].Reference, &j.Snapshot[target]
+	namespace := ref.Namespace
+	if namespace == "" && seen.Namespaced {
+		namespace = j.Owner.Namespace
+	}
+	return r.Name != "" && r.Name == ref.Name && r.Namespace == namespace && r.Resource.GroupResource() == seen.Resource.GroupResource()
+}
+
+// conditions says what they give. Those that read what is lost are not asked.
+func (j *judge) conditions(e *celenv.Evaluation) (outcome JudgeOutcome, why string) {
+	outcome = JudgeTrue
+	if len(j.Lost) > 0 {
+		outcome, why = JudgeUndecidable, "objects of this run that the conditions or rules read are gone"
+	}
+	for i, r := range e.EvaluateConditions() {
+		switch {
+		case j.reads(j.Programs.ListConditionTargets(i)):
+		case r.Err != nil:
+			if outcome != JudgeFalse {
+				outcome, why = JudgeFailed, "spec."+r.Err.Error()
+			}
+		case !r.Value:
+			outcome, why = JudgeFalse, fmt.Sprintf("spec.conditions[%d] is not true any more: %s", i, shorten(j.Spec.Conditions[i]))
+		}
+	}
+	return outcome, why
+}
+
+// reads says that some of these targets are lost.
+func (in *Input) reads(targets []string) bool {
+	return slices.ContainsFunc(targets, func(name string) bool { return in.Lost[name] })
+}
+
+// verdict says what is to become of an open row.
+func (j *judge) verdict(i int, out *Judgement, dropped map[int]bool) RowVerdict {
+	row := j.rows[i]
+	of := slices.IndexFunc(out.Plan.Steps, func(s Step) bool { return s.Object.UID == row.UID })
+	withheld := slices.IndexFunc(out.Plan.Withheld, func(w Withheld) bool { return w.Step.Object.UID == row.UID })
+	switch {
+	case of >= 0:
+		v := RowVerdict{Version: out.Plan.Steps[of].Object.ResourceVersion}
+		if out.Outcome == JudgeUndecidable && out.seen[i] != nil && v.Version != j.m.Version(i, row) {
+			return RowVerdict{Kept: "it changed, and the conditions can no longer be evaluated"}
+		}
+		return v
+	case withheld >= 0:
+		return RowVerdict{Kept: out.Plan.Withheld[withheld].Because}
+	case dropped[i]:
+		return RowVerdict{Kept: "an action that comes before can no longer be done"}
+	}
+	t, rule := row.Target(j.Spec), slices.IndexFunc(j.Spec.Rules, func(r v1alpha1.Rule) bool { return r.Name == row.Rule })
+	switch {
+	case t >= 0 && j.unread[t] != "":
+		return RowVerdict{Unread: j.unread[t]}
+	case t >= 0:
+		return RowVerdict{Kept: fmt.Sprintf("target %q no longer selects it", j.Spec.Targets[t].Name)}
+	case rule >= 0 && j.reads(j.Programs.ListRuleTargets(rule)):
+		return RowVerdict{Kept: "objects of this run that its rule reads are gone"}
+	case len(out.Plan.Errors) > 0:
+		return RowVerdict{Unread: said(&out.Plan.Errors[0])}
+	case len(out.Plan.Pending) > 0: // its hold may have begun anew
+		return RowVerdict{Until: out.Plan.Pending[0].Until}
+	}
+	return RowVerdict{Kept: "no rule selects it any more"}
+}
+
+// ofRows leaves out what is no deed on the object of a row, or comes after a step that is none, or that is on the object of a row
+// that is left alone: a dependency is never cut. It says of which rows there were such steps; nothing is done to their objects.
+func (p *Plan) ofRows(at map[types.UID]int, m *Memory) (dropped map[int]bool) {
+	dropped = map[int]bool{}
+	out := make([]bool, len(p.Steps))
+	for again := true; again; {
+		again = false
+		for n := range p.Steps {
+			s := &p.Steps[n]
+			i, recorded := at[s.Object.UID]
+			switch {
+			case out[n], !s.Deed(), recorded && m.Rows[i].done():
+				continue
+			case recorded && m.Rows[i].State == RowOpen && !dropped[i] && !slices.ContainsFunc(s.After, func(before int) bool { return out[before] }):
+				continue
+			}
+			out[n], again = true, true
+			if recorded {
+				dropped[i] = true
+			}
+		}
+	}
+	p.keep(func(n int) bool { return !out[n] && p.Steps[n].Deed() })
+	return dropped
+}
+
+// keep leaves out steps. A report holds nothing up, and what comes after it comes after all that was before it.
+func (p *Plan) keep(stays func(n int) bool) {
+	at := make([]int, len(p.Steps)) // where a step stands then, from 1
+	var steps []Step
+	for n, s := range p.Steps {
+		if !stays(n) {
+			continue
+		}
+		after := s.After
+		s.After = nil
+		for _, before := range after {
+			if at[before] > 0 {
+				s.After = append(s.After, at[before]-1)
+			}
+		}
+		steps = append(steps, s)
+		at[n] = len(steps)
+	}
+	p.Steps = steps
+}
+
+// seenRows are the objects of rows as conditions and rules see them, with the deeds of the run.
+func (j *judge) seenRows() map[int]Seen {
+	in := Input{Spec: j.Spec, Snapshot: j.live}
+	out, seen := map[int]Seen{}, in.seen()
+	for i, row := range j.rows {
+		if s := seen[row.UID]; row.UID != "" && s != nil {
+			out[i] = s
+		}
+	}
+	return out
+}
+
+// restored is the snapshot in which what this process has done stands as it was.
+func (j *judge) restored() Snapshot {
+	out, were := slices.Clone(j.live), make([][]Object, len(j.live))
+	for i, row := range j.rows {
+		r := &j.m.Rows[i]
+		if !r.acted() || len(r.Was) == 0 || r.Was[0].Object.UID != row.UID {
+			continue
+		}
+		for _, was := range r.Was {
+			if t := was.Target; t < len(out) && out[t].State == Complete {
+				was.Object.ResourceVersion = r.Left
+				were[t] = append(were[t], was.Object)
+			}
+		}
+	}
+	for t := range out {
+		if len(were[t]) > 0 {
+			out[t].Objects = withObjects(out[t].Objects, were[t])
+		}
+	}
+	return out
+}
+
+// withObjects is a list in which objects stand as they were, unless others have their names, or somebody has changed them since
+// they were left at their version; one without a version was deleted. Each of them is looked at once, however many there are;
+// were is sorted for that.
+func withObjects(objects, were []Object) []Object {
+	slices.SortFunc(were, byName)
+	out := make([]Object, 0, len(objects)+len(were))
+	for _, was := range were {
+		for len(objects) > 0 && byName(objects[0], was) < 0 {
+			out, objects = append(out, objects[0]), objects[1:]
+		}
+		there := len(objects) > 0 && byName(objects[0], was) == 0
+		switch {
+		case there && (objects[0].UID != was.UID || was.ResourceVersion != "" && was.ResourceVersion != objects[0].ResourceVersion):
+			continue
+		case there:
+			objects = objects[1:]
+		case was.ResourceVersion != "": // somebody else has deleted it
+			continue
+		}
+		out = append(out, was)
+	}
+	return append(out, objects...)
+}
+
+// byName is the order of the objects of a target.
+func byName(a, b Object) int { return CompareNames(&a.Ref, &b.Ref) }
+
+// Judged takes a judgement, which rests on reads that were begun at a moment.
+func (m *Memory) Judged(j Judgement, at time.Time) {
+	switch {
+	case j.Outcome == JudgeFailed:
+		m.Fail(j.Why, at)
+		return
+	case j.Outcome == JudgeFalse, j.Outcome == JudgeUndecidable && m.Whole:
+		m.Stop = j.Why
+		return
+	}
+	m.calm()
+	m.ConfirmedAt = at
+	for i, v := range j.Rows {
+		r := &m.Rows[i]
+		if s := j.seen[i]; s != nil && (r.Left == "" || s[0].Object.ResourceVersion != r.Left) {
+			r.Was, r.Left = s, ""
+		}
+		r.Unwanted = v.Kept
+		switch {
+		case v.Kept != "": // unless it is gone
+			r.Checked = false
+		case v.Unread != "":
+			m.failRow(r, v.Unread, at)
+		case !v.Until.IsZero():
+			r.Due = v.Until
+		default:
+			r.Now = v.Version
+		}
+	}
+}

@@ -1,0 +1,189 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// onceBy is a Cleaner that does this to Pods that have succeeded, and goes when that is done.
+func onceBy(actions ...v1alpha1.RuleAction) *v1alpha1.Cleaner {
+	c := done(actions...)
+	c.Spec.Lifecycle = v1alpha1.LifecycleOnce
+	return c
+}
+
+func deletes() v1alpha1.RuleAction { return v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}} }
+
+func patching(expression string) v1alpha1.RuleAction {
+	return v1alpha1.RuleAction{Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: expression}}
+}
+
+// An object that changes faster than all of them are read is read once more by itself, decided on and deleted.
+func TestARowIsReadOnceMore(t *testing.T) {
+	for name, c := range map[string]*v1alpha1.Cleaner{"Target": once(), "Rule": onceBy(deletes())} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, c, aPod("a", "Succeeded"), aPod("b", "Succeeded"))
+			r.listed = func() {
+				if p := r.objects["a"]; p != nil {
+					r.keep(p.DeepCopy())
+				}
+			}
+			r.pass()
+			same(t, "requests", []string{"delete a", "delete a", "delete b"}, r.took())
+			if r.cleaner() != nil {
+				t.Errorf("the Cleaner is there, and so are %v", r.names())
+			}
+		})
+	}
+}
+
+// What an object has become counts: one that is not to be deleted any more is left.
+func TestARowThatHasChangedIsDecidedOn(t *testing.T) {
+	r := newRig(t, onceBy(deletes()), aPod("a", "Succeeded"), aPod("b", "Succeeded"))
+	r.listed = func() {
+		if r.objects["a"].Object["status"].(map[string]any)["phase"] == "Succeeded" {
+			r.keep(aPod("a", "Running"))
+		}
+	}
+	r.pass()
+	same(t, "requests", []string{"delete a", "delete b"}, r.took())
+	same(t, "left", []string{"a"}, r.names())
+	same(t, "said", []string{
+		"Normal Deleted done: deleted 1: b.pods/v1 (it is done)",
+		"Warning Partial run 1: 1 pods/v1 deleted, 1 pods/v1 kept (1 of 2 objects were kept)",
+	}, r.said())
+}
+
+// One that changes each time waits, and it is said which one it is.
+func TestARowThatChangesEachTime(t *testing.T) {
+	r := newRig(t, onceBy(deletes()), aPod("a", "Succeeded"))
+	refusing(func(string, string) *apierrors.StatusError {
+		r.keep(r.objects["a"].DeepCopy())
+		return nil
+	})(r)
+	same(t, "the pass", "again in 1s; sent delete a, delete a, delete a, delete a; left a; Evaluated True ConditionsMet; Ready False TargetUnstable; Reconciling True TargetUnstable; Stalled True TargetUnstable; TargetsResolved True Resolved; resolved 1; held by cleaner.vtex.dev/run; run 1, shop/a, ", r.line())
+	refusing(nil)(r)
+	r.clock.Step(time.Second)
+	r.pass()
+	if r.cleaner() != nil {
+		t.Errorf("the Cleaner is there, and so are %v", r.names())
+	}
+}
+
+// What an action has done is not done again when the next one was refused, and what its rule sees of it is what it was.
+func TestARowGoesOnWithItsNextAction(t *testing.T) {
+	c := onceBy(patching(`{"status": {"phase": "Failed"}}`), deletes())
+	r := newRig(t, c, aPod("a", "Succeeded"), aPod("b", "Succeeded"))
+	refusing(func(verb, name string) *apierrors.StatusError {
+		if verb == "delete" && name == "a" {
+			return forbidden(verb, name)
+		}
+		return nil
+	})(r)
+	r.pass()
+	same(t, "requests", []string{"delete a", "delete b", "patch a", "patch b"}, r.took())
+	for range 4 { // beyond what a confirmation serves
+		r.clock.Step(8 * time.Second)
+		r.pass()
+	}
+	if sent := r.took(); slices.Contains(sent, "patch a") || !slices.Contains(sent, "delete a") {
+		t.Errorf("it has sent %v", sent)
+	}
+	refusing(nil)(r)
+	r.clock.Step(time.Minute)
+	r.pass()
+	same(t, "requests", []string{"delete a"}, r.took())
+	if r.cleaner() != nil {
+		t.Errorf("the Cleaner is there, and so are %v", r.names())
+	}
+}
+
+// What comes after an action that is refused waits for it, even if somebody else restarts the object meanwhile.
+func TestARowWaitsForAnEarlierAction(t *testing.T) {
+	second := patching(`{"metadata": {"labels": {"step": "2"}}}`)
+	second.Object = "pods.items.filter(p, p.metadata.name == 'z')[0]"
+	c := onceBy(second, deletes())
+	c.Spec.Rules[0].When = `item.metadata.name == "y"`
+	r := newRig(t, c, aPod("y", "Succeeded"), aPod("z", "Succeeded"))
+	refusing(func(verb, name string) *apierrors.StatusError {
+		if name == "z" {
+			return forbidden(verb, name)
+		}
+		return nil
+	})(r)
+	for range 5 {
+		r.pass()
+		r.clock.Step(time.Minute)
+	}
+	same(t, "requests", []string{"patch z", "patch z", "patch z", "patch z", "patch z"}, r.took())
+	t.Run("ItIsDone", func(t *testing.T) {
+		refusing(nil)(r)
+		r.pass()
+		same(t, "requests", []string{"delete y", "patch z"}, r.took())
+		same(t, "left", []string{"z"}, r.names())
+	})
+}
+
+// Another object of the name of one that an action was about leaves what comes after it alone, and the run is Partial.
+func TestARowAfterAnObjectThatWasMadeAnew(t *testing.T) {
+	second := patching(`{"metadata": {"labels": {"step": "2"}}}`)
+	second.Object = "pods.items.filter(p, p.metadata.name == 'z')[0]"
+	c := onceBy(second, deletes())
+	c.Spec.Rules[0].When = `item.metadata.name == "y"`
+	r := newRig(t, c, aPod("y", "Succeeded"), aPod("z", "Succeeded"))
+	made := false
+	refusing(func(_, name string) *apierrors.StatusError {
+		if name == "z" && !made {
+			made = true
+			another := aPod("z", "Succeeded")
+			another.SetUID("another")
+			r.keep(another)
+		}
+		return nil
+	})(r)
+	r.pass()
+	r.clock.Step(time.Minute)
+	r.pass()
+	same(t, "requests", []string{"patch z"}, r.took())
+	same(t, "left", []string{"y", "z"}, r.names())
+	said := r.said()
+	want := "Warning Partial run 1: 1 pods/v1 kept, 1 pods/v1 replaced (2 of 2 objects were kept)"
+	if !slices.Contains(said, want) {
+		t.Errorf("it says %v, want %q", said, want)
+	}
+}
+
+// A patch for several items of which one has failed is made again for all when that one is done.
+func TestAPatchForSomeItemsIsNotAllOfIt(t *testing.T) {
+	pool := patching(`{"metadata": {"annotations": {"freed": items.map(i, i.metadata.name).join(" ")}}}`)
+	pool.Object = "pods.items.filter(p, p.metadata.name == 'pool')[0]"
+	c := onceBy(deletes(), pool)
+	c.Spec.Rules[0].When, c.Spec.Rules[0].Reason = `item.metadata.name != "pool"`, ""
+	r := newRig(t, c, aPod("a", "Succeeded"), aPod("b", "Succeeded"), aPod("pool", "Running"))
+	refusing(func(verb, name string) *apierrors.StatusError {
+		if name == "b" {
+			return forbidden(verb, name)
+		}
+		return nil
+	})(r)
+	freed := func() string { return r.objects["pool"].GetAnnotations()["freed"] }
+	r.pass()
+	same(t, "requests", []string{"delete a", "delete b", "patch pool"}, r.took())
+	same(t, "freed", "a", freed())
+	refusing(nil)(r)
+	r.clock.Step(time.Minute)
+	r.pass()
+	same(t, "requests", []string{"delete b", "patch pool"}, r.took())
+	same(t, "freed", "a b", freed())
+	if r.cleaner() != nil {
+		t.Errorf("the Cleaner is there, and so are %v", r.names())
+	}
+}
