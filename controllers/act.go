@@ -125,6 +125,7 @@ func (p *pass) commit(ctx context.Context, in plan.Input, d plan.Plan) error {
 	p.mem.run, p.mem.judged = *remembered, judged{at: remembered.ConfirmedAt, in: in, todo: todo}
 	p.mem.disagreed = 0
 	p.committed = true
+	p.ignore() // from here on everything is read live
 	p.report().evaluated(in, d)
 	logf.FromContext(ctx).Info("Committed", "run", run.Number, "objects", len(run.Rows), "release", releaseName(run), "withheld", len(run.Withheld))
 	return nil

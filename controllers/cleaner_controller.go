@@ -50,6 +50,9 @@ type CleanerReconciler struct {
 // Reconcile brings one Cleaner as far as it can go now. A panic is an error of that Cleaner, and of no other.
 func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {
 	mem := r.memories.of(req.NamespacedName)
+	if until, calm := r.calm(ctx, req.NamespacedName, mem); calm {
+		return ctrl.Result{RequeueAfter: until.Sub(r.clock.Now()), Priority: new(0)}, nil
+	}
 	defer r.memories.settle(req.NamespacedName, mem)
 	panicked := contain.CatchPanic(func() { result, err = r.reconcile(ctx, req, mem) })
 	if panicked == nil {
@@ -102,14 +105,14 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 	// 2. An open run, a report that is owed and a deletion come first: they need no expression to end.
 	wait, err := p.carryOn(ctx)
 	if err != nil || wait.Kind != plan.Evaluate {
-		return p.sleep(ctx, wait.Until, err)
+		return p.rest(ctx, wait.Until, err)
 	}
 	if p.hands, err = r.handsBySpec(p.c, &p.assignment, mem); err != nil {
 		return p.sleep(ctx, time.Time{}, err)
 	}
 	if at := mem.evaluated.Add(r.opts.MinInterval); r.clock.Now().Before(at) {
 		p.looked = true
-		return p.sleep(ctx, at, nil)
+		return p.rest(ctx, at, nil)
 	}
 	waits := p.scheduled()
 	if waits && !p.waitsFor() {
@@ -152,7 +155,7 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 	}
 	if p.committed {
 		wait, err = p.carryOn(ctx)
-		return p.sleep(ctx, wait.Until, err)
+		return p.rest(ctx, wait.Until, err)
 	}
 
 	// 9. Report. 10. Sleep: every exit re-arms.

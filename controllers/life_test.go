@@ -6,6 +6,7 @@ package controllers
 import (
 	"errors"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -54,6 +55,9 @@ func deleting(r *rig) {
 		return
 	}
 	c.DeletionTimestamp = &metav1.Time{Time: r.clock.Now()}
+	version, err := strconv.Atoi(c.ResourceVersion)
+	must(r.t, err)
+	c.ResourceVersion = strconv.Itoa(version + 1)
 	r.keepCleaner(c)
 }
 

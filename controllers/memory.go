@@ -44,6 +44,8 @@ type memory struct {
 	held              plan.Plan
 	disagreed, rested time.Duration
 	asked             string
+	// calm says when the next event may be of interest.
+	calm calm
 	// actions are the latest deeds, newest first.
 	actions []v1alpha1.Action
 	// own is how many of them are of this process.
@@ -91,6 +93,12 @@ type memory struct {
 
 // verified is a version of a Cleaner whose record the key has signed that signs now.
 type verified struct{ version, key string }
+
+// calm is until when a version of a Cleaner waits, and nothing but its own changes is of interest for it.
+type calm struct {
+	version string
+	until   time.Time
+}
 
 // uninstallEnd is how an uninstall ended.
 type uninstallEnd struct {

@@ -4,6 +4,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -248,8 +249,7 @@ func (p *pass) created() time.Time {
 func (p *pass) listen() {
 	ttl, err := p.c.Common().TTL.Parse(0)
 	if err != nil || p.c.Common().Suspend || p.r.clock.Now().Add(-p.r.opts.Skew.ClockAhead()).Before(p.created().Add(ttl)) {
-		p.r.watches.DropInterests(p.key)
-		p.mem.listening = time.Time{}
+		p.ignore()
 		return
 	}
 	if p.mem.listening.IsZero() {
@@ -265,6 +265,12 @@ func (p *pass) listen() {
 		interests = append(interests, watches.Interest{Query: q, Quiet: !t.Included() || p.work.Schedule != "" && !p.ticking() && !p.waitsFor()})
 	}
 	p.r.watches.SetInterests(p.key, interests)
+}
+
+// ignore declares that the Cleaner wants to hear of nothing.
+func (p *pass) ignore() {
+	p.r.watches.DropInterests(p.key)
+	p.mem.listening = time.Time{}
 }
 
 // warmingUp says that the watches of this process are too young for NotSynced to be news to those who read the status,
@@ -389,6 +395,32 @@ func (p *pass) wrote(c v1alpha1.Owner) {
 
 // at is the moment that a deed is recorded with: a status has whole seconds.
 func at(c clock.PassiveClock) metav1.Time { return metav1.NewTime(c.Now().Truncate(time.Second)) }
+
+// rest is sleep for a Cleaner of which nothing is to be looked at but itself: until then, and at least for as long as two evaluations
+// lie apart, other events do not count.
+func (p *pass) rest(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
+	result, err := p.sleep(ctx, until, err)
+	if err != nil || result.RequeueAfter <= conflictRetry {
+		return result, err
+	}
+	now := p.r.clock.Now()
+	p.mem.calm = calm{version: cmp.Or(p.mem.written, p.read.GetResourceVersion()), until: earliest(now.Add(p.r.opts.MinInterval), now.Add(result.RequeueAfter))}
+	return result, nil
+}
+
+// calm says until when no event is of interest for a Cleaner, because it was looked at just now and nothing has changed since that
+// its run waits for. It is asked before the Cleaner is copied, which may have thousands of rows.
+func (r *CleanerReconciler) calm(ctx context.Context, key types.NamespacedName, mem *memory) (until time.Time, _ bool) {
+	if until = mem.calm.until; !r.clock.Now().Before(until) || len(mem.ended) > 0 {
+		return until, false
+	}
+	c, err := r.known(ctx, key)
+	if err != nil || c.GetUID() != mem.uid || c.GetResourceVersion() != mem.calm.version {
+		return until, false
+	}
+	owed := plan.Outstanding(c.State())
+	return until, owed == nil || c.Common().CloudEventSink == "" || !r.sender.GetDelivery(key, mem.uid, owed.Number).Delivered
+}
 
 // sleep reports, and says when to come back. A conflict, and a process that may not lead any more, come back silently.
 func (p *pass) sleep(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {

@@ -4,11 +4,14 @@
 package controllers
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
@@ -185,5 +188,52 @@ func TestAPatchForSomeItemsIsNotAllOfIt(t *testing.T) {
 	same(t, "freed", "a b", freed())
 	if r.cleaner() != nil {
 		t.Errorf("the Cleaner is there, and so are %v", r.names())
+	}
+}
+
+// An event is of no interest for a Cleaner whose run waits: its watches are dropped once it is committed, and until it is due, or
+// for as long as two evaluations lie apart, it is not even copied. Its own changes are of interest at once.
+func TestARunThatWaitsIsNotLookedAt(t *testing.T) {
+	for name, c := range map[string]*v1alpha1.Cleaner{"Open": once(), "Delivering": once()} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, c, aPod("a", "Succeeded"))
+			if name == "Delivering" {
+				r.edit(func(c *v1alpha1.Cleaner) { c.Spec.CloudEventSink = "http://127.0.0.1:1" })
+			} else {
+				refusing(forbidden)(r)
+			}
+			r.opts.MinInterval = 500 * time.Millisecond
+			r.pass()
+			if mem := r.memories.of(r.key()); !mem.listening.IsZero() {
+				t.Error("it still listens")
+			}
+			copied := 0
+			r.client = interceptor.NewClient(r.store, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if !slices.Contains(opts, client.GetOption(client.UnsafeDisableDeepCopy)) {
+					copied++
+				}
+				return c.Get(ctx, key, o, opts...)
+			}})
+			for range 100 {
+				r.clock.Step(time.Millisecond)
+				if again := r.pass().RequeueAfter; again <= 0 || again > 500*time.Millisecond {
+					t.Fatalf("it comes back in %s", again)
+				}
+			}
+			if copied > 0 {
+				t.Errorf("it was copied %d times for 100 events", copied)
+			}
+			r.clock.Step(time.Second)
+			r.pass()
+			if copied == 0 {
+				t.Error("it was not looked at when it was due")
+			}
+			copied = 0
+			r.edit(func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true })
+			r.pass()
+			if copied == 0 {
+				t.Error("an edit was not looked at")
+			}
+		})
 	}
 }
