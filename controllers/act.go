@@ -6,6 +6,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,9 +28,12 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 	if p.r.clock.Now().Before(p.mem.retryAt) {
 		return p.mem.held, nil
 	}
-	if p.tried(watched) {
-		p.mem.held.Next, p.mem.held.Look = watched.Next, watched.Look
-		return p.mem.held, nil
+	if p.rehearses() {
+		p.mem.rehearsed.forget(watched.Marks())
+		if p.mem.held.Reason == v1alpha1.ReasonDryRun && len(p.mem.rehearsed) == len(watched.Items()) {
+			p.mem.held.Next, p.mem.held.Look = watched.Next, watched.Look
+			return p.mem.held, nil
+		}
 	}
 	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	in.Snapshot = snapshot.ReadForConfirmation(ctx, p.hands.live, p.c.GetNamespace(), p.work)
@@ -56,8 +60,11 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
 	case live.Verdict != v1alpha1.VerdictAct:
 		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
-	case p.c.Common().Mode == v1alpha1.ModeDryRun:
-		p.mem.held = (&batch{pass: p, in: in}).dryRun(ctx, live, live.Steps)
+	case p.rehearses():
+		p.mem.rehearsed.forget(live.Marks())
+		(&batch{pass: p, in: in}).rehearse(ctx, p.mem.rehearsed.left(live).Steps)
+		maps.Copy(p.mem.rehearsed, live.Marks())
+		p.mem.held = p.rehearsal(live)
 		return p.mem.held, nil
 	}
 	return live, p.commit(ctx, in, live)
@@ -70,19 +77,6 @@ func (p *pass) period() time.Duration {
 		return plan.DefaultPeriod
 	}
 	return period
-}
-
-// tried says that a dry run has already asked about all that a decision wants.
-func (p *pass) tried(watched plan.Plan) bool {
-	if p.c.Common().Mode != v1alpha1.ModeDryRun || p.mem.held.Reason != v1alpha1.ReasonDryRun || len(p.mem.tried) != watched.Objects() {
-		return false
-	}
-	for i := range watched.Steps {
-		if p.mem.tried[watched.Steps[i].Object.UID] != watched.Steps[i].Object.ResourceVersion {
-			return false
-		}
-	}
-	return true
 }
 
 // namespaceLeaves says that the Cleaner's namespace is being deleted, or that nobody knows: what goes missing then proves

@@ -6,7 +6,6 @@ package controllers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -52,6 +51,8 @@ type batch struct {
 	// items.
 	answers map[types.UID]*plan.RowAnswer
 	partly  map[types.UID]bool
+	// marks are those of the decision on the watches, where mode is DryRun.
+	marks map[plan.Sum]uint64
 	// doubted says that live reads confirmed nothing of what they were asked about, so that all of it waits.
 	doubted bool
 	// unsent says that requests were not sent, because the Cleaner has changed, or because it took too long.
@@ -85,8 +86,12 @@ func (b *batch) do(ctx context.Context, first plan.Plan) (acted bool, say plan.P
 	case len(todo.Steps) == 0:
 		b.doubted = some
 		return false, plan.Plan{}, nil
-	case b.c.Common().Mode == v1alpha1.ModeDryRun:
-		return false, b.dryRun(ctx, last, todo.Steps), nil
+	case b.rehearses():
+		b.rehearse(ctx, todo.Steps)
+		for item := range todo.Items() {
+			b.mem.rehearsed[item.Sum()] = b.marks[item.Sum()]
+		}
+		return true, plan.Plan{}, nil
 	}
 	if todo, err = b.record(ctx, todo); err != nil {
 		return false, plan.Plan{}, err
@@ -156,43 +161,6 @@ func (p *pass) news(d plan.Plan) plan.Plan {
 
 // told is what tells one report of an item from another.
 func told(s *plan.Step) string { return s.Object.ResourceVersion + " " + s.Reason }
-
-// dryRun asks the API server about each step, once a version of its object, and says what would be done.
-func (b *batch) dryRun(ctx context.Context, d plan.Plan, steps []plan.Step) plan.Plan {
-	tried, results := map[types.UID]string{}, make([]string, len(steps))
-	actuate.RunParallel(len(steps), func(i int) {
-		s := &steps[i]
-		if b.mem.tried[s.Object.UID] == s.Object.ResourceVersion {
-			return
-		}
-		results[i] = "would be " + wordsOf(s.Verb).result
-		if out := b.hands.actuator.ExecuteStep(ctx, s, s.Object.ResourceVersion, true, &stepGuard{batch: b}); out.Kind != plan.AnswerDeleted {
-			results[i] = "would be refused: " + out.Why
-		}
-		if s.Reason != "" {
-			results[i] += ": " + s.Reason
-		}
-	})
-	var asked []plan.Step
-	objects := map[types.UID]bool{}
-	for i, result := range results {
-		s := &steps[i]
-		tried[s.Object.UID], objects[s.Object.UID] = s.Object.ResourceVersion, true
-		if result == "" {
-			continue
-		}
-		asked = append(asked, *s)
-		b.mem.acted(b.read.State().LastActions, v1alpha1.Action{
-			Object: s.Object.Ref.Shown(b.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule,
-			Action: string(s.Verb) + " (dry run)", Time: at(b.r.clock), Result: clean(result),
-		})
-	}
-	b.tellDryRun(asked)
-	b.mem.tried = tried
-	d.Reason = v1alpha1.ReasonDryRun
-	d.Message = fmt.Sprintf("Mode is DryRun: %s would be acted on%s; nothing was changed.", counted(len(objects), "object"), andRelease(d.Release))
-	return d
-}
 
 // mayBegin reads live what no batch begins without: that the Cleaner is as it was decided on, that its account exists, and
 // that its namespace stays.

@@ -55,8 +55,8 @@ type memory struct {
 	unwritable bool
 	// counters are what the status says was done so far; nil until something is.
 	counters *v1alpha1.Counters
-	// tried are the versions, by UID, that a dry run has already asked about.
-	tried map[types.UID]string
+	// rehearsed is what would be done, where mode is DryRun.
+	rehearsed rehearsed
 	// decides is the fingerprint of a version of what is to be done.
 	decides, version string
 	// ledger is what became of the rows of a run of a Cleaner that stays.
@@ -138,7 +138,7 @@ func (s *memories) forget(key types.NamespacedName) {
 
 func newMemory(uid types.UID) *memory {
 	return &memory{
-		uid: uid, tried: map[types.UID]string{}, ended: make(chan uninstallEnd, 1),
+		uid: uid, rehearsed: rehearsed{}, ended: make(chan uninstallEnd, 1),
 		pace: actuate.NewRateLimiter(0), backoff: plan.Backoff{}, remade: plan.Remade{}, unconfirmed: plan.Unconfirmed{}, overlay: plan.Acted{}, patches: patches{},
 	}
 }
@@ -192,6 +192,7 @@ func (m *memory) resume(version string, c v1alpha1.Owner) {
 		clear(m.remade)
 		clear(m.unconfirmed)
 		clear(m.patches)
+		clear(m.rehearsed)
 	}
 	m.asked = asked
 }

@@ -159,6 +159,11 @@ func (p *pass) recur(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan
 	p.forgetOld()
 	p.forgetReports(d)
 	touched := map[types.UID]bool{}
+	var marks map[plan.Sum]uint64
+	if p.rehearses() {
+		marks = d.Marks()
+		p.mem.rehearsed.forget(marks)
+	}
 	todo := p.free(d)
 	again := func() {
 		in = p.observe(ctx, in.Programs)
@@ -167,7 +172,7 @@ func (p *pass) recur(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan
 		todo = p.free(d)
 	}
 	for p.wants(todo) && !p.r.clock.Now().Before(p.mem.retryAt) {
-		b := &batch{pass: p, in: in}
+		b := &batch{pass: p, in: in, marks: marks}
 		acted, why, err := b.do(ctx, todo)
 		switch {
 		case errors.Is(err, errLooked): // what is gone is known now, and is wanted no more
@@ -176,15 +181,18 @@ func (p *pass) recur(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan
 		case err != nil:
 			return d, err
 		}
-		if why.Reason != "" { // nothing could be confirmed, or mode is DryRun
+		if why.Reason != "" { // nothing could be confirmed
 			return why, p.ticked(ctx, why)
 		}
 		p.mem.disagreed = 0
 		switch now := p.r.clock.Now(); {
 		case !now.Before(p.ends), !acted && !b.doubted:
 			d.Next = earliest(d.Next, now.Add(p.r.opts.MinInterval))
+			if p.rehearses() {
+				d = p.rehearsal(d)
+			}
 			return d, nil
-		case !acted: // nothing was confirmed of what it was about, and there may be more
+		case !acted, p.rehearses(): // nothing was changed by what it was about, and there may be more
 			todo = p.free(d)
 			continue
 		}
@@ -207,7 +215,12 @@ func (p *pass) recur(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan
 	if err := p.finishRecurring(ctx); err != nil {
 		return d, err
 	}
-	if p.wants(d) {
+	switch {
+	case p.wants(d) && len(p.mem.rehearsed) > 0:
+		d = p.rehearsal(d)
+		d.Next = earliest(p.mem.unconfirmed.Next(), d.Next)
+		return d, p.ticked(ctx, d)
+	case p.wants(d):
 		return p.held(d), nil
 	}
 	p.mem.retryAt, p.mem.disagreed = time.Time{}, 0
@@ -216,6 +229,9 @@ func (p *pass) recur(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan
 
 // free is what a decision wants of items that need not wait for live reads to say the same.
 func (p *pass) free(d plan.Plan) plan.Plan {
+	if p.rehearses() {
+		d = p.mem.rehearsed.left(d)
+	}
 	if len(p.mem.unconfirmed) == 0 {
 		return d
 	}

@@ -15,7 +15,7 @@ import (
 
 // About how much memory it takes to remember one thing of each kind, without its texts.
 const (
-	triedBytes       = 160
+	rehearsedBytes   = 80
 	unconfirmedBytes = 180
 	backoffBytes     = 280
 	remadeBytes      = 420
@@ -94,7 +94,7 @@ func (r *reports) bytes() int64 { return reportBytes * int64(r.count) }
 
 // weigh is about how much memory is taken by what is remembered of items.
 func (m *memory) weigh() int64 {
-	n := m.holds.Bytes() + m.done.Bytes() + m.told.bytes() + triedBytes*int64(len(m.tried)) + unconfirmedBytes*int64(len(m.unconfirmed))
+	n := m.holds.Bytes() + m.done.Bytes() + m.told.bytes() + rehearsedBytes*int64(len(m.rehearsed)) + unconfirmedBytes*int64(len(m.unconfirmed))
 	for _, e := range m.backoff {
 		n += backoffBytes + int64(len(e.Why))
 	}
@@ -113,7 +113,7 @@ func (m *memory) weigh() int64 {
 // fitInto forgets, if there is not enough room, first what costs requests and repeated reports, and then all.
 func (m *memory) fitInto(room int64) {
 	for _, forget := range []func(){
-		func() { clear(m.patches) }, func() { clear(m.tried) }, func() { clear(m.unconfirmed) }, func() { m.told.forget(m.evaluated.Add(plan.DefaultPeriod)) }, m.forgetItems,
+		func() { clear(m.patches) }, func() { clear(m.rehearsed) }, func() { clear(m.unconfirmed) }, func() { m.told.forget(m.evaluated.Add(plan.DefaultPeriod)) }, m.forgetItems,
 	} {
 		if m.weigh() <= room {
 			return
@@ -126,7 +126,7 @@ func (m *memory) fitInto(room int64) {
 // up of limits stays used up: nothing is done earlier for it.
 func (m *memory) forgetItems() {
 	m.holds, m.done = nil, m.done.Forget()
-	m.patches, m.tried, m.unconfirmed, m.backoff, m.remade = patches{}, map[types.UID]string{}, plan.Unconfirmed{}, plan.Backoff{}, plan.Remade{}
+	m.patches, m.rehearsed, m.unconfirmed, m.backoff, m.remade = patches{}, rehearsed{}, plan.Unconfirmed{}, plan.Backoff{}, plan.Remade{}
 	m.told.forget(m.evaluated.Add(plan.DefaultPeriod))
 }
 

@@ -65,6 +65,8 @@ type rig struct {
 	syncing bool
 	// listed is called when all Pods were read live, unless it is nil.
 	listed func()
+	// gets is how many Pods were read live, one at a time.
+	gets int
 	// trouble is what reads of Pods fail with.
 	trouble plan.Target
 	// answer is what requests that change something are answered with, unless it is nil.
@@ -365,6 +367,9 @@ func (r *rig) readLive(_ context.Context, q snapshot.Query) plan.Target {
 		return r.trouble
 	}
 	seen := readOf(r.t, r.objects, q)
+	if q.Kind == "Pod" && q.Name != "" {
+		r.gets++
+	}
 	if r.listed != nil && q.Name == "" {
 		r.listed()
 	}
@@ -391,6 +396,9 @@ func readOf(t *testing.T, objects map[string]*unstructured.Unstructured, q snaps
 		all.AddKind(core, kind)
 	}
 	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		if q.Name != "" && q.Name != name {
+			continue
+		}
 		if err := all.AddObject(objects[name].DeepCopy()); err != nil {
 			t.Error(err)
 		}

@@ -1,0 +1,72 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// rehearsed are the items that live reads have confirmed while mode is DryRun, and of which the API server was asked, with the mark of
+// what would be done: they stay so until that changes.
+type rehearsed map[plan.Sum]uint64
+
+// forget drops what is not to be done any more as it was rehearsed.
+func (r rehearsed) forget(marks map[plan.Sum]uint64) {
+	maps.DeleteFunc(r, func(item plan.Sum, mark uint64) bool { return marks[item] != mark })
+}
+
+// left is what of a decision was not rehearsed.
+func (r rehearsed) left(d plan.Plan) plan.Plan {
+	return d.Without(func(item plan.ItemKey) bool { _, done := r[item.Sum()]; return done })
+}
+
+// rehearses says that nothing is done, and what would be is asked instead.
+func (p *pass) rehearses() bool { return p.c.Common().Mode == v1alpha1.ModeDryRun }
+
+// rehearse asks the API server about steps.
+func (b *batch) rehearse(ctx context.Context, steps []plan.Step) {
+	results := make([]string, len(steps))
+	actuate.RunParallel(len(steps), func(i int) {
+		s := &steps[i]
+		results[i] = "would be " + wordsOf(s.Verb).result
+		if out := b.hands.actuator.ExecuteStep(ctx, s, s.Object.ResourceVersion, true, &stepGuard{batch: b}); out.Kind != plan.AnswerDeleted {
+			results[i] = "would be refused: " + out.Why
+		}
+		if s.Reason != "" {
+			results[i] += ": " + s.Reason
+		}
+	})
+	for i, result := range results {
+		s := &steps[i]
+		b.mem.acted(b.read.State().LastActions, v1alpha1.Action{
+			Object: s.Object.Ref.Shown(b.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule,
+			Action: string(s.Verb) + " (dry run)", Time: at(b.r.clock), Result: clean(result),
+		})
+	}
+	b.tellDryRun(steps)
+}
+
+// rehearsal is what is said of a decision of which what was rehearsed would be done.
+func (p *pass) rehearsal(d plan.Plan) plan.Plan {
+	objects := map[types.UID]bool{}
+	for i := range d.Steps {
+		s := &d.Steps[i]
+		for _, item := range s.Items() {
+			if _, done := p.mem.rehearsed[item.Sum()]; done {
+				objects[s.Object.UID] = true
+			}
+		}
+	}
+	d.Reason = v1alpha1.ReasonDryRun
+	d.Message = fmt.Sprintf("Mode is DryRun: %s would be acted on%s; nothing was changed.", counted(len(objects), "object"), andRelease(d.Release))
+	return d
+}

@@ -1,0 +1,56 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// A dry run tells all that would be done, however many batches that is, and what it has confirmed stays so until it changes.
+func TestADryRunTellsAllThatWouldBeDone(t *testing.T) {
+	const all = confirmsAtATime + 120
+	var pods []*unstructured.Unstructured
+	for i := range all {
+		pods = append(pods, aPod(fmt.Sprintf("p-%04d", i), "Succeeded"))
+	}
+	c := done(deletes())
+	c.Spec.Mode = v1alpha1.ModeDryRun
+	c.Spec.Rules[0].Confirm = []v1alpha1.Confirm{{Target: "pods", Name: "item.metadata.name"}}
+	r := newRig(t, c, pods...)
+	tells := func(objects, reads, requests int) {
+		t.Helper()
+		r.gets = 0
+		r.pass()
+		want := fmt.Sprintf("Mode is DryRun: %d objects would be acted on; nothing was changed.", objects)
+		if got := r.cleaner().Status.LastEvaluation.Message; got != want {
+			t.Errorf("it says %q, want %q", got, want)
+		}
+		if sent := r.took(); len(sent) != requests {
+			t.Errorf("%d requests were sent, want %d", len(sent), requests)
+		}
+		if r.gets != reads {
+			t.Errorf("%d objects were read, want %d", r.gets, reads)
+		}
+	}
+	tells(all, all, all)
+	r.clock.Step(time.Minute)
+	tells(all, 0, 0) // nothing of it has changed
+	r.clock.Step(time.Minute)
+	r.put(aPod("p-0000", "Succeeded"))
+	r.put(aPod("more", "Succeeded"))
+	tells(all+1, 2, 2)
+	r.clock.Step(time.Minute)
+	gone("more")(r)
+	r.put(aPod("p-0001", "Running"))
+	tells(all-1, 0, 0)
+	r.clock.Step(time.Minute)
+	r.edit(func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now"} })
+	tells(all-1, all-1, all-1) // its author asks for it
+}
