@@ -14,18 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/confirm"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 const (
 	// confirmsAtATime is how many items one batch confirms by live reads.
 	confirmsAtATime = 500
-	// maxRounds bounds how often a decision asks for more to be read: once for the objects that are acted on, and once for
-	// each entry of confirm.
-	maxRounds = 20
 	// longestHold bounds how long an item waits that live reads do not confirm.
 	longestHold = 5 * time.Minute
 )
@@ -185,87 +181,15 @@ func (b *batch) mayBegin(ctx context.Context) (say plan.Plan, ok bool, err error
 }
 
 // confirm reads live what the decision rests on, and decides again, until nothing is left to be read.
-func (b *batch) confirm(ctx context.Context, first plan.Plan) plan.Plan {
+func (b *batch) confirm(ctx context.Context, first plan.Plan) (last plan.Plan) {
 	b.in.Now = b.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	b.in.Confirmed, b.in.Unreadable, b.in.Batch = map[plan.Read]bool{}, map[plan.Read]string{}, confirmsAtATime
+	b.in.Batch = confirmsAtATime
 	b.in.Only = first.Items() // what turns up meanwhile has its turn in the next batch
-	evidence := b.unseen(first)
-	live := make([]plan.Target, len(evidence))
-	actuate.RunParallel(len(evidence), func(n int) {
-		live[n] = snapshot.ReadTarget(ctx, b.hands.live, b.c.GetNamespace(), &b.work.Targets[evidence[n]])
+	last, b.in = confirm.Decide(ctx, b.hands.live, b.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
+		in.Clock = b.r.trust() // the reads have measured it
+		return b.compute(ctx, in)
 	})
-	for n, t := range evidence {
-		b.in.Snapshot = b.in.Snapshot.WithTarget(t, live[n])
-	}
-	for range maxRounds {
-		b.in.Clock = b.r.trust()
-		d := b.compute(ctx, b.in)
-		if d.Verdict != v1alpha1.VerdictAct || len(d.Confirm) == 0 {
-			return d
-		}
-		b.ask(ctx, d.Confirm)
-	}
-	return plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUnconfirmed, Message: "The objects to confirm change faster than they can be read."}
-}
-
-// unseen are the targets that are deleted and that no expression sees: no decision asks for them, and what is deleted of
-// them is read live all the same.
-func (b *batch) unseen(d plan.Plan) []int {
-	if !slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.Action < 0 }) {
-		return nil
-	}
-	var out []int
-	for i := range b.work.Targets {
-		if t := &b.work.Targets[i]; t.Delete && !t.Included() {
-			out = append(out, i)
-		}
-	}
-	return out
-}
-
-// ask reads objects, or whole targets, live, and puts the answers into the place of what the watches know.
-func (b *batch) ask(ctx context.Context, reads []plan.Read) {
-	type answer struct {
-		whole   plan.Target
-		found   *plan.Object
-		matches bool
-		problem string
-	}
-	answers := make([]answer, len(reads))
-	actuate.RunParallel(len(reads), func(i int) {
-		a, read := &answers[i], reads[i]
-		t := &b.work.Targets[read.Target]
-		if read.All {
-			a.whole = snapshot.ReadTarget(ctx, b.hands.live, b.c.GetNamespace(), t)
-			if !plan.Answers(t, a.whole.State) {
-				a.problem = a.whole.Detail
-			}
-			return
-		}
-		var state plan.TargetState
-		var detail string
-		a.found, a.matches, state, detail = snapshot.ReadObject(ctx, b.hands.live, b.c.GetNamespace(), t, read.Namespace, read.Name)
-		if state != plan.Complete {
-			a.problem = detail
-		}
-	})
-	found := map[plan.Read]*plan.Object{}
-	for i, read := range reads {
-		a := &answers[i]
-		switch {
-		case a.problem != "":
-			b.in.Unreadable[read] = a.problem
-			continue
-		case read.All:
-			b.in.Snapshot = b.in.Snapshot.WithTarget(read.Target, a.whole)
-		case a.matches:
-			found[read] = a.found
-		default:
-			found[read] = nil
-		}
-		b.in.Confirmed[read] = true
-	}
-	b.in.Snapshot = b.in.Snapshot.With(found)
+	return last
 }
 
 // record writes what is about to be done into the run, if somebody is to be told of it, and says how much of it fits into

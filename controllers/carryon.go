@@ -154,7 +154,7 @@ func (p *pass) lookRows(ctx context.Context, rows []int) map[int]plan.Sight {
 			seen[n] = plan.Sight{Failed: err.Error()}
 			return
 		}
-		seen[n] = p.ReadLive(ctx, row)
+		seen[n] = p.readRow(ctx, row)
 	})
 	sights := make(map[int]plan.Sight, len(rows))
 	for n, i := range rows {
@@ -182,8 +182,8 @@ func (p *pass) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
 	return nil
 }
 
-// ReadLive reads the object of a row live, and holds it against the spec.
-func (p *pass) ReadLive(ctx context.Context, row plan.Row) plan.Sight {
+// readRow reads the object of a row live, and holds it against the spec.
+func (p *pass) readRow(ctx context.Context, row plan.Row) plan.Sight {
 	q := snapshot.Query{
 		Group: row.Resource.Group, Version: row.Resource.Version, Kind: row.Resource.Resource,
 		Namespace: row.Namespace, Name: row.Name, Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,

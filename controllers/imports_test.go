@@ -32,6 +32,7 @@ func allowed() map[string][]string {
 		"celenv/addresses":                  {},
 		"controllers/plan":                  {"api/facts", "api/v1alpha1", "celenv", "celenv/expr"},
 		"controllers/snapshot":              {"api/v1alpha1", "controllers/internal/contain", "controllers/plan"},
+		"controllers/confirm":               {"api/v1alpha1", "controllers/internal/contain", "controllers/plan", "controllers/snapshot"},
 		"controllers/notfound":              {},
 		"controllers/internal/contain":      {},
 		"controllers/internal/wire":         {"controllers/internal/contain"},
@@ -50,7 +51,7 @@ func allowed() map[string][]string {
 		"controllers/signing":               {},
 		"controllers/signing/keyring":       {"api/v1alpha1", "controllers/signing"},
 		"controllers": {
-			"api/v1alpha1", "api/validation", "celenv", "config/templates", "controllers/author", "controllers/notfound", "controllers/plan", "controllers/rights", "controllers/signing", "controllers/snapshot", "controllers/internal/watches",
+			"api/v1alpha1", "api/validation", "celenv", "config/templates", "controllers/author", "controllers/confirm", "controllers/notfound", "controllers/plan", "controllers/rights", "controllers/signing", "controllers/snapshot", "controllers/internal/watches",
 			"controllers/internal/actuate", "controllers/internal/actuate/helm", "controllers/internal/faults", "controllers/internal/identity",
 			"controllers/internal/contain", "controllers/internal/outbox", "controllers/internal/metrics", "controllers/internal/ration", "controllers/internal/skew",
 		},
@@ -60,7 +61,7 @@ func allowed() map[string][]string {
 		},
 		"webhooks/serving": {},
 		"cmd/kubectl-cleaner": {
-			"api/facts", "api/v1alpha1", "api/validation", "celenv", "cmd/internal/version", "config/crd", "config/templates", "controllers/plan", "controllers/releases",
+			"api/facts", "api/v1alpha1", "api/validation", "celenv", "cmd/internal/version", "config/crd", "config/templates", "controllers/confirm", "controllers/plan", "controllers/releases",
 			"controllers/snapshot",
 		},
 		"config/crd": {},

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/vtex/cleaner/controllers/confirm"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -128,7 +129,7 @@ func (f *finishing) decideAnew(ctx context.Context, c *plan.Course, changed map[
 			}
 		}
 	}
-	f.ask(ctx, ask)
+	confirm.ReadLive(ctx, f.hands.live, &f.in, ask)
 	for read, why := range f.in.Unreadable {
 		f.answerRow(reads[read], plan.RowAnswer{Failed: clean(why)})
 	}

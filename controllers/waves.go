@@ -13,6 +13,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/confirm"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/plan"
 )
@@ -269,7 +270,7 @@ func (b recurring) decideAnew(ctx context.Context, c *plan.Course, changed map[t
 			delete(b.in.Failed, item)
 		}
 	}
-	b.ask(ctx, slices.Compact(reads))
+	confirm.ReadLive(ctx, b.hands.live, &b.in, slices.Compact(reads))
 	b.in.Snapshot = b.seen.Over(b.in.Snapshot) // what was done to other objects is not done again
 	d := b.compute(ctx, b.in)
 	return plan.NewCourse(plan.Again(plan.Plan{Steps: c.Steps}, d))

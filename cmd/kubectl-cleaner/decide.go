@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/confirm"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -32,14 +33,11 @@ func computePlan(ctx context.Context, c *cleaner, r snapshot.Reader, release *pl
 	in := plan.Input{
 		Owner: owner, Spec: c.work, Programs: c.programs, Protection: p, Now: m.at, Release: release,
 		Snapshot: snapshot.ReadTargets(ctx, r, owner.Namespace, c.work),
-		Batch:    unlimitedBatch, Confirmed: map[plan.Read]bool{}, Unreadable: map[plan.Read]string{},
+		Batch:    unlimitedBatch,
 	}
-	last := plan.Compute(ctx, in)
-	in.Holds = last.Holds.BeganAt(m.since)
-	for last = plan.Compute(ctx, in); len(last.Confirm) > 0; last = plan.Compute(ctx, in) {
-		confirmReads(ctx, &in, r, last.Confirm)
-	}
-	return applySchedule(last, c.work, m.at)
+	first := plan.Compute(ctx, in)
+	in.Holds = first.Holds.BeganAt(m.since)
+	return applySchedule(confirm.DecideToShow(ctx, r, in, first, plan.Compute), c.work, m.at)
 }
 
 // applySchedule returns a plan with the moment at which a schedule asks next: between two of its times nothing is evaluated, but for
@@ -57,35 +55,6 @@ func applySchedule(p plan.Plan, work *v1alpha1.Work, now time.Time) plan.Plan {
 		p.Next = p.Pending[0].Until
 	}
 	return p
-}
-
-// confirmReads reads what a plan rests on, and puts what is found in the place of what was seen before.
-func confirmReads(ctx context.Context, in *plan.Input, r snapshot.Reader, reads []plan.Read) {
-	found := map[plan.Read]*plan.Object{}
-	for _, read := range reads {
-		target := &in.Spec.Targets[read.Target]
-		if read.All {
-			t := snapshot.ReadTarget(ctx, r, in.Owner.Namespace, target)
-			if !plan.Answers(target, t.State) {
-				in.Unreadable[read] = t.Detail
-				continue
-			}
-			in.Snapshot = in.Snapshot.WithTarget(read.Target, t)
-			in.Confirmed[read] = true
-			continue
-		}
-		object, matches, state, detail := snapshot.ReadObject(ctx, r, in.Owner.Namespace, target, read.Namespace, read.Name)
-		if state != plan.Complete {
-			in.Unreadable[read] = detail
-			continue
-		}
-		found[read] = nil
-		if matches {
-			found[read] = object
-		}
-		in.Confirmed[read] = true
-	}
-	in.Snapshot = in.Snapshot.With(found)
 }
 
 // buildOwner returns the Cleaner as plans know it.
