@@ -55,9 +55,9 @@ type batch struct {
 	unsent bool
 }
 
-// do carries out what a decision on the watches wants. It says whether anything was done; and, with a reason, what is to be
+// carry carries out what a decision on the watches wants. It says whether anything was done; and, with a reason, what is to be
 // said instead of the decision. What live reads did not confirm of it waits, and nothing else does.
-func (b *batch) do(ctx context.Context, first plan.Plan) (acted bool, say plan.Plan, err error) {
+func (b *batch) carry(ctx context.Context, first plan.Plan) (acted bool, say plan.Plan, err error) {
 	if say, ok, err := b.mayBegin(ctx); !ok || err != nil {
 		return false, say, err
 	}
@@ -97,6 +97,11 @@ func (b *batch) do(ctx context.Context, first plan.Plan) (acted bool, say plan.P
 		b.watched[first.Steps[i].Object.UID] = first.Steps[i].Object
 	}
 	b.carryOut(ctx, plan.NewCourse(todo), recurring{b})
+	for uid, i := range b.rows {
+		if a := b.answers[uid]; a != nil {
+			b.mem.run.Acted(i, *a, b.r.clock.Now())
+		}
+	}
 	b.tellSteps(b.acted)
 	if b.unsent && len(b.acted) == 0 {
 		return false, plan.Plan{}, errNotNow
@@ -224,18 +229,18 @@ func (b *batch) record(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	run, ledger := plan.Batch(b.read.State(), &b.mem.ledger, decides, rows, todo.Forbidden(), b.in.Now)
+	run, ledger := plan.Batch(b.read.State(), &b.mem.run.Ledger, decides, rows, todo.Forbidden(), b.in.Now)
 	run.ServiceAccountName = recorded(b.c, b.hands.account)
 	err = b.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, errNotLeader):
 		return plan.Plan{}, err
 	case err != nil: // nobody knows which rows there are now, and the same ones may be in both batches
-		b.mem.ledger = plan.Ledger{}
+		b.mem.run = plan.Memory{}
 		return plan.Plan{}, err
 	}
 	faults.PassPoint("committed")
-	b.mem.ledger = *ledger
+	b.mem.run = plan.Memory{Ledger: *ledger}
 	return todo, nil
 }
 
@@ -247,17 +252,17 @@ var errLooked = errors.New("what became of the batch before had to be found out 
 func (b *batch) makeReady(ctx context.Context) error {
 	for {
 		var err error
-		switch req := plan.BeforeBatch(b.c, &b.mem.ledger); req.Kind {
+		switch req := plan.BeforeBatch(b.c, &b.mem.run.Ledger); req.Kind {
 		case plan.Record:
 			return nil
 		case plan.AddFinalizer:
 			err = b.writeMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
 		case plan.LookRows:
-			if err = b.doRecurring(ctx, req); err == nil {
+			if err = b.do(ctx, req); err == nil {
 				err = errLooked
 			}
 		default:
-			err = b.doRecurring(ctx, req)
+			err = b.do(ctx, req)
 		}
 		if err != nil {
 			return err

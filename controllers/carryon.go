@@ -29,9 +29,6 @@ import (
 // carryOn does what plan.Next says, one request after the other, until there is nothing to do but to wait, or to
 // evaluate. It returns that last request.
 func (p *pass) carryOn(ctx context.Context) (plan.Request, error) {
-	if p.recurs() {
-		return p.carryOnRecurring(ctx)
-	}
 	p.mem.run.NewPass()
 	p.takeUninstall(ctx)
 	if p.mem.run.Busy && p.c.GetDeletionTimestamp() != nil && !p.r.clock.Now().Before(p.c.GetDeletionTimestamp().Add(p.r.opts.FinishGrace)) {
@@ -50,7 +47,7 @@ func (p *pass) carryOn(ctx context.Context) (plan.Request, error) {
 		case plan.Evaluate:
 			return req, nil
 		case plan.Idle:
-			p.report().running(req)
+			p.report().waits(req)
 			return req, nil
 		}
 		logf.FromContext(ctx).V(4).Info("Next", "request", req.Kind.String(), "rows", len(req.Rows))
@@ -100,6 +97,9 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 	m, run, now := &p.mem.run, p.c.State().Run, p.r.clock.Now()
 	switch req.Kind {
 	case plan.LookRows, plan.Settle:
+		if run.Lifecycle == v1alpha1.LifecycleRecurring {
+			return p.lookUnknown(ctx)
+		}
 		sights := p.lookRows(ctx, req.Rows)
 		m.Saw(run, sights, p.r.clock.Now())
 		if req.Kind == plan.Settle {
@@ -130,6 +130,8 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 		return p.moveToUnsent(ctx, run)
 	case plan.ClearUnsent:
 		return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Unsent = nil })
+	case plan.ClearRecord:
+		return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Unsent = nil, nil })
 	case plan.DeleteSelf:
 		return p.deleteSelf(ctx)
 	case plan.GiveUp:
@@ -163,18 +165,27 @@ func (p *pass) lookRows(ctx context.Context, rows []int) map[int]plan.Sight {
 	return sights
 }
 
-// moveToUnsent makes room for another run, which begins after a pause.
+// moveToUnsent makes room for another run: what is left of this one is its event. A run that counts is finished by that; another run of a
+// Cleaner that cleans once begins after a pause.
 func (p *pass) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
+	counts := run.Lifecycle == v1alpha1.LifecycleRecurring
+	finished := plan.Finish(run, &p.mem.run, "", "", p.r.clock.Now())
 	err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) {
 		s.Unsent, s.Run = nil, nil
 		if p.c.Common().CloudEventSink != "" {
-			s.Unsent = run
+			s.Unsent = finished
 		}
 	})
 	if err != nil {
 		return err
 	}
-	p.tellFinished(run)
+	if counts {
+		p.mem.run = plan.Memory{}
+		p.told(ctx, finished)
+		p.handOver() // nothing else may happen for long
+		return nil
+	}
+	p.tellFinished(finished)
 	p.mem.pause(plan.Plan{
 		Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonPartial,
 		Message: fmt.Sprintf("Run %d left objects behind; another run starts after a pause if the conditions are still true.", run.Number),
@@ -242,6 +253,10 @@ func (p *pass) finish(ctx context.Context, req plan.Request) error {
 	finished := plan.Finish(p.c.State().Run, &p.mem.run, req.Result, req.Message, p.r.clock.Now())
 	if err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run = finished }); err != nil {
 		return err
+	}
+	if finished.Lifecycle == v1alpha1.LifecycleRecurring {
+		p.told(ctx, finished)
+		return nil
 	}
 	logf.FromContext(ctx).Info("Finished", "run", finished.Number, "result", finished.Result, "message", finished.Message)
 	p.r.metrics.CountRun(string(finished.Result))

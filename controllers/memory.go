@@ -59,8 +59,6 @@ type memory struct {
 	rehearsed rehearsed
 	// decides is the fingerprint of a version of what is to be done.
 	decides, version string
-	// ledger is what became of the rows of a run of a Cleaner that stays.
-	ledger plan.Ledger
 	// holds, backoff, remade, unconfirmed, overlay and done are what rules have to remember: since when something holds,
 	// which objects wait after failures, which were made anew, and which items wait for live reads to say the same, what the
 	// watches have not shown yet of what was done, and what was done lately.
@@ -162,7 +160,6 @@ func (m *memory) panicked() {
 	if !m.run.Busy {
 		m.run = plan.Memory{}
 	}
-	m.ledger = plan.Ledger{}
 }
 
 // pause holds the next live reads back, each time twice as long up to a limit, and remembers what is said meanwhile.

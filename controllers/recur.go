@@ -18,18 +18,8 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/author"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
-	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/plan"
 )
-
-// recurs says by which life the Cleaner is carried on: that of Cleaners that stay, unless a run of the other kind is not
-// over yet.
-func (p *pass) recurs() bool {
-	if run := p.c.State().Run; run != nil {
-		return run.Lifecycle == v1alpha1.LifecycleRecurring
-	}
-	return p.c.Common().Recurs()
-}
 
 // scheduled says that the schedule is not due, so that nothing is evaluated. A time that is due stays so until what is to
 // be done then is over, or startingDeadline has passed: a crash loses none, nor a watch that is only beginning.
@@ -173,7 +163,7 @@ func (p *pass) recur(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan
 	}
 	for p.wants(todo) && !p.r.clock.Now().Before(p.mem.retryAt) {
 		b := &batch{pass: p, in: in, marks: marks}
-		acted, why, err := b.do(ctx, todo)
+		acted, why, err := b.carry(ctx, todo)
 		switch {
 		case errors.Is(err, errLooked): // what is gone is known now, and is wanted no more
 			again()
@@ -305,12 +295,12 @@ func earliest(a, b time.Time) time.Time {
 // before. A run in which nothing was done, because all of it was refused, goes on counting: there is nothing to tell.
 func (p *pass) finishRecurring(ctx context.Context) error {
 	for p.c.Common().CloudEventSink != "" {
-		req := plan.AtRest(p.c, &p.mem.ledger)
-		nothing := req.Kind == plan.MoveToUnsent && len(plan.Settled(p.c.State().Run, &p.mem.ledger).Counts) == 0
+		req := plan.AtRest(p.c, &p.mem.run.Ledger)
+		nothing := req.Kind == plan.MoveToUnsent && len(plan.Settled(p.c.State().Run, &p.mem.run.Ledger).Counts) == 0
 		if req.Kind == plan.Idle || nothing {
 			break
 		}
-		if err := p.doRecurring(ctx, req); err != nil {
+		if err := p.do(ctx, req); err != nil {
 			return err
 		}
 	}
@@ -321,14 +311,14 @@ func (p *pass) finishRecurring(ctx context.Context) error {
 // by another pass, for a while.
 func (p *pass) lookUnknown(ctx context.Context) error {
 	run := p.c.State().Run
-	rows := p.mem.ledger.Unknown(run)
+	rows := p.mem.run.Unknown(run)
 	if len(rows) == 0 {
 		return nil
 	}
 	sights := p.lookRows(ctx, rows)
-	p.mem.ledger.Saw(run, sights)
+	p.mem.run.Saw(run, sights, p.r.clock.Now())
 	p.rememberGone(run, sights)
-	if left := p.mem.ledger.Unknown(run); len(left) > 0 {
+	if left := p.mem.run.Unknown(run); len(left) > 0 {
 		return fmt.Errorf("cannot find out what became of %s: %s", counted(len(left), "object"), sights[left[0]].Failed)
 	}
 	return nil
@@ -345,73 +335,9 @@ func (p *pass) rememberGone(run *v1alpha1.Run, sights map[int]plan.Sight) {
 	}
 }
 
-// moveRecurring makes an open run one that is finished and owed to the sink.
-func (p *pass) moveRecurring(ctx context.Context) error {
-	finished := plan.Finished(p.c.State().Run, &p.mem.ledger, "", "", p.r.clock.Now())
-	if err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Unsent, s.Run = finished, nil }); err != nil {
-		return err
-	}
-	p.mem.ledger = plan.Ledger{}
-	p.told(ctx, finished)
-	p.handOver() // nothing else may happen for long
-	return nil
-}
-
 // told says that a run is finished.
 func (p *pass) told(ctx context.Context, run *v1alpha1.Run) {
 	logf.FromContext(ctx).Info("Finished", "run", run.Number, "result", run.Result, "message", run.Message)
 	p.r.metrics.CountRun(string(run.Result))
 	p.tellFinished(run)
-}
-
-// carryOnRecurring does what plan.NextRecurring says, until there is nothing to do but to wait or to evaluate.
-func (p *pass) carryOnRecurring(ctx context.Context) (plan.Request, error) {
-	for {
-		v, err := p.view()
-		if err != nil {
-			return plan.Request{}, err
-		}
-		req := plan.NextRecurring(v, &p.mem.ledger)
-		logf.FromContext(ctx).V(4).Info("Next", "request", req.Kind.String())
-		switch req.Kind {
-		case plan.Evaluate:
-			return req, nil
-		case plan.Idle:
-			p.report().recurring(req)
-			return req, nil
-		}
-		faults.PassBefore(req.Kind)
-		if err := p.doRecurring(ctx, req); err != nil {
-			return req, err
-		}
-		faults.PassAfter(req.Kind)
-	}
-}
-
-// doRecurring carries out one request.
-func (p *pass) doRecurring(ctx context.Context, req plan.Request) error {
-	switch req.Kind {
-	case plan.LookRows:
-		return p.lookUnknown(ctx)
-	case plan.MoveToUnsent:
-		return p.moveRecurring(ctx)
-	case plan.WriteResult:
-		finished := plan.Finished(p.c.State().Run, &p.mem.ledger, req.Result, req.Message, p.r.clock.Now())
-		if err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run = finished }); err != nil {
-			return err
-		}
-		p.told(ctx, finished)
-		return nil
-	case plan.ClearRecord:
-		return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Unsent = nil, nil })
-	case plan.ClearUnsent:
-		return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Unsent = nil })
-	case plan.GiveUp:
-		p.giveUp(ctx)
-		return p.removeFinalizer(ctx)
-	case plan.RemoveFinalizer:
-		return p.removeFinalizer(ctx)
-	default:
-		return fmt.Errorf("cannot carry out %s for a Cleaner that stays", req.Kind)
-	}
 }

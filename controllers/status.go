@@ -146,6 +146,15 @@ func (r report) failed(err error) {
 	r.ready(metav1.ConditionFalse, v1alpha1.ReasonFailed, "Will retry: "+err.Error())
 }
 
+// waits says what a Cleaner waits for, when it evaluates nothing.
+func (r report) waits(req plan.Request) {
+	if run := r.draft().Run; run == nil && r.p.c.Common().Recurs() || run != nil && run.Lifecycle == v1alpha1.LifecycleRecurring {
+		r.recurring(req)
+	} else {
+		r.running(req)
+	}
+}
+
 // running says what an open or finished run waits for.
 func (r report) running(req plan.Request) {
 	r.delivered()

@@ -141,7 +141,6 @@ func (b *batch) took(s *plan.Step, out actuate.Outcome) bool {
 		b.answer(uid).Cut = true
 	case plan.AnswerReplaced:
 		b.answer(uid).Replaced = true
-		b.settle(s, out)
 		b.remember(s, out)
 		return b.run == nil && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict)
 	case plan.AnswerDeleted, plan.AnswerNotFound:
@@ -156,7 +155,6 @@ func (b *batch) took(s *plan.Step, out actuate.Outcome) bool {
 		return true
 	case plan.AnswerLost: // it may have been done, so it counts
 		b.note(s, now)
-		b.settle(s, out)
 		b.answer(uid).Lost = true
 		b.refused(uid, out, now)
 	case plan.AnswerRefused:
@@ -174,11 +172,12 @@ func (b *batch) took(s *plan.Step, out actuate.Outcome) bool {
 // did remembers a deed that was done, or that nobody needs any more.
 func (b *batch) did(s *plan.Step, out actuate.Outcome, now time.Time) {
 	uid, a := s.Object.UID, b.answer(s.Object.UID)
-	a.Did, a.Left, a.Gone = outcomes()[s.Verb], out.Version, out.Gone
-	if out.Kind == plan.AnswerNotFound {
+	if out.Kind == plan.AnswerDeleted {
+		a.Did = outcomes()[s.Verb]
+	} else if b.run != nil || a.Did == "" { // of one that stays, what was done before counts
 		a.Did = v1alpha1.OutcomeGone
 	}
-	a.Failed, a.RetryAfter = "", 0
+	a.Left, a.Gone, a.Failed, a.RetryAfter, a.Lost = out.Version, out.Gone, "", 0, false
 	if b.run == nil && s.Verb == plan.VerbPatch && out.Version != "" && out.Version == b.version(s) { // longer each time
 		b.mem.backoff.Fail(uid, "its patch changes nothing: exclude objects that are already patched in when", now)
 	} else {
@@ -186,7 +185,6 @@ func (b *batch) did(s *plan.Step, out actuate.Outcome, now time.Time) {
 	}
 	b.mem.patches.note(s, b.version(s), out.Version, now)
 	b.remember(s, out)
-	b.settle(s, out)
 	if out.Kind == plan.AnswerDeleted && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.mem.remade.Deleted(&s.Object, now) {
 		b.tellLoop(s)
 	}
@@ -233,13 +231,6 @@ func (b *batch) remember(s *plan.Step, out actuate.Outcome) {
 			b.mem.overlay.Note(was, out.Now)
 			b.seen.Note(was, out.Now)
 		}
-	}
-}
-
-// settle notes what became of the row of a step.
-func (b *batch) settle(s *plan.Step, out actuate.Outcome) {
-	if i, recorded := b.rows[s.Object.UID]; recorded {
-		b.mem.ledger.Answered(i, out.Kind, outcomes()[s.Verb])
 	}
 }
 
@@ -364,6 +355,6 @@ func (b *batch) number() int64 {
 	case len(b.rows) == 0:
 		return 0
 	default:
-		return b.mem.ledger.Number
+		return b.mem.run.Number
 	}
 }

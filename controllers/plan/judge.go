@@ -342,7 +342,7 @@ func (m *Memory) Judged(j Judgement, at time.Time) {
 		case v.Kept != "": // unless it is gone
 			r.Checked = false
 		case v.Unread != "":
-			m.failRow(r, v.Unread, at)
+			r.fail(v.Unread, at)
 		case !v.Until.IsZero():
 			r.Due = v.Until
 		default:

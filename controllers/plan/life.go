@@ -113,22 +113,36 @@ func Held(s *v1alpha1.CommonSpec) bool {
 	return s.Suspend || s.Mode == v1alpha1.ModeDryRun
 }
 
-// Next says what comes next for a Cleaner that cleans once.
+// Next says what comes next for a Cleaner, of either life, apart from the batches of one that stays. A run that it has left behind, when
+// it was of the other life, is carried to its end.
 func Next(v View, m *Memory) Request {
 	s := v.Cleaner.State()
-	sink := v.Cleaner.Common().CloudEventSink != ""
-	if s.Unsent != nil && (!sink || v.Delivered) {
-		return Request{Kind: ClearUnsent}
-	}
 	switch run := s.Run; {
+	case v.stays() && !v.sink() && (run != nil || s.Unsent != nil):
+		return Request{Kind: ClearRecord}
+	case s.Unsent != nil && (!v.sink() || v.Delivered):
+		return Request{Kind: ClearUnsent}
 	case run == nil:
 		return v.withoutRun()
 	case run.Result != "":
-		return v.finished(run, sink)
+		return v.finished(run)
+	case v.stays():
+		return v.counting(run, &m.Ledger)
 	default:
 		return v.open(run, m)
 	}
 }
+
+// stays says by which life the Cleaner is carried on: that of Cleaners that stay, unless a run of the other kind is not over yet.
+func (v View) stays() bool {
+	if run := v.Cleaner.State().Run; run != nil {
+		return run.Lifecycle == v1alpha1.LifecycleRecurring
+	}
+	return v.Cleaner.Common().Recurs()
+}
+
+// sink says that somebody is to be told.
+func (v View) sink() bool { return v.Cleaner.Common().CloudEventSink != "" }
 
 // deleted says that somebody deleted the Cleaner.
 func (v View) deleted() bool { return v.Cleaner.GetDeletionTimestamp() != nil }
@@ -151,11 +165,11 @@ func (v View) hasFinalizer() bool {
 	return false
 }
 
-// withoutRun is the life of a Cleaner that waits.
+// withoutRun is the life of a Cleaner that waits. One that stays keeps the finalizer for the next batch, if somebody is to be told.
 func (v View) withoutRun() Request {
-	unsent := v.Cleaner.State().Unsent != nil
+	unsent, keeps := v.Cleaner.State().Unsent != nil, v.stays() && v.sink() && !v.deleted()
 	switch {
-	case !unsent && v.hasFinalizer():
+	case !unsent && v.hasFinalizer() && !keeps:
 		return Request{Kind: RemoveFinalizer}
 	case v.deleted() && !v.hasFinalizer():
 		return Request{Kind: Idle, Reason: v1alpha1.ReasonTerminating}
@@ -168,10 +182,12 @@ func (v View) withoutRun() Request {
 	}
 }
 
-// finished is the life of a Cleaner whose run has a result: Delivering.
-func (v View) finished(run *v1alpha1.Run, sink bool) Request {
-	delivered := !sink || v.Delivered && v.Cleaner.State().Unsent == nil
+// finished is the life of a Cleaner whose run has a result: Delivering. One that stays, or that has left something behind, makes room
+// for another run at once.
+func (v View) finished(run *v1alpha1.Run) Request {
 	waiting := v.Cleaner.State().Unsent != nil
+	delivered := !v.sink() || v.Delivered && !waiting
+	goesOn := !v.deleted() && (v.stays() || run.Result == v1alpha1.ResultAbandoned) || !v.stays() && run.Result == v1alpha1.ResultPartial
 	switch {
 	case v.deleted() && !v.hasFinalizer():
 		return Request{Kind: Idle, Reason: v1alpha1.ReasonTerminating}
@@ -179,10 +195,12 @@ func (v View) finished(run *v1alpha1.Run, sink bool) Request {
 		return Request{Kind: GiveUp}
 	case waiting:
 		return v.until(time.Time{}, v1alpha1.ReasonDelivering)
-	case run.Result == v1alpha1.ResultPartial, run.Result == v1alpha1.ResultAbandoned && !v.deleted():
+	case goesOn:
 		return Request{Kind: MoveToUnsent}
 	case !delivered:
 		return v.until(time.Time{}, v1alpha1.ReasonDelivering)
+	case v.deleted() && v.stays():
+		return Request{Kind: ClearRecord}
 	case v.deleted():
 		return Request{Kind: RemoveFinalizer}
 	default:
@@ -190,9 +208,35 @@ func (v View) finished(run *v1alpha1.Run, sink bool) Request {
 	}
 }
 
+// counting is the life of a Cleaner whose run counts what its batches do.
+func (v View) counting(run *v1alpha1.Run, l *Ledger) Request {
+	switch {
+	case v.deleted():
+		if rows := l.Unknown(run); len(rows) > 0 && !v.graceOver() {
+			return Request{Kind: LookRows, Rows: rows}
+		}
+		return Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}
+	case !v.Cleaner.Common().Recurs():
+		return v.settled(run, l)
+	default:
+		return Request{Kind: Evaluate}
+	}
+}
+
+// settled finishes a run that counts, when there is room for it.
+func (v View) settled(run *v1alpha1.Run, l *Ledger) Request {
+	if v.Cleaner.State().Unsent != nil {
+		return Request{Kind: Idle, Reason: v1alpha1.ReasonDelivering}
+	}
+	if rows := l.Unknown(run); len(rows) > 0 {
+		return Request{Kind: LookRows, Rows: rows}
+	}
+	return Request{Kind: MoveToUnsent}
+}
+
 // open is the life of a Cleaner with an open run.
 func (v View) open(run *v1alpha1.Run, m *Memory) Request {
-	if m.Number != run.Number || len(m.Rows) != len(run.Rows) {
+	if !m.of(run) {
 		return Request{Kind: LookRows, Rows: indexes(len(run.Rows))}
 	}
 	if m.Busy && v.graceOver() { // it is told to end, and wakes the Cleaner when it has
@@ -215,10 +259,10 @@ func (v View) open(run *v1alpha1.Run, m *Memory) Request {
 	case v.ClockSuspect:
 		return v.until(v.Now.Add(ClockRetry), v1alpha1.ReasonClockSkewSuspected)
 	}
-	if open := m.rows(RowOpen); len(open) > 0 {
+	if open := m.in(RowOpen); len(open) > 0 {
 		return v.rows(run, m, open)
 	}
-	if left := len(m.rows(RowKept)) + len(m.rows(RowReplaced)); left > 0 {
+	if left := len(m.in(RowKept)) + len(m.in(RowReplaced)); left > 0 {
 		return v.ending(run, m, v1alpha1.ResultPartial, fmt.Sprintf("%d of %d objects were kept", left, len(m.Rows)))
 	}
 	return v.afterRows(run, m)

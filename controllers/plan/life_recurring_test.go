@@ -26,16 +26,18 @@ import (
 
 // stays is the machine of a Cleaner that stays, or a broken one.
 type stays struct {
-	next     func(plan.View, *plan.Ledger) plan.Request
+	next     func(plan.View, *plan.Memory) plan.Request
 	before   func(v1alpha1.Owner, *plan.Ledger) plan.Request
 	rest     func(v1alpha1.Owner, *plan.Ledger) plan.Request
 	batch    func(*v1alpha1.CleanerStatus, *plan.Ledger, string, []plan.Row, []v1alpha1.Withheld, time.Time) (*v1alpha1.Run, *plan.Ledger)
-	finished func(*v1alpha1.Run, *plan.Ledger, v1alpha1.Result, string, time.Time) *v1alpha1.Run
-	answered func(*plan.Ledger, int, plan.AnswerKind, v1alpha1.Outcome)
+	finished func(*v1alpha1.Run, *plan.Memory, v1alpha1.Result, string, time.Time) *v1alpha1.Run
+	answered func(*plan.Memory, int, plan.RowAnswer)
 }
 
 func sound() stays {
-	return stays{plan.NextRecurring, plan.BeforeBatch, plan.AtRest, plan.Batch, plan.Finished, (*plan.Ledger).Answered}
+	return stays{plan.Next, plan.BeforeBatch, plan.AtRest, plan.Batch, plan.Finish, func(m *plan.Memory, i int, a plan.RowAnswer) {
+		m.Acted(i, a, time.Time{})
+	}}
 }
 
 // padding is how many objects a run counts from the beginning, so that it is full when the model's is.
@@ -44,7 +46,7 @@ const padding = plan.MaxBatch - 3
 // stayer is the real side of an operator process of the model.
 type stayer struct {
 	read    *v1alpha1.Cleaner
-	ledger  plan.Ledger
+	memory  plan.Memory
 	request plan.Request
 	// at are the rows of items in the batch that was recorded.
 	at map[int]int
@@ -154,7 +156,7 @@ func (w *stayWalk) turn(i int, fair bool) (idle bool, err error) {
 		return false, w.take(mine[w.rng.IntN(len(mine))])
 	case p.At == recurring.AtRecord:
 		q := &w.procs[i]
-		return false, w.do(i, w.before(q.read.DeepCopy(), &q.ledger), fair)
+		return false, w.do(i, w.before(q.read.DeepCopy(), &q.memory.Ledger), fair)
 	case !w.s.C.Exists:
 		return true, nil
 	}
@@ -184,7 +186,7 @@ func (w *stayWalk) pass(i int, fair bool) (idle bool, err error) {
 	owed := plan.Outstanding(&c.Status)
 	req := w.next(plan.View{
 		Cleaner: c, Now: w.now(), FinishGrace: finishGrace, Delivered: owed != nil && owed.Number == int64(w.s.P[i].Delivered),
-	}, &q.ledger)
+	}, &q.memory)
 	if req.Kind == plan.Evaluate {
 		_, wants := w.s.Wants()
 		switch {
@@ -194,7 +196,7 @@ func (w *stayWalk) pass(i int, fair bool) (idle bool, err error) {
 		case c.Spec.CloudEventSink == "":
 			return true, nil
 		}
-		req = w.rest(q.read.DeepCopy(), &q.ledger)
+		req = w.rest(q.read.DeepCopy(), &q.memory.Ledger)
 	}
 	if req.Kind == plan.Idle {
 		w.asked[plan.Idle]++
@@ -313,12 +315,12 @@ func (w *stayWalk) served(i int, before *recurring.State, l lifemodel.Label) err
 	case lifemodel.Record:
 		w.record(q, &before.P[i])
 		if l.Answer == lifemodel.Lost {
-			q.ledger = plan.Ledger{}
+			q.memory = plan.Memory{}
 		}
 	case lifemodel.MoveToUnsent:
-		status.Unsent, status.Run = w.finished(was.Run, &q.ledger, "", "", w.now()), nil
+		status.Unsent, status.Run = w.finished(was.Run, &q.memory, "", "", w.now()), nil
 	case lifemodel.WriteResult:
-		status.Run = w.finished(was.Run, &q.ledger, q.request.Result, q.request.Message, w.now())
+		status.Run = w.finished(was.Run, &q.memory, q.request.Result, q.request.Message, w.now())
 	case lifemodel.ClearUnsent:
 		status.Unsent = nil
 	case lifemodel.ClearRecord:
@@ -345,22 +347,22 @@ func (w *stayWalk) record(q *stayer, p *recurring.Process) {
 			Resource: configMaps, Namespace: namespace, Name: targetNames[k], UID: uid(k, v.UID), ResourceVersion: strconv.Itoa(int(v.RV)),
 		}})
 	}
-	run, ledger := w.batch(&q.read.Status, &q.ledger, "v1:x", rows, nil, w.now())
+	run, ledger := w.batch(&q.read.Status, &q.memory.Ledger, "v1:x", rows, nil, w.now())
 	if q.read.Status.Run == nil {
 		run.Counts = append(run.Counts, v1alpha1.Count{Resource: "padding", Outcome: v1alpha1.OutcomeDeleted, Count: padding})
 	}
 	w.cleaner.Status.Run, w.cleaner.Status.Runs = run, run.Number
-	q.ledger = *ledger
+	q.memory = plan.Memory{Ledger: *ledger}
 }
 
 // answers gives a process the answer to a deed.
 func (w *stayWalk) answers(q *stayer, k int, a lifemodel.Answer) {
-	kinds := map[lifemodel.Answer]plan.AnswerKind{
-		lifemodel.OK: plan.AnswerDeleted, lifemodel.NotFound: plan.AnswerNotFound, lifemodel.Conflict: plan.AnswerConflict,
-		lifemodel.Refused: plan.AnswerRefused, lifemodel.Lost: plan.AnswerLost,
-	}
+	answer := map[lifemodel.Answer]plan.RowAnswer{
+		lifemodel.OK: {Did: v1alpha1.OutcomeDeleted}, lifemodel.NotFound: {Did: v1alpha1.OutcomeGone}, lifemodel.Conflict: {Cut: true},
+		lifemodel.Refused: {Failed: "403"}, lifemodel.Lost: {Failed: "lost", Lost: true},
+	}[a]
 	if q.read.Spec.CloudEventSink != "" {
-		w.answered(&q.ledger, q.at[k], kinds[a], v1alpha1.OutcomeDeleted)
+		w.answered(&q.memory, q.at[k], answer)
 	}
 }
 
@@ -377,7 +379,7 @@ func (w *stayWalk) look(q *stayer, s *recurring.State) error {
 			sights[n] = plan.Sight{UID: uid(k, t.UID), ResourceVersion: strconv.Itoa(int(t.RV))}
 		}
 	}
-	q.ledger.Saw(q.read.Status.Run, sights)
+	q.memory.Saw(q.read.Status.Run, sights, w.now())
 	return nil
 }
 
@@ -412,7 +414,7 @@ func (w *stayWalk) compare() error {
 // knowledge is what a process knows of the rows of the open run, in the words of the model.
 func knowledge(q *stayer) (out [recurring.Items]recurring.Knowledge, err error) {
 	run := q.read.Status.Run
-	unknown := q.ledger.Unknown(run)
+	unknown := q.memory.Unknown(run)
 	for n, text := range run.Rows {
 		k, _, err := readRow(text)
 		if err != nil {
@@ -421,10 +423,10 @@ func knowledge(q *stayer) (out [recurring.Items]recurring.Knowledge, err error) 
 		switch {
 		case slices.Contains(unknown, n):
 			out[k] = recurring.Nothing
-		case q.ledger.Rows[n].Outcome == "":
-			out[k] = recurring.NotDone
-		case q.ledger.Rows[n].Outcome == v1alpha1.OutcomeUnknown:
+		case q.memory.Rows[n].Doubt:
 			out[k] = recurring.Unclear
+		case q.memory.Rows[n].Did == "" && q.memory.Rows[n].State == plan.RowOpen:
+			out[k] = recurring.NotDone
 		default:
 			out[k] = recurring.Done
 		}
@@ -597,26 +599,26 @@ func TestWalksCatchBrokenMachinesThatStay(t *testing.T) {
 			}
 		}},
 		"LostIsNoDeed": {"After a lost answer nobody knows what became of a row.", "answers", func(m *stays) {
-			m.answered = func(l *plan.Ledger, i int, a plan.AnswerKind, did v1alpha1.Outcome) {
-				if a != plan.AnswerLost {
-					l.Answered(i, a, did)
+			m.answered = func(l *plan.Memory, i int, a plan.RowAnswer) {
+				if !a.Lost {
+					l.Acted(i, a, time.Time{})
 				}
 			}
 		}},
 		"CallsUnknownCompleted": {"A run of which something is unknown is Partial.", "answers", func(m *stays) {
-			m.finished = func(run *v1alpha1.Run, l *plan.Ledger, _ v1alpha1.Result, message string, now time.Time) *v1alpha1.Run {
-				return plan.Finished(run, l, v1alpha1.ResultCompleted, message, now)
+			m.finished = func(run *v1alpha1.Run, l *plan.Memory, _ v1alpha1.Result, message string, now time.Time) *v1alpha1.Run {
+				return plan.Finish(run, l, v1alpha1.ResultCompleted, message, now)
 			}
 		}},
 		"IgnoresTheDeletion": {"A deletion of the Cleaner must stop deeds.", "orders", func(m *stays) {
-			m.next = func(v plan.View, l *plan.Ledger) plan.Request {
+			m.next = func(v plan.View, l *plan.Memory) plan.Request {
 				v.Cleaner.SetDeletionTimestamp(nil)
-				return plan.NextRecurring(v, l)
+				return plan.Next(v, l)
 			}
 		}},
 		"AbandonsUnread": {"A deletion, too, must look at what is not known.", "orders", func(m *stays) {
-			m.next = func(v plan.View, l *plan.Ledger) plan.Request {
-				req := plan.NextRecurring(v, l)
+			m.next = func(v plan.View, l *plan.Memory) plan.Request {
+				req := plan.Next(v, l)
 				if req.Kind == plan.LookRows {
 					return plan.Request{Kind: plan.WriteResult, Result: v1alpha1.ResultAbandoned}
 				}
@@ -624,14 +626,14 @@ func TestWalksCatchBrokenMachinesThatStay(t *testing.T) {
 			}
 		}},
 		"GivesUpTooEarly": {"An undelivered event must hold a deleted Cleaner for the grace.", "orders", func(m *stays) {
-			m.next = func(v plan.View, l *plan.Ledger) plan.Request {
+			m.next = func(v plan.View, l *plan.Memory) plan.Request {
 				v.FinishGrace = 0
-				return plan.NextRecurring(v, l)
+				return plan.Next(v, l)
 			}
 		}},
 		"NeverGivesUp": {"It must not hold it for ever.", "sink", func(m *stays) {
-			m.next = func(v plan.View, l *plan.Ledger) plan.Request {
-				req := plan.NextRecurring(v, l)
+			m.next = func(v plan.View, l *plan.Memory) plan.Request {
+				req := plan.Next(v, l)
 				if req.Kind == plan.GiveUp || req.Kind == plan.RemoveFinalizer {
 					return plan.Request{Kind: plan.Idle}
 				}
@@ -639,15 +641,15 @@ func TestWalksCatchBrokenMachinesThatStay(t *testing.T) {
 			}
 		}},
 		"DropsUndelivered": {"What the sink has not taken must not be dropped.", "orders", func(m *stays) {
-			m.next = func(v plan.View, l *plan.Ledger) plan.Request {
+			m.next = func(v plan.View, l *plan.Memory) plan.Request {
 				v.Delivered = true
-				return plan.NextRecurring(v, l)
+				return plan.Next(v, l)
 			}
 		}},
 		"KeepsTheRecordWithoutASink": {"A sink that is removed takes the record with it.", "sink", func(m *stays) {
-			m.next = func(v plan.View, l *plan.Ledger) plan.Request {
+			m.next = func(v plan.View, l *plan.Memory) plan.Request {
 				setSink(v.Cleaner.(*v1alpha1.Cleaner), true)
-				return plan.NextRecurring(v, l)
+				return plan.Next(v, l)
 			}
 		}},
 	}

@@ -455,23 +455,23 @@ func TestJudged(t *testing.T) {
 		verdict RowVerdict
 		whole   bool
 		stops   bool
-		want    RowMemory
+		want    Entry
 	}{
-		"True":        {"it is acted on at the version that was judged", JudgeTrue, RowVerdict{Version: "8"}, true, false, RowMemory{Checked: true, Now: "8", Was: newer}},
-		"Unwanted":    {"it is read before it is left alone", JudgeTrue, RowVerdict{Kept: "why"}, true, false, RowMemory{Unwanted: "why", Was: newer}},
-		"Unread":      {"it is asked about again", JudgeTrue, RowVerdict{Unread: "why"}, true, false, RowMemory{Checked: true, Failed: "why", Due: born.Add(time.Second), backoff: time.Second, Was: newer}},
-		"Holds":       {"the time of for is waited for", JudgeTrue, RowVerdict{Until: born.Add(time.Hour)}, true, false, RowMemory{Checked: true, Due: born.Add(time.Hour), Was: newer}},
-		"False":       {"the run stops", JudgeFalse, RowVerdict{Version: "8"}, true, true, RowMemory{Checked: true}},
-		"Failed":      {"nothing is known", JudgeFailed, RowVerdict{}, true, false, RowMemory{Checked: true}},
-		"Taken":       {"somebody else has taken what is missing", JudgeUndecidable, RowVerdict{Version: "8"}, true, true, RowMemory{Checked: true}},
-		"Undecidable": {"this process may have taken it", JudgeUndecidable, RowVerdict{Version: "8"}, false, false, RowMemory{Checked: true, Now: "8", Was: newer}},
+		"True":        {"it is acted on at the version that was judged", JudgeTrue, RowVerdict{Version: "8"}, true, false, Entry{Checked: true, Now: "8", Was: newer}},
+		"Unwanted":    {"it is read before it is left alone", JudgeTrue, RowVerdict{Kept: "why"}, true, false, Entry{Unwanted: "why", Was: newer}},
+		"Unread":      {"it is asked about again", JudgeTrue, RowVerdict{Unread: "why"}, true, false, Entry{Checked: true, Failed: "why", Due: born.Add(time.Second), backoff: time.Second, Was: newer}},
+		"Holds":       {"the time of for is waited for", JudgeTrue, RowVerdict{Until: born.Add(time.Hour)}, true, false, Entry{Checked: true, Due: born.Add(time.Hour), Was: newer}},
+		"False":       {"the run stops", JudgeFalse, RowVerdict{Version: "8"}, true, true, Entry{Checked: true}},
+		"Failed":      {"nothing is known", JudgeFailed, RowVerdict{}, true, false, Entry{Checked: true}},
+		"Taken":       {"somebody else has taken what is missing", JudgeUndecidable, RowVerdict{Version: "8"}, true, true, Entry{Checked: true}},
+		"Undecidable": {"this process may have taken it", JudgeUndecidable, RowVerdict{Version: "8"}, false, false, Entry{Checked: true, Now: "8", Was: newer}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, m := committed("a")
 			m.Changed()
 			m.Whole = tc.whole
 			m.Judged(Judgement{Outcome: tc.outcome, Why: "why", Rows: map[int]RowVerdict{0: tc.verdict}, seen: map[int]Seen{0: newer}}, born)
-			if diff := cmp.Diff(tc.want, m.Rows[0], cmp.AllowUnexported(RowMemory{})); diff != "" {
+			if diff := cmp.Diff(tc.want, m.Rows[0], cmp.AllowUnexported(Entry{})); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 			}
 			if (m.Stop == "why") != tc.stops {

@@ -34,12 +34,12 @@ func counting(names ...string) *v1alpha1.Run {
 
 // ledgerOf is what the process knows that has recorded the rows of a run and did this with them; lost is an answer that
 // did not arrive.
-func ledgerOf(run *v1alpha1.Run, outcomes ...v1alpha1.Outcome) *Ledger {
-	l := &Ledger{Number: run.Number, recorded: run.Rows}
+func ledgerOf(run *v1alpha1.Run, outcomes ...v1alpha1.Outcome) *Memory {
+	l := &Memory{Ledger: Ledger{Number: run.Number, recorded: run.Rows}}
 	for _, o := range outcomes {
-		e := Entry{Known: o != lost}
-		if e.Known {
-			e.Outcome = o
+		e := Entry{Blind: o == lost, Doubt: o == v1alpha1.OutcomeUnknown}
+		if !e.Blind && !e.Doubt {
+			e.Did = o
 		}
 		l.Rows = append(l.Rows, e)
 	}
@@ -59,14 +59,17 @@ func TestNextRecurring(t *testing.T) {
 	once := func(c *v1alpha1.Cleaner) { c.Spec.Lifecycle = v1alpha1.LifecycleOnce }
 	unsent := func(c *v1alpha1.Cleaner) { c.Status.Unsent = finishedRun(v1alpha1.ResultCompleted) }
 	open := func(c *v1alpha1.Cleaner) { c.Status.Run = counting("a", "b") }
-	ended := func(c *v1alpha1.Cleaner) { c.Status.Run = finishedRun(v1alpha1.ResultAbandoned) }
+	ended := func(c *v1alpha1.Cleaner) {
+		c.Status.Run = finishedRun(v1alpha1.ResultAbandoned)
+		c.Status.Run.Lifecycle = v1alpha1.LifecycleRecurring
+	}
 	known := ledgerOf(counting("a", "b"), v1alpha1.OutcomeDeleted, nothing)
 	abandons := Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}
 	type changes = []func(*v1alpha1.Cleaner)
 	cases := map[string]struct {
 		reason    string
 		cleaner   changes
-		ledger    *Ledger
+		ledger    *Memory
 		after     time.Duration // since the deletion
 		delivered bool
 		want      Request
@@ -120,10 +123,10 @@ func TestNextRecurring(t *testing.T) {
 				change(c)
 			}
 			if tc.ledger == nil {
-				tc.ledger = &Ledger{}
+				tc.ledger = &Memory{}
 			}
 			v := View{Cleaner: c, Decides: "v1:x", Delivered: tc.delivered, Now: born.Add(tc.after), FinishGrace: 30 * time.Second}
-			if diff := cmp.Diff(tc.want, NextRecurring(v, tc.ledger)); diff != "" {
+			if diff := cmp.Diff(tc.want, Next(v, tc.ledger)); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
 		})
@@ -139,21 +142,21 @@ func TestBeforeBatch(t *testing.T) {
 		reason     string
 		finalizers []string
 		status     v1alpha1.CleanerStatus
-		ledger     *Ledger
+		ledger     *Memory
 		want       Request
 	}{
-		"Finalizer":  {"before anything else the Cleaner is held", []string{"example.test/other"}, v1alpha1.CleanerStatus{Run: full}, &Ledger{}, Request{Kind: AddFinalizer}},
-		"First":      {"then the rows are recorded", held, v1alpha1.CleanerStatus{}, &Ledger{}, Request{Kind: Record}},
+		"Finalizer":  {"before anything else the Cleaner is held", []string{"example.test/other"}, v1alpha1.CleanerStatus{Run: full}, &Memory{}, Request{Kind: AddFinalizer}},
+		"First":      {"then the rows are recorded", held, v1alpha1.CleanerStatus{}, &Memory{}, Request{Kind: Record}},
 		"Next":       {"those of the next batch when those before are known", held, v1alpha1.CleanerStatus{Run: run}, ledgerOf(run, nothing, nothing), Request{Kind: Record}},
-		"Crashed":    {"and are looked at when they are not", held, v1alpha1.CleanerStatus{Run: run}, &Ledger{}, Request{Kind: LookRows, Rows: []int{0, 1}}},
+		"Crashed":    {"and are looked at when they are not", held, v1alpha1.CleanerStatus{Run: run}, &Memory{}, Request{Kind: LookRows, Rows: []int{0, 1}}},
 		"Full":       {"a full run makes room", held, v1alpha1.CleanerStatus{Run: full}, ledgerOf(full, nothing), Request{Kind: MoveToUnsent}},
-		"FullLooks":  {"once it is known", held, v1alpha1.CleanerStatus{Run: full}, &Ledger{}, Request{Kind: LookRows, Rows: []int{0}}},
+		"FullLooks":  {"once it is known", held, v1alpha1.CleanerStatus{Run: full}, &Memory{}, Request{Kind: LookRows, Rows: []int{0}}},
 		"FullBehind": {"unless a dead sink leaves none", held, v1alpha1.CleanerStatus{Run: full, Unsent: unsent}, ledgerOf(full, nothing), Request{Kind: Record}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Finalizers: tc.finalizers}, Status: tc.status}
-			if diff := cmp.Diff(tc.want, BeforeBatch(c, tc.ledger)); diff != "" {
+			if diff := cmp.Diff(tc.want, BeforeBatch(c, &tc.ledger.Ledger)); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
 		})
@@ -166,61 +169,58 @@ func TestAtRest(t *testing.T) {
 		reason string
 		spec   v1alpha1.CommonSpec
 		status v1alpha1.CleanerStatus
-		ledger *Ledger
+		ledger *Memory
 		want   Request
 	}{
-		"Nothing":   {"there is no run", v1alpha1.CommonSpec{}, v1alpha1.CleanerStatus{Unsent: unsent}, &Ledger{}, Request{Kind: Idle}},
+		"Nothing":   {"there is no run", v1alpha1.CommonSpec{}, v1alpha1.CleanerStatus{Unsent: unsent}, &Memory{}, Request{Kind: Idle}},
 		"Finishes":  {"it is finished", v1alpha1.CommonSpec{}, v1alpha1.CleanerStatus{Run: run}, ledgerOf(run, nothing), Request{Kind: MoveToUnsent}},
-		"Looks":     {"when all of it is known", v1alpha1.CommonSpec{}, v1alpha1.CleanerStatus{Run: run}, &Ledger{}, Request{Kind: LookRows, Rows: []int{0}}},
+		"Looks":     {"when all of it is known", v1alpha1.CommonSpec{}, v1alpha1.CleanerStatus{Run: run}, &Memory{}, Request{Kind: LookRows, Rows: []int{0}}},
 		"Waits":     {"and there is room for it", v1alpha1.CommonSpec{}, v1alpha1.CleanerStatus{Run: run, Unsent: unsent}, ledgerOf(run, nothing), Request{Kind: Idle, Reason: v1alpha1.ReasonDelivering}},
 		"Suspended": {"a suspended Cleaner keeps it", v1alpha1.CommonSpec{Suspend: true}, v1alpha1.CleanerStatus{Run: run}, ledgerOf(run, nothing), Request{Kind: Idle}},
 		"DryRun":    {"and so does one in DryRun", v1alpha1.CommonSpec{Mode: v1alpha1.ModeDryRun}, v1alpha1.CleanerStatus{Run: run}, ledgerOf(run, nothing), Request{Kind: Idle}},
-		"Over":      {"a result is not written again", v1alpha1.CommonSpec{}, v1alpha1.CleanerStatus{Run: unsent}, &Ledger{}, Request{Kind: Idle}},
+		"Over":      {"a result is not written again", v1alpha1.CommonSpec{}, v1alpha1.CleanerStatus{Run: unsent}, &Memory{}, Request{Kind: Idle}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			c := &v1alpha1.Cleaner{Status: tc.status}
 			c.Spec.CommonSpec = tc.spec
-			if diff := cmp.Diff(tc.want, AtRest(c, tc.ledger)); diff != "" {
+			if diff := cmp.Diff(tc.want, AtRest(c, &tc.ledger.Ledger)); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
 		})
 	}
 }
 
-// What became of a row is what the last answer that says something says.
-func TestLedgerAnswered(t *testing.T) {
-	type answer struct {
-		kind AnswerKind
-		did  v1alpha1.Outcome
-	}
-	gone, patched, deleted := v1alpha1.OutcomeGone, v1alpha1.OutcomePatched, v1alpha1.OutcomeDeleted
-	cases := map[string]struct {
+// What a run of a Cleaner that stays counts of a row is what the last answer that says something says.
+func TestCounted(t *testing.T) {
+	gone, patched, deleted, unknown := v1alpha1.OutcomeGone, v1alpha1.OutcomePatched, v1alpha1.OutcomeDeleted, v1alpha1.OutcomeUnknown
+	for name, tc := range map[string]struct {
 		reason  string
-		answers []answer
-		want    Entry
+		answers []RowAnswer
+		want    v1alpha1.Outcome
 	}{
-		"Deleted":     {"it was done", []answer{{AnswerDeleted, deleted}}, Entry{true, deleted}},
-		"Then":        {"the last deed names it", []answer{{AnswerDeleted, patched}, {AnswerDeleted, deleted}}, Entry{true, deleted}},
-		"Gone":        {"somebody else was faster", []answer{{AnswerNotFound, deleted}}, Entry{true, gone}},
-		"ThenGone":    {"but what was done was done", []answer{{AnswerDeleted, patched}, {AnswerNotFound, deleted}}, Entry{true, patched}},
-		"Refused":     {"nothing was done", []answer{{AnswerRefused, deleted}}, Entry{Known: true}},
-		"Conflict":    {"nothing was done yet", []answer{{AnswerConflict, deleted}}, Entry{Known: true}},
-		"Unsent":      {"nothing was sent", []answer{{AnswerUnsent, deleted}}, Entry{Known: true}},
-		"Lost":        {"nobody knows", []answer{{AnswerLost, deleted}}, Entry{}},
-		"LostLater":   {"not even if something was done before", []answer{{AnswerDeleted, patched}, {AnswerLost, deleted}}, Entry{}},
-		"LostRefused": {"a refusal does not tell", []answer{{AnswerLost, deleted}, {AnswerRefused, deleted}}, Entry{}},
-		"LostGone":    {"that it is gone does", []answer{{AnswerLost, deleted}, {AnswerNotFound, deleted}}, Entry{true, gone}},
-		"LostDone":    {"and so does another deed", []answer{{AnswerLost, patched}, {AnswerDeleted, deleted}}, Entry{true, deleted}},
-	}
-	for name, tc := range cases {
+		"Nothing":  {"nothing was sent", nil, nothing},
+		"Deleted":  {"it was done", []RowAnswer{{Did: deleted}}, deleted},
+		"Gone":     {"somebody else was faster", []RowAnswer{{Did: gone}}, gone},
+		"ThenGone": {"but what was done was done", []RowAnswer{{Did: patched, Failed: "forbidden"}, {Did: gone}}, patched},
+		"Replaced": {"what was made anew is gone", []RowAnswer{{Replaced: true}}, gone},
+		"Refused":  {"nothing was done", []RowAnswer{{Failed: "forbidden"}}, nothing},
+		"HalfDone": {"a part was", []RowAnswer{{Did: patched, Failed: "forbidden"}}, patched},
+		"Unsent":   {"nothing was sent", []RowAnswer{{Cut: true}}, nothing},
+		"Lost":     {"nobody knows, not even if something was done before", []RowAnswer{{Did: patched, Failed: "timeout", Lost: true}}, unknown},
+		"LostGone": {"that it is gone tells", []RowAnswer{{Failed: "timeout", Lost: true}, {Did: gone}}, gone},
+	} {
 		t.Run(name, func(t *testing.T) {
-			l := ledgerOf(counting("a"), nothing)
+			run := counting("a")
+			l := newLedger(run, born)
 			for _, a := range tc.answers {
-				l.Answered(0, a.kind, a.did)
+				l.Acted(0, a, born)
 			}
-			if l.Rows[0] != tc.want {
-				t.Errorf("%s: got %+v, want %+v", tc.reason, l.Rows[0], tc.want)
+			if got := l.Rows[0].counted(); got != tc.want {
+				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+			}
+			if blind := len(l.Unknown(run)) > 0; blind != (tc.want == unknown) {
+				t.Errorf("%s: it is to be looked at: %t", tc.reason, blind)
 			}
 		})
 	}
@@ -230,10 +230,10 @@ func TestLedger(t *testing.T) {
 	run := counting("a", "b", "c")
 	cases := map[string]struct {
 		reason string
-		ledger *Ledger
+		ledger *Memory
 		want   []int
 	}{
-		"Crashed":      {"after a crash nothing is known", &Ledger{}, []int{0, 1, 2}},
+		"Crashed":      {"after a crash nothing is known", &Memory{}, []int{0, 1, 2}},
 		"Recorded":     {"the process that has recorded them knows that nothing was sent", ledgerOf(run, nothing, nothing, nothing), nil},
 		"Lost":         {"a lost answer makes a row unknown", ledgerOf(run, v1alpha1.OutcomeDeleted, lost, nothing), []int{1}},
 		"AnotherRun":   {"what is known of another run says nothing", ledgerOf(&v1alpha1.Run{Number: 2, Rows: run.Rows}, nothing, nothing, nothing), []int{0, 1, 2}},
@@ -259,17 +259,15 @@ func TestLedgerSawAfterACrash(t *testing.T) {
 		4: {Failed: "timeout"}, 5: {UID: "uid-there", ResourceVersion: "7"}, 6: {Missing: true},
 	}
 	for range maxLooks - 1 {
-		l.Saw(run, sights)
+		l.Saw(run, sights, born)
 		if left := l.Unknown(run); !slices.Equal(left, []int{4}) {
 			t.Fatalf("rows %v would be read again, want the one that could not be read", left)
 		}
 	}
-	l.Saw(run, sights)
-	want := []Entry{
-		{true, v1alpha1.OutcomeGone}, {true, v1alpha1.OutcomeGone}, {true, v1alpha1.OutcomeGone},
-		{true, v1alpha1.OutcomeUnknown}, {true, v1alpha1.OutcomeUnknown}, {true, nothing}, {true, v1alpha1.OutcomeUnknown},
-	}
-	if diff := cmp.Diff(want, l.Rows); diff != "" {
+	l.Saw(run, sights, born)
+	unknown, gone := v1alpha1.OutcomeUnknown, v1alpha1.OutcomeGone
+	want := []v1alpha1.Outcome{gone, gone, gone, unknown, unknown, nothing, unknown}
+	if diff := cmp.Diff(want, countedBy(l)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	if left := l.Unknown(run); len(left) > 0 {
@@ -281,11 +279,20 @@ func TestLedgerSawAfterACrash(t *testing.T) {
 func TestLedgerSawAfterALostAnswer(t *testing.T) {
 	run := counting("patched", "lost", "left")
 	l := ledgerOf(run, v1alpha1.OutcomePatched, lost, nothing)
-	l.Saw(run, map[int]Sight{1: {Missing: true}})
-	want := []Entry{{true, v1alpha1.OutcomePatched}, {true, v1alpha1.OutcomeGone}, {true, nothing}}
-	if diff := cmp.Diff(want, l.Rows); diff != "" {
+	l.Saw(run, map[int]Sight{1: {Missing: true}}, born)
+	want := []v1alpha1.Outcome{v1alpha1.OutcomePatched, v1alpha1.OutcomeGone, nothing}
+	if diff := cmp.Diff(want, countedBy(l)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
+}
+
+// countedBy is what a ledger counts of each row.
+func countedBy(l *Memory) []v1alpha1.Outcome {
+	var out []v1alpha1.Outcome
+	for i := range l.Rows {
+		out = append(out, l.Rows[i].counted())
+	}
+	return out
 }
 
 func TestBatch(t *testing.T) {
@@ -314,24 +321,24 @@ func TestBatch(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		status v1alpha1.CleanerStatus
-		ledger *Ledger
+		ledger *Memory
 		want   *v1alpha1.Run
 	}{
-		"First":    {"the first run has number 1", v1alpha1.CleanerStatus{}, &Ledger{}, fresh(1)},
-		"Next":     {"the next one has the next number, though nothing else tells of the one before", v1alpha1.CleanerStatus{Runs: 3}, &Ledger{}, fresh(4)},
+		"First":    {"the first run has number 1", v1alpha1.CleanerStatus{}, &Memory{}, fresh(1)},
+		"Next":     {"the next one has the next number, though nothing else tells of the one before", v1alpha1.CleanerStatus{Runs: 3}, &Memory{}, fresh(4)},
 		"GoesOn":   {"an open run counts what is known of the batch before", v1alpha1.CleanerStatus{Runs: 1, Run: before}, ledgerOf(before, v1alpha1.OutcomeEvicted, nothing), counted},
 		"Withheld": {"what was withheld before is not forgotten, nor said twice", v1alpha1.CleanerStatus{Runs: 1, Run: earlier}, ledgerOf(earlier, nothing, nothing), both},
-		"Crashed":  {"what nobody knows is unknown", v1alpha1.CleanerStatus{Runs: 1, Run: before}, &Ledger{}, unknown},
-		"Finished": {"a run with a result is over", v1alpha1.CleanerStatus{Runs: 1, Run: finishedRun(v1alpha1.ResultAbandoned)}, &Ledger{}, fresh(2)},
+		"Crashed":  {"what nobody knows is unknown", v1alpha1.CleanerStatus{Runs: 1, Run: before}, &Memory{}, unknown},
+		"Finished": {"a run with a result is over", v1alpha1.CleanerStatus{Runs: 1, Run: finishedRun(v1alpha1.ResultAbandoned)}, &Memory{}, fresh(2)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			was := tc.status.DeepCopy()
-			run, ledger := Batch(&tc.status, tc.ledger, "v1:y", rows, withheld, later)
+			run, ledger := Batch(&tc.status, &tc.ledger.Ledger, "v1:y", rows, withheld, later)
 			if diff := cmp.Diff(tc.want, run); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
-			if left := ledger.Unknown(run); len(left) > 0 || !slices.Equal(ledger.Rows, []Entry{{Known: true}, {Known: true}}) {
+			if left := ledger.Unknown(run); len(left) > 0 || len(ledger.Rows) != 2 {
 				t.Errorf("before the first request nothing is unknown: %+v", ledger)
 			}
 			if diff := cmp.Diff(was, &tc.status); diff != "" {
@@ -346,7 +353,7 @@ func TestSettled(t *testing.T) {
 	run.Rows = append(run.Rows, "made up")
 	run.Counts = []v1alpha1.Count{{Resource: "pods/v1", Outcome: v1alpha1.OutcomeDeleted, Count: 2}}
 	l := ledgerOf(run, v1alpha1.OutcomeDeleted, v1alpha1.OutcomePatched, nothing, lost, v1alpha1.OutcomeGone)
-	got := Settled(run, l)
+	got := Settled(run, &l.Ledger)
 	want := []v1alpha1.Count{
 		{Resource: "pods/v1", Outcome: v1alpha1.OutcomeDeleted, Count: 3}, {Resource: "pods/v1", Outcome: v1alpha1.OutcomePatched, Count: 1},
 		{Resource: "pods/v1", Outcome: v1alpha1.OutcomeUnknown, Count: 1}, {Resource: "unreadable", Outcome: v1alpha1.OutcomeGone, Count: 1},
@@ -360,7 +367,7 @@ func TestSettled(t *testing.T) {
 	if len(run.Rows) != 5 || len(run.Counts) != 1 || run.Counts[0].Count != 2 {
 		t.Errorf("the run that was read was changed: %+v", run)
 	}
-	if again := Settled(got, l); !cmp.Equal(again, got) {
+	if again := Settled(got, &l.Ledger); !cmp.Equal(again, got) {
 		t.Errorf("what is settled is counted twice: %+v", again.Counts)
 	}
 }
@@ -375,7 +382,7 @@ func TestSettledNamesTheFirstObjects(t *testing.T) {
 			names, outcomes = append(names, fmt.Sprint("p", i)), append(outcomes, v1alpha1.OutcomeDeleted)
 		}
 		run.Rows = counting(names...).Rows
-		run = Settled(run, ledgerOf(run, outcomes...))
+		run = Settled(run, &ledgerOf(run, outcomes...).Ledger)
 	}
 	if len(run.Outcomes) != maxOutcomes || run.Counts[0].Count != 450 {
 		t.Errorf("%d objects are named, %d counted", len(run.Outcomes), run.Counts[0].Count)
@@ -390,7 +397,7 @@ func TestFinished(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
 		run     *v1alpha1.Run
-		ledger  *Ledger
+		ledger  *Memory
 		result  v1alpha1.Result
 		message string
 		want    v1alpha1.Result
@@ -399,12 +406,12 @@ func TestFinished(t *testing.T) {
 	}{
 		"Completed": {"all of it is known", run, ledgerOf(run, v1alpha1.OutcomeDeleted, nothing), "", "", v1alpha1.ResultCompleted, "", born.Add(time.Hour)},
 		"Partial":   {"some of it is not", run, ledgerOf(run, v1alpha1.OutcomeDeleted, lost), "", "", v1alpha1.ResultPartial, "the outcome of some objects is unknown", born.Add(time.Hour)},
-		"Abandoned": {"it was deleted, whatever is known", run, &Ledger{}, v1alpha1.ResultAbandoned, "why", v1alpha1.ResultAbandoned, "why", born.Add(time.Hour)},
-		"Over":      {"a result never changes", over, &Ledger{}, "", "", v1alpha1.ResultAbandoned, "", born},
+		"Abandoned": {"it was deleted, whatever is known", run, &Memory{}, v1alpha1.ResultAbandoned, "why", v1alpha1.ResultAbandoned, "why", born.Add(time.Hour)},
+		"Over":      {"a result never changes", over, &Memory{}, "", "", v1alpha1.ResultAbandoned, "", born},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := Finished(tc.run, tc.ledger, tc.result, tc.message, born.Add(time.Hour))
+			got := Finish(tc.run, tc.ledger, tc.result, tc.message, born.Add(time.Hour))
 			if got.Result != tc.want || got.Message != tc.says || !got.FinishedAt.Time.Equal(tc.at) || got.Rows != nil || got.Number != 1 {
 				t.Errorf("%s: got %+v", tc.reason, got)
 			}
@@ -664,26 +671,26 @@ func TestActed(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		answer RowAnswer
-		want   RowMemory
+		want   Entry
 	}{
-		"Deleted":  {"it is waited for", RowAnswer{Did: v1alpha1.OutcomeDeleted, Left: "9"}, RowMemory{State: RowDeleted}},
-		"Proven":   {"unless the answer proves that it is gone", RowAnswer{Did: v1alpha1.OutcomeDeleted, Gone: true}, RowMemory{State: RowDeleted, Settled: true}},
-		"Gone":     {"what somebody else has deleted is done", RowAnswer{Did: v1alpha1.OutcomeGone}, RowMemory{State: RowGone, Settled: true}},
-		"Replaced": {"another one of its name is no deed", RowAnswer{Replaced: true}, RowMemory{State: RowReplaced}},
-		"Evicted":  {"what was evicted is done", RowAnswer{Did: v1alpha1.OutcomeEvicted}, RowMemory{State: RowDeleted, Did: v1alpha1.OutcomeEvicted, Settled: true}},
-		"Patched":  {"what was patched stays, as it was left", RowAnswer{Did: patched, Left: "9"}, RowMemory{State: RowDeleted, Did: patched, Left: "9", Settled: true}},
-		"Failed":   {"it is tried again", RowAnswer{Failed: "forbidden"}, RowMemory{Failed: "forbidden", Due: later, backoff: time.Second}},
-		"Lost":     {"and so is what nobody knows of", RowAnswer{Failed: "timeout", Lost: true}, RowMemory{Failed: "timeout", Due: later, backoff: time.Second}},
-		"Unstable": {"or what has changed each time", RowAnswer{Failed: "it changed", Unstable: true}, RowMemory{Failed: "it changed", Unstable: true, Due: later, backoff: time.Second}},
-		"HalfDone": {"a part that was done is not all", RowAnswer{Did: patched, Left: "9", Failed: "forbidden"}, RowMemory{Did: patched, Left: "9", Failed: "forbidden", Due: later, backoff: time.Second}},
-		"Cut":      {"what was not tried goes on at once", RowAnswer{Did: patched, Left: "9", Cut: true}, RowMemory{Did: patched, Left: "9"}},
+		"Deleted":  {"it is waited for", RowAnswer{Did: v1alpha1.OutcomeDeleted, Left: "9"}, Entry{State: RowDeleted, Did: v1alpha1.OutcomeDeleted}},
+		"Proven":   {"unless the answer proves that it is gone", RowAnswer{Did: v1alpha1.OutcomeDeleted, Gone: true}, Entry{State: RowDeleted, Did: v1alpha1.OutcomeDeleted, Settled: true}},
+		"Gone":     {"what somebody else has deleted is done", RowAnswer{Did: v1alpha1.OutcomeGone}, Entry{State: RowGone, Did: v1alpha1.OutcomeGone, Settled: true}},
+		"Replaced": {"another one of its name is no deed", RowAnswer{Replaced: true}, Entry{State: RowReplaced}},
+		"Evicted":  {"what was evicted is done", RowAnswer{Did: v1alpha1.OutcomeEvicted}, Entry{State: RowDeleted, Did: v1alpha1.OutcomeEvicted, Settled: true}},
+		"Patched":  {"what was patched stays, as it was left", RowAnswer{Did: patched, Left: "9"}, Entry{State: RowDeleted, Did: patched, Left: "9", Settled: true}},
+		"Failed":   {"it is tried again", RowAnswer{Failed: "forbidden"}, Entry{Failed: "forbidden", Due: later, backoff: time.Second}},
+		"Lost":     {"and so is what nobody knows of", RowAnswer{Failed: "timeout", Lost: true}, Entry{Blind: true, Failed: "timeout", Due: later, backoff: time.Second}},
+		"Unstable": {"or what has changed each time", RowAnswer{Failed: "it changed", Unstable: true}, Entry{Failed: "it changed", Unstable: true, Due: later, backoff: time.Second}},
+		"HalfDone": {"a part that was done is not all", RowAnswer{Did: patched, Left: "9", Failed: "forbidden"}, Entry{Did: patched, Left: "9", Failed: "forbidden", Due: later, backoff: time.Second}},
+		"Cut":      {"what was not tried goes on at once", RowAnswer{Did: patched, Left: "9", Cut: true}, Entry{Did: patched, Left: "9"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			_, m := committed("a")
 			m.Looked, tc.want.Checked = true, true
 			m.Acted(0, tc.answer, now)
-			if diff := cmp.Diff(tc.want, m.Rows[0], cmp.AllowUnexported(RowMemory{})); diff != "" {
+			if diff := cmp.Diff(tc.want, m.Rows[0], cmp.AllowUnexported(Entry{})); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
 			if !m.LastDeed.Equal(now) || m.Looked {

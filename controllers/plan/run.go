@@ -4,6 +4,8 @@
 package plan
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +49,7 @@ func Commit(before *v1alpha1.CleanerStatus, in Input, decides string, p Plan) (r
 		}
 	}
 	m = NewMemory(run.Number, was, in.Now)
+	m.recorded = run.Rows
 	p.ofRows(at, m)
 	return run, m, p
 }
@@ -61,66 +64,98 @@ func (p *Plan) Forbidden() []v1alpha1.Withheld {
 	return out
 }
 
-// Finish is the run with its result: counts and the first rows with their outcomes stand in the place of the rows.
-func Finish(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string, now time.Time) *v1alpha1.Run {
-	finished := metav1.NewTime(now)
-	out := &v1alpha1.Run{
-		Number: run.Number, Decides: run.Decides, DecidedAt: run.DecidedAt, Withheld: run.Withheld, Data: run.Data,
-		ServiceAccountName: run.ServiceAccountName,
-		Result:             result, FinishedAt: &finished, Message: message,
-	}
-	counts := newTally(nil)
+// Settled is a run whose rows are counted, and the first of them named.
+func Settled(run *v1alpha1.Run, l *Ledger) *v1alpha1.Run {
+	bare := *run
+	bare.Rows = nil
+	out, known := bare.DeepCopy(), l.of(run)
+	counts := newTally(out.Counts)
 	for i, text := range run.Rows {
-		outcome := m.Rows[i].outcome()
+		outcome := v1alpha1.OutcomeUnknown
+		switch {
+		case !known:
+		case run.Lifecycle == v1alpha1.LifecycleRecurring:
+			outcome = l.Rows[i].counted()
+		default:
+			outcome = l.Rows[i].outcome()
+		}
+		if outcome == "" {
+			continue
+		}
 		counts.add(text, outcome)
 		if len(out.Outcomes) < maxOutcomes {
 			out.Outcomes = append(out.Outcomes, v1alpha1.RowOutcome{Row: text, Outcome: outcome})
 		}
 	}
 	out.Counts = counts.list()
+	return out
+}
+
+// Finish is the run with its result: counts and the first rows with their outcomes stand in the place of the rows. Without one that is
+// given it is Completed, unless something of it is unknown. A result that it has never changes.
+func Finish(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string, now time.Time) *v1alpha1.Run {
+	if run.Result != "" {
+		return run.DeepCopy()
+	}
+	out, finished := Settled(run, &m.Ledger), metav1.NewTime(now)
+	if result == "" {
+		result = v1alpha1.ResultCompleted
+		if slices.ContainsFunc(out.Counts, func(c v1alpha1.Count) bool { return c.Outcome == v1alpha1.OutcomeUnknown }) {
+			result, message = v1alpha1.ResultPartial, "the outcome of some objects is unknown"
+		}
+	}
+	out.Result, out.Message, out.FinishedAt = result, message, &finished
 	if run.Helm != nil {
-		h := *run.Helm
-		h.Outcome = m.releaseOutcome(run)
-		out.Helm = &h
+		out.Helm.Outcome = m.releaseOutcome(run)
 	}
 	return out
 }
 
-func (r *RowMemory) outcome() v1alpha1.Outcome {
-	held := !r.Settled && len(r.Finalizers) > 0
-	switch {
-	case r.State == RowDeleted && r.Did != "":
-		return r.Did
-	case (r.State == RowDeleted || r.State == RowGone) && held:
-		return v1alpha1.OutcomeTerminating
-	case r.State == RowDeleted:
-		return v1alpha1.OutcomeDeleted
-	case r.State == RowGone:
-		return v1alpha1.OutcomeGone
-	case r.State == RowReplaced:
-		return v1alpha1.OutcomeReplaced
-	case r.Did != "": // a part of what was wanted
-		return r.Did
-	case r.blind:
-		return v1alpha1.OutcomeUnknown
-	default:
-		return v1alpha1.OutcomeKept
+// tally counts rows by resource and outcome.
+type tally map[v1alpha1.Count]int64
+
+func newTally(counts []v1alpha1.Count) tally {
+	t := tally{}
+	for _, c := range counts {
+		t[v1alpha1.Count{Resource: c.Resource, Outcome: c.Outcome}] += c.Count
 	}
+	return t
+}
+
+func (t tally) add(row string, outcome v1alpha1.Outcome) {
+	resource := unreadable
+	if r, err := ParseRow(row); err == nil {
+		resource = ResourceName(r.Resource)
+	}
+	t[v1alpha1.Count{Resource: resource, Outcome: outcome}]++
+}
+
+// list gives the counts in the order of resources and outcomes.
+func (t tally) list() []v1alpha1.Count {
+	var out []v1alpha1.Count
+	for k, n := range t {
+		k.Count = n
+		out = append(out, k)
+	}
+	slices.SortFunc(out, func(a, b v1alpha1.Count) int {
+		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Outcome, b.Outcome))
+	})
+	return out
 }
 
 // releaseOutcome is what became of the release, as far as it was read.
-func (m *Memory) releaseOutcome(run *v1alpha1.Run) v1alpha1.Outcome {
-	rel := m.Release
+func (u *Uninstall) releaseOutcome(run *v1alpha1.Run) v1alpha1.Outcome {
+	rel := u.Release
 	switch {
 	case rel == nil || rel.State == ReleaseUnknown:
 		return v1alpha1.OutcomeUnknown
-	case rel.State == ReleaseGone && m.Swept:
+	case rel.State == ReleaseGone && u.Swept:
 		return v1alpha1.OutcomeDeleted
 	case rel.State == ReleaseGone:
 		return v1alpha1.OutcomeGone
 	case installedAnew(rel, run.Helm):
 		return v1alpha1.OutcomeReplaced
-	case m.begun(run):
+	case u.begun(run):
 		return v1alpha1.OutcomeTerminating
 	default:
 		return v1alpha1.OutcomeKept

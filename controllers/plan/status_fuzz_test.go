@@ -27,7 +27,6 @@ type stranger struct {
 	work   *v1alpha1.Work
 	view   View
 	memory Memory
-	ledger Ledger
 	// script says how the world answers; when it has come to its end all succeeds.
 	script []byte
 }
@@ -169,10 +168,6 @@ func (s *stranger) carryOut(r Request) bool {
 		return false
 	case LookRows, Settle:
 		sights := s.sights(r.Rows)
-		if status.Run.Lifecycle == v1alpha1.LifecycleRecurring {
-			s.ledger.Saw(status.Run, sights)
-			return true
-		}
 		s.memory.Saw(status.Run, sights, s.view.Now)
 		if r.Kind == Settle {
 			s.memory.Settled(s.view.Now)
@@ -203,16 +198,9 @@ func (s *stranger) write(r Request) {
 	status := s.status()
 	switch r.Kind {
 	case WriteResult:
-		if status.Run.Lifecycle == v1alpha1.LifecycleRecurring {
-			status.Run = Finished(status.Run, &s.ledger, r.Result, r.Message, s.view.Now)
-		} else {
-			status.Run = Finish(status.Run, &s.memory, r.Result, r.Message, s.view.Now)
-		}
-		s.memory, s.ledger = Memory{}, Ledger{}
+		status.Run = Finish(status.Run, &s.memory, r.Result, r.Message, s.view.Now)
+		s.memory = Memory{}
 	case MoveToUnsent:
-		if status.Run.Lifecycle == v1alpha1.LifecycleRecurring && status.Run.Result == "" {
-			status.Run = Finished(status.Run, &s.ledger, "", "", s.view.Now)
-		}
 		status.Unsent, status.Run = nil, nil
 	case ClearRecord:
 		status.Run, status.Unsent = nil, nil
@@ -282,16 +270,7 @@ func FuzzStatus(f *testing.F) {
 			Cleaner: c, Helm: c.Spec.Helm, Decides: "v1:x", Delivered: has(4), Now: born, SettleFor: time.Minute, FinishGrace: 30 * time.Second,
 		}
 		for range maxRequests {
-			recurs := c.Spec.Lifecycle == v1alpha1.LifecycleRecurring
-			if run := c.Status.Run; run != nil { // as the controller chooses
-				recurs = run.Lifecycle == v1alpha1.LifecycleRecurring
-			}
-			var r Request
-			if recurs {
-				r = NextRecurring(s.view, &s.ledger)
-			} else {
-				r = Next(s.view, &s.memory)
-			}
+			r := Next(s.view, &s.memory)
 			if !s.carryOut(r) {
 				return
 			}

@@ -508,6 +508,7 @@ func TestTheKindIsMadeAnewInARun(t *testing.T) {
 		}
 		return ""
 	})
+	grant(l, group, "watch") // else it sees that there is nothing, before there is
 	widgetCRD(l, group)
 	widget(l, group, "w", "used")
 	grant(l, group, "get", "list", "watch", "delete")
