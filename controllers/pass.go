@@ -400,6 +400,9 @@ func at(c clock.PassiveClock) metav1.Time { return metav1.NewTime(c.Now().Trunca
 // lie apart, other events do not count.
 func (p *pass) rest(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
 	result, err := p.sleep(ctx, until, err)
+	if plan.Elapsed(p.mem.judged.at, p.r.clock.Now().Add(result.RequeueAfter)) >= plan.ConfirmationServes {
+		p.mem.judged = judged{} // it has all that was read live, and is of no use any more
+	}
 	if err != nil || result.RequeueAfter <= conflictRetry {
 		return result, err
 	}

@@ -237,3 +237,21 @@ func TestARunThatWaitsIsNotLookedAt(t *testing.T) {
 		})
 	}
 }
+
+// What was read live to judge a run is kept for as long as it may be acted on, and no longer.
+func TestWhatWasReadForARunIsDropped(t *testing.T) {
+	r := newRig(t, once(), aPod("a", "Succeeded"))
+	refusing(forbidden)(r)
+	for tries, kept := range []bool{true, true, true, false, false} { // it waits 1 s, 2 s, 4 s, 8 s
+		r.clock.Step(r.pass().RequeueAfter)
+		if mem := r.memories.of(r.key()); (mem.judged.in.Snapshot != nil) != kept {
+			t.Errorf("after %d tries it is kept: %t", tries+1, !kept)
+		}
+	}
+	refusing(nil)(r)
+	r.clock.Step(time.Minute)
+	r.pass()
+	if r.cleaner() != nil {
+		t.Errorf("the Cleaner is there, and so are %v", r.names())
+	}
+}
