@@ -62,7 +62,7 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
 	case p.rehearses():
 		p.mem.rehearsed.forget(live.Marks())
-		(&batch{pass: p, in: in}).rehearse(ctx, p.mem.rehearsed.left(live).Steps)
+		(&deeds{openRun: p.openRun, in: in}).rehearse(ctx, p.mem.rehearsed.left(live).Steps)
 		maps.Copy(p.mem.rehearsed, live.Marks())
 		p.mem.held = p.rehearsal(live)
 		return p.mem.held, nil
@@ -71,7 +71,7 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 }
 
 // period is retry.period.
-func (p *pass) period() time.Duration {
+func (p *sight) period() time.Duration {
 	period, err := plan.Period(p.work)
 	if err != nil {
 		return plan.DefaultPeriod
@@ -81,7 +81,7 @@ func (p *pass) period() time.Duration {
 
 // namespaceLeaves says that the Cleaner's namespace is being deleted, or that nobody knows: what goes missing then proves
 // nothing.
-func (p *pass) namespaceLeaves(ctx context.Context) bool {
+func (p *authority) namespaceLeaves(ctx context.Context) bool {
 	if p.work.Cluster {
 		return false
 	}
@@ -90,7 +90,7 @@ func (p *pass) namespaceLeaves(ctx context.Context) bool {
 }
 
 // leavingMessage says so in words.
-func (p *pass) leavingMessage() string {
+func (p *authority) leavingMessage() string {
 	return fmt.Sprintf("Namespace %q is being deleted or cannot be read: no cleanup is started in it.", p.c.GetNamespace())
 }
 

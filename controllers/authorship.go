@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
-
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/controllers/author"
@@ -38,9 +36,16 @@ func (f refusal) refuses() bool { return f.reason != "" }
 // sentence is the message as a part of another one.
 func (f refusal) sentence() string { return strings.TrimSuffix(f.message, ".") }
 
+// authority says what may be done for a Cleaner: by whose word, what its author may do, and as whom.
+type authority struct {
+	*sight
+	*journal
+	mem *memory
+}
+
 // own makes sure that what the operator reads back about the Cleaner is its own words: the record of its runs, and its
 // author. Nothing of a record is used before.
-func (p *pass) own(ctx context.Context) (refusal, error) {
+func (p *authority) own(ctx context.Context) (refusal, error) {
 	ring, err := p.r.keys.CurrentRing()
 	if err != nil {
 		return refusal{v1alpha1.ReasonSigningKeyMissing, fmt.Sprintf("The operator cannot verify its own records and does nothing: %s.", err)}, nil
@@ -63,7 +68,7 @@ func (p *pass) own(ctx context.Context) (refusal, error) {
 
 // findRefusal says why nothing may be done for the Cleaner now: the account that it acts as is not there, or its author may not
 // do it. The rights that a release needs are asked about too.
-func (p *pass) findRefusal(ctx context.Context, release *plan.Release) refusal {
+func (p *authority) findRefusal(ctx context.Context, release *plan.Release) refusal {
 	if missing := p.hands.accountMissing(ctx, p.r.own.live); missing != "" {
 		return refusal{v1alpha1.ReasonAccessDenied, missing + "."}
 	}
@@ -71,7 +76,7 @@ func (p *pass) findRefusal(ctx context.Context, release *plan.Release) refusal {
 }
 
 // authorRefused says why nothing may be done for the Cleaner's author.
-func (p *pass) authorRefused(ctx context.Context, release *plan.Release) refusal {
+func (p *authority) authorRefused(ctx context.Context, release *plan.Release) refusal {
 	who, known, refused := findAuthor(p.ring, p.read, p.hands.account, &p.r.opts)
 	if !known {
 		return refused
@@ -85,7 +90,7 @@ func (p *pass) authorRefused(ctx context.Context, release *plan.Release) refusal
 
 // reviewUninstall asks whether the author of the spec that there is now may uninstall the release that was looked at. The author
 // may have lost the rights since the run was committed, or be another one.
-func (p *pass) reviewUninstall(ctx context.Context) {
+func (p *authority) reviewUninstall(ctx context.Context) {
 	m, now := &p.mem.run, p.r.clock.Now()
 	var reviewed []rights.Right
 	who, known, refused := findAuthor(p.ring, p.read, p.hands.account, &p.r.opts)
@@ -109,7 +114,7 @@ func (p *pass) reviewUninstall(ctx context.Context) {
 
 // uninstallNeeds are the rights that the author needs for the uninstall of the run's release. With a ServiceAccount, its rights
 // decide, and the author needs the right to act as it: also as one that the run was begun with and the spec names no more.
-func (p *pass) uninstallNeeds(release *plan.Release) []rights.Right {
+func (p *authority) uninstallNeeds(release *plan.Release) []rights.Right {
 	if a := p.hands.account; !a.IsOperator() {
 		return []rights.Right{{Verb: "impersonate", Resource: "serviceaccounts", Namespace: a.Namespace, Name: a.Name}}
 	}
@@ -117,7 +122,7 @@ func (p *pass) uninstallNeeds(release *plan.Release) []rights.Right {
 }
 
 // disablesHooks says that no hooks of the release are run. Those of a spec that is not the author's any more are not.
-func (p *pass) disablesHooks() bool {
+func (p *authority) disablesHooks() bool {
 	if run := p.c.State().Run; run != nil && run.Result == "" && run.Helm != nil {
 		return run.Helm.DisableHooks || p.mem.decides != run.Decides
 	}
@@ -183,7 +188,7 @@ func lacks(who author.Stored, missing []rights.Right) string {
 }
 
 // needs are the rights that the Cleaner makes use of now. Of kinds that are not served nothing can be used.
-func (p *pass) needs(ctx context.Context, release *plan.Release) (needed []rights.Right, unknown string) {
+func (p *authority) needs(ctx context.Context, release *plan.Release) (needed []rights.Right, unknown string) {
 	served := make([]validation.ServedKind, len(p.work.Targets))
 	for i := range p.work.Targets {
 		r := &p.work.Targets[i].Reference
@@ -208,23 +213,4 @@ func (p *pass) needs(ctx context.Context, release *plan.Release) (needed []right
 		}
 	}
 	return needed, ""
-}
-
-// renewAuthor has the annotation name the Cleaner's UID, and be signed by the key that signs now. Its author stays.
-func (p *pass) renewAuthor(ctx context.Context) {
-	who, err := author.Read(p.ring, p.read)
-	if err != nil || !who.NeedsRenewal || p.c.GetDeletionTimestamp() != nil {
-		return
-	}
-	value, err := author.Renew(p.ring, p.read, who)
-	if err == nil {
-		err = p.writeMetadata(ctx, func(c v1alpha1.Owner) {
-			annotations := c.GetAnnotations() // of a copy, with the author that was read
-			annotations[v1alpha1.AnnotationAuthor] = value
-			c.SetAnnotations(annotations)
-		})
-	}
-	if err != nil { // the author counts as it is; the next pass tries again
-		logf.FromContext(ctx).V(4).Info("The stored author was not renewed", "error", err.Error())
-	}
 }

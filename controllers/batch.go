@@ -29,30 +29,13 @@ const (
 // batch is one round of deeds of a Cleaner that stays: what was decided on the watches is confirmed by live reads and
 // decided again, recorded if somebody is to be told, and done.
 type batch struct {
-	*pass
-	// in is what the decision depends on, with what was read live in it.
-	in plan.Input
-	// watched is how the watches know the objects that the batch is about.
-	watched map[types.UID]plan.Object
-	// versions are those of objects that this batch, or an earlier one of the run, has changed, as the API server answered.
-	versions map[types.UID]string
+	deeds
 	// rows are the places of objects in the rows of the run, if the Cleaner has a sink.
 	rows map[types.UID]int
-	// run is what is known of the open run that the batch belongs to, of a Cleaner that cleans once; nil of one that stays.
-	run *plan.Memory
-	// acted are the steps that were carried out, and seen is how they left their objects.
-	acted []plan.Step
-	seen  plan.Acted
-	// answers are what has come of the steps on objects, and partly are the objects of which a step was taken for some of its
-	// items.
-	answers map[types.UID]*plan.RowAnswer
-	partly  map[types.UID]bool
 	// marks are those of the decision on the watches, where mode is DryRun.
 	marks map[plan.Sum]uint64
 	// doubted says that live reads confirmed nothing of what they were asked about, so that all of it waits.
 	doubted bool
-	// unsent says that requests were not sent, because the Cleaner has changed, or because it took too long.
-	unsent bool
 }
 
 // carry carries out what a decision on the watches wants. It says whether anything was done; and, with a reason, what is to be
@@ -96,7 +79,7 @@ func (b *batch) carry(ctx context.Context, first plan.Plan) (acted bool, say pla
 	for i := range first.Steps {
 		b.watched[first.Steps[i].Object.UID] = first.Steps[i].Object
 	}
-	b.carryOut(ctx, plan.NewCourse(todo), recurring{b})
+	b.carryOut(ctx, plan.NewCourse(todo), recurring{&b.deeds})
 	for uid, i := range b.rows {
 		if a := b.answers[uid]; a != nil {
 			b.mem.run.Acted(i, *a, b.r.clock.Now())
@@ -139,7 +122,7 @@ func (b *batch) hold(first, last, agreed plan.Plan, now time.Time) bool {
 }
 
 // news leaves out the reports that were made already, of the same version of the same item.
-func (p *pass) news(d plan.Plan) plan.Plan {
+func (p *sight) news(d plan.Plan) plan.Plan {
 	at, now := make([]int, len(d.Steps)), p.r.clock.Now()
 	var left []plan.Step
 	for i, s := range d.Steps {
@@ -240,7 +223,7 @@ func (b *batch) record(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
 		return plan.Plan{}, err
 	}
 	faults.PassPoint("committed")
-	b.mem.run = plan.Memory{Ledger: *ledger}
+	b.mem.run, b.number = plan.Memory{Ledger: *ledger}, run.Number
 	return todo, nil
 }
 

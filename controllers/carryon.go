@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -20,7 +19,6 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
 	"github.com/vtex/cleaner/controllers/internal/faults"
-	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -28,7 +26,7 @@ import (
 
 // carryOn does what plan.Next says, one request after the other, until there is nothing to do but to wait, or to
 // evaluate. It returns that last request.
-func (p *pass) carryOn(ctx context.Context) (plan.Request, error) {
+func (p *openRun) carryOn(ctx context.Context) (plan.Request, error) {
 	p.mem.run.NewPass()
 	p.takeUninstall(ctx)
 	if p.mem.run.Busy && p.c.GetDeletionTimestamp() != nil && !p.r.clock.Now().Before(p.c.GetDeletionTimestamp().Add(p.r.opts.FinishGrace)) {
@@ -47,7 +45,7 @@ func (p *pass) carryOn(ctx context.Context) (plan.Request, error) {
 		case plan.Evaluate:
 			return req, nil
 		case plan.Idle:
-			p.report().waits(req)
+			runReport{p.report()}.waits(req)
 			return req, nil
 		}
 		logf.FromContext(ctx).V(4).Info("Next", "request", req.Kind.String(), "rows", len(req.Rows))
@@ -60,7 +58,7 @@ func (p *pass) carryOn(ctx context.Context) (plan.Request, error) {
 }
 
 // view is the Cleaner as plan.Next sees it. What is owed to the sink is handed to the sender on the way.
-func (p *pass) view() (plan.View, error) {
+func (p *openRun) view() (plan.View, error) {
 	decides, err := p.mem.fingerprint(&p.assignment, &p.r.opts)
 	if err != nil {
 		return plan.View{}, err
@@ -76,7 +74,7 @@ func (p *pass) view() (plan.View, error) {
 }
 
 // handOver hands what is owed to the sink to the sender, and says what that is; nil if nothing is.
-func (p *pass) handOver() *v1alpha1.Run {
+func (p *openRun) handOver() *v1alpha1.Run {
 	if p.c.Common().CloudEventSink == "" {
 		p.r.sender.CancelDeliveries(p.key)
 		return nil
@@ -88,12 +86,8 @@ func (p *pass) handOver() *v1alpha1.Run {
 	return owed
 }
 
-func (p *pass) identity() outbox.CleanerRef {
-	return outbox.CleanerRef{Kind: v1alpha1.KindOf(p.c), Namespace: p.c.GetNamespace(), Name: p.c.GetName(), UID: p.c.GetUID()}
-}
-
 // do carries out one request, and gives the answer to the memory of the run.
-func (p *pass) do(ctx context.Context, req plan.Request) error {
+func (p *openRun) do(ctx context.Context, req plan.Request) error {
 	m, run, now := &p.mem.run, p.c.State().Run, p.r.clock.Now()
 	switch req.Kind {
 	case plan.LookRows, plan.Settle:
@@ -148,7 +142,7 @@ func (p *pass) do(ctx context.Context, req plan.Request) error {
 }
 
 // lookRows reads the objects of rows live.
-func (p *pass) lookRows(ctx context.Context, rows []int) map[int]plan.Sight {
+func (p *openRun) lookRows(ctx context.Context, rows []int) map[int]plan.Sight {
 	seen := make([]plan.Sight, len(rows))
 	actuate.RunParallel(len(rows), func(n int) {
 		row, err := plan.ParseRow(p.c.State().Run.Rows[rows[n]])
@@ -167,7 +161,7 @@ func (p *pass) lookRows(ctx context.Context, rows []int) map[int]plan.Sight {
 
 // moveToUnsent makes room for another run: what is left of this one is its event. A run that counts is finished by that; another run of a
 // Cleaner that cleans once begins after a pause.
-func (p *pass) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
+func (p *openRun) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
 	counts := run.Lifecycle == v1alpha1.LifecycleRecurring
 	finished := plan.Finish(run, &p.mem.run, "", "", p.r.clock.Now())
 	err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) {
@@ -194,7 +188,7 @@ func (p *pass) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
 }
 
 // readRow reads the object of a row live, and holds it against the spec.
-func (p *pass) readRow(ctx context.Context, row plan.Row) plan.Sight {
+func (p *openRun) readRow(ctx context.Context, row plan.Row) plan.Sight {
 	q := snapshot.Query{
 		Group: row.Resource.Group, Version: row.Resource.Version, Kind: row.Resource.Resource,
 		Namespace: row.Namespace, Name: row.Name, Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,
@@ -222,7 +216,7 @@ func (p *pass) readRow(ctx context.Context, row plan.Row) plan.Sight {
 }
 
 // belongs says whether a target of the spec stands for an object, or why that cannot be said now.
-func (p *pass) belongs(ctx context.Context, target int, o *plan.Object) (b plan.Belonging, trouble string) {
+func (p *openRun) belongs(ctx context.Context, target int, o *plan.Object) (b plan.Belonging, trouble string) {
 	if target < 0 {
 		return plan.Belonging{}, ""
 	}
@@ -249,7 +243,7 @@ func (p *pass) belongs(ctx context.Context, target int, o *plan.Object) (b plan.
 }
 
 // finish records the result of the run.
-func (p *pass) finish(ctx context.Context, req plan.Request) error {
+func (p *openRun) finish(ctx context.Context, req plan.Request) error {
 	finished := plan.Finish(p.c.State().Run, &p.mem.run, req.Result, req.Message, p.r.clock.Now())
 	if err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run = finished }); err != nil {
 		return err
@@ -260,13 +254,13 @@ func (p *pass) finish(ctx context.Context, req plan.Request) error {
 	}
 	logf.FromContext(ctx).Info("Finished", "run", finished.Number, "result", finished.Result, "message", finished.Message)
 	p.r.metrics.CountRun(string(finished.Result))
-	p.tellTerminating(finished)
+	p.tellTerminating(finished, p.mem.run.Rows)
 	p.mem.run, p.mem.judged = plan.Memory{}, judged{}
 	return nil
 }
 
 // deleteSelf deletes the Cleaner, at the version that was read.
-func (p *pass) deleteSelf(ctx context.Context) error {
+func (p *openRun) deleteSelf(ctx context.Context) error {
 	if !p.r.opts.Lease.Fresh() {
 		return errNotLeader
 	}
@@ -281,25 +275,8 @@ func (p *pass) deleteSelf(ctx context.Context) error {
 	return p.reread(ctx)
 }
 
-// reread takes the Cleaner as it is now. A record that somebody has written meanwhile is for the next pass to look at.
-func (p *pass) reread(ctx context.Context) error {
-	c := empty(p.key)
-	if err := p.r.live.Get(ctx, p.key, c); err != nil {
-		return err
-	}
-	if _, err := verifyRecord(p.ring, c); err != nil || p.mem.outdates(c.State()) {
-		return errNotNow
-	}
-	p.wrote(c)
-	return nil
-}
-
-func (p *pass) removeFinalizer(ctx context.Context) error {
-	return p.writeMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.RemoveFinalizer(c, v1alpha1.Finalizer) })
-}
-
 // uninstall hands the release of the run to the pool.
-func (p *pass) uninstall(ctx context.Context, start bool) error {
+func (p *openRun) uninstall(ctx context.Context, start bool) error {
 	m, run, spec := &p.mem.run, p.c.State().Run, p.work.Helm
 	mark, err := signMark(p.ring, p.c, run)
 	if err != nil {
@@ -331,7 +308,7 @@ func (p *pass) uninstall(ctx context.Context, start bool) error {
 }
 
 // takeUninstall takes the end of an uninstall that the pool has carried out.
-func (p *pass) takeUninstall(ctx context.Context) {
+func (p *openRun) takeUninstall(ctx context.Context) {
 	select {
 	case end := <-p.mem.ended:
 		if end.run != p.mem.run.Number {

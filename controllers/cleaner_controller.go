@@ -98,7 +98,7 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 		return p.sleep(ctx, r.clock.Now().Add(keyRetry), err)
 	}
 	mem.resume(p.version, p.c)
-	if err := p.endOldRequest(); err != nil {
+	if err := p.endOldRequest(p.version); err != nil {
 		return p.sleep(ctx, time.Time{}, err)
 	}
 

@@ -9,13 +9,13 @@
 //	                               ▼  workqueue: one key per Cleaner, coalesced; AddAfter is the timer
 //	Reconcile(key)
 //	  1 read      the Cleaner; gone ─▶ forget everything about it
-//	  2 carry on  an open run, a report that is owed, a deletion: plan.Next says which request comes next; no CEL
+//	  2 carry on  an open run, a report that is owed, a deletion: plan.Next says which request comes next, for both lives
 //	  3 compile   celenv, once per generation
 //	  4 listen    watches.SetInterests, before looking; not before the ttl
 //	  5 look      snapshot.ReadTargets: each target Complete | Unsynced | Forbidden | NoSuchKind | Failed
 //	  6 decide    plan.Compute: pure
-//	  7 confirm   snapshot.ReadForConfirmation ─▶ plan.Compute again ─▶ plan.Agree
-//	  8 commit    the finalizer, then status.run, both by resourceVersion; from here on it is 2 that acts:
+//	  7 confirm   live reads ─▶ plan.Compute again ─▶ plan.Agree, or for one that stays plan.Intersect
+//	  8 commit    the finalizer, then status.run, both by resourceVersion; from here on it is 2 that acts, and one that stays acts at once:
 //	                internal/actuate       DELETE {uid, resourceVersion}, 32 in flight
 //	                internal/actuate/helm  on a pool of its own
 //	                internal/outbox        the CloudEvent, on a queue of its own

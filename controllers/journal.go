@@ -46,21 +46,6 @@ func clean(s string) string {
 	return strings.ToValidUTF8(s[:maxText-len(more)], "") + more
 }
 
-// count counts what was answered to an action that was decided at a moment.
-func (p *pass) count(rule string, verb plan.Verb, a plan.Answer, decided time.Time) {
-	results := map[plan.AnswerKind]string{
-		plan.AnswerDeleted: "done", plan.AnswerNotFound: "gone", plan.AnswerReplaced: "gone", plan.AnswerRefused: "refused", plan.AnswerLost: "lost", plan.AnswerConflict: "conflict",
-	}
-	key := p.key
-	if !p.c.Common().Recurs() { // there may be one for each thing that is cleaned
-		key, rule = types.NamespacedName{}, ""
-	}
-	p.r.metrics.CountAction(key, rule, string(verb), results[a.Kind])
-	if a.Kind == plan.AnswerDeleted && (verb == plan.VerbDelete || verb == plan.VerbEvict) {
-		p.r.metrics.ObserveDelay(p.r.clock.Since(decided))
-	}
-}
-
 // counted is a number of things, in words.
 func counted(n int, thing string) string {
 	if n == 1 {
@@ -77,24 +62,6 @@ func some(names []string) string {
 		text += ", …"
 	}
 	return fmt.Sprintf("%d: %s", n, text)
-}
-
-// tellTerminating warns of what is deleted and held by finalizers when a run ends.
-func (p *pass) tellTerminating(run *v1alpha1.Run) {
-	for i, o := range run.Outcomes {
-		if o.Outcome == v1alpha1.OutcomeTerminating && i < len(p.mem.run.Rows) {
-			p.event(corev1.EventTypeWarning, "StillTerminating", "Settle", "%s is held by finalizers: %s", o.Row, strings.Join(p.mem.run.Rows[i].Finalizers, ", "))
-		}
-	}
-}
-
-// tellFinished emits the Event of a finished run.
-func (p *pass) tellFinished(run *v1alpha1.Run) {
-	kind := corev1.EventTypeNormal
-	if run.Result != v1alpha1.ResultCompleted {
-		kind = corev1.EventTypeWarning
-	}
-	p.event(kind, string(run.Result), "Finish", "run %d: %s", run.Number, summary(run))
 }
 
 // summary says in words what a finished run did.
@@ -116,70 +83,6 @@ func summary(run *v1alpha1.Run) string {
 	return text
 }
 
-// giveUp says what could not be delivered before a deleted Cleaner goes.
-func (p *pass) giveUp(ctx context.Context) {
-	for _, run := range []*v1alpha1.Run{p.c.State().Unsent, p.c.State().Run} {
-		if run == nil || run.Result == "" || p.c.Common().CloudEventSink == "" {
-			continue
-		}
-		log := logf.FromContext(ctx).WithValues("run", run.Number)
-		event, err := outbox.NewEvent(p.identity(), run)
-		if err != nil {
-			log.Error(err, "The event of a run was not delivered before the Cleaner was deleted, and cannot be written")
-			continue
-		}
-		log.Info("The event of a run was not delivered before the Cleaner was deleted", "event", event.String())
-		p.event(corev1.EventTypeWarning, "NotDelivered", "Deliver", "the event of run %d was not delivered before the Cleaner was deleted: %s", run.Number, summary(run))
-	}
-}
-
-func (p *pass) event(kind, reason, action, format string, args ...any) {
-	p.r.recorder.Eventf(p.read, nil, kind, reason, action, "%s", clean(fmt.Sprintf(format, args...)))
-}
-
-// tellSteps emits one Event for each rule and verb of a batch.
-func (p *pass) tellSteps(steps []plan.Step) { p.tellAs(steps, false) }
-
-// tellDryRun emits Events of what would be done.
-func (p *pass) tellDryRun(steps []plan.Step) { p.tellAs(steps, true) }
-
-func (p *pass) tellAs(steps []plan.Step, dryRun bool) {
-	type kind struct {
-		rule string
-		verb plan.Verb
-	}
-	names, first := map[kind][]string{}, map[kind]string{}
-	var kinds []kind
-	for i := range steps {
-		s := &steps[i]
-		k := kind{s.Rule, s.Verb}
-		if names[k] == nil {
-			kinds = append(kinds, k)
-			first[k] = s.Reason
-		}
-		names[k] = append(names[k], s.Object.Ref.Shown(p.c.GetNamespace()))
-	}
-	for _, k := range kinds {
-		w := wordsOf(k.verb)
-		reason, did := w.reason, w.result
-		if dryRun {
-			reason, did = v1alpha1.ReasonDryRun, "would "+w.would
-		}
-		text := fmt.Sprintf("%s: %s %s", k.rule, did, some(names[k]))
-		if first[k] != "" {
-			text += " (" + first[k] + ")"
-		}
-		p.event(corev1.EventTypeNormal, reason, w.action, "%s", text)
-	}
-}
-
-// tellLoop warns that somebody makes anew what a rule deletes.
-func (p *pass) tellLoop(s *plan.Step) {
-	w := wordsOf(s.Verb)
-	p.event(corev1.EventTypeWarning, v1alpha1.ReasonRecreationLoop, w.action, "%s: %s is recreated each time it is %s: the operator waits longer from now on",
-		s.Rule, s.Object.Ref.Shown(p.c.GetNamespace()), w.result)
-}
-
 // words are how a verb is spoken of.
 type words struct{ reason, action, would, result string }
 
@@ -198,12 +101,104 @@ func wordsOf(v plan.Verb) words {
 	}
 }
 
+// maxCount is the highest number that a counter of the status may have.
+const maxCount = 1<<53 - 1
+
+// countUp adds one to a counter, up to its highest number.
+func countUp(n *int64) { *n = min(*n, maxCount-1) + 1 }
+
+// journal tells people what is done for a Cleaner: Events, counters, and what its status shows.
+type journal struct {
+	of  *stored
+	mem *telling
+}
+
+// telling is what the status is about to show of what this process has done.
+type telling struct {
+	// actions are the latest deeds, newest first.
+	actions []v1alpha1.Action
+	// own is how many of them are of this process.
+	own int
+	// unwritable says that the API server has refused the report, as it does where somebody else has written into the status what
+	// is no more valid when it is written again.
+	unwritable bool
+	// counters are what the status says was done so far; nil until something is.
+	counters *v1alpha1.Counters
+}
+
+// acted remembers deeds, newest first.
+func (m *telling) acted(known []v1alpha1.Action, actions ...v1alpha1.Action) {
+	if m.actions == nil {
+		m.actions = slices.Clone(known)
+	}
+	for _, a := range actions { // in place: a run may have thousands of deeds
+		a.Object = clean(a.Object)
+		m.actions = slices.Insert(m.actions[:min(len(m.actions), maxActions-1)], 0, a)
+		m.own = min(m.own+1, maxActions)
+	}
+}
+
+// reportRefused has the next pass begin the report with what this process has done. The second time it says that this was of no
+// use.
+func (m *telling) reportRefused() (again bool) {
+	again, m.unwritable = m.unwritable, true
+	m.actions = append([]v1alpha1.Action{}, m.actions[:m.own]...) // not nil: nothing is taken over from the status
+	return again
+}
+
+func (p *journal) event(kind, reason, action, format string, args ...any) {
+	p.of.r.recorder.Eventf(p.of.read, nil, kind, reason, action, "%s", clean(fmt.Sprintf(format, args...)))
+}
+
+// tellSteps emits one Event for each rule and verb of a batch.
+func (p *journal) tellSteps(steps []plan.Step) { p.tellAs(steps, false) }
+
+// tellDryRun emits Events of what would be done.
+func (p *journal) tellDryRun(steps []plan.Step) { p.tellAs(steps, true) }
+
+func (p *journal) tellAs(steps []plan.Step, dryRun bool) {
+	type kind struct {
+		rule string
+		verb plan.Verb
+	}
+	names, first := map[kind][]string{}, map[kind]string{}
+	var kinds []kind
+	for i := range steps {
+		s := &steps[i]
+		k := kind{s.Rule, s.Verb}
+		if names[k] == nil {
+			kinds = append(kinds, k)
+			first[k] = s.Reason
+		}
+		names[k] = append(names[k], s.Object.Ref.Shown(p.of.c.GetNamespace()))
+	}
+	for _, k := range kinds {
+		w := wordsOf(k.verb)
+		reason, did := w.reason, w.result
+		if dryRun {
+			reason, did = v1alpha1.ReasonDryRun, "would "+w.would
+		}
+		text := fmt.Sprintf("%s: %s %s", k.rule, did, some(names[k]))
+		if first[k] != "" {
+			text += " (" + first[k] + ")"
+		}
+		p.event(corev1.EventTypeNormal, reason, w.action, "%s", text)
+	}
+}
+
+// tellLoop warns that somebody makes anew what a rule deletes.
+func (p *journal) tellLoop(s *plan.Step) {
+	w := wordsOf(s.Verb)
+	p.event(corev1.EventTypeWarning, v1alpha1.ReasonRecreationLoop, w.action, "%s: %s is recreated each time it is %s: the operator waits longer from now on",
+		s.Rule, s.Object.Ref.Shown(p.of.c.GetNamespace()), w.result)
+}
+
 // tellOutcome counts what came of a step that was decided at a moment, and remembers it for the status.
-func (p *pass) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
+func (p *journal) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 	action := func(result string) {
-		p.mem.acted(p.read.State().LastActions, v1alpha1.Action{
-			Object: s.Object.Ref.Shown(p.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
-			Time: at(p.r.clock), Result: clean(result),
+		p.mem.acted(p.of.read.State().LastActions, v1alpha1.Action{
+			Object: s.Object.Ref.Shown(p.of.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
+			Time: at(p.of.r.clock), Result: clean(result),
 		})
 	}
 	did := wordsOf(s.Verb).result
@@ -243,32 +238,83 @@ func (p *pass) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 		return
 	}
 	if s.Verb == plan.VerbDelete {
-		p.r.metrics.CountDeletion(s.Object.Resource.Group, s.Object.Resource.Resource, result)
+		p.of.r.metrics.CountDeletion(s.Object.Resource.Group, s.Object.Resource.Resource, result)
 	}
 	p.count(s.Rule, s.Verb, a, decided)
 }
 
+// tellTerminating warns of what is deleted and held by finalizers when a run ends.
+func (p *journal) tellTerminating(run *v1alpha1.Run, rows []plan.Entry) {
+	for i, o := range run.Outcomes {
+		if o.Outcome == v1alpha1.OutcomeTerminating && i < len(rows) {
+			p.event(corev1.EventTypeWarning, "StillTerminating", "Settle", "%s is held by finalizers: %s", o.Row, strings.Join(rows[i].Finalizers, ", "))
+		}
+	}
+}
+
+// tellFinished emits the Event of a finished run.
+func (p *journal) tellFinished(run *v1alpha1.Run) {
+	kind := corev1.EventTypeNormal
+	if run.Result != v1alpha1.ResultCompleted {
+		kind = corev1.EventTypeWarning
+	}
+	p.event(kind, string(run.Result), "Finish", "run %d: %s", run.Number, summary(run))
+}
+
+// told says that a run is finished.
+func (p *journal) told(ctx context.Context, run *v1alpha1.Run) {
+	logf.FromContext(ctx).Info("Finished", "run", run.Number, "result", run.Result, "message", run.Message)
+	p.of.r.metrics.CountRun(string(run.Result))
+	p.tellFinished(run)
+}
+
+// giveUp says what could not be delivered before a deleted Cleaner goes.
+func (p *journal) giveUp(ctx context.Context) {
+	for _, run := range []*v1alpha1.Run{p.of.c.State().Unsent, p.of.c.State().Run} {
+		if run == nil || run.Result == "" || p.of.c.Common().CloudEventSink == "" {
+			continue
+		}
+		log := logf.FromContext(ctx).WithValues("run", run.Number)
+		event, err := outbox.NewEvent(p.of.identity(), run)
+		if err != nil {
+			log.Error(err, "The event of a run was not delivered before the Cleaner was deleted, and cannot be written")
+			continue
+		}
+		log.Info("The event of a run was not delivered before the Cleaner was deleted", "event", event.String())
+		p.event(corev1.EventTypeWarning, "NotDelivered", "Deliver", "the event of run %d was not delivered before the Cleaner was deleted: %s", run.Number, summary(run))
+	}
+}
+
+// count counts what was answered to an action that was decided at a moment.
+func (p *journal) count(rule string, verb plan.Verb, a plan.Answer, decided time.Time) {
+	results := map[plan.AnswerKind]string{
+		plan.AnswerDeleted: "done", plan.AnswerNotFound: "gone", plan.AnswerReplaced: "gone", plan.AnswerRefused: "refused", plan.AnswerLost: "lost", plan.AnswerConflict: "conflict",
+	}
+	key := p.of.key
+	if !p.of.c.Common().Recurs() { // there may be one for each thing that is cleaned
+		key, rule = types.NamespacedName{}, ""
+	}
+	p.of.r.metrics.CountAction(key, rule, string(verb), results[a.Kind])
+	if a.Kind == plan.AnswerDeleted && (verb == plan.VerbDelete || verb == plan.VerbEvict) {
+		p.of.r.metrics.ObserveDelay(p.of.r.clock.Since(decided))
+	}
+}
+
 // latest are the deeds that the status shows, with those that it is about to.
-func (p *pass) latest() []v1alpha1.Action {
+func (p *journal) latest() []v1alpha1.Action {
 	if p.mem.actions != nil {
 		return p.mem.actions
 	}
-	return p.read.State().LastActions
+	return p.of.read.State().LastActions
 }
 
 // counters are those of the status, with what this process has done since.
-func (p *pass) counters() *v1alpha1.Counters {
+func (p *journal) counters() *v1alpha1.Counters {
 	if p.mem.counters == nil {
 		p.mem.counters = &v1alpha1.Counters{}
-		if before := p.read.State().Counters; before != nil {
+		if before := p.of.read.State().Counters; before != nil {
 			*p.mem.counters = *before
 		}
 	}
 	return p.mem.counters
 }
-
-// maxCount is the highest number that a counter of the status may have.
-const maxCount = 1<<53 - 1
-
-// countUp adds one to a counter, up to its highest number.
-func countUp(n *int64) { *n = min(*n, maxCount-1) + 1 }

@@ -116,7 +116,7 @@ func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *stepGuard 
 		t.Fatal(err)
 	}
 	p.ring = keys.ring
-	return &stepGuard{batch: &batch{pass: p, run: &mem.run, in: plan.Input{Now: mem.run.ConfirmedAt}}}
+	return &stepGuard{deeds: &deeds{openRun: p.openRun, run: &mem.run, in: plan.Input{Now: mem.run.ConfirmedAt}}}
 }
 
 // testKeys are the keys of a test.
@@ -209,9 +209,9 @@ func BenchmarkMay(b *testing.B) {
 func TestAPassDoesNotWaitForItsPace(t *testing.T) {
 	o := ordered(t, 1, unchanged)
 	o.mem.pace = actuate.NewRateLimiter(1)
-	b := &batch{pass: o.pass}
+	b := &deeds{openRun: o.openRun}
 	b.in.Now = o.r.clock.Now()
-	steps := &stepGuard{batch: b}
+	steps := &stepGuard{deeds: b}
 	if err := steps.WaitForPace(t.Context()); err != nil {
 		t.Errorf("the first does not go at once: %v", err)
 	}

@@ -5,7 +5,6 @@ package controllers
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,14 +20,53 @@ import (
 // that holds the Cleaner's key touches it.
 type memory struct {
 	uid types.UID
-	// written is the resourceVersion that this process's last write gave the Cleaner; empty once the cache has it.
-	written string
-	// verified is where the record was found to be one of this operator.
-	verified verified
-	// record is the last one of this operator that was read or written; nil before.
-	record *v1alpha1.CleanerStatus
+	persisted
+	rebuilt
+	shortcuts
+}
+
+// rebuilt is what a process finds out anew after a restart: what it knows of an open run, and of what was done lately.
+type rebuilt struct {
 	run    plan.Memory
 	judged judged
+	telling
+	timing
+	pauses
+	items
+	// stopUninstall ends the uninstall that is under way.
+	stopUninstall context.CancelFunc
+	// ended takes the end of an uninstall from the pool.
+	ended chan uninstallEnd
+}
+
+// pauses are until when live reads wait. After a decision that they did not confirm as a whole, and after a run that left something, the
+// next ones wait until retryAt, and held is said meanwhile. The waits grow: disagreed is the last one of the first kind, rested that of
+// the second. asked is what an author changes to ask again at once.
+type pauses struct {
+	retryAt           time.Time
+	held              plan.Plan
+	disagreed, rested time.Duration
+	asked             string
+}
+
+// items is what is remembered of items of rules, whose number and names users choose: since when something holds, which objects wait
+// after failures, which were made anew, and which items wait for live reads to say the same, what the watches have not shown yet of
+// what was done, what was done lately, which patches need not be made again, of which items a report was made, and what would be done
+// where mode is DryRun.
+type items struct {
+	holds       plan.Holds
+	backoff     plan.Backoff
+	remade      plan.Remade
+	unconfirmed plan.Unconfirmed
+	overlay     plan.Acted
+	done        plan.Done
+	patches     patches
+	told        reports
+	rehearsed   rehearsed
+}
+
+// shortcuts save work, and are as good empty.
+type shortcuts struct {
 	// hands are those of the Cleaner's ServiceAccount, if it has one.
 	hands *hands
 	// evaluated is when the Cleaner was evaluated last, and reported when its status was written last.
@@ -37,60 +75,13 @@ type memory struct {
 	expected time.Time
 	// listening is since when this process watches the Cleaner's targets; zero: it does not.
 	listening time.Time
-	// After a decision that live reads did not confirm as a whole, and after a run that left something, the next live reads
-	// wait until retryAt, and held is said meanwhile. The waits grow: disagreed is the last one of the first kind, rested
-	// that of the second. asked is what an author changes to ask again at once.
-	retryAt           time.Time
-	held              plan.Plan
-	disagreed, rested time.Duration
-	asked             string
 	// calm says when the next event may be of interest.
 	calm calm
-	// actions are the latest deeds, newest first.
-	actions []v1alpha1.Action
-	// own is how many of them are of this process.
-	own int
-	// unwritable says that the API server has refused the report, as it does where somebody else has written into the status what
-	// is no more valid when it is written again.
-	unwritable bool
-	// counters are what the status says was done so far; nil until something is.
-	counters *v1alpha1.Counters
-	// rehearsed is what would be done, where mode is DryRun.
-	rehearsed rehearsed
 	// decides is the fingerprint of a version of what is to be done.
 	decides, version string
-	// holds, backoff, remade, unconfirmed, overlay and done are what rules have to remember: since when something holds,
-	// which objects wait after failures, which were made anew, and which items wait for live reads to say the same, what the
-	// watches have not shown yet of what was done, and what was done lately.
-	holds       plan.Holds
-	backoff     plan.Backoff
-	remade      plan.Remade
-	unconfirmed plan.Unconfirmed
-	overlay     plan.Acted
-	done        plan.Done
-	// ticked is the time of the schedule that was over last, and answered the last request for an evaluation that was answered:
-	// recorded, or about to be.
-	ticked   time.Time
-	answered string
-	// asking is since when an evaluation that the author asked for, besides those of the schedule, is not over; zero if it is.
-	asking time.Time
-	// request is the last request for an evaluation, requestFor what was to be done when it was made, and requestVersion a version
-	// of that.
-	request, requestFor, requestVersion string
 	// pace is how many requests a second limits let through.
 	pace *rate.Limiter
-	// patches are those that need not be made again.
-	patches patches
-	// told are the items of which a report was made, and of which version.
-	told reports
-	// stopUninstall ends the uninstall that is under way.
-	stopUninstall context.CancelFunc
-	// ended takes the end of an uninstall from the pool.
-	ended chan uninstallEnd
 }
-
-// verified is a version of a Cleaner whose record the key has signed that signs now.
-type verified struct{ version, key string }
 
 // calm is until when a version of a Cleaner waits, and nothing but its own changes is of interest for it.
 type calm struct {
@@ -136,8 +127,14 @@ func (s *memories) forget(key types.NamespacedName) {
 
 func newMemory(uid types.UID) *memory {
 	return &memory{
-		uid: uid, rehearsed: rehearsed{}, ended: make(chan uninstallEnd, 1),
-		pace: actuate.NewRateLimiter(0), backoff: plan.Backoff{}, remade: plan.Remade{}, unconfirmed: plan.Unconfirmed{}, overlay: plan.Acted{}, patches: patches{},
+		uid: uid,
+		rebuilt: rebuilt{
+			ended: make(chan uninstallEnd, 1),
+			items: items{
+				backoff: plan.Backoff{}, remade: plan.Remade{}, unconfirmed: plan.Unconfirmed{}, overlay: plan.Acted{}, patches: patches{}, rehearsed: rehearsed{},
+			},
+		},
+		shortcuts: shortcuts{pace: actuate.NewRateLimiter(0)},
 	}
 }
 
@@ -192,38 +189,6 @@ func (m *memory) resume(version string, c v1alpha1.Owner) {
 		clear(m.rehearsed)
 	}
 	m.asked = asked
-}
-
-// endRequest ends a request for an evaluation when something else is to be done than when it was made: whoever made it had the
-// rights to that, and nobody knows whether they have those to this.
-func (m *memory) endRequest(spec, request string) {
-	if m.requestFor != "" && m.requestFor != spec {
-		m.asking = time.Time{}
-		if m.request == request {
-			m.answered = request
-		}
-	}
-	m.request, m.requestFor = request, spec
-}
-
-// acted remembers deeds, newest first.
-func (m *memory) acted(known []v1alpha1.Action, actions ...v1alpha1.Action) {
-	if m.actions == nil {
-		m.actions = slices.Clone(known)
-	}
-	for _, a := range actions { // in place: a run may have thousands of deeds
-		a.Object = clean(a.Object)
-		m.actions = slices.Insert(m.actions[:min(len(m.actions), maxActions-1)], 0, a)
-		m.own = min(m.own+1, maxActions)
-	}
-}
-
-// reportRefused has the next pass begin the report with what this process has done. The second time it says that this was of no
-// use.
-func (m *memory) reportRefused() (again bool) {
-	again, m.unwritable = m.unwritable, true
-	m.actions = append([]v1alpha1.Action{}, m.actions[:m.own]...) // not nil: nothing is taken over from the status
-	return again
 }
 
 // maxActions is how many deeds a status shows.

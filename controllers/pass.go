@@ -24,7 +24,6 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/signing"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -44,22 +43,44 @@ const (
 // errNotLeader keeps a process that may have lost the leadership from writing and deleting.
 var errNotLeader = errors.New("the leadership of this process was not renewed lately")
 
-// pass is one Reconcile of one Cleaner.
-type pass struct {
-	r    *CleanerReconciler
-	key  types.NamespacedName
-	c    v1alpha1.Owner // as read or as last written; its status is the draft of the report
-	read v1alpha1.Owner // the same without the draft
+// sight is what a Cleaner is to do, and what is seen and decided for it.
+type sight struct {
+	*stored
+	*ticks
 	assignment
-	mem       *memory
-	hands     *hands
-	ring      signing.Ring
-	ends      time.Time
-	committed bool
+	mem   *memory
+	hands *hands
 	// looked says that what rules wait for was looked at as often as it should be.
 	looked bool
-	// tick is the time of the schedule that is due, and nextTick the one after it; zero if there is none.
-	tick, nextTick time.Time
+}
+
+// openRun carries a run, and what is owed of one, to its end.
+type openRun struct {
+	*authority
+	mem  *memory
+	ends time.Time
+}
+
+// recurrence is a Cleaner that stays, between its runs.
+type recurrence struct {
+	*openRun
+	mem *memory
+}
+
+// pass is one Reconcile of one Cleaner.
+type pass struct {
+	*recurrence
+	mem       *memory
+	committed bool
+}
+
+// newPass begins a pass over a Cleaner as it was read.
+func newPass(r *CleanerReconciler, c v1alpha1.Owner, key types.NamespacedName, a assignment, mem *memory) *pass {
+	s := &stored{r: r, key: key, c: c, read: c.DeepCopyOwner(), mem: &mem.persisted}
+	look := &sight{stored: s, ticks: &ticks{stored: s, spec: a.work, mem: &mem.timing}, assignment: a, mem: mem}
+	may := &authority{sight: look, journal: &journal{of: s, mem: &mem.telling}, mem: mem}
+	run := &openRun{authority: may, mem: mem, ends: r.clock.Now().Add(passLimit)}
+	return &pass{recurrence: &recurrence{openRun: run, mem: mem}, mem: mem}
 }
 
 // read reads the Cleaner: from the cache, unless this process has written it since. Nil when it is gone.
@@ -132,7 +153,7 @@ func (r *CleanerReconciler) pass(ctx context.Context, c v1alpha1.Owner, key type
 	if err != nil {
 		return nil, err
 	}
-	p := &pass{r: r, key: key, c: c, read: c.DeepCopyOwner(), assignment: a, mem: mem, ends: r.clock.Now().Add(passLimit)}
+	p := newPass(r, c, key, a, mem)
 	if mem.unwritable {
 		*p.c.State() = recordOf(p.read.State())
 	}
@@ -148,7 +169,7 @@ func recordOf(s *v1alpha1.CleanerStatus) v1alpha1.CleanerStatus {
 }
 
 // compile checks the spec and compiles its expressions. It is an error if the context ends first.
-func (p *pass) compile(ctx context.Context) (*celenv.Programs, validation.Findings, error) {
+func (p *sight) compile(ctx context.Context) (*celenv.Programs, validation.Findings, error) {
 	if len(p.wrong) > 0 {
 		return nil, validation.FromFieldErrors(p.wrong), nil
 	}
@@ -192,13 +213,13 @@ func (p *pass) prepare(ctx context.Context) (programs *celenv.Programs, ok bool,
 }
 
 // observe is what a decision depends on now, as the watches know it and as this process has changed it since.
-func (p *pass) observe(ctx context.Context, programs *celenv.Programs) plan.Input {
+func (p *sight) observe(ctx context.Context, programs *celenv.Programs) plan.Input {
 	now := p.r.clock.Now() // not after the snapshot
 	return p.input(programs, now, p.mem.overlay.Over(snapshot.ReadTargets(ctx, p.hands.watched, p.c.GetNamespace(), p.work)))
 }
 
 // decide decides, and remembers what the next decision has to know.
-func (p *pass) decide(ctx context.Context, in plan.Input) plan.Plan {
+func (p *sight) decide(ctx context.Context, in plan.Input) plan.Plan {
 	began := p.r.clock.Now()
 	d := p.compute(ctx, in)
 	p.mem.evaluated, p.mem.expected, p.mem.holds, p.looked = in.Now, d.Next, d.Holds, true
@@ -212,21 +233,21 @@ func (p *pass) decide(ctx context.Context, in plan.Input) plan.Plan {
 }
 
 // blindHolds takes note that nobody has looked whether what rules wait for goes on.
-func (p *pass) blindHolds() {
+func (p *sight) blindHolds() {
 	if !p.looked {
 		p.mem.holds = p.mem.holds.Blinded(p.r.clock.Now())
 	}
 }
 
 // compute makes a plan. It ends early when the Cleaner is changed or deleted meanwhile.
-func (p *pass) compute(ctx context.Context, in plan.Input) plan.Plan {
+func (p *sight) compute(ctx context.Context, in plan.Input) plan.Plan {
 	ctx, end := p.evaluating(ctx)
 	defer end()
 	return plan.Compute(ctx, in)
 }
 
 // evaluating gives a context that ends when the Cleaner is changed or deleted.
-func (p *pass) evaluating(ctx context.Context) (_ context.Context, end func()) {
+func (p *sight) evaluating(ctx context.Context) (_ context.Context, end func()) {
 	evaluating, end := p.r.evaluations.begin(ctx, p.key, p.c)
 	if now, err := p.r.known(ctx, p.key); err == nil { // it may have been changed since it was read
 		p.r.evaluations.changed(now)
@@ -235,18 +256,12 @@ func (p *pass) evaluating(ctx context.Context) (_ context.Context, end func()) {
 }
 
 // owner is the Cleaner as plan sees it.
-func (p *pass) owner() plan.Owner {
+func (p *sight) owner() plan.Owner {
 	return plan.Owner{Namespace: p.c.GetNamespace(), Name: p.c.GetName(), UID: p.c.GetUID(), Created: p.created()}
 }
 
-// created is when the Cleaner was created, by the API server's clock.
-func (p *pass) created() time.Time {
-	at := p.c.GetCreationTimestamp()
-	return at.Time
-}
-
 // listen declares what the Cleaner wants to hear of: nothing before its ttl, and nothing while it is suspended.
-func (p *pass) listen() {
+func (p *sight) listen() {
 	ttl, err := p.c.Common().TTL.Parse(0)
 	if err != nil || p.c.Common().Suspend || p.r.clock.Now().Add(-p.r.opts.Skew.ClockAhead()).Before(p.created().Add(ttl)) {
 		p.ignore()
@@ -268,21 +283,21 @@ func (p *pass) listen() {
 }
 
 // ignore declares that the Cleaner wants to hear of nothing.
-func (p *pass) ignore() {
+func (p *sight) ignore() {
 	p.r.watches.DropInterests(p.key)
 	p.mem.listening = time.Time{}
 }
 
 // warmingUp says that the watches of this process are too young for NotSynced to be news to those who read the status,
 // and when they are not any more.
-func (p *pass) warmingUp(d plan.Plan) (until time.Time, silent bool) {
+func (p *sight) warmingUp(d plan.Plan) (until time.Time, silent bool) {
 	said := p.read.State().LastEvaluation != nil && p.read.State().ObservedGeneration == p.c.GetGeneration()
 	until = p.mem.listening.Add(warmUp)
 	return until, said && d.Reason == v1alpha1.ReasonNotSynced && p.r.clock.Now().Before(until)
 }
 
 // askAgain is when to come back after a decision. Nothing tells that a ServiceAccount has got a right, so it is asked.
-func (p *pass) askAgain(d plan.Plan) time.Time {
+func (p *sight) askAgain(d plan.Plan) time.Time {
 	if !d.Look.After(p.mem.evaluated) { // of a decision that is said again: it has been looked
 		d.Look = time.Time{}
 	}
@@ -299,7 +314,7 @@ func (p *pass) askAgain(d plan.Plan) time.Time {
 }
 
 // input is what a decision depends on, at a moment that is not after the snapshot was taken.
-func (p *pass) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) plan.Input {
+func (p *sight) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) plan.Input {
 	return plan.Input{
 		Owner:      p.owner(),
 		Spec:       p.work,
@@ -315,82 +330,6 @@ func (p *pass) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) 
 		Remade:     p.mem.remade,
 		Room:       p.room(),
 	}
-}
-
-// write sends a change of the Cleaner that decides something: it fails on a conflict, and is not sent by a process that
-// may not be the leader any more. Before is the part of what was read that may change: a difference is not looked for in
-// the rest, which may be thousands of rows.
-func (p *pass) write(before v1alpha1.Owner, send func(c v1alpha1.Owner, from client.Patch) error, change func(c v1alpha1.Owner) error) error {
-	if !p.r.opts.Lease.Fresh() {
-		return errNotLeader
-	}
-	next := before.DeepCopyOwner()
-	if err := change(next); err != nil {
-		return err
-	}
-	if err := send(next, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return err
-	}
-	p.wrote(next)
-	return nil
-}
-
-// writeStatus is write for the record.
-func (p *pass) writeStatus(ctx context.Context, change func(s *v1alpha1.CleanerStatus)) error {
-	before := p.metadata()
-	*before.State() = recordOf(p.read.State())
-	err := p.write(before, func(c v1alpha1.Owner, from client.Patch) error {
-		return p.r.client.Status().Patch(ctx, c, from)
-	}, func(c v1alpha1.Owner) error {
-		change(c.State())
-		return signRecord(p.ring, c, c.State(), p.r.clock.Now())
-	})
-	if err == nil {
-		p.mem.verified = verified{p.read.GetResourceVersion(), p.ring.SignerID()}
-		p.mem.remember(p.read.State())
-	}
-	return err
-}
-
-// writeMetadata is write for the metadata.
-func (p *pass) writeMetadata(ctx context.Context, change func(c v1alpha1.Owner)) error {
-	before := p.metadata()
-	if err := p.completeFinalizers(ctx, before); err != nil {
-		return err
-	}
-	return p.write(before, func(c v1alpha1.Owner, from client.Patch) error {
-		return p.r.client.Patch(ctx, c, from)
-	}, func(c v1alpha1.Owner) error {
-		change(c)
-		return nil
-	})
-}
-
-// metadata is that of the Cleaner as it was read, and nothing else of it.
-func (p *pass) metadata() v1alpha1.Owner {
-	if c, ok := p.read.(*v1alpha1.ClusterCleaner); ok {
-		out := &v1alpha1.ClusterCleaner{ObjectMeta: c.ObjectMeta}
-		out.ManagedFields = nil
-		return out
-	}
-	out := &v1alpha1.Cleaner{}
-	if c, ok := p.read.(*v1alpha1.Cleaner); ok {
-		out.ObjectMeta = c.ObjectMeta
-	}
-	out.ManagedFields = nil
-	return out
-}
-
-// wrote takes the Cleaner as the API server answered. The draft of the report is kept.
-func (p *pass) wrote(c v1alpha1.Owner) {
-	draft := *p.c.State()
-	p.read = c
-	p.c = c.DeepCopyOwner()
-	p.mem.written = c.GetResourceVersion()
-	now := p.c.State()
-	draft.Runs, draft.Run, draft.Unsent, draft.LastScheduleTime = now.Runs, now.Run, now.Unsent, now.LastScheduleTime
-	draft.RecordedAt, draft.Signature = now.RecordedAt, now.Signature
-	*now = draft
 }
 
 // at is the moment that a deed is recorded with: a status has whole seconds.

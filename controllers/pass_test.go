@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -57,23 +58,23 @@ func TestAWriteNamesOnlyWhatItIsFor(t *testing.T) {
 	}
 	const cleaner = "/apis/cleaner.vtex.dev/v1alpha1/namespaces/shop/cleaners/c"
 	cases := map[string]struct {
-		write      func(p *pass) error
+		write      func(p *openRun) error
 		path, body string
 	}{
 		"Finalizer": {
-			write: func(p *pass) error {
+			write: func(p *openRun) error {
 				return p.writeMetadata(t.Context(), func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
 			},
 			path: cleaner, body: `{"metadata":{"finalizers":["cleaner.vtex.dev/run"],"resourceVersion":"7"}}`,
 		},
 		"Record": {
-			write: func(p *pass) error {
+			write: func(p *openRun) error {
 				return p.writeStatus(t.Context(), func(s *v1alpha1.CleanerStatus) { s.Run.Rows, s.Run.Result = nil, v1alpha1.ResultPartial })
 			},
 			path: cleaner + "/status", body: `{"metadata":{"resourceVersion":"7"},"status":{"recordedAt":"…","run":{"result":"Partial","rows":null},"signature":"…"}}`,
 		},
 		"Report": {
-			write: func(p *pass) error {
+			write: func(p *openRun) error {
 				_, err := p.send(t.Context(), time.Now())
 				return err
 			},
@@ -87,7 +88,7 @@ func TestAWriteNamesOnlyWhatItIsFor(t *testing.T) {
 			o.read.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl"}})
 			o.c.State().ObservedGeneration = 3 // a draft of the report
 			o.c.State().Runs, o.c.State().Run = 9, nil
-			if err := tc.write(o.pass); err != nil {
+			if err := tc.write(o.openRun); err != nil {
 				t.Fatal(err)
 			}
 			body = regexp.MustCompile(`("(?:signature|recordedAt)":)"[^"]+"`).ReplaceAllString(body, `$1"…"`)
@@ -187,7 +188,7 @@ func TestAskAgain(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := &pass{r: &CleanerReconciler{clock: clocktesting.NewFakeClock(now)}, mem: newMemory("uid")}
+			p := newPass(&CleanerReconciler{clock: clocktesting.NewFakeClock(now)}, &v1alpha1.Cleaner{}, types.NamespacedName{}, assignment{}, newMemory("uid"))
 			p.mem.evaluated = now
 			d := plan.Plan{Next: now.Add(time.Hour)}
 			if tc.look != 0 {

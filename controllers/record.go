@@ -108,44 +108,9 @@ func verifyRecord(ring signing.Ring, c v1alpha1.Owner) (current bool, err error)
 	return current && s.RecordedAt != nil, nil
 }
 
-// believe says whether the record of the Cleaner is one of this operator, and whether the key that signs now has signed it.
-// What was is verified once a version and a key.
-func (p *pass) believe() (current bool, err error) {
-	at := verified{p.read.GetResourceVersion(), p.ring.SignerID()}
-	if at.version != "" && p.mem.verified == at {
-		return true, nil
-	}
-	if current, err = verifyRecord(p.ring, p.read); err != nil {
-		return false, err
-	}
-	if p.mem.outdates(p.read.State()) {
-		return false, errForeignRecord
-	}
-	p.mem.remember(p.read.State())
-	if current {
-		p.mem.verified = at
-	}
-	return current, nil
-}
-
-// renewRecord has the record be signed by the key that signs now: the one that signed it does not count for ever.
-func (p *pass) renewRecord(ctx context.Context) {
-	if err := p.writeStatus(ctx, func(*v1alpha1.CleanerStatus) {}); err != nil { // it counts as it is; the next pass tries again
-		logf.FromContext(ctx).V(4).Info("The record was not signed again", "error", err.Error())
-	}
-}
-
-// outdates says that a record is an earlier one than another that was read or written, or was emptied.
-func (m *memory) outdates(s *v1alpha1.CleanerStatus) bool {
-	return m.record != nil && (recordedAt(s).Before(recordedAt(m.record)) || s.Runs < m.record.Runs)
-}
-
-// remember keeps the record of a status that this operator has written.
-func (m *memory) remember(s *v1alpha1.CleanerStatus) { m.record = new(recordOf(s)) }
-
 // replaceRecord has the record that this operator has written last take the place of another one. If this process has seen none,
 // the record is dropped: nothing of it is carried out, and no event is sent of it.
-func (p *pass) replaceRecord(ctx context.Context) error {
+func (p *authority) replaceRecord(ctx context.Context) error {
 	forged, known, said := *p.read.State(), p.mem.record, "the last one takes its place"
 	if known == nil {
 		said = "it is dropped; it had no open run"

@@ -278,7 +278,7 @@ func TestAnEarlierRecordIsNotBelieved(t *testing.T) {
 	}
 	t.Run("Never", func(t *testing.T) {
 		o := ordered(t, 1, unchanged)
-		o.read, o.mem = &v1alpha1.Cleaner{}, newMemory("")
+		o.read, o.stored.mem = &v1alpha1.Cleaner{}, &persisted{}
 		if _, err := o.believe(); err != nil {
 			t.Error(err)
 		}
@@ -286,7 +286,7 @@ func TestAnEarlierRecordIsNotBelieved(t *testing.T) {
 }
 
 // stored has an API server keep a Cleaner, and the pass read it.
-func (o *stepGuard) stored(t *testing.T, c *v1alpha1.Cleaner) {
+func (o *stepGuard) store(t *testing.T, c *v1alpha1.Cleaner) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -319,7 +319,7 @@ func TestTheLastRecordTakesThePlaceOfAnother(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			forged := last.DeepCopy()
 			forge(&forged.Status)
-			o.stored(t, forged)
+			o.store(t, forged)
 			if _, err := o.own(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -345,14 +345,14 @@ func TestADroppedRecordDoesNotComeBack(t *testing.T) {
 	sign(t, o.ring, signed)
 	forged := signed.DeepCopy()
 	forged.Status.Run.Rows = nil
-	o.stored(t, forged)
+	o.store(t, forged)
 	if _, err := o.own(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if run := o.read.State().Run; run != nil {
 		t.Errorf("it takes over run %+v", run)
 	}
-	o.stored(t, signed)
+	o.store(t, signed)
 	if _, err := o.believe(); !errors.Is(err, errForeignRecord) {
 		t.Errorf("put back: got %v", err)
 	}

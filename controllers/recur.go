@@ -8,58 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/author"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
-// scheduled says that the schedule is not due, so that nothing is evaluated. A time that is due stays so until what is to
-// be done then is over, or startingDeadline has passed: a crash loses none, nor a watch that is only beginning.
-func (p *pass) scheduled() (waits bool) {
-	if p.work.Schedule == "" || p.c.Common().Suspend {
-		return false
-	}
-	now := p.r.clock.Now().Add(-p.r.opts.Skew.ClockAhead())
-	due, tick, next, err := plan.Due(p.work, p.lastTick(), p.created(), now)
-	if err != nil { // validation says so, when it is evaluated
-		return false
-	}
-	if p.nextTick = next; due {
-		p.tick = tick
-	}
-	switch asked := p.asked(); {
-	case asked:
-		p.mem.asking = now
-	case plan.Missed(p.work, p.mem.asking, now): // as a time of the schedule that was not over would be
-		p.mem.asking = time.Time{}
-	}
-	return !p.ticking()
-}
-
-// waitsFor says that a rule waits until something has held for long enough: that is looked at between the times of a schedule too.
-func (p *pass) waitsFor() bool {
-	return slices.ContainsFunc(p.work.Rules, func(r v1alpha1.Rule) bool { return r.For != "" })
-}
-
-// lastTick is the time of the schedule that was over last; zero if none was. It need not be recorded yet: who can make a Cleaner so
-// large that no more can be recorded must not make it act again.
-func (p *pass) lastTick() time.Time {
-	if at := p.c.State().LastScheduleTime; at != nil && at.After(p.mem.ticked) {
-		return at.Time
-	}
-	return p.mem.ticked
-}
-
 // recordTick records the time of the schedule that was over last, unless it is recorded.
-func (p *pass) recordTick(ctx context.Context) error {
+func (p *recurrence) recordTick(ctx context.Context) error {
 	last := metav1.NewTime(p.lastTick())
 	if at := p.read.State().LastScheduleTime; last.IsZero() || at != nil && !last.After(at.Time) {
 		return nil
@@ -70,12 +30,9 @@ func (p *pass) recordTick(ctx context.Context) error {
 	return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastScheduleTime = &last })
 }
 
-// ticking says that the schedule is due, or that the author asks for what it stands for.
-func (p *pass) ticking() bool { return !p.tick.IsZero() || !p.mem.asking.IsZero() }
-
 // ticked records that a time of the schedule is over, if a decision says so: not while something is waited for that may
 // come, and would be done then.
-func (p *pass) ticked(ctx context.Context, d plan.Plan) error {
+func (p *recurrence) ticked(ctx context.Context, d plan.Plan) error {
 	if !p.overWith(d) {
 		return nil
 	}
@@ -85,19 +42,6 @@ func (p *pass) ticked(ctx context.Context, d plan.Plan) error {
 	return p.recordTick(ctx)
 }
 
-// overWith says that nothing of a decision is waited for that was to be done at a time of the schedule, or on request.
-func (p *pass) overWith(d plan.Plan) bool {
-	if !p.ticking() || len(d.Pending) > 0 || len(d.Deferred) > 0 {
-		return false
-	}
-	switch d.Reason {
-	case v1alpha1.ReasonNotSynced, v1alpha1.ReasonReadFailed, v1alpha1.ReasonAccessDenied, v1alpha1.ReasonKindNotServed,
-		v1alpha1.ReasonUnconfirmed, v1alpha1.ReasonClockSkewSuspected:
-		return false
-	}
-	return true
-}
-
 func latest(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
@@ -105,47 +49,9 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// requestedAt is the last request for an evaluation, as status shows it; empty if there is none.
-func (p *pass) requestedAt() string {
-	return clean(p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
-}
-
-// asked says that the author asks for an evaluation now.
-func (p *pass) asked() bool {
-	at := p.requestedAt()
-	return at != "" && at != p.read.State().LastRequestedAt && at != p.mem.answered
-}
-
-// endOldRequest ends a request for an evaluation that was made when something else was to be done. To suspend a Cleaner, and to
-// let it go on, changes nothing of that.
-func (p *pass) endOldRequest() error {
-	spec := p.mem.requestFor
-	if spec == "" || p.mem.requestVersion != p.version {
-		own, err := author.FingerprintSpec(p.c)
-		if err != nil {
-			return err
-		}
-		_, template, _ := strings.Cut(p.version, "/")
-		spec = own + "/" + template
-	}
-	p.mem.endRequest(spec, p.requestedAt())
-	p.mem.requestVersion = p.version
-	return nil
-}
-
-// recordRequest records that a request for an evaluation is answered, before anything is done on it: whoever can make a Cleaner so
-// large that this cannot be recorded would have each restart answer it again.
-func (p *pass) recordRequest(ctx context.Context) error {
-	at := p.requestedAt()
-	if p.mem.asking.IsZero() || at == "" || at == p.read.State().LastRequestedAt {
-		return nil
-	}
-	return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastRequestedAt = at })
-}
-
 // recur does one batch after the other until nothing is left to do, or until it is the turn of others. It returns the
 // last decision.
-func (p *pass) recur(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan, error) {
+func (p *recurrence) recur(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan, error) {
 	p.forgetOld()
 	p.forgetReports(d)
 	touched := map[types.UID]bool{}
@@ -162,7 +68,7 @@ func (p *pass) recur(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan
 		todo = p.free(d)
 	}
 	for p.wants(todo) && !p.r.clock.Now().Before(p.mem.retryAt) {
-		b := &batch{pass: p, in: in, marks: marks}
+		b := &batch{deeds: deeds{openRun: p.openRun, in: in}, marks: marks}
 		acted, why, err := b.carry(ctx, todo)
 		switch {
 		case errors.Is(err, errLooked): // what is gone is known now, and is wanted no more
@@ -218,7 +124,7 @@ func (p *pass) recur(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan
 }
 
 // free is what a decision wants of items that need not wait for live reads to say the same.
-func (p *pass) free(d plan.Plan) plan.Plan {
+func (p *recurrence) free(d plan.Plan) plan.Plan {
 	if p.rehearses() {
 		d = p.mem.rehearsed.left(d)
 	}
@@ -233,7 +139,7 @@ func (p *pass) free(d plan.Plan) plan.Plan {
 }
 
 // held is what is said of a decision when all that is left of it waits for live reads to say the same.
-func (p *pass) held(d plan.Plan) plan.Plan {
+func (p *recurrence) held(d plan.Plan) plan.Plan {
 	say := p.mem.held
 	say.Next = earliest(p.mem.unconfirmed.Next(), d.Next)
 	say.Pending, say.Withheld = d.Pending, d.Withheld
@@ -245,13 +151,13 @@ func (p *pass) held(d plan.Plan) plan.Plan {
 }
 
 // wants says that a decision asks for something: reports that were made already are nothing.
-func (p *pass) wants(d plan.Plan) bool {
+func (p *recurrence) wants(d plan.Plan) bool {
 	deeds := slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.Deed() })
 	return d.Verdict == v1alpha1.VerdictAct && (deeds || len(p.news(d).Steps) > 0)
 }
 
 // forgetOld drops what does not matter any more of what is remembered for rules.
-func (p *pass) forgetOld() {
+func (p *openRun) forgetOld() {
 	now, perSecond, per := p.r.clock.Now(), int64(0), time.Hour
 	if l := p.work.Limits; l != nil {
 		perSecond = l.ActionsPerSecond
@@ -270,7 +176,7 @@ func (p *pass) forgetOld() {
 
 // forgetReports drops the reports of items that are not wanted any more, such as those of objects that are gone: what is
 // wanted anew is told anew. Where something is wrong with a rule nobody knows what it wants.
-func (p *pass) forgetReports(d plan.Plan) {
+func (p *recurrence) forgetReports(d plan.Plan) {
 	if p.mem.told.count == 0 || !d.Asked {
 		return
 	}
@@ -293,7 +199,7 @@ func earliest(a, b time.Time) time.Time {
 
 // finishRecurring ends the run that counts what was done, when there is nothing left to do and the sink has taken the one
 // before. A run in which nothing was done, because all of it was refused, goes on counting: there is nothing to tell.
-func (p *pass) finishRecurring(ctx context.Context) error {
+func (p *recurrence) finishRecurring(ctx context.Context) error {
 	for p.c.Common().CloudEventSink != "" {
 		req := plan.AtRest(p.c, &p.mem.run.Ledger)
 		nothing := req.Kind == plan.MoveToUnsent && len(plan.Settled(p.c.State().Run, &p.mem.run.Ledger).Counts) == 0
@@ -309,7 +215,7 @@ func (p *pass) finishRecurring(ctx context.Context) error {
 
 // lookUnknown reads the objects of rows of which nobody knows what became of them. What could not be read is tried again
 // by another pass, for a while.
-func (p *pass) lookUnknown(ctx context.Context) error {
+func (p *openRun) lookUnknown(ctx context.Context) error {
 	run := p.c.State().Run
 	rows := p.mem.run.Unknown(run)
 	if len(rows) == 0 {
@@ -326,18 +232,11 @@ func (p *pass) lookUnknown(ctx context.Context) error {
 
 // rememberGone notes which objects were found to be gone, for the time until the watches show it: what is counted as gone is
 // not to be deleted, and counted, again.
-func (p *pass) rememberGone(run *v1alpha1.Run, sights map[int]plan.Sight) {
+func (p *openRun) rememberGone(run *v1alpha1.Run, sights map[int]plan.Sight) {
 	for i, sight := range sights {
 		row, err := plan.ParseRow(run.Rows[i])
 		if err == nil && sight.Failed == "" && (sight.Missing || sight.UID != row.UID) {
 			p.mem.overlay.Note(plan.Object{Ref: row.Ref}, nil)
 		}
 	}
-}
-
-// told says that a run is finished.
-func (p *pass) told(ctx context.Context, run *v1alpha1.Run) {
-	logf.FromContext(ctx).Info("Finished", "run", run.Number, "result", run.Result, "message", run.Message)
-	p.r.metrics.CountRun(string(run.Result))
-	p.tellFinished(run)
 }

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -52,7 +53,7 @@ func TestReportsOfWhatIsGoneAreForgotten(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := &pass{mem: newMemory("uid")}
+			p := newPass(&CleanerReconciler{clock: clocktesting.NewFakeClock(epoch)}, &v1alpha1.Cleaner{}, types.NamespacedName{}, assignment{}, newMemory("uid"))
 			p.mem.told.note(a, "7 ", epoch, time.Hour)
 			p.mem.told.note(b, "7 ", epoch, time.Hour)
 			p.forgetReports(tc.d)
@@ -191,7 +192,7 @@ func TestASchedule(t *testing.T) {
 			}
 			clock := clocktesting.NewFakeClock(at(tc.now))
 			r := &CleanerReconciler{clock: clock, opts: Options{Skew: skew.New(skew.Options{Clock: clock})}}
-			p := &pass{r: r, c: c, read: c.DeepCopyOwner(), assignment: assignment{work: c.Work()}, mem: newMemory("uid")}
+			p := newPass(r, c, types.NamespacedName{}, assignment{work: c.Work()}, newMemory("uid"))
 			if got := p.scheduled(); got != tc.waits {
 				t.Errorf("%s: it waits: %t", tc.reason, got)
 			}

@@ -30,15 +30,15 @@ func (r rehearsed) left(d plan.Plan) plan.Plan {
 }
 
 // rehearses says that nothing is done, and what would be is asked instead.
-func (p *pass) rehearses() bool { return p.c.Common().Mode == v1alpha1.ModeDryRun }
+func (p *sight) rehearses() bool { return p.c.Common().Mode == v1alpha1.ModeDryRun }
 
 // rehearse asks the API server about steps.
-func (b *batch) rehearse(ctx context.Context, steps []plan.Step) {
+func (b *deeds) rehearse(ctx context.Context, steps []plan.Step) {
 	results := make([]string, len(steps))
 	actuate.RunParallel(len(steps), func(i int) {
 		s := &steps[i]
 		results[i] = "would be " + wordsOf(s.Verb).result
-		if out := b.hands.actuator.ExecuteStep(ctx, s, s.Object.ResourceVersion, true, &stepGuard{batch: b}); out.Kind != plan.AnswerDeleted {
+		if out := b.hands.actuator.ExecuteStep(ctx, s, s.Object.ResourceVersion, true, &stepGuard{deeds: b}); out.Kind != plan.AnswerDeleted {
 			results[i] = "would be refused: " + out.Why
 		}
 		if s.Reason != "" {
@@ -56,7 +56,7 @@ func (b *batch) rehearse(ctx context.Context, steps []plan.Step) {
 }
 
 // rehearsal is what is said of a decision of which what was rehearsed would be done.
-func (p *pass) rehearsal(d plan.Plan) plan.Plan {
+func (p *recurrence) rehearsal(d plan.Plan) plan.Plan {
 	objects := map[types.UID]bool{}
 	for i := range d.Steps {
 		s := &d.Steps[i]

@@ -76,7 +76,7 @@ func (s *memories) settle(key types.NamespacedName, mem *memory) {
 }
 
 // room is how much the next decision may remember of items.
-func (p *pass) room() *plan.Room {
+func (p *sight) room() *plan.Room {
 	s := &p.r.memories
 	s.mu.Lock()
 	if s.book == nil {

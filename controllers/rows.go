@@ -22,7 +22,7 @@ type judged struct {
 }
 
 // recheck asks on live reads what the spec wants of the open run.
-func (p *pass) recheck(ctx context.Context) error {
+func (p *openRun) recheck(ctx context.Context) error {
 	programs, findings, err := p.compile(ctx)
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func (p *pass) recheck(ctx context.Context) error {
 }
 
 // judge decides on live reads what the spec wants of the open run.
-func (p *pass) judge(ctx context.Context, in plan.Input) {
+func (p *openRun) judge(ctx context.Context, in plan.Input) {
 	run, m := p.c.State().Run, &p.mem.run
 	evaluating, end := p.evaluating(ctx)
 	j := plan.Judge(evaluating, in, run, m)
@@ -57,7 +57,7 @@ func (p *pass) judge(ctx context.Context, in plan.Input) {
 }
 
 // actOnRows carries out what was decided last for rows of the open run.
-func (p *pass) actOnRows(ctx context.Context, rows []int) error {
+func (p *openRun) actOnRows(ctx context.Context, rows []int) error {
 	m := &p.mem.run
 	if !p.mem.judged.at.Equal(m.ConfirmedAt) { // it is not known what was decided
 		m.Changed()
@@ -79,13 +79,13 @@ func (p *pass) actOnRows(ctx context.Context, rows []int) error {
 
 // finishing is a batch of an open run of a Cleaner that cleans once.
 type finishing struct {
-	*batch
+	deeds
 	rows map[types.UID]int // all of the run
 	due  map[types.UID]bool
 }
 
-func (p *pass) newFinishing(rows []int) (*finishing, error) {
-	f := &finishing{batch: &batch{pass: p, in: p.mem.judged.in, run: &p.mem.run}, rows: map[types.UID]int{}, due: map[types.UID]bool{}}
+func (p *openRun) newFinishing(rows []int) (*finishing, error) {
+	f := &finishing{deeds: deeds{openRun: p, in: p.mem.judged.in, run: &p.mem.run, number: p.mem.run.Number}, rows: map[types.UID]int{}, due: map[types.UID]bool{}}
 	f.in.Confirmed, f.in.Unreadable, f.versions = map[plan.Read]bool{}, map[plan.Read]string{}, map[types.UID]string{}
 	all := p.c.State().Run.Rows
 	for i, text := range all {

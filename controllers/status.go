@@ -34,9 +34,9 @@ const (
 
 // report drafts the part of a status that is there for people. What decides, the run, is written elsewhere, by
 // resourceVersion.
-type report struct{ p *pass }
+type report struct{ p *sight }
 
-func (p *pass) report() report { return report{p} }
+func (p *sight) report() report { return report{p} }
 
 // answered takes the request for an evaluation as answered.
 func (r report) answered() {
@@ -146,8 +146,11 @@ func (r report) failed(err error) {
 	r.ready(metav1.ConditionFalse, v1alpha1.ReasonFailed, "Will retry: "+err.Error())
 }
 
+// runReport drafts what is said of a run.
+type runReport struct{ report }
+
 // waits says what a Cleaner waits for, when it evaluates nothing.
-func (r report) waits(req plan.Request) {
+func (r runReport) waits(req plan.Request) {
 	if run := r.draft().Run; run == nil && r.p.c.Common().Recurs() || run != nil && run.Lifecycle == v1alpha1.LifecycleRecurring {
 		r.recurring(req)
 	} else {
@@ -156,7 +159,7 @@ func (r report) waits(req plan.Request) {
 }
 
 // running says what an open or finished run waits for.
-func (r report) running(req plan.Request) {
+func (r runReport) running(req plan.Request) {
 	r.delivered()
 	run := r.draft().Run
 	if run == nil {
@@ -175,7 +178,7 @@ func (r report) running(req plan.Request) {
 }
 
 // progress says how far a run is, in words, and whether something refuses to go on.
-func (r report) progress(run *v1alpha1.Run, req plan.Request) (message string, failed bool) {
+func (r runReport) progress(run *v1alpha1.Run, req plan.Request) (message string, failed bool) {
 	m := &r.p.mem.run
 	switch req.Reason {
 	case v1alpha1.ReasonDeletionRefused:
@@ -308,7 +311,7 @@ func (r report) scheduled() {
 }
 
 // recurring says what a Cleaner that stays waits for, when it evaluates nothing.
-func (r report) recurring(req plan.Request) {
+func (r runReport) recurring(req plan.Request) {
 	r.delivered()
 	if req.Reason == v1alpha1.ReasonDelivering {
 		r.ready(metav1.ConditionUnknown, req.Reason, "The event of the last run is being sent.")
@@ -405,7 +408,7 @@ func (r report) remove(kinds ...string) {
 }
 
 // send writes the draft if it differs from what was read, at most once a second; else it says when it may.
-func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err error) {
+func (p *sight) send(ctx context.Context, now time.Time) (due time.Time, err error) {
 	if p.mem.actions != nil {
 		p.c.State().LastActions = slices.Clone(p.mem.actions)
 	}
@@ -450,7 +453,7 @@ func (p *pass) send(ctx context.Context, now time.Time) (due time.Time, err erro
 // reportPatch is the difference between the draft and what was read. It names the Cleaner's UID, so that it does not
 // land on another one of the same name. The record, which may have thousands of rows, is no part of it: but for the request
 // that was answered, with which the record is signed anew, if it still is the one that was read.
-func (p *pass) reportPatch() (client.Patch, error) {
+func (p *sight) reportPatch() (client.Patch, error) {
 	before, next := p.metadata(), p.metadata()
 	*before.State(), *next.State() = *p.read.State(), *p.c.State()
 	answers := before.State().LastRequestedAt != next.State().LastRequestedAt

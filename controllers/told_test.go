@@ -179,7 +179,7 @@ func TestProgress(t *testing.T) {
 			o.mem.run = *plan.NewMemory(3, make([]plan.Seen, 2), epoch)
 			tc.memory(&o.mem.run)
 			run := &v1alpha1.Run{Number: 3, Rows: []string{row, row}, Helm: &v1alpha1.HelmRelease{Name: "r"}}
-			if got, failed := o.report().progress(run, plan.Request{Reason: tc.reason}); got != tc.want || failed != tc.failed {
+			if got, failed := (runReport{o.report()}).progress(run, plan.Request{Reason: tc.reason}); got != tc.want || failed != tc.failed {
 				t.Errorf("got %q, failed: %t\nwant %q, failed: %t", got, failed, tc.want, tc.failed)
 			}
 		})

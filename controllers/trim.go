@@ -4,7 +4,6 @@
 package controllers
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -74,21 +73,4 @@ func trimFinalizers(all []string) []string {
 		out[maxCachedFinalizers-1] = v1alpha1.Finalizer
 	}
 	return out
-}
-
-// completeFinalizers has the metadata of the Cleaner name all its finalizers, of which the cache may have dropped some: a patch
-// replaces the list.
-func (p *pass) completeFinalizers(ctx context.Context, of v1alpha1.Owner) error {
-	if len(of.GetFinalizers()) < maxCachedFinalizers {
-		return nil
-	}
-	now := empty(p.key)
-	if err := p.r.live.Get(ctx, p.key, now); err != nil {
-		return err
-	}
-	if now.GetUID() != of.GetUID() || now.GetResourceVersion() != of.GetResourceVersion() {
-		return errNotNow
-	}
-	of.SetFinalizers(now.GetFinalizers())
-	return nil
 }

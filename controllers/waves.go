@@ -21,6 +21,30 @@ import (
 // followsInBatch is how often a batch goes after an object that has changed.
 const followsInBatch = 3
 
+// deeds carries out the steps of a batch, of either life.
+type deeds struct {
+	*openRun
+	// in is what the decision depends on, with what was read live in it.
+	in plan.Input
+	// run is what is known of the open run that the batch belongs to, of a Cleaner that cleans once; nil of one that stays.
+	run *plan.Memory
+	// number is that of the run in which the batch is recorded; 0 if nobody is to be told.
+	number int64
+	// watched is how the watches know the objects that the batch is about.
+	watched map[types.UID]plan.Object
+	// versions are those of objects that this batch, or an earlier one of the run, has changed, as the API server answered.
+	versions map[types.UID]string
+	// acted are the steps that were carried out, and seen is how they left their objects.
+	acted []plan.Step
+	seen  plan.Acted
+	// answers are what has come of the steps on objects, and partly are the objects of which a step was taken for some of its
+	// items.
+	answers map[types.UID]*plan.RowAnswer
+	partly  map[types.UID]bool
+	// unsent says that requests were not sent, because the Cleaner has changed, or because it took too long.
+	unsent bool
+}
+
 // follower decides anew on objects that have changed, and takes those that have changed each time.
 type follower interface {
 	decideAnew(ctx context.Context, c *plan.Course, changed map[types.UID]bool) *plan.Course
@@ -29,7 +53,7 @@ type follower interface {
 
 // carryOut does what is to be done. An object that has changed is read live, decided on anew and acted on at once, a few
 // times; then it waits.
-func (b *batch) carryOut(ctx context.Context, c *plan.Course, f follower) *plan.Course {
+func (b *deeds) carryOut(ctx context.Context, c *plan.Course, f follower) *plan.Course {
 	b.seen, b.answers, b.partly = plan.Acted{}, map[types.UID]*plan.RowAnswer{}, map[types.UID]bool{}
 	for times := 1; ; times++ {
 		b.in.Failed = c.FailedItems()
@@ -47,12 +71,12 @@ func (b *batch) carryOut(ctx context.Context, c *plan.Course, f follower) *plan.
 
 // waves carries out steps: first those that come after none, then those whose earlier steps have succeeded, and so on. It
 // returns the objects that have changed since they were decided on.
-func (b *batch) waves(ctx context.Context, c *plan.Course) map[types.UID]bool {
+func (b *deeds) waves(ctx context.Context, c *plan.Course) map[types.UID]bool {
 	changed := map[types.UID]bool{}
 	for !c.Over() {
 		ready := b.ready(ctx, c)
 		outcomes := make([]actuate.Outcome, len(ready))
-		orders := &stepGuard{batch: b, log: logf.FromContext(ctx)}
+		orders := &stepGuard{deeds: b, log: logf.FromContext(ctx)}
 		actuate.RunParallel(len(ready), func(n int) {
 			s := &c.Steps[ready[n]]
 			if !s.Deed() {
@@ -81,7 +105,7 @@ func (b *batch) waves(ctx context.Context, c *plan.Course) map[types.UID]bool {
 
 // ready lists the steps whose turn it is. One that stands for several items, of some of which an earlier step has failed,
 // is made anew for the others. A patch that stands is not made again, if another deed comes after it.
-func (b *batch) ready(ctx context.Context, c *plan.Course) []int {
+func (b *deeds) ready(ctx context.Context, c *plan.Course) []int {
 	turn, broken := c.Turn()
 	var out []int
 	for _, i := range turn {
@@ -98,7 +122,7 @@ func (b *batch) ready(ctx context.Context, c *plan.Course) []int {
 }
 
 // refold makes a step anew for those of its items of which no earlier step has failed. It says whether there are any.
-func (b *batch) refold(ctx context.Context, s *plan.Step) bool {
+func (b *deeds) refold(ctx context.Context, s *plan.Step) bool {
 	if !slices.ContainsFunc(s.Items(), func(item plan.ItemKey) bool { return !b.in.Failed[item] }) {
 		return false
 	}
@@ -114,7 +138,7 @@ func (b *batch) refold(ctx context.Context, s *plan.Step) bool {
 }
 
 // decideOthers decides anew without the items of which a step has failed.
-func (b *batch) decideOthers(ctx context.Context) plan.Plan {
+func (b *deeds) decideOthers(ctx context.Context) plan.Plan {
 	if b.run == nil {
 		return b.compute(ctx, b.in)
 	}
@@ -124,7 +148,7 @@ func (b *batch) decideOthers(ctx context.Context) plan.Plan {
 }
 
 // version is the one of its object that a step names.
-func (b *batch) version(s *plan.Step) string {
+func (b *deeds) version(s *plan.Step) string {
 	if v, changed := b.versions[s.Object.UID]; changed {
 		return v
 	}
@@ -132,7 +156,7 @@ func (b *batch) version(s *plan.Step) string {
 }
 
 // took remembers what came of a step, and says whether it was done.
-func (b *batch) took(s *plan.Step, out actuate.Outcome) bool {
+func (b *deeds) took(s *plan.Step, out actuate.Outcome) bool {
 	now, uid := b.r.clock.Now(), s.Object.UID
 	b.tellOutcome(s, out.Answer, b.decidedAt())
 	switch out.Kind {
@@ -170,7 +194,7 @@ func (b *batch) took(s *plan.Step, out actuate.Outcome) bool {
 }
 
 // did remembers a deed that was done, or that nobody needs any more.
-func (b *batch) did(s *plan.Step, out actuate.Outcome, now time.Time) {
+func (b *deeds) did(s *plan.Step, out actuate.Outcome, now time.Time) {
 	uid, a := s.Object.UID, b.answer(s.Object.UID)
 	if out.Kind == plan.AnswerDeleted {
 		a.Did = outcomes()[s.Verb]
@@ -195,7 +219,7 @@ func (b *batch) did(s *plan.Step, out actuate.Outcome, now time.Time) {
 }
 
 // answer is what has come so far of the steps on an object.
-func (b *batch) answer(uid types.UID) *plan.RowAnswer {
+func (b *deeds) answer(uid types.UID) *plan.RowAnswer {
 	if b.answers[uid] == nil {
 		b.answers[uid] = &plan.RowAnswer{}
 	}
@@ -203,7 +227,7 @@ func (b *batch) answer(uid types.UID) *plan.RowAnswer {
 }
 
 // refused has an object wait after a request that was not done, or of which nobody knows.
-func (b *batch) refused(uid types.UID, out actuate.Outcome, now time.Time) {
+func (b *deeds) refused(uid types.UID, out actuate.Outcome, now time.Time) {
 	a := b.answer(uid)
 	a.Failed, a.RetryAfter = out.Why, out.RetryAfter
 	if b.run == nil {
@@ -213,14 +237,14 @@ func (b *batch) refused(uid types.UID, out actuate.Outcome, now time.Time) {
 }
 
 // note remembers a deed for limits, where there are any.
-func (b *batch) note(s *plan.Step, now time.Time) {
+func (b *deeds) note(s *plan.Step, now time.Time) {
 	if l := b.work.Limits; l != nil && (l.MaxActions > 0 || l.MaxPercent > 0) {
 		b.mem.done = b.mem.done.With(b.in.Deed(s, now))
 	}
 }
 
 // remember notes how an object is now, for the time until the watches show it.
-func (b *batch) remember(s *plan.Step, out actuate.Outcome) {
+func (b *deeds) remember(s *plan.Step, out actuate.Outcome) {
 	if b.run != nil || out.Now == nil && !out.Gone { // nobody looks before the run is over; or nobody knows
 		return
 	}
@@ -243,7 +267,7 @@ func outcomes() map[plan.Verb]v1alpha1.Outcome {
 }
 
 // recurring is the follower of a Cleaner that stays.
-type recurring struct{ *batch }
+type recurring struct{ *deeds }
 
 // decideAnew reads objects that have changed live, and decides anew on their items. What else that rests on was confirmed before.
 func (b recurring) decideAnew(ctx context.Context, c *plan.Course, changed map[types.UID]bool) *plan.Course {
@@ -275,7 +299,7 @@ func (b recurring) giveUp(_ *plan.Course, changed map[types.UID]bool, times int)
 }
 
 // readsOf are the live reads of the object of a step, in each target where it stands.
-func (b *batch) readsOf(s *plan.Step) []plan.Read {
+func (b *deeds) readsOf(s *plan.Step) []plan.Read {
 	var out []plan.Read
 	for _, t := range b.in.Snapshot.Holding(&s.Object) {
 		out = append(out, plan.Read{Target: t, Namespace: s.Object.Namespace, Name: s.Object.Name})
@@ -285,7 +309,7 @@ func (b *batch) readsOf(s *plan.Step) []plan.Read {
 
 // stepGuard is what the steps of a batch ask and tell.
 type stepGuard struct {
-	*batch
+	*deeds
 	log logr.Logger
 }
 
@@ -321,40 +345,28 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 
 // LogIntent records a request before it is sent.
 func (o *stepGuard) LogIntent(s *plan.Step, version string) {
-	o.log.Info("Intent", "evaluation", o.in.Now.UTC().Format(time.RFC3339Nano), "run", o.number(), "rule", s.Rule, "verb", s.Verb,
+	o.log.Info("Intent", "evaluation", o.in.Now.UTC().Format(time.RFC3339Nano), "run", o.number, "rule", s.Rule, "verb", s.Verb,
 		"object", s.Object.Ref.String(), "uid", s.Object.UID, "resourceVersion", version, "decides", o.mem.decides)
 }
 
 // mayGoOn says that the spec is the one that was decided on. An open run goes on after an edit of what does not decide.
-func (b *batch) mayGoOn(ctx context.Context, c v1alpha1.Owner) (bool, error) {
-	same, err := b.same(ctx, c)
-	if err != nil || same || b.run == nil {
+func (o *stepGuard) mayGoOn(ctx context.Context, c v1alpha1.Owner) (bool, error) {
+	same, err := o.same(ctx, c)
+	if err != nil || same || o.run == nil {
 		return same, err
 	}
-	now, err := b.r.assignmentOf(ctx, c)
+	now, err := o.r.assignmentOf(ctx, c)
 	if err != nil {
 		return false, err
 	}
-	decides, err := b.r.opts.decides(now.work)
-	return decides == b.c.State().Run.Decides, err
+	decides, err := o.r.opts.decides(now.work)
+	return decides == o.c.State().Run.Decides, err
 }
 
 // decidedAt is when it was decided to act.
-func (b *batch) decidedAt() time.Time {
+func (b *deeds) decidedAt() time.Time {
 	if b.run == nil {
 		return b.in.Now
 	}
 	return b.c.State().Run.DecidedAt.Time
-}
-
-// number is that of the run in which the batch is recorded; 0 if nobody is to be told.
-func (b *batch) number() int64 {
-	switch {
-	case b.run != nil:
-		return b.run.Number
-	case len(b.rows) == 0:
-		return 0
-	default:
-		return b.mem.run.Number
-	}
 }

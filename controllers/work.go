@@ -56,7 +56,7 @@ func (r *CleanerReconciler) assignmentOf(ctx context.Context, c v1alpha1.Owner) 
 }
 
 // same says that what a Cleaner is to do is still what this pass knows.
-func (p *pass) same(ctx context.Context, c v1alpha1.Owner) (bool, error) {
+func (p *sight) same(ctx context.Context, c v1alpha1.Owner) (bool, error) {
 	version, _, err := p.r.versionOf(ctx, c)
 	return version == p.version, err
 }
