@@ -130,8 +130,10 @@ func (f *finishing) decideAnew(ctx context.Context, c *plan.Course, changed map[
 		}
 	}
 	confirm.ReadLive(ctx, f.hands.live, &f.in, ask)
-	for read, why := range f.in.Unreadable {
-		f.answerRow(reads[read], plan.RowAnswer{Failed: clean(why)})
+	for _, read := range ask {
+		if why, failed := f.in.Unreadable[read]; failed {
+			f.answerRow(reads[read], plan.RowAnswer{Failed: clean(why)})
+		}
 	}
 	f.run.Changed()
 	f.in.Failed, f.in.Only = nil, nil
@@ -153,7 +155,8 @@ func (f *finishing) giveUp(_ *plan.Course, changed map[types.UID]bool, _ int) {
 // settleRows notes what came of rows. Those of objects that have changed, and those that come after them, are decided on anew.
 func (f *finishing) settleRows(c *plan.Course, changed map[types.UID]bool) {
 	for uid := range f.due {
-		if !c.IsAbout(uid) {
+		if !c.IsAbout(uid) { // it was not decided when it was not due
+			f.run.Changed()
 			continue
 		}
 		a := *f.answer(uid)

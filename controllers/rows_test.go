@@ -255,3 +255,36 @@ func TestWhatWasReadForARunIsDropped(t *testing.T) {
 		t.Errorf("the Cleaner is there, and so are %v", r.names())
 	}
 }
+
+// A row of which nobody can say what its rule wants, or whose hold begins anew, waits: it is asked about again when it is due, and
+// holds up no other.
+func TestARowThatCannotBeDecidedWaits(t *testing.T) {
+	r := newRig(t, onceBy(deletes()), aPod("a", "Succeeded"), aPod("b", "Succeeded"))
+	refusing(forbidden)(r)
+	r.pass()
+	broken := aPod("b", "Succeeded")
+	delete(broken.Object, "status")
+	r.put(broken)
+	r.took()
+	r.clock.Step(time.Minute) // what was decided does not serve any more
+	for _, want := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second} {
+		again := r.pass().RequeueAfter
+		if again != want {
+			t.Errorf("it comes back in %s, want %s", again, want)
+		}
+		r.clock.Step(again)
+	}
+	if c := r.cleaner(); c == nil || c.Status.Run == nil || c.Status.Run.Result != "" {
+		t.Errorf("the run has ended: %+v", c)
+	}
+	refusing(nil)(r)
+	r.clock.Step(time.Minute)
+	r.pass()
+	same(t, "left", []string{"b"}, r.names())
+	r.put(aPod("b", "Succeeded"))
+	r.clock.Step(10 * time.Minute)
+	r.pass()
+	if r.cleaner() != nil {
+		t.Errorf("the Cleaner is there, and so are %v", r.names())
+	}
+}
