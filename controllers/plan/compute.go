@@ -205,18 +205,18 @@ func (in *Input) decide(ctx context.Context) Plan {
 		return p
 	}
 	if !closed(results) {
-		p.Look = in.byOurClock(foresight.Until)
+		p.Look = ahead{in}.byOurClock(foresight.Until)
 		return p
 	}
-	flip, exact := in.Programs.FindFlip(ctx, see, results, foresight, in.backstop(see.Time))
+	flip, exact := in.Programs.FindFlip(ctx, see, results, foresight, ahead{in}.backstop(see.Time))
 	switch {
 	case exact:
-		p.Flip = in.byOurClock(flip)
+		p.Flip = ahead{in}.byOurClock(flip)
 		p.Next = p.Flip
 	case p.Reason == v1alpha1.ReasonConditionsNotMet && in.Spec.Retry != nil && in.Spec.Retry.Monotonic:
-		p.Next = in.whenTrue(ctx, see, results)
+		p.Next = ahead{in}.whenTrue(ctx, see, results)
 	default:
-		p.Look = in.byOurClock(flip)
+		p.Look = ahead{in}.byOurClock(flip)
 	}
 	return p
 }
@@ -226,8 +226,11 @@ func closed(results []celenv.Result) bool {
 	return slices.ContainsFunc(results, func(r celenv.Result) bool { return r.Err != nil || !r.Value })
 }
 
+// ahead tells when a decision is to be made again.
+type ahead struct{ *Input }
+
 // byOurClock is when Now will be that moment of the API server's clock; zero stays zero.
-func (in *Input) byOurClock(moment time.Time) time.Time {
+func (in ahead) byOurClock(moment time.Time) time.Time {
 	if moment.IsZero() {
 		return moment
 	}
@@ -235,7 +238,7 @@ func (in *Input) byOurClock(moment time.Time) time.Time {
 }
 
 // backstop is when conditions that were evaluated at a moment are evaluated again in any case.
-func (in *Input) backstop(at time.Time) time.Time {
+func (in ahead) backstop(at time.Time) time.Time {
 	period, err := Period(in.Spec)
 	if err != nil { // Compute has refused it
 		return at
@@ -292,7 +295,7 @@ func (in *Input) act(e *celenv.Evaluation, p Plan) Plan {
 			return p.blocked(v1alpha1.ReasonTooManyObjects, fmt.Sprintf("%d objects match, and one Cleaner deletes at most %d: narrow the selectors, or use several Cleaners.", len(rows), MaxRows))
 		}
 	}
-	return in.trip(p)
+	return limiting{in}.trip(p)
 }
 
 // needGate asks for the reads that all steps rest on.
@@ -304,8 +307,8 @@ func (in *Input) needGate(d *decider) {
 
 // judge says what a plan comes to, of which the conditions hold.
 func (in *Input) judge(p Plan) Plan {
-	for _, read := range in.gateReads() {
-		if why, failed := in.unreadable(read); failed {
+	for _, read := range (evidence{in}).gateReads() {
+		if why, failed := (evidence{in}).unreadable(read); failed {
 			return p.waits(v1alpha1.ReasonUnconfirmed, fmt.Sprintf("Cannot read target %q live: %s.", in.Spec.Targets[read.Target].Name, strings.TrimSuffix(why, ".")))
 		}
 	}
@@ -413,7 +416,7 @@ func (in *Input) gate(results []celenv.Result) Plan {
 
 // whenTrue is when time alone makes the conditions true, if that is before the period ends; zero if not. Nothing is
 // deleted for it: they are evaluated again at that moment.
-func (in *Input) whenTrue(ctx context.Context, see celenv.Input, results []celenv.Result) time.Time {
+func (in ahead) whenTrue(ctx context.Context, see celenv.Input, results []celenv.Result) time.Time {
 	at, found := in.Programs.FindTrueTime(ctx, see, results, in.Expected.Add(-in.Clock.Ahead), in.backstop(see.Time))
 	if !found {
 		return time.Time{}

@@ -22,13 +22,16 @@ func (s Snapshot) Live() map[Read]bool {
 	return out
 }
 
+// evidence is what was read live.
+type evidence struct{ *Input }
+
 // confirmed says that a read was answered live.
-func (in *Input) confirmed(r Read) bool {
+func (in evidence) confirmed(r Read) bool {
 	return in.Confirmed[r] || in.Confirmed[Read{Target: r.Target, All: true}]
 }
 
 // unreadable says why a read failed, if it did.
-func (in *Input) unreadable(r Read) (string, bool) {
+func (in evidence) unreadable(r Read) (string, bool) {
 	if why, failed := in.Unreadable[r]; failed {
 		return why, true
 	}
@@ -38,7 +41,7 @@ func (in *Input) unreadable(r Read) (string, bool) {
 
 // gateReads are the reads that all steps rest on, of a Cleaner whose decision is not read live as a whole anyway: the
 // targets that conditions read, and all that expressions see where targets are deleted.
-func (in *Input) gateReads() []Read {
+func (in evidence) gateReads() []Read {
 	if !in.Spec.Recurs() && !in.Acting {
 		return nil
 	}
@@ -100,9 +103,12 @@ func (r *reads) confirm() []Read {
 	return out
 }
 
+// confirming tells what the decision on an item rests on.
+type confirming struct{ *deciding }
+
 // confirm says whether everything that an item rests on was read live, and asks for what comes next if it was not. Beyond
 // the batch nothing is asked.
-func (r *deciding) confirm(a *acting) (bool, *expr.Error) {
+func (r confirming) confirm(a *acting) (bool, *expr.Error) {
 	objects := r.objects(a)
 	if len(objects) == 0 && len(r.rule.Confirm) == 0 && len(r.eval.ListUnprovenTargets()) == 0 {
 		return true, nil
@@ -125,10 +131,10 @@ func (r *deciding) confirm(a *acting) (bool, *expr.Error) {
 		}
 		var missing []Read
 		for _, read := range wanted {
-			if why, failed := r.in.unreadable(read); failed {
+			if why, failed := (evidence{r.in}).unreadable(read); failed {
 				return false, r.problem(r.field(stage), fmt.Sprintf("cannot be read live: %s", why), "")
 			}
-			if !r.in.confirmed(read) {
+			if !(evidence{r.in}).confirmed(read) {
 				missing = append(missing, read)
 			}
 		}
@@ -144,7 +150,7 @@ func (r *deciding) confirm(a *acting) (bool, *expr.Error) {
 }
 
 // field is what asks for the reads of a stage.
-func (r *deciding) field(stage int) string {
+func (r confirming) field(stage int) string {
 	switch {
 	case stage == 0:
 		return "actions"
@@ -157,7 +163,7 @@ func (r *deciding) field(stage int) string {
 
 // objects are the reads of what actions are about besides the item. The item itself is not read again: the API server
 // refuses every version of it but the one that was decided on.
-func (r *deciding) objects(a *acting) []Read {
+func (r confirming) objects(a *acting) []Read {
 	var out []Read
 	for _, d := range a.deeds {
 		if r.rule.Actions[d.action].Object == "" || d.object == nil || a.object != nil && d.object.identity() == a.object.identity() {
@@ -175,7 +181,7 @@ func Answers(t *v1alpha1.ClusterTarget, found TargetState) bool {
 }
 
 // entry are the reads that an entry of confirm asks for. After the last one come those of all that no entry names.
-func (r *deciding) entry(a *acting, entry int) ([]Read, *expr.Error) {
+func (r confirming) entry(a *acting, entry int) ([]Read, *expr.Error) {
 	switch {
 	case entry == len(r.rule.Confirm):
 		return r.whole(r.eval.ListUnprovenTargets()), nil
@@ -187,7 +193,7 @@ func (r *deciding) entry(a *acting, entry int) ([]Read, *expr.Error) {
 }
 
 // whole are the reads of targets as a whole.
-func (r *deciding) whole(targets []string) []Read {
+func (r confirming) whole(targets []string) []Read {
 	var out []Read
 	for _, name := range targets {
 		out = append(out, Read{Target: targetNamed(r.in.Spec, name), All: true})
@@ -196,7 +202,7 @@ func (r *deciding) whole(targets []string) []Read {
 }
 
 // entryOf are the reads that an entry asks for which names a target.
-func (r *deciding) entryOf(a *acting, entry int) ([]Read, *expr.Error) {
+func (r confirming) entryOf(a *acting, entry int) ([]Read, *expr.Error) {
 	t := targetNamed(r.in.Spec, r.rule.Confirm[entry].Target)
 	if t < 0 {
 		return nil, r.problem(fmt.Sprintf("confirm[%d].target", entry), fmt.Sprintf("no target is named %q", r.rule.Confirm[entry].Target), "name one of spec.targets")
@@ -231,7 +237,7 @@ func (r *deciding) entryOf(a *acting, entry int) ([]Read, *expr.Error) {
 }
 
 // namespace is where an entry of confirm reads: where it says, else where the item is. A Cleaner reads its own only.
-func (r *deciding) namespace(a *acting, entry int, target *Target, said string) (string, *expr.Error) {
+func (r confirming) namespace(a *acting, entry int, target *Target, said string) (string, *expr.Error) {
 	at := fmt.Sprintf("confirm[%d].namespace", entry)
 	if !target.Namespaced {
 		return "", nil

@@ -37,9 +37,12 @@ type foldID struct {
 	confirmed bool
 }
 
+// folding makes steps of what a rule does.
+type folding struct{ *deciding }
+
 // fold makes steps of what is done with the items, and adds them to the plan. An error in a patch is one of its items,
 // of which nothing is done then.
-func (r *deciding) fold() {
+func (r folding) fold() {
 	folds := r.folds()
 	for !r.patches(folds) && r.keeps("actions", len(r.acting)) { // each time for fewer items
 		r.acting = slices.DeleteFunc(r.acting, func(a *acting) bool { return a.failed })
@@ -55,7 +58,7 @@ func (r *deciding) fold() {
 
 // folds puts deeds together and into their order: that of the items, then that of the actions. Of several items it is the
 // last one that counts, so that whatever comes before a step stands before it.
-func (r *deciding) folds() []*fold {
+func (r folding) folds() []*fold {
 	all := make([]*fold, 0, len(r.acting))
 	at := make(map[foldID]*fold, len(r.acting))
 	deleted := map[types.UID]int{} // by which action, from 1
@@ -132,7 +135,7 @@ func ordered(all []*fold) []*fold {
 }
 
 // patches makes the patches. It is false if one failed: then its items have, too, and the others are folded anew.
-func (r *deciding) patches(folds []*fold) bool {
+func (r folding) patches(folds []*fold) bool {
 	ok := true
 	for _, f := range folds {
 		if r.rule.Actions[f.action].Patch == nil || f.patch != nil {
@@ -170,7 +173,7 @@ func (f *fold) keep() {
 }
 
 // patch makes one patch. Equal patches are equal bytes: keys are sorted.
-func (r *deciding) patch(f *fold) ([]byte, *expr.Error) {
+func (r folding) patch(f *fold) ([]byte, *expr.Error) {
 	items := make([]*celenv.Item, len(f.items))
 	for i, a := range f.items {
 		items[i] = a.item
@@ -192,7 +195,7 @@ func (r *deciding) patch(f *fold) ([]byte, *expr.Error) {
 }
 
 // steps adds folds to the plan.
-func (r *deciding) steps(folds []*fold) {
+func (r folding) steps(folds []*fold) {
 	first := len(r.p.Steps)
 	r.p.Steps = slices.Grow(r.p.Steps, len(folds))
 	for i, f := range folds {

@@ -102,8 +102,11 @@ type deed struct {
 	patch  []byte  // what it says if the item has it for itself
 }
 
+// taking tells what the actions of a rule do with an item.
+type taking struct{ *deciding }
+
 // act adds what is done with an item, unless there is an error, or something forbids it.
-func (r *deciding) act(c *candidate) {
+func (r taking) act(c *candidate) {
 	id := ItemKey{Rule: r.rule.Name, Key: c.key}
 	if r.in.Failed[id] || r.in.Only != nil && !r.in.Only[id] {
 		return
@@ -129,7 +132,7 @@ func (r *deciding) act(c *candidate) {
 	if len(a.deeds) == 0 || r.waits(a) {
 		return
 	}
-	if a.confirmed, err = r.confirm(a); err != nil {
+	if a.confirmed, err = confirming(r).confirm(a); err != nil {
 		r.failed(r.name(c), err)
 		return
 	}
@@ -140,7 +143,7 @@ func (r *deciding) act(c *candidate) {
 }
 
 // deeds asks the actions about an item. A step that is withheld ends them.
-func (r *deciding) deeds(a *acting) ([]Withheld, *expr.Error) {
+func (r taking) deeds(a *acting) ([]Withheld, *expr.Error) {
 	for i := range r.rule.Actions {
 		action := &r.rule.Actions[i]
 		applies, err := a.item.EvaluateActionWhen(i)
@@ -173,7 +176,7 @@ func (r *deciding) deeds(a *acting) ([]Withheld, *expr.Error) {
 }
 
 // object finds what an action is about.
-func (r *deciding) object(a *acting, i int) (d deed, err *expr.Error) {
+func (r taking) object(a *acting, i int) (d deed, err *expr.Error) {
 	action := &r.rule.Actions[i]
 	d = deed{action: i, object: a.object, target: a.target}
 	switch {
@@ -199,7 +202,7 @@ func (r *deciding) object(a *acting, i int) (d deed, err *expr.Error) {
 }
 
 // idle says that an action has nothing to do with an object.
-func (r *deciding) idle(a *acting, action *v1alpha1.RuleAction, verb Verb, o *Object) bool {
+func (r taking) idle(a *acting, action *v1alpha1.RuleAction, verb Verb, o *Object) bool {
 	switch verb {
 	case VerbDelete:
 		return o.ends(action.Delete.GracePeriodSeconds) || slices.ContainsFunc(a.deeds, func(d deed) bool {
@@ -231,7 +234,7 @@ func (o *Object) ends(grace *int64) bool {
 }
 
 // waits says that an item waits because an earlier attempt on one of its objects failed.
-func (r *deciding) waits(a *acting) bool {
+func (r taking) waits(a *acting) bool {
 	for _, d := range a.deeds {
 		if d.object != nil && r.rule.Actions[d.action].Report == nil && r.deferred(ItemKey{Rule: r.rule.Name, Key: a.key}, d.object) {
 			return true

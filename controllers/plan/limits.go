@@ -77,7 +77,7 @@ func (d Done) Forget() Done {
 }
 
 // full says that no more deeds can be remembered.
-func (in *Input) full(done Done) bool {
+func (in limiting) full(done Done) bool {
 	room := int64(maxDoneBytes)
 	if in.Room != nil {
 		room = min(room, in.Room.DoneBytes)
@@ -142,9 +142,12 @@ func (in *Input) Deed(s *Step, at time.Time) Deed {
 	return d
 }
 
+// limiting holds a plan to the limits of a spec.
+type limiting struct{ *Input }
+
 // limited says which limit a plan is over, and in a sentence; empty if it is over none. freed is when the oldest deed that
 // counts against it counts no longer; zero if none does.
-func (in *Input) limited(p *Plan) (limit, message string, freed time.Time, err error) {
+func (in limiting) limited(p *Plan) (limit, message string, freed time.Time, err error) {
 	limits := in.Spec.Limits
 	if limits == nil || limits.MaxActions == 0 && limits.MaxPercent == 0 {
 		return "", "", time.Time{}, nil
@@ -234,7 +237,7 @@ func (c itemCounts) objects() (n int64) {
 
 // overPercent says that more of a target's objects are acted on than so many of a hundred. Objects that were acted on and
 // are gone count among those that it has.
-func (in *Input) overPercent(t int, acted map[types.UID]bool, done Done, percent int64) bool {
+func (in limiting) overPercent(t int, acted map[types.UID]bool, done Done, percent int64) bool {
 	target := &in.Snapshot[t]
 	if target.State != Complete || !slices.ContainsFunc(target.Objects, func(o Object) bool { return acted[o.identity()] }) {
 		return false
@@ -266,7 +269,7 @@ func (d Done) in(target string) map[types.UID]bool {
 }
 
 // trip blocks a plan that is over a limit.
-func (in *Input) trip(p Plan) Plan {
+func (in limiting) trip(p Plan) Plan {
 	limit, message, freed, err := in.limited(&p)
 	switch {
 	case err != nil:

@@ -36,8 +36,8 @@ type decider struct {
 // decideRules adds the steps of the rules to a plan, in the order of the rules.
 func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 	d := &decider{in: in, p: p, over: e.AbortReason, retain: e.RetainBytes, reads: reads{in: in}, taken: map[types.UID]bool{}}
-	for _, read := range in.gateReads() {
-		if !in.confirmed(read) {
+	for _, read := range (evidence{in}).gateReads() {
+		if !(evidence{in}).confirmed(read) {
 			d.gate = append(d.gate, read)
 		}
 	}
@@ -121,12 +121,12 @@ func (r *deciding) decide() {
 			case c.until.After(r.in.Now):
 				r.pending(pending, c)
 			default:
-				r.act(c)
+				taking{r}.act(c)
 			}
 		}
 	}
 	if r.over() == nil {
-		r.fold()
+		folding{r}.fold()
 	}
 }
 
