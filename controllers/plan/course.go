@@ -13,6 +13,7 @@ import (
 type Course struct {
 	Steps  []Step
 	states []stepState
+	on     map[types.UID][]int // the deeds on each object
 }
 
 type stepState int
@@ -25,7 +26,13 @@ const (
 
 // NewCourse begins the steps of a plan.
 func NewCourse(p Plan) *Course {
-	return &Course{Steps: p.Steps, states: make([]stepState, len(p.Steps))}
+	c := &Course{Steps: p.Steps, states: make([]stepState, len(p.Steps)), on: make(map[types.UID][]int, len(p.Steps))}
+	for i := range c.Steps {
+		if s := &c.Steps[i]; s.Deed() {
+			c.on[s.Object.UID] = append(c.on[s.Object.UID], i)
+		}
+	}
+	return c
 }
 
 // CourseOfRows begins the steps that a judgement has left in a plan, as far as they are on the objects of due rows. Those of rows
@@ -76,14 +83,9 @@ func (c *Course) DeedFollows(i int) bool {
 	return slices.ContainsFunc(c.Steps, func(s Step) bool { return s.Deed() && slices.Contains(s.After, i) })
 }
 
-// Finished says that all steps on an object have succeeded.
+// Finished says that all deeds on an object have succeeded.
 func (c *Course) Finished(uid types.UID) bool {
-	for i := range c.Steps {
-		if c.Steps[i].Object.UID == uid && c.Steps[i].Deed() && c.states[i] != stepSucceeded {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(c.on[uid], func(i int) bool { return c.states[i] != stepSucceeded })
 }
 
 // FailedItems are the items of steps that are not taken.
@@ -99,7 +101,5 @@ func (c *Course) FailedItems() map[ItemKey]bool {
 	return out
 }
 
-// IsAbout says that there are steps on an object.
-func (c *Course) IsAbout(uid types.UID) bool {
-	return slices.ContainsFunc(c.Steps, func(s Step) bool { return s.Object.UID == uid })
-}
+// IsAbout says that there are deeds on an object.
+func (c *Course) IsAbout(uid types.UID) bool { return len(c.on[uid]) > 0 }

@@ -105,7 +105,13 @@ func (j *judge) judge(ctx context.Context) (out Judgement) {
 		return out
 	}
 	out.Plan = Plan{Verdict: v1alpha1.VerdictAct}
-	j.steps(j.decideRules(e, &out.Plan))
+	d := j.decideRules(e, &out.Plan)
+	for i := range j.rows {
+		if j.m.Rows[i].done() { // no target has to delete it, and nothing comes after what targets do
+			d.taken[j.rows[i].UID] = true
+		}
+	}
+	j.steps(d)
 	switch problem := e.AbortReason(); {
 	case problem != nil:
 		return Judgement{Why: "spec." + problem.Error()}
@@ -114,10 +120,27 @@ func (j *judge) judge(ctx context.Context) (out Judgement) {
 	}
 	out.seen = j.seenRows()
 	dropped := out.Plan.ofRows(j.at, j.m)
+	steps, withheld := map[types.UID]*Step{}, map[types.UID]string{}
+	for n := range out.Plan.Steps {
+		steps[out.Plan.Steps[n].Object.UID] = &out.Plan.Steps[n]
+	}
+	for _, w := range out.Plan.Withheld {
+		withheld[w.Step.Object.UID] = w.Because
+	}
 	out.Rows = map[int]RowVerdict{}
 	for i := range j.rows {
-		if j.m.Rows[i].State == RowOpen {
-			out.Rows[i] = j.verdict(i, &out, dropped)
+		if j.m.Rows[i].State != RowOpen {
+			continue
+		}
+		switch s := steps[j.rows[i].UID]; {
+		case s != nil:
+			out.Rows[i] = j.wanted(i, s.Object.ResourceVersion, &out)
+		case withheld[j.rows[i].UID] != "":
+			out.Rows[i] = RowVerdict{Kept: withheld[j.rows[i].UID]}
+		case dropped[i]:
+			out.Rows[i] = RowVerdict{Kept: "an action that comes before can no longer be done"}
+		default:
+			out.Rows[i] = j.unwanted(i, &out)
 		}
 	}
 	return out
@@ -178,23 +201,17 @@ func (in *Input) reads(targets []string) bool {
 	return slices.ContainsFunc(targets, func(name string) bool { return in.Lost[name] })
 }
 
-// verdict says what is to become of an open row.
-func (j *judge) verdict(i int, out *Judgement, dropped map[int]bool) RowVerdict {
-	row := j.rows[i]
-	of := slices.IndexFunc(out.Plan.Steps, func(s Step) bool { return s.Object.UID == row.UID })
-	withheld := slices.IndexFunc(out.Plan.Withheld, func(w Withheld) bool { return w.Step.Object.UID == row.UID })
-	switch {
-	case of >= 0:
-		v := RowVerdict{Version: out.Plan.Steps[of].Object.ResourceVersion}
-		if out.Outcome == JudgeUndecidable && out.seen[i] != nil && v.Version != j.m.Version(i, row) {
-			return RowVerdict{Kept: "it changed, and the conditions can no longer be evaluated"}
-		}
-		return v
-	case withheld >= 0:
-		return RowVerdict{Kept: out.Plan.Withheld[withheld].Because}
-	case dropped[i]:
-		return RowVerdict{Kept: "an action that comes before can no longer be done"}
+// wanted says what is to become of an open row on whose object there are steps, at a version.
+func (j *judge) wanted(i int, version string, out *Judgement) RowVerdict {
+	if out.Outcome == JudgeUndecidable && out.seen[i] != nil && version != j.m.Version(i, j.rows[i]) {
+		return RowVerdict{Kept: "it changed, and the conditions can no longer be evaluated"}
 	}
+	return RowVerdict{Version: version}
+}
+
+// unwanted says what is to become of an open row on whose object there are no steps.
+func (j *judge) unwanted(i int, out *Judgement) RowVerdict {
+	row := j.rows[i]
 	t, rule := row.Target(j.Spec), slices.IndexFunc(j.Spec.Rules, func(r v1alpha1.Rule) bool { return r.Name == row.Rule })
 	switch {
 	case t >= 0 && j.unread[t] != "":
