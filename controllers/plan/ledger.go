@@ -141,7 +141,7 @@ func (l *Ledger) Saw(run *v1alpha1.Run, sights map[int]Sight, now time.Time) {
 		}
 		l.Rows[i].saw(&row, s, now)
 	}
-	l.Looked = true
+	l.Looked = !slices.ContainsFunc(l.left(), func(i int) bool { _, seen := sights[i]; return !seen })
 }
 
 func (e *Entry) saw(row *Row, s Sight, now time.Time) {

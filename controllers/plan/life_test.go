@@ -446,6 +446,21 @@ func TestARowIsHeldToItsOwnTarget(t *testing.T) {
 	}
 }
 
+// Before a result all rows that are left are read: a look at some of them is not enough.
+func TestALookAtSomeRowsIsNoneAtAll(t *testing.T) {
+	c, m := committed("a", "b")
+	there := Sight{UID: "uid-a", ResourceVersion: "7"}
+	v := View{Cleaner: c, Decides: "v1:y", Now: born}
+	m.Saw(c.Status.Run, map[int]Sight{0: there}, born)
+	if got := Next(v, m); got.Kind != LookRows {
+		t.Errorf("after a look at one of two it asks for %s", got.Kind)
+	}
+	m.Saw(c.Status.Run, map[int]Sight{0: there, 1: {Missing: true}}, born)
+	if got := Next(v, m); got.Kind != WriteResult {
+		t.Errorf("after a look at both it asks for %s", got.Kind)
+	}
+}
+
 // A judgement is taken as what it says of each row.
 func TestJudged(t *testing.T) {
 	newer := Seen{{Object: pod("a", func(o *Object) { o.ResourceVersion = "8" })}}

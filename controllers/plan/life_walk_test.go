@@ -611,6 +611,7 @@ func (w *walk) answeredRow(i, n int, row plan.Row, a lifemodel.Answer) {
 		q.memory.Acted(n, plan.RowAnswer{Did: v1alpha1.OutcomeGone, Terminating: true, Finalizers: seen.Finalizers}, w.now)
 	case a == lifemodel.Conflict:
 		q.memory.Changed()
+		q.memory.Acted(n, plan.RowAnswer{Cut: true}, w.now)
 		q.follows = true
 		return
 	default:

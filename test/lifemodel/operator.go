@@ -458,6 +458,7 @@ func (o *operator) ending(result Result) {
 		o.move(AtStart, o.label(LookRows, OK), func(p *Process) {
 			p.Done |= done
 			p.Replaced |= replaced
+			p.Kept &^= done | replaced
 			p.Looked = true
 		})
 		if !o.p.Looked {
@@ -569,13 +570,10 @@ func yes(b bool) Answer {
 // deleteRows sends the DELETEs of open rows, and reads those of which nothing is wanted any more.
 func (o *operator) deleteRows(open Rows) {
 	for k, v := range o.r.Rows {
-		if !open.Has(k) || o.s.Flights[k] != (Flight{}) {
-			continue
+		if open.Has(k) && o.p.Unwanted.Has(k) && o.keeps(UnwantedKept) && !o.waits() {
+			o.keepRow(k)
 		}
-		if o.p.Unwanted.Has(k) {
-			if o.keeps(UnwantedKept) {
-				o.keepRow(k)
-			}
+		if !open.Has(k) || o.p.Unwanted.Has(k) || o.s.Flights[k] != (Flight{}) {
 			continue
 		}
 		if !o.deed || !o.p.Confirmed || o.Ordered && k == 1 && !o.p.Done.Has(0) && o.keeps(OrderKept) {
@@ -604,9 +602,6 @@ func (o *operator) deleteRows(open Rows) {
 // keepRow is for a row of which nothing is wanted any more.
 func (o *operator) keepRow(k int) {
 	done, replaced := o.look(^row(k))
-	if !o.keeps(UnwantedRead) {
-		done, replaced = 0, 0
-	}
 	l := o.label(KeepRow, OK)
 	l.Row = int8(k)
 	o.move(AtStart, l, func(p *Process) {

@@ -107,8 +107,7 @@ const (
 	RunsCounted                          // the number of the last run is kept in status.runs
 	RunsKept                             // a committed run is never dropped
 	LookBeforeResult                     // rows left are read live before a result
-	UnwantedKept                         // a rule's row on which the rule wants nothing is kept
-	UnwantedRead                         // ... after a live read
+	UnwantedKept                         // a row of which nothing is wanted is kept, after a live read
 	ReplacedIsLeft                       // a replaced row is not a done one
 	OwnDeedsStand                        // what we deleted stands as it was when conditions and rules are asked again
 	OrderKept                            // what comes after something that is not done waits, or is kept
@@ -161,7 +160,6 @@ func Mutants() []Mutant {
 		{"untouched runs are dropped", RunsKept, RunsEnd, "targets"},
 		{"no look before a result", LookBeforeResult, KeptIsUntouched, "rules"},
 		{"an unwanted row stays open", UnwantedKept, EndReachable, "rules"},
-		{"an unwanted row is not read", UnwantedRead, DisturbedOnly, "rules"},
 		{"replaced is done", ReplacedIsLeft, ResultTrue, "targets"},
 		{"own deeds are seen", OwnDeedsStand, DisturbedOnly, "order"},
 		{"a dependency is cut", OrderKept, InOrder, "order"},
