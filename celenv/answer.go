@@ -87,48 +87,48 @@ func (w wantedType) acceptsKind(kind types.Kind) bool {
 	}
 }
 
+// isOneOf says whether a type is of one of these kinds.
+func isOneOf(t *types.Type, kinds ...types.Kind) bool { return slices.Contains(kinds, t.Kind()) }
+
 // suggestFix says what to write where an expression gives this type instead.
 func (w wantedType) suggestFix(got *types.Type) string {
 	if got.TypeName() == types.OptionalType.TypeName() {
-		if w == wantBool && got.IsExactType(types.NewOptionalType(types.BoolType)) {
-			return "add .orValue(false)"
-		}
 		if w != wantBool {
 			return "add .orValue(...)"
 		}
+		if got.IsExactType(types.NewOptionalType(types.BoolType)) {
+			return "add .orValue(false)"
+		}
 	}
-	kind := got.Kind()
 	switch w {
 	case wantBool:
-		if kind == types.ListKind || kind == types.MapKind {
+		if isOneOf(got, types.ListKind, types.MapKind) {
 			return "ask something of it, with exists, all or size"
 		}
 		return "compare it with something, as in ... == ..."
 	case wantJSON:
 		return hintJSON
 	case wantList:
-		if kind == types.MapKind {
+		if isOneOf(got, types.MapKind) {
 			return "write x.items for the objects of a target x, or x.transformList(k, v, v) for the values of a map"
 		}
 	case wantMap:
-		if kind == types.ListKind {
+		if isOneOf(got, types.ListKind) {
 			return "a list of operations is a patch of type: JSON"
 		}
 	case wantString, wantNames:
-		switch kind {
-		case types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.TimestampKind, types.DurationKind:
+		if isOneOf(got, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.TimestampKind, types.DurationKind) {
 			return "wrap in string()"
 		}
 	case wantDuration:
-		switch kind {
-		case types.IntKind, types.UintKind, types.DoubleKind:
+		if isOneOf(got, types.IntKind, types.UintKind, types.DoubleKind) {
 			return `a number has no unit: write seconds(x), or a string such as "40s"`
 		}
 	case wantInt:
-		switch kind {
-		case types.StringKind, types.DoubleKind:
+		if isOneOf(got, types.StringKind, types.DoubleKind) {
 			return "wrap in int()"
-		case types.ListKind, types.MapKind:
+		}
+		if isOneOf(got, types.ListKind, types.MapKind) {
 			return "add .size()"
 		}
 	}

@@ -28,18 +28,12 @@ type templateValidator struct{ *validator }
 // Handle answers one request. Whoever writes a template needs the rights to all that it does, wherever it may be used: it
 // changes what stored Cleaners do, whose authors are not asked again.
 func (v *templateValidator) Handle(ctx context.Context, req admission.Request) admission.Response {
-	t, old := &v1alpha1.CleanerTemplate{}, (*v1alpha1.CleanerTemplate)(nil)
-	if err := json.Unmarshal(req.Object.Raw, t); err != nil {
-		return admission.Errored(http.StatusBadRequest, fmt.Errorf("cannot read the CleanerTemplate: %w", err))
-	}
-	if req.Operation == admissionv1.Update {
-		old = &v1alpha1.CleanerTemplate{}
-		if err := json.Unmarshal(req.OldObject.Raw, old); err != nil {
-			return admission.Errored(http.StatusBadRequest, fmt.Errorf("cannot read the CleanerTemplate as it was: %w", err))
-		}
-		if reflect.DeepEqual(old.Spec, t.Spec) {
-			return admission.Allowed("")
-		}
+	t, old, err := readTemplates(&req)
+	switch {
+	case err != nil:
+		return admission.Errored(http.StatusBadRequest, err)
+	case old != nil && reflect.DeepEqual(old.Spec, t.Spec):
+		return admission.Allowed("")
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -69,25 +63,47 @@ func (v *templateValidator) Handle(ctx context.Context, req admission.Request) a
 	if errors := found.Errors(); len(errors) > 0 {
 		return denyInvalid(&req, errors)
 	}
-	missing, err := v.findMissingRights(ctx, req.UserInfo, rights.ListRequired("", work, options))
+	warnings := append(formatWarnings(found), formatCompilerWarnings(programs, "spec.template.")...)
+	return v.reviewTemplate(ctx, &req, old, t, rights.ListRequired("", work, options), warnings)
+}
+
+// readTemplates reads a template as it is to be, and as it was; nil if there was none.
+func readTemplates(req *admission.Request) (t, old *v1alpha1.CleanerTemplate, err error) {
+	t = &v1alpha1.CleanerTemplate{}
+	if err := json.Unmarshal(req.Object.Raw, t); err != nil {
+		return nil, nil, fmt.Errorf("cannot read the CleanerTemplate: %w", err)
+	}
+	if req.Operation != admissionv1.Update {
+		return t, nil, nil
+	}
+	old = &v1alpha1.CleanerTemplate{}
+	if err := json.Unmarshal(req.OldObject.Raw, old); err != nil {
+		return nil, nil, fmt.Errorf("cannot read the CleanerTemplate as it was: %w", err)
+	}
+	return t, old, nil
+}
+
+// reviewTemplate answers for a template that can work: its author needs the rights to what it does, and it must not break those
+// who use it.
+func (v *templateValidator) reviewTemplate(ctx context.Context, req *admission.Request, old, t *v1alpha1.CleanerTemplate, required []rights.Right, warnings []string) admission.Response {
+	missing, err := v.findMissingRights(ctx, req.UserInfo, required)
 	switch {
 	case err != nil:
 		return denyUnavailable(err)
 	case len(missing) > 0:
-		return denyMissingRights(&req, req.UserInfo.Username, missing)
+		return denyMissingRights(req, req.UserInfo.Username, missing)
 	}
 	broken, err := v.findBrokenOwners(ctx, old, t)
 	switch {
 	case err != nil:
 		return denyUnavailable(err)
 	case len(broken) > 0 && old != nil:
-		return denyInvalid(&req, broken)
+		return denyInvalid(req, broken)
 	}
-	said := formatWarnings(found)
 	for _, b := range broken { // they wait for a template, and this one does not help them
-		said = append(said, b.String())
+		warnings = append(warnings, b.String())
 	}
-	return admission.Allowed("").WithWarnings(trimWarnings(append(said, formatCompilerWarnings(programs, "spec.template.")...))...)
+	return admission.Allowed("").WithWarnings(trimWarnings(warnings)...)
 }
 
 // findBrokenOwners returns those that use a template and work with it as it was, and not as it is to be. Without a template before, they

@@ -169,9 +169,13 @@ func (f *Findings) checkPurpose(spec *v1alpha1.Work, p *field.Path, o Options) {
 	if spec.Lifecycle == "" && (len(spec.Rules) > 0 || templated) {
 		f.addError(p, fmt.Sprintf("with rules or templateRef, say what becomes of the %s when it has cleaned: lifecycle: Recurring keeps it, lifecycle: Once deletes it", ownerKind(spec)))
 	}
-	if len(spec.Rules) > 0 || templated {
-		return
+	if len(spec.Rules) == 0 && !templated {
+		f.checkTargetsAlone(spec, p)
 	}
+}
+
+// checkTargetsAlone looks at a spec without rules, whose targets say what is deleted.
+func (f *Findings) checkTargetsAlone(spec *v1alpha1.Work, p *field.Path) {
 	switch {
 	case !deletesAnything(spec) && spec.Recurs():
 		f.addWarning(p, "nothing is ever done: without rules, only targets with delete: true are acted on; set it, or add rules")
@@ -427,7 +431,14 @@ func (f *Findings) checkSinkAuth(spec *v1alpha1.Work, p *field.Path, o Options) 
 	if auth.Type != v1alpha1.SinkAuthBearer && auth.Type != v1alpha1.SinkAuthHMAC {
 		f.addError(p.Child("type"), fmt.Sprintf("%q is no type: write Bearer or HMAC", auth.Type))
 	}
-	p, ref := p.Child("secretRef"), auth.SecretRef
+	f.checkSinkSecret(spec, &auth.SecretRef, p.Child("secretRef"), o)
+	if auth.Type == v1alpha1.SinkAuthBearer && strings.HasPrefix(strings.ToLower(spec.CloudEventSink), "http:") {
+		f.addWarning(p.Root().Child("cloudEventSink"), "the token of cloudEventSinkAuth is sent over it as plain text: write a URL that starts with https://, or type: HMAC")
+	}
+}
+
+// checkSinkSecret looks at the Secret that shows a sink who sends.
+func (f *Findings) checkSinkSecret(spec *v1alpha1.Work, ref *v1alpha1.ClusterSecretKeyReference, p *field.Path, o Options) {
 	if len(ref.Name) > maxObjectName || !dnsSubdomain.MatchString(ref.Name) {
 		f.addError(p.Child("name"), fmt.Sprintf("%q is not the name of a Secret: write its metadata.name, such as sink-token", ref.Name))
 	}
@@ -442,9 +453,6 @@ func (f *Findings) checkSinkAuth(spec *v1alpha1.Work, p *field.Path, o Options) 
 		f.addError(p.Child("namespace"), fmt.Sprintf("%q is the namespace of the operator, of which no Secret is read: put the Secret into another one", own))
 	case !spec.Cluster && o.Namespace == own:
 		f.addError(p, fmt.Sprintf("no Secret of %q is read, which is the namespace of the operator: put the Cleaner and the Secret into another one", own))
-	}
-	if auth.Type == v1alpha1.SinkAuthBearer && strings.HasPrefix(strings.ToLower(spec.CloudEventSink), "http:") {
-		f.addWarning(p.Root().Child("cloudEventSink"), "the token of cloudEventSinkAuth is sent over it as plain text: write a URL that starts with https://, or type: HMAC")
 	}
 }
 

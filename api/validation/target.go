@@ -219,18 +219,13 @@ func (k kindInfo) explainOutOfReach(does string) string {
 // checkNamespaces looks at the part of a reference that only ClusterCleaners have.
 func (f *Findings) checkNamespaces(spec *v1alpha1.Work, r *v1alpha1.ClusterReference, k kindInfo, p *field.Path, o Options) {
 	chosen := r.Namespaces != nil || r.NamespaceSelector != nil || r.ExcludeNamespaces != nil
-	switch {
-	case !spec.Cluster && (chosen || r.Namespace != ""):
-		f.addError(p, "chooses namespaces, and a Cleaner sees its own only: write a ClusterCleaner, or remove namespace, namespaces, namespaceSelector and excludeNamespaces")
-		return
-	case r.Name == "" && r.Namespace != "":
-		f.addError(p, "namespace requires name: add name, or use namespaces: [...]")
-	case r.Name != "" && chosen:
-		f.addError(p, "an object of a given name lives in one namespace: write namespace instead of namespaces, namespaceSelector and excludeNamespaces")
-	case k.clusterScoped && (chosen || r.Namespace != ""):
-		f.addError(p, fmt.Sprintf("chooses namespaces, and %s are cluster-scoped: remove namespace, namespaces, namespaceSelector and excludeNamespaces", k.resourceName()))
-	case spec.Cluster && !o.isTemplate && r.Name != "" && r.Namespace == "" && k.resource != "" && !k.clusterScoped:
-		f.addError(p.Child("namespace"), fmt.Sprintf("is missing: %s live in namespaces, so write the one in which the object of this name lives", k.resourceName()))
+	if !spec.Cluster {
+		if chosen || r.Namespace != "" {
+			f.addError(p, "chooses namespaces, and a Cleaner sees its own only: write a ClusterCleaner, or remove namespace, namespaces, namespaceSelector and excludeNamespaces")
+			return
+		}
+	} else {
+		f.checkNamespaceScope(r, chosen, k, p, o)
 	}
 	f.checkNamespaceNames([]string{r.Namespace}, func(int) *field.Path { return p.Child("namespace") })
 	f.checkNamespaceNames(r.Namespaces, p.Child("namespaces").Index)
@@ -240,6 +235,20 @@ func (f *Findings) checkNamespaces(spec *v1alpha1.Work, r *v1alpha1.ClusterRefer
 	}
 	if r.NamespaceSelector != nil {
 		f.checkLabelSelector(r.NamespaceSelector, p.Child("namespaceSelector"))
+	}
+}
+
+// checkNamespaceScope looks at whether the namespaces of a ClusterCleaner's target fit its kind and its name.
+func (f *Findings) checkNamespaceScope(r *v1alpha1.ClusterReference, chosen bool, k kindInfo, p *field.Path, o Options) {
+	switch {
+	case r.Name == "" && r.Namespace != "":
+		f.addError(p, "namespace requires name: add name, or use namespaces: [...]")
+	case r.Name != "" && chosen:
+		f.addError(p, "an object of a given name lives in one namespace: write namespace instead of namespaces, namespaceSelector and excludeNamespaces")
+	case k.clusterScoped && (chosen || r.Namespace != ""):
+		f.addError(p, fmt.Sprintf("chooses namespaces, and %s are cluster-scoped: remove namespace, namespaces, namespaceSelector and excludeNamespaces", k.resourceName()))
+	case !o.isTemplate && r.Name != "" && r.Namespace == "" && k.resource != "" && !k.clusterScoped:
+		f.addError(p.Child("namespace"), fmt.Sprintf("is missing: %s live in namespaces, so write the one in which the object of this name lives", k.resourceName()))
 	}
 }
 

@@ -190,31 +190,39 @@ func ConvertToNative(v ref.Val) (any, error) {
 	case types.Duration:
 		return v.ConvertToType(types.StringType).Value(), nil
 	case traits.Lister:
-		list := []any{}
-		for it := v.Iterator(); it.HasNext() == types.True; {
-			elem, err := ConvertToNative(it.Next())
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, elem)
-		}
-		return list, nil
+		return convertList(v)
 	case traits.Mapper:
-		object := map[string]any{}
-		for it := v.Iterator(); it.HasNext() == types.True; {
-			key := it.Next()
-			name, ok := key.(types.String)
-			if !ok {
-				return nil, fmt.Errorf("the key %v of a map is no string", key.Value())
-			}
-			value, err := ConvertToNative(v.Get(key))
-			if err != nil {
-				return nil, err
-			}
-			object[string(name)] = value
-		}
-		return object, nil
+		return convertMap(v)
 	default:
 		return nil, fmt.Errorf("a value of type %s cannot be written", v.Type().TypeName())
 	}
+}
+
+func convertList(v traits.Lister) (any, error) {
+	list := []any{}
+	for it := v.Iterator(); it.HasNext() == types.True; {
+		elem, err := ConvertToNative(it.Next())
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, elem)
+	}
+	return list, nil
+}
+
+func convertMap(v traits.Mapper) (any, error) {
+	object := map[string]any{}
+	for it := v.Iterator(); it.HasNext() == types.True; {
+		key := it.Next()
+		name, ok := key.(types.String)
+		if !ok {
+			return nil, fmt.Errorf("the key %v of a map is no string", key.Value())
+		}
+		value, err := ConvertToNative(v.Get(key))
+		if err != nil {
+			return nil, err
+		}
+		object[string(name)] = value
+	}
+	return object, nil
 }

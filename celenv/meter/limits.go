@@ -353,24 +353,30 @@ func (w *sizeWalk) addValue(v ref.Val) bool {
 	case *types.Optional:
 		return !v.HasValue() || w.addValue(v.GetValue())
 	case traits.Mapper:
-		for it := v.Iterator(); it.HasNext() == types.True; {
-			key := it.Next()
-			if !w.addBytes(entrySize) || !w.addValue(key) {
-				return false
-			}
-			name, _ := key.(types.String)
-			before := w.enterEntry(string(name))
-			if !w.addValue(v.Get(key)) {
-				return false
-			}
-			w.factor = before
-		}
+		return w.addMap(v)
 	case traits.Lister:
 		for it := v.Iterator(); it.HasNext() == types.True; {
 			if !w.addValue(it.Next()) {
 				return false
 			}
 		}
+	}
+	return true
+}
+
+// addMap counts the entries of a map.
+func (w *sizeWalk) addMap(v traits.Mapper) bool {
+	for it := v.Iterator(); it.HasNext() == types.True; {
+		key := it.Next()
+		if !w.addBytes(entrySize) || !w.addValue(key) {
+			return false
+		}
+		name, _ := key.(types.String)
+		before := w.enterEntry(string(name))
+		if !w.addValue(v.Get(key)) {
+			return false
+		}
+		w.factor = before
 	}
 	return true
 }

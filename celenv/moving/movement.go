@@ -61,12 +61,7 @@ func (m *Analysis) traceExpression(e ast.Expr, locals *local) bool {
 	case ast.ListKind:
 		return m.traceAll(e.AsList().Elements(), locals)
 	case ast.MapKind:
-		value := false
-		for _, entry := range e.AsMap().Entries() {
-			m.markBlindIfMoving(entry.AsMapEntry().Key(), locals)
-			value = m.traceExpression(entry.AsMapEntry().Value(), locals) || value
-		}
-		return value
+		return m.traceMap(e.AsMap().Entries(), locals)
 	case ast.CallKind:
 		return m.traceCall(e, locals)
 	case ast.ComprehensionKind:
@@ -83,6 +78,16 @@ func (m *Analysis) traceAll(all []ast.Expr, locals *local) bool {
 		one = m.traceExpression(e, locals) || one
 	}
 	return one
+}
+
+// traceMap says whether a value of a map can move. No key may.
+func (m *Analysis) traceMap(entries []ast.EntryExpr, locals *local) bool {
+	value := false
+	for _, entry := range entries {
+		m.markBlindIfMoving(entry.AsMapEntry().Key(), locals)
+		value = m.traceExpression(entry.AsMapEntry().Value(), locals) || value
+	}
+	return value
 }
 
 func (m *Analysis) markBlindIfMoving(e ast.Expr, locals *local) {

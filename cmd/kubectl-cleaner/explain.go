@@ -67,42 +67,14 @@ func printStatus(out screen, p painter, name string, owner v1alpha1.Owner) {
 			out.printf("%s: %s: %s\n", p.yellow(fmt.Sprintf("%s is %s", c.Type, c.Status)), c.Reason, c.Message)
 		}
 	}
-	if e := s.LastEvaluation; e != nil {
-		out.printf("\nEvaluated: %s (%s), since %s\n", p.formatVerdict(e.Verdict), e.Reason, formatTime(e.Time.Time))
-		if e.Message != ready.Message {
-			out.printf("%s\n", e.Message)
-		}
-		for _, c := range e.Conditions {
-			answer := p.red(c.Error)
-			if c.Value != nil {
-				answer = escapeText(strconv.FormatBool(*c.Value))
-			}
-			out.printf("  %s: %s\n", c.Expression, answer)
-		}
-		for _, i := range e.Errors {
-			out.printf("  %s in rule %s, %s: %s %s (%d times)\n", p.red("error"), i.Rule, i.Key, i.Field, i.Message, max(i.Count, 1))
-		}
-		for _, h := range e.Withheld {
-			out.printf("  not touched: %s: %s\n", h.Object, h.Because)
-		}
-	}
+	printEvaluation(out, p, s.LastEvaluation, ready.Message)
 	if len(s.Pending) > 0 {
 		out.printf("%s", p.formatHeading("PENDING", "RULE", "UNTIL"))
 		for _, h := range s.Pending {
 			out.printf("%s\t%s\t%s\n", h.Key, h.Rule, formatTime(h.Until.Time))
 		}
 	}
-	if r := s.Run; r != nil {
-		out.printf("\nRun %d, decided at %s: ", r.Number, formatTime(r.DecidedAt.Time))
-		if r.Result == "" {
-			out.printf("under way, %d objects\n", len(r.Rows))
-		} else {
-			out.printf("%s. %s\n", r.Result, r.Message)
-		}
-		for _, c := range r.Counts {
-			out.printf("  %s: %d %s\n", c.Resource, c.Count, c.Outcome)
-		}
-	}
+	printRun(out, s.Run)
 	if len(s.LastActions) > 0 {
 		out.printf("%s", p.formatHeading("LAST ACTION", "OBJECT", "RULE", "TIME", "RESULT"))
 		for _, a := range s.LastActions {
@@ -111,5 +83,45 @@ func printStatus(out screen, p painter, name string, owner v1alpha1.Owner) {
 	}
 	if n := s.NextScheduledEvaluation; n != nil {
 		out.printf("\nNext: %s\n", formatTime(n.Time))
+	}
+}
+
+// printEvaluation writes the last evaluation, without the message that was written already.
+func printEvaluation(out screen, p painter, e *v1alpha1.Evaluation, written string) {
+	if e == nil {
+		return
+	}
+	out.printf("\nEvaluated: %s (%s), since %s\n", p.formatVerdict(e.Verdict), e.Reason, formatTime(e.Time.Time))
+	if e.Message != written {
+		out.printf("%s\n", e.Message)
+	}
+	for _, c := range e.Conditions {
+		answer := p.red(c.Error)
+		if c.Value != nil {
+			answer = escapeText(strconv.FormatBool(*c.Value))
+		}
+		out.printf("  %s: %s\n", c.Expression, answer)
+	}
+	for _, i := range e.Errors {
+		out.printf("  %s in rule %s, %s: %s %s (%d times)\n", p.red("error"), i.Rule, i.Key, i.Field, i.Message, max(i.Count, 1))
+	}
+	for _, h := range e.Withheld {
+		out.printf("  not touched: %s: %s\n", h.Object, h.Because)
+	}
+}
+
+// printRun writes what became of a run.
+func printRun(out screen, r *v1alpha1.Run) {
+	if r == nil {
+		return
+	}
+	out.printf("\nRun %d, decided at %s: ", r.Number, formatTime(r.DecidedAt.Time))
+	if r.Result == "" {
+		out.printf("under way, %d objects\n", len(r.Rows))
+	} else {
+		out.printf("%s. %s\n", r.Result, r.Message)
+	}
+	for _, c := range r.Counts {
+		out.printf("  %s: %d %s\n", c.Resource, c.Count, c.Outcome)
 	}
 }

@@ -86,29 +86,8 @@ func (t *tool) runPlan(ctx context.Context, f *planFlags) error {
 	if err != nil {
 		return err
 	}
-	l, documents, err := t.prepareLoader(ctx, f)
+	c, err := t.loadPlannedCleaner(ctx, f)
 	if err != nil {
-		return err
-	}
-	own, err := selectCleaner(f.file, documents)
-	if err != nil {
-		return err
-	}
-	c := l.loadCleaner(ctx, own, nil)
-	if !c.isInvalid() && len(f.objects) > 0 && c.work.Helm != nil && c.work.Helm.Delete {
-		p := own.newProblem("spec.helm", "a release is only looked at in a cluster: its uninstallation is not in the plan; leave out --objects")
-		p.warning = true
-		c.problems = append(c.problems, p)
-	}
-	for _, p := range c.problems {
-		if c.isInvalid() || f.output == outputTable || !p.warning {
-			t.printProblem(p)
-		}
-	}
-	if c.isInvalid() {
-		return errReported
-	}
-	if err := t.setDefaultNamespace(c); err != nil {
 		return err
 	}
 	world, err := t.loadObjects(ctx, f, c)
@@ -127,6 +106,33 @@ func (t *tool) runPlan(ctx context.Context, f *planFlags) error {
 		s.warnings = append(s.warnings, "spec.mode: "+s.modeNote)
 	}
 	return t.printPlan(s, f.output)
+}
+
+// loadPlannedCleaner reads the Cleaner that a plan is about, and says what is wrong with it.
+func (t *tool) loadPlannedCleaner(ctx context.Context, f *planFlags) (*cleaner, error) {
+	l, documents, err := t.prepareLoader(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	own, err := selectCleaner(f.file, documents)
+	if err != nil {
+		return nil, err
+	}
+	c := l.loadCleaner(ctx, own, nil)
+	if !c.isInvalid() && len(f.objects) > 0 && c.work.Helm != nil && c.work.Helm.Delete {
+		p := own.newProblem("spec.helm", "a release is only looked at in a cluster: its uninstallation is not in the plan; leave out --objects")
+		p.warning = true
+		c.problems = append(c.problems, p)
+	}
+	for _, p := range c.problems {
+		if c.isInvalid() || f.output == outputTable || !p.warning {
+			t.printProblem(p)
+		}
+	}
+	if c.isInvalid() {
+		return nil, errReported
+	}
+	return c, t.setDefaultNamespace(c)
 }
 
 // setDefaultNamespace gives a Cleaner whose file says no namespace that of the kubeconfig, or of -n.

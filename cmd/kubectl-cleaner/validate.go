@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -79,19 +80,6 @@ func (t *tool) runValidate(ctx context.Context, f *validateFlags) error {
 	l.addTemplates(ctx, more)
 	bodies := l.addTemplates(ctx, documents)
 	valid, checked := true, 0
-	say := func(d *document, problems []problem) {
-		checked++
-		fine := true
-		for _, p := range problems {
-			t.printProblem(p)
-			fine = fine && p.warning
-		}
-		valid = valid && fine
-		if fine {
-			name, _, _ := nestedString(d.object, "metadata", "name")
-			t.out.printf("%v %s is valid\n", d.object["kind"], name)
-		}
-	}
 	for _, d := range documents {
 		gvk, ok := d.parseOwnKind()
 		switch {
@@ -102,10 +90,11 @@ func (t *tool) runValidate(ctx context.Context, f *validateFlags) error {
 			if joinErrors(found) == nil { // else it was not read, and another one may have its name
 				found = append(found, l.validateTemplate(ctx, d, served)...)
 			}
-			say(d, found)
+			valid = t.printVerdict(d, found) && valid
 		default:
-			say(d, l.loadCleaner(ctx, d, served).problems)
+			valid = t.printVerdict(d, l.loadCleaner(ctx, d, served).problems) && valid
 		}
+		checked++
 	}
 	switch {
 	case checked == 0:
@@ -114,6 +103,19 @@ func (t *tool) runValidate(ctx context.Context, f *validateFlags) error {
 		return errReported
 	}
 	return nil
+}
+
+// printVerdict writes what is wrong with a document, or that it is valid, and says whether it is.
+func (t *tool) printVerdict(d *document, problems []problem) (valid bool) {
+	for _, p := range problems {
+		t.printProblem(p)
+	}
+	if slices.ContainsFunc(problems, func(p problem) bool { return !p.warning }) {
+		return false
+	}
+	name, _, _ := nestedString(d.object, "metadata", "name")
+	t.out.printf("%v %s is valid\n", d.object["kind"], name)
+	return true
 }
 
 // filterProblems returns the problems of one document.

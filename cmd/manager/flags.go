@@ -70,7 +70,24 @@ const (
 // parse reads the command line.
 func parse(args []string) (*flags, error) {
 	f := &flags{}
-	var allow, deny []string
+	var sinks sinkRanges
+	if err := f.declare(&sinks).Parse(args); err != nil {
+		return nil, err
+	}
+	if f.version { // whatever else is asked for
+		return f, nil
+	}
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	return f, f.complete(&sinks)
+}
+
+// sinkRanges are the address ranges that events may be sent to, and those that they may not, as they are written.
+type sinkRanges struct{ allow, deny []string }
+
+// declare lists the flags.
+func (f *flags) declare(sinks *sinkRanges) *pflag.FlagSet {
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	fs.StringVar(&f.namespace, "namespace", "", "namespace of the operator: of its Lease, and protected (default: that of its Pod)")
 	fs.BoolVar(&f.leaderElect, "leader-elect", true, "let one replica at a time act")
@@ -86,8 +103,8 @@ func parse(args []string) (*flags, error) {
 	fs.DurationVar(&f.maxClockSkew, "max-clock-skew", controllers.DefaultMaxClockSkew, "how far this machine's clock may be from the API server's before nothing is decided and deleted; 0 trusts it")
 	fs.StringSliceVar(&f.options.ProtectedNamespaces, "protected-namespaces", facts.ProtectedNamespaces(), "namespaces in which nothing is deleted, besides the operator's own")
 	fs.StringSliceVar(&f.options.AllowProtectedKinds, "allow-protected-kinds", nil, "protected resources that may be deleted all the same, as <resource> or <resource>.<group>")
-	fs.StringSliceVar(&allow, "sink-allow", nil, "address ranges that events may be sent to, such as 10.0.0.0/8; Cleaners reach private ranges only if they are named here (default: all that are not refused)")
-	fs.StringSliceVar(&deny, "sink-deny", nil, "address ranges that events may not be sent to")
+	fs.StringSliceVar(&sinks.allow, "sink-allow", nil, "address ranges that events may be sent to, such as 10.0.0.0/8; Cleaners reach private ranges only if they are named here (default: all that are not refused)")
+	fs.StringSliceVar(&sinks.deny, "sink-deny", nil, "address ranges that events may not be sent to")
 	fs.BoolVar(&f.options.SinkAllowLoopback, "sink-allow-loopback", false, "let events be sent to this machine; for local runs")
 	fs.IntVar(&f.options.Workers, "workers", controllers.DefaultWorkers, "how many Cleaners are worked on at a time")
 	fs.IntVar(&f.options.Uninstalls, "uninstalls", controllers.DefaultUninstalls, "how many Helm releases are uninstalled at a time")
@@ -109,40 +126,40 @@ func parse(args []string) (*flags, error) {
 	fs.DurationVar(&f.signingRules.Overlap, "signing-key-overlap", 30*24*time.Hour, "for how long a signing key is still accepted after its successor has begun to sign")
 	fs.BoolVar(&f.newSigningKey, "new-signing-key", false, "make a signing key although one was lost: what was signed before does not count any more")
 	fs.BoolVar(&f.version, "version", false, "print which version this is, and end")
-	if err := fs.Parse(args); err != nil {
-		return nil, err
+	return fs
+}
+
+// check says which flags do not go together, or are out of bounds.
+func (f *flags) check() error {
+	rotation := f.signingRules.Rotation
+	switch {
+	case f.webhookCertificate != selfSigned && f.webhookCertificate != files:
+		return fmt.Errorf("--webhook-cert: %q is no source of certificates: write %s or %s", f.webhookCertificate, selfSigned, files)
+	case len(f.webhook.ClientNames) > 0 && f.webhook.ClientCA == "":
+		return errors.New("--webhook-client-names needs --webhook-client-ca, which verifies them")
+	case f.options.Workers < 1 || f.options.Uninstalls < 1:
+		return errors.New("--workers and --uninstalls must be at least 1")
+	case rotation < 0 || rotation > 0 && rotation < time.Hour || f.signingRules.Overlap < minKeyOverlap:
+		return fmt.Errorf("--signing-key-rotation must be 0 or at least 1h, and --signing-key-overlap at least %s: until each author is signed again", minKeyOverlap)
+	case f.maxClockSkew < 0 || f.maxClockSkew > 0 && f.maxClockSkew < minClockSkew:
+		return fmt.Errorf("--max-clock-skew must be 0 or at least %s: a Date has whole seconds", minClockSkew)
 	}
-	if f.version { // whatever else is asked for
-		return f, nil
+	return nil
+}
+
+// complete fills in what follows from the flags.
+func (f *flags) complete(sinks *sinkRanges) (err error) {
+	if f.options.SinkAllow, err = prefixes("--sink-allow", sinks.allow); err != nil {
+		return err
 	}
-	if f.webhookCertificate != selfSigned && f.webhookCertificate != files {
-		return nil, fmt.Errorf("--webhook-cert: %q is no source of certificates: write %s or %s", f.webhookCertificate, selfSigned, files)
+	if f.options.SinkDeny, err = prefixes("--sink-deny", sinks.deny); err != nil {
+		return err
 	}
-	var err error
-	if f.options.SinkAllow, err = prefixes("--sink-allow", allow); err != nil {
-		return nil, err
-	}
-	if f.options.SinkDeny, err = prefixes("--sink-deny", deny); err != nil {
-		return nil, err
-	}
-	if len(f.webhook.ClientNames) > 0 && f.webhook.ClientCA == "" {
-		return nil, errors.New("--webhook-client-names needs --webhook-client-ca, which verifies them")
-	}
-	f.webhook.HTTP2 = f.http2
-	if f.options.Workers < 1 || f.options.Uninstalls < 1 {
-		return nil, errors.New("--workers and --uninstalls must be at least 1")
-	}
-	f.signingRules.Propagation = keyPropagation
-	if f.signingRules.Rotation < 0 || f.signingRules.Rotation > 0 && f.signingRules.Rotation < time.Hour || f.signingRules.Overlap < minKeyOverlap {
-		return nil, fmt.Errorf("--signing-key-rotation must be 0 or at least 1h, and --signing-key-overlap at least %s: until each author is signed again", minKeyOverlap)
-	}
-	if f.maxClockSkew < 0 || f.maxClockSkew > 0 && f.maxClockSkew < minClockSkew {
-		return nil, fmt.Errorf("--max-clock-skew must be 0 or at least %s: a Date has whole seconds", minClockSkew)
-	}
+	f.webhook.HTTP2, f.signingRules.Propagation = f.http2, keyPropagation
 	if f.namespace == "" {
 		text, err := os.ReadFile(namespaceFile)
 		if err != nil {
-			return nil, errors.New("--namespace is required outside a cluster: the namespace of the operator")
+			return errors.New("--namespace is required outside a cluster: the namespace of the operator")
 		}
 		f.namespace = strings.TrimSpace(string(text))
 	}
@@ -156,7 +173,7 @@ func parse(args []string) (*flags, error) {
 		DefaultServiceAccount: f.options.DefaultServiceAccount,
 		OperatorNamespace:     f.namespace,
 	}
-	return f, nil
+	return nil
 }
 
 func prefixes(flag string, texts []string) ([]netip.Prefix, error) {

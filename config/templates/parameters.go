@@ -107,46 +107,46 @@ func plain(name string) string {
 
 // check says what is wrong with a value, and what to write. Empty if nothing is.
 func check(p *v1alpha1.TemplateParameter, value any) string {
-	wrong := fmt.Sprintf("must be of type %s: write %s", p.Type, example(p))
+	ok := true
 	switch p.Type {
 	case v1alpha1.ParameterString:
-		s, ok := value.(string)
-		switch {
-		case !ok:
-			return wrong
-		case len(p.Enum) > 0 && !slices.Contains(p.Enum, s):
+		text, isText := value.(string)
+		if isText && len(p.Enum) > 0 && !slices.Contains(p.Enum, text) {
 			return "must be one of " + strings.Join(p.Enum, ", ")
 		}
+		ok = isText
 	case v1alpha1.ParameterInt:
-		n, ok := value.(json.Number)
-		if !ok {
-			return wrong
-		}
-		if _, err := strconv.ParseInt(n.String(), 10, 64); err != nil {
-			return wrong
-		}
-		if !v1alpha1.HasOneForm(n) {
+		n, isNumber := value.(json.Number)
+		ok = isNumber && isInt(n)
+		if ok && !v1alpha1.HasOneForm(n) {
 			return fmt.Sprintf("must be from %d to %d, and not -0: write %s", -v1alpha1.MaxWhole, v1alpha1.MaxWhole, example(p))
 		}
 	case v1alpha1.ParameterBool:
-		if _, ok := value.(bool); !ok {
-			return wrong
-		}
+		_, ok = value.(bool)
 	case v1alpha1.ParameterDuration:
-		s, ok := value.(string)
-		if !ok {
-			return wrong
-		}
-		if _, err := v1alpha1.ParseDuration(s); err != nil {
-			return err.Error()
+		var text string
+		if text, ok = value.(string); ok {
+			if _, err := v1alpha1.ParseDuration(text); err != nil {
+				return err.Error()
+			}
 		}
 	case v1alpha1.ParameterStringList:
-		list, ok := value.([]any)
-		if !ok || slices.ContainsFunc(list, func(v any) bool { _, ok := v.(string); return !ok }) {
-			return wrong
-		}
+		ok = isStringList(value)
+	}
+	if !ok {
+		return fmt.Sprintf("must be of type %s: write %s", p.Type, example(p))
 	}
 	return ""
+}
+
+func isInt(n json.Number) bool {
+	_, err := strconv.ParseInt(n.String(), 10, 64)
+	return err == nil
+}
+
+func isStringList(value any) bool {
+	list, ok := value.([]any)
+	return ok && !slices.ContainsFunc(list, func(v any) bool { _, ok := v.(string); return !ok })
 }
 
 // example is how a value of a parameter may be written.

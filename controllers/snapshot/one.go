@@ -39,11 +39,12 @@ func ReadObject(ctx context.Context, r Reader, owner string, t *v1alpha1.Cluster
 	if seen.State != plan.Complete {
 		return nil, false, seen.State, seen.Detail
 	}
-	if wrong := q.CheckScope(seen.Resource.GroupResource(), seen.Namespaced); wrong != "" {
-		return nil, false, plan.Failed, wrong
+	wrong := q.CheckScope(seen.Resource.GroupResource(), seen.Namespaced)
+	if wrong == "" && seen.Namespaced && namespace != "" && namespace != one.Namespace {
+		wrong = fmt.Sprintf("a Cleaner in namespace %q does not see %s", owner, DescribeScope(seen.Resource.GroupResource(), true, namespace, name))
 	}
-	if seen.Namespaced && namespace != "" && namespace != one.Namespace {
-		return nil, false, plan.Failed, fmt.Sprintf("a Cleaner in namespace %q does not see %s", owner, DescribeScope(seen.Resource.GroupResource(), true, namespace, name))
+	if wrong != "" {
+		return nil, false, plan.Failed, wrong
 	}
 	if len(seen.Objects) == 0 {
 		return nil, false, plan.Complete, ""
@@ -53,17 +54,25 @@ func ReadObject(ctx context.Context, r Reader, owner string, t *v1alpha1.Cluster
 	if !matches || !seen.Namespaced || q.Namespaces.SelectsAll() {
 		return found, matches, plan.Complete, ""
 	}
+	if matches, state, detail = readNamespaceMatch(ctx, r, &q, found.Namespace); state != plan.Complete {
+		return nil, false, state, detail
+	}
+	return found, matches, plan.Complete, ""
+}
+
+// readNamespaceMatch says whether a query chooses a namespace, by its name and the labels that it has now.
+func readNamespaceMatch(ctx context.Context, r Reader, q *Query, namespace string) (matches bool, state plan.TargetState, detail string) {
 	var in *plan.Object
-	if q.Namespaces.Labels != nil && q.Namespaces.MatchesName(found.Namespace) {
-		namespaces := r.Read(ctx, NewNamespaceQuery(found.Namespace))
-		if namespaces.State != plan.Complete {
-			return nil, false, namespaces.State, namespaces.Detail
+	if q.Namespaces.Labels != nil && q.Namespaces.MatchesName(namespace) {
+		seen := r.Read(ctx, NewNamespaceQuery(namespace))
+		if seen.State != plan.Complete {
+			return false, seen.State, seen.Detail
 		}
-		if len(namespaces.Objects) > 0 {
-			in = &namespaces.Objects[0]
+		if len(seen.Objects) > 0 {
+			in = &seen.Objects[0]
 		}
 	}
-	return found, q.Namespaces.MatchesNamespace(found.Namespace, in), plan.Complete, ""
+	return q.Namespaces.MatchesNamespace(namespace, in), plan.Complete, ""
 }
 
 // readSelected reads an object, and says whether it has the labels and fields that a query asks for. What fields there are
