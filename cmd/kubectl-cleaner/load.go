@@ -61,7 +61,7 @@ func newLoader() (*loader, error) {
 		return nil, err
 	}
 	l := &loader{schemas: definitions, compiler: compiler, templates: map[string]*v1alpha1.CleanerTemplate{}}
-	shipped, err := templates.All()
+	shipped, err := templates.LoadAll()
 	if err != nil {
 		return nil, err
 	}

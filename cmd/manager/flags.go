@@ -67,27 +67,27 @@ const (
 	files      = "files"
 )
 
-// parse reads the command line.
-func parse(args []string) (*flags, error) {
+// parseFlags reads the command line.
+func parseFlags(args []string) (*flags, error) {
 	f := &flags{}
 	var sinks sinkRanges
-	if err := f.declare(&sinks).Parse(args); err != nil {
+	if err := f.declareFlags(&sinks).Parse(args); err != nil {
 		return nil, err
 	}
 	if f.version { // whatever else is asked for
 		return f, nil
 	}
-	if err := f.check(); err != nil {
+	if err := f.checkBounds(); err != nil {
 		return nil, err
 	}
-	return f, f.complete(&sinks)
+	return f, f.fillIn(&sinks)
 }
 
 // sinkRanges are the address ranges that events may be sent to, and those that they may not, as they are written.
 type sinkRanges struct{ allow, deny []string }
 
-// declare lists the flags.
-func (f *flags) declare(sinks *sinkRanges) *pflag.FlagSet {
+// declareFlags lists the flags.
+func (f *flags) declareFlags(sinks *sinkRanges) *pflag.FlagSet {
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	fs.StringVar(&f.namespace, "namespace", "", "namespace of the operator: of its Lease, and protected (default: that of its Pod)")
 	fs.BoolVar(&f.leaderElect, "leader-elect", true, "let one replica at a time act")
@@ -129,8 +129,8 @@ func (f *flags) declare(sinks *sinkRanges) *pflag.FlagSet {
 	return fs
 }
 
-// check says which flags do not go together, or are out of bounds.
-func (f *flags) check() error {
+// checkBounds says which flags do not go together, or are out of bounds.
+func (f *flags) checkBounds() error {
 	rotation := f.signingRules.Rotation
 	switch {
 	case f.webhookCertificate != selfSigned && f.webhookCertificate != files:
@@ -147,12 +147,12 @@ func (f *flags) check() error {
 	return nil
 }
 
-// complete fills in what follows from the flags.
-func (f *flags) complete(sinks *sinkRanges) (err error) {
-	if f.options.SinkAllow, err = prefixes("--sink-allow", sinks.allow); err != nil {
+// fillIn fills in what follows from the flags.
+func (f *flags) fillIn(sinks *sinkRanges) (err error) {
+	if f.options.SinkAllow, err = parsePrefixes("--sink-allow", sinks.allow); err != nil {
 		return err
 	}
-	if f.options.SinkDeny, err = prefixes("--sink-deny", sinks.deny); err != nil {
+	if f.options.SinkDeny, err = parsePrefixes("--sink-deny", sinks.deny); err != nil {
 		return err
 	}
 	f.webhook.HTTP2, f.signingRules.Propagation = f.http2, keyPropagation
@@ -176,7 +176,7 @@ func (f *flags) complete(sinks *sinkRanges) (err error) {
 	return nil
 }
 
-func prefixes(flag string, texts []string) ([]netip.Prefix, error) {
+func parsePrefixes(flag string, texts []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, t := range texts {
 		p, err := netip.ParsePrefix(t)

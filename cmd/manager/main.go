@@ -46,15 +46,15 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout); err != nil && !errors.Is(err, pflag.ErrHelp) {
+	if err := runManager(os.Args[1:], os.Stdout); err != nil && !errors.Is(err, pflag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "manager:", err)
 		os.Exit(1)
 	}
 }
 
-// run is main with an error.
-func run(args []string, stdout io.Writer) error {
-	f, err := parse(args)
+// runManager is main with an error.
+func runManager(args []string, stdout io.Writer) error {
+	f, err := parseFlags(args)
 	if err != nil {
 		return err
 	}

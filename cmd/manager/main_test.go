@@ -13,7 +13,7 @@ import (
 // It needs no cluster and no namespace to say which version it is.
 func TestVersion(t *testing.T) {
 	var out bytes.Buffer
-	if err := run([]string{"--version"}, &out); err != nil {
+	if err := runManager([]string{"--version"}, &out); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := out.String(), "cleaner "+version.Get().String()+"\n"; got != want {

@@ -29,12 +29,12 @@ func Expand(owner v1alpha1.Owner, t *v1alpha1.CleanerTemplate) (*v1alpha1.Work, 
 	if t == nil || t.Name != ref.Name {
 		return nil, field.ErrorList{field.Invalid(at.Child("name"), ref.Name, fmt.Sprintf("there is no CleanerTemplate %q: apply it, or write the name of one that exists", ref.Name))}
 	}
-	errs := slices.Concat(beside(work), fits(work, t, at.Child("name")))
-	given, err := object(ref.Parameters)
+	errs := slices.Concat(rejectFieldsBesideTemplate(work), checkFit(work, t, at.Child("name")))
+	given, err := decodeObject(ref.Parameters)
 	if err != nil {
 		return nil, append(errs, field.Invalid(at.Child("parameters"), "", "must be an object, such as {quarantine: 40s}"))
 	}
-	values, wrong := values(t, given, at)
+	values, wrong := resolveParameters(t, given, at)
 	if errs = append(errs, wrong...); len(errs) > 0 {
 		return nil, errs
 	}
@@ -46,13 +46,13 @@ func Expand(owner v1alpha1.Owner, t *v1alpha1.CleanerTemplate) (*v1alpha1.Work, 
 	work.TemplateRef = nil
 	work.Targets, work.Variables, work.Conditions, work.Rules = body.Targets, body.Variables, body.Conditions, body.Rules
 	work.Parameters = &runtime.RawExtension{Raw: text}
-	work.Durations = durations(t)
-	work.Declared = declared(t)
+	work.Durations = listDurations(t)
+	work.Declared = listParameters(t)
 	return work, nil
 }
 
-// beside refuses what a template stands in the place of. The schema does too, for those that it has seen.
-func beside(work *v1alpha1.Work) field.ErrorList {
+// rejectFieldsBesideTemplate refuses what a template stands in the place of. The schema does too, for those that it has seen.
+func rejectFieldsBesideTemplate(work *v1alpha1.Work) field.ErrorList {
 	var errs field.ErrorList
 	for _, part := range []struct {
 		name  string
@@ -71,8 +71,8 @@ func beside(work *v1alpha1.Work) field.ErrorList {
 	return errs
 }
 
-// fits refuses, for a Cleaner, a template that reaches out of its namespace.
-func fits(work *v1alpha1.Work, t *v1alpha1.CleanerTemplate, p *field.Path) field.ErrorList {
+// checkFit refuses, for a Cleaner, a template that reaches out of its namespace.
+func checkFit(work *v1alpha1.Work, t *v1alpha1.CleanerTemplate, p *field.Path) field.ErrorList {
 	if work.Cluster {
 		return nil
 	}
@@ -102,8 +102,8 @@ func reachesOut(r *v1alpha1.ClusterReference) string {
 	return ""
 }
 
-// declared are the names of all parameters, sorted; never nil.
-func declared(t *v1alpha1.CleanerTemplate) []string {
+// listParameters lists the names of all parameters, sorted; never nil.
+func listParameters(t *v1alpha1.CleanerTemplate) []string {
 	names := make([]string, 0, len(t.Spec.Parameters))
 	for _, p := range t.Spec.Parameters {
 		names = append(names, p.Name)
@@ -112,8 +112,8 @@ func declared(t *v1alpha1.CleanerTemplate) []string {
 	return names
 }
 
-// durations are the names of the parameters that expressions see as durations, sorted.
-func durations(t *v1alpha1.CleanerTemplate) []string {
+// listDurations lists the names of the parameters that expressions see as durations, sorted.
+func listDurations(t *v1alpha1.CleanerTemplate) []string {
 	var names []string
 	for _, p := range t.Spec.Parameters {
 		if p.Type == v1alpha1.ParameterDuration {

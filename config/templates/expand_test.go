@@ -259,7 +259,7 @@ spec:
 }
 
 func TestShipped(t *testing.T) {
-	all, err := All()
+	all, err := LoadAll()
 	if err != nil {
 		t.Fatal(err)
 	}

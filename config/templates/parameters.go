@@ -31,14 +31,14 @@ func Validate(t *v1alpha1.CleanerTemplate) field.ErrorList {
 		if len(p.Enum) > 0 && p.Type != v1alpha1.ParameterString {
 			errs = append(errs, field.Invalid(path.Child("enum"), p.Enum, fmt.Sprintf("is for parameters of type string, and this one is of type %s: remove it", p.Type)))
 		}
-		if !known(p.Type) {
+		if !isKnownType(p.Type) {
 			errs = append(errs, field.Invalid(path.Child("type"), p.Type, "is no type: write string, int, bool, duration or stringList"))
 			continue
 		}
-		if value, err := decode(p.Default); err != nil {
+		if value, err := decodeValue(p.Default); err != nil {
 			errs = append(errs, field.Invalid(path.Child("default"), "", err.Error()))
 		} else if value != nil {
-			if wrong := check(p, value); wrong != "" {
+			if wrong := checkValue(p, value); wrong != "" {
 				errs = append(errs, field.Invalid(path.Child("default"), value, wrong))
 			}
 		}
@@ -46,7 +46,7 @@ func Validate(t *v1alpha1.CleanerTemplate) field.ErrorList {
 	return errs
 }
 
-func known(t v1alpha1.ParameterType) bool {
+func isKnownType(t v1alpha1.ParameterType) bool {
 	switch t {
 	case v1alpha1.ParameterString, v1alpha1.ParameterInt, v1alpha1.ParameterBool, v1alpha1.ParameterDuration, v1alpha1.ParameterStringList:
 		return true
@@ -54,8 +54,8 @@ func known(t v1alpha1.ParameterType) bool {
 	return false
 }
 
-// values gives each parameter of a template the value that was given, else its default.
-func values(t *v1alpha1.CleanerTemplate, given map[string]any, at *field.Path) (map[string]any, field.ErrorList) {
+// resolveParameters gives each parameter of a template the value that was given, else its default.
+func resolveParameters(t *v1alpha1.CleanerTemplate, given map[string]any, at *field.Path) (map[string]any, field.ErrorList) {
 	for _, err := range Validate(t) {
 		return nil, field.ErrorList{field.Invalid(at.Child("name"), t.Name, fmt.Sprintf("is a template that cannot work: its %s %s", err.Field, err.Detail))}
 	}
@@ -66,33 +66,33 @@ func values(t *v1alpha1.CleanerTemplate, given map[string]any, at *field.Path) (
 		path := at.Child("parameters").Child(p.Name)
 		value := given[p.Name]
 		if value == nil { // a null is an absent one
-			value, _ = decode(p.Default) // Validate has read it
-		} else if wrong := check(p, value); wrong != "" {
+			value, _ = decodeValue(p.Default) // Validate has read it
+		} else if wrong := checkValue(p, value); wrong != "" {
 			errs = append(errs, field.Invalid(path, value, wrong))
 			continue
 		}
 		if value == nil {
-			errs = append(errs, field.Required(path, fmt.Sprintf("must be given: the template %q has no default for it; write %s", t.Name, example(p))))
+			errs = append(errs, field.Required(path, fmt.Sprintf("must be given: the template %q has no default for it; write %s", t.Name, formatExample(p))))
 			continue
 		}
 		values[p.Name] = value
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if !slices.ContainsFunc(t.Spec.Parameters, func(p v1alpha1.TemplateParameter) bool { return p.Name == name }) {
-			errs = append(errs, field.Invalid(at.Child("parameters").Child(name), given[name], unknown(t, name)))
+			errs = append(errs, field.Invalid(at.Child("parameters").Child(name), given[name], describeUnknown(t, name)))
 		}
 	}
 	return values, errs
 }
 
-// unknown says which parameters there are, for one that is none of them.
-func unknown(t *v1alpha1.CleanerTemplate, name string) string {
+// describeUnknown says which parameters there are, for one that is none of them.
+func describeUnknown(t *v1alpha1.CleanerTemplate, name string) string {
 	if len(t.Spec.Parameters) == 0 {
 		return fmt.Sprintf("is no parameter: the template %q has none; remove it", t.Name)
 	}
 	var names []string
 	for _, p := range t.Spec.Parameters {
-		if plain(p.Name) == plain(name) {
+		if simplifyName(p.Name) == simplifyName(name) {
 			return fmt.Sprintf("is no parameter of the template %q: did you mean %q?", t.Name, p.Name)
 		}
 		names = append(names, p.Name)
@@ -100,13 +100,13 @@ func unknown(t *v1alpha1.CleanerTemplate, name string) string {
 	return fmt.Sprintf("is no parameter of the template %q: it has %s", t.Name, strings.Join(names, ", "))
 }
 
-// plain makes names equal that differ in case, or in how their words are joined.
-func plain(name string) string {
+// simplifyName makes names equal that differ in case, or in how their words are joined.
+func simplifyName(name string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "").Replace(name))
 }
 
-// check says what is wrong with a value, and what to write. Empty if nothing is.
-func check(p *v1alpha1.TemplateParameter, value any) string {
+// checkValue says what is wrong with a value, and what to write. Empty if nothing is.
+func checkValue(p *v1alpha1.TemplateParameter, value any) string {
 	ok := true
 	switch p.Type {
 	case v1alpha1.ParameterString:
@@ -119,7 +119,7 @@ func check(p *v1alpha1.TemplateParameter, value any) string {
 		n, isNumber := value.(json.Number)
 		ok = isNumber && isInt(n)
 		if ok && !v1alpha1.HasOneForm(n) {
-			return fmt.Sprintf("must be from %d to %d, and not -0: write %s", -v1alpha1.MaxWhole, v1alpha1.MaxWhole, example(p))
+			return fmt.Sprintf("must be from %d to %d, and not -0: write %s", -v1alpha1.MaxWhole, v1alpha1.MaxWhole, formatExample(p))
 		}
 	case v1alpha1.ParameterBool:
 		_, ok = value.(bool)
@@ -134,7 +134,7 @@ func check(p *v1alpha1.TemplateParameter, value any) string {
 		ok = isStringList(value)
 	}
 	if !ok {
-		return fmt.Sprintf("must be of type %s: write %s", p.Type, example(p))
+		return fmt.Sprintf("must be of type %s: write %s", p.Type, formatExample(p))
 	}
 	return ""
 }
@@ -149,8 +149,8 @@ func isStringList(value any) bool {
 	return ok && !slices.ContainsFunc(list, func(v any) bool { _, ok := v.(string); return !ok })
 }
 
-// example is how a value of a parameter may be written.
-func example(p *v1alpha1.TemplateParameter) string {
+// formatExample shows how a value of a parameter may be written.
+func formatExample(p *v1alpha1.TemplateParameter) string {
 	switch p.Type {
 	case v1alpha1.ParameterInt:
 		return p.Name + ": 3"
@@ -167,9 +167,9 @@ func example(p *v1alpha1.TemplateParameter) string {
 	return p.Name + `: "text"`
 }
 
-// object decodes parameters; without any there are none.
-func object(raw *runtime.RawExtension) (map[string]any, error) {
-	value, err := decode(raw)
+// decodeObject decodes parameters; without any there are none.
+func decodeObject(raw *runtime.RawExtension) (map[string]any, error) {
+	value, err := decodeValue(raw)
 	if err != nil || value == nil {
 		return nil, err
 	}
@@ -180,8 +180,8 @@ func object(raw *runtime.RawExtension) (map[string]any, error) {
 	return given, nil
 }
 
-// decode reads one JSON value, and leaves its numbers as they are written.
-func decode(raw *runtime.RawExtension) (any, error) {
+// decodeValue reads one JSON value, and leaves its numbers as they are written.
+func decodeValue(raw *runtime.RawExtension) (any, error) {
 	if raw == nil || len(raw.Raw) == 0 {
 		return nil, nil
 	}

@@ -18,7 +18,7 @@ func StandIn(t *v1alpha1.CleanerTemplate) (*v1alpha1.Work, field.ErrorList) {
 	given := map[string]any{}
 	for i := range t.Spec.Parameters {
 		if p := &t.Spec.Parameters[i]; p.Default == nil {
-			given[p.Name] = some(p)
+			given[p.Name] = makeSample(p)
 		}
 	}
 	text, err := json.Marshal(given)
@@ -31,8 +31,8 @@ func StandIn(t *v1alpha1.CleanerTemplate) (*v1alpha1.Work, field.ErrorList) {
 	return Expand(c, t)
 }
 
-// some is a value that a parameter may have.
-func some(p *v1alpha1.TemplateParameter) any {
+// makeSample makes a value that a parameter may have.
+func makeSample(p *v1alpha1.TemplateParameter) any {
 	switch p.Type {
 	case v1alpha1.ParameterInt:
 		return 0

@@ -20,8 +20,8 @@ import (
 //go:embed */template.yaml
 var shipped embed.FS
 
-// All returns the templates that are shipped, by name. Whoever asks may change them.
-func All() ([]*v1alpha1.CleanerTemplate, error) {
+// LoadAll returns the templates that are shipped, by name. Whoever asks may change them.
+func LoadAll() ([]*v1alpha1.CleanerTemplate, error) {
 	paths, err := fs.Glob(shipped, "*/template.yaml") // sorted
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the templates: %w", err)
@@ -41,7 +41,7 @@ func All() ([]*v1alpha1.CleanerTemplate, error) {
 func Load(name string) (*v1alpha1.CleanerTemplate, error) {
 	text, err := shipped.ReadFile(path.Join(name, "template.yaml"))
 	if err != nil {
-		return nil, fmt.Errorf("no template %q is shipped: there are %s", name, strings.Join(names(), ", "))
+		return nil, fmt.Errorf("no template %q is shipped: there are %s", name, strings.Join(listNames(), ", "))
 	}
 	t := &v1alpha1.CleanerTemplate{}
 	if err := decodeYAML(text, t); err != nil {
@@ -62,8 +62,8 @@ func decodeYAML(text []byte, into any) error {
 	return d.Decode(into)
 }
 
-// names are the names of the templates that are shipped, sorted.
-func names() []string {
+// listNames lists the names of the templates that are shipped, sorted.
+func listNames() []string {
 	paths, err := fs.Glob(shipped, "*/template.yaml")
 	if err != nil { // only a pattern that is none
 		return nil

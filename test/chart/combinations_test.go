@@ -59,7 +59,7 @@ func combinations() map[string]combination {
 		"Renamed":   {release: name, values: "{nameOverride: janitor}"},
 		"EveryFlag": {release: name, values: everyFlag},
 		"Templates": {release: name, kinds: []string{kind}, check: func(t *testing.T, o objects) {
-			all, err := templates.All()
+			all, err := templates.LoadAll()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -22,7 +22,7 @@ import (
 // shipped are the names of the templates that the repository has.
 func shipped(t *testing.T) []string {
 	t.Helper()
-	all, err := templates.All()
+	all, err := templates.LoadAll()
 	if err != nil {
 		t.Fatal(err)
 	}

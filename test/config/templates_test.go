@@ -29,7 +29,7 @@ func TestTemplatesApply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := templates.All()
+	all, err := templates.LoadAll()
 	if err != nil {
 		t.Fatal(err)
 	}

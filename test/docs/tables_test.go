@@ -73,7 +73,7 @@ func TestPresets(t *testing.T) {
 
 // Each template that is shipped has its parameters in docs/templates.md, as its file has them.
 func TestTemplates(t *testing.T) {
-	all, err := templates.All()
+	all, err := templates.LoadAll()
 	if err != nil {
 		t.Fatal(err)
 	}
