@@ -80,6 +80,7 @@ vet: ## Let the compiler's checks read the code.
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Check the code with the linters of .golangci.yml.
 	$(GOLANGCI_LINT) run ./...
+	$(GOLANGCI_LINT) run --tests=false --enable-only=unused ./... # what only tests use is not used
 	cd scheduler && $(GOLANGCI_LINT) run ./...
 
 .PHONY: verify

@@ -90,15 +90,23 @@ func (w wantedType) acceptsKind(kind types.Kind) bool {
 // isOneOf says whether a type is of one of these kinds.
 func isOneOf(t *types.Type, kinds ...types.Kind) bool { return slices.Contains(kinds, t.Kind()) }
 
+// suggestOptionalFix says what to write where an expression gives an optional value instead.
+func (w wantedType) suggestOptionalFix(got *types.Type) string {
+	switch {
+	case got.TypeName() != types.OptionalType.TypeName():
+		return ""
+	case w != wantBool:
+		return "add .orValue(...)"
+	case got.IsExactType(types.NewOptionalType(types.BoolType)):
+		return "add .orValue(false)"
+	}
+	return ""
+}
+
 // suggestFix says what to write where an expression gives this type instead.
 func (w wantedType) suggestFix(got *types.Type) string {
-	if got.TypeName() == types.OptionalType.TypeName() {
-		if w != wantBool {
-			return "add .orValue(...)"
-		}
-		if got.IsExactType(types.NewOptionalType(types.BoolType)) {
-			return "add .orValue(false)"
-		}
+	if fix := w.suggestOptionalFix(got); fix != "" {
+		return fix
 	}
 	switch w {
 	case wantBool:
@@ -125,12 +133,18 @@ func (w wantedType) suggestFix(got *types.Type) string {
 			return `a number has no unit: write seconds(x), or a string such as "40s"`
 		}
 	case wantInt:
-		if isOneOf(got, types.StringKind, types.DoubleKind) {
-			return "wrap in int()"
-		}
-		if isOneOf(got, types.ListKind, types.MapKind) {
-			return "add .size()"
-		}
+		return suggestIntFix(got)
+	}
+	return ""
+}
+
+// suggestIntFix says what to write where a number is wanted.
+func suggestIntFix(got *types.Type) string {
+	switch {
+	case isOneOf(got, types.StringKind, types.DoubleKind):
+		return "wrap in int()"
+	case isOneOf(got, types.ListKind, types.MapKind):
+		return "add .size()"
 	}
 	return ""
 }

@@ -84,28 +84,28 @@ func Validate(spec *v1alpha1.Work, o Options) Findings {
 		path  = field.NewPath("spec")
 	)
 	if o.Template == "" {
-		found.checkSize(spec, path)
+		checkSize(&found, spec, path)
 	}
-	found.checkExpressionSize(spec, path)
-	found.checkPurpose(spec, path, o)
-	found.checkEnums(spec, path)
-	found.checkTimes(spec, path)
-	found.checkLimits(spec.Limits, path.Child("limits"))
-	found.checkParameters(spec.Parameters, path.Child("parameters"))
-	found.checkTemplateRef(spec, path.Child("templateRef"))
-	found.checkHelm(spec, path.Child("helm"))
-	found.checkBody(spec, path, o)
+	checkExpressionSize(&found, spec, path)
+	checkPurpose(&found, spec, path, o)
+	checkEnums(&found, spec, path)
+	checkTimes(&found, spec, path)
+	checkLimits(&found, spec.Limits, path.Child("limits"))
+	checkParameters(&found, spec.Parameters, path.Child("parameters"))
+	checkTemplateRef(&found, spec, path.Child("templateRef"))
+	checkHelm(&found, spec, path.Child("helm"))
+	checkBody(&found, spec, path, o)
 	if spec.CloudEventData != "" {
-		found.checkExpression(spec.CloudEventData, path.Child("cloudEventData"))
+		checkExpression(&found, spec.CloudEventData, path.Child("cloudEventData"))
 		if spec.Recurs() {
 			found.addWarning(path.Child("cloudEventData"), "is sent only when a Cleaner has cleaned once, and ignored with lifecycle: Recurring; remove it")
 		}
 	}
 	found.addFieldErrors(o.Compiled)
-	found.checkSink(spec, path.Child("cloudEventSink"))
-	found.checkSinkAuth(spec, path.Child("cloudEventSinkAuth"), o)
-	found.checkServiceAccount(spec, path, o)
-	found.warnClusterWide(spec, path)
+	checkSink(&found, spec, path.Child("cloudEventSink"))
+	checkSinkAuth(&found, spec, path.Child("cloudEventSinkAuth"), o)
+	checkServiceAccount(&found, spec, path, o)
+	warnClusterWide(&found, spec, path)
 	if o.Template != "" {
 		found.blameTemplate(o.Template)
 	}
@@ -113,11 +113,11 @@ func Validate(spec *v1alpha1.Work, o Options) Findings {
 }
 
 // checkBody looks at what templates have, too; in a Cleaner it lies in the spec itself.
-func (f *Findings) checkBody(spec *v1alpha1.Work, p *field.Path, o Options) {
-	f.checkTargets(spec, p.Child("targets"), o)
-	f.checkVariables(spec.Variables, p.Child("variables"))
-	f.checkConditions(spec.Conditions, p.Child("conditions"))
-	f.checkRules(spec, p, o)
+func checkBody(f *Findings, spec *v1alpha1.Work, p *field.Path, o Options) {
+	checkTargets(f, spec, p.Child("targets"), o)
+	checkVariables(f, spec.Variables, p.Child("variables"))
+	checkConditions(f, spec.Conditions, p.Child("conditions"))
+	checkRules(f, spec, p, o)
 }
 
 // ownerKind returns the kind that the spec is of.
@@ -138,7 +138,7 @@ func (f *Findings) addFieldErrors(errs field.ErrorList) {
 	}
 }
 
-func (f *Findings) checkSize(spec any, p *field.Path) {
+func checkSize(f *Findings, spec any, p *field.Path) {
 	text, err := json.Marshal(spec)
 	if err != nil { // only parameters can fail, and they are looked at on their own
 		return
@@ -149,14 +149,14 @@ func (f *Findings) checkSize(spec any, p *field.Path) {
 }
 
 // checkExpressionSize refuses more expressions than are compiled.
-func (f *Findings) checkExpressionSize(spec *v1alpha1.Work, p *field.Path) {
+func checkExpressionSize(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	if n := spec.ExpressionBytes(); n > v1alpha1.MaxExpressionBytes {
 		f.addError(p, fmt.Sprintf("the expressions are %d bytes long together; at most %d are allowed: shorten them, or use several Cleaners", n, v1alpha1.MaxExpressionBytes))
 	}
 }
 
 // checkPurpose refuses what does nothing, and what would delete at once without anybody having said so.
-func (f *Findings) checkPurpose(spec *v1alpha1.Work, p *field.Path, o Options) {
+func checkPurpose(f *Findings, spec *v1alpha1.Work, p *field.Path, o Options) {
 	templated := spec.TemplateRef != nil || o.Template != ""
 	if len(spec.Targets) == 0 && len(spec.Rules) == 0 && spec.Helm == nil && !templated {
 		what := "targets, rules, helm or templateRef"
@@ -170,12 +170,12 @@ func (f *Findings) checkPurpose(spec *v1alpha1.Work, p *field.Path, o Options) {
 		f.addError(p, fmt.Sprintf("with rules or templateRef, say what becomes of the %s when it has cleaned: lifecycle: Recurring keeps it, lifecycle: Once deletes it", ownerKind(spec)))
 	}
 	if len(spec.Rules) == 0 && !templated {
-		f.checkTargetsAlone(spec, p)
+		checkTargetsAlone(f, spec, p)
 	}
 }
 
 // checkTargetsAlone looks at a spec without rules, whose targets say what is deleted.
-func (f *Findings) checkTargetsAlone(spec *v1alpha1.Work, p *field.Path) {
+func checkTargetsAlone(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	switch {
 	case !deletesAnything(spec) && spec.Recurs():
 		f.addWarning(p, "nothing is ever done: without rules, only targets with delete: true are acted on; set it, or add rules")
@@ -199,7 +199,7 @@ func deletesAnything(spec *v1alpha1.Work) bool {
 	return (spec.Helm != nil && spec.Helm.Delete) || slices.ContainsFunc(spec.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Delete })
 }
 
-func (f *Findings) checkEnums(spec *v1alpha1.Work, p *field.Path) {
+func checkEnums(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	if spec.Lifecycle != "" && spec.Lifecycle != v1alpha1.LifecycleOnce && spec.Lifecycle != v1alpha1.LifecycleRecurring {
 		f.addError(p.Child("lifecycle"), fmt.Sprintf("%q is no lifecycle: write Once or Recurring", spec.Lifecycle))
 	}
@@ -208,9 +208,9 @@ func (f *Findings) checkEnums(spec *v1alpha1.Work, p *field.Path) {
 	}
 }
 
-func (f *Findings) checkTimes(spec *v1alpha1.Work, p *field.Path) {
+func checkTimes(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	f.parseDuration(spec.TTL, p.Child("ttl"))
-	f.checkSchedule(spec, p)
+	checkSchedule(f, spec, p)
 	if spec.Retry == nil {
 		return
 	}
@@ -233,7 +233,7 @@ func (f *Findings) parseDuration(d v1alpha1.Duration, p *field.Path) (time.Durat
 	return read, true
 }
 
-func (f *Findings) checkParameters(parameters *runtime.RawExtension, p *field.Path) {
+func checkParameters(f *Findings, parameters *runtime.RawExtension, p *field.Path) {
 	if parameters == nil {
 		return
 	}
@@ -248,19 +248,19 @@ func (f *Findings) checkParameters(parameters *runtime.RawExtension, p *field.Pa
 		f.addError(p, "must be an object, such as {team: web, keep: 3}")
 		return
 	}
-	f.checkNumbers(values, p)
+	checkNumbers(f, values, p)
 }
 
 // checkNumbers refuses those that are stored in several forms, wherever they are in a value.
-func (f *Findings) checkNumbers(value any, p *field.Path) {
+func checkNumbers(f *Findings, value any, p *field.Path) {
 	switch value := value.(type) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(value)) {
-			f.checkNumbers(value[name], p.Child(name))
+			checkNumbers(f, value[name], p.Child(name))
 		}
 	case []any:
 		for i := range value {
-			f.checkNumbers(value[i], p.Index(i))
+			checkNumbers(f, value[i], p.Index(i))
 		}
 	case json.Number:
 		text := value.String()
@@ -278,7 +278,7 @@ func (f *Findings) checkNumbers(value any, p *field.Path) {
 }
 
 // checkTemplateRef is for a spec whose template is not expanded, because nobody has found it yet.
-func (f *Findings) checkTemplateRef(spec *v1alpha1.Work, p *field.Path) {
+func checkTemplateRef(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	ref := spec.TemplateRef
 	if ref == nil {
 		return
@@ -286,7 +286,7 @@ func (f *Findings) checkTemplateRef(spec *v1alpha1.Work, p *field.Path) {
 	if len(ref.Name) > maxObjectName || !dnsSubdomain.MatchString(ref.Name) {
 		f.addError(p.Child("name"), fmt.Sprintf("%q is not the name of a CleanerTemplate: write the metadata.name of one, as kubectl get cleanertemplates shows them", ref.Name))
 	}
-	f.checkParameters(ref.Parameters, p.Child("parameters"))
+	checkParameters(f, ref.Parameters, p.Child("parameters"))
 	if len(spec.Targets) > 0 || len(spec.Variables) > 0 || len(spec.Conditions) > 0 || len(spec.Rules) > 0 || spec.Parameters != nil {
 		f.addError(p, "stands in the place of targets, variables, conditions, rules and parameters: remove them, or templateRef")
 	}
@@ -295,7 +295,7 @@ func (f *Findings) checkTemplateRef(spec *v1alpha1.Work, p *field.Path) {
 // longPer is a time over which limits count little more than over a shorter one: an operator hardly runs for so long.
 const longPer = 30 * 24 * time.Hour
 
-func (f *Findings) checkLimits(l *v1alpha1.Limits, p *field.Path) {
+func checkLimits(f *Findings, l *v1alpha1.Limits, p *field.Path) {
 	if l == nil {
 		return
 	}
@@ -327,7 +327,7 @@ func (f *Findings) checkLimits(l *v1alpha1.Limits, p *field.Path) {
 // dnsSubdomain is the form of the names of releases, ServiceAccounts and most other objects.
 var dnsSubdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
-func (f *Findings) checkHelm(spec *v1alpha1.Work, p *field.Path) {
+func checkHelm(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	h := spec.Helm
 	if h == nil {
 		return
@@ -348,16 +348,16 @@ func (f *Findings) checkHelm(spec *v1alpha1.Work, p *field.Path) {
 	}
 }
 
-func (f *Findings) checkConditions(conditions []string, p *field.Path) {
+func checkConditions(f *Findings, conditions []string, p *field.Path) {
 	if len(conditions) > maxConditions {
 		f.addError(p, fmt.Sprintf("are %d; at most %d are allowed: join some with &&", len(conditions), maxConditions))
 	}
 	for i, expression := range conditions {
-		f.checkExpression(expression, p.Index(i))
+		checkExpression(f, expression, p.Index(i))
 	}
 }
 
-func (f *Findings) checkExpression(expression string, p *field.Path) {
+func checkExpression(f *Findings, expression string, p *field.Path) {
 	switch n := utf8.RuneCountInString(expression); {
 	case strings.TrimSpace(expression) == "":
 		f.addError(p, "is empty: write an expression, or remove it")
@@ -366,7 +366,7 @@ func (f *Findings) checkExpression(expression string, p *field.Path) {
 	}
 }
 
-func (f *Findings) checkServiceAccount(spec *v1alpha1.Work, p *field.Path, o Options) {
+func checkServiceAccount(f *Findings, spec *v1alpha1.Work, p *field.Path, o Options) {
 	p, where, such := p.Child("serviceAccountName"), "of one in the Cleaner's namespace", "environment-cleaner"
 	if spec.Cluster {
 		p, where, such = field.NewPath("spec", "serviceAccount"), "of one in its namespace", "cluster-cleaner"
@@ -388,7 +388,7 @@ func (f *Findings) checkServiceAccount(spec *v1alpha1.Work, p *field.Path, o Opt
 
 // checkSink checks the form of the URL; where it leads is looked at when it is dialled. Messages leave the URL out: it may
 // hold a password.
-func (f *Findings) checkSink(spec *v1alpha1.Work, p *field.Path) {
+func checkSink(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	sink := spec.CloudEventSink
 	if sink == "" {
 		return
@@ -420,7 +420,7 @@ func (f *Findings) checkSink(spec *v1alpha1.Work, p *field.Path) {
 // secretKey is the form of the keys of a Secret.
 var secretKey = regexp.MustCompile(`^[-._a-zA-Z0-9]+$`)
 
-func (f *Findings) checkSinkAuth(spec *v1alpha1.Work, p *field.Path, o Options) {
+func checkSinkAuth(f *Findings, spec *v1alpha1.Work, p *field.Path, o Options) {
 	auth := spec.CloudEventSinkAuth
 	if auth == nil {
 		return
@@ -431,14 +431,14 @@ func (f *Findings) checkSinkAuth(spec *v1alpha1.Work, p *field.Path, o Options) 
 	if auth.Type != v1alpha1.SinkAuthBearer && auth.Type != v1alpha1.SinkAuthHMAC {
 		f.addError(p.Child("type"), fmt.Sprintf("%q is no type: write Bearer or HMAC", auth.Type))
 	}
-	f.checkSinkSecret(spec, &auth.SecretRef, p.Child("secretRef"), o)
+	checkSinkSecret(f, spec, &auth.SecretRef, p.Child("secretRef"), o)
 	if auth.Type == v1alpha1.SinkAuthBearer && strings.HasPrefix(strings.ToLower(spec.CloudEventSink), "http:") {
 		f.addWarning(p.Root().Child("cloudEventSink"), "the token of cloudEventSinkAuth is sent over it as plain text: write a URL that starts with https://, or type: HMAC")
 	}
 }
 
 // checkSinkSecret looks at the Secret that shows a sink who sends.
-func (f *Findings) checkSinkSecret(spec *v1alpha1.Work, ref *v1alpha1.ClusterSecretKeyReference, p *field.Path, o Options) {
+func checkSinkSecret(f *Findings, spec *v1alpha1.Work, ref *v1alpha1.ClusterSecretKeyReference, p *field.Path, o Options) {
 	if len(ref.Name) > maxObjectName || !dnsSubdomain.MatchString(ref.Name) {
 		f.addError(p.Child("name"), fmt.Sprintf("%q is not the name of a Secret: write its metadata.name, such as sink-token", ref.Name))
 	}
@@ -457,7 +457,7 @@ func (f *Findings) checkSinkSecret(spec *v1alpha1.Work, ref *v1alpha1.ClusterSec
 }
 
 // warnClusterWide warns of a ClusterCleaner that would show its mistakes everywhere at once.
-func (f *Findings) warnClusterWide(spec *v1alpha1.Work, p *field.Path) {
+func warnClusterWide(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	if !spec.Cluster {
 		return
 	}

@@ -44,7 +44,7 @@ var (
 )
 
 // checkVariables looks at the names and lengths of variables.
-func (f *Findings) checkVariables(variables []v1alpha1.Variable, p *field.Path) {
+func checkVariables(f *Findings, variables []v1alpha1.Variable, p *field.Path) {
 	if len(variables) > maxVariables {
 		f.addError(p, fmt.Sprintf("are %d; at most %d are allowed: join some", len(variables), maxVariables))
 	}
@@ -63,7 +63,7 @@ func (f *Findings) checkVariables(variables []v1alpha1.Variable, p *field.Path) 
 		case first < i:
 			f.addError(path, fmt.Sprintf("%q is the name of %s too: give each variable a name of its own", v.Name, p.Index(first)))
 		}
-		f.checkExpression(v.Expression, p.Index(i).Child("expression"))
+		checkExpression(f, v.Expression, p.Index(i).Child("expression"))
 	}
 }
 
@@ -73,33 +73,33 @@ func findVariable(variables []v1alpha1.Variable, name string) int {
 }
 
 // checkRules looks at the rules that lie below root.
-func (f *Findings) checkRules(spec *v1alpha1.Work, root *field.Path, o Options) {
+func checkRules(f *Findings, spec *v1alpha1.Work, root *field.Path, o Options) {
 	p := root.Child("rules")
 	if len(spec.Rules) > maxRules {
 		f.addError(p, fmt.Sprintf("are %d; at most %d are allowed: write another %s", len(spec.Rules), maxRules, ownerKind(spec)))
 	}
 	for i := range spec.Rules {
 		r, path := &spec.Rules[i], p.Index(i)
-		f.checkRuleName(spec.Rules, i, p)
-		f.requireExpression(r.ForEach, path.Child("forEach"), "write the list of items, such as pods.items")
-		f.checkVariables(r.Variables, path.Child("variables"))
+		checkRuleName(f, spec.Rules, i, p)
+		requireExpression(f, r.ForEach, path.Child("forEach"), "write the list of items, such as pods.items")
+		checkVariables(f, r.Variables, path.Child("variables"))
 		for j, v := range r.Variables {
 			if hidden := findVariable(spec.Variables, v.Name); hidden >= 0 {
 				f.addError(path.Child("variables").Index(j).Child("name"), fmt.Sprintf("%q is the name of %s too, which it would hide: choose another name", v.Name, root.Child("variables").Index(hidden)))
 			}
 		}
-		f.requireExpression(r.When, path.Child("when"), `write an expression that is true for the items to act on, or "true" for all of them`)
-		f.checkHold(r, path)
-		f.checkGrouping(spec, r, path)
-		f.checkOptionalExpression(r.Unless, path.Child("unless"))
-		f.checkConfirm(spec, r, path.Child("confirm"))
-		f.checkOptionalExpression(r.Key, path.Child("key"))
-		f.checkOptionalExpression(r.Reason, path.Child("reason"))
-		f.checkActions(spec, i, path.Child("actions"), o)
+		requireExpression(f, r.When, path.Child("when"), `write an expression that is true for the items to act on, or "true" for all of them`)
+		checkHold(f, r, path)
+		checkGrouping(f, spec, r, path)
+		checkOptionalExpression(f, r.Unless, path.Child("unless"))
+		checkConfirm(f, spec, r, path.Child("confirm"))
+		checkOptionalExpression(f, r.Key, path.Child("key"))
+		checkOptionalExpression(f, r.Reason, path.Child("reason"))
+		checkActions(f, spec, i, path.Child("actions"), o)
 	}
 }
 
-func (f *Findings) checkRuleName(rules []v1alpha1.Rule, i int, list *field.Path) {
+func checkRuleName(f *Findings, rules []v1alpha1.Rule, i int, list *field.Path) {
 	name, p := rules[i].Name, list.Index(i).Child("name")
 	first := slices.IndexFunc(rules, func(r v1alpha1.Rule) bool { return r.Name == name })
 	switch {
@@ -115,39 +115,39 @@ func (f *Findings) checkRuleName(rules []v1alpha1.Rule, i int, list *field.Path)
 }
 
 // requireExpression wants an expression to be there.
-func (f *Findings) requireExpression(expression string, p *field.Path, instead string) {
+func requireExpression(f *Findings, expression string, p *field.Path, instead string) {
 	if strings.TrimSpace(expression) == "" {
 		f.addError(p, "is missing: "+instead)
 		return
 	}
-	f.checkExpression(expression, p)
+	checkExpression(f, expression, p)
 }
 
 // checkOptionalExpression looks at an expression that may be left out.
-func (f *Findings) checkOptionalExpression(expression string, p *field.Path) {
+func checkOptionalExpression(f *Findings, expression string, p *field.Path) {
 	if expression != "" {
-		f.checkExpression(expression, p)
+		checkExpression(f, expression, p)
 	}
 }
 
 // checkHold looks at how long a rule's when must be true.
-func (f *Findings) checkHold(r *v1alpha1.Rule, p *field.Path) {
+func checkHold(f *Findings, r *v1alpha1.Rule, p *field.Path) {
 	if d, err := v1alpha1.ParseDuration(r.For); err == nil {
 		if d > longHold {
 			f.addWarning(p.Child("for"), fmt.Sprintf("%s is long for a time that begins anew when the operator restarts: use a time that the object carries, as in when: age(item) > parseDuration(%q)", r.For, r.For))
 		}
 	} else {
-		f.checkOptionalExpression(r.For, p.Child("for"))
+		checkOptionalExpression(f, r.For, p.Child("for"))
 	}
-	f.checkOptionalExpression(r.ForKey, p.Child("forKey"))
+	checkOptionalExpression(f, r.ForKey, p.Child("forKey"))
 	if r.ForKey != "" && r.For == "" {
 		f.addWarning(p.Child("forKey"), "has no effect without for: add it, or remove forKey")
 	}
 }
 
 // checkGrouping looks at what stays of each group.
-func (f *Findings) checkGrouping(spec *v1alpha1.Work, r *v1alpha1.Rule, p *field.Path) {
-	f.checkOptionalExpression(r.GroupBy, p.Child("groupBy"))
+func checkGrouping(f *Findings, spec *v1alpha1.Work, r *v1alpha1.Rule, p *field.Path) {
+	checkOptionalExpression(f, r.GroupBy, p.Child("groupBy"))
 	if r.GroupBy != "" && r.Keep == nil {
 		f.addWarning(p.Child("groupBy"), "has no effect without keep: say how many items of each group stay, or remove groupBy")
 	}
@@ -155,7 +155,7 @@ func (f *Findings) checkGrouping(spec *v1alpha1.Work, r *v1alpha1.Rule, p *field
 		f.addError(p.Child("orderBy"), fmt.Sprintf("are %d; at most %d are allowed", len(r.OrderBy), maxOrderBy))
 	}
 	for i := range r.OrderBy {
-		f.checkExpression(r.OrderBy[i].Expression, p.Child("orderBy").Index(i).Child("expression"))
+		checkExpression(f, r.OrderBy[i].Expression, p.Child("orderBy").Index(i).Child("expression"))
 	}
 	switch keep := p.Child("keep"); {
 	case r.Keep == nil:
@@ -163,14 +163,14 @@ func (f *Findings) checkGrouping(spec *v1alpha1.Work, r *v1alpha1.Rule, p *field
 	case r.Keep.Type == intstr.Int && (r.Keep.IntVal < 0 || r.Keep.IntVal > maxKeep):
 		f.addError(keep, fmt.Sprintf("is %d: write a number from 0 to %d, or an expression that gives one", r.Keep.IntVal, maxKeep))
 	case r.Keep.Type == intstr.String:
-		f.checkExpression(r.Keep.StrVal, keep)
+		checkExpression(f, r.Keep.StrVal, keep)
 	}
 	if whole, ok := findWholeTarget(spec, r.ForEach); ok && len(r.OrderBy) == 0 && (r.Keep.Type == intstr.String || r.Keep.IntVal > 0) {
 		f.addWarning(p.Child("keep"), fmt.Sprintf("keeps those of %s that come last by namespace and name: add orderBy, such as [{expression: item.metadata.creationTimestamp}] to keep the newest", spec.Targets[whole].Name))
 	}
 }
 
-func (f *Findings) checkConfirm(spec *v1alpha1.Work, r *v1alpha1.Rule, p *field.Path) {
+func checkConfirm(f *Findings, spec *v1alpha1.Work, r *v1alpha1.Rule, p *field.Path) {
 	if len(r.Confirm) > maxConfirm {
 		f.addError(p, fmt.Sprintf("are %d; at most %d are allowed", len(r.Confirm), maxConfirm))
 	}
@@ -187,8 +187,8 @@ func (f *Findings) checkConfirm(spec *v1alpha1.Work, r *v1alpha1.Rule, p *field.
 		case !spec.Targets[at].Included():
 			f.addError(path.Child("target"), fmt.Sprintf("%q is a target with includeWhenEvaluating: false, which no expression sees: remove that, or this entry", c.Target))
 		}
-		f.checkOptionalExpression(c.Name, path.Child("name"))
-		f.checkOptionalExpression(c.Namespace, path.Child("namespace"))
+		checkOptionalExpression(f, c.Name, path.Child("name"))
+		checkOptionalExpression(f, c.Namespace, path.Child("namespace"))
 		if c.Namespace != "" && c.Name == "" {
 			f.addError(path.Child("namespace"), "is where the object of that name lives: add name, or remove namespace to list the whole target")
 		}
@@ -259,7 +259,7 @@ func findSoleTarget(spec *v1alpha1.Work, r *v1alpha1.Rule, a *v1alpha1.RuleActio
 	return at, at >= 0 && spec.Targets[at].Reference.Name != ""
 }
 
-func (f *Findings) checkActions(spec *v1alpha1.Work, rule int, p *field.Path, o Options) {
+func checkActions(f *Findings, spec *v1alpha1.Work, rule int, p *field.Path, o Options) {
 	actions := spec.Rules[rule].Actions
 	switch n := len(actions); {
 	case n == 0:
@@ -269,9 +269,9 @@ func (f *Findings) checkActions(spec *v1alpha1.Work, rule int, p *field.Path, o 
 	}
 	for i := range actions {
 		a, path := &actions[i], p.Index(i)
-		f.checkOptionalExpression(a.When, path.Child("when"))
-		f.checkOptionalExpression(a.Object, path.Child("object"))
-		verb := f.checkActionVerb(a, path)
+		checkOptionalExpression(f, a.When, path.Child("when"))
+		checkOptionalExpression(f, a.Object, path.Child("object"))
+		verb := checkActionVerb(f, a, path)
 		if verb == "" {
 			continue
 		}
@@ -281,20 +281,20 @@ func (f *Findings) checkActions(spec *v1alpha1.Work, rule int, p *field.Path, o 
 		}
 		// Of what it acts on something can be said only where that is known.
 		if touched, ok := findSoleTarget(spec, &spec.Rules[rule], a); ok {
-			f.checkActionTarget(spec, a, touched, path.Child(verb), o)
+			checkActionTarget(f, spec, a, touched, path.Child(verb), o)
 		}
 	}
 }
 
 // checkActionVerb returns the one verb of an action, and looks at what it says; empty if there is not one.
-func (f *Findings) checkActionVerb(a *v1alpha1.RuleAction, p *field.Path) string {
+func checkActionVerb(f *Findings, a *v1alpha1.RuleAction, p *field.Path) string {
 	var verbs []string
 	if a.Report != nil {
 		verbs = append(verbs, "report")
 	}
 	if a.Delete != nil {
 		verbs = append(verbs, "delete")
-		f.checkGracePeriod(a.Delete.GracePeriodSeconds, p.Child("delete", "gracePeriodSeconds"))
+		checkGracePeriod(f, a.Delete.GracePeriodSeconds, p.Child("delete", "gracePeriodSeconds"))
 		switch policy := a.Delete.PropagationPolicy; policy {
 		case "", v1alpha1.PropagateBackground, v1alpha1.PropagateForeground, v1alpha1.PropagateOrphan:
 		default:
@@ -306,11 +306,11 @@ func (f *Findings) checkActionVerb(a *v1alpha1.RuleAction, p *field.Path) string
 	}
 	if a.Evict != nil {
 		verbs = append(verbs, "evict")
-		f.checkGracePeriod(a.Evict.GracePeriodSeconds, p.Child("evict", "gracePeriodSeconds"))
+		checkGracePeriod(f, a.Evict.GracePeriodSeconds, p.Child("evict", "gracePeriodSeconds"))
 	}
 	if a.Patch != nil {
 		verbs = append(verbs, "patch")
-		f.checkPatch(a.Patch, p.Child("patch"))
+		checkPatch(f, a.Patch, p.Child("patch"))
 	}
 	if a.RemoveFinalizer != nil {
 		verbs = append(verbs, "removeFinalizer")
@@ -331,13 +331,13 @@ func (f *Findings) checkActionVerb(a *v1alpha1.RuleAction, p *field.Path) string
 	return verbs[0]
 }
 
-func (f *Findings) checkGracePeriod(seconds *int64, p *field.Path) {
+func checkGracePeriod(f *Findings, seconds *int64, p *field.Path) {
 	if seconds != nil && (*seconds < 0 || *seconds > maxGrace) {
 		f.addError(p, fmt.Sprintf("is %d: write a number of seconds from 0 to %d", *seconds, maxGrace))
 	}
 }
 
-func (f *Findings) checkPatch(a *v1alpha1.PatchAction, p *field.Path) {
+func checkPatch(f *Findings, a *v1alpha1.PatchAction, p *field.Path) {
 	switch a.Type {
 	case v1alpha1.PatchStrategic, v1alpha1.PatchMerge, v1alpha1.PatchJSON, v1alpha1.PatchApply:
 	default:
@@ -346,7 +346,7 @@ func (f *Findings) checkPatch(a *v1alpha1.PatchAction, p *field.Path) {
 	if a.Subresource != "" && (len(a.Subresource) > maxSubresource || !subresource.MatchString(a.Subresource)) {
 		f.addError(p.Child("subresource"), fmt.Sprintf("%q is not a subresource: write one such as status or scale", a.Subresource))
 	}
-	f.requireExpression(a.Expression, p.Child("expression"), `write the patch, such as {"metadata": {"labels": {"seen": "true"}}}`)
+	requireExpression(f, a.Expression, p.Child("expression"), `write the patch, such as {"metadata": {"labels": {"seen": "true"}}}`)
 	if a.Force && a.Type != v1alpha1.PatchApply {
 		f.addError(p.Child("force"), "is for type: Apply only: remove it")
 	}
@@ -374,7 +374,7 @@ func explainEscalation(spec *v1alpha1.Work, rule, action int, o Options) string 
 }
 
 // checkActionTarget says whether an action can do what it says to the objects of a target.
-func (f *Findings) checkActionTarget(spec *v1alpha1.Work, a *v1alpha1.RuleAction, target int, p *field.Path, o Options) {
+func checkActionTarget(f *Findings, spec *v1alpha1.Work, a *v1alpha1.RuleAction, target int, p *field.Path, o Options) {
 	k, r := o.findTargetKind(spec, target), &spec.Targets[target].Reference
 	switch because := o.explainUndeletable(spec, k); {
 	case a.Report != nil:

@@ -18,7 +18,7 @@ import (
 const minStartingDeadline = 10 * time.Second
 
 // checkSchedule looks at the times at which a Cleaner is evaluated.
-func (f *Findings) checkSchedule(spec *v1alpha1.Work, p *field.Path) {
+func checkSchedule(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	if spec.Schedule == "" {
 		for _, given := range []struct{ name, value string }{{"timeZone", spec.TimeZone}, {"startingDeadline", string(spec.StartingDeadline)}} {
 			if given.value != "" {

@@ -51,7 +51,7 @@ func declaredNames() []string {
 	return []string{"time", "params", "variables", "item", "items", "object", "key"}
 }
 
-func (f *Findings) checkTargets(spec *v1alpha1.Work, p *field.Path, o Options) {
+func checkTargets(f *Findings, spec *v1alpha1.Work, p *field.Path, o Options) {
 	targets := spec.Targets
 	if len(targets) > maxTargets {
 		f.addError(p, fmt.Sprintf("are %d; at most %d are allowed: join some by label, or write another Cleaner", len(targets), maxTargets))
@@ -59,24 +59,24 @@ func (f *Findings) checkTargets(spec *v1alpha1.Work, p *field.Path, o Options) {
 	first := map[string]int{}
 	for i := range targets {
 		t, path := &targets[i], p.Index(i)
-		f.checkTargetName(t.Name, path.Child("name"))
+		checkTargetName(f, t.Name, path.Child("name"))
 		if j, ok := first[t.Name]; ok && t.Name != "" {
 			f.addError(path.Child("name"), fmt.Sprintf("%q is the name of %s too: give each target a name of its own", t.Name, p.Index(j)))
 		} else {
 			first[t.Name] = i
 		}
-		f.checkReference(&t.Reference, path.Child("reference"))
+		checkReference(f, &t.Reference, path.Child("reference"))
 		k := o.findTargetKind(spec, i)
 		if len(o.Served) > i {
-			f.checkServed(spec, &t.Reference, o.Served[i], path.Child("reference", "kind"))
+			checkServed(f, spec, &t.Reference, o.Served[i], path.Child("reference", "kind"))
 		}
-		f.checkNamespaces(spec, &t.Reference, k, path.Child("reference"), o)
-		f.checkDeletion(spec, t, k, path.Child("delete"), o)
-		f.checkOnMissing(t, path.Child("onMissing"))
+		checkNamespaces(f, spec, &t.Reference, k, path.Child("reference"), o)
+		checkDeletion(f, spec, t, k, path.Child("delete"), o)
+		checkOnMissing(f, t, path.Child("onMissing"))
 	}
 }
 
-func (f *Findings) checkTargetName(name string, p *field.Path) {
+func checkTargetName(f *Findings, name string, p *field.Path) {
 	switch {
 	case name == "":
 		f.addError(p, "must not be empty: write the name under which expressions see the target, such as pods")
@@ -105,7 +105,7 @@ func suggestIdentifier(name string) string {
 	return like
 }
 
-func (f *Findings) checkReference(r *v1alpha1.ClusterReference, p *field.Path) {
+func checkReference(f *Findings, r *v1alpha1.ClusterReference, p *field.Path) {
 	if !groupName.MatchString(r.APIGroup) || len(r.APIGroup) > maxObjectName {
 		f.addError(p.Child("apiGroup"), fmt.Sprintf("%q is not an API group: write the group alone, such as apps or serving.knative.dev, and the version in version", r.APIGroup))
 	}
@@ -121,12 +121,12 @@ func (f *Findings) checkReference(r *v1alpha1.ClusterReference, p *field.Path) {
 	if r.Name != "" && (r.MatchLabels != nil || len(r.MatchExpressions) > 0) {
 		f.addError(p, "a name and label selectors exclude each other: remove name, or matchLabels and matchExpressions")
 	}
-	f.checkLabelSelector(&metav1.LabelSelector{MatchLabels: r.MatchLabels, MatchExpressions: r.MatchExpressions}, p)
-	f.checkFieldSelector(r.FieldSelector, p.Child("fieldSelector"))
+	checkLabelSelector(f, &metav1.LabelSelector{MatchLabels: r.MatchLabels, MatchExpressions: r.MatchExpressions}, p)
+	checkFieldSelector(f, r.FieldSelector, p.Child("fieldSelector"))
 }
 
 // checkLabelSelector looks at a label selector, whose fields lie at p.
-func (f *Findings) checkLabelSelector(s *metav1.LabelSelector, p *field.Path) {
+func checkLabelSelector(f *Findings, s *metav1.LabelSelector, p *field.Path) {
 	if len(s.MatchLabels) > maxLabels {
 		f.addError(p.Child("matchLabels"), fmt.Sprintf("are %d; at most %d are allowed", len(s.MatchLabels), maxLabels))
 	}
@@ -150,7 +150,7 @@ func (f *Findings) checkLabelSelector(s *metav1.LabelSelector, p *field.Path) {
 	}
 }
 
-func (f *Findings) checkFieldSelector(text string, p *field.Path) {
+func checkFieldSelector(f *Findings, text string, p *field.Path) {
 	if text == "" {
 		return
 	}
@@ -166,7 +166,7 @@ func (f *Findings) checkFieldSelector(text string, p *field.Path) {
 }
 
 // checkServed says that nothing will happen before the kind is served.
-func (f *Findings) checkServed(spec *v1alpha1.Work, r *v1alpha1.ClusterReference, s ServedKind, p *field.Path) {
+func checkServed(f *Findings, spec *v1alpha1.Work, r *v1alpha1.ClusterReference, s ServedKind, p *field.Path) {
 	if s.Resource == "" {
 		gv := schema.GroupVersion{Group: r.APIGroup, Version: r.Version}
 		f.addWarning(p, fmt.Sprintf("the API server does not serve kind %q of %s, and the %s waits until it does: check apiGroup, version and kind, as kubectl api-resources shows them", r.Kind, gv, ownerKind(spec)))
@@ -174,7 +174,7 @@ func (f *Findings) checkServed(spec *v1alpha1.Work, r *v1alpha1.ClusterReference
 }
 
 // checkDeletion says whether the target may be deleted at all, as far as its kind and its reference tell.
-func (f *Findings) checkDeletion(spec *v1alpha1.Work, t *v1alpha1.ClusterTarget, k kindInfo, p *field.Path, o Options) {
+func checkDeletion(f *Findings, spec *v1alpha1.Work, t *v1alpha1.ClusterTarget, k kindInfo, p *field.Path, o Options) {
 	if !t.Delete {
 		return
 	}
@@ -217,7 +217,7 @@ func (k kindInfo) explainOutOfReach(does string) string {
 }
 
 // checkNamespaces looks at the part of a reference that only ClusterCleaners have.
-func (f *Findings) checkNamespaces(spec *v1alpha1.Work, r *v1alpha1.ClusterReference, k kindInfo, p *field.Path, o Options) {
+func checkNamespaces(f *Findings, spec *v1alpha1.Work, r *v1alpha1.ClusterReference, k kindInfo, p *field.Path, o Options) {
 	chosen := r.Namespaces != nil || r.NamespaceSelector != nil || r.ExcludeNamespaces != nil
 	if !spec.Cluster {
 		if chosen || r.Namespace != "" {
@@ -225,21 +225,21 @@ func (f *Findings) checkNamespaces(spec *v1alpha1.Work, r *v1alpha1.ClusterRefer
 			return
 		}
 	} else {
-		f.checkNamespaceScope(r, chosen, k, p, o)
+		checkNamespaceScope(f, r, chosen, k, p, o)
 	}
-	f.checkNamespaceNames([]string{r.Namespace}, func(int) *field.Path { return p.Child("namespace") })
-	f.checkNamespaceNames(r.Namespaces, p.Child("namespaces").Index)
-	f.checkNamespaceNames(r.ExcludeNamespaces, p.Child("excludeNamespaces").Index)
+	checkNamespaceNames(f, []string{r.Namespace}, func(int) *field.Path { return p.Child("namespace") })
+	checkNamespaceNames(f, r.Namespaces, p.Child("namespaces").Index)
+	checkNamespaceNames(f, r.ExcludeNamespaces, p.Child("excludeNamespaces").Index)
 	if len(r.Namespaces) > 0 && !slices.ContainsFunc(r.Namespaces, func(n string) bool { return !slices.Contains(r.ExcludeNamespaces, n) }) {
 		f.addError(p.Child("namespaces"), "are all in excludeNamespaces too, so nothing is left: remove them from one of the two")
 	}
 	if r.NamespaceSelector != nil {
-		f.checkLabelSelector(r.NamespaceSelector, p.Child("namespaceSelector"))
+		checkLabelSelector(f, r.NamespaceSelector, p.Child("namespaceSelector"))
 	}
 }
 
 // checkNamespaceScope looks at whether the namespaces of a ClusterCleaner's target fit its kind and its name.
-func (f *Findings) checkNamespaceScope(r *v1alpha1.ClusterReference, chosen bool, k kindInfo, p *field.Path, o Options) {
+func checkNamespaceScope(f *Findings, r *v1alpha1.ClusterReference, chosen bool, k kindInfo, p *field.Path, o Options) {
 	switch {
 	case r.Name == "" && r.Namespace != "":
 		f.addError(p, "namespace requires name: add name, or use namespaces: [...]")
@@ -252,7 +252,7 @@ func (f *Findings) checkNamespaceScope(r *v1alpha1.ClusterReference, chosen bool
 	}
 }
 
-func (f *Findings) checkNamespaceNames(names []string, at func(int) *field.Path) {
+func checkNamespaceNames(f *Findings, names []string, at func(int) *field.Path) {
 	if len(names) > maxNamespaces {
 		f.addError(at(maxNamespaces), fmt.Sprintf("is one too many: at most %d are allowed; choose them by namespaceSelector", maxNamespaces))
 		return
@@ -264,7 +264,7 @@ func (f *Findings) checkNamespaceNames(names []string, at func(int) *field.Path)
 	}
 }
 
-func (f *Findings) checkOnMissing(t *v1alpha1.ClusterTarget, p *field.Path) {
+func checkOnMissing(f *Findings, t *v1alpha1.ClusterTarget, p *field.Path) {
 	switch t.OnMissing {
 	case "":
 	case v1alpha1.OnMissingWait, v1alpha1.OnMissingAsNull:

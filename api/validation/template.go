@@ -17,7 +17,7 @@ import (
 func ValidateTemplate(t *v1alpha1.CleanerTemplate, parameters field.ErrorList, o Options) Findings {
 	var found Findings
 	spec, body, path := &t.Spec, &t.Spec.Template, field.NewPath("spec")
-	found.checkSize(spec, path)
+	checkSize(&found, spec, path)
 	if len(body.Targets) == 0 && len(body.Rules) == 0 {
 		found.addError(path.Child("template"), "a template needs something to clean: add targets or rules")
 	}
@@ -30,8 +30,8 @@ func ValidateTemplate(t *v1alpha1.CleanerTemplate, parameters field.ErrorList, o
 	o.isTemplate = true
 	work := &v1alpha1.Work{Cluster: true, Targets: body.Targets, Declared: []string{}} // it is of a template
 	work.Variables, work.Conditions, work.Rules = body.Variables, body.Conditions, body.Rules
-	found.checkExpressionSize(work, path)
-	found.checkBody(work, path.Child("template"), o)
+	checkExpressionSize(&found, work, path)
+	checkBody(&found, work, path.Child("template"), o)
 	var errs field.ErrorList
 	for _, err := range o.Compiled {
 		moved := *err

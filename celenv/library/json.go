@@ -172,10 +172,7 @@ func ConvertToNative(v ref.Val) (any, error) {
 	case types.Int:
 		return int64(v), nil
 	case types.Uint:
-		if v > math.MaxInt64 {
-			return json.Number(strconv.FormatUint(uint64(v), 10)), nil
-		}
-		return int64(v), nil
+		return convertUint(v), nil
 	case types.Double:
 		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
 			return nil, fmt.Errorf("JSON cannot say %v", f)
@@ -196,6 +193,13 @@ func ConvertToNative(v ref.Val) (any, error) {
 	default:
 		return nil, fmt.Errorf("a value of type %s cannot be written", v.Type().TypeName())
 	}
+}
+
+func convertUint(v types.Uint) any {
+	if v > math.MaxInt64 {
+		return json.Number(strconv.FormatUint(uint64(v), 10))
+	}
+	return int64(v)
 }
 
 func convertList(v traits.Lister) (any, error) {

@@ -64,6 +64,11 @@ func (t *tool) runValidate(ctx context.Context, f *validateFlags) error {
 	if err != nil {
 		return err
 	}
+	return t.validateDocuments(ctx, f, l)
+}
+
+// validateDocuments reads what the flags name, and says of each document whether it is valid.
+func (t *tool) validateDocuments(ctx context.Context, f *validateFlags, l *loader) error {
 	l.allowedKinds, l.operatorNamespace = f.allowedKinds, f.operatorNamespace
 	documents, err := t.readPaths(f.files)
 	if err != nil {

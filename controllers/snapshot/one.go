@@ -39,18 +39,14 @@ func ReadObject(ctx context.Context, r Reader, owner string, t *v1alpha1.Cluster
 	if seen.State != plan.Complete {
 		return nil, false, seen.State, seen.Detail
 	}
-	wrong := q.CheckScope(seen.Resource.GroupResource(), seen.Namespaced)
-	if wrong == "" && seen.Namespaced && namespace != "" && namespace != one.Namespace {
-		wrong = fmt.Sprintf("a Cleaner in namespace %q does not see %s", owner, DescribeScope(seen.Resource.GroupResource(), true, namespace, name))
-	}
-	if wrong != "" {
+	if wrong := q.checkReach(&seen, owner, one.Namespace, namespace, name); wrong != "" {
 		return nil, false, plan.Failed, wrong
 	}
 	if len(seen.Objects) == 0 {
 		return nil, false, plan.Complete, ""
 	}
 	found = &seen.Objects[0]
-	matches = selected && (q.Name == "" || q.Name == name && (!seen.Namespaced || q.Namespace == found.Namespace))
+	matches = selected && q.selectsName(found, seen.Namespaced)
 	if !matches || !seen.Namespaced || q.Namespaces.SelectsAll() {
 		return found, matches, plan.Complete, ""
 	}
@@ -58,6 +54,24 @@ func ReadObject(ctx context.Context, r Reader, owner string, t *v1alpha1.Cluster
 		return nil, false, state, detail
 	}
 	return found, matches, plan.Complete, ""
+}
+
+// checkReach says why a target does not reach an object that was read: its kind lies elsewhere, or it is that of a Cleaner, which
+// sees its own namespace only.
+func (q *Query) checkReach(seen *plan.Target, owner, own, namespace, name string) string {
+	r := seen.Resource.GroupResource()
+	if wrong := q.CheckScope(r, seen.Namespaced); wrong != "" {
+		return wrong
+	}
+	if seen.Namespaced && namespace != "" && namespace != own {
+		return fmt.Sprintf("a Cleaner in namespace %q does not see %s", owner, DescribeScope(r, true, namespace, name))
+	}
+	return ""
+}
+
+// selectsName says that a query names no object, or this one.
+func (q *Query) selectsName(o *plan.Object, namespaced bool) bool {
+	return q.Name == "" || q.Name == o.Name && (!namespaced || q.Namespace == o.Namespace)
 }
 
 // readNamespaceMatch says whether a query chooses a namespace, by its name and the labels that it has now.

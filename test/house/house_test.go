@@ -1,0 +1,191 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package house holds the code to a size that a reader can take in: few methods on a type, few lines in a package, and
+// functions whose names say what they do. What a linter can say is in .golangci.yml.
+package house
+
+import (
+	"bufio"
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const (
+	maxMethods = 20
+	maxLines   = 3000
+	// maxOneWord is the percentage of functions whose name is a single word, and fewFunctions how many a package has at least
+	// for this to mean something.
+	maxOneWord   = 35
+	fewFunctions = 10
+)
+
+// exceptions are what is larger than it should be. No number here may rise, and one that is not needed any more is an error.
+type exceptions map[string]int
+
+func moreMethods() exceptions {
+	return exceptions{
+		"celenv.Evaluation":                         22,
+		"celenv.scope":                              21,
+		"celenv/meter.Meter":                        24,
+		"cmd/kubectl-cleaner.tool":                  43,
+		"controllers/internal/actuate/helm.scanner": 28,
+		"controllers/internal/actuate/helm.session": 39,
+		"controllers/internal/watches.Engine":       54,
+	}
+}
+
+func moreLines() exceptions {
+	return exceptions{
+		"controllers":      4500,
+		"controllers/plan": 4500,
+	}
+}
+
+func moreOneWordNames() exceptions {
+	return exceptions{
+		"api/v1alpha1":     60,
+		"controllers":      60,
+		"controllers/plan": 77,
+	}
+}
+
+// check says which of what was counted is too large, and which exceptions say more than they must.
+func check(t *testing.T, what string, counted map[string]int, most int, except exceptions) {
+	t.Helper()
+	for name, n := range counted {
+		limit, isException := except[name]
+		switch {
+		case !isException && n > most:
+			t.Errorf("%s: %s: %d, and at most %d are allowed", what, name, n, most)
+		case isException && n > limit:
+			t.Errorf("%s: %s: %d, and there must not be more than %d", what, name, n, limit)
+		case isException && n <= most:
+			t.Errorf("%s: %s has %d now: take it off the exceptions", what, name, n)
+		}
+	}
+	for name := range except {
+		if _, there := counted[name]; !there {
+			t.Errorf("%s: the exception %s does not exist", what, name)
+		}
+	}
+}
+
+// house is what was counted.
+type house struct {
+	methods, lines, functions, oneWord map[string]int
+}
+
+var (
+	generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+	word      = regexp.MustCompile(`[A-Z]+[a-z0-9]*|[a-z0-9]+`)
+)
+
+// count reads the code of the product: what is neither a test nor generated.
+func count(t *testing.T) house {
+	t.Helper()
+	h := house{map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}}
+	for _, top := range []string{"api", "celenv", "cmd", "config", "controllers", "webhooks"} {
+		root := os.DirFS(filepath.Join("..", ".."))
+		err := fs.WalkDir(root, top, func(file string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+				return err
+			}
+			text, err := fs.ReadFile(root, file)
+			if err != nil || generated.Match(text) {
+				return err
+			}
+			return h.countFile(path.Dir(file), file, text)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return h
+}
+
+func (h house) countFile(pkg, name string, text []byte) error {
+	h.lines[pkg] += countLines(text)
+	file, err := parser.ParseFile(token.NewFileSet(), name, text, 0)
+	if err != nil {
+		return err
+	}
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		if f.Recv != nil {
+			h.methods[pkg+"."+receiver(f.Recv.List[0].Type)]++
+		}
+		h.functions[pkg]++
+		if len(word.FindAllString(f.Name.Name, -1)) == 1 {
+			h.oneWord[pkg]++
+		}
+	}
+	return nil
+}
+
+// countLines counts the lines with code: neither empty nor only a comment.
+func countLines(text []byte) int {
+	n := 0
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		if line := strings.TrimSpace(lines.Text()); line != "" && !strings.HasPrefix(line, "//") {
+			n++
+		}
+	}
+	return n
+}
+
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	default:
+		return ""
+	}
+}
+
+func TestTypesHaveFewMethods(t *testing.T) {
+	check(t, "methods of a type", count(t).methods, maxMethods, moreMethods())
+}
+
+func TestPackagesHaveFewLines(t *testing.T) {
+	check(t, "lines of code", count(t).lines, maxLines, moreLines())
+}
+
+// A function is a verb and its object. Go's own verbs are one word: New, Get, Start, String.
+func TestNamesSayWhatIsDone(t *testing.T) {
+	h := count(t)
+	percent := map[string]int{}
+	for pkg, n := range h.functions {
+		if n >= fewFunctions {
+			percent[pkg] = 100 * h.oneWord[pkg] / n
+		}
+	}
+	check(t, "percentage of names of one word", percent, maxOneWord, moreOneWordNames())
+}
+
+func TestCountFile(t *testing.T) {
+	h := house{map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}}
+	text := "// A comment.\npackage p\n\nfunc (t *T[K]) do() {}\nfunc (T) readURL() {\n\t// nothing\n}\nfunc New() {}\nfunc ID() {}\nfunc parseTwoWords() {}\n"
+	if err := h.countFile("p", "p.go", []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if h.lines["p"] != 7 || h.methods["p.T"] != 2 || h.functions["p"] != 5 || h.oneWord["p"] != 3 {
+		t.Errorf("counted %+v", h)
+	}
+}
