@@ -120,6 +120,12 @@ func (j *judge) judge(ctx context.Context) (out Judgement) {
 	}
 	out.seen = j.seenRows()
 	dropped := out.Plan.ofRows(j.at, j.m)
+	out.Rows = j.judgeRows(&out, dropped)
+	return out
+}
+
+// judgeRows says what is to become of the open rows, by the steps that a plan has left on their objects.
+func (j *judge) judgeRows(out *Judgement, dropped map[int]bool) map[int]RowVerdict {
 	steps, withheld := map[types.UID]*Step{}, map[types.UID]string{}
 	for n := range out.Plan.Steps {
 		steps[out.Plan.Steps[n].Object.UID] = &out.Plan.Steps[n]
@@ -127,23 +133,23 @@ func (j *judge) judge(ctx context.Context) (out Judgement) {
 	for _, w := range out.Plan.Withheld {
 		withheld[w.Step.Object.UID] = w.Because
 	}
-	out.Rows = map[int]RowVerdict{}
+	verdicts := map[int]RowVerdict{}
 	for i := range j.rows {
 		if j.m.Rows[i].State != RowOpen {
 			continue
 		}
 		switch s := steps[j.rows[i].UID]; {
 		case s != nil:
-			out.Rows[i] = j.wanted(i, s.Object.ResourceVersion, &out)
+			verdicts[i] = j.wanted(i, s.Object.ResourceVersion, out)
 		case withheld[j.rows[i].UID] != "":
-			out.Rows[i] = RowVerdict{Kept: withheld[j.rows[i].UID]}
+			verdicts[i] = RowVerdict{Kept: withheld[j.rows[i].UID]}
 		case dropped[i]:
-			out.Rows[i] = RowVerdict{Kept: "an action that comes before can no longer be done"}
+			verdicts[i] = RowVerdict{Kept: "an action that comes before can no longer be done"}
 		default:
-			out.Rows[i] = j.unwanted(i, &out)
+			verdicts[i] = j.unwanted(i, out)
 		}
 	}
-	return out
+	return verdicts
 }
 
 // missing notes which targets are lost: missing only because the run had their objects. It says why nothing can be decided, if
