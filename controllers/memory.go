@@ -14,6 +14,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // memory is what this process remembers of one Cleaner. Losing it costs reads, and never deletes more. Only the pass
@@ -79,8 +80,16 @@ type shortcuts struct {
 	calm calm
 	// decides is the fingerprint of a version of what is to be done.
 	decides, version string
+	// queried is what the targets ask for, while the Cleaner listens.
+	queried queried
 	// pace is how many requests a second limits let through.
 	pace *rate.Limiter
+}
+
+// queried is what the targets of a version of what is to be done ask for.
+type queried struct {
+	version string
+	queries snapshot.Queries
 }
 
 // calm is until when a version of a Cleaner waits, and nothing but its own changes is of interest for it.

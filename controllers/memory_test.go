@@ -10,10 +10,13 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 func TestPausesGrowUntilTheAuthorAsksAgain(t *testing.T) {
@@ -56,6 +59,33 @@ func TestAPauseEndsWithWhatItIsAbout(t *testing.T) {
 	m.pause(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonPartial}, &m.rested, time.Hour, now)
 	if m.flipped(); !m.retryAt.Equal(now.Add(time.Second)) {
 		t.Errorf("after a run that left something, live reads wait until %s", m.retryAt)
+	}
+}
+
+// What the targets ask for is made once for a version of the spec, and kept while the Cleaner listens.
+func TestQueriesAreMadeOnce(t *testing.T) {
+	m, version := newMemory("uid"), "1"
+	queries := func(name string) *snapshot.TargetQuery {
+		work := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod", Name: name}}}}}
+		c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}}
+		p := newPass(&CleanerReconciler{clock: clocktesting.NewFakeClock(epoch)}, c, types.NamespacedName{}, assignment{work: work, version: version}, m)
+		q := &p.queries()[0]
+		if q.Err != nil || q.Name != name || q.Namespace != "shop" {
+			t.Errorf("version %s: it asks for %q in %q (%v), want %q", version, q.Name, q.Namespace, q.Err, name)
+		}
+		return q
+	}
+	if queries("a"); m.queried.queries != nil {
+		t.Error("a Cleaner that does not listen keeps what it would ask for")
+	}
+	m.listening = epoch
+	first := queries("a")
+	if queries("a") != first {
+		t.Error("the same version asks anew")
+	}
+	version = "2"
+	if queries("b") == first {
+		t.Error("another version asks for the same")
 	}
 }
 

@@ -215,7 +215,7 @@ func (p *pass) prepare(ctx context.Context) (programs *celenv.Programs, ok bool,
 // observe is what a decision depends on now, as the watches know it and as this process has changed it since.
 func (p *sight) observe(ctx context.Context, programs *celenv.Programs) plan.Input {
 	now := p.r.clock.Now() // not after the snapshot
-	return p.input(programs, now, p.mem.overlay.Over(snapshot.ReadTargets(ctx, p.hands.watched, p.c.GetNamespace(), p.work)))
+	return p.input(programs, now, p.mem.overlay.Over(p.queries().Read(ctx, p.hands.watched)))
 }
 
 // decide decides, and remembers what the next decision has to know.
@@ -270,14 +270,14 @@ func (p *sight) listen() {
 	if p.mem.listening.IsZero() {
 		p.mem.listening = p.r.clock.Now()
 	}
+	queries := p.queries()
 	interests := make([]watches.Interest, 0, len(p.work.Targets))
 	for i := range p.work.Targets {
-		t := &p.work.Targets[i]
-		q, err := snapshot.NewQuery(p.c.GetNamespace(), t)
-		if err != nil { // validation has refused it
+		t, q := &p.work.Targets[i], &queries[i]
+		if q.Err != nil { // validation has refused it
 			continue
 		}
-		interests = append(interests, watches.Interest{Query: q, Quiet: !t.Included() || p.work.Schedule != "" && !p.ticking() && !p.waitsFor()})
+		interests = append(interests, watches.Interest{Query: q.Query, Quiet: !t.Included() || p.work.Schedule != "" && !p.ticking() && !p.waitsFor()})
 	}
 	p.r.watches.SetInterests(p.key, interests)
 }
@@ -285,7 +285,20 @@ func (p *sight) listen() {
 // ignore declares that the Cleaner wants to hear of nothing.
 func (p *sight) ignore() {
 	p.r.watches.DropInterests(p.key)
-	p.mem.listening = time.Time{}
+	p.mem.listening, p.mem.queried = time.Time{}, queried{}
+}
+
+// queries are what the targets ask for. While the Cleaner listens they are made once for a version of the spec: their selectors may
+// have as many values as a spec has room for, and a pass may come each second.
+func (p *sight) queries() snapshot.Queries {
+	if known := p.mem.queried; known.queries != nil && known.version == p.version {
+		return known.queries
+	}
+	q := queried{p.version, snapshot.NewQueries(p.c.GetNamespace(), p.work)}
+	if !p.mem.listening.IsZero() {
+		p.mem.queried = q
+	}
+	return q.queries
 }
 
 // warmingUp says that the watches of this process are too young for NotSynced to be news to those who read the status,

@@ -45,6 +45,14 @@ type Query struct {
 	MetadataOnly bool
 }
 
+// Compile prepares the selectors, so that what they cost later does not depend on how many values they have.
+func (q *Query) Compile() {
+	q.Labels = CompileSelector(q.Labels)
+	if q.Namespaces.Labels != nil {
+		q.Namespaces.Labels = CompileSelector(q.Namespaces.Labels)
+	}
+}
+
 // CheckScope says what is wrong with where a query looks, once it is known whether its kind lives in namespaces; "" if
 // nothing is. To leave out what does not fit the kind would ask for more than was meant.
 func (q *Query) CheckScope(resource schema.GroupResource, namespaced bool) string {
@@ -64,20 +72,52 @@ type Reader interface {
 
 // ReadTargets reads every target of a spec. The namespace is that of its owner: empty for a ClusterCleaner.
 func ReadTargets(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Work) plan.Snapshot {
-	s := make(plan.Snapshot, len(spec.Targets))
-	for i := range spec.Targets {
-		s[i] = ReadTarget(ctx, r, namespace, &spec.Targets[i])
-	}
-	return s
+	return NewQueries(namespace, spec).Read(ctx, r)
 }
 
 // ReadTarget reads one target of a spec whose owner is in a namespace, or in none.
 func ReadTarget(ctx context.Context, r Reader, namespace string, t *v1alpha1.ClusterTarget) plan.Target {
-	q, err := NewQuery(namespace, t)
-	if err != nil {
-		return plan.Target{State: plan.Failed, Detail: err.Error()}
+	q := newTargetQuery(namespace, t)
+	return q.read(ctx, r)
+}
+
+// Queries are what the targets of a spec ask for, in their order.
+type Queries []TargetQuery
+
+// TargetQuery is what a target asks for, unless Err says why it asks for nothing.
+type TargetQuery struct {
+	Query
+	Err error
+}
+
+// NewQueries returns what the targets of a spec ask for, whose owner is in a namespace, or in none.
+func NewQueries(namespace string, spec *v1alpha1.Work) Queries {
+	qs := make(Queries, len(spec.Targets))
+	for i := range spec.Targets {
+		qs[i] = newTargetQuery(namespace, &spec.Targets[i])
 	}
-	return r.Read(ctx, q)
+	return qs
+}
+
+func newTargetQuery(namespace string, t *v1alpha1.ClusterTarget) TargetQuery {
+	q, err := NewQuery(namespace, t)
+	return TargetQuery{q, err}
+}
+
+// Read reads every target.
+func (qs Queries) Read(ctx context.Context, r Reader) plan.Snapshot {
+	s := make(plan.Snapshot, len(qs))
+	for i := range qs {
+		s[i] = qs[i].read(ctx, r)
+	}
+	return s
+}
+
+func (q *TargetQuery) read(ctx context.Context, r Reader) plan.Target {
+	if q.Err != nil {
+		return plan.Target{State: plan.Failed, Detail: q.Err.Error()}
+	}
+	return r.Read(ctx, q.Query)
 }
 
 // NewQuery returns what a target asks for. The namespace is that of its owner: a Cleaner asks for objects of its own namespace
@@ -106,6 +146,7 @@ func NewQuery(namespace string, t *v1alpha1.ClusterTarget) (Query, error) {
 			return Query{}, fmt.Errorf("cannot read the field selector of target %q: %w", t.Name, err)
 		}
 	}
+	q.Compile()
 	return q, nil
 }
 

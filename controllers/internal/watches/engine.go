@@ -5,8 +5,10 @@ package watches
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -112,6 +114,8 @@ type want struct {
 	owner Owner
 	query snapshot.Query
 	quiet bool
+	// required are the labels that its objects must have.
+	required []snapshot.RequiredLabel
 	// full says that metadata is not enough.
 	full bool
 	// transitionsOnly says that only an object that begins or ceases to match wakes the owner.
@@ -128,14 +132,10 @@ type want struct {
 	reportedState plan.TargetState
 }
 
-// interestKey tells interests apart.
+// interestKey tells the interests of an owner apart.
 type interestKey struct {
-	kind                kindKey
-	namespace, name     string
-	among               string
-	labels, fields      string
-	metadataOnly, quiet bool
-	transitionsOnly     bool
+	query                  [sha256.Size]byte
+	quiet, transitionsOnly bool
 }
 
 // New returns an Engine that watches nothing until it is started.
@@ -215,7 +215,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	for _, k := range e.kinds {
 		e.startFollowing(k)
 	}
-	e.setInterestsLocked(Owner{}, definitionInterests())
+	e.setInterestsLocked(Owner{}, keyInterests(definitionInterests()))
 	e.unlockAndWake()
 
 	<-ctx.Done()
@@ -247,37 +247,81 @@ func (e *Engine) runInBackground(f func(ctx context.Context)) (cancel context.Ca
 }
 
 // SetInterests declares all that a Cleaner wants to know of, instead of what it wanted before. It returns at once; what cannot be
-// read yet has a state of its own.
+// read yet has a state of its own. Its queries are compiled and told apart before the lock is taken, which all watches wait for: under
+// it an interest costs the same whatever its selectors are.
 func (e *Engine) SetInterests(owner Owner, interests []Interest) {
+	keyed := keyInterests(interests)
+	if e.hasInterests(owner, keyed) {
+		return
+	}
 	e.mu.Lock()
 	defer e.unlockAndWake()
-	e.setInterestsLocked(owner, interests)
+	e.setInterestsLocked(owner, keyed)
 }
 
 // DropInterests drops all that a Cleaner wants.
 func (e *Engine) DropInterests(owner Owner) { e.SetInterests(owner, nil) }
 
-func (e *Engine) setInterestsLocked(owner Owner, interests []Interest) {
-	before := e.owners[owner]
-	now := make(map[interestKey]*want, len(interests))
-	var added []*want
-	add := func(i *Interest, turns bool) {
-		k := interestKeyOf(i, turns)
-		if now[k] != nil {
-			return
+// keyedInterest is an interest and what tells it apart.
+type keyedInterest struct {
+	Interest
+	interestKey
+}
+
+// keyInterests prepares interests, each once. The Namespaces that one chooses by their labels are one of their own, before it.
+func keyInterests(interests []Interest) []keyedInterest {
+	keyed := make([]keyedInterest, 0, len(interests))
+	known := make(map[interestKey]struct{}, len(interests))
+	add := func(i Interest, transitionsOnly bool) {
+		k := interestKey{digestQuery(&i.Query), i.Quiet, transitionsOnly}
+		if _, ok := known[k]; !ok {
+			known[k] = struct{}{}
+			keyed = append(keyed, keyedInterest{i, k})
 		}
+	}
+	for _, i := range interests {
+		i.Compile()
+		if i.Namespaces.Labels != nil {
+			add(Interest{Query: i.Namespaces.NewListQuery(), Quiet: i.Quiet}, true)
+		}
+		add(i, false)
+	}
+	return keyed
+}
+
+// digestQuery is the same for queries that ask for the same.
+func digestQuery(q *snapshot.Query) [sha256.Size]byte {
+	h := sha256.New()
+	n := &q.Namespaces
+	fmt.Fprintf(h, "%q %q %q %t %q %q %t %x", kindKeyOf(q), q.Namespace, q.Name, n.Names == nil, n.Names, n.Except, q.MetadataOnly,
+		snapshot.CompileSelector(q.Labels).Digest())
+	if n.Labels != nil {
+		fmt.Fprintf(h, " %x", snapshot.CompileSelector(n.Labels).Digest())
+	}
+	fmt.Fprintf(h, " %s", q.Fields)
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// hasInterests says that this is what an owner wants already.
+func (e *Engine) hasInterests(owner Owner, keyed []keyedInterest) bool {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	wants := e.owners[owner]
+	return len(wants) == len(keyed) && !slices.ContainsFunc(keyed, func(i keyedInterest) bool { return wants[i.interestKey] == nil })
+}
+
+func (e *Engine) setInterestsLocked(owner Owner, keyed []keyedInterest) {
+	before := e.owners[owner]
+	now := make(map[interestKey]*want, len(keyed))
+	var added []*want
+	for n := range keyed {
+		k := keyed[n].interestKey
 		w := before[k]
 		if w == nil {
-			w = e.newWant(owner, i, turns)
+			w = e.newWant(owner, &keyed[n].Interest, k.transitionsOnly)
 			added = append(added, w)
 		}
 		now[k] = w
-	}
-	for i := range interests {
-		if q := &interests[i].Query; q.Namespaces.Labels != nil {
-			add(&Interest{Query: q.Namespaces.NewListQuery(), Quiet: interests[i].Quiet}, true)
-		}
-		add(&interests[i], false)
 	}
 	for _, w := range added { // before the others are dropped, so that what both need goes on
 		e.attachWant(w)
@@ -295,25 +339,11 @@ func (e *Engine) setInterestsLocked(owner Owner, interests []Interest) {
 }
 
 func (e *Engine) newWant(owner Owner, i *Interest, turns bool) *want {
-	w := &want{owner: owner, query: i.Query, quiet: i.Quiet, full: !i.MetadataOnly || snapshot.NeedsValue(i.Fields), transitionsOnly: turns}
+	w := &want{owner: owner, query: i.Query, required: snapshot.CompileSelector(i.Labels).RequiredLabels(), quiet: i.Quiet, full: !i.MetadataOnly || snapshot.NeedsValue(i.Fields), transitionsOnly: turns}
 	if i.Namespaces.Labels != nil {
 		w.selectsNamespace = func(namespace string) bool { return e.maySelectNamespace(&w.query.Namespaces, namespace) }
 	}
 	return w
-}
-
-func interestKeyOf(i *Interest, turns bool) interestKey {
-	k := interestKey{
-		kind: kindKeyOf(&i.Query), namespace: i.Namespace, name: i.Name,
-		labels: i.Labels.String(), fields: i.Fields.String(), metadataOnly: i.MetadataOnly, quiet: i.Quiet, transitionsOnly: turns,
-	}
-	if n := &i.Namespaces; !n.SelectsAll() {
-		k.among = fmt.Sprintf("%t %q %q", n.Names == nil, n.Names, n.Except)
-		if n.Labels != nil {
-			k.among += n.Labels.String()
-		}
-	}
-	return k
 }
 
 // namespacesFor are the namespaces that a query names, each of which can be watched by itself. There is one without a name for

@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/selection"
-
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -28,13 +26,9 @@ func groupOf(r Resource, q *snapshot.Query) (group, bool) {
 	if q.Name != "" {
 		return group{}, false
 	}
-	requirements, _ := q.Labels.Requirements()
-	for i := range requirements {
-		switch requirement := &requirements[i]; requirement.Operator() {
-		case selection.Equals, selection.DoubleEquals, selection.In:
-			if values := requirement.ValuesUnsorted(); len(values) == 1 {
-				return group{namespaceFor(r, *q), requirement.Key(), values[0]}, true
-			}
+	for _, l := range snapshot.CompileSelector(q.Labels).RequiredLabels() {
+		if len(l.Values) == 1 {
+			return group{namespaceFor(r, *q), l.Key, l.Values[0]}, true
 		}
 	}
 	return group{}, false

@@ -3,13 +3,10 @@
 
 package watches
 
-import (
-	"k8s.io/apimachinery/pkg/selection"
-)
-
 // index finds the wants of one resource that an object may concern, at a cost that does not depend on how many other
 // wants there are. A want is in the buckets of its name, or of one label that it requires, or, when it requires none, in
-// those of its namespaces.
+// those of its namespaces. One that takes more values of a label than snapshot.MaxListed is found by each object that has the label: an
+// author may write as many values as a spec has room for, and a bucket takes far more room than its value.
 type index map[bucketKey]map[*want]struct{}
 
 // bucketKey is what all wants of a bucket require. The namespace is empty for those that name none, and for cluster-scoped
@@ -29,10 +26,6 @@ const (
 	byLabelName
 	byNamespace
 )
-
-// maxValueBuckets is for how many values of a label a want is filed. One that takes more is found by each object that has the label:
-// an author may write as many values as an object has room for, and a bucket takes far more room than its value.
-const maxValueBuckets = 32
 
 // addWant files a want. Of several labels it takes the one that fewest others require, so that a label that all Cleaners
 // share gathers no crowd.
@@ -84,23 +77,16 @@ func bucketsFor(w *want) [][]bucketKey {
 		everywhere(bucketKey{by: byObjectName, name: w.query.Name})
 		return sets
 	}
-	requirements, _ := w.query.Labels.Requirements()
-	for i := range requirements {
-		switch r := &requirements[i]; r.Operator() {
-		case selection.Equals, selection.DoubleEquals, selection.In:
-			values := r.Values()
-			if len(values) > maxValueBuckets {
-				everywhere(bucketKey{by: byLabelName, name: r.Key()})
-				continue
-			}
-			var keys []bucketKey
-			for v := range values {
-				keys = append(keys, bucketKey{by: byLabelValue, name: r.Key(), labelValue: v})
-			}
-			everywhere(keys...)
-		case selection.Exists, selection.GreaterThan, selection.LessThan:
-			everywhere(bucketKey{by: byLabelName, name: r.Key()})
+	for _, l := range w.required {
+		if l.Values == nil {
+			everywhere(bucketKey{by: byLabelName, name: l.Key})
+			continue
 		}
+		keys := make([]bucketKey, len(l.Values))
+		for n, v := range l.Values {
+			keys[n] = bucketKey{by: byLabelValue, name: l.Key, labelValue: v}
+		}
+		everywhere(keys...)
 	}
 	if len(sets) == 0 {
 		everywhere(bucketKey{by: byNamespace})

@@ -98,7 +98,7 @@ func TestManyValuesTakeFewBuckets(t *testing.T) {
 	}
 	x := index{}
 	x.addWant(wantOf("many", query("Pod", labelled("app in ("+strings.Join(values, ",")+")"))))
-	if len(x) > maxValueBuckets {
+	if len(x) > snapshot.MaxListed {
 		t.Errorf("it takes %d buckets", len(x))
 	}
 	for value, found := range map[string]bool{"v0": true, "v19999": true, "v20000": false} {

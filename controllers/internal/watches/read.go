@@ -16,6 +16,7 @@ import (
 
 // Read answers from what is watched, without any request. A query that no Cleaner wants is never Complete.
 func (e *Engine) Read(_ context.Context, q snapshot.Query) plan.Target {
+	q.Compile()
 	t, near, f := e.findCandidates(&q)
 	if !q.Labels.Empty() || !q.Fields.Empty() || q.Namespaces.Except != nil { // else all that is near matches
 		near = slices.DeleteFunc(near, func(o *object) bool { // stored objects never change, so that they are compared without the lock
