@@ -4,6 +4,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"hash/maphash"
 	"math/bits"
@@ -18,6 +19,8 @@ const (
 	maxCompared = 8
 	// MaxListed is how many values of a label are listed.
 	MaxListed = 32
+	// maxRequired is how many of the labels that an object must have are listed.
+	maxRequired = 8
 )
 
 // Selector is a label selector that compares an object at a cost that does not depend on how many values are selected. It never
@@ -27,7 +30,7 @@ type Selector struct {
 	// few is what compares few values, and many what looks among many.
 	few  labels.Selector
 	many []manyValues
-	// required are the labels that an object must have.
+	// required are some of the labels that an object must have.
 	required []RequiredLabel
 	digest   [sha256.Size]byte
 }
@@ -76,9 +79,17 @@ func CompileSelector(s labels.Selector) *Selector {
 			c.required = append(c.required, RequiredLabel{Key: r.Key()})
 		}
 	}
+	slices.SortStableFunc(c.required, compareChoices)
+	c.required = c.required[:min(len(c.required), maxRequired)]
 	c.Selector, c.few = labels.NewSelector().Add(all...), labels.NewSelector().Add(few...)
 	c.digest = sha256.Sum256([]byte("labels " + c.String()))
 	return c
+}
+
+// compareChoices puts labels with fewer values first, and those with any last.
+func compareChoices(a, b RequiredLabel) int {
+	choices := func(l RequiredLabel) int { return cmp.Or(len(l.Values), MaxListed+1) }
+	return cmp.Compare(choices(a), choices(b))
 }
 
 // newManyValues makes a set of the values of a requirement, if they are many, and the requirement anew with the same values, so that
@@ -113,7 +124,8 @@ func (s *Selector) Matches(l labels.Labels) bool {
 	return true
 }
 
-// RequiredLabels are the labels that an object must have to be selected. They must not be changed.
+// RequiredLabels are labels that an object must have to be selected, those with the fewest values first; few, however many there are.
+// They must not be changed.
 func (s *Selector) RequiredLabels() []RequiredLabel { return s.required }
 
 // Digest is the same for selectors that are written the same.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 )
 
 func someValues(n int) []string {
@@ -93,6 +94,7 @@ func TestRequiredLabels(t *testing.T) {
 		"!a,b!=c,d notin (e,f)": nil,
 		"a,b>3":                 {{Key: "a"}, {Key: "b"}},
 		"a=b,c in (e,d)":        {{"a", []string{"b"}}, {"c", []string{"d", "e"}}},
+		"a,b in (d,e),c=f":      {{"c", []string{"f"}}, {"b", []string{"d", "e"}}, {Key: "a"}},
 		"a in (" + strings.Join(someValues(MaxListed+1), ",") + ")": {{Key: "a"}},
 	} {
 		selector, err := labels.Parse(s)
@@ -106,6 +108,27 @@ func TestRequiredLabels(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%.60q (-want +got):\n%s", s, diff)
 		}
+	}
+}
+
+// However many labels a selector requires, few are listed, so that few places of an index are compared.
+func TestFewRequiredLabelsAreListed(t *testing.T) {
+	s := labels.NewSelector()
+	for n := range 64 {
+		r, err := labels.NewRequirement(fmt.Sprint("l", n), selection.In, someValues(MaxListed-n%MaxListed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = s.Add(*r)
+	}
+	got := CompileSelector(s).RequiredLabels()
+	for n, l := range got {
+		if len(l.Values) != n/2+1 {
+			t.Errorf("number %d has %d values", n, len(l.Values))
+		}
+	}
+	if len(got) != maxRequired {
+		t.Errorf("%d are listed", len(got))
 	}
 }
 
