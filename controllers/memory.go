@@ -202,3 +202,16 @@ func (m *memory) resume(version string, c v1alpha1.Owner) {
 
 // maxActions is how many deeds a status shows.
 const maxActions = 20
+
+// makeQueries returns what the targets of a version of what is to be done ask for. While the Cleaner listens they are made once:
+// their selectors may have as many values as a spec has room for, and a pass may come each second.
+func (m *memory) makeQueries(version, namespace string, work *v1alpha1.Work) snapshot.Queries {
+	if m.queried.queries != nil && m.queried.version == version {
+		return m.queried.queries
+	}
+	q := queried{version, snapshot.NewQueries(namespace, work)}
+	if !m.listening.IsZero() {
+		m.queried = q
+	}
+	return q.queries
+}

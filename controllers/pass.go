@@ -24,7 +24,6 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 const (
@@ -215,7 +214,7 @@ func (p *pass) prepare(ctx context.Context) (programs *celenv.Programs, ok bool,
 // observe is what a decision depends on now, as the watches know it and as this process has changed it since.
 func (p *sight) observe(ctx context.Context, programs *celenv.Programs) plan.Input {
 	now := p.r.clock.Now() // not after the snapshot
-	return p.input(programs, now, p.mem.overlay.Over(p.queries().Read(ctx, p.hands.watched)))
+	return p.input(programs, now, p.mem.overlay.Over(p.mem.makeQueries(p.version, p.c.GetNamespace(), p.work).Read(ctx, p.hands.watched)))
 }
 
 // decide decides, and remembers what the next decision has to know.
@@ -270,7 +269,7 @@ func (p *sight) listen() {
 	if p.mem.listening.IsZero() {
 		p.mem.listening = p.r.clock.Now()
 	}
-	queries := p.queries()
+	queries := p.mem.makeQueries(p.version, p.c.GetNamespace(), p.work)
 	interests := make([]watches.Interest, 0, len(p.work.Targets))
 	for i := range p.work.Targets {
 		t, q := &p.work.Targets[i], &queries[i]
@@ -286,19 +285,6 @@ func (p *sight) listen() {
 func (p *sight) ignore() {
 	p.r.watches.DropInterests(p.key)
 	p.mem.listening, p.mem.queried = time.Time{}, queried{}
-}
-
-// queries are what the targets ask for. While the Cleaner listens they are made once for a version of the spec: their selectors may
-// have as many values as a spec has room for, and a pass may come each second.
-func (p *sight) queries() snapshot.Queries {
-	if known := p.mem.queried; known.queries != nil && known.version == p.version {
-		return known.queries
-	}
-	q := queried{p.version, snapshot.NewQueries(p.c.GetNamespace(), p.work)}
-	if !p.mem.listening.IsZero() {
-		p.mem.queried = q
-	}
-	return q.queries
 }
 
 // warmingUp says that the watches of this process are too young for NotSynced to be news to those who read the status,

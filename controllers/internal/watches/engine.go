@@ -251,7 +251,10 @@ func (e *Engine) runInBackground(f func(ctx context.Context)) (cancel context.Ca
 // it an interest costs the same whatever its selectors are.
 func (e *Engine) SetInterests(owner Owner, interests []Interest) {
 	keyed := keyInterests(interests)
-	if e.hasInterests(owner, keyed) {
+	e.mu.RLock()
+	same := sameInterests(e.owners[owner], keyed)
+	e.mu.RUnlock()
+	if same {
 		return
 	}
 	e.mu.Lock()
@@ -302,11 +305,8 @@ func digestQuery(q *snapshot.Query) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// hasInterests says that this is what an owner wants already.
-func (e *Engine) hasInterests(owner Owner, keyed []keyedInterest) bool {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	wants := e.owners[owner]
+// sameInterests says that wants are those of interests already.
+func sameInterests(wants map[interestKey]*want, keyed []keyedInterest) bool {
 	return len(wants) == len(keyed) && !slices.ContainsFunc(keyed, func(i keyedInterest) bool { return wants[i.interestKey] == nil })
 }
 
