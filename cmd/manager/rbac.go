@@ -12,7 +12,7 @@ package main
 // +kubebuilder:rbac:groups=cleaner.vtex.dev,resources=cleanertemplates,verbs=get;list;watch
 
 // Events on Cleaners.
-// +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Which kinds are served, and what the operator may do with them.
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
