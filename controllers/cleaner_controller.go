@@ -8,7 +8,6 @@ import (
 	"errors"
 	"time"
 
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +15,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/events"
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
@@ -37,7 +37,7 @@ type CleanerReconciler struct {
 	own      *hands // the operator's
 	pool     *pool
 	sender   *outbox.Sender
-	recorder events.EventRecorder
+	recorder interface{ RecordEvent(e events.Event) }
 	clock    clock.Clock
 	memories memories
 	// evaluations are those under way.
@@ -89,6 +89,7 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 	if err != nil || p == nil {
 		return ctrl.Result{}, err
 	}
+	defer p.recordEvents()
 	defer p.blindHolds()
 	refusal, err := p.own(ctx)
 	if refusal.refuses() {

@@ -43,6 +43,7 @@ func allowed() map[string][]string {
 		"controllers/releases":              {"api/v1alpha1", "controllers/internal/actuate/helm", "controllers/plan"},
 		"controllers/internal/outbox":       {"api/v1alpha1", "controllers/internal/contain", "controllers/internal/faults", "controllers/plan"},
 		"controllers/internal/metrics":      {},
+		"controllers/internal/events":       {"controllers/internal/contain"},
 		"controllers/internal/ration":       {},
 		"controllers/internal/identity":     {"controllers/author", "controllers/plan", "controllers/rights", "controllers/snapshot"},
 		"controllers/internal/skew":         {"api/v1alpha1"},
@@ -53,7 +54,7 @@ func allowed() map[string][]string {
 		"controllers": {
 			"api/v1alpha1", "api/validation", "celenv", "config/templates", "controllers/author", "controllers/confirm", "controllers/notfound", "controllers/plan", "controllers/rights", "controllers/signing", "controllers/snapshot", "controllers/internal/watches",
 			"controllers/internal/actuate", "controllers/internal/actuate/helm", "controllers/internal/faults", "controllers/internal/identity",
-			"controllers/internal/contain", "controllers/internal/outbox", "controllers/internal/metrics", "controllers/internal/ration", "controllers/internal/skew",
+			"controllers/internal/contain", "controllers/internal/events", "controllers/internal/outbox", "controllers/internal/metrics", "controllers/internal/ration", "controllers/internal/skew",
 		},
 		"config/templates": {"api/v1alpha1"},
 		"webhooks": {
@@ -82,6 +83,10 @@ func doors() map[string][]string {
 		"github.com/prometheus":            {"controllers/internal/metrics"},
 		"k8s.io/client-go/tools/cache":     {"controllers/internal/watches", "controllers/signing/keyring"},
 		"k8s.io/client-go/tools/reference": {},
+		"k8s.io/client-go/tools/events":    {}, // they have no bounds
+		"k8s.io/client-go/tools/record":    {},
+
+		"k8s.io/client-go/kubernetes/typed/events": {"controllers/internal/events"},
 
 		"github.com/open-policy-agent/cert-controller": {"webhooks"},
 	}

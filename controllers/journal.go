@@ -17,13 +17,14 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/events"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
 const (
-	// maxText bounds what is repeated of an error or a name, in bytes. The API server refuses Events with longer notes.
-	maxText = 1024
+	// maxText bounds what is repeated of an error or a name, in bytes.
+	maxText = events.MaxNote
 	// namesInEvent is how many objects an Event names.
 	namesInEvent = 5
 )
@@ -39,11 +40,16 @@ func clean(s string) string {
 		}
 		return r
 	}, s)
-	if len(s) <= maxText {
+	return cut(s, maxText)
+}
+
+// cut makes a text no longer than so many bytes.
+func cut(s string, length int) string {
+	if len(s) <= length {
 		return s
 	}
 	const more = "…"
-	return strings.ToValidUTF8(s[:maxText-len(more)], "") + more
+	return strings.ToValidUTF8(s[:length-len(more)], "") + more
 }
 
 // counted is a number of things, in words.
@@ -111,6 +117,38 @@ func countUp(n *int64) { *n = min(*n, maxCount-1) + 1 }
 type journal struct {
 	of  *stored
 	mem *telling
+	// notes are what Events are to say, in the order of their beginnings.
+	notes []*note
+}
+
+// note is what one Event says of a pass.
+type note struct {
+	event events.Event
+	// more is how many texts there was no room for.
+	more int
+}
+
+// add has the Event say a text, too.
+func (n *note) add(text string) {
+	const between, rest = "; ", "; and 1000000 more"
+	switch {
+	case n.event.Note == "":
+		n.event.Note = text
+	case n.more == 0 && len(n.event.Note)+len(between)+len(text)+len(rest) <= maxText:
+		n.event.Note += between + text
+	default:
+		n.more++
+	}
+}
+
+// compose makes the Event.
+func (n *note) compose() events.Event {
+	e := n.event
+	if n.more > 0 {
+		rest := fmt.Sprintf("; and %d more", n.more)
+		e.Note = cut(e.Note, maxText-len(rest)) + rest
+	}
+	return e
 }
 
 // telling is what the status is about to show of what this process has done.
@@ -146,14 +184,36 @@ func (m *telling) reportRefused() (again bool) {
 	return again
 }
 
+// event has an Event say something. A pass makes one at most of each reason and action.
 func (p *journal) event(kind, reason, action, format string, args ...any) {
-	p.of.r.recorder.Eventf(p.of.read, nil, kind, reason, action, "%s", clean(fmt.Sprintf(format, args...)))
+	text := clean(fmt.Sprintf(format, args...))
+	i := slices.IndexFunc(p.notes, func(n *note) bool {
+		return n.event.Reason == reason && n.event.Action == action && n.event.Type == kind
+	})
+	if i < 0 {
+		i, p.notes = len(p.notes), append(p.notes, &note{event: events.Event{Type: kind, Reason: reason, Action: action}})
+	}
+	p.notes[i].add(text)
 }
 
-// tellSteps emits one Event for each rule and verb of a batch.
+// recordEvents has the Events of a pass written.
+func (p *journal) recordEvents() {
+	c := p.of.read
+	for _, n := range p.notes {
+		e := n.compose()
+		e.Regarding = corev1.ObjectReference{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindOf(c), Namespace: c.GetNamespace(), Name: c.GetName(),
+			UID: c.GetUID(), ResourceVersion: c.GetResourceVersion(),
+		}
+		p.of.r.recorder.RecordEvent(e)
+	}
+	p.notes = nil
+}
+
+// tellSteps tells of each rule and verb of a batch.
 func (p *journal) tellSteps(steps []plan.Step) { p.tellAs(steps, false) }
 
-// tellDryRun emits Events of what would be done.
+// tellDryRun tells what would be done.
 func (p *journal) tellDryRun(steps []plan.Step) { p.tellAs(steps, true) }
 
 func (p *journal) tellAs(steps []plan.Step, dryRun bool) {
@@ -252,7 +312,7 @@ func (p *journal) tellTerminating(run *v1alpha1.Run, rows []plan.Entry) {
 	}
 }
 
-// tellFinished emits the Event of a finished run.
+// tellFinished tells of a finished run.
 func (p *journal) tellFinished(run *v1alpha1.Run) {
 	kind := corev1.EventTypeNormal
 	if run.Result != v1alpha1.ResultCompleted {

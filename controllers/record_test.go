@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -297,7 +296,7 @@ func (o *stepGuard) store(t *testing.T, c *v1alpha1.Cleaner) {
 	if err := o.r.client.Get(t.Context(), o.key, c); err != nil {
 		t.Fatal(err)
 	}
-	o.read, o.c, o.mem.verified, o.r.recorder = c, c.DeepCopy(), verified{}, events.NewFakeRecorder(10)
+	o.read, o.c, o.mem.verified, o.r.recorder = c, c.DeepCopy(), verified{}, &heard{}
 }
 
 // While the operator runs nobody takes a record from it: the one that it has written last takes the place of any other.

@@ -28,7 +28,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +36,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/internal/events"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/internal/skew"
@@ -55,7 +55,7 @@ type rig struct {
 	t      *testing.T
 	clock  *clocktesting.FakeClock
 	store  client.WithWatch
-	events *events.FakeRecorder
+	events *heard
 
 	mu      sync.Mutex
 	objects map[string]*unstructured.Unstructured // by name
@@ -81,7 +81,7 @@ type rig struct {
 // newRig makes a rig of a Cleaner, which was created at epoch, and of Pods.
 func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructured) *rig {
 	t.Helper()
-	r := &rig{t: t, clock: clocktesting.NewFakeClock(epoch.Add(time.Hour)), events: events.NewFakeRecorder(1000), objects: map[string]*unstructured.Unstructured{}, lease: true}
+	r := &rig{t: t, clock: clocktesting.NewFakeClock(epoch.Add(time.Hour)), events: &heard{}, objects: map[string]*unstructured.Unstructured{}, lease: true}
 	r.put(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "shop", "uid": "uid-shop"}}})
 	for _, p := range pods {
 		r.put(p)
@@ -309,16 +309,19 @@ func (r *rig) took() []string {
 // said are the Events since the last time that it was asked.
 func (r *rig) said() []string {
 	var out []string
-	for {
-		select {
-		case e := <-r.events.Events:
-			out = append(out, e)
-		default:
-			slices.Sort(out)
-			return out
-		}
+	for _, e := range r.events.list {
+		out = append(out, fmt.Sprintf("%s %s %s", e.Type, e.Reason, e.Note))
 	}
+	r.events.list = nil
+	slices.Sort(out)
+	return out
 }
+
+// heard are the Events that were recorded.
+type heard struct{ list []events.Event }
+
+// RecordEvent takes an Event.
+func (h *heard) RecordEvent(e events.Event) { h.list = append(h.list, e) }
 
 // pass has the Reconciler look at the Cleaner once.
 func (r *rig) pass() ctrl.Result {

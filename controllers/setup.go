@@ -31,6 +31,7 @@ import (
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/events"
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
@@ -43,7 +44,7 @@ import (
 // Options are what an administrator sets.
 type Options struct {
 	// Clock is the time; the real one if nil.
-	Clock clock.WithTicker
+	Clock clock.WithTickerAndDelayedExecution
 	// Lease says whether this process leads. Required.
 	Lease interface{ Fresh() bool }
 	// Skew is what MeasureSkew has made of the manager's configuration. The clock is trusted if nil.
@@ -160,15 +161,24 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("cannot make the sender: %w", err)
 	}
+	recorder, err := events.NewRecorder(events.Options{
+		Config: config, Clock: opts.Clock, Metrics: count,
+		EventsDropped: func(counts map[string]int, last error) {
+			mgr.GetLogger().WithName("events").Info("Events were not written", "counts", counts, "lastError", fmt.Sprint(last))
+		},
+	})
+	if err != nil {
+		return err
+	}
 	r := &CleanerReconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), compiler: celenv.NewCache(compiler), watches: engine,
-		resolver: engine.Resolver(), hands: maker, own: own, pool: newPool(opts.Uninstalls), sender: sender, recorder: mgr.GetEventRecorder("cleaner"),
+		resolver: engine.Resolver(), hands: maker, own: own, pool: newPool(opts.Uninstalls), sender: sender, recorder: recorder,
 		clock: opts.Clock, wake: wake, metrics: count, opts: opts, keys: opts.Keys,
 		authors: authors,
 	}
 	for _, part := range []interface {
 		Start(ctx context.Context) error
-	}{engine, sender, r.pool} {
+	}{engine, sender, recorder, r.pool} {
 		if err := mgr.Add(part); err != nil {
 			return fmt.Errorf("cannot add a part to the manager: %w", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -260,6 +261,34 @@ func TestRulesAsAServiceAccount(t *testing.T) {
 		if e.ImpersonatedUser == nil || e.ImpersonatedUser.Username != "system:serviceaccount:"+l.ns+":"+tenant {
 			t.Errorf("%s was not sent as the ServiceAccount", e)
 		}
+	}
+}
+
+// What happens again is one Event, which counts it, though the Cleaner's status has changed in between.
+func TestEventsBecomeASeries(t *testing.T) {
+	l := parallel(t)
+	l.apply(cleanerYAML("c", stays("", shopMaps+takeAll)))
+	list := &eventsv1.EventList{}
+	for times := int32(1); times <= 2; times++ {
+		l.labelled(nil, "a")
+		l.leaves()
+		l.eventually("an Event says so", func() string {
+			if err := l.List(l.ctx, list, client.InNamespace(l.ns)); err != nil {
+				return err.Error()
+			}
+			said := slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return e.Reason != "Deleted" })
+			if len(said) != 1 {
+				return fmt.Sprintf("there are %d", len(said))
+			}
+			e := said[0]
+			if e.Regarding.Name != "c" || e.Regarding.Kind != "Cleaner" || !strings.Contains(e.Note, "deleted 1: a.configmaps/v1") {
+				return fmt.Sprintf("it is %+v", e)
+			}
+			if once := e.Series == nil; once != (times == 1) || !once && e.Series.Count != times {
+				return fmt.Sprintf("its series is %+v", e.Series)
+			}
+			return ""
+		})
 	}
 }
 

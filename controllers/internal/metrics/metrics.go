@@ -37,6 +37,7 @@ type Metrics struct {
 	failing        *prometheus.GaugeVec
 	runs           *prometheus.CounterVec
 	deliveries     *prometheus.CounterVec
+	dropped        *prometheus.CounterVec
 	woken          prometheus.Counter
 	informers      prometheus.Gauge
 	objects        prometheus.Gauge
@@ -90,6 +91,9 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cleaner_sink_deliveries_total", Help: "Attempts to deliver an event to a sink, by result.",
 		}, []string{"result"}),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cleaner_events_dropped_total", Help: "Kubernetes Events that were not written, by reason.",
+		}, []string{"reason"}),
 		woken: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "cleaner_wakes_total", Help: "Cleaners that were woken by a watch.",
 		}),
@@ -104,7 +108,7 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		}),
 	}
 	for _, c := range []prometheus.Collector{
-		m.evaluations, m.evaluationTime, m.deletions, m.actions, m.delay, m.pending, m.failing, m.runs, m.deliveries, m.woken, m.informers, m.objects, m.panics,
+		m.evaluations, m.evaluationTime, m.deletions, m.actions, m.delay, m.pending, m.failing, m.runs, m.deliveries, m.dropped, m.woken, m.informers, m.objects, m.panics,
 	} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("cannot register a metric: %w", err)
@@ -219,6 +223,11 @@ func (m *Metrics) CountRun(result string) { m.runs.WithLabelValues(result).Inc()
 
 // CountDelivery counts an attempt to deliver an event.
 func (m *Metrics) CountDelivery(result string) { m.deliveries.WithLabelValues(result).Inc() }
+
+// CountDroppedEvents counts Kubernetes Events that were not written.
+func (m *Metrics) CountDroppedEvents(reason string, n int) {
+	m.dropped.WithLabelValues(reason).Add(float64(n))
+}
 
 // SetWatchCounts says how many watches there are, and how many objects they hold.
 func (m *Metrics) SetWatchCounts(informers, objects int) {

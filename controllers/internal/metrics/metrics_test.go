@@ -34,6 +34,7 @@ func TestMetricsSayWhatWasCounted(t *testing.T) {
 	m.CountDeletion("", "pods", "deleted")
 	m.CountRun("Completed")
 	m.CountDelivery("delivered")
+	m.CountDroppedEvents("full", 7)
 	m.SetWatchCounts(2, 30)
 	m.CountWakeups(3)
 	m.CountPanic()
@@ -83,6 +84,9 @@ cleaner_evaluation_duration_seconds_count 1
 # HELP cleaner_evaluations_total Evaluations of Cleaners, by verdict.
 # TYPE cleaner_evaluations_total counter
 cleaner_evaluations_total{verdict="Wait"} 1
+# HELP cleaner_events_dropped_total Kubernetes Events that were not written, by reason.
+# TYPE cleaner_events_dropped_total counter
+cleaner_events_dropped_total{reason="full"} 7
 # HELP cleaner_failing_items Items that are skipped because an expression failed.
 # TYPE cleaner_failing_items gauge
 cleaner_failing_items{cleaner="orphans",namespace="shop"} 1
