@@ -106,22 +106,22 @@ func (r *Recorder) newEvent(e Event, now time.Time) *eventsv1.Event {
 	}
 }
 
-// write writes a series whose turn it is.
-func (r *Recorder) write(ctx context.Context, s *series) {
-	event, known := r.describe(s)
+// writeSeries writes a series whose turn it is.
+func (r *Recorder) writeSeries(ctx context.Context, s *series) {
+	event, known := r.describeSeries(s)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	deadline := r.clock.AfterFunc(requestTime, cancel)
 	defer deadline.Stop()
 	var err error
-	if p := contain.CatchPanic(func() { err = r.send(ctx, event, known) }); p != nil {
+	if p := contain.CatchPanic(func() { err = r.sendEvent(ctx, event, known) }); p != nil {
 		err = p
 	}
-	r.settle(s, countOf(event), err)
+	r.settleSeries(s, countOf(event), err)
 }
 
-// send sends an Event; or, of one that the API server knows, how often it has happened.
-func (r *Recorder) send(ctx context.Context, e *eventsv1.Event, known bool) error {
+// sendEvent sends an Event; or, of one that the API server knows, how often it has happened.
+func (r *Recorder) sendEvent(ctx context.Context, e *eventsv1.Event, known bool) error {
 	if known {
 		if err := r.sendCount(ctx, e); !apierrors.IsNotFound(err) {
 			return err

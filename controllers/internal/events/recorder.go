@@ -51,40 +51,40 @@ func (r *Recorder) RecordEvent(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stopped {
-		r.shares.drop(DroppedShutdown, 1)
+		r.shares.countDropped(DroppedShutdown, 1)
 		return
 	}
 	s := r.shares.known[id]
 	isNew := s == nil
 	if isNew {
-		if s = r.shares.add(id); s == nil {
-			r.shares.drop(DroppedFull, 1)
+		if s = r.shares.addSeries(id); s == nil {
+			r.shares.countDropped(DroppedFull, 1)
 			return
 		}
 		s.event = r.newEvent(e, now)
 	}
 	s.count, s.last = countUp(s.count), now
 	if isNew || s.in != nil {
-		r.shares.settle(s, now)
+		r.shares.settleSeries(s, now)
 	}
-	r.wake()
+	r.wakeDispatcher()
 }
 
-func (r *Recorder) locked(do func(a *shares)) {
+func (r *Recorder) withShares(do func(a *shares)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	do(r.shares)
 }
 
-func (r *Recorder) wake() {
+func (r *Recorder) wakeDispatcher() {
 	select {
 	case r.changed <- struct{}{}:
 	default:
 	}
 }
 
-// describe is what is to be written of a series, and whether the API server knows its Event.
-func (r *Recorder) describe(s *series) (e *eventsv1.Event, known bool) {
+// describeSeries is what is to be written of a series, and whether the API server knows its Event.
+func (r *Recorder) describeSeries(s *series) (e *eventsv1.Event, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e = s.event.DeepCopy()
@@ -94,10 +94,10 @@ func (r *Recorder) describe(s *series) (e *eventsv1.Event, known bool) {
 	return e, s.written > 0
 }
 
-// settle takes what came of writing a series so often.
-func (r *Recorder) settle(s *series, count int32, err error) {
-	r.locked(func(a *shares) { a.written(s, count, err, r.clock.Now()) })
-	r.wake()
+// settleSeries takes what came of writing a series so often.
+func (r *Recorder) settleSeries(s *series, count int32, err error) {
+	r.withShares(func(a *shares) { a.takeWritten(s, count, err, r.clock.Now()) })
+	r.wakeDispatcher()
 }
 
 // Start writes what is recorded, before and from now on, until ctx is done, and what there is then, for a while.
@@ -110,37 +110,37 @@ func (r *Recorder) Start(ctx context.Context) error {
 	for range senders {
 		running.Go(func() {
 			for s := range turns {
-				r.write(sending, s)
+				r.writeSeries(sending, s)
 			}
 		})
 	}
-	told := r.dispatch(ctx, sending, turns)
+	told := r.dispatchSeries(ctx, sending, turns)
 	close(turns)
 	running.Wait()
-	r.locked(func(a *shares) {
+	r.withShares(func(a *shares) {
 		r.stopped = true
-		a.end()
+		a.dropAll()
 	})
 	r.tellDropped(told, 0)
 	return nil
 }
 
-// dispatch hands out what is to be written, until there is nothing left to be written after ctx is done, or until sending is.
+// dispatchSeries hands out what is to be written, until there is nothing left to be written after ctx is done, or until sending is.
 // It returns when it was last told what was dropped.
-func (r *Recorder) dispatch(ctx, sending context.Context, turns chan<- *series) (told time.Time) {
+func (r *Recorder) dispatchSeries(ctx, sending context.Context, turns chan<- *series) (told time.Time) {
 	var swept, ended time.Time
 	done := ctx.Done()
 	for sending.Err() == nil {
 		now := r.clock.Now()
 		if now.Sub(swept) >= sweepEvery {
-			r.locked(func(a *shares) { a.sweep(now) })
+			r.withShares(func(a *shares) { a.sweepSeries(now) })
 			told, swept = r.tellDropped(told, tellEvery), now
 		}
 		var s *series
 		var wait time.Duration
 		var idle bool
-		r.locked(func(a *shares) {
-			s, wait = a.next(now)
+		r.withShares(func(a *shares) {
+			s, wait = a.nextSeries(now)
 			idle = a.writing == 0
 		})
 		if s != nil {
@@ -164,9 +164,9 @@ func (r *Recorder) dispatch(ctx, sending context.Context, turns chan<- *series) 
 		case <-sending.Done():
 		case <-done:
 			done, ended = nil, now
-			r.locked(func(a *shares) {
+			r.withShares(func(a *shares) {
 				a.ending = true
-				a.sweep(now)
+				a.sweepSeries(now)
 			})
 		}
 		timer.Stop()
@@ -182,7 +182,7 @@ func (r *Recorder) tellDropped(told time.Time, every time.Duration) time.Time {
 	}
 	var counts map[string]int
 	var last error
-	r.locked(func(a *shares) {
+	r.withShares(func(a *shares) {
 		counts, last = a.dropped, a.failure
 		a.dropped, a.failure = map[string]int{}, nil
 	})

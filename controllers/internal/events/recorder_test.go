@@ -234,7 +234,7 @@ func TestALostAnswer(t *testing.T) {
 	d = newDesk(t, func(context.Context, string) (code int) {
 		lost.Do(func() {
 			code = http.StatusInternalServerError
-			d.locked(func(a *shares) {
+			d.withShares(func(a *shares) {
 				d.mu.Lock()
 				defer d.mu.Unlock()
 				for _, s := range a.known { // it was stored
@@ -274,7 +274,7 @@ func TestAFloodDelaysNobody(t *testing.T) {
 			t.Fatalf("round %d: there are %d goroutines", round, n)
 		}
 	}
-	d.locked(func(a *shares) {
+	d.withShares(func(a *shares) {
 		if len(a.known) > 3*maxSeriesOfNamespace {
 			t.Errorf("%d series are remembered", len(a.known))
 		}
@@ -365,7 +365,7 @@ func TestTheEndWaitsForRequests(t *testing.T) {
 	d.awaitBy(0, "a request", func() bool { return len(d.requests()) == 1 })
 	d.stop()
 	d.awaitBy(0, "the end begins", func() (ending bool) {
-		d.locked(func(a *shares) { ending = a.ending })
+		d.withShares(func(a *shares) { ending = a.ending })
 		return ending
 	})
 	for range 20 {

@@ -61,7 +61,7 @@ type share struct {
 	writing       bool // one of its series, and no more at a time
 }
 
-func (h *share) size() int {
+func (h *share) countSeries() int {
 	n := h.waiting.Len() + h.idle.Len()
 	if h.writing {
 		n++
@@ -89,31 +89,31 @@ func newShares(m Metrics) *shares {
 	return &shares{metrics: m, known: map[Event]*series{}, of: map[string]*share{}, pace: rate.NewLimiter(requests, burst), dropped: map[string]int{}}
 }
 
-// drop counts Events that are not written.
-func (a *shares) drop(why string, n int) {
+// countDropped counts Events that are not written.
+func (a *shares) countDropped(why string, n int) {
 	if n > 0 {
 		a.dropped[why] += n
 		a.metrics.CountDroppedEvents(why, n)
 	}
 }
 
-// add adds a series, and makes room for it. Nil if there is none.
-func (a *shares) add(id Event) *series {
+// addSeries adds a series, and makes room for it. Nil if there is none.
+func (a *shares) addSeries(id Event) *series {
 	own := a.of[id.Regarding.Namespace]
 	if own == nil {
 		own = &share{namespace: id.Regarding.Namespace, pace: rate.NewLimiter(requestsOfNamespace, burstOfNamespace)}
 		a.of[own.namespace] = own
 	}
 	from := own
-	if own.size() < maxSeriesOfNamespace {
-		from = a.largest()
+	if own.countSeries() < maxSeriesOfNamespace {
+		from = a.largestShare()
 	}
 	switch {
 	case from == nil:
 	case from.idle.Len() > 0:
-		a.forget(from.idle.Front().Value.(*series), DroppedFull)
+		a.forgetSeries(from.idle.Front().Value.(*series), DroppedFull)
 	case from != own && from.waiting.Len() > 0:
-		a.forget(from.waiting.Back().Value.(*series), DroppedFull)
+		a.forgetSeries(from.waiting.Back().Value.(*series), DroppedFull)
 	default:
 		return nil
 	}
@@ -122,21 +122,21 @@ func (a *shares) add(id Event) *series {
 	return s
 }
 
-// largest is the share that has most series, if there are too many in all; else nil.
-func (a *shares) largest() (most *share) {
+// largestShare is the share that has most series, if there are too many in all; else nil.
+func (a *shares) largestShare() (most *share) {
 	if len(a.known) < maxSeries {
 		return nil
 	}
 	for _, h := range a.of {
-		if most == nil || h.size() > most.size() {
+		if most == nil || h.countSeries() > most.countSeries() {
 			most = h
 		}
 	}
 	return most
 }
 
-// move puts a series that is not being written into a list of its share; nil: into none.
-func (a *shares) move(s *series, to *list.List) {
+// moveSeries puts a series that is not being written into a list of its share; nil: into none.
+func (a *shares) moveSeries(s *series, to *list.List) {
 	if s.in != nil {
 		s.in.Remove(s.place)
 	}
@@ -152,26 +152,26 @@ func (a *shares) move(s *series, to *list.List) {
 	}
 }
 
-// settle puts a series that is not being written where it belongs now.
-func (a *shares) settle(s *series, now time.Time) {
+// settleSeries puts a series that is not being written where it belongs now.
+func (a *shares) settleSeries(s *series, now time.Time) {
 	switch due := s.isDue(now, a.ending); {
 	case s.in == &s.of.waiting: // it has its place
 	case due:
-		a.move(s, &s.of.waiting)
+		a.moveSeries(s, &s.of.waiting)
 	default:
-		a.move(s, &s.of.idle)
+		a.moveSeries(s, &s.of.idle)
 	}
 }
 
-// forget drops a series, and what was not written of it.
-func (a *shares) forget(s *series, why string) {
-	a.drop(why, int(s.count-s.written))
-	a.move(s, nil)
+// forgetSeries drops a series, and what was not written of it.
+func (a *shares) forgetSeries(s *series, why string) {
+	a.countDropped(why, int(s.count-s.written))
+	a.moveSeries(s, nil)
 	delete(a.known, s.id)
 }
 
-// next takes the series whose turn it is; or says how long there is nothing to write.
-func (a *shares) next(now time.Time) (s *series, wait time.Duration) {
+// nextSeries takes the series whose turn it is; or says how long there is nothing to write.
+func (a *shares) nextSeries(now time.Time) (s *series, wait time.Duration) {
 	if wait = untilToken(a.pace, now); wait > 0 && !a.ending {
 		return nil, wait
 	}
@@ -186,14 +186,14 @@ func (a *shares) next(now time.Time) (s *series, wait time.Duration) {
 		s = h.waiting.Front().Value.(*series)
 		h.writing = true
 		a.writing++
-		a.move(s, nil)
+		a.moveSeries(s, nil)
 		return s, 0
 	}
 	return nil, wait
 }
 
-// written takes what came of writing a series so often.
-func (a *shares) written(s *series, count int32, err error, now time.Time) {
+// takeWritten takes what came of writing a series so often.
+func (a *shares) takeWritten(s *series, count int32, err error, now time.Time) {
 	s.of.writing = false
 	a.writing--
 	switch {
@@ -201,42 +201,42 @@ func (a *shares) written(s *series, count int32, err error, now time.Time) {
 		s.written, s.writtenAt, s.tries = count, now, 0
 	case isRefusal(err):
 		a.failure = err
-		a.forget(s, DroppedRefused)
+		a.forgetSeries(s, DroppedRefused)
 		return
 	case a.ending, s.tries+1 >= maxTries:
 		a.failure = err
-		a.forget(s, DroppedUnanswered)
+		a.forgetSeries(s, DroppedUnanswered)
 		return
 	default:
 		s.tries++
 		s.of.notBefore = now.Add(retryAfter)
 	}
-	a.settle(s, now)
+	a.settleSeries(s, now)
 }
 
-// sweep has counts written that are due, and forgets what is over.
-func (a *shares) sweep(now time.Time) {
+// sweepSeries has counts written that are due, and forgets what is over.
+func (a *shares) sweepSeries(now time.Time) {
 	for namespace, h := range a.of {
 		for e := h.idle.Front(); e != nil; {
 			s := e.Value.(*series)
 			e = e.Next()
 			switch {
 			case s.isDue(now, a.ending):
-				a.move(s, &h.waiting)
+				a.moveSeries(s, &h.waiting)
 			case s.count == s.written && !now.Before(s.last.Add(forgetAfter)):
-				a.forget(s, "")
+				a.forgetSeries(s, "")
 			}
 		}
-		if h.size() == 0 && !now.Before(h.notBefore) && h.pace.TokensAt(now) >= burstOfNamespace {
+		if h.countSeries() == 0 && !now.Before(h.notBefore) && h.pace.TokensAt(now) >= burstOfNamespace {
 			delete(a.of, namespace)
 		}
 	}
 }
 
-// end drops all that there is.
-func (a *shares) end() {
+// dropAll drops all that there is.
+func (a *shares) dropAll() {
 	for _, s := range a.known {
-		a.forget(s, DroppedShutdown)
+		a.forgetSeries(s, DroppedShutdown)
 	}
 }
 

@@ -36,23 +36,23 @@ func (w *world) record(namespace, note string) bool {
 	id := Event{Regarding: corev1.ObjectReference{Namespace: namespace}, Note: note}
 	s := w.known[id]
 	if s == nil {
-		if s = w.add(id); s == nil {
+		if s = w.addSeries(id); s == nil {
 			return false
 		}
 	}
 	s.count, s.last = countUp(s.count), w.now
-	w.settle(s, w.now)
+	w.settleSeries(s, w.now)
 	return true
 }
 
 // write writes what has its turn now, and says what that is; empty if there is none.
 func (w *world) write(err error) string {
-	s, _ := w.next(w.now)
+	s, _ := w.nextSeries(w.now)
 	if s == nil {
 		return ""
 	}
 	said := fmt.Sprintf("%s %s %d", s.id.Regarding.Namespace, s.id.Note, s.count)
-	w.written(s, s.count, err, w.now)
+	w.takeWritten(s, s.count, err, w.now)
 	return said
 }
 
@@ -109,7 +109,7 @@ func TestAllSharesAreBounded(t *testing.T) {
 		t.Errorf("what made room is not counted: %v", w.dropped)
 	}
 	for _, h := range w.of {
-		if n := h.size(); h.namespace != "modest" && n > maxSeries/floods+1 {
+		if n := h.countSeries(); h.namespace != "modest" && n > maxSeries/floods+1 {
 			t.Errorf("%s has %d", h.namespace, n)
 		}
 	}
@@ -131,10 +131,10 @@ func TestANamespaceHasOneRequestUnderWay(t *testing.T) {
 		w.record("hangs", note)
 		w.record("shop", note)
 	}
-	hanging, _ := w.next(w.now)
+	hanging, _ := w.nextSeries(w.now)
 	expect(t, "the first", "hangs", hanging.id.Regarding.Namespace)
 	expect(t, "others", []string{"shop a 1", "shop b 1"}, w.all())
-	w.written(hanging, 1, nil, w.now)
+	w.takeWritten(hanging, 1, nil, w.now)
 	expect(t, "then", []string{"hangs b 1"}, w.all())
 }
 
@@ -147,7 +147,7 @@ func TestPace(t *testing.T) {
 	expect(t, "at once", burstOfNamespace, len(w.all()))
 	w.record("shop", "a")
 	expect(t, "of another namespace", []string{"shop a 1"}, w.all())
-	_, wait := w.next(w.now)
+	_, wait := w.nextSeries(w.now)
 	if want := time.Second / requestsOfNamespace; wait < want || wait > want+time.Millisecond {
 		t.Errorf("the next is in %s", wait)
 	}
@@ -183,19 +183,19 @@ func TestSeries(t *testing.T) {
 	for range 59 {
 		w.now = w.now.Add(time.Second)
 		w.record("shop", "a")
-		w.sweep(w.now)
+		w.sweepSeries(w.now)
 	}
 	expect(t, "within a minute", []string(nil), w.all())
 	w.now = w.now.Add(time.Second)
-	w.sweep(w.now)
+	w.sweepSeries(w.now)
 	expect(t, "after a minute", []string{"shop a 61"}, w.all())
 	w.now = w.now.Add(forgetAfter)
-	w.sweep(w.now)
+	w.sweepSeries(w.now)
 	expect(t, "known when it is over", 0, len(w.known))
 	w.record("shop", "a")
 	expect(t, "then", []string{"shop a 1"}, w.all())
 	w.now = w.now.Add(time.Hour)
-	w.sweep(w.now)
+	w.sweepSeries(w.now)
 	expect(t, "namespaces that are known in the end", 0, len(w.of))
 }
 
@@ -257,7 +257,7 @@ func TestWhatWasDroppedHasNoTurn(t *testing.T) {
 	w := newWorld()
 	w.record("shop", "a")
 	w.record("other", "b")
-	w.forget(w.known[Event{Regarding: corev1.ObjectReference{Namespace: "shop"}, Note: "a"}], DroppedFull)
+	w.forgetSeries(w.known[Event{Regarding: corev1.ObjectReference{Namespace: "shop"}, Note: "a"}], DroppedFull)
 	expect(t, "written", []string{"other b 1"}, w.all())
 	expect(t, "dropped", counted{DroppedFull: 1}, w.dropped)
 }
