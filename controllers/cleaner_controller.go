@@ -15,6 +15,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/evaluating"
 	"github.com/vtex/cleaner/controllers/internal/events"
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
@@ -41,7 +42,7 @@ type CleanerReconciler struct {
 	clock    clock.Clock
 	memories memories
 	// evaluations are those under way.
-	evaluations evaluations
+	evaluations evaluating.Evaluations
 	wake        *waker
 	metrics     *metrics.Metrics
 	opts        Options

@@ -247,9 +247,9 @@ func (p *sight) compute(ctx context.Context, in plan.Input) plan.Plan {
 
 // evaluating gives a context that ends when the Cleaner is changed or deleted.
 func (p *sight) evaluating(ctx context.Context) (_ context.Context, end func()) {
-	evaluating, end := p.r.evaluations.begin(ctx, p.key, p.c)
+	evaluating, end := p.r.evaluations.BeginEvaluation(ctx, p.key, p.c)
 	if now, err := p.r.known(ctx, p.key); err == nil { // it may have been changed since it was read
-		p.r.evaluations.changed(now)
+		p.r.evaluations.CancelOutdated(now)
 	}
 	return evaluating, end
 }

@@ -184,8 +184,8 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		}
 	}
 	return builder.ControllerManagedBy(mgr).
-		For(&v1alpha1.Cleaner{}, builder.WithPredicates(r.evaluations.watch(), wakes())).
-		Watches(&v1alpha1.ClusterCleaner{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.evaluations.watch(), wakes())).
+		For(&v1alpha1.Cleaner{}, builder.WithPredicates(r.evaluations.WatchCleaners(), wakes())).
+		Watches(&v1alpha1.ClusterCleaner{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.evaluations.WatchCleaners(), wakes())).
 		Watches(&v1alpha1.CleanerTemplate{}, handler.EnqueueRequestsFromMapFunc(r.users), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(engine.Source()).
 		WatchesRawSource(wake.source()).

@@ -40,6 +40,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/cmd/internal/version"
 	"github.com/vtex/cleaner/controllers"
+	"github.com/vtex/cleaner/controllers/leader"
 	"github.com/vtex/cleaner/controllers/signing/keyring"
 	"github.com/vtex/cleaner/webhooks"
 	"github.com/vtex/cleaner/webhooks/serving"
@@ -140,7 +141,7 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, interface{ Fresh()
 		if err != nil {
 			return nil, nil, err
 		}
-		fenced := controllers.NewLease(lock, clock.RealClock{})
+		fenced := leader.NewLease(lock, clock.RealClock{})
 		options.LeaderElectionResourceLockInterface = fenced
 		lease = fenced
 	}

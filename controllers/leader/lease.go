@@ -1,7 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+// Package leader says whether this process leads, for all that it can know. It elects nobody: client-go does.
+package leader
 
 import (
 	"context"

@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package evaluating
 
 import (
 	"context"
@@ -28,23 +28,23 @@ func TestEvaluationsEndWithTheirCleaner(t *testing.T) {
 	}
 	later := metav1.NewTime(time.Unix(1, 0))
 	deleted := func(c *v1alpha1.Cleaner) { c.DeletionTimestamp = &later }
-	update := func(change ...func(c *v1alpha1.Cleaner)) func(e *evaluations) bool {
-		return func(e *evaluations) bool {
-			return e.watch().Update(event.UpdateEvent{ObjectOld: made(), ObjectNew: made(change...)})
+	update := func(change ...func(c *v1alpha1.Cleaner)) func(e *Evaluations) bool {
+		return func(e *Evaluations) bool {
+			return e.WatchCleaners().Update(event.UpdateEvent{ObjectOld: made(), ObjectNew: made(change...)})
 		}
 	}
 	cases := map[string]struct {
 		began *v1alpha1.Cleaner
-		see   func(e *evaluations) bool
+		see   func(e *Evaluations) bool
 		ends  bool
 	}{
 		"Edit":     {made(), update(func(c *v1alpha1.Cleaner) { c.Generation = 4 }), true},
 		"Suspend":  {made(), update(func(c *v1alpha1.Cleaner) { c.Generation, c.Spec.Suspend = 4, true }), true},
 		"Deletion": {made(), update(deleted), true},
-		"Another one": {made(), func(e *evaluations) bool {
-			return e.watch().Create(event.CreateEvent{Object: made(func(c *v1alpha1.Cleaner) { c.UID = "2" })})
+		"Another one": {made(), func(e *Evaluations) bool {
+			return e.WatchCleaners().Create(event.CreateEvent{Object: made(func(c *v1alpha1.Cleaner) { c.UID = "2" })})
 		}, true},
-		"Gone":           {made(), func(e *evaluations) bool { return e.watch().Delete(event.DeleteEvent{Object: made()}) }, true},
+		"Gone":           {made(), func(e *Evaluations) bool { return e.WatchCleaners().Delete(event.DeleteEvent{Object: made()}) }, true},
 		"Status":         {made(), update(func(c *v1alpha1.Cleaner) { c.Status.ObservedGeneration = 3 }), false},
 		"Old news":       {made(), update(func(c *v1alpha1.Cleaner) { c.Generation = 2 }), false},
 		"Deleted before": {made(deleted), update(deleted), false},
@@ -52,8 +52,8 @@ func TestEvaluationsEndWithTheirCleaner(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			e := &evaluations{}
-			ctx, end := e.begin(t.Context(), types.NamespacedName{Namespace: "shop", Name: "a"}, tc.began)
+			e := &Evaluations{}
+			ctx, end := e.BeginEvaluation(t.Context(), types.NamespacedName{Namespace: "shop", Name: "a"}, tc.began)
 			if !tc.see(e) {
 				t.Error("the predicate keeps an event back")
 			}

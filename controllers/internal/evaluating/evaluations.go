@@ -1,7 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+// Package evaluating knows which evaluations are under way, and ends those of Cleaners that have changed. It evaluates nothing.
+package evaluating
 
 import (
 	"context"
@@ -18,9 +19,9 @@ import (
 // errChanged is why an evaluation is interrupted when the Cleaner is no longer the one that it began with.
 var errChanged = errors.New("the Cleaner was changed")
 
-// evaluations are those under way. The watch of Cleaners sees a change while Reconcile is still busy with what was there
+// Evaluations are those under way. The watch of Cleaners sees a change while Reconcile is still busy with what was there
 // before: it then ends the evaluation, whose answer is of no use.
-type evaluations struct {
+type Evaluations struct {
 	mu      sync.Mutex
 	running map[types.NamespacedName]*evaluation
 }
@@ -32,8 +33,8 @@ type evaluation struct {
 	cancel     context.CancelCauseFunc
 }
 
-// begin gives a context for an evaluation of this Cleaner. Call end when it is over.
-func (e *evaluations) begin(ctx context.Context, key types.NamespacedName, c v1alpha1.Owner) (_ context.Context, end func()) {
+// BeginEvaluation gives a context for an evaluation of this Cleaner. Call end when it is over.
+func (e *Evaluations) BeginEvaluation(ctx context.Context, key types.NamespacedName, c v1alpha1.Owner) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	mine := &evaluation{uid: c.GetUID(), generation: c.GetGeneration(), deleted: c.GetDeletionTimestamp() != nil, cancel: cancel}
 	e.mu.Lock()
@@ -52,8 +53,8 @@ func (e *evaluations) begin(ctx context.Context, key types.NamespacedName, c v1a
 	}
 }
 
-// changed ends the evaluation of a Cleaner that has another spec now, as by an edit or by suspend, or that is deleted.
-func (e *evaluations) changed(c v1alpha1.Owner) {
+// CancelOutdated ends the evaluation of a Cleaner that has another spec now, as by an edit or by suspend, or that is deleted.
+func (e *Evaluations) CancelOutdated(c v1alpha1.Owner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	running := e.running[types.NamespacedName{Namespace: c.GetNamespace(), Name: c.GetName()}]
@@ -65,8 +66,8 @@ func (e *evaluations) changed(c v1alpha1.Owner) {
 	}
 }
 
-// gone ends the evaluation of a Cleaner that is not there any more.
-func (e *evaluations) gone(c v1alpha1.Owner) {
+// cancelGone ends the evaluation of a Cleaner that is not there any more.
+func (e *Evaluations) cancelGone(c v1alpha1.Owner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if running := e.running[types.NamespacedName{Namespace: c.GetNamespace(), Name: c.GetName()}]; running != nil {
@@ -74,24 +75,24 @@ func (e *evaluations) gone(c v1alpha1.Owner) {
 	}
 }
 
-// watch is a predicate that lets everything through, and ends evaluations on the way.
-func (e *evaluations) watch() predicate.Predicate {
+// WatchCleaners is a predicate that lets everything through, and ends evaluations on the way.
+func (e *Evaluations) WatchCleaners() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(created event.CreateEvent) bool {
 			if c, ok := created.Object.(v1alpha1.Owner); ok {
-				e.changed(c)
+				e.CancelOutdated(c)
 			}
 			return true
 		},
 		UpdateFunc: func(updated event.UpdateEvent) bool {
 			if c, ok := updated.ObjectNew.(v1alpha1.Owner); ok {
-				e.changed(c)
+				e.CancelOutdated(c)
 			}
 			return true
 		},
 		DeleteFunc: func(deleted event.DeleteEvent) bool {
 			if c, ok := deleted.Object.(v1alpha1.Owner); ok {
-				e.gone(c)
+				e.cancelGone(c)
 			}
 			return true
 		},
