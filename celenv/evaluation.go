@@ -31,6 +31,7 @@ type Evaluation struct {
 	// abortReason is why nothing is answered any more, with the expression at which that was found; nil while it is.
 	abortReason *expr.Error
 	retained    int64 // bytes
+	memory      Memory
 	closed      bool
 	// explanations are those that have been made.
 	explanations []*explanation
@@ -81,7 +82,12 @@ func (p *Programs) beginWithin(ctx context.Context, in Input, wall time.Duration
 		select {
 		case p.turn <- struct{}{}:
 			p.meter.StartClock(ctx, wall)
-			e := &Evaluation{p: p, values: in.collectVariables(), memos: make([]memo, p.slots), answerSteps: steps, extraSteps: steps / 2}
+			if !p.meter.ShareMemory(in.Memory) {
+				p.meter.ReleaseContext()
+				<-p.turn
+				return nil, meter.NewMemoryError()
+			}
+			e := &Evaluation{p: p, values: in.collectVariables(), memos: make([]memo, p.slots), answerSteps: steps, extraSteps: steps / 2, memory: in.Memory}
 			e.sharedBudget = p.limits.NewSharedBudget(&e.answerSteps)
 			e.ahead.resetForesight()
 			return e, nil
@@ -98,7 +104,7 @@ func (p *Programs) beginWithin(ctx context.Context, in Input, wall time.Duration
 func (e *Evaluation) AbortReason() *expr.Error { return e.abortReason }
 
 // RetainBytes counts bytes that the caller holds on to, on behalf of an expression, until all answers are there. It is false once
-// they are more than Limits.Retained: then AbortReason says so.
+// they are more than Limits.Retained, or than the Memory of the Input has: then AbortReason says so.
 func (e *Evaluation) RetainBytes(path string, bytes int) bool {
 	if e.abortReason != nil {
 		return false
@@ -106,6 +112,8 @@ func (e *Evaluation) RetainBytes(path string, bytes int) bool {
 	if e.retained += int64(bytes); e.retained > e.p.limits.Retained {
 		e.abortReason = &expr.Error{Kind: expr.Exhausted, Path: path, Message: fmt.Sprintf("what the rules want takes more than %d bytes of memory", e.p.limits.Retained),
 			Hint: "act on fewer items at once, or give shorter keys, reasons and patches"}
+	} else if !e.p.meter.TakeRetained(int64(bytes)) {
+		e.abortReason = meter.NewMemoryError().WithPath(path)
 	}
 	return e.abortReason == nil
 }
@@ -120,6 +128,9 @@ func (e *Evaluation) Close() {
 		x.releaseProgram()
 	}
 	e.p.meter.ReleaseContext()
+	if e.memory != nil {
+		e.memory.Keep(e.retained)
+	}
 	<-e.p.turn
 }
 

@@ -103,6 +103,7 @@ func (e *Evaluation) selectAheadBudget(from *meter.Budget) *meter.Budget {
 		return &f.itemBudget
 	default:
 		own := meter.NewBudget(from.Owner, from.MaxSteps, from.MaxGrowth, &e.extraSteps)
+		own.Passing = from.Passing
 		return &own
 	}
 }

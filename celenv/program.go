@@ -53,7 +53,12 @@ type Input struct {
 	Params map[string]any
 	// Time is the moment of the evaluation.
 	Time time.Time
+	// Memory is what the evaluation shares with others; nil: nothing.
+	Memory Memory
 }
+
+// Memory is what evaluations share.
+type Memory = meter.Memory
 
 // countObjects counts the objects of the targets that are lists.
 func (in Input) countObjects() int64 {

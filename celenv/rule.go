@@ -205,6 +205,7 @@ func (i *Item) bindItem() *Evaluation {
 	if e.item == i {
 		return e
 	}
+	e.p.meter.EndItem()
 	e.rule, e.item, e.itemBudget = i.rule.p, i, e.p.limits.NewItemBudget(1, &e.answerSteps)
 	if n := i.rule.p.slots; cap(e.itemMemos) < n {
 		e.itemMemos = make([]memo, n)
@@ -525,6 +526,7 @@ func (r *RuleEvaluation) EvaluatePatch(action int, object map[string]any, items 
 // bindItems has the expressions see several items.
 func (r *RuleEvaluation) bindItems(items []*Item) {
 	e := r.e
+	e.p.meter.EndItem()
 	e.rule, e.item, e.object = r.p, nil, nil
 	e.items = newItemList(items)
 }

@@ -45,6 +45,9 @@ func (b *batch) carry(ctx context.Context, first plan.Plan) (acted bool, say pla
 		return false, say, err
 	}
 	last := b.confirm(ctx, first)
+	if err := b.checkTurn(); err != nil {
+		return false, plan.Plan{}, err
+	}
 	now := b.r.clock.Now()
 	if plan.Elapsed(b.in.Now, now) >= plan.ConfirmationServes {
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is done: "+slowReads+"."
@@ -123,10 +126,24 @@ func (b *batch) hold(first, last, agreed plan.Plan, now time.Time) bool {
 
 // news leaves out the reports that were made already, of the same version of the same item.
 func (p *sight) news(d plan.Plan) plan.Plan {
-	at, now := make([]int, len(d.Steps)), p.r.clock.Now()
-	var left []plan.Step
+	now := p.r.clock.Now()
+	made := func(s *plan.Step) bool {
+		return !s.Deed() && !slices.ContainsFunc(s.Keys, func(key string) bool {
+			return !p.mem.told.has(plan.ItemKey{Rule: s.Rule, Key: key}, told(s), now)
+		})
+	}
+	n := 0
+	for i := range d.Steps {
+		if !made(&d.Steps[i]) {
+			n++
+		}
+	}
+	if n == len(d.Steps) { // it is not copied: there may be very many
+		return d
+	}
+	at, left := make([]int, len(d.Steps)), make([]plan.Step, 0, n)
 	for i, s := range d.Steps {
-		if !s.Deed() && !slices.ContainsFunc(s.Items(), func(item plan.ItemKey) bool { return !p.mem.told.has(item, told(&s), now) }) {
+		if made(&s) {
 			continue
 		}
 		after := s.After

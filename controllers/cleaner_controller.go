@@ -20,6 +20,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
+	"github.com/vtex/cleaner/controllers/internal/ration"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -41,6 +42,8 @@ type CleanerReconciler struct {
 	recorder interface{ RecordEvent(e events.Event) }
 	clock    clock.Clock
 	memories memories
+	// turns are for passes that take much memory.
+	turns *ration.Turns
 	// evaluations are those under way.
 	evaluations evaluating.Evaluations
 	wake        *waker
@@ -91,6 +94,7 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 		return ctrl.Result{}, err
 	}
 	defer p.recordEvents()
+	defer p.share.End()
 	defer p.blindHolds()
 	refusal, err := p.own(ctx)
 	if refusal.refuses() {
@@ -140,6 +144,12 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 	p.listen()
 	in := p.observe(ctx, programs)
 	decision := p.decide(ctx, in)
+	if since, refused := p.share.Waits(); refused { // until it is called, and that is no news at once
+		if since >= turnShown {
+			p.report().evaluated(in, decision)
+		}
+		return p.sleep(ctx, r.clock.Now().Add(turnRetry), nil)
+	}
 	if waits { // what rules wait for was looked at; nothing is done
 		p.report().scheduled()
 		return p.sleep(ctx, p.askAgain(decision), p.recordTick(ctx))

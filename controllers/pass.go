@@ -21,6 +21,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/internal/ration"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -35,12 +36,18 @@ const (
 	warmUp = 30 * time.Second
 	// rightsRetry is how often what a ServiceAccount may not do is asked again.
 	rightsRetry = 30 * time.Second
+	// turnRetry is when a pass that waits for its turn to take much memory looks for itself, and turnShown is after how long its status
+	// says that it waits.
+	turnRetry, turnShown = 10 * time.Second, 30 * time.Second
 	// reportEvery is how often a status may be written for people.
 	reportEvery = time.Second
 )
 
 // errNotLeader keeps a process that may have lost the leadership from writing and deleting.
 var errNotLeader = errors.New("the leadership of this process was not renewed lately")
+
+// errNoTurn ends a pass that may not take the memory that it needs. It is called when it may.
+var errNoTurn = errors.New("others take much memory at the moment")
 
 // sight is what a Cleaner is to do, and what is seen and decided for it.
 type sight struct {
@@ -49,6 +56,8 @@ type sight struct {
 	assignment
 	mem   *memory
 	hands *hands
+	// share is what the pass takes of the memory that all passes share.
+	share *ration.Share
 	// looked says that what rules wait for was looked at as often as it should be.
 	looked bool
 }
@@ -76,7 +85,7 @@ type pass struct {
 // newPass begins a pass over a Cleaner as it was read.
 func newPass(r *CleanerReconciler, c v1alpha1.Owner, key types.NamespacedName, a assignment, mem *memory) *pass {
 	s := &stored{r: r, key: key, c: c, read: c.DeepCopyOwner(), mem: &mem.persisted}
-	look := &sight{stored: s, ticks: &ticks{stored: s, spec: a.work, mem: &mem.timing}, assignment: a, mem: mem}
+	look := &sight{stored: s, ticks: &ticks{stored: s, spec: a.work, mem: &mem.timing}, assignment: a, mem: mem, share: r.turns.Begin(key)}
 	may := &authority{sight: look, journal: &journal{of: s, mem: &mem.telling}, mem: mem}
 	run := &openRun{authority: may, mem: mem, ends: r.clock.Now().Add(passLimit)}
 	return &pass{recurrence: &recurrence{openRun: run, mem: mem}, mem: mem}
@@ -144,6 +153,7 @@ func (r *CleanerReconciler) forget(key types.NamespacedName, uid types.UID) {
 	r.compiler.Forget(uid)
 	r.sender.CancelDeliveries(key)
 	r.memories.forget(key)
+	r.turns.Leave(key)
 	r.metrics.ForgetCleaner(key)
 }
 
@@ -238,6 +248,14 @@ func (p *sight) blindHolds() {
 	}
 }
 
+// checkTurn says that the pass may not take the memory that it needs: nothing that it decides counts.
+func (p *sight) checkTurn() error {
+	if _, refused := p.share.Waits(); refused {
+		return errNoTurn
+	}
+	return nil
+}
+
 // compute makes a plan. It ends early when the Cleaner is changed or deleted meanwhile.
 func (p *sight) compute(ctx context.Context, in plan.Input) plan.Plan {
 	ctx, end := p.evaluating(ctx)
@@ -328,6 +346,7 @@ func (p *sight) input(programs *celenv.Programs, now time.Time, s plan.Snapshot)
 		Backoff:    p.mem.backoff,
 		Remade:     p.mem.remade,
 		Room:       p.room(),
+		Memory:     p.share,
 	}
 }
 
@@ -369,6 +388,8 @@ func (p *pass) sleep(ctx context.Context, until time.Time, err error) (ctrl.Resu
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, errNotLeader), errors.Is(err, errNotNow):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	case errors.Is(err, errNoTurn):
+		return ctrl.Result{RequeueAfter: turnRetry}, nil
 	case apierrors.IsNotFound(err): // it went while this pass was about it
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	case err != nil:

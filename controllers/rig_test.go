@@ -39,6 +39,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/events"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
+	"github.com/vtex/cleaner/controllers/internal/ration"
 	"github.com/vtex/cleaner/controllers/internal/skew"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -53,6 +54,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 type rig struct {
 	*CleanerReconciler
 	t      *testing.T
+	name   string // of the Cleaner
 	clock  *clocktesting.FakeClock
 	store  client.WithWatch
 	events *heard
@@ -81,12 +83,12 @@ type rig struct {
 // newRig makes a rig of a Cleaner, which was created at epoch, and of Pods.
 func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructured) *rig {
 	t.Helper()
-	r := &rig{t: t, clock: clocktesting.NewFakeClock(epoch.Add(time.Hour)), events: &heard{}, objects: map[string]*unstructured.Unstructured{}, lease: true}
+	r := &rig{t: t, name: "c", clock: clocktesting.NewFakeClock(epoch.Add(time.Hour)), events: &heard{}, objects: map[string]*unstructured.Unstructured{}, lease: true}
 	r.put(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "shop", "uid": "uid-shop"}}})
 	for _, p := range pods {
 		r.put(p)
 	}
-	c.Namespace, c.Name, c.UID, c.Generation, c.CreationTimestamp = "shop", "c", "uid", 1, metav1.NewTime(epoch)
+	c.Namespace, c.Name, c.UID, c.Generation, c.CreationTimestamp = "shop", r.name, "uid", 1, metav1.NewTime(epoch)
 
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
@@ -109,7 +111,7 @@ func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructure
 	r.CleanerReconciler = &CleanerReconciler{
 		compiler: celenv.NewCache(compiler), watches: engine, resolver: engine.Resolver(), keys: newTestKeys(t),
 		own:  &hands{watched: reads(r.readWatched), live: reads(r.readLive), actuator: actuator},
-		pool: newPool(1), sender: sender, recorder: r.events, clock: r.clock, wake: &waker{}, metrics: count, opts: opts,
+		pool: newPool(1), sender: sender, recorder: r.events, clock: r.clock, wake: &waker{}, turns: ration.NewTurns(r.clock, func(types.NamespacedName) {}), metrics: count, opts: opts,
 	}
 	r.keepCleaner(c)
 	return r
@@ -335,7 +337,9 @@ func (r *rig) pass() ctrl.Result {
 
 func (r *rig) request() ctrl.Request { return ctrl.Request{NamespacedName: r.key()} }
 
-func (r *rig) key() types.NamespacedName { return types.NamespacedName{Namespace: "shop", Name: "c"} }
+func (r *rig) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: "shop", Name: r.name}
+}
 
 // cleaner is the Cleaner as it is stored; nil if it is gone.
 func (r *rig) cleaner() *v1alpha1.Cleaner {

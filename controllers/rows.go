@@ -33,7 +33,7 @@ func (p *openRun) recheck(ctx context.Context) error {
 	}
 	now := p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	p.judge(ctx, p.input(programs, now, snapshot.ReadForConfirmation(ctx, p.hands.live, p.c.GetNamespace(), p.work)))
-	return nil
+	return p.checkTurn()
 }
 
 // judge decides on live reads what the spec wants of the open run.
@@ -42,6 +42,10 @@ func (p *openRun) judge(ctx context.Context, in plan.Input) {
 	evaluating, end := p.evaluating(ctx)
 	j := plan.Judge(evaluating, in, run, m)
 	end()
+	if p.checkTurn() != nil { // it is judged again when it is called
+		m.Changed()
+		return
+	}
 	refusal := p.findRefusal(ctx, m.Release)
 	switch {
 	case refusal.refuses():
@@ -86,6 +90,7 @@ type finishing struct {
 
 func (p *openRun) newFinishing(rows []int) (*finishing, error) {
 	f := &finishing{deeds: deeds{openRun: p, in: p.mem.judged.in, run: &p.mem.run, number: p.mem.run.Number}, rows: map[types.UID]int{}, due: map[types.UID]bool{}}
+	f.in.Memory = p.share
 	f.in.Confirmed, f.in.Unreadable, f.versions = map[plan.Read]bool{}, map[plan.Read]string{}, map[types.UID]string{}
 	all := p.c.State().Run.Rows
 	for i, text := range all {

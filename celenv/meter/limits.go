@@ -88,10 +88,13 @@ func (l Limits) NewSharedBudget(all *int64) Budget {
 
 // NewItemBudget gives the budget of what is asked about so many items at once.
 func (l Limits) NewItemBudget(n int, all *int64) Budget {
-	if n <= 1 {
-		return NewBudget("the item", l.ItemSteps, l.ItemGrowth, all)
+	whose, steps, growth := "the item", l.ItemSteps, l.ItemGrowth
+	if n > 1 {
+		whose, steps, growth = "what is asked about several items", min(l.Steps, MultiplyCapped(int64(n), l.ItemSteps)), min(l.Growth, MultiplyCapped(int64(n), l.ItemGrowth))
 	}
-	return NewBudget("what is asked about several items", min(l.Steps, MultiplyCapped(int64(n), l.ItemSteps)), min(l.Growth, MultiplyCapped(int64(n), l.ItemGrowth)), all)
+	b := NewBudget(whose, steps, growth, all)
+	b.Passing = true
+	return b
 }
 
 // ComputeWall says how long an evaluation of so many objects may take.
@@ -118,6 +121,7 @@ type Budget struct {
 	MaxSteps, MaxGrowth int64
 	Steps, Growth       int64
 	AllSteps            *int64 // what is left of the steps that all budgets share
+	Passing             bool   // what is built is let go of with the item
 }
 
 // NewBudget makes a budget of so many steps and bytes, and of steps that it shares with others.
@@ -137,6 +141,7 @@ type Meter struct {
 	Limits   Limits
 	*Budget              // who pays now
 	Ended    *Ending     // says without a lock that ctx has ended
+	holding              // how much memory is held
 	Stopped  *expr.Error // why the evaluation was stopped
 
 	// operands is where a call with one or two arguments shows them to its charge, without allocating.
@@ -157,7 +162,7 @@ func newEnding(ctx context.Context) (e *Ending, release func() bool) {
 
 // StartClock gives the meter a time, from now. What is done is paid from a budget that is set for each expression.
 func (m *Meter) StartClock(caller context.Context, wall time.Duration) {
-	m.Wall, m.Stopped, m.spareCtx = wall, nil, nil
+	m.Wall, m.Stopped, m.spareCtx, m.holding = wall, nil, nil, holding{}
 	ctx, cancel := context.WithTimeoutCause(caller, wall, ErrWall)
 	ended, release := newEnding(ctx)
 	m.Ctx, m.Ended, m.Cancel = ctx, ended, func() { release(); cancel() }
@@ -177,7 +182,7 @@ func (m *Meter) HasSpareTime() bool {
 // ReleaseContext lets go of what the meter was used for.
 func (m *Meter) ReleaseContext() {
 	m.Cancel()
-	m.Ctx, m.spareCtx, m.Budget = nil, nil, nil
+	m.Ctx, m.spareCtx, m.Budget, m.holding = nil, nil, nil, holding{}
 	clear(m.operands[:])
 }
 
@@ -211,6 +216,9 @@ func (m *Meter) payBuilding(n int64) {
 	}
 	b.Growth -= n
 	m.spendSharedSteps(n / ReadStep)
+	if !m.takeBuilt(n, b.Passing) {
+		m.StopEvaluation(NewMemoryError())
+	}
 }
 
 // checkValueSize refuses what is too large for one function, whoever pays for it.
@@ -245,6 +253,8 @@ func (m *Meter) CheckAbort(all int64) *expr.Error {
 		return m.NewContextError()
 	case all <= 0:
 		return m.newStepsError()
+	case m.refused:
+		return NewMemoryError()
 	default:
 		return nil
 	}

@@ -65,6 +65,8 @@ type Input struct {
 	Remade Remade
 	// Room is for how much there is room in memory between decisions; nil where nobody shares it.
 	Room *Room
+	// Memory is what the evaluation shares with others; nil: nothing.
+	Memory celenv.Memory
 
 	// Batch is for how many items, counted from the first, the plan asks to read live what they rest on. 0: for none.
 	Batch int
@@ -387,7 +389,7 @@ func (in *Input) see() (celenv.Input, error) {
 	if err != nil {
 		return celenv.Input{}, fmt.Errorf("cannot read spec.parameters: %w", err)
 	}
-	return celenv.Input{Targets: in.values(), Params: params, Time: in.moment()}, nil
+	return celenv.Input{Targets: in.values(), Params: params, Time: in.moment(), Memory: in.Memory}, nil
 }
 
 // gate says what the conditions gave. Holds of rules last where nobody can say; where the conditions do not hold nobody

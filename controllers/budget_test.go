@@ -1,0 +1,113 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/ration"
+)
+
+// crowd is how many Cleaners are worked on at a time.
+const crowd = DefaultWorkers
+
+// watchHeap says how many bytes were in use at most since it was called: of each collection of garbage, what that has left.
+func watchHeap() (most func() int64) {
+	var high atomic.Int64
+	var over atomic.Bool
+	look := func() {
+		sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		metrics.Read(sample)
+		if is := int64(sample[0].Value.Uint64()); is > high.Load() {
+			high.Store(is)
+		}
+	}
+	type sentinel struct{ _ [16]byte }
+	var arm func(*sentinel)
+	arm = func(*sentinel) { // it is called once a collection
+		if look(); !over.Load() {
+			runtime.SetFinalizer(&sentinel{}, arm)
+		}
+	}
+	runtime.SetFinalizer(&sentinel{}, arm)
+	return func() int64 {
+		over.Store(true)
+		look()
+		return high.Load()
+	}
+}
+
+// costly has variables that build as much as one evaluation may, and conditions that look at all of it for long.
+func costly() *v1alpha1.Cleaner {
+	c := done(v1alpha1.RuleAction{Report: &v1alpha1.ReportAction{}})
+	sum := "0"
+	for i := range 5 {
+		c.Spec.Variables = append(c.Spec.Variables, v1alpha1.Variable{Name: fmt.Sprintf("v%d", i), Expression: "lists.range(120000).map(x, [dyn(x)])"})
+		sum += fmt.Sprintf(" + variables.v%d.size()", i)
+	}
+	c.Spec.Conditions = []string{sum + " < 0 || lists.range(500).all(a, lists.range(500).all(b, a + b >= 0)) && " + sum + " < 0"}
+	return c
+}
+
+// However much the evaluations want that run at the same time, they take a bounded amount of memory together, and each has its turn.
+func TestEvaluationsShareMemory(t *testing.T) {
+	for name, newCleaner := range map[string]func() *v1alpha1.Cleaner{
+		"ReportsOfItems": func() *v1alpha1.Cleaner { return greedy(12_000, "") },
+		"Variables":      costly,
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer debug.SetGCPercent(debug.SetGCPercent(50)) // so that what is in use is known often
+			rigs, called := make([]*rig, crowd), map[string]chan struct{}{}
+			turns := ration.NewTurns(clock.RealClock{}, func(key types.NamespacedName) { called[key.Name] <- struct{}{} })
+			for i := range rigs {
+				rigs[i] = newRig(t, newCleaner())
+				c := rigs[i].cleaner()
+				rigs[i].name = fmt.Sprint("c-", i)
+				c.Name, c.ResourceVersion = rigs[i].name, ""
+				rigs[i].keepCleaner(c)
+				rigs[i].turns = turns
+				called[rigs[i].name] = make(chan struct{}, 1000)
+			}
+			runtime.GC()
+			before := heap()
+			most := watchHeap()
+			var all sync.WaitGroup
+			for _, r := range rigs {
+				all.Go(func() {
+					for range 20 {
+						result := r.pass()
+						if c := r.cleaner(); c.Status.LastEvaluation != nil && c.Status.LastEvaluation.Reason != v1alpha1.ReasonEvaluationFailed {
+							return
+						}
+						r.clock.Step(DefaultMinInterval)
+						if result.RequeueAfter == turnRetry {
+							select {
+							case <-called[r.name]:
+							case <-time.After(time.Minute):
+							}
+						}
+					}
+					t.Errorf("%s: it has had no turn: %+v", r.name, r.cleaner().Status.LastEvaluation)
+				})
+			}
+			all.Wait()
+			if taken := most() - before; taken > 256<<20 {
+				t.Errorf("the evaluations took %d MiB", taken>>20)
+			} else {
+				t.Logf("the evaluations took %d MiB", taken>>20)
+			}
+		})
+	}
+}
