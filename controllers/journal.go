@@ -167,10 +167,10 @@ type telling struct {
 // acted remembers deeds, newest first.
 func (m *telling) acted(known []v1alpha1.Action, actions ...v1alpha1.Action) {
 	if m.actions == nil {
-		m.actions = slices.Clone(known)
+		m.actions = trimActions(slices.Clone(known))
 	}
 	for _, a := range actions { // in place: a run may have thousands of deeds
-		a.Object = clean(a.Object)
+		a.Object, a.UID = clean(a.Object), clean(a.UID)
 		m.actions = slices.Insert(m.actions[:min(len(m.actions), maxActions-1)], 0, a)
 		m.own = min(m.own+1, maxActions)
 	}

@@ -21,6 +21,9 @@ const (
 	remadeBytes      = 420
 	patchedBytes     = 320
 	madeBytes        = 120
+	actionBytes      = 128
+	// usualActions is what the deeds that a status shows take of most Cleaners, and is not counted.
+	usualActions = 12 << 10
 )
 
 // remembered is how much memory is taken for what is remembered of items, whose number and names users choose: in all, of one
@@ -98,6 +101,7 @@ func (m *memory) weigh() int64 {
 	for _, e := range m.backoff {
 		n += backoffBytes + int64(len(e.Why))
 	}
+	n += max(0, weighActions(m.actions)-usualActions)
 	for place := range m.remade {
 		n += remadeBytes + int64(len(place.Namespace)+len(place.Name))
 	}
@@ -108,6 +112,15 @@ func (m *memory) weigh() int64 {
 		}
 	}
 	return n
+}
+
+// weighActions is about how much memory deeds take that a status shows.
+func weighActions(all []v1alpha1.Action) (bytes int64) {
+	for i := range all {
+		a := &all[i]
+		bytes += actionBytes + int64(len(a.Object)+len(a.UID)+len(a.Rule)+len(a.Action)+len(a.Result))
+	}
+	return bytes
 }
 
 // fitInto forgets, if there is not enough room, first what costs requests and repeated reports, and then all.
@@ -128,6 +141,9 @@ func (m *memory) forgetItems() {
 	m.holds, m.done = nil, m.done.Forget()
 	m.patches, m.rehearsed, m.unconfirmed, m.backoff, m.remade = patches{}, rehearsed{}, plan.Unconfirmed{}, plan.Backoff{}, plan.Remade{}
 	m.told.forget(m.evaluated.Add(plan.DefaultPeriod))
+	if weighActions(m.actions) > usualActions {
+		m.actions, m.own = nil, 0 // the status has them
+	}
 }
 
 // said is as much of a decision as is said of it later: no steps, and not all that waits.

@@ -22,11 +22,12 @@ const (
 
 // TrimCached keeps of the metadata of an object that the manager's cache takes only what the operator reads: who may write an object
 // may fill its labels and annotations, and no webhook is asked. (The API server bounds generateName, which the signature of an author
-// may name.) Specs and statuses stay whole. Nothing that is written may take the
+// may name.) Specs and records stay whole, and of reports what the operator writes itself. Nothing that is written may take the
 // place of the metadata as a whole, nor of finalizers: see completeFinalizers.
 func TrimCached(object any) (any, error) {
 	if c, ok := object.(v1alpha1.Owner); ok {
 		trimMetadata(c)
+		trimReport(c.State())
 		return object, nil
 	}
 	if t, ok := object.(*v1alpha1.CleanerTemplate); ok {

@@ -5,6 +5,7 @@ package controllers
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -134,5 +135,45 @@ func TestForeignMetadataStays(t *testing.T) {
 				t.Errorf("it has not acted: %v", names)
 			}
 		})
+	}
+}
+
+// Whatever somebody writes into a report, the cache keeps of it what the operator writes itself, and memory the latest deeds.
+func TestTrimReport(t *testing.T) {
+	long := strings.Repeat("x", 100<<10)
+	s := v1alpha1.CleanerStatus{LastEvaluation: &v1alpha1.Evaluation{Message: long, Conditions: make([]v1alpha1.ConditionOutcome, 80_000)}}
+	for range 100 {
+		s.LastActions = append(s.LastActions, v1alpha1.Action{Object: long, UID: long, Rule: long, Action: long, Result: long})
+		s.Conditions = append(s.Conditions, metav1.Condition{Type: long, Reason: long, Message: long})
+		s.Pending = append(s.Pending, v1alpha1.Pending{Rule: long, Key: long})
+		s.LastEvaluation.Errors = append(s.LastEvaluation.Errors, v1alpha1.ItemError{Rule: long, Key: long, Field: long, Message: long})
+		s.LastEvaluation.Withheld = append(s.LastEvaluation.Withheld, v1alpha1.Withheld{Object: long, Because: long})
+	}
+	for range 200 {
+		s.ResolvedTargets = append(s.ResolvedTargets, long)
+	}
+	c := &v1alpha1.Cleaner{Status: *s.DeepCopy()}
+	if _, err := TrimCached(c); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(c)
+	must(t, err)
+	const most = 512 << 10
+	if len(text) > most {
+		t.Errorf("%d bytes of it are kept", len(text))
+	}
+	if n := cap(c.Status.LastEvaluation.Conditions); n > 2*maxOutcomes {
+		t.Errorf("%d conditions are kept", n)
+	}
+	m := newMemory("uid")
+	m.acted(s.LastActions, v1alpha1.Action{Object: "pod"})
+	if weighActions(m.actions) > most {
+		t.Errorf("%d bytes of deeds are remembered", weighActions(m.actions))
+	}
+	if m.weigh() < weighActions(m.actions)-usualActions {
+		t.Error("deeds are not counted")
+	}
+	if m.forgetItems(); m.weigh() > usualActions {
+		t.Errorf("%d bytes are left", m.weigh())
 	}
 }

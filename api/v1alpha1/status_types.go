@@ -30,6 +30,7 @@ type CleanerStatus struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=2048
 	ResolvedTargets []string `json:"resolvedTargets,omitempty"`
 
 	// The number of objects that the targets currently select.
@@ -66,6 +67,7 @@ type CleanerStatus struct {
 
 	// The last value of the annotation cleaner.vtex.dev/requestedAt that the operator has handled.
 	// +optional
+	// +kubebuilder:validation:MaxLength=2048
 	LastRequestedAt string `json:"lastRequestedAt,omitempty"`
 
 	// How many actions were performed since the Cleaner was created.
@@ -125,13 +127,16 @@ type Evaluation struct {
 	// The decision: Wait, Act, Blocked or Invalid.
 	Verdict Verdict `json:"verdict"`
 	// The reason for the decision, as one CamelCase word.
+	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason"`
 	// The reason for the decision, as a sentence.
 	// +optional
+	// +kubebuilder:validation:MaxLength=2048
 	Message string `json:"message,omitempty"`
 	// The result of each condition, in the order of the spec.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
 	Conditions []ConditionOutcome `json:"conditions,omitempty"`
 	// The first 20 errors of items of rules. The operator does not act on such an item; other items are not affected.
 	// +optional
@@ -148,8 +153,10 @@ type Evaluation struct {
 // Pending is an item for which `when` is true, but not yet for as long as `for` requires.
 type Pending struct {
 	// The name of the rule.
+	// +kubebuilder:validation:MaxLength=2048
 	Rule string `json:"rule"`
 	// The value of forKey or key, or the object.
+	// +kubebuilder:validation:MaxLength=2048
 	Key string `json:"key"`
 	// When `for` will have passed.
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
@@ -159,14 +166,18 @@ type Pending struct {
 // ItemError is an error of one or more items of a rule. Identical errors are combined.
 type ItemError struct {
 	// The name of the rule.
+	// +kubebuilder:validation:MaxLength=2048
 	Rule string `json:"rule"`
 	// The key or the object of the first item with this error. Empty if the error affects all items.
 	// +optional
+	// +kubebuilder:validation:MaxLength=2048
 	Key string `json:"key,omitempty"`
 	// The field of the rule with the expression that failed.
 	// +optional
+	// +kubebuilder:validation:MaxLength=2048
 	Field string `json:"field,omitempty"`
 	// The error message.
+	// +kubebuilder:validation:MaxLength=2048
 	Message string `json:"message"`
 	// The number of items with this error.
 	// +optional
@@ -192,30 +203,37 @@ type Counters struct {
 // ConditionOutcome is the result of one condition: a value or an error.
 type ConditionOutcome struct {
 	// The expression, truncated to 256 characters.
+	// +kubebuilder:validation:MaxLength=2048
 	Expression string `json:"expression"`
 	// The value. Not set if the expression failed.
 	// +optional
 	Value *bool `json:"value,omitempty"`
 	// The error, if the expression failed.
 	// +optional
+	// +kubebuilder:validation:MaxLength=2048
 	Error string `json:"error,omitempty"`
 }
 
 // Action is one action on one object.
 type Action struct {
 	// The object, as <name>.<resource>.<group>/<version>; for a ClusterCleaner prefixed with <namespace>/.
+	// +kubebuilder:validation:MaxLength=2048
 	Object string `json:"object"`
 	// The UID of the object.
 	// +optional
+	// +kubebuilder:validation:MaxLength=2048
 	UID string `json:"uid,omitempty"`
 	// What caused the action: the name of a rule, targets.<name>, or helm.
+	// +kubebuilder:validation:MaxLength=2048
 	Rule string `json:"rule"`
 	// The action: report, delete, evict, patch, removeFinalizer or helmUninstall.
+	// +kubebuilder:validation:MaxLength=2048
 	Action string `json:"action"`
 	// When the action was performed.
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	Time metav1.Time `json:"time"`
 	// The result of the action.
+	// +kubebuilder:validation:MaxLength=2048
 	Result string `json:"result"`
 }
 
@@ -269,6 +287,7 @@ type Run struct {
 	// +kubebuilder:validation:Maximum=9007199254740991
 	Number int64 `json:"number"`
 	// A fingerprint of the part of the spec that this cleanup is based on. If the spec changes, the cleanup stops.
+	// +kubebuilder:validation:MaxLength=128
 	Decides string `json:"decides"`
 	// When the conditions were found to be true.
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
@@ -283,6 +302,7 @@ type Run struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5000
+	// +kubebuilder:validation:items:MaxLength=4096
 	Rows []string `json:"rows,omitempty"`
 	// The Helm release to uninstall.
 	// +optional
@@ -305,10 +325,12 @@ type Run struct {
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
 	// Why the cleanup ended with this result.
 	// +optional
+	// +kubebuilder:validation:MaxLength=32768
 	Message string `json:"message,omitempty"`
 	// The number of objects of each resource by outcome.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
 	Counts []Count `json:"counts,omitempty"`
 	// The outcome of the first 200 objects.
 	// +optional
@@ -321,12 +343,14 @@ type Run struct {
 // uninstalled.
 type HelmRelease struct {
 	// The name of the release.
+	// +kubebuilder:validation:MaxLength=2048
 	Name string `json:"name"`
 	// The revision at the time of the decision.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991
 	Revision int64 `json:"revision"`
 	// The UID of the Secret that contains this revision.
+	// +kubebuilder:validation:MaxLength=2048
 	UID string `json:"uid"`
 	// When the release was first installed.
 	// +kubebuilder:validation:Type=string
@@ -348,14 +372,17 @@ type HelmRelease struct {
 // Withheld is an object that was selected but that the operator must not touch.
 type Withheld struct {
 	// The object, as <name>.<resource>.<group>/<version>; for a ClusterCleaner prefixed with <namespace>/.
+	// +kubebuilder:validation:MaxLength=4096
 	Object string `json:"object"`
 	// Why the operator must not touch it.
+	// +kubebuilder:validation:MaxLength=4096
 	Because string `json:"because"`
 }
 
 // Count is the number of objects of one resource with one outcome.
 type Count struct {
 	// The resource, as <resource>.<group>/<version>.
+	// +kubebuilder:validation:MaxLength=2048
 	Resource string `json:"resource"`
 	// The outcome.
 	Outcome Outcome `json:"outcome"`
@@ -368,6 +395,7 @@ type Count struct {
 // RowOutcome is the outcome of one object of a finished cleanup.
 type RowOutcome struct {
 	// The object, as recorded in rows.
+	// +kubebuilder:validation:MaxLength=4096
 	Row string `json:"row"`
 	// The outcome.
 	Outcome Outcome `json:"outcome"`
