@@ -59,6 +59,9 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (re
 	}
 	defer r.memories.settle(req.NamespacedName, mem)
 	panicked := contain.CatchPanic(func() { result, err = r.reconcile(ctx, req, mem) })
+	if r.hands.areMany() {
+		mem.hands = nil
+	}
 	if panicked == nil {
 		return result, err
 	}

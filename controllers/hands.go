@@ -74,6 +74,16 @@ func (m *handsMaker) of(account identity.Account) (*hands, error) {
 	return h, nil
 }
 
+// maxHands is how many accounts there may be whose hands are kept for Cleaners at rest.
+const maxHands = 256
+
+// areMany says that there are so many hands that those of a Cleaner at rest are made anew when it is looked at.
+func (m *handsMaker) areMany() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.made) > maxHands
+}
+
 // forget drops what is left of hands that nobody holds any more.
 func (m *handsMaker) forget(account identity.Account) {
 	m.mu.Lock()

@@ -5,9 +5,11 @@ package controllers
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"slices"
 	"testing"
+	"time"
 	"weak"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,5 +115,29 @@ func TestOwnSecretsAreNeverSeen(t *testing.T) {
 				t.Error("the list that others read was changed")
 			}
 		})
+	}
+}
+
+// Where there are very many accounts, what a Cleaner at rest has made for its own is let go of.
+func TestHandsOfManyAccountsAreLetGo(t *testing.T) {
+	r := newRig(t, done(v1alpha1.RuleAction{Report: &v1alpha1.ReportAction{}}))
+	r.hands.made = map[identity.Account]weak.Pointer[hands]{}
+	r.pass() // reads the Cleaner, and begins its memory
+	mem := r.memories.m[r.key()]
+	for n := range maxHands {
+		r.hands.made[identity.Account{Namespace: "shop", Name: fmt.Sprint(n)}] = weak.Pointer[hands]{}
+	}
+	look := func() {
+		mem.hands = &hands{}
+		r.clock.Step(time.Minute)
+		r.pass()
+	}
+	if look(); mem.hands == nil {
+		t.Error("they are not kept where there are few")
+	}
+	r.hands.made[identity.Account{Namespace: "shop", Name: "more"}] = weak.Pointer[hands]{}
+	look()
+	if mem.hands != nil {
+		t.Error("they are kept")
 	}
 }

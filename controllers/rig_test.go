@@ -109,7 +109,7 @@ func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructure
 		MinInterval: DefaultMinInterval, Settle: DefaultSettle, FinishGrace: DefaultFinishGrace, ProtectedNamespaces: []string{"kube-system"},
 	}
 	r.CleanerReconciler = &CleanerReconciler{
-		compiler: celenv.NewCache(compiler), watches: engine, resolver: engine.Resolver(), keys: newTestKeys(t),
+		compiler: celenv.NewCache(compiler), watches: engine, resolver: engine.Resolver(), hands: &handsMaker{}, keys: newTestKeys(t),
 		own:  &hands{watched: reads(r.readWatched), live: reads(r.readLive), actuator: actuator},
 		pool: newPool(1), sender: sender, recorder: r.events, clock: r.clock, wake: &waker{}, turns: ration.NewTurns(r.clock, func(types.NamespacedName) {}), metrics: count, opts: opts,
 	}
