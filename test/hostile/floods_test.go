@@ -62,6 +62,25 @@ func floods() []flood {
 			},
 		},
 		{
+			name: "flood-of-reports", sender: "editor", wants: "Sixteen Cleaners of which each reports so many items, with long names and reasons, that eight at a time take more memory than there is.", most: 16,
+			writes: func(n int) string {
+				text := fmt.Sprintf(`'"%s" + string(item)'`, strings.Repeat("x", 900))
+				return fmt.Sprintf("{{cleaner \"a-%d\"}}\nspec: {lifecycle: Recurring, retry: {period: 10s}, rules: [{name: a, forEach: lists.range(30000), when: 'true', key: %s, reason: %s, actions: [{report: {}}]}]}", n, text, text)
+			},
+		},
+		{
+			name: "flood-of-variables", sender: "editor", wants: "Sixteen Cleaners of which each has variables that build as much as an evaluation may.", most: 16,
+			writes: func(n int) string {
+				var variables, sizes []string
+				for i := range 5 {
+					variables = append(variables, fmt.Sprintf("{name: v%d, expression: 'lists.range(120000).map(x, [dyn(x)])'}", i))
+					sizes = append(sizes, fmt.Sprintf("variables.v%d.size()", i))
+				}
+				return fmt.Sprintf("{{cleaner \"a-%d\"}}\nspec: {lifecycle: Recurring, retry: {period: 10s}, {{maps}}, variables: [%s], conditions: ['%s < 0'], {{report}}}",
+					n, strings.Join(variables, ", "), strings.Join(sizes, " + "))
+			},
+		},
+		{
 			name: "flood-of-selectors", sender: "editor", wants: "Ten Cleaners of which each selects by as many values of a label as a spec has room for.", most: 10,
 			writes: func(n int) string {
 				values := make([]string, 30_000)

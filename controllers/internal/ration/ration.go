@@ -1,8 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ration shares out the memory for what is remembered of Cleaners: what lasts from one evaluation to the next, and grows
-// with what their authors write. One Cleaner, one namespace and all of them together have only so much of it. ClusterCleaners, which
+// Package ration shares out memory: for evaluations, see Turns, and for what is remembered of Cleaners, what lasts from one evaluation to
+// the next, and grows with what their authors write. One Cleaner, one namespace and all of them together have only so much of it. ClusterCleaners, which
 // administrators write, have a part of their own, so that tenants leave them without nothing.
 package ration
 
