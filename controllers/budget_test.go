@@ -8,11 +8,13 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -109,5 +111,44 @@ func TestEvaluationsShareMemory(t *testing.T) {
 				t.Logf("the evaluations took %d MiB", taken>>20)
 			}
 		})
+	}
+}
+
+// While others take much memory a Cleaner that needs much says so after a while, does nothing, and leaves a request unanswered; when they
+// end it is called, and goes on.
+func TestWaitsForItsTurn(t *testing.T) {
+	c := greedy(8_000, "")
+	c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now"}
+	r := newRig(t, c)
+	var called []types.NamespacedName
+	r.turns = ration.NewTurns(r.clock, func(key types.NamespacedName) { called = append(called, key) })
+	other := r.turns.Begin(types.NamespacedName{Namespace: "other", Name: "c"})
+	if !other.Hold(2 * ration.Small) {
+		t.Fatal("nobody may take much")
+	}
+	if result := r.pass(); result.RequeueAfter != turnRetry || len(r.cleaner().Status.Conditions) > 0 {
+		t.Errorf("at once it comes back in %s, and says %+v", result.RequeueAfter, r.cleaner().Status.Conditions)
+	}
+	r.clock.Step(turnShown)
+	r.pass()
+	ready := meta.FindStatusCondition(r.cleaner().Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Reason != v1alpha1.ReasonEvaluationFailed || !strings.Contains(ready.Message, "waits for its turn") {
+		t.Errorf("after a while it says %+v", ready)
+	}
+	if s := r.cleaner().Status; s.LastRequestedAt != "" || len(s.LastActions) > 0 || len(called) > 0 {
+		t.Errorf("it has answered %q, done %v, and was called %v", s.LastRequestedAt, s.LastActions, called)
+	}
+	other.End()
+	if len(called) != 1 || called[0] != r.key() {
+		t.Errorf("%v was called", called)
+	}
+	after(DefaultMinInterval)(r)
+	r.pass()
+	if s := r.cleaner().Status; s.LastRequestedAt != "now" || len(s.LastActions) == 0 {
+		t.Errorf("it has answered %q, and done %v", s.LastRequestedAt, s.LastActions)
+	}
+	late := r.turns.Begin(types.NamespacedName{Namespace: "other", Name: "d"})
+	if !late.Hold(2 * ration.Small) {
+		t.Error("it keeps its turn after the pass")
 	}
 }

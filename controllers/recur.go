@@ -102,6 +102,9 @@ func (p *recurrence) recur(ctx context.Context, in plan.Input, d plan.Plan) (pla
 			return d, nil
 		}
 	}
+	if err := p.checkTurn(); err != nil { // nobody knows what is left to do
+		return d, err
+	}
 	if p.wants(todo) {
 		return p.mem.held, nil
 	}

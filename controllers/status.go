@@ -114,6 +114,13 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 	}
 }
 
+// waitsForTurn says that nothing could be decided, since others take much memory. A request for an evaluation is not answered by it.
+func (r report) waitsForTurn(d plan.Plan) {
+	r.set(v1alpha1.ConditionEvaluated, metav1.ConditionFalse, d.Reason, d.Message)
+	r.ready(metav1.ConditionFalse, d.Reason, d.Message)
+	r.remove(v1alpha1.ConditionStalled)
+}
+
 // foremost is what Ready says of a decision, of all that could be said what a person has to know first. In this order:
 //
 //  1. What concerns the Cleaner as a whole: its spec, a target that cannot be read, the clock, a limit; or its mode.

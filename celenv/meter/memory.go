@@ -71,7 +71,7 @@ func (m *Meter) mayHold() bool {
 // NewMemoryError is why an evaluation ends that may not hold what it needs.
 func NewMemoryError() *expr.Error {
 	return &expr.Error{
-		Kind: expr.Exhausted, Message: "it needs much memory, of which the evaluations of one Cleaner at a time may take more than a little: it waits for its turn",
+		Kind: expr.Exhausted, Message: "the evaluation needs much memory, which only one Cleaner at a time may take: it waits for its turn",
 		Hint: "let targets select fewer objects, build less in variables, or act on fewer items at once",
 	}
 }
