@@ -59,7 +59,7 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (re
 	}
 	defer r.memories.settle(req.NamespacedName, mem)
 	panicked := contain.CatchPanic(func() { result, err = r.reconcile(ctx, req, mem) })
-	if r.hands.areMany() {
+	if mem.hands != nil && r.hands.areMany() {
 		mem.hands = nil
 	}
 	if panicked == nil {
