@@ -193,8 +193,8 @@ func (p *play) judgeProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("the operator had %d MiB at most; its limit is %d MiB", most>>20, p.limit>>20)
-	if most > p.limit {
-		t.Errorf("the operator had %d MiB, and its limit is %d MiB", most>>20, p.limit>>20)
+	if bound := p.limit / 10 * 9; most > bound { // so that there is room for what nobody has thought of
+		t.Errorf("the operator had %d MiB, and is to have %d MiB at most", most>>20, bound>>20)
 	}
 	log, err := os.ReadFile(p.manager.LogPath)
 	if err != nil {
