@@ -43,7 +43,7 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 	refusal, leaves := p.findRefusal(ctx, in.Release), p.namespaceLeaves(ctx)
 	in.Clock = p.r.trust() // these reads have measured it, whatever was read before
 	live := p.compute(ctx, in)
-	if err := p.checkTurn(); err != nil {
+	if err := checkTurn(p.share); err != nil {
 		return live, err
 	}
 	now := p.r.clock.Now()

@@ -45,7 +45,7 @@ func (b *batch) carry(ctx context.Context, first plan.Plan) (acted bool, say pla
 		return false, say, err
 	}
 	last := b.confirm(ctx, first)
-	if err := b.checkTurn(); err != nil {
+	if err := checkTurn(b.share); err != nil {
 		return false, plan.Plan{}, err
 	}
 	now := b.r.clock.Now()

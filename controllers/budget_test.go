@@ -22,8 +22,8 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/ration"
 )
 
-// crowd is how many Cleaners are worked on at a time.
-const crowd = DefaultWorkers
+// workersAtOnce is how many Cleaners are worked on at a time.
+const workersAtOnce = DefaultWorkers
 
 // watchHeap says how many bytes were in use at most since it was called: of each collection of garbage, what that has left.
 func watchHeap() (most func() int64) {
@@ -71,7 +71,7 @@ func TestEvaluationsShareMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer debug.SetGCPercent(debug.SetGCPercent(50)) // so that what is in use is known often
-			rigs, called := make([]*rig, crowd), map[string]chan struct{}{}
+			rigs, called := make([]*rig, workersAtOnce), map[string]chan struct{}{}
 			turns := ration.NewTurns(clock.RealClock{}, func(key types.NamespacedName) { called[key.Name] <- struct{}{} })
 			for i := range rigs {
 				rigs[i] = newRig(t, newCleaner())

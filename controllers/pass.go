@@ -249,8 +249,8 @@ func (p *sight) blindHolds() {
 }
 
 // checkTurn says that the pass may not take the memory that it needs: nothing that it decides counts.
-func (p *sight) checkTurn() error {
-	if _, refused := p.share.Waits(); refused {
+func checkTurn(share *ration.Share) error {
+	if _, refused := share.Waits(); refused {
 		return errNoTurn
 	}
 	return nil

@@ -102,7 +102,7 @@ func (p *recurrence) recur(ctx context.Context, in plan.Input, d plan.Plan) (pla
 			return d, nil
 		}
 	}
-	if err := p.checkTurn(); err != nil { // nobody knows what is left to do
+	if err := checkTurn(p.share); err != nil { // nobody knows what is left to do
 		return d, err
 	}
 	if p.wants(todo) {

@@ -33,7 +33,7 @@ func (p *openRun) recheck(ctx context.Context) error {
 	}
 	now := p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	p.judge(ctx, p.input(programs, now, snapshot.ReadForConfirmation(ctx, p.hands.live, p.c.GetNamespace(), p.work)))
-	return p.checkTurn()
+	return checkTurn(p.share)
 }
 
 // judge decides on live reads what the spec wants of the open run.
@@ -42,7 +42,7 @@ func (p *openRun) judge(ctx context.Context, in plan.Input) {
 	evaluating, end := p.evaluating(ctx)
 	j := plan.Judge(evaluating, in, run, m)
 	end()
-	if p.checkTurn() != nil { // it is judged again when it is called
+	if checkTurn(p.share) != nil { // it is judged again when it is called
 		m.Changed()
 		return
 	}
