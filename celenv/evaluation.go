@@ -129,7 +129,7 @@ func (e *Evaluation) Close() {
 	}
 	e.p.meter.ReleaseContext()
 	if e.memory != nil {
-		e.memory.Keep(e.retained)
+		e.memory.KeepBytes(e.retained)
 	}
 	<-e.p.turn
 }

@@ -14,12 +14,12 @@ import (
 // sharedMemory lets so many bytes be held, and remembers the most that was asked for, and what is kept.
 type sharedMemory struct{ most, asked, kept int64 }
 
-func (m *sharedMemory) Hold(bytes int64) bool {
+func (m *sharedMemory) HoldBytes(bytes int64) bool {
 	m.asked = max(m.asked, bytes)
 	return bytes <= m.most
 }
 
-func (m *sharedMemory) Keep(bytes int64) { m.kept += bytes }
+func (m *sharedMemory) KeepBytes(bytes int64) { m.kept += bytes }
 
 // What variables build, and what is retained, is asked for before it is held; what is built for an item is let go of with it. Once it is
 // refused nothing more is answered.

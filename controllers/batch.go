@@ -129,7 +129,7 @@ func (p *sight) news(d plan.Plan) plan.Plan {
 	now := p.r.clock.Now()
 	made := func(s *plan.Step) bool {
 		return !s.Deed() && !slices.ContainsFunc(s.Keys, func(key string) bool {
-			return !p.mem.told.has(plan.ItemKey{Rule: s.Rule, Key: key}, told(s), now)
+			return !p.mem.told.HasReport(plan.ItemKey{Rule: s.Rule, Key: key}, told(s), now)
 		})
 	}
 	n := 0

@@ -122,8 +122,8 @@ func TestWaitsForItsTurn(t *testing.T) {
 	r := newRig(t, c)
 	var called []types.NamespacedName
 	r.turns = ration.NewTurns(r.clock, func(key types.NamespacedName) { called = append(called, key) })
-	other := r.turns.Begin(types.NamespacedName{Namespace: "other", Name: "c"})
-	if !other.Hold(2 * ration.Small) {
+	other := r.turns.BeginPass(types.NamespacedName{Namespace: "other", Name: "c"})
+	if !other.HoldBytes(2 * ration.Small) {
 		t.Fatal("nobody may take much")
 	}
 	if result := r.pass(); result.RequeueAfter != turnRetry || len(r.cleaner().Status.Conditions) > 0 {
@@ -138,7 +138,7 @@ func TestWaitsForItsTurn(t *testing.T) {
 	if s := r.cleaner().Status; s.LastRequestedAt != "" || len(s.LastActions) > 0 || len(called) > 0 {
 		t.Errorf("it has answered %q, done %v, and was called %v", s.LastRequestedAt, s.LastActions, called)
 	}
-	other.End()
+	other.EndPass()
 	if len(called) != 1 || called[0] != r.key() {
 		t.Errorf("%v was called", called)
 	}
@@ -147,8 +147,8 @@ func TestWaitsForItsTurn(t *testing.T) {
 	if s := r.cleaner().Status; s.LastRequestedAt != "now" || len(s.LastActions) == 0 {
 		t.Errorf("it has answered %q, and done %v", s.LastRequestedAt, s.LastActions)
 	}
-	late := r.turns.Begin(types.NamespacedName{Namespace: "other", Name: "d"})
-	if !late.Hold(2 * ration.Small) {
+	late := r.turns.BeginPass(types.NamespacedName{Namespace: "other", Name: "d"})
+	if !late.HoldBytes(2 * ration.Small) {
 		t.Error("it keeps its turn after the pass")
 	}
 }

@@ -97,7 +97,7 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 		return ctrl.Result{}, err
 	}
 	defer p.recordEvents()
-	defer p.share.End()
+	defer p.share.EndPass()
 	defer p.blindHolds()
 	refusal, err := p.own(ctx)
 	if refusal.refuses() {
@@ -147,7 +147,7 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 	p.listen()
 	in := p.observe(ctx, programs)
 	decision := p.decide(ctx, in)
-	if since, refused := p.share.Waits(); refused { // until it is called, and that is no news at once
+	if since, refused := p.share.FindWait(); refused { // until it is called, and that is no news at once
 		if since >= turnShown {
 			p.report().waitsForTurn(decision)
 		}

@@ -61,8 +61,8 @@ type items struct {
 	unconfirmed plan.Unconfirmed
 	overlay     plan.Acted
 	done        plan.Done
-	patches     patches
-	told        reports
+	patches     Patches
+	told        Reports
 	rehearsed   rehearsed
 }
 
@@ -140,7 +140,7 @@ func newMemory(uid types.UID) *memory {
 		rebuilt: rebuilt{
 			ended: make(chan uninstallEnd, 1),
 			items: items{
-				backoff: plan.Backoff{}, remade: plan.Remade{}, unconfirmed: plan.Unconfirmed{}, overlay: plan.Acted{}, patches: patches{}, rehearsed: rehearsed{},
+				backoff: plan.Backoff{}, remade: plan.Remade{}, unconfirmed: plan.Unconfirmed{}, overlay: plan.Acted{}, patches: Patches{}, rehearsed: rehearsed{},
 			},
 		},
 		shortcuts: shortcuts{pace: actuate.NewRateLimiter(0)},

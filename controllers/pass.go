@@ -85,7 +85,7 @@ type pass struct {
 // newPass begins a pass over a Cleaner as it was read.
 func newPass(r *CleanerReconciler, c v1alpha1.Owner, key types.NamespacedName, a assignment, mem *memory) *pass {
 	s := &stored{r: r, key: key, c: c, read: c.DeepCopyOwner(), mem: &mem.persisted}
-	look := &sight{stored: s, ticks: &ticks{stored: s, spec: a.work, mem: &mem.timing}, assignment: a, mem: mem, share: r.turns.Begin(key)}
+	look := &sight{stored: s, ticks: &ticks{stored: s, spec: a.work, mem: &mem.timing}, assignment: a, mem: mem, share: r.turns.BeginPass(key)}
 	may := &authority{sight: look, journal: &journal{of: s, mem: &mem.telling}, mem: mem}
 	run := &openRun{authority: may, mem: mem, ends: r.clock.Now().Add(passLimit)}
 	return &pass{recurrence: &recurrence{openRun: run, mem: mem}, mem: mem}
@@ -153,7 +153,7 @@ func (r *CleanerReconciler) forget(key types.NamespacedName, uid types.UID) {
 	r.compiler.Forget(uid)
 	r.sender.CancelDeliveries(key)
 	r.memories.forget(key)
-	r.turns.Leave(key)
+	r.turns.LeaveLine(key)
 	r.metrics.ForgetCleaner(key)
 }
 
@@ -250,7 +250,7 @@ func (p *sight) blindHolds() {
 
 // checkTurn says that the pass may not take the memory that it needs: nothing that it decides counts.
 func checkTurn(share *ration.Share) error {
-	if _, refused := share.Waits(); refused {
+	if _, refused := share.FindWait(); refused {
 		return errNoTurn
 	}
 	return nil

@@ -16,10 +16,10 @@ import (
 // forgetPatches is for how long it is remembered that an object was patched: longer than anything waits after a failure.
 const forgetPatches = 2 * longestHold
 
-// patches are those that were made to objects, by UID, which are as the last of them has left them as long as their
+// Patches are those that were made to objects, by UID, which are as the last of them has left them as long as their
 // version is the same. When a later action on an item is refused, the next try goes on with that one, instead of patching
 // the same object once more. Losing them costs patches.
-type patches map[types.UID]patched
+type Patches map[types.UID]patched
 
 // patched is what was made of one object.
 type patched struct {
@@ -34,8 +34,8 @@ type patchID struct {
 	action int
 }
 
-// note takes that a deed on an object named a version, and was answered with another one; empty if nobody knows.
-func (p patches) note(s *plan.Step, named, answered string, now time.Time) {
+// NotePatch takes that a deed on an object named a version, and was answered with another one; empty if nobody knows.
+func (p Patches) NotePatch(s *plan.Step, named, answered string, now time.Time) {
 	uid := s.Object.UID
 	e, known := p[uid]
 	if !known || e.version != named {
@@ -59,8 +59,8 @@ func (p patches) note(s *plan.Step, named, answered string, now time.Time) {
 	p[uid] = e
 }
 
-// stand says that a patch was made, for all items that it is for, and that its object is as it was left.
-func (p patches) stand(s *plan.Step, version string, now time.Time) bool {
+// HasStood says that a patch was made, for all items that it is for, and that its object is as it was left.
+func (p Patches) HasStood(s *plan.Step, version string, now time.Time) bool {
 	e, known := p[s.Object.UID]
 	made, was := e.made[patchID{s.Rule, s.Action}]
 	if !known || e.version != version || !was {
@@ -78,7 +78,7 @@ func (p patches) stand(s *plan.Step, version string, now time.Time) bool {
 	return true
 }
 
-// forget drops what was not of use for long.
-func (p patches) forget(now time.Time) {
+// DropExpired drops what was not of use for long.
+func (p Patches) DropExpired(now time.Time) {
 	maps.DeleteFunc(p, func(_ types.UID, e patched) bool { return now.Sub(e.at) > forgetPatches })
 }

@@ -171,7 +171,7 @@ func (p *openRun) forgetOld() {
 	p.mem.done = p.mem.done.Since(now, per)
 	p.mem.backoff.Forget(now)
 	p.mem.remade.Forget(now)
-	p.mem.patches.forget(now)
+	p.mem.patches.DropExpired(now)
 	if limit := actuate.NewRateLimiter(perSecond); p.mem.pace == nil || p.mem.pace.Limit() != limit.Limit() {
 		p.mem.pace = limit
 	}
@@ -190,7 +190,7 @@ func (p *recurrence) forgetReports(d plan.Plan) {
 	for i := range d.Errors {
 		wrong[d.Errors[i].Rule] = true
 	}
-	p.mem.told.keep(wanted, wrong)
+	p.mem.told.KeepWanted(wanted, wrong)
 }
 
 func earliest(a, b time.Time) time.Time {

@@ -54,12 +54,12 @@ func TestReportsOfWhatIsGoneAreForgotten(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			p := newPass(&CleanerReconciler{clock: clocktesting.NewFakeClock(epoch)}, &v1alpha1.Cleaner{}, types.NamespacedName{}, assignment{}, newMemory("uid"))
-			p.mem.told.note(a, "7 ", epoch, time.Hour)
-			p.mem.told.note(b, "7 ", epoch, time.Hour)
+			p.mem.told.NoteReport(a, "7 ", epoch, time.Hour)
+			p.mem.told.NoteReport(b, "7 ", epoch, time.Hour)
 			p.forgetReports(tc.d)
 			var got []plan.ItemKey
 			for _, item := range []plan.ItemKey{a, b} {
-				if p.mem.told.has(item, "7 ", epoch) {
+				if p.mem.told.HasReport(item, "7 ", epoch) {
 					got = append(got, item)
 				}
 			}
@@ -79,34 +79,34 @@ func TestPatchesStand(t *testing.T) {
 	patch, other := step(0, plan.VerbPatch, "a"), step(1, plan.VerbPatch, "a")
 	cases := map[string]struct {
 		reason string
-		notes  func(p patches)
+		notes  func(p Patches)
 		ask    *plan.Step
 		at     string
 		want   bool
 	}{
-		"Never":      {"it was not made", func(patches) {}, patch, "8", false},
-		"AsLeft":     {"it was made, and nobody came after", func(p patches) { p.note(patch, "7", "8", now) }, patch, "8", true},
-		"Changed":    {"somebody came after", func(p patches) { p.note(patch, "7", "8", now) }, patch, "9", false},
-		"AnotherOne": {"another patch was made", func(p patches) { p.note(other, "7", "8", now) }, patch, "8", false},
-		"MoreItems":  {"it was made for others", func(p patches) { p.note(patch, "7", "8", now) }, step(0, plan.VerbPatch, "a", "b"), "8", false},
-		"FewerItems": {"it was made for these too", func(p patches) { p.note(step(0, plan.VerbPatch, "a", "b"), "7", "8", now) }, patch, "8", true},
-		"Both":       {"the one after it was made too", func(p patches) { p.note(patch, "7", "8", now); p.note(other, "8", "9", now) }, patch, "9", true},
-		"InBetween":  {"somebody came between the two", func(p patches) { p.note(patch, "7", "8", now); p.note(other, "9", "10", now) }, patch, "10", false},
-		"ThenFreed": {"a finalizer was taken off after it", func(p patches) {
-			p.note(patch, "7", "8", now)
-			p.note(step(1, plan.VerbRemoveFinalizer), "8", "9", now)
+		"Never":      {"it was not made", func(Patches) {}, patch, "8", false},
+		"AsLeft":     {"it was made, and nobody came after", func(p Patches) { p.NotePatch(patch, "7", "8", now) }, patch, "8", true},
+		"Changed":    {"somebody came after", func(p Patches) { p.NotePatch(patch, "7", "8", now) }, patch, "9", false},
+		"AnotherOne": {"another patch was made", func(p Patches) { p.NotePatch(other, "7", "8", now) }, patch, "8", false},
+		"MoreItems":  {"it was made for others", func(p Patches) { p.NotePatch(patch, "7", "8", now) }, step(0, plan.VerbPatch, "a", "b"), "8", false},
+		"FewerItems": {"it was made for these too", func(p Patches) { p.NotePatch(step(0, plan.VerbPatch, "a", "b"), "7", "8", now) }, patch, "8", true},
+		"Both":       {"the one after it was made too", func(p Patches) { p.NotePatch(patch, "7", "8", now); p.NotePatch(other, "8", "9", now) }, patch, "9", true},
+		"InBetween":  {"somebody came between the two", func(p Patches) { p.NotePatch(patch, "7", "8", now); p.NotePatch(other, "9", "10", now) }, patch, "10", false},
+		"ThenFreed": {"a finalizer was taken off after it", func(p Patches) {
+			p.NotePatch(patch, "7", "8", now)
+			p.NotePatch(step(1, plan.VerbRemoveFinalizer), "8", "9", now)
 		}, patch, "9", true},
-		"ThenGone":     {"the object went", func(p patches) { p.note(patch, "7", "8", now); p.note(step(1, plan.VerbDelete), "8", "", now) }, patch, "8", false},
-		"UnknownState": {"nobody knows how it left the object", func(p patches) { p.note(patch, "7", "", now) }, patch, "", false},
+		"ThenGone":     {"the object went", func(p Patches) { p.NotePatch(patch, "7", "8", now); p.NotePatch(step(1, plan.VerbDelete), "8", "", now) }, patch, "8", false},
+		"UnknownState": {"nobody knows how it left the object", func(p Patches) { p.NotePatch(patch, "7", "", now) }, patch, "", false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := patches{}
+			p := Patches{}
 			tc.notes(p)
-			if got := p.stand(tc.ask, tc.at, now); got != tc.want {
+			if got := p.HasStood(tc.ask, tc.at, now); got != tc.want {
 				t.Errorf("%s: it stands: %t", tc.reason, got)
 			}
-			if p.forget(now.Add(forgetPatches + 1)); len(p) > 0 {
+			if p.DropExpired(now.Add(forgetPatches + 1)); len(p) > 0 {
 				t.Errorf("%v is remembered for ever", p)
 			}
 		})

@@ -46,7 +46,7 @@ func (r *remembered) hold(key types.NamespacedName) {
 // drop takes that a Cleaner is gone.
 func (r *remembered) drop(key types.NamespacedName) {
 	if r.book != nil {
-		r.book.Charge(key, 0)
+		r.book.ChargeBytes(key, 0)
 	}
 }
 
@@ -67,13 +67,13 @@ func (s *memories) settle(key types.NamespacedName, mem *memory) {
 	} else {
 		mem.fitInto(room)
 	}
-	for _, victim := range s.book.Charge(key, mem.weigh()) {
+	for _, victim := range s.book.ChargeBytes(key, mem.weigh()) {
 		switch {
 		case s.passing[victim]:
 			s.doomed[victim] = true
 		case s.m[victim] != nil:
 			s.m[victim].forgetItems()
-			s.book.Charge(victim, s.m[victim].weigh())
+			s.book.ChargeBytes(victim, s.m[victim].weigh())
 		}
 	}
 }
@@ -89,15 +89,15 @@ func (p *sight) room() *plan.Room {
 	free := s.book.FindRoom(p.key) - p.mem.weigh()
 	s.mu.Unlock()
 	m, part := p.mem, free/8 // they may all grow in one pass
-	m.told.bounded, m.told.room = true, int(max(0, part+m.told.bytes())/reportBytes)
+	m.told.bounded, m.told.room = true, int(max(0, part+m.told.CountBytes())/reportBytes)
 	return &plan.Room{Holds: int(max(0, free-2*part+m.holds.Bytes()) / plan.HoldBytes), DoneBytes: max(0, part+m.done.Bytes())}
 }
 
-func (r *reports) bytes() int64 { return reportBytes * int64(r.count) }
+func (r *Reports) CountBytes() int64 { return reportBytes * int64(r.count) }
 
 // weigh is about how much memory is taken by what is remembered of items.
 func (m *memory) weigh() int64 {
-	n := m.holds.Bytes() + m.done.Bytes() + m.told.bytes() + rehearsedBytes*int64(len(m.rehearsed)) + unconfirmedBytes*int64(len(m.unconfirmed))
+	n := m.holds.Bytes() + m.done.Bytes() + m.told.CountBytes() + rehearsedBytes*int64(len(m.rehearsed)) + unconfirmedBytes*int64(len(m.unconfirmed))
 	for _, e := range m.backoff {
 		n += backoffBytes + int64(len(e.Why))
 	}
@@ -126,7 +126,7 @@ func weighActions(all []v1alpha1.Action) (bytes int64) {
 // fitInto forgets, if there is not enough room, first what costs requests and repeated reports, and then all.
 func (m *memory) fitInto(room int64) {
 	for _, forget := range []func(){
-		func() { clear(m.patches) }, func() { clear(m.rehearsed) }, func() { clear(m.unconfirmed) }, func() { m.told.forget(m.evaluated.Add(plan.DefaultPeriod)) }, m.forgetItems,
+		func() { clear(m.patches) }, func() { clear(m.rehearsed) }, func() { clear(m.unconfirmed) }, func() { m.told.ForgetUntil(m.evaluated.Add(plan.DefaultPeriod)) }, m.forgetItems,
 	} {
 		if m.weigh() <= room {
 			return
@@ -139,8 +139,8 @@ func (m *memory) fitInto(room int64) {
 // up of limits stays used up: nothing is done earlier for it.
 func (m *memory) forgetItems() {
 	m.holds, m.done = nil, m.done.Forget()
-	m.patches, m.rehearsed, m.unconfirmed, m.backoff, m.remade = patches{}, rehearsed{}, plan.Unconfirmed{}, plan.Backoff{}, plan.Remade{}
-	m.told.forget(m.evaluated.Add(plan.DefaultPeriod))
+	m.patches, m.rehearsed, m.unconfirmed, m.backoff, m.remade = Patches{}, rehearsed{}, plan.Unconfirmed{}, plan.Backoff{}, plan.Remade{}
+	m.told.ForgetUntil(m.evaluated.Add(plan.DefaultPeriod))
 	if weighActions(m.actions) > usualActions {
 		m.actions, m.own = nil, 0 // the status has them
 	}

@@ -120,10 +120,10 @@ func TestWhatIsRememberedOfAllIsBounded(t *testing.T) {
 
 func TestReportsBeyondTheirRoom(t *testing.T) {
 	item := func(key string) plan.ItemKey { return plan.ItemKey{Rule: "r", Key: key} }
-	r := reports{bounded: true, room: 1}
+	r := Reports{bounded: true, room: 1}
 	now := epoch
-	r.note(item("a"), "1", now, time.Hour)
-	r.note(item("b"), "1", now, time.Hour)
+	r.NoteReport(item("a"), "1", now, time.Hour)
+	r.NoteReport(item("b"), "1", now, time.Hour)
 	for _, tc := range []struct {
 		what, key, said string
 		at              time.Duration
@@ -134,7 +134,7 @@ func TestReportsBeyondTheirRoom(t *testing.T) {
 		{"what is not remembered is not made again at once", "b", "1", time.Minute, true},
 		{"but once in a while", "b", "1", 2 * time.Hour, false},
 	} {
-		if got := r.has(item(tc.key), tc.said, now.Add(tc.at)); got != tc.has {
+		if got := r.HasReport(item(tc.key), tc.said, now.Add(tc.at)); got != tc.has {
 			t.Errorf("%s: got %t", tc.what, got)
 		}
 	}

@@ -13,9 +13,9 @@ import (
 // reportBytes is about how much memory it takes to remember that a report was made.
 const reportBytes = 80
 
-// reports are the items of which a report was made, and what it said. Where there is no room to remember more, what was not
+// Reports are the items of which a report was made, and what it said. Where there is no room to remember more, what was not
 // remembered is reported again, once in a while. The zero value remembers none, and has room for all.
-type reports struct {
+type Reports struct {
 	made  map[string]map[plan.Sum]plan.Sum // by rule
 	count int
 	// room is how many there is room for, if that is bounded.
@@ -25,8 +25,8 @@ type reports struct {
 	again time.Time
 }
 
-// has says that a report was made, or has to wait because nobody knows whether it was.
-func (r *reports) has(item plan.ItemKey, what string, now time.Time) bool {
+// HasReport says that a report was made, or has to wait because nobody knows whether it was.
+func (r *Reports) HasReport(item plan.ItemKey, what string, now time.Time) bool {
 	made, known := r.made[item.Rule][plan.SumOf(item.Key)]
 	if !known {
 		return now.Before(r.again)
@@ -34,8 +34,8 @@ func (r *reports) has(item plan.ItemKey, what string, now time.Time) bool {
 	return made == plan.SumOf(what)
 }
 
-// note takes that a report was made. If it cannot be remembered, none of those that are not is made again for a while.
-func (r *reports) note(item plan.ItemKey, what string, now time.Time, wait time.Duration) {
+// NoteReport takes that a report was made. If it cannot be remembered, none of those that are not is made again for a while.
+func (r *Reports) NoteReport(item plan.ItemKey, what string, now time.Time, wait time.Duration) {
 	key := plan.SumOf(item.Key)
 	if _, known := r.made[item.Rule][key]; !known {
 		if r.bounded && r.count >= r.room {
@@ -53,8 +53,8 @@ func (r *reports) note(item plan.ItemKey, what string, now time.Time, wait time.
 	r.made[item.Rule][key] = plan.SumOf(what)
 }
 
-// keep forgets all items but those that are wanted, and those of rules that something is wrong with.
-func (r *reports) keep(wanted map[plan.ItemKey]bool, wrong map[string]bool) {
+// KeepWanted forgets all items but those that are wanted, and those of rules that something is wrong with.
+func (r *Reports) KeepWanted(wanted map[plan.ItemKey]bool, wrong map[string]bool) {
 	sums := map[string]map[plan.Sum]bool{}
 	for item := range wanted {
 		if sums[item.Rule] == nil {
@@ -73,5 +73,5 @@ func (r *reports) keep(wanted map[plan.ItemKey]bool, wrong map[string]bool) {
 	}
 }
 
-// forget drops what was remembered. It is not all reported again at once.
-func (r *reports) forget(until time.Time) { *r = reports{again: until} }
+// ForgetUntil drops what was remembered. It is not all reported again at once.
+func (r *Reports) ForgetUntil(until time.Time) { *r = Reports{again: until} }

@@ -112,7 +112,7 @@ func (b *deeds) ready(ctx context.Context, c *plan.Course) []int {
 		switch s := &c.Steps[i]; {
 		case broken[i] && !b.refold(ctx, s):
 			c.Fail(i)
-		case s.Verb == plan.VerbPatch && b.mem.patches.stand(s, b.version(s), b.r.clock.Now()) && c.DeedFollows(i):
+		case s.Verb == plan.VerbPatch && b.mem.patches.HasStood(s, b.version(s), b.r.clock.Now()) && c.DeedFollows(i):
 			c.Succeed(i)
 		default:
 			out = append(out, i)
@@ -171,7 +171,7 @@ func (b *deeds) took(s *plan.Step, out actuate.Outcome) bool {
 		b.acted = append(b.acted, *s)
 		if !s.Deed() {
 			for _, item := range s.Items() {
-				b.mem.told.note(item, told(s), now, b.period())
+				b.mem.told.NoteReport(item, told(s), now, b.period())
 			}
 			return true
 		}
@@ -207,7 +207,7 @@ func (b *deeds) did(s *plan.Step, out actuate.Outcome, now time.Time) {
 	} else {
 		b.mem.backoff.Succeed(uid)
 	}
-	b.mem.patches.note(s, b.version(s), out.Version, now)
+	b.mem.patches.NotePatch(s, b.version(s), out.Version, now)
 	b.remember(s, out)
 	if out.Kind == plan.AnswerDeleted && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.mem.remade.Deleted(&s.Object, now) {
 		b.tellLoop(s)

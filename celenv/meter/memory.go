@@ -7,10 +7,10 @@ import "github.com/vtex/cleaner/celenv/expr"
 
 // Memory is what evaluations share.
 type Memory interface {
-	// Hold says whether the evaluation may hold so many bytes now.
-	Hold(bytes int64) bool
-	// Keep takes that the evaluation has ended, and that its caller holds on to so many bytes.
-	Keep(bytes int64)
+	// HoldBytes says whether the evaluation may hold so many bytes now.
+	HoldBytes(bytes int64) bool
+	// KeepBytes takes that the evaluation has ended, and that its caller holds on to so many bytes.
+	KeepBytes(bytes int64)
 }
 
 const (
@@ -30,7 +30,7 @@ type holding struct {
 
 // ShareMemory has the meter ask before more memory is held. It is false if nothing may be.
 func (m *Meter) ShareMemory(memory Memory) bool {
-	m.holding = holding{memory: memory, refused: memory != nil && !memory.Hold(0)}
+	m.holding = holding{memory: memory, refused: memory != nil && !memory.HoldBytes(0)}
 	return !m.refused
 }
 
@@ -61,7 +61,7 @@ func (m *Meter) mayHold() bool {
 		return true
 	}
 	wanted := (held + holdStep - 1) / holdStep * holdStep
-	if m.refused = m.refused || !m.memory.Hold(wanted); m.refused {
+	if m.refused = m.refused || !m.memory.HoldBytes(wanted); m.refused {
 		return false
 	}
 	m.granted = wanted

@@ -49,25 +49,25 @@ func (b *Book) FindRoom(key types.NamespacedName) int64 {
 	room := min(b.bounds.Cleaner, b.limitOf(key.Namespace)-others)
 	if key.Namespace != "" {
 		free := b.bounds.Namespaces - b.total + b.sums[key.Namespace]
-		room = min(room, max(free, b.largest(key.Namespace))-others)
+		room = min(room, max(free, b.largestOther(key.Namespace))-others)
 	}
 	return max(room, 0)
 }
 
-// Charge takes how many bytes are remembered of a Cleaner, and says of which Cleaners all has to be forgotten for it: of their bytes
+// ChargeBytes takes how many bytes are remembered of a Cleaner, and says of which Cleaners all has to be forgotten for it: of their bytes
 // none are counted any more. It may be that Cleaner.
-func (b *Book) Charge(key types.NamespacedName, bytes int64) (forget []types.NamespacedName) {
+func (b *Book) ChargeBytes(key types.NamespacedName, bytes int64) (forget []types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.set(key, bytes)
+	b.setBytes(key, bytes)
 	if b.sums[key.Namespace] > b.limitOf(key.Namespace) { // several took what was left at the same time
-		b.set(key, 0)
+		b.setBytes(key, 0)
 		forget = append(forget, key)
 	}
 	for b.total > b.bounds.Namespaces {
 		namespace := b.findLargest()
 		victim := types.NamespacedName{Namespace: namespace, Name: findMost(b.taken[namespace])}
-		b.set(victim, 0)
+		b.setBytes(victim, 0)
 		forget = append(forget, victim)
 	}
 	return forget
@@ -80,7 +80,7 @@ func (b *Book) limitOf(namespace string) int64 {
 	return b.bounds.Namespace
 }
 
-func (b *Book) set(key types.NamespacedName, bytes int64) {
+func (b *Book) setBytes(key types.NamespacedName, bytes int64) {
 	more := bytes - b.taken[key.Namespace][key.Name]
 	if b.sums[key.Namespace] += more; key.Namespace != "" {
 		b.total += more
@@ -98,8 +98,8 @@ func (b *Book) set(key types.NamespacedName, bytes int64) {
 	}
 }
 
-// largest is how much the namespace has taken that has most, of all but one.
-func (b *Book) largest(but string) (bytes int64) {
+// largestOther is how much the namespace has taken that has most, of all but one.
+func (b *Book) largestOther(but string) (bytes int64) {
 	for namespace, n := range b.sums {
 		if namespace != "" && namespace != but {
 			bytes = max(bytes, n)

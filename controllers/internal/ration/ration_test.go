@@ -56,7 +56,7 @@ func TestBook(t *testing.T) {
 			b := NewBook(Bounds{Cleaner: 10, Namespace: 20, Namespaces: 50, Cluster: 30})
 			for _, s := range tc.steps {
 				var forget []string
-				for _, key := range b.Charge(keyOf(s.key), s.bytes) {
+				for _, key := range b.ChargeBytes(keyOf(s.key), s.bytes) {
 					forget = append(forget, key.Namespace+"/"+key.Name)
 				}
 				if got := strings.Join(forget, " "); got != s.forget {
@@ -77,12 +77,12 @@ func TestSmallNamespacesKeepTheirs(t *testing.T) {
 	b := NewBook(bounds)
 	victim := types.NamespacedName{Namespace: "victim", Name: "c"}
 	const modest = 1 << 20
-	if forget := b.Charge(victim, modest); len(forget) > 0 {
+	if forget := b.ChargeBytes(victim, modest); len(forget) > 0 {
 		t.Fatal(forget)
 	}
 	for i := range 10_000 {
 		key := types.NamespacedName{Namespace: fmt.Sprint("tenant-", i%20), Name: fmt.Sprint(i)}
-		for _, forget := range b.Charge(key, b.FindRoom(key)) {
+		for _, forget := range b.ChargeBytes(key, b.FindRoom(key)) {
 			if forget == victim {
 				t.Fatalf("after %d Cleaners of others the items of a modest one are forgotten", i)
 			}

@@ -58,17 +58,17 @@ type Share struct {
 	refused bool
 }
 
-// Begin begins a pass. Whoever gets a Share must End it.
-func (t *Turns) Begin(key types.NamespacedName) *Share { return &Share{turns: t, key: key} }
+// BeginPass begins a pass. Whoever gets a Share must End it.
+func (t *Turns) BeginPass(key types.NamespacedName) *Share { return &Share{turns: t, key: key} }
 
-// Hold says whether an evaluation of the pass may hold so many bytes now, with what is kept of those before it. Once it may not, nothing
+// HoldBytes says whether an evaluation of the pass may hold so many bytes now, with what is kept of those before it. Once it may not, nothing
 // that the pass decides counts: the Cleaner is in line.
-func (s *Share) Hold(bytes int64) bool {
+func (s *Share) HoldBytes(bytes int64) bool {
 	t := s.turns
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
-	at := t.find(s.key)
+	at := t.findInLine(s.key)
 	switch {
 	case s.refused:
 		return false
@@ -77,7 +77,7 @@ func (s *Share) Hold(bytes int64) bool {
 	case t.holder != s && at < 0 && s.kept+bytes <= Small:
 		return true
 	case t.holder == nil && t.isNext(s.key, now):
-		t.take(s, now)
+		t.takeTurn(s, now)
 		return true
 	}
 	s.refused = true
@@ -87,25 +87,25 @@ func (s *Share) Hold(bytes int64) bool {
 	return false
 }
 
-// Keep takes that an evaluation has ended, and that so many bytes of it are kept until the pass ends.
-func (s *Share) Keep(bytes int64) { s.kept += bytes }
+// KeepBytes takes that an evaluation has ended, and that so many bytes of it are kept until the pass ends.
+func (s *Share) KeepBytes(bytes int64) { s.kept += bytes }
 
-// Waits says for how long the Cleaner has been in line, if the pass was refused what it wanted.
-func (s *Share) Waits() (since time.Duration, refused bool) {
+// FindWait says for how long the Cleaner has been in line, if the pass was refused what it wanted.
+func (s *Share) FindWait() (since time.Duration, refused bool) {
 	if !s.refused {
 		return 0, false
 	}
 	t := s.turns
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if at := t.find(s.key); at >= 0 {
+	if at := t.findInLine(s.key); at >= 0 {
 		return t.clock.Now().Sub(t.line[at].since), true
 	}
 	return 0, true
 }
 
-// End ends a pass: it takes nothing any more.
-func (s *Share) End() {
+// EndPass ends a pass: it takes nothing any more.
+func (s *Share) EndPass() {
 	t := s.turns
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,32 +115,32 @@ func (s *Share) End() {
 	}
 }
 
-// Leave takes that a Cleaner is gone, or wants nothing any more.
-func (t *Turns) Leave(key types.NamespacedName) {
+// LeaveLine takes that a Cleaner is gone, or wants nothing any more.
+func (t *Turns) LeaveLine(key types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if at := t.find(key); at >= 0 {
-		t.drop(at)
+	if at := t.findInLine(key); at >= 0 {
+		t.dropFromLine(at)
 		t.callNext(t.clock.Now())
 	}
 }
 
-func (t *Turns) find(key types.NamespacedName) int {
+func (t *Turns) findInLine(key types.NamespacedName) int {
 	return slices.IndexFunc(t.line, func(w waiting) bool { return w.key == key })
 }
 
-// take begins a turn.
-func (t *Turns) take(s *Share, now time.Time) {
-	if at := t.find(s.key); at >= 0 {
-		t.drop(at)
+// takeTurn begins a turn.
+func (t *Turns) takeTurn(s *Share, now time.Time) {
+	if at := t.findInLine(s.key); at >= 0 {
+		t.dropFromLine(at)
 	}
 	t.turn++
 	t.holder, t.since, t.called = s, now, types.NamespacedName{}
 	t.served[s.key.Namespace] = t.turn
 }
 
-// drop takes a Cleaner out of the line.
-func (t *Turns) drop(at int) {
+// dropFromLine takes a Cleaner out of the line.
+func (t *Turns) dropFromLine(at int) {
 	t.line = slices.Delete(t.line, at, at+1)
 	if len(t.line) == 0 {
 		clear(t.served)
@@ -157,8 +157,8 @@ func (t *Turns) isNext(key types.NamespacedName, now time.Time) bool {
 		if now.Sub(t.calledAt) < missedTurn {
 			return false
 		}
-		if at := t.find(t.called); at >= 0 {
-			t.drop(at)
+		if at := t.findInLine(t.called); at >= 0 {
+			t.dropFromLine(at)
 		}
 		t.called = types.NamespacedName{}
 	}
@@ -172,7 +172,7 @@ func (t *Turns) callNext(now time.Time) {
 		}
 		return
 	}
-	if t.called != (types.NamespacedName{}) && t.find(t.called) >= 0 {
+	if t.called != (types.NamespacedName{}) && t.findInLine(t.called) >= 0 {
 		return
 	}
 	first := slices.MinFunc(t.line, func(a, b waiting) int { // of equal ones the first

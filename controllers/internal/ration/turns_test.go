@@ -39,7 +39,7 @@ func (l *line) do(t *testing.T, word string) string {
 	key, what, rest := word[:at], word[at], word[at+1:]
 	s := l.shares[key]
 	if s == nil {
-		s = l.Begin(keyOf(key))
+		s = l.BeginPass(keyOf(key))
 		l.shares[key] = s
 	}
 	var mib int64
@@ -50,20 +50,20 @@ func (l *line) do(t *testing.T, word string) string {
 	}
 	switch what {
 	case '+':
-		if s.Hold(mib << 20) {
+		if s.HoldBytes(mib << 20) {
 			return "yes"
 		}
-		if _, refused := s.Waits(); !refused {
+		if _, refused := s.FindWait(); !refused {
 			t.Errorf("%s: it is not said to wait", word)
 		}
 		return "no"
 	case '=':
-		s.Keep(mib << 20)
+		s.KeepBytes(mib << 20)
 	case '.':
-		s.End()
+		s.EndPass()
 		delete(l.shares, key)
 	case 'x':
-		l.Leave(keyOf(key))
+		l.LeaveLine(keyOf(key))
 	}
 	return ""
 }
