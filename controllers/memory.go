@@ -13,6 +13,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/internal/reported"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -62,7 +63,7 @@ type items struct {
 	overlay     plan.Acted
 	done        plan.Done
 	patches     Patches
-	told        Reports
+	told        reported.Reports
 	rehearsed   rehearsed
 }
 

@@ -180,7 +180,7 @@ func (p *openRun) forgetOld() {
 // forgetReports drops the reports of items that are not wanted any more, such as those of objects that are gone: what is
 // wanted anew is told anew. Where something is wrong with a rule nobody knows what it wants.
 func (p *recurrence) forgetReports(d plan.Plan) {
-	if p.mem.told.count == 0 || !d.Asked {
+	if p.mem.told.IsEmpty() || !d.Asked {
 		return
 	}
 	wanted, wrong := d.Items(), map[string]bool{}

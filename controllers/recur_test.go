@@ -96,7 +96,10 @@ func TestPatchesStand(t *testing.T) {
 			p.NotePatch(patch, "7", "8", now)
 			p.NotePatch(step(1, plan.VerbRemoveFinalizer), "8", "9", now)
 		}, patch, "9", true},
-		"ThenGone":     {"the object went", func(p Patches) { p.NotePatch(patch, "7", "8", now); p.NotePatch(step(1, plan.VerbDelete), "8", "", now) }, patch, "8", false},
+		"ThenGone": {"the object went", func(p Patches) {
+			p.NotePatch(patch, "7", "8", now)
+			p.NotePatch(step(1, plan.VerbDelete), "8", "", now)
+		}, patch, "8", false},
 		"UnknownState": {"nobody knows how it left the object", func(p Patches) { p.NotePatch(patch, "7", "", now) }, patch, "", false},
 	}
 	for name, tc := range cases {

@@ -89,11 +89,9 @@ func (p *sight) room() *plan.Room {
 	free := s.book.FindRoom(p.key) - p.mem.weigh()
 	s.mu.Unlock()
 	m, part := p.mem, free/8 // they may all grow in one pass
-	m.told.bounded, m.told.room = true, int(max(0, part+m.told.CountBytes())/reportBytes)
+	m.told.GrowBy(part)
 	return &plan.Room{Holds: int(max(0, free-2*part+m.holds.Bytes()) / plan.HoldBytes), DoneBytes: max(0, part+m.done.Bytes())}
 }
-
-func (r *Reports) CountBytes() int64 { return reportBytes * int64(r.count) }
 
 // weigh is about how much memory is taken by what is remembered of items.
 func (m *memory) weigh() int64 {

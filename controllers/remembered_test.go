@@ -43,7 +43,7 @@ func TestWhatAPassLeavesIsBounded(t *testing.T) {
 			r.memories.book = ration.NewBook(ration.Bounds{Cleaner: share, Namespace: share, Namespaces: share, Cluster: share})
 			mem := r.memories.m[r.key()]
 			mem.forgetItems()
-			mem.told.again = time.Time{}
+			mem.told.ForgetUntil(time.Time{})
 			before := heap()
 			for range 3 {
 				after(time.Minute)(r)
@@ -115,30 +115,5 @@ func TestWhatIsRememberedOfAllIsBounded(t *testing.T) {
 	s.forget(busy)
 	if s.settle(busy, m); s.m[busy] != nil {
 		t.Error("what is gone is remembered")
-	}
-}
-
-func TestReportsBeyondTheirRoom(t *testing.T) {
-	item := func(key string) plan.ItemKey { return plan.ItemKey{Rule: "r", Key: key} }
-	r := Reports{bounded: true, room: 1}
-	now := epoch
-	r.NoteReport(item("a"), "1", now, time.Hour)
-	r.NoteReport(item("b"), "1", now, time.Hour)
-	for _, tc := range []struct {
-		what, key, said string
-		at              time.Duration
-		has             bool
-	}{
-		{"what is remembered was made", "a", "1", 2 * time.Hour, true},
-		{"and says something else now", "a", "2", 0, false},
-		{"what is not remembered is not made again at once", "b", "1", time.Minute, true},
-		{"but once in a while", "b", "1", 2 * time.Hour, false},
-	} {
-		if got := r.HasReport(item(tc.key), tc.said, now.Add(tc.at)); got != tc.has {
-			t.Errorf("%s: got %t", tc.what, got)
-		}
-	}
-	if r.count != 1 {
-		t.Errorf("%d are remembered", r.count)
 	}
 }

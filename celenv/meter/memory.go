@@ -28,43 +28,43 @@ type holding struct {
 	refused                   bool
 }
 
-// ShareMemory has the meter ask before more memory is held. It is false if nothing may be.
-func (m *Meter) ShareMemory(memory Memory) bool {
-	m.holding = holding{memory: memory, refused: memory != nil && !memory.HoldBytes(0)}
-	return !m.refused
+// ShareMemory has the evaluation ask before more memory is held. It is false if nothing may be.
+func (h *holding) ShareMemory(memory Memory) bool {
+	*h = holding{memory: memory, refused: memory != nil && !memory.HoldBytes(0)}
+	return !h.refused
 }
 
 // EndItem takes that what was built for an item is let go of.
-func (m *Meter) EndItem() { m.passing = 0 }
+func (h *holding) EndItem() { h.passing = 0 }
 
 // TakeRetained counts bytes that the caller holds on to. It is false if it may not.
-func (m *Meter) TakeRetained(n int64) bool {
-	m.lasting = AddCapped(m.lasting, n)
-	return m.mayHold()
+func (h *holding) TakeRetained(n int64) bool {
+	h.lasting = AddCapped(h.lasting, n)
+	return h.mayHold()
 }
 
 // takeBuilt counts bytes of Limits.Growth.
-func (m *Meter) takeBuilt(n int64, passing bool) bool {
+func (h *holding) takeBuilt(n int64, passing bool) bool {
 	n = MultiplyCapped(builtFactor, n)
 	if passing {
-		m.passing = AddCapped(m.passing, n)
+		h.passing = AddCapped(h.passing, n)
 	} else {
-		m.lasting = AddCapped(m.lasting, n)
+		h.lasting = AddCapped(h.lasting, n)
 	}
-	return m.mayHold()
+	return h.mayHold()
 }
 
 // mayHold asks, once more is held than was asked for.
-func (m *Meter) mayHold() bool {
-	held := AddCapped(m.lasting, m.passing)
-	if m.memory == nil || held <= m.granted {
+func (h *holding) mayHold() bool {
+	held := AddCapped(h.lasting, h.passing)
+	if h.memory == nil || held <= h.granted {
 		return true
 	}
 	wanted := (held + holdStep - 1) / holdStep * holdStep
-	if m.refused = m.refused || !m.memory.HoldBytes(wanted); m.refused {
+	if h.refused = h.refused || !h.memory.HoldBytes(wanted); h.refused {
 		return false
 	}
-	m.granted = wanted
+	h.granted = wanted
 	return true
 }
 

@@ -1,7 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+// Package reported remembers of which items a report was made, within the memory that it is given. It reports nothing.
+package reported
 
 import (
 	"maps"
@@ -75,3 +76,14 @@ func (r *Reports) KeepWanted(wanted map[plan.ItemKey]bool, wrong map[string]bool
 
 // ForgetUntil drops what was remembered. It is not all reported again at once.
 func (r *Reports) ForgetUntil(until time.Time) { *r = Reports{again: until} }
+
+// CountBytes is about how much memory is taken.
+func (r *Reports) CountBytes() int64 { return reportBytes * int64(r.count) }
+
+// GrowBy bounds the memory that is taken to what is taken now and so many bytes more; fewer than none: no new item is remembered.
+func (r *Reports) GrowBy(bytes int64) {
+	r.bounded, r.room = true, int(max(0, r.CountBytes()+bytes)/reportBytes)
+}
+
+// IsEmpty says that no report is remembered.
+func (r *Reports) IsEmpty() bool { return r.count == 0 }
