@@ -9,8 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
-	"reflect"
 	"strings"
 	"sync"
 
@@ -137,20 +137,19 @@ func (v *ownerValidator) readChange(ctx context.Context, req *admission.Request)
 	return c, err
 }
 
-// equalSpecs says whether two objects have the same spec but for suspend, as they are written.
+// equalSpecs says whether two objects have the same spec but for suspend, as they are written: the API server writes the members of
+// a map in one order, and a number in one way.
 func equalSpecs(a, b []byte) (bool, error) {
 	var objects [2]struct {
-		Spec map[string]any `json:"spec"`
+		Spec map[string]json.RawMessage `json:"spec"`
 	}
 	for i, raw := range [][]byte{a, b} {
-		decoder := json.NewDecoder(bytes.NewReader(raw))
-		decoder.UseNumber()
-		if err := decoder.Decode(&objects[i]); err != nil {
+		if err := json.Unmarshal(raw, &objects[i]); err != nil {
 			return false, err
 		}
 		delete(objects[i].Spec, "suspend")
 	}
-	return reflect.DeepEqual(objects[0].Spec, objects[1].Spec), nil
+	return maps.EqualFunc(objects[0].Spec, objects[1].Spec, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }), nil
 }
 
 // authorMutator stores who wrote a spec, before it is validated.
@@ -162,8 +161,6 @@ type authorMutator struct {
 // Handle answers one request. It changes nothing but two annotations: it stores the author, and takes off a request for an
 // evaluation that is not about the spec any more.
 func (a *authorMutator) Handle(ctx context.Context, req admission.Request) admission.Response {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
 	c, err := a.readChange(ctx, &req)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
@@ -178,6 +175,9 @@ func (a *authorMutator) Handle(ctx context.Context, req admission.Request) admis
 	user, err := a.identifyUser(ctx, req.UserInfo)
 	if err != nil {
 		return denyUnidentified(&req, err)
+	}
+	if ctx.Err() != nil {
+		return denyUnavailable(errTimeout)
 	}
 	stored, err := a.computeAnnotation(ring, c, user)
 	if err != nil {

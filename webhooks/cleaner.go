@@ -37,6 +37,9 @@ const (
 	maxFindings = 20
 )
 
+// errTimeout is why there is no answer where the time ended before a stage that takes some.
+var errTimeout = errors.New("there was no time left to judge it")
+
 // errCompileTimeout is why there is no answer where the time ended before the expressions were compiled.
 var errCompileTimeout = errors.New("the expressions could not be compiled in time, as others are compiled")
 
@@ -63,8 +66,6 @@ type ownerValidator struct {
 
 // Handle answers one request.
 func (v *ownerValidator) Handle(ctx context.Context, req admission.Request) admission.Response {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
 	change, err := v.readChange(ctx, &req)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
@@ -129,6 +130,9 @@ func rightToEverything() rights.Right {
 
 // reviewSpec answers for a spec that somebody has written, or takes over.
 func (v *ownerValidator) reviewSpec(ctx context.Context, req *admission.Request, c v1alpha1.Owner) admission.Response {
+	if ctx.Err() != nil {
+		return denyUnavailable(errTimeout)
+	}
 	options, work := v.options, c.Work()
 	options.Namespace = req.Namespace
 	if found := validation.Validate(work, options).SpecErrors(); len(found) > 0 { // such as its size, before it is compiled

@@ -8,4 +8,6 @@
 // Every replica answers, whether it leads or not, and nothing that is already stored is judged anew: a write that
 // leaves the spec as it is passes. It changes nothing but the certificates that it is called with. What does the work
 // never trusts it: the controller checks every spec anew.
+//
+// What is sent is read as a stream first, and trimmed: nothing is decoded that is too large, whoever has sent it.
 package webhooks

@@ -18,12 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 )
 
@@ -83,12 +81,8 @@ func FuzzReview(f *testing.F) {
 		f.Fatal(err)
 	}
 	v := &validator{compiler: compiler, discovery: podsAlone{}, reviews: &authority{}, live: emptyCluster{}, keys: newKey(f), operator: &operatorIdentity{username: operator}}
-	handlers := []http.Handler{
-		&admission.Webhook{Handler: &ownerValidator{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }}},
-		&admission.Webhook{Handler: &ownerValidator{v, func() v1alpha1.Owner { return &v1alpha1.ClusterCleaner{} }}},
-		&admission.Webhook{Handler: &templateValidator{v}},
-		&admission.Webhook{Handler: &authorMutator{&ownerValidator{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }}, clock.RealClock{}}},
-	}
+	served := newHandlers(v, clock.RealClock{})
+	handlers := []http.Handler{served[Path], served[ClusterPath], served[TemplatePath], served[AuthorPath]}
 	f.Fuzz(func(t *testing.T, at int, body []byte) {
 		v.reviews = &authority{}
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, Path, bytes.NewReader(body))

@@ -6,6 +6,8 @@ package webhooks
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"reflect"
 	"strconv"
 
 	"k8s.io/client-go/discovery"
@@ -15,7 +17,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
@@ -56,7 +57,7 @@ type Options struct {
 	AuthorExtraKeys []string
 }
 
-// maxRequests is how many requests one replica answers at a time. Each may read 7 MiB, compile, and ask for rights.
+// maxRequests is how many requests one replica answers at a time. Each may read 7 MiB, keep 2 of them, compile, and ask for rights.
 const maxRequests = 16
 
 // SetupWithManager adds the webhooks, and the making of its certificates, to a manager. The manager is not ready before
@@ -87,21 +88,12 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		return err
 	}
 	hooks := webhook.NewServer(webhook.Options{}) // counts requests, and is never started
-	limiter := serving.NewRequestLimiter(maxRequests)
 	v := &validator{
 		compiler: compiler, options: opts.Validation, discovery: kinds, reviews: reviews.SubjectAccessReviews(), live: mgr.GetAPIReader(),
 		keys: opts.Keys, extraKeys: opts.AuthorExtraKeys, operator: &operatorIdentity{reviews: identity.SelfSubjectReviews()},
 	}
-	cleaners := &ownerValidator{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }}
-	clusters := &ownerValidator{v, func() v1alpha1.Owner { return &v1alpha1.ClusterCleaner{} }}
-	for path, handler := range map[string]admission.Handler{
-		Path:              cleaners,
-		ClusterPath:       clusters,
-		TemplatePath:      &templateValidator{v},
-		AuthorPath:        &authorMutator{cleaners, clock.RealClock{}},
-		ClusterAuthorPath: &authorMutator{clusters, clock.RealClock{}},
-	} {
-		hooks.Register(path, limiter.WrapHandler(&webhook.Admission{Handler: handler}))
+	for path, handler := range newHandlers(v, clock.RealClock{}) {
+		hooks.Register(path, handler)
 	}
 	server, err := serving.New(serving.Options{
 		Address: ":" + strconv.Itoa(opts.Port), CertDir: opts.CertDir, HTTP2: opts.HTTP2, ClientCA: opts.ClientCA, ClientNames: opts.ClientNames,
@@ -117,6 +109,26 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		return fmt.Errorf("cannot add the webhook's readiness check: %w", err)
 	}
 	return nil
+}
+
+// newHandlers makes what is served, by path.
+func newHandlers(v *validator, now clock.PassiveClock) map[string]http.Handler {
+	limiter := serving.NewRequestLimiter(maxRequests)
+	large, ofTemplates := serving.NewTurns(), serving.NewTurns()
+	cleaners := &ownerValidator{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }}
+	clusters := &ownerValidator{v, func() v1alpha1.Owner { return &v1alpha1.ClusterCleaner{} }}
+	ofCleaner, ofCluster := reflect.TypeFor[v1alpha1.CleanerSpec](), reflect.TypeFor[v1alpha1.ClusterCleanerSpec]()
+	out := map[string]http.Handler{}
+	for path, reader := range map[string]*reviewReader{
+		Path:              {handler: cleaners, spec: ofCleaner, turns: large},
+		ClusterPath:       {handler: clusters, spec: ofCluster, turns: large},
+		TemplatePath:      {handler: &templateValidator{v}, spec: reflect.TypeFor[v1alpha1.CleanerTemplateSpec](), turns: ofTemplates, all: true}, // it reads all Cleaners
+		AuthorPath:        {handler: &authorMutator{cleaners, now}, spec: ofCleaner, turns: large},
+		ClusterAuthorPath: {handler: &authorMutator{clusters, now}, spec: ofCluster, turns: large},
+	} {
+		out[path] = limiter.WrapHandler(reader)
+	}
+	return out
 }
 
 // delayedServer is a server that begins when there is a certificate to serve with. It needs no leadership.

@@ -36,8 +36,8 @@ const maxNumber = 24
 
 // The bounds that only this package knows.
 const (
-	// maxSpecBytes leaves room for the status: both share the 1.5 MiB of an object.
-	maxSpecBytes = 256 << 10
+	// MaxSpecBytes leaves room for the status: both share the 1.5 MiB of an object.
+	MaxSpecBytes = 256 << 10
 	// minPeriod keeps a Cleaner from being evaluated all the time.
 	minPeriod = 10 * time.Second
 	// shortTTL is a ttl that leaves nobody the time to correct a mistake.
@@ -143,8 +143,8 @@ func checkSize(f *Findings, spec any, p *field.Path) {
 	if err != nil { // only parameters can fail, and they are looked at on their own
 		return
 	}
-	if len(text) > maxSpecBytes {
-		f.addError(p, fmt.Sprintf("is %d bytes long as JSON; at most %d are allowed: shorten the expressions or the parameters", len(text), maxSpecBytes))
+	if len(text) > MaxSpecBytes {
+		f.addError(p, fmt.Sprintf("is %d bytes long as JSON; at most %d are allowed: shorten the expressions or the parameters", len(text), MaxSpecBytes))
 	}
 }
 

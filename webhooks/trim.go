@@ -1,0 +1,455 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/api/validation"
+)
+
+// What is read of a review, in bytes of JSON without blanks. What is longer is never held in memory.
+const (
+	// maxReview bounds what is sent: two objects of up to 3 MiB, and who writes them.
+	maxReview = 7 << 20
+	// maxSpecText is more than a spec of validation.MaxSpecBytes has, with fields that are empty written out.
+	maxSpecText = 2 * validation.MaxSpecBytes
+	// maxUserText bounds a user: an author has 64 KiB.
+	maxUserText = 256 << 10
+	// maxMetadataText bounds each annotation of ours: one with an author has 64 KiB, before its quotes are escaped.
+	maxMetadataText = 256 << 10
+	// maxValueText bounds each other value, such as a name.
+	maxValueText = 4 << 10
+	// maxTrimmed bounds what is left of a review.
+	maxTrimmed = 2<<20 + 64<<10
+	// maxDecoded bounds what a spec takes once it is decoded: some times what its schema allows.
+	maxDecoded = 4 << 20
+	// maxLevels is how deep maps and lists lie in each other.
+	maxLevels = 256
+)
+
+var (
+	errNoJSON         = errors.New("cannot read the review: it is no JSON")
+	errReviewTooLarge = fmt.Errorf("the review is too large: at most %d bytes are read of one, and %d are kept without its status", maxReview, maxTrimmed)
+)
+
+// excess is why a part of a review is not kept.
+type excess struct{ path, message string }
+
+// trimmed is what is left of a review: what the handlers look at, within bounds.
+type trimmed struct {
+	text []byte
+	// refused is why the object or its writer is refused; nil if all that the handlers look at is there.
+	refused *excess
+	// decoded is how many bytes the specs take once they are decoded, about.
+	decoded uintptr
+}
+
+// trimmer reads a review as a stream, and keeps of it what the handlers look at. What counts is compared by its exact name, so
+// that what is read here is what is read later.
+type trimmer struct {
+	in  *bufio.Reader
+	out []byte
+	// spec is the type that specs are decoded into.
+	spec   reflect.Type
+	layout layouts
+
+	// keeping says that what is read is added to out, as long as it is not longer than end.
+	keeping bool
+	end     int
+	levels  int
+	// part is the path of the part that is being read, field that of its field, and decoded what it takes once it is decoded.
+	part, field string
+	decoded     uintptr
+	// over is why the part that is being read is not kept: the rest of it is skipped.
+	over *excess
+
+	total   uintptr
+	refused *excess
+}
+
+// trimReview reads a review of objects with a type of spec.
+func trimReview(in io.Reader, spec reflect.Type) (*trimmed, error) {
+	limited := &io.LimitedReader{R: in, N: maxReview + 1}
+	t := &trimmer{in: bufio.NewReader(limited), spec: spec, layout: layouts{}}
+	err := t.pickReview()
+	switch {
+	case limited.N <= 0, len(t.out) > maxTrimmed:
+		return nil, errReviewTooLarge
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, fmt.Errorf("cannot read the review: it ends too early: %w", err)
+	case err != nil:
+		return nil, err
+	}
+	return &trimmed{text: t.out, refused: t.refused, decoded: t.total}, nil
+}
+
+// pickReview keeps what an AdmissionReview says of one request.
+func (t *trimmer) pickReview() error {
+	value := func(path string) func() error {
+		return func() error { return t.keepOrRefuse(path, maxValueText) }
+	}
+	request := map[string]func() error{
+		"userInfo": func() error { return t.keepOrRefuse("userInfo", maxUserText) },
+		"object":   func() error { return t.pickObject(true) },
+		// What is there already may be larger than what may be written: it can still be made smaller.
+		"oldObject": func() error { return t.pickObject(false) },
+	}
+	for _, name := range []string{"uid", "kind", "resource", "name", "namespace", "operation"} {
+		request[name] = value("request." + name)
+	}
+	if err := t.pick(map[string]func() error{
+		"apiVersion": value("apiVersion"), "kind": value("kind"), "request": func() error { return t.pick(request) },
+	}); err != nil {
+		return err
+	}
+	switch _, err := t.peek(); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return err
+	}
+	return errNoJSON
+}
+
+// pickObject keeps of an object what the handlers look at. One that is to be written is refused if that is too large; of one
+// as it was, null takes its place.
+func (t *trimmer) pickObject(written bool) error {
+	keep := func(path string, most int) func() error {
+		return func() error {
+			if written {
+				return t.keepOrRefuse(path, most)
+			}
+			_, err := t.keepPart(path, most, nil)
+			return err
+		}
+	}
+	metadata := map[string]func() error{}
+	for _, name := range []string{"name", "generateName", "namespace", "uid", "creationTimestamp"} {
+		metadata[name] = keep("metadata."+name, maxValueText)
+	}
+	metadata["annotations"] = func() error {
+		return t.pickMembers(func(name string) func() error {
+			if name == v1alpha1.AnnotationAuthor || name == v1alpha1.AnnotationRequestedAt {
+				return keep("metadata.annotations["+name+"]", maxMetadataText)
+			}
+			return nil
+		}, `"others":""`) // that there are any decides how one is added
+	}
+	return t.pick(map[string]func() error{
+		"apiVersion": keep("apiVersion", maxValueText), "kind": keep("kind", maxValueText), "metadata": func() error { return t.pick(metadata) },
+		"spec": func() error {
+			over, err := t.keepPart("spec", maxSpecText, t.spec)
+			if t.total += t.decoded; over != nil && written {
+				t.refused = over
+			}
+			return err
+		},
+	})
+}
+
+// keepOrRefuse keeps a value, or refuses the review by it.
+func (t *trimmer) keepOrRefuse(path string, most int) error {
+	over, err := t.keepPart(path, most, nil)
+	if over != nil {
+		t.refused = over
+	}
+	return err
+}
+
+// keepPart reads a value and keeps it if it has no more than most bytes and, decoded into a type, is no larger than maxDecoded.
+// Else null takes its place.
+func (t *trimmer) keepPart(path string, most int, as reflect.Type) (*excess, error) {
+	start := len(t.out)
+	t.keeping, t.end, t.decoded, t.part, t.field, t.over = true, start+most, 0, path, path, nil
+	err := t.readValue(as)
+	over := t.over
+	if over != nil {
+		t.out = append(t.out[:start], "null"...)
+	}
+	t.keeping, t.over = false, nil
+	if len(t.out) > maxTrimmed && err == nil {
+		err = errReviewTooLarge
+	}
+	return over, err
+}
+
+// exceed says that the part that is being read is not kept.
+func (t *trimmer) exceed(path, format string, args ...any) {
+	t.over, t.keeping = &excess{path, fmt.Sprintf(format, args...)}, false
+}
+
+// pick reads a map, and keeps of it the members that have a function here, which keeps the value.
+func (t *trimmer) pick(parts map[string]func() error) error {
+	return t.pickMembers(func(name string) func() error { return parts[name] }, "")
+}
+
+// pickMembers reads a map, and keeps of it the members for which there is a function, which keeps the value; for those for
+// which there is none it keeps a member that stands for others, once. Anything but a map is kept if it is short.
+func (t *trimmer) pickMembers(part func(name string) func() error, others string) error {
+	if c, err := t.peek(); err != nil || c != '{' {
+		if err != nil {
+			return err
+		}
+		return t.keepOrRefuse("request", maxValueText)
+	}
+	t.out = append(t.out, '{')
+	first := true
+	separate := func() {
+		if !first {
+			t.out = append(t.out, ',')
+		}
+		first = false
+	}
+	err := t.readMembers(func(name string) error {
+		keep := part(name)
+		if keep == nil {
+			if others != "" {
+				separate()
+				t.out, others = append(t.out, others...), ""
+			}
+			return t.readValue(nil)
+		}
+		separate()
+		t.out = append(append(append(t.out, '"'), name...), '"', ':')
+		return keep()
+	})
+	t.out = append(t.out, '}')
+	return err
+}
+
+// readValue reads a value, which is decoded into a type; nil if into none that is known.
+func (t *trimmer) readValue(as reflect.Type) error {
+	c, err := t.peek()
+	if err != nil {
+		return err
+	}
+	if c == '{' || c == '[' {
+		if t.keeping && t.levels == maxLevels {
+			t.exceed(t.field, "is nested more than %d deep: write it flatter", maxLevels)
+		}
+		if !t.keeping {
+			return t.skip(0)
+		}
+		t.levels++
+		defer func() { t.levels-- }()
+	}
+	as = t.addDecoded(as)
+	switch c {
+	case '{':
+		return t.readMembers(func(name string) error {
+			if as != nil && as == t.spec {
+				t.field = "spec." + name
+			}
+			return t.readValue(t.addMember(as, name))
+		})
+	case '[':
+		return t.readEntries(as)
+	case '"':
+		return t.readText(nil)
+	}
+	return t.readWord()
+}
+
+// readMembers reads a map, and gives the name of each member to do, which reads its value.
+func (t *trimmer) readMembers(do func(name string) error) error {
+	if err := t.read('{'); err != nil {
+		return err
+	}
+	for n := 0; ; n++ {
+		if t.over != nil {
+			return t.skip(1)
+		}
+		c, err := t.peek()
+		switch {
+		case err != nil:
+			return err
+		case c == '}':
+			return t.read('}')
+		case n > 0:
+			if err := t.read(','); err != nil {
+				return err
+			}
+		}
+		var name []byte
+		if err := t.readText(&name); err != nil {
+			return err
+		}
+		if err := t.read(':'); err != nil {
+			return err
+		}
+		if err := do(string(name)); err != nil {
+			return err
+		}
+	}
+}
+
+// readEntries reads a list, which is decoded into a type.
+func (t *trimmer) readEntries(as reflect.Type) error {
+	if err := t.read('['); err != nil {
+		return err
+	}
+	for n := 0; ; n++ {
+		if t.over != nil {
+			return t.skip(1)
+		}
+		c, err := t.peek()
+		switch {
+		case err != nil:
+			return err
+		case c == ']':
+			return t.read(']')
+		case n > 0:
+			if err := t.read(','); err != nil {
+				return err
+			}
+		}
+		if err := t.readValue(t.addEntry(as)); err != nil {
+			return err
+		}
+	}
+}
+
+// skip reads a map or a list without keeping it, however deep it is, or what is left of as many as are open.
+func (t *trimmer) skip(open int) error {
+	for inText, escaped := false, false; ; {
+		chunk, err := t.buffered()
+		if err != nil {
+			return err
+		}
+		for i, c := range chunk {
+			switch {
+			case escaped:
+				escaped = false
+			case inText:
+				escaped, inText = c == '\\', c != '"'
+			case c == '"':
+				inText = true
+			case c == '{', c == '[':
+				open++
+			case c == '}', c == ']':
+				if open--; open == 0 {
+					_, err := t.in.Discard(i + 1)
+					return err
+				}
+			}
+		}
+		if _, err := t.in.Discard(len(chunk)); err != nil {
+			return err
+		}
+	}
+}
+
+// buffered gives what can be read at once: one byte at least.
+func (t *trimmer) buffered() ([]byte, error) {
+	if _, err := t.in.Peek(1); err != nil {
+		return nil, err
+	}
+	return t.in.Peek(t.in.Buffered())
+}
+
+// maxNameText is the longest name of a member that anything is called here.
+const maxNameText = 256
+
+// readText reads a text, and gives it as it is written unless it is longer than a name.
+func (t *trimmer) readText(name *[]byte) error {
+	if err := t.read('"'); err != nil {
+		return err
+	}
+	for escaped, ended := false, false; !ended; {
+		chunk, err := t.buffered()
+		if err != nil {
+			return err
+		}
+		read := len(chunk)
+		for i, c := range chunk {
+			if ended = c == '"' && !escaped; ended {
+				read = i + 1
+				break
+			}
+			escaped = c == '\\' && !escaped
+		}
+		t.put(chunk[:read])
+		if name != nil && len(*name) <= maxNameText {
+			*name = append(*name, chunk[:min(read, maxNameText+2)]...)
+		}
+		if _, err := t.in.Discard(read); err != nil {
+			return err
+		}
+	}
+	switch {
+	case name == nil:
+	case len(*name) > maxNameText:
+		*name = nil
+	default:
+		*name = (*name)[:len(*name)-1] // without the quote
+	}
+	return nil
+}
+
+// readWord reads a number, true, false or null.
+func (t *trimmer) readWord() error {
+	for n := 0; ; n++ {
+		c, err := t.in.ReadByte()
+		if errors.Is(err, io.EOF) && n > 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !strings.ContainsRune("+-.0123456789Eaeflnrstu", rune(c)) {
+			if n == 0 {
+				return errNoJSON
+			}
+			return t.in.UnreadByte()
+		}
+		t.put([]byte{c})
+	}
+}
+
+// peek gives the next character that is no blank, and leaves it.
+func (t *trimmer) peek() (byte, error) {
+	for {
+		c, err := t.in.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		if c != ' ' && c != '\n' && c != '\t' && c != '\r' {
+			return c, t.in.UnreadByte()
+		}
+	}
+}
+
+// read reads a character that has to come next.
+func (t *trimmer) read(want byte) error {
+	c, err := t.peek()
+	if err != nil {
+		return err
+	}
+	if c != want {
+		return errNoJSON
+	}
+	t.put([]byte{c})
+	_, err = t.in.Discard(1)
+	return err
+}
+
+// put keeps what was read.
+func (t *trimmer) put(text []byte) {
+	switch {
+	case !t.keeping:
+	case len(t.out)+len(text) <= t.end:
+		t.out = append(t.out, text...)
+	case t.part == "spec":
+		t.exceed(t.part, "is more than %d bytes long as JSON; at most %d are allowed: shorten the expressions or the parameters", maxSpecText, validation.MaxSpecBytes)
+	default:
+		t.exceed(t.part, "is too long: shorten it")
+	}
+}
