@@ -35,9 +35,9 @@ func (v *templateValidator) Handle(ctx context.Context, req admission.Request) a
 	case old != nil && reflect.DeepEqual(old.Spec, t.Spec):
 		return admission.Allowed("")
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-
+	if ctx.Err() != nil {
+		return denyUnavailable(errTimeout)
+	}
 	options, parameters := v.options, templates.Validate(t)
 	if found := validation.ValidateTemplate(t, parameters, options); len(found.SpecErrors()) > 0 || len(parameters) > 0 {
 		return denyInvalid(&req, found.Errors())
@@ -170,23 +170,48 @@ func (u *templateChecker) checkOwner(ctx context.Context, c v1alpha1.Owner) (val
 	return validation.Validate(work, options).Errors(), nil
 }
 
-// forEachOwner reads all Cleaners and ClusterCleaners, in order.
+// ownersPage is how many Cleaners are in memory at a time: each may have a megabyte.
+const ownersPage = 32
+
+// forEachOwner reads all Cleaners and ClusterCleaners, in order, a page at a time.
 func (v *validator) forEachOwner(ctx context.Context, do func(kind string, c v1alpha1.Owner) error) error {
 	cleaners, cluster := &v1alpha1.CleanerList{}, &v1alpha1.ClusterCleanerList{}
-	for _, list := range []client.ObjectList{cleaners, cluster} {
-		if err := v.live.List(ctx, list); err != nil {
+	err := v.forEachPage(ctx, cleaners, func() error {
+		for i := range cleaners.Items {
+			if err := do("Cleaner", &cleaners.Items[i]); err != nil {
+				return err
+			}
+		}
+		cleaners.Items = nil
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return v.forEachPage(ctx, cluster, func() error {
+		for i := range cluster.Items {
+			if err := do("ClusterCleaner", &cluster.Items[i]); err != nil {
+				return err
+			}
+		}
+		cluster.Items = nil
+		return nil
+	})
+}
+
+// forEachPage reads all pages into a list.
+func (v *validator) forEachPage(ctx context.Context, list client.ObjectList, do func() error) error {
+	for next := ""; ; {
+		if err := v.live.List(ctx, list, client.Limit(ownersPage), client.Continue(next)); err != nil {
 			return fmt.Errorf("cannot find out what uses the template: %w", err)
 		}
-	}
-	for i := range cleaners.Items {
-		if err := do("Cleaner", &cleaners.Items[i]); err != nil {
+		next = list.GetContinue()
+		if err := do(); err != nil {
 			return err
 		}
-	}
-	for i := range cluster.Items {
-		if err := do("ClusterCleaner", &cluster.Items[i]); err != nil {
-			return err
+		if next == "" {
+			return nil
 		}
+		list.SetContinue("")
 	}
-	return nil
 }
