@@ -125,7 +125,7 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, interface{ Fresh()
 	options := ctrl.Options{
 		Scheme:                  scheme,
 		Metrics:                 metricsserver.Options{BindAddress: "0"}, // they are served by a server of our own, see serveMetrics
-		HealthProbeBindAddress:  f.probeAddress,
+		HealthProbeBindAddress:  "0",                                     // they are served by a server of our own, see serving.Probes
 		LeaderElection:          f.leaderElect,
 		GracefulShutdownTimeout: &f.shutdownTimeout,
 		Cache: cache.Options{
@@ -145,9 +145,13 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, interface{ Fresh()
 		options.LeaderElectionResourceLockInterface = fenced
 		lease = fenced
 	}
-	mgr, err := ctrl.NewManager(config, options)
+	made, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot make the manager: %w", err)
+	}
+	mgr, err := serving.AddProbes(context.Background(), made, f.probeAddress, made.GetLogger().WithName("probes"))
+	if err != nil {
+		return nil, nil, err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, nil, fmt.Errorf("cannot add a health check: %w", err)

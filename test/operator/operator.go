@@ -213,6 +213,8 @@ type Process struct {
 	LogPath string
 	// Metrics is where it serves metrics over HTTPS.
 	Metrics string
+	// Probes is where it serves /healthz and /readyz over HTTP.
+	Probes string
 	// WebhookPort is where it serves the webhook.
 	WebhookPort int
 }
@@ -265,7 +267,7 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options) (*Process, error) {
 	if o.Webhook != nil {
 		o.Webhook.To(ports[2])
 	}
-	return &Process{Program: p, LogPath: log, Metrics: "https://" + metrics, WebhookPort: ports[2]}, nil
+	return &Process{Program: p, LogPath: log, Metrics: "https://" + metrics, Probes: "http://" + probe, WebhookPort: ports[2]}, nil
 }
 
 // freePorts finds ports that nobody listens on.

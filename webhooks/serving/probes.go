@@ -1,0 +1,88 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+import (
+	"context"
+	"fmt"
+	stdlog "log"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// What a prober needs: a connection of its own for each probe, for some milliseconds.
+const (
+	maxProbeConnections          = 512
+	maxProbeConnectionsPerCaller = 32
+	maxProbeHeader               = 4 << 10
+	probeTimeout                 = 3 * time.Second
+)
+
+// Probes serve /healthz and /readyz over HTTP to whoever asks. They are served from the start of the manager to its end, so
+// that a prober does not take a process that waits for the API server for one that hangs.
+type Probes struct {
+	manager.Manager
+	alive, ready *healthz.Handler
+}
+
+// AddProbes adds the server of probes to a manager; without an address, which is empty or 0, they are not served. All checks have
+// to be added to what it returns.
+func AddProbes(ctx context.Context, mgr manager.Manager, address string, log logr.Logger) (*Probes, error) {
+	p := &Probes{Manager: mgr, alive: &healthz.Handler{Checks: map[string]healthz.Checker{}}, ready: &healthz.Handler{Checks: map[string]healthz.Checker{}}}
+	if address == "" || address == "0" {
+		return p, nil
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen for probes: %w", err)
+	}
+	if err := mgr.Add(&manager.Server{Name: "health probe", Server: newProbeServer(p, log), Listener: limitProbes(listener)}); err != nil {
+		return nil, fmt.Errorf("cannot add the server of probes to the manager: %w", err)
+	}
+	return p, nil
+}
+
+// AddHealthzCheck adds a check to /healthz.
+func (p *Probes) AddHealthzCheck(name string, check healthz.Checker) error {
+	p.alive.Checks[name] = check
+	return nil
+}
+
+// AddReadyzCheck adds a check to /readyz.
+func (p *Probes) AddReadyzCheck(name string, check healthz.Checker) error {
+	p.ready.Checks[name] = check
+	return nil
+}
+
+// ServeHTTP answers a probe, of all checks or, below /healthz/ and /readyz/, of one.
+func (p *Probes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for path, handler := range map[string]*healthz.Handler{"/healthz": p.alive, "/readyz": p.ready} {
+		if rest, ok := strings.CutPrefix(r.URL.Path, path); ok && (rest == "" || rest[0] == '/') {
+			http.StripPrefix(path, handler).ServeHTTP(w, r)
+			return
+		}
+	}
+	http.NotFound(w, r)
+}
+
+// newProbeServer makes the server of probes, which holds little for anybody, and not for long.
+func newProbeServer(handler http.Handler, log logr.Logger) *http.Server {
+	return &http.Server{
+		Handler: handler, MaxHeaderBytes: maxProbeHeader,
+		ReadHeaderTimeout: probeTimeout, ReadTimeout: probeTimeout, WriteTimeout: probeTimeout, IdleTimeout: probeTimeout,
+		ErrorLog: stdlog.New(&throttledLog{log: log, throttle: rate.Sometimes{Interval: logInterval}}, "", 0),
+	}
+}
+
+// limitProbes bounds the connections of probers, in all and of one address.
+func limitProbes(listener net.Listener) net.Listener {
+	return &limitedListener{listener, newCallerSlots(maxProbeConnections, maxProbeConnectionsPerCaller)}
+}
