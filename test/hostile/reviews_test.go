@@ -64,6 +64,7 @@ func hostileReviews() []review {
 		{name: "Traversal", wants: "Another path of the same server.", path: "/validate/../metrics", header: asJSON, body: text("{}"), refused: []string{"404", "\"allowed\":false"}},
 		{name: "Elsewhere", wants: "What else is served there.", path: "/debug/pprof/heap", header: asJSON, body: text("{}"), refused: []string{"404"}},
 		{name: "CostlySpec", wants: "Seconds of compilation.", header: asJSON, body: reviewOf(`{"username": "nobody"}`, `{"lifecycle": "Recurring", "targets": [{"name": "maps", "reference": {"version": "v1", "kind": "ConfigMap"}}], "conditions": `+costly+`}`), refused: []string{"\"allowed\":false"}},
+		{name: "MillionRules", wants: "A Cleaner that takes a hundred times its text once it is decoded.", header: asJSON, body: reviewOf(`{"username": "a"}`, `{"rules": [`+strings.Repeat("{},", 2_000_000)+`{}]}`), refused: []string{"spec.rules: has far more entries than are allowed"}},
 		{name: "Nobody", wants: "What a user without rights may do.", header: asJSON, body: reviewOf(`{"username": "nobody"}`, spec), refused: []string{"\"allowed\":false"}},
 	}
 }
