@@ -154,3 +154,21 @@ func TestNoSpecThatIsAllowedIsTooLarge(t *testing.T) {
 		}
 	}
 }
+
+// FuzzTrim trims anything. What is left of JSON is JSON, within bounds, and trimmed it is the same.
+func FuzzTrim(f *testing.F) {
+	f.Add([]byte(reviewOf("Cleaner", objectOf("Cleaner", `{"ttl":"1\\\"d","rules":[{},1,null,"a"]}`, `,"status":{}`), objectOf("Cleaner", `{"targets":[{"reference":{"matchLabels":{"a":"b"}}}]}`, ""))))
+	f.Add([]byte(review(`{"object":{"metadata":{"annotations":{"a":"b","` + v1alpha1.AnnotationAuthor + `":{}}},"spec":7},"oldObject":[]}`)))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		once, err := trim(string(body))
+		if err != nil || !json.Valid(body) {
+			return
+		}
+		if !json.Valid(once.text) || len(once.text) > maxTrimmed {
+			t.Fatalf("of %q is left %q", body, once.text)
+		}
+		if twice, err := trim(string(once.text)); err != nil || string(twice.text) != string(once.text) {
+			t.Errorf("of %q is left %q, %v", once.text, twice.text, err)
+		}
+	})
+}
