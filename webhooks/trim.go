@@ -105,9 +105,9 @@ func (t *trimmer) pickReview() error {
 	for _, name := range []string{"uid", "kind", "resource", "name", "namespace", "operation"} {
 		request[name] = value("request." + name)
 	}
-	if err := t.pick(map[string]func() error{
-		"apiVersion": value("apiVersion"), "kind": value("kind"), "request": func() error { return t.pick(request) },
-	}); err != nil {
+	if err := t.pickMembers(byName(map[string]func() error{
+		"apiVersion": value("apiVersion"), "kind": value("kind"), "request": func() error { return t.pickMembers(byName(request), "") },
+	}), ""); err != nil {
 		return err
 	}
 	switch _, err := t.peek(); {
@@ -143,8 +143,8 @@ func (t *trimmer) pickObject(written bool) error {
 			return nil
 		}, `"others":""`) // that there are any decides how one is added
 	}
-	return t.pick(map[string]func() error{
-		"apiVersion": keep("apiVersion", maxValueText), "kind": keep("kind", maxValueText), "metadata": func() error { return t.pick(metadata) },
+	return t.pickMembers(byName(map[string]func() error{
+		"apiVersion": keep("apiVersion", maxValueText), "kind": keep("kind", maxValueText), "metadata": func() error { return t.pickMembers(byName(metadata), "") },
 		"spec": func() error {
 			over, err := t.keepPart("spec", maxSpecText, t.spec)
 			if t.total += t.decoded; over != nil && written {
@@ -152,7 +152,7 @@ func (t *trimmer) pickObject(written bool) error {
 			}
 			return err
 		},
-	})
+	}), "")
 }
 
 // keepOrRefuse keeps a value, or refuses the review by it.
@@ -186,9 +186,9 @@ func (t *trimmer) exceed(path, format string, args ...any) {
 	t.over, t.keeping = &excess{path, fmt.Sprintf(format, args...)}, false
 }
 
-// pick reads a map, and keeps of it the members that have a function here, which keeps the value.
-func (t *trimmer) pick(parts map[string]func() error) error {
-	return t.pickMembers(func(name string) func() error { return parts[name] }, "")
+// byName finds the functions that keep the members of a map.
+func byName(parts map[string]func() error) func(name string) func() error {
+	return func(name string) func() error { return parts[name] }
 }
 
 // pickMembers reads a map, and keeps of it the members for which there is a function, which keeps the value; for those for
