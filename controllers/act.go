@@ -114,7 +114,12 @@ func (p *pass) commit(ctx context.Context, in plan.Input, d plan.Plan) error {
 	faults.PassPoint("held by the finalizer")
 	run, remembered, todo := plan.Commit(p.read.State(), in, decides, d)
 	run.ServiceAccountName = recorded(p.c, p.hands.account)
-	err = p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
+	err = p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) {
+		s.Run, s.Runs = run, run.Number
+		if at := p.requestedAt(); at != "" { // else each restart would answer it again
+			s.LastRequestedAt = at
+		}
+	})
 	if err != nil {
 		return err
 	}

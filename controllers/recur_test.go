@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/author"
 	"github.com/vtex/cleaner/controllers/internal/skew"
 	"github.com/vtex/cleaner/controllers/plan"
 )
@@ -194,7 +195,7 @@ func TestASchedule(t *testing.T) {
 				tc.change(c)
 			}
 			clock := clocktesting.NewFakeClock(at(tc.now))
-			r := &CleanerReconciler{clock: clock, opts: Options{Skew: skew.New(skew.Options{Clock: clock})}}
+			r := &CleanerReconciler{clock: clock, opts: Options{Skew: skew.New(skew.Options{Clock: clock}), ActWithoutAuthor: true}}
 			p := newPass(r, c, types.NamespacedName{}, assignment{work: c.Work()}, newMemory("uid"))
 			if got := p.scheduled(); got != tc.waits {
 				t.Errorf("%s: it waits: %t", tc.reason, got)
@@ -284,6 +285,47 @@ func TestARequestEndsWithItsSpec(t *testing.T) {
 			}
 			if got, asked := r.names(), r.cleaner().Status.LastRequestedAt; !slices.Equal(got, tc.left) || asked == "" {
 				t.Errorf("left %v, want %v; answered %q", got, tc.left, asked)
+			}
+		})
+	}
+}
+
+// A request counts from when it was signed, and for the spec that it was signed for: whoever keeps it from being seen does not
+// prolong it.
+func TestARequestCountsFromWhenItWasSigned(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(c *v1alpha1.Cleaner)
+		after  time.Duration
+		waits  bool
+	}{
+		"At once":              {nil, time.Second, false},
+		"At the deadline":      {nil, 10 * time.Minute, false},
+		"After it":             {nil, 10*time.Minute + time.Second, true},
+		"Not signed":           {func(c *v1alpha1.Cleaner) { delete(c.Annotations, v1alpha1.AnnotationRequest) }, 0, true},
+		"For another spec":     {func(c *v1alpha1.Cleaner) { c.Spec.TTL = "2d" }, 0, true},
+		"Answered":             {func(c *v1alpha1.Cleaner) { c.Status.LastRequestedAt = "1" }, 0, true},
+		"By a clock far ahead": {nil, -6 * time.Minute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+			c.Spec.Schedule, c.Spec.StartingDeadline = "0 12 1 7 *", "10m"
+			c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"}
+			keys, clock := newTestKeys(t), clocktesting.NewFakeClock(epoch.Add(tc.after))
+			signed, err := author.SignRequest(keys.ring, c, epoch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Annotations[v1alpha1.AnnotationRequest] = signed
+			if tc.change != nil {
+				tc.change(c)
+			}
+			r := &CleanerReconciler{clock: clock, opts: Options{Skew: skew.New(skew.Options{Clock: clock})}}
+			p := newPass(r, c, types.NamespacedName{}, assignment{work: c.Work()}, newMemory("uid"))
+			p.ring = keys.ring
+			for range 2 {
+				if got := p.scheduled(); got != tc.waits {
+					t.Errorf("it waits: %t", got)
+				}
 			}
 		})
 	}

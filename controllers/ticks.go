@@ -62,11 +62,11 @@ func (p *ticks) scheduled() (waits bool) {
 	if p.nextTick = next; due {
 		p.tick = tick
 	}
-	switch asked := p.asked(); {
-	case asked:
-		p.mem.asking = now
-	case plan.Missed(p.spec, p.mem.asking, now): // as a time of the schedule that was not over would be
-		p.mem.asking = time.Time{}
+	if at, asked := p.findRequest(now); asked {
+		p.mem.asking = at
+	}
+	if !p.mem.asking.IsZero() && plan.Missed(p.spec, p.mem.asking, now) { // as a time of the schedule that was not over would be
+		p.mem.asking, p.mem.answered = time.Time{}, p.requestedAt()
 	}
 	return !p.ticking()
 }
@@ -101,10 +101,23 @@ func (p *ticks) overWith(d plan.Plan) bool {
 	return true
 }
 
-// asked says that the author asks for an evaluation now.
-func (p *ticks) asked() bool {
+// findRequest finds a request for an evaluation that is not answered, and when it was made. One that is not signed for this spec is
+// none: nobody has reviewed the rights of whoever made it. Where no webhook signs anything, a request is made when it is seen.
+func (p *ticks) findRequest(now time.Time) (madeAt time.Time, asked bool) {
 	at := p.requestedAt()
-	return at != "" && at != p.read.State().LastRequestedAt && at != p.mem.answered
+	if at == "" || at == p.read.State().LastRequestedAt || at == p.mem.answered {
+		return time.Time{}, false
+	}
+	if p.r.opts.ActWithoutAuthor {
+		return now, true
+	}
+	const fastClock = 5 * time.Minute // by how much the clock of the webhook may be ahead of this one
+	madeAt, err := author.ReadRequest(p.ring, p.c)
+	if err != nil || madeAt.After(now.Add(fastClock)) {
+		p.mem.answered = at
+		return time.Time{}, false
+	}
+	return madeAt, true
 }
 
 // endOldRequest ends a request for an evaluation that was made when something else was to be done. To suspend a Cleaner, and to

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -102,6 +103,18 @@ func (c *ownerChange) oldAuthor() string {
 	return c.old.GetAnnotations()[v1alpha1.AnnotationAuthor]
 }
 
+// currentRequest returns what is signed of a request for an evaluation after the change, and oldRequest what was.
+func (c *ownerChange) currentRequest() string {
+	return c.current.GetAnnotations()[v1alpha1.AnnotationRequest]
+}
+
+func (c *ownerChange) oldRequest() string {
+	if c.old == nil {
+		return ""
+	}
+	return c.old.GetAnnotations()[v1alpha1.AnnotationRequest]
+}
+
 // requestsEvaluation says that the change asks for an evaluation. Nothing but a deliberate act does: a controller that sets a label or an
 // owner must not become the author of what it has not read.
 func (c *ownerChange) requestsEvaluation() bool {
@@ -158,8 +171,8 @@ type authorMutator struct {
 	clock clock.PassiveClock
 }
 
-// Handle answers one request. It changes nothing but two annotations: it stores the author, and takes off a request for an
-// evaluation that is not about the spec any more.
+// Handle answers one request. It changes nothing but three annotations: it stores the author, signs a request for an evaluation, and
+// takes off one that is not about the spec any more.
 func (a *authorMutator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	c, err := a.readChange(ctx, &req)
 	if err != nil {
@@ -183,17 +196,31 @@ func (a *authorMutator) Handle(ctx context.Context, req admission.Request) admis
 	if err != nil {
 		return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), newStatusDetails(&req))
 	}
-	var patch []jsonpatch.Operation
+	request, err := a.computeRequest(ring, c)
+	if err != nil {
+		return denyUnavailable(err)
+	}
+	want := map[string]string{v1alpha1.AnnotationAuthor: stored, v1alpha1.AnnotationRequest: request}
 	if c.keepsRequest() {
-		patch = append(patch, jsonpatch.NewOperation("remove", annotationPath(v1alpha1.AnnotationRequestedAt), nil))
+		want[v1alpha1.AnnotationRequestedAt] = ""
 	}
-	if stored != c.currentAuthor() {
-		patch = append(patch, newAnnotationPatch(c.current, stored)...)
-	}
+	patch := newAnnotationPatch(c.current, want)
 	if len(patch) == 0 {
 		return admission.Allowed("")
 	}
 	return admission.Patched("", patch...)
+}
+
+// computeRequest returns what is signed of a request for an evaluation after a change, whatever the request says. Whoever may not
+// ask is refused when the change is validated.
+func (a *authorMutator) computeRequest(ring signing.Ring, c *ownerChange) (string, error) {
+	switch {
+	case c.requestsEvaluation():
+		return author.SignRequest(ring, c.current, a.clock.Now())
+	case c.specChanged, c.current.GetAnnotations()[v1alpha1.AnnotationRequestedAt] == "":
+		return "", nil
+	}
+	return c.oldRequest(), nil
 }
 
 // computeAnnotation returns the annotation that an object has after a change, whatever the request says.
@@ -217,16 +244,28 @@ func annotationPath(name string) string {
 	return "/metadata/annotations/" + strings.ReplaceAll(name, "/", "~1")
 }
 
-// newAnnotationPatch makes the patch that stores an author, or takes it off if it is empty.
-func newAnnotationPatch(c v1alpha1.Owner, value string) []jsonpatch.Operation {
-	path := annotationPath(v1alpha1.AnnotationAuthor)
-	switch {
-	case value == "":
-		return []jsonpatch.Operation{jsonpatch.NewOperation("remove", path, nil)}
-	case len(c.GetAnnotations()) == 0:
-		return []jsonpatch.Operation{jsonpatch.NewOperation("add", "/metadata/annotations", map[string]string{v1alpha1.AnnotationAuthor: value})}
+// newAnnotationPatch makes the patch that gives annotations their values, and takes off those whose value is empty.
+func newAnnotationPatch(c v1alpha1.Owner, want map[string]string) []jsonpatch.Operation {
+	var patch []jsonpatch.Operation
+	there := c.GetAnnotations()
+	if len(there) == 0 {
+		values := maps.Clone(want)
+		maps.DeleteFunc(values, func(_, value string) bool { return value == "" })
+		if len(values) > 0 {
+			patch = append(patch, jsonpatch.NewOperation("add", "/metadata/annotations", values))
+		}
+		return patch
 	}
-	return []jsonpatch.Operation{jsonpatch.NewOperation("add", path, value)}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		now, has := there[name]
+		switch value := want[name]; {
+		case value == "" && has:
+			patch = append(patch, jsonpatch.NewOperation("remove", annotationPath(name), nil))
+		case value != now:
+			patch = append(patch, jsonpatch.NewOperation("add", annotationPath(name), value))
+		}
+	}
+	return patch
 }
 
 // denyOperator refuses an edit by the operator itself: it would be made with rights that no author has.
@@ -254,8 +293,26 @@ func (v *ownerValidator) verifyAuthor(ring signing.Ring, c *ownerChange, user au
 	return false, errAuthorNotStored
 }
 
+// verifyRequest says whether what is signed of a request for an evaluation is right: it was signed for this change, or it was left
+// as it was, or taken off.
+func (v *ownerValidator) verifyRequest(ring signing.Ring, c *ownerChange) error {
+	now := c.currentRequest()
+	if c.requestsEvaluation() {
+		if _, err := author.ReadRequest(ring, c.current); err != nil {
+			return errRequestNotSigned
+		}
+		return nil
+	}
+	if now != "" && now != c.oldRequest() {
+		return errRequestWritten
+	}
+	return nil
+}
+
 var (
 	errAuthorWritten    = fmt.Errorf("annotation %s is written by the operator alone: leave it as it is", v1alpha1.AnnotationAuthor)
+	errRequestWritten   = fmt.Errorf("annotation %s is written by the operator alone: leave it as it is", v1alpha1.AnnotationRequest)
+	errRequestNotSigned = errors.New("the request for an evaluation is not signed: the cluster needs the operator's MutatingWebhookConfiguration")
 	errRequestOfOldSpec = fmt.Errorf("annotation %s is about the spec as it was: remove it", v1alpha1.AnnotationRequestedAt)
 	errNoAccount        = errors.New("the author would be somebody who does not exist")
 	errAuthorNotStored  = errors.New("the author of the spec is not stored: the cluster needs the operator's MutatingWebhookConfiguration")

@@ -243,6 +243,10 @@ func TestAuthorAfterAWrite(t *testing.T) {
 				}
 			}
 			ring, _ := a.keys.CurrentRing()
+			asks := old != nil && after.Annotations[v1alpha1.AnnotationRequestedAt] != old.Annotations[v1alpha1.AnnotationRequestedAt] && after.Annotations[v1alpha1.AnnotationRequestedAt] != ""
+			if _, err := author.ReadRequest(ring, after); (err == nil) != asks {
+				t.Errorf("a request is signed: %v, want %t", err, asks)
+			}
 			got, err := author.Read(ring, after)
 			if tc.want == "" {
 				if err == nil {
@@ -302,6 +306,56 @@ func TestJudge(t *testing.T) {
 			ring, _ := a.keys.CurrentRing()
 			if reviewed, err := a.verifyAuthor(ring, change, req.UserInfo); !errors.Is(err, tc.want) || reviewed {
 				t.Errorf("got %t, %v, want %v", reviewed, err, tc.want)
+			}
+		})
+	}
+}
+
+// What is signed of a request stands beside the request that it was signed for, or goes.
+func TestVerifyRequest(t *testing.T) {
+	a := storing(t)
+	ring, _ := a.keys.CurrentRing()
+	ask := func(c *v1alpha1.Cleaner, at string) {
+		c.Annotations[v1alpha1.AnnotationRequestedAt] = at
+		value, err := author.SignRequest(ring, c, moment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Annotations[v1alpha1.AnnotationRequest] = value
+	}
+	for name, tc := range map[string]struct {
+		change func(now, old *v1alpha1.Cleaner)
+		want   error
+	}{
+		"Asked":             {func(now, _ *v1alpha1.Cleaner) { ask(now, "1") }, nil},
+		"Asked again":       {func(now, old *v1alpha1.Cleaner) { ask(old, "1"); ask(now, "2") }, nil},
+		"Left":              {func(now, old *v1alpha1.Cleaner) { ask(old, "1"); ask(now, "1") }, nil},
+		"Taken off":         {func(now, old *v1alpha1.Cleaner) { ask(old, "1") }, nil},
+		"Not signed":        {func(now, _ *v1alpha1.Cleaner) { now.Annotations[v1alpha1.AnnotationRequestedAt] = "1" }, errRequestNotSigned},
+		"Signed for before": {func(now, old *v1alpha1.Cleaner) { ask(now, "1"); now.Annotations[v1alpha1.AnnotationRequestedAt] = "2" }, errRequestNotSigned},
+		"Written":           {func(now, _ *v1alpha1.Cleaner) { now.Annotations[v1alpha1.AnnotationRequest] = "{}" }, errRequestWritten},
+		"Put back": {func(now, old *v1alpha1.Cleaner) {
+			ask(now, "1")
+			old.Annotations[v1alpha1.AnnotationRequestedAt] = "1"
+		}, errRequestWritten},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := stored(t, a)
+			old := now.DeepCopy()
+			tc.change(now, old)
+			req := request(t, "bob", now, old)
+			change, err := a.readChange(t.Context(), &req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := a.verifyRequest(ring, change); !errors.Is(err, tc.want) {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+			if tc.want == nil {
+				return
+			}
+			if answer := a.ownerValidator.Handle(t.Context(), req); answer.Allowed || !strings.Contains(answer.Result.Message, tc.want.Error()) {
+				t.Errorf("the webhook answers %+v", answer)
 			}
 		})
 	}

@@ -73,6 +73,15 @@ func (v *ownerValidator) Handle(ctx context.Context, req admission.Request) admi
 	if change.byOperator && change.specChanged {
 		return denyOperator(&req)
 	}
+	if change.requestsEvaluation() || change.currentRequest() != change.oldRequest() {
+		ring, err := v.keys.CurrentRing()
+		if err != nil {
+			return denyUnavailable(err)
+		}
+		if err := v.verifyRequest(ring, change); err != nil {
+			return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), newStatusDetails(&req))
+		}
+	}
 	if !change.specChanged && change.currentAuthor() == change.oldAuthor() {
 		if change.requestsEvaluation() && change.current.Common().Schedule != "" && !change.byOperator {
 			return v.reviewEvaluation(ctx, &req, change)

@@ -9,6 +9,9 @@ const (
 	Finalizer = "cleaner.vtex.dev/run"
 	// AnnotationRequestedAt asks for an evaluation now: each new value, such as a timestamp, is one request.
 	AnnotationRequestedAt = "cleaner.vtex.dev/requestedAt"
+	// AnnotationRequest says when AnnotationRequestedAt was written, and for which spec. The webhook writes and signs it; whatever
+	// else is written there is ignored.
+	AnnotationRequest = "cleaner.vtex.dev/request"
 	// AnnotationAuthor says who wrote the spec. The webhook writes and signs it; whatever else is written there is ignored.
 	AnnotationAuthor = "cleaner.vtex.dev/author"
 	// AnnotationUninstall is on the record of a Helm release that is being uninstalled, and says for which run. The operator

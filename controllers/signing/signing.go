@@ -39,6 +39,8 @@ const (
 	Author Purpose = "author"
 	// Record is for what the status of a Cleaner says about its runs.
 	Record Purpose = "record"
+	// Request is for a request for an evaluation.
+	Request Purpose = "request"
 	// Uninstall is for the mark on the record of a Helm release whose uninstall the operator has begun.
 	Uninstall Purpose = "uninstall"
 )
