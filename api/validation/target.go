@@ -28,7 +28,9 @@ const (
 	maxObjectName    = 253
 	maxFieldSelector = 1024
 	maxLabels        = 64
-	maxNamespaces    = 256
+	// maxLabelValues is how many values the expressions of a selector may have: each object is compared with them.
+	maxLabelValues = 1000
+	maxNamespaces  = 256
 )
 
 var (
@@ -132,6 +134,13 @@ func checkLabelSelector(f *Findings, s *metav1.LabelSelector, p *field.Path) {
 	}
 	if len(s.MatchExpressions) > maxLabels {
 		f.addError(p.Child("matchExpressions"), fmt.Sprintf("are %d; at most %d are allowed", len(s.MatchExpressions), maxLabels))
+	}
+	values := 0
+	for i, e := range s.MatchExpressions {
+		if values += len(e.Values); values > maxLabelValues {
+			f.addError(p.Child("matchExpressions").Index(i).Child("values"), fmt.Sprintf("brings the values of the selector to %d; at most %d are allowed: give the objects a label that they share", values, maxLabelValues))
+			return
+		}
 	}
 	operators := []metav1.LabelSelectorOperator{
 		metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist,

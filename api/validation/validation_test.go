@@ -324,6 +324,26 @@ func TestValidate(t *testing.T) {
 				"Error spec.conditions: are 65; at most 64 are allowed: join some with &&",
 			},
 		},
+		"TooManyLabelValues": {
+			reason: "Each object is compared with them.",
+			change: func(s *v1alpha1.Work) {
+				values := func(n int) []string {
+					out := make([]string, n)
+					for i := range out {
+						out[i] = fmt.Sprint("v", i)
+					}
+					return out
+				}
+				s.Targets = target(func(t *v1alpha1.ClusterTarget) {
+					t.Reference.MatchExpressions = []metav1.LabelSelectorRequirement{
+						{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: values(600)}, {Key: "b", Operator: metav1.LabelSelectorOpNotIn, Values: values(401)},
+					}
+				})
+			},
+			want: []string{
+				"Error spec.targets[0].reference.matchExpressions[1].values: brings the values of the selector to 1001; at most 1000 are allowed: give the objects a label that they share",
+			},
+		},
 		"ReferenceForm": {
 			reason: "Group, version and kind are three fields.",
 			change: func(s *v1alpha1.Work) {
