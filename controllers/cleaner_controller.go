@@ -99,6 +99,9 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 	defer p.recordEvents()
 	defer p.share.EndPass()
 	defer p.blindHolds()
+	if err := p.seeRequest(p.version); err != nil {
+		return p.sleep(ctx, time.Time{}, err)
+	}
 	refusal, err := p.own(ctx)
 	if refusal.refuses() {
 		p.report().refused(refusal)
@@ -107,9 +110,8 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 		return p.sleep(ctx, r.clock.Now().Add(keyRetry), err)
 	}
 	mem.resume(p.version, p.c)
-	if err := p.endOldRequest(p.version); err != nil {
-		return p.sleep(ctx, time.Time{}, err)
-	}
+	p.judgeRequest(ctx)
+	p.report().request()
 
 	// 2. An open run, a report that is owed and a deletion come first: they need no expression to end.
 	wait, err := p.carryOn(ctx)

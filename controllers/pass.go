@@ -406,6 +406,9 @@ func (p *pass) sleep(ctx context.Context, until time.Time, err error) (ctrl.Resu
 	if at := p.c.State().NextScheduledEvaluation; at != nil && at.After(now) && at.Time.Before(until) {
 		until = at.Time // what the status announces is kept
 	}
+	if ends := p.requestEnds().Add(time.Millisecond); ends.After(now) && ends.Before(until) {
+		until = ends // status says so then
+	}
 	if latest := now.Add(atRest); until.After(latest) {
 		until = latest // what its author may do is asked again
 	}

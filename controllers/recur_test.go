@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/author"
 	"github.com/vtex/cleaner/controllers/internal/skew"
 	"github.com/vtex/cleaner/controllers/plan"
 )
@@ -197,6 +196,8 @@ func TestASchedule(t *testing.T) {
 			clock := clocktesting.NewFakeClock(at(tc.now))
 			r := &CleanerReconciler{clock: clock, opts: Options{Skew: skew.New(skew.Options{Clock: clock}), ActWithoutAuthor: true}}
 			p := newPass(r, c, types.NamespacedName{}, assignment{work: c.Work()}, newMemory("uid"))
+			must(t, p.seeRequest(""))
+			p.judgeRequest(t.Context())
 			if got := p.scheduled(); got != tc.waits {
 				t.Errorf("%s: it waits: %t", tc.reason, got)
 			}
@@ -257,97 +258,6 @@ func TestWhatCannotBeRecordedIsOver(t *testing.T) {
 	}
 }
 
-// A request is about what is to be done when it is made, whether it waits for something or for its answer.
-func TestARequestEndsWithItsSpec(t *testing.T) {
-	edit := func(c *v1alpha1.Cleaner) { c.Spec.Rules[0].For = "" }
-	for name, tc := range map[string]struct {
-		suspended bool
-		edit      func(c *v1alpha1.Cleaner)
-		left      []string
-	}{
-		"It waits for something":       {false, edit, []string{"a"}},
-		"It waits for an answer":       {true, edit, []string{"a"}},
-		"It was made with the edit":    {true, func(c *v1alpha1.Cleaner) { edit(c); c.Annotations[v1alpha1.AnnotationRequestedAt] = "2" }, nil},
-		"Nothing else is to be done":   {false, func(c *v1alpha1.Cleaner) { c.Labels = map[string]string{"a": "b"} }, nil},
-		"Resumed, and nothing changed": {true, func(*v1alpha1.Cleaner) {}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
-			c.Spec.Schedule, c.Spec.Rules[0].For, c.Spec.Suspend = "0 0 1 1 *", "30m", tc.suspended
-			r := newRig(t, c, aPod("a", "Succeeded"))
-			r.pass()
-			editing(func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"} })(r)
-			r.pass()
-			editing(func(c *v1alpha1.Cleaner) { tc.edit(c); c.Spec.Suspend = false })(r)
-			for range 40 {
-				r.pass()
-				r.clock.Step(time.Minute)
-			}
-			if got, asked := r.names(), r.cleaner().Status.LastRequestedAt; !slices.Equal(got, tc.left) || asked == "" {
-				t.Errorf("left %v, want %v; answered %q", got, tc.left, asked)
-			}
-		})
-	}
-}
-
-// A request counts from when it was signed, and for the spec that it was signed for: whoever keeps it from being seen does not
-// prolong it.
-func TestARequestCountsFromWhenItWasSigned(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(c *v1alpha1.Cleaner)
-		after  time.Duration
-		waits  bool
-	}{
-		"At once":              {nil, time.Second, false},
-		"At the deadline":      {nil, 10 * time.Minute, false},
-		"After it":             {nil, 10*time.Minute + time.Second, true},
-		"Not signed":           {func(c *v1alpha1.Cleaner) { delete(c.Annotations, v1alpha1.AnnotationRequest) }, 0, true},
-		"For another spec":     {func(c *v1alpha1.Cleaner) { c.Spec.TTL = "2d" }, 0, true},
-		"Answered":             {func(c *v1alpha1.Cleaner) { c.Status.LastRequestedAt = "1" }, 0, true},
-		"By a clock far ahead": {nil, -6 * time.Minute, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
-			c.Spec.Schedule, c.Spec.StartingDeadline = "0 12 1 7 *", "10m"
-			c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"}
-			keys, clock := newTestKeys(t), clocktesting.NewFakeClock(epoch.Add(tc.after))
-			signed, err := author.SignRequest(keys.ring, c, epoch)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.Annotations[v1alpha1.AnnotationRequest] = signed
-			if tc.change != nil {
-				tc.change(c)
-			}
-			r := &CleanerReconciler{clock: clock, opts: Options{Skew: skew.New(skew.Options{Clock: clock})}}
-			p := newPass(r, c, types.NamespacedName{}, assignment{work: c.Work()}, newMemory("uid"))
-			p.ring = keys.ring
-			for range 2 {
-				if got := p.scheduled(); got != tc.waits {
-					t.Errorf("it waits: %t", got)
-				}
-			}
-		})
-	}
-}
-
-// A request is over when a time of the schedule would be: whoever makes something match all the time does not prolong it.
-func TestARequestEndsAtTheDeadline(t *testing.T) {
-	c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
-	c.Spec.Schedule, c.Spec.StartingDeadline, c.Spec.Rules[0].For = "0 0 1 1 *", "10m", "30m"
-	r := newRig(t, c, aPod("a", "Succeeded"))
-	after(0)(r)
-	r.pass()
-	editing(func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"} })(r)
-	for range 40 {
-		r.pass()
-		r.clock.Step(time.Minute)
-	}
-	if got := r.names(); !slices.Equal(got, []string{"a"}) || r.cleaner().Status.LastRequestedAt != "1" {
-		t.Errorf("left %v", got)
-	}
-}
-
 // What a rule waits for has to be seen: while nobody may look, somebody could use the object and leave it again.
 func TestNothingHoldsWhileNobodyLooks(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -381,21 +291,6 @@ func TestNothingHoldsWhileNobodyLooks(t *testing.T) {
 				t.Errorf("left %v in the end", got)
 			}
 		})
-	}
-}
-
-// A request that nothing was evaluated for is over when a schedule is written: whoever made it needed no rights then.
-func TestARequestIsOlderThanTheSchedule(t *testing.T) {
-	c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
-	c.Spec.TTL = "soon"
-	c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"}
-	r := newRig(t, c, aPod("a", "Succeeded"))
-	r.pass()
-	editing(func(c *v1alpha1.Cleaner) { c.Spec.TTL, c.Spec.Schedule = "", "0 0 1 1 *" })(r)
-	after(time.Minute)(r)
-	r.pass()
-	if got, asked := r.names(), r.cleaner().Status.LastRequestedAt; !slices.Equal(got, []string{"a"}) || asked != "1" {
-		t.Errorf("left %v; asked %q", got, asked)
 	}
 }
 

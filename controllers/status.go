@@ -52,6 +52,17 @@ func (r report) passedOver() {
 	}
 }
 
+// request says what became of a request for an evaluation that nothing more is begun on, until there is another one.
+func (r report) request() {
+	switch why, at := r.p.mem.dropped, r.p.requestedAt(); {
+	case at != "" && at == why.request:
+		r.set(v1alpha1.ConditionRequestDropped, metav1.ConditionTrue, why.reason, why.message)
+		r.draft().LastRequestedAt = at
+	case at == "", at != r.draft().LastRequestedAt:
+		r.remove(v1alpha1.ConditionRequestDropped)
+	}
+}
+
 // invalid says that the spec cannot work.
 func (r report) invalid(findings validation.Findings) {
 	text, _, _ := strings.Cut(findings[0].String(), "\n") // a caret below an expression needs lines of their own

@@ -255,12 +255,17 @@ func TestTheEndOfAnUninstallIsTaken(t *testing.T) {
 func TestAnAnswerIsOfOneTime(t *testing.T) {
 	o := ordered(t, 0, unchanged)
 	o.c.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "now\n"})
-	o.read.State().LastRequestedAt, o.r.opts.ActWithoutAuthor = "now ", true
-	if _, asked := o.findRequest(epoch); asked {
+	o.read.State().LastRequestedAt, o.r.opts.ActWithoutAuthor, o.spec.Schedule = "now ", true, "0 0 1 1 *"
+	asked := func() bool {
+		must(t, o.seeRequest(""))
+		o.judgeRequest(t.Context())
+		return !o.mem.asking.IsZero()
+	}
+	if asked() {
 		t.Error("what was answered is asked again, because a line break is no part of the answer")
 	}
 	o.c.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "later"})
-	if _, asked := o.findRequest(epoch); !asked {
+	if !asked() {
 		t.Error("what is asked anew is not")
 	}
 }

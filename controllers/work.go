@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/config/templates"
+	"github.com/vtex/cleaner/controllers/author"
 )
 
 // assignment is what a Cleaner is to do now: its spec with its template in place.
@@ -75,7 +77,13 @@ func (r *CleanerReconciler) versionOf(ctx context.Context, c v1alpha1.Owner) (st
 	case err != nil:
 		return "", nil, fmt.Errorf("cannot read CleanerTemplate %q: %w", use.Name, err)
 	}
-	return version + "/" + string(t.UID) + "/" + strconv.FormatInt(t.Generation, 10), t, nil
+	return version + "/" + author.FingerprintTemplate(t), t, nil
+}
+
+// templateOf is the template in a version of what a Cleaner is to do, as author.FingerprintTemplate names it; empty if there is none.
+func templateOf(version string) string {
+	_, template, _ := strings.Cut(version, "/")
+	return template
 }
 
 // users are the Cleaners and ClusterCleaners that use a template.

@@ -196,7 +196,7 @@ func (a *authorMutator) Handle(ctx context.Context, req admission.Request) admis
 	if err != nil {
 		return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), newStatusDetails(&req))
 	}
-	request, err := a.computeRequest(ring, c)
+	request, err := a.computeRequest(ctx, ring, c)
 	if err != nil {
 		return denyUnavailable(err)
 	}
@@ -213,10 +213,14 @@ func (a *authorMutator) Handle(ctx context.Context, req admission.Request) admis
 
 // computeRequest returns what is signed of a request for an evaluation after a change, whatever the request says. Whoever may not
 // ask is refused when the change is validated.
-func (a *authorMutator) computeRequest(ring signing.Ring, c *ownerChange) (string, error) {
+func (a *authorMutator) computeRequest(ctx context.Context, ring signing.Ring, c *ownerChange) (string, error) {
 	switch {
 	case c.requestsEvaluation():
-		return author.SignRequest(ring, c.current, a.clock.Now())
+		template, err := a.fingerprintTemplate(ctx, c.current)
+		if err != nil {
+			return "", err
+		}
+		return author.SignRequest(ring, c.current, template, a.clock.Now())
 	case c.specChanged, c.current.GetAnnotations()[v1alpha1.AnnotationRequestedAt] == "":
 		return "", nil
 	}
@@ -295,24 +299,41 @@ func (v *ownerValidator) verifyAuthor(ring signing.Ring, c *ownerChange, user au
 
 // verifyRequest says whether what is signed of a request for an evaluation is right: it was signed for this change, or it was left
 // as it was, or taken off.
-func (v *ownerValidator) verifyRequest(ring signing.Ring, c *ownerChange) error {
-	now := c.currentRequest()
-	if c.requestsEvaluation() {
-		if _, err := author.ReadRequest(ring, c.current); err != nil {
-			return errRequestNotSigned
+func (v *ownerValidator) verifyRequest(ctx context.Context, ring signing.Ring, c *ownerChange) error {
+	if !c.requestsEvaluation() {
+		if now := c.currentRequest(); now != "" && now != c.oldRequest() {
+			return errRequestWritten
 		}
 		return nil
 	}
-	if now != "" && now != c.oldRequest() {
-		return errRequestWritten
+	made, err := author.ReadRequest(ring, c.current)
+	if err != nil {
+		return errRequestNotSigned
+	}
+	switch template, err := v.fingerprintTemplate(ctx, c.current); {
+	case err != nil:
+		return err
+	case template != made.Template:
+		return errTemplateChanged
 	}
 	return nil
+}
+
+// fingerprintTemplate tells the template that a spec stands for now from others; empty if there is none.
+func (v *validator) fingerprintTemplate(ctx context.Context, c v1alpha1.Owner) (string, error) {
+	use := c.Common().TemplateRef
+	if use == nil {
+		return "", nil
+	}
+	t, err := v.getTemplate(ctx, use.Name)
+	return author.FingerprintTemplate(t), err
 }
 
 var (
 	errAuthorWritten    = fmt.Errorf("annotation %s is written by the operator alone: leave it as it is", v1alpha1.AnnotationAuthor)
 	errRequestWritten   = fmt.Errorf("annotation %s is written by the operator alone: leave it as it is", v1alpha1.AnnotationRequest)
 	errRequestNotSigned = errors.New("the request for an evaluation is not signed: the cluster needs the operator's MutatingWebhookConfiguration")
+	errTemplateChanged  = errors.New("the template has changed since the request for an evaluation was signed")
 	errRequestOfOldSpec = fmt.Errorf("annotation %s is about the spec as it was: remove it", v1alpha1.AnnotationRequestedAt)
 	errNoAccount        = errors.New("the author would be somebody who does not exist")
 	errAuthorNotStored  = errors.New("the author of the spec is not stored: the cluster needs the operator's MutatingWebhookConfiguration")

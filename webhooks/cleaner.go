@@ -78,8 +78,11 @@ func (v *ownerValidator) Handle(ctx context.Context, req admission.Request) admi
 		if err != nil {
 			return denyUnavailable(err)
 		}
-		if err := v.verifyRequest(ring, change); err != nil {
+		switch err := v.verifyRequest(ctx, ring, change); {
+		case errors.Is(err, errRequestWritten), errors.Is(err, errRequestNotSigned):
 			return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), newStatusDetails(&req))
+		case err != nil:
+			return denyUnavailable(err)
 		}
 	}
 	if !change.specChanged && change.currentAuthor() == change.oldAuthor() {

@@ -7,10 +7,11 @@ package v1alpha1
 const (
 	// Finalizer holds a Cleaner while a run is recorded and not yet reported.
 	Finalizer = "cleaner.vtex.dev/run"
-	// AnnotationRequestedAt asks for an evaluation now: each new value, such as a timestamp, is one request.
+	// AnnotationRequestedAt asks for an evaluation now: each new value, such as a timestamp, is one request. That of a Cleaner with
+	// a schedule counts for startingDeadline from when the webhook has signed it.
 	AnnotationRequestedAt = "cleaner.vtex.dev/requestedAt"
-	// AnnotationRequest says when AnnotationRequestedAt was written, and for which spec. The webhook writes and signs it; whatever
-	// else is written there is ignored.
+	// AnnotationRequest says when AnnotationRequestedAt was written, and for which spec and template. The webhook writes and signs
+	// it; whatever else is written there is ignored.
 	AnnotationRequest = "cleaner.vtex.dev/request"
 	// AnnotationAuthor says who wrote the spec. The webhook writes and signs it; whatever else is written there is ignored.
 	AnnotationAuthor = "cleaner.vtex.dev/author"
@@ -22,7 +23,7 @@ const (
 )
 
 // The condition types of a Cleaner. Each follows the Kubernetes conventions: Ready, Valid, TargetsResolved, Evaluated
-// and Delivered are good when True; Stalled, Reconciling and Tripped appear only while they are True.
+// and Delivered are good when True; Stalled, Reconciling, Tripped and RequestDropped appear only while they are True.
 const (
 	// ConditionReady is True while the Cleaner works as it is written, waiting included.
 	ConditionReady = "Ready"
@@ -38,6 +39,9 @@ const (
 	ConditionEvaluated = "Evaluated"
 	// ConditionTripped is there while a limit forbids what would be done.
 	ConditionTripped = "Tripped"
+	// ConditionRequestDropped is there while the last request for an evaluation besides the schedule is one that nothing more is
+	// begun on. A new request takes it off.
+	ConditionRequestDropped = "RequestDropped"
 	// ConditionDelivered says whether the sink has received the event of the last finished run.
 	ConditionDelivered = "Delivered"
 )
@@ -125,6 +129,12 @@ const (
 	ReasonNothingToDo = "NothingToDo"
 	// ReasonWaitingForSchedule: the schedule is not due.
 	ReasonWaitingForSchedule = "WaitingForSchedule"
+	// ReasonRequestExpired: startingDeadline has passed since the request was made.
+	ReasonRequestExpired = "RequestExpired"
+	// ReasonRequestOutlived: the spec or its template has changed since the request was made.
+	ReasonRequestOutlived = "RequestOutlived"
+	// ReasonRequestNotSigned: the webhook has not signed the request for this spec.
+	ReasonRequestNotSigned = "RequestNotSigned"
 	// ReasonTemplateMissing: the CleanerTemplate does not exist.
 	ReasonTemplateMissing = "TemplateMissing"
 	// ReasonDelivering: the event of a finished run is being sent.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,9 +21,18 @@ import (
 // value of the annotation that asks.
 var ErrNoRequest = errors.New("no request for an evaluation of this spec is signed")
 
+// Request is a request for an evaluation of an object with the spec that it has.
+type Request struct {
+	// Time is when it was made.
+	Time time.Time
+	// Template is the template that the spec stood for then, as FingerprintTemplate names it; empty without one.
+	Template string
+}
+
 // request is the value of v1alpha1.AnnotationRequest.
 type request struct {
 	Time      metav1.Time `json:"time"`
+	Template  string      `json:"template,omitempty"`
 	Signature string      `json:"signature"`
 }
 
@@ -35,24 +45,34 @@ type requestStatement struct {
 	UID         types.UID   `json:"uid"`
 	Spec        string      `json:"spec"`
 	RequestedAt string      `json:"requestedAt"`
+	Template    string      `json:"template"`
 	Time        metav1.Time `json:"time"`
 }
 
-func marshalRequest(c v1alpha1.Owner, at metav1.Time) ([]byte, error) {
+func marshalRequest(c v1alpha1.Owner, r *request) ([]byte, error) {
 	spec, err := FingerprintSpec(c)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(requestStatement{
 		Version: version, Kind: v1alpha1.KindOf(c), Namespace: c.GetNamespace(), Name: c.GetName(), UID: c.GetUID(),
-		Spec: spec, RequestedAt: c.GetAnnotations()[v1alpha1.AnnotationRequestedAt], Time: metav1.Time{Time: at.UTC()},
+		Spec: spec, RequestedAt: c.GetAnnotations()[v1alpha1.AnnotationRequestedAt], Template: r.Template, Time: metav1.Time{Time: r.Time.UTC()},
 	})
 }
 
-// SignRequest gives the annotation that says when an evaluation of an object was asked for, by whoever had the rights to its spec.
-func SignRequest(ring signing.Ring, c v1alpha1.Owner, now time.Time) (string, error) {
-	r := request{Time: metav1.NewTime(now.UTC().Truncate(time.Second))}
-	text, err := marshalRequest(c, r.Time)
+// FingerprintTemplate returns what tells one template, and one state of it, from another; empty for nil.
+func FingerprintTemplate(t *v1alpha1.CleanerTemplate) string {
+	if t == nil {
+		return ""
+	}
+	return string(t.UID) + "/" + strconv.FormatInt(t.Generation, 10)
+}
+
+// SignRequest gives the annotation that says when an evaluation of an object was asked for, by whoever had the rights to its spec
+// with the template that it stood for.
+func SignRequest(ring signing.Ring, c v1alpha1.Owner, template string, now time.Time) (string, error) {
+	r := request{Time: metav1.NewTime(now.UTC().Truncate(time.Second)), Template: template}
+	text, err := marshalRequest(c, &r)
 	if err != nil {
 		return "", err
 	}
@@ -63,18 +83,18 @@ func SignRequest(ring signing.Ring, c v1alpha1.Owner, now time.Time) (string, er
 	return string(out), err
 }
 
-// ReadRequest is when an evaluation of an object, with the spec that it has, was asked for last. The error is ErrNoRequest.
-func ReadRequest(ring signing.Ring, c v1alpha1.Owner) (time.Time, error) {
+// ReadRequest is the last request for an evaluation of an object with the spec that it has. The error is ErrNoRequest.
+func ReadRequest(ring signing.Ring, c v1alpha1.Owner) (Request, error) {
 	raw, r := c.GetAnnotations()[v1alpha1.AnnotationRequest], request{}
 	if raw == "" || len(raw) > maxBytes || json.Unmarshal([]byte(raw), &r) != nil {
-		return time.Time{}, ErrNoRequest
+		return Request{}, ErrNoRequest
 	}
-	text, err := marshalRequest(c, r.Time)
+	text, err := marshalRequest(c, &r)
 	if err != nil {
-		return time.Time{}, ErrNoRequest
+		return Request{}, ErrNoRequest
 	}
 	if _, err := ring.Verify(signing.Request, text, r.Signature); err != nil {
-		return time.Time{}, ErrNoRequest
+		return Request{}, ErrNoRequest
 	}
-	return r.Time.Time, nil
+	return Request{Time: r.Time.Time, Template: r.Template}, nil
 }

@@ -4,6 +4,7 @@
 package author
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -37,20 +38,26 @@ func TestReadRequest(t *testing.T) {
 		"It is no JSON":      {func(c *v1alpha1.Cleaner) { c.Annotations[v1alpha1.AnnotationRequest] = "yes" }, ringOf(t, key), false},
 		"Nothing is asked":   {func(c *v1alpha1.Cleaner) { delete(c.Annotations, v1alpha1.AnnotationRequestedAt) }, ringOf(t, key), false},
 		"At another time":    {changeTime, ringOf(t, key), false},
+		"For another template": {func(c *v1alpha1.Cleaner) {
+			c.Annotations[v1alpha1.AnnotationRequest] = strings.Replace(c.Annotations[v1alpha1.AnnotationRequest], `"uid/3"`, `"uid/4"`, 1)
+		}, ringOf(t, key), false},
+		"For no template": {func(c *v1alpha1.Cleaner) {
+			c.Annotations[v1alpha1.AnnotationRequest] = strings.Replace(c.Annotations[v1alpha1.AnnotationRequest], `"template":"uid/3",`, "", 1)
+		}, ringOf(t, key), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := cleaner()
 			sign(t, ringOf(t, key), c, false)
 			c.Annotations[v1alpha1.AnnotationRequestedAt] = "1"
-			value, err := SignRequest(ringOf(t, key), c, now.Add(time.Minute+time.Millisecond))
+			value, err := SignRequest(ringOf(t, key), c, "uid/3", now.Add(time.Minute+time.Millisecond))
 			if err != nil {
 				t.Fatal(err)
 			}
 			c.Annotations[v1alpha1.AnnotationRequest] = value
 			tc.change(c)
-			at, err := ReadRequest(tc.ring, c)
-			if (err == nil) != tc.valid || tc.valid && !at.Equal(now.Add(time.Minute)) {
-				t.Errorf("got %s, %v, want valid: %t", at, err, tc.valid)
+			got, err := ReadRequest(tc.ring, c)
+			if (err == nil) != tc.valid || tc.valid && (!got.Time.Equal(now.Add(time.Minute)) || got.Template != "uid/3") {
+				t.Errorf("got %+v, %v, want valid: %t", got, err, tc.valid)
 			}
 		})
 	}

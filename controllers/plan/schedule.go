@@ -51,8 +51,17 @@ func Due(work *v1alpha1.Work, last, created, now time.Time) (due bool, tick, nex
 
 // Missed says that what was to be done at a time is not done any more: startingDeadline has passed.
 func Missed(work *v1alpha1.Work, tick, now time.Time) bool {
+	end := EndOf(work, tick)
+	return !end.IsZero() && now.After(end)
+}
+
+// EndOf is until when what was to be done at a time is done; zero if startingDeadline cannot be read.
+func EndOf(work *v1alpha1.Work, tick time.Time) time.Time {
 	deadline, err := work.StartingDeadline.Parse(defaultStartingDeadline)
-	return err == nil && now.Sub(tick) > deadline
+	if err != nil {
+		return time.Time{}
+	}
+	return tick.Add(deadline)
 }
 
 // Schedule reads the schedule of a spec in its time zone.
