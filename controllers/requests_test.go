@@ -381,8 +381,9 @@ func TestARequestIsRecordedWithItsRun(t *testing.T) {
 	}
 }
 
-// A new request takes off what is said of the one before.
-func TestANewRequestIsAnswered(t *testing.T) {
+// A request that no webhook has signed, such as one of a manifest or of before an upgrade, does nothing. A new one takes off what is
+// said of it.
+func TestARequestThatNobodySignedIsDropped(t *testing.T) {
 	r := newRig(t, yearly(), aPod("a", "Succeeded"))
 	r.opts.ActWithoutAuthor = false
 	askingUnsigned("0")(r)

@@ -315,11 +315,15 @@ func (r report) templateMissing(name string) {
 	r.next(time.Time{})
 }
 
-// scheduled says that the schedule is waited for. What the last evaluation found stays said.
+// scheduled says that the schedule is waited for. What the last evaluation found stays said, and what was said of a run goes with it.
 func (r report) scheduled() {
-	if r.draft().LastEvaluation == nil {
+	ran := meta.IsStatusConditionTrue(r.draft().Conditions, v1alpha1.ConditionReconciling)
+	if r.draft().LastEvaluation == nil || ran {
 		r.set(v1alpha1.ConditionValid, metav1.ConditionTrue, v1alpha1.ReasonValid, "The spec is valid.")
 		r.ready(metav1.ConditionTrue, v1alpha1.ReasonWaitingForSchedule, "The schedule is not due yet.")
+	}
+	if ran {
+		r.remove(v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled)
 	}
 	if at := r.p.mem.answered; at != "" && at == r.p.requestedAt() {
 		r.draft().LastRequestedAt = at

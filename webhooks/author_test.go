@@ -19,7 +19,10 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -167,6 +170,7 @@ func TestAuthorAfterAWrite(t *testing.T) {
 		"Create":         {user: "bob", create: true, want: "bob", review: true},
 		"CreateWithUID":  {user: "bob", create: true, change: func(c *v1alpha1.Cleaner) { c.UID = "of another" }, want: "bob", review: true},
 		"CreateForged":   {user: "bob", create: true, change: func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationAuthor: "{}"} }, want: "bob", review: true},
+		"CreateAsking":   {user: "bob", create: true, change: func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"} }, want: "bob", review: true},
 		"CreateOperator": {user: operator, create: true, refuse: "the operator itself never changes the spec"},
 		"Edit":           {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Spec.TTL = "2d" }, want: "bob", review: true},
 		"Suspend":        {user: "bob", change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }, want: "alice"},
@@ -317,7 +321,7 @@ func TestVerifyRequest(t *testing.T) {
 	ring, _ := a.keys.CurrentRing()
 	ask := func(c *v1alpha1.Cleaner, at string) {
 		c.Annotations[v1alpha1.AnnotationRequestedAt] = at
-		value, err := author.SignRequest(ring, c, moment)
+		value, err := author.SignRequest(ring, c, "", moment)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -348,7 +352,7 @@ func TestVerifyRequest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := a.verifyRequest(ring, change); !errors.Is(err, tc.want) {
+			if err := a.verifyRequest(t.Context(), ring, change); !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
 			if tc.want == nil {
@@ -359,6 +363,98 @@ func TestVerifyRequest(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A request is signed for the template that there is, and refused if that changes before it is judged.
+func TestARequestIsSignedForItsTemplate(t *testing.T) {
+	template := func(uid types.UID, generation int64) *v1alpha1.CleanerTemplate {
+		return &v1alpha1.CleanerTemplate{ObjectMeta: metav1.ObjectMeta{Name: "t", UID: uid, Generation: generation}}
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	cluster := func(all ...client.Object) client.Reader {
+		return fake.NewClientBuilder().WithScheme(scheme).WithObjects(all...).Build()
+	}
+	for name, tc := range map[string]struct {
+		uses          string
+		signed, later client.Reader
+		want, refused string
+	}{
+		"None":      {"", cluster(template("1", 3)), cluster(template("1", 3)), "", ""},
+		"Unchanged": {"t", cluster(template("1", 3)), cluster(template("1", 3)), "1/3", ""},
+		"Edited":    {"t", cluster(template("1", 3)), cluster(template("1", 4)), "1/3", "the template has changed"},
+		"Made anew": {"t", cluster(template("1", 3)), cluster(template("2", 3)), "1/3", "the template has changed"},
+		"Gone":      {"t", cluster(template("1", 3)), cluster(), "1/3", "the template has changed"},
+		"Not there": {"t", cluster(), cluster(), "", ""},
+		"Comes":     {"t", cluster(), cluster(template("1", 1)), "", "the template has changed"},
+		"Unread":    {"t", cluster(template("1", 3)), unreadable{}, "1/3", "cannot read CleanerTemplate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := storing(t)
+			a.live = tc.signed
+			old := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c", UID: "1"}}
+			if tc.uses != "" {
+				old.Spec.TemplateRef = &v1alpha1.TemplateRef{Name: tc.uses}
+			}
+			ring, err := a.keys.CurrentRing()
+			if err != nil {
+				t.Fatal(err)
+			}
+			old.Annotations = map[string]string{}
+			a.sign(t, old, "alice")
+			now := old.DeepCopy()
+			now.Annotations[v1alpha1.AnnotationRequestedAt] = "1"
+			req := request(t, "alice", now, old)
+			after := patched(t, req, a.Handle(t.Context(), req))
+			if made, err := author.ReadRequest(ring, after); err != nil || made.Template != tc.want || !made.Time.Equal(moment) {
+				t.Errorf("signed is %+v (%v), want template %q", made, err, tc.want)
+			}
+			a.live = tc.later
+			answer := a.ownerValidator.Handle(t.Context(), request(t, "alice", after, old))
+			if answer.Allowed != (tc.refused == "") || !answer.Allowed && !strings.Contains(answer.Result.Message, tc.refused) {
+				t.Errorf("the webhook answers %+v, want %q", answer, tc.refused)
+			}
+		})
+	}
+	a := storing(t)
+	a.live = unreadable{}
+	old := stored(t, a)
+	old.Spec.TemplateRef = &v1alpha1.TemplateRef{Name: "t"}
+	now := old.DeepCopy()
+	now.Annotations[v1alpha1.AnnotationRequestedAt] = "1"
+	if answer := a.Handle(t.Context(), request(t, "alice", now, old)); answer.Allowed || !strings.Contains(answer.Result.Message, "cannot read CleanerTemplate") {
+		t.Errorf("a request is signed for nobody knows which template: %+v", answer)
+	}
+}
+
+// Who applies a manifest that lacks what is signed of a request, or has another text there, does not take it off.
+func TestWhatIsSignedOfARequestStays(t *testing.T) {
+	a := storing(t)
+	old := stored(t, a)
+	asks := old.DeepCopy()
+	asks.Annotations[v1alpha1.AnnotationRequestedAt] = "1"
+	req := request(t, "alice", asks, old)
+	old = patched(t, req, a.Handle(t.Context(), req))
+	for _, text := range []string{"", "{}"} {
+		now := old.DeepCopy()
+		if now.Annotations[v1alpha1.AnnotationRequest] = text; text == "" {
+			delete(now.Annotations, v1alpha1.AnnotationRequest)
+		}
+		req := request(t, "bob", now, old)
+		after := patched(t, req, a.Handle(t.Context(), req))
+		if got := after.Annotations[v1alpha1.AnnotationRequest]; got == "" || got != old.Annotations[v1alpha1.AnnotationRequest] {
+			t.Errorf("after %q was written, %q is there", text, got)
+		}
+	}
+}
+
+// unreadable is a cluster of which nothing can be read.
+type unreadable struct{ client.Reader }
+
+func (unreadable) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("no answer")
 }
 
 // sign stores an author as somebody with the key could.

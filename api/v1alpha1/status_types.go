@@ -65,7 +65,8 @@ type CleanerStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	LastActions []Action `json:"lastActions,omitempty"`
 
-	// The last value of the annotation cleaner.vtex.dev/requestedAt that the operator has handled.
+	// The last value of the annotation cleaner.vtex.dev/requestedAt that the operator has handled: answered by an
+	// evaluation, or dropped, as the condition RequestDropped says.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	LastRequestedAt string `json:"lastRequestedAt,omitempty"`

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -63,7 +64,7 @@ func printStatus(out screen, p painter, name string, owner v1alpha1.Owner) {
 	}
 	out.printf("%s: %s\n%s\n", name, p.bold(ready.Reason), ready.Message)
 	for _, c := range s.Conditions {
-		if c.Type != v1alpha1.ConditionReady && (c.Status != metav1.ConditionTrue || c.Type == "Stalled" || c.Type == "Reconciling") && c.Message != ready.Message {
+		if c.Type != v1alpha1.ConditionReady && (c.Status != metav1.ConditionTrue || slices.Contains([]string{v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling, v1alpha1.ConditionRequestDropped}, c.Type)) && c.Message != ready.Message {
 			out.printf("%s: %s: %s\n", p.yellow(fmt.Sprintf("%s is %s", c.Type, c.Status)), c.Reason, c.Message)
 		}
 	}

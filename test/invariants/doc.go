@@ -51,6 +51,9 @@
 //	I12 A reason. Each Cleaner that is there at the end says in Ready why, for its present generation; one that was deleted
 //	    and is not held by the operator need not.
 //
+// When a Cleaner with a schedule may act is not judged: whether a request for an evaluation was over depends on when the webhook has
+// signed it, and on what kept the operator from it. TestARequestIsNotHeldWithARun in test/webhook judges that on a control plane.
+//
 // I10, a Cleaner at rest, is a check of its own, Restless, because only its caller knows when all are at rest: one with a
 // schedule is not, for it writes down each tick. I11 (nobody waits for somebody else's trouble) cannot be read from a
 // record: tests with a fault let a Cleaner beside it finish in time.

@@ -11,5 +11,7 @@
 //
 // What is left out: there are two targets and one piece of evidence that only conditions read; the objects of a release
 // are one object; live reads of one decision happen at one moment; rows go in any order; back-off and settle times may be
-// over at any moment; DryRun is a suspend; and a resourceVersion is the knowledge whether what was read is current.
+// over at any moment; DryRun is a suspend; schedules and requests for an evaluation are times at which
+// the operator evaluates, which it may do at any time here, and TestARequestIsOverWhateverHoldsIt and its neighbours in controllers
+// show when it must not; and a resourceVersion is the knowledge whether what was read is current.
 package lifemodel
