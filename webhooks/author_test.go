@@ -334,9 +334,9 @@ func TestVerifyRequest(t *testing.T) {
 		"Asked":             {func(now, _ *v1alpha1.Cleaner) { ask(now, "1") }, nil},
 		"Asked again":       {func(now, old *v1alpha1.Cleaner) { ask(old, "1"); ask(now, "2") }, nil},
 		"Left":              {func(now, old *v1alpha1.Cleaner) { ask(old, "1"); ask(now, "1") }, nil},
-		"Taken off":         {func(now, old *v1alpha1.Cleaner) { ask(old, "1") }, nil},
+		"Taken off":         {func(_, old *v1alpha1.Cleaner) { ask(old, "1") }, nil},
 		"Not signed":        {func(now, _ *v1alpha1.Cleaner) { now.Annotations[v1alpha1.AnnotationRequestedAt] = "1" }, errRequestNotSigned},
-		"Signed for before": {func(now, old *v1alpha1.Cleaner) { ask(now, "1"); now.Annotations[v1alpha1.AnnotationRequestedAt] = "2" }, errRequestNotSigned},
+		"Signed for before": {func(now, _ *v1alpha1.Cleaner) { ask(now, "1"); now.Annotations[v1alpha1.AnnotationRequestedAt] = "2" }, errRequestNotSigned},
 		"Written":           {func(now, _ *v1alpha1.Cleaner) { now.Annotations[v1alpha1.AnnotationRequest] = "{}" }, errRequestWritten},
 		"Put back": {func(now, old *v1alpha1.Cleaner) {
 			ask(now, "1")
