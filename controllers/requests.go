@@ -63,7 +63,7 @@ func (m *requests) drop(request string, why dropped) {
 }
 
 func outlives() dropped {
-	return dropped{reason: v1alpha1.ReasonRequestOutlived, message: "Nothing is begun on the last request: the spec or its template has changed since it was made."}
+	return dropped{reason: v1alpha1.ReasonRequestOutlived, message: "Nothing more is begun on the last request: the spec or its template has changed since it was made."}
 }
 
 func expires(madeAt time.Time) dropped {
@@ -99,14 +99,15 @@ func (p *ticks) judgeRequest(ctx context.Context) {
 	}
 	now, at := p.now(), p.requestedAt()
 	if at != "" && at != p.read.State().LastRequestedAt && at != p.mem.answered {
-		switch madeAt, why := p.dateRequest(ctx, now); {
+		switch made, why := p.readRequest(now); {
 		case why.reason != "":
 			p.mem.drop(at, why)
-		case madeAt.IsZero(): // nobody knows yet
-		case plan.Missed(p.spec, madeAt, now):
-			p.mem.drop(at, expires(madeAt))
-		default:
-			p.mem.asking, p.mem.asks = madeAt, at
+		case plan.Missed(p.spec, made.Time, now):
+			p.mem.drop(at, expires(made.Time))
+		case made.Template == templateOf(p.mem.aboutVersion):
+			p.mem.asking, p.mem.asks = made.Time, at
+		case !p.isCurrent(ctx, made.Template): // else it waits for the watch to show the template
+			p.mem.drop(at, outlives())
 		}
 	}
 	if made := p.mem.asking; !made.IsZero() && plan.Missed(p.spec, made, now) { // as a time of the schedule that was not over would be
@@ -114,24 +115,19 @@ func (p *ticks) judgeRequest(ctx context.Context) {
 	}
 }
 
-// dateRequest says when a request was made, or why it does not count: nobody has reviewed the rights of who made it to what is to be
-// done. Where no webhook signs anything, a request is made when it is seen. A request by a later template than the watch knows waits
-// for the watch.
-func (p *ticks) dateRequest(ctx context.Context, now time.Time) (madeAt time.Time, why dropped) {
+// readRequest reads when the request that is there was made, and for which template; or why it does not count: nobody has reviewed the
+// rights of who made it to what is to be done. Where no webhook signs anything, a request is made when it is seen.
+func (p *ticks) readRequest(now time.Time) (author.Request, dropped) {
 	made, err := author.ReadRequest(p.ring, p.c)
 	switch {
 	case err != nil && !p.r.opts.ActWithoutAuthor, err == nil && made.Time.After(now.Add(fastClock)):
-		return time.Time{}, unsigned()
+		return author.Request{}, unsigned()
 	case err != nil && p.mem.outlived == p.mem.request:
-		return time.Time{}, outlives()
+		return author.Request{}, outlives()
 	case err != nil:
-		return p.mem.seenAt, dropped{}
-	case made.Template == templateOf(p.mem.aboutVersion):
-		return made.Time, dropped{}
-	case p.isCurrent(ctx, made.Template):
-		return time.Time{}, dropped{}
+		return author.Request{Time: p.mem.seenAt, Template: templateOf(p.mem.aboutVersion)}, dropped{}
 	}
-	return time.Time{}, outlives()
+	return made, dropped{}
 }
 
 // isCurrent says that a template is the one that the Cleaner stands for now, or that nobody can say.

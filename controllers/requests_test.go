@@ -218,8 +218,14 @@ func TestARequestIsForOneTemplate(t *testing.T) {
 	}
 }
 
-// A request for a template that the watch does not show yet waits for the watch.
+// A request for a template that the watch does not show yet waits for the watch, and not for longer than it counts.
 func TestARequestWaitsForTheWatchOfItsTemplate(t *testing.T) {
+	t.Run("Soon", func(t *testing.T) { waitsForTheWatch(t, 2*time.Minute).kept("") })
+	t.Run("Too late", func(t *testing.T) { waitsForTheWatch(t, 2*time.Hour).kept(v1alpha1.ReasonRequestExpired, "a") })
+}
+
+// waitsForTheWatch asks for what a template says that the watch shows only after a time, and looks at the Cleaner then.
+func waitsForTheWatch(t *testing.T, after time.Duration) *rig {
 	r := newRig(t, using(), aPod("a", "Succeeded"))
 	template := byTemplate(r)
 	stale, lags := template.DeepCopy(), true
@@ -240,9 +246,10 @@ func TestARequestWaitsForTheWatchOfItsTemplate(t *testing.T) {
 	if got, at := r.droppedFor(), r.cleaner().Status.LastRequestedAt; got != "" || at != "" || len(r.names()) == 0 {
 		t.Fatalf("dropped for %q, answered %q, left %v", got, at, r.names())
 	}
+	r.try(1, after)
 	lags = false
 	r.try(2, time.Minute)
-	r.kept("")
+	return r
 }
 
 // What keeps a request from being carried out does not prolong it, and status says when it is over.
