@@ -247,6 +247,9 @@ func waitsForTheWatch(t *testing.T, after time.Duration) *rig {
 		t.Fatalf("dropped for %q, answered %q, left %v", got, at, r.names())
 	}
 	r.try(1, after)
+	if over := r.droppedFor() == v1alpha1.ReasonRequestExpired; over != (after > time.Hour) {
+		t.Errorf("while the watch lags the status says that the request is over: %t", over)
+	}
 	lags = false
 	r.try(2, time.Minute)
 	return r
