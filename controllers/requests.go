@@ -110,9 +110,15 @@ func (p *ticks) judgeRequest(ctx context.Context) {
 			p.mem.drop(at, outlives())
 		}
 	}
-	if made := p.mem.asking; !made.IsZero() && plan.Missed(p.spec, made, now) { // as a time of the schedule that was not over would be
-		p.mem.drop(p.mem.asks, expires(made))
+	made, state := p.mem.asking, p.read.State()
+	if made.IsZero() || !plan.Missed(p.spec, made, now) {
+		return
 	}
+	if run := state.Run; run != nil && run.Result == "" && run.Lifecycle != v1alpha1.LifecycleRecurring && state.LastRequestedAt == p.mem.asks {
+		p.mem.asking = time.Time{} // the run that it has begun goes on
+		return
+	}
+	p.mem.drop(p.mem.asks, expires(made))
 }
 
 // readRequest reads when the request that is there was made, and for which template; or why it does not count: nobody has reviewed the

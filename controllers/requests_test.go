@@ -391,6 +391,26 @@ func TestARequestIsRecordedWithItsRun(t *testing.T) {
 	}
 }
 
+// A run that was begun on a request in time is what became of it, however long it takes.
+func TestARunThatWasAskedForGoesOn(t *testing.T) {
+	c := once()
+	c.Spec.Lifecycle, c.Spec.Schedule, c.Spec.StartingDeadline = v1alpha1.LifecycleOnce, "0 0 1 6 *", "10m"
+	r := newRig(t, c, aPod("a", "Succeeded"))
+	r.pass()
+	asking("1")(r)
+	r.answer = refuses
+	r.try(30, time.Minute)
+	if run := r.cleaner().Status.Run; run == nil || run.Result != "" {
+		t.Fatalf("no run is open: %+v", run)
+	}
+	r.kept("", "a")
+	r.answer = nil
+	r.try(6, time.Minute)
+	if got := r.names(); len(got) > 0 {
+		t.Errorf("left %v", got)
+	}
+}
+
 // A request that no webhook has signed, such as one of a manifest or of before an upgrade, does nothing. A new one takes off what is
 // said of it.
 func TestARequestThatNobodySignedIsDropped(t *testing.T) {
