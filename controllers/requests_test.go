@@ -421,8 +421,16 @@ func TestARequestThatNobodySignedIsDropped(t *testing.T) {
 	if got := r.droppedFor(); got != v1alpha1.ReasonRequestNotSigned {
 		t.Fatalf("the status says %q of the request", got)
 	}
+	r.clock.Step(time.Minute)
+	editing(func(c *v1alpha1.Cleaner) { c.Annotations[v1alpha1.AnnotationRequestedAt] = "0.5" })(r)
+	r.opts.ActWithoutAuthor = false
+	r.try(1, 0) // the report of this one leaves no time for the next
 	r.opts.ActWithoutAuthor = true
 	asking("1")(r)
+	r.try(1, 0)
+	if got := r.cleaner().Status.LastRequestedAt; got != "1" || r.droppedFor() == "" {
+		t.Fatalf("recorded is %q, and the status says %q, so that this shows nothing", got, r.droppedFor())
+	}
 	r.try(2, time.Minute)
 	r.kept("")
 }

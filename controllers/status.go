@@ -58,7 +58,7 @@ func (r report) request() {
 	case at != "" && at == why.request:
 		r.set(v1alpha1.ConditionRequestDropped, metav1.ConditionTrue, why.reason, why.message)
 		r.draft().LastRequestedAt = at
-	case at == "", at != r.draft().LastRequestedAt:
+	case at == "", at == r.p.mem.asks, at != r.draft().LastRequestedAt:
 		r.remove(v1alpha1.ConditionRequestDropped)
 	}
 }
