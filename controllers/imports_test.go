@@ -48,6 +48,7 @@ func allowed() map[string][]string {
 		"controllers/internal/ration":       {},
 		"controllers/internal/reported":     {"controllers/plan"},
 		"controllers/leader":                {"controllers/plan"},
+		"controllers/trimmed":               {"api/v1alpha1", "controllers/internal/events"},
 		"controllers/internal/identity":     {"controllers/author", "controllers/plan", "controllers/rights", "controllers/snapshot"},
 		"controllers/internal/skew":         {"api/v1alpha1"},
 		"controllers/author":                {"api/v1alpha1", "controllers/signing"},
@@ -57,7 +58,7 @@ func allowed() map[string][]string {
 		"controllers": {
 			"api/v1alpha1", "api/validation", "celenv", "config/templates", "controllers/author", "controllers/confirm", "controllers/notfound", "controllers/plan", "controllers/rights", "controllers/signing", "controllers/snapshot", "controllers/internal/watches",
 			"controllers/internal/actuate", "controllers/internal/actuate/helm", "controllers/internal/faults", "controllers/internal/identity",
-			"controllers/internal/contain", "controllers/internal/evaluating", "controllers/internal/events", "controllers/internal/outbox", "controllers/internal/metrics", "controllers/internal/ration", "controllers/internal/reported", "controllers/internal/skew",
+			"controllers/trimmed", "controllers/internal/contain", "controllers/internal/evaluating", "controllers/internal/events", "controllers/internal/outbox", "controllers/internal/metrics", "controllers/internal/ration", "controllers/internal/reported", "controllers/internal/skew",
 		},
 		"config/templates": {"api/v1alpha1"},
 		"webhooks": {
@@ -70,7 +71,7 @@ func allowed() map[string][]string {
 		},
 		"config/crd": {},
 		"cmd/manager": {
-			"api/facts", "api/v1alpha1", "api/validation", "cmd/internal/version", "controllers", "controllers/leader", "controllers/signing", "controllers/signing/keyring", "webhooks", "webhooks/serving",
+			"api/facts", "api/v1alpha1", "api/validation", "cmd/internal/version", "controllers", "controllers/leader", "controllers/trimmed", "controllers/signing", "controllers/signing/keyring", "webhooks", "webhooks/serving",
 		},
 		"cmd/internal/version": {},
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/events"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/trimmed"
 )
 
 const (
@@ -167,12 +168,12 @@ type telling struct {
 // acted remembers deeds, newest first.
 func (m *telling) acted(known []v1alpha1.Action, actions ...v1alpha1.Action) {
 	if m.actions == nil {
-		m.actions = trimActions(slices.Clone(known))
+		m.actions = trimmed.TrimActions(slices.Clone(known))
 	}
 	for _, a := range actions { // in place: a run may have thousands of deeds
 		a.Object, a.UID = clean(a.Object), clean(a.UID)
-		m.actions = slices.Insert(m.actions[:min(len(m.actions), maxActions-1)], 0, a)
-		m.own = min(m.own+1, maxActions)
+		m.actions = slices.Insert(m.actions[:min(len(m.actions), trimmed.MaxActions-1)], 0, a)
+		m.own = min(m.own+1, trimmed.MaxActions)
 	}
 }
 

@@ -201,9 +201,6 @@ func (m *memory) resume(version string, c v1alpha1.Owner) {
 	m.asked = asked
 }
 
-// maxActions is how many deeds a status shows.
-const maxActions = 20
-
 // makeQueries returns what the targets of a version of what is to be done ask for. While the Cleaner listens they are made once:
 // their selectors may have as many values as a spec has room for, and a pass may come each second.
 func (m *memory) makeQueries(version, namespace string, work *v1alpha1.Work) snapshot.Queries {

@@ -17,6 +17,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
+	"github.com/vtex/cleaner/controllers/trimmed"
 )
 
 func TestPausesGrowUntilTheAuthorAsksAgain(t *testing.T) {
@@ -92,10 +93,10 @@ func TestQueriesAreMadeOnce(t *testing.T) {
 func TestActionsAreNewestFirstAndFew(t *testing.T) {
 	m := newMemory("uid")
 	known := []v1alpha1.Action{{Object: "old"}}
-	for range maxActions {
+	for range trimmed.MaxActions {
 		m.acted(known, v1alpha1.Action{Object: "newer"}, v1alpha1.Action{Object: "newest"})
 	}
-	if len(m.actions) != maxActions || m.actions[0].Object != "newest" || m.actions[1].Object != "newer" || len(known) != 1 {
+	if len(m.actions) != trimmed.MaxActions || m.actions[0].Object != "newest" || m.actions[1].Object != "newer" || len(known) != 1 {
 		t.Errorf("got %v", m.actions)
 	}
 	m = newMemory("uid")

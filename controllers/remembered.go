@@ -11,6 +11,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/ration"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/trimmed"
 )
 
 // About how much memory it takes to remember one thing of each kind, without its texts.
@@ -148,17 +149,17 @@ func (m *memory) forgetItems() {
 func said(d plan.Plan) plan.Plan {
 	d.Steps, d.Confirm, d.Holds, d.Data = nil, nil, nil, ""
 	d.Message, d.Refused = short(d.Message), short(d.Refused)
-	pending := make([]plan.Pending, min(len(d.Pending), maxListed))
+	pending := make([]plan.Pending, min(len(d.Pending), trimmed.MaxListed))
 	for i := range pending {
 		pending[i] = d.Pending[i]
 		pending[i].Key = short(pending[i].Key)
 	}
-	errs := make([]v1alpha1.ItemError, min(len(d.Errors), maxListed))
+	errs := make([]v1alpha1.ItemError, min(len(d.Errors), trimmed.MaxListed))
 	for i := range errs {
 		errs[i] = d.Errors[i]
 		errs[i].Key, errs[i].Message = short(errs[i].Key), short(errs[i].Message)
 	}
-	withheld := make([]plan.Withheld, min(len(d.Withheld), maxListed))
+	withheld := make([]plan.Withheld, min(len(d.Withheld), trimmed.MaxListed))
 	for i := range withheld {
 		withheld[i] = plan.Withheld{Object: d.Withheld[i].Object, Because: short(d.Withheld[i].Because)}
 	}

@@ -23,13 +23,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/plan"
-)
-
-const (
-	// maxResolved is how many objects a status names.
-	maxResolved = 100
-	// maxListed is how many of what waits, went wrong or is withheld it names.
-	maxListed = 20
+	"github.com/vtex/cleaner/controllers/trimmed"
 )
 
 // report drafts the part of a status that is there for people. What decides, the run, is written elsewhere, by
@@ -253,7 +247,7 @@ func (r report) resolved(in plan.Input, d plan.Plan) {
 	for i := range in.Snapshot {
 		for n := range in.Snapshot[i].Objects {
 			st.ResolvedTargetCount++
-			if len(st.ResolvedTargets) < maxResolved {
+			if len(st.ResolvedTargets) < trimmed.MaxResolved {
 				st.ResolvedTargets = append(st.ResolvedTargets, clean(in.Snapshot[i].Objects[n].Shown(r.p.c.GetNamespace())))
 			}
 		}
@@ -300,7 +294,7 @@ func firstError(errs []v1alpha1.ItemError) string {
 func (r report) pending(all []plan.Pending) {
 	st := r.draft()
 	st.Pending = nil
-	for _, p := range all[:min(len(all), maxListed)] {
+	for _, p := range all[:min(len(all), trimmed.MaxListed)] {
 		st.Pending = append(st.Pending, v1alpha1.Pending{Rule: p.Rule, Key: clean(p.Key), Until: metav1.Time{Time: p.Until.Add(time.Second - time.Nanosecond).Truncate(time.Second)}})
 	}
 }
@@ -347,13 +341,13 @@ func (r report) outcome(d plan.Plan, now time.Time) {
 	for i := range e.Conditions {
 		e.Conditions[i].Expression, e.Conditions[i].Error = clean(e.Conditions[i].Expression), clean(e.Conditions[i].Error)
 	}
-	e.Errors = slices.Clone(d.Errors[:min(len(d.Errors), maxListed)])
+	e.Errors = slices.Clone(d.Errors[:min(len(d.Errors), trimmed.MaxListed)])
 	for i := range e.Errors {
 		e.Errors[i].Key, e.Errors[i].Message = clean(e.Errors[i].Key), clean(e.Errors[i].Message)
 	}
 	if len(d.Withheld) > 0 && r.p.c.Common().Recurs() { // for one that cleans once, the run says it
 		forbidden := d.Forbidden()
-		e.Withheld = forbidden[:min(len(forbidden), maxListed)]
+		e.Withheld = forbidden[:min(len(forbidden), trimmed.MaxListed)]
 		for i := range e.Withheld {
 			e.Withheld[i].Object, e.Withheld[i].Because = clean(e.Withheld[i].Object), clean(e.Withheld[i].Because)
 		}

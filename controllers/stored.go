@@ -16,6 +16,7 @@ import (
 	"github.com/vtex/cleaner/controllers/author"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/signing"
+	"github.com/vtex/cleaner/controllers/trimmed"
 )
 
 // stored is the Cleaner as it is stored: what was read of it, and the only one who writes it.
@@ -128,7 +129,7 @@ func (p *stored) wrote(c v1alpha1.Owner) {
 // completeFinalizers has the metadata of the Cleaner name all its finalizers, of which the cache may have dropped some: a patch
 // replaces the list.
 func (p *stored) completeFinalizers(ctx context.Context, of v1alpha1.Owner) error {
-	if len(of.GetFinalizers()) < maxCachedFinalizers {
+	if len(of.GetFinalizers()) < trimmed.MaxCachedFinalizers {
 		return nil
 	}
 	now := empty(p.key)

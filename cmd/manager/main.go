@@ -42,6 +42,7 @@ import (
 	"github.com/vtex/cleaner/controllers"
 	"github.com/vtex/cleaner/controllers/leader"
 	"github.com/vtex/cleaner/controllers/signing/keyring"
+	"github.com/vtex/cleaner/controllers/trimmed"
 	"github.com/vtex/cleaner/webhooks"
 	"github.com/vtex/cleaner/webhooks/serving"
 )
@@ -129,7 +130,7 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, interface{ Fresh()
 		LeaderElection:          f.leaderElect,
 		GracefulShutdownTimeout: &f.shutdownTimeout,
 		Cache: cache.Options{
-			ReaderFailOnMissingInformer: true, DefaultTransform: controllers.TrimCached,
+			ReaderFailOnMissingInformer: true, DefaultTransform: trimmed.TrimObject,
 			ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: { // the one with the signing keys
 				Namespaces: map[string]cache.Config{f.namespace: {}}, Field: fields.OneTermEqualSelector("metadata.name", f.signingSecret),
 			}},

@@ -1,7 +1,9 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+// Package trimmed keeps of our kinds, for the manager's cache, what the operator reads, and says how much a status shows. It decides
+// nothing.
+package trimmed
 
 import (
 	"slices"
@@ -16,15 +18,15 @@ import (
 const (
 	// maxCachedAnnotation is how many bytes of an annotation of ours are kept: an author has no more.
 	maxCachedAnnotation = 64 << 10
-	// maxCachedFinalizers is how many finalizers are kept.
-	maxCachedFinalizers = 16
+	// MaxCachedFinalizers is how many finalizers are kept.
+	MaxCachedFinalizers = 16
 )
 
-// TrimCached keeps of the metadata of an object that the manager's cache takes only what the operator reads: who may write an object
+// TrimObject keeps of the metadata of an object that the manager's cache takes only what the operator reads: who may write an object
 // may fill its labels and annotations, and no webhook is asked. (The API server bounds generateName, which the signature of an author
 // may name.) Specs and records stay whole, and of reports what the operator writes itself. Nothing that is written may take the
 // place of the metadata as a whole, nor of finalizers: see completeFinalizers.
-func TrimCached(object any) (any, error) {
+func TrimObject(object any) (any, error) {
 	if c, ok := object.(v1alpha1.Owner); ok {
 		trimMetadata(c)
 		trimReport(c.State())
@@ -66,12 +68,12 @@ func trimAnnotations(all map[string]string) map[string]string {
 
 // trimFinalizers keeps ours, and the first of others.
 func trimFinalizers(all []string) []string {
-	if len(all) <= maxCachedFinalizers {
+	if len(all) <= MaxCachedFinalizers {
 		return all
 	}
-	out := slices.Clone(all[:maxCachedFinalizers])
+	out := slices.Clone(all[:MaxCachedFinalizers])
 	if slices.Contains(all, v1alpha1.Finalizer) && !slices.Contains(out, v1alpha1.Finalizer) {
-		out[maxCachedFinalizers-1] = v1alpha1.Finalizer
+		out[MaxCachedFinalizers-1] = v1alpha1.Finalizer
 	}
 	return out
 }

@@ -1,0 +1,103 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package trimmed
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// crowded is metadata as large as somebody can make it, and a little that the operator reads.
+func crowded() metav1.ObjectMeta {
+	m := metav1.ObjectMeta{
+		Namespace: "shop", Name: "c", UID: "uid", ResourceVersion: "7", Generation: 3, GenerateName: "c-",
+		Labels: map[string]string{}, Annotations: map[string]string{v1alpha1.AnnotationRequestedAt: "now"},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: strings.Repeat("m", 1000)}},
+	}
+	for i := range 20_000 {
+		m.Labels[fmt.Sprint("l", i)] = ""
+		m.Annotations[fmt.Sprint("cleaner.vtex.dev/a", i)] = ""
+		m.OwnerReferences = append(m.OwnerReferences, metav1.OwnerReference{Name: fmt.Sprint("o", i)})
+		m.Finalizers = append(m.Finalizers, fmt.Sprint("example.com/f", i))
+	}
+	m.Finalizers = append(m.Finalizers, v1alpha1.Finalizer)
+	return m
+}
+
+// Whatever somebody writes into the metadata of an object of ours, the cache takes little of it, and all that the operator reads.
+func TestTrimObject(t *testing.T) {
+	long := crowded()
+	long.Annotations[v1alpha1.AnnotationAuthor] = strings.Repeat("x", 200<<10)
+	for name, o := range map[string]client.Object{
+		"Cleaner": &v1alpha1.Cleaner{ObjectMeta: crowded()}, "ClusterCleaner": &v1alpha1.ClusterCleaner{ObjectMeta: crowded()},
+		"CleanerTemplate": &v1alpha1.CleanerTemplate{ObjectMeta: crowded()}, "LongAnnotation": &v1alpha1.Cleaner{ObjectMeta: long},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := TrimObject(o); err != nil {
+				t.Fatal(err)
+			}
+			bytes := len(o.GetGenerateName()) + 100*(len(o.GetLabels())+len(o.GetOwnerReferences())+len(o.GetManagedFields()))
+			for name, value := range o.GetAnnotations() {
+				bytes += len(name) + len(value)
+			}
+			for _, f := range o.GetFinalizers() {
+				bytes += len(f)
+			}
+			if limit := maxCachedAnnotation + 1000; bytes > limit {
+				t.Errorf("%d bytes of it are kept, more than %d", bytes, limit)
+			}
+			if o.GetAnnotations()[v1alpha1.AnnotationRequestedAt] != "now" || !slices.Contains(o.GetFinalizers(), v1alpha1.Finalizer) ||
+				o.GetName() != "c" || o.GetGenerateName() != "c-" || o.GetNamespace() != "shop" || o.GetUID() != "uid" || o.GetResourceVersion() != "7" || o.GetGeneration() != 3 {
+				t.Errorf("what is read is not kept: %+v", o)
+			}
+		})
+	}
+	secret := &corev1.Secret{ObjectMeta: crowded()}
+	if _, err := TrimObject(secret); err != nil || secret.ManagedFields != nil || len(secret.Labels) == 0 {
+		t.Errorf("of another object only managedFields are dropped: %v", err)
+	}
+	if gone, err := TrimObject("gone"); err != nil || gone != "gone" {
+		t.Errorf("what is no object is let through: %v, %v", gone, err)
+	}
+}
+
+// Whatever somebody writes into a report, the cache keeps of it what the operator writes itself.
+func TestTrimReport(t *testing.T) {
+	long := strings.Repeat("x", 100<<10)
+	s := v1alpha1.CleanerStatus{LastEvaluation: &v1alpha1.Evaluation{Message: long, Conditions: make([]v1alpha1.ConditionOutcome, 80_000)}}
+	for range 100 {
+		s.LastActions = append(s.LastActions, v1alpha1.Action{Object: long, UID: long, Rule: long, Action: long, Result: long})
+		s.Conditions = append(s.Conditions, metav1.Condition{Type: long, Reason: long, Message: long})
+		s.Pending = append(s.Pending, v1alpha1.Pending{Rule: long, Key: long})
+		s.LastEvaluation.Errors = append(s.LastEvaluation.Errors, v1alpha1.ItemError{Rule: long, Key: long, Field: long, Message: long})
+		s.LastEvaluation.Withheld = append(s.LastEvaluation.Withheld, v1alpha1.Withheld{Object: long, Because: long})
+	}
+	for range 200 {
+		s.ResolvedTargets = append(s.ResolvedTargets, long)
+	}
+	c := &v1alpha1.Cleaner{Status: *s.DeepCopy()}
+	if _, err := TrimObject(c); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 512 << 10
+	if len(text) > most {
+		t.Errorf("%d bytes of it are kept", len(text))
+	}
+	if n := cap(c.Status.LastEvaluation.Conditions); n > 2*MaxOutcomes {
+		t.Errorf("%d conditions are kept", n)
+	}
+}
