@@ -13,6 +13,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/internal/patched"
 	"github.com/vtex/cleaner/controllers/internal/reported"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -62,7 +63,7 @@ type items struct {
 	unconfirmed plan.Unconfirmed
 	overlay     plan.Acted
 	done        plan.Done
-	patches     Patches
+	patches     patched.Patches
 	told        reported.Reports
 	rehearsed   rehearsed
 }
@@ -141,7 +142,7 @@ func newMemory(uid types.UID) *memory {
 		rebuilt: rebuilt{
 			ended: make(chan uninstallEnd, 1),
 			items: items{
-				backoff: plan.Backoff{}, remade: plan.Remade{}, unconfirmed: plan.Unconfirmed{}, overlay: plan.Acted{}, patches: Patches{}, rehearsed: rehearsed{},
+				backoff: plan.Backoff{}, remade: plan.Remade{}, unconfirmed: plan.Unconfirmed{}, overlay: plan.Acted{}, patches: patched.Patches{}, rehearsed: rehearsed{},
 			},
 		},
 		shortcuts: shortcuts{pace: actuate.NewRateLimiter(0)},

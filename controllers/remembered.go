@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/patched"
 	"github.com/vtex/cleaner/controllers/internal/ration"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/trimmed"
@@ -20,8 +21,6 @@ const (
 	unconfirmedBytes = 180
 	backoffBytes     = 280
 	remadeBytes      = 420
-	patchedBytes     = 320
-	madeBytes        = 120
 	actionBytes      = 128
 	// usualActions is what the deeds that a status shows take of most Cleaners, and is not counted.
 	usualActions = 12 << 10
@@ -104,13 +103,7 @@ func (m *memory) weigh() int64 {
 	for place := range m.remade {
 		n += remadeBytes + int64(len(place.Namespace)+len(place.Name))
 	}
-	for _, e := range m.patches {
-		n += patchedBytes
-		for _, items := range e.made {
-			n += madeBytes + int64(len(items))*int64(len(plan.Sum{}))
-		}
-	}
-	return n
+	return n + m.patches.CountBytes()
 }
 
 // weighActions is about how much memory deeds take that a status shows.
@@ -138,7 +131,7 @@ func (m *memory) fitInto(room int64) {
 // up of limits stays used up: nothing is done earlier for it.
 func (m *memory) forgetItems() {
 	m.holds, m.done = nil, m.done.Forget()
-	m.patches, m.rehearsed, m.unconfirmed, m.backoff, m.remade = Patches{}, rehearsed{}, plan.Unconfirmed{}, plan.Backoff{}, plan.Remade{}
+	m.patches, m.rehearsed, m.unconfirmed, m.backoff, m.remade = patched.Patches{}, rehearsed{}, plan.Unconfirmed{}, plan.Backoff{}, plan.Remade{}
 	m.told.ForgetUntil(m.evaluated.Add(plan.DefaultPeriod))
 	if weighActions(m.actions) > usualActions {
 		m.actions, m.own = nil, 0 // the status has them

@@ -1,7 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+// Package patched remembers which patches need not be made again while their objects stand as they were left. It patches nothing.
+package patched
 
 import (
 	"maps"
@@ -13,8 +14,12 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
-// forgetPatches is for how long it is remembered that an object was patched: longer than anything waits after a failure.
-const forgetPatches = 2 * longestHold
+const (
+	// forgetPatches is for how long it is remembered that an object was patched: longer than anything waits after a failure.
+	forgetPatches = 10 * time.Minute
+	// patchedBytes is about how much memory an object takes, and madeBytes a patch, besides its items.
+	patchedBytes, madeBytes = 320, 120
+)
 
 // Patches are those that were made to objects, by UID, which are as the last of them has left them as long as their
 // version is the same. When a later action on an item is refused, the next try goes on with that one, instead of patching
@@ -81,4 +86,15 @@ func (p Patches) HasStood(s *plan.Step, version string, now time.Time) bool {
 // DropExpired drops what was not of use for long.
 func (p Patches) DropExpired(now time.Time) {
 	maps.DeleteFunc(p, func(_ types.UID, e patched) bool { return now.Sub(e.at) > forgetPatches })
+}
+
+// CountBytes is about how much memory is taken.
+func (p Patches) CountBytes() (n int64) {
+	for _, e := range p {
+		n += patchedBytes
+		for _, items := range e.made {
+			n += madeBytes + int64(len(items))*int64(len(plan.Sum{}))
+		}
+	}
+	return n
 }
