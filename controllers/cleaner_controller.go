@@ -151,7 +151,7 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 	decision := p.decide(ctx, in)
 	if since, refused := p.share.FindWait(); refused { // until it is called, and that is no news at once
 		if since >= turnShown {
-			p.report().waitsForTurn(decision)
+			reportTurn(p.report(), decision)
 		}
 		return p.sleep(ctx, r.clock.Now().Add(turnRetry), nil)
 	}

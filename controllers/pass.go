@@ -382,21 +382,8 @@ func (r *CleanerReconciler) calm(ctx context.Context, key types.NamespacedName, 
 	return until, owed == nil || c.Common().CloudEventSink == "" || !r.sender.GetDelivery(key, mem.uid, owed.Number).Delivered
 }
 
-// sleep reports, and says when to come back. A conflict, and a process that may not lead any more, come back silently.
-func (p *pass) sleep(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
-	now := p.r.clock.Now()
-	switch {
-	case apierrors.IsConflict(err), errors.Is(err, errNotLeader), errors.Is(err, errNotNow):
-		return ctrl.Result{RequeueAfter: conflictRetry}, nil
-	case errors.Is(err, errNoTurn):
-		return ctrl.Result{RequeueAfter: turnRetry}, nil
-	case apierrors.IsNotFound(err): // it went while this pass was about it
-		return ctrl.Result{RequeueAfter: conflictRetry}, nil
-	case err != nil:
-		p.report().failed(err)
-		_, reportErr := p.send(ctx, now)
-		return ctrl.Result{Priority: new(0)}, errors.Join(err, client.IgnoreNotFound(reportErr))
-	}
+// wakeTime is when to come back, of what wants to be looked at by a moment; zero: after a period.
+func (p *pass) wakeTime(until, now time.Time) time.Time {
 	if until.IsZero() {
 		until = now.Add(p.period())
 		if p.r.opts.Skew.IsSuspect() {
@@ -412,6 +399,25 @@ func (p *pass) sleep(ctx context.Context, until time.Time, err error) (ctrl.Resu
 	if latest := now.Add(atRest); until.After(latest) {
 		until = latest // what its author may do is asked again
 	}
+	return until
+}
+
+// sleep reports, and says when to come back. A conflict, and a process that may not lead any more, come back silently.
+func (p *pass) sleep(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
+	now := p.r.clock.Now()
+	switch {
+	case apierrors.IsConflict(err), errors.Is(err, errNotLeader), errors.Is(err, errNotNow):
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	case errors.Is(err, errNoTurn):
+		return ctrl.Result{RequeueAfter: turnRetry}, nil
+	case apierrors.IsNotFound(err): // it went while this pass was about it
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	case err != nil:
+		p.report().failed(err)
+		_, reportErr := p.send(ctx, now)
+		return ctrl.Result{Priority: new(0)}, errors.Join(err, client.IgnoreNotFound(reportErr))
+	}
+	until = p.wakeTime(until, now)
 	due, err := p.send(ctx, now)
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, errNotNow):

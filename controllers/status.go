@@ -119,8 +119,8 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 	}
 }
 
-// waitsForTurn says that nothing could be decided, since others take much memory. A request for an evaluation is not answered by it.
-func (r report) waitsForTurn(d plan.Plan) {
+// reportTurn says that nothing could be decided, since others take much memory. A request for an evaluation is not answered by it.
+func reportTurn(r report, d plan.Plan) {
 	r.set(v1alpha1.ConditionEvaluated, metav1.ConditionFalse, d.Reason, d.Message)
 	r.ready(metav1.ConditionFalse, d.Reason, d.Message)
 	r.remove(v1alpha1.ConditionStalled)

@@ -73,17 +73,8 @@ func (v *ownerValidator) Handle(ctx context.Context, req admission.Request) admi
 	if change.byOperator && change.specChanged {
 		return denyOperator(&req)
 	}
-	if change.requestsEvaluation() || change.currentRequest() != change.oldRequest() {
-		ring, err := v.keys.CurrentRing()
-		if err != nil {
-			return denyUnavailable(err)
-		}
-		switch err := v.verifyRequest(ctx, ring, change); {
-		case errors.Is(err, errRequestWritten), errors.Is(err, errRequestNotSigned):
-			return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), newStatusDetails(&req))
-		case err != nil:
-			return denyUnavailable(err)
-		}
+	if denied := v.denyWrongRequest(ctx, &req, change); denied != nil {
+		return *denied
 	}
 	if !change.specChanged && change.currentAuthor() == change.oldAuthor() {
 		if change.requestsEvaluation() && change.current.Common().Schedule != "" && !change.byOperator {
@@ -106,6 +97,24 @@ func (v *ownerValidator) Handle(ctx context.Context, req admission.Request) admi
 		return admission.Allowed("")
 	}
 	return v.reviewSpec(ctx, &req, change.current)
+}
+
+// denyWrongRequest refuses a change after which a request for an evaluation is not signed as it must be; nil if it is.
+func (v *ownerValidator) denyWrongRequest(ctx context.Context, req *admission.Request, change *ownerChange) *admission.Response {
+	if !change.requestsEvaluation() && change.currentRequest() == change.oldRequest() {
+		return nil
+	}
+	ring, err := v.keys.CurrentRing()
+	if err != nil {
+		return new(denyUnavailable(err))
+	}
+	switch err := v.verifyRequest(ctx, ring, change); {
+	case errors.Is(err, errRequestWritten), errors.Is(err, errRequestNotSigned):
+		return new(denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), newStatusDetails(req)))
+	case err != nil:
+		return new(denyUnavailable(err))
+	}
+	return nil
 }
 
 // reviewEvaluation answers for somebody who asks for an evaluation besides the schedule: else a Cleaner would act for somebody without
@@ -140,6 +149,26 @@ func rightToEverything() rights.Right {
 	return rights.Right{Verb: plan.Everything, Group: plan.Everything, Resource: plan.Everything}
 }
 
+// expandTemplate returns what a spec that names a template stands for, or the answer if it stands for nothing now.
+func (v *ownerValidator) expandTemplate(ctx context.Context, req *admission.Request, c v1alpha1.Owner, options validation.Options) (*v1alpha1.Work, *admission.Response) {
+	work := c.Work()
+	if found := validation.Validate(work, options).Errors(); len(found) > 0 {
+		return nil, new(denyInvalid(req, found))
+	}
+	template, err := v.getTemplate(ctx, work.TemplateRef.Name)
+	switch {
+	case err != nil:
+		return nil, new(denyUnavailable(err))
+	case template == nil:
+		return nil, new(v.reviewWithoutTemplate(ctx, req, work, options))
+	}
+	expanded, errs := templates.Expand(c, template)
+	if len(errs) > 0 {
+		return nil, new(denyInvalid(req, validation.FromFieldErrors(errs)))
+	}
+	return expanded, nil
+}
+
 // reviewSpec answers for a spec that somebody has written, or takes over.
 func (v *ownerValidator) reviewSpec(ctx context.Context, req *admission.Request, c v1alpha1.Owner) admission.Response {
 	if ctx.Err() != nil {
@@ -151,19 +180,9 @@ func (v *ownerValidator) reviewSpec(ctx context.Context, req *admission.Request,
 		return denyInvalid(req, found)
 	}
 	if ref := work.TemplateRef; ref != nil {
-		if found := validation.Validate(work, options).Errors(); len(found) > 0 {
-			return denyInvalid(req, found)
-		}
-		template, err := v.getTemplate(ctx, ref.Name)
-		switch {
-		case err != nil:
-			return denyUnavailable(err)
-		case template == nil:
-			return v.reviewWithoutTemplate(ctx, req, work, options)
-		}
-		expanded, errs := templates.Expand(c, template)
-		if len(errs) > 0 {
-			return denyInvalid(req, validation.FromFieldErrors(errs))
+		expanded, answer := v.expandTemplate(ctx, req, c, options)
+		if answer != nil {
+			return *answer
 		}
 		work, options.Template = expanded, ref.Name
 	}
