@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -137,7 +138,7 @@ func (t *trimmer) pickObject(written bool) error {
 	}
 	metadata["annotations"] = func() error {
 		return t.pickMembers(func(name string) func() error {
-			if name == v1alpha1.AnnotationAuthor || name == v1alpha1.AnnotationRequestedAt {
+			if slices.Contains(v1alpha1.CleanerAnnotations(), name) {
 				return keep("metadata.annotations["+name+"]", maxMetadataText)
 			}
 			return nil

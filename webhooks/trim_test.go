@@ -24,12 +24,12 @@ func trim(text string) (*trimmed, error) {
 
 // TestAReviewIsTrimmed shows what is left of a review: what the handlers look at, as it was written.
 func TestAReviewIsTrimmed(t *testing.T) {
-	const author, asked = v1alpha1.AnnotationAuthor, v1alpha1.AnnotationRequestedAt
+	const author, asked, signed = v1alpha1.AnnotationAuthor, v1alpha1.AnnotationRequestedAt, v1alpha1.AnnotationRequest
 	for name, c := range map[string]struct{ object, want string }{
 		"spec":         {`{"kind": "Cleaner", "spec": {"ttl": "1\"d\\", "suspend": true, "a": [1, -2.5e+3, null, {}, [], "}"]}}`, `{"kind":"Cleaner","spec":{"ttl":"1\"d\\","suspend":true,"a":[1,-2.5e+3,null,{},[],"}"]}}`},
 		"status":       {`{"status": {"a": ["]", "\"", {"b": "\\"}]}, "spec": {}}`, `{"spec":{}}`},
 		"metadata":     {`{"metadata": {"name": "a", "labels": {"x": "y"}, "managedFields": [{}], "uid": "1", "generateName": "g", "namespace": "n", "creationTimestamp": null}}`, `{"metadata":{"name":"a","uid":"1","generateName":"g","namespace":"n","creationTimestamp":null}}`},
-		"annotations":  {`{"metadata": {"annotations": {"` + author + `": "me", "x": "y", "z": "z", "` + asked + `": "now"}}}`, `{"metadata":{"annotations":{"` + author + `":"me","others":"","` + asked + `":"now"}}}`},
+		"annotations":  {`{"metadata": {"annotations": {"` + author + `": "me", "x": "y", "z": "z", "` + asked + `": "now", "` + signed + `": "s"}}}`, `{"metadata":{"annotations":{"` + author + `":"me","others":"","` + asked + `":"now","` + signed + `":"s"}}}`},
 		"other only":   {`{"metadata": {"annotations": {"x": "y"}}}`, `{"metadata":{"annotations":{"others":""}}}`},
 		"other names":  {`{"Spec": {}, "\u0073pec": {}, "` + strings.Repeat("s", 5000) + `": 1}`, `{}`},
 		"null":         {`null`, `null`},

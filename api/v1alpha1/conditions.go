@@ -22,6 +22,12 @@ const (
 	ProtectKey = "cleaner.vtex.dev/protect"
 )
 
+// CleanerAnnotations are the annotations of Cleaners and ClusterCleaners that mean something to the webhook and the operator. Of others
+// they keep nothing.
+func CleanerAnnotations() []string {
+	return []string{AnnotationRequestedAt, AnnotationRequest, AnnotationAuthor}
+}
+
 // The condition types of a Cleaner. Each follows the Kubernetes conventions: Ready, Valid, TargetsResolved, Evaluated
 // and Delivered are good when True; Stalled, Reconciling, Tripped and RequestDropped appear only while they are True.
 const (

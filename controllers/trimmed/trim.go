@@ -52,7 +52,7 @@ func trimMetadata(o metav1.Object) {
 
 func trimAnnotations(all map[string]string) map[string]string {
 	var out map[string]string
-	for _, name := range []string{v1alpha1.AnnotationAuthor, v1alpha1.AnnotationRequestedAt, v1alpha1.AnnotationRequest} {
+	for _, name := range v1alpha1.CleanerAnnotations() {
 		if value, ok := all[name]; ok {
 			if out == nil {
 				out = map[string]string{}

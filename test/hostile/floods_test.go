@@ -83,12 +83,18 @@ func floods() []flood {
 		{
 			name: "flood-of-selectors", sender: "editor", wants: "Ten Cleaners of which each selects by as many values of a label as a spec has room for.", most: 10,
 			writes: func(n int) string {
-				values := make([]string, 30_000)
-				for i := range values {
-					values[i] = fmt.Sprintf("v%d", i)
+				targets := make([]string, 30)
+				for i := range targets {
+					name, values := fmt.Sprintf("maps%d", i), make([]string, 1000)
+					if i == 0 {
+						name = "maps"
+					}
+					for j := range values {
+						values[j] = fmt.Sprintf("v%d", 1000*i+j)
+					}
+					targets[i] = fmt.Sprintf("{name: %s, reference: {version: v1, kind: ConfigMap, matchExpressions: [{key: a, operator: In, values: [%s]}]}}", name, strings.Join(values, ","))
 				}
-				return fmt.Sprintf("{{cleaner \"a-%d\"}}\nspec: {lifecycle: Recurring, targets: [{name: maps, reference: {version: v1, kind: ConfigMap, matchExpressions: [{key: a, operator: In, values: [%s]}]}}], {{report}}}",
-					n, strings.Join(values, ","))
+				return fmt.Sprintf("{{cleaner \"a-%d\"}}\nspec: {lifecycle: Recurring, targets: [%s], {{report}}}", n, strings.Join(targets, ", "))
 			},
 		},
 		{
