@@ -6,6 +6,7 @@ package hostile
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -40,6 +41,7 @@ type play struct {
 	servers  *servers
 	scenes   []*scene
 	manager  *operator.Process
+	starts   int // of operators, as their log has it when this one is ready
 	deadline time.Time
 	limit    int64
 }
@@ -150,6 +152,11 @@ func (p *play) run() {
 	if p.manager, err = operator.Run(p.ctx, p.Cluster, o); err != nil {
 		p.Fatal(err)
 	}
+	log, err := os.ReadFile(p.manager.LogPath)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.starts = countStarts(log)
 }
 
 // prepare has an administrator apply what rows need.
