@@ -69,10 +69,7 @@ func (b *batch) carry(ctx context.Context, first plan.Plan) (acted bool, say pla
 		b.doubted = some
 		return false, plan.Plan{}, nil
 	case b.rehearses():
-		b.rehearse(ctx, todo.Steps)
-		for item := range todo.Items() {
-			b.mem.rehearsed[item.Sum()] = b.marks[item.Sum()]
-		}
+		b.rehearse(ctx, b.reportAlone(todo.Steps))
 		return true, plan.Plan{}, nil
 	}
 	if todo, err = b.record(ctx, todo); err != nil {

@@ -41,16 +41,16 @@ func clean(s string) string {
 		}
 		return r
 	}, s)
-	return cut(s, maxText)
+	return shorten(s, maxText)
 }
 
-// cut makes a text no longer than so many bytes.
-func cut(s string, length int) string {
-	if len(s) <= length {
+// shorten cuts a text after so many bytes, and says so.
+func shorten(s string, most int) string {
+	const more = "…"
+	if len(s) <= most || most < len(more) {
 		return s
 	}
-	const more = "…"
-	return strings.ToValidUTF8(s[:length-len(more)], "") + more
+	return strings.ToValidUTF8(s[:most-len(more)], "") + more
 }
 
 // counted is a number of things, in words.
@@ -147,7 +147,7 @@ func (n *note) compose() events.Event {
 	e := n.event
 	if n.more > 0 {
 		rest := fmt.Sprintf("; and %d more", n.more)
-		e.Note = cut(e.Note, maxText-len(rest)) + rest
+		e.Note = shorten(e.Note, maxText-len(rest)) + rest
 	}
 	return e
 }
@@ -231,7 +231,7 @@ func (p *journal) tellAs(steps []plan.Step, dryRun bool) {
 			kinds = append(kinds, k)
 			first[k] = s.Reason
 		}
-		names[k] = append(names[k], s.Object.Ref.Shown(p.of.c.GetNamespace()))
+		names[k] = append(names[k], s.Shown(p.of.c.GetNamespace()))
 	}
 	for _, k := range kinds {
 		w := wordsOf(k.verb)
@@ -243,9 +243,13 @@ func (p *journal) tellAs(steps []plan.Step, dryRun bool) {
 		if first[k] != "" {
 			text += " (" + first[k] + ")"
 		}
-		p.event(corev1.EventTypeNormal, reason, w.action, "%s", text)
+		p.event(corev1.EventTypeNormal, reason, actionOf(w.action, k.rule), "%s", text)
 	}
 }
+
+// actionOf is the action of an Event, which tells the Events of one rule from those of another: who records Events counts
+// those that differ in nothing but their text as one.
+func actionOf(action, rule string) string { return action + "/" + rule }
 
 // tellLoop warns that somebody makes anew what a rule deletes.
 func (p *journal) tellLoop(s *plan.Step) {
@@ -258,7 +262,7 @@ func (p *journal) tellLoop(s *plan.Step) {
 func (p *journal) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 	action := func(result string) {
 		p.mem.acted(p.of.read.State().LastActions, v1alpha1.Action{
-			Object: s.Object.Ref.Shown(p.of.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
+			Object: s.Shown(p.of.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
 			Time: at(p.of.r.clock), Result: clean(result),
 		})
 	}

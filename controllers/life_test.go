@@ -132,6 +132,12 @@ func readable(r *rig) {
 func TestLifeOfOneThatStays(t *testing.T) {
 	deletes := v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}}
 	sink := func(c *v1alpha1.Cleaner) { c.Spec.CloudEventSink = "http://127.0.0.1:1" }
+	byPhase := func(c *v1alpha1.Cleaner) {
+		rule := &c.Spec.Rules[0]
+		rule.ForEach = `pods.items.groupBy(p, p.status.phase).transformList(phase, all, {"phase": phase, "pods": all.size()})`
+		rule.When, rule.Key, rule.Reason = "true", "item.phase", `string(item.pods) + " Pods"`
+		rule.Actions = []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}
+	}
 	first := func(verb, name string) *apierrors.StatusError {
 		if name == "a" {
 			return forbidden(verb, name)
@@ -219,11 +225,35 @@ func TestLifeOfOneThatStays(t *testing.T) {
 		"Reports": {
 			reason: "a report is made once a version", actions: []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}},
 			steps: []step{
-				{nothing, `again in 1s; left a, b, c; said Normal Reported done: reported 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
-				{after(time.Minute), `again in 1h0m0s; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
-				{putting("a", "Succeeded"), `again in 1s; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
-				{all(putting("a", "Running"), after(time.Minute)), `again in 1h0m0s; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
-				{all(putting("a", "Succeeded"), after(time.Minute)), `again in 1s; left a, b, c; said Normal Reported done: reported 1: a.pods/v1 (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 3 acted, 0 failed`},
+				{nothing, `again in 1s; left a, b, c; said Normal Reported done: reported 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 2: a.pods/v1 c.pods/v1 (it is done); counted 2 acted, 0 failed`},
+				{after(time.Minute), `again in 1h0m0s; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 2: a.pods/v1 c.pods/v1 (it is done); counted 2 acted, 0 failed`},
+				{putting("a", "Succeeded"), `again in 1s; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 2: a.pods/v1 c.pods/v1 (it is done); counted 2 acted, 0 failed`},
+				{all(putting("a", "Running"), after(time.Minute)), `again in 1h0m0s; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 1: c.pods/v1 (it is done); counted 2 acted, 0 failed`},
+				{all(putting("a", "Succeeded"), after(time.Minute)), `again in 1s; left a, b, c; said Normal Reported done: reported 1: a.pods/v1 (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 2: a.pods/v1 c.pods/v1 (it is done); counted 3 acted, 0 failed`},
+			},
+		},
+		"ReportsOfNoObjects": {
+			reason: "what is no object is reported by its key", spec: byPhase, steps: []step{
+				{nothing, `again in 1s; left a, b, c; said Normal Reported done: reported 2: Succeeded, Running (2 Pods); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 2: Running Succeeded (1 Pods); counted 2 acted, 0 failed`},
+				{all(putting("a", "Succeeded"), after(time.Minute)), `again in 1h0m0s; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 2: Running Succeeded (1 Pods); counted 2 acted, 0 failed`},
+				{all(putting("b", "Succeeded"), after(time.Minute)), `again in 1s; left a, b, c; said Normal Reported done: reported 1: Succeeded (3 Pods); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 1: Succeeded (3 Pods); counted 3 acted, 0 failed`},
+			},
+		},
+		"ReportsInADryRun": {
+			reason: "a report changes nothing, and is made in a dry run too", spec: func(c *v1alpha1.Cleaner) {
+				byPhase(c)
+				c.Spec.Mode = v1alpha1.ModeDryRun
+			}, steps: []step{
+				{nothing, `again in 1h0m0s; left a, b, c; said Normal Reported done: reported 2: Succeeded, Running (2 Pods); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 2: Running Succeeded (1 Pods); counted 2 acted, 0 failed`},
+				{after(time.Minute), `again in 1h0m0s; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 2: Running Succeeded (1 Pods); counted 2 acted, 0 failed`},
+			},
+		},
+		"ReportsBesideADryRun": {
+			reason: "a report is made, what comes after a deed is not, and the deed is tried", spec: func(c *v1alpha1.Cleaner) {
+				c.Spec.Mode = v1alpha1.ModeDryRun
+			}, actions: []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}, {Delete: &v1alpha1.DeleteAction{}}, {Report: &v1alpha1.ReportAction{}}}, steps: []step{
+				{nothing, `again in 1h0m0s; sent delete a dry run, delete c dry run; left a, b, c; said Normal DryRun done: would delete 2: a.pods/v1, c.pods/v1 (it is done), Normal DryRun done: would report 2: a.pods/v1, c.pods/v1 (it is done), Normal Reported done: reported 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 3; found done 2: a.pods/v1 c.pods/v1 (it is done); counted 2 acted, 0 failed`},
+				{after(time.Minute), `again in 1h0m0s; left a, b, c; Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 3; found done 2: a.pods/v1 c.pods/v1 (it is done); counted 2 acted, 0 failed`},
 			},
 		},
 		"EvictsHeld": {

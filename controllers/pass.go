@@ -58,6 +58,8 @@ type sight struct {
 	hands *hands
 	// share is what the pass takes of the memory that all passes share.
 	share *ration.Share
+	// wanted is the last decision for which rules were asked; nil if there was none.
+	wanted *plan.Plan
 	// looked says that what rules wait for was looked at as often as it should be.
 	looked bool
 }

@@ -180,6 +180,9 @@ func (p *openRun) forgetOld() {
 // forgetReports drops the reports of items that are not wanted any more, such as those of objects that are gone: what is
 // wanted anew is told anew. Where something is wrong with a rule nobody knows what it wants.
 func (p *recurrence) forgetReports(d plan.Plan) {
+	if d.Asked || d.Reason == v1alpha1.ReasonConditionsNotMet { // else nobody knows what is found
+		p.wanted = &d
+	}
 	if p.mem.told.IsEmpty() || !d.Asked {
 		return
 	}

@@ -32,6 +32,23 @@ func (r rehearsed) left(d plan.Plan) plan.Plan {
 // rehearses says that nothing is done, and what would be is asked instead.
 func (p *sight) rehearses() bool { return p.c.Common().Mode == v1alpha1.ModeDryRun }
 
+// reportAlone makes the reports among steps, which change nothing, but for those that come after deeds: these, and the deeds, are left to
+// be rehearsed.
+func (b *batch) reportAlone(steps []plan.Step) (left []plan.Step) {
+	for i := range steps {
+		if s := &steps[i]; s.Alone() {
+			b.took(s, actuate.Outcome{})
+		} else {
+			left = append(left, *s)
+			for _, item := range s.Items() {
+				b.mem.rehearsed[item.Sum()] = b.marks[item.Sum()]
+			}
+		}
+	}
+	b.tellSteps(b.acted)
+	return left
+}
+
 // rehearse asks the API server about steps.
 func (b *deeds) rehearse(ctx context.Context, steps []plan.Step) {
 	results := make([]string, len(steps))
@@ -48,7 +65,7 @@ func (b *deeds) rehearse(ctx context.Context, steps []plan.Step) {
 	for i, result := range results {
 		s := &steps[i]
 		b.mem.acted(b.read.State().LastActions, v1alpha1.Action{
-			Object: s.Object.Ref.Shown(b.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule,
+			Object: s.Shown(b.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule,
 			Action: string(s.Verb) + " (dry run)", Time: at(b.r.clock), Result: clean(result),
 		})
 	}
@@ -60,6 +77,9 @@ func (p *recurrence) rehearsal(d plan.Plan) plan.Plan {
 	objects := map[types.UID]bool{}
 	for i := range d.Steps {
 		s := &d.Steps[i]
+		if !s.Deed() {
+			continue
+		}
 		for _, item := range s.Items() {
 			if _, done := p.mem.rehearsed[item.Sum()]; done {
 				objects[s.Object.UID] = true

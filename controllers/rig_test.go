@@ -232,6 +232,9 @@ func (r *rig) line() string {
 	for _, p := range st.Pending {
 		add("pending", fmt.Sprintf("%s at %s", p.Key, p.Until.UTC().Format(time.TimeOnly)))
 	}
+	for _, f := range st.Findings {
+		add("found", fmt.Sprintf("%s %d: %s (%s)", f.Rule, f.Count, strings.Join(f.Items, " "), f.Message))
+	}
 	if st.NextScheduledEvaluation != nil {
 		add("next", st.NextScheduledEvaluation.UTC().Format(time.TimeOnly))
 	}

@@ -93,6 +93,7 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 	}
 	r.outcome(d, in.Now)
 	r.pending(d.Pending)
+	r.findings()
 	if d.Reason == v1alpha1.ReasonLimitExceeded {
 		r.set(v1alpha1.ConditionTripped, metav1.ConditionTrue, d.Reason, d.Message)
 	} else {

@@ -67,7 +67,7 @@ func TestStatusIsFitToShow(t *testing.T) {
 	r.pass()
 	s := r.cleaner().Status
 	s.Run = nil // whose rows name objects exactly
-	if len(s.LastActions) == 0 || len(s.Pending) == 0 || len(s.ResolvedTargets) == 0 || len(s.LastEvaluation.Conditions) == 0 || len(s.LastEvaluation.Errors) == 0 || len(s.LastEvaluation.Withheld) == 0 {
+	if len(s.LastActions) == 0 || len(s.Pending) == 0 || len(s.Findings) == 0 || len(s.ResolvedTargets) == 0 || len(s.LastEvaluation.Conditions) == 0 || len(s.LastEvaluation.Errors) == 0 || len(s.LastEvaluation.Withheld) == 0 {
 		t.Fatalf("the status lacks what is looked at: %+v", s)
 	}
 	for _, text := range texts(reflect.ValueOf(s)) {

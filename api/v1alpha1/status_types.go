@@ -59,6 +59,14 @@ type CleanerStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	Pending []Pending `json:"pending,omitempty"`
 
+	// What each rule with the action report found when it was asked last, in the order of the spec: one entry for a rule that finds
+	// something, in 32 KiB of text for all. Only with lifecycle Recurring.
+	// +optional
+	// +listType=map
+	// +listMapKey=rule
+	// +kubebuilder:validation:MaxItems=64
+	Findings []Finding `json:"findings,omitempty"`
+
 	// The last 20 actions, newest first.
 	// +optional
 	// +listType=atomic
@@ -215,9 +223,31 @@ type ConditionOutcome struct {
 	Error string `json:"error,omitempty"`
 }
 
+// Finding is what a rule with the action report finds.
+type Finding struct {
+	// The name of the rule.
+	// +kubebuilder:validation:MaxLength=63
+	Rule string `json:"rule"`
+	// The number of items that the rule reports.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=9007199254740991
+	Count int64 `json:"count"`
+	// The first 5 of these items, by key or object.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:items:MaxLength=1024
+	Items []string `json:"items,omitempty"`
+	// The reason that the rule gives for the first of them.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+}
+
 // Action is one action on one object.
 type Action struct {
-	// The object, as <name>.<resource>.<group>/<version>; for a ClusterCleaner prefixed with <namespace>/.
+	// The object, as <name>.<resource>.<group>/<version>; for a ClusterCleaner prefixed with <namespace>/. For an item that
+	// is no object, its key.
 	// +kubebuilder:validation:MaxLength=2048
 	Object string `json:"object"`
 	// The UID of the object.

@@ -1,8 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package addresses counts the addresses that ranges have for Pods. Expressions and the scheduler's plugin count by it, so it
-// brings neither of them more than the standard library.
+// Package addresses counts the addresses that ranges have for Pods, and says which ones ranges share. Expressions and the
+// scheduler's plugin count by it, so it brings neither of them more than the standard library.
 package addresses
 
 import (

@@ -82,6 +82,8 @@ func newChargeTable() map[string]Charge {
 		"certificates":    {BeforeCall: chargeCertificates},
 		"condition":       {BeforeCall: chargeListSearch("status", "conditions")},
 		"controller":      {BeforeCall: chargeListSearch("metadata", "ownerReferences")},
+		"ipsShared":       {BeforeCall: chargeRanges, AfterCall: chargeResult},
+		"ipsWithout":      {BeforeCall: chargeRanges, AfterCall: chargeResult},
 		"matchesSelector": {BeforeCall: chargeWalk},
 		"podRefs":         {BeforeCall: chargeWalk, AfterCall: chargeResult},
 		"refs":            {BeforeCall: chargeRefs, AfterCall: chargeResult},
@@ -377,6 +379,36 @@ func chargePairs(m *Meter, args []ref.Val) ref.Val {
 	if len(args) > 1 { // sets.equivalent looks both ways
 		m.PaySteps(MultiplyCapped(MeasureLength(right), m.countValues(left, math.MaxInt64)))
 	}
+	return nil
+}
+
+// chargeRanges pays for reading and sorting the ranges of lists, or of the lists in a map.
+func chargeRanges(m *Meter, args []ref.Val) ref.Val {
+	const size = 128 // of a range and its edges
+	n := int64(0)
+	pay := func(v ref.Val) {
+		list, ok := v.(traits.Lister)
+		if !ok {
+			return
+		}
+		length := MeasureLength(list)
+		m.PaySteps(length)
+		m.payCopying(MultiplyCapped(size, length))
+		m.payReading(MultiplyCapped(4, m.sumTexts(list)))
+		n = AddCapped(n, length)
+	}
+	for _, arg := range args {
+		all, ok := arg.(traits.Mapper)
+		if !ok {
+			pay(arg)
+			continue
+		}
+		m.payCopying(MultiplyCapped(entrySize, MeasureLength(all)))
+		for it := all.Iterator(); it.HasNext() == types.True; {
+			pay(all.Get(it.Next()))
+		}
+	}
+	m.PaySteps(MultiplyCapped(n, int64(math.Log2(float64(n)+1))))
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -75,6 +76,12 @@ func printStatus(out screen, p painter, name string, owner v1alpha1.Owner) {
 			out.printf("%s\t%s\t%s\n", h.Key, h.Rule, formatTime(h.Until.Time))
 		}
 	}
+	if len(s.Findings) > 0 {
+		out.printf("%s", p.formatHeading("FINDING", "ITEMS", "FOUND", "WHY"))
+		for _, f := range s.Findings {
+			out.printf("%s\t%d\t%s\t%s\n", f.Rule, f.Count, someOf(f.Items, f.Count), f.Message)
+		}
+	}
 	printRun(out, s.Run)
 	if len(s.LastActions) > 0 {
 		out.printf("%s", p.formatHeading("LAST ACTION", "OBJECT", "RULE", "TIME", "RESULT"))
@@ -125,4 +132,13 @@ func printRun(out screen, r *v1alpha1.Run) {
 	for _, c := range r.Counts {
 		out.printf("  %s: %d %s\n", c.Resource, c.Count, c.Outcome)
 	}
+}
+
+// someOf lists the items that a status names, and says whether there are more.
+func someOf(items []string, count int64) string {
+	text := strings.Join(items, ", ")
+	if count > int64(len(items)) {
+		text += ", …"
+	}
+	return text
 }

@@ -213,6 +213,7 @@ func TestLive(t *testing.T) {
 				{"type": "Ready", "status": "True", "reason": "ConditionsNotMet", "message": "A condition is false.", "lastTransitionTime": "2026-01-01T00:00:00Z"},
 				{"type": "Delivered", "status": "False", "reason": "DeliveryFailed", "message": "No answer.", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
 			"pending": [{"rule": "old", "key": "a", "until": "2026-01-01T00:40:00Z"}],
+			"findings": [{"rule": "twice", "count": 7, "items": ["10.0.0.1", "10.0.0.2"], "message": "of two Pods"}],
 			"lastActions": [{"object": "a.configmaps/v1", "rule": "targets.maps", "action": "delete", "time": "2026-01-01T00:00:00Z", "result": "deleted"}],
 			"lastEvaluation": {"time": "2026-01-01T00:00:00Z", "verdict": "Wait", "reason": "ConditionsNotMet", "conditions": [{"expression": "false", "value": false}],
 				"errors": [{"rule": "old", "key": "b", "field": "rules[0].when", "message": "no such key", "count": 3}],
@@ -223,7 +224,7 @@ func TestLive(t *testing.T) {
 		s.wants(s.run(0, "explain", "preview"),
 			"what follows is about an earlier spec", "cleaner/preview: ConditionsNotMet\nA condition is false.\n", "Delivered is False: DeliveryFailed: No answer.",
 			"Evaluated: Wait (ConditionsNotMet), since 2026-01-01T00:00:00Z", "  false: false", "error in rule old, b: rules[0].when no such key (3 times)",
-			"not touched: c.configmaps/v1: it is protected", "a         old    2026-01-01T00:40:00Z", "delete        a.configmaps/v1   targets.maps", "Next: 2026-01-01T01:00:00Z")
+			"not touched: c.configmaps/v1: it is protected", "a         old    2026-01-01T00:40:00Z", "twice     7       10.0.0.1, 10.0.0.2, …   of two Pods", "delete        a.configmaps/v1   targets.maps", "Next: 2026-01-01T01:00:00Z")
 	})
 
 	t.Run("Plugin", func(t *testing.T) { testPlugin(t, plane.KubectlPath(), s.kubeconfig) })

@@ -73,11 +73,14 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// The templates that are shipped pass their own cases.
+// The templates that are shipped pass their own cases, each time: none of them rests on the order of a map that has none.
 func TestShippedTemplates(t *testing.T) {
 	var out strings.Builder
-	if code := run(t.Context(), clock.RealClock{}, []string{"test", "../../config/templates"}, strings.NewReader(""), &out, &out); code != 0 {
-		t.Error(out.String())
+	for range 5 {
+		out.Reset()
+		if code := run(t.Context(), clock.RealClock{}, []string{"test", "../../config/templates"}, strings.NewReader(""), &out, &out); code != 0 {
+			t.Fatal(out.String())
+		}
 	}
 	if got := strings.Count(out.String(), "ok "); got < 16 {
 		t.Errorf("only %d cases were found:\n%s", got, out.String())

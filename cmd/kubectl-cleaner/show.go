@@ -95,7 +95,7 @@ func formatVerb(s *plan.DocumentStep) string {
 
 // formatObject names what a step acts on.
 func formatObject(s *plan.DocumentStep) string {
-	name := s.Name
+	name := s.Name + s.Key
 	if s.Namespace != "" {
 		name = s.Namespace + "/" + name
 	}

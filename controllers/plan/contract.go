@@ -43,6 +43,7 @@ type DocumentStep struct {
 	Kind            string             `json:"kind,omitempty"`
 	Namespace       string             `json:"namespace,omitempty"`
 	Name            string             `json:"name,omitempty"`
+	Key             string             `json:"key,omitempty"` // of an item that is no object
 	UID             string             `json:"uid,omitempty"`
 	ResourceVersion string             `json:"resourceVersion,omitempty"`
 	Subresource     string             `json:"subresource,omitempty"`
@@ -145,6 +146,9 @@ func (s *Step) document() DocumentStep {
 	d := DocumentStep{
 		Rule: s.Rule, Verb: string(s.Verb), Namespace: o.Namespace, Name: o.Name, UID: string(o.UID),
 		ResourceVersion: o.ResourceVersion, Reason: s.Reason,
+	}
+	if o.Name == "" && len(s.Keys) > 0 {
+		d.Key = s.Keys[0]
 	}
 	d.APIVersion, d.Kind = o.apiVersionKind()
 	options := DocumentOptions{GracePeriodSeconds: s.Grace, PropagationPolicy: s.Propagation, Finalizer: s.Finalizer}

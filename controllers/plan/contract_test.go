@@ -90,6 +90,16 @@ func TestDocumentOfNothing(t *testing.T) {
 	}
 }
 
+// What is no object has its key.
+func TestDocumentOfAReport(t *testing.T) {
+	steps := Plan{Steps: []Step{{Rule: "r", Keys: []string{"10.0.0.1"}, Verb: VerbReport, Reason: "of two Pods"}}}
+	got := written(t, steps.Document(Owner{Name: "c"}, born, nil)).(map[string]any)["steps"]
+	want := parsed(t, `[{"rule": "r", "verb": "report", "key": "10.0.0.1", "reason": "of two Pods"}]`)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
 func TestDocumentOfARelease(t *testing.T) {
 	no := false
 	plan := Plan{

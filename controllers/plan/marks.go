@@ -15,6 +15,9 @@ func (p *Plan) Marks() map[Sum]uint64 {
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		text := fmt.Sprint(s.Action, " ", s.Verb, " ", s.Object.identity(), " ", s.Object.ResourceVersion, " ", s.Finalizer)
+		if s.Alone() { // another reason is another report
+			text += " " + s.Reason
+		}
 		if s.Patch != nil && len(s.Keys) == 1 {
 			text += " " + string(s.Patch.Body)
 		}

@@ -33,6 +33,15 @@ func TestMarks(t *testing.T) {
 			t.Errorf("%s: it has the same mark: %t", name, got == same)
 		}
 	}
+	report := func(reason string, after ...int) Step {
+		return step(func(s *Step) { s.Verb, s.Patch, s.Reason, s.After = VerbReport, nil, reason, after })
+	}
+	if mark(report("one")) == mark(report("another")) {
+		t.Error("a report has the mark of one with another reason")
+	}
+	if mark(step(), report("one", 0)) != mark(step(), report("another", 0)) {
+		t.Error("a report that comes after a deed has another mark for its reason")
+	}
 	both := func(body string) Step {
 		return step(func(s *Step) { s.Keys, s.Patch = []string{"k", "l"}, &Patch{Body: []byte(body)} })
 	}

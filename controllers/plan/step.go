@@ -61,6 +61,17 @@ type Step struct {
 // Deed says that the step changes something.
 func (s *Step) Deed() bool { return s.Verb != VerbReport }
 
+// Alone says that the step changes nothing, and that nothing has to be changed before it.
+func (s *Step) Alone() bool { return !s.Deed() && len(s.After) == 0 }
+
+// Shown names what the step is about, for the readers of an owner: its object, or the item where that is none.
+func (s *Step) Shown(owner string) string {
+	if s.Object.Name == "" && len(s.Keys) > 0 {
+		return s.Keys[0]
+	}
+	return s.Object.Ref.Shown(owner)
+}
+
 // Row is the step as it is recorded.
 func (s *Step) Row() Row { return Row{Rule: s.Rule, Ref: s.Object.Ref} }
 

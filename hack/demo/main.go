@@ -4,8 +4,8 @@
 // Command demo shows the operator at work, on a control plane that it starts on this machine. In the first act the
 // environment of one commit, two Knative Services in a Helm release, is cleaned up when nobody uses its Revisions any
 // more. In the second a Node is lost, and a ClusterCleaner deletes its Pods: first in DryRun, then in earnest. In the third
-// another one gives the addresses of these Pods back to a pool of Spiderpool. Before them, a tenant tries to do more than
-// they may, and is refused.
+// another one gives the addresses of these Pods back to a pool of Spiderpool. In the fourth one reports that two pools overlap. Before
+// them, a tenant tries to do more than they may, and is refused; after them stands what of all that the originals do.
 //
 // Everything is real but Nodes and what runs on them: etcd, kube-apiserver and kube-controller-manager, the operator as the built binary
 // with the rights of its ServiceAccount, Knative's CRDs, the Helm release, and the receiver of the CloudEvent. Of Spiderpool
@@ -80,7 +80,7 @@ func run(ctx context.Context, keep bool) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, act := range []func(context.Context) error{s.tellOfATenant, s.tell, s.tellOfANode, s.tellOfAPool} {
+	for _, act := range []func(context.Context) error{s.tellOfATenant, s.tell, s.tellOfANode, s.tellOfAPool, s.tellOfAConflict, s.compare} {
 		if err := act(ctx); err != nil {
 			return err
 		}

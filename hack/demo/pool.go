@@ -81,13 +81,15 @@ func (s *story) fill(ctx context.Context) error {
 	if err := s.client.Status().Update(ctx, u); err != nil {
 		return fmt.Errorf("cannot write the status of the pool: %w", err)
 	}
-	endpoint := of("SpiderEndpoint", shop, "web-2")
-	endpoint.Object["status"] = map[string]any{
-		"ownerControllerType": "Deployment", "ownerControllerName": "web",
-		"current": map[string]any{"uid": string(s.pods["web-2"]), "node": lostNode, "ips": []any{map[string]any{"interface": "eth0", "ipv4": "172.31.199.181/20", "ipv4Pool": pool}}},
-	}
-	if err := s.client.Create(ctx, endpoint); err != nil {
-		return fmt.Errorf("cannot create the endpoint: %w", err)
+	for _, e := range []struct{ pod, node, ip string }{{"web-1", otherNode, "172.31.199.180/20"}, {"web-2", lostNode, "172.31.199.181/20"}} {
+		endpoint := of("SpiderEndpoint", shop, e.pod)
+		endpoint.Object["status"] = map[string]any{
+			"ownerControllerType": "Deployment", "ownerControllerName": "web",
+			"current": map[string]any{"uid": string(s.pods[e.pod]), "node": e.node, "ips": []any{map[string]any{"interface": "eth0", "ipv4": e.ip, "ipv4Pool": pool}}},
+		}
+		if err := s.client.Create(ctx, endpoint); err != nil {
+			return fmt.Errorf("cannot create the endpoint: %w", err)
+		}
 	}
 	s.say("The Pods that went with %s had addresses. What would give them back went with it.", lostNode)
 	return s.addresses(ctx)

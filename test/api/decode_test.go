@@ -151,6 +151,7 @@ lastEvaluation:
   withheld: [{object: a, because: a}]
 lastScheduleTime: "2026-01-02T03:04:05Z"
 pending: [{rule: a, key: a, until: "2026-01-02T03:04:05Z"}]
+findings: [{rule: a, count: 1, items: [a], message: a}]
 counters: {acted: 1, failed: 1}
 lastActions: [{object: a, uid: a, rule: a, action: delete, time: "2026-01-02T03:04:05Z", result: a}]
 lastRequestedAt: a

@@ -128,7 +128,8 @@ func TestSpiderpool(t *testing.T) {
 	read := []string{"get", "list", "watch"}
 	want := map[string][]string{
 		"spiderippools.spiderpool.spidernet.io": read, "spiderippools/status.spiderpool.spidernet.io": {"patch"},
-		"spiderendpoints.spiderpool.spidernet.io": append(slices.Clone(read), "patch", "delete"),
+		"spiderendpoints.spiderpool.spidernet.io":   append(slices.Clone(read), "patch", "delete"),
+		"spiderreservedips.spiderpool.spidernet.io": read, "spidersubnets.spiderpool.spidernet.io": read, "namespaces": read,
 		"nodes": read, "pods": read, "statefulsets.apps": read, "virtualmachines.kubevirt.io": read, "virtualmachineinstances.kubevirt.io": read,
 	}
 	if diff := cmp.Diff(want, may); diff != "" {

@@ -220,7 +220,7 @@ func TestRecording(t *testing.T) {
 		rest = rest[at+1:]
 	}
 	code := ""
-	for _, name := range []string{"main", "node", "pool", "story", "teller", "tenant"} {
+	for _, name := range []string{"conflict", "main", "node", "pool", "story", "teller", "tenant"} {
 		code += readFile(t, "hack/demo/"+name+".go")
 	}
 	heading := regexp.MustCompile("^── (.*) ──$")

@@ -4,14 +4,10 @@
 package e2e
 
 import (
-	"context"
-	"crypto/tls"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -181,28 +177,12 @@ func TestMetricsAreForThoseWhoMayReadThem(t *testing.T) {
 	})
 }
 
-// scrape reads the metrics of a manager, whose certificate is self-signed.
+// scrape reads the metrics of a manager.
 func scrape(t *testing.T, url string, as *rest.Config) (int, string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
+	status, text, err := operator.Scrape(t.Context(), url, as)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if as != nil {
-		req.Header.Set("Authorization", "Bearer "+as.BearerToken)
-	}
-	c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	defer c.CloseIdleConnections() // a caller may have so many, and no more
-	resp, err := c.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(text)
+	return status, text
 }

@@ -116,6 +116,7 @@ func TestNoAllocationIsLost(t *testing.T) {
 		}
 	}
 	u := pool(t, a.pool, records)
+	t.Cleanup(func() { (&scene{t: t, namespace: ns, pool: u}).strike(context.WithoutCancel(t.Context())) })
 
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})

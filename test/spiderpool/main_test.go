@@ -31,7 +31,8 @@ import (
 type lab struct {
 	*cluster.Cluster
 	client.Client
-	audit *cluster.Witness
+	audit   *cluster.Witness
+	metrics string // where the operator serves them
 }
 
 var shared *lab
@@ -77,8 +78,12 @@ func (l *lab) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = operator.Run(ctx, l.Cluster, operator.Options{Binary: binary, Args: []string{"--min-interval=100ms"}})
-	return err
+	p, err := operator.Run(ctx, l.Cluster, operator.Options{Binary: binary, Args: []string{"--min-interval=100ms"}})
+	if err != nil {
+		return err
+	}
+	l.metrics = p.Metrics
+	return nil
 }
 
 // collect makes a ClusterCleaner of a template, which goes with the test.

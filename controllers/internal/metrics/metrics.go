@@ -9,7 +9,9 @@ package metrics
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,6 +37,7 @@ type Metrics struct {
 	delay          prometheus.Histogram
 	pending        *prometheus.GaugeVec
 	failing        *prometheus.GaugeVec
+	findings       *prometheus.GaugeVec
 	runs           *prometheus.CounterVec
 	deliveries     *prometheus.CounterVec
 	dropped        *prometheus.CounterVec
@@ -47,6 +50,7 @@ type Metrics struct {
 	names            map[names]bool
 	namesInNamespace map[string]int // how many of names are in a namespace
 	items            map[types.NamespacedName]items
+	found            map[types.NamespacedName]map[string]found // by rule
 }
 
 // names are those that labels tell apart. The namespace of a ClusterCleaner is empty.
@@ -58,10 +62,16 @@ type items struct {
 	as               names
 }
 
+// found is how many items a rule reports, and the names under which they are counted.
+type found struct {
+	count int
+	as    names
+}
+
 // New makes the collectors and registers them.
 func New(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
-		names: map[names]bool{}, namesInNamespace: map[string]int{}, items: map[types.NamespacedName]items{},
+		names: map[names]bool{}, namesInNamespace: map[string]int{}, items: map[types.NamespacedName]items{}, found: map[types.NamespacedName]map[string]found{},
 		evaluations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cleaner_evaluations_total", Help: "Evaluations of Cleaners, by verdict.",
 		}, []string{"verdict"}),
@@ -85,6 +95,9 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		failing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cleaner_failing_items", Help: "Items that are skipped because an expression failed.",
 		}, []string{"namespace", "cleaner"}),
+		findings: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cleaner_findings", Help: "Items that rules with the action report find, by namespace, name and rule.",
+		}, []string{"namespace", "cleaner", "rule"}),
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cleaner_runs_total", Help: "Finished runs, by result.",
 		}, []string{"result"}),
@@ -108,7 +121,7 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		}),
 	}
 	for _, c := range []prometheus.Collector{
-		m.evaluations, m.evaluationTime, m.deletions, m.actions, m.delay, m.pending, m.failing, m.runs, m.deliveries, m.dropped, m.woken, m.informers, m.objects, m.panics,
+		m.evaluations, m.evaluationTime, m.deletions, m.actions, m.delay, m.pending, m.failing, m.findings, m.runs, m.deliveries, m.dropped, m.woken, m.informers, m.objects, m.panics,
 	} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("cannot register a metric: %w", err)
@@ -181,11 +194,41 @@ func (m *Metrics) setItemsLocked(key types.NamespacedName, pending, failing int)
 	}
 }
 
+// SetFindings says how many items each rule of a Cleaner reports; none of those that are not named. It holds until it is said
+// again, or ForgetCleaner is called.
+func (m *Metrics) SetFindings(key types.NamespacedName, counts map[string]int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.setFindingsLocked(key, counts)
+}
+
+func (m *Metrics) setFindingsLocked(key types.NamespacedName, counts map[string]int) {
+	before, now := m.found[key], map[string]found{}
+	for _, rule := range slices.Sorted(maps.Keys(counts)) { // equal counts take equal names
+		f, counted := before[rule]
+		if !counted {
+			f.as = m.boundNames(names{key.Namespace, key.Name, rule})
+		}
+		m.findings.WithLabelValues(f.as.namespace, f.as.cleaner, f.as.rule).Add(float64(counts[rule] - f.count))
+		f.count = counts[rule]
+		now[rule] = f
+	}
+	for rule, f := range before {
+		if _, still := now[rule]; !still {
+			m.findings.WithLabelValues(f.as.namespace, f.as.cleaner, f.as.rule).Sub(float64(f.count))
+		}
+	}
+	if m.found[key] = now; len(now) == 0 {
+		delete(m.found, key)
+	}
+}
+
 // ForgetCleaner drops what was said of a Cleaner that is gone, and makes room for other names.
 func (m *Metrics) ForgetCleaner(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.setItemsLocked(key, 0, 0)
+	m.setFindingsLocked(key, nil)
 	for n := range m.names {
 		if n.namespace != key.Namespace || n.cleaner != key.Name {
 			continue
@@ -198,6 +241,7 @@ func (m *Metrics) ForgetCleaner(key types.NamespacedName) {
 		m.actions.DeletePartialMatch(labels)
 		m.pending.Delete(labels)
 		m.failing.Delete(labels)
+		m.findings.DeletePartialMatch(labels)
 	}
 }
 

@@ -29,6 +29,9 @@ func TestMetricsSayWhatWasCounted(t *testing.T) {
 	m.SetItems(shop, 4, 1)
 	m.SetItems(stock, 3, 0)
 	m.SetItems(shop, 2, 1)
+	m.SetFindings(shop, map[string]int{"twice": 3, "once": 1})
+	m.SetFindings(stock, map[string]int{"twice": 5})
+	m.SetFindings(shop, map[string]int{"twice": 2})
 	m.ForgetCleaner(stock)
 	m.CountDeletion("", "pods", "deleted")
 	m.CountDeletion("", "pods", "deleted")
@@ -93,6 +96,10 @@ cleaner_failing_items{cleaner="orphans",namespace="shop"} 1
 # HELP cleaner_panics_total Panics of the operator, each of which cost one try of one Cleaner.
 # TYPE cleaner_panics_total counter
 cleaner_panics_total 1
+# HELP cleaner_findings Items that rules with the action report find, by namespace, name and rule.
+# TYPE cleaner_findings gauge
+cleaner_findings{cleaner="orphans",namespace="shop",rule="once"} 0
+cleaner_findings{cleaner="orphans",namespace="shop",rule="twice"} 2
 # HELP cleaner_pending_items Items that are waiting for the for of a rule.
 # TYPE cleaner_pending_items gauge
 cleaner_pending_items{cleaner="orphans",namespace="shop"} 2
@@ -165,11 +172,13 @@ func TestOneNamespaceDoesNotPushNamesOfOthersOut(t *testing.T) {
 	for i := range many {
 		m.CountAction(flood(i), "r", "delete", "done")
 		m.SetItems(flood(i), 1, 1)
+		m.SetFindings(flood(i), map[string]int{"r": 1})
 	}
 	shop := types.NamespacedName{Namespace: "shop", Name: "orphans"}
 	m.CountAction(shop, "r", "delete", "done")
 	m.SetItems(shop, 2, 2)
-	for _, metric := range []string{"cleaner_actions_total", "cleaner_pending_items", "cleaner_failing_items"} {
+	m.SetFindings(shop, map[string]int{"r": 2})
+	for _, metric := range []string{"cleaner_actions_total", "cleaner_pending_items", "cleaner_failing_items", "cleaner_findings"} {
 		by, _ := seriesOf(t, r, metric)
 		if by["flood"] > maxNamesOfNamespace+1 || by["shop"] != 1 {
 			t.Errorf("%s has series %v", metric, by)
@@ -181,8 +190,14 @@ func TestOneNamespaceDoesNotPushNamesOfOthersOut(t *testing.T) {
 	if n := testutil.ToFloat64(m.pending.WithLabelValues("shop", "orphans")); n != 2 {
 		t.Errorf("%v items of another namespace wait, want 2", n)
 	}
+	if _, sum := seriesOf(t, r, "cleaner_findings"); sum != many+2 {
+		t.Errorf("%v findings were counted of %d", sum, many+2)
+	}
 	for i := range many {
 		m.ForgetCleaner(flood(i))
+	}
+	if n := testutil.ToFloat64(m.findings.WithLabelValues("flood", others, others)); n != 0 {
+		t.Errorf("%v findings of Cleaners that are gone are counted", n)
 	}
 	if n := testutil.ToFloat64(m.pending.WithLabelValues("flood", others)); n != 0 {
 		t.Errorf("%v items of Cleaners that are gone wait", n)
@@ -202,8 +217,9 @@ func TestNamesAreBoundedInAll(t *testing.T) {
 	for i := range 3 * maxNames {
 		m.CountAction(types.NamespacedName{Namespace: fmt.Sprint("ns-", i), Name: "c"}, "r", "delete", "done")
 		m.SetItems(types.NamespacedName{Namespace: fmt.Sprint("ns-", i), Name: "c"}, 1, 1)
+		m.SetFindings(types.NamespacedName{Namespace: fmt.Sprint("ns-", i), Name: "c"}, map[string]int{"r": 1})
 	}
-	for _, name := range []string{"cleaner_actions_total", "cleaner_pending_items", "cleaner_failing_items"} {
+	for _, name := range []string{"cleaner_actions_total", "cleaner_pending_items", "cleaner_failing_items", "cleaner_findings"} {
 		if n, err := testutil.GatherAndCount(r, name); err != nil || n > maxNames+1 {
 			t.Errorf("%s has %d series: %v", name, n, err)
 		}

@@ -35,6 +35,12 @@ func (r *Reports) HasReport(item plan.ItemKey, what string, now time.Time) bool 
 	return made == plan.SumOf(what)
 }
 
+// HasItem says that a report of the item was made, whatever it said, or that nobody knows whether it was.
+func (r *Reports) HasItem(item plan.ItemKey, now time.Time) bool {
+	_, known := r.made[item.Rule][plan.SumOf(item.Key)]
+	return known || now.Before(r.again)
+}
+
 // NoteReport takes that a report was made. If it cannot be remembered, none of those that are not is made again for a while.
 func (r *Reports) NoteReport(item plan.ItemKey, what string, now time.Time, wait time.Duration) {
 	key := plan.SumOf(item.Key)
