@@ -104,7 +104,7 @@ func (p *authority) reviewUninstall(ctx context.Context) {
 	}
 	switch {
 	case refused.refuses():
-		m.AuthorRefused(refused.reason, clean(refused.message), p.r.clock.Now().Add(authorRetry))
+		m.AuthorRefused(refused.reason, cleanText(refused.message), p.r.clock.Now().Add(authorRetry))
 	case p.hands.account.IsOperator():
 		m.AuthorReviewed(reviewed, now)
 	default: // the API server judges each request

@@ -103,7 +103,7 @@ func (p *openRun) do(ctx context.Context, req plan.Request) error {
 	case plan.LookRelease:
 		rel, err := p.hands.helm.ReadRelease(ctx, p.c.GetNamespace(), run.Helm.Name)
 		if err != nil {
-			m.ReleaseUnread(clean(err.Error()), p.r.clock.Now())
+			m.ReleaseUnread(cleanText(err.Error()), p.r.clock.Now())
 			return nil
 		}
 		rel.Begun = isMark(p.ring, p.c, run, rel.Mark)

@@ -96,9 +96,9 @@ func (p *sight) findReported(d *plan.Plan) map[string]*tally {
 
 // newFinding says what a rule reports.
 func newFinding(rule string, t *tally) v1alpha1.Finding {
-	f := v1alpha1.Finding{Rule: rule, Count: t.count, Message: clean(t.first[0].reason)}
+	f := v1alpha1.Finding{Rule: rule, Count: t.count, Message: cleanText(t.first[0].reason)}
 	for _, item := range t.first {
-		f.Items = append(f.Items, clean(item.shown))
+		f.Items = append(f.Items, cleanText(item.shown))
 	}
 	return f
 }
@@ -109,12 +109,12 @@ func shortenFindings(all []v1alpha1.Finding) {
 	for i := range all {
 		f := &all[i]
 		room := maxFindingsBytes/len(all) - len(f.Rule)
-		f.Message = shorten(f.Message, room/2)
+		f.Message = shortenText(f.Message, room/2)
 		room -= len(f.Message)
 		for n, item := range f.Items {
 			switch {
 			case n == 0:
-				f.Items[0] = shorten(item, room)
+				f.Items[0] = shortenText(item, room)
 			case len(item) > room:
 				f.Items = f.Items[:n]
 			}

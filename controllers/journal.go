@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,34 +23,12 @@ import (
 )
 
 const (
-	// maxText bounds what is repeated of an error or a name, in bytes.
-	maxText = events.MaxNote
 	// namesInEvent is how many objects an Event names.
 	namesInEvent = 5
 )
 
 // errNotNow says that a deletion was not sent because the Cleaner has changed, or because of a shutdown.
 var errNotNow = errors.New("the Cleaner has changed")
-
-// clean makes a text that came from outside fit to be shown: one line, printable, bounded.
-func clean(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsGraphic(r) { // controls, and what reorders text
-			return ' '
-		}
-		return r
-	}, s)
-	return shorten(s, maxText)
-}
-
-// shorten cuts a text after so many bytes, and says so.
-func shorten(s string, most int) string {
-	const more = "…"
-	if len(s) <= most || most < len(more) {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most-len(more)], "") + more
-}
 
 // counted is a number of things, in words.
 func counted(n int, thing string) string {
@@ -147,7 +124,7 @@ func (n *note) compose() events.Event {
 	e := n.event
 	if n.more > 0 {
 		rest := fmt.Sprintf("; and %d more", n.more)
-		e.Note = shorten(e.Note, maxText-len(rest)) + rest
+		e.Note = shortenText(e.Note, maxText-len(rest)) + rest
 	}
 	return e
 }
@@ -171,7 +148,7 @@ func (m *telling) acted(known []v1alpha1.Action, actions ...v1alpha1.Action) {
 		m.actions = trimmed.TrimActions(slices.Clone(known))
 	}
 	for _, a := range actions { // in place: a run may have thousands of deeds
-		a.Object, a.UID = clean(a.Object), clean(a.UID)
+		a.Object, a.UID = cleanText(a.Object), cleanText(a.UID)
 		m.actions = slices.Insert(m.actions[:min(len(m.actions), trimmed.MaxActions-1)], 0, a)
 		m.own = min(m.own+1, trimmed.MaxActions)
 	}
@@ -187,7 +164,7 @@ func (m *telling) reportRefused() (again bool) {
 
 // event has an Event say something. A pass makes one at most of each reason and action.
 func (p *journal) event(kind, reason, action, format string, args ...any) {
-	text := clean(fmt.Sprintf(format, args...))
+	text := cleanText(fmt.Sprintf(format, args...))
 	i := slices.IndexFunc(p.notes, func(n *note) bool {
 		return n.event.Reason == reason && n.event.Action == action && n.event.Type == kind
 	})
@@ -263,7 +240,7 @@ func (p *journal) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 	action := func(result string) {
 		p.mem.acted(p.of.read.State().LastActions, v1alpha1.Action{
 			Object: s.Shown(p.of.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
-			Time: at(p.of.r.clock), Result: clean(result),
+			Time: at(p.of.r.clock), Result: cleanText(result),
 		})
 	}
 	did := wordsOf(s.Verb).result
@@ -272,7 +249,7 @@ func (p *journal) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 	}
 	again := func() { // a refusal that is said already is no news
 		if !slices.ContainsFunc(p.latest(), func(l v1alpha1.Action) bool {
-			return l.UID == string(s.Object.UID) && l.Action == string(s.Verb) && l.Result == clean(a.Why)
+			return l.UID == string(s.Object.UID) && l.Action == string(s.Verb) && l.Result == cleanText(a.Why)
 		}) {
 			action(a.Why)
 		}

@@ -191,7 +191,7 @@ func (m *memory) flipped() {
 // resume lets live reads begin at once, because the author has asked for it: by an edit, of a template too, or by the
 // annotation.
 func (m *memory) resume(version string, c v1alpha1.Owner) {
-	asked := version + " " + clean(c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
+	asked := version + " " + cleanText(c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
 	if m.asked != "" && m.asked != asked {
 		m.retryAt, m.disagreed, m.rested = time.Time{}, 0, 0
 		clear(m.remade)

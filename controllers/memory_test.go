@@ -5,7 +5,6 @@ package controllers
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -130,21 +129,5 @@ func TestOnlyNewsOfTheAuthorWake(t *testing.T) {
 				t.Errorf("wakes: %t", got)
 			}
 		})
-	}
-}
-
-func TestWhatComesFromOutsideIsMadeFitToShow(t *testing.T) {
-	if got := clean("a\nb\x1b[31mc\td\u009be\u202ef\u2028"); got != "a b [31mc d e f " {
-		t.Errorf("got %q", got)
-	}
-	const notes = 1024 // how many bytes the note of an Event may have
-	for _, part := range []string{"a", "ü", "€", "🧹"} {
-		got := clean(strings.Repeat(part, 5000))
-		if len(got) > notes || len(got) < notes-len(part) || !strings.HasSuffix(got, part+"…") {
-			t.Errorf("a long text of %q has %d bytes, and ends with %q", part, len(got), got[len(got)-8:])
-		}
-	}
-	if got := clean(strings.Repeat("a", notes)); strings.HasSuffix(got, "…") {
-		t.Error("a text that fits is cut")
 	}
 }

@@ -66,7 +66,7 @@ func (b *deeds) rehearse(ctx context.Context, steps []plan.Step) {
 		s := &steps[i]
 		b.mem.acted(b.read.State().LastActions, v1alpha1.Action{
 			Object: s.Shown(b.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule,
-			Action: string(s.Verb) + " (dry run)", Time: at(b.r.clock), Result: clean(result),
+			Action: string(s.Verb) + " (dry run)", Time: at(b.r.clock), Result: cleanText(result),
 		})
 	}
 	b.tellDryRun(steps)

@@ -137,7 +137,7 @@ func (f *finishing) decideAnew(ctx context.Context, c *plan.Course, changed map[
 	confirm.ReadLive(ctx, f.hands.live, &f.in, ask)
 	for _, read := range ask {
 		if why, failed := f.in.Unreadable[read]; failed {
-			f.answerRow(reads[read], plan.RowAnswer{Failed: clean(why)})
+			f.answerRow(reads[read], plan.RowAnswer{Failed: cleanText(why)})
 		}
 	}
 	f.run.Changed()

@@ -60,7 +60,7 @@ func (r report) request() {
 // invalid says that the spec cannot work.
 func (r report) invalid(findings validation.Findings) {
 	text, _, _ := strings.Cut(findings[0].String(), "\n") // a caret below an expression needs lines of their own
-	message := clean(text)
+	message := cleanText(text)
 	if n := len(findings); n > 1 {
 		message += fmt.Sprintf(" (and %d more)", n-1)
 	}
@@ -197,7 +197,7 @@ func (r runReport) progress(run *v1alpha1.Run, req plan.Request) (message string
 	case v1alpha1.ReasonDeletionRefused:
 		for i := range m.Rows {
 			if f := m.Rows[i].Failed; f != "" && m.Rows[i].State == plan.RowOpen {
-				return fmt.Sprintf("Run %d: a deletion was refused and will be retried: %s", run.Number, clean(f)), true
+				return fmt.Sprintf("Run %d: a deletion was refused and will be retried: %s", run.Number, cleanText(f)), true
 			}
 		}
 	case v1alpha1.ReasonTargetUnstable:
@@ -249,7 +249,7 @@ func (r report) resolved(in plan.Input, d plan.Plan) {
 		for n := range in.Snapshot[i].Objects {
 			st.ResolvedTargetCount++
 			if len(st.ResolvedTargets) < trimmed.MaxResolved {
-				st.ResolvedTargets = append(st.ResolvedTargets, clean(in.Snapshot[i].Objects[n].Shown(r.p.c.GetNamespace())))
+				st.ResolvedTargets = append(st.ResolvedTargets, cleanText(in.Snapshot[i].Objects[n].Shown(r.p.c.GetNamespace())))
 			}
 		}
 		if why, problem := plan.Problem(&r.p.work.Targets[i], &in.Snapshot[i]); why != "" {
@@ -288,7 +288,7 @@ func firstError(errs []v1alpha1.ItemError) string {
 	if e.Key != "" {
 		about += fmt.Sprintf(", item %q", e.Key)
 	}
-	return clean(fmt.Sprintf("Items with errors are skipped: %s: %s", about, e.Message))
+	return cleanText(fmt.Sprintf("Items with errors are skipped: %s: %s", about, e.Message))
 }
 
 // pending says what rules wait for. A moment is announced in whole seconds, and not before it comes.
@@ -296,13 +296,13 @@ func (r report) pending(all []plan.Pending) {
 	st := r.draft()
 	st.Pending = nil
 	for _, p := range all[:min(len(all), trimmed.MaxListed)] {
-		st.Pending = append(st.Pending, v1alpha1.Pending{Rule: p.Rule, Key: clean(p.Key), Until: metav1.Time{Time: p.Until.Add(time.Second - time.Nanosecond).Truncate(time.Second)}})
+		st.Pending = append(st.Pending, v1alpha1.Pending{Rule: p.Rule, Key: cleanText(p.Key), Until: metav1.Time{Time: p.Until.Add(time.Second - time.Nanosecond).Truncate(time.Second)}})
 	}
 }
 
 // templateMissing says that there is no template of this name, yet.
 func (r report) templateMissing(name string) {
-	message := fmt.Sprintf("CleanerTemplate %q does not exist.", clean(name))
+	message := fmt.Sprintf("CleanerTemplate %q does not exist.", cleanText(name))
 	r.remove(v1alpha1.ConditionTargetsResolved, v1alpha1.ConditionEvaluated, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled)
 	r.set(v1alpha1.ConditionValid, metav1.ConditionFalse, v1alpha1.ReasonTemplateMissing, message)
 	r.outcome(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonTemplateMissing, Message: message}, r.p.r.clock.Now())
@@ -338,19 +338,19 @@ func (r runReport) recurring(req plan.Request) {
 
 // outcome keeps the time of an evaluation that said the same.
 func (r report) outcome(d plan.Plan, now time.Time) {
-	e := &v1alpha1.Evaluation{Time: metav1.NewTime(now), Verdict: d.Verdict, Reason: d.Reason, Message: clean(d.Message), Conditions: slices.Clone(d.Conditions)}
+	e := &v1alpha1.Evaluation{Time: metav1.NewTime(now), Verdict: d.Verdict, Reason: d.Reason, Message: cleanText(d.Message), Conditions: slices.Clone(d.Conditions)}
 	for i := range e.Conditions {
-		e.Conditions[i].Expression, e.Conditions[i].Error = clean(e.Conditions[i].Expression), clean(e.Conditions[i].Error)
+		e.Conditions[i].Expression, e.Conditions[i].Error = cleanText(e.Conditions[i].Expression), cleanText(e.Conditions[i].Error)
 	}
 	e.Errors = slices.Clone(d.Errors[:min(len(d.Errors), trimmed.MaxListed)])
 	for i := range e.Errors {
-		e.Errors[i].Key, e.Errors[i].Message = clean(e.Errors[i].Key), clean(e.Errors[i].Message)
+		e.Errors[i].Key, e.Errors[i].Message = cleanText(e.Errors[i].Key), cleanText(e.Errors[i].Message)
 	}
 	if len(d.Withheld) > 0 && r.p.c.Common().Recurs() { // for one that cleans once, the run says it
 		forbidden := d.Forbidden()
 		e.Withheld = forbidden[:min(len(forbidden), trimmed.MaxListed)]
 		for i := range e.Withheld {
-			e.Withheld[i].Object, e.Withheld[i].Because = clean(e.Withheld[i].Object), clean(e.Withheld[i].Because)
+			e.Withheld[i].Object, e.Withheld[i].Because = cleanText(e.Withheld[i].Object), cleanText(e.Withheld[i].Because)
 		}
 	}
 	if old := r.draft().LastEvaluation; old != nil {
@@ -404,7 +404,7 @@ func (r report) draft() *v1alpha1.CleanerStatus { return r.p.c.State() }
 
 func (r report) set(kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&r.draft().Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: clean(message), ObservedGeneration: r.p.c.GetGeneration(),
+		Type: kind, Status: status, Reason: reason, Message: cleanText(message), ObservedGeneration: r.p.c.GetGeneration(),
 		LastTransitionTime: metav1.NewTime(r.p.r.clock.Now()),
 	})
 	r.draft().ObservedGeneration = r.p.c.GetGeneration()

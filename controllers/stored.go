@@ -208,7 +208,7 @@ func (p *stored) reread(ctx context.Context) error {
 
 // requestedAt is the last request for an evaluation, as status shows it; empty if there is none.
 func (p *stored) requestedAt() string {
-	return clean(p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
+	return cleanText(p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
 }
 
 // created is when the Cleaner was created, by the API server's clock.
