@@ -15,6 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/faults"
+	"github.com/vtex/cleaner/controllers/internal/shown"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -38,7 +39,7 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	in.Snapshot = snapshot.ReadForConfirmation(ctx, p.hands.live, p.c.GetNamespace(), p.work)
 	if in.Release = p.hands.helm.ReadWanted(ctx, p.c.GetNamespace(), p.work.Helm); in.Release != nil {
-		in.Release.Detail = cleanText(in.Release.Detail)
+		in.Release.Detail = shown.CleanText(in.Release.Detail)
 	}
 	refusal, leaves := p.findRefusal(ctx, in.Release), p.namespaceLeaves(ctx)
 	in.Clock = p.r.trust() // these reads have measured it, whatever was read before

@@ -14,6 +14,7 @@ import (
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/controllers/author"
 	"github.com/vtex/cleaner/controllers/internal/identity"
+	"github.com/vtex/cleaner/controllers/internal/shown"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/rights"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -104,7 +105,7 @@ func (p *authority) reviewUninstall(ctx context.Context) {
 	}
 	switch {
 	case refused.refuses():
-		m.AuthorRefused(refused.reason, cleanText(refused.message), p.r.clock.Now().Add(authorRetry))
+		m.AuthorRefused(refused.reason, shown.CleanText(refused.message), p.r.clock.Now().Add(authorRetry))
 	case p.hands.account.IsOperator():
 		m.AuthorReviewed(reviewed, now)
 	default: // the API server judges each request

@@ -19,6 +19,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
 	"github.com/vtex/cleaner/controllers/internal/faults"
+	"github.com/vtex/cleaner/controllers/internal/shown"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -103,7 +104,7 @@ func (p *openRun) do(ctx context.Context, req plan.Request) error {
 	case plan.LookRelease:
 		rel, err := p.hands.helm.ReadRelease(ctx, p.c.GetNamespace(), run.Helm.Name)
 		if err != nil {
-			m.ReleaseUnread(cleanText(err.Error()), p.r.clock.Now())
+			m.ReleaseUnread(shown.CleanText(err.Error()), p.r.clock.Now())
 			return nil
 		}
 		rel.Begun = isMark(p.ring, p.c, run, rel.Mark)

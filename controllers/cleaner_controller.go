@@ -180,6 +180,6 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 		return p.sleep(ctx, at, err)
 	}
 	p.report().evaluated(in, decision)
-	p.measureFindings()
+	measureFindings(p.sight)
 	return p.sleep(ctx, p.askAgain(decision), err)
 }

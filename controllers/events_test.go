@@ -34,25 +34,33 @@ func talkative() *v1alpha1.Cleaner {
 	return c
 }
 
-// A pass makes one Event of a reason, of all rules: with the first of them, and how many there are more.
+// A pass makes an Event of each of the first rules, and one of all others: with the first of them, and how many there are more.
 func TestAPassMakesFewEvents(t *testing.T) {
 	r := newRig(t, talkative())
 	for range 3 {
 		r.pass()
 		said := r.said()
-		if len(said) != 1 {
+		if len(said) != eventsOfPass {
 			t.Fatalf("it makes %d Events", len(said))
 		}
-		note := strings.TrimPrefix(said[0], "Normal Reported ")
-		if !strings.HasPrefix(note, "r-0: reported 1: ") || !strings.HasSuffix(note, "…; and 63 more") || len(note) > events.MaxNote {
-			t.Errorf("it says %q", note)
+		full := 0
+		for _, text := range said {
+			if !strings.HasPrefix(text, "Normal Reported r-") || len(text) > len("Normal Reported ")+events.MaxNote {
+				t.Errorf("it says %.40q in %d bytes", text, len(text))
+			}
+			if strings.HasSuffix(text, fmt.Sprintf("…; and %d more", 64-eventsOfPass)) {
+				full++
+			}
+		}
+		if full != 1 {
+			t.Errorf("%d Events are of all that there was no room for", full)
 		}
 		after(time.Second)(r)
 	}
 }
 
-// Rules whose texts are short stand in one Event in full.
-func TestAnEventSaysWhatSeveralRulesDid(t *testing.T) {
+// Each rule has an Event of its own, as long as there are few.
+func TestEachRuleHasItsEvent(t *testing.T) {
 	c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
 	c.Spec.Rules[0].When = `item.metadata.name == "a"`
 	other := *c.Spec.Rules[0].DeepCopy()
@@ -60,13 +68,13 @@ func TestAnEventSaysWhatSeveralRulesDid(t *testing.T) {
 	c.Spec.Rules = append(c.Spec.Rules, other)
 	r := newRig(t, c, aPod("a", "Succeeded"), aPod("b", "Succeeded"))
 	r.pass()
-	same(t, "said", []string{"Normal Deleted done: deleted 1: a.pods/v1 (it is done); old: deleted 1: b.pods/v1 (it is old)"}, r.said())
+	same(t, "said", []string{"Normal Deleted done: deleted 1: a.pods/v1 (it is done)", "Normal Deleted old: deleted 1: b.pods/v1 (it is old)"}, r.said())
 }
 
 // What an Event says is bounded, and of what comes later nothing is kept.
 func TestANoteIsBounded(t *testing.T) {
 	for texts := range 200 {
-		n := &note{}
+		n := &note{event: events.Event{Note: "first"}}
 		for i := range texts {
 			n.add(fmt.Sprintf("%d%s", i, strings.Repeat("ä", i)))
 		}

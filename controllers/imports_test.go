@@ -45,6 +45,8 @@ func allowed() map[string][]string {
 		"controllers/internal/metrics":      {},
 		"controllers/internal/events":       {"controllers/internal/contain"},
 		"controllers/internal/evaluating":   {"api/v1alpha1"},
+		"controllers/internal/findings":     {"api/v1alpha1", "controllers/internal/shown"},
+		"controllers/internal/shown":        {"controllers/internal/events"},
 		"controllers/internal/ration":       {},
 		"controllers/internal/reported":     {"controllers/plan"},
 		"controllers/internal/patched":      {"controllers/plan"},
@@ -59,7 +61,7 @@ func allowed() map[string][]string {
 		"controllers": {
 			"api/v1alpha1", "api/validation", "celenv", "config/templates", "controllers/author", "controllers/confirm", "controllers/notfound", "controllers/plan", "controllers/rights", "controllers/signing", "controllers/snapshot", "controllers/internal/watches",
 			"controllers/internal/actuate", "controllers/internal/actuate/helm", "controllers/internal/faults", "controllers/internal/identity",
-			"controllers/trimmed", "controllers/internal/contain", "controllers/internal/evaluating", "controllers/internal/events", "controllers/internal/outbox", "controllers/internal/metrics", "controllers/internal/ration", "controllers/internal/patched", "controllers/internal/reported", "controllers/internal/skew",
+			"controllers/trimmed", "controllers/internal/contain", "controllers/internal/evaluating", "controllers/internal/findings", "controllers/internal/shown", "controllers/internal/events", "controllers/internal/outbox", "controllers/internal/metrics", "controllers/internal/ration", "controllers/internal/patched", "controllers/internal/reported", "controllers/internal/skew",
 		},
 		"config/templates": {"api/v1alpha1"},
 		"webhooks": {

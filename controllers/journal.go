@@ -18,6 +18,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/events"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
+	"github.com/vtex/cleaner/controllers/internal/shown"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/trimmed"
 )
@@ -25,6 +26,8 @@ import (
 const (
 	// namesInEvent is how many objects an Event names.
 	namesInEvent = 5
+	// eventsOfPass is how many Events a pass makes before those of one reason and action share one.
+	eventsOfPass = 16
 )
 
 // errNotNow says that a deletion was not sent because the Cleaner has changed, or because of a shutdown.
@@ -110,9 +113,7 @@ type note struct {
 func (n *note) add(text string) {
 	const between, rest = "; ", "; and 1000000 more"
 	switch {
-	case n.event.Note == "":
-		n.event.Note = text
-	case n.more == 0 && len(n.event.Note)+len(between)+len(text)+len(rest) <= maxText:
+	case n.more == 0 && len(n.event.Note)+len(between)+len(text)+len(rest) <= shown.MaxText:
 		n.event.Note += between + text
 	default:
 		n.more++
@@ -124,7 +125,7 @@ func (n *note) compose() events.Event {
 	e := n.event
 	if n.more > 0 {
 		rest := fmt.Sprintf("; and %d more", n.more)
-		e.Note = shortenText(e.Note, maxText-len(rest)) + rest
+		e.Note = shown.ShortenText(e.Note, shown.MaxText-len(rest)) + rest
 	}
 	return e
 }
@@ -148,7 +149,7 @@ func (m *telling) acted(known []v1alpha1.Action, actions ...v1alpha1.Action) {
 		m.actions = trimmed.TrimActions(slices.Clone(known))
 	}
 	for _, a := range actions { // in place: a run may have thousands of deeds
-		a.Object, a.UID = cleanText(a.Object), cleanText(a.UID)
+		a.Object, a.UID = shown.CleanText(a.Object), shown.CleanText(a.UID)
 		m.actions = slices.Insert(m.actions[:min(len(m.actions), trimmed.MaxActions-1)], 0, a)
 		m.own = min(m.own+1, trimmed.MaxActions)
 	}
@@ -162,16 +163,18 @@ func (m *telling) reportRefused() (again bool) {
 	return again
 }
 
-// event has an Event say something. A pass makes one at most of each reason and action.
+// event has an Event say something. Once a pass has made many, those of one reason and action share one.
 func (p *journal) event(kind, reason, action, format string, args ...any) {
-	text := cleanText(fmt.Sprintf(format, args...))
-	i := slices.IndexFunc(p.notes, func(n *note) bool {
-		return n.event.Reason == reason && n.event.Action == action && n.event.Type == kind
-	})
-	if i < 0 {
-		i, p.notes = len(p.notes), append(p.notes, &note{event: events.Event{Type: kind, Reason: reason, Action: action}})
+	text := shown.CleanText(fmt.Sprintf(format, args...))
+	if len(p.notes) >= eventsOfPass {
+		for _, n := range slices.Backward(p.notes) {
+			if n.event.Reason == reason && n.event.Action == action && n.event.Type == kind {
+				n.add(text)
+				return
+			}
+		}
 	}
-	p.notes[i].add(text)
+	p.notes = append(p.notes, &note{event: events.Event{Type: kind, Reason: reason, Action: action, Note: text}})
 }
 
 // recordEvents has the Events of a pass written.
@@ -220,13 +223,9 @@ func (p *journal) tellAs(steps []plan.Step, dryRun bool) {
 		if first[k] != "" {
 			text += " (" + first[k] + ")"
 		}
-		p.event(corev1.EventTypeNormal, reason, actionOf(w.action, k.rule), "%s", text)
+		p.event(corev1.EventTypeNormal, reason, w.action, "%s", text)
 	}
 }
-
-// actionOf is the action of an Event, which tells the Events of one rule from those of another: who records Events counts
-// those that differ in nothing but their text as one.
-func actionOf(action, rule string) string { return action + "/" + rule }
 
 // tellLoop warns that somebody makes anew what a rule deletes.
 func (p *journal) tellLoop(s *plan.Step) {
@@ -240,7 +239,7 @@ func (p *journal) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 	action := func(result string) {
 		p.mem.acted(p.of.read.State().LastActions, v1alpha1.Action{
 			Object: s.Shown(p.of.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
-			Time: at(p.of.r.clock), Result: cleanText(result),
+			Time: at(p.of.r.clock), Result: shown.CleanText(result),
 		})
 	}
 	did := wordsOf(s.Verb).result
@@ -249,7 +248,7 @@ func (p *journal) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 	}
 	again := func() { // a refusal that is said already is no news
 		if !slices.ContainsFunc(p.latest(), func(l v1alpha1.Action) bool {
-			return l.UID == string(s.Object.UID) && l.Action == string(s.Verb) && l.Result == cleanText(a.Why)
+			return l.UID == string(s.Object.UID) && l.Action == string(s.Verb) && l.Result == shown.CleanText(a.Why)
 		}) {
 			action(a.Why)
 		}

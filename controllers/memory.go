@@ -15,6 +15,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/patched"
 	"github.com/vtex/cleaner/controllers/internal/reported"
+	"github.com/vtex/cleaner/controllers/internal/shown"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -191,7 +192,7 @@ func (m *memory) flipped() {
 // resume lets live reads begin at once, because the author has asked for it: by an edit, of a template too, or by the
 // annotation.
 func (m *memory) resume(version string, c v1alpha1.Owner) {
-	asked := version + " " + cleanText(c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
+	asked := version + " " + shown.CleanText(c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
 	if m.asked != "" && m.asked != asked {
 		m.retryAt, m.disagreed, m.rested = time.Time{}, 0, 0
 		clear(m.remade)

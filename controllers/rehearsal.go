@@ -12,6 +12,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/internal/shown"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -66,7 +67,7 @@ func (b *deeds) rehearse(ctx context.Context, steps []plan.Step) {
 		s := &steps[i]
 		b.mem.acted(b.read.State().LastActions, v1alpha1.Action{
 			Object: s.Shown(b.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule,
-			Action: string(s.Verb) + " (dry run)", Time: at(b.r.clock), Result: cleanText(result),
+			Action: string(s.Verb) + " (dry run)", Time: at(b.r.clock), Result: shown.CleanText(result),
 		})
 	}
 	b.tellDryRun(steps)

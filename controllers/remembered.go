@@ -11,6 +11,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/patched"
 	"github.com/vtex/cleaner/controllers/internal/ration"
+	"github.com/vtex/cleaner/controllers/internal/shown"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/trimmed"
 )
@@ -170,7 +171,7 @@ func nilIfEmpty[T any](all []T) []T {
 
 // short is as much of a text as is shown; the rest is not kept in memory.
 func short(text string) string {
-	const most = 4 * maxText // bytes
+	const most = 4 * shown.MaxText // bytes
 	if len(text) <= most {
 		return text
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/controllers/confirm"
+	"github.com/vtex/cleaner/controllers/internal/shown"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -137,7 +138,7 @@ func (f *finishing) decideAnew(ctx context.Context, c *plan.Course, changed map[
 	confirm.ReadLive(ctx, f.hands.live, &f.in, ask)
 	for _, read := range ask {
 		if why, failed := f.in.Unreadable[read]; failed {
-			f.answerRow(reads[read], plan.RowAnswer{Failed: cleanText(why)})
+			f.answerRow(reads[read], plan.RowAnswer{Failed: shown.CleanText(why)})
 		}
 	}
 	f.run.Changed()

@@ -22,6 +22,7 @@ import (
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
+	"github.com/vtex/cleaner/controllers/internal/shown"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/trimmed"
 )
@@ -60,7 +61,7 @@ func (r report) request() {
 // invalid says that the spec cannot work.
 func (r report) invalid(findings validation.Findings) {
 	text, _, _ := strings.Cut(findings[0].String(), "\n") // a caret below an expression needs lines of their own
-	message := cleanText(text)
+	message := shown.CleanText(text)
 	if n := len(findings); n > 1 {
 		message += fmt.Sprintf(" (and %d more)", n-1)
 	}
@@ -93,7 +94,7 @@ func (r report) evaluated(in plan.Input, d plan.Plan) {
 	}
 	r.outcome(d, in.Now)
 	r.pending(d.Pending)
-	r.findings()
+	reportFindings(r.p)
 	if d.Reason == v1alpha1.ReasonLimitExceeded {
 		r.set(v1alpha1.ConditionTripped, metav1.ConditionTrue, d.Reason, d.Message)
 	} else {
@@ -197,7 +198,7 @@ func (r runReport) progress(run *v1alpha1.Run, req plan.Request) (message string
 	case v1alpha1.ReasonDeletionRefused:
 		for i := range m.Rows {
 			if f := m.Rows[i].Failed; f != "" && m.Rows[i].State == plan.RowOpen {
-				return fmt.Sprintf("Run %d: a deletion was refused and will be retried: %s", run.Number, cleanText(f)), true
+				return fmt.Sprintf("Run %d: a deletion was refused and will be retried: %s", run.Number, shown.CleanText(f)), true
 			}
 		}
 	case v1alpha1.ReasonTargetUnstable:
@@ -249,7 +250,7 @@ func (r report) resolved(in plan.Input, d plan.Plan) {
 		for n := range in.Snapshot[i].Objects {
 			st.ResolvedTargetCount++
 			if len(st.ResolvedTargets) < trimmed.MaxResolved {
-				st.ResolvedTargets = append(st.ResolvedTargets, cleanText(in.Snapshot[i].Objects[n].Shown(r.p.c.GetNamespace())))
+				st.ResolvedTargets = append(st.ResolvedTargets, shown.CleanText(in.Snapshot[i].Objects[n].Shown(r.p.c.GetNamespace())))
 			}
 		}
 		if why, problem := plan.Problem(&r.p.work.Targets[i], &in.Snapshot[i]); why != "" {
@@ -288,7 +289,7 @@ func firstError(errs []v1alpha1.ItemError) string {
 	if e.Key != "" {
 		about += fmt.Sprintf(", item %q", e.Key)
 	}
-	return cleanText(fmt.Sprintf("Items with errors are skipped: %s: %s", about, e.Message))
+	return shown.CleanText(fmt.Sprintf("Items with errors are skipped: %s: %s", about, e.Message))
 }
 
 // pending says what rules wait for. A moment is announced in whole seconds, and not before it comes.
@@ -296,13 +297,13 @@ func (r report) pending(all []plan.Pending) {
 	st := r.draft()
 	st.Pending = nil
 	for _, p := range all[:min(len(all), trimmed.MaxListed)] {
-		st.Pending = append(st.Pending, v1alpha1.Pending{Rule: p.Rule, Key: cleanText(p.Key), Until: metav1.Time{Time: p.Until.Add(time.Second - time.Nanosecond).Truncate(time.Second)}})
+		st.Pending = append(st.Pending, v1alpha1.Pending{Rule: p.Rule, Key: shown.CleanText(p.Key), Until: metav1.Time{Time: p.Until.Add(time.Second - time.Nanosecond).Truncate(time.Second)}})
 	}
 }
 
 // templateMissing says that there is no template of this name, yet.
 func (r report) templateMissing(name string) {
-	message := fmt.Sprintf("CleanerTemplate %q does not exist.", cleanText(name))
+	message := fmt.Sprintf("CleanerTemplate %q does not exist.", shown.CleanText(name))
 	r.remove(v1alpha1.ConditionTargetsResolved, v1alpha1.ConditionEvaluated, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled)
 	r.set(v1alpha1.ConditionValid, metav1.ConditionFalse, v1alpha1.ReasonTemplateMissing, message)
 	r.outcome(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonTemplateMissing, Message: message}, r.p.r.clock.Now())
@@ -338,19 +339,19 @@ func (r runReport) recurring(req plan.Request) {
 
 // outcome keeps the time of an evaluation that said the same.
 func (r report) outcome(d plan.Plan, now time.Time) {
-	e := &v1alpha1.Evaluation{Time: metav1.NewTime(now), Verdict: d.Verdict, Reason: d.Reason, Message: cleanText(d.Message), Conditions: slices.Clone(d.Conditions)}
+	e := &v1alpha1.Evaluation{Time: metav1.NewTime(now), Verdict: d.Verdict, Reason: d.Reason, Message: shown.CleanText(d.Message), Conditions: slices.Clone(d.Conditions)}
 	for i := range e.Conditions {
-		e.Conditions[i].Expression, e.Conditions[i].Error = cleanText(e.Conditions[i].Expression), cleanText(e.Conditions[i].Error)
+		e.Conditions[i].Expression, e.Conditions[i].Error = shown.CleanText(e.Conditions[i].Expression), shown.CleanText(e.Conditions[i].Error)
 	}
 	e.Errors = slices.Clone(d.Errors[:min(len(d.Errors), trimmed.MaxListed)])
 	for i := range e.Errors {
-		e.Errors[i].Key, e.Errors[i].Message = cleanText(e.Errors[i].Key), cleanText(e.Errors[i].Message)
+		e.Errors[i].Key, e.Errors[i].Message = shown.CleanText(e.Errors[i].Key), shown.CleanText(e.Errors[i].Message)
 	}
 	if len(d.Withheld) > 0 && r.p.c.Common().Recurs() { // for one that cleans once, the run says it
 		forbidden := d.Forbidden()
 		e.Withheld = forbidden[:min(len(forbidden), trimmed.MaxListed)]
 		for i := range e.Withheld {
-			e.Withheld[i].Object, e.Withheld[i].Because = cleanText(e.Withheld[i].Object), cleanText(e.Withheld[i].Because)
+			e.Withheld[i].Object, e.Withheld[i].Because = shown.CleanText(e.Withheld[i].Object), shown.CleanText(e.Withheld[i].Because)
 		}
 	}
 	if old := r.draft().LastEvaluation; old != nil {
@@ -404,7 +405,7 @@ func (r report) draft() *v1alpha1.CleanerStatus { return r.p.c.State() }
 
 func (r report) set(kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&r.draft().Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: cleanText(message), ObservedGeneration: r.p.c.GetGeneration(),
+		Type: kind, Status: status, Reason: reason, Message: shown.CleanText(message), ObservedGeneration: r.p.c.GetGeneration(),
 		LastTransitionTime: metav1.NewTime(r.p.r.clock.Now()),
 	})
 	r.draft().ObservedGeneration = r.p.c.GetGeneration()

@@ -15,6 +15,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/author"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
+	"github.com/vtex/cleaner/controllers/internal/shown"
 	"github.com/vtex/cleaner/controllers/signing"
 	"github.com/vtex/cleaner/controllers/trimmed"
 )
@@ -208,7 +209,7 @@ func (p *stored) reread(ctx context.Context) error {
 
 // requestedAt is the last request for an evaluation, as status shows it; empty if there is none.
 func (p *stored) requestedAt() string {
-	return cleanText(p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
+	return shown.CleanText(p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
 }
 
 // created is when the Cleaner was created, by the API server's clock.

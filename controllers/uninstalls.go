@@ -18,6 +18,7 @@ import (
 	"github.com/vtex/cleaner/controllers/author"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
 	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/shown"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/signing"
 )
@@ -124,7 +125,7 @@ func (j *uninstallJob) uninstall(ctx context.Context) (helm.Outcome, error) {
 func (j *uninstallJob) do(ctx context.Context) {
 	end := uninstallEnd{run: j.run}
 	if p := contain.CatchPanic(func() { end = j.carryOut(ctx) }); p != nil {
-		end.why = cleanText(p.Error())
+		end.why = shown.CleanText(p.Error())
 	}
 	j.ended <- end
 	j.r.wake.Wake(j.key)
@@ -146,21 +147,21 @@ func (j *uninstallJob) carryOut(ctx context.Context) uninstallEnd {
 	}
 	for _, k := range out.Kept {
 		end.actions = append(end.actions, v1alpha1.Action{
-			Object: k.Ref.String(), UID: string(k.Ref.UID), Rule: "helm", Action: "helmUninstall", Time: at(j.r.clock), Result: "kept: " + cleanText(k.Because),
+			Object: k.Ref.String(), UID: string(k.Ref.UID), Rule: "helm", Action: "helmUninstall", Time: at(j.r.clock), Result: "kept: " + shown.CleanText(k.Because),
 		})
 	}
 	switch {
 	case errors.Is(err, errStale):
 	case err != nil:
-		end.why = cleanText(err.Error())
+		end.why = shown.CleanText(err.Error())
 	case out.State == helm.Upgraded:
 		end.why = "the release was upgraded, or its record was rewritten"
 	case out.State == helm.Pending:
 		end.why = "the release is being installed, upgraded or rolled back"
 	case out.State == helm.HookRunning:
-		end.why = cleanText(out.Hook + " has not ended yet")
+		end.why = shown.CleanText(out.Hook + " has not ended yet")
 	case out.State == helm.Terminating && len(out.Remaining) > 0:
-		end.why = cleanText(fmt.Sprintf("%d objects of the release are not gone yet, such as %s", len(out.Remaining), out.Remaining[0]))
+		end.why = shown.CleanText(fmt.Sprintf("%d objects of the release are not gone yet, such as %s", len(out.Remaining), out.Remaining[0]))
 	}
 	return end
 }

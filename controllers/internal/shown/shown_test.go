@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package shown
 
 import (
 	"strings"
@@ -9,17 +9,17 @@ import (
 )
 
 func TestWhatComesFromOutsideIsMadeFitToShow(t *testing.T) {
-	if got := cleanText("a\nb\x1b[31mc\td\u009be\u202ef\u2028"); got != "a b [31mc d e f " {
+	if got := CleanText("a\nb\x1b[31mc\td\u009be\u202ef\u2028"); got != "a b [31mc d e f " {
 		t.Errorf("got %q", got)
 	}
 	const notes = 1024 // how many bytes the note of an Event may have
 	for _, part := range []string{"a", "ü", "€", "🧹"} {
-		got := cleanText(strings.Repeat(part, 5000))
+		got := CleanText(strings.Repeat(part, 5000))
 		if len(got) > notes || len(got) < notes-len(part) || !strings.HasSuffix(got, part+"…") {
 			t.Errorf("a long text of %q has %d bytes, and ends with %q", part, len(got), got[len(got)-8:])
 		}
 	}
-	if got := cleanText(strings.Repeat("a", notes)); strings.HasSuffix(got, "…") {
+	if got := CleanText(strings.Repeat("a", notes)); strings.HasSuffix(got, "…") {
 		t.Error("a text that fits is cut")
 	}
 }
@@ -35,7 +35,7 @@ func TestATextIsShortened(t *testing.T) {
 		{"üü", 3, "…"},
 		{"long", 2, "long"}, // there is no room to say that it was cut
 	} {
-		if got := shortenText(tc.text, tc.most); got != tc.want {
+		if got := ShortenText(tc.text, tc.most); got != tc.want {
 			t.Errorf("%q in %d bytes is %q, want %q", tc.text, tc.most, got, tc.want)
 		}
 	}
