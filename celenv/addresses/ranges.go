@@ -126,16 +126,16 @@ type Shared struct {
 	Names []string // sorted
 }
 
-// Share gives the addresses that are in the ranges of more than one name, in their order. It is an error if there are too many
-// of them to be named.
-func Share(all map[string][]Range) ([]Shared, error) {
-	type edge struct {
-		at    netip.Addr
-		name  int
-		opens bool
-	}
-	names := slices.Sorted(maps.Keys(all))
-	var edges []edge // where ranges begin, and what comes after them
+// edge is where a range of a name begins, or what comes after it.
+type edge struct {
+	at    netip.Addr
+	name  int
+	opens bool
+}
+
+// listEdges lists the edges of the ranges of names, in their order.
+func listEdges(all map[string][]Range, names []string) []edge {
+	var edges []edge
 	for n, name := range names {
 		for _, r := range merge(all[name]) {
 			edges = append(edges, edge{r.First, n, true})
@@ -145,6 +145,25 @@ func Share(all map[string][]Range) ([]Shared, error) {
 		}
 	}
 	slices.SortFunc(edges, func(a, b edge) int { return a.at.Compare(b.at) })
+	return edges
+}
+
+// passEdge returns the names in whose ranges an address is, sorted, after an edge.
+func passEdge(open []int, e edge) []int {
+	switch place, found := slices.BinarySearch(open, e.name); {
+	case e.opens && !found:
+		return slices.Insert(open, place, e.name)
+	case !e.opens && found:
+		return slices.Delete(open, place, place+1)
+	}
+	return open
+}
+
+// Share gives the addresses that are in the ranges of more than one name, in their order. It is an error if there are too many
+// of them to be named.
+func Share(all map[string][]Range) ([]Shared, error) {
+	names := slices.Sorted(maps.Keys(all))
+	edges := listEdges(all, names)
 	var out []Shared
 	var open []int // the names in whose ranges an address is, sorted
 	named := 0
@@ -154,12 +173,7 @@ func Share(all map[string][]Range) ([]Shared, error) {
 			open = nil // the last addresses of IPv4 have none after them
 		}
 		for ; i < len(edges) && edges[i].at == at; i++ {
-			place, found := slices.BinarySearch(open, edges[i].name)
-			if edges[i].opens && !found {
-				open = slices.Insert(open, place, edges[i].name)
-			} else if !edges[i].opens && found {
-				open = slices.Delete(open, place, place+1)
-			}
+			open = passEdge(open, edges[i])
 		}
 		if len(open) < 2 {
 			continue

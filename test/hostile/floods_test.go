@@ -83,7 +83,7 @@ func floods() []flood {
 		{
 			name: "flood-of-selectors", sender: "editor", wants: "Ten Cleaners of which each selects by as many values of a label as a spec has room for.", most: 10,
 			writes: func(n int) string {
-				targets := make([]string, 30)
+				targets := make([]string, 28)
 				for i := range targets {
 					name, values := fmt.Sprintf("maps%d", i), make([]string, 1000)
 					if i == 0 {
