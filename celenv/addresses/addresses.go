@@ -10,9 +10,9 @@ import (
 	"net/netip"
 )
 
-// Usable is how many addresses a range has, less those that are reserved; never below 0. A range with more addresses than
+// CountUsable is how many addresses a range has, less those that are reserved; never below 0. A range with more addresses than
 // an int64 can count has as many as that.
-func Usable(r netip.Prefix, reserved int64) int64 {
+func CountUsable(r netip.Prefix, reserved int64) int64 {
 	bits := r.Addr().BitLen() - r.Bits()
 	if bits > 63 {
 		return math.MaxInt64

@@ -33,7 +33,7 @@ func TestUsable(t *testing.T) {
 		t.Fatalf("only %d cases", len(cases))
 	}
 	for _, c := range cases {
-		if got := Usable(netip.MustParsePrefix(c.CIDR), c.Reserved); got != c.Usable {
+		if got := CountUsable(netip.MustParsePrefix(c.CIDR), c.Reserved); got != c.Usable {
 			t.Errorf("%s less %d: want %d, got %d", c.CIDR, c.Reserved, c.Usable, got)
 		}
 	}
@@ -52,7 +52,7 @@ func TestUsableByCounting(t *testing.T) {
 		for a := r.Masked().Addr(); a.IsValid() && r.Contains(a); a = a.Next() {
 			n++
 		}
-		if got, want := Usable(r, reserved), max(0, n-reserved); got != want {
+		if got, want := CountUsable(r, reserved), max(0, n-reserved); got != want {
 			t.Fatalf("%s less %d: %d, and %d are counted", r, reserved, got, want)
 		}
 	})
@@ -63,7 +63,7 @@ func TestUsableIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := netip.PrefixFrom(netip.MustParseAddr("fd00::"), rapid.IntRange(0, 128).Draw(t, "bits"))
 		less := rapid.Int64Range(0, math.MaxInt64-1).Draw(t, "reserved")
-		a, b := Usable(r, less), Usable(r, less+1)
+		a, b := CountUsable(r, less), CountUsable(r, less+1)
 		if b < 0 || b > a {
 			t.Fatalf("%s: %d less %d, %d less one more", r, a, less, b)
 		}

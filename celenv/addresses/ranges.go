@@ -71,17 +71,17 @@ func (r Range) String() string {
 	return r.First.String() + "-" + r.Last.String()
 }
 
-// touches says that a range which does not begin before this one overlaps it or follows it without a gap.
-func (r Range) touches(next Range) bool {
+// touchesNext says that a range which does not begin before this one overlaps it or follows it without a gap.
+func (r Range) touchesNext(next Range) bool {
 	return !r.Last.Less(next.First) || r.Last.BitLen() == next.First.BitLen() && r.Last.Next() == next.First
 }
 
-// merge gives the same addresses in as few ranges as there can be, in their order: those of IPv4 first.
-func merge(ranges []Range) []Range {
+// mergeRanges gives the same addresses in as few ranges as there can be, in their order: those of IPv4 first.
+func mergeRanges(ranges []Range) []Range {
 	sorted := slices.SortedFunc(slices.Values(ranges), func(a, b Range) int { return a.First.Compare(b.First) })
 	var out []Range
 	for _, r := range sorted {
-		if n := len(out) - 1; n >= 0 && out[n].touches(r) {
+		if n := len(out) - 1; n >= 0 && out[n].touchesNext(r) {
 			if out[n].Last.Less(r.Last) {
 				out[n].Last = r.Last
 			}
@@ -92,11 +92,11 @@ func merge(ranges []Range) []Range {
 	return out
 }
 
-// Subtract gives the addresses of some ranges that are in none of others, in as few ranges as there can be.
-func Subtract(ranges, without []Range) []Range {
+// SubtractRanges gives the addresses of some ranges that are in none of others, in as few ranges as there can be.
+func SubtractRanges(ranges, without []Range) []Range {
 	var out []Range
-	less := merge(without)
-	for _, r := range merge(ranges) {
+	less := mergeRanges(without)
+	for _, r := range mergeRanges(ranges) {
 		for len(less) > 0 && less[0].Last.Less(r.First) {
 			less = less[1:]
 		}
@@ -137,7 +137,7 @@ type edge struct {
 func listEdges(all map[string][]Range, names []string) []edge {
 	var edges []edge
 	for n, name := range names {
-		for _, r := range merge(all[name]) {
+		for _, r := range mergeRanges(all[name]) {
 			edges = append(edges, edge{r.First, n, true})
 			if after := r.Last.Next(); after.IsValid() {
 				edges = append(edges, edge{after, n, false})
@@ -159,9 +159,9 @@ func passEdge(open []int, e edge) []int {
 	return open
 }
 
-// Share gives the addresses that are in the ranges of more than one name, in their order. It is an error if there are too many
+// FindShared gives the addresses that are in the ranges of more than one name, in their order. It is an error if there are too many
 // of them to be named.
-func Share(all map[string][]Range) ([]Shared, error) {
+func FindShared(all map[string][]Range) ([]Shared, error) {
 	names := slices.Sorted(maps.Keys(all))
 	edges := listEdges(all, names)
 	var out []Shared

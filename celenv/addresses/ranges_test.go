@@ -69,7 +69,7 @@ func TestSubtract(t *testing.T) {
 		"BeyondLast": {[]string{"255.255.255.255", "::"}, []string{"255.255.255.255"}, "::"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := written(Subtract(parse(t, tc.from...), parse(t, tc.without...))); got != tc.want {
+			if got := written(SubtractRanges(parse(t, tc.from...), parse(t, tc.without...))); got != tc.want {
 				t.Errorf("left is %q, want %q", got, tc.want)
 			}
 		})
@@ -94,7 +94,7 @@ func TestShare(t *testing.T) {
 			for name, texts := range tc.all {
 				all[name] = parse(t, texts...)
 			}
-			shared, err := Share(all)
+			shared, err := FindShared(all)
 			var got []string
 			for _, s := range shared {
 				got = append(got, s.Range.String()+" "+strings.Join(s.Names, ","))
@@ -112,7 +112,7 @@ func TestShareIsBounded(t *testing.T) {
 	for i := range 200 {
 		all[fmt.Sprint(i)] = parse(t, fmt.Sprintf("10.0.0.%d-10.0.1.%d", i, i))
 	}
-	if _, err := Share(all); err == nil {
+	if _, err := FindShared(all); err == nil {
 		t.Error("all of it is written")
 	}
 }
@@ -137,13 +137,13 @@ func TestRangesByCounting(t *testing.T) {
 				return slices.ContainsFunc(ranges, func(r Range) bool { return !a.Less(r.First) && !r.Last.Less(a) })
 			}
 			a, b, c := draw("a"), draw("b"), draw("c")
-			left := Subtract(a, b)
+			left := SubtractRanges(a, b)
 			for i := 1; i < len(left); i++ {
 				if !left[i-1].Last.Next().Less(left[i].First) {
 					t.Fatalf("%s could be fewer", written(left))
 				}
 			}
-			shared, err := Share(map[string][]Range{"a": a, "b": b, "c": c})
+			shared, err := FindShared(map[string][]Range{"a": a, "b": b, "c": c})
 			if err != nil {
 				t.Fatal(err)
 			}

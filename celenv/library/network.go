@@ -52,7 +52,7 @@ func countUsable(cidr, reserved ref.Val) ref.Val {
 	if less < 0 {
 		return types.NewErr("cidrUsable: %d addresses cannot be reserved", less)
 	}
-	return types.Int(addresses.Usable(prefix, less))
+	return types.Int(addresses.CountUsable(prefix, less))
 }
 
 func ipsWithout(ranges, without ref.Val) ref.Val {
@@ -65,7 +65,7 @@ func ipsWithout(ranges, without ref.Val) ref.Val {
 		return err
 	}
 	left := []string{}
-	for _, r := range addresses.Subtract(from, less) {
+	for _, r := range addresses.SubtractRanges(from, less) {
 		left = append(left, r.String())
 	}
 	return types.NewStringList(types.DefaultTypeAdapter, left)
@@ -89,7 +89,7 @@ func ipsShared(all ref.Val) ref.Val {
 		}
 		byName[string(name)] = ranges
 	}
-	shared, err := addresses.Share(byName)
+	shared, err := addresses.FindShared(byName)
 	if err != nil {
 		return types.WrapErr(fmt.Errorf("ipsShared: %w", err))
 	}

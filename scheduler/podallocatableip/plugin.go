@@ -85,7 +85,7 @@ func (p *Plugin) usable(node *corev1.Node) (usable int64, limited bool, err erro
 		if err != nil {
 			return 0, true, err
 		}
-		if n := addresses.Usable(r, p.reserved.of(r)); i == 0 || n < usable {
+		if n := addresses.CountUsable(r, p.reserved.of(r)); i == 0 || n < usable {
 			usable = n
 		}
 	}
