@@ -23,15 +23,15 @@ import (
 // slowReads says why live reads justified nothing.
 const slowReads = "the live reads took too long to act on them: there are too many objects, or the API server is too slow"
 
-// act confirms a decision on live reads and commits it. It returns the decision to report: the one that live reads
+// confirmAndCommit confirms a decision on live reads and commits it. It returns the decision to report: the one that live reads
 // gave, or why they were not enough.
-func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.Plan, error) {
+func (p *pass) confirmAndCommit(ctx context.Context, in plan.Input, watched plan.Plan) (plan.Plan, error) {
 	if p.r.clock.Now().Before(p.mem.retryAt) {
 		return p.mem.held, nil
 	}
-	if p.rehearses() {
-		p.mem.rehearsed.forget(watched.Marks())
-		if p.mem.held.Reason == v1alpha1.ReasonDryRun && len(p.mem.rehearsed) == len(watched.Items()) {
+	if p.isDryRun() {
+		p.mem.rehearsed.forgetOthers(watched.MarkItems())
+		if p.mem.held.Reason == v1alpha1.ReasonDryRun && len(p.mem.rehearsed) == len(watched.ListItems()) {
 			p.mem.held.Next, p.mem.held.Look = watched.Next, watched.Look
 			return p.mem.held, nil
 		}
@@ -42,41 +42,41 @@ func (p *pass) act(ctx context.Context, in plan.Input, watched plan.Plan) (plan.
 		in.Release.Detail = shown.CleanText(in.Release.Detail)
 	}
 	refusal, leaves := p.findRefusal(ctx, in.Release), p.namespaceLeaves(ctx)
-	in.Clock = p.r.trust() // these reads have measured it, whatever was read before
-	live := p.compute(ctx, in)
+	in.Clock = p.r.clockTrust() // these reads have measured it, whatever was read before
+	live := p.computePlan(ctx, in)
 	if err := checkTurn(p.share); err != nil {
 		return live, err
 	}
 	now := p.r.clock.Now()
 	switch {
-	case refusal.refuses():
+	case refusal.isRefusal():
 		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, refusal.reason, "Nothing is deleted: "+refusal.message
-		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
+		return p.mem.pauseReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
 	case leaves:
 		live.Verdict, live.Reason = v1alpha1.VerdictWait, v1alpha1.ReasonNamespaceTerminating
 		live.Message = p.leavingMessage()
-		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
-	case plan.Elapsed(in.Now, now) >= plan.ConfirmationServes:
+		return p.mem.pauseReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
+	case plan.ElapsedTime(in.Now, now) >= plan.ConfirmationServes:
 		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is deleted: "+slowReads+"."
-		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
-	case live.Verdict == v1alpha1.VerdictAct && !plan.Agree(watched, live):
+		return p.mem.pauseReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
+	case live.Verdict == v1alpha1.VerdictAct && !plan.WantTheSame(watched, live):
 		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "The conditions are true, but live reads have not confirmed it yet."
-		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
+		return p.mem.pauseReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
 	case live.Verdict != v1alpha1.VerdictAct:
-		return p.mem.pause(live, &p.mem.disagreed, p.period(), now), nil
-	case p.rehearses():
-		p.mem.rehearsed.forget(live.Marks())
-		(&deeds{openRun: p.openRun, in: in}).rehearse(ctx, p.mem.rehearsed.left(live).Steps)
-		maps.Copy(p.mem.rehearsed, live.Marks())
-		p.mem.held = p.rehearsal(live)
+		return p.mem.pauseReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
+	case p.isDryRun():
+		p.mem.rehearsed.forgetOthers(live.MarkItems())
+		(&deeds{openRun: p.openRun, in: in}).rehearseSteps(ctx, p.mem.rehearsed.leaveOutRehearsed(live).Steps)
+		maps.Copy(p.mem.rehearsed, live.MarkItems())
+		p.mem.held = p.describeRehearsal(live)
 		return p.mem.held, nil
 	}
-	return live, p.commit(ctx, in, live)
+	return live, p.commitRun(ctx, in, live)
 }
 
-// period is retry.period.
-func (p *sight) period() time.Duration {
-	period, err := plan.Period(p.work)
+// retryPeriod is retry.period.
+func (p *sight) retryPeriod() time.Duration {
+	period, err := plan.EvaluationPeriod(p.work)
 	if err != nil {
 		return plan.DefaultPeriod
 	}
@@ -89,7 +89,7 @@ func (p *authority) namespaceLeaves(ctx context.Context) bool {
 	if p.work.Cluster {
 		return false
 	}
-	ns := p.r.own.live.Read(ctx, object("Namespace", "", p.c.GetNamespace()))
+	ns := p.r.own.live.Read(ctx, objectQuery("Namespace", "", p.c.GetNamespace()))
 	return ns.State != plan.Complete || len(ns.Objects) == 0 || ns.Objects[0].Terminating
 }
 
@@ -98,10 +98,10 @@ func (p *authority) leavingMessage() string {
 	return fmt.Sprintf("Namespace %q is being deleted or cannot be read: no cleanup is started in it.", p.c.GetNamespace())
 }
 
-// commit records the run before anything of it is done: the finalizer first, then the rows, each at the version of the
+// commitRun records the run before anything of it is done: the finalizer first, then the rows, each at the version of the
 // Cleaner that was decided on.
-func (p *pass) commit(ctx context.Context, in plan.Input, d plan.Plan) error {
-	decides, err := p.mem.fingerprint(&p.assignment, &p.r.opts)
+func (p *pass) commitRun(ctx context.Context, in plan.Input, d plan.Plan) error {
+	decides, err := p.mem.fingerprintWork(&p.assignment, &p.r.opts)
 	if err != nil {
 		return err
 	}
@@ -113,8 +113,8 @@ func (p *pass) commit(ctx context.Context, in plan.Input, d plan.Plan) error {
 		}
 	}
 	faults.PassPoint("held by the finalizer")
-	run, remembered, todo := plan.Commit(p.read.State(), in, decides, d)
-	run.ServiceAccountName = recorded(p.c, p.hands.account)
+	run, remembered, todo := plan.CommitRun(p.read.State(), in, decides, d)
+	run.ServiceAccountName = accountName(p.c, p.hands.account)
 	err = p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) {
 		s.Run, s.Runs = run, run.Number
 		if at := p.requestedAt(); at != "" { // else each restart would answer it again
@@ -128,8 +128,8 @@ func (p *pass) commit(ctx context.Context, in plan.Input, d plan.Plan) error {
 	p.mem.run, p.mem.judged = *remembered, judged{at: remembered.ConfirmedAt, in: in, todo: todo}
 	p.mem.disagreed = 0
 	p.committed = true
-	p.ignore() // from here on everything is read live
-	p.report().evaluated(in, d)
+	p.dropInterests() // from here on everything is read live
+	p.newReport().setEvaluated(in, d)
 	logf.FromContext(ctx).Info("Committed", "run", run.Number, "objects", len(run.Rows), "release", releaseName(run), "withheld", len(run.Withheld))
 	return nil
 }

@@ -32,10 +32,10 @@ const (
 // refusal says why nothing may be done for a Cleaner. The zero refusal lets it be done.
 type refusal struct{ reason, message string }
 
-func (f refusal) refuses() bool { return f.reason != "" }
+func (f refusal) isRefusal() bool { return f.reason != "" }
 
-// sentence is the message as a part of another one.
-func (f refusal) sentence() string { return strings.TrimSuffix(f.message, ".") }
+// asPhrase is the message as a part of another one.
+func (f refusal) asPhrase() string { return strings.TrimSuffix(f.message, ".") }
 
 // authority says what may be done for a Cleaner: by whose word, what its author may do, and as whom.
 type authority struct {
@@ -44,15 +44,15 @@ type authority struct {
 	mem *memory
 }
 
-// own makes sure that what the operator reads back about the Cleaner is its own words: the record of its runs, and its
+// checkOwnership makes sure that what the operator reads back about the Cleaner is its own words: the record of its runs, and its
 // author. Nothing of a record is used before.
-func (p *authority) own(ctx context.Context) (refusal, error) {
+func (p *authority) checkOwnership(ctx context.Context) (refusal, error) {
 	ring, err := p.r.keys.CurrentRing()
 	if err != nil {
 		return refusal{v1alpha1.ReasonSigningKeyMissing, fmt.Sprintf("The operator cannot verify its own records and does nothing: %s.", err)}, nil
 	}
 	p.ring = ring
-	switch current, err := p.believe(); {
+	switch current, err := p.believeRecord(); {
 	case err != nil:
 		if err := p.replaceRecord(ctx); err != nil {
 			return refusal{}, fmt.Errorf("cannot replace the record of runs in status, which is not the last one that this operator has signed: %w", err)
@@ -82,7 +82,7 @@ func (p *authority) authorRefused(ctx context.Context, release *plan.Release) re
 	if !known {
 		return refused
 	}
-	needed, unknown := p.needs(ctx, release)
+	needed, unknown := p.findNeeded(ctx, release)
 	if unknown != "" {
 		return refusal{v1alpha1.ReasonAuthorLacksRights, unknown}
 	}
@@ -104,7 +104,7 @@ func (p *authority) reviewUninstall(ctx context.Context) {
 		refused = reviewAuthor(ctx, p.r.authors, who, reviewed)
 	}
 	switch {
-	case refused.refuses():
+	case refused.isRefusal():
 		m.AuthorRefused(refused.reason, shown.CleanText(refused.message), p.r.clock.Now().Add(authorRetry))
 	case p.hands.account.IsOperator():
 		m.AuthorReviewed(reviewed, now)
@@ -152,7 +152,7 @@ func reviewAuthor(ctx context.Context, authors *identity.Authors, who author.Sto
 	case err != nil:
 		return refusal{v1alpha1.ReasonAuthorLacksRights, fmt.Sprintf("Cannot determine the rights of the author, %s: %s.", who, err)}
 	case len(missing) > 0:
-		return refusal{v1alpha1.ReasonAuthorLacksRights, lacks(who, missing)}
+		return refusal{v1alpha1.ReasonAuthorLacksRights, describeLack(who, missing)}
 	}
 	return refusal{}
 }
@@ -176,8 +176,8 @@ func withoutAuthor(c v1alpha1.Owner, why error) string {
 	return fmt.Sprintf(`%s. To become its author, review it and run "kubectl cleaner run %s/%s%s".`, begin, kind, c.GetName(), where)
 }
 
-// lacks says in words what an author may not do.
-func lacks(who author.Stored, missing []rights.Right) string {
+// describeLack says in words what an author may not do.
+func describeLack(who author.Stored, missing []rights.Right) string {
 	var lines []string
 	for _, r := range missing[:min(len(missing), shownRights)] {
 		lines = append(lines, r.String())
@@ -188,8 +188,8 @@ func lacks(who author.Stored, missing []rights.Right) string {
 	return fmt.Sprintf("The author of the spec, %s, may not %s.", who, strings.Join(lines, "; "))
 }
 
-// needs are the rights that the Cleaner makes use of now. Of kinds that are not served nothing can be used.
-func (p *authority) needs(ctx context.Context, release *plan.Release) (needed []rights.Right, unknown string) {
+// findNeeded are the rights that the Cleaner makes use of now. Of kinds that are not served nothing can be used.
+func (p *authority) findNeeded(ctx context.Context, release *plan.Release) (needed []rights.Right, unknown string) {
 	served := make([]validation.ServedKind, len(p.work.Targets))
 	for i := range p.work.Targets {
 		r := &p.work.Targets[i].Reference

@@ -38,41 +38,41 @@ type batch struct {
 	doubted bool
 }
 
-// carry carries out what a decision on the watches wants. It says whether anything was done; and, with a reason, what is to be
+// carryBatch carries out what a decision on the watches wants. It says whether anything was done; and, with a reason, what is to be
 // said instead of the decision. What live reads did not confirm of it waits, and nothing else does.
-func (b *batch) carry(ctx context.Context, first plan.Plan) (acted bool, say plan.Plan, err error) {
+func (b *batch) carryBatch(ctx context.Context, first plan.Plan) (acted bool, say plan.Plan, err error) {
 	if say, ok, err := b.mayBegin(ctx); !ok || err != nil {
 		return false, say, err
 	}
-	last := b.confirm(ctx, first)
+	last := b.confirmLive(ctx, first)
 	if err := checkTurn(b.share); err != nil {
 		return false, plan.Plan{}, err
 	}
 	now := b.r.clock.Now()
-	if plan.Elapsed(b.in.Now, now) >= plan.ConfirmationServes {
+	if plan.ElapsedTime(b.in.Now, now) >= plan.ConfirmationServes {
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is done: "+slowReads+"."
-		return false, b.mem.pause(last, &b.mem.disagreed, b.period(), now), nil
+		return false, b.mem.pauseReads(last, &b.mem.disagreed, b.retryPeriod(), now), nil
 	}
 	if len(last.Errors) == 0 { // those of items that are not of this batch
 		last.Errors = first.Errors
 	}
 	b.mem.holds = last.Holds
 	if last.Verdict == v1alpha1.VerdictBlocked { // it was judged as a whole
-		return false, b.mem.pause(last, &b.mem.disagreed, b.period(), now), nil
+		return false, b.mem.pauseReads(last, &b.mem.disagreed, b.retryPeriod(), now), nil
 	}
 	last.Withheld = first.Withheld // what is protected is in no batch
-	todo := plan.Intersect(first, last)
-	some := b.hold(first, last, todo, now)
-	todo = b.news(todo)
+	todo := plan.IntersectPlans(first, last)
+	some := b.holdUnconfirmed(first, last, todo, now)
+	todo = b.leaveOutTold(todo)
 	switch {
 	case len(todo.Steps) == 0:
 		b.doubted = some
 		return false, plan.Plan{}, nil
-	case b.rehearses():
-		b.rehearse(ctx, b.reportAlone(todo.Steps))
+	case b.isDryRun():
+		b.rehearseSteps(ctx, b.reportAlone(todo.Steps))
 		return true, plan.Plan{}, nil
 	}
-	if todo, err = b.record(ctx, todo); err != nil {
+	if todo, err = b.recordBatch(ctx, todo); err != nil {
 		return false, plan.Plan{}, err
 	}
 	b.watched, b.versions = map[types.UID]plan.Object{}, map[types.UID]string{}
@@ -82,27 +82,27 @@ func (b *batch) carry(ctx context.Context, first plan.Plan) (acted bool, say pla
 	b.carryOut(ctx, plan.NewCourse(todo), recurring{&b.deeds})
 	for uid, i := range b.rows {
 		if a := b.answers[uid]; a != nil {
-			b.mem.run.Acted(i, *a, b.r.clock.Now())
+			b.mem.run.TakeAnswer(i, *a, b.r.clock.Now())
 		}
 	}
 	b.tellSteps(b.acted)
 	if b.unsent && len(b.acted) == 0 {
 		return false, plan.Plan{}, errNotNow
 	}
-	return slices.ContainsFunc(b.acted, func(s plan.Step) bool { return s.Deed() }), plan.Plan{}, nil
+	return slices.ContainsFunc(b.acted, func(s plan.Step) bool { return s.IsDeed() }), plan.Plan{}, nil
 }
 
-// hold has the items wait that live reads were asked about and that they did not confirm, and says whether there are any.
+// holdUnconfirmed has the items wait that live reads were asked about and that they did not confirm, and says whether there are any.
 // What is beyond the batch was not asked about.
-func (b *batch) hold(first, last, agreed plan.Plan, now time.Time) bool {
-	left := first.Items()
-	for item := range agreed.Items() {
+func (b *batch) holdUnconfirmed(first, last, agreed plan.Plan, now time.Time) bool {
+	left := first.ListItems()
+	for item := range agreed.ListItems() {
 		delete(left, item)
-		b.mem.unconfirmed.Confirm(item)
+		b.mem.unconfirmed.ForgetItem(item)
 	}
 	for i := range last.Steps {
 		if s := &last.Steps[i]; !s.Confirmed {
-			for _, item := range s.Items() {
+			for _, item := range s.ListItems() {
 				delete(left, item)
 			}
 		}
@@ -113,7 +113,7 @@ func (b *batch) hold(first, last, agreed plan.Plan, now time.Time) bool {
 	if len(left) == 0 {
 		return false
 	}
-	b.mem.unconfirmed.Hold(left, min(b.period(), longestHold), now)
+	b.mem.unconfirmed.HoldItems(left, min(b.retryPeriod(), longestHold), now)
 	if last.Verdict == v1alpha1.VerdictAct {
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "There is something to do, but live reads have not confirmed it yet."
 	}
@@ -121,12 +121,12 @@ func (b *batch) hold(first, last, agreed plan.Plan, now time.Time) bool {
 	return true
 }
 
-// news leaves out the reports that were made already, of the same version of the same item.
-func (p *sight) news(d plan.Plan) plan.Plan {
+// leaveOutTold leaves out the reports that were made already, of the same version of the same item.
+func (p *sight) leaveOutTold(d plan.Plan) plan.Plan {
 	now := p.r.clock.Now()
 	made := func(s *plan.Step) bool {
-		return !s.Deed() && !slices.ContainsFunc(s.Keys, func(key string) bool {
-			return !p.mem.told.HasReport(plan.ItemKey{Rule: s.Rule, Key: key}, told(s), now)
+		return !s.IsDeed() && !slices.ContainsFunc(s.Keys, func(key string) bool {
+			return !p.mem.told.HasReport(plan.ItemKey{Rule: s.Rule, Key: key}, reportVersion(s), now)
 		})
 	}
 	n := 0
@@ -157,13 +157,13 @@ func (p *sight) news(d plan.Plan) plan.Plan {
 	return d
 }
 
-// told is what tells one report of an item from another.
-func told(s *plan.Step) string { return s.Object.ResourceVersion + " " + s.Reason }
+// reportVersion is what tells one report of an item from another.
+func reportVersion(s *plan.Step) string { return s.Object.ResourceVersion + " " + s.Reason }
 
 // mayBegin reads live what no batch begins without: that the Cleaner is as it was decided on, that its account exists, and
 // that its namespace stays.
 func (b *batch) mayBegin(ctx context.Context) (say plan.Plan, ok bool, err error) {
-	now := empty(b.key)
+	now := emptyOwner(b.key)
 	if err := b.r.live.Get(ctx, b.key, now); err != nil {
 		return plan.Plan{}, false, err
 	}
@@ -171,39 +171,39 @@ func (b *batch) mayBegin(ctx context.Context) (say plan.Plan, ok bool, err error
 		return plan.Plan{}, false, errNotNow
 	}
 	wait := plan.Plan{Verdict: v1alpha1.VerdictWait}
-	if refusal := b.findRefusal(ctx, nil); refusal.refuses() {
+	if refusal := b.findRefusal(ctx, nil); refusal.isRefusal() {
 		wait.Reason, wait.Message = refusal.reason, "Nothing is done: "+refusal.message
-		return b.mem.pause(wait, &b.mem.disagreed, b.period(), b.r.clock.Now()), false, nil
+		return b.mem.pauseReads(wait, &b.mem.disagreed, b.retryPeriod(), b.r.clock.Now()), false, nil
 	}
 	if b.namespaceLeaves(ctx) {
 		wait.Reason, wait.Message = v1alpha1.ReasonNamespaceTerminating, b.leavingMessage()
-		return b.mem.pause(wait, &b.mem.disagreed, b.period(), b.r.clock.Now()), false, nil
+		return b.mem.pauseReads(wait, &b.mem.disagreed, b.retryPeriod(), b.r.clock.Now()), false, nil
 	}
 	return plan.Plan{}, true, nil
 }
 
-// confirm reads live what the decision rests on, and decides again, until nothing is left to be read.
-func (b *batch) confirm(ctx context.Context, first plan.Plan) (last plan.Plan) {
+// confirmLive reads live what the decision rests on, and decides again, until nothing is left to be read.
+func (b *batch) confirmLive(ctx context.Context, first plan.Plan) (last plan.Plan) {
 	b.in.Now = b.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	b.in.Batch = confirmsAtATime
-	b.in.Only = first.Items() // what turns up meanwhile has its turn in the next batch
+	b.in.Only = first.ListItems() // what turns up meanwhile has its turn in the next batch
 	last, b.in = confirm.Decide(ctx, b.hands.live, b.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
-		in.Clock = b.r.trust() // the reads have measured it
-		return b.compute(ctx, in)
+		in.Clock = b.r.clockTrust() // the reads have measured it
+		return b.computePlan(ctx, in)
 	})
 	return last
 }
 
-// record writes what is about to be done into the run, if somebody is to be told of it, and says how much of it fits into
+// recordBatch writes what is about to be done into the run, if somebody is to be told of it, and says how much of it fits into
 // one batch.
-func (b *batch) record(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
+func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
 	if err := b.recordRequest(ctx); err != nil {
 		return plan.Plan{}, err
 	}
 	if b.c.Common().CloudEventSink == "" {
 		return todo, nil
 	}
-	todo = todo.First(plan.MaxBatch)
+	todo = todo.FirstObjects(plan.MaxBatch)
 	b.rows = map[types.UID]int{}
 	var rows []plan.Row
 	for i := range todo.Steps {
@@ -212,7 +212,7 @@ func (b *batch) record(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
 			continue
 		}
 		b.rows[s.Object.UID] = len(rows)
-		rows = append(rows, s.Row())
+		rows = append(rows, s.MakeRow())
 	}
 	if len(rows) == 0 {
 		return todo, nil
@@ -222,12 +222,12 @@ func (b *batch) record(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
 		return plan.Plan{}, err
 	}
 	faults.PassPoint("held by the finalizer")
-	decides, err := b.mem.fingerprint(&b.assignment, &b.r.opts)
+	decides, err := b.mem.fingerprintWork(&b.assignment, &b.r.opts)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	run, ledger := plan.Batch(b.read.State(), &b.mem.run.Ledger, decides, rows, todo.Forbidden(), b.in.Now)
-	run.ServiceAccountName = recorded(b.c, b.hands.account)
+	run, ledger := plan.BeginBatch(b.read.State(), &b.mem.run.Ledger, decides, rows, todo.ListForbidden(), b.in.Now)
+	run.ServiceAccountName = accountName(b.c, b.hands.account)
 	err = b.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, errNotLeader):
@@ -255,11 +255,11 @@ func (b *batch) makeReady(ctx context.Context) error {
 		case plan.AddFinalizer:
 			err = b.writeMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
 		case plan.LookRows:
-			if err = b.do(ctx, req); err == nil {
+			if err = b.doRequest(ctx, req); err == nil {
 				err = errLooked
 			}
 		default:
-			err = b.do(ctx, req)
+			err = b.doRequest(ctx, req)
 		}
 		if err != nil {
 			return err

@@ -34,7 +34,7 @@ func (p *openRun) carryOn(ctx context.Context) (plan.Request, error) {
 		p.mem.stopUninstall()
 	}
 	for {
-		v, err := p.view()
+		v, err := p.viewOfRun()
 		if err != nil {
 			return plan.Request{}, err
 		}
@@ -46,21 +46,21 @@ func (p *openRun) carryOn(ctx context.Context) (plan.Request, error) {
 		case plan.Evaluate:
 			return req, nil
 		case plan.Idle:
-			runReport{p.report()}.waits(req)
+			runReport{p.newReport()}.setWaiting(req)
 			return req, nil
 		}
 		logf.FromContext(ctx).V(4).Info("Next", "request", req.Kind.String(), "rows", len(req.Rows))
 		faults.PassBefore(req.Kind)
-		if err := p.do(ctx, req); err != nil {
+		if err := p.doRequest(ctx, req); err != nil {
 			return req, err
 		}
 		faults.PassAfter(req.Kind)
 	}
 }
 
-// view is the Cleaner as plan.Next sees it. What is owed to the sink is handed to the sender on the way.
-func (p *openRun) view() (plan.View, error) {
-	decides, err := p.mem.fingerprint(&p.assignment, &p.r.opts)
+// viewOfRun is the Cleaner as plan.Next sees it. What is owed to the sink is handed to the sender on the way.
+func (p *openRun) viewOfRun() (plan.View, error) {
+	decides, err := p.mem.fingerprintWork(&p.assignment, &p.r.opts)
 	if err != nil {
 		return plan.View{}, err
 	}
@@ -80,15 +80,15 @@ func (p *openRun) handOver() *v1alpha1.Run {
 		p.r.sender.CancelDeliveries(p.key)
 		return nil
 	}
-	owed := plan.Outstanding(p.c.State())
+	owed := plan.UndeliveredRun(p.c.State())
 	if owed != nil {
-		p.r.sender.QueueDelivery(p.key, p.identity(), sinkOf(p.c), owed)
+		p.r.sender.QueueDelivery(p.key, p.cleanerRef(), sinkOf(p.c), owed)
 	}
 	return owed
 }
 
-// do carries out one request, and gives the answer to the memory of the run.
-func (p *openRun) do(ctx context.Context, req plan.Request) error {
+// doRequest carries out one request, and gives the answer to the memory of the run.
+func (p *openRun) doRequest(ctx context.Context, req plan.Request) error {
 	m, run, now := &p.mem.run, p.c.State().Run, p.r.clock.Now()
 	switch req.Kind {
 	case plan.LookRows, plan.Settle:
@@ -96,9 +96,9 @@ func (p *openRun) do(ctx context.Context, req plan.Request) error {
 			return p.lookUnknown(ctx)
 		}
 		sights := p.lookRows(ctx, req.Rows)
-		m.Saw(run, sights, p.r.clock.Now())
+		m.TakeSights(run, sights, p.r.clock.Now())
 		if req.Kind == plan.Settle {
-			m.Settled(p.r.clock.Now())
+			m.TakeSettled(p.r.clock.Now())
 		}
 		return nil
 	case plan.LookRelease:
@@ -111,16 +111,16 @@ func (p *openRun) do(ctx context.Context, req plan.Request) error {
 		m.LookedAtRelease(run, rel.Release, p.r.clock.Now())
 		return nil
 	case plan.Recheck:
-		return p.recheck(ctx)
+		return p.recheckRun(ctx)
 	case plan.ReviewAuthor:
 		p.reviewUninstall(ctx)
 		return nil
 	case plan.Act:
 		return p.actOnRows(ctx, req.Rows)
 	case plan.StartUninstall, plan.FinishUninstall:
-		return p.uninstall(ctx, req.Kind == plan.StartUninstall)
+		return p.startUninstall(ctx, req.Kind == plan.StartUninstall)
 	case plan.WriteResult:
-		return p.finish(ctx, req)
+		return p.recordResult(ctx, req)
 	case plan.MoveToUnsent:
 		return p.moveToUnsent(ctx, run)
 	case plan.ClearUnsent:
@@ -164,7 +164,7 @@ func (p *openRun) lookRows(ctx context.Context, rows []int) map[int]plan.Sight {
 // Cleaner that cleans once begins after a pause.
 func (p *openRun) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
 	counts := run.Lifecycle == v1alpha1.LifecycleRecurring
-	finished := plan.Finish(run, &p.mem.run, "", "", p.r.clock.Now())
+	finished := plan.FinishRun(run, &p.mem.run, "", "", p.r.clock.Now())
 	err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) {
 		s.Unsent, s.Run = nil, nil
 		if p.c.Common().CloudEventSink != "" {
@@ -176,15 +176,15 @@ func (p *openRun) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
 	}
 	if counts {
 		p.mem.run = plan.Memory{}
-		p.told(ctx, finished)
+		p.tellRun(ctx, finished)
 		p.handOver() // nothing else may happen for long
 		return nil
 	}
 	p.tellFinished(finished)
-	p.mem.pause(plan.Plan{
+	p.mem.pauseReads(plan.Plan{
 		Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonPartial,
 		Message: fmt.Sprintf("Run %d left objects behind; another run starts after a pause if the conditions are still true.", run.Number),
-	}, &p.mem.rested, p.period(), p.r.clock.Now())
+	}, &p.mem.rested, p.retryPeriod(), p.r.clock.Now())
 	return nil
 }
 
@@ -194,7 +194,7 @@ func (p *openRun) readRow(ctx context.Context, row plan.Row) plan.Sight {
 		Group: row.Resource.Group, Version: row.Resource.Version, Kind: row.Resource.Resource,
 		Namespace: row.Namespace, Name: row.Name, Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,
 	}
-	t := row.Target(p.work)
+	t := row.FindTarget(p.work)
 	if t >= 0 && p.work.Targets[t].Reference.FieldSelector != "" {
 		q.MetadataOnly = false
 	}
@@ -206,18 +206,18 @@ func (p *openRun) readRow(ctx context.Context, row plan.Row) plan.Sight {
 		return plan.Sight{Missing: true}
 	}
 	o := &seen.Objects[0]
-	belongs, trouble := p.belongs(ctx, t, o)
+	belongs, trouble := p.findBelonging(ctx, t, o)
 	if trouble != "" {
 		return plan.Sight{Failed: trouble}
 	}
 	return plan.Sight{
 		UID: o.UID, ResourceVersion: o.ResourceVersion, Terminating: o.Terminating, Finalizers: o.Finalizers,
-		Refused: plan.Refused(p.owner(), p.work, row, o, belongs, p.r.opts.protection()),
+		Refused: plan.RefuseRow(p.planOwner(), p.work, row, o, belongs, p.r.opts.newProtection()),
 	}
 }
 
-// belongs says whether a target of the spec stands for an object, or why that cannot be said now.
-func (p *openRun) belongs(ctx context.Context, target int, o *plan.Object) (b plan.Belonging, trouble string) {
+// findBelonging says whether a target of the spec stands for an object, or why that cannot be said now.
+func (p *openRun) findBelonging(ctx context.Context, target int, o *plan.Object) (b plan.Belonging, trouble string) {
 	if target < 0 {
 		return plan.Belonging{}, ""
 	}
@@ -243,14 +243,14 @@ func (p *openRun) belongs(ctx context.Context, target int, o *plan.Object) (b pl
 	return plan.Belonging{Resource: served.GVR, Matches: watches.QueryMatches(q, o, namespace)}, ""
 }
 
-// finish records the result of the run.
-func (p *openRun) finish(ctx context.Context, req plan.Request) error {
-	finished := plan.Finish(p.c.State().Run, &p.mem.run, req.Result, req.Message, p.r.clock.Now())
+// recordResult records the result of the run.
+func (p *openRun) recordResult(ctx context.Context, req plan.Request) error {
+	finished := plan.FinishRun(p.c.State().Run, &p.mem.run, req.Result, req.Message, p.r.clock.Now())
 	if err := p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run = finished }); err != nil {
 		return err
 	}
 	if finished.Lifecycle == v1alpha1.LifecycleRecurring {
-		p.told(ctx, finished)
+		p.tellRun(ctx, finished)
 		return nil
 	}
 	logf.FromContext(ctx).Info("Finished", "run", finished.Number, "result", finished.Result, "message", finished.Message)
@@ -267,17 +267,17 @@ func (p *openRun) deleteSelf(ctx context.Context) error {
 	}
 	finished := p.c.State().Run
 	uid, version := p.read.GetUID(), p.read.GetResourceVersion()
-	err := p.r.client.Delete(ctx, p.metadata(), client.Preconditions{UID: &uid, ResourceVersion: &version},
+	err := p.r.client.Delete(ctx, p.readMetadata(), client.Preconditions{UID: &uid, ResourceVersion: &version},
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil {
 		return err
 	}
 	p.tellFinished(finished)
-	return p.reread(ctx)
+	return p.rereadCleaner(ctx)
 }
 
-// uninstall hands the release of the run to the pool.
-func (p *openRun) uninstall(ctx context.Context, start bool) error {
+// startUninstall hands the release of the run to the pool.
+func (p *openRun) startUninstall(ctx context.Context, start bool) error {
 	m, run, spec := &p.mem.run, p.c.State().Run, p.work.Helm
 	mark, err := signMark(p.ring, p.c, run)
 	if err != nil {
@@ -304,7 +304,7 @@ func (p *openRun) uninstall(ctx context.Context, start bool) error {
 	who, _ := author.Read(p.ring, p.read) // nobody, where none is known
 	m.Busy = true
 	job := &uninstallJob{r: p.r, hands: p.hands, key: p.key, uid: p.c.GetUID(), run: run.Number, decides: run.Decides, want: want, start: start, confirmedAt: m.ConfirmedAt, reviewedAt: m.ReviewedAt, author: who.Author, ring: p.ring, ended: p.mem.ended, log: logf.FromContext(ctx)}
-	p.mem.stopUninstall = p.r.pool.do(ctx, job.do)
+	p.mem.stopUninstall = p.r.pool.runJob(ctx, job.doJob)
 	return nil
 }
 
@@ -315,9 +315,9 @@ func (p *openRun) takeUninstall(ctx context.Context) {
 		if end.run != p.mem.run.Number {
 			return
 		}
-		p.mem.run.Uninstalled(end.why, p.r.clock.Now())
+		p.mem.run.TakeUninstall(end.why, p.r.clock.Now())
 		p.mem.run.Swept = end.swept
-		p.mem.acted(p.read.State().LastActions, end.actions...)
+		p.mem.rememberActions(p.read.State().LastActions, end.actions...)
 		if end.why != "" {
 			logf.FromContext(ctx).Info("Uninstall did not end", "run", end.run, "why", end.why)
 		}

@@ -53,46 +53,46 @@ type CleanerReconciler struct {
 
 // Reconcile brings one Cleaner as far as it can go now. A panic is an error of that Cleaner, and of no other.
 func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {
-	mem := r.memories.of(req.NamespacedName)
-	if until, calm := r.calm(ctx, req.NamespacedName, mem); calm {
+	mem := r.memories.memoryOf(req.NamespacedName)
+	if until, calm := r.findRest(ctx, req.NamespacedName, mem); calm {
 		return ctrl.Result{RequeueAfter: until.Sub(r.clock.Now()), Priority: new(0)}, nil
 	}
-	defer r.memories.settle(req.NamespacedName, mem)
-	panicked := contain.CatchPanic(func() { result, err = r.reconcile(ctx, req, mem) })
+	defer r.memories.settleMemory(req.NamespacedName, mem)
+	panicked := contain.CatchPanic(func() { result, err = r.reconcileOne(ctx, req, mem) })
 	if mem.hands != nil && r.hands.areMany() {
 		mem.hands = nil
 	}
 	if panicked == nil {
 		return result, err
 	}
-	mem.panicked()
-	if again := contain.CatchPanic(func() { result, err = r.fail(ctx, req, mem, panicked) }); again != nil {
+	mem.dropUnfinished()
+	if again := contain.CatchPanic(func() { result, err = r.reportFailure(ctx, req, mem, panicked) }); again != nil {
 		return ctrl.Result{}, panicked
 	}
 	return result, err
 }
 
-// fail reports an error that a pass could not.
-func (r *CleanerReconciler) fail(ctx context.Context, req ctrl.Request, mem *memory, why error) (ctrl.Result, error) {
-	p, err := r.begin(ctx, req, mem)
+// reportFailure reports an error that a pass could not.
+func (r *CleanerReconciler) reportFailure(ctx context.Context, req ctrl.Request, mem *memory, why error) (ctrl.Result, error) {
+	p, err := r.beginPass(ctx, req, mem)
 	if err != nil || p == nil {
 		return ctrl.Result{}, errors.Join(why, err)
 	}
-	return p.sleep(ctx, time.Time{}, why)
+	return p.sleepUntil(ctx, time.Time{}, why)
 }
 
-// begin reads the Cleaner; nil when it is gone.
-func (r *CleanerReconciler) begin(ctx context.Context, req ctrl.Request, mem *memory) (*pass, error) {
-	c, err := r.read(ctx, req.NamespacedName, mem)
+// beginPass reads the Cleaner; nil when it is gone.
+func (r *CleanerReconciler) beginPass(ctx context.Context, req ctrl.Request, mem *memory) (*pass, error) {
+	c, err := r.readCleaner(ctx, req.NamespacedName, mem)
 	if err != nil || c == nil {
 		return nil, err
 	}
-	return r.pass(ctx, c, req.NamespacedName, mem)
+	return r.newPass(ctx, c, req.NamespacedName, mem)
 }
 
-func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem *memory) (ctrl.Result, error) {
+func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, mem *memory) (ctrl.Result, error) {
 	// 1. Read.
-	p, err := r.begin(ctx, req, mem)
+	p, err := r.beginPass(ctx, req, mem)
 	if err != nil || p == nil {
 		return ctrl.Result{}, err
 	}
@@ -100,86 +100,86 @@ func (r *CleanerReconciler) reconcile(ctx context.Context, req ctrl.Request, mem
 	defer p.share.EndPass()
 	defer p.blindHolds()
 	if err := p.seeRequest(p.version); err != nil {
-		return p.sleep(ctx, time.Time{}, err)
+		return p.sleepUntil(ctx, time.Time{}, err)
 	}
-	refusal, err := p.own(ctx)
-	if refusal.refuses() {
-		p.report().refused(refusal)
+	refusal, err := p.checkOwnership(ctx)
+	if refusal.isRefusal() {
+		p.newReport().setRefused(refusal)
 	}
-	if err != nil || refusal.refuses() {
-		return p.sleep(ctx, r.clock.Now().Add(keyRetry), err)
+	if err != nil || refusal.isRefusal() {
+		return p.sleepUntil(ctx, r.clock.Now().Add(keyRetry), err)
 	}
-	mem.resume(p.version, p.c)
+	mem.resumeReads(p.version, p.c)
 	p.judgeRequest(ctx)
-	p.report().request()
+	p.newReport().setRequest()
 
 	// 2. An open run, a report that is owed and a deletion come first: they need no expression to end.
 	wait, err := p.carryOn(ctx)
 	if err != nil || wait.Kind != plan.Evaluate {
-		return p.rest(ctx, wait.Until, err)
+		return p.restUntil(ctx, wait.Until, err)
 	}
 	if p.hands, err = r.handsBySpec(p.c, &p.assignment, mem); err != nil {
-		return p.sleep(ctx, time.Time{}, err)
+		return p.sleepUntil(ctx, time.Time{}, err)
 	}
 	if at := mem.evaluated.Add(r.opts.MinInterval); r.clock.Now().Before(at) {
 		p.looked = true
-		return p.rest(ctx, at, nil)
+		return p.restUntil(ctx, at, nil)
 	}
-	waits := p.scheduled()
+	waits := p.waitsForSchedule()
 	if waits && !p.waitsFor() {
-		p.report().scheduled()
-		return p.sleep(ctx, p.nextTick, p.recordTick(ctx))
+		p.newReport().setScheduled()
+		return p.sleepUntil(ctx, p.nextTick, p.recordTick(ctx))
 	}
 
 	// 3. Compile. The author's mistake is reported; only an edit can mend it.
-	programs, ok, err := p.prepare(ctx)
+	programs, ok, err := p.preparePrograms(ctx)
 	if !ok {
-		return p.sleep(ctx, time.Time{}, err)
+		return p.sleepUntil(ctx, time.Time{}, err)
 	}
 
 	// Nothing is looked at for an author who may not look.
-	if refusal = p.authorRefused(ctx, nil); refusal.refuses() {
+	if refusal = p.authorRefused(ctx, nil); refusal.isRefusal() {
 		r.watches.DropInterests(p.key)
-		p.report().refused(refusal)
-		p.report().passedOver()
-		return p.sleep(ctx, r.clock.Now().Add(authorRetry), nil)
+		p.newReport().setRefused(refusal)
+		p.newReport().passedOver()
+		return p.sleepUntil(ctx, r.clock.Now().Add(authorRetry), nil)
 	}
 
 	// 4. Listen, before looking: nothing may change unseen in between. 5. Look. 6. Decide.
-	p.listen()
-	in := p.observe(ctx, programs)
-	decision := p.decide(ctx, in)
+	p.declareInterests()
+	in := p.observeInput(ctx, programs)
+	decision := p.decideAndRemember(ctx, in)
 	if since, refused := p.share.FindWait(); refused { // until it is called, and that is no news at once
 		if since >= turnShown {
-			reportTurn(p.report(), decision)
+			reportTurn(p.newReport(), decision)
 		}
-		return p.sleep(ctx, r.clock.Now().Add(turnRetry), nil)
+		return p.sleepUntil(ctx, r.clock.Now().Add(turnRetry), nil)
 	}
 	if waits { // what rules wait for was looked at; nothing is done
-		p.report().scheduled()
-		return p.sleep(ctx, p.askAgain(decision), p.recordTick(ctx))
+		p.newReport().setScheduled()
+		return p.sleepUntil(ctx, p.askAgain(decision), p.recordTick(ctx))
 	}
 
 	// 7. Confirm. 8. Commit, and go on with what is committed; or, for one that stays, do it batch by batch.
 	switch {
 	case p.c.Common().Recurs():
-		decision, err = p.recur(ctx, in, decision)
+		decision, err = p.doBatches(ctx, in, decision)
 	case decision.Verdict == v1alpha1.VerdictAct:
-		decision, err = p.act(ctx, in, decision)
+		decision, err = p.confirmAndCommit(ctx, in, decision)
 	default:
-		mem.flipped()
-		err = p.ticked(ctx, decision)
+		mem.forgetUnconfirmed()
+		err = p.endTick(ctx, decision)
 	}
 	if p.committed {
 		wait, err = p.carryOn(ctx)
-		return p.rest(ctx, wait.Until, err)
+		return p.restUntil(ctx, wait.Until, err)
 	}
 
 	// 9. Report. 10. Sleep: every exit re-arms.
 	if at, silent := p.warmingUp(decision); silent {
-		return p.sleep(ctx, at, err)
+		return p.sleepUntil(ctx, at, err)
 	}
-	p.report().evaluated(in, decision)
+	p.newReport().setEvaluated(in, decision)
 	measureFindings(p.sight)
-	return p.sleep(ctx, p.askAgain(decision), err)
+	return p.sleepUntil(ctx, p.askAgain(decision), err)
 }

@@ -33,9 +33,9 @@ func MeasureSkew(config *rest.Config, limit time.Duration, c clock.PassiveClock)
 	return meter
 }
 
-// suspect says in words that nothing may be decided by the clock; empty if it may. It has no measured number, which
+// suspectClock says in words that nothing may be decided by the clock; empty if it may. It has no measured number, which
 // would make it another text each time: the metric has that.
-func (r *CleanerReconciler) suspect() string {
+func (r *CleanerReconciler) suspectClock() string {
 	if !r.opts.Skew.IsSuspect() {
 		return ""
 	}
@@ -46,7 +46,7 @@ func (r *CleanerReconciler) suspect() string {
 	return fmt.Sprintf("The operator's clock is more than %s %s the API server's: evaluations and deletions are paused until the clocks agree.", r.opts.Skew.MaxSkew(), than)
 }
 
-// trust is how far the clock can be trusted.
-func (r *CleanerReconciler) trust() plan.Clock {
-	return plan.Clock{Suspect: r.suspect(), Ahead: r.opts.Skew.ClockAhead()}
+// clockTrust is how far the clock can be trusted.
+func (r *CleanerReconciler) clockTrust() plan.Clock {
+	return plan.Clock{Suspect: r.suspectClock(), Ahead: r.opts.Skew.ClockAhead()}
 }

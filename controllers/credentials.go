@@ -32,9 +32,9 @@ type credentials struct {
 	opts    *Options
 }
 
-// read gives the value for a sink that was the Cleaner's. Its errors are for the author.
-func (s *credentials) read(ctx context.Context, key types.NamespacedName, uid types.UID, sink outbox.Sink) ([]byte, error) {
-	c := empty(key)
+// readValue gives the value for a sink that was the Cleaner's. Its errors are for the author.
+func (s *credentials) readValue(ctx context.Context, key types.NamespacedName, uid types.UID, sink outbox.Sink) ([]byte, error) {
+	c := emptyOwner(key)
 	if err := s.live.Get(ctx, key, c); err != nil {
 		return nil, fmt.Errorf("cannot read the Cleaner: %w", err)
 	}
@@ -55,10 +55,10 @@ func (s *credentials) read(ctx context.Context, key types.NamespacedName, uid ty
 	if missing := hands.accountMissing(ctx, s.own.live); missing != "" {
 		return nil, errors.New(missing)
 	}
-	if err := s.review(ctx, c, hands.account); err != nil {
+	if err := s.reviewAuthor(ctx, c, hands.account); err != nil {
 		return nil, err
 	}
-	q := object("Secret", namespace, ref.Name)
+	q := objectQuery("Secret", namespace, ref.Name)
 	q.MetadataOnly = false
 	return valueOf(hands.live.Read(ctx, q), namespace, ref.SecretKeyReference)
 }
@@ -69,11 +69,11 @@ func (s *credentials) handsFor(c v1alpha1.Owner) (*hands, error) {
 	if as == nil {
 		return s.own, nil
 	}
-	return s.hands.of(identity.Account{Namespace: cmp.Or(as.Namespace, c.GetNamespace()), Name: as.Name})
+	return s.hands.handsOf(identity.Account{Namespace: cmp.Or(as.Namespace, c.GetNamespace()), Name: as.Name})
 }
 
-// review says why nothing may be read for the author, by answers that are as young as those before deeds.
-func (s *credentials) review(ctx context.Context, c v1alpha1.Owner, account identity.Account) error {
+// reviewAuthor says why nothing may be read for the author, by answers that are as young as those before deeds.
+func (s *credentials) reviewAuthor(ctx context.Context, c v1alpha1.Owner, account identity.Account) error {
 	ring, err := s.keys.CurrentRing()
 	if err != nil {
 		return fmt.Errorf("the author of the spec is unknown: %w", err)
@@ -82,8 +82,8 @@ func (s *credentials) review(ctx context.Context, c v1alpha1.Owner, account iden
 	if known {
 		refusal = reviewAuthor(ctx, s.authors, who, rights.ListForDelivery(c.GetNamespace(), c.Work()))
 	}
-	if refusal.refuses() {
-		return errors.New(refusal.sentence())
+	if refusal.isRefusal() {
+		return errors.New(refusal.asPhrase())
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func TestNoForeignSecretIsRead(t *testing.T) {
 			if uid == "" {
 				uid = tc.stored.GetUID()
 			}
-			value, err := s.read(t.Context(), client.ObjectKeyFromObject(tc.stored), uid, sink)
+			value, err := s.readValue(t.Context(), client.ObjectKeyFromObject(tc.stored), uid, sink)
 			if value != nil || err == nil || err.Error() != tc.want {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}

@@ -13,8 +13,8 @@
 //	  3 compile   celenv, once per generation
 //	  4 listen    watches.SetInterests, before looking; not before the ttl
 //	  5 look      snapshot.ReadTargets: each target Complete | Unsynced | Forbidden | NoSuchKind | Failed
-//	  6 decide    plan.Compute: pure
-//	  7 confirm   live reads ─▶ plan.Compute again ─▶ plan.Agree, or for one that stays plan.Intersect
+//	  6 decide    plan.ComputePlan: pure
+//	  7 confirm   live reads ─▶ plan.ComputePlan again ─▶ plan.WantTheSame, or for one that stays plan.IntersectPlans
 //	  8 commit    the finalizer, then status.run, both by resourceVersion; from here on it is 2 that acts, and one that stays acts at once:
 //	                internal/actuate       DELETE {uid, resourceVersion}, 32 in flight
 //	                internal/actuate/helm  on a pool of its own

@@ -76,9 +76,9 @@ func TestANoteIsBounded(t *testing.T) {
 	for texts := range 200 {
 		n := &note{event: events.Event{Note: "first"}}
 		for i := range texts {
-			n.add(fmt.Sprintf("%d%s", i, strings.Repeat("ä", i)))
+			n.addText(fmt.Sprintf("%d%s", i, strings.Repeat("ä", i)))
 		}
-		said := n.compose().Note
+		said := n.composeEvent().Note
 		if len(said) > events.MaxNote || len(n.event.Note) > events.MaxNote || strings.Count(said, ";") == 0 && texts > 1 {
 			t.Fatalf("%d texts make %d bytes: %q", texts, len(said), said)
 		}

@@ -31,10 +31,10 @@ func findReported(p *sight) findings.Reported {
 	now, out, seen := p.r.clock.Now(), findings.Reported{}, map[plan.ItemKey]bool{}
 	for i := range p.wanted.Steps {
 		s := &p.wanted.Steps[i]
-		if s.Deed() {
+		if s.IsDeed() {
 			continue
 		}
-		for _, item := range s.Items() {
+		for _, item := range s.ListItems() {
 			_, done := p.mem.rehearsed[item.Sum()]
 			if !seen[item] && (done || p.mem.told.HasItem(item, now)) {
 				out.AddItem(item.Rule, s.Shown(p.c.GetNamespace()), s.Reason)

@@ -92,14 +92,14 @@ func TestDeedsOfAStatusAreBounded(t *testing.T) {
 		known = append(known, v1alpha1.Action{Object: long, UID: long, Rule: long, Action: long, Result: long})
 	}
 	m := newMemory("uid")
-	m.acted(known, v1alpha1.Action{Object: "pod"})
+	m.rememberActions(known, v1alpha1.Action{Object: "pod"})
 	if weighActions(m.actions) > 2*most {
 		t.Errorf("%d bytes of deeds are remembered", weighActions(m.actions))
 	}
-	if m.weigh() < weighActions(m.actions)-usualActions {
+	if m.countBytes() < weighActions(m.actions)-usualActions {
 		t.Error("deeds are not counted")
 	}
-	if m.forgetItems(); m.weigh() > usualActions {
-		t.Errorf("%d bytes are left", m.weigh())
+	if m.forgetItems(); m.countBytes() > usualActions {
+		t.Errorf("%d bytes are left", m.countBytes())
 	}
 }

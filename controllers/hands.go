@@ -55,14 +55,14 @@ type handsMaker struct {
 	clock clock.Clock
 }
 
-// of gives the hands of an account, which are kept for as long as somebody holds them.
-func (m *handsMaker) of(account identity.Account) (*hands, error) {
+// handsOf gives the hands of an account, which are kept for as long as somebody holds them.
+func (m *handsMaker) handsOf(account identity.Account) (*hands, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if h := m.made[account].Value(); h != nil {
 		return h, nil
 	}
-	h, err := m.make(account)
+	h, err := m.makeHands(account)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (m *handsMaker) of(account identity.Account) (*hands, error) {
 		m.made = map[identity.Account]weak.Pointer[hands]{}
 	}
 	m.made[account] = weak.Make(h)
-	runtime.AddCleanup(h, m.forget, account)
+	runtime.AddCleanup(h, m.forgetAccount, account)
 	return h, nil
 }
 
@@ -84,8 +84,8 @@ func (m *handsMaker) areMany() bool {
 	return len(m.made) > maxHands
 }
 
-// forget drops what is left of hands that nobody holds any more.
-func (m *handsMaker) forget(account identity.Account) {
+// forgetAccount drops what is left of hands that nobody holds any more.
+func (m *handsMaker) forgetAccount(account identity.Account) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.made[account].Value() == nil {
@@ -93,7 +93,7 @@ func (m *handsMaker) forget(account identity.Account) {
 	}
 }
 
-func (m *handsMaker) make(account identity.Account) (*hands, error) {
+func (m *handsMaker) makeHands(account identity.Account) (*hands, error) {
 	config, err := account.NewConfig(m.config)
 	if err != nil {
 		return nil, err
@@ -149,15 +149,15 @@ func (o *Options) serviceAccount(work *v1alpha1.Work) *v1alpha1.ServiceAccountRe
 	return work.ServiceAccount
 }
 
-// decides is the fingerprint of somebody's work, and of as whom it is carried out: another default is an edit too.
-func (o *Options) decides(work *v1alpha1.Work) (string, error) {
+// fingerprintWork is the fingerprint of somebody's work, and of as whom it is carried out: another default is an edit too.
+func (o *Options) fingerprintWork(work *v1alpha1.Work) (string, error) {
 	as := *work
 	as.ServiceAccount = o.serviceAccount(work)
-	return plan.Decides(&as)
+	return plan.FingerprintWork(&as)
 }
 
-// recorded is how an account stands in a run: by its name, if it is of the Cleaner's namespace.
-func recorded(c v1alpha1.Owner, a identity.Account) string {
+// accountName is how an account stands in a run: by its name, if it is of the Cleaner's namespace.
+func accountName(c v1alpha1.Owner, a identity.Account) string {
 	if a.IsOperator() || a.Namespace == c.GetNamespace() {
 		return a.Name
 	}
@@ -195,7 +195,7 @@ func (r *CleanerReconciler) handsBySpec(c v1alpha1.Owner, a *assignment, mem *me
 func (r *CleanerReconciler) handsForRun(c v1alpha1.Owner, a *assignment, mem *memory) (*hands, error) {
 	account := r.opts.accountBySpec(c, a)
 	if run := c.State().Run; run != nil && run.Result == "" {
-		decides, err := mem.fingerprint(a, &r.opts)
+		decides, err := mem.fingerprintWork(a, &r.opts)
 		if err != nil {
 			return nil, err
 		}
@@ -212,7 +212,7 @@ func (r *CleanerReconciler) handsOf(account identity.Account, mem *memory) (*han
 		return r.own, nil
 	}
 	if mem.hands == nil || mem.hands.account != account {
-		made, err := r.hands.of(account)
+		made, err := r.hands.handsOf(account)
 		if err != nil {
 			return nil, err
 		}
@@ -227,7 +227,7 @@ func (h *hands) accountMissing(ctx context.Context, operator snapshot.Reader) st
 	if h.account.IsOperator() {
 		return ""
 	}
-	seen := operator.Read(ctx, object("ServiceAccount", h.account.Namespace, h.account.Name))
+	seen := operator.Read(ctx, objectQuery("ServiceAccount", h.account.Namespace, h.account.Name))
 	switch {
 	case seen.State != plan.Complete:
 		return fmt.Sprintf("cannot read %s: %s", h.account, seen.Detail)
@@ -239,8 +239,8 @@ func (h *hands) accountMissing(ctx context.Context, operator snapshot.Reader) st
 	return ""
 }
 
-// object asks for the metadata of one object of the core group.
-func object(kind, namespace, name string) snapshot.Query {
+// objectQuery asks for the metadata of one object of the core group.
+func objectQuery(kind, namespace, name string) snapshot.Query {
 	return snapshot.Query{
 		Version: "v1", Kind: kind, Namespace: namespace, Name: name,
 		Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,

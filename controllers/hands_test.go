@@ -30,7 +30,7 @@ func TestHandsFor(t *testing.T) {
 	committed := func(o Options, named string) *v1alpha1.Run {
 		s := spec(named)
 		work := s.Work()
-		decides, err := o.decides(work)
+		decides, err := o.fingerprintWork(work)
 		if err != nil {
 			t.Fatal(err)
 		}

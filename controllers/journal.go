@@ -33,16 +33,16 @@ const (
 // errNotNow says that a deletion was not sent because the Cleaner has changed, or because of a shutdown.
 var errNotNow = errors.New("the Cleaner has changed")
 
-// counted is a number of things, in words.
-func counted(n int, thing string) string {
+// countOf is a number of things, in words.
+func countOf(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// some counts names, and gives the first of them.
-func some(names []string) string {
+// nameSome counts names, and gives the first of them.
+func nameSome(names []string) string {
 	n := len(names)
 	text := strings.Join(names[:min(n, namesInEvent)], ", ")
 	if n > namesInEvent {
@@ -51,8 +51,8 @@ func some(names []string) string {
 	return fmt.Sprintf("%d: %s", n, text)
 }
 
-// summary says in words what a finished run did.
-func summary(run *v1alpha1.Run) string {
+// summarizeRun says in words what a finished run did.
+func summarizeRun(run *v1alpha1.Run) string {
 	var parts []string
 	for _, c := range run.Counts {
 		parts = append(parts, fmt.Sprintf("%d %s %s", c.Count, c.Resource, c.Outcome))
@@ -109,8 +109,8 @@ type note struct {
 	more int
 }
 
-// add has the Event say a text, too.
-func (n *note) add(text string) {
+// addText has the Event say a text, too.
+func (n *note) addText(text string) {
 	const between, rest = "; ", "; and 1000000 more"
 	switch {
 	case n.more == 0 && len(n.event.Note)+len(between)+len(text)+len(rest) <= shown.MaxText:
@@ -120,8 +120,8 @@ func (n *note) add(text string) {
 	}
 }
 
-// compose makes the Event.
-func (n *note) compose() events.Event {
+// composeEvent makes the Event.
+func (n *note) composeEvent() events.Event {
 	e := n.event
 	if n.more > 0 {
 		rest := fmt.Sprintf("; and %d more", n.more)
@@ -143,8 +143,8 @@ type telling struct {
 	counters *v1alpha1.Counters
 }
 
-// acted remembers deeds, newest first.
-func (m *telling) acted(known []v1alpha1.Action, actions ...v1alpha1.Action) {
+// rememberActions remembers deeds, newest first.
+func (m *telling) rememberActions(known []v1alpha1.Action, actions ...v1alpha1.Action) {
 	if m.actions == nil {
 		m.actions = trimmed.TrimActions(slices.Clone(known))
 	}
@@ -163,13 +163,13 @@ func (m *telling) reportRefused() (again bool) {
 	return again
 }
 
-// event has an Event say something. Once a pass has made many, those of one reason and action share one.
-func (p *journal) event(kind, reason, action, format string, args ...any) {
+// sendEvent has an Event say something. Once a pass has made many, those of one reason and action share one.
+func (p *journal) sendEvent(kind, reason, action, format string, args ...any) {
 	text := shown.CleanText(fmt.Sprintf(format, args...))
 	if len(p.notes) >= eventsOfPass {
 		for _, n := range slices.Backward(p.notes) {
 			if n.event.Reason == reason && n.event.Action == action && n.event.Type == kind {
-				n.add(text)
+				n.addText(text)
 				return
 			}
 		}
@@ -181,7 +181,7 @@ func (p *journal) event(kind, reason, action, format string, args ...any) {
 func (p *journal) recordEvents() {
 	c := p.of.read
 	for _, n := range p.notes {
-		e := n.compose()
+		e := n.composeEvent()
 		e.Regarding = corev1.ObjectReference{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindOf(c), Namespace: c.GetNamespace(), Name: c.GetName(),
 			UID: c.GetUID(), ResourceVersion: c.GetResourceVersion(),
@@ -219,27 +219,27 @@ func (p *journal) tellAs(steps []plan.Step, dryRun bool) {
 		if dryRun {
 			reason, did = v1alpha1.ReasonDryRun, "would "+w.would
 		}
-		text := fmt.Sprintf("%s: %s %s", k.rule, did, some(names[k]))
+		text := fmt.Sprintf("%s: %s %s", k.rule, did, nameSome(names[k]))
 		if first[k] != "" {
 			text += " (" + first[k] + ")"
 		}
-		p.event(corev1.EventTypeNormal, reason, w.action, "%s", text)
+		p.sendEvent(corev1.EventTypeNormal, reason, w.action, "%s", text)
 	}
 }
 
 // tellLoop warns that somebody makes anew what a rule deletes.
 func (p *journal) tellLoop(s *plan.Step) {
 	w := wordsOf(s.Verb)
-	p.event(corev1.EventTypeWarning, v1alpha1.ReasonRecreationLoop, w.action, "%s: %s is recreated each time it is %s: the operator waits longer from now on",
-		s.Rule, s.Object.Ref.Shown(p.of.c.GetNamespace()), w.result)
+	p.sendEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecreationLoop, w.action, "%s: %s is recreated each time it is %s: the operator waits longer from now on",
+		s.Rule, s.Object.Ref.NameFor(p.of.c.GetNamespace()), w.result)
 }
 
 // tellOutcome counts what came of a step that was decided at a moment, and remembers it for the status.
 func (p *journal) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 	action := func(result string) {
-		p.mem.acted(p.of.read.State().LastActions, v1alpha1.Action{
+		p.mem.rememberActions(p.of.read.State().LastActions, v1alpha1.Action{
 			Object: s.Shown(p.of.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
-			Time: at(p.of.r.clock), Result: shown.CleanText(result),
+			Time: atSecond(p.of.r.clock), Result: shown.CleanText(result),
 		})
 	}
 	did := wordsOf(s.Verb).result
@@ -247,7 +247,7 @@ func (p *journal) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 		did += ": " + s.Reason
 	}
 	again := func() { // a refusal that is said already is no news
-		if !slices.ContainsFunc(p.latest(), func(l v1alpha1.Action) bool {
+		if !slices.ContainsFunc(p.latestActions(), func(l v1alpha1.Action) bool {
 			return l.UID == string(s.Object.UID) && l.Action == string(s.Verb) && l.Result == shown.CleanText(a.Why)
 		}) {
 			action(a.Why)
@@ -258,7 +258,7 @@ func (p *journal) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 	case plan.AnswerDeleted:
 		result = "deleted"
 		action(did)
-		countUp(&p.counters().Acted)
+		countUp(&p.currentCounters().Acted)
 	case plan.AnswerNotFound:
 		result = "gone"
 		action("was gone")
@@ -268,11 +268,11 @@ func (p *journal) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 	case plan.AnswerRefused:
 		result = "refused"
 		again()
-		countUp(&p.counters().Failed)
+		countUp(&p.currentCounters().Failed)
 	case plan.AnswerLost:
 		result = "lost"
 		again()
-		countUp(&p.counters().Failed)
+		countUp(&p.currentCounters().Failed)
 	case plan.AnswerConflict:
 		result = "conflict"
 	case plan.AnswerUnsent:
@@ -281,14 +281,14 @@ func (p *journal) tellOutcome(s *plan.Step, a plan.Answer, decided time.Time) {
 	if s.Verb == plan.VerbDelete {
 		p.of.r.metrics.CountDeletion(s.Object.Resource.Group, s.Object.Resource.Resource, result)
 	}
-	p.count(s.Rule, s.Verb, a, decided)
+	p.countAnswer(s.Rule, s.Verb, a, decided)
 }
 
 // tellTerminating warns of what is deleted and held by finalizers when a run ends.
 func (p *journal) tellTerminating(run *v1alpha1.Run, rows []plan.Entry) {
 	for i, o := range run.Outcomes {
 		if o.Outcome == v1alpha1.OutcomeTerminating && i < len(rows) {
-			p.event(corev1.EventTypeWarning, "StillTerminating", "Settle", "%s is held by finalizers: %s", o.Row, strings.Join(rows[i].Finalizers, ", "))
+			p.sendEvent(corev1.EventTypeWarning, "StillTerminating", "Settle", "%s is held by finalizers: %s", o.Row, strings.Join(rows[i].Finalizers, ", "))
 		}
 	}
 }
@@ -299,11 +299,11 @@ func (p *journal) tellFinished(run *v1alpha1.Run) {
 	if run.Result != v1alpha1.ResultCompleted {
 		kind = corev1.EventTypeWarning
 	}
-	p.event(kind, string(run.Result), "Finish", "run %d: %s", run.Number, summary(run))
+	p.sendEvent(kind, string(run.Result), "Finish", "run %d: %s", run.Number, summarizeRun(run))
 }
 
-// told says that a run is finished.
-func (p *journal) told(ctx context.Context, run *v1alpha1.Run) {
+// tellRun says that a run is finished.
+func (p *journal) tellRun(ctx context.Context, run *v1alpha1.Run) {
 	logf.FromContext(ctx).Info("Finished", "run", run.Number, "result", run.Result, "message", run.Message)
 	p.of.r.metrics.CountRun(string(run.Result))
 	p.tellFinished(run)
@@ -316,18 +316,18 @@ func (p *journal) giveUp(ctx context.Context) {
 			continue
 		}
 		log := logf.FromContext(ctx).WithValues("run", run.Number)
-		event, err := outbox.NewEvent(p.of.identity(), run)
+		event, err := outbox.NewEvent(p.of.cleanerRef(), run)
 		if err != nil {
 			log.Error(err, "The event of a run was not delivered before the Cleaner was deleted, and cannot be written")
 			continue
 		}
 		log.Info("The event of a run was not delivered before the Cleaner was deleted", "event", event.String())
-		p.event(corev1.EventTypeWarning, "NotDelivered", "Deliver", "the event of run %d was not delivered before the Cleaner was deleted: %s", run.Number, summary(run))
+		p.sendEvent(corev1.EventTypeWarning, "NotDelivered", "Deliver", "the event of run %d was not delivered before the Cleaner was deleted: %s", run.Number, summarizeRun(run))
 	}
 }
 
-// count counts what was answered to an action that was decided at a moment.
-func (p *journal) count(rule string, verb plan.Verb, a plan.Answer, decided time.Time) {
+// countAnswer counts what was answered to an action that was decided at a moment.
+func (p *journal) countAnswer(rule string, verb plan.Verb, a plan.Answer, decided time.Time) {
 	results := map[plan.AnswerKind]string{
 		plan.AnswerDeleted: "done", plan.AnswerNotFound: "gone", plan.AnswerReplaced: "gone", plan.AnswerRefused: "refused", plan.AnswerLost: "lost", plan.AnswerConflict: "conflict",
 	}
@@ -341,16 +341,16 @@ func (p *journal) count(rule string, verb plan.Verb, a plan.Answer, decided time
 	}
 }
 
-// latest are the deeds that the status shows, with those that it is about to.
-func (p *journal) latest() []v1alpha1.Action {
+// latestActions are the deeds that the status shows, with those that it is about to.
+func (p *journal) latestActions() []v1alpha1.Action {
 	if p.mem.actions != nil {
 		return p.mem.actions
 	}
 	return p.of.read.State().LastActions
 }
 
-// counters are those of the status, with what this process has done since.
-func (p *journal) counters() *v1alpha1.Counters {
+// currentCounters are those of the status, with what this process has done since.
+func (p *journal) currentCounters() *v1alpha1.Counters {
 	if p.mem.counters == nil {
 		p.mem.counters = &v1alpha1.Counters{}
 		if before := p.of.read.State().Counters; before != nil {

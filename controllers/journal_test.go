@@ -96,7 +96,7 @@ func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *stepGuard 
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c", UID: "uid", Generation: 1, ResourceVersion: "7"},
 		Spec:       v1alpha1.CleanerSpec{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"true"}}},
 	}
-	decides, err := plan.Decides(c.Work())
+	decides, err := plan.FingerprintWork(c.Work())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *stepGuard 
 	r := &CleanerReconciler{keys: keys, client: cached(t, known), clock: clock.RealClock{}, opts: Options{Lease: leads(true), Skew: skew.New(skew.Options{Clock: clock.RealClock{}}), FinishGrace: time.Minute}}
 	mem := newMemory(c.UID)
 	mem.run = *plan.NewMemory(1, make([]plan.Seen, rows), r.clock.Now().Add(time.Hour)) // so that no test is too slow for it
-	p, err := r.pass(t.Context(), c, types.NamespacedName{Namespace: "shop", Name: "c"}, mem)
+	p, err := r.newPass(t.Context(), c, types.NamespacedName{Namespace: "shop", Name: "c"}, mem)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -117,7 +117,7 @@ type memories struct {
 	remembered
 }
 
-func (s *memories) of(key types.NamespacedName) *memory {
+func (s *memories) memoryOf(key types.NamespacedName) *memory {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.m == nil {
@@ -126,15 +126,15 @@ func (s *memories) of(key types.NamespacedName) *memory {
 	if s.m[key] == nil {
 		s.m[key] = newMemory("")
 	}
-	s.hold(key)
+	s.holdMemory(key)
 	return s.m[key]
 }
 
-func (s *memories) forget(key types.NamespacedName) {
+func (s *memories) forgetCleaner(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.m, key)
-	s.drop(key)
+	s.dropMemory(key)
 }
 
 func newMemory(uid types.UID) *memory {
@@ -150,12 +150,12 @@ func newMemory(uid types.UID) *memory {
 	}
 }
 
-// fingerprint is that of what a Cleaner is to do, computed once a version.
-func (m *memory) fingerprint(a *assignment, o *Options) (string, error) {
+// fingerprintWork is that of what a Cleaner is to do, computed once a version.
+func (m *memory) fingerprintWork(a *assignment, o *Options) (string, error) {
 	if m.decides != "" && m.version == a.version {
 		return m.decides, nil
 	}
-	d, err := o.decides(a.work)
+	d, err := o.fingerprintWork(a.work)
 	if err != nil {
 		return "", err
 	}
@@ -163,16 +163,16 @@ func (m *memory) fingerprint(a *assignment, o *Options) (string, error) {
 	return d, nil
 }
 
-// panicked drops what a pass that ended by a panic may have left half done: it is found out by looking, as after a restart.
+// dropUnfinished drops what a pass that ended by a panic may have left half done: it is found out by looking, as after a restart.
 // An uninstall that is under way goes on.
-func (m *memory) panicked() {
+func (m *memory) dropUnfinished() {
 	if !m.run.Busy {
 		m.run = plan.Memory{}
 	}
 }
 
-// pause holds the next live reads back, each time twice as long up to a limit, and remembers what is said meanwhile.
-func (m *memory) pause(say plan.Plan, wait *time.Duration, limit time.Duration, now time.Time) plan.Plan {
+// pauseReads holds the next live reads back, each time twice as long up to a limit, and remembers what is said meanwhile.
+func (m *memory) pauseReads(say plan.Plan, wait *time.Duration, limit time.Duration, now time.Time) plan.Plan {
 	*wait = min(max(2**wait, time.Second), limit)
 	m.retryAt = now.Add(*wait)
 	say.Next, say.Look, say.Flip = m.retryAt, time.Time{}, time.Time{}
@@ -180,18 +180,18 @@ func (m *memory) pause(say plan.Plan, wait *time.Duration, limit time.Duration, 
 	return say
 }
 
-// flipped takes that the watches want nothing: what live reads had yet to say the same of is over, and what is wanted later
+// forgetUnconfirmed takes that the watches want nothing: what live reads had yet to say the same of is over, and what is wanted later
 // does not wait for it. The pause after a run that left something stays.
-func (m *memory) flipped() {
+func (m *memory) forgetUnconfirmed() {
 	m.disagreed = 0
 	if m.held.Reason != v1alpha1.ReasonPartial {
 		m.retryAt = time.Time{}
 	}
 }
 
-// resume lets live reads begin at once, because the author has asked for it: by an edit, of a template too, or by the
+// resumeReads lets live reads begin at once, because the author has asked for it: by an edit, of a template too, or by the
 // annotation.
-func (m *memory) resume(version string, c v1alpha1.Owner) {
+func (m *memory) resumeReads(version string, c v1alpha1.Owner) {
 	asked := version + " " + shown.CleanText(c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
 	if m.asked != "" && m.asked != asked {
 		m.retryAt, m.disagreed, m.rested = time.Time{}, 0, 0

@@ -23,25 +23,25 @@ func TestPausesGrowUntilTheAuthorAsksAgain(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := newMemory("uid")
 	c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
-	m.resume(fmt.Sprint(c.Generation), c)
+	m.resumeReads(fmt.Sprint(c.Generation), c)
 	said := plan.Plan{Reason: "Because"}
 	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
-		got := m.pause(said, &m.disagreed, 10*time.Second, now)
+		got := m.pauseReads(said, &m.disagreed, 10*time.Second, now)
 		if got.Next != now.Add(want*time.Second) || m.held.Reason != "Because" {
 			t.Fatalf("it waits until %s, want %s", got.Next, now.Add(want*time.Second))
 		}
-		m.resume(fmt.Sprint(c.Generation), c)
+		m.resumeReads(fmt.Sprint(c.Generation), c)
 	}
 	if m.retryAt.IsZero() {
 		t.Error("a pass without news ends the pause")
 	}
 	c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now"}
-	if m.resume(fmt.Sprint(c.Generation), c); !m.retryAt.IsZero() {
+	if m.resumeReads(fmt.Sprint(c.Generation), c); !m.retryAt.IsZero() {
 		t.Error("the annotation does not end the pause")
 	}
-	m.pause(said, &m.disagreed, time.Minute, now)
+	m.pauseReads(said, &m.disagreed, time.Minute, now)
 	c.Generation = 2
-	if m.resume(fmt.Sprint(c.Generation), c); !m.retryAt.IsZero() || m.disagreed != 0 {
+	if m.resumeReads(fmt.Sprint(c.Generation), c); !m.retryAt.IsZero() || m.disagreed != 0 {
 		t.Error("an edit does not end the pause")
 	}
 }
@@ -51,13 +51,13 @@ func TestPausesGrowUntilTheAuthorAsksAgain(t *testing.T) {
 func TestAPauseEndsWithWhatItIsAbout(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := newMemory("uid")
-	m.pause(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUnconfirmed}, &m.disagreed, time.Hour, now)
-	m.pause(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUnconfirmed}, &m.disagreed, time.Hour, now)
-	if m.flipped(); !m.retryAt.IsZero() || m.disagreed != 0 {
+	m.pauseReads(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUnconfirmed}, &m.disagreed, time.Hour, now)
+	m.pauseReads(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUnconfirmed}, &m.disagreed, time.Hour, now)
+	if m.forgetUnconfirmed(); !m.retryAt.IsZero() || m.disagreed != 0 {
 		t.Errorf("after the conditions did not hold, live reads wait until %s, and %s the next time", m.retryAt, m.disagreed)
 	}
-	m.pause(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonPartial}, &m.rested, time.Hour, now)
-	if m.flipped(); !m.retryAt.Equal(now.Add(time.Second)) {
+	m.pauseReads(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonPartial}, &m.rested, time.Hour, now)
+	if m.forgetUnconfirmed(); !m.retryAt.Equal(now.Add(time.Second)) {
 		t.Errorf("after a run that left something, live reads wait until %s", m.retryAt)
 	}
 }
@@ -93,13 +93,13 @@ func TestActionsAreNewestFirstAndFew(t *testing.T) {
 	m := newMemory("uid")
 	known := []v1alpha1.Action{{Object: "old"}}
 	for range trimmed.MaxActions {
-		m.acted(known, v1alpha1.Action{Object: "newer"}, v1alpha1.Action{Object: "newest"})
+		m.rememberActions(known, v1alpha1.Action{Object: "newer"}, v1alpha1.Action{Object: "newest"})
 	}
 	if len(m.actions) != trimmed.MaxActions || m.actions[0].Object != "newest" || m.actions[1].Object != "newer" || len(known) != 1 {
 		t.Errorf("got %v", m.actions)
 	}
 	m = newMemory("uid")
-	m.acted(known, v1alpha1.Action{Object: "new"})
+	m.rememberActions(known, v1alpha1.Action{Object: "new"})
 	if len(m.actions) != 2 || m.actions[1].Object != "old" {
 		t.Errorf("what the status has already is lost: %v", m.actions)
 	}
@@ -125,7 +125,7 @@ func TestOnlyNewsOfTheAuthorWake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			after := base()
 			tc.change(after)
-			if got := wakes().Update(event.UpdateEvent{ObjectOld: base(), ObjectNew: after}); got != tc.want {
+			if got := wakesCleaner().Update(event.UpdateEvent{ObjectOld: base(), ObjectNew: after}); got != tc.want {
 				t.Errorf("wakes: %t", got)
 			}
 		})

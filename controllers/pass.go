@@ -93,9 +93,9 @@ func newPass(r *CleanerReconciler, c v1alpha1.Owner, key types.NamespacedName, a
 	return &pass{recurrence: &recurrence{openRun: run, mem: mem}, mem: mem}
 }
 
-// read reads the Cleaner: from the cache, unless this process has written it since. Nil when it is gone.
-func (r *CleanerReconciler) read(ctx context.Context, key types.NamespacedName, mem *memory) (v1alpha1.Owner, error) {
-	c := empty(key)
+// readCleaner reads the Cleaner: from the cache, unless this process has written it since. Nil when it is gone.
+func (r *CleanerReconciler) readCleaner(ctx context.Context, key types.NamespacedName, mem *memory) (v1alpha1.Owner, error) {
+	c := emptyOwner(key)
 	err := r.client.Get(ctx, key, c)
 	if err == nil && mem.written != "" && mem.written != c.GetResourceVersion() {
 		cached := c.GetResourceVersion()
@@ -105,7 +105,7 @@ func (r *CleanerReconciler) read(ctx context.Context, key types.NamespacedName, 
 		}
 	}
 	if notfound.IsObjectMissing(err, resourceOf(key), v1alpha1.KindOf(c), key.Name) {
-		r.forget(key, mem.uid)
+		r.forgetCleaner(key, mem.uid)
 		return nil, nil
 	}
 	if err != nil {
@@ -122,8 +122,8 @@ func (r *CleanerReconciler) read(ctx context.Context, key types.NamespacedName, 
 	return c, nil
 }
 
-// empty is what a Cleaner of this key is read into. Those without a namespace are ClusterCleaners.
-func empty(key types.NamespacedName) v1alpha1.Owner {
+// emptyOwner is what a Cleaner of this key is read into. Those without a namespace are ClusterCleaners.
+func emptyOwner(key types.NamespacedName) v1alpha1.Owner {
 	if key.Namespace == "" {
 		return &v1alpha1.ClusterCleaner{}
 	}
@@ -139,27 +139,27 @@ func resourceOf(key types.NamespacedName) schema.GroupResource {
 	return schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: resource}
 }
 
-// known is the Cleaner as the watch knows it, for a look before each deletion: it is not copied, since its run may have
+// knownCleaner is the Cleaner as the watch knows it, for a look before each deletion: it is not copied, since its run may have
 // thousands of rows. Nobody may change what it points to.
-func (r *CleanerReconciler) known(ctx context.Context, key types.NamespacedName) (v1alpha1.Owner, error) {
-	c := empty(key)
+func (r *CleanerReconciler) knownCleaner(ctx context.Context, key types.NamespacedName) (v1alpha1.Owner, error) {
+	c := emptyOwner(key)
 	if err := r.client.Get(ctx, key, c, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("cannot read Cleaner %q: %w", key, err)
 	}
 	return c, nil
 }
 
-// forget drops what is kept for a Cleaner that is gone.
-func (r *CleanerReconciler) forget(key types.NamespacedName, uid types.UID) {
+// forgetCleaner drops what is kept for a Cleaner that is gone.
+func (r *CleanerReconciler) forgetCleaner(key types.NamespacedName, uid types.UID) {
 	r.watches.DropInterests(key)
 	r.compiler.Forget(uid)
 	r.sender.CancelDeliveries(key)
-	r.memories.forget(key)
+	r.memories.forgetCleaner(key)
 	r.turns.LeaveLine(key)
 	r.metrics.ForgetCleaner(key)
 }
 
-func (r *CleanerReconciler) pass(ctx context.Context, c v1alpha1.Owner, key types.NamespacedName, mem *memory) (*pass, error) {
+func (r *CleanerReconciler) newPass(ctx context.Context, c v1alpha1.Owner, key types.NamespacedName, mem *memory) (*pass, error) {
 	a, err := r.assignmentOf(ctx, c)
 	if err != nil {
 		return nil, err
@@ -179,8 +179,8 @@ func recordOf(s *v1alpha1.CleanerStatus) v1alpha1.CleanerStatus {
 	}
 }
 
-// compile checks the spec and compiles its expressions. It is an error if the context ends first.
-func (p *sight) compile(ctx context.Context) (*celenv.Programs, validation.Findings, error) {
+// compileSpec checks the spec and compiles its expressions. It is an error if the context ends first.
+func (p *sight) compileSpec(ctx context.Context) (*celenv.Programs, validation.Findings, error) {
 	if len(p.wrong) > 0 {
 		return nil, validation.FromFieldErrors(p.wrong), nil
 	}
@@ -202,37 +202,37 @@ func (p *sight) compile(ctx context.Context) (*celenv.Programs, validation.Findi
 	return programs, validation.Validate(p.work, options).Errors(), nil
 }
 
-// prepare has the programs of what is to be done, or reports why there are none.
-func (p *pass) prepare(ctx context.Context) (programs *celenv.Programs, ok bool, err error) {
+// preparePrograms has the programs of what is to be done, or reports why there are none.
+func (p *pass) preparePrograms(ctx context.Context) (programs *celenv.Programs, ok bool, err error) {
 	if p.missing != "" {
 		p.r.watches.DropInterests(p.key)
-		p.report().templateMissing(p.missing)
-		p.report().passedOver()
+		p.newReport().templateMissing(p.missing)
+		p.newReport().passedOver()
 		return nil, false, nil
 	}
-	programs, findings, err := p.compile(ctx)
+	programs, findings, err := p.compileSpec(ctx)
 	if err != nil {
 		return nil, false, err
 	}
 	if len(findings) > 0 {
 		p.r.watches.DropInterests(p.key)
-		p.report().invalid(findings)
-		p.report().passedOver()
+		p.newReport().setInvalid(findings)
+		p.newReport().passedOver()
 		return nil, false, nil
 	}
 	return programs, true, nil
 }
 
-// observe is what a decision depends on now, as the watches know it and as this process has changed it since.
-func (p *sight) observe(ctx context.Context, programs *celenv.Programs) plan.Input {
+// observeInput is what a decision depends on now, as the watches know it and as this process has changed it since.
+func (p *sight) observeInput(ctx context.Context, programs *celenv.Programs) plan.Input {
 	now := p.r.clock.Now() // not after the snapshot
-	return p.input(programs, now, p.mem.overlay.Over(p.mem.makeQueries(p.version, p.c.GetNamespace(), p.work).Read(ctx, p.hands.watched)))
+	return p.inputAt(programs, now, p.mem.overlay.OverlaySnapshot(p.mem.makeQueries(p.version, p.c.GetNamespace(), p.work).Read(ctx, p.hands.watched)))
 }
 
-// decide decides, and remembers what the next decision has to know.
-func (p *sight) decide(ctx context.Context, in plan.Input) plan.Plan {
+// decideAndRemember decides, and remembers what the next decision has to know.
+func (p *sight) decideAndRemember(ctx context.Context, in plan.Input) plan.Plan {
 	began := p.r.clock.Now()
-	d := p.compute(ctx, in)
+	d := p.computePlan(ctx, in)
 	p.mem.evaluated, p.mem.expected, p.mem.holds, p.looked = in.Now, d.Next, d.Holds, true
 	p.r.metrics.ObserveEvaluation(string(d.Verdict), p.r.clock.Since(began))
 	failing := int64(0)
@@ -246,7 +246,7 @@ func (p *sight) decide(ctx context.Context, in plan.Input) plan.Plan {
 // blindHolds takes note that nobody has looked whether what rules wait for goes on.
 func (p *sight) blindHolds() {
 	if !p.looked {
-		p.mem.holds = p.mem.holds.Blinded(p.r.clock.Now())
+		p.mem.holds = p.mem.holds.BlindAll(p.r.clock.Now())
 	}
 }
 
@@ -258,32 +258,32 @@ func checkTurn(share *ration.Share) error {
 	return nil
 }
 
-// compute makes a plan. It ends early when the Cleaner is changed or deleted meanwhile.
-func (p *sight) compute(ctx context.Context, in plan.Input) plan.Plan {
-	ctx, end := p.evaluating(ctx)
+// computePlan makes a plan. It ends early when the Cleaner is changed or deleted meanwhile.
+func (p *sight) computePlan(ctx context.Context, in plan.Input) plan.Plan {
+	ctx, end := p.beginEvaluation(ctx)
 	defer end()
-	return plan.Compute(ctx, in)
+	return plan.ComputePlan(ctx, in)
 }
 
-// evaluating gives a context that ends when the Cleaner is changed or deleted.
-func (p *sight) evaluating(ctx context.Context) (_ context.Context, end func()) {
+// beginEvaluation gives a context that ends when the Cleaner is changed or deleted.
+func (p *sight) beginEvaluation(ctx context.Context) (_ context.Context, end func()) {
 	evaluating, end := p.r.evaluations.BeginEvaluation(ctx, p.key, p.c)
-	if now, err := p.r.known(ctx, p.key); err == nil { // it may have been changed since it was read
+	if now, err := p.r.knownCleaner(ctx, p.key); err == nil { // it may have been changed since it was read
 		p.r.evaluations.CancelOutdated(now)
 	}
 	return evaluating, end
 }
 
-// owner is the Cleaner as plan sees it.
-func (p *sight) owner() plan.Owner {
-	return plan.Owner{Namespace: p.c.GetNamespace(), Name: p.c.GetName(), UID: p.c.GetUID(), Created: p.created()}
+// planOwner is the Cleaner as plan sees it.
+func (p *sight) planOwner() plan.Owner {
+	return plan.Owner{Namespace: p.c.GetNamespace(), Name: p.c.GetName(), UID: p.c.GetUID(), Created: p.createdAt()}
 }
 
-// listen declares what the Cleaner wants to hear of: nothing before its ttl, and nothing while it is suspended.
-func (p *sight) listen() {
+// declareInterests declares what the Cleaner wants to hear of: nothing before its ttl, and nothing while it is suspended.
+func (p *sight) declareInterests() {
 	ttl, err := p.c.Common().TTL.Parse(0)
-	if err != nil || p.c.Common().Suspend || p.r.clock.Now().Add(-p.r.opts.Skew.ClockAhead()).Before(p.created().Add(ttl)) {
-		p.ignore()
+	if err != nil || p.c.Common().Suspend || p.r.clock.Now().Add(-p.r.opts.Skew.ClockAhead()).Before(p.createdAt().Add(ttl)) {
+		p.dropInterests()
 		return
 	}
 	if p.mem.listening.IsZero() {
@@ -296,13 +296,13 @@ func (p *sight) listen() {
 		if q.Err != nil { // validation has refused it
 			continue
 		}
-		interests = append(interests, watches.Interest{Query: q.Query, Quiet: !t.Included() || p.work.Schedule != "" && !p.ticking() && !p.waitsFor()})
+		interests = append(interests, watches.Interest{Query: q.Query, Quiet: !t.Included() || p.work.Schedule != "" && !p.isTicking() && !p.waitsFor()})
 	}
 	p.r.watches.SetInterests(p.key, interests)
 }
 
-// ignore declares that the Cleaner wants to hear of nothing.
-func (p *sight) ignore() {
+// dropInterests declares that the Cleaner wants to hear of nothing.
+func (p *sight) dropInterests() {
 	p.r.watches.DropInterests(p.key)
 	p.mem.listening, p.mem.queried = time.Time{}, queried{}
 }
@@ -320,9 +320,9 @@ func (p *sight) askAgain(d plan.Plan) time.Time {
 	if !d.Look.After(p.mem.evaluated) { // of a decision that is said again: it has been looked
 		d.Look = time.Time{}
 	}
-	again := d.Again()
+	again := d.NextLook()
 	if !p.nextTick.IsZero() {
-		again = earliest(again, p.nextTick)
+		again = earliestTime(again, p.nextTick)
 	}
 	soon := p.r.clock.Now().Add(rightsRetry)
 	unknown := d.Reason == v1alpha1.ReasonAccessDenied || d.Reason == v1alpha1.ReasonReadFailed
@@ -332,62 +332,62 @@ func (p *sight) askAgain(d plan.Plan) time.Time {
 	return again
 }
 
-// input is what a decision depends on, at a moment that is not after the snapshot was taken.
-func (p *sight) input(programs *celenv.Programs, now time.Time, s plan.Snapshot) plan.Input {
+// inputAt is what a decision depends on, at a moment that is not after the snapshot was taken.
+func (p *sight) inputAt(programs *celenv.Programs, now time.Time, s plan.Snapshot) plan.Input {
 	return plan.Input{
-		Owner:      p.owner(),
+		Owner:      p.planOwner(),
 		Spec:       p.work,
 		Programs:   programs,
 		Snapshot:   s,
-		Protection: p.r.opts.protection(),
+		Protection: p.r.opts.newProtection(),
 		Now:        now,
 		Expected:   p.mem.expected,
-		Clock:      p.r.trust(),
+		Clock:      p.r.clockTrust(),
 		Holds:      p.mem.holds,
 		Done:       p.mem.done,
 		Backoff:    p.mem.backoff,
 		Remade:     p.mem.remade,
-		Room:       p.room(),
+		Room:       p.roomForItems(),
 		Memory:     p.share,
 	}
 }
 
-// at is the moment that a deed is recorded with: a status has whole seconds.
-func at(c clock.PassiveClock) metav1.Time { return metav1.NewTime(c.Now().Truncate(time.Second)) }
+// atSecond is the moment that a deed is recorded with: a status has whole seconds.
+func atSecond(c clock.PassiveClock) metav1.Time { return metav1.NewTime(c.Now().Truncate(time.Second)) }
 
-// rest is sleep for a Cleaner of which nothing is to be looked at but itself: until then, and at least for as long as two evaluations
+// restUntil is sleep for a Cleaner of which nothing is to be looked at but itself: until then, and at least for as long as two evaluations
 // lie apart, other events do not count.
-func (p *pass) rest(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
-	result, err := p.sleep(ctx, until, err)
-	if plan.Elapsed(p.mem.judged.at, p.r.clock.Now().Add(result.RequeueAfter)) >= plan.ConfirmationServes {
+func (p *pass) restUntil(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
+	result, err := p.sleepUntil(ctx, until, err)
+	if plan.ElapsedTime(p.mem.judged.at, p.r.clock.Now().Add(result.RequeueAfter)) >= plan.ConfirmationServes {
 		p.mem.judged = judged{} // it has all that was read live, and is of no use any more
 	}
 	if err != nil || result.RequeueAfter <= conflictRetry {
 		return result, err
 	}
 	now := p.r.clock.Now()
-	p.mem.calm = calm{version: cmp.Or(p.mem.written, p.read.GetResourceVersion()), until: earliest(now.Add(p.r.opts.MinInterval), now.Add(result.RequeueAfter))}
+	p.mem.calm = calm{version: cmp.Or(p.mem.written, p.read.GetResourceVersion()), until: earliestTime(now.Add(p.r.opts.MinInterval), now.Add(result.RequeueAfter))}
 	return result, nil
 }
 
-// calm says until when no event is of interest for a Cleaner, because it was looked at just now and nothing has changed since that
+// findRest says until when no event is of interest for a Cleaner, because it was looked at just now and nothing has changed since that
 // its run waits for. It is asked before the Cleaner is copied, which may have thousands of rows.
-func (r *CleanerReconciler) calm(ctx context.Context, key types.NamespacedName, mem *memory) (until time.Time, _ bool) {
+func (r *CleanerReconciler) findRest(ctx context.Context, key types.NamespacedName, mem *memory) (until time.Time, _ bool) {
 	if until = mem.calm.until; !r.clock.Now().Before(until) || len(mem.ended) > 0 {
 		return until, false
 	}
-	c, err := r.known(ctx, key)
+	c, err := r.knownCleaner(ctx, key)
 	if err != nil || c.GetUID() != mem.uid || c.GetResourceVersion() != mem.calm.version {
 		return until, false
 	}
-	owed := plan.Outstanding(c.State())
+	owed := plan.UndeliveredRun(c.State())
 	return until, owed == nil || c.Common().CloudEventSink == "" || !r.sender.GetDelivery(key, mem.uid, owed.Number).Delivered
 }
 
 // wakeTime is when to come back, of what wants to be looked at by a moment; zero: after a period.
 func (p *pass) wakeTime(until, now time.Time) time.Time {
 	if until.IsZero() {
-		until = now.Add(p.period())
+		until = now.Add(p.retryPeriod())
 		if p.r.opts.Skew.IsSuspect() {
 			until = now.Add(plan.ClockRetry)
 		}
@@ -404,8 +404,8 @@ func (p *pass) wakeTime(until, now time.Time) time.Time {
 	return until
 }
 
-// sleep reports, and says when to come back. A conflict, and a process that may not lead any more, come back silently.
-func (p *pass) sleep(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
+// sleepUntil reports, and says when to come back. A conflict, and a process that may not lead any more, come back silently.
+func (p *pass) sleepUntil(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
 	now := p.r.clock.Now()
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, errNotLeader), errors.Is(err, errNotNow):
@@ -415,12 +415,12 @@ func (p *pass) sleep(ctx context.Context, until time.Time, err error) (ctrl.Resu
 	case apierrors.IsNotFound(err): // it went while this pass was about it
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	case err != nil:
-		p.report().failed(err)
-		_, reportErr := p.send(ctx, now)
+		p.newReport().setFailed(err)
+		_, reportErr := p.sendReport(ctx, now)
 		return ctrl.Result{Priority: new(0)}, errors.Join(err, client.IgnoreNotFound(reportErr))
 	}
 	until = p.wakeTime(until, now)
-	due, err := p.send(ctx, now)
+	due, err := p.sendReport(ctx, now)
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, errNotNow):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil

@@ -75,7 +75,7 @@ func TestAWriteNamesOnlyWhatItIsFor(t *testing.T) {
 		},
 		"Report": {
 			write: func(p *openRun) error {
-				_, err := p.send(t.Context(), time.Now())
+				_, err := p.sendReport(t.Context(), time.Now())
 				return err
 			},
 			path: cleaner + "/status", body: `{"metadata":{"uid":"uid"},"status":{"observedGeneration":3}}`,
@@ -111,7 +111,7 @@ func TestLastRequestedAt(t *testing.T) {
 			o := ordered(t, 0, unchanged)
 			o.c.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "now"})
 			o.c.State().LastRequestedAt = "before"
-			o.report().evaluated(plan.Input{Now: time.Now()}, plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason})
+			o.newReport().setEvaluated(plan.Input{Now: time.Now()}, plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason})
 			if got := o.c.State().LastRequestedAt; got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
@@ -125,7 +125,7 @@ func TestAnAnswerIsSigned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := ordered(t, 1, unchanged)
 			o.c.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: request})
-			o.report().evaluated(plan.Input{Now: time.Now()}, plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonNothingToDo})
+			o.newReport().setEvaluated(plan.Input{Now: time.Now()}, plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonNothingToDo})
 			patch, err := o.reportPatch()
 			if err != nil {
 				t.Fatal(err)
@@ -164,7 +164,7 @@ func TestReady(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			o := ordered(t, 0, unchanged)
-			o.report().evaluated(plan.Input{Now: time.Now()}, plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason, Message: "m"})
+			o.newReport().setEvaluated(plan.Input{Now: time.Now()}, plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason, Message: "m"})
 			conditions := o.c.State().Conditions
 			if !meta.IsStatusConditionPresentAndEqual(conditions, v1alpha1.ConditionReady, want) {
 				t.Errorf("Ready is not %s: %+v", want, conditions)
@@ -234,7 +234,7 @@ func TestAPanicIsAnErrorOfItsCleaner(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.r.client = to
-	*o.r.memories.of(o.key) = *o.mem // the sender is missing: who hands something over to it panics
+	*o.r.memories.memoryOf(o.key) = *o.mem // the sender is missing: who hands something over to it panics
 	_, err = o.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: o.key})
 	var p *contain.Panic
 	if !errors.As(err, &p) || !strings.Contains(p.Stack, "handOver") {
@@ -243,7 +243,7 @@ func TestAPanicIsAnErrorOfItsCleaner(t *testing.T) {
 	if !strings.Contains(reported, `"reason":"Failed"`) || !strings.Contains(reported, "panic: ") {
 		t.Errorf("the status says %s", reported)
 	}
-	if got := o.r.memories.of(o.key).run; got.Number != 0 {
+	if got := o.r.memories.memoryOf(o.key).run; got.Number != 0 {
 		t.Errorf("it remembers %+v", got)
 	}
 }
@@ -258,13 +258,13 @@ func (notServed) Get(_ context.Context, key client.ObjectKey, _ client.Object, _
 // TestACleanerThatIsNotServedIsNotGone shows that only the API server's word about this Cleaner makes the operator forget it.
 func TestACleanerThatIsNotServedIsNotGone(t *testing.T) {
 	o := ordered(t, 1, unchanged)
-	mem := o.r.memories.of(o.key)
+	mem := o.r.memories.memoryOf(o.key)
 	mem.uid, mem.written = o.read.GetUID(), "8" // the cache does not have the last write yet
 	o.r.live = notServed{}
-	if c, err := o.r.read(t.Context(), o.key, mem); c != nil || err == nil {
+	if c, err := o.r.readCleaner(t.Context(), o.key, mem); c != nil || err == nil {
 		t.Errorf("got %v and the error %v, want an error, which has it tried again", c, err)
 	}
-	if o.r.memories.of(o.key) != mem {
+	if o.r.memories.memoryOf(o.key) != mem {
 		t.Error("what is known of the Cleaner is forgotten")
 	}
 }

@@ -132,10 +132,10 @@ func (p *authority) replaceRecord(ctx context.Context) error {
 	}
 	p.c.State().LastRequestedAt = p.read.State().LastRequestedAt // or the report would put it back
 	logf.FromContext(ctx).Info("Replaced a record that is not the last one that this operator has signed", "runs", forged.Runs, "what", said)
-	p.event(corev1.EventTypeWarning, v1alpha1.ReasonRecordNotTrusted, "ReplaceRecord",
+	p.sendEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecordNotTrusted, "ReplaceRecord",
 		"the record of runs in status is not the last one that this operator has signed: %s", said)
-	p.mem.acted(p.read.State().LastActions, v1alpha1.Action{
-		Object: "status.run", Rule: "record", Action: "replace", Time: at(p.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
+	p.mem.rememberActions(p.read.State().LastActions, v1alpha1.Action{
+		Object: "status.run", Rule: "record", Action: "replace", Time: atSecond(p.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
 	})
 	return nil
 }

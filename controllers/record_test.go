@@ -175,11 +175,11 @@ func TestARecordOutlivesItsKey(t *testing.T) {
 	if err := o.writeStatus(t.Context(), func(*v1alpha1.CleanerStatus) {}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.own(t.Context()); err != nil {
+	if _, err := o.checkOwnership(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	o.r.keys = testKeys{rings[1]}
-	if _, err := o.own(t.Context()); err != nil {
+	if _, err := o.checkOwnership(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	stored := &v1alpha1.Cleaner{}
@@ -199,12 +199,12 @@ func TestAForgedAccountIsNeverUsed(t *testing.T) {
 	o := ordered(t, 1, unchanged)
 	c := withRecord()
 	c.Status.Run.Decides, c.Status.Run.ServiceAccountName = "v1:x", "admin"
-	p, err := o.r.pass(t.Context(), c, o.key, newMemory(c.UID))
+	p, err := o.r.newPass(t.Context(), c, o.key, newMemory(c.UID))
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.r.opts.Lease = leads(false) // so that the record cannot be dropped
-	if refusal, err := p.own(t.Context()); !errors.Is(err, errNotLeader) || refusal.refuses() {
+	if refusal, err := p.checkOwnership(t.Context()); !errors.Is(err, errNotLeader) || refusal.isRefusal() {
 		t.Errorf("got %v, %v", refusal, err)
 	}
 	if p.hands != nil || p.mem.hands != nil {
@@ -219,11 +219,11 @@ func TestAForgedAccountIsNeverUsed(t *testing.T) {
 func TestNothingIsDoneWithoutAKey(t *testing.T) {
 	o := ordered(t, 1, unchanged)
 	o.r.keys = noKeys{}
-	refusal, err := o.own(t.Context())
+	refusal, err := o.checkOwnership(t.Context())
 	if err != nil || refusal.reason != v1alpha1.ReasonSigningKeyMissing {
 		t.Fatalf("got %v, %v", refusal, err)
 	}
-	o.report().refused(refusal)
+	o.newReport().setRefused(refusal)
 	if got := o.c.State().Conditions; len(got) != 2 || o.c.State().LastEvaluation.Verdict != v1alpha1.VerdictWait {
 		t.Errorf("the status says %+v", got)
 	}
@@ -260,17 +260,17 @@ func TestAnEarlierRecordIsNotBelieved(t *testing.T) {
 			c := o.read.(*v1alpha1.Cleaner)
 			sign(t, o.ring, c)
 			earlier := c.DeepCopy()
-			if _, err := o.believe(); err != nil {
+			if _, err := o.believeRecord(); err != nil {
 				t.Fatal(err)
 			}
 			sign(t, o.ring, c) // it is written once more, with the same content
 			o.mem.verified = verified{}
-			if _, err := o.believe(); err != nil {
+			if _, err := o.believeRecord(); err != nil {
 				t.Fatal(err)
 			}
 			tc.change(earlier, c)
 			o.read, o.mem.verified = earlier, verified{}
-			if _, err := o.believe(); !errors.Is(err, tc.want) {
+			if _, err := o.believeRecord(); !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
 		})
@@ -278,7 +278,7 @@ func TestAnEarlierRecordIsNotBelieved(t *testing.T) {
 	t.Run("Never", func(t *testing.T) {
 		o := ordered(t, 1, unchanged)
 		o.read, o.stored.mem = &v1alpha1.Cleaner{}, &persisted{}
-		if _, err := o.believe(); err != nil {
+		if _, err := o.believeRecord(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -305,7 +305,7 @@ func TestTheLastRecordTakesThePlaceOfAnother(t *testing.T) {
 	last := o.read.(*v1alpha1.Cleaner)
 	last.Status.LastScheduleTime, last.Status.Unsent = new(metav1.NewTime(time.Unix(1700000000, 0))), last.Status.Run.DeepCopy()
 	sign(t, o.ring, last)
-	if _, err := o.believe(); err != nil {
+	if _, err := o.believeRecord(); err != nil {
 		t.Fatal(err)
 	}
 	for name, forge := range map[string]func(s *v1alpha1.CleanerStatus){
@@ -319,7 +319,7 @@ func TestTheLastRecordTakesThePlaceOfAnother(t *testing.T) {
 			forged := last.DeepCopy()
 			forge(&forged.Status)
 			o.store(t, forged)
-			if _, err := o.own(t.Context()); err != nil {
+			if _, err := o.checkOwnership(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			got, want := recordOf(o.read.State()), recordOf(&last.Status)
@@ -345,14 +345,14 @@ func TestADroppedRecordDoesNotComeBack(t *testing.T) {
 	forged := signed.DeepCopy()
 	forged.Status.Run.Rows = nil
 	o.store(t, forged)
-	if _, err := o.own(t.Context()); err != nil {
+	if _, err := o.checkOwnership(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if run := o.read.State().Run; run != nil {
 		t.Errorf("it takes over run %+v", run)
 	}
 	o.store(t, signed)
-	if _, err := o.believe(); !errors.Is(err, errForeignRecord) {
+	if _, err := o.believeRecord(); !errors.Is(err, errForeignRecord) {
 		t.Errorf("put back: got %v", err)
 	}
 }
@@ -364,11 +364,11 @@ func TestARecordThatIsReadAgainIsVerified(t *testing.T) {
 	now := before.(*v1alpha1.Cleaner).DeepCopy()
 	now.ResourceVersion, now.Status.Run.Number = "8", 99
 	o.r.live = forging{now: now}
-	if err := o.reread(t.Context()); !errors.Is(err, errNotNow) || o.read != before {
+	if err := o.rereadCleaner(t.Context()); !errors.Is(err, errNotNow) || o.read != before {
 		t.Errorf("got %v, and run %d", err, o.read.State().Run.Number)
 	}
 	sign(t, o.ring, now)
-	if err := o.reread(t.Context()); err != nil || o.read.State().Run.Number != 99 {
+	if err := o.rereadCleaner(t.Context()); err != nil || o.read.State().Run.Number != 99 {
 		t.Errorf("signed: got %v, and run %d", err, o.read.State().Run.Number)
 	}
 }

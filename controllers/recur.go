@@ -30,46 +30,46 @@ func (p *recurrence) recordTick(ctx context.Context) error {
 	return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastScheduleTime = &last })
 }
 
-// ticked records that a time of the schedule is over, if a decision says so: not while something is waited for that may
+// endTick records that a time of the schedule is over, if a decision says so: not while something is waited for that may
 // come, and would be done then.
-func (p *recurrence) ticked(ctx context.Context, d plan.Plan) error {
+func (p *recurrence) endTick(ctx context.Context, d plan.Plan) error {
 	if !p.overWith(d) {
 		return nil
 	}
-	p.mem.ticked = latest(p.mem.ticked, p.tick)
+	p.mem.ticked = latestTime(p.mem.ticked, p.tick)
 	p.tick, p.mem.asking = time.Time{}, time.Time{}
-	p.listen() // to nothing, until the next one
+	p.declareInterests() // to nothing, until the next one
 	return p.recordTick(ctx)
 }
 
-func latest(a, b time.Time) time.Time {
+func latestTime(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}
 	return a
 }
 
-// recur does one batch after the other until nothing is left to do, or until it is the turn of others. It returns the
+// doBatches does one batch after the other until nothing is left to do, or until it is the turn of others. It returns the
 // last decision.
-func (p *recurrence) recur(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan, error) {
+func (p *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan, error) {
 	p.forgetOld()
 	p.forgetReports(d)
 	touched := map[types.UID]bool{}
 	var marks map[plan.Sum]uint64
-	if p.rehearses() {
-		marks = d.Marks()
-		p.mem.rehearsed.forget(marks)
+	if p.isDryRun() {
+		marks = d.MarkItems()
+		p.mem.rehearsed.forgetOthers(marks)
 	}
-	todo := p.free(d)
+	todo := p.leaveOutHeld(d)
 	again := func() {
-		in = p.observe(ctx, in.Programs)
-		d = p.decide(ctx, in)
+		in = p.observeInput(ctx, in.Programs)
+		d = p.decideAndRemember(ctx, in)
 		p.forgetReports(d)
-		todo = p.free(d)
+		todo = p.leaveOutHeld(d)
 	}
-	for p.wants(todo) && !p.r.clock.Now().Before(p.mem.retryAt) {
+	for p.asksForDeeds(todo) && !p.r.clock.Now().Before(p.mem.retryAt) {
 		b := &batch{deeds: deeds{openRun: p.openRun, in: in}, marks: marks}
-		acted, why, err := b.carry(ctx, todo)
+		acted, why, err := b.carryBatch(ctx, todo)
 		switch {
 		case errors.Is(err, errLooked): // what is gone is known now, and is wanted no more
 			again()
@@ -78,73 +78,73 @@ func (p *recurrence) recur(ctx context.Context, in plan.Input, d plan.Plan) (pla
 			return d, err
 		}
 		if why.Reason != "" { // nothing could be confirmed
-			return why, p.ticked(ctx, why)
+			return why, p.endTick(ctx, why)
 		}
 		p.mem.disagreed = 0
 		switch now := p.r.clock.Now(); {
 		case !now.Before(p.ends), !acted && !b.doubted:
-			d.Next = earliest(d.Next, now.Add(p.r.opts.MinInterval))
-			if p.rehearses() {
-				d = p.rehearsal(d)
+			d.Next = earliestTime(d.Next, now.Add(p.r.opts.MinInterval))
+			if p.isDryRun() {
+				d = p.describeRehearsal(d)
 			}
 			return d, nil
-		case !acted, p.rehearses(): // nothing was changed by what it was about, and there may be more
-			todo = p.free(d)
+		case !acted, p.isDryRun(): // nothing was changed by what it was about, and there may be more
+			todo = p.leaveOutHeld(d)
 			continue
 		}
 		for i := range b.acted {
 			touched[b.acted[i].Object.UID] = true
 		}
 		again()
-		if p.wants(todo) && !slices.ContainsFunc(todo.Steps, func(s plan.Step) bool { return !touched[s.Object.UID] }) {
+		if p.asksForDeeds(todo) && !slices.ContainsFunc(todo.Steps, func(s plan.Step) bool { return !touched[s.Object.UID] }) {
 			// A rule that calls for itself is not let run as fast as it can.
-			d.Next = earliest(d.Next, p.r.clock.Now().Add(p.r.opts.MinInterval))
+			d.Next = earliestTime(d.Next, p.r.clock.Now().Add(p.r.opts.MinInterval))
 			return d, nil
 		}
 	}
 	if err := checkTurn(p.share); err != nil { // nobody knows what is left to do
 		return d, err
 	}
-	if p.wants(todo) {
+	if p.asksForDeeds(todo) {
 		return p.mem.held, nil
 	}
-	if !p.wants(d) && p.overWith(d) {
-		p.mem.ticked = latest(p.mem.ticked, p.tick) // also if what follows cannot be recorded
+	if !p.asksForDeeds(d) && p.overWith(d) {
+		p.mem.ticked = latestTime(p.mem.ticked, p.tick) // also if what follows cannot be recorded
 	}
 	if err := p.finishRecurring(ctx); err != nil {
 		return d, err
 	}
 	switch {
-	case p.wants(d) && len(p.mem.rehearsed) > 0:
-		d = p.rehearsal(d)
-		d.Next = earliest(p.mem.unconfirmed.Next(), d.Next)
-		return d, p.ticked(ctx, d)
-	case p.wants(d):
-		return p.held(d), nil
+	case p.asksForDeeds(d) && len(p.mem.rehearsed) > 0:
+		d = p.describeRehearsal(d)
+		d.Next = earliestTime(p.mem.unconfirmed.NextAttempt(), d.Next)
+		return d, p.endTick(ctx, d)
+	case p.asksForDeeds(d):
+		return p.describeHeld(d), nil
 	}
 	p.mem.retryAt, p.mem.disagreed = time.Time{}, 0
-	return d, p.ticked(ctx, d)
+	return d, p.endTick(ctx, d)
 }
 
-// free is what a decision wants of items that need not wait for live reads to say the same.
-func (p *recurrence) free(d plan.Plan) plan.Plan {
-	if p.rehearses() {
-		d = p.mem.rehearsed.left(d)
+// leaveOutHeld is what a decision wants of items that need not wait for live reads to say the same.
+func (p *recurrence) leaveOutHeld(d plan.Plan) plan.Plan {
+	if p.isDryRun() {
+		d = p.mem.rehearsed.leaveOutRehearsed(d)
 	}
 	if len(p.mem.unconfirmed) == 0 {
 		return d
 	}
 	if d.Asked || d.Reason == v1alpha1.ReasonConditionsNotMet { // else nobody knows what is wanted
-		p.mem.unconfirmed.Keep(d.Items())
+		p.mem.unconfirmed.KeepWanted(d.ListItems())
 	}
 	now := p.r.clock.Now()
-	return d.Without(func(item plan.ItemKey) bool { return p.mem.unconfirmed.Waits(item, now) })
+	return d.WithoutItems(func(item plan.ItemKey) bool { return p.mem.unconfirmed.IsWaiting(item, now) })
 }
 
-// held is what is said of a decision when all that is left of it waits for live reads to say the same.
-func (p *recurrence) held(d plan.Plan) plan.Plan {
+// describeHeld is what is said of a decision when all that is left of it waits for live reads to say the same.
+func (p *recurrence) describeHeld(d plan.Plan) plan.Plan {
 	say := p.mem.held
-	say.Next = earliest(p.mem.unconfirmed.Next(), d.Next)
+	say.Next = earliestTime(p.mem.unconfirmed.NextAttempt(), d.Next)
 	say.Pending, say.Withheld = d.Pending, d.Withheld
 	say.Deferred, say.Stuck, say.Refused = d.Deferred, d.Stuck, d.Refused
 	if len(say.Errors) == 0 {
@@ -153,10 +153,10 @@ func (p *recurrence) held(d plan.Plan) plan.Plan {
 	return say
 }
 
-// wants says that a decision asks for something: reports that were made already are nothing.
-func (p *recurrence) wants(d plan.Plan) bool {
-	deeds := slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.Deed() })
-	return d.Verdict == v1alpha1.VerdictAct && (deeds || len(p.news(d).Steps) > 0)
+// asksForDeeds says that a decision asks for something: reports that were made already are nothing.
+func (p *recurrence) asksForDeeds(d plan.Plan) bool {
+	deeds := slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.IsDeed() })
+	return d.Verdict == v1alpha1.VerdictAct && (deeds || len(p.leaveOutTold(d).Steps) > 0)
 }
 
 // forgetOld drops what does not matter any more of what is remembered for rules.
@@ -168,9 +168,9 @@ func (p *openRun) forgetOld() {
 			per = read
 		}
 	}
-	p.mem.done = p.mem.done.Since(now, per)
-	p.mem.backoff.Forget(now)
-	p.mem.remade.Forget(now)
+	p.mem.done = p.mem.done.DropOlder(now, per)
+	p.mem.backoff.DropExpired(now)
+	p.mem.remade.DropExpired(now)
 	p.mem.patches.DropExpired(now)
 	if limit := actuate.NewRateLimiter(perSecond); p.mem.pace == nil || p.mem.pace.Limit() != limit.Limit() {
 		p.mem.pace = limit
@@ -186,7 +186,7 @@ func (p *recurrence) forgetReports(d plan.Plan) {
 	if p.mem.told.IsEmpty() || !d.Asked {
 		return
 	}
-	wanted, wrong := d.Items(), map[string]bool{}
+	wanted, wrong := d.ListItems(), map[string]bool{}
 	for _, item := range d.Deferred {
 		wanted[item] = true
 	}
@@ -196,7 +196,7 @@ func (p *recurrence) forgetReports(d plan.Plan) {
 	p.mem.told.KeepWanted(wanted, wrong)
 }
 
-func earliest(a, b time.Time) time.Time {
+func earliestTime(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b
 	}
@@ -208,11 +208,11 @@ func earliest(a, b time.Time) time.Time {
 func (p *recurrence) finishRecurring(ctx context.Context) error {
 	for p.c.Common().CloudEventSink != "" {
 		req := plan.AtRest(p.c, &p.mem.run.Ledger)
-		nothing := req.Kind == plan.MoveToUnsent && len(plan.Settled(p.c.State().Run, &p.mem.run.Ledger).Counts) == 0
+		nothing := req.Kind == plan.MoveToUnsent && len(plan.SettleRun(p.c.State().Run, &p.mem.run.Ledger).Counts) == 0
 		if req.Kind == plan.Idle || nothing {
 			break
 		}
-		if err := p.do(ctx, req); err != nil {
+		if err := p.doRequest(ctx, req); err != nil {
 			return err
 		}
 	}
@@ -223,15 +223,15 @@ func (p *recurrence) finishRecurring(ctx context.Context) error {
 // by another pass, for a while.
 func (p *openRun) lookUnknown(ctx context.Context) error {
 	run := p.c.State().Run
-	rows := p.mem.run.Unknown(run)
+	rows := p.mem.run.UnknownRows(run)
 	if len(rows) == 0 {
 		return nil
 	}
 	sights := p.lookRows(ctx, rows)
-	p.mem.run.Saw(run, sights, p.r.clock.Now())
+	p.mem.run.TakeSights(run, sights, p.r.clock.Now())
 	p.rememberGone(run, sights)
-	if left := p.mem.run.Unknown(run); len(left) > 0 {
-		return fmt.Errorf("cannot find out what became of %s: %s", counted(len(left), "object"), sights[left[0]].Failed)
+	if left := p.mem.run.UnknownRows(run); len(left) > 0 {
+		return fmt.Errorf("cannot find out what became of %s: %s", countOf(len(left), "object"), sights[left[0]].Failed)
 	}
 	return nil
 }
@@ -242,7 +242,7 @@ func (p *openRun) rememberGone(run *v1alpha1.Run, sights map[int]plan.Sight) {
 	for i, sight := range sights {
 		row, err := plan.ParseRow(run.Rows[i])
 		if err == nil && sight.Failed == "" && (sight.Missing || sight.UID != row.UID) {
-			p.mem.overlay.Note(plan.Object{Ref: row.Ref}, nil)
+			p.mem.overlay.NoteAnswer(plan.Object{Ref: row.Ref}, nil)
 		}
 	}
 }

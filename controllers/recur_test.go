@@ -100,7 +100,7 @@ func TestForemost(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got, message := foremost(&tc.d); got != tc.want || message == "" {
+			if got, message := foremostTrouble(&tc.d); got != tc.want || message == "" {
 				t.Errorf("it says %s (%s), want %s", got, message, tc.want)
 			}
 		})
@@ -152,7 +152,7 @@ func TestASchedule(t *testing.T) {
 			p := newPass(r, c, types.NamespacedName{}, assignment{work: c.Work()}, newMemory("uid"))
 			must(t, p.seeRequest(""))
 			p.judgeRequest(t.Context())
-			if got := p.scheduled(); got != tc.waits {
+			if got := p.waitsForSchedule(); got != tc.waits {
 				t.Errorf("%s: it waits: %t", tc.reason, got)
 			}
 			want := time.Time{}

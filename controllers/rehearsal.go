@@ -20,28 +20,28 @@ import (
 // what would be done: they stay so until that changes.
 type rehearsed map[plan.Sum]uint64
 
-// forget drops what is not to be done any more as it was rehearsed.
-func (r rehearsed) forget(marks map[plan.Sum]uint64) {
+// forgetOthers drops what is not to be done any more as it was rehearsed.
+func (r rehearsed) forgetOthers(marks map[plan.Sum]uint64) {
 	maps.DeleteFunc(r, func(item plan.Sum, mark uint64) bool { return marks[item] != mark })
 }
 
-// left is what of a decision was not rehearsed.
-func (r rehearsed) left(d plan.Plan) plan.Plan {
-	return d.Without(func(item plan.ItemKey) bool { _, done := r[item.Sum()]; return done })
+// leaveOutRehearsed is what of a decision was not rehearsed.
+func (r rehearsed) leaveOutRehearsed(d plan.Plan) plan.Plan {
+	return d.WithoutItems(func(item plan.ItemKey) bool { _, done := r[item.Sum()]; return done })
 }
 
-// rehearses says that nothing is done, and what would be is asked instead.
-func (p *sight) rehearses() bool { return p.c.Common().Mode == v1alpha1.ModeDryRun }
+// isDryRun says that nothing is done, and what would be is asked instead.
+func (p *sight) isDryRun() bool { return p.c.Common().Mode == v1alpha1.ModeDryRun }
 
 // reportAlone makes the reports among steps, which change nothing, but for those that come after deeds: these, and the deeds, are left to
 // be rehearsed.
 func (b *batch) reportAlone(steps []plan.Step) (left []plan.Step) {
 	for i := range steps {
-		if s := &steps[i]; s.Alone() {
-			b.took(s, actuate.Outcome{})
+		if s := &steps[i]; s.IsAlone() {
+			b.takeOutcome(s, actuate.Outcome{})
 		} else {
 			left = append(left, *s)
-			for _, item := range s.Items() {
+			for _, item := range s.ListItems() {
 				b.mem.rehearsed[item.Sum()] = b.marks[item.Sum()]
 			}
 		}
@@ -50,8 +50,8 @@ func (b *batch) reportAlone(steps []plan.Step) (left []plan.Step) {
 	return left
 }
 
-// rehearse asks the API server about steps.
-func (b *deeds) rehearse(ctx context.Context, steps []plan.Step) {
+// rehearseSteps asks the API server about steps.
+func (b *deeds) rehearseSteps(ctx context.Context, steps []plan.Step) {
 	results := make([]string, len(steps))
 	actuate.RunParallel(len(steps), func(i int) {
 		s := &steps[i]
@@ -65,29 +65,29 @@ func (b *deeds) rehearse(ctx context.Context, steps []plan.Step) {
 	})
 	for i, result := range results {
 		s := &steps[i]
-		b.mem.acted(b.read.State().LastActions, v1alpha1.Action{
+		b.mem.rememberActions(b.read.State().LastActions, v1alpha1.Action{
 			Object: s.Shown(b.c.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule,
-			Action: string(s.Verb) + " (dry run)", Time: at(b.r.clock), Result: shown.CleanText(result),
+			Action: string(s.Verb) + " (dry run)", Time: atSecond(b.r.clock), Result: shown.CleanText(result),
 		})
 	}
 	b.tellDryRun(steps)
 }
 
-// rehearsal is what is said of a decision of which what was rehearsed would be done.
-func (p *recurrence) rehearsal(d plan.Plan) plan.Plan {
+// describeRehearsal is what is said of a decision of which what was rehearsed would be done.
+func (p *recurrence) describeRehearsal(d plan.Plan) plan.Plan {
 	objects := map[types.UID]bool{}
 	for i := range d.Steps {
 		s := &d.Steps[i]
-		if !s.Deed() {
+		if !s.IsDeed() {
 			continue
 		}
-		for _, item := range s.Items() {
+		for _, item := range s.ListItems() {
 			if _, done := p.mem.rehearsed[item.Sum()]; done {
 				objects[s.Object.UID] = true
 			}
 		}
 	}
 	d.Reason = v1alpha1.ReasonDryRun
-	d.Message = fmt.Sprintf("Mode is DryRun: %s would be acted on%s; nothing was changed.", counted(len(objects), "object"), andRelease(d.Release))
+	d.Message = fmt.Sprintf("Mode is DryRun: %s would be acted on%s; nothing was changed.", countOf(len(objects), "object"), andRelease(d.Release))
 	return d
 }

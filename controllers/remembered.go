@@ -35,8 +35,8 @@ type remembered struct {
 	passing, doomed map[types.NamespacedName]bool
 }
 
-// hold takes that a pass over a Cleaner begins: nobody else touches its memory until it is settled.
-func (r *remembered) hold(key types.NamespacedName) {
+// holdMemory takes that a pass over a Cleaner begins: nobody else touches its memory until it is settled.
+func (r *remembered) holdMemory(key types.NamespacedName) {
 	if r.book == nil {
 		r.book = ration.NewBook(ration.DefaultBounds())
 		r.passing, r.doomed = map[types.NamespacedName]bool{}, map[types.NamespacedName]bool{}
@@ -44,16 +44,16 @@ func (r *remembered) hold(key types.NamespacedName) {
 	r.passing[key] = true
 }
 
-// drop takes that a Cleaner is gone.
-func (r *remembered) drop(key types.NamespacedName) {
+// dropMemory takes that a Cleaner is gone.
+func (r *remembered) dropMemory(key types.NamespacedName) {
 	if r.book != nil {
 		r.book.ChargeBytes(key, 0)
 	}
 }
 
-// settle ends a pass: what it remembers is counted, and where that is too much together with what is remembered of others, all
+// settleMemory ends a pass: what it remembers is counted, and where that is too much together with what is remembered of others, all
 // items of those are forgotten that have most.
-func (s *memories) settle(key types.NamespacedName, mem *memory) {
+func (s *memories) settleMemory(key types.NamespacedName, mem *memory) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.passing, key)
@@ -62,41 +62,41 @@ func (s *memories) settle(key types.NamespacedName, mem *memory) {
 	if s.m[key] != mem { // it is gone
 		return
 	}
-	mem.held = said(mem.held)
+	mem.held = keepSaid(mem.held)
 	if room := s.book.FindRoom(key); doomed {
 		mem.forgetItems()
 	} else {
 		mem.fitInto(room)
 	}
-	for _, victim := range s.book.ChargeBytes(key, mem.weigh()) {
+	for _, victim := range s.book.ChargeBytes(key, mem.countBytes()) {
 		switch {
 		case s.passing[victim]:
 			s.doomed[victim] = true
 		case s.m[victim] != nil:
 			s.m[victim].forgetItems()
-			s.book.ChargeBytes(victim, s.m[victim].weigh())
+			s.book.ChargeBytes(victim, s.m[victim].countBytes())
 		}
 	}
 }
 
-// room is how much the next decision may remember of items.
-func (p *sight) room() *plan.Room {
+// roomForItems is how much the next decision may remember of items.
+func (p *sight) roomForItems() *plan.Room {
 	s := &p.r.memories
 	s.mu.Lock()
 	if s.book == nil {
 		s.mu.Unlock()
 		return nil
 	}
-	free := s.book.FindRoom(p.key) - p.mem.weigh()
+	free := s.book.FindRoom(p.key) - p.mem.countBytes()
 	s.mu.Unlock()
 	m, part := p.mem, free/8 // they may all grow in one pass
 	m.told.GrowBy(part)
-	return &plan.Room{Holds: int(max(0, free-2*part+m.holds.Bytes()) / plan.HoldBytes), DoneBytes: max(0, part+m.done.Bytes())}
+	return &plan.Room{Holds: int(max(0, free-2*part+m.holds.Bytes()) / plan.HoldBytes), DoneBytes: max(0, part+m.done.CountBytes())}
 }
 
-// weigh is about how much memory is taken by what is remembered of items.
-func (m *memory) weigh() int64 {
-	n := m.holds.Bytes() + m.done.Bytes() + m.told.CountBytes() + rehearsedBytes*int64(len(m.rehearsed)) + unconfirmedBytes*int64(len(m.unconfirmed))
+// countBytes is about how much memory is taken by what is remembered of items.
+func (m *memory) countBytes() int64 {
+	n := m.holds.Bytes() + m.done.CountBytes() + m.told.CountBytes() + rehearsedBytes*int64(len(m.rehearsed)) + unconfirmedBytes*int64(len(m.unconfirmed))
 	for _, e := range m.backoff {
 		n += backoffBytes + int64(len(e.Why))
 	}
@@ -121,7 +121,7 @@ func (m *memory) fitInto(room int64) {
 	for _, forget := range []func(){
 		func() { clear(m.patches) }, func() { clear(m.rehearsed) }, func() { clear(m.unconfirmed) }, func() { m.told.ForgetUntil(m.evaluated.Add(plan.DefaultPeriod)) }, m.forgetItems,
 	} {
-		if m.weigh() <= room {
+		if m.countBytes() <= room {
 			return
 		}
 		forget()
@@ -131,7 +131,7 @@ func (m *memory) fitInto(room int64) {
 // forgetItems drops what is remembered of items. That costs requests and repeated reports, what holds begins anew, and what was used
 // up of limits stays used up: nothing is done earlier for it.
 func (m *memory) forgetItems() {
-	m.holds, m.done = nil, m.done.Forget()
+	m.holds, m.done = nil, m.done.ForgetDeeds()
 	m.patches, m.rehearsed, m.unconfirmed, m.backoff, m.remade = patched.Patches{}, rehearsed{}, plan.Unconfirmed{}, plan.Backoff{}, plan.Remade{}
 	m.told.ForgetUntil(m.evaluated.Add(plan.DefaultPeriod))
 	if weighActions(m.actions) > usualActions {
@@ -139,23 +139,23 @@ func (m *memory) forgetItems() {
 	}
 }
 
-// said is as much of a decision as is said of it later: no steps, and not all that waits.
-func said(d plan.Plan) plan.Plan {
+// keepSaid is as much of a decision as is said of it later: no steps, and not all that waits.
+func keepSaid(d plan.Plan) plan.Plan {
 	d.Steps, d.Confirm, d.Holds, d.Data = nil, nil, nil, ""
-	d.Message, d.Refused = short(d.Message), short(d.Refused)
+	d.Message, d.Refused = shortenText(d.Message), shortenText(d.Refused)
 	pending := make([]plan.Pending, min(len(d.Pending), trimmed.MaxListed))
 	for i := range pending {
 		pending[i] = d.Pending[i]
-		pending[i].Key = short(pending[i].Key)
+		pending[i].Key = shortenText(pending[i].Key)
 	}
 	errs := make([]v1alpha1.ItemError, min(len(d.Errors), trimmed.MaxListed))
 	for i := range errs {
 		errs[i] = d.Errors[i]
-		errs[i].Key, errs[i].Message = short(errs[i].Key), short(errs[i].Message)
+		errs[i].Key, errs[i].Message = shortenText(errs[i].Key), shortenText(errs[i].Message)
 	}
 	withheld := make([]plan.Withheld, min(len(d.Withheld), trimmed.MaxListed))
 	for i := range withheld {
-		withheld[i] = plan.Withheld{Object: d.Withheld[i].Object, Because: short(d.Withheld[i].Because)}
+		withheld[i] = plan.Withheld{Object: d.Withheld[i].Object, Because: shortenText(d.Withheld[i].Because)}
 	}
 	d.Deferred = append([]plan.ItemKey(nil), d.Deferred[:min(len(d.Deferred), 1)]...)
 	d.Pending, d.Errors, d.Withheld = nilIfEmpty(pending), nilIfEmpty(errs), nilIfEmpty(withheld)
@@ -169,8 +169,8 @@ func nilIfEmpty[T any](all []T) []T {
 	return all
 }
 
-// short is as much of a text as is shown; the rest is not kept in memory.
-func short(text string) string {
+// shortenText is as much of a text as is shown; the rest is not kept in memory.
+func shortenText(text string) string {
 	const most = 4 * shown.MaxText // bytes
 	if len(text) <= most {
 		return text

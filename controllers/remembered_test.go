@@ -50,7 +50,7 @@ func TestWhatAPassLeavesIsBounded(t *testing.T) {
 				r.pass()
 			}
 			r.took()
-			if left, counted := heap()-before, mem.weigh(); counted > share || left > share*3/2 || counted < share/16 {
+			if left, counted := heap()-before, mem.countBytes(); counted > share || left > share*3/2 || counted < share/16 {
 				t.Errorf("it has left %d KiB, counted with %d KiB, and its share is %d KiB", left>>10, counted>>10, share>>10)
 			}
 			r.said()
@@ -67,8 +67,8 @@ func TestWhatAPassLeavesIsBounded(t *testing.T) {
 func TestWhatIsRememberedOfAllIsBounded(t *testing.T) {
 	s := &memories{}
 	visit := func(key types.NamespacedName, holds int) *memory {
-		m := s.of(key)
-		defer s.settle(key, m)
+		m := s.memoryOf(key)
+		defer s.settleMemory(key, m)
 		made := map[plan.Sum]plan.Hold{}
 		for i := range min(holds, int(s.book.FindRoom(key)/plan.HoldBytes)) {
 			made[plan.SumOf(fmt.Sprint(i))] = plan.Hold{Since: epoch}
@@ -106,14 +106,14 @@ func TestWhatIsRememberedOfAllIsBounded(t *testing.T) {
 	}
 	// A pass that goes on is not disturbed: what it is about is forgotten after it.
 	busy := types.NamespacedName{Namespace: "busy", Name: "c"}
-	m := s.of(busy)
+	m := s.memoryOf(busy)
 	m.holds = plan.Holds{"r": {}}
 	s.doomed[busy] = true
-	if s.settle(busy, m); m.holds != nil {
+	if s.settleMemory(busy, m); m.holds != nil {
 		t.Error("what was to be forgotten after the pass is remembered")
 	}
-	s.forget(busy)
-	if s.settle(busy, m); s.m[busy] != nil {
+	s.forgetCleaner(busy)
+	if s.settleMemory(busy, m); s.m[busy] != nil {
 		t.Error("what is gone is remembered")
 	}
 }

@@ -39,13 +39,13 @@ type requests struct {
 // dropped is a request that nothing more is begun on, and why.
 type dropped struct{ request, reason, message string }
 
-// see takes note of a request, and of what is to be done. One that is older than that has outlived what it was about: whoever made it
+// seeRequest takes note of a request, and of what is to be done. One that is older than that has outlived what it was about: whoever made it
 // had the rights to that, and nobody knows whether they have those to this.
-func (m *requests) see(request, about string, now time.Time) {
+func (m *requests) seeRequest(request, about string, now time.Time) {
 	if m.about != "" && m.about != about {
 		m.outlived = m.request
 		if !m.asking.IsZero() {
-			m.drop(m.asks, outlives())
+			m.dropRequest(m.asks, outlivedReason())
 		}
 	}
 	if m.request != request {
@@ -54,24 +54,24 @@ func (m *requests) see(request, about string, now time.Time) {
 	m.about = about
 }
 
-// drop has nothing more be begun on a request.
-func (m *requests) drop(request string, why dropped) {
+// dropRequest has nothing more be begun on a request.
+func (m *requests) dropRequest(request string, why dropped) {
 	if m.answered, m.dropped = request, why; m.asks == request {
 		m.asking = time.Time{}
 	}
 	m.dropped.request = request
 }
 
-func outlives() dropped {
+func outlivedReason() dropped {
 	return dropped{reason: v1alpha1.ReasonRequestOutlived, message: "Nothing more is begun on the last request: the spec or its template has changed since it was made."}
 }
 
-func expires(madeAt time.Time) dropped {
+func expiredReason(madeAt time.Time) dropped {
 	return dropped{reason: v1alpha1.ReasonRequestExpired, message: fmt.Sprintf(
 		"Nothing more is begun on the last request: it was made at %s, and startingDeadline has passed.", madeAt.UTC().Format(time.RFC3339))}
 }
 
-func unsigned() dropped {
+func unsignedReason() dropped {
 	return dropped{reason: v1alpha1.ReasonRequestNotSigned, message: "Nothing is begun on the last request: the operator's webhook has not signed it for this spec."}
 }
 
@@ -86,7 +86,7 @@ func (p *ticks) seeRequest(version string) error {
 		}
 		about = own + "/" + templateOf(version)
 	}
-	p.mem.see(p.requestedAt(), about, p.now())
+	p.mem.seeRequest(p.requestedAt(), about, p.laggingNow())
 	p.mem.aboutVersion = version
 	return nil
 }
@@ -97,28 +97,28 @@ func (p *ticks) judgeRequest(ctx context.Context) {
 	if p.spec.Schedule == "" {
 		return
 	}
-	now, at := p.now(), p.requestedAt()
+	now, at := p.laggingNow(), p.requestedAt()
 	if at != "" && at != p.read.State().LastRequestedAt && at != p.mem.answered {
 		switch made, why := p.readRequest(now); {
 		case why.reason != "":
-			p.mem.drop(at, why)
-		case plan.Missed(p.spec, made.Time, now):
-			p.mem.drop(at, expires(made.Time))
+			p.mem.dropRequest(at, why)
+		case plan.IsMissed(p.spec, made.Time, now):
+			p.mem.dropRequest(at, expiredReason(made.Time))
 		case made.Template == templateOf(p.mem.aboutVersion):
 			p.mem.asking, p.mem.asks = made.Time, at
 		case !p.isCurrent(ctx, made.Template): // else it waits for the watch to show the template
-			p.mem.drop(at, outlives())
+			p.mem.dropRequest(at, outlivedReason())
 		}
 	}
 	made, state := p.mem.asking, p.read.State()
-	if made.IsZero() || !plan.Missed(p.spec, made, now) {
+	if made.IsZero() || !plan.IsMissed(p.spec, made, now) {
 		return
 	}
 	if run := state.Run; run != nil && run.Result == "" && run.Lifecycle != v1alpha1.LifecycleRecurring && state.LastRequestedAt == p.mem.asks {
 		p.mem.asking = time.Time{} // the run that it has begun goes on
 		return
 	}
-	p.mem.drop(p.mem.asks, expires(made))
+	p.mem.dropRequest(p.mem.asks, expiredReason(made))
 }
 
 // readRequest reads when the request that is there was made, and for which template; or why it does not count: nobody has reviewed the
@@ -127,9 +127,9 @@ func (p *ticks) readRequest(now time.Time) (author.Request, dropped) {
 	made, err := author.ReadRequest(p.ring, p.c)
 	switch {
 	case err != nil && !p.r.opts.ActWithoutAuthor, err == nil && made.Time.After(now.Add(fastClock)):
-		return author.Request{}, unsigned()
+		return author.Request{}, unsignedReason()
 	case err != nil && p.mem.outlived == p.mem.request:
-		return author.Request{}, outlives()
+		return author.Request{}, outlivedReason()
 	case err != nil:
 		return author.Request{Time: p.mem.seenAt, Template: templateOf(p.mem.aboutVersion)}, dropped{}
 	}
@@ -165,5 +165,5 @@ func (p *ticks) requestEnds() time.Time {
 	if p.mem.asking.IsZero() {
 		return time.Time{}
 	}
-	return plan.EndOf(p.spec, p.mem.asking).Add(p.r.clock.Now().Sub(p.now()))
+	return plan.EndOf(p.spec, p.mem.asking).Add(p.r.clock.Now().Sub(p.laggingNow()))
 }

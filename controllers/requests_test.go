@@ -503,7 +503,7 @@ func TestARequestCountsFromWhenItWasSigned(t *testing.T) {
 			for range 2 {
 				must(t, p.seeRequest(""))
 				p.judgeRequest(t.Context())
-				if got := p.scheduled(); got != tc.waits {
+				if got := p.waitsForSchedule(); got != tc.waits {
 					t.Errorf("it waits: %t", got)
 				}
 			}

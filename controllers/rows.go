@@ -22,42 +22,42 @@ type judged struct {
 	todo plan.Plan
 }
 
-// recheck asks on live reads what the spec wants of the open run.
-func (p *openRun) recheck(ctx context.Context) error {
-	programs, findings, err := p.compile(ctx)
+// recheckRun asks on live reads what the spec wants of the open run.
+func (p *openRun) recheckRun(ctx context.Context) error {
+	programs, findings, err := p.compileSpec(ctx)
 	if err != nil {
 		return err
 	}
 	if len(findings) > 0 {
-		p.mem.run.Fail("the spec is not valid any more: "+findings[0].String(), p.r.clock.Now())
+		p.mem.run.RecordFailure("the spec is not valid any more: "+findings[0].String(), p.r.clock.Now())
 		return nil
 	}
 	now := p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	p.judge(ctx, p.input(programs, now, snapshot.ReadForConfirmation(ctx, p.hands.live, p.c.GetNamespace(), p.work)))
+	p.judgeRun(ctx, p.inputAt(programs, now, snapshot.ReadForConfirmation(ctx, p.hands.live, p.c.GetNamespace(), p.work)))
 	return checkTurn(p.share)
 }
 
-// judge decides on live reads what the spec wants of the open run.
-func (p *openRun) judge(ctx context.Context, in plan.Input) {
+// judgeRun decides on live reads what the spec wants of the open run.
+func (p *openRun) judgeRun(ctx context.Context, in plan.Input) {
 	run, m := p.c.State().Run, &p.mem.run
-	evaluating, end := p.evaluating(ctx)
-	j := plan.Judge(evaluating, in, run, m)
+	evaluating, end := p.beginEvaluation(ctx)
+	j := plan.JudgeRun(evaluating, in, run, m)
 	end()
 	if checkTurn(p.share) != nil { // it is judged again when it is called
-		m.Changed()
+		m.TakeChange()
 		return
 	}
 	refusal := p.findRefusal(ctx, m.Release)
 	switch {
-	case refusal.refuses():
+	case refusal.isRefusal():
 		j = plan.Judgement{Why: refusal.message}
-	case plan.Elapsed(in.Now, p.r.clock.Now()) >= plan.ConfirmationServes:
+	case plan.ElapsedTime(in.Now, p.r.clock.Now()) >= plan.ConfirmationServes:
 		j = plan.Judgement{Why: slowReads}
 	}
 	if j.Outcome != plan.JudgeFailed {
 		p.mem.holds, p.looked = j.Plan.Holds, true
 	}
-	m.Judged(j, in.Now)
+	m.TakeJudgement(j, in.Now)
 	p.mem.judged = judged{at: m.ConfirmedAt, in: in, todo: j.Plan}
 }
 
@@ -65,7 +65,7 @@ func (p *openRun) judge(ctx context.Context, in plan.Input) {
 func (p *openRun) actOnRows(ctx context.Context, rows []int) error {
 	m := &p.mem.run
 	if !p.mem.judged.at.Equal(m.ConfirmedAt) { // it is not known what was decided
-		m.Changed()
+		m.TakeChange()
 		return nil
 	}
 	p.forgetOld()
@@ -73,7 +73,7 @@ func (p *openRun) actOnRows(ctx context.Context, rows []int) error {
 	if err != nil {
 		return err
 	}
-	c := f.carryOut(ctx, f.course(), f)
+	c := f.carryOut(ctx, f.courseOfRows(), f)
 	f.settleRows(c, nil)
 	f.tellSteps(f.acted)
 	if f.unsent {
@@ -114,8 +114,8 @@ func (p *openRun) newFinishing(rows []int) (*finishing, error) {
 	return f, nil
 }
 
-// course are the steps of the rows that are due.
-func (f *finishing) course() *plan.Course {
+// courseOfRows are the steps of the rows that are due.
+func (f *finishing) courseOfRows() *plan.Course {
 	return f.run.CourseOfRows(f.mem.judged.todo, f.rows, f.due)
 }
 
@@ -141,19 +141,19 @@ func (f *finishing) decideAnew(ctx context.Context, c *plan.Course, changed map[
 			f.answerRow(reads[read], plan.RowAnswer{Failed: shown.CleanText(why)})
 		}
 	}
-	f.run.Changed()
+	f.run.TakeChange()
 	f.in.Failed, f.in.Only = nil, nil
-	f.judge(ctx, f.in)
-	if f.run.Stop != "" || !f.run.Confirmed(f.r.clock.Now()) {
+	f.judgeRun(ctx, f.in)
+	if f.run.Stop != "" || !f.run.IsConfirmed(f.r.clock.Now()) {
 		clear(f.due)
 	}
-	return f.course()
+	return f.courseOfRows()
 }
 
 // giveUp has objects wait that have changed each time.
 func (f *finishing) giveUp(_ *plan.Course, changed map[types.UID]bool, _ int) {
 	for uid := range changed {
-		a := f.answer(uid)
+		a := f.answerOf(uid)
 		a.Failed, a.Unstable = "it changed before it could be acted on", true
 	}
 }
@@ -162,11 +162,11 @@ func (f *finishing) giveUp(_ *plan.Course, changed map[types.UID]bool, _ int) {
 func (f *finishing) settleRows(c *plan.Course, changed map[types.UID]bool) {
 	for uid := range f.due {
 		if !c.IsAbout(uid) { // it was not decided when it was not due
-			f.run.Changed()
+			f.run.TakeChange()
 			continue
 		}
-		a := *f.answer(uid)
-		if c.Finished(uid) && !f.partly[uid] {
+		a := *f.answerOf(uid)
+		if c.IsObjectDone(uid) && !f.partly[uid] {
 			a.Failed = ""
 			f.answerRow(uid, a)
 			continue
@@ -176,7 +176,7 @@ func (f *finishing) settleRows(c *plan.Course, changed map[types.UID]bool) {
 			f.answerRow(uid, a)
 		case changed[uid], a.Cut, a.Failed == "" && (len(changed) > 0 || f.unsent):
 			a.Cut = true
-			f.run.Acted(f.rows[uid], a, f.r.clock.Now())
+			f.run.TakeAnswer(f.rows[uid], a, f.r.clock.Now())
 		case a.Failed == "":
 			a.Failed = "an action that comes before it was not done"
 			f.answerRow(uid, a)
@@ -188,6 +188,6 @@ func (f *finishing) settleRows(c *plan.Course, changed map[types.UID]bool) {
 
 // answerRow notes what came of a row, of which nothing more is done in this batch.
 func (f *finishing) answerRow(uid types.UID, a plan.RowAnswer) {
-	f.run.Acted(f.rows[uid], a, f.r.clock.Now())
+	f.run.TakeAnswer(f.rows[uid], a, f.r.clock.Now())
 	delete(f.due, uid)
 }

@@ -204,7 +204,7 @@ func TestARunThatWaitsIsNotLookedAt(t *testing.T) {
 			}
 			r.opts.MinInterval = 500 * time.Millisecond
 			r.pass()
-			if mem := r.memories.of(r.key()); !mem.listening.IsZero() {
+			if mem := r.memories.memoryOf(r.key()); !mem.listening.IsZero() {
 				t.Error("it still listens")
 			}
 			copied := 0
@@ -244,7 +244,7 @@ func TestWhatWasReadForARunIsDropped(t *testing.T) {
 	refusing(forbidden)(r)
 	for tries, kept := range []bool{true, true, true, false, false} { // it waits 1 s, 2 s, 4 s, 8 s
 		r.clock.Step(r.pass().RequeueAfter)
-		if mem := r.memories.of(r.key()); (mem.judged.in.Snapshot != nil) != kept {
+		if mem := r.memories.memoryOf(r.key()); (mem.judged.in.Snapshot != nil) != kept {
 			t.Errorf("after %d tries it is kept: %t", tries+1, !kept)
 		}
 	}

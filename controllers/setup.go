@@ -128,13 +128,13 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	}
 	maker := &handsMaker{
 		config: config, engine: engine, access: identity.NewAccess(reviews.SubjectAccessReviews(), opts.Clock),
-		protection: opts.protection(), slots: actuate.NewSlots(), ahead: opts.Skew.ClockAhead, clock: opts.Clock,
+		protection: opts.newProtection(), slots: actuate.NewSlots(), ahead: opts.Skew.ClockAhead, clock: opts.Clock,
 	}
 	accounts, err := corev1client.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("cannot make a client for ServiceAccounts: %w", err)
 	}
-	own, err := maker.of(identity.Account{})
+	own, err := maker.handsOf(identity.Account{})
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		ClusterAddresses: cluster.ListAddresses,
 		Metrics:          count,
 		DeliveryChanged:  wake.Wake,
-		ReadSecret:       secrets.read,
+		ReadSecret:       secrets.readValue,
 		AttemptFailed: func(key types.NamespacedName, run int64, f outbox.Failure, err error) {
 			log.Info("A sink did not take an event", "cleaner", key, "run", run, "failure", f.String(), "cause", f.Cause, "why", fmt.Sprint(err))
 		},
@@ -185,11 +185,11 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		}
 	}
 	return builder.ControllerManagedBy(mgr).
-		For(&v1alpha1.Cleaner{}, builder.WithPredicates(r.evaluations.WatchCleaners(), wakes())).
-		Watches(&v1alpha1.ClusterCleaner{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.evaluations.WatchCleaners(), wakes())).
-		Watches(&v1alpha1.CleanerTemplate{}, handler.EnqueueRequestsFromMapFunc(r.users), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.Cleaner{}, builder.WithPredicates(r.evaluations.WatchCleaners(), wakesCleaner())).
+		Watches(&v1alpha1.ClusterCleaner{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.evaluations.WatchCleaners(), wakesCleaner())).
+		Watches(&v1alpha1.CleanerTemplate{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(engine.Source()).
-		WatchesRawSource(wake.source()).
+		WatchesRawSource(wake.newSource()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: opts.Workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
@@ -200,12 +200,12 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 // MetricsHandler gives the metrics of this process.
 func MetricsHandler() http.Handler { return metrics.NewHandler(ctrlmetrics.Registry) }
 
-func (o *Options) protection() plan.Protection {
+func (o *Options) newProtection() plan.Protection {
 	return plan.Protection{Namespaces: o.ProtectedNamespaces, Own: o.Namespace, AllowedKinds: o.AllowProtectedKinds}
 }
 
-// wakes lets through what can change what a Cleaner does: not a status that is there for people.
-func wakes() predicate.Predicate {
+// wakesCleaner lets through what can change what a Cleaner does: not a status that is there for people.
+func wakesCleaner() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(v1alpha1.Owner)
 		if !ok {
@@ -238,7 +238,7 @@ func (w *waker) Wake(key types.NamespacedName) {
 	}
 }
 
-func (w *waker) source() source.Source {
+func (w *waker) newSource() source.Source {
 	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()

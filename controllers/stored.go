@@ -43,18 +43,18 @@ type persisted struct {
 // verified is a version of a Cleaner whose record the key has signed that signs now.
 type verified struct{ version, key string }
 
-// outdates says that a record is an earlier one than another that was read or written, or was emptied.
-func (m *persisted) outdates(s *v1alpha1.CleanerStatus) bool {
+// isOutdated says that a record is an earlier one than another that was read or written, or was emptied.
+func (m *persisted) isOutdated(s *v1alpha1.CleanerStatus) bool {
 	return m.record != nil && (recordedAt(s).Before(recordedAt(m.record)) || s.Runs < m.record.Runs)
 }
 
-// remember keeps the record of a status that this operator has written.
-func (m *persisted) remember(s *v1alpha1.CleanerStatus) { m.record = new(recordOf(s)) }
+// rememberRecord keeps the record of a status that this operator has written.
+func (m *persisted) rememberRecord(s *v1alpha1.CleanerStatus) { m.record = new(recordOf(s)) }
 
-// write sends a change of the Cleaner that decides something: it fails on a conflict, and is not sent by a process that
+// writeCleaner sends a change of the Cleaner that decides something: it fails on a conflict, and is not sent by a process that
 // may not be the leader any more. Before is the part of what was read that may change: a difference is not looked for in
 // the rest, which may be thousands of rows.
-func (p *stored) write(before v1alpha1.Owner, send func(c v1alpha1.Owner, from client.Patch) error, change func(c v1alpha1.Owner) error) error {
+func (p *stored) writeCleaner(before v1alpha1.Owner, send func(c v1alpha1.Owner, from client.Patch) error, change func(c v1alpha1.Owner) error) error {
 	if !p.r.opts.Lease.Fresh() {
 		return errNotLeader
 	}
@@ -65,15 +65,15 @@ func (p *stored) write(before v1alpha1.Owner, send func(c v1alpha1.Owner, from c
 	if err := send(next, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
-	p.wrote(next)
+	p.takeAnswer(next)
 	return nil
 }
 
 // writeStatus is write for the record.
 func (p *stored) writeStatus(ctx context.Context, change func(s *v1alpha1.CleanerStatus)) error {
-	before := p.metadata()
+	before := p.readMetadata()
 	*before.State() = recordOf(p.read.State())
-	err := p.write(before, func(c v1alpha1.Owner, from client.Patch) error {
+	err := p.writeCleaner(before, func(c v1alpha1.Owner, from client.Patch) error {
 		return p.r.client.Status().Patch(ctx, c, from)
 	}, func(c v1alpha1.Owner) error {
 		change(c.State())
@@ -81,18 +81,18 @@ func (p *stored) writeStatus(ctx context.Context, change func(s *v1alpha1.Cleane
 	})
 	if err == nil {
 		p.mem.verified = verified{p.read.GetResourceVersion(), p.ring.SignerID()}
-		p.mem.remember(p.read.State())
+		p.mem.rememberRecord(p.read.State())
 	}
 	return err
 }
 
 // writeMetadata is write for the metadata.
 func (p *stored) writeMetadata(ctx context.Context, change func(c v1alpha1.Owner)) error {
-	before := p.metadata()
+	before := p.readMetadata()
 	if err := p.completeFinalizers(ctx, before); err != nil {
 		return err
 	}
-	return p.write(before, func(c v1alpha1.Owner, from client.Patch) error {
+	return p.writeCleaner(before, func(c v1alpha1.Owner, from client.Patch) error {
 		return p.r.client.Patch(ctx, c, from)
 	}, func(c v1alpha1.Owner) error {
 		change(c)
@@ -100,8 +100,8 @@ func (p *stored) writeMetadata(ctx context.Context, change func(c v1alpha1.Owner
 	})
 }
 
-// metadata is that of the Cleaner as it was read, and nothing else of it.
-func (p *stored) metadata() v1alpha1.Owner {
+// readMetadata is that of the Cleaner as it was read, and nothing else of it.
+func (p *stored) readMetadata() v1alpha1.Owner {
 	if c, ok := p.read.(*v1alpha1.ClusterCleaner); ok {
 		out := &v1alpha1.ClusterCleaner{ObjectMeta: c.ObjectMeta}
 		out.ManagedFields = nil
@@ -115,8 +115,8 @@ func (p *stored) metadata() v1alpha1.Owner {
 	return out
 }
 
-// wrote takes the Cleaner as the API server answered. The draft of the report is kept.
-func (p *stored) wrote(c v1alpha1.Owner) {
+// takeAnswer takes the Cleaner as the API server answered. The draft of the report is kept.
+func (p *stored) takeAnswer(c v1alpha1.Owner) {
 	draft := *p.c.State()
 	p.read = c
 	p.c = c.DeepCopyOwner()
@@ -133,7 +133,7 @@ func (p *stored) completeFinalizers(ctx context.Context, of v1alpha1.Owner) erro
 	if len(of.GetFinalizers()) < trimmed.MaxCachedFinalizers {
 		return nil
 	}
-	now := empty(p.key)
+	now := emptyOwner(p.key)
 	if err := p.r.live.Get(ctx, p.key, now); err != nil {
 		return err
 	}
@@ -144,9 +144,9 @@ func (p *stored) completeFinalizers(ctx context.Context, of v1alpha1.Owner) erro
 	return nil
 }
 
-// believe says whether the record of the Cleaner is one of this operator, and whether the key that signs now has signed it.
+// believeRecord says whether the record of the Cleaner is one of this operator, and whether the key that signs now has signed it.
 // What was is verified once a version and a key.
-func (p *stored) believe() (current bool, err error) {
+func (p *stored) believeRecord() (current bool, err error) {
 	at := verified{p.read.GetResourceVersion(), p.ring.SignerID()}
 	if at.version != "" && p.mem.verified == at {
 		return true, nil
@@ -154,10 +154,10 @@ func (p *stored) believe() (current bool, err error) {
 	if current, err = verifyRecord(p.ring, p.read); err != nil {
 		return false, err
 	}
-	if p.mem.outdates(p.read.State()) {
+	if p.mem.isOutdated(p.read.State()) {
 		return false, errForeignRecord
 	}
-	p.mem.remember(p.read.State())
+	p.mem.rememberRecord(p.read.State())
 	if current {
 		p.mem.verified = at
 	}
@@ -194,16 +194,16 @@ func (p *stored) removeFinalizer(ctx context.Context) error {
 	return p.writeMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.RemoveFinalizer(c, v1alpha1.Finalizer) })
 }
 
-// reread takes the Cleaner as it is now. A record that somebody has written meanwhile is for the next pass to look at.
-func (p *stored) reread(ctx context.Context) error {
-	c := empty(p.key)
+// rereadCleaner takes the Cleaner as it is now. A record that somebody has written meanwhile is for the next pass to look at.
+func (p *stored) rereadCleaner(ctx context.Context) error {
+	c := emptyOwner(p.key)
 	if err := p.r.live.Get(ctx, p.key, c); err != nil {
 		return err
 	}
-	if _, err := verifyRecord(p.ring, c); err != nil || p.mem.outdates(c.State()) {
+	if _, err := verifyRecord(p.ring, c); err != nil || p.mem.isOutdated(c.State()) {
 		return errNotNow
 	}
-	p.wrote(c)
+	p.takeAnswer(c)
 	return nil
 }
 
@@ -212,12 +212,12 @@ func (p *stored) requestedAt() string {
 	return shown.CleanText(p.c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
 }
 
-// created is when the Cleaner was created, by the API server's clock.
-func (p *stored) created() time.Time {
+// createdAt is when the Cleaner was created, by the API server's clock.
+func (p *stored) createdAt() time.Time {
 	at := p.c.GetCreationTimestamp()
 	return at.Time
 }
 
-func (p *stored) identity() outbox.CleanerRef {
+func (p *stored) cleanerRef() outbox.CleanerRef {
 	return outbox.CleanerRef{Kind: v1alpha1.KindOf(p.c), Namespace: p.c.GetNamespace(), Name: p.c.GetName(), UID: p.c.GetUID()}
 }

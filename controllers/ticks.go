@@ -27,20 +27,20 @@ type timing struct {
 	requests
 }
 
-// scheduled says that the schedule is not due, so that nothing is evaluated. A time that is due stays so until what is to
+// waitsForSchedule says that the schedule is not due, so that nothing is evaluated. A time that is due stays so until what is to
 // be done then is over, or startingDeadline has passed: a crash loses none, nor a watch that is only beginning.
-func (p *ticks) scheduled() (waits bool) {
+func (p *ticks) waitsForSchedule() (waits bool) {
 	if p.spec.Schedule == "" || p.c.Common().Suspend {
 		return false
 	}
-	due, tick, next, err := plan.Due(p.spec, p.lastTick(), p.created(), p.now())
+	due, tick, next, err := plan.IsDue(p.spec, p.lastTick(), p.createdAt(), p.laggingNow())
 	if err != nil { // validation says so, when it is evaluated
 		return false
 	}
 	if p.nextTick = next; due {
 		p.tick = tick
 	}
-	return !p.ticking()
+	return !p.isTicking()
 }
 
 // waitsFor says that a rule waits until something has held for long enough: that is looked at between the times of a schedule too.
@@ -57,12 +57,12 @@ func (p *ticks) lastTick() time.Time {
 	return p.mem.ticked
 }
 
-// ticking says that the schedule is due, or that the author asks for what it stands for.
-func (p *ticks) ticking() bool { return !p.tick.IsZero() || !p.mem.asking.IsZero() }
+// isTicking says that the schedule is due, or that the author asks for what it stands for.
+func (p *ticks) isTicking() bool { return !p.tick.IsZero() || !p.mem.asking.IsZero() }
 
 // overWith says that nothing of a decision is waited for that was to be done at a time of the schedule, or on request.
 func (p *ticks) overWith(d plan.Plan) bool {
-	if !p.ticking() || len(d.Pending) > 0 || len(d.Deferred) > 0 {
+	if !p.isTicking() || len(d.Pending) > 0 || len(d.Deferred) > 0 {
 		return false
 	}
 	switch d.Reason {
@@ -73,5 +73,5 @@ func (p *ticks) overWith(d plan.Plan) bool {
 	return true
 }
 
-// now is the moment that schedules and requests are held against: by the clock that is behind, of this process and the API server.
-func (p *ticks) now() time.Time { return p.r.clock.Now().Add(-p.r.opts.Skew.ClockAhead()) }
+// laggingNow is the moment that schedules and requests are held against: by the clock that is behind, of this process and the API server.
+func (p *ticks) laggingNow() time.Time { return p.r.clock.Now().Add(-p.r.opts.Skew.ClockAhead()) }

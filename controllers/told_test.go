@@ -136,7 +136,7 @@ func TestTheSkewIsMeasured(t *testing.T) {
 
 func TestProtectionOfOptions(t *testing.T) {
 	o := Options{ProtectedNamespaces: []string{"kube-system"}, Namespace: "cleaner-system", AllowProtectedKinds: []string{"nodes"}}
-	if got := o.protection(); !slices.Equal(got.Namespaces, o.ProtectedNamespaces) || got.Own != o.Namespace || !slices.Equal(got.AllowedKinds, o.AllowProtectedKinds) {
+	if got := o.newProtection(); !slices.Equal(got.Namespaces, o.ProtectedNamespaces) || got.Own != o.Namespace || !slices.Equal(got.AllowedKinds, o.AllowProtectedKinds) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -179,7 +179,7 @@ func TestProgress(t *testing.T) {
 			o.mem.run = *plan.NewMemory(3, make([]plan.Seen, 2), epoch)
 			tc.memory(&o.mem.run)
 			run := &v1alpha1.Run{Number: 3, Rows: []string{row, row}, Helm: &v1alpha1.HelmRelease{Name: "r"}}
-			if got, failed := (runReport{o.report()}).progress(run, plan.Request{Reason: tc.reason}); got != tc.want || failed != tc.failed {
+			if got, failed := (runReport{o.newReport()}).describeProgress(run, plan.Request{Reason: tc.reason}); got != tc.want || failed != tc.failed {
 				t.Errorf("got %q, failed: %t\nwant %q, failed: %t", got, failed, tc.want, tc.failed)
 			}
 		})
@@ -213,12 +213,12 @@ func TestAResultThatIsNotWritten(t *testing.T) {
 // What goes wrong is not hidden by the report that cannot be written either.
 func TestAnErrorOfACleanerThatIsGone(t *testing.T) {
 	r := newRig(t, once())
-	mem := r.memories.of(r.key())
-	p, err := r.begin(t.Context(), r.request(), mem)
+	mem := r.memories.memoryOf(r.key())
+	p, err := r.beginPass(t.Context(), r.request(), mem)
 	must(t, err)
 	must(t, r.store.Delete(t.Context(), r.cleaner()))
 	why := errors.New("why")
-	if _, err := p.sleep(t.Context(), time.Time{}, why); !errors.Is(err, why) || apierrors.IsNotFound(errors.Unwrap(err)) || err.Error() != "why" {
+	if _, err := p.sleepUntil(t.Context(), time.Time{}, why); !errors.Is(err, why) || apierrors.IsNotFound(errors.Unwrap(err)) || err.Error() != "why" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -302,5 +302,5 @@ func TestABatchIsRecordedBeforeItIsDone(t *testing.T) {
 func TestOutcomes(t *testing.T) {
 	same(t, "outcomes", map[plan.Verb]v1alpha1.Outcome{
 		plan.VerbDelete: "deleted", plan.VerbEvict: "evicted", plan.VerbPatch: "patched", plan.VerbRemoveFinalizer: "patched",
-	}, outcomes())
+	}, outcomesOfVerbs())
 }

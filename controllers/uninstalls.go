@@ -63,9 +63,9 @@ func (p *pool) Start(ctx context.Context) error {
 	return nil
 }
 
-// do runs a job when a slot is free. The job outlives the pass that asked for it, and ends with the pool, or early when
+// runJob runs a job when a slot is free. The job outlives the pass that asked for it, and ends with the pool, or early when
 // stop is called. It is called even then, so that it can say how it ended.
-func (p *pool) do(ctx context.Context, job func(context.Context)) (stop context.CancelFunc) {
+func (p *pool) runJob(ctx context.Context, job func(context.Context)) (stop context.CancelFunc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -114,15 +114,15 @@ type uninstallJob struct {
 	log        logr.Logger
 }
 
-func (j *uninstallJob) uninstall(ctx context.Context) (helm.Outcome, error) {
+func (j *uninstallJob) uninstallRelease(ctx context.Context) (helm.Outcome, error) {
 	if missing := j.hands.accountMissing(ctx, j.r.own.live); missing != "" {
 		return helm.Outcome{}, errors.New(missing)
 	}
 	return j.hands.helm.Uninstall(ctx, j.want, &uninstallGuard{uninstallJob: j, ctx: ctx})
 }
 
-// do uninstalls, and says how that ended, even by a panic: the Cleaner waits for it.
-func (j *uninstallJob) do(ctx context.Context) {
+// doJob uninstalls, and says how that ended, even by a panic: the Cleaner waits for it.
+func (j *uninstallJob) doJob(ctx context.Context) {
 	end := uninstallEnd{run: j.run}
 	if p := contain.CatchPanic(func() { end = j.carryOut(ctx) }); p != nil {
 		end.why = shown.CleanText(p.Error())
@@ -133,21 +133,21 @@ func (j *uninstallJob) do(ctx context.Context) {
 
 // carryOut uninstalls, and puts in words what came of it.
 func (j *uninstallJob) carryOut(ctx context.Context) uninstallEnd {
-	out, err := j.uninstall(ctx)
+	out, err := j.uninstallRelease(ctx)
 	end := uninstallEnd{run: j.run, swept: out.State == helm.Done}
 	for _, ref := range out.Created {
 		end.actions = append(end.actions, v1alpha1.Action{
-			Object: ref.String(), UID: string(ref.UID), Rule: "helm", Action: "helmUninstall", Time: at(j.r.clock), Result: "created for a hook",
+			Object: ref.String(), UID: string(ref.UID), Rule: "helm", Action: "helmUninstall", Time: atSecond(j.r.clock), Result: "created for a hook",
 		})
 	}
 	for _, ref := range out.Deleted {
 		end.actions = append(end.actions, v1alpha1.Action{
-			Object: ref.String(), UID: string(ref.UID), Rule: "helm", Action: "helmUninstall", Time: at(j.r.clock), Result: "deleted",
+			Object: ref.String(), UID: string(ref.UID), Rule: "helm", Action: "helmUninstall", Time: atSecond(j.r.clock), Result: "deleted",
 		})
 	}
 	for _, k := range out.Kept {
 		end.actions = append(end.actions, v1alpha1.Action{
-			Object: k.Ref.String(), UID: string(k.Ref.UID), Rule: "helm", Action: "helmUninstall", Time: at(j.r.clock), Result: "kept: " + shown.CleanText(k.Because),
+			Object: k.Ref.String(), UID: string(k.Ref.UID), Rule: "helm", Action: "helmUninstall", Time: atSecond(j.r.clock), Result: "kept: " + shown.CleanText(k.Because),
 		})
 	}
 	switch {
@@ -177,10 +177,10 @@ func (j *uninstallGuard) MayStart() error {
 	if !j.start {
 		return errors.New("the release does not bear the mark of this uninstall any more")
 	}
-	if plan.Elapsed(j.confirmedAt, j.r.clock.Now()) >= plan.ConfirmationServes {
+	if plan.ElapsedTime(j.confirmedAt, j.r.clock.Now()) >= plan.ConfirmationServes {
 		return errStale
 	}
-	c, err := j.cleaner()
+	c, err := j.knownCleaner()
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (j *uninstallGuard) MayStart() error {
 	if err != nil {
 		return err
 	}
-	decides, err := j.r.opts.decides(now.work)
+	decides, err := j.r.opts.fingerprintWork(now.work)
 	switch {
 	case err != nil:
 		return err
@@ -213,7 +213,7 @@ func (j *uninstallGuard) MayNote(ref plan.Ref) error { return j.mayFinish("note"
 // whatever the spec says now, but for nobody who was not asked about, not against a suspend, and after a deletion only for as
 // long as the Cleaner is held.
 func (j *uninstallGuard) mayFinish(verb string, ref plan.Ref) error {
-	c, err := j.cleaner()
+	c, err := j.knownCleaner()
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (j *uninstallGuard) mayFinish(verb string, ref plan.Ref) error {
 	switch {
 	case c.GetDeletionTimestamp() != nil && !now.Before(c.GetDeletionTimestamp().Add(j.r.opts.FinishGrace)):
 		return errors.New("the Cleaner was deleted")
-	case plan.Elapsed(j.reviewedAt, now) >= reviewServes:
+	case plan.ElapsedTime(j.reviewedAt, now) >= reviewServes:
 		return errStale
 	}
 	if who, _ := author.Read(j.ring, c); !reflect.DeepEqual(who.Author, j.author) {
@@ -231,22 +231,22 @@ func (j *uninstallGuard) mayFinish(verb string, ref plan.Ref) error {
 	return nil
 }
 
-// cleaner is the Cleaner as the watch knows it, if its run may go on.
-func (j *uninstallGuard) cleaner() (v1alpha1.Owner, error) {
+// knownCleaner is the Cleaner as the watch knows it, if its run may go on.
+func (j *uninstallGuard) knownCleaner() (v1alpha1.Owner, error) {
 	if !j.r.opts.Lease.Fresh() {
 		return nil, errNotLeader
 	}
-	c, err := j.r.known(j.ctx, j.key)
+	c, err := j.r.knownCleaner(j.ctx, j.key)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case c.GetUID() != j.uid:
 		return nil, errors.New("the Cleaner is gone")
-	case plan.Held(c.Common()):
+	case plan.IsHeld(c.Common()):
 		return nil, errors.New("the Cleaner is suspended")
 	case j.r.opts.Skew.IsSuspect():
-		return nil, errors.New(j.r.suspect())
+		return nil, errors.New(j.r.suspectClock())
 	}
 	return c, nil
 }

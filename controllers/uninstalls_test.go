@@ -24,7 +24,7 @@ func TestAJobOutlivesItsPass(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	end()
 	ended := make(chan error)
-	p.do(ctx, func(ctx context.Context) { ended <- ctx.Err() })
+	p.runJob(ctx, func(ctx context.Context) { ended <- ctx.Err() })
 	if err := <-ended; err != nil {
 		t.Errorf("it ends with its pass: %v", err)
 	}
@@ -46,11 +46,11 @@ func TestPoolRunsAsManyJobsAsItHasPlaces(t *testing.T) {
 			ended <- n
 		}
 	}
-	stopFirst := p.do(t.Context(), job(1))
+	stopFirst := p.runJob(t.Context(), job(1))
 	if n := <-began; n != 1 {
 		t.Fatalf("job %d began", n)
 	}
-	stopSecond := p.do(t.Context(), job(2))
+	stopSecond := p.runJob(t.Context(), job(2))
 	// One that waits for its place ends when it is told to, and says so.
 	stopSecond()
 	if n := <-ended; n != 2 {
@@ -61,7 +61,7 @@ func TestPoolRunsAsManyJobsAsItHasPlaces(t *testing.T) {
 		t.Errorf("job %d ended, want 1", n)
 	}
 	// One that is under way when the manager stops is told to end, and waited for.
-	p.do(t.Context(), job(3))
+	p.runJob(t.Context(), job(3))
 	<-began // 2
 	if n := <-began; n != 3 {
 		t.Fatalf("job %d began", n)
@@ -79,7 +79,7 @@ func TestPoolRunsAsManyJobsAsItHasPlaces(t *testing.T) {
 func TestAPanicEndsAnUninstall(t *testing.T) {
 	ended := make(chan uninstallEnd, 1)
 	job := &uninstallJob{r: &CleanerReconciler{wake: &waker{}}, run: 3, ended: ended} // without hands
-	job.do(t.Context())
+	job.doJob(t.Context())
 	if end := <-ended; end.run != 3 || end.swept || !strings.HasPrefix(end.why, "panic: ") {
 		t.Errorf("it ended with %+v", end)
 	}

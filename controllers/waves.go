@@ -57,7 +57,7 @@ func (b *deeds) carryOut(ctx context.Context, c *plan.Course, f follower) *plan.
 	b.seen, b.answers, b.partly = plan.Acted{}, map[types.UID]*plan.RowAnswer{}, map[types.UID]bool{}
 	for times := 1; ; times++ {
 		b.in.Failed = c.FailedItems()
-		changed := b.waves(ctx, c)
+		changed := b.carryWaves(ctx, c)
 		switch {
 		case len(changed) == 0:
 			return c
@@ -69,29 +69,29 @@ func (b *deeds) carryOut(ctx context.Context, c *plan.Course, f follower) *plan.
 	}
 }
 
-// waves carries out steps: first those that come after none, then those whose earlier steps have succeeded, and so on. It
+// carryWaves carries out steps: first those that come after none, then those whose earlier steps have succeeded, and so on. It
 // returns the objects that have changed since they were decided on.
-func (b *deeds) waves(ctx context.Context, c *plan.Course) map[types.UID]bool {
+func (b *deeds) carryWaves(ctx context.Context, c *plan.Course) map[types.UID]bool {
 	changed := map[types.UID]bool{}
-	for !c.Over() {
-		ready := b.ready(ctx, c)
+	for !c.IsOver() {
+		ready := b.readySteps(ctx, c)
 		outcomes := make([]actuate.Outcome, len(ready))
 		orders := &stepGuard{deeds: b, log: logf.FromContext(ctx)}
 		actuate.RunParallel(len(ready), func(n int) {
 			s := &c.Steps[ready[n]]
-			if !s.Deed() {
+			if !s.IsDeed() {
 				return
 			}
-			outcomes[n] = b.hands.actuator.ExecuteStep(ctx, s, b.version(s), false, orders)
+			outcomes[n] = b.hands.actuator.ExecuteStep(ctx, s, b.namedVersion(s), false, orders)
 		})
 		for n, i := range ready {
 			s, out := &c.Steps[i], outcomes[n]
-			done := b.took(s, out)
+			done := b.takeOutcome(s, out)
 			if done {
-				c.Succeed(i)
+				c.MarkSucceeded(i)
 			} else {
-				c.Fail(i)
-				for _, item := range s.Items() {
+				c.MarkFailed(i)
+				for _, item := range s.ListItems() {
 					b.in.Failed[item] = true
 				}
 			}
@@ -103,17 +103,17 @@ func (b *deeds) waves(ctx context.Context, c *plan.Course) map[types.UID]bool {
 	return changed
 }
 
-// ready lists the steps whose turn it is. One that stands for several items, of some of which an earlier step has failed,
+// readySteps lists the steps whose turn it is. One that stands for several items, of some of which an earlier step has failed,
 // is made anew for the others. A patch that stands is not made again, if another deed comes after it.
-func (b *deeds) ready(ctx context.Context, c *plan.Course) []int {
-	turn, broken := c.Turn()
+func (b *deeds) readySteps(ctx context.Context, c *plan.Course) []int {
+	turn, broken := c.NextSteps()
 	var out []int
 	for _, i := range turn {
 		switch s := &c.Steps[i]; {
-		case broken[i] && !b.refold(ctx, s):
-			c.Fail(i)
-		case s.Verb == plan.VerbPatch && b.mem.patches.HasStood(s, b.version(s), b.r.clock.Now()) && c.DeedFollows(i):
-			c.Succeed(i)
+		case broken[i] && !b.refoldStep(ctx, s):
+			c.MarkFailed(i)
+		case s.Verb == plan.VerbPatch && b.mem.patches.HasStood(s, b.namedVersion(s), b.r.clock.Now()) && c.DeedFollows(i):
+			c.MarkSucceeded(i)
 		default:
 			out = append(out, i)
 		}
@@ -121,9 +121,9 @@ func (b *deeds) ready(ctx context.Context, c *plan.Course) []int {
 	return out
 }
 
-// refold makes a step anew for those of its items of which no earlier step has failed. It says whether there are any.
-func (b *deeds) refold(ctx context.Context, s *plan.Step) bool {
-	if !slices.ContainsFunc(s.Items(), func(item plan.ItemKey) bool { return !b.in.Failed[item] }) {
+// refoldStep makes a step anew for those of its items of which no earlier step has failed. It says whether there are any.
+func (b *deeds) refoldStep(ctx context.Context, s *plan.Step) bool {
+	if !slices.ContainsFunc(s.ListItems(), func(item plan.ItemKey) bool { return !b.in.Failed[item] }) {
 		return false
 	}
 	d := b.decideOthers(ctx)
@@ -140,52 +140,52 @@ func (b *deeds) refold(ctx context.Context, s *plan.Step) bool {
 // decideOthers decides anew without the items of which a step has failed.
 func (b *deeds) decideOthers(ctx context.Context) plan.Plan {
 	if b.run == nil {
-		return b.compute(ctx, b.in)
+		return b.computePlan(ctx, b.in)
 	}
-	ctx, end := b.evaluating(ctx)
+	ctx, end := b.beginEvaluation(ctx)
 	defer end()
-	return plan.Judge(ctx, b.in, b.c.State().Run, b.run).Plan
+	return plan.JudgeRun(ctx, b.in, b.c.State().Run, b.run).Plan
 }
 
-// version is the one of its object that a step names.
-func (b *deeds) version(s *plan.Step) string {
+// namedVersion is the one of its object that a step names.
+func (b *deeds) namedVersion(s *plan.Step) string {
 	if v, changed := b.versions[s.Object.UID]; changed {
 		return v
 	}
 	return s.Object.ResourceVersion
 }
 
-// took remembers what came of a step, and says whether it was done.
-func (b *deeds) took(s *plan.Step, out actuate.Outcome) bool {
+// takeOutcome remembers what came of a step, and says whether it was done.
+func (b *deeds) takeOutcome(s *plan.Step, out actuate.Outcome) bool {
 	now, uid := b.r.clock.Now(), s.Object.UID
 	b.tellOutcome(s, out.Answer, b.decidedAt())
 	switch out.Kind {
 	case plan.AnswerUnsent:
 		b.unsent = true
-		b.answer(uid).Cut = true
+		b.answerOf(uid).Cut = true
 	case plan.AnswerReplaced:
-		b.answer(uid).Replaced = true
-		b.remember(s, out)
+		b.answerOf(uid).Replaced = true
+		b.rememberObject(s, out)
 		return b.run == nil && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict)
 	case plan.AnswerDeleted, plan.AnswerNotFound:
 		b.acted = append(b.acted, *s)
-		if !s.Deed() {
-			for _, item := range s.Items() {
-				b.mem.told.NoteReport(item, told(s), now, b.period())
+		if !s.IsDeed() {
+			for _, item := range s.ListItems() {
+				b.mem.told.NoteReport(item, reportVersion(s), now, b.retryPeriod())
 			}
 			return true
 		}
-		b.did(s, out, now)
+		b.recordDone(s, out, now)
 		return true
 	case plan.AnswerLost: // it may have been done, so it counts
-		b.note(s, now)
-		b.answer(uid).Lost = true
-		b.refused(uid, out, now)
+		b.noteDeed(s, now)
+		b.answerOf(uid).Lost = true
+		b.recordRefused(uid, out, now)
 	case plan.AnswerRefused:
-		b.refused(uid, out, now)
+		b.recordRefused(uid, out, now)
 	case plan.AnswerConflict: // it is decided on anew, unless it is on its way
 		if b.run != nil && out.Sight.Terminating {
-			a := b.answer(uid)
+			a := b.answerOf(uid)
 			a.Did, a.Terminating, a.Finalizers = v1alpha1.OutcomeGone, true, out.Sight.Finalizers
 			return true
 		}
@@ -193,73 +193,73 @@ func (b *deeds) took(s *plan.Step, out actuate.Outcome) bool {
 	return false
 }
 
-// did remembers a deed that was done, or that nobody needs any more.
-func (b *deeds) did(s *plan.Step, out actuate.Outcome, now time.Time) {
-	uid, a := s.Object.UID, b.answer(s.Object.UID)
+// recordDone remembers a deed that was done, or that nobody needs any more.
+func (b *deeds) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) {
+	uid, a := s.Object.UID, b.answerOf(s.Object.UID)
 	if out.Kind == plan.AnswerDeleted {
-		a.Did = outcomes()[s.Verb]
+		a.Did = outcomesOfVerbs()[s.Verb]
 	} else if b.run != nil || a.Did == "" { // of one that stays, what was done before counts
 		a.Did = v1alpha1.OutcomeGone
 	}
 	a.Left, a.Gone, a.Failed, a.RetryAfter, a.Lost = out.Version, out.Gone, "", 0, false
-	if b.run == nil && s.Verb == plan.VerbPatch && out.Version != "" && out.Version == b.version(s) { // longer each time
-		b.mem.backoff.Fail(uid, "its patch changes nothing: exclude objects that are already patched in when", now)
+	if b.run == nil && s.Verb == plan.VerbPatch && out.Version != "" && out.Version == b.namedVersion(s) { // longer each time
+		b.mem.backoff.RecordFailure(uid, "its patch changes nothing: exclude objects that are already patched in when", now)
 	} else {
-		b.mem.backoff.Succeed(uid)
+		b.mem.backoff.ForgetObject(uid)
 	}
-	b.mem.patches.NotePatch(s, b.version(s), out.Version, now)
-	b.remember(s, out)
-	if out.Kind == plan.AnswerDeleted && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.mem.remade.Deleted(&s.Object, now) {
+	b.mem.patches.NotePatch(s, b.namedVersion(s), out.Version, now)
+	b.rememberObject(s, out)
+	if out.Kind == plan.AnswerDeleted && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.mem.remade.RecordDeletion(&s.Object, now) {
 		b.tellLoop(s)
 	}
 	if out.Kind == plan.AnswerDeleted {
-		b.note(s, now)
+		b.noteDeed(s, now)
 	}
 	b.versions[uid] = out.Version
 }
 
-// answer is what has come so far of the steps on an object.
-func (b *deeds) answer(uid types.UID) *plan.RowAnswer {
+// answerOf is what has come so far of the steps on an object.
+func (b *deeds) answerOf(uid types.UID) *plan.RowAnswer {
 	if b.answers[uid] == nil {
 		b.answers[uid] = &plan.RowAnswer{}
 	}
 	return b.answers[uid]
 }
 
-// refused has an object wait after a request that was not done, or of which nobody knows.
-func (b *deeds) refused(uid types.UID, out actuate.Outcome, now time.Time) {
-	a := b.answer(uid)
+// recordRefused has an object wait after a request that was not done, or of which nobody knows.
+func (b *deeds) recordRefused(uid types.UID, out actuate.Outcome, now time.Time) {
+	a := b.answerOf(uid)
 	a.Failed, a.RetryAfter = out.Why, out.RetryAfter
 	if b.run == nil {
-		b.mem.backoff.Fail(uid, out.Why, now)
+		b.mem.backoff.RecordFailure(uid, out.Why, now)
 		b.mem.backoff.Postpone(uid, out.RetryAfter, now)
 	}
 }
 
-// note remembers a deed for limits, where there are any.
-func (b *deeds) note(s *plan.Step, now time.Time) {
+// noteDeed remembers a deed for limits, where there are any.
+func (b *deeds) noteDeed(s *plan.Step, now time.Time) {
 	if l := b.work.Limits; l != nil && (l.MaxActions > 0 || l.MaxPercent > 0) {
-		b.mem.done = b.mem.done.With(b.in.Deed(s, now))
+		b.mem.done = b.mem.done.AddDeed(b.in.MakeDeed(s, now))
 	}
 }
 
-// remember notes how an object is now, for the time until the watches show it.
-func (b *deeds) remember(s *plan.Step, out actuate.Outcome) {
+// rememberObject notes how an object is now, for the time until the watches show it.
+func (b *deeds) rememberObject(s *plan.Step, out actuate.Outcome) {
 	if b.run != nil || out.Now == nil && !out.Gone { // nobody looks before the run is over; or nobody knows
 		return
 	}
 	before := s.Object
-	before.ResourceVersion = b.version(s)
+	before.ResourceVersion = b.namedVersion(s)
 	for _, was := range []plan.Object{b.watched[s.Object.UID], s.Object, before} {
 		if was.UID != "" {
-			b.mem.overlay.Note(was, out.Now)
-			b.seen.Note(was, out.Now)
+			b.mem.overlay.NoteAnswer(was, out.Now)
+			b.seen.NoteAnswer(was, out.Now)
 		}
 	}
 }
 
-// outcomes says what a verb makes of an object.
-func outcomes() map[plan.Verb]v1alpha1.Outcome {
+// outcomesOfVerbs says what a verb makes of an object.
+func outcomesOfVerbs() map[plan.Verb]v1alpha1.Outcome {
 	return map[plan.Verb]v1alpha1.Outcome{
 		plan.VerbDelete: v1alpha1.OutcomeDeleted, plan.VerbEvict: v1alpha1.OutcomeEvicted,
 		plan.VerbPatch: v1alpha1.OutcomePatched, plan.VerbRemoveFinalizer: v1alpha1.OutcomePatched,
@@ -280,28 +280,28 @@ func (b recurring) decideAnew(ctx context.Context, c *plan.Course, changed map[t
 		}
 		reads = append(reads, b.readsOf(s)...)
 		delete(b.versions, s.Object.UID)
-		for _, item := range s.Items() {
+		for _, item := range s.ListItems() {
 			b.in.Only[item] = true
 			delete(b.in.Failed, item)
 		}
 	}
 	confirm.ReadLive(ctx, b.hands.live, &b.in, slices.Compact(reads))
-	b.in.Snapshot = b.seen.Over(b.in.Snapshot) // what was done to other objects is not done again
-	d := b.compute(ctx, b.in)
-	return plan.NewCourse(plan.Again(plan.Plan{Steps: c.Steps}, d))
+	b.in.Snapshot = b.seen.OverlaySnapshot(b.in.Snapshot) // what was done to other objects is not done again
+	d := b.computePlan(ctx, b.in)
+	return plan.NewCourse(plan.PlanAgain(plan.Plan{Steps: c.Steps}, d))
 }
 
 // giveUp has objects wait that have changed each time.
 func (b recurring) giveUp(_ *plan.Course, changed map[types.UID]bool, times int) {
 	for uid := range changed {
-		b.mem.backoff.Conflict(uid, times, b.r.clock.Now())
+		b.mem.backoff.RecordConflict(uid, times, b.r.clock.Now())
 	}
 }
 
 // readsOf are the live reads of the object of a step, in each target where it stands.
 func (b *deeds) readsOf(s *plan.Step) []plan.Read {
 	var out []plan.Read
-	for _, t := range b.in.Snapshot.Holding(&s.Object) {
+	for _, t := range b.in.Snapshot.TargetsOf(&s.Object) {
 		out = append(out, plan.Read{Target: t, Namespace: s.Object.Namespace, Name: s.Object.Name})
 	}
 	return out
@@ -316,7 +316,7 @@ type stepGuard struct {
 // WaitForPace waits until limits.actionsPerSecond let one more request through. It fails at once where that would be later than what
 // was read live justifies: the next pass goes on, and others get their turn.
 func (o *stepGuard) WaitForPace(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, plan.ConfirmationServes-plan.Elapsed(o.in.Now, o.r.clock.Now()))
+	ctx, cancel := context.WithTimeout(ctx, plan.ConfirmationServes-plan.ElapsedTime(o.in.Now, o.r.clock.Now()))
 	defer cancel()
 	return o.mem.pace.Wait(ctx)
 }
@@ -327,7 +327,7 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 	if !o.r.opts.Lease.Fresh() {
 		return errNotLeader
 	}
-	c, err := o.r.known(ctx, o.key)
+	c, err := o.r.knownCleaner(ctx, o.key)
 	if err != nil {
 		return err
 	}
@@ -335,9 +335,9 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case !same, c.GetUID() != o.c.GetUID(), c.GetDeletionTimestamp() != nil, plan.Held(c.Common()):
+	case !same, c.GetUID() != o.c.GetUID(), c.GetDeletionTimestamp() != nil, plan.IsHeld(c.Common()):
 		return errNotNow
-	case plan.Elapsed(o.in.Now, o.r.clock.Now()) >= plan.ConfirmationServes, o.r.opts.Skew.IsSuspect():
+	case plan.ElapsedTime(o.in.Now, o.r.clock.Now()) >= plan.ConfirmationServes, o.r.opts.Skew.IsSuspect():
 		return errNotNow
 	}
 	return nil
@@ -351,7 +351,7 @@ func (o *stepGuard) LogIntent(s *plan.Step, version string) {
 
 // mayGoOn says that the spec is the one that was decided on. An open run goes on after an edit of what does not decide.
 func (o *stepGuard) mayGoOn(ctx context.Context, c v1alpha1.Owner) (bool, error) {
-	same, err := o.same(ctx, c)
+	same, err := o.isSameWork(ctx, c)
 	if err != nil || same || o.run == nil {
 		return same, err
 	}
@@ -359,7 +359,7 @@ func (o *stepGuard) mayGoOn(ctx context.Context, c v1alpha1.Owner) (bool, error)
 	if err != nil {
 		return false, err
 	}
-	decides, err := o.r.opts.decides(now.work)
+	decides, err := o.r.opts.fingerprintWork(now.work)
 	return decides == o.c.State().Run.Decides, err
 }
 

@@ -57,8 +57,8 @@ func (r *CleanerReconciler) assignmentOf(ctx context.Context, c v1alpha1.Owner) 
 	return a, nil
 }
 
-// same says that what a Cleaner is to do is still what this pass knows.
-func (p *sight) same(ctx context.Context, c v1alpha1.Owner) (bool, error) {
+// isSameWork says that what a Cleaner is to do is still what this pass knows.
+func (p *sight) isSameWork(ctx context.Context, c v1alpha1.Owner) (bool, error) {
 	version, _, err := p.r.versionOf(ctx, c)
 	return version == p.version, err
 }
@@ -86,8 +86,8 @@ func templateOf(version string) string {
 	return template
 }
 
-// users are the Cleaners and ClusterCleaners that use a template.
-func (r *CleanerReconciler) users(ctx context.Context, template client.Object) []reconcile.Request {
+// usersOf are the Cleaners and ClusterCleaners that use a template.
+func (r *CleanerReconciler) usersOf(ctx context.Context, template client.Object) []reconcile.Request {
 	var cleaners v1alpha1.CleanerList
 	var clusters v1alpha1.ClusterCleanerList
 	for _, list := range []client.ObjectList{&cleaners, &clusters} {

@@ -35,9 +35,9 @@ func computePlan(ctx context.Context, c *cleaner, r snapshot.Reader, release *pl
 		Snapshot: snapshot.ReadTargets(ctx, r, owner.Namespace, c.work),
 		Batch:    unlimitedBatch,
 	}
-	first := plan.Compute(ctx, in)
+	first := plan.ComputePlan(ctx, in)
 	in.Holds = first.Holds.BeganAt(m.since)
-	return applySchedule(confirm.DecideToShow(ctx, r, in, first, plan.Compute), c.work, m.at)
+	return applySchedule(confirm.DecideToShow(ctx, r, in, first, plan.ComputePlan), c.work, m.at)
 }
 
 // applySchedule returns a plan with the moment at which a schedule asks next: between two of its times nothing is evaluated, but for
@@ -46,7 +46,7 @@ func applySchedule(p plan.Plan, work *v1alpha1.Work, now time.Time) plan.Plan {
 	if work.Schedule == "" || p.Verdict == v1alpha1.VerdictInvalid || p.Reason == v1alpha1.ReasonWaitingForTTL {
 		return p
 	}
-	times, err := plan.Schedule(work)
+	times, err := plan.ParseSchedule(work)
 	if err != nil { // validation has refused it
 		return p
 	}

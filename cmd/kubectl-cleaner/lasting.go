@@ -44,7 +44,7 @@ func (t *tool) checkStepsAfterPatch(ctx context.Context, c *cleaner, world *snap
 		}
 		after, err := patchObject(s)
 		if err != nil {
-			return fmt.Errorf("rule %q cannot patch %s: %w", s.Rule, s.Object.Full(), err)
+			return fmt.Errorf("rule %q cannot patch %s: %w", s.Rule, s.Object.FullName(), err)
 		}
 		patched[s.Object.UID] = after
 	}
@@ -54,7 +54,7 @@ func (t *tool) checkStepsAfterPatch(ctx context.Context, c *cleaner, world *snap
 			return o.Rule == s.Rule && o.Action == s.Action && o.Object.UID == s.Object.UID
 		}) {
 			return fmt.Errorf("rule %q patches an object, and then does not want to %s %s any more: if the operator is stopped in between, that is never done; "+
-				"let `when` hold for what the patch makes of the object", s.Rule, s.Verb, s.Object.Full())
+				"let `when` hold for what the patch makes of the object", s.Rule, s.Verb, s.Object.FullName())
 		}
 	}
 	return nil

@@ -24,7 +24,7 @@ type planView struct {
 }
 
 func (t *tool) printPlan(s *planView, form string) error {
-	d := s.plan.Document(s.owner, s.at, s.warnings)
+	d := s.plan.ToDocument(s.owner, s.at, s.warnings)
 	if form != outputTable {
 		return t.out.writeValue(form, d)
 	}

@@ -357,7 +357,7 @@ func (e testCase) readTimes() (planTimes, error) {
 
 // comparePlan holds a plan against that of the case, or writes it there.
 func (e testCase) comparePlan(p *plan.Plan, owner plan.Owner, at time.Time, update bool) error {
-	d := p.Document(owner, at, nil)
+	d := p.ToDocument(owner, at, nil)
 	want := expectedPlan{Verdict: string(d.Verdict), Reason: d.Reason, Steps: d.Steps, Withheld: d.Withheld, Pending: d.Pending, Next: d.Next, Errors: d.Errors}
 	for i := range want.Steps {
 		want.Steps[i].UID, want.Steps[i].ResourceVersion = "", ""

@@ -175,7 +175,7 @@ func (w *world) pass(c *collector, now time.Time, at time.Duration, gone map[str
 		Snapshot: snapshot.ReadTargets(ctx, readers[cache], "", c.work), Now: now, Holds: c.holds,
 		Batch: 1000, Confirmed: map[plan.Read]bool{}, Unreadable: map[plan.Read]string{},
 	}
-	first := plan.Compute(ctx, in)
+	first := plan.ComputePlan(ctx, in)
 	c.holds = first.Holds
 	last := first
 	for len(last.Confirm) > 0 {
@@ -188,14 +188,14 @@ func (w *world) pass(c *collector, now time.Time, at time.Duration, gone map[str
 			found[r] = w.readLive(ctx, readers[live], c.work, r)
 			in.Confirmed[r] = true
 		}
-		in.Snapshot = in.Snapshot.With(found)
-		last = plan.Compute(ctx, in)
+		in.Snapshot = in.Snapshot.WithLive(found)
+		last = plan.ComputePlan(ctx, in)
 	}
 	c.holds = last.Holds
 	if len(last.Errors) > 0 && !w.failing {
 		w.t.Errorf("errors: %v", last.Errors)
 	}
-	acting := plan.Intersect(first, last)
+	acting := plan.IntersectPlans(first, last)
 	for i := range acting.Steps {
 		w.act(&acting.Steps[i], gone)
 	}

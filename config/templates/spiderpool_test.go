@@ -335,7 +335,7 @@ func (n *network) pass(c *collector, now time.Time) []plan.Step {
 		Snapshot: snapshot.ReadTargets(ctx, r, "", c.work), Now: now, Holds: c.holds,
 		Batch: 1000, Confirmed: map[plan.Read]bool{}, Unreadable: map[plan.Read]string{},
 	}
-	first := plan.Compute(ctx, in)
+	first := plan.ComputePlan(ctx, in)
 	last := first
 	for len(last.Confirm) > 0 {
 		found := map[plan.Read]*plan.Object{}
@@ -350,14 +350,14 @@ func (n *network) pass(c *collector, now time.Time) []plan.Step {
 			}
 			found[read] = o
 		}
-		in.Snapshot = in.Snapshot.With(found)
-		last = plan.Compute(ctx, in)
+		in.Snapshot = in.Snapshot.WithLive(found)
+		last = plan.ComputePlan(ctx, in)
 	}
 	c.holds = last.Holds
 	if len(last.Errors) > 0 {
 		n.t.Errorf("errors: %v", last.Errors)
 	}
-	return slices.DeleteFunc(plan.Intersect(first, last).Steps, func(s plan.Step) bool { return !s.Deed() })
+	return slices.DeleteFunc(plan.IntersectPlans(first, last).Steps, func(s plan.Step) bool { return !s.IsDeed() })
 }
 
 // act carries a step out.

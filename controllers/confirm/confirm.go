@@ -90,7 +90,7 @@ func ReadLive(ctx context.Context, r snapshot.Reader, in *plan.Input, reads []pl
 		}
 		in.Confirmed[read] = true
 	}
-	in.Snapshot = in.Snapshot.With(found)
+	in.Snapshot = in.Snapshot.WithLive(found)
 }
 
 // answer is what came of one read.
@@ -105,7 +105,7 @@ func readOne(ctx context.Context, r snapshot.Reader, in *plan.Input, read plan.R
 	t := &in.Spec.Targets[read.Target]
 	if read.All {
 		a.whole = snapshot.ReadTarget(ctx, r, in.Owner.Namespace, t)
-		if !plan.Answers(t, a.whole.State) {
+		if !plan.IsAnswer(t, a.whole.State) {
 			a.problem = a.whole.Detail
 		}
 		return a

@@ -54,5 +54,5 @@ func (l *Lease) renew(r resourcelock.LeaderElectionRecord, send func() error) er
 // Fresh says that this process is the leader, for all that it can know.
 func (l *Lease) Fresh() bool {
 	at := l.renewed.Load()
-	return at != nil && plan.Elapsed(*at, l.clock.Now()) < leaseServes
+	return at != nil && plan.ElapsedTime(*at, l.clock.Now()) < leaseServes
 }

@@ -26,9 +26,9 @@ type ActedOn struct {
 	Now Object
 }
 
-// Note takes the answer to a deed on an object: as it was when the request named its version, and as it is now; nil if it
+// NoteAnswer takes the answer to a deed on an object: as it was when the request named its version, and as it is now; nil if it
 // is gone.
-func (a Acted) Note(before Object, now *Object) {
+func (a Acted) NoteAnswer(before Object, now *Object) {
 	e := a[before.UID]
 	e.Resource = before.Resource
 	if !slices.Contains(e.Before, before.ResourceVersion) {
@@ -42,9 +42,9 @@ func (a Acted) Note(before Object, now *Object) {
 	a[before.UID] = e
 }
 
-// Over is the snapshot in which each object that was acted on stands as the API server answered. What the snapshot shows
+// OverlaySnapshot is the snapshot in which each object that was acted on stands as the API server answered. What the snapshot shows
 // to be elsewhere by now, or gone, is forgotten, and so is what no target is about any more.
-func (a Acted) Over(s Snapshot) Snapshot {
+func (a Acted) OverlaySnapshot(s Snapshot) Snapshot {
 	if len(a) == 0 {
 		return s
 	}
@@ -61,7 +61,7 @@ func (a Acted) Over(s Snapshot) Snapshot {
 		if _, known := complete[s[t].Resource]; !known {
 			complete[s[t].Resource] = true
 		}
-		out[t].Objects = a.over(s[t].Objects, shown)
+		out[t].Objects = a.overlayObjects(s[t].Objects, shown)
 	}
 	maps.DeleteFunc(a, func(uid types.UID, e ActedOn) bool {
 		known, wanted := complete[e.Resource]
@@ -70,8 +70,8 @@ func (a Acted) Over(s Snapshot) Snapshot {
 	return out
 }
 
-// over is Over for the objects of one target. It notes which entries still tell more than the objects do.
-func (a Acted) over(objects []Object, shown map[types.UID]bool) []Object {
+// overlayObjects is Over for the objects of one target. It notes which entries still tell more than the objects do.
+func (a Acted) overlayObjects(objects []Object, shown map[types.UID]bool) []Object {
 	out, changed := objects, false
 	for i := range objects {
 		e, ok := a[objects[i].UID]

@@ -28,26 +28,26 @@ type BackedOff struct {
 	Why string
 }
 
-// Unstable says that the object changes faster than it can be acted on.
-func (b BackedOff) Unstable() bool { return b.Conflicts >= unstableAfter }
+// IsUnstable says that the object changes faster than it can be acted on.
+func (b BackedOff) IsUnstable() bool { return b.Conflicts >= unstableAfter }
 
-// Fail takes a failure of a deed on an object, for any reason but a conflict.
-func (b Backoff) Fail(uid types.UID, why string, now time.Time) {
+// RecordFailure takes a failure of a deed on an object, for any reason but a conflict.
+func (b Backoff) RecordFailure(uid types.UID, why string, now time.Time) {
 	e := b[uid]
 	e.Conflicts = 0
-	b[uid] = e.later(why, now)
+	b[uid] = e.doubleWait(why, now)
 }
 
-// Conflict takes that an object had changed so many times in a row when it was to be acted on, and that deciding anew did
+// RecordConflict takes that an object had changed so many times in a row when it was to be acted on, and that deciding anew did
 // not help.
-func (b Backoff) Conflict(uid types.UID, times int, now time.Time) {
+func (b Backoff) RecordConflict(uid types.UID, times int, now time.Time) {
 	e := b[uid]
 	e.Conflicts += times
-	b[uid] = e.later("it changed before it could be acted on", now)
+	b[uid] = e.doubleWait("it changed before it could be acted on", now)
 }
 
-func (b BackedOff) later(why string, now time.Time) BackedOff {
-	b.Wait = doubled(b.Wait)
+func (b BackedOff) doubleWait(why string, now time.Time) BackedOff {
+	b.Wait = doubleWait(b.Wait)
 	b.Until, b.Why = now.Add(b.Wait), why
 	return b
 }
@@ -61,17 +61,17 @@ func (b Backoff) Postpone(uid types.UID, by time.Duration, now time.Time) {
 	}
 }
 
-// Succeed takes that a deed on an object succeeded, or that the object is gone.
-func (b Backoff) Succeed(uid types.UID) { delete(b, uid) }
+// ForgetObject takes that a deed on an object succeeded, or that the object is gone.
+func (b Backoff) ForgetObject(uid types.UID) { delete(b, uid) }
 
-// Waits says whether an object has to wait now, and how.
-func (b Backoff) Waits(uid types.UID, now time.Time) (BackedOff, bool) {
+// FindWait says whether an object has to wait now, and how.
+func (b Backoff) FindWait(uid types.UID, now time.Time) (BackedOff, bool) {
 	e, ok := b[uid]
 	return e, ok && now.Before(e.Until)
 }
 
-// Forget drops what has not failed again for so long that it starts anew.
-func (b Backoff) Forget(now time.Time) {
+// DropExpired drops what has not failed again for so long that it starts anew.
+func (b Backoff) DropExpired(now time.Time) {
 	maps.DeleteFunc(b, func(_ types.UID, e BackedOff) bool { return now.Sub(e.Until) > 2*lastRetry })
 }
 
@@ -79,11 +79,11 @@ func (b Backoff) Forget(now time.Time) {
 // others are acted on meanwhile.
 type Unconfirmed map[Sum]BackedOff
 
-// Hold takes that items were not confirmed: each waits twice as long as the last time, up to a limit.
-func (u Unconfirmed) Hold(items map[ItemKey]bool, limit time.Duration, now time.Time) {
+// HoldItems takes that items were not confirmed: each waits twice as long as the last time, up to a limit.
+func (u Unconfirmed) HoldItems(items map[ItemKey]bool, limit time.Duration, now time.Time) {
 	for item := range items {
 		sum := item.Sum()
-		e := u[sum].later("", now)
+		e := u[sum].doubleWait("", now)
 		if e.Wait > limit {
 			e.Wait, e.Until = limit, now.Add(limit)
 		}
@@ -91,15 +91,15 @@ func (u Unconfirmed) Hold(items map[ItemKey]bool, limit time.Duration, now time.
 	}
 }
 
-// Confirm forgets an item: it was confirmed.
-func (u Unconfirmed) Confirm(item ItemKey) {
+// ForgetItem forgets an item: it was confirmed.
+func (u Unconfirmed) ForgetItem(item ItemKey) {
 	if len(u) > 0 {
 		delete(u, item.Sum())
 	}
 }
 
-// Keep forgets all items but those that are wanted still: what is wanted anew begins anew.
-func (u Unconfirmed) Keep(wanted map[ItemKey]bool) {
+// KeepWanted forgets all items but those that are wanted still: what is wanted anew begins anew.
+func (u Unconfirmed) KeepWanted(wanted map[ItemKey]bool) {
 	if len(u) == 0 {
 		return
 	}
@@ -110,16 +110,16 @@ func (u Unconfirmed) Keep(wanted map[ItemKey]bool) {
 	maps.DeleteFunc(u, func(item Sum, _ BackedOff) bool { return !keep[item] })
 }
 
-// Waits says that an item waits now.
-func (u Unconfirmed) Waits(item ItemKey, now time.Time) bool {
+// IsWaiting says that an item waits now.
+func (u Unconfirmed) IsWaiting(item ItemKey, now time.Time) bool {
 	return len(u) > 0 && now.Before(u[item.Sum()].Until)
 }
 
-// Next is when the first of the items may be tried again; zero if there are none.
-func (u Unconfirmed) Next() time.Time {
+// NextAttempt is when the first of the items may be tried again; zero if there are none.
+func (u Unconfirmed) NextAttempt() time.Time {
 	var next time.Time
 	for _, e := range u {
-		next = earlier(next, e.Until)
+		next = earlierTime(next, e.Until)
 	}
 	return next
 }

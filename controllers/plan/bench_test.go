@@ -42,11 +42,11 @@ func BenchmarkRun(b *testing.B) {
 func carry(b *testing.B, in Input, rows int) int {
 	b.Helper()
 	c := &v1alpha1.Cleaner{Spec: v1alpha1.CleanerSpec{CommonSpec: in.Spec.CommonSpec}}
-	decides, err := Decides(in.Spec)
+	decides, err := FingerprintWork(in.Spec)
 	if err != nil {
 		b.Fatal(err)
 	}
-	run, m, _ := Commit(&c.Status, in, decides, Compute(b.Context(), in))
+	run, m, _ := CommitRun(&c.Status, in, decides, ComputePlan(b.Context(), in))
 	c.Status.Run, c.Status.Runs = run, 1
 	left, gone := in.Snapshot[0].Objects, 0
 	for now := in.Now; ; {
@@ -54,22 +54,22 @@ func carry(b *testing.B, in Input, rows int) int {
 		switch req.Kind {
 		case Act:
 			for _, i := range req.Rows[:min(len(req.Rows), rows/10)] {
-				m.Acted(i, RowAnswer{Did: v1alpha1.OutcomeDeleted}, now)
+				m.TakeAnswer(i, RowAnswer{Did: v1alpha1.OutcomeDeleted}, now)
 				gone++
 			}
 			left, now = left[min(len(left), rows/10):], now.Add(ConfirmationServes)
 		case Recheck:
 			in.Now, in.Snapshot = now, Snapshot{seen(left...)}
-			m.Judged(Judge(b.Context(), in, run, m), now)
+			m.TakeJudgement(JudgeRun(b.Context(), in, run, m), now)
 		case Settle:
 			sights := map[int]Sight{}
 			for _, i := range req.Rows {
 				sights[i] = Sight{Missing: true}
 			}
-			m.Saw(run, sights, now)
-			m.Settled(now)
+			m.TakeSights(run, sights, now)
+			m.TakeSettled(now)
 		case WriteResult:
-			Finish(run, m, req.Result, req.Message, now)
+			FinishRun(run, m, req.Result, req.Message, now)
 			return gone
 		default:
 			b.Fatalf("the run wants %s", req.Kind)
@@ -110,7 +110,7 @@ func BenchmarkComputeRules(b *testing.B) {
 				in.Batch = 500
 				b.ReportAllocs()
 				for b.Loop() {
-					if plan := Compute(b.Context(), in); len(plan.Errors) > 0 {
+					if plan := ComputePlan(b.Context(), in); len(plan.Errors) > 0 {
 						b.Fatalf("%+v", plan.Errors)
 					}
 				}

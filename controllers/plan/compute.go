@@ -96,8 +96,8 @@ type Clock struct {
 	Ahead time.Duration
 }
 
-// moment is now by the clock that is behind: what is due is due by both.
-func (in *Input) moment() time.Time { return in.Now.Add(-in.Clock.Ahead) }
+// dueTime is now by the clock that is behind: what is due is due by both.
+func (in *Input) dueTime() time.Time { return in.Now.Add(-in.Clock.Ahead) }
 
 // Plan is what would be done now, and why.
 type Plan struct {
@@ -143,31 +143,31 @@ type Plan struct {
 	Look time.Time
 }
 
-// Again is when to make another plan if nothing happens: at Next, or at Look.
-func (p *Plan) Again() time.Time { return earlier(p.Next, p.Look) }
+// NextLook is when to make another plan if nothing happens: at Next, or at Look.
+func (p *Plan) NextLook() time.Time { return earlierTime(p.Next, p.Look) }
 
-// Compute decides. Equal inputs give equal plans; ctx only interrupts expressions.
-func Compute(ctx context.Context, in Input) Plan {
+// ComputePlan decides. Equal inputs give equal plans; ctx only interrupts expressions.
+func ComputePlan(ctx context.Context, in Input) Plan {
 	ttl, err := in.Spec.TTL.Parse(0)
 	if err != nil {
-		return invalid("spec.ttl: " + err.Error())
+		return invalidPlan("spec.ttl: " + err.Error())
 	}
-	period, err := Period(in.Spec)
+	period, err := EvaluationPeriod(in.Spec)
 	if err != nil {
-		return invalid("spec.retry.period: " + err.Error())
+		return invalidPlan("spec.retry.period: " + err.Error())
 	}
 	if in.Spec.Suspend { // nobody looks whether what holds goes on to hold
 		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonSuspended, Message: "spec.suspend is true: nothing is evaluated."}
 	}
 	if in.Clock.Suspect != "" {
-		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonClockSkewSuspected, Message: in.Clock.Suspect, Holds: in.Holds.Blinded(in.Now)}
+		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonClockSkewSuspected, Message: in.Clock.Suspect, Holds: in.Holds.BlindAll(in.Now)}
 	}
-	if due := in.Owner.Created.Add(ttl); in.moment().Before(due) {
+	if due := in.Owner.Created.Add(ttl); in.dueTime().Before(due) {
 		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonWaitingForTTL, Next: due.Add(in.Clock.Ahead),
 			Message: fmt.Sprintf("The ttl of %s has not passed.", in.Spec.TTL)}
 	}
-	in.Protection = in.Protection.Of(in.Spec)
-	p := in.decide(ctx)
+	in.Protection = in.Protection.ForSpec(in.Spec)
+	p := in.decideWork(ctx)
 	if again := in.Now.Add(period); p.Verdict != v1alpha1.VerdictInvalid && (p.Next.IsZero() || again.Before(p.Next)) {
 		p.Next = again
 	}
@@ -177,40 +177,40 @@ func Compute(ctx context.Context, in Input) Plan {
 	return p
 }
 
-// Period is how long after an evaluation the next one is due although nothing changed.
-func Period(spec *v1alpha1.Work) (time.Duration, error) {
+// EvaluationPeriod is how long after an evaluation the next one is due although nothing changed.
+func EvaluationPeriod(spec *v1alpha1.Work) (time.Duration, error) {
 	if spec.Retry == nil {
 		return DefaultPeriod, nil
 	}
 	return spec.Retry.Period.Parse(DefaultPeriod)
 }
 
-func invalid(message string) Plan {
+func invalidPlan(message string) Plan {
 	return Plan{Verdict: v1alpha1.VerdictInvalid, Reason: v1alpha1.ReasonInvalidSpec, Message: message}
 }
 
-// decide is Compute for a Cleaner whose ttl has passed.
-func (in *Input) decide(ctx context.Context) Plan {
+// decideWork is Compute for a Cleaner whose ttl has passed.
+func (in *Input) decideWork(ctx context.Context) Plan {
 	if len(in.Snapshot) != len(in.Spec.Targets) {
-		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonReadFailed, Message: "The targets were not read.", Holds: in.Holds.Blinded(in.Now)}
+		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonReadFailed, Message: "The targets were not read.", Holds: in.Holds.BlindAll(in.Now)}
 	}
-	if p, ok := in.resolved(); !ok {
-		p.Holds = in.Holds.Blinded(in.Now)
+	if p, ok := in.checkTargets(); !ok {
+		p.Holds = in.Holds.BlindAll(in.Now)
 		return p
 	}
-	see, err := in.see()
+	see, err := in.buildEvaluationInput()
 	if err != nil {
-		return invalid(err.Error())
+		return invalidPlan(err.Error())
 	}
-	p, results, foresight := in.evaluate(ctx, see)
+	p, results, foresight := in.evaluateWork(ctx, see)
 	if results == nil { // it was interrupted
 		return p
 	}
-	if !closed(results) {
+	if !isClosed(results) {
 		p.Look = ahead{in}.byOurClock(foresight.Until)
 		return p
 	}
-	flip, exact := in.Programs.FindFlip(ctx, see, results, foresight, ahead{in}.backstop(see.Time))
+	flip, exact := in.Programs.FindFlip(ctx, see, results, foresight, ahead{in}.nextBackstop(see.Time))
 	switch {
 	case exact:
 		p.Flip = ahead{in}.byOurClock(flip)
@@ -223,8 +223,8 @@ func (in *Input) decide(ctx context.Context) Plan {
 	return p
 }
 
-// closed says that the conditions do not all hold.
-func closed(results []celenv.Result) bool {
+// isClosed says that the conditions do not all hold.
+func isClosed(results []celenv.Result) bool {
 	return slices.ContainsFunc(results, func(r celenv.Result) bool { return r.Err != nil || !r.Value })
 }
 
@@ -239,31 +239,31 @@ func (in ahead) byOurClock(moment time.Time) time.Time {
 	return moment.Add(in.Clock.Ahead)
 }
 
-// backstop is when conditions that were evaluated at a moment are evaluated again in any case.
-func (in ahead) backstop(at time.Time) time.Time {
-	period, err := Period(in.Spec)
+// nextBackstop is when conditions that were evaluated at a moment are evaluated again in any case.
+func (in ahead) nextBackstop(at time.Time) time.Time {
+	period, err := EvaluationPeriod(in.Spec)
 	if err != nil { // Compute has refused it
 		return at
 	}
 	return at.Add(period)
 }
 
-// evaluate has the expressions asked, all on one look, and says until when what they gave holds. Without results none was.
-func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv.Result, celenv.Foresight) {
+// evaluateWork has the expressions asked, all on one look, and says until when what they gave holds. Without results none was.
+func (in *Input) evaluateWork(ctx context.Context, see celenv.Input) (Plan, []celenv.Result, celenv.Foresight) {
 	e, problem := in.Programs.BeginEvaluation(ctx, see)
 	if problem != nil {
 		return Plan{
-			Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Message: fmt.Sprintf("Nothing is done because of an error: %s.", problem), Holds: in.Holds.Blinded(in.Now),
+			Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Message: fmt.Sprintf("Nothing is done because of an error: %s.", problem), Holds: in.Holds.BlindAll(in.Now),
 		}, nil, celenv.Foresight{}
 	}
 	defer e.Close()
 	results := e.EvaluateConditions()
-	p := in.gate(results)
+	p := in.gateConditions(results)
 	if p.Verdict == v1alpha1.VerdictAct {
-		p = in.act(e, p)
+		p = in.planActions(e, p)
 	}
 	if p.Verdict == v1alpha1.VerdictAct && !in.Acting && !in.Spec.Recurs() { // of one that stays it is never sent
-		p = in.data(e, p)
+		p = in.addEventData(e, p)
 	}
 	over := ""
 	switch problem := e.AbortReason(); { // some items were asked, and others were not
@@ -273,71 +273,71 @@ func (in *Input) evaluate(ctx context.Context, see celenv.Input) (Plan, []celenv
 		over = "The evaluation was interrupted."
 	}
 	if over != "" {
-		p = p.waits(v1alpha1.ReasonEvaluationFailed, over)
-		p.Holds, p.Asked, p.Pending, p.Errors, p.Deferred, p.Withheld = in.Holds.Blinded(in.Now), false, nil, nil, nil, nil
+		p = p.waitFor(v1alpha1.ReasonEvaluationFailed, over)
+		p.Holds, p.Asked, p.Pending, p.Errors, p.Deferred, p.Withheld = in.Holds.BlindAll(in.Now), false, nil, nil, nil, nil
 	}
 	return p, results, e.Foresight()
 }
 
-// act adds what is done when the conditions hold, and says whether there is anything, or what is waited for.
-func (in *Input) act(e *celenv.Evaluation, p Plan) Plan {
+// planActions adds what is done when the conditions hold, and says whether there is anything, or what is waited for.
+func (in *Input) planActions(e *celenv.Evaluation, p Plan) Plan {
 	p.Asked = true
 	d := in.decideRules(e, &p)
-	in.steps(d)
+	in.addTargetSteps(d)
 	in.needGate(d)
-	p.Confirm = d.reads.confirm()
+	p.Confirm = d.reads.nextReads()
 	if blocked, detail := in.releaseStep(&p); blocked != "" {
-		return p.blocked(blocked, detail)
+		return p.blockFor(blocked, detail)
 	}
-	if p = in.judge(p); p.Verdict != v1alpha1.VerdictAct || in.Acting {
+	if p = in.judgePlan(p); p.Verdict != v1alpha1.VerdictAct || in.Acting {
 		return p
 	}
 	if !in.Spec.Recurs() {
-		if rows := p.rows(); len(rows) > MaxRows || p.rowBytes(rows) > maxRowBytes {
-			return p.blocked(v1alpha1.ReasonTooManyObjects, fmt.Sprintf("%d objects match, and one Cleaner deletes at most %d: narrow the selectors, or use several Cleaners.", len(rows), MaxRows))
+		if rows := p.rowSteps(); len(rows) > MaxRows || p.rowBytes(rows) > maxRowBytes {
+			return p.blockFor(v1alpha1.ReasonTooManyObjects, fmt.Sprintf("%d objects match, and one Cleaner deletes at most %d: narrow the selectors, or use several Cleaners.", len(rows), MaxRows))
 		}
 	}
-	return limiting{in}.trip(p)
+	return limiting{in}.blockOverLimit(p)
 }
 
 // needGate asks for the reads that all steps rest on.
 func (in *Input) needGate(d *decider) {
-	if len(d.gate) > 0 && in.Batch > 0 && slices.ContainsFunc(d.p.Steps, func(s Step) bool { return s.Deed() }) {
-		d.reads.want(gate, d.gate)
+	if len(d.gate) > 0 && in.Batch > 0 && slices.ContainsFunc(d.p.Steps, func(s Step) bool { return s.IsDeed() }) {
+		d.reads.addReads(gate, d.gate)
 	}
 }
 
-// judge says what a plan comes to, of which the conditions hold.
-func (in *Input) judge(p Plan) Plan {
+// judgePlan says what a plan comes to, of which the conditions hold.
+func (in *Input) judgePlan(p Plan) Plan {
 	for _, read := range (evidence{in}).gateReads() {
-		if why, failed := (evidence{in}).unreadable(read); failed {
-			return p.waits(v1alpha1.ReasonUnconfirmed, fmt.Sprintf("Cannot read target %q live: %s.", in.Spec.Targets[read.Target].Name, strings.TrimSuffix(why, ".")))
+		if why, failed := (evidence{in}).findReadError(read); failed {
+			return p.waitFor(v1alpha1.ReasonUnconfirmed, fmt.Sprintf("Cannot read target %q live: %s.", in.Spec.Targets[read.Target].Name, strings.TrimSuffix(why, ".")))
 		}
 	}
 	// A Cleaner that cleans once begins when everything is due, and ends with what it has done then.
 	once := !in.Spec.Recurs() && !in.Acting
 	something := len(p.Steps) > 0 || p.Release != nil
-	trouble, message := p.Trouble()
+	trouble, message := p.FindTrouble()
 	switch {
 	case something && !once:
 		return p
 	case trouble != "":
-		return p.waits(trouble, message)
+		return p.waitFor(trouble, message)
 	case len(p.Pending) > 0:
-		return p.waits(v1alpha1.ReasonHolding, fmt.Sprintf("Rule %q: items are waiting until they have matched for long enough.", p.Pending[0].Rule))
+		return p.waitFor(v1alpha1.ReasonHolding, fmt.Sprintf("Rule %q: items are waiting until they have matched for long enough.", p.Pending[0].Rule))
 	case !something && len(p.Withheld) > 0:
-		return p.blocked(v1alpha1.ReasonProtected, fmt.Sprintf("All objects to act on are protected; the first is %s: %s.",
+		return p.blockFor(v1alpha1.ReasonProtected, fmt.Sprintf("All objects to act on are protected; the first is %s: %s.",
 			p.Withheld[0].Object, p.Withheld[0].Because))
 	case !something && !once:
-		return p.waits(v1alpha1.ReasonNothingToDo, "Nothing to clean up.")
+		return p.waitFor(v1alpha1.ReasonNothingToDo, "Nothing to clean up.")
 	}
 	return p
 }
 
-// Trouble is what somebody has to look at although others of the plan's items go their way: a reason, and a sentence; empty
+// FindTrouble is what somebody has to look at although others of the plan's items go their way: a reason, and a sentence; empty
 // if there is nothing. What was refused comes first: something is left that is known to be unwanted, and whoever refuses
 // has to be asked. Of an item with an error nobody knows that.
-func (p *Plan) Trouble() (reason, message string) {
+func (p *Plan) FindTrouble() (reason, message string) {
 	switch {
 	case p.Stuck == v1alpha1.ReasonTargetUnstable:
 		return p.Stuck, "An object changes faster than it can be acted on, and will be retried: " + p.Refused
@@ -346,14 +346,14 @@ func (p *Plan) Trouble() (reason, message string) {
 	case p.Stuck != "":
 		return p.Stuck, "Will retry: " + p.Refused
 	case len(p.Errors) > 0:
-		return v1alpha1.ReasonEvaluationFailed, "Nothing is done because of an error: " + said(&p.Errors[0])
+		return v1alpha1.ReasonEvaluationFailed, "Nothing is done because of an error: " + describeItemError(&p.Errors[0])
 	default:
 		return "", ""
 	}
 }
 
-// said is an error of items in words.
-func said(e *v1alpha1.ItemError) string {
+// describeItemError is an error of items in words.
+func describeItemError(e *v1alpha1.ItemError) string {
 	text := fmt.Sprintf("rule %q: spec.%s: %s", e.Rule, e.Field, e.Message)
 	if e.Key != "" {
 		text += " on " + e.Key
@@ -361,43 +361,43 @@ func said(e *v1alpha1.ItemError) string {
 	return text
 }
 
-// waits is the plan without steps: what waits takes none.
-func (p Plan) waits(reason, message string) Plan {
+// waitFor is the plan without steps: what waits takes none.
+func (p Plan) waitFor(reason, message string) Plan {
 	p.Verdict, p.Reason, p.Message = v1alpha1.VerdictWait, reason, message
 	p.Steps, p.Confirm, p.Release = nil, nil, nil
 	return p
 }
 
-// data adds the value of cloudEventData. Nothing is begun of which the event could not say what its author wants said.
-func (in *Input) data(e *celenv.Evaluation, p Plan) Plan {
+// addEventData adds the value of cloudEventData. Nothing is begun of which the event could not say what its author wants said.
+func (in *Input) addEventData(e *celenv.Evaluation, p Plan) Plan {
 	data, problem := e.EvaluateData()
 	if problem != nil {
-		return p.blocked(v1alpha1.ReasonEvaluationFailed, "All conditions are true, but nothing is deleted: spec."+problem.Error())
+		return p.blockFor(v1alpha1.ReasonEvaluationFailed, "All conditions are true, but nothing is deleted: spec."+problem.Error())
 	}
 	p.Data = data
 	return p
 }
 
-func (p Plan) blocked(reason, message string) Plan {
+func (p Plan) blockFor(reason, message string) Plan {
 	p.Verdict, p.Reason, p.Message = v1alpha1.VerdictBlocked, reason, message
 	return p
 }
 
-// see is what expressions see.
-func (in *Input) see() (celenv.Input, error) {
+// buildEvaluationInput is what expressions see.
+func (in *Input) buildEvaluationInput() (celenv.Input, error) {
 	params, err := celenv.DecodeParams(in.Spec.Parameters, in.Spec.Durations)
 	if err != nil {
 		return celenv.Input{}, fmt.Errorf("cannot read spec.parameters: %w", err)
 	}
-	return celenv.Input{Targets: in.values(), Params: params, Time: in.moment(), Memory: in.Memory}, nil
+	return celenv.Input{Targets: in.targetValues(), Params: params, Time: in.dueTime(), Memory: in.Memory}, nil
 }
 
-// gate says what the conditions gave. Holds of rules last where nobody can say; where the conditions do not hold nobody
+// gateConditions says what the conditions gave. Holds of rules last where nobody can say; where the conditions do not hold nobody
 // looks, and they end.
-func (in *Input) gate(results []celenv.Result) Plan {
-	p := Plan{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Message: met(in.Spec, len(results))}
+func (in *Input) gateConditions(results []celenv.Result) Plan {
+	p := Plan{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Message: describeConditionsMet(in.Spec, len(results))}
 	for i, r := range results {
-		out := v1alpha1.ConditionOutcome{Expression: shorten(in.Spec.Conditions[i])}
+		out := v1alpha1.ConditionOutcome{Expression: shortenText(in.Spec.Conditions[i])}
 		if r.Err != nil {
 			out.Error = r.Err.Error()
 		} else {
@@ -406,7 +406,7 @@ func (in *Input) gate(results []celenv.Result) Plan {
 		p.Conditions = append(p.Conditions, out)
 		switch failed := p.Reason == v1alpha1.ReasonEvaluationFailed; {
 		case r.Err != nil && !failed:
-			p.Verdict, p.Reason, p.Holds = v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed, in.Holds.Blinded(in.Now)
+			p.Verdict, p.Reason, p.Holds = v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed, in.Holds.BlindAll(in.Now)
 			p.Message = fmt.Sprintf("Nothing is done because of an error: spec.%s", r.Err.Error())
 		case r.Err == nil && !r.Value && p.Verdict == v1alpha1.VerdictAct:
 			p.Verdict, p.Reason = v1alpha1.VerdictWait, v1alpha1.ReasonConditionsNotMet
@@ -419,14 +419,14 @@ func (in *Input) gate(results []celenv.Result) Plan {
 // whenTrue is when time alone makes the conditions true, if that is before the period ends; zero if not. Nothing is
 // deleted for it: they are evaluated again at that moment.
 func (in ahead) whenTrue(ctx context.Context, see celenv.Input, results []celenv.Result) time.Time {
-	at, found := in.Programs.FindTrueTime(ctx, see, results, in.Expected.Add(-in.Clock.Ahead), in.backstop(see.Time))
+	at, found := in.Programs.FindTrueTime(ctx, see, results, in.Expected.Add(-in.Clock.Ahead), in.nextBackstop(see.Time))
 	if !found {
 		return time.Time{}
 	}
 	return in.byOurClock(at)
 }
 
-func met(spec *v1alpha1.Work, conditions int) string {
+func describeConditionsMet(spec *v1alpha1.Work, conditions int) string {
 	switch {
 	case conditions > 0:
 		return "All conditions are true."
@@ -437,7 +437,7 @@ func met(spec *v1alpha1.Work, conditions int) string {
 	}
 }
 
-func shorten(s string) string {
+func shortenText(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if r := []rune(s); len(r) > maxExpression {
 		return string(r[:maxExpression-1]) + "…"
@@ -445,19 +445,19 @@ func shorten(s string) string {
 	return s
 }
 
-// Agree says that a plan from the watches and a plan from live reads want the same: both act, in the same ways on the same
+// WantTheSame says that a plan from the watches and a plan from live reads want the same: both act, in the same ways on the same
 // objects.
 // Versions may differ; the live plan's are the ones to act on.
-func Agree(watched, live Plan) bool {
+func WantTheSame(watched, live Plan) bool {
 	if watched.Verdict != v1alpha1.VerdictAct || live.Verdict != v1alpha1.VerdictAct || len(watched.Steps) != len(live.Steps) {
 		return false
 	}
 	want := make(map[stepID]bool, len(watched.Steps))
 	for i := range watched.Steps {
-		want[watched.Steps[i].id()] = true
+		want[watched.Steps[i].stepKey()] = true
 	}
 	for i := range live.Steps {
-		if !want[live.Steps[i].id()] {
+		if !want[live.Steps[i].stepKey()] {
 			return false
 		}
 	}

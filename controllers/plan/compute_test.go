@@ -248,7 +248,7 @@ func TestCompute(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&in)
 			}
-			p := Compute(t.Context(), in)
+			p := ComputePlan(t.Context(), in)
 			got := want{Verdict: p.Verdict, Reason: p.Reason}
 			for i := range p.Steps {
 				got.Steps = append(got.Steps, p.Steps[i].Rule+" "+p.Steps[i].Object.Name)
@@ -335,9 +335,9 @@ func TestComputeIsDeterministic(t *testing.T) {
 		Targets:    []v1alpha1.ClusterTarget{podTarget("pods", deleted)},
 	}
 	in := input(t, spec, seen(many(50)...))
-	first := Compute(t.Context(), in)
+	first := ComputePlan(t.Context(), in)
 	for range 20 {
-		if diff := cmp.Diff(first, Compute(t.Context(), in)); diff != "" {
+		if diff := cmp.Diff(first, ComputePlan(t.Context(), in)); diff != "" {
 			t.Fatalf("equal inputs gave different plans:\n%s", diff)
 		}
 	}
@@ -370,7 +370,7 @@ func TestAgree(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := Agree(tc.watched, tc.live); got != tc.want {
+			if got := WantTheSame(tc.watched, tc.live); got != tc.want {
 				t.Errorf("%s: got %t", tc.reason, got)
 			}
 		})
@@ -406,7 +406,7 @@ func TestProtection(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := p.Because(tc.object)
+			got := p.ForbidsDelete(tc.object)
 			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}

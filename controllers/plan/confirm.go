@@ -10,9 +10,9 @@ import (
 	"github.com/vtex/cleaner/celenv/expr"
 )
 
-// Live are the reads that a snapshot answers in which every target was read live as a whole, or which is the truth itself,
+// LiveReads are the reads that a snapshot answers in which every target was read live as a whole, or which is the truth itself,
 // as files are.
-func (s Snapshot) Live() map[Read]bool {
+func (s Snapshot) LiveReads() map[Read]bool {
 	out := make(map[Read]bool, len(s))
 	for t := range s {
 		if s[t].State == Complete || s[t].State == NoSuchKind { // expressions are asked only where that stands for null
@@ -25,13 +25,13 @@ func (s Snapshot) Live() map[Read]bool {
 // evidence is what was read live.
 type evidence struct{ *Input }
 
-// confirmed says that a read was answered live.
-func (in evidence) confirmed(r Read) bool {
+// isConfirmed says that a read was answered live.
+func (in evidence) isConfirmed(r Read) bool {
 	return in.Confirmed[r] || in.Confirmed[Read{Target: r.Target, All: true}]
 }
 
-// unreadable says why a read failed, if it did.
-func (in evidence) unreadable(r Read) (string, bool) {
+// findReadError says why a read failed, if it did.
+func (in evidence) findReadError(r Read) (string, bool) {
 	if why, failed := in.Unreadable[r]; failed {
 		return why, true
 	}
@@ -80,8 +80,8 @@ type reads struct {
 // gate is the stage of the reads that all steps rest on. Those of `object:` are next, then the entries of confirm.
 const gate = -1
 
-// want takes that reads of a stage are needed.
-func (r *reads) want(stage int, wanted []Read) {
+// addReads takes that reads of a stage are needed.
+func (r *reads) addReads(stage int, wanted []Read) {
 	switch {
 	case len(r.next) == 0 || stage < r.stage:
 		r.stage, r.next = stage, wanted
@@ -90,8 +90,8 @@ func (r *reads) want(stage int, wanted []Read) {
 	}
 }
 
-// confirm are the reads that come next, each once.
-func (r *reads) confirm() []Read {
+// nextReads are the reads that come next, each once.
+func (r *reads) nextReads() []Read {
 	var out []Read
 	seen := map[Read]bool{}
 	for _, read := range r.next {
@@ -106,10 +106,10 @@ func (r *reads) confirm() []Read {
 // confirming tells what the decision on an item rests on.
 type confirming struct{ *deciding }
 
-// confirm says whether everything that an item rests on was read live, and asks for what comes next if it was not. Beyond
+// confirmItem says whether everything that an item rests on was read live, and asks for what comes next if it was not. Beyond
 // the batch nothing is asked.
-func (r confirming) confirm(a *acting) (bool, *expr.Error) {
-	objects := r.objects(a)
+func (r confirming) confirmItem(a *acting) (bool, *expr.Error) {
+	objects := r.actionReads(a)
 	if len(objects) == 0 && len(r.rule.Confirm) == 0 && len(r.eval.ListUnprovenTargets()) == 0 {
 		return true, nil
 	}
@@ -121,7 +121,7 @@ func (r confirming) confirm(a *acting) (bool, *expr.Error) {
 		wanted := objects
 		if stage > 0 {
 			var err *expr.Error
-			if wanted, err = r.entry(a, stage-1); err != nil {
+			if wanted, err = r.entryReads(a, stage-1); err != nil {
 				return false, err
 			}
 		}
@@ -131,26 +131,26 @@ func (r confirming) confirm(a *acting) (bool, *expr.Error) {
 		}
 		var missing []Read
 		for _, read := range wanted {
-			if why, failed := (evidence{r.in}).unreadable(read); failed {
-				return false, r.problem(r.field(stage), fmt.Sprintf("cannot be read live: %s", why), "")
+			if why, failed := (evidence{r.in}).findReadError(read); failed {
+				return false, r.makeError(r.stageField(stage), fmt.Sprintf("cannot be read live: %s", why), "")
 			}
-			if !(evidence{r.in}).confirmed(read) {
+			if !(evidence{r.in}).isConfirmed(read) {
 				missing = append(missing, read)
 			}
 		}
 		if len(missing) > 0 {
-			if !r.keeps(r.field(stage), readSize*len(missing)) {
+			if !r.chargeBytes(r.stageField(stage), readSize*len(missing)) {
 				return false, nil
 			}
-			r.reads.want(stage, missing)
+			r.reads.addReads(stage, missing)
 			return false, nil
 		}
 	}
 	return true, nil
 }
 
-// field is what asks for the reads of a stage.
-func (r confirming) field(stage int) string {
+// stageField is what asks for the reads of a stage.
+func (r confirming) stageField(stage int) string {
 	switch {
 	case stage == 0:
 		return "actions"
@@ -161,12 +161,12 @@ func (r confirming) field(stage int) string {
 	}
 }
 
-// objects are the reads of what actions are about besides the item. The item itself is not read again: the API server
+// actionReads are the reads of what actions are about besides the item. The item itself is not read again: the API server
 // refuses every version of it but the one that was decided on.
-func (r confirming) objects(a *acting) []Read {
+func (r confirming) actionReads(a *acting) []Read {
 	var out []Read
 	for _, d := range a.deeds {
-		if r.rule.Actions[d.action].Object == "" || d.object == nil || a.object != nil && d.object.identity() == a.object.identity() {
+		if r.rule.Actions[d.action].Object == "" || d.object == nil || a.object != nil && d.object.objectID() == a.object.objectID() {
 			continue
 		}
 		out = append(out, Read{Target: d.target, Namespace: d.object.Namespace, Name: d.object.Name})
@@ -174,26 +174,26 @@ func (r confirming) objects(a *acting) []Read {
 	return out
 }
 
-// Answers says whether a live read of a whole target is an answer: it found what there is, or that the kind is not served,
+// IsAnswer says whether a live read of a whole target is an answer: it found what there is, or that the kind is not served,
 // where expressions see null then.
-func Answers(t *v1alpha1.ClusterTarget, found TargetState) bool {
+func IsAnswer(t *v1alpha1.ClusterTarget, found TargetState) bool {
 	return found == Complete || found == NoSuchKind && t.Included() && t.OnMissing == v1alpha1.OnMissingAsNull
 }
 
-// entry are the reads that an entry of confirm asks for. After the last one come those of all that no entry names.
-func (r confirming) entry(a *acting, entry int) ([]Read, *expr.Error) {
+// entryReads are the reads that an entry of confirm asks for. After the last one come those of all that no entry names.
+func (r confirming) entryReads(a *acting, entry int) ([]Read, *expr.Error) {
 	switch {
 	case entry == len(r.rule.Confirm):
-		return r.whole(r.eval.ListUnprovenTargets()), nil
+		return r.wholeTargetReads(r.eval.ListUnprovenTargets()), nil
 	case r.rule.Confirm[entry].Target == v1alpha1.ConfirmAll:
-		return r.whole(r.eval.ListJoinedTargets()), nil
+		return r.wholeTargetReads(r.eval.ListJoinedTargets()), nil
 	default:
 		return r.entryOf(a, entry)
 	}
 }
 
-// whole are the reads of targets as a whole.
-func (r confirming) whole(targets []string) []Read {
+// wholeTargetReads are the reads of targets as a whole.
+func (r confirming) wholeTargetReads(targets []string) []Read {
 	var out []Read
 	for _, name := range targets {
 		out = append(out, Read{Target: targetNamed(r.in.Spec, name), All: true})
@@ -205,7 +205,7 @@ func (r confirming) whole(targets []string) []Read {
 func (r confirming) entryOf(a *acting, entry int) ([]Read, *expr.Error) {
 	t := targetNamed(r.in.Spec, r.rule.Confirm[entry].Target)
 	if t < 0 {
-		return nil, r.problem(fmt.Sprintf("confirm[%d].target", entry), fmt.Sprintf("no target is named %q", r.rule.Confirm[entry].Target), "name one of spec.targets")
+		return nil, r.makeError(fmt.Sprintf("confirm[%d].target", entry), fmt.Sprintf("no target is named %q", r.rule.Confirm[entry].Target), "name one of spec.targets")
 	}
 	all := r.eval.ConfirmsAll(entry)
 	var names []string
@@ -219,13 +219,13 @@ func (r confirming) entryOf(a *acting, entry int) ([]Read, *expr.Error) {
 	}
 	target := &r.in.Snapshot[t]
 	if target.State != Complete && !all {
-		return nil, r.problem(fmt.Sprintf("confirm[%d]", entry), fmt.Sprintf("target %q is null and cannot be read", r.rule.Confirm[entry].Target),
+		return nil, r.makeError(fmt.Sprintf("confirm[%d]", entry), fmt.Sprintf("target %q is null and cannot be read", r.rule.Confirm[entry].Target),
 			"check in when that it is not null")
 	}
 	if all {
 		return []Read{{Target: t, All: true}}, nil
 	}
-	namespace, err := r.namespace(a, entry, target, namespace)
+	namespace, err := r.entryNamespace(a, entry, target, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -236,25 +236,25 @@ func (r confirming) entryOf(a *acting, entry int) ([]Read, *expr.Error) {
 	return out, nil
 }
 
-// namespace is where an entry of confirm reads: where it says, else where the item is. A Cleaner reads its own only.
-func (r confirming) namespace(a *acting, entry int, target *Target, said string) (string, *expr.Error) {
+// entryNamespace is where an entry of confirm reads: where it says, else where the item is. A Cleaner reads its own only.
+func (r confirming) entryNamespace(a *acting, entry int, target *Target, said string) (string, *expr.Error) {
 	at := fmt.Sprintf("confirm[%d].namespace", entry)
 	if !target.Namespaced {
 		return "", nil
 	}
 	if said == "" {
-		said = text(a.item.AsObject(), "metadata", "namespace")
+		said = nestedString(a.item.AsObject(), "metadata", "namespace")
 	}
 	own := r.in.Owner.Namespace
 	switch {
 	case r.in.Spec.Cluster && said == "":
-		return "", r.problem(at, "the item has no namespace", "set namespace")
+		return "", r.makeError(at, "the item has no namespace", "set namespace")
 	case r.in.Spec.Cluster || said == own:
 		return said, nil
 	case said == "": // it cannot be another
 		return own, nil
 	default:
-		return "", r.problem(at, fmt.Sprintf("a Cleaner reads its own namespace only, which is not %q", said), "leave it out")
+		return "", r.makeError(at, fmt.Sprintf("a Cleaner reads its own namespace only, which is not %q", said), "leave it out")
 	}
 }
 

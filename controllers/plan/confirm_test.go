@@ -31,9 +31,9 @@ func (r Read) words(in *Input) string {
 func batch(t *testing.T, in Input, cluster Snapshot, refuses ...string) (first, last Plan, rounds []string) {
 	t.Helper()
 	in.Confirmed, in.Unreadable = map[Read]bool{}, map[Read]string{}
-	first = Compute(t.Context(), in)
-	in.Only = first.Items()
-	for last = first; len(last.Confirm) > 0; last = Compute(t.Context(), in) {
+	first = ComputePlan(t.Context(), in)
+	in.Only = first.ListItems()
+	for last = first; len(last.Confirm) > 0; last = ComputePlan(t.Context(), in) {
 		if len(rounds) > 20 {
 			t.Fatalf("it asks for ever: %v", rounds)
 		}
@@ -44,7 +44,7 @@ func batch(t *testing.T, in Input, cluster Snapshot, refuses ...string) (first, 
 				t.Errorf("%s was read already", r.words(&in))
 			}
 			round = append(round, r.words(&in))
-			switch i, there := search(cluster[r.Target].Objects, r.Namespace, r.Name); {
+			switch i, there := searchObject(cluster[r.Target].Objects, r.Namespace, r.Name); {
 			case strings.Contains(strings.Join(refuses, " "), r.words(&in)):
 				in.Unreadable[r] = "forbidden"
 				continue
@@ -57,7 +57,7 @@ func batch(t *testing.T, in Input, cluster Snapshot, refuses ...string) (first, 
 			}
 			in.Confirmed[r] = true
 		}
-		in.Snapshot = in.Snapshot.With(found)
+		in.Snapshot = in.Snapshot.WithLive(found)
 		rounds = append(rounds, strings.Join(round, ", "))
 	}
 	return first, last, rounds
@@ -356,7 +356,7 @@ func TestConfirm(t *testing.T) {
 			if diff := cmp.Diff(tc.rounds, rounds); diff != "" {
 				t.Errorf("%s: what was read:\n-want +got\n%s", tc.reason, diff)
 			}
-			if diff := cmp.Diff(tc.steps, shorts(Intersect(first, last).Steps)); diff != "" {
+			if diff := cmp.Diff(tc.steps, shorts(IntersectPlans(first, last).Steps)); diff != "" {
 				t.Errorf("%s: what is done:\n-want +got\n%s", tc.reason, diff)
 			}
 			var left, errors []string
@@ -391,7 +391,7 @@ func TestFoldsBeforeTheConditionsAreConfirmed(t *testing.T) {
 		r.Actions = []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}, Object: "pods.items[0]"}}
 	}))
 	work.Conditions = []string{"size(pods.items) > 0"}
-	got := Compute(t.Context(), over(t, work, object(pods, "Pod", "shop", "a"), object(pods, "Pod", "shop", "b")))
+	got := ComputePlan(t.Context(), over(t, work, object(pods, "Pod", "shop", "a"), object(pods, "Pod", "shop", "b")))
 	if diff := cmp.Diff([]string{"r report a <uid-a,uid-b>"}, shorts(got.Steps)); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
@@ -409,13 +409,13 @@ func TestALiveSnapshotIsConfirmed(t *testing.T) {
 	}))
 	work.Conditions = []string{"nodes.items.size() > 0"}
 	in := over(t, work, p("a"))
-	in.Confirmed, in.Batch = in.Snapshot.Live(), 1
-	if got := Compute(t.Context(), in); len(got.Confirm) > 0 || len(got.Steps) != 1 || !got.Steps[0].Confirmed {
+	in.Confirmed, in.Batch = in.Snapshot.LiveReads(), 1
+	if got := ComputePlan(t.Context(), in); len(got.Confirm) > 0 || len(got.Steps) != 1 || !got.Steps[0].Confirmed {
 		t.Errorf("got %+v", got)
 	}
 	in.Confirmed = nil
 	in.Batch = 0
-	if got := Compute(t.Context(), in); len(got.Confirm) > 0 || len(got.Steps) != 1 || got.Steps[0].Confirmed {
+	if got := ComputePlan(t.Context(), in); len(got.Confirm) > 0 || len(got.Steps) != 1 || got.Steps[0].Confirmed {
 		t.Errorf("without a batch nothing is asked, and nothing is confirmed: %+v", got)
 	}
 }
@@ -449,7 +449,7 @@ func TestIntersect(t *testing.T) {
 					p.Steps[i].Patch = &Patch{}
 				}
 			}
-			if diff := cmp.Diff(tc.want, shorts(Intersect(tc.first, tc.last).Steps)); diff != "" {
+			if diff := cmp.Diff(tc.want, shorts(IntersectPlans(tc.first, tc.last).Steps)); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
 		})
@@ -462,13 +462,13 @@ func TestAnswers(t *testing.T) {
 	asNull(unseen)
 	quiet(unseen)
 	for _, state := range []TargetState{Complete, Unsynced, Forbidden, NoSuchKind, Failed} {
-		if got, want := Answers(wait, state), state == Complete; got != want {
+		if got, want := IsAnswer(wait, state), state == Complete; got != want {
 			t.Errorf("%s answers: %t", state, got)
 		}
-		if got, want := Answers(null, state), state == Complete || state == NoSuchKind; got != want {
+		if got, want := IsAnswer(null, state), state == Complete || state == NoSuchKind; got != want {
 			t.Errorf("%s answers, where null is seen: %t", state, got)
 		}
-		if got, want := Answers(unseen, state), state == Complete; got != want {
+		if got, want := IsAnswer(unseen, state), state == Complete; got != want {
 			t.Errorf("%s answers, where nothing is seen: %t", state, got)
 		}
 	}

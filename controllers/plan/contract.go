@@ -103,10 +103,10 @@ const (
 	ruleHelm      = "helm"
 )
 
-// Document is the plan as it is written down: for its owner, as decided at a moment. Warnings are added as they are.
-func (p *Plan) Document(owner Owner, at time.Time, warnings []string) Document {
+// ToDocument is the plan as it is written down: for its owner, as decided at a moment. Warnings are added as they are.
+func (p *Plan) ToDocument(owner Owner, at time.Time, warnings []string) Document {
 	d := Document{
-		Kind: "Plan", Cleaner: owner.Name, At: Moment{at}, Verdict: p.Verdict, Reason: p.Reason, Next: Moment{p.Again()},
+		Kind: "Plan", Cleaner: owner.Name, At: Moment{at}, Verdict: p.Verdict, Reason: p.Reason, Next: Moment{p.NextLook()},
 		Conditions: []DocumentCondition{}, Steps: []DocumentStep{}, Withheld: []DocumentWithheld{}, Pending: []DocumentPending{},
 		Errors: []DocumentError{}, Warnings: append([]string{}, warnings...),
 	}
@@ -117,7 +117,7 @@ func (p *Plan) Document(owner Owner, at time.Time, warnings []string) Document {
 		d.Conditions = append(d.Conditions, DocumentCondition{Expression: c.Expression, Value: c.Value, Error: c.Error})
 	}
 	for i := range p.Steps {
-		d.Steps = append(d.Steps, p.Steps[i].document())
+		d.Steps = append(d.Steps, p.Steps[i].toDocument())
 	}
 	if p.Release != nil {
 		d.Steps = append(d.Steps, DocumentStep{
@@ -126,7 +126,7 @@ func (p *Plan) Document(owner Owner, at time.Time, warnings []string) Document {
 		})
 	}
 	for i := range p.Withheld {
-		d.Withheld = append(d.Withheld, DocumentWithheld{DocumentStep: p.Withheld[i].Step.document(), Because: p.Withheld[i].Because})
+		d.Withheld = append(d.Withheld, DocumentWithheld{DocumentStep: p.Withheld[i].Step.toDocument(), Because: p.Withheld[i].Because})
 	}
 	for _, w := range p.Pending {
 		d.Pending = append(d.Pending, DocumentPending{Rule: w.Rule, Key: w.Key, Until: Moment{w.Until}})
@@ -141,7 +141,7 @@ func (p *Plan) Document(owner Owner, at time.Time, warnings []string) Document {
 	return d
 }
 
-func (s *Step) document() DocumentStep {
+func (s *Step) toDocument() DocumentStep {
 	o := &s.Object
 	d := DocumentStep{
 		Rule: s.Rule, Verb: string(s.Verb), Namespace: o.Namespace, Name: o.Name, UID: string(o.UID),

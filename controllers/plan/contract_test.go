@@ -45,8 +45,8 @@ func TestDocument(t *testing.T) {
 	)
 	work.Conditions = []string{"pods.items.size()  >  0"}
 	in := over(t, work, held(p("a", "done:yes"), "example.com/x"), p("b"), p("c"), p("d", "done:yes", v1alpha1.ProtectKey+"=true"))
-	plan := Compute(t.Context(), in)
-	got := written(t, plan.Document(in.Owner, in.Now, []string{"careful"}))
+	plan := ComputePlan(t.Context(), in)
+	got := written(t, plan.ToDocument(in.Owner, in.Now, []string{"careful"}))
 	want := parsed(t, `{
 		"kind": "Plan", "cleaner": "c", "at": "2026-01-02T00:00:00Z", "verdict": "Act", "reason": "ConditionsMet",
 		"conditions": [{"expression": "pods.items.size() > 0", "value": true}],
@@ -77,10 +77,10 @@ func TestDocument(t *testing.T) {
 }
 
 func TestDocumentOfNothing(t *testing.T) {
-	plan := Compute(t.Context(), Input{
+	plan := ComputePlan(t.Context(), Input{
 		Owner: Owner{Namespace: "shop", Name: "c"}, Now: born.In(time.FixedZone("", 3600)), Spec: &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Suspend: true}},
 	})
-	got := written(t, plan.Document(Owner{Namespace: "shop", Name: "c"}, born.In(time.FixedZone("", 3600)), nil))
+	got := written(t, plan.ToDocument(Owner{Namespace: "shop", Name: "c"}, born.In(time.FixedZone("", 3600)), nil))
 	want := parsed(t, `{
 		"kind": "Plan", "cleaner": "shop/c", "at": "2026-01-01T00:00:00Z", "verdict": "Wait", "reason": "Suspended",
 		"conditions": [], "steps": [], "withheld": [], "pending": [], "next": null, "errors": [], "warnings": []
@@ -93,7 +93,7 @@ func TestDocumentOfNothing(t *testing.T) {
 // What is no object has its key.
 func TestDocumentOfAReport(t *testing.T) {
 	steps := Plan{Steps: []Step{{Rule: "r", Keys: []string{"10.0.0.1"}, Verb: VerbReport, Reason: "of two Pods"}}}
-	got := written(t, steps.Document(Owner{Name: "c"}, born, nil)).(map[string]any)["steps"]
+	got := written(t, steps.ToDocument(Owner{Name: "c"}, born, nil)).(map[string]any)["steps"]
 	want := parsed(t, `[{"rule": "r", "verb": "report", "key": "10.0.0.1", "reason": "of two Pods"}]`)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -108,7 +108,7 @@ func TestDocumentOfARelease(t *testing.T) {
 		Steps:      []Step{{Rule: "targets.notes", Action: noAction, Keys: []string{"u"}, Verb: VerbDelete, Propagation: v1alpha1.PropagateBackground, Object: Object{Ref: Ref{Resource: pods, Namespace: "shop", Name: "a"}}}},
 		Release:    &Release{Name: "web", Revision: 3, UID: "secret"},
 	}
-	got := written(t, plan.Document(Owner{Namespace: "shop", Name: "c"}, born, nil)).(map[string]any)
+	got := written(t, plan.ToDocument(Owner{Namespace: "shop", Name: "c"}, born, nil)).(map[string]any)
 	want := parsed(t, `{
 		"conditions": [{"expression": "x", "error": "it failed"}, {"expression": "y", "value": false}],
 		"steps": [

@@ -28,7 +28,7 @@ const (
 func NewCourse(p Plan) *Course {
 	c := &Course{Steps: p.Steps, states: make([]stepState, len(p.Steps)), on: make(map[types.UID][]int, len(p.Steps))}
 	for i := range c.Steps {
-		if s := &c.Steps[i]; s.Deed() {
+		if s := &c.Steps[i]; s.IsDeed() {
 			c.on[s.Object.UID] = append(c.on[s.Object.UID], i)
 		}
 	}
@@ -43,24 +43,24 @@ func (m *Memory) CourseOfRows(p Plan, rows map[types.UID]int, due map[types.UID]
 		uid := c.Steps[i].Object.UID
 		switch n, recorded := rows[uid]; {
 		case !recorded:
-			c.Fail(i)
-		case m.Rows[n].done():
-			c.Succeed(i)
+			c.MarkFailed(i)
+		case m.Rows[n].isDone():
+			c.MarkSucceeded(i)
 		case !due[uid]:
-			c.Fail(i)
+			c.MarkFailed(i)
 		}
 	}
 	return c
 }
 
-// Succeed takes that a step was taken.
-func (c *Course) Succeed(i int) { c.states[i] = stepSucceeded }
+// MarkSucceeded takes that a step was taken.
+func (c *Course) MarkSucceeded(i int) { c.states[i] = stepSucceeded }
 
-// Fail takes that a step is not taken.
-func (c *Course) Fail(i int) { c.states[i] = stepFailed }
+// MarkFailed takes that a step is not taken.
+func (c *Course) MarkFailed(i int) { c.states[i] = stepFailed }
 
-// Turn lists the steps whose turn it is, and of these the ones that come after one that has failed.
-func (c *Course) Turn() (ready []int, broken map[int]bool) {
+// NextSteps lists the steps whose turn it is, and of these the ones that come after one that has failed.
+func (c *Course) NextSteps() (ready []int, broken map[int]bool) {
 	broken = map[int]bool{}
 	for i := range c.Steps {
 		after := c.Steps[i].After
@@ -75,16 +75,16 @@ func (c *Course) Turn() (ready []int, broken map[int]bool) {
 	return ready, broken
 }
 
-// Over says that no step is left whose turn may come.
-func (c *Course) Over() bool { return !slices.Contains(c.states, stepWaits) }
+// IsOver says that no step is left whose turn may come.
+func (c *Course) IsOver() bool { return !slices.Contains(c.states, stepWaits) }
 
 // DeedFollows says that a deed comes after a step.
 func (c *Course) DeedFollows(i int) bool {
-	return slices.ContainsFunc(c.Steps, func(s Step) bool { return s.Deed() && slices.Contains(s.After, i) })
+	return slices.ContainsFunc(c.Steps, func(s Step) bool { return s.IsDeed() && slices.Contains(s.After, i) })
 }
 
-// Finished says that all deeds on an object have succeeded.
-func (c *Course) Finished(uid types.UID) bool {
+// IsObjectDone says that all deeds on an object have succeeded.
+func (c *Course) IsObjectDone(uid types.UID) bool {
 	return !slices.ContainsFunc(c.on[uid], func(i int) bool { return c.states[i] != stepSucceeded })
 }
 
@@ -93,7 +93,7 @@ func (c *Course) FailedItems() map[ItemKey]bool {
 	out := map[ItemKey]bool{}
 	for i := range c.Steps {
 		if c.states[i] == stepFailed {
-			for _, item := range c.Steps[i].Items() {
+			for _, item := range c.Steps[i].ListItems() {
 				out[item] = true
 			}
 		}

@@ -9,7 +9,7 @@
 //
 // What rules want is decided in two looks. The first is at what the watches show, and costs no request. The plan then
 // asks for the reads that its first items rest on (Plan.Confirm); the caller makes them, puts the answers over the snapshot
-// (Snapshot.With), adds them to Input.Confirmed and computes again, until no more is asked. What the first and the last
+// (Snapshot.WithLive), adds them to Input.Confirmed and computes again, until no more is asked. What the first and the last
 // plan want (Intersect) may be done.
 //
 // All of it is pure: it reads nothing but its arguments, keeps no clock and sends nothing, so that the controller, the

@@ -5,8 +5,8 @@ package plan
 
 import "time"
 
-// Elapsed is how much time has passed between two moments that a clock of this process has given. What time.Time subtracts
+// ElapsedTime is how much time has passed between two moments that a clock of this process has given. What time.Time subtracts
 // leaves out for how long the machine was suspended, and the time of day may have been set back: the longer of both counts.
-func Elapsed(from, to time.Time) time.Duration {
+func ElapsedTime(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }

@@ -31,7 +31,7 @@ func TestElapsed(t *testing.T) {
 		"Asleep":  {"the time of day has gone on", slept.Add(time.Second), time.Hour + time.Second},
 		"SetBack": {"the time of day says less than what has passed", asleep(now.Add(2*time.Minute), -time.Minute), 2 * time.Minute},
 	} {
-		if got := Elapsed(now, tc.to); got != tc.want {
+		if got := ElapsedTime(now, tc.to); got != tc.want {
 			t.Errorf("%s: %s: got %s, want %s", name, tc.reason, got, tc.want)
 		}
 	}
@@ -41,10 +41,10 @@ func TestElapsed(t *testing.T) {
 func TestAConfirmationDoesNotOutliveASleep(t *testing.T) {
 	now := time.Now()
 	m := NewMemory(1, nil, now)
-	if !m.Confirmed(now.Add(time.Second)) {
+	if !m.IsConfirmed(now.Add(time.Second)) {
 		t.Error("a confirmation of a second ago does not serve")
 	}
-	if m.Confirmed(asleep(now, time.Hour)) {
+	if m.IsConfirmed(asleep(now, time.Hour)) {
 		t.Error("a confirmation of an hour ago serves")
 	}
 }

@@ -40,25 +40,25 @@ type foldID struct {
 // folding makes steps of what a rule does.
 type folding struct{ *deciding }
 
-// fold makes steps of what is done with the items, and adds them to the plan. An error in a patch is one of its items,
+// foldDeeds makes steps of what is done with the items, and adds them to the plan. An error in a patch is one of its items,
 // of which nothing is done then.
-func (r folding) fold() {
-	folds := r.folds()
-	for !r.patches(folds) && r.keeps("actions", len(r.acting)) { // each time for fewer items
+func (r folding) foldDeeds() {
+	folds := r.groupDeeds()
+	for !r.makePatches(folds) && r.chargeBytes("actions", len(r.acting)) { // each time for fewer items
 		r.acting = slices.DeleteFunc(r.acting, func(a *acting) bool { return a.failed })
-		folds = r.folds()
+		folds = r.groupDeeds()
 	}
-	r.steps(folds)
+	r.addSteps(folds)
 	for _, f := range folds {
 		if f.object != nil && r.rule.Actions[f.action].Report == nil {
-			r.taken[f.object.identity()] = true
+			r.taken[f.object.objectID()] = true
 		}
 	}
 }
 
-// folds puts deeds together and into their order: that of the items, then that of the actions. Of several items it is the
+// groupDeeds puts deeds together and into their order: that of the items, then that of the actions. Of several items it is the
 // last one that counts, so that whatever comes before a step stands before it.
-func (r folding) folds() []*fold {
+func (r folding) groupDeeds() []*fold {
 	all := make([]*fold, 0, len(r.acting))
 	at := make(map[foldID]*fold, len(r.acting))
 	deleted := map[types.UID]int{} // by which action, from 1
@@ -69,7 +69,7 @@ func (r folding) folds() []*fold {
 			if d.object == nil {
 				id.item = place + 1
 			} else {
-				id.object = d.object.identity()
+				id.object = d.object.objectID()
 			}
 			if deletes {
 				if by := deleted[id.object]; by != 0 && by != d.action+1 {
@@ -96,7 +96,7 @@ func (r folding) folds() []*fold {
 	if len(r.rule.Actions) > 1 {
 		behindEachOther(all)
 	}
-	return ordered(all)
+	return orderFolds(all)
 }
 
 // behindEachOther puts what is done to one object into the order of the actions, whichever items it is for.
@@ -104,7 +104,7 @@ func behindEachOther(all []*fold) {
 	on := make(map[types.UID][]*fold, len(all))
 	for _, f := range all {
 		if f.object != nil {
-			id := f.object.identity()
+			id := f.object.objectID()
 			on[id] = append(on[id], f)
 		}
 	}
@@ -112,7 +112,7 @@ func behindEachOther(all []*fold) {
 		if f.object == nil {
 			continue
 		}
-		for _, other := range on[f.object.identity()] {
+		for _, other := range on[f.object.objectID()] {
 			if other.action < f.action {
 				f.before = append(f.before, other)
 			}
@@ -120,9 +120,9 @@ func behindEachOther(all []*fold) {
 	}
 }
 
-// ordered puts folds into an order in which each stands after what comes before it. What comes before has an earlier
+// orderFolds puts folds into an order in which each stands after what comes before it. What comes before has an earlier
 // action.
-func ordered(all []*fold) []*fold {
+func orderFolds(all []*fold) []*fold {
 	byAction := slices.Clone(all)
 	slices.SortStableFunc(byAction, func(a, b *fold) int { return cmp.Compare(a.action, b.action) })
 	for _, f := range byAction {
@@ -134,24 +134,24 @@ func ordered(all []*fold) []*fold {
 	return all
 }
 
-// patches makes the patches. It is false if one failed: then its items have, too, and the others are folded anew.
-func (r folding) patches(folds []*fold) bool {
+// makePatches makes the patches. It is false if one failed: then its items have, too, and the others are folded anew.
+func (r folding) makePatches(folds []*fold) bool {
 	ok := true
 	for _, f := range folds {
 		if r.rule.Actions[f.action].Patch == nil || f.patch != nil {
 			continue
 		}
-		body, err := r.patch(f)
+		body, err := r.makePatch(f)
 		if err == nil {
-			if !r.keeps(fmt.Sprintf("actions[%d].patch", f.action), len(body)) {
+			if !r.chargeBytes(fmt.Sprintf("actions[%d].patch", f.action), len(body)) {
 				return true
 			}
 			f.patch = body
-			f.keep()
+			f.keepPatch()
 			continue
 		}
 		ok = false
-		r.errors.add(r.rule.Name, r.name(f.items[0].candidate), err, int64(len(f.items)))
+		r.errors.addError(r.rule.Name, r.nameCandidate(f.items[0].candidate), err, int64(len(f.items)))
 		for _, a := range f.items {
 			a.failed = true
 		}
@@ -159,8 +159,8 @@ func (r folding) patches(folds []*fold) bool {
 	return ok
 }
 
-// keep remembers the patch of one item alone for when the others are folded anew.
-func (f *fold) keep() {
+// keepPatch remembers the patch of one item alone for when the others are folded anew.
+func (f *fold) keepPatch() {
 	if len(f.items) > 1 {
 		return
 	}
@@ -172,8 +172,8 @@ func (f *fold) keep() {
 	}
 }
 
-// patch makes one patch. Equal patches are equal bytes: keys are sorted.
-func (r folding) patch(f *fold) ([]byte, *expr.Error) {
+// makePatch makes one patch. Equal patches are equal bytes: keys are sorted.
+func (r folding) makePatch(f *fold) ([]byte, *expr.Error) {
 	items := make([]*celenv.Item, len(f.items))
 	for i, a := range f.items {
 		items[i] = a.item
@@ -182,27 +182,27 @@ func (r folding) patch(f *fold) ([]byte, *expr.Error) {
 	if problem != nil {
 		return nil, problem
 	}
-	if because := forbidden(r.rule.Actions[f.action].Patch.Type, value); because != "" {
-		return nil, r.problem(fmt.Sprintf("actions[%d].patch.expression", f.action), because, hintForbidden)
+	if because := findForbidden(r.rule.Actions[f.action].Patch.Type, value); because != "" {
+		return nil, r.makeError(fmt.Sprintf("actions[%d].patch.expression", f.action), because, hintForbidden)
 	}
 	var out bytes.Buffer
 	w := json.NewEncoder(&out)
 	w.SetEscapeHTML(false)
 	if err := w.Encode(value); err != nil {
-		return nil, r.problem(fmt.Sprintf("actions[%d].patch.expression", f.action), err.Error(), "")
+		return nil, r.makeError(fmt.Sprintf("actions[%d].patch.expression", f.action), err.Error(), "")
 	}
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// steps adds folds to the plan.
-func (r folding) steps(folds []*fold) {
+// addSteps adds folds to the plan.
+func (r folding) addSteps(folds []*fold) {
 	first := len(r.p.Steps)
 	r.p.Steps = slices.Grow(r.p.Steps, len(folds))
 	for i, f := range folds {
 		f.place = first + i
-		s := r.step(f.action, f.object)
-		s.Keys = f.keys()
-		s.Reason, s.Confirmed = reasons(f.items), f.confirmed
+		s := r.makeStep(f.action, f.object)
+		s.Keys = f.itemKeys()
+		s.Reason, s.Confirmed = joinReasons(f.items), f.confirmed
 		if s.Patch != nil {
 			s.Patch.Body = f.patch
 		}
@@ -215,8 +215,8 @@ func (r folding) steps(folds []*fold) {
 	}
 }
 
-// keys are those of the items, each once.
-func (f *fold) keys() []string {
+// itemKeys are those of the items, each once.
+func (f *fold) itemKeys() []string {
 	if len(f.items) == 1 {
 		return []string{f.items[0].key}
 	}

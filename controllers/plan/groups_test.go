@@ -92,10 +92,10 @@ func TestADeletionStaysInItsGroup(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := Compute(t.Context(), input(t, &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: tc.targets}, tc.seen...))
+			p := ComputePlan(t.Context(), input(t, &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: tc.targets}, tc.seen...))
 			var got []string
 			for i := range p.Steps {
-				got = append(got, p.Steps[i].Row().String())
+				got = append(got, p.Steps[i].MakeRow().String())
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
@@ -113,21 +113,21 @@ func TestConditionsSeeTheOtherGroup(t *testing.T) {
 	}
 	in := input(t, spec, eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents)))
 	c, _ := committed()
-	run, m, _ := Commit(&c.Status, in, "v1:x", Compute(t.Context(), in))
+	run, m, _ := CommitRun(&c.Status, in, "v1:x", ComputePlan(t.Context(), in))
 	newer, marked := func(o *Object) { o.ResourceVersion = "8" }, func(o *Object) { o.Protected = true }
 	now := input(t, spec, eventsSeen(groupEvents, event(groupEvents, newer)), eventsSeen(coreEvents, event(coreEvents, newer)))
 	protected := input(t, spec, eventsSeen(groupEvents, event(groupEvents, newer, marked)), eventsSeen(coreEvents, event(coreEvents, newer)))
-	if got := Judge(t.Context(), protected, run, m); got.Rows[0].Kept == "" {
+	if got := JudgeRun(t.Context(), protected, run, m); got.Rows[0].Kept == "" {
 		t.Errorf("what is marked as protected by now is not: %+v", got)
 	}
-	got := Judge(t.Context(), now, run, m)
+	got := JudgeRun(t.Context(), now, run, m)
 	if got.Outcome != JudgeTrue || got.Rows[0].Version != "8" {
 		t.Errorf("it is deleted at another version: %+v", got)
 	}
-	m.Judged(got, born)
-	m.Acted(0, RowAnswer{Did: v1alpha1.OutcomeDeleted}, born)
+	m.TakeJudgement(got, born)
+	m.TakeAnswer(0, RowAnswer{Did: v1alpha1.OutcomeDeleted}, born)
 	gone := input(t, spec, eventsSeen(groupEvents), eventsSeen(coreEvents))
-	if got := Judge(t.Context(), gone, run, m); got.Outcome != JudgeTrue {
+	if got := JudgeRun(t.Context(), gone, run, m); got.Outcome != JudgeTrue {
 		t.Errorf("what was deleted does not stand as it was: %+v", got)
 	}
 }
@@ -136,14 +136,14 @@ func TestConditionsSeeTheOtherGroup(t *testing.T) {
 // what is done there would be done by the rights to the first.
 func TestADeedShowsItsOwnGroupOnly(t *testing.T) {
 	patched, acted := version(event(coreEvents), "8"), Acted{}
-	acted.Note(event(coreEvents), &patched)
+	acted.NoteAnswer(event(coreEvents), &patched)
 	before := Snapshot{eventsSeen(coreEvents, event(coreEvents)), eventsSeen(groupEvents, event(groupEvents))}
 	want := Snapshot{eventsSeen(coreEvents, patched), eventsSeen(groupEvents, event(groupEvents))}
-	if diff := cmp.Diff(want, acted.Over(before)); diff != "" {
+	if diff := cmp.Diff(want, acted.OverlaySnapshot(before)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	acted.Note(patched, nil)
-	if got := acted.Over(before); len(got[0].Objects)+len(got[1].Objects) > 0 {
+	acted.NoteAnswer(patched, nil)
+	if got := acted.OverlaySnapshot(before); len(got[0].Objects)+len(got[1].Objects) > 0 {
 		t.Errorf("what is gone by one group is there by the other: %+v", got)
 	}
 }
@@ -153,7 +153,7 @@ func TestADeedShowsItsOwnGroupOnly(t *testing.T) {
 func TestAnObjectStandsInTargetsOfBothGroups(t *testing.T) {
 	s := Snapshot{eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents))}
 	o := event(coreEvents)
-	if diff := cmp.Diff([]int{0, 1}, s.Holding(&o)); diff != "" {
+	if diff := cmp.Diff([]int{0, 1}, s.TargetsOf(&o)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }

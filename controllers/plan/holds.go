@@ -23,15 +23,15 @@ const (
 // next Compute; losing them makes deeds late, never early. They are never changed once they were handed out.
 type Holds map[string]RuleHolds
 
-// Blinded is the holds after an evaluation that could not say whether they go on: they neither begin nor end, and begin anew
+// BlindAll is the holds after an evaluation that could not say whether they go on: they neither begin nor end, and begin anew
 // if that lasts.
-func (h Holds) Blinded(now time.Time) Holds {
+func (h Holds) BlindAll(now time.Time) Holds {
 	if h == nil {
 		return nil
 	}
 	out := make(Holds, len(h))
 	for name, r := range h {
-		out[name] = r.blinded(now)
+		out[name] = r.blindAll(now)
 	}
 	return out
 }
@@ -55,9 +55,9 @@ type Hold struct {
 const HoldBytes = 160
 
 // Bytes is about how much memory the holds take.
-func (h Holds) Bytes() int64 { return HoldBytes * int64(h.count()) }
+func (h Holds) Bytes() int64 { return HoldBytes * int64(h.countHolds()) }
 
-func (h Holds) count() (n int) {
+func (h Holds) countHolds() (n int) {
 	for _, r := range h {
 		n += len(r.Since)
 	}
@@ -77,24 +77,24 @@ func (h Holds) BeganAt(since time.Time) Holds {
 	return out
 }
 
-func (r RuleHolds) blinded(now time.Time) RuleHolds {
+func (r RuleHolds) blindAll(now time.Time) RuleHolds {
 	out := RuleHolds{Text: r.Text, Since: make(map[Sum]Hold, len(r.Since))}
 	for key, hold := range r.Since {
-		out.Since[key] = hold.blinded(now)
+		out.Since[key] = hold.blindHold(now)
 	}
 	return out
 }
 
-// blinded is the hold when nobody can say now whether it goes on.
-func (h Hold) blinded(now time.Time) Hold {
+// blindHold is the hold when nobody can say now whether it goes on.
+func (h Hold) blindHold(now time.Time) Hold {
 	if h.Blind.IsZero() {
 		h.Blind = now
 	}
 	return h
 }
 
-// fingerprint tells the versions of a rule apart, and of what its expressions read besides objects.
-func fingerprint(spec *v1alpha1.Work, rule *v1alpha1.Rule) string {
+// fingerprintRule tells the versions of a rule apart, and of what its expressions read besides objects.
+func fingerprintRule(spec *v1alpha1.Work, rule *v1alpha1.Rule) string {
 	text, err := json.Marshal([]any{rule, spec.Targets, spec.Variables, spec.Parameters})
 	if err != nil { // all of it was JSON: this does not happen, and if it did no hold would last
 		return ""
@@ -110,18 +110,18 @@ type holding struct {
 	now    time.Time
 }
 
-// holding begins an evaluation of a rule.
-func (h Holds) holding(spec *v1alpha1.Work, rule *v1alpha1.Rule, now time.Time) *holding {
-	out := &holding{now: now, after: RuleHolds{Text: fingerprint(spec, rule), Since: map[Sum]Hold{}}}
+// beginRule begins an evaluation of a rule.
+func (h Holds) beginRule(spec *v1alpha1.Work, rule *v1alpha1.Rule, now time.Time) *holding {
+	out := &holding{now: now, after: RuleHolds{Text: fingerprintRule(spec, rule), Since: map[Sum]Hold{}}}
 	if before := h[rule.Name]; before.Text == out.after.Text && before.Text != "" {
 		out.before = before
 	}
 	return out
 }
 
-// holds takes that `when` holds for a key, and says since when. A beginning that lies ahead belongs to a clock that was
+// recordHold takes that `when` holds for a key, and says since when. A beginning that lies ahead belongs to a clock that was
 // set back since. It is not ok if there is no room for one more hold: then none begins.
-func (h *holding) holds(key string, length time.Duration, room func() bool) (since time.Time, ok bool) {
+func (h *holding) recordHold(key string, length time.Duration, room func() bool) (since time.Time, ok bool) {
 	sum := SumOf(key)
 	if hold, known := h.after.Since[sum]; known && hold.Blind.IsZero() {
 		return hold.Since, true
@@ -130,24 +130,24 @@ func (h *holding) holds(key string, length time.Duration, room func() bool) (sin
 	if !known && !room() {
 		return h.now, false
 	}
-	if !known || hold.Since.After(h.now) || h.overlooks(hold, length) {
+	if !known || hold.Since.After(h.now) || h.hasBlindGap(hold, length) {
 		hold.Since = h.now
 	}
 	h.after.Since[sum] = Hold{Since: hold.Since}
 	return hold.Since, true
 }
 
-// overlooks says that nobody could say for too long whether a hold goes on.
-func (h *holding) overlooks(hold Hold, length time.Duration) bool {
+// hasBlindGap says that nobody could say for too long whether a hold goes on.
+func (h *holding) hasBlindGap(hold Hold, length time.Duration) bool {
 	return !hold.Blind.IsZero() && (hold.Blind.After(h.now) || h.now.Sub(hold.Blind) > min(maxBlind, length/blindShare))
 }
 
-// unknown takes that nobody can say whether `when` holds for a key: its hold neither begins nor ends.
-func (h *holding) unknown(key string) {
+// recordUnknown takes that nobody can say whether `when` holds for a key: its hold neither begins nor ends.
+func (h *holding) recordUnknown(key string) {
 	sum := SumOf(key)
 	hold, known := h.before.Since[sum]
 	if _, seen := h.after.Since[sum]; seen || !known {
 		return
 	}
-	h.after.Since[sum] = hold.blinded(h.now)
+	h.after.Since[sum] = hold.blindHold(h.now)
 }

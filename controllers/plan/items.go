@@ -17,16 +17,16 @@ import (
 	"github.com/vtex/cleaner/celenv/expr"
 )
 
-// identity is the UID, or what stands for it in files, where objects have none.
-func (r Ref) identity() types.UID {
+// objectID is the UID, or what stands for it in files, where objects have none.
+func (r Ref) objectID() types.UID {
 	if r.UID != "" {
 		return r.UID
 	}
 	return types.UID(ResourceName(r.Resource) + " " + r.Namespace + "/" + r.Name)
 }
 
-// text is a string in nested maps; empty if there is none.
-func text(value map[string]any, path ...string) string {
+// nestedString is a string in nested maps; empty if there is none.
+func nestedString(value map[string]any, path ...string) string {
 	for _, p := range path[:len(path)-1] {
 		value, _ = value[p].(map[string]any)
 	}
@@ -34,13 +34,13 @@ func text(value map[string]any, path ...string) string {
 	return s
 }
 
-// find finds the snapshot's own object for what an expression gave: by apiVersion, kind, namespace, name and, if that is
+// findObject finds the snapshot's own object for what an expression gave: by apiVersion, kind, namespace, name and, if that is
 // there, UID, and the index of the target where it is. What an expression built is never acted on. It is nil if there is
 // no such object.
-func (in *Input) find(value map[string]any) (*Object, int) {
+func (in *Input) findObject(value map[string]any) (*Object, int) {
 	var found *Object
 	at := -1
-	namespace, name := text(value, "metadata", "namespace"), text(value, "metadata", "name")
+	namespace, name := nestedString(value, "metadata", "namespace"), nestedString(value, "metadata", "name")
 	if name == "" {
 		return nil, at
 	}
@@ -49,40 +49,40 @@ func (in *Input) find(value map[string]any) (*Object, int) {
 		if target.State != Complete || !in.Spec.Targets[t].Included() {
 			continue
 		}
-		i, ok := search(target.Objects, namespace, name)
+		i, ok := searchObject(target.Objects, namespace, name)
 		if !ok {
 			continue
 		}
 		o := &target.Objects[i]
-		if same(o.Value, value) { // in another target it may be at another version
+		if isSameMap(o.Value, value) { // in another target it may be at another version
 			return o, t
 		}
-		if found == nil && o.is(value) {
+		if found == nil && o.standsFor(value) {
 			found, at = o, t
 		}
 	}
 	return found, at
 }
 
-// same says that two maps are one.
-func same(a, b map[string]any) bool {
+// isSameMap says that two maps are one.
+func isSameMap(a, b map[string]any) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
-// is says that a value with the object's namespace and name stands for the object.
-func (o *Object) is(value map[string]any) bool {
-	uid := text(value, "metadata", "uid")
-	return text(o.Value, "apiVersion") == text(value, "apiVersion") && text(o.Value, "kind") == text(value, "kind") &&
+// standsFor says that a value with the object's namespace and name stands for the object.
+func (o *Object) standsFor(value map[string]any) bool {
+	uid := nestedString(value, "metadata", "uid")
+	return nestedString(o.Value, "apiVersion") == nestedString(value, "apiVersion") && nestedString(o.Value, "kind") == nestedString(value, "kind") &&
 		(uid == "" || uid == string(o.UID))
 }
 
-// absent says that find found nothing.
-func absent(value map[string]any) string {
-	name := text(value, "metadata", "name")
-	if namespace := text(value, "metadata", "namespace"); namespace != "" {
+// describeAbsent says that find found nothing.
+func describeAbsent(value map[string]any) string {
+	name := nestedString(value, "metadata", "name")
+	if namespace := nestedString(value, "metadata", "namespace"); namespace != "" {
 		name = namespace + "/" + name
 	}
-	return fmt.Sprintf("%s %s is not among the targets", text(value, "kind"), name)
+	return fmt.Sprintf("%s %s is not among the targets", nestedString(value, "kind"), name)
 }
 
 // acting is an item that is acted on.
@@ -105,45 +105,45 @@ type deed struct {
 // taking tells what the actions of a rule do with an item.
 type taking struct{ *deciding }
 
-// act adds what is done with an item, unless there is an error, or something forbids it.
-func (r taking) act(c *candidate) {
+// takeItem adds what is done with an item, unless there is an error, or something forbids it.
+func (r taking) takeItem(c *candidate) {
 	id := ItemKey{Rule: r.rule.Name, Key: c.key}
 	if r.in.Failed[id] || r.in.Only != nil && !r.in.Only[id] {
 		return
 	}
 	a := &acting{candidate: c}
-	withheld, err := r.deeds(a)
+	withheld, err := r.askActions(a)
 	if err == nil && len(a.deeds)+len(withheld) > 0 && r.rule.Reason != "" {
 		a.reason, err = c.item.EvaluateReason()
 	}
 	if err != nil {
-		r.failed(r.name(c), err)
+		r.addError(r.nameCandidate(c), err)
 		return
 	}
 	if slices.ContainsFunc(a.deeds, func(d deed) bool {
-		return d.object != nil && r.rule.Actions[d.action].Report == nil && r.taken[d.object.identity()]
+		return d.object != nil && r.rule.Actions[d.action].Report == nil && r.taken[d.object.objectID()]
 	}) {
 		return
 	}
 	for i := range withheld {
 		withheld[i].Step.Reason = a.reason
-		r.withhold(withheld[i])
+		r.addWithheld(withheld[i])
 	}
-	if len(a.deeds) == 0 || r.waits(a) {
+	if len(a.deeds) == 0 || r.isWaiting(a) {
 		return
 	}
-	if a.confirmed, err = confirming(r).confirm(a); err != nil {
-		r.failed(r.name(c), err)
+	if a.confirmed, err = confirming(r).confirmItem(a); err != nil {
+		r.addError(r.nameCandidate(c), err)
 		return
 	}
 	a.confirmed = a.confirmed && len(r.gate) == 0
-	if r.keeps("actions", actingSize+len(a.reason)+stepSize*len(a.deeds)) {
+	if r.chargeBytes("actions", actingSize+len(a.reason)+stepSize*len(a.deeds)) {
 		r.acting = append(r.acting, a)
 	}
 }
 
-// deeds asks the actions about an item. A step that is withheld ends them.
-func (r taking) deeds(a *acting) ([]Withheld, *expr.Error) {
+// askActions asks the actions about an item. A step that is withheld ends them.
+func (r taking) askActions(a *acting) ([]Withheld, *expr.Error) {
 	for i := range r.rule.Actions {
 		action := &r.rule.Actions[i]
 		applies, err := a.item.EvaluateActionWhen(i)
@@ -153,7 +153,7 @@ func (r taking) deeds(a *acting) ([]Withheld, *expr.Error) {
 		if !applies {
 			continue
 		}
-		d, err := r.object(a, i)
+		d, err := r.findActionObject(a, i)
 		if err != nil {
 			return nil, err
 		}
@@ -162,11 +162,11 @@ func (r taking) deeds(a *acting) ([]Withheld, *expr.Error) {
 			continue
 		}
 		verb := verbOf(action)
-		if r.idle(a, action, verb, d.object) {
+		if r.hasNothingToDo(a, action, verb, d.object) {
 			continue
 		}
-		if because := r.in.Protection.Forbids(verb, d.object); because != "" {
-			step := r.step(i, d.object)
+		if because := r.in.Protection.ForbidsVerb(verb, d.object); because != "" {
+			step := r.makeStep(i, d.object)
 			step.Keys = []string{a.key}
 			return []Withheld{{Step: step, Because: because}}, nil
 		}
@@ -175,8 +175,8 @@ func (r taking) deeds(a *acting) ([]Withheld, *expr.Error) {
 	return nil, nil
 }
 
-// object finds what an action is about.
-func (r taking) object(a *acting, i int) (d deed, err *expr.Error) {
+// findActionObject finds what an action is about.
+func (r taking) findActionObject(a *acting, i int) (d deed, err *expr.Error) {
 	action := &r.rule.Actions[i]
 	d = deed{action: i, object: a.object, target: a.target}
 	switch {
@@ -185,31 +185,31 @@ func (r taking) object(a *acting, i int) (d deed, err *expr.Error) {
 		if err != nil {
 			return d, err
 		}
-		if d.object, d.target = r.in.find(value); d.object == nil {
-			return d, r.problem(fmt.Sprintf("actions[%d].object", i), absent(value), "actions apply only to objects of targets")
+		if d.object, d.target = r.in.findObject(value); d.object == nil {
+			return d, r.makeError(fmt.Sprintf("actions[%d].object", i), describeAbsent(value), "actions apply only to objects of targets")
 		}
 	case a.object == nil:
 		return d, nil
 	}
 	if action.Evict != nil && d.object.Resource.GroupResource() != (schema.GroupResource{Resource: "pods"}) {
-		return d, r.problem(fmt.Sprintf("actions[%d].evict", i), "only Pods can be evicted", "delete the object, or evict its Pods")
+		return d, r.makeError(fmt.Sprintf("actions[%d].evict", i), "only Pods can be evicted", "delete the object, or evict its Pods")
 	}
 	if o := d.object; !r.in.Spec.Cluster && (!r.in.Snapshot[d.target].Namespaced || o.Namespace != r.in.Owner.Namespace) {
-		return d, r.problem(fmt.Sprintf("actions[%d]", i), "a Cleaner acts in its own namespace only",
+		return d, r.makeError(fmt.Sprintf("actions[%d]", i), "a Cleaner acts in its own namespace only",
 			"read the object, and act on others; a ClusterCleaner may act on it")
 	}
 	return d, nil
 }
 
-// idle says that an action has nothing to do with an object.
-func (r taking) idle(a *acting, action *v1alpha1.RuleAction, verb Verb, o *Object) bool {
+// hasNothingToDo says that an action has nothing to do with an object.
+func (r taking) hasNothingToDo(a *acting, action *v1alpha1.RuleAction, verb Verb, o *Object) bool {
 	switch verb {
 	case VerbDelete:
-		return o.ends(action.Delete.GracePeriodSeconds) || slices.ContainsFunc(a.deeds, func(d deed) bool {
-			return d.object != nil && r.rule.Actions[d.action].Delete != nil && d.object.identity() == o.identity()
+		return o.endsWithin(action.Delete.GracePeriodSeconds) || slices.ContainsFunc(a.deeds, func(d deed) bool {
+			return d.object != nil && r.rule.Actions[d.action].Delete != nil && d.object.objectID() == o.objectID()
 		})
 	case VerbEvict:
-		return o.ends(action.Evict.GracePeriodSeconds)
+		return o.endsWithin(action.Evict.GracePeriodSeconds)
 	case VerbRemoveFinalizer:
 		return !slices.Contains(o.Finalizers, action.RemoveFinalizer.Name)
 	default:
@@ -217,8 +217,8 @@ func (r taking) idle(a *acting, action *v1alpha1.RuleAction, verb Verb, o *Objec
 	}
 }
 
-// ends says that an object is terminating already, and that the seconds which it is given now would not make that shorter.
-func (o *Object) ends(grace *int64) bool {
+// endsWithin says that an object is terminating already, and that the seconds which it is given now would not make that shorter.
+func (o *Object) endsWithin(grace *int64) bool {
 	if !o.Terminating {
 		return false
 	}
@@ -233,42 +233,42 @@ func (o *Object) ends(grace *int64) bool {
 	}
 }
 
-// waits says that an item waits because an earlier attempt on one of its objects failed.
-func (r taking) waits(a *acting) bool {
+// isWaiting says that an item waits because an earlier attempt on one of its objects failed.
+func (r taking) isWaiting(a *acting) bool {
 	for _, d := range a.deeds {
-		if d.object != nil && r.rule.Actions[d.action].Report == nil && r.deferred(ItemKey{Rule: r.rule.Name, Key: a.key}, d.object) {
+		if d.object != nil && r.rule.Actions[d.action].Report == nil && r.isDeferred(ItemKey{Rule: r.rule.Name, Key: a.key}, d.object) {
 			return true
 		}
 	}
 	return false
 }
 
-// deferred says that an object waits after a failure, or because somebody makes it anew, and notes that an item does with it.
-func (d *decider) deferred(item ItemKey, o *Object) bool {
+// isDeferred says that an object waits after a failure, or because somebody makes it anew, and notes that an item does with it.
+func (d *decider) isDeferred(item ItemKey, o *Object) bool {
 	reason, why, until := "", "", time.Time{}
-	if b, waits := d.in.Backoff.Waits(o.UID, d.in.Now); waits {
+	if b, waits := d.in.Backoff.FindWait(o.UID, d.in.Now); waits {
 		reason, why, until = v1alpha1.ReasonDeletionRefused, b.Why, b.Until
-		if b.Unstable() {
+		if b.IsUnstable() {
 			reason = v1alpha1.ReasonTargetUnstable
 		}
-	} else if e, waits := d.in.Remade.Waits(o, d.in.Now); waits {
-		reason, why, until = v1alpha1.ReasonRecreationLoop, e.Why(), e.Until
+	} else if e, waits := d.in.Remade.FindWait(o, d.in.Now); waits {
+		reason, why, until = v1alpha1.ReasonRecreationLoop, e.DescribeWait(), e.Until
 	}
 	if reason == "" {
 		return false
 	}
 	d.p.Deferred = append(d.p.Deferred, item)
-	d.p.Next = earlier(d.p.Next, until)
+	d.p.Next = earlierTime(d.p.Next, until)
 	if first := []string{v1alpha1.ReasonDeletionRefused, v1alpha1.ReasonRecreationLoop, v1alpha1.ReasonTargetUnstable, ""}; slices.Index(first, reason) < slices.Index(first, d.p.Stuck) {
-		d.p.Stuck, d.p.Refused = reason, fmt.Sprintf("%s: %s", o.Shown(d.in.Owner.Namespace), why)
+		d.p.Stuck, d.p.Refused = reason, fmt.Sprintf("%s: %s", o.NameFor(d.in.Owner.Namespace), why)
 	}
 	return true
 }
 
-// withhold adds a step that is not taken, as far as there is room.
-func (d *decider) withhold(w Withheld) {
+// addWithheld adds a step that is not taken, as far as there is room.
+func (d *decider) addWithheld(w Withheld) {
 	if len(d.p.Withheld) < maxWithheld {
-		w.Object = w.Step.Object.Shown(d.in.Owner.Namespace)
+		w.Object = w.Step.Object.NameFor(d.in.Owner.Namespace)
 		d.p.Withheld = append(d.p.Withheld, w)
 	}
 }
@@ -289,8 +289,8 @@ func verbOf(a *v1alpha1.RuleAction) Verb {
 	}
 }
 
-// step is what an action does to an object, but for what depends on the items.
-func (r *deciding) step(action int, o *Object) Step {
+// makeStep is what an action does to an object, but for what depends on the items.
+func (r *deciding) makeStep(action int, o *Object) Step {
 	a := &r.rule.Actions[action]
 	s := Step{Rule: r.rule.Name, Action: action, Verb: verbOf(a)}
 	if o != nil {
@@ -312,8 +312,8 @@ func (r *deciding) step(action int, o *Object) Step {
 	return s
 }
 
-// reasons says why a step is taken, of which the items have reasons of their own.
-func reasons(items []*acting) string {
+// joinReasons says why a step is taken, of which the items have reasons of their own.
+func joinReasons(items []*acting) string {
 	if n := len(items) - 1; n > 0 && items[0].reason != "" {
 		return fmt.Sprintf("%s, and %d more", strings.TrimSuffix(items[0].reason, "."), n)
 	}

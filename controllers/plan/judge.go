@@ -57,10 +57,10 @@ type RowVerdict struct {
 	Until time.Time
 }
 
-// Judge asks on live reads, once more, what the spec wants of an open run: conditions, rules and targets. What this process has
+// JudgeRun asks on live reads, once more, what the spec wants of an open run: conditions, rules and targets. What this process has
 // done for the run stands as it was before, unless somebody has changed it since, or another object has its name: a run is judged
 // by the world without its own deeds.
-func Judge(ctx context.Context, in Input, run *v1alpha1.Run, m *Memory) Judgement {
+func JudgeRun(ctx context.Context, in Input, run *v1alpha1.Run, m *Memory) Judgement {
 	j := judge{Input: in, m: m, rows: make([]Row, len(run.Rows)), live: in.Snapshot, at: make(map[types.UID]int, len(run.Rows))}
 	for i, text := range run.Rows {
 		if row, err := ParseRow(text); err == nil { // one that cannot be read was left alone when it was looked at
@@ -69,10 +69,10 @@ func Judge(ctx context.Context, in Input, run *v1alpha1.Run, m *Memory) Judgemen
 		}
 	}
 	j.Acting, j.Backoff, j.Remade = true, nil, nil // each row has a back-off of its own
-	j.Protection = in.Protection.Of(in.Spec)
-	j.Snapshot = j.restored()
-	j.Confirmed, j.Unreadable, j.Batch = j.Snapshot.Live(), map[Read]string{}, math.MaxInt
-	return j.judge(ctx)
+	j.Protection = in.Protection.ForSpec(in.Spec)
+	j.Snapshot = j.restoreSnapshot()
+	j.Confirmed, j.Unreadable, j.Batch = j.Snapshot.LiveReads(), map[Read]string{}, math.MaxInt
+	return j.judgeRun(ctx)
 }
 
 // judge is one judgement in the making.
@@ -86,11 +86,11 @@ type judge struct {
 	unread map[int]string
 }
 
-func (j *judge) judge(ctx context.Context) (out Judgement) {
-	if out.Why = j.missing(); out.Why != "" {
+func (j *judge) judgeRun(ctx context.Context) (out Judgement) {
+	if out.Why = j.findMissing(); out.Why != "" {
 		return out
 	}
-	see, err := j.see()
+	see, err := j.buildEvaluationInput()
 	if err != nil {
 		out.Why = err.Error()
 		return out
@@ -101,17 +101,17 @@ func (j *judge) judge(ctx context.Context) (out Judgement) {
 		return out
 	}
 	defer e.Close()
-	if out.Outcome, out.Why = j.conditions(e); out.Outcome == JudgeFailed || out.Outcome == JudgeFalse {
+	if out.Outcome, out.Why = j.judgeConditions(e); out.Outcome == JudgeFailed || out.Outcome == JudgeFalse {
 		return out
 	}
 	out.Plan = Plan{Verdict: v1alpha1.VerdictAct}
 	d := j.decideRules(e, &out.Plan)
 	for i := range j.rows {
-		if j.m.Rows[i].done() { // no target has to delete it, and nothing comes after what targets do
+		if j.m.Rows[i].isDone() { // no target has to delete it, and nothing comes after what targets do
 			d.taken[j.rows[i].UID] = true
 		}
 	}
-	j.steps(d)
+	j.addTargetSteps(d)
 	switch problem := e.AbortReason(); {
 	case problem != nil:
 		return Judgement{Why: "spec." + problem.Error()}
@@ -140,30 +140,30 @@ func (j *judge) judgeRows(out *Judgement, dropped map[int]bool) map[int]RowVerdi
 		}
 		switch s := steps[j.rows[i].UID]; {
 		case s != nil:
-			verdicts[i] = j.wanted(i, s.Object.ResourceVersion, out)
+			verdicts[i] = j.judgeWanted(i, s.Object.ResourceVersion, out)
 		case withheld[j.rows[i].UID] != "":
 			verdicts[i] = RowVerdict{Kept: withheld[j.rows[i].UID]}
 		case dropped[i]:
 			verdicts[i] = RowVerdict{Kept: "an action that comes before can no longer be done"}
 		default:
-			verdicts[i] = j.unwanted(i, out)
+			verdicts[i] = j.judgeUnwanted(i, out)
 		}
 	}
 	return verdicts
 }
 
-// missing notes which targets are lost: missing only because the run had their objects. It says why nothing can be decided, if
+// findMissing notes which targets are lost: missing only because the run had their objects. It says why nothing can be decided, if
 // another target that expressions see is not known well enough.
-func (j *judge) missing() string {
+func (j *judge) findMissing() string {
 	j.Lost, j.unread = map[string]bool{}, map[int]string{}
 	for i := range j.Spec.Targets {
 		t := &j.Spec.Targets[i]
-		reason, problem := Problem(t, &j.Snapshot[i])
+		reason, problem := FindProblem(t, &j.Snapshot[i])
 		switch {
 		case reason == "":
 		case !t.Included():
 			j.unread[i] = problem
-		case reason == v1alpha1.ReasonTargetMissing && slices.ContainsFunc(j.rows, func(r Row) bool { return j.names(i, &r) }):
+		case reason == v1alpha1.ReasonTargetMissing && slices.ContainsFunc(j.rows, func(r Row) bool { return j.namesObject(i, &r) }):
 			j.Lost[t.Name] = true
 		default:
 			return problem
@@ -172,8 +172,8 @@ func (j *judge) missing() string {
 	return ""
 }
 
-// names says that the object of a row is the one that a target names.
-func (j *judge) names(target int, r *Row) bool {
+// namesObject says that the object of a row is the one that a target names.
+func (j *judge) namesObject(target int, r *Row) bool {
 	ref, seen := &j.Spec.Targets[target].Reference, &j.Snapshot[target]
 	namespace := ref.Namespace
 	if namespace == "" && seen.Namespaced {
@@ -182,52 +182,52 @@ func (j *judge) names(target int, r *Row) bool {
 	return r.Name != "" && r.Name == ref.Name && r.Namespace == namespace && r.Resource.GroupResource() == seen.Resource.GroupResource()
 }
 
-// conditions says what they give. Those that read what is lost are not asked.
-func (j *judge) conditions(e *celenv.Evaluation) (outcome JudgeOutcome, why string) {
+// judgeConditions says what they give. Those that read what is lost are not asked.
+func (j *judge) judgeConditions(e *celenv.Evaluation) (outcome JudgeOutcome, why string) {
 	outcome = JudgeTrue
 	if len(j.Lost) > 0 {
 		outcome, why = JudgeUndecidable, "objects of this run that the conditions or rules read are gone"
 	}
 	for i, r := range e.EvaluateConditions() {
 		switch {
-		case j.reads(j.Programs.ListConditionTargets(i)):
+		case j.readsLost(j.Programs.ListConditionTargets(i)):
 		case r.Err != nil:
 			if outcome != JudgeFalse {
 				outcome, why = JudgeFailed, "spec."+r.Err.Error()
 			}
 		case !r.Value:
-			outcome, why = JudgeFalse, fmt.Sprintf("spec.conditions[%d] is not true any more: %s", i, shorten(j.Spec.Conditions[i]))
+			outcome, why = JudgeFalse, fmt.Sprintf("spec.conditions[%d] is not true any more: %s", i, shortenText(j.Spec.Conditions[i]))
 		}
 	}
 	return outcome, why
 }
 
-// reads says that some of these targets are lost.
-func (in *Input) reads(targets []string) bool {
+// readsLost says that some of these targets are lost.
+func (in *Input) readsLost(targets []string) bool {
 	return slices.ContainsFunc(targets, func(name string) bool { return in.Lost[name] })
 }
 
-// wanted says what is to become of an open row on whose object there are steps, at a version.
-func (j *judge) wanted(i int, version string, out *Judgement) RowVerdict {
-	if out.Outcome == JudgeUndecidable && out.seen[i] != nil && version != j.m.Version(i, j.rows[i]) {
+// judgeWanted says what is to become of an open row on whose object there are steps, at a version.
+func (j *judge) judgeWanted(i int, version string, out *Judgement) RowVerdict {
+	if out.Outcome == JudgeUndecidable && out.seen[i] != nil && version != j.m.DecidedVersion(i, j.rows[i]) {
 		return RowVerdict{Kept: "it changed, and the conditions can no longer be evaluated"}
 	}
 	return RowVerdict{Version: version}
 }
 
-// unwanted says what is to become of an open row on whose object there are no steps.
-func (j *judge) unwanted(i int, out *Judgement) RowVerdict {
+// judgeUnwanted says what is to become of an open row on whose object there are no steps.
+func (j *judge) judgeUnwanted(i int, out *Judgement) RowVerdict {
 	row := j.rows[i]
-	t, rule := row.Target(j.Spec), slices.IndexFunc(j.Spec.Rules, func(r v1alpha1.Rule) bool { return r.Name == row.Rule })
+	t, rule := row.FindTarget(j.Spec), slices.IndexFunc(j.Spec.Rules, func(r v1alpha1.Rule) bool { return r.Name == row.Rule })
 	switch {
 	case t >= 0 && j.unread[t] != "":
 		return RowVerdict{Unread: j.unread[t]}
 	case t >= 0:
 		return RowVerdict{Kept: fmt.Sprintf("target %q no longer selects it", j.Spec.Targets[t].Name)}
-	case rule >= 0 && j.reads(j.Programs.ListRuleTargets(rule)):
+	case rule >= 0 && j.readsLost(j.Programs.ListRuleTargets(rule)):
 		return RowVerdict{Kept: "objects of this run that its rule reads are gone"}
 	case len(out.Plan.Errors) > 0:
-		return RowVerdict{Unread: said(&out.Plan.Errors[0])}
+		return RowVerdict{Unread: describeItemError(&out.Plan.Errors[0])}
 	case len(out.Plan.Pending) > 0: // its hold may have begun anew
 		return RowVerdict{Until: out.Plan.Pending[0].Until}
 	}
@@ -245,7 +245,7 @@ func (p *Plan) ofRows(at map[types.UID]int, m *Memory) (dropped map[int]bool) {
 			s := &p.Steps[n]
 			i, recorded := at[s.Object.UID]
 			switch {
-			case out[n], !s.Deed(), recorded && m.Rows[i].done():
+			case out[n], !s.IsDeed(), recorded && m.Rows[i].isDone():
 				continue
 			case recorded && m.Rows[i].State == RowOpen && !dropped[i] && !slices.ContainsFunc(s.After, func(before int) bool { return out[before] }):
 				continue
@@ -256,12 +256,12 @@ func (p *Plan) ofRows(at map[types.UID]int, m *Memory) (dropped map[int]bool) {
 			}
 		}
 	}
-	p.keep(func(n int) bool { return !out[n] && p.Steps[n].Deed() })
+	p.keepSteps(func(n int) bool { return !out[n] && p.Steps[n].IsDeed() })
 	return dropped
 }
 
-// keep leaves out steps. A report holds nothing up, and what comes after it comes after all that was before it.
-func (p *Plan) keep(stays func(n int) bool) {
+// keepSteps leaves out steps. A report holds nothing up, and what comes after it comes after all that was before it.
+func (p *Plan) keepSteps(stays func(n int) bool) {
 	at := make([]int, len(p.Steps)) // where a step stands then, from 1
 	var steps []Step
 	for n, s := range p.Steps {
@@ -284,7 +284,7 @@ func (p *Plan) keep(stays func(n int) bool) {
 // seenRows are the objects of rows as conditions and rules see them, with the deeds of the run.
 func (j *judge) seenRows() map[int]Seen {
 	in := Input{Spec: j.Spec, Snapshot: j.live}
-	out, seen := map[int]Seen{}, in.seen()
+	out, seen := map[int]Seen{}, in.seenObjects()
 	for i, row := range j.rows {
 		if s := seen[row.UID]; row.UID != "" && s != nil {
 			out[i] = s
@@ -293,12 +293,12 @@ func (j *judge) seenRows() map[int]Seen {
 	return out
 }
 
-// restored is the snapshot in which what this process has done stands as it was.
-func (j *judge) restored() Snapshot {
+// restoreSnapshot is the snapshot in which what this process has done stands as it was.
+func (j *judge) restoreSnapshot() Snapshot {
 	out, were := slices.Clone(j.live), make([][]Object, len(j.live))
 	for i, row := range j.rows {
 		r := &j.m.Rows[i]
-		if !r.acted() || len(r.Was) == 0 || r.Was[0].Object.UID != row.UID {
+		if !r.hasActed() || len(r.Was) == 0 || r.Was[0].Object.UID != row.UID {
 			continue
 		}
 		for _, was := range r.Was {
@@ -343,17 +343,17 @@ func withObjects(objects, were []Object) []Object {
 // byName is the order of the objects of a target.
 func byName(a, b Object) int { return CompareNames(&a.Ref, &b.Ref) }
 
-// Judged takes a judgement, which rests on reads that were begun at a moment.
-func (m *Memory) Judged(j Judgement, at time.Time) {
+// TakeJudgement takes a judgement, which rests on reads that were begun at a moment.
+func (m *Memory) TakeJudgement(j Judgement, at time.Time) {
 	switch {
 	case j.Outcome == JudgeFailed:
-		m.Fail(j.Why, at)
+		m.RecordFailure(j.Why, at)
 		return
 	case j.Outcome == JudgeFalse, j.Outcome == JudgeUndecidable && m.Whole:
 		m.Stop = j.Why
 		return
 	}
-	m.calm()
+	m.forgetFailures()
 	m.ConfirmedAt = at
 	for i, v := range j.Rows {
 		r := &m.Rows[i]
@@ -365,7 +365,7 @@ func (m *Memory) Judged(j Judgement, at time.Time) {
 		case v.Kept != "": // unless it is gone
 			r.Checked = false
 		case v.Unread != "":
-			r.fail(v.Unread, at)
+			r.recordFailure(v.Unread, at)
 		case !v.Until.IsZero():
 			r.Due = v.Until
 		default:

@@ -51,9 +51,9 @@ func TestARunIsJudgedWithoutItsOwnDeeds(t *testing.T) {
 			if name == "MadeAnew" {
 				tc.now[0].UID = "another"
 			}
-			run, m, _ := Commit(&v1alpha1.CleanerStatus{}, before, "v1:x", Compute(t.Context(), before))
-			m.Acted(0, tc.did, born)
-			got := Judge(t.Context(), over(t, work, tc.now...), run, m)
+			run, m, _ := CommitRun(&v1alpha1.CleanerStatus{}, before, "v1:x", ComputePlan(t.Context(), before))
+			m.TakeAnswer(0, tc.did, born)
+			got := JudgeRun(t.Context(), over(t, work, tc.now...), run, m)
 			if got.Outcome != tc.outcome {
 				t.Fatalf("%s: outcome %d (%s), want %d", tc.reason, got.Outcome, got.Why, tc.outcome)
 			}
@@ -84,8 +84,8 @@ func TestWhatARunHasTakenFromItself(t *testing.T) {
 		return in
 	}
 	before := world(p("door", "open:yes"))
-	decided := Compute(t.Context(), before)
-	run, _, _ := Commit(&v1alpha1.CleanerStatus{}, before, "v1:x", decided)
+	decided := ComputePlan(t.Context(), before)
+	run, _, _ := CommitRun(&v1alpha1.CleanerStatus{}, before, "v1:x", decided)
 	if len(run.Rows) != 3 {
 		t.Fatalf("the run has %v: %s", run.Rows, decided.Message)
 	}
@@ -98,24 +98,24 @@ func TestWhatARunHasTakenFromItself(t *testing.T) {
 		"Others": {[]RowAnswer{{Did: v1alpha1.OutcomeGone}}, JudgeUndecidable, RowVerdict{Kept: "objects of this run that its rule reads are gone"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, m, _ := Commit(&v1alpha1.CleanerStatus{}, before, "v1:x", decided)
+			_, m, _ := CommitRun(&v1alpha1.CleanerStatus{}, before, "v1:x", decided)
 			for i, a := range tc.did {
-				m.Acted(i, a, born)
+				m.TakeAnswer(i, a, born)
 			}
-			got := Judge(t.Context(), world(), run, m)
+			got := JudgeRun(t.Context(), world(), run, m)
 			if got.Outcome != tc.want {
 				t.Fatalf("outcome %d (%s), want %d", got.Outcome, got.Why, tc.want)
 			}
 			if diff := cmp.Diff(map[int]RowVerdict{1: tc.pod, 2: {Version: "7"}}, got.Rows); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
-			m.Judged(got, born)
+			m.TakeJudgement(got, born)
 			if stops := m.Stop != ""; stops != (tc.want == JudgeUndecidable) {
 				t.Errorf("it stops with %q", m.Stop)
 			}
 		})
 	}
-	if got := Judge(t.Context(), func() Input { in := world(); in.Snapshot[0].State = Forbidden; return in }(), run, NewMemory(1, make([]Seen, 3), born)); got.Outcome != JudgeFailed {
+	if got := JudgeRun(t.Context(), func() Input { in := world(); in.Snapshot[0].State = Forbidden; return in }(), run, NewMemory(1, make([]Seen, 3), born)); got.Outcome != JudgeFailed {
 		t.Errorf("a target that cannot be read gives outcome %d", got.Outcome)
 	}
 }
@@ -165,24 +165,24 @@ func TestCourse(t *testing.T) {
 	c := NewCourse(Plan{Steps: []Step{onPod("y"), onPod("z", 0), onPod("y", 0, 1), onPod("x", 2)}})
 	turn := func(want []int, broken ...int) {
 		t.Helper()
-		got, failed := c.Turn()
+		got, failed := c.NextSteps()
 		if diff := cmp.Diff(want, got); diff != "" || len(failed) != len(broken) || len(broken) > 0 && !failed[broken[0]] {
 			t.Errorf("-want +got\n%s, and %v come after a failure", diff, failed)
 		}
 	}
 	turn([]int{0})
-	c.Succeed(0)
-	if c.Finished("uid-y") || c.Over() || !c.DeedFollows(1) || c.DeedFollows(3) || !c.IsAbout("uid-x") || c.IsAbout("uid-w") {
+	c.MarkSucceeded(0)
+	if c.IsObjectDone("uid-y") || c.IsOver() || !c.DeedFollows(1) || c.DeedFollows(3) || !c.IsAbout("uid-x") || c.IsAbout("uid-w") {
 		t.Error("one step of two is all of them")
 	}
 	turn([]int{1})
-	c.Fail(1)
+	c.MarkFailed(1)
 	turn([]int{2}, 2)
-	c.Fail(2)
+	c.MarkFailed(2)
 	turn([]int{3}, 3)
-	c.Fail(3)
+	c.MarkFailed(3)
 	turn(nil)
-	if c.Finished("uid-y") || !c.Over() {
+	if c.IsObjectDone("uid-y") || !c.IsOver() {
 		t.Error("an object is finished of which a step has failed")
 	}
 }
@@ -213,7 +213,7 @@ func TestCourseOfRows(t *testing.T) {
 				due[uid] = true
 			}
 			c := m.CourseOfRows(todo, rows, due)
-			if got, _ := c.Turn(); !cmp.Equal(got, tc.turns) {
+			if got, _ := c.NextSteps(); !cmp.Equal(got, tc.turns) {
 				t.Errorf("the turn is that of %v, want %v", got, tc.turns)
 			}
 			if got := c.FailedItems()[ItemKey{Rule: "orphans", Key: "k"}]; got != tc.item {

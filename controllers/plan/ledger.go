@@ -68,11 +68,11 @@ type Entry struct {
 	looks   int  // how many looks have failed
 }
 
-// done says that all that was wanted of the object was done, or that it is gone.
-func (e *Entry) done() bool { return e.State == RowDeleted || e.State == RowGone }
+// isDone says that all that was wanted of the object was done, or that it is gone.
+func (e *Entry) isDone() bool { return e.State == RowDeleted || e.State == RowGone }
 
-// acted says that the object is not as it was because of this process, and that it is known how this has left it.
-func (e *Entry) acted() bool {
+// hasActed says that the object is not as it was because of this process, and that it is known how this has left it.
+func (e *Entry) hasActed() bool {
 	return e.Left != "" || e.State == RowDeleted && e.Did != v1alpha1.OutcomePatched
 }
 
@@ -97,17 +97,17 @@ func newLedger(run *v1alpha1.Run, now time.Time) *Ledger {
 	return &Ledger{Number: run.Number, Rows: make([]Entry, len(run.Rows)), recorded: run.Rows, Whole: true, LastDeed: now}
 }
 
-// of says that the ledger is about the rows of a run.
-func (l *Ledger) of(run *v1alpha1.Run) bool {
+// isOf says that the ledger is about the rows of a run.
+func (l *Ledger) isOf(run *v1alpha1.Run) bool {
 	return run != nil && l.Number == run.Number && len(l.Rows) == len(run.Rows) && (l.recorded == nil || slices.Equal(l.recorded, run.Rows))
 }
 
-// Unknown lists the rows of a run of which it is not known what became of them: after a crash, or when an answer was lost.
-func (l *Ledger) Unknown(run *v1alpha1.Run) []int {
-	if !l.of(run) {
-		return indexes(len(run.Rows))
+// UnknownRows lists the rows of a run of which it is not known what became of them: after a crash, or when an answer was lost.
+func (l *Ledger) UnknownRows(run *v1alpha1.Run) []int {
+	if !l.isOf(run) {
+		return rowIndexes(len(run.Rows))
 	}
-	return l.where(func(e *Entry) bool { return e.Blind })
+	return l.rowsWhere(func(e *Entry) bool { return e.Blind })
 }
 
 // Sight is what a live read of a row's object showed.
@@ -124,10 +124,10 @@ type Sight struct {
 	Refused string
 }
 
-// Saw takes live reads of rows: the first look of a process, the look before a result, or the look at what is not gone
+// TakeSights takes live reads of rows: the first look of a process, the look before a result, or the look at what is not gone
 // yet. A row that cannot be read, because somebody made it up or another version wrote it, is left alone.
-func (l *Ledger) Saw(run *v1alpha1.Run, sights map[int]Sight, now time.Time) {
-	if !l.of(run) {
+func (l *Ledger) TakeSights(run *v1alpha1.Run, sights map[int]Sight, now time.Time) {
+	if !l.isOf(run) {
 		*l = Ledger{Number: run.Number, Rows: make([]Entry, len(run.Rows)), recorded: run.Rows, LastDeed: now}
 		for i := range l.Rows {
 			l.Rows[i].Blind = true
@@ -139,22 +139,22 @@ func (l *Ledger) Saw(run *v1alpha1.Run, sights map[int]Sight, now time.Time) {
 			l.Rows[i] = Entry{State: RowKept, Failed: err.Error(), Doubt: true}
 			continue
 		}
-		l.Rows[i].saw(&row, s, now)
+		l.Rows[i].takeSight(&row, s, now)
 	}
-	l.Looked = !slices.ContainsFunc(l.left(), func(i int) bool { _, seen := sights[i]; return !seen })
+	l.Looked = !slices.ContainsFunc(l.rowsLeft(), func(i int) bool { _, seen := sights[i]; return !seen })
 }
 
-func (e *Entry) saw(row *Row, s Sight, now time.Time) {
+func (e *Entry) takeSight(row *Row, s Sight, now time.Time) {
 	if e.unread = s.Failed != ""; e.unread {
 		if e.looks++; e.looks >= maxLooks && e.Blind {
 			e.Blind, e.Doubt = false, true
 		}
-		e.fail(s.Failed, now)
+		e.recordFailure(s.Failed, now)
 		return
 	}
 	blind := e.Blind
 	e.Finalizers, e.Blind, e.looks = s.Finalizers, false, 0
-	done := e.done()
+	done := e.isDone()
 	switch {
 	case s.Missing, done && s.UID != row.UID:
 		e.Settled = true
@@ -228,8 +228,8 @@ type RowAnswer struct {
 	RetryAfter time.Duration
 }
 
-// Acted takes what came of the steps on the object of a row. A row is done when the last of them is.
-func (l *Ledger) Acted(i int, a RowAnswer, now time.Time) {
+// TakeAnswer takes what came of the steps on the object of a row. A row is done when the last of them is.
+func (l *Ledger) TakeAnswer(i int, a RowAnswer, now time.Time) {
 	e := &l.Rows[i]
 	l.LastDeed = now
 	l.Looked = false // what was read before the requests does not show what became of it
@@ -243,8 +243,8 @@ func (l *Ledger) Acted(i int, a RowAnswer, now time.Time) {
 	case a.Replaced:
 		e.State, e.Failed = RowReplaced, ""
 	case a.Failed != "":
-		e.fail(a.Failed, now)
-		e.postpone(a.RetryAfter, now)
+		e.recordFailure(a.Failed, now)
+		e.postponeTo(a.RetryAfter, now)
 		e.Unstable = a.Unstable
 	case a.Did == v1alpha1.OutcomeGone:
 		e.State, e.Failed, e.Settled, e.Finalizers = RowGone, "", !a.Terminating, a.Finalizers
@@ -255,14 +255,14 @@ func (l *Ledger) Acted(i int, a RowAnswer, now time.Time) {
 	}
 }
 
-func (e *Entry) fail(why string, now time.Time) {
+func (e *Entry) recordFailure(why string, now time.Time) {
 	e.Failed, e.Unstable = why, false
-	e.backoff = doubled(e.backoff)
+	e.backoff = doubleWait(e.backoff)
 	e.Due = now.Add(e.backoff)
 }
 
-// postpone has a row wait at least for as long as the API server asks, but for longer than any back-off never.
-func (e *Entry) postpone(by time.Duration, now time.Time) {
+// postponeTo has a row wait at least for as long as the API server asks, but for longer than any back-off never.
+func (e *Entry) postponeTo(by time.Duration, now time.Time) {
 	if at := now.Add(min(by, lastRetry)); at.After(e.Due) {
 		e.Due = at
 	}
@@ -277,8 +277,8 @@ func (l *Ledger) holdsUp(rows []int) bool {
 	return slices.ContainsFunc(rows, func(i int) bool { return l.Rows[i].backoff < patience })
 }
 
-// Version is the resourceVersion of a row's object that was decided on last.
-func (l *Ledger) Version(i int, row Row) string {
+// DecidedVersion is the resourceVersion of a row's object that was decided on last.
+func (l *Ledger) DecidedVersion(i int, row Row) string {
 	if l.Rows[i].Now != "" {
 		return l.Rows[i].Now
 	}
@@ -295,22 +295,22 @@ func (l *Ledger) waitsFor(rows []int) string {
 	return v1alpha1.ReasonTargetUnstable
 }
 
-// in lists the rows in a state.
-func (l *Ledger) in(s RowState) []int {
-	return l.where(func(e *Entry) bool { return e.State == s })
+// rowsIn lists the rows in a state.
+func (l *Ledger) rowsIn(s RowState) []int {
+	return l.rowsWhere(func(e *Entry) bool { return e.State == s })
 }
 
-// left lists the rows that are neither done nor replaced, which a result calls kept.
-func (l *Ledger) left() []int {
-	return l.where(func(e *Entry) bool { return e.State == RowOpen || e.State == RowKept })
+// rowsLeft lists the rows that are neither done nor replaced, which a result calls kept.
+func (l *Ledger) rowsLeft() []int {
+	return l.rowsWhere(func(e *Entry) bool { return e.State == RowOpen || e.State == RowKept })
 }
 
-// unsettled lists the rows that are done and were not seen to be gone.
-func (l *Ledger) unsettled() []int {
-	return l.where(func(e *Entry) bool { return e.done() && !e.Settled })
+// unsettledRows lists the rows that are done and were not seen to be gone.
+func (l *Ledger) unsettledRows() []int {
+	return l.rowsWhere(func(e *Entry) bool { return e.isDone() && !e.Settled })
 }
 
-func (l *Ledger) where(is func(*Entry) bool) []int {
+func (l *Ledger) rowsWhere(is func(*Entry) bool) []int {
 	var out []int
 	for i := range l.Rows {
 		if is(&l.Rows[i]) {
@@ -320,13 +320,13 @@ func (l *Ledger) where(is func(*Entry) bool) []int {
 	return out
 }
 
-// outcome is what became of a row, as the run of a Cleaner that cleans once tells it.
-func (e *Entry) outcome() v1alpha1.Outcome {
+// onceOutcome is what became of a row, as the run of a Cleaner that cleans once tells it.
+func (e *Entry) onceOutcome() v1alpha1.Outcome {
 	held := !e.Settled && len(e.Finalizers) > 0
 	switch {
 	case e.State == RowDeleted && e.Did != "" && e.Did != v1alpha1.OutcomeDeleted:
 		return e.Did
-	case e.done() && held:
+	case e.isDone() && held:
 		return v1alpha1.OutcomeTerminating
 	case e.State == RowDeleted:
 		return v1alpha1.OutcomeDeleted
@@ -343,12 +343,12 @@ func (e *Entry) outcome() v1alpha1.Outcome {
 	}
 }
 
-// counted is what became of a row, as the run of a Cleaner that stays counts it; empty: nothing. What was made anew is gone.
-func (e *Entry) counted() v1alpha1.Outcome {
+// recurringOutcome is what became of a row, as the run of a Cleaner that stays counts it; empty: nothing. What was made anew is gone.
+func (e *Entry) recurringOutcome() v1alpha1.Outcome {
 	switch {
 	case e.Blind, e.Doubt:
 		return v1alpha1.OutcomeUnknown
-	case e.Did == "" && (e.done() || e.State == RowReplaced):
+	case e.Did == "" && (e.isDone() || e.State == RowReplaced):
 		return v1alpha1.OutcomeGone
 	default:
 		return e.Did

@@ -97,8 +97,8 @@ type View struct {
 // ClockRetry is how long after one look at a clock that cannot be trusted it is looked at again.
 const ClockRetry = 10 * time.Second
 
-// Outstanding is the finished run whose event has to be delivered before anything else of this Cleaner is; nil if none.
-func Outstanding(s *v1alpha1.CleanerStatus) *v1alpha1.Run {
+// UndeliveredRun is the finished run whose event has to be delivered before anything else of this Cleaner is; nil if none.
+func UndeliveredRun(s *v1alpha1.CleanerStatus) *v1alpha1.Run {
 	if s.Unsent != nil {
 		return s.Unsent
 	}
@@ -108,8 +108,8 @@ func Outstanding(s *v1alpha1.CleanerStatus) *v1alpha1.Run {
 	return nil
 }
 
-// Held says that nothing may be deleted for this Cleaner now, because its author said so.
-func Held(s *v1alpha1.CommonSpec) bool {
+// IsHeld says that nothing may be deleted for this Cleaner now, because its author said so.
+func IsHeld(s *v1alpha1.CommonSpec) bool {
 	return s.Suspend || s.Mode == v1alpha1.ModeDryRun
 }
 
@@ -118,34 +118,34 @@ func Held(s *v1alpha1.CommonSpec) bool {
 func Next(v View, m *Memory) Request {
 	s := v.Cleaner.State()
 	switch run := s.Run; {
-	case v.stays() && !v.sink() && (run != nil || s.Unsent != nil):
+	case v.isRecurring() && !v.hasSink() && (run != nil || s.Unsent != nil):
 		return Request{Kind: ClearRecord}
-	case s.Unsent != nil && (!v.sink() || v.Delivered):
+	case s.Unsent != nil && (!v.hasSink() || v.Delivered):
 		return Request{Kind: ClearUnsent}
 	case run == nil:
 		return v.withoutRun()
 	case run.Result != "":
-		return v.finished(run)
-	case v.stays():
-		return v.counting(run, &m.Ledger)
+		return v.nextAfterResult(run)
+	case v.isRecurring():
+		return v.nextOfCountingRun(run, &m.Ledger)
 	default:
-		return v.open(run, m)
+		return v.nextOfOpenRun(run, m)
 	}
 }
 
-// stays says by which life the Cleaner is carried on: that of Cleaners that stay, unless a run of the other kind is not over yet.
-func (v View) stays() bool {
+// isRecurring says by which life the Cleaner is carried on: that of Cleaners that stay, unless a run of the other kind is not over yet.
+func (v View) isRecurring() bool {
 	if run := v.Cleaner.State().Run; run != nil {
 		return run.Lifecycle == v1alpha1.LifecycleRecurring
 	}
 	return v.Cleaner.Common().Recurs()
 }
 
-// sink says that somebody is to be told.
-func (v View) sink() bool { return v.Cleaner.Common().CloudEventSink != "" }
+// hasSink says that somebody is to be told.
+func (v View) hasSink() bool { return v.Cleaner.Common().CloudEventSink != "" }
 
-// deleted says that somebody deleted the Cleaner.
-func (v View) deleted() bool { return v.Cleaner.GetDeletionTimestamp() != nil }
+// isDeleted says that somebody deleted the Cleaner.
+func (v View) isDeleted() bool { return v.Cleaner.GetDeletionTimestamp() != nil }
 
 // graceEnds is when a deleted Cleaner is held no longer.
 func (v View) graceEnds() time.Time {
@@ -153,7 +153,7 @@ func (v View) graceEnds() time.Time {
 }
 
 // graceOver says that a deleted Cleaner has been held long enough.
-func (v View) graceOver() bool { return v.deleted() && !v.Now.Before(v.graceEnds()) }
+func (v View) graceOver() bool { return v.isDeleted() && !v.Now.Before(v.graceEnds()) }
 
 // hasFinalizer says that our finalizer holds the Cleaner.
 func (v View) hasFinalizer() bool {
@@ -167,127 +167,127 @@ func (v View) hasFinalizer() bool {
 
 // withoutRun is the life of a Cleaner that waits. One that stays keeps the finalizer for the next batch, if somebody is to be told.
 func (v View) withoutRun() Request {
-	unsent, keeps := v.Cleaner.State().Unsent != nil, v.stays() && v.sink() && !v.deleted()
+	unsent, keeps := v.Cleaner.State().Unsent != nil, v.isRecurring() && v.hasSink() && !v.isDeleted()
 	switch {
 	case !unsent && v.hasFinalizer() && !keeps:
 		return Request{Kind: RemoveFinalizer}
-	case v.deleted() && !v.hasFinalizer():
+	case v.isDeleted() && !v.hasFinalizer():
 		return Request{Kind: Idle, Reason: v1alpha1.ReasonTerminating}
 	case v.graceOver():
 		return Request{Kind: GiveUp}
-	case v.deleted():
-		return v.until(time.Time{}, v1alpha1.ReasonDelivering)
+	case v.isDeleted():
+		return v.waitUntil(time.Time{}, v1alpha1.ReasonDelivering)
 	default:
 		return Request{Kind: Evaluate}
 	}
 }
 
-// finished is the life of a Cleaner whose run has a result: Delivering. One that stays, or that has left something behind, makes room
+// nextAfterResult is the life of a Cleaner whose run has a result: Delivering. One that stays, or that has left something behind, makes room
 // for another run at once.
-func (v View) finished(run *v1alpha1.Run) Request {
+func (v View) nextAfterResult(run *v1alpha1.Run) Request {
 	waiting := v.Cleaner.State().Unsent != nil
-	delivered := !v.sink() || v.Delivered && !waiting
-	goesOn := !v.deleted() && (v.stays() || run.Result == v1alpha1.ResultAbandoned) || !v.stays() && run.Result == v1alpha1.ResultPartial
+	delivered := !v.hasSink() || v.Delivered && !waiting
+	goesOn := !v.isDeleted() && (v.isRecurring() || run.Result == v1alpha1.ResultAbandoned) || !v.isRecurring() && run.Result == v1alpha1.ResultPartial
 	switch {
-	case v.deleted() && !v.hasFinalizer():
+	case v.isDeleted() && !v.hasFinalizer():
 		return Request{Kind: Idle, Reason: v1alpha1.ReasonTerminating}
 	case v.graceOver() && (waiting || !delivered):
 		return Request{Kind: GiveUp}
 	case waiting:
-		return v.until(time.Time{}, v1alpha1.ReasonDelivering)
+		return v.waitUntil(time.Time{}, v1alpha1.ReasonDelivering)
 	case goesOn:
 		return Request{Kind: MoveToUnsent}
 	case !delivered:
-		return v.until(time.Time{}, v1alpha1.ReasonDelivering)
-	case v.deleted() && v.stays():
+		return v.waitUntil(time.Time{}, v1alpha1.ReasonDelivering)
+	case v.isDeleted() && v.isRecurring():
 		return Request{Kind: ClearRecord}
-	case v.deleted():
+	case v.isDeleted():
 		return Request{Kind: RemoveFinalizer}
 	default:
 		return Request{Kind: DeleteSelf}
 	}
 }
 
-// counting is the life of a Cleaner whose run counts what its batches do.
-func (v View) counting(run *v1alpha1.Run, l *Ledger) Request {
+// nextOfCountingRun is the life of a Cleaner whose run counts what its batches do.
+func (v View) nextOfCountingRun(run *v1alpha1.Run, l *Ledger) Request {
 	switch {
-	case v.deleted():
-		if rows := l.Unknown(run); len(rows) > 0 && !v.graceOver() {
+	case v.isDeleted():
+		if rows := l.UnknownRows(run); len(rows) > 0 && !v.graceOver() {
 			return Request{Kind: LookRows, Rows: rows}
 		}
 		return Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}
 	case !v.Cleaner.Common().Recurs():
-		return v.settled(run, l)
+		return v.settleRun(run, l)
 	default:
 		return Request{Kind: Evaluate}
 	}
 }
 
-// settled finishes a run that counts, when there is room for it.
-func (v View) settled(run *v1alpha1.Run, l *Ledger) Request {
+// settleRun finishes a run that counts, when there is room for it.
+func (v View) settleRun(run *v1alpha1.Run, l *Ledger) Request {
 	if v.Cleaner.State().Unsent != nil {
 		return Request{Kind: Idle, Reason: v1alpha1.ReasonDelivering}
 	}
-	if rows := l.Unknown(run); len(rows) > 0 {
+	if rows := l.UnknownRows(run); len(rows) > 0 {
 		return Request{Kind: LookRows, Rows: rows}
 	}
 	return Request{Kind: MoveToUnsent}
 }
 
-// open is the life of a Cleaner with an open run.
-func (v View) open(run *v1alpha1.Run, m *Memory) Request {
-	if !m.of(run) {
-		return Request{Kind: LookRows, Rows: indexes(len(run.Rows))}
+// nextOfOpenRun is the life of a Cleaner with an open run.
+func (v View) nextOfOpenRun(run *v1alpha1.Run, m *Memory) Request {
+	if !m.isOf(run) {
+		return Request{Kind: LookRows, Rows: rowIndexes(len(run.Rows))}
 	}
 	if m.Busy && v.graceOver() { // it is told to end, and wakes the Cleaner when it has
 		return Request{Kind: Idle, Reason: v1alpha1.ReasonUninstalling}
 	}
 	if m.Busy {
-		return v.until(time.Time{}, v1alpha1.ReasonUninstalling)
+		return v.waitUntil(time.Time{}, v1alpha1.ReasonUninstalling)
 	}
 	stop := m.Stop
 	if v.Decides != run.Decides {
 		stop = "the spec was edited"
 	}
 	switch {
-	case v.deleted():
-		return v.ending(run, m, v1alpha1.ResultAbandoned, "the Cleaner was deleted")
+	case v.isDeleted():
+		return v.endRun(run, m, v1alpha1.ResultAbandoned, "the Cleaner was deleted")
 	case stop != "":
-		return v.ending(run, m, v1alpha1.ResultPartial, stop)
-	case Held(v.Cleaner.Common()):
+		return v.endRun(run, m, v1alpha1.ResultPartial, stop)
+	case IsHeld(v.Cleaner.Common()):
 		return Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}
 	case v.ClockSuspect:
-		return v.until(v.Now.Add(ClockRetry), v1alpha1.ReasonClockSkewSuspected)
+		return v.waitUntil(v.Now.Add(ClockRetry), v1alpha1.ReasonClockSkewSuspected)
 	}
-	if open := m.in(RowOpen); len(open) > 0 {
-		return v.rows(run, m, open)
+	if open := m.rowsIn(RowOpen); len(open) > 0 {
+		return v.requestRows(run, m, open)
 	}
-	if left := len(m.in(RowKept)) + len(m.in(RowReplaced)); left > 0 {
-		return v.ending(run, m, v1alpha1.ResultPartial, fmt.Sprintf("%d of %d objects were kept", left, len(m.Rows)))
+	if left := len(m.rowsIn(RowKept)) + len(m.rowsIn(RowReplaced)); left > 0 {
+		return v.endRun(run, m, v1alpha1.ResultPartial, fmt.Sprintf("%d of %d objects were kept", left, len(m.Rows)))
 	}
 	return v.afterRows(run, m)
 }
 
-// ending brings an open run to a result without another deletion, but for an uninstall that the run has begun: that is
+// endRun brings an open run to a result without another deletion, but for an uninstall that the run has begun: that is
 // finished first. One that somebody else has begun is left to them.
-func (v View) ending(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string) Request {
+func (v View) endRun(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string) Request {
 	unread := run.Helm != nil && m.Release == nil
 	if unread && m.unread < maxReleaseLooks && !v.graceOver() {
 		if v.Now.Before(m.Due) {
-			return v.until(m.Due, m.uninstallWaits())
+			return v.waitUntil(m.Due, m.uninstallWaits())
 		}
 		return Request{Kind: LookRelease}
 	}
-	if m.begun(run) && !v.graceOver() {
-		if Held(v.Cleaner.Common()) {
-			return v.until(time.Time{}, v1alpha1.ReasonSuspended)
+	if m.isOurs(run) && !v.graceOver() {
+		if IsHeld(v.Cleaner.Common()) {
+			return v.waitUntil(time.Time{}, v1alpha1.ReasonSuspended)
 		}
 		if v.ClockSuspect {
-			return v.until(v.Now.Add(ClockRetry), v1alpha1.ReasonClockSkewSuspected)
+			return v.waitUntil(v.Now.Add(ClockRetry), v1alpha1.ReasonClockSkewSuspected)
 		}
-		return v.uninstall(m, FinishUninstall)
+		return v.requestUninstall(m, FinishUninstall)
 	}
-	if left := m.left(); len(left) > 0 && !m.Looked {
+	if left := m.rowsLeft(); len(left) > 0 && !m.Looked {
 		return Request{Kind: LookRows, Rows: left}
 	}
 	switch {
@@ -297,18 +297,18 @@ func (v View) ending(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, messa
 		message = fmt.Sprintf("%s; release %q is left partly uninstalled: %s", message, run.Helm.Name, m.Failed)
 	case m.Half:
 		message = fmt.Sprintf("%s; release %q is left partly uninstalled", message, run.Helm.Name)
-	case m.uninstalling(run):
+	case m.isUnderWay(run):
 		message = fmt.Sprintf("%s; release %q is being uninstalled by somebody else", message, run.Helm.Name)
 	}
 	return Request{Kind: WriteResult, Result: result, Message: message}
 }
 
-// uninstall begins or goes on with the uninstall of the release that was looked at, once it is known that the author of the spec
+// requestUninstall begins or goes on with the uninstall of the release that was looked at, once it is known that the author of the spec
 // that there is now may do that, whoever was it when the run was committed.
-func (v View) uninstall(m *Memory, kind RequestKind) Request {
+func (v View) requestUninstall(m *Memory, kind RequestKind) Request {
 	switch {
 	case v.Now.Before(m.Due):
-		return v.until(m.Due, m.uninstallWaits())
+		return v.waitUntil(m.Due, m.uninstallWaits())
 	case !m.AuthorMay(v.Now):
 		return Request{Kind: ReviewAuthor}
 	default:
@@ -316,23 +316,23 @@ func (v View) uninstall(m *Memory, kind RequestKind) Request {
 	}
 }
 
-// until waits for an event or a moment; a deleted Cleaner at most until its grace is over.
-func (v View) until(at time.Time, reason string) Request {
-	if v.deleted() {
-		at = earlier(at, v.graceEnds())
+// waitUntil waits for an event or a moment; a deleted Cleaner at most until its grace is over.
+func (v View) waitUntil(at time.Time, reason string) Request {
+	if v.isDeleted() {
+		at = earlierTime(at, v.graceEnds())
 	}
 	return Request{Kind: Idle, Until: at, Reason: reason}
 }
 
-// rows acts on the open rows that are due, those of rules first. One that was not held against the spec yet, or of which nothing is
+// requestRows acts on the open rows that are due, those of rules first. One that was not held against the spec yet, or of which nothing is
 // wanted any more, is read first.
-func (v View) rows(run *v1alpha1.Run, m *Memory, open []int) Request {
+func (v View) requestRows(run *v1alpha1.Run, m *Memory, open []int) Request {
 	var due, unchecked []int
 	next := time.Time{}
 	for _, i := range open {
 		switch r := &m.Rows[i]; {
 		case v.Now.Before(r.Due):
-			next = earlier(next, r.Due)
+			next = earlierTime(next, r.Due)
 		case !r.Checked:
 			unchecked = append(unchecked, i)
 		default:
@@ -343,15 +343,15 @@ func (v View) rows(run *v1alpha1.Run, m *Memory, open []int) Request {
 	case len(unchecked) > 0:
 		return Request{Kind: LookRows, Rows: unchecked}
 	case len(due) == 0:
-		return v.until(next, m.waitsFor(open))
+		return v.waitUntil(next, m.waitsFor(open))
 	}
 	rules := ofRules(run, due)
 	switch {
 	case len(rules) == 0 && m.holdsUp(ofRules(run, open)): // rules go first
-		return v.until(next, m.waitsFor(open))
-	case !m.Confirmed(v.Now) && v.Now.Before(m.Due):
-		return v.until(m.Due, v1alpha1.ReasonUnconfirmed)
-	case !m.Confirmed(v.Now):
+		return v.waitUntil(next, m.waitsFor(open))
+	case !m.IsConfirmed(v.Now) && v.Now.Before(m.Due):
+		return v.waitUntil(m.Due, v1alpha1.ReasonUnconfirmed)
+	case !m.IsConfirmed(v.Now):
 		return Request{Kind: Recheck}
 	case len(rules) > 0:
 		return Request{Kind: Act, Rows: rules}
@@ -363,9 +363,9 @@ func (v View) rows(run *v1alpha1.Run, m *Memory, open []int) Request {
 // afterRows is what remains when every row is done: to wait until the objects are gone, then the release.
 func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
 	over := m.LastDeed.Add(v.SettleFor)
-	if left := m.unsettled(); len(left) > 0 && v.Now.Before(over) {
+	if left := m.unsettledRows(); len(left) > 0 && v.Now.Before(over) {
 		if v.Now.Before(m.Due) {
-			return v.until(earlier(m.Due, over), v1alpha1.ReasonTerminating)
+			return v.waitUntil(earlierTime(m.Due, over), v1alpha1.ReasonTerminating)
 		}
 		return Request{Kind: Settle, Rows: left}
 	}
@@ -377,7 +377,7 @@ func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
 	}
 	if m.Release == nil {
 		if v.Now.Before(m.Due) {
-			return v.until(m.Due, m.uninstallWaits())
+			return v.waitUntil(m.Due, m.uninstallWaits())
 		}
 		return Request{Kind: LookRelease}
 	}
@@ -385,15 +385,15 @@ func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
 	case rel.State == ReleaseGone, installedAnew(rel, run.Helm):
 		return Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}
 	case rel.State == ReleasePending:
-		return v.until(m.Due, v1alpha1.ReasonReleasePending)
-	case rewritten(rel, run.Helm):
+		return v.waitUntil(m.Due, v1alpha1.ReasonReleasePending)
+	case isRewritten(rel, run.Helm):
 		return Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: fmt.Sprintf("release %q was changed and is at revision %d now", rel.Name, rel.Revision)}
-	case rel.begun():
-		return v.uninstall(m, FinishUninstall)
-	case !m.Confirmed(v.Now) && !v.Now.Before(m.Due):
+	case rel.hasBegun():
+		return v.requestUninstall(m, FinishUninstall)
+	case !m.IsConfirmed(v.Now) && !v.Now.Before(m.Due):
 		return Request{Kind: Recheck}
 	default:
-		return v.uninstall(m, StartUninstall)
+		return v.requestUninstall(m, StartUninstall)
 	}
 }
 
@@ -408,14 +408,14 @@ func ofRules(run *v1alpha1.Run, rows []int) []int {
 	return out
 }
 
-func earlier(a, b time.Time) time.Time {
+func earlierTime(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
 	return a
 }
 
-func indexes(n int) []int {
+func rowIndexes(n int) []int {
 	out := make([]int, n)
 	for i := range out {
 		out[i] = i

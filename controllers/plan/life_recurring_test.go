@@ -35,8 +35,8 @@ type stays struct {
 }
 
 func sound() stays {
-	return stays{plan.Next, plan.BeforeBatch, plan.AtRest, plan.Batch, plan.Finish, func(m *plan.Memory, i int, a plan.RowAnswer) {
-		m.Acted(i, a, time.Time{})
+	return stays{plan.Next, plan.BeforeBatch, plan.AtRest, plan.BeginBatch, plan.FinishRun, func(m *plan.Memory, i int, a plan.RowAnswer) {
+		m.TakeAnswer(i, a, time.Time{})
 	}}
 }
 
@@ -76,7 +76,7 @@ func newStayWalk(m *recurring.Model, machine stays, seed uint64) (*stayWalk, err
 	setSink(w.cleaner, m.Sink)
 	for _, decides := range []uint8{2, 1} {
 		edit(w.cleaner, decides)
-		f, err := plan.Decides(w.cleaner.Work())
+		f, err := plan.FingerprintWork(w.cleaner.Work())
 		if err != nil {
 			return nil, err
 		}
@@ -163,7 +163,7 @@ func (w *stayWalk) turn(i int, fair bool) (idle bool, err error) {
 	sends := slices.DeleteFunc(mine, func(s recurring.Step) bool { return s.Label.What != lifemodel.Send })
 	if len(sends) > 0 && w.rng.IntN(2) == 0 {
 		step := sends[w.rng.IntN(len(sends))]
-		if owed := plan.Outstanding(&w.procs[i].read.Status); owed == nil || owed.Number != int64(step.Label.Run) {
+		if owed := plan.UndeliveredRun(&w.procs[i].read.Status); owed == nil || owed.Number != int64(step.Label.Run) {
 			return false, fmt.Errorf("%v: Outstanding is %v", step.Label, owed)
 		}
 		return false, w.take(step)
@@ -183,7 +183,7 @@ func (w *stayWalk) now() time.Time {
 func (w *stayWalk) pass(i int, fair bool) (idle bool, err error) {
 	q := &w.procs[i]
 	c := q.read.DeepCopy()
-	owed := plan.Outstanding(&c.Status)
+	owed := plan.UndeliveredRun(&c.Status)
 	req := w.next(plan.View{
 		Cleaner: c, Now: w.now(), FinishGrace: finishGrace, Delivered: owed != nil && owed.Number == int64(w.s.P[i].Delivered),
 	}, &q.memory)
@@ -379,7 +379,7 @@ func (w *stayWalk) look(q *stayer, s *recurring.State) error {
 			sights[n] = plan.Sight{UID: uid(k, t.UID), ResourceVersion: strconv.Itoa(int(t.RV))}
 		}
 	}
-	q.memory.Saw(q.read.Status.Run, sights, w.now())
+	q.memory.TakeSights(q.read.Status.Run, sights, w.now())
 	return nil
 }
 
@@ -414,7 +414,7 @@ func (w *stayWalk) compare() error {
 // knowledge is what a process knows of the rows of the open run, in the words of the model.
 func knowledge(q *stayer) (out [recurring.Items]recurring.Knowledge, err error) {
 	run := q.read.Status.Run
-	unknown := q.memory.Unknown(run)
+	unknown := q.memory.UnknownRows(run)
 	for n, text := range run.Rows {
 		k, _, err := readRow(text)
 		if err != nil {
@@ -439,7 +439,7 @@ func (w *stayWalk) abstract(c *v1alpha1.Cleaner) (recurring.Cleaner, error) {
 	if c == nil {
 		return recurring.Cleaner{}, nil
 	}
-	decides, err := plan.Decides(c.Work())
+	decides, err := plan.FingerprintWork(c.Work())
 	if err != nil {
 		return recurring.Cleaner{}, err
 	}
@@ -595,19 +595,19 @@ func TestWalksCatchBrokenMachinesThatStay(t *testing.T) {
 			m.batch = func(s *v1alpha1.CleanerStatus, l *plan.Ledger, d string, r []plan.Row, w []v1alpha1.Withheld, now time.Time) (*v1alpha1.Run, *plan.Ledger) {
 				s = s.DeepCopy()
 				s.Runs = 0
-				return plan.Batch(s, l, d, r, w, now)
+				return plan.BeginBatch(s, l, d, r, w, now)
 			}
 		}},
 		"LostIsNoDeed": {"After a lost answer nobody knows what became of a row.", "answers", func(m *stays) {
 			m.answered = func(l *plan.Memory, i int, a plan.RowAnswer) {
 				if !a.Lost {
-					l.Acted(i, a, time.Time{})
+					l.TakeAnswer(i, a, time.Time{})
 				}
 			}
 		}},
 		"CallsUnknownCompleted": {"A run of which something is unknown is Partial.", "answers", func(m *stays) {
 			m.finished = func(run *v1alpha1.Run, l *plan.Memory, _ v1alpha1.Result, message string, now time.Time) *v1alpha1.Run {
-				return plan.Finish(run, l, v1alpha1.ResultCompleted, message, now)
+				return plan.FinishRun(run, l, v1alpha1.ResultCompleted, message, now)
 			}
 		}},
 		"IgnoresTheDeletion": {"A deletion of the Cleaner must stop deeds.", "orders", func(m *stays) {

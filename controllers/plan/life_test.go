@@ -271,7 +271,7 @@ func TestDecidesSeesWhatDecides(t *testing.T) {
 	spec := func(change func(*v1alpha1.Work)) string {
 		s := &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "1h", Parameters: &runtime.RawExtension{Raw: []byte(`{"a":1,"b":2}`)}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods")}}
 		change(s)
-		d, err := Decides(s)
+		d, err := FingerprintWork(s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +317,7 @@ func TestDecidesOfAnEarlierVersion(t *testing.T) {
 		Targets: []v1alpha1.ClusterTarget{podTarget("pods")}, ServiceAccount: &v1alpha1.ServiceAccountReference{Name: "bot"},
 	}
 	const want = "v1:c54c8ceee6d8cfb10695ef37aafd3afd"
-	if got, err := Decides(w); err != nil || got != want {
+	if got, err := FingerprintWork(w); err != nil || got != want {
 		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
 }
@@ -347,15 +347,15 @@ func TestRefused(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			o := pod(tc.row.Name)
-			got := Refused(Owner{Namespace: "shop"}, spec, tc.row, &o, tc.belongs, Protection{})
+			got := RefuseRow(Owner{Namespace: "shop"}, spec, tc.row, &o, tc.belongs, Protection{})
 			if (got != "") != tc.want {
 				t.Errorf("%s: got %q", tc.reason, got)
 			}
-			if Refused(Owner{Namespace: "other"}, spec, tc.row, &o, tc.belongs, Protection{}) == "" {
+			if RefuseRow(Owner{Namespace: "other"}, spec, tc.row, &o, tc.belongs, Protection{}) == "" {
 				t.Error("an object of another namespace is touched")
 			}
 			o.Protected = true
-			if Refused(Owner{Namespace: "shop"}, spec, tc.row, &o, tc.belongs, Protection{}) == "" {
+			if RefuseRow(Owner{Namespace: "shop"}, spec, tc.row, &o, tc.belongs, Protection{}) == "" {
 				t.Error("a protected object is touched")
 			}
 		})
@@ -366,7 +366,7 @@ func TestARefusedRowBacksOff(t *testing.T) {
 	_, m := committed("a")
 	now, want := born, time.Second
 	for range 12 {
-		m.Acted(0, RowAnswer{Failed: "forbidden"}, now)
+		m.TakeAnswer(0, RowAnswer{Failed: "forbidden"}, now)
 		if got := m.Rows[0].Due.Sub(now); got != want {
 			t.Fatalf("it waits %s, want %s", got, want)
 		}
@@ -381,15 +381,15 @@ func TestARefusedRowBacksOff(t *testing.T) {
 func TestAnObjectWaitsAsLongAsTheAPIServerAsks(t *testing.T) {
 	for asked, want := range map[time.Duration]time.Duration{0: time.Second, time.Second / 2: time.Second, 30 * time.Second: 30 * time.Second, 24 * time.Hour: 5 * time.Minute} {
 		_, m := committed("refused", "lost")
-		m.Acted(0, RowAnswer{Failed: "why", RetryAfter: asked}, born)
-		m.Acted(1, RowAnswer{Failed: "why", Lost: true, RetryAfter: asked}, born)
+		m.TakeAnswer(0, RowAnswer{Failed: "why", RetryAfter: asked}, born)
+		m.TakeAnswer(1, RowAnswer{Failed: "why", Lost: true, RetryAfter: asked}, born)
 		for i := range m.Rows {
 			if got := m.Rows[i].Due.Sub(born); got != want {
 				t.Errorf("row %d, asked to wait for %s, waits for %s, want %s", i, asked, got, want)
 			}
 		}
 		b := Backoff{}
-		b.Fail("uid", "why", born)
+		b.RecordFailure("uid", "why", born)
 		b.Postpone("uid", asked, born)
 		if got := b["uid"].Until.Sub(born); got != want || b["uid"].Wait != time.Second {
 			t.Errorf("an object, asked to wait for %s, waits for %s, want %s, and the next time for twice %s", asked, got, want, b["uid"].Wait)
@@ -401,12 +401,12 @@ func TestARowThatCannotBeReadIsLeftAlone(t *testing.T) {
 	for range 20 { // rows are seen in no order
 		c, m := committed("a")
 		c.Status.Run.Rows = append(c.Status.Run.Rows, "v2|something else")
-		m.Saw(c.Status.Run, map[int]Sight{0: {Missing: true}, 1: {Failed: "cannot be read"}}, born)
+		m.TakeSights(c.Status.Run, map[int]Sight{0: {Missing: true}, 1: {Failed: "cannot be read"}}, born)
 		v := View{Cleaner: c, Helm: c.Spec.Helm, Decides: "v1:x", Now: born, SettleFor: time.Minute, FinishGrace: time.Minute}
 		if got := Next(v, m); got.Kind != WriteResult || got.Result != v1alpha1.ResultPartial {
 			t.Fatalf("it does not end: %+v", got)
 		}
-		run := Finish(c.Status.Run, m, v1alpha1.ResultPartial, "", born)
+		run := FinishRun(c.Status.Run, m, v1alpha1.ResultPartial, "", born)
 		want := []v1alpha1.Count{{Resource: "pods/v1", Outcome: v1alpha1.OutcomeGone, Count: 1}, {Resource: "unreadable", Outcome: v1alpha1.OutcomeKept, Count: 1}}
 		if diff := cmp.Diff(want, run.Counts); diff != "" {
 			t.Errorf("-want +got\n%s", diff)
@@ -419,7 +419,7 @@ func TestAProtectedObjectIsNotDeletedAtItsNewVersion(t *testing.T) {
 	c, m := committed("a", "b")
 	newer := func(o *Object) { o.ResourceVersion = "8" }
 	in := input(t, spec, seen(pod("a", newer, func(o *Object) { o.Protected = true }), pod("b", newer)))
-	m.Judged(Judge(t.Context(), in, c.Status.Run, m), born)
+	m.TakeJudgement(JudgeRun(t.Context(), in, c.Status.Run, m), born)
 	if m.Rows[0].Checked || m.Rows[0].Unwanted == "" {
 		t.Errorf("the protected object is to be deleted: %+v", m.Rows[0])
 	}
@@ -439,7 +439,7 @@ func TestARowIsHeldToItsOwnTarget(t *testing.T) {
 		if still {
 			own, want = seen(pod("a", newer)), RowVerdict{Version: "8"}
 		}
-		got := Judge(t.Context(), input(t, spec, own, seen(pod("a", newer))), c.Status.Run, m)
+		got := JudgeRun(t.Context(), input(t, spec, own, seen(pod("a", newer))), c.Status.Run, m)
 		if diff := cmp.Diff(map[int]RowVerdict{0: want}, got.Rows); diff != "" {
 			t.Errorf("still selected by its target %t: -want +got\n%s", still, diff)
 		}
@@ -451,11 +451,11 @@ func TestALookAtSomeRowsIsNoneAtAll(t *testing.T) {
 	c, m := committed("a", "b")
 	there := Sight{UID: "uid-a", ResourceVersion: "7"}
 	v := View{Cleaner: c, Decides: "v1:y", Now: born}
-	m.Saw(c.Status.Run, map[int]Sight{0: there}, born)
+	m.TakeSights(c.Status.Run, map[int]Sight{0: there}, born)
 	if got := Next(v, m); got.Kind != LookRows {
 		t.Errorf("after a look at one of two it asks for %s", got.Kind)
 	}
-	m.Saw(c.Status.Run, map[int]Sight{0: there, 1: {Missing: true}}, born)
+	m.TakeSights(c.Status.Run, map[int]Sight{0: there, 1: {Missing: true}}, born)
 	if got := Next(v, m); got.Kind != WriteResult {
 		t.Errorf("after a look at both it asks for %s", got.Kind)
 	}
@@ -483,9 +483,9 @@ func TestJudged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, m := committed("a")
-			m.Changed()
+			m.TakeChange()
 			m.Whole = tc.whole
-			m.Judged(Judgement{Outcome: tc.outcome, Why: "why", Rows: map[int]RowVerdict{0: tc.verdict}, seen: map[int]Seen{0: newer}}, born)
+			m.TakeJudgement(Judgement{Outcome: tc.outcome, Why: "why", Rows: map[int]RowVerdict{0: tc.verdict}, seen: map[int]Seen{0: newer}}, born)
 			if diff := cmp.Diff(tc.want, m.Rows[0], cmp.AllowUnexported(Entry{})); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 			}
@@ -495,7 +495,7 @@ func TestJudged(t *testing.T) {
 			if failed := tc.outcome == JudgeFailed; failed != m.Due.After(born) || failed != (m.Failed == "why") {
 				t.Errorf("%s: it is tried again at %s, with %q", tc.reason, m.Due, m.Failed)
 			}
-			if may := !tc.stops && tc.outcome != JudgeFailed; may != m.Confirmed(born) {
+			if may := !tc.stops && tc.outcome != JudgeFailed; may != m.IsConfirmed(born) {
 				t.Errorf("%s: it may be acted on: %t", tc.reason, !may)
 			}
 		})
@@ -510,14 +510,14 @@ func TestAnObjectOfTwoTargets(t *testing.T) {
 	newer := pod("a", func(o *Object) { o.ResourceVersion, o.Value = "8", nil })
 	in := input(t, spec, seen(pod("a")), seen(newer, pod("b", func(o *Object) { o.Value = nil })))
 	c, _ := committed()
-	run, m, _ := Commit(&c.Status, in, "v1:x", Compute(t.Context(), in))
+	run, m, _ := CommitRun(&c.Status, in, "v1:x", ComputePlan(t.Context(), in))
 	want := []string{"targets.doomed pods/v1 shop/b uid-b 7", "targets.doomed pods/v1 shop/a uid-a 7"}
 	if diff := cmp.Diff(want, run.Rows); diff != "" {
 		t.Fatalf("an object is deleted at another version than conditions saw: -want +got\n%s", diff)
 	}
-	m.Acted(1, RowAnswer{Did: v1alpha1.OutcomeDeleted}, born)
+	m.TakeAnswer(1, RowAnswer{Did: v1alpha1.OutcomeDeleted}, born)
 	gone := input(t, spec, seen(), seen(pod("b")))
-	if got := Judge(t.Context(), gone, run, m); got.Outcome != JudgeTrue {
+	if got := JudgeRun(t.Context(), gone, run, m); got.Outcome != JudgeTrue {
 		t.Errorf("what was deleted does not stand as it was: %+v", got)
 	}
 }
@@ -525,7 +525,7 @@ func TestAnObjectOfTwoTargets(t *testing.T) {
 func TestWhatTheAnswerProvesIsNotLookedAt(t *testing.T) {
 	for _, gone := range []bool{true, false} {
 		c, m := committed("open")
-		m.Acted(0, RowAnswer{Did: v1alpha1.OutcomeDeleted, Gone: gone}, born)
+		m.TakeAnswer(0, RowAnswer{Did: v1alpha1.OutcomeDeleted, Gone: gone}, born)
 		want := Settle
 		if gone {
 			want = WriteResult
@@ -546,8 +546,8 @@ func TestFinishSaysWhatBecameOfEachRow(t *testing.T) {
 	m.Rows[4].State = RowKept
 	m.Rows[6].State, m.Rows[6].Did, m.Rows[6].Finalizers = RowDeleted, v1alpha1.OutcomePatched, held
 	m.Rows[7].State, m.Rows[7].Did = RowDeleted, v1alpha1.OutcomeEvicted
-	m.Saw(c.Status.Run, map[int]Sight{5: {Failed: "timeout"}}, born)
-	got := Finish(c.Status.Run, m, v1alpha1.ResultPartial, "why", born)
+	m.TakeSights(c.Status.Run, map[int]Sight{5: {Failed: "timeout"}}, born)
+	got := FinishRun(c.Status.Run, m, v1alpha1.ResultPartial, "why", born)
 	var outcomes []string
 	for _, o := range got.Outcomes {
 		row, err := ParseRow(o.Row)

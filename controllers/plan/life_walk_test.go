@@ -177,7 +177,7 @@ func (w *walk) turn(i int, fair bool) (*plan.Request, error) {
 	})
 	if len(beside) > 0 && w.rng.IntN(2) == 0 {
 		step := pick(w, beside)
-		if owed := plan.Outstanding(&q.read.Status); step.Label.What == lifemodel.Send && (owed == nil || owed.Number != int64(step.Label.Run)) {
+		if owed := plan.UndeliveredRun(&q.read.Status); step.Label.What == lifemodel.Send && (owed == nil || owed.Number != int64(step.Label.Run)) {
 			return nil, fmt.Errorf("%v: Outstanding is %v", step.Label, owed)
 		}
 		return nil, w.take(step)
@@ -193,8 +193,8 @@ func (w *walk) waits(i int) bool {
 // view is what a process sees.
 func (w *walk) view(i int) (plan.View, error) {
 	c := w.procs[i].read.DeepCopy()
-	decides, err := plan.Decides(c.Work())
-	owed := plan.Outstanding(&c.Status)
+	decides, err := plan.FingerprintWork(c.Work())
+	owed := plan.UndeliveredRun(&c.Status)
 	return plan.View{
 		Cleaner: c, Helm: c.Spec.Helm, Decides: decides, Now: w.now, SettleFor: settleFor, FinishGrace: finishGrace,
 		Delivered: owed != nil && owed.Number == int64(w.s.P[i].Delivered),
@@ -253,7 +253,7 @@ func (w *walk) ask(i int) (*plan.Request, error) {
 		if err := w.look(i, lifemodel.Settle); err != nil {
 			return nil, err
 		}
-		q.memory.Settled(w.now)
+		q.memory.TakeSettled(w.now)
 		return nil, nil
 	case plan.LookRelease:
 		return nil, w.lookRelease(i)
@@ -306,7 +306,7 @@ func (w *walk) find(i int, what lifemodel.What) (lifemodel.Step, error) {
 // evaluate decides on live reads whether a run begins.
 func (w *walk) evaluate(i int) (*plan.Request, error) {
 	q := &w.procs[i]
-	p := plan.Compute(ctx(), w.input(&w.s, q.read, w.now))
+	p := plan.ComputePlan(ctx(), w.input(&w.s, q.read, w.now))
 	steps := w.steps(func(s *lifemodel.Step) bool {
 		return s.Label.Who == lifemodel.Actor(i) && s.Label.Answer == lifemodel.Chosen && (s.Label.What == lifemodel.AddFinalizer || s.Label.What == lifemodel.Commit)
 	})
@@ -317,11 +317,11 @@ func (w *walk) evaluate(i int) (*plan.Request, error) {
 	if !acts {
 		return &plan.Request{Kind: plan.Evaluate}, nil
 	}
-	decides, err := plan.Decides(q.read.Work())
+	decides, err := plan.FingerprintWork(q.read.Work())
 	if err != nil {
 		return nil, err
 	}
-	q.run, q.remembered, q.plan = plan.Commit(&q.read.Status, w.input(&w.s, q.read, w.now), decides, p)
+	q.run, q.remembered, q.plan = plan.CommitRun(&q.read.Status, w.input(&w.s, q.read, w.now), decides, p)
 	return nil, w.take(steps[0])
 }
 
@@ -336,7 +336,7 @@ func (w *walk) lookUnwanted(i int) error {
 		steps := w.steps(func(s *lifemodel.Step) bool {
 			return s.Label.Who == lifemodel.Actor(i) && s.Label.What == lifemodel.KeepRow && int(s.Label.Row) == k
 		})
-		q.memory.Saw(q.read.Status.Run, map[int]plan.Sight{n: w.sight(&w.s, k)}, w.now)
+		q.memory.TakeSights(q.read.Status.Run, map[int]plan.Sight{n: w.sight(&w.s, k)}, w.now)
 		q.memory.Looked = w.s.P[i].Looked
 		if len(steps) == 0 {
 			return fmt.Errorf("P%d looks at row %d, and the model does not", i, k)
@@ -362,7 +362,7 @@ func (w *walk) look(i int, what lifemodel.What) error {
 		}
 		sights[n] = w.sight(&w.s, k)
 	}
-	q.memory.Saw(q.read.Status.Run, sights, w.now)
+	q.memory.TakeSights(q.read.Status.Run, sights, w.now)
 	return w.take(step)
 }
 
@@ -414,17 +414,17 @@ func (w *walk) recheck(i int) error {
 	if w.rng.IntN(10) == 0 {
 		w.note("P%d cannot read what a re-check needs", i)
 		in.Snapshot[len(in.Snapshot)-1].State = plan.Failed
-		q.memory.Judged(plan.Judge(ctx(), in, run, &q.memory), w.now)
+		q.memory.TakeJudgement(plan.JudgeRun(ctx(), in, run, &q.memory), w.now)
 		return nil
 	}
 	answers := map[plan.JudgeOutcome]lifemodel.Answer{
 		plan.JudgeTrue: lifemodel.Yes, plan.JudgeFalse: lifemodel.No, plan.JudgeUndecidable: lifemodel.Undecidable,
 	}
-	got := plan.Judge(ctx(), in, run, &q.memory)
+	got := plan.JudgeRun(ctx(), in, run, &q.memory)
 	if a, ok := answers[got.Outcome]; !ok || a != step.Label.Answer {
 		return fmt.Errorf("P%d re-checks and gets outcome %d (%s), the model: %v", i, got.Outcome, got.Why, step.Label.Answer)
 	}
-	q.memory.Judged(got, w.now)
+	q.memory.TakeJudgement(got, w.now)
 	q.todo = got.Plan
 	return w.take(step)
 }
@@ -462,7 +462,7 @@ func (w *walk) deletes(i, k int, fair bool) []lifemodel.Step {
 // sendNext sends the next DELETE of a batch, unless orders have changed.
 func (w *walk) sendNext(i int, fair bool) error {
 	p, q := &w.s.P[i], &w.procs[i]
-	turn, broken := q.course.Turn()
+	turn, broken := q.course.NextSteps()
 	if len(turn) == 0 {
 		return w.settleBatch(i)
 	}
@@ -472,7 +472,7 @@ func (w *walk) sendNext(i int, fair bool) error {
 	}
 	of := turn[0]
 	if broken[of] {
-		q.course.Fail(of)
+		q.course.MarkFailed(of)
 		return nil
 	}
 	o, k := &q.course.Steps[of].Object, targetOf(&q.course.Steps[of])
@@ -512,8 +512,8 @@ func (w *walk) settleBatch(i int) error {
 		if err != nil {
 			return err
 		}
-		if r := &q.memory.Rows[n]; r.State == plan.RowOpen && !q.failed[n] && q.course.IsAbout(row.UID) && !q.course.Finished(row.UID) {
-			q.memory.Acted(n, plan.RowAnswer{Failed: "an action that comes before it was not done"}, w.now)
+		if r := &q.memory.Rows[n]; r.State == plan.RowOpen && !q.failed[n] && q.course.IsAbout(row.UID) && !q.course.IsObjectDone(row.UID) {
+			q.memory.TakeAnswer(n, plan.RowAnswer{Failed: "an action that comes before it was not done"}, w.now)
 		}
 	}
 	q.batch = nil
@@ -601,30 +601,30 @@ func (w *walk) answeredRow(i, n int, row plan.Row, a lifemodel.Answer) {
 	seen, done := w.sight(&w.s, k), true
 	switch {
 	case a == lifemodel.OK:
-		q.memory.Acted(n, plan.RowAnswer{Did: v1alpha1.OutcomeDeleted}, w.now)
+		q.memory.TakeAnswer(n, plan.RowAnswer{Did: v1alpha1.OutcomeDeleted}, w.now)
 	case a == lifemodel.NotFound, a == lifemodel.Conflict && seen.Missing:
-		q.memory.Acted(n, plan.RowAnswer{Did: v1alpha1.OutcomeGone}, w.now)
+		q.memory.TakeAnswer(n, plan.RowAnswer{Did: v1alpha1.OutcomeGone}, w.now)
 	case a == lifemodel.Conflict && seen.UID != row.UID:
-		q.memory.Acted(n, plan.RowAnswer{Replaced: true}, w.now)
+		q.memory.TakeAnswer(n, plan.RowAnswer{Replaced: true}, w.now)
 		done = false
 	case a == lifemodel.Conflict && seen.Terminating:
-		q.memory.Acted(n, plan.RowAnswer{Did: v1alpha1.OutcomeGone, Terminating: true, Finalizers: seen.Finalizers}, w.now)
+		q.memory.TakeAnswer(n, plan.RowAnswer{Did: v1alpha1.OutcomeGone, Terminating: true, Finalizers: seen.Finalizers}, w.now)
 	case a == lifemodel.Conflict:
-		q.memory.Changed()
-		q.memory.Acted(n, plan.RowAnswer{Cut: true}, w.now)
+		q.memory.TakeChange()
+		q.memory.TakeAnswer(n, plan.RowAnswer{Cut: true}, w.now)
 		q.follows = true
 		return
 	default:
-		q.memory.Acted(n, plan.RowAnswer{Failed: a.String(), Lost: a == lifemodel.Lost}, w.now)
+		q.memory.TakeAnswer(n, plan.RowAnswer{Failed: a.String(), Lost: a == lifemodel.Lost}, w.now)
 		done, q.failed[n] = false, true
 	}
 	for s := range q.batchSteps() {
 		switch {
 		case q.course.Steps[s].Object.UID != row.UID:
 		case done:
-			q.course.Succeed(s)
+			q.course.MarkSucceeded(s)
 		default:
-			q.course.Fail(s)
+			q.course.MarkFailed(s)
 		}
 	}
 }
@@ -649,7 +649,7 @@ func (w *walk) served(i int, from lifemodel.Place, l lifemodel.Label) error {
 			if l.What != lifemodel.DeleteRelease || l.Answer != lifemodel.OK {
 				why = l.String()
 			}
-			q.memory.Uninstalled(why, w.now)
+			q.memory.TakeUninstall(why, w.now)
 		}
 		return nil
 	case l.What == lifemodel.DeleteRow && l.Answer != lifemodel.Sent:
@@ -666,7 +666,7 @@ func (w *walk) served(i int, from lifemodel.Place, l lifemodel.Label) error {
 			q.memory, q.todo = *q.remembered, q.plan
 		}
 	case lifemodel.WriteResult:
-		w.cleaner.Status.Run = plan.Finish(q.read.Status.Run, &q.memory, q.request.Result, q.request.Message, w.now)
+		w.cleaner.Status.Run = plan.FinishRun(q.read.Status.Run, &q.memory, q.request.Result, q.request.Message, w.now)
 		if l.Answer == lifemodel.OK {
 			q.memory = plan.Memory{}
 		}
@@ -717,9 +717,9 @@ func (w *walk) tick(to time.Time) error {
 func (w *walk) confirmed(i int) bool {
 	q, p := &w.procs[i], &w.s.P[i]
 	if p.At == lifemodel.AtAddFinalizer || p.At == lifemodel.AtCommit {
-		return q.remembered.Confirmed(w.now)
+		return q.remembered.IsConfirmed(w.now)
 	}
-	return q.memory.Confirmed(w.now)
+	return q.memory.IsConfirmed(w.now)
 }
 
 // lapse takes a step of time because the real clock has moved on. In the model 10 s pass for all processes at once.
@@ -767,7 +767,7 @@ type known struct {
 func (w *walk) compareMemory(i int) error {
 	p, m := &w.s.P[i], &w.procs[i].memory
 	want := known{Run: p.Run, Done: p.Done, Replaced: p.Replaced, Confirmed: p.Confirmed, Stop: p.Stop, Whole: p.Whole}
-	got := known{Run: uint8(m.Number), Confirmed: m.Confirmed(w.now), Stop: m.Stop != "", Whole: m.Whole}
+	got := known{Run: uint8(m.Number), Confirmed: m.IsConfirmed(w.now), Stop: m.Stop != "", Whole: m.Whole}
 	for n, text := range w.procs[i].read.Status.Run.Rows {
 		k, _, err := readRow(text)
 		if err != nil {

@@ -94,7 +94,7 @@ func newWorld(t *testing.T, model *lifemodel.Model) *world {
 	for _, decides := range []uint8{1, 2} {
 		c := w.cleaner()
 		edit(c, decides)
-		f, err := plan.Decides(c.Work())
+		f, err := plan.FingerprintWork(c.Work())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,12 +149,12 @@ func (w *world) object(s *lifemodel.State, k int) plan.Object {
 		o.Finalizers = []string{"example.com/held"}
 	}
 	if k == 0 || w.ofRule(k) {
-		o.Value = value(targetNames[k], t.Unused)
+		o.Value = targetValue(targetNames[k], t.Unused)
 	}
 	return o
 }
 
-func value(name string, clean bool) map[string]any {
+func targetValue(name string, clean bool) map[string]any {
 	return map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
 		"metadata": map[string]any{"namespace": namespace, "name": name},
@@ -202,7 +202,7 @@ func (w *world) input(s *lifemodel.State, c *v1alpha1.Cleaner, now time.Time) pl
 		}
 		in.Snapshot = append(in.Snapshot, t)
 	}
-	proof := plan.Object{Ref: plan.Ref{Resource: configMaps, Namespace: namespace, Name: evidence, UID: evidence}, Value: value(evidence, s.Evidence)}
+	proof := plan.Object{Ref: plan.Ref{Resource: configMaps, Namespace: namespace, Name: evidence, UID: evidence}, Value: targetValue(evidence, s.Evidence)}
 	in.Snapshot = append(in.Snapshot, plan.Target{State: plan.Complete, Resource: configMaps, Namespaced: true, Objects: []plan.Object{proof}})
 	if w.model.Release {
 		rel := w.release(s, 0)
@@ -216,7 +216,7 @@ func (w *world) abstract(c *v1alpha1.Cleaner) (lifemodel.Cleaner, error) {
 	if c == nil {
 		return lifemodel.Cleaner{}, nil
 	}
-	decides, err := plan.Decides(c.Work())
+	decides, err := plan.FingerprintWork(c.Work())
 	if err != nil {
 		return lifemodel.Cleaner{}, err
 	}

@@ -71,7 +71,7 @@ func TestOnceWithRules(t *testing.T) {
 			}
 			in := over(t, work, tc.pods...)
 			in.Owner.Namespace, in.Acting = "shop", change.Acting
-			plan := Compute(t.Context(), in)
+			plan := ComputePlan(t.Context(), in)
 			if plan.Verdict != tc.verdict || plan.Reason != tc.why || plan.Message == "" {
 				t.Errorf("%s: got %s, %s: %s", tc.reason, plan.Verdict, plan.Reason, plan.Message)
 			}
@@ -95,7 +95,7 @@ func TestCommitOfRules(t *testing.T) {
 	)
 	work.Lifecycle = v1alpha1.LifecycleOnce
 	in := over(t, work, p("a"), p("b"), p("c", v1alpha1.ProtectKey+"=true"))
-	run, m, todo := Commit(&v1alpha1.CleanerStatus{}, in, "d", Compute(t.Context(), in))
+	run, m, todo := CommitRun(&v1alpha1.CleanerStatus{}, in, "d", ComputePlan(t.Context(), in))
 	want := []string{"r pods/v1 shop/a uid-a 7", "r pods/v1 shop/b uid-b 7"}
 	if diff := cmp.Diff(want, run.Rows); diff != "" || len(m.Rows) != 2 {
 		t.Errorf("-want +got\n%s", diff)
@@ -110,7 +110,7 @@ func TestCommitOfRules(t *testing.T) {
 		t.Errorf("withheld: %+v", run.Withheld)
 	}
 	row, err := ParseRow(run.Rows[0])
-	if err != nil || row.Rule != "r" || row.Target(work) != -1 {
+	if err != nil || row.Rule != "r" || row.FindTarget(work) != -1 {
 		t.Errorf("got %+v, %v", row, err)
 	}
 }
@@ -118,14 +118,14 @@ func TestCommitOfRules(t *testing.T) {
 // An evaluation that was interrupted has asked about some items only.
 func TestInterrupted(t *testing.T) {
 	in := over(t, cluster(rule(), rule(func(r *v1alpha1.Rule) { r.Name, r.For = "later", "1m" })), p("a"))
-	in.Holds = Compute(t.Context(), in).Holds
+	in.Holds = ComputePlan(t.Context(), in).Holds
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	plan := Compute(ctx, in)
+	plan := ComputePlan(ctx, in)
 	if plan.Verdict != v1alpha1.VerdictWait || plan.Reason != v1alpha1.ReasonEvaluationFailed || len(plan.Steps) > 0 {
 		t.Errorf("got %s, %s", plan.Verdict, plan.Message)
 	}
-	if diff := cmp.Diff(in.Holds.Blinded(in.Now), plan.Holds); diff != "" || len(plan.Holds) != 1 {
+	if diff := cmp.Diff(in.Holds.BlindAll(in.Now), plan.Holds); diff != "" || len(plan.Holds) != 1 {
 		t.Errorf("holds were lost:\n%s", diff)
 	}
 }
@@ -155,7 +155,7 @@ func TestNextOfRules(t *testing.T) {
 			}
 			in := over(t, work, p("a"), p("b"))
 			in.Backoff, in.Done = change.Backoff, change.Done
-			if plan := Compute(t.Context(), in); plan.Next.Sub(in.Now) != tc.want {
+			if plan := ComputePlan(t.Context(), in); plan.Next.Sub(in.Now) != tc.want {
 				t.Errorf("%s: got %s, want %s", tc.reason, plan.Next.Sub(in.Now), tc.want)
 			}
 		})
@@ -169,7 +169,7 @@ func TestErrorsAreBounded(t *testing.T) {
 	for i := range objects {
 		objects[i] = p(fmt.Sprintf("p-%04d", i))
 	}
-	plan := Compute(t.Context(), over(t, work, objects...))
+	plan := ComputePlan(t.Context(), over(t, work, objects...))
 	total := int64(0)
 	for _, e := range plan.Errors {
 		total += e.Count
@@ -192,7 +192,7 @@ func TestMessagesHoldNoCounters(t *testing.T) {
 			}
 			in := over(t, work, objects...)
 			in.Done = Done{{At: in.Now, UID: "x"}}
-			plan := Compute(t.Context(), in)
+			plan := ComputePlan(t.Context(), in)
 			messages[plan.Message] = true
 		}
 	}
@@ -216,7 +216,7 @@ func TestObjectsWithoutUID(t *testing.T) {
 	)
 	work.Targets[0].Delete = true
 	work.Limits = &v1alpha1.Limits{MaxActions: 3}
-	plan := Compute(t.Context(), over(t, work, bare(p("a")), bare(p("b")), bare(p("c"))))
+	plan := ComputePlan(t.Context(), over(t, work, bare(p("a")), bare(p("b")), bare(p("c"))))
 	var got []string
 	for i := range plan.Steps {
 		got = append(got, plan.Steps[i].Rule+" "+plan.Steps[i].Object.Name)
@@ -235,7 +235,7 @@ func TestTheVersionOfTheItemCounts(t *testing.T) {
 	work.Targets[2] = target("again", "Pod")
 	in := over(t, work, p("a"))
 	in.Snapshot[2] = seen(newer)
-	plan := Compute(t.Context(), in)
+	plan := ComputePlan(t.Context(), in)
 	if len(plan.Steps) != 1 || plan.Steps[0].Object.ResourceVersion != "9" {
 		t.Errorf("got %+v", plan.Steps)
 	}
@@ -276,7 +276,7 @@ func TestRowsOfAClusterCleaner(t *testing.T) {
 				tc.change(&spec, &belongs)
 			}
 			row := Row{Rule: tc.rule, Ref: Ref{Resource: pods, Namespace: tc.namespace, Name: "x", UID: "u", ResourceVersion: "7"}}
-			got := Refused(Owner{Name: "c"}, &spec, row, &Object{Ref: row.Ref}, belongs, protection)
+			got := RefuseRow(Owner{Name: "c"}, &spec, row, &Object{Ref: row.Ref}, belongs, protection)
 			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
@@ -287,8 +287,8 @@ func TestRowsOfAClusterCleaner(t *testing.T) {
 func TestWhatObjectsAreCalled(t *testing.T) {
 	ref, node := Ref{Resource: pods, Namespace: "shop", Name: "a"}, Ref{Resource: nodes, Name: "n"}
 	for got, want := range map[string]string{
-		ref.String(): "a.pods/v1", ref.Full(): "shop/a.pods/v1", ref.Shown("shop"): "a.pods/v1", ref.Shown(""): "shop/a.pods/v1",
-		node.Full(): "n.nodes/v1", node.Shown(""): "n.nodes/v1",
+		ref.String(): "a.pods/v1", ref.FullName(): "shop/a.pods/v1", ref.NameFor("shop"): "a.pods/v1", ref.NameFor(""): "shop/a.pods/v1",
+		node.FullName(): "n.nodes/v1", node.NameFor(""): "n.nodes/v1",
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -315,7 +315,7 @@ func TestATemplateLendsNobodyARole(t *testing.T) {
 		"Finalizer":         {v1alpha1.Work{ServiceAccount: account, Declared: []string{}}, VerbRemoveFinalizer, &binding, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Protection{}.Of(&tc.spec).Forbids(tc.verb, tc.object)
+			got := Protection{}.ForSpec(&tc.spec).ForbidsVerb(tc.verb, tc.object)
 			if (got != "") != tc.want || tc.want && !strings.Contains(got, "write the rule into the Cleaner itself") {
 				t.Errorf("got %q", got)
 			}
@@ -343,7 +343,7 @@ func TestTheOperatorsRightsLendNobodyARole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, group := range []string{"rbac.authorization.k8s.io", "authorization.openshift.io", "certificates.k8s.io", "admissionregistration.k8s.io", "resource.k8s.io"} {
 				binding := bindingOf(group)
-				got := Protection{}.Of(&tc.spec).Forbids(tc.verb, &binding)
+				got := Protection{}.ForSpec(&tc.spec).ForbidsVerb(tc.verb, &binding)
 				if (got != "") != tc.forbidden || tc.forbidden && !strings.Contains(got, "would check those of the operator") {
 					t.Errorf("%s: got %q", group, got)
 				}
@@ -379,12 +379,12 @@ func TestProtectionOfVerbs(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if protection.Forbids(VerbReport, &tc.object) != "" {
+			if protection.ForbidsVerb(VerbReport, &tc.object) != "" {
 				t.Error("to report it is no deed")
 			}
 			var forbidden []Verb
 			for _, verb := range all {
-				if protection.Forbids(verb, &tc.object) != "" {
+				if protection.ForbidsVerb(verb, &tc.object) != "" {
 					forbidden = append(forbidden, verb)
 				}
 			}

@@ -39,8 +39,8 @@ type Deed struct {
 	Forgotten bool
 }
 
-// bytes is about how much memory the deed takes after another one. Equal names of targets are remembered once.
-func (d *Deed) bytes(before *Deed) int64 {
+// countBytes is about how much memory the deed takes after another one. Equal names of targets are remembered once.
+func (d *Deed) countBytes(before *Deed) int64 {
 	const size, perItem, perTarget = 224, 8, 96
 	n := int64(size + perItem*len(d.Items))
 	if before == nil || !d.sharesTargets(before) {
@@ -53,36 +53,36 @@ func (d *Deed) sharesTargets(with *Deed) bool {
 	return len(d.Targets) == 0 || len(d.Targets) == len(with.Targets) && &d.Targets[0] == &with.Targets[0]
 }
 
-// Bytes is about how much memory the deeds take.
-func (d Done) Bytes() (n int64) {
+// CountBytes is about how much memory the deeds take.
+func (d Done) CountBytes() (n int64) {
 	for i := range d {
-		n += d[i].bytes(d.before(i))
+		n += d[i].countBytes(d.deedBefore(i))
 	}
 	return n
 }
 
-func (d Done) before(i int) *Deed {
+func (d Done) deedBefore(i int) *Deed {
 	if i == 0 {
 		return nil
 	}
 	return &d[i-1]
 }
 
-// Forget is the deeds when there is no memory for them: what they have used up of limits stays used up.
-func (d Done) Forget() Done {
+// ForgetDeeds is the deeds when there is no memory for them: what they have used up of limits stays used up.
+func (d Done) ForgetDeeds() Done {
 	if len(d) == 0 {
 		return nil
 	}
 	return Done{{At: d[len(d)-1].At, Forgotten: true}}
 }
 
-// full says that no more deeds can be remembered.
-func (in limiting) full(done Done) bool {
+// isFull says that no more deeds can be remembered.
+func (in limiting) isFull(done Done) bool {
 	room := int64(maxDoneBytes)
 	if in.Room != nil {
 		room = min(room, in.Room.DoneBytes)
 	}
-	return done.Bytes() >= room || slices.ContainsFunc(done, func(d Deed) bool { return d.Forgotten })
+	return done.CountBytes() >= room || slices.ContainsFunc(done, func(d Deed) bool { return d.Forgotten })
 }
 
 // itemSum stands for the key of an item of a rule: deeds are remembered for as long as limits.per says, and keys may be long.
@@ -99,9 +99,9 @@ func sumItems(keys []string) []itemSum {
 	return out
 }
 
-// With is the deeds and one more. Of what one action did for several items of one object there is one deed, with all items
+// AddDeed is the deeds and one more. Of what one action did for several items of one object there is one deed, with all items
 // and the last time, so that what is remembered does not grow with how often it is done.
-func (d Done) With(one Deed) Done {
+func (d Done) AddDeed(one Deed) Done {
 	if n := len(d); n > 0 && slices.Equal(d[n-1].Targets, one.Targets) {
 		one.Targets = d[n-1].Targets
 	}
@@ -118,8 +118,8 @@ func (d Done) With(one Deed) Done {
 	return append(d, one)
 }
 
-// Since is what is left of the deeds when those are dropped that lie as long ago as a limit counts, or longer.
-func (d Done) Since(now time.Time, per time.Duration) Done {
+// DropOlder is what is left of the deeds when those are dropped that lie as long ago as a limit counts, or longer.
+func (d Done) DropOlder(now time.Time, per time.Duration) Done {
 	all := len(d)
 	for len(d) > 0 && !d[0].At.After(now.Add(-per)) {
 		d = d[1:]
@@ -130,13 +130,13 @@ func (d Done) Since(now time.Time, per time.Duration) Done {
 	return d
 }
 
-// Deed is what is to be remembered of a step that was done, or may have been.
-func (in *Input) Deed(s *Step, at time.Time) Deed {
-	d := Deed{At: at, UID: s.Object.identity(), Rule: s.Rule, Action: s.Action}
+// MakeDeed is what is to be remembered of a step that was done, or may have been.
+func (in *Input) MakeDeed(s *Step, at time.Time) Deed {
+	d := Deed{At: at, UID: s.Object.objectID(), Rule: s.Rule, Action: s.Action}
 	if in.Spec.Limits != nil && in.Spec.Limits.MaxActions > 0 {
 		d.Items = sumItems(s.Keys)
 	}
-	for _, t := range in.Snapshot.Holding(&s.Object) {
+	for _, t := range in.Snapshot.TargetsOf(&s.Object) {
 		d.Targets = append(d.Targets, in.Spec.Targets[t].Name)
 	}
 	return d
@@ -145,9 +145,9 @@ func (in *Input) Deed(s *Step, at time.Time) Deed {
 // limiting holds a plan to the limits of a spec.
 type limiting struct{ *Input }
 
-// limited says which limit a plan is over, and in a sentence; empty if it is over none. freed is when the oldest deed that
+// findLimit says which limit a plan is over, and in a sentence; empty if it is over none. freed is when the oldest deed that
 // counts against it counts no longer; zero if none does.
-func (in limiting) limited(p *Plan) (limit, message string, freed time.Time, err error) {
+func (in limiting) findLimit(p *Plan) (limit, message string, freed time.Time, err error) {
 	limits := in.Spec.Limits
 	if limits == nil || limits.MaxActions == 0 && limits.MaxPercent == 0 {
 		return "", "", time.Time{}, nil
@@ -156,12 +156,12 @@ func (in limiting) limited(p *Plan) (limit, message string, freed time.Time, err
 	if err != nil {
 		return "", "", time.Time{}, fmt.Errorf("spec.limits.per: %w", err)
 	}
-	done := in.Done.Since(in.Now, per)
+	done := in.Done.DropOlder(in.Now, per)
 	if len(done) > 0 {
 		freed = done[0].At.Add(per)
 	}
-	if in.full(done) {
-		if !slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Deed() }) {
+	if in.isFull(done) {
+		if !slices.ContainsFunc(p.Steps, func(s Step) bool { return s.IsDeed() }) {
 			return "", "", time.Time{}, nil
 		}
 		limit = "maxActions"
@@ -171,7 +171,7 @@ func (in limiting) limited(p *Plan) (limit, message string, freed time.Time, err
 		return limit, fmt.Sprintf("Nothing is done: limits.%s counts what was done in %s, and that takes too much memory. It goes on when some of it "+
 			"counts no longer: write a shorter limits.per, or use fewer Cleaners with limits in the namespace.", limit, per), freed, nil
 	}
-	acted, actions := p.counts(done)
+	acted, actions := p.countAgainst(done)
 	if n := limits.MaxActions; n > 0 && len(acted) > 0 && actions > n {
 		return "maxActions", fmt.Sprintf("Nothing is done: limits.maxActions allows %d objects in %s.", n, per), freed, nil
 	}
@@ -186,22 +186,22 @@ func (in limiting) limited(p *Plan) (limit, message string, freed time.Time, err
 	return "", "", time.Time{}, nil
 }
 
-// counts are the objects that the plan changes, and how many objects that is together with those that were acted on before.
+// countAgainst are the objects that the plan changes, and how many objects that is together with those that were acted on before.
 // Whatever is done to an object counts once, in one evaluation or in several, and one that stands for several items of an action
 // counts as these.
-func (p *Plan) counts(done Done) (acted map[types.UID]bool, actions int64) {
+func (p *Plan) countAgainst(done Done) (acted map[types.UID]bool, actions int64) {
 	items := itemCounts{}
 	for i := range done {
-		items.add(done[i].UID, done[i].Rule, done[i].Action, done[i].Items)
+		items.addItems(done[i].UID, done[i].Rule, done[i].Action, done[i].Items)
 	}
 	acted = make(map[types.UID]bool, len(p.Steps))
 	for i := range p.Steps {
-		if s := &p.Steps[i]; s.Deed() {
-			acted[s.Object.identity()] = true
-			items.add(s.Object.identity(), s.Rule, s.Action, sumItems(s.Keys))
+		if s := &p.Steps[i]; s.IsDeed() {
+			acted[s.Object.objectID()] = true
+			items.addItems(s.Object.objectID(), s.Rule, s.Action, sumItems(s.Keys))
 		}
 	}
-	return acted, items.objects()
+	return acted, items.countObjects()
 }
 
 // itemCounts are the items that each object stands for, by the action that does.
@@ -213,7 +213,7 @@ type itemCount struct {
 	action int
 }
 
-func (c itemCounts) add(object types.UID, rule string, action int, items []itemSum) {
+func (c itemCounts) addItems(object types.UID, rule string, action int, items []itemSum) {
 	of := itemCount{object, rule, action}
 	if c[of] == nil {
 		c[of] = make(map[itemSum]bool, len(items))
@@ -223,8 +223,8 @@ func (c itemCounts) add(object types.UID, rule string, action int, items []itemS
 	}
 }
 
-// objects is how many there are: each counts as the items of the action for which it stands for most.
-func (c itemCounts) objects() (n int64) {
+// countObjects is how many there are: each counts as the items of the action for which it stands for most.
+func (c itemCounts) countObjects() (n int64) {
 	most := map[types.UID]int{}
 	for of, items := range c {
 		most[of.object] = max(most[of.object], len(items), 1)
@@ -239,13 +239,13 @@ func (c itemCounts) objects() (n int64) {
 // are gone count among those that it has.
 func (in limiting) overPercent(t int, acted map[types.UID]bool, done Done, percent int64) bool {
 	target := &in.Snapshot[t]
-	if target.State != Complete || !slices.ContainsFunc(target.Objects, func(o Object) bool { return acted[o.identity()] }) {
+	if target.State != Complete || !slices.ContainsFunc(target.Objects, func(o Object) bool { return acted[o.objectID()] }) {
 		return false
 	}
-	earlier := done.in(in.Spec.Targets[t].Name)
+	earlier := done.objectsOf(in.Spec.Targets[t].Name)
 	all, n := int64(len(target.Objects)), int64(0)
 	for i := range target.Objects {
-		if id := target.Objects[i].identity(); acted[id] || earlier[id] {
+		if id := target.Objects[i].objectID(); acted[id] || earlier[id] {
 			n++
 			delete(earlier, id)
 		}
@@ -254,11 +254,11 @@ func (in limiting) overPercent(t int, acted map[types.UID]bool, done Done, perce
 	return (n+gone)*100 > percent*(all+gone)
 }
 
-// in are the objects of a target that were acted on.
-func (d Done) in(target string) map[types.UID]bool {
+// objectsOf are the objects of a target that were acted on.
+func (d Done) objectsOf(target string) map[types.UID]bool {
 	out, among := map[types.UID]bool{}, false
 	for i := range d {
-		if before := d.before(i); before == nil || !d[i].sharesTargets(before) || len(d[i].Targets) == 0 {
+		if before := d.deedBefore(i); before == nil || !d[i].sharesTargets(before) || len(d[i].Targets) == 0 {
 			among = slices.Contains(d[i].Targets, target)
 		}
 		if among {
@@ -268,16 +268,16 @@ func (d Done) in(target string) map[types.UID]bool {
 	return out
 }
 
-// trip blocks a plan that is over a limit.
-func (in limiting) trip(p Plan) Plan {
-	limit, message, freed, err := in.limited(&p)
+// blockOverLimit blocks a plan that is over a limit.
+func (in limiting) blockOverLimit(p Plan) Plan {
+	limit, message, freed, err := in.findLimit(&p)
 	switch {
 	case err != nil:
-		return invalid(err.Error())
+		return invalidPlan(err.Error())
 	case limit == "":
 		return p
 	}
 	p.TrippedBy = limit
-	p.Next = earlier(p.Next, freed)
-	return p.blocked(v1alpha1.ReasonLimitExceeded, message)
+	p.Next = earlierTime(p.Next, freed)
+	return p.blockFor(v1alpha1.ReasonLimitExceeded, message)
 }

@@ -14,7 +14,9 @@ func TestMarks(t *testing.T) {
 		}
 		return s
 	}
-	mark := func(steps ...Step) uint64 { return (&Plan{Steps: steps}).Marks()[ItemKey{Rule: "r", Key: "k"}.Sum()] }
+	mark := func(steps ...Step) uint64 {
+		return (&Plan{Steps: steps}).MarkItems()[ItemKey{Rule: "r", Key: "k"}.Sum()]
+	}
 	same := mark(step())
 	for name, tc := range map[string]struct {
 		steps []Step

@@ -79,39 +79,39 @@ func (u *Uninstall) forgetRelease() {
 	u.Release, u.ReviewedAt, u.Reviewed = nil, time.Time{}, nil
 }
 
-// Confirmed says that the conditions were found to hold recently enough to delete now.
-func (m *Memory) Confirmed(now time.Time) bool {
-	return !m.ConfirmedAt.IsZero() && Elapsed(m.ConfirmedAt, now) < ConfirmationServes
+// IsConfirmed says that the conditions were found to hold recently enough to delete now.
+func (m *Memory) IsConfirmed(now time.Time) bool {
+	return !m.ConfirmedAt.IsZero() && ElapsedTime(m.ConfirmedAt, now) < ConfirmationServes
 }
 
-// Saw takes live reads of rows; see Ledger.Saw. What is remembered of another run is forgotten.
-func (m *Memory) Saw(run *v1alpha1.Run, sights map[int]Sight, now time.Time) {
-	if !m.of(run) {
+// TakeSights takes live reads of rows; see Ledger.TakeSights. What is remembered of another run is forgotten.
+func (m *Memory) TakeSights(run *v1alpha1.Run, sights map[int]Sight, now time.Time) {
+	if !m.isOf(run) {
 		*m = Memory{}
 	}
-	m.Ledger.Saw(run, sights, now)
+	m.Ledger.TakeSights(run, sights, now)
 }
 
-// Settled takes the outcome of a look at what is not gone yet: it is looked again a little later.
-func (m *Memory) Settled(now time.Time) {
-	if len(m.unsettled()) == 0 {
-		m.calm()
+// TakeSettled takes the outcome of a look at what is not gone yet: it is looked again a little later.
+func (m *Memory) TakeSettled(now time.Time) {
+	if len(m.unsettledRows()) == 0 {
+		m.forgetFailures()
 		return
 	}
-	m.backoff = min(doubled(m.backoff), settlePoll)
+	m.backoff = min(doubleWait(m.backoff), settlePoll)
 	m.Due = now.Add(m.backoff)
 }
 
-// Changed takes that the object of a row has changed: what was decided does not count any more.
-func (m *Memory) Changed() { m.ConfirmedAt = time.Time{} }
+// TakeChange takes that the object of a row has changed: what was decided does not count any more.
+func (m *Memory) TakeChange() { m.ConfirmedAt = time.Time{} }
 
 // LookedAtRelease takes the state of the release. A pending one is looked at again later.
 func (u *Uninstall) LookedAtRelease(run *v1alpha1.Run, rel Release, now time.Time) {
 	u.forgetRelease()
 	u.Release, u.unread = &rel, 0
-	u.Half = u.begun(run)
+	u.Half = u.isOurs(run)
 	if rel.State == ReleasePending {
-		u.Fail("another client is changing the release", now)
+		u.RecordFailure("another client is changing the release", now)
 	}
 }
 
@@ -119,26 +119,26 @@ func (u *Uninstall) LookedAtRelease(run *v1alpha1.Run, rel Release, now time.Tim
 // maxReleaseLooks times in a row.
 func (u *Uninstall) ReleaseUnread(why string, now time.Time) {
 	u.unread++
-	u.Fail(why, now)
+	u.RecordFailure(why, now)
 }
 
 // AuthorReviewed takes that the release may be uninstalled for the author, by these rights.
 func (u *Uninstall) AuthorReviewed(by []Right, now time.Time) {
 	u.ReviewedAt, u.Reviewed = now, by
 	if u.Refused != "" {
-		u.calm()
+		u.forgetFailures()
 	}
 }
 
 // AuthorRefused takes for which reason the release must not be uninstalled for the author. It is asked again at a moment.
 func (u *Uninstall) AuthorRefused(reason, why string, again time.Time) {
-	u.calm()
+	u.forgetFailures()
 	u.Refused, u.Failed, u.Due = reason, why, again
 }
 
 // AuthorMay says that the author was found to be allowed to uninstall the release recently enough to do that now.
 func (u *Uninstall) AuthorMay(now time.Time) bool {
-	return !u.ReviewedAt.IsZero() && Elapsed(u.ReviewedAt, now) < ConfirmationServes
+	return !u.ReviewedAt.IsZero() && ElapsedTime(u.ReviewedAt, now) < ConfirmationServes
 }
 
 // uninstallWaits says why the uninstall is not tried now.
@@ -149,38 +149,38 @@ func (u *Uninstall) uninstallWaits() string {
 	return v1alpha1.ReasonUninstallFailed
 }
 
-// Fail takes the failure of a re-check or of an uninstall: it is tried again later.
-func (u *Uninstall) Fail(why string, now time.Time) {
+// RecordFailure takes the failure of a re-check or of an uninstall: it is tried again later.
+func (u *Uninstall) RecordFailure(why string, now time.Time) {
 	u.Failed, u.Refused = why, ""
-	u.backoff = doubled(u.backoff)
+	u.backoff = doubleWait(u.backoff)
 	u.Due = now.Add(u.backoff)
 }
 
-// calm takes a success of what Fail takes the failures of.
-func (u *Uninstall) calm() { u.Failed, u.Refused, u.backoff, u.Due = "", "", 0, time.Time{} }
+// forgetFailures takes a success of what Fail takes the failures of.
+func (u *Uninstall) forgetFailures() { u.Failed, u.Refused, u.backoff, u.Due = "", "", 0, time.Time{} }
 
-// Uninstalled takes the end of an uninstall, with the reason why it did not come to its end; empty if it did.
-func (m *Memory) Uninstalled(why string, now time.Time) {
+// TakeUninstall takes the end of an uninstall, with the reason why it did not come to its end; empty if it did.
+func (m *Memory) TakeUninstall(why string, now time.Time) {
 	m.Busy = false
 	m.forgetRelease()
 	m.LastDeed = now
 	if why != "" {
-		m.Fail(why, now)
+		m.RecordFailure(why, now)
 		return
 	}
-	m.calm()
+	m.forgetFailures()
 }
 
-// uninstalling says that the release is that of the run, and being uninstalled by somebody.
-func (u *Uninstall) uninstalling(run *v1alpha1.Run) bool {
+// isUnderWay says that the release is that of the run, and being uninstalled by somebody.
+func (u *Uninstall) isUnderWay(run *v1alpha1.Run) bool {
 	return run.Helm != nil && u.Release != nil && u.Release.State == ReleaseUninstalling &&
 		u.Release.Revision == run.Helm.Revision && string(u.Release.UID) == run.Helm.UID && sameRelease(u.Release, run.Helm)
 }
 
-// begun says that the release is being uninstalled, and that this operator has begun that for the run. Its status alone says
+// isOurs says that the release is being uninstalled, and that this operator has begun that for the run. Its status alone says
 // nothing: whoever may write the record writes that.
-func (u *Uninstall) begun(run *v1alpha1.Run) bool { return u.uninstalling(run) && u.Release.begun() }
+func (u *Uninstall) isOurs(run *v1alpha1.Run) bool { return u.isUnderWay(run) && u.Release.hasBegun() }
 
-func doubled(d time.Duration) time.Duration {
+func doubleWait(d time.Duration) time.Duration {
 	return min(max(2*d, firstRetry), lastRetry)
 }

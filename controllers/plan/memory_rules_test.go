@@ -108,7 +108,7 @@ func TestHolds(t *testing.T) {
 					l.change(&in)
 				}
 				before := clone(holds)
-				plan = Compute(t.Context(), in)
+				plan = ComputePlan(t.Context(), in)
 				if diff := cmp.Diff(before, holds); diff != "" {
 					t.Errorf("holds that were handed out were changed:\n%s", diff)
 				}
@@ -154,10 +154,10 @@ func TestActedOver(t *testing.T) {
 		}
 		return out
 	}
-	deletedA := func(a Acted) { a.Note(p("a"), nil) }
-	patchedA := func(a Acted) { now := version(p("a"), "8"); a.Note(p("a"), &now) }
-	patchedAgain := func(a Acted) { now := version(p("a"), "9"); a.Note(version(p("a"), "8"), &now) }
-	deletedThen := func(a Acted) { a.Note(version(p("a"), "8"), nil) }
+	deletedA := func(a Acted) { a.NoteAnswer(p("a"), nil) }
+	patchedA := func(a Acted) { now := version(p("a"), "8"); a.NoteAnswer(p("a"), &now) }
+	patchedAgain := func(a Acted) { now := version(p("a"), "9"); a.NoteAnswer(version(p("a"), "8"), &now) }
+	deletedThen := func(a Acted) { a.NoteAnswer(version(p("a"), "8"), nil) }
 	cases := map[string]struct {
 		reason string
 		notes  []func(Acted)
@@ -185,7 +185,7 @@ func TestActedOver(t *testing.T) {
 			}
 			s := Snapshot{{State: tc.state, Resource: pods, Namespaced: true, Objects: tc.seen}, nodesSeen("n1")}
 			before := versions(tc.seen)
-			got := acted.Over(s)
+			got := acted.OverlaySnapshot(s)
 			if diff := cmp.Diff(tc.want, versions(got[0].Objects)); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
@@ -212,8 +212,8 @@ func TestActedForgetsWhatNoTargetIsAbout(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			acted := Acted{}
-			acted.Note(a, nil)
-			if acted.Over(Snapshot{tc.now}); len(acted) != tc.left {
+			acted.NoteAnswer(a, nil)
+			if acted.OverlaySnapshot(Snapshot{tc.now}); len(acted) != tc.left {
 				t.Errorf("left are %v, want %d", acted, tc.left)
 			}
 		})
@@ -223,8 +223,8 @@ func TestActedForgetsWhatNoTargetIsAbout(t *testing.T) {
 func TestActedShowsNoMoreThanBefore(t *testing.T) {
 	quiet, acted, now := p("a"), Acted{}, version(p("a"), "8")
 	quiet.Value = nil
-	acted.Note(p("a"), &now)
-	got := acted.Over(Snapshot{seen(quiet), seen(p("a"))})
+	acted.NoteAnswer(p("a"), &now)
+	got := acted.OverlaySnapshot(Snapshot{seen(quiet), seen(p("a"))})
 	if o := got[0].Objects[0]; o.Value != nil || o.ResourceVersion != "8" {
 		t.Errorf("got %+v", o)
 	}
@@ -235,19 +235,19 @@ func TestActedShowsNoMoreThanBefore(t *testing.T) {
 
 func TestBackoff(t *testing.T) {
 	b, uid, now := Backoff{}, types.UID("u"), born
-	if _, waits := b.Waits(uid, now); waits {
+	if _, waits := b.FindWait(uid, now); waits {
 		t.Error("what has not failed does not wait")
 	}
 	var waited []time.Duration
 	for range 11 {
-		b.Fail(uid, "no", now)
-		e, waits := b.Waits(uid, now)
-		if !waits || e.Unstable() {
+		b.RecordFailure(uid, "no", now)
+		e, waits := b.FindWait(uid, now)
+		if !waits || e.IsUnstable() {
 			t.Fatalf("got %+v", e)
 		}
 		waited = append(waited, e.Until.Sub(now))
 		now = e.Until
-		if _, waits := b.Waits(uid, now); waits {
+		if _, waits := b.FindWait(uid, now); waits {
 			t.Error("it is tried again at the very moment")
 		}
 	}
@@ -258,29 +258,29 @@ func TestBackoff(t *testing.T) {
 	if diff := cmp.Diff(want, waited); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	b.Forget(now.Add(9 * time.Minute))
+	b.DropExpired(now.Add(9 * time.Minute))
 	if len(b) != 1 {
 		t.Error("it was forgotten too early")
 	}
-	b.Forget(now.Add(11 * time.Minute))
+	b.DropExpired(now.Add(11 * time.Minute))
 	if len(b) != 0 {
 		t.Error("it was not forgotten")
 	}
 
 	for i := range unstableAfter {
-		if b[uid].Unstable() {
+		if b[uid].IsUnstable() {
 			t.Errorf("it is unstable after %d conflicts", i)
 		}
-		b.Conflict(uid, 1, now)
+		b.RecordConflict(uid, 1, now)
 	}
-	if !b[uid].Unstable() {
+	if !b[uid].IsUnstable() {
 		t.Error("it is not unstable")
 	}
-	b.Fail(uid, "no", now)
-	if b[uid].Unstable() {
+	b.RecordFailure(uid, "no", now)
+	if b[uid].IsUnstable() {
 		t.Error("another failure is no conflict")
 	}
-	b.Succeed(uid)
+	b.ForgetObject(uid)
 	if len(b) != 0 {
 		t.Error("a success ends it")
 	}
@@ -296,7 +296,7 @@ func TestWith(t *testing.T) {
 	other := object(pods, "Pod", "other", "x")
 	newer, added := version(p("b"), "9"), p("aa")
 	s := Snapshot{seen(other, p("a"), p("b"), p("c")), {State: Unsynced}}
-	got := s.With(map[Read]*Object{
+	got := s.WithLive(map[Read]*Object{
 		{Target: 0, Namespace: "shop", Name: "b"}:   &newer,
 		{Target: 0, Namespace: "shop", Name: "a"}:   nil,
 		{Target: 0, Namespace: "shop", Name: "z"}:   nil,
@@ -324,19 +324,19 @@ func TestDeed(t *testing.T) {
 	in.Spec.Limits = &v1alpha1.Limits{MaxActions: 1}
 	s := Step{Rule: "r", Action: 1, Object: p("a"), Keys: []string{"1", "2"}}
 	want := Deed{At: born, UID: "uid-a", Rule: "r", Action: 1, Items: sumItems([]string{"1", "2"}), Targets: []string{"pods"}}
-	if diff := cmp.Diff(want, in.Deed(&s, born)); diff != "" {
+	if diff := cmp.Diff(want, in.MakeDeed(&s, born)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	in.Spec.Limits = &v1alpha1.Limits{MaxPercent: 10}
-	if got := in.Deed(&s, born); got.Items != nil {
+	if got := in.MakeDeed(&s, born); got.Items != nil {
 		t.Errorf("items that no limit counts are remembered: %v", got.Items)
 	}
 	again := Deed{At: born.Add(time.Minute), UID: "uid-a", Rule: "r", Action: 1, Items: sumItems([]string{"2", "3"})}
-	if got := (Done{want, {UID: "other"}}).With(again); len(got) != 2 || !got[1].At.Equal(again.At) || len(got[1].Items) != 3 {
+	if got := (Done{want, {UID: "other"}}).AddDeed(again); len(got) != 2 || !got[1].At.Equal(again.At) || len(got[1].Items) != 3 {
 		t.Errorf("what is done again is remembered as %+v", got)
 	}
 	done := Done{{At: born}, {At: born.Add(time.Minute)}, {At: born.Add(2 * time.Minute)}}
-	if got := done.Since(born.Add(time.Hour+time.Minute), time.Hour); len(got) != 1 {
+	if got := done.DropOlder(born.Add(time.Hour+time.Minute), time.Hour); len(got) != 1 {
 		t.Errorf("%d deeds still count", len(got))
 	}
 }

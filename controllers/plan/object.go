@@ -48,18 +48,18 @@ func ParseResourceName(s string) (schema.GroupVersionResource, error) {
 // String names the object for people: "<name>.<resource>.<group>/<version>".
 func (r Ref) String() string { return r.Name + "." + ResourceName(r.Resource) }
 
-// Full is String with "<namespace>/" before it, where the object lives in a namespace.
-func (r Ref) Full() string {
+// FullName is String with "<namespace>/" before it, where the object lives in a namespace.
+func (r Ref) FullName() string {
 	if r.Namespace == "" {
 		return r.String()
 	}
 	return r.Namespace + "/" + r.String()
 }
 
-// Shown names the object for the readers of an owner: one that is cluster-scoped cleans in many namespaces.
-func (r Ref) Shown(owner string) string {
+// NameFor names the object for the readers of an owner: one that is cluster-scoped cleans in many namespaces.
+func (r Ref) NameFor(owner string) string {
 	if owner == "" {
-		return r.Full()
+		return r.FullName()
 	}
 	return r.String()
 }
@@ -90,9 +90,9 @@ type SeenIn struct {
 	Object Object
 }
 
-// of is the object of a target at the version that conditions saw. Where they saw it as another resource only, such as an
+// ownObject is the object of a target at the version that conditions saw. Where they saw it as another resource only, such as an
 // Event of the other group that serves Events, it stays the target's own: requests are about what the rights are about.
-func (s Seen) of(own Object) Object {
+func (s Seen) ownObject(own Object) Object {
 	for i := range s {
 		if s[i].Object.Resource == own.Resource {
 			return s[i].Object

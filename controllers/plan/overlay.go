@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// With is the snapshot in which the objects of some reads stand as they were found live, in their place in the order. An
+// WithLive is the snapshot in which the objects of some reads stand as they were found live, in their place in the order. An
 // object is nil if the API server named it as not found, or if it is not one that the target stands for: the caller
 // knows how a target is asked for. Reads of whole targets are not among them; see WithTarget. Neither s nor its targets
 // are changed.
-func (s Snapshot) With(found map[Read]*Object) Snapshot {
+func (s Snapshot) WithLive(found map[Read]*Object) Snapshot {
 	if len(found) == 0 {
 		return s
 	}
@@ -28,7 +28,7 @@ func (s Snapshot) With(found map[Read]*Object) Snapshot {
 			n++
 		}
 		if t >= 0 && t < len(out) && out[t].State == Complete { // what is not known does not become known by one object
-			out[t].Objects = overlaid(out[t].Objects, reads[:n], found)
+			out[t].Objects = overlayReads(out[t].Objects, reads[:n], found)
 		}
 		reads = reads[n:]
 	}
@@ -42,11 +42,11 @@ func (s Snapshot) WithTarget(target int, t Target) Snapshot {
 	return out
 }
 
-// overlaid merges what was read, in order, into the objects of a target.
-func overlaid(objects []Object, reads []Read, found map[Read]*Object) []Object {
+// overlayReads merges what was read, in order, into the objects of a target.
+func overlayReads(objects []Object, reads []Read, found map[Read]*Object) []Object {
 	out := make([]Object, 0, len(objects)+len(reads))
 	for _, r := range reads {
-		n, there := search(objects, r.Namespace, r.Name)
+		n, there := searchObject(objects, r.Namespace, r.Name)
 		out = append(out, objects[:n]...)
 		objects = objects[n:]
 		if there {
@@ -59,8 +59,8 @@ func overlaid(objects []Object, reads []Read, found map[Read]*Object) []Object {
 	return append(out, objects...)
 }
 
-// search finds the place of an object in the order of a target, and says whether it is there.
-func search(objects []Object, namespace, name string) (int, bool) {
+// searchObject finds the place of an object in the order of a target, and says whether it is there.
+func searchObject(objects []Object, namespace, name string) (int, bool) {
 	return slices.BinarySearchFunc(objects, name, func(o Object, name string) int {
 		return cmp.Or(strings.Compare(o.Namespace, namespace), strings.Compare(o.Name, name))
 	})

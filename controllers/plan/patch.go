@@ -24,22 +24,22 @@ type Patch struct {
 	Body []byte
 }
 
-// Forbidden says why the patch must not be sent, whatever object it is for; empty if it may. What is no patch of its type
+// FindForbidden says why the patch must not be sent, whatever object it is for; empty if it may. What is no patch of its type
 // is not looked at.
-func (p *Patch) Forbidden() string {
+func (p *Patch) FindForbidden() string {
 	var value any
 	d := json.NewDecoder(bytes.NewReader(p.Body))
 	d.UseNumber() // one of any size
 	if d.Decode(&value) != nil {
 		return ""
 	}
-	return forbidden(p.Type, value)
+	return findForbidden(p.Type, value)
 }
 
-// forbidden is Forbidden of a patch that was read. Owners are set by nobody: an object whose owner is not there is deleted by
+// findForbidden is Forbidden of a patch that was read. Owners are set by nobody: an object whose owner is not there is deleted by
 // Kubernetes, for somebody who may patch it and need not have the right to delete it; and an API server that asks who may set
 // owners would ask it of the operator. Who replaces all of metadata sets them too.
-func forbidden(kind v1alpha1.PatchType, patch any) string {
+func findForbidden(kind v1alpha1.PatchType, patch any) string {
 	if kind == v1alpha1.PatchJSON {
 		operations, _ := patch.([]any)
 		return forbiddenOperation(operations)

@@ -83,7 +83,7 @@ func TestForbiddenPatches(t *testing.T) {
 	} {
 		for _, kind := range tc.kinds {
 			p := &Patch{Type: kind, Body: []byte(tc.body)}
-			if got := p.Forbidden(); got != tc.want && (tc.want == "" || !strings.HasPrefix(got, tc.want)) {
+			if got := p.FindForbidden(); got != tc.want && (tc.want == "" || !strings.HasPrefix(got, tc.want)) {
 				t.Errorf("%s %s: got %q, want %q", kind, tc.body, got, tc.want)
 			}
 		}

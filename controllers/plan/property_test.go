@@ -120,7 +120,7 @@ func drawn(t *rapid.T, tb testing.TB) Input {
 	in.Acting = rapid.Bool().Draw(t, "acting")
 	in.Batch = rapid.IntRange(0, 4).Draw(t, "batch")
 	if rapid.Bool().Draw(t, "live") {
-		in.Confirmed = in.Snapshot.Live()
+		in.Confirmed = in.Snapshot.LiveReads()
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, "done") {
 		in.Done = append(in.Done, Deed{At: in.Now, UID: "uid-p1", Items: sumItems(slices.Repeat([]string{"k"}, i)), Targets: []string{"pods"}})
@@ -130,7 +130,7 @@ func drawn(t *rapid.T, tb testing.TB) Input {
 
 // bytesOf is all that a plan says.
 func bytesOf(t *rapid.T, in Input, p Plan) string {
-	text, err := json.Marshal(p.Document(in.Owner, in.Now, nil))
+	text, err := json.Marshal(p.ToDocument(in.Owner, in.Now, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,8 +141,8 @@ func bytesOf(t *rapid.T, in Input, p Plan) string {
 func TestAnyPlan(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		in := drawn(rt, t)
-		plan := Compute(t.Context(), in)
-		if again := Compute(t.Context(), in); bytesOf(rt, in, plan) != bytesOf(rt, in, again) {
+		plan := ComputePlan(t.Context(), in)
+		if again := ComputePlan(t.Context(), in); bytesOf(rt, in, plan) != bytesOf(rt, in, again) {
 			rt.Fatalf("equal inputs gave\n%s\nand\n%s", bytesOf(rt, in, plan), bytesOf(rt, in, again))
 		}
 		if (plan.Verdict == v1alpha1.VerdictWait || plan.Verdict == v1alpha1.VerdictInvalid) && len(plan.Steps) > 0 {
@@ -164,11 +164,11 @@ func TestAnyPlan(t *testing.T) {
 					rt.Fatalf("%s comes after %d", short(s), b)
 				}
 			}
-			if acted[part{s.id(), s.Confirmed}] {
+			if acted[part{s.stepKey(), s.Confirmed}] {
 				rt.Fatalf("%s is there twice", short(s))
 			}
-			acted[part{s.id(), s.Confirmed}] = true
-			if !s.Deed() {
+			acted[part{s.stepKey(), s.Confirmed}] = true
+			if !s.IsDeed() {
 				continue
 			}
 			if by, taken := rules[s.Object.Name]; taken && by != s.Rule {
@@ -184,18 +184,18 @@ func TestAnyPlan(t *testing.T) {
 func holdStep(t *rapid.T, in *Input, s *Step) {
 	o, at := &s.Object, -1
 	for i := range in.Snapshot {
-		if j, ok := search(in.Snapshot[i].Objects, o.Namespace, o.Name); ok && in.Snapshot[i].Objects[j].Ref == o.Ref {
+		if j, ok := searchObject(in.Snapshot[i].Objects, o.Namespace, o.Name); ok && in.Snapshot[i].Objects[j].Ref == o.Ref {
 			at = i
 		}
 	}
 	switch {
-	case o.Name == "" && s.Deed():
+	case o.Name == "" && s.IsDeed():
 		t.Fatalf("%s is about nothing", short(s))
 	case o.Name != "" && at < 0:
 		t.Fatalf("%s is about what nobody evaluated: %+v", short(s), o.Ref)
 	case o.Name != "" && !in.Spec.Cluster && o.Namespace != in.Owner.Namespace:
 		t.Fatalf("%s is outside the Cleaner's namespace", short(s))
-	case in.Protection.Forbids(s.Verb, o) != "":
+	case in.Protection.ForbidsVerb(s.Verb, o) != "":
 		t.Fatalf("%s is protected", short(s))
 	case len(s.Keys) == 0:
 		t.Fatalf("%s stands for nothing", short(s))
@@ -216,7 +216,7 @@ func holdLimits(t *rapid.T, in *Input, p *Plan) {
 	}
 	objects, counted := map[string]bool{}, map[types.UID]bool{}
 	for i := range p.Steps {
-		if p.Steps[i].Deed() {
+		if p.Steps[i].IsDeed() {
 			objects[p.Steps[i].Object.Name] = true
 			counted[p.Steps[i].Object.UID] = true
 		}
@@ -244,18 +244,18 @@ func holdLimits(t *rapid.T, in *Input, p *Plan) {
 func TestAnyUnknownTargetNeverActs(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		in := drawn(rt, t)
-		in.Holds = Compute(t.Context(), in).Holds
+		in.Holds = ComputePlan(t.Context(), in).Holds
 		unknown := rapid.SampledFrom([]TargetState{Unknown, Unsynced, Forbidden, NoSuchKind, Failed}).Draw(rt, "state")
 		at := rapid.IntRange(0, 2).Draw(rt, "target")
 		in.Snapshot[at].State = unknown
 		if unknown != NoSuchKind && rapid.Bool().Draw(rt, "null") {
 			asNull(&in.Spec.Targets[at])
 		}
-		plan := Compute(t.Context(), in)
+		plan := ComputePlan(t.Context(), in)
 		if plan.Verdict == v1alpha1.VerdictAct || len(plan.Steps) > 0 || plan.Release != nil {
 			rt.Fatalf("target %d is %s, and yet: %v", at, unknown, shorts(plan.Steps))
 		}
-		if fmt.Sprint(plan.Holds) != fmt.Sprint(in.Holds.Blinded(in.Now)) {
+		if fmt.Sprint(plan.Holds) != fmt.Sprint(in.Holds.BlindAll(in.Now)) {
 			rt.Fatalf("holds were %v and are %v", in.Holds, plan.Holds)
 		}
 	})
@@ -288,7 +288,7 @@ func TestWhatHoldsWasSeen(t *testing.T) {
 				ctx = ended
 			}
 			in.Now, in.Holds = now, holds
-			plan := Compute(ctx, in)
+			plan := ComputePlan(ctx, in)
 			holds = plan.Holds
 			switch {
 			case saw == "holds" && (since.IsZero() || !blind.IsZero() && now.Sub(blind) > 10*time.Second):
@@ -330,7 +330,7 @@ func TestALongerForNeverActsEarlier(t *testing.T) {
 				if unsynced {
 					in.Snapshot[1] = Target{State: Unsynced}
 				}
-				plan := Compute(t.Context(), in)
+				plan := ComputePlan(t.Context(), in)
 				holds[w] = plan.Holds
 				out := map[string]bool{}
 				for i := range plan.Steps {
@@ -366,12 +366,12 @@ func TestLaterRulesChangeNothing(t *testing.T) {
 			}
 			return out
 		}
-		with := first(Compute(t.Context(), in))
+		with := first(ComputePlan(t.Context(), in))
 		alone := *in.Spec
 		alone.Rules = alone.Rules[:1]
 		other := over(t, &alone)
 		in.Spec, in.Programs = &alone, other.Programs
-		if without := first(Compute(t.Context(), in)); !slices.Equal(with, without) {
+		if without := first(ComputePlan(t.Context(), in)); !slices.Equal(with, without) {
 			rt.Fatalf("with r2: %v\nwithout: %v", with, without)
 		}
 	})
@@ -386,15 +386,15 @@ func TestKeepLeavesTheLast(t *testing.T) {
 			r.GroupBy, r.OrderBy, r.Keep = "item.spec.node", []v1alpha1.OrderBy{{Expression: "item.spec.age"}}, new(intstr.FromInt32(int32(keep)))
 			r.Actions = []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}
 		}))
-		plan := Compute(t.Context(), over(t, work, pods...))
+		plan := ComputePlan(t.Context(), over(t, work, pods...))
 		gone, matching := map[string][]string{}, map[string][]string{}
 		for i := range plan.Steps {
 			o := &plan.Steps[i].Object
-			gone[text(o.Value, "spec", "node")] = append(gone[text(o.Value, "spec", "node")], text(o.Value, "spec", "age"))
+			gone[nestedString(o.Value, "spec", "node")] = append(gone[nestedString(o.Value, "spec", "node")], nestedString(o.Value, "spec", "age"))
 		}
 		for i := range pods {
-			node := text(pods[i].Value, "spec", "node")
-			matching[node] = append(matching[node], text(pods[i].Value, "spec", "age"))
+			node := nestedString(pods[i].Value, "spec", "node")
+			matching[node] = append(matching[node], nestedString(pods[i].Value, "spec", "age"))
 		}
 		for node, ages := range matching {
 			slices.Sort(ages)

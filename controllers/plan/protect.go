@@ -31,8 +31,8 @@ type Protection struct {
 // releaseSecretPrefix begins the name of each Secret in which Helm records a revision of a release.
 const releaseSecretPrefix = "sh.helm.release.v1."
 
-// Of is what is left of the protection for a spec.
-func (p Protection) Of(spec *v1alpha1.Work) Protection {
+// ForSpec is what is left of the protection for a spec.
+func (p Protection) ForSpec(spec *v1alpha1.Work) Protection {
 	if spec.Cluster && spec.IncludeProtected {
 		p.Namespaces = nil
 	}
@@ -40,12 +40,12 @@ func (p Protection) Of(spec *v1alpha1.Work) Protection {
 	return p
 }
 
-// Because says why an object must not be deleted; empty if it may.
-func (p Protection) Because(o *Object) string { return p.Forbids(VerbDelete, o) }
+// ForbidsDelete says why an object must not be deleted; empty if it may.
+func (p Protection) ForbidsDelete(o *Object) string { return p.ForbidsVerb(VerbDelete, o) }
 
-// Forbids says why a verb is not for an object; empty if it is. Kinds on which a cluster hangs are protected from being
+// ForbidsVerb says why a verb is not for an object; empty if it is. Kinds on which a cluster hangs are protected from being
 // deleted only: to taint a Node is what some rules are for.
-func (p Protection) Forbids(verb Verb, o *Object) string {
+func (p Protection) ForbidsVerb(verb Verb, o *Object) string {
 	r := o.Resource.GroupResource()
 	switch {
 	case verb == VerbReport:

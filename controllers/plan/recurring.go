@@ -26,14 +26,14 @@ func BeforeBatch(c v1alpha1.Owner, l *Ledger) Request {
 	s := c.State()
 	rows := []int(nil)
 	if s.Run != nil {
-		rows = l.Unknown(s.Run)
+		rows = l.UnknownRows(s.Run)
 	}
 	switch {
 	case !View{Cleaner: c}.hasFinalizer():
 		return Request{Kind: AddFinalizer}
 	case len(rows) > 0:
 		return Request{Kind: LookRows, Rows: rows}
-	case s.Run != nil && Full(s.Run) && s.Unsent == nil:
+	case s.Run != nil && IsRunFull(s.Run) && s.Unsent == nil:
 		return Request{Kind: MoveToUnsent}
 	default:
 		return Request{Kind: Record}
@@ -44,14 +44,14 @@ func BeforeBatch(c v1alpha1.Owner, l *Ledger) Request {
 // if there is room for it.
 func AtRest(c v1alpha1.Owner, l *Ledger) Request {
 	s := c.State()
-	if s.Run == nil || s.Run.Result != "" || Held(c.Common()) {
+	if s.Run == nil || s.Run.Result != "" || IsHeld(c.Common()) {
 		return Request{Kind: Idle}
 	}
-	return View{Cleaner: c}.settled(s.Run, l)
+	return View{Cleaner: c}.settleRun(s.Run, l)
 }
 
-// Full says that a run counts so many objects that it is time to report them.
-func Full(run *v1alpha1.Run) bool {
+// IsRunFull says that a run counts so many objects that it is time to report them.
+func IsRunFull(run *v1alpha1.Run) bool {
 	n := int64(len(run.Rows))
 	for _, c := range run.Counts {
 		n += c.Count
@@ -59,12 +59,12 @@ func Full(run *v1alpha1.Run) bool {
 	return n >= maxRun
 }
 
-// Batch is the run with the rows of a batch that is about to begin. Those of the batch before are counted. Of an earlier
+// BeginBatch is the run with the rows of a batch that is about to begin. Those of the batch before are counted. Of an earlier
 // run that is finished, or of none, it makes a new one.
-func Batch(s *v1alpha1.CleanerStatus, l *Ledger, decides string, rows []Row, withheld []v1alpha1.Withheld, now time.Time) (*v1alpha1.Run, *Ledger) {
+func BeginBatch(s *v1alpha1.CleanerStatus, l *Ledger, decides string, rows []Row, withheld []v1alpha1.Withheld, now time.Time) (*v1alpha1.Run, *Ledger) {
 	run := &v1alpha1.Run{Lifecycle: v1alpha1.LifecycleRecurring, Number: s.Runs + 1, DecidedAt: metav1.NewTime(now)}
 	if s.Run != nil && s.Run.Result == "" {
-		run = Settled(s.Run, l)
+		run = SettleRun(s.Run, l)
 	}
 	run.Decides, run.Withheld = decides, addWithheld(run.Withheld, withheld)
 	for _, row := range rows {
@@ -88,19 +88,19 @@ func addWithheld(all, more []v1alpha1.Withheld) []v1alpha1.Withheld {
 	return all
 }
 
-// Holding are the targets in which an object stands, as whichever resource.
-func (s Snapshot) Holding(o *Object) []int {
+// TargetsOf are the targets in which an object stands, as whichever resource.
+func (s Snapshot) TargetsOf(o *Object) []int {
 	var out []int
 	for t := range s {
-		if n, there := search(s[t].Objects, o.Namespace, o.Name); there && s[t].Objects[n].identity() == o.identity() {
+		if n, there := searchObject(s[t].Objects, o.Namespace, o.Name); there && s[t].Objects[n].objectID() == o.objectID() {
 			out = append(out, t)
 		}
 	}
 	return out
 }
 
-// Objects is how many objects a plan is about.
-func (p *Plan) Objects() int {
+// CountObjects is how many objects a plan is about.
+func (p *Plan) CountObjects() int {
 	seen := make(map[types.UID]bool, len(p.Steps))
 	for i := range p.Steps {
 		seen[p.Steps[i].Object.UID] = true
@@ -108,12 +108,12 @@ func (p *Plan) Objects() int {
 	return len(seen)
 }
 
-// First is the plan with the steps on its first objects, at most so many. It has all that one of them comes after.
-func (p Plan) First(objects int) Plan {
+// FirstObjects is the plan with the steps on its first objects, at most so many. It has all that one of them comes after.
+func (p Plan) FirstObjects(objects int) Plan {
 	seen := map[types.UID]bool{}
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		if !s.Deed() {
+		if !s.IsDeed() {
 			continue
 		}
 		if !seen[s.Object.UID] && len(seen) == objects {
@@ -125,8 +125,8 @@ func (p Plan) First(objects int) Plan {
 	return p
 }
 
-// Without is the plan without some items. A step that stands for others too is there, for those.
-func (p Plan) Without(waits func(ItemKey) bool) Plan {
+// WithoutItems is the plan without some items. A step that stands for others too is there, for those.
+func (p Plan) WithoutItems(waits func(ItemKey) bool) Plan {
 	p.Steps = slices.Clone(p.Steps)
 	out := make([]bool, len(p.Steps))
 	for i := range p.Steps {
@@ -135,21 +135,21 @@ func (p Plan) Without(waits func(ItemKey) bool) Plan {
 		out[i] = len(keys) == 0 && len(s.Keys) > 0
 		s.Keys = keys
 	}
-	p.keep(func(n int) bool { return !out[n] })
+	p.keepSteps(func(n int) bool { return !out[n] })
 	return p
 }
 
-// Again is what may be done at once by a plan that was made anew because objects of an earlier one have changed: deeds on
+// PlanAgain is what may be done at once by a plan that was made anew because objects of an earlier one have changed: deeds on
 // objects of the earlier one, at the versions that they have now. Another object, that stands where one of them stood, was
 // not recorded: it is for the next batch.
-func Again(earlier, anew Plan) Plan {
+func PlanAgain(earlier, anew Plan) Plan {
 	objects := map[types.UID]bool{}
 	for i := range earlier.Steps {
-		if s := &earlier.Steps[i]; s.Deed() {
+		if s := &earlier.Steps[i]; s.IsDeed() {
 			objects[s.Object.UID] = true
 		}
 	}
 	wanted := anew
-	wanted.Steps = slices.DeleteFunc(slices.Clone(anew.Steps), func(s Step) bool { return s.Deed() && !objects[s.Object.UID] })
-	return Intersect(wanted, anew)
+	wanted.Steps = slices.DeleteFunc(slices.Clone(anew.Steps), func(s Step) bool { return s.IsDeed() && !objects[s.Object.UID] })
+	return IntersectPlans(wanted, anew)
 }

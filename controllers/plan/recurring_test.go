@@ -214,12 +214,12 @@ func TestCounted(t *testing.T) {
 			run := counting("a")
 			l := newLedger(run, born)
 			for _, a := range tc.answers {
-				l.Acted(0, a, born)
+				l.TakeAnswer(0, a, born)
 			}
-			if got := l.Rows[0].counted(); got != tc.want {
+			if got := l.Rows[0].recurringOutcome(); got != tc.want {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 			}
-			if blind := len(l.Unknown(run)) > 0; blind != (tc.want == unknown) {
+			if blind := len(l.UnknownRows(run)) > 0; blind != (tc.want == unknown) {
 				t.Errorf("%s: it is to be looked at: %t", tc.reason, blind)
 			}
 		})
@@ -242,7 +242,7 @@ func TestLedger(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, tc.ledger.Unknown(run)); diff != "" {
+			if diff := cmp.Diff(tc.want, tc.ledger.UnknownRows(run)); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
 		})
@@ -259,18 +259,18 @@ func TestLedgerSawAfterACrash(t *testing.T) {
 		4: {Failed: "timeout"}, 5: {UID: "uid-there", ResourceVersion: "7"}, 6: {Missing: true},
 	}
 	for range maxLooks - 1 {
-		l.Saw(run, sights, born)
-		if left := l.Unknown(run); !slices.Equal(left, []int{4}) {
+		l.TakeSights(run, sights, born)
+		if left := l.UnknownRows(run); !slices.Equal(left, []int{4}) {
 			t.Fatalf("rows %v would be read again, want the one that could not be read", left)
 		}
 	}
-	l.Saw(run, sights, born)
+	l.TakeSights(run, sights, born)
 	unknown, gone := v1alpha1.OutcomeUnknown, v1alpha1.OutcomeGone
 	want := []v1alpha1.Outcome{gone, gone, gone, unknown, unknown, nothing, unknown}
 	if diff := cmp.Diff(want, countedBy(l)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if left := l.Unknown(run); len(left) > 0 {
+	if left := l.UnknownRows(run); len(left) > 0 {
 		t.Errorf("rows %v would be read again, and again", left)
 	}
 }
@@ -279,7 +279,7 @@ func TestLedgerSawAfterACrash(t *testing.T) {
 func TestLedgerSawAfterALostAnswer(t *testing.T) {
 	run := counting("patched", "lost", "left")
 	l := ledgerOf(run, v1alpha1.OutcomePatched, lost, nothing)
-	l.Saw(run, map[int]Sight{1: {Missing: true}}, born)
+	l.TakeSights(run, map[int]Sight{1: {Missing: true}}, born)
 	want := []v1alpha1.Outcome{v1alpha1.OutcomePatched, v1alpha1.OutcomeGone, nothing}
 	if diff := cmp.Diff(want, countedBy(l)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -290,7 +290,7 @@ func TestLedgerSawAfterALostAnswer(t *testing.T) {
 func countedBy(l *Memory) []v1alpha1.Outcome {
 	var out []v1alpha1.Outcome
 	for i := range l.Rows {
-		out = append(out, l.Rows[i].counted())
+		out = append(out, l.Rows[i].recurringOutcome())
 	}
 	return out
 }
@@ -334,11 +334,11 @@ func TestBatch(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			was := tc.status.DeepCopy()
-			run, ledger := Batch(&tc.status, &tc.ledger.Ledger, "v1:y", rows, withheld, later)
+			run, ledger := BeginBatch(&tc.status, &tc.ledger.Ledger, "v1:y", rows, withheld, later)
 			if diff := cmp.Diff(tc.want, run); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
-			if left := ledger.Unknown(run); len(left) > 0 || len(ledger.Rows) != 2 {
+			if left := ledger.UnknownRows(run); len(left) > 0 || len(ledger.Rows) != 2 {
 				t.Errorf("before the first request nothing is unknown: %+v", ledger)
 			}
 			if diff := cmp.Diff(was, &tc.status); diff != "" {
@@ -353,7 +353,7 @@ func TestSettled(t *testing.T) {
 	run.Rows = append(run.Rows, "made up")
 	run.Counts = []v1alpha1.Count{{Resource: "pods/v1", Outcome: v1alpha1.OutcomeDeleted, Count: 2}}
 	l := ledgerOf(run, v1alpha1.OutcomeDeleted, v1alpha1.OutcomePatched, nothing, lost, v1alpha1.OutcomeGone)
-	got := Settled(run, &l.Ledger)
+	got := SettleRun(run, &l.Ledger)
 	want := []v1alpha1.Count{
 		{Resource: "pods/v1", Outcome: v1alpha1.OutcomeDeleted, Count: 3}, {Resource: "pods/v1", Outcome: v1alpha1.OutcomePatched, Count: 1},
 		{Resource: "pods/v1", Outcome: v1alpha1.OutcomeUnknown, Count: 1}, {Resource: "unreadable", Outcome: v1alpha1.OutcomeGone, Count: 1},
@@ -367,7 +367,7 @@ func TestSettled(t *testing.T) {
 	if len(run.Rows) != 5 || len(run.Counts) != 1 || run.Counts[0].Count != 2 {
 		t.Errorf("the run that was read was changed: %+v", run)
 	}
-	if again := Settled(got, &l.Ledger); !cmp.Equal(again, got) {
+	if again := SettleRun(got, &l.Ledger); !cmp.Equal(again, got) {
 		t.Errorf("what is settled is counted twice: %+v", again.Counts)
 	}
 }
@@ -382,7 +382,7 @@ func TestSettledNamesTheFirstObjects(t *testing.T) {
 			names, outcomes = append(names, fmt.Sprint("p", i)), append(outcomes, v1alpha1.OutcomeDeleted)
 		}
 		run.Rows = counting(names...).Rows
-		run = Settled(run, &ledgerOf(run, outcomes...).Ledger)
+		run = SettleRun(run, &ledgerOf(run, outcomes...).Ledger)
 	}
 	if len(run.Outcomes) != maxOutcomes || run.Counts[0].Count != 450 {
 		t.Errorf("%d objects are named, %d counted", len(run.Outcomes), run.Counts[0].Count)
@@ -411,7 +411,7 @@ func TestFinished(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := Finish(tc.run, tc.ledger, tc.result, tc.message, born.Add(time.Hour))
+			got := FinishRun(tc.run, tc.ledger, tc.result, tc.message, born.Add(time.Hour))
 			if got.Result != tc.want || got.Message != tc.says || !got.FinishedAt.Time.Equal(tc.at) || got.Rows != nil || got.Number != 1 {
 				t.Errorf("%s: got %+v", tc.reason, got)
 			}
@@ -436,7 +436,7 @@ func TestFull(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := Full(&tc.run); got != tc.want {
+			if got := IsRunFull(&tc.run); got != tc.want {
 				t.Errorf("%s: got %t", tc.reason, got)
 			}
 		})
@@ -471,7 +471,7 @@ func TestFirst(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := Plan{Steps: slices.Clone(steps)}.First(tc.objects)
+			got := Plan{Steps: slices.Clone(steps)}.FirstObjects(tc.objects)
 			if diff := cmp.Diff(stepsOf(Plan{Steps: steps[:tc.want]}), stepsOf(got)); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
@@ -485,7 +485,7 @@ func TestWithout(t *testing.T) {
 	a, b, last := onPod("a"), onPod("b"), onPod("b", 1, 2)
 	a.Keys, b.Keys, last.Keys = []string{"a"}, []string{"b"}, []string{"b"}
 	all := Plan{Steps: []Step{a, b, fold, last}}
-	got := all.Without(func(item ItemKey) bool { return item == ItemKey{Rule: a.Rule, Key: "a"} })
+	got := all.WithoutItems(func(item ItemKey) bool { return item == ItemKey{Rule: a.Rule, Key: "a"} })
 	if want := []string{"delete b[]", "delete pool[0]", "delete b[0 1]"}; !slices.Equal(stepsOf(got), want) {
 		t.Errorf("left is %q, want %q", stepsOf(got), want)
 	}
@@ -498,23 +498,23 @@ func TestUnconfirmed(t *testing.T) {
 	a, b := ItemKey{"r", "a"}, ItemKey{"r", "b"}
 	both, now := map[ItemKey]bool{a: true, b: true}, born
 	u := Unconfirmed{}
-	if u.Waits(a, now) || !u.Next().IsZero() {
+	if u.IsWaiting(a, now) || !u.NextAttempt().IsZero() {
 		t.Error("something waits from the start")
 	}
 	for _, want := range []time.Duration{1, 2, 4, 5, 5} {
-		u.Hold(map[ItemKey]bool{a: true}, 5*time.Second, now)
-		if at := now.Add(want * time.Second); !u.Waits(a, at.Add(-1)) || u.Waits(a, at) || !u.Next().Equal(at) {
-			t.Errorf("it waits until %s, want %s", u.Next(), at)
+		u.HoldItems(map[ItemKey]bool{a: true}, 5*time.Second, now)
+		if at := now.Add(want * time.Second); !u.IsWaiting(a, at.Add(-1)) || u.IsWaiting(a, at) || !u.NextAttempt().Equal(at) {
+			t.Errorf("it waits until %s, want %s", u.NextAttempt(), at)
 		}
-		if u.Waits(b, now) {
+		if u.IsWaiting(b, now) {
 			t.Error("another item waits too")
 		}
 		now = now.Add(want * time.Second)
 	}
-	if u.Keep(both); len(u) != 1 {
+	if u.KeepWanted(both); len(u) != 1 {
 		t.Errorf("what is wanted still is forgotten: %v", u)
 	}
-	if u.Keep(map[ItemKey]bool{b: true}); len(u) != 0 {
+	if u.KeepWanted(map[ItemKey]bool{b: true}); len(u) != 0 {
 		t.Errorf("what is not wanted any more is kept: %v", u)
 	}
 }
@@ -527,15 +527,15 @@ func TestTrouble(t *testing.T) {
 		v1alpha1.ReasonDeletionRefused: stuck(v1alpha1.ReasonDeletionRefused), v1alpha1.ReasonTargetUnstable: stuck(v1alpha1.ReasonTargetUnstable),
 		v1alpha1.ReasonRecreationLoop: stuck(v1alpha1.ReasonRecreationLoop), v1alpha1.ReasonEvaluationFailed: {Errors: wrong}, "": {},
 	} {
-		if got, message := p.Trouble(); got != want || (message == "") != (want == "") {
+		if got, message := p.FindTrouble(); got != want || (message == "") != (want == "") {
 			t.Errorf("it says %q (%s), want %q", got, message, want)
 		}
 	}
 	first := rule(func(r *v1alpha1.Rule) { r.When, r.Confirm = `item.metadata.name == "a"`, nil })
 	in := over(t, cluster(first, rule(func(r *v1alpha1.Rule) { r.Name, r.When, r.For = "young", "true", "1h" })), p("a"), p("b"))
 	in.Backoff = Backoff{}
-	in.Backoff.Fail("uid-a", "forbidden", in.Now)
-	got := Compute(t.Context(), in)
+	in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
+	got := ComputePlan(t.Context(), in)
 	if got.Reason != v1alpha1.ReasonDeletionRefused || len(got.Pending) == 0 {
 		t.Errorf("it says %s: %s (%d are pending)", got.Reason, got.Message, len(got.Pending))
 	}
@@ -544,14 +544,14 @@ func TestTrouble(t *testing.T) {
 	in = over(t, cluster(rule()), p("a"), p("b"), p("c"))
 	in.Backoff, in.Remade = Backoff{}, Remade{}
 	for range unstableAfter {
-		in.Backoff.Conflict("uid-a", 1, in.Now)
+		in.Backoff.RecordConflict("uid-a", 1, in.Now)
 	}
 	looping(in.Remade, p("b"), in.Now)
-	if got := Compute(t.Context(), in); got.Stuck != v1alpha1.ReasonRecreationLoop || !strings.Contains(got.Refused, "b.pods") || len(got.Deferred) != 2 {
+	if got := ComputePlan(t.Context(), in); got.Stuck != v1alpha1.ReasonRecreationLoop || !strings.Contains(got.Refused, "b.pods") || len(got.Deferred) != 2 {
 		t.Errorf("it says %s: %s, of %v", got.Stuck, got.Refused, got.Deferred)
 	}
-	in.Backoff.Fail("uid-c", "forbidden", in.Now)
-	if got := Compute(t.Context(), in); got.Reason != v1alpha1.ReasonDeletionRefused || !strings.Contains(got.Message, "c.pods") || len(got.Deferred) != 3 {
+	in.Backoff.RecordFailure("uid-c", "forbidden", in.Now)
+	if got := ComputePlan(t.Context(), in); got.Reason != v1alpha1.ReasonDeletionRefused || !strings.Contains(got.Message, "c.pods") || len(got.Deferred) != 3 {
 		t.Errorf("it says %s: %s, of %v", got.Reason, got.Message, got.Deferred)
 	}
 }
@@ -560,7 +560,7 @@ func TestTrouble(t *testing.T) {
 func looping(r Remade, o Object, now time.Time) {
 	for i := range loopAfter + 1 {
 		o.UID = types.UID(fmt.Sprint("earlier-", i))
-		r.Deleted(&o, now)
+		r.RecordDeletion(&o, now)
 	}
 }
 
@@ -572,40 +572,40 @@ func TestRemade(t *testing.T) {
 		return &o
 	}
 	for i, uid := range []string{"1", "2", "2", "3"} {
-		if _, waits := r.Waits(made(uid), now); waits || r.Deleted(made(uid), now) {
+		if _, waits := r.FindWait(made(uid), now); waits || r.RecordDeletion(made(uid), now) {
 			t.Errorf("deletion %d is called a loop", i+1)
 		}
 	}
-	if !r.Deleted(made("4"), now) {
+	if !r.RecordDeletion(made("4"), now) {
 		t.Error("three that were made anew are no loop")
 	}
-	if e, waits := r.Waits(made("5"), now); !waits || e.Until.Sub(now) != firstRetry {
+	if e, waits := r.FindWait(made("5"), now); !waits || e.Until.Sub(now) != firstRetry {
 		t.Errorf("the next one waits %t, until %s", waits, e.Until)
 	}
-	if _, waits := r.Waits(made("4"), now); waits {
+	if _, waits := r.FindWait(made("4"), now); waits {
 		t.Error("what was deleted waits for itself")
 	}
 	other := p("b")
-	if _, waits := r.Waits(&other, now); waits {
+	if _, waits := r.FindWait(&other, now); waits {
 		t.Error("another one waits too")
 	}
 	now = now.Add(firstRetry)
-	if _, waits := r.Waits(made("5"), now); waits || r.Deleted(made("5"), now) {
+	if _, waits := r.FindWait(made("5"), now); waits || r.RecordDeletion(made("5"), now) {
 		t.Error("it waits on, or is said twice")
 	}
-	if e, waits := r.Waits(made("6"), now); !waits || e.Until.Sub(now) != 2*firstRetry {
+	if e, waits := r.FindWait(made("6"), now); !waits || e.Until.Sub(now) != 2*firstRetry {
 		t.Errorf("the one after it waits %t, until %s", waits, e.Until)
 	}
-	r.Forget(now.Add(loopWithin))
+	r.DropExpired(now.Add(loopWithin))
 	if len(r) != 1 {
 		t.Error("it is forgotten too early")
 	}
-	r.Forget(now.Add(loopWithin + 1))
+	r.DropExpired(now.Add(loopWithin + 1))
 	if len(r) != 0 {
 		t.Error("it is remembered for ever")
 	}
 	for i := range 10 {
-		if now = now.Add(loopWithin + 1); r.Deleted(made(fmt.Sprint("slow-", i)), now) {
+		if now = now.Add(loopWithin + 1); r.RecordDeletion(made(fmt.Sprint("slow-", i)), now) {
 			t.Error("what comes back slowly is called a loop")
 		}
 	}
@@ -632,7 +632,7 @@ func TestAgain(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := Again(earlier, Plan{Verdict: v1alpha1.VerdictAct, Steps: tc.anew})
+			got := PlanAgain(earlier, Plan{Verdict: v1alpha1.VerdictAct, Steps: tc.anew})
 			if diff := cmp.Diff(tc.want, stepsOf(got)); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
@@ -657,7 +657,7 @@ func TestHolding(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, s.Holding(&tc.object)); diff != "" {
+			if diff := cmp.Diff(tc.want, s.TargetsOf(&tc.object)); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
 		})
@@ -689,7 +689,7 @@ func TestActed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, m := committed("a")
 			m.Looked, tc.want.Checked = true, true
-			m.Acted(0, tc.answer, now)
+			m.TakeAnswer(0, tc.answer, now)
 			if diff := cmp.Diff(tc.want, m.Rows[0], cmp.AllowUnexported(Entry{})); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
@@ -713,7 +713,7 @@ func TestNextActsByRules(t *testing.T) {
 	refused := func(i, times int) func(*Memory) {
 		return func(m *Memory) {
 			for range times {
-				m.Acted(i, RowAnswer{Failed: "forbidden"}, born)
+				m.TakeAnswer(i, RowAnswer{Failed: "forbidden"}, born)
 			}
 		}
 	}
@@ -728,7 +728,7 @@ func TestNextActsByRules(t *testing.T) {
 		"Old":        {reason: "not on an old confirmation", after: time.Minute, want: Request{Kind: Recheck}},
 		"OneWaits":   {reason: "one that waits holds up no other of a rule", memory: []func(*Memory){due(0)}, want: Request{Kind: Act, Rows: []int{2}}},
 		"AllWait":    {reason: "and all that wait hold up the rest", memory: []func(*Memory){due(0), due(2)}, want: Request{Kind: Idle, Until: minute, Reason: v1alpha1.ReasonDeletionRefused}},
-		"Failed":     {reason: "one that failed is tried again later", memory: []func(*Memory){func(m *Memory) { m.Changed(); m.Due = minute }}, want: Request{Kind: Idle, Until: minute, Reason: v1alpha1.ReasonUnconfirmed}},
+		"Failed":     {reason: "one that failed is tried again later", memory: []func(*Memory){func(m *Memory) { m.TakeChange(); m.Due = minute }}, want: Request{Kind: Idle, Until: minute, Reason: v1alpha1.ReasonUnconfirmed}},
 		"Refused": {
 			reason: "but what is refused again and again does not", memory: []func(*Memory){refused(0, 4), refused(2, 4)},
 			want: Request{Kind: Act, Rows: []int{1}},

@@ -21,10 +21,10 @@ type Belonging struct {
 	Matches bool
 }
 
-// Refused says why the object of a recorded row must not be touched; empty if it may. A status is not believed: what
+// RefuseRow says why the object of a recorded row must not be touched; empty if it may. A status is not believed: what
 // it tells to delete must be what a target of the spec stands for.
-func Refused(owner Owner, spec *v1alpha1.Work, row Row, o *Object, belongs Belonging, p Protection) string {
-	t := row.Target(spec)
+func RefuseRow(owner Owner, spec *v1alpha1.Work, row Row, o *Object, belongs Belonging, p Protection) string {
+	t := row.FindTarget(spec)
 	if t < 0 && slices.ContainsFunc(spec.Rules, func(r v1alpha1.Rule) bool { return r.Name == row.Rule }) {
 		return "" // rules are evaluated anew before anything is done: only what they want is
 	}
@@ -42,7 +42,7 @@ func Refused(owner Owner, spec *v1alpha1.Work, row Row, o *Object, belongs Belon
 	case ref.Name != "" && ref.Name != row.Name, !belongs.Matches:
 		return fmt.Sprintf("target %q no longer selects it", spec.Targets[t].Name)
 	}
-	return p.Of(spec).Because(o)
+	return p.ForSpec(spec).ForbidsDelete(o)
 }
 
 // inNamespaces says whether the lists of a reference let a namespace in. Objects of cluster-scoped kinds are in none.

@@ -43,46 +43,46 @@ type Remaking struct {
 	at time.Time
 }
 
-// place is where an object is.
-func (r *Ref) place() Place {
+// placeOf is where an object is.
+func (r *Ref) placeOf() Place {
 	return Place{Resource: r.Resource, Namespace: r.Namespace, Name: r.Name}
 }
 
-// Deleted takes that an object was deleted. It says whether somebody has made it anew so often by now that there is a loop;
+// RecordDeletion takes that an object was deleted. It says whether somebody has made it anew so often by now that there is a loop;
 // from then on each next one waits longer.
-func (r Remade) Deleted(o *Object, now time.Time) (loop bool) {
-	e := r[o.place()]
-	if e.over(now) {
+func (r Remade) RecordDeletion(o *Object, now time.Time) (loop bool) {
+	e := r[o.placeOf()]
+	if e.isOver(now) {
 		e = Remaking{}
 	}
 	if e.UID != "" && e.UID != o.UID {
 		e.Times++
 		loop = e.Times == loopAfter
 		if e.Times >= loopAfter {
-			e.Wait = doubled(e.Wait)
+			e.Wait = doubleWait(e.Wait)
 			e.Until = now.Add(e.Wait)
 		}
 	}
 	e.UID, e.at = o.UID, now
-	r[o.place()] = e
+	r[o.placeOf()] = e
 	return loop
 }
 
-// Waits says whether an object has to wait now because others of its name were deleted before it, and how.
-func (r Remade) Waits(o *Object, now time.Time) (Remaking, bool) {
-	e, ok := r[o.place()]
+// FindWait says whether an object has to wait now because others of its name were deleted before it, and how.
+func (r Remade) FindWait(o *Object, now time.Time) (Remaking, bool) {
+	e, ok := r[o.placeOf()]
 	return e, ok && e.UID != o.UID && now.Before(e.Until)
 }
 
-// Why says so for people.
-func (e Remaking) Why() string {
+// DescribeWait says so for people.
+func (e Remaking) DescribeWait() string {
 	return fmt.Sprintf("it was recreated after each of the last %d deletions", e.Times)
 }
 
-// over says that the last deletion is so long ago that there is no loop any more.
-func (e Remaking) over(now time.Time) bool { return now.Sub(e.at) > max(2*e.Wait, loopWithin) }
+// isOver says that the last deletion is so long ago that there is no loop any more.
+func (e Remaking) isOver(now time.Time) bool { return now.Sub(e.at) > max(2*e.Wait, loopWithin) }
 
-// Forget drops what was not made anew for so long that it starts anew.
-func (r Remade) Forget(now time.Time) {
-	maps.DeleteFunc(r, func(_ Place, e Remaking) bool { return e.over(now) })
+// DropExpired drops what was not made anew for so long that it starts anew.
+func (r Remade) DropExpired(now time.Time) {
+	maps.DeleteFunc(r, func(_ Place, e Remaking) bool { return e.isOver(now) })
 }

@@ -33,7 +33,7 @@ func TestHoldsTakeWhatTheyAreCountedWith(t *testing.T) {
 		}))
 		in := over(t, work)
 		before := heap()
-		got := Compute(t.Context(), in)
+		got := ComputePlan(t.Context(), in)
 		holds, message := got.Holds, got.Message
 		got = Plan{}
 		if took := heap() - before; len(holds["r"].Since) != items || took > holds.Bytes()+(1<<18) {
@@ -60,7 +60,7 @@ func TestHoldsBeyondTheirRoomDoNotBegin(t *testing.T) {
 		}
 		in := over(t, work, objects...)
 		in.Now, in.Holds, in.Room = born.Add(at), holds, &Room{Holds: room, DoneBytes: 1 << 20}
-		return Compute(t.Context(), in)
+		return ComputePlan(t.Context(), in)
 	}
 	first := look(time.Hour, nil, 2, "x", "y")
 	second := look(time.Hour+5*time.Minute, first.Holds, 2, "a", "x", "y")
@@ -97,15 +97,15 @@ func TestLessRoomNeverActsEarlier(t *testing.T) {
 			now = now.Add(time.Duration(rapid.IntRange(0, 25).Draw(rt, "passes")) * time.Second)
 			in := over(t, work, drawnPods(rt)...)
 			in.Now, in.Holds = now, ample
-			all := Compute(t.Context(), in)
+			all := ComputePlan(t.Context(), in)
 			in.Holds, in.Room = narrow, &Room{Holds: rapid.IntRange(0, 4).Draw(rt, "room"), DoneBytes: 1 << 20}
-			some := Compute(t.Context(), in)
-			if known, room := narrow.count(), in.Room.Holds; some.Holds.count() > max(room, known) {
-				rt.Fatalf("%d holds have room for %d, and there were %d", some.Holds.count(), room, known)
+			some := ComputePlan(t.Context(), in)
+			if known, room := narrow.countHolds(), in.Room.Holds; some.Holds.countHolds() > max(room, known) {
+				rt.Fatalf("%d holds have room for %d, and there were %d", some.Holds.countHolds(), room, known)
 			}
 			ample, narrow = all.Holds, some.Holds
-			may := all.Items()
-			for item := range some.Items() {
+			may := all.ListItems()
+			for item := range some.ListItems() {
 				if !may[item] {
 					rt.Fatalf("%v is acted on early", item)
 				}
@@ -120,7 +120,7 @@ func deedsOf(in *Input, n int) Done {
 	for i := range n {
 		s := Step{Rule: "r", Verb: VerbDelete, Object: p("a"), Keys: []string{fmt.Sprint(i)}}
 		s.Object.UID = types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i))
-		done = done.With(in.Deed(&s, in.Now.Add(time.Duration(i)*time.Millisecond)))
+		done = done.AddDeed(in.MakeDeed(&s, in.Now.Add(time.Duration(i)*time.Millisecond)))
 	}
 	return done
 }
@@ -143,8 +143,8 @@ func TestDoneIsBounded(t *testing.T) {
 	in.Programs = input(t, work, in.Snapshot...).Programs
 	before := heap()
 	full := deedsOf(&in, maxDoneBytes/224+1)
-	if took := heap() - before; full.Bytes() < maxDoneBytes || took > full.Bytes()*3/2 {
-		t.Errorf("%d deeds take %d KiB, and are counted with %d KiB", len(full), took>>10, full.Bytes()>>10)
+	if took := heap() - before; full.CountBytes() < maxDoneBytes || took > full.CountBytes()*3/2 {
+		t.Errorf("%d deeds take %d KiB, and are counted with %d KiB", len(full), took>>10, full.CountBytes()>>10)
 	}
 	tripped := func(name string, done Done, change func(*Input)) Plan {
 		in := in
@@ -153,7 +153,7 @@ func TestDoneIsBounded(t *testing.T) {
 			change(&in)
 		}
 		began := time.Now()
-		got := Compute(t.Context(), in)
+		got := ComputePlan(t.Context(), in)
 		if took := time.Since(began); took > 5*time.Second { // it takes a tenth of that
 			t.Errorf("%s: the evaluation took %s", name, took)
 		}
@@ -171,8 +171,8 @@ func TestDoneIsBounded(t *testing.T) {
 		"NotFull":          {full[:1000], nil, "", time.Time{}},
 		"LittleRoom":       {full[:1000], func(in *Input) { in.Room = &Room{DoneBytes: 1000} }, says, in.Now.Add(per)},
 		"Freed":            {full, func(in *Input) { in.Now = in.Now.Add(per + time.Second) }, "", time.Time{}},
-		"Forgotten":        {full[:1000].Forget(), nil, says, full[999].At.Add(per)},
-		"ForgottenForLong": {full[:1000].Forget(), func(in *Input) { in.Now = in.Now.Add(per + time.Second) }, "", time.Time{}},
+		"Forgotten":        {full[:1000].ForgetDeeds(), nil, says, full[999].At.Add(per)},
+		"ForgottenForLong": {full[:1000].ForgetDeeds(), func(in *Input) { in.Now = in.Now.Add(per + time.Second) }, "", time.Time{}},
 		"NothingToDo":      {full, func(in *Input) { in.Snapshot = append(Snapshot{seen()}, in.Snapshot[1:]...) }, "", time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestDoneIsBounded(t *testing.T) {
 			}
 		})
 	}
-	if n := len(Done(nil).Forget()); n > 0 {
+	if n := len(Done(nil).ForgetDeeds()); n > 0 {
 		t.Error("what was not done was forgotten")
 	}
 }

@@ -51,8 +51,8 @@ func ParseRow(s string) (Row, error) {
 	}}, nil
 }
 
-// Target is the target whose delete: true made the row; -1 when the spec has no such target.
-func (r Row) Target(spec *v1alpha1.Work) int {
+// FindTarget is the target whose delete: true made the row; -1 when the spec has no such target.
+func (r Row) FindTarget(spec *v1alpha1.Work) int {
 	name, ok := strings.CutPrefix(r.Rule, targetRule)
 	if !ok {
 		return -1
@@ -68,10 +68,10 @@ func (r Row) Target(spec *v1alpha1.Work) int {
 // decidesPrefix is the version of what Decides hashes. Another one in a status counts as an edit.
 const decidesPrefix = "v1:"
 
-// Decides is a fingerprint of the part of a spec that decides what is deleted and when. Suspend, mode, retry, the
+// FingerprintWork is a fingerprint of the part of a spec that decides what is deleted and when. Suspend, mode, retry, the
 // schedule, the sink, its auth and what it is sent may change under an open run; anything else stops it. Of a template, what it
 // stands for counts, not its name.
-func Decides(work *v1alpha1.Work) (string, error) {
+func FingerprintWork(work *v1alpha1.Work) (string, error) {
 	s := *work
 	s.Suspend, s.Mode, s.Retry, s.CloudEventSink, s.CloudEventSinkAuth, s.CloudEventData = false, "", nil, "", nil, ""
 	s.Schedule, s.TimeZone, s.StartingDeadline, s.TemplateRef = "", "", "", nil
@@ -94,11 +94,11 @@ func Decides(work *v1alpha1.Work) (string, error) {
 	return decidesPrefix + hex.EncodeToString(sum[:16]), nil
 }
 
-// rows are the steps that a run records: the first deed on each object.
-func (p *Plan) rows() []int {
+// rowSteps are the steps that a run records: the first deed on each object.
+func (p *Plan) rowSteps() []int {
 	out, has := make([]int, 0, len(p.Steps)), make(map[types.UID]bool, len(p.Steps))
 	for i := range p.Steps {
-		if id := p.Steps[i].Object.identity(); p.Steps[i].Deed() && !has[id] {
+		if id := p.Steps[i].Object.objectID(); p.Steps[i].IsDeed() && !has[id] {
 			has[id] = true
 			out = append(out, i)
 		}
@@ -109,7 +109,7 @@ func (p *Plan) rows() []int {
 func (p *Plan) rowBytes(rows []int) int {
 	n := 0
 	for _, i := range rows {
-		n += len(p.Steps[i].Row().String()) + 3 // quotes and comma
+		n += len(p.Steps[i].MakeRow().String()) + 3 // quotes and comma
 	}
 	return n
 }

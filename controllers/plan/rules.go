@@ -37,17 +37,17 @@ type decider struct {
 func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 	d := &decider{in: in, p: p, over: e.AbortReason, retain: e.RetainBytes, reads: reads{in: in}, taken: map[types.UID]bool{}}
 	for _, read := range (evidence{in}).gateReads() {
-		if !(evidence{in}).confirmed(read) {
+		if !(evidence{in}).isConfirmed(read) {
 			d.gate = append(d.gate, read)
 		}
 	}
 	p.Holds = nil
 	for i := range in.Spec.Rules {
 		r := &deciding{decider: d, index: i, rule: &in.Spec.Rules[i], eval: e.SelectRule(i)}
-		if in.reads(in.Programs.ListRuleTargets(i)) {
+		if in.readsLost(in.Programs.ListRuleTargets(i)) {
 			continue
 		}
-		if r.decide(); e.AbortReason() != nil {
+		if r.decideRule(); e.AbortReason() != nil {
 			break
 		}
 	}
@@ -56,7 +56,7 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 		return cmp.Or(a.Until.Compare(b.Until), strings.Compare(a.Rule, b.Rule), strings.Compare(a.Key, b.Key))
 	})
 	if len(p.Pending) > 0 {
-		p.Next = earlier(p.Next, p.Pending[0].Until)
+		p.Next = earlierTime(p.Next, p.Pending[0].Until)
 	}
 	return d
 }
@@ -89,18 +89,18 @@ type candidate struct {
 	until time.Time
 }
 
-// decide goes through the items: when, for, groupBy, orderBy, keep, unless, actions.
-func (r *deciding) decide() {
+// decideRule goes through the items: when, for, groupBy, orderBy, keep, unless, actions.
+func (r *deciding) decideRule() {
 	if r.rule.For != "" {
-		r.holds = r.in.Holds.holding(r.in.Spec, r.rule, r.in.Now)
+		r.holds = r.in.Holds.beginRule(r.in.Spec, r.rule, r.in.Now)
 	}
 	items, err := r.eval.EvaluateItems()
 	if err != nil {
-		r.failed("", err)
+		r.addError("", err)
 		r.keepHolds()
 		return
 	}
-	candidates := r.candidates(items)
+	candidates := r.findCandidates(items)
 	if r.over() != nil {
 		return
 	}
@@ -108,7 +108,7 @@ func (r *deciding) decide() {
 		r.handHolds(r.holds.after)
 	}
 	pending := map[string]int{}
-	for _, group := range r.groups(candidates) {
+	for _, group := range r.groupCandidates(candidates) {
 		for _, c := range group {
 			if r.over() != nil {
 				return
@@ -116,17 +116,17 @@ func (r *deciding) decide() {
 			spared, err := c.item.EvaluateUnless()
 			switch {
 			case err != nil:
-				r.failed(r.name(c), err)
+				r.addError(r.nameCandidate(c), err)
 			case spared:
 			case c.until.After(r.in.Now):
-				r.pending(pending, c)
+				r.addPending(pending, c)
 			default:
-				taking{r}.act(c)
+				taking{r}.takeItem(c)
 			}
 		}
 	}
 	if r.over() == nil {
-		folding{r}.fold()
+		folding{r}.foldDeeds()
 	}
 }
 
@@ -139,15 +139,15 @@ const (
 	readSize      = 384
 )
 
-// keeps counts what is held on to for an item. It is false when there is too much of it: then nothing is decided.
-func (r *deciding) keeps(field string, bytes int) bool {
+// chargeBytes counts what is held on to for an item. It is false when there is too much of it: then nothing is decided.
+func (r *deciding) chargeBytes(field string, bytes int) bool {
 	return r.retain(fmt.Sprintf("rules[%d].%s", r.index, field), bytes)
 }
 
 // keepHolds hands the holds of the rule on: what `when` gives is not known.
 func (r *deciding) keepHolds() {
 	if r.holds != nil && len(r.holds.before.Since) > 0 {
-		r.handHolds(r.holds.before.blinded(r.in.Now))
+		r.handHolds(r.holds.before.blindAll(r.in.Now))
 	}
 }
 
@@ -158,8 +158,8 @@ func (r *deciding) handHolds(h RuleHolds) {
 	r.p.Holds[r.rule.Name] = h
 }
 
-// candidates are the items for which `when` holds, and of which everything is known that comes before the others matter.
-func (r *deciding) candidates(items []*celenv.Item) []candidate {
+// findCandidates are the items for which `when` holds, and of which everything is known that comes before the others matter.
+func (r *deciding) findCandidates(items []*celenv.Item) []candidate {
 	var out []candidate
 	for place, item := range items {
 		holds, err := item.EvaluateWhen()
@@ -167,11 +167,11 @@ func (r *deciding) candidates(items []*celenv.Item) []candidate {
 		case r.over() != nil:
 			return nil
 		case err != nil:
-			r.failed(r.nameOf(item), err)
-			r.unknown(item)
+			r.addError(r.nameOf(item), err)
+			r.recordUnknown(item)
 		case holds:
-			if c, ok := r.candidate(item); ok {
-				if !r.keeps("when", candidateSize+len(c.key)+len(c.waits)+len(c.group)+c.order.Size()) {
+			if c, ok := r.makeCandidate(item); ok {
+				if !r.chargeBytes("when", candidateSize+len(c.key)+len(c.waits)+len(c.group)+c.order.Size()) {
 					return nil
 				}
 				c.place = place
@@ -182,24 +182,24 @@ func (r *deciding) candidates(items []*celenv.Item) []candidate {
 	return out
 }
 
-// candidate looks at an item for which `when` holds. It is not ok if there is an error.
-func (r *deciding) candidate(item *celenv.Item) (c candidate, ok bool) {
+// makeCandidate looks at an item for which `when` holds. It is not ok if there is an error.
+func (r *deciding) makeCandidate(item *celenv.Item) (c candidate, ok bool) {
 	c.item = item
 	if value := item.AsObject(); value != nil {
-		c.object, c.target = r.in.find(value)
+		c.object, c.target = r.in.findObject(value)
 	}
 	var err *expr.Error
-	if c.key, err = r.key(item, c.object); err != nil {
-		r.failed(r.nameOf(item), err)
-		r.unknown(item)
+	if c.key, err = r.nameItem(item, c.object); err != nil {
+		r.addError(r.nameOf(item), err)
+		r.recordUnknown(item)
 		return c, false
 	}
-	if r.holds != nil && !r.hold(&c) {
+	if r.holds != nil && !r.holdItem(&c) {
 		return c, false
 	}
 	if r.rule.GroupBy != "" {
 		if c.group, err = item.EvaluateGroup(); err != nil {
-			r.failed(r.name(&c), err)
+			r.addError(r.nameCandidate(&c), err)
 			return c, false
 		}
 	}
@@ -209,43 +209,43 @@ func (r *deciding) candidate(item *celenv.Item) (c candidate, ok bool) {
 	return c, true
 }
 
-// key names the item within its rule.
-func (r *deciding) key(item *celenv.Item, o *Object) (string, *expr.Error) {
+// nameItem names the item within its rule.
+func (r *deciding) nameItem(item *celenv.Item, o *Object) (string, *expr.Error) {
 	switch {
 	case r.rule.Key != "":
 		key, err := item.EvaluateKey()
 		if err == nil && key == "" {
-			return "", r.problem("key", "the key is empty", "return a unique string for each item")
+			return "", r.makeError("key", "the key is empty", "return a unique string for each item")
 		}
 		return key, err
 	case o != nil:
-		return string(o.identity()), nil
+		return string(o.objectID()), nil
 	case item.AsObject() != nil:
-		return "", r.problem("forEach", absent(item.AsObject()), "use items of targets, or add key to the rule")
+		return "", r.makeError("forEach", describeAbsent(item.AsObject()), "use items of targets, or add key to the rule")
 	default:
-		return "", r.problem("key", "the item is not an object and has no name", "add key to the rule")
+		return "", r.makeError("key", "the item is not an object and has no name", "add key to the rule")
 	}
 }
 
-// hold takes that `when` holds for an item. It is not ok if there is an error.
-func (r *deciding) hold(c *candidate) bool {
+// holdItem takes that `when` holds for an item. It is not ok if there is an error.
+func (r *deciding) holdItem(c *candidate) bool {
 	c.waits = c.key
 	length, err := c.item.EvaluateFor()
 	if err == nil && r.rule.ForKey != "" {
 		c.waits, err = c.item.EvaluateForKey()
 	}
 	if err != nil {
-		r.failed(r.name(c), err)
-		r.unknown(c.item)
+		r.addError(r.nameCandidate(c), err)
+		r.recordUnknown(c.item)
 		return false
 	}
-	since, ok := r.holds.holds(c.waits, length, r.roomForHold)
+	since, ok := r.holds.recordHold(c.waits, length, r.roomForHold)
 	if c.until = since.Add(length); !ok && length > 0 {
-		r.failed(r.name(c), r.problem("for", "what waits takes too much memory, so that the time does not begin for some items",
+		r.addError(r.nameCandidate(c), r.makeError("for", "what waits takes too much memory, so that the time does not begin for some items",
 			"let when select fewer items, or let fewer Cleaners of the namespace use for"))
 		return false
 	}
-	return r.keeps("for", holdSize+4*len(c.waits))
+	return r.chargeBytes("for", holdSize+4*len(c.waits))
 }
 
 // roomForHold says that one more hold may be remembered, and counts it. Those from before are never forgotten for others.
@@ -253,16 +253,16 @@ func (d *decider) roomForHold() bool {
 	if d.in.Room == nil {
 		return true
 	}
-	if d.newHolds >= d.in.Room.Holds-d.in.Holds.count() {
+	if d.newHolds >= d.in.Room.Holds-d.in.Holds.countHolds() {
 		return false
 	}
 	d.newHolds++
 	return true
 }
 
-// unknown takes that nobody can say whether `when` holds for an item. An item of which the key is not known either counts
+// recordUnknown takes that nobody can say whether `when` holds for an item. An item of which the key is not known either counts
 // as one that is not there: its hold begins anew.
-func (r *deciding) unknown(item *celenv.Item) {
+func (r *deciding) recordUnknown(item *celenv.Item) {
 	if r.holds == nil {
 		return
 	}
@@ -274,17 +274,17 @@ func (r *deciding) unknown(item *celenv.Item) {
 	case r.rule.Key != "":
 		key, err = item.EvaluateKey()
 	default:
-		if o, _ := r.in.find(item.AsObject()); o != nil {
-			key = string(o.identity())
+		if o, _ := r.in.findObject(item.AsObject()); o != nil {
+			key = string(o.objectID())
 		}
 	}
 	if err == nil {
-		r.holds.unknown(key)
+		r.holds.recordUnknown(key)
 	}
 }
 
-// pending takes that an item waits for its hold. Several that share one are one row.
-func (r *deciding) pending(rows map[string]int, c *candidate) {
+// addPending takes that an item waits for its hold. Several that share one are one row.
+func (r *deciding) addPending(rows map[string]int, c *candidate) {
 	if i, ok := rows[c.waits]; ok {
 		if row := &r.p.Pending[i]; c.until.Before(row.Until) {
 			row.Until = c.until
@@ -294,13 +294,13 @@ func (r *deciding) pending(rows map[string]int, c *candidate) {
 	rows[c.waits] = len(r.p.Pending)
 	row := Pending{Rule: r.rule.Name, Key: c.waits, Until: c.until}
 	if r.rule.ForKey == "" {
-		row.Key = r.name(c)
+		row.Key = r.nameCandidate(c)
 	}
 	r.p.Pending = append(r.p.Pending, row)
 }
 
-// groups are the candidates in the order in which they are acted on, without those that stay.
-func (r *deciding) groups(candidates []candidate) [][]*candidate {
+// groupCandidates are the candidates in the order in which they are acted on, without those that stay.
+func (r *deciding) groupCandidates(candidates []candidate) [][]*candidate {
 	var groups [][]*candidate
 	at := map[string]int{}
 	for i := range candidates {
@@ -314,14 +314,14 @@ func (r *deciding) groups(candidates []candidate) [][]*candidate {
 		groups[g] = append(groups[g], c)
 	}
 	for g := range groups {
-		groups[g] = r.leave(groups[g])
+		groups[g] = r.leaveKept(groups[g])
 	}
 	return groups
 }
 
-// leave orders a group and takes off it what stays. What cannot be ordered stays as a whole.
-func (r *deciding) leave(group []*candidate) []*candidate {
-	if !r.sort(group) {
+// leaveKept orders a group and takes off it what stays. What cannot be ordered stays as a whole.
+func (r *deciding) leaveKept(group []*candidate) []*candidate {
+	if !r.sortGroup(group) {
 		return nil
 	}
 	if r.rule.Keep == nil {
@@ -333,22 +333,22 @@ func (r *deciding) leave(group []*candidate) []*candidate {
 	}
 	keep, err := r.eval.EvaluateKeep(items)
 	if err != nil {
-		r.failed(group[0].group, err)
+		r.addError(group[0].group, err)
 		return nil
 	}
 	return group[:max(0, len(group)-keep)]
 }
 
-// sort puts a group in the order of orderBy, then namespace, name and UID, if the rule has an order. It is not ok if there
+// sortGroup puts a group in the order of orderBy, then namespace, name and UID, if the rule has an order. It is not ok if there
 // is none for this group.
-func (r *deciding) sort(group []*candidate) bool {
+func (r *deciding) sortGroup(group []*candidate) bool {
 	if len(r.rule.OrderBy) == 0 {
 		return true
 	}
 	ok := true
 	for _, c := range group {
 		if c.unordered != nil {
-			r.failed(r.name(c), c.unordered)
+			r.addError(r.nameCandidate(c), c.unordered)
 			ok = false
 		}
 	}
@@ -367,15 +367,15 @@ func (r *deciding) sort(group []*candidate) bool {
 		return cmp.Or(n, cmp.Compare(a.place, b.place))
 	})
 	if failed != nil {
-		r.failed(group[0].group, failed)
+		r.addError(group[0].group, failed)
 	}
 	return failed == nil
 }
 
-// name is what a candidate is called in front of people: the key that its author gave it, or the object.
-func (r *deciding) name(c *candidate) string {
+// nameCandidate is what a candidate is called in front of people: the key that its author gave it, or the object.
+func (r *deciding) nameCandidate(c *candidate) string {
 	if r.rule.Key == "" && c.object != nil {
-		return c.object.Shown(r.in.Owner.Namespace)
+		return c.object.NameFor(r.in.Owner.Namespace)
 	}
 	return c.key
 }
@@ -389,17 +389,17 @@ func (r *deciding) nameOf(item *celenv.Item) string {
 		}
 		return key
 	}
-	if o, _ := r.in.find(item.AsObject()); o != nil {
-		return o.Shown(r.in.Owner.Namespace)
+	if o, _ := r.in.findObject(item.AsObject()); o != nil {
+		return o.NameFor(r.in.Owner.Namespace)
 	}
 	return ""
 }
 
-// failed takes an error of an item, or, without a key, of the whole rule.
-func (r *deciding) failed(key string, err *expr.Error) { r.errors.add(r.rule.Name, key, err, 1) }
+// addError takes an error of an item, or, without a key, of the whole rule.
+func (r *deciding) addError(key string, err *expr.Error) { r.errors.addError(r.rule.Name, key, err, 1) }
 
-// problem is an error in a field of the rule that no expression gave.
-func (r *deciding) problem(field, message, hint string) *expr.Error {
+// makeError is an error in a field of the rule that no expression gave.
+func (r *deciding) makeError(field, message, hint string) *expr.Error {
 	return &expr.Error{Kind: expr.Runtime, Path: fmt.Sprintf("rules[%d].%s", r.index, field), Message: message, Hint: hint}
 }
 
@@ -418,8 +418,8 @@ type itemErrors struct {
 
 type errorID struct{ rule, field, message string }
 
-// add takes an error that happened to so many items, of which the first has a key.
-func (e *itemErrors) add(rule, key string, err *expr.Error, items int64) {
+// addError takes an error that happened to so many items, of which the first has a key.
+func (e *itemErrors) addError(rule, key string, err *expr.Error, items int64) {
 	message := err.Message
 	if err.Line > 0 {
 		message = fmt.Sprintf("at %d:%d: %s", err.Line, err.Column, message)

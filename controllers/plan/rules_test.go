@@ -818,7 +818,7 @@ func TestRules(t *testing.T) {
 			pods:   []Object{p("a"), p("b")},
 			change: func(in *Input, _ *v1alpha1.Work) {
 				in.Backoff = Backoff{}
-				in.Backoff.Fail("uid-a", "forbidden", in.Now)
+				in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
 			},
 			want: act("r delete b"),
 		},
@@ -828,7 +828,7 @@ func TestRules(t *testing.T) {
 			pods:   []Object{p("a")},
 			change: func(in *Input, _ *v1alpha1.Work) {
 				in.Backoff = Backoff{}
-				in.Backoff.Fail("uid-a", "forbidden", in.Now)
+				in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
 			},
 			want: want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonDeletionRefused},
 		},
@@ -839,7 +839,7 @@ func TestRules(t *testing.T) {
 			change: func(in *Input, _ *v1alpha1.Work) {
 				in.Backoff = Backoff{}
 				for range unstableAfter {
-					in.Backoff.Conflict("uid-a", 1, in.Now)
+					in.Backoff.RecordConflict("uid-a", 1, in.Now)
 				}
 			},
 			want: want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonTargetUnstable},
@@ -891,7 +891,7 @@ func TestRules(t *testing.T) {
 			}
 			in.Owner, in.Spec, in.Programs, in.Snapshot = base.Owner, base.Spec, base.Programs, base.Snapshot
 
-			plan := Compute(t.Context(), in)
+			plan := ComputePlan(t.Context(), in)
 			got := want{Verdict: plan.Verdict, Reason: plan.Reason, Steps: shorts(plan.Steps), Tripped: plan.TrippedBy}
 			for _, w := range plan.Withheld {
 				got.Withheld = append(got.Withheld, fmt.Sprintf("%s %s %s: %s", w.Step.Rule, w.Step.Verb, w.Step.Object.Name, w.Because))
@@ -927,7 +927,7 @@ func TestAnObjectCountsForAllItsItems(t *testing.T) {
 		"LargestAction":  {[]Step{part(0, "x"), part(1, "x", "y"), part(1, "z")}, 3},
 		"ReportsAreNone": {[]Step{{Rule: "r", Verb: VerbReport, Object: pod("a"), Keys: []string{"x"}}}, 0},
 	} {
-		acted, got := (&Plan{Steps: tc.steps}).counts(nil)
+		acted, got := (&Plan{Steps: tc.steps}).countAgainst(nil)
 		if got != tc.want || len(acted) != min(1, int(tc.want)) {
 			t.Errorf("%s: %d actions on %d objects, want %d", name, got, len(acted), tc.want)
 		}
@@ -969,7 +969,7 @@ func TestWhatRulesRetainIsBounded(t *testing.T) {
 			in.Holds = Holds{"other": {Text: "kept"}}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			got := Compute(t.Context(), in)
+			got := ComputePlan(t.Context(), in)
 			runtime.GC()
 			runtime.ReadMemStats(&after)
 			if got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonEvaluationFailed || placeless(got.Message) != placeless(tc.want) || len(got.Steps) > 0 {
@@ -992,7 +992,7 @@ func TestAnEvaluationThatIsCutOffDecidesNothing(t *testing.T) {
 		r.Name, r.ForEach, r.Key = "second", "lists.range(100000)", "string(item)"
 		r.When = "lists.range(1000).all(x, x >= 0)"
 	})
-	got := Compute(t.Context(), over(t, cluster(first, second), p("a"), p("b")))
+	got := ComputePlan(t.Context(), over(t, cluster(first, second), p("a"), p("b")))
 	const want = "Nothing is done because of an error: spec.rules[1]." // the place where the steps or the time are over, whichever is first
 	if got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonEvaluationFailed || len(got.Steps) > 0 || got.Asked ||
 		!strings.HasPrefix(got.Message, want) {

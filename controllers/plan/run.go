@@ -21,22 +21,22 @@ const (
 	unreadable = "unreadable"
 )
 
-// Commit is the run that records a plan, before anything of it is done, and what the process that records it remembers.
+// CommitRun is the run that records a plan, before anything of it is done, and what the process that records it remembers.
 // The plan was decided on live reads that were begun no earlier than in.Now. What of it is carried out is in todo.
-func Commit(before *v1alpha1.CleanerStatus, in Input, decides string, p Plan) (run *v1alpha1.Run, m *Memory, todo Plan) {
+func CommitRun(before *v1alpha1.CleanerStatus, in Input, decides string, p Plan) (run *v1alpha1.Run, m *Memory, todo Plan) {
 	run = &v1alpha1.Run{
 		Number:    before.Runs + 1,
 		Decides:   decides,
 		DecidedAt: metav1.NewTime(in.Now),
-		Withheld:  p.Forbidden(),
+		Withheld:  p.ListForbidden(),
 		Data:      p.Data,
 	}
-	rows, seen, helm := p.rows(), in.seen(), in.Spec.Helm
+	rows, seen, helm := p.rowSteps(), in.seenObjects(), in.Spec.Helm
 	was, at := make([]Seen, len(rows)), make(map[types.UID]int, len(rows))
 	for row, i := range rows {
 		o := &p.Steps[i].Object
-		run.Rows = append(run.Rows, p.Steps[i].Row().String())
-		was[row], at[o.UID] = seen[o.identity()], row
+		run.Rows = append(run.Rows, p.Steps[i].MakeRow().String())
+		was[row], at[o.UID] = seen[o.objectID()], row
 	}
 	if p.Release != nil {
 		run.Helm = &v1alpha1.HelmRelease{
@@ -54,8 +54,8 @@ func Commit(before *v1alpha1.CleanerStatus, in Input, decides string, p Plan) (r
 	return run, m, p
 }
 
-// Forbidden is what a plan would do and may not, as it is recorded and shown to people.
-func (p *Plan) Forbidden() []v1alpha1.Withheld {
+// ListForbidden is what a plan would do and may not, as it is recorded and shown to people.
+func (p *Plan) ListForbidden() []v1alpha1.Withheld {
 	var out []v1alpha1.Withheld
 	for i := range p.Withheld {
 		w := &p.Withheld[i]
@@ -64,40 +64,40 @@ func (p *Plan) Forbidden() []v1alpha1.Withheld {
 	return out
 }
 
-// Settled is a run whose rows are counted, and the first of them named.
-func Settled(run *v1alpha1.Run, l *Ledger) *v1alpha1.Run {
+// SettleRun is a run whose rows are counted, and the first of them named.
+func SettleRun(run *v1alpha1.Run, l *Ledger) *v1alpha1.Run {
 	bare := *run
 	bare.Rows = nil
-	out, known := bare.DeepCopy(), l.of(run)
+	out, known := bare.DeepCopy(), l.isOf(run)
 	counts := newTally(out.Counts)
 	for i, text := range run.Rows {
 		outcome := v1alpha1.OutcomeUnknown
 		switch {
 		case !known:
 		case run.Lifecycle == v1alpha1.LifecycleRecurring:
-			outcome = l.Rows[i].counted()
+			outcome = l.Rows[i].recurringOutcome()
 		default:
-			outcome = l.Rows[i].outcome()
+			outcome = l.Rows[i].onceOutcome()
 		}
 		if outcome == "" {
 			continue
 		}
-		counts.add(text, outcome)
+		counts.addRow(text, outcome)
 		if len(out.Outcomes) < maxOutcomes {
 			out.Outcomes = append(out.Outcomes, v1alpha1.RowOutcome{Row: text, Outcome: outcome})
 		}
 	}
-	out.Counts = counts.list()
+	out.Counts = counts.listCounts()
 	return out
 }
 
-// Finish is the run with its result: counts and the first rows with their outcomes stand in the place of the rows. Without one that is
+// FinishRun is the run with its result: counts and the first rows with their outcomes stand in the place of the rows. Without one that is
 // given it is Completed, unless something of it is unknown. A result that it has never changes.
-func Finish(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string, now time.Time) *v1alpha1.Run {
+func FinishRun(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string, now time.Time) *v1alpha1.Run {
 	if run.Result != "" {
 		return run.DeepCopy()
 	}
-	out, finished := Settled(run, &m.Ledger), metav1.NewTime(now)
+	out, finished := SettleRun(run, &m.Ledger), metav1.NewTime(now)
 	if result == "" {
 		result = v1alpha1.ResultCompleted
 		if slices.ContainsFunc(out.Counts, func(c v1alpha1.Count) bool { return c.Outcome == v1alpha1.OutcomeUnknown }) {
@@ -122,7 +122,7 @@ func newTally(counts []v1alpha1.Count) tally {
 	return t
 }
 
-func (t tally) add(row string, outcome v1alpha1.Outcome) {
+func (t tally) addRow(row string, outcome v1alpha1.Outcome) {
 	resource := unreadable
 	if r, err := ParseRow(row); err == nil {
 		resource = ResourceName(r.Resource)
@@ -130,8 +130,8 @@ func (t tally) add(row string, outcome v1alpha1.Outcome) {
 	t[v1alpha1.Count{Resource: resource, Outcome: outcome}]++
 }
 
-// list gives the counts in the order of resources and outcomes.
-func (t tally) list() []v1alpha1.Count {
+// listCounts gives the counts in the order of resources and outcomes.
+func (t tally) listCounts() []v1alpha1.Count {
 	var out []v1alpha1.Count
 	for k, n := range t {
 		k.Count = n
@@ -155,18 +155,18 @@ func (u *Uninstall) releaseOutcome(run *v1alpha1.Run) v1alpha1.Outcome {
 		return v1alpha1.OutcomeGone
 	case installedAnew(rel, run.Helm):
 		return v1alpha1.OutcomeReplaced
-	case u.begun(run):
+	case u.isOurs(run):
 		return v1alpha1.OutcomeTerminating
 	default:
 		return v1alpha1.OutcomeKept
 	}
 }
 
-// rewritten says that the record of a release whose uninstall is not ours is not what was recorded of it. Older versions
+// isRewritten says that the record of a release whose uninstall is not ours is not what was recorded of it. Older versions
 // did not record a digest. One that is ours is no less that of the run: whoever finishes it compares, and says so.
-func rewritten(rel *Release, h *v1alpha1.HelmRelease) bool {
+func isRewritten(rel *Release, h *v1alpha1.HelmRelease) bool {
 	return rel.Revision != h.Revision || string(rel.UID) != h.UID || !sameRelease(rel, h) ||
-		!rel.begun() && h.Digest != "" && rel.Digest != h.Digest
+		!rel.hasBegun() && h.Digest != "" && rel.Digest != h.Digest
 }
 
 // installedAnew says that a release is another one than the one that was recorded. Its record is another object then: in the same

@@ -15,11 +15,11 @@ import (
 // defaultStartingDeadline is startingDeadline where a spec gives none.
 const defaultStartingDeadline = time.Hour
 
-// Due says whether the schedule of a spec is due now, by which of its times, and which time is the next one. last is the
+// IsDue says whether the schedule of a spec is due now, by which of its times, and which time is the next one. last is the
 // time that was due last; zero if none was: then times count from the creation on. Of times that were missed the latest
 // counts, if it is no longer ago than startingDeadline. A schedule whose times never come has no next one.
-func Due(work *v1alpha1.Work, last, created, now time.Time) (due bool, tick, next time.Time, err error) {
-	times, err := Schedule(work)
+func IsDue(work *v1alpha1.Work, last, created, now time.Time) (due bool, tick, next time.Time, err error) {
+	times, err := ParseSchedule(work)
 	if err != nil {
 		return false, time.Time{}, time.Time{}, err
 	}
@@ -49,8 +49,8 @@ func Due(work *v1alpha1.Work, last, created, now time.Time) (due bool, tick, nex
 	return due, tick, times.Next(now), nil
 }
 
-// Missed says that what was to be done at a time is not done any more: startingDeadline has passed.
-func Missed(work *v1alpha1.Work, tick, now time.Time) bool {
+// IsMissed says that what was to be done at a time is not done any more: startingDeadline has passed.
+func IsMissed(work *v1alpha1.Work, tick, now time.Time) bool {
 	end := EndOf(work, tick)
 	return !end.IsZero() && now.After(end)
 }
@@ -64,8 +64,8 @@ func EndOf(work *v1alpha1.Work, tick time.Time) time.Time {
 	return tick.Add(deadline)
 }
 
-// Schedule reads the schedule of a spec in its time zone.
-func Schedule(work *v1alpha1.Work) (facts.Times, error) {
+// ParseSchedule reads the schedule of a spec in its time zone.
+func ParseSchedule(work *v1alpha1.Work) (facts.Times, error) {
 	zone, err := facts.ParseZone(work.TimeZone)
 	if err != nil {
 		return facts.Times{}, fmt.Errorf("spec.timeZone: %w", err)

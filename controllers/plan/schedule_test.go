@@ -111,7 +111,7 @@ func TestDue(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			due, tick, next, err := Due(&v1alpha1.Work{CommonSpec: tc.spec}, at(tc.last), born, at(tc.now))
+			due, tick, next, err := IsDue(&v1alpha1.Work{CommonSpec: tc.spec}, at(tc.last), born, at(tc.now))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -142,7 +142,7 @@ func TestWhatIsNoSchedule(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, _, _, err := Due(&v1alpha1.Work{CommonSpec: tc.spec}, time.Time{}, born, born)
+			_, _, _, err := IsDue(&v1alpha1.Work{CommonSpec: tc.spec}, time.Time{}, born, born)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
@@ -166,7 +166,7 @@ func FuzzDue(f *testing.F) {
 		const span = 1 << 32 // 136 years
 		now, before := born.Add(time.Duration(seconds%span)*time.Second), born.Add(time.Duration(last%span)*time.Second)
 		work := &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Schedule: schedule, TimeZone: zone, StartingDeadline: v1alpha1.Duration(deadline)}}
-		due, tick, next, err := Due(work, before, born, now)
+		due, tick, next, err := IsDue(work, before, born, now)
 		if err != nil {
 			return
 		}
@@ -176,7 +176,7 @@ func FuzzDue(f *testing.F) {
 		if !next.IsZero() && !next.After(now) {
 			t.Errorf("at %s the next time is %s", now, next)
 		}
-		if again, _, _, err := Due(work, tick, born, now); due && (again || err != nil) {
+		if again, _, _, err := IsDue(work, tick, born, now); due && (again || err != nil) {
 			t.Errorf("at %s %s is due twice: %v", now, tick, err)
 		}
 	})

@@ -55,7 +55,7 @@ func (s *stranger) sights(rows []int) map[int]Sight {
 		}
 		o := Object{Ref: row.Ref}
 		belongs := Belonging{Resource: pods, Matches: true}
-		sight := Sight{UID: row.UID, ResourceVersion: row.ResourceVersion, Refused: Refused(Owner{Namespace: "shop", Name: "c"}, s.work, row, &o, belongs, Protection{})}
+		sight := Sight{UID: row.UID, ResourceVersion: row.ResourceVersion, Refused: RefuseRow(Owner{Namespace: "shop", Name: "c"}, s.work, row, &o, belongs, Protection{})}
 		switch s.next() % 6 {
 		case 1:
 			sight = Sight{Missing: true}
@@ -95,7 +95,7 @@ func (s *stranger) act(rows []int) {
 			{Did: v1alpha1.OutcomeDeleted}, {Did: v1alpha1.OutcomeDeleted, Gone: true}, {Did: v1alpha1.OutcomeGone}, {Did: v1alpha1.OutcomePatched, Left: "9"},
 			{Replaced: true}, {Failed: "forbidden"}, {Did: v1alpha1.OutcomePatched, Failed: "timeout", Lost: true},
 		}
-		s.memory.Acted(i, answers[int(s.next())%len(answers)], s.view.Now)
+		s.memory.TakeAnswer(i, answers[int(s.next())%len(answers)], s.view.Now)
 	}
 }
 
@@ -123,8 +123,8 @@ func (s *stranger) release() Release {
 
 // uninstall fails unless the spec asks for the release, but for one whose uninstall was begun: that is finished.
 func (s *stranger) uninstall(start bool) {
-	if rel := s.memory.Release; start == rel.begun() {
-		s.Fatalf("an uninstall is to begin: %t, and it has: %t", start, rel.begun())
+	if rel := s.memory.Release; start == rel.hasBegun() {
+		s.Fatalf("an uninstall is to begin: %t, and it has: %t", start, rel.hasBegun())
 	}
 	if h := s.status().Run.Helm; start && h.Name != fuzzedRelease {
 		s.Fatalf("release %q is to be uninstalled, which the spec does not name", h.Name)
@@ -134,7 +134,7 @@ func (s *stranger) uninstall(start bool) {
 	if s.next()%2 == 1 {
 		why = "timeout"
 	}
-	s.memory.Uninstalled(why, s.view.Now)
+	s.memory.TakeUninstall(why, s.view.Now)
 }
 
 // wait passes the time that is waited for. False: only an event ends it.
@@ -168,15 +168,15 @@ func (s *stranger) carryOut(r Request) bool {
 		return false
 	case LookRows, Settle:
 		sights := s.sights(r.Rows)
-		s.memory.Saw(status.Run, sights, s.view.Now)
+		s.memory.TakeSights(status.Run, sights, s.view.Now)
 		if r.Kind == Settle {
-			s.memory.Settled(s.view.Now)
+			s.memory.TakeSettled(s.view.Now)
 		}
 	case LookRelease:
 		s.memory.LookedAtRelease(status.Run, s.release(), s.view.Now)
 	case Recheck:
 		outcomes := []JudgeOutcome{JudgeTrue, JudgeFailed, JudgeFalse, JudgeUndecidable}
-		s.memory.Judged(Judgement{Outcome: outcomes[int(s.next())%len(outcomes)], Why: "why", Rows: s.verdicts()}, s.view.Now)
+		s.memory.TakeJudgement(Judgement{Outcome: outcomes[int(s.next())%len(outcomes)], Why: "why", Rows: s.verdicts()}, s.view.Now)
 	case ReviewAuthor:
 		if s.next()%2 == 1 {
 			s.memory.AuthorRefused(v1alpha1.ReasonAuthorLacksRights, "why", s.view.Now.Add(time.Minute))
@@ -198,7 +198,7 @@ func (s *stranger) write(r Request) {
 	status := s.status()
 	switch r.Kind {
 	case WriteResult:
-		status.Run = Finish(status.Run, &s.memory, r.Result, r.Message, s.view.Now)
+		status.Run = FinishRun(status.Run, &s.memory, r.Result, r.Message, s.view.Now)
 		s.memory = Memory{}
 	case MoveToUnsent:
 		status.Unsent, status.Run = nil, nil

@@ -58,25 +58,25 @@ type Step struct {
 	Confirmed bool
 }
 
-// Deed says that the step changes something.
-func (s *Step) Deed() bool { return s.Verb != VerbReport }
+// IsDeed says that the step changes something.
+func (s *Step) IsDeed() bool { return s.Verb != VerbReport }
 
-// Alone says that the step changes nothing, and that nothing has to be changed before it.
-func (s *Step) Alone() bool { return !s.Deed() && len(s.After) == 0 }
+// IsAlone says that the step changes nothing, and that nothing has to be changed before it.
+func (s *Step) IsAlone() bool { return !s.IsDeed() && len(s.After) == 0 }
 
 // Shown names what the step is about, for the readers of an owner: its object, or the item where that is none.
 func (s *Step) Shown(owner string) string {
 	if s.Object.Name == "" && len(s.Keys) > 0 {
 		return s.Keys[0]
 	}
-	return s.Object.Ref.Shown(owner)
+	return s.Object.Ref.NameFor(owner)
 }
 
-// Row is the step as it is recorded.
-func (s *Step) Row() Row { return Row{Rule: s.Rule, Ref: s.Object.Ref} }
+// MakeRow is the step as it is recorded.
+func (s *Step) MakeRow() Row { return Row{Rule: s.Rule, Ref: s.Object.Ref} }
 
-// Items are the items of a rule that the step stands for.
-func (s *Step) Items() []ItemKey {
+// ListItems are the items of a rule that the step stands for.
+func (s *Step) ListItems() []ItemKey {
 	out := make([]ItemKey, len(s.Keys))
 	for i, key := range s.Keys {
 		out[i] = ItemKey{Rule: s.Rule, Key: key}
@@ -115,8 +115,8 @@ type Pending struct {
 	Until time.Time
 }
 
-// Items are all items that a plan acts on.
-func (p *Plan) Items() map[ItemKey]bool {
+// ListItems are all items that a plan acts on.
+func (p *Plan) ListItems() map[ItemKey]bool {
 	out := map[ItemKey]bool{}
 	for i := range p.Steps {
 		for _, key := range p.Steps[i].Keys {
@@ -134,20 +134,20 @@ type stepID struct {
 	key    string // of an item that is no object
 }
 
-func (s *Step) id() stepID {
+func (s *Step) stepKey() stepID {
 	id := stepID{rule: s.Rule, action: s.Action}
 	if s.Object.Name == "" {
 		id.key = s.Keys[0]
 	} else {
-		id.object = s.Object.identity()
+		id.object = s.Object.objectID()
 	}
 	return id
 }
 
-// Intersect is what the last of several plans may do: its confirmed steps that the first plan wanted too, for the same
+// IntersectPlans is what the last of several plans may do: its confirmed steps that the first plan wanted too, for the same
 // items of the same rule on the same objects, and of these the ones all of whose earlier steps are among them. Objects,
 // versions and patches are the last plan's. There are none unless both plans act.
-func Intersect(first, last Plan) Plan {
+func IntersectPlans(first, last Plan) Plan {
 	out := last
 	out.Steps = nil
 	if first.Verdict != v1alpha1.VerdictAct || last.Verdict != v1alpha1.VerdictAct {
@@ -155,17 +155,17 @@ func Intersect(first, last Plan) Plan {
 	}
 	wanted, items := make(map[stepID]bool, len(first.Steps)), map[stepID]map[string]bool{}
 	for i := range first.Steps {
-		s, id := &first.Steps[i], first.Steps[i].id()
+		s, id := &first.Steps[i], first.Steps[i].stepKey()
 		wanted[id] = true
 		if len(s.Keys) > 1 || items[id] != nil {
-			items[id] = with(items[id], s.Keys)
+			items[id] = withKeys(items[id], s.Keys)
 		} else if len(s.Keys) == 1 {
 			items[id] = map[string]bool{s.Keys[0]: true}
 		}
 	}
 	at := make([]int, len(last.Steps)) // where a step of last stands in what is returned, from 1
 	for i := range last.Steps {
-		s, id := last.Steps[i], last.Steps[i].id()
+		s, id := last.Steps[i], last.Steps[i].stepKey()
 		if !s.Confirmed || !wanted[id] || slices.ContainsFunc(s.Keys, func(k string) bool { return !items[id][k] }) ||
 			slices.ContainsFunc(s.After, func(before int) bool { return at[before] == 0 }) {
 			continue
@@ -181,7 +181,7 @@ func Intersect(first, last Plan) Plan {
 	return out
 }
 
-func with(set map[string]bool, keys []string) map[string]bool {
+func withKeys(set map[string]bool, keys []string) map[string]bool {
 	if set == nil {
 		set = make(map[string]bool, len(keys))
 	}

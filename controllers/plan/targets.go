@@ -13,16 +13,16 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// resolved says whether every target that matters is known well enough to go on, else what is waited for.
-func (in *Input) resolved() (Plan, bool) {
+// checkTargets says whether every target that matters is known well enough to go on, else what is waited for.
+func (in *Input) checkTargets() (Plan, bool) {
 	var reason string
 	var problems []string
 	for i := range in.Spec.Targets {
 		t, seen := &in.Spec.Targets[i], &in.Snapshot[i]
 		if t.Delete && !in.Spec.Cluster && seen.Resource.Resource != "" && !seen.Namespaced {
-			return invalid(fmt.Sprintf("spec.targets[%d].delete: %s is cluster-scoped, and a Cleaner deletes in its own namespace only; remove delete: true, the target can still be read.", i, ResourceName(seen.Resource))), false
+			return invalidPlan(fmt.Sprintf("spec.targets[%d].delete: %s is cluster-scoped, and a Cleaner deletes in its own namespace only; remove delete: true, the target can still be read.", i, ResourceName(seen.Resource))), false
 		}
-		r, problem := Problem(t, seen)
+		r, problem := FindProblem(t, seen)
 		if r == "" {
 			continue
 		}
@@ -37,8 +37,8 @@ func (in *Input) resolved() (Plan, bool) {
 	return Plan{Verdict: v1alpha1.VerdictWait, Reason: reason, Message: strings.Join(problems, " ")}, false
 }
 
-// Problem says for which reason a target holds an evaluation up, and in words; both empty if it does not.
-func Problem(t *v1alpha1.ClusterTarget, seen *Target) (reason, message string) {
+// FindProblem says for which reason a target holds an evaluation up, and in words; both empty if it does not.
+func FindProblem(t *v1alpha1.ClusterTarget, seen *Target) (reason, message string) {
 	if !t.Included() && !t.Delete {
 		return "", ""
 	}
@@ -70,20 +70,20 @@ func Problem(t *v1alpha1.ClusterTarget, seen *Target) (reason, message string) {
 	}
 }
 
-// values is what expressions see of the targets.
-func (in *Input) values() map[string]any {
+// targetValues is what expressions see of the targets.
+func (in *Input) targetValues() map[string]any {
 	out := make(map[string]any, len(in.Spec.Targets))
 	for i := range in.Spec.Targets {
 		t, seen := &in.Spec.Targets[i], &in.Snapshot[i]
 		if !t.Included() {
 			continue
 		}
-		out[t.Name] = value(t, seen)
+		out[t.Name] = targetValue(t, seen)
 	}
 	return out
 }
 
-func value(t *v1alpha1.ClusterTarget, seen *Target) any {
+func targetValue(t *v1alpha1.ClusterTarget, seen *Target) any {
 	if t.Reference.Name != "" {
 		if seen.State != Complete || len(seen.Objects) == 0 {
 			return nil
@@ -100,29 +100,29 @@ func value(t *v1alpha1.ClusterTarget, seen *Target) any {
 	return map[string]any{"items": items}
 }
 
-// steps adds the objects of the targets with delete: true, each once, but for those that a rule acts on. An object that
+// addTargetSteps adds the objects of the targets with delete: true, each once, but for those that a rule acts on. An object that
 // conditions see is deleted at the version that they saw, whichever target wants it.
-func (in *Input) steps(d *decider) {
+func (in *Input) addTargetSteps(d *decider) {
 	if !slices.ContainsFunc(in.Spec.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Delete }) {
 		return
 	}
-	seen := in.seen()
+	seen := in.seenObjects()
 	for _, bySome := range []bool{false, true} {
 		for i := range in.Spec.Targets {
 			if !in.Spec.Targets[i].Delete {
 				continue
 			}
 			for _, o := range in.Snapshot[i].Objects {
-				id := o.identity()
+				id := o.objectID()
 				s, is := seen[id]
 				if is != bySome || d.taken[id] {
 					continue
 				}
 				d.taken[id] = true
 				if is {
-					o = s.of(o)
+					o = s.ownObject(o)
 				}
-				in.step(d, Step{
+				in.addTargetStep(d, Step{
 					Rule: targetRule + in.Spec.Targets[i].Name, Action: noAction, Keys: []string{string(id)}, Object: o,
 					Verb: VerbDelete, Propagation: v1alpha1.PropagateBackground, Confirmed: len(d.gate) == 0,
 				})
@@ -131,28 +131,28 @@ func (in *Input) steps(d *decider) {
 	}
 }
 
-// step adds a step of a target, unless something keeps its object from being deleted.
-func (in *Input) step(d *decider, s Step) {
+// addTargetStep adds a step of a target, unless something keeps its object from being deleted.
+func (in *Input) addTargetStep(d *decider, s Step) {
 	id := ItemKey{Rule: s.Rule, Key: s.Keys[0]}
-	switch because := in.Protection.Because(&s.Object); {
+	switch because := in.Protection.ForbidsDelete(&s.Object); {
 	case in.Failed[id], in.Only != nil && !in.Only[id]:
 	case (in.Spec.Recurs() || in.Acting) && s.Object.Terminating: // a run records what is on its way, too; nobody deletes it again and again
 	case because != "":
-		d.withhold(Withheld{Step: s, Because: because})
-	case !d.deferred(id, &s.Object):
+		d.addWithheld(Withheld{Step: s, Because: because})
+	case !d.isDeferred(id, &s.Object):
 		d.p.Steps = append(d.p.Steps, s)
 	}
 }
 
-// seen are the objects that conditions see.
-func (in *Input) seen() map[types.UID]Seen {
+// seenObjects are the objects that conditions see.
+func (in *Input) seenObjects() map[types.UID]Seen {
 	out := map[types.UID]Seen{}
 	for i := range in.Spec.Targets {
 		if !in.Spec.Targets[i].Included() {
 			continue
 		}
 		for _, o := range in.Snapshot[i].Objects {
-			id := o.identity()
+			id := o.objectID()
 			out[id] = append(out[id], SeenIn{Target: i, Object: o})
 		}
 	}

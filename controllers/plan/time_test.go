@@ -135,14 +135,14 @@ func TestNextIsTheMomentAtWhichTimeAloneDecides(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&in)
 			}
-			p := Compute(t.Context(), in)
-			if got := p.Again().Sub(born); p.Verdict != v1alpha1.VerdictWait || got != tc.want {
+			p := ComputePlan(t.Context(), in)
+			if got := p.NextLook().Sub(born); p.Verdict != v1alpha1.VerdictWait || got != tc.want {
 				t.Errorf("%s: got %s and %s, want %s", tc.reason, p.Verdict, got, tc.want)
 			}
 			if tc.flip != p.Flip.Equal(p.Next) {
 				t.Errorf("next is %s, and the flip %s", p.Next, p.Flip)
 			}
-			if diff := cmp.Diff(p, Compute(t.Context(), in)); diff != "" {
+			if diff := cmp.Diff(p, ComputePlan(t.Context(), in)); diff != "" {
 				t.Errorf("equal inputs gave different plans:\n%s", diff)
 			}
 		})
@@ -192,8 +192,8 @@ func TestLookIsTheMomentAtWhichTimeAloneChangesAnItem(t *testing.T) {
 			spec.Conditions = tc.conditions
 			in := input(t, &spec, seen(pod("a", older(0)), pod("b", older(7)), pod("c", older(3))))
 			in.Clock.Ahead = tc.ahead
-			p := Compute(t.Context(), in)
-			if got := p.Again().Sub(in.Now); got != tc.want {
+			p := ComputePlan(t.Context(), in)
+			if got := p.NextLook().Sub(in.Now); got != tc.want {
 				t.Errorf("%s %s: it is looked again after %s, want %s", p.Verdict, p.Message, got, tc.want)
 			}
 			if !p.Flip.IsZero() {
@@ -209,11 +209,11 @@ func TestAWrongWordDeletesNothing(t *testing.T) {
 	spec := monotonic("5h", `pods.items.all(p, age(p) > duration("26h")) && time.getMinutes() < 30`)
 	in := input(t, &spec, seen(pod("a", aged)))
 	for range 40 {
-		p := Compute(t.Context(), in)
+		p := ComputePlan(t.Context(), in)
 		if due := in.Now.Sub(born) > 26*time.Hour && in.Now.Minute() < 30; due != (p.Verdict == v1alpha1.VerdictAct) {
 			t.Fatalf("at %s: %s", in.Now, p.Verdict)
 		}
-		next := p.Again()
+		next := p.NextLook()
 		if !next.After(in.Now) || next.Sub(in.Now) > 5*time.Hour {
 			t.Fatalf("at %s the next evaluation is at %s", in.Now, next)
 		}
@@ -271,7 +271,7 @@ func TestData(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			in := input(t, &tc.spec, seen(pod("a")))
-			p := Compute(t.Context(), in)
+			p := ComputePlan(t.Context(), in)
 			if diff := cmp.Diff(tc.want, want{p.Verdict, p.Reason, p.Data}); diff != "" || !strings.Contains(p.Message, tc.says) {
 				t.Errorf("%s:\n-want +got\n%s%s", tc.reason, diff, p.Message)
 			}
@@ -281,11 +281,11 @@ func TestData(t *testing.T) {
 
 // What was evaluated at the decision is recorded with the run, and stays there when it is finished.
 func TestDataIsRecorded(t *testing.T) {
-	run, m, _ := Commit(&v1alpha1.CleanerStatus{}, Input{Spec: &v1alpha1.Work{}, Now: born}, "v1:0", Plan{Data: `{"a":1}`})
+	run, m, _ := CommitRun(&v1alpha1.CleanerStatus{}, Input{Spec: &v1alpha1.Work{}, Now: born}, "v1:0", Plan{Data: `{"a":1}`})
 	if run.Data != `{"a":1}` {
 		t.Errorf("the run has %q", run.Data)
 	}
-	if done := Finish(run, m, v1alpha1.ResultCompleted, "", born); done.Data != run.Data {
+	if done := FinishRun(run, m, v1alpha1.ResultCompleted, "", born); done.Data != run.Data {
 		t.Errorf("the finished run has %q", done.Data)
 	}
 }
@@ -295,11 +295,11 @@ func TestAClockThatCannotBeTrusted(t *testing.T) {
 	in := input(t, &spec, seen(pod("a")))
 	in.Clock.Suspect = "the clocks differ"
 	want := Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonClockSkewSuspected, Message: "the clocks differ"}
-	if diff := cmp.Diff(want, Compute(t.Context(), in)); diff != "" {
+	if diff := cmp.Diff(want, ComputePlan(t.Context(), in)); diff != "" {
 		t.Errorf("nothing may be decided (-want +got):\n%s", diff)
 	}
 	spec.Suspend = true
-	if p := Compute(t.Context(), in); p.Reason != v1alpha1.ReasonSuspended {
+	if p := ComputePlan(t.Context(), in); p.Reason != v1alpha1.ReasonSuspended {
 		t.Errorf("what is suspended is not decided on anyway, and says %s", p.Reason)
 	}
 }
@@ -310,12 +310,12 @@ func TestTTLByBothClocks(t *testing.T) {
 	in := input(t, &spec, seen(pod("a")))
 	in.Clock.Ahead = 20 * time.Second
 	in.Now = born.Add(time.Hour + 19*time.Second)
-	p := Compute(t.Context(), in)
+	p := ComputePlan(t.Context(), in)
 	if due := born.Add(time.Hour + 20*time.Second); p.Reason != v1alpha1.ReasonWaitingForTTL || !p.Next.Equal(due) {
 		t.Errorf("a clock that is 20s ahead says %s, and looks again at %s, want %s", p.Reason, p.Next, due)
 	}
 	in.Now = p.Next
-	if p := Compute(t.Context(), in); p.Verdict != v1alpha1.VerdictAct {
+	if p := ComputePlan(t.Context(), in); p.Verdict != v1alpha1.VerdictAct {
 		t.Errorf("when it looks again it says %s", p.Reason)
 	}
 }
@@ -323,7 +323,7 @@ func TestTTLByBothClocks(t *testing.T) {
 // A run that is open takes no step while the clock cannot be trusted, but for its end when the Cleaner is deleted or
 // edited.
 func TestAnOpenRunAndAClockThatCannotBeTrusted(t *testing.T) {
-	run, m, _ := Commit(&v1alpha1.CleanerStatus{}, Input{Spec: &v1alpha1.Work{}, Now: born}, "v1:0", Plan{Steps: []Step{{Rule: "targets.pods", Object: pod("a")}}})
+	run, m, _ := CommitRun(&v1alpha1.CleanerStatus{}, Input{Spec: &v1alpha1.Work{}, Now: born}, "v1:0", Plan{Steps: []Step{{Rule: "targets.pods", Object: pod("a")}}})
 	c := &v1alpha1.Cleaner{Status: v1alpha1.CleanerStatus{Run: run}}
 	v := View{Cleaner: c, Helm: c.Spec.Helm, Decides: "v1:0", Now: born}
 	if got := Next(v, m); got.Kind == Idle {

@@ -66,14 +66,14 @@ func evaluate(ctx context.Context, c crowd) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	in.Holds = plan.Compute(ctx, in).Holds
+	in.Holds = plan.ComputePlan(ctx, in).Holds
 	const times = 7
 	var took []time.Duration
 	for i := range times {
 		in.Now = in.Now.Add(time.Second)
 		runtime.GC() // what the last one has left is not this one's
 		began := time.Now()
-		d := plan.Compute(ctx, in)
+		d := plan.ComputePlan(ctx, in)
 		took = append(took, time.Since(began))
 		if len(d.Pending) == 0 || len(d.Errors) > 0 || len(d.Steps) > 0 {
 			return 0, fmt.Errorf("cannot measure: evaluation %d says %s (%s), with %d that wait and the errors %v", i, d.Reason, d.Message, len(d.Pending), d.Errors)

@@ -36,7 +36,7 @@ func TestTheCheckerFindsMistakes(t *testing.T) {
 		{
 			mutation: mutation{
 				"RunNotRecorded", commit,
-				"err = p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })",
+				"err = p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) {\n\t\ts.Run, s.Runs = run, run.Number\n\t\tif at := p.requestedAt(); at != \"\" { // else each restart would answer it again\n\t\t\ts.LastRequestedAt = at\n\t\t}\n\t})",
 				"p.c.State().Run, p.c.State().Runs = run, run.Number",
 			},
 			want: []string{"I2"},

@@ -81,7 +81,7 @@ func newPreconditions(ref plan.Ref, version string) *metav1.Preconditions {
 func newPatchRequest(o *plan.Object, version string, p *plan.Patch, dryRun bool) (request, error) {
 	r := request{method: http.MethodPatch, subresource: p.Subresource, params: dryRunParams(dryRun)}
 	r.params["fieldManager"] = fieldManager
-	if because := p.Forbidden(); because != "" {
+	if because := p.FindForbidden(); because != "" {
 		return r, fmt.Errorf("the patch is not sent: %s", because)
 	}
 	var err error
