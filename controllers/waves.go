@@ -288,7 +288,7 @@ func (b recurring) decideAnew(ctx context.Context, c *plan.Course, changed map[t
 	confirm.ReadLive(ctx, b.hands.live, &b.in, slices.Compact(reads))
 	b.in.Snapshot = b.seen.OverlaySnapshot(b.in.Snapshot) // what was done to other objects is not done again
 	d := b.computePlan(ctx, b.in)
-	return plan.NewCourse(plan.PlanAgain(plan.Plan{Steps: c.Steps}, d))
+	return plan.NewCourse(plan.DecideAgain(plan.Plan{Steps: c.Steps}, d))
 }
 
 // giveUp has objects wait that have changed each time.

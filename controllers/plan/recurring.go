@@ -139,10 +139,10 @@ func (p Plan) WithoutItems(waits func(ItemKey) bool) Plan {
 	return p
 }
 
-// PlanAgain is what may be done at once by a plan that was made anew because objects of an earlier one have changed: deeds on
+// DecideAgain is what may be done at once by a plan that was made anew because objects of an earlier one have changed: deeds on
 // objects of the earlier one, at the versions that they have now. Another object, that stands where one of them stood, was
 // not recorded: it is for the next batch.
-func PlanAgain(earlier, anew Plan) Plan {
+func DecideAgain(earlier, anew Plan) Plan {
 	objects := map[types.UID]bool{}
 	for i := range earlier.Steps {
 		if s := &earlier.Steps[i]; s.IsDeed() {

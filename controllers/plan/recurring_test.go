@@ -632,7 +632,7 @@ func TestAgain(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := PlanAgain(earlier, Plan{Verdict: v1alpha1.VerdictAct, Steps: tc.anew})
+			got := DecideAgain(earlier, Plan{Verdict: v1alpha1.VerdictAct, Steps: tc.anew})
 			if diff := cmp.Diff(tc.want, stepsOf(got)); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
