@@ -41,7 +41,7 @@ func FuzzRecord(f *testing.F) {
 		var r record
 		var err error
 		if cost := heapDuring(func() {
-			if r, err = decodeRecord(secret, "team", "shop"); err == nil {
+			if r, err = decodeRecord(t.Context(), secret, "team", "shop"); err == nil {
 				_, _ = r.parseManifest()
 			}
 		}); cost > fuzzMayCost {

@@ -5,6 +5,7 @@ package helm
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,6 +73,15 @@ func many(piece string, bytes int) string { return strings.Repeat(piece, bytes/l
 // object heads for manifests.
 const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 
+// directives is a document of about so many bytes with nothing but directives before its object, each another one.
+func directives(lineBreak string, bytes int) string {
+	var b strings.Builder
+	for n := 0; b.Len() < bytes; n++ {
+		fmt.Fprintf(&b, "%%TAG !%d! a%s", n, lineBreak)
+	}
+	return b.String() + "---" + lineBreak + "kind: [&b x, *b]" + lineBreak
+}
+
 // hostileRecords are records that anybody who may write Secrets can write: each fits into one.
 func hostileRecords(t testing.TB) map[string]struct {
 	text func() string
@@ -134,7 +144,26 @@ func hostileRecords(t testing.TB) map[string]struct {
 		"Policy": {text: func() string {
 			return manifest("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {helm.sh/resource-policy: " + many("a", 5<<20) + "}}")
 		}},
-		"Anchors":          {text: func() string { return manifest(configMap + "b: [" + many("&a a,", 5*99_000) + "*a]") }, says: ""},
+		"Anchors":    {text: func() string { return manifest(configMap + "b: [" + many("&a a,", 5*99_000) + "*a]") }, says: ""},
+		"Directives": {text: func() string { return manifest(directives("\r", 2900<<10)) }, says: "lines that begin with %"},
+		"Comments": {text: func() string {
+			return manifest("- [&b x, *b]\n" + many("- ", 2*9000) + "a\n" + many(" #\n#\n", 2900<<10))
+		}, says: "lines of comments"},
+		"FewerComments": {text: func() string {
+			return manifest("- [&b x, *b]\n" + many("- ", 2*60) + "a\n" + many(" #\r#\r", 2900<<10))
+		}, says: "lines of comments"},
+		"LongDirective": {text: func() string {
+			return manifest("%TAG !a! " + many("a", 1<<20) + "\n---\nkind: [&b x, *b, " + many("!a!b c,", 7*90_000) + "]")
+		}, says: "characters in lines that begin with %"},
+		"ShortDirective": {text: func() string {
+			return manifest("%TAG !a! " + many("a", 100) + "\n---\n" + configMap + "b: [&b x, *b, " + many("!a!b c,", 7*90_000) + "]")
+		}},
+		"HookDirectives": {text: func() string {
+			return around(`"hooks":[{"manifest":` + quoted(t, directives("\n", 250<<10)) + `,"events":["pre-delete"]}]`)
+		}, says: "lines that begin with %"},
+		"HookLaughs": {text: func() string {
+			return around(`"hooks":[{"manifest":` + quoted(t, configMap+"---\n"+laughs) + `,"events":["pre-delete"]}]`)
+		}, says: "repeats too much by aliases"},
 		"BlankManifest":    {text: func() string { return manifest(many("\n \t", 5<<20)) }},
 		"NotInAnyEncoding": {text: func() string { return around(`"manifest":"` + many("\xff", 5<<20) + `"`) }, says: "longer than"},
 	}
@@ -151,7 +180,7 @@ func TestHostileRecordsAreCheap(t *testing.T) {
 			var err error
 			cost := heapDuring(func() {
 				var r record
-				if r, err = decodeRecord(secret, "team", "shop"); err == nil {
+				if r, err = decodeRecord(t.Context(), secret, "team", "shop"); err == nil {
 					_, err = r.parseManifest()
 				}
 			})
@@ -170,6 +199,106 @@ func TestHostileRecordsAreCheap(t *testing.T) {
 				t.Errorf("%q does not name the release", blocked.Detail)
 			}
 		})
+	}
+}
+
+// TestDirectivesAreCounted has them after each of YAML's line breaks: a parser takes time by the square of their number.
+func TestDirectivesAreCounted(t *testing.T) {
+	for name, lineBreak := range map[string]string{
+		"LF": "\n", "CR": "\r", "CRLF": "\r\n", "NEL": "\u0085", "LS": "\u2028", "PS": "\u2029", "Mark": "\n\ufeff",
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := func(n int) string {
+				return "\ufeff" + many("%FOO a"+lineBreak, n*len("%FOO a"+lineBreak)) + "---" + lineBreak + configMap
+			}
+			if _, err := weighDocument(t.Context(), text(maxDirectives), maxNodes); err != nil {
+				t.Errorf("%d of them: %v", maxDirectives, err)
+			}
+			if _, err := weighDocument(t.Context(), text(maxDirectives+1), maxNodes); !errors.Is(err, errTooMany) {
+				t.Errorf("%d of them: got %v, want it refused", maxDirectives+1, err)
+			}
+		})
+	}
+	if _, err := weighDocument(t.Context(), configMap+"data:\n  a: |\n"+many("    %a\n", 9<<10), maxNodes); err != nil {
+		t.Errorf("a text with lines that begin with a percent sign is refused: %v", err)
+	}
+}
+
+// TestLinesAreCounted: what blocks and comments a text has at most.
+func TestLinesAreCounted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text string
+		want lines
+	}{
+		"Empty":     {want: lines{depth: 2}},
+		"Plain":     {text: "a: b # c\n", want: lines{depth: 2}},
+		"Indented":  {text: "a:\n    b: c\n", want: lines{depth: 6}},
+		"Compact":   {text: "- - ? - a - - - - - b\n", want: lines{depth: 10}},
+		"Comments":  {text: "#\r  #\u0085- #\u2028\ufeff# #\u2029 a #", want: lines{comments: 4, depth: 4}},
+		"Percent":   {text: "%\n %\na %", want: lines{directives: 1, depth: 3}},
+		"Directive": {text: "%TAG a b\r%ab", want: lines{directives: 2, directiveText: 9, depth: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := countLines(tc.text); got != tc.want {
+				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+// endingContext is over once it was asked so many times whether it is.
+type endingContext struct {
+	context.Context
+
+	left *int
+}
+
+func (c endingContext) Err() error {
+	if *c.left--; *c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestReadingARecordEndsWithItsContext: others wait until a record is read, and one whose time is over holds them up no longer.
+func TestReadingARecordEndsWithItsContext(t *testing.T) {
+	for name, manifest := range map[string]string{
+		"ManyDocuments": many(configMap+"---\n", 10<<10),
+		"OneDocument":   configMap + "b: " + many("a ", 50<<10),
+		"Aliases":       configMap + "b: [&a b, *a, " + many("a ", 50<<10) + "]",
+	} {
+		t.Run(name, func(t *testing.T) {
+			secret := recordOf(t, zipped(t, []byte(around(`"manifest":`+quoted(t, manifest)))))
+			const plenty = 1 << 20
+			left := plenty
+			if _, err := decodeRecord(endingContext{t.Context(), &left}, secret, "team", "shop"); err != nil {
+				t.Fatal(err)
+			}
+			asked := plenty - left
+			if asked < 100 { // a look for each 512 bytes, or for each document
+				t.Errorf("it asks %d times whether its time is over", asked)
+			}
+			for n := 0; n < asked; n += 1 + asked/50 {
+				left := n
+				if _, err := decodeRecord(endingContext{t.Context(), &left}, secret, "team", "shop"); !errors.Is(err, context.Canceled) {
+					t.Fatalf("its time is over after %d of %d looks: got %v", n, asked, err)
+				}
+			}
+		})
+	}
+}
+
+// TestWaitingForARecordEndsWithItsContext waits while another record is read.
+func TestWaitingForARecordEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	check(t, runExclusively(t.Context(), func() {
+		cancel()
+		if err := runExclusively(ctx, func() { t.Error("two are read at once") }); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	}))
+	if err := runExclusively(ctx, func() { t.Error("it is read when its time is over") }); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
 	}
 }
 

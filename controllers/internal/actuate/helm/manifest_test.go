@@ -84,7 +84,7 @@ items:
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			heads, err := extractHeads(tc.manifest)
+			heads, err := extractHeads(t.Context(), tc.manifest)
 			var got []document
 			if err == nil {
 				got, err = parseHeads(heads)

@@ -63,6 +63,9 @@ func runExclusively(ctx context.Context, work func()) error {
 		return ctx.Err()
 	}
 	defer func() { <-exclusive }()
+	if ctx.Err() != nil { // both may have been so
+		return ctx.Err()
+	}
 	work()
 	return nil
 }
@@ -278,30 +281,36 @@ func (u *Uninstaller) readRecord(ctx context.Context, r record, name string) (re
 	if err != nil {
 		return record{}, err
 	}
-	if stopped := runExclusively(ctx, func() { r, err = decodeRecord(secret, secret.Namespace, name) }); stopped != nil {
+	if stopped := runExclusively(ctx, func() { r, err = decodeRecord(ctx, secret, secret.Namespace, name) }); stopped != nil {
 		return record{}, stopped
 	}
 	return r, err
 }
 
 // decodeRecord reads the record in a Secret. What Helm's own code takes for granted about one is checked here: it would crash
-// on some Secrets that any user can write.
-func decodeRecord(secret *corev1.Secret, namespace, name string) (record, error) {
+// on some Secrets that any user can write. It ends with ctx, because others wait for it.
+func decodeRecord(ctx context.Context, secret *corev1.Secret, namespace, name string) (record, error) {
 	version, ok := parseVersion(secret.Name, name)
 	if !ok {
 		return record{}, newUnreadableError(secret.Name, name, errors.New("it is not named as one"))
 	}
-	c, manifest, err := scanRelease(secret.Data["release"])
+	c, manifest, err := scanRelease(ctx, secret.Data["release"])
 	if err == nil {
 		err = validateRelease(c.release, version, namespace, name)
+	}
+	if ctx.Err() != nil {
+		return record{}, ctx.Err()
 	}
 	if err != nil {
 		return record{}, newUnreadableError(secret.Name, name, err)
 	}
 	c.digest = computeDigest(manifest, c.release.Hooks)
-	c.heads, c.headsError = extractHeads(manifest)
+	c.heads, c.headsError = extractHeads(ctx, manifest)
 	if c.headsError == nil {
-		c.headsError = weighHooks(c.release.Hooks)
+		c.headsError = weighHooks(ctx, c.release.Hooks)
+	}
+	if ctx.Err() != nil {
+		return record{}, ctx.Err()
 	}
 	return record{secret: trimMetadata(secret.ObjectMeta), version: version, content: c}, nil
 }
@@ -333,12 +342,12 @@ func unpackRelease(data []byte) (io.Reader, error) {
 
 // scanRelease reads what is needed of the JSON of a release: which one it is, its status, its manifest, and the hooks of a
 // deletion. The rest, such as its chart and its values, is read over.
-func scanRelease(data []byte) (*recordContent, string, error) {
+func scanRelease(ctx context.Context, data []byte) (*recordContent, string, error) {
 	text, err := unpackRelease(data)
 	if err != nil {
 		return nil, "", err
 	}
-	s := newScanner(text, maxRecord)
+	s := newScanner(contextReader{ctx, text}, maxRecord)
 	r := &release.Release{}
 	c := &recordContent{release: r, fieldSpans: map[string]span{}}
 	manifest, left := "", maxHooksText

@@ -133,7 +133,7 @@ func TestDecode(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := decodeRecord(recordOf(t, tc.data(t)), "team", "shop")
+			got, err := decodeRecord(t.Context(), recordOf(t, tc.data(t)), "team", "shop")
 			if tc.readable {
 				if err != nil {
 					t.Fatalf("%s: %v", tc.reason, err)
@@ -238,7 +238,7 @@ func TestDigest(t *testing.T) {
 	}
 	digest := func(mods ...func(*release.Release)) string {
 		t.Helper()
-		r, err := decodeRecord(recordOf(t, packed(t, made(mods...))), "team", "shop")
+		r, err := decodeRecord(t.Context(), recordOf(t, packed(t, made(mods...))), "team", "shop")
 		if err != nil {
 			t.Fatal(err)
 		}

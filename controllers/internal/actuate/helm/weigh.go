@@ -4,9 +4,11 @@
 package helm
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"sort"
 	"strings"
@@ -29,6 +31,13 @@ const (
 	maxRepeated  = 256 << 10
 	// maxDocument bounds one YAML document: the API server takes no object that is larger.
 	maxDocument = 3 << 20
+	// maxDirectives bounds the directives of a YAML document, each of which a parser compares with all before it, and
+	// maxDirectiveText their characters, which it repeats for each tag.
+	maxDirectives    = 8
+	maxDirectiveText = 128
+	// maxCommentSteps bounds what a parser does for each byte of a YAML document: it compares comments with each of the blocks that
+	// end after them.
+	maxCommentSteps = 32
 	// maxPolicy bounds what is kept of a resource policy.
 	maxPolicy = 100
 )
@@ -38,7 +47,7 @@ var errTooMany = errors.New("it is too large: uninstall it with Helm")
 
 // extractHeads reads a manifest, and writes it with nothing left of each object but what says which it is. Nothing else ever
 // parses what somebody wrote in it: neither Helm nor anybody after it.
-func extractHeads(manifest string) (string, error) {
+func extractHeads(ctx context.Context, manifest string) (string, error) {
 	docs, err := splitDocuments(manifest)
 	if err != nil {
 		return "", err
@@ -46,11 +55,11 @@ func extractHeads(manifest string) (string, error) {
 	var heads strings.Builder
 	objects := 0
 	for _, doc := range docs {
-		if _, err := weighDocument(doc, maxNodes); err != nil {
+		if _, err := weighDocument(ctx, doc, maxNodes); err != nil {
 			return "", err
 		}
 		var o *writtenObject
-		if err := yamlv2.Unmarshal([]byte(doc), &o); err != nil {
+		if err := yamlv2.NewDecoder(contextReader{ctx, strings.NewReader(doc)}).Decode(&o); err != nil && !errors.Is(err, io.EOF) {
 			return "", fmt.Errorf("its manifest is not YAML of objects: %w", err)
 		}
 		if o == nil {
@@ -154,25 +163,41 @@ func (i *identity) policyAnnotations() map[string]string {
 }
 
 // weighHooks refuses hooks that are too much together: all of their objects are in memory while they are run.
-func weighHooks(hooks []*release.Hook) error {
+func weighHooks(ctx context.Context, hooks []*release.Hook) error {
 	var all size
 	for _, h := range hooks {
-		one, err := weighDocument(h.Manifest, maxHookNodes)
+		docs, err := splitDocuments(h.Manifest)
 		if err != nil {
 			return fmt.Errorf("its hook %q: %w", h.Name, err)
 		}
-		all = all.addSize(one)
-		if all.nodes > maxHookNodes || all.text > maxHooksText+maxRepeated {
-			return fmt.Errorf("its hooks have more than %d values, or repeat too much by aliases: %w", maxHookNodes, errTooMany)
+		for _, doc := range docs {
+			one, err := weighDocument(ctx, doc, maxHookNodes)
+			if err != nil {
+				return fmt.Errorf("its hook %q: %w", h.Name, err)
+			}
+			all = all.addSize(one)
+			if all.nodes > maxHookNodes || all.text > maxHooksText+maxRepeated {
+				return fmt.Errorf("its hooks have more than %d values, or repeat too much by aliases: %w", maxHookNodes, errTooMany)
+			}
 		}
 	}
 	return nil
 }
 
-// weighDocument refuses a YAML document that takes much more memory than its text, and says how much it is at most.
-func weighDocument(doc string, nodes int) (size, error) {
+// weighDocument refuses a YAML document that takes much more memory or time than its text, and says how much it is at most.
+func weighDocument(ctx context.Context, doc string, nodes int) (size, error) {
+	if err := ctx.Err(); err != nil {
+		return size{}, err
+	}
 	if len(doc) > maxDocument {
 		return size{}, fmt.Errorf("its manifest has a document of more than %d KiB: %w", maxDocument>>10, errTooMany)
+	}
+	written := countLines(doc)
+	if written.directives > maxDirectives {
+		return size{}, fmt.Errorf("its manifest has a document with more than %d lines that begin with %%, as YAML directives do: %w", maxDirectives, errTooMany)
+	}
+	if written.directiveText > maxDirectiveText {
+		return size{}, fmt.Errorf("its manifest has a document with %d characters in lines that begin with %%, and %d are read at most: %w", written.directiveText, maxDirectiveText, errTooMany)
 	}
 	all := size{countMaxNodes(doc), len(doc)}
 	if all.nodes > nodes {
@@ -181,8 +206,11 @@ func weighDocument(doc string, nodes int) (size, error) {
 	if !strings.Contains(doc, "&") || !strings.Contains(doc, "*") {
 		return all, nil
 	}
+	if written.comments*written.depth > maxCommentSteps*len(doc) {
+		return size{}, fmt.Errorf("its manifest has a document with %d lines of comments and up to %d blocks in each other: %w", written.comments, written.depth, errTooMany)
+	}
 	var root yaml.Node
-	if err := yaml.Unmarshal([]byte(doc), &root); err != nil {
+	if err := yaml.NewDecoder(contextReader{ctx, strings.NewReader(doc)}).Decode(&root); err != nil && !errors.Is(err, io.EOF) {
 		return size{}, fmt.Errorf("its manifest is not YAML: %w", err)
 	}
 	repeated := weight{of: map[*yaml.Node]size{}}.weighNode(&root)
@@ -191,6 +219,64 @@ func weighDocument(doc string, nodes int) (size, error) {
 		return size{}, fmt.Errorf("its manifest repeats too much by aliases: %w", errTooMany)
 	}
 	return all, nil
+}
+
+// contextReader reads until its context ends: a parser takes a piece at a time.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c contextReader) Read(into []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(into)
+}
+
+// lines is what the lines of a YAML text may be at most, whatever is meant by them.
+type lines struct {
+	// directives begin with a percent sign, and comments with nothing before them but what blocks begin with.
+	// directiveText is how many characters the directives have.
+	directives, comments, directiveText int
+	// depth is how many blocks are open at once: each begins in another column, and before anything else in its line.
+	depth int
+}
+
+// countLines tells lines apart by each of YAML's line breaks. A byte order mark is no character of a line.
+func countLines(text string) lines {
+	all := lines{depth: 2}
+	column, leading, directive := 0, true, false
+	for _, c := range text {
+		switch c {
+		case '\n', '\r', '\u0085', '\u2028', '\u2029':
+			column, leading, directive = 0, true, false
+			continue
+		case '\ufeff':
+			continue
+		}
+		if directive {
+			all.directiveText++
+		}
+		if !leading {
+			continue
+		}
+		switch c {
+		case ' ', '\t', '-', '?', ':':
+			column++
+			all.depth = max(all.depth, column+2)
+			continue
+		case '#':
+			all.comments++
+		case '%':
+			if column == 0 {
+				all.directives++
+				directive = true
+			}
+		}
+		leading = false
+	}
+	return all
 }
 
 // countMaxNodes returns how many values a YAML text has at most, whatever is meant by it: each but the first needs a character that
