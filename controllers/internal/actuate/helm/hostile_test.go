@@ -158,6 +158,7 @@ func hostileRecords(t testing.TB) map[string]struct {
 		"ShortDirective": {text: func() string {
 			return manifest("%TAG !a! " + many("a", 100) + "\n---\n" + configMap + "b: [&b x, *b, " + many("!a!b c,", 7*90_000) + "]")
 		}},
+		"FlatComments": {text: func() string { return manifest("b: [&b x, *b]\na:\n" + many(" #\n#\n", 2900<<10)) }, says: "lines of comments"},
 		"HookDirectives": {text: func() string {
 			return around(`"hooks":[{"manifest":` + quoted(t, directives("\n", 250<<10)) + `,"events":["pre-delete"]}]`)
 		}, says: "lines that begin with %"},

@@ -35,6 +35,8 @@ const (
 	// maxDirectiveText their characters, which it repeats for each tag.
 	maxDirectives    = 8
 	maxDirectiveText = 128
+	// maxComments bounds the lines of comments in a YAML document with aliases: a parser keeps each, with where it stands.
+	maxComments = 20_000
 	// maxCommentSteps bounds what a parser does for each byte of a YAML document: it compares comments with each of the blocks that
 	// end after them.
 	maxCommentSteps = 32
@@ -206,7 +208,7 @@ func weighDocument(ctx context.Context, doc string, nodes int) (size, error) {
 	if !strings.Contains(doc, "&") || !strings.Contains(doc, "*") {
 		return all, nil
 	}
-	if written.comments*written.depth > maxCommentSteps*len(doc) {
+	if written.comments > maxComments || written.comments*written.depth > maxCommentSteps*len(doc) {
 		return size{}, fmt.Errorf("its manifest has a document with %d lines of comments and up to %d blocks in each other: %w", written.comments, written.depth, errTooMany)
 	}
 	var root yaml.Node
