@@ -50,6 +50,9 @@ func (h *reviewReader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	review, err := trimReview(r.Body, h.spec)
 	switch {
+	case errors.Is(err, serving.ErrCutOff):
+		serving.RefuseRequest(w)
+		return
 	case errors.Is(err, errReviewTooLarge):
 		writeError(w, http.StatusRequestEntityTooLarge, err)
 		return
@@ -64,6 +67,10 @@ func (h *reviewReader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case h.all, len(review.text) > maxLightText, review.decoded > maxLightDecoded:
 		end, ok := h.turns.Take(ctx, r.RemoteAddr)
 		if !ok {
+			if errors.Is(context.Cause(ctx), serving.ErrCutOff) {
+				serving.RefuseRequest(w)
+				return
+			}
 			handler = admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return denyUnavailable(errNoTurn) })
 			break
 		}

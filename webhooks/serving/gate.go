@@ -4,74 +4,95 @@
 package serving
 
 import (
+	"context"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
-	"sync"
+	"time"
 )
 
 // retrySeconds is when a request that found no room is to be sent again. The API server does so by itself, for as long as
 // the timeout of the webhook lets it.
 const retrySeconds = 1
 
-// RequestLimiter lets a bounded number of requests through at a time, and answers all others at once with 429 and Retry-After.
+// readFor is how long a body may arrive before its slot is taken away for another request of the same address. Callers are near: a
+// body of some MiB takes a part of this.
+const readFor = time.Second
+
+// ErrCutOff is what the body of a request ends with whose slot was given to another caller, and the cause that its context is
+// done by.
+var ErrCutOff = errors.New("others that hold less need the room")
+
+// RequestLimiter lets a bounded number of requests through at a time, and answers all others at once with 429 and Retry-After. A
+// request whose body is still arriving, or that waits for one of Turns, makes room for one of an address that holds less.
 type RequestLimiter struct {
-	slots *callerSlots
+	slots *slotPool
 }
 
 // NewRequestLimiter makes a RequestLimiter for this many requests at a time. Half of them may come from one address.
 func NewRequestLimiter(requests int) *RequestLimiter {
-	return &RequestLimiter{newCallerSlots(requests, max(1, requests/2))}
+	return &RequestLimiter{newSlotPool(requests, max(1, requests/2), readFor)}
 }
 
 // WrapHandler puts the limiter before a handler. Handlers that one limiter is put before share its slots.
 func (g *RequestLimiter) WrapHandler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		caller := callerOf(r.RemoteAddr)
-		if !g.slots.acquireSlot(caller) {
-			w.Header().Set("Retry-After", strconv.Itoa(retrySeconds))
-			http.Error(w, "there are too many requests: try again", http.StatusTooManyRequests)
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		state := dormant
+		if r.Body == nil || r.Body == http.NoBody {
+			state = inUse
+		}
+		s := g.slots.acquireSlot(callerOf(r.RemoteAddr), state, func(was slotState) {
+			cancel(ErrCutOff)
+			if was == dormant { // it may be reading
+				_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+			}
+		})
+		if s == nil {
+			RefuseRequest(w)
 			return
 		}
-		defer g.slots.releaseSlot(caller)
+		defer s.releaseSlot()
+		r = r.WithContext(context.WithValue(ctx, slotKey{}, s))
+		if state == dormant {
+			r.Body = &arrivingBody{r.Body, s}
+		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// callerSlots are taken by callers: so many in all, and so many by each.
-type callerSlots struct {
-	maxTotal, maxPerCaller int
-
-	mu            sync.Mutex
-	taken         int
-	takenByCaller map[string]int
+// RefuseRequest answers a request that there is no room for.
+func RefuseRequest(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", strconv.Itoa(retrySeconds))
+	http.Error(w, "there are too many requests: try again", http.StatusTooManyRequests)
 }
 
-func newCallerSlots(all, each int) *callerSlots {
-	return &callerSlots{maxTotal: all, maxPerCaller: each, takenByCaller: map[string]int{}}
+// slotKey is where the context of a request has its slot.
+type slotKey struct{}
+
+// setSlotState says what the slot of a request, if it has one, is used for. It is false if the slot was taken away.
+func setSlotState(ctx context.Context, state slotState) bool {
+	s, ok := ctx.Value(slotKey{}).(*slot)
+	return !ok || s.setState(state)
 }
 
-// acquireSlot takes a slot, if there is one left for the caller.
-func (p *callerSlots) acquireSlot(caller string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.taken >= p.maxTotal || p.takenByCaller[caller] >= p.maxPerCaller {
-		return false
+// arrivingBody is the body of a request whose slot is dormant until it is read.
+type arrivingBody struct {
+	io.ReadCloser
+	slot *slot
+}
+
+// Read reads the body. It fails with ErrCutOff if the slot was taken away before the end.
+func (b *arrivingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !b.slot.setState(inUse) {
+		err = ErrCutOff
 	}
-	p.taken++
-	p.takenByCaller[caller]++
-	return true
-}
-
-// releaseSlot gives a slot back.
-func (p *callerSlots) releaseSlot(caller string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.taken--
-	if p.takenByCaller[caller]--; p.takenByCaller[caller] == 0 {
-		delete(p.takenByCaller, caller)
-	}
+	return n, err
 }
 
 // callerOf names the caller of an address with a port. A host can have all IPv6 addresses of its network: they count as one.

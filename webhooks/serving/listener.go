@@ -4,8 +4,9 @@
 package serving
 
 import (
+	"crypto/tls"
 	"net"
-	"sync"
+	"net/http"
 )
 
 const (
@@ -15,10 +16,16 @@ const (
 	maxConnectionsPerCaller = 256
 )
 
-// limitedListener closes connections beyond its slots as soon as they are made.
+// limitedListener closes connections beyond its slots as soon as they are made, or others for them.
 type limitedListener struct {
 	net.Listener
-	slots *callerSlots
+	slots *slotPool
+}
+
+// limitConnections bounds the connections of a server, in all and of one address. All that are made have to be followed.
+func limitConnections(server *http.Server, listener net.Listener, all, each int) net.Listener {
+	server.ConnState = followConnection
+	return &limitedListener{listener, newSlotPool(all, each, 0)}
 }
 
 // Accept gives the next connection that there is a slot for.
@@ -28,22 +35,37 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		caller := callerOf(conn.RemoteAddr().String())
-		if l.slots.acquireSlot(caller) {
-			return &slotConn{Conn: conn, releaseSlot: sync.OnceFunc(func() { l.slots.releaseSlot(caller) })}, nil
+		cutOff := func(slotState) { _ = conn.Close() } // the caller sees it closed, which is all that it is told
+		if s := l.slots.acquireSlot(callerOf(conn.RemoteAddr().String()), waiting, cutOff); s != nil {
+			return &slotConn{Conn: conn, slot: s}, nil
 		}
-		_ = conn.Close() // the caller sees it closed, which is all that it is told
+		_ = conn.Close()
 	}
 }
 
 // slotConn is a connection that has a slot until it is closed.
 type slotConn struct {
 	net.Conn
-	releaseSlot func()
+	slot *slot
 }
 
 // Close closes the connection and gives its slot back.
 func (c *slotConn) Close() error {
-	c.releaseSlot()
+	c.slot.releaseSlot()
 	return c.Conn.Close()
+}
+
+// followConnection says of a connection whether it waits for its next request.
+func followConnection(conn net.Conn, state http.ConnState) {
+	if over, ok := conn.(*tls.Conn); ok {
+		conn = over.NetConn()
+	}
+	c, ok := conn.(*slotConn)
+	switch {
+	case !ok:
+	case state == http.StateIdle:
+		c.slot.setState(dormant)
+	case state == http.StateActive:
+		c.slot.setState(waiting)
+	}
 }

@@ -44,7 +44,8 @@ func AddProbes(ctx context.Context, mgr manager.Manager, address string, log log
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for probes: %w", err)
 	}
-	if err := mgr.Add(&manager.Server{Name: "health probe", Server: newProbeServer(p, log), Listener: limitProbes(listener)}); err != nil {
+	server := newProbeServer(p, log)
+	if err := mgr.Add(&manager.Server{Name: "health probe", Server: server, Listener: limitProbes(server, listener)}); err != nil {
 		return nil, fmt.Errorf("cannot add the server of probes to the manager: %w", err)
 	}
 	return p, nil
@@ -83,6 +84,6 @@ func newProbeServer(handler http.Handler, log logr.Logger) *http.Server {
 }
 
 // limitProbes bounds the connections of probers, in all and of one address.
-func limitProbes(listener net.Listener) net.Listener {
-	return &limitedListener{listener, newCallerSlots(maxProbeConnections, maxProbeConnectionsPerCaller)}
+func limitProbes(server *http.Server, listener net.Listener) net.Listener {
+	return limitConnections(server, listener, maxProbeConnections, maxProbeConnectionsPerCaller)
 }

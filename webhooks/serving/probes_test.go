@@ -33,7 +33,7 @@ func serveProbes(t *testing.T) (*Probes, string) {
 	p := &Probes{alive: &healthz.Handler{Checks: map[string]healthz.Checker{}}, ready: &healthz.Handler{Checks: map[string]healthz.Checker{}}}
 	server := newProbeServer(p, logr.Discard())
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(limitProbes(listener)) }()
+	go func() { ended <- server.Serve(limitProbes(server, listener)) }()
 	t.Cleanup(func() {
 		_ = server.Close()
 		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {

@@ -125,7 +125,7 @@ func (s *Server) Start(ctx context.Context) error {
 		defer cancel()
 		stopped <- server.Shutdown(ctx)
 	}()
-	bounded := &limitedListener{listener, newCallerSlots(maxConnections, maxConnectionsPerCaller)}
+	bounded := limitConnections(server, listener, maxConnections, maxConnectionsPerCaller)
 	if err := server.ServeTLS(bounded, "", ""); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("cannot serve: %w", err)
 	}
@@ -149,15 +149,23 @@ func (s *Server) newTLSConfig(ctx context.Context) (*tls.Config, error) {
 		return config, nil
 	}
 	config.ClientAuth, config.SessionTicketsDisabled = tls.RequireAndVerifyClientCert, true // each connection is verified
-	config.VerifyConnection = s.verifyClientName
 	base := config.Clone()
-	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		pool, err := cert.NewPool(s.options.ClientCA) // at each connection, so that an authority can be renewed
 		if err != nil {
 			return nil, fmt.Errorf("cannot use the authority of clients' certificates: %w", err)
 		}
 		now := base.Clone()
 		now.ClientCAs = pool
+		now.VerifyConnection = func(state tls.ConnectionState) error {
+			if err := s.verifyClientName(state); err != nil {
+				return err
+			}
+			if c, ok := hello.Conn.(*slotConn); ok {
+				c.slot.setKnown()
+			}
+			return nil
+		}
 		return now, nil
 	}
 	return config, nil

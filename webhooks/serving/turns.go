@@ -28,9 +28,19 @@ func NewTurns() *Turns {
 	return &Turns{all: make(chan struct{}, 1), byCaller: map[string]*callerTurns{}}
 }
 
-// Take waits for a turn of a remote address, and returns what ends it. It is false if ctx is done before.
+// Take waits for a turn of a remote address, and returns what ends it. It is false if ctx is done before. Meanwhile the slot of the
+// request that ctx is of can be taken away.
 func (t *Turns) Take(ctx context.Context, remoteAddr string) (end func(), ok bool) {
-	caller := callerOf(remoteAddr)
+	setSlotState(ctx, waiting)
+	if end, ok = t.await(ctx, callerOf(remoteAddr)); ok && !setSlotState(ctx, inUse) {
+		end()
+		return nil, false
+	}
+	return end, ok
+}
+
+// await waits for a turn of a caller.
+func (t *Turns) await(ctx context.Context, caller string) (end func(), ok bool) {
 	own := t.join(caller)
 	select {
 	case <-ctx.Done():
