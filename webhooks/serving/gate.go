@@ -49,7 +49,7 @@ func (g *RequestLimiter) WrapHandler(next http.Handler) http.Handler {
 		s := g.slots.acquireSlot(callerOf(r.RemoteAddr), state, func(was slotState) {
 			cancel(ErrCutOff)
 			if was == dormant { // it may be reading
-				_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+				_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // long ago
 			}
 		})
 		if s == nil {

@@ -6,6 +6,8 @@ package serving
 import (
 	"sync"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // slotState says who else a slot may be taken away for.
@@ -26,6 +28,7 @@ type slotPool struct {
 	maxTotal, maxPerCaller int
 	// dormantFor is how long a slot is dormant before it is taken away for another one of its own caller.
 	dormantFor time.Duration
+	clock      clock.PassiveClock
 
 	mu           sync.Mutex
 	held         map[*slot]struct{}
@@ -45,7 +48,7 @@ type slot struct {
 }
 
 func newSlotPool(all, each int, dormantFor time.Duration) *slotPool {
-	return &slotPool{maxTotal: all, maxPerCaller: each, dormantFor: dormantFor, held: map[*slot]struct{}{}, heldByCaller: map[string]int{}}
+	return &slotPool{maxTotal: all, maxPerCaller: each, dormantFor: dormantFor, clock: clock.RealClock{}, held: map[*slot]struct{}{}, heldByCaller: map[string]int{}}
 }
 
 // acquireSlot takes a slot that is left for the caller, or that is taken away for it; nil if there is none.
@@ -60,7 +63,7 @@ func (p *slotPool) acquireSlot(caller string, state slotState, cutOff func(slotS
 		p.removeSlot(victim)
 		victim.cutOff(victim.state)
 	}
-	s := &slot{pool: p, caller: caller, state: state, since: time.Now(), cutOff: cutOff}
+	s := &slot{pool: p, caller: caller, state: state, since: p.clock.Now(), cutOff: cutOff}
 	p.held[s] = struct{}{}
 	p.heldByCaller[caller]++
 	return s
@@ -73,7 +76,7 @@ func (p *slotPool) findVictim(caller string, own bool) *slot {
 	for s := range p.held {
 		switch {
 		case s.known, s.state == inUse:
-		case own && (s.caller != caller || s.state != dormant || time.Since(s.since) < p.dormantFor):
+		case own && (s.caller != caller || s.state != dormant || p.clock.Since(s.since) < p.dormantFor):
 		case !own && p.heldByCaller[s.caller] <= p.heldByCaller[caller]:
 		case victim == nil, p.comesBefore(s, victim):
 			victim = s
@@ -109,7 +112,7 @@ func (s *slot) setState(state slotState) bool {
 		return false
 	}
 	if s.state != state {
-		s.state, s.since = state, time.Now()
+		s.state, s.since = state, s.pool.clock.Now()
 	}
 	return true
 }
