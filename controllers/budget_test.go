@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/ration"
@@ -150,5 +152,51 @@ func TestWaitsForItsTurn(t *testing.T) {
 	late := r.turns.BeginPass(types.NamespacedName{Namespace: "other", Name: "d"})
 	if !late.HoldBytes(2 * ration.Small) {
 		t.Error("it keeps its turn after the pass")
+	}
+}
+
+// Cleaners that stand in line for much memory, and are suspended before their turn, keep nobody waiting.
+func TestSuspendedCleanersLeaveTheLine(t *testing.T) {
+	fake := clocktesting.NewFakeClock(epoch.Add(time.Hour))
+	var called []types.NamespacedName
+	turns := ration.NewTurns(fake, func(key types.NamespacedName) { called = append(called, key) })
+	holder := turns.BeginPass(types.NamespacedName{Namespace: "shop", Name: "holder"})
+	if !holder.HoldBytes(2 * ration.Small) {
+		t.Fatal("nobody may take much")
+	}
+	rigs := map[types.NamespacedName]*rig{}
+	for i := range 10 {
+		r := newRig(t, greedy(12_000, ""))
+		c := r.cleaner()
+		r.name, r.turns = fmt.Sprint("c-", i), turns
+		c.Name, c.ResourceVersion = r.name, ""
+		r.keepCleaner(c)
+		r.pass()
+		after(DefaultMinInterval)(r)
+		rigs[r.key()] = r
+	}
+	fake.Step(time.Second)
+	holder.EndPass()
+	other := types.NamespacedName{Name: "of-the-cluster"}
+	waiting := turns.BeginPass(other)
+	if waiting.HoldBytes(2 * ration.Small) {
+		t.Fatal("two take much")
+	}
+	waiting.EndPass()
+	for _, r := range rigs {
+		c := r.cleaner()
+		c.Spec.Suspend = true
+		c.Generation++
+		must(t, r.store.Update(t.Context(), c))
+	}
+	for n := 0; n < len(called) && called[n] != other; n++ { // who is called has a pass
+		rigs[called[n]].pass()
+	}
+	again := turns.BeginPass(other)
+	if !slices.Contains(called, other) || !again.HoldBytes(2*ration.Small) {
+		t.Errorf("%v were called, and no turn is left for another", called)
+	}
+	if len(called) > 3 {
+		t.Errorf("%d were called before it", len(called))
 	}
 }

@@ -123,6 +123,7 @@ func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, 
 	}
 	if at := mem.evaluated.Add(r.opts.MinInterval); r.clock.Now().Before(at) {
 		p.looked = true
+		p.share.KeepPlace()
 		return p.restUntil(ctx, at, nil)
 	}
 	waits := p.waitsForSchedule()

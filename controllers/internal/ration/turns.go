@@ -56,9 +56,10 @@ type Share struct {
 	key     types.NamespacedName
 	kept    int64
 	refused bool
+	stays   bool
 }
 
-// BeginPass begins a pass. Whoever gets a Share must End it.
+// BeginPass begins a pass. Whoever gets a Share must end it by EndPass.
 func (t *Turns) BeginPass(key types.NamespacedName) *Share { return &Share{turns: t, key: key} }
 
 // HoldBytes says whether an evaluation of the pass may hold so many bytes now, with what is kept of those before it. Once it may not, nothing
@@ -104,15 +105,22 @@ func (s *Share) FindWait() (since time.Duration, refused bool) {
 	return 0, true
 }
 
-// EndPass ends a pass: it takes nothing any more.
+// KeepPlace has the Cleaner stay in line although the pass asks for nothing: it has come too early.
+func (s *Share) KeepPlace() { s.stays = true }
+
+// EndPass ends a pass: it takes nothing any more. A Cleaner whose pass was not refused wants no turn now, such as one that was suspended:
+// it is out of the line. If it was called, that was the turn of its namespace, or one that calls and hangs up would keep all others.
 func (s *Share) EndPass() {
 	t := s.turns
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	now := t.clock.Now()
 	if t.holder == s {
 		t.holder = nil
-		t.callNext(t.clock.Now())
+	} else if at := t.findInLine(s.key); at >= 0 && !s.refused && !s.stays {
+		t.passOver(at)
 	}
+	t.callNext(now)
 }
 
 // LeaveLine takes that a Cleaner is gone, or wants nothing any more.
@@ -120,9 +128,19 @@ func (t *Turns) LeaveLine(key types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if at := t.findInLine(key); at >= 0 {
-		t.dropFromLine(at)
+		t.passOver(at)
 		t.callNext(t.clock.Now())
 	}
+}
+
+// passOver takes a Cleaner out of the line that takes no turn.
+func (t *Turns) passOver(at int) {
+	key := t.line[at].key
+	if t.called == key {
+		t.turn++
+		t.served[key.Namespace], t.called = t.turn, types.NamespacedName{}
+	}
+	t.dropFromLine(at)
 }
 
 func (t *Turns) findInLine(key types.NamespacedName) int {
@@ -158,7 +176,7 @@ func (t *Turns) isNext(key types.NamespacedName, now time.Time) bool {
 			return false
 		}
 		if at := t.findInLine(t.called); at >= 0 {
-			t.dropFromLine(at)
+			t.passOver(at)
 		}
 		t.called = types.NamespacedName{}
 	}

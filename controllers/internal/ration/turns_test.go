@@ -28,14 +28,14 @@ func newLine() *line {
 }
 
 // do carries out what is said of a pass in a word, and gives what came of it: "a/1+9" begins one if there is none, and holds so many
-// MiB; "a/1=9" keeps them; "a/1." ends it; "a/1x" takes that the Cleaner is gone; "20s" is time that passes.
+// MiB; "a/1=9" keeps them; "a/1." ends it; "a/1!" has it stay in line; "a/1x" takes that the Cleaner is gone; "20s" is time that passes.
 func (l *line) do(t *testing.T, word string) string {
 	t.Helper()
 	if d, err := time.ParseDuration(word); err == nil {
 		l.clock.Step(d)
 		return ""
 	}
-	at := strings.IndexAny(word, "+=.x")
+	at := strings.IndexAny(word, "+=.x!")
 	key, what, rest := word[:at], word[at], word[at+1:]
 	s := l.shares[key]
 	if s == nil {
@@ -64,6 +64,8 @@ func (l *line) do(t *testing.T, word string) string {
 		delete(l.shares, key)
 	case 'x':
 		l.LeaveLine(keyOf(key))
+	case '!':
+		s.KeepPlace()
 	}
 	return ""
 }
@@ -87,6 +89,10 @@ func TestTurns(t *testing.T) {
 		"Missed":      {"who does not come is out", "a/1+9 b/1+9 a/1. 15s c/1+9", "yes no yes", "b/1"},
 		"Gone":        {"who is gone is not waited for", "a/1+9 b/1+9 c/1+9 b/1x a/1. c/1. c/1+9", "yes no no yes", "c/1"},
 		"GoneCalled":  {"nor when it was called", "a/1+9 b/1+9 1s c/1+9 a/1. b/1x c/1. c/1+9", "yes no no yes", "b/1 c/1"},
+		"NoMore":      {"who asks for nothing any more is out", "a/1+9 b/1+9 b/1. c/1+9 c/1. b/1. a/1. c/1+9", "yes no no yes", "c/1"},
+		"CalledAway":  {"and so at once, when it was called: its namespace has had its turn", "a/1+9 b/1+9 b/2+9 1s c/1+9 b/1. b/2. c/1. a/1. b/1. c/1+9", "yes no no no yes", "b/1 c/1"},
+		"MissedTurn":  {"a turn that is missed is one of the namespace", "a/1+9 b/1+9 b/2+9 1s c/1+9 b/1. b/2. c/1. a/1. 15s c/1+9", "yes no no no yes", "b/1 c/1"},
+		"TooEarly":    {"who comes too early keeps its place", "a/1+9 b/1+9 b/1. b/1! b/1. a/1. c/1+9 b/1! b/1. b/1+9", "yes no no yes", "b/1"},
 		"TooLong":     {"a turn ends while others wait", "a/1+9 19s a/1+50 b/1+9 1s a/1+60 a/1. b/1. b/1+9", "yes yes no no yes", "b/1"},
 		"Alone":       {"and not while nobody does", "a/1+9 60s a/1+90", "yes yes", ""},
 	} {
