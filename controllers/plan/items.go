@@ -268,7 +268,7 @@ func (d *decider) isDeferred(item ItemKey, o *Object) bool {
 // addWithheld adds a step that is not taken, as far as there is room.
 func (d *decider) addWithheld(w Withheld) {
 	if len(d.p.Withheld) < maxWithheld {
-		w.Object = w.Step.Object.NameFor(d.in.Owner.Namespace)
+		w.Object = shortenName(w.Step.Object.NameFor(d.in.Owner.Namespace))
 		d.p.Withheld = append(d.p.Withheld, w)
 	}
 }

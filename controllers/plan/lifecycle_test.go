@@ -376,6 +376,8 @@ func TestProtectionOfVerbs(t *testing.T) {
 		"OwnProject":   {object(projects, "Project", "", "cleaner-system"), all},
 		"AProject":     {object(projects, "Project", "", "shop"), []Verb{VerbDelete, VerbEvict}},
 		"ANamespace":   {object(namespaces, "Namespace", "", "shop"), []Verb{VerbDelete, VerbEvict}},
+		"LongName":     {p(strings.Repeat("a", maxName)), nil},
+		"TooLongName":  {p(strings.Repeat("a", maxName+1)), all},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -28,6 +28,18 @@ type Protection struct {
 	templated bool
 }
 
+// maxName is how long the name of an object may be that is acted on, in bytes: a row of a run has to name it. Most kinds allow 253, and
+// a few, such as Event, anything that a path can have.
+const maxName = 1024
+
+// shortenName cuts the name of an object that is longer than any that is acted on.
+func shortenName(name string) string {
+	if len(name) <= 2*maxName {
+		return name
+	}
+	return strings.ToValidUTF8(name[:2*maxName], "") + "…"
+}
+
 // releaseSecretPrefix begins the name of each Secret in which Helm records a revision of a release.
 const releaseSecretPrefix = "sh.helm.release.v1."
 
@@ -50,6 +62,8 @@ func (p Protection) ForbidsVerb(verb Verb, o *Object) string {
 	switch {
 	case verb == VerbReport:
 		return ""
+	case len(o.Name) > maxName:
+		return fmt.Sprintf("its name has more than %d bytes, for which a record has no room", maxName)
 	case r.Group == v1alpha1.GroupVersion.Group:
 		return fmt.Sprintf("%s are never changed: the author of the rule would act with the rights of the operator", r.String())
 	case verb == VerbPatch && p.templated && v1alpha1.JudgesRequester(r.Group):
