@@ -237,7 +237,7 @@ func TestEvents(t *testing.T) {
 	collect := func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr: // p.event(kind, reason, ...)
-			if s, ok := n.Fun.(*ast.SelectorExpr); !ok || s.Sel.Name != "event" {
+			if s, ok := n.Fun.(*ast.SelectorExpr); !ok || s.Sel.Name != "sendEvent" {
 				return true
 			}
 			switch reason := n.Args[1].(type) {
