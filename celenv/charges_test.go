@@ -215,7 +215,7 @@ func workOf(t *testing.T, c *Compiler, function, overload string, args []ref.Val
 	const steps, growth = 50_000, 4 << 20
 	all := int64(math.MaxInt64)
 	budget := meter.NewBudget("the call", steps, growth, &all)
-	m := &meter.Meter{Ctx: t.Context(), Budget: &budget, Ended: &meter.Ending{}, Limits: meter.Limits{}.WithDefaults()}
+	m := &meter.Meter{Clock: meter.Clock{Ctx: t.Context(), Ended: &meter.Ending{}}, Budget: &budget, Limits: meter.Limits{}.WithDefaults()}
 	places := make([]interpreter.InterpretableV2, len(args))
 	for i, arg := range args {
 		places[i] = &meter.EvaluatedArgument{Value: arg}

@@ -14,16 +14,19 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/allowance"
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/meter"
 	"github.com/vtex/cleaner/celenv/moving"
 )
+
+// maxCompilations is how many specs are compiled at a time.
+const maxCompilations = 2
 
 // Compile makes Programs of the expressions of a spec: its variables, its conditions, cloudEventData, and its rules. It
 // gives either Programs or what is wrong, never a part of them; and neither if the context ends first.
@@ -48,6 +51,7 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	for i, source := range spec.Conditions {
 		p.conditions = append(p.conditions, b.compileExpression(s, expr.PathOfCondition(i), source, wantBool))
 	}
+	markHolding(p.conditions...)
 	if spec.CloudEventData != "" {
 		p.data = b.compileExpression(s, expr.PathCloudEventData, spec.CloudEventData, wantJSON)
 	}
@@ -60,8 +64,42 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	case len(b.errs) > 0:
 		return nil, b.errs
 	}
-	p.footprint = maxFootprint - *s.room + meter.MultiplyCapped(footprintOfName, int64(len(s.targets)+len(s.hidden)+len(s.variables)))
+	p.footprint = s.left.UsedRoom() + b.measureFindings() + meter.MultiplyCapped(footprintOfName, int64(len(s.targets)+len(s.hidden)+len(s.variables)))
 	return p, nil
+}
+
+// measureFindings says about how many bytes what was found out about the expressions takes: the targets of each, and what is warned of.
+func (b *builder) measureFindings() int64 {
+	const name, warning = 16, 128 // besides the text
+	bytes := int64(name * b.dependencies)
+	for _, w := range b.programs.warnings {
+		bytes += warning + int64(len(w.Path)+len(w.Message)+len(w.Snippet)+len(w.Hint))
+	}
+	return bytes
+}
+
+// checkSourceSize says that a spec has more source than is compiled; nil if it has not.
+func checkSourceSize(spec *v1alpha1.Work) field.ErrorList {
+	if n := spec.ExpressionBytes(); n > v1alpha1.MaxExpressionBytes {
+		return field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, fmt.Sprintf(
+			"the expressions are %d bytes long together; at most %d are allowed: shorten them, or use several Cleaners", n, v1alpha1.MaxExpressionBytes))}
+	}
+	return nil
+}
+
+// acquirePlace takes one of the places for compilations. It is false when the context ends before there is one.
+func (c *Compiler) acquirePlace(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return false
+	default:
+	}
+	select {
+	case c.places <- struct{}{}:
+		return true
+	case <-done:
+		return false
+	}
 }
 
 // builder makes the Programs of one spec.
@@ -72,6 +110,8 @@ type builder struct {
 	root        *field.Path
 	programs    *Programs
 	errs        field.ErrorList
+	// dependencies are how many names of targets the expressions hold.
+	dependencies int
 }
 
 func (b *builder) addInvalid(path, value, detail string) {
@@ -80,14 +120,14 @@ func (b *builder) addInvalid(path, value, detail string) {
 
 // buildScope makes what the conditions of a spec can name, before any of its variables.
 func (b *builder) buildScope(spec *v1alpha1.Work) *scope {
-	s := &scope{compiler: b.compiler, weight: new(int64(maxWeight)), room: new(int64(maxFootprint)), targets: map[string]bool{}, variables: map[string]*variable{}, hidden: map[string]string{
+	s := &scope{left: b.compiler.scale.NewAllowance(), targets: map[string]bool{}, variables: map[string]*variable{}, hidden: map[string]string{
 		nameItem: hiddenItem, nameObject: hiddenItem, nameItems: hiddenItems,
 	}, parameters: spec.Declared}
 	var names []string
 	for i := range spec.Targets {
 		target := &spec.Targets[i]
 		if isReserved(target.Name) {
-			b.addInvalid(fmt.Sprintf("targets[%d].name", i), target.Name, "means something else in expressions")
+			b.addInvalid(fmt.Sprintf("targets[%d].name", i), target.Name, "is a built-in name of expressions: choose another name")
 			continue
 		}
 		s.targets[target.Name] = target.Included()
@@ -117,7 +157,7 @@ func (b *builder) declareVariables(s *scope, path string, variables, outer []v1a
 		case !variableName.MatchString(v.Name):
 			b.addInvalid(at, v.Name, "is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit")
 		case slices.ContainsFunc(variables[:i], same):
-			b.addInvalid(at, v.Name, "another variable has this name: give each a name of its own")
+			b.addInvalid(at, v.Name, "another variable has this name: rename one of them")
 		case slices.ContainsFunc(outer, same):
 			b.addInvalid(at, v.Name, "a variable of the spec has this name, and a rule's own would hide it: choose another one")
 		}
@@ -150,6 +190,7 @@ func (b *builder) compileExpression(s *scope, path, source string, w wantedType)
 		b.errs = append(b.errs, makeFieldError(problem, b.root.Child(path), source))
 	}
 	if made != nil {
+		b.dependencies += len(made.targets)
 		b.programs.warnings = append(b.programs.warnings, made.tree.FindUnguarded(path)...)
 		made.tree.Nodes = nil // half of what it takes; an explanation finds them again
 	}
@@ -206,12 +247,9 @@ func makeFieldError(e *expr.Error, at *field.Path, source string) *field.Error {
 
 // scope is what an expression can name.
 type scope struct {
-	compiler *Compiler
-	env      *cel.Env
-	// weight is what is left to the expressions of the spec.
-	weight *int64
-	// room is how many bytes of memory are left to what is compiled of them.
-	room *int64
+	env *cel.Env
+	// left is what the expressions of the spec may still cost.
+	left *allowance.Allowance
 	// targets are all targets, and whether expressions see them.
 	targets map[string]bool
 	// variables are those that can be read, by variables.x.
@@ -233,7 +271,7 @@ const (
 
 // clone is a scope that can be changed.
 func (s *scope) clone() *scope {
-	return &scope{compiler: s.compiler, weight: s.weight, room: s.room, env: s.env, targets: s.targets, variables: maps.Clone(s.variables), hidden: maps.Clone(s.hidden), parameters: s.parameters}
+	return &scope{left: s.left, env: s.env, targets: s.targets, variables: maps.Clone(s.variables), hidden: maps.Clone(s.hidden), parameters: s.parameters}
 }
 
 // expression is one expression of a spec, ready to run.
@@ -249,12 +287,23 @@ type expression struct {
 	targets []string
 	// readsTime says that its answer can change although what it reads stays as it is.
 	readsTime bool
+	// holds says that its answer says what holds, and for how long it has to: a condition, or what comes in a rule before its actions matter.
+	holds bool
 	// Movement and ahead are what is needed to foresee when; only for one that reads the time.
 	movement moving.Analysis
 	ahead    *aheadProgram
 	// explanation is the same program with eyes.
 	explanation *explanation
 	env         *cel.Env
+}
+
+// markHolding takes that these expressions, as far as there are any, say what holds.
+func markHolding(all ...*expression) {
+	for _, x := range all {
+		if x != nil {
+			x.holds = true
+		}
+	}
 }
 
 // variable is a value that expressions read by its name.
@@ -276,22 +325,23 @@ func (c *Compiler) compileExpression(s *scope, path, source string, w wantedType
 		}
 	}()
 	parsed, issues := s.env.Parse(source)
-	if issues.Err() != nil {
+	if len(issues.Errors()) > 0 { // Err would write all of them down, each with its line
 		return nil, convertSyntaxErrors(source, issues)
 	}
 	t := expr.NewTree(source, parsed.NativeRep())
-	if problem := s.reserveWeight(t, parsed.NativeRep()); problem != nil {
+	if problem := s.left.ReserveWeight(t, parsed.NativeRep()); problem != nil {
 		return nil, []*expr.Error{problem}
 	}
-	footprint := c.estimateFootprint(source, parsed.NativeRep())
-	if problem := s.reserveRoom(t, footprint); problem != nil {
+	footprint := c.scale.EstimateFootprint(source, parsed.NativeRep())
+	if problem := s.left.ReserveRoom(t, footprint); problem != nil {
 		return nil, []*expr.Error{problem}
 	}
 	checked, issues := s.env.Check(parsed)
-	if issues.Err() != nil {
-		return nil, s.convertCheckErrors(t, issues)
+	if len(issues.Errors()) > 0 {
+		d := &diagnosis{scope: s, tree: t, unknown: map[int64]bool{}}
+		return nil, d.convertCheckErrors(issues)
 	}
-	s.dispatchConversions(checked.NativeRep())
+	dispatchConversions(s.env, checked.NativeRep())
 	t = expr.NewTree(source, checked.NativeRep())
 	made := &expression{path: path, want: w, tree: t, ast: checked, env: s.env, names: t.CollectReads()}
 	if problems := slices.Concat(s.checkHiddenNames(made), s.checkParameters(made), c.checkPatterns(t)); len(problems) > 0 {
@@ -306,7 +356,7 @@ func (c *Compiler) compileExpression(s *scope, path, source string, w wantedType
 	}
 	s.resolveDependencies(made)
 	if made.readsTime {
-		if problem := s.reserveRoom(t, footprint/2); problem != nil { // the program that looks ahead
+		if problem := s.left.ReserveRoom(t, footprint/2); problem != nil { // the program that looks ahead
 			return nil, []*expr.Error{problem}
 		}
 		made.movement = moving.Analyze(checked.NativeRep(), s.canMove)
@@ -318,7 +368,7 @@ func (c *Compiler) compileExpression(s *scope, path, source string, w wantedType
 
 // dispatchConversions has conversions, such as timestamp(x), look at what they are given. What value() gives of anything has
 // no type yet when a conversion of it is checked, and the checker takes the first one that there is: x for a timestamp.
-func (s *scope) dispatchConversions(checked *ast.AST) {
+func dispatchConversions(env *cel.Env, checked *ast.AST) {
 	ast.PostOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() != ast.CallKind || !overloads.IsTypeConversionFunction(e.AsCall().FunctionName()) {
 			return
@@ -327,7 +377,7 @@ func (s *scope) dispatchConversions(checked *ast.AST) {
 			return
 		}
 		all := &ast.ReferenceInfo{}
-		for _, o := range s.env.Functions()[e.AsCall().FunctionName()].OverloadDecls() {
+		for _, o := range env.Functions()[e.AsCall().FunctionName()].OverloadDecls() {
 			all.AddOverload(o.ID())
 		}
 		checked.SetReference(e.ID(), all)
@@ -336,7 +386,10 @@ func (s *scope) dispatchConversions(checked *ast.AST) {
 
 func convertSyntaxErrors(source string, issues *cel.Issues) []*expr.Error {
 	var problems []*expr.Error
-	for _, issue := range issues.Errors() {
+	for _, issue := range sortIssues(issues) {
+		if len(problems) == maxProblems {
+			break
+		}
 		problem := &expr.Error{Kind: expr.Invalid, Message: expr.TruncateText(issue.Message, 256), Hint: suggestLibraryFix(issue.Message)}
 		if line, column := issue.Location.Line(), issue.Location.Column(); line > 0 && column >= 0 {
 			problem.Line, problem.Column = line, column+1
@@ -345,191 +398,6 @@ func convertSyntaxErrors(source string, issues *cel.Issues) []*expr.Error {
 		problems = append(problems, problem)
 	}
 	return problems
-}
-
-// convertCheckErrors says what the checker found in words that help. A misspelled macro makes a mistake of its own loop
-// variables too; those are left out.
-func (s *scope) convertCheckErrors(t *expr.Tree, issues *cel.Issues) []*expr.Error {
-	var problems []*expr.Error
-	unknown := map[int64]bool{}
-	for _, issue := range issues.Errors() {
-		e := t.Nodes[issue.ExprID].Expr
-		if e != nil && e.Kind() == ast.CallKind && !s.env.HasFunction(s.functionName(e)) {
-			unknown[e.ID()] = true
-		}
-	}
-	for _, issue := range issues.Errors() {
-		at := t.Nodes[issue.ExprID]
-		problem := &expr.Error{Kind: expr.Invalid, Message: expr.TruncateText(issue.Message, 512)}
-		switch {
-		case at.Expr == nil:
-			return append(problems, convertSyntaxErrors(t.Source, issues)...)
-		case unknown[issue.ExprID]:
-			name := s.functionName(at.Expr)
-			problem.Message = fmt.Sprintf("there is no function %q", name)
-			problem.Hint = expr.SuggestName(name, s.listFunctions())
-		case at.Expr.Kind() == ast.IdentKind && s.isUnknown(at):
-			if t.IsInside(at, unknown) {
-				continue
-			}
-			s.describeUnknown(problem, at)
-		case at.Expr.Kind() == ast.CallKind:
-			problem.Hint = s.suggestOperandFix(at.Expr)
-		}
-		if problem.Hint == "" {
-			problem.Hint = suggestLibraryFix(issue.Message)
-		}
-		problems = append(problems, t.LocateError(problem, issue.ExprID))
-	}
-	return problems
-}
-
-// functionName is the name of the called function, with the namespace that stands before it: json.valid.
-func (s *scope) functionName(e ast.Expr) string {
-	call := e.AsCall()
-	if !call.IsMemberFunction() {
-		return call.FunctionName()
-	}
-	namespace, ok := expr.FormatPath(call.Target())
-	if !ok || !s.isFunctionNamespace(namespace) {
-		return call.FunctionName()
-	}
-	return namespace + "." + call.FunctionName()
-}
-
-// isFunctionNamespace says whether functions have names that begin so.
-func (s *scope) isFunctionNamespace(name string) bool {
-	if _, isTarget := s.targets[name]; isTarget {
-		return false
-	}
-	for function := range s.env.Functions() {
-		if strings.HasPrefix(function, name+".") {
-			return true
-		}
-	}
-	return false
-}
-
-// listFunctions gives the names that a call may have.
-func (s *scope) listFunctions() []string {
-	var names []string
-	for name := range s.env.Functions() {
-		if !strings.ContainsAny(name, "@_") {
-			names = append(names, name)
-		}
-	}
-	for _, macro := range s.env.Macros() {
-		names = append(names, macro.Function())
-	}
-	return names
-}
-
-// isUnknown says whether a name means nothing where it stands.
-func (s *scope) isUnknown(at expr.Node) bool {
-	name := at.Expr.AsIdent()
-	if expr.IsBound(name, at.Loops) {
-		return false
-	}
-	return !slices.Contains(s.listNames(), name)
-}
-
-// listNames gives those that an expression can read.
-func (s *scope) listNames() []string {
-	var names []string
-	for _, v := range s.env.Variables() {
-		if _, hidden := s.hidden[v.Name()]; !hidden && v.Type().Kind() != types.TypeKind { // the names of types are no help here
-			names = append(names, v.Name())
-		}
-	}
-	return names
-}
-
-func (s *scope) describeUnknown(problem *expr.Error, at expr.Node) {
-	name := at.Expr.AsIdent()
-	if name == strings.TrimSuffix(prefixVariables, ".") {
-		s.describeVariable(problem, at.Parent)
-		return
-	}
-	if included, isTarget := s.targets[name]; isTarget && !included {
-		problem.Message = fmt.Sprintf("the target %q has includeWhenEvaluating: false, so expressions do not see it", name)
-		return
-	}
-	candidates := s.listNames()
-	for _, loop := range at.Loops {
-		candidates = append(candidates, loop.AsComprehension().IterVar())
-	}
-	problem.Message = fmt.Sprintf("there is no target or variable %q", name)
-	if problem.Hint = expr.SuggestName(name, candidates); problem.Hint == "" {
-		problem.Hint = fmt.Sprintf("add a target of this name, or write params.%s if it is a parameter", name)
-	}
-}
-
-// describeVariable says what is wrong where the word variables is not the beginning of the name of one.
-func (s *scope) describeVariable(problem *expr.Error, parent ast.Expr) {
-	name := ""
-	switch {
-	case parent == nil:
-	case parent.Kind() == ast.SelectKind:
-		name = parent.AsSelect().FieldName()
-	case parent.Kind() == ast.CallKind && parent.AsCall().FunctionName() == operators.OptSelect:
-		if field, ok := parent.AsCall().Args()[1].AsLiteral().(types.String); ok {
-			name = string(field)
-		}
-	}
-	switch _, declared := s.variables[prefixVariables+name]; {
-	case name == "":
-		problem.Message, problem.Hint = "variables are read one by one", "write variables.x for the variable x"
-	case declared:
-		problem.Message = fmt.Sprintf("the variable %q is always there", name)
-		problem.Hint = fmt.Sprintf("write variables.%s, or ask for a part of it: has(variables.%s.x), variables.%s.?x", name, name, name)
-	default:
-		var candidates []string
-		for known := range s.variables {
-			candidates = append(candidates, strings.TrimPrefix(known, prefixVariables))
-		}
-		problem.Message = fmt.Sprintf("there is no variable %q", name)
-		if problem.Hint = expr.SuggestName(name, candidates); problem.Hint == "" {
-			problem.Hint = "add it to variables, before what reads it"
-		}
-	}
-}
-
-// suggestOperandFix says what to write where the two operands of a call do not fit.
-func (s *scope) suggestOperandFix(e ast.Expr) string {
-	operands := expr.ListChildren(e)
-	if len(operands) != 2 {
-		return ""
-	}
-	return expr.SuggestTimeFix(s.guessType(operands[0]), s.guessType(operands[1]))
-}
-
-// guessType gives the type of an expression as far as it shows: the checker keeps no types of what it refused.
-func (s *scope) guessType(e ast.Expr) *types.Type {
-	switch e.Kind() {
-	case ast.LiteralKind:
-		return meter.TypeOf(e.AsLiteral())
-	case ast.IdentKind:
-		if e.AsIdent() == nameTime {
-			return types.TimestampType
-		}
-	case ast.CallKind:
-		function, ok := s.env.Functions()[s.functionName(e)]
-		if !ok {
-			return types.DynType
-		}
-		if e.AsCall().FunctionName() == operators.Subtract && s.guessType(e.AsCall().Args()[0]).Kind() == types.TimestampKind {
-			return types.DurationType // or a timestamp: the hint is the same
-		}
-		var result *types.Type
-		for _, overload := range function.OverloadDecls() {
-			if result != nil && !result.IsExactType(overload.ResultType()) {
-				return types.DynType
-			}
-			result = overload.ResultType()
-		}
-		return result
-	}
-	return types.DynType
 }
 
 // checkHiddenNames says what an expression reads that it cannot see.

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/ext"
 	"github.com/google/cel-go/interpreter"
 	kubernetes "k8s.io/apiserver/pkg/cel/library"
 	"k8s.io/utils/lru"
 
+	"github.com/vtex/cleaner/celenv/allowance"
 	"github.com/vtex/cleaner/celenv/library"
 	"github.com/vtex/cleaner/celenv/meter"
 )
@@ -45,6 +47,37 @@ func isReserved(name string) bool {
 	}
 }
 
+// maxCopied is how many nodes a macro may copy. Each copy is as large as what it copies, so that a chain of them doubles with each link.
+const maxCopied = 64
+
+// boundCopies gives the macros of a library that copy what they are called on, with a bound. A macro that is declared later stands for an
+// earlier one of its name.
+func boundCopies(library cel.EnvOption) []cel.Macro {
+	env, err := cel.NewCustomEnv(library)
+	if err != nil {
+		panic(fmt.Sprintf("cannot read the macros of a library: %s", err)) // whatever is compiled
+	}
+	var out []cel.Macro
+	for _, m := range env.Macros() {
+		if m.Function() != "optMap" && m.Function() != "optFlatMap" {
+			continue
+		}
+		out = append(out, cel.ReceiverMacro(m.Function(), m.ArgCount(), func(f cel.MacroExprFactory, target ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
+			if countNodes(target) > maxCopied {
+				return nil, f.NewError(target.ID(), fmt.Sprintf("%s is called on too large an expression: write that into a variable, and call it on the variable", m.Function()))
+			}
+			return m.Expander()(f, target, args)
+		}))
+	}
+	return out
+}
+
+// countNodes counts the nodes of an expression.
+func countNodes(e ast.Expr) (n int) {
+	ast.PreOrderVisit(e, ast.NewExprVisitor(func(ast.Expr) { n++ }))
+	return n
+}
+
 // buildVersion1 gives the first version of the language. A version is never changed once it is released: what comes later is a
 // version of its own, so that an expression that compiled once compiles, and means the same, for ever. Every library
 // is pinned, because cel-go's default is its newest.
@@ -52,6 +85,7 @@ func buildVersion1() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.CustomTypeAdapter(meter.NewAdapter(nil)),
 		cel.OptionalTypes(cel.OptionalTypesVersion(2)),
+		cel.Macros(boundCopies(cel.OptionalTypes(cel.OptionalTypesVersion(2)))...),
 		cel.CrossTypeNumericComparisons(true),
 		cel.DefaultUTCTimeZone(true),
 		cel.EagerlyValidateDeclarations(true),
@@ -119,8 +153,8 @@ type Compiler struct {
 	calls *meter.Calls
 	// functions are all of them, for whoever plans.
 	functions interpreter.Dispatcher
-	// typeParameters are how many types each function leaves open.
-	typeParameters map[string]int64
+	// scale knows what expressions cost before they run.
+	scale *allowance.Scale
 	// places are taken by specs that are compiled.
 	places chan struct{}
 }
@@ -138,7 +172,7 @@ func NewCompiler(o Options) (*Compiler, error) {
 	}
 	return &Compiler{
 		env: env, envs: lru.New(maxSharedEnvs), limits: o.Limits.WithDefaults(), calls: calls, functions: all,
-		typeParameters: countTypeParameters(env), places: make(chan struct{}, maxCompilations),
+		scale: allowance.NewScale(env, calls), places: make(chan struct{}, maxCompilations),
 	}, nil
 }
 

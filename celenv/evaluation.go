@@ -45,7 +45,7 @@ type Evaluation struct {
 	items      ref.Val
 	object     map[string]any // what a patch is about
 
-	ahead aheadState
+	ahead foreseer
 }
 
 // memo is a variable that has been read: a value, an error, or the reason why the evaluation stopped there.
@@ -82,19 +82,20 @@ func (p *Programs) beginWithin(ctx context.Context, in Input, wall time.Duration
 		select {
 		case p.turn <- struct{}{}:
 			p.meter.StartClock(ctx, wall)
-			if !p.meter.ShareMemory(in.Memory) {
+			if !p.meter.Held.ShareMemory(in.Memory) {
 				p.meter.ReleaseContext()
 				<-p.turn
 				return nil, meter.NewMemoryError()
 			}
 			e := &Evaluation{p: p, values: in.collectVariables(), memos: make([]memo, p.slots), answerSteps: steps, extraSteps: steps / 2, memory: in.Memory}
 			e.sharedBudget = p.limits.NewSharedBudget(&e.answerSteps)
+			e.ahead.of = e
 			e.ahead.resetForesight()
 			return e, nil
 		case <-waiting.Done():
 		}
 	}
-	problem := (&meter.Meter{Ctx: waiting, Wall: p.limits.Wall}).NewContextError()
+	problem := (&meter.Clock{Ctx: waiting, Wall: p.limits.Wall}).NewContextError()
 	problem.Hint = "" // it has not begun
 	return nil, problem
 }
@@ -112,7 +113,7 @@ func (e *Evaluation) RetainBytes(path string, bytes int) bool {
 	if e.retained += int64(bytes); e.retained > e.p.limits.Retained {
 		e.abortReason = &expr.Error{Kind: expr.Exhausted, Path: path, Message: fmt.Sprintf("what the rules want takes more than %d bytes of memory", e.p.limits.Retained),
 			Hint: "act on fewer items at once, or give shorter keys, reasons and patches"}
-	} else if !e.p.meter.TakeRetained(int64(bytes)) {
+	} else if !e.p.meter.Held.TakeRetained(int64(bytes)) {
 		e.abortReason = meter.NewMemoryError().WithPath(path)
 	}
 	return e.abortReason == nil

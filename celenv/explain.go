@@ -61,11 +61,11 @@ func (x *explanation) explainError(e *Evaluation, err *types.Err) *expr.Error {
 	x.turns, x.values = map[int64]int64{}, map[int64]ref.Val{}
 	before := *x.meter // another explanation can be under way
 	budget := x.limits.NewSharedBudget(&e.extraSteps)
-	x.meter.StartClock(e.p.meter.Ctx, x.limits.Wall)
+	x.meter.StartClock(e.p.meter.Clock.Ctx, x.limits.Wall)
 	x.meter.Budget = &budget
 	defer func() {
 		x.values = nil // they hold the objects
-		x.meter.Cancel()
+		x.meter.Clock.Release()
 		*x.meter = before
 	}()
 	_, again := runProgram(x.program, (*activation)(e))

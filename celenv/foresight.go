@@ -26,15 +26,16 @@ type Foresight struct {
 	Unknown bool
 }
 
-// aheadState is what an Evaluation knows of the time to come. Expressions that read the time are evaluated once more for it,
+// foreseer finds out until when the answers of an Evaluation hold. Expressions that read the time are evaluated once more for it,
 // by programs of their own: an answer never depends on what is foreseen, and if the two do not give the same, nothing is.
-type aheadState struct {
+type foreseer struct {
+	of   *Evaluation
 	time *moving.Value // of the evaluation; nil before the first look
 	// memos are the spec's variables that read the time, itemMemos the rule's for currentItem.
 	memos, itemMemos         []aheadMemo
 	currentItem              *Item
-	sharedBudget, itemBudget meter.Budget // as much as the answers have
-	found                    moving.Lookout
+	sharedBudget, itemBudget meter.Budget   // as much as the answers have
+	found, holding           moving.Lookout // of all answers, and of those that say what holds
 	// slopes are how fast the values of orderBy move, by the expression.
 	slopes map[*expression]int64
 }
@@ -49,10 +50,17 @@ type aheadMemo struct {
 
 // Foresight is until when all answers hold that were given so far. cloudEventData and the reasons of rules do not count:
 // they only say what was done.
-func (e *Evaluation) Foresight() Foresight {
-	f := Foresight{Unknown: e.ahead.found.Unknown}
-	if k := e.ahead.found.Until; k != moving.Never {
-		f.Until = e.getTime().Add(time.Duration(k))
+func (e *Evaluation) Foresight() Foresight { return e.readLookout(e.ahead.found) }
+
+// HoldForesight is Foresight of the answers that say what holds, and for how long, which is what a rule's `for` counts by: those of
+// conditions, forEach, when, for, forKey and key.
+func (e *Evaluation) HoldForesight() Foresight { return e.readLookout(e.ahead.holding) }
+
+// readLookout gives what was noted as moments.
+func (e *Evaluation) readLookout(l moving.Lookout) Foresight {
+	f := Foresight{Unknown: l.Unknown}
+	if l.Until != moving.Never {
+		f.Until = e.getTime().Add(time.Duration(l.Until))
 	}
 	return f
 }
@@ -64,32 +72,37 @@ func (e *Evaluation) getTime() time.Time {
 }
 
 // resetForesight has everything foreseen anew.
-func (f *aheadState) resetForesight() { *f = aheadState{found: moving.Lookout{Until: moving.Never}} }
+func (f *foreseer) resetForesight() {
+	*f = foreseer{of: f.of, found: moving.Lookout{Until: moving.Never}, holding: moving.Lookout{Until: moving.Never}}
+}
 
 // evaluateAndForesee evaluates an expression, and finds out until when its answer holds.
 func (e *Evaluation) evaluateAndForesee(x *expression, from *meter.Budget) (ref.Val, *expr.Error) {
 	out, problem := x.evaluateIn(e, from)
 	if x.readsTime {
-		e.foreseeAnswer(x, from, out, problem == nil || problem.Kind == expr.Runtime)
+		e.ahead.foreseeAnswer(x, from, out, problem == nil || problem.Kind == expr.Runtime)
 	}
 	return out, problem
 }
 
 // foreseeAnswer takes until when an answer holds; out is nil if it is an error. Without an answer there is nothing to foresee.
-func (e *Evaluation) foreseeAnswer(x *expression, from *meter.Budget, out ref.Val, answered bool) {
+func (f *foreseer) foreseeAnswer(x *expression, from *meter.Budget, out ref.Val, answered bool) {
 	l, value := moving.Lookout{Unknown: true, Until: moving.Never}, ref.Val(nil)
-	if answered && x.ahead.ensureProgram() && e.p.meter.HasSpareTime() {
-		l, value = e.lookAhead(x, e.selectAheadBudget(from), out)
+	if answered && x.ahead.ensureProgram() && f.of.p.meter.Clock.HasSpareTime() {
+		l, value = f.lookAhead(x, f.selectBudget(from), out)
 	}
 	if x.want == wantOrder && !l.Unknown {
-		e.foreseeOrder(x, value, &l)
+		f.foreseeOrder(x, value, &l)
 	}
-	e.ahead.found.Merge(l)
+	f.found.Merge(l)
+	if x.holds {
+		f.holding.Merge(l)
+	}
 }
 
-// selectAheadBudget gives the budget for looking ahead that belongs to one for answers.
-func (e *Evaluation) selectAheadBudget(from *meter.Budget) *meter.Budget {
-	switch f := &e.ahead; from {
+// selectBudget gives the budget for looking ahead that belongs to one for answers.
+func (f *foreseer) selectBudget(from *meter.Budget) *meter.Budget {
+	switch e := f.of; from {
 	case &e.sharedBudget:
 		if f.sharedBudget.MaxSteps == 0 {
 			f.sharedBudget = e.p.limits.NewSharedBudget(&e.extraSteps)
@@ -109,17 +122,18 @@ func (e *Evaluation) selectAheadBudget(from *meter.Budget) *meter.Budget {
 }
 
 // lookAhead evaluates an expression with the time moving.
-func (e *Evaluation) lookAhead(x *expression, from *meter.Budget, out ref.Val) (found moving.Lookout, value ref.Val) {
-	l, m := e.p.lookout, e.p.meter
+func (f *foreseer) lookAhead(x *expression, from *meter.Budget, out ref.Val) (found moving.Lookout, value ref.Val) {
+	p := f.of.p
+	l, m := p.lookout, p.meter
 	before, stopped := *l, m.Stopped
 	*l = moving.Lookout{Until: moving.Never}
 	defer func() { *l, m.Stopped = before, stopped }()
-	if !e.beginAhead() {
+	if !f.moveTime() {
 		return moving.Lookout{Until: moving.Never, Unknown: true}, nil
 	}
-	value, failure, problem := e.attemptProgram(x.ahead.program, (*aheadActivation)(e), from)
+	value, failure, problem := p.attemptProgram(x.ahead.program, (*aheadActivation)(f), from)
 	if failure == nil && problem == nil && x.movement.Result && x.want != wantOrder {
-		value, problem = e.freezeAnswer(value, from)
+		value, problem = f.freezeAnswer(value, from)
 	}
 	if problem != nil || (failure != nil) != (out == nil) || failure == nil && !isSameValue(out, value) {
 		l.NoteUnknown()
@@ -127,21 +141,21 @@ func (e *Evaluation) lookAhead(x *expression, from *meter.Budget, out ref.Val) (
 	return *l, value
 }
 
-// beginAhead has the time move. It is false for a time that is too far away.
-func (e *Evaluation) beginAhead() bool {
-	if e.ahead.time == nil {
-		now, ok := moving.NewTime(e.getTime(), e.p.lookout)
+// moveTime has the time move. It is false for a time that is too far away.
+func (f *foreseer) moveTime() bool {
+	if f.time == nil {
+		now, ok := moving.NewTime(f.of.getTime(), f.of.p.lookout)
 		if !ok {
 			return false
 		}
-		e.ahead.time = now
+		f.time = now
 	}
 	return true
 }
 
 // freezeAnswer gives what an answer is now: it is looked at from here on.
-func (e *Evaluation) freezeAnswer(value ref.Val, from *meter.Budget) (now ref.Val, problem *expr.Error) {
-	m := e.p.meter
+func (f *foreseer) freezeAnswer(value ref.Val, from *meter.Budget) (now ref.Val, problem *expr.Error) {
+	m := f.of.p.meter
 	paying := m.Budget
 	m.Budget, m.Stopped = from, nil
 	defer func() {
@@ -150,7 +164,7 @@ func (e *Evaluation) freezeAnswer(value ref.Val, from *meter.Budget) (now ref.Va
 			now, problem = value, &expr.Error{Kind: expr.Exhausted, Message: "the value is too large"}
 		}
 	}()
-	now, _ = e.p.lookout.FreezeValue(value, m)
+	now, _ = f.of.p.lookout.FreezeValue(value, m)
 	return now, nil
 }
 
@@ -165,23 +179,24 @@ func isSameValue(a, b ref.Val) bool {
 }
 
 // foreseeOrder takes a value of orderBy. Values that all go on at one speed stay in their order.
-func (e *Evaluation) foreseeOrder(x *expression, value ref.Val, l *moving.Lookout) {
+func (f *foreseer) foreseeOrder(x *expression, value ref.Val, l *moving.Lookout) {
 	slope := int64(0)
 	if m, ok := value.(*moving.Value); ok {
 		if m.IsStepwise() {
-			*e.p.lookout = moving.Lookout{Until: moving.Never}
+			noted := f.of.p.lookout
+			*noted = moving.Lookout{Until: moving.Never}
 			m.NoteNextStep()
-			l.Merge(*e.p.lookout)
+			l.Merge(*noted)
 			return
 		}
 		slope = m.Slope
 	}
-	known, ok := e.ahead.slopes[x]
+	known, ok := f.slopes[x]
 	switch {
-	case !ok && e.ahead.slopes == nil:
-		e.ahead.slopes = map[*expression]int64{x: slope}
+	case !ok && f.slopes == nil:
+		f.slopes = map[*expression]int64{x: slope}
 	case !ok:
-		e.ahead.slopes[x] = slope
+		f.slopes[x] = slope
 	case known != slope:
 		l.NoteUnknown()
 	}
@@ -189,65 +204,67 @@ func (e *Evaluation) foreseeOrder(x *expression, value ref.Val, l *moving.Lookou
 
 // readAhead is the value of a variable that reads the time, with the time moving. Until when it is that counts for
 // everybody who reads it.
-func (e *Evaluation) readAhead(v *variable, f *aheadMemo, from *meter.Budget) any {
-	if f.value == nil && f.failure == nil && f.stopped == nil {
-		e.computeAhead(v, f, from)
+func (f *foreseer) readAhead(v *variable, known *aheadMemo, from *meter.Budget) any {
+	if known.value == nil && known.failure == nil && known.stopped == nil {
+		f.computeAhead(v, known, from)
 	}
-	e.p.lookout.Merge(f.Lookout)
+	f.of.p.lookout.Merge(known.Lookout)
 	switch {
-	case f.stopped != nil:
-		e.p.meter.StopEvaluation(f.stopped)
-	case f.failure != nil:
-		return types.WrapErr(f.failure) // as in readVariable
+	case known.stopped != nil:
+		f.of.p.meter.StopEvaluation(known.stopped)
+	case known.failure != nil:
+		return types.WrapErr(known.failure) // as in readVariable
 	}
-	return f.value
+	return known.value
 }
 
-func (e *Evaluation) computeAhead(v *variable, f *aheadMemo, from *meter.Budget) {
+func (f *foreseer) computeAhead(v *variable, made *aheadMemo, from *meter.Budget) {
 	if !v.expression.ahead.ensureProgram() {
-		f.stopped = &expr.Error{Kind: expr.Internal, Message: v.name + " cannot be foreseen"}
+		made.stopped = &expr.Error{Kind: expr.Internal, Message: v.name + " cannot be foreseen"}
 		return
 	}
-	l := e.p.lookout
+	p := f.of.p
+	l := p.lookout
 	before := *l
 	*l = moving.Lookout{Until: moving.Never}
-	value, failure, problem := e.attemptProgram(v.expression.ahead.program, (*aheadActivation)(e), from)
-	f.value, f.stopped, f.Lookout = value, problem, *l
+	value, failure, problem := p.attemptProgram(v.expression.ahead.program, (*aheadActivation)(f), from)
+	made.value, made.stopped, made.Lookout = value, problem, *l
 	if failure != nil {
-		f.failure = errors.New(failure.Error())
+		made.failure = errors.New(failure.Error())
 	}
 	*l = before
 }
 
 // aheadActivation is an Evaluation as programs see it that look ahead.
-type aheadActivation Evaluation
+type aheadActivation foreseer
 
 // Parent is nil: there are no other variables.
 func (a *aheadActivation) Parent() interpreter.Activation { return nil }
 
 // ResolveName gives the value of a variable. What the time does not change is what answers rest on.
 func (a *aheadActivation) ResolveName(name string) (any, bool) {
-	e := (*Evaluation)(a)
+	f := (*foreseer)(a)
+	e := f.of
 	if name == nameTime {
-		return e.ahead.time, true
+		return f.time, true
 	}
 	if v := e.p.variables[name]; v != nil && v.expression.readsTime {
-		if e.ahead.memos == nil {
-			e.ahead.memos = make([]aheadMemo, e.p.slots)
+		if f.memos == nil {
+			f.memos = make([]aheadMemo, e.p.slots)
 		}
-		return e.readAhead(v, &e.ahead.memos[v.slot], e.selectAheadBudget(&e.sharedBudget)), true
+		return f.readAhead(v, &f.memos[v.slot], f.selectBudget(&e.sharedBudget)), true
 	}
 	if e.rule == nil || e.item == nil {
-		return (*activation)(a).ResolveName(name)
+		return (*activation)(e).ResolveName(name)
 	}
 	if v := e.rule.variables[name]; v != nil && v.expression.readsTime {
-		own := e.selectAheadBudget(&e.itemBudget)
-		if len(e.ahead.itemMemos) < e.rule.slots {
-			e.ahead.itemMemos = make([]aheadMemo, e.rule.slots)
+		own := f.selectBudget(&e.itemBudget)
+		if len(f.itemMemos) < e.rule.slots {
+			f.itemMemos = make([]aheadMemo, e.rule.slots)
 		}
-		return e.readAhead(v, &e.ahead.itemMemos[v.slot], own), true
+		return f.readAhead(v, &f.itemMemos[v.slot], own), true
 	}
-	return (*activation)(a).ResolveName(name)
+	return (*activation)(e).ResolveName(name)
 }
 
 // aheadProgram is an expression's program that looks ahead. It is made when it is first used: most of what is compiled is
@@ -335,7 +352,7 @@ func (e *Evaluation) haveFlipped(results []Result) (flipped, known bool) {
 		if failed != (results[i].Err != nil) || !failed && (out == types.True) != results[i].Value {
 			return true, true
 		}
-		e.foreseeAnswer(c, &e.sharedBudget, out, true)
+		e.ahead.foreseeAnswer(c, &e.sharedBudget, out, true)
 	}
 	return false, true
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/meter"
 	"github.com/vtex/cleaner/celenv/moving"
 )
@@ -269,6 +270,72 @@ func TestForesightOfRules(t *testing.T) {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
+	}
+}
+
+// What says what holds is foreseen by itself, whatever else of a rule cannot be.
+func TestForesightOfWhatHolds(t *testing.T) {
+	const never = "string(time) == ''"
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.Rule)
+		want   bool // that it can be foreseen
+	}{
+		"Nothing":    {func(*v1alpha1.Rule) {}, true},
+		"ForEach":    {func(r *v1alpha1.Rule) { r.ForEach = "pods.items.filter(p, !(" + never + "))" }, false},
+		"When":       {func(r *v1alpha1.Rule) { r.When = "!(" + never + ")" }, false},
+		"Variable":   {func(r *v1alpha1.Rule) { r.Variables, r.When = variablesOf([]string{"x: " + never}), "!variables.x" }, false},
+		"For":        {func(r *v1alpha1.Rule) { r.For = never + " ? '1m' : '2m'" }, false},
+		"ForKey":     {func(r *v1alpha1.Rule) { r.For, r.ForKey = "1m", "string(time)" }, false},
+		"Key":        {func(r *v1alpha1.Rule) { r.Key = "string(time)" }, false},
+		"Unless":     {func(r *v1alpha1.Rule) { r.Unless = never }, true},
+		"GroupBy":    {func(r *v1alpha1.Rule) { r.GroupBy = never }, true},
+		"OrderBy":    {func(r *v1alpha1.Rule) { r.OrderBy = []v1alpha1.OrderBy{{Expression: "string(age(item))"}} }, true},
+		"ActionWhen": {func(r *v1alpha1.Rule) { r.Actions[0].When = never }, true},
+		"Patch": {func(r *v1alpha1.Rule) {
+			r.Actions[0] = v1alpha1.RuleAction{Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: `{"a": string(time)}`}}
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rule := v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "true", Actions: []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}}
+			tc.change(&rule)
+			p := compileWork(t, meter.Limits{}, podWork([]string{"noon: time < timestamp('2025-03-29T15:00:00Z')"}, rule))
+			pod := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "a", "creationTimestamp": "2025-03-29T00:00:00Z"}}
+			e := begin(t, p, Input{Time: at("2025-03-29T12:00:00Z"), Targets: map[string]any{"nodes": list(), "config": nil, "pods": list(pod)}})
+			defer e.Close()
+			r := e.SelectRule(0)
+			for _, i := range items(t, r) {
+				_, whenErr := i.EvaluateWhen()
+				_, forErr := i.EvaluateFor()
+				_, forKeyErr := i.EvaluateForKey()
+				_, keyErr := i.EvaluateKey()
+				_, unlessErr := i.EvaluateUnless()
+				_, groupErr := i.EvaluateGroup()
+				_, orderErr := i.EvaluateOrder()
+				_, actionErr := i.EvaluateActionWhen(0)
+				for _, err := range []*expr.Error{whenErr, forErr, forKeyErr, keyErr, unlessErr, groupErr, orderErr, actionErr} {
+					if err != nil {
+						t.Error(err)
+					}
+				}
+				if rule.Actions[0].Patch != nil {
+					if _, err := r.EvaluatePatch(0, i.AsObject(), []*Item{i}); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			if known := !e.HoldForesight().Unknown; known != tc.want {
+				t.Errorf("what holds is foreseen: %t", known)
+			}
+			if known := !e.Foresight().Unknown; known != (name == "Nothing") {
+				t.Errorf("all is foreseen: %t", known)
+			}
+		})
+	}
+	p := programs(t, newCompiler(t, meter.Limits{}), "!("+never+")")
+	e := begin(t, p, Input{Time: at("2025-01-02T00:00:00Z"), Targets: map[string]any{"revisions": list(), "svc": nil}})
+	defer e.Close()
+	if e.EvaluateConditions(); !e.HoldForesight().Unknown {
+		t.Error("a condition says what holds, and is foreseen")
 	}
 }
 

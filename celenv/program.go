@@ -60,11 +60,11 @@ type Input struct {
 // Memory is what evaluations share.
 type Memory = meter.Memory
 
-// countObjects counts the objects of the targets that are lists.
+// countObjects counts the objects of the targets that are lists. One object is none, although it may have a field "items" too.
 func (in Input) countObjects() int64 {
 	objects := int64(0)
 	for _, value := range in.Targets {
-		if target, ok := value.(map[string]any); ok {
+		if target, ok := value.(map[string]any); ok && target["metadata"] == nil {
 			items, _ := target["items"].([]any)
 			objects += int64(len(items))
 		}
@@ -188,12 +188,12 @@ func (x *expression) evaluateIn(e *Evaluation, from *meter.Budget) (ref.Val, *ex
 
 // attemptIn runs the expression. What it gives for an error of the expression itself has yet to be explained.
 func (x *expression) attemptIn(e *Evaluation, from *meter.Budget) (ref.Val, *types.Err, *expr.Error) {
-	return e.attemptProgram(x.program, (*activation)(e), from)
+	return e.p.attemptProgram(x.program, (*activation)(e), from)
 }
 
 // attemptProgram runs a program, paid from a budget.
-func (e *Evaluation) attemptProgram(program *program, variables interpreter.Activation, from *meter.Budget) (ref.Val, *types.Err, *expr.Error) {
-	m := e.p.meter
+func (p *Programs) attemptProgram(program *program, variables interpreter.Activation, from *meter.Budget) (ref.Val, *types.Err, *expr.Error) {
+	m := p.meter
 	if over := m.CheckAbort(*from.AllSteps); over != nil {
 		return nil, nil, over
 	}

@@ -116,43 +116,65 @@ func (s *scope) findIteratedTargets(x *expression) []string {
 	if x == nil {
 		return nil
 	}
-	targets := s.findLeadingTargets(x.tree.Root, map[string]ast.Expr{})
-	slices.Sort(targets)
-	return slices.Compact(targets)
+	l := &leadingTargets{scope: s, bound: map[string]ast.Expr{}, seen: map[ast.Expr]bool{}, found: map[string]bool{}}
+	l.addTargets(x.tree.Root)
+	return slices.Sorted(maps.Keys(l.found))
 }
 
-// findLeadingTargets finds the targets that a list begins with; bound are the names that stand for other expressions in it.
-func (s *scope) findLeadingTargets(list ast.Expr, bound map[string]ast.Expr) []string {
+// leadingTargets collects the targets that a list begins with. Each expression is looked at once, however often others name it.
+type leadingTargets struct {
+	scope *scope
+	// bound are the names that stand for other expressions.
+	bound map[string]ast.Expr
+	seen  map[ast.Expr]bool
+	found map[string]bool
+}
+
+// addTargets adds those of a list.
+func (l *leadingTargets) addTargets(list ast.Expr) {
 	e := expr.FindBase(list)
+	if l.seen[e] {
+		return
+	}
+	l.seen[e] = true
 	switch e.Kind() {
 	case ast.CallKind:
 		switch call := e.AsCall(); {
 		case call.IsMemberFunction():
-			return s.findLeadingTargets(call.Target(), bound)
+			l.addTargets(call.Target())
 		case call.FunctionName() == operators.Add:
-			return append(s.findLeadingTargets(call.Args()[0], bound), s.findLeadingTargets(call.Args()[1], bound)...)
+			l.addTargets(call.Args()[0])
+			l.addTargets(call.Args()[1])
 		}
 	case ast.ComprehensionKind:
 		loop := e.AsComprehension()
-		r := loop.IterRange()
-		if r.Kind() != ast.ListKind || len(r.AsList().Elements()) > 0 {
-			return s.findLeadingTargets(r, bound)
+		if r := loop.IterRange(); r.Kind() != ast.ListKind || len(r.AsList().Elements()) > 0 {
+			l.addTargets(r)
+			return
 		}
-		bound[loop.AccuVar()] = loop.AccuInit() // cel.bind, and what is made of it, such as sortBy
-		return s.findLeadingTargets(loop.Result(), bound)
+		l.bound[loop.AccuVar()] = loop.AccuInit() // cel.bind, and what is made of it, such as sortBy
+		l.addTargets(loop.Result())
 	case ast.IdentKind:
-		name := e.AsIdent()
-		if value, ok := bound[name]; ok {
-			delete(bound, name) // in the value itself it is another one
-			defer func() { bound[name] = value }()
-			return s.findLeadingTargets(value, bound)
-		}
-		if s.targets[name] {
-			return []string{name}
-		}
-		if v := s.variables[name]; v != nil {
-			return s.findIteratedTargets(v.expression)
-		}
+		l.addNamed(e.AsIdent())
 	}
-	return nil
+}
+
+// addNamed adds what a name stands for.
+func (l *leadingTargets) addNamed(name string) {
+	if value, ok := l.bound[name]; ok {
+		delete(l.bound, name) // in the value itself it is another one
+		defer func() { l.bound[name] = value }()
+		l.addTargets(value)
+		return
+	}
+	if l.scope.targets[name] {
+		l.found[name] = true
+		return
+	}
+	if v := l.scope.variables[name]; v != nil && v.expression != nil {
+		outer := l.bound
+		defer func() { l.bound = outer }()
+		l.bound = map[string]ast.Expr{}
+		l.addTargets(v.expression.tree.Root)
+	}
 }

@@ -84,23 +84,25 @@ func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgra
 	}
 	p.key = b.compileOptional(item, at+".key", r.Key, wantString)
 	p.reason = b.compileOptional(item, at+".reason", r.Reason, wantString)
+	several := item.clone() // once: it has all names of the spec
+	delete(several.hidden, nameItems)
 	for j := range r.Actions {
-		p.actions = append(p.actions, b.compileAction(item, fmt.Sprintf("%s.actions[%d].", at, j), &r.Actions[j]))
+		p.actions = append(p.actions, b.compileAction(item, several, fmt.Sprintf("%s.actions[%d].", at, j), &r.Actions[j]))
 	}
+	markHolding(p.forEach, p.when, p.forExpression, p.forKey, p.key)
 	own := item.findIteratedTargets(p.forEach)
 	p.joinedTargets = slices.DeleteFunc(collectTargets(p.listExpressions()...), func(name string) bool { return len(own) == 1 && own[0] == name })
 	b.findUnprovenTargets(item, r, p)
 	return p
 }
 
-func (b *builder) compileAction(item *scope, at string, a *v1alpha1.RuleAction) actionProgram {
+func (b *builder) compileAction(item, several *scope, at string, a *v1alpha1.RuleAction) actionProgram {
 	p := actionProgram{
 		when:   b.compileOptional(item, at+"when", a.When, wantBool),
 		object: b.compileOptional(item, at+"object", a.Object, wantObject),
 	}
 	if a.Patch != nil {
-		several, w := item.clone(), wantMap
-		delete(several.hidden, nameItems)
+		w := wantMap
 		if a.Patch.Type == v1alpha1.PatchJSON {
 			w = wantOperations
 		}
@@ -205,7 +207,7 @@ func (i *Item) bindItem() *Evaluation {
 	if e.item == i {
 		return e
 	}
-	e.p.meter.EndItem()
+	e.p.meter.Held.EndItem()
 	e.rule, e.item, e.itemBudget = i.rule.p, i, e.p.limits.NewItemBudget(1, &e.answerSteps)
 	if n := i.rule.p.slots; cap(e.itemMemos) < n {
 		e.itemMemos = make([]memo, n)
@@ -526,7 +528,7 @@ func (r *RuleEvaluation) EvaluatePatch(action int, object map[string]any, items 
 // bindItems has the expressions see several items.
 func (r *RuleEvaluation) bindItems(items []*Item) {
 	e := r.e
-	e.p.meter.EndItem()
+	e.p.meter.Held.EndItem()
 	e.rule, e.item, e.object = r.p, nil, nil
 	e.items = newItemList(items)
 }

@@ -170,7 +170,7 @@ func TestVariableDeclarations(t *testing.T) {
 		"Later, of rule": {nil, []string{"a: variables.b", "b: 1"}, "spec.rules[0].variables[0].expression: variables.b cannot be read here: a variable sees only those before it"},
 		"Item":           {[]string{"a: item"}, nil, "spec.variables[0].expression: item cannot be read here: only expressions about an item of a rule see it"},
 		"Rule's":         {[]string{"a: variables.b"}, []string{"b: 1"}, "spec.variables[0].expression: variables.b cannot be read here: it is a variable of a rule, and only expressions about an item of that rule see it"},
-		"Twice":          {[]string{"a: 1", "a: 2"}, nil, "spec.variables[1].name: another variable has this name: give each a name of its own"},
+		"Twice":          {[]string{"a: 1", "a: 2"}, nil, "spec.variables[1].name: another variable has this name: rename one of them"},
 		"Shadow":         {[]string{"a: 1"}, []string{"b: 1", "a: 2"}, "spec.rules[0].variables[1].name: a variable of the spec has this name, and a rule's own would hide it: choose another one"},
 		"Name":           {[]string{"a b: 1"}, nil, "spec.variables[0].name: is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit"},
 		"Syntax":         {[]string{"a: 1 +"}, nil, "spec.variables[0].expression: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"},

@@ -15,68 +15,127 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/faults"
+	"github.com/vtex/cleaner/controllers/internal/identity"
+	"github.com/vtex/cleaner/controllers/internal/rehearsed"
+	"github.com/vtex/cleaner/controllers/internal/report"
 	"github.com/vtex/cleaner/controllers/internal/shown"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // slowReads says why live reads justified nothing.
-const slowReads = "the live reads took too long to act on them: there are too many objects, or the API server is too slow"
+const slowReads = "evaluating and reading live took too long: there are too many objects, or the expressions or the API server are slow"
 
 // confirmAndCommit confirms a decision on live reads and commits it. It returns the decision to report: the one that live reads
 // gave, or why they were not enough.
 func (p *pass) confirmAndCommit(ctx context.Context, in plan.Input, watched plan.Plan) (plan.Plan, error) {
-	if p.r.clock.Now().Before(p.mem.retryAt) {
+	if p.isHeldBack(watched) {
 		return p.mem.held, nil
 	}
-	if p.isDryRun() {
-		p.mem.rehearsed.forgetOthers(watched.MarkItems())
-		if p.mem.held.Reason == v1alpha1.ReasonDryRun && len(p.mem.rehearsed) == len(watched.ListItems()) {
-			p.mem.held.Next, p.mem.held.Look = watched.Next, watched.Look
-			return p.mem.held, nil
-		}
+	if err := p.readToCommit(ctx, &in); err != nil {
+		return watched, err
 	}
-	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	in.Snapshot = snapshot.ReadForConfirmation(ctx, p.hands.live, p.c.GetNamespace(), p.work)
-	if in.Release = p.hands.helm.ReadWanted(ctx, p.c.GetNamespace(), p.work.Helm); in.Release != nil {
-		in.Release.Detail = shown.CleanText(in.Release.Detail)
-	}
-	refusal, leaves := p.findRefusal(ctx, in.Release), p.namespaceLeaves(ctx)
+	obstacle := p.findObstacle(ctx, in.Release, "Nothing is deleted: ")
 	in.Clock = p.r.clockTrust() // these reads have measured it, whatever was read before
-	live := p.computePlan(ctx, in)
+	live, agreed, inTime := watched, watched, !p.isOver()
+	if inTime {
+		live, agreed = p.decideLive(ctx, in, watched)
+	}
 	if err := checkTurn(p.share); err != nil {
 		return live, err
 	}
 	now := p.r.clock.Now()
+	if slow := !inTime || plan.ElapsedTime(in.Now, now) >= life.ConfirmationServes; slow && !obstacle.IsRefusal() {
+		obstacle = identity.Refusal{Reason: v1alpha1.ReasonUnconfirmed, Message: "Nothing is deleted: " + slowReads + "."}
+	}
+	if obstacle.IsRefusal() {
+		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, obstacle.Reason, obstacle.Message
+		return p.mem.pauseReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
+	}
+	return p.commitAgreed(ctx, in, live, agreed)
+}
+
+// isHeldBack says that nothing is read live for a decision: reads wait, or all that would be done is rehearsed.
+func (p *pass) isHeldBack(watched plan.Plan) bool {
+	if p.r.clock.Now().Before(p.mem.retryAt) {
+		return true
+	}
+	if !p.isDryRun() {
+		return false
+	}
+	p.mem.Rehearsed.ForgetOthers(rehearsed.MarkItems(watched))
+	if p.mem.held.Reason != v1alpha1.ReasonDryRun || len(p.mem.Rehearsed) != len(watched.ListItems()) {
+		return false
+	}
+	p.mem.held.Next, p.mem.held.Look = watched.Next, watched.Look
+	return true
+}
+
+// readToCommit reads live all that a run rests on.
+func (p *pass) readToCommit(ctx context.Context, in *plan.Input) (err error) {
+	if err := releaseOf(p.sight).loadRelease(ctx); err != nil {
+		return err
+	}
+	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
+	in.Snapshot = snapshot.ReadForConfirmation(ctx, p.clients.Live, p.Cleaner.GetNamespace(), p.Work)
+	if in.Release, err = releaseOf(p.sight).readWanted(ctx); err != nil {
+		return err
+	}
+	if in.Release != nil {
+		in.Release.Detail = shown.CleanText(in.Release.Detail)
+	}
+	return nil
+}
+
+// commitAgreed commits what live reads and the watches want, or says what that waits for. In a dry run it asks the API server about it.
+func (p *pass) commitAgreed(ctx context.Context, in plan.Input, live, agreed plan.Plan) (plan.Plan, error) {
+	now := p.r.clock.Now()
 	switch {
-	case refusal.isRefusal():
-		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, refusal.reason, "Nothing is deleted: "+refusal.message
-		return p.mem.pauseReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
-	case leaves:
-		live.Verdict, live.Reason = v1alpha1.VerdictWait, v1alpha1.ReasonNamespaceTerminating
-		live.Message = p.leavingMessage()
-		return p.mem.pauseReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
-	case plan.ElapsedTime(in.Now, now) >= plan.ConfirmationServes:
-		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is deleted: "+slowReads+"."
-		return p.mem.pauseReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
-	case live.Verdict == v1alpha1.VerdictAct && !plan.WantTheSame(watched, live):
-		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "The conditions are true, but live reads have not confirmed it yet."
-		return p.mem.pauseReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
+	case holdsByObjects(&live): // it may be by those of others that come and go
+		p.mem.Awaited.ForgetLooks()
+		return p.mem.holdReads(live, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now), nil
 	case live.Verdict != v1alpha1.VerdictAct:
 		return p.mem.pauseReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
+	case agreed.Verdict != v1alpha1.VerdictAct, p.mem.Awaited.TakeLook(live, agreed):
+		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "The conditions are true, but live reads have not confirmed it yet."
+		return p.mem.holdReads(live, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now), nil
 	case p.isDryRun():
-		p.mem.rehearsed.forgetOthers(live.MarkItems())
-		(&deeds{openRun: p.openRun, in: in}).rehearseSteps(ctx, p.mem.rehearsed.leaveOutRehearsed(live).Steps)
-		maps.Copy(p.mem.rehearsed, live.MarkItems())
-		p.mem.held = p.describeRehearsal(live)
+		p.mem.Rehearsed.ForgetOthers(rehearsed.MarkItems(agreed))
+		(&deeds{openRun: p.openRun, in: in}).rehearseSteps(ctx, p.mem.Rehearsed.LeaveOut(agreed).Steps)
+		maps.Copy(p.mem.Rehearsed, rehearsed.MarkItems(agreed))
+		p.mem.held = p.describeRehearsal(agreed)
+		if len(agreed.Steps) < len(live.Steps) { // it is not asked about the others each time that one comes
+			p.mem.holdReads(p.mem.held, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now)
+		}
 		return p.mem.held, nil
 	}
-	return live, p.commitRun(ctx, in, live)
+	return agreed, p.commitRun(ctx, in, agreed)
+}
+
+// decideLive decides on live reads, and says what of it the watches want too.
+func (p *pass) decideLive(ctx context.Context, in plan.Input, watched plan.Plan) (live, agreed plan.Plan) {
+	live = p.computePlan(ctx, in)
+	return live, plan.AgreePlans(watched, live, func(only map[plan.ItemKey]bool) plan.Plan {
+		some := in
+		some.Only = only
+		return p.computePlan(ctx, some)
+	})
+}
+
+// holdsByObjects says that a decision does not act because of what the objects are that it was made on.
+func holdsByObjects(d *plan.Plan) bool {
+	switch d.Reason {
+	case v1alpha1.ReasonConditionsNotMet, v1alpha1.ReasonEvaluationFailed, v1alpha1.ReasonHolding, v1alpha1.ReasonTargetMissing, v1alpha1.ReasonLimitExceeded,
+		v1alpha1.ReasonTooManyObjects:
+		return true
+	}
+	return false
 }
 
 // retryPeriod is retry.period.
 func (p *sight) retryPeriod() time.Duration {
-	period, err := plan.EvaluationPeriod(p.work)
+	period, err := plan.EvaluationPeriod(p.Work)
 	if err != nil {
 		return plan.DefaultPeriod
 	}
@@ -86,38 +145,49 @@ func (p *sight) retryPeriod() time.Duration {
 // namespaceLeaves says that the Cleaner's namespace is being deleted, or that nobody knows: what goes missing then proves
 // nothing.
 func (p *authority) namespaceLeaves(ctx context.Context) bool {
-	if p.work.Cluster {
+	if p.Work.Cluster {
 		return false
 	}
-	ns := p.r.own.live.Read(ctx, objectQuery("Namespace", "", p.c.GetNamespace()))
+	ns := p.r.own.Live.Read(ctx, snapshot.NewNamespaceQuery(p.Cleaner.GetNamespace()))
 	return ns.State != plan.Complete || len(ns.Objects) == 0 || ns.Objects[0].Terminating
 }
 
-// leavingMessage says so in words.
-func (p *authority) leavingMessage() string {
-	return fmt.Sprintf("Namespace %q is being deleted or cannot be read: no cleanup is started in it.", p.c.GetNamespace())
+// findObstacle says why nothing may be begun for the Cleaner now: its account or its author may not, or its namespace goes. What is not done
+// is said first, where that is about the Cleaner.
+func (p *authority) findObstacle(ctx context.Context, release *plan.Release, notDone string) identity.Refusal {
+	if refusal := p.findRefusal(ctx, release); refusal.IsRefusal() {
+		refusal.Message = notDone + refusal.Message
+		return refusal
+	}
+	if !p.namespaceLeaves(ctx) {
+		return identity.Refusal{}
+	}
+	return identity.Refusal{
+		Reason:  v1alpha1.ReasonNamespaceTerminating,
+		Message: fmt.Sprintf("Namespace %q is being deleted or cannot be read: no cleanup is started in it.", p.Cleaner.GetNamespace()),
+	}
 }
 
 // commitRun records the run before anything of it is done: the finalizer first, then the rows, each at the version of the
 // Cleaner that was decided on.
 func (p *pass) commitRun(ctx context.Context, in plan.Input, d plan.Plan) error {
-	decides, err := p.mem.fingerprintWork(&p.assignment, &p.r.opts)
+	decides, err := p.mem.fingerprintWork(&p.Assignment, &p.r.opts)
 	if err != nil {
 		return err
 	}
 	faults.PassPoint("decided")
-	if !controllerutil.ContainsFinalizer(p.read, v1alpha1.Finalizer) {
-		err := p.writeMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
+	if !controllerutil.ContainsFinalizer(p.Read, v1alpha1.Finalizer) {
+		err := p.WriteMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
 		if err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
 	faults.PassPoint("held by the finalizer")
-	run, remembered, todo := plan.CommitRun(p.read.State(), in, decides, d)
-	run.ServiceAccountName = accountName(p.c, p.hands.account)
-	err = p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) {
+	run, remembered, todo := life.CommitRun(p.Read.State(), in, decides, d)
+	run.ServiceAccountName = p.clients.Account.RecordedName(p.Cleaner)
+	err = p.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
 		s.Run, s.Runs = run, run.Number
-		if at := p.requestedAt(); at != "" { // else each restart would answer it again
+		if at := p.RequestedAt(); at != "" { // else each restart would answer it again
 			s.LastRequestedAt = at
 		}
 	})
@@ -126,11 +196,11 @@ func (p *pass) commitRun(ctx context.Context, in plan.Input, d plan.Plan) error 
 	}
 	faults.PassPoint("committed")
 	p.mem.run, p.mem.judged = *remembered, judged{at: remembered.ConfirmedAt, in: in, todo: todo}
-	p.mem.disagreed = 0
+	p.mem.disagreed, p.mem.Awaited = 0, life.Awaited{}
 	p.committed = true
 	p.dropInterests() // from here on everything is read live
-	p.newReport().setEvaluated(in, d)
-	logf.FromContext(ctx).Info("Committed", "run", run.Number, "objects", len(run.Rows), "release", releaseName(run), "withheld", len(run.Withheld))
+	p.reportEvaluated(in, d)
+	logf.FromContext(ctx).Info("Committed", "run", run.Number, "objects", len(run.Rows), "release", report.ReleaseName(run), "withheld", len(run.Withheld))
 	return nil
 }
 
@@ -139,11 +209,4 @@ func andRelease(rel *plan.Release) string {
 		return ""
 	}
 	return fmt.Sprintf(" and release %q uninstalled", rel.Name)
-}
-
-func releaseName(run *v1alpha1.Run) string {
-	if run.Helm == nil {
-		return ""
-	}
-	return run.Helm.Name
 }

@@ -7,17 +7,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/controllers/author"
+	"github.com/vtex/cleaner/controllers/internal/assignment"
+	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/identity"
+	"github.com/vtex/cleaner/controllers/internal/journal"
+	"github.com/vtex/cleaner/controllers/internal/records"
 	"github.com/vtex/cleaner/controllers/internal/shown"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/rights"
-	"github.com/vtex/cleaner/controllers/signing"
 )
 
 const (
@@ -25,68 +32,92 @@ const (
 	atRest = time.Hour
 	// authorRetry is how soon it is asked again whether an author may do what was missing.
 	authorRetry = 30 * time.Second
-	// shownRights is how many missing rights a status lists.
-	shownRights = 5
+	// keyRetry is how soon a Cleaner is looked at again while there is no signing key.
+	keyRetry = 10 * time.Second
 )
-
-// refusal says why nothing may be done for a Cleaner. The zero refusal lets it be done.
-type refusal struct{ reason, message string }
-
-func (f refusal) isRefusal() bool { return f.reason != "" }
-
-// asPhrase is the message as a part of another one.
-func (f refusal) asPhrase() string { return strings.TrimSuffix(f.message, ".") }
 
 // authority says what may be done for a Cleaner: by whose word, what its author may do, and as whom.
 type authority struct {
 	*sight
-	*journal
+	*journal.Journal
 	mem *memory
 }
 
 // checkOwnership makes sure that what the operator reads back about the Cleaner is its own words: the record of its runs, and its
 // author. Nothing of a record is used before.
-func (p *authority) checkOwnership(ctx context.Context) (refusal, error) {
+func (p *authority) checkOwnership(ctx context.Context) (identity.Refusal, error) {
 	ring, err := p.r.keys.CurrentRing()
 	if err != nil {
-		return refusal{v1alpha1.ReasonSigningKeyMissing, fmt.Sprintf("The operator cannot verify its own records and does nothing: %s.", err)}, nil
+		return identity.Refusal{Reason: v1alpha1.ReasonSigningKeyMissing, Message: fmt.Sprintf("The operator cannot verify its own records and does nothing: %s.", err)}, nil
 	}
-	p.ring = ring
-	switch current, err := p.believeRecord(); {
+	p.Ring = ring
+	switch current, err := p.BelieveRecord(); {
 	case err != nil:
 		if err := p.replaceRecord(ctx); err != nil {
-			return refusal{}, fmt.Errorf("cannot replace the record of runs in status, which is not the last one that this operator has signed: %w", err)
+			return identity.Refusal{}, fmt.Errorf("cannot replace the record of runs in status, which is not the last one that this operator has signed: %w", err)
 		}
 	case !current:
-		p.renewRecord(ctx)
+		p.RenewRecord(ctx)
 	}
-	if p.hands, err = p.r.handsForRun(p.c, &p.assignment, p.mem); err != nil {
-		return refusal{}, err
+	if p.clients, err = p.r.clientsForRun(p.Cleaner, &p.Assignment, p.mem); err != nil {
+		return identity.Refusal{}, err
 	}
-	p.renewAuthor(ctx)
-	return refusal{}, nil
+	p.RenewAuthor(ctx)
+	return identity.Refusal{}, nil
+}
+
+// replaceRecord has the record that this operator has written last take the place of another one. If this process has seen none,
+// the record is dropped: nothing of it is carried out, and no event is sent of it.
+func (p *authority) replaceRecord(ctx context.Context) error {
+	forged, known, said := *p.Read.State(), p.mem.persisted.Record, "the last one takes its place"
+	if known == nil {
+		said = "it is dropped; it had no open run"
+		if forged.Run != nil && forged.Run.Result == "" {
+			said = fmt.Sprintf("it is dropped; the outcome of run %d is unknown", forged.Run.Number)
+		}
+		known = &v1alpha1.CleanerStatus{
+			Runs:            records.FindHighestRun(&forged),
+			LastRequestedAt: p.RequestedAt(), // else to forge it would be to ask
+		}
+	}
+	err := p.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
+		if *s = records.CopyRecord(known); s.RecordedAt == nil {
+			s.RecordedAt = &metav1.MicroTime{} // what is written is later than all that was signed before
+		}
+	})
+	if err != nil {
+		return err
+	}
+	p.Cleaner.State().LastRequestedAt = p.Read.State().LastRequestedAt // or the report would put it back
+	logf.FromContext(ctx).Info("Replaced a record that is not the last one that this operator has signed", "runs", forged.Runs, "what", said)
+	p.SendEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecordNotTrusted, "ReplaceRecord",
+		"the record of runs in status is not the last one that this operator has signed: %s", said)
+	p.RememberActions(v1alpha1.Action{
+		Object: "status.run", Rule: "record", Action: "replace", Time: journal.AtSecond(p.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
+	})
+	return nil
 }
 
 // findRefusal says why nothing may be done for the Cleaner now: the account that it acts as is not there, or its author may not
 // do it. The rights that a release needs are asked about too.
-func (p *authority) findRefusal(ctx context.Context, release *plan.Release) refusal {
-	if missing := p.hands.accountMissing(ctx, p.r.own.live); missing != "" {
-		return refusal{v1alpha1.ReasonAccessDenied, missing + "."}
+func (p *authority) findRefusal(ctx context.Context, release *plan.Release) identity.Refusal {
+	if missing := p.clients.DescribeMissing(ctx, p.r.own.Live); missing != "" {
+		return identity.Refusal{Reason: v1alpha1.ReasonAccessDenied, Message: missing + "."}
 	}
 	return p.authorRefused(ctx, release)
 }
 
 // authorRefused says why nothing may be done for the Cleaner's author.
-func (p *authority) authorRefused(ctx context.Context, release *plan.Release) refusal {
-	who, known, refused := findAuthor(p.ring, p.read, p.hands.account, &p.r.opts)
+func (p *authority) authorRefused(ctx context.Context, release *plan.Release) identity.Refusal {
+	who, known, refused := p.r.opts.identityPolicy().FindAuthor(p.Ring, p.Read, p.clients.Account)
 	if !known {
 		return refused
 	}
 	needed, unknown := p.findNeeded(ctx, release)
 	if unknown != "" {
-		return refusal{v1alpha1.ReasonAuthorLacksRights, unknown}
+		return identity.Refusal{Reason: v1alpha1.ReasonAuthorLacksRights, Message: unknown}
 	}
-	return reviewAuthor(ctx, p.r.authors, who, needed)
+	return p.r.authors.ReviewAuthor(ctx, who, needed)
 }
 
 // reviewUninstall asks whether the author of the spec that there is now may uninstall the release that was looked at. The author
@@ -94,19 +125,19 @@ func (p *authority) authorRefused(ctx context.Context, release *plan.Release) re
 func (p *authority) reviewUninstall(ctx context.Context) {
 	m, now := &p.mem.run, p.r.clock.Now()
 	var reviewed []rights.Right
-	who, known, refused := findAuthor(p.ring, p.read, p.hands.account, &p.r.opts)
-	missing := p.hands.accountMissing(ctx, p.r.own.live)
+	who, known, refused := p.r.opts.identityPolicy().FindAuthor(p.Ring, p.Read, p.clients.Account)
+	missing := p.clients.DescribeMissing(ctx, p.r.own.Live)
 	switch {
 	case missing != "":
-		refused = refusal{v1alpha1.ReasonAccessDenied, missing + "."}
+		refused = identity.Refusal{Reason: v1alpha1.ReasonAccessDenied, Message: missing + "."}
 	case known:
 		reviewed = p.uninstallNeeds(m.Release)
-		refused = reviewAuthor(ctx, p.r.authors, who, reviewed)
+		refused = p.r.authors.ReviewAuthor(ctx, who, reviewed)
 	}
 	switch {
-	case refused.isRefusal():
-		m.AuthorRefused(refused.reason, shown.CleanText(refused.message), p.r.clock.Now().Add(authorRetry))
-	case p.hands.account.IsOperator():
+	case refused.IsRefusal():
+		m.AuthorRefused(refused.Reason, shown.CleanText(refused.Message), p.r.clock.Now().Add(authorRetry))
+	case p.clients.Account.IsOperator():
 		m.AuthorReviewed(reviewed, now)
 	default: // the API server judges each request
 		m.AuthorReviewed(nil, now)
@@ -116,7 +147,7 @@ func (p *authority) reviewUninstall(ctx context.Context) {
 // uninstallNeeds are the rights that the author needs for the uninstall of the run's release. With a ServiceAccount, its rights
 // decide, and the author needs the right to act as it: also as one that the run was begun with and the spec names no more.
 func (p *authority) uninstallNeeds(release *plan.Release) []rights.Right {
-	if a := p.hands.account; !a.IsOperator() {
+	if a := p.clients.Account; !a.IsOperator() {
 		return []rights.Right{{Verb: "impersonate", Resource: "serviceaccounts", Namespace: a.Namespace, Name: a.Name}}
 	}
 	return release.RequiredRights(p.disablesHooks())
@@ -124,75 +155,17 @@ func (p *authority) uninstallNeeds(release *plan.Release) []rights.Right {
 
 // disablesHooks says that no hooks of the release are run. Those of a spec that is not the author's any more are not.
 func (p *authority) disablesHooks() bool {
-	if run := p.c.State().Run; run != nil && run.Result == "" && run.Helm != nil {
+	if run := p.Cleaner.State().Run; run != nil && run.Result == "" && run.Helm != nil {
 		return run.Helm.DisableHooks || p.mem.decides != run.Decides
 	}
-	return p.work.Helm != nil && p.work.Helm.DisableHooks
-}
-
-// findAuthor says who has to have the rights. While that is not known, it says why nothing may be done, if so.
-func findAuthor(ring signing.Ring, c v1alpha1.Owner, account identity.Account, o *Options) (who author.Stored, known bool, f refusal) {
-	who, err := author.Read(ring, c)
-	switch {
-	case err == nil, errors.Is(err, author.ErrKeyLost) && !account.IsOperator() && !o.ActWithoutAuthor:
-		// The rights of the account decide what is done. Whether the author may name it is asked of the one whom the annotation
-		// names, for whom only the policy vouches where the key is lost.
-		return who, true, refusal{}
-	case o.ActWithoutAuthor:
-	default:
-		f = refusal{v1alpha1.ReasonAuthorMissing, withoutAuthor(c, err)}
-	}
-	return who, false, f
-}
-
-// reviewAuthor says why nothing may be done for an author, if some rights are missing.
-func reviewAuthor(ctx context.Context, authors *identity.Authors, who author.Stored, needed []rights.Right) refusal {
-	missing, err := authors.FindMissingRights(ctx, who.Author, needed)
-	switch {
-	case err != nil:
-		return refusal{v1alpha1.ReasonAuthorLacksRights, fmt.Sprintf("Cannot determine the rights of the author, %s: %s.", who, err)}
-	case len(missing) > 0:
-		return refusal{v1alpha1.ReasonAuthorLacksRights, describeLack(who, missing)}
-	}
-	return refusal{}
-}
-
-// withoutAuthor says what to do about a spec whose author is not known.
-func withoutAuthor(c v1alpha1.Owner, why error) string {
-	kind := strings.ToLower(v1alpha1.KindOf(c))
-	where := ""
-	if ns := c.GetNamespace(); ns != "" {
-		where = " -n " + ns
-	}
-	begin := "The author of the spec is unknown: "
-	switch {
-	case errors.Is(why, author.ErrForeign):
-		begin += "the author annotation is not signed for it"
-	case errors.Is(why, author.ErrKeyLost):
-		begin += "the author annotation is signed with a key that is lost"
-	default:
-		begin += "no author is stored"
-	}
-	return fmt.Sprintf(`%s. To become its author, review it and run "kubectl cleaner run %s/%s%s".`, begin, kind, c.GetName(), where)
-}
-
-// describeLack says in words what an author may not do.
-func describeLack(who author.Stored, missing []rights.Right) string {
-	var lines []string
-	for _, r := range missing[:min(len(missing), shownRights)] {
-		lines = append(lines, r.String())
-	}
-	if more := len(missing) - shownRights; more > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more", more))
-	}
-	return fmt.Sprintf("The author of the spec, %s, may not %s.", who, strings.Join(lines, "; "))
+	return p.Work.Helm != nil && p.Work.Helm.DisableHooks
 }
 
 // findNeeded are the rights that the Cleaner makes use of now. Of kinds that are not served nothing can be used.
 func (p *authority) findNeeded(ctx context.Context, release *plan.Release) (needed []rights.Right, unknown string) {
-	served := make([]validation.ServedKind, len(p.work.Targets))
-	for i := range p.work.Targets {
-		r := &p.work.Targets[i].Reference
+	served := make([]validation.ServedKind, len(p.Work.Targets))
+	for i := range p.Work.Targets {
+		r := &p.Work.Targets[i].Reference
 		found, state, detail := p.r.resolver.Resolve(ctx, r.APIGroup, r.Version, r.Kind)
 		switch state {
 		case plan.Complete:
@@ -202,10 +175,10 @@ func (p *authority) findNeeded(ctx context.Context, release *plan.Release) (need
 			return nil, fmt.Sprintf("Cannot check the rights of the author: %s.", detail)
 		}
 	}
-	all := rights.ListRequired(p.c.GetNamespace(), p.work, validation.Options{
+	all := rights.ListRequired(p.Cleaner.GetNamespace(), p.Work, validation.Options{
 		AllowProtectedKinds: p.r.opts.AllowProtectedKinds, DefaultServiceAccount: p.r.opts.DefaultServiceAccount, Served: served,
 	})
-	if release != nil && p.hands.account.IsOperator() { // with a ServiceAccount, its rights decide
+	if release != nil && p.clients.Account.IsOperator() { // with a ServiceAccount, its rights decide
 		all = append(all, release.RequiredRights(p.disablesHooks())...)
 	}
 	for _, r := range all {
@@ -214,4 +187,79 @@ func (p *authority) findNeeded(ctx context.Context, release *plan.Release) (need
 		}
 	}
 	return needed, ""
+}
+
+// findAskerLacks returns the rights that somebody lacks to ask for an evaluation of what another one has written.
+func (p *authority) findAskerLacks(ctx context.Context, who author.Author) ([]rights.Right, error) {
+	needed, unknown := p.findNeeded(ctx, nil)
+	if unknown != "" {
+		return nil, errors.New(unknown)
+	}
+	if h := p.Work.Helm; h != nil && h.Delete {
+		needed = append(needed, rights.NewRightToEverything())
+	}
+	return p.r.authors.FindMissingRights(ctx, who, needed)
+}
+
+// identityPolicy is as whom the operator acts, and for whom.
+func (o *Options) identityPolicy() identity.Policy {
+	return identity.Policy{DefaultServiceAccount: o.DefaultServiceAccount, ActWithoutAuthor: o.ActWithoutAuthor}
+}
+
+// fingerprintWork is the fingerprint of somebody's work, and of as whom it is carried out: another default is an edit too.
+func (o *Options) fingerprintWork(work *v1alpha1.Work) (string, error) {
+	as := *work
+	as.ServiceAccount = o.identityPolicy().ServiceAccountOf(work)
+	return life.FingerprintWork(&as)
+}
+
+// assignments reads what Cleaners are to do.
+func (r *CleanerReconciler) assignments() assignment.Reader {
+	return assignment.Reader{Client: r.client}
+}
+
+// fingerprintOf is the fingerprint of what a Cleaner is to do now.
+func (r *CleanerReconciler) fingerprintOf(ctx context.Context, c v1alpha1.Owner) (string, error) {
+	now, err := r.assignments().ReadAssignment(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	return r.opts.fingerprintWork(now.Work)
+}
+
+// clientsBySpec are the clients of the account by the spec. Nothing is evaluated and nothing is begun with any others: whoever
+// wrote the spec has not answered for the account that a run was begun with.
+func (r *CleanerReconciler) clientsBySpec(c v1alpha1.Owner, a *assignment.Assignment, mem *memory) (*clients.Set, error) {
+	return r.clientsOf(r.opts.identityPolicy().AccountBySpec(c, a.Work), mem)
+}
+
+// clientsForRun are the clients with which an open run is carried on: those of the account by the spec, or, for a run that is
+// stopped, those with which it was begun.
+func (r *CleanerReconciler) clientsForRun(c v1alpha1.Owner, a *assignment.Assignment, mem *memory) (*clients.Set, error) {
+	account := r.opts.identityPolicy().AccountBySpec(c, a.Work)
+	if run := c.State().Run; run != nil && run.Result == "" {
+		decides, err := mem.fingerprintWork(a, &r.opts)
+		if err != nil {
+			return nil, err
+		}
+		if decides != run.Decides {
+			account = identity.ParseRecorded(c, run.ServiceAccountName)
+		}
+	}
+	return r.clientsOf(account, mem)
+}
+
+// clientsOf are the clients of an account. They are kept while they are the same.
+func (r *CleanerReconciler) clientsOf(account identity.Account, mem *memory) (*clients.Set, error) {
+	if account.IsOperator() {
+		return r.own, nil
+	}
+	if mem.clients == nil || mem.clients.Account != account {
+		made, err := r.clients.SetOf(account)
+		if err != nil {
+			return nil, err
+		}
+		mem.clients = made
+	}
+	return mem.clients, nil
 }

@@ -16,7 +16,10 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/confirm"
 	"github.com/vtex/cleaner/controllers/internal/faults"
+	"github.com/vtex/cleaner/controllers/internal/rehearsed"
+	"github.com/vtex/cleaner/controllers/internal/store"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
 )
 
 const (
@@ -33,9 +36,11 @@ type batch struct {
 	// rows are the places of objects in the rows of the run, if the Cleaner has a sink.
 	rows map[types.UID]int
 	// marks are those of the decision on the watches, where mode is DryRun.
-	marks map[plan.Sum]uint64
+	marks rehearsed.Items
 	// doubted says that live reads confirmed nothing of what they were asked about, so that all of it waits.
 	doubted bool
+	// later says that the pass has carried out another batch before: if it ends before this one is confirmed, that is no news.
+	later bool
 }
 
 // carryBatch carries out what a decision on the watches wants. It says whether anything was done; and, with a reason, what is to be
@@ -44,30 +49,10 @@ func (b *batch) carryBatch(ctx context.Context, first plan.Plan) (acted bool, sa
 	if say, ok, err := b.mayBegin(ctx); !ok || err != nil {
 		return false, say, err
 	}
-	last := b.confirmLive(ctx, first)
-	if err := checkTurn(b.share); err != nil {
-		return false, plan.Plan{}, err
-	}
-	now := b.r.clock.Now()
-	if plan.ElapsedTime(b.in.Now, now) >= plan.ConfirmationServes {
-		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is done: "+slowReads+"."
-		return false, b.mem.pauseReads(last, &b.mem.disagreed, b.retryPeriod(), now), nil
-	}
-	if len(last.Errors) == 0 { // those of items that are not of this batch
-		last.Errors = first.Errors
-	}
-	b.mem.holds = last.Holds
-	if last.Verdict == v1alpha1.VerdictBlocked { // it was judged as a whole
-		return false, b.mem.pauseReads(last, &b.mem.disagreed, b.retryPeriod(), now), nil
-	}
-	last.Withheld = first.Withheld // what is protected is in no batch
-	todo := plan.IntersectPlans(first, last)
-	some := b.holdUnconfirmed(first, last, todo, now)
-	todo = b.leaveOutTold(todo)
+	todo, say, err := b.confirmSteps(ctx, first)
 	switch {
-	case len(todo.Steps) == 0:
-		b.doubted = some
-		return false, plan.Plan{}, nil
+	case err != nil, say.Reason != "", len(todo.Steps) == 0:
+		return false, say, err
 	case b.isDryRun():
 		b.rehearseSteps(ctx, b.reportAlone(todo.Steps))
 		return true, plan.Plan{}, nil
@@ -75,21 +60,58 @@ func (b *batch) carryBatch(ctx context.Context, first plan.Plan) (acted bool, sa
 	if todo, err = b.recordBatch(ctx, todo); err != nil {
 		return false, plan.Plan{}, err
 	}
+	acted, err = b.carrySteps(ctx, first, todo)
+	return acted, plan.Plan{}, err
+}
+
+// confirmSteps gives the steps of a decision on the watches that live reads confirm, without the reports that were made already. What they do
+// not confirm waits. With a reason, it is said why nothing could be confirmed.
+func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo, say plan.Plan, err error) {
+	last, inTime := b.confirmLive(ctx, first)
+	if err := checkTurn(b.share); err != nil {
+		return plan.Plan{}, plan.Plan{}, err
+	}
+	now := b.r.clock.Now()
+	switch {
+	case !inTime && b.later && b.isOver():
+		return plan.Plan{}, plan.Plan{}, errOver
+	case !inTime, plan.ElapsedTime(b.in.Now, now) >= life.ConfirmationServes:
+		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is done: "+slowReads+"."
+		return plan.Plan{}, b.mem.pauseReads(last, &b.mem.disagreed, b.retryPeriod(), now), nil
+	}
+	if len(last.Errors) == 0 { // those of items that are not of this batch
+		last.Errors = first.Errors
+	}
+	b.mem.Holds = last.Holds
+	if last.Verdict == v1alpha1.VerdictBlocked { // it was judged as a whole
+		return plan.Plan{}, b.mem.pauseReads(last, &b.mem.disagreed, b.retryPeriod(), now), nil
+	}
+	last.Withheld = first.Withheld // what is protected is in no batch
+	todo = plan.IntersectPlans(first, last)
+	some := b.holdUnconfirmed(first, last, todo, now)
+	if todo = b.mem.Told.LeaveOut(todo, b.r.clock.Now()); len(todo.Steps) == 0 {
+		b.doubted = some
+	}
+	return todo, plan.Plan{}, nil
+}
+
+// carrySteps carries out confirmed steps, which are recorded if somebody is to be told of them. It says whether anything was changed.
+func (b *batch) carrySteps(ctx context.Context, first, todo plan.Plan) (acted bool, err error) {
 	b.watched, b.versions = map[types.UID]plan.Object{}, map[types.UID]string{}
 	for i := range first.Steps {
 		b.watched[first.Steps[i].Object.UID] = first.Steps[i].Object
 	}
-	b.carryOut(ctx, plan.NewCourse(todo), recurring{&b.deeds})
+	b.carryOut(ctx, life.NewCourse(todo), recurring{&b.deeds})
 	for uid, i := range b.rows {
 		if a := b.answers[uid]; a != nil {
 			b.mem.run.TakeAnswer(i, *a, b.r.clock.Now())
 		}
 	}
-	b.tellSteps(b.acted)
+	b.TellSteps(b.acted)
 	if b.unsent && len(b.acted) == 0 {
-		return false, plan.Plan{}, errNotNow
+		return false, store.ErrChanged
 	}
-	return slices.ContainsFunc(b.acted, func(s plan.Step) bool { return s.IsDeed() }), plan.Plan{}, nil
+	return slices.ContainsFunc(b.acted, func(s plan.Step) bool { return s.IsDeed() }), nil
 }
 
 // holdUnconfirmed has the items wait that live reads were asked about and that they did not confirm, and says whether there are any.
@@ -98,7 +120,7 @@ func (b *batch) holdUnconfirmed(first, last, agreed plan.Plan, now time.Time) bo
 	left := first.ListItems()
 	for item := range agreed.ListItems() {
 		delete(left, item)
-		b.mem.unconfirmed.ForgetItem(item)
+		b.mem.Unconfirmed.ForgetItem(item)
 	}
 	for i := range last.Steps {
 		if s := &last.Steps[i]; !s.Confirmed {
@@ -113,7 +135,7 @@ func (b *batch) holdUnconfirmed(first, last, agreed plan.Plan, now time.Time) bo
 	if len(left) == 0 {
 		return false
 	}
-	b.mem.unconfirmed.HoldItems(left, min(b.retryPeriod(), longestHold), now)
+	b.mem.Unconfirmed.HoldItems(left, min(b.retryPeriod(), longestHold), now)
 	if last.Verdict == v1alpha1.VerdictAct {
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "There is something to do, but live reads have not confirmed it yet."
 	}
@@ -121,89 +143,46 @@ func (b *batch) holdUnconfirmed(first, last, agreed plan.Plan, now time.Time) bo
 	return true
 }
 
-// leaveOutTold leaves out the reports that were made already, of the same version of the same item.
-func (p *sight) leaveOutTold(d plan.Plan) plan.Plan {
-	now := p.r.clock.Now()
-	made := func(s *plan.Step) bool {
-		return !s.IsDeed() && !slices.ContainsFunc(s.Keys, func(key string) bool {
-			return !p.mem.told.HasReport(plan.ItemKey{Rule: s.Rule, Key: key}, reportVersion(s), now)
-		})
-	}
-	n := 0
-	for i := range d.Steps {
-		if !made(&d.Steps[i]) {
-			n++
-		}
-	}
-	if n == len(d.Steps) { // it is not copied: there may be very many
-		return d
-	}
-	at, left := make([]int, len(d.Steps)), make([]plan.Step, 0, n)
-	for i, s := range d.Steps {
-		if made(&s) {
-			continue
-		}
-		after := s.After
-		s.After = nil
-		for _, before := range after {
-			if at[before] > 0 { // a report that was made holds nothing up
-				s.After = append(s.After, at[before]-1)
-			}
-		}
-		left = append(left, s)
-		at[i] = len(left)
-	}
-	d.Steps = left
-	return d
-}
-
-// reportVersion is what tells one report of an item from another.
-func reportVersion(s *plan.Step) string { return s.Object.ResourceVersion + " " + s.Reason }
-
 // mayBegin reads live what no batch begins without: that the Cleaner is as it was decided on, that its account exists, and
 // that its namespace stays.
 func (b *batch) mayBegin(ctx context.Context) (say plan.Plan, ok bool, err error) {
-	now := emptyOwner(b.key)
-	if err := b.r.live.Get(ctx, b.key, now); err != nil {
+	now := v1alpha1.NewOwner(b.Key.Namespace)
+	if err := b.r.live.Get(ctx, b.Key, now); err != nil {
 		return plan.Plan{}, false, err
 	}
-	if now.GetUID() != b.c.GetUID() || now.GetGeneration() != b.c.GetGeneration() || now.GetDeletionTimestamp() != nil {
-		return plan.Plan{}, false, errNotNow
+	if now.GetUID() != b.Cleaner.GetUID() || now.GetGeneration() != b.Cleaner.GetGeneration() || now.GetDeletionTimestamp() != nil {
+		return plan.Plan{}, false, store.ErrChanged
 	}
-	wait := plan.Plan{Verdict: v1alpha1.VerdictWait}
-	if refusal := b.findRefusal(ctx, nil); refusal.isRefusal() {
-		wait.Reason, wait.Message = refusal.reason, "Nothing is done: "+refusal.message
-		return b.mem.pauseReads(wait, &b.mem.disagreed, b.retryPeriod(), b.r.clock.Now()), false, nil
-	}
-	if b.namespaceLeaves(ctx) {
-		wait.Reason, wait.Message = v1alpha1.ReasonNamespaceTerminating, b.leavingMessage()
+	if obstacle := b.findObstacle(ctx, nil, "Nothing is done: "); obstacle.IsRefusal() {
+		wait := plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: obstacle.Reason, Message: obstacle.Message}
 		return b.mem.pauseReads(wait, &b.mem.disagreed, b.retryPeriod(), b.r.clock.Now()), false, nil
 	}
 	return plan.Plan{}, true, nil
 }
 
-// confirmLive reads live what the decision rests on, and decides again, until nothing is left to be read.
-func (b *batch) confirmLive(ctx context.Context, first plan.Plan) (last plan.Plan) {
+// confirmLive reads live what the decision rests on, and decides again, until nothing is left to be read, or no time is left.
+func (b *batch) confirmLive(ctx context.Context, first plan.Plan) (last plan.Plan, inTime bool) {
 	b.in.Now = b.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	b.in.Batch = confirmsAtATime
+	b.in.Batch, b.in.Reads = confirmsAtATime, plan.MaxReads
+	b.in.Chosen = life.ChooseItems(first, confirmsAtATime, b.mem.lane)
 	b.in.Only = first.ListItems() // what turns up meanwhile has its turn in the next batch
-	last, b.in = confirm.Decide(ctx, b.hands.live, b.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
+	last, b.in, inTime = confirm.Decide(ctx, b.clients.Live, b.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
 		in.Clock = b.r.clockTrust() // the reads have measured it
 		return b.computePlan(ctx, in)
-	})
-	return last
+	}, b.isLate)
+	return last, inTime
 }
 
 // recordBatch writes what is about to be done into the run, if somebody is to be told of it, and says how much of it fits into
 // one batch.
 func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
-	if err := b.recordRequest(ctx); err != nil {
+	if err := b.RecordRequest(ctx); err != nil {
 		return plan.Plan{}, err
 	}
-	if b.c.Common().CloudEventSink == "" {
+	if b.Cleaner.Common().CloudEventSink == "" {
 		return todo, nil
 	}
-	todo = todo.FirstObjects(plan.MaxBatch)
+	todo = life.FirstObjects(todo, life.MaxBatch, life.MaxBatchBytes)
 	b.rows = map[types.UID]int{}
 	var rows []plan.Row
 	for i := range todo.Steps {
@@ -222,22 +201,22 @@ func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, err
 		return plan.Plan{}, err
 	}
 	faults.PassPoint("held by the finalizer")
-	decides, err := b.mem.fingerprintWork(&b.assignment, &b.r.opts)
+	decides, err := b.mem.fingerprintWork(&b.Assignment, &b.r.opts)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	run, ledger := plan.BeginBatch(b.read.State(), &b.mem.run.Ledger, decides, rows, todo.ListForbidden(), b.in.Now)
-	run.ServiceAccountName = accountName(b.c, b.hands.account)
-	err = b.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
+	run, ledger := life.BeginBatch(b.Read.State(), &b.mem.run.Ledger, decides, rows, todo.ListForbidden(), b.in.Now)
+	run.ServiceAccountName = b.clients.Account.RecordedName(b.Cleaner)
+	err = b.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
 	switch {
-	case apierrors.IsConflict(err), errors.Is(err, errNotLeader):
+	case apierrors.IsConflict(err), errors.Is(err, store.ErrNotLeader):
 		return plan.Plan{}, err
 	case err != nil: // nobody knows which rows there are now, and the same ones may be in both batches
-		b.mem.run = plan.Memory{}
+		b.mem.run = life.Memory{}
 		return plan.Plan{}, err
 	}
 	faults.PassPoint("committed")
-	b.mem.run, b.number = plan.Memory{Ledger: *ledger}, run.Number
+	b.mem.run, b.number = life.Memory{Ledger: *ledger}, run.Number
 	return todo, nil
 }
 
@@ -245,16 +224,19 @@ func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, err
 // what is gone and what the watches still show.
 var errLooked = errors.New("what became of the batch before had to be found out first")
 
+// errOver ends a batch of which nothing was done, because the pass has had its time.
+var errOver = errors.New("the pass is over")
+
 // makeReady does what has to be done before rows are recorded.
 func (b *batch) makeReady(ctx context.Context) error {
 	for {
 		var err error
-		switch req := plan.BeforeBatch(b.c, &b.mem.run.Ledger); req.Kind {
-		case plan.Record:
+		switch req := life.BeforeBatch(b.Cleaner, &b.mem.run.Ledger); req.Kind {
+		case life.Record:
 			return nil
-		case plan.AddFinalizer:
-			err = b.writeMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
-		case plan.LookRows:
+		case life.AddFinalizer:
+			err = b.WriteMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
+		case life.LookRows:
 			if err = b.doRequest(ctx, req); err == nil {
 				err = errLooked
 			}

@@ -149,7 +149,7 @@ func TestWaitsForItsTurn(t *testing.T) {
 	if s := r.cleaner().Status; s.LastRequestedAt != "now" || len(s.LastActions) == 0 {
 		t.Errorf("it has answered %q, and done %v", s.LastRequestedAt, s.LastActions)
 	}
-	late := r.turns.BeginPass(types.NamespacedName{Namespace: "other", Name: "d"})
+	late := r.turns.BeginPass(types.NamespacedName{Namespace: "other", Name: "c"})
 	if !late.HoldBytes(2 * ration.Small) {
 		t.Error("it keeps its turn after the pass")
 	}

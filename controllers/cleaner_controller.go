@@ -14,15 +14,19 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/evaluating"
 	"github.com/vtex/cleaner/controllers/internal/events"
+	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/identity"
+	"github.com/vtex/cleaner/controllers/internal/jobs"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/internal/ration"
+	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/internal/watches"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/signing"
 )
 
@@ -32,35 +36,38 @@ type CleanerReconciler struct {
 	live     client.Reader // reads Cleaners from the API server
 	compiler *celenv.Cache
 	watches  *watches.Engine
-	resolver *watches.Resolver
-	hands    *handsMaker
+	resolver *served.Resolver
+	clients  *clients.Factory
 	keys     signing.Keys
 	authors  *identity.Authors
-	own      *hands // the operator's
-	pool     *pool
+	own      *clients.Set // the operator's
+	pool     *jobs.Pool   // of uninstalls
 	sender   *outbox.Sender
 	recorder interface{ RecordEvent(e events.Event) }
 	clock    clock.Clock
 	memories memories
 	// turns are for passes that take much memory.
 	turns *ration.Turns
-	// evaluations are those under way.
+	// evaluations are those under way, and slots those that they have.
 	evaluations evaluating.Evaluations
-	wake        *waker
-	metrics     *metrics.Metrics
-	opts        Options
+	slots       *fair.Slots
+	// readings are slots in which records of releases are read.
+	readings *fair.Slots
+	wake     *fair.Waker
+	metrics  *metrics.Metrics
+	opts     Options
 }
 
 // Reconcile brings one Cleaner as far as it can go now. A panic is an error of that Cleaner, and of no other.
 func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {
 	mem := r.memories.memoryOf(req.NamespacedName)
 	if until, calm := r.findRest(ctx, req.NamespacedName, mem); calm {
-		return ctrl.Result{RequeueAfter: until.Sub(r.clock.Now()), Priority: new(0)}, nil
+		return ctrl.Result{RequeueAfter: until.Sub(r.clock.Now())}, nil
 	}
 	defer r.memories.settleMemory(req.NamespacedName, mem)
 	panicked := contain.CatchPanic(func() { result, err = r.reconcileOne(ctx, req, mem) })
-	if mem.hands != nil && r.hands.areMany() {
-		mem.hands = nil
+	if mem.clients != nil && r.clients.AreMany() {
+		mem.clients = nil
 	}
 	if panicked == nil {
 		return result, err
@@ -96,29 +103,21 @@ func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, 
 	if err != nil || p == nil {
 		return ctrl.Result{}, err
 	}
-	defer p.recordEvents()
-	defer p.share.EndPass()
-	defer p.blindHolds()
-	if err := p.seeRequest(p.version); err != nil {
-		return p.sleepUntil(ctx, time.Time{}, err)
-	}
-	refusal, err := p.checkOwnership(ctx)
-	if refusal.isRefusal() {
-		p.newReport().setRefused(refusal)
-	}
-	if err != nil || refusal.isRefusal() {
+	defer p.endPass()
+	ctx = p.share.BindContext(ctx)
+	if ok, err := p.takeOrders(ctx); !ok {
 		return p.sleepUntil(ctx, r.clock.Now().Add(keyRetry), err)
 	}
-	mem.resumeReads(p.version, p.c)
-	p.judgeRequest(ctx)
-	p.newReport().setRequest()
 
 	// 2. An open run, a report that is owed and a deletion come first: they need no expression to end.
 	wait, err := p.carryOn(ctx)
-	if err != nil || wait.Kind != plan.Evaluate {
+	if wait.Kind != life.Evaluate && p.Cleaner.GetDeletionTimestamp() != nil { // its author's finalizers may keep it for ever
+		p.dropInterests()
+	}
+	if err != nil || wait.Kind != life.Evaluate {
 		return p.restUntil(ctx, wait.Until, err)
 	}
-	if p.hands, err = r.handsBySpec(p.c, &p.assignment, mem); err != nil {
+	if p.clients, err = r.clientsBySpec(p.Cleaner, &p.Assignment, mem); err != nil {
 		return p.sleepUntil(ctx, time.Time{}, err)
 	}
 	if at := mem.evaluated.Add(r.opts.MinInterval); r.clock.Now().Before(at) {
@@ -126,53 +125,101 @@ func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, 
 		p.share.KeepPlace()
 		return p.restUntil(ctx, at, nil)
 	}
-	waits := p.waitsForSchedule()
-	if waits && !p.waitsFor() {
-		p.newReport().setScheduled()
-		return p.sleepUntil(ctx, p.nextTick, p.recordTick(ctx))
-	}
 
-	// 3. Compile. The author's mistake is reported; only an edit can mend it.
+	// 3. Compile.
+	programs, until, err := p.mayEvaluate(ctx)
+	if programs == nil {
+		return p.sleepUntil(ctx, until, err)
+	}
+	return p.evaluateAndAct(ctx, programs)
+}
+
+// endPass ends a pass, however it has ended.
+func (p *pass) endPass() {
+	defer p.RecordEvents()
+	defer p.share.EndPass()
+	if !p.looked {
+		p.skipLook(p.r.clock.Now())
+	}
+	if !p.inLine {
+		p.r.pool.LeaveSlot(p.Key)
+	}
+}
+
+// takeOrders takes what the Cleaner says, once it is known whose words these are. It is not ok if nothing follows from them now.
+func (p *pass) takeOrders(ctx context.Context) (ok bool, err error) {
+	if err := p.SeeRequest(p.Version); err != nil {
+		return false, err
+	}
+	refusal, err := p.checkOwnership(ctx)
+	if refusal.IsRefusal() {
+		p.newReport().SetRefused(refusal)
+	}
+	if err != nil || refusal.IsRefusal() {
+		return false, err
+	}
+	p.mem.resumeReads(p.Version, p.Cleaner)
+	p.JudgeRequest(ctx)
+	p.ReportRequest(p.newReport())
+	return true, nil
+}
+
+// mayEvaluate gives the programs of what is to be done. There are none if nothing is evaluated now, but looked at again later.
+func (p *pass) mayEvaluate(ctx context.Context) (programs *celenv.Programs, until time.Time, err error) {
+	p.waits = p.WaitsForSchedule()
+	if p.waits && !p.HasTimers() {
+		p.reportScheduled()
+		return nil, p.NextTick(), p.recordTick(ctx)
+	}
+	// The author's mistake is reported; only an edit can mend it.
 	programs, ok, err := p.preparePrograms(ctx)
 	if !ok {
-		return p.sleepUntil(ctx, time.Time{}, err)
+		return nil, time.Time{}, err
 	}
-
 	// Nothing is looked at for an author who may not look.
-	if refusal = p.authorRefused(ctx, nil); refusal.isRefusal() {
-		r.watches.DropInterests(p.key)
-		p.newReport().setRefused(refusal)
-		p.newReport().passedOver()
-		return p.sleepUntil(ctx, r.clock.Now().Add(authorRetry), nil)
+	if refusal := p.authorRefused(ctx, nil); refusal.IsRefusal() {
+		p.r.watches.DropInterests(p.Key)
+		p.newReport().SetRefused(refusal)
+		p.PassOverRequest()
+		return nil, p.r.clock.Now().Add(authorRetry), nil
 	}
+	if p.RefuseAsker(ctx, p.findAskerLacks) { // the schedule goes on without it
+		p.ReportRequest(p.newReport())
+		return nil, p.r.clock.Now(), nil
+	}
+	return programs, time.Time{}, nil
+}
 
+// evaluateAndAct looks, decides, and does what is decided.
+func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (ctrl.Result, error) {
 	// 4. Listen, before looking: nothing may change unseen in between. 5. Look. 6. Decide.
 	p.declareInterests()
 	in := p.observeInput(ctx, programs)
 	decision := p.decideAndRemember(ctx, in)
 	if since, refused := p.share.FindWait(); refused { // until it is called, and that is no news at once
 		if since >= turnShown {
-			reportTurn(p.newReport(), decision)
+			p.newReport().SetTurn(decision)
 		}
-		return p.sleepUntil(ctx, r.clock.Now().Add(turnRetry), nil)
+		return p.sleepUntil(ctx, p.r.clock.Now().Add(turnRetry), nil)
 	}
-	if waits { // what rules wait for was looked at; nothing is done
-		p.newReport().setScheduled()
+	if p.waits { // what rules wait for was looked at; nothing is done
+		p.reportScheduled()
 		return p.sleepUntil(ctx, p.askAgain(decision), p.recordTick(ctx))
 	}
 
 	// 7. Confirm. 8. Commit, and go on with what is committed; or, for one that stays, do it batch by batch.
+	var err error
 	switch {
-	case p.c.Common().Recurs():
+	case p.Cleaner.Common().Recurs():
 		decision, err = p.doBatches(ctx, in, decision)
 	case decision.Verdict == v1alpha1.VerdictAct:
 		decision, err = p.confirmAndCommit(ctx, in, decision)
 	default:
-		mem.forgetUnconfirmed()
+		p.mem.forgetUnconfirmed()
 		err = p.endTick(ctx, decision)
 	}
 	if p.committed {
-		wait, err = p.carryOn(ctx)
+		wait, err := p.carryOn(ctx)
 		return p.restUntil(ctx, wait.Until, err)
 	}
 
@@ -180,7 +227,7 @@ func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, 
 	if at, silent := p.warmingUp(decision); silent {
 		return p.sleepUntil(ctx, at, err)
 	}
-	p.newReport().setEvaluated(in, decision)
+	p.reportEvaluated(in, decision)
 	measureFindings(p.sight)
 	return p.sleepUntil(ctx, p.askAgain(decision), err)
 }

@@ -6,15 +6,15 @@
 //	API server ── watch ──▶ internal/watches    one informer per (resource, scope, shape), owners by name
 //	                          index: old and new version of the object ─▶ Cleaner keys
 //	                               │
-//	                               ▼  workqueue: one key per Cleaner, coalesced; AddAfter is the timer
+//	                               ▼  internal/fair: one key per Cleaner, coalesced; AddAfter is the timer; namespaces share the workers
 //	Reconcile(key)
 //	  1 read      the Cleaner; gone ─▶ forget everything about it
-//	  2 carry on  an open run, a report that is owed, a deletion: plan.Next says which request comes next, for both lives
+//	  2 carry on  an open run, a report that is owed, a deletion: life.Next says which request comes next, for both lives
 //	  3 compile   celenv, once per generation
 //	  4 listen    watches.SetInterests, before looking; not before the ttl
 //	  5 look      snapshot.ReadTargets: each target Complete | Unsynced | Forbidden | NoSuchKind | Failed
 //	  6 decide    plan.ComputePlan: pure
-//	  7 confirm   live reads ─▶ plan.ComputePlan again ─▶ plan.WantTheSame, or for one that stays plan.IntersectPlans
+//	  7 confirm   live reads ─▶ plan.ComputePlan again ─▶ plan.AgreePlans, or for one that stays plan.IntersectPlans
 //	  8 commit    the finalizer, then status.run, both by resourceVersion; from here on it is 2 that acts, and one that stays acts at once:
 //	                internal/actuate       DELETE {uid, resourceVersion}, 32 in flight
 //	                internal/actuate/helm  on a pool of its own

@@ -20,6 +20,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/events"
+	"github.com/vtex/cleaner/controllers/internal/journal"
 )
 
 // talkative has as many rules as there may be, each of which has something new to report each second.
@@ -40,7 +41,7 @@ func TestAPassMakesFewEvents(t *testing.T) {
 	for range 3 {
 		r.pass()
 		said := r.said()
-		if len(said) != eventsOfPass {
+		if len(said) != journal.EventsOfPass {
 			t.Fatalf("it makes %d Events", len(said))
 		}
 		full := 0
@@ -48,7 +49,7 @@ func TestAPassMakesFewEvents(t *testing.T) {
 			if !strings.HasPrefix(text, "Normal Reported r-") || len(text) > len("Normal Reported ")+events.MaxNote {
 				t.Errorf("it says %.40q in %d bytes", text, len(text))
 			}
-			if strings.HasSuffix(text, fmt.Sprintf("…; and %d more", 64-eventsOfPass)) {
+			if strings.HasSuffix(text, fmt.Sprintf("…; and %d more", 64-journal.EventsOfPass)) {
 				full++
 			}
 		}
@@ -69,20 +70,6 @@ func TestEachRuleHasItsEvent(t *testing.T) {
 	r := newRig(t, c, aPod("a", "Succeeded"), aPod("b", "Succeeded"))
 	r.pass()
 	same(t, "said", []string{"Normal Deleted done: deleted 1: a.pods/v1 (it is done)", "Normal Deleted old: deleted 1: b.pods/v1 (it is old)"}, r.said())
-}
-
-// What an Event says is bounded, and of what comes later nothing is kept.
-func TestANoteIsBounded(t *testing.T) {
-	for texts := range 200 {
-		n := &note{event: events.Event{Note: "first"}}
-		for i := range texts {
-			n.addText(fmt.Sprintf("%d%s", i, strings.Repeat("ä", i)))
-		}
-		said := n.composeEvent().Note
-		if len(said) > events.MaxNote || len(n.event.Note) > events.MaxNote || strings.Count(said, ";") == 0 && texts > 1 {
-			t.Fatalf("%d texts make %d bytes: %q", texts, len(said), said)
-		}
-	}
 }
 
 // crowd is a recorder for which the Cleaner of a rig stands for many, of the same spec.

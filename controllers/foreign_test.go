@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,26 +79,5 @@ func TestForeignMetadataStays(t *testing.T) {
 				t.Errorf("it has not acted: %v", names)
 			}
 		})
-	}
-}
-
-// Of deeds that somebody has written into a status, memory keeps as much as a status shows, and counts it.
-func TestDeedsOfAStatusAreBounded(t *testing.T) {
-	const most = 64 << 10
-	long := strings.Repeat("x", 100<<10)
-	var known []v1alpha1.Action
-	for range 100 {
-		known = append(known, v1alpha1.Action{Object: long, UID: long, Rule: long, Action: long, Result: long})
-	}
-	m := newMemory("uid")
-	m.rememberActions(known, v1alpha1.Action{Object: "pod"})
-	if weighActions(m.actions) > 2*most {
-		t.Errorf("%d bytes of deeds are remembered", weighActions(m.actions))
-	}
-	if m.countBytes() < weighActions(m.actions)-usualActions {
-		t.Error("deeds are not counted")
-	}
-	if m.forgetItems(); m.countBytes() > usualActions {
-		t.Errorf("%d bytes are left", m.countBytes())
 	}
 }

@@ -488,14 +488,14 @@ func TestLifeOfOneThatCleansOnce(t *testing.T) {
 		"Changed": {
 			reason: "the conditions are asked on live reads", steps: []step{
 				{all((*rig).freeze, putting("a", "Running")), `again in 1s; left a, b; Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 01:00:01`},
-				{after(time.Second), `again in 2s; left a, b; Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 01:00:03`},
-				{after(time.Second), `again in 1s; left a, b; Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 01:00:03`},
+				{after(time.Second), `again in 1s; left a, b; Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 01:00:02`},
+				{after(time.Second / 2), `again in 500ms; left a, b; Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 01:00:02`},
 			},
 		},
 		"Newer": {
 			reason: "what live reads show besides is not agreed on yet", steps: []step{
 				{all((*rig).freeze, putting("d", "Succeeded")), `again in 1s; left a, b, d; Evaluated True Unconfirmed; Ready True Unconfirmed; TargetsResolved True Resolved; resolved 2; next 01:00:01`},
-				{after(time.Second), `again in 2s; left a, b, d; Evaluated True Unconfirmed; Ready True Unconfirmed; TargetsResolved True Resolved; resolved 2; next 01:00:03`},
+				{after(time.Second), `again in 1s; left a, b, d; Evaluated True Unconfirmed; Ready True Unconfirmed; TargetsResolved True Resolved; resolved 2; next 01:00:02`},
 			},
 		},
 		"Leaves": {
@@ -544,7 +544,7 @@ func TestLifeOfOneThatCleansOnce(t *testing.T) {
 		"Replaced": {
 			reason: "another object of the name stays, and the next run has a pause before it", steps: []step{
 				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
-				{all(refusing(nil), gone("a"), func(r *rig) { p := aPod("a", "Running"); p.SetUID("other"); r.put(p) }, after(time.Minute)), `again in 1h0m0s; left a, b; said Warning Partial run 1: 1 pods/v1 kept, 1 pods/v1 replaced (spec.conditions[0] is not true any more: pods.items.all(p, p.status.phase == "Succeeded")); Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 02:01:00; counted 0 acted, 2 failed`},
+				{all(refusing(nil), gone("a"), func(r *rig) { p := aPod("a", "Running"); p.SetUID("other"); r.put(p) }, after(time.Minute)), `again in 1h0m0s; left a, b; said Warning Partial run 1: 1 pods/v1 kept, 1 pods/v1 replaced (spec.conditions[0] is no longer true: pods.items.all(p, p.status.phase == "Succeeded")); Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 02:01:00; counted 0 acted, 2 failed`},
 				{after(time.Second), `again in 59m59s; left a, b; Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 02:01:00; counted 0 acted, 2 failed`},
 			},
 		},

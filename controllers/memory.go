@@ -5,7 +5,6 @@ package controllers
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -13,39 +12,48 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
-	"github.com/vtex/cleaner/controllers/internal/patched"
-	"github.com/vtex/cleaner/controllers/internal/reported"
+	"github.com/vtex/cleaner/controllers/internal/assignment"
+	"github.com/vtex/cleaner/controllers/internal/clients"
+	"github.com/vtex/cleaner/controllers/internal/journal"
+	"github.com/vtex/cleaner/controllers/internal/looks"
+	"github.com/vtex/cleaner/controllers/internal/remembered"
 	"github.com/vtex/cleaner/controllers/internal/shown"
+	"github.com/vtex/cleaner/controllers/internal/store"
+	"github.com/vtex/cleaner/controllers/internal/triggers"
+	"github.com/vtex/cleaner/controllers/internal/uninstalls"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // memory is what this process remembers of one Cleaner. Losing it costs reads, and never deletes more. Only the pass
 // that holds the Cleaner's key touches it.
 type memory struct {
-	uid types.UID
-	persisted
+	uid       types.UID
+	persisted store.Memory
 	rebuilt
 	shortcuts
 }
 
 // rebuilt is what a process finds out anew after a restart: what it knows of an open run, and of what was done lately.
 type rebuilt struct {
-	run    plan.Memory
-	judged judged
-	telling
-	timing
+	run      life.Memory
+	judged   judged
+	journal  journal.Memory
+	triggers triggers.Memory
 	pauses
-	items
+	looks looks.Looks
+	remembered.Items
 	// stopUninstall ends the uninstall that is under way.
 	stopUninstall context.CancelFunc
 	// ended takes the end of an uninstall from the pool.
-	ended chan uninstallEnd
+	ended chan uninstalls.End
 }
 
-// pauses are until when live reads wait. After a decision that they did not confirm as a whole, and after a run that left something, the
-// next ones wait until retryAt, and held is said meanwhile. The waits grow: disagreed is the last one of the first kind, rested that of
-// the second. asked is what an author changes to ask again at once.
+// pauses are until when live reads wait. After a decision that they did not confirm, and after a run that left something, the next ones
+// wait until retryAt, and held is said meanwhile. The waits grow: disagreed is the last one of the first kind, rested that of the second.
+// Those do not that are for Awaited. asked is what an
+// author changes to ask again at once.
 type pauses struct {
 	retryAt           time.Time
 	held              plan.Plan
@@ -53,28 +61,14 @@ type pauses struct {
 	asked             string
 }
 
-// items is what is remembered of items of rules, whose number and names users choose: since when something holds, which objects wait
-// after failures, which were made anew, and which items wait for live reads to say the same, what the watches have not shown yet of
-// what was done, what was done lately, which patches need not be made again, of which items a report was made, and what would be done
-// where mode is DryRun.
-type items struct {
-	holds       plan.Holds
-	backoff     plan.Backoff
-	remade      plan.Remade
-	unconfirmed plan.Unconfirmed
-	overlay     plan.Acted
-	done        plan.Done
-	patches     patched.Patches
-	told        reported.Reports
-	rehearsed   rehearsed
-}
-
 // shortcuts save work, and are as good empty.
 type shortcuts struct {
-	// hands are those of the Cleaner's ServiceAccount, if it has one.
-	hands *hands
-	// evaluated is when the Cleaner was evaluated last, and reported when its status was written last.
-	evaluated, reported time.Time
+	// clients are those of the Cleaner's ServiceAccount, if it has one.
+	clients *clients.Set
+	// evaluated is when the Cleaner was evaluated last.
+	evaluated time.Time
+	// took is how long the last evaluation took.
+	took time.Duration
 	// expected is when the last evaluation expected another one to be of use.
 	expected time.Time
 	// listening is since when this process watches the Cleaner's targets; zero: it does not.
@@ -87,6 +81,8 @@ type shortcuts struct {
 	queried queried
 	// pace is how many requests a second limits let through.
 	pace *rate.Limiter
+	// lane is the namespace after which the next requests begin.
+	lane string
 }
 
 // queried is what the targets of a version of what is to be done ask for.
@@ -101,65 +97,57 @@ type calm struct {
 	until   time.Time
 }
 
-// uninstallEnd is how an uninstall ended.
-type uninstallEnd struct {
-	run     int64 // whose uninstall it was
-	swept   bool  // it came to its end
-	why     string
-	actions []v1alpha1.Action
-}
-
 // memories holds what this process remembers of each Cleaner.
-type memories struct {
-	mu sync.Mutex
-	m  map[types.NamespacedName]*memory
-	// remembered is how much there is for what is remembered of items: see settle.
-	remembered
-}
+type memories struct{ remembered.Register[*memory] }
 
 func (s *memories) memoryOf(key types.NamespacedName) *memory {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.m == nil {
-		s.m = map[types.NamespacedName]*memory{}
-	}
-	if s.m[key] == nil {
-		s.m[key] = newMemory("")
-	}
-	s.holdMemory(key)
-	return s.m[key]
+	return s.BeginPass(key, func() *memory { return newMemory("") })
 }
 
-func (s *memories) forgetCleaner(key types.NamespacedName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.m, key)
-	s.dropMemory(key)
+// settleMemory ends a pass: what it remembers is bounded.
+func (s *memories) settleMemory(key types.NamespacedName, mem *memory) {
+	mem.held = remembered.TrimPlan(mem.held)
+	s.EndPass(key, mem)
+}
+
+// CountBytes is about how much memory is taken by what is remembered of items.
+func (m *memory) CountBytes() int64 { return m.Items.CountBytes() + m.journal.CountBytes() }
+
+// FitInto forgets, if there is not enough room, first what costs least.
+func (m *memory) FitInto(room int64) {
+	m.Items.FitInto(room-m.journal.CountBytes(), m.evaluated)
+	if m.CountBytes() > room {
+		m.ForgetItems()
+	}
+}
+
+// ForgetItems drops what is remembered of items.
+func (m *memory) ForgetItems() {
+	m.Forget(m.evaluated)
+	m.journal.ForgetActions()
 }
 
 func newMemory(uid types.UID) *memory {
 	return &memory{
 		uid: uid,
 		rebuilt: rebuilt{
-			ended: make(chan uninstallEnd, 1),
-			items: items{
-				backoff: plan.Backoff{}, remade: plan.Remade{}, unconfirmed: plan.Unconfirmed{}, overlay: plan.Acted{}, patches: patched.Patches{}, rehearsed: rehearsed{},
-			},
+			ended: make(chan uninstalls.End, 1),
+			Items: remembered.NewItems(),
 		},
 		shortcuts: shortcuts{pace: actuate.NewRateLimiter(0)},
 	}
 }
 
 // fingerprintWork is that of what a Cleaner is to do, computed once a version.
-func (m *memory) fingerprintWork(a *assignment, o *Options) (string, error) {
-	if m.decides != "" && m.version == a.version {
+func (m *memory) fingerprintWork(a *assignment.Assignment, o *Options) (string, error) {
+	if m.decides != "" && m.version == a.Version {
 		return m.decides, nil
 	}
-	d, err := o.fingerprintWork(a.work)
+	d, err := o.fingerprintWork(a.Work)
 	if err != nil {
 		return "", err
 	}
-	m.decides, m.version = d, a.version
+	m.decides, m.version = d, a.Version
 	return d, nil
 }
 
@@ -167,14 +155,20 @@ func (m *memory) fingerprintWork(a *assignment, o *Options) (string, error) {
 // An uninstall that is under way goes on.
 func (m *memory) dropUnfinished() {
 	if !m.run.Busy {
-		m.run = plan.Memory{}
+		m.run = life.Memory{}
 	}
 }
 
 // pauseReads holds the next live reads back, each time twice as long up to a limit, and remembers what is said meanwhile.
 func (m *memory) pauseReads(say plan.Plan, wait *time.Duration, limit time.Duration, now time.Time) plan.Plan {
 	*wait = min(max(2**wait, time.Second), limit)
-	m.retryAt = now.Add(*wait)
+	m.Awaited = life.Awaited{} // nothing was decided
+	return m.holdReads(say, *wait, now)
+}
+
+// holdReads holds the next live reads back, and remembers what is said meanwhile.
+func (m *memory) holdReads(say plan.Plan, wait time.Duration, now time.Time) plan.Plan {
+	m.retryAt = now.Add(wait)
 	say.Next, say.Look, say.Flip = m.retryAt, time.Time{}, time.Time{}
 	m.held = say
 	return say
@@ -183,7 +177,7 @@ func (m *memory) pauseReads(say plan.Plan, wait *time.Duration, limit time.Durat
 // forgetUnconfirmed takes that the watches want nothing: what live reads had yet to say the same of is over, and what is wanted later
 // does not wait for it. The pause after a run that left something stays.
 func (m *memory) forgetUnconfirmed() {
-	m.disagreed = 0
+	m.disagreed, m.Awaited = 0, life.Awaited{}
 	if m.held.Reason != v1alpha1.ReasonPartial {
 		m.retryAt = time.Time{}
 	}
@@ -195,10 +189,7 @@ func (m *memory) resumeReads(version string, c v1alpha1.Owner) {
 	asked := version + " " + shown.CleanText(c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
 	if m.asked != "" && m.asked != asked {
 		m.retryAt, m.disagreed, m.rested = time.Time{}, 0, 0
-		clear(m.remade)
-		clear(m.unconfirmed)
-		clear(m.patches)
-		clear(m.rehearsed)
+		m.AskAgain()
 	}
 	m.asked = asked
 }

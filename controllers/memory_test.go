@@ -11,12 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/assignment"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
-	"github.com/vtex/cleaner/controllers/trimmed"
 )
 
 func TestPausesGrowUntilTheAuthorAsksAgain(t *testing.T) {
@@ -68,8 +67,8 @@ func TestQueriesAreMadeOnce(t *testing.T) {
 	queries := func(name string) *snapshot.TargetQuery {
 		work := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod", Name: name}}}}}
 		c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}}
-		p := newPass(&CleanerReconciler{clock: clocktesting.NewFakeClock(epoch)}, c, types.NamespacedName{}, assignment{work: work, version: version}, m)
-		q := &p.mem.makeQueries(p.version, p.c.GetNamespace(), p.work)[0]
+		p := newPass(&CleanerReconciler{clock: clocktesting.NewFakeClock(epoch)}, c, types.NamespacedName{}, assignment.Assignment{Work: work, Version: version}, m)
+		q := &p.mem.makeQueries(p.Version, p.Cleaner.GetNamespace(), p.Work)[0]
 		if q.Err != nil || q.Name != name || q.Namespace != "shop" {
 			t.Errorf("version %s: it asks for %q in %q (%v), want %q", version, q.Name, q.Namespace, q.Err, name)
 		}
@@ -89,44 +88,29 @@ func TestQueriesAreMadeOnce(t *testing.T) {
 	}
 }
 
-func TestActionsAreNewestFirstAndFew(t *testing.T) {
-	m := newMemory("uid")
-	known := []v1alpha1.Action{{Object: "old"}}
-	for range trimmed.MaxActions {
-		m.rememberActions(known, v1alpha1.Action{Object: "newer"}, v1alpha1.Action{Object: "newest"})
-	}
-	if len(m.actions) != trimmed.MaxActions || m.actions[0].Object != "newest" || m.actions[1].Object != "newer" || len(known) != 1 {
-		t.Errorf("got %v", m.actions)
-	}
-	m = newMemory("uid")
-	m.rememberActions(known, v1alpha1.Action{Object: "new"})
-	if len(m.actions) != 2 || m.actions[1].Object != "old" {
-		t.Errorf("what the status has already is lost: %v", m.actions)
-	}
-}
-
-func TestOnlyNewsOfTheAuthorWake(t *testing.T) {
-	base := func() *v1alpha1.Cleaner {
-		return &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{UID: "a", Generation: 1, Finalizers: []string{"x"}}}
-	}
-	cases := map[string]struct {
-		change func(*v1alpha1.Cleaner)
-		want   bool
-	}{
-		"Status":      {func(c *v1alpha1.Cleaner) { c.Status.Runs = 3; c.ResourceVersion = "2" }, false},
-		"Labels":      {func(c *v1alpha1.Cleaner) { c.Labels = map[string]string{"a": "b"} }, false},
-		"Spec":        {func(c *v1alpha1.Cleaner) { c.Generation = 2 }, true},
-		"RequestedAt": {func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"} }, true},
-		"Finalizer":   {func(c *v1alpha1.Cleaner) { c.Finalizers = nil }, true},
-		"Deletion":    {func(c *v1alpha1.Cleaner) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, true},
-		"Recreation":  {func(c *v1alpha1.Cleaner) { c.UID = "b" }, true},
-	}
-	for name, tc := range cases {
+// TestWhoeverAsksReadsOnceAnInterval has somebody change the annotation before each pass over a Cleaner whose live reads justify nothing: that
+// ends its pauses, and live reads are no more often than evaluations all the same.
+func TestWhoeverAsksReadsOnceAnInterval(t *testing.T) {
+	for name, c := range map[string]*v1alpha1.Cleaner{"Once": once(), "Recurring": done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})} {
 		t.Run(name, func(t *testing.T) {
-			after := base()
-			tc.change(after)
-			if got := wakesCleaner().Update(event.UpdateEvent{ObjectOld: base(), ObjectNew: after}); got != tc.want {
-				t.Errorf("wakes: %t", got)
+			r := newRig(t, c, aPod("a", "Succeeded"))
+			r.freeze()
+			r.put(aPod("a", "Running")) // which the watches do not know
+			reads := 0
+			r.listed = func() { reads++ }
+			asked := 0
+			for second := range 10 {
+				for range 20 {
+					asked++
+					c := r.cleaner()
+					c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: fmt.Sprint(asked)}
+					must(t, r.store.Update(t.Context(), c))
+					r.pass()
+				}
+				if got := reads + r.gets; got != second+1 {
+					t.Fatalf("after %d s, and being asked %d times, it has read live %d times", second, asked, got)
+				}
+				r.clock.Step(DefaultMinInterval)
 			}
 		})
 	}

@@ -11,23 +11,31 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/internal/assignment"
+	"github.com/vtex/cleaner/controllers/internal/clients"
+	"github.com/vtex/cleaner/controllers/internal/journal"
+	"github.com/vtex/cleaner/controllers/internal/looks"
 	"github.com/vtex/cleaner/controllers/internal/ration"
+	"github.com/vtex/cleaner/controllers/internal/records"
+	"github.com/vtex/cleaner/controllers/internal/store"
+	"github.com/vtex/cleaner/controllers/internal/triggers"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
 )
 
 const (
+	// quick is what an evaluation may have taken for the next one not to need a slot.
+	quick = 100 * time.Millisecond
 	// passLimit is how long one pass over a Cleaner may go on before others get their turn.
 	passLimit = 10 * time.Second
 	// conflictRetry is how long after a conflict the Cleaner is read again.
@@ -39,29 +47,27 @@ const (
 	// turnRetry is when a pass that waits for its turn to take much memory looks for itself, and turnShown is after how long its status
 	// says that it waits.
 	turnRetry, turnShown = 10 * time.Second, 30 * time.Second
-	// reportEvery is how often a status may be written for people.
-	reportEvery = time.Second
 )
-
-// errNotLeader keeps a process that may have lost the leadership from writing and deleting.
-var errNotLeader = errors.New("the leadership of this process was not renewed lately")
 
 // errNoTurn ends a pass that may not take the memory that it needs. It is called when it may.
 var errNoTurn = errors.New("others take much memory at the moment")
 
 // sight is what a Cleaner is to do, and what is seen and decided for it.
 type sight struct {
-	*stored
-	*ticks
-	assignment
-	mem   *memory
-	hands *hands
+	*store.Stored
+	r *CleanerReconciler
+	*triggers.Triggers
+	assignment.Assignment
+	mem     *memory
+	clients *clients.Set
 	// share is what the pass takes of the memory that all passes share.
 	share *ration.Share
 	// wanted is the last decision for which rules were asked; nil if there was none.
 	wanted *plan.Plan
 	// looked says that what rules wait for was looked at as often as it should be.
 	looked bool
+	// waited is how long it has waited for slots, of evaluations and of readings: that is not its own time.
+	waited time.Duration
 }
 
 // openRun carries a run, and what is owed of one, to its end.
@@ -69,6 +75,8 @@ type openRun struct {
 	*authority
 	mem  *memory
 	ends time.Time
+	// inLine says that a slot is waited for.
+	inLine bool
 }
 
 // recurrence is a Cleaner that stays, between its runs.
@@ -80,28 +88,32 @@ type recurrence struct {
 // pass is one Reconcile of one Cleaner.
 type pass struct {
 	*recurrence
-	mem       *memory
-	committed bool
+	mem *memory
+	// committed says that a run was committed, and waits that the schedule is not due: then nothing is done, whatever is decided.
+	committed, waits bool
 }
 
 // newPass begins a pass over a Cleaner as it was read.
-func newPass(r *CleanerReconciler, c v1alpha1.Owner, key types.NamespacedName, a assignment, mem *memory) *pass {
-	s := &stored{r: r, key: key, c: c, read: c.DeepCopyOwner(), mem: &mem.persisted}
-	look := &sight{stored: s, ticks: &ticks{stored: s, spec: a.work, mem: &mem.timing}, assignment: a, mem: mem, share: r.turns.BeginPass(key)}
-	may := &authority{sight: look, journal: &journal{of: s, mem: &mem.telling}, mem: mem}
+func newPass(r *CleanerReconciler, c v1alpha1.Owner, key types.NamespacedName, a assignment.Assignment, mem *memory) *pass {
+	s := store.New(&store.API{Client: r.client, Live: r.live, Lease: r.opts.Lease, Clock: r.clock}, key, c, &mem.persisted)
+	look := &sight{Stored: s, r: r, Triggers: triggers.New(s, a.Work, r.opts.newTriggerPolicy(), &mem.triggers), Assignment: a, mem: mem, share: r.turns.BeginPass(key)}
+	may := &authority{sight: look, Journal: journal.New(s, &journal.Media{Recorder: r.recorder, Metrics: r.metrics, Clock: r.clock}, &mem.journal), mem: mem}
 	run := &openRun{authority: may, mem: mem, ends: r.clock.Now().Add(passLimit)}
 	return &pass{recurrence: &recurrence{openRun: run, mem: mem}, mem: mem}
 }
 
+// isOver says that the pass has had its time: nothing more is evaluated in it, and others get their turn.
+func (p *openRun) isOver() bool { return !p.r.clock.Now().Before(p.ends.Add(p.waited)) }
+
 // readCleaner reads the Cleaner: from the cache, unless this process has written it since. Nil when it is gone.
 func (r *CleanerReconciler) readCleaner(ctx context.Context, key types.NamespacedName, mem *memory) (v1alpha1.Owner, error) {
-	c := emptyOwner(key)
+	c := v1alpha1.NewOwner(key.Namespace)
 	err := r.client.Get(ctx, key, c)
-	if err == nil && mem.written != "" && mem.written != c.GetResourceVersion() {
+	if err == nil && mem.persisted.Written != "" && mem.persisted.Written != c.GetResourceVersion() {
 		cached := c.GetResourceVersion()
 		err = r.live.Get(ctx, key, c)
 		if err == nil && c.GetResourceVersion() == cached {
-			mem.written = ""
+			mem.persisted.Written = ""
 		}
 	}
 	if notfound.IsObjectMissing(err, resourceOf(key), v1alpha1.KindOf(c), key.Name) {
@@ -122,14 +134,6 @@ func (r *CleanerReconciler) readCleaner(ctx context.Context, key types.Namespace
 	return c, nil
 }
 
-// emptyOwner is what a Cleaner of this key is read into. Those without a namespace are ClusterCleaners.
-func emptyOwner(key types.NamespacedName) v1alpha1.Owner {
-	if key.Namespace == "" {
-		return &v1alpha1.ClusterCleaner{}
-	}
-	return &v1alpha1.Cleaner{}
-}
-
 // resourceOf is that of a Cleaner of this key.
 func resourceOf(key types.NamespacedName) schema.GroupResource {
 	resource := "cleaners"
@@ -142,7 +146,7 @@ func resourceOf(key types.NamespacedName) schema.GroupResource {
 // knownCleaner is the Cleaner as the watch knows it, for a look before each deletion: it is not copied, since its run may have
 // thousands of rows. Nobody may change what it points to.
 func (r *CleanerReconciler) knownCleaner(ctx context.Context, key types.NamespacedName) (v1alpha1.Owner, error) {
-	c := emptyOwner(key)
+	c := v1alpha1.NewOwner(key.Namespace)
 	if err := r.client.Get(ctx, key, c, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("cannot read Cleaner %q: %w", key, err)
 	}
@@ -152,39 +156,33 @@ func (r *CleanerReconciler) knownCleaner(ctx context.Context, key types.Namespac
 // forgetCleaner drops what is kept for a Cleaner that is gone.
 func (r *CleanerReconciler) forgetCleaner(key types.NamespacedName, uid types.UID) {
 	r.watches.DropInterests(key)
+	r.watches.News.TakeChange(key)
 	r.compiler.Forget(uid)
 	r.sender.CancelDeliveries(key)
-	r.memories.forgetCleaner(key)
+	r.memories.ForgetCleaner(key)
 	r.turns.LeaveLine(key)
+	r.pool.LeaveSlot(key)
 	r.metrics.ForgetCleaner(key)
 }
 
 func (r *CleanerReconciler) newPass(ctx context.Context, c v1alpha1.Owner, key types.NamespacedName, mem *memory) (*pass, error) {
-	a, err := r.assignmentOf(ctx, c)
+	a, err := r.assignments().ReadAssignment(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	p := newPass(r, c, key, a, mem)
-	if mem.unwritable {
-		*p.c.State() = recordOf(p.read.State())
+	if mem.journal.Unwritable {
+		*p.Cleaner.State() = records.CopyRecord(p.Read.State())
 	}
 	return p, nil
 }
 
-// recordOf is a status without its report.
-func recordOf(s *v1alpha1.CleanerStatus) v1alpha1.CleanerStatus {
-	return v1alpha1.CleanerStatus{
-		Runs: s.Runs, Run: s.Run, Unsent: s.Unsent, LastScheduleTime: s.LastScheduleTime,
-		LastRequestedAt: s.LastRequestedAt, RecordedAt: s.RecordedAt, Signature: s.Signature,
-	}
-}
-
 // compileSpec checks the spec and compiles its expressions. It is an error if the context ends first.
 func (p *sight) compileSpec(ctx context.Context) (*celenv.Programs, validation.Findings, error) {
-	if len(p.wrong) > 0 {
-		return nil, validation.FromFieldErrors(p.wrong), nil
+	if len(p.Wrong) > 0 {
+		return nil, validation.FromFieldErrors(p.Wrong), nil
 	}
-	programs, errs := p.r.compiler.Get(ctx, p.c.GetNamespace(), p.c.GetUID(), p.version, p.work)
+	programs, errs := p.r.compiler.Get(ctx, p.Cleaner.GetNamespace(), p.Cleaner.GetUID(), p.Version, p.Work)
 	if programs == nil && len(errs) == 0 {
 		return nil, nil, fmt.Errorf("cannot compile the expressions: %w", context.Cause(ctx))
 	}
@@ -193,21 +191,21 @@ func (p *sight) compileSpec(ctx context.Context) (*celenv.Programs, validation.F
 		Compiled:              errs,
 		RequireServiceAccount: p.r.opts.RequireServiceAccount,
 		DefaultServiceAccount: p.r.opts.DefaultServiceAccount,
-		Namespace:             p.c.GetNamespace(),
+		Namespace:             p.Cleaner.GetNamespace(),
 		OperatorNamespace:     p.r.opts.Namespace,
 	}
-	if ref := p.c.Common().TemplateRef; ref != nil {
+	if ref := p.Cleaner.Common().TemplateRef; ref != nil {
 		options.Template = ref.Name
 	}
-	return programs, validation.Validate(p.work, options).Errors(), nil
+	return programs, validation.Validate(p.Work, options).Errors(), nil
 }
 
 // preparePrograms has the programs of what is to be done, or reports why there are none.
 func (p *pass) preparePrograms(ctx context.Context) (programs *celenv.Programs, ok bool, err error) {
-	if p.missing != "" {
-		p.r.watches.DropInterests(p.key)
-		p.newReport().templateMissing(p.missing)
-		p.newReport().passedOver()
+	if p.Missing != "" {
+		p.r.watches.DropInterests(p.Key)
+		p.newReport().TemplateMissing(p.Missing)
+		p.PassOverRequest()
 		return nil, false, nil
 	}
 	programs, findings, err := p.compileSpec(ctx)
@@ -215,9 +213,9 @@ func (p *pass) preparePrograms(ctx context.Context) (programs *celenv.Programs, 
 		return nil, false, err
 	}
 	if len(findings) > 0 {
-		p.r.watches.DropInterests(p.key)
-		p.newReport().setInvalid(findings)
-		p.newReport().passedOver()
+		p.r.watches.DropInterests(p.Key)
+		p.newReport().SetInvalid(findings)
+		p.PassOverRequest()
 		return nil, false, nil
 	}
 	return programs, true, nil
@@ -225,29 +223,39 @@ func (p *pass) preparePrograms(ctx context.Context) (programs *celenv.Programs, 
 
 // observeInput is what a decision depends on now, as the watches know it and as this process has changed it since.
 func (p *sight) observeInput(ctx context.Context, programs *celenv.Programs) plan.Input {
-	now := p.r.clock.Now() // not after the snapshot
-	return p.inputAt(programs, now, p.mem.overlay.OverlaySnapshot(p.mem.makeQueries(p.version, p.c.GetNamespace(), p.work).Read(ctx, p.hands.watched)))
+	now := p.r.clock.Now()                                   // not after the snapshot
+	p.mem.looks.TakeNews(p.r.watches.News.TakeChange(p.Key)) // before it: what comes in between is looked at twice
+	if since := p.mem.looks.UnseenSince(now, 2*p.r.opts.MinInterval+p.mem.took); !since.IsZero() {
+		p.mem.Holds = p.mem.Holds.BlindAll(since)
+	}
+	return p.inputAt(programs, now, p.mem.Overlay.OverlaySnapshot(p.mem.makeQueries(p.Version, p.Cleaner.GetNamespace(), p.Work).Read(ctx, p.clients.Watched)))
 }
 
 // decideAndRemember decides, and remembers what the next decision has to know.
 func (p *sight) decideAndRemember(ctx context.Context, in plan.Input) plan.Plan {
 	began := p.r.clock.Now()
 	d := p.computePlan(ctx, in)
-	p.mem.evaluated, p.mem.expected, p.mem.holds, p.looked = in.Now, d.Next, d.Holds, true
+	p.mem.evaluated, p.mem.expected = in.Now, d.Next
+	stopped := d.Reason == v1alpha1.ReasonEvaluationFailed && !d.Asked
+	if p.looked = checkTurn(p.share) == nil && !stopped; p.looked {
+		p.mem.Holds, p.mem.looks = d.Holds, looks.Looks{Steady: d.Steady, Again: d.Look}
+	} else {
+		p.skipLook(in.Now)
+	}
 	p.r.metrics.ObserveEvaluation(string(d.Verdict), p.r.clock.Since(began))
 	failing := int64(0)
 	for i := range d.Errors {
 		failing += max(1, d.Errors[i].Count)
 	}
-	p.r.metrics.SetItems(p.key, len(d.Pending), int(failing))
+	p.r.metrics.SetItems(p.Key, len(d.Pending), int(failing))
 	return d
 }
 
-// blindHolds takes note that nobody has looked whether what rules wait for goes on.
-func (p *sight) blindHolds() {
-	if !p.looked {
-		p.mem.holds = p.mem.holds.BlindAll(p.r.clock.Now())
-	}
+// skipLook takes note that nobody has looked, at a moment, whether what rules wait for goes on.
+func (p *sight) skipLook(now time.Time) {
+	p.mem.looks.TakeNews(p.r.watches.News.TakeChange(p.Key))
+	p.mem.looks.Skipped = true
+	p.mem.Holds = p.mem.Holds.BlindAll(p.mem.looks.BlindSince(now))
 }
 
 // checkTurn says that the pass may not take the memory that it needs: nothing that it decides counts.
@@ -265,52 +273,76 @@ func (p *sight) computePlan(ctx context.Context, in plan.Input) plan.Plan {
 	return plan.ComputePlan(ctx, in)
 }
 
-// beginEvaluation gives a context that ends when the Cleaner is changed or deleted.
-func (p *sight) beginEvaluation(ctx context.Context) (_ context.Context, end func()) {
-	evaluating, end := p.r.evaluations.BeginEvaluation(ctx, p.key, p.c)
-	if now, err := p.r.knownCleaner(ctx, p.key); err == nil { // it may have been changed since it was read
+// followCleaner gives a context that ends when the Cleaner is changed or deleted, before or after.
+func followCleaner(ctx context.Context, p *sight) (_ context.Context, end func()) {
+	following, end := p.r.evaluations.BeginEvaluation(ctx, p.Key, p.Cleaner)
+	if now, err := p.r.knownCleaner(ctx, p.Key); err == nil { // it may have been changed since it was read
 		p.r.evaluations.CancelOutdated(now)
 	}
-	return evaluating, end
+	return following, end
+}
+
+// beginEvaluation waits for a slot, unless the last evaluation was quick, and gives a context that ends when the Cleaner is changed or deleted, before or after.
+func (p *sight) beginEvaluation(ctx context.Context) (_ context.Context, end func()) {
+	evaluating, over := followCleaner(ctx, p)
+	began := p.r.clock.Now()
+	leave := func() {}
+	if p.mem.took == 0 || p.mem.took > quick {
+		slot, err := p.r.slots.TakeSlot(evaluating, p.Key)
+		if err != nil { // what is evaluated then says so
+			return evaluating, over
+		}
+		p.waited, leave, began = p.waited+p.r.clock.Since(began), slot.GiveBack, p.r.clock.Now()
+	}
+	return evaluating, func() {
+		p.mem.took = max(p.r.clock.Since(began), 1)
+		leave()
+		over()
+	}
+}
+
+// clockTrust is how far the clock can be trusted.
+func (r *CleanerReconciler) clockTrust() plan.Clock {
+	return plan.Clock{Suspect: r.opts.Skew.DescribeSuspect(), Ahead: r.opts.Skew.ClockAhead()}
 }
 
 // planOwner is the Cleaner as plan sees it.
 func (p *sight) planOwner() plan.Owner {
-	return plan.Owner{Namespace: p.c.GetNamespace(), Name: p.c.GetName(), UID: p.c.GetUID(), Created: p.createdAt()}
+	return plan.Owner{Namespace: p.Cleaner.GetNamespace(), Name: p.Cleaner.GetName(), UID: p.Cleaner.GetUID(), Created: p.CreatedAt()}
 }
 
 // declareInterests declares what the Cleaner wants to hear of: nothing before its ttl, and nothing while it is suspended.
 func (p *sight) declareInterests() {
-	ttl, err := p.c.Common().TTL.Parse(0)
-	if err != nil || p.c.Common().Suspend || p.r.clock.Now().Add(-p.r.opts.Skew.ClockAhead()).Before(p.createdAt().Add(ttl)) {
+	ttl, err := p.Cleaner.Common().TTL.Parse(0)
+	if err != nil || p.Cleaner.Common().Suspend || p.r.clock.Now().Add(-p.r.opts.Skew.ClockAhead()).Before(p.CreatedAt().Add(ttl)) {
 		p.dropInterests()
 		return
 	}
 	if p.mem.listening.IsZero() {
 		p.mem.listening = p.r.clock.Now()
 	}
-	queries := p.mem.makeQueries(p.version, p.c.GetNamespace(), p.work)
-	interests := make([]watches.Interest, 0, len(p.work.Targets))
-	for i := range p.work.Targets {
-		t, q := &p.work.Targets[i], &queries[i]
+	queries := p.mem.makeQueries(p.Version, p.Cleaner.GetNamespace(), p.Work)
+	interests := make([]watches.Interest, 0, len(p.Work.Targets))
+	for i := range p.Work.Targets {
+		t, q := &p.Work.Targets[i], &queries[i]
 		if q.Err != nil { // validation has refused it
 			continue
 		}
-		interests = append(interests, watches.Interest{Query: q.Query, Quiet: !t.Included() || p.work.Schedule != "" && !p.isTicking() && !p.waitsFor()})
+		interests = append(interests, watches.Interest{Query: q.Query, Quiet: !t.Included() || p.Work.Schedule != "" && !p.IsTicking() && !p.HasTimers()})
 	}
-	p.r.watches.SetInterests(p.key, interests)
+	p.r.watches.SetInterests(p.Key, interests)
 }
 
 // dropInterests declares that the Cleaner wants to hear of nothing.
 func (p *sight) dropInterests() {
-	p.r.watches.DropInterests(p.key)
+	p.r.watches.DropInterests(p.Key)
 	p.mem.listening, p.mem.queried = time.Time{}, queried{}
 }
 
 // warmingUp says that the watches of this process are too young for NotSynced to be news to those who read the status,
 // and when they are not any more.
 func (p *sight) warmingUp(d plan.Plan) (until time.Time, silent bool) {
-	said := p.read.State().LastEvaluation != nil && p.read.State().ObservedGeneration == p.c.GetGeneration()
+	said := p.Read.State().LastEvaluation != nil && p.Read.State().ObservedGeneration == p.Cleaner.GetGeneration()
 	until = p.mem.listening.Add(warmUp)
 	return until, said && d.Reason == v1alpha1.ReasonNotSynced && p.r.clock.Now().Before(until)
 }
@@ -321,12 +353,19 @@ func (p *sight) askAgain(d plan.Plan) time.Time {
 		d.Look = time.Time{}
 	}
 	again := d.NextLook()
-	if !p.nextTick.IsZero() {
-		again = earliestTime(again, p.nextTick)
+	if len(p.mem.Holds) > 0 { // also while a decision is said again
+		for _, at := range []time.Time{p.mem.looks.Steady, p.mem.looks.Again} {
+			if at.After(p.mem.evaluated) {
+				again = plan.ChooseEarlier(again, at)
+			}
+		}
+	}
+	if !p.NextTick().IsZero() {
+		again = earliestTime(again, p.NextTick())
 	}
 	soon := p.r.clock.Now().Add(rightsRetry)
 	unknown := d.Reason == v1alpha1.ReasonAccessDenied || d.Reason == v1alpha1.ReasonReadFailed
-	if unknown && !p.hands.account.IsOperator() && (again.IsZero() || soon.Before(again)) {
+	if unknown && !p.clients.Account.IsOperator() && (again.IsZero() || soon.Before(again)) {
 		return soon
 	}
 	return again
@@ -336,37 +375,43 @@ func (p *sight) askAgain(d plan.Plan) time.Time {
 func (p *sight) inputAt(programs *celenv.Programs, now time.Time, s plan.Snapshot) plan.Input {
 	return plan.Input{
 		Owner:      p.planOwner(),
-		Spec:       p.work,
+		Spec:       p.Work,
 		Programs:   programs,
 		Snapshot:   s,
 		Protection: p.r.opts.newProtection(),
 		Now:        now,
 		Expected:   p.mem.expected,
 		Clock:      p.r.clockTrust(),
-		Holds:      p.mem.holds,
-		Done:       p.mem.done,
-		Backoff:    p.mem.backoff,
-		Remade:     p.mem.remade,
-		Room:       p.roomForItems(),
+		Holds:      p.mem.Holds,
+		Done:       p.mem.Done,
+		Backoff:    p.mem.Backoff,
+		Remade:     p.mem.Remade,
+		Room:       p.findRoom(),
 		Memory:     p.share,
 	}
 }
 
-// atSecond is the moment that a deed is recorded with: a status has whole seconds.
-func atSecond(c clock.PassiveClock) metav1.Time { return metav1.NewTime(c.Now().Truncate(time.Second)) }
+// findRoom is how much the next decision may remember of items; nil where nobody knows.
+func (p *sight) findRoom() *plan.Room {
+	free, known := p.r.memories.FindRoom(p.Key, p.mem)
+	if !known {
+		return nil
+	}
+	return p.mem.MakeRoom(free)
+}
 
 // restUntil is sleep for a Cleaner of which nothing is to be looked at but itself: until then, and at least for as long as two evaluations
 // lie apart, other events do not count.
 func (p *pass) restUntil(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
 	result, err := p.sleepUntil(ctx, until, err)
-	if plan.ElapsedTime(p.mem.judged.at, p.r.clock.Now().Add(result.RequeueAfter)) >= plan.ConfirmationServes {
+	if plan.ElapsedTime(p.mem.judged.at, p.r.clock.Now().Add(result.RequeueAfter)) >= life.ConfirmationServes {
 		p.mem.judged = judged{} // it has all that was read live, and is of no use any more
 	}
 	if err != nil || result.RequeueAfter <= conflictRetry {
 		return result, err
 	}
 	now := p.r.clock.Now()
-	p.mem.calm = calm{version: cmp.Or(p.mem.written, p.read.GetResourceVersion()), until: earliestTime(now.Add(p.r.opts.MinInterval), now.Add(result.RequeueAfter))}
+	p.mem.calm = calm{version: cmp.Or(p.mem.persisted.Written, p.Read.GetResourceVersion()), until: earliestTime(now.Add(p.r.opts.MinInterval), now.Add(result.RequeueAfter))}
 	return result, nil
 }
 
@@ -380,7 +425,7 @@ func (r *CleanerReconciler) findRest(ctx context.Context, key types.NamespacedNa
 	if err != nil || c.GetUID() != mem.uid || c.GetResourceVersion() != mem.calm.version {
 		return until, false
 	}
-	owed := plan.UndeliveredRun(c.State())
+	owed := life.UndeliveredRun(c.State())
 	return until, owed == nil || c.Common().CloudEventSink == "" || !r.sender.GetDelivery(key, mem.uid, owed.Number).Delivered
 }
 
@@ -389,15 +434,13 @@ func (p *pass) wakeTime(until, now time.Time) time.Time {
 	if until.IsZero() {
 		until = now.Add(p.retryPeriod())
 		if p.r.opts.Skew.IsSuspect() {
-			until = now.Add(plan.ClockRetry)
+			until = now.Add(life.ClockRetry)
 		}
 	}
-	if at := p.c.State().NextScheduledEvaluation; at != nil && at.After(now) && at.Time.Before(until) {
+	if at := p.Cleaner.State().NextScheduledEvaluation; at != nil && at.After(now) && at.Time.Before(until) {
 		until = at.Time // what the status announces is kept
 	}
-	if ends := p.requestEnds().Add(time.Millisecond); ends.After(now) && ends.Before(until) {
-		until = ends // status says so then
-	}
+	until = plan.ChooseEarlier(until, p.NextLook(now))
 	if latest := now.Add(atRest); until.After(latest) {
 		until = latest // what its author may do is asked again
 	}
@@ -408,21 +451,21 @@ func (p *pass) wakeTime(until, now time.Time) time.Time {
 func (p *pass) sleepUntil(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
 	now := p.r.clock.Now()
 	switch {
-	case apierrors.IsConflict(err), errors.Is(err, errNotLeader), errors.Is(err, errNotNow):
+	case apierrors.IsConflict(err), errors.Is(err, store.ErrNotLeader), errors.Is(err, store.ErrChanged):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
-	case errors.Is(err, errNoTurn):
+	case errors.Is(err, errNoTurn), errors.Is(context.Cause(ctx), ration.ErrTurnOver):
 		return ctrl.Result{RequeueAfter: turnRetry}, nil
 	case apierrors.IsNotFound(err): // it went while this pass was about it
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	case err != nil:
-		p.newReport().setFailed(err)
-		_, reportErr := p.sendReport(ctx, now)
-		return ctrl.Result{Priority: new(0)}, errors.Join(err, client.IgnoreNotFound(reportErr))
+		p.newReport().SetFailed(err)
+		_, reportErr := p.SendReport(ctx, now)
+		return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(reportErr))
 	}
 	until = p.wakeTime(until, now)
-	due, err := p.sendReport(ctx, now)
+	due, err := p.SendReport(ctx, now)
 	switch {
-	case apierrors.IsConflict(err), errors.Is(err, errNotNow):
+	case apierrors.IsConflict(err), errors.Is(err, store.ErrChanged):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	case err != nil:
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -431,6 +474,5 @@ func (p *pass) sleepUntil(ctx context.Context, until time.Time, err error) (ctrl
 		until = due
 	}
 	// A timer that fires early would only evaluate once more; one that is late by a grain is not noticed.
-	// Its priority is that of an event: controller-runtime gives what was there at the start a lower one, for ever.
-	return ctrl.Result{RequeueAfter: max(until.Sub(now), time.Millisecond), Priority: new(0)}, nil
+	return ctrl.Result{RequeueAfter: max(until.Sub(now), time.Millisecond)}, nil
 }

@@ -15,109 +15,137 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/internal/rehearsed"
+	"github.com/vtex/cleaner/controllers/internal/shown"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
 )
 
 // recordTick records the time of the schedule that was over last, unless it is recorded.
 func (p *recurrence) recordTick(ctx context.Context) error {
-	last := metav1.NewTime(p.lastTick())
-	if at := p.read.State().LastScheduleTime; last.IsZero() || at != nil && !last.After(at.Time) {
+	last := metav1.NewTime(p.LastTick())
+	if at := p.Read.State().LastScheduleTime; last.IsZero() || at != nil && !last.After(at.Time) {
 		return nil
 	}
 	if err := p.finishRecurring(ctx); err != nil { // as it was to be when the time was over
 		return err
 	}
-	return p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastScheduleTime = &last })
+	return p.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastScheduleTime = &last })
 }
 
 // endTick records that a time of the schedule is over, if a decision says so: not while something is waited for that may
 // come, and would be done then.
 func (p *recurrence) endTick(ctx context.Context, d plan.Plan) error {
-	if !p.overWith(d) {
+	if !p.OverWith(d) {
 		return nil
 	}
-	p.mem.ticked = latestTime(p.mem.ticked, p.tick)
-	p.tick, p.mem.asking = time.Time{}, time.Time{}
+	p.EndTicks()
 	p.declareInterests() // to nothing, until the next one
 	return p.recordTick(ctx)
-}
-
-func latestTime(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // doBatches does one batch after the other until nothing is left to do, or until it is the turn of others. It returns the
 // last decision.
 func (p *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan, error) {
 	p.forgetOld()
-	p.forgetReports(d)
-	touched := map[types.UID]bool{}
-	var marks map[plan.Sum]uint64
+	w := &batches{recurrence: p, touched: map[types.UID]bool{}}
 	if p.isDryRun() {
-		marks = d.MarkItems()
-		p.mem.rehearsed.forgetOthers(marks)
+		w.marks = rehearsed.MarkItems(d)
+		p.mem.Rehearsed.ForgetOthers(w.marks)
 	}
-	todo := p.leaveOutHeld(d)
-	again := func() {
-		in = p.observeInput(ctx, in.Programs)
-		d = p.decideAndRemember(ctx, in)
-		p.forgetReports(d)
-		todo = p.leaveOutHeld(d)
-	}
-	for p.asksForDeeds(todo) && !p.r.clock.Now().Before(p.mem.retryAt) {
-		b := &batch{deeds: deeds{openRun: p.openRun, in: in}, marks: marks}
-		acted, why, err := b.carryBatch(ctx, todo)
-		switch {
-		case errors.Is(err, errLooked): // what is gone is known now, and is wanted no more
-			again()
-			continue
-		case err != nil:
-			return d, err
-		}
-		if why.Reason != "" { // nothing could be confirmed
-			return why, p.endTick(ctx, why)
-		}
-		p.mem.disagreed = 0
-		switch now := p.r.clock.Now(); {
-		case !now.Before(p.ends), !acted && !b.doubted:
-			d.Next = earliestTime(d.Next, now.Add(p.r.opts.MinInterval))
-			if p.isDryRun() {
-				d = p.describeRehearsal(d)
-			}
-			return d, nil
-		case !acted, p.isDryRun(): // nothing was changed by what it was about, and there may be more
-			todo = p.leaveOutHeld(d)
-			continue
-		}
-		for i := range b.acted {
-			touched[b.acted[i].Object.UID] = true
-		}
-		again()
-		if p.asksForDeeds(todo) && !slices.ContainsFunc(todo.Steps, func(s plan.Step) bool { return !touched[s.Object.UID] }) {
-			// A rule that calls for itself is not let run as fast as it can.
-			d.Next = earliestTime(d.Next, p.r.clock.Now().Add(p.r.opts.MinInterval))
-			return d, nil
+	w.takeDecision(in, d)
+	for ; p.asksForDeeds(w.todo) && !p.r.clock.Now().Before(p.mem.retryAt); w.later = true {
+		if over, say, err := w.doBatch(ctx); over || err != nil {
+			return say, err
 		}
 	}
+	return p.endBatches(ctx, w.decision, w.todo)
+}
+
+// batches are those of one pass.
+type batches struct {
+	*recurrence
+	in plan.Input
+	// decision is the last one on the watches, and todo what of it need not wait for live reads to say the same.
+	decision, todo plan.Plan
+	// marks are those of the first decision, where mode is DryRun.
+	marks rehearsed.Items
+	// touched are the objects that were changed.
+	touched map[types.UID]bool
+	// later says that there was a batch before.
+	later bool
+}
+
+// takeDecision takes a decision on the watches.
+func (w *batches) takeDecision(in plan.Input, d plan.Plan) {
+	w.in, w.decision = in, d
+	w.forgetReports(d)
+	w.todo = w.leaveOutHeld(d)
+}
+
+// decideAgain looks at the watches, and decides anew.
+func (w *batches) decideAgain(ctx context.Context) {
+	in := w.observeInput(ctx, w.in.Programs)
+	w.takeDecision(in, w.decideAndRemember(ctx, in))
+}
+
+// doBatch does one batch. When that is the last one of the pass, it gives what is to be said.
+func (w *batches) doBatch(ctx context.Context) (over bool, say plan.Plan, err error) {
+	b := &batch{deeds: deeds{openRun: w.openRun, in: w.in}, marks: w.marks, later: w.later}
+	acted, why, err := b.carryBatch(ctx, w.todo)
+	switch {
+	case errors.Is(err, errOver), errors.Is(err, errLooked) && w.isOver():
+		return true, w.leaveRest(w.decision), nil
+	case errors.Is(err, errLooked): // what is gone is known now, and is wanted no more
+		w.decideAgain(ctx)
+		return false, plan.Plan{}, nil
+	case err != nil:
+		return true, w.decision, err
+	case why.Reason != "": // nothing could be confirmed
+		return true, why, w.endTick(ctx, why)
+	}
+	w.mem.disagreed = 0
+	switch {
+	case w.isOver(), !acted && !b.doubted:
+		return true, w.leaveRest(w.decision), nil
+	case !acted, w.isDryRun(): // nothing was changed by what it was about, and there may be more
+		w.todo = w.leaveOutHeld(w.decision)
+		return false, plan.Plan{}, nil
+	}
+	for i := range b.acted {
+		w.touched[b.acted[i].Object.UID] = true
+	}
+	w.decideAgain(ctx)
+	if w.callsForItself() { // it is not let run as fast as it can
+		w.decision.Next = earliestTime(w.decision.Next, w.r.clock.Now().Add(w.r.opts.MinInterval))
+		return true, w.decision, nil
+	}
+	return false, plan.Plan{}, nil
+}
+
+// callsForItself says that all that is wanted is about objects that were changed just now.
+func (w *batches) callsForItself() bool {
+	return w.asksForDeeds(w.todo) && !slices.ContainsFunc(w.todo.Steps, func(s plan.Step) bool { return !w.touched[s.Object.UID] })
+}
+
+// endBatches ends what there is to do on a decision, of which no more is done now than todo, and gives what is to be said.
+func (p *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (plan.Plan, error) {
 	if err := checkTurn(p.share); err != nil { // nobody knows what is left to do
 		return d, err
 	}
 	if p.asksForDeeds(todo) {
 		return p.mem.held, nil
 	}
-	if !p.asksForDeeds(d) && p.overWith(d) {
-		p.mem.ticked = latestTime(p.mem.ticked, p.tick) // also if what follows cannot be recorded
+	if !p.asksForDeeds(d) && p.OverWith(d) {
+		p.PassTick() // also if what follows cannot be recorded
 	}
 	if err := p.finishRecurring(ctx); err != nil {
 		return d, err
 	}
 	switch {
-	case p.asksForDeeds(d) && len(p.mem.rehearsed) > 0:
+	case p.asksForDeeds(d) && len(p.mem.Rehearsed) > 0:
 		d = p.describeRehearsal(d)
-		d.Next = earliestTime(p.mem.unconfirmed.NextAttempt(), d.Next)
+		d.Next = earliestTime(p.mem.Unconfirmed.NextAttempt(), d.Next)
 		return d, p.endTick(ctx, d)
 	case p.asksForDeeds(d):
 		return p.describeHeld(d), nil
@@ -126,25 +154,34 @@ func (p *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) 
 	return d, p.endTick(ctx, d)
 }
 
+// leaveRest is what is said of a decision of which more is left to do than this pass does: the next one begins soon.
+func (p *recurrence) leaveRest(d plan.Plan) plan.Plan {
+	d.Next = earliestTime(d.Next, p.r.clock.Now().Add(p.r.opts.MinInterval))
+	if p.isDryRun() {
+		d = p.describeRehearsal(d)
+	}
+	return d
+}
+
 // leaveOutHeld is what a decision wants of items that need not wait for live reads to say the same.
 func (p *recurrence) leaveOutHeld(d plan.Plan) plan.Plan {
 	if p.isDryRun() {
-		d = p.mem.rehearsed.leaveOutRehearsed(d)
+		d = p.mem.Rehearsed.LeaveOut(d)
 	}
-	if len(p.mem.unconfirmed) == 0 {
+	if len(p.mem.Unconfirmed) == 0 {
 		return d
 	}
 	if d.Asked || d.Reason == v1alpha1.ReasonConditionsNotMet { // else nobody knows what is wanted
-		p.mem.unconfirmed.KeepWanted(d.ListItems())
+		p.mem.Unconfirmed.KeepWanted(d.ListItems())
 	}
 	now := p.r.clock.Now()
-	return d.WithoutItems(func(item plan.ItemKey) bool { return p.mem.unconfirmed.IsWaiting(item, now) })
+	return life.WithoutItems(d, func(item plan.ItemKey) bool { return p.mem.Unconfirmed.IsWaiting(item, now) })
 }
 
 // describeHeld is what is said of a decision when all that is left of it waits for live reads to say the same.
 func (p *recurrence) describeHeld(d plan.Plan) plan.Plan {
 	say := p.mem.held
-	say.Next = earliestTime(p.mem.unconfirmed.NextAttempt(), d.Next)
+	say.Next = earliestTime(p.mem.Unconfirmed.NextAttempt(), d.Next)
 	say.Pending, say.Withheld = d.Pending, d.Withheld
 	say.Deferred, say.Stuck, say.Refused = d.Deferred, d.Stuck, d.Refused
 	if len(say.Errors) == 0 {
@@ -156,22 +193,22 @@ func (p *recurrence) describeHeld(d plan.Plan) plan.Plan {
 // asksForDeeds says that a decision asks for something: reports that were made already are nothing.
 func (p *recurrence) asksForDeeds(d plan.Plan) bool {
 	deeds := slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.IsDeed() })
-	return d.Verdict == v1alpha1.VerdictAct && (deeds || len(p.leaveOutTold(d).Steps) > 0)
+	return d.Verdict == v1alpha1.VerdictAct && (deeds || len(p.mem.Told.LeaveOut(d, p.r.clock.Now()).Steps) > 0)
 }
 
 // forgetOld drops what does not matter any more of what is remembered for rules.
 func (p *openRun) forgetOld() {
 	now, perSecond, per := p.r.clock.Now(), int64(0), time.Hour
-	if l := p.work.Limits; l != nil {
+	if l := p.Work.Limits; l != nil {
 		perSecond = l.ActionsPerSecond
 		if read, err := l.Per.Parse(per); err == nil {
 			per = read
 		}
 	}
-	p.mem.done = p.mem.done.DropOlder(now, per)
-	p.mem.backoff.DropExpired(now)
-	p.mem.remade.DropExpired(now)
-	p.mem.patches.DropExpired(now)
+	p.mem.Done = p.mem.Done.DropOlder(now, per)
+	p.mem.Backoff.DropExpired(now)
+	p.mem.Remade.DropExpired(now)
+	p.mem.Patches.DropExpired(now)
 	if limit := actuate.NewRateLimiter(perSecond); p.mem.pace == nil || p.mem.pace.Limit() != limit.Limit() {
 		p.mem.pace = limit
 	}
@@ -183,7 +220,7 @@ func (p *recurrence) forgetReports(d plan.Plan) {
 	if d.Asked || d.Reason == v1alpha1.ReasonConditionsNotMet { // else nobody knows what is found
 		p.wanted = &d
 	}
-	if p.mem.told.IsEmpty() || !d.Asked {
+	if p.mem.Told.IsEmpty() || !d.Asked {
 		return
 	}
 	wanted, wrong := d.ListItems(), map[string]bool{}
@@ -193,7 +230,7 @@ func (p *recurrence) forgetReports(d plan.Plan) {
 	for i := range d.Errors {
 		wrong[d.Errors[i].Rule] = true
 	}
-	p.mem.told.KeepWanted(wanted, wrong)
+	p.mem.Told.KeepWanted(wanted, wrong)
 }
 
 func earliestTime(a, b time.Time) time.Time {
@@ -206,10 +243,10 @@ func earliestTime(a, b time.Time) time.Time {
 // finishRecurring ends the run that counts what was done, when there is nothing left to do and the sink has taken the one
 // before. A run in which nothing was done, because all of it was refused, goes on counting: there is nothing to tell.
 func (p *recurrence) finishRecurring(ctx context.Context) error {
-	for p.c.Common().CloudEventSink != "" {
-		req := plan.AtRest(p.c, &p.mem.run.Ledger)
-		nothing := req.Kind == plan.MoveToUnsent && len(plan.SettleRun(p.c.State().Run, &p.mem.run.Ledger).Counts) == 0
-		if req.Kind == plan.Idle || nothing {
+	for p.Cleaner.Common().CloudEventSink != "" {
+		req := life.AtRest(p.Cleaner, &p.mem.run.Ledger)
+		nothing := req.Kind == life.MoveToUnsent && len(life.SettleRun(p.Cleaner.State().Run, &p.mem.run.Ledger).Counts) == 0
+		if req.Kind == life.Idle || nothing {
 			break
 		}
 		if err := p.doRequest(ctx, req); err != nil {
@@ -222,7 +259,7 @@ func (p *recurrence) finishRecurring(ctx context.Context) error {
 // lookUnknown reads the objects of rows of which nobody knows what became of them. What could not be read is tried again
 // by another pass, for a while.
 func (p *openRun) lookUnknown(ctx context.Context) error {
-	run := p.c.State().Run
+	run := p.Cleaner.State().Run
 	rows := p.mem.run.UnknownRows(run)
 	if len(rows) == 0 {
 		return nil
@@ -231,18 +268,18 @@ func (p *openRun) lookUnknown(ctx context.Context) error {
 	p.mem.run.TakeSights(run, sights, p.r.clock.Now())
 	p.rememberGone(run, sights)
 	if left := p.mem.run.UnknownRows(run); len(left) > 0 {
-		return fmt.Errorf("cannot find out what became of %s: %s", countOf(len(left), "object"), sights[left[0]].Failed)
+		return fmt.Errorf("cannot find out whether %s of the last batch still exist: %s", shown.CountOf(len(left), "object"), sights[left[0]].Failed)
 	}
 	return nil
 }
 
 // rememberGone notes which objects were found to be gone, for the time until the watches show it: what is counted as gone is
 // not to be deleted, and counted, again.
-func (p *openRun) rememberGone(run *v1alpha1.Run, sights map[int]plan.Sight) {
+func (p *openRun) rememberGone(run *v1alpha1.Run, sights map[int]life.Sight) {
 	for i, sight := range sights {
 		row, err := plan.ParseRow(run.Rows[i])
 		if err == nil && sight.Failed == "" && (sight.Missing || sight.UID != row.UID) {
-			p.mem.overlay.NoteAnswer(plan.Object{Ref: row.Ref}, nil)
+			p.mem.Overlay.NoteAnswer(plan.Object{Ref: row.Ref}, nil)
 		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 	_ "time/tzdata"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -21,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/skew"
+	"github.com/vtex/cleaner/controllers/internal/assignment"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -53,117 +52,18 @@ func TestReportsOfWhatIsGoneAreForgotten(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := newPass(&CleanerReconciler{clock: clocktesting.NewFakeClock(epoch)}, &v1alpha1.Cleaner{}, types.NamespacedName{}, assignment{}, newMemory("uid"))
-			p.mem.told.NoteReport(a, "7 ", epoch, time.Hour)
-			p.mem.told.NoteReport(b, "7 ", epoch, time.Hour)
+			p := newPass(&CleanerReconciler{clock: clocktesting.NewFakeClock(epoch)}, &v1alpha1.Cleaner{}, types.NamespacedName{}, assignment.Assignment{}, newMemory("uid"))
+			p.mem.Told.NoteReport(a, "7 ", epoch, time.Hour)
+			p.mem.Told.NoteReport(b, "7 ", epoch, time.Hour)
 			p.forgetReports(tc.d)
 			var got []plan.ItemKey
 			for _, item := range []plan.ItemKey{a, b} {
-				if p.mem.told.HasReport(item, "7 ", epoch) {
+				if p.mem.Told.HasReport(item, "7 ", epoch) {
 					got = append(got, item)
 				}
 			}
 			if !slices.Equal(got, tc.want) {
 				t.Errorf("%s: kept are %v, want %v", tc.reason, got, tc.want)
-			}
-		})
-	}
-}
-
-// What Ready says is what a person has to know first, in the order that foremost gives.
-func TestForemost(t *testing.T) {
-	refused := func(d plan.Plan) plan.Plan {
-		d.Stuck, d.Refused = v1alpha1.ReasonDeletionRefused, "a: forbidden"
-		return d
-	}
-	wrong := func(d plan.Plan) plan.Plan {
-		d.Errors = []v1alpha1.ItemError{{Rule: "r", Message: "no such key"}}
-		return d
-	}
-	says := func(verdict v1alpha1.Verdict, reason string) plan.Plan {
-		return plan.Plan{Verdict: verdict, Reason: reason, Message: "m"}
-	}
-	act, wait := v1alpha1.VerdictAct, v1alpha1.VerdictWait
-	cases := map[string]struct {
-		d    plan.Plan
-		want string
-	}{
-		"Acts":                {says(act, v1alpha1.ReasonConditionsMet), v1alpha1.ReasonConditionsMet},
-		"ActsThoughRefused":   {wrong(refused(says(act, v1alpha1.ReasonConditionsMet))), v1alpha1.ReasonDeletionRefused},
-		"ActsThoughWrong":     {wrong(says(act, v1alpha1.ReasonConditionsMet)), v1alpha1.ReasonEvaluationFailed},
-		"Holds":               {refused(says(wait, v1alpha1.ReasonHolding)), v1alpha1.ReasonDeletionRefused},
-		"Unconfirmed":         {refused(says(wait, v1alpha1.ReasonUnconfirmed)), v1alpha1.ReasonDeletionRefused},
-		"UnconfirmedAndWrong": {refused(wrong(says(wait, v1alpha1.ReasonEvaluationFailed))), v1alpha1.ReasonDeletionRefused},
-		"ALimit":              {refused(wrong(says(v1alpha1.VerdictBlocked, v1alpha1.ReasonLimitExceeded))), v1alpha1.ReasonLimitExceeded},
-		"ADryRun":             {wrong(says(act, v1alpha1.ReasonDryRun)), v1alpha1.ReasonDryRun},
-		"ARight":              {refused(says(wait, v1alpha1.ReasonAccessDenied)), v1alpha1.ReasonAccessDenied},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got, message := foremostTrouble(&tc.d); got != tc.want || message == "" {
-				t.Errorf("it says %s (%s), want %s", got, message, tc.want)
-			}
-		})
-	}
-}
-
-// A schedule by a clock that goes on, stands still while no process runs, and is asked out of turn.
-func TestASchedule(t *testing.T) {
-	at := func(text string) time.Time {
-		out, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
-	cases := map[string]struct {
-		reason  string
-		change  func(c *v1alpha1.Cleaner)
-		last    string
-		now     string
-		waits   bool
-		tick    string
-		comesTo string
-	}{
-		"NotYet":        {reason: "the first time after the creation has not come", now: "2026-03-27T23:59:59Z", waits: true, comesTo: "2026-03-28T01:30:00Z"},
-		"Due":           {reason: "it has", now: "2026-03-28T01:30:00Z", tick: "2026-03-28T01:30:00Z", comesTo: "2026-03-30T00:30:00Z"},
-		"Over":          {reason: "it is over", last: "2026-03-28T01:30:00Z", now: "2026-03-28T01:30:01Z", waits: true, comesTo: "2026-03-30T00:30:00Z"},
-		"SummerTime":    {reason: "half past two does not come on the day on which the clocks change", last: "2026-03-28T01:30:00Z", now: "2026-03-29T01:30:00Z", waits: true, comesTo: "2026-03-30T00:30:00Z"},
-		"DownForMinute": {reason: "no process ran when it was due", now: "2026-03-28T02:00:00Z", tick: "2026-03-28T01:30:00Z", comesTo: "2026-03-30T00:30:00Z"},
-		"DownForDays":   {reason: "no process ran for so long that it is too late", now: "2026-04-02T12:00:00Z", waits: true, comesTo: "2026-04-03T00:30:00Z"},
-		"Patient": {reason: "unless the author has more patience", now: "2026-04-02T12:00:00Z", tick: "2026-04-02T00:30:00Z", comesTo: "2026-04-03T00:30:00Z",
-			change: func(c *v1alpha1.Cleaner) { c.Spec.StartingDeadline = "1d" }},
-		"Asked": {reason: "the author asks", now: "2026-03-27T23:59:59Z", comesTo: "2026-03-28T01:30:00Z",
-			change: func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now"} }},
-		"Suspended": {reason: "its evaluation says so", now: "2026-03-27T23:59:59Z", change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c", CreationTimestamp: metav1.NewTime(at("2026-03-27T12:00:00Z"))}}
-			c.Spec.Lifecycle, c.Spec.Schedule, c.Spec.TimeZone = v1alpha1.LifecycleRecurring, "30 2 * * *", "Europe/Berlin"
-			if tc.last != "" {
-				c.Status.LastScheduleTime = &metav1.Time{Time: at(tc.last)}
-			}
-			if tc.change != nil {
-				tc.change(c)
-			}
-			clock := clocktesting.NewFakeClock(at(tc.now))
-			r := &CleanerReconciler{clock: clock, opts: Options{Skew: skew.New(skew.Options{Clock: clock}), ActWithoutAuthor: true}}
-			p := newPass(r, c, types.NamespacedName{}, assignment{work: c.Work()}, newMemory("uid"))
-			must(t, p.seeRequest(""))
-			p.judgeRequest(t.Context())
-			if got := p.waitsForSchedule(); got != tc.waits {
-				t.Errorf("%s: it waits: %t", tc.reason, got)
-			}
-			want := time.Time{}
-			if tc.tick != "" {
-				want = at(tc.tick)
-			}
-			if !p.tick.Equal(want) {
-				t.Errorf("%s: what is due is that of %s, want %s", tc.reason, p.tick, want)
-			}
-			if tc.comesTo != "" && !p.nextTick.Equal(at(tc.comesTo)) {
-				t.Errorf("%s: the next one is %s, want %s", tc.reason, p.nextTick, tc.comesTo)
 			}
 		})
 	}
@@ -212,14 +112,17 @@ func TestWhatCannotBeRecordedIsOver(t *testing.T) {
 	}
 }
 
-// What a rule waits for has to be seen: while nobody may look, somebody could use the object and leave it again.
+// What a rule waits for has to be seen: while nobody may look, somebody could use the object and leave it again. If the watches show
+// that nobody has, nothing is lost.
 func TestNothingHoldsWhileNobodyLooks(t *testing.T) {
 	for name, tc := range map[string]struct {
 		away time.Duration
+		used bool
 		left []string
 	}{
-		"ForLong":    {time.Minute, []string{"a"}},
-		"ForAMoment": {5 * time.Second, nil},
+		"ForLong":         {time.Minute, true, []string{"a"}},
+		"ForAMoment":      {5 * time.Second, true, nil},
+		"NothingHappened": {time.Minute, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
@@ -230,6 +133,9 @@ func TestNothingHoldsWhileNobodyLooks(t *testing.T) {
 			keys := r.keys
 			r.keys = noKeys{}
 			r.pass()
+			if tc.used {
+				r.watches.News.NoteChange(r.key())
+			}
 			r.clock.Step(tc.away)
 			r.pass()
 			r.keys = keys

@@ -38,19 +38,19 @@ func TestWhatAPassLeavesIsBounded(t *testing.T) {
 	for name, c := range map[string]*v1alpha1.Cleaner{"Reports": greedy(28_000, ""), "Holds": greedy(15_000, "1h"), "Both": greedy(10_000, "1s")} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, c)
-			r.pass() // compiles
 			const share = 1 << 20
-			r.memories.book = ration.NewBook(ration.Bounds{Cleaner: share, Namespace: share, Namespaces: share, Cluster: share})
-			mem := r.memories.m[r.key()]
-			mem.forgetItems()
-			mem.told.ForgetUntil(time.Time{})
+			r.memories.Bounds = ration.Bounds{Cleaner: share, Namespace: share, Namespaces: share, Cluster: share}
+			r.pass() // compiles
+			mem := r.memories.memoryOf(r.key())
+			mem.ForgetItems()
+			mem.Told.ForgetUntil(time.Time{})
 			before := heap()
 			for range 3 {
 				after(time.Minute)(r)
 				r.pass()
 			}
 			r.took()
-			if left, counted := heap()-before, mem.countBytes(); counted > share || left > share*3/2 || counted < share/16 {
+			if left, counted := heap()-before, mem.CountBytes(); counted > share || left > share*3/2 || counted < share/16 {
 				t.Errorf("it has left %d KiB, counted with %d KiB, and its share is %d KiB", left>>10, counted>>10, share>>10)
 			}
 			r.said()
@@ -65,15 +65,12 @@ func TestWhatAPassLeavesIsBounded(t *testing.T) {
 // However many Cleaners tenants have, what is remembered of all is bounded; a modest one of another namespace, and a ClusterCleaner,
 // are remembered, and what was used up of a limit stays used up.
 func TestWhatIsRememberedOfAllIsBounded(t *testing.T) {
-	s := &memories{}
+	s, all := &memories{}, map[types.NamespacedName]*memory{}
 	visit := func(key types.NamespacedName, holds int) *memory {
 		m := s.memoryOf(key)
 		defer s.settleMemory(key, m)
-		made := map[plan.Sum]plan.Hold{}
-		for i := range min(holds, int(s.book.FindRoom(key)/plan.HoldBytes)) {
-			made[plan.SumOf(fmt.Sprint(i))] = plan.Hold{Since: epoch}
-		}
-		m.holds = plan.Holds{"r": {Since: made}}
+		room, _ := s.FindRoom(key, m)
+		m.Holds, all[key] = holding(min(holds, int(room/plan.HoldBytes))), m
 		return m
 	}
 	modest, cluster := types.NamespacedName{Namespace: "modest", Name: "c"}, types.NamespacedName{Name: "c"}
@@ -81,39 +78,67 @@ func TestWhatIsRememberedOfAllIsBounded(t *testing.T) {
 	visit(cluster, 100)
 	before := heap()
 	for i := range 60 {
-		visit(types.NamespacedName{Namespace: fmt.Sprint("tenant-", i%12), Name: fmt.Sprint(i)}, 50_000).done = plan.Done{{At: epoch, UID: "x"}}
+		visit(types.NamespacedName{Namespace: fmt.Sprint("tenant-", i%12), Name: fmt.Sprint(i)}, 50_000).Done = plan.Done{{At: epoch, UID: "x"}}
 	}
 	bounds := ration.DefaultBounds()
 	if took := heap() - before; took > bounds.Namespaces*5/4 {
 		t.Errorf("%d MiB are remembered, of %d", took>>20, bounds.Namespaces>>20)
 	}
 	for _, key := range []types.NamespacedName{modest, cluster} {
-		if n := len(s.m[key].holds["r"].Since); n != 100 {
+		if n := len(all[key].Holds["r"].Since); n != 100 {
 			t.Errorf("%q has %d holds", key, n)
 		}
 	}
 	forgotten := 0
-	for key, m := range s.m {
-		if len(m.holds) == 0 && key != modest && key != cluster {
+	for key, m := range all {
+		if len(m.Holds) == 0 && key != modest && key != cluster {
 			forgotten++
-			if len(m.done) != 1 || !m.done[0].Forgotten {
-				t.Errorf("%q has done %+v", key, m.done)
+			if len(m.Done) != 1 || !m.Done[0].Forgotten {
+				t.Errorf("%q has done %+v", key, m.Done)
 			}
 		}
 	}
 	if forgotten == 0 {
 		t.Error("nothing was forgotten")
 	}
-	// A pass that goes on is not disturbed: what it is about is forgotten after it.
-	busy := types.NamespacedName{Namespace: "busy", Name: "c"}
-	m := s.memoryOf(busy)
-	m.holds = plan.Holds{"r": {}}
-	s.doomed[busy] = true
-	if s.settleMemory(busy, m); m.holds != nil {
-		t.Error("what was to be forgotten after the pass is remembered")
+}
+
+// holding are so many holds.
+func holding(n int) plan.Holds {
+	made := map[plan.Sum]plan.Hold{}
+	for i := range n {
+		made[plan.SumOf(fmt.Sprint(i))] = plan.Hold{Since: epoch}
 	}
-	s.forgetCleaner(busy)
-	if s.settleMemory(busy, m); s.m[busy] != nil {
-		t.Error("what is gone is remembered")
+	return plan.Holds{"r": {Since: made}}
+}
+
+// Where other Cleaners of its namespace have taken all that may be remembered, a modest one still waits for what is to hold, and still
+// does as much as its limits allow.
+func TestAFullNamespaceLeavesRoomForModestCleaners(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.Cleaner){
+		"For":    func(c *v1alpha1.Cleaner) { c.Spec.Rules[0].For = "3s" },
+		"Limits": func(c *v1alpha1.Cleaner) { c.Spec.Limits = &v1alpha1.Limits{MaxActions: 100} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+			change(c)
+			r := newRig(t, c, aPod("a", "Succeeded"))
+			r.pass()
+			r.put(aPod("b", "Succeeded"))
+			for i := range 40 { // each takes all there is
+				key := types.NamespacedName{Namespace: r.key().Namespace, Name: fmt.Sprint("greedy-", i)}
+				m := r.memories.memoryOf(key)
+				room, _ := r.memories.FindRoom(key, m)
+				m.Holds = holding(int(room / plan.HoldBytes))
+				r.memories.settleMemory(key, m)
+			}
+			for range 2 {
+				r.clock.Step(time.Minute)
+				r.pass()
+			}
+			if left := r.names(); len(left) > 0 {
+				t.Errorf("it has not deleted %v: %s", left, r.line())
+			}
+		})
 	}
 }

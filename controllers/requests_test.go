@@ -12,20 +12,28 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
+	fakeclient "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/author"
-	"github.com/vtex/cleaner/controllers/internal/skew"
+	"github.com/vtex/cleaner/controllers/internal/assignment"
+	"github.com/vtex/cleaner/controllers/internal/clients"
+	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/signing"
 )
+
+// asker is who asks in a rig.
+var asker = author.Author{Username: "bob"}
 
 // asking has an evaluation be asked for, as the webhook lets it through.
 func asking(at string) func(r *rig) {
@@ -47,7 +55,7 @@ func asking(at string) func(r *rig) {
 				c.Annotations = map[string]string{}
 			}
 			c.Annotations[v1alpha1.AnnotationRequestedAt] = at
-			signed, err := author.SignRequest(ring, c, author.FingerprintTemplate(template), r.clock.Now())
+			signed, err := author.SignRequest(ring, c, asker, author.FingerprintTemplate(template), r.clock.Now())
 			must(r.t, err)
 			c.Annotations[v1alpha1.AnnotationRequest] = signed
 		})(r)
@@ -468,49 +476,6 @@ func TestARequestEndsWithItsSpec(t *testing.T) {
 	}
 }
 
-// A request counts from when it was signed, and for the spec that it was signed for: whoever keeps it from being seen does not
-// prolong it.
-func TestARequestCountsFromWhenItWasSigned(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(c *v1alpha1.Cleaner)
-		after  time.Duration
-		waits  bool
-	}{
-		"At once":              {nil, time.Second, false},
-		"At the deadline":      {nil, 10 * time.Minute, false},
-		"After it":             {nil, 10*time.Minute + time.Second, true},
-		"Not signed":           {func(c *v1alpha1.Cleaner) { delete(c.Annotations, v1alpha1.AnnotationRequest) }, 0, true},
-		"For another spec":     {func(c *v1alpha1.Cleaner) { c.Spec.TTL = "2d" }, 0, true},
-		"Answered":             {func(c *v1alpha1.Cleaner) { c.Status.LastRequestedAt = "1" }, 0, true},
-		"By a clock far ahead": {nil, -6 * time.Minute, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
-			c.Spec.Schedule, c.Spec.StartingDeadline = "0 12 1 7 *", "10m"
-			c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"}
-			keys, clock := newTestKeys(t), clocktesting.NewFakeClock(epoch.Add(tc.after))
-			signed, err := author.SignRequest(keys.ring, c, "", epoch)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.Annotations[v1alpha1.AnnotationRequest] = signed
-			if tc.change != nil {
-				tc.change(c)
-			}
-			r := &CleanerReconciler{clock: clock, opts: Options{Skew: skew.New(skew.Options{Clock: clock})}}
-			p := newPass(r, c, types.NamespacedName{}, assignment{work: c.Work()}, newMemory("uid"))
-			p.ring = keys.ring
-			for range 2 {
-				must(t, p.seeRequest(""))
-				p.judgeRequest(t.Context())
-				if got := p.waitsForSchedule(); got != tc.waits {
-					t.Errorf("it waits: %t", got)
-				}
-			}
-		})
-	}
-}
-
 // A request is over when a time of the schedule would be: whoever makes something match all the time does not prolong it.
 func TestARequestEndsAtTheDeadline(t *testing.T) {
 	c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
@@ -540,5 +505,118 @@ func TestARequestIsOlderThanTheSchedule(t *testing.T) {
 	r.pass()
 	if got, asked := r.names(), r.cleaner().Status.LastRequestedAt; !slices.Equal(got, []string{"a"}) || asked != "1" {
 		t.Errorf("left %v; asked %q", got, asked)
+	}
+}
+
+// reviewing has the rights of users be reviewed, as the operator does unless it acts without authors: they may do all that is in allowed, by the
+// verb and the resource, and nobody can say while there is trouble.
+func (r *rig) reviewing(allowed map[string][]string, trouble *error) {
+	r.opts.ActWithoutAuthor = false
+	cluster := fakeclient.NewClientset()
+	cluster.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
+		what := review.Spec.ResourceAttributes.Verb + " " + review.Spec.ResourceAttributes.Resource
+		review.Status.Allowed = slices.Contains(allowed[review.Spec.User], what)
+		if review.Spec.User == asker.Username && *trouble != nil {
+			return true, nil, *trouble
+		}
+		return true, review, nil
+	})
+	r.authors = identity.NewAuthors(cluster.AuthorizationV1().SubjectAccessReviews(), cluster.CoreV1(), r.clock)
+	ring, err := r.keys.CurrentRing()
+	must(r.t, err)
+	c := r.cleaner()
+	signed, err := author.Sign(ring, c, author.Author{Username: "alice"}, r.clock.Now())
+	must(r.t, err)
+	editing(func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationAuthor: signed} })(r)
+}
+
+// Nothing is begun on a request of somebody who may not do what the Cleaner does, whoever has signed it.
+func TestARequestOfSomebodyWithoutRightsIsDropped(t *testing.T) {
+	all := []string{"list pods", "watch pods", "get pods", "delete pods"}
+	taken := func(r *rig) {
+		editing(func(c *v1alpha1.Cleaner) { delete(c.Annotations, v1alpha1.AnnotationRequest) })(r)
+	}
+	for name, tc := range map[string]struct {
+		allowed map[string][]string
+		trouble time.Duration // for how long nobody can say
+		then    func(r *rig)  // while nobody can say
+		want    string
+		left    []string
+	}{
+		"All rights":              {map[string][]string{"alice": all, "bob": all}, 0, nil, "", nil},
+		"No right":                {map[string][]string{"alice": all}, 0, nil, v1alpha1.ReasonRequestNotAllowed, []string{"a"}},
+		"No right to delete":      {map[string][]string{"alice": all, "bob": all[:3]}, 0, nil, v1alpha1.ReasonRequestNotAllowed, []string{"a"}},
+		"Nobody can say at first": {map[string][]string{"alice": all, "bob": all}, 2 * time.Minute, nil, "", nil},
+		"Nobody can ever say":     {map[string][]string{"alice": all, "bob": all}, time.Hour, nil, v1alpha1.ReasonRequestExpired, []string{"a"}},
+		"Taken off meanwhile":     {map[string][]string{"alice": all, "bob": all}, 2 * time.Minute, taken, v1alpha1.ReasonRequestNotSigned, []string{"a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var trouble error
+			if tc.trouble > 0 {
+				trouble = errors.New("the API server is busy")
+			}
+			r := newRig(t, yearly(), aPod("a", "Succeeded"))
+			r.reviewing(tc.allowed, &trouble)
+			r.pass()
+			asking("1")(r)
+			began := r.clock.Now()
+			for r.clock.Since(began) < 15*time.Minute {
+				if again := r.pass().RequeueAfter; again <= 0 {
+					t.Fatal("it does not come back")
+				} else {
+					r.clock.Step(min(again, time.Minute))
+				}
+				if tc.then != nil && r.clock.Since(began) > time.Minute {
+					tc.then(r)
+					tc.then = nil
+				}
+				if r.clock.Since(began) > tc.trouble {
+					trouble = nil
+				}
+			}
+			r.kept(tc.want, tc.left...)
+			if c := meta.FindStatusCondition(r.cleaner().Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Reason != v1alpha1.ReasonWaitingForSchedule && tc.left != nil {
+				t.Errorf("Ready says %+v", c)
+			}
+		})
+	}
+}
+
+// Who asks for the evaluation of a Cleaner that uninstalls a release, and has not written it, may do everything: nobody has looked what the
+// release has. Its author may ask for it.
+func TestARequestForAReleaseNeedsAllRights(t *testing.T) {
+	secrets := []string{"get secrets", "list secrets", "update secrets", "delete secrets"}
+	for name, tc := range map[string]struct {
+		by   string
+		may  []string
+		want string
+	}{
+		"Secrets": {"alice", secrets, v1alpha1.ReasonRequestNotAllowed}, "Everything": {"alice", append([]string{"* *"}, secrets...), ""}, "Author": {asker.Username, secrets, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := yearly()
+			c.Spec.Lifecycle, c.Spec.Targets, c.Spec.Rules, c.Spec.Helm = "", nil, nil, &v1alpha1.Helm{Release: "shop", Delete: true}
+			r := newRig(t, c)
+			r.reviewing(map[string][]string{asker.Username: tc.may}, new(error))
+			c = r.cleaner()
+			ring, err := r.keys.CurrentRing()
+			must(t, err)
+			signed, err := author.Sign(ring, c, author.Author{Username: tc.by}, epoch)
+			must(t, err)
+			c.Annotations[v1alpha1.AnnotationAuthor], c.Annotations[v1alpha1.AnnotationRequestedAt] = signed, "1"
+			c.Annotations[v1alpha1.AnnotationRequest], err = author.SignRequest(ring, c, asker, "", r.clock.Now())
+			must(t, err)
+			p := newPass(r.CleanerReconciler, c, types.NamespacedName{}, assignment.Assignment{Work: c.Work()}, newMemory("uid"))
+			p.Ring, p.clients = ring, &clients.Set{}
+			must(t, p.SeeRequest(""))
+			p.JudgeRequest(t.Context())
+			refused := p.RefuseAsker(t.Context(), p.findAskerLacks)
+			p.ReportRequest(p.newReport())
+			said := meta.FindStatusCondition(p.Cleaner.State().Conditions, v1alpha1.ConditionRequestDropped)
+			if refused != (tc.want != "") || refused && (said == nil || said.Reason != tc.want) {
+				t.Errorf("it is refused: %t, %+v", refused, said)
+			}
+		})
 	}
 }

@@ -36,7 +36,11 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/events"
+	"github.com/vtex/cleaner/controllers/internal/fair"
+	"github.com/vtex/cleaner/controllers/internal/identity"
+	"github.com/vtex/cleaner/controllers/internal/jobs"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/internal/ration"
@@ -100,7 +104,7 @@ func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructure
 	must(t, err)
 	engine, err := watches.New(watches.Options{Config: config, Clock: r.clock, Discovery: r})
 	must(t, err)
-	actuator, err := actuate.New(config, actuate.NewSlots())
+	actuator, err := actuate.New(config, fair.NewSlots(deedsAtATime, r.clock))
 	must(t, err)
 	sender, err := outbox.NewSender(outbox.Options{Clock: r.clock, Policy: outbox.Policy{AllowLoopback: true}, DeliveryChanged: func(types.NamespacedName) {}})
 	must(t, err)
@@ -109,9 +113,10 @@ func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructure
 		MinInterval: DefaultMinInterval, Settle: DefaultSettle, FinishGrace: DefaultFinishGrace, ProtectedNamespaces: []string{"kube-system"},
 	}
 	r.CleanerReconciler = &CleanerReconciler{
-		compiler: celenv.NewCache(compiler), watches: engine, resolver: engine.Resolver(), hands: &handsMaker{}, keys: newTestKeys(t),
-		own:  &hands{watched: reads(r.readWatched), live: reads(r.readLive), actuator: actuator},
-		pool: newPool(1), sender: sender, recorder: r.events, clock: r.clock, wake: &waker{}, turns: ration.NewTurns(r.clock, func(types.NamespacedName) {}), metrics: count, opts: opts,
+		compiler: celenv.NewCache(compiler), watches: engine, resolver: engine.Resolver(), clients: clients.NewFactory(clients.Config{Operator: config, Watches: engine, Access: identity.NewAccess(nil, r.clock), Slots: fair.NewSlots(deedsAtATime, r.clock), Ahead: func() time.Duration { return 0 }, Clock: r.clock}), keys: newTestKeys(t),
+		own:  &clients.Set{Watched: reads(r.readWatched), Live: reads(r.readLive), Actuator: actuator},
+		pool: jobs.NewPool(fair.NewSlots(1, r.clock), func(types.NamespacedName) {}), sender: sender, recorder: r.events, clock: r.clock, wake: &fair.Waker{}, turns: ration.NewTurns(r.clock, func(types.NamespacedName) {}), metrics: count, opts: opts,
+		slots: fair.NewSlots(evaluationsAtATime, r.clock), readings: fair.NewSlots(readingsAtATime, r.clock),
 	}
 	r.keepCleaner(c)
 	return r

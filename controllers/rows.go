@@ -10,14 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/controllers/confirm"
+	"github.com/vtex/cleaner/controllers/internal/looks"
 	"github.com/vtex/cleaner/controllers/internal/shown"
+	"github.com/vtex/cleaner/controllers/internal/store"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // judged is what was decided last for an open run, and what that rests on.
 type judged struct {
-	at   time.Time // plan.Memory.ConfirmedAt
+	at   time.Time // life.Memory.ConfirmedAt
 	in   plan.Input
 	todo plan.Plan
 }
@@ -29,19 +32,19 @@ func (p *openRun) recheckRun(ctx context.Context) error {
 		return err
 	}
 	if len(findings) > 0 {
-		p.mem.run.RecordFailure("the spec is not valid any more: "+findings[0].String(), p.r.clock.Now())
+		p.mem.run.RecordFailure("the spec is no longer valid: "+findings[0].String(), p.r.clock.Now())
 		return nil
 	}
 	now := p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	p.judgeRun(ctx, p.inputAt(programs, now, snapshot.ReadForConfirmation(ctx, p.hands.live, p.c.GetNamespace(), p.work)))
+	p.judgeRun(ctx, p.inputAt(programs, now, snapshot.ReadForConfirmation(ctx, p.clients.Live, p.Cleaner.GetNamespace(), p.Work)))
 	return checkTurn(p.share)
 }
 
 // judgeRun decides on live reads what the spec wants of the open run.
 func (p *openRun) judgeRun(ctx context.Context, in plan.Input) {
-	run, m := p.c.State().Run, &p.mem.run
+	run, m := p.Cleaner.State().Run, &p.mem.run
 	evaluating, end := p.beginEvaluation(ctx)
-	j := plan.JudgeRun(evaluating, in, run, m)
+	j := life.JudgeRun(evaluating, in, run, m)
 	end()
 	if checkTurn(p.share) != nil { // it is judged again when it is called
 		m.TakeChange()
@@ -49,13 +52,13 @@ func (p *openRun) judgeRun(ctx context.Context, in plan.Input) {
 	}
 	refusal := p.findRefusal(ctx, m.Release)
 	switch {
-	case refusal.isRefusal():
-		j = plan.Judgement{Why: refusal.message}
-	case plan.ElapsedTime(in.Now, p.r.clock.Now()) >= plan.ConfirmationServes:
-		j = plan.Judgement{Why: slowReads}
+	case refusal.IsRefusal():
+		j = life.Judgement{Why: refusal.Message}
+	case plan.ElapsedTime(in.Now, p.r.clock.Now()) >= life.ConfirmationServes:
+		j = life.Judgement{Why: slowReads}
 	}
-	if j.Outcome != plan.JudgeFailed {
-		p.mem.holds, p.looked = j.Plan.Holds, true
+	if j.Outcome != life.JudgeFailed {
+		p.mem.Holds, p.mem.looks, p.looked = j.Plan.Holds, looks.Looks{}, true
 	}
 	m.TakeJudgement(j, in.Now)
 	p.mem.judged = judged{at: m.ConfirmedAt, in: in, todo: j.Plan}
@@ -75,9 +78,9 @@ func (p *openRun) actOnRows(ctx context.Context, rows []int) error {
 	}
 	c := f.carryOut(ctx, f.courseOfRows(), f)
 	f.settleRows(c, nil)
-	f.tellSteps(f.acted)
+	f.TellSteps(f.acted)
 	if f.unsent {
-		return errNotNow
+		return store.ErrChanged
 	}
 	return nil
 }
@@ -93,7 +96,7 @@ func (p *openRun) newFinishing(rows []int) (*finishing, error) {
 	f := &finishing{deeds: deeds{openRun: p, in: p.mem.judged.in, run: &p.mem.run, number: p.mem.run.Number}, rows: map[types.UID]int{}, due: map[types.UID]bool{}}
 	f.in.Memory = p.share
 	f.in.Confirmed, f.in.Unreadable, f.versions = map[plan.Read]bool{}, map[plan.Read]string{}, map[types.UID]string{}
-	all := p.c.State().Run.Rows
+	all := p.Cleaner.State().Run.Rows
 	for i, text := range all {
 		row, err := plan.ParseRow(text)
 		if err != nil { // it was left alone when it was looked at
@@ -115,12 +118,12 @@ func (p *openRun) newFinishing(rows []int) (*finishing, error) {
 }
 
 // courseOfRows are the steps of the rows that are due.
-func (f *finishing) courseOfRows() *plan.Course {
+func (f *finishing) courseOfRows() *life.Course {
 	return f.run.CourseOfRows(f.mem.judged.todo, f.rows, f.due)
 }
 
 // decideAnew reads objects that have changed live, and decides anew on the run.
-func (f *finishing) decideAnew(ctx context.Context, c *plan.Course, changed map[types.UID]bool) *plan.Course {
+func (f *finishing) decideAnew(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course {
 	f.settleRows(c, changed)
 	reads := map[plan.Read]types.UID{}
 	var ask []plan.Read
@@ -135,10 +138,14 @@ func (f *finishing) decideAnew(ctx context.Context, c *plan.Course, changed map[
 			}
 		}
 	}
-	confirm.ReadLive(ctx, f.hands.live, &f.in, ask)
+	if !confirm.ReadLive(ctx, f.clients.Live, &f.in, ask, f.isLate) || f.isLate() {
+		f.run.TakeChange() // it is judged again by whoever has the time
+		clear(f.due)
+		return f.courseOfRows()
+	}
 	for _, read := range ask {
 		if why, failed := f.in.Unreadable[read]; failed {
-			f.answerRow(reads[read], plan.RowAnswer{Failed: shown.CleanText(why)})
+			f.answerRow(reads[read], life.RowAnswer{Failed: shown.CleanText(why)})
 		}
 	}
 	f.run.TakeChange()
@@ -150,16 +157,16 @@ func (f *finishing) decideAnew(ctx context.Context, c *plan.Course, changed map[
 	return f.courseOfRows()
 }
 
-// giveUp has objects wait that have changed each time.
-func (f *finishing) giveUp(_ *plan.Course, changed map[types.UID]bool, _ int) {
+// GiveUp has objects wait that have changed each time.
+func (f *finishing) giveUp(_ *life.Course, changed map[types.UID]bool, _ int) {
 	for uid := range changed {
 		a := f.answerOf(uid)
-		a.Failed, a.Unstable = "it changed before it could be acted on", true
+		a.Failed, a.Unstable = "the object changed before the operator could act on it", true
 	}
 }
 
 // settleRows notes what came of rows. Those of objects that have changed, and those that come after them, are decided on anew.
-func (f *finishing) settleRows(c *plan.Course, changed map[types.UID]bool) {
+func (f *finishing) settleRows(c *life.Course, changed map[types.UID]bool) {
 	for uid := range f.due {
 		if !c.IsAbout(uid) { // it was not decided when it was not due
 			f.run.TakeChange()
@@ -178,7 +185,7 @@ func (f *finishing) settleRows(c *plan.Course, changed map[types.UID]bool) {
 			a.Cut = true
 			f.run.TakeAnswer(f.rows[uid], a, f.r.clock.Now())
 		case a.Failed == "":
-			a.Failed = "an action that comes before it was not done"
+			a.Failed = "an earlier action was not carried out"
 			f.answerRow(uid, a)
 		default:
 			f.answerRow(uid, a)
@@ -187,7 +194,7 @@ func (f *finishing) settleRows(c *plan.Course, changed map[types.UID]bool) {
 }
 
 // answerRow notes what came of a row, of which nothing more is done in this batch.
-func (f *finishing) answerRow(uid types.UID, a plan.RowAnswer) {
+func (f *finishing) answerRow(uid types.UID, a life.RowAnswer) {
 	f.run.TakeAnswer(f.rows[uid], a, f.r.clock.Now())
 	delete(f.due, uid)
 }

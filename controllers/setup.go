@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -20,23 +19,26 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
-	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/credentials"
+	"github.com/vtex/cleaner/controllers/internal/evaluating"
 	"github.com/vtex/cleaner/controllers/internal/events"
+	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/identity"
+	"github.com/vtex/cleaner/controllers/internal/jobs"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/internal/ration"
 	"github.com/vtex/cleaner/controllers/internal/skew"
+	"github.com/vtex/cleaner/controllers/internal/triggers"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -74,7 +76,7 @@ type Options struct {
 	// SinkAllow and SinkDeny narrow the addresses that an event may be sent to; SinkAllowLoopback widens them.
 	SinkAllow, SinkDeny []netip.Prefix
 	SinkAllowLoopback   bool
-	// Workers is how many Cleaners are worked on at a time, and Uninstalls how many releases are uninstalled.
+	// Workers is how many Cleaners are worked on at a time, and Uninstalls how many releases are uninstalled. Namespaces share both.
 	Workers, Uninstalls int
 }
 
@@ -89,8 +91,16 @@ const (
 	DefaultMinInterval = time.Second
 	DefaultSettle      = 10 * time.Minute
 	DefaultFinishGrace = 30 * time.Second
-	DefaultWorkers     = 8
-	DefaultUninstalls  = 4
+	DefaultWorkers     = 16
+	DefaultUninstalls  = 8
+)
+
+const (
+	// evaluationsAtATime is how many evaluations there are at a time, and deedsAtATime how many requests that change something.
+	evaluationsAtATime = 8
+	deedsAtATime       = 128
+	// readingsAtATime is how many records of releases are read at a time: what each may cost is not added up.
+	readingsAtATime = 1
 )
 
 // SetupWithManager puts the parts together and adds them to a manager. It is the only place where that is done.
@@ -126,19 +136,19 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("cannot make the watches: %w", err)
 	}
-	maker := &handsMaker{
-		config: config, engine: engine, access: identity.NewAccess(reviews.SubjectAccessReviews(), opts.Clock),
-		protection: opts.newProtection(), slots: actuate.NewSlots(), ahead: opts.Skew.ClockAhead, clock: opts.Clock,
-	}
+	factory := clients.NewFactory(clients.Config{
+		Operator: config, Watches: engine, Access: identity.NewAccess(reviews.SubjectAccessReviews(), opts.Clock),
+		Protection: opts.newProtection(), Slots: fair.NewSlots(deedsAtATime, opts.Clock), Ahead: opts.Skew.ClockAhead, Clock: opts.Clock,
+	})
 	accounts, err := corev1client.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("cannot make a client for ServiceAccounts: %w", err)
 	}
-	own, err := maker.handsOf(identity.Account{})
+	own, err := factory.SetOf(identity.Account{})
 	if err != nil {
 		return err
 	}
-	wake := &waker{}
+	wake := &fair.Waker{}
 	log := mgr.GetLogger().WithName("sink")
 	cluster, err := outbox.NewCluster(config, opts.Clock, func(what string, err error) {
 		log.Info("Addresses that no sink of a Cleaner may have are not known", "what", what, "why", err.Error())
@@ -147,14 +157,16 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		return err
 	}
 	authors := identity.NewAuthors(reviews.SubjectAccessReviews(), accounts, opts.Clock)
-	secrets := &credentials{live: mgr.GetAPIReader(), keys: opts.Keys, hands: maker, own: own, authors: authors, opts: &opts}
+	secrets := &credentials.Reader{
+		Live: mgr.GetAPIReader(), Keys: opts.Keys, Clients: factory, Own: own, Authors: authors, Policy: opts.identityPolicy(), Namespace: opts.Namespace,
+	}
 	sender, err := outbox.NewSender(outbox.Options{
 		Clock:            opts.Clock,
 		Policy:           outbox.Policy{AllowLoopback: opts.SinkAllowLoopback, Allow: opts.SinkAllow, Deny: opts.SinkDeny},
 		ClusterAddresses: cluster.ListAddresses,
 		Metrics:          count,
 		DeliveryChanged:  wake.Wake,
-		ReadSecret:       secrets.readValue,
+		ReadSecret:       secrets.ReadValue,
 		AttemptFailed: func(key types.NamespacedName, run int64, f outbox.Failure, err error) {
 			log.Info("A sink did not take an event", "cleaner", key, "run", run, "failure", f.String(), "cause", f.Cause, "why", fmt.Sprint(err))
 		},
@@ -173,8 +185,8 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	}
 	r := &CleanerReconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), compiler: celenv.NewCache(compiler), watches: engine,
-		resolver: engine.Resolver(), hands: maker, own: own, pool: newPool(opts.Uninstalls), sender: sender, recorder: recorder,
-		clock: opts.Clock, wake: wake, turns: ration.NewTurns(opts.Clock, wake.Wake), metrics: count, opts: opts, keys: opts.Keys,
+		resolver: engine.Resolver(), clients: factory, own: own, pool: jobs.NewPool(fair.NewSlots(opts.Uninstalls, opts.Clock), wake.Wake), sender: sender, recorder: recorder,
+		clock: opts.Clock, wake: wake, turns: ration.NewTurns(opts.Clock, wake.Wake), slots: fair.NewSlots(evaluationsAtATime, opts.Clock), readings: fair.NewSlots(readingsAtATime, opts.Clock), metrics: count, opts: opts, keys: opts.Keys,
 		authors: authors,
 	}
 	for _, part := range []interface {
@@ -185,14 +197,17 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		}
 	}
 	return builder.ControllerManagedBy(mgr).
-		For(&v1alpha1.Cleaner{}, builder.WithPredicates(r.evaluations.WatchCleaners(), wakesCleaner())).
-		Watches(&v1alpha1.ClusterCleaner{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.evaluations.WatchCleaners(), wakesCleaner())).
-		Watches(&v1alpha1.CleanerTemplate{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.Cleaner{}, builder.WithPredicates(r.evaluations.WatchCleaners(), evaluating.WakesCleaner())).
+		Watches(&v1alpha1.ClusterCleaner{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.evaluations.WatchCleaners(), evaluating.WakesCleaner())).
+		Watches(&v1alpha1.CleanerTemplate{}, handler.EnqueueRequestsFromMapFunc(r.assignments().ListUsers), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(engine.Source()).
-		WatchesRawSource(wake.newSource()).
+		WatchesRawSource(wake.NewSource()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: opts.Workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+				return fair.NewQueue(name, opts.Workers, limiter, opts.Clock, count)
+			},
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
 		Complete(r)
 }
@@ -204,45 +219,28 @@ func (o *Options) newProtection() plan.Protection {
 	return plan.Protection{Namespaces: o.ProtectedNamespaces, Own: o.Namespace, AllowedKinds: o.AllowProtectedKinds}
 }
 
-// wakesCleaner lets through what can change what a Cleaner does: not a status that is there for people.
-func wakesCleaner() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(v1alpha1.Owner)
-		if !ok {
-			return true
-		}
-		after, ok := e.ObjectNew.(v1alpha1.Owner)
-		if !ok {
-			return true
-		}
-		deletedBefore, deletedAfter := before.GetDeletionTimestamp(), after.GetDeletionTimestamp()
-		return before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() ||
-			before.GetAnnotations()[v1alpha1.AnnotationRequestedAt] != after.GetAnnotations()[v1alpha1.AnnotationRequestedAt] ||
-			len(before.GetFinalizers()) != len(after.GetFinalizers()) || !deletedBefore.Equal(deletedAfter)
-	}}
+func (o *Options) newTriggerPolicy() triggers.Policy {
+	return triggers.Policy{ActWithoutAuthor: o.ActWithoutAuthor, Ahead: o.Skew.ClockAhead}
 }
 
-// waker puts Cleaners into the controller's queue when a part of ours has news of them.
-type waker struct {
-	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-}
+// DefaultMaxClockSkew is how far the operator's clock may be from the API server's.
+const DefaultMaxClockSkew = time.Minute
 
-// Wake asks for a pass over a Cleaner. Before the controller has started it does nothing: each Cleaner is looked at
-// then anyway.
-func (w *waker) Wake(key types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.queue != nil {
-		w.queue.Add(reconcile.Request{NamespacedName: key})
+// MeasureSkew has all clients that are made of a configuration from now on measure how far the clock is from the API
+// server's. The result belongs into Options. With a limit of 0 nothing follows from what is measured.
+func MeasureSkew(config *rest.Config, limit time.Duration, c clock.PassiveClock) *skew.Meter {
+	log := ctrl.Log.WithName("clock")
+	root := ""
+	if server, _, err := rest.DefaultServerUrlFor(config); err == nil { // without an address there are no clients
+		root = server.Path
 	}
-}
-
-func (w *waker) newSource() source.Source {
-	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.queue = q
-		return nil
-	})
+	meter := skew.New(skew.Options{Clock: c, Root: root, Max: limit, SuspectChanged: func(suspect bool, by time.Duration) {
+		if suspect {
+			log.Info("The operator's clock differs too much from the API server's: evaluations and deletions are paused", "skew", by.String(), "limit", limit.String())
+			return
+		}
+		log.Info("The operator's clock agrees with the API server's again", "skew", by.String(), "limit", limit.String())
+	}})
+	config.Wrap(meter.WrapTransport)
+	return meter
 }

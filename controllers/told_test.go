@@ -23,7 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/uninstalls"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
 )
 
 // A refusal is told once, and again when it is another one.
@@ -112,25 +114,35 @@ func TestWhatFailsAndWaitsIsMeasured(t *testing.T) {
 	same(t, "evaluations", []string{"Wait 1"}, r.measured("cleaner_evaluations_total"))
 }
 
-// The answers of the API server tell how far its clock is from this one.
+// The answers of the API server tell how far its clock is from this one, also behind a gateway whose own clock is another one.
 func TestTheSkewIsMeasured(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
-	}))
-	defer server.Close()
-	config := &rest.Config{Host: server.URL}
-	meter := MeasureSkew(config, time.Minute, clock.RealClock{})
-	through, err := rest.HTTPClientFor(config)
-	must(t, err)
-	for range 10 {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
-		must(t, err)
-		answer, err := through.Do(request)
-		must(t, err)
-		_ = answer.Body.Close()
-	}
-	if got := meter.ClockAhead(); got < 59*time.Minute {
-		t.Errorf("a clock that is an hour ahead is measured to be %s ahead", got)
+	for name, root := range map[string]string{"Direct": "", "BehindAGateway": "/k8s/clusters/c"} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				away := 100 * time.Hour
+				if strings.HasPrefix(r.URL.Path, root+"/api/") {
+					away = -time.Hour
+				}
+				w.Header().Set("Date", time.Now().Add(away).UTC().Format(http.TimeFormat))
+			}))
+			defer server.Close()
+			config := &rest.Config{Host: server.URL + root}
+			meter := MeasureSkew(config, time.Minute, clock.RealClock{})
+			through, err := rest.HTTPClientFor(config)
+			must(t, err)
+			for range 10 {
+				for _, path := range []string{root + "/api/v1/pods", "/gateway"} {
+					request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
+					must(t, err)
+					answer, err := through.Do(request)
+					must(t, err)
+					_ = answer.Body.Close()
+				}
+			}
+			if got := meter.ClockAhead(); got < 59*time.Minute || got > 61*time.Minute {
+				t.Errorf("a clock that is an hour ahead is measured to be %s ahead", got)
+			}
+		})
 	}
 }
 
@@ -138,51 +150,6 @@ func TestProtectionOfOptions(t *testing.T) {
 	o := Options{ProtectedNamespaces: []string{"kube-system"}, Namespace: "cleaner-system", AllowProtectedKinds: []string{"nodes"}}
 	if got := o.newProtection(); !slices.Equal(got.Namespaces, o.ProtectedNamespaces) || got.Own != o.Namespace || !slices.Equal(got.AllowedKinds, o.AllowProtectedKinds) {
 		t.Errorf("got %+v", got)
-	}
-}
-
-// TestProgress shows what is said of a run that is under way.
-func TestProgress(t *testing.T) {
-	const row = "targets.pods pods/v1 shop/a uid-a 1"
-	for name, tc := range map[string]struct {
-		reason string
-		memory func(m *plan.Memory)
-		want   string
-		failed bool
-	}{
-		"Refused":     {v1alpha1.ReasonDeletionRefused, func(m *plan.Memory) { m.Rows[1].Failed = "no\nno" }, "Run 3: a deletion was refused and will be retried: no no", true},
-		"RefusedOver": {v1alpha1.ReasonDeletionRefused, func(m *plan.Memory) { m.Rows[1].Failed, m.Rows[1].State = "no", plan.RowGone }, "Run 3 is in progress: 2 objects.", false},
-		"Unstable": {v1alpha1.ReasonTargetUnstable, func(m *plan.Memory) { m.Rows[0].Unstable = true },
-			"Run 3: a.pods/v1 changes faster than it can be deleted and will be retried: another client keeps writing to it.", true},
-		"UnstableOver":   {v1alpha1.ReasonTargetUnstable, func(m *plan.Memory) { m.Rows[0].Unstable, m.Rows[0].State = true, plan.RowGone }, "Run 3 is in progress: 2 objects.", false},
-		"Unconfirmed":    {v1alpha1.ReasonUnconfirmed, func(m *plan.Memory) { m.Failed = "why" }, "Run 3 will be retried: why", true},
-		"NotYet":         {v1alpha1.ReasonUnconfirmed, func(*plan.Memory) {}, "Run 3 is in progress: 2 objects.", false},
-		"Uninstall":      {v1alpha1.ReasonUninstallFailed, func(m *plan.Memory) { m.Failed = "why" }, "Run 3 will be retried: why", true},
-		"Rights":         {v1alpha1.ReasonAuthorLacksRights, func(m *plan.Memory) { m.Failed = "Why." }, `Run 3: release "r" is waiting to be uninstalled. Why.`, true},
-		"AuthorMissing":  {v1alpha1.ReasonAuthorMissing, func(m *plan.Memory) { m.Failed = "Why." }, `Run 3: release "r" is waiting to be uninstalled. Why.`, true},
-		"AccountMissing": {v1alpha1.ReasonAccessDenied, func(m *plan.Memory) { m.Failed = "Why." }, `Run 3: release "r" is waiting to be uninstalled. Why.`, true},
-		"Half": {v1alpha1.ReasonAuthorLacksRights, func(m *plan.Memory) { m.Failed, m.Half = "Why.", true },
-			`Run 3: release "r" is partly uninstalled, and the rest is waiting. Why. If you delete the Cleaner, the rest stays.`, true},
-		"Terminating": {v1alpha1.ReasonTerminating, func(m *plan.Memory) { m.Rows[1].Finalizers = []string{"a/b", "c/d"} },
-			"Run 3 is waiting for deleted objects to be gone; finalizers hold them: a/b, c/d", false},
-		"Settled": {v1alpha1.ReasonTerminating, func(m *plan.Memory) { m.Rows[1].Finalizers, m.Rows[1].Settled = []string{"a/b"}, true },
-			"Run 3 is in progress: 2 objects.", false},
-		"Skew":         {v1alpha1.ReasonClockSkewSuspected, func(*plan.Memory) {}, "Run 3 is paused. ", true},
-		"Pending":      {v1alpha1.ReasonReleasePending, func(*plan.Memory) {}, `Run 3 is waiting: release "r" is being installed, upgraded or rolled back.`, false},
-		"Delivering":   {v1alpha1.ReasonDelivering, func(*plan.Memory) {}, "Run 3 is finished; its event is being sent.", false},
-		"Suspended":    {v1alpha1.ReasonSuspended, func(*plan.Memory) {}, "Run 3 is suspended.", false},
-		"Uninstalling": {v1alpha1.ReasonUninstalling, func(*plan.Memory) {}, `Run 3 is uninstalling release "r".`, false},
-		"Other":        {v1alpha1.ReasonCleaning, func(*plan.Memory) {}, "Run 3 is in progress: 2 objects.", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := ordered(t, 0, unchanged)
-			o.mem.run = *plan.NewMemory(3, make([]plan.Seen, 2), epoch)
-			tc.memory(&o.mem.run)
-			run := &v1alpha1.Run{Number: 3, Rows: []string{row, row}, Helm: &v1alpha1.HelmRelease{Name: "r"}}
-			if got, failed := (runReport{o.newReport()}).describeProgress(run, plan.Request{Reason: tc.reason}); got != tc.want || failed != tc.failed {
-				t.Errorf("got %q, failed: %t\nwant %q, failed: %t", got, failed, tc.want, tc.failed)
-			}
-		})
 	}
 }
 
@@ -227,14 +194,14 @@ func TestAnErrorOfACleanerThatIsGone(t *testing.T) {
 func TestTheEndOfAnUninstallIsTaken(t *testing.T) {
 	deed := v1alpha1.Action{Object: "release r", Action: "uninstall", Result: "done"}
 	for name, tc := range map[string]struct {
-		end         uninstallEnd
+		end         uninstalls.End
 		busy, swept bool
 		failed      string
 		actions     int
 	}{
-		"Ended":    {end: uninstallEnd{run: 1, swept: true, actions: []v1alpha1.Action{deed}}, swept: true, actions: 1},
-		"Failed":   {end: uninstallEnd{run: 1, why: "timed out", actions: []v1alpha1.Action{deed}}, failed: "timed out", actions: 1},
-		"OfOthers": {end: uninstallEnd{run: 2, swept: true, actions: []v1alpha1.Action{deed}}, busy: true},
+		"Ended":    {end: uninstalls.End{Run: 1, Swept: true, Actions: []v1alpha1.Action{deed}}, swept: true, actions: 1},
+		"Failed":   {end: uninstalls.End{Run: 1, Why: "timed out", Actions: []v1alpha1.Action{deed}}, failed: "timed out", actions: 1},
+		"OfOthers": {end: uninstalls.End{Run: 2, Swept: true, Actions: []v1alpha1.Action{deed}}, busy: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := ordered(t, 1, unchanged)
@@ -244,29 +211,10 @@ func TestTheEndOfAnUninstallIsTaken(t *testing.T) {
 				o.takeUninstall(t.Context())
 			}
 			m := &o.mem.run
-			if m.Busy != tc.busy || m.Swept != tc.swept || m.Failed != tc.failed || len(o.mem.actions) != tc.actions {
-				t.Errorf("busy %t, swept %t, failed %q, %d actions", m.Busy, m.Swept, m.Failed, len(o.mem.actions))
+			if m.Busy != tc.busy || m.Swept != tc.swept || m.Failed != tc.failed || len(o.mem.journal.Actions) != tc.actions {
+				t.Errorf("busy %t, swept %t, failed %q, %d actions", m.Busy, m.Swept, m.Failed, len(o.mem.journal.Actions))
 			}
 		})
-	}
-}
-
-// What was answered is not asked again.
-func TestAnAnswerIsOfOneTime(t *testing.T) {
-	o := ordered(t, 0, unchanged)
-	o.c.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "now\n"})
-	o.read.State().LastRequestedAt, o.r.opts.ActWithoutAuthor, o.spec.Schedule = "now ", true, "0 0 1 1 *"
-	asked := func() bool {
-		must(t, o.seeRequest(""))
-		o.judgeRequest(t.Context())
-		return !o.mem.asking.IsZero()
-	}
-	if asked() {
-		t.Error("what was answered is asked again, because a line break is no part of the answer")
-	}
-	o.c.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "later"})
-	if !asked() {
-		t.Error("what is asked anew is not")
 	}
 }
 
@@ -275,7 +223,7 @@ func TestABatchIsRecordedBeforeItIsDone(t *testing.T) {
 	c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
 	c.Spec.CloudEventSink = "http://127.0.0.1:1"
 	r := newRig(t, c)
-	for i := range plan.MaxBatch + 1 {
+	for i := range life.MaxBatch + 1 {
 		r.put(aPod(fmt.Sprintf("p-%03d", i), "Succeeded"))
 	}
 	most := 0
@@ -291,11 +239,11 @@ func TestABatchIsRecordedBeforeItIsDone(t *testing.T) {
 		r.pass()
 		r.clock.Step(time.Minute)
 	}
-	if most != plan.MaxBatch || len(r.took()) != plan.MaxBatch+1 || len(r.names()) > 0 {
+	if most != life.MaxBatch || len(r.took()) != life.MaxBatch+1 || len(r.names()) > 0 {
 		t.Errorf("a run has %d rows, and %d Pods are left", most, len(r.names()))
 	}
-	same(t, "owed", []string{"1", fmt.Sprintf("%d pods/v1 deleted", plan.MaxBatch), "Completed"}, runs(r.cleaner().Status.Unsent))
-	same(t, "the next run", []string{"2", fmt.Sprintf("shop/p-%03d", plan.MaxBatch), ""}, runs(r.cleaner().Status.Run))
+	same(t, "owed", []string{"1", fmt.Sprintf("%d pods/v1 deleted", life.MaxBatch), "Completed"}, runs(r.cleaner().Status.Unsent))
+	same(t, "the next run", []string{"2", fmt.Sprintf("shop/p-%03d", life.MaxBatch), ""}, runs(r.cleaner().Status.Run))
 }
 
 // What the record of a run calls what each verb has done.

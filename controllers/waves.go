@@ -6,6 +6,7 @@ package controllers
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -15,7 +16,10 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/confirm"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/internal/reported"
+	"github.com/vtex/cleaner/controllers/internal/store"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
 )
 
 // followsInBatch is how often a batch goes after an object that has changed.
@@ -27,7 +31,7 @@ type deeds struct {
 	// in is what the decision depends on, with what was read live in it.
 	in plan.Input
 	// run is what is known of the open run that the batch belongs to, of a Cleaner that cleans once; nil of one that stays.
-	run *plan.Memory
+	run *life.Memory
 	// number is that of the run in which the batch is recorded; 0 if nobody is to be told.
 	number int64
 	// watched is how the watches know the objects that the batch is about.
@@ -36,10 +40,10 @@ type deeds struct {
 	versions map[types.UID]string
 	// acted are the steps that were carried out, and seen is how they left their objects.
 	acted []plan.Step
-	seen  plan.Acted
+	seen  life.Acted
 	// answers are what has come of the steps on objects, and partly are the objects of which a step was taken for some of its
 	// items.
-	answers map[types.UID]*plan.RowAnswer
+	answers map[types.UID]*life.RowAnswer
 	partly  map[types.UID]bool
 	// unsent says that requests were not sent, because the Cleaner has changed, or because it took too long.
 	unsent bool
@@ -47,14 +51,14 @@ type deeds struct {
 
 // follower decides anew on objects that have changed, and takes those that have changed each time.
 type follower interface {
-	decideAnew(ctx context.Context, c *plan.Course, changed map[types.UID]bool) *plan.Course
-	giveUp(c *plan.Course, changed map[types.UID]bool, times int)
+	decideAnew(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course
+	giveUp(c *life.Course, changed map[types.UID]bool, times int)
 }
 
 // carryOut does what is to be done. An object that has changed is read live, decided on anew and acted on at once, a few
 // times; then it waits.
-func (b *deeds) carryOut(ctx context.Context, c *plan.Course, f follower) *plan.Course {
-	b.seen, b.answers, b.partly = plan.Acted{}, map[types.UID]*plan.RowAnswer{}, map[types.UID]bool{}
+func (b *deeds) carryOut(ctx context.Context, c *life.Course, f follower) *life.Course {
+	b.seen, b.answers, b.partly = life.Acted{}, map[types.UID]*life.RowAnswer{}, map[types.UID]bool{}
 	for times := 1; ; times++ {
 		b.in.Failed = c.FailedItems()
 		changed := b.carryWaves(ctx, c)
@@ -71,18 +75,20 @@ func (b *deeds) carryOut(ctx context.Context, c *plan.Course, f follower) *plan.
 
 // carryWaves carries out steps: first those that come after none, then those whose earlier steps have succeeded, and so on. It
 // returns the objects that have changed since they were decided on.
-func (b *deeds) carryWaves(ctx context.Context, c *plan.Course) map[types.UID]bool {
+func (b *deeds) carryWaves(ctx context.Context, c *life.Course) map[types.UID]bool {
 	changed := map[types.UID]bool{}
 	for !c.IsOver() {
 		ready := b.readySteps(ctx, c)
 		outcomes := make([]actuate.Outcome, len(ready))
 		orders := &stepGuard{deeds: b, log: logf.FromContext(ctx)}
-		actuate.RunParallel(len(ready), func(n int) {
-			s := &c.Steps[ready[n]]
-			if !s.IsDeed() {
-				return
+		steps := make([]*plan.Step, len(ready))
+		for n, i := range ready {
+			steps[n] = &c.Steps[i]
+		}
+		b.mem.lane = actuate.RunSteps(steps, b.mem.lane, func(n int) {
+			if s := steps[n]; s.IsDeed() {
+				outcomes[n] = b.clients.Actuator.ExecuteStep(ctx, s, b.namedVersion(s), false, orders)
 			}
-			outcomes[n] = b.hands.actuator.ExecuteStep(ctx, s, b.namedVersion(s), false, orders)
 		})
 		for n, i := range ready {
 			s, out := &c.Steps[i], outcomes[n]
@@ -95,7 +101,7 @@ func (b *deeds) carryWaves(ctx context.Context, c *plan.Course) map[types.UID]bo
 					b.in.Failed[item] = true
 				}
 			}
-			if out.Kind == plan.AnswerConflict && !done {
+			if out.Kind == life.AnswerConflict && !done {
 				changed[s.Object.UID] = true
 			}
 		}
@@ -104,29 +110,42 @@ func (b *deeds) carryWaves(ctx context.Context, c *plan.Course) map[types.UID]bo
 }
 
 // readySteps lists the steps whose turn it is. One that stands for several items, of some of which an earlier step has failed,
-// is made anew for the others. A patch that stands is not made again, if another deed comes after it.
-func (b *deeds) readySteps(ctx context.Context, c *plan.Course) []int {
-	turn, broken := c.NextSteps()
-	var out []int
-	for _, i := range turn {
-		switch s := &c.Steps[i]; {
-		case broken[i] && !b.refoldStep(ctx, s):
-			c.MarkFailed(i)
-		case s.Verb == plan.VerbPatch && b.mem.patches.HasStood(s, b.namedVersion(s), b.r.clock.Now()) && c.DeedFollows(i):
-			c.MarkSucceeded(i)
-		default:
-			out = append(out, i)
+// is made anew for the others. A patch that stands is not made again, if another deed comes after it: that one goes at once, so that it
+// does not wait for requests on other objects.
+func (b *deeds) readySteps(ctx context.Context, c *life.Course) []int {
+	others := sync.OnceValue(func() plan.Plan { return b.decideOthers(ctx) }) // one decision serves all steps whose turn it is
+	for {
+		stood, out := false, []int(nil)
+		turn, broken := c.NextSteps()
+		for _, i := range turn {
+			switch s := &c.Steps[i]; {
+			case broken[i] && !b.refoldStep(s, others):
+				c.MarkFailed(i)
+			case s.Verb == plan.VerbPatch && b.mem.Patches.HasStood(s, b.namedVersion(s), b.r.clock.Now()) && c.DeedFollows(i):
+				c.MarkSucceeded(i)
+				stood = true
+			default:
+				out = append(out, i)
+			}
+		}
+		if !stood {
+			return out
 		}
 	}
-	return out
 }
 
-// refoldStep makes a step anew for those of its items of which no earlier step has failed. It says whether there are any.
-func (b *deeds) refoldStep(ctx context.Context, s *plan.Step) bool {
+// refoldStep makes a step anew for those of its items of which no earlier step has failed. It says whether there are any, and
+// time is left to decide so: else the step is left for the next pass.
+func (b *deeds) refoldStep(s *plan.Step, others func() plan.Plan) bool {
 	if !slices.ContainsFunc(s.ListItems(), func(item plan.ItemKey) bool { return !b.in.Failed[item] }) {
 		return false
 	}
-	d := b.decideOthers(ctx)
+	if b.isLate() {
+		b.unsent = true
+		b.answerOf(s.Object.UID).Cut = true
+		return false
+	}
+	d := others()
 	for i := range d.Steps {
 		if n := &d.Steps[i]; n.Confirmed && n.Rule == s.Rule && n.Action == s.Action && n.Object.UID == s.Object.UID && n.Object.Resource == s.Object.Resource {
 			s.Keys, s.Patch, s.Reason, s.Grace = n.Keys, n.Patch, n.Reason, n.Grace
@@ -137,6 +156,11 @@ func (b *deeds) refoldStep(ctx context.Context, s *plan.Step) bool {
 	return false
 }
 
+// isLate says that no time is left to evaluate or to read: the pass is over, or what was read live justifies nothing any more.
+func (b *deeds) isLate() bool {
+	return b.isOver() || plan.ElapsedTime(b.in.Now, b.r.clock.Now()) >= life.ConfirmationServes
+}
+
 // decideOthers decides anew without the items of which a step has failed.
 func (b *deeds) decideOthers(ctx context.Context) plan.Plan {
 	if b.run == nil {
@@ -144,7 +168,7 @@ func (b *deeds) decideOthers(ctx context.Context) plan.Plan {
 	}
 	ctx, end := b.beginEvaluation(ctx)
 	defer end()
-	return plan.JudgeRun(ctx, b.in, b.c.State().Run, b.run).Plan
+	return life.JudgeRun(ctx, b.in, b.Cleaner.State().Run, b.run).Plan
 }
 
 // namedVersion is the one of its object that a step names.
@@ -158,32 +182,32 @@ func (b *deeds) namedVersion(s *plan.Step) string {
 // takeOutcome remembers what came of a step, and says whether it was done.
 func (b *deeds) takeOutcome(s *plan.Step, out actuate.Outcome) bool {
 	now, uid := b.r.clock.Now(), s.Object.UID
-	b.tellOutcome(s, out.Answer, b.decidedAt())
+	b.TellOutcome(s, out.Answer, b.decidedAt())
 	switch out.Kind {
-	case plan.AnswerUnsent:
+	case life.AnswerUnsent:
 		b.unsent = true
 		b.answerOf(uid).Cut = true
-	case plan.AnswerReplaced:
+	case life.AnswerReplaced:
 		b.answerOf(uid).Replaced = true
 		b.rememberObject(s, out)
 		return b.run == nil && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict)
-	case plan.AnswerDeleted, plan.AnswerNotFound:
+	case life.AnswerDeleted, life.AnswerNotFound:
 		b.acted = append(b.acted, *s)
 		if !s.IsDeed() {
 			for _, item := range s.ListItems() {
-				b.mem.told.NoteReport(item, reportVersion(s), now, b.retryPeriod())
+				b.mem.Told.NoteReport(item, reported.VersionOf(s), now, b.retryPeriod())
 			}
 			return true
 		}
 		b.recordDone(s, out, now)
 		return true
-	case plan.AnswerLost: // it may have been done, so it counts
+	case life.AnswerLost: // it may have been done, so it counts
 		b.noteDeed(s, now)
 		b.answerOf(uid).Lost = true
 		b.recordRefused(uid, out, now)
-	case plan.AnswerRefused:
+	case life.AnswerRefused:
 		b.recordRefused(uid, out, now)
-	case plan.AnswerConflict: // it is decided on anew, unless it is on its way
+	case life.AnswerConflict: // it is decided on anew, unless it is on its way
 		if b.run != nil && out.Sight.Terminating {
 			a := b.answerOf(uid)
 			a.Did, a.Terminating, a.Finalizers = v1alpha1.OutcomeGone, true, out.Sight.Finalizers
@@ -196,32 +220,32 @@ func (b *deeds) takeOutcome(s *plan.Step, out actuate.Outcome) bool {
 // recordDone remembers a deed that was done, or that nobody needs any more.
 func (b *deeds) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) {
 	uid, a := s.Object.UID, b.answerOf(s.Object.UID)
-	if out.Kind == plan.AnswerDeleted {
+	if out.Kind == life.AnswerDeleted {
 		a.Did = outcomesOfVerbs()[s.Verb]
 	} else if b.run != nil || a.Did == "" { // of one that stays, what was done before counts
 		a.Did = v1alpha1.OutcomeGone
 	}
 	a.Left, a.Gone, a.Failed, a.RetryAfter, a.Lost = out.Version, out.Gone, "", 0, false
 	if b.run == nil && s.Verb == plan.VerbPatch && out.Version != "" && out.Version == b.namedVersion(s) { // longer each time
-		b.mem.backoff.RecordFailure(uid, "its patch changes nothing: exclude objects that are already patched in when", now)
+		b.mem.Backoff.RecordFailure(uid, "its patch changes nothing: exclude objects in when that are already patched", now)
 	} else {
-		b.mem.backoff.ForgetObject(uid)
+		b.mem.Backoff.ForgetObject(uid)
 	}
-	b.mem.patches.NotePatch(s, b.namedVersion(s), out.Version, now)
+	b.mem.Patches.NotePatch(s, b.namedVersion(s), out.Version, now)
 	b.rememberObject(s, out)
-	if out.Kind == plan.AnswerDeleted && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.mem.remade.RecordDeletion(&s.Object, now) {
-		b.tellLoop(s)
+	if out.Kind == life.AnswerDeleted && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.mem.Remade.RecordDeletion(&s.Object, now) {
+		b.TellLoop(s)
 	}
-	if out.Kind == plan.AnswerDeleted {
+	if out.Kind == life.AnswerDeleted {
 		b.noteDeed(s, now)
 	}
 	b.versions[uid] = out.Version
 }
 
 // answerOf is what has come so far of the steps on an object.
-func (b *deeds) answerOf(uid types.UID) *plan.RowAnswer {
+func (b *deeds) answerOf(uid types.UID) *life.RowAnswer {
 	if b.answers[uid] == nil {
-		b.answers[uid] = &plan.RowAnswer{}
+		b.answers[uid] = &life.RowAnswer{}
 	}
 	return b.answers[uid]
 }
@@ -231,15 +255,15 @@ func (b *deeds) recordRefused(uid types.UID, out actuate.Outcome, now time.Time)
 	a := b.answerOf(uid)
 	a.Failed, a.RetryAfter = out.Why, out.RetryAfter
 	if b.run == nil {
-		b.mem.backoff.RecordFailure(uid, out.Why, now)
-		b.mem.backoff.Postpone(uid, out.RetryAfter, now)
+		b.mem.Backoff.RecordFailure(uid, out.Why, now)
+		b.mem.Backoff.Postpone(uid, out.RetryAfter, now)
 	}
 }
 
 // noteDeed remembers a deed for limits, where there are any.
 func (b *deeds) noteDeed(s *plan.Step, now time.Time) {
-	if l := b.work.Limits; l != nil && (l.MaxActions > 0 || l.MaxPercent > 0) {
-		b.mem.done = b.mem.done.AddDeed(b.in.MakeDeed(s, now))
+	if l := b.Work.Limits; l != nil && (l.MaxActions > 0 || l.MaxPercent > 0) {
+		b.mem.Done = b.mem.Done.AddDeed(b.in.MakeDeed(s, now))
 	}
 }
 
@@ -252,7 +276,7 @@ func (b *deeds) rememberObject(s *plan.Step, out actuate.Outcome) {
 	before.ResourceVersion = b.namedVersion(s)
 	for _, was := range []plan.Object{b.watched[s.Object.UID], s.Object, before} {
 		if was.UID != "" {
-			b.mem.overlay.NoteAnswer(was, out.Now)
+			b.mem.Overlay.NoteAnswer(was, out.Now)
 			b.seen.NoteAnswer(was, out.Now)
 		}
 	}
@@ -270,7 +294,7 @@ func outcomesOfVerbs() map[plan.Verb]v1alpha1.Outcome {
 type recurring struct{ *deeds }
 
 // decideAnew reads objects that have changed live, and decides anew on their items. What else that rests on was confirmed before.
-func (b recurring) decideAnew(ctx context.Context, c *plan.Course, changed map[types.UID]bool) *plan.Course {
+func (b recurring) decideAnew(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course {
 	b.in.Only = map[plan.ItemKey]bool{}
 	var reads []plan.Read
 	for i := range c.Steps {
@@ -285,16 +309,19 @@ func (b recurring) decideAnew(ctx context.Context, c *plan.Course, changed map[t
 			delete(b.in.Failed, item)
 		}
 	}
-	confirm.ReadLive(ctx, b.hands.live, &b.in, slices.Compact(reads))
+	if !confirm.ReadLive(ctx, b.clients.Live, &b.in, slices.Compact(reads), b.isLate) || b.isLate() {
+		b.unsent = true // the next pass decides on them
+		return life.NewCourse(plan.Plan{})
+	}
 	b.in.Snapshot = b.seen.OverlaySnapshot(b.in.Snapshot) // what was done to other objects is not done again
 	d := b.computePlan(ctx, b.in)
-	return plan.NewCourse(plan.DecideAgain(plan.Plan{Steps: c.Steps}, d))
+	return life.NewCourse(life.DecideAgain(plan.Plan{Steps: c.Steps}, d))
 }
 
-// giveUp has objects wait that have changed each time.
-func (b recurring) giveUp(_ *plan.Course, changed map[types.UID]bool, times int) {
+// GiveUp has objects wait that have changed each time.
+func (b recurring) giveUp(_ *life.Course, changed map[types.UID]bool, times int) {
 	for uid := range changed {
-		b.mem.backoff.RecordConflict(uid, times, b.r.clock.Now())
+		b.mem.Backoff.RecordConflict(uid, times, b.r.clock.Now())
 	}
 }
 
@@ -313,21 +340,21 @@ type stepGuard struct {
 	log logr.Logger
 }
 
-// WaitForPace waits until limits.actionsPerSecond let one more request through. It fails at once where that would be later than what
-// was read live justifies: the next pass goes on, and others get their turn.
-func (o *stepGuard) WaitForPace(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, plan.ConfirmationServes-plan.ElapsedTime(o.in.Now, o.r.clock.Now()))
-	defer cancel()
-	return o.mem.pace.Wait(ctx)
+// LimitWait ends when what was read live justifies nothing any more: the next pass goes on, and others get their turn.
+func (o *stepGuard) LimitWait(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, life.ConfirmationServes-plan.ElapsedTime(o.in.Now, o.r.clock.Now()))
 }
+
+// WaitForPace waits until limits.actionsPerSecond let one more request through. It fails at once where that would be later than ctx ends.
+func (o *stepGuard) WaitForPace(ctx context.Context) error { return o.mem.pace.Wait(ctx) }
 
 // MaySend is asked before each request: this process leads, the Cleaner that the watch knows still wants it, and what it rests
 // on was read lately.
 func (o *stepGuard) MaySend(ctx context.Context) error {
 	if !o.r.opts.Lease.Fresh() {
-		return errNotLeader
+		return store.ErrNotLeader
 	}
-	c, err := o.r.knownCleaner(ctx, o.key)
+	c, err := o.r.knownCleaner(ctx, o.Key)
 	if err != nil {
 		return err
 	}
@@ -335,10 +362,10 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case !same, c.GetUID() != o.c.GetUID(), c.GetDeletionTimestamp() != nil, plan.IsHeld(c.Common()):
-		return errNotNow
-	case plan.ElapsedTime(o.in.Now, o.r.clock.Now()) >= plan.ConfirmationServes, o.r.opts.Skew.IsSuspect():
-		return errNotNow
+	case !same, c.GetUID() != o.Cleaner.GetUID(), c.GetDeletionTimestamp() != nil, life.IsHeld(c.Common()):
+		return store.ErrChanged
+	case plan.ElapsedTime(o.in.Now, o.r.clock.Now()) >= life.ConfirmationServes, o.r.opts.Skew.IsSuspect():
+		return store.ErrChanged
 	}
 	return nil
 }
@@ -351,16 +378,12 @@ func (o *stepGuard) LogIntent(s *plan.Step, version string) {
 
 // mayGoOn says that the spec is the one that was decided on. An open run goes on after an edit of what does not decide.
 func (o *stepGuard) mayGoOn(ctx context.Context, c v1alpha1.Owner) (bool, error) {
-	same, err := o.isSameWork(ctx, c)
+	same, err := o.r.assignments().IsCurrent(ctx, c, o.Version)
 	if err != nil || same || o.run == nil {
 		return same, err
 	}
-	now, err := o.r.assignmentOf(ctx, c)
-	if err != nil {
-		return false, err
-	}
-	decides, err := o.r.opts.fingerprintWork(now.work)
-	return decides == o.c.State().Run.Decides, err
+	decides, err := o.r.fingerprintOf(ctx, c)
+	return err == nil && decides == o.Cleaner.State().Run.Decides, err
 }
 
 // decidedAt is when it was decided to act.
@@ -368,5 +391,5 @@ func (b *deeds) decidedAt() time.Time {
 	if b.run == nil {
 		return b.in.Now
 	}
-	return b.c.State().Run.DecidedAt.Time
+	return b.Cleaner.State().Run.DecidedAt.Time
 }

@@ -32,29 +32,29 @@ import (
 	"github.com/vtex/cleaner/controllers/signing"
 )
 
-// operatorIdentity knows as whom this process makes its requests.
+// operatorIdentity is the user as which this process makes its requests.
 type operatorIdentity struct {
 	reviews  authenticationclient.SelfSubjectReviewInterface
 	mu       sync.Mutex
 	username string
 }
 
-// matchesUser says whether a user is this process. The API server is asked once.
+// matchesUser reports whether a user is this process. It asks the API server once.
 func (s *operatorIdentity) matchesUser(ctx context.Context, user authenticationv1.UserInfo) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.username == "" {
 		answer, err := s.reviews.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil {
-			return false, fmt.Errorf("cannot find out who the operator is: %w", err)
+			return false, fmt.Errorf("cannot find out the operator's own user name: %w", err)
 		}
 		s.username = answer.Status.UserInfo.Username
 	}
 	return s.username != "" && user.Username == s.username, nil
 }
 
-// identifyUser gives a user as the API server names them by their own token. Who impersonates a ServiceAccount by its name alone
-// is the account that is there now, and not a later one of its name.
+// identifyUser returns a user with the UID that the API server would give for their own token. A user who impersonates a
+// ServiceAccount by name gets the UID of the account that exists now, so that a later account of this name is somebody else.
 func (v *validator) identifyUser(ctx context.Context, user authenticationv1.UserInfo) (authenticationv1.UserInfo, error) {
 	namespace, name, ok := author.FromUser(user, nil).ServiceAccount()
 	if !ok || user.UID != "" {
@@ -71,7 +71,7 @@ func (v *validator) identifyUser(ctx context.Context, user authenticationv1.User
 	return user, nil
 }
 
-// denyUnidentified answers a request of somebody who could not be identified.
+// denyUnidentified refuses a request of a user who could not be identified.
 func denyUnidentified(req *admission.Request, err error) admission.Response {
 	if errors.Is(err, errNoAccount) {
 		return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), newStatusDetails(req))
@@ -79,19 +79,19 @@ func denyUnidentified(req *admission.Request, err error) admission.Response {
 	return denyUnavailable(err)
 }
 
-// ownerChange is what a request does to a Cleaner or a ClusterCleaner.
+// ownerChange is what a request changes in a Cleaner or a ClusterCleaner.
 type ownerChange struct {
 	current v1alpha1.Owner
-	// old is nil when it is created.
+	// old is nil if the object is created.
 	old v1alpha1.Owner
-	// specChanged says that what the Cleaner does is written: by a creation, or by an edit of more than suspend. Whoever stops a
-	// Cleaner in an emergency need not have its author's rights, and whoever lets it go on must not lend it theirs.
+	// specChanged means that the request creates the Cleaner, or edits more than suspend. A user who suspends a Cleaner in an
+	// emergency does not need its author's rights, and a user who resumes it must not lend it theirs.
 	specChanged bool
-	// byOperator says that the operator itself asks for it.
+	// byOperator means that the operator itself makes the request.
 	byOperator bool
 }
 
-// currentAuthor returns the annotation after the change, and oldAuthor the one that was there.
+// currentAuthor returns the annotation with the author after the change, and oldAuthor the one before.
 func (c *ownerChange) currentAuthor() string {
 	return c.current.GetAnnotations()[v1alpha1.AnnotationAuthor]
 }
@@ -103,7 +103,7 @@ func (c *ownerChange) oldAuthor() string {
 	return c.old.GetAnnotations()[v1alpha1.AnnotationAuthor]
 }
 
-// currentRequest returns what is signed of a request for an evaluation after the change, and oldRequest what was.
+// currentRequest returns the signed request for an evaluation after the change, and oldRequest the one before.
 func (c *ownerChange) currentRequest() string {
 	return c.current.GetAnnotations()[v1alpha1.AnnotationRequest]
 }
@@ -115,20 +115,20 @@ func (c *ownerChange) oldRequest() string {
 	return c.old.GetAnnotations()[v1alpha1.AnnotationRequest]
 }
 
-// requestsEvaluation says that the change asks for an evaluation. Nothing but a deliberate act does: a controller that sets a label or an
-// owner must not become the author of what it has not read.
+// requestsEvaluation reports whether the change requests an evaluation. Only a new value of the annotation does: a controller that sets
+// a label or an owner must not become the author of a Cleaner that it has not read.
 func (c *ownerChange) requestsEvaluation() bool {
 	asked := c.current.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
 	return c.old != nil && asked != "" && asked != c.old.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
 }
 
-// keepsRequest says that a new spec comes with a request for an evaluation that was made under the old one, by somebody whose
-// rights to the new one nobody has reviewed.
+// keepsRequest reports whether a new spec still has a request for an evaluation of the old one. The rights of whoever made it were not
+// reviewed for the new spec.
 func (c *ownerChange) keepsRequest() bool {
 	return c.specChanged && c.old != nil && c.current.GetAnnotations()[v1alpha1.AnnotationRequestedAt] != "" && !c.requestsEvaluation()
 }
 
-// readChange reads what a request does.
+// readChange returns what a request changes.
 func (v *ownerValidator) readChange(ctx context.Context, req *admission.Request) (*ownerChange, error) {
 	c := &ownerChange{current: v.newOwner(), specChanged: true}
 	if err := json.Unmarshal(req.Object.Raw, c.current); err != nil {
@@ -150,8 +150,8 @@ func (v *ownerValidator) readChange(ctx context.Context, req *admission.Request)
 	return c, err
 }
 
-// equalSpecs says whether two objects have the same spec but for suspend, as they are written: the API server writes the members of
-// a map in one order, and a number in one way.
+// equalSpecs reports whether two objects have the same spec apart from suspend. It compares the JSON text: the API server writes
+// equal values alike.
 func equalSpecs(a, b []byte) (bool, error) {
 	var objects [2]struct {
 		Spec map[string]json.RawMessage `json:"spec"`
@@ -165,14 +165,14 @@ func equalSpecs(a, b []byte) (bool, error) {
 	return maps.EqualFunc(objects[0].Spec, objects[1].Spec, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }), nil
 }
 
-// authorMutator stores who wrote a spec, before it is validated.
+// authorMutator stores the author of a spec, before the spec is validated.
 type authorMutator struct {
 	*ownerValidator
 	clock clock.PassiveClock
 }
 
-// Handle answers one request. It changes nothing but three annotations: it stores the author, signs a request for an evaluation, and
-// takes off one that is not about the spec any more.
+// Handle answers one request. It changes only three annotations: it stores the author, signs a request for an evaluation, and removes
+// a request that is not about the current spec.
 func (a *authorMutator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	c, err := a.readChange(ctx, &req)
 	if err != nil {
@@ -196,9 +196,15 @@ func (a *authorMutator) Handle(ctx context.Context, req admission.Request) admis
 	if err != nil {
 		return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), newStatusDetails(&req))
 	}
-	request, err := a.computeRequest(ctx, ring, c)
+	template := ""
+	if c.requestsEvaluation() {
+		if template, err = a.fingerprintTemplate(ctx, c.current); err != nil {
+			return denyUnavailable(err)
+		}
+	}
+	request, err := a.computeRequest(ring, c, user, template)
 	if err != nil {
-		return denyUnavailable(err)
+		return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), newStatusDetails(&req))
 	}
 	want := map[string]string{v1alpha1.AnnotationAuthor: stored, v1alpha1.AnnotationRequest: request}
 	if c.keepsRequest() {
@@ -211,44 +217,40 @@ func (a *authorMutator) Handle(ctx context.Context, req admission.Request) admis
 	return admission.Patched("", patch...)
 }
 
-// computeRequest returns what is signed of a request for an evaluation after a change, whatever the request says. Whoever may not
-// ask is refused when the change is validated.
-func (a *authorMutator) computeRequest(ctx context.Context, ring signing.Ring, c *ownerChange) (string, error) {
+// computeRequest returns the signed request for an evaluation after a change, and ignores what the user wrote there. The validation
+// refuses a user who may not request one.
+func (a *authorMutator) computeRequest(ring signing.Ring, c *ownerChange, user authenticationv1.UserInfo, template string) (string, error) {
 	switch {
 	case c.requestsEvaluation():
-		template, err := a.fingerprintTemplate(ctx, c.current)
-		if err != nil {
-			return "", err
-		}
-		return author.SignRequest(ring, c.current, template, a.clock.Now())
+		return author.SignRequest(ring, c.current, author.FromUser(user, a.extraKeys), template, a.clock.Now())
 	case c.specChanged, c.current.GetAnnotations()[v1alpha1.AnnotationRequestedAt] == "":
 		return "", nil
 	}
 	return c.oldRequest(), nil
 }
 
-// computeAnnotation returns the annotation that an object has after a change, whatever the request says.
+// computeAnnotation returns the annotation with the author after a change, and ignores what the user wrote there.
 func (a *authorMutator) computeAnnotation(ring signing.Ring, c *ownerChange, user authenticationv1.UserInfo) (string, error) {
 	if !c.specChanged {
-		if c.byOperator { // what it renews is verified when it is validated
+		if c.byOperator { // the validation verifies what it renews
 			return c.currentAuthor(), nil
 		}
 		if _, err := author.Read(ring, c.old); err == nil || !c.requestsEvaluation() {
 			return c.oldAuthor(), nil
 		}
 	}
-	if c.old == nil { // the API server gives it a UID of its own
+	if c.old == nil { // the API server will set a new UID
 		c.current.SetUID("")
 	}
 	return author.Sign(ring, c.current, author.FromUser(user, a.extraKeys), a.clock.Now())
 }
 
-// annotationPath is the path of an annotation in a patch.
+// annotationPath returns the path of an annotation in a JSON patch.
 func annotationPath(name string) string {
 	return "/metadata/annotations/" + strings.ReplaceAll(name, "/", "~1")
 }
 
-// newAnnotationPatch makes the patch that gives annotations their values, and takes off those whose value is empty.
+// newAnnotationPatch returns a JSON patch that sets annotations, and removes those with an empty value.
 func newAnnotationPatch(c v1alpha1.Owner, want map[string]string) []jsonpatch.Operation {
 	var patch []jsonpatch.Operation
 	there := c.GetAnnotations()
@@ -272,20 +274,20 @@ func newAnnotationPatch(c v1alpha1.Owner, want map[string]string) []jsonpatch.Op
 	return patch
 }
 
-// denyOperator refuses an edit by the operator itself: it would be made with rights that no author has.
+// denyOperator refuses an edit by the operator itself: the operator would become the author, with its own rights.
 func denyOperator(req *admission.Request) admission.Response {
 	return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden,
-		fmt.Sprintf("the operator itself never changes the spec of a %s: somebody makes it act for them", req.Kind.Kind), newStatusDetails(req))
+		fmt.Sprintf("the operator itself never changes the spec of a %s: use an account of your own", req.Kind.Kind), newStatusDetails(req))
 }
 
-// verifyAuthor says whether the author that is stored with a change is right, and whether the change has to be reviewed: with a
-// spec that is written, and with an author who takes over what had none.
+// verifyAuthor checks that the right author is stored with a change, and reports whether the change must be reviewed: if the spec
+// changes, or if an author takes over a Cleaner without one.
 func (v *ownerValidator) verifyAuthor(ring signing.Ring, c *ownerChange, user authenticationv1.UserInfo) (reviewed bool, err error) {
 	stored, err := author.Read(ring, c.current)
 	switch {
 	case c.keepsRequest():
 		return false, errRequestOfOldSpec
-	case err == nil && c.byOperator && !c.specChanged: // it has named the UID, or a new key has signed
+	case err == nil && c.byOperator && !c.specChanged: // it added the UID, or signed with a new key
 		return false, nil
 	case err == nil && equality.Semantic.DeepEqual(stored.Author, author.FromUser(user, v.extraKeys)) && (c.specChanged || c.requestsEvaluation()):
 		return true, nil
@@ -297,9 +299,9 @@ func (v *ownerValidator) verifyAuthor(ring signing.Ring, c *ownerChange, user au
 	return false, errAuthorNotStored
 }
 
-// verifyRequest says whether what is signed of a request for an evaluation is right: it was signed for this change, or it was left
-// as it was, or taken off.
-func (v *ownerValidator) verifyRequest(ctx context.Context, ring signing.Ring, c *ownerChange) error {
+// verifyRequest checks the signed request for an evaluation: it must be signed for this change and this user, or be unchanged, or be
+// removed.
+func (v *ownerValidator) verifyRequest(ctx context.Context, ring signing.Ring, c *ownerChange, user authenticationv1.UserInfo) error {
 	if !c.requestsEvaluation() {
 		if now := c.currentRequest(); now != "" && now != c.oldRequest() {
 			return errRequestWritten
@@ -307,7 +309,7 @@ func (v *ownerValidator) verifyRequest(ctx context.Context, ring signing.Ring, c
 		return nil
 	}
 	made, err := author.ReadRequest(ring, c.current)
-	if err != nil {
+	if err != nil || !equality.Semantic.DeepEqual(made.Author, author.FromUser(user, v.extraKeys)) {
 		return errRequestNotSigned
 	}
 	switch template, err := v.fingerprintTemplate(ctx, c.current); {
@@ -319,7 +321,7 @@ func (v *ownerValidator) verifyRequest(ctx context.Context, ring signing.Ring, c
 	return nil
 }
 
-// fingerprintTemplate tells the template that a spec stands for now from others; empty if there is none.
+// fingerprintTemplate returns a fingerprint of the template that a spec uses now; empty if it uses none.
 func (v *validator) fingerprintTemplate(ctx context.Context, c v1alpha1.Owner) (string, error) {
 	use := c.Common().TemplateRef
 	if use == nil {
@@ -334,8 +336,8 @@ var (
 	errRequestWritten   = fmt.Errorf("annotation %s is written by the operator alone: leave it as it is", v1alpha1.AnnotationRequest)
 	errRequestNotSigned = errors.New("the request for an evaluation is not signed: the cluster needs the operator's MutatingWebhookConfiguration")
 	errTemplateChanged  = errors.New("the template has changed since the request for an evaluation was signed")
-	errRequestOfOldSpec = fmt.Errorf("annotation %s is about the spec as it was: remove it", v1alpha1.AnnotationRequestedAt)
-	errNoAccount        = errors.New("the author would be somebody who does not exist")
+	errRequestOfOldSpec = fmt.Errorf("annotation %s is about the old spec: remove it", v1alpha1.AnnotationRequestedAt)
+	errNoAccount        = errors.New("the author does not exist")
 	errAuthorNotStored  = errors.New("the author of the spec is not stored: the cluster needs the operator's MutatingWebhookConfiguration")
-	errSpecChangedAfter = errors.New("another admission webhook has changed the spec after its author was stored: let the operator's webhook run after it, or leave Cleaners out of the other one")
+	errSpecChangedAfter = errors.New("another admission webhook has changed the spec after its author was stored: exclude Cleaners from it, or let the operator's webhook run after it")
 )

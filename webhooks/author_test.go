@@ -242,7 +242,7 @@ func TestAuthorAfterAWrite(t *testing.T) {
 			if tc.taken {
 				kept := after.DeepCopy()
 				kept.Annotations[v1alpha1.AnnotationRequestedAt] = "1"
-				if answer := a.ownerValidator.Handle(t.Context(), request(t, tc.user, kept, old)); answer.Allowed || !strings.Contains(answer.Result.Message, "is about the spec as it was") {
+				if answer := a.ownerValidator.Handle(t.Context(), request(t, tc.user, kept, old)); answer.Allowed || !strings.Contains(answer.Result.Message, "is about the old spec") {
 					t.Errorf("the validating webhook lets it stay: %+v", answer)
 				}
 			}
@@ -319,14 +319,15 @@ func TestJudge(t *testing.T) {
 func TestVerifyRequest(t *testing.T) {
 	a := storing(t)
 	ring, _ := a.keys.CurrentRing()
-	ask := func(c *v1alpha1.Cleaner, at string) {
+	askAs := func(user string, c *v1alpha1.Cleaner, at string) {
 		c.Annotations[v1alpha1.AnnotationRequestedAt] = at
-		value, err := author.SignRequest(ring, c, "", moment)
+		value, err := author.SignRequest(ring, c, author.Author{Username: user}, "", moment)
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.Annotations[v1alpha1.AnnotationRequest] = value
 	}
+	ask := func(c *v1alpha1.Cleaner, at string) { askAs("bob", c, at) }
 	for name, tc := range map[string]struct {
 		change func(now, old *v1alpha1.Cleaner)
 		want   error
@@ -337,6 +338,8 @@ func TestVerifyRequest(t *testing.T) {
 		"Taken off":         {func(_, old *v1alpha1.Cleaner) { ask(old, "1") }, nil},
 		"Not signed":        {func(now, _ *v1alpha1.Cleaner) { now.Annotations[v1alpha1.AnnotationRequestedAt] = "1" }, errRequestNotSigned},
 		"Signed for before": {func(now, _ *v1alpha1.Cleaner) { ask(now, "1"); now.Annotations[v1alpha1.AnnotationRequestedAt] = "2" }, errRequestNotSigned},
+		"By somebody else":  {func(now, _ *v1alpha1.Cleaner) { askAs("alice", now, "1") }, errRequestNotSigned},
+		"Left by others":    {func(now, old *v1alpha1.Cleaner) { askAs("alice", old, "1"); askAs("alice", now, "1") }, nil},
 		"Written":           {func(now, _ *v1alpha1.Cleaner) { now.Annotations[v1alpha1.AnnotationRequest] = "{}" }, errRequestWritten},
 		"Put back": {func(now, old *v1alpha1.Cleaner) {
 			ask(now, "1")
@@ -352,7 +355,7 @@ func TestVerifyRequest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := a.verifyRequest(t.Context(), ring, change); !errors.Is(err, tc.want) {
+			if err := a.verifyRequest(t.Context(), ring, change, req.UserInfo); !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
 			if tc.want == nil {
@@ -408,7 +411,7 @@ func TestARequestIsSignedForItsTemplate(t *testing.T) {
 			now.Annotations[v1alpha1.AnnotationRequestedAt] = "1"
 			req := request(t, "alice", now, old)
 			after := patched(t, req, a.Handle(t.Context(), req))
-			if made, err := author.ReadRequest(ring, after); err != nil || made.Template != tc.want || !made.Time.Equal(moment) {
+			if made, err := author.ReadRequest(ring, after); err != nil || made.Template != tc.want || made.Author.Username != "alice" || !made.Time.Equal(moment) {
 				t.Errorf("signed is %+v (%v), want template %q", made, err, tc.want)
 			}
 			a.live = tc.later

@@ -11,21 +11,21 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// SelfSigned are certificates of an authority of our own. Authority and certificate lie in a Secret, which has to exist
-// and is to be mounted as the certificates' folder; each replica renews them, and the first one that does wins.
+// SelfSigned says where the operator keeps certificates of an authority of its own. The Secret must exist, and must be
+// mounted as the folder of the certificates. Every replica tries to renew them, and the first one wins.
 type SelfSigned struct {
-	// Namespace is where Secret and Service are.
+	// Namespace is the namespace of Secret and Service.
 	Namespace string
-	// Secret holds authority and certificate.
+	// Secret contains the authority and the certificate.
 	Secret string
-	// Service is the name under which the API server calls.
+	// Service is the Service through which the API server calls the webhook.
 	Service string
-	// Configuration is the name of the ValidatingWebhookConfiguration and of the MutatingWebhookConfiguration that are told
-	// the authority.
+	// Configuration is the name of the ValidatingWebhookConfiguration and of the MutatingWebhookConfiguration. The operator
+	// writes the authority into both.
 	Configuration string
 }
 
-// addRotator has the certificates made and renewed while the manager runs, and closes ready when they can be served.
+// addRotator makes the manager create and renew the certificates. It closes ready when they can be served.
 func (s *SelfSigned) addRotator(mgr ctrl.Manager, dir string, ready chan struct{}) error {
 	err := rotator.AddRotator(mgr, &rotator.CertRotator{
 		SecretKey:      types.NamespacedName{Namespace: s.Namespace, Name: s.Secret},
@@ -36,7 +36,7 @@ func (s *SelfSigned) addRotator(mgr ctrl.Manager, dir string, ready chan struct{
 		IsReady:        ready,
 		Webhooks:       []rotator.WebhookInfo{{Name: s.Configuration, Type: rotator.Validating}, {Name: s.Configuration, Type: rotator.Mutating}},
 		FieldOwner:     "cleaner-webhook",
-		// A replica that does not lead is called too.
+		// The API server also calls replicas that do not lead.
 		RequireLeaderElection: false,
 	})
 	if err != nil {

@@ -30,20 +30,20 @@ import (
 )
 
 const (
-	// answerTimeout is how long an answer may take: less than timeoutSeconds of the webhook's configuration, so that whoever
-	// asked hears what took so long.
+	// answerTimeout is how long an answer may take. It is less than timeoutSeconds of the webhook's configuration, so that the
+	// user gets a message that says what took so long.
 	answerTimeout = 8 * time.Second
 	// maxFindings is how many findings, warnings or missing rights one answer lists.
 	maxFindings = 20
 )
 
-// errTimeout is why there is no answer where the time ended before a stage that takes some.
-var errTimeout = errors.New("there was no time left to judge it")
+// errTimeout means that the time was over before the next stage of the validation.
+var errTimeout = errors.New("there was no time left to validate it")
 
-// errCompileTimeout is why there is no answer where the time ended before the expressions were compiled.
-var errCompileTimeout = errors.New("the expressions could not be compiled in time, as others are compiled")
+// errCompileTimeout means that the time was over before the expressions were compiled.
+var errCompileTimeout = errors.New("the expressions could not be compiled in time, because others are being compiled")
 
-// validator judges what somebody writes.
+// validator is what all handlers validate with.
 type validator struct {
 	compiler  *celenv.Compiler
 	options   validation.Options
@@ -51,16 +51,16 @@ type validator struct {
 	reviews   rights.Reviews
 	keys      signing.Keys
 	operator  *operatorIdentity
-	// extraKeys are those of a user's extra attributes that are stored with an author.
+	// extraKeys are the extra attributes of a user that are stored with the author.
 	extraKeys []string
-	// live reads templates, what uses them, and ServiceAccounts as they are now: what was applied a moment ago counts.
+	// live reads templates, Cleaners and ServiceAccounts from the API server: what was applied a moment ago counts.
 	live client.Reader
 }
 
-// ownerValidator answers for Cleaners or for ClusterCleaners, of all versions: those differ in name only.
+// ownerValidator validates Cleaners or ClusterCleaners of all versions, which differ only in name.
 type ownerValidator struct {
 	*validator
-	// newOwner makes one to read into.
+	// newOwner returns an empty object to decode into.
 	newOwner func() v1alpha1.Owner
 }
 
@@ -99,7 +99,7 @@ func (v *ownerValidator) Handle(ctx context.Context, req admission.Request) admi
 	return v.reviewSpec(ctx, &req, change.current)
 }
 
-// denyWrongRequest refuses a change after which a request for an evaluation is not signed as it must be; nil if it is.
+// denyWrongRequest refuses a change that leaves a request for an evaluation without a valid signature. Otherwise it returns nil.
 func (v *ownerValidator) denyWrongRequest(ctx context.Context, req *admission.Request, change *ownerChange) *admission.Response {
 	if !change.requestsEvaluation() && change.currentRequest() == change.oldRequest() {
 		return nil
@@ -108,7 +108,11 @@ func (v *ownerValidator) denyWrongRequest(ctx context.Context, req *admission.Re
 	if err != nil {
 		return new(denyUnavailable(err))
 	}
-	switch err := v.verifyRequest(ctx, ring, change); {
+	user, err := v.identifyUser(ctx, req.UserInfo)
+	if err != nil {
+		return new(denyUnidentified(req, err))
+	}
+	switch err := v.verifyRequest(ctx, ring, change, user); {
 	case errors.Is(err, errRequestWritten), errors.Is(err, errRequestNotSigned):
 		return new(denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error(), newStatusDetails(req)))
 	case err != nil:
@@ -117,9 +121,9 @@ func (v *ownerValidator) denyWrongRequest(ctx context.Context, req *admission.Re
 	return nil
 }
 
-// reviewEvaluation answers for somebody who asks for an evaluation besides the schedule: else a Cleaner would act for somebody without
-// rights, when its author does not want it. What a release has is not looked at here: who is not the author has to have the right
-// to everything.
+// reviewEvaluation answers a request for an evaluation in addition to the schedule. Without this check, a user without rights could
+// make a Cleaner act at a time that its author does not want. The webhook does not know what a release contains, so a user who is
+// not the author needs the right to everything.
 func (v *ownerValidator) reviewEvaluation(ctx context.Context, req *admission.Request, c *ownerChange) admission.Response {
 	if h := c.current.Work().Helm; h != nil && h.Delete {
 		ring, err := v.keys.CurrentRing()
@@ -131,25 +135,20 @@ func (v *ownerValidator) reviewEvaluation(ctx context.Context, req *admission.Re
 			return denyUnidentified(req, err)
 		}
 		if stored, err := author.Read(ring, c.current); err != nil || !equality.Semantic.DeepEqual(stored.Author, author.FromUser(user, v.extraKeys)) {
-			missing, err := v.findMissingRights(ctx, req.UserInfo, []rights.Right{rightToEverything()})
+			missing, err := v.findMissingRights(ctx, req.UserInfo, []rights.Right{rights.NewRightToEverything()})
 			switch {
 			case err != nil:
 				return denyUnavailable(err)
 			case len(missing) > 0:
 				return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
-					"user %q may not do everything: of a %s that uninstalls a release by its schedule only its author, and who may do everything, asks for an evaluation", req.UserInfo.Username, req.Kind.Kind), newStatusDetails(req))
+					"user %q may not do everything: if a %s has a schedule and uninstalls a release, only its author or a user who may do everything can request an evaluation", req.UserInfo.Username, req.Kind.Kind), newStatusDetails(req))
 			}
 		}
 	}
 	return v.reviewSpec(ctx, req, c.current)
 }
 
-// rightToEverything returns the right to do everything.
-func rightToEverything() rights.Right {
-	return rights.Right{Verb: plan.Everything, Group: plan.Everything, Resource: plan.Everything}
-}
-
-// expandTemplate returns what a spec that names a template stands for, or the answer if it stands for nothing now.
+// expandTemplate returns the spec with its template expanded, or the answer if that is not possible.
 func (v *ownerValidator) expandTemplate(ctx context.Context, req *admission.Request, c v1alpha1.Owner, options validation.Options) (*v1alpha1.Work, *admission.Response) {
 	work := c.Work()
 	if found := validation.Validate(work, options).Errors(); len(found) > 0 {
@@ -169,14 +168,14 @@ func (v *ownerValidator) expandTemplate(ctx context.Context, req *admission.Requ
 	return expanded, nil
 }
 
-// reviewSpec answers for a spec that somebody has written, or takes over.
+// reviewSpec answers for a spec that a user has written or takes over.
 func (v *ownerValidator) reviewSpec(ctx context.Context, req *admission.Request, c v1alpha1.Owner) admission.Response {
 	if ctx.Err() != nil {
 		return denyUnavailable(errTimeout)
 	}
 	options, work := v.options, c.Work()
 	options.Namespace = req.Namespace
-	if found := validation.Validate(work, options).SpecErrors(); len(found) > 0 { // such as its size, before it is compiled
+	if found := validation.Validate(work, options).SpecErrors(); len(found) > 0 { // for example its size, which must be checked before it is compiled
 		return denyInvalid(req, found)
 	}
 	if ref := work.TemplateRef; ref != nil {
@@ -211,15 +210,16 @@ func (v *ownerValidator) reviewSpec(ctx context.Context, req *admission.Request,
 		return denyMissingRights(req, req.UserInfo.Username, missing)
 	}
 	said := formatWarnings(found)
-	if options.Template == "" { // its author has been told
+	if options.Template == "" { // otherwise the template's author has been warned
 		said = append(said, formatCompilerWarnings(programs, "spec.")...)
 	}
 	return admission.Allowed("").WithWarnings(trimWarnings(said)...)
 }
 
-// reviewWithoutTemplate answers for what uses a template that is not there yet: it waits for it, and nobody knows for what.
+// reviewWithoutTemplate answers for a spec with a template that does not exist yet. The template may later do anything, so the user
+// needs the right to everything.
 func (v *ownerValidator) reviewWithoutTemplate(ctx context.Context, req *admission.Request, work *v1alpha1.Work, options validation.Options) admission.Response {
-	needed := append(rights.ListRequired(req.Namespace, work, options), rightToEverything())
+	needed := append(rights.ListRequired(req.Namespace, work, options), rights.NewRightToEverything())
 	missing, err := v.findMissingRights(ctx, req.UserInfo, needed)
 	switch {
 	case err != nil:
@@ -229,10 +229,10 @@ func (v *ownerValidator) reviewWithoutTemplate(ctx context.Context, req *admissi
 	}
 	said := formatWarnings(validation.Validate(work, options))
 	return admission.Allowed("").WithWarnings(trimWarnings(append(said, fmt.Sprintf(
-		"spec.templateRef.name: there is no CleanerTemplate %q yet, and the %s waits until there is: apply the template first", work.TemplateRef.Name, req.Kind.Kind)))...)
+		"spec.templateRef.name: there is no CleanerTemplate %q yet, and the %s waits for it: apply the template first", work.TemplateRef.Name, req.Kind.Kind)))...)
 }
 
-// getTemplate reads a template; nil if there is none of this name.
+// getTemplate reads a template; nil if it does not exist.
 func (v *validator) getTemplate(ctx context.Context, name string) (*v1alpha1.CleanerTemplate, error) {
 	t := &v1alpha1.CleanerTemplate{}
 	switch err := v.live.Get(ctx, client.ObjectKey{Name: name}, t); {
@@ -244,8 +244,7 @@ func (v *validator) getTemplate(ctx context.Context, name string) (*v1alpha1.Cle
 	return t, nil
 }
 
-// denyInvalid refuses an object in the form in which the API server refuses what its schema does not allow, so that clients
-// show both alike.
+// denyInvalid refuses an object in the form of the API server's schema errors, so that clients show both alike.
 func denyInvalid(req *admission.Request, found validation.Findings) admission.Response {
 	details := newStatusDetails(req)
 	var lines []string
@@ -260,7 +259,7 @@ func denyInvalid(req *admission.Request, found validation.Findings) admission.Re
 	return denyRequest(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, strings.Join(lines, "\n"), details)
 }
 
-// denyMissingRights refuses what would do what its author may not.
+// denyMissingRights refuses an object that does more than its author may.
 func denyMissingRights(req *admission.Request, user string, missing []rights.Right) admission.Response {
 	var lines []string
 	unknown, templateless := false, false
@@ -276,15 +275,15 @@ func denyMissingRights(req *admission.Request, user string, missing []rights.Rig
 	}
 	message := fmt.Sprintf("a %s may only do what its author may: %s", req.Kind.Kind, strings.Join(lines, "; "))
 	if unknown {
-		message += fmt.Sprintf("; a kind that is not served has no resource yet that rights could name: install its CRD first, or let somebody create the %s who has these rights on all resources of the group, in the cluster", req.Kind.Kind)
+		message += fmt.Sprintf("; while a kind is not served, no right can name its resource: install its CRD first, or let a user create the %s who has these rights on all resources of the group, in the cluster", req.Kind.Kind)
 	}
 	if templateless {
-		message += fmt.Sprintf("; a template that is not there yet may ask for anything: apply it first, or let somebody create the %s who may do everything", req.Kind.Kind)
+		message += fmt.Sprintf("; a template that does not exist yet may ask for anything: apply it first, or let a user who may do everything create the %s", req.Kind.Kind)
 	}
 	return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, message, newStatusDetails(req))
 }
 
-// findMissingRights returns the rights that a user does not have.
+// findMissingRights returns the needed rights that a user does not have.
 func (v *validator) findMissingRights(ctx context.Context, user authenticationv1.UserInfo, needed []rights.Right) ([]rights.Right, error) {
 	subject := rights.NewSubject(user)
 	return rights.FindMissing(ctx, needed, func(ctx context.Context, r rights.Right) (bool, error) {
@@ -292,7 +291,7 @@ func (v *validator) findMissingRights(ctx context.Context, user authenticationv1
 	})
 }
 
-// denyUnavailable refuses an object about which nothing could be found out.
+// denyUnavailable refuses an object that could not be validated, so that the user tries again.
 func denyUnavailable(err error) admission.Response {
 	return denyRequest(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, err.Error()+": try again", nil)
 }
@@ -313,7 +312,7 @@ func newStatusDetails(req *admission.Request) *metav1.StatusDetails {
 	return &metav1.StatusDetails{Group: req.Kind.Group, Kind: req.Kind.Kind, Name: req.Name}
 }
 
-// formatWarnings returns the warnings among findings.
+// formatWarnings returns the warnings among findings as lines.
 func formatWarnings(found validation.Findings) []string {
 	var lines []string
 	for _, f := range found.Warnings() {
@@ -322,7 +321,7 @@ func formatWarnings(found validation.Findings) []string {
 	return lines
 }
 
-// formatCompilerWarnings returns the warnings of the compiler, about fields that lie below root.
+// formatCompilerWarnings returns the compiler's warnings as lines. root is the path of the spec's fields, with a dot at the end.
 func formatCompilerWarnings(programs *celenv.Programs, root string) []string {
 	var lines []string
 	for _, w := range programs.Warnings() {
@@ -331,7 +330,7 @@ func formatCompilerWarnings(programs *celenv.Programs, root string) []string {
 	return lines
 }
 
-// trimWarnings returns lines as they can be delivered: not too many, and each without a line break.
+// trimWarnings returns at most maxFindings lines and how many more there are, each without line breaks.
 func trimWarnings(lines []string) []string {
 	if more := len(lines) - maxFindings; more > 0 {
 		lines = append(lines[:maxFindings], fmt.Sprintf("and %d more", more))
@@ -342,8 +341,8 @@ func trimWarnings(lines []string) []string {
 	return lines
 }
 
-// sanitizeText returns a text that quotes an object, fit for the terminal of somebody who applies it and has not read it: in lines, and
-// without what a terminal obeys or what reorders text.
+// sanitizeText makes a text safe for the terminal of a user who applies an object without having read it. It keeps line breaks, and
+// replaces other characters that control a terminal or reorder text.
 func sanitizeText(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && !unicode.IsGraphic(r) {

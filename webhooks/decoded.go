@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// layouts are the types of the fields of structs, by their names in JSON in lower case: they are decoded whatever their case.
+// layouts are the types of the fields of structs, by their JSON names in lower case: JSON decoding ignores the case.
 type layouts map[reflect.Type]map[string]reflect.Type
 
-// findField returns the type of a field of a struct; nil if it has none of this name.
+// findField returns the type of a field of a struct; nil if there is no such field.
 func (l layouts) findField(of reflect.Type, name string) reflect.Type {
 	fields, known := l[of]
 	if !known {
@@ -27,12 +27,12 @@ func (l layouts) findField(of reflect.Type, name string) reflect.Type {
 	return fields[strings.ToLower(name)]
 }
 
-// mapEntry is what an entry of a map takes besides its value: its key, its place in a group of entries that is half empty, and the
-// former ones that are not collected yet.
+// mapEntry is the memory of a map's entry, besides its value: its key, its place in a half-empty group of entries, and old groups
+// that are not yet collected.
 const mapEntry = 96
 
-// addDecoded counts what a value takes besides its place, and returns the type that is behind its pointers; nil for one that
-// reads its text itself and takes no more than that.
+// addDecoded counts the memory that a value takes besides its place, and returns its type without pointers. It returns nil for
+// a type that decodes itself and takes no more than its text.
 func (t *trimmer) addDecoded(as reflect.Type) reflect.Type {
 	for as != nil && as.Kind() == reflect.Pointer {
 		as = as.Elem()
@@ -44,7 +44,7 @@ func (t *trimmer) addDecoded(as reflect.Type) reflect.Type {
 	return as
 }
 
-// addMember counts a member of a map, and returns the type that it is decoded into. One of a struct has its place there.
+// addMember counts a member of an object, and returns the type that it is decoded into. A member of a struct already has its place.
 func (t *trimmer) addMember(of reflect.Type, name string) reflect.Type {
 	switch {
 	case of == nil:
@@ -58,7 +58,7 @@ func (t *trimmer) addMember(of reflect.Type, name string) reflect.Type {
 	return nil
 }
 
-// addEntry counts an entry of a list, and returns the type that it is decoded into. Whatever it is, it has its place.
+// addEntry counts the place of an entry of a list, and returns the type that it is decoded into.
 func (t *trimmer) addEntry(of reflect.Type) reflect.Type {
 	if of == nil || of.Kind() != reflect.Slice {
 		return nil
@@ -67,7 +67,7 @@ func (t *trimmer) addEntry(of reflect.Type) reflect.Type {
 	return of.Elem()
 }
 
-// addSize counts bytes, up to what a part may take.
+// addSize counts bytes of memory, and ends the part if it takes more than maxDecoded.
 func (t *trimmer) addSize(bytes uintptr) {
 	if t.decoded += bytes; t.decoded > maxDecoded && t.keeping {
 		t.exceed(t.field, "has far more entries than are allowed: it would take more than %d MiB of memory: leave some out", maxDecoded>>20)

@@ -1,13 +1,13 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhooks answers the API server's question whether a Cleaner, a ClusterCleaner or a CleanerTemplate may be
-// written: whether it can work, in the words of api/validation and celenv, and whether its author may do what it is to do.
-// A Cleaner is judged with its template expanded, and a template together with those that use it.
+// Package webhooks is the admission webhook for Cleaners, ClusterCleaners and CleanerTemplates. It checks that an object can
+// work, with the messages of api/validation and celenv, and that its author may do everything that it does. It validates a
+// Cleaner with its template expanded, and a template with the Cleaners that use it.
 //
-// Every replica answers, whether it leads or not, and nothing that is already stored is judged anew: a write that
-// leaves the spec as it is passes. It changes nothing but the certificates that it is called with. What does the work
-// never trusts it: the controller checks every spec anew.
+// Every replica answers, whether it leads or not. A write that leaves the spec as it is passes: what is already stored is
+// not validated again. The package writes nothing but its own certificates. The controller never trusts it, and checks
+// every spec itself.
 //
-// What is sent is read as a stream first, and trimmed: nothing is decoded that is too large, whoever has sent it.
+// It reads a request as a stream first, and trims it: it never decodes what is too large, whoever sends it.
 package webhooks

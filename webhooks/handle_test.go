@@ -153,22 +153,22 @@ func TestHandle(t *testing.T) {
 		change  func(v *validator, req *admission.Request)
 		want    string
 	}{
-		"MayLook":                    {rights: looks, now: podsOf(), want: "allowed spec: nothing is deleted and nobody is told, only the Cleaner itself goes: set delete: true on a target or on helm, or give a cloudEventSink"},
+		"MayLook":                    {rights: looks, now: podsOf(), want: "allowed spec: nothing is deleted except the Cleaner itself, and no event is sent: set delete: true on a target or on helm, or add a cloudEventSink"},
 		"MayNotLook":                 {rights: []string{"list pods"}, now: podsOf(), want: `Forbidden: a Cleaner may only do what its author may: user "alice" may not watch pods in namespace "shop" (Cleaner of cleaner.vtex.dev c)`},
 		"MayNotDelete":               {rights: append(looks, "get pods"), now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.Targets[0].Delete = true }), want: `Forbidden: a Cleaner may only do what its author may: user "alice" may not delete pods in namespace "shop" (Cleaner of cleaner.vtex.dev c)`},
 		"MayNotImpersonate":          {rights: looks, now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.ServiceAccountName = "bot" }), want: `Forbidden: a Cleaner may only do what its author may: user "alice" may not impersonate serviceaccounts "bot" in namespace "shop" (Cleaner of cleaner.vtex.dev c)`},
-		"MayImpersonate":             {rights: append(looks, "impersonate serviceaccounts bot"), now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.ServiceAccountName = "bot" }), want: "allowed spec: nothing is deleted and nobody is told, only the Cleaner itself goes: set delete: true on a target or on helm, or give a cloudEventSink"},
+		"MayImpersonate":             {rights: append(looks, "impersonate serviceaccounts bot"), now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.ServiceAccountName = "bot" }), want: "allowed spec: nothing is deleted except the Cleaner itself, and no event is sent: set delete: true on a target or on helm, or add a cloudEventSink"},
 		"NobodyKnows":                {rights: looks, now: podsOf(), change: func(v *validator, _ *admission.Request) { v.reviews = grants{err: errAway} }, want: `ServiceUnavailable: cannot find out whether user "alice" may list pods in namespace "shop": the API server is away: try again`},
 		"KindsAway":                  {rights: looks, now: podsOf(), change: func(v *validator, _ *admission.Request) { v.discovery = unserved{} }, want: `ServiceUnavailable: cannot find out whether kind "Pod" of v1 is served: the API server is away: try again`},
 		"KeyAway":                    {rights: looks, now: podsOf(), change: func(v *validator, _ *admission.Request) { v.keys = oneKey{err: errAway} }, want: "ServiceUnavailable: the API server is away: try again"},
 		"Invalid":                    {rights: looks, now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.TTL = "soon" }), want: `Invalid: spec.ttl: "soon" is not a duration: write numbers with the units ns, us, ms, s, m, h, d or w, such as "360h" or "1h30m" (Cleaner of cleaner.vtex.dev c, spec.ttl)`},
 		"NotCompiled":                {rights: looks, now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.Conditions = []string{"nobody"} }), want: "Invalid: spec.conditions[0]: 1:1: there is no target or variable \"nobody\"; add a target of this name, or write params.nobody if it is a parameter\n  | nobody\n  | ^ (Cleaner of cleaner.vtex.dev c, spec.conditions[0])"},
 		"Terminal":                   {rights: looks, now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.Conditions = []string{"nobody == '\x1b[2J\u202e\u009b'"} }), want: "Invalid: spec.conditions[0]: 1:1: there is no target or variable \"nobody\"; add a target of this name, or write params.nobody if it is a parameter\n  | nobody == ' [2J  '\n  | ^ (Cleaner of cleaner.vtex.dev c, spec.conditions[0])"},
-		"NotServed":                  {rights: looks, now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.Targets[0].Reference.Version = "v2" }), want: `Forbidden: a Cleaner may only do what its author may: user "alice" may not list all resources of the core group; user "alice" may not watch all resources of the core group; a kind that is not served has no resource yet that rights could name: install its CRD first, or let somebody create the Cleaner who has these rights on all resources of the group, in the cluster (Cleaner of cleaner.vtex.dev c)`},
+		"NotServed":                  {rights: looks, now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.Targets[0].Reference.Version = "v2" }), want: `Forbidden: a Cleaner may only do what its author may: user "alice" may not list all resources of the core group; user "alice" may not watch all resources of the core group; while a kind is not served, no right can name its resource: install its CRD first, or let a user create the Cleaner who has these rights on all resources of the group, in the cluster (Cleaner of cleaner.vtex.dev c)`},
 		"Template":                   {rights: looks, now: podsOf(using), objects: []client.Object{bodyOf()}, want: "allowed"},
 		"TemplateRights":             {now: podsOf(using), objects: []client.Object{bodyOf()}, want: `Forbidden: a Cleaner may only do what its author may: user "alice" may not list pods in namespace "shop"; user "alice" may not watch pods in namespace "shop" (Cleaner of cleaner.vtex.dev c)`},
-		"TemplateMissing":            {rights: looks, now: podsOf(using), want: `Forbidden: a Cleaner may only do what its author may: user "alice" may not do everything; a template that is not there yet may ask for anything: apply it first, or let somebody create the Cleaner who may do everything (Cleaner of cleaner.vtex.dev c)`},
-		"TemplateMissingAdmin":       {rights: []string{"*"}, now: podsOf(using), want: `allowed spec.templateRef.name: there is no CleanerTemplate "t" yet, and the Cleaner waits until there is: apply the template first`},
+		"TemplateMissing":            {rights: looks, now: podsOf(using), want: `Forbidden: a Cleaner may only do what its author may: user "alice" may not do everything; a template that does not exist yet may ask for anything: apply it first, or let a user who may do everything create the Cleaner (Cleaner of cleaner.vtex.dev c)`},
+		"TemplateMissingAdmin":       {rights: []string{"*"}, now: podsOf(using), want: `allowed spec.templateRef.name: there is no CleanerTemplate "t" yet, and the Cleaner waits for it: apply the template first`},
 		"TemplateMissingNobodyKnows": {now: podsOf(using), change: func(v *validator, _ *admission.Request) { v.reviews = grants{err: errAway} }, want: `ServiceUnavailable: cannot find out whether user "alice" may do everything: the API server is away: try again`},
 		"TemplateAway": {rights: looks, now: podsOf(using), change: func(v *validator, _ *admission.Request) {
 			v.live = interceptor.NewClient(v.live.(client.WithWatch), interceptor.Funcs{
@@ -177,16 +177,16 @@ func TestHandle(t *testing.T) {
 				},
 			})
 		}, want: `ServiceUnavailable: cannot read CleanerTemplate "t": the API server is away: try again`},
-		"TemplateAndTargets": {rights: looks, now: podsOf(using, func(c *v1alpha1.Cleaner) { c.Spec.Conditions = []string{"true"} }), objects: []client.Object{bodyOf()}, want: "Invalid: spec.templateRef: stands in the place of targets, variables, conditions, rules and parameters: remove them, or templateRef (Cleaner of cleaner.vtex.dev c, spec.templateRef)"},
+		"TemplateAndTargets": {rights: looks, now: podsOf(using, func(c *v1alpha1.Cleaner) { c.Spec.Conditions = []string{"true"} }), objects: []client.Object{bodyOf()}, want: "Invalid: spec.templateRef: replaces targets, variables, conditions, rules and parameters: remove them, or templateRef (Cleaner of cleaner.vtex.dev c, spec.templateRef)"},
 		"TemplateNeedsMore": {rights: looks, now: podsOf(using), objects: []client.Object{bodyOf(func(t *v1alpha1.CleanerTemplate) {
 			t.Spec.Parameters = []v1alpha1.TemplateParameter{{Name: "p", Type: "string"}}
-		})}, want: `Invalid: spec.templateRef.parameters.p: must be given: the template "t" has no default for it; write p: "text" (Cleaner of cleaner.vtex.dev c, spec.templateRef.parameters.p)`},
+		})}, want: `Invalid: spec.templateRef.parameters.p: is missing: the template "t" has no default for it; write p: "text" (Cleaner of cleaner.vtex.dev c, spec.templateRef.parameters.p)`},
 		"SameSpec":      {now: podsOf(), old: podsOf(), want: "allowed"},
 		"Suspends":      {now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }), old: podsOf(), want: "allowed"},
 		"Edits":         {rights: []string{"list pods"}, now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.Conditions = []string{"true"} }), old: podsOf(), want: `Forbidden: a Cleaner may only do what its author may: user "alice" may not watch pods in namespace "shop" (Cleaner of cleaner.vtex.dev c)`},
 		"Garbled":       {now: podsOf(), change: func(_ *validator, req *admission.Request) { req.Object.Raw = []byte(`{"spec": 7}`) }, want: ": cannot read the Cleaner: json: cannot unmarshal number into Go struct field Cleaner.spec of type v1alpha1.CleanerSpec"},
 		"GarbledBefore": {now: podsOf(), old: podsOf(), change: func(_ *validator, req *admission.Request) { req.OldObject.Raw = []byte(`{"spec": 7}`) }, want: ": cannot read the Cleaner as it was: json: cannot unmarshal number into Go struct field Cleaner.spec of type v1alpha1.CleanerSpec"},
-		"Operator":      {rights: looks, now: podsOf(), change: func(_ *validator, req *admission.Request) { req.UserInfo.Username = operator }, want: "Forbidden: the operator itself never changes the spec of a Cleaner: somebody makes it act for them (Cleaner of cleaner.vtex.dev c)"},
+		"Operator":      {rights: looks, now: podsOf(), change: func(_ *validator, req *admission.Request) { req.UserInfo.Username = operator }, want: "Forbidden: the operator itself never changes the spec of a Cleaner: use an account of your own (Cleaner of cleaner.vtex.dev c)"},
 		"NoAuthor":      {rights: looks, now: podsOf(func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{"a": "b"} }), want: "Forbidden: the author of the spec is not stored: the cluster needs the operator's MutatingWebhookConfiguration (Cleaner of cleaner.vtex.dev c)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -251,25 +251,25 @@ func TestHandleTemplate(t *testing.T) {
 		}), want: `Invalid: spec.parameters[0].default: must be of type string: write p: "text" (CleanerTemplate of cleaner.vtex.dev c, spec.parameters[0].default)`},
 		"TooMany": {rights: looks, now: bodyOf(func(t *v1alpha1.CleanerTemplate) {
 			t.Spec.Template.Conditions = slices.Repeat([]string{"true"}, 1000)
-		}), want: "Invalid: spec.template.conditions: are 1000; at most 64 are allowed: join some with && (CleanerTemplate of cleaner.vtex.dev c, spec.template.conditions)"},
+		}), want: "Invalid: spec.template.conditions: has 1000 entries; at most 64 are allowed: combine some with && (CleanerTemplate of cleaner.vtex.dev c, spec.template.conditions)"},
 		"Garbled":       {now: bodyOf(), change: func(_ *validator, req *admission.Request) { req.Object.Raw = []byte("7") }, want: ": cannot read the CleanerTemplate: json: cannot unmarshal number into Go value of type v1alpha1.CleanerTemplate"},
 		"GarbledBefore": {now: bodyOf(), old: bodyOf(), change: func(_ *validator, req *admission.Request) { req.OldObject.Raw = []byte("7") }, want: ": cannot read the CleanerTemplate as it was: json: cannot unmarshal number into Go value of type v1alpha1.CleanerTemplate"},
 		"StillWorks":    {rights: looks, now: bodyOf(func(t *v1alpha1.CleanerTemplate) { t.Spec.Template.Conditions = []string{"true"} }), old: bodyOf(), objects: []client.Object{podsOf(using), cluster}, want: "allowed"},
-		"Breaks":        {rights: looks, now: bodyOf(needs), old: bodyOf(), objects: []client.Object{podsOf(using), other}, want: `Invalid: spec: breaks Cleaner "c" in namespace "shop", which would not work any more: spec.templateRef.parameters.p: must be given: the template "t" has no default for it; write p: "text"; change that first, or the template so that both work, or delete the template and create it anew if this is meant (CleanerTemplate of cleaner.vtex.dev c, spec)`},
-		"BreaksAll":     {rights: looks, now: bodyOf(needs), old: bodyOf(), objects: []client.Object{cluster}, want: `Invalid: spec: breaks ClusterCleaner "all", which would not work any more: spec.templateRef.parameters.p: must be given: the template "t" has no default for it; write p: "text"; change that first, or the template so that both work, or delete the template and create it anew if this is meant (CleanerTemplate of cleaner.vtex.dev c, spec)`},
+		"Breaks":        {rights: looks, now: bodyOf(needs), old: bodyOf(), objects: []client.Object{podsOf(using), other}, want: `Invalid: spec: breaks Cleaner "c" in namespace "shop", which would stop working: spec.templateRef.parameters.p: is missing: the template "t" has no default for it; write p: "text"; change its spec first, or write a template that it works with; if you mean to break it, delete the template and create it again (CleanerTemplate of cleaner.vtex.dev c, spec)`},
+		"BreaksAll":     {rights: looks, now: bodyOf(needs), old: bodyOf(), objects: []client.Object{cluster}, want: `Invalid: spec: breaks ClusterCleaner "all", which would stop working: spec.templateRef.parameters.p: is missing: the template "t" has no default for it; write p: "text"; change its spec first, or write a template that it works with; if you mean to break it, delete the template and create it again (CleanerTemplate of cleaner.vtex.dev c, spec)`},
 		"WasBroken":     {rights: looks, now: bodyOf(needs, func(t *v1alpha1.CleanerTemplate) { t.Spec.Template.Conditions = []string{"true"} }), old: bodyOf(needs), objects: []client.Object{podsOf(using)}, want: "allowed"},
-		"NoHelp":        {rights: looks, now: bodyOf(needs), objects: []client.Object{podsOf(using), other}, want: `allowed spec: breaks Cleaner "c" in namespace "shop", which would not work any more: spec.templateRef.parameters.p: must be given: the template "t" has no default for it; write p: "text"`},
+		"NoHelp":        {rights: looks, now: bodyOf(needs), objects: []client.Object{podsOf(using), other}, want: `allowed spec: breaks Cleaner "c" in namespace "shop", which would stop working: spec.templateRef.parameters.p: is missing: the template "t" has no default for it; write p: "text"`},
 		"NoHelpHere": {rights: []string{"*"}, now: bodyOf(func(t *v1alpha1.CleanerTemplate) {
 			t.Spec.Template.Targets[0].Reference.Namespaces = []string{"elsewhere"}
 		}), objects: []client.Object{
 			podsOf(using),
-		}, want: `allowed spec: breaks Cleaner "c" in namespace "shop", which would not work any more: spec.templateRef.name: is a template for ClusterCleaners: its target "pods" has namespaces, and a Cleaner acts in its own namespace only; use it in a ClusterCleaner`},
+		}, want: `allowed spec: breaks Cleaner "c" in namespace "shop", which would stop working: spec.templateRef.name: is a template for ClusterCleaners: its target "pods" has namespaces, and a Cleaner acts in its own namespace only; use it in a ClusterCleaner`},
 		"Helps": {rights: looks, now: bodyOf(), objects: []client.Object{podsOf(using)}, want: "allowed"},
 		"UsersAway": {rights: looks, now: bodyOf(), change: func(v *validator, _ *admission.Request) {
 			v.live = interceptor.NewClient(v.live.(client.WithWatch), interceptor.Funcs{
 				List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return errAway },
 			})
-		}, want: "ServiceUnavailable: cannot find out what uses the template: the API server is away: try again"},
+		}, want: "ServiceUnavailable: cannot list the Cleaners that use the template: the API server is away: try again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := town(t, tc.rights, tc.objects...)
@@ -292,8 +292,8 @@ func TestHandleTemplate(t *testing.T) {
 // those that use it, says which field of which one is concerned, where, and what the template has to do with it; and repeats
 // nothing of what stands there.
 func TestATemplatesAuthorReadsNoCleaner(t *testing.T) {
-	const breaks = `spec: breaks Cleaner "c" in namespace "shop", which would not work any more: `
-	const instead = "; change that first, or the template so that both work, or delete the template and create it anew if this is meant (CleanerTemplate of cleaner.vtex.dev c, spec)"
+	const breaks = `spec: breaks Cleaner "c" in namespace "shop", which would stop working: `
+	const instead = "; change its spec first, or write a template that it works with; if you mean to break it, delete the template and create it again (CleanerTemplate of cleaner.vtex.dev c, spec)"
 	parameters := func(given ...v1alpha1.TemplateParameter) func(t *v1alpha1.CleanerTemplate) {
 		return func(t *v1alpha1.CleanerTemplate) { t.Spec.Parameters = given }
 	}
@@ -324,7 +324,7 @@ func TestATemplatesAuthorReadsNoCleaner(t *testing.T) {
 		"Enum": {bodyOf(parameters(v1alpha1.TemplateParameter{Name: "app", Type: "string", Enum: []string{"web"}})), bodyOf(parameters(app)), gives(`{"app": "confidential"}`),
 			"Invalid: " + breaks + `spec.templateRef.parameters.app: must be one of web` + instead},
 		"GoneParameter": {bodyOf(), bodyOf(parameters(app)), gives(`{"app": "confidential"}`),
-			"Invalid: " + breaks + `spec.templateRef.parameters.app: is no parameter: the template "t" has none; remove it` + instead},
+			"Invalid: " + breaks + `spec.templateRef.parameters.app: is not a parameter: the template "t" has none; remove it` + instead},
 		"NewTemplate": {bodyOf(), nil, gives(`{"confidential": "confidential"}`),
 			"allowed " + breaks + "spec.templateRef.parameters: gives a parameter that the template does not have"},
 		"NewTemplateSyntax": {bodyOf(), nil, sends(`{"a": 'confidential}`),

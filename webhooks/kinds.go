@@ -16,13 +16,13 @@ import (
 	"github.com/vtex/cleaner/api/validation"
 )
 
-// kindDiscovery says what the API server serves in one version of a group. client-go's discovery client is one.
+// kindDiscovery lists the resources that the API server serves in one version of a group. client-go's discovery client implements it.
 type kindDiscovery interface {
 	ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
 }
 
-// findServedKinds finds what the API server says of each target's kind, now: one request for each version of a group. That a
-// kind is not served is an answer; that nothing could be found out is an error.
+// findServedKinds looks up the kind of each target in the API server, with one request for each version of a group. A kind that
+// is not served is no error.
 func (v *validator) findServedKinds(ctx context.Context, targets []v1alpha1.ClusterTarget) ([]validation.ServedKind, error) {
 	asked := map[schema.GroupVersion][]metav1.APIResource{}
 	out := make([]validation.ServedKind, len(targets))
@@ -32,7 +32,7 @@ func (v *validator) findServedKinds(ctx context.Context, targets []v1alpha1.Clus
 		if _, ok := asked[gv]; !ok {
 			list, err := v.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
 			if err == nil && len(list.APIResources) == 0 {
-				// client-go makes an empty list of a core group that is forbidden; nothing follows from it.
+				// client-go returns an empty list if the core group is forbidden, so an empty list proves nothing.
 				err = errors.New("the API server listed nothing")
 			}
 			switch {

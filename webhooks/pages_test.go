@@ -122,7 +122,7 @@ func TestAReviewOfATemplateEndsInTime(t *testing.T) {
 	v := town(t, []string{"*"})
 	v.live = owners
 	got := answered((&templateValidator{v}).Handle(ctx, asking(t, "CleanerTemplate", bodyOf(), nil)))
-	if owners.pages.Load() != 1 || !strings.HasPrefix(got, "ServiceUnavailable: cannot find out what uses the template: context canceled") {
+	if owners.pages.Load() != 1 || !strings.HasPrefix(got, "ServiceUnavailable: cannot list the Cleaners that use the template: context canceled") {
 		t.Errorf("%d pages: %s", owners.pages.Load(), got)
 	}
 }

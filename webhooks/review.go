@@ -21,21 +21,21 @@ import (
 )
 
 const (
-	// maxLightText and maxLightDecoded bound the reviews that are answered beside each other. Each that is larger takes a turn.
+	// maxLightText and maxLightDecoded bound the reviews that are answered in parallel. Larger ones are answered one at a time.
 	maxLightText    = 64 << 10
 	maxLightDecoded = 512 << 10
 )
 
-// errNoTurn is why a review that is larger than most is not answered.
-var errNoTurn = errors.New("reviews as large as this one are answered one after the other, and its turn did not come in time")
+// errNoTurn means that a large review did not get its turn in time.
+var errNoTurn = errors.New("large reviews are answered one at a time, and the turn of this one did not come in time")
 
-// reviewReader answers reviews. What is sent was held against no schema: the API server asks a mutating webhook before it looks
-// at that itself. So it is read as a stream and trimmed, and nothing is decoded that is not within bounds.
+// reviewReader answers reviews. The API server calls mutating webhooks before it checks the schema, so a review may contain
+// anything: reviewReader reads it as a stream, trims it, and decodes it only if it is within bounds.
 type reviewReader struct {
 	handler admission.Handler
 	// spec is the type of the specs that are reviewed.
 	spec reflect.Type
-	// turns are taken by reviews that need much memory: all, or those that are not light.
+	// turns serializes the reviews that need much memory: all of them, or those that are not light.
 	turns *serving.Turns
 	all   bool
 }
@@ -81,15 +81,15 @@ func (h *reviewReader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(&admission.Webhook{Handler: handler}).ServeHTTP(w, read)
 }
 
-// refusal refuses an object that is not read.
+// refusal returns a handler that refuses an object that was not read.
 func refusal(why excess) admission.Handler {
 	return admission.HandlerFunc(func(_ context.Context, req admission.Request) admission.Response {
 		return denyInvalid(&req, validation.Findings{{Path: why.path, Message: why.message, Severity: validation.Error}})
 	})
 }
 
-// writeError answers what is no review.
+// writeError answers a request that is not a review.
 func writeError(w http.ResponseWriter, code int32, err error) {
 	response := admission.Errored(code, err)
-	_ = json.NewEncoder(w).Encode(admissionv1.AdmissionReview{Response: &response.AdmissionResponse}) // who has gone hears nothing
+	_ = json.NewEncoder(w).Encode(admissionv1.AdmissionReview{Response: &response.AdmissionResponse}) // a caller that is gone cannot be told
 }

@@ -25,61 +25,61 @@ import (
 	"github.com/vtex/cleaner/webhooks/serving"
 )
 
-// Where the webhooks are served: for Cleaners, for ClusterCleaners, and for CleanerTemplates.
+// The paths of the validating webhooks.
 const (
 	Path         = "/validate-cleaner-vtex-dev-v1alpha1-cleaner"
 	ClusterPath  = "/validate-cleaner-vtex-dev-v1alpha1-clustercleaner"
 	TemplatePath = "/validate-cleaner-vtex-dev-v1alpha1-cleanertemplate"
-	// Where the authors of Cleaners and of ClusterCleaners are stored.
+	// The paths of the mutating webhooks, which store authors.
 	AuthorPath        = "/mutate-cleaner-vtex-dev-v1alpha1-cleaner"
 	ClusterAuthorPath = "/mutate-cleaner-vtex-dev-v1alpha1-clustercleaner"
 )
 
 // Options are what an administrator sets.
 type Options struct {
-	// Port is where the webhook is served, on all addresses.
+	// Port is the port of the webhook, on all addresses.
 	Port int
-	// CertDir is the folder with tls.crt and tls.key. It may be empty at first, and its files may change at any time.
+	// CertDir is the folder with tls.crt and tls.key. It may be empty at first, and the files may change at any time.
 	CertDir string
-	// SelfSigned says whose certificates are made and renewed here; nil when somebody else does both.
+	// SelfSigned makes the operator create and renew the certificates; nil if something else does.
 	SelfSigned *SelfSigned
 	// HTTP2 lets callers use HTTP/2.
 	HTTP2 bool
-	// ClientCA, unless empty, is a file with the authorities that the API server's client certificate is signed by: no other
-	// caller is answered. ClientNames, unless empty, are the names that the certificate may have.
+	// ClientCA is a file with the authorities of the API server's client certificate. If it is set, the webhook answers no
+	// other caller. ClientNames are the names that the certificate may have; empty allows all.
 	ClientCA    string
 	ClientNames []string
 	// Validation are the administrator's rules for all Cleaners.
 	Validation validation.Options
-	// Keys sign who wrote a spec. Required.
+	// Keys sign the author of a spec. Required.
 	Keys signing.Keys
-	// AuthorExtraKeys are those of a user's extra attributes that are stored with an author.
+	// AuthorExtraKeys are the extra attributes of a user that are stored with the author.
 	AuthorExtraKeys []string
 }
 
-// maxRequests is how many requests one replica answers at a time. Each may read 7 MiB, keep 2 of them, compile, and ask for rights.
+// maxRequests is how many requests one replica answers at a time. Each may read 7 MiB, keep 2 MiB, compile, and review rights.
 const maxRequests = 16
 
-// SetupWithManager adds the webhooks, and the making of its certificates, to a manager. The manager is not ready before
-// the webhook is served.
+// SetupWithManager adds the webhooks and the rotation of their certificates to a manager. The manager is not ready before the
+// webhook is served.
 func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	config := rest.CopyConfig(mgr.GetConfig())
-	config.QPS = -1 // one request makes as many reviews as its Cleaner has targets and verbs, and somebody waits for them
+	config.QPS = -1 // a request makes a review for each target and verb of its Cleaner, and a user waits for them
 	compiler, err := celenv.NewCompiler(celenv.Options{})
 	if err != nil {
-		return fmt.Errorf("cannot make the environment of expressions: %w", err)
+		return fmt.Errorf("cannot create the CEL environment: %w", err)
 	}
 	kinds, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return fmt.Errorf("cannot make a client that finds kinds: %w", err)
+		return fmt.Errorf("cannot create the discovery client: %w", err)
 	}
 	reviews, err := authorizationclient.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("cannot make a client that reviews rights: %w", err)
+		return fmt.Errorf("cannot create the client for access reviews: %w", err)
 	}
 	identity, err := authenticationclient.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("cannot make a client that says who the operator is: %w", err)
+		return fmt.Errorf("cannot create the client for self-reviews: %w", err)
 	}
 	serve := make(chan struct{})
 	if opts.SelfSigned == nil {
@@ -87,7 +87,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	} else if err := opts.SelfSigned.addRotator(mgr, opts.CertDir, serve); err != nil {
 		return err
 	}
-	hooks := webhook.NewServer(webhook.Options{}) // counts requests, and is never started
+	hooks := webhook.NewServer(webhook.Options{}) // only counts requests; it is never started
 	v := &validator{
 		compiler: compiler, options: opts.Validation, discovery: kinds, reviews: reviews.SubjectAccessReviews(), live: mgr.GetAPIReader(),
 		keys: opts.Keys, extraKeys: opts.AuthorExtraKeys, operator: &operatorIdentity{reviews: identity.SelfSubjectReviews()},
@@ -100,7 +100,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Log: mgr.GetLogger().WithName("webhook"),
 	}, hooks.WebhookMux())
 	if err != nil {
-		return fmt.Errorf("cannot make the webhook's server: %w", err)
+		return fmt.Errorf("cannot create the webhook's server: %w", err)
 	}
 	if err := mgr.Add(&delayedServer{Server: server, ready: serve}); err != nil {
 		return fmt.Errorf("cannot add the webhook's server to the manager: %w", err)
@@ -111,7 +111,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	return nil
 }
 
-// newHandlers makes what is served, by path.
+// newHandlers returns the handlers by path.
 func newHandlers(v *validator, now clock.PassiveClock) map[string]http.Handler {
 	limiter := serving.NewRequestLimiter(maxRequests)
 	large, ofTemplates := serving.NewTurns(), serving.NewTurns()
@@ -131,7 +131,7 @@ func newHandlers(v *validator, now clock.PassiveClock) map[string]http.Handler {
 	return out
 }
 
-// delayedServer is a server that begins when there is a certificate to serve with. It needs no leadership.
+// delayedServer is a server that starts when it has a certificate.
 type delayedServer struct {
 	*serving.Server
 	ready <-chan struct{}

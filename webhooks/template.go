@@ -22,11 +22,11 @@ import (
 	"github.com/vtex/cleaner/controllers/rights"
 )
 
-// templateValidator answers for CleanerTemplates.
+// templateValidator validates CleanerTemplates.
 type templateValidator struct{ *validator }
 
-// Handle answers one request. Whoever writes a template needs the rights to all that it does, wherever it may be used: it
-// changes what stored Cleaners do, whose authors are not asked again.
+// Handle answers one request. The author of a template needs the rights to everything that it does, in all namespaces: an edit
+// changes what stored Cleaners do, and their authors' rights are not reviewed again.
 func (v *templateValidator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	t, old, err := readTemplates(&req)
 	switch {
@@ -67,7 +67,7 @@ func (v *templateValidator) Handle(ctx context.Context, req admission.Request) a
 	return v.reviewTemplate(ctx, &req, old, t, rights.ListRequired("", work, options), warnings)
 }
 
-// readTemplates reads a template as it is to be, and as it was; nil if there was none.
+// readTemplates reads the new and the old template; old is nil if the template is created.
 func readTemplates(req *admission.Request) (t, old *v1alpha1.CleanerTemplate, err error) {
 	t = &v1alpha1.CleanerTemplate{}
 	if err := json.Unmarshal(req.Object.Raw, t); err != nil {
@@ -83,8 +83,8 @@ func readTemplates(req *admission.Request) (t, old *v1alpha1.CleanerTemplate, er
 	return t, old, nil
 }
 
-// reviewTemplate answers for a template that can work: its author needs the rights to what it does, and it must not break those
-// who use it.
+// reviewTemplate answers for a valid template: its author needs the rights to everything that it does, and an edit must not break
+// Cleaners that use it.
 func (v *templateValidator) reviewTemplate(ctx context.Context, req *admission.Request, old, t *v1alpha1.CleanerTemplate, required []rights.Right, warnings []string) admission.Response {
 	missing, err := v.findMissingRights(ctx, req.UserInfo, required)
 	switch {
@@ -100,14 +100,14 @@ func (v *templateValidator) reviewTemplate(ctx context.Context, req *admission.R
 	case len(broken) > 0 && old != nil:
 		return denyInvalid(req, broken)
 	}
-	for _, b := range broken { // they wait for a template, and this one does not help them
+	for _, b := range broken { // they did not work before either, so this is only a warning
 		warnings = append(warnings, b.String())
 	}
 	return admission.Allowed("").WithWarnings(trimWarnings(warnings)...)
 }
 
-// findBrokenOwners returns those that use a template and work with it as it was, and not as it is to be. Without a template before, they
-// are all that do not work with it.
+// findBrokenOwners returns the Cleaners that work with the old template and not with the new one. Without an old template, it returns
+// all that do not work with the new one.
 func (v *templateValidator) findBrokenOwners(ctx context.Context, old, t *v1alpha1.CleanerTemplate) (validation.Findings, error) {
 	before, after := templateChecker{v.validator, old, map[string]field.ErrorList{}}, templateChecker{v.validator, t, map[string]field.ErrorList{}}
 	var found validation.Findings
@@ -117,7 +117,7 @@ func (v *templateValidator) findBrokenOwners(ctx context.Context, old, t *v1alph
 			return nil
 		}
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("cannot find out in time which Cleaners work with the template: %w", err)
+			return fmt.Errorf("cannot check in time all Cleaners that use the template: %w", err)
 		}
 		wrong, err := after.checkOwner(ctx, c)
 		if err != nil || len(wrong) == 0 {
@@ -134,23 +134,23 @@ func (v *templateValidator) findBrokenOwners(ctx context.Context, old, t *v1alph
 		}
 		instead := ""
 		if old != nil {
-			instead = "; change that first, or the template so that both work, or delete the template and create it anew if this is meant"
+			instead = "; change its spec first, or write a template that it works with; if you mean to break it, delete the template and create it again"
 		}
-		found = append(found, validation.Finding{Path: "spec", Message: fmt.Sprintf("breaks %s, which would not work any more: %s%s", who, redactFinding(wrong[0], old, t), instead), Severity: validation.Error})
+		found = append(found, validation.Finding{Path: "spec", Message: fmt.Sprintf("breaks %s, which would stop working: %s%s", who, redactFinding(wrong[0], old, t), instead), Severity: validation.Error})
 		return nil
 	})
 	return found, err
 }
 
-// templateChecker says what those that use a template are with it.
+// templateChecker checks Cleaners against one version of a template.
 type templateChecker struct {
 	*validator
 	template *v1alpha1.CleanerTemplate
-	// compileErrors is what the compiler says, by cloudEventData: all else that is compiled is the template's.
+	// compileErrors caches the compiler's errors by cloudEventData: all other expressions are the template's own.
 	compileErrors map[string]field.ErrorList
 }
 
-// checkOwner says why what uses the template does not work with it.
+// checkOwner returns the reasons why a Cleaner does not work with the template; none if it does.
 func (u *templateChecker) checkOwner(ctx context.Context, c v1alpha1.Owner) (validation.Findings, error) {
 	work, errs := templates.Expand(c, u.template)
 	if len(errs) > 0 {
@@ -170,10 +170,10 @@ func (u *templateChecker) checkOwner(ctx context.Context, c v1alpha1.Owner) (val
 	return validation.Validate(work, options).Errors(), nil
 }
 
-// ownersPage is how many Cleaners are in memory at a time: each may have a megabyte.
+// ownersPage is how many Cleaners are in memory at a time: each may have more than 1 MB.
 const ownersPage = 32
 
-// forEachOwner reads all Cleaners and ClusterCleaners, in order, a page at a time.
+// forEachOwner calls do with all Cleaners and then all ClusterCleaners. It reads one page at a time.
 func (v *validator) forEachOwner(ctx context.Context, do func(kind string, c v1alpha1.Owner) error) error {
 	cleaners, cluster := &v1alpha1.CleanerList{}, &v1alpha1.ClusterCleanerList{}
 	err := v.forEachPage(ctx, cleaners, func() error {
@@ -199,11 +199,11 @@ func (v *validator) forEachOwner(ctx context.Context, do func(kind string, c v1a
 	})
 }
 
-// forEachPage reads all pages into a list.
+// forEachPage reads the pages of a list one by one, and calls do after each.
 func (v *validator) forEachPage(ctx context.Context, list client.ObjectList, do func() error) error {
 	for next := ""; ; {
 		if err := v.live.List(ctx, list, client.Limit(ownersPage), client.Continue(next)); err != nil {
-			return fmt.Errorf("cannot find out what uses the template: %w", err)
+			return fmt.Errorf("cannot list the Cleaners that use the template: %w", err)
 		}
 		next = list.GetContinue()
 		if err := do(); err != nil {

@@ -16,45 +16,45 @@ import (
 	"github.com/vtex/cleaner/api/validation"
 )
 
-// What is read of a review, in bytes of JSON without blanks. What is longer is never held in memory.
+// The bounds of a review, in bytes of JSON without blanks. A longer part is never held in memory.
 const (
-	// maxReview bounds what is sent: two objects of up to 3 MiB, and who writes them.
+	// maxReview bounds a whole review: two objects of up to 3 MiB each, and the user.
 	maxReview = 7 << 20
-	// maxSpecText is more than a spec of validation.MaxSpecBytes has, with fields that are empty written out.
+	// maxSpecText bounds a spec. It leaves room for empty fields, which validation.MaxSpecBytes does not count.
 	maxSpecText = 2 * validation.MaxSpecBytes
-	// maxUserText bounds a user: an author has 64 KiB.
+	// maxUserText bounds the user. An author has at most 64 KiB.
 	maxUserText = 256 << 10
-	// maxMetadataText bounds each annotation of ours: one with an author has 64 KiB, before its quotes are escaped.
+	// maxMetadataText bounds each of the operator's annotations. An author has at most 64 KiB before its quotes are escaped.
 	maxMetadataText = 256 << 10
 	// maxValueText bounds each other value, such as a name.
 	maxValueText = 4 << 10
-	// maxTrimmed bounds what is left of a review.
+	// maxTrimmed bounds a trimmed review.
 	maxTrimmed = 2<<20 + 64<<10
-	// maxDecoded bounds what a spec takes once it is decoded: some times what its schema allows.
+	// maxDecoded bounds the memory of a decoded spec. It is several times what the schema allows.
 	maxDecoded = 4 << 20
-	// maxLevels is how deep maps and lists lie in each other.
+	// maxLevels bounds how deep objects and lists are nested.
 	maxLevels = 256
 )
 
 var (
-	errNoJSON         = errors.New("cannot read the review: it is no JSON")
-	errReviewTooLarge = fmt.Errorf("the review is too large: at most %d bytes are read of one, and %d are kept without its status", maxReview, maxTrimmed)
+	errNoJSON         = errors.New("cannot read the review: it is not JSON")
+	errReviewTooLarge = fmt.Errorf("the review is too large: at most %d bytes are read, and at most %d are kept once its status is left out", maxReview, maxTrimmed)
 )
 
-// excess is why a part of a review is not kept.
+// excess says which part of a review is too large, and why.
 type excess struct{ path, message string }
 
-// trimmed is what is left of a review: what the handlers look at, within bounds.
+// trimmed is the part of a review that the handlers read, within bounds.
 type trimmed struct {
 	text []byte
-	// refused is why the object or its writer is refused; nil if all that the handlers look at is there.
+	// refused says why the object or the user is refused; nil if nothing that the handlers read is missing.
 	refused *excess
-	// decoded is how many bytes the specs take once they are decoded, about.
+	// decoded estimates the memory of the decoded specs, in bytes.
 	decoded uintptr
 }
 
-// trimmer reads a review as a stream, and keeps of it what the handlers look at. What counts is compared by its exact name, so
-// that what is read here is what is read later.
+// trimmer reads a review as a stream, and keeps what the handlers read. It compares names exactly, so that the handlers decode the
+// very members that it has measured.
 type trimmer struct {
 	in  *bufio.Reader
 	out []byte
@@ -62,21 +62,21 @@ type trimmer struct {
 	spec   reflect.Type
 	layout layouts
 
-	// keeping says that what is read is added to out, as long as it is not longer than end.
+	// keeping means that what is read is added to out, up to a length of end.
 	keeping bool
 	end     int
 	levels  int
-	// part is the path of the part that is being read, field that of its field, and decoded what it takes once it is decoded.
+	// part is the path of the part that is being read, field the path of its field, and decoded its memory once it is decoded.
 	part, field string
 	decoded     uintptr
-	// over is why the part that is being read is not kept: the rest of it is skipped.
+	// over says why the part that is being read is not kept. The rest of it is skipped.
 	over *excess
 
 	total   uintptr
 	refused *excess
 }
 
-// trimReview reads a review of objects with a type of spec.
+// trimReview reads and trims a review of objects whose specs have this type.
 func trimReview(in io.Reader, spec reflect.Type) (*trimmed, error) {
 	limited := &io.LimitedReader{R: in, N: maxReview + 1}
 	t := &trimmer{in: bufio.NewReader(limited), spec: spec, layout: layouts{}}
@@ -92,7 +92,7 @@ func trimReview(in io.Reader, spec reflect.Type) (*trimmed, error) {
 	return &trimmed{text: t.out, refused: t.refused, decoded: t.total}, nil
 }
 
-// pickReview keeps what an AdmissionReview says of one request.
+// pickReview keeps the parts of an AdmissionReview that describe the request.
 func (t *trimmer) pickReview() error {
 	value := func(path string) func() error {
 		return func() error { return t.keepOrRefuse(path, maxValueText) }
@@ -100,7 +100,7 @@ func (t *trimmer) pickReview() error {
 	request := map[string]func() error{
 		"userInfo": func() error { return t.keepOrRefuse("userInfo", maxUserText) },
 		"object":   func() error { return t.pickObject(true) },
-		// What is there already may be larger than what may be written: it can still be made smaller.
+		// A stored object may be larger than what may be written: users must be able to make it smaller.
 		"oldObject": func() error { return t.pickObject(false) },
 	}
 	for _, name := range []string{"uid", "kind", "resource", "name", "namespace", "operation"} {
@@ -120,8 +120,8 @@ func (t *trimmer) pickReview() error {
 	return errNoJSON
 }
 
-// pickObject keeps of an object what the handlers look at. One that is to be written is refused if that is too large; of one
-// as it was, null takes its place.
+// pickObject keeps the parts of an object that the handlers read. If a part is too large, null replaces it, and an object that is
+// to be written is refused.
 func (t *trimmer) pickObject(written bool) error {
 	keep := func(path string, most int) func() error {
 		return func() error {
@@ -142,7 +142,7 @@ func (t *trimmer) pickObject(written bool) error {
 				return keep("metadata.annotations["+name+"]", maxMetadataText)
 			}
 			return nil
-		}, `"others":""`) // that there are any decides how one is added
+		}, `"others":""`) // a patch differs if there are no annotations
 	}
 	return t.pickMembers(byName(map[string]func() error{
 		"apiVersion": keep("apiVersion", maxValueText), "kind": keep("kind", maxValueText), "metadata": func() error { return t.pickMembers(byName(metadata), "") },
@@ -156,7 +156,7 @@ func (t *trimmer) pickObject(written bool) error {
 	}), "")
 }
 
-// keepOrRefuse keeps a value, or refuses the review by it.
+// keepOrRefuse keeps a value, or refuses the review if the value is too large.
 func (t *trimmer) keepOrRefuse(path string, most int) error {
 	over, err := t.keepPart(path, most, nil)
 	if over != nil {
@@ -165,8 +165,8 @@ func (t *trimmer) keepOrRefuse(path string, most int) error {
 	return err
 }
 
-// keepPart reads a value and keeps it if it has no more than most bytes and, decoded into a type, is no larger than maxDecoded.
-// Else null takes its place.
+// keepPart reads a value, and keeps it if it has at most most bytes and takes at most maxDecoded once it is decoded into a type.
+// Otherwise null replaces it.
 func (t *trimmer) keepPart(path string, most int, as reflect.Type) (*excess, error) {
 	start := len(t.out)
 	t.keeping, t.end, t.decoded, t.part, t.field, t.over = true, start+most, 0, path, path, nil
@@ -182,18 +182,18 @@ func (t *trimmer) keepPart(path string, most int, as reflect.Type) (*excess, err
 	return over, err
 }
 
-// exceed says that the part that is being read is not kept.
+// exceed gives up the part that is being read.
 func (t *trimmer) exceed(path, format string, args ...any) {
 	t.over, t.keeping = &excess{path, fmt.Sprintf(format, args...)}, false
 }
 
-// byName finds the functions that keep the members of a map.
+// byName returns a function that looks up how to keep a member of an object.
 func byName(parts map[string]func() error) func(name string) func() error {
 	return func(name string) func() error { return parts[name] }
 }
 
-// pickMembers reads a map, and keeps of it the members for which there is a function, which keeps the value; for those for
-// which there is none it keeps a member that stands for others, once. Anything but a map is kept if it is short.
+// pickMembers reads an object, and keeps the members for which part returns a function, which keeps the value. Of all other members
+// it keeps only others, once. Anything but an object is kept if it is short.
 func (t *trimmer) pickMembers(part func(name string) func() error, others string) error {
 	if c, err := t.peek(); err != nil || c != '{' {
 		if err != nil {
@@ -226,7 +226,7 @@ func (t *trimmer) pickMembers(part func(name string) func() error, others string
 	return err
 }
 
-// readValue reads a value, which is decoded into a type; nil if into none that is known.
+// readValue reads a value that will be decoded into a type; nil if the type is unknown.
 func (t *trimmer) readValue(as reflect.Type) error {
 	c, err := t.peek()
 	if err != nil {
@@ -259,7 +259,7 @@ func (t *trimmer) readValue(as reflect.Type) error {
 	return t.readWord()
 }
 
-// readMembers reads a map, and gives the name of each member to do, which reads its value.
+// readMembers reads an object, and calls do with the name of each member. do reads the value.
 func (t *trimmer) readMembers(do func(name string) error) error {
 	if err := t.read('{'); err != nil {
 		return err
@@ -292,7 +292,7 @@ func (t *trimmer) readMembers(do func(name string) error) error {
 	}
 }
 
-// readEntries reads a list, which is decoded into a type.
+// readEntries reads a list that will be decoded into a type.
 func (t *trimmer) readEntries(as reflect.Type) error {
 	if err := t.read('['); err != nil {
 		return err
@@ -318,7 +318,7 @@ func (t *trimmer) readEntries(as reflect.Type) error {
 	}
 }
 
-// skip reads a map or a list without keeping it, however deep it is, or what is left of as many as are open.
+// skip reads an object or a list of any depth without keeping it, or the rest of as many as are open.
 func (t *trimmer) skip(open int) error {
 	for inText, escaped := false, false; ; {
 		chunk, err := t.buffered()
@@ -348,7 +348,7 @@ func (t *trimmer) skip(open int) error {
 	}
 }
 
-// buffered gives what can be read at once: one byte at least.
+// buffered returns the bytes that can be read at once, at least one.
 func (t *trimmer) buffered() ([]byte, error) {
 	if _, err := t.in.Peek(1); err != nil {
 		return nil, err
@@ -356,10 +356,10 @@ func (t *trimmer) buffered() ([]byte, error) {
 	return t.in.Peek(t.in.Buffered())
 }
 
-// maxNameText is the longest name of a member that anything is called here.
+// maxNameText is longer than any name of a member that is kept.
 const maxNameText = 256
 
-// readText reads a text, and gives it as it is written unless it is longer than a name.
+// readText reads a string. If name is set, it becomes the string as written, or nil if it is longer than maxNameText.
 func (t *trimmer) readText(name *[]byte) error {
 	if err := t.read('"'); err != nil {
 		return err
@@ -415,7 +415,7 @@ func (t *trimmer) readWord() error {
 	}
 }
 
-// peek gives the next character that is no blank, and leaves it.
+// peek returns the next character that is not a blank, without reading it.
 func (t *trimmer) peek() (byte, error) {
 	for {
 		c, err := t.in.ReadByte()
@@ -428,7 +428,7 @@ func (t *trimmer) peek() (byte, error) {
 	}
 }
 
-// read reads a character that has to come next.
+// read reads the character that must come next.
 func (t *trimmer) read(want byte) error {
 	c, err := t.peek()
 	if err != nil {
@@ -442,7 +442,7 @@ func (t *trimmer) read(want byte) error {
 	return err
 }
 
-// put keeps what was read.
+// put adds text to out, if it is kept.
 func (t *trimmer) put(text []byte) {
 	switch {
 	case !t.keeping:

@@ -13,21 +13,21 @@ import (
 	"github.com/vtex/cleaner/api/validation"
 )
 
-// compilerPosition begins what the compiler says.
+// compilerPosition is the position at the start of a compiler's message.
 var compilerPosition = regexp.MustCompile(`^\d+:\d+: `)
 
-// redactFinding says to the author of a template what is wrong with a Cleaner that uses it: which field, where in it, and what the
-// template has to do with it. The author may not be allowed to read the Cleaner, so nothing that stands in it is repeated: no
-// expression, no value, and no name but those that the template has, or had.
+// redactFinding tells the author of a template what is wrong with a Cleaner that uses it: the field, the position in it, and what the
+// template has to do with it. The author may not be allowed to read the Cleaner, so the message repeats nothing from it: no
+// expression, no value, and only names that the old or the new template has.
 func redactFinding(f validation.Finding, old, t *v1alpha1.CleanerTemplate) string {
 	const parameters = "spec.templateRef.parameters"
 	name, ofParameter := strings.CutPrefix(f.Path, parameters+".")
 	switch {
 	case ofParameter && !hasParameter(t, name) && !hasParameter(old, name):
 		return parameters + ": gives a parameter that the template does not have"
-	case ofParameter && parameterType(t, name) == v1alpha1.ParameterDuration: // else the value is repeated
+	case ofParameter && parameterType(t, name) == v1alpha1.ParameterDuration: // the message of a duration repeats the value
 		return fmt.Sprintf("%s: must be of type duration: write %s: \"40s\"", f.Path, name)
-	case f.Path == "spec", strings.HasPrefix(f.Path, "spec.templateRef"): // it is about the template, or about sizes
+	case f.Path == "spec", strings.HasPrefix(f.Path, "spec.templateRef"): // these messages are about the template or about sizes
 		return f.String()
 	}
 	said := fmt.Sprintf("%s: %sdoes not work with this template", f.Path, compilerPosition.FindString(f.Message))
@@ -37,12 +37,12 @@ func redactFinding(f validation.Finding, old, t *v1alpha1.CleanerTemplate) strin
 	return said
 }
 
-// hasParameter says that a template, if there is one, has a parameter.
+// hasParameter reports whether a template has a parameter. It is false for nil.
 func hasParameter(t *v1alpha1.CleanerTemplate, name string) bool {
 	return parameterType(t, name) != ""
 }
 
-// parameterType returns the type of a parameter of a template; empty if it has none of this name, or if there is no template.
+// parameterType returns the type of a parameter of a template; empty if there is no such parameter or no template.
 func parameterType(t *v1alpha1.CleanerTemplate, name string) v1alpha1.ParameterType {
 	if t == nil {
 		return ""
@@ -55,7 +55,7 @@ func parameterType(t *v1alpha1.CleanerTemplate, name string) v1alpha1.ParameterT
 	return ""
 }
 
-// listRemovedNames returns what an expression could name with a template as it was, and cannot as it is to be.
+// listRemovedNames returns the names that expressions can use with the old template but not with the new one.
 func listRemovedNames(old, t *v1alpha1.CleanerTemplate) []string {
 	if old == nil {
 		return nil
@@ -64,7 +64,7 @@ func listRemovedNames(old, t *v1alpha1.CleanerTemplate) []string {
 	return slices.DeleteFunc(listExpressionNames(old), func(name string) bool { return slices.Contains(now, name) })
 }
 
-// listExpressionNames returns what an expression can name with a template.
+// listExpressionNames returns the names that expressions can use with a template.
 func listExpressionNames(t *v1alpha1.CleanerTemplate) []string {
 	var out []string
 	for _, p := range t.Spec.Parameters {

@@ -5,9 +5,9 @@ package v1alpha
 
 import "github.com/vtex/cleaner/api/v1alpha1"
 
-// Cleaner cleans up objects in its own namespace. When its time to live has passed and its conditions are true, it
-// deletes the selected targets, uninstalls a Helm release, sends a CloudEvent and then deletes itself; or it stays and
-// cleans up again whenever its rules select something.
+// Cleaner cleans up objects in its own namespace. With lifecycle Once, it waits until its time to live has passed and
+// its conditions are true. Then it deletes the selected targets, uninstalls a Helm release, sends a CloudEvent and
+// deletes itself. With lifecycle Recurring, it stays and cleans up whenever there is something to clean up.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -15,7 +15,7 @@ import "github.com/vtex/cleaner/api/v1alpha1"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the Cleaner works as written"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="What the Cleaner is waiting for, or what is wrong"
 // +kubebuilder:printcolumn:name="Targets",type=integer,JSONPath=`.status.resolvedTargetCount`,description="The number of objects that the targets currently select"
-// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextScheduledEvaluation`,description="When the next evaluation is due if nothing changes before"
+// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextScheduledEvaluation`,description="When the next evaluation is due if nothing changes before then"
 // +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.ttl`,priority=1,description="How long to wait after creation"
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,priority=1,description="Enforce or DryRun"
 // +kubebuilder:printcolumn:name="Last Action",type=string,JSONPath=`.status.lastActions[0].object`,priority=1,description="The last object that was acted on"

@@ -5,9 +5,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Cleaner cleans up objects in its own namespace. When its time to live has passed and its conditions are true, it
-// deletes the selected targets, uninstalls a Helm release, sends a CloudEvent and then deletes itself; or it stays and
-// cleans up again whenever its rules select something.
+// Cleaner cleans up objects in its own namespace. With lifecycle Once, it waits until its time to live has passed and
+// its conditions are true. Then it deletes the selected targets, uninstalls a Helm release, sends a CloudEvent and
+// deletes itself. With lifecycle Recurring, it stays and cleans up whenever there is something to clean up.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -16,7 +16,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the Cleaner works as written"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="What the Cleaner is waiting for, or what is wrong"
 // +kubebuilder:printcolumn:name="Targets",type=integer,JSONPath=`.status.resolvedTargetCount`,description="The number of objects that the targets currently select"
-// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextScheduledEvaluation`,description="When the next evaluation is due if nothing changes before"
+// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextScheduledEvaluation`,description="When the next evaluation is due if nothing changes before then"
 // +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.ttl`,priority=1,description="How long to wait after creation"
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,priority=1,description="Enforce or DryRun"
 // +kubebuilder:printcolumn:name="Last Action",type=string,JSONPath=`.status.lastActions[0].object`,priority=1,description="The last object that was acted on"
@@ -29,7 +29,7 @@ type Cleaner struct {
 	// +required
 	Spec CleanerSpec `json:"spec"`
 
-	// What the operator has found and done. Only the operator writes it.
+	// What the operator found and did. Only the operator writes it.
 	// +optional
 	Status CleanerStatus `json:"status,omitzero"`
 }
@@ -46,40 +46,42 @@ type CleanerList struct {
 // CleanerSpec defines what to clean up, and when.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.targets) && size(self.targets) > 0 || has(self.rules) && size(self.rules) > 0 || has(self.helm) || has(self.templateRef)",message="a Cleaner needs something to clean: add targets, rules, helm or templateRef"
-// +kubebuilder:validation:XValidation:rule="has(self.ttl) || has(self.schedule) || has(self.templateRef) || has(self.lifecycle) && self.lifecycle == 'Recurring' || has(self.rules) && size(self.rules) > 0 || has(self.conditions) && size(self.conditions) > 0 || !(has(self.targets) && self.targets.exists(t, has(t.delete) && t.delete) || has(self.helm) && has(self.helm.delete) && self.helm.delete)",message="a Cleaner that deletes needs a ttl or conditions: without either it would delete at once (write ttl: 0s if that is meant)"
-// +kubebuilder:validation:XValidation:rule="has(self.lifecycle) || !(has(self.rules) && size(self.rules) > 0 || has(self.templateRef))",message="with rules or templateRef, say what becomes of the Cleaner when it has cleaned: lifecycle: Recurring keeps it, lifecycle: Once deletes it"
-// +kubebuilder:validation:XValidation:rule="!has(self.templateRef) || !(has(self.targets) && size(self.targets) > 0 || has(self.variables) && size(self.variables) > 0 || has(self.conditions) && size(self.conditions) > 0 || has(self.rules) && size(self.rules) > 0 || has(self.parameters))",message="templateRef stands in the place of targets, variables, conditions, rules and parameters: remove them, or templateRef"
-// +kubebuilder:validation:XValidation:rule="!has(self.helm) || !has(self.lifecycle) || self.lifecycle == 'Once'",message="a Helm release is uninstalled once: write lifecycle: Once, or remove helm"
-// +kubebuilder:validation:XValidation:rule="has(self.schedule) || !has(self.timeZone) && !has(self.startingDeadline)",message="timeZone and startingDeadline mean nothing without a schedule: add one, or remove them"
-// +kubebuilder:validation:XValidation:rule="has(self.cloudEventSink) || !has(self.cloudEventSinkAuth)",message="cloudEventSinkAuth means nothing without cloudEventSink: add one, or remove it"
+// +kubebuilder:validation:XValidation:rule="has(self.ttl) || has(self.schedule) || has(self.templateRef) || has(self.lifecycle) && self.lifecycle == 'Recurring' || has(self.rules) && size(self.rules) > 0 || has(self.conditions) && size(self.conditions) > 0 || !(has(self.targets) && self.targets.exists(t, has(t.delete) && t.delete) || has(self.helm) && has(self.helm.delete) && self.helm.delete)",message="a Cleaner that deletes needs a ttl, a schedule or conditions: without them, it would delete immediately (write ttl: 0s if you want that)"
+// +kubebuilder:validation:XValidation:rule="has(self.lifecycle) || !(has(self.rules) && size(self.rules) > 0 || has(self.templateRef))",message="rules and templateRef require a lifecycle: write lifecycle: Recurring to keep the Cleaner after a cleanup, or lifecycle: Once to delete it"
+// +kubebuilder:validation:XValidation:rule="!has(self.templateRef) || !(has(self.targets) && size(self.targets) > 0 || has(self.variables) && size(self.variables) > 0 || has(self.conditions) && size(self.conditions) > 0 || has(self.rules) && size(self.rules) > 0 || has(self.parameters))",message="templateRef replaces targets, variables, conditions, rules and parameters: remove them, or templateRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.helm) || !has(self.lifecycle) || self.lifecycle == 'Once'",message="helm requires lifecycle: Once: change lifecycle, or remove helm"
+// +kubebuilder:validation:XValidation:rule="has(self.schedule) || !has(self.timeZone) && !has(self.startingDeadline)",message="timeZone and startingDeadline require a schedule: add one, or remove them"
+// +kubebuilder:validation:XValidation:rule="has(self.cloudEventSink) || !has(self.cloudEventSinkAuth)",message="cloudEventSinkAuth requires cloudEventSink: add it, or remove cloudEventSinkAuth"
 type CleanerSpec struct {
 	CommonSpec `json:",inline"`
 
-	// The Helm release to uninstall with the targets, such as {release: preview-42, delete: true}. Only with lifecycle
-	// Once.
+	// The Helm release to uninstall after the targets are deleted, such as {release: preview-42, delete: true}.
+	// Requires lifecycle Once.
 	// +optional
 	Helm *Helm `json:"helm,omitempty"`
 
-	// The objects that expressions read and that are deleted. Objects are deleted in the order of the targets; targets
-	// that expressions do not read come first. Server-side apply treats the list as one field.
+	// The objects that expressions read, and the objects to delete. Objects are deleted in the order of the targets;
+	// targets that expressions do not read come first. Server-side apply treats the list as one field.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:XValidation:rule="self.all(t, self.exists_one(u, u.name == t.name))",message="two targets have the same name: give each a name of its own"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, self.exists_one(u, u.name == t.name))",message="two targets have the same name: rename one of them"
 	Targets []Target `json:"targets,omitempty"`
 
 	// The ServiceAccount in the namespace of the Cleaner that the operator impersonates to read, delete and uninstall.
-	// What it may not do is not done. Without it, the operator uses its own identity or the default that the
-	// administrator has set.
+	// The operator does nothing that the ServiceAccount is not allowed to do. Without it, the operator uses the default
+	// ServiceAccount that the administrator has set, or its own identity. The administrator can make this field
+	// required.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="is not the name of a ServiceAccount: write the metadata.name of one in the Cleaner's namespace, such as environment-cleaner"
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// How to authenticate requests to the sink, with a value from a Secret: for example {type: HMAC, secretRef: {name:
+	// How to authenticate requests to the sink, with a value from a Secret, such as {type: HMAC, secretRef: {name:
 	// sink-key, key: key}}. The author of the Cleaner must have the right to get the Secret. The operator reads it
 	// before each attempt, as the ServiceAccount if one is set. The event is not sent until the value can be read.
+	// Requires cloudEventSink.
 	// +optional
 	CloudEventSinkAuth *SinkAuth `json:"cloudEventSinkAuth,omitempty"`
 }
@@ -93,25 +95,26 @@ type Helm struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Release string `json:"release"`
 
-	// Whether to uninstall the release after the targets are gone. If false, the release is only documentation.
+	// Whether to uninstall the release after the targets are gone. If false, the field only documents the release.
 	// Defaults to false.
 	// +optional
 	Delete bool `json:"delete,omitempty"`
 
-	// The timeout of each hook, and how long one attempt waits until the objects of the release are gone, such as
-	// "90s". The uninstall is retried until it is complete; until then the record of the release is kept. Must be more
-	// than 0s. Defaults to 5m.
+	// How long each hook can take, such as "90s". If a hook takes longer, nothing more is deleted, and the operator
+	// retries the uninstall until it is complete. Until then, the record of the release is kept. Must be more than 0s.
+	// Defaults to 5m.
 	// +optional
 	Timeout Duration `json:"timeout,omitempty"`
 
-	// Whether to skip the pre-delete and post-delete hooks. Hooks run with the rights of the ServiceAccount of the
-	// Cleaner, at least once. Without a ServiceAccount, a release with such hooks is uninstalled only if this is true.
-	// Defaults to false.
+	// Whether to skip the pre-delete and post-delete hooks. If false, hooks run at least once, with the rights of the
+	// ServiceAccount of the Cleaner. Set it to true if the Cleaner has no ServiceAccount, or if a hook creates roles,
+	// bindings, ServiceAccounts, tokens or certificate requests: otherwise, a release with such hooks is not
+	// uninstalled. Defaults to false.
 	// +optional
 	DisableHooks bool `json:"disableHooks,omitempty"`
 }
 
-// OnMissing defines how an evaluation treats a missing target.
+// OnMissing defines what an evaluation does about a missing target.
 //
 // +kubebuilder:validation:Enum=Wait;AsNull
 type OnMissing string
@@ -119,7 +122,7 @@ type OnMissing string
 const (
 	// OnMissingWait does not evaluate anything while the target is missing. It is the default.
 	OnMissingWait OnMissing = "Wait"
-	// OnMissingAsNull shows null to expressions instead of the target.
+	// OnMissingAsNull lets expressions read null instead of the target.
 	OnMissingAsNull OnMissing = "AsNull"
 )
 
@@ -127,17 +130,17 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.delete) || !self.delete || has(self.reference.name) || has(self.reference.matchLabels) || has(self.reference.matchExpressions) || has(self.reference.fieldSelector)",message="delete: true needs a name, matchLabels, matchExpressions or fieldSelector in its reference; write matchLabels: {} to delete all objects of the kind"
 type Target struct {
-	// The name by which expressions refer to the target. It must be unique among the targets and consist of letters,
-	// digits and underscores, not starting with a digit: for example "pods" or "old_revisions".
+	// The name of the target in expressions, such as "pods" or "old_revisions". It must be unique among the targets. It
+	// consists of letters, digits and underscores and does not start with a digit.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z_][a-zA-Z0-9_]*$')",message="is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit, such as web_pods"
 	// +kubebuilder:validation:XValidation:rule="!(self in ['as','break','const','continue','else','false','for','function','if','import','in','let','loop','namespace','null','package','return','true','var','void','while'])",message="is a reserved word of CEL: choose another name"
-	// +kubebuilder:validation:XValidation:rule="!(self in ['time','params','variables','item','items','object','key'])",message="means something else in expressions (time, params, variables, item, items, object and key are taken): choose another name"
+	// +kubebuilder:validation:XValidation:rule="!(self in ['time','params','variables','item','items','object','key'])",message="is a built-in name of expressions (as time, params, variables, item, items, object and key are): choose another name"
 	Name string `json:"name"`
 
-	// Selects the object or objects.
+	// The object, or the objects, that the target selects.
 	// +required
 	Reference Reference `json:"reference"`
 
@@ -146,13 +149,15 @@ type Target struct {
 	// +optional
 	Delete bool `json:"delete,omitempty"`
 
-	// Whether expressions can read the target. If false, a missing target is not waited for, and changes to it do not
-	// trigger an evaluation. Defaults to true.
+	// Whether expressions can read the target. If false, the operator does not wait for a missing object, changes to
+	// the target do not trigger an evaluation, and its objects are deleted before those of other targets. Defaults to
+	// true.
 	// +optional
 	IncludeWhenEvaluating *bool `json:"includeWhenEvaluating,omitempty"`
 
-	// What to do while the named object does not exist or its kind is not served. Wait does not evaluate anything.
-	// AsNull shows null to expressions. A kind that the operator may not read is never shown as null. Defaults to Wait.
+	// What to do while the named object does not exist or its kind is not served: Wait or AsNull. Wait does not
+	// evaluate anything. AsNull lets expressions read null. If the operator is not allowed to read the target, it
+	// always waits. Has no effect if includeWhenEvaluating is false. Defaults to Wait.
 	// +optional
 	OnMissing OnMissing `json:"onMissing,omitempty"`
 }
@@ -162,13 +167,13 @@ func (t *Target) Included() bool {
 	return t.IncludeWhenEvaluating == nil || *t.IncludeWhenEvaluating
 }
 
-// Reference selects the objects of a target. With a name it selects one object. Without one it selects all objects of
-// the kind in the namespace of the Cleaner that match the selectors; expressions read them as {items: [...]}, ordered
-// by name.
+// Reference selects the objects of a target. With a name, it selects one object. Without a name, it selects all objects
+// of the kind in the namespace of the Cleaner that match the selectors, or in the cluster if the kind is
+// cluster-scoped. Expressions read them as {items: [...]}, ordered by name.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.name) || (!has(self.matchLabels) && !has(self.matchExpressions))",message="a name and label selectors exclude each other: remove name, or matchLabels and matchExpressions"
 type Reference struct {
-	// The API group, such as "apps" or "serving.knative.dev". Empty for the core group.
+	// The API group, such as "apps" or "serving.knative.dev". Leave it empty for the core group.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$')",message="is not an API group: write the group alone, such as apps or serving.knative.dev, and the version in version"
@@ -181,14 +186,15 @@ type Reference struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="is not an API version: write the version alone, such as v1, and the group in apiGroup"
 	Version string `json:"version"`
 
-	// The kind, or the singular or plural resource name, case-insensitive: "Pod", "pod" or "pods".
+	// The kind, or the singular or plural name of the resource, such as "Pod", "pod" or "pods". Case-insensitive.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?$')",message="is not a kind: write one kind alone, such as Pod, and its group and version in apiGroup and version"
 	Kind string `json:"kind"`
 
-	// The name of the object. Without it, the target is a set of objects.
+	// The name of the object. Without a name, the target is a set of objects. Cannot be used with matchLabels or
+	// matchExpressions.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -200,17 +206,18 @@ type Reference struct {
 	// +kubebuilder:validation:MaxProperties=64
 	MatchLabels map[string]string `json:"matchLabels,omitzero"`
 
-	// Label selector requirements, such as {key: tier, operator: NotIn, values: [db]}.
+	// Label selector requirements that the objects must meet, such as {key: tier, operator: NotIn, values: [db]}. At
+	// most 1000 values in total.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="operator must be In, NotIn, Exists or DoesNotExist"
-	// +kubebuilder:validation:XValidation:rule="self.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",message="operators In and NotIn need values; Exists and DoesNotExist take none"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",message="operators In and NotIn need values; Exists and DoesNotExist must not have any"
 	MatchExpressions []metav1.LabelSelectorRequirement `json:"matchExpressions,omitempty"`
 
-	// A field selector, such as "status.phase=Failed". Only fields that the API server supports in field selectors of
-	// the kind can be used.
+	// A field selector that the objects must match, such as "status.phase=Failed". It can use only the fields that the
+	// API server supports in field selectors of the kind.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// CleanerTemplate defines once what to clean up, for use in many Cleaners and ClusterCleaners. They set its parameters,
-// and decide when to clean up, how much, and with which ServiceAccount.
+// CleanerTemplate defines once what to clean up, for use in many Cleaners and ClusterCleaners. Each of them sets the
+// parameters, and decides when to clean up, how much, and with which ServiceAccount.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
@@ -45,10 +45,10 @@ type CleanerTemplateSpec struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.name == p.name))",message="two parameters have the same name: give each a name of its own"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.name == p.name))",message="two parameters have the same name: rename one of them"
 	Parameters []TemplateParameter `json:"parameters,omitempty"`
 
-	// The fields that replace those of the same name in a Cleaner or ClusterCleaner.
+	// The targets, variables, conditions and rules for each Cleaner and ClusterCleaner that uses the template.
 	// +required
 	Template TemplateBody `json:"template"`
 }
@@ -73,18 +73,19 @@ const (
 
 // TemplateParameter is a value that users of a template can set.
 type TemplateParameter struct {
-	// The name. Expressions read the value as params.<name>.
+	// The name of the parameter. Expressions read it as params.<name>. It consists of letters, digits and underscores
+	// and does not start with a digit.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z_][a-zA-Z0-9_]*$')",message="is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit, such as onReadyNode"
 	Name string `json:"name"`
 
-	// The type: string, int, bool, duration or stringList.
+	// The type of the parameter: string, int, bool, duration or stringList.
 	// +required
 	Type ParameterType `json:"type"`
 
-	// The default value. A parameter without a default must be set.
+	// The value of the parameter if a user of the template does not set it. A parameter without a default must be set.
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -108,22 +109,23 @@ type TemplateParameter struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.targets) && size(self.targets) > 0 || has(self.rules) && size(self.rules) > 0",message="a template needs something to clean: add targets or rules"
 type TemplateBody struct {
-	// The objects that expressions read and that are deleted, as in a ClusterCleaner. A template that selects
+	// The objects that expressions read, and the objects to delete, as in a ClusterCleaner. A template that selects
 	// namespaces, or that sets delete: true for a cluster-scoped kind, can only be used by ClusterCleaners.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:XValidation:rule="self.all(t, self.exists_one(u, u.name == t.name))",message="two targets have the same name: give each a name of its own"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, self.exists_one(u, u.name == t.name))",message="two targets have the same name: rename one of them"
 	Targets []ClusterTarget `json:"targets,omitempty"`
 
-	// Named values that expressions read as variables.<name>. Each is computed when an expression first reads it.
+	// Named values that expressions read as variables.<name>. Each is computed when an expression first reads it, and
+	// can read the variables before it.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:XValidation:rule="self.all(v, self.exists_one(w, w.name == v.name))",message="two variables have the same name: give each a name of its own"
+	// +kubebuilder:validation:XValidation:rule="self.all(v, self.exists_one(w, w.name == v.name))",message="two variables have the same name: rename one of them"
 	Variables []Variable `json:"variables,omitempty"`
 
-	// CEL expressions that must all be true before anything is done.
+	// CEL expressions that must all be true before anything is done. If one fails, nothing is done.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -131,10 +133,10 @@ type TemplateBody struct {
 	// +kubebuilder:validation:items:MaxLength=16384
 	Conditions []string `json:"conditions,omitempty"`
 
-	// Actions on selected items of a list.
+	// Rules that select items of a list and act on each of them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:XValidation:rule="self.all(r, self.exists_one(s, s.name == r.name))",message="two rules have the same name: give each a name of its own"
+	// +kubebuilder:validation:XValidation:rule="self.all(r, self.exists_one(s, s.name == r.name))",message="two rules have the same name: rename one of them"
 	Rules []Rule `json:"rules,omitempty"`
 }

@@ -15,7 +15,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the ClusterCleaner works as written"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="What the ClusterCleaner is waiting for, or what is wrong"
 // +kubebuilder:printcolumn:name="Targets",type=integer,JSONPath=`.status.resolvedTargetCount`,description="The number of objects that the targets currently select"
-// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextScheduledEvaluation`,description="When the next evaluation is due if nothing changes before"
+// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextScheduledEvaluation`,description="When the next evaluation is due if nothing changes before then"
 // +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.ttl`,priority=1,description="How long to wait after creation"
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,priority=1,description="Enforce or DryRun"
 // +kubebuilder:printcolumn:name="Last Action",type=string,JSONPath=`.status.lastActions[0].object`,priority=1,description="The last object that was acted on"
@@ -28,7 +28,7 @@ type ClusterCleaner struct {
 	// +required
 	Spec ClusterCleanerSpec `json:"spec"`
 
-	// What the operator has found and done. Only the operator writes it.
+	// What the operator found and did. Only the operator writes it.
 	// +optional
 	Status CleanerStatus `json:"status,omitzero"`
 }
@@ -45,36 +45,37 @@ type ClusterCleanerList struct {
 // ClusterCleanerSpec defines what to clean up, and when.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.targets) && size(self.targets) > 0 || has(self.rules) && size(self.rules) > 0 || has(self.templateRef)",message="a ClusterCleaner needs something to clean: add targets, rules or templateRef"
-// +kubebuilder:validation:XValidation:rule="has(self.ttl) || has(self.schedule) || has(self.templateRef) || has(self.lifecycle) && self.lifecycle == 'Recurring' || has(self.rules) && size(self.rules) > 0 || has(self.conditions) && size(self.conditions) > 0 || !(has(self.targets) && self.targets.exists(t, has(t.delete) && t.delete))",message="a ClusterCleaner that deletes needs a ttl or conditions: without either it would delete at once (write ttl: 0s if that is meant)"
-// +kubebuilder:validation:XValidation:rule="has(self.lifecycle) || !(has(self.rules) && size(self.rules) > 0 || has(self.templateRef))",message="with rules or templateRef, say what becomes of the ClusterCleaner when it has cleaned: lifecycle: Recurring keeps it, lifecycle: Once deletes it"
-// +kubebuilder:validation:XValidation:rule="!has(self.templateRef) || !(has(self.targets) && size(self.targets) > 0 || has(self.variables) && size(self.variables) > 0 || has(self.conditions) && size(self.conditions) > 0 || has(self.rules) && size(self.rules) > 0 || has(self.parameters))",message="templateRef stands in the place of targets, variables, conditions, rules and parameters: remove them, or templateRef"
-// +kubebuilder:validation:XValidation:rule="has(self.schedule) || !has(self.timeZone) && !has(self.startingDeadline)",message="timeZone and startingDeadline mean nothing without a schedule: add one, or remove them"
-// +kubebuilder:validation:XValidation:rule="has(self.cloudEventSink) || !has(self.cloudEventSinkAuth)",message="cloudEventSinkAuth means nothing without cloudEventSink: add one, or remove it"
+// +kubebuilder:validation:XValidation:rule="has(self.ttl) || has(self.schedule) || has(self.templateRef) || has(self.lifecycle) && self.lifecycle == 'Recurring' || has(self.rules) && size(self.rules) > 0 || has(self.conditions) && size(self.conditions) > 0 || !(has(self.targets) && self.targets.exists(t, has(t.delete) && t.delete))",message="a ClusterCleaner that deletes needs a ttl, a schedule or conditions: without them, it would delete immediately (write ttl: 0s if you want that)"
+// +kubebuilder:validation:XValidation:rule="has(self.lifecycle) || !(has(self.rules) && size(self.rules) > 0 || has(self.templateRef))",message="rules and templateRef require a lifecycle: write lifecycle: Recurring to keep the ClusterCleaner after a cleanup, or lifecycle: Once to delete it"
+// +kubebuilder:validation:XValidation:rule="!has(self.templateRef) || !(has(self.targets) && size(self.targets) > 0 || has(self.variables) && size(self.variables) > 0 || has(self.conditions) && size(self.conditions) > 0 || has(self.rules) && size(self.rules) > 0 || has(self.parameters))",message="templateRef replaces targets, variables, conditions, rules and parameters: remove them, or templateRef"
+// +kubebuilder:validation:XValidation:rule="has(self.schedule) || !has(self.timeZone) && !has(self.startingDeadline)",message="timeZone and startingDeadline require a schedule: add one, or remove them"
+// +kubebuilder:validation:XValidation:rule="has(self.cloudEventSink) || !has(self.cloudEventSinkAuth)",message="cloudEventSinkAuth requires cloudEventSink: add it, or remove cloudEventSinkAuth"
 type ClusterCleanerSpec struct {
 	CommonSpec `json:",inline"`
 
-	// The objects that expressions read and that are deleted. Objects are deleted in the order of the targets; targets
-	// that expressions do not read come first. Server-side apply treats the list as one field.
+	// The objects that expressions read, and the objects to delete. Objects are deleted in the order of the targets;
+	// targets that expressions do not read come first. Server-side apply treats the list as one field.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:XValidation:rule="self.all(t, self.exists_one(u, u.name == t.name))",message="two targets have the same name: give each a name of its own"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, self.exists_one(u, u.name == t.name))",message="two targets have the same name: rename one of them"
 	Targets []ClusterTarget `json:"targets,omitempty"`
 
-	// The ServiceAccount that the operator impersonates to read and act. What it may not do is not done. Without it,
-	// the operator uses its own identity.
+	// The ServiceAccount that the operator impersonates to read and act. The operator does nothing that the
+	// ServiceAccount is not allowed to do. Without it, the operator uses its own identity. The administrator can make
+	// this field required.
 	// +optional
 	ServiceAccount *ServiceAccountReference `json:"serviceAccount,omitempty"`
 
-	// Whether to act in protected namespaces too, such as kube-system. Protected kinds and objects stay protected.
-	// Defaults to false.
+	// Whether to act in protected namespaces too, such as kube-system. Protected kinds and protected objects stay
+	// protected. Defaults to false.
 	// +optional
 	IncludeProtected bool `json:"includeProtected,omitempty"`
 
-	// How to authenticate requests to the sink, with a value from a Secret: for example {type: HMAC, secretRef:
-	// {namespace: ops, name: sink-key, key: key}}. The author of the ClusterCleaner must have the right to get the
-	// Secret. The operator reads it before each attempt, as the ServiceAccount if one is set. The event is not sent
-	// until the value can be read.
+	// How to authenticate requests to the sink, with a value from a Secret, such as {type: HMAC, secretRef: {namespace:
+	// ops, name: sink-key, key: key}}. The author of the ClusterCleaner must have the right to get the Secret. The
+	// operator reads it before each attempt, as the ServiceAccount if one is set. The event is not sent until the value
+	// can be read. Requires cloudEventSink.
 	// +optional
 	CloudEventSinkAuth *ClusterSinkAuth `json:"cloudEventSinkAuth,omitempty"`
 }
@@ -85,7 +86,7 @@ type ServiceAccountReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="is not the name of a namespace: write the one in which the ServiceAccount lives"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="is not the name of a namespace: write the namespace of the ServiceAccount"
 	Namespace string `json:"namespace"`
 
 	// The name of the ServiceAccount.
@@ -98,13 +99,14 @@ type ServiceAccountReference struct {
 
 // ClusterSinkAuth defines how requests to a sink are authenticated.
 type ClusterSinkAuth struct {
-	// Bearer sends the value in the header "Authorization: Bearer <value>". HMAC never sends the value: it signs the
-	// event's ID, time and body with it and adds the headers webhook-id, webhook-timestamp and webhook-signature, as
-	// Standard Webhooks define them.
+	// The type of authentication: Bearer or HMAC. Bearer sends the value in the header "Authorization: Bearer <value>";
+	// use an https URL. HMAC never sends the value: the operator signs the ID, the time and the body of the event with
+	// it, and adds the headers webhook-id, webhook-timestamp and webhook-signature, as Standard Webhooks defines them.
 	// +required
 	Type SinkAuthType `json:"type"`
 
-	// The key of a Secret that contains the value. The Secret can be in any namespace except that of the operator.
+	// The Secret, and the key in it, that contain the value. The Secret can be in any namespace except the namespace of
+	// the operator.
 	// +required
 	SecretRef ClusterSecretKeyReference `json:"secretRef"`
 }
@@ -115,7 +117,7 @@ type ClusterSecretKeyReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="is not the name of a namespace: write the one in which the Secret lives"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="is not the name of a namespace: write the namespace of the Secret"
 	Namespace string `json:"namespace"`
 
 	SecretKeyReference `json:",inline"`
@@ -125,17 +127,17 @@ type ClusterSecretKeyReference struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.delete) || !self.delete || has(self.reference.name) || has(self.reference.matchLabels) || has(self.reference.matchExpressions) || has(self.reference.fieldSelector)",message="delete: true needs a name, matchLabels, matchExpressions or fieldSelector in its reference; write matchLabels: {} to delete all objects of the kind"
 type ClusterTarget struct {
-	// The name by which expressions refer to the target. It must be unique among the targets and consist of letters,
-	// digits and underscores, not starting with a digit: for example "pods" or "old_revisions".
+	// The name of the target in expressions, such as "pods" or "old_revisions". It must be unique among the targets. It
+	// consists of letters, digits and underscores and does not start with a digit.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z_][a-zA-Z0-9_]*$')",message="is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit, such as web_pods"
 	// +kubebuilder:validation:XValidation:rule="!(self in ['as','break','const','continue','else','false','for','function','if','import','in','let','loop','namespace','null','package','return','true','var','void','while'])",message="is a reserved word of CEL: choose another name"
-	// +kubebuilder:validation:XValidation:rule="!(self in ['time','params','variables','item','items','object','key'])",message="means something else in expressions (time, params, variables, item, items, object and key are taken): choose another name"
+	// +kubebuilder:validation:XValidation:rule="!(self in ['time','params','variables','item','items','object','key'])",message="is a built-in name of expressions (as time, params, variables, item, items, object and key are): choose another name"
 	Name string `json:"name"`
 
-	// Selects the object or objects.
+	// The object, or the objects, that the target selects.
 	// +required
 	Reference ClusterReference `json:"reference"`
 
@@ -144,33 +146,35 @@ type ClusterTarget struct {
 	// +optional
 	Delete bool `json:"delete,omitempty"`
 
-	// Whether expressions can read the target. If false, a missing target is not waited for, and changes to it do not
-	// trigger an evaluation. Defaults to true.
+	// Whether expressions can read the target. If false, the operator does not wait for a missing object, changes to
+	// the target do not trigger an evaluation, and its objects are deleted before those of other targets. Defaults to
+	// true.
 	// +optional
 	IncludeWhenEvaluating *bool `json:"includeWhenEvaluating,omitempty"`
 
-	// What to do while the named object does not exist or its kind is not served. Wait does not evaluate anything.
-	// AsNull shows null to expressions. A kind that the operator may not read is never shown as null. Defaults to Wait.
+	// What to do while the named object does not exist or its kind is not served: Wait or AsNull. Wait does not
+	// evaluate anything. AsNull lets expressions read null. If the operator is not allowed to read the target, it
+	// always waits. Has no effect if includeWhenEvaluating is false. Defaults to Wait.
 	// +optional
 	OnMissing OnMissing `json:"onMissing,omitempty"`
 }
 
-// ClusterReference selects the objects of a target. With a name it selects one object. Without one it selects all
-// objects of the kind that match the selectors, in all namespaces or in the selected ones; expressions read them as
+// ClusterReference selects the objects of a target. With a name, it selects one object. Without a name, it selects all
+// objects of the kind that match the selectors, in all namespaces or in the selected ones. Expressions read them as
 // {items: [...]}, ordered by namespace and name.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.namespace) || has(self.name)",message="namespace requires name: add name, or use namespaces: [...]"
-// +kubebuilder:validation:XValidation:rule="!has(self.name) || !has(self.namespaces) && !has(self.namespaceSelector) && !has(self.excludeNamespaces)",message="an object of a given name lives in one namespace: write namespace instead of namespaces, namespaceSelector and excludeNamespaces"
+// +kubebuilder:validation:XValidation:rule="!has(self.name) || !has(self.namespaces) && !has(self.namespaceSelector) && !has(self.excludeNamespaces)",message="a reference with a name selects one object: write namespace instead of namespaces, namespaceSelector and excludeNamespaces"
 type ClusterReference struct {
 	Reference `json:",inline"`
 
-	// The namespace of the named object, if its kind is namespaced.
+	// The namespace of the named object, if its kind is namespaced. Requires a name.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 
-	// The namespaces to select objects from. Defaults to all namespaces.
+	// The namespaces to select objects from. Cannot be used with a name. Defaults to all namespaces.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -179,11 +183,12 @@ type ClusterReference struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Namespaces []string `json:"namespaces,omitempty"`
 
-	// A label selector for the namespaces to select objects from, such as {matchLabels: {tier: preview}}.
+	// A label selector for the namespaces to select objects from, such as {matchLabels: {tier: preview}}. Cannot be
+	// used with a name.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// Namespaces to exclude, even if namespaces or namespaceSelector selects them.
+	// Namespaces to exclude, even if namespaces or namespaceSelector selects them. Cannot be used with a name.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

@@ -31,38 +31,42 @@ const (
 
 // CommonSpec contains the fields that Cleaners and ClusterCleaners share.
 type CommonSpec struct {
-	// Once cleans up one time and then deletes the Cleaner. Recurring keeps the Cleaner, which cleans up whenever there
-	// is something to clean up. Required with rules or templateRef; otherwise defaults to Once.
+	// Whether to keep the Cleaner after a cleanup. Once cleans up one time and then deletes the Cleaner. Recurring
+	// keeps the Cleaner, which cleans up whenever there is something to clean up. Required with rules or templateRef;
+	// otherwise defaults to Once.
 	// +optional
 	Lifecycle Lifecycle `json:"lifecycle,omitempty"`
 
-	// Enforce performs the actions. DryRun makes the same decisions, reports them in status and Events, and sends each
-	// request as a server-side dry run: nothing is changed, no CloudEvent is sent, and the Cleaner stays. Defaults to
-	// Enforce.
+	// Whether to act or only report. Enforce performs the actions. DryRun makes the same decisions, sends each request
+	// as a server-side dry run, and reports the results in status and Events: it changes nothing, sends no CloudEvent
+	// and keeps the Cleaner. Defaults to Enforce.
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
 
-	// If true, the operator does not evaluate or delete anything. A cleanup in progress stops before its next deletion
-	// and continues when suspend is set to false. The CloudEvent of a finished cleanup is still delivered.
+	// Whether to pause the Cleaner. While true, the operator does not evaluate or act. A cleanup in progress stops
+	// before its next action and continues when suspend is set to false. The CloudEvent of a finished cleanup is still
+	// delivered. Defaults to false.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
 	// When to evaluate the Cleaner, in cron format: "*/10 * * * *" is every ten minutes, "@daily" is midnight. With a
 	// schedule, the Cleaner acts only at these times, and watches nothing in between unless a rule has "for". Without
-	// one, it is evaluated whenever a target changes. If several times were missed, the Cleaner is evaluated once.
+	// one, it is evaluated whenever a target changes. If several times were missed, the Cleaner is evaluated once. To
+	// evaluate it at another time, set the annotation cleaner.vtex.dev/requestedAt.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Schedule string `json:"schedule,omitempty"`
 
-	// The time zone of the schedule, as an IANA name such as "Europe/Berlin". Defaults to UTC.
+	// The time zone of the schedule, as an IANA name such as "Europe/Berlin". Requires a schedule. Defaults to UTC.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// How late a scheduled evaluation may start. After that it is skipped until the next scheduled time. Defaults to
-	// 1h.
+	// How long after a scheduled time the Cleaner can still be evaluated for it. After that, the Cleaner waits for the
+	// next scheduled time. A request in the annotation cleaner.vtex.dev/requestedAt expires after the same time.
+	// Requires a schedule. At least 10s. Defaults to 1h.
 	// +optional
 	StartingDeadline Duration `json:"startingDeadline,omitempty"`
 
@@ -71,28 +75,30 @@ type CommonSpec struct {
 	// +optional
 	TTL Duration `json:"ttl,omitempty"`
 
-	// When to evaluate the conditions again, in addition to whenever a target changes.
+	// When to evaluate the Cleaner again although no target has changed. Defaults to {period: 1h}.
 	// +optional
 	Retry *Retry `json:"retry,omitempty"`
 
-	// Values that expressions read as `params`: with {team: web, keep: 3}, expressions read params.team and
-	// params.keep. A JSON integer is a CEL int. A null value is the same as no value.
+	// Values that expressions read as `params`. With {team: web, keep: 3}, expressions read params.team and
+	// params.keep. A JSON integer is a CEL int. A null value is the same as no value. Numbers beyond 9007199254740991
+	// are refused: write them as strings.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
 
-	// Named values, such as an index of all Nodes by name, that expressions read as variables.<name>. Each is computed
-	// at most once per evaluation, when an expression first reads it, and can read the variables before it. Server-side
-	// apply treats the list as one field.
+	// Named values that expressions read as variables.<name>, such as an index of all Nodes by name. Each is computed
+	// at most once per evaluation, when an expression first reads it. A variable can read the variables before it.
+	// Server-side apply treats the list as one field.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:XValidation:rule="self.all(v, self.exists_one(w, w.name == v.name))",message="two variables have the same name: give each a name of its own"
+	// +kubebuilder:validation:XValidation:rule="self.all(v, self.exists_one(w, w.name == v.name))",message="two variables have the same name: rename one of them"
 	Variables []Variable `json:"variables,omitempty"`
 
-	// CEL expressions that must all be true before anything is deleted, for example !pods.items.exists(p,
-	// p.status.phase == "Running"). They can read each included target by its name, `params`, `variables`, and `time`,
-	// the time of the evaluation. Without conditions the result is true. If an expression fails, nothing is deleted.
+	// CEL expressions that must all be true before the Cleaner acts, such as !pods.items.exists(p, p.status.phase ==
+	// "Running"). They can read each target by its name (unless includeWhenEvaluating is false), `params`, `variables`,
+	// and `time`, the time of the evaluation. If an expression fails, nothing is done. Without conditions, the Cleaner
+	// acts when its ttl, schedule and rules allow it.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -100,59 +106,64 @@ type CommonSpec struct {
 	// +kubebuilder:validation:items:MaxLength=16384
 	Conditions []string `json:"conditions,omitempty"`
 
-	// Actions on selected items of a list. A rule selects the items for which `when` is true and acts on each of them.
+	// Rules that select items of a list and act on each of them. A rule selects the items for which `when` is true.
 	// Rules run in this order; if several rules select the same object, only the first one acts on it. Server-side
 	// apply treats the list as one field.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:XValidation:rule="self.all(r, self.exists_one(s, s.name == r.name))",message="two rules have the same name: give each a name of its own"
+	// +kubebuilder:validation:XValidation:rule="self.all(r, self.exists_one(s, s.name == r.name))",message="two rules have the same name: rename one of them"
 	Rules []Rule `json:"rules,omitempty"`
 
-	// Safety limits. If an evaluation would exceed a limit, nothing is done and the condition Tripped names the limit.
-	// Each evaluation is checked separately. Unset by default.
+	// Safety limits. If an evaluation would exceed a limit, nothing is done, and the condition Tripped names the limit.
+	// The next evaluation is checked again. By default there are no limits.
 	// +optional
 	Limits *Limits `json:"limits,omitempty"`
 
-	// The CleanerTemplate to use instead of targets, variables, conditions, rules and parameters.
+	// The CleanerTemplate to use instead of targets, variables, conditions, rules and parameters. These fields must not
+	// be set together with it.
 	// +optional
 	TemplateRef *TemplateRef `json:"templateRef,omitempty"`
 
-	// The http or https URL that receives one CloudEvent when a cleanup is finished. Until the sink responds with a 2xx
-	// status code, the operator retries with the same event ID and the Cleaner is not deleted. The URL must not contain
-	// a user name, a password or a fragment.
+	// The http or https URL that receives one CloudEvent for each finished cleanup. The operator retries with the same
+	// event ID until the sink responds with a 2xx status code; with lifecycle Once, the Cleaner is not deleted before
+	// that. With lifecycle Recurring, an event covers the actions until nothing is left to do, and at most 500 objects.
+	// The URL must not contain a user name, a password or a fragment.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('http://') || self.startsWith('https://')",message="must be a URL that starts with http:// or https://"
 	CloudEventSink string `json:"cloudEventSink,omitempty"`
 
-	// A CEL expression for the `data` of the CloudEvent, for example {"image": revision.spec.containers[0].image}. It
-	// can read what conditions can read, is evaluated when the cleanup starts, and must return a JSON value of at most
-	// 8 KiB. If it fails, the cleanup does not start.
+	// A CEL expression whose result the CloudEvent carries as `data`, such as {"image":
+	// revision.spec.containers[0].image}. It can read what conditions can read, is evaluated when the cleanup starts,
+	// and must return a JSON value of at most 8 KiB. If it fails, the cleanup does not start. Ignored with lifecycle
+	// Recurring.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	CloudEventData string `json:"cloudEventData,omitempty"`
 }
 
-// Retry defines when conditions are evaluated although no target has changed.
+// Retry defines when a Cleaner is evaluated again although no target has changed.
 type Retry struct {
-	// How long after an evaluation to evaluate again although nothing has changed, such as "5h". At least 10s. Changes
-	// that the operator can predict from time alone are evaluated at the exact time, whatever the period is. Defaults
-	// to 1h.
+	// How long after an evaluation to evaluate again although nothing has changed, such as "5h". Changes that the
+	// operator can predict from time alone are evaluated at the exact time, whatever the period is. At least 10s.
+	// Defaults to 1h.
 	// +optional
 	Period Duration `json:"period,omitempty"`
 
-	// Asserts that once a condition is true, time alone does not make it false. Set it if the operator cannot predict
-	// when the conditions become true: it then searches for that time within the period and evaluates them at it. A
-	// wrong assertion can delay deletions but never causes one.
+	// Whether conditions that are true stay true as time passes, if nothing else changes. Set it to true if the
+	// operator cannot predict when the conditions become true: it then searches for that time within the period, and
+	// evaluates them at that time. If this is wrong, a cleanup can be late, but nothing is deleted that should be kept.
+	// Defaults to false.
 	// +optional
 	Monotonic bool `json:"monotonic,omitempty"`
 }
 
 // Variable is a named value.
 type Variable struct {
-	// The name. Expressions read the value as variables.<name>.
+	// The name of the variable. Expressions read it as variables.<name>. It consists of letters, digits and underscores
+	// and does not start with a digit.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -167,30 +178,33 @@ type Variable struct {
 	Expression string `json:"expression"`
 }
 
-// Limits restrict how many objects a Cleaner acts on. They count the objects of the current evaluation and those acted
-// on during the last `per`. They do not count the objects of a Helm release that is uninstalled.
+// Limits restrict how many objects a Cleaner acts on. They count the objects of the current evaluation and the objects
+// that the Cleaner acted on during the last `per`. The objects of a Helm release do not count.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.maxActions) || has(self.maxPercent) || !has(self.per)",message="per is the time that maxActions and maxPercent count over: add one of them"
+// +kubebuilder:validation:XValidation:rule="has(self.maxActions) || has(self.maxPercent) || !has(self.per)",message="per is the period over which maxActions and maxPercent count: add one of them"
 type Limits struct {
-	// The maximum number of objects to act on during `per`. An object counts once, however many actions it needs.
+	// The maximum number of objects to act on during `per`. An object counts once, however many actions it needs. If
+	// one action on an object stands for several items, such as a patch that combines them, each item counts. Unlimited
+	// by default.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	MaxActions int64 `json:"maxActions,omitempty"`
 
-	// The maximum percentage of the objects of any target to act on during `per`. If one target exceeds it, nothing is
-	// done.
+	// The maximum percentage of the objects of each target to act on during `per`. If one target would exceed it,
+	// nothing is done. Unlimited by default.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	MaxPercent int64 `json:"maxPercent,omitempty"`
 
-	// The period that maxActions and maxPercent count over, such as "24h". Actions before a restart of the operator are
-	// not counted. Defaults to 1h.
+	// The period over which maxActions and maxPercent count, such as "24h". Requires one of them. Actions before a
+	// restart of the operator do not count. If the period has more actions than the operator can remember, the limit
+	// counts as reached. Must be more than 0s. Defaults to 1h.
 	// +optional
 	Per Duration `json:"per,omitempty"`
 
-	// The maximum number of modifying requests per second.
+	// The maximum number of modifying requests per second. Unlimited by default.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
@@ -206,7 +220,7 @@ type TemplateRef struct {
 	Name string `json:"name"`
 
 	// Values for the parameters of the template, such as {quarantine: 40s}. A parameter that is not set has the default
-	// of the template.
+	// that the template defines; a parameter without a default must be set.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
@@ -226,13 +240,13 @@ const (
 
 // SinkAuth defines how requests to a sink are authenticated.
 type SinkAuth struct {
-	// Bearer sends the value in the header "Authorization: Bearer <value>". HMAC never sends the value: it signs the
-	// event's ID, time and body with it and adds the headers webhook-id, webhook-timestamp and webhook-signature, as
-	// Standard Webhooks define them.
+	// The type of authentication: Bearer or HMAC. Bearer sends the value in the header "Authorization: Bearer <value>";
+	// use an https URL. HMAC never sends the value: the operator signs the ID, the time and the body of the event with
+	// it, and adds the headers webhook-id, webhook-timestamp and webhook-signature, as Standard Webhooks defines them.
 	// +required
 	Type SinkAuthType `json:"type"`
 
-	// The key of a Secret in the namespace of the Cleaner that contains the value.
+	// The Secret in the namespace of the Cleaner, and the key in it, that contain the value.
 	// +required
 	SecretRef SecretKeyReference `json:"secretRef"`
 }
@@ -246,11 +260,12 @@ type SecretKeyReference struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="is not the name of a Secret: write its metadata.name, such as sink-token"
 	Name string `json:"name"`
 
-	// The key in the data of the Secret, such as "token". A trailing newline in the value is ignored. The value must be
-	// at most 8 KiB of printable ASCII without spaces.
+	// The key in the data of the Secret, such as "token". Its value must be 1 byte to 8 KiB of printable ASCII without
+	// spaces. A trailing newline is ignored. With type HMAC, the rest of a value that starts with "whsec_" is decoded
+	// as base64.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]+$')",message="is not a key of a Secret: write one of its data, such as token"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]+$')",message="is not a key of a Secret: write a key in its data, such as token"
 	Key string `json:"key"`
 }

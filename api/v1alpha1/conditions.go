@@ -10,7 +10,7 @@ const (
 	// AnnotationRequestedAt asks for an evaluation now: each new value, such as a timestamp, is one request. That of a Cleaner with
 	// a schedule counts for startingDeadline from when the webhook has signed it.
 	AnnotationRequestedAt = "cleaner.vtex.dev/requestedAt"
-	// AnnotationRequest says when AnnotationRequestedAt was written, and for which spec and template. The webhook writes and signs
+	// AnnotationRequest says who has written AnnotationRequestedAt, when, and for which spec and template. The webhook writes and signs
 	// it; whatever else is written there is ignored.
 	AnnotationRequest = "cleaner.vtex.dev/request"
 	// AnnotationAuthor says who wrote the spec. The webhook writes and signs it; whatever else is written there is ignored.
@@ -141,6 +141,8 @@ const (
 	ReasonRequestOutlived = "RequestOutlived"
 	// ReasonRequestNotSigned: the webhook has not signed the request for this spec.
 	ReasonRequestNotSigned = "RequestNotSigned"
+	// ReasonRequestNotAllowed: whoever made the request may not do all that the Cleaner does.
+	ReasonRequestNotAllowed = "RequestNotAllowed"
 	// ReasonTemplateMissing: the CleanerTemplate does not exist.
 	ReasonTemplateMissing = "TemplateMissing"
 	// ReasonDelivering: the event of a finished run is being sent.

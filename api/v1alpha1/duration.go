@@ -12,7 +12,7 @@ import (
 )
 
 // Duration is a length of time: numbers with units, such as "360h", "15d" or "1h30m". The units are ns, us (or µs), ms,
-// s, m, h, d (24 hours) and w (7 days). It is a string so that every value that the schema accepts can be decoded.
+// s, m, h, d (24 hours) and w (7 days). The longest duration is 292 years (106751d).
 //
 // +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h|d|w))+$`
 // +kubebuilder:validation:MaxLength=64

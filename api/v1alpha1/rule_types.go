@@ -7,32 +7,34 @@ import "k8s.io/apimachinery/pkg/util/intstr"
 
 // Rule acts on the items of a list for which an expression is true.
 //
-// Its expressions can read the targets, `params`, `variables`, `time`, and `item`: the current entry of forEach. If the
-// entry is an object, `object` is the same. If an expression fails for one item, the other items are not affected.
+// Its expressions can read the targets, `params`, `variables`, `time`, and `item`: the current item of the list. If the
+// item is an object, `object` is the same. If an expression fails for one item, nothing is done with this item, and the
+// other items are not affected.
 type Rule struct {
-	// The name of the rule, as shown in status, Events and CloudEvents.
+	// The name of the rule, as shown in status, Events and CloudEvents. It must be unique among the rules. It consists
+	// of lowercase letters, digits and hyphens.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="is not the name of a rule: write lower case letters, digits and - only, such as finished-pods"
-	// +kubebuilder:validation:XValidation:rule="self != 'helm'",message="means the Helm release where actions are listed: choose another name"
+	// +kubebuilder:validation:XValidation:rule="self != 'helm'",message="is the name of the Helm release in lists of actions: choose another name"
 	Name string `json:"name"`
 
-	// A CEL expression that returns the list of items, such as pods.items.
+	// A CEL expression that returns the list of items, such as pods.items. The items do not have to be objects.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	ForEach string `json:"forEach"`
 
-	// Named values that are computed for each item when an expression first reads them as variables.<name>. The names
-	// must differ from those in spec.variables.
+	// Named values for each item, which expressions read as variables.<name>. Each is computed when an expression first
+	// reads it. The names must differ from those in spec.variables.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Variables []Variable `json:"variables,omitempty"`
 
 	// A CEL expression that selects the items to act on, such as item.status.phase == "Failed". Use "true" to select
-	// all of them.
+	// all items.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
@@ -40,57 +42,61 @@ type Rule struct {
 
 	// How long `when` must be true without interruption before the operator acts on the item: a duration such as "40s",
 	// or a CEL expression that returns one, such as params.quarantine. The time starts again when the operator
-	// restarts.
+	// restarts. Without it, the operator acts immediately.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	For string `json:"for,omitempty"`
 
-	// A CEL expression that returns a string. Items with the same string share one `for` timer, for example all items
-	// on the same item.spec.nodeName. By default each item has its own timer.
+	// A CEL expression that returns a string. Items with the same string share one `for` timer, such as all items on
+	// the same item.spec.nodeName. By default, each item has its own timer. Has no effect without `for`.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	ForKey string `json:"forKey,omitempty"`
 
-	// A CEL expression that assigns each item to a group. orderBy and keep apply within each group. Without it, all
-	// items are one group.
+	// A CEL expression that assigns each item to a group: items with equal values are in one group. orderBy and keep
+	// apply within each group. By default, all items are in one group.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	GroupBy string `json:"groupBy,omitempty"`
 
-	// The order in which to act on the items. Items that compare equal are ordered by namespace, name and UID.
+	// The order in which to act on the items of a group. Items that compare equal are ordered by namespace, name and
+	// UID.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	OrderBy []OrderBy `json:"orderBy,omitempty"`
 
-	// How many items to keep in each group: the last ones in the order of orderBy. A number, or a CEL expression that
-	// returns one and can read `items`, the items of the group for which `when` is true.
+	// How many items to keep in each group: the last ones in the order of orderBy. Either a number from 0 to 1000000,
+	// or a CEL expression that returns one and can read `items`, the items of the group for which `when` is true.
+	// Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16384
-	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0 && self <= 1000000",message="must be a number from 0 to 1000000, or an expression that gives one"
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0 && self <= 1000000",message="must be a number from 0 to 1000000, or an expression that returns one"
 	Keep *intstr.IntOrString `json:"keep,omitempty"`
 
-	// A CEL expression that keeps further items after groupBy, orderBy and keep. For example, "keep the newest three,
-	// and delete the rest unless they are in use".
+	// A CEL expression that keeps an item if it returns true. It is evaluated after groupBy, orderBy and keep, as in
+	// "keep the newest three, and delete the rest unless they are in use".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	Unless string `json:"unless,omitempty"`
 
 	// What to read from the API server, instead of from the watch, before acting on an item. The rule is evaluated
-	// again with the results. Use it to prove that something does not exist, such as the Node of a Pod.
+	// again with the results. Use it to prove that something does not exist, such as the Node of a Pod. By default, the
+	// operator reads each other target that the rule depends on as a whole.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Confirm []Confirm `json:"confirm,omitempty"`
 
-	// A CEL expression that returns a unique name for the item. It identifies the item for `for` and for retries.
-	// Required if the items are not objects, and should then contain the names that `confirm` reads. Defaults to the
-	// UID of the object.
+	// A CEL expression that returns a unique name for the item. It identifies the item for `for` and for retries. If
+	// several items for which `when` is true have the same key, none of them is acted on, and an error in the status
+	// names two of them. Required if the items are not objects; it should then contain the names that `confirm` reads.
+	// Defaults to the UID of the object.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
@@ -113,7 +119,8 @@ type Rule struct {
 
 // OrderBy is one sort key.
 type OrderBy struct {
-	// A CEL expression that returns a string, a number, a bool, a timestamp or a duration.
+	// A CEL expression that returns a string, a number, a bool, a timestamp or a duration. All items of a group must
+	// have the same type.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
@@ -129,22 +136,22 @@ const ConfirmAll = "*"
 
 // Confirm selects what to read from the API server before acting on an item.
 type Confirm struct {
-	// The name of the target to read; or "*" (quoted) to read all targets that the rule depends on as a whole, except
-	// the target of its items.
+	// The name of the target to read. "*" (quoted) reads all targets that the rule depends on as a whole, except the
+	// target of its items.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Target string `json:"target"`
 
 	// A CEL expression that returns the name of the object to read, or a list of names. "" and [] read nothing. Without
-	// it, the whole target is listed.
+	// it, the operator lists the whole target.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	Name string `json:"name,omitempty"`
 
-	// A CEL expression that returns the namespace of the object. Ignored for cluster-scoped kinds. Defaults to the
-	// namespace of the item.
+	// A CEL expression that returns the namespace of the object. Requires name. Ignored for cluster-scoped kinds.
+	// Defaults to the namespace of the item.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
@@ -153,7 +160,7 @@ type Confirm struct {
 
 // RuleAction is one action on an item. Exactly one of report, delete, evict, patch and removeFinalizer must be set.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.report), has(self.delete), has(self.evict), has(self.patch), has(self.removeFinalizer)].exists_one(v, v)",message="an action has exactly one of report, delete, evict, patch and removeFinalizer"
+// +kubebuilder:validation:XValidation:rule="[has(self.report), has(self.delete), has(self.evict), has(self.patch), has(self.removeFinalizer)].exists_one(v, v)",message="an action must have exactly one of report, delete, evict, patch and removeFinalizer"
 type RuleAction struct {
 	// A CEL expression that returns whether to perform this action on the item. Defaults to true.
 	// +optional
@@ -168,12 +175,12 @@ type RuleAction struct {
 	// +kubebuilder:validation:MaxLength=16384
 	Object string `json:"object,omitempty"`
 
-	// Only reports the item.
+	// Reports the item in status and Events, and changes nothing.
 	// +optional
 	Report *ReportAction `json:"report,omitempty"`
 
-	// Deletes the object at the version that was evaluated. If several delete actions of a rule apply, only the first
-	// is performed.
+	// Deletes the object at the version that was evaluated. If several delete actions of a rule apply to an object,
+	// only the first is performed.
 	// +optional
 	Delete *DeleteAction `json:"delete,omitempty"`
 
@@ -185,7 +192,7 @@ type RuleAction struct {
 	// +optional
 	Patch *PatchAction `json:"patch,omitempty"`
 
-	// Removes one finalizer from the object.
+	// Removes one finalizer from the object at the version that was evaluated.
 	// +optional
 	RemoveFinalizer *RemoveFinalizerAction `json:"removeFinalizer,omitempty"`
 }
@@ -209,22 +216,24 @@ const (
 
 // DeleteAction contains the options of a deletion.
 type DeleteAction struct {
-	// The grace period in seconds. 0 deletes the object immediately. An object that is already terminating is deleted
-	// again only if this shortens its grace period. Defaults to the grace period of the object.
+	// The grace period in seconds. 0 deletes the object immediately, without waiting for the containers of a Pod to
+	// stop. An object that is already terminating is deleted again only if this shortens its grace period. Defaults to
+	// the grace period of the object.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
 
-	// What happens to the dependents: Background, Foreground or Orphan. Defaults to Background, also for kinds that
-	// orphan their dependents by default.
+	// What happens to the dependents of the object: Background, Foreground or Orphan. Defaults to Background, even for
+	// kinds whose dependents are orphaned by default.
 	// +optional
 	PropagationPolicy PropagationPolicy `json:"propagationPolicy,omitempty"`
 }
 
 // EvictAction contains the options of an eviction.
 type EvictAction struct {
-	// The grace period in seconds. Defaults to the grace period of the Pod.
+	// The grace period in seconds. 0 evicts the Pod without waiting for its containers to stop. A Pod that is already
+	// terminating is evicted again only if this shortens its grace period. Defaults to the grace period of the Pod.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
@@ -249,13 +258,14 @@ const (
 
 // PatchAction defines a patch.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.force) || !self.force || self.type == 'Apply'",message="force is for type: Apply only"
+// +kubebuilder:validation:XValidation:rule="!has(self.force) || !self.force || self.type == 'Apply'",message="force requires type: Apply: change type, or remove force"
 type PatchAction struct {
 	// The format of the patch: Strategic (built-in kinds only), Merge, JSON or Apply.
 	// +required
 	Type PatchType `json:"type"`
 
-	// The subresource to patch, such as "status". Without it, the object itself is patched.
+	// The subresource to patch: status, scale, resize, ephemeralcontainers or approval. By default, the object itself is
+	// patched.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -263,21 +273,22 @@ type PatchAction struct {
 	Subresource string `json:"subresource,omitempty"`
 
 	// A CEL expression that returns the patch: a map, or for JSON a list of {op, path, value}. It can read `object`,
-	// the object to patch, and `items`, all items that patch this object; they are combined into one patch. If there is
-	// only one item, `item` is set too. The operator adds the resourceVersion.
+	// the object to patch, and `items`, all items that patch this object; the operator combines them into one patch. If
+	// there is only one item, it can also read `item`. The operator adds the resourceVersion. The patch must not change
+	// metadata.ownerReferences.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	Expression string `json:"expression"`
 
-	// Whether Apply takes over fields that other managers own. Defaults to false.
+	// Whether Apply takes over fields that other managers own. Only with type Apply. Defaults to false.
 	// +optional
 	Force bool `json:"force,omitempty"`
 }
 
 // RemoveFinalizerAction selects a finalizer.
 type RemoveFinalizerAction struct {
-	// The finalizer, such as "example.com/protect".
+	// The finalizer to remove, such as "example.com/protect".
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317

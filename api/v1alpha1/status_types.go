@@ -8,7 +8,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // The bounds on numbers and times below are what Go can decode: one Cleaner that cannot be decoded would stop the watch
 // of all. OpenAPI's int64 and date-time alone let more through, such as 1e30 or a list.
 
-// CleanerStatus contains what the operator has found and done.
+// CleanerStatus contains what the operator found and did.
 type CleanerStatus struct {
 	// The generation of the spec that this status describes.
 	// +optional
@@ -16,8 +16,8 @@ type CleanerStatus struct {
 	// +kubebuilder:validation:Maximum=9007199254740991
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Ready is the summary. Valid, TargetsResolved, Evaluated and Delivered give the details. Stalled and Reconciling
-	// are present only while something is wrong or in progress.
+	// The current state of the Cleaner. Ready is the summary. Valid, TargetsResolved, Evaluated and Delivered give the
+	// details. Stalled, Reconciling, Tripped and RequestDropped are present only while they are True.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -25,8 +25,9 @@ type CleanerStatus struct {
 	// +kubebuilder:validation:items:XValidation:rule="self.lastTransitionTime >= timestamp('0001-01-01T00:00:00Z')",message="lastTransitionTime must be a time as in 2006-01-02T15:04:05Z"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// The first 100 objects that the targets currently select, as <name>.<resource>.<group>/<version>; for a
-	// ClusterCleaner prefixed with <namespace>/.
+	// The first 100 objects that the targets currently select, each as <name>.<resource>.<group>/<version>, or
+	// <name>.<resource>/<version> for the core group. For a ClusterCleaner, namespaced objects are prefixed with
+	// <namespace>/.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
@@ -39,51 +40,54 @@ type CleanerStatus struct {
 	// +kubebuilder:validation:Maximum=9007199254740991
 	ResolvedTargetCount int64 `json:"resolvedTargetCount,omitempty"`
 
-	// When the Cleaner is evaluated next if nothing changes before.
+	// When the Cleaner is evaluated next if nothing changes before then. With lifecycle Recurring, it shows only the
+	// end of the ttl, the end of a `for`, and the time when a condition changes, but neither retry.period nor the
+	// schedule.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	NextScheduledEvaluation *metav1.Time `json:"nextScheduledEvaluation,omitempty"`
 
-	// The result of the last evaluation. The time is when an evaluation first had this result.
+	// The result of the last evaluation.
 	// +optional
 	LastEvaluation *Evaluation `json:"lastEvaluation,omitempty"`
 
-	// The last scheduled time that was evaluated.
+	// The last scheduled time for which the Cleaner was evaluated.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	LastScheduleTime *metav1.Time `json:"lastScheduleTime,omitempty"`
 
-	// The first 20 items that are waiting for the `for` of a rule.
+	// The first 20 items for which `when` is true, but not yet for as long as the `for` of the rule requires.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Pending []Pending `json:"pending,omitempty"`
 
-	// What each rule with the action report found when it was asked last, in the order of the spec: one entry for a rule that finds
-	// something, in 32 KiB of text for all. Only with lifecycle Recurring.
+	// What each rule with a report action currently finds, in the order of the rules. A rule that finds nothing has no
+	// entry. The texts of all entries together are at most 32 KiB. Only with lifecycle Recurring.
 	// +optional
 	// +listType=map
 	// +listMapKey=rule
 	// +kubebuilder:validation:MaxItems=64
 	Findings []Finding `json:"findings,omitempty"`
 
-	// The last 20 actions, newest first.
+	// The last 20 actions, newest first. In mode DryRun, the actions that would have been performed.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	LastActions []Action `json:"lastActions,omitempty"`
 
-	// The last value of the annotation cleaner.vtex.dev/requestedAt that the operator has handled: answered by an
-	// evaluation, or dropped, as the condition RequestDropped says.
+	// The last value of the annotation cleaner.vtex.dev/requestedAt that the operator has handled. It answered the
+	// request with an evaluation, or dropped it; then the condition RequestDropped says why.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	LastRequestedAt string `json:"lastRequestedAt,omitempty"`
 
-	// How many actions were performed since the Cleaner was created.
+	// How many actions were performed, and how many failed, since the Cleaner was created.
 	// +optional
 	Counters *Counters `json:"counters,omitempty"`
 
-	// The number of cleanups that were started.
+	// The number of cleanups that have started. With lifecycle Recurring, they are counted only if there is a
+	// cloudEventSink.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991
@@ -93,7 +97,7 @@ type CleanerStatus struct {
 	// +optional
 	Run *Run `json:"run,omitempty"`
 
-	// A finished cleanup that the sink has not yet received. Another cleanup can start meanwhile.
+	// A finished cleanup whose event the sink has not received yet. Another cleanup can start in the meantime.
 	// +optional
 	Unsent *Run `json:"unsent,omitempty"`
 
@@ -105,8 +109,8 @@ type CleanerStatus struct {
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05.000000Z"
 	RecordedAt *metav1.MicroTime `json:"recordedAt,omitempty"`
 
-	// The signature of the operator over runs, run, unsent, lastScheduleTime, lastRequestedAt and recordedAt. The operator
-	// ignores a record that it has not signed.
+	// The signature of the operator over runs, run, unsent, lastScheduleTime, lastRequestedAt and recordedAt. The
+	// operator ignores a record that it has not signed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Signature string `json:"signature,omitempty"`
@@ -147,7 +151,8 @@ type Evaluation struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Conditions []ConditionOutcome `json:"conditions,omitempty"`
-	// The first 20 errors of items of rules. The operator does not act on such an item; other items are not affected.
+	// The first 20 errors of items of rules. The operator does not act on an item with an error. Other items are not
+	// affected.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
@@ -164,15 +169,15 @@ type Pending struct {
 	// The name of the rule.
 	// +kubebuilder:validation:MaxLength=2048
 	Rule string `json:"rule"`
-	// The value of forKey or key, or the object.
+	// The value of forKey or key, or else the object.
 	// +kubebuilder:validation:MaxLength=2048
 	Key string `json:"key"`
-	// When `for` will have passed.
+	// When `when` will have been true for long enough.
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	Until metav1.Time `json:"until"`
 }
 
-// ItemError is an error of one or more items of a rule. Identical errors are combined.
+// ItemError is an error of one or more items of a rule. Errors with the same message are combined.
 type ItemError struct {
 	// The name of the rule.
 	// +kubebuilder:validation:MaxLength=2048
@@ -197,7 +202,7 @@ type ItemError struct {
 
 // Counters count actions. They are written together with the rest of the status.
 type Counters struct {
-	// The number of objects that were acted on.
+	// The number of actions that succeeded. An object counts once for each action on it.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991
@@ -223,7 +228,7 @@ type ConditionOutcome struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Finding is what a rule with the action report finds.
+// Finding is what a rule with a report action currently finds.
 type Finding struct {
 	// The name of the rule.
 	// +kubebuilder:validation:MaxLength=63
@@ -232,13 +237,13 @@ type Finding struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991
 	Count int64 `json:"count"`
-	// The first 5 of these items, by key or object.
+	// The first 5 of these items, each by its key or its object.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	// +kubebuilder:validation:items:MaxLength=1024
 	Items []string `json:"items,omitempty"`
-	// The reason that the rule gives for the first of them.
+	// The reason that the rule gives for the first item.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
@@ -246,8 +251,8 @@ type Finding struct {
 
 // Action is one action on one object.
 type Action struct {
-	// The object, as <name>.<resource>.<group>/<version>; for a ClusterCleaner prefixed with <namespace>/. For an item that
-	// is no object, its key.
+	// The object, as <name>.<resource>.<group>/<version>, or <name>.<resource>/<version> for the core group. For a
+	// ClusterCleaner, namespaced objects are prefixed with <namespace>/. If the item is not an object, its key.
 	// +kubebuilder:validation:MaxLength=2048
 	Object string `json:"object"`
 	// The UID of the object.
@@ -263,7 +268,7 @@ type Action struct {
 	// When the action was performed.
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	Time metav1.Time `json:"time"`
-	// The result of the action.
+	// The result of the action, with the reason that the rule gives.
 	// +kubebuilder:validation:MaxLength=2048
 	Result string `json:"result"`
 }
@@ -294,22 +299,22 @@ const (
 	OutcomeEvicted Outcome = "evicted"
 	// OutcomePatched means that the operator changed the object.
 	OutcomePatched Outcome = "patched"
-	// OutcomeGone means that the object was already gone.
+	// OutcomeGone means that the object was already gone, or already terminating.
 	OutcomeGone Outcome = "gone"
 	// OutcomeKept means that the object was not deleted.
 	OutcomeKept Outcome = "kept"
 	// OutcomeReplaced means that another object has the same name now. The operator did not touch it.
 	OutcomeReplaced Outcome = "replaced"
-	// OutcomeTerminating means that the object is deleted but finalizers still hold it.
+	// OutcomeTerminating means that the object is deleted, but finalizers still keep it.
 	OutcomeTerminating Outcome = "terminating"
 	// OutcomeUnknown means that a response was lost and the operator could not determine the outcome.
 	OutcomeUnknown Outcome = "unknown"
 )
 
-// Run is one cleanup. It is recorded before the first deletion, continued after a crash, and reported as one event. The
-// operator acts only on objects that its rows list and on its release.
+// Run is one cleanup. The operator records it before the first deletion, continues it after a crash, and reports it as
+// one CloudEvent. It acts only on the objects in the rows and on the Helm release of the cleanup.
 type Run struct {
-	// Recurring if the Cleaner has lifecycle Recurring: the rows are then those whose outcome is not counted yet.
+	// Recurring if the Cleaner has lifecycle Recurring: the rows are then the objects whose outcome is not counted yet.
 	// Otherwise not set.
 	// +optional
 	Lifecycle Lifecycle `json:"lifecycle,omitempty"`
@@ -317,14 +322,14 @@ type Run struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9007199254740991
 	Number int64 `json:"number"`
-	// A fingerprint of the part of the spec that this cleanup is based on. If the spec changes, the cleanup stops.
+	// A fingerprint of the part of the spec that this cleanup is based on. If that part changes, the cleanup stops.
 	// +kubebuilder:validation:MaxLength=128
 	Decides string `json:"decides"`
-	// When the conditions were found to be true.
+	// When the operator decided to start the cleanup.
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	DecidedAt metav1.Time `json:"decidedAt"`
-	// The ServiceAccount that the operator impersonates for this cleanup; for a ClusterCleaner as <namespace>/<name>.
-	// Not set if the operator uses its own identity.
+	// The ServiceAccount that the operator impersonates for this cleanup. For a ClusterCleaner, it is
+	// <namespace>/<name>. Not set if the operator uses its own identity.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
@@ -338,7 +343,7 @@ type Run struct {
 	// The Helm release to uninstall.
 	// +optional
 	Helm *HelmRelease `json:"helm,omitempty"`
-	// The objects that were selected but that the operator must not delete.
+	// The first 200 objects that were selected but that the operator must not delete.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=200
@@ -350,7 +355,7 @@ type Run struct {
 	// How the cleanup ended. Not set while it is in progress; never changes once set.
 	// +optional
 	Result Result `json:"result,omitempty"`
-	// When the result was written.
+	// When the cleanup ended. Set together with the result.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
@@ -358,7 +363,7 @@ type Run struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=32768
 	Message string `json:"message,omitempty"`
-	// The number of objects of each resource by outcome.
+	// How many objects of each resource had each outcome.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
@@ -388,7 +393,8 @@ type HelmRelease struct {
 	// +kubebuilder:validation:Pattern=`\.[0-9]{6}(Z|[-+][0-9:]{5})$`
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05.000000Z"
 	FirstDeployed metav1.MicroTime `json:"firstDeployed"`
-	// A fingerprint of the objects and hooks in the record of this revision.
+	// A fingerprint of the objects and hooks in the record of this revision. If they change, the release is not
+	// uninstalled.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Digest string `json:"digest,omitempty"`
@@ -402,7 +408,8 @@ type HelmRelease struct {
 
 // Withheld is an object that was selected but that the operator must not touch.
 type Withheld struct {
-	// The object, as <name>.<resource>.<group>/<version>; for a ClusterCleaner prefixed with <namespace>/.
+	// The object, as <name>.<resource>.<group>/<version>, or <name>.<resource>/<version> for the core group. For a
+	// ClusterCleaner, namespaced objects are prefixed with <namespace>/.
 	// +kubebuilder:validation:MaxLength=4096
 	Object string `json:"object"`
 	// Why the operator must not touch it.
@@ -415,7 +422,7 @@ type Count struct {
 	// The resource, as <resource>.<group>/<version>.
 	// +kubebuilder:validation:MaxLength=2048
 	Resource string `json:"resource"`
-	// The outcome.
+	// The outcome of these objects.
 	Outcome Outcome `json:"outcome"`
 	// The number of objects.
 	// +kubebuilder:validation:Minimum=0
@@ -428,6 +435,6 @@ type RowOutcome struct {
 	// The object, as recorded in rows.
 	// +kubebuilder:validation:MaxLength=4096
 	Row string `json:"row"`
-	// The outcome.
+	// The outcome of this object.
 	Outcome Outcome `json:"outcome"`
 }

@@ -51,6 +51,14 @@ type Owner interface {
 	DeepCopyOwner() Owner
 }
 
+// NewOwner is an empty Cleaner of a namespace, or, with none, a ClusterCleaner.
+func NewOwner(namespace string) Owner {
+	if namespace == "" {
+		return &ClusterCleaner{}
+	}
+	return &Cleaner{}
+}
+
 // object is what Kubernetes knows of each object.
 //
 // +kubebuilder:object:generate=false

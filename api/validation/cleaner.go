@@ -22,7 +22,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// The bounds that the schema has too.
+// The bounds that the schema also has.
 const (
 	maxTargets     = 64
 	maxConditions  = 64
@@ -38,46 +38,46 @@ const maxNumber = 24
 const (
 	// MaxSpecBytes leaves room for the status: both share the 1.5 MiB of an object.
 	MaxSpecBytes = 256 << 10
-	// minPeriod keeps a Cleaner from being evaluated all the time.
+	// minPeriod is the shortest retry.period: a Cleaner must not be evaluated all the time.
 	minPeriod = 10 * time.Second
-	// shortTTL is a ttl that leaves nobody the time to correct a mistake.
+	// shortTTL is the shortest ttl without a warning: a shorter one leaves no time to correct a mistake.
 	shortTTL = time.Minute
 )
 
-// Options say what the spec itself does not.
+// Options are the facts about a Cleaner that are not in its spec.
 type Options struct {
 	// AllowProtectedKinds are the protected resources that may be deleted, as <resource>.<group>, such as
 	// "roles.rbac.authorization.k8s.io".
 	AllowProtectedKinds []string
-	// Compiled is what the compiler found wrong with the expressions. Nobody else looks at them.
+	// Compiled are the compiler's errors. Validate does not compile the expressions itself.
 	Compiled field.ErrorList
-	// RequireServiceAccount says that each Cleaner must act as a ServiceAccount; DefaultServiceAccount is the one of those
+	// RequireServiceAccount means that each Cleaner must act as a ServiceAccount. DefaultServiceAccount is the one for Cleaners
 	// that name none.
 	RequireServiceAccount bool
 	DefaultServiceAccount string
-	// Served is what the API server says of each target's kind, in the order of the spec. Nil if nobody has asked.
+	// Served is what the API server says about the kind of each target, in the order of the spec; nil if it was not asked.
 	Served []ServedKind
-	// Namespace is the one in which the Cleaner lives; empty for a ClusterCleaner, and if nobody knows.
+	// Namespace is the namespace of the Cleaner; empty for a ClusterCleaner, or if it is unknown.
 	Namespace string
-	// OperatorNamespace is the operator's own, of which no Secret is read for anybody; empty if nobody knows.
+	// OperatorNamespace is the namespace of the operator, whose Secrets no Cleaner can use; empty if it is unknown.
 	OperatorNamespace string
-	// Template is the name of the CleanerTemplate from which targets, variables, conditions, rules and parameters are.
-	// What is wrong with them is then said of it. Empty if the spec has them itself.
+	// Template is the name of the CleanerTemplate that targets, variables, conditions, rules and parameters come from. Findings
+	// about them are then findings about the template. Empty if the spec has them itself.
 	Template string
-	// isTemplate says that they are looked at as a template that Cleaners may use as well as ClusterCleaners.
+	// isTemplate means that the spec is the body of a template, which both Cleaners and ClusterCleaners may use.
 	isTemplate bool
 }
 
-// ServedKind is what an API server says of a kind.
+// ServedKind is what an API server says about a kind.
 type ServedKind struct {
 	// Resource is the plural name of the kind. It is empty if the kind is not served.
 	Resource string
-	// Namespaced says whether its objects live in namespaces.
+	// Namespaced means that its objects are in namespaces.
 	Namespaced bool
 }
 
-// Validate says what is wrong with the spec of a Cleaner or a ClusterCleaner, with its template expanded if there is one.
-// It never changes it.
+// Validate returns the mistakes in the spec of a Cleaner or a ClusterCleaner, with its template expanded if it has one. It never
+// changes the spec.
 func Validate(spec *v1alpha1.Work, o Options) Findings {
 	var (
 		found Findings
@@ -98,7 +98,7 @@ func Validate(spec *v1alpha1.Work, o Options) Findings {
 	if spec.CloudEventData != "" {
 		checkExpression(&found, spec.CloudEventData, path.Child("cloudEventData"))
 		if spec.Recurs() {
-			found.addWarning(path.Child("cloudEventData"), "is sent only when a Cleaner has cleaned once, and ignored with lifecycle: Recurring; remove it")
+			found.addWarning(path.Child("cloudEventData"), "is ignored with lifecycle: Recurring: remove it")
 		}
 	}
 	found.addFieldErrors(o.Compiled)
@@ -112,7 +112,7 @@ func Validate(spec *v1alpha1.Work, o Options) Findings {
 	return found
 }
 
-// checkBody looks at what templates have, too; in a Cleaner it lies in the spec itself.
+// checkBody checks the fields that a template can provide. p is their path.
 func checkBody(f *Findings, spec *v1alpha1.Work, p *field.Path, o Options) {
 	checkTargets(f, spec, p.Child("targets"), o)
 	checkVariables(f, spec.Variables, p.Child("variables"))
@@ -120,7 +120,7 @@ func checkBody(f *Findings, spec *v1alpha1.Work, p *field.Path, o Options) {
 	checkRules(f, spec, p, o)
 }
 
-// ownerKind returns the kind that the spec is of.
+// ownerKind returns the kind of the object that has this spec.
 func ownerKind(spec *v1alpha1.Work) string {
 	if spec.Cluster {
 		return "ClusterCleaner"
@@ -128,7 +128,7 @@ func ownerKind(spec *v1alpha1.Work) string {
 	return "Cleaner"
 }
 
-// addFieldErrors repeats what the compiler found, but for what has been said already, such as an expression that is empty.
+// addFieldErrors adds errors, except for fields that already have one, such as an empty expression.
 func (f *Findings) addFieldErrors(errs field.ErrorList) {
 	said := *f
 	for _, finding := range FromFieldErrors(errs) {
@@ -140,7 +140,7 @@ func (f *Findings) addFieldErrors(errs field.ErrorList) {
 
 func checkSize(f *Findings, spec any, p *field.Path) {
 	text, err := json.Marshal(spec)
-	if err != nil { // only parameters can fail, and they are looked at on their own
+	if err != nil { // only parameters can fail, and checkParameters checks them
 		return
 	}
 	if len(text) > MaxSpecBytes {
@@ -148,14 +148,14 @@ func checkSize(f *Findings, spec any, p *field.Path) {
 	}
 }
 
-// checkExpressionSize refuses more expressions than are compiled.
+// checkExpressionSize refuses expressions that are too long together to be compiled.
 func checkExpressionSize(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	if n := spec.ExpressionBytes(); n > v1alpha1.MaxExpressionBytes {
 		f.addError(p, fmt.Sprintf("the expressions are %d bytes long together; at most %d are allowed: shorten them, or use several Cleaners", n, v1alpha1.MaxExpressionBytes))
 	}
 }
 
-// checkPurpose refuses what does nothing, and what would delete at once without anybody having said so.
+// checkPurpose refuses a Cleaner that does nothing, and one that would delete at once although nothing in it says so.
 func checkPurpose(f *Findings, spec *v1alpha1.Work, p *field.Path, o Options) {
 	templated := spec.TemplateRef != nil || o.Template != ""
 	if len(spec.Targets) == 0 && len(spec.Rules) == 0 && spec.Helm == nil && !templated {
@@ -167,27 +167,27 @@ func checkPurpose(f *Findings, spec *v1alpha1.Work, p *field.Path, o Options) {
 		return
 	}
 	if spec.Lifecycle == "" && (len(spec.Rules) > 0 || templated) {
-		f.addError(p, fmt.Sprintf("with rules or templateRef, say what becomes of the %s when it has cleaned: lifecycle: Recurring keeps it, lifecycle: Once deletes it", ownerKind(spec)))
+		f.addError(p, fmt.Sprintf("rules and templateRef require a lifecycle: write lifecycle: Recurring to keep the %s after a cleanup, or lifecycle: Once to delete it", ownerKind(spec)))
 	}
 	if len(spec.Rules) == 0 && !templated {
 		checkTargetsAlone(f, spec, p)
 	}
 }
 
-// checkTargetsAlone looks at a spec without rules, whose targets say what is deleted.
+// checkTargetsAlone checks a spec without rules, whose targets say what is deleted.
 func checkTargetsAlone(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	switch {
 	case !deletesAnything(spec) && spec.Recurs():
-		f.addWarning(p, "nothing is ever done: without rules, only targets with delete: true are acted on; set it, or add rules")
+		f.addWarning(p, "nothing is ever cleaned up: without rules, the operator acts only on targets with delete: true; set it on a target, or add rules")
 	case !deletesAnything(spec):
 		if spec.CloudEventSink == "" {
-			f.addWarning(p, fmt.Sprintf("nothing is deleted and nobody is told, only the %s itself goes: set delete: true on a target or on helm, or give a cloudEventSink", ownerKind(spec)))
+			f.addWarning(p, fmt.Sprintf("nothing is deleted except the %s itself, and no event is sent: set delete: true on a target or on helm, or add a cloudEventSink", ownerKind(spec)))
 		}
 	case len(spec.Conditions) > 0 || spec.Schedule != "":
 	case spec.Recurs():
-		f.addWarning(p, "without conditions, whatever the targets name is deleted as soon as it is there, for as long as this is: add conditions, or a schedule")
+		f.addWarning(p, "without conditions, each object that a target with delete: true selects is deleted as soon as it appears: add conditions, or a schedule")
 	case spec.TTL == "":
-		f.addError(p, fmt.Sprintf("a %s that deletes needs a ttl or conditions: without either it would delete at once (write ttl: 0s if that is meant)", ownerKind(spec)))
+		f.addError(p, fmt.Sprintf("a %s that deletes needs a ttl, a schedule or conditions: without them, it would delete immediately (write ttl: 0s if you want that)", ownerKind(spec)))
 	default:
 		if ttl, err := spec.TTL.Parse(0); err == nil && ttl < shortTTL {
 			f.addWarning(p.Child("ttl"), fmt.Sprintf("without conditions, everything is deleted %s after the %s is created: add conditions, or a longer ttl", ttl, ownerKind(spec)))
@@ -201,10 +201,10 @@ func deletesAnything(spec *v1alpha1.Work) bool {
 
 func checkEnums(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	if spec.Lifecycle != "" && spec.Lifecycle != v1alpha1.LifecycleOnce && spec.Lifecycle != v1alpha1.LifecycleRecurring {
-		f.addError(p.Child("lifecycle"), fmt.Sprintf("%q is no lifecycle: write Once or Recurring", spec.Lifecycle))
+		f.addError(p.Child("lifecycle"), fmt.Sprintf("%q is not a lifecycle: write Once or Recurring", spec.Lifecycle))
 	}
 	if spec.Mode != "" && spec.Mode != v1alpha1.ModeEnforce && spec.Mode != v1alpha1.ModeDryRun {
-		f.addError(p.Child("mode"), fmt.Sprintf("%q is no mode: write Enforce or DryRun", spec.Mode))
+		f.addError(p.Child("mode"), fmt.Sprintf("%q is not a mode: write Enforce or DryRun", spec.Mode))
 	}
 }
 
@@ -220,7 +220,7 @@ func checkTimes(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	}
 }
 
-// parseDuration reads a duration, and says whether there is one.
+// parseDuration parses a duration, and reports whether there is a valid one.
 func (f *Findings) parseDuration(d v1alpha1.Duration, p *field.Path) (time.Duration, bool) {
 	if d == "" {
 		return 0, false
@@ -251,7 +251,7 @@ func checkParameters(f *Findings, parameters *runtime.RawExtension, p *field.Pat
 	checkNumbers(f, values, p)
 }
 
-// checkNumbers refuses those that are stored in several forms, wherever they are in a value.
+// checkNumbers refuses numbers that API servers do not store exactly, anywhere in a value.
 func checkNumbers(f *Findings, value any, p *field.Path) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -272,27 +272,27 @@ func checkNumbers(f *Findings, value any, p *field.Path) {
 			if len(text) > maxNumber {
 				text = "9007199254740993"
 			}
-			f.addError(p, fmt.Sprintf("is a number beyond %d, of which API servers do not keep each digit: write it as text, such as %q", v1alpha1.MaxWhole, text))
+			f.addError(p, fmt.Sprintf("is a number beyond %d, and API servers do not keep all of its digits: write it as a string, such as %q", v1alpha1.MaxWhole, text))
 		}
 	}
 }
 
-// checkTemplateRef is for a spec whose template is not expanded, because nobody has found it yet.
+// checkTemplateRef checks the templateRef of a spec whose template is not expanded yet.
 func checkTemplateRef(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	ref := spec.TemplateRef
 	if ref == nil {
 		return
 	}
 	if len(ref.Name) > maxObjectName || !dnsSubdomain.MatchString(ref.Name) {
-		f.addError(p.Child("name"), fmt.Sprintf("%q is not the name of a CleanerTemplate: write the metadata.name of one, as kubectl get cleanertemplates shows them", ref.Name))
+		f.addError(p.Child("name"), fmt.Sprintf("%q is not the name of a CleanerTemplate: write one that kubectl get cleanertemplates shows", ref.Name))
 	}
 	checkParameters(f, ref.Parameters, p.Child("parameters"))
 	if len(spec.Targets) > 0 || len(spec.Variables) > 0 || len(spec.Conditions) > 0 || len(spec.Rules) > 0 || spec.Parameters != nil {
-		f.addError(p, "stands in the place of targets, variables, conditions, rules and parameters: remove them, or templateRef")
+		f.addError(p, "replaces targets, variables, conditions, rules and parameters: remove them, or templateRef")
 	}
 }
 
-// longPer is a time over which limits count little more than over a shorter one: an operator hardly runs for so long.
+// longPer is the longest `per` without a warning: an operator hardly runs longer, and limits count only since it started.
 const longPer = 30 * 24 * time.Hour
 
 func checkLimits(f *Findings, l *v1alpha1.Limits, p *field.Path) {
@@ -305,7 +305,7 @@ func checkLimits(f *Findings, l *v1alpha1.Limits, p *field.Path) {
 	}{
 		{"maxActions", l.MaxActions, 1000000}, {"maxPercent", l.MaxPercent, 100}, {"actionsPerSecond", l.ActionsPerSecond, 10000},
 	} {
-		if bound.is < 0 || bound.is > bound.most { // 0 is one that is not given
+		if bound.is < 0 || bound.is > bound.most { // 0 means no limit
 			f.addError(p.Child(bound.field), fmt.Sprintf("is %d: write a number from 1 to %d, or leave it out for no limit", bound.is, bound.most))
 		}
 	}
@@ -313,14 +313,14 @@ func checkLimits(f *Findings, l *v1alpha1.Limits, p *field.Path) {
 		return
 	}
 	if l.MaxActions == 0 && l.MaxPercent == 0 {
-		f.addError(p.Child("per"), "is the time that maxActions and maxPercent count over: add one of them")
+		f.addError(p.Child("per"), "is the period over which maxActions and maxPercent count: add one of them")
 	}
 	switch per, ok := f.parseDuration(l.Per, p.Child("per")); {
 	case ok && per <= 0:
 		f.addError(p.Child("per"), fmt.Sprintf("%s is too short: write more than 0s, or leave it out for 1h", l.Per))
 	case ok && per > longPer:
-		f.addWarning(p.Child("per"), fmt.Sprintf("%s is long for what is counted only since the operator has started, and takes memory, of which there may not be enough: then nothing is done for as long. "+
-			"Write 30d at most", l.Per))
+		f.addWarning(p.Child("per"), fmt.Sprintf("%s is long: actions count only since the operator started, and if it has no memory left for them, nothing is done until the oldest no longer count. "+
+			"Write 30d or less", l.Per))
 	}
 }
 
@@ -333,7 +333,7 @@ func checkHelm(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 		return
 	}
 	if spec.Recurs() {
-		f.addError(p, "a Helm release is uninstalled once: write lifecycle: Once, or remove helm")
+		f.addError(p, "requires lifecycle: Once: change lifecycle, or remove helm")
 	}
 	switch {
 	case h.Release == "":
@@ -341,7 +341,7 @@ func checkHelm(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	case len(h.Release) > maxReleaseName:
 		f.addError(p.Child("release"), fmt.Sprintf("is longer than the %d characters that a release's name may have", maxReleaseName))
 	case !dnsSubdomain.MatchString(h.Release):
-		f.addError(p.Child("release"), fmt.Sprintf("%q is not the name of a release: those have lower case letters, digits, - and . only, as helm list shows them", h.Release))
+		f.addError(p.Child("release"), fmt.Sprintf("%q is not the name of a release: write it as helm list shows it, with lower case letters, digits, - and . only", h.Release))
 	}
 	if timeout, ok := f.parseDuration(h.Timeout, p.Child("timeout")); ok && timeout <= 0 {
 		f.addError(p.Child("timeout"), fmt.Sprintf("%s is too short: write more than 0s, or leave it out for 5m", h.Timeout))
@@ -350,7 +350,7 @@ func checkHelm(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 
 func checkConditions(f *Findings, conditions []string, p *field.Path) {
 	if len(conditions) > maxConditions {
-		f.addError(p, fmt.Sprintf("are %d; at most %d are allowed: join some with &&", len(conditions), maxConditions))
+		f.addError(p, fmt.Sprintf("has %d entries; at most %d are allowed: combine some with &&", len(conditions), maxConditions))
 	}
 	for i, expression := range conditions {
 		checkExpression(f, expression, p.Index(i))
@@ -375,26 +375,26 @@ func checkServiceAccount(f *Findings, spec *v1alpha1.Work, p *field.Path, o Opti
 	case a == nil:
 		switch {
 		case o.RequireServiceAccount && spec.Cluster:
-			f.addError(p, "is required by this operator: write the namespace and the name of a ServiceAccount that may do what the ClusterCleaner is to do")
+			f.addError(p, "is required by this operator: write the namespace and the name of a ServiceAccount that has the rights that the ClusterCleaner needs")
 		case o.RequireServiceAccount && o.DefaultServiceAccount == "":
-			f.addError(p, "is required by this operator: write the name of a ServiceAccount of the Cleaner's namespace that may do what the Cleaner is to do")
+			f.addError(p, "is required by this operator: write the name of a ServiceAccount in the namespace of the Cleaner that has the rights that the Cleaner needs")
 		}
 	case len(a.Name) > maxObjectName || !dnsSubdomain.MatchString(a.Name):
 		f.addError(p, fmt.Sprintf("%q is not the name of a ServiceAccount: write the metadata.name %s, such as %s", a.Name, where, such))
 	case spec.Cluster && a.Namespace == "":
-		f.addError(p.Child("namespace"), "must not be empty: write the namespace in which the ServiceAccount lives")
+		f.addError(p.Child("namespace"), "must not be empty: write the namespace of the ServiceAccount")
 	}
 }
 
-// checkSink checks the form of the URL; where it leads is looked at when it is dialled. Messages leave the URL out: it may
-// hold a password.
+// checkSink checks the form of the URL. The operator checks its address when it connects. Messages leave out the URL: it may contain
+// a password.
 func checkSink(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	sink := spec.CloudEventSink
 	if sink == "" {
 		return
 	}
 	if spec.Mode == v1alpha1.ModeDryRun {
-		f.addWarning(p, "is sent nothing with mode: DryRun; status and Events say what would be done")
+		f.addWarning(p, "receives nothing with mode: DryRun: status and Events show what would be done")
 	}
 	if utf8.RuneCountInString(sink) > maxSinkLength {
 		f.addError(p, fmt.Sprintf("is longer than the %d characters that are allowed", maxSinkLength))
@@ -411,7 +411,7 @@ func checkSink(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	case !isValidPort(u.Port()):
 		f.addError(p, fmt.Sprintf("has port %s: write one from 1 to 65535", u.Port()))
 	case u.User != nil:
-		f.addError(p, "must not contain a user name or password: whoever may read the Cleaner could read them")
+		f.addError(p, "must not contain a user name or password: everyone who can read the Cleaner could read them")
 	case strings.Contains(sink, "#"):
 		f.addError(p, "must not contain a fragment (# and what follows): it is never sent")
 	}
@@ -426,37 +426,37 @@ func checkSinkAuth(f *Findings, spec *v1alpha1.Work, p *field.Path, o Options) {
 		return
 	}
 	if spec.CloudEventSink == "" {
-		f.addError(p, "means nothing without cloudEventSink: add one, or remove it")
+		f.addError(p, "requires cloudEventSink: add it, or remove this field")
 	}
 	if auth.Type != v1alpha1.SinkAuthBearer && auth.Type != v1alpha1.SinkAuthHMAC {
-		f.addError(p.Child("type"), fmt.Sprintf("%q is no type: write Bearer or HMAC", auth.Type))
+		f.addError(p.Child("type"), fmt.Sprintf("%q is not a type: write Bearer or HMAC", auth.Type))
 	}
 	checkSinkSecret(f, spec, &auth.SecretRef, p.Child("secretRef"), o)
 	if auth.Type == v1alpha1.SinkAuthBearer && strings.HasPrefix(strings.ToLower(spec.CloudEventSink), "http:") {
-		f.addWarning(p.Root().Child("cloudEventSink"), "the token of cloudEventSinkAuth is sent over it as plain text: write a URL that starts with https://, or type: HMAC")
+		f.addWarning(p.Root().Child("cloudEventSink"), "the token of cloudEventSinkAuth is sent as plain text: write a URL that starts with https://, or type: HMAC")
 	}
 }
 
-// checkSinkSecret looks at the Secret that shows a sink who sends.
+// checkSinkSecret checks the reference to the Secret with which the operator proves to a sink who it is.
 func checkSinkSecret(f *Findings, spec *v1alpha1.Work, ref *v1alpha1.ClusterSecretKeyReference, p *field.Path, o Options) {
 	if len(ref.Name) > maxObjectName || !dnsSubdomain.MatchString(ref.Name) {
 		f.addError(p.Child("name"), fmt.Sprintf("%q is not the name of a Secret: write its metadata.name, such as sink-token", ref.Name))
 	}
 	if len(ref.Key) > maxObjectName || !secretKey.MatchString(ref.Key) {
-		f.addError(p.Child("key"), fmt.Sprintf("%q is not a key of a Secret: write one of its data, such as token", ref.Key))
+		f.addError(p.Child("key"), fmt.Sprintf("%q is not a key of a Secret: write a key in its data, such as token", ref.Key))
 	}
 	switch own := o.OperatorNamespace; {
 	case spec.Cluster && ref.Namespace == "":
-		f.addError(p.Child("namespace"), "must not be empty: write the namespace in which the Secret lives")
+		f.addError(p.Child("namespace"), "must not be empty: write the namespace of the Secret")
 	case own == "":
 	case spec.Cluster && ref.Namespace == own:
-		f.addError(p.Child("namespace"), fmt.Sprintf("%q is the namespace of the operator, of which no Secret is read: put the Secret into another one", own))
+		f.addError(p.Child("namespace"), fmt.Sprintf("%q is the namespace of the operator, and none of its Secrets can be used: put the Secret into another namespace", own))
 	case !spec.Cluster && o.Namespace == own:
-		f.addError(p, fmt.Sprintf("no Secret of %q is read, which is the namespace of the operator: put the Cleaner and the Secret into another one", own))
+		f.addError(p, fmt.Sprintf("no Secret of %q can be used, because it is the namespace of the operator: put the Cleaner and the Secret into another namespace", own))
 	}
 }
 
-// warnClusterWide warns of a ClusterCleaner that would show its mistakes everywhere at once.
+// warnClusterWide warns of a ClusterCleaner without limits: a mistake in it would have effects everywhere at once.
 func warnClusterWide(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	if !spec.Cluster {
 		return
@@ -466,18 +466,18 @@ func warnClusterWide(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 		f.addWarning(p, "nothing limits what is done in the whole cluster: try it with mode: DryRun first, or add limits such as {maxActions: 100}")
 	}
 	if spec.IncludeProtected {
-		f.addWarning(p.Child("includeProtected"), "namespaces such as kube-system, on which the cluster hangs, are cleaned too: make sure that the targets mean them")
+		f.addWarning(p.Child("includeProtected"), "namespaces that the cluster depends on, such as kube-system, are cleaned up too: make sure that the targets are meant to select objects there")
 	}
 }
 
-// changesAnything says that the spec does more than to report.
+// changesAnything reports whether the spec does more than report.
 func changesAnything(spec *v1alpha1.Work) bool {
 	return deletesAnything(spec) || slices.ContainsFunc(spec.Rules, func(r v1alpha1.Rule) bool {
 		return slices.ContainsFunc(r.Actions, func(a v1alpha1.RuleAction) bool { return a.Report == nil })
 	})
 }
 
-// isValidPort says whether a port, which url.Parse found to be empty or digits, can be dialled.
+// isValidPort reports whether a port, which is empty or digits, is one to connect to.
 func isValidPort(port string) bool {
 	if port == "" {
 		return true

@@ -15,13 +15,13 @@ import (
 type Severity string
 
 const (
-	// Error means that the Cleaner cannot work, or would do what nobody can want: it is refused.
+	// Error means that the Cleaner is refused: it cannot work, or would do what nobody can want.
 	Error Severity = "Error"
-	// Warning means that the Cleaner works, and probably does not do what its author wants.
+	// Warning means that the Cleaner works, but probably does not do what its author wants.
 	Warning Severity = "Warning"
 )
 
-// Finding is one thing that is wrong with a Cleaner.
+// Finding is one mistake in a Cleaner.
 type Finding struct {
 	// Path is the field, such as "spec.targets[0].name".
 	Path string
@@ -31,13 +31,13 @@ type Finding struct {
 	Severity Severity
 }
 
-// String is the finding in one line.
+// String returns the finding in one line.
 func (f Finding) String() string { return f.Path + ": " + f.Message }
 
 // Findings are in the order of the spec.
 type Findings []Finding
 
-// FromFieldErrors returns errors as findings. Values are left out: one may be a whole expression.
+// FromFieldErrors returns errors as findings. It leaves out values: one may be a whole expression.
 func FromFieldErrors(errs field.ErrorList) Findings {
 	var out Findings
 	for _, err := range errs {
@@ -50,10 +50,10 @@ func FromFieldErrors(errs field.ErrorList) Findings {
 	return out
 }
 
-// Errors are the findings because of which the Cleaner is refused.
+// Errors returns the findings for which the Cleaner is refused.
 func (f Findings) Errors() Findings { return f.filterBySeverity(Error) }
 
-// Warnings are the findings with which it works all the same.
+// Warnings returns the findings with which the Cleaner still works.
 func (f Findings) Warnings() Findings { return f.filterBySeverity(Warning) }
 
 // SpecErrors returns the errors that are about the spec as a whole.
@@ -71,7 +71,7 @@ func (f Findings) filterBySeverity(s Severity) Findings {
 	return out
 }
 
-// blameTemplate says of a template what is wrong with the part of a spec that it wrote: whoever uses it has no such field.
+// blameTemplate turns findings about fields that come from a template into findings about the template: the Cleaner has no such field.
 func (f *Findings) blameTemplate(template string) {
 	for i := range *f {
 		finding := &(*f)[i]
@@ -84,7 +84,7 @@ func (f *Findings) blameTemplate(template string) {
 	}
 }
 
-// isBodyField says that a field below spec is one that templates write.
+// isBodyField reports whether a field below spec comes from a template, if there is one.
 func isBodyField(path string) bool {
 	top := strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' })
 	return len(top) > 0 && slices.Contains([]string{"targets", "variables", "conditions", "rules", "parameters"}, top[0])

@@ -5,6 +5,7 @@ package validation
 
 import (
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -12,23 +13,23 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// kindInfo is what is known of a kind without asking a cluster.
+// kindInfo is what is known about a kind. The zero value is an unknown kind.
 type kindInfo struct {
 	group, kind, resource string
 	clusterScoped         bool
 }
 
-// resourceName returns the resource as administrators write it: "<resource>.<group>".
+// resourceName returns the resource as administrators write it: "<resource>.<group>", or "<resource>" for the core group.
 func (k kindInfo) resourceName() string {
 	return schema.GroupResource{Group: k.group, Resource: k.resource}.String()
 }
 
-// isProtected says that a cluster hangs on objects of this kind.
+// isProtected reports whether the kind is protected: clusters depend on its objects.
 func (k kindInfo) isProtected() bool {
 	return facts.IsProtected(schema.GroupResource{Group: k.group, Resource: k.resource})
 }
 
-// withServed returns what is known of a kind after the API server has been asked.
+// withServed returns k with what the API server says about the kind.
 func (k kindInfo) withServed(group string, s ServedKind) kindInfo {
 	if s.Resource == "" {
 		return k
@@ -38,7 +39,7 @@ func (k kindInfo) withServed(group string, s ServedKind) kindInfo {
 	return found
 }
 
-// findTargetKind returns what is known of the kind of a target.
+// findTargetKind returns what is known about the kind of a target.
 func (o *Options) findTargetKind(spec *v1alpha1.Work, target int) kindInfo {
 	r := &spec.Targets[target].Reference
 	k := findKnownKind(r.APIGroup, r.Kind)
@@ -48,8 +49,8 @@ func (o *Options) findTargetKind(spec *v1alpha1.Work, target int) kindInfo {
 	return k
 }
 
-// findKnownKind finds a kind by its own name, or by the singular or plural name of its resource, in any case. Of a kind that is
-// not listed it knows nothing.
+// findKnownKind finds a kind by its name, or by the singular or plural name of its resource, ignoring case. It returns the zero value
+// for a kind that is not in the list.
 func findKnownKind(group, name string) kindInfo {
 	for _, k := range knownKinds() {
 		// The singular name of each of these is its kind in lower case.
@@ -60,9 +61,12 @@ func findKnownKind(group, name string) kindInfo {
 	return kindInfo{}
 }
 
-// knownKinds returns the cluster-scoped kinds of Kubernetes itself, and the protected ones: those on which a cluster hangs, also under
-// the names by which OpenShift serves them. What is not here is judged by the operator when it has found the kind in the cluster.
-func knownKinds() []kindInfo {
+// knownKinds calls listKinds once.
+var knownKinds = sync.OnceValue(listKinds) //nolint:gochecknoglobals // listed once, and never changed
+
+// listKinds returns the built-in kinds that are cluster-scoped, and the protected kinds, also under the names that OpenShift gives
+// them. The operator checks all other kinds when it has found them in the cluster.
+func listKinds() []kindInfo {
 	const (
 		admission = "admissionregistration.k8s.io"
 		rbac      = "rbac.authorization.k8s.io"

@@ -18,7 +18,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// The bounds that the schema has too.
+// The bounds that the schema also has.
 const (
 	maxVariables     = 64
 	maxRules         = 64
@@ -29,31 +29,29 @@ const (
 	maxKeep          = 1000000
 	maxGrace         = math.MaxInt32
 	maxFinalizer     = 317
-	maxSubresource   = 63
 	reservedRuleName = "helm"
 )
 
-// longHold is from where on a hold, which a restart begins anew, is better read from the object itself.
+// longHold is the longest `for` without a warning. A restart starts the timer again, so a time in the object is better for longer ones.
 const longHold = 24 * time.Hour
 
 var (
-	subresource = regexp.MustCompile(`^[a-z]+$`)
-	// allItemsPattern is a list of all objects of a target, and oneItemPattern a list of one.
+	// allItemsPattern matches the list of all objects of a target, and oneItemPattern a list of one target.
 	allItemsPattern = regexp.MustCompile(`^\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*\.\s*items\s*$`)
 	oneItemPattern  = regexp.MustCompile(`^\s*\[\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*\]\s*$`)
 )
 
-// checkVariables looks at the names and lengths of variables.
+// checkVariables checks the names and lengths of variables.
 func checkVariables(f *Findings, variables []v1alpha1.Variable, p *field.Path) {
 	if len(variables) > maxVariables {
-		f.addError(p, fmt.Sprintf("are %d; at most %d are allowed: join some", len(variables), maxVariables))
+		f.addError(p, fmt.Sprintf("has %d entries; at most %d are allowed: combine some", len(variables), maxVariables))
 	}
 	for i, v := range variables {
 		path := p.Index(i).Child("name")
 		first := findVariable(variables, v.Name)
 		switch {
 		case v.Name == "":
-			f.addError(path, "must not be empty: write the name under which expressions read the variable, such as nodesByName")
+			f.addError(path, "must not be empty: write the name by which expressions read the variable, such as nodesByName")
 		case len(v.Name) > maxTargetName:
 			f.addError(path, fmt.Sprintf("is longer than the %d characters that are allowed", maxTargetName))
 		case !identifier.MatchString(v.Name):
@@ -61,22 +59,22 @@ func checkVariables(f *Findings, variables []v1alpha1.Variable, p *field.Path) {
 		case slices.Contains(reservedWords(), v.Name):
 			f.addError(path, fmt.Sprintf("%q is a reserved word of CEL: choose another name", v.Name))
 		case first < i:
-			f.addError(path, fmt.Sprintf("%q is the name of %s too: give each variable a name of its own", v.Name, p.Index(first)))
+			f.addError(path, fmt.Sprintf("%q is also the name of %s: rename one of them", v.Name, p.Index(first)))
 		}
 		checkExpression(f, v.Expression, p.Index(i).Child("expression"))
 	}
 }
 
-// findVariable finds a variable; -1 if there is none of this name.
+// findVariable returns the index of a variable; -1 if there is none of this name.
 func findVariable(variables []v1alpha1.Variable, name string) int {
 	return slices.IndexFunc(variables, func(v v1alpha1.Variable) bool { return v.Name == name })
 }
 
-// checkRules looks at the rules that lie below root.
+// checkRules checks the rules below root.
 func checkRules(f *Findings, spec *v1alpha1.Work, root *field.Path, o Options) {
 	p := root.Child("rules")
 	if len(spec.Rules) > maxRules {
-		f.addError(p, fmt.Sprintf("are %d; at most %d are allowed: write another %s", len(spec.Rules), maxRules, ownerKind(spec)))
+		f.addError(p, fmt.Sprintf("has %d entries; at most %d are allowed: write another %s", len(spec.Rules), maxRules, ownerKind(spec)))
 	}
 	for i := range spec.Rules {
 		r, path := &spec.Rules[i], p.Index(i)
@@ -85,7 +83,7 @@ func checkRules(f *Findings, spec *v1alpha1.Work, root *field.Path, o Options) {
 		checkVariables(f, r.Variables, path.Child("variables"))
 		for j, v := range r.Variables {
 			if hidden := findVariable(spec.Variables, v.Name); hidden >= 0 {
-				f.addError(path.Child("variables").Index(j).Child("name"), fmt.Sprintf("%q is the name of %s too, which it would hide: choose another name", v.Name, root.Child("variables").Index(hidden)))
+				f.addError(path.Child("variables").Index(j).Child("name"), fmt.Sprintf("%q is also the name of %s: choose another name", v.Name, root.Child("variables").Index(hidden)))
 			}
 		}
 		requireExpression(f, r.When, path.Child("when"), `write an expression that is true for the items to act on, or "true" for all of them`)
@@ -108,13 +106,13 @@ func checkRuleName(f *Findings, rules []v1alpha1.Rule, i int, list *field.Path) 
 	case len(name) > maxRuleName || !dnsLabel.MatchString(name):
 		f.addError(p, fmt.Sprintf("%q is not the name of a rule: write lower case letters, digits and - only, such as finished-pods", name))
 	case name == reservedRuleName:
-		f.addError(p, `"helm" means the Helm release where actions are listed: choose another name`)
+		f.addError(p, `"helm" is the name of the Helm release in lists of actions: choose another name`)
 	case first < i:
-		f.addError(p, fmt.Sprintf("%q is the name of %s too: give each rule a name of its own", name, list.Index(first)))
+		f.addError(p, fmt.Sprintf("%q is also the name of %s: rename one of them", name, list.Index(first)))
 	}
 }
 
-// requireExpression wants an expression to be there.
+// requireExpression checks an expression that must not be empty. instead says what to write.
 func requireExpression(f *Findings, expression string, p *field.Path, instead string) {
 	if strings.TrimSpace(expression) == "" {
 		f.addError(p, "is missing: "+instead)
@@ -123,18 +121,18 @@ func requireExpression(f *Findings, expression string, p *field.Path, instead st
 	checkExpression(f, expression, p)
 }
 
-// checkOptionalExpression looks at an expression that may be left out.
+// checkOptionalExpression checks an expression that may be empty.
 func checkOptionalExpression(f *Findings, expression string, p *field.Path) {
 	if expression != "" {
 		checkExpression(f, expression, p)
 	}
 }
 
-// checkHold looks at how long a rule's when must be true.
+// checkHold checks `for` and `forKey`.
 func checkHold(f *Findings, r *v1alpha1.Rule, p *field.Path) {
 	if d, err := v1alpha1.ParseDuration(r.For); err == nil {
 		if d > longHold {
-			f.addWarning(p.Child("for"), fmt.Sprintf("%s is long for a time that begins anew when the operator restarts: use a time that the object carries, as in when: age(item) > parseDuration(%q)", r.For, r.For))
+			f.addWarning(p.Child("for"), fmt.Sprintf("%s is long for a time that starts again when the operator restarts: compare with a time in the object instead, as in when: age(item) > parseDuration(%q)", r.For, r.For))
 		}
 	} else {
 		checkOptionalExpression(f, r.For, p.Child("for"))
@@ -145,14 +143,14 @@ func checkHold(f *Findings, r *v1alpha1.Rule, p *field.Path) {
 	}
 }
 
-// checkGrouping looks at what stays of each group.
+// checkGrouping checks groupBy, orderBy and keep.
 func checkGrouping(f *Findings, spec *v1alpha1.Work, r *v1alpha1.Rule, p *field.Path) {
 	checkOptionalExpression(f, r.GroupBy, p.Child("groupBy"))
 	if r.GroupBy != "" && r.Keep == nil {
-		f.addWarning(p.Child("groupBy"), "has no effect without keep: say how many items of each group stay, or remove groupBy")
+		f.addWarning(p.Child("groupBy"), "has no effect without keep: add keep, the number of items to keep in each group, or remove groupBy")
 	}
 	if len(r.OrderBy) > maxOrderBy {
-		f.addError(p.Child("orderBy"), fmt.Sprintf("are %d; at most %d are allowed", len(r.OrderBy), maxOrderBy))
+		f.addError(p.Child("orderBy"), fmt.Sprintf("has %d entries; at most %d are allowed", len(r.OrderBy), maxOrderBy))
 	}
 	for i := range r.OrderBy {
 		checkExpression(f, r.OrderBy[i].Expression, p.Child("orderBy").Index(i).Child("expression"))
@@ -161,46 +159,46 @@ func checkGrouping(f *Findings, spec *v1alpha1.Work, r *v1alpha1.Rule, p *field.
 	case r.Keep == nil:
 		return
 	case r.Keep.Type == intstr.Int && (r.Keep.IntVal < 0 || r.Keep.IntVal > maxKeep):
-		f.addError(keep, fmt.Sprintf("is %d: write a number from 0 to %d, or an expression that gives one", r.Keep.IntVal, maxKeep))
+		f.addError(keep, fmt.Sprintf("is %d: write a number from 0 to %d, or an expression that returns one", r.Keep.IntVal, maxKeep))
 	case r.Keep.Type == intstr.String:
 		checkExpression(f, r.Keep.StrVal, keep)
 	}
 	if whole, ok := findWholeTarget(spec, r.ForEach); ok && len(r.OrderBy) == 0 && (r.Keep.Type == intstr.String || r.Keep.IntVal > 0) {
-		f.addWarning(p.Child("keep"), fmt.Sprintf("keeps those of %s that come last by namespace and name: add orderBy, such as [{expression: item.metadata.creationTimestamp}] to keep the newest", spec.Targets[whole].Name))
+		f.addWarning(p.Child("keep"), fmt.Sprintf("keeps the items of %s that are last by namespace and name: add orderBy, such as [{expression: item.metadata.creationTimestamp}] to keep the newest", spec.Targets[whole].Name))
 	}
 }
 
 func checkConfirm(f *Findings, spec *v1alpha1.Work, r *v1alpha1.Rule, p *field.Path) {
 	if len(r.Confirm) > maxConfirm {
-		f.addError(p, fmt.Sprintf("are %d; at most %d are allowed", len(r.Confirm), maxConfirm))
+		f.addError(p, fmt.Sprintf("has %d entries; at most %d are allowed", len(r.Confirm), maxConfirm))
 	}
 	for i := range r.Confirm {
 		c, path := &r.Confirm[i], p.Index(i)
 		switch at := findTarget(spec, c.Target); {
 		case c.Target == v1alpha1.ConfirmAll && c.Name != "":
-			f.addError(path.Child("name"), `is of one target: write its name, or remove this to list all ("*")`)
+			f.addError(path.Child("name"), `requires the name of one target: write it in target instead of "*", or remove name`)
 		case c.Target == v1alpha1.ConfirmAll:
 		case c.Target == "":
-			f.addError(path.Child("target"), "must not be empty: write the name of the target that is read live")
+			f.addError(path.Child("target"), "must not be empty: write the name of the target to read")
 		case at < 0:
 			f.addError(path.Child("target"), fmt.Sprintf("%q is not the name of a target: %s", c.Target, describeTargets(spec)))
 		case !spec.Targets[at].Included():
-			f.addError(path.Child("target"), fmt.Sprintf("%q is a target with includeWhenEvaluating: false, which no expression sees: remove that, or this entry", c.Target))
+			f.addError(path.Child("target"), fmt.Sprintf("%q is a target that expressions cannot read: remove its includeWhenEvaluating: false, or this entry", c.Target))
 		}
 		checkOptionalExpression(f, c.Name, path.Child("name"))
 		checkOptionalExpression(f, c.Namespace, path.Child("namespace"))
 		if c.Namespace != "" && c.Name == "" {
-			f.addError(path.Child("namespace"), "is where the object of that name lives: add name, or remove namespace to list the whole target")
+			f.addError(path.Child("namespace"), "requires name: add it, or remove namespace to list the whole target")
 		}
 	}
 }
 
-// findTarget finds a target; -1 if there is none of this name.
+// findTarget returns the index of a target; -1 if there is none of this name.
 func findTarget(spec *v1alpha1.Work, name string) int {
 	return slices.IndexFunc(spec.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Name == name })
 }
 
-// describeTargets says which targets there are, for a name that is none of them.
+// describeTargets returns the names of all targets, for a message about a name that is not one of them.
 func describeTargets(spec *v1alpha1.Work) string {
 	if len(spec.Targets) == 0 {
 		return "there are none; add it to targets"
@@ -212,7 +210,7 @@ func describeTargets(spec *v1alpha1.Work) string {
 	return "there are " + strings.Join(names, ", ")
 }
 
-// findWholeTarget returns the target of which an expression gives all objects, or the one that it is.
+// findWholeTarget returns the target whose objects are exactly the items of an expression.
 func findWholeTarget(spec *v1alpha1.Work, expression string) (int, bool) {
 	for _, form := range []*regexp.Regexp{allItemsPattern, oneItemPattern} {
 		if m := form.FindStringSubmatch(expression); m != nil {
@@ -224,10 +222,9 @@ func findWholeTarget(spec *v1alpha1.Work, expression string) (int, bool) {
 	return -1, false
 }
 
-// FindActionTargets returns the targets whose objects an action may act on, by index. It is one where forEach is all objects of a
-// target, as pods.items is, and the action has no object of its own. Else it is every target that expressions see, but for
-// those on which the operator would not carry it out: what an expression makes of the others cannot be told before it is
-// evaluated.
+// FindActionTargets returns the indexes of the targets whose objects an action may act on. It is one target if forEach is all objects
+// of a target, such as pods.items, and the action has no object of its own. Otherwise it is every target that expressions read,
+// except those on which the operator would not carry out the action: the result of an expression is unknown until it is evaluated.
 func FindActionTargets(spec *v1alpha1.Work, rule, action int, o Options) []int {
 	r := &spec.Rules[rule]
 	a := &r.Actions[action]
@@ -250,7 +247,7 @@ func FindActionTargets(spec *v1alpha1.Work, rule, action int, o Options) []int {
 	return all
 }
 
-// findSoleTarget returns the one target whose objects an action acts on, if that can be told.
+// findSoleTarget returns the one target whose objects an action acts on, if that is known.
 func findSoleTarget(spec *v1alpha1.Work, r *v1alpha1.Rule, a *v1alpha1.RuleAction) (int, bool) {
 	if a.Object == "" {
 		return findWholeTarget(spec, r.ForEach)
@@ -263,9 +260,9 @@ func checkActions(f *Findings, spec *v1alpha1.Work, rule int, p *field.Path, o O
 	actions := spec.Rules[rule].Actions
 	switch n := len(actions); {
 	case n == 0:
-		f.addError(p, "are missing: say what to do with the items, as in [delete: {}], or [report: {}] to do nothing")
+		f.addError(p, "are missing: write what to do with the items, such as [delete: {}], or [report: {}] to only report them")
 	case n > maxActions:
-		f.addError(p, fmt.Sprintf("are %d; at most %d are allowed", n, maxActions))
+		f.addError(p, fmt.Sprintf("has %d entries; at most %d are allowed", n, maxActions))
 	}
 	for i := range actions {
 		a, path := &actions[i], p.Index(i)
@@ -279,14 +276,14 @@ func checkActions(f *Findings, spec *v1alpha1.Work, rule int, p *field.Path, o O
 			f.addError(path.Child(verb), because)
 			continue
 		}
-		// Of what it acts on something can be said only where that is known.
+		// Without a sole target, it is unknown what the action acts on.
 		if touched, ok := findSoleTarget(spec, &spec.Rules[rule], a); ok {
 			checkActionTarget(f, spec, a, touched, path.Child(verb), o)
 		}
 	}
 }
 
-// checkActionVerb returns the one verb of an action, and looks at what it says; empty if there is not one.
+// checkActionVerb checks the verb of an action and returns it; empty if the action does not have exactly one.
 func checkActionVerb(f *Findings, a *v1alpha1.RuleAction, p *field.Path) string {
 	var verbs []string
 	if a.Report != nil {
@@ -298,10 +295,10 @@ func checkActionVerb(f *Findings, a *v1alpha1.RuleAction, p *field.Path) string 
 		switch policy := a.Delete.PropagationPolicy; policy {
 		case "", v1alpha1.PropagateBackground, v1alpha1.PropagateForeground, v1alpha1.PropagateOrphan:
 		default:
-			f.addError(p.Child("delete", "propagationPolicy"), fmt.Sprintf("%q is no policy: write Background, Foreground or Orphan", policy))
+			f.addError(p.Child("delete", "propagationPolicy"), fmt.Sprintf("%q is not a propagation policy: write Background, Foreground or Orphan", policy))
 		}
 		if g := a.Delete.GracePeriodSeconds; g != nil && *g == 0 {
-			f.addWarning(p.Child("delete", "gracePeriodSeconds"), "0 deletes by force: a Pod that is still running goes on, unseen, until its kubelet hears of it; leave it out unless the Node is gone")
+			f.addWarning(p.Child("delete", "gracePeriodSeconds"), "0 forces the deletion: the API server forgets a Pod at once, while its containers may still run; remove it unless the Node is gone")
 		}
 	}
 	if a.Evict != nil {
@@ -316,16 +313,16 @@ func checkActionVerb(f *Findings, a *v1alpha1.RuleAction, p *field.Path) string 
 		verbs = append(verbs, "removeFinalizer")
 		name := a.RemoveFinalizer.Name
 		if len(name) > maxFinalizer || len(utilvalidation.IsQualifiedName(name)) > 0 {
-			f.addError(p.Child("removeFinalizer", "name"), fmt.Sprintf("%q is not a finalizer: write one as it stands in metadata.finalizers, such as example.com/protect", name))
+			f.addError(p.Child("removeFinalizer", "name"), fmt.Sprintf("%q is not a finalizer: write one as listed in metadata.finalizers, such as example.com/protect", name))
 		}
 	}
 	switch len(verbs) {
 	case 0:
-		f.addError(p, "says not what to do: write one of report, delete, evict, patch and removeFinalizer")
+		f.addError(p, "has no verb: write one of report, delete, evict, patch and removeFinalizer")
 		return ""
 	case 1:
 	default:
-		f.addError(p, fmt.Sprintf("has %s: an action does one thing, so write an action for each", strings.Join(verbs, " and ")))
+		f.addError(p, fmt.Sprintf("has %s: write a separate action for each", strings.Join(verbs, " and ")))
 		return ""
 	}
 	return verbs[0]
@@ -337,23 +334,30 @@ func checkGracePeriod(f *Findings, seconds *int64, p *field.Path) {
 	}
 }
 
+// patchedSubresources returns the subresources that may be patched, which are parts of an object. Others, such as proxy, lead to
+// something else, which answers in the API server's place.
+func patchedSubresources() []string {
+	return []string{"status", "scale", "resize", "ephemeralcontainers", "approval"}
+}
+
 func checkPatch(f *Findings, a *v1alpha1.PatchAction, p *field.Path) {
 	switch a.Type {
 	case v1alpha1.PatchStrategic, v1alpha1.PatchMerge, v1alpha1.PatchJSON, v1alpha1.PatchApply:
 	default:
-		f.addError(p.Child("type"), fmt.Sprintf("%q is no type: write Strategic, for built-in kinds, Merge, JSON or Apply", a.Type))
+		f.addError(p.Child("type"), fmt.Sprintf("%q is not a type: write Strategic, for built-in kinds, Merge, JSON or Apply", a.Type))
 	}
-	if a.Subresource != "" && (len(a.Subresource) > maxSubresource || !subresource.MatchString(a.Subresource)) {
-		f.addError(p.Child("subresource"), fmt.Sprintf("%q is not a subresource: write one such as status or scale", a.Subresource))
+	if a.Subresource != "" && !slices.Contains(patchedSubresources(), a.Subresource) {
+		f.addError(p.Child("subresource"), fmt.Sprintf("%q is not a subresource that can be patched: write %s", a.Subresource, strings.Join(patchedSubresources(), ", ")))
 	}
 	requireExpression(f, a.Expression, p.Child("expression"), `write the patch, such as {"metadata": {"labels": {"seen": "true"}}}`)
 	if a.Force && a.Type != v1alpha1.PatchApply {
-		f.addError(p.Child("force"), "is for type: Apply only: remove it")
+		f.addError(p.Child("force"), "requires type: Apply: change type, or remove force")
 	}
 }
 
-// explainEscalation says why an action of a template may lend its author what they may not do themselves; empty if it does not. The API
-// server checks the rights of whoever changes some kinds, and would check those of the ServiceAccount that a user of the template names.
+// explainEscalation returns why an action would let the author of a template do more than they may; empty if it would not. For some
+// kinds the API server checks the rights of the user who changes them. That would be the ServiceAccount of a Cleaner that uses the
+// template.
 func explainEscalation(spec *v1alpha1.Work, rule, action int, o Options) string {
 	r := &spec.Rules[rule]
 	if spec.Declared == nil || r.Actions[action].Patch == nil {
@@ -365,15 +369,15 @@ func explainEscalation(spec *v1alpha1.Work, rule, action int, o Options) string 
 			continue
 		}
 		if _, alone := findSoleTarget(spec, r, &r.Actions[action]); alone {
-			return fmt.Sprintf("cannot be done by a template: the API server checks the rights of whoever changes %s, and not those of the template's author: write the rule into the Cleaner itself", k.resourceName())
+			return fmt.Sprintf("cannot be done by a template: the API server checks the rights of the user who changes %s, not those of the author of the template: write the rule into the Cleaner itself", k.resourceName())
 		}
-		return fmt.Sprintf("may be about %s, which cannot be patched by a template: the API server checks the rights of whoever changes them, and not those of the template's author: "+
+		return fmt.Sprintf("may be about %s, which cannot be patched by a template: the API server checks the rights of the user who changes them, not those of the author of the template: "+
 			"let forEach be all objects of another target, such as pods.items, or write the rule into the Cleaner itself", k.resourceName())
 	}
 	return ""
 }
 
-// checkActionTarget says whether an action can do what it says to the objects of a target.
+// checkActionTarget checks whether an action is possible on the objects of a target.
 func checkActionTarget(f *Findings, spec *v1alpha1.Work, a *v1alpha1.RuleAction, target int, p *field.Path, o Options) {
 	k, r := o.findTargetKind(spec, target), &spec.Targets[target].Reference
 	switch because := o.explainUndeletable(spec, k); {
@@ -381,7 +385,7 @@ func checkActionTarget(f *Findings, spec *v1alpha1.Work, a *v1alpha1.RuleAction,
 	case k.group == v1alpha1.GroupVersion.Group:
 		f.addError(p, "cannot be done: "+k.explainUntouchable())
 	case a.Patch != nil && v1alpha1.JudgesRequester(k.group) && spec.ServiceAccount == nil:
-		f.addError(p, fmt.Sprintf("cannot be done: the API server checks the rights of whoever changes %s, and would check those of the operator: set a ServiceAccount", k.resourceName()))
+		f.addError(p, fmt.Sprintf("cannot be done: the API server checks the rights of the user who changes %s, which would be the operator: set a ServiceAccount", k.resourceName()))
 	case a.Delete != nil && because != "":
 		f.addError(p, "cannot be done: "+because)
 	case k.clusterScoped && !spec.Cluster:
@@ -397,7 +401,7 @@ func isPod(r *v1alpha1.ClusterReference) bool {
 	return r.APIGroup == "" && slices.ContainsFunc([]string{"pod", "pods"}, func(name string) bool { return strings.EqualFold(name, r.Kind) })
 }
 
-// builtinGroups are the API groups whose kinds are compiled into the API server, which therefore knows how to merge their
+// builtinGroups returns the API groups whose kinds are compiled into the API server, which therefore knows how to merge their
 // lists.
 func builtinGroups() []string {
 	return []string{

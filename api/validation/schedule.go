@@ -14,15 +14,15 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// minStartingDeadline is the shortest in which an operator that has other work too still comes to a time of a schedule.
+// minStartingDeadline is the shortest deadline that a busy operator can still meet.
 const minStartingDeadline = 10 * time.Second
 
-// checkSchedule looks at the times at which a Cleaner is evaluated.
+// checkSchedule checks schedule, timeZone and startingDeadline.
 func checkSchedule(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	if spec.Schedule == "" {
 		for _, given := range []struct{ name, value string }{{"timeZone", spec.TimeZone}, {"startingDeadline", string(spec.StartingDeadline)}} {
 			if given.value != "" {
-				f.addError(p.Child(given.name), "means nothing without a schedule: add one, or remove it")
+				f.addError(p.Child(given.name), "requires a schedule: add one, or remove this field")
 			}
 		}
 		return
@@ -36,7 +36,7 @@ func checkSchedule(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	case err != nil:
 		f.addError(p.Child("schedule"), err.Error())
 	case times.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero():
-		f.addError(p.Child("schedule"), fmt.Sprintf("%q never comes: no month has that day", strings.TrimSpace(spec.Schedule)))
+		f.addError(p.Child("schedule"), fmt.Sprintf("%q never occurs: no month has that day", strings.TrimSpace(spec.Schedule)))
 	}
 	path := p.Child("startingDeadline")
 	if deadline, ok := f.parseDuration(spec.StartingDeadline, path); ok && deadline < minStartingDeadline {

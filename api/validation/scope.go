@@ -3,5 +3,5 @@
 
 package validation
 
-// IsClusterScoped says that a kind of Kubernetes itself lives in no namespace. Of other kinds it knows nothing.
+// IsClusterScoped reports whether a built-in kind is cluster-scoped. It returns false for all other kinds.
 func IsClusterScoped(group, kind string) bool { return findKnownKind(group, kind).clusterScoped }

@@ -20,7 +20,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// releaseSecretPrefix begins the name of each Secret in which Helm records a revision of a release.
+// releaseSecretPrefix is the prefix of the names of the Secrets in which Helm records releases.
 const releaseSecretPrefix = "sh.helm.release.v1."
 
 const (
@@ -28,7 +28,7 @@ const (
 	maxObjectName    = 253
 	maxFieldSelector = 1024
 	maxLabels        = 64
-	// maxLabelValues is how many values the expressions of a selector may have: each object is compared with them.
+	// maxLabelValues bounds the values of a selector's expressions, because each object is compared with all of them.
 	maxLabelValues = 1000
 	maxNamespaces  = 256
 )
@@ -40,7 +40,7 @@ var (
 	kindName   = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`)
 )
 
-// reservedWords are reserved in CEL.
+// reservedWords returns the reserved words of CEL.
 func reservedWords() []string {
 	return []string{
 		"as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
@@ -48,7 +48,7 @@ func reservedWords() []string {
 	}
 }
 
-// declaredNames mean something of ours in expressions.
+// declaredNames returns the names that Cleaner declares in expressions.
 func declaredNames() []string {
 	return []string{"time", "params", "variables", "item", "items", "object", "key"}
 }
@@ -56,14 +56,14 @@ func declaredNames() []string {
 func checkTargets(f *Findings, spec *v1alpha1.Work, p *field.Path, o Options) {
 	targets := spec.Targets
 	if len(targets) > maxTargets {
-		f.addError(p, fmt.Sprintf("are %d; at most %d are allowed: join some by label, or write another Cleaner", len(targets), maxTargets))
+		f.addError(p, fmt.Sprintf("has %d entries; at most %d are allowed: select several objects with one target, or write another Cleaner", len(targets), maxTargets))
 	}
 	first := map[string]int{}
 	for i := range targets {
 		t, path := &targets[i], p.Index(i)
 		checkTargetName(f, t.Name, path.Child("name"))
 		if j, ok := first[t.Name]; ok && t.Name != "" {
-			f.addError(path.Child("name"), fmt.Sprintf("%q is the name of %s too: give each target a name of its own", t.Name, p.Index(j)))
+			f.addError(path.Child("name"), fmt.Sprintf("%q is also the name of %s: rename one of them", t.Name, p.Index(j)))
 		} else {
 			first[t.Name] = i
 		}
@@ -81,7 +81,7 @@ func checkTargets(f *Findings, spec *v1alpha1.Work, p *field.Path, o Options) {
 func checkTargetName(f *Findings, name string, p *field.Path) {
 	switch {
 	case name == "":
-		f.addError(p, "must not be empty: write the name under which expressions see the target, such as pods")
+		f.addError(p, "must not be empty: write the name by which expressions read the target, such as pods")
 	case len(name) > maxTargetName:
 		f.addError(p, fmt.Sprintf("is longer than the %d characters that are allowed", maxTargetName))
 	case !identifier.MatchString(name):
@@ -89,11 +89,11 @@ func checkTargetName(f *Findings, name string, p *field.Path) {
 	case slices.Contains(reservedWords(), name):
 		f.addError(p, fmt.Sprintf("%q is a reserved word of CEL: choose another name", name))
 	case slices.Contains(declaredNames(), name):
-		f.addError(p, fmt.Sprintf("%q means something else in expressions: choose another name", name))
+		f.addError(p, fmt.Sprintf("%q is a built-in name of expressions: choose another name", name))
 	}
 }
 
-// suggestIdentifier makes an identifier of a name.
+// suggestIdentifier returns an identifier that resembles a name.
 func suggestIdentifier(name string) string {
 	like := strings.Map(func(r rune) rune {
 		if identifier.MatchString("_" + string(r)) {
@@ -127,18 +127,18 @@ func checkReference(f *Findings, r *v1alpha1.ClusterReference, p *field.Path) {
 	checkFieldSelector(f, r.FieldSelector, p.Child("fieldSelector"))
 }
 
-// checkLabelSelector looks at a label selector, whose fields lie at p.
+// checkLabelSelector checks a label selector whose fields are at p.
 func checkLabelSelector(f *Findings, s *metav1.LabelSelector, p *field.Path) {
 	if len(s.MatchLabels) > maxLabels {
-		f.addError(p.Child("matchLabels"), fmt.Sprintf("are %d; at most %d are allowed", len(s.MatchLabels), maxLabels))
+		f.addError(p.Child("matchLabels"), fmt.Sprintf("has %d entries; at most %d are allowed", len(s.MatchLabels), maxLabels))
 	}
 	if len(s.MatchExpressions) > maxLabels {
-		f.addError(p.Child("matchExpressions"), fmt.Sprintf("are %d; at most %d are allowed", len(s.MatchExpressions), maxLabels))
+		f.addError(p.Child("matchExpressions"), fmt.Sprintf("has %d entries; at most %d are allowed", len(s.MatchExpressions), maxLabels))
 	}
 	values := 0
 	for i, e := range s.MatchExpressions {
 		if values += len(e.Values); values > maxLabelValues {
-			f.addError(p.Child("matchExpressions").Index(i).Child("values"), fmt.Sprintf("brings the values of the selector to %d; at most %d are allowed: give the objects a label that they share", values, maxLabelValues))
+			f.addError(p.Child("matchExpressions").Index(i).Child("values"), fmt.Sprintf("raises the number of values of the selector to %d; at most %d are allowed: give the objects a label that they share", values, maxLabelValues))
 			return
 		}
 	}
@@ -147,7 +147,7 @@ func checkLabelSelector(f *Findings, s *metav1.LabelSelector, p *field.Path) {
 	}
 	for i, e := range s.MatchExpressions {
 		if !slices.Contains(operators, e.Operator) {
-			f.addError(p.Child("matchExpressions").Index(i).Child("operator"), fmt.Sprintf("%q is no operator: write In, NotIn, Exists or DoesNotExist", e.Operator))
+			f.addError(p.Child("matchExpressions").Index(i).Child("operator"), fmt.Sprintf("%q is not an operator: write In, NotIn, Exists or DoesNotExist", e.Operator))
 		}
 	}
 	errs := metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}, p)
@@ -168,21 +168,21 @@ func checkFieldSelector(f *Findings, text string, p *field.Path) {
 		return
 	}
 	selector, err := fields.ParseSelector(text)
-	// An empty selector would match everything, where something narrower was meant.
+	// An empty selector would match everything, although the author meant something narrower.
 	if err != nil || selector.Empty() || slices.ContainsFunc(selector.Requirements(), func(r fields.Requirement) bool { return r.Field == "" }) {
 		f.addError(p, fmt.Sprintf("%q is not a field selector: write one such as status.phase=Failed or status.phase!=Running,spec.nodeName=a", text))
 	}
 }
 
-// checkServed says that nothing will happen before the kind is served.
+// checkServed warns if the kind is not served: the target waits until it is.
 func checkServed(f *Findings, spec *v1alpha1.Work, r *v1alpha1.ClusterReference, s ServedKind, p *field.Path) {
 	if s.Resource == "" {
 		gv := schema.GroupVersion{Group: r.APIGroup, Version: r.Version}
-		f.addWarning(p, fmt.Sprintf("the API server does not serve kind %q of %s, and the %s waits until it does: check apiGroup, version and kind, as kubectl api-resources shows them", r.Kind, gv, ownerKind(spec)))
+		f.addWarning(p, fmt.Sprintf("the API server does not serve kind %q of %s, and the %s waits until it does: check apiGroup, version and kind with kubectl api-resources", r.Kind, gv, ownerKind(spec)))
 	}
 }
 
-// checkDeletion says whether the target may be deleted at all, as far as its kind and its reference tell.
+// checkDeletion checks whether the objects of a target may be deleted, as far as its kind and reference tell.
 func checkDeletion(f *Findings, spec *v1alpha1.Work, t *v1alpha1.ClusterTarget, k kindInfo, p *field.Path, o Options) {
 	if !t.Delete {
 		return
@@ -197,11 +197,11 @@ func checkDeletion(f *Findings, spec *v1alpha1.Work, t *v1alpha1.ClusterTarget, 
 	case k.resourceName() == "secrets" && strings.HasPrefix(r.Name, releaseSecretPrefix):
 		f.addError(p, "must be false: this Secret is the record of a Helm release; to uninstall the release, write helm: {release: NAME, delete: true}")
 	case !spec.IncludeProtected && slices.Contains(facts.ProtectedNamespaces(), r.Namespace):
-		f.addWarning(p, fmt.Sprintf("nothing is deleted in namespace %s, which is protected: add includeProtected: true if it is meant", r.Namespace))
+		f.addWarning(p, fmt.Sprintf("nothing is deleted in namespace %s, which is protected: add includeProtected: true if you want that", r.Namespace))
 	}
 }
 
-// explainUndeletable says why objects of a kind can never be deleted. Empty if they can, or if nothing is known of the kind.
+// explainUndeletable returns why objects of a kind can never be deleted; empty if they can, or if the kind is unknown.
 func (o *Options) explainUndeletable(spec *v1alpha1.Work, k kindInfo) string {
 	switch {
 	case k.clusterScoped && !spec.Cluster:
@@ -214,23 +214,23 @@ func (o *Options) explainUndeletable(spec *v1alpha1.Work, k kindInfo) string {
 	return ""
 }
 
-// explainUntouchable says why nothing is ever done to our own kinds: the API server would ask what the operator may do, and not
-// what the author may.
+// explainUntouchable returns the message that no Cleaner acts on the operator's own kinds: the API server would check the rights of
+// the operator, and not those of the author.
 func (k kindInfo) explainUntouchable() string {
 	return fmt.Sprintf("%s are never touched by a Cleaner", k.resourceName())
 }
 
-// explainOutOfReach says why a Cleaner cannot act on what is cluster-scoped.
+// explainOutOfReach returns why a Cleaner cannot act on objects of a cluster-scoped kind.
 func (k kindInfo) explainOutOfReach(does string) string {
 	return fmt.Sprintf("%s are cluster-scoped, and a Cleaner %s in its own namespace only", k.resourceName(), does)
 }
 
-// checkNamespaces looks at the part of a reference that only ClusterCleaners have.
+// checkNamespaces checks the fields of a reference that only ClusterCleaners have.
 func checkNamespaces(f *Findings, spec *v1alpha1.Work, r *v1alpha1.ClusterReference, k kindInfo, p *field.Path, o Options) {
 	chosen := r.Namespaces != nil || r.NamespaceSelector != nil || r.ExcludeNamespaces != nil
 	if !spec.Cluster {
 		if chosen || r.Namespace != "" {
-			f.addError(p, "chooses namespaces, and a Cleaner sees its own only: write a ClusterCleaner, or remove namespace, namespaces, namespaceSelector and excludeNamespaces")
+			f.addError(p, "selects namespaces, but a Cleaner can read only its own: write a ClusterCleaner, or remove namespace, namespaces, namespaceSelector and excludeNamespaces")
 			return
 		}
 	} else {
@@ -240,35 +240,35 @@ func checkNamespaces(f *Findings, spec *v1alpha1.Work, r *v1alpha1.ClusterRefere
 	checkNamespaceNames(f, r.Namespaces, p.Child("namespaces").Index)
 	checkNamespaceNames(f, r.ExcludeNamespaces, p.Child("excludeNamespaces").Index)
 	if len(r.Namespaces) > 0 && !slices.ContainsFunc(r.Namespaces, func(n string) bool { return !slices.Contains(r.ExcludeNamespaces, n) }) {
-		f.addError(p.Child("namespaces"), "are all in excludeNamespaces too, so nothing is left: remove them from one of the two")
+		f.addError(p.Child("namespaces"), "are all in excludeNamespaces too, so the target selects nothing: remove some of them from one of the two")
 	}
 	if r.NamespaceSelector != nil {
 		checkLabelSelector(f, r.NamespaceSelector, p.Child("namespaceSelector"))
 	}
 }
 
-// checkNamespaceScope looks at whether the namespaces of a ClusterCleaner's target fit its kind and its name.
+// checkNamespaceScope checks that the namespaces of a ClusterCleaner's target fit its kind and name.
 func checkNamespaceScope(f *Findings, r *v1alpha1.ClusterReference, chosen bool, k kindInfo, p *field.Path, o Options) {
 	switch {
 	case r.Name == "" && r.Namespace != "":
 		f.addError(p, "namespace requires name: add name, or use namespaces: [...]")
 	case r.Name != "" && chosen:
-		f.addError(p, "an object of a given name lives in one namespace: write namespace instead of namespaces, namespaceSelector and excludeNamespaces")
+		f.addError(p, "a reference with a name selects one object: write namespace instead of namespaces, namespaceSelector and excludeNamespaces")
 	case k.clusterScoped && (chosen || r.Namespace != ""):
-		f.addError(p, fmt.Sprintf("chooses namespaces, and %s are cluster-scoped: remove namespace, namespaces, namespaceSelector and excludeNamespaces", k.resourceName()))
+		f.addError(p, fmt.Sprintf("selects namespaces, but %s are cluster-scoped: remove namespace, namespaces, namespaceSelector and excludeNamespaces", k.resourceName()))
 	case !o.isTemplate && r.Name != "" && r.Namespace == "" && k.resource != "" && !k.clusterScoped:
-		f.addError(p.Child("namespace"), fmt.Sprintf("is missing: %s live in namespaces, so write the one in which the object of this name lives", k.resourceName()))
+		f.addError(p.Child("namespace"), fmt.Sprintf("is missing: %s are namespaced, so write the namespace of the object", k.resourceName()))
 	}
 }
 
 func checkNamespaceNames(f *Findings, names []string, at func(int) *field.Path) {
 	if len(names) > maxNamespaces {
-		f.addError(at(maxNamespaces), fmt.Sprintf("is one too many: at most %d are allowed; choose them by namespaceSelector", maxNamespaces))
+		f.addError(at(maxNamespaces), fmt.Sprintf("is one too many: at most %d are allowed; select them with namespaceSelector", maxNamespaces))
 		return
 	}
 	for i, name := range names {
 		if name != "" && (len(name) > maxTargetName || !dnsLabel.MatchString(name)) {
-			f.addError(at(i), fmt.Sprintf("%q is not the name of a namespace: write one as kubectl get namespaces shows them", name))
+			f.addError(at(i), fmt.Sprintf("%q is not the name of a namespace: write one that kubectl get namespaces shows", name))
 		}
 	}
 }
@@ -278,9 +278,9 @@ func checkOnMissing(f *Findings, t *v1alpha1.ClusterTarget, p *field.Path) {
 	case "":
 	case v1alpha1.OnMissingWait, v1alpha1.OnMissingAsNull:
 		if !t.Included() {
-			f.addWarning(p, "has no effect: with includeWhenEvaluating: false no expression sees the target, and nothing waits for it")
+			f.addWarning(p, "has no effect with includeWhenEvaluating: false, because expressions cannot read the target: remove one of the two")
 		}
 	default:
-		f.addError(p, fmt.Sprintf("%q is no answer: write Wait or AsNull", t.OnMissing))
+		f.addError(p, fmt.Sprintf("%q is not valid: write Wait or AsNull", t.OnMissing))
 	}
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// ValidateTemplate says what is wrong with the body of a CleanerTemplate, which may say whatever a ClusterCleaner may.
-// Compiled is what was found wrong with its expressions, compiled as those of a ClusterCleaner; parameters is what was
-// found wrong with its parameters.
+// ValidateTemplate returns the mistakes in a CleanerTemplate, whose body may have all that a ClusterCleaner may have. Options.Compiled
+// are the errors of its expressions, compiled as those of a ClusterCleaner; parameters are the errors of its parameters.
 func ValidateTemplate(t *v1alpha1.CleanerTemplate, parameters field.ErrorList, o Options) Findings {
 	var found Findings
 	spec, body, path := &t.Spec, &t.Spec.Template, field.NewPath("spec")

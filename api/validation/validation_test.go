@@ -153,14 +153,14 @@ func TestValidate(t *testing.T) {
 		"DeletesAtOnce": {
 			reason: "Without ttl and conditions everything would be gone before the author can look.",
 			change: func(s *v1alpha1.Work) { s.Conditions = nil },
-			want:   []string{"Error spec: a Cleaner that deletes needs a ttl or conditions: without either it would delete at once (write ttl: 0s if that is meant)"},
+			want:   []string{"Error spec: a Cleaner that deletes needs a ttl, a schedule or conditions: without them, it would delete immediately (write ttl: 0s if you want that)"},
 		},
 		"UninstallsAtOnce": {
 			reason: "The same for a Helm release.",
 			change: func(s *v1alpha1.Work) {
 				*s = v1alpha1.Work{Helm: &v1alpha1.Helm{Release: "r", Delete: true}}
 			},
-			want: []string{"Error spec: a Cleaner that deletes needs a ttl or conditions: without either it would delete at once (write ttl: 0s if that is meant)"},
+			want: []string{"Error spec: a Cleaner that deletes needs a ttl, a schedule or conditions: without them, it would delete immediately (write ttl: 0s if you want that)"},
 		},
 		"DeletesSoon": {
 			reason: "A ttl that is over at once may be meant, so it is only a warning.",
@@ -174,7 +174,7 @@ func TestValidate(t *testing.T) {
 		"DeletesNothing": {
 			reason: "A Cleaner that only removes itself is probably not finished.",
 			change: func(s *v1alpha1.Work) { s.Targets[0].Delete = false },
-			want:   []string{"Warning spec: nothing is deleted and nobody is told, only the Cleaner itself goes: set delete: true on a target or on helm, or give a cloudEventSink"},
+			want:   []string{"Warning spec: nothing is deleted except the Cleaner itself, and no event is sent: set delete: true on a target or on helm, or add a cloudEventSink"},
 		},
 		"Tells": {
 			reason: "To tell a sink is something to do.",
@@ -193,9 +193,9 @@ func TestValidate(t *testing.T) {
 				s.Lifecycle, s.Mode, s.Targets[0].OnMissing = "Twice", "dry-run", "Null"
 			},
 			want: []string{
-				`Error spec.lifecycle: "Twice" is no lifecycle: write Once or Recurring`,
-				`Error spec.mode: "dry-run" is no mode: write Enforce or DryRun`,
-				`Error spec.targets[0].onMissing: "Null" is no answer: write Wait or AsNull`,
+				`Error spec.lifecycle: "Twice" is not a lifecycle: write Once or Recurring`,
+				`Error spec.mode: "dry-run" is not a mode: write Enforce or DryRun`,
+				`Error spec.targets[0].onMissing: "Null" is not valid: write Wait or AsNull`,
 			},
 		},
 
@@ -253,15 +253,15 @@ func TestValidate(t *testing.T) {
 				s.Parameters = &runtime.RawExtension{Raw: []byte(`{"a": 9007199254740993, "b": 9007199254740993.0, "c": [0, {"d": -9007199254740992}], "e": 1e300, "f": -0, "g": -0.0, "h": {"i": [[-0e1]]}, "j": 1` + strings.Repeat("0", 24) + `, "k": 1e999}`)}
 			},
 			want: []string{
-				`Error spec.parameters.a: is a number beyond 9007199254740991, of which API servers do not keep each digit: write it as text, such as "9007199254740993"`,
-				`Error spec.parameters.b: is a number beyond 9007199254740991, of which API servers do not keep each digit: write it as text, such as "9007199254740993.0"`,
-				`Error spec.parameters.c[1].d: is a number beyond 9007199254740991, of which API servers do not keep each digit: write it as text, such as "-9007199254740992"`,
-				`Error spec.parameters.e: is a number beyond 9007199254740991, of which API servers do not keep each digit: write it as text, such as "1e300"`,
+				`Error spec.parameters.a: is a number beyond 9007199254740991, and API servers do not keep all of its digits: write it as a string, such as "9007199254740993"`,
+				`Error spec.parameters.b: is a number beyond 9007199254740991, and API servers do not keep all of its digits: write it as a string, such as "9007199254740993.0"`,
+				`Error spec.parameters.c[1].d: is a number beyond 9007199254740991, and API servers do not keep all of its digits: write it as a string, such as "-9007199254740992"`,
+				`Error spec.parameters.e: is a number beyond 9007199254740991, and API servers do not keep all of its digits: write it as a string, such as "1e300"`,
 				`Error spec.parameters.f: is a negative zero, which API servers store as another number: write 0`,
 				`Error spec.parameters.g: is a negative zero, which API servers store as another number: write 0`,
 				`Error spec.parameters.h.i[0][0]: is a negative zero, which API servers store as another number: write 0`,
-				`Error spec.parameters.j: is a number beyond 9007199254740991, of which API servers do not keep each digit: write it as text, such as "9007199254740993"`,
-				`Error spec.parameters.k: is a number beyond 9007199254740991, of which API servers do not keep each digit: write it as text, such as "1e999"`,
+				`Error spec.parameters.j: is a number beyond 9007199254740991, and API servers do not keep all of its digits: write it as a string, such as "9007199254740993"`,
+				`Error spec.parameters.k: is a number beyond 9007199254740991, and API servers do not keep all of its digits: write it as a string, such as "1e999"`,
 			},
 		},
 		"ParametersNumbersOfTemplate": {
@@ -269,7 +269,7 @@ func TestValidate(t *testing.T) {
 			change: func(s *v1alpha1.Work) {
 				*s = v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Lifecycle: "Recurring", TemplateRef: &v1alpha1.TemplateRef{Name: "a", Parameters: &runtime.RawExtension{Raw: []byte(`{"a": 9007199254740992}`)}}}}
 			},
-			want: []string{`Error spec.templateRef.parameters.a: is a number beyond 9007199254740991, of which API servers do not keep each digit: write it as text, such as "9007199254740992"`},
+			want: []string{`Error spec.templateRef.parameters.a: is a number beyond 9007199254740991, and API servers do not keep all of its digits: write it as a string, such as "9007199254740992"`},
 		},
 
 		"ReleaseEmpty": {
@@ -285,7 +285,7 @@ func TestValidate(t *testing.T) {
 		"ReleaseForm": {
 			reason: "The name of a release is the name of an object.",
 			change: func(s *v1alpha1.Work) { s.Helm = &v1alpha1.Helm{Release: "ns/Web"} },
-			want:   []string{`Error spec.helm.release: "ns/Web" is not the name of a release: those have lower case letters, digits, - and . only, as helm list shows them`},
+			want:   []string{`Error spec.helm.release: "ns/Web" is not the name of a release: write it as helm list shows it, with lower case letters, digits, - and . only`},
 		},
 
 		"TargetNames": {
@@ -299,12 +299,12 @@ func TestValidate(t *testing.T) {
 				}
 			},
 			want: []string{
-				"Error spec.targets[0].name: must not be empty: write the name under which expressions see the target, such as pods",
+				"Error spec.targets[0].name: must not be empty: write the name by which expressions read the target, such as pods",
 				`Error spec.targets[1].name: "my-pods" is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit, such as my_pods`,
 				`Error spec.targets[2].name: "2pods" is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit, such as _2pods`,
 				`Error spec.targets[3].name: "in" is a reserved word of CEL: choose another name`,
-				`Error spec.targets[4].name: "time" means something else in expressions: choose another name`,
-				`Error spec.targets[6].name: "pods" is the name of spec.targets[5] too: give each target a name of its own`,
+				`Error spec.targets[4].name: "time" is a built-in name of expressions: choose another name`,
+				`Error spec.targets[6].name: "pods" is also the name of spec.targets[5]: rename one of them`,
 				"Error spec.targets[7].name: is longer than the 63 characters that are allowed",
 				`Error spec.targets[8].name: "é" is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit, such as _`,
 			},
@@ -320,8 +320,8 @@ func TestValidate(t *testing.T) {
 				}
 			},
 			want: []string{
-				"Error spec.targets: are 65; at most 64 are allowed: join some by label, or write another Cleaner",
-				"Error spec.conditions: are 65; at most 64 are allowed: join some with &&",
+				"Error spec.targets: has 65 entries; at most 64 are allowed: select several objects with one target, or write another Cleaner",
+				"Error spec.conditions: has 65 entries; at most 64 are allowed: combine some with &&",
 			},
 		},
 		"TooManyLabelValues": {
@@ -341,7 +341,7 @@ func TestValidate(t *testing.T) {
 				})
 			},
 			want: []string{
-				"Error spec.targets[0].reference.matchExpressions[1].values: brings the values of the selector to 1001; at most 1000 are allowed: give the objects a label that they share",
+				"Error spec.targets[0].reference.matchExpressions[1].values: raises the number of values of the selector to 1001; at most 1000 are allowed: give the objects a label that they share",
 			},
 		},
 		"ReferenceForm": {
@@ -420,7 +420,7 @@ func TestValidate(t *testing.T) {
 				}
 			},
 			want: []string{
-				`Error spec.targets[0].reference.matchExpressions[0].operator: "in" is no operator: write In, NotIn, Exists or DoesNotExist`,
+				`Error spec.targets[0].reference.matchExpressions[0].operator: "in" is not an operator: write In, NotIn, Exists or DoesNotExist`,
 				"Error spec.targets[0].reference.matchExpressions[1].values: Required value: must be specified when `operator` is 'In' or 'NotIn'",
 				"Error spec.targets[0].reference.matchExpressions[2].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
 			},
@@ -449,7 +449,7 @@ func TestValidate(t *testing.T) {
 			change: func(s *v1alpha1.Work) {
 				s.Targets[0].IncludeWhenEvaluating, s.Targets[0].OnMissing = ptr.To(false), "AsNull"
 			},
-			want: []string{"Warning spec.targets[0].onMissing: has no effect: with includeWhenEvaluating: false no expression sees the target, and nothing waits for it"},
+			want: []string{"Warning spec.targets[0].onMissing: has no effect with includeWhenEvaluating: false, because expressions cannot read the target: remove one of the two"},
 		},
 
 		"ClusterScoped": {
@@ -519,10 +519,10 @@ func TestValidate(t *testing.T) {
 			},
 			want: []string{
 				"Warning spec.rules[0].forKey: has no effect without for: add it, or remove forKey",
-				"Warning spec.rules[0].groupBy: has no effect without keep: say how many items of each group stay, or remove groupBy",
-				`Warning spec.rules[1].for: 25h is long for a time that begins anew when the operator restarts: use a time that the object carries, as in when: age(item) > parseDuration("25h")`,
-				"Warning spec.rules[1].keep: keeps those of pods that come last by namespace and name: add orderBy, such as [{expression: item.metadata.creationTimestamp}] to keep the newest",
-				"Warning spec.rules[1].actions[0].delete.gracePeriodSeconds: 0 deletes by force: a Pod that is still running goes on, unseen, until its kubelet hears of it; leave it out unless the Node is gone",
+				"Warning spec.rules[0].groupBy: has no effect without keep: add keep, the number of items to keep in each group, or remove groupBy",
+				`Warning spec.rules[1].for: 25h is long for a time that starts again when the operator restarts: compare with a time in the object instead, as in when: age(item) > parseDuration("25h")`,
+				"Warning spec.rules[1].keep: keeps the items of pods that are last by namespace and name: add orderBy, such as [{expression: item.metadata.creationTimestamp}] to keep the newest",
+				"Warning spec.rules[1].actions[0].delete.gracePeriodSeconds: 0 forces the deletion: the API server forgets a Pod at once, while its containers may still run; remove it unless the Node is gone",
 			},
 		},
 		"LimitsOverALongTime": {
@@ -531,7 +531,7 @@ func TestValidate(t *testing.T) {
 				*s = *withRule(func(*v1alpha1.Rule) {})
 				s.Limits = &v1alpha1.Limits{MaxActions: 1, Per: "31d"}
 			},
-			want: []string{"Warning spec.limits.per: 31d is long for what is counted only since the operator has started, and takes memory, of which there may not be enough: then nothing is done for as long. Write 30d at most"},
+			want: []string{"Warning spec.limits.per: 31d is long: actions count only since the operator started, and if it has no memory left for them, nothing is done until the oldest no longer count. Write 30d or less"},
 		},
 		"LimitsOverATime": {
 			reason: "As long as anybody needs.",
@@ -543,7 +543,7 @@ func TestValidate(t *testing.T) {
 		"RecurringAtOnce": {
 			reason: "It deletes for ever, and at once.",
 			change: func(s *v1alpha1.Work) { s.Lifecycle, s.Conditions = "Recurring", nil },
-			want:   []string{"Warning spec: without conditions, whatever the targets name is deleted as soon as it is there, for as long as this is: add conditions, or a schedule"},
+			want:   []string{"Warning spec: without conditions, each object that a target with delete: true selects is deleted as soon as it appears: add conditions, or a schedule"},
 		},
 		"RecurringScheduled": {
 			reason: "It has its times.",
@@ -556,26 +556,26 @@ func TestValidate(t *testing.T) {
 			change: func(s *v1alpha1.Work) {
 				s.Lifecycle, s.Targets[0].Delete, s.CloudEventSink = "Recurring", false, "http://sink"
 			},
-			want: []string{"Warning spec: nothing is ever done: without rules, only targets with delete: true are acted on; set it, or add rules"},
+			want: []string{"Warning spec: nothing is ever cleaned up: without rules, the operator acts only on targets with delete: true; set it on a target, or add rules"},
 		},
 		"DryRunTells": {
 			reason: "An event says what was done.",
 			change: func(s *v1alpha1.Work) { s.Mode, s.CloudEventSink = "DryRun", "http://sink" },
-			want:   []string{"Warning spec.cloudEventSink: is sent nothing with mode: DryRun; status and Events say what would be done"},
+			want:   []string{"Warning spec.cloudEventSink: receives nothing with mode: DryRun: status and Events show what would be done"},
 		},
 		"RecurringData": {
 			reason: "Its events say what was done, batch after batch.",
 			change: func(s *v1alpha1.Work) {
 				s.Lifecycle, s.CloudEventSink, s.CloudEventData = "Recurring", "http://sink", "1"
 			},
-			want: []string{"Warning spec.cloudEventData: is sent only when a Cleaner has cleaned once, and ignored with lifecycle: Recurring; remove it"},
+			want: []string{"Warning spec.cloudEventData: is ignored with lifecycle: Recurring: remove it"},
 		},
 		"ClusterUnlimited": {
 			reason: "A mistake would show everywhere at once.",
 			change: func(s *v1alpha1.Work) { s.Cluster, s.IncludeProtected = true, true },
 			want: []string{
 				"Warning spec: nothing limits what is done in the whole cluster: try it with mode: DryRun first, or add limits such as {maxActions: 100}",
-				"Warning spec.includeProtected: namespaces such as kube-system, on which the cluster hangs, are cleaned too: make sure that the targets mean them",
+				"Warning spec.includeProtected: namespaces that the cluster depends on, such as kube-system, are cleaned up too: make sure that the targets are meant to select objects there",
 			},
 		},
 		"ClusterLimited": {
@@ -592,7 +592,7 @@ func TestValidate(t *testing.T) {
 				s.Cluster, s.Mode, s.Targets = true, "DryRun", named("", "ConfigMap", "a")
 				s.Targets[0].Reference.Namespace = "kube-system"
 			},
-			want: []string{"Warning spec.targets[0].delete: nothing is deleted in namespace kube-system, which is protected: add includeProtected: true if it is meant"},
+			want: []string{"Warning spec.targets[0].delete: nothing is deleted in namespace kube-system, which is protected: add includeProtected: true if you want that"},
 		},
 		"ClusterScopes": {
 			reason: "What the API server says of a kind counts.",
@@ -602,14 +602,14 @@ func TestValidate(t *testing.T) {
 			},
 			options: Options{Served: []ServedKind{{Resource: "planets"}, {Resource: "moons", Namespaced: true}}},
 			want: []string{
-				"Error spec.targets[0].reference: chooses namespaces, and planets.example.com are cluster-scoped: remove namespace, namespaces, namespaceSelector and excludeNamespaces",
-				"Error spec.targets[1].reference.namespace: is missing: moons.example.com live in namespaces, so write the one in which the object of this name lives",
+				"Error spec.targets[0].reference: selects namespaces, but planets.example.com are cluster-scoped: remove namespace, namespaces, namespaceSelector and excludeNamespaces",
+				"Error spec.targets[1].reference.namespace: is missing: moons.example.com are namespaced, so write the namespace of the object",
 			},
 		},
 		"NamespacesInACleaner": {
 			reason: "Only a forged one can have them.",
 			change: func(s *v1alpha1.Work) { s.Targets[0].Reference.Namespaces = []string{"shop"} },
-			want:   []string{"Error spec.targets[0].reference: chooses namespaces, and a Cleaner sees its own only: write a ClusterCleaner, or remove namespace, namespaces, namespaceSelector and excludeNamespaces"},
+			want:   []string{"Error spec.targets[0].reference: selects namespaces, but a Cleaner can read only its own: write a ClusterCleaner, or remove namespace, namespaces, namespaceSelector and excludeNamespaces"},
 		},
 		"FromATemplate": {
 			reason: "What a template has written is said of the template.",
@@ -675,7 +675,7 @@ func TestSink(t *testing.T) {
 		noURL  = "is not a URL: write one such as http://registry-cleaner.default.svc/events"
 		scheme = "must be a URL that starts with http:// or https://"
 		noHost = "names no host: write a URL such as http://registry-cleaner.default.svc/events"
-		user   = "must not contain a user name or password: whoever may read the Cleaner could read them"
+		user   = "must not contain a user name or password: everyone who can read the Cleaner could read them"
 		frag   = "must not contain a fragment (# and what follows): it is never sent"
 	)
 	cases := map[string]string{
@@ -730,7 +730,7 @@ func TestSinkAuth(t *testing.T) {
 	}
 	const (
 		https = "https://sink.example"
-		plain = "Warning spec.cloudEventSink: the token of cloudEventSinkAuth is sent over it as plain text: write a URL that starts with https://, or type: HMAC"
+		plain = "Warning spec.cloudEventSink: the token of cloudEventSinkAuth is sent as plain text: write a URL that starts with https://, or type: HMAC"
 		own   = "cleaner-system"
 	)
 	for name, tc := range map[string]struct {
@@ -747,19 +747,19 @@ func TestSinkAuth(t *testing.T) {
 		"PlainText":    {sink: "http://sink.example", kind: "Bearer", ref: ref("", "sink-token", "key"), want: []string{plain}},
 		"PlainTextTLS": {sink: "HTTP://sink.example", kind: "Bearer", ref: ref("", "sink-token", "key"), want: []string{plain}},
 		"WithoutSink": {kind: "Bearer", ref: ref("", "sink-token", "key"),
-			want: []string{"Error spec.cloudEventSinkAuth: means nothing without cloudEventSink: add one, or remove it"}},
+			want: []string{"Error spec.cloudEventSinkAuth: requires cloudEventSink: add it, or remove this field"}},
 		"Type": {sink: https, kind: "Basic", ref: ref("", "sink-token", "key"),
-			want: []string{`Error spec.cloudEventSinkAuth.type: "Basic" is no type: write Bearer or HMAC`}},
+			want: []string{`Error spec.cloudEventSinkAuth.type: "Basic" is not a type: write Bearer or HMAC`}},
 		"Name": {sink: https, kind: "HMAC", ref: ref("", "ops/sink", "key"),
 			want: []string{`Error spec.cloudEventSinkAuth.secretRef.name: "ops/sink" is not the name of a Secret: write its metadata.name, such as sink-token`}},
 		"Key": {sink: https, kind: "HMAC", ref: ref("", "sink-token", "../key"),
-			want: []string{`Error spec.cloudEventSinkAuth.secretRef.key: "../key" is not a key of a Secret: write one of its data, such as token`}},
+			want: []string{`Error spec.cloudEventSinkAuth.secretRef.key: "../key" is not a key of a Secret: write a key in its data, such as token`}},
 		"NoNamespace": {sink: https, kind: "HMAC", ref: ref("", "sink-token", "key"), cluster: true,
-			want: []string{"Error spec.cloudEventSinkAuth.secretRef.namespace: must not be empty: write the namespace in which the Secret lives"}},
+			want: []string{"Error spec.cloudEventSinkAuth.secretRef.namespace: must not be empty: write the namespace of the Secret"}},
 		"OperatorNamespace": {sink: https, kind: "HMAC", ref: ref(own, "sink-token", "key"), cluster: true,
-			want: []string{`Error spec.cloudEventSinkAuth.secretRef.namespace: "cleaner-system" is the namespace of the operator, of which no Secret is read: put the Secret into another one`}},
+			want: []string{`Error spec.cloudEventSinkAuth.secretRef.namespace: "cleaner-system" is the namespace of the operator, and none of its Secrets can be used: put the Secret into another namespace`}},
 		"CleanerThere": {sink: https, kind: "HMAC", ref: ref("", "sink-token", "key"), namespace: own,
-			want: []string{`Error spec.cloudEventSinkAuth.secretRef: no Secret of "cleaner-system" is read, which is the namespace of the operator: put the Cleaner and the Secret into another one`}},
+			want: []string{`Error spec.cloudEventSinkAuth.secretRef: no Secret of "cleaner-system" can be used, because it is the namespace of the operator: put the Cleaner and the Secret into another namespace`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &v1alpha1.Work{

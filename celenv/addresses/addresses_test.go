@@ -16,7 +16,7 @@ import (
 )
 
 // The cases of testdata are those of everything that counts addresses: the function cidrUsable of expressions
-// (celenv), the template pod-ip-pressure (test/podgc) and the scheduler's plugin (scheduler) are held to them too.
+// (celenv), the template pod-ip-pressure (config/templates) and the scheduler's plugin (scheduler) are held to them too.
 func TestUsable(t *testing.T) {
 	text, err := os.ReadFile("testdata/ranges.json")
 	if err != nil {

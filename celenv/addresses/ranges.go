@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// maxShared bounds how many names Share gives in all.
-const maxShared = 10_000
+// maxShared bounds how many names FindShared gives in all.
+const maxShared = 100_000
 
 // Range is all addresses from First to Last, both of one family.
 type Range struct{ First, Last netip.Addr }
@@ -179,7 +179,7 @@ func FindShared(all map[string][]Range) ([]Shared, error) {
 			continue
 		}
 		if named += len(open); named > maxShared {
-			return nil, fmt.Errorf("more than %d ranges are shared", maxShared)
+			return nil, fmt.Errorf("the ranges that are shared have more than %d names", maxShared)
 		}
 		s := Shared{Range: Range{First: at, Last: lastOf(netip.PrefixFrom(at, 0))}}
 		if i < len(edges) && edges[i].at.BitLen() == at.BitLen() {

@@ -106,11 +106,31 @@ func TestShare(t *testing.T) {
 	}
 }
 
+// What many small pools share is named.
+func TestShareNamesMany(t *testing.T) {
+	const pools, shared = 60, 200
+	all := map[string][]Range{}
+	for i := range pools {
+		for n := range shared {
+			all[fmt.Sprint(i)] = append(all[fmt.Sprint(i)], parse(t, fmt.Sprintf("10.0.0.%d", n), fmt.Sprintf("10.0.1.%d", n))[n%2])
+		}
+	}
+	got, err := FindShared(all)
+	if err != nil || len(got) != shared {
+		t.Fatalf("%d ranges are shared, %v; want %d", len(got), err, shared)
+	}
+	for _, s := range got {
+		if len(s.Names) != pools {
+			t.Errorf("%s has the names %q", s.Range, s.Names)
+		}
+	}
+}
+
 // What is shared by too many is said to be too much, and not written.
 func TestShareIsBounded(t *testing.T) {
 	all := map[string][]Range{}
-	for i := range 200 {
-		all[fmt.Sprint(i)] = parse(t, fmt.Sprintf("10.0.0.%d-10.0.1.%d", i, i))
+	for i := range 600 {
+		all[fmt.Sprint(i)] = parse(t, fmt.Sprintf("10.0.%d.%d-10.1.%d.%d", i/256, i%256, i/256, i%256))
 	}
 	if _, err := FindShared(all); err == nil {
 		t.Error("all of it is written")

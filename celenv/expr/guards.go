@@ -41,7 +41,8 @@ func ParseLabelLookup(e ast.Expr) (lookup, bool) {
 	var labels ast.Expr
 	var key string
 	if operand, at, ok := splitIndex(e); ok {
-		text, ok := formatKey(at)
+		left := maxPathParts
+		text, ok := formatKey(at, &left)
 		if !ok {
 			return lookup{}, false
 		}
@@ -79,6 +80,12 @@ func findMetadata(e ast.Expr) (ast.Expr, bool) {
 	return metadata, metadata.Kind() == ast.SelectKind && metadata.AsSelect().FieldName() == "metadata"
 }
 
+// maxUnguarded is how many lookups of one expression are found: who mends these sees the next.
+const maxUnguarded = 16
+
+// maxShown is how long a text of a warning may be.
+const maxShown = 512
+
 // FindUnguarded finds the lookups of labels and annotations that err on an object without them.
 //
 // A guard is has(x.metadata.labels.key) or key in x.metadata.labels, written the same way as the lookup, beside it in a
@@ -90,11 +97,14 @@ func (t *Tree) FindUnguarded(path string) []Warning {
 	var found []Warning
 	var visit func(e ast.Expr, guarded map[string]bool)
 	visit = func(e ast.Expr, guarded map[string]bool) {
+		if len(found) == maxUnguarded {
+			return
+		}
 		if l, ok := ParseLabelLookup(e); ok && !guarded[l.labels+"["+l.key+"]"] {
 			w := Warning{
 				Path:    path,
-				Message: fmt.Sprintf("objects without %s in %s make this an error, and an error never deletes", l.key, l.labels),
-				Hint:    "write " + l.Hint,
+				Message: TruncateText(fmt.Sprintf("objects without %s in %s make this an error, and an error never deletes", l.key, l.labels), maxShown),
+				Hint:    TruncateText("write "+l.Hint, maxShown),
 			}
 			w.Line, w.Column = t.FindPlace(e.ID())
 			w.Snippet = MakeSnippet(t.Source, w.Line, w.Column)
@@ -167,7 +177,8 @@ func parsePresenceTest(e ast.Expr) (string, bool) {
 		if call.FunctionName() != operators.In {
 			return "", false
 		}
-		text, ok := formatKey(call.Args()[0])
+		left := maxPathParts
+		text, ok := formatKey(call.Args()[0], &left)
 		if !ok {
 			return "", false
 		}

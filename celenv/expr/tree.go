@@ -192,25 +192,36 @@ func (t *Tree) LocateError(e *Error, id int64) *Error {
 	return e
 }
 
-// FormatPath writes an expression as its author may have, if it is a variable with fields and literal indexes.
+// maxPathParts is how many parts a path may have. What is written is as long as the expression, for each part that is asked for.
+const maxPathParts = 32
+
+// FormatPath writes an expression as its author may have, if it is a variable with few fields and literal indexes.
 func FormatPath(e ast.Expr) (string, bool) {
+	left := maxPathParts
+	return formatPath(e, &left)
+}
+
+func formatPath(e ast.Expr, left *int) (string, bool) {
+	if *left--; *left < 0 {
+		return "", false
+	}
 	switch e.Kind() {
 	case ast.IdentKind:
 		name := e.AsIdent()
 		return name, !strings.ContainsAny(name, "@#")
 	case ast.SelectKind:
-		operand, ok := FormatPath(e.AsSelect().Operand())
+		operand, ok := formatPath(e.AsSelect().Operand(), left)
 		return operand + "." + e.AsSelect().FieldName(), ok && !e.AsSelect().IsTestOnly()
 	case ast.CallKind:
 		operand, key, ok := splitIndex(e)
 		if !ok {
 			return "", false
 		}
-		text, ok := FormatPath(operand)
+		text, ok := formatPath(operand, left)
 		if !ok {
 			return "", false
 		}
-		inside, ok := formatKey(key)
+		inside, ok := formatKey(key, left)
 		return text + "[" + inside + "]", ok
 	default:
 		return "", false
@@ -227,9 +238,9 @@ func splitIndex(e ast.Expr) (operand, key ast.Expr, ok bool) {
 }
 
 // formatKey writes a literal or a path as a key in brackets.
-func formatKey(key ast.Expr) (string, bool) {
+func formatKey(key ast.Expr, left *int) (string, bool) {
 	if key.Kind() != ast.LiteralKind {
-		return FormatPath(key)
+		return formatPath(key, left)
 	}
 	switch v := key.AsLiteral().(type) {
 	case types.String:

@@ -19,6 +19,7 @@ import (
 //
 //	cidrUsable(<string>, <int>) -> <int>    // how many addresses a range has, less those that are reserved; never below 0
 //	ipsWithout(<list(string)>, <list(string)>) -> <list(string)>    // the addresses of ranges less those of others, in as few ranges as there can be
+//	ipsValid(<list(string)>) -> <bool>    // whether ipsWithout and ipsShared would read these ranges
 //	ipsShared(<map(string, list(string))>) -> <list(map)>    // [{"ips": "10.0.0.5-10.0.0.9", "names": ["a", "b"]}]: what is in the ranges of several names
 //
 // A range with more addresses than an int can count has as many as that. Ranges are written as 10.0.0.1, 10.0.0.1-10.0.0.9 or
@@ -36,6 +37,8 @@ func (networkLibrary) CompileOptions() []cel.EnvOption {
 			cel.Overload("cidr_usable_string_int", []*cel.Type{cel.StringType, cel.IntType}, cel.IntType, cel.BinaryBinding(countUsable))),
 		cel.Function("ipsWithout",
 			cel.Overload("ips_without_list_list", []*cel.Type{ranges, ranges}, ranges, cel.BinaryBinding(ipsWithout))),
+		cel.Function("ipsValid",
+			cel.Overload("ips_valid_list", []*cel.Type{ranges}, cel.BoolType, cel.UnaryBinding(areValidIPs))),
 		cel.Function("ipsShared",
 			cel.Overload("ips_shared_map", []*cel.Type{cel.MapType(cel.StringType, ranges)}, cel.ListType(cel.MapType(cel.StringType, cel.DynType)), cel.UnaryBinding(ipsShared))),
 	}
@@ -69,6 +72,11 @@ func ipsWithout(ranges, without ref.Val) ref.Val {
 		left = append(left, r.String())
 	}
 	return types.NewStringList(types.DefaultTypeAdapter, left)
+}
+
+func areValidIPs(ranges ref.Val) ref.Val {
+	_, err := parseRanges("ipsValid", ranges)
+	return types.Bool(err == nil)
 }
 
 func ipsShared(all ref.Val) ref.Val {

@@ -77,12 +77,13 @@ func newChargeTable() map[string]Charge {
 
 		"json.marshal":   {BeforeCall: chargeMarshal},
 		"json.unmarshal": {BeforeCall: chargeDecoding},
-		"json.valid":     {BeforeCall: chargeDecoding},
+		"json.valid":     {BeforeCall: chargeValidation},
 
 		"certificates":    {BeforeCall: chargeCertificates},
 		"condition":       {BeforeCall: chargeListSearch("status", "conditions")},
 		"controller":      {BeforeCall: chargeListSearch("metadata", "ownerReferences")},
-		"ipsShared":       {BeforeCall: chargeRanges, AfterCall: chargeResult},
+		"ipsShared":       {BeforeCall: chargeRanges, AfterCall: chargeShared},
+		"ipsValid":        {BeforeCall: chargeRanges},
 		"ipsWithout":      {BeforeCall: chargeRanges, AfterCall: chargeResult},
 		"matchesSelector": {BeforeCall: chargeWalk},
 		"podRefs":         {BeforeCall: chargeWalk, AfterCall: chargeResult},
@@ -266,14 +267,14 @@ func chargeElements(m *Meter, args []ref.Val) ref.Val {
 	for _, arg := range args {
 		if list, ok := arg.(traits.Lister); ok {
 			m.payElements(list)
-			m.payReading(m.sumTexts(list))
+			m.payReading(sumTexts(list))
 		}
 	}
 	return nil
 }
 
 // sumTexts adds up how long the texts in a list are.
-func (m *Meter) sumTexts(list traits.Lister) int64 {
+func sumTexts(list traits.Lister) int64 {
 	n := int64(0)
 	for it := list.Iterator(); it.HasNext() == types.True; {
 		n = AddCapped(n, MeasureText(it.Next()))
@@ -394,7 +395,7 @@ func chargeRanges(m *Meter, args []ref.Val) ref.Val {
 		length := MeasureLength(list)
 		m.PaySteps(length)
 		m.payCopying(MultiplyCapped(size, length))
-		m.payReading(MultiplyCapped(4, m.sumTexts(list)))
+		m.payReading(MultiplyCapped(4, sumTexts(list)))
 		n = AddCapped(n, length)
 	}
 	for _, arg := range args {
@@ -419,7 +420,7 @@ func chargeSort(m *Meter, args []ref.Val) ref.Val {
 	rounds := int64(math.Log2(float64(n) + 1))
 	m.PaySteps(MultiplyCapped(n, rounds))
 	if list, ok := keys.(traits.Lister); ok {
-		m.payReading(MultiplyCapped(m.sumTexts(list), rounds+1))
+		m.payReading(MultiplyCapped(sumTexts(list), rounds+1))
 	}
 	m.payCopying(MultiplyCapped(ValueSize, n))
 	m.payBuilding(MultiplyCapped(ValueSize, n))
@@ -453,7 +454,7 @@ func chargeIndex(m *Meter, args []ref.Val) ref.Val {
 		return nil
 	}
 	m.payCopying(MultiplyCapped(entrySize, MeasureLength(keys)))
-	m.payReading(m.sumTexts(keys))
+	m.payReading(sumTexts(keys))
 	return nil
 }
 
@@ -501,8 +502,8 @@ func chargeVisit(m *Meter, args []ref.Val) ref.Val {
 func (m *Meter) payVisit(values []ref.Val, more func(key string) int64) {
 	n := int64(1)
 	for _, v := range values {
-		walk := &sizeWalk{limit: MultiplyCapped(ValueSize*walkStep, m.Steps+1), factorBelow: more, ended: m.Ended}
-		n = AddCapped(n, m.walkValue(walk, v)/(ValueSize*walkStep))
+		walk := sizeWalk{meter: m, limit: MultiplyCapped(ValueSize*walkStep, m.Steps+1), factorBelow: more}
+		n = AddCapped(n, walk.measureValue(v)/(ValueSize*walkStep))
 	}
 	m.PaySteps(n)
 }
@@ -540,7 +541,8 @@ func (m *Meter) measureCopy(v ref.Val) int64 {
 		if list, ok := LookupField(v, "items").(traits.Lister); ok && LookupField(v, "metadata") == types.NullValue {
 			return m.measureCopy(list)
 		}
-		return m.measureValue(v, m.Growth)
+		walk := sizeWalk{meter: m, limit: m.Growth}
+		return walk.measureValue(v)
 	default:
 		return 0
 	}
@@ -596,20 +598,38 @@ func (m *Meter) payFlattening(v ref.Val, levels int64) int64 {
 
 // chargeMarshal pays for a copy of all that a value holds, and for the characters that JSON writes as several.
 func chargeMarshal(m *Meter, args []ref.Val) ref.Val {
-	m.payBuilding(m.measureWith(args[0], m.Growth, countEscapes))
+	walk := sizeWalk{meter: m, limit: m.Growth, extraBytes: countEscapes}
+	m.payBuilding(walk.measureValue(args[0]))
 	return nil
 }
 
-// chargeDecoding pays for what a text of JSON becomes, by what begins and separates its values.
+// chargeShared pays for the ranges that are shared, and for the names of each.
+func chargeShared(m *Meter, result ref.Val) {
+	walk := sizeWalk{meter: m, limit: m.Growth}
+	m.payBuilding(walk.measureValue(result))
+}
+
+// chargeDecoding pays for what a text of JSON becomes.
 func chargeDecoding(m *Meter, args []ref.Val) ref.Val {
+	m.payBuilding(measureDecoded(m, args[0]))
+	return nil
+}
+
+// chargeValidation pays for the same while it is made: nobody holds on to it.
+func chargeValidation(m *Meter, args []ref.Val) ref.Val {
+	m.payCopying(measureDecoded(m, args[0]))
+	return nil
+}
+
+// measureDecoded measures what a text of JSON becomes, by what begins and separates its values, and pays for reading it.
+func measureDecoded(m *Meter, v ref.Val) int64 {
 	const objectSize = 256 // an empty map takes about this
-	text, _ := args[0].(types.String)
+	text, _ := v.(types.String)
 	m.payReading(MultiplyCapped(4, int64(len(text))))
 	objects := strings.Count(string(text), "{")
 	lists := strings.Count(string(text), "[")
 	values := strings.Count(string(text), ",") + 1
-	m.payBuilding(AddCapped(int64(len(text)), MultiplyCapped(objectSize, int64(objects)), MultiplyCapped(entrySize, int64(lists+values))))
-	return nil
+	return AddCapped(int64(len(text)), MultiplyCapped(objectSize, int64(objects)), MultiplyCapped(entrySize, int64(lists+values)))
 }
 
 func chargeRange(m *Meter, args []ref.Val) ref.Val {
@@ -634,7 +654,8 @@ func chargeJoin(m *Meter, args []ref.Val) ref.Val {
 		separators = MultiplyCapped(MeasureLength(args[0]), MeasureLength(args[1]))
 	}
 	m.payElements(args[0])
-	m.payBuilding(AddCapped(separators, m.measureValue(args[0], m.Growth)))
+	walk := sizeWalk{meter: m, limit: m.Growth}
+	m.payBuilding(AddCapped(separators, walk.measureValue(args[0])))
 	return nil
 }
 
@@ -682,7 +703,8 @@ func chargeFormat(m *Meter, args []ref.Val) ref.Val {
 	text, _ := args[0].(types.String)
 	m.payReading(int64(len(text)))
 	clauses := int64(strings.Count(string(text), "%"))
-	m.payBuilding(AddCapped(int64(len(text)), MultiplyCapped(clauses, clauseSize), m.measureValue(args[1], m.Growth)))
+	walk := sizeWalk{meter: m, limit: m.Growth}
+	m.payBuilding(AddCapped(int64(len(text)), MultiplyCapped(clauses, clauseSize), walk.measureValue(args[1])))
 	return nil
 }
 

@@ -5,10 +5,8 @@ package meter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -103,9 +101,6 @@ func (l Limits) ComputeWall(objects int64) time.Duration {
 	return min(l.Wall+more, max(l.MaxWall, l.Wall))
 }
 
-// ErrWall is why an evaluation's context ends when its time has passed.
-var ErrWall = errors.New("the evaluation took too long")
-
 // The sizes that Growth counts.
 const (
 	ValueSize = 16
@@ -134,55 +129,25 @@ func (b *Budget) SumCost() int64 { return (b.MaxSteps - b.Steps) + (b.MaxGrowth 
 
 // Meter counts what an evaluation does and builds, and stops it. One evaluation uses it at a time.
 type Meter struct {
-	Ctx      context.Context // the caller's, with a deadline
-	Cancel   context.CancelFunc
-	Wall     time.Duration   // the time that ends at the deadline
-	spareCtx context.Context // ends when only half of that time is left; nil until it is of interest
-	Limits   Limits
-	*Budget              // who pays now
-	Ended    *Ending     // says without a lock that ctx has ended
-	holding              // how much memory is held
-	Stopped  *expr.Error // why the evaluation was stopped
+	Clock   Clock
+	Limits  Limits
+	*Budget             // who pays now
+	Held    Holding     // how much memory is held
+	Stopped *expr.Error // why the evaluation was stopped
 
 	// operands is where a call with one or two arguments shows them to its charge, without allocating.
 	operands [2]ref.Val
 }
 
-// Ending is set when a context has ended.
-type Ending struct{ atomic.Bool }
-
-// newEnding makes an ending of a context.
-func newEnding(ctx context.Context) (e *Ending, release func() bool) {
-	e = &Ending{}
-	if ctx.Err() != nil { // at once, and not soon
-		e.Store(true)
-	}
-	return e, context.AfterFunc(ctx, func() { e.Store(true) })
-}
-
 // StartClock gives the meter a time, from now. What is done is paid from a budget that is set for each expression.
 func (m *Meter) StartClock(caller context.Context, wall time.Duration) {
-	m.Wall, m.Stopped, m.spareCtx, m.holding = wall, nil, nil, holding{}
-	ctx, cancel := context.WithTimeoutCause(caller, wall, ErrWall)
-	ended, release := newEnding(ctx)
-	m.Ctx, m.Ended, m.Cancel = ctx, ended, func() { release(); cancel() }
-}
-
-// HasSpareTime says that there is time for more than answers: half of it is left.
-func (m *Meter) HasSpareTime() bool {
-	if m.spareCtx == nil {
-		deadline, _ := m.Ctx.Deadline()
-		first, end := context.WithDeadline(m.Ctx, deadline.Add(-m.Wall/2))
-		cancel := m.Cancel
-		m.spareCtx, m.Cancel = first, func() { end(); cancel() }
-	}
-	return m.spareCtx.Err() == nil
+	m.Clock, m.Stopped, m.Held = newClock(caller, wall), nil, Holding{}
 }
 
 // ReleaseContext lets go of what the meter was used for.
 func (m *Meter) ReleaseContext() {
-	m.Cancel()
-	m.Ctx, m.spareCtx, m.Budget, m.holding = nil, nil, nil, holding{}
+	m.Clock.Release()
+	m.Budget, m.Held = nil, Holding{}
 	clear(m.operands[:])
 }
 
@@ -216,7 +181,7 @@ func (m *Meter) payBuilding(n int64) {
 	}
 	b.Growth -= n
 	m.spendSharedSteps(n / ReadStep)
-	if !m.takeBuilt(n, b.Passing) {
+	if !m.Held.takeBuilt(n, b.Passing) {
 		m.StopEvaluation(NewMemoryError())
 	}
 }
@@ -238,22 +203,22 @@ func (m *Meter) payCopying(n int64) {
 func (m *Meter) spendSharedSteps(n int64) {
 	if all := m.AllSteps; n > *all {
 		*all = 0
-		m.StopEvaluation(m.newStepsError())
+		m.StopEvaluation(m.Limits.newStepsError())
 	}
 	*m.AllSteps -= n
-	if m.Ended.Load() {
-		m.StopEvaluation(m.NewContextError())
+	if m.Clock.Ended.Load() {
+		m.StopEvaluation(m.Clock.NewContextError())
 	}
 }
 
 // CheckAbort says why no expression can be answered any more; nil if there is no reason.
 func (m *Meter) CheckAbort(all int64) *expr.Error {
 	switch {
-	case m.Ctx.Err() != nil:
-		return m.NewContextError()
+	case m.Clock.Ctx.Err() != nil:
+		return m.Clock.NewContextError()
 	case all <= 0:
-		return m.newStepsError()
-	case m.refused:
+		return m.Limits.newStepsError()
+	case m.Held.refused:
 		return NewMemoryError()
 	default:
 		return nil
@@ -263,16 +228,8 @@ func (m *Meter) CheckAbort(all int64) *expr.Error {
 // HintTooLong is what an author can do about an evaluation that is too long as a whole.
 const HintTooLong = "let targets select fewer objects, iterate over fewer items, or look things up in list.indexBy(x, key) that a variable of the spec holds"
 
-func (m *Meter) newStepsError() *expr.Error {
-	return &expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("all expressions together need more than %d steps", m.Limits.AllSteps), Hint: HintTooLong}
-}
-
-// NewContextError says why the context ended.
-func (m *Meter) NewContextError() *expr.Error {
-	if errors.Is(context.Cause(m.Ctx), ErrWall) {
-		return &expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("the evaluation takes longer than %s", m.Wall), Hint: HintTooLong}
-	}
-	return &expr.Error{Kind: expr.Interrupted, Message: "the evaluation was interrupted"}
+func (l Limits) newStepsError() *expr.Error {
+	return &expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("all expressions together need more than %d steps", l.AllSteps), Hint: HintTooLong}
 }
 
 // StopEvaluation ends the evaluation the way cel-go's own limits do.
@@ -285,30 +242,14 @@ func (m *Meter) StopEvaluation(why *expr.Error) {
 // a value in which one list occurs many times can be too large to be walked.
 func MeasureValue(v ref.Val, limit int64) int64 { return (&sizeWalk{limit: limit}).measureValue(v) }
 
-// MeasureValue does the same, and ends when the time is over.
-func (m *Meter) measureValue(v ref.Val, limit int64) int64 { return m.measureWith(v, limit, nil) }
-
-// measureWith is MeasureValue where each text takes so much more than its length.
-func (m *Meter) measureWith(v ref.Val, limit int64, more func(text string) int64) int64 {
-	return m.walkValue(&sizeWalk{limit: limit, extraBytes: more, ended: m.Ended}, v)
-}
-
-// walkValue gives what a walk counts of a value. It ends when the time is over.
-func (m *Meter) walkValue(walk *sizeWalk, v ref.Val) int64 {
-	n := walk.measureValue(v)
-	if m.Ended.Load() {
-		m.StopEvaluation(m.NewContextError())
-	}
-	return n
-}
-
-// sizeWalk is a walk over a value. It ends where total is over the limit.
+// sizeWalk is a walk over a value. It ends where total is over the limit, and stops the evaluation of a meter when its time is
+// over.
 type sizeWalk struct {
 	total, limit int64
 	extraBytes   func(text string) int64
 	factorBelow  func(key string) int64 // how many times more texts count below an entry; may be nil
 	factor       int64                  // what that is here
-	ended        *Ending                // may be nil
+	meter        *Meter                 // may be nil
 	visited      uint
 }
 
@@ -316,7 +257,7 @@ type sizeWalk struct {
 func (w *sizeWalk) addBytes(n int64) bool {
 	const often = 1024
 	w.total += n
-	if w.visited++; w.visited%often == 0 && w.ended != nil && w.ended.Load() {
+	if w.visited++; w.visited%often == 0 && w.isOver() {
 		w.limit = -1
 	}
 	return w.total <= w.limit
@@ -340,8 +281,15 @@ func (w *sizeWalk) enterEntry(key string) (before int64) {
 	return before
 }
 
+// isOver says that there is no more time.
+func (w *sizeWalk) isOver() bool { return w.meter != nil && w.meter.Clock.Ended.Load() }
+
+// measureValue gives what a value counts.
 func (w *sizeWalk) measureValue(v ref.Val) int64 {
 	w.addValue(v)
+	if w.isOver() {
+		w.meter.StopEvaluation(w.meter.Clock.NewContextError())
+	}
 	return w.total
 }
 
@@ -445,7 +393,8 @@ func countEscapes(text string) int64 {
 // countValues counts about how many values there are in a value, itself among them. It looks no further than limit, and no
 // further than what cannot be paid for any more.
 func (m *Meter) countValues(v ref.Val, limit int64) int64 {
-	return m.measureValue(v, MultiplyCapped(ValueSize, min(limit, m.Steps)+1)) / ValueSize
+	walk := sizeWalk{meter: m, limit: MultiplyCapped(ValueSize, min(limit, m.Steps)+1)}
+	return walk.measureValue(v) / ValueSize
 }
 
 // measureFlat measures how large a value is without what its elements hold.

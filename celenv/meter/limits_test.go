@@ -142,14 +142,14 @@ func TestTheTimeEnds(t *testing.T) {
 	if problem := m.CheckAbort(0); problem == nil || problem.Kind != expr.Exhausted {
 		t.Errorf("without steps: %v", problem)
 	}
-	if !m.HasSpareTime() {
+	if !m.Clock.HasSpareTime() {
 		t.Error("an hour has no half that is left")
 	}
 	cancel()
 	if problem := m.CheckAbort(1); problem == nil || problem.Kind != expr.Interrupted {
 		t.Errorf("after the caller's end: %v", problem)
 	}
-	if m.HasSpareTime() {
+	if m.Clock.HasSpareTime() {
 		t.Error("there is time to spare after the end")
 	}
 
@@ -161,11 +161,11 @@ func TestTheTimeEnds(t *testing.T) {
 	if why := stopOf(t, over, func() { over.PaySteps(1) }); why == nil || why.Kind != expr.Exhausted || !strings.Contains(why.Message, "longer than") {
 		t.Errorf("after its time: %v", why)
 	}
-	if !errors.Is(context.Cause(over.Ctx), ErrWall) {
-		t.Errorf("the cause is %v", context.Cause(over.Ctx))
+	if !errors.Is(context.Cause(over.Clock.Ctx), ErrWall) {
+		t.Errorf("the cause is %v", context.Cause(over.Clock.Ctx))
 	}
 	over.ReleaseContext()
-	if over.Ctx != nil || over.Budget != nil {
+	if over.Clock.Ctx != nil || over.Budget != nil {
 		t.Error("it holds on to what it was used for")
 	}
 }
@@ -210,8 +210,8 @@ func TestMeasureValueStops(t *testing.T) {
 	defer m.ReleaseContext()
 	cancel()
 	<-ctx.Done()
-	m.Ended.Store(true) // AfterFunc runs soon, and not at once
-	if why := stopOf(t, m, func() { m.measureValue(NewAdapter(nil).NativeToValue(v), math.MaxInt64) }); why == nil {
+	m.Clock.Ended.Store(true) // AfterFunc runs soon, and not at once
+	if why := stopOf(t, m, func() { (&sizeWalk{meter: m, limit: math.MaxInt64}).measureValue(NewAdapter(nil).NativeToValue(v)) }); why == nil {
 		t.Error("it went on after the time was over")
 	}
 }

@@ -20,8 +20,8 @@ const (
 	holdStep = 1 << 20
 )
 
-// holding is how much memory an evaluation holds.
-type holding struct {
+// Holding is how much memory an evaluation holds.
+type Holding struct {
 	memory Memory // nil: nobody shares it
 	// lasting is held until the evaluation ends, and passing until the next item; granted is what may be held without asking.
 	lasting, passing, granted int64
@@ -29,22 +29,22 @@ type holding struct {
 }
 
 // ShareMemory has the evaluation ask before more memory is held. It is false if nothing may be.
-func (h *holding) ShareMemory(memory Memory) bool {
-	*h = holding{memory: memory, refused: memory != nil && !memory.HoldBytes(0)}
+func (h *Holding) ShareMemory(memory Memory) bool {
+	*h = Holding{memory: memory, refused: memory != nil && !memory.HoldBytes(0)}
 	return !h.refused
 }
 
 // EndItem takes that what was built for an item is let go of.
-func (h *holding) EndItem() { h.passing = 0 }
+func (h *Holding) EndItem() { h.passing = 0 }
 
 // TakeRetained counts bytes that the caller holds on to. It is false if it may not.
-func (h *holding) TakeRetained(n int64) bool {
+func (h *Holding) TakeRetained(n int64) bool {
 	h.lasting = AddCapped(h.lasting, n)
 	return h.mayHold()
 }
 
 // takeBuilt counts bytes of Limits.Growth.
-func (h *holding) takeBuilt(n int64, passing bool) bool {
+func (h *Holding) takeBuilt(n int64, passing bool) bool {
 	n = MultiplyCapped(builtFactor, n)
 	if passing {
 		h.passing = AddCapped(h.passing, n)
@@ -55,7 +55,7 @@ func (h *holding) takeBuilt(n int64, passing bool) bool {
 }
 
 // mayHold asks, once more is held than was asked for.
-func (h *holding) mayHold() bool {
+func (h *Holding) mayHold() bool {
 	held := AddCapped(h.lasting, h.passing)
 	if h.memory == nil || held <= h.granted {
 		return true

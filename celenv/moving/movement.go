@@ -23,16 +23,24 @@ type Analysis struct {
 	// Blind says that one can get to where no call stands in its way, such as into an index. Nothing is foreseen then.
 	Blind bool
 
+	// collecting are the loops that collect what can move, as far as is known, and grown says that one was found in this turn.
+	collecting map[int64]bool
+	grown      bool
+
 	types map[int64]*types.Type
 	// canNameMove says of the names that no loop has whether they can move.
 	canNameMove func(name string) bool
 }
 
-// Analyze goes through an expression.
+// Analyze goes through an expression until nothing more is found that can move: as a whole, because loops in loops, each gone through
+// twice by itself, would be gone through twice as often with each of them.
 func Analyze(a *ast.AST, names func(string) bool) Analysis {
-	m := Analysis{Calls: map[int64]bool{}, types: a.TypeMap(), canNameMove: names}
-	m.Result = m.traceExpression(a.Expr(), nil)
-	m.types, m.canNameMove = nil, nil
+	m := Analysis{Calls: map[int64]bool{}, collecting: map[int64]bool{}, grown: true, types: a.TypeMap(), canNameMove: names}
+	for m.grown {
+		m.grown = false
+		m.Result = m.traceExpression(a.Expr(), nil)
+	}
+	m.collecting, m.types, m.canNameMove = nil, nil, nil
 	return m
 }
 
@@ -137,22 +145,19 @@ func (m *Analysis) traceCall(e ast.Expr, locals *local) bool {
 	return KeepsMovement(function) && m.canHold(e)
 }
 
-// traceLoop goes through a loop until it is known whether what it collects can move.
+// traceLoop goes through a loop. What it collects can move if its beginning can, or what a turn makes of it.
 func (m *Analysis) traceLoop(e ast.Expr, locals *local) bool {
 	loop := e.AsComprehension()
 	elements := m.traceExpression(loop.IterRange(), locals)
-	collected := m.traceExpression(loop.AccuInit(), locals)
-	for {
-		inside := &local{name: loop.IterVar(), moves: elements && !loop.HasIterVar2(), outer: locals} // a key, or an index, does not
-		if loop.HasIterVar2() {
-			inside = &local{name: loop.IterVar2(), moves: elements, outer: inside}
-		}
-		inside = &local{name: loop.AccuVar(), moves: collected, outer: inside}
-		m.traceExpression(loop.LoopCondition(), inside)
-		if step := m.traceExpression(loop.LoopStep(), inside); !step || collected {
-			break
-		}
-		collected = true
+	collected := m.traceExpression(loop.AccuInit(), locals) || m.collecting[e.ID()]
+	inside := &local{name: loop.IterVar(), moves: elements && !loop.HasIterVar2(), outer: locals} // a key, or an index, does not
+	if loop.HasIterVar2() {
+		inside = &local{name: loop.IterVar2(), moves: elements, outer: inside}
+	}
+	inside = &local{name: loop.AccuVar(), moves: collected, outer: inside}
+	m.traceExpression(loop.LoopCondition(), inside)
+	if step := m.traceExpression(loop.LoopStep(), inside); step && !collected {
+		m.collecting[e.ID()], m.grown, collected = true, true, true
 	}
 	return m.traceExpression(loop.Result(), &local{name: loop.AccuVar(), moves: collected, outer: locals}) && m.canHold(e)
 }

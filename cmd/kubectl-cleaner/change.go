@@ -15,20 +15,30 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 )
 
-// how a Cleaner is named on the command line.
+// cleanerArgument is the argument that names a Cleaner, as help shows it.
 const cleanerArgument = "[cleaner/]NAME | clustercleaner/NAME"
 
-func (t *tool) newSuspendCommand(suspend bool) *cobra.Command {
-	use, short, said := "suspend", "Stop a Cleaner before its next deed", "suspended"
-	long := `Stop a Cleaner or a ClusterCleaner before its next deed, by spec.suspend. A run that has begun is kept, and goes on when
-it is resumed; requests that were sent already are not taken back, and events of what was done are delivered still.`
+// changeCommand is `suspend`, `resume` and `run`: they change one Cleaner in the cluster.
+type changeCommand struct {
+	out     output.Screen
+	cluster kubeconfig
+	clock   clock.PassiveClock
+}
+
+func (c changeCommand) newSuspendCommand(suspend bool) *cobra.Command {
+	use, short, said := "suspend", "Suspend a Cleaner: it stops before its next request", "suspended"
+	long := `Suspend a Cleaner or a ClusterCleaner: set spec.suspend. It stops before its next request. An open run is kept, and
+continues when the Cleaner is resumed. Requests that were already sent are not undone, and events about finished work
+are still delivered.`
 	if !suspend {
-		use, short, said = "resume", "Let a Cleaner that was suspended go on", "resumed"
-		long = `Let a Cleaner or a ClusterCleaner that was suspended go on, by spec.suspend. It is evaluated at once.`
+		use, short, said = "resume", "Resume a suspended Cleaner", "resumed"
+		long = `Resume a suspended Cleaner or ClusterCleaner: set spec.suspend to false. The operator evaluates it at once.`
 	}
 	return &cobra.Command{
 		Use:   use + " " + cleanerArgument,
@@ -37,66 +47,67 @@ it is resumed; requests that were sent already are not taken back, and events of
 		Example: fmt.Sprintf(`  kubectl cleaner %[1]s preview -n default
   kubectl cleaner %[1]s clustercleaner/everywhere`, use),
 		Args:              validateArgs(cobra.ExactArgs(1)),
-		ValidArgsFunction: t.completeCleaner,
+		ValidArgsFunction: c.cluster.completeCleaner,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return t.patchCleaner(cmd.Context(), args[0], said, map[string]any{"spec": map[string]any{"suspend": suspend}})
+			return c.patchCleaner(cmd.Context(), args[0], said, map[string]any{"spec": map[string]any{"suspend": suspend}})
 		},
 	}
 }
 
-func (t *tool) newRunCommand() *cobra.Command {
+func (c changeCommand) newRunCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "run " + cleanerArgument,
-		Short: "Have a Cleaner evaluated now",
-		Long: `Have a Cleaner or a ClusterCleaner evaluated now, by an annotation: it does not wait for an event, nor for its
-retry.period. It does what it would have done of its own accord, and no more: its ttl and its conditions have to hold.`,
+		Short: "Evaluate a Cleaner now",
+		Long: `Evaluate a Cleaner or a ClusterCleaner now: set the annotation ` + v1alpha1.AnnotationRequestedAt + `. The operator does not
+wait for a change of a target or for retry.period. The Cleaner still acts only if its ttl has passed and its conditions
+are true.`,
 		Example: `  kubectl cleaner run preview -n default
   kubectl cleaner run clustercleaner/everywhere`,
 		Args:              validateArgs(cobra.ExactArgs(1)),
-		ValidArgsFunction: t.completeCleaner,
+		ValidArgsFunction: c.cluster.completeCleaner,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			requested := map[string]any{v1alpha1.AnnotationRequestedAt: t.clock.Now().UTC().Format(time.RFC3339Nano)}
-			return t.patchCleaner(cmd.Context(), args[0], "is evaluated now", map[string]any{"metadata": map[string]any{"annotations": requested}})
+			requested := map[string]any{v1alpha1.AnnotationRequestedAt: c.clock.Now().UTC().Format(time.RFC3339Nano)}
+			return c.patchCleaner(cmd.Context(), args[0], "evaluation requested", map[string]any{"metadata": map[string]any{"annotations": requested}})
 		},
 	}
 }
 
-// cleanerRef is a Cleaner of the cluster.
+// cleanerRef is a Cleaner in the cluster.
 type cleanerRef struct {
 	resource dynamic.ResourceInterface
 	name     string
-	// displayName is <kind>/<name>, as kubectl writes it.
+	// displayName is <kind>/<name>, as kubectl prints it.
 	displayName string
 }
 
-// findCleaner finds a Cleaner by how it is named on the command line.
-func (t *tool) findCleaner(argument string) (*cleanerRef, error) {
+// findCleaner returns the Cleaner that an argument names. It does not check that the Cleaner exists.
+func (k kubeconfig) findCleaner(argument string) (*cleanerRef, error) {
 	kind, name, ok := strings.Cut(argument, "/")
 	if !ok {
 		kind, name = "cleaner", argument
 	}
-	resource, singular, err := t.resolveKind(kind)
+	resource, singular, err := k.resolveKind(kind)
 	if err != nil {
 		return nil, err
 	}
 	if resource == nil {
-		return nil, usageError{fmt.Errorf("%q is no kind of Cleaner: write cleaner/%s or clustercleaner/%s", kind, name, name)}
+		return nil, usageError{fmt.Errorf("%q is not a kind of Cleaner: write cleaner/%s or clustercleaner/%s", kind, name, name)}
 	}
 	return &cleanerRef{resource: resource, name: name, displayName: singular + "/" + name}, nil
 }
 
-// resolveKind finds where the Cleaners of a kind are, by any of its names; nil if it is no such kind.
-func (t *tool) resolveKind(kind string) (in dynamic.ResourceInterface, singular string, err error) {
-	from, err := t.newClusterClient()
+// resolveKind returns the client for a kind of Cleaners, by any name of the kind, and the singular name. in is nil for another kind.
+func (k kubeconfig) resolveKind(kind string) (in dynamic.ResourceInterface, singular string, err error) {
+	from, err := k.newClusterClient()
 	if err != nil {
 		return nil, "", err
 	}
 	gv := v1alpha1.GroupVersion
 	switch strings.ToLower(kind) {
 	case "cleaner", "cleaners", "cln":
-		namespace, _, err := t.config.ToRawKubeConfigLoader().Namespace()
+		namespace, err := k.readNamespace()
 		if err != nil {
-			return nil, "", fmt.Errorf("cannot find the namespace of the Cleaner: %w; write -n", err)
+			return nil, "", fmt.Errorf("cannot find the namespace of the Cleaner: %w; set it with -n", err)
 		}
 		return from.dynamic.Resource(gv.WithResource("cleaners")).Namespace(namespace), "cleaner", nil
 	case "clustercleaner", "clustercleaners", "ccln":
@@ -105,8 +116,8 @@ func (t *tool) resolveKind(kind string) (in dynamic.ResourceInterface, singular 
 	return nil, "", nil
 }
 
-func (t *tool) patchCleaner(ctx context.Context, argument, said string, change map[string]any) error {
-	c, err := t.findCleaner(argument)
+func (c changeCommand) patchCleaner(ctx context.Context, argument, said string, change map[string]any) error {
+	found, err := c.cluster.findCleaner(argument)
 	if err != nil {
 		return err
 	}
@@ -114,10 +125,10 @@ func (t *tool) patchCleaner(ctx context.Context, argument, said string, change m
 	if err != nil {
 		return err
 	}
-	if _, err := c.resource.Patch(ctx, c.name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-cleaner"}); err != nil {
+	if _, err := found.resource.Patch(ctx, found.name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-cleaner"}); err != nil {
 		return err
 	}
-	t.out.printf("%s %s\n", c.displayName, said)
+	c.out.Printf("%s %s\n", found.displayName, said)
 	return nil
 }
 

@@ -19,17 +19,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 )
 
-// completionTimeout is how long the cluster may take to say what a word may become.
+// completionTimeout is how long completion waits for the cluster.
 const completionTimeout = 3 * time.Second
 
-// kubectlScript is what kubectl runs to complete the words behind `kubectl cleaner`.
+// kubectlScript is the program that kubectl runs to complete the arguments of `kubectl cleaner`.
 //
 //go:embed kubectl_complete-cleaner
 var kubectlScript string
 
-// completionWriters are those that write the scripts, by the shells that there are some for.
+// completionWriters returns the functions that write completion scripts, by shell.
 func completionWriters() map[string]func(*cobra.Command, io.Writer) error {
 	return map[string]func(*cobra.Command, io.Writer) error{
 		"bash":       func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
@@ -43,33 +45,39 @@ func completionWriters() map[string]func(*cobra.Command, io.Writer) error {
 	}
 }
 
-func (t *tool) newCompletionCommand() *cobra.Command {
+// completionCommand is `completion`.
+type completionCommand struct{ out output.Screen }
+
+func (c completionCommand) newCommand() *cobra.Command {
 	names := slices.Sorted(maps.Keys(completionWriters()))
 	return &cobra.Command{
 		Use:   "completion " + strings.Join(names, "|"),
-		Short: "Print what a shell needs to complete commands",
-		Long: `Print what a shell needs to complete commands, flags, and names of Cleaners and namespaces of the cluster.
+		Short: "Print completion scripts",
+		Long: `Print scripts that complete commands, flags, and the names of Cleaners and namespaces in the cluster.
 
-kubectl completes "kubectl cleaner" by itself, in each shell for which its own completion is set up, if it finds a
-program kubectl_complete-cleaner on the PATH: that is what "completion kubectl" prints. The others are for who runs
-kubectl-cleaner under this name: source what they print, or put it where the shell looks for completions.`,
+If kubectl's own completion is set up in your shell, it also completes "kubectl cleaner", as long as the program
+kubectl_complete-cleaner is on the PATH. "completion kubectl" prints that program. The scripts for the shells are for
+running kubectl-cleaner under this name: source one, or put it where your shell looks for completions.`,
 		Example: `  kubectl cleaner completion kubectl > ~/.local/bin/kubectl_complete-cleaner
   chmod +x ~/.local/bin/kubectl_complete-cleaner
   source <(kubectl-cleaner completion bash)`,
 		Args:      validateArgs(cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)),
 		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return completionWriters()[args[0]](cmd.Root(), t.out.newHelpWriter())
+			return completionWriters()[args[0]](cmd.Root(), c.out.NewHelpWriter())
 		},
 	}
 }
 
-// registerCompletions says what may stand behind the flags of all commands.
-func (t *tool) registerCompletions(root *cobra.Command) error {
+// flagCompletions completes the values of flags.
+type flagCompletions struct{ cluster kubeconfig }
+
+// registerAll registers completions for the flags of all commands.
+func (c flagCompletions) registerAll(root *cobra.Command) error {
 	var errs []error
 	for _, cmd := range append(root.Commands(), root) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if with := t.flagCompletionFunc(cmd.Name(), f.Name); with != nil && f.NoOptDefVal == "" {
+			if with := c.findFunc(cmd.Name(), f.Name); with != nil && f.NoOptDefVal == "" {
 				errs = append(errs, cmd.RegisterFlagCompletionFunc(f.Name, with))
 			}
 		})
@@ -77,62 +85,62 @@ func (t *tool) registerCompletions(root *cobra.Command) error {
 	return errors.Join(errs...)
 }
 
-// flagCompletionFunc completes what follows a flag of a command; nil is any file.
-func (t *tool) flagCompletionFunc(command, flag string) cobra.CompletionFunc {
+// findFunc returns the function that completes the value of a flag; nil means any file.
+func (c flagCompletions) findFunc(command, flag string) cobra.CompletionFunc {
 	switch flag {
 	case "filename", "objects", "templates", "crds":
 		return cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt)
 	case "output":
 		if command == "plan" {
-			return cobra.FixedCompletions([]string{outputTable, outputYAML, outputJSON}, cobra.ShellCompDirectiveNoFileComp)
+			return cobra.FixedCompletions([]string{output.Table, output.YAML, output.JSON}, cobra.ShellCompDirectiveNoFileComp)
 		}
-		return cobra.FixedCompletions([]string{outputText, outputYAML, outputJSON}, cobra.ShellCompDirectiveNoFileComp)
+		return cobra.FixedCompletions([]string{outputText, output.YAML, output.JSON}, cobra.ShellCompDirectiveNoFileComp)
 	case "color":
-		return cobra.FixedCompletions(colourModes(), cobra.ShellCompDirectiveNoFileComp)
+		return cobra.FixedCompletions(output.ColourModes(), cobra.ShellCompDirectiveNoFileComp)
 	case "namespace", "operator-namespace", "protected-namespaces":
-		return t.completeNamespace
+		return c.cluster.completeNamespace
 	case "context":
-		return t.kubeconfigCompletionFunc(func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.Contexts)) })
+		return c.cluster.newCompletionFunc(func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.Contexts)) })
 	case "cluster":
-		return t.kubeconfigCompletionFunc(func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.Clusters)) })
+		return c.cluster.newCompletionFunc(func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.Clusters)) })
 	case "user":
-		return t.kubeconfigCompletionFunc(func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.AuthInfos)) })
+		return c.cluster.newCompletionFunc(func(c *clientcmdapi.Config) []string { return slices.Collect(maps.Keys(c.AuthInfos)) })
 	case "kubeconfig", "junit", "cache-dir", "certificate-authority", "client-certificate", "client-key":
 		return nil
 	}
 	return cobra.NoFileCompletions
 }
 
-// completeFolders completes names of folders.
+// completeFolders completes folders.
 func completeFolders(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// completeCleaner completes how a Cleaner is named.
-func (t *tool) completeCleaner(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+// completeCleaner completes the argument that names a Cleaner.
+func (k kubeconfig) completeCleaner(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	if kind, _, ok := strings.Cut(begun, "/"); ok {
-		return t.listCleanerNames(cmd.Context(), kind, kind+"/", begun), cobra.ShellCompDirectiveNoFileComp
+		return k.listCleanerNames(cmd.Context(), kind, kind+"/", begun), cobra.ShellCompDirectiveNoFileComp
 	}
-	found := append(t.listCleanerNames(cmd.Context(), "cleaner", "", begun), t.listCleanerNames(cmd.Context(), "clustercleaner", "clustercleaner/", begun)...)
+	found := append(k.listCleanerNames(cmd.Context(), "cleaner", "", begun), k.listCleanerNames(cmd.Context(), "clustercleaner", "clustercleaner/", begun)...)
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeNamespace completes names of namespaces.
-func (t *tool) completeNamespace(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-	from, err := t.newClusterClient()
+// completeNamespace completes the names of namespaces.
+func (k kubeconfig) completeNamespace(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+	from, err := k.newClusterClient()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return listNames(cmd.Context(), from.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", begun), cobra.ShellCompDirectiveNoFileComp
 }
 
-// kubeconfigCompletionFunc completes what a kubeconfig has names of.
-func (t *tool) kubeconfigCompletionFunc(names func(*clientcmdapi.Config) []string) cobra.CompletionFunc {
+// newCompletionFunc returns a function that completes names from the kubeconfig.
+func (k kubeconfig) newCompletionFunc(names func(*clientcmdapi.Config) []string) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		config, err := t.config.ToRawKubeConfigLoader().RawConfig()
+		config, err := k.flags.ToRawKubeConfigLoader().RawConfig()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -140,17 +148,17 @@ func (t *tool) kubeconfigCompletionFunc(names func(*clientcmdapi.Config) []strin
 	}
 }
 
-// listCleanerNames returns the names of the Cleaners of a kind, with what stands before them on the command line.
-func (t *tool) listCleanerNames(ctx context.Context, kind, before, begun string) []string {
-	resource, _, err := t.resolveKind(kind)
+// listCleanerNames returns the names of the Cleaners of a kind that begin like this, each with the prefix before.
+func (k kubeconfig) listCleanerNames(ctx context.Context, kind, before, begun string) []string {
+	resource, _, err := k.resolveKind(kind)
 	if err != nil || resource == nil {
 		return nil
 	}
 	return listNames(ctx, resource, before, begun)
 }
 
-// listNames returns those of objects that go on as a word begins. While somebody types nothing is said of a cluster that does not
-// answer: they are none.
+// listNames returns the names of objects that begin like this, each with the prefix before. If the cluster does not answer, it returns
+// none: an error would disturb whoever is typing.
 func listNames(ctx context.Context, resource dynamic.ResourceInterface, before, begun string) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()

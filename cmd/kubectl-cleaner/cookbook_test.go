@@ -15,6 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
+
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/casetest"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
 )
 
 const (
@@ -41,19 +44,19 @@ type recipe struct {
 		Metadata struct{ Name string }
 		Spec     struct{ IncludeProtected bool }
 	}
-	cases map[string]expectedPlan // by folder
+	cases map[string]casetest.ExpectedPlan // by folder
 }
 
 func recipes(t *testing.T) []recipe {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(cookbook, "*", fileCleaner))
+	paths, err := filepath.Glob(filepath.Join(cookbook, "*", casetest.FileCleaner))
 	if err != nil || len(paths) < 10 {
 		t.Fatalf("the recipes are not where they should be: %v, %v", paths, err)
 	}
 	var all []recipe
 	for _, path := range paths {
 		dir := filepath.Dir(path)
-		r := recipe{name: filepath.Base(dir), text: contents(t, path), cases: map[string]expectedPlan{}}
+		r := recipe{name: filepath.Base(dir), text: contents(t, path), cases: map[string]casetest.ExpectedPlan{}}
 		if err := yaml.Unmarshal([]byte(r.text), &r.own); err != nil {
 			t.Fatal(err)
 		}
@@ -62,8 +65,8 @@ func recipes(t *testing.T) []recipe {
 			t.Fatal(err)
 		}
 		for _, folder := range folders {
-			var plan expectedPlan
-			if err := yaml.Unmarshal([]byte(contents(t, filepath.Join(folder, filePlan))), &plan); err != nil {
+			var plan casetest.ExpectedPlan
+			if err := yaml.Unmarshal([]byte(contents(t, filepath.Join(folder, casetest.FilePlan))), &plan); err != nil {
 				t.Fatal(err)
 			}
 			r.cases[folder] = plan
@@ -110,12 +113,12 @@ func TestRecipesHaveCasesThatMustAndMustNotMatch(t *testing.T) {
 				if len(plan.Steps) > 0 || len(plan.Withheld) > 0 {
 					continue
 				}
-				documents, err := input{}.readDocuments(filepath.Join(folder, fileObjects))
+				documents, err := manifests.Input{}.ReadDocuments(filepath.Join(folder, casetest.FileObjects))
 				if err != nil {
 					t.Fatal(err)
 				}
 				for _, d := range documents {
-					kind, _ := d.object["kind"].(string)
+					kind, _ := d.Object["kind"].(string)
 					quiet[kind] = true
 				}
 			}
@@ -135,13 +138,13 @@ func TestRecipesThatNeedASwitch(t *testing.T) {
 	table := contents(t, filepath.Join(cookbook, "README.md"))
 	for _, r := range recipes(t) {
 		t.Run(r.name, func(t *testing.T) {
-			row := regexp.MustCompile(`(?m)^\| \[` + r.name + `\]\(` + r.name + `/` + fileCleaner + `\) \|.*$`).FindString(table)
+			row := regexp.MustCompile(`(?m)^\| \[` + r.name + `\]\(` + r.name + `/` + casetest.FileCleaner + `\) \|.*$`).FindString(table)
 			if row == "" {
 				t.Fatal("the table has no row of it")
 			}
 			asked := map[string]bool{}
 			for folder, plan := range r.cases {
-				if _, err := os.Stat(filepath.Join(folder, fileAllowedKinds)); err != nil {
+				if _, err := os.Stat(filepath.Join(folder, casetest.FileAllowedKinds)); err != nil {
 					continue
 				}
 				for _, which := range without(t, r, folder, plan) {
@@ -167,7 +170,7 @@ func TestRecipesThatNeedASwitch(t *testing.T) {
 				t.Error("the table does not say that it has includeProtected")
 			}
 			if !slices.ContainsFunc(slices.Collect(maps.Keys(r.cases)), func(folder string) bool {
-				patch, err := os.ReadFile(filepath.Join(folder, filePatch))
+				patch, err := os.ReadFile(filepath.Join(folder, casetest.FilePatch))
 				return err == nil && strings.Contains(string(patch), "includeProtected: false") &&
 					slices.ContainsFunc(slices.Collect(maps.Values(plainly(r.cases[folder]))), func(because string) bool { return strings.HasSuffix(because, "is protected") })
 			}) {
@@ -176,14 +179,14 @@ func TestRecipesThatNeedASwitch(t *testing.T) {
 		})
 	}
 	for _, m := range regexp.MustCompile(`(?m)^\| \[([a-z-]+)\]\(`).FindAllStringSubmatch(table, -1) {
-		if _, err := os.Stat(filepath.Join(cookbook, m[1], fileCleaner)); err != nil {
+		if _, err := os.Stat(filepath.Join(cookbook, m[1], casetest.FileCleaner)); err != nil {
 			t.Errorf("the table has a recipe that is not there: %v", err)
 		}
 	}
 }
 
 // plainly is what a plan withholds, and why.
-func plainly(plan expectedPlan) map[string]string {
+func plainly(plan casetest.ExpectedPlan) map[string]string {
 	out := map[string]string{}
 	for _, w := range plan.Withheld {
 		out[w.Kind+" "+w.Namespace+"/"+w.Name] = w.Because
@@ -193,12 +196,12 @@ func plainly(plan expectedPlan) map[string]string {
 
 // without plans a case that has protected kinds allowed with none allowed, wants nothing to be done, and returns which
 // switches were asked for.
-func without(t *testing.T, r recipe, folder string, plan expectedPlan) []string {
+func without(t *testing.T, r recipe, folder string, plan casetest.ExpectedPlan) []string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{fileCleaner, filePatch, fileObjects, fileAt} {
+	for _, name := range []string{casetest.FileCleaner, casetest.FilePatch, casetest.FileObjects, casetest.FileAt} {
 		path := filepath.Join(folder, name)
-		if name == fileCleaner {
+		if name == casetest.FileCleaner {
 			path = filepath.Join(cookbook, r.name, name)
 		}
 		text, err := os.ReadFile(path)
@@ -213,8 +216,8 @@ func without(t *testing.T, r recipe, folder string, plan expectedPlan) []string 
 	if run(t.Context(), clock.RealClock{}, []string{"test", "--update", dir}, strings.NewReader(""), &out, &out) != 0 {
 		return allowing.FindAllString(out.String(), -1) // it is refused
 	}
-	var bare expectedPlan
-	if err := yaml.Unmarshal([]byte(contents(t, filepath.Join(dir, filePlan))), &bare); err != nil {
+	var bare casetest.ExpectedPlan
+	if err := yaml.Unmarshal([]byte(contents(t, filepath.Join(dir, casetest.FilePlan))), &bare); err != nil {
 		t.Fatal(err)
 	}
 	if len(bare.Steps) > 0 && len(bare.Steps) == len(plan.Steps) {

@@ -16,25 +16,33 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 )
 
-func (t *tool) newExplainCommand() *cobra.Command {
+// explainCommand is `explain`.
+type explainCommand struct {
+	out     output.Screen
+	cluster kubeconfig
+}
+
+func (e explainCommand) newCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain " + cleanerArgument,
-		Short: "Say why a Cleaner has or has not acted, from its status",
-		Long: `Say why a Cleaner or a ClusterCleaner has or has not acted, from its status: what the last evaluation came to, what it
-waits for, what it could not read or was not allowed to do, and what it did last. Nothing is evaluated, and nothing is
-changed; "plan" evaluates.`,
+		Short: "Explain why a Cleaner has or has not acted",
+		Long: `Explain why a Cleaner or a ClusterCleaner has or has not acted, from its status: the result of the last evaluation, what
+it waits for, what it could not read or was not allowed to do, and its last actions. The command evaluates nothing and
+changes nothing; to evaluate, use "plan".`,
 		Example: `  kubectl cleaner explain preview -n default
   kubectl cleaner explain clustercleaner/everywhere`,
 		Args:              validateArgs(cobra.ExactArgs(1)),
-		ValidArgsFunction: t.completeCleaner,
-		RunE:              func(cmd *cobra.Command, args []string) error { return t.runExplain(cmd.Context(), args[0]) },
+		ValidArgsFunction: e.cluster.completeCleaner,
+		RunE:              func(cmd *cobra.Command, args []string) error { return e.run(cmd.Context(), args[0]) },
 	}
 }
 
-func (t *tool) runExplain(ctx context.Context, argument string) error {
-	c, err := t.findCleaner(argument)
+func (e explainCommand) run(ctx context.Context, argument string) error {
+	c, err := e.cluster.findCleaner(argument)
 	if err != nil {
 		return err
 	}
@@ -42,99 +50,99 @@ func (t *tool) runExplain(ctx context.Context, argument string) error {
 	if err != nil {
 		return err
 	}
-	owner, ok := newObject(u.GetKind()).(v1alpha1.Owner)
+	owner, ok := manifests.NewObject(u.GetKind()).(v1alpha1.Owner)
 	if !ok {
 		return fmt.Errorf("%s is a %s", c.displayName, u.GetKind())
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, owner); err != nil {
 		return fmt.Errorf("cannot read %s: %w", c.displayName, err)
 	}
-	return t.out.writeColumns(func(page screen) { printStatus(page, t.out.newPainter(), c.displayName, owner) })
+	return e.out.WriteColumns(func(page output.Screen) { printStatus(page, e.out.NewPainter(), c.displayName, owner) })
 }
 
-// printStatus writes a status for people, the most important first.
-func printStatus(out screen, p painter, name string, owner v1alpha1.Owner) {
+// printStatus prints a status for people, the most important part first.
+func printStatus(out output.Screen, p output.Painter, name string, owner v1alpha1.Owner) {
 	s := owner.State()
 	ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case ready == nil:
-		out.printf("%s has no status: the operator has not seen it yet, or does not run.\n", name)
+		out.Printf("%s has no status: the operator has not seen it yet, or is not running.\n", name)
 		return
 	case s.ObservedGeneration < owner.GetGeneration():
-		out.printf("%s: what follows is about an earlier spec; the operator has not seen the new one yet.\n", name)
+		out.Printf("%s: this status is about an earlier spec; the operator has not seen the new one yet.\n", name)
 	}
-	out.printf("%s: %s\n%s\n", name, p.bold(ready.Reason), ready.Message)
+	out.Printf("%s: %s\n%s\n", name, p.Bold(ready.Reason), ready.Message)
 	for _, c := range s.Conditions {
 		if c.Type != v1alpha1.ConditionReady && (c.Status != metav1.ConditionTrue || slices.Contains([]string{v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling, v1alpha1.ConditionRequestDropped}, c.Type)) && c.Message != ready.Message {
-			out.printf("%s: %s: %s\n", p.yellow(fmt.Sprintf("%s is %s", c.Type, c.Status)), c.Reason, c.Message)
+			out.Printf("%s: %s: %s\n", p.Yellow(fmt.Sprintf("%s is %s", c.Type, c.Status)), c.Reason, c.Message)
 		}
 	}
 	printEvaluation(out, p, s.LastEvaluation, ready.Message)
 	if len(s.Pending) > 0 {
-		out.printf("%s", p.formatHeading("PENDING", "RULE", "UNTIL"))
+		out.Printf("%s", p.FormatHeading("PENDING", "RULE", "UNTIL"))
 		for _, h := range s.Pending {
-			out.printf("%s\t%s\t%s\n", h.Key, h.Rule, formatTime(h.Until.Time))
+			out.Printf("%s\t%s\t%s\n", h.Key, h.Rule, formatTime(h.Until.Time))
 		}
 	}
 	if len(s.Findings) > 0 {
-		out.printf("%s", p.formatHeading("FINDING", "ITEMS", "FOUND", "WHY"))
+		out.Printf("%s", p.FormatHeading("FINDING", "COUNT", "ITEMS", "MESSAGE"))
 		for _, f := range s.Findings {
-			out.printf("%s\t%d\t%s\t%s\n", f.Rule, f.Count, someOf(f.Items, f.Count), f.Message)
+			out.Printf("%s\t%d\t%s\t%s\n", f.Rule, f.Count, someOf(f.Items, f.Count), f.Message)
 		}
 	}
 	printRun(out, s.Run)
 	if len(s.LastActions) > 0 {
-		out.printf("%s", p.formatHeading("LAST ACTION", "OBJECT", "RULE", "TIME", "RESULT"))
+		out.Printf("%s", p.FormatHeading("LAST ACTION", "OBJECT", "RULE", "TIME", "RESULT"))
 		for _, a := range s.LastActions {
-			out.printf("%s\t%s\t%s\t%s\t%s\n", a.Action, a.Object, a.Rule, formatTime(a.Time.Time), a.Result)
+			out.Printf("%s\t%s\t%s\t%s\t%s\n", a.Action, a.Object, a.Rule, formatTime(a.Time.Time), a.Result)
 		}
 	}
 	if n := s.NextScheduledEvaluation; n != nil {
-		out.printf("\nNext: %s\n", formatTime(n.Time))
+		out.Printf("\nNext: %s\n", formatTime(n.Time))
 	}
 }
 
-// printEvaluation writes the last evaluation, without the message that was written already.
-func printEvaluation(out screen, p painter, e *v1alpha1.Evaluation, written string) {
+// printEvaluation prints the last evaluation. It leaves out its message if that was already printed.
+func printEvaluation(out output.Screen, p output.Painter, e *v1alpha1.Evaluation, written string) {
 	if e == nil {
 		return
 	}
-	out.printf("\nEvaluated: %s (%s), since %s\n", p.formatVerdict(e.Verdict), e.Reason, formatTime(e.Time.Time))
+	out.Printf("\nEvaluated: %s (%s), since %s\n", p.FormatVerdict(e.Verdict), e.Reason, formatTime(e.Time.Time))
 	if e.Message != written {
-		out.printf("%s\n", e.Message)
+		out.Printf("%s\n", e.Message)
 	}
 	for _, c := range e.Conditions {
-		answer := p.red(c.Error)
+		answer := p.Red(c.Error)
 		if c.Value != nil {
-			answer = escapeText(strconv.FormatBool(*c.Value))
+			answer = output.EscapeText(strconv.FormatBool(*c.Value))
 		}
-		out.printf("  %s: %s\n", c.Expression, answer)
+		out.Printf("  %s: %s\n", c.Expression, answer)
 	}
 	for _, i := range e.Errors {
-		out.printf("  %s in rule %s, %s: %s %s (%d times)\n", p.red("error"), i.Rule, i.Key, i.Field, i.Message, max(i.Count, 1))
+		out.Printf("  %s in rule %s, %s: %s %s (%d times)\n", p.Red("error"), i.Rule, i.Key, i.Field, i.Message, max(i.Count, 1))
 	}
 	for _, h := range e.Withheld {
-		out.printf("  not touched: %s: %s\n", h.Object, h.Because)
+		out.Printf("  not touched: %s: %s\n", h.Object, h.Because)
 	}
 }
 
-// printRun writes what became of a run.
-func printRun(out screen, r *v1alpha1.Run) {
+// printRun prints the state or the result of a run.
+func printRun(out output.Screen, r *v1alpha1.Run) {
 	if r == nil {
 		return
 	}
-	out.printf("\nRun %d, decided at %s: ", r.Number, formatTime(r.DecidedAt.Time))
+	out.Printf("\nRun %d, decided at %s: ", r.Number, formatTime(r.DecidedAt.Time))
 	if r.Result == "" {
-		out.printf("under way, %d objects\n", len(r.Rows))
+		out.Printf("in progress, %d objects\n", len(r.Rows))
 	} else {
-		out.printf("%s. %s\n", r.Result, r.Message)
+		out.Printf("%s. %s\n", r.Result, r.Message)
 	}
 	for _, c := range r.Counts {
-		out.printf("  %s: %d %s\n", c.Resource, c.Count, c.Outcome)
+		out.Printf("  %s: %d %s\n", c.Resource, c.Count, c.Outcome)
 	}
 }
 
-// someOf lists the items that a status names, and says whether there are more.
+// someOf lists the items that a status names, with … if there are more.
 func someOf(items []string, count int64) string {
 	text := strings.Join(items, ", ")
 	if count > int64(len(items)) {

@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -49,7 +50,7 @@ func TestFill(t *testing.T) {
 			client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return tc.answer != nil, nil, tc.answer })
 			world := snapshot.NewObjects()
 			world.AddKind(gvr.GroupVersion(), metav1.APIResource{Name: "pods", Kind: "Pod", Namespaced: true})
-			err := (&clusterClient{dynamic: client}).addObjects(t.Context(), world, &cleaner{owner: tc.owner}, gvr, true)
+			err := (&clusterClient{dynamic: client}).addObjects(t.Context(), world, &manifests.Cleaner{Owner: tc.owner}, gvr, true)
 			if tc.fails != "" {
 				if err == nil || err.Error() != tc.fails {
 					t.Errorf("got %v, want %s", err, tc.fails)
@@ -88,7 +89,7 @@ func TestPlace(t *testing.T) {
 		{using, "spec.ttl", "spec.ttl"},
 		{using, "spec.cloudEventSink", "spec.cloudEventSink"},
 	} {
-		if got := (&loader{}).findSourceField(tc.owner, tc.path); got != tc.want {
+		if got := (&manifests.Loader{}).FindSourceField(tc.owner, tc.path); got != tc.want {
 			t.Errorf("%s is placed at %s, want %s", tc.path, got, tc.want)
 		}
 	}

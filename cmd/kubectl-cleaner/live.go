@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -21,31 +22,48 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/shallow"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
-// clusterClient is the one of the kubeconfig.
+// clusterClient reads the cluster of the kubeconfig.
 type clusterClient struct {
 	discovery discovery.DiscoveryInterface
 	dynamic   dynamic.Interface
-	// resourceLists are what is served, by version of a group; nil where nothing is.
+	// resourceLists caches the served resources by group and version; nil if none are served.
 	resourceLists map[schema.GroupVersion]*metav1.APIResourceList
 }
 
-// newRESTConfig makes what leads to the cluster. A person waits for the answer, and nobody else does.
-func (t *tool) newRESTConfig() (*rest.Config, error) {
-	config, err := t.config.ToRESTConfig()
+// kubeconfig is the cluster that the command line selects.
+type kubeconfig struct {
+	flags *genericclioptions.ConfigFlags
+	// warnings shows the API server's warnings.
+	warnings output.Screen
+}
+
+// newRESTConfig returns the client configuration. It does not limit the rate of requests: a person waits for the answer.
+func (k kubeconfig) newRESTConfig() (*rest.Config, error) {
+	config, err := k.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("cannot find a cluster: %w", err)
 	}
 	config.QPS, config.Burst = -1, -1
-	config.WarningHandler = t.err
+	config.WarningHandler = k.warnings
+	shallow.LimitDepth(config)
 	return config, nil
 }
 
-func (t *tool) newClusterClient() (*clusterClient, error) {
-	config, err := t.newRESTConfig()
+// readNamespace returns the namespace of -n or of the context.
+func (k kubeconfig) readNamespace() (string, error) {
+	namespace, _, err := k.flags.ToRawKubeConfigLoader().Namespace()
+	return namespace, err
+}
+
+func (k kubeconfig) newClusterClient() (*clusterClient, error) {
+	config, err := k.newRESTConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +75,7 @@ func (t *tool) newClusterClient() (*clusterClient, error) {
 	return c, err
 }
 
-// listResources returns what is served in one version of a group; nil if nothing is.
+// listResources returns the resources that are served in one version of a group; nil if none are.
 func (c *clusterClient) listResources(gv schema.GroupVersion) (*metav1.APIResourceList, error) {
 	if list, ok := c.resourceLists[gv]; ok {
 		return list, nil
@@ -67,13 +85,13 @@ func (c *clusterClient) listResources(gv schema.GroupVersion) (*metav1.APIResour
 	case apierrors.IsNotFound(err):
 		list = nil
 	case err != nil:
-		return nil, fmt.Errorf("cannot ask the cluster what it serves: %w", err)
+		return nil, fmt.Errorf("cannot list the kinds that the cluster serves: %w", err)
 	}
 	c.resourceLists[gv] = list
 	return list, nil
 }
 
-// findServedKinds returns what the cluster says of the kinds of targets.
+// findServedKinds looks up the kinds of targets in the cluster. Its result has one entry for each target.
 func (c *clusterClient) findServedKinds(targets []v1alpha1.ClusterTarget) ([]validation.ServedKind, error) {
 	out := make([]validation.ServedKind, len(targets))
 	for i := range targets {
@@ -92,16 +110,12 @@ func (c *clusterClient) findServedKinds(targets []v1alpha1.ClusterTarget) ([]val
 	return out, nil
 }
 
-// fetchObjects reads all that a Cleaner's targets may stand for.
-func (t *tool) fetchObjects(ctx context.Context, c *cleaner) (*snapshot.Objects, error) {
-	from, err := t.newClusterClient()
-	if err != nil {
-		return nil, err
-	}
+// fetchObjects reads all objects that a Cleaner's targets may select.
+func (c *clusterClient) fetchObjects(ctx context.Context, of *manifests.Cleaner) (*snapshot.Objects, error) {
 	world := snapshot.NewObjects()
 	var kinds []schema.GroupVersionKind
-	for i := range c.work.Targets {
-		r := &c.work.Targets[i].Reference
+	for i := range of.Work.Targets {
+		r := &of.Work.Targets[i].Reference
 		kinds = append(kinds, schema.GroupVersionKind{Group: r.APIGroup, Version: r.Version, Kind: r.Kind})
 		if r.NamespaceSelector != nil {
 			kinds = append(kinds, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
@@ -109,7 +123,7 @@ func (t *tool) fetchObjects(ctx context.Context, c *cleaner) (*snapshot.Objects,
 	}
 	done := map[schema.GroupVersionResource]bool{}
 	for _, gvk := range kinds {
-		list, err := from.listResources(gvk.GroupVersion())
+		list, err := c.listResources(gvk.GroupVersion())
 		if err != nil {
 			return nil, err
 		}
@@ -125,19 +139,19 @@ func (t *tool) fetchObjects(ctx context.Context, c *cleaner) (*snapshot.Objects,
 			continue
 		}
 		done[gvr] = true
-		paths, err := from.readSelectableFields(ctx, gvr)
+		paths, err := c.readSelectableFields(ctx, gvr)
 		if err != nil {
 			return nil, err
 		}
 		world.AddKind(gvk.GroupVersion(), *r, paths...)
-		if err := from.addObjects(ctx, world, c, gvr, r.Namespaced); err != nil {
+		if err := c.addObjects(ctx, world, of, gvr, r.Namespaced); err != nil {
 			return nil, err
 		}
 	}
 	return world, world.SortObjects()
 }
 
-// readSelectableFields returns the paths by which the definition of a custom kind makes its objects selectable.
+// readSelectableFields returns the paths of the selectableFields of a custom kind.
 func (c *clusterClient) readSelectableFields(ctx context.Context, gvr schema.GroupVersionResource) ([]string, error) {
 	if !strings.Contains(gvr.Group, ".") {
 		return nil, nil
@@ -145,10 +159,10 @@ func (c *clusterClient) readSelectableFields(ctx context.Context, gvr schema.Gro
 	definitions := c.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	d, err := definitions.Get(ctx, gvr.GroupResource().String(), metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // one of an aggregated API server, or one that may not be read
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // an aggregated API serves it, or the user may not read CRDs
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("cannot read the definition of %s: %w", gvr.GroupResource(), err)
+		return nil, fmt.Errorf("cannot read the CustomResourceDefinition of %s: %w", gvr.GroupResource(), err)
 	}
 	versions, _, err := unstructured.NestedSlice(d.Object, "spec", "versions")
 	if err != nil {
@@ -170,11 +184,11 @@ func (c *clusterClient) readSelectableFields(ctx context.Context, gvr schema.Gro
 	return paths, nil
 }
 
-// addObjects reads the objects of a kind: those of the Cleaner's namespace, or of all for a ClusterCleaner.
-func (c *clusterClient) addObjects(ctx context.Context, world *snapshot.Objects, of *cleaner, gvr schema.GroupVersionResource, namespaced bool) error {
+// addObjects reads the objects of a kind, in the Cleaner's namespace or, for a ClusterCleaner, in all namespaces.
+func (c *clusterClient) addObjects(ctx context.Context, world *snapshot.Objects, of *manifests.Cleaner, gvr schema.GroupVersionResource, namespaced bool) error {
 	namespace := ""
 	if namespaced {
-		namespace = of.owner.GetNamespace()
+		namespace = of.Owner.GetNamespace()
 	}
 	in := c.dynamic.Resource(gvr).Namespace(namespace)
 	list, _, err := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return in.List(ctx, o) }).
@@ -190,6 +204,9 @@ func (c *clusterClient) addObjects(ctx context.Context, world *snapshot.Objects,
 		u, ok := item.(*unstructured.Unstructured)
 		if !ok {
 			return fmt.Errorf("cannot read a %T", item)
+		}
+		if reason := shallow.CheckWhole(u.Object); reason != nil {
+			return world.AddUnread(u, reason)
 		}
 		return world.AddObject(u)
 	})

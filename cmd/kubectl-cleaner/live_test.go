@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	controlplane "github.com/vtex/cleaner/test/cluster"
 	"github.com/vtex/cleaner/test/helmtest"
@@ -151,6 +152,18 @@ func TestLive(t *testing.T) {
 			t.Errorf("what is not chosen is in the plan:\n%s", got)
 		}
 	})
+	t.Run("PlanBesideManagedFieldsThatAreTooDeep", func(t *testing.T) { // which no decoder reads in a list
+		s := &session{t: t, kubeconfig: s.kubeconfig, now: s.now}
+		maps := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace("team")
+		patch := `{"metadata":{"managedFields":[{"manager":"x","operation":"Apply","apiVersion":"v1","time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":` + strings.Repeat(`{"f:a":`, 9995) + "{}" + strings.Repeat("}", 9995) + `}]}}`
+		if _, err := maps.Patch(ctx, "c", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.wants(s.run(0, "plan", "-f", "-"), "ClusterCleaner chosen at 2026-01-01T00:00:00Z: Act", "delete   ConfigMap team/b")
+		if err := maps.Delete(ctx, "c", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	})
 	t.Run("PlanOfARelease", func(t *testing.T) {
 		s := &session{t: t, kubeconfig: s.kubeconfig, now: s.now}
 		file := filepath.Join(t.TempDir(), "cleaner.yaml")
@@ -200,14 +213,14 @@ func TestLive(t *testing.T) {
 	})
 	t.Run("Run", func(t *testing.T) {
 		s := &session{t: t, kubeconfig: s.kubeconfig, now: s.now}
-		s.wants(s.run(0, "run", "preview"), "cleaner/preview is evaluated now")
+		s.wants(s.run(0, "run", "preview"), "cleaner/preview evaluation requested")
 		if got := read().GetAnnotations()[v1alpha1.AnnotationRequestedAt]; got != "2026-01-01T00:00:00Z" {
 			t.Errorf("the annotation is %q", got)
 		}
 	})
 	t.Run("Explain", func(t *testing.T) {
 		s := &session{t: t, kubeconfig: s.kubeconfig, now: s.now}
-		s.wants(s.run(0, "explain", "preview"), "cleaner/preview has no status: the operator has not seen it yet, or does not run.")
+		s.wants(s.run(0, "explain", "preview"), "cleaner/preview has no status: the operator has not seen it yet, or is not running.")
 		status := `{"status": {"observedGeneration": 1, "nextScheduledEvaluation": "2026-01-01T01:00:00Z",
 			"conditions": [
 				{"type": "Ready", "status": "True", "reason": "ConditionsNotMet", "message": "A condition is false.", "lastTransitionTime": "2026-01-01T00:00:00Z"},
@@ -222,7 +235,7 @@ func TestLive(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.wants(s.run(0, "explain", "preview"),
-			"what follows is about an earlier spec", "cleaner/preview: ConditionsNotMet\nA condition is false.\n", "Delivered is False: DeliveryFailed: No answer.",
+			"this status is about an earlier spec", "cleaner/preview: ConditionsNotMet\nA condition is false.\n", "Delivered is False: DeliveryFailed: No answer.",
 			"Evaluated: Wait (ConditionsNotMet), since 2026-01-01T00:00:00Z", "  false: false", "error in rule old, b: rules[0].when no such key (3 times)",
 			"not touched: c.configmaps/v1: it is protected", "a         old    2026-01-01T00:40:00Z", "twice     7       10.0.0.1, 10.0.0.2, …   of two Pods", "delete        a.configmaps/v1   targets.maps", "Next: 2026-01-01T01:00:00Z")
 	})
@@ -241,7 +254,7 @@ func TestLive(t *testing.T) {
 			t.Fatal(err)
 		}
 		world := snapshot.NewObjects()
-		addBuiltinKinds(world)
+		manifests.AddBuiltinKinds(world)
 		checked := 0
 		for _, list := range lists {
 			gv, err := schema.ParseGroupVersion(list.GroupVersion)

@@ -1,11 +1,11 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// kubectl-cleaner, which kubectl runs as `kubectl cleaner`, shows what Cleaners would do, checks them, and tests them
-// without a cluster. It decides by the very packages of the operator.
+// Command kubectl-cleaner is the kubectl plugin `kubectl cleaner`. It plans, validates and tests Cleaners, with or without a
+// cluster, and decides with the operator's own packages.
 //
-// It never deletes or patches what Cleaners clean: of a cluster it changes nothing but spec.suspend and an annotation of
-// a Cleaner, when it is told to.
+// It never deletes or patches what Cleaners clean up. In a cluster it changes only spec.suspend and one annotation of a
+// Cleaner, and only when told to.
 package main
 
 import (
@@ -20,9 +20,12 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/utils/clock"
+
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 )
 
-// What the process ends with.
+// The exit codes of failures.
 const (
 	exitInvalid = 1
 	exitUsage   = 2
@@ -38,33 +41,55 @@ func main() {
 // usageError is a mistake in the command line.
 type usageError struct{ error }
 
-// errReported is a failure of which everything has been said.
-var errReported = errors.New("said already")
+// errReported is a failure that the command has already printed.
+var errReported = errors.New("already reported")
 
-// tool is what the commands share.
-type tool struct {
-	clock  clock.PassiveClock
-	config *genericclioptions.ConfigFlags
-	// colourMode is when there are any.
-	colourMode colourMode
-	in         input
-	out        screen
-	err        screen
+// terminal is the input and output of a command.
+type terminal struct {
+	in  manifests.Input
+	out output.Screen
+	err output.Screen
 }
 
-// newTool is one that writes there.
+// printProblem prints a problem of a file.
+func (t terminal) printProblem(p manifests.Problem) {
+	t.err.Printf("%s\n", p.FormatWith(t.err.NewPainter()))
+}
+
+// printWarning prints an error that does not stop the command.
+func (t terminal) printWarning(err error) {
+	t.err.Printf("%s %s\n", t.err.NewPainter().Yellow("warning:"), output.EscapeLines(output.ContinuationIndent, err.Error()))
+}
+
+// printError prints why a command failed.
+func (t terminal) printError(err error) {
+	t.err.Printf("%s %s\n", t.err.NewPainter().Red("error:"), output.EscapeLines(output.ContinuationIndent, err.Error()))
+}
+
+// tool is the program: what its commands share.
+type tool struct {
+	clock    clock.PassiveClock
+	terminal terminal
+	cluster  kubeconfig
+	// colourMode says when output has colours.
+	colourMode output.ColourMode
+}
+
+// newTool returns a tool with this clock, input and output.
 func newTool(c clock.PassiveClock, stdin io.Reader, stdout, stderr io.Writer) *tool {
-	t := &tool{clock: c, config: genericclioptions.NewConfigFlags(true), colourMode: colourAuto, in: input{stdin: stdin}}
-	t.out, t.err = screen{to: stdout, colourMode: &t.colourMode}, screen{to: stderr, colourMode: &t.colourMode}
+	t := &tool{clock: c, colourMode: output.ColourAuto}
+	out, err := output.Screen{To: stdout, ColourMode: &t.colourMode}, output.Screen{To: stderr, ColourMode: &t.colourMode}
+	t.terminal = terminal{in: manifests.Input{Stdin: stdin}, out: out, err: err}
+	t.cluster = kubeconfig{flags: genericclioptions.NewConfigFlags(true), warnings: err}
 	return t
 }
 
-// run carries one command out, and says what the process ends with.
+// run runs one command and returns the exit code.
 func run(ctx context.Context, c clock.PassiveClock, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	t := newTool(c, stdin, stdout, stderr)
 	root, err := t.newRootCommand()
 	if err != nil {
-		t.printError(err)
+		t.terminal.printError(err)
 		return exitInvalid
 	}
 	root.SetArgs(args)
@@ -76,26 +101,21 @@ func run(ctx context.Context, c clock.PassiveClock, args []string, stdin io.Read
 	case errors.Is(err, errReported):
 		return exitInvalid
 	case errors.As(err, &wrong):
-		t.printError(err)
-		t.err.printf("See 'kubectl cleaner --help'.\n")
+		t.terminal.printError(err)
+		t.terminal.err.Printf("See 'kubectl cleaner --help'.\n")
 		return exitUsage
 	}
-	t.printError(err)
+	t.terminal.printError(err)
 	return exitInvalid
 }
 
-// printError says why a command failed.
-func (t *tool) printError(err error) {
-	t.err.printf("%s %s\n", t.err.newPainter().red("error:"), escapeLines(continuationIndent, err.Error()))
-}
-
-// newRootCommand makes the command line as a whole.
+// newRootCommand returns the root command with all its subcommands.
 func (t *tool) newRootCommand() (*cobra.Command, error) {
 	root := &cobra.Command{
 		Use:   "kubectl-cleaner",
-		Short: "Show what Cleaners would do, check them, and test them",
-		Long: `Show what Cleaners would do, check them, and test them, with files or with a cluster. Of those in a cluster, say why they
-have or have not acted, stop them, and have them evaluated now. What they clean is never touched from here.`,
+		Short: "Plan, validate, test and explain Cleaners",
+		Long: `Show what Cleaners would do, validate them and test them, with files or with a cluster. Explain why Cleaners in a cluster
+have or have not acted, suspend and resume them, or evaluate them now. No command changes what Cleaners clean up.`,
 		Example: `  kubectl cleaner validate -f cleaner.yaml
   kubectl cleaner plan -f cleaner.yaml
   kubectl cleaner explain preview -n default`,
@@ -106,23 +126,32 @@ have or have not acted, stop them, and have them evaluated now. What they clean 
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetOut(t.out.newHelpWriter())
-	root.SetErr(t.err.newHelpWriter())
+	root.SetOut(t.terminal.out.NewHelpWriter())
+	root.SetErr(t.terminal.err.NewHelpWriter())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	t.config.AddFlags(root.PersistentFlags())
+	t.cluster.flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().Var(&t.colourMode, "color", "when to use colours: auto (on a terminal, unless NO_COLOR is set), always or never")
-	root.AddCommand(t.newPlanCommand(), t.newTestCommand(), t.newValidateCommand(), t.newExplainCommand(), t.newSuspendCommand(true), t.newSuspendCommand(false), t.newRunCommand(),
-		t.newVersionCommand(), t.newCompletionCommand())
+	out := t.terminal.out
+	change := changeCommand{out: out, cluster: t.cluster, clock: t.clock}
+	root.AddCommand(
+		(&planCommand{terminal: t.terminal, cluster: t.cluster, clock: t.clock}).newCommand(),
+		(&testCommand{terminal: t.terminal, clock: t.clock}).newCommand(),
+		(&validateCommand{terminal: t.terminal, cluster: t.cluster}).newCommand(),
+		explainCommand{out: out, cluster: t.cluster}.newCommand(),
+		change.newSuspendCommand(true), change.newSuspendCommand(false), change.newRunCommand(),
+		(&versionCommand{out: out, cluster: t.cluster}).newCommand(),
+		completionCommand{out: out}.newCommand(),
+	)
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "help" {
 			cmd.Example = "  kubectl cleaner help plan"
 		}
 	}
-	return root, t.registerCompletions(root)
+	return root, flagCompletions{cluster: t.cluster}.registerAll(root)
 }
 
-// validateArgs makes a mistake in what follows a command one in the command line.
+// validateArgs turns errors of a check of arguments into usage errors.
 func validateArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {

@@ -12,22 +12,19 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/api/facts"
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/planning"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/releases"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
-// The forms of a plan.
-const (
-	outputTable = "table"
-	outputYAML  = "yaml"
-	outputJSON  = "json"
-)
-
-// planFlags are the command line of `plan`.
+// planFlags are the flags of `plan`.
 type planFlags struct {
 	file                string
 	objects             []string
@@ -42,134 +39,144 @@ type planFlags struct {
 	output              string
 }
 
-func (t *tool) newPlanCommand() *cobra.Command {
-	f := &planFlags{}
+// planCommand is `plan`.
+type planCommand struct {
+	terminal terminal
+	cluster  kubeconfig
+	clock    clock.PassiveClock
+	flags    planFlags
+}
+
+func (p *planCommand) newCommand() *cobra.Command {
+	f := &p.flags
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE [--objects FILE|DIR ...]",
-		Short: "Show what a Cleaner would do now, and when next",
-		Long: `Show what a Cleaner or a ClusterCleaner would do now, and when next.
+		Short: "Show what a Cleaner would do now, and when it looks next",
+		Long: `Show what a Cleaner or a ClusterCleaner would do now, and when it looks next. The command changes nothing.
 
-With --objects the plan is made from files, as if a cluster had these objects and no others. It serves Kubernetes' own
-kinds, those of which there are objects, and those of the CustomResourceDefinitions among the objects or in --crds.
-Without, the objects, and the Helm release if there is one, are read from the cluster of the kubeconfig. Nothing is
-changed.`,
+With --objects, it plans for a cluster that has the objects of these files and no others, and reads no cluster. Such a
+cluster serves the built-in kinds, the kinds of its objects, and the kinds of the CustomResourceDefinitions among the
+objects or in --crds. Without --objects, it reads the cluster of the kubeconfig, including the Helm release if the
+Cleaner has one.`,
 		Example: `  kubectl cleaner plan -f cleaner.yaml
   kubectl get pods,nodes -A -o json > objects.json
   kubectl cleaner plan -f cleaner.yaml --objects objects.json --at 2026-01-01T00:00:00Z -o yaml`,
 		Args:              validateArgs(cobra.NoArgs),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return t.runPlan(cmd.Context(), f) },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.file, "filename", "f", "", "file with the Cleaner or ClusterCleaner, and perhaps templates; - is standard input")
+	flags.StringVarP(&f.file, "filename", "f", "", "file with the Cleaner or ClusterCleaner, and optionally templates; - is standard input")
 	flags.StringArrayVar(&f.objects, "objects", nil, "file or folder with the objects of the cluster; may be repeated")
 	flags.StringVar(&f.at, "at", "", "time of the decision, such as 2026-01-01T00:00:00Z (default: now)")
-	flags.StringVar(&f.since, "since", "", "when what rules wait for began to hold (default: at the decision)")
-	flags.StringVar(&f.created, "created", "", "when the Cleaner was created, if its file does not say so (default: its ttl ago)")
-	flags.StringArrayVar(&f.templates, "templates", nil, "file or folder with CleanerTemplates, besides those that are shipped; may be repeated")
-	flags.StringArrayVar(&f.parameters, "set", nil, "name=value of a parameter, in the place of that of the file; may be repeated")
+	flags.StringVar(&f.since, "since", "", "time at which the timers of 'for' started (default: the time of the decision)")
+	flags.StringVar(&f.created, "created", "", "time at which the Cleaner was created, if the file does not say it (default: so long ago that its ttl has just passed)")
+	flags.StringArrayVar(&f.templates, "templates", nil, "file or folder with CleanerTemplates, in addition to those that are shipped; may be repeated")
+	flags.StringArrayVar(&f.parameters, "set", nil, "name=value of a parameter, which replaces the one in the file; may be repeated")
 	flags.StringArrayVar(&f.crds, "crds", nil, "file or folder with CustomResourceDefinitions; may be repeated")
-	flags.StringSliceVar(&f.allowedKinds, "allow-protected-kinds", nil, "protected resources that may be deleted, as for the operator")
-	flags.StringSliceVar(&f.protectedNamespaces, "protected-namespaces", facts.ProtectedNamespaces(), "namespaces in which nothing is done")
-	flags.StringVarP(&f.output, "output", "o", outputTable, "table, yaml or json")
+	flags.StringSliceVar(&f.allowedKinds, "allow-protected-kinds", nil, "protected resources that may be deleted, as in the operator's flag of this name")
+	flags.StringSliceVar(&f.protectedNamespaces, "protected-namespaces", facts.ProtectedNamespaces(), "namespaces in which nothing is changed")
+	flags.StringVarP(&f.output, "output", "o", output.Table, "output format: table, yaml or json")
 	return cmd
 }
 
-func (t *tool) runPlan(ctx context.Context, f *planFlags) error {
+func (p *planCommand) run(ctx context.Context) error {
+	f := &p.flags
 	if f.file == "" {
-		return usageError{errors.New("-f is missing: write the file with the Cleaner")}
+		return usageError{errors.New("-f is missing: name the file with the Cleaner")}
 	}
-	if !slices.Contains([]string{outputTable, outputYAML, outputJSON}, f.output) {
-		return usageError{fmt.Errorf("-o %s is no form: write table, yaml or json", f.output)}
+	if !slices.Contains([]string{output.Table, output.YAML, output.JSON}, f.output) {
+		return usageError{fmt.Errorf("-o %s is not an output format: write table, yaml or json", f.output)}
 	}
-	m, err := t.parseTimes(f.at, f.since, f.created)
+	m, err := f.parseTimes(p.clock.Now())
 	if err != nil {
 		return err
 	}
-	c, err := t.loadPlannedCleaner(ctx, f)
+	c, err := p.loadCleaner(ctx)
 	if err != nil {
 		return err
 	}
-	world, err := t.loadObjects(ctx, f, c)
+	world, err := p.loadObjects(ctx, c)
 	if err != nil {
 		return err
 	}
-	protection := plan.Protection{Namespaces: f.protectedNamespaces, AllowedKinds: f.allowedKinds}
-	release, err := t.readRelease(ctx, f, c, protection)
-	if err != nil {
+	d := planning.Decision{Cleaner: c, Protection: plan.Protection{Namespaces: f.protectedNamespaces, AllowedKinds: f.allowedKinds}, Times: m}
+	if d.Release, err = p.readRelease(ctx, c, d.Protection); err != nil {
 		return err
 	}
-	p := computePlan(ctx, c, world, release, protection, m)
-	s := &planView{plan: &p, owner: buildOwner(c, m), kind: ownerKind(c.owner), at: m.at, warnings: c.formatWarnings()}
-	if c.work.Mode == v1alpha1.ModeDryRun && len(p.Steps) > 0 {
-		s.modeNote = "Mode is DryRun: nothing of this would be done."
+	computed := d.ComputePlan(ctx, world)
+	s := &planView{plan: &computed, owner: d.BuildOwner(), kind: ownerKind(c.Owner), at: m.At, warnings: c.FormatWarnings()}
+	if c.Work.Mode == v1alpha1.ModeDryRun && len(computed.Steps) > 0 {
+		s.modeNote = "Mode is DryRun: none of these steps would be carried out."
 		s.warnings = append(s.warnings, "spec.mode: "+s.modeNote)
 	}
-	return t.printPlan(s, f.output)
+	return s.print(p.terminal.out, f.output)
 }
 
-// loadPlannedCleaner reads the Cleaner that a plan is about, and says what is wrong with it.
-func (t *tool) loadPlannedCleaner(ctx context.Context, f *planFlags) (*cleaner, error) {
-	l, documents, err := t.prepareLoader(ctx, f)
+// loadCleaner reads the Cleaner to plan, and prints its problems.
+func (p *planCommand) loadCleaner(ctx context.Context) (*manifests.Cleaner, error) {
+	f := &p.flags
+	l, documents, err := p.prepareLoader(ctx)
 	if err != nil {
 		return nil, err
 	}
-	own, err := selectCleaner(f.file, documents)
+	own, err := manifests.SelectCleaner(f.file, documents)
 	if err != nil {
 		return nil, err
 	}
-	c := l.loadCleaner(ctx, own, nil)
-	if !c.isInvalid() && len(f.objects) > 0 && c.work.Helm != nil && c.work.Helm.Delete {
-		p := own.newProblem("spec.helm", "a release is only looked at in a cluster: its uninstallation is not in the plan; leave out --objects")
-		p.warning = true
-		c.problems = append(c.problems, p)
+	c := l.LoadCleaner(ctx, own, nil)
+	if !c.IsInvalid() && len(f.objects) > 0 && c.Work.Helm != nil && c.Work.Helm.Delete {
+		left := own.NewProblem("spec.helm", "the uninstall is not in the plan, because a release is only read from a cluster: leave out --objects")
+		left.Warning = true
+		c.Problems = append(c.Problems, left)
 	}
-	for _, p := range c.problems {
-		if c.isInvalid() || f.output == outputTable || !p.warning {
-			t.printProblem(p)
+	for _, wrong := range c.Problems {
+		if c.IsInvalid() || f.output == output.Table || !wrong.Warning {
+			p.terminal.printProblem(wrong)
 		}
 	}
-	if c.isInvalid() {
+	if c.IsInvalid() {
 		return nil, errReported
 	}
-	return c, t.setDefaultNamespace(c)
+	return c, p.setDefaultNamespace(c)
 }
 
-// setDefaultNamespace gives a Cleaner whose file says no namespace that of the kubeconfig, or of -n.
-func (t *tool) setDefaultNamespace(c *cleaner) error {
-	if c.work.Cluster || c.owner.GetNamespace() != "" {
+// setDefaultNamespace sets the namespace of -n or of the kubeconfig on a Cleaner whose file has none.
+func (p *planCommand) setDefaultNamespace(c *manifests.Cleaner) error {
+	if c.Work.Cluster || c.Owner.GetNamespace() != "" {
 		return nil
 	}
-	namespace, _, err := t.config.ToRawKubeConfigLoader().Namespace()
+	namespace, err := p.cluster.readNamespace()
 	if err != nil {
-		return fmt.Errorf("cannot find the namespace of the Cleaner: %w; write metadata.namespace, or -n", err)
+		return fmt.Errorf("cannot find the namespace of the Cleaner: %w; write metadata.namespace, or set it with -n", err)
 	}
-	c.owner.SetNamespace(namespace)
+	c.Owner.SetNamespace(namespace)
 	return nil
 }
 
-// prepareLoader makes a loader of the templates and parameters that the command line gives, and reads the file.
-func (t *tool) prepareLoader(ctx context.Context, f *planFlags) (*loader, []*document, error) {
-	l, err := newLoader()
+// prepareLoader returns a loader with the templates and parameters of the flags, and the documents of the file.
+func (p *planCommand) prepareLoader(ctx context.Context) (*manifests.Loader, []*manifests.Document, error) {
+	f, in := &p.flags, p.terminal.in
+	l, err := manifests.NewLoader()
 	if err != nil {
 		return nil, nil, err
 	}
-	l.allowedKinds = f.allowedKinds
-	if l.parameters, err = parseAssignments(f.parameters); err != nil {
+	l.AllowedKinds = f.allowedKinds
+	if l.Parameters, err = parseAssignments(f.parameters); err != nil {
 		return nil, nil, err
 	}
-	documents, err := t.in.readDocuments(f.file)
+	documents, err := in.ReadDocuments(f.file)
 	if err != nil {
 		return nil, nil, err
 	}
-	more, err := t.readPaths(f.templates)
+	more, err := in.ReadPaths(f.templates)
 	if err != nil {
 		return nil, nil, err
 	}
 	wrong := false
-	for _, p := range l.addTemplates(ctx, slices.Concat(more, documents)) {
-		t.printProblem(p)
-		wrong = wrong || !p.warning
+	for _, found := range l.AddTemplates(ctx, slices.Concat(more, documents)) {
+		p.terminal.printProblem(found)
+		wrong = wrong || !found.Warning
 	}
 	if wrong {
 		return nil, nil, errReported
@@ -177,117 +184,90 @@ func (t *tool) prepareLoader(ctx context.Context, f *planFlags) (*loader, []*doc
 	return l, documents, nil
 }
 
-func (t *tool) readPaths(paths []string) ([]*document, error) {
-	var all []*document
-	for _, path := range paths {
-		documents, err := t.in.readDocuments(path)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, documents...)
-	}
-	return all, nil
-}
-
-// loadObjects reads what the plan is made from.
-func (t *tool) loadObjects(ctx context.Context, f *planFlags, c *cleaner) (*snapshot.Objects, error) {
+// loadObjects reads the objects to plan with, from files or from the cluster.
+func (p *planCommand) loadObjects(ctx context.Context, c *manifests.Cleaner) (*snapshot.Objects, error) {
+	f, in := &p.flags, p.terminal.in
 	if len(f.objects) == 0 {
-		world, err := t.fetchObjects(ctx, c)
+		world, err := p.fetchObjects(ctx, c)
 		if err != nil {
-			err = fmt.Errorf("%w; with --objects no cluster is asked", err)
+			err = fmt.Errorf("%w; use --objects to read files instead of a cluster", err)
 		}
 		return world, err
 	}
-	objects, err := t.readPaths(f.objects)
+	objects, err := in.ReadPaths(f.objects)
 	if err != nil {
 		return nil, err
 	}
-	definitions, err := t.readPaths(f.crds)
+	definitions, err := in.ReadPaths(f.crds)
 	if err != nil {
 		return nil, err
 	}
-	return newOfflineObjects(objects, definitions)
+	return manifests.NewOfflineObjects(objects, definitions)
 }
 
-// readRelease reads the release of the spec as the cluster has it; nil if there is none, or no cluster is asked.
-func (t *tool) readRelease(ctx context.Context, f *planFlags, c *cleaner, p plan.Protection) (*plan.Release, error) {
-	if len(f.objects) > 0 || c.work.Helm == nil {
+// fetchObjects reads the objects from the cluster.
+func (p *planCommand) fetchObjects(ctx context.Context, c *manifests.Cleaner) (*snapshot.Objects, error) {
+	client, err := p.cluster.newClusterClient()
+	if err != nil {
+		return nil, err
+	}
+	return client.fetchObjects(ctx, c)
+}
+
+// readRelease reads the Helm release of the spec from the cluster; nil if the spec has none or no cluster is asked.
+func (p *planCommand) readRelease(ctx context.Context, c *manifests.Cleaner, protection plan.Protection) (*plan.Release, error) {
+	if len(p.flags.objects) > 0 || c.Work.Helm == nil {
 		return nil, nil
 	}
-	config, err := t.newRESTConfig()
+	config, err := p.cluster.newRESTConfig()
 	if err != nil {
 		return nil, err
 	}
-	return releases.ReadWanted(ctx, config, c.owner.GetNamespace(), c.work, p)
-}
-
-// selectCleaner returns the one Cleaner or ClusterCleaner among documents.
-func selectCleaner(file string, documents []*document) (*document, error) {
-	var found []*document
-	for _, d := range documents {
-		if gvk, _ := d.parseOwnKind(); gvk.Kind != kindTemplate {
-			found = append(found, d)
-		}
-	}
-	if len(found) != 1 {
-		return nil, fmt.Errorf("%s has %d Cleaners and ClusterCleaners: write one", file, len(found))
-	}
-	return found[0], nil
-}
-
-// formatWarnings returns the warnings among the problems.
-func (c *cleaner) formatWarnings() []string {
-	var out []string
-	for _, p := range c.problems {
-		if p.warning {
-			out = append(out, p.field+": "+p.message)
-		}
-	}
-	return out
+	return releases.ReadWanted(ctx, config, c.Owner.GetNamespace(), c.Work, protection)
 }
 
 func ownerKind(o v1alpha1.Owner) string {
 	if _, ok := o.(*v1alpha1.ClusterCleaner); ok {
-		return kindClusterCleaner
+		return manifests.KindClusterCleaner
 	}
-	return kindCleaner
+	return manifests.KindCleaner
 }
 
-// parseTimes reads the times of a command line.
-func (t *tool) parseTimes(at, since, created string) (planTimes, error) {
-	var m planTimes
+// parseTimes returns the times of the flags, with their defaults.
+func (f *planFlags) parseTimes(now time.Time) (planning.Times, error) {
+	var m planning.Times
 	for _, one := range []struct {
 		flag, text string
 		into       *time.Time
-	}{{"--at", at, &m.at}, {"--since", since, &m.since}, {"--created", created, &m.created}} {
+	}{{"--at", f.at, &m.At}, {"--since", f.since, &m.Since}, {"--created", f.created, &m.Created}} {
 		if one.text == "" {
 			continue
 		}
 		read, err := time.Parse(time.RFC3339, one.text)
 		if err != nil {
-			return planTimes{}, usageError{fmt.Errorf("%s %s is no time: write one such as 2026-01-01T00:00:00Z", one.flag, one.text)}
+			return planning.Times{}, usageError{fmt.Errorf("%s %s is not a time: write one such as 2026-01-01T00:00:00Z", one.flag, one.text)}
 		}
 		*one.into = read
 	}
-	if m.at.IsZero() {
-		m.at = t.clock.Now().UTC().Truncate(time.Second)
+	if m.At.IsZero() {
+		m.At = now.UTC().Truncate(time.Second)
 	}
-	if m.since.IsZero() {
-		m.since = m.at
+	if m.Since.IsZero() {
+		m.Since = m.At
 	}
-	if m.since.After(m.at) {
-		return planTimes{}, usageError{errors.New("--since lies after --at: write an earlier time")}
+	if m.Since.After(m.At) {
+		return planning.Times{}, usageError{errors.New("--since is after --at: write an earlier time")}
 	}
 	return m, nil
 }
 
-// parseAssignments reads name=value.
+// parseAssignments parses texts of the form name=value.
 func parseAssignments(texts []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, text := range texts {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || name == "" {
-			return nil, usageError{fmt.Errorf("--set %s is no assignment: write name=value", text)}
+			return nil, usageError{fmt.Errorf("--set %s is not an assignment: write name=value", text)}
 		}
 		out[name] = value
 	}

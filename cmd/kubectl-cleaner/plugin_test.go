@@ -63,7 +63,7 @@ func testPlugin(t *testing.T, kubectl, kubeconfig string) {
 // testVersion asks a cluster without the operator, and one that seems to have it.
 func testVersion(t *testing.T, s *session, client dynamic.Interface) {
 	own := version.Get().String()
-	s.wants(s.run(0, "version"), "Client: "+own+"\nOperator: none: no Deployment of the cluster has the label app.kubernetes.io/name=cleaner\n")
+	s.wants(s.run(0, "version"), "Client: "+own+"\nOperator: not found: no Deployment has the label app.kubernetes.io/name=cleaner\n")
 	deployment := &unstructured.Unstructured{}
 	text := `{"apiVersion": "apps/v1", "kind": "Deployment",
 		"metadata": {"name": "manager", "labels": {"app.kubernetes.io/name": "cleaner", "app.kubernetes.io/version": "0.0.9"}},
@@ -81,7 +81,7 @@ func testVersion(t *testing.T, s *session, client dynamic.Interface) {
 	if got := s.run(0, "version", "--client"); got != "Client: "+own+"\n" {
 		t.Errorf("it asks no cluster, and says %q", got)
 	}
-	s.wants(s.run(1, "version", "--server=https://127.0.0.1:1"), "Client: "+own, "cannot find the operator: ", "--client asks no cluster")
+	s.wants(s.run(1, "version", "--server=https://127.0.0.1:1"), "Client: "+own, "cannot find the operator: ", "use --client to ask no cluster")
 	s.wants(s.run(2, "version", "-o", "table"), "write text, yaml or json")
 	if err := deployments.Delete(t.Context(), "manager", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -22,6 +22,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/casetest"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 )
 
 // hostile is a text that forges a line, clears the screen, rings, sets a colour by one character, and reorders what follows.
@@ -111,10 +114,10 @@ func TestTenantsDoNotWriteToTheTerminal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			file, objects := filepath.Join(dir, fileCleaner), filepath.Join(dir, fileObjects)
+			file, objects := filepath.Join(dir, casetest.FileCleaner), filepath.Join(dir, casetest.FileObjects)
 			write(t, file, "apiVersion: cleaner.vtex.dev/v1alpha1\nkind: Cleaner\nmetadata: {name: a, namespace: web}\nspec:"+tc.spec+"\n")
 			write(t, objects, hostileObjects)
-			write(t, filepath.Join(dir, filePlan), `verdict: "HOSTILE"`)
+			write(t, filepath.Join(dir, casetest.FilePlan), `verdict: "HOSTILE"`)
 			plan := []string{"plan", "-f", file, "--objects", objects}
 			for _, args := range [][]string{{"validate", "-f", file}, {"test", dir}, plan, append(plan, "--color=always")} {
 				out, errs := command(t, args...)
@@ -135,8 +138,8 @@ func TestTenantsDoNotWriteToTheTerminal(t *testing.T) {
 				return
 			}
 			for form, read := range map[string]func([]byte, any) error{
-				outputJSON: json.Unmarshal,
-				outputYAML: func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
+				output.JSON: json.Unmarshal,
+				output.YAML: func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
 			} {
 				out, errs := command(t, append(plan, "-o", form)...)
 				harmless(t, form, out+errs)
@@ -190,7 +193,7 @@ spec: {ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Pod, name: a}
 
 // TestAClusterDoesNotWriteToTheTerminal has each command that asks a cluster print what is hostile in all its answers.
 func TestAClusterDoesNotWriteToTheTerminal(t *testing.T) {
-	cleaner := &v1alpha1.Cleaner{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindCleaner}}
+	cleaner := &v1alpha1.Cleaner{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: manifests.KindCleaner}}
 	corrupt(reflect.ValueOf(&cleaner.Status).Elem())
 	cleaner.Status.Conditions[0].Type, cleaner.Status.Run.Result = v1alpha1.ConditionReady, ""
 	cleaner.Status.Conditions = append(cleaner.Status.Conditions, metav1.Condition{Type: hostile, Status: hostile, Reason: hostile, Message: hostile})

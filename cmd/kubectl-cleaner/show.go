@@ -9,80 +9,81 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
-// planView is a plan, and what is said of it.
+// planView is a plan with what is printed about it.
 type planView struct {
 	plan     *plan.Plan
 	owner    plan.Owner
 	kind     string
 	at       time.Time
 	warnings []string
-	// modeNote is what the mode of the Cleaner makes of the plan; empty if nothing.
+	// modeNote says what the Cleaner's mode means for the plan; empty if it changes nothing.
 	modeNote string
 }
 
-func (t *tool) printPlan(s *planView, form string) error {
+func (s *planView) print(out output.Screen, form string) error {
 	d := s.plan.ToDocument(s.owner, s.at, s.warnings)
-	if form != outputTable {
-		return t.out.writeValue(form, d)
+	if form != output.Table {
+		return out.WriteValue(form, d)
 	}
-	return t.out.writeColumns(func(page screen) { printPlanTable(page, t.out.newPainter(), s, &d) })
+	return out.WriteColumns(func(page output.Screen) { printPlanTable(page, out.NewPainter(), s, &d) })
 }
 
-// printPlanTable writes a plan for people.
-func printPlanTable(out screen, p painter, s *planView, d *plan.Document) {
-	out.printf("%s %s at %s: %s (%s)\n", s.kind, d.Cleaner, formatTime(d.At.Time), p.formatVerdict(d.Verdict), d.Reason)
+// printPlanTable prints a plan for people.
+func printPlanTable(out output.Screen, p output.Painter, s *planView, d *plan.Document) {
+	out.Printf("%s %s at %s: %s (%s)\n", s.kind, d.Cleaner, formatTime(d.At.Time), p.FormatVerdict(d.Verdict), d.Reason)
 	if s.plan.Message != "" {
-		out.printf("%s\n", escapeLines(continuationIndent, s.plan.Message))
+		out.Printf("%s\n", output.EscapeLines(output.ContinuationIndent, s.plan.Message))
 	}
 	if s.modeNote != "" {
-		out.printf("%s\n", s.modeNote)
+		out.Printf("%s\n", s.modeNote)
 	}
 	for _, c := range d.Conditions {
-		answer := p.red(c.Error)
+		answer := p.Red(c.Error)
 		if c.Value != nil {
-			answer = escapeText(strconv.FormatBool(*c.Value))
+			answer = output.EscapeText(strconv.FormatBool(*c.Value))
 		}
-		out.printf("  %s: %s\n", c.Expression, answer)
+		out.Printf("  %s: %s\n", c.Expression, answer)
 	}
 	if len(d.Steps) > 0 {
-		out.printf("%s", p.formatHeading("STEP", "VERB", "OBJECT", "RULE", "WHY"))
+		out.Printf("%s", p.FormatHeading("STEP", "VERB", "OBJECT", "RULE", "WHY"))
 		for i := range d.Steps {
 			s := &d.Steps[i]
-			out.printf("%d\t%s\t%s\t%s\t%s\n", i+1, formatVerb(s), formatObject(s), s.Rule, s.Reason)
+			out.Printf("%d\t%s\t%s\t%s\t%s\n", i+1, formatVerb(s), formatObject(s), s.Rule, s.Reason)
 		}
 	}
 	if len(d.Withheld) > 0 {
-		out.printf("%s", p.formatHeading("WITHHELD", "OBJECT", "RULE", "BECAUSE"))
+		out.Printf("%s", p.FormatHeading("WITHHELD", "OBJECT", "RULE", "BECAUSE"))
 		for i := range d.Withheld {
 			h := &d.Withheld[i]
-			out.printf("%s\t%s\t%s\t%s\n", formatVerb(&h.DocumentStep), formatObject(&h.DocumentStep), h.Rule, h.Because)
+			out.Printf("%s\t%s\t%s\t%s\n", formatVerb(&h.DocumentStep), formatObject(&h.DocumentStep), h.Rule, h.Because)
 		}
 	}
 	if len(d.Pending) > 0 {
-		out.printf("%s", p.formatHeading("PENDING", "RULE", "UNTIL"))
+		out.Printf("%s", p.FormatHeading("PENDING", "RULE", "UNTIL"))
 		for _, h := range d.Pending {
-			out.printf("%s\t%s\t%s\n", h.Key, h.Rule, formatTime(h.Until.Time))
+			out.Printf("%s\t%s\t%s\n", h.Key, h.Rule, formatTime(h.Until.Time))
 		}
 	}
 	if len(d.Errors) > 0 {
-		out.printf("%s", p.formatHeading("ERROR", "RULE", "MESSAGE"))
+		out.Printf("%s", p.FormatHeading("ERROR", "RULE", "MESSAGE"))
 		for _, e := range d.Errors {
 			key := e.Key
 			if e.Count > 1 {
 				key += fmt.Sprintf(" and %d more", e.Count-1)
 			}
-			out.printf("%s\t%s\t%s\n", key, e.Rule, p.red(strings.TrimSpace(e.Expression+" "+e.Message)))
+			out.Printf("%s\t%s\t%s\n", key, e.Rule, p.Red(strings.TrimSpace(e.Expression+" "+e.Message)))
 		}
 	}
 	if !d.Next.IsZero() {
-		out.printf("\nNext: %s\n", formatTime(d.Next.Time))
+		out.Printf("\nNext: %s\n", formatTime(d.Next.Time))
 	}
 }
 
-// formatVerb returns what a step does, and to which part.
+// formatVerb returns the verb of a step, with the subresource or "by force".
 func formatVerb(s *plan.DocumentStep) string {
 	switch {
 	case s.Subresource != "":
@@ -93,7 +94,7 @@ func formatVerb(s *plan.DocumentStep) string {
 	return s.Verb
 }
 
-// formatObject names what a step acts on.
+// formatObject returns the object of a step, or its key if it has none.
 func formatObject(s *plan.DocumentStep) string {
 	name := s.Name + s.Key
 	if s.Namespace != "" {

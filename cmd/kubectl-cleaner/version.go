@@ -16,92 +16,101 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/cmd/internal/version"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 )
 
-// outputText is the form of what is not a plan, for people.
+// outputText is the output format for people of all commands but plan.
 const outputText = "text"
 
-// What each way to install the operator puts on its Deployment.
+// The labels of the operator's Deployment, however it is installed.
 const (
 	operatorSelector = "app.kubernetes.io/name=cleaner"
 	versionLabel     = "app.kubernetes.io/version"
 )
 
-// versions are those of this program and of the operators of a cluster.
+// versions are the versions of this program and of the operators in a cluster.
 type versions struct {
 	Client version.Info `json:"client"`
-	// Operators are usually one; nil if nobody was asked.
+	// Operators usually has one entry. It is nil if no cluster was asked.
 	Operators []operatorVersion `json:"operators,omitempty"`
 }
 
-// operatorVersion is what a Deployment says of the operator that it runs.
+// operatorVersion is the version of the operator that a Deployment runs.
 type operatorVersion struct {
 	// Deployment is <namespace>/<name>.
 	Deployment string `json:"deployment"`
-	// Version is that of its label; empty if it has none.
+	// Version is the value of the version label; empty if there is none.
 	Version string `json:"version,omitempty"`
 	Image   string `json:"image"`
 }
 
-func (t *tool) newVersionCommand() *cobra.Command {
-	var client bool
-	output := outputText
+// versionCommand is `version`, with its flags.
+type versionCommand struct {
+	out     output.Screen
+	cluster kubeconfig
+
+	// client means that no cluster is asked.
+	client bool
+	output string
+}
+
+func (v *versionCommand) newCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Say which version this is, and which one the cluster runs",
-		Long: `Say which version this program is, and which one the operator of the cluster is: by the label
-` + versionLabel + ` and the image of its Deployment, which is found by the label ` + operatorSelector + `.`,
+		Short: "Print the versions of this program and of the operator",
+		Long: `Print the version of this program and the version of the operator in the cluster: the label ` + versionLabel + `
+and the image of the Deployment with the label ` + operatorSelector + `.`,
 		Example: `  kubectl cleaner version
   kubectl cleaner version --client -o json`,
 		Args:              validateArgs(cobra.NoArgs),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return t.runVersion(cmd.Context(), client, output) },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return v.run(cmd.Context()) },
 	}
-	cmd.Flags().BoolVar(&client, "client", false, "ask no cluster")
-	cmd.Flags().StringVarP(&output, "output", "o", output, "text, yaml or json")
+	cmd.Flags().BoolVar(&v.client, "client", false, "print only the version of this program, and ask no cluster")
+	cmd.Flags().StringVarP(&v.output, "output", "o", outputText, "output format: text, yaml or json")
 	return cmd
 }
 
-// runVersion writes what is known, also where the cluster says nothing.
-func (t *tool) runVersion(ctx context.Context, client bool, form string) error {
-	if !slices.Contains([]string{outputText, outputYAML, outputJSON}, form) {
-		return usageError{fmt.Errorf("-o %s is no form: write text, yaml or json", form)}
+// run prints the versions. If the cluster does not answer, it prints its own first.
+func (v *versionCommand) run(ctx context.Context) error {
+	if !slices.Contains([]string{outputText, output.YAML, output.JSON}, v.output) {
+		return usageError{fmt.Errorf("-o %s is not an output format: write text, yaml or json", v.output)}
 	}
-	v := versions{Client: version.Get()}
+	known := versions{Client: version.Get()}
 	var asking error
-	if !client {
-		v.Operators, asking = t.listOperators(ctx)
+	if !v.client {
+		known.Operators, asking = v.listOperators(ctx)
 	}
-	if err := t.printVersions(&v, form, !client && asking == nil); err != nil {
+	if err := v.printVersions(&known, !v.client && asking == nil); err != nil {
 		return err
 	}
 	return asking
 }
 
-func (t *tool) printVersions(v *versions, form string, asked bool) error {
-	if form != outputText {
-		return t.out.writeValue(form, v)
+func (v *versionCommand) printVersions(known *versions, asked bool) error {
+	if v.output != outputText {
+		return v.out.WriteValue(v.output, known)
 	}
-	t.out.printf("Client: %s\n", v.Client)
-	for _, o := range v.Operators {
-		t.out.printf("Operator: %s (Deployment %s, image %s)\n", cmp.Or(o.Version, "unknown"), o.Deployment, o.Image)
+	v.out.Printf("Client: %s\n", known.Client)
+	for _, o := range known.Operators {
+		v.out.Printf("Operator: %s (Deployment %s, image %s)\n", cmp.Or(o.Version, "unknown"), o.Deployment, o.Image)
 	}
-	if asked && len(v.Operators) == 0 {
-		t.out.printf("Operator: none: no Deployment of the cluster has the label %s\n", operatorSelector)
+	if asked && len(known.Operators) == 0 {
+		v.out.Printf("Operator: not found: no Deployment has the label %s\n", operatorSelector)
 	}
 	return nil
 }
 
-// listOperators returns those of the cluster.
-func (t *tool) listOperators(ctx context.Context) ([]operatorVersion, error) {
-	from, err := t.newClusterClient()
+// listOperators returns the versions of the operators in the cluster.
+func (v *versionCommand) listOperators(ctx context.Context) ([]operatorVersion, error) {
+	from, err := v.cluster.newClusterClient()
 	if err != nil {
 		return nil, err
 	}
 	list, err := from.dynamic.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}).
 		List(ctx, metav1.ListOptions{LabelSelector: operatorSelector})
 	if err != nil {
-		return nil, fmt.Errorf("cannot find the operator: %w; --client asks no cluster", err)
+		return nil, fmt.Errorf("cannot find the operator: %w; use --client to ask no cluster", err)
 	}
 	var found []operatorVersion
 	for i := range list.Items {

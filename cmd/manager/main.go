@@ -1,8 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command manager runs the operator. It reads flags and starts what the packages controllers and webhooks put
-// together; it wires nothing itself.
+// Command manager runs the operator. It reads flags and starts the packages controllers and webhooks, which connect their
+// parts themselves.
 package main
 
 import (
@@ -40,7 +40,9 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/cmd/internal/version"
 	"github.com/vtex/cleaner/controllers"
+	"github.com/vtex/cleaner/controllers/deadline"
 	"github.com/vtex/cleaner/controllers/leader"
+	"github.com/vtex/cleaner/controllers/shallow"
 	"github.com/vtex/cleaner/controllers/signing/keyring"
 	"github.com/vtex/cleaner/controllers/trimmed"
 	"github.com/vtex/cleaner/webhooks"
@@ -54,7 +56,7 @@ func main() {
 	}
 }
 
-// runManager is main with an error.
+// runManager runs the operator until it is told to stop.
 func runManager(args []string, stdout io.Writer) error {
 	f, err := parseFlags(args)
 	if err != nil {
@@ -73,7 +75,9 @@ func runManager(args []string, stdout io.Writer) error {
 		return fmt.Errorf("cannot find the API server: %w", err)
 	}
 	config.UserAgent = "cleaner"
-	skew := controllers.MeasureSkew(config, f.maxClockSkew, clock.RealClock{}) // before clients are made of it
+	shallow.LimitDepth(config)
+	deadline.LimitRequests(config, deadline.RequestLimit)
+	skew := controllers.MeasureSkew(config, f.maxClockSkew, clock.RealClock{}) // before any client uses config
 	mgr, lease, err := newManager(config, f)
 	if err != nil {
 		return err
@@ -99,8 +103,8 @@ func runManager(args []string, stdout io.Writer) error {
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
-// newLog makes a log of JSON lines that has all of them. That of controller-runtime drops lines when there are more than a
-// hundred alike in a second, and each deletion is to be in the log before it is sent.
+// newLog returns a log of JSON lines that drops none. controller-runtime's log drops lines when more than a hundred in a
+// second are alike, but each deletion must be in the log before it is sent.
 func newLog(w io.Writer, verbosity int8) logr.Logger {
 	config := uberzap.NewProductionEncoderConfig()
 	config.EncodeTime = zapcore.RFC3339NanoTimeEncoder
@@ -109,13 +113,13 @@ func newLog(w io.Writer, verbosity int8) logr.Logger {
 	return zapr.NewLogger(uberzap.New(core, uberzap.AddStacktrace(zapcore.ErrorLevel)))
 }
 
-// alwaysLeads is the lease of a process that no other one competes with.
+// alwaysLeads is the lease of a process without leader election.
 type alwaysLeads struct{}
 
-// Fresh says that this process leads.
+// Fresh reports that this process leads.
 func (alwaysLeads) Fresh() bool { return true }
 
-// newManager makes a manager with what every operator needs: health, metrics behind authentication, leader election.
+// newManager returns a manager with probes, metrics behind authentication, and leader election.
 func newManager(config *rest.Config, f *flags) (ctrl.Manager, interface{ Fresh() bool }, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} { // the webhook's certificates are a Secret
@@ -125,8 +129,8 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, interface{ Fresh()
 	}
 	options := ctrl.Options{
 		Scheme:                  scheme,
-		Metrics:                 metricsserver.Options{BindAddress: "0"}, // they are served by a server of our own, see serveMetrics
-		HealthProbeBindAddress:  "0",                                     // they are served by a server of our own, see serving.Probes
+		Metrics:                 metricsserver.Options{BindAddress: "0"}, // serveMetrics serves them
+		HealthProbeBindAddress:  "0",                                     // serving.Probes serves them
 		LeaderElection:          f.leaderElect,
 		GracefulShutdownTimeout: &f.shutdownTimeout,
 		Cache: cache.Options{
@@ -148,7 +152,7 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, interface{ Fresh()
 	}
 	made, err := ctrl.NewManager(config, options)
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot make the manager: %w", err)
+		return nil, nil, fmt.Errorf("cannot create the manager: %w", err)
 	}
 	mgr, err := serving.AddProbes(context.Background(), made, f.probeAddress, made.GetLogger().WithName("probes"))
 	if err != nil {
@@ -166,10 +170,10 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, interface{ Fresh()
 	return mgr, lease, nil
 }
 
-// maxScrapes is how many requests for metrics are answered at a time.
+// maxScrapes is how many requests for metrics the server answers at a time.
 const maxScrapes = 8
 
-// serveMetrics serves the metrics to callers that may get them, on a server that holds against all others.
+// serveMetrics serves the metrics to callers that may get them. Its server limits what all other callers can use up.
 func serveMetrics(mgr ctrl.Manager, f *flags) error {
 	if f.metricsAddress == "0" {
 		return nil
@@ -187,15 +191,15 @@ func serveMetrics(mgr ctrl.Manager, f *flags) error {
 	mux.Handle("/metrics", serving.NewRequestLimiter(maxScrapes).WrapHandler(authorized))
 	server, err := serving.New(serving.Options{Address: f.metricsAddress, CertDir: f.metricsCertDir, HTTP2: f.http2, Log: log}, mux)
 	if err != nil {
-		return fmt.Errorf("cannot make the server of metrics: %w", err)
+		return fmt.Errorf("cannot create the metrics server: %w", err)
 	}
 	if err := mgr.Add(server); err != nil {
-		return fmt.Errorf("cannot add the server of metrics to the manager: %w", err)
+		return fmt.Errorf("cannot add the metrics server to the manager: %w", err)
 	}
 	return nil
 }
 
-// newKeyring has the manager follow the Secret with the signing keys. It is ready when there is one.
+// newKeyring returns the signing keys, and makes the manager watch their Secret. The manager is not ready before there is a key.
 func newKeyring(mgr ctrl.Manager, f *flags) (*keyring.Keyring, error) {
 	secret := types.NamespacedName{Namespace: f.namespace, Name: f.signingSecret}
 	keys := keyring.New(mgr.GetAPIReader(), mgr.GetClient(), keyring.Options{
@@ -217,17 +221,17 @@ func newKeyring(mgr ctrl.Manager, f *flags) (*keyring.Keyring, error) {
 	return keys, nil
 }
 
-// newLock makes the lock of the leader election.
+// newLock returns the lock of the leader election.
 func newLock(config *rest.Config, f *flags) (resourcelock.Interface, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the host's name: %w", err)
 	}
-	identity := host + "_" + string(uuid.NewUUID()) // two processes of one name are two
+	identity := host + "_" + string(uuid.NewUUID()) // two processes on one host must differ
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, f.namespace, leaseName,
 		resourcelock.ResourceLockConfig{Identity: identity}, config, renewDeadline)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make the leader election: %w", err)
+		return nil, fmt.Errorf("cannot create the lock of the leader election: %w", err)
 	}
 	return lock, nil
 }

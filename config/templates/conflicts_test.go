@@ -39,6 +39,24 @@ func found(t *testing.T, name string) (reports, waits []string) {
 	return reports, waits
 }
 
+// cases are those of a folder: each shows one thing that is right, or wrong.
+func cases(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join("spiderpool-conflicts", "testdata", folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, filepath.Join(folder, e.Name()))
+		}
+	}
+	if len(names) == 0 {
+		t.Fatalf("no cases are in %s", folder)
+	}
+	return names
+}
+
 // The template reports, and does nothing else; each finding has cases on both sides, and a line about what to do.
 func TestSpiderpoolConflictsOnlyReport(t *testing.T) {
 	template, err := Load("spiderpool-conflicts")
@@ -50,25 +68,35 @@ func TestSpiderpoolConflictsOnlyReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	reports, _ := found(t, "found")
-	subnets, _ := found(t, "subnets")
 	early, waits := found(t, "too-early")
-	if consistent, waits := found(t, "consistent"); len(consistent)+len(waits) > 0 {
-		t.Errorf("where nothing is wrong %q are reported, and %q wait", consistent, waits)
+	for _, name := range []string{"subnets", "records", "unreadable", "waiting"} {
+		more, _ := found(t, name)
+		reports = append(reports, more...)
+	}
+	for _, name := range cases(t, "reported") {
+		if more, _ := found(t, name); len(more) == 0 {
+			t.Errorf("in %s nothing is reported", name)
+		}
+	}
+	for _, name := range []string{"subnets-too-early", "records-too-early"} {
+		earlier, later := found(t, name)
+		early, waits = append(early, earlier...), append(waits, later...)
+	}
+	for _, name := range append(cases(t, "silent"), "consistent", "not-waiting") {
+		if consistent, waits := found(t, name); len(consistent)+len(waits) > 0 {
+			t.Errorf("in %s, where nothing is wrong, %q are reported, and %q wait", name, consistent, waits)
+		}
 	}
 	for i := range template.Spec.Template.Rules {
 		rule := &template.Spec.Template.Rules[i]
 		if len(rule.Actions) != 1 || rule.Actions[0].Report == nil {
 			t.Errorf("rule %s does more than report", rule.Name)
 		}
-		if !slices.Contains(append(reports, subnets...), rule.Name) {
+		if !slices.Contains(reports, rule.Name) {
 			t.Errorf("no case has the finding %s", rule.Name)
 		}
-		// Whether a Pod has waited for long its own time says.
-		if byItself := rule.Name == "pool-without-addresses"; byItself == (rule.For != "") || rule.For != "" && slices.Contains(early, rule.Name) {
+		if rule.For != "params.observedFor" || slices.Contains(early, rule.Name) || !slices.Contains(waits, rule.Name) {
 			t.Errorf("rule %s reports what may pass", rule.Name)
-		}
-		if rule.For != "" && slices.Contains(reports, rule.Name) && !slices.Contains(waits, rule.Name) {
-			t.Errorf("rule %s does not wait", rule.Name)
 		}
 		if !strings.Contains(string(readme), "\n| `"+rule.Name+"` | ") {
 			t.Errorf("README.md does not say what to do about %s", rule.Name)

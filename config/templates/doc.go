@@ -1,11 +1,10 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package templates reads the CleanerTemplates that Cleaner ships, and puts a template in the place where a Cleaner or a
-// ClusterCleaner names one.
+// Package templates loads the CleanerTemplates that Cleaner ships, and expands the template of a Cleaner or a ClusterCleaner.
 //
 // Each folder beside this file is a template: template.yaml is what `kubectl apply -k config/templates` applies, README.md
-// says what it stands for, and testdata has cases that must and that must not match.
+// describes it, and testdata has cases that must match and cases that must not.
 //
-// It compiles no expression and reads no cluster: what it gives may still be found wrong by celenv or by validation.
+// The package compiles no expression and reads no cluster: celenv and validation may still find mistakes in what it returns.
 package templates

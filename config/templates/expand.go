@@ -14,11 +14,10 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// Expand puts a template in the place where the spec of a Cleaner or a ClusterCleaner names it: the work that it returns
-// has the template's targets, variables, conditions and rules, a value for each of its parameters, and no templateRef.
-// Without a templateRef it is the spec as it stands, and the template is not looked at; with one, a nil template is an
-// error, as is one of another name. Paths of errors are those of the spec. Neither owner nor template is changed, and the
-// work shares what they are made of.
+// Expand returns the spec of a Cleaner or a ClusterCleaner with its template expanded: with the template's targets, variables,
+// conditions and rules, a value for each of its parameters, and no templateRef. A spec without a templateRef is returned as it
+// is, and the template is ignored; with one, a nil template is an error, and so is one of another name. The paths of errors
+// are paths of the spec. Expand changes neither owner nor template; the result shares memory with both.
 func Expand(owner v1alpha1.Owner, t *v1alpha1.CleanerTemplate) (*v1alpha1.Work, field.ErrorList) {
 	work := owner.Work()
 	ref := work.TemplateRef
@@ -51,7 +50,7 @@ func Expand(owner v1alpha1.Owner, t *v1alpha1.CleanerTemplate) (*v1alpha1.Work, 
 	return work, nil
 }
 
-// rejectFieldsBesideTemplate refuses what a template stands in the place of. The schema does too, for those that it has seen.
+// rejectFieldsBesideTemplate refuses fields that a template replaces. So does the schema, but a Cleaner may be older than the schema.
 func rejectFieldsBesideTemplate(work *v1alpha1.Work) field.ErrorList {
 	var errs field.ErrorList
 	for _, part := range []struct {
@@ -65,13 +64,13 @@ func rejectFieldsBesideTemplate(work *v1alpha1.Work) field.ErrorList {
 		{"parameters", work.Parameters != nil},
 	} {
 		if part.there {
-			errs = append(errs, field.Forbidden(field.NewPath("spec", part.name), "templateRef stands in its place: remove it, or templateRef"))
+			errs = append(errs, field.Forbidden(field.NewPath("spec", part.name), "templateRef replaces it: remove one of the two"))
 		}
 	}
 	return errs
 }
 
-// checkFit refuses, for a Cleaner, a template that reaches out of its namespace.
+// checkFit returns errors if a Cleaner's template selects objects outside the Cleaner's namespace.
 func checkFit(work *v1alpha1.Work, t *v1alpha1.CleanerTemplate, p *field.Path) field.ErrorList {
 	if work.Cluster {
 		return nil
@@ -87,7 +86,7 @@ func checkFit(work *v1alpha1.Work, t *v1alpha1.CleanerTemplate, p *field.Path) f
 	return errs
 }
 
-// reachesOut is the field of a reference by which it says more than that of a Cleaner can. Empty if it does not.
+// reachesOut returns the field of a reference that only a ClusterCleaner may have; empty if there is none.
 func reachesOut(r *v1alpha1.ClusterReference) string {
 	switch {
 	case r.Namespace != "":
@@ -102,7 +101,7 @@ func reachesOut(r *v1alpha1.ClusterReference) string {
 	return ""
 }
 
-// listParameters lists the names of all parameters, sorted; never nil.
+// listParameters returns the names of all parameters, sorted; never nil.
 func listParameters(t *v1alpha1.CleanerTemplate) []string {
 	names := make([]string, 0, len(t.Spec.Parameters))
 	for _, p := range t.Spec.Parameters {
@@ -112,7 +111,7 @@ func listParameters(t *v1alpha1.CleanerTemplate) []string {
 	return names
 }
 
-// listDurations lists the names of the parameters that expressions see as durations, sorted.
+// listDurations returns the names of the parameters that expressions read as durations, sorted.
 func listDurations(t *v1alpha1.CleanerTemplate) []string {
 	var names []string
 	for _, p := range t.Spec.Parameters {

@@ -68,7 +68,7 @@ func TestExpand(t *testing.T) {
 		"Missing": {
 			reason:     "Without a default a value must be given.",
 			parameters: `{owner: null}`,
-			wantErrs:   []string{`spec.templateRef.parameters.owner: must be given: the template "everything" has no default for it; write owner: "text"`},
+			wantErrs:   []string{`spec.templateRef.parameters.owner: is missing: the template "everything" has no default for it; write owner: "text"`},
 		},
 		"Types": {
 			reason:     "Each error names the parameter and what to write.",
@@ -102,8 +102,8 @@ func TestExpand(t *testing.T) {
 			reason:     "A name that is none is told which there are.",
 			parameters: `{owner: web, quarantine: 40s, on-ready-node: true}`,
 			wantErrs: []string{
-				`spec.templateRef.parameters.on-ready-node: is no parameter of the template "everything": did you mean "onReadyNode"?`,
-				`spec.templateRef.parameters.quarantine: is no parameter of the template "everything": it has profile, owner, keep, onReadyNode, wait, delay, names`,
+				`spec.templateRef.parameters.on-ready-node: is not a parameter of the template "everything": did you mean "onReadyNode"?`,
+				`spec.templateRef.parameters.quarantine: is not a parameter of the template "everything": it has profile, owner, keep, onReadyNode, wait, delay, names`,
 			},
 		},
 		"NoObject": {
@@ -170,11 +170,11 @@ func TestExpandRefuses(t *testing.T) {
 				rules+", parameters: {}, templateRef: {name: a}}"),
 			template: read[v1alpha1.CleanerTemplate](t, "metadata: {name: a}"),
 			want: []string{
-				"spec.targets: templateRef stands in its place: remove it, or templateRef",
-				"spec.variables: templateRef stands in its place: remove it, or templateRef",
-				"spec.conditions: templateRef stands in its place: remove it, or templateRef",
-				"spec.rules: templateRef stands in its place: remove it, or templateRef",
-				"spec.parameters: templateRef stands in its place: remove it, or templateRef",
+				"spec.targets: templateRef replaces it: remove one of the two",
+				"spec.variables: templateRef replaces it: remove one of the two",
+				"spec.conditions: templateRef replaces it: remove one of the two",
+				"spec.rules: templateRef replaces it: remove one of the two",
+				"spec.parameters: templateRef replaces it: remove one of the two",
 			},
 		},
 		"Cluster": {
@@ -195,12 +195,12 @@ func TestExpandRefuses(t *testing.T) {
 		"NoParameters": {
 			owner:    read[v1alpha1.Cleaner](t, "spec: {templateRef: {name: a, parameters: {b: 1}}}"),
 			template: read[v1alpha1.CleanerTemplate](t, "metadata: {name: a}"),
-			want:     []string{`spec.templateRef.parameters.b: is no parameter: the template "a" has none; remove it`},
+			want:     []string{`spec.templateRef.parameters.b: is not a parameter: the template "a" has none; remove it`},
 		},
 		"BadTemplate": {
 			owner:    read[v1alpha1.Cleaner](t, "spec: {templateRef: {name: a}}"),
 			template: read[v1alpha1.CleanerTemplate](t, "{metadata: {name: a}, spec: {parameters: [{name: b, type: int, default: x}]}}"),
-			want:     []string{`spec.templateRef.name: is a template that cannot work: its spec.parameters[0].default must be of type int: write b: 3`},
+			want:     []string{`spec.templateRef.name: is a template with a mistake: its spec.parameters[0].default must be of type int: write b: 3`},
 		},
 	}
 	for name, tc := range cases {
@@ -248,10 +248,10 @@ spec:
 		got = append(got, err.Field+": "+err.Detail)
 	}
 	want := []string{
-		"spec.parameters[1].name: is the name of another parameter too: give each a name of its own",
+		"spec.parameters[1].name: is also the name of another parameter: rename one of them",
 		"spec.parameters[1].default: must be one of x, z",
 		"spec.parameters[2].enum: is for parameters of type string, and this one is of type int: remove it",
-		"spec.parameters[3].type: is no type: write string, int, bool, duration or stringList",
+		"spec.parameters[3].type: is not a type: write string, int, bool, duration or stringList",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want, +got:\n%s", diff)

@@ -18,21 +18,21 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// Validate says what is wrong with the parameters that a template declares. What its body means is for others to find out.
+// Validate returns the mistakes in the parameters that a template declares. It does not check the template's body.
 func Validate(t *v1alpha1.CleanerTemplate) field.ErrorList {
 	var errs field.ErrorList
 	at, seen := field.NewPath("spec", "parameters"), map[string]bool{}
 	for i := range t.Spec.Parameters {
 		p, path := &t.Spec.Parameters[i], at.Index(i)
 		if seen[p.Name] {
-			errs = append(errs, field.Invalid(path.Child("name"), p.Name, "is the name of another parameter too: give each a name of its own"))
+			errs = append(errs, field.Invalid(path.Child("name"), p.Name, "is also the name of another parameter: rename one of them"))
 		}
 		seen[p.Name] = true
 		if len(p.Enum) > 0 && p.Type != v1alpha1.ParameterString {
 			errs = append(errs, field.Invalid(path.Child("enum"), p.Enum, fmt.Sprintf("is for parameters of type string, and this one is of type %s: remove it", p.Type)))
 		}
 		if !isKnownType(p.Type) {
-			errs = append(errs, field.Invalid(path.Child("type"), p.Type, "is no type: write string, int, bool, duration or stringList"))
+			errs = append(errs, field.Invalid(path.Child("type"), p.Type, "is not a type: write string, int, bool, duration or stringList"))
 			continue
 		}
 		if value, err := decodeValue(p.Default); err != nil {
@@ -54,10 +54,10 @@ func isKnownType(t v1alpha1.ParameterType) bool {
 	return false
 }
 
-// resolveParameters gives each parameter of a template the value that was given, else its default.
+// resolveParameters returns the value of each parameter: the given one, or its default.
 func resolveParameters(t *v1alpha1.CleanerTemplate, given map[string]any, at *field.Path) (map[string]any, field.ErrorList) {
 	for _, err := range Validate(t) {
-		return nil, field.ErrorList{field.Invalid(at.Child("name"), t.Name, fmt.Sprintf("is a template that cannot work: its %s %s", err.Field, err.Detail))}
+		return nil, field.ErrorList{field.Invalid(at.Child("name"), t.Name, fmt.Sprintf("is a template with a mistake: its %s %s", err.Field, err.Detail))}
 	}
 	var errs field.ErrorList
 	values := make(map[string]any, len(t.Spec.Parameters))
@@ -65,14 +65,14 @@ func resolveParameters(t *v1alpha1.CleanerTemplate, given map[string]any, at *fi
 		p := &t.Spec.Parameters[i]
 		path := at.Child("parameters").Child(p.Name)
 		value := given[p.Name]
-		if value == nil { // a null is an absent one
-			value, _ = decodeValue(p.Default) // Validate has read it
+		if value == nil { // null counts as absent
+			value, _ = decodeValue(p.Default) // Validate has checked it
 		} else if wrong := checkValue(p, value); wrong != "" {
 			errs = append(errs, field.Invalid(path, value, wrong))
 			continue
 		}
 		if value == nil {
-			errs = append(errs, field.Required(path, fmt.Sprintf("must be given: the template %q has no default for it; write %s", t.Name, formatExample(p))))
+			errs = append(errs, field.Required(path, fmt.Sprintf("is missing: the template %q has no default for it; write %s", t.Name, formatExample(p))))
 			continue
 		}
 		values[p.Name] = value
@@ -85,27 +85,27 @@ func resolveParameters(t *v1alpha1.CleanerTemplate, given map[string]any, at *fi
 	return values, errs
 }
 
-// describeUnknown says which parameters there are, for one that is none of them.
+// describeUnknown returns a message that names the template's parameters, for a name that is not one of them.
 func describeUnknown(t *v1alpha1.CleanerTemplate, name string) string {
 	if len(t.Spec.Parameters) == 0 {
-		return fmt.Sprintf("is no parameter: the template %q has none; remove it", t.Name)
+		return fmt.Sprintf("is not a parameter: the template %q has none; remove it", t.Name)
 	}
 	var names []string
 	for _, p := range t.Spec.Parameters {
 		if simplifyName(p.Name) == simplifyName(name) {
-			return fmt.Sprintf("is no parameter of the template %q: did you mean %q?", t.Name, p.Name)
+			return fmt.Sprintf("is not a parameter of the template %q: did you mean %q?", t.Name, p.Name)
 		}
 		names = append(names, p.Name)
 	}
-	return fmt.Sprintf("is no parameter of the template %q: it has %s", t.Name, strings.Join(names, ", "))
+	return fmt.Sprintf("is not a parameter of the template %q: it has %s", t.Name, strings.Join(names, ", "))
 }
 
-// simplifyName makes names equal that differ in case, or in how their words are joined.
+// simplifyName makes names equal that differ only in case or in how their words are joined.
 func simplifyName(name string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "").Replace(name))
 }
 
-// checkValue says what is wrong with a value, and what to write. Empty if nothing is.
+// checkValue returns what is wrong with a value and what to write instead; empty if the value is valid.
 func checkValue(p *v1alpha1.TemplateParameter, value any) string {
 	ok := true
 	switch p.Type {
@@ -149,7 +149,7 @@ func isStringList(value any) bool {
 	return ok && !slices.ContainsFunc(list, func(v any) bool { _, ok := v.(string); return !ok })
 }
 
-// formatExample shows how a value of a parameter may be written.
+// formatExample returns an example of how to write a parameter.
 func formatExample(p *v1alpha1.TemplateParameter) string {
 	switch p.Type {
 	case v1alpha1.ParameterInt:
@@ -167,7 +167,7 @@ func formatExample(p *v1alpha1.TemplateParameter) string {
 	return p.Name + `: "text"`
 }
 
-// decodeObject decodes parameters; without any there are none.
+// decodeObject decodes parameters; nil if there are none.
 func decodeObject(raw *runtime.RawExtension) (map[string]any, error) {
 	value, err := decodeValue(raw)
 	if err != nil || value == nil {
@@ -175,12 +175,12 @@ func decodeObject(raw *runtime.RawExtension) (map[string]any, error) {
 	}
 	given, ok := value.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("%T is no object", value)
+		return nil, fmt.Errorf("%T is not an object", value)
 	}
 	return given, nil
 }
 
-// decodeValue reads one JSON value, and leaves its numbers as they are written.
+// decodeValue decodes one JSON value, and keeps numbers as they are written.
 func decodeValue(raw *runtime.RawExtension) (any, error) {
 	if raw == nil || len(raw.Raw) == 0 {
 		return nil, nil

@@ -140,6 +140,16 @@ var compiler = sync.OnceValues(func() (*celenv.Compiler, error) { return celenv.
 // using is a ClusterCleaner that uses a template with these parameters.
 func using(t *testing.T, name string, parameters map[string]any) *collector {
 	t.Helper()
+	c, err := compiler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compiled(t, c, name, parameters)
+}
+
+// compiled is the same, with a compiler of its own.
+func compiled(t *testing.T, compiler *celenv.Compiler, name string, parameters map[string]any) *collector {
+	t.Helper()
 	text, err := json.Marshal(parameters)
 	if err != nil {
 		t.Fatal(err)
@@ -154,10 +164,6 @@ func using(t *testing.T, name string, parameters map[string]any) *collector {
 	work, errs := templates.Expand(owner, template)
 	if len(errs) > 0 {
 		t.Fatal(errs)
-	}
-	compiler, err := compiler()
-	if err != nil {
-		t.Fatal(err)
 	}
 	programs, wrong := compiler.Compile(t.Context(), work)
 	if len(wrong) > 0 {

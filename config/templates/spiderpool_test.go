@@ -403,7 +403,35 @@ func (n *network) patch(u *unstructured.Unstructured, s *plan.Step) {
 	if err := utiljson.Unmarshal(after, &object); err != nil {
 		n.t.Fatal(err)
 	}
+	held := n.left()
 	u.Object = object
+	for ip := range n.left() {
+		delete(held, ip)
+	}
+	n.judgeReleased(held)
+}
+
+// judgeReleased looks whether an endpoint that nobody has deleted claims what the pool has given back: then the address may have
+// two owners.
+func (n *network) judgeReleased(released map[string]string) {
+	for _, o := range n.objects {
+		if o.GetKind() != "SpiderEndpoint" || o.GetDeletionTimestamp() != nil {
+			continue
+		}
+		if pod := n.objects["Pod "+o.GetName()]; pod != nil {
+			if phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase"); phase == "Succeeded" || phase == "Failed" {
+				continue // it uses no address, and its endpoint goes with it
+			}
+		}
+		uid, _, _ := unstructured.NestedString(o.Object, "status", "current", "uid")
+		ips, _, _ := unstructured.NestedSlice(o.Object, "status", "current", "ips")
+		for _, details := range ips {
+			ip, _, _ := strings.Cut(fmt.Sprint(details.(map[string]any)["ipv4"]), "/")
+			if released[ip] == o.GetNamespace()+"/"+o.GetName()+" "+uid {
+				n.t.Errorf("the record of %s went before the endpoint %s", ip, o.GetName())
+			}
+		}
+	}
 }
 
 // left are the records of the pool.

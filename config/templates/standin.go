@@ -12,8 +12,8 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// StandIn is the work of a ClusterCleaner that uses a template, with some value for each parameter that has no default: by
-// it, a template can be judged before anybody uses it.
+// StandIn returns the spec of a ClusterCleaner that uses a template, with a sample value for each parameter without a default. With
+// it, a template can be validated before anybody uses it.
 func StandIn(t *v1alpha1.CleanerTemplate) (*v1alpha1.Work, field.ErrorList) {
 	given := map[string]any{}
 	for i := range t.Spec.Parameters {
@@ -31,7 +31,7 @@ func StandIn(t *v1alpha1.CleanerTemplate) (*v1alpha1.Work, field.ErrorList) {
 	return Expand(c, t)
 }
 
-// makeSample makes a value that a parameter may have.
+// makeSample returns a valid value of a parameter.
 func makeSample(p *v1alpha1.TemplateParameter) any {
 	switch p.Type {
 	case v1alpha1.ParameterInt:

@@ -20,7 +20,7 @@ import (
 //go:embed */template.yaml
 var shipped embed.FS
 
-// LoadAll returns the templates that are shipped, by name. Whoever asks may change them.
+// LoadAll returns the shipped templates, ordered by name. The caller may change them.
 func LoadAll() ([]*v1alpha1.CleanerTemplate, error) {
 	paths, err := fs.Glob(shipped, "*/template.yaml") // sorted
 	if err != nil {
@@ -37,7 +37,7 @@ func LoadAll() ([]*v1alpha1.CleanerTemplate, error) {
 	return all, nil
 }
 
-// Load returns the template of that name, if it is shipped. Whoever asks may change it.
+// Load returns a shipped template by its name. The caller may change it.
 func Load(name string) (*v1alpha1.CleanerTemplate, error) {
 	text, err := shipped.ReadFile(path.Join(name, "template.yaml"))
 	if err != nil {
@@ -50,8 +50,8 @@ func Load(name string) (*v1alpha1.CleanerTemplate, error) {
 	return t, nil
 }
 
-// decodeYAML reads one document, and errs on fields that are not known. It goes by way of JSON: yaml.UnmarshalStrict makes
-// empty parameters where there are none.
+// decodeYAML decodes one document, and returns an error for unknown fields. It converts to JSON first, because
+// yaml.UnmarshalStrict sets parameters where the document has none.
 func decodeYAML(text []byte, into any) error {
 	text, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -62,10 +62,10 @@ func decodeYAML(text []byte, into any) error {
 	return d.Decode(into)
 }
 
-// listNames lists the names of the templates that are shipped, sorted.
+// listNames returns the names of the shipped templates, sorted.
 func listNames() []string {
 	paths, err := fs.Glob(shipped, "*/template.yaml")
-	if err != nil { // only a pattern that is none
+	if err != nil { // only a malformed pattern fails
 		return nil
 	}
 	for i := range paths {

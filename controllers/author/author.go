@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,7 +103,21 @@ func (a Author) checkWritable() error {
 			return fmt.Errorf("%s cannot write it: the name %q has a control character: let a user write it in whose name and groups there is none", a, name)
 		}
 	}
+	for _, text := range a.listTexts() {
+		if !utf8.ValidString(text) { // JSON would name somebody else
+			return fmt.Errorf("%s cannot write it: %q is not valid UTF-8: let a user write it whose name, groups and attributes are", a, text)
+		}
+	}
 	return nil
+}
+
+// listTexts are all texts that name an author.
+func (a Author) listTexts() []string {
+	all := append([]string{a.Username, a.UID}, a.Groups...)
+	for key, values := range a.Extra {
+		all = append(append(all, key), values...)
+	}
+	return all
 }
 
 // Stored is an author as it was read back.
@@ -125,25 +140,31 @@ type annotation struct {
 
 // encodeText writes an annotation in its one form. It begins with the author, in JSON that escapes quotes and backslashes
 // alone: the policy in config/policy/author.yaml compares that beginning with the user of the request.
-func (a *annotation) encodeText() (string, error) {
+func encodeText(annotation any) (string, error) {
 	out := &strings.Builder{}
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(a)
+	err := encoder.Encode(annotation)
 	return strings.TrimSuffix(out.String(), "\n"), err
 }
 
-// parseAnnotation reads an annotation that encodeText has written. No other text passes, even if it means the same: one that names two
+// parseText reads an annotation that encodeText has written. No other text passes, even if it means the same: one that names two
 // authors would show one to the policy and the other one here.
-func parseAnnotation(raw string) (*annotation, error) {
-	a := &annotation{}
-	if len(raw) > maxBytes || json.Unmarshal([]byte(raw), a) != nil {
-		return nil, ErrForeign
+func parseText(raw string, annotation any) bool {
+	if len(raw) > maxBytes || json.Unmarshal([]byte(raw), annotation) != nil {
+		return false
 	}
-	if canonical, err := a.encodeText(); err != nil || canonical != raw {
-		return nil, ErrForeign
+	canonical, err := encodeText(annotation)
+	return err == nil && canonical == raw
+}
+
+// checkSize says that an annotation that names a user has no room for their groups.
+func checkSize(who Author, text string) error {
+	if len(text) > maxBytes {
+		return fmt.Errorf("%s is in %d groups, and they take %d bytes of the %d that an author may have: let a user or a ServiceAccount in fewer groups write it",
+			who, len(who.Groups), len(text), maxBytes)
 	}
-	return a, nil
+	return nil
 }
 
 // form is how a statement names its object: what the API server knew of it when it was signed.
@@ -211,15 +232,11 @@ func Sign(ring signing.Ring, c v1alpha1.Owner, who Author, now time.Time) (strin
 	if a.Signature, err = ring.Sign(signing.Author, text); err != nil {
 		return "", fmt.Errorf("cannot sign the author: %w", err)
 	}
-	out, err := a.encodeText()
+	out, err := encodeText(a)
 	if err != nil {
 		return "", fmt.Errorf("cannot write the author: %w", err)
 	}
-	if len(out) > maxBytes {
-		return "", fmt.Errorf("%s is in %d groups, and they take %d bytes of the %d that an author may have: let a user or a ServiceAccount in fewer groups write it",
-			who, len(who.Groups), len(out), maxBytes)
-	}
-	return out, nil
+	return out, checkSize(who, out)
 }
 
 // Read is the author of an object's spec. The error is ErrAbsent, ErrForeign or ErrKeyLost; with the last, the author is the one
@@ -230,9 +247,9 @@ func Read(ring signing.Ring, c v1alpha1.Owner) (Stored, error) {
 	if !ok || raw == "" {
 		return Stored{}, ErrAbsent
 	}
-	a, err := parseAnnotation(raw)
-	if err != nil {
-		return Stored{}, err
+	a := &annotation{}
+	if !parseText(raw, a) {
+		return Stored{}, ErrForeign
 	}
 	text, err := marshalStatement(c, a)
 	if err != nil {

@@ -6,6 +6,7 @@ package author
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"pgregory.net/rapid"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -345,4 +347,37 @@ func TestAuthorOfAnEarlierVersion(t *testing.T) {
 	if got.Username != "alice" {
 		t.Errorf("got %v", got)
 	}
+}
+
+// Whatever bytes an author and a request have: what is signed is read back as it was, or it is refused and not written.
+func TestWhatIsSignedIsWhatIsReadBack(t *testing.T) {
+	ring := ringOf(t, signing.NewKey(now))
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 5), func(b []byte) string { return string(b) })
+		who := Author{Username: text.Draw(t, "username"), UID: text.Draw(t, "UID")}
+		for range rapid.IntRange(0, 2).Draw(t, "groups") {
+			who.Groups = append(who.Groups, text.Draw(t, "group"))
+		}
+		if rapid.Bool().Draw(t, "with an attribute") {
+			who.Extra = map[string][]string{text.Draw(t, "key"): {text.Draw(t, "value")}}
+		}
+		c := cleaner()
+		value, err := Sign(ring, c, who, now)
+		if err != nil {
+			return
+		}
+		asks, err := SignRequest(ring, c, who, "", now)
+		if err != nil {
+			t.Fatalf("%+v may write, and not ask: %v", who, err)
+		}
+		c.Annotations = map[string]string{v1alpha1.AnnotationAuthor: value, v1alpha1.AnnotationRequest: asks}
+		stored, err := Read(ring, c)
+		if err != nil || !reflect.DeepEqual(stored.Author, who) {
+			t.Errorf("%+v is read back as %+v, %v", who, stored.Author, err)
+		}
+		request, err := ReadRequest(ring, c)
+		if err != nil || !reflect.DeepEqual(request.Author, who) {
+			t.Errorf("%+v asks, and it is read back as %+v, %v", who, request.Author, err)
+		}
+	})
 }

@@ -23,14 +23,17 @@ var ErrNoRequest = errors.New("no request for an evaluation of this spec is sign
 
 // Request is a request for an evaluation of an object with the spec that it has.
 type Request struct {
+	// Author is the user who made it.
+	Author Author
 	// Time is when it was made.
 	Time time.Time
 	// Template is the template that the spec stood for then, as FingerprintTemplate names it; empty without one.
 	Template string
 }
 
-// request is the value of v1alpha1.AnnotationRequest.
+// request is the value of v1alpha1.AnnotationRequest. It begins as that of an author does.
 type request struct {
+	Author    Author      `json:"author"`
 	Time      metav1.Time `json:"time"`
 	Template  string      `json:"template,omitempty"`
 	Signature string      `json:"signature"`
@@ -45,6 +48,7 @@ type requestStatement struct {
 	UID         types.UID   `json:"uid"`
 	Spec        string      `json:"spec"`
 	RequestedAt string      `json:"requestedAt"`
+	Author      Author      `json:"author"`
 	Template    string      `json:"template"`
 	Time        metav1.Time `json:"time"`
 }
@@ -56,7 +60,8 @@ func marshalRequest(c v1alpha1.Owner, r *request) ([]byte, error) {
 	}
 	return json.Marshal(requestStatement{
 		Version: version, Kind: v1alpha1.KindOf(c), Namespace: c.GetNamespace(), Name: c.GetName(), UID: c.GetUID(),
-		Spec: spec, RequestedAt: c.GetAnnotations()[v1alpha1.AnnotationRequestedAt], Template: r.Template, Time: metav1.Time{Time: r.Time.UTC()},
+		Spec: spec, RequestedAt: c.GetAnnotations()[v1alpha1.AnnotationRequestedAt], Author: r.Author, Template: r.Template,
+		Time: metav1.Time{Time: r.Time.UTC()},
 	})
 }
 
@@ -68,10 +73,13 @@ func FingerprintTemplate(t *v1alpha1.CleanerTemplate) string {
 	return string(t.UID) + "/" + strconv.FormatInt(t.Generation, 10)
 }
 
-// SignRequest gives the annotation that says when an evaluation of an object was asked for, by whoever had the rights to its spec
-// with the template that it stood for.
-func SignRequest(ring signing.Ring, c v1alpha1.Owner, template string, now time.Time) (string, error) {
-	r := request{Time: metav1.NewTime(now.UTC().Truncate(time.Second)), Template: template}
+// SignRequest gives the annotation that says who asked for an evaluation of an object when, with the spec that it has and the template
+// that this stood for.
+func SignRequest(ring signing.Ring, c v1alpha1.Owner, who Author, template string, now time.Time) (string, error) {
+	if err := who.checkWritable(); err != nil {
+		return "", err
+	}
+	r := request{Author: who, Time: metav1.NewTime(now.UTC().Truncate(time.Second)), Template: template}
 	text, err := marshalRequest(c, &r)
 	if err != nil {
 		return "", err
@@ -79,14 +87,17 @@ func SignRequest(ring signing.Ring, c v1alpha1.Owner, template string, now time.
 	if r.Signature, err = ring.Sign(signing.Request, text); err != nil {
 		return "", fmt.Errorf("cannot sign the request: %w", err)
 	}
-	out, err := json.Marshal(r)
-	return string(out), err
+	out, err := encodeText(&r)
+	if err != nil {
+		return "", fmt.Errorf("cannot write the request: %w", err)
+	}
+	return out, checkSize(who, out)
 }
 
 // ReadRequest is the last request for an evaluation of an object with the spec that it has. The error is ErrNoRequest.
 func ReadRequest(ring signing.Ring, c v1alpha1.Owner) (Request, error) {
-	raw, r := c.GetAnnotations()[v1alpha1.AnnotationRequest], request{}
-	if raw == "" || len(raw) > maxBytes || json.Unmarshal([]byte(raw), &r) != nil {
+	r := request{}
+	if !parseText(c.GetAnnotations()[v1alpha1.AnnotationRequest], &r) {
 		return Request{}, ErrNoRequest
 	}
 	text, err := marshalRequest(c, &r)
@@ -96,5 +107,5 @@ func ReadRequest(ring signing.Ring, c v1alpha1.Owner) (Request, error) {
 	if _, err := ring.Verify(signing.Request, text, r.Signature); err != nil {
 		return Request{}, ErrNoRequest
 	}
-	return Request{Time: r.Time.Time, Template: r.Template}, nil
+	return Request{Author: r.Author, Time: r.Time.Time, Template: r.Template}, nil
 }

@@ -8,6 +8,7 @@ package confirm
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/contain"
@@ -26,29 +27,49 @@ const (
 // Compute decides.
 type Compute func(ctx context.Context, in plan.Input) plan.Plan
 
+// IsLate says that no time is left to read, or to decide again. Goroutines share it.
+type IsLate func() bool
+
+// Never is for those who have as much time as it takes.
+func Never() bool { return false }
+
 // Decide reads live what a first decision rests on, and decides again with the answers in the place of what the input's snapshot shows,
-// until nothing is left to be read, or nothing is to be done. It returns the input that the last decision was made of.
-func Decide(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Plan, compute Compute) (plan.Plan, plan.Input) {
-	return decide(ctx, r, in, first, compute, func(d plan.Plan) bool { return d.Verdict == v1alpha1.VerdictAct })
+// until nothing is left to be read, or nothing is to be done. It returns the input that the last decision was made of, and whether
+// that was in time: if not, nothing is to be done.
+func Decide(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Plan, compute Compute, isLate IsLate) (_ plan.Plan, _ plan.Input, inTime bool) {
+	return decide(ctx, r, in, first, compute, isLate, func(d plan.Plan) bool { return d.Verdict == v1alpha1.VerdictAct })
 }
 
 // DecideToShow is Decide for a plan that is shown to a person, also if it is blocked.
 func DecideToShow(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Plan, compute Compute) plan.Plan {
-	d, _ := decide(ctx, r, in, first, compute, func(plan.Plan) bool { return true })
+	d, _, _ := decide(ctx, r, in, first, compute, Never, func(plan.Plan) bool { return true })
 	return d
 }
 
-func decide(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Plan, compute Compute, matters func(plan.Plan) bool) (plan.Plan, plan.Input) {
+func decide(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Plan, compute Compute, isLate IsLate, matters func(plan.Plan) bool) (_ plan.Plan, _ plan.Input, inTime bool) {
 	in.Confirmed, in.Unreadable = map[plan.Read]bool{}, map[plan.Read]string{}
 	readUnseenTargets(ctx, r, &in, first)
+	d := first
 	for range maxRounds {
-		d := compute(ctx, in)
-		if len(d.Confirm) == 0 || !matters(d) {
-			return d, in
+		if isLate() {
+			return holdBack(d, "There was no time left to confirm it."), in, false
 		}
-		ReadLive(ctx, r, &in, d.Confirm)
+		d = compute(ctx, in)
+		if len(d.Confirm) == 0 || !matters(d) {
+			return d, in, true
+		}
+		if !ReadLive(ctx, r, &in, d.Confirm, isLate) {
+			return holdBack(d, "There was no time left to confirm it."), in, false
+		}
 	}
-	return plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUnconfirmed, Message: "The objects to confirm change faster than they can be read."}, in
+	return holdBack(d, "The objects to confirm change faster than they can be read."), in, true
+}
+
+// holdBack is a plan of which nothing is done, because it was not confirmed.
+func holdBack(d plan.Plan, why string) plan.Plan {
+	d.Verdict, d.Reason, d.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, why
+	d.Steps, d.Confirm, d.Release = nil, nil, nil
+	return d
 }
 
 // readUnseenTargets reads the targets that are deleted and that no expression sees: no decision asks for them, and what is deleted of
@@ -72,10 +93,21 @@ func readUnseenTargets(ctx context.Context, r snapshot.Reader, in *plan.Input, f
 	}
 }
 
-// ReadLive reads objects, or whole targets, live, and puts the answers into the place of what the input's snapshot shows.
-func ReadLive(ctx context.Context, r snapshot.Reader, in *plan.Input, reads []plan.Read) {
+// ReadLive reads objects, or whole targets, live, and puts the answers into the place of what the input's snapshot shows. If it gets
+// late before all are read, it is false, and the input is as it was: nothing is decided on a part of them.
+func ReadLive(ctx context.Context, r snapshot.Reader, in *plan.Input, reads []plan.Read, isLate IsLate) bool {
 	answers := make([]answer, len(reads))
-	contain.RunParallel(inFlight, len(reads), func(i int) { answers[i] = readOne(ctx, r, in, reads[i]) })
+	var late atomic.Bool
+	contain.RunParallel(inFlight, len(reads), func(i int) {
+		if late.Load() || isLate() {
+			late.Store(true)
+			return
+		}
+		answers[i] = readOne(ctx, r, in, reads[i])
+	})
+	if late.Load() {
+		return false
+	}
 	found := map[plan.Read]*plan.Object{}
 	for i, read := range reads {
 		a := &answers[i]
@@ -91,6 +123,7 @@ func ReadLive(ctx context.Context, r snapshot.Reader, in *plan.Input, reads []pl
 		in.Confirmed[read] = true
 	}
 	in.Snapshot = in.Snapshot.WithLive(found)
+	return true
 }
 
 // answer is what came of one read.

@@ -5,6 +5,7 @@ package confirm
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -110,7 +111,7 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "a", "b")
 			compute, computed := asks(tc.verdict, tc.rounds...)
-			_, in := Decide(t.Context(), w, input(), tc.first, compute)
+			_, in, _ := Decide(t.Context(), w, input(), tc.first, compute, Never)
 			slices.Sort(w.asked)
 			if diff := cmp.Diff(tc.asked, w.asked); diff != "" || *computed != tc.computed {
 				t.Errorf("%s: it was decided %d times, and read -want +got\n%s", tc.reason, *computed, diff)
@@ -135,7 +136,49 @@ func TestDecide(t *testing.T) {
 	endless := func(context.Context, plan.Input) plan.Plan {
 		return plan.Plan{Verdict: v1alpha1.VerdictAct, Confirm: []plan.Read{a}}
 	}
-	if got, _ := Decide(t.Context(), newWorld(t, "a"), input(), plan.Plan{}, endless); got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonUnconfirmed {
+	if got, _, _ := Decide(t.Context(), newWorld(t, "a"), input(), plan.Plan{}, endless, Never); got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonUnconfirmed {
 		t.Errorf("what asks for ever comes to %s, %s", got.Verdict, got.Reason)
+	}
+}
+
+// Neither rounds nor the reads of one round go on when no time is left, and nothing is decided on a part of them.
+func TestDecideEndsInTime(t *testing.T) {
+	var many []plan.Read
+	for i := range 10 * inFlight {
+		many = append(many, plan.Read{Namespace: "shop", Name: fmt.Sprint("n", i)})
+	}
+	for name, tc := range map[string]struct {
+		// rounds and reads are after how many of them no time is left; 0: not by them.
+		rounds, reads int
+		ask           []plan.Read
+		computed      int
+		asked         int
+	}{
+		"Rounds":    {rounds: 2, ask: many[:1], computed: 2, asked: 1},
+		"Reads":     {reads: 1, ask: many, computed: 1, asked: inFlight},
+		"LastRound": {reads: 1, ask: many[:1], computed: 1, asked: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "a")
+			computed := 0
+			compute := func(context.Context, plan.Input) plan.Plan {
+				computed++
+				return plan.Plan{Verdict: v1alpha1.VerdictAct, Confirm: tc.ask, Steps: []plan.Step{{Confirmed: true}}, Holds: plan.Holds{}}
+			}
+			got, in, inTime := Decide(t.Context(), w, input(), plan.Plan{}, compute, func() bool {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				return tc.rounds > 0 && computed >= tc.rounds || tc.reads > 0 && len(w.asked) >= tc.reads
+			})
+			if computed != tc.computed || len(w.asked) > tc.asked {
+				t.Errorf("it was decided %d times, and read %d times; want %d, and at most %d", computed, len(w.asked), tc.computed, tc.asked)
+			}
+			if inTime || got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonUnconfirmed || len(got.Steps) > 0 || got.Holds == nil {
+				t.Errorf("in time: %t; it comes to %+v", inTime, got)
+			}
+			if name == "Reads" && len(in.Confirmed) > 0 {
+				t.Errorf("of reads that were not made in time %d count", len(in.Confirmed))
+			}
+		})
 	}
 }

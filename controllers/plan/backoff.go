@@ -10,8 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// unstableAfter is how many conflicts in a row make an object unstable.
-const unstableAfter = 10
+const (
+	// firstRetry and lastRetry bound the wait after a failure: doubled each time.
+	firstRetry = time.Second
+	LastRetry  = 5 * time.Minute
+	// unstableAfter is how many conflicts in a row make an object unstable.
+	unstableAfter = 10
+)
 
 // Backoff is which objects wait after failures, and until when.
 type Backoff map[types.UID]BackedOff
@@ -43,11 +48,11 @@ func (b Backoff) RecordFailure(uid types.UID, why string, now time.Time) {
 func (b Backoff) RecordConflict(uid types.UID, times int, now time.Time) {
 	e := b[uid]
 	e.Conflicts += times
-	b[uid] = e.doubleWait("it changed before it could be acted on", now)
+	b[uid] = e.doubleWait("the object changed before the operator could act on it", now)
 }
 
 func (b BackedOff) doubleWait(why string, now time.Time) BackedOff {
-	b.Wait = doubleWait(b.Wait)
+	b.Wait = DoubleWait(b.Wait)
 	b.Until, b.Why = now.Add(b.Wait), why
 	return b
 }
@@ -55,7 +60,7 @@ func (b BackedOff) doubleWait(why string, now time.Time) BackedOff {
 // Postpone has an object wait at least for as long as the API server asks, but for longer than any back-off never.
 func (b Backoff) Postpone(uid types.UID, by time.Duration, now time.Time) {
 	e := b[uid]
-	if at := now.Add(min(by, lastRetry)); at.After(e.Until) {
+	if at := now.Add(min(by, LastRetry)); at.After(e.Until) {
 		e.Until = at
 		b[uid] = e
 	}
@@ -72,54 +77,10 @@ func (b Backoff) FindWait(uid types.UID, now time.Time) (BackedOff, bool) {
 
 // DropExpired drops what has not failed again for so long that it starts anew.
 func (b Backoff) DropExpired(now time.Time) {
-	maps.DeleteFunc(b, func(_ types.UID, e BackedOff) bool { return now.Sub(e.Until) > 2*lastRetry })
+	maps.DeleteFunc(b, func(_ types.UID, e BackedOff) bool { return now.Sub(e.Until) > 2*LastRetry })
 }
 
-// Unconfirmed is which items wait because live reads did not say the same of them as the watches, and until when. The
-// others are acted on meanwhile.
-type Unconfirmed map[Sum]BackedOff
-
-// HoldItems takes that items were not confirmed: each waits twice as long as the last time, up to a limit.
-func (u Unconfirmed) HoldItems(items map[ItemKey]bool, limit time.Duration, now time.Time) {
-	for item := range items {
-		sum := item.Sum()
-		e := u[sum].doubleWait("", now)
-		if e.Wait > limit {
-			e.Wait, e.Until = limit, now.Add(limit)
-		}
-		u[sum] = e
-	}
-}
-
-// ForgetItem forgets an item: it was confirmed.
-func (u Unconfirmed) ForgetItem(item ItemKey) {
-	if len(u) > 0 {
-		delete(u, item.Sum())
-	}
-}
-
-// KeepWanted forgets all items but those that are wanted still: what is wanted anew begins anew.
-func (u Unconfirmed) KeepWanted(wanted map[ItemKey]bool) {
-	if len(u) == 0 {
-		return
-	}
-	keep := make(map[Sum]bool, len(wanted))
-	for item := range wanted {
-		keep[item.Sum()] = true
-	}
-	maps.DeleteFunc(u, func(item Sum, _ BackedOff) bool { return !keep[item] })
-}
-
-// IsWaiting says that an item waits now.
-func (u Unconfirmed) IsWaiting(item ItemKey, now time.Time) bool {
-	return len(u) > 0 && now.Before(u[item.Sum()].Until)
-}
-
-// NextAttempt is when the first of the items may be tried again; zero if there are none.
-func (u Unconfirmed) NextAttempt() time.Time {
-	var next time.Time
-	for _, e := range u {
-		next = earlierTime(next, e.Until)
-	}
-	return next
+// DoubleWait is how long to wait after another failure.
+func DoubleWait(d time.Duration) time.Duration {
+	return min(max(2*d, firstRetry), LastRetry)
 }

@@ -19,11 +19,12 @@ import (
 const (
 	// DefaultPeriod is retry.period where a spec gives none.
 	DefaultPeriod = time.Hour
-	// MaxRows and maxRowBytes bound one run, so that a Cleaner stays far below what etcd stores.
+	// MaxRows and maxRowBytes bound one run, so that a Cleaner stays far below what etcd stores. Bytes are those of JSON.
 	MaxRows     = 5000
 	maxRowBytes = 900 << 10
-	// maxWithheld bounds what is said of objects that are protected.
-	maxWithheld = 200
+	// MaxWithheld and MaxWithheldBytes bound what is said of objects that are protected.
+	MaxWithheld      = 200
+	MaxWithheldBytes = 128 << 10
 	// maxExpression bounds what is repeated of an expression.
 	maxExpression = 256
 )
@@ -70,13 +71,18 @@ type Input struct {
 
 	// Batch is for how many items, counted from the first, the plan asks to read live what they rest on. 0: for none.
 	Batch int
+	// Chosen are the items that may be of the batch; nil: all.
+	Chosen map[ItemKey]bool
+	// Reads bounds how many objects the plan asks to read live, by their names. 0: it asks for all that a batch rests on.
+	Reads int
 	// Confirmed are the reads that were answered live, and that the snapshot already shows.
 	Confirmed map[Read]bool
 	// Unreadable are the reads that failed, and why. What rests on them is left alone.
 	Unreadable map[Read]string
 	// Failed are items of which an earlier step failed: they are left alone.
 	Failed map[ItemKey]bool
-	// Only are the items of rules that may be acted on; nil: all. The others still count wherever items are counted.
+	// Only are the items of rules that may be acted on; nil: all. The others still count wherever items are counted, and no later rule acts
+	// on their objects.
 	Only map[ItemKey]bool
 }
 
@@ -141,10 +147,16 @@ type Plan struct {
 	// Look is when time alone may give another answer although nothing says so; zero if not before Next. It is of no
 	// interest to people: an item of a rule may be due then, or nothing happens.
 	Look time.Time
+	// Steady is until when no answer that rules gave changes by time alone: the moment of the plan if nobody knows, and zero if they were
+	// not asked.
+	Steady time.Time
 }
 
+// always is for how long an answer holds that time does not change.
+const always = 10 * 365 * 24 * time.Hour
+
 // NextLook is when to make another plan if nothing happens: at Next, or at Look.
-func (p *Plan) NextLook() time.Time { return earlierTime(p.Next, p.Look) }
+func (p *Plan) NextLook() time.Time { return ChooseEarlier(p.Next, p.Look) }
 
 // ComputePlan decides. Equal inputs give equal plans; ctx only interrupts expressions.
 func ComputePlan(ctx context.Context, in Input) Plan {
@@ -198,7 +210,7 @@ func (in *Input) decideWork(ctx context.Context) Plan {
 		p.Holds = in.Holds.BlindAll(in.Now)
 		return p
 	}
-	see, err := in.buildEvaluationInput()
+	see, err := in.BuildEvaluationInput()
 	if err != nil {
 		return invalidPlan(err.Error())
 	}
@@ -207,7 +219,7 @@ func (in *Input) decideWork(ctx context.Context) Plan {
 		return p
 	}
 	if !isClosed(results) {
-		p.Look = ahead{in}.byOurClock(foresight.Until)
+		p.Look = ChooseEarlier(p.Look, ahead{in}.byOurClock(foresight.Until))
 		return p
 	}
 	flip, exact := in.Programs.FindFlip(ctx, see, results, foresight, ahead{in}.nextBackstop(see.Time))
@@ -237,6 +249,23 @@ func (in ahead) byOurClock(moment time.Time) time.Time {
 		return moment
 	}
 	return moment.Add(in.Clock.Ahead)
+}
+
+// foreseeHolds is the plan with until when time alone changes nothing of what holds. If nobody knows it is looked at again soon, as decideRules
+// says.
+func (in ahead) foreseeHolds(p Plan, f celenv.Foresight) Plan {
+	soon, until := p.Look, in.byOurClock(f.Until)
+	p.Look = time.Time{}
+	switch {
+	case !p.Asked:
+	case f.Unknown:
+		p.Steady, p.Look = in.Now, soon
+	case until.IsZero():
+		p.Steady = in.Now.Add(always)
+	default:
+		p.Steady = until
+	}
+	return p
 }
 
 // nextBackstop is when conditions that were evaluated at a moment are evaluated again in any case.
@@ -276,7 +305,7 @@ func (in *Input) evaluateWork(ctx context.Context, see celenv.Input) (Plan, []ce
 		p = p.waitFor(v1alpha1.ReasonEvaluationFailed, over)
 		p.Holds, p.Asked, p.Pending, p.Errors, p.Deferred, p.Withheld = in.Holds.BlindAll(in.Now), false, nil, nil, nil, nil
 	}
-	return p, results, e.Foresight()
+	return ahead{in}.foreseeHolds(p, e.HoldForesight()), results, e.Foresight()
 }
 
 // planActions adds what is done when the conditions hold, and says whether there is anything, or what is waited for.
@@ -293,8 +322,11 @@ func (in *Input) planActions(e *celenv.Evaluation, p Plan) Plan {
 		return p
 	}
 	if !in.Spec.Recurs() {
-		if rows := p.rowSteps(); len(rows) > MaxRows || p.rowBytes(rows) > maxRowBytes {
+		switch rows := p.ListRowSteps(); {
+		case len(rows) > MaxRows:
 			return p.blockFor(v1alpha1.ReasonTooManyObjects, fmt.Sprintf("%d objects match, and one Cleaner deletes at most %d: narrow the selectors, or use several Cleaners.", len(rows), MaxRows))
+		case p.rowBytes(rows) > maxRowBytes:
+			return p.blockFor(v1alpha1.ReasonTooManyObjects, fmt.Sprintf("The names of the %d objects that match take more than %d KiB in a record: narrow the selectors, or use several Cleaners.", len(rows), maxRowBytes>>10))
 		}
 	}
 	return limiting{in}.blockOverLimit(p)
@@ -346,14 +378,14 @@ func (p *Plan) FindTrouble() (reason, message string) {
 	case p.Stuck != "":
 		return p.Stuck, "Will retry: " + p.Refused
 	case len(p.Errors) > 0:
-		return v1alpha1.ReasonEvaluationFailed, "Nothing is done because of an error: " + describeItemError(&p.Errors[0])
+		return v1alpha1.ReasonEvaluationFailed, "Nothing is done because of an error: " + DescribeItemError(&p.Errors[0])
 	default:
 		return "", ""
 	}
 }
 
-// describeItemError is an error of items in words.
-func describeItemError(e *v1alpha1.ItemError) string {
+// DescribeItemError is an error of items in words.
+func DescribeItemError(e *v1alpha1.ItemError) string {
 	text := fmt.Sprintf("rule %q: spec.%s: %s", e.Rule, e.Field, e.Message)
 	if e.Key != "" {
 		text += " on " + e.Key
@@ -383,8 +415,8 @@ func (p Plan) blockFor(reason, message string) Plan {
 	return p
 }
 
-// buildEvaluationInput is what expressions see.
-func (in *Input) buildEvaluationInput() (celenv.Input, error) {
+// BuildEvaluationInput is what expressions see.
+func (in *Input) BuildEvaluationInput() (celenv.Input, error) {
 	params, err := celenv.DecodeParams(in.Spec.Parameters, in.Spec.Durations)
 	if err != nil {
 		return celenv.Input{}, fmt.Errorf("cannot read spec.parameters: %w", err)
@@ -397,7 +429,7 @@ func (in *Input) buildEvaluationInput() (celenv.Input, error) {
 func (in *Input) gateConditions(results []celenv.Result) Plan {
 	p := Plan{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Message: describeConditionsMet(in.Spec, len(results))}
 	for i, r := range results {
-		out := v1alpha1.ConditionOutcome{Expression: shortenText(in.Spec.Conditions[i])}
+		out := v1alpha1.ConditionOutcome{Expression: ShortenText(in.Spec.Conditions[i])}
 		if r.Err != nil {
 			out.Error = r.Err.Error()
 		} else {
@@ -437,29 +469,11 @@ func describeConditionsMet(spec *v1alpha1.Work, conditions int) string {
 	}
 }
 
-func shortenText(s string) string {
+// ShortenText is a text on one line, cut off where it is too long to be repeated.
+func ShortenText(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if r := []rune(s); len(r) > maxExpression {
 		return string(r[:maxExpression-1]) + "…"
 	}
 	return s
-}
-
-// WantTheSame says that a plan from the watches and a plan from live reads want the same: both act, in the same ways on the same
-// objects.
-// Versions may differ; the live plan's are the ones to act on.
-func WantTheSame(watched, live Plan) bool {
-	if watched.Verdict != v1alpha1.VerdictAct || live.Verdict != v1alpha1.VerdictAct || len(watched.Steps) != len(live.Steps) {
-		return false
-	}
-	want := make(map[stepID]bool, len(watched.Steps))
-	for i := range watched.Steps {
-		want[watched.Steps[i].stepKey()] = true
-	}
-	for i := range live.Steps {
-		if !want[live.Steps[i].stepKey()] {
-			return false
-		}
-	}
-	return true
 }

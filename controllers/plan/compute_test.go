@@ -343,40 +343,6 @@ func TestComputeIsDeterministic(t *testing.T) {
 	}
 }
 
-func TestAgree(t *testing.T) {
-	act := func(objects ...Object) Plan {
-		p := Plan{Verdict: v1alpha1.VerdictAct}
-		for _, o := range objects {
-			p.Steps = append(p.Steps, Step{Rule: "targets.pods", Object: o})
-		}
-		return p
-	}
-	newer := func(o *Object) { o.ResourceVersion = "8" }
-	anew := func(o *Object) { o.UID = "another" }
-	cases := map[string]struct {
-		reason        string
-		watched, live Plan
-		want          bool
-	}{
-		"Same":       {"the same objects", act(pod("a"), pod("b")), act(pod("b"), pod("a")), true},
-		"Newer":      {"a version may be newer: the conditions were asked on it", act(pod("a")), act(pod("a", newer)), true},
-		"Recreated":  {"another object of the same name is another object", act(pod("a")), act(pod("a", anew)), false},
-		"One more":   {"the watch has yet to see one", act(pod("a")), act(pod("a"), pod("b")), false},
-		"One less":   {"the live read misses one", act(pod("a"), pod("b")), act(pod("a")), false},
-		"Wait":       {"live reads say wait", act(pod("a")), Plan{Verdict: v1alpha1.VerdictWait}, false},
-		"Blocked":    {"live reads say blocked", act(), Plan{Verdict: v1alpha1.VerdictBlocked}, false},
-		"Nothing":    {"both want nothing but to end", act(), act(), true},
-		"Duplicates": {"each object counts once", act(pod("a"), pod("b")), act(pod("a"), pod("c")), false},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := WantTheSame(tc.watched, tc.live); got != tc.want {
-				t.Errorf("%s: got %t", tc.reason, got)
-			}
-		})
-	}
-}
-
 func TestProtection(t *testing.T) {
 	in := func(group, resource, namespace, name string) *Object {
 		return &Object{Ref: Ref{Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, Namespace: namespace, Name: name}}
@@ -438,6 +404,64 @@ func TestProtectionOfRelease(t *testing.T) {
 			ref := Ref{Resource: schema.GroupVersionResource{Group: tc.group, Version: "v1", Resource: tc.resource}, Namespace: tc.namespace, Name: "a"}
 			if got := p.OfRelease(ref, tc.namespace != ""); (got != "") != tc.protected {
 				t.Errorf("got %q, want protected: %v", got, tc.protected)
+			}
+		})
+	}
+}
+
+// What was refused is said before what gives errors, and both before what is waited for.
+func TestTrouble(t *testing.T) {
+	wrong := []v1alpha1.ItemError{{Rule: "r", Message: "no such key"}}
+	stuck := func(reason string) Plan { return Plan{Stuck: reason, Refused: "pods a: forbidden", Errors: wrong} }
+	for want, p := range map[string]Plan{
+		v1alpha1.ReasonDeletionRefused: stuck(v1alpha1.ReasonDeletionRefused), v1alpha1.ReasonTargetUnstable: stuck(v1alpha1.ReasonTargetUnstable),
+		v1alpha1.ReasonRecreationLoop: stuck(v1alpha1.ReasonRecreationLoop), v1alpha1.ReasonEvaluationFailed: {Errors: wrong}, "": {},
+	} {
+		if got, message := p.FindTrouble(); got != want || (message == "") != (want == "") {
+			t.Errorf("it says %q (%s), want %q", got, message, want)
+		}
+	}
+	first := rule(func(r *v1alpha1.Rule) { r.When, r.Confirm = `item.metadata.name == "a"`, nil })
+	in := over(t, cluster(first, rule(func(r *v1alpha1.Rule) { r.Name, r.When, r.For = "young", "true", "1h" })), p("a"), p("b"))
+	in.Backoff = Backoff{}
+	in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
+	got := ComputePlan(t.Context(), in)
+	if got.Reason != v1alpha1.ReasonDeletionRefused || len(got.Pending) == 0 {
+		t.Errorf("it says %s: %s (%d are pending)", got.Reason, got.Message, len(got.Pending))
+	}
+
+	// Of several that wait the one that is refused is named, though another one comes first.
+	in = over(t, cluster(rule()), p("a"), p("b"), p("c"))
+	in.Backoff, in.Remade = Backoff{}, Remade{}
+	for range unstableAfter {
+		in.Backoff.RecordConflict("uid-a", 1, in.Now)
+	}
+	looping(in.Remade, p("b"), in.Now)
+	if got := ComputePlan(t.Context(), in); got.Stuck != v1alpha1.ReasonRecreationLoop || !strings.Contains(got.Refused, "b.pods") || len(got.Deferred) != 2 {
+		t.Errorf("it says %s: %s, of %v", got.Stuck, got.Refused, got.Deferred)
+	}
+	in.Backoff.RecordFailure("uid-c", "forbidden", in.Now)
+	if got := ComputePlan(t.Context(), in); got.Reason != v1alpha1.ReasonDeletionRefused || !strings.Contains(got.Message, "c.pods") || len(got.Deferred) != 3 {
+		t.Errorf("it says %s: %s, of %v", got.Reason, got.Message, got.Deferred)
+	}
+}
+
+func TestHolding(t *testing.T) {
+	s := Snapshot{seen(pod("a"), pod("b")), nodesSeen("a"), seen(pod("b")), seen(pod("a")), {State: Unsynced, Resource: pods}}
+	a, anew, gone := pod("a"), pod("a", func(o *Object) { o.UID = "another" }), pod("z")
+	cases := map[string]struct {
+		reason string
+		object Object
+		want   []int
+	}{
+		"Some":     {"each target of its kind that has it", a, []int{0, 3}},
+		"MadeAnew": {"another one of its name is not it", anew, nil},
+		"Gone":     {"none has it", gone, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, s.TargetsOf(&tc.object)); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
 		})
 	}

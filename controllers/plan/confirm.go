@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/expr"
@@ -67,11 +68,15 @@ func (in evidence) gateReads() []Read {
 	return out
 }
 
+// MaxReads is how many objects are read live at most by their names, for one item and for all of a batch.
+const MaxReads = 2000
+
 // reads is what the items of one evaluation need to have read live.
 type reads struct {
 	in *Input
-	// asked is how many items were asked about.
+	// asked is how many items were asked about, and named are the objects that these rest on by their names.
 	asked int
+	named map[Read]bool
 	// stage is which of the reads of an item come next, the earliest for all items; next are these.
 	stage int
 	next  []Read
@@ -90,6 +95,11 @@ func (r *reads) addReads(stage int, wanted []Read) {
 	}
 }
 
+// mayAsk says that an item is of the batch.
+func (r *reads) mayAsk(item ItemKey) bool {
+	return r.asked < r.in.Batch && (r.in.Chosen == nil || r.in.Chosen[item])
+}
+
 // nextReads are the reads that come next, each once.
 func (r *reads) nextReads() []Read {
 	var out []Read
@@ -103,6 +113,26 @@ func (r *reads) nextReads() []Read {
 	return out
 }
 
+// addNamed takes the objects that an item rests on by their names, with those that it rested on before. It is false if there is no
+// room for them: then neither the item nor those after it are of this batch.
+func (r *reads) addNamed(of map[Read]bool) bool {
+	n := len(r.named)
+	for read := range of {
+		if !r.named[read] {
+			n++
+		}
+	}
+	if r.in.Reads > 0 && n > r.in.Reads {
+		r.asked = r.in.Batch
+		return false
+	}
+	if r.named == nil {
+		r.named = map[Read]bool{}
+	}
+	maps.Copy(r.named, of)
+	return true
+}
+
 // confirming tells what the decision on an item rests on.
 type confirming struct{ *deciding }
 
@@ -113,30 +143,31 @@ func (r confirming) confirmItem(a *acting) (bool, *expr.Error) {
 	if len(objects) == 0 && len(r.rule.Confirm) == 0 && len(r.eval.ListUnprovenTargets()) == 0 {
 		return true, nil
 	}
-	if r.reads.asked >= r.in.Batch {
+	if !r.reads.mayAsk(ItemKey{Rule: r.rule.Name, Key: a.key}) {
+		return false, nil
+	}
+	entries, named := r.readEntries(a, objects)
+	if len(named) > MaxReads {
+		return false, r.makeError("confirm", fmt.Sprintf("the entries give more than %d names for an item", MaxReads), "give fewer names, or leave name out to read the target as a whole")
+	}
+	if !r.reads.addNamed(named) {
 		return false, nil
 	}
 	asked := false
-	for stage := 0; stage <= len(r.rule.Confirm)+1; stage++ {
+	for stage := 0; stage <= len(entries); stage++ {
 		wanted := objects
 		if stage > 0 {
-			var err *expr.Error
-			if wanted, err = r.entryReads(a, stage-1); err != nil {
-				return false, err
+			if wanted = entries[stage-1].reads; entries[stage-1].err != nil {
+				return false, entries[stage-1].err
 			}
 		}
 		if len(wanted) > 0 && !asked {
 			asked = true
 			r.reads.asked++
 		}
-		var missing []Read
-		for _, read := range wanted {
-			if why, failed := (evidence{r.in}).findReadError(read); failed {
-				return false, r.makeError(r.stageField(stage), fmt.Sprintf("cannot be read live: %s", why), "")
-			}
-			if !(evidence{r.in}).isConfirmed(read) {
-				missing = append(missing, read)
-			}
+		missing, err := r.findMissing(stage, wanted)
+		if err != nil {
+			return false, err
 		}
 		if len(missing) > 0 {
 			if !r.chargeBytes(r.stageField(stage), readSize*len(missing)) {
@@ -147,6 +178,51 @@ func (r confirming) confirmItem(a *acting) (bool, *expr.Error) {
 		}
 	}
 	return true, nil
+}
+
+// entry is what an entry of confirm asks for, or why nobody can say.
+type entry struct {
+	reads []Read
+	err   *expr.Error
+}
+
+// readEntries is what the entries of confirm ask for, for an item, as far as is known now; the last one is for all that no entry names.
+// Named are the objects that the item rests on by their names: what is read as a whole before is not read once more. When they are too
+// many, no other entry is asked.
+func (r confirming) readEntries(a *acting, objects []Read) (entries []entry, named map[Read]bool) {
+	entries, named = make([]entry, len(r.rule.Confirm)+1), map[Read]bool{}
+	whole := map[int]bool{}
+	add := func(reads []Read) {
+		for _, read := range reads {
+			if read.All || r.in.Confirmed[Read{Target: read.Target, All: true}] {
+				whole[read.Target] = true
+			} else if !whole[read.Target] {
+				named[read] = true
+			}
+		}
+	}
+	add(objects)
+	for i := range entries {
+		if len(named) > MaxReads {
+			break
+		}
+		entries[i].reads, entries[i].err = r.entryReads(a, i)
+		add(entries[i].reads)
+	}
+	return entries, named
+}
+
+// findMissing are those of the reads of a stage that were not answered yet. It is an error if one of them failed.
+func (r confirming) findMissing(stage int, wanted []Read) (missing []Read, err *expr.Error) {
+	for _, read := range wanted {
+		if why, failed := (evidence{r.in}).findReadError(read); failed {
+			return nil, r.makeError(r.stageField(stage), fmt.Sprintf("cannot be read live: %s", why), "")
+		}
+		if !(evidence{r.in}).isConfirmed(read) {
+			missing = append(missing, read)
+		}
+	}
+	return missing, nil
 }
 
 // stageField is what asks for the reads of a stage.
@@ -166,7 +242,7 @@ func (r confirming) stageField(stage int) string {
 func (r confirming) actionReads(a *acting) []Read {
 	var out []Read
 	for _, d := range a.deeds {
-		if r.rule.Actions[d.action].Object == "" || d.object == nil || a.object != nil && d.object.objectID() == a.object.objectID() {
+		if r.rule.Actions[d.action].Object == "" || d.object == nil || a.object != nil && d.object.Identify() == a.object.Identify() {
 			continue
 		}
 		out = append(out, Read{Target: d.target, Namespace: d.object.Namespace, Name: d.object.Name})
@@ -254,7 +330,7 @@ func (r confirming) entryNamespace(a *acting, entry int, target *Target, said st
 	case said == "": // it cannot be another
 		return own, nil
 	default:
-		return "", r.makeError(at, fmt.Sprintf("a Cleaner reads its own namespace only, which is not %q", said), "leave it out")
+		return "", r.makeError(at, fmt.Sprintf("a Cleaner reads only its own namespace, not %q", said), "leave it out")
 	}
 }
 

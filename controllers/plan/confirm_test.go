@@ -90,6 +90,7 @@ func TestConfirm(t *testing.T) {
 		watched Snapshot
 		live    Snapshot // the watched one if nil
 		batch   int      // 10 if 0
+		reads   int      // any number if 0
 		refuses []string
 		rounds  []string
 		steps   []string // that may be taken
@@ -160,6 +161,36 @@ func TestConfirm(t *testing.T) {
 			rounds:  []string{"nodes n2, nodes n3"},
 			steps:   []string{"r delete a", "r delete b"},
 			left:    []string{"r delete c"},
+		},
+		"Reads": {
+			reason:  "only the first ones are asked about, of which there may be as many reads: what several rest on is one",
+			rule:    orphaned(),
+			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n3"), p("c", "node:n2"), p("d", "node:n4"), p("e", "node:n3")), nodesSeen("n1"), poolsSeen()},
+			reads:   2,
+			rounds:  []string{"nodes n2, nodes n3"},
+			steps:   []string{"r delete a", "r delete b", "r delete c"},
+			left:    []string{"r delete d", "r delete e"},
+		},
+		"Reads of later entries": {
+			reason: "count before they are made, so that none is in vain",
+			rule: orphaned(func(r *v1alpha1.Rule) {
+				r.Confirm = append(r.Confirm, v1alpha1.Confirm{Target: "pools", Name: `["x-" + item.metadata.name, "y-" + item.metadata.name]`})
+			}),
+			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n3"), p("c", "node:n4")), nodesSeen("n1"), poolsSeen()},
+			reads:   3,
+			rounds:  []string{"nodes n2", "pools x-a, pools y-a"},
+			steps:   []string{"r delete a"},
+			left:    []string{"r delete b", "r delete c"},
+		},
+		"Reads as a whole": {
+			reason: "do not count",
+			rule: orphaned(func(r *v1alpha1.Rule) {
+				r.Confirm = []v1alpha1.Confirm{{Target: "nodes"}, {Target: "nodes", Name: `lists.range(1000).map(i, string(i))`}}
+			}),
+			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1"), poolsSeen()},
+			reads:   1,
+			rounds:  []string{"nodes *"},
+			steps:   []string{"r delete a", "r delete b"},
 		},
 		"Nothing to read": {
 			reason:  "an entry may say that there is nothing to read",
@@ -334,7 +365,7 @@ func TestConfirm(t *testing.T) {
 			watched: Snapshot{seen(p("a", "node:n2", "of:other"), p("b", "node:n2", "of:shop")), nodesSeen(), poolsSeen()},
 			rounds:  []string{"pods shop/x", "nodes *"},
 			steps:   []string{"r delete b"},
-			errors:  []string{`rules[0].confirm[0].namespace a Cleaner reads its own namespace only, which is not "other"; leave it out x1`},
+			errors:  []string{`rules[0].confirm[0].namespace a Cleaner reads only its own namespace, not "other"; leave it out x1`},
 		},
 	}
 	for name, tc := range cases {
@@ -345,7 +376,7 @@ func TestConfirm(t *testing.T) {
 				tc.change(&owner, work)
 			}
 			in := over(t, work)
-			in.Owner, in.Snapshot, in.Batch = owner.Owner, tc.watched, 10
+			in.Owner, in.Snapshot, in.Batch, in.Reads = owner.Owner, tc.watched, 10, tc.reads
 			if tc.batch > 0 {
 				in.Batch = tc.batch
 			}
@@ -381,6 +412,139 @@ func TestConfirm(t *testing.T) {
 				t.Errorf("%s: errors:\n-want +got\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// An object is acted on by the first rule that wants it, also where live reads alone have that rule want it: what it does has its turn in the
+// next batch, and until then no other rule and no target does anything to the object.
+func TestWhatTurnsUpKeepsItsObjects(t *testing.T) {
+	mend := rule(func(r *v1alpha1.Rule) {
+		r.Name, r.When, r.Actions = "mend", `has(item.metadata.labels.broken)`, []v1alpha1.RuleAction{patches("{}")}
+	})
+	mendAnother := rule(func(r *v1alpha1.Rule) {
+		r.Name, r.When = "mend", `item.metadata.name == "c" && nodes.items.exists(n, n.metadata.name == "n2")`
+		r.Actions = []v1alpha1.RuleAction{patches("{}")}
+		r.Actions[0].Object = `pods.items.filter(p, p.metadata.name == "a")[0]`
+	})
+	joined := func(r *v1alpha1.Rule) {
+		r.Name, r.When = "late", `item.metadata.name != "c" && nodes.items.exists(n, n.metadata.name == "n1")`
+	}
+	onBoth := rule(func(r *v1alpha1.Rule) {
+		r.Name, r.When = "both", `item.metadata.name == "c"`
+		for _, name := range []string{"a", "b"} {
+			touch := patches("{}")
+			touch.Object = fmt.Sprintf(`pods.items.filter(p, p.metadata.name == %q)[0]`, name)
+			r.Actions = append(r.Actions[:len(r.Actions):len(r.Actions)], touch)
+		}
+		r.Actions = r.Actions[1:]
+	})
+	deleteTarget := func(in *Input) { in.Spec.Targets[0].Delete = true }
+	for name, tc := range map[string]struct {
+		rules         []v1alpha1.Rule
+		change        func(*Input)
+		watched, live Snapshot
+		want          []string
+	}{
+		"Target": {
+			rules: []v1alpha1.Rule{mend}, change: deleteTarget,
+			watched: Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, live: Snapshot{seen(p("a", "broken=yes"), p("b")), nodesSeen(), poolsSeen()},
+			want: []string{"targets.pods delete b"},
+		},
+		"Rule": {
+			rules:   []v1alpha1.Rule{mendAnother, rule(joined)},
+			watched: Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen("n1"), poolsSeen()}, live: Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen("n1", "n2"), poolsSeen()},
+			want: []string{"late delete b"},
+		},
+		"Report": { // it takes nothing from anybody
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.Name, r.When, r.Actions = "look", `has(item.metadata.labels.broken)`, []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}
+			})},
+			change:  deleteTarget,
+			watched: Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, live: Snapshot{seen(p("a", "broken=yes"), p("b")), nodesSeen(), poolsSeen()},
+			want: []string{"targets.pods delete a", "targets.pods delete b"},
+		},
+		"SameRule": { // its items share their object
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.When = `!has(item.metadata.labels.fine) && nodes.items.exists(n, n.metadata.name == "n1")`
+				r.Actions = []v1alpha1.RuleAction{patches(`{"spec": {"items": items.map(i, i.metadata.name)}}`)}
+				r.Actions[0].Object = "pods.items[0]"
+			}), rule(joined)},
+			change:  deleteTarget,
+			watched: Snapshot{seen(p("a", "fine=yes"), p("b")), nodesSeen("n1"), poolsSeen()}, live: Snapshot{seen(p("a"), p("b")), nodesSeen("n1"), poolsSeen()},
+			want: []string{`r patch a <uid-b> {"spec":{"items":["b"]}}`, "late delete b"},
+		},
+		"Overtaken": { // what wants an object of an earlier rule gets none of its others
+			rules:   []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.metadata.name == "a"` }), onBoth, rule(joined)},
+			watched: Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen("n1"), poolsSeen()},
+			want:    []string{"r delete a", "late delete b"},
+		},
+		"Waiting": { // nor does what waits after a failure
+			rules:   []v1alpha1.Rule{onBoth, rule(joined)},
+			change:  func(in *Input) { in.Backoff = Backoff{}; in.Backoff.RecordFailure("uid-a", "forbidden", in.Now) },
+			watched: Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen("n1"), poolsSeen()},
+			want:    []string{"late delete b"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := over(t, cluster(tc.rules...))
+			in.Snapshot, in.Batch = tc.watched, 10
+			if tc.live == nil {
+				tc.live = tc.watched
+			}
+			if tc.change != nil {
+				tc.change(&in)
+			}
+			first, last, _ := batch(t, in, tc.live)
+			if diff := cmp.Diff(tc.want, shorts(IntersectPlans(first, last).Steps)); diff != "" {
+				t.Errorf("what is done (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// However many entries there are, an item gives no more names than may be read at a time; others are confirmed all the same.
+func TestAnItemRestsOnFewReads(t *testing.T) {
+	work := cluster(rule(func(r *v1alpha1.Rule) {
+		for i := range 3 {
+			name := fmt.Sprintf(`item.metadata.name == "a" ? lists.range(%d).map(i, "%d-" + string(i)) : []`, MaxReads/2, i)
+			r.Confirm = append(r.Confirm, v1alpha1.Confirm{Target: "nodes", Name: name})
+		}
+	}))
+	in := over(t, work)
+	in.Snapshot, in.Batch, in.Reads = Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, 10, MaxReads
+	_, last, rounds := batch(t, in, in.Snapshot)
+	if len(rounds) != 0 || len(last.Steps) != 1 || last.Steps[0].Object.Name != "b" {
+		t.Errorf("after %d rounds it wants %v", len(rounds), shorts(last.Steps))
+	}
+	want := []v1alpha1.ItemError{{
+		Rule: "r", Key: last.Errors[0].Key, Count: 1, Field: "rules[0].confirm",
+		Message: "the entries give more than 2000 names for an item; give fewer names, or leave name out to read the target as a whole",
+	}}
+	if diff := cmp.Diff(want, last.Errors); diff != "" {
+		t.Errorf("errors (-want +got):\n%s", diff)
+	}
+}
+
+// Of a batch are only items that were chosen for it: the others are neither asked about nor confirmed, and wait for the next one.
+func TestABatchHasTheItemsThatWereChosen(t *testing.T) {
+	work := cluster(rule(func(r *v1alpha1.Rule) {
+		r.Confirm = []v1alpha1.Confirm{{Target: "nodes", Name: "item.metadata.name"}}
+	}))
+	in := over(t, work)
+	in.Snapshot, in.Batch = Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen(), poolsSeen()}, 1
+	first := ComputePlan(t.Context(), in)
+	for _, key := range first.Steps[2].Keys {
+		in.Chosen = map[ItemKey]bool{{Rule: "r", Key: key}: true}
+	}
+	_, last, rounds := batch(t, in, in.Snapshot)
+	var confirmed []string
+	for i := range last.Steps {
+		if last.Steps[i].Confirmed {
+			confirmed = append(confirmed, last.Steps[i].Object.Name)
+		}
+	}
+	if len(last.Steps) != 3 || !slices.Equal(confirmed, []string{"c"}) || !slices.Equal(rounds, []string{"nodes c"}) {
+		t.Errorf("of %v it confirms %q, and reads %q", shorts(last.Steps), confirmed, rounds)
 	}
 }
 

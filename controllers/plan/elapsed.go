@@ -10,3 +10,11 @@ import "time"
 func ElapsedTime(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }
+
+// ChooseEarlier is the earlier of two moments. A zero one is no moment.
+func ChooseEarlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -36,15 +36,3 @@ func TestElapsed(t *testing.T) {
 		}
 	}
 }
-
-// TestAConfirmationDoesNotOutliveASleep shows that live reads from before the machine was suspended justify nothing.
-func TestAConfirmationDoesNotOutliveASleep(t *testing.T) {
-	now := time.Now()
-	m := NewMemory(1, nil, now)
-	if !m.IsConfirmed(now.Add(time.Second)) {
-		t.Error("a confirmation of a second ago does not serve")
-	}
-	if m.IsConfirmed(asleep(now, time.Hour)) {
-		t.Error("a confirmation of an hour ago serves")
-	}
-}

@@ -50,8 +50,11 @@ func (r folding) foldDeeds() {
 	}
 	r.addSteps(folds)
 	for _, f := range folds {
-		if f.object != nil && r.rule.Actions[f.action].Report == nil {
-			r.taken[f.object.objectID()] = true
+		r.reserved = append(r.reserved, f.deed)
+	}
+	for _, d := range r.reserved {
+		if r.takesObject(d) {
+			r.taken[d.object.Identify()] = true
 		}
 	}
 }
@@ -69,7 +72,7 @@ func (r folding) groupDeeds() []*fold {
 			if d.object == nil {
 				id.item = place + 1
 			} else {
-				id.object = d.object.objectID()
+				id.object = d.object.Identify()
 			}
 			if deletes {
 				if by := deleted[id.object]; by != 0 && by != d.action+1 {
@@ -104,7 +107,7 @@ func behindEachOther(all []*fold) {
 	on := make(map[types.UID][]*fold, len(all))
 	for _, f := range all {
 		if f.object != nil {
-			id := f.object.objectID()
+			id := f.object.Identify()
 			on[id] = append(on[id], f)
 		}
 	}
@@ -112,7 +115,7 @@ func behindEachOther(all []*fold) {
 		if f.object == nil {
 			continue
 		}
-		for _, other := range on[f.object.objectID()] {
+		for _, other := range on[f.object.Identify()] {
 			if other.action < f.action {
 				f.before = append(f.before, other)
 			}

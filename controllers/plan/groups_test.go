@@ -104,50 +104,6 @@ func TestADeletionStaysInItsGroup(t *testing.T) {
 	}
 }
 
-// TestConditionsSeeTheOtherGroup shows that an object which conditions see by another group only is still one that they see:
-// a change of it has them asked again, and once it is deleted they see it as they saw it.
-func TestConditionsSeeTheOtherGroup(t *testing.T) {
-	spec := &v1alpha1.Work{
-		CommonSpec: v1alpha1.CommonSpec{Conditions: []string{`other.items.exists(e, e.regarding.kind == "Pod")`}},
-		Targets:    []v1alpha1.ClusterTarget{eventTarget("other", groupEvents), eventTarget("doomed", coreEvents, deleted, quiet)},
-	}
-	in := input(t, spec, eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents)))
-	c, _ := committed()
-	run, m, _ := CommitRun(&c.Status, in, "v1:x", ComputePlan(t.Context(), in))
-	newer, marked := func(o *Object) { o.ResourceVersion = "8" }, func(o *Object) { o.Protected = true }
-	now := input(t, spec, eventsSeen(groupEvents, event(groupEvents, newer)), eventsSeen(coreEvents, event(coreEvents, newer)))
-	protected := input(t, spec, eventsSeen(groupEvents, event(groupEvents, newer, marked)), eventsSeen(coreEvents, event(coreEvents, newer)))
-	if got := JudgeRun(t.Context(), protected, run, m); got.Rows[0].Kept == "" {
-		t.Errorf("what is marked as protected by now is not: %+v", got)
-	}
-	got := JudgeRun(t.Context(), now, run, m)
-	if got.Outcome != JudgeTrue || got.Rows[0].Version != "8" {
-		t.Errorf("it is deleted at another version: %+v", got)
-	}
-	m.TakeJudgement(got, born)
-	m.TakeAnswer(0, RowAnswer{Did: v1alpha1.OutcomeDeleted}, born)
-	gone := input(t, spec, eventsSeen(groupEvents), eventsSeen(coreEvents))
-	if got := JudgeRun(t.Context(), gone, run, m); got.Outcome != JudgeTrue {
-		t.Errorf("what was deleted does not stand as it was: %+v", got)
-	}
-}
-
-// TestADeedShowsItsOwnGroupOnly shows that the answer to a deed does not stand in for the object as another group serves it:
-// what is done there would be done by the rights to the first.
-func TestADeedShowsItsOwnGroupOnly(t *testing.T) {
-	patched, acted := version(event(coreEvents), "8"), Acted{}
-	acted.NoteAnswer(event(coreEvents), &patched)
-	before := Snapshot{eventsSeen(coreEvents, event(coreEvents)), eventsSeen(groupEvents, event(groupEvents))}
-	want := Snapshot{eventsSeen(coreEvents, patched), eventsSeen(groupEvents, event(groupEvents))}
-	if diff := cmp.Diff(want, acted.OverlaySnapshot(before)); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-	acted.NoteAnswer(patched, nil)
-	if got := acted.OverlaySnapshot(before); len(got[0].Objects)+len(got[1].Objects) > 0 {
-		t.Errorf("what is gone by one group is there by the other: %+v", got)
-	}
-}
-
 // TestAnObjectStandsInTargetsOfBothGroups shows that what is done to an object by one group counts against limits.maxPercent
 // of a target that shows it by the other, and that both are read live when it has changed.
 func TestAnObjectStandsInTargetsOfBothGroups(t *testing.T) {

@@ -139,8 +139,11 @@ func (h *holding) recordHold(key string, length time.Duration, room func() bool)
 
 // hasBlindGap says that nobody could say for too long whether a hold goes on.
 func (h *holding) hasBlindGap(hold Hold, length time.Duration) bool {
-	return !hold.Blind.IsZero() && (hold.Blind.After(h.now) || h.now.Sub(hold.Blind) > min(maxBlind, length/blindShare))
+	return !hold.Blind.IsZero() && (hold.Blind.After(h.now) || h.now.Sub(hold.Blind) > blindFor(length))
 }
+
+// blindFor is for how long at most nobody may be able to say whether a hold of a length goes on.
+func blindFor(length time.Duration) time.Duration { return min(maxBlind, length/blindShare) }
 
 // recordUnknown takes that nobody can say whether `when` holds for a key: its hold neither begins nor ends.
 func (h *holding) recordUnknown(key string) {
@@ -150,4 +153,11 @@ func (h *holding) recordUnknown(key string) {
 		return
 	}
 	h.after.Since[sum] = hold.blindHold(h.now)
+}
+
+// dropHolds takes that nobody knows for which items these keys hold: they begin anew.
+func (h *holding) dropHolds(keys map[string]bool) {
+	for key := range keys {
+		delete(h.after.Since, SumOf(key))
+	}
 }

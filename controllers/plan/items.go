@@ -17,8 +17,8 @@ import (
 	"github.com/vtex/cleaner/celenv/expr"
 )
 
-// objectID is the UID, or what stands for it in files, where objects have none.
-func (r Ref) objectID() types.UID {
+// Identify is the UID, or what stands for it in files, where objects have none.
+func (r Ref) Identify() types.UID {
 	if r.UID != "" {
 		return r.UID
 	}
@@ -107,10 +107,6 @@ type taking struct{ *deciding }
 
 // takeItem adds what is done with an item, unless there is an error, or something forbids it.
 func (r taking) takeItem(c *candidate) {
-	id := ItemKey{Rule: r.rule.Name, Key: c.key}
-	if r.in.Failed[id] || r.in.Only != nil && !r.in.Only[id] {
-		return
-	}
 	a := &acting{candidate: c}
 	withheld, err := r.askActions(a)
 	if err == nil && len(a.deeds)+len(withheld) > 0 && r.rule.Reason != "" {
@@ -120,9 +116,7 @@ func (r taking) takeItem(c *candidate) {
 		r.addError(r.nameCandidate(c), err)
 		return
 	}
-	if slices.ContainsFunc(a.deeds, func(d deed) bool {
-		return d.object != nil && r.rule.Actions[d.action].Report == nil && r.taken[d.object.objectID()]
-	}) {
+	if slices.ContainsFunc(a.deeds, func(d deed) bool { return r.takesObject(d) && r.taken[d.object.Identify()] }) {
 		return
 	}
 	for i := range withheld {
@@ -130,6 +124,12 @@ func (r taking) takeItem(c *candidate) {
 		r.addWithheld(withheld[i])
 	}
 	if len(a.deeds) == 0 || r.isWaiting(a) {
+		return
+	}
+	if !r.mayAct(ItemKey{Rule: r.rule.Name, Key: c.key}) {
+		if r.chargeBytes("actions", stepSize*len(a.deeds)) {
+			r.reserved = append(r.reserved, a.deeds...)
+		}
 		return
 	}
 	if a.confirmed, err = confirming(r).confirmItem(a); err != nil {
@@ -140,6 +140,16 @@ func (r taking) takeItem(c *candidate) {
 	if r.chargeBytes("actions", actingSize+len(a.reason)+stepSize*len(a.deeds)) {
 		r.acting = append(r.acting, a)
 	}
+}
+
+// mayAct says that an item may be acted on.
+func (d *decider) mayAct(id ItemKey) bool {
+	return !d.in.Failed[id] && (d.in.Only == nil || d.in.Only[id])
+}
+
+// takesObject says that no rule that comes later acts on the object of a deed: a report takes nothing from anybody.
+func (r *deciding) takesObject(d deed) bool {
+	return d.object != nil && r.rule.Actions[d.action].Report == nil
 }
 
 // askActions asks the actions about an item. A step that is withheld ends them.
@@ -196,7 +206,7 @@ func (r taking) findActionObject(a *acting, i int) (d deed, err *expr.Error) {
 	}
 	if o := d.object; !r.in.Spec.Cluster && (!r.in.Snapshot[d.target].Namespaced || o.Namespace != r.in.Owner.Namespace) {
 		return d, r.makeError(fmt.Sprintf("actions[%d]", i), "a Cleaner acts in its own namespace only",
-			"read the object, and act on others; a ClusterCleaner may act on it")
+			"only read the object here; use a ClusterCleaner to act on it")
 	}
 	return d, nil
 }
@@ -206,7 +216,7 @@ func (r taking) hasNothingToDo(a *acting, action *v1alpha1.RuleAction, verb Verb
 	switch verb {
 	case VerbDelete:
 		return o.endsWithin(action.Delete.GracePeriodSeconds) || slices.ContainsFunc(a.deeds, func(d deed) bool {
-			return d.object != nil && r.rule.Actions[d.action].Delete != nil && d.object.objectID() == o.objectID()
+			return d.object != nil && r.rule.Actions[d.action].Delete != nil && d.object.Identify() == o.Identify()
 		})
 	case VerbEvict:
 		return o.endsWithin(action.Evict.GracePeriodSeconds)
@@ -236,7 +246,7 @@ func (o *Object) endsWithin(grace *int64) bool {
 // isWaiting says that an item waits because an earlier attempt on one of its objects failed.
 func (r taking) isWaiting(a *acting) bool {
 	for _, d := range a.deeds {
-		if d.object != nil && r.rule.Actions[d.action].Report == nil && r.isDeferred(ItemKey{Rule: r.rule.Name, Key: a.key}, d.object) {
+		if r.takesObject(d) && r.isDeferred(ItemKey{Rule: r.rule.Name, Key: a.key}, d.object) {
 			return true
 		}
 	}
@@ -258,7 +268,7 @@ func (d *decider) isDeferred(item ItemKey, o *Object) bool {
 		return false
 	}
 	d.p.Deferred = append(d.p.Deferred, item)
-	d.p.Next = earlierTime(d.p.Next, until)
+	d.p.Next = ChooseEarlier(d.p.Next, until)
 	if first := []string{v1alpha1.ReasonDeletionRefused, v1alpha1.ReasonRecreationLoop, v1alpha1.ReasonTargetUnstable, ""}; slices.Index(first, reason) < slices.Index(first, d.p.Stuck) {
 		d.p.Stuck, d.p.Refused = reason, fmt.Sprintf("%s: %s", o.NameFor(d.in.Owner.Namespace), why)
 	}
@@ -267,8 +277,8 @@ func (d *decider) isDeferred(item ItemKey, o *Object) bool {
 
 // addWithheld adds a step that is not taken, as far as there is room.
 func (d *decider) addWithheld(w Withheld) {
-	if len(d.p.Withheld) < maxWithheld {
-		w.Object = shortenName(w.Step.Object.NameFor(d.in.Owner.Namespace))
+	if len(d.p.Withheld) < MaxWithheld {
+		w.Object = showName(w.Step.Object.NameFor(d.in.Owner.Namespace))
 		d.p.Withheld = append(d.p.Withheld, w)
 	}
 }

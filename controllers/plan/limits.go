@@ -39,7 +39,7 @@ type Deed struct {
 	Forgotten bool
 }
 
-// countBytes is about how much memory the deed takes after another one. Equal names of targets are remembered once.
+// CountBytes is about how much memory the deed takes after another one. Equal names of targets are remembered once.
 func (d *Deed) countBytes(before *Deed) int64 {
 	const size, perItem, perTarget = 224, 8, 96
 	n := int64(size + perItem*len(d.Items))
@@ -132,7 +132,7 @@ func (d Done) DropOlder(now time.Time, per time.Duration) Done {
 
 // MakeDeed is what is to be remembered of a step that was done, or may have been.
 func (in *Input) MakeDeed(s *Step, at time.Time) Deed {
-	d := Deed{At: at, UID: s.Object.objectID(), Rule: s.Rule, Action: s.Action}
+	d := Deed{At: at, UID: s.Object.Identify(), Rule: s.Rule, Action: s.Action}
 	if in.Spec.Limits != nil && in.Spec.Limits.MaxActions > 0 {
 		d.Items = sumItems(s.Keys)
 	}
@@ -168,8 +168,8 @@ func (in limiting) findLimit(p *Plan) (limit, message string, freed time.Time, e
 		if limits.MaxActions == 0 {
 			limit = "maxPercent"
 		}
-		return limit, fmt.Sprintf("Nothing is done: limits.%s counts what was done in %s, and that takes too much memory. It goes on when some of it "+
-			"counts no longer: write a shorter limits.per, or use fewer Cleaners with limits in the namespace.", limit, per), freed, nil
+		return limit, fmt.Sprintf("Nothing is done: the actions that limits.%s counts in %s take too much memory. It continues when enough of them "+
+			"are older: write a shorter limits.per, or use fewer Cleaners with limits in the namespace.", limit, per), freed, nil
 	}
 	acted, actions := p.countAgainst(done)
 	if n := limits.MaxActions; n > 0 && len(acted) > 0 && actions > n {
@@ -197,8 +197,8 @@ func (p *Plan) countAgainst(done Done) (acted map[types.UID]bool, actions int64)
 	acted = make(map[types.UID]bool, len(p.Steps))
 	for i := range p.Steps {
 		if s := &p.Steps[i]; s.IsDeed() {
-			acted[s.Object.objectID()] = true
-			items.addItems(s.Object.objectID(), s.Rule, s.Action, sumItems(s.Keys))
+			acted[s.Object.Identify()] = true
+			items.addItems(s.Object.Identify(), s.Rule, s.Action, sumItems(s.Keys))
 		}
 	}
 	return acted, items.countObjects()
@@ -239,13 +239,13 @@ func (c itemCounts) countObjects() (n int64) {
 // are gone count among those that it has.
 func (in limiting) overPercent(t int, acted map[types.UID]bool, done Done, percent int64) bool {
 	target := &in.Snapshot[t]
-	if target.State != Complete || !slices.ContainsFunc(target.Objects, func(o Object) bool { return acted[o.objectID()] }) {
+	if target.State != Complete || !slices.ContainsFunc(target.Objects, func(o Object) bool { return acted[o.Identify()] }) {
 		return false
 	}
 	earlier := done.objectsOf(in.Spec.Targets[t].Name)
 	all, n := int64(len(target.Objects)), int64(0)
 	for i := range target.Objects {
-		if id := target.Objects[i].objectID(); acted[id] || earlier[id] {
+		if id := target.Objects[i].Identify(); acted[id] || earlier[id] {
 			n++
 			delete(earlier, id)
 		}
@@ -278,6 +278,6 @@ func (in limiting) blockOverLimit(p Plan) Plan {
 		return p
 	}
 	p.TrippedBy = limit
-	p.Next = earlierTime(p.Next, freed)
+	p.Next = ChooseEarlier(p.Next, freed)
 	return p.blockFor(v1alpha1.ReasonLimitExceeded, message)
 }

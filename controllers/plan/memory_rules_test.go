@@ -23,6 +23,7 @@ func TestHolds(t *testing.T) {
 	}
 	work := cluster(rule(orphaned))
 	byNode := cluster(rule(orphaned, func(r *v1alpha1.Rule) { r.ForKey = "item.spec.host" }))
+	byKey := cluster(rule(orphaned, func(r *v1alpha1.Rule) { r.Key = "item.spec.host" }))
 	edited := cluster(rule(orphaned, func(r *v1alpha1.Rule) { r.Reason = `"x"` }))
 	reading := func(change func(w *v1alpha1.Work)) *v1alpha1.Work {
 		w := cluster(rule(orphaned, func(r *v1alpha1.Rule) { r.When = "item.spec.node == params.node || variables.never" }))
@@ -92,6 +93,8 @@ func TestHolds(t *testing.T) {
 		"SharedEnds":  {"and ends when none has", []look{as(at(0, gone), byNode), as(at(20, there), byNode), as(at(40, another), byNode)}, nil, 80 * time.Second},
 		"SharedError": {"an error of one of them keeps it", []look{as(at(0, gone), byNode), as(at(30, broken), byNode), as(at(40, another), byNode)}, []string{"b"}, 0},
 		"SharedSeen":  {"and does nothing to it while another has it", []look{as(at(0, gone), byNode), as(at(20, broken, another), byNode), as(at(40, another), byNode)}, []string{"b"}, 0},
+		"Twins":       {"nobody knows which of two items with one key holds", []look{as(at(0, gone), byKey), as(at(20, gone, another), byKey), as(at(40, another), byKey)}, nil, 80 * time.Second},
+		"TwinIsQuiet": {"one of them that does not hold changes nothing", []look{as(at(0, gone), byKey), as(at(20, gone, object(pods, "Pod", "shop", "b", "node:n1", "host:h")), byKey), as(at(40, gone), byKey)}, []string{"a"}, 0},
 		"Lost":        {"what was lost is late", []look{at(0, gone), with(at(40, gone), func(in *Input) { in.Holds = nil })}, nil, 80 * time.Second},
 	}
 	for name, tc := range cases {
@@ -145,92 +148,6 @@ func clone(h Holds) Holds {
 func version(o Object, version string) Object {
 	o.ResourceVersion = version
 	return o
-}
-
-func TestActedOver(t *testing.T) {
-	versions := func(objects []Object) (out []string) {
-		for _, o := range objects {
-			out = append(out, o.Name+"@"+o.ResourceVersion)
-		}
-		return out
-	}
-	deletedA := func(a Acted) { a.NoteAnswer(p("a"), nil) }
-	patchedA := func(a Acted) { now := version(p("a"), "8"); a.NoteAnswer(p("a"), &now) }
-	patchedAgain := func(a Acted) { now := version(p("a"), "9"); a.NoteAnswer(version(p("a"), "8"), &now) }
-	deletedThen := func(a Acted) { a.NoteAnswer(version(p("a"), "8"), nil) }
-	cases := map[string]struct {
-		reason string
-		notes  []func(Acted)
-		seen   []Object
-		state  TargetState
-		want   []string
-		left   int
-	}{
-		"Gone":          {"what is gone is not seen any more", []func(Acted){deletedA}, []Object{p("a"), p("b")}, Complete, []string{"b@7"}, 1},
-		"GoneSeen":      {"once the watch shows it that is forgotten", []func(Acted){deletedA}, []Object{p("b")}, Complete, []string{"b@7"}, 0},
-		"Patched":       {"what was changed is seen as it was answered", []func(Acted){patchedA}, []Object{p("a"), p("b")}, Complete, []string{"a@8", "b@7"}, 1},
-		"PatchedSeen":   {"until the watch shows it", []func(Acted){patchedA}, []Object{version(p("a"), "8")}, Complete, []string{"a@8"}, 0},
-		"MovedOn":       {"or anything later", []func(Acted){patchedA}, []Object{version(p("a"), "12")}, Complete, []string{"a@12"}, 0},
-		"Twice":         {"of two deeds the last is seen", []func(Acted){patchedA, patchedAgain}, []Object{p("a")}, Complete, []string{"a@9"}, 1},
-		"TwiceHalfSeen": {"also when the watch shows the first", []func(Acted){patchedA, patchedAgain}, []Object{version(p("a"), "8")}, Complete, []string{"a@9"}, 1},
-		"ThenGone":      {"a deletion after a patch", []func(Acted){patchedA, deletedThen}, []Object{p("a"), p("b")}, Complete, []string{"b@7"}, 1},
-		"Incomplete":    {"a target that is not known forgets nothing", []func(Acted){deletedA}, nil, Unsynced, nil, 1},
-		"Others":        {"nothing else is touched", nil, []Object{p("a")}, Complete, []string{"a@7"}, 0},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			acted := Acted{}
-			for _, note := range tc.notes {
-				note(acted)
-			}
-			s := Snapshot{{State: tc.state, Resource: pods, Namespaced: true, Objects: tc.seen}, nodesSeen("n1")}
-			before := versions(tc.seen)
-			got := acted.OverlaySnapshot(s)
-			if diff := cmp.Diff(tc.want, versions(got[0].Objects)); diff != "" {
-				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
-			}
-			if diff := cmp.Diff(before, versions(tc.seen)); diff != "" {
-				t.Errorf("the snapshot was changed:\n%s", diff)
-			}
-			if len(acted) != tc.left {
-				t.Errorf("%d are remembered, want %d", len(acted), tc.left)
-			}
-		})
-	}
-}
-
-// A target of which only metadata is seen does not show more after a deed.
-// What no target is about any more, after an edit, will never be shown.
-func TestActedForgetsWhatNoTargetIsAbout(t *testing.T) {
-	a := p("a")
-	for name, tc := range map[string]struct {
-		now  Target
-		left int
-	}{
-		"Edited":    {nodesSeen("n"), 0},
-		"NotServed": {Target{State: NoSuchKind}, 1}, // it may be the very kind
-	} {
-		t.Run(name, func(t *testing.T) {
-			acted := Acted{}
-			acted.NoteAnswer(a, nil)
-			if acted.OverlaySnapshot(Snapshot{tc.now}); len(acted) != tc.left {
-				t.Errorf("left are %v, want %d", acted, tc.left)
-			}
-		})
-	}
-}
-
-func TestActedShowsNoMoreThanBefore(t *testing.T) {
-	quiet, acted, now := p("a"), Acted{}, version(p("a"), "8")
-	quiet.Value = nil
-	acted.NoteAnswer(p("a"), &now)
-	got := acted.OverlaySnapshot(Snapshot{seen(quiet), seen(p("a"))})
-	if o := got[0].Objects[0]; o.Value != nil || o.ResourceVersion != "8" {
-		t.Errorf("got %+v", o)
-	}
-	if o := got[1].Objects[0]; o.Value == nil || o.ResourceVersion != "8" {
-		t.Errorf("got %+v", o)
-	}
 }
 
 func TestBackoff(t *testing.T) {

@@ -39,7 +39,7 @@ func ResourceName(r schema.GroupVersionResource) string {
 func ParseResourceName(s string) (schema.GroupVersionResource, error) {
 	name, version, ok := strings.Cut(s, "/")
 	if !ok || name == "" || version == "" || strings.Contains(version, "/") {
-		return schema.GroupVersionResource{}, fmt.Errorf("%q is no resource: expected <resource>.<group>/<version>", s)
+		return schema.GroupVersionResource{}, fmt.Errorf("%q is not a resource: expected <resource>.<group>/<version>", s)
 	}
 	resource, group, _ := strings.Cut(name, ".")
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: resource}, nil

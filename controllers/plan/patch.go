@@ -64,7 +64,7 @@ func findForbidden(kind v1alpha1.PatchType, patch any) string {
 		return ""
 	}
 	if _, ok := root["$patch"]; ok {
-		return "$patch is about metadata.ownerReferences too, by which Kubernetes deletes objects"
+		return "$patch also changes metadata.ownerReferences, by which Kubernetes deletes objects"
 	}
 	if kept, ok := root["$retainKeys"]; ok {
 		if kept, _ := kept.([]any); !slices.Contains(kept, any("metadata")) {
@@ -86,7 +86,7 @@ func forbiddenMetadata(kind v1alpha1.PatchType, metadata map[string]any) string 
 	}
 	for _, directive := range []string{"$patch", "$retainKeys"} {
 		if _, ok := metadata[directive]; ok {
-			return fmt.Sprintf("metadata.%s is about metadata.ownerReferences too, by which Kubernetes deletes objects", directive)
+			return fmt.Sprintf("metadata.%s also changes metadata.ownerReferences, by which Kubernetes deletes objects", directive)
 		}
 	}
 	return ""
@@ -117,7 +117,7 @@ func forbiddenOperation(operations []any) string {
 			case whole:
 				return fmt.Sprintf("operation %d %s", i, replacesMetadata)
 			case about:
-				return fmt.Sprintf("operation %d is about metadata.ownerReferences, by which Kubernetes deletes objects", i)
+				return fmt.Sprintf("operation %d touches metadata.ownerReferences, by which Kubernetes deletes objects", i)
 			}
 		}
 	}

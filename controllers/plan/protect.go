@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -32,8 +34,15 @@ type Protection struct {
 // a few, such as Event, anything that a path can have.
 const maxName = 1024
 
-// shortenName cuts the name of an object that is longer than any that is acted on.
-func shortenName(name string) string {
+// showName is the name of an object, as records and people are told of it: without controls and what reorders text, and cut where it is
+// longer than any that is acted on.
+func showName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if !unicode.IsGraphic(r) {
+			return ' '
+		}
+		return r
+	}, name)
 	if len(name) <= 2*maxName {
 		return name
 	}
@@ -63,13 +72,17 @@ func (p Protection) ForbidsVerb(verb Verb, o *Object) string {
 	case verb == VerbReport:
 		return ""
 	case len(o.Name) > maxName:
-		return fmt.Sprintf("its name has more than %d bytes, for which a record has no room", maxName)
+		return fmt.Sprintf("its name is longer than %d bytes and does not fit into a record", maxName)
+	case strings.ContainsRune(o.Name, utf8.RuneError): // also one that was read in JSON, which puts U+FFFD in place of what is not valid
+		return "its name is not valid UTF-8, or has the character U+FFFD, so that a record would name another object"
+	case strings.ContainsFunc(o.Name, unicode.IsControl):
+		return "its name has a control character, which takes six times the room in a record"
 	case r.Group == v1alpha1.GroupVersion.Group:
 		return fmt.Sprintf("%s are never changed: the author of the rule would act with the rights of the operator", r.String())
 	case verb == VerbPatch && p.templated && v1alpha1.JudgesRequester(r.Group):
-		return fmt.Sprintf("the API server checks the rights of whoever changes %s, and not those of the template's author: write the rule into the Cleaner itself", r.String())
+		return fmt.Sprintf("the API server checks the rights of the user who changes %s, not those of the author of the template: write the rule into the Cleaner itself", r.String())
 	case verb == VerbPatch && p.unnamed && v1alpha1.JudgesRequester(r.Group):
-		return fmt.Sprintf("the API server checks the rights of whoever changes %s, and would check those of the operator: set a ServiceAccount", r.String())
+		return fmt.Sprintf("the API server checks the rights of the user who changes %s, which would be the operator: set a ServiceAccount", r.String())
 	case o.Protected:
 		return fmt.Sprintf("it carries %s: \"true\"", v1alpha1.ProtectKey)
 	case p.OfNamespace(o.Namespace) != "":
@@ -104,7 +117,7 @@ func (p Protection) OfRelease(r Ref, namespaced bool) string {
 	case namespaced:
 		return p.OfNamespace(r.Namespace)
 	case !slices.Contains(p.AllowedKinds, kind):
-		return fmt.Sprintf("%s are cluster-scoped, which releases may only take with them if the operator runs with --allow-protected-kinds=%s", kind, kind)
+		return fmt.Sprintf("%s are cluster-scoped: a release may delete them only if the operator runs with --allow-protected-kinds=%s", kind, kind)
 	}
 	return ""
 }

@@ -52,8 +52,8 @@ type Release struct {
 	Blocked, Detail string
 }
 
-// hasBegun says that the release is being uninstalled, and that the open run has begun that.
-func (r *Release) hasBegun() bool { return r.State == ReleaseUninstalling && r.Begun }
+// HasBegun says that the release is being uninstalled, and that the open run has begun that.
+func (r *Release) HasBegun() bool { return r.State == ReleaseUninstalling && r.Begun }
 
 // releaseStep adds the release, or says for which reason it blocks the plan.
 func (in *Input) releaseStep(p *Plan) (reason, detail string) {

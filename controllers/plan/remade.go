@@ -59,7 +59,7 @@ func (r Remade) RecordDeletion(o *Object, now time.Time) (loop bool) {
 		e.Times++
 		loop = e.Times == loopAfter
 		if e.Times >= loopAfter {
-			e.Wait = doubleWait(e.Wait)
+			e.Wait = DoubleWait(e.Wait)
 			e.Until = now.Add(e.Wait)
 		}
 	}

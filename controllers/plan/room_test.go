@@ -64,7 +64,7 @@ func TestHoldsBeyondTheirRoomDoNotBegin(t *testing.T) {
 	}
 	first := look(time.Hour, nil, 2, "x", "y")
 	second := look(time.Hour+5*time.Minute, first.Holds, 2, "a", "x", "y")
-	const message = `rule "r": spec.rules[0].for: what waits takes too much memory, so that the time does not begin for some items; let when select fewer items, or let fewer Cleaners of the namespace use for on shop/a.pods/v1`
+	const message = `rule "r": spec.rules[0].for: too many items wait and take too much memory: the timer does not start for some of them; select fewer items in when, or use for in fewer Cleaners of the namespace on shop/a.pods/v1`
 	if len(second.Holds["r"].Since) != 2 || len(second.Pending) != 2 || len(second.Errors) != 1 || second.Errors[0].Count != 1 || second.Reason != v1alpha1.ReasonEvaluationFailed ||
 		!strings.HasSuffix(second.Message, message) {
 		t.Errorf("%d holds, %v pending, %+v: %s %s", len(second.Holds["r"].Since), second.Pending, second.Errors, second.Reason, second.Message)
@@ -159,7 +159,7 @@ func TestDoneIsBounded(t *testing.T) {
 		}
 		return got
 	}
-	const says = "Nothing is done: limits.maxPercent counts what was done in 16800h0m0s, and that takes too much memory. It goes on when some of it counts no longer: write a shorter limits.per, or use fewer Cleaners with limits in the namespace."
+	const says = "Nothing is done: the actions that limits.maxPercent counts in 16800h0m0s take too much memory. It continues when enough of them are older: write a shorter limits.per, or use fewer Cleaners with limits in the namespace."
 	per := 100 * 7 * 24 * time.Hour
 	for name, tc := range map[string]struct {
 		done   Done

@@ -4,13 +4,10 @@
 package plan
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -27,29 +24,34 @@ type Row struct {
 }
 
 // String writes the row as it stands in status.run.rows:
-// "<rule> <resource>.<group>/<version> <namespace>/<name> <uid> <resourceVersion>".
+// "<rule> <resource>.<group>/<version> <namespace>/<name> <uid> <resourceVersion>". Only the name may have spaces, as that of an Event.
+// It is text, which is read back as it was written.
 func (r Row) String() string {
-	return r.Rule + " " + ResourceName(r.Resource) + " " + r.Namespace + "/" + r.Name + " " + string(r.UID) + " " + r.ResourceVersion
+	return strings.ToValidUTF8(r.Rule+" "+ResourceName(r.Resource)+" "+r.Namespace+"/"+r.Name+" "+string(r.UID)+" "+r.ResourceVersion, "\ufffd")
 }
 
 // ParseRow reads what String wrote. It errs on anything else, so that a row that somebody made up is not half understood.
 func ParseRow(s string) (Row, error) {
 	f := strings.Split(s, " ")
-	if len(f) != 5 {
-		return Row{}, fmt.Errorf("%q is no row: it has %d words instead of 5", s, len(f))
+	last := len(f) - 1
+	if len(f) < 5 {
+		return Row{}, fmt.Errorf("%q is not a row: it has %d words instead of 5", s, len(f))
 	}
 	resource, err := ParseResourceName(f[1])
 	if err != nil {
-		return Row{}, fmt.Errorf("%q is no row: %w", s, err)
+		return Row{}, fmt.Errorf("%q is not a row: %w", s, err)
 	}
-	namespace, name, ok := strings.Cut(f[2], "/")
-	if !ok || name == "" || f[0] == "" || f[3] == "" || f[4] == "" {
-		return Row{}, fmt.Errorf("%q is no row: a part of it is empty", s)
+	namespace, name, ok := strings.Cut(strings.Join(f[2:last-1], " "), "/")
+	if !ok || name == "" || strings.Contains(namespace, " ") || f[0] == "" || f[last-1] == "" || f[last] == "" {
+		return Row{}, fmt.Errorf("%q is not a row: a part of it is empty, or its namespace has a space", s)
 	}
 	return Row{Rule: f[0], Ref: Ref{
-		Resource: resource, Namespace: namespace, Name: name, UID: types.UID(f[3]), ResourceVersion: f[4],
+		Resource: resource, Namespace: namespace, Name: name, UID: types.UID(f[last-1]), ResourceVersion: f[last],
 	}}, nil
 }
+
+// IsOfRule says that a rule made the row, and no target.
+func (r Row) IsOfRule() bool { return !strings.HasPrefix(r.Rule, targetRule) }
 
 // FindTarget is the target whose delete: true made the row; -1 when the spec has no such target.
 func (r Row) FindTarget(spec *v1alpha1.Work) int {
@@ -65,40 +67,11 @@ func (r Row) FindTarget(spec *v1alpha1.Work) int {
 	return -1
 }
 
-// decidesPrefix is the version of what Decides hashes. Another one in a status counts as an edit.
-const decidesPrefix = "v1:"
-
-// FingerprintWork is a fingerprint of the part of a spec that decides what is deleted and when. Suspend, mode, retry, the
-// schedule, the sink, its auth and what it is sent may change under an open run; anything else stops it. Of a template, what it
-// stands for counts, not its name.
-func FingerprintWork(work *v1alpha1.Work) (string, error) {
-	s := *work
-	s.Suspend, s.Mode, s.Retry, s.CloudEventSink, s.CloudEventSinkAuth, s.CloudEventData = false, "", nil, "", nil, ""
-	s.Schedule, s.TimeZone, s.StartingDeadline, s.TemplateRef = "", "", "", nil
-	if s.Parameters != nil { // the same parameters, however they were written
-		var v any
-		if err := json.Unmarshal(s.Parameters.Raw, &v); err != nil {
-			return "", fmt.Errorf("cannot read parameters: %w", err)
-		}
-		raw, err := json.Marshal(v)
-		if err != nil {
-			return "", fmt.Errorf("cannot write parameters: %w", err)
-		}
-		s.Parameters = &runtime.RawExtension{Raw: raw}
-	}
-	text, err := v1alpha1.Explicit(s)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(text)
-	return decidesPrefix + hex.EncodeToString(sum[:16]), nil
-}
-
-// rowSteps are the steps that a run records: the first deed on each object.
-func (p *Plan) rowSteps() []int {
+// ListRowSteps are the steps that a run records: the first deed on each object.
+func (p *Plan) ListRowSteps() []int {
 	out, has := make([]int, 0, len(p.Steps)), make(map[types.UID]bool, len(p.Steps))
 	for i := range p.Steps {
-		if id := p.Steps[i].Object.objectID(); p.Steps[i].IsDeed() && !has[id] {
+		if id := p.Steps[i].Object.Identify(); p.Steps[i].IsDeed() && !has[id] {
 			has[id] = true
 			out = append(out, i)
 		}
@@ -109,7 +82,19 @@ func (p *Plan) rowSteps() []int {
 func (p *Plan) rowBytes(rows []int) int {
 	n := 0
 	for _, i := range rows {
-		n += len(p.Steps[i].MakeRow().String()) + 3 // quotes and comma
+		n += p.Steps[i].RowBytes()
 	}
 	return n
+}
+
+// RowBytes is how many bytes the row of a step takes where it is stored.
+func (s *Step) RowBytes() int { return StoredBytes(s.MakeRow().String()) }
+
+// StoredBytes is how many bytes a text takes as one of a list in JSON, which has six for some characters.
+func StoredBytes(text string) int {
+	stored, err := json.Marshal(text)
+	if err != nil { // as no text is
+		return len(text)
+	}
+	return len(stored) + len(",")
 }

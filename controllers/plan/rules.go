@@ -29,8 +29,10 @@ type decider struct {
 	gate []Read
 	// taken is what earlier rules act on: an object is acted on by the first rule that wants it.
 	taken map[types.UID]bool
-	// newHolds is how many holds have begun that the plan before did not know.
+	// newHolds is how many holds have begun that the plan before did not know, and blindFor for how long at most nobody may be able to say
+	// whether all of them go on; zero: there are none.
 	newHolds int
+	blindFor time.Duration
 }
 
 // decideRules adds the steps of the rules to a plan, in the order of the rules.
@@ -44,7 +46,7 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 	p.Holds = nil
 	for i := range in.Spec.Rules {
 		r := &deciding{decider: d, index: i, rule: &in.Spec.Rules[i], eval: e.SelectRule(i)}
-		if in.readsLost(in.Programs.ListRuleTargets(i)) {
+		if in.ReadsLost(in.Programs.ListRuleTargets(i)) {
 			continue
 		}
 		if r.decideRule(); e.AbortReason() != nil {
@@ -56,9 +58,21 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 		return cmp.Or(a.Until.Compare(b.Until), strings.Compare(a.Rule, b.Rule), strings.Compare(a.Key, b.Key))
 	})
 	if len(p.Pending) > 0 {
-		p.Next = earlierTime(p.Next, p.Pending[0].Until)
+		p.Next = ChooseEarlier(p.Next, p.Pending[0].Until)
+	}
+	if d.blindFor > 0 { // in case that nobody knows until when time changes nothing
+		p.Look = in.Now.Add(d.blindFor / 2)
 	}
 	return d
+}
+
+// DecideSteps adds the steps of rules and targets to a plan. What is done already no target wants.
+func (in *Input) DecideSteps(e *celenv.Evaluation, p *Plan, done []types.UID) {
+	d := in.decideRules(e, p)
+	for _, uid := range done {
+		d.taken[uid] = true
+	}
+	in.addTargetSteps(d)
 }
 
 // deciding is the evaluation of one rule.
@@ -70,6 +84,8 @@ type deciding struct {
 	holds *holding // nil without `for`
 	// acting are the items that are acted on, in their order.
 	acting []*acting
+	// reserved are deeds for items that may not be acted on now: their objects are not for later rules either.
+	reserved []deed
 }
 
 // candidate is an item for which `when` holds.
@@ -100,7 +116,7 @@ func (r *deciding) decideRule() {
 		r.keepHolds()
 		return
 	}
-	candidates := r.findCandidates(items)
+	candidates := r.leaveOutTwins(r.findCandidates(items))
 	if r.over() != nil {
 		return
 	}
@@ -182,6 +198,42 @@ func (r *deciding) findCandidates(items []*celenv.Item) []candidate {
 	return out
 }
 
+// leaveOutTwins takes an error for each key that several candidates have, and leaves all of them out: nobody could tell for which
+// of them `for` counts, which one was tried, and which one was reported. Their hold begins anew.
+func (r *deciding) leaveOutTwins(candidates []candidate) []candidate {
+	if r.rule.Key == "" {
+		return candidates
+	}
+	first, twins := make(map[string]int, len(candidates)), map[string]bool{}
+	for i := range candidates {
+		c := &candidates[i]
+		at, known := first[c.key]
+		switch {
+		case !known:
+			first[c.key] = i
+		case !twins[c.key]:
+			twins[c.key] = true
+			message := fmt.Sprintf("%s and %s have the same key", candidates[at].describePlace(), c.describePlace())
+			r.addError(c.key, r.makeError("key", message, "return a unique string for each item"))
+		}
+	}
+	if len(twins) == 0 {
+		return candidates
+	}
+	if r.holds != nil && r.rule.ForKey == "" {
+		r.holds.dropHolds(twins)
+	}
+	return slices.DeleteFunc(candidates, func(c candidate) bool { return twins[c.key] })
+}
+
+// describePlace says which item of the rule a candidate is, whatever its key.
+func (c *candidate) describePlace() string {
+	if c.object != nil {
+		return c.object.FullName()
+	}
+	return fmt.Sprintf("item %d of forEach", c.place)
+}
+
 // makeCandidate looks at an item for which `when` holds. It is not ok if there is an error.
 func (r *deciding) makeCandidate(item *celenv.Item) (c candidate, ok bool) {
 	c.item = item
@@ -219,7 +271,7 @@ func (r *deciding) nameItem(item *celenv.Item, o *Object) (string, *expr.Error) 
 		}
 		return key, err
 	case o != nil:
-		return string(o.objectID()), nil
+		return string(o.Identify()), nil
 	case item.AsObject() != nil:
 		return "", r.makeError("forEach", describeAbsent(item.AsObject()), "use items of targets, or add key to the rule")
 	default:
@@ -241,9 +293,12 @@ func (r *deciding) holdItem(c *candidate) bool {
 	}
 	since, ok := r.holds.recordHold(c.waits, length, r.roomForHold)
 	if c.until = since.Add(length); !ok && length > 0 {
-		r.addError(r.nameCandidate(c), r.makeError("for", "what waits takes too much memory, so that the time does not begin for some items",
-			"let when select fewer items, or let fewer Cleaners of the namespace use for"))
+		r.addError(r.nameCandidate(c), r.makeError("for", "too many items wait and take too much memory: the timer does not start for some of them",
+			"select fewer items in when, or use for in fewer Cleaners of the namespace"))
 		return false
+	}
+	if blind := blindFor(length); blind > 0 && (r.blindFor == 0 || blind < r.blindFor) {
+		r.blindFor = blind
 	}
 	return r.chargeBytes("for", holdSize+4*len(c.waits))
 }
@@ -275,7 +330,7 @@ func (r *deciding) recordUnknown(item *celenv.Item) {
 		key, err = item.EvaluateKey()
 	default:
 		if o, _ := r.in.findObject(item.AsObject()); o != nil {
-			key = string(o.objectID())
+			key = string(o.Identify())
 		}
 	}
 	if err == nil {
@@ -442,4 +497,9 @@ func (e *itemErrors) addError(rule, key string, err *expr.Error, items int64) {
 		e.rows = append(e.rows, v1alpha1.ItemError{Rule: rule, Key: key, Field: err.Path, Message: id.message})
 	}
 	e.rows[i].Count += items
+}
+
+// ReadsLost says that some of these targets are lost.
+func (in *Input) ReadsLost(targets []string) bool {
+	return slices.ContainsFunc(targets, func(name string) bool { return in.Lost[name] })
 }

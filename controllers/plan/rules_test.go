@@ -598,6 +598,27 @@ func TestRules(t *testing.T) {
 			})},
 			want: wide(act("r report  <x>", "r report  <y>"), "r  rules[0].key x1"),
 		},
+		"KeyOfTwo": {
+			reason: "and is no other item's",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.ForEach, r.Key, r.Actions = `["x", "y", "x", "x"]`, "item", []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}
+			})},
+			want: wide(act("r report  <y>"), "r x rules[0].key x1"),
+		},
+		"KeyOfTwoObjects": {
+			reason: "whatever it is about; what is kept stays so",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Key, r.Keep = "item.spec.age", keep(1) })},
+			pods:   []Object{p("a", "age:1"), p("b", "age:1"), p("c", "age:2"), p("d", "age:3")},
+			want:   wide(act("r delete c <2>"), "r 1 rules[0].key x1"),
+		},
+		"KeyOfOneThatWaitsAndOneThatDoesNot": {
+			reason: "an item for which when does not hold may have any key",
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.Key, r.When, r.For = "item.spec.age", `item.metadata.name != "b"`, "40s"
+			})},
+			pods: []Object{p("a", "age:1"), p("b", "age:1")},
+			want: want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonHolding, Pending: []string{"r 1 40s"}},
+		},
 		"NoObject": {
 			reason: "and something to act on",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.ForEach, r.Key = `["x"]`, "item" })},

@@ -139,7 +139,7 @@ func (s *Step) stepKey() stepID {
 	if s.Object.Name == "" {
 		id.key = s.Keys[0]
 	} else {
-		id.object = s.Object.objectID()
+		id.object = s.Object.Identify()
 	}
 	return id
 }
@@ -148,25 +148,21 @@ func (s *Step) stepKey() stepID {
 // items of the same rule on the same objects, and of these the ones all of whose earlier steps are among them. Objects,
 // versions and patches are the last plan's. There are none unless both plans act.
 func IntersectPlans(first, last Plan) Plan {
+	return keepWanted(first, last, func(s *Step) bool { return s.Confirmed })
+}
+
+// keepWanted is the last plan with those of its steps that may be taken and that the first plan wanted too, as IntersectPlans says.
+func keepWanted(first, last Plan, may func(*Step) bool) Plan {
 	out := last
 	out.Steps = nil
 	if first.Verdict != v1alpha1.VerdictAct || last.Verdict != v1alpha1.VerdictAct {
 		return out
 	}
-	wanted, items := make(map[stepID]bool, len(first.Steps)), map[stepID]map[string]bool{}
-	for i := range first.Steps {
-		s, id := &first.Steps[i], first.Steps[i].stepKey()
-		wanted[id] = true
-		if len(s.Keys) > 1 || items[id] != nil {
-			items[id] = withKeys(items[id], s.Keys)
-		} else if len(s.Keys) == 1 {
-			items[id] = map[string]bool{s.Keys[0]: true}
-		}
-	}
+	wanted := first.listWants()
 	at := make([]int, len(last.Steps)) // where a step of last stands in what is returned, from 1
 	for i := range last.Steps {
 		s, id := last.Steps[i], last.Steps[i].stepKey()
-		if !s.Confirmed || !wanted[id] || slices.ContainsFunc(s.Keys, func(k string) bool { return !items[id][k] }) ||
+		if !may(&s) || slices.ContainsFunc(s.Keys, func(k string) bool { return !wanted[want{id, k}] }) ||
 			slices.ContainsFunc(s.After, func(before int) bool { return at[before] == 0 }) {
 			continue
 		}
@@ -181,12 +177,12 @@ func IntersectPlans(first, last Plan) Plan {
 	return out
 }
 
-func withKeys(set map[string]bool, keys []string) map[string]bool {
-	if set == nil {
-		set = make(map[string]bool, len(keys))
+// ListForbidden is what a plan would do and may not, as it is recorded and shown to people.
+func (p *Plan) ListForbidden() []v1alpha1.Withheld {
+	var out []v1alpha1.Withheld
+	for i := range p.Withheld {
+		w := &p.Withheld[i]
+		out = append(out, v1alpha1.Withheld{Object: w.Object, Because: w.Because})
 	}
-	for _, k := range keys {
-		set[k] = true
-	}
-	return set
+	return out
 }

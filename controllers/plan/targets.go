@@ -106,14 +106,14 @@ func (in *Input) addTargetSteps(d *decider) {
 	if !slices.ContainsFunc(in.Spec.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Delete }) {
 		return
 	}
-	seen := in.seenObjects()
+	seen := in.ListSeenObjects()
 	for _, bySome := range []bool{false, true} {
 		for i := range in.Spec.Targets {
 			if !in.Spec.Targets[i].Delete {
 				continue
 			}
 			for _, o := range in.Snapshot[i].Objects {
-				id := o.objectID()
+				id := o.Identify()
 				s, is := seen[id]
 				if is != bySome || d.taken[id] {
 					continue
@@ -135,7 +135,7 @@ func (in *Input) addTargetSteps(d *decider) {
 func (in *Input) addTargetStep(d *decider, s Step) {
 	id := ItemKey{Rule: s.Rule, Key: s.Keys[0]}
 	switch because := in.Protection.ForbidsDelete(&s.Object); {
-	case in.Failed[id], in.Only != nil && !in.Only[id]:
+	case !d.mayAct(id):
 	case (in.Spec.Recurs() || in.Acting) && s.Object.Terminating: // a run records what is on its way, too; nobody deletes it again and again
 	case because != "":
 		d.addWithheld(Withheld{Step: s, Because: because})
@@ -144,16 +144,27 @@ func (in *Input) addTargetStep(d *decider, s Step) {
 	}
 }
 
-// seenObjects are the objects that conditions see.
-func (in *Input) seenObjects() map[types.UID]Seen {
+// ListSeenObjects are the objects that conditions see.
+func (in *Input) ListSeenObjects() map[types.UID]Seen {
 	out := map[types.UID]Seen{}
 	for i := range in.Spec.Targets {
 		if !in.Spec.Targets[i].Included() {
 			continue
 		}
 		for _, o := range in.Snapshot[i].Objects {
-			id := o.objectID()
+			id := o.Identify()
 			out[id] = append(out[id], SeenIn{Target: i, Object: o})
+		}
+	}
+	return out
+}
+
+// TargetsOf are the targets in which an object stands, as whichever resource.
+func (s Snapshot) TargetsOf(o *Object) []int {
+	var out []int
+	for t := range s {
+		if n, there := searchObject(s[t].Objects, o.Namespace, o.Name); there && s[t].Objects[n].Identify() == o.Identify() {
+			out = append(out, t)
 		}
 	}
 	return out

@@ -4,12 +4,12 @@
 package plan
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -279,17 +279,6 @@ func TestData(t *testing.T) {
 	}
 }
 
-// What was evaluated at the decision is recorded with the run, and stays there when it is finished.
-func TestDataIsRecorded(t *testing.T) {
-	run, m, _ := CommitRun(&v1alpha1.CleanerStatus{}, Input{Spec: &v1alpha1.Work{}, Now: born}, "v1:0", Plan{Data: `{"a":1}`})
-	if run.Data != `{"a":1}` {
-		t.Errorf("the run has %q", run.Data)
-	}
-	if done := FinishRun(run, m, v1alpha1.ResultCompleted, "", born); done.Data != run.Data {
-		t.Errorf("the finished run has %q", done.Data)
-	}
-}
-
 func TestAClockThatCannotBeTrusted(t *testing.T) {
 	spec := v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "1h"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}}
 	in := input(t, &spec, seen(pod("a")))
@@ -320,36 +309,57 @@ func TestTTLByBothClocks(t *testing.T) {
 	}
 }
 
-// A run that is open takes no step while the clock cannot be trusted, but for its end when the Cleaner is deleted or
-// edited.
-func TestAnOpenRunAndAClockThatCannotBeTrusted(t *testing.T) {
-	run, m, _ := CommitRun(&v1alpha1.CleanerStatus{}, Input{Spec: &v1alpha1.Work{}, Now: born}, "v1:0", Plan{Steps: []Step{{Rule: "targets.pods", Object: pod("a")}}})
-	c := &v1alpha1.Cleaner{Status: v1alpha1.CleanerStatus{Run: run}}
-	v := View{Cleaner: c, Helm: c.Spec.Helm, Decides: "v1:0", Now: born}
-	if got := Next(v, m); got.Kind == Idle {
-		t.Fatalf("the run has nothing to do, so this shows nothing: %+v", got)
+// Until then time alone changes none of the answers of rules, so that what held goes on to hold if nothing else happens.
+func TestSteady(t *testing.T) {
+	later := func(when string) *v1alpha1.Work {
+		return cluster(rule(func(r *v1alpha1.Rule) { r.When, r.For = when, "1h" }))
 	}
-	v.ClockSuspect = true
-	want := Request{Kind: Idle, Reason: v1alpha1.ReasonClockSkewSuspected, Until: born.Add(ClockRetry)}
-	if diff := cmp.Diff(want, Next(v, m)); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
+	cases := map[string]struct {
+		reason string
+		work   *v1alpha1.Work
+		change func(*Input)
+		want   time.Duration // from now; -1: they are not asked
+		look   time.Duration // from now; 0: not before the next one
+	}{
+		"NoTime":     {reason: "what does not read the time stays", work: later("true"), want: always},
+		"Foreseen":   {reason: "what reads it changes when that is foreseen", work: later(`time < timestamp("` + born.Add(30*time.Hour).Format(time.RFC3339) + `")`), want: 6 * time.Hour},
+		"NoMore":     {reason: "what has changed for good stays", work: later(`time > timestamp("` + born.Format(time.RFC3339) + `")`), want: always},
+		"ClockAhead": {reason: "by our clock", work: later(`time < timestamp("` + born.Add(30*time.Hour).Format(time.RFC3339) + `")`), change: func(in *Input) { in.Clock.Ahead = time.Minute }, want: 6*time.Hour + time.Minute},
+		"Unforeseen": {reason: "nobody knows of what cannot be foreseen", work: later(`string(time) > "3"`)},
+		"UnforeseenPatch": {reason: "what is written is none of what holds", work: cluster(rule(func(r *v1alpha1.Rule) {
+			r.When, r.For, r.Actions = "true", "1s", []v1alpha1.RuleAction{{Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: `{"data": {"at": string(time)}}`}}}
+		})), change: func(in *Input) {
+			in.Holds = ComputePlan(t.Context(), *in).Holds
+			in.Now = in.Now.Add(time.Minute)
+		}, want: always},
+		"Waiting":      {reason: "what waits is looked at soon then", work: later(`string(time) > "2"`), look: maxBlind / 2},
+		"WaitingFor8s": {reason: "and sooner the less it waits", work: cluster(rule(func(r *v1alpha1.Rule) { r.When, r.For = `string(time) > "2"`, "8s" })), look: time.Second},
+		"Closed": {reason: "rules are not asked while the conditions do not hold", work: func() *v1alpha1.Work {
+			w := later("true")
+			w.Conditions = []string{"false"}
+			return w
+		}(), want: -1},
+		"NotRead": {reason: "nor while nobody knows what there is", work: later("true"), change: func(in *Input) { in.Snapshot[0].State = Unsynced }, want: -1},
 	}
-	v.Decides = "v1:1"
-	if got := Next(v, m); got.Kind == Idle || got.Kind == Act {
-		t.Errorf("an edit asks for %s", got.Kind)
-	}
-
-	// A release that is uninstalling is finished, but not now.
-	v.Decides = "v1:0"
-	run.Helm = &v1alpha1.HelmRelease{Name: "r", Revision: 1, UID: "u", FirstDeployed: metav1.NewMicroTime(born)}
-	m.Release = &Release{State: ReleaseUninstalling, Begun: true, Name: "r", Revision: 1, UID: "u", FirstDeployed: born}
-	c.DeletionTimestamp, v.FinishGrace = &metav1.Time{Time: born}, time.Minute
-	if diff := cmp.Diff(want, Next(v, m)); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-	v.ClockSuspect = false
-	m.AuthorReviewed(nil, born)
-	if got := Next(v, m); got.Kind != FinishUninstall {
-		t.Errorf("when the clock is right it asks for %s", got.Kind)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			in := over(t, tc.work, p("a"))
+			in.Now = born.Add(24 * time.Hour)
+			if tc.change != nil {
+				tc.change(&in)
+			}
+			got := ComputePlan(t.Context(), in)
+			if tc.want < 0 && !got.Steady.IsZero() || tc.want >= 0 && !got.Steady.Equal(in.Now.Add(tc.want)) {
+				t.Errorf("%s: got %s, which is %s from now, want %s", tc.reason, got.Steady, got.Steady.Sub(in.Now), tc.want)
+			}
+			if tc.look != 0 && !got.Look.Equal(in.Now.Add(tc.look)) {
+				t.Errorf("%s: it is looked at again %s from now, want %s", tc.reason, got.Look.Sub(in.Now), tc.look)
+			}
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			if got := ComputePlan(ended, in); !got.Steady.IsZero() {
+				t.Errorf("of an evaluation that was interrupted: %s", got.Steady)
+			}
+		})
 	}
 }

@@ -29,5 +29,5 @@ func ReadWanted(ctx context.Context, config *rest.Config, namespace string, work
 	if err != nil {
 		return nil, err
 	}
-	return u.ReadWanted(ctx, namespace, work.Helm), nil
+	return u.ReadWanted(ctx, nil, namespace, work.Helm), nil
 }

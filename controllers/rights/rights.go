@@ -36,18 +36,11 @@ type Right = plan.Right
 // Of the account that an administrator has set for those that name none, only a release makes more use than its author's
 // own rights allow: what it contains is not reviewed, and neither are its hooks.
 func ListRequired(namespace string, spec *v1alpha1.Work, o validation.Options) []Right {
-	var all []Right
+	all := listTargetsRights(namespace, spec, o.Served, listUses(spec, o))
 	for i := range spec.Targets {
-		t := &spec.Targets[i]
-		for _, verb := range listTargetVerbs(t) {
-			all = append(all, listTargetRights(namespace, spec, i, o.Served, verb, "")...)
-		}
-		if t.Reference.NamespaceSelector != nil { // the labels of Namespaces say where it looks
+		if spec.Targets[i].Reference.NamespaceSelector != nil { // the labels of Namespaces say where it looks
 			all = append(all, Right{Verb: "list", Resource: "namespaces"}, Right{Verb: "watch", Resource: "namespaces"})
 		}
-	}
-	for i := range spec.Rules {
-		all = append(all, listRuleRights(namespace, spec, i, o)...)
 	}
 	if spec.Helm != nil && spec.Helm.Delete {
 		for _, verb := range []string{"get", "list", "update", "delete"} { // a release is recorded in Secrets
@@ -61,6 +54,42 @@ func ListRequired(namespace string, spec *v1alpha1.Work, o validation.Options) [
 	all = append(all, listSecretRights(namespace, spec)...)
 	slices.SortFunc(all, plan.CompareRights)
 	return slices.Compact(all)
+}
+
+// use is one thing that is done with the objects of a target.
+type use struct {
+	target            int
+	verb, subresource string
+}
+
+// listUses returns what is done with targets, each once: there are far fewer than rules, times actions, times targets.
+func listUses(spec *v1alpha1.Work, o validation.Options) map[use]bool {
+	uses := map[use]bool{}
+	for i := range spec.Targets {
+		for _, verb := range listTargetVerbs(&spec.Targets[i]) {
+			uses[use{i, verb, ""}] = true
+		}
+	}
+	for i := range spec.Rules {
+		addRuleUses(uses, spec, i, o)
+	}
+	return uses
+}
+
+// maxSpread is how many rights are asked about one namespace at a time. What takes more is asked about all namespaces.
+const maxSpread = 4096
+
+// listTargetsRights returns the rights to uses of targets.
+func listTargetsRights(namespace string, spec *v1alpha1.Work, served []validation.ServedKind, uses map[use]bool) []Right {
+	spread := 0
+	for u := range uses {
+		spread += len(spec.Targets[u.target].Reference.Namespaces)
+	}
+	var all []Right
+	for u := range uses {
+		all = append(all, listTargetRights(namespace, spec, u, served, spread <= maxSpread)...)
+	}
+	return all
 }
 
 // ListForDelivery lists those of the rights that the delivery of an event makes use of.
@@ -85,25 +114,32 @@ func listAccountRights(namespace string, spec *v1alpha1.Work) []Right {
 	return []Right{newImpersonateRight(cmp.Or(spec.ServiceAccount.Namespace, namespace), spec.ServiceAccount.Name)}
 }
 
+// NewRightToEverything returns the right to do everything.
+func NewRightToEverything() Right {
+	return Right{Verb: plan.Everything, Group: plan.Everything, Resource: plan.Everything}
+}
+
 func newImpersonateRight(namespace, account string) Right {
 	return Right{Verb: "impersonate", Resource: "serviceaccounts", Namespace: namespace, Name: account}
 }
 
-// listRuleRights returns the rights that a rule makes use of besides looking at the targets: what it confirms is read live, and what
-// it acts on when somebody else has changed it meanwhile.
-func listRuleRights(namespace string, spec *v1alpha1.Work, rule int, o validation.Options) []Right {
-	var all []Right
+// addRuleUses adds what a rule does besides looking at the targets: what it confirms is read live, and what it acts on when somebody else
+// has changed it meanwhile.
+func addRuleUses(uses map[use]bool, spec *v1alpha1.Work, rule int, o validation.Options) {
 	r := &spec.Rules[rule]
 	for _, c := range r.Confirm {
 		if c.Target == v1alpha1.ConfirmAll { // as each target is looked at
 			continue
 		}
 		at := slices.IndexFunc(spec.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Name == c.Target })
+		if at < 0 { // validation refuses it
+			continue
+		}
 		verb := "get"
 		if c.Name == "" && spec.Targets[at].Reference.Name == "" {
 			verb = "list"
 		}
-		all = append(all, listTargetRights(namespace, spec, at, o.Served, verb, "")...)
+		uses[use{at, verb, ""}] = true
 	}
 	for j := range r.Actions {
 		verb, subresource := actionVerb(&r.Actions[j])
@@ -111,11 +147,9 @@ func listRuleRights(namespace string, spec *v1alpha1.Work, rule int, o validatio
 			continue
 		}
 		for _, at := range validation.FindActionTargets(spec, rule, j, o) {
-			all = append(all, listTargetRights(namespace, spec, at, o.Served, verb, subresource)...)
-			all = append(all, listTargetRights(namespace, spec, at, o.Served, "get", "")...)
+			uses[use{at, verb, subresource}], uses[use{at, "get", ""}] = true, true
 		}
 	}
-	return all
 }
 
 // actionVerb returns what an action asks of the API server; nothing for a report.
@@ -133,12 +167,12 @@ func actionVerb(a *v1alpha1.RuleAction) (verb, subresource string) {
 	return "", ""
 }
 
-// listTargetRights returns the right to one verb on a target, in each of the namespaces that it names.
-func listTargetRights(namespace string, spec *v1alpha1.Work, target int, served []validation.ServedKind, verb, subresource string) []Right {
-	r := &spec.Targets[target].Reference
-	one := Right{Verb: verb, Group: r.APIGroup, Resource: cmp.Or(served[target].Resource, plan.AllResources), Subresource: subresource, Name: r.Name}
+// listTargetRights returns the right to one use of a target, in each of the namespaces that it names, or in all.
+func listTargetRights(namespace string, spec *v1alpha1.Work, u use, served []validation.ServedKind, each bool) []Right {
+	r := &spec.Targets[u.target].Reference
+	one := Right{Verb: u.verb, Group: r.APIGroup, Resource: cmp.Or(served[u.target].Resource, plan.AllResources), Subresource: u.subresource, Name: r.Name}
 	switch {
-	case !served[target].Namespaced: // or nobody knows yet
+	case !served[u.target].Namespaced: // or nobody knows yet
 		return []Right{one}
 	case !spec.Cluster:
 		one.Namespace = namespace
@@ -146,7 +180,7 @@ func listTargetRights(namespace string, spec *v1alpha1.Work, target int, served 
 	case r.Namespace != "":
 		one.Namespace = r.Namespace
 		return []Right{one}
-	case len(r.Namespaces) == 0:
+	case len(r.Namespaces) == 0, !each:
 		one.Everywhere = true
 		return []Right{one}
 	}

@@ -6,6 +6,7 @@ package rights
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -253,5 +254,41 @@ func TestOf(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestRightsAreFew shows that what a spec of the largest size asks for is bounded, whatever its targets, rules, actions and namespaces give when
+// they are multiplied.
+func TestRightsAreFew(t *testing.T) {
+	var names []string
+	for i := range 256 {
+		names = append(names, fmt.Sprint("n", i))
+	}
+	for _, cluster := range []bool{false, true} {
+		spec, served := &v1alpha1.Work{Cluster: cluster}, []validation.ServedKind{}
+		for i := range 64 {
+			target := v1alpha1.ClusterTarget{Name: fmt.Sprint("t", i), Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: fmt.Sprint("K", i)}}}
+			if cluster {
+				target.Reference.Namespaces = names
+			}
+			spec.Targets = append(spec.Targets, target)
+			served = append(served, validation.ServedKind{Resource: fmt.Sprint("k", i), Namespaced: true})
+		}
+		for range 64 {
+			r := v1alpha1.Rule{ForEach: "[]"}
+			for range 16 {
+				r.Actions = append(r.Actions, v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+			}
+			spec.Rules = append(spec.Rules, r)
+		}
+		got := ListRequired("shop", spec, validation.Options{Served: served})
+		if len(got) != 64*4 { // get, list, watch and delete
+			t.Errorf("cluster %t: %d rights are asked about, want %d", cluster, len(got), 64*4)
+		}
+		for _, r := range got {
+			if r.Everywhere != cluster {
+				t.Errorf("it asks for %+v", r)
+			}
+		}
 	}
 }

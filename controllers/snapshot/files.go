@@ -29,7 +29,9 @@ type Objects struct {
 	fieldLabels map[schema.GroupVersionResource]FieldLabels
 	objects     map[schema.GroupResource][]plan.Object
 	failures    map[schema.GroupResource]readFailure
-	sorted      bool
+	// unread says why of some objects only the metadata is known, by their UIDs.
+	unread map[types.UID]error
+	sorted bool
 }
 
 // readFailure is why a kind cannot be read.
@@ -45,6 +47,7 @@ func NewObjects() *Objects {
 		fieldLabels: map[schema.GroupVersionResource]FieldLabels{},
 		objects:     map[schema.GroupResource][]plan.Object{},
 		failures:    map[schema.GroupResource]readFailure{},
+		unread:      map[types.UID]error{},
 	}
 }
 
@@ -61,11 +64,6 @@ func (s *Objects) AddKind(gv schema.GroupVersion, r metav1.APIResource, paths ..
 		l = CustomFieldLabels(r.Namespaced, paths)
 	}
 	s.fieldLabels[gvr] = l
-}
-
-// HasKind says that a kind is served.
-func (s *Objects) HasKind(gvk schema.GroupVersionKind) bool {
-	return v1alpha1.FindKind(gvk.Kind, s.served[gvk.GroupVersion()]) != nil
 }
 
 // FindResource returns the resource that a kind stands for, and whether it lives in namespaces. It is empty if the kind is not
@@ -108,6 +106,16 @@ func (s *Objects) AddObject(u *unstructured.Unstructured) error {
 	}
 	s.objects[gvr.GroupResource()] = append(s.objects[gvr.GroupResource()], FromUnstructured(gvr, u))
 	s.sorted = false
+	return nil
+}
+
+// AddUnread is AddObject for an object of which only the metadata is known, and why: a query for more that selects it fails.
+func (s *Objects) AddUnread(u *unstructured.Unstructured, reason error) error {
+	metadata := &unstructured.Unstructured{Object: map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), "metadata": u.Object["metadata"]}}
+	if err := s.AddObject(metadata); err != nil {
+		return err
+	}
+	s.unread[metadata.GetUID()] = reason
 	return nil
 }
 
@@ -156,16 +164,42 @@ func (s *Objects) Read(_ context.Context, q Query) plan.Target {
 		return t
 	}
 	for _, o := range s.objects[gvr.GroupResource()] {
-		if (q.Name != "" && q.Name != o.Name) || (namespaced && !chosen(o.Namespace)) ||
-			!q.Labels.Matches(labels.Set(o.Labels)) || !fieldLabels.MatchesObject(q.Fields, &o) {
+		if namespaced && !chosen(o.Namespace) {
 			continue
 		}
-		if q.MetadataOnly {
+		selected, unread := s.matchObject(&q, fieldLabels, &o)
+		switch {
+		case unread != nil:
+			t.State, t.Objects = plan.Failed, nil
+			t.Detail = fmt.Sprintf("cannot read %s: %v", DescribeScope(gvr.GroupResource(), namespaced, o.Namespace, o.Name), unread)
+			return t
+		case !selected:
+			continue
+		case q.MetadataOnly:
 			o.Value = nil
 		}
 		t.Objects = append(t.Objects, o)
 	}
 	return t
+}
+
+// matchObject says whether a query selects an object of its namespaces. It errs on one that the query may select, and needs more of than is
+// known.
+func (s *Objects) matchObject(q *Query, l FieldLabels, o *plan.Object) (selected bool, err error) {
+	if (q.Name != "" && q.Name != o.Name) || !q.Labels.Matches(labels.Set(o.Labels)) {
+		return false, nil
+	}
+	unread := s.unread[o.UID]
+	if unread != nil && NeedsValue(q.Fields) {
+		return true, unread
+	}
+	if !l.MatchesObject(q.Fields, o) {
+		return false, nil
+	}
+	if q.MetadataOnly {
+		return true, nil
+	}
+	return true, unread
 }
 
 // newNamespaceFilter says of a namespace whether a query is about it, or why nobody knows.

@@ -4,6 +4,7 @@
 package snapshot
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -128,5 +129,96 @@ func TestObjectsRefuse(t *testing.T) {
 	}
 	if err := twice.SortObjects(); err == nil || !strings.Contains(err.Error(), `pods "a" in namespace "default" is there twice`) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A kind that is known stays as it was made known first, and only those that read all of an object see more than metadata.
+func TestObjectsKeepWhatTheyAreTold(t *testing.T) {
+	o := objectsOf(t, "{apiVersion: example.com/v1, kind: Widget, metadata: {name: w, uid: u, resourceVersion: '7', namespace: web}, spec: {color: red}}")
+	widgets := schema.GroupVersion{Group: "example.com", Version: "v1"}
+	o.AddKind(widgets, metav1.APIResource{Name: "others", SingularName: "other", Kind: "Widget"}, ".spec.size")
+	gvr, namespaced := o.FindResource(widgets, "Widget")
+	if gvr != widgets.WithResource("widgets") || !namespaced {
+		t.Errorf("the kind stands for %s, in namespaces: %t", gvr, namespaced)
+	}
+	if gvr, namespaced := o.FindResource(schema.GroupVersion{Group: "example.com", Version: "v2"}, "Widget"); !gvr.Empty() || namespaced {
+		t.Errorf("a version that is not served stands for %s", gvr)
+	}
+	if err := o.SortObjects(); err != nil {
+		t.Fatal(err)
+	}
+	one := &v1alpha1.ClusterTarget{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{APIGroup: "example.com", Version: "v1", Kind: "Widget", FieldSelector: "spec.color=red"}}}
+	for _, whole := range []bool{false, true} { // the second look is not told less by the first
+		one.IncludeWhenEvaluating = &whole
+		got := ReadTarget(t.Context(), o, "", one)
+		if got.State != plan.Complete || len(got.Objects) != 1 || (got.Objects[0].Value != nil) != whole || got.Objects[0].UID != "u" || got.Objects[0].ResourceVersion != "7" {
+			t.Errorf("all of it is read: %t; got %+v", whole, got)
+		}
+	}
+	one.Reference.FieldSelector = "spec.size=3"
+	if got := ReadTarget(t.Context(), o, "", one); got.State != plan.Failed {
+		t.Errorf("a field that was not made known first selects: %+v", got)
+	}
+	if err := o.AddObject(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "late"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := ReadTarget(t.Context(), o, "", one); got.State != plan.Unsynced {
+		t.Errorf("read while an object is added, it is %s", got.State)
+	}
+}
+
+// An object of which only the metadata is known fails the queries for more that may select it, and no others.
+func TestObjectsThatAreUnread(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reference string
+		metadata  bool
+		want      []string // nil if it fails
+	}{
+		"All":           {"{version: v1, kind: Pod}", false, nil},
+		"Name":          {"{version: v1, kind: Pod, namespace: web, name: deep}", false, nil},
+		"Fields":        {"{version: v1, kind: Pod, fieldSelector: status.phase=Failed}", false, nil},
+		"FieldsOnly":    {"{version: v1, kind: Pod, fieldSelector: status.phase=Failed}", true, nil},
+		"Metadata":      {"{version: v1, kind: Pod}", true, []string{"db/a", "web/deep"}},
+		"FieldOfName":   {"{version: v1, kind: Pod, fieldSelector: metadata.name=a}", false, []string{"db/a"}},
+		"OtherLabels":   {"{version: v1, kind: Pod, matchLabels: {app: x}}", false, []string{"db/a"}},
+		"OtherPlace":    {"{version: v1, kind: Pod, excludeNamespaces: [web]}", false, []string{"db/a"}},
+		"OtherName":     {"{version: v1, kind: Pod, namespace: db, name: a}", false, []string{"db/a"}},
+		"OtherKind":     {"{version: v1, kind: Namespace}", false, []string{}},
+		"ItsOwnLabels":  {"{version: v1, kind: Pod, matchLabels: {app: z}}", false, nil},
+		"LabelMetadata": {"{version: v1, kind: Pod, matchLabels: {app: z}}", true, []string{"web/deep"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := objectsOf(t, "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: db, labels: {app: x}}, status: {phase: Running}}")
+			deep := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte("{apiVersion: v1, kind: Pod, metadata: {name: deep, namespace: web, labels: {app: z}}, status: {phase: Running}}"), &deep.Object); err != nil {
+				t.Fatal(err)
+			}
+			if err := o.AddUnread(deep, errors.New("it is odd")); err != nil {
+				t.Fatal(err)
+			}
+			if err := o.SortObjects(); err != nil {
+				t.Fatal(err)
+			}
+			target := &v1alpha1.ClusterTarget{Name: "t"}
+			if err := yaml.UnmarshalStrict([]byte(tc.reference), &target.Reference); err != nil {
+				t.Fatal(err)
+			}
+			q := newTargetQuery("", target)
+			q.MetadataOnly = tc.metadata
+			got := q.read(t.Context(), o)
+			if tc.want == nil {
+				if want := `cannot read pods "deep" in namespace "web": it is odd`; got.State != plan.Failed || got.Detail != want || got.Objects != nil {
+					t.Errorf("got %s %q, want %q", got.State, got.Detail, want)
+				}
+				return
+			}
+			places := []string{}
+			for _, found := range got.Objects {
+				places = append(places, found.Namespace+"/"+found.Name)
+			}
+			if diff := cmp.Diff(tc.want, places); got.State != plan.Complete || diff != "" {
+				t.Errorf("got %s %q (-want +got):\n%s", got.State, got.Detail, diff)
+			}
+		})
 	}
 }

@@ -67,8 +67,13 @@ func (n *Namespaces) NewListQuery() Query {
 }
 
 // NewNamespaceQuery asks for the metadata of one Namespace.
-func NewNamespaceQuery(name string) Query {
-	return Query{Version: "v1", Kind: "Namespace", Name: name, Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true}
+func NewNamespaceQuery(name string) Query { return NewObjectQuery("Namespace", "", name) }
+
+// NewObjectQuery asks for the metadata of one object of the core group.
+func NewObjectQuery(kind, namespace, name string) Query {
+	return Query{
+		Version: "v1", Kind: kind, Namespace: namespace, Name: name, Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,
+	}
 }
 
 func containsName(sorted []string, name string) bool {

@@ -32,6 +32,7 @@ type Selector struct {
 	many []manyValues
 	// required are some of the labels that an object must have.
 	required []RequiredLabel
+	terms    int
 	digest   [sha256.Size]byte
 }
 
@@ -58,7 +59,7 @@ func CompileSelector(s labels.Selector) *Selector {
 	if !selectable { // it selects nothing, which is not what it is to have no requirements
 		return &Selector{Selector: s, few: s, digest: sha256.Sum256([]byte("nothing"))}
 	}
-	c := &Selector{}
+	c := &Selector{terms: len(requirements)}
 	var all, few []labels.Requirement
 	for _, r := range requirements {
 		values := r.ValuesUnsorted()
@@ -127,6 +128,9 @@ func (s *Selector) Matches(l labels.Labels) bool {
 // RequiredLabels are labels that an object must have to be selected, those with the fewest values first; few, however many there are.
 // They must not be changed.
 func (s *Selector) RequiredLabels() []RequiredLabel { return s.required }
+
+// CountTerms is how many comparisons it takes at most to say whether labels are selected, where one among many values is one.
+func (s *Selector) CountTerms() int { return s.terms }
 
 // Digest is the same for selectors that are written the same.
 func (s *Selector) Digest() [sha256.Size]byte { return s.digest }

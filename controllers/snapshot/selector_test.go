@@ -49,8 +49,8 @@ func TestCompiledSelectorsSelectTheSame(t *testing.T) {
 	digests := map[[32]byte]string{}
 	for _, s := range selectors {
 		c := CompileSelector(s)
-		if CompileSelector(c) != c {
-			t.Errorf("%.60q is compiled twice", s)
+		if CompileSelector(c) != c || c.DeepCopySelector() != labels.Selector(c) {
+			t.Errorf("%.60q is compiled or copied twice", s)
 		}
 		if diff := cmp.Diff(s.String(), c.String()); diff != "" || s.Empty() != c.Empty() {
 			t.Errorf("%.60q is written otherwise (-want +got):\n%s", s, diff)
@@ -129,6 +129,21 @@ func TestFewRequiredLabelsAreListed(t *testing.T) {
 	}
 	if len(got) != maxRequired {
 		t.Errorf("%d are listed", len(got))
+	}
+}
+
+func TestTermsAreCounted(t *testing.T) {
+	for text, want := range map[string]int{"": 0, "a": 1, "a=b,!c": 2, "a in (1,2,3,4,5,6,7,8,9,10),b,c notin (d)": 3} {
+		s, err := labels.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := CompileSelector(s).CountTerms(); got != want {
+			t.Errorf("%q has %d terms, want %d", text, got, want)
+		}
+	}
+	if got := CompileSelector(labels.Nothing()).CountTerms(); got != 0 {
+		t.Errorf("what selects nothing has %d terms", got)
 	}
 }
 

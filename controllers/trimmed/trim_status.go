@@ -11,12 +11,15 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/events"
+	"github.com/vtex/cleaner/controllers/internal/findings"
 )
 
 const (
-	// maxConditions is how many conditions a status has, and maxOutcomes how many of the spec its last evaluation.
+	// MaxConditions is how many conditions a status has, and MaxOutcomes how many of the spec its last evaluation.
 	MaxConditions, MaxOutcomes = 16, 64
-	// maxResolved is how many objects a status names, maxListed how many of what waits, went wrong or is withheld, and maxActions how
+	// maxFindings is how many rules a status names that report.
+	maxFindings = 64
+	// MaxResolved is how many objects a status names, MaxListed how many of what waits, went wrong or is withheld, and MaxActions how
 	// many deeds.
 	MaxResolved, MaxListed, MaxActions = 100, 20, 20
 	// maxReported is how many bytes a text of a report may have: see clean.
@@ -26,10 +29,13 @@ const (
 // trimReport leaves as much of a report as the operator itself writes: who may write a status may fill it. The record stays whole, which
 // is believed only as it was signed.
 func trimReport(s *v1alpha1.CleanerStatus) {
-	s.Conditions = trimList(s.Conditions, MaxConditions, func(c *metav1.Condition) []*string { return []*string{&c.Type, &c.Reason, &c.Message} })
+	s.Conditions = trimList(s.Conditions, MaxConditions, func(c *metav1.Condition) []*string {
+		return []*string{&c.Type, (*string)(&c.Status), &c.Reason, &c.Message}
+	})
 	s.ResolvedTargets = trimList(s.ResolvedTargets, MaxResolved, func(t *string) []*string { return []*string{t} })
 	s.Pending = trimList(s.Pending, MaxListed, func(p *v1alpha1.Pending) []*string { return []*string{&p.Rule, &p.Key} })
 	s.LastActions = TrimActions(s.LastActions)
+	s.Findings = trimFindings(s.Findings)
 	e := s.LastEvaluation
 	if e == nil {
 		return
@@ -38,6 +44,16 @@ func trimReport(s *v1alpha1.CleanerStatus) {
 	e.Conditions = trimList(e.Conditions, MaxOutcomes, func(o *v1alpha1.ConditionOutcome) []*string { return []*string{&o.Expression, &o.Error} })
 	e.Errors = trimList(e.Errors, MaxListed, func(i *v1alpha1.ItemError) []*string { return []*string{&i.Rule, &i.Key, &i.Field, &i.Message} })
 	e.Withheld = trimList(e.Withheld, MaxListed, func(w *v1alpha1.Withheld) []*string { return []*string{&w.Object, &w.Because} })
+}
+
+// trimFindings leaves what rules report in the room that the operator gives it.
+func trimFindings(all []v1alpha1.Finding) []v1alpha1.Finding {
+	all = trimList(all, maxFindings, func(f *v1alpha1.Finding) []*string { return []*string{&f.Rule, &f.Message} })
+	for i := range all {
+		all[i].Items = trimList(all[i].Items, findings.MaxItems, func(name *string) []*string { return []*string{name} })
+	}
+	findings.ShortenFindings(all)
+	return all
 }
 
 // TrimActions leaves as many deeds as a status shows, in place.

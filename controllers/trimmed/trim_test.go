@@ -6,10 +6,13 @@ package trimmed
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,6 +88,10 @@ func TestTrimReport(t *testing.T) {
 	for range 200 {
 		s.ResolvedTargets = append(s.ResolvedTargets, long)
 	}
+	for range 64 { // as large as the schema of the kind lets them be
+		wide := strings.Repeat("🧹", 1024)
+		s.Findings = append(s.Findings, v1alpha1.Finding{Rule: long[:63], Message: wide, Items: []string{wide, wide, wide, wide, wide}})
+	}
 	c := &v1alpha1.Cleaner{Status: *s.DeepCopy()}
 	if _, err := TrimObject(c); err != nil {
 		t.Fatal(err)
@@ -99,5 +106,117 @@ func TestTrimReport(t *testing.T) {
 	}
 	if n := cap(c.Status.LastEvaluation.Conditions); n > 2*MaxOutcomes {
 		t.Errorf("%d conditions are kept", n)
+	}
+}
+
+var wideText = strings.Repeat("🧹", 1000)
+
+// fillTexts has each list below a value be long, and each text; but not what is signed.
+func fillTexts(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(wideText)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 200, 200))
+		for i := range v.Len() {
+			fillTexts(v.Index(i))
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fillTexts(v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() && !isRecord(f.Name) {
+				fillTexts(v.Field(i))
+			}
+		}
+	}
+}
+
+// isRecord says that a field of a status, or what is in it, is signed or read as a whole.
+func isRecord(field string) bool {
+	return slices.Contains([]string{"LastRequestedAt", "Run", "Unsent", "RecordedAt", "Signature"}, field)
+}
+
+// checkTexts says what below a value is longer than what the operator writes.
+func checkTexts(t *testing.T, name string, v reflect.Value) {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.String:
+		if text := v.String(); len(text) > maxReported || !utf8.ValidString(text) || text == "" {
+			t.Errorf("%s has %d bytes, which are text: %t", name, len(text), utf8.ValidString(text))
+		}
+	case reflect.Slice:
+		if v.Len() > MaxResolved || v.Len() == 0 {
+			t.Errorf("%s has %d entries", name, v.Len())
+		}
+		for i := 0; i < v.Len() && !t.Failed(); i++ {
+			checkTexts(t, name+"[]", v.Index(i))
+		}
+	case reflect.Pointer:
+		checkTexts(t, name, v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() && !isRecord(f.Name) {
+				checkTexts(t, name+"."+f.Name, v.Field(i))
+			}
+		}
+	}
+}
+
+// No field of a report is forgotten, whichever there are: each list and each text is bounded, and something is left of each.
+func TestEachFieldOfAReportIsTrimmed(t *testing.T) {
+	c := &v1alpha1.Cleaner{}
+	fillTexts(reflect.ValueOf(&c.Status).Elem())
+	if _, err := TrimObject(c); err != nil {
+		t.Fatal(err)
+	}
+	checkTexts(t, "status", reflect.ValueOf(c.Status))
+}
+
+// What the operator itself writes is left as it is.
+func TestAReportOfTheOperatorIsLeft(t *testing.T) {
+	full := strings.Repeat("x", maxReported)
+	s := v1alpha1.CleanerStatus{
+		LastEvaluation: &v1alpha1.Evaluation{Verdict: v1alpha1.VerdictWait, Reason: full, Message: full, Conditions: slices.Repeat([]v1alpha1.ConditionOutcome{{Expression: full, Error: full}}, MaxOutcomes)},
+		LastActions:    slices.Repeat([]v1alpha1.Action{{Object: full, Result: full}}, MaxActions),
+		Conditions:     slices.Repeat([]metav1.Condition{{Type: full, Message: full}}, MaxConditions),
+		Pending:        slices.Repeat([]v1alpha1.Pending{{Rule: full, Key: full}}, MaxListed),
+		Findings:       []v1alpha1.Finding{{Rule: "r", Count: 9, Message: full, Items: slices.Repeat([]string{full}, 5)}},
+	}
+	c := &v1alpha1.ClusterCleaner{Status: *s.DeepCopy()}
+	if _, err := TrimObject(c); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(s, c.Status); diff != "" {
+		t.Errorf("-was +is:\n%s", diff)
+	}
+}
+
+// Of finalizers ours is kept, wherever it stands, and of others the first.
+func TestTrimFinalizers(t *testing.T) {
+	for _, n := range []int{0, 1, MaxCachedFinalizers - 1, MaxCachedFinalizers, MaxCachedFinalizers + 1, 100} {
+		for at := -1; at <= n; at++ {
+			all := make([]string, n)
+			for i := range all {
+				all[i] = fmt.Sprint("example.com/f", i)
+			}
+			if at >= 0 {
+				all = slices.Insert(all, at, v1alpha1.Finalizer)
+			}
+			was := slices.Clone(all)
+			got := trimFinalizers(all)
+			if len(got) != min(len(all), MaxCachedFinalizers) || slices.Contains(got, v1alpha1.Finalizer) != (at >= 0) {
+				t.Errorf("of %d with ours at %d are kept %q", n, at, got)
+			}
+			for i, f := range got {
+				if f != v1alpha1.Finalizer && f != was[i] {
+					t.Errorf("of %d with ours at %d number %d is %s, and was %s", n, at, i, f, was[i])
+				}
+			}
+			if !slices.Equal(all, was) {
+				t.Errorf("the object's own are changed to %q", all)
+			}
+		}
 	}
 }

@@ -4,7 +4,7 @@
 {{- if and (markdownShouldRenderType $type) (ne $type.Name "CommonSpec") }}
 ## {{ $type.Name }}
 {{ if $type.IsAlias }}
-Is a {{ markdownRenderTypeLink $type.UnderlyingType }}.
+Underlying type: {{ markdownRenderTypeLink $type.UnderlyingType }}.
 {{ end }}
 {{ $type.Doc }}
 {{- $in := list }}
@@ -13,10 +13,10 @@ Is a {{ markdownRenderTypeLink $type.UnderlyingType }}.
 {{- end }}
 {{- if $in }}
 
-It is in {{ join ", " $in }}.
+Appears in: {{ join ", " $in }}.
 {{ end }}
 {{- if $type.Members }}
-| Field | What it says | Default | Validation |
+| Field | Description | Default | Validation |
 | --- | --- | --- | --- |
 {{- if $type.GVK }}
 | `apiVersion` _string_ | `{{ $type.GVK.Group }}/{{ $type.GVK.Version }}` | | |
@@ -27,10 +27,12 @@ It is in {{ join ", " $in }}.
 {{- end }}
 {{ end }}
 {{- if $type.EnumValues }}
-| Value | What it says |
+| Value | Description |
 | --- | --- |
 {{- range $type.EnumValues }}
-| `{{ .Name }}` | {{ markdownRenderFieldDoc .Doc }} |
+{{- /* The comment begins with the name of the constant in Go, which no manifest has. */ -}}
+{{- $doc := regexReplaceAll "^\\S+ (means that |is )?" (trim .Doc) "" }}
+| `{{ .Name }}` | {{ if $doc }}{{ $doc | substr 0 1 | upper }}{{ $doc | substr 1 -1 | markdownRenderFieldDoc }}{{ end }} |
 {{- end }}
 {{ end }}
 {{- end }}

@@ -68,20 +68,20 @@ func accepted(t *testing.T, k kind, reason, spec string) {
 
 // What the schema refuses of rules, in both kinds of Cleaners.
 func TestRulesRefused(t *testing.T) {
-	const noLifecycle = "say what becomes of the C"
+	const noLifecycle = "rules and templateRef require a lifecycle: write lifecycle: Recurring to keep the C"
 	cases := map[string]struct {
 		spec string
 		want []string
 	}{
-		"NoLifecycle":         {`{targets: [{name: pods, reference: {version: v1, kind: Pod}}], rules: [{name: a, forEach: pods.items, when: "true", actions: [report: {}]}]}`, []string{"spec: Invalid value", "with rules or templateRef, " + noLifecycle, "lifecycle: Recurring keeps it, lifecycle: Once deletes it"}},
-		"TemplateNoLifecycle": {`{templateRef: {name: a}}`, []string{"with rules or templateRef, " + noLifecycle}},
-		"TemplateAndTargets":  {`{templateRef: {name: a}, lifecycle: Once, targets: [{name: pods, reference: {version: v1, kind: Pod}}]}`, []string{"templateRef stands in the place of targets, variables, conditions, rules and parameters: remove them, or templateRef"}},
-		"TemplateAndParams":   {`{templateRef: {name: a}, lifecycle: Once, parameters: {a: 1}}`, []string{"templateRef stands in the place of"}},
+		"NoLifecycle":         {`{targets: [{name: pods, reference: {version: v1, kind: Pod}}], rules: [{name: a, forEach: pods.items, when: "true", actions: [report: {}]}]}`, []string{"spec: Invalid value", noLifecycle, "after a cleanup, or lifecycle: Once to delete it"}},
+		"TemplateNoLifecycle": {`{templateRef: {name: a}}`, []string{noLifecycle}},
+		"TemplateAndTargets":  {`{templateRef: {name: a}, lifecycle: Once, targets: [{name: pods, reference: {version: v1, kind: Pod}}]}`, []string{"templateRef replaces targets, variables, conditions, rules and parameters: remove them, or templateRef"}},
+		"TemplateAndParams":   {`{templateRef: {name: a}, lifecycle: Once, parameters: {a: 1}}`, []string{"templateRef replaces"}},
 		"TemplateNameless":    {`{templateRef: {parameters: {a: 1}}, lifecycle: Once}`, []string{"spec.templateRef.name: Required value"}},
 		"TemplateParams":      {`{templateRef: {name: a, parameters: [a]}, lifecycle: Once}`, []string{"spec.templateRef.parameters: Invalid value: \"array\""}},
-		"ZoneOnly":            {`{ttl: 1h, timeZone: UTC, targets: [{name: pods, reference: {version: v1, kind: Pod}}]}`, []string{"timeZone and startingDeadline mean nothing without a schedule: add one, or remove them"}},
-		"DeadlineOnly":        {`{ttl: 1h, startingDeadline: 1h, targets: [{name: pods, reference: {version: v1, kind: Pod}}]}`, []string{"timeZone and startingDeadline mean nothing without a schedule"}},
-		"PerOnly":             {`{ttl: 1h, limits: {per: 1h}, targets: [{name: pods, reference: {version: v1, kind: Pod}}]}`, []string{"spec.limits: Invalid value", "per is the time that maxActions and maxPercent count over: add one of them"}},
+		"ZoneOnly":            {`{ttl: 1h, timeZone: UTC, targets: [{name: pods, reference: {version: v1, kind: Pod}}]}`, []string{"timeZone and startingDeadline require a schedule: add one, or remove them"}},
+		"DeadlineOnly":        {`{ttl: 1h, startingDeadline: 1h, targets: [{name: pods, reference: {version: v1, kind: Pod}}]}`, []string{"timeZone and startingDeadline require a schedule"}},
+		"PerOnly":             {`{ttl: 1h, limits: {per: 1h}, targets: [{name: pods, reference: {version: v1, kind: Pod}}]}`, []string{"spec.limits: Invalid value", "per is the period over which maxActions and maxPercent count: add one of them"}},
 		"Percent":             {`{ttl: 1h, limits: {maxPercent: 101}, targets: [{name: pods, reference: {version: v1, kind: Pod}}]}`, []string{"spec.limits.maxPercent: Invalid value: 101: spec.limits.maxPercent in body should be less than or equal to 100"}},
 		"NoActions":           {`{ttl: 1h, limits: {maxActions: 0}, targets: [{name: pods, reference: {version: v1, kind: Pod}}]}`, []string{"spec.limits.maxActions in body should be greater than or equal to 1"}},
 
@@ -89,25 +89,25 @@ func TestRulesRefused(t *testing.T) {
 		"WhenMissing":    {"{" + podsAnd + "rules: [{name: a, forEach: pods.items, actions: [report: {}]}]}", []string{"spec.rules[0].when: Required value"}},
 		"NoAction":       {"{" + podsAnd + `rules: [{name: a, forEach: pods.items, when: "true", actions: []}]}`, []string{"spec.rules[0].actions in body should have at least 1 items"}},
 		"RuleName":       {"{" + podsAnd + `rules: [{name: My_rule, forEach: pods.items, when: "true", actions: [report: {}]}]}`, []string{"spec.rules[0].name: Invalid value: \"My_rule\": is not the name of a rule: write lower case letters, digits and - only, such as finished-pods"}},
-		"RuleNamedHelm":  {"{" + podsAnd + `rules: [{name: helm, forEach: pods.items, when: "true", actions: [report: {}]}]}`, []string{"means the Helm release where actions are listed: choose another name"}},
-		"RuleTwice":      {"{" + podsAnd + `rules: [{name: a, forEach: pods.items, when: "true", actions: [report: {}]}, {name: a, forEach: pods.items, when: "true", actions: [report: {}]}]}`, []string{"two rules have the same name: give each a name of its own"}},
+		"RuleNamedHelm":  {"{" + podsAnd + `rules: [{name: helm, forEach: pods.items, when: "true", actions: [report: {}]}]}`, []string{"is the name of the Helm release in lists of actions: choose another name"}},
+		"RuleTwice":      {"{" + podsAnd + `rules: [{name: a, forEach: pods.items, when: "true", actions: [report: {}]}, {name: a, forEach: pods.items, when: "true", actions: [report: {}]}]}`, []string{"two rules have the same name: rename one of them"}},
 		"RulesMany":      {"{" + podsAnd + "rules: [" + strings.Repeat(`{name: a, forEach: pods.items, when: "true", actions: [report: {}]},`, 65) + "]}", []string{"spec.rules: Too many: 65: must have at most 64 items"}},
 		"ForNumber":      {withRule("for: 40"), []string{"spec.rules[0].for: Invalid value: \"integer\""}},
-		"KeepLarge":      {withRule("keep: 3000000000"), []string{"spec.rules[0].keep: Invalid value:", "must be a number from 0 to 1000000, or an expression that gives one"}},
+		"KeepLarge":      {withRule("keep: 3000000000"), []string{"spec.rules[0].keep: Invalid value:", "must be a number from 0 to 1000000, or an expression that returns one"}},
 		"KeepNegative":   {withRule("keep: -1"), []string{"must be a number from 0 to 1000000"}},
 		"KeepBool":       {withRule("keep: true"), []string{"spec.rules[0].keep: Invalid value"}},
 		"ConfirmNothing": {withRule("confirm: [{name: a}]"), []string{"spec.rules[0].confirm[0].target: Required value"}},
 		"VariableName":   {withRule(`variables: [{name: my-var, expression: "1"}]`), []string{"spec.rules[0].variables[0].name: Invalid value: \"my-var\": is not a name that expressions can use"}},
 		"VariableWord":   {"{" + podsAnd + `variables: [{name: in, expression: "1"}]}`, []string{"spec.variables[0].name: Invalid value: \"in\": is a reserved word of CEL: choose another name"}},
-		"VariableTwice":  {"{" + podsAnd + `variables: [{name: a, expression: "1"}, {name: a, expression: "2"}]}`, []string{"spec.variables: Invalid value:", "two variables have the same name: give each a name of its own"}},
+		"VariableTwice":  {"{" + podsAnd + `variables: [{name: a, expression: "1"}, {name: a, expression: "2"}]}`, []string{"spec.variables: Invalid value:", "two variables have the same name: rename one of them"}},
 
-		"NoVerb":       {withAction(`when: "true"`), []string{"spec.rules[0].actions[0]: Invalid value:", "an action has exactly one of report, delete, evict, patch and removeFinalizer"}},
-		"TwoVerbs":     {withAction("report: {}, delete: {}"), []string{"an action has exactly one of report, delete, evict, patch and removeFinalizer"}},
+		"NoVerb":       {withAction(`when: "true"`), []string{"spec.rules[0].actions[0]: Invalid value:", "an action must have exactly one of report, delete, evict, patch and removeFinalizer"}},
+		"TwoVerbs":     {withAction("report: {}, delete: {}"), []string{"an action must have exactly one of report, delete, evict, patch and removeFinalizer"}},
 		"Grace":        {withAction("delete: {gracePeriodSeconds: -1}"), []string{"spec.rules[0].actions[0].delete.gracePeriodSeconds in body should be greater than or equal to 0"}},
 		"Propagation":  {withAction("delete: {propagationPolicy: orphan}"), []string{"supported values: \"Background\", \"Foreground\", \"Orphan\""}},
 		"PatchUntyped": {withAction(`patch: {expression: "{}"}`), []string{"spec.rules[0].actions[0].patch.type: Required value"}},
 		"PatchType":    {withAction(`patch: {type: merge, expression: "{}"}`), []string{"supported values: \"Strategic\", \"Merge\", \"JSON\", \"Apply\""}},
-		"PatchForce":   {withAction(`patch: {type: Merge, expression: "{}", force: true}`), []string{"spec.rules[0].actions[0].patch: Invalid value:", "force is for type: Apply only"}},
+		"PatchForce":   {withAction(`patch: {type: Merge, expression: "{}", force: true}`), []string{"spec.rules[0].actions[0].patch: Invalid value:", "force requires type: Apply: change type, or remove force"}},
 		"Subresource":  {withAction(`patch: {type: Merge, expression: "{}", subresource: "a/b"}`), []string{"is not a subresource: write one such as status or scale"}},
 		"Finalizer":    {withAction("removeFinalizer: {}"), []string{"spec.rules[0].actions[0].removeFinalizer.name: Required value"}},
 	}
@@ -132,27 +132,27 @@ func TestKindsRefused(t *testing.T) {
 		want []string
 	}{
 		"Empty":          {clusterCleanerKind(), "{ttl: 1h}", []string{"a ClusterCleaner needs something to clean: add targets, rules or templateRef"}},
-		"DeletesAtOnce":  {clusterCleanerKind(), "{targets: [{name: pods, reference: {version: v1, kind: Pod, matchLabels: {}}, delete: true}]}", []string{"a ClusterCleaner that deletes needs a ttl or conditions"}},
+		"DeletesAtOnce":  {clusterCleanerKind(), "{targets: [{name: pods, reference: {version: v1, kind: Pod, matchLabels: {}}, delete: true}]}", []string{"a ClusterCleaner that deletes needs a ttl, a schedule or conditions"}},
 		"DeleteAll":      {clusterCleanerKind(), "{ttl: 1h, targets: [{name: pods, reference: {version: v1, kind: Pod, namespaces: [a]}, delete: true}]}", []string{"delete: true needs a name, matchLabels, matchExpressions or fieldSelector in its reference"}},
 		"Helm":           {clusterCleanerKind(), "{ttl: 1h, helm: {release: a}}", []string{`unknown field "spec.helm"`}},
 		"NamespaceAlone": {clusterCleanerKind(), reference("namespace: a"), []string{"namespace requires name: add name, or use namespaces: [...]"}},
-		"NameNamespaces": {clusterCleanerKind(), reference("name: a, namespaces: [a]"), []string{"an object of a given name lives in one namespace: write namespace instead of namespaces, namespaceSelector and excludeNamespaces"}},
+		"NameNamespaces": {clusterCleanerKind(), reference("name: a, namespaces: [a]"), []string{"a reference with a name selects one object: write namespace instead of namespaces, namespaceSelector and excludeNamespaces"}},
 		"NamespacesNone": {clusterCleanerKind(), reference("namespaces: []"), []string{"spec.targets[0].reference.namespaces in body should have at least 1 items"}},
 		"NameSelector":   {clusterCleanerKind(), reference("name: a, matchLabels: {}"), []string{"a name and label selectors exclude each other"}},
-		"AccountForm":    {clusterCleanerKind(), "{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Node}}], serviceAccount: {namespace: a/b, name: c}}", []string{"spec.serviceAccount.namespace: Invalid value: \"a/b\": is not the name of a namespace: write the one in which the ServiceAccount lives"}},
+		"AccountForm":    {clusterCleanerKind(), "{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Node}}], serviceAccount: {namespace: a/b, name: c}}", []string{"spec.serviceAccount.namespace: Invalid value: \"a/b\": is not the name of a namespace: write the namespace of the ServiceAccount"}},
 		"AccountNoWhere": {clusterCleanerKind(), "{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Node}}], serviceAccount: {name: c}}", []string{"spec.serviceAccount.namespace: Required value"}},
 		"AuthNoWhere":    {clusterCleanerKind(), "{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Node}}], cloudEventSink: 'http://a', cloudEventSinkAuth: {type: HMAC, secretRef: {name: c, key: d}}}", []string{"spec.cloudEventSinkAuth.secretRef.namespace: Required value"}},
-		"AuthForm":       {clusterCleanerKind(), "{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Node}}], cloudEventSink: 'http://a', cloudEventSinkAuth: {type: HMAC, secretRef: {namespace: a/b, name: c, key: d}}}", []string{"spec.cloudEventSinkAuth.secretRef.namespace: Invalid value: \"a/b\": is not the name of a namespace: write the one in which the Secret lives"}},
-		"AuthAlone":      {clusterCleanerKind(), "{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Node}}], cloudEventSinkAuth: {type: HMAC, secretRef: {namespace: b, name: c, key: d}}}", []string{"cloudEventSinkAuth means nothing without cloudEventSink: add one, or remove it"}},
+		"AuthForm":       {clusterCleanerKind(), "{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Node}}], cloudEventSink: 'http://a', cloudEventSinkAuth: {type: HMAC, secretRef: {namespace: a/b, name: c, key: d}}}", []string{"spec.cloudEventSinkAuth.secretRef.namespace: Invalid value: \"a/b\": is not the name of a namespace: write the namespace of the Secret"}},
+		"AuthAlone":      {clusterCleanerKind(), "{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Node}}], cloudEventSinkAuth: {type: HMAC, secretRef: {namespace: b, name: c, key: d}}}", []string{"cloudEventSinkAuth requires cloudEventSink: add it, or remove cloudEventSinkAuth"}},
 		"Protected":      {cleanerKind(versions()[0]), "{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Node}}], includeProtected: true}", []string{`unknown field "spec.includeProtected"`}},
 
-		"RecurringRelease": {cleanerKind(versions()[0]), "{ttl: 1h, lifecycle: Recurring, helm: {release: a}}", []string{"a Helm release is uninstalled once: write lifecycle: Once, or remove helm"}},
+		"RecurringRelease": {cleanerKind(versions()[0]), "{ttl: 1h, lifecycle: Recurring, helm: {release: a}}", []string{"helm requires lifecycle: Once: change lifecycle, or remove helm"}},
 		"TemplateEmpty":    {templateKind(), "{template: {}}", []string{"spec.template: Invalid value", "a template needs something to clean: add targets or rules"}},
 		"TemplateTTL":      {templateKind(), "{template: {ttl: 1h, targets: [{name: pods, reference: {version: v1, kind: Pod}}]}}", []string{`unknown field "spec.template.ttl"`}},
 		"ParameterType":    {templateKind(), parameter("name: a, type: number"), []string{"spec.parameters[0].type: Unsupported value: \"number\": supported values: \"string\", \"int\", \"bool\", \"duration\", \"stringList\""}},
 		"ParameterName":    {templateKind(), parameter("name: on-ready, type: bool"), []string{"is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit, such as onReadyNode"}},
 		"ParameterEnum":    {templateKind(), parameter("name: a, type: string, enum: []"), []string{"spec.parameters[0].enum in body should have at least 1 items"}},
-		"ParameterTwice":   {templateKind(), "{parameters: [{name: a, type: bool}, {name: a, type: int}], template: {targets: [{name: pods, reference: {version: v1, kind: Pod}}]}}", []string{"two parameters have the same name: give each a name of its own"}},
+		"ParameterTwice":   {templateKind(), "{parameters: [{name: a, type: bool}, {name: a, type: int}], template: {targets: [{name: pods, reference: {version: v1, kind: Pod}}]}}", []string{"two parameters have the same name: rename one of them"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { refused(t, tc.kind, tc.spec, tc.want) })

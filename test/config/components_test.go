@@ -130,6 +130,7 @@ func TestSpiderpool(t *testing.T) {
 		"spiderippools.spiderpool.spidernet.io": read, "spiderippools/status.spiderpool.spidernet.io": {"patch"},
 		"spiderendpoints.spiderpool.spidernet.io":   append(slices.Clone(read), "patch", "delete"),
 		"spiderreservedips.spiderpool.spidernet.io": read, "spidersubnets.spiderpool.spidernet.io": read, "namespaces": read,
+		"spidermultusconfigs.spiderpool.spidernet.io": read,
 		"nodes": read, "pods": read, "statefulsets.apps": read, "virtualmachines.kubevirt.io": read, "virtualmachineinstances.kubevirt.io": read,
 	}
 	if diff := cmp.Diff(want, may); diff != "" {

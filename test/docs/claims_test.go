@@ -100,6 +100,20 @@ func TestClaimsAreShown(t *testing.T) {
 	}
 }
 
+// So does each row of the comparison with the originals.
+func TestComparisonsAreShown(t *testing.T) {
+	const heading = "## Beside the originals"
+	p := readPage(t, "docs/templates.md").part(t, heading)
+	if _, shown := claims(p.text); len(shown) < 5 {
+		t.Errorf("%q compares %d originals", heading, len(shown))
+	}
+	for _, wrong := range unshown(p.text, func(name string) (string, error) {
+		return readFile(t, path.Join("docs", name)), nil
+	}) {
+		t.Error(wrong)
+	}
+}
+
 // And one that is not is found.
 func TestClaimsWithoutATestAreFound(t *testing.T) {
 	read := func(name string) (string, error) {

@@ -261,3 +261,25 @@ func TestRooms(t *testing.T) {
 		}
 	}
 }
+
+// A reader follows a deletion of either life in ten steps, through at most 25 files.
+func TestDeletionsAreFollowedThroughFewFiles(t *testing.T) {
+	p := readPage(t, "docs/architecture.md")
+	for _, heading := range []string{"### How a Recurring Cleaner deletes", "### How a Once Cleaner deletes"} {
+		files, steps := map[string]bool{}, p.part(t, heading).rows()[1:]
+		for _, step := range steps {
+			named := 0
+			for _, name := range spans(step[2]) {
+				if strings.HasSuffix(name, ".go") { // TestPathsAndTargetsExist looks for it
+					files[name], named = true, named+1
+				}
+			}
+			if named == 0 {
+				t.Errorf("%s: step %s names no file", heading, step[0])
+			}
+		}
+		if len(steps) != 10 || len(files) > 25 {
+			t.Errorf("%s: %d steps, %d files", heading, len(steps), len(files))
+		}
+	}
+}

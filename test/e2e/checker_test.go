@@ -13,42 +13,13 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/e2e/mistakes"
 )
 
 // A checker that finds nothing proves nothing: an operator with a mistake must not get past it, and the same scenario
 // without the mistake must.
 func TestTheCheckerFindsMistakes(t *testing.T) {
 	t.Parallel()
-	const send, commit = "controllers/internal/actuate/request.go", "controllers/act.go"
-	cases := []struct {
-		mutation
-		want []string // the invariants that it breaks
-	}{
-		{mutation: mutation{name: "Sound"}},
-		{
-			mutation: mutation{"PreconditionsDropped", send, "Preconditions:      newPreconditions(ref, version),", ""},
-			want:     []string{"I1", "I2", "I6"},
-		},
-		{
-			mutation: mutation{"UIDIgnored", send, "&metav1.Preconditions{UID: &ref.UID, ", "&metav1.Preconditions{"},
-			want:     []string{"I1"},
-		},
-		{
-			mutation: mutation{
-				"RunNotRecorded", commit,
-				"err = p.writeStatus(ctx, func(s *v1alpha1.CleanerStatus) {\n\t\ts.Run, s.Runs = run, run.Number\n\t\tif at := p.requestedAt(); at != \"\" { // else each restart would answer it again\n\t\t\ts.LastRequestedAt = at\n\t\t}\n\t})",
-				"p.c.State().Run, p.c.State().Runs = run, run.Number",
-			},
-			want: []string{"I2"},
-		},
-		{
-			mutation: mutation{
-				"NotReadLive", commit,
-				"snapshot.ReadForConfirmation(ctx, p.hands.live,", "snapshot.ReadForConfirmation(ctx, p.hands.watched,",
-			},
-			want: []string{"I3"},
-		},
-	}
 	e, err := newEnv(t.Context(), shared.binary)
 	if err != nil {
 		t.Fatal(err)
@@ -58,17 +29,17 @@ func TestTheCheckerFindsMistakes(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for i, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
+	for i, m := range mistakes.List() {
+		t.Run(m.Name, func(t *testing.T) {
 			l := newLab(t, e)
-			l.mistaken = tc.want != nil
-			got := tempted(l, faulty(t, tc.mutation), i)
-			for _, want := range tc.want {
+			l.mistaken = m.Breaks != nil
+			got := tempted(l, faulty(t, m), i)
+			for _, want := range m.Breaks {
 				if !slices.Contains(got, want) {
 					t.Errorf("%s was not found to be broken, but only %v", want, got)
 				}
 			}
-			if tc.want == nil && !l.exists(&corev1.ConfigMap{}, "evidence") {
+			if m.Breaks == nil && !l.exists(&corev1.ConfigMap{}, "evidence") {
 				t.Error("the object that was made anew was deleted")
 			}
 		})

@@ -25,7 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/test/e2e/mistakes"
 	"github.com/vtex/cleaner/test/helmtest"
 	"github.com/vtex/cleaner/test/operator"
 	"github.com/vtex/cleaner/test/sink"
@@ -165,6 +166,8 @@ func uninstalling() []crash {
 		{at: "after LookRelease", with: helmToo},
 		{at: "before ReviewAuthor", with: helmToo},
 		{at: "after ReviewAuthor", with: helmToo},
+		{at: "before AskSlot", with: helmToo},
+		{at: "after AskSlot", with: helmToo},
 		{at: "before StartUninstall", with: helmToo},
 		{at: "after StartUninstall", with: helmToo},
 		{at: "before the release is marked", with: helmToo},
@@ -233,7 +236,7 @@ func TestACrashAtEachStepConverges(t *testing.T) {
 				}
 				c.crashesAt(crash.at, max(crash.n, 1))
 			}
-			c.runs(faulty(t, mutation{}), lone()...)
+			c.runs(faulty(t, mistakes.Mistake{}), lone()...)
 			c.converges(name == "leaving")
 		})
 	}
@@ -327,7 +330,7 @@ func points(t *testing.T) map[string]bool {
 				}
 				out[name] = true
 			case "PassBefore", "PassAfter":
-				for k := plan.LookRows; k <= plan.GiveUp; k++ { // Idle and Evaluate come before: they are no requests
+				for k := life.LookRows; k <= life.GiveUp; k++ { // Idle and Evaluate come before: they are no requests
 					out[strings.ToLower(strings.TrimPrefix(f.Sel.Name, "Pass"))+" "+k.String()] = true
 				}
 			default:

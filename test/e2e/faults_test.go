@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/e2e/mistakes"
 	"github.com/vtex/cleaner/test/operator"
 )
 
@@ -23,27 +24,23 @@ var builds struct {
 	made map[string]string
 }
 
-// mutation is a mistake that somebody could make: a file of the product in which one text stands in the place of another.
-// Without a file it is none.
-type mutation struct{ name, file, was, is string }
-
 // faulty builds the operator with the points at which it can be told to crash or to pause; and, if given, with a mistake.
-func faulty(t *testing.T, m mutation) string {
+func faulty(t *testing.T, m mistakes.Mistake) string {
 	t.Helper()
-	if m.file == "" {
-		m.name = ""
+	if m.File == "" {
+		m.Name = ""
 	}
 	builds.Lock()
 	defer builds.Unlock()
-	if path, ok := builds.made[m.name]; ok {
+	if path, ok := builds.made[m.Name]; ok {
 		return path
 	}
-	dir := filepath.Join(shared.Dir(), "faulty"+m.name)
+	dir := filepath.Join(shared.Dir(), "faulty"+m.Name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	flags := []string{"-tags=faultpoints", "-ldflags=-s -w"}
-	if m.file != "" {
+	if m.File != "" {
 		flags = append(flags, "-overlay="+overlay(t, dir, m))
 	}
 	path, err := operator.Build(t.Context(), dir, os.Stderr, flags...)
@@ -53,27 +50,24 @@ func faulty(t *testing.T, m mutation) string {
 	if builds.made == nil {
 		builds.made = map[string]string{}
 	}
-	builds.made[m.name] = path
+	builds.made[m.Name] = path
 	return path
 }
 
 // overlay writes what go build reads in the place of a file. The file itself is left alone.
-func overlay(t *testing.T, dir string, m mutation) string {
+func overlay(t *testing.T, dir string, m mistakes.Mistake) string {
 	t.Helper()
 	root, err := operator.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	original := filepath.Join(root, m.file)
-	text, err := os.ReadFile(original)
+	original := filepath.Join(root, m.File)
+	text, err := m.Make(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(text), m.was); n != 1 {
-		t.Fatalf("%s has this text %d times, and it must be there once for the mistake %q to be made:\n%s", m.file, n, m.name, m.was)
-	}
-	mutated := filepath.Join(dir, filepath.Base(m.file))
-	if err := os.WriteFile(mutated, []byte(strings.Replace(string(text), m.was, m.is, 1)), 0o600); err != nil {
+	mutated := filepath.Join(dir, filepath.Base(m.File))
+	if err := os.WriteFile(mutated, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{original: mutated}})
@@ -117,7 +111,7 @@ func (l *lab) runs(binary string, args ...string) *operator.Process {
 // crashesAt runs an operator until it crashes at the n-th pass through a point.
 func (l *lab) crashesAt(point string, n int) {
 	l.Helper()
-	p := l.doomed(faulty(l.T, mutation{}), fmt.Sprintf("CLEANER_CRASH_AT=%s:%d", point, n), lone()...)
+	p := l.doomed(faulty(l.T, mistakes.Mistake{}), fmt.Sprintf("CLEANER_CRASH_AT=%s:%d", point, n), lone()...)
 	select {
 	case <-p.Exited():
 		if code := p.ExitCode(); code != 137 {

@@ -137,7 +137,7 @@ func TestAnUninstallOfSomebodyElseIsNotFinished(t *testing.T) {
 		"untrue": {func(_ *v1alpha1.Cleaner) {
 			state := &corev1.ConfigMap{}
 			l.update(state, "untrue-state", func() { state.Data["clean"] = "false" })
-		}, v1alpha1.ResultPartial, "is not true any more"},
+		}, v1alpha1.ResultPartial, "is no longer true"},
 		"edited": {func(c *v1alpha1.Cleaner) {
 			l.update(c, c.Name, func() { c.Spec.Helm, c.Spec.Conditions = nil, []string{"false"} })
 		}, v1alpha1.ResultPartial, "the spec was edited"},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/e2e/mistakes"
 )
 
 // A run is judged by the world without its own deeds: what it has deleted or patched neither stops it nor holds it up, whether a
@@ -120,7 +121,7 @@ func TestAnObjectThatIsMadeAnewIsNotDeleted(t *testing.T) {
 	s := l.sink()
 	old := l.configMap("a", map[string]string{"app": "shop"}, nil)
 	l.apply(cleanerYAML("c", fmt.Sprintf("\n  lifecycle: Once\n  retry: {period: 10s}\n  cloudEventSink: %q", s.URL)+shopMaps+takeAll))
-	p := l.stopsAt(faulty(t, mutation{}), "before a DELETE", 1, lone()...)
+	p := l.stopsAt(faulty(t, mistakes.Mistake{}), "before a DELETE", 1, lone()...)
 	if err := l.Delete(l.ctx, old); err != nil {
 		t.Fatal(err)
 	}

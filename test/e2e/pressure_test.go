@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/vtex/cleaner/test/e2e/mistakes"
 	"github.com/vtex/cleaner/test/operator"
 )
 
@@ -45,7 +46,7 @@ status: {phase: Running, podIP: 192.0.2.1, podIPs: [{ip: 192.0.2.1}]}`)
 
 	// overtaken has somebody else taint the Node while the operator is about to patch it, and waits for what comes of both.
 	overtaken := func(key string, want ...string) *operator.Process {
-		p := l.stopsAt(faulty(t, mutation{}), "before a PATCH", 1, lone()...)
+		p := l.stopsAt(faulty(t, mistakes.Mistake{}), "before a PATCH", 1, lone()...)
 		if err := l.Get(l.ctx, client.ObjectKeyFromObject(node), node); err != nil {
 			t.Fatal(err)
 		}

@@ -26,6 +26,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/e2e/mistakes"
 	"github.com/vtex/cleaner/test/invariants"
 	"github.com/vtex/cleaner/test/operator"
 	"github.com/vtex/cleaner/test/sink"
@@ -855,7 +856,7 @@ func TestACrashAtEachStepOfARuleConverges(t *testing.T) {
 				}
 				l.crashesAt(point, 1)
 			}
-			l.runs(faulty(t, mutation{}), lone()...)
+			l.runs(faulty(t, mistakes.Mistake{}), lone()...)
 			l.leaves()
 			if name == "Once" { // one whose objects another has taken goes on waiting
 				l.eventually("all runs come to their end", func() string {
@@ -914,7 +915,7 @@ func TestARowThatNoRuleWantsAnyMore(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			l.runs(faulty(t, mutation{}), lone()...)
+			l.runs(faulty(t, mistakes.Mistake{}), lone()...)
 			var told struct{ Result v1alpha1.Result }
 			if err := json.Unmarshal(l.received(s, 1)[0].Data, &told); err != nil || told.Result != tc.result {
 				t.Errorf("the event says %q, want %q (%v)", told.Result, tc.result, err)
@@ -939,7 +940,7 @@ func TestACrashWhileARecordIsDropped(t *testing.T) {
 	l.updateCleaner("c", func(c *v1alpha1.Cleaner) { c.Spec.CloudEventSink = "" })
 	l.crashesAt("before ClearRecord", 1)
 	l.crashesAt("after ClearRecord", 1)
-	l.runs(faulty(t, mutation{}), lone()...)
+	l.runs(faulty(t, mistakes.Mistake{}), lone()...)
 	l.eventually("nothing is kept", func() string {
 		if c := l.cleaner("c"); c.Status.Run != nil || c.Status.Unsent != nil || len(c.Finalizers) > 0 {
 			return describe(c)
@@ -956,7 +957,7 @@ func TestACrashAtAnEvictionConverges(t *testing.T) {
 		l.pod(strings.Fields(point)[0])
 		l.crashesAt(point, 1)
 	}
-	l.runs(faulty(t, mutation{}), lone()...)
+	l.runs(faulty(t, mistakes.Mistake{}), lone()...)
 	l.eventually("the Pods go", func() string {
 		for _, name := range []string{"before", "after"} {
 			// The crash may cut off an eviction that has marked its Pod, and a kubelet, which there is none of, would do the rest.
@@ -999,7 +1000,7 @@ func TestAPausedLeaderOfACleanerThatStays(t *testing.T) {
 	l := newLab(t, alone(t))
 	l.labelled(map[string]string{"state": "stale"}, "evidence")
 	l.apply(cleanerYAML("c", stays("", strings.Replace(slowly, "{actionsPerSecond: 1}", "{actionsPerSecond: 100}", 1))))
-	old := l.stopsAt(faulty(t, mutation{}), "before a DELETE", 1, quick()...)
+	old := l.stopsAt(faulty(t, mistakes.Mistake{}), "before a DELETE", 1, quick()...)
 	leader := l.leader()
 	l.runs(l.binary, quick()...)
 	l.follows(leader)

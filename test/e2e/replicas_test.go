@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/e2e/mistakes"
 	"github.com/vtex/cleaner/test/operator"
 )
 
@@ -86,7 +87,7 @@ func TestAPausedLeaderDoesNotDeleteWhatWasMadeAnew(t *testing.T) {
 	l := newLab(t, alone(t))
 	l.configMap("evidence", nil, nil)
 	l.apply(cleanerYAML("c", "\n  ttl: 0s\n  targets:"+target))
-	old := l.stopsAt(faulty(t, mutation{}), "before a DELETE", 1, quick()...)
+	old := l.stopsAt(faulty(t, mistakes.Mistake{}), "before a DELETE", 1, quick()...)
 	leader := l.leader()
 	l.runs(l.binary, quick()...)
 	l.follows(leader)
@@ -107,7 +108,7 @@ func TestAPausedLeaderDoesNotDeleteForASuspendedCleaner(t *testing.T) {
 	l := newLab(t, alone(t))
 	l.configMap("evidence", nil, nil)
 	l.apply(cleanerYAML("c", "\n  ttl: 0s\n  targets:"+target))
-	old := l.stopsAt(faulty(t, mutation{}), "before Act", 1, quick()...)
+	old := l.stopsAt(faulty(t, mistakes.Mistake{}), "before Act", 1, quick()...)
 	leader := l.leader()
 	c := &v1alpha1.Cleaner{}
 	l.update(c, "c", func() { c.Spec.Suspend = true })

@@ -150,7 +150,7 @@ func TestNoSecretOfTheOperatorIsSent(t *testing.T) {
 	}
 	name(operator.Namespace)
 	close(answer)
-	want := fmt.Sprintf("The event of run 1 was not sent and will be retried: no Secret of %q is read, which is the namespace of the operator.", operator.Namespace)
+	want := fmt.Sprintf("The event of run 1 was not sent and will be retried: namespace %q is the operator's own: its Secrets are not read.", operator.Namespace)
 	l.eventually("Delivered says why", func() string {
 		if err := l.Get(l.ctx, client.ObjectKeyFromObject(cc), cc); err != nil {
 			return err.Error()

@@ -254,7 +254,7 @@ func TestDifferencesAreFound(t *testing.T) {
 		"pod.containers.manager.securityContext.readOnlyRootFilesystem: true", "pod.securityContext.runAsNonRoot: true", "pod.containers.manager.resources.limits.memory: 1Gi",
 		"replicas: 1", "kind cleaners.cleaner.vtex.dev: {", "webhook cleaners.cleaner.vtex.dev.rules.apiVersions: v1alpha", "webhook clustercleaners.cleaner.vtex.dev.failurePolicy: Fail",
 		"policy cleaner-status.variables.operator.expression: 'system:serviceaccount:' + 'cleaner-system' + ':' + 'cleaner-manager'", "policy cleaner-status.failurePolicy: Fail",
-		"policy cleaner-author.variables.operator.expression: 'system:serviceaccount:' + 'cleaner-system' + ':' + 'cleaner-manager'", "policy cleaner-author.validations.expression: variables.now == ''",
+		"policy cleaner-author.variables.operator.expression: 'system:serviceaccount:' + 'cleaner-system' + ':' + 'cleaner-manager'", "policy cleaner-author.validations.expression: variables.author == ''",
 		"binding cleaner-author.validationActions: Deny", "binding cleaner-status.validationActions: Deny", `network lets in {"ports":[{"protocol":"TCP","port":9443}]}`, "network bounds Ingress",
 		`network lets in {"ports":[{"protocol":"TCP","port":8443}],"from":[{"namespaceSelector":{"matchLabels":{"cleaner.vtex.dev/metrics":"true"}}}]}`,
 		"role cleaner-impersonation: impersonate:serviceaccount serviceaccounts.authentication.k8s.io",

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -60,7 +61,7 @@ func raw(v any) *runtime.Unknown {
 func (s *story) event(user, verb, group, resource, name string, code int32, request, response any) {
 	s.now = s.now.Add(time.Second)
 	e := cluster.Event{Event: auditv1.Event{
-		Verb: verb, RequestURI: "/" + resource + "/" + name, User: authenticationv1.UserInfo{Username: user},
+		Verb: verb, RequestURI: "/" + resource + "/" + url.PathEscape(name), User: authenticationv1.UserInfo{Username: user},
 		ObjectRef:                &auditv1.ObjectReference{APIGroup: group, Resource: resource, Namespace: s.c.Namespace, Name: name},
 		ResponseStatus:           &metav1.Status{Code: code},
 		RequestReceivedTimestamp: metav1.NewMicroTime(s.now), StageTimestamp: metav1.NewMicroTime(s.now.Add(time.Millisecond)),
@@ -86,7 +87,12 @@ func (s *story) cleaner(user, verb string, change func(c *v1alpha1.Cleaner)) {
 
 func (s *story) created()     { s.cleaner(them, "create", func(*v1alpha1.Cleaner) {}) }
 func (s *story) wait()        { s.now = s.now.Add(5 * time.Second) }
-func (s *story) read(c int32) { s.event(us, "get", "", "configmaps", "evidence", c, nil, nil) }
+func (s *story) read(c int32) { s.event(us, "get", "", "configmaps", s.evidence(), c, nil, nil) }
+
+// named gives the object that is deleted another name.
+func (s *story) named(name string) { s.c.Spec.Targets[0].Reference.Name = name }
+
+func (s *story) evidence() string { return s.c.Spec.Targets[0].Reference.Name }
 
 // asked is another read of ConfigMaps.
 func (s *story) asked(verb, uri string, code int32) {
@@ -100,7 +106,7 @@ func (s *story) held() {
 
 func (s *story) committed() {
 	s.cleaner(us, "patch", func(c *v1alpha1.Cleaner) {
-		c.Status.Runs, c.Status.Run = 1, &v1alpha1.Run{Number: 1, Rows: []string{"targets.evidence configmaps/v1 shop/evidence uid-e 7"}}
+		c.Status.Runs, c.Status.Run = 1, &v1alpha1.Run{Number: 1, Rows: []string{"targets.evidence configmaps/v1 shop/" + s.evidence() + " uid-e 7"}}
 	})
 }
 
@@ -114,7 +120,7 @@ func (s *story) deleted(resource, demanded, hit string) {
 	if demanded != "" {
 		options["preconditions"] = map[string]any{"uid": demanded, "resourceVersion": "7"}
 	}
-	s.event(us, "delete", "", resource, "evidence", 200, options, metav1.Status{
+	s.event(us, "delete", "", resource, s.evidence(), 200, options, metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status"}, Details: &metav1.StatusDetails{UID: types.UID(hit)},
 	})
 }
@@ -193,6 +199,8 @@ func TestCheckFindsEachBrokenPromise(t *testing.T) {
 		want    []string
 	}{
 		"Sound":                  {},
+		"ANameWithSpaces":        {instead: map[string]func(*story){"": func(s *story) { s.named(" evi  dence ") }}},
+		"ANameLikeADryRun":       {instead: map[string]func(*story){"": func(s *story) { s.named("?dryRun=All") }, "deleted": func(s *story) { s.deleted("configmaps", "uid-x", "uid-x") }}, want: []string{"I2", "I2"}},
 		"TwoAtATime":             {instead: map[string]func(*story){"deleted": twoAtATime}},
 		"NoPreconditions":        {instead: map[string]func(*story){"deleted": func(s *story) { s.deleted("configmaps", "", "uid-e") }}, want: []string{"I1", "I2"}},
 		"ACollection":            {instead: map[string]func(*story){"deleted": func(s *story) { s.event(us, "deletecollection", "", "configmaps", "", 200, nil, nil) }}, want: []string{"I1"}},

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -552,10 +553,11 @@ func (d *deed) names(uid, version string) bool {
 	return d.pre.UID != nil && d.pre.ResourceVersion != nil && string(*d.pre.UID) == uid && *d.pre.ResourceVersion == version
 }
 
-// rowIs says that a row is the object that a request names.
+// rowIs says that a row is the object that a request names. Only the name in it may have spaces, any number of them.
 func rowIs(row string, e cluster.Event, uid *types.UID) bool {
-	f := strings.Fields(row)
-	if len(f) != 5 || uid == nil {
+	f := strings.Split(row, " ")
+	last := len(f) - 1
+	if len(f) < 5 || uid == nil {
 		return false
 	}
 	resource, _, _ := strings.Cut(f[1], "/")
@@ -567,7 +569,7 @@ func rowIs(row string, e cluster.Event, uid *types.UID) bool {
 	if want == "namespaces" { // the reference to a namespace has it as its own
 		namespace = ""
 	}
-	return resource == want && f[2] == namespace+"/"+e.ObjectRef.Name && f[3] == string(*uid)
+	return resource == want && strings.Join(f[2:last-1], " ") == namespace+"/"+e.ObjectRef.Name && f[last-1] == string(*uid)
 }
 
 // recordPrefix begins the names of the Secrets that record revisions of releases.
@@ -618,6 +620,9 @@ func manifestOf(secret []byte) map[string]bool {
 	contains := map[string]bool{}
 	for _, m := range manifests {
 		for doc := range strings.SplitSeq("\n"+m, "\n---") {
+			if strings.Contains(doc, "&") && strings.Contains(doc, "*") {
+				continue // what aliases repeat may take minutes, and whoever acts on what is left out shows
+			}
 			var o metav1.PartialObjectMetadata
 			if yaml.Unmarshal([]byte(doc), &o) == nil && o.Kind != "" {
 				contains[pluralOf(o.GroupVersionKind())+"/"+cmp.Or(o.Namespace, release.Namespace)+"/"+o.Name] = true
@@ -633,7 +638,7 @@ func isCleaner(e cluster.Event) bool {
 
 // isDryRun says that a request changed nothing, whatever was answered.
 func isDryRun(e cluster.Event) bool {
-	if strings.Contains(e.RequestURI, "dryRun=All") {
+	if asked, err := url.ParseRequestURI(e.RequestURI); err == nil && slices.Contains(asked.Query()["dryRun"], "All") {
 		return true
 	}
 	var body struct {

@@ -167,10 +167,10 @@ rules:
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"spec.rules[0].for: 2d is long for a time that begins anew when the operator restarts",
-		"spec.rules[0].actions[0].delete.gracePeriodSeconds: 0 deletes by force",
+		"spec.rules[0].for: 2d is long for a time that starts again when the operator restarts",
+		"spec.rules[0].actions[0].delete.gracePeriodSeconds: 0 forces the deletion",
 		"spec: nothing limits what is done in the whole cluster",
-		"spec.includeProtected: namespaces such as kube-system",
+		"spec.includeProtected: namespaces that the cluster depends on, such as kube-system",
 		`spec.rules[0].when at 1:`,
 	} {
 		if !strings.Contains(strings.Join(warned.warnings, "\n"), want) {

@@ -6,6 +6,7 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -184,11 +185,11 @@ func TestCertificatesAreMadeAnew(t *testing.T) {
 func TestCertificatesOfSomebodyElse(t *testing.T) {
 	ns := shared.namespace(t)
 	other := shared.replica(t, "-4", "--webhook-cert=files", "--webhook-cert-dir="+filepath.Join(shared.Dir(), "manager-webhook"), "--require-service-account")
-	want := denied + "spec.serviceAccountName: is required by this operator: write the name of a ServiceAccount of the Cleaner's namespace that may do what the Cleaner is to do"
+	want := denied + "spec.serviceAccountName: is required by this operator: write the name of a ServiceAccount in the namespace of the Cleaner that has the rights that the Cleaner needs"
 	eventually(t, "it answers, by its own rules", func(ctx context.Context) string {
 		err := shared.Create(ctx, cleaner(t, ns, "c", podsToDelete), client.DryRunAll)
 		if err == nil || err.Error() != want {
-			return "another answer"
+			return fmt.Sprintf("another answer: %v", err)
 		}
 		return ""
 	})

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -38,16 +39,29 @@ func (e *env) writers(t *testing.T, ns string, rules ...rbacv1.PolicyRule) {
 // signed has the webhook sign a user as the author of an object, by a review that no API server has made.
 func (e *env) signed(t *testing.T, u *unstructured.Unstructured, user authenticationv1.UserInfo) string {
 	t.Helper()
-	raw, err := u.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
+	return e.signs(t, user, u, nil)[v1alpha1.AnnotationAuthor]
+}
+
+// signs has the webhook write what it does for a user who writes an object over another one, which is nil when it is created, by a review that no
+// API server has made.
+func (e *env) signs(t *testing.T, user authenticationv1.UserInfo, u, old *unstructured.Unstructured) map[string]string {
+	t.Helper()
+	raw := func(u *unstructured.Unstructured) runtime.RawExtension {
+		text, err := u.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runtime.RawExtension{Raw: text}
 	}
 	review := &admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{
-			UID: "1", Operation: admissionv1.Create, Namespace: u.GetNamespace(), UserInfo: user, Object: runtime.RawExtension{Raw: raw},
+			UID: "1", Operation: admissionv1.Create, Namespace: u.GetNamespace(), UserInfo: user, Object: raw(u),
 			Kind: metav1.GroupVersionKind{Group: "cleaner.vtex.dev", Version: "v1alpha1", Kind: u.GetKind()},
 		},
+	}
+	if old != nil {
+		review.Request.Operation, review.Request.OldObject = admissionv1.Update, raw(old)
 	}
 	body, err := json.Marshal(review)
 	if err != nil {
@@ -60,13 +74,19 @@ func (e *env) signed(t *testing.T, u *unstructured.Unstructured, user authentica
 	if err := json.Unmarshal([]byte(answer), review); err != nil || review.Response == nil || review.Response.Patch == nil {
 		t.Fatalf("nothing is signed: %v: %s", err, answer)
 	}
-	var patch []struct {
-		Value map[string]string `json:"value"`
+	patch, err := jsonpatch.DecodePatch(review.Response.Patch)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := json.Unmarshal(review.Response.Patch, &patch); err != nil || len(patch) != 1 {
-		t.Fatalf("another patch than one of the annotations: %v: %s", err, review.Response.Patch)
+	text, err := patch.Apply(raw(u).Raw)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return patch[0].Value[v1alpha1.AnnotationAuthor]
+	after := &unstructured.Unstructured{}
+	if err := after.UnmarshalJSON(text); err != nil {
+		t.Fatal(err)
+	}
+	return after.GetAnnotations()
 }
 
 // TestNobodyPlantsAnAuthor shows that what the webhook signed for a caller who is not the API server is worth nothing, while the
@@ -248,6 +268,11 @@ func TestWhoeverWritesIsVouchedFor(t *testing.T) {
 				}
 				return ""
 			})
+			asks := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"now"}}}`, v1alpha1.AnnotationRequestedAt)
+			asked := u.DeepCopy()
+			if err := as.Patch(t.Context(), asked, client.RawPatch("application/merge-patch+json", asks)); err != nil || !strings.HasPrefix(asked.GetAnnotations()[v1alpha1.AnnotationRequest], tc.want) {
+				t.Errorf("its author cannot ask for an evaluation: %v: %.400s", err, asked.GetAnnotations()[v1alpha1.AnnotationRequest])
+			}
 			if err := other.Patch(t.Context(), u.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`))); err != nil {
 				t.Errorf("somebody else cannot label it: %v", err)
 			}
@@ -313,23 +338,31 @@ func TestTheAPIServerVouchesWithoutAWebhook(t *testing.T) {
 			if err := mallory.Create(t.Context(), made("")); err != nil {
 				t.Fatal(err)
 			}
-			annotate := func(as client.Client, value string) error {
-				return as.Patch(t.Context(), made(""), client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationAuthor, value)))
+			annotate := func(as client.Client, annotation, value string) error {
+				return as.Patch(t.Context(), made(""), client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, annotation, value)))
 			}
-			for who, as := range map[string]client.Client{"mallory": mallory, "the administrator": e.Client} {
-				if err := annotate(as, fmt.Sprintf("%q", theirs)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), vouched) {
-					t.Errorf("%s names somebody else: %v", who, err)
+			both := []string{v1alpha1.AnnotationAuthor, v1alpha1.AnnotationRequest}
+			for _, annotation := range both {
+				for who, as := range map[string]client.Client{"mallory": mallory, "the administrator": e.Client} {
+					if err := annotate(as, annotation, fmt.Sprintf("%q", theirs)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), fmt.Sprintf("[%s]: is not what the webhook writes for ", annotation)) {
+						t.Errorf("%s names somebody else in %s: %v", who, annotation, err)
+					}
 				}
-			}
-			if err := annotate(self, fmt.Sprintf("%q", theirs)); err != nil {
-				t.Fatalf("the operator cannot write an author: %v", err)
+				if err := annotate(self, annotation, fmt.Sprintf("%q", theirs)); err != nil {
+					t.Fatalf("the operator cannot write %s: %v", annotation, err)
+				}
 			}
 			label := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`))
 			if err := mallory.Patch(t.Context(), made(""), label); err != nil {
 				t.Errorf("it cannot be labelled: %v", err)
 			}
-			if err := annotate(mallory, "null"); err != nil {
-				t.Errorf("the author cannot be taken off: %v", err)
+			for _, annotation := range both {
+				if err := annotate(mallory, annotation, "null"); err != nil {
+					t.Errorf("%s cannot be taken off: %v", annotation, err)
+				}
+				if err := annotate(mallory, annotation, fmt.Sprintf("%q", theirs)); !apierrors.IsForbidden(err) {
+					t.Errorf("%s can be put back: %v", annotation, err)
+				}
 			}
 		})
 	}

@@ -5,13 +5,18 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -150,6 +155,116 @@ rules: [{name: old, forEach: pods.items, when: "true", actions: [{evict: {}}]}]`
 	eventually(t, "nothing is said of the request before", func(ctx context.Context) string {
 		if c := now(ctx); meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionRequestDropped) != nil || c.Status.LastRequestedAt == asked {
 			return fmt.Sprintf("%+v", c.Status)
+		}
+		return ""
+	})
+}
+
+// What the webhook signs for a caller who is not the API server lets nobody ask for an evaluation, while the API server does not ask the
+// webhook: whoever asks is who makes the request, and has the rights. Nor does what was signed for somebody else before.
+func TestNobodyPlantsARequest(t *testing.T) {
+	e, ctx := shared, t.Context()
+	ns := e.namespace(t)
+	mallory := "mallory-" + ns
+	e.writers(t, ns)
+	as, _ := e.as(t, mallory, "team")
+	self := authenticationv1.UserInfo{Username: mallory, Groups: []string{"team", "system:authenticated"}}
+	admin := authenticationv1.UserInfo{Username: "kubernetes-admin", Groups: []string{"system:masters", "system:authenticated"}}
+	victim := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "victim", Labels: map[string]string{"doomed": "yes"}}}
+	yearly := cleaner(t, ns, "yearly", `{lifecycle: Recurring, schedule: 0 3 1 1 *, targets: [{name: cm, delete: true, reference: {version: v1, kind: ConfigMap, matchLabels: {doomed: "yes"}}}]}`)
+	if err := e.Create(ctx, yearly); err != nil {
+		t.Fatal(err)
+	}
+	annotate := func(by client.Client, annotations map[string]string, opts ...client.PatchOption) error {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return by.Patch(ctx, yearly.DeepCopy(), client.RawPatch("application/merge-patch+json", patch), opts...)
+	}
+	now := func(ctx context.Context) *v1alpha1.Cleaner {
+		c := &v1alpha1.Cleaner{}
+		if err := e.Get(ctx, client.ObjectKeyFromObject(yearly), c); err != nil {
+			t.Log(err)
+		}
+		return c
+	}
+	var before map[string]string
+	for _, at := range []string{"1", "2"} { // the administrator asks twice, and nothing is there to be deleted
+		if err := annotate(e, map[string]string{v1alpha1.AnnotationRequestedAt: at}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the administrator is answered", func(ctx context.Context) string {
+			c := now(ctx)
+			if c.Status.LastRequestedAt != at {
+				return fmt.Sprintf("%+v", c.Status)
+			}
+			if at == "1" {
+				before = map[string]string{v1alpha1.AnnotationRequestedAt: at, v1alpha1.AnnotationRequest: c.Annotations[v1alpha1.AnnotationRequest]}
+			}
+			return ""
+		})
+	}
+	if err := e.Create(ctx, victim); err != nil {
+		t.Fatal(err)
+	}
+	signed := func(user authenticationv1.UserInfo) map[string]string {
+		old := yearly.DeepCopy()
+		if err := e.Get(ctx, client.ObjectKeyFromObject(yearly), old); err != nil {
+			t.Fatal(err)
+		}
+		u := old.DeepCopy()
+		annotations := u.GetAnnotations()
+		annotations[v1alpha1.AnnotationRequestedAt] = "mallory's"
+		u.SetAnnotations(annotations)
+		return map[string]string{v1alpha1.AnnotationRequestedAt: "mallory's", v1alpha1.AnnotationRequest: e.signs(t, user, u, old)[v1alpha1.AnnotationRequest]}
+	}
+	theirs, mine := signed(admin), signed(self)
+	spaced := map[string]string{v1alpha1.AnnotationRequestedAt: "mallory's", v1alpha1.AnnotationRequest: " " + theirs[v1alpha1.AnnotationRequest]}
+	grown := signed(authenticationv1.UserInfo{Username: mallory, Groups: append([]string{"system:masters"}, self.Groups...)})
+
+	e.withoutWebhook(t, ns, func() error {
+		const unsigned = "nobody's"
+		if err := annotate(as, map[string]string{v1alpha1.AnnotationRequestedAt: unsigned}, client.DryRunAll); err != nil {
+			return err
+		}
+		for name, planted := range map[string]map[string]string{
+			"What is signed for somebody else": theirs, "The same behind a space": spaced, "What was signed before": before, "What is signed for groups": grown,
+		} {
+			if err := annotate(as, planted); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "metadata.annotations[cleaner.vtex.dev/request]: is not what the webhook writes for \""+mallory) {
+				t.Errorf("%s is not refused: %v", name, err)
+			}
+		}
+		if err := annotate(as, mine); err != nil {
+			t.Errorf("what is signed for herself is refused: %v", err)
+		}
+		return nil
+	})
+	eventually(t, "it is dropped", func(ctx context.Context) string {
+		c := now(ctx)
+		said := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionRequestDropped)
+		if said == nil || said.Reason != v1alpha1.ReasonRequestNotAllowed || !strings.Contains(said.Message, fmt.Sprintf("user %q, who made it, may not delete configmaps in namespace %q", mallory, ns)) || c.Status.LastRequestedAt != "mallory's" {
+			return fmt.Sprintf("%+v", c.Status)
+		}
+		return ""
+	})
+	if err := e.Get(ctx, client.ObjectKeyFromObject(victim), victim); err != nil {
+		t.Fatalf("what is to be deleted once a year is gone: %v", err)
+	}
+
+	// Who has the rights asks by the webhook, and is answered.
+	bob := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "bob-" + ns}
+	e.grant(t, ns, "bob", bob, configMapEditor()...)
+	asBob, _ := e.as(t, bob.Name)
+	eventually(t, "somebody else with the rights asks", func(context.Context) string {
+		if err := annotate(asBob, map[string]string{v1alpha1.AnnotationRequestedAt: "bob's"}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	eventually(t, "it acts", func(ctx context.Context) string {
+		if err := e.Get(ctx, client.ObjectKeyFromObject(victim), &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("the object is there (%v): %+v", err, now(ctx).Status)
 		}
 		return ""
 	})

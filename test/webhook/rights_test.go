@@ -161,7 +161,7 @@ func TestAuthorMustHaveTheRights(t *testing.T) {
 			rules:  []rbacv1.PolicyRule{rule("delete get list watch", "tekton.dev", "*")}, // it may turn out to be cluster-scoped
 			spec:   "ttl: 1d\ntargets: [{name: runs, reference: {apiGroup: tekton.dev, version: v1, kind: PipelineRun, matchLabels: {}}, delete: true}]",
 			want:   []string{`!delete all resources of group "tekton.dev"`, `!get all resources of group "tekton.dev"`, `!list all resources of group "tekton.dev"`, `!watch all resources of group "tekton.dev"`},
-			more:   "; a kind that is not served has no resource yet that rights could name: install its CRD first, or let somebody create the Cleaner who has these rights on all resources of the group, in the cluster",
+			more:   "; while a kind is not served, no right can name its resource: install its CRD first, or let a user create the Cleaner who has these rights on all resources of the group, in the cluster",
 		},
 		"UnknownKindGranted": {
 			reason: "Who may do so with all of a group may do so with this one.",

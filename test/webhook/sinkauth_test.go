@@ -279,7 +279,7 @@ func TestSinkAuthWaits(t *testing.T) {
 		}
 	}
 	name("absent")
-	g.waits(fmt.Sprintf(`there is no Secret "absent" in namespace %q`, g.ns))
+	g.waits(fmt.Sprintf(`cannot find Secret "absent" in namespace %q`, g.ns))
 	if n := len(g.sink.Events()); n != 0 {
 		t.Errorf("the sink got %d requests", n)
 	}
@@ -307,8 +307,8 @@ func TestSinkAuthThatIsRefused(t *testing.T) {
 	own := object(t, "ClusterCleaner", "own", fmt.Sprintf("{%s, cloudEventSinkAuth: {type: HMAC, secretRef: {namespace: %s, name: cleaner-signing-key, key: keys}}}", rest, operator.Namespace))
 	there := cleaner(t, operator.Namespace, "there", "{"+strings.Replace(rest, ", namespace: default", "", 1)+", cloudEventSinkAuth: {type: HMAC, secretRef: {name: cleaner-signing-key, key: keys}}}")
 	for u, want := range map[*unstructured.Unstructured]string{
-		own:   fmt.Sprintf("spec.cloudEventSinkAuth.secretRef.namespace: %q is the namespace of the operator, of which no Secret is read: put the Secret into another one", operator.Namespace),
-		there: fmt.Sprintf("spec.cloudEventSinkAuth.secretRef: no Secret of %q is read, which is the namespace of the operator: put the Cleaner and the Secret into another one", operator.Namespace),
+		own:   fmt.Sprintf("spec.cloudEventSinkAuth.secretRef.namespace: %q is the namespace of the operator, and none of its Secrets can be used: put the Secret into another namespace", operator.Namespace),
+		there: fmt.Sprintf("spec.cloudEventSinkAuth.secretRef: no Secret of %q can be used, because it is the namespace of the operator: put the Cleaner and the Secret into another namespace", operator.Namespace),
 	} {
 		if err := e.Create(t.Context(), u); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", u.GetName(), err, want)
@@ -319,7 +319,7 @@ func TestSinkAuthThatIsRefused(t *testing.T) {
 	if err := admin.Create(t.Context(), plain); err != nil {
 		t.Fatal(err)
 	}
-	if want := "spec.cloudEventSink: the token of cloudEventSinkAuth is sent over it as plain text"; !strings.Contains(strings.Join(warned.warnings, "\n"), want) {
+	if want := "spec.cloudEventSink: the token of cloudEventSinkAuth is sent as plain text"; !strings.Contains(strings.Join(warned.warnings, "\n"), want) {
 		t.Errorf("warned of %q", warned.warnings)
 	}
 }

@@ -64,15 +64,15 @@ func TestTemplateIsExpanded(t *testing.T) {
 	}{
 		"Named": {"It is the one in the Cleaner's namespace.", "Cleaner", uses("key", "{}"), nil},
 		"NamedInCluster": {"There may be one in each namespace.", "ClusterCleaner", uses("key", "{}"),
-			[]string{`spec.templateRef.name: the template "key" does not work here: its spec.template.targets[0].reference.namespace: is missing: secrets live in namespaces, so write the one in which the object of this name lives`}},
+			[]string{`spec.templateRef.name: the template "key" does not work here: its spec.template.targets[0].reference.namespace: is missing: secrets are namespaced, so write the namespace of the object`}},
 		"Good":        {"A parameter is given, and one has its default.", "Cleaner", uses("keep-newest", "{app: web}"), nil},
 		"GoodCluster": {"The same.", "ClusterCleaner", uses("keep-newest", "{app: web}"), nil},
 		"Missing": {"There is no default.", "Cleaner", uses("keep-newest", "{keep: 5}"),
-			[]string{`spec.templateRef.parameters.app: must be given: the template "keep-newest" has no default for it; write app: "text"`}},
+			[]string{`spec.templateRef.parameters.app: is missing: the template "keep-newest" has no default for it; write app: "text"`}},
 		"Type": {"The parameter is named.", "ClusterCleaner", uses("keep-newest", "{app: web, keep: '5'}"),
 			[]string{"spec.templateRef.parameters.keep: must be of type int: write keep: 3"}},
 		"Unknown": {"A slip of the pen is named.", "Cleaner", uses("keep-newest", "{app: web, kep: 5}"),
-			[]string{`spec.templateRef.parameters.kep: is no parameter of the template "keep-newest": it has keep, app`}},
+			[]string{`spec.templateRef.parameters.kep: is not a parameter of the template "keep-newest": it has keep, app`}},
 		"OutOfReach": {"A Cleaner acts in its own namespace.", "Cleaner", uses("in-shops", "{}"),
 			[]string{`spec.templateRef.name: is a template for ClusterCleaners: its target "pods" has namespaces, and a Cleaner acts in its own namespace only; use it in a ClusterCleaner`}},
 		"ClusterScoped": {"What cannot be is the template's.", "Cleaner", uses("classes", "{}"),
@@ -124,7 +124,7 @@ func TestTemplateThatIsNotThere(t *testing.T) {
 	if err := admin.Create(t.Context(), cleaner(t, ns, "c", uses("nowhere", "{}")), client.DryRunAll); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{`spec.templateRef.name: there is no CleanerTemplate "nowhere" yet, and the Cleaner waits until there is: apply the template first`}
+	want := []string{`spec.templateRef.name: there is no CleanerTemplate "nowhere" yet, and the Cleaner waits for it: apply the template first`}
 	if diff := cmp.Diff(want, warned.warnings); diff != "" {
 		t.Errorf("warnings: -want, +got:\n%s", diff)
 	}
@@ -133,7 +133,7 @@ func TestTemplateThatIsNotThere(t *testing.T) {
 	frank, _ := shared.as(t, "frank")
 	eventually(t, "frank may do everything here, and not elsewhere", func(ctx context.Context) string {
 		err := frank.Create(ctx, cleaner(t, ns, "c", uses("nowhere", "{}")), client.DryRunAll)
-		if err == nil || err.Error() != lacks+`user "frank" may not do everything; a template that is not there yet may ask for anything: apply it first, or let somebody create the Cleaner who may do everything` {
+		if err == nil || err.Error() != lacks+`user "frank" may not do everything; a template that does not exist yet may ask for anything: apply it first, or let a user who may do everything create the Cleaner` {
 			return fmt.Sprint(err)
 		}
 		return ""
@@ -171,11 +171,11 @@ func TestUpdateThatBreaks(t *testing.T) {
 		return shared.Update(t.Context(), now)
 	}
 
-	const instead = "; change that first, or the template so that both work, or delete the template and create it anew if this is meant"
+	const instead = "; change its spec first, or write a template that it works with; if you mean to break it, delete the template and create it again"
 	err := update(strings.Replace(keepNewest, "{name: keep, type: int, default: 3}", "{name: keep, type: string, default: '3'}", 1))
 	want := deniedBy("CleanerTemplate") +
-		`spec: breaks Cleaner "five" in namespace "` + ns + `", which would not work any more: spec.templateRef.parameters.keep: must be of type string: write keep: "text"` + instead + "\n" +
-		`spec: breaks ClusterCleaner "everywhere", which would not work any more: spec.templateRef.parameters.keep: must be of type string: write keep: "text"` + instead
+		`spec: breaks Cleaner "five" in namespace "` + ns + `", which would stop working: spec.templateRef.parameters.keep: must be of type string: write keep: "text"` + instead + "\n" +
+		`spec: breaks ClusterCleaner "everywhere", which would stop working: spec.templateRef.parameters.keep: must be of type string: write keep: "text"` + instead
 	if !apierrors.IsInvalid(err) || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

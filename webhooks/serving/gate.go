@@ -14,30 +14,29 @@ import (
 	"time"
 )
 
-// retrySeconds is when a request that found no room is to be sent again. The API server does so by itself, for as long as
-// the timeout of the webhook lets it.
+// retrySeconds is the Retry-After of a request that found no room. The API server retries by itself until the webhook's timeout.
 const retrySeconds = 1
 
-// readFor is how long a body may arrive before its slot is taken away for another request of the same address. Callers are near: a
-// body of some MiB takes a part of this.
+// readFor is how long a body may arrive before another request of the same address can take its slot. Callers are near: a body of a
+// few MiB needs only part of this.
 const readFor = time.Second
 
-// ErrCutOff is what the body of a request ends with whose slot was given to another caller, and the cause that its context is
-// done by.
-var ErrCutOff = errors.New("others that hold less need the room")
+// ErrCutOff means that the slot of a request was given to another caller. It is the error of the request's body, and the cause of
+// its context.
+var ErrCutOff = errors.New("the request was dropped to make room for other callers")
 
-// RequestLimiter lets a bounded number of requests through at a time, and answers all others at once with 429 and Retry-After. A
-// request whose body is still arriving, or that waits for one of Turns, makes room for one of an address that holds less.
+// RequestLimiter bounds how many requests are handled at a time, and answers the others at once with 429 and Retry-After. A request
+// whose body is still arriving, or that waits for its turn, makes room for a request of an address that holds less.
 type RequestLimiter struct {
 	slots *slotPool
 }
 
-// NewRequestLimiter makes a RequestLimiter for this many requests at a time. Half of them may come from one address.
+// NewRequestLimiter returns a RequestLimiter for this many requests at a time. At most half of them may come from one address.
 func NewRequestLimiter(requests int) *RequestLimiter {
 	return &RequestLimiter{newSlotPool(requests, max(1, requests/2), readFor)}
 }
 
-// WrapHandler puts the limiter before a handler. Handlers that one limiter is put before share its slots.
+// WrapHandler limits the requests to a handler. All handlers of one limiter share its slots.
 func (g *RequestLimiter) WrapHandler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancelCause(r.Context())
@@ -48,7 +47,7 @@ func (g *RequestLimiter) WrapHandler(next http.Handler) http.Handler {
 		}
 		s := g.slots.acquireSlot(callerOf(r.RemoteAddr), state, func(was slotState) {
 			cancel(ErrCutOff)
-			if was == dormant { // it may be reading
+			if was == dormant { // it may be reading the body
 				_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // long ago
 			}
 		})
@@ -65,16 +64,16 @@ func (g *RequestLimiter) WrapHandler(next http.Handler) http.Handler {
 	})
 }
 
-// RefuseRequest answers a request that there is no room for.
+// RefuseRequest answers a request for which there is no room.
 func RefuseRequest(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", strconv.Itoa(retrySeconds))
-	http.Error(w, "there are too many requests: try again", http.StatusTooManyRequests)
+	http.Error(w, "too many requests: try again", http.StatusTooManyRequests)
 }
 
-// slotKey is where the context of a request has its slot.
+// slotKey is the key of the slot in a request's context.
 type slotKey struct{}
 
-// setSlotState says what the slot of a request, if it has one, is used for. It is false if the slot was taken away.
+// setSlotState sets the state of a request's slot, if it has one. It returns false if the slot was taken away.
 func setSlotState(ctx context.Context, state slotState) bool {
 	s, ok := ctx.Value(slotKey{}).(*slot)
 	return !ok || s.setState(state)
@@ -86,7 +85,7 @@ type arrivingBody struct {
 	slot *slot
 }
 
-// Read reads the body. It fails with ErrCutOff if the slot was taken away before the end.
+// Read reads the body. It returns ErrCutOff if the slot was taken away before the end.
 func (b *arrivingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !b.slot.setState(inUse) {
@@ -95,7 +94,7 @@ func (b *arrivingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// callerOf names the caller of an address with a port. A host can have all IPv6 addresses of its network: they count as one.
+// callerOf returns the caller for an address with a port. A host can use all IPv6 addresses of its /64 network, so they count as one.
 func callerOf(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// What a prober needs: a connection of its own for each probe, for some milliseconds.
+// The limits of probes. A prober needs one connection for each probe, for some milliseconds.
 const (
 	maxProbeConnections          = 512
 	maxProbeConnectionsPerCaller = 32
@@ -26,15 +26,15 @@ const (
 	probeTimeout                 = 3 * time.Second
 )
 
-// Probes serve /healthz and /readyz over HTTP to whoever asks. They are served from the start of the manager to its end, so
-// that a prober does not take a process that waits for the API server for one that hangs.
+// Probes serves /healthz and /readyz over HTTP to all callers, as long as the manager runs. So a process that waits for the API
+// server does not look like one that hangs.
 type Probes struct {
 	manager.Manager
 	alive, ready *healthz.Handler
 }
 
-// AddProbes adds the server of probes to a manager; without an address, which is empty or 0, they are not served. All checks have
-// to be added to what it returns.
+// AddProbes adds the probe server to a manager. If the address is empty or 0, nothing is served. Add all checks to the Probes that it
+// returns.
 func AddProbes(ctx context.Context, mgr manager.Manager, address string, log logr.Logger) (*Probes, error) {
 	p := &Probes{Manager: mgr, alive: &healthz.Handler{Checks: map[string]healthz.Checker{}}, ready: &healthz.Handler{Checks: map[string]healthz.Checker{}}}
 	if address == "" || address == "0" {
@@ -46,7 +46,7 @@ func AddProbes(ctx context.Context, mgr manager.Manager, address string, log log
 	}
 	server := newProbeServer(p, log)
 	if err := mgr.Add(&manager.Server{Name: "health probe", Server: server, Listener: limitProbes(server, listener)}); err != nil {
-		return nil, fmt.Errorf("cannot add the server of probes to the manager: %w", err)
+		return nil, fmt.Errorf("cannot add the probe server to the manager: %w", err)
 	}
 	return p, nil
 }
@@ -63,7 +63,7 @@ func (p *Probes) AddReadyzCheck(name string, check healthz.Checker) error {
 	return nil
 }
 
-// ServeHTTP answers a probe, of all checks or, below /healthz/ and /readyz/, of one.
+// ServeHTTP answers a probe: all checks or, below /healthz/ and /readyz/, one of them.
 func (p *Probes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for path, handler := range map[string]*healthz.Handler{"/healthz": p.alive, "/readyz": p.ready} {
 		if rest, ok := strings.CutPrefix(r.URL.Path, path); ok && (rest == "" || rest[0] == '/') {
@@ -74,7 +74,7 @@ func (p *Probes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.NotFound(w, r)
 }
 
-// newProbeServer makes the server of probes, which holds little for anybody, and not for long.
+// newProbeServer returns the probe server, which gives each caller little memory and time.
 func newProbeServer(handler http.Handler, log logr.Logger) *http.Server {
 	return &http.Server{
 		Handler: handler, MaxHeaderBytes: maxProbeHeader,
@@ -83,7 +83,7 @@ func newProbeServer(handler http.Handler, log logr.Logger) *http.Server {
 	}
 }
 
-// limitProbes bounds the connections of probers, in all and of one address.
+// limitProbes bounds the connections of probers, in total and per address.
 func limitProbes(server *http.Server, listener net.Listener) net.Listener {
 	return limitConnections(server, listener, maxProbeConnections, maxProbeConnectionsPerCaller)
 }

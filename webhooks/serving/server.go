@@ -23,64 +23,64 @@ import (
 )
 
 const (
-	// maxHeader bounds the bytes of a request's header. Go reads 4 KiB more than this.
+	// maxHeader bounds the header of a request, in bytes. Go reads 4 KiB more.
 	maxHeader = 64 << 10
 	// headerTimeout bounds the TLS handshake, and the header of a request.
 	headerTimeout = 5 * time.Second
-	// readTimeout bounds a request with its body: callers are near, and send at most some MiB.
+	// readTimeout bounds a request with its body: callers are near, and send at most a few MiB.
 	readTimeout = 10 * time.Second
-	// writeTimeout bounds a request until its answer is written. A webhook has at most 30 seconds by Kubernetes' own rule.
+	// writeTimeout bounds a request until its answer is written. Kubernetes gives a webhook at most 30 seconds.
 	writeTimeout = 40 * time.Second
 	// idleTimeout is how long a connection may wait for its next request.
 	idleTimeout = 90 * time.Second
-	// stopTimeout is how long requests under way may take when the server is stopped.
+	// stopTimeout is how long open requests may take when the server stops.
 	stopTimeout = 15 * time.Second
-	// logInterval is the shortest time between two lines about connections that failed: strangers cause them.
+	// logInterval is the shortest time between two log lines about failed connections: anybody can cause them.
 	logInterval = 10 * time.Second
 )
 
-// Options say where a Server serves, and to whom.
+// Options are the options of a Server.
 type Options struct {
-	// Address is where it listens, such as ":9443".
+	// Address is the address to listen on, such as ":9443".
 	Address string
-	// CertDir is the folder with tls.crt and tls.key, which may change at any time. If it is empty, the server makes itself
-	// a certificate that nobody has signed.
+	// CertDir is the folder with tls.crt and tls.key, which may change at any time. If it is empty, the server uses a
+	// self-signed certificate.
 	CertDir string
 	// HTTP2 lets callers use HTTP/2.
 	HTTP2 bool
-	// ClientCA, unless empty, is a file with the certificates of the authorities that callers' certificates are signed by:
-	// who has none is refused.
+	// ClientCA is a file with the certificates of the authorities that sign callers' certificates. If it is set, callers
+	// without such a certificate are refused.
 	ClientCA string
-	// ClientNames, unless empty, are the names, common name or DNS name, of the certificates that callers may have.
+	// ClientNames are the common names and DNS names that callers' certificates may have; empty allows all.
 	ClientNames []string
-	// Log is told of connections that failed, at times.
+	// Log receives some of the failed connections.
 	Log logr.Logger
 }
 
-// Server serves one handler over HTTPS. Each replica serves, whether it leads or not.
+// Server serves one handler over HTTPS, in every replica.
 type Server struct {
 	options Options
 	handler http.Handler
 	address atomic.Pointer[net.Addr] // nil until it listens
 }
 
-// New makes a Server. A ClientCA that cannot be used is an error here, not at the first connection.
+// New returns a Server. It returns an error if the ClientCA cannot be used.
 func New(o Options, handler http.Handler) (*Server, error) {
 	if len(o.ClientNames) > 0 && o.ClientCA == "" {
-		return nil, errors.New("names of clients say nothing without the authority that has signed their certificates")
+		return nil, errors.New("client names require a client CA that has signed the certificates")
 	}
 	if o.ClientCA != "" {
 		if _, err := cert.NewPool(o.ClientCA); err != nil {
-			return nil, fmt.Errorf("cannot use the authority of clients' certificates: %w", err)
+			return nil, fmt.Errorf("cannot use the client CA: %w", err)
 		}
 	}
 	return &Server{options: o, handler: handler}, nil
 }
 
-// NeedLeaderElection says that every replica serves.
+// NeedLeaderElection returns false: every replica serves.
 func (s *Server) NeedLeaderElection() bool { return false }
 
-// ListenAddress returns where the server listens; nil before it does.
+// ListenAddress returns the address on which the server listens; nil before that.
 func (s *Server) ListenAddress() net.Addr {
 	if a := s.address.Load(); a != nil {
 		return *a
@@ -91,12 +91,12 @@ func (s *Server) ListenAddress() net.Addr {
 // CheckReady fails until the server listens.
 func (s *Server) CheckReady(*http.Request) error {
 	if s.ListenAddress() == nil {
-		return errors.New("the server does not listen yet")
+		return errors.New("the server is not listening yet")
 	}
 	return nil
 }
 
-// Start serves until ctx is done and the requests under way have been answered.
+// Start serves until ctx is done and the open requests are answered.
 func (s *Server) Start(ctx context.Context) error {
 	config, err := s.newTLSConfig(ctx)
 	if err != nil {
@@ -130,12 +130,12 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("cannot serve: %w", err)
 	}
 	if err := <-stopped; err != nil {
-		return fmt.Errorf("cannot answer all requests before the end: %w", err)
+		return fmt.Errorf("cannot answer all requests before the shutdown: %w", err)
 	}
 	return nil
 }
 
-// newTLSConfig makes the server's side of TLS.
+// newTLSConfig returns the server's TLS configuration.
 func (s *Server) newTLSConfig(ctx context.Context) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	if s.options.HTTP2 {
@@ -151,9 +151,9 @@ func (s *Server) newTLSConfig(ctx context.Context) (*tls.Config, error) {
 	config.ClientAuth, config.SessionTicketsDisabled = tls.RequireAndVerifyClientCert, true // each connection is verified
 	base := config.Clone()
 	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		pool, err := cert.NewPool(s.options.ClientCA) // at each connection, so that an authority can be renewed
+		pool, err := cert.NewPool(s.options.ClientCA) // for each connection, because the authority can be renewed
 		if err != nil {
-			return nil, fmt.Errorf("cannot use the authority of clients' certificates: %w", err)
+			return nil, fmt.Errorf("cannot use the client CA: %w", err)
 		}
 		now := base.Clone()
 		now.ClientCAs = pool
@@ -171,7 +171,7 @@ func (s *Server) newTLSConfig(ctx context.Context) (*tls.Config, error) {
 	return config, nil
 }
 
-// verifyClientName refuses a client by the name of its certificate, which is verified.
+// verifyClientName returns an error if a verified client certificate has none of ClientNames.
 func (s *Server) verifyClientName(state tls.ConnectionState) error {
 	if len(s.options.ClientNames) == 0 {
 		return nil
@@ -184,19 +184,19 @@ func (s *Server) verifyClientName(state tls.ConnectionState) error {
 			}
 		}
 	}
-	return errors.New("the client's certificate has a name that is not served")
+	return errors.New("the client's certificate has none of the allowed names")
 }
 
-// loadCertificate gives the server's certificate at each connection.
+// loadCertificate returns the function that returns the current certificate for each connection.
 func (s *Server) loadCertificate(ctx context.Context) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	if s.options.CertDir == "" {
 		chain, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 		if err != nil {
-			return nil, fmt.Errorf("cannot make a certificate: %w", err)
+			return nil, fmt.Errorf("cannot create a self-signed certificate: %w", err)
 		}
 		pair, err := tls.X509KeyPair(chain, key)
 		if err != nil {
-			return nil, fmt.Errorf("cannot use the certificate that was made: %w", err)
+			return nil, fmt.Errorf("cannot use the self-signed certificate: %w", err)
 		}
 		return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }, nil
 	}
@@ -206,13 +206,13 @@ func (s *Server) loadCertificate(ctx context.Context) (func(*tls.ClientHelloInfo
 	}
 	go func() {
 		if err := watcher.Start(ctx); err != nil && !errors.Is(err, os.ErrClosed) {
-			s.options.Log.Error(err, "Cannot follow the certificate")
+			s.options.Log.Error(err, "Cannot watch the certificate")
 		}
 	}()
 	return watcher.GetCertificate, nil
 }
 
-// throttledLog logs what net/http says of connections, a line at a time and not too often.
+// throttledLog logs net/http's messages about connections, and drops most of them.
 type throttledLog struct {
 	log      logr.Logger
 	throttle rate.Sometimes

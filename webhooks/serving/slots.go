@@ -10,23 +10,23 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// slotState says who else a slot may be taken away for.
+// slotState says for whom a slot may be taken away.
 type slotState int
 
 const (
-	// inUse is a slot that is not taken away.
+	// inUse means that the slot is never taken away.
 	inUse slotState = iota
-	// waiting is a slot that is taken away for a caller that holds fewer.
+	// waiting means that a caller that holds fewer slots can take it.
 	waiting
-	// dormant is a slot that is taken away before those that wait, and, after some time, also for another one of its own caller.
+	// dormant means that the slot is taken before waiting ones and, after some time, also for its own caller.
 	dormant
 )
 
-// slotPool has slots for callers: so many in all, and so many for each. When none is left, a caller that holds fewer than another
-// one gets one of that: so whoever comes from many addresses takes from those that hold most, which are its own.
+// slotPool has slots for callers: maxTotal in total, and maxPerCaller for each. When none is left, a caller takes a slot from one
+// that holds more. So a flood from many addresses takes slots mostly from itself.
 type slotPool struct {
 	maxTotal, maxPerCaller int
-	// dormantFor is how long a slot is dormant before it is taken away for another one of its own caller.
+	// dormantFor is how long a slot is dormant before its own caller can take it for something else.
 	dormantFor time.Duration
 	clock      clock.PassiveClock
 
@@ -35,15 +35,15 @@ type slotPool struct {
 	heldByCaller map[string]int
 }
 
-// slot is what a caller holds of a slotPool.
+// slot is one slot of a slotPool, held by a caller.
 type slot struct {
 	pool   *slotPool
 	caller string
 	state  slotState
 	since  time.Time
-	// known says that the caller is: its slot is not taken away.
+	// known means that the caller has proved who it is: its slot is never taken away.
 	known bool
-	// cutOff ends what the caller does with the slot. It is called once at most, and not after the slot is released.
+	// cutOff ends what the caller does with the slot. It is called at most once, and never after the slot is released.
 	cutOff func(slotState)
 }
 
@@ -51,7 +51,7 @@ func newSlotPool(all, each int, dormantFor time.Duration) *slotPool {
 	return &slotPool{maxTotal: all, maxPerCaller: each, dormantFor: dormantFor, clock: clock.RealClock{}, held: map[*slot]struct{}{}, heldByCaller: map[string]int{}}
 }
 
-// acquireSlot takes a slot that is left for the caller, or that is taken away for it; nil if there is none.
+// acquireSlot returns a free slot, or one that it takes from a caller; nil if there is none.
 func (p *slotPool) acquireSlot(caller string, state slotState, cutOff func(slotState)) *slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,8 +69,8 @@ func (p *slotPool) acquireSlot(caller string, state slotState, cutOff func(slotS
 	return s
 }
 
-// findVictim returns the slot that is taken away for a caller: one of its own if it holds as many as it may, else one of those
-// that hold most, and more than the caller; nil if there is none.
+// findVictim returns the slot to take away for a caller: one of its own if it holds as many as it may, otherwise one of the callers
+// that hold most, and more than this caller; nil if there is none.
 func (p *slotPool) findVictim(caller string, own bool) *slot {
 	var victim *slot
 	for s := range p.held {
@@ -85,7 +85,7 @@ func (p *slotPool) findVictim(caller string, own bool) *slot {
 	return victim
 }
 
-// comesBefore says whether a slot is taken away before another one: that of who holds more, that which is dormant, the older one.
+// comesBefore reports whether a is taken away before b: first by how many slots its caller holds, then if it is dormant, then by age.
 func (p *slotPool) comesBefore(a, b *slot) bool {
 	if m, n := p.heldByCaller[a.caller], p.heldByCaller[b.caller]; m != n {
 		return m > n
@@ -96,7 +96,7 @@ func (p *slotPool) comesBefore(a, b *slot) bool {
 	return a.since.Before(b.since)
 }
 
-// removeSlot forgets a slot.
+// removeSlot removes a slot from those that are held.
 func (p *slotPool) removeSlot(s *slot) {
 	delete(p.held, s)
 	if p.heldByCaller[s.caller]--; p.heldByCaller[s.caller] == 0 {
@@ -104,7 +104,7 @@ func (p *slotPool) removeSlot(s *slot) {
 	}
 }
 
-// setState says what the slot is used for from now on. It is false if the slot was taken away.
+// setState sets the state of the slot. It returns false if the slot was taken away.
 func (s *slot) setState(state slotState) bool {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
@@ -117,14 +117,14 @@ func (s *slot) setState(state slotState) bool {
 	return true
 }
 
-// setKnown says that the caller is known.
+// setKnown marks the caller as known.
 func (s *slot) setKnown() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	s.known = true
 }
 
-// releaseSlot gives the slot back, unless it was taken away or given back before.
+// releaseSlot releases the slot, unless it was taken away or released before.
 func (s *slot) releaseSlot() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()

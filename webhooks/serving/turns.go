@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Turns are taken one at a time. Who waits comes after those of other addresses who wait, so that a flood from one address
-// delays another one by one turn.
+// Turns lets one request at a time run. Each address has at most one request in the queue for the next turn, so that a flood from one
+// address delays another address by one turn.
 type Turns struct {
 	all chan struct{}
 
@@ -17,19 +17,19 @@ type Turns struct {
 	byCaller map[string]*callerTurns
 }
 
-// callerTurns are the turns of one address, and how many of it have one or wait.
+// callerTurns is the queue of one address. waiting counts its requests, including the one that runs.
 type callerTurns struct {
 	turn    chan struct{}
 	waiting int
 }
 
-// NewTurns makes Turns.
+// NewTurns returns Turns that nobody waits for.
 func NewTurns() *Turns {
 	return &Turns{all: make(chan struct{}, 1), byCaller: map[string]*callerTurns{}}
 }
 
-// Take waits for a turn of a remote address, and returns what ends it. It is false if ctx is done before. Meanwhile the slot of the
-// request that ctx is of can be taken away.
+// Take waits for a turn, and returns the function that ends it. ok is false if ctx is done first. While it waits, the slot of the
+// request can be taken away.
 func (t *Turns) Take(ctx context.Context, remoteAddr string) (end func(), ok bool) {
 	setSlotState(ctx, waiting)
 	if end, ok = t.await(ctx, callerOf(remoteAddr)); ok && !setSlotState(ctx, inUse) {
@@ -39,7 +39,7 @@ func (t *Turns) Take(ctx context.Context, remoteAddr string) (end func(), ok boo
 	return end, ok
 }
 
-// await waits for a turn of a caller.
+// await waits for a turn: first among the caller's own requests, then among all callers.
 func (t *Turns) await(ctx context.Context, caller string) (end func(), ok bool) {
 	own := t.join(caller)
 	select {
@@ -62,7 +62,7 @@ func (t *Turns) await(ctx context.Context, caller string) (end func(), ok bool) 
 	}, true
 }
 
-// join counts one more who waits.
+// join adds a request to the queue of its caller.
 func (t *Turns) join(caller string) *callerTurns {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,7 +75,7 @@ func (t *Turns) join(caller string) *callerTurns {
 	return own
 }
 
-// leave counts one less.
+// leave removes a request from the queue of its caller.
 func (t *Turns) leave(caller string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,10 +1,10 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package version says which version of Cleaner a program is, and what it was built from.
+// Package version contains the version of Cleaner that a program is, and the commit that it was built from.
 //
-// The file VERSION is the one place where a version is written by hand: the Makefile reads it, and what is installed beside
-// the programs is held to it by a test. The package asks neither git nor a network.
+// The file VERSION is the only place where the version is written by hand. The Makefile reads it, and a test compares the
+// manifests with it. The package uses neither git nor a network.
 package version
 
 import (
@@ -18,29 +18,29 @@ import (
 //go:embed VERSION
 var written string
 
-// What `make` says with -X; programs that `go build` or `go install` made have what Go itself has written into them.
+// The values that `make` sets with -X. In programs made with `go build` or `go install`, Go itself has stored the commit.
 //
 //nolint:gochecknoglobals // the linker sets nothing else
 var (
-	// stamped is the version, if it is not the one that is written.
+	// stamped is the version, if it is not the one of the file VERSION.
 	stamped string
-	// commit is what the program was built from, with -dirty behind it if that was changed.
+	// commit is the commit that the program was built from, with -dirty at the end if files were changed.
 	commit string
 )
 
-// Info is which version of Cleaner a program is.
+// Info is the version of a program.
 type Info struct {
-	// Version is a semantic version, without a v before it.
+	// Version is a semantic version without the leading v.
 	Version string `json:"version"`
-	// Commit is what it was built from, with -dirty behind it if that was changed; empty if nobody knows.
+	// Commit is the commit that it was built from, with -dirty at the end if files were changed; empty if unknown.
 	Commit string `json:"commit,omitempty"`
-	// GoVersion is that of the compiler.
+	// GoVersion is the version of the compiler.
 	GoVersion string `json:"goVersion"`
 	// Platform is <system>/<architecture>.
 	Platform string `json:"platform"`
 }
 
-// Get says which version this program is.
+// Get returns the version of this program.
 func Get() Info {
 	i := Info{
 		Version: strings.TrimSpace(written), Commit: commit,
@@ -55,7 +55,7 @@ func Get() Info {
 	return i
 }
 
-// commitOf is the commit that Go has written into a program; empty if it was told not to, or found none.
+// commitOf returns the commit that Go has stored in a program; empty if it has stored none.
 func commitOf(build *debug.BuildInfo) string {
 	var revision, dirty string
 	for _, s := range build.Settings {
@@ -72,7 +72,7 @@ func commitOf(build *debug.BuildInfo) string {
 	return revision + dirty
 }
 
-// String is all of it on one line.
+// String returns the whole version on one line.
 func (i Info) String() string {
 	from := "commit unknown"
 	if i.Commit != "" {

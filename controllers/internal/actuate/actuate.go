@@ -26,38 +26,32 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
 )
 
-const (
-	// inFlight is how many requests of one Cleaner are on their way at a time, and inFlightOfAll how many of all.
-	inFlight      = 32
-	inFlightOfAll = 128
-)
+// inFlight is how many requests of one Cleaner are on their way at a time.
+const inFlight = 32
 
 // Actuator carries out what was decided.
 type Actuator struct {
 	client  rest.Interface
-	slots   Slots
+	slots   *fair.Slots
 	answers answerReader
 }
 
-// Slots bound how many requests are on their way at a time, of all Actuators that share them.
-type Slots chan struct{}
-
-// NewSlots makes the Slots of a process.
-func NewSlots() Slots { return make(Slots, inFlightOfAll) }
-
-// New makes an Actuator that sends its requests as a configuration says.
-func New(config *rest.Config, slots Slots) (*Actuator, error) {
+// New makes an Actuator that sends its requests as a configuration says. The slots bound how many are on their way at a time, of all
+// Actuators that share them. Their objects' namespaces share them out: so a webhook that hangs in one holds up no other.
+func New(config *rest.Config, slots *fair.Slots) (*Actuator, error) {
 	config = dynamic.ConfigFor(WithoutRetries(config))
 	answers := newReader()
 	config.NegotiatedSerializer = answers.newErrorSerializer()
 	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a client for deeds: %w", err)
+		return nil, fmt.Errorf("cannot make a client that changes objects: %w", err)
 	}
 	return &Actuator{client: client, slots: slots, answers: answers}, nil
 }
@@ -65,6 +59,17 @@ func New(config *rest.Config, slots Slots) (*Actuator, error) {
 // RunParallel calls do for 0 to n-1, as many at a time as requests of one Cleaner may be in flight, and returns when all have
 // returned. A panic of one of them is the caller's.
 func RunParallel(n int, do func(i int)) { contain.RunParallel(inFlight, n, do) }
+
+// RunSteps calls do for each of these steps, as many at a time as requests of one Cleaner may be in flight. Namespaces share them: so
+// requests that hang in one, or wait for a slot there, hold up no other. Those on objects of one namespace begin in their order. The
+// namespace that comes after one is the first, and it returns the one after which to begin the next time.
+func RunSteps(steps []*plan.Step, after string, do func(i int)) (next string) {
+	namespaces := make([]string, len(steps))
+	for i, s := range steps {
+		namespaces[i] = s.Object.Namespace
+	}
+	return contain.RunInLanes(inFlight, namespaces, after, do)
+}
 
 // WithoutRetries is a configuration whose clients send each request that changes something once: an answer that asks to come back
 // later is an answer. client-go would send it again by itself, up to ten times, long after whether it may be sent was
@@ -115,15 +120,14 @@ func (o noRetryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// sendIfAllowed sends a request when there is a slot for it and it may be sent; if it was not sent, the error says why. A dry
-// run asks and tells nobody: may and intent are nil.
-func (a *Actuator) sendIfAllowed(ctx context.Context, ref plan.Ref, r request, may func(context.Context) error, intent func()) (answered *unstructured.Unstructured, sent bool, err error) {
-	select {
-	case a.slots <- struct{}{}:
-		defer func() { <-a.slots }()
-	case <-ctx.Done():
-		return nil, false, ctx.Err()
+// sendIfAllowed sends a request when there is a slot for it, before waiting ends, and it may be sent; if it was not sent, the error says
+// why. A dry run asks and tells nobody: may and intent are nil.
+func (a *Actuator) sendIfAllowed(ctx, waiting context.Context, ref plan.Ref, r request, may func(context.Context) error, intent func()) (answered *unstructured.Unstructured, sent bool, err error) {
+	slot, err := a.slots.TakeSlot(waiting, types.NamespacedName{Namespace: ref.Namespace})
+	if err != nil {
+		return nil, false, err
 	}
+	defer slot.GiveBack()
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
 	}
@@ -165,18 +169,18 @@ func provesGone(answered *unstructured.Unstructured, uid types.UID) bool {
 
 // classifyError says what an error of the API server means for the object that a request was about; nil is success. What a
 // conflict came from is still to be read.
-func classifyError(err error, ref plan.Ref) plan.Answer {
+func classifyError(err error, ref plan.Ref) life.Answer {
 	switch {
 	case err == nil:
-		return plan.Answer{Kind: plan.AnswerDeleted}
+		return life.Answer{Kind: life.AnswerDeleted}
 	case isObjectMissing(err, ref):
-		return plan.Answer{Kind: plan.AnswerNotFound}
+		return life.Answer{Kind: life.AnswerNotFound}
 	case apierrors.IsConflict(err) && !isFieldManagerConflict(err), apierrors.IsNotFound(err):
-		return plan.Answer{Kind: plan.AnswerConflict, Why: describeError(err)}
+		return life.Answer{Kind: life.AnswerConflict, Why: describeError(err)}
 	case isRefused(err):
-		return plan.Answer{Kind: plan.AnswerRefused, Why: describeError(err), RetryAfter: retryAfterOf(err)}
+		return life.Answer{Kind: life.AnswerRefused, Why: describeError(err), RetryAfter: retryAfterOf(err)}
 	default:
-		return plan.Answer{Kind: plan.AnswerLost, Why: describeError(err), RetryAfter: retryAfterOf(err)}
+		return life.Answer{Kind: life.AnswerLost, Why: describeError(err), RetryAfter: retryAfterOf(err)}
 	}
 }
 

@@ -20,9 +20,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
 )
 
 func podsResource() schema.GroupVersionResource {
@@ -53,7 +56,7 @@ func newRig(t *testing.T, answer error) *rig {
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
 	var err error
-	if r.actuator, err = New(&rest.Config{Host: server.URL, QPS: -1}, NewSlots()); err != nil {
+	if r.actuator, err = New(&rest.Config{Host: server.URL, QPS: -1}, fair.NewSlots(inFlight, clock.RealClock{})); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -107,6 +110,10 @@ func write(w http.ResponseWriter, err *apierrors.StatusError) {
 	_ = json.NewEncoder(w).Encode(status)
 }
 
+func (r *rig) LimitWait(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithCancel(ctx)
+}
+
 func (r *rig) WaitForPace(context.Context) error { return r.pace }
 
 func (r *rig) MaySend(context.Context) error {
@@ -143,7 +150,7 @@ func (r *rig) delete(ctx context.Context, name string) Outcome {
 
 func TestDeleteCarriesBothPreconditions(t *testing.T) {
 	r := newRig(t, nil)
-	if got := r.delete(t.Context(), "a"); got.Kind != plan.AnswerDeleted || got.Why != "" {
+	if got := r.delete(t.Context(), "a"); got.Kind != life.AnswerDeleted || got.Why != "" {
 		t.Errorf("it came to %+v", got)
 	}
 	background := metav1.DeletePropagationBackground
@@ -167,20 +174,20 @@ func TestAnswers(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		answer error
-		want   plan.AnswerKind
+		want   life.AnswerKind
 	}{
-		"Deleted":        {"2xx", nil, plan.AnswerDeleted},
-		"NotFound":       {"a 404 that names the object", apierrors.NewNotFound(gr, "a"), plan.AnswerNotFound},
-		"OtherNotFound":  {"one that names another proves nothing: look", apierrors.NewNotFound(gr, "b"), plan.AnswerConflict},
-		"BareNotFound":   {"nor does one that names nothing", bare, plan.AnswerConflict},
-		"NotServed":      {"nor does that of a path that is not served, which names what was asked for", notServed, plan.AnswerConflict},
-		"Conflict":       {"a precondition failed: look", apierrors.NewConflict(gr, "a", errors.New("uid")), plan.AnswerConflict},
-		"Forbidden":      {"an answer that nothing was done", apierrors.NewForbidden(gr, "a", errors.New("no")), plan.AnswerRefused},
-		"TooMany":        {"so is 429", apierrors.NewTooManyRequests("later", 1), plan.AnswerRefused},
-		"Unavailable":    {"a 503 may come from a proxy that has sent it on", apierrors.NewServiceUnavailable("later"), plan.AnswerLost},
-		"InternalError":  {"a 500 may come from after the deed", apierrors.NewInternalError(errors.New("x")), plan.AnswerLost},
-		"GatewayTimeout": {"and so may a timeout", apierrors.NewTimeoutError("x", 1), plan.AnswerLost},
-		"NoAnswer":       {"a connection that broke says nothing", errHangUp, plan.AnswerLost},
+		"Deleted":        {"2xx", nil, life.AnswerDeleted},
+		"NotFound":       {"a 404 that names the object", apierrors.NewNotFound(gr, "a"), life.AnswerNotFound},
+		"OtherNotFound":  {"one that names another proves nothing: look", apierrors.NewNotFound(gr, "b"), life.AnswerConflict},
+		"BareNotFound":   {"nor does one that names nothing", bare, life.AnswerConflict},
+		"NotServed":      {"nor does that of a path that is not served, which names what was asked for", notServed, life.AnswerConflict},
+		"Conflict":       {"a precondition failed: look", apierrors.NewConflict(gr, "a", errors.New("uid")), life.AnswerConflict},
+		"Forbidden":      {"an answer that nothing was done", apierrors.NewForbidden(gr, "a", errors.New("no")), life.AnswerRefused},
+		"TooMany":        {"so is 429", apierrors.NewTooManyRequests("later", 1), life.AnswerRefused},
+		"Unavailable":    {"a 503 may come from a proxy that has sent it on", apierrors.NewServiceUnavailable("later"), life.AnswerLost},
+		"InternalError":  {"a 500 may come from after the deed", apierrors.NewInternalError(errors.New("x")), life.AnswerLost},
+		"GatewayTimeout": {"and so may a timeout", apierrors.NewTimeoutError("x", 1), life.AnswerLost},
+		"NoAnswer":       {"a connection that broke says nothing", errHangUp, life.AnswerLost},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +199,7 @@ func TestAnswers(t *testing.T) {
 			if got.Kind != tc.want {
 				t.Errorf("%s: got %d, want %d (%s)", tc.reason, got.Kind, tc.want, got.Why)
 			}
-			if looked := r.looked == 1; looked != (tc.want == plan.AnswerConflict) {
+			if looked := r.looked == 1; looked != (tc.want == life.AnswerConflict) {
 				t.Errorf("looked at the object: %t", looked)
 			}
 		})
@@ -226,7 +233,7 @@ func TestOnlyProofSettles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			r.says = tc.says
-			if got := r.delete(t.Context(), "a"); got.Kind != plan.AnswerDeleted || got.Gone != tc.want {
+			if got := r.delete(t.Context(), "a"); got.Kind != life.AnswerDeleted || got.Gone != tc.want {
 				t.Errorf("%s: it came to %+v", tc.reason, got)
 			}
 		})
@@ -236,13 +243,13 @@ func TestOnlyProofSettles(t *testing.T) {
 func TestNothingIsSentAgainstOrders(t *testing.T) {
 	r := newRig(t, nil)
 	r.may = errors.New("suspended")
-	if got := r.delete(t.Context(), "a"); got.Kind != plan.AnswerUnsent {
+	if got := r.delete(t.Context(), "a"); got.Kind != life.AnswerUnsent {
 		t.Errorf("got %+v", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r.may = nil
-	if got := r.delete(ctx, "a"); got.Kind != plan.AnswerUnsent {
+	if got := r.delete(ctx, "a"); got.Kind != life.AnswerUnsent {
 		t.Errorf("after a shutdown: got %+v", got)
 	}
 	if len(r.options) > 0 || len(r.intents) > 0 {
@@ -273,7 +280,7 @@ func TestDeedsInFlightAreBounded(t *testing.T) {
 
 func TestARequestIsSentOnceWhateverTheAnswerAsksFor(t *testing.T) {
 	r := newRig(t, apierrors.NewTooManyRequests("later", 1))
-	if got := r.delete(t.Context(), "a"); got.Kind != plan.AnswerRefused || r.requests != 1 {
+	if got := r.delete(t.Context(), "a"); got.Kind != life.AnswerRefused || r.requests != 1 {
 		t.Errorf("%d requests were sent for one deed, which came to %+v", r.requests, got)
 	}
 }
@@ -327,7 +334,7 @@ func TestNoStepIsSentAgainstOrders(t *testing.T) {
 				r, s := newRig(t, nil), step(verb)
 				tc.change(r, s)
 				got := r.actuator.ExecuteStep(tc.ctx, s, tc.version, false, r)
-				if got.Kind != plan.AnswerUnsent || got.Why == "" || got.Version != tc.version {
+				if got.Kind != life.AnswerUnsent || got.Why == "" || got.Version != tc.version {
 					t.Errorf("it came to %+v", got)
 				}
 				if r.requests > 0 || len(r.intents) > 0 {
@@ -355,7 +362,7 @@ func TestWhatCannotBeAskedForIsNotSent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, s := newRig(t, nil), step(plan.VerbPatch)
 			change(s)
-			if got := r.actuator.ExecuteStep(t.Context(), s, "2", false, r); got.Kind != plan.AnswerRefused || got.Why == "" || r.requests > 0 || len(r.intents) > 0 {
+			if got := r.actuator.ExecuteStep(t.Context(), s, "2", false, r); got.Kind != life.AnswerRefused || got.Why == "" || r.requests > 0 || len(r.intents) > 0 {
 				t.Errorf("it came to %+v, by %d requests", got, r.requests)
 			}
 		})
@@ -365,14 +372,14 @@ func TestWhatCannotBeAskedForIsNotSent(t *testing.T) {
 func TestWithoutAVersionTheObjectIsRead(t *testing.T) {
 	for _, verb := range deeds() {
 		r := newRig(t, nil)
-		if got := r.actuator.ExecuteStep(t.Context(), step(verb), "", false, r); got.Kind != plan.AnswerNotFound || !got.Gone || r.requests > 0 {
+		if got := r.actuator.ExecuteStep(t.Context(), step(verb), "", false, r); got.Kind != life.AnswerNotFound || !got.Gone || r.requests > 0 {
 			t.Errorf("to %s what is gone came to %+v, by %d requests", verb, got, r.requests)
 		}
 		r.live = &metav1.PartialObjectMetadata{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", UID: "uid", ResourceVersion: "3", Finalizers: []string{"example.com/b"}},
 		}
-		if got := r.actuator.ExecuteStep(t.Context(), step(verb), "", false, r); got.Kind != plan.AnswerConflict || got.Version != "3" || got.Now == nil || r.requests > 0 {
+		if got := r.actuator.ExecuteStep(t.Context(), step(verb), "", false, r); got.Kind != life.AnswerConflict || got.Version != "3" || got.Now == nil || r.requests > 0 {
 			t.Errorf("to %s what is there came to %+v, by %d requests", verb, got, r.requests)
 		}
 	}
@@ -405,19 +412,19 @@ func TestStepsAnswers(t *testing.T) {
 		reason string
 		answer error
 		live   *metav1.PartialObjectMetadata
-		want   plan.AnswerKind
+		want   life.AnswerKind
 		leaves bool
 		next   string
 	}{
-		"NotFound":    {"it is gone", apierrors.NewNotFound(gr, "a"), nil, plan.AnswerNotFound, true, ""},
-		"Changed":     {"the new version is told", conflict, live("uid", "3"), plan.AnswerConflict, false, "3"},
-		"Unchanged":   {"the conflict is somebody's way to refuse", conflict, live("uid", "2"), plan.AnswerRefused, false, "2"},
-		"GoneSince":   {"what was decided on is gone", conflict, nil, plan.AnswerNotFound, true, ""},
-		"Replaced":    {"what was decided on is gone, and another one is there", conflict, live("other", "3"), plan.AnswerReplaced, true, ""},
-		"OtherGone":   {"a 404 of another object proves nothing", apierrors.NewNotFound(gr, "b"), live("uid", "2"), plan.AnswerRefused, false, "2"},
-		"Forbidden":   {"it is there as it was", apierrors.NewForbidden(gr, "a", errors.New("no")), nil, plan.AnswerRefused, false, "2"},
-		"Unavailable": {"nobody knows the version", apierrors.NewServiceUnavailable("later"), nil, plan.AnswerLost, false, ""},
-		"NoAnswer":    {"nobody knows the version", errHangUp, nil, plan.AnswerLost, false, ""},
+		"NotFound":    {"it is gone", apierrors.NewNotFound(gr, "a"), nil, life.AnswerNotFound, true, ""},
+		"Changed":     {"the new version is told", conflict, live("uid", "3"), life.AnswerConflict, false, "3"},
+		"Unchanged":   {"the conflict is somebody's way to refuse", conflict, live("uid", "2"), life.AnswerRefused, false, "2"},
+		"GoneSince":   {"what was decided on is gone", conflict, nil, life.AnswerNotFound, true, ""},
+		"Replaced":    {"what was decided on is gone, and another one is there", conflict, live("other", "3"), life.AnswerReplaced, true, ""},
+		"OtherGone":   {"a 404 of another object proves nothing", apierrors.NewNotFound(gr, "b"), live("uid", "2"), life.AnswerRefused, false, "2"},
+		"Forbidden":   {"it is there as it was", apierrors.NewForbidden(gr, "a", errors.New("no")), nil, life.AnswerRefused, false, "2"},
+		"Unavailable": {"nobody knows the version", apierrors.NewServiceUnavailable("later"), nil, life.AnswerLost, false, ""},
+		"NoAnswer":    {"nobody knows the version", errHangUp, nil, life.AnswerLost, false, ""},
 	} {
 		for _, verb := range deeds() {
 			t.Run(name+"/"+string(verb), func(t *testing.T) {
@@ -444,7 +451,7 @@ func TestALookThatFailsIsNoProof(t *testing.T) {
 		r := newRig(t, bare)
 		r.live = &metav1.PartialObjectMetadata{}
 		got := r.actuator.ExecuteStep(t.Context(), step(verb), "2", false, r)
-		if got.Kind != plan.AnswerConflict || got.Sight.Failed == "" || got.Gone || got.Version != "" {
+		if got.Kind != life.AnswerConflict || got.Sight.Failed == "" || got.Gone || got.Version != "" {
 			t.Errorf("%s came to %+v", verb, got)
 		}
 	}
@@ -484,12 +491,12 @@ func TestARemovalNamesTheFinalizer(t *testing.T) {
 func TestRetryAfterIsHandedOn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer *apierrors.StatusError
-		kind   plan.AnswerKind
+		kind   life.AnswerKind
 		want   time.Duration
 	}{
-		"Header":      {apierrors.NewForbidden(podsResource().GroupResource(), "a", errors.New("no")), plan.AnswerRefused, time.Second},
-		"Body":        {apierrors.NewTooManyRequests("later", 30), plan.AnswerRefused, 30 * time.Second},
-		"ServerError": {apierrors.NewTimeoutError("later", 7), plan.AnswerLost, 7 * time.Second},
+		"Header":      {apierrors.NewForbidden(podsResource().GroupResource(), "a", errors.New("no")), life.AnswerRefused, time.Second},
+		"Body":        {apierrors.NewTooManyRequests("later", 30), life.AnswerRefused, 30 * time.Second},
+		"ServerError": {apierrors.NewTimeoutError("later", 7), life.AnswerLost, 7 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, tc.answer)

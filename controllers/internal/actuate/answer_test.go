@@ -21,9 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/randfill"
 
+	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
 )
 
 // inProtobuf is an answer as an API server sends it in protobuf.
@@ -83,7 +86,7 @@ func TestErrorsInProtobuf(t *testing.T) {
 		"forbidden": apierrors.NewForbidden(podsResource().GroupResource(), "a", errors.New("not yours")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			var said []plan.Answer
+			var said []life.Answer
 			for _, format := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if !strings.HasPrefix(r.Header.Get("Accept"), runtime.ContentTypeProtobuf+asMetadata) {
@@ -103,14 +106,14 @@ func TestErrorsInProtobuf(t *testing.T) {
 					_, _ = w.Write(body)
 				}))
 				defer server.Close()
-				a, err := New(&rest.Config{Host: server.URL}, NewSlots())
+				a, err := New(&rest.Config{Host: server.URL}, fair.NewSlots(inFlight, clock.RealClock{}))
 				if err != nil {
 					t.Fatal(err)
 				}
 				_, err = a.sendRequest(t.Context(), ref, newDeleteRequest(ref, "1", nil, "", false))
 				said = append(said, classifyError(err, ref))
 			}
-			if !cmp.Equal(said[0], said[1]) || said[0].Kind == plan.AnswerLost || said[0].Kind == plan.AnswerDeleted {
+			if !cmp.Equal(said[0], said[1]) || said[0].Kind == life.AnswerLost || said[0].Kind == life.AnswerDeleted {
 				t.Errorf("JSON says %+v, and protobuf %+v", said[0], said[1])
 			}
 		})

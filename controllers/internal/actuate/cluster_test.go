@@ -29,9 +29,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/cluster"
 	"github.com/vtex/cleaner/test/cluster/clustertest"
@@ -71,13 +74,17 @@ func newLab(t *testing.T) *lab {
 	if l.dynamic, err = dynamic.NewForConfig(shared.Config()); err != nil {
 		t.Fatal(err)
 	}
-	if l.actuator, err = New(shared.Config(), NewSlots()); err != nil {
+	if l.actuator, err = New(shared.Config(), fair.NewSlots(inFlight, clock.RealClock{})); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.ns}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return l
+}
+
+func (l *lab) LimitWait(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithCancel(ctx)
 }
 
 func (l *lab) WaitForPace(context.Context) error { return nil }
@@ -204,7 +211,7 @@ func TestEachStepIsDone(t *testing.T) {
 			o := l.pod("a", "example.com/a", "example.com/b")
 			got := l.do(steps(o)[name])
 			now := l.read(podsResource(), "a")
-			if got.Kind != plan.AnswerDeleted || got.Gone || got.Leaving != now.Terminating {
+			if got.Kind != life.AnswerDeleted || got.Gone || got.Leaving != now.Terminating {
 				t.Fatalf("it came to %+v", got)
 			}
 			done := now.Terminating
@@ -236,19 +243,19 @@ func TestAnotherVersionOrObjectIsNotTouched(t *testing.T) {
 			now := l.running(before.Name)
 
 			got := l.do(steps(before)[name])
-			if got.Kind != plan.AnswerConflict || got.Version != now.ResourceVersion || got.Now == nil || got.Sight.UID != now.UID || got.Gone || got.Why == "" {
+			if got.Kind != life.AnswerConflict || got.Version != now.ResourceVersion || got.Now == nil || got.Sight.UID != now.UID || got.Gone || got.Why == "" {
 				t.Errorf("at an older version it came to %+v", got)
 			}
 			other := now
 			other.UID = "another"
-			if got := l.do(steps(other)[name]); got.Kind != plan.AnswerReplaced || !got.Gone || got.Now != nil {
+			if got := l.do(steps(other)[name]); got.Kind != life.AnswerReplaced || !got.Gone || got.Now != nil {
 				t.Errorf("for another object of the name it came to %+v", got)
 			}
 			l.untouched(now)
 
 			gone := now
 			gone.Name = "gone"
-			if got := l.do(steps(gone)[name]); got.Kind != plan.AnswerNotFound || !got.Gone {
+			if got := l.do(steps(gone)[name]); got.Kind != life.AnswerNotFound || !got.Gone {
 				t.Errorf("for an object that is gone it came to %+v", got)
 			}
 			if made := l.find(podsResource(), "gone"); made != nil {
@@ -266,13 +273,13 @@ func TestADryRunChangesNothing(t *testing.T) {
 			try := func(o plan.Object) Outcome {
 				return l.actuator.ExecuteStep(t.Context(), steps(o)[name], o.ResourceVersion, true, l)
 			}
-			if got := try(o); got.Kind != plan.AnswerDeleted || got.Version != o.ResourceVersion || got.Leaving {
+			if got := try(o); got.Kind != life.AnswerDeleted || got.Version != o.ResourceVersion || got.Leaving {
 				t.Errorf("it came to %+v", got)
 			}
 			l.untouched(o)
 			old := o
 			old.ResourceVersion = "1"
-			if got := try(old); got.Kind != plan.AnswerConflict {
+			if got := try(old); got.Kind != life.AnswerConflict {
 				t.Errorf("at an older version it came to %+v", got)
 			}
 		})
@@ -287,7 +294,7 @@ func TestDeleteSaysWhatIsLeft(t *testing.T) {
 	soon, now := int64(5), int64(0)
 	o := l.pod("slow")
 	got := l.do(&plan.Step{Verb: plan.VerbDelete, Object: o, Grace: &soon})
-	if got.Kind != plan.AnswerDeleted || !got.Leaving || got.Gone || got.Now == nil || !got.Now.Terminating {
+	if got.Kind != life.AnswerDeleted || !got.Leaving || got.Gone || got.Now == nil || !got.Now.Terminating {
 		t.Fatalf("within a grace period it came to %+v", got)
 	}
 	if diff := cmp.Diff(l.find(podsResource(), "slow").Value, got.Now.Value); diff != "" {
@@ -296,7 +303,7 @@ func TestDeleteSaysWhatIsLeft(t *testing.T) {
 	if p, err := l.admin.CoreV1().Pods(l.ns).Get(t.Context(), "slow", metav1.GetOptions{}); err != nil || *p.DeletionGracePeriodSeconds != soon {
 		t.Errorf("the Pod has another grace: %v, %v", p.DeletionGracePeriodSeconds, err)
 	}
-	if got := l.doAt(&plan.Step{Verb: plan.VerbDelete, Object: *got.Now, Grace: &now}, got.Version); got.Kind != plan.AnswerDeleted || !got.Gone || got.Now != nil {
+	if got := l.doAt(&plan.Step{Verb: plan.VerbDelete, Object: *got.Now, Grace: &now}, got.Version); got.Kind != life.AnswerDeleted || !got.Gone || got.Now != nil {
 		t.Errorf("without grace it came to %+v", got)
 	}
 	if l.find(podsResource(), "slow") != nil {
@@ -315,7 +322,7 @@ func TestDeleteSaysWhatIsLeft(t *testing.T) {
 		t.Errorf("what is left after a patch (-live +answered):\n%s", diff)
 	}
 	custom := l.custom("quick")
-	if got := l.do(&plan.Step{Verb: plan.VerbDelete, Object: custom}); got.Kind != plan.AnswerDeleted || !got.Gone || !got.Leaving {
+	if got := l.do(&plan.Step{Verb: plan.VerbDelete, Object: custom}); got.Kind != life.AnswerDeleted || !got.Gone || !got.Leaving {
 		t.Errorf("of a kind without grace it came to %+v", got)
 	}
 }
@@ -334,7 +341,7 @@ func TestDependents(t *testing.T) {
 			}
 			got := l.do(&plan.Step{Verb: plan.VerbDelete, Object: l.read(gvr, name), Propagation: policy})
 			switch {
-			case got.Kind != plan.AnswerDeleted:
+			case got.Kind != life.AnswerDeleted:
 				t.Errorf("it came to %+v", got)
 			case want == "" && !got.Gone:
 				t.Errorf("it is not gone: %+v", got)
@@ -365,10 +372,10 @@ func TestABudgetForbidsAnEviction(t *testing.T) {
 		t.Fatal(err)
 	}
 	evict := &plan.Step{Verb: plan.VerbEvict, Object: o}
-	if got := l.do(evict); got.Kind != plan.AnswerRefused || !strings.Contains(got.Why, "all-of-them") || got.Leaving {
+	if got := l.do(evict); got.Kind != life.AnswerRefused || !strings.Contains(got.Why, "all-of-them") || got.Leaving {
 		t.Errorf("it came to %+v", got)
 	}
-	if got := l.actuator.ExecuteStep(t.Context(), evict, o.ResourceVersion, true, l); got.Kind != plan.AnswerRefused {
+	if got := l.actuator.ExecuteStep(t.Context(), evict, o.ResourceVersion, true, l); got.Kind != life.AnswerRefused {
 		t.Errorf("a dry run came to %+v", got)
 	}
 	l.untouched(o)
@@ -378,9 +385,9 @@ func TestABudgetForbidsAnEviction(t *testing.T) {
 	var got Outcome
 	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
 		got = l.do(evict) // the eviction knows of budgets by a watch
-		return got.Kind != plan.AnswerRefused, nil
+		return got.Kind != life.AnswerRefused, nil
 	})
-	if err != nil || got.Kind != plan.AnswerDeleted || !got.Leaving || got.Gone {
+	if err != nil || got.Kind != life.AnswerDeleted || !got.Leaving || got.Gone {
 		t.Errorf("without the budget it came to %+v", got)
 	}
 }
@@ -397,7 +404,7 @@ func TestPatchesOfSubresources(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Kind != plan.AnswerDeleted || got.Version != pod.ResourceVersion || got.Now == nil {
+		if got.Kind != life.AnswerDeleted || got.Version != pod.ResourceVersion || got.Now == nil {
 			t.Errorf("it came to %+v", got)
 		}
 		if pod.Status.Phase != corev1.PodFailed || len(pod.Status.Conditions) != 2 {
@@ -424,7 +431,7 @@ func TestPatchesOfSubresources(t *testing.T) {
 		} {
 			p.Subresource, p.Force = "scale", p.Type == v1alpha1.PatchApply
 			got := l.doAt(&plan.Step{Verb: plan.VerbPatch, Object: o, Patch: p}, version)
-			if got.Kind != plan.AnswerDeleted || got.Version == version || got.Version != l.read(gvr, "r").ResourceVersion || got.Now != nil {
+			if got.Kind != life.AnswerDeleted || got.Version == version || got.Version != l.read(gvr, "r").ResourceVersion || got.Now != nil {
 				t.Fatalf("%s of a scale came to %+v", p.Type, got)
 			}
 			version = got.Version
@@ -435,11 +442,11 @@ func TestPatchesOfSubresources(t *testing.T) {
 		p := patch(v1alpha1.PatchMerge, `{"spec":{"replicas":0}}`)
 		p.Subresource = "scale"
 		got := l.do(&plan.Step{Verb: plan.VerbPatch, Object: o, Patch: p})
-		if got.Kind != plan.AnswerRefused || !strings.Contains(got.Why, `no subresource "scale"`) || got.Gone {
+		if got.Kind != life.AnswerRefused || !strings.Contains(got.Why, `no subresource "scale"`) || got.Gone {
 			t.Errorf("it came to %+v", got)
 		}
 		o.Name = "gone"
-		if got := l.do(&plan.Step{Verb: plan.VerbPatch, Object: o, Patch: p}); got.Kind != plan.AnswerNotFound || !got.Gone {
+		if got := l.do(&plan.Step{Verb: plan.VerbPatch, Object: o, Patch: p}); got.Kind != life.AnswerNotFound || !got.Gone {
 			t.Errorf("for an object that is gone it came to %+v", got)
 		}
 	})
@@ -452,7 +459,7 @@ func TestAPatchThatChangesNothingIsDone(t *testing.T) {
 			o := l.pod(strings.ToLower(string(typ)))
 			first := l.do(&plan.Step{Verb: plan.VerbPatch, Object: o, Patch: patch(typ, body)})
 			again := l.doAt(&plan.Step{Verb: plan.VerbPatch, Object: o, Patch: patch(typ, body)}, first.Version)
-			if first.Kind != plan.AnswerDeleted || again.Kind != plan.AnswerDeleted || again.Version != first.Version {
+			if first.Kind != life.AnswerDeleted || again.Kind != life.AnswerDeleted || again.Version != first.Version {
 				t.Errorf("it came to %+v and then to %+v", first, again)
 			}
 		})
@@ -476,7 +483,7 @@ func TestPatchesThatAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := l.do(&plan.Step{Verb: plan.VerbPatch, Object: tc.o, Patch: tc.patch})
-			if got.Kind != plan.AnswerRefused || !strings.Contains(got.Why, tc.want) || got.Version != tc.o.ResourceVersion {
+			if got.Kind != life.AnswerRefused || !strings.Contains(got.Why, tc.want) || got.Version != tc.o.ResourceVersion {
 				t.Errorf("it came to %+v", got)
 			}
 			l.untouched(tc.o)
@@ -484,7 +491,7 @@ func TestPatchesThatAreRefused(t *testing.T) {
 	}
 	forced := patch(v1alpha1.PatchApply, `{"metadata":{"labels":{"app":"mine"}}}`)
 	forced.Force = true
-	if got := l.do(&plan.Step{Verb: plan.VerbPatch, Object: pod, Patch: forced}); got.Kind != plan.AnswerDeleted || got.Now.Labels["app"] != "mine" {
+	if got := l.do(&plan.Step{Verb: plan.VerbPatch, Object: pod, Patch: forced}); got.Kind != life.AnswerDeleted || got.Now.Labels["app"] != "mine" {
 		t.Errorf("by force it came to %+v", got)
 	}
 }
@@ -494,7 +501,7 @@ func TestWhoAppliesIsNamed(t *testing.T) {
 	o := l.pod("a")
 	// What the patch says of its object does not count.
 	body := `{"apiVersion":"v2","kind":"Secret","metadata":{"name":"b","namespace":"other","uid":"u","resourceVersion":"1","labels":{"x":"y"}}}`
-	if got := l.do(&plan.Step{Verb: plan.VerbPatch, Object: o, Patch: patch(v1alpha1.PatchApply, body)}); got.Kind != plan.AnswerDeleted || got.Now.Labels["x"] != "y" {
+	if got := l.do(&plan.Step{Verb: plan.VerbPatch, Object: o, Patch: patch(v1alpha1.PatchApply, body)}); got.Kind != life.AnswerDeleted || got.Now.Labels["x"] != "y" {
 		t.Fatalf("it came to %+v", got)
 	}
 	pod, err := l.admin.CoreV1().Pods(l.ns).Get(t.Context(), "a", metav1.GetOptions{})
@@ -515,15 +522,15 @@ func TestFinalizers(t *testing.T) {
 	}
 	o := l.pod("a", "example.com/0", "example.com/1", "example.com/2", "example.com/3")
 	got := l.do(remove(o, "example.com/1"))
-	if got.Kind != plan.AnswerDeleted || !slices.Equal(l.read(podsResource(), "a").Finalizers, []string{"example.com/0", "example.com/2", "example.com/3"}) {
+	if got.Kind != life.AnswerDeleted || !slices.Equal(l.read(podsResource(), "a").Finalizers, []string{"example.com/0", "example.com/2", "example.com/3"}) {
 		t.Fatalf("it came to %+v", got)
 	}
 	// Somebody has taken it off: this is what it was about.
-	if again := l.do(remove(o, "example.com/1")); again.Kind != plan.AnswerDeleted || again.Version != got.Version || again.Now == nil {
+	if again := l.do(remove(o, "example.com/1")); again.Kind != life.AnswerDeleted || again.Version != got.Version || again.Now == nil {
 		t.Errorf("for one that is off it came to %+v", again)
 	}
 	// At this version another one has its place.
-	if moved := l.doAt(remove(o, "example.com/2"), got.Version); moved.Kind != plan.AnswerRefused {
+	if moved := l.doAt(remove(o, "example.com/2"), got.Version); moved.Kind != life.AnswerRefused {
 		t.Errorf("for one that has moved it came to %+v", moved)
 	}
 	if left := l.read(podsResource(), "a").Finalizers; len(left) != 3 {
@@ -531,14 +538,14 @@ func TestFinalizers(t *testing.T) {
 	}
 
 	last := l.custom("last")
-	if got := l.do(&plan.Step{Verb: plan.VerbPatch, Object: last, Patch: patch(v1alpha1.PatchMerge, `{"metadata":{"finalizers":["example.com/a"]}}`)}); got.Kind != plan.AnswerDeleted {
+	if got := l.do(&plan.Step{Verb: plan.VerbPatch, Object: last, Patch: patch(v1alpha1.PatchMerge, `{"metadata":{"finalizers":["example.com/a"]}}`)}); got.Kind != life.AnswerDeleted {
 		t.Fatalf("it came to %+v", got)
 	}
 	deleted := l.do(&plan.Step{Verb: plan.VerbDelete, Object: l.read(environmentsResource(), "last")})
 	if deleted.Now == nil || !deleted.Leaving || deleted.Gone {
 		t.Fatalf("it came to %+v", deleted)
 	}
-	if got := l.doAt(remove(*deleted.Now, "example.com/a"), deleted.Version); got.Kind != plan.AnswerDeleted || !got.Gone || got.Now != nil {
+	if got := l.doAt(remove(*deleted.Now, "example.com/a"), deleted.Version); got.Kind != life.AnswerDeleted || !got.Gone || got.Now != nil {
 		t.Errorf("for the last one it came to %+v", got)
 	}
 	if l.find(environmentsResource(), "last") != nil {
@@ -555,10 +562,10 @@ func TestStepsInSequence(t *testing.T) {
 	failed := l.do(&plan.Step{Verb: plan.VerbPatch, Object: o, Patch: p})
 	now := int64(0)
 	remove := &plan.Step{Verb: plan.VerbDelete, Object: o, Grace: &now}
-	if got := l.do(remove); got.Kind != plan.AnswerConflict {
+	if got := l.do(remove); got.Kind != life.AnswerConflict {
 		t.Errorf("at the version before the patch it came to %+v", got)
 	}
-	if got := l.doAt(remove, failed.Version); got.Kind != plan.AnswerDeleted || !got.Gone {
+	if got := l.doAt(remove, failed.Version); got.Kind != life.AnswerDeleted || !got.Gone {
 		t.Errorf("at the version that was answered it came to %+v", got)
 	}
 	if want := []string{"patch " + o.ResourceVersion, "delete " + o.ResourceVersion, "delete " + failed.Version}; !slices.Equal(l.told, want) {
@@ -611,13 +618,13 @@ func (l *lab) opinion(code int32) {
 }
 
 func TestAWebhookOfOthersRefuses(t *testing.T) {
-	for code, want := range map[int32]plan.AnswerKind{
-		http.StatusForbidden:           plan.AnswerRefused,
-		http.StatusConflict:            plan.AnswerRefused, // the object is as it was
-		http.StatusUnprocessableEntity: plan.AnswerRefused,
-		http.StatusTooManyRequests:     plan.AnswerRefused,
-		http.StatusInternalServerError: plan.AnswerLost,
-		0:                              plan.AnswerLost, // the API server answers 500, after which nobody knows
+	for code, want := range map[int32]life.AnswerKind{
+		http.StatusForbidden:           life.AnswerRefused,
+		http.StatusConflict:            life.AnswerRefused, // the object is as it was
+		http.StatusUnprocessableEntity: life.AnswerRefused,
+		http.StatusTooManyRequests:     life.AnswerRefused,
+		http.StatusInternalServerError: life.AnswerLost,
+		0:                              life.AnswerLost, // the API server answers 500, after which nobody knows
 	} {
 		t.Run(fmt.Sprint("with", code), func(t *testing.T) {
 			l := newLab(t)

@@ -61,7 +61,7 @@ func newDeleteRequest(ref plan.Ref, version string, grace *int64, propagation v1
 // newEvictionRequest returns the request that evicts a Pod, at a version.
 func newEvictionRequest(ref plan.Ref, version string, grace *int64, dryRun bool) (request, error) {
 	if (ref.Resource.GroupResource() != schema.GroupResource{Resource: "pods"}) {
-		return request{}, fmt.Errorf("only Pods can be evicted: %s are deleted or patched", ref.Resource.GroupResource())
+		return request{}, fmt.Errorf("only Pods can be evicted: delete or patch %s", ref.Resource.GroupResource())
 	}
 	return request{
 		method: http.MethodPost, subresource: "eviction", contentType: runtime.ContentTypeJSON, params: dryRunParams(dryRun),
@@ -100,7 +100,7 @@ func newPatchRequest(o *plan.Object, version string, p *plan.Patch, dryRun bool)
 		r.params["force"] = strconv.FormatBool(p.Force)
 		r.body, err = buildApplyBody(p, o, version)
 	default:
-		err = fmt.Errorf("a patch of type %q is not known: write Strategic, Merge, JSON or Apply", p.Type)
+		err = fmt.Errorf("the patch has the unknown type %q: write Strategic, Merge, JSON or Apply", p.Type)
 	}
 	return r, err
 }
@@ -137,7 +137,7 @@ func testOperations(o *plan.Object, version string) []operation {
 func guardOperations(body []byte, o *plan.Object, version string) ([]byte, error) {
 	var operations []json.RawMessage
 	if err := json.Unmarshal(body, &operations); err != nil {
-		return nil, errors.New("a patch of type JSON is a list of operations: write [{\"op\": …, \"path\": …}]")
+		return nil, errors.New("a patch of type JSON must be a list of operations: write [{\"op\": …, \"path\": …}]")
 	}
 	var guarded []json.RawMessage
 	for _, t := range testOperations(o, version) {
@@ -150,11 +150,11 @@ func guardOperations(body []byte, o *plan.Object, version string) ([]byte, error
 func guardObject(body []byte, o *plan.Object, version string, more map[string]string) ([]byte, error) {
 	var patch, metadata map[string]json.RawMessage
 	if err := json.Unmarshal(body, &patch); err != nil || patch == nil {
-		return nil, errors.New("such a patch is a map of what is to be set: write {\"metadata\": …}")
+		return nil, errors.New("a patch of this type must be a map of the fields to set: write {\"metadata\": …}")
 	}
 	if given, ok := patch["metadata"]; ok {
 		if err := json.Unmarshal(given, &metadata); err != nil || metadata == nil {
-			return nil, errors.New("metadata in a patch is a map: write the labels, annotations or finalizers that are to be set")
+			return nil, errors.New("metadata in a patch must be a map: write the labels, annotations or finalizers to set")
 		}
 	}
 	if metadata == nil {
@@ -183,7 +183,7 @@ func buildApplyBody(p *plan.Patch, o *plan.Object, version string) ([]byte, erro
 	}
 	kind, ok := o.Value["kind"].(string)
 	if !ok {
-		return nil, fmt.Errorf("cannot apply to %s, of which only metadata was read: set includeWhenEvaluating: true on its target", o.Ref)
+		return nil, fmt.Errorf("cannot apply to %s: the operator reads only its metadata; set includeWhenEvaluating: true on its target", o.Ref)
 	}
 	var patch map[string]json.RawMessage
 	if err := json.Unmarshal(body, &patch); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
 )
 
 // TestRequests shows each request as it is sent: with the UID and the version of the object that was decided on.
@@ -155,7 +156,7 @@ func TestOurOwnAreNeverTouched(t *testing.T) {
 	for _, verb := range deeds() {
 		r, s := newRig(t, nil), step(verb)
 		s.Object.Resource.Group, s.Object.Resource.Resource = v1alpha1.GroupVersion.Group, "cleaners"
-		if got := r.actuator.ExecuteStep(t.Context(), s, "2", false, r); got.Kind != plan.AnswerRefused || got.Why != want || r.requests > 0 || len(r.intents) > 0 {
+		if got := r.actuator.ExecuteStep(t.Context(), s, "2", false, r); got.Kind != life.AnswerRefused || got.Why != want || r.requests > 0 || len(r.intents) > 0 {
 			t.Errorf("to %s one came to %+v, by %d requests", verb, got, r.requests)
 		}
 	}
@@ -173,7 +174,7 @@ func TestNoPatchSetsOwners(t *testing.T) {
 			r, s := newRig(t, nil), step(plan.VerbPatch)
 			s.Patch = &plan.Patch{Type: kind, Body: []byte(body)}
 			got := r.actuator.ExecuteStep(t.Context(), s, "2", false, r)
-			if got.Kind != plan.AnswerRefused || !strings.Contains(got.Why, "metadata.ownerReferences") || r.requests > 0 || len(r.intents) > 0 {
+			if got.Kind != life.AnswerRefused || !strings.Contains(got.Why, "metadata.ownerReferences") || r.requests > 0 || len(r.intents) > 0 {
 				t.Errorf("%s %s came to %+v, by %d requests", kind, body, got, r.requests)
 			}
 		}
@@ -211,22 +212,22 @@ func TestConflictsOfPatches(t *testing.T) {
 		answer  error
 		change  func(*plan.Step)
 		version string // that the object has by then
-		want    plan.AnswerKind
+		want    life.AnswerKind
 		why     string
 	}{
-		"AnotherUID": {"the object of the name is another", invalid(cause("metadata.uid")), nil, "3", plan.AnswerConflict, "it does not fit"},
-		"OtherField": {"what the patch makes is wrong", invalid(cause("spec.a")), nil, "3", plan.AnswerRefused, "it does not fit"},
-		"NoDetails":  {"nobody says that it was the object", invalid(nil), nil, "3", plan.AnswerRefused, "it does not fit"},
-		"FailedTest": {"a test of a JSON patch", invalid(nil), jsonPatch, "3", plan.AnswerConflict, "an operation of the patch may not fit the object: it does not fit"},
-		"FailedAgain": {"the object is as it was: it is the patch", invalid(nil), jsonPatch, "2", plan.AnswerRefused,
+		"AnotherUID": {"the object of the name is another", invalid(cause("metadata.uid")), nil, "3", life.AnswerConflict, "it does not fit"},
+		"OtherField": {"what the patch makes is wrong", invalid(cause("spec.a")), nil, "3", life.AnswerRefused, "it does not fit"},
+		"NoDetails":  {"nobody says that it was the object", invalid(nil), nil, "3", life.AnswerRefused, "it does not fit"},
+		"FailedTest": {"a test of a JSON patch", invalid(nil), jsonPatch, "3", life.AnswerConflict, "an operation of the patch may not fit the object: it does not fit"},
+		"FailedAgain": {"the object is as it was: it is the patch", invalid(nil), jsonPatch, "2", life.AnswerRefused,
 			"an operation of the patch may not fit the object: it does not fit"},
-		"WrongResult":     {"the tests were passed", invalid(cause("spec.a")), jsonPatch, "3", plan.AnswerRefused, "it does not fit"},
-		"FailedFinalizer": {"another finalizer stands there", invalid(nil), finalizer, "3", plan.AnswerConflict, "it does not fit"},
-		"NoSubresource": {"the object is there", apierrors.NewNotFound(gr, "a"), func(s *plan.Step) { s.Patch.Subresource = "scale" }, "2", plan.AnswerRefused,
+		"WrongResult":     {"the tests were passed", invalid(cause("spec.a")), jsonPatch, "3", life.AnswerRefused, "it does not fit"},
+		"FailedFinalizer": {"another finalizer stands there", invalid(nil), finalizer, "3", life.AnswerConflict, "it does not fit"},
+		"NoSubresource": {"the object is there", apierrors.NewNotFound(gr, "a"), func(s *plan.Step) { s.Patch.Subresource = "scale" }, "2", life.AnswerRefused,
 			`pods have no subresource "scale": pods "a" not found`},
-		"Media": {"the kind has no strategic merge", media, func(s *plan.Step) { s.Patch.Type = v1alpha1.PatchStrategic }, "2", plan.AnswerRefused,
+		"Media": {"the kind has no strategic merge", media, func(s *plan.Step) { s.Patch.Type = v1alpha1.PatchStrategic }, "2", life.AnswerRefused,
 			"pods do not take patches of type Strategic: write type: Merge, which replaces lists instead of merging them (no)"},
-		"Forbidden": {"as it was answered", apierrors.NewForbidden(gr, "a", errors.New("no")), nil, "2", plan.AnswerRefused, `pods "a" is forbidden: no`},
+		"Forbidden": {"as it was answered", apierrors.NewForbidden(gr, "a", errors.New("no")), nil, "2", life.AnswerRefused, `pods "a" is forbidden: no`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, s := newRig(t, tc.answer), step(plan.VerbPatch)

@@ -18,11 +18,15 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // Guard is what a step has to ask and to tell.
 type Guard interface {
+	// LimitWait gives a context for what a step waits for before it is sent, which ends when there is no sense in it any more. Dry runs do
+	// not ask.
+	LimitWait(ctx context.Context) (context.Context, context.CancelFunc)
 	// WaitForPace waits until one more request may be sent; an error means that it is not sent.
 	WaitForPace(ctx context.Context) error
 	// MaySend is asked right before each request; an error means that it is not sent. Dry runs do not ask.
@@ -36,7 +40,7 @@ type Outcome struct {
 	// Answer is AnswerDeleted also for a step that patched or evicted, or had nothing to do. After AnswerConflict the object
 	// has changed, or its version was not known, and Sight is the live read that followed; an object that is gone by then is
 	// AnswerNotFound, and one that another of its name has replaced AnswerReplaced.
-	plan.Answer
+	life.Answer
 	// Version is what a later step on the object has to name; empty if nobody knows without reading it.
 	Version string
 	// Now is the object as the API server answered, or, after a conflict, as the live read showed it. Nil if it is gone, or
@@ -58,33 +62,37 @@ func NewRateLimiter(perSecond int64) *rate.Limiter {
 // without a version the object is read instead. A dry run has the API server say what would come of it.
 func (a *Actuator) ExecuteStep(ctx context.Context, step *plan.Step, version string, dryRun bool, o Guard) Outcome {
 	object := &step.Object
-	not := func(kind plan.AnswerKind, err error) Outcome {
-		return Outcome{Answer: plan.Answer{Kind: kind, Why: err.Error()}, Version: version}
+	not := func(kind life.AnswerKind, err error) Outcome {
+		return Outcome{Answer: life.Answer{Kind: kind, Why: err.Error()}, Version: version}
 	}
 	r, err := newStepRequest(step, version, dryRun)
 	switch {
 	case err != nil: // nothing can be asked for
-		return not(plan.AnswerRefused, err)
+		return not(life.AnswerRefused, err)
 	case r == nil:
 		return Outcome{Version: version}
 	case object.UID == "":
-		return not(plan.AnswerRefused, fmt.Errorf("cannot %s %s: its UID is not known", step.Verb, object.Ref))
+		return not(life.AnswerRefused, fmt.Errorf("cannot %s %s: its UID is unknown", step.Verb, object.Ref))
 	case version == "": // the answer to an earlier step did not say it
-		return a.handleConflict(ctx, step, version, not(plan.AnswerConflict, errors.New("its version has to be read first")))
+		return a.handleConflict(ctx, step, version, not(life.AnswerConflict, errors.New("its resourceVersion must be read first")))
 	}
+	waiting := ctx
 	if !dryRun { // a dry run changes nothing
-		if err := o.WaitForPace(ctx); err != nil {
-			return not(plan.AnswerUnsent, err)
+		limited, end := o.LimitWait(ctx)
+		defer end()
+		waiting = limited
+		if err := o.WaitForPace(waiting); err != nil {
+			return not(life.AnswerUnsent, err)
 		}
 	}
 	may, intent := o.MaySend, func() { o.LogIntent(step, version) }
 	if dryRun {
 		may, intent = nil, nil
 	}
-	answered, sent, err := a.sendIfAllowed(ctx, object.Ref, *r, may, intent)
+	answered, sent, err := a.sendIfAllowed(ctx, waiting, object.Ref, *r, may, intent)
 	switch {
 	case !sent:
-		return not(plan.AnswerUnsent, err)
+		return not(life.AnswerUnsent, err)
 	case err != nil:
 		return a.handleError(ctx, step, version, r, err)
 	case dryRun:
@@ -125,7 +133,7 @@ func newStepRequest(step *plan.Step, version string, dryRun bool) (*request, err
 			return nil, nil
 		}
 	default:
-		err = fmt.Errorf("cannot %q %s: nobody knows how", step.Verb, step.Object.Ref)
+		err = fmt.Errorf("unknown verb %q for %s", step.Verb, step.Object.Ref)
 	}
 	return &r, err
 }
@@ -177,24 +185,24 @@ func (a *Actuator) handleError(ctx context.Context, step *plan.Step, version str
 	ref := step.Object.Ref
 	out := Outcome{Answer: classifyError(err, ref), Version: version}
 	switch {
-	case out.Kind == plan.AnswerNotFound && r.method == http.MethodPatch && r.subresource != "":
+	case out.Kind == life.AnswerNotFound && r.method == http.MethodPatch && r.subresource != "":
 		// A kind without the subresource is answered in the same words.
-		out.Kind, out.Why = plan.AnswerConflict, fmt.Sprintf("%s have no subresource %q: %s", ref.Resource.GroupResource(), r.subresource, describeError(err))
+		out.Kind, out.Why = life.AnswerConflict, fmt.Sprintf("%s have no subresource %q: %s", ref.Resource.GroupResource(), r.subresource, describeError(err))
 	case namesAnotherUID(err):
-		out.Kind = plan.AnswerConflict
+		out.Kind = life.AnswerConflict
 	case isFailedOperation(err) && step.Verb == plan.VerbPatch && step.Patch.Type == v1alpha1.PatchJSON:
-		out.Kind, out.Why = plan.AnswerConflict, "an operation of the patch may not fit the object: "+describeError(err)
+		out.Kind, out.Why = life.AnswerConflict, "an operation of the patch may not fit the object: "+describeError(err)
 	case isFailedOperation(err) && step.Verb == plan.VerbRemoveFinalizer:
-		out.Kind = plan.AnswerConflict
+		out.Kind = life.AnswerConflict
 	case apierrors.IsUnsupportedMediaType(err):
 		out.Why = fmt.Sprintf("%s do not take patches of type %s: write type: Merge, which replaces lists instead of merging them (%s)", ref.Resource.GroupResource(), step.Patch.Type, describeError(err))
 	}
 	switch out.Kind {
-	case plan.AnswerNotFound:
+	case life.AnswerNotFound:
 		return Outcome{Answer: out.Answer, Leaving: true, Gone: true}
-	case plan.AnswerLost:
+	case life.AnswerLost:
 		out.Version = ""
-	case plan.AnswerConflict:
+	case life.AnswerConflict:
 		return a.handleConflict(ctx, step, version, out)
 	}
 	return out
@@ -226,19 +234,19 @@ func (a *Actuator) handleConflict(ctx context.Context, step *plan.Step, version 
 	u, err := a.sendRequest(ctx, ref, request{method: http.MethodGet})
 	switch {
 	case isObjectMissing(err, ref):
-		out.Sight = plan.Sight{Missing: true}
+		out.Sight = life.Sight{Missing: true}
 	case err != nil || u == nil || u.GetUID() == "":
-		out.Sight, out.Version = plan.Sight{Failed: fmt.Sprintf("cannot read %s after it has changed: %v", ref, err)}, ""
+		out.Sight, out.Version = life.Sight{Failed: fmt.Sprintf("cannot read %s after it has changed: %v", ref, err)}, ""
 		return out
 	default:
-		out.Sight = plan.Sight{
+		out.Sight = life.Sight{
 			UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(), Terminating: u.GetDeletionTimestamp() != nil, Finalizers: u.GetFinalizers(),
 		}
 	}
 	if out.Sight.Missing || out.Sight.UID != ref.UID {
-		out.Kind, out.Why = plan.AnswerNotFound, ""
+		out.Kind, out.Why = life.AnswerNotFound, ""
 		if !out.Sight.Missing {
-			out.Kind = plan.AnswerReplaced
+			out.Kind = life.AnswerReplaced
 		}
 		return Outcome{Answer: out.Answer, Leaving: true, Gone: true}
 	}
@@ -246,9 +254,9 @@ func (a *Actuator) handleConflict(ctx context.Context, step *plan.Step, version 
 	out.Now, out.Version, out.Leaving = &now, now.ResourceVersion, now.Terminating
 	switch {
 	case step.Verb == plan.VerbRemoveFinalizer && !slices.Contains(now.Finalizers, step.Finalizer):
-		out.Answer = plan.Answer{Kind: plan.AnswerDeleted} // somebody else took it off
+		out.Answer = life.Answer{Kind: life.AnswerDeleted} // somebody else took it off
 	case now.ResourceVersion == version: // it has not changed: the conflict is somebody's way to refuse
-		out.Kind = plan.AnswerRefused
+		out.Kind = life.AnswerRefused
 	}
 	return out
 }

@@ -98,3 +98,21 @@ func (e *Evaluations) WatchCleaners() predicate.Predicate {
 		},
 	}
 }
+
+// WakesCleaner lets through what can change what a Cleaner does: not a status that is there for people.
+func WakesCleaner() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(v1alpha1.Owner)
+		if !ok {
+			return true
+		}
+		after, ok := e.ObjectNew.(v1alpha1.Owner)
+		if !ok {
+			return true
+		}
+		deletedBefore, deletedAfter := before.GetDeletionTimestamp(), after.GetDeletionTimestamp()
+		return before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() ||
+			before.GetAnnotations()[v1alpha1.AnnotationRequestedAt] != after.GetAnnotations()[v1alpha1.AnnotationRequestedAt] ||
+			len(before.GetFinalizers()) != len(after.GetFinalizers()) || !deletedBefore.Equal(deletedAfter)
+	}}
+}

@@ -120,7 +120,7 @@ func (r *Recorder) writeSeries(ctx context.Context, s *series) {
 	r.settleSeries(s, countOf(event), err)
 }
 
-// sendEvent sends an Event; or, of one that the API server knows, how often it has happened.
+// SendEvent sends an Event; or, of one that the API server knows, how often it has happened.
 func (r *Recorder) sendEvent(ctx context.Context, e *eventsv1.Event, known bool) error {
 	if known {
 		if err := r.sendCount(ctx, e); !apierrors.IsNotFound(err) {

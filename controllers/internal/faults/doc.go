@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package faults names the points at which tests crash or pause the operator: before and after each request that plan.Next
+// Package faults names the points at which tests crash or pause the operator: before and after each request that life.Next
 // asks for, and between the requests that one of those is made of; and before and after each DELETE, PATCH and eviction that
 // a rule asks for.
 //

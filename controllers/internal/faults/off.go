@@ -10,7 +10,7 @@ import "fmt"
 // PassPoint passes a point between two requests.
 func PassPoint(string) {}
 
-// PassBefore passes the point before a request that plan.Next asked for.
+// PassBefore passes the point before a request that life.Next asked for.
 func PassBefore(fmt.Stringer) {}
 
 // PassAfter passes the point after it, when it has been carried out.

@@ -38,7 +38,7 @@ func PassPoint(name string) {
 	}
 }
 
-// PassBefore passes the point before a request that plan.Next asked for.
+// PassBefore passes the point before a request that life.Next asked for.
 func PassBefore(request fmt.Stringer) { PassPoint("before " + request.String()) }
 
 // PassAfter passes the point after it, when it has been carried out.

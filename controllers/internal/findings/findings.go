@@ -64,10 +64,11 @@ func UpdateFindings(before []v1alpha1.Finding, rules []v1alpha1.Rule, now Report
 		case t != nil:
 			all = append(all, newFinding(rule, t))
 		case unknown[rule] && known:
+			f.Items = slices.Clone(f.Items) // they are shortened where they are
 			all = append(all, f)
 		}
 	}
-	shortenFindings(all)
+	ShortenFindings(all)
 	return all
 }
 
@@ -80,9 +81,9 @@ func newFinding(rule string, t *tally) v1alpha1.Finding {
 	return f
 }
 
-// shortenFindings has each finding take no more than its share of what there is for all: first of its message, then of the names of
+// ShortenFindings has each finding take no more than its share of what there is for all: first of its message, then of the names of
 // its items. It has at least one of these.
-func shortenFindings(all []v1alpha1.Finding) {
+func ShortenFindings(all []v1alpha1.Finding) {
 	for i := range all {
 		f := &all[i]
 		room := MaxBytes/len(all) - len(f.Rule)

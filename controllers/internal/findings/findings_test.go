@@ -5,10 +5,12 @@ package findings
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
@@ -66,5 +68,51 @@ func TestFindingsShareABound(t *testing.T) {
 		if len(all) != rules || bytes > MaxBytes {
 			t.Errorf("%d findings of %d rules have %d bytes", len(all), rules, bytes)
 		}
+	}
+}
+
+// In whatever order rules report their items, and however often the same: a finding counts all, and names the first by name, with the
+// reason of the very first.
+func TestFindingsDoNotDependOnTheOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringMatching(`[a-d]{1,2}`)
+		type found struct{ name, reason string }
+		all := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) found { return found{text.Draw(t, "name"), text.Draw(t, "reason")} }), 1, 20).Draw(t, "items")
+		now := Reported{}
+		for _, f := range all {
+			now.AddItem("r", f.name, f.reason)
+			now.AddItem("other", "zz", "")
+		}
+		slices.SortFunc(all, func(a, b found) int { return strings.Compare(a.name+" "+a.reason, b.name+" "+b.reason) })
+		want := v1alpha1.Finding{Rule: "r", Count: int64(len(all)), Message: all[0].reason}
+		for _, f := range all[:min(len(all), MaxItems)] {
+			want.Items = append(want.Items, f.name)
+		}
+		if diff := cmp.Diff([]v1alpha1.Finding{want}, UpdateFindings(nil, rulesNamed("r"), now, nil)); diff != "" {
+			t.Fatalf("-want +got:\n%s", diff)
+		}
+	})
+}
+
+// What is not known stays as it was, within the share that it has now, and what was found before is not changed.
+func TestFindingsThatStay(t *testing.T) {
+	long := strings.Repeat("x", 1000)
+	var before []v1alpha1.Finding
+	names, unknown := []string{}, map[string]bool{}
+	for i := range 64 {
+		names = append(names, fmt.Sprint("r", i))
+		unknown[names[i]] = i > 0
+		before = append(before, v1alpha1.Finding{Rule: names[i], Count: int64(i), Message: long, Items: []string{long, "a"}})
+	}
+	got := UpdateFindings(before, rulesNamed(names...), Reported{}, unknown)
+	if len(got) != 63 || got[0].Rule != "r1" || got[0].Count != 1 || len(got[0].Items) != 1 || len(got[0].Message) > MaxBytes/63/2 {
+		t.Errorf("%d are left, and the first is %+v", len(got), got[0])
+	}
+	if before[1].Items[0] != long || before[1].Message != long {
+		t.Errorf("what was found before is cut to %d bytes where it is kept", len(before[1].Items[0]))
+	}
+	short := UpdateFindings(before[:2], rulesNamed(names...), Reported{}, unknown)
+	if diff := cmp.Diff(before[1:2], short); diff != "" {
+		t.Errorf("what has room is changed (-want +got):\n%s", diff)
 	}
 }

@@ -25,17 +25,19 @@ const (
 	// away still hides nothing from the confirmation, which is a request of the account itself.
 	allowedTTL = time.Minute
 	deniedTTL  = 10 * time.Second
+	// maxAnswers is how many answers are kept, of about 400 bytes each. The one that was used longest ago is asked for again.
+	maxAnswers = 16384
 )
 
 // Access knows what accounts may read.
 type Access struct {
 	reviews authorizationv1client.SubjectAccessReviewInterface
-	answers *cache.Expiring
+	answers *cache.LRUExpireCache
 }
 
 // NewAccess makes an Access that asks through the operator's client.
 func NewAccess(reviews authorizationv1client.SubjectAccessReviewInterface, c clock.Clock) *Access {
-	return &Access{reviews: reviews, answers: cache.NewExpiringWithClock(c)}
+	return &Access{reviews: reviews, answers: cache.NewLRUExpireCacheWithClock(maxAnswers, c)}
 }
 
 type accessQuestion struct {
@@ -62,7 +64,7 @@ func (a *Access) isAllowed(ctx context.Context, q accessQuestion) (bool, error) 
 	if answer.Status.Allowed {
 		serves = allowedTTL
 	}
-	a.answers.Set(q, answer.Status.Allowed, serves)
+	a.answers.Add(q, answer.Status.Allowed, serves)
 	return answer.Status.Allowed, nil
 }
 

@@ -34,13 +34,13 @@ const (
 type Authors struct {
 	reviews  authorizationv1client.SubjectAccessReviewInterface
 	accounts corev1client.ServiceAccountsGetter
-	answers  *cache.Expiring
+	answers  *cache.LRUExpireCache
 	clock    clock.PassiveClock
 }
 
 // NewAuthors makes Authors that ask through the operator's clients.
 func NewAuthors(reviews authorizationv1client.SubjectAccessReviewInterface, accounts corev1client.ServiceAccountsGetter, c clock.Clock) *Authors {
-	return &Authors{reviews: reviews, accounts: accounts, answers: cache.NewExpiringWithClock(c), clock: c}
+	return &Authors{reviews: reviews, accounts: accounts, answers: cache.NewLRUExpireCacheWithClock(maxAnswers, c), clock: c}
 }
 
 // authorQuestion is a question about an author. Authors of one name may differ in their groups.
@@ -73,7 +73,7 @@ func (a *Authors) FindMissingRights(ctx context.Context, who author.Author, need
 		if allowed {
 			keeps = authorAllowedTTL
 		}
-		a.answers.Set(q, allowed, keeps-a.clock.Since(at))
+		a.answers.Add(q, allowed, keeps-a.clock.Since(at))
 		return allowed, nil
 	})
 }

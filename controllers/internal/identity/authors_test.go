@@ -4,6 +4,7 @@
 package identity
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -61,7 +62,7 @@ func TestAnAuthorIsReviewedAgain(t *testing.T) {
 	if missing() || len(r.specs) != 1 {
 		t.Errorf("an answer is not used again: %d reviews", len(r.specs))
 	}
-	clock.Step(time.Second)
+	clock.Step(time.Second + 1)
 	if !missing() {
 		t.Error("what alice has lost is not noticed")
 	}
@@ -69,7 +70,7 @@ func TestAnAuthorIsReviewedAgain(t *testing.T) {
 	if !missing() || len(r.specs) != 2 {
 		t.Errorf("a refusal is asked about again at once: %d reviews", len(r.specs))
 	}
-	clock.Step(authorDeniedTTL)
+	clock.Step(authorDeniedTTL + 1)
 	if missing() {
 		t.Error("what alice has got again is not noticed")
 	}
@@ -115,5 +116,19 @@ func TestAServiceAccountIsTheSameOne(t *testing.T) {
 	}
 	if _, err := r.authors(clocktesting.NewFakeClock(time.Now())).FindMissingRights(t.Context(), who, deletePods); err == nil {
 		t.Error("an account that is gone may do something")
+	}
+}
+
+// TestAnswersAreBounded shows that whoever may ask for much fills no memory: the answers that were used longest ago are asked for again.
+func TestAnswersAreBounded(t *testing.T) {
+	r := &register{allowed: map[string]bool{"alice": true}}
+	a := r.authors(clocktesting.NewFakeClock(time.Now()))
+	for n := range maxAnswers + 100 {
+		if _, err := a.FindMissingRights(t.Context(), author.Author{Username: "alice"}, []rights.Right{{Verb: "get", Resource: fmt.Sprint("r", n)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(a.answers.Keys()); n != maxAnswers {
+		t.Errorf("%d answers are kept, want %d", n, maxAnswers)
 	}
 }

@@ -45,6 +45,8 @@ type Metrics struct {
 	informers      prometheus.Gauge
 	objects        prometheus.Gauge
 	panics         prometheus.Counter
+	queued         prometheus.Gauge
+	queueTime      prometheus.Histogram
 
 	mu               sync.Mutex
 	names            map[names]bool
@@ -119,9 +121,17 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "cleaner_panics_total", Help: "Panics of the operator, each of which cost one try of one Cleaner.",
 		}),
+		queued: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "cleaner_queued_cleaners", Help: "Cleaners that wait for a worker.",
+		}),
+		queueTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "cleaner_queue_duration_seconds", Help: "Time that a Cleaner waited for a worker.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
+		}),
 	}
 	for _, c := range []prometheus.Collector{
 		m.evaluations, m.evaluationTime, m.deletions, m.actions, m.delay, m.pending, m.failing, m.findings, m.runs, m.deliveries, m.dropped, m.woken, m.informers, m.objects, m.panics,
+		m.queued, m.queueTime,
 	} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("cannot register a metric: %w", err)
@@ -281,6 +291,12 @@ func (m *Metrics) SetWatchCounts(informers, objects int) {
 
 // CountWakeups counts Cleaners that a watch has woken.
 func (m *Metrics) CountWakeups(n int) { m.woken.Add(float64(n)) }
+
+// SetQueueDepth sets how many Cleaners wait for a worker.
+func (m *Metrics) SetQueueDepth(n int) { m.queued.Set(float64(n)) }
+
+// ObserveQueueWait takes how long a Cleaner has waited for a worker.
+func (m *Metrics) ObserveQueueWait(waited time.Duration) { m.queueTime.Observe(waited.Seconds()) }
 
 // CountPanic counts a panic that was contained.
 func (m *Metrics) CountPanic() { m.panics.Inc() }

@@ -41,6 +41,8 @@ func TestMetricsSayWhatWasCounted(t *testing.T) {
 	m.SetWatchCounts(2, 30)
 	m.CountWakeups(3)
 	m.CountPanic()
+	m.SetQueueDepth(4)
+	m.ObserveQueueWait(2 * time.Second)
 	if err := RegisterClockSkew(r, func() time.Duration { return -1500 * time.Millisecond }); err != nil {
 		t.Fatal(err)
 	}
@@ -103,6 +105,24 @@ cleaner_findings{cleaner="orphans",namespace="shop",rule="twice"} 2
 # HELP cleaner_pending_items Items that are waiting for the for of a rule.
 # TYPE cleaner_pending_items gauge
 cleaner_pending_items{cleaner="orphans",namespace="shop"} 2
+# HELP cleaner_queue_duration_seconds Time that a Cleaner waited for a worker.
+# TYPE cleaner_queue_duration_seconds histogram
+cleaner_queue_duration_seconds_bucket{le="0.001"} 0
+cleaner_queue_duration_seconds_bucket{le="0.004"} 0
+cleaner_queue_duration_seconds_bucket{le="0.016"} 0
+cleaner_queue_duration_seconds_bucket{le="0.064"} 0
+cleaner_queue_duration_seconds_bucket{le="0.256"} 0
+cleaner_queue_duration_seconds_bucket{le="1.024"} 0
+cleaner_queue_duration_seconds_bucket{le="4.096"} 1
+cleaner_queue_duration_seconds_bucket{le="16.384"} 1
+cleaner_queue_duration_seconds_bucket{le="65.536"} 1
+cleaner_queue_duration_seconds_bucket{le="262.144"} 1
+cleaner_queue_duration_seconds_bucket{le="+Inf"} 1
+cleaner_queue_duration_seconds_sum 2
+cleaner_queue_duration_seconds_count 1
+# HELP cleaner_queued_cleaners Cleaners that wait for a worker.
+# TYPE cleaner_queued_cleaners gauge
+cleaner_queued_cleaners 4
 # HELP cleaner_runs_total Finished runs, by result.
 # TYPE cleaner_runs_total counter
 cleaner_runs_total{result="Completed"} 1

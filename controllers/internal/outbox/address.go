@@ -29,7 +29,7 @@ func CheckSink(rawURL string) error {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return errors.New("must begin with http:// or https://")
 	case u.User != nil:
-		return errors.New("must not hold a user or a password: whoever may read the Cleaner could read them, and they are not sent")
+		return errors.New("must not hold a user or a password: everyone who can read the Cleaner could read them, and they are not sent")
 	case u.Hostname() == "":
 		return errors.New("must name a host, such as http://sink.my-namespace.svc")
 	case strings.Contains(rawURL, "#"):

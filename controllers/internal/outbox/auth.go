@@ -28,6 +28,15 @@ type Sink struct {
 	Auth v1alpha1.ClusterSinkAuth
 }
 
+// SinkOf is where the events of a Cleaner go by its spec. What shows the sink who has sent them is never a template's.
+func SinkOf(c v1alpha1.Owner) Sink {
+	sink := Sink{URL: c.Common().CloudEventSink}
+	if auth := c.Work().CloudEventSinkAuth; auth != nil {
+		sink.Auth = *auth
+	}
+	return sink
+}
+
 // maxSecret is how many bytes a value may have.
 const maxSecret = 8 << 10
 

@@ -45,6 +45,11 @@ type CleanerRef struct {
 	UID types.UID
 }
 
+// RefOf names a Cleaner.
+func RefOf(c v1alpha1.Owner) CleanerRef {
+	return CleanerRef{Kind: v1alpha1.KindOf(c), Namespace: c.GetNamespace(), Name: c.GetName(), UID: c.GetUID()}
+}
+
 // isClusterScoped says that the run is that of a kind that lives in no namespace: those who run the cluster write it.
 func (c CleanerRef) isClusterScoped() bool { return c.Namespace == "" }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 )
 
@@ -105,18 +106,15 @@ type delivery struct {
 	quietUntil time.Time
 	lastSink   Sink
 	cancel     context.CancelFunc // nil until it was begun
-}
-
-// slotPool has a slot for each attempt of one kind that may be under way.
-type slotPool struct {
-	slots chan struct{}
-	users int
+	// standing is where the Cleaner stands in a line for slots: -1 if the last attempt was answered with 2xx, else how many have failed
+	// since.
+	standing int
 }
 
 // Sender delivers the events of finished runs. Each delivery waits on its own. An attempt needs three slots, one after
 // the other: of its sink within its namespace, of its namespace, and of all workers. So a sink that hangs takes from its
 // own namespace half of its share at most, and a namespace full of such sinks takes a quarter of the workers; and what
-// waits for a slot holds up only what is behind it in that queue.
+// waits for a slot holds up only what is behind it in that line, see pool. Workers are shared out among namespaces, see fair.Slots.
 type Sender struct {
 	clock           clock.WithTicker
 	tenantClient    *http.Client // for Cleaners of a namespace
@@ -127,13 +125,15 @@ type Sender struct {
 	metrics         Metrics
 	deliveryChanged func(types.NamespacedName)
 	attemptFailed   func(types.NamespacedName, int64, Failure, error)
-	workers         chan struct{}
+	workers         *fair.Slots
+	ofNamespace     int // how many attempts of one namespace may be under way, and
+	ofSink          int // how many of them at one sink
+	pools           pools
 	added           chan struct{} // holds a token when there is something in pending
 
 	mu         sync.Mutex
 	deliveries map[types.NamespacedName][]*delivery // one or two of each Cleaner
 	pending    []*delivery                          // not begun yet
-	slotPools  map[string]*slotPool
 }
 
 // NewSender makes a Sender that sends nothing before Start.
@@ -175,10 +175,12 @@ func newSender(o Options, t timeouts) (*Sender, error) {
 		metrics:         o.Metrics,
 		deliveryChanged: o.DeliveryChanged,
 		attemptFailed:   o.AttemptFailed,
-		workers:         make(chan struct{}, o.Workers),
+		workers:         fair.NewSlots(o.Workers, o.Clock),
+		ofNamespace:     max(1, o.Workers/namespaceShare),
+		ofSink:          max(1, o.Workers/sinkShare),
 		added:           make(chan struct{}, 1),
 		deliveries:      map[types.NamespacedName][]*delivery{},
-		slotPools:       map[string]*slotPool{},
+		pools:           pools{m: map[string]*pool{}},
 	}, nil
 }
 
@@ -235,8 +237,12 @@ func (s *Sender) QueueDelivery(key types.NamespacedName, c CleanerRef, sink Sink
 		return
 	}
 	s.cancelMatching(key, func(other *delivery) bool { return other.uid != c.UID || other.run < run.Number-1 })
+	standing := 0
+	for _, before := range s.deliveries[key] {
+		standing = before.standing
+	}
 	d := &delivery{
-		id: i, cleaner: c, record: run.DeepCopy(), changed: make(chan struct{}, 1),
+		id: i, standing: standing, cleaner: c, record: run.DeepCopy(), changed: make(chan struct{}, 1),
 		sink: sink, state: Delivery{Known: true},
 	}
 	s.deliveries[key] = append(s.deliveries[key], d)
@@ -310,11 +316,11 @@ func (s *Sender) deliverRun(ctx context.Context, d *delivery, later func(time.Ti
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for {
-		sink, quiet := s.prepareAttempt(d)
+		sink, quiet, standing := s.prepareAttempt(d)
 		if s.sleepUntil(ctx, quiet); ctx.Err() != nil {
 			return
 		}
-		tried, ok := s.attemptInTurn(ctx, d, sink, later)
+		tried, ok := s.attemptInTurn(ctx, d, sink, standing, later)
 		if ctx.Err() != nil {
 			return
 		}
@@ -344,8 +350,8 @@ func (s *Sender) deliverRun(ctx context.Context, d *delivery, later func(time.Ti
 	}
 }
 
-// prepareAttempt says where the next attempt goes, and when it may begin.
-func (s *Sender) prepareAttempt(d *delivery) (to Sink, at time.Time) {
+// prepareAttempt says where the next attempt goes, when it may begin, and where its Cleaner stands.
+func (s *Sender) prepareAttempt(d *delivery) (to Sink, at time.Time, standing int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
@@ -357,28 +363,40 @@ func (s *Sender) prepareAttempt(d *delivery) (to Sink, at time.Time) {
 		at = d.quietUntil
 	}
 	d.lastSink = d.sink
-	return d.sink, at
+	return d.sink, at, d.standing
 }
 
 // attemptInTurn makes an attempt as soon as its sink, its namespace and all workers have room for it. It is not tried when the
 // sink changes before, or ctx is done. Of an attempt that a namespace gets no answer to, the slots are given back when that is
 // shown: else others that wait for them could tell how long it took.
-func (s *Sender) attemptInTurn(ctx context.Context, d *delivery, sink Sink, later func(time.Time, func())) (tried attemptResult, ok bool) {
-	ofSink, leaveSink := s.enterPool("sink "+d.key.Namespace+" "+parseSinkHost(sink.URL), sinkShare)
-	ofNamespace, leaveNamespace := s.enterPool("namespace "+d.key.Namespace, namespaceShare)
-	giveBack, ok := takeSlots(ctx, d, ofSink, ofNamespace)
+func (s *Sender) attemptInTurn(ctx context.Context, d *delivery, sink Sink, standing int, later func(time.Time, func())) (tried attemptResult, ok bool) {
+	ofSink := s.pools.enterPool("sink "+d.key.Namespace+" "+parseSinkHost(sink.URL), s.ofSink)
+	ofNamespace := s.pools.enterPool("namespace "+d.key.Namespace, s.ofNamespace)
+	var taken []*pool
 	leave := func() {
-		giveBack()
-		leaveNamespace()
-		leaveSink()
+		for _, p := range taken {
+			p.giveBack()
+		}
+		ofNamespace.leavePool()
+		ofSink.leavePool()
 	}
-	if !ok {
+	for _, p := range []*pool{ofSink, ofNamespace} {
+		if !p.takeSlot(ctx, standing, d.changed) {
+			leave()
+			return attemptResult{}, false
+		}
+		taken = append(taken, p)
+	}
+	here := make(chan struct{})
+	// Who of a namespace comes first is decided: its pool has called them one by one.
+	worker := s.workers.AskSlot(types.NamespacedName{Namespace: d.key.Namespace}, func() { close(here) })
+	defer worker.GiveBack()
+	select {
+	case <-here:
+	case <-d.changed:
 		leave()
 		return attemptResult{}, false
-	}
-	giveWorker, ok := takeSlots(ctx, d, s.workers)
-	defer giveWorker()
-	if !ok {
+	case <-ctx.Done():
 		leave()
 		return attemptResult{}, false
 	}
@@ -395,49 +413,6 @@ func (s *Sender) attemptInTurn(ctx context.Context, d *delivery, sink Sink, late
 	return tried, true
 }
 
-// takeSlots takes a slot of each, one after the other. It takes none when the sink changes before, or ctx is done.
-func takeSlots(ctx context.Context, d *delivery, all ...chan struct{}) (giveBack func(), ok bool) {
-	var taken []chan struct{}
-	giveBack = func() {
-		for _, slots := range taken {
-			<-slots
-		}
-		taken = nil
-	}
-	for _, slots := range all {
-		select {
-		case slots <- struct{}{}:
-			taken = append(taken, slots)
-		case <-d.changed:
-			giveBack()
-			return giveBack, false
-		case <-ctx.Done():
-			giveBack()
-			return giveBack, false
-		}
-	}
-	return giveBack, true
-}
-
-// enterPool gives the slots of a slotPool, which is kept until everybody who has entered has left.
-func (s *Sender) enterPool(name string, share int) (slots chan struct{}, leave func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b, ok := s.slotPools[name]
-	if !ok {
-		b = &slotPool{slots: make(chan struct{}, max(1, cap(s.workers)/share))}
-		s.slotPools[name] = b
-	}
-	b.users++
-	return b.slots, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if b.users--; b.users == 0 {
-			delete(s.slotPools, name)
-		}
-	}
-}
-
 // attemptResult is what came of one attempt.
 type attemptResult struct {
 	began time.Time
@@ -449,7 +424,7 @@ type attemptResult struct {
 	retryAfter time.Duration
 }
 
-// sendEvent sends the event once.
+// SendEvent sends the event once.
 func (s *Sender) sendEvent(ctx context.Context, d *delivery, sink Sink) attemptResult {
 	e, err := NewEvent(d.cleaner, d.record)
 	if err != nil {
@@ -485,9 +460,10 @@ func (s *Sender) recordAttempt(d *delivery, sink Sink, tried attemptResult) (aga
 	defer s.mu.Unlock()
 	if tried.failure == (Failure{}) {
 		d.state = Delivery{Known: true, Delivered: true, Attempts: d.state.Attempts + 1}
-		d.record, d.concealed, d.showAt = nil, Failure{}, time.Time{}
+		d.record, d.concealed, d.showAt, d.standing = nil, Failure{}, time.Time{}, -1
 		return nil, nil
 	}
+	d.standing = max(d.standing, 0) + 1
 	wait, now := firstRetry, s.clock.Now()
 	if tried.failure.Class == ClassNoAnswer && !d.cleaner.isClusterScoped() {
 		d.quietUntil = tried.began.Add(s.concealFor)

@@ -154,9 +154,9 @@ func (b *bench) arrived(s *sink.Sink, n int) []sink.Event {
 func (b *bench) entered(url string, n int) {
 	b.t.Helper()
 	users := func() int {
-		b.Sender.mu.Lock()
-		defer b.Sender.mu.Unlock()
-		if h, ok := b.slotPools["sink "+key("").Namespace+" "+strings.TrimPrefix(url, "http://")]; ok {
+		b.pools.mu.Lock()
+		defer b.pools.mu.Unlock()
+		if h, ok := b.pools.m["sink "+key("").Namespace+" "+strings.TrimPrefix(url, "http://")]; ok {
 			return h.users
 		}
 		return 0
@@ -175,7 +175,9 @@ func (b *bench) empty() {
 	left := func() int {
 		b.Sender.mu.Lock()
 		defer b.Sender.mu.Unlock()
-		return len(b.deliveries) + len(b.pending) + len(b.slotPools) + len(b.workers)
+		b.pools.mu.Lock()
+		defer b.pools.mu.Unlock()
+		return len(b.deliveries) + len(b.pending) + len(b.pools.m) + b.countBusy()
 	}
 	for left() > 0 {
 		if b.ctx.Err() != nil {
@@ -183,6 +185,16 @@ func (b *bench) empty() {
 		}
 		runtime.Gosched()
 	}
+}
+
+// countBusy is how many workers are taken, of as many as there are by default: each free one goes to another namespace.
+func (b *bench) countBusy() int {
+	free := 0
+	for n := range defaultWorkers {
+		worker := b.workers.AskSlot(types.NamespacedName{Namespace: fmt.Sprint("free-", n)}, func() { free++ })
+		defer worker.GiveBack()
+	}
+	return defaultWorkers - free
 }
 
 func (b *bench) want(name string, run int64, want Delivery) {
@@ -570,6 +582,45 @@ func TestAHangingSinkDelaysNoOther(t *testing.T) {
 			}
 			b.CancelDeliveries(key("fair"))
 			b.empty()
+		})
+	}
+}
+
+// TestNamespacesShareWorkers has all sinks of some namespaces hang before the event of another one comes. Few namespaces leave it a worker,
+// and of many it waits for one attempt of each at most.
+func TestNamespacesShareWorkers(t *testing.T) {
+	for name, tc := range map[string]struct{ namespaces, hang, end int }{ // how many attempts hang at least, and end at most before its own
+		"Few":  {namespaces: 4, hang: 26, end: 0},
+		"Many": {namespaces: 40, hang: 32, end: 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hanging, good, names := sink.Start(t), sink.Start(t), serveNames(t)
+			hanging.Otherwise(sink.Answer{Hang: true})
+			b := start(t, func(o *Options, l *timeouts) {
+				o.Resolver, l.header, l.total = names.resolver(), time.Hour, time.Hour // no attempt ends by itself
+			})
+			for n := range defaultWorkers / namespaceShare * tc.namespaces {
+				k, host := types.NamespacedName{Namespace: fmt.Sprint("noisy-", n%tc.namespaces), Name: fmt.Sprint("dead-", n)}, fmt.Sprintf("sink-%d.example", n)
+				of := identity(k.Name)
+				of.Namespace = k.Namespace
+				names.set(host, "127.0.0.1")
+				b.QueueDelivery(k, of, Sink{URL: strings.Replace(hanging.URL, "127.0.0.1", host, 1) + "/" + k.String()}, finished(1))
+			}
+			if _, err := hanging.WaitFor(b.ctx, tc.hang); err != nil {
+				t.Fatal(err)
+			}
+			b.clock.Step(10 * time.Second)
+			b.send("guard", good.URL, 1)
+			for ended := 0; ended < tc.end && len(good.Events()) == 0; ended++ {
+				before := hanging.Events()
+				namespace, dead, _ := strings.Cut(strings.TrimPrefix(before[ended].Path, "/"), "/")
+				b.CancelDeliveries(types.NamespacedName{Namespace: namespace, Name: dead})
+				for len(hanging.Events()) == len(before) && len(good.Events()) == 0 && b.ctx.Err() == nil { // until another one has its worker
+					runtime.Gosched()
+				}
+			}
+			b.arrived(good, 1)
 		})
 	}
 }

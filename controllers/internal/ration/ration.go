@@ -25,9 +25,14 @@ func DefaultBounds() Bounds {
 	return Bounds{Cleaner: 16 << 20, Namespace: 32 << 20, Namespaces: 128 << 20, Cluster: 64 << 20}
 }
 
+// Modest is how many bytes one may take where its namespace has taken all it may, as long as another one of it has as much: that one
+// forgets. It is what a thousand holds take. Who has more keeps what others of its namespace do not want.
+const Modest = 256 << 10
+
 // Book is how much memory is taken, and for whom. It is safe for concurrent use.
 type Book struct {
 	bounds Bounds
+	modest int64
 
 	mu    sync.Mutex
 	taken map[string]map[string]int64 // by namespace and name
@@ -37,11 +42,11 @@ type Book struct {
 
 // NewBook makes an empty Book.
 func NewBook(bounds Bounds) *Book {
-	return &Book{bounds: bounds, taken: map[string]map[string]int64{}, sums: map[string]int64{}}
+	return &Book{bounds: bounds, modest: Modest, taken: map[string]map[string]int64{}, sums: map[string]int64{}}
 }
 
 // FindRoom says how many bytes may be remembered of a Cleaner now, with those that are. Where the namespaces have taken all there is,
-// one may still come to have as much as any other.
+// one may still come to have as much as any other; and where a namespace has, so may each of its Cleaners that is modest.
 func (b *Book) FindRoom(key types.NamespacedName) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -49,7 +54,10 @@ func (b *Book) FindRoom(key types.NamespacedName) int64 {
 	room := min(b.bounds.Cleaner, b.limitOf(key.Namespace)-others)
 	if key.Namespace != "" {
 		free := b.bounds.Namespaces - b.total + b.sums[key.Namespace]
-		room = min(room, max(free, b.largestOther(key.Namespace))-others)
+		room = min(room, max(free, largestBut(key.Namespace, b.sums))-others)
+	}
+	if modest := min(b.modest, b.bounds.Cleaner); room < modest {
+		room = max(room, min(modest, largestBut(key.Name, b.taken[key.Namespace])))
 	}
 	return max(room, 0)
 }
@@ -60,15 +68,20 @@ func (b *Book) ChargeBytes(key types.NamespacedName, bytes int64) (forget []type
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.setBytes(key, bytes)
-	if b.sums[key.Namespace] > b.limitOf(key.Namespace) { // several took what was left at the same time
-		b.setBytes(key, 0)
-		forget = append(forget, key)
+	drop := func(victim types.NamespacedName) {
+		b.setBytes(victim, 0)
+		forget = append(forget, victim)
+	}
+	for b.sums[key.Namespace] > b.limitOf(key.Namespace) {
+		if bytes > b.modest { // several took what was left at the same time
+			drop(key)
+			break
+		}
+		drop(types.NamespacedName{Namespace: key.Namespace, Name: findMost(b.taken[key.Namespace])})
 	}
 	for b.total > b.bounds.Namespaces {
 		namespace := b.findLargest()
-		victim := types.NamespacedName{Namespace: namespace, Name: findMost(b.taken[namespace])}
-		b.setBytes(victim, 0)
-		forget = append(forget, victim)
+		drop(types.NamespacedName{Namespace: namespace, Name: findMost(b.taken[namespace])})
 	}
 	return forget
 }
@@ -98,10 +111,10 @@ func (b *Book) setBytes(key types.NamespacedName, bytes int64) {
 	}
 }
 
-// largestOther is how much the namespace has taken that has most, of all but one.
-func (b *Book) largestOther(but string) (bytes int64) {
-	for namespace, n := range b.sums {
-		if namespace != "" && namespace != but {
+// largestBut is how much the one has taken that has most, of all but one, and of all but ClusterCleaners together.
+func largestBut(but string, taken map[string]int64) (bytes int64) {
+	for name, n := range taken {
+		if name != "" && name != but {
 			bytes = max(bytes, n)
 		}
 	}

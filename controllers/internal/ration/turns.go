@@ -4,6 +4,8 @@
 package ration
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -15,15 +17,23 @@ import (
 const (
 	// Small is how many bytes of memory each pass over a Cleaner may take without having its turn.
 	Small = 8 << 20
-	// longestTurn is how long a pass may go on to take more while others wait.
+	// longestTurn is how long a pass may have its turn while others wait.
 	longestTurn = 20 * time.Second
 	// missedTurn is how long a Cleaner that is called has to come.
 	missedTurn = 15 * time.Second
+	// quickTurn is how long a turn lasts at most that others need not be spared.
+	quickTurn = 2 * time.Second
 )
 
+// ErrTurnOver ends what a pass is about when it has had its turn for long, and others wait.
+var ErrTurnOver = errors.New("others wait for their turn to take much memory")
+
 // Turns shares out the memory that passes over Cleaners take while they evaluate and act. Each may take a little. More than that only
-// one may take at a time: who wants it meanwhile ends, waits in line, and begins anew when it is called. The namespaces take turns,
-// and so do the Cleaners of one; all ClusterCleaners count as one namespace. It is safe for concurrent use.
+// one may take at a time: who wants it meanwhile ends, waits in line, and begins anew when it is called. No turn lasts while others
+// wait, whatever the pass does with it. The namespaces take turns; all ClusterCleaners count as one. Of the Cleaners of one every second
+// turn is that of the one that waits longest. The others are those of Cleaners whose last turn was quick, then of those that have had none,
+// and then of those whose last one took long; of equal ones of the one that has come last. So whoever is quick, or new, does not wait for
+// very many that are not. It is safe for concurrent use.
 type Turns struct {
 	clock clock.PassiveClock
 	call  func(types.NamespacedName)
@@ -35,9 +45,13 @@ type Turns struct {
 	// called is who is first, and since when it knows; until it comes nobody else has a turn.
 	called   types.NamespacedName
 	calledAt time.Time
-	// turn counts turns, and served says which was the last one of a namespace that is in line.
+	// turn counts turns, and served says which was the last one of a namespace. It is empty with the line, but for the last turn.
 	turn   int64
 	served map[string]int64
+	// calls counts for each namespace how often one of several was called. It is empty with the line too.
+	calls map[string]int
+	// took is how long the last turn took of each Cleaner there is that has had one.
+	took map[types.NamespacedName]time.Duration
 }
 
 type waiting struct {
@@ -47,20 +61,31 @@ type waiting struct {
 
 // NewTurns makes an empty line. Call asks for a pass over a Cleaner whose turn it is.
 func NewTurns(c clock.PassiveClock, call func(types.NamespacedName)) *Turns {
-	return &Turns{clock: c, call: call, served: map[string]int64{}}
+	return &Turns{clock: c, call: call, served: map[string]int64{}, calls: map[string]int{}, took: map[types.NamespacedName]time.Duration{}}
 }
 
 // Share is what one pass over a Cleaner takes. It is for one goroutine.
 type Share struct {
-	turns   *Turns
-	key     types.NamespacedName
-	kept    int64
+	turns *Turns
+	key   types.NamespacedName
+	kept  int64
+	stays bool
+	// refused and stop are guarded by the lock of turns.
 	refused bool
-	stays   bool
+	stop    context.CancelCauseFunc // nil: nothing is to be stopped
 }
 
 // BeginPass begins a pass. Whoever gets a Share must end it by EndPass.
 func (t *Turns) BeginPass(key types.NamespacedName) *Share { return &Share{turns: t, key: key} }
+
+// BindContext gives a context for all that the pass does. It ends with the turn, with ErrTurnOver, or with the pass.
+func (s *Share) BindContext(ctx context.Context) context.Context {
+	ctx, stop := context.WithCancelCause(ctx)
+	s.turns.mu.Lock()
+	defer s.turns.mu.Unlock()
+	s.stop = stop
+	return ctx
+}
 
 // HoldBytes says whether an evaluation of the pass may hold so many bytes now, with what is kept of those before it. Once it may not, nothing
 // that the pass decides counts: the Cleaner is in line.
@@ -81,11 +106,22 @@ func (s *Share) HoldBytes(bytes int64) bool {
 		t.takeTurn(s, now)
 		return true
 	}
-	s.refused = true
-	if at < 0 {
-		t.line = append(t.line, waiting{key: s.key, since: now})
+	t.refuse(s, now)
+	if h := t.holder; h != nil && h != s && now.Sub(t.since) >= longestTurn { // it may wait for something else, and ask for nothing
+		t.refuse(h, now)
+		if h.stop != nil {
+			h.stop(ErrTurnOver)
+		}
 	}
 	return false
+}
+
+// refuse has a Cleaner wait in line: nothing that its pass decides counts.
+func (t *Turns) refuse(s *Share, now time.Time) {
+	s.refused = true
+	if t.findInLine(s.key) < 0 {
+		t.line = append(t.line, waiting{key: s.key, since: now})
+	}
 }
 
 // KeepBytes takes that an evaluation has ended, and that so many bytes of it are kept until the pass ends.
@@ -93,12 +129,12 @@ func (s *Share) KeepBytes(bytes int64) { s.kept += bytes }
 
 // FindWait says for how long the Cleaner has been in line, if the pass was refused what it wanted.
 func (s *Share) FindWait() (since time.Duration, refused bool) {
-	if !s.refused {
-		return 0, false
-	}
 	t := s.turns
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !s.refused {
+		return 0, false
+	}
 	if at := t.findInLine(s.key); at >= 0 {
 		return t.clock.Now().Sub(t.line[at].since), true
 	}
@@ -115,8 +151,11 @@ func (s *Share) EndPass() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
+	if s.stop != nil {
+		s.stop(nil)
+	}
 	if t.holder == s {
-		t.holder = nil
+		t.holder, t.took[s.key] = nil, now.Sub(t.since)
 	} else if at := t.findInLine(s.key); at >= 0 && !s.refused && !s.stays {
 		t.passOver(at)
 	}
@@ -127,6 +166,7 @@ func (s *Share) EndPass() {
 func (t *Turns) LeaveLine(key types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	delete(t.took, key)
 	if at := t.findInLine(key); at >= 0 {
 		t.passOver(at)
 		t.callNext(t.clock.Now())
@@ -152,6 +192,7 @@ func (t *Turns) takeTurn(s *Share, now time.Time) {
 	if at := t.findInLine(s.key); at >= 0 {
 		t.dropFromLine(at)
 	}
+	t.forgetLine()
 	t.turn++
 	t.holder, t.since, t.called = s, now, types.NamespacedName{}
 	t.served[s.key.Namespace] = t.turn
@@ -160,8 +201,14 @@ func (t *Turns) takeTurn(s *Share, now time.Time) {
 // dropFromLine takes a Cleaner out of the line.
 func (t *Turns) dropFromLine(at int) {
 	t.line = slices.Delete(t.line, at, at+1)
+	t.forgetLine()
+}
+
+// forgetLine forgets what is only to be known while there is a line.
+func (t *Turns) forgetLine() {
 	if len(t.line) == 0 {
 		clear(t.served)
+		clear(t.calls)
 	}
 }
 
@@ -182,7 +229,7 @@ func (t *Turns) isNext(key types.NamespacedName, now time.Time) bool {
 	}
 }
 
-// callNext calls whoever is first, if nobody has a turn: of the namespace whose last turn is the longest ago, who waits longest.
+// callNext calls whoever is first, if nobody has a turn.
 func (t *Turns) callNext(now time.Time) {
 	if t.holder != nil || len(t.line) == 0 {
 		if len(t.line) == 0 {
@@ -193,12 +240,39 @@ func (t *Turns) callNext(now time.Time) {
 	if t.called != (types.NamespacedName{}) && t.findInLine(t.called) >= 0 {
 		return
 	}
-	first := slices.MinFunc(t.line, func(a, b waiting) int { // of equal ones the first
+	first := t.findFirst()
+	t.called, t.calledAt = first, now
+	t.call(first)
+}
+
+// findFirst is who has the next turn: one of the namespace whose last turn is the longest ago.
+func (t *Turns) findFirst() types.NamespacedName {
+	oldest := slices.MinFunc(t.line, func(a, b waiting) int { // of equal ones the first
 		if n := t.served[a.key.Namespace] - t.served[b.key.Namespace]; n != 0 {
 			return int(n)
 		}
 		return a.since.Compare(b.since)
-	})
-	t.called, t.calledAt = first.key, now
-	t.call(first.key)
+	}).key
+	t.calls[oldest.Namespace]++
+	if t.calls[oldest.Namespace]%2 == 1 {
+		return oldest
+	}
+	first := oldest
+	for _, w := range t.line { // they stand as they have come
+		if w.key.Namespace == oldest.Namespace && t.rankTurn(w.key) <= t.rankTurn(first) {
+			first = w.key
+		}
+	}
+	return first
+}
+
+// rankTurn says by its last turn where a Cleaner stands among those of its namespace.
+func (t *Turns) rankTurn(key types.NamespacedName) int {
+	switch took, had := t.took[key]; {
+	case !had:
+		return 1
+	case took > quickTurn:
+		return 2
+	}
+	return 0
 }

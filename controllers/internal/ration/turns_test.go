@@ -4,6 +4,8 @@
 package ration
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -83,6 +85,9 @@ func TestTurns(t *testing.T) {
 		"Refused":     {"who was refused begins anew: nothing of it counts", "a/1+9 b/1+9 b/1+0", "yes no no", ""},
 		"WaitsAtOnce": {"who is in line does not begin before its turn", "a/1+9 b/1+9 b/1. b/1+0", "yes no no", ""},
 		"LittleFree":  {"a little is free for others meanwhile", "a/1+9 b/1+9 c/1+8", "yes no yes", ""},
+		"Newest":      {"and every second time who has come last", "a/1+9 b/1+9 b/2+9 b/3+9 b/4+9 a/1. b/1. b/2. b/3. b/4. b/1+9 b/1. b/4+9 b/4. b/2+9", "yes no no no no yes yes yes", "b/1 b/4 b/2"},
+		"Quick":       {"or whose last turn was quick", "b/2+9 1s b/2. b/3+9 3s b/3. a/1+9 b/1+9 b/2+9 b/3+9 b/4+9 a/1. b/1. b/2. b/3. b/4. b/1+9 b/1. b/2+9 b/2. b/3+9", "yes yes yes no no no no yes yes yes", "b/1 b/2 b/3"},
+		"Long":        {"and not one whose last turn took long", "b/4+9 3s b/4. a/1+9 b/1+9 b/2+9 b/3+9 b/4+9 a/1. b/1. b/2. b/3. b/4. b/1+9 b/1. b/3+9", "yes yes no no no no yes yes", "b/1 b/3"},
 		"Order":       {"of a namespace who waits longest is called", "a/1+9 b/1+9 b/2+9 a/1. b/1. b/2. b/1+9 b/1. b/2+9", "yes no no yes yes", "b/1 b/2"},
 		"Namespaces":  {"namespaces take turns, however many Cleaners one has", "a/1+9 a/2+9 a/3+9 a/4+9 1s b/1+9 a/1. a/2. b/1. b/1+9 b/1. a/2+9", "yes no no no no yes yes", "b/1 a/2"},
 		"Reserved":    {"nobody overtakes who is called", "a/1+9 b/1+9 a/1. c/1+9 b/1. b/1+9", "yes no no yes", "b/1"},
@@ -111,5 +116,102 @@ func TestTurns(t *testing.T) {
 				t.Errorf("%s: %q was called, want %q", tc.reason, is, tc.called)
 			}
 		})
+	}
+}
+
+// A pass that asks for nothing while it has its turn, such as one that waits for an answer, is stopped when others have waited for long.
+func TestATurnEnds(t *testing.T) {
+	l := newLine()
+	holder, other := l.BeginPass(keyOf("a/1")), l.BeginPass(keyOf("b/1"))
+	ctx, free := holder.BindContext(t.Context()), other.BindContext(t.Context())
+	if !holder.HoldBytes(2 * Small) {
+		t.Fatal("nobody has a turn")
+	}
+	for range 3 {
+		l.clock.Step(longestTurn)
+	}
+	if ctx.Err() != nil {
+		t.Fatal("it is stopped although nobody waits")
+	}
+	if other.HoldBytes(2 * Small) {
+		t.Error("two have their turn")
+	}
+	if _, refused := holder.FindWait(); !refused || !errors.Is(context.Cause(ctx), ErrTurnOver) || holder.HoldBytes(0) {
+		t.Errorf("it goes on: it is refused %t, and its context says %v", refused, context.Cause(ctx))
+	}
+	other.EndPass()
+	if errors.Is(context.Cause(free), ErrTurnOver) || free.Err() == nil {
+		t.Errorf("the context of a pass that has ended says %v", context.Cause(free))
+	}
+	if again := l.BeginPass(keyOf("b/1")); again.HoldBytes(2 * Small) {
+		t.Error("two have their turn before the first has ended")
+	}
+	holder.EndPass()
+	if is := strings.Join(l.called, " "); is != "b/1" {
+		t.Errorf("%q was called", is)
+	}
+	if again := l.BeginPass(keyOf("b/1")); !again.HoldBytes(2 * Small) {
+		t.Error("who waited has no turn")
+	}
+}
+
+// A turn is not cut short for others.
+func TestATurnLasts(t *testing.T) {
+	l := newLine()
+	holder, other := l.BeginPass(keyOf("a/1")), l.BeginPass(keyOf("b/1"))
+	ctx := holder.BindContext(t.Context())
+	if !holder.HoldBytes(2 * Small) {
+		t.Fatal("nobody has a turn")
+	}
+	l.clock.Step(longestTurn - time.Second)
+	if other.HoldBytes(2*Small) || ctx.Err() != nil || !holder.HoldBytes(3*Small) {
+		t.Errorf("it is over too early: %v", context.Cause(ctx))
+	}
+}
+
+// Very many of a namespace that take long, and come again at once, do not keep one of it back that is new, or whose turns are quick.
+func TestManyLongTurnsDelayNoOther(t *testing.T) {
+	const many, turn = 100, 10 * time.Second
+	l := newLine()
+	ask := func(key string) (has bool) {
+		s := l.BeginPass(keyOf(key))
+		if s.HoldBytes(2 * Small) {
+			l.shares[key] = s
+			return true
+		}
+		s.EndPass()
+		return false
+	}
+	end := func(key string, took time.Duration) {
+		l.clock.Step(took)
+		l.shares[key].EndPass()
+	}
+	holder := "a/0"
+	for n := range many {
+		ask(fmt.Sprint("a/", n))
+	}
+	for round := range 20 {
+		ask("a/guard")
+		for turns := 1; holder != "a/guard"; turns++ {
+			if turns > 3 {
+				t.Fatalf("round %d: it waits for %d turns", round, turns)
+			}
+			before := holder
+			end(before, turn)
+			if holder = l.called[len(l.called)-1]; !ask(holder) {
+				t.Fatalf("%s was called, and has no turn", holder)
+			}
+			ask(before)
+		}
+		end(holder, time.Second)
+		if holder = l.called[len(l.called)-1]; !ask(holder) {
+			t.Fatalf("%s was called, and has no turn", holder)
+		}
+	}
+	for n := range many {
+		l.LeaveLine(keyOf(fmt.Sprint("a/", n)))
+	}
+	if l.LeaveLine(keyOf("a/guard")); len(l.took) != 0 {
+		t.Errorf("of %d it is remembered how long they took", len(l.took))
 	}
 }

@@ -6,6 +6,7 @@ package reported
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/vtex/cleaner/controllers/plan"
@@ -93,3 +94,43 @@ func (r *Reports) GrowBy(bytes int64) {
 
 // IsEmpty says that no report is remembered.
 func (r *Reports) IsEmpty() bool { return r.count == 0 }
+
+// VersionOf is what tells one report of an item from another.
+func VersionOf(s *plan.Step) string { return s.Object.ResourceVersion + " " + s.Reason }
+
+// isMade says that a step is a report that was made already, for all its items.
+func (r *Reports) isMade(s *plan.Step, now time.Time) bool {
+	return !s.IsDeed() && !slices.ContainsFunc(s.Keys, func(key string) bool {
+		return !r.HasReport(plan.ItemKey{Rule: s.Rule, Key: key}, VersionOf(s), now)
+	})
+}
+
+// LeaveOut leaves out the reports that were made already, of the same version of the same item. A report that was made holds nothing up.
+func (r *Reports) LeaveOut(d plan.Plan, now time.Time) plan.Plan {
+	n := 0
+	for i := range d.Steps {
+		if !r.isMade(&d.Steps[i], now) {
+			n++
+		}
+	}
+	if n == len(d.Steps) { // it is not copied: there may be very many
+		return d
+	}
+	at, left := make([]int, len(d.Steps)), make([]plan.Step, 0, n)
+	for i, s := range d.Steps {
+		if r.isMade(&s, now) {
+			continue
+		}
+		after := s.After
+		s.After = nil
+		for _, before := range after {
+			if at[before] > 0 {
+				s.After = append(s.After, at[before]-1)
+			}
+		}
+		left = append(left, s)
+		at[i] = len(left)
+	}
+	d.Steps = left
+	return d
+}

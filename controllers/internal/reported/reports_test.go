@@ -73,3 +73,25 @@ func TestReportsThatAreKept(t *testing.T) {
 		t.Error("what was forgotten is reported again at once, or never")
 	}
 }
+
+// A report that was made is left out, and holds up nothing that comes after it; a deed stays.
+func TestLeaveOut(t *testing.T) {
+	step := func(verb plan.Verb, key, version string, after ...int) plan.Step {
+		return plan.Step{Rule: "r", Keys: []string{key}, Verb: verb, After: after, Object: plan.Object{Ref: plan.Ref{ResourceVersion: version}}}
+	}
+	all := plan.Plan{Steps: []plan.Step{
+		step(plan.VerbReport, "a", "1"), step(plan.VerbDelete, "a", "1", 0), step(plan.VerbReport, "b", "1", 1), step(plan.VerbReport, "a", "2", 0, 2),
+	}}
+	var r Reports
+	if got := r.LeaveOut(all, epoch); len(got.Steps) != 4 || &got.Steps[0] != &all.Steps[0] {
+		t.Errorf("where none was made %d are left", len(got.Steps))
+	}
+	r.NoteReport(item("r", "a"), VersionOf(&all.Steps[0]), epoch, time.Hour)
+	got := r.LeaveOut(all, epoch).Steps
+	if len(got) != 3 || got[0].Verb != plan.VerbDelete || len(got[0].After) != 0 || len(got[1].After) != 1 || got[1].After[0] != 0 || len(got[2].After) != 1 || got[2].After[0] != 1 {
+		t.Errorf("left: %+v", got)
+	}
+	if len(all.Steps[3].After) != 2 {
+		t.Error("what was decided is changed")
+	}
+}

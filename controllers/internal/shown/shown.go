@@ -5,6 +5,7 @@
 package shown
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 
@@ -22,7 +23,25 @@ func CleanText(s string) string {
 		}
 		return r
 	}, s)
-	return ShortenText(s, MaxText)
+	return ShortenText(s, fitStored(s, MaxText))
+}
+
+// fitStored is how many bytes of a text take no more than most in JSON, which has six for some characters.
+func fitStored(s string, most int) int {
+	for i := range len(s) {
+		switch s[i] {
+		case '<', '>', '&':
+			most -= len(`\u003c`)
+		case '"', '\\':
+			most -= len(`\"`)
+		default:
+			most--
+		}
+		if most < 0 {
+			return i
+		}
+	}
+	return len(s)
 }
 
 // ShortenText cuts a text after so many bytes, and says so.
@@ -32,4 +51,12 @@ func ShortenText(s string, most int) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:most-len(more)], "") + more
+}
+
+// CountOf is a number of things, in words.
+func CountOf(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }

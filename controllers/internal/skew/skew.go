@@ -9,11 +9,14 @@
 package skew
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -23,6 +26,8 @@ import (
 type Options struct {
 	// Clock is the clock that is measured. Required.
 	Clock clock.PassiveClock
+	// Root is below which path the API server serves, such as that of a cluster behind a gateway; empty if it is below none.
+	Root string
 	// Max is how far it may be from the API server's. 0: however far, and nothing is corrected.
 	Max time.Duration
 	// SuspectChanged is told when the clock becomes suspect and when it is not any more. It may be nil.
@@ -55,7 +60,7 @@ type transport struct {
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	sent := t.meter.opts.Clock.Now()
 	resp, err := t.next.RoundTrip(r)
-	if err == nil && isServedByAPIServer(r.URL.Path) {
+	if err == nil && t.meter.opts.isServedByAPIServer(r.URL.Path) {
 		if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 			t.meter.recordAnswer(sent, date, t.meter.opts.Clock.Now())
 		}
@@ -66,11 +71,22 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find what is inside.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// isServedByAPIServer says that the API server itself answers a request. Other groups may be those of an extension server, whose
-// clock is no concern of ours.
-func isServedByAPIServer(path string) bool {
-	return !strings.Contains(path, "/apis/") ||
-		strings.Contains(path, "/apis/coordination.k8s.io/") || strings.Contains(path, "/apis/"+v1alpha1.GroupVersion.Group+"/")
+// isServedByAPIServer says that the API server itself answers a request, and forwards no answer of others, whose clock is no concern of ours:
+// other groups may be those of an extension server, and behind the subresource proxy is whoever a tenant puts there.
+func (o *Options) isServedByAPIServer(path string) bool {
+	path, below := strings.CutPrefix(path, strings.TrimSuffix(o.Root, "/")+"/")
+	parts := strings.Split(path, "/")
+	if !below || slices.Contains(parts, "proxy") {
+		return false
+	}
+	switch parts[0] {
+	case "api", "version":
+		return true
+	case "apis":
+		return len(parts) == 1 || parts[1] == coordinationv1.GroupName || parts[1] == v1alpha1.GroupVersion.Group
+	default:
+		return false
+	}
 }
 
 // recordAnswer takes one answer. Its Date has whole seconds: the API server's clock stood at date, or less than a second
@@ -101,9 +117,6 @@ func (m *Meter) isSuspectLocked() bool {
 
 func (m *Meter) middleOfRange() time.Duration { return m.low + (m.high-m.low)/2 }
 
-// MaxSkew is how far the clock may be from the API server's.
-func (m *Meter) MaxSkew() time.Duration { return m.opts.Max }
-
 // IsSuspect says that the clocks certainly differ by more than they may.
 func (m *Meter) IsSuspect() bool {
 	m.mu.Lock()
@@ -127,4 +140,17 @@ func (m *Meter) EstimateSkew() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.middleOfRange()
+}
+
+// DescribeSuspect says in words that nothing may be decided by the clock; empty if it may. It has no measured number, which would make it
+// another text each time: the metric has that.
+func (m *Meter) DescribeSuspect() string {
+	if !m.IsSuspect() {
+		return ""
+	}
+	than := "behind"
+	if m.EstimateSkew() < 0 {
+		than = "ahead of"
+	}
+	return fmt.Sprintf("The operator's clock is more than %s %s the API server's: evaluations and deletions are paused until the clocks agree.", m.opts.Max, than)
 }

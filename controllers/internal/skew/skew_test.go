@@ -6,6 +6,7 @@ package skew
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -133,10 +134,13 @@ func TestAClockThatIsSetIsNoticedAtOnce(t *testing.T) {
 		if !s.meter.IsSuspect() {
 			t.Errorf("our clock was set by %s, and nothing is suspected", step)
 		}
+		if than, said := map[bool]string{true: "ahead of", false: "behind"}[step > 0], s.meter.DescribeSuspect(); !strings.Contains(said, "more than 1m0s "+than+" the API server's") {
+			t.Errorf("our clock was set by %s, and it is said that %q", step, said)
+		}
 		s.step(-step)
 		s.ahead = 0
 		s.get(lease)
-		if s.meter.IsSuspect() {
+		if s.meter.IsSuspect() || s.meter.DescribeSuspect() != "" {
 			t.Errorf("our clock is right again after %s, and is suspected", step)
 		}
 	}
@@ -160,23 +164,39 @@ func TestAClockThatDriftsIsFollowed(t *testing.T) {
 }
 
 func TestOnlyTheAPIServersOwnAnswersCount(t *testing.T) {
-	cases := map[string]bool{
-		lease:                         true,
-		"/api/v1/namespaces/shop":     true,
-		"/k8s/clusters/c/api/v1/pods": true,
-		"/apis":                       true,
-		"/version":                    true,
-		"/apis/cleaner.vtex.dev/v1alpha1/namespaces/shop/cleaners/c/status": true,
-		"/apis/metrics.k8s.io/v1beta1/pods":                                 false,
-		"/openapi/v3/apis/metrics.k8s.io/v1beta1":                           false,
-	}
-	for path, want := range cases {
-		s := newServer(t, time.Minute)
-		s.ahead = time.Hour
-		s.get(path)
-		if s.meter.IsSuspect() != want {
-			t.Errorf("%s counts: %t", path, !want)
-		}
+	const root = "/k8s/clusters/c"
+	for name, tc := range map[string]struct {
+		root, path string
+		want       bool
+	}{
+		"Lease":                           {"", lease, true},
+		"CoreKind":                        {"", "/api/v1/namespaces/shop", true},
+		"OwnKind":                         {"", "/apis/cleaner.vtex.dev/v1alpha1/namespaces/shop/cleaners/c/status", true},
+		"Groups":                          {"", "/apis", true},
+		"Version":                         {"", "/version", true},
+		"BehindAGateway":                  {root, root + lease, true},
+		"BehindAGatewayWithASlash":        {root + "/", root + lease, true},
+		"OfTheGatewayItself":              {root, lease, false},
+		"BelowAnotherRoot":                {root, root + "2" + lease, false},
+		"ExtensionServer":                 {"", "/apis/metrics.k8s.io/v1beta1/pods", false},
+		"ExtensionServerThatNamesTheRest": {"", "/apis/metrics.k8s.io/v1beta1/nodes" + lease, false},
+		"SchemaOfAnExtensionServer":       {"", "/openapi/v3/apis/metrics.k8s.io/v1beta1", false},
+		"Pod":                             {"", "/api/v1/namespaces/shop/pods/evil/proxy", false},
+		"PathOfAPod":                      {"", "/api/v1/namespaces/shop/pods/https:evil:443/proxy" + lease, false},
+		"Service":                         {"", "/api/v1/namespaces/shop/services/evil/proxy/", false},
+		"Node":                            {"", "/api/v1/nodes/worker/proxy/api/v1/pods", false},
+		"Nothing":                         {"", "", false},
+		"Elsewhere":                       {"", "/elsewhere" + lease, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, time.Minute)
+			s.meter.opts.Root = tc.root
+			s.ahead = time.Hour
+			s.get(tc.path)
+			if s.meter.IsSuspect() != tc.want {
+				t.Errorf("%s counts: %t", tc.path, !tc.want)
+			}
+		})
 	}
 }
 

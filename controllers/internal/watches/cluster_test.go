@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,13 +22,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/live"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/cluster"
 	"github.com/vtex/cleaner/test/cluster/clustertest"
+	"github.com/vtex/cleaner/test/queries"
 )
 
 // shared is the control plane of all tests that need one; nil with -short.
@@ -47,7 +51,7 @@ type realWorld struct {
 	namespace string
 	admin     kubernetes.Interface
 	dynamic   dynamic.Interface
-	live      *Live
+	live      *live.Reader
 	wires     *wires
 }
 
@@ -77,12 +81,15 @@ func (w *wires) cut() {
 	w.open = nil
 }
 
-func newReal(t *testing.T) *realWorld {
+func newReal(t *testing.T) *realWorld { return newRealThrough(t, nil) }
+
+// newRealThrough is newReal with what each request goes through.
+func newRealThrough(t *testing.T, wrap transport.WrapperFunc) *realWorld {
 	t.Helper()
 	if shared == nil {
 		t.Skip("needs a control plane: not with -short")
 	}
-	r := &realWorld{user: "user-of-" + t.Name(), wires: &wires{}}
+	r := &realWorld{user: "user-of-" + strings.ReplaceAll(t.Name(), "/", "-"), wires: &wires{}}
 	var err error
 	if r.namespace, err = shared.Namespace(t.Context(), "watches"); err != nil {
 		t.Fatal(err)
@@ -94,11 +101,12 @@ func newReal(t *testing.T) *realWorld {
 		t.Fatal(err)
 	}
 	cfg.Dial = r.wires.dial
+	cfg.Wrap(wrap)
 	e, err := New(Options{Config: cfg, Clock: clock.RealClock{}, RetryEvery: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.live, err = NewLive("the operator", cfg, e.Resolver()); err != nil {
+	if r.live, err = live.NewReader("the operator", cfg, clock.RealClock{}, e.Resolver()); err != nil {
 		t.Fatal(err)
 	}
 	r.rig = startRig(t, e, nil)
@@ -175,14 +183,14 @@ func (r *realWorld) configMapOf(namespace, name string, labels map[string]string
 }
 
 func (r *realWorld) query(kind string, change ...func(*snapshot.Query)) snapshot.Query {
-	return query(kind, append(change, in(r.namespace))...)
+	return queries.New(kind, append(change, queries.In(r.namespace))...)
 }
 
 // livesAs checks what the API server itself says.
 func (r *realWorld) livesAs(q snapshot.Query, state plan.TargetState, names ...string) {
 	r.Helper()
-	if got := r.live.Read(r.Context(), q); got.State != state || fmt.Sprint(namesOf(got)) != fmt.Sprint(names) {
-		r.Errorf("live: %s %q %v, want %s %v", got.State, got.Detail, namesOf(got), state, names)
+	if got := r.live.Read(r.Context(), q); got.State != state || fmt.Sprint(queries.NamesOf(got)) != fmt.Sprint(names) {
+		r.Errorf("live: %s %q %v, want %s %v", got.State, got.Detail, queries.NamesOf(got), state, names)
 	}
 }
 
@@ -214,8 +222,8 @@ func (r *realWorld) tier(namespace, tier string) {
 func (r *realWorld) findsLive(q snapshot.Query, places ...string) {
 	r.Helper()
 	r.finds(q, places...)
-	if got := r.live.Read(r.Context(), q); got.State != plan.Complete || !slices.Equal(placesOf(got), places) {
-		r.Errorf("live: %s %q %v, want %v", got.State, got.Detail, placesOf(got), places)
+	if got := r.live.Read(r.Context(), q); got.State != plan.Complete || !slices.Equal(queries.PlacesOf(got), places) {
+		r.Errorf("live: %s %q %v, want %v", got.State, got.Detail, queries.PlacesOf(got), places)
 	}
 }
 
@@ -227,9 +235,9 @@ func TestClusterNamespaceSelector(t *testing.T) {
 	r.configMapOf(a, "c", web)
 	r.configMapOf(b, "c", web)
 	r.tier(a, "dev")
-	dev := query("ConfigMap", chosenBy(r.user+"=dev"), labelled("app=web"))
-	others := query("ConfigMap", chosenBy(r.user), except(a), labelled("app=web"), metadataOnly)
-	own := query("ConfigMap", in(b), labelled("app=web"))
+	dev := queries.New("ConfigMap", queries.ChosenBy(r.user+"=dev"), queries.Labelled("app=web"))
+	others := queries.New("ConfigMap", queries.ChosenBy(r.user), queries.Except(a), queries.Labelled("app=web"), queries.MetadataOnly)
+	own := queries.New("ConfigMap", queries.In(b), queries.Labelled("app=web"))
 	r.wakes(platform, "the refusal", func() { r.SetInterests(platform, interests(dev, others)) })
 	r.says(dev, plan.Forbidden, "the operator may not list and watch namespaces (cluster-scoped)")
 	r.livesAs(dev, plan.Forbidden)
@@ -256,7 +264,7 @@ func TestClusterNamespacesWithRightsOfEach(t *testing.T) {
 	for _, namespace := range []string{a, b} {
 		r.configMapOf(namespace, "c", web)
 	}
-	both, one := query("ConfigMap", among(a, b), labelled("app=web")), query("ConfigMap", in(a), labelled("app=web"))
+	both, one := queries.New("ConfigMap", queries.Among(a, b), queries.Labelled("app=web")), queries.New("ConfigMap", queries.In(a), queries.Labelled("app=web"))
 	r.wakes(platform, "the refusal", func() { r.SetInterests(platform, interests(both)) })
 	r.SetInterests(owner("c"), interests(one))
 	r.says(both, plan.Forbidden, fmt.Sprintf("the operator may not list and watch configmaps in namespace %q", b))
@@ -268,13 +276,13 @@ func TestClusterNamespacesWithRightsOfEach(t *testing.T) {
 	r.findsLive(both, a+"/c", b+"/c", b+"/d")
 
 	var many []string // more than are read one by one at once
-	for n := range fewNamespaces {
+	for n := range live.FewNamespaces {
 		many = append(many, fmt.Sprintf("zzz-%d", n))
 	}
-	r.livesAs(query("ConfigMap", among(append([]string{a, b}, many...)...)), plan.Forbidden)
+	r.livesAs(queries.New("ConfigMap", queries.Among(append([]string{a, b}, many...)...)), plan.Forbidden)
 	r.wakes(platform, "the cluster", func() { r.may("", "configmaps") })
 	r.findsLive(both, a+"/c", b+"/c", b+"/d")
-	wide := query("ConfigMap", among(append([]string{a, b}, many...)...), labelled("app=web"))
+	wide := queries.New("ConfigMap", queries.Among(append([]string{a, b}, many...)...), queries.Labelled("app=web"))
 	r.SetInterests(platform, interests(wide))
 	r.findsLive(wide, a+"/c", b+"/c", b+"/d")
 }
@@ -290,7 +298,7 @@ func TestClusterNamespacesFlipWhileTheyAreRead(t *testing.T) {
 		r.configMapOf(a, fmt.Sprintf("c%02d", n), map[string]string{"app": "web"})
 		r.configMapOf(b, fmt.Sprintf("c%02d", n), map[string]string{"app": "web"})
 	}
-	q := query("ConfigMap", chosenBy(r.user+"=dev"), labelled("app=web"))
+	q := queries.New("ConfigMap", queries.ChosenBy(r.user+"=dev"), queries.Labelled("app=web"))
 	r.SetInterests(platform, interests(q))
 	r.reads(q, plan.Complete)
 	done, looked := make(chan struct{}), make(chan struct{}, 1)
@@ -369,13 +377,13 @@ func TestClusterReadOne(t *testing.T) {
 		name   string
 		want   string
 	}{
-		"All":       {targetOf("Secret"), "s", "true true Complete "},
-		"Missing":   {targetOf("Secret"), "other", "false false Complete "},
-		"Tier":      {targetOf("Secret", ofTier("dev")), "s", "true true Complete "},
-		"OtherTier": {targetOf("Secret", ofTier("prod")), "s", "true false Complete "},
-		"Type":      {targetOf("Secret", ofType("example.com/kept"), ofTier("dev")), "s", "true true Complete "},
-		"OtherType": {targetOf("Secret", ofType("Opaque")), "s", "true false Complete "},
-		"Forbidden": {targetOf("ConfigMap"), "s", fmt.Sprintf("false false Forbidden the operator may not get configmaps %q in namespace %q", "s", r.namespace)},
+		"All":       {queries.NewTarget("Secret"), "s", "true true Complete "},
+		"Missing":   {queries.NewTarget("Secret"), "other", "false false Complete "},
+		"Tier":      {queries.NewTarget("Secret", ofTier("dev")), "s", "true true Complete "},
+		"OtherTier": {queries.NewTarget("Secret", ofTier("prod")), "s", "true false Complete "},
+		"Type":      {queries.NewTarget("Secret", ofType("example.com/kept"), ofTier("dev")), "s", "true true Complete "},
+		"OtherType": {queries.NewTarget("Secret", ofType("Opaque")), "s", "true false Complete "},
+		"Forbidden": {queries.NewTarget("ConfigMap"), "s", fmt.Sprintf("false false Forbidden the operator may not get configmaps %q in namespace %q", "s", r.namespace)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			until(t, tc.want, func() bool { // the API server learns of rights a moment later
@@ -389,7 +397,7 @@ func TestClusterReadOne(t *testing.T) {
 func TestClusterStartsToMatchAndLeaves(t *testing.T) {
 	r := newReal(t)
 	r.may("", "configmaps")
-	web, name := r.query("ConfigMap", labelled("app=web")), r.query("configmaps", named("late"), metadataOnly)
+	web, name := r.query("ConfigMap", queries.Labelled("app=web")), r.query("configmaps", queries.Named("late"), queries.MetadataOnly)
 	r.configMap("c", map[string]string{"app": "db"})
 	r.wakes(owner("c"), "the sync", func() { r.SetInterests(owner("c"), interests(web, name)) })
 	r.reads(web, plan.Complete)
@@ -408,13 +416,13 @@ func TestClusterStartsToMatchAndLeaves(t *testing.T) {
 		}
 	})
 	r.reads(name, plan.Complete)
-	r.livesAs(r.query("ConfigMap", named("late"), fielded("metadata.name!=late")), plan.Complete)
-	r.livesAs(r.query("ConfigMap", fielded("data.x=y")), plan.Failed)
+	r.livesAs(r.query("ConfigMap", queries.Named("late"), queries.Fielded("metadata.name!=late")), plan.Complete)
+	r.livesAs(r.query("ConfigMap", queries.Fielded("data.x=y")), plan.Failed)
 }
 
 func TestClusterRightsGrantedRevokedGranted(t *testing.T) {
 	r := newReal(t)
-	q := r.query("ConfigMap", labelled("app=web"))
+	q := r.query("ConfigMap", queries.Labelled("app=web"))
 	r.configMap("c", map[string]string{"app": "web"})
 	r.wakes(owner("c"), "the refusal", func() { r.SetInterests(owner("c"), interests(q)) })
 	r.reads(q, plan.Forbidden)
@@ -433,8 +441,8 @@ func TestClusterRoleInOneNamespace(t *testing.T) {
 	r := newReal(t)
 	r.mayIn("configmaps")
 	r.mayIn("secrets", "mine")
-	mine, elsewhere := r.query("ConfigMap", labelled("app=web")), query("ConfigMap", in("default"))
-	secret, other := r.query("Secret", named("mine")), r.query("Secret", named("other"))
+	mine, elsewhere := r.query("ConfigMap", queries.Labelled("app=web")), queries.New("ConfigMap", queries.In("default"))
+	secret, other := r.query("Secret", queries.Named("mine")), r.query("Secret", queries.Named("other"))
 	r.configMap("c", map[string]string{"app": "web"})
 	r.SetInterests(owner("c"), interests(mine, elsewhere, secret, other))
 	r.reads(mine, plan.Complete, "c")
@@ -496,7 +504,7 @@ func TestClusterKindComesGoesAndComesBack(t *testing.T) {
 	r.may(widgets.Group, "widgets")
 	r.may(crdsAPI.Group, crdsAPI.Resource)
 	group := func(q *snapshot.Query) { q.Group = widgets.Group }
-	q, red := r.query("widget", group), r.query("Widget", group, fielded("spec.color=red"))
+	q, red := r.query("widget", group), r.query("Widget", group, queries.Fielded("spec.color=red"))
 	r.wakes(owner("c"), "the missing kind", func() { r.SetInterests(owner("c"), interests(q, red)) })
 	r.reads(q, plan.NoSuchKind)
 	r.livesAs(q, plan.NoSuchKind)

@@ -1,12 +1,21 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package watches says what the cluster looks like now, and which Cleaners must look again.
+// Package watches watches what Cleaners want to see, answers queries from it, and wakes the Cleaners that a change concerns.
 //
-// Engine keeps informers for what Cleaners want, and an index from objects to the Cleaners that want them, under one
-// lock, so that neither can outlive the other. It routes by what a spec asks for, on the old and on the new version of an
-// object, so that an object that starts or stops to match is noticed. What cannot be read is a state of that one target,
-// and is tried again; nobody waits for it. Live answers the same queries from the API server itself.
+// Engine has informers for what Cleaners want, and an index from objects to the Cleaners that want them, under one lock, so
+// that neither outlives the other. It compares the old and the new version of an object with each query, and so notices an
+// object that begins or ceases to match. A target that cannot be read has a state that says so, and is tried again; nobody
+// waits for it. Package live answers the same queries from the API server.
+//
+// The parts of an Engine share the lock:
+//
+//	catalog    kinds, and what is wanted of them
+//	placement  what the operator may watch, and which scopes serve a want
+//	feeds      informers and their changes
+//	answers    answers to queries, and how complete they are
+//	matcher    which Cleaners a change concerns: without the lock, in turns of namespaces
+//	wakeups    the Cleaners to evaluate again
 //
 // It never writes, never decides, never logs, and never hands out an object that changes later.
 package watches

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -27,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -52,7 +51,7 @@ type Interest struct {
 	Quiet bool
 }
 
-// Metrics counts what the Engine does. It is called under the Engine's lock, and must return at once.
+// Metrics counts what the Engine does. It may be called by several goroutines, and under the Engine's lock, and must return at once.
 type Metrics interface {
 	// SetWatchCounts says how many informers there are now, and how many objects they hold.
 	SetWatchCounts(informers, objects int)
@@ -75,7 +74,7 @@ type Options struct {
 	Config    *rest.Config
 	Dynamic   dynamic.Interface
 	Metadata  metadata.Interface
-	Discovery Discovery
+	Discovery served.Discovery
 	Access    authorizationv1client.SelfSubjectAccessReviewInterface
 
 	Clock   clock.WithTicker
@@ -86,27 +85,14 @@ type Options struct {
 
 // Engine watches what Cleaners want, and says which of them must look again.
 type Engine struct {
-	dynamic    dynamic.Interface
-	metadata   metadata.Interface
-	access     authorizationv1client.SelfSubjectAccessReviewInterface
-	resolver   *Resolver
-	clock      clock.WithTicker
-	metrics    Metrics
-	retryEvery time.Duration
-
-	running sync.WaitGroup
-
-	// mu guards all below, and all that can be reached from there.
-	mu        sync.RWMutex
-	ctx       context.Context // that of Start; nil before
-	stopped   bool
-	queue     workqueue.TypedRateLimitingInterface[reconcile.Request]
-	owners    map[Owner]map[interestKey]*want
-	kinds     map[kindKey]*kind
-	resources map[Resource]*resource
-	woken     []Owner // to be put into the queue when the lock is released
-	informers int
-	objects   int
+	*background
+	// News is of all owners.
+	News     *News
+	resolver *served.Resolver
+	catalog  *catalog
+	answers  *answers
+	matcher  *matcher
+	owners   map[Owner]map[interestKey]*want // guarded by the lock
 }
 
 // want is one interest of one owner.
@@ -120,14 +106,18 @@ type want struct {
 	full bool
 	// transitionsOnly says that only an object that begins or ceases to match wakes the owner.
 	transitionsOnly bool
-	// selectsNamespace says whether the labels of a namespace are those that are asked for, as far as that is known. Nil: all are.
-	selectsNamespace func(namespace string) bool
+	// byFields says that it compares what metadata does not have.
+	byFields bool
+	// comparisons is how many terms are compared with an object, and placeComparisons with the namespace of one.
+	comparisons, placeComparisons int
 
 	kind *kind
 	// scopes are those that it hangs on: for each namespace that is asked for, or for all at once, from the cluster down to
 	// the one that serves it.
-	scopes  []*scope
-	buckets []bucketKey
+	scopes []*scope
+	// buckets are those of the index that it is in, and positions where in each.
+	buckets   []bucketKey
+	positions []int
 	// reportedState is the state that its owner knows of.
 	reportedState plan.TargetState
 }
@@ -152,13 +142,19 @@ func New(o Options) (*Engine, error) {
 	if o.RetryEvery == 0 {
 		o.RetryEvery = defaultRetryEvery
 	}
-	return &Engine{
-		dynamic: o.Dynamic, metadata: o.Metadata, access: o.Access, clock: o.Clock, metrics: o.Metrics, retryEvery: o.RetryEvery,
-		resolver:  NewResolver(o.Clock, o.Discovery, o.RetryEvery),
-		owners:    map[Owner]map[interestKey]*want{},
-		kinds:     map[kindKey]*kind{},
-		resources: map[Resource]*resource{},
-	}, nil
+	m := &matcher{backlog: newBacklog(o.Clock)}
+	news := newNews(o.Clock, m.pendingSince)
+	l := &lock{wakeups: &wakeups{metrics: o.Metrics, news: news}}
+	b := &background{lock: l, clock: o.Clock, retryEvery: o.RetryEvery}
+	owners, kinds := map[Owner]map[interestKey]*want{}, map[kindKey]*kind{}
+	resolver := served.NewResolver(o.Clock, o.Discovery, o.RetryEvery)
+	a := &answers{lock: l, owners: owners, kinds: kinds}
+	m.mu, m.wakeups, m.findNamespace, m.reaches = l.mu.RLocker(), l.wakeups, a.findNamespace, a.reaches
+	f := &feeds{background: b, dynamic: o.Dynamic, metadata: o.Metadata, metrics: o.Metrics, answers: a, matcher: m}
+	p := &placement{background: b, access: o.Access, names: newPace(o.RetryEvery), alarms: newNameAlarms(), answers: a, feeds: f}
+	c := &catalog{background: b, dynamic: o.Dynamic, resolver: resolver, kinds: kinds, resources: map[served.Resource]*resource{}, answers: a, placement: p}
+	f.placement, f.catalog = p, c
+	return &Engine{background: b, News: news, resolver: resolver, catalog: c, answers: a, matcher: m, owners: owners}, nil
 }
 
 // makeClients makes the clients that are not given.
@@ -174,7 +170,7 @@ func (o *Options) makeClients() error {
 		return fmt.Errorf("cannot make an HTTP client: %w", err)
 	}
 	if o.Dynamic == nil {
-		if o.Dynamic, err = wire.NewClient(o.Config, http); err != nil {
+		if o.Dynamic, err = wire.NewClient(o.Config, http, o.Clock); err != nil {
 			return err
 		}
 	}
@@ -199,7 +195,7 @@ func (o *Options) makeClients() error {
 }
 
 // Resolver returns what the Engine finds kinds with. The Engine keeps it fresh.
-func (e *Engine) Resolver() *Resolver { return e.resolver }
+func (e *Engine) Resolver() *served.Resolver { return e.resolver }
 
 // NeedLeaderElection says that only the leader watches.
 func (e *Engine) NeedLeaderElection() bool { return true }
@@ -212,8 +208,12 @@ func (e *Engine) Start(ctx context.Context) error {
 		return errors.New("cannot start a watch engine twice")
 	}
 	e.ctx = ctx
-	for _, k := range e.kinds {
-		e.startFollowing(k)
+	e.runInBackground(e.matcher.run)
+	for range namesAtATime {
+		e.runInBackground(e.catalog.placement.checkNames)
+	}
+	for _, k := range e.catalog.kinds {
+		e.catalog.startFollowing(k)
 	}
 	e.setInterestsLocked(Owner{}, keyInterests(definitionInterests()))
 	e.unlockAndWake()
@@ -224,26 +224,6 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.mu.Unlock()
 	e.running.Wait() // the lock is free, because they need it to end
 	return nil
-}
-
-// runInBackground runs f until its context is done, unless the Engine does not run. After a panic it is run again a little later.
-func (e *Engine) runInBackground(f func(ctx context.Context)) (cancel context.CancelFunc) {
-	if e.ctx == nil || e.stopped {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(e.ctx)
-	e.running.Go(func() {
-		defer cancel()
-		for contain.CatchPanic(func() { f(ctx) }) != nil && ctx.Err() == nil {
-			t := e.clock.NewTimer(e.retryEvery)
-			select {
-			case <-ctx.Done():
-			case <-t.C():
-			}
-			t.Stop()
-		}
-	})
-	return cancel
 }
 
 // SetInterests declares all that a Cleaner wants to know of, instead of what it wanted before. It returns at once; what cannot be
@@ -260,6 +240,7 @@ func (e *Engine) SetInterests(owner Owner, interests []Interest) {
 	e.mu.Lock()
 	defer e.unlockAndWake()
 	e.setInterestsLocked(owner, keyed)
+	e.News.NoteChange(owner) // what happened before to what is new was not seen, and what happens to what it drops is not
 }
 
 // DropInterests drops all that a Cleaner wants.
@@ -318,17 +299,17 @@ func (e *Engine) setInterestsLocked(owner Owner, keyed []keyedInterest) {
 		k := keyed[n].interestKey
 		w := before[k]
 		if w == nil {
-			w = e.newWant(owner, &keyed[n].Interest, k.transitionsOnly)
+			w = newWant(owner, &keyed[n].Interest, k.transitionsOnly)
 			added = append(added, w)
 		}
 		now[k] = w
 	}
 	for _, w := range added { // before the others are dropped, so that what both need goes on
-		e.attachWant(w)
+		e.catalog.attachWant(w)
 	}
 	for k, w := range before {
 		if now[k] == nil {
-			e.detachWant(w)
+			e.catalog.detachWant(w)
 		}
 	}
 	if len(now) == 0 {
@@ -338,11 +319,13 @@ func (e *Engine) setInterestsLocked(owner Owner, keyed []keyedInterest) {
 	e.owners[owner] = now
 }
 
-func (e *Engine) newWant(owner Owner, i *Interest, turns bool) *want {
-	w := &want{owner: owner, query: i.Query, required: snapshot.CompileSelector(i.Labels).RequiredLabels(), quiet: i.Quiet, full: !i.MetadataOnly || snapshot.NeedsValue(i.Fields), transitionsOnly: turns}
-	if i.Namespaces.Labels != nil {
-		w.selectsNamespace = func(namespace string) bool { return e.maySelectNamespace(&w.query.Namespaces, namespace) }
+func newWant(owner Owner, i *Interest, turns bool) *want {
+	w := &want{
+		owner: owner, query: i.Query, required: snapshot.CompileSelector(i.Labels).RequiredLabels(), quiet: i.Quiet,
+		byFields: snapshot.NeedsValue(i.Fields), transitionsOnly: turns,
 	}
+	w.full = !i.MetadataOnly || w.byFields
+	w.comparisons, w.placeComparisons = countComparisons(&w.query)
 	return w
 }
 
@@ -352,7 +335,7 @@ func (r *resource) namespacesFor(q *snapshot.Query) []string {
 	if r.Namespaced && q.Namespaces.Names != nil {
 		return q.Namespaces.Names
 	}
-	return []string{namespaceFor(r.Resource, *q)}
+	return []string{served.NamespaceFor(r.Resource, *q)}
 }
 
 // Source puts each Cleaner that must look again into the queue of a controller.
@@ -360,31 +343,14 @@ func (e *Engine) Source() source.Source {
 	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		e.mu.Lock()
 		defer e.unlockAndWake()
-		e.queue = q
+		e.wakeups.setQueue(q)
 		for o := range e.owners {
 			if o != (Owner{}) {
-				e.woken = append(e.woken, o)
+				e.wakeups.addOwners(o)
 			}
 		}
 		return nil
 	})
-}
-
-// unlockAndWake releases the lock, and wakes who was found to need it. The queue is not called under the lock, because it has
-// locks of its own.
-func (e *Engine) unlockAndWake() {
-	woken, q := e.woken, e.queue
-	e.woken = nil
-	if len(woken) > 0 {
-		e.metrics.CountWakeups(len(woken))
-	}
-	e.mu.Unlock()
-	if q == nil {
-		return
-	}
-	for _, o := range woken {
-		q.Add(reconcile.Request{NamespacedName: o})
-	}
 }
 
 // definitionInterests is what the Engine itself wants: to notice at once that a kind appears, changes or goes.

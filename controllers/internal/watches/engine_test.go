@@ -16,8 +16,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -25,6 +23,8 @@ import (
 
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
+	"github.com/vtex/cleaner/test/apiserver"
+	"github.com/vtex/cleaner/test/queries"
 )
 
 const (
@@ -34,11 +34,11 @@ const (
 
 func tick() <-chan time.Time { return time.After(2 * time.Millisecond) }
 
-// rig is an Engine that runs against an apiServer.
+// rig is an Engine that runs against an ApiServer.
 type rig struct {
 	*testing.T
 	*Engine
-	server *apiServer
+	server *apiserver.Server
 	queue  *countingQueue
 	stop   func()
 }
@@ -62,16 +62,16 @@ func (q *countingQueue) count(o Owner) int {
 	return q.woken[o]
 }
 
-func newRig(t *testing.T, s *apiServer) *rig {
+func newRig(t *testing.T, s *apiserver.Server) *rig {
 	t.Helper()
-	e, err := New(Options{Config: s.config(), Clock: clock.RealClock{}, RetryEvery: retry})
+	e, err := New(Options{Config: s.Config(), Clock: clock.RealClock{}, RetryEvery: retry})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return startRig(t, e, s)
 }
 
-func startRig(t *testing.T, e *Engine, s *apiServer) *rig {
+func startRig(t *testing.T, e *Engine, s *apiserver.Server) *rig {
 	t.Helper()
 	r := &rig{T: t, Engine: e, server: s, queue: &countingQueue{woken: map[Owner]int{}}}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -97,39 +97,6 @@ func startRig(t *testing.T, e *Engine, s *apiServer) *rig {
 	return r
 }
 
-func query(kind string, change ...func(*snapshot.Query)) snapshot.Query {
-	q := snapshot.Query{Version: "v1", Kind: kind, Namespace: "a", Labels: labels.Everything(), Fields: fields.Everything()}
-	if kind == "Revision" {
-		q.Group = revisions.Group
-	}
-	for _, c := range change {
-		c(&q)
-	}
-	return q
-}
-
-func named(name string) func(*snapshot.Query) { return func(q *snapshot.Query) { q.Name = name } }
-
-func in(namespace string) func(*snapshot.Query) {
-	return func(q *snapshot.Query) { q.Namespace = namespace }
-}
-
-func metadataOnly(q *snapshot.Query) { q.MetadataOnly = true }
-
-func labelled(s string) func(*snapshot.Query) {
-	return func(q *snapshot.Query) {
-		l, err := labels.Parse(s)
-		if err != nil {
-			panic(err)
-		}
-		q.Labels = l
-	}
-}
-
-func fielded(s string) func(*snapshot.Query) {
-	return func(q *snapshot.Query) { q.Fields = fields.ParseSelectorOrDie(s) }
-}
-
 func owner(name string) Owner { return Owner{Namespace: "a", Name: name} }
 
 func interests(qs ...snapshot.Query) []Interest {
@@ -146,21 +113,13 @@ func (r *rig) reads(q snapshot.Query, state plan.TargetState, names ...string) {
 	var last plan.Target
 	defer func() {
 		if r.Failed() {
-			r.Logf("the last answer was %s %q with %v", last.State, last.Detail, namesOf(last))
+			r.Logf("the last answer was %s %q with %v", last.State, last.Detail, queries.NamesOf(last))
 		}
 	}()
 	until(r.T, fmt.Sprintf("%s is %s %v", q.Kind, state, names), func() bool {
 		last = r.Read(r.Context(), q)
-		return last.State == state && cmp.Equal(names, namesOf(last))
+		return last.State == state && cmp.Equal(names, queries.NamesOf(last))
 	})
-}
-
-func namesOf(t plan.Target) []string {
-	var names []string
-	for _, o := range t.Objects {
-		names = append(names, o.Name)
-	}
-	return names
 }
 
 // wakes does something, and waits until it has woken the owner.
@@ -172,58 +131,91 @@ func (r *rig) wakes(o Owner, what string, do func()) {
 }
 
 func TestObjectStartsToMatchLater(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
-	q := query("Pod", labelled("app=web"))
-	s.put(pods, "a", "p", map[string]string{"app": "db"})
+	q := queries.New("Pod", queries.Labelled("app=web"))
+	s.Put(apiserver.Pods, "a", "p", map[string]string{"app": "db"})
 	r.wakes(owner("c"), "the sync", func() { r.SetInterests(owner("c"), interests(q)) })
 	r.reads(q, plan.Complete)
 
-	r.wakes(owner("c"), "a match", func() { s.put(pods, "a", "p", map[string]string{"app": "web"}) })
+	r.wakes(owner("c"), "a match", func() { s.Put(apiserver.Pods, "a", "p", map[string]string{"app": "web"}) })
 	r.reads(q, plan.Complete, "p")
-	r.wakes(owner("c"), "a label that leaves", func() { s.put(pods, "a", "p", map[string]string{"app": "db"}) })
+	r.wakes(owner("c"), "a label that leaves", func() { s.Put(apiserver.Pods, "a", "p", map[string]string{"app": "db"}) })
 	r.reads(q, plan.Complete)
-	r.wakes(owner("c"), "a match", func() { s.put(pods, "a", "p", map[string]string{"app": "web"}) })
-	r.wakes(owner("c"), "a deletion", func() { s.remove(pods, "a", "p") })
+	r.wakes(owner("c"), "a match", func() { s.Put(apiserver.Pods, "a", "p", map[string]string{"app": "web"}) })
+	r.wakes(owner("c"), "a deletion", func() { s.Remove(apiserver.Pods, "a", "p") })
 	r.reads(q, plan.Complete)
 }
 
+func everywhere(string) bool { return true }
+
+// What wakes somebody is news of it, and so is what it wants to know of; what others watch is not.
+func TestChangesAreNews(t *testing.T) {
+	s := apiserver.New(t)
+	r := newRig(t, s)
+	c := owner("c")
+	s.Put(apiserver.Pods, "a", "p", map[string]string{"app": "web"})
+	q := interests(queries.New("Pod", queries.Labelled("app=web")))
+	r.wakes(c, "the sync", func() { r.SetInterests(c, q) })
+	r.SetInterests(owner("other"), interests(queries.New("Pod"))) // it can read at once
+	until(t, "it is known whom all concerns", func() bool { return len(r.matcher.listPending(everywhere)) == 0 })
+	if r.News.TakeChange(c).IsZero() {
+		t.Error("what it watches is no news")
+	}
+	r.SetInterests(c, q)
+	r.wakes(owner("other"), "what another watches", func() { s.Put(apiserver.Pods, "a", "q", nil) })
+	until(t, "it is known whom that concerns", func() bool { return len(r.matcher.listPending(everywhere)) == 0 })
+	if !r.News.TakeChange(c).IsZero() {
+		t.Error("there are news although nothing has changed")
+	}
+	before := time.Now()
+	r.wakes(c, "a change", func() { s.Put(apiserver.Pods, "a", "p", map[string]string{"app": "web", "x": "y"}) })
+	r.wakes(c, "a deletion", func() { s.Remove(apiserver.Pods, "a", "p") })
+	if since := r.News.TakeChange(c); since.Before(before) {
+		t.Errorf("the change is of %s, not after %s", since, before)
+	}
+	r.DropInterests(c)
+	if r.News.TakeChange(c).IsZero() {
+		t.Error("that it watches no more is no news")
+	}
+}
+
 func TestInitialSyncWakesOnce(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
 	for i := range 50 {
-		s.put(pods, "a", fmt.Sprintf("p%d", i), nil)
+		s.Put(apiserver.Pods, "a", fmt.Sprintf("p%d", i), nil)
 	}
-	q := query("Pod")
+	q := queries.New("Pod")
 	r.wakes(owner("c"), "the sync", func() { r.SetInterests(owner("c"), interests(q)) })
-	r.wakes(owner("c"), "an event", func() { s.put(pods, "a", "last", nil) })
+	r.wakes(owner("c"), "an event", func() { s.Put(apiserver.Pods, "a", "last", nil) })
 	if got := r.queue.count(owner("c")); got != 2 {
 		t.Errorf("woken %d times, want once for 50 objects and once for the event", got)
 	}
 }
 
 func TestOnlyWhoWantsItWakes(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
 	all := map[string][]Interest{
-		"named":     interests(query("Pod", named("p"))),
-		"selector":  interests(query("Pod", labelled("app in (web,api)"))),
-		"exists":    interests(query("Pod", labelled("app"))),
-		"negative":  interests(query("Pod", labelled("app!=db"))),
-		"field":     interests(query("Pod", fielded("status.phase=Running"))),
-		"metadata":  interests(query("Pod", labelled("app=web"), metadataOnly)),
-		"elsewhere": interests(query("Pod", labelled("app=web"), in("b"))),
-		"other":     interests(query("Pod", named("q"))),
-		"db":        interests(query("Pod", labelled("app=db"))),
-		"quiet":     {{Query: query("Pod", labelled("app=web")), Quiet: true}},
+		"named":     interests(queries.New("Pod", queries.Named("p"))),
+		"selector":  interests(queries.New("Pod", queries.Labelled("app in (web,api)"))),
+		"exists":    interests(queries.New("Pod", queries.Labelled("app"))),
+		"negative":  interests(queries.New("Pod", queries.Labelled("app!=db"))),
+		"field":     interests(queries.New("Pod", queries.Fielded("status.phase=Running"))),
+		"metadata":  interests(queries.New("Pod", queries.Labelled("app=web"), queries.MetadataOnly)),
+		"elsewhere": interests(queries.New("Pod", queries.Labelled("app=web"), queries.In("b"))),
+		"other":     interests(queries.New("Pod", queries.Named("q"))),
+		"db":        interests(queries.New("Pod", queries.Labelled("app=db"))),
+		"quiet":     {{Query: queries.New("Pod", queries.Labelled("app=web")), Quiet: true}},
 	}
-	r.wakes(owner("first"), "the sync", func() { r.SetInterests(owner("first"), interests(query("Pod", in("b")))) })
+	r.wakes(owner("first"), "the sync", func() { r.SetInterests(owner("first"), interests(queries.New("Pod", queries.In("b")))) })
 	for name, i := range all { // none of them is woken by this: it can read at once
 		r.SetInterests(owner(name), i)
 	}
-	s.put(pods, "a", "p", map[string]string{"app": "web"}, map[string]any{"status": map[string]any{"phase": "Running"}})
-	r.reads(query("Pod", named("p")), plan.Complete, "p")
-	s.put(pods, "a", "x", nil) // arrives after it, and concerns one of them
+	s.Put(apiserver.Pods, "a", "p", map[string]string{"app": "web"}, map[string]any{"status": map[string]any{"phase": "Running"}})
+	r.reads(queries.New("Pod", queries.Named("p")), plan.Complete, "p")
+	s.Put(apiserver.Pods, "a", "x", nil) // arrives after it, and concerns one of them
 	until(t, "the second event", func() bool { return r.queue.count(owner("negative")) == 2 })
 
 	got := map[string]int{}
@@ -239,86 +231,83 @@ func TestOnlyWhoWantsItWakes(t *testing.T) {
 }
 
 func TestObjectGoesWhileDisconnected(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
-	q := query("Pod", labelled("app=web"))
+	q := queries.New("Pod", queries.Labelled("app=web"))
 	web := map[string]string{"app": "web"}
-	s.put(pods, "a", "goes", web)
-	s.put(pods, "a", "stays", web)
+	s.Put(apiserver.Pods, "a", "goes", web)
+	s.Put(apiserver.Pods, "a", "stays", web)
 	r.wakes(owner("c"), "the sync", func() { r.SetInterests(owner("c"), interests(q)) })
-	s.setFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
-		if gvr == pods && verb != "review" {
+	s.SetFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
+		if gvr == apiserver.Pods && verb != "review" {
 			http.Error(w, "down", http.StatusInternalServerError)
 			return true
 		}
 		return false
 	})
-	s.disconnect(pods, false)
-	s.remove(pods, "a", "goes")
-	s.disconnect(pods, true) // the deletion is forgotten: only a list can tell
-	r.wakes(owner("c"), "the relist", func() { s.setFault(nil) })
+	s.Disconnect(apiserver.Pods, false)
+	s.Remove(apiserver.Pods, "a", "goes")
+	s.Disconnect(apiserver.Pods, true) // the deletion is forgotten: only a list can tell
+	r.wakes(owner("c"), "the relist", func() { s.SetFault(nil) })
 	r.reads(q, plan.Complete, "stays")
 }
 
 func TestExpiredWatchRelists(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
-	q := query("Pod")
-	s.put(pods, "a", "goes", nil)
+	q := queries.New("Pod")
+	s.Put(apiserver.Pods, "a", "goes", nil)
 	r.SetInterests(owner("c"), interests(q))
 	r.reads(q, plan.Complete, "goes")
-	s.mu.Lock()
-	k := s.served[pods]
-	delete(k.objects, scopeKey{"a", "goes"})
-	s.mu.Unlock()
-	r.wakes(owner("c"), "a deletion that nobody reported", func() { s.disconnect(pods, true) })
+	s.RemoveSilently(apiserver.Pods, "a", "goes")
+	r.wakes(owner("c"), "a deletion that nobody reported", func() { s.Disconnect(apiserver.Pods, true) })
 	r.reads(q, plan.Complete)
 }
 
 func TestKindInstalledLaterDeletedAndRecreated(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
-	q := query("Revision")
+	q := queries.New("Revision")
 	r.wakes(owner("c"), "a missing kind", func() { r.SetInterests(owner("c"), interests(q)) })
 	r.reads(q, plan.NoSuchKind)
 	for range 3 {
-		r.wakes(owner("c"), "the kind", func() { s.install(revisions, "Revision", true) })
+		r.wakes(owner("c"), "the kind", func() { s.Install(apiserver.Revisions, "Revision", true) })
 		r.reads(q, plan.Complete)
-		r.wakes(owner("c"), "an object", func() { s.put(revisions, "a", "r", nil) })
+		r.wakes(owner("c"), "an object", func() { s.Put(apiserver.Revisions, "a", "r", nil) })
 		r.reads(q, plan.Complete, "r")
-		r.wakes(owner("c"), "the end of the kind", func() { s.uninstall(revisions) })
+		r.wakes(owner("c"), "the end of the kind", func() { s.Uninstall(apiserver.Revisions) })
 		r.reads(q, plan.NoSuchKind)
 	}
 }
 
 func TestKindIsNoticedWithoutDefinitions(t *testing.T) {
-	s := newAPIServer(t)
-	s.deny(denial{resource: "customresourcedefinitions", namespace: "*", name: "*"})
+	s := apiserver.New(t)
+	s.Deny(apiserver.Denial{Resource: "customresourcedefinitions", Namespace: "*", Name: "*"})
 	r := newRig(t, s)
-	q := query("Revision")
+	q := queries.New("Revision")
 	r.SetInterests(owner("c"), interests(q))
 	r.reads(q, plan.NoSuchKind)
-	s.serve(revisions, "Revision", true)
+	s.Serve(apiserver.Revisions, "Revision", true)
 	r.reads(q, plan.Complete)
-	s.unserve(revisions)
+	s.Unserve(apiserver.Revisions)
 	r.reads(q, plan.NoSuchKind)
-	s.serve(revisions, "Revision", true)
+	s.Serve(apiserver.Revisions, "Revision", true)
 	r.reads(q, plan.Complete)
 }
 
 func TestNoGoroutineIsLeftByKindsThatComeAndGo(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
-	q, m := query("Revision"), query("Revision", metadataOnly, labelled("x=y"))
+	q, m := queries.New("Revision"), queries.New("Revision", queries.MetadataOnly, queries.Labelled("x=y"))
 	r.SetInterests(owner("c"), interests(q))
 	r.SetInterests(owner("d"), interests(m))
 	var after5 int
 	for i := range 40 {
-		s.install(revisions, "Revision", true)
+		s.Install(apiserver.Revisions, "Revision", true)
 		r.reads(q, plan.Complete)
 		r.reads(m, plan.Complete)
-		s.uninstall(revisions)
+		s.Uninstall(apiserver.Revisions)
 		r.reads(q, plan.NoSuchKind)
 		r.reads(m, plan.NoSuchKind)
 		if i == 5 {
@@ -333,79 +322,79 @@ func TestNoGoroutineIsLeftByKindsThatComeAndGo(t *testing.T) {
 }
 
 func TestForbiddenThenAllowed(t *testing.T) {
-	s := newAPIServer(t)
-	s.deny(denial{resource: "pods", namespace: "*", name: "*"})
+	s := apiserver.New(t)
+	s.Deny(apiserver.Denial{Resource: "pods", Namespace: "*", Name: "*"})
 	r := newRig(t, s)
-	q, n := query("Pod"), query("Pod", named("p"))
-	s.put(pods, "a", "p", nil)
+	q, n := queries.New("Pod"), queries.New("Pod", queries.Named("p"))
+	s.Put(apiserver.Pods, "a", "p", nil)
 	r.wakes(owner("c"), "a refusal", func() { r.SetInterests(owner("c"), interests(q, n)) })
 	r.reads(q, plan.Forbidden)
 	if want, got := `the operator may not list and watch pods in namespace "a"`, r.Read(t.Context(), q).Detail; got != want {
 		t.Errorf("detail is %q, want %q", got, want)
 	}
 	r.reads(n, plan.Forbidden)
-	r.wakes(owner("c"), "a permission", func() { s.deny() })
+	r.wakes(owner("c"), "a permission", func() { s.Deny() })
 	r.reads(q, plan.Complete, "p")
 	r.reads(n, plan.Complete, "p")
 }
 
 func TestScopeNarrowsAndWidens(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
-	a, b, n := query("Pod"), query("Pod", in("b")), query("Pod", in("b"), named("p"))
-	s.put(pods, "a", "p", nil)
-	s.put(pods, "b", "p", nil)
-	s.deny(denial{resource: "pods"}, denial{resource: "pods", namespace: "b"}) // allowed: all of a, and named objects of b
+	a, b, n := queries.New("Pod"), queries.New("Pod", queries.In("b")), queries.New("Pod", queries.In("b"), queries.Named("p"))
+	s.Put(apiserver.Pods, "a", "p", nil)
+	s.Put(apiserver.Pods, "b", "p", nil)
+	s.Deny(apiserver.Denial{Resource: "pods"}, apiserver.Denial{Resource: "pods", Namespace: "b"}) // allowed: all of a, and named objects of b
 	r.SetInterests(owner("c"), interests(a, b, n))
 	r.reads(a, plan.Complete, "p")
 	r.reads(b, plan.Forbidden)
 	r.reads(n, plan.Complete, "p")
-	r.wakes(owner("c"), "an object in scope", func() { s.put(pods, "b", "p", map[string]string{"x": "y"}) })
+	r.wakes(owner("c"), "an object in scope", func() { s.Put(apiserver.Pods, "b", "p", map[string]string{"x": "y"}) })
 
-	r.wakes(owner("c"), "a wider scope", func() { s.deny() })
+	r.wakes(owner("c"), "a wider scope", func() { s.Deny() })
 	r.reads(b, plan.Complete, "p")
 	until(t, "one informer for all, and one for definitions", func() bool {
 		r.Engine.mu.RLock()
 		defer r.Engine.mu.RUnlock()
-		return r.informers == 2
+		return feedsOf(r.Engine).informers == 2
 	})
 	r.reads(a, plan.Complete, "p")
 }
 
 func TestRightsRevokedUnderAWatch(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
-	q := query("Pod")
-	s.put(pods, "a", "p", nil)
+	q := queries.New("Pod")
+	s.Put(apiserver.Pods, "a", "p", nil)
 	r.SetInterests(owner("c"), interests(q))
 	r.reads(q, plan.Complete, "p")
-	s.deny(denial{resource: "pods", namespace: "*", name: "*"})
-	r.wakes(owner("c"), "the refusal of the next watch", func() { s.disconnect(pods, false) })
+	s.Deny(apiserver.Denial{Resource: "pods", Namespace: "*", Name: "*"})
+	r.wakes(owner("c"), "the refusal of the next watch", func() { s.Disconnect(apiserver.Pods, false) })
 	r.reads(q, plan.Forbidden)
-	r.wakes(owner("c"), "the permission", func() { s.deny() })
+	r.wakes(owner("c"), "the permission", func() { s.Deny() })
 	r.reads(q, plan.Complete, "p")
 }
 
 func TestClusterRightsRevokedNamespaceRightsLeft(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
-	q := query("Pod")
-	s.put(pods, "a", "p", nil)
+	q := queries.New("Pod")
+	s.Put(apiserver.Pods, "a", "p", nil)
 	r.SetInterests(owner("c"), interests(q))
 	r.reads(q, plan.Complete, "p")
-	s.deny(denial{resource: "pods", name: ""})
-	r.wakes(owner("c"), "the namespace's informer", func() { s.disconnect(pods, false) })
+	s.Deny(apiserver.Denial{Resource: "pods", Name: ""})
+	r.wakes(owner("c"), "the namespace's informer", func() { s.Disconnect(apiserver.Pods, false) })
 	r.reads(q, plan.Complete, "p")
-	r.wakes(owner("c"), "an event", func() { s.put(pods, "a", "p2", nil) })
+	r.wakes(owner("c"), "an event", func() { s.Put(apiserver.Pods, "a", "p2", nil) })
 }
 
 func TestOneBadKindDelaysNoOther(t *testing.T) {
-	s := newAPIServer(t)
-	s.install(revisions, "Revision", true)
+	s := apiserver.New(t)
+	s.Install(apiserver.Revisions, "Revision", true)
 	release := make(chan struct{})
 	t.Cleanup(sync.OnceFunc(func() { close(release) }))
-	s.setFault(func(_ http.ResponseWriter, _ string, gvr schema.GroupVersionResource, r *http.Request) bool {
-		if gvr.Group != revisions.Group {
+	s.SetFault(func(_ http.ResponseWriter, _ string, gvr schema.GroupVersionResource, r *http.Request) bool {
+		if gvr.Group != apiserver.Revisions.Group {
 			return false
 		}
 		select {
@@ -415,67 +404,67 @@ func TestOneBadKindDelaysNoOther(t *testing.T) {
 		return false
 	})
 	r := newRig(t, s)
-	bad, good := query("Revision"), query("Pod")
+	bad, good := queries.New("Revision"), queries.New("Pod")
 	r.SetInterests(owner("c"), interests(bad, good))
 	r.reads(good, plan.Complete)
 	r.reads(bad, plan.Unsynced)
 }
 
 func TestBrokenKindFailsAndRecovers(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	broken := func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
-		if gvr == pods && verb != "review" {
-			fail(w, http.StatusInternalServerError, "InternalError", nil)
+		if gvr == apiserver.Pods && verb != "review" {
+			apiserver.Fail(w, http.StatusInternalServerError, "InternalError", nil)
 			return true
 		}
 		return false
 	}
-	s.setFault(broken)
+	s.SetFault(broken)
 	r := newRig(t, s)
-	q := query("Pod")
+	q := queries.New("Pod")
 	r.wakes(owner("c"), "a failure", func() { r.SetInterests(owner("c"), interests(q)) })
 	r.reads(q, plan.Failed)
-	r.wakes(owner("c"), "the sync", func() { s.setFault(nil) })
+	r.wakes(owner("c"), "the sync", func() { s.SetFault(nil) })
 	r.reads(q, plan.Complete)
-	s.setFault(broken)
-	s.disconnect(pods, false)
+	s.SetFault(broken)
+	s.Disconnect(apiserver.Pods, false)
 	r.reads(q, plan.Failed)
-	r.wakes(owner("c"), "the recovery", func() { s.setFault(nil) })
+	r.wakes(owner("c"), "the recovery", func() { s.SetFault(nil) })
 	r.reads(q, plan.Complete)
 }
 
 func TestDiscoveryThatFailsIsNotAMissingKind(t *testing.T) {
-	s := newAPIServer(t)
-	s.install(revisions, "Revision", true)
-	s.setFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
-		if verb == "discover" && gvr.Group == revisions.Group {
-			fail(w, http.StatusServiceUnavailable, "ServiceUnavailable", nil)
+	s := apiserver.New(t)
+	s.Install(apiserver.Revisions, "Revision", true)
+	s.SetFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
+		if verb == "discover" && gvr.Group == apiserver.Revisions.Group {
+			apiserver.Fail(w, http.StatusServiceUnavailable, "ServiceUnavailable", nil)
 			return true
 		}
 		return false
 	})
 	r := newRig(t, s)
-	q := query("Revision")
+	q := queries.New("Revision")
 	r.SetInterests(owner("c"), interests(q))
 	r.reads(q, plan.Failed)
-	s.setFault(nil)
+	s.SetFault(nil)
 	r.reads(q, plan.Complete)
 }
 
 func TestNotFoundAgainstDiscoveryIsNotAMissingKind(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
-	q := query("Pod")
+	q := queries.New("Pod")
 	r.SetInterests(owner("c"), interests(q))
 	r.reads(q, plan.Complete)
-	s.setFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
-		if gvr != pods || verb == "review" {
+	s.SetFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
+		if gvr != apiserver.Pods || verb == "review" {
 			return false
 		}
 		http.Error(w, "404 page not found", http.StatusNotFound)
 		return true
 	})
-	s.disconnect(pods, false)
+	s.Disconnect(apiserver.Pods, false)
 	until(t, "it fails", func() bool {
 		got := r.Read(t.Context(), q).State
 		if got == plan.NoSuchKind {
@@ -483,15 +472,15 @@ func TestNotFoundAgainstDiscoveryIsNotAMissingKind(t *testing.T) {
 		}
 		return got == plan.Failed
 	})
-	r.wakes(owner("c"), "the sync", func() { s.setFault(nil) })
+	r.wakes(owner("c"), "the sync", func() { s.SetFault(nil) })
 	r.reads(q, plan.Complete)
 }
 
 func TestWholeObjectsServeMetadataToo(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
-	m, full := query("Pod", metadataOnly), query("Pod")
-	s.put(pods, "a", "p", nil, map[string]any{"spec": map[string]any{"nodeName": "n"}})
+	m, full := queries.New("Pod", queries.MetadataOnly), queries.New("Pod")
+	s.Put(apiserver.Pods, "a", "p", nil, map[string]any{"spec": map[string]any{"nodeName": "n"}})
 	r.SetInterests(owner("m"), interests(m))
 	r.reads(m, plan.Complete, "p")
 	r.SetInterests(owner("f"), interests(full))
@@ -499,7 +488,7 @@ func TestWholeObjectsServeMetadataToo(t *testing.T) {
 	until(t, "one informer of pods, and one of definitions", func() bool {
 		r.Engine.mu.RLock()
 		defer r.Engine.mu.RUnlock()
-		return r.informers == 2
+		return feedsOf(r.Engine).informers == 2
 	})
 	r.reads(m, plan.Complete, "p")
 	if v := r.Read(t.Context(), m).Objects[0].Value; v != nil {
@@ -513,19 +502,19 @@ func TestWholeObjectsServeMetadataToo(t *testing.T) {
 		t.Errorf("value (-want +got):\n%s", diff)
 	}
 	r.DropInterests(owner("f"))
-	r.wakes(owner("m"), "an event", func() { s.put(pods, "a", "p2", nil) })
+	r.wakes(owner("m"), "an event", func() { s.Put(apiserver.Pods, "a", "p2", nil) })
 	r.reads(m, plan.Complete, "p", "p2")
 }
 
 func TestLastOwnerGone(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
-	q := query("Pod")
+	q := queries.New("Pod")
 	r.SetInterests(owner("c"), interests(q))
-	r.SetInterests(owner("d"), interests(q, query("Node", named("n"))))
+	r.SetInterests(owner("d"), interests(q, queries.New("Node", queries.Named("n"))))
 	r.reads(q, plan.Complete)
 	r.DropInterests(owner("c"))
-	r.wakes(owner("d"), "an event", func() { s.put(pods, "a", "p", nil) })
+	r.wakes(owner("d"), "an event", func() { s.Put(apiserver.Pods, "a", "p", nil) })
 	r.SetInterests(owner("d"), nil)
 	r.reads(q, plan.Unsynced)
 	r.leaves()
@@ -537,25 +526,25 @@ func (r *rig) leaves() {
 	until(r.T, "one informer, no object, one kind, one resource, one owner", func() bool {
 		r.Engine.mu.RLock()
 		defer r.Engine.mu.RUnlock()
-		return cmp.Equal([]int{1, 0, 1, 1, 1}, []int{r.informers, r.objects, len(r.kinds), len(r.resources), len(r.owners)})
+		return cmp.Equal([]int{1, 0, 1, 1, 1}, []int{feedsOf(r.Engine).informers, feedsOf(r.Engine).objects, len(r.catalog.kinds), len(r.catalog.resources), len(r.owners)})
 	})
 }
 
 func TestWantIsIdempotent(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
-	q := query("Pod", labelled("app=web"))
+	q := queries.New("Pod", queries.Labelled("app=web"))
 	r.SetInterests(owner("c"), interests(q))
 	r.reads(q, plan.Complete)
 	until(t, "the sync", func() bool { return r.queue.count(owner("c")) == 1 })
-	asked := s.asked("watch pods")
+	asked := s.Asked("watch pods")
 	for range 10 {
-		r.SetInterests(owner("c"), interests(query("Pod", labelled("app=web"))))
+		r.SetInterests(owner("c"), interests(queries.New("Pod", queries.Labelled("app=web"))))
 		if got := r.Read(t.Context(), q); got.State != plan.Complete {
 			t.Fatalf("state is %s", got.State)
 		}
 	}
-	if got := s.asked("watch pods"); got != asked {
+	if got := s.Asked("watch pods"); got != asked {
 		t.Errorf("%d watches, want %d", got, asked)
 	}
 	if got := r.queue.count(owner("c")); got != 1 {
@@ -564,52 +553,52 @@ func TestWantIsIdempotent(t *testing.T) {
 }
 
 func TestSpellingsShareAnInformer(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
-	s.put(pods, "a", "p", nil)
+	s.Put(apiserver.Pods, "a", "p", nil)
 	for _, kind := range []string{"Pod", "pod", "PODS", "pods"} {
-		q := query(kind)
+		q := queries.New(kind)
 		r.SetInterests(owner(kind), interests(q))
 		r.reads(q, plan.Complete, "p")
 	}
-	if got := s.asked("watch pods"); got != 1 {
+	if got := s.Asked("watch pods"); got != 1 {
 		t.Errorf("%d watches, want 1", got)
 	}
-	if got := s.asked("discover "); got != 2 { // v1, and that of definitions
+	if got := s.Asked("discover "); got != 2 { // v1, and that of definitions
 		t.Errorf("%d discoveries, want 2", got)
 	}
 }
 
 func TestReadIsOrderedAndClusterScopedKindsIgnoreNamespaces(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
 	for _, n := range []string{"c", "a", "b"} {
-		s.put(pods, "b", n, nil)
-		s.put(pods, "a", n, nil)
-		s.put(nodes, "", n, nil)
+		s.Put(apiserver.Pods, "b", n, nil)
+		s.Put(apiserver.Pods, "a", n, nil)
+		s.Put(apiserver.Nodes, "", n, nil)
 	}
-	all, node := query("Pod", in("")), query("Node")
+	all, node := queries.New("Pod", queries.In("")), queries.New("Node")
 	r.SetInterests(owner("c"), interests(all, node))
 	r.reads(all, plan.Complete, "a", "b", "c", "a", "b", "c")
 	r.reads(node, plan.Complete, "a", "b", "c")
-	r.wakes(owner("c"), "a node", func() { s.put(nodes, "", "d", nil) })
+	r.wakes(owner("c"), "a node", func() { s.Put(apiserver.Nodes, "", "d", nil) })
 	got := r.Read(t.Context(), node)
-	if got.Namespaced || got.Resource != nodes {
+	if got.Namespaced || got.Resource != apiserver.Nodes {
 		t.Errorf("nodes are %v, namespaced %t", got.Resource, got.Namespaced)
 	}
 }
 
 func TestUnknownFieldLabel(t *testing.T) {
-	s := newAPIServer(t)
-	s.install(revisions, "Revision", true)
-	s.put(crds, "", "revisions.serving.example.com", nil, map[string]any{"spec": map[string]any{"versions": []any{
+	s := apiserver.New(t)
+	s.Install(apiserver.Revisions, "Revision", true)
+	s.Put(apiserver.CRDs, "", "revisions.serving.example.com", nil, map[string]any{"spec": map[string]any{"versions": []any{
 		map[string]any{"name": "v1", "selectableFields": []any{map[string]any{"jsonPath": ".spec.color"}}},
 	}}})
 	r := newRig(t, s)
-	pod, bad := query("Node", fielded("spec.colour=red")), query("Revision", fielded("spec.colour=red"))
-	good, plain := query("Revision", fielded("spec.color=red")), query("Revision")
-	s.put(revisions, "a", "red", nil, map[string]any{"spec": map[string]any{"color": "red"}})
-	s.put(revisions, "a", "blue", nil, map[string]any{"spec": map[string]any{"color": "blue"}})
+	pod, bad := queries.New("Node", queries.Fielded("spec.colour=red")), queries.New("Revision", queries.Fielded("spec.colour=red"))
+	good, plain := queries.New("Revision", queries.Fielded("spec.color=red")), queries.New("Revision")
+	s.Put(apiserver.Revisions, "a", "red", nil, map[string]any{"spec": map[string]any{"color": "red"}})
+	s.Put(apiserver.Revisions, "a", "blue", nil, map[string]any{"spec": map[string]any{"color": "blue"}})
 	r.SetInterests(owner("c"), interests(plain))
 	r.reads(plain, plan.Complete, "blue", "red")
 	r.SetInterests(owner("d"), interests(pod, bad, good))
@@ -628,10 +617,10 @@ func TestUnknownFieldLabel(t *testing.T) {
 
 func TestStartReturnsWhileTheServerHangs(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	hung := make(chan struct{}, 10)
-	s.setFault(func(_ http.ResponseWriter, _ string, gvr schema.GroupVersionResource, r *http.Request) bool {
-		if gvr != pods {
+	s.SetFault(func(_ http.ResponseWriter, _ string, gvr schema.GroupVersionResource, r *http.Request) bool {
+		if gvr != apiserver.Pods {
 			return false
 		}
 		hung <- struct{}{}
@@ -639,10 +628,10 @@ func TestStartReturnsWhileTheServerHangs(t *testing.T) {
 		return true
 	})
 	r := newRig(t, s)
-	r.SetInterests(owner("c"), interests(query("Pod")))
+	r.SetInterests(owner("c"), interests(queries.New("Pod")))
 	<-hung
 	r.stop()
-	r.SetInterests(owner("d"), interests(query("Node"))) // too late: starts nothing
+	r.SetInterests(owner("d"), interests(queries.New("Node"))) // too late: starts nothing
 	r.DropInterests(owner("c"))
 	s.CloseClientConnections()
 	s.Close()
@@ -650,15 +639,15 @@ func TestStartReturnsWhileTheServerHangs(t *testing.T) {
 }
 
 func TestManyOwnersComeAndGoAtOnce(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
 			o := owner(fmt.Sprint(g))
 			for i := range 50 {
-				q := query("Pod", labelled(fmt.Sprintf("n=%d", i%3)))
-				r.SetInterests(o, interests(q, query("Revision"), query("Node", metadataOnly)))
+				q := queries.New("Pod", queries.Labelled(fmt.Sprintf("n=%d", i%3)))
+				r.SetInterests(o, interests(q, queries.New("Revision"), queries.New("Node", queries.MetadataOnly)))
 				r.Read(t.Context(), q)
 				if i%7 == 0 {
 					r.DropInterests(o)
@@ -668,13 +657,13 @@ func TestManyOwnersComeAndGoAtOnce(t *testing.T) {
 	}
 	wg.Go(func() {
 		for range 10 {
-			s.install(revisions, "Revision", true)
-			s.put(pods, "a", "p", map[string]string{"n": "1"})
-			s.uninstall(revisions)
+			s.Install(apiserver.Revisions, "Revision", true)
+			s.Put(apiserver.Pods, "a", "p", map[string]string{"n": "1"})
+			s.Uninstall(apiserver.Revisions)
 		}
 	})
 	wg.Wait()
-	q := query("Pod", labelled("n=1"))
+	q := queries.New("Pod", queries.Labelled("n=1"))
 	r.SetInterests(owner("last"), interests(q))
 	r.reads(q, plan.Complete, "p")
 	for g := range 8 {
@@ -706,35 +695,35 @@ func TestAPanicIsTheTroubleOfOneKind(t *testing.T) {
 		"List":      "/apis/serving.example.com/v1/revisions",
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newAPIServer(t)
-			s.put(pods, "a", "web", nil)
-			s.install(revisions, "Revision", true)
-			s.put(revisions, "a", "one", nil)
+			s := apiserver.New(t)
+			s.Put(apiserver.Pods, "a", "web", nil)
+			s.Install(apiserver.Revisions, "Revision", true)
+			s.Put(apiserver.Revisions, "a", "one", nil)
 			armed := &atomic.Bool{}
 			armed.Store(true)
-			config := s.config()
+			config := s.Config()
 			config.Wrap(func(next http.RoundTripper) http.RoundTripper { return explosive{next, armed, path} })
 			e, err := New(Options{Config: config, Clock: clock.RealClock{}, RetryEvery: retry})
 			if err != nil {
 				t.Fatal(err)
 			}
 			r := startRig(t, e, s)
-			r.SetInterests(owner("o"), interests(query("Pod"), query("Revision")))
-			r.reads(query("Pod"), plan.Complete, "web")
+			r.SetInterests(owner("o"), interests(queries.New("Pod"), queries.New("Revision")))
+			r.reads(queries.New("Pod"), plan.Complete, "web")
 			until(t, "the panic is told", func() bool {
-				got := r.Read(t.Context(), query("Revision"))
+				got := r.Read(t.Context(), queries.New("Revision"))
 				return got.State == plan.Failed && strings.Contains(got.Detail, "panic: made up")
 			})
 			armed.Store(false)
-			r.reads(query("Revision"), plan.Complete, "one")
+			r.reads(queries.New("Revision"), plan.Complete, "one")
 		})
 	}
 	t.Run("Reviews", func(t *testing.T) {
-		s := newAPIServer(t)
-		s.put(pods, "a", "web", nil)
+		s := apiserver.New(t)
+		s.Put(apiserver.Pods, "a", "web", nil)
 		armed := &atomic.Bool{}
 		armed.Store(true)
-		config := s.config()
+		config := s.Config()
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 			return explosive{next, armed, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"}
 		})
@@ -743,16 +732,18 @@ func TestAPanicIsTheTroubleOfOneKind(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := startRig(t, e, s)
-		r.SetInterests(owner("o"), interests(query("Pod")))
-		until(t, "the panic is told", func() bool { return strings.Contains(r.Read(t.Context(), query("Pod")).Detail, "panic: made up") })
+		r.SetInterests(owner("o"), interests(queries.New("Pod")))
+		until(t, "the panic is told", func() bool {
+			return strings.Contains(r.Read(t.Context(), queries.New("Pod")).Detail, "panic: made up")
+		})
 		armed.Store(false)
-		r.reads(query("Pod"), plan.Complete, "web")
+		r.reads(queries.New("Pod"), plan.Complete, "web")
 	})
 }
 
 // TestWhatIsLaunchedIsRunAgainAfterAPanic shows that nothing of an Engine stays away for good.
 func TestWhatIsLaunchedIsRunAgainAfterAPanic(t *testing.T) {
-	r := newRig(t, newAPIServer(t))
+	r := newRig(t, apiserver.New(t))
 	runs := make(chan int, 2)
 	n := 0
 	until(t, "it runs", func() bool { // launch does nothing before
@@ -772,5 +763,19 @@ func TestWhatIsLaunchedIsRunAgainAfterAPanic(t *testing.T) {
 	})
 	if first, second := <-runs, <-runs; first != 1 || second != 2 {
 		t.Errorf("it ran as number %d and %d", first, second)
+	}
+}
+
+// until waits for something that other goroutines bring about.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waited in vain: %s", what)
+		case <-tick():
+		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/vtex/cleaner/controllers/internal/held"
+	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -14,21 +16,37 @@ import (
 // for.
 const maxGroups = 1 << 16
 
+// maxGroupedLabels is how many labels an object in groups has at most. Those with more are in one group of their own, which is looked
+// through with each other.
+const maxGroupedLabels = 64
+
 // groups are the objects of an informer by a label that a query asks for, so that a query costs what it finds and not
 // what there is. A group is made when it is first asked for, and kept up to date from then on.
-type groups map[group]sortedObjects
+type groups map[group]held.SortedObjects
 
-// group is a label of a value, in a namespace or, where that is empty, anywhere.
+// group is a label of a value, in a namespace or, where that is empty, anywhere. Without a key it is that of the objects with many labels.
 type group struct{ namespace, key, value string }
 
+// ofManyLabels is the group of the same namespace that has the objects with many labels.
+func (g group) ofManyLabels() group { return group{namespace: g.namespace} }
+
+// hasObject says that an object of the group's namespace is in it.
+func (g group) hasObject(o *held.Object) bool {
+	if many := len(o.Labels) > maxGroupedLabels; many || g.key == "" {
+		return many && g.key == ""
+	}
+	v, ok := o.Labels[g.key]
+	return ok && v == g.value
+}
+
 // groupOf is a group that has all objects of a resource that match a query, if there is one.
-func groupOf(r Resource, q *snapshot.Query) (group, bool) {
+func groupOf(r served.Resource, q *snapshot.Query) (group, bool) {
 	if q.Name != "" {
 		return group{}, false
 	}
 	for _, l := range snapshot.CompileSelector(q.Labels).RequiredLabels() {
 		if len(l.Values) == 1 {
-			return group{namespaceFor(r, *q), l.Key, l.Values[0]}, true
+			return group{served.NamespaceFor(r, *q), l.Key, l.Values[0]}, true
 		}
 	}
 	return group{}, false
@@ -46,15 +64,6 @@ func (l coverage) missingGroup(q *snapshot.Query) (group, bool) {
 	})
 }
 
-// buildGroups makes a group of the informers that answer a query.
-func (e *Engine) buildGroups(q *snapshot.Query, g group) {
-	e.mu.Lock()
-	defer e.unlockAndWake()
-	for _, i := range e.checkCoverage(q).informers {
-		i.buildGroup(g)
-	}
-}
-
 func (i *informer) buildGroup(g group) {
 	if _, made := i.groups[g]; made {
 		return
@@ -62,14 +71,17 @@ func (i *informer) buildGroup(g group) {
 	if i.groups == nil || len(i.groups) >= maxGroups {
 		i.groups = groups{}
 	}
+	if g.key != "" {
+		i.buildGroup(g.ofManyLabels())
+	}
 	namespaces := []string{g.namespace}
 	if g.namespace == "" {
 		namespaces = slices.Sorted(maps.Keys(i.objects))
 	}
-	members := sortedObjects{}
+	members := held.SortedObjects{}
 	for _, namespace := range namespaces {
 		for _, o := range i.objects[namespace] {
-			if hasLabel(o, g.key, g.value) {
+			if g.hasObject(o) {
 				members = append(members, o)
 			}
 		}
@@ -78,33 +90,32 @@ func (i *informer) buildGroup(g group) {
 }
 
 // moveObject moves an object between groups; before or now may be nil.
-func (x groups) moveObject(before, now *object) {
+func (x groups) moveObject(before, now *held.Object) {
 	if len(x) == 0 {
 		return
 	}
 	for g := range groupsWith(before) {
 		members, made := x[g]
-		if !made || now != nil && hasLabel(now, g.key, g.value) { // else now takes its place
+		if !made || now != nil && g.hasObject(now) { // else now takes its place
 			continue
 		}
-		x[g] = members.deleteObject(before.Namespace, before.Name)
+		x[g] = members.DeleteObject(before.Namespace, before.Name)
 	}
 	for g := range groupsWith(now) {
 		if members, made := x[g]; made {
-			x[g] = members.putObject(now)
+			x[g] = members.PutObject(now)
 		}
 	}
 }
 
-func hasLabel(o *object, key, value string) bool {
-	v, ok := o.Labels[key]
-	return ok && v == value
-}
-
-// groupsWith are all groups that an object can be in.
-func groupsWith(o *object) func(yield func(group) bool) {
+// groupsWith are all groups that an object can be in: few, however many labels it has.
+func groupsWith(o *held.Object) func(yield func(group) bool) {
 	return func(yield func(group) bool) {
 		if o == nil {
+			return
+		}
+		if len(o.Labels) > maxGroupedLabels {
+			_ = yield(group{namespace: o.Namespace}) && (o.Namespace == "" || yield(group{}))
 			return
 		}
 		for key, value := range o.Labels {

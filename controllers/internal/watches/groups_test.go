@@ -11,15 +11,17 @@ import (
 	"testing"
 
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/test/apiserver"
+	"github.com/vtex/cleaner/test/queries"
 )
 
 // TestGroupsKeepUp changes objects and their labels at random, and reads by selectors that have groups.
 func TestGroupsKeepUp(t *testing.T) {
 	const seed, steps = 7, 150
 	random := rand.New(rand.NewPCG(seed, seed))
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
-	web, anywhere, both, either := query("Pod", labelled("app=web")), query("Pod", in(""), labelled("app=web")), query("Pod", labelled("app=web,tier=a")), query("Pod", labelled("app in (web,db)"))
+	web, anywhere, both, either := queries.New("Pod", queries.Labelled("app=web")), queries.New("Pod", queries.In(""), queries.Labelled("app=web")), queries.New("Pod", queries.Labelled("app=web,tier=a")), queries.New("Pod", queries.Labelled("app in (web,db)"))
 	r.SetInterests(owner("c"), interests(web, anywhere, both, either))
 	pod := map[string]map[string]string{} // labels of the Pods of namespace a
 	names := func(which func(map[string]string) bool) (found []string) {
@@ -30,16 +32,20 @@ func TestGroupsKeepUp(t *testing.T) {
 		}
 		return found
 	}
-	s.put(pods, "b", "web", map[string]string{"app": "web"})
+	s.Put(apiserver.Pods, "b", "web", map[string]string{"app": "web"})
 	for range steps {
 		name := fmt.Sprintf("p%d", random.IntN(8))
 		switch {
 		case random.IntN(4) == 0 && pod[name] != nil:
 			delete(pod, name)
-			s.remove(pods, "a", name)
+			s.Remove(apiserver.Pods, "a", name)
 		default:
-			pod[name] = map[string]string{"app": []string{"web", "db", "api"}[random.IntN(3)], "tier": []string{"a", "b"}[random.IntN(2)]}
-			s.put(pods, "a", name, pod[name])
+			pod[name] = map[string]string{}
+			if random.IntN(4) == 0 {
+				pod[name] = manyLabels(maxGroupedLabels)
+			}
+			pod[name]["app"], pod[name]["tier"] = []string{"web", "db", "api"}[random.IntN(3)], []string{"a", "b"}[random.IntN(2)]
+			s.Put(apiserver.Pods, "a", name, pod[name])
 		}
 		isWeb := func(l map[string]string) bool { return l["app"] == "web" }
 		r.reads(web, plan.Complete, names(isWeb)...)

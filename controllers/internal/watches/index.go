@@ -3,11 +3,21 @@
 
 package watches
 
+import (
+	"github.com/vtex/cleaner/controllers/internal/held"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
 // index finds the wants of one resource that an object may concern, at a cost that does not depend on how many other
 // wants there are. A want is in the buckets of its name, or of one label that it requires, or, when it requires none, in
 // those of its namespaces. One that takes more values of a label than snapshot.MaxListed is found by each object that has the label: an
-// author may write as many values as a spec has room for, and a bucket takes far more room than its value.
-type index map[bucketKey]map[*want]struct{}
+// author may write as many values as a spec has room for, and a bucket takes far more room than its value. All are in the buckets of
+// their places besides.
+type index struct {
+	buckets map[bucketKey]*bucket
+	// byFields counts the wants that compare what metadata does not have.
+	byFields int
+}
 
 // bucketKey is what all wants of a bucket require. The namespace is empty for those that name none, and for cluster-scoped
 // kinds.
@@ -25,39 +35,83 @@ const (
 	byLabelValue
 	byLabelName
 	byNamespace
+	byPlace // all that there are
 )
+
+// bucket is a list of wants. Who goes through it from its end, and lets go of the lock in between, misses none that was there when it
+// began: a want that is taken out leaves its place to the last one, and new ones come last.
+type bucket struct {
+	entries []entry
+}
+
+// entry is a want, and which of its buckets this is.
+type entry struct {
+	*want
+	nth int
+}
+
+func newIndex() *index { return &index{buckets: map[bucketKey]*bucket{}} }
+
+// size is how many wants a bucket has.
+func (x *index) size(k bucketKey) int {
+	if b := x.buckets[k]; b != nil {
+		return len(b.entries)
+	}
+	return 0
+}
 
 // addWant files a want. Of several labels it takes the one that fewest others require, so that a label that all Cleaners
 // share gathers no crowd.
-func (x index) addWant(w *want) {
-	w.buckets = nil
+func (x *index) addWant(w *want) {
+	w.buckets, w.positions = nil, nil
 	crowd := 0
 	for _, keys := range bucketsFor(w) {
 		n := 0
 		for _, k := range keys {
-			n = max(n, len(x[k]))
+			n = max(n, x.size(k))
 		}
 		if w.buckets == nil || n < crowd {
 			w.buckets, crowd = keys, n
 		}
 	}
-	for _, k := range w.buckets {
-		if x[k] == nil {
-			x[k] = map[*want]struct{}{}
+	for _, place := range w.kind.resource.namespacesFor(&w.query) {
+		w.buckets = append(w.buckets, bucketKey{by: byPlace, namespace: place})
+	}
+	w.positions = make([]int, len(w.buckets))
+	for n, k := range w.buckets {
+		b := x.buckets[k]
+		if b == nil {
+			b = &bucket{}
+			x.buckets[k] = b
 		}
-		x[k][w] = struct{}{}
+		w.positions[n] = len(b.entries)
+		b.entries = append(b.entries, entry{w, n})
+	}
+	if w.byFields {
+		x.byFields++
 	}
 }
 
-// removeWant takes a want out.
-func (x index) removeWant(w *want) {
-	for _, k := range w.buckets {
-		delete(x[k], w)
-		if len(x[k]) == 0 {
-			delete(x, k)
+// removeWant takes a want out, if it is there.
+func (x *index) removeWant(w *want) {
+	if w.positions == nil {
+		return
+	}
+	for n, k := range w.buckets {
+		b, at := x.buckets[k], w.positions[n]
+		last := len(b.entries) - 1
+		b.entries[at] = b.entries[last]
+		b.entries[at].positions[b.entries[at].nth] = at
+		b.entries[last] = entry{}
+		b.entries = b.entries[:last]
+		if last == 0 {
+			delete(x.buckets, k)
 		}
 	}
-	w.buckets = nil
+	if w.byFields {
+		x.byFields--
+	}
+	w.buckets, w.positions = nil, nil
 }
 
 // bucketsFor lists the sets of buckets that each suffice for a want.
@@ -65,7 +119,7 @@ func bucketsFor(w *want) [][]bucketKey {
 	var sets [][]bucketKey
 	places := w.kind.resource.namespacesFor(&w.query)
 	everywhere := func(keys ...bucketKey) {
-		set := make([]bucketKey, 0, len(places)*len(keys))
+		set := make([]bucketKey, 0, len(places)*(len(keys)+1))
 		for _, k := range keys {
 			for _, k.namespace = range places {
 				set = append(set, k)
@@ -94,62 +148,42 @@ func bucketsFor(w *want) [][]bucketKey {
 	return sets
 }
 
-// appendOwners appends the owners that an object concerns as it was or as it is now; either may be nil. An owner may be
-// appended more than once.
-func (x index) appendOwners(owners []Owner, before, now *object) []Owner {
+// appendBuckets appends the buckets of the wants that an object may concern as it was or as it is now; either may be nil.
+func appendBuckets(keys []bucketKey, before, now *held.Object) []bucketKey {
 	o := now
 	if o == nil {
 		o = before
 	}
-	owners = x.appendOwnersIn(owners, "", before, now)
+	keys = appendBucketsIn(keys, "", o.Name, before, now)
 	if o.Namespace != "" {
-		owners = x.appendOwnersIn(owners, o.Namespace, before, now)
+		keys = appendBucketsIn(keys, o.Namespace, o.Name, before, now)
 	}
-	return owners
+	return keys
 }
 
-func (x index) appendOwnersIn(owners []Owner, namespace string, before, now *object) []Owner {
-	var name string
-	var labelsNow, labelsBefore map[string]string
-	if now != nil {
-		name, labelsNow = now.Name, now.Labels
-	}
-	if before != nil {
-		name, labelsBefore = before.Name, before.Labels
-	}
-	owners = x.appendFromBucket(owners, bucketKey{by: byObjectName, namespace: namespace, name: name}, before, now)
-	owners = x.appendFromBucket(owners, bucketKey{by: byNamespace, namespace: namespace}, before, now)
+func appendBucketsIn(keys []bucketKey, namespace, name string, before, now *held.Object) []bucketKey {
+	keys = append(keys, bucketKey{by: byObjectName, namespace: namespace, name: name}, bucketKey{by: byNamespace, namespace: namespace})
+	labelsBefore, labelsNow := held.LabelsOf(before), held.LabelsOf(now)
 	for k, v := range labelsNow {
-		owners = x.appendFromBucket(owners, bucketKey{by: byLabelName, namespace: namespace, name: k}, before, now)
-		owners = x.appendFromBucket(owners, bucketKey{by: byLabelValue, namespace: namespace, name: k, labelValue: v}, before, now)
+		keys = append(keys, bucketKey{by: byLabelName, namespace: namespace, name: k}, bucketKey{by: byLabelValue, namespace: namespace, name: k, labelValue: v})
 	}
 	for k, v := range labelsBefore {
 		current, still := labelsNow[k]
 		if !still {
-			owners = x.appendFromBucket(owners, bucketKey{by: byLabelName, namespace: namespace, name: k}, before, now)
+			keys = append(keys, bucketKey{by: byLabelName, namespace: namespace, name: k})
 		}
 		if !still || current != v {
-			owners = x.appendFromBucket(owners, bucketKey{by: byLabelValue, namespace: namespace, name: k, labelValue: v}, before, now)
+			keys = append(keys, bucketKey{by: byLabelValue, namespace: namespace, name: k, labelValue: v})
 		}
 	}
-	return owners
+	return keys
 }
 
-func (x index) appendFromBucket(owners []Owner, k bucketKey, before, now *object) []Owner {
-	for w := range x[k] {
-		is, was := w.matchesObject(now), w.matchesObject(before)
-		if (is || was) && !(is && was && w.transitionsOnly) {
-			owners = append(owners, w.owner)
-		}
+// countComparisons is what it costs to compare an object with a query, and only the place of one: one for each term of the selectors.
+func countComparisons(q *snapshot.Query) (object, place int) {
+	place = 1
+	if q.Namespaces.Labels != nil {
+		place += snapshot.CompileSelector(q.Namespaces.Labels).CountTerms()
 	}
-	return owners
-}
-
-// matchesObject says that a want, whose resource is known, is for this object.
-func (w *want) matchesObject(o *object) bool {
-	if o == nil || w.full && !o.isWhole() { // a whole object is on its way by another informer
-		return false
-	}
-	r := w.kind.resource
-	return o.matchesQuery(&w.query, r.Namespaced, r.fields) && (w.selectsNamespace == nil || w.selectsNamespace(o.Namespace))
+	return place + snapshot.CompileSelector(q.Labels).CountTerms() + len(q.Fields.Requirements()), place
 }

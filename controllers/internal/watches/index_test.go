@@ -13,45 +13,63 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/vtex/cleaner/controllers/internal/held"
+	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
+	"github.com/vtex/cleaner/test/apiserver"
+	"github.com/vtex/cleaner/test/queries"
 )
 
 func wantOf(o string, q snapshot.Query) *want {
 	gvr := schema.GroupVersionResource{Group: q.Group, Version: q.Version, Resource: "pods"}
-	w := (&Engine{}).newWant(owner(o), &Interest{Query: q}, false)
-	w.kind = &kind{resource: &resource{Resource: Resource{GVR: gvr, Namespaced: true}, fields: snapshot.BuiltinFieldLabels(gvr.GroupResource())}}
+	w := newWant(owner(o), &Interest{Query: q}, false)
+	w.kind = &kind{resource: &resource{Resource: served.Resource{GVR: gvr, Namespaced: true}, fields: snapshot.BuiltinFieldLabels(gvr.GroupResource())}}
 	return w
 }
 
-func podOf(namespace, name string, l map[string]string) *object {
-	return &object{Object: plan.Object{Ref: plan.Ref{Resource: pods, Namespace: namespace, Name: name}, Labels: l, Value: map[string]any{}}}
+func podOf(namespace, name string, l map[string]string) *held.Object {
+	return &held.Object{Object: plan.Object{Ref: plan.Ref{Resource: apiserver.Pods, Namespace: namespace, Name: name}, Labels: l, Value: map[string]any{}}}
+}
+
+// findOwners are those that a change of a Pod concerns.
+func findOwners(x *index, before, now *held.Object) []Owner {
+	r := &resource{Resource: served.Resource{GVR: apiserver.Pods, Namespaced: true}, fields: snapshot.BuiltinFieldLabels(apiserver.Pods.GroupResource()), index: x}
+	m := newMatching(change{resource: r, before: before, now: now})
+	m.listBuckets()
+	var found []Owner
+	for len(m.buckets) > 0 {
+		t := &turn{namespaced: true, fields: r.fields}
+		m.collect(t)
+		found = append(found, m.match(t)...)
+	}
+	return found
 }
 
 func TestRoute(t *testing.T) {
-	x := index{}
+	x := newIndex()
 	for name, q := range map[string]snapshot.Query{
-		"p":          query("Pod", named("p")),
-		"web":        query("Pod", labelled("app=web")),
-		"web-or-api": query("Pod", labelled("app in (web,api)")),
-		"has-app":    query("Pod", labelled("app")),
-		"newer":      query("Pod", labelled("generation>3")),
-		"no-app":     query("Pod", labelled("!app")),
-		"two-labels": query("Pod", labelled("app=web,env=dev")),
-		"all":        query("Pod"),
-		"everywhere": query("Pod", in(""), labelled("app=web")),
-		"b":          query("Pod", in("b"), labelled("app=web")),
-		"two-places": query("Pod", among("b", "c"), labelled("app in (web,api)")),
-		"c":          query("Pod", among("c")),
-		"nowhere":    query("Pod", among()),
-		"not-a":      query("Pod", except("a")),
+		"p":          queries.New("Pod", queries.Named("p")),
+		"web":        queries.New("Pod", queries.Labelled("app=web")),
+		"web-or-api": queries.New("Pod", queries.Labelled("app in (web,api)")),
+		"has-app":    queries.New("Pod", queries.Labelled("app")),
+		"newer":      queries.New("Pod", queries.Labelled("generation>3")),
+		"no-app":     queries.New("Pod", queries.Labelled("!app")),
+		"two-labels": queries.New("Pod", queries.Labelled("app=web,env=dev")),
+		"all":        queries.New("Pod"),
+		"everywhere": queries.New("Pod", queries.In(""), queries.Labelled("app=web")),
+		"b":          queries.New("Pod", queries.In("b"), queries.Labelled("app=web")),
+		"two-places": queries.New("Pod", queries.Among("b", "c"), queries.Labelled("app in (web,api)")),
+		"c":          queries.New("Pod", queries.Among("c")),
+		"nowhere":    queries.New("Pod", queries.Among()),
+		"not-a":      queries.New("Pod", queries.Except("a")),
 	} {
 		x.addWant(wantOf(name, q))
 	}
 	web, api := map[string]string{"app": "web"}, map[string]string{"app": "api"}
 	cases := map[string]struct {
 		reason      string
-		before, now *object
+		before, now *held.Object
 		want        []string
 	}{
 		"Created":      {"it matches from the start", nil, podOf("a", "x", web), []string{"all", "everywhere", "has-app", "web", "web-or-api"}},
@@ -66,7 +84,10 @@ func TestRoute(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			found := map[string]bool{}
-			for _, o := range x.appendOwners(nil, tc.before, tc.now) {
+			for _, o := range findOwners(x, tc.before, tc.now) {
+				if found[o.Name] {
+					t.Errorf("%s is woken twice", o.Name)
+				}
 				found[o.Name] = true
 			}
 			if diff := cmp.Diff(tc.want, slices.Sorted(maps.Keys(found))); diff != "" {
@@ -77,16 +98,16 @@ func TestRoute(t *testing.T) {
 }
 
 func TestIndexKeepsNothingOfWhatIsRemoved(t *testing.T) {
-	x := index{}
-	ws := []*want{wantOf("a", query("Pod", named("p"))), wantOf("b", query("Pod", labelled("app in (a,b)"))), wantOf("c", query("Pod")), wantOf("d", query("Pod", among("a", "b"), labelled("app")))}
+	x := newIndex()
+	ws := []*want{wantOf("a", queries.New("Pod", queries.Named("p"))), wantOf("b", queries.New("Pod", queries.Labelled("app in (a,b)"))), wantOf("c", queries.New("Pod")), wantOf("d", queries.New("Pod", queries.Among("a", "b"), queries.Labelled("app"))), wantOf("e", queries.New("Pod", queries.Fielded("status.phase=Failed")))}
 	for _, w := range ws {
 		x.addWant(w)
 	}
 	for _, w := range ws {
 		x.removeWant(w)
 	}
-	if len(x) != 0 {
-		t.Errorf("buckets are left: %v", x)
+	if len(x.buckets) != 0 || x.byFields != 0 {
+		t.Errorf("left are %v, and %d wants that compare fields", x.buckets, x.byFields)
 	}
 }
 
@@ -96,13 +117,13 @@ func TestManyValuesTakeFewBuckets(t *testing.T) {
 	for i := range values {
 		values[i] = fmt.Sprint("v", i)
 	}
-	x := index{}
-	x.addWant(wantOf("many", query("Pod", labelled("app in ("+strings.Join(values, ",")+")"))))
-	if len(x) > snapshot.MaxListed {
-		t.Errorf("it takes %d buckets", len(x))
+	x := newIndex()
+	x.addWant(wantOf("many", queries.New("Pod", queries.Labelled("app in ("+strings.Join(values, ",")+")"))))
+	if len(x.buckets) > snapshot.MaxListed {
+		t.Errorf("it takes %d buckets", len(x.buckets))
 	}
 	for value, found := range map[string]bool{"v0": true, "v19999": true, "v20000": false} {
-		if got := x.appendOwners(nil, nil, podOf("a", "x", map[string]string{"app": value})); (len(got) > 0) != found {
+		if got := findOwners(x, nil, podOf("a", "x", map[string]string{"app": value})); (len(got) > 0) != found {
 			t.Errorf("%s: found are %v", value, got)
 		}
 	}
@@ -112,17 +133,16 @@ func TestManyValuesTakeFewBuckets(t *testing.T) {
 func BenchmarkRoute(b *testing.B) {
 	for _, n := range []int{10, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			x := index{}
+			x := newIndex()
 			for i := range n {
-				x.addWant(wantOf(fmt.Sprintf("named-%d", i), query("Pod", named(fmt.Sprintf("p%d", i)))))
-				x.addWant(wantOf(fmt.Sprintf("labelled-%d", i), query("Pod", labelled(fmt.Sprintf("app=web,commit=c%d", i)))))
+				x.addWant(wantOf(fmt.Sprintf("named-%d", i), queries.New("Pod", queries.Named(fmt.Sprintf("p%d", i)))))
+				x.addWant(wantOf(fmt.Sprintf("labelled-%d", i), queries.New("Pod", queries.Labelled(fmt.Sprintf("app=web,commit=c%d", i)))))
 			}
 			before := podOf("a", "p7", map[string]string{"app": "web", "commit": "c7", "pod-template-hash": "h"})
 			now := podOf("a", "p7", before.Labels)
-			var woken []Owner
 			b.ReportAllocs()
 			for b.Loop() {
-				if woken = x.appendOwners(woken[:0], before, now); len(woken) != 2 {
+				if woken := findOwners(x, before, now); len(woken) != 2 {
 					b.Fatalf("%d owners", len(woken))
 				}
 			}

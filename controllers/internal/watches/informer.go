@@ -19,10 +19,14 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/held"
+	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -40,7 +44,7 @@ type informer struct {
 	full  bool
 
 	synced  bool
-	objects map[string]sortedObjects // by namespace
+	objects map[string]held.SortedObjects // by namespace
 	groups  groups
 	// failure says why its objects are not to be believed, and failingSince when that began.
 	failure      string
@@ -60,7 +64,7 @@ func (s *scope) informerFor(full bool) *informer {
 
 // appendCandidates adds to what was found the objects that may match a query, in order: of these namespaces, or of all when there is
 // no list of them; of a name, when there is one; and of the query's group, if that is there.
-func (i *informer) appendCandidates(found sortedObjects, q *snapshot.Query, namespaces []string) sortedObjects {
+func (i *informer) appendCandidates(found held.SortedObjects, q *snapshot.Query, namespaces []string) held.SortedObjects {
 	if own := i.scope.namespace; own != "" {
 		if namespaces != nil && !slices.Contains(namespaces, own) {
 			return found
@@ -69,13 +73,7 @@ func (i *informer) appendCandidates(found sortedObjects, q *snapshot.Query, name
 	}
 	if g, ok := groupOf(i.scope.resource.Resource, q); ok {
 		if members, ok := i.groups[g]; ok {
-			found = slices.Grow(found, len(members))
-			for _, o := range members {
-				if _, in := slices.BinarySearch(namespaces, o.Namespace); in || namespaces == nil {
-					found = append(found, o)
-				}
-			}
-			return found
+			return appendMembers(found, members, i.groups[g.ofManyLabels()], namespaces)
 		}
 	}
 	if namespaces == nil {
@@ -92,38 +90,69 @@ func (i *informer) appendCandidates(found sortedObjects, q *snapshot.Query, name
 		objects := i.objects[namespace]
 		if q.Name == "" {
 			found = append(found, objects...)
-		} else if o := objects.get(namespace, q.Name); o != nil {
+		} else if o := objects.Get(namespace, q.Name); o != nil {
 			found = append(found, o)
 		}
 	}
 	return found
 }
 
+// appendMembers adds the objects of two groups that are in these namespaces, in order.
+func appendMembers(found, members, more held.SortedObjects, namespaces []string) held.SortedObjects {
+	found = slices.Grow(found, len(members)+len(more))
+	begin := len(found)
+	for _, some := range []held.SortedObjects{members, more} {
+		for _, o := range some {
+			if _, in := slices.BinarySearch(namespaces, o.Namespace); in || namespaces == nil {
+				found = append(found, o)
+			}
+		}
+	}
+	if len(more) > 0 {
+		slices.SortFunc(found[begin:], held.CompareNames)
+	}
+	return found
+}
+
+// feeds keeps informers in touch with the API server, and says what changes in them.
+type feeds struct {
+	*background
+	dynamic  dynamic.Interface
+	metadata metadata.Interface
+	metrics  Metrics
+	matcher  *matcher
+	// informers and objects count what there is.
+	informers, objects int
+	answers            *answers
+	placement          *placement
+	catalog            *catalog
+}
+
 // ensureInformer sees to it that an informer runs that serves whole objects, or at least metadata.
-func (e *Engine) ensureInformer(s *scope, full bool) {
+func (f *feeds) ensureInformer(s *scope, full bool) {
 	switch {
 	case full && s.full == nil:
-		s.full = e.newInformer(s, true)
+		s.full = f.newInformer(s, true)
 	case !full && s.full == nil && s.meta == nil:
-		s.meta = e.newInformer(s, false)
+		s.meta = f.newInformer(s, false)
 	}
 }
 
 // stopInformers ends the informers of a scope, and drops what they hold.
-func (e *Engine) stopInformers(s *scope) {
-	e.stopInformer(s.full)
-	e.stopInformer(s.meta)
+func (f *feeds) stopInformers(s *scope) {
+	f.stopInformer(s.full)
+	f.stopInformer(s.meta)
 	s.full, s.meta = nil, nil
 }
 
-func (e *Engine) newInformer(s *scope, full bool) *informer {
+func (f *feeds) newInformer(s *scope, full bool) *informer {
 	i := &informer{scope: s, full: full}
-	e.adjustCounts(1, 0)
-	i.cancel = e.runInBackground(func(ctx context.Context) { e.runInformer(ctx, i) })
+	f.adjustCounts(1, 0)
+	i.cancel = f.runInBackground(func(ctx context.Context) { f.runInformer(ctx, i) })
 	return i
 }
 
-func (e *Engine) stopInformer(i *informer) {
+func (f *feeds) stopInformer(i *informer) {
 	if i == nil {
 		return
 	}
@@ -134,25 +163,25 @@ func (e *Engine) stopInformer(i *informer) {
 		held += len(objects)
 	}
 	i.objects, i.groups = nil, nil
-	e.adjustCounts(-1, -held)
+	f.adjustCounts(-1, -held)
 }
 
-func (e *Engine) adjustCounts(informers, objects int) {
-	e.informers += informers
-	e.objects += objects
-	e.metrics.SetWatchCounts(e.informers, e.objects)
+func (f *feeds) adjustCounts(informers, objects int) {
+	f.informers += informers
+	f.objects += objects
+	f.metrics.SetWatchCounts(f.informers, f.objects)
 }
 
 // runInformer keeps an informer in touch with the API server until ctx is done or the scope cannot be watched any more. The
 // Reflector's own loop is not used, because it writes each failure to the log and tells nobody else.
-func (e *Engine) runInformer(ctx context.Context, i *informer) {
+func (f *feeds) runInformer(ctx context.Context, i *informer) {
 	quiet := logr.Discard()
 	ctx = klog.NewContext(ctx, quiet)
-	r := cache.NewReflectorWithOptions(e.newListerWatcher(i), nil, &store{engine: e, informer: i}, cache.ReflectorOptions{
-		Logger: &quiet, Clock: e.clock, TypeDescription: plan.ResourceName(i.scope.resource.GVR),
+	r := cache.NewReflectorWithOptions(f.newListerWatcher(i), nil, &store{feeds: f, informer: i}, cache.ReflectorOptions{
+		Logger: &quiet, Clock: f.clock, TypeDescription: plan.ResourceName(i.scope.resource.GVR),
 	})
-	delay := wait.Backoff{Duration: reconnectAfter, Cap: e.retryEvery * 2 / 3, Steps: 30, Factor: 2, Jitter: 0.5}.
-		DelayWithReset(e.clock, reconnectCalm)
+	delay := wait.Backoff{Duration: reconnectAfter, Cap: f.retryEvery * 2 / 3, Steps: 30, Factor: 2, Jitter: 0.5}.
+		DelayWithReset(f.clock, reconnectCalm)
 	for {
 		var err error
 		if p := contain.CatchPanic(func() { err = r.ListAndWatchWithContext(ctx) }); p != nil {
@@ -162,9 +191,9 @@ func (e *Engine) runInformer(ctx context.Context, i *informer) {
 			return
 		}
 		if err != nil {
-			e.handleWatchError(i, err)
+			f.handleWatchError(i, err)
 		}
-		t := e.clock.NewTimer(delay())
+		t := f.clock.NewTimer(delay())
 		select {
 		case <-ctx.Done():
 			t.Stop()
@@ -175,7 +204,7 @@ func (e *Engine) runInformer(ctx context.Context, i *informer) {
 }
 
 // newListerWatcher asks for what an informer is for.
-func (e *Engine) newListerWatcher(i *informer) cache.ListerWatcher {
+func (f *feeds) newListerWatcher(i *informer) cache.ListerWatcher {
 	s := i.scope
 	gvr := s.resource.GVR
 	narrow := func(o metav1.ListOptions) metav1.ListOptions {
@@ -184,22 +213,22 @@ func (e *Engine) newListerWatcher(i *informer) cache.ListerWatcher {
 		}
 		return o
 	}
-	var client any = e.dynamic
+	var client any = f.dynamic
 	if !i.full {
-		client = e.metadata
+		client = f.metadata
 	}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			if i.full {
-				return e.dynamic.Resource(gvr).Namespace(s.namespace).List(ctx, narrow(o))
+				return f.dynamic.Resource(gvr).Namespace(s.namespace).List(ctx, narrow(o))
 			}
-			return e.metadata.Resource(gvr).Namespace(s.namespace).List(ctx, narrow(o))
+			return f.metadata.Resource(gvr).Namespace(s.namespace).List(ctx, narrow(o))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
 			if i.full {
-				w, err = e.dynamic.Resource(gvr).Namespace(s.namespace).Watch(ctx, narrow(o))
+				w, err = f.dynamic.Resource(gvr).Namespace(s.namespace).Watch(ctx, narrow(o))
 			} else {
-				w, err = e.metadata.Resource(gvr).Namespace(s.namespace).Watch(ctx, narrow(o))
+				w, err = f.metadata.Resource(gvr).Namespace(s.namespace).Watch(ctx, narrow(o))
 			}
 			if o.SendInitialEvents != nil && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
 				// The Reflector would wait for a time that no context ends. Not knowing the error, it lists instead.
@@ -211,60 +240,60 @@ func (e *Engine) newListerWatcher(i *informer) cache.ListerWatcher {
 }
 
 // handleWatchError takes note of an error that keeps an informer from listing or watching.
-func (e *Engine) handleWatchError(i *informer, err error) {
-	e.mu.Lock()
-	defer e.unlockAndWake()
+func (f *feeds) handleWatchError(i *informer, err error) {
+	f.mu.Lock()
+	defer f.unlockAndWake()
 	if i.stopped {
 		return
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		e.handleMissingResource(i.scope.resource)
+		f.catalog.handleMissingResource(i.scope.resource)
 	case apierrors.IsForbidden(err):
-		e.markDenied(i.scope)
+		f.placement.markDenied(i.scope)
 	default:
-		e.markFailing(i, err)
+		f.markFailing(i, err)
 	}
 }
 
 // markFailing marks an informer as failing: at once while it knows nothing, else when it has been out of touch for long.
-func (e *Engine) markFailing(i *informer, err error) {
-	now := e.clock.Now()
+func (f *feeds) markFailing(i *informer, err error) {
+	now := f.clock.Now()
 	if i.failingSince.IsZero() {
 		i.failingSince = now
 	}
-	if i.failure != "" || i.synced && now.Sub(i.failingSince) < e.retryEvery {
+	if i.failure != "" || i.synced && now.Sub(i.failingSince) < f.retryEvery {
 		return
 	}
 	s := i.scope
-	i.failure = fmt.Sprintf("cannot list and watch %s: %v", describeScope(s.resource.Resource, s.namespace, s.name), err)
-	e.reportStates(s.wants)
+	i.failure = fmt.Sprintf("cannot list and watch %s: %v", served.DescribeScope(s.resource.Resource, s.namespace, s.name), err)
+	f.answers.reportStates(s.wants)
 }
 
 // store is what a Reflector fills an informer through.
 type store struct {
-	engine   *Engine
+	feeds    *feeds
 	informer *informer
 }
 
 var _ cache.TransformingStore = (*store)(nil)
 
 // Transformer slims objects while they arrive.
-func (*store) Transformer() cache.TransformFunc { return dropManagedFields }
+func (*store) Transformer() cache.TransformFunc { return held.DropManagedFields }
 
 // Add takes an object in.
 func (s *store) Add(obj any) error { return s.Update(obj) }
 
 // Update takes a new version of an object in.
 func (s *store) Update(obj any) error {
-	o, err := newObject(s.informer.scope.resource.GVR, obj)
+	o, err := held.NewObject(s.informer.scope.resource.GVR, obj)
 	if err != nil {
 		return err
 	}
-	s.engine.mu.Lock()
-	defer s.engine.unlockAndWake()
+	s.feeds.mu.Lock()
+	defer s.feeds.unlockAndWake()
 	if !s.informer.stopped {
-		s.engine.storeObject(s.informer, o)
+		s.feeds.storeObject(s.informer, o)
 	}
 	return nil
 }
@@ -275,10 +304,10 @@ func (s *store) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
-	s.engine.mu.Lock()
-	defer s.engine.unlockAndWake()
+	s.feeds.mu.Lock()
+	defer s.feeds.unlockAndWake()
 	if !s.informer.stopped {
-		s.engine.removeObject(s.informer, o.GetNamespace(), o.GetName())
+		s.feeds.removeObject(s.informer, o.GetNamespace(), o.GetName())
 	}
 	return nil
 }
@@ -286,18 +315,18 @@ func (s *store) Delete(obj any) error {
 // Replace takes in all objects there are. Those that are not among them are gone.
 func (s *store) Replace(list []any, _ string) error {
 	i := s.informer
-	objects := make([]*object, len(list))
+	objects := make([]*held.Object, len(list))
 	for n, obj := range list {
-		o, err := newObject(i.scope.resource.GVR, obj)
+		o, err := held.NewObject(i.scope.resource.GVR, obj)
 		if err != nil {
 			return err
 		}
 		objects[n] = o
 	}
-	s.engine.mu.Lock()
-	defer s.engine.unlockAndWake()
+	s.feeds.mu.Lock()
+	defer s.feeds.unlockAndWake()
 	if !i.stopped {
-		s.engine.replaceObjects(i, objects)
+		s.feeds.replaceObjects(i, objects)
 	}
 	return nil
 }
@@ -306,81 +335,81 @@ func (s *store) Replace(list []any, _ string) error {
 func (*store) Resync() error { return nil }
 
 // storeObject stores an object and wakes whom it concerns.
-func (e *Engine) storeObject(i *informer, now *object) {
-	before := i.objects[now.Namespace].get(now.Namespace, now.Name)
+func (f *feeds) storeObject(i *informer, now *held.Object) {
+	before := i.objects[now.Namespace].Get(now.Namespace, now.Name)
 	if before != nil && before.ResourceVersion == now.ResourceVersion {
 		return
 	}
-	i.objects[now.Namespace] = i.objects[now.Namespace].putObject(now)
+	i.objects[now.Namespace] = i.objects[now.Namespace].PutObject(now)
 	i.groups.moveObject(before, now)
 	if before == nil {
-		e.adjustCounts(0, 1)
+		f.adjustCounts(0, 1)
 	}
-	e.notifyChange(i, before, now)
+	f.notifyChange(i, before, now)
 }
 
 // removeObject drops an object and wakes whom it concerned.
-func (e *Engine) removeObject(i *informer, namespace, name string) {
-	before := i.objects[namespace].get(namespace, name)
+func (f *feeds) removeObject(i *informer, namespace, name string) {
+	before := i.objects[namespace].Get(namespace, name)
 	if before == nil {
 		return
 	}
-	i.objects[namespace] = i.objects[namespace].deleteObject(namespace, name)
+	i.objects[namespace] = i.objects[namespace].DeleteObject(namespace, name)
 	if len(i.objects[namespace]) == 0 {
 		delete(i.objects, namespace)
 	}
 	i.groups.moveObject(before, nil)
-	e.adjustCounts(0, -1)
-	e.notifyChange(i, before, nil)
+	f.adjustCounts(0, -1)
+	f.notifyChange(i, before, nil)
 }
 
-func (e *Engine) notifyChange(i *informer, before, now *object) {
+func (f *feeds) notifyChange(i *informer, before, now *held.Object) {
 	r := i.scope.resource
 	if i.synced { // else its owners hear of the whole
-		e.woken = r.index.appendOwners(e.woken, before, now)
+		f.matcher.add(newChange(r, before, now))
 	}
 	if r.GVR.Group == definitionsGroup {
 		o := now
 		if o == nil {
 			o = before
 		}
-		e.refreshKinds(o.Name)
+		f.catalog.refreshKinds(o.Name)
 	}
 }
 
 // replaceObjects stores a whole list. Owners hear of the first one once; later only of what is different.
-func (e *Engine) replaceObjects(i *informer, objects []*object) {
+func (f *feeds) replaceObjects(i *informer, objects []*held.Object) {
 	if !i.synced {
-		i.objects, i.groups = map[string]sortedObjects{}, nil
+		i.objects, i.groups = map[string]held.SortedObjects{}, nil
 	}
-	slices.SortFunc(objects, compareNames) // so that each goes to the end of its list
+	slices.SortFunc(objects, held.CompareNames) // so that each goes to the end of its list
 	present := make(map[scopeKey]struct{}, len(objects))
 	for _, o := range objects {
 		present[scopeKey{o.Namespace, o.Name}] = struct{}{}
-		e.storeObject(i, o)
+		f.storeObject(i, o)
 	}
 	for namespace := range i.objects {
 		for n := len(i.objects[namespace]) - 1; n >= 0; n-- { // from the end, where nothing has to move up
 			o := i.objects[namespace][n]
 			if _, ok := present[scopeKey{namespace, o.Name}]; !ok {
-				e.removeObject(i, namespace, o.Name)
+				f.removeObject(i, namespace, o.Name)
 			}
 		}
 	}
 	i.failure, i.failingSince = "", time.Time{}
 	if !i.synced {
-		e.markSynced(i)
+		f.markSynced(i)
 	}
-	e.reportStates(i.scope.wants)
+	f.answers.reportStates(i.scope.wants)
 }
 
 // markSynced takes note that an informer has its first whole list. All whom it serves hear of it, even those who knew an older
 // state, because what happened in between was not seen.
-func (e *Engine) markSynced(i *informer) {
+func (f *feeds) markSynced(i *informer) {
 	i.synced = true
 	s := i.scope
 	if i.full {
-		e.stopInformer(s.meta)
+		f.stopInformer(s.meta)
 		s.meta = nil
 	}
 	s.alarm.failures = 0
@@ -388,7 +417,7 @@ func (e *Engine) markSynced(i *informer) {
 		k.alarm.failures = 0
 	}
 	for w := range s.wants {
-		if l := e.checkCoverage(&w.query); slices.Contains(l.informers, i) {
+		if l := f.answers.checkCoverage(&w.query); slices.Contains(l.informers, i) {
 			w.reportedState = plan.Unknown
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -47,10 +48,10 @@ type kind struct {
 
 // resource is what is watched of a resource.
 type resource struct {
-	Resource
+	served.Resource
 	kinds  map[*kind]struct{}
 	scopes map[scopeKey]*scope
-	index  index
+	index  *index
 	// fields are what selectors may name. Those that the definition of a custom kind adds are missing until allFields, and
 	// fieldsError says why they could not be read.
 	fields      snapshot.FieldLabels
@@ -58,45 +59,56 @@ type resource struct {
 	fieldsError string
 }
 
+// catalog knows what kinds turn out to be, and has what is wanted of them watched.
+type catalog struct {
+	*background
+	dynamic   dynamic.Interface
+	resolver  *served.Resolver
+	kinds     map[kindKey]*kind
+	resources map[served.Resource]*resource
+	answers   *answers
+	placement *placement
+}
+
 // attachWant hangs a new want on its kind.
-func (e *Engine) attachWant(w *want) {
+func (c *catalog) attachWant(w *want) {
 	key := kindKeyOf(&w.query)
-	k := e.kinds[key]
+	k := c.kinds[key]
 	if k == nil {
 		k = &kind{
 			key: key, wants: map[*want]struct{}{}, state: plan.Unsynced, detail: fmt.Sprintf("kind %q is being looked up", w.query.Kind),
-			alarm: newAlarm(e.clock.Now()),
+			alarm: newAlarm(c.clock.Now()),
 		}
-		e.kinds[key] = k
-		e.startFollowing(k)
+		c.kinds[key] = k
+		c.startFollowing(k)
 	}
 	w.kind = k
 	k.wants[w] = struct{}{}
 	if k.resource != nil {
-		e.startWatching(w)
+		c.startWatching(w)
 	}
-	w.reportedState = e.checkCoverage(&w.query).state
+	w.reportedState = c.answers.checkCoverage(&w.query).state
 }
 
 // detachWant takes a want away, and stops what nobody else wants.
-func (e *Engine) detachWant(w *want) {
+func (c *catalog) detachWant(w *want) {
 	k := w.kind
-	e.stopWatching(w)
+	c.stopWatching(w)
 	delete(k.wants, w)
 	if len(k.wants) > 0 {
 		return
 	}
 	k.cancel()
-	delete(e.kinds, k.key)
-	e.unresolveKind(k)
+	delete(c.kinds, k.key)
+	c.unresolveKind(k)
 }
 
 // startWatching watches for a want whose resource is known.
-func (e *Engine) startWatching(w *want) {
+func (c *catalog) startWatching(w *want) {
 	r := w.kind.resource
 	if !r.allFields && snapshot.NeedsValue(w.query.Fields) {
 		if w.kind.alarm.due.IsZero() {
-			w.kind.alarm.setDue(e.clock.Now())
+			w.kind.alarm.setDue(c.clock.Now())
 		}
 		return
 	}
@@ -106,12 +118,15 @@ func (e *Engine) startWatching(w *want) {
 	if !w.quiet {
 		r.index.addWant(w)
 	}
-	e.placeWant(w)
+	c.placement.placeWant(w)
 }
 
 // checkQuery says why a query of a resource will never be answered, or nothing.
 func (r *resource) checkQuery(q *snapshot.Query) string {
 	if wrong := q.CheckScope(r.GVR.GroupResource(), r.Namespaced); wrong != "" {
+		return wrong
+	}
+	if wrong := served.CheckNames(q); wrong != "" {
 		return wrong
 	}
 	if wrong := r.fields.CheckSelector(r.GVR.GroupResource(), q.Fields); wrong != "" {
@@ -124,65 +139,65 @@ func (r *resource) checkQuery(q *snapshot.Query) string {
 }
 
 // stopWatching stops what startWatching has begun.
-func (e *Engine) stopWatching(w *want) {
+func (c *catalog) stopWatching(w *want) {
 	if w.kind.resource == nil {
 		return
 	}
 	w.kind.resource.index.removeWant(w)
-	e.detachFromScopes(w, nil)
+	c.placement.detachFromScopes(w, nil)
 }
 
-func (e *Engine) startFollowing(k *kind) {
-	k.cancel = e.runInBackground(func(ctx context.Context) { e.followKind(ctx, k) })
+func (c *catalog) startFollowing(k *kind) {
+	k.cancel = c.runInBackground(func(ctx context.Context) { c.followKind(ctx, k) })
 }
 
 // followKind looks a kind up whenever its alarm rings.
-func (e *Engine) followKind(ctx context.Context, k *kind) {
-	for e.waitForAlarm(ctx, &k.alarm) {
-		e.mu.RLock()
+func (c *catalog) followKind(ctx context.Context, k *kind) {
+	for c.waitForAlarm(ctx, &k.alarm) {
+		c.mu.RLock()
 		due, again, needsFields := k.alarm.due, k.resource == nil && k.state != plan.Unsynced, k.needsFields()
-		e.mu.RUnlock()
+		c.mu.RUnlock()
 		if again {
-			e.resolver.InvalidateGroup(k.key.group)
+			c.resolver.InvalidateGroup(k.key.group)
 		}
 		var f finding
-		if p := contain.CatchPanic(func() { f = e.lookUpKind(ctx, k.key, needsFields) }); p != nil {
+		if p := contain.CatchPanic(func() { f = c.lookUpKind(ctx, k.key, needsFields) }); p != nil {
 			f = finding{state: plan.Failed, detail: fmt.Sprintf("cannot find out whether kind %q is served: %v", k.key.kind, p)}
 		}
-		e.finishLookup(ctx, k, due, f)
+		c.finishLookup(ctx, k, due, f)
 	}
 }
 
 // lookUpKind asks what a kind is, and which fields select its objects.
-func (e *Engine) lookUpKind(ctx context.Context, k kindKey, needsFields bool) finding {
+func (c *catalog) lookUpKind(ctx context.Context, k kindKey, needsFields bool) finding {
 	var f finding
-	f.Resource, f.state, f.detail = e.resolver.Resolve(ctx, k.group, k.version, k.kind)
+	f.Resource, f.state, f.detail = c.resolver.Resolve(ctx, k.group, k.version, k.kind)
 	if f.state == plan.Complete {
 		f.fields = snapshot.BuiltinFieldLabels(f.GVR.GroupResource())
 		f.allFields = f.fields.HasOwn() || !strings.Contains(f.GVR.Group, ".")
 		if !f.allFields && needsFields {
-			f.readDefinedFields(ctx, e.dynamic)
+			f.readDefinedFields(ctx, c.dynamic)
 		}
 	}
 	return f
 }
 
 // finishLookup takes note of what was found about a kind, for an alarm that was due.
-func (e *Engine) finishLookup(ctx context.Context, k *kind, due time.Time, f finding) {
-	e.mu.Lock()
-	defer e.unlockAndWake()
+func (c *catalog) finishLookup(ctx context.Context, k *kind, due time.Time, f finding) {
+	c.mu.Lock()
+	defer c.unlockAndWake()
 	if ctx.Err() != nil {
 		return
 	}
 	if k.alarm.due.Equal(due) { // else it was set meanwhile, and what was found may be older
 		k.alarm.due = time.Time{}
 	}
-	e.applyFinding(k, f)
+	c.applyFinding(k, f)
 }
 
 // finding is what a kind turned out to be.
 type finding struct {
-	Resource
+	served.Resource
 	state       plan.TargetState
 	detail      string
 	fields      snapshot.FieldLabels
@@ -201,26 +216,26 @@ func (k *kind) needsFields() bool {
 }
 
 // applyFinding takes note of what a kind turned out to be.
-func (e *Engine) applyFinding(k *kind, f finding) {
+func (c *catalog) applyFinding(k *kind, f finding) {
 	if f.state != plan.Complete || f.fieldsError != "" {
-		e.scheduleRetry(k)
+		c.scheduleRetry(k)
 	}
 	if f.state == plan.Failed && k.resource != nil { // not to get an answer does not mean that it is gone
 		return
 	}
 	if f.state != plan.Complete {
-		e.unresolveKind(k)
+		c.unresolveKind(k)
 		k.state, k.detail = f.state, f.detail
-		e.reportStates(k.wants)
+		c.answers.reportStates(k.wants)
 		return
 	}
 	if k.resource != nil && k.resource.Resource != f.Resource {
-		e.unresolveKind(k)
+		c.unresolveKind(k)
 	}
-	r := e.resources[f.Resource]
+	r := c.resources[f.Resource]
 	if r == nil {
-		r = &resource{Resource: f.Resource, kinds: map[*kind]struct{}{}, scopes: map[scopeKey]*scope{}, index: index{}, fields: f.fields}
-		e.resources[f.Resource] = r
+		r = &resource{Resource: f.Resource, kinds: map[*kind]struct{}{}, scopes: map[scopeKey]*scope{}, index: newIndex(), fields: f.fields}
+		c.resources[f.Resource] = r
 	}
 	if f.allFields {
 		r.fields, r.allFields = f.fields, true
@@ -230,65 +245,65 @@ func (e *Engine) applyFinding(k *kind, f finding) {
 	r.kinds[k] = struct{}{}
 	for w := range k.wants {
 		if w.scopes == nil {
-			e.startWatching(w)
+			c.startWatching(w)
 		}
 	}
-	e.reportStates(k.wants)
+	c.answers.reportStates(k.wants)
 }
 
 // scheduleRetry sets the alarm of a kind for another attempt, unless it is set for an earlier one.
-func (e *Engine) scheduleRetry(k *kind) {
+func (c *catalog) scheduleRetry(k *kind) {
 	if k.alarm.due.IsZero() {
-		k.alarm.setDue(e.clock.Now().Add(k.alarm.nextBackoff(e.retryEvery)))
+		k.alarm.setDue(c.clock.Now().Add(k.alarm.nextBackoff(c.retryEvery)))
 	}
 }
 
 // unresolveKind stops all that is watched for a kind.
-func (e *Engine) unresolveKind(k *kind) {
+func (c *catalog) unresolveKind(k *kind) {
 	r := k.resource
 	if r == nil {
 		return
 	}
 	for w := range k.wants {
-		e.stopWatching(w)
+		c.stopWatching(w)
 	}
 	k.resource = nil
 	delete(r.kinds, k)
 	if len(r.kinds) == 0 {
-		delete(e.resources, r.Resource)
+		delete(c.resources, r.Resource)
 	}
 }
 
 // handleMissingResource takes note that the API server does not find a resource any more. Whether that means that the kind is gone is for
 // discovery to say: at once the first time, later and later while the two disagree.
-func (e *Engine) handleMissingResource(r *resource) {
-	e.resolver.InvalidateGroup(r.GVR.Group)
+func (c *catalog) handleMissingResource(r *resource) {
+	c.resolver.InvalidateGroup(r.GVR.Group)
 	for k := range r.kinds {
-		e.unresolveKind(k)
+		c.unresolveKind(k)
 		k.state, k.detail = plan.Unsynced, fmt.Sprintf("kind %q is being looked up again", r.Kind)
 		again := k.alarm.failures > 0
-		wait := k.alarm.nextBackoff(e.retryEvery)
+		wait := k.alarm.nextBackoff(c.retryEvery)
 		if again {
 			k.state, k.detail = plan.Failed, fmt.Sprintf("the API server lists %s, and does not find them", r.GVR.GroupResource())
 		} else {
 			wait = 0
 		}
-		k.alarm.setDue(e.clock.Now().Add(wait))
-		e.reportStates(k.wants)
+		k.alarm.setDue(c.clock.Now().Add(wait))
+		c.answers.reportStates(k.wants)
 	}
 }
 
 // refreshKinds looks the kinds of a group up again at once.
-func (e *Engine) refreshKinds(definition string) {
+func (c *catalog) refreshKinds(definition string) {
 	_, group, _ := strings.Cut(definition, ".")
-	e.resolver.InvalidateGroup(group)
-	for key, k := range e.kinds {
+	c.resolver.InvalidateGroup(group)
+	for key, k := range c.kinds {
 		if key.group == group {
 			k.alarm.failures = 0
 			if k.resource != nil {
 				k.resource.allFields = false
 			}
-			k.alarm.setDue(e.clock.Now())
+			k.alarm.setDue(c.clock.Now())
 		}
 	}
 }

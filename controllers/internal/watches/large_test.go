@@ -5,7 +5,9 @@ package watches
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -13,11 +15,19 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 
+	"github.com/vtex/cleaner/controllers/internal/live"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
+	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/cluster"
+	"github.com/vtex/cleaner/test/queries"
 )
 
 // unreadableLarge is what is told of an object that is too large.
@@ -59,7 +69,7 @@ func TestClusterHasAnObjectThatIsTooLarge(t *testing.T) {
 		return err == nil
 	})
 	group := func(q *snapshot.Query) { q.Group = gadgets.Group }
-	all, small, one := r.query("gadget", group), r.query("gadget", group, labelled("size=small")), r.query("gadget", group, named("large"))
+	all, small, one := r.query("gadget", group), r.query("gadget", group, queries.Labelled("size=small")), r.query("gadget", group, queries.Named("large"))
 	metadata := r.query("gadget", group)
 	metadata.MetadataOnly = true
 	r.SetInterests(owner("all"), interests(all, one, metadata))
@@ -82,7 +92,7 @@ func TestClusterHasAnObjectThatIsTooLarge(t *testing.T) {
 	} {
 		r.says(tc.query, plan.Failed, unreadable)
 		if got := r.live.Read(t.Context(), tc.query); got.State != plan.Failed || got.Detail != tc.live || got.Objects != nil {
-			t.Errorf("%s, live: got %s %q with %v, want %q", name, got.State, got.Detail, namesOf(got), tc.live)
+			t.Errorf("%s, live: got %s %q with %v, want %q", name, got.State, got.Detail, queries.NamesOf(got), tc.live)
 		}
 	}
 	for _, q := range []snapshot.Query{small, metadata} { // who does not select it, and who reads no more than its metadata
@@ -128,28 +138,149 @@ func TestClusterHasAnObjectOfAKnownKindThatIsTooLarge(t *testing.T) {
 	}
 }
 
+// poisonPolicy makes a NetworkPolicy with a value that only protobuf can say. An API server fails when it notes who manages such a value;
+// so nobody manages anything of it any more when it comes.
+func poisonPolicy(t *testing.T, namespace string) {
+	t.Helper()
+	config := rest.CopyConfig(shared.Config())
+	config.ContentType = runtime.ContentTypeProtobuf
+	policies := kubernetes.NewForConfigOrDie(config).NetworkingV1().NetworkPolicies(namespace)
+	o, err := policies.Create(t.Context(), &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "poison", Labels: map[string]string{"poison": "yes"}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // other tests read all that there is
+		if err := policies.Delete(context.Background(), "poison", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	for range 20 { // now and then it notes it after all
+		o.ManagedFields = []metav1.ManagedFieldsEntry{{}}
+		if o, err = policies.Update(t.Context(), o, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		bad := o.DeepCopy()
+		bad.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: &intstr.IntOrString{Type: 5, StrVal: "http"}}}}}
+		if _, err = policies.Update(t.Context(), bad, metav1.UpdateOptions{}); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}
+
+// listsOnly refuses to stream what there is, as API servers do by default before Kubernetes 1.34.
+type listsOnly struct{ http.RoundTripper }
+
+func (l listsOnly) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Query().Get("sendInitialEvents") == "" {
+		return l.RoundTripper.RoundTrip(r)
+	}
+	w := httptest.NewRecorder()
+	apiserver.Fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, nil)
+	return w.Result(), nil
+}
+
+// An object that an API server cannot write as JSON is an error to who selects it, and to nobody else: neither of what is watched nor
+// of what is read live.
+func TestClusterHasAnObjectThatNoJSONCanSay(t *testing.T) {
+	for name, wrap := range map[string]transport.WrapperFunc{
+		"Streamed": func(rt http.RoundTripper) http.RoundTripper { return rt },
+		"Listed":   func(rt http.RoundTripper) http.RoundTripper { return listsOnly{rt} },
+	} {
+		t.Run(name, func(t *testing.T) { readBesidesPoison(newRealThrough(t, wrap)) })
+	}
+}
+
+func readBesidesPoison(r *realWorld) {
+	r.Helper()
+	t := r.T
+	r.may(networkingv1.GroupName, "networkpolicies")
+	poisonPolicy(t, r.namespace)
+	other, err := shared.Namespace(t.Context(), "clean")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.admin.NetworkingV1().NetworkPolicies(other).Create(t.Context(), &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"poison": "no"}}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // the next one looks for its own
+		if err := r.admin.NetworkingV1().NetworkPolicies(other).DeleteCollection(context.Background(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	group := func(q *snapshot.Query) { q.Group = networkingv1.GroupName }
+	poisoned, one, clean := r.query("NetworkPolicy", group), r.query("NetworkPolicy", group, queries.Named("poison")), r.query("NetworkPolicy", group)
+	clean.Namespace = other
+	outside := queries.New("NetworkPolicy", group, queries.Labelled("poison in (yes, no)"), queries.Except(r.namespace))
+	r.SetInterests(owner("c"), interests(poisoned, one, clean, outside))
+	unreadable := `cannot read networkpolicies.networking.k8s.io "poison" in namespace "` + r.namespace + `": it has a value that cannot be written as JSON; correct or delete it`
+	for _, q := range []snapshot.Query{poisoned, one} {
+		r.says(q, plan.Failed, unreadable)
+		if got := r.live.Read(t.Context(), q); got.State != plan.Failed || !strings.Contains(got.Detail, "it has a value that cannot be written as JSON") {
+			t.Errorf("live: got %s %q", got.State, got.Detail)
+		}
+	}
+	r.reads(clean, plan.Complete, "a")
+	r.livesAs(clean, plan.Complete, "a")
+	r.reads(outside, plan.Complete, "a")
+	r.livesAs(outside, plan.Complete, "a")
+	r.wakes(owner("c"), "another object", func() {
+		if _, err := r.admin.NetworkingV1().NetworkPolicies(other).Create(t.Context(), &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, metav1.CreateOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	r.reads(clean, plan.Complete, "a", "b")
+}
+
 // An API server that sends lists, and no stream of what there is, is read the same.
 func TestListHasAnObjectThatIsTooLarge(t *testing.T) {
-	s := newAPIServer(t)
-	s.install(revisions, "Revision", true)
-	s.setFault(func(w http.ResponseWriter, _ string, _ schema.GroupVersionResource, r *http.Request) bool {
+	s := apiserver.New(t)
+	s.Install(apiserver.Revisions, "Revision", true)
+	s.SetFault(func(w http.ResponseWriter, _ string, _ schema.GroupVersionResource, r *http.Request) bool {
 		streams := r.URL.Query().Get("sendInitialEvents") != ""
 		if streams {
-			fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, nil)
+			apiserver.Fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, nil)
 		}
 		return streams
 	})
-	s.put(revisions, "a", "large", map[string]string{"size": "large"}, map[string]any{"spec": slices.Repeat([]any{map[string]any{"a": map[string]any{}}}, 110_000)})
-	s.put(revisions, "a", "small", map[string]string{"size": "small"})
+	s.Put(apiserver.Revisions, "a", "large", map[string]string{"size": "large"}, map[string]any{"spec": slices.Repeat([]any{map[string]any{"a": map[string]any{}}}, 110_000)})
+	s.Put(apiserver.Revisions, "a", "small", map[string]string{"size": "small"})
 	r := newRig(t, s)
-	all, small := query("Revision"), query("Revision", labelled("size=small"))
+	all, small := queries.New("Revision"), queries.New("Revision", queries.Labelled("size=small"))
 	metadata := all
 	metadata.MetadataOnly = true
 	r.SetInterests(owner("c"), interests(all, small, metadata))
 	r.says(all, plan.Failed, `cannot read revisions.serving.example.com "large" in namespace "a": `+unreadableLarge)
 	r.reads(small, plan.Complete, "small")
 	r.reads(metadata, plan.Complete, "large", "small")
-	if s.asked("list revisions") == 0 {
+	if s.Asked("list revisions") == 0 {
 		t.Error("nothing was listed")
+	}
+}
+
+// What lies in a namespace that is not chosen keeps nothing from being read live, whether the others are named or not.
+func TestLiveReadsPastWhatIsTooLargeElsewhere(t *testing.T) {
+	s := apiserver.New(t)
+	s.Install(apiserver.Revisions, "Revision", true)
+	s.Put(apiserver.Revisions, "mallory", "large", nil, map[string]any{"spec": slices.Repeat([]any{map[string]any{"a": map[string]any{}}}, 110_000)})
+	s.Put(apiserver.Revisions, "shop", "small", nil)
+	for _, namespace := range []string{"mallory", "shop"} {
+		s.Put(apiserver.Namespaces, "", namespace, queries.Tier(namespace))
+	}
+	many := []string{"shop"}
+	for i := range live.FewNamespaces {
+		many = append(many, fmt.Sprint("z", i))
+		s.Put(apiserver.Namespaces, "", many[i+1], queries.Tier("shop"))
+	}
+	for name, q := range map[string]snapshot.Query{
+		"Excluded": queries.New("Revision", queries.Except("mallory")), "Many": queries.New("Revision", queries.Among(many...)), "Chosen": queries.New("Revision", queries.ChosenBy("tier=shop")),
+	} {
+		if got := newLive(t, s).Read(t.Context(), q); got.State != plan.Complete || fmt.Sprint(queries.NamesOf(got)) != "[small]" {
+			t.Errorf("%s: got %s %q %v", name, got.State, got.Detail, queries.NamesOf(got))
+		}
+	}
+	unreadable := `cannot list revisions.serving.example.com in all namespaces: cannot read revisions.serving.example.com "large" in namespace "mallory": ` + unreadableLarge
+	if got := newLive(t, s).Read(t.Context(), queries.New("Revision", queries.Except("shop"))); got.State != plan.Failed || got.Detail != unreadable {
+		t.Errorf("where it is chosen: got %s %q", got.State, got.Detail)
 	}
 }

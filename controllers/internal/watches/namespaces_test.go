@@ -12,49 +12,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
+	"github.com/vtex/cleaner/test/apiserver"
+	"github.com/vtex/cleaner/test/queries"
 )
 
 // platform is a ClusterCleaner.
 var platform = Owner{Name: "platform"}
-
-// among asks in these namespaces only.
-func among(names ...string) func(*snapshot.Query) {
-	return func(q *snapshot.Query) {
-		q.Namespace, q.Namespaces.Names = "", append([]string{}, names...)
-	}
-}
-
-// except asks in all namespaces but these.
-func except(names ...string) func(*snapshot.Query) {
-	return func(q *snapshot.Query) { q.Namespace, q.Namespaces.Except = "", names }
-}
-
-// chosenBy asks in namespaces with these labels.
-func chosenBy(selector string) func(*snapshot.Query) {
-	return func(q *snapshot.Query) {
-		l, err := labels.Parse(selector)
-		if err != nil {
-			panic(err)
-		}
-		q.Namespace, q.Namespaces.Labels = "", l
-	}
-}
-
-func tier(name string) map[string]string { return map[string]string{"tier": name} }
-
-// placesOf are the objects of an answer, with their namespaces.
-func placesOf(t plan.Target) []string {
-	var found []string
-	for _, o := range t.Objects {
-		found = append(found, o.Namespace+"/"+o.Name)
-	}
-	return found
-}
 
 // finds waits until a query is Complete with these objects.
 func (r *rig) finds(q snapshot.Query, places ...string) {
@@ -62,12 +29,12 @@ func (r *rig) finds(q snapshot.Query, places ...string) {
 	var last plan.Target
 	defer func() {
 		if r.Failed() {
-			r.Logf("the last answer was %s %q with %v", last.State, last.Detail, placesOf(last))
+			r.Logf("the last answer was %s %q with %v", last.State, last.Detail, queries.PlacesOf(last))
 		}
 	}()
 	until(r.T, fmt.Sprintf("%s are %v", q.Kind, places), func() bool {
 		last = r.Read(r.Context(), q)
-		return last.State == plan.Complete && cmp.Equal(places, placesOf(last))
+		return last.State == plan.Complete && cmp.Equal(places, queries.PlacesOf(last))
 	})
 }
 
@@ -86,18 +53,18 @@ func (r *rig) informersNow(n int) {
 	until(r.T, fmt.Sprintf("%d informers", n), func() bool {
 		r.Engine.mu.RLock()
 		defer r.Engine.mu.RUnlock()
-		return r.informers == n+1
+		return feedsOf(r.Engine).informers == n+1
 	})
 }
 
 func TestNamedNamespacesOfOneInformer(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
 	for _, namespace := range []string{"d", "c", "b", "a"} {
-		s.put(pods, namespace, "q", nil)
-		s.put(pods, namespace, "p", map[string]string{"app": "web"})
+		s.Put(apiserver.Pods, namespace, "q", nil)
+		s.Put(apiserver.Pods, namespace, "p", map[string]string{"app": "web"})
 	}
-	both, web, others, none := query("Pod", among("a", "c")), query("Pod", among("a", "c"), labelled("app=web")), query("Pod", except("a", "c")), query("Pod", among())
+	both, web, others, none := queries.New("Pod", queries.Among("a", "c")), queries.New("Pod", queries.Among("a", "c"), queries.Labelled("app=web")), queries.New("Pod", queries.Except("a", "c")), queries.New("Pod", queries.Among())
 	r.SetInterests(platform, interests(both, web, others, none))
 	r.finds(both, "a/p", "a/q", "c/p", "c/q")
 	r.finds(web, "a/p", "c/p")
@@ -106,11 +73,11 @@ func TestNamedNamespacesOfOneInformer(t *testing.T) {
 	r.informersNow(1)
 
 	r.SetInterests(platform, interests(both))
-	r.SetInterests(owner("c"), interests(query("Pod", in("b"))))
-	r.wakes(platform, "an object of a namespace that is named", func() { s.put(pods, "c", "new", nil) })
+	r.SetInterests(owner("c"), interests(queries.New("Pod", queries.In("b"))))
+	r.wakes(platform, "an object of a namespace that is named", func() { s.Put(apiserver.Pods, "c", "new", nil) })
 	r.finds(both, "a/p", "a/q", "c/new", "c/p", "c/q")
 	before := r.queue.count(platform)
-	r.wakes(owner("c"), "an object of another", func() { s.put(pods, "b", "new", nil) })
+	r.wakes(owner("c"), "an object of another", func() { s.Put(apiserver.Pods, "b", "new", nil) })
 	if got := r.queue.count(platform); got != before {
 		t.Error("an object of a namespace that is not named wakes")
 	}
@@ -120,30 +87,30 @@ func TestNamedNamespacesOfOneInformer(t *testing.T) {
 }
 
 func TestNamedNamespacesWithoutTheCluster(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
-	s.put(pods, "a", "p", nil)
-	s.put(pods, "b", "p", nil)
-	s.put(pods, "c", "p", nil)
-	s.deny(denial{resource: "pods"}, denial{resource: "pods", namespace: "b"})
-	q := query("Pod", among("a", "b", "c"))
+	s.Put(apiserver.Pods, "a", "p", nil)
+	s.Put(apiserver.Pods, "b", "p", nil)
+	s.Put(apiserver.Pods, "c", "p", nil)
+	s.Deny(apiserver.Denial{Resource: "pods"}, apiserver.Denial{Resource: "pods", Namespace: "b"})
+	q := queries.New("Pod", queries.Among("a", "b", "c"))
 	r.wakes(platform, "a refusal", func() { r.SetInterests(platform, interests(q)) })
 	r.says(q, plan.Forbidden, `the operator may not list and watch pods in namespace "b"`)
-	r.SetInterests(owner("c"), interests(query("Pod"))) // a Cleaner shares the informer of its namespace
-	r.reads(query("Pod"), plan.Complete, "p")
+	r.SetInterests(owner("c"), interests(queries.New("Pod"))) // a Cleaner shares the informer of its namespace
+	r.reads(queries.New("Pod"), plan.Complete, "p")
 	r.informersNow(2)
 
-	r.wakes(platform, "the last namespace", func() { s.deny(denial{resource: "pods"}) })
+	r.wakes(platform, "the last namespace", func() { s.Deny(apiserver.Denial{Resource: "pods"}) })
 	r.finds(q, "a/p", "b/p", "c/p")
 	r.informersNow(3)
-	r.wakes(platform, "an object", func() { s.put(pods, "b", "p2", nil) })
+	r.wakes(platform, "an object", func() { s.Put(apiserver.Pods, "b", "p2", nil) })
 	r.finds(q, "a/p", "b/p", "b/p2", "c/p")
 
-	r.wakes(platform, "the whole cluster", func() { s.deny() })
+	r.wakes(platform, "the whole cluster", func() { s.Deny() })
 	r.finds(q, "a/p", "b/p", "b/p2", "c/p")
 	r.informersNow(1)
-	s.deny(denial{resource: "pods"}, denial{resource: "pods", namespace: "c"})
-	r.wakes(platform, "rights that were taken", func() { s.disconnect(pods, false) })
+	s.Deny(apiserver.Denial{Resource: "pods"}, apiserver.Denial{Resource: "pods", Namespace: "c"})
+	r.wakes(platform, "rights that were taken", func() { s.Disconnect(apiserver.Pods, false) })
 	r.says(q, plan.Forbidden, `the operator may not list and watch pods in namespace "c"`)
 	r.DropInterests(platform)
 	r.DropInterests(owner("c"))
@@ -152,13 +119,13 @@ func TestNamedNamespacesWithoutTheCluster(t *testing.T) {
 
 // One namespace that is not read yet holds the whole target up: what is missing there would look like nothing.
 func TestNamedNamespacesAreCompleteTogether(t *testing.T) {
-	s := newAPIServer(t)
-	s.deny(denial{resource: "pods"})
+	s := apiserver.New(t)
+	s.Deny(apiserver.Denial{Resource: "pods"})
 	release := make(chan struct{})
 	free := sync.OnceFunc(func() { close(release) })
 	t.Cleanup(free)
-	s.setFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, q *http.Request) bool {
-		if gvr == pods && verb != "review" && q.URL.Path == "/api/v1/namespaces/b/pods" {
+	s.SetFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, q *http.Request) bool {
+		if gvr == apiserver.Pods && verb != "review" && q.URL.Path == "/api/v1/namespaces/b/pods" {
 			select {
 			case <-release:
 			case <-q.Context().Done():
@@ -167,8 +134,8 @@ func TestNamedNamespacesAreCompleteTogether(t *testing.T) {
 		return false
 	})
 	r := newRig(t, s)
-	s.put(pods, "a", "p", nil)
-	both, one := query("Pod", among("a", "b")), query("Pod")
+	s.Put(apiserver.Pods, "a", "p", nil)
+	both, one := queries.New("Pod", queries.Among("a", "b")), queries.New("Pod")
 	r.SetInterests(platform, interests(both))
 	r.SetInterests(owner("c"), interests(one))
 	r.finds(one, "a/p")
@@ -179,17 +146,17 @@ func TestNamedNamespacesAreCompleteTogether(t *testing.T) {
 
 // What happened while the watch of the whole cluster gave way to those of namespaces is told when the last of them is there.
 func TestTheLastNamespaceWakes(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
-	both, one := query("Pod", among("a", "b")), query("Pod")
+	both, one := queries.New("Pod", queries.Among("a", "b")), queries.New("Pod")
 	r.SetInterests(platform, interests(both))
 	r.SetInterests(owner("c"), interests(one))
 	r.finds(both)
 	release := make(chan struct{})
 	free := sync.OnceFunc(func() { close(release) })
 	t.Cleanup(free)
-	s.setFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, q *http.Request) bool {
-		if gvr == pods && verb != "review" && q.URL.Path == "/api/v1/namespaces/b/pods" {
+	s.SetFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, q *http.Request) bool {
+		if gvr == apiserver.Pods && verb != "review" && q.URL.Path == "/api/v1/namespaces/b/pods" {
 			select {
 			case <-release:
 			case <-q.Context().Done():
@@ -197,27 +164,27 @@ func TestTheLastNamespaceWakes(t *testing.T) {
 		}
 		return false
 	})
-	s.deny(denial{resource: "pods"})
-	s.disconnect(pods, false)
+	s.Deny(apiserver.Denial{Resource: "pods"})
+	s.Disconnect(apiserver.Pods, false)
 	r.reads(both, plan.Unsynced)
-	s.put(pods, "b", "p", nil)
+	s.Put(apiserver.Pods, "b", "p", nil)
 	r.reads(one, plan.Complete)
 	r.wakes(platform, "the other namespace", free)
 	r.finds(both, "b/p")
 }
 
 func TestNamespaceSelector(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
 	for _, name := range []string{"a", "b", "c"} {
-		s.put(namespaces, "", name, tier("prod"))
-		s.put(pods, name, "p", map[string]string{"app": "web"})
+		s.Put(apiserver.Namespaces, "", name, queries.Tier("prod"))
+		s.Put(apiserver.Pods, name, "p", map[string]string{"app": "web"})
 	}
-	s.put(namespaces, "", "a", tier("dev"))
-	dev := query("Pod", chosenBy("tier=dev"))
-	devWeb := query("Pod", chosenBy("tier=dev"), labelled("app=web"))
-	devNotA := query("Pod", chosenBy("tier=dev"), except("a"))
-	devB := query("Pod", chosenBy("tier=dev"), among("b"))
+	s.Put(apiserver.Namespaces, "", "a", queries.Tier("dev"))
+	dev := queries.New("Pod", queries.ChosenBy("tier=dev"))
+	devWeb := queries.New("Pod", queries.ChosenBy("tier=dev"), queries.Labelled("app=web"))
+	devNotA := queries.New("Pod", queries.ChosenBy("tier=dev"), queries.Except("a"))
+	devB := queries.New("Pod", queries.ChosenBy("tier=dev"), queries.Among("b"))
 	r.SetInterests(platform, interests(dev, devWeb, devNotA, devB))
 	r.finds(dev, "a/p")
 	r.finds(devWeb, "a/p")
@@ -226,22 +193,22 @@ func TestNamespaceSelector(t *testing.T) {
 	r.informersNow(2) // of Pods, and of Namespaces
 
 	r.SetInterests(platform, interests(dev))
-	r.wakes(platform, "a namespace that begins to match", func() { s.put(namespaces, "", "b", tier("dev")) })
+	r.wakes(platform, "a namespace that begins to match", func() { s.Put(apiserver.Namespaces, "", "b", queries.Tier("dev")) })
 	r.finds(dev, "a/p", "b/p")
-	r.wakes(platform, "a namespace that ceases to match", func() { s.put(namespaces, "", "a", tier("prod")) })
+	r.wakes(platform, "a namespace that ceases to match", func() { s.Put(apiserver.Namespaces, "", "a", queries.Tier("prod")) })
 	r.finds(dev, "b/p")
-	r.wakes(platform, "a new namespace", func() { s.put(namespaces, "", "d", tier("dev")) })
-	r.wakes(platform, "an object there", func() { s.put(pods, "d", "p", nil) })
+	r.wakes(platform, "a new namespace", func() { s.Put(apiserver.Namespaces, "", "d", queries.Tier("dev")) })
+	r.wakes(platform, "an object there", func() { s.Put(apiserver.Pods, "d", "p", nil) })
 	r.finds(dev, "b/p", "d/p")
-	s.remove(pods, "d", "p")
+	s.Remove(apiserver.Pods, "d", "p")
 	r.finds(dev, "b/p")
-	r.wakes(platform, "the end of a namespace", func() { s.remove(namespaces, "", "d") })
+	r.wakes(platform, "the end of a namespace", func() { s.Remove(apiserver.Namespaces, "", "d") })
 
-	r.SetInterests(owner("c"), interests(query("Pod", in("c")), query("Namespace", named("b"), metadataOnly)))
-	r.reads(query("Pod", in("c")), plan.Complete, "p")
+	r.SetInterests(owner("c"), interests(queries.New("Pod", queries.In("c")), queries.New("Namespace", queries.Named("b"), queries.MetadataOnly)))
+	r.reads(queries.New("Pod", queries.In("c")), plan.Complete, "p")
 	before := r.queue.count(platform)
-	r.wakes(owner("c"), "an object of a namespace that does not match", func() { s.put(pods, "c", "q", nil) })
-	r.wakes(owner("c"), "another version of a namespace that goes on matching", func() { s.put(namespaces, "", "b", map[string]string{"tier": "dev", "x": "y"}) })
+	r.wakes(owner("c"), "an object of a namespace that does not match", func() { s.Put(apiserver.Pods, "c", "q", nil) })
+	r.wakes(owner("c"), "another version of a namespace that goes on matching", func() { s.Put(apiserver.Namespaces, "", "b", map[string]string{"tier": "dev", "x": "y"}) })
 	if got := r.queue.count(platform); got != before {
 		t.Errorf("woken %d times by what concerns others", got-before)
 	}
@@ -251,45 +218,45 @@ func TestNamespaceSelector(t *testing.T) {
 }
 
 func TestNamespaceSelectorNeedsNamespaces(t *testing.T) {
-	dev := query("Pod", chosenBy("tier=dev"))
+	dev := queries.New("Pod", queries.ChosenBy("tier=dev"))
 	t.Run("Forbidden", func(t *testing.T) {
-		s := newAPIServer(t)
+		s := apiserver.New(t)
 		r := newRig(t, s)
-		s.put(namespaces, "", "a", tier("dev"))
-		s.put(pods, "a", "p", nil)
-		s.deny(denial{resource: "namespaces", namespace: "*", name: "*"})
+		s.Put(apiserver.Namespaces, "", "a", queries.Tier("dev"))
+		s.Put(apiserver.Pods, "a", "p", nil)
+		s.Deny(apiserver.Denial{Resource: "namespaces", Namespace: "*", Name: "*"})
 		r.wakes(platform, "the refusal", func() { r.SetInterests(platform, interests(dev)) })
 		r.says(dev, plan.Forbidden, "the operator may not list and watch namespaces (cluster-scoped)")
 		for range 2 {
-			r.wakes(platform, "the permission", func() { s.deny() })
+			r.wakes(platform, "the permission", func() { s.Deny() })
 			r.finds(dev, "a/p")
-			s.deny(denial{resource: "namespaces", namespace: "*", name: "*"})
-			r.wakes(platform, "the refusal", func() { s.disconnect(namespaces, false) })
+			s.Deny(apiserver.Denial{Resource: "namespaces", Namespace: "*", Name: "*"})
+			r.wakes(platform, "the refusal", func() { s.Disconnect(apiserver.Namespaces, false) })
 			r.reads(dev, plan.Forbidden)
 		}
 	})
 	t.Run("OneNamespaceIsNotEnough", func(t *testing.T) {
-		s := newAPIServer(t)
+		s := apiserver.New(t)
 		r := newRig(t, s)
-		s.put(namespaces, "", "a", tier("dev"))
-		s.deny(denial{resource: "pods"})
+		s.Put(apiserver.Namespaces, "", "a", queries.Tier("dev"))
+		s.Deny(apiserver.Denial{Resource: "pods"})
 		r.wakes(platform, "the refusal", func() { r.SetInterests(platform, interests(dev)) })
 		r.says(dev, plan.Forbidden, "the operator may not list and watch pods in all namespaces")
-		named := query("Pod", chosenBy("tier=dev"), among("a", "b"))
+		named := queries.New("Pod", queries.ChosenBy("tier=dev"), queries.Among("a", "b"))
 		r.SetInterests(platform, interests(dev, named))
-		s.put(pods, "a", "p", nil)
-		s.put(pods, "b", "p", nil)
+		s.Put(apiserver.Pods, "a", "p", nil)
+		s.Put(apiserver.Pods, "b", "p", nil)
 		r.finds(named, "a/p")
-		r.wakes(platform, "a namespace", func() { s.put(namespaces, "", "b", tier("dev")) })
+		r.wakes(platform, "a namespace", func() { s.Put(apiserver.Namespaces, "", "b", queries.Tier("dev")) })
 		r.finds(named, "a/p", "b/p")
 	})
 	t.Run("Unsynced", func(t *testing.T) {
-		s := newAPIServer(t)
+		s := apiserver.New(t)
 		release := make(chan struct{})
 		free := sync.OnceFunc(func() { close(release) })
 		t.Cleanup(free)
-		s.setFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, q *http.Request) bool {
-			if gvr == namespaces && verb != "review" {
+		s.SetFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, q *http.Request) bool {
+			if gvr == apiserver.Namespaces && verb != "review" {
 				select {
 				case <-release:
 				case <-q.Context().Done():
@@ -298,64 +265,64 @@ func TestNamespaceSelectorNeedsNamespaces(t *testing.T) {
 			return false
 		})
 		r := newRig(t, s)
-		s.put(namespaces, "", "a", tier("dev"))
-		s.put(pods, "a", "p", nil)
+		s.Put(apiserver.Namespaces, "", "a", queries.Tier("dev"))
+		s.Put(apiserver.Pods, "a", "p", nil)
 		r.SetInterests(platform, interests(dev))
-		r.SetInterests(owner("c"), interests(query("Pod")))
-		r.reads(query("Pod"), plan.Complete, "p")
+		r.SetInterests(owner("c"), interests(queries.New("Pod")))
+		r.reads(queries.New("Pod"), plan.Complete, "p")
 		r.says(dev, plan.Unsynced, "namespaces are being read")
 		r.wakes(platform, "the namespaces", free)
 		r.finds(dev, "a/p")
 	})
 	t.Run("Broken", func(t *testing.T) {
-		s := newAPIServer(t)
+		s := apiserver.New(t)
 		r := newRig(t, s)
-		s.put(namespaces, "", "a", tier("dev"))
-		s.put(pods, "a", "p", nil)
-		s.setFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
-			if gvr == namespaces && verb != "review" {
-				fail(w, http.StatusInternalServerError, "InternalError", nil)
+		s.Put(apiserver.Namespaces, "", "a", queries.Tier("dev"))
+		s.Put(apiserver.Pods, "a", "p", nil)
+		s.SetFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
+			if gvr == apiserver.Namespaces && verb != "review" {
+				apiserver.Fail(w, http.StatusInternalServerError, "InternalError", nil)
 				return true
 			}
 			return false
 		})
 		r.wakes(platform, "the failure", func() { r.SetInterests(platform, interests(dev)) })
 		r.reads(dev, plan.Failed)
-		r.wakes(platform, "the recovery", func() { s.setFault(nil) })
+		r.wakes(platform, "the recovery", func() { s.SetFault(nil) })
 		r.finds(dev, "a/p")
 	})
 }
 
 // Who was told that it may not read namespaces, and then that it may, is told that it may not read Pods.
 func TestARefusalAfterAnotherWakes(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
-	s.put(namespaces, "", "a", tier("dev"))
-	s.put(pods, "a", "p", nil)
-	s.deny(denial{resource: "namespaces", namespace: "*", name: "*"})
-	dev := query("Pod", chosenBy("tier=dev"))
+	s.Put(apiserver.Namespaces, "", "a", queries.Tier("dev"))
+	s.Put(apiserver.Pods, "a", "p", nil)
+	s.Deny(apiserver.Denial{Resource: "namespaces", Namespace: "*", Name: "*"})
+	dev := queries.New("Pod", queries.ChosenBy("tier=dev"))
 	r.SetInterests(platform, interests(dev))
-	r.SetInterests(owner("c"), interests(query("Pod")))
-	r.reads(query("Pod"), plan.Complete, "p")
+	r.SetInterests(owner("c"), interests(queries.New("Pod")))
+	r.reads(queries.New("Pod"), plan.Complete, "p")
 	r.reads(dev, plan.Forbidden)
-	r.wakes(platform, "the permission", func() { s.deny() })
+	r.wakes(platform, "the permission", func() { s.Deny() })
 	r.finds(dev, "a/p")
 	r.wakes(platform, "the other refusal", func() {
-		s.deny(denial{resource: "pods", namespace: "*", name: "*"})
-		s.disconnect(pods, false)
+		s.Deny(apiserver.Denial{Resource: "pods", Namespace: "*", Name: "*"})
+		s.Disconnect(apiserver.Pods, false)
 	})
 	r.says(dev, plan.Forbidden, "the operator may not list and watch pods in all namespaces")
 }
 
 func TestMisplacedQueriesFail(t *testing.T) {
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
-	l := liveOf(s)
+	l := newLive(t, s)
 	for q, detail := range map[*snapshot.Query]string{
-		new(query("Pod", in(""), named("p"))): `pods are namespaced: set reference.namespace for "p"`,
-		new(query("Node", among("a"))):        "nodes are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference",
-		new(query("Node", except("a"))):       "nodes are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference",
-		new(query("Node", chosenBy("x=y"))):   "nodes are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference",
+		new(queries.New("Pod", queries.In(""), queries.Named("p"))): `pods are namespaced: set reference.namespace for "p"`,
+		new(queries.New("Node", queries.Among("a"))):                "nodes are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference",
+		new(queries.New("Node", queries.Except("a"))):               "nodes are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference",
+		new(queries.New("Node", queries.ChosenBy("x=y"))):           "nodes are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference",
 	} {
 		r.SetInterests(platform, interests(*q))
 		r.says(*q, plan.Failed, detail)
@@ -368,16 +335,16 @@ func TestMisplacedQueriesFail(t *testing.T) {
 // Labels of namespaces flip while others read: of each namespace a reader sees all objects, or none.
 func TestNamespacesFlipWhileTheyAreRead(t *testing.T) {
 	const each, flips = 20, 200
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
 	all := []string{"a", "b", "c"}
 	for _, name := range all {
-		s.put(namespaces, "", name, tier("dev"))
+		s.Put(apiserver.Namespaces, "", name, queries.Tier("dev"))
 		for n := range each {
-			s.put(pods, name, fmt.Sprintf("p%02d", n), map[string]string{"app": "web"})
+			s.Put(apiserver.Pods, name, fmt.Sprintf("p%02d", n), map[string]string{"app": "web"})
 		}
 	}
-	qs := []snapshot.Query{query("Pod", chosenBy("tier=dev")), query("Pod", chosenBy("tier=dev"), labelled("app=web")), query("Pod", chosenBy("tier!=prod"), among("a", "b"))}
+	qs := []snapshot.Query{queries.New("Pod", queries.ChosenBy("tier=dev")), queries.New("Pod", queries.ChosenBy("tier=dev"), queries.Labelled("app=web")), queries.New("Pod", queries.ChosenBy("tier!=prod"), queries.Among("a", "b"))}
 	r.SetInterests(platform, interests(qs...))
 	for _, q := range qs {
 		until(t, "the first labels", func() bool { return len(r.Read(t.Context(), q).Objects) >= 2*each })
@@ -409,14 +376,14 @@ func TestNamespacesFlipWhileTheyAreRead(t *testing.T) {
 		})
 	}
 	for n := range flips {
-		s.put(namespaces, "", all[n%3], tier([]string{"prod", "dev"}[n/3%2]))
+		s.Put(apiserver.Namespaces, "", all[n%3], queries.Tier([]string{"prod", "dev"}[n/3%2]))
 	}
-	s.put(namespaces, "", "a", tier("dev"))
-	s.put(namespaces, "", "b", tier("prod"))
-	s.put(namespaces, "", "c", tier("prod"))
+	s.Put(apiserver.Namespaces, "", "a", queries.Tier("dev"))
+	s.Put(apiserver.Namespaces, "", "b", queries.Tier("prod"))
+	s.Put(apiserver.Namespaces, "", "c", queries.Tier("prod"))
 	for _, q := range qs {
 		until(t, "the last labels", func() bool {
-			got := placesOf(r.Read(t.Context(), q))
+			got := queries.PlacesOf(r.Read(t.Context(), q))
 			return len(got) == each && got[0] == "a/p00"
 		})
 	}
@@ -429,14 +396,14 @@ func TestNamespacesFlipWhileTheyAreRead(t *testing.T) {
 func TestNamespacesKeepUp(t *testing.T) {
 	const seed, steps = 11, 150
 	random := rand.New(rand.NewPCG(seed, seed))
-	s := newAPIServer(t)
+	s := apiserver.New(t)
 	r := newRig(t, s)
 	all := []string{"a", "b", "c"}
 	tiers, objects := map[string]string{}, map[string]bool{}
 	qs := []snapshot.Query{
-		query("Pod", chosenBy("tier=dev")), query("Pod", chosenBy("tier=dev"), except("b")), query("Pod", chosenBy("!tier")),
-		query("Pod", chosenBy("tier=dev"), among("a", "c")), query("Pod", among("a", "b")), query("Pod", except("a")),
-		query("Pod", among("b", "c"), labelled("app=web")), query("Pod", chosenBy("tier in (dev,test)"), labelled("app=web")),
+		queries.New("Pod", queries.ChosenBy("tier=dev")), queries.New("Pod", queries.ChosenBy("tier=dev"), queries.Except("b")), queries.New("Pod", queries.ChosenBy("!tier")),
+		queries.New("Pod", queries.ChosenBy("tier=dev"), queries.Among("a", "c")), queries.New("Pod", queries.Among("a", "b")), queries.New("Pod", queries.Except("a")),
+		queries.New("Pod", queries.Among("b", "c"), queries.Labelled("app=web")), queries.New("Pod", queries.ChosenBy("tier in (dev,test)"), queries.Labelled("app=web")),
 	}
 	owners := make([]Owner, len(qs))
 	for n, q := range qs {
@@ -449,7 +416,7 @@ func TestNamespacesKeepUp(t *testing.T) {
 			if l, ok := tiers[namespace]; ok {
 				in = &plan.Object{}
 				if l != "" {
-					in.Labels = tier(l)
+					in.Labels = queries.Tier(l)
 				}
 			}
 			if objects[namespace] && q.Namespaces.MatchesNamespace(namespace, in) {
@@ -475,29 +442,29 @@ func TestNamespacesKeepUp(t *testing.T) {
 		case 0, 1:
 			if _, ok := tiers[name]; ok && random.IntN(3) == 0 {
 				delete(tiers, name)
-				s.remove(namespaces, "", name)
+				s.Remove(apiserver.Namespaces, "", name)
 				break
 			}
 			tiers[name] = []string{"dev", "prod", "test", ""}[random.IntN(4)]
 			var l map[string]string
 			if tiers[name] != "" {
-				l = tier(tiers[name])
+				l = queries.Tier(tiers[name])
 			}
-			s.put(namespaces, "", name, l)
+			s.Put(apiserver.Namespaces, "", name, l)
 		case 2:
-			s.disconnect([]schema.GroupVersionResource{pods, namespaces}[random.IntN(2)], random.IntN(2) == 0)
+			s.Disconnect([]schema.GroupVersionResource{apiserver.Pods, apiserver.Namespaces}[random.IntN(2)], random.IntN(2) == 0)
 		case 3:
 			if restricted = !restricted; restricted {
-				s.deny(denial{resource: "pods"})
-				s.disconnect(pods, false)
+				s.Deny(apiserver.Denial{Resource: "pods"})
+				s.Disconnect(apiserver.Pods, false)
 			} else {
-				s.deny()
+				s.Deny()
 			}
 		default:
 			if objects[name] = !objects[name]; objects[name] {
-				s.put(pods, name, "p", map[string]string{"app": "web"})
+				s.Put(apiserver.Pods, name, "p", map[string]string{"app": "web"})
 			} else {
-				s.remove(pods, name, "p")
+				s.Remove(apiserver.Pods, name, "p")
 			}
 		}
 		for n, q := range qs {

@@ -10,24 +10,26 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vtex/cleaner/controllers/internal/held"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
+	"github.com/vtex/cleaner/test/queries"
 )
 
 // laterPod is a Pod whose rest is to be had when it is asked for, and asked counts how often it was.
-func laterPod(name string, content map[string]any, err error) (pod *object, asked *int) {
+func laterPod(name string, content map[string]any, err error) (pod *held.Object, asked *int) {
 	pod, asked = podOf("a", name, map[string]string{"app": "web"}), new(int)
 	pod.Value = nil
-	pod.loadValue = func() (map[string]any, error) { *asked++; return content, err }
+	pod.LoadValue = func() (map[string]any, error) { *asked++; return content, err }
 	return pod, asked
 }
 
 // What comes without its content is read when a query needs that, and not before.
 func TestContentIsReadWhenItIsNeeded(t *testing.T) {
 	content := map[string]any{"spec": map[string]any{"nodeName": "n"}, "status": map[string]any{"phase": "Running"}}
-	metadata := query("Pod")
+	metadata := queries.New("Pod")
 	metadata.MetadataOnly = true
-	byField := query("Pod", fielded("status.phase=Running"))
+	byField := queries.New("Pod", queries.Fielded("status.phase=Running"))
 	byField.MetadataOnly = true
 	for name, tc := range map[string]struct {
 		query snapshot.Query
@@ -35,20 +37,20 @@ func TestContentIsReadWhenItIsNeeded(t *testing.T) {
 		found bool
 		reads bool
 	}{
-		"AllOfIt":        {query("Pod"), content, true, true},
+		"AllOfIt":        {queries.New("Pod"), content, true, true},
 		"MetadataOnly":   {metadata, nil, true, false},
 		"ByField":        {byField, nil, true, true},
-		"FieldMatches":   {query("Pod", fielded("status.phase=Running")), content, true, true},
-		"FieldDiffers":   {query("Pod", fielded("status.phase=Failed")), nil, false, true},
-		"FieldOfName":    {query("Pod", fielded("metadata.name=other")), nil, false, false},
-		"LabelDiffers":   {query("Pod", labelled("app=api"), fielded("status.phase=Running")), nil, false, false},
-		"AnotherPlace":   {query("Pod", in("b"), fielded("status.phase=Running")), nil, false, false},
-		"NameAndMatches": {query("Pod", named("p"), fielded("spec.nodeName=n")), content, true, true},
+		"FieldMatches":   {queries.New("Pod", queries.Fielded("status.phase=Running")), content, true, true},
+		"FieldDiffers":   {queries.New("Pod", queries.Fielded("status.phase=Failed")), nil, false, true},
+		"FieldOfName":    {queries.New("Pod", queries.Fielded("metadata.name=other")), nil, false, false},
+		"LabelDiffers":   {queries.New("Pod", queries.Labelled("app=api"), queries.Fielded("status.phase=Running")), nil, false, false},
+		"AnotherPlace":   {queries.New("Pod", queries.In("b"), queries.Fielded("status.phase=Running")), nil, false, false},
+		"NameAndMatches": {queries.New("Pod", queries.Named("p"), queries.Fielded("spec.nodeName=n")), content, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, i := podEngine(0)
 			pod, asked := laterPod("p", content, nil)
-			e.replaceObjects(i, []*object{pod})
+			feedsOf(e).replaceObjects(i, []*held.Object{pod})
 			if *asked > 0 {
 				t.Error("it was read before anybody asked")
 			}
@@ -70,11 +72,11 @@ func TestContentIsReadWhenItIsNeeded(t *testing.T) {
 func TestContentThatCannotBeRead(t *testing.T) {
 	e, i := podEngine(0)
 	broken, _ := laterPod("broken", nil, errors.New("no such thing"))
-	e.replaceObjects(i, []*object{broken, podOf("b", "sound", map[string]string{"app": "api"})})
-	metadata := query("Pod", in(""), fielded("status.phase=Running"))
+	feedsOf(e).replaceObjects(i, []*held.Object{broken, podOf("b", "sound", map[string]string{"app": "api"})})
+	metadata := queries.New("Pod", queries.In(""), queries.Fielded("status.phase=Running"))
 	metadata.MetadataOnly = true
 	for name, q := range map[string]snapshot.Query{
-		"AllOfIt": query("Pod", in("")), "Field": query("Pod", in(""), fielded("status.phase=Running")), "MetadataByField": metadata,
+		"AllOfIt": queries.New("Pod", queries.In("")), "Field": queries.New("Pod", queries.In(""), queries.Fielded("status.phase=Running")), "MetadataByField": metadata,
 	} {
 		got := e.Read(t.Context(), q)
 		want := `cannot read pods "broken" in namespace "a": no such thing`
@@ -83,10 +85,10 @@ func TestContentThatCannotBeRead(t *testing.T) {
 		}
 	}
 	for name, q := range map[string]snapshot.Query{
-		"AnotherPlace": query("Pod", in("b")), "AnotherLabel": query("Pod", in(""), labelled("app=api"), fielded("status.phase=")),
+		"AnotherPlace": queries.New("Pod", queries.In("b")), "AnotherLabel": queries.New("Pod", queries.In(""), queries.Labelled("app=api"), queries.Fielded("status.phase=")),
 	} {
-		if got := e.Read(t.Context(), q); got.State != plan.Complete || strings.Join(placesOf(got), " ") != "b/sound" {
-			t.Errorf("%s: got %s %q, %v", name, got.State, got.Detail, placesOf(got))
+		if got := e.Read(t.Context(), q); got.State != plan.Complete || strings.Join(queries.PlacesOf(got), " ") != "b/sound" {
+			t.Errorf("%s: got %s %q, %v", name, got.State, got.Detail, queries.PlacesOf(got))
 		}
 	}
 }

@@ -12,8 +12,10 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -37,15 +39,41 @@ type scope struct {
 	scopeKey
 	resource *resource
 	wants    map[*want]struct{}
+	// payers is how many of the wants are those of each Cleaner.
+	payers map[Owner]int
 
 	access access
 	detail string
 	// full holds whole objects, and serves those who want metadata too. meta is there until full has taken over.
 	full, meta *informer
 
-	// alarm rings when access has to be checked, for the first time or again.
+	// alarm rings when access has to be checked, for the first time or again. A single object is asked for at the pace of the namespaces
+	// whose Cleaners name it, and inLine says that it waits for its turn.
 	alarm  alarm
+	inLine bool
+	// cancel ends what waits for the alarm. Of a single object that is the line of all names, in which it stands at a place; -1: it does not.
 	cancel context.CancelFunc
+	place  int
+}
+
+// addWant takes one more want, and says whether it is the first one of its Cleaner.
+func (s *scope) addWant(w *want) (first bool) {
+	if _, known := s.wants[w]; known {
+		return false
+	}
+	s.wants[w] = struct{}{}
+	s.payers[w.owner]++
+	return s.payers[w.owner] == 1
+}
+
+// dropWant takes a want off, and says whether it was the last one of its Cleaner.
+func (s *scope) dropWant(w *want) (last bool) {
+	delete(s.wants, w)
+	if s.payers[w.owner]--; s.payers[w.owner] > 0 {
+		return false
+	}
+	delete(s.payers, w.owner)
+	return true
 }
 
 // narrowScope returns the next smaller scope that has what is asked for in a namespace.
@@ -60,75 +88,139 @@ func (r *resource) narrowScope(k scopeKey, namespace, name string) (scopeKey, bo
 	}
 }
 
+// placement finds out what the operator may watch, and hangs each want on the widest scopes that serve it.
+type placement struct {
+	*background
+	access  authorizationv1client.SelfSubjectAccessReviewInterface
+	names   *pace
+	alarms  *nameAlarms
+	answers *answers
+	feeds   *feeds
+}
+
 // placeWant hangs a want on the scopes from the cluster down to the first that is not denied, and off all others.
-func (e *Engine) placeWant(w *want) {
+func (p *placement) placeWant(w *want) {
 	r := w.kind.resource
 	var scopes []*scope
 	for _, namespace := range r.namespacesFor(&w.query) {
 		for k, more := (scopeKey{}), true; more; k, more = r.narrowScope(k, namespace, w.query.Name) {
 			s := r.scopes[k]
 			if s == nil {
-				s = e.newScope(r, k)
+				s = p.newScope(r, k)
 			}
 			if !slices.Contains(scopes, s) {
 				scopes = append(scopes, s)
-				s.wants[w] = struct{}{}
+				if s.addWant(w) && s.inLine {
+					p.setAlarm(s, p.clock.Now()) // it may have an earlier turn
+				}
 			}
 			if s.access == denied {
 				continue
 			}
 			if s.access == allowed {
-				e.ensureInformer(s, w.full)
+				p.feeds.ensureInformer(s, w.full)
 			}
 			break
 		}
 	}
-	e.detachFromScopes(w, scopes)
+	p.detachFromScopes(w, scopes)
 }
 
 // detachFromScopes takes a want off all scopes but these, which are now its own.
-func (e *Engine) detachFromScopes(w *want, keep []*scope) {
+func (p *placement) detachFromScopes(w *want, keep []*scope) {
 	for _, s := range w.scopes {
 		if slices.Contains(keep, s) {
 			continue
 		}
-		delete(s.wants, w)
+		if s.dropWant(w) {
+			p.names.leaveLine(s, w.owner)
+		}
 		if len(s.wants) == 0 {
-			s.cancel()
-			e.stopInformers(s)
 			delete(s.resource.scopes, s.scopeKey)
+			s.cancel()
+			p.feeds.stopInformers(s)
 		}
 	}
 	w.scopes = keep
 }
 
-func (e *Engine) newScope(r *resource, k scopeKey) *scope {
-	s := &scope{scopeKey: k, resource: r, wants: map[*want]struct{}{}, alarm: newAlarm(e.clock.Now())}
+func (p *placement) newScope(r *resource, k scopeKey) *scope {
+	s := &scope{scopeKey: k, resource: r, wants: map[*want]struct{}{}, payers: map[Owner]int{}, place: -1}
 	r.scopes[k] = s
-	s.cancel = e.runInBackground(func(ctx context.Context) {
-		for e.waitForAlarm(ctx, &s.alarm) {
-			e.checkAccess(ctx, s)
+	if k.name != "" { // anybody may name as many as there is room for: they share a few goroutines
+		s.cancel = func() { p.alarms.setAlarm(s, time.Time{}) }
+		p.setAlarm(s, p.clock.Now())
+		return s
+	}
+	s.alarm = newAlarm(p.clock.Now())
+	s.cancel = p.runInBackground(func(ctx context.Context) {
+		for p.waitForAlarm(ctx, &s.alarm) {
+			if p.mayCheckAccess(s) {
+				p.checkAccess(ctx, s)
+			}
 		}
 	})
 	return s
 }
 
+// setAlarm says when the access to a scope is to be checked; zero: not any more.
+func (p *placement) setAlarm(s *scope, due time.Time) {
+	if s.name != "" {
+		p.alarms.setAlarm(s, due)
+		return
+	}
+	s.alarm.setDue(due)
+}
+
+// checkNames checks the access to single objects whose alarm is due.
+func (p *placement) checkNames(ctx context.Context) {
+	for p.waitForAlarm(ctx, &p.alarms.first) {
+		if s := p.takeName(); s != nil && p.mayCheckAccess(s) {
+			p.checkAccess(ctx, s)
+		}
+	}
+}
+
+// takeName takes the single object whose alarm is due; nil if another goroutine has taken it.
+func (p *placement) takeName() *scope {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.alarms.takeDue(p.clock.Now())
+}
+
+// mayCheckAccess says that it is the turn of a scope to be asked for. Else its alarm is set for then.
+func (p *placement) mayCheckAccess(s *scope) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case s.name == "":
+		return true
+	case len(s.wants) == 0: // nobody names it any more
+		return false
+	}
+	at, may := p.names.takeTurn(s, p.clock.Now())
+	if !may {
+		p.setAlarm(s, at)
+	}
+	return may
+}
+
 // checkAccess finds out what the operator may do with a scope.
-func (e *Engine) checkAccess(ctx context.Context, s *scope) {
+func (p *placement) checkAccess(ctx context.Context, s *scope) {
 	var missing []string
 	var err error
-	if p := contain.CatchPanic(func() { missing, err = e.findMissingVerbs(ctx, s) }); p != nil {
+	if p := contain.CatchPanic(func() { missing, err = p.findMissingVerbs(ctx, s) }); p != nil {
 		err = p
 	}
-	e.mu.Lock()
-	defer e.unlockAndWake()
-	if ctx.Err() == nil {
-		e.recordAccess(s, missing, err)
+	p.mu.Lock()
+	defer p.unlockAndWake()
+	if ctx.Err() == nil && s.resource.scopes[s.scopeKey] == s {
+		p.recordAccess(s, missing, err)
 	}
 }
 
 // findMissingVerbs asks which of the verbs that an informer needs the operator lacks.
-func (e *Engine) findMissingVerbs(ctx context.Context, s *scope) ([]string, error) {
+func (p *placement) findMissingVerbs(ctx context.Context, s *scope) ([]string, error) {
 	var missing []string
 	for _, verb := range []string{"list", "watch"} {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
@@ -136,9 +228,9 @@ func (e *Engine) findMissingVerbs(ctx context.Context, s *scope) ([]string, erro
 				Verb: verb, Group: s.resource.GVR.Group, Version: s.resource.GVR.Version, Resource: s.resource.GVR.Resource, Namespace: s.namespace, Name: s.name,
 			},
 		}}
-		answer, err := e.access.Create(ctx, review, metav1.CreateOptions{})
+		answer, err := p.access.Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("cannot find out whether the operator may %s %s: %w", verb, describeScope(s.resource.Resource, s.namespace, s.name), err)
+			return nil, fmt.Errorf("cannot find out whether the operator may %s %s: %w", verb, served.DescribeScope(s.resource.Resource, s.namespace, s.name), err)
 		}
 		if !answer.Status.Allowed {
 			missing = append(missing, verb)
@@ -148,46 +240,46 @@ func (e *Engine) findMissingVerbs(ctx context.Context, s *scope) ([]string, erro
 }
 
 // recordAccess takes note of what the operator may do with a scope.
-func (e *Engine) recordAccess(s *scope, missing []string, err error) {
+func (p *placement) recordAccess(s *scope, missing []string, err error) {
 	before := s.access
 	switch {
 	case err != nil:
-		s.alarm.due = e.clock.Now().Add(s.alarm.nextBackoff(e.retryEvery))
+		p.setAlarm(s, p.clock.Now().Add(s.alarm.nextBackoff(p.retryEvery)))
 		if before == denied {
 			return
 		}
 		s.access, s.detail = uncheckable, err.Error()
 	case len(missing) > 0:
-		s.alarm.due = e.clock.Now().Add(e.retryEvery)
+		p.setAlarm(s, p.clock.Now().Add(p.retryEvery))
 		s.access, s.detail = denied, strings.Join(missing, " and ")
 	default:
-		s.alarm.due = time.Time{}
+		p.setAlarm(s, time.Time{})
 		s.access, s.detail = allowed, ""
 	}
 	if s.access != before {
-		e.repositionWants(s)
+		p.repositionWants(s)
 	}
 }
 
 // markDenied takes note that a scope may not be watched after all, or not any more.
-func (e *Engine) markDenied(s *scope) {
-	e.stopInformers(s)
+func (p *placement) markDenied(s *scope) {
+	p.feeds.stopInformers(s)
 	s.access, s.detail = denied, "list and watch"
-	s.alarm.setDue(e.clock.Now().Add(s.alarm.nextBackoff(e.retryEvery)))
-	e.repositionWants(s)
+	p.setAlarm(s, p.clock.Now().Add(s.alarm.nextBackoff(p.retryEvery)))
+	p.repositionWants(s)
 }
 
 // repositionWants places all wants of a scope anew, because its access changed.
-func (e *Engine) repositionWants(s *scope) {
+func (p *placement) repositionWants(s *scope) {
 	wants := make([]*want, 0, len(s.wants))
 	for w := range s.wants {
 		wants = append(wants, w)
 	}
 	for _, w := range wants {
-		e.placeWant(w)
-		if l := e.checkCoverage(&w.query); l.state == plan.Complete {
+		p.placeWant(w)
+		if l := p.answers.checkCoverage(&w.query); l.state == plan.Complete {
 			w.reportedState = plan.Unknown // what happened before it came here was not seen
 		}
-		e.reportState(w)
+		p.answers.reportState(w)
 	}
 }

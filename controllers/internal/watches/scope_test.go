@@ -13,8 +13,11 @@ import (
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
+	"github.com/vtex/cleaner/test/apiserver"
+	"github.com/vtex/cleaner/test/queries"
 )
 
 // still is an Engine that does not run, with a want of all Pods on the scope of the cluster.
@@ -25,11 +28,11 @@ func still(t *testing.T) (*Engine, *clocktesting.FakeClock, *want, *scope) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &resource{Resource: Resource{GVR: pods, Kind: "Pod", Namespaced: true, Watchable: true}, kinds: map[*kind]struct{}{}, scopes: map[scopeKey]*scope{}, fields: snapshot.BuiltinFieldLabels(pods.GroupResource()), allFields: true}
-	w := e.newWant(owner("c"), &Interest{Query: query("Pod")}, false)
+	r := &resource{Resource: served.Resource{GVR: apiserver.Pods, Kind: "Pod", Namespaced: true, Watchable: true}, kinds: map[*kind]struct{}{}, scopes: map[scopeKey]*scope{}, fields: snapshot.BuiltinFieldLabels(apiserver.Pods.GroupResource()), allFields: true}
+	w := newWant(owner("c"), &Interest{Query: queries.New("Pod")}, false)
 	w.kind = &kind{key: kindKeyOf(&w.query), wants: map[*want]struct{}{w: {}}, state: plan.Complete, resource: r}
-	e.kinds[w.kind.key] = w.kind
-	e.placeWant(w)
+	e.catalog.kinds[w.kind.key] = w.kind
+	placementOf(e).placeWant(w)
 	return e, clock, w, r.scopes[scopeKey{}]
 }
 
@@ -38,16 +41,15 @@ func still(t *testing.T) (*Engine, *clocktesting.FakeClock, *want, *scope) {
 func TestAWantThatIsPlacedAnewWakes(t *testing.T) {
 	e, _, w, s := still(t)
 	s.access = allowed
-	e.ensureInformer(s, true)
+	feedsOf(e).ensureInformer(s, true)
 	s.full.synced, w.reportedState = true, plan.Complete
-	e.repositionWants(s)
-	if !slices.Equal(e.woken, []Owner{w.owner}) || w.reportedState != plan.Complete {
-		t.Errorf("it wakes %v, and has told %v", e.woken, w.reportedState)
+	placementOf(e).repositionWants(s)
+	if woken, _ := e.wakeups.takeOwners(); !slices.Equal(woken, []Owner{w.owner}) || w.reportedState != plan.Complete {
+		t.Errorf("it wakes %v, and has told %v", woken, w.reportedState)
 	}
-	e.woken = nil
-	e.reportState(w)
-	if len(e.woken) > 0 {
-		t.Errorf("without any news it wakes %v", e.woken)
+	e.answers.reportState(w)
+	if woken, _ := e.wakeups.takeOwners(); len(woken) > 0 {
+		t.Errorf("without any news it wakes %v", woken)
 	}
 }
 
@@ -75,7 +77,7 @@ func TestAccessIsAskedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e, clock, _, s := still(t)
 			s.access, s.alarm.due = tc.before, clock.Now()
-			e.recordAccess(s, tc.missing, tc.err)
+			placementOf(e).recordAccess(s, tc.missing, tc.err)
 			if s.access != tc.want || s.detail != tc.detail || s.alarm.due.After(clock.Now()) != tc.again || s.alarm.due.IsZero() == tc.again {
 				t.Errorf("it is %d (%s), and asked again at %s", s.access, s.detail, s.alarm.due)
 			}
@@ -85,12 +87,12 @@ func TestAccessIsAskedAgain(t *testing.T) {
 
 // TestEachVersionWakes changes an object while its versions become longer: they have no order as texts.
 func TestEachVersionWakes(t *testing.T) {
-	s := newAPIServer(t)
-	s.version = 8
+	s := apiserver.New(t)
+	s.SetVersion(8)
 	r := newRig(t, s)
-	s.put(pods, "a", "p", nil)
-	r.wakes(owner("c"), "the sync", func() { r.SetInterests(owner("c"), interests(query("Pod"))) })
+	s.Put(apiserver.Pods, "a", "p", nil)
+	r.wakes(owner("c"), "the sync", func() { r.SetInterests(owner("c"), interests(queries.New("Pod"))) })
 	for i := range 3 { // at the versions 10, 11 and 12, after 9
-		r.wakes(owner("c"), fmt.Sprint("change ", i), func() { s.put(pods, "a", "p", map[string]string{"change": fmt.Sprint(i)}) })
+		r.wakes(owner("c"), fmt.Sprint("change ", i), func() { s.Put(apiserver.Pods, "a", "p", map[string]string{"change": fmt.Sprint(i)}) })
 	}
 }

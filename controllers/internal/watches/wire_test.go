@@ -24,9 +24,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/test/queries"
 )
 
 // contentTypes notes in which format each answer came.
@@ -98,7 +100,7 @@ func TestClusterIsReadAsByAnyClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, err := wire.NewClient(config, client)
+	ours, err := wire.NewClient(config, client, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +178,7 @@ func TestClusterKindOfAnotherVersionIsWatched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := query("CSINode", named(r.namespace))
+	q := queries.New("CSINode", queries.Named(r.namespace))
 	q.Group = storagev1.GroupName
 	r.wakes(owner("c"), "the sync", func() { r.SetInterests(owner("c"), interests(q)) })
 	r.reads(q, plan.Complete, r.namespace)

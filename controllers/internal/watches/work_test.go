@@ -5,6 +5,7 @@ package watches
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,8 +16,11 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
+	"github.com/vtex/cleaner/test/apiserver"
+	"github.com/vtex/cleaner/test/queries"
 )
 
 // newWatching returns an Engine without goroutines, that has read all Pods of the cluster.
@@ -26,23 +30,27 @@ func newWatching(tb testing.TB) (*Engine, *store) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	e.SetInterests(owner("first"), interests(query("Pod", named("first"))))
+	e.SetInterests(owner("first"), interests(queries.New("Pod", queries.Named("first"))))
 	e.mu.Lock()
 	defer e.unlockAndWake()
-	e.applyFinding(e.kinds[kindKey{version: "v1", kind: "pod"}], finding{
-		Resource: Resource{GVR: pods, Kind: "Pod", Namespaced: true, Watchable: true}, state: plan.Complete,
-		fields: snapshot.BuiltinFieldLabels(pods.GroupResource()), allFields: true,
+	e.catalog.applyFinding(e.catalog.kinds[kindKey{version: "v1", kind: "pod"}], finding{
+		Resource: served.Resource{GVR: apiserver.Pods, Kind: "Pod", Namespaced: true, Watchable: true}, state: plan.Complete,
+		fields: snapshot.BuiltinFieldLabels(apiserver.Pods.GroupResource()), allFields: true,
 	})
-	for _, r := range e.resources {
+	for _, r := range e.catalog.resources {
 		for _, s := range r.scopes {
-			e.recordAccess(s, nil, nil)
-			e.replaceObjects(s.full, nil)
-			return e, &store{engine: e, informer: s.full}
+			placementOf(e).recordAccess(s, nil, nil)
+			feedsOf(e).replaceObjects(s.full, nil)
+			return e, &store{feeds: feedsOf(e), informer: s.full}
 		}
 	}
 	tb.Fatal("nothing is watched")
 	return nil, nil
 }
+
+func placementOf(e *Engine) *placement { return e.catalog.placement }
+
+func feedsOf(e *Engine) *feeds { return e.catalog.placement.feeds }
 
 // putPod tells of a Pod, in a version that was not there before.
 func putPod(tb testing.TB, s *store, version int, l map[string]any) {
@@ -53,6 +61,19 @@ func putPod(tb testing.TB, s *store, version int, l map[string]any) {
 	}}); err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// matchAll has all changes matched, and returns the names of whom they concern.
+func matchAll(e *Engine) []string {
+	for e.matcher.work() {
+	}
+	woken, _ := e.wakeups.takeOwners()
+	var names []string
+	for _, o := range woken {
+		names = append(names, o.Name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // someValues are so many values of a label, none of which is "other".
@@ -99,8 +120,8 @@ func TestNoValueIsLookedAtUnderTheLock(t *testing.T) {
 			q.Labels = countedSelector{Selector: q.Labels, engine: e, values: values, looked: &looked, locked: &locked}
 		}
 		among := strings.Join(someValues(values), ",")
-		is, isNot := query("Pod", labelled("a in ("+among+")"), count), query("Pod", labelled("a notin ("+among+")"), count)
-		namespaces := query("Pod", chosenBy("tier in ("+among+")"))
+		is, isNot := queries.New("Pod", queries.Labelled("a in ("+among+")"), count), queries.New("Pod", queries.Labelled("a notin ("+among+")"), count)
+		namespaces := queries.New("Pod", queries.ChosenBy("tier in ("+among+")"))
 		namespaces.Namespaces.Labels = countedSelector{Selector: namespaces.Namespaces.Labels, engine: e, values: values, looked: &looked, locked: &locked}
 		for range passes {
 			e.SetInterests(owner("c"), interests(is, isNot))
@@ -114,6 +135,7 @@ func TestNoValueIsLookedAtUnderTheLock(t *testing.T) {
 		before := looked
 		for n := range events {
 			putPod(t, s, n+1, map[string]any{"a": []string{"v1", "other"}[n%2]})
+			matchAll(e)
 		}
 		if looked != before {
 			t.Errorf("%d values: %d were looked at for %d events", values, looked-before, events)
@@ -128,8 +150,9 @@ func TestNoValueIsLookedAtUnderTheLock(t *testing.T) {
 func TestManyValuesWake(t *testing.T) {
 	e, s := newWatching(t)
 	among := strings.Join(someValues(100), ",")
-	e.SetInterests(owner("is"), interests(query("Pod", labelled("a in ("+among+"),b"))))
-	e.SetInterests(owner("is-not"), interests(query("Pod", labelled("a notin ("+among+")"))))
+	e.SetInterests(owner("is"), interests(queries.New("Pod", queries.Labelled("a in ("+among+"),b"))))
+	e.SetInterests(owner("is-not"), interests(queries.New("Pod", queries.Labelled("a notin ("+among+")"))))
+	matchAll(e) // what is told of the first list
 	version := 0
 	for _, tc := range []struct {
 		labels map[string]any
@@ -143,21 +166,15 @@ func TestManyValuesWake(t *testing.T) {
 		{map[string]any{"b": ""}, "is-not"},
 	} {
 		version++
-		e.woken = nil
 		o := podOf("a", "p", map[string]string{})
 		for k, v := range tc.labels {
 			o.Labels[k] = v.(string)
 		}
 		o.ResourceVersion = fmt.Sprint(version)
 		e.mu.Lock()
-		e.storeObject(s.informer, o)
-		var woken []string
-		for _, w := range e.woken {
-			woken = append(woken, w.Name)
-		}
-		e.woken = nil
+		feedsOf(e).storeObject(s.informer, o)
 		e.mu.Unlock()
-		if got := strings.Join(woken, " "); got != tc.want {
+		if got := strings.Join(matchAll(e), " "); got != tc.want {
 			t.Errorf("%v: woken are %q, want %q", tc.labels, got, tc.want)
 		}
 	}
@@ -188,6 +205,7 @@ func BenchmarkEventOfSelector(b *testing.B) {
 				for b.Loop() {
 					version++
 					putPod(b, s, version, map[string]any{"a": "other"})
+					matchAll(e)
 				}
 			})
 		}

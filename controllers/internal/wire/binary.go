@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,10 +21,19 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/vtex/cleaner/controllers/internal/contain"
 )
 
-// errOtherFields says that there may be more in a message than this program knows of.
-var errOtherFields = errors.New("its fields are not those that this program knows")
+var (
+	// ErrNotBinary says that something cannot be read from protobuf without a loss. Whoever asks again reads it from JSON.
+	ErrNotBinary = errors.New("will read it from JSON")
+	// errOtherFields says that there may be more in a message than this program knows of.
+	errOtherFields = errors.New("its fields are not those that this program knows")
+	// errNoJSON says that an object has a value that only protobuf can say, such as an IntOrString that is neither. An API server
+	// cannot write it as JSON either.
+	errNoJSON = errors.New("it has a value that cannot be written as JSON; correct or delete it")
+)
 
 // binaryConfig is that of a dynamic client that reads objects from protobuf, and marks when one could not be read so
 // without a loss. What an API server nevertheless sends as JSON is read too.
@@ -83,12 +93,12 @@ type messageSerializer struct {
 // that cannot be done without a loss it marks so, and the error says why.
 func (m messageSerializer) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	out, kind, err := decodeSafely(m.decodeMessage, data, gvk, into)
-	if errors.Is(err, errTooLarge) { // as JSON too
+	if errors.Is(err, errTooLarge) || errors.Is(err, errNoJSON) { // as JSON too
 		return nil, kind, err
 	}
 	if err != nil {
 		m.failed.Store(true)
-		return nil, kind, fmt.Errorf("cannot read %s from protobuf, and will read it from JSON: %w", kind.Kind, err)
+		return nil, kind, fmt.Errorf("cannot read %s from protobuf, and %w: %w", kind.Kind, ErrNotBinary, err)
 	}
 	return out, kind, nil
 }
@@ -152,7 +162,7 @@ func readMessage(message []byte, kind schema.GroupVersionKind, gone bool, into r
 		return nil, err
 	}
 	if into == nil { // it comes of a watch
-		return newLazyObject(o, kind)
+		return newLazyObject(o, kind, len(message))
 	}
 	return convertToUnstructured(object, kind, into)
 }
@@ -162,9 +172,8 @@ func readWhole(message []byte, object typed) error {
 	if err := object.Unmarshal(message); err != nil {
 		return err
 	}
-	// A field that is not known was skipped in silence, and is missing in what is written again. An older API server may
-	// lack a field that is always written: nothing is lost then, but that cannot be told apart.
-	if again, err := object.Marshal(); err != nil || !bytes.Equal(again, message) {
+	// A field that is not known was skipped in silence, and is missing in what is written again.
+	if again, err := object.Marshal(); err != nil || !addsOnlyZeros(again, message, reflect.TypeOf(object).Elem()) {
 		return errors.Join(errOtherFields, err)
 	}
 	if o, ok := object.(metav1.Object); ok {
@@ -181,15 +190,16 @@ func parseMessageMetadata(message []byte, kind schema.GroupVersionKind) (*metav1
 	return &o, err
 }
 
-// readList reads a list. Of items that are too large it has the metadata, at the end.
+// readList reads a list. Of items that cannot be read it has the metadata: of those that are too large at the end.
 func readList(message []byte, list typed, kind schema.GroupVersionKind, into *unstructured.UnstructuredList) (runtime.Object, error) {
 	message, large := cutLarge(message, reflect.TypeOf(list).Elem())
 	if err := readWhole(message, list); err != nil {
 		return nil, err
 	}
-	out, err := convertToUnstructured(list, kind, into)
-	if err != nil {
-		return nil, err
+	if _, err := convertToUnstructured(list, kind, into); err != nil {
+		if err := convertItems(list, kind, into); err != nil {
+			return nil, err
+		}
 	}
 	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
 	for _, item := range large {
@@ -197,13 +207,47 @@ func readList(message []byte, list typed, kind schema.GroupVersionKind, into *un
 		if err != nil {
 			return nil, err
 		}
-		u, err := newTooLargeItem(o)
+		u, err := newUnreadItem(o, errTooLarge)
 		if err != nil {
 			return nil, err
 		}
 		into.Items = append(into.Items, *u)
 	}
-	return out, nil
+	return into, nil
+}
+
+// convertItems puts a list into maps of which not every item can be: of that one it has the metadata.
+func convertItems(list runtime.Object, kind schema.GroupVersionKind, into *unstructured.UnstructuredList) error {
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	if err := meta.SetList(list, nil); err != nil {
+		return err
+	}
+	if _, err := convertToUnstructured(list, kind, into); err != nil {
+		return err
+	}
+	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+	into.Items = make([]unstructured.Unstructured, len(items))
+	for i, item := range items {
+		o, err := meta.Accessor(item)
+		if err != nil {
+			return err
+		}
+		o.SetManagedFields(nil)
+		if _, err := convertToUnstructured(item, kind, &into.Items[i]); err == nil {
+			continue
+		}
+		metadata := meta.AsPartialObjectMetadata(o)
+		metadata.SetGroupVersionKind(kind)
+		unread, err := newUnreadItem(metadata, errNoJSON)
+		if err != nil {
+			return err
+		}
+		into.Items[i] = *unread
+	}
+	return nil
 }
 
 // cutLarge is the message of a list without the items that are too large, and those.
@@ -235,7 +279,7 @@ func cutLarge(message []byte, list reflect.Type) (rest []byte, large [][]byte) {
 }
 
 // newLazyObject returns an object of a watch, which is put into maps when somebody reads it.
-func newLazyObject(o typed, kind schema.GroupVersionKind) (*Object, error) {
+func newLazyObject(o typed, kind schema.GroupVersionKind, size int) (*Object, error) {
 	var metadata *metav1.ObjectMeta
 	if named, ok := o.(metav1.ObjectMetaAccessor); ok {
 		metadata, _ = named.GetObjectMeta().(*metav1.ObjectMeta)
@@ -247,17 +291,22 @@ func newLazyObject(o typed, kind schema.GroupVersionKind) (*Object, error) {
 		var u unstructured.Unstructured
 		_, err := convertToUnstructured(o, kind, &u)
 		return u.Object, err
-	})}
+	}), Size: size}
 	out.ObjectMeta = *metadata
 	out.SetGroupVersionKind(kind)
 	return out, nil
 }
 
-// convertToUnstructured puts an object or a list into maps, in an Unstructured or a list of them.
+// convertToUnstructured puts an object or a list into maps, in an Unstructured or a list of them. Whatever keeps it from that, a panic
+// too, is errNoJSON: what is in the error is not, because it may repeat what somebody has written.
 func convertToUnstructured(object runtime.Object, kind schema.GroupVersionKind, into runtime.Object) (runtime.Object, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	var content map[string]any
+	var err error
+	if p := contain.CatchPanic(func() { content, err = runtime.DefaultUnstructuredConverter.ToUnstructured(object) }); p != nil {
+		err = p
+	}
 	if err != nil {
-		return nil, err
+		return nil, errNoJSON
 	}
 	items, _ := content["items"].([]any) // which say of themselves what they are only where it differs
 	item := kind

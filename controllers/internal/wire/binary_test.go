@@ -15,10 +15,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/protobuf/encoding/protowire"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,11 +31,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	restwatch "k8s.io/client-go/rest/watch"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/randfill"
 )
 
@@ -184,6 +190,9 @@ func watchedAs(t *testing.T, want *unstructured.Unstructured, binary runtime.Dec
 	if diff := cmp.Diff(metadata, got.PartialObjectMetadata, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("metadata (-JSON +protobuf):\n%s", diff)
 	}
+	if most := len(data); got.Size <= most/2 || got.Size > most || got.DeepCopyObject().(*Object).Size != got.Size {
+		t.Errorf("%d bytes were sent of it, in an envelope of %d", got.Size, most)
+	}
 	for range 2 {
 		content, err := got.DeepCopyObject().(*Object).Content()
 		if diff := cmp.Diff(want.Object, content); err != nil || diff != "" {
@@ -305,14 +314,15 @@ func TestClientReadsAsJSONWhatItDoesNotKnow(t *testing.T) {
 		_, _ = w.Write(podMessage(t, newer...))
 	}))
 	defer server.Close()
-	c, err := NewClient(&rest.Config{Host: server.URL}, server.Client())
+	now := clocktesting.NewFakePassiveClock(time.Unix(1700000000, 0))
+	c, err := NewClient(&rest.Config{Host: server.URL}, server.Client(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	get := func(group, resource string) (*unstructured.Unstructured, error) {
 		return c.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}).Get(t.Context(), "a", metav1.GetOptions{})
 	}
-	if _, err := get("", "pods"); !errors.Is(err, errOtherFields) {
+	if _, err := get("", "pods"); !errors.Is(err, errOtherFields) || !errors.Is(err, ErrNotBinary) {
 		t.Errorf("got error %v, want %v", err, errOtherFields)
 	}
 	pod, err := get("", "pods")
@@ -333,5 +343,90 @@ func TestClientReadsAsJSONWhatItDoesNotKnow(t *testing.T) {
 		if accept, _ := last.(string); strings.Contains(accept, runtime.ContentTypeProtobuf) != binary {
 			t.Errorf("%s was asked for as %q", path, accept)
 		}
+	}
+
+	now.SetTime(now.Now().Add(textFor)) // the API server may have become an older one
+	if _, err := get("", "pods"); !errors.Is(err, ErrNotBinary) {
+		t.Errorf("after a while: got error %v, want %v", err, ErrNotBinary)
+	}
+	if _, err := get("", "pods"); err != nil {
+		t.Errorf("after a while: got error %v", err)
+	}
+}
+
+// noText is a value that is neither a number nor a text, as only protobuf can say. API servers take it in places that they do not check.
+var noText = &intstr.IntOrString{Type: 5, StrVal: "http"}
+
+// poisoned are objects that no JSON can say, by their kinds.
+func poisoned() map[schema.GroupVersionKind]typed {
+	named := metav1.ObjectMeta{Namespace: "mallory", Name: "bad", UID: "u", ResourceVersion: "12", Labels: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}}
+	return map[schema.GroupVersionKind]typed{
+		policies: &networkingv1.NetworkPolicy{ObjectMeta: named, Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: noText}}}}}},
+		appsv1.SchemeGroupVersion.WithKind("DaemonSet"):          &appsv1.DaemonSet{ObjectMeta: named, Spec: appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: noText}}}},
+		appsv1.SchemeGroupVersion.WithKind("ControllerRevision"): &appsv1.ControllerRevision{ObjectMeta: named, Data: runtime.RawExtension{Raw: []byte("no JSON")}},
+	}
+}
+
+// One object that no JSON can say is an error of its own. It keeps no other of a list from being read, nor protobuf from being asked for:
+// an API server cannot write it as JSON either.
+func TestAnObjectThatNoJSONCanSay(t *testing.T) {
+	for kind, bad := range poisoned() {
+		t.Run(kind.Kind, func(t *testing.T) {
+			message, err := bad.Marshal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			object, err := scheme.Scheme.New(kind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			good := object.(metav1.Object)
+			good.SetName("good")
+			goodMessage, err := object.(typed).Marshal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			failed := &atomic.Bool{}
+			config := binaryConfig(&rest.Config{}, failed)
+
+			items := []byte("\x0a\x07\x0a\x00\x12\x017\x1a\x00")
+			for _, m := range [][]byte{goodMessage, message, goodMessage} {
+				items = protowire.AppendBytes(protowire.AppendTag(items, 2, protowire.BytesType), m)
+			}
+			var list unstructured.UnstructuredList
+			lists := kind
+			lists.Kind += "List"
+			if err := runtime.DecodeInto(decoder(t, config, runtime.ContentTypeProtobuf), envelope(t, lists, items), &list); err != nil {
+				t.Fatal(err)
+			}
+			if len(list.Items) != 3 || list.GetResourceVersion() != "7" || list.GroupVersionKind() != lists {
+				t.Errorf("got a %s of %d items and version %q", list.GroupVersionKind(), len(list.Items), list.GetResourceVersion())
+			}
+			for i := range list.Items {
+				u, want := &list.Items[i], error(nil)
+				if i == 1 {
+					want = errNoJSON
+				}
+				if got := UnreadReason(u); !errors.Is(got, want) || u.GroupVersionKind() != kind || u.GetName() == "bad" != (want != nil) {
+					t.Errorf("item %d is %v, unread because: %v", i, u.Object, got)
+				}
+			}
+			if u := &list.Items[1]; u.GetNamespace() != "mallory" || u.GetUID() != "u" || u.GetResourceVersion() != "12" || u.GetLabels()["a"] != "b" {
+				t.Errorf("its metadata is %v", u.Object)
+			}
+
+			if err := runtime.DecodeInto(decoder(t, config, runtime.ContentTypeProtobuf), envelope(t, kind, message), &unstructured.Unstructured{}); !errors.Is(err, errNoJSON) {
+				t.Errorf("read alone it gives %v", err)
+			}
+			_, got, err := readMessages(t, config, watch.Modified, envelope(t, kind, message)).Decode()
+			if o, ok := got.(*Object); err != nil || !ok || o.GetName() != "bad" {
+				t.Errorf("a watch tells of %v, %v", got, err)
+			} else if _, err := o.Content(); !errors.Is(err, errNoJSON) {
+				t.Errorf("its content gives %v", err)
+			}
+			if failed.Load() {
+				t.Error("the kind will be read as JSON")
+			}
+		})
 	}
 }

@@ -8,27 +8,33 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/vtex/cleaner/controllers/shallow"
 )
 
 // NewClient returns a dynamic client whose lists and watches are read so. What they give is what any dynamic client gives,
 // but for managedFields, which may be missing; for the events of a watch, whose objects may be an Object each; and for
 // objects that were deleted, of which there is what names them and their version, and nothing else. Of an object that is too
-// large for the process a watch and a list give the metadata, and Object.Content and UnreadReason say why; a read of it alone fails.
-func NewClient(config *rest.Config, http *http.Client) (dynamic.Interface, error) {
-	text, err := NewTextClient(config, http)
+// large for the process, nested too deep, or that no JSON can say, a watch and a list give the metadata, and Object.Content and UnreadReason
+// say why; a read of it alone fails, or UnreadReason says why. After ErrNotBinary whoever asks again is answered from JSON.
+func NewClient(config *rest.Config, http *http.Client, clock clock.PassiveClock) (dynamic.Interface, error) {
+	http = shallow.WrapClient(config, http)
+	text, err := newTextClient(config, http)
 	if err != nil {
 		return nil, err
 	}
-	return &client{config: config, http: http, text: text, binary: map[schema.GroupVersionResource]*binaryClient{}}, nil
+	return &client{config: config, http: http, clock: clock, text: text, binary: map[schema.GroupVersionResource]*binaryClient{}}, nil
 }
 
-// NewTextClient returns a dynamic client that reads JSON, and refuses what is too large as NewClient does.
-func NewTextClient(config *rest.Config, http *http.Client) (dynamic.Interface, error) {
+// newTextClient returns a dynamic client that reads JSON, and refuses what is too large as NewClient does.
+func newTextClient(config *rest.Config, http *http.Client) (dynamic.Interface, error) {
 	text, err := rest.UnversionedRESTClientForConfigAndClient(textConfig(config), http)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a dynamic client: %w", err)
@@ -39,21 +45,46 @@ func NewTextClient(config *rest.Config, http *http.Client) (dynamic.Interface, e
 type client struct {
 	config *rest.Config
 	http   *http.Client
+	clock  clock.PassiveClock
 	text   dynamic.Interface
 
 	mu     sync.Mutex
 	binary map[schema.GroupVersionResource]*binaryClient
 }
 
+// textFor is how long a kind is read as JSON after protobuf has failed: what has made it fail may be over.
+const textFor = time.Hour
+
 // binaryClient reads one kind in protobuf.
 type binaryClient struct {
 	dynamic.Interface
 	failed *atomic.Bool
+	// textSince is when it was first read as JSON, because it has failed.
+	textSince time.Time
 }
 
-// Resource reads a kind in protobuf if this program knows its version of it, unless that has failed once.
+// inText says that the kind is read as JSON, because reading protobuf has failed not long ago.
+func (b *binaryClient) inText(now time.Time) bool {
+	if !b.failed.Load() {
+		return false
+	}
+	if b.textSince.IsZero() {
+		b.textSince = now
+	}
+	if now.Sub(b.textSince) < textFor {
+		return true
+	}
+	b.textSince = time.Time{}
+	b.failed.Store(false)
+	return false
+}
+
+// IsKnown says that the types of a version of a group are those of Kubernetes itself, which this program knows.
+func IsKnown(gv schema.GroupVersion) bool { return scheme.Scheme.IsVersionRegistered(gv) }
+
+// Resource reads a kind in protobuf if this program knows its version of it, unless that has failed within textFor.
 func (c *client) Resource(gvr schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
-	if !scheme.Scheme.IsVersionRegistered(gvr.GroupVersion()) {
+	if !IsKnown(gvr.GroupVersion()) {
 		return c.text.Resource(gvr)
 	}
 	c.mu.Lock()
@@ -65,10 +96,10 @@ func (c *client) Resource(gvr schema.GroupVersionResource) dynamic.Namespaceable
 		if err != nil { // as it did not for text, of the same configuration
 			return c.text.Resource(gvr)
 		}
-		b = &binaryClient{dynamic.New(rest), failed}
+		b = &binaryClient{Interface: dynamic.New(rest), failed: failed}
 		c.binary[gvr] = b
 	}
-	if b.failed.Load() {
+	if b.inText(c.clock.Now()) {
 		return c.text.Resource(gvr)
 	}
 	return b.Resource(gvr)

@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/vtex/cleaner/controllers/shallow"
 )
 
 var (
@@ -23,35 +25,39 @@ type Object struct {
 	// Content gives the whole object, as it would have been read from JSON, but without managedFields. Whoever asks gets the
 	// same maps, and must not change them.
 	Content func() (map[string]any, error)
+	// Size is how many bytes were sent of it.
+	Size int
 }
 
 // DeepCopyObject copies the metadata. The rest never changes, and is shared.
 func (o *Object) DeepCopyObject() runtime.Object {
-	return &Object{*o.PartialObjectMetadata.DeepCopy(), o.Content}
+	return &Object{*o.PartialObjectMetadata.DeepCopy(), o.Content, o.Size}
 }
 
 // newTooLargeObject returns what a watch tells of an object whose rest is not read.
 func newTooLargeObject(metadata *metav1.PartialObjectMetadata) *Object {
 	metadata.ManagedFields = nil
-	return &Object{*metadata, func() (map[string]any, error) { return nil, errTooLarge }}
+	return &Object{PartialObjectMetadata: *metadata, Content: func() (map[string]any, error) { return nil, errTooLarge }}
 }
 
-// unreadKey is where an object of a list that is too large has the reason, as an error. No object that was read has one.
+// unreadKey is where an object of a list that was not read has the reason, as an error. No object that was read has one.
 const unreadKey = "\x00unread"
 
-// UnreadReason says why an object of a list has nothing but metadata; nil if it was read.
+// UnreadReason says why of an object only the metadata is to be believed; nil if it was read.
 func UnreadReason(u *unstructured.Unstructured) error {
-	err, _ := u.Object[unreadKey].(error)
-	return err
+	if err, _ := u.Object[unreadKey].(error); err != nil {
+		return err
+	}
+	return shallow.CheckWhole(u.Object)
 }
 
-// newTooLargeItem returns an object of a list with nothing but its metadata, and the reason.
-func newTooLargeItem(metadata *metav1.PartialObjectMetadata) (*unstructured.Unstructured, error) {
+// newUnreadItem returns an object of a list with nothing but its metadata, and the reason.
+func newUnreadItem(metadata *metav1.PartialObjectMetadata, reason error) (*unstructured.Unstructured, error) {
 	metadata.ManagedFields = nil
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(metadata)
 	if err != nil {
 		return nil, err
 	}
-	content[unreadKey] = errTooLarge
+	content[unreadKey] = reason
 	return &unstructured.Unstructured{Object: content}, nil
 }

@@ -190,6 +190,8 @@ type layout struct {
 	size int64
 	// fields are the types of what is in its fields, by their numbers.
 	fields map[protowire.Number]reflect.Type
+	// omitted are the numbers of those that JSON leaves out while they have their zero value.
+	omitted map[protowire.Number]bool
 }
 
 // embeddedJSON stands for a field with JSON in it.
@@ -203,7 +205,7 @@ func layoutOf(t reflect.Type) layout {
 	if known, ok := layouts.Load(t); ok {
 		return known.(layout)
 	}
-	l := layout{fields: map[protowire.Number]reflect.Type{}}
+	l := layout{fields: map[protowire.Number]reflect.Type{}, omitted: map[protowire.Number]bool{}}
 	switch {
 	case t.Kind() == reflect.Map:
 		l.size = 3*(bytesOf(t.Key())+bytesOf(t.Elem())) + entry
@@ -216,7 +218,7 @@ func layoutOf(t reflect.Type) layout {
 		for i := range t.NumField() {
 			f := t.Field(i)
 			if n, ok := fieldNumber(f); ok {
-				l.fields[n] = elementType(f.Type)
+				l.fields[n], l.omitted[n] = elementType(f.Type), isOmitted(f)
 			}
 			if f.Type.Kind() == reflect.Map { // here, and in maps
 				l.size += 2 * (emptyMap + smallMap)

@@ -12,7 +12,8 @@
 // looked at: of two changes that follow each other closely the first never is.
 //
 // It never reads another thing than client-go would from JSON: a kind that a newer API server sends with fields that
-// this program does not know is read as JSON from then on, and JSON that does not look as API servers write it is left to client-go.
+// this program does not know is read as JSON for a while, and JSON that does not look as API servers write it is left to client-go. Of an
+// object that is too large, or nested too deep for decoders, it reads the metadata.
 package wire
 
 import (
@@ -255,7 +256,7 @@ func (s objectSerializer) decodeList(data []byte, gvk *schema.GroupVersionKind, 
 		if err != nil {
 			return nil, nil, err
 		}
-		if large[i], err = newTooLargeItem(metadata); err != nil {
+		if large[i], err = newUnreadItem(metadata, errTooLarge); err != nil {
 			return nil, nil, err
 		}
 		list.Items[i] = json.RawMessage(`{}`) // whose place it takes

@@ -87,6 +87,26 @@ func TestWire(t *testing.T) {
 	}
 }
 
+// An object of a custom kind may have a field "items" at its root, whatever that is, and a kind that ends in List. It is no list: a watch
+// that took it for one would not see it, or end.
+func TestAnObjectWithItemsIsNoList(t *testing.T) {
+	for name, items := range map[string]string{"Texts": `["a","b"]`, "Objects": `[{"apiVersion":"v1","kind":"Secret","metadata":{"name":"b"}}]`, "Map": `{"a":1}`, "Number": `1`} {
+		for _, event := range []string{"ADDED", "MODIFIED", "DELETED"} {
+			t.Run(name+" "+event, func(t *testing.T) {
+				text := `{"type":"` + event + `","object":{"apiVersion":"example.com/v1","kind":"AllowList","items":` + items + `,"metadata":{"name":"a","namespace":"web","uid":"u","resourceVersion":"7"}}}`
+				_, got, err := read(t, textConfig(&rest.Config{}), text+"\n")
+				u, ok := got.(*unstructured.Unstructured)
+				if err != nil || !ok || u.GetName() != "a" || u.GetNamespace() != "web" || u.GetUID() != "u" || u.GetResourceVersion() != "7" {
+					t.Fatalf("it is read as %T %v: %v", got, got, err)
+				}
+				if event != "DELETED" && u.Object["items"] == nil {
+					t.Error("its items are lost")
+				}
+			})
+		}
+	}
+}
+
 // One event's text is not kept in the object of another: the buffer is used again.
 func TestWireKeepsNoBuffer(t *testing.T) {
 	event := func(name string) string {

@@ -5,6 +5,7 @@ package helm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -12,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/controllers/plan"
 )
 
 func serviceAccounts() schema.GroupResource { return schema.GroupResource{Resource: "serviceaccounts"} }
@@ -22,17 +25,59 @@ func clusterRoleBindings() schema.GroupResource {
 	return rbacv1.Resource("clusterrolebindings")
 }
 
-// findOwnRights names those of the objects without which the account that deletes them may lose the right to go on: the
-// account itself, and what grants it something. An uninstall as that account would end half-way.
+const (
+	// maxAccountRequests is how many requests may be sent to find out what of a release its account needs.
+	maxAccountRequests = 256
+	// bindingsAtOnce is how many bindings are listed with one request.
+	bindingsAtOnce = 500
+)
+
+// errTooManyRequests says that this takes more requests than are sent.
+var errTooManyRequests = errors.New("too many requests")
+
+// accountReader finds out which objects grant rights to the account. It asks once for what several objects need, and sends a bounded
+// number of requests.
+type accountReader struct {
+	u *Uninstaller
+	// granted is what the bindings of a namespace grant, or those of the cluster, which have none; bound is which bindings name the
+	// account that were read one by one.
+	granted map[string]grants
+	bound   map[plan.Ref]bool
+	// left is how many requests it may still send.
+	left int
+}
+
+// grants are the bindings of a namespace that name the account, and what they grant.
+type grants struct {
+	// listed is false if the account may not list bindings: then nothing is known about them.
+	listed   bool
+	bindings map[string]bool
+	roles    map[roleName]bool
+}
+
+// roleName is a role as a binding names it.
+type roleName struct{ kind, name string }
+
+// binding is a RoleBinding or a ClusterRoleBinding.
+type binding struct {
+	namespace, name string
+	role            rbacv1.RoleRef
+	subjects        []rbacv1.Subject
+}
+
+// findOwnRights names those of the objects without which the account that deletes them may lose the right to continue: the
+// account itself, and what grants it something. An uninstall as that account would stop half-way. The error is errTooManyRequests if
+// that takes too many requests.
 func (u *Uninstaller) findOwnRights(ctx context.Context, objects []object) ([]string, error) {
 	if u.account.Name == "" {
 		return nil, nil
 	}
+	reader := &accountReader{u: u, granted: map[string]grants{}, bound: map[plan.Ref]bool{}, left: maxAccountRequests}
 	var found []string
 	for _, o := range objects {
-		own, err := u.isOwnRight(ctx, o)
+		own, err := reader.isOwnRight(ctx, o)
 		if err != nil {
-			return nil, fmt.Errorf("cannot see whom %s serves: %w", o.Ref, err)
+			return nil, fmt.Errorf("cannot find out whether %s grants rights to ServiceAccount %q: %w", o.Ref, u.account.Name, err)
 		}
 		if own {
 			found = append(found, o.String())
@@ -41,69 +86,140 @@ func (u *Uninstaller) findOwnRights(ctx context.Context, objects []object) ([]st
 	return found, nil
 }
 
-func (u *Uninstaller) isOwnRight(ctx context.Context, o object) (bool, error) {
+func (a *accountReader) isOwnRight(ctx context.Context, o object) (bool, error) {
 	switch o.Resource.GroupResource() {
 	case serviceAccounts():
-		return o.Namespace == u.account.Namespace && o.Name == u.account.Name, nil
-	case roleBindings():
-		b, err := u.rbac.RoleBindings(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
-		if isObjectMissing(err) {
-			return false, nil
+		return o.Namespace == a.u.account.Namespace && o.Name == a.u.account.Name, nil
+	case roleBindings(), clusterRoleBindings():
+		g, err := a.readGrants(ctx, o.Namespace)
+		if err != nil || g.listed {
+			return g.bindings[o.Name], err
 		}
-		return err == nil && u.includesAccount(b.Subjects, b.Namespace), err
-	case clusterRoleBindings():
-		b, err := u.rbac.ClusterRoleBindings().Get(ctx, o.Name, metav1.GetOptions{})
-		if isObjectMissing(err) {
-			return false, nil
-		}
-		return err == nil && u.includesAccount(b.Subjects, ""), err
+		return a.isBindingOfAccount(ctx, o.Ref)
 	case roles(), clusterRoles():
-		return u.isBoundToAccount(ctx, o)
+		return a.isBoundToAccount(ctx, o)
 	default:
 		return false, nil
 	}
 }
 
-// isBoundToAccount says whether a binding, of this release or not, grants a role to the account. An account that may not list
-// bindings is not told of those.
-func (u *Uninstaller) isBoundToAccount(ctx context.Context, o object) (bool, error) {
-	namespace := o.Namespace
+// isBoundToAccount says whether a binding, of this release or not, grants a role to the account. Bindings that the account may not list
+// are not known.
+func (a *accountReader) isBoundToAccount(ctx context.Context, o object) (bool, error) {
+	role, namespaces := roleName{o.kind.Kind, o.Name}, []string{o.Namespace}
 	if !o.namespaced {
-		namespace = u.account.Namespace
-		list, err := u.rbac.ClusterRoleBindings().List(ctx, metav1.ListOptions{})
-		if err != nil && !apierrors.IsForbidden(err) {
-			return false, err
-		}
-		if err == nil && slices.ContainsFunc(list.Items, func(b rbacv1.ClusterRoleBinding) bool {
-			return refersToRole(b.RoleRef, o) && u.includesAccount(b.Subjects, "")
-		}) {
-			return true, nil
+		namespaces = []string{"", a.u.account.Namespace}
+	}
+	for _, namespace := range namespaces {
+		if g, err := a.readGrants(ctx, namespace); err != nil || g.roles[role] {
+			return g.roles[role], err
 		}
 	}
-	list, err := u.rbac.RoleBindings(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		if apierrors.IsForbidden(err) {
-			return false, nil
-		}
+	return false, nil
+}
+
+// isBindingOfAccount reads one binding, and says whether it names the account.
+func (a *accountReader) isBindingOfAccount(ctx context.Context, ref plan.Ref) (bool, error) {
+	if known, asked := a.bound[ref]; asked {
+		return known, nil
+	}
+	if err := a.takeRequest(ctx); err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(list.Items, func(b rbacv1.RoleBinding) bool {
-		return refersToRole(b.RoleRef, o) && u.includesAccount(b.Subjects, b.Namespace)
-	}), nil
+	b, err := a.getBinding(ctx, ref)
+	if err != nil && !isObjectMissing(err) {
+		return false, err
+	}
+	a.bound[ref] = err == nil && a.u.includesAccount(b)
+	return a.bound[ref], nil
 }
 
-func refersToRole(ref rbacv1.RoleRef, role object) bool {
-	return ref.Kind == role.kind.Kind && ref.Name == role.Name
+// readGrants lists the bindings of a namespace, or of the cluster, unless it has listed them before.
+func (a *accountReader) readGrants(ctx context.Context, namespace string) (grants, error) {
+	if known, asked := a.granted[namespace]; asked {
+		return known, nil
+	}
+	g := grants{listed: true, bindings: map[string]bool{}, roles: map[roleName]bool{}}
+	for o := (metav1.ListOptions{Limit: bindingsAtOnce}); g.listed; {
+		if err := a.takeRequest(ctx); err != nil {
+			return grants{}, err
+		}
+		page, next, err := a.listBindings(ctx, namespace, o)
+		switch {
+		case apierrors.IsForbidden(err):
+			g = grants{}
+		case err != nil:
+			return grants{}, err
+		}
+		for _, b := range page {
+			if a.u.includesAccount(b) {
+				g.bindings[b.name], g.roles[roleName{b.role.Kind, b.role.Name}] = true, true
+			}
+		}
+		if o.Continue = next; next == "" {
+			break
+		}
+	}
+	a.granted[namespace] = g
+	return g, nil
 }
 
-// includesAccount says whether subjects of a binding stand for the account, by itself or by a group of all of its like.
-func (u *Uninstaller) includesAccount(subjects []rbacv1.Subject, namespace string) bool {
-	return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool {
+// takeRequest is called before each request.
+func (a *accountReader) takeRequest(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if a.left--; a.left < 0 {
+		return errTooManyRequests
+	}
+	return nil
+}
+
+func (a *accountReader) getBinding(ctx context.Context, ref plan.Ref) (binding, error) {
+	if ref.Namespace == "" {
+		b, err := a.u.rbac.ClusterRoleBindings().Get(ctx, ref.Name, metav1.GetOptions{})
+		if err != nil {
+			return binding{}, err
+		}
+		return binding{"", b.Name, b.RoleRef, b.Subjects}, nil
+	}
+	b, err := a.u.rbac.RoleBindings(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if err != nil {
+		return binding{}, err
+	}
+	return binding{b.Namespace, b.Name, b.RoleRef, b.Subjects}, nil
+}
+
+// listBindings returns one page of the RoleBindings of a namespace, or of the ClusterRoleBindings if it is empty.
+func (a *accountReader) listBindings(ctx context.Context, namespace string, o metav1.ListOptions) (page []binding, next string, _ error) {
+	if namespace == "" {
+		list, err := a.u.rbac.ClusterRoleBindings().List(ctx, o)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, b := range list.Items {
+			page = append(page, binding{"", b.Name, b.RoleRef, b.Subjects})
+		}
+		return page, list.Continue, nil
+	}
+	list, err := a.u.rbac.RoleBindings(namespace).List(ctx, o)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, b := range list.Items {
+		page = append(page, binding{namespace, b.Name, b.RoleRef, b.Subjects})
+	}
+	return page, list.Continue, nil
+}
+
+// includesAccount says whether subjects of a binding stand for the account: itself, its user, or a group of all ServiceAccounts.
+func (u *Uninstaller) includesAccount(b binding) bool {
+	return slices.ContainsFunc(b.subjects, func(s rbacv1.Subject) bool {
 		switch s.Kind {
 		case rbacv1.ServiceAccountKind:
 			in := s.Namespace
 			if in == "" {
-				in = namespace
+				in = b.namespace
 			}
 			return s.Name == u.account.Name && in == u.account.Namespace
 		case rbacv1.UserKind:

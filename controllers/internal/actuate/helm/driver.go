@@ -6,7 +6,6 @@ package helm
 import (
 	"errors"
 	"fmt"
-	"strconv"
 
 	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/storage"
@@ -16,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 )
 
@@ -33,7 +31,9 @@ func secretsResource() schema.GroupVersionResource {
 // Helm is shown here is made of what was read within bounds, and has nothing that an uninstall has no need of. It only
 // ever shows the release that was decided on, and writes nothing but the versions that were read.
 type recordDriver struct {
-	s *session
+	try     *try
+	records *releaseRecords
+	hooks   *hookRunner
 }
 
 var _ driver.Driver = (*recordDriver)(nil)
@@ -43,13 +43,13 @@ func (c *recordDriver) Name() string { return driver.SecretsDriverName }
 
 // Query reads the release.
 func (c *recordDriver) Query(map[string]string) ([]*release.Release, error) {
-	h, err := c.s.readCommitted()
+	h, err := c.records.readCommitted()
 	if err != nil {
 		return nil, err
 	}
 	var shown []*release.Release
 	for _, r := range h {
-		shown = append(shown, r.toRelease(c.s.want))
+		shown = append(shown, r.toRelease(c.try.want))
 	}
 	return shown, nil
 }
@@ -72,104 +72,50 @@ func (r record) toRelease(want Committed) *release.Release {
 // Update marks the release as uninstalling, the only update of an uninstall that does not keep the history. One that bears the
 // caller's mark already is left as it is; an older mark of the caller's is renewed.
 func (c *recordDriver) Update(string, *release.Release) error {
-	h, err := c.s.readCommitted()
+	h, err := c.records.readCommitted()
 	if err != nil {
 		return err
 	}
 	was, _ := h.newestRecord()
 	switch {
-	case !c.s.isOurUninstall(was):
-		err = c.s.markUninstalling(was)
-	case was.uninstallMark() != c.s.want.Mark:
-		err = c.s.renewMark(was)
+	case !c.try.want.hasBegun(was):
+		err = c.records.markUninstalling(was)
+	case was.uninstallMark() != c.try.want.Mark:
+		err = c.records.renewMark(was)
 	}
 	if err != nil {
-		return c.s.haltWith(fmt.Errorf("cannot mark the release as uninstalling: %w", err))
+		return c.try.haltWith(fmt.Errorf("cannot mark the release as uninstalling: %w", err))
 	}
 	return nil
 }
 
-// markUninstalling writes, in one request, that the release is uninstalling, and that the caller has begun that. What somebody has noted
-// about its hooks before counts for nothing.
-func (s *session) markUninstalling(was record) error {
-	secret, err := s.readSecret(was)
-	if err != nil {
-		return err
-	}
-	if stopped := runExclusively(s.ctx, func() {
-		secret.Data["release"], err = was.content.encodeUninstalling(secret.Data["release"], s.u.clock.Now())
-	}); stopped != nil || err != nil {
-		return errors.Join(stopped, err)
-	}
-	for label, value := range map[string]string{
-		"status": string(release.StatusUninstalling), "version": strconv.Itoa(was.version), "modifiedAt": strconv.FormatInt(s.u.clock.Now().Unix(), 10),
-	} {
-		metav1.SetMetaDataLabel(&secret.ObjectMeta, label, value)
-	}
-	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.AnnotationUninstall, s.want.Mark)
-	delete(secret.Annotations, hooksDoneAnnotation)
-	if err := s.stopIfRefused("the start", s.guard.MayStart()); err != nil {
-		return err
-	}
-	faults.PassPoint("before the release is marked")
-	_, err = s.u.secrets.Secrets(secret.Namespace).Update(s.ctx, secret, metav1.UpdateOptions{})
-	faults.PassPoint("after the release is marked")
-	return err
-}
-
-// renewMark writes the caller's mark in the place of an older one.
-func (s *session) renewMark(was record) error {
-	if err := s.stopIfRefused("the renewal of its mark", s.guard.MayNote(was.secretRef())); err != nil {
-		return err
-	}
-	secret, err := s.readSecret(was)
-	if err != nil {
-		return err
-	}
-	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.AnnotationUninstall, s.want.Mark)
-	_, err = s.u.secrets.Secrets(secret.Namespace).Update(s.ctx, secret, metav1.UpdateOptions{})
-	return err
-}
-
-// readSecret reads the Secret of a record, which must be as it was when the record was read.
-func (s *session) readSecret(r record) (*corev1.Secret, error) {
-	secret, err := s.u.secrets.Secrets(r.secret.Namespace).Get(s.ctx, r.secret.Name, metav1.GetOptions{})
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("cannot read Secret %q: %w", r.secret.Name, err)
-	case secret.UID != r.secret.UID || secret.ResourceVersion != r.secret.ResourceVersion:
-		return nil, fmt.Errorf("cannot update Secret %q: it was changed meanwhile", r.secret.Name)
-	}
-	return secret, nil
-}
-
 // Delete deletes one record, but not after a hook has failed: Helm would.
 func (c *recordDriver) Delete(key string) (*release.Release, error) {
-	if c.s.hookFailure != nil {
-		return nil, c.s.hookFailure
+	if c.hooks.failure != nil {
+		return nil, c.hooks.failure
 	}
-	if c.s.halted != nil {
-		return nil, c.s.halted
+	if c.try.halted != nil {
+		return nil, c.try.halted
 	}
-	version, ok := parseVersion(key, c.s.want.Name)
+	version, ok := parseVersion(key, c.try.want.Name)
 	if !ok {
-		return nil, c.s.haltWith(fmt.Errorf("cannot delete Secret %q: it is no record of the release", key))
+		return nil, c.try.haltWith(fmt.Errorf("cannot delete Secret %q: it is no record of the release", key))
 	}
-	gone := record{version: version}.toRelease(c.s.want)
+	gone := record{version: version}.toRelease(c.try.want)
 	for range attempts {
-		live, err := c.s.u.metadata.Resource(secretsResource()).Namespace(c.s.want.Namespace).Get(c.s.ctx, key, metav1.GetOptions{})
+		live, err := c.try.u.metadata.Resource(secretsResource()).Namespace(c.try.want.Namespace).Get(c.try.ctx, key, metav1.GetOptions{})
 		if isObjectMissing(err) {
 			return gone, nil
 		}
 		if err != nil {
-			return nil, c.s.haltWith(fmt.Errorf("cannot read Secret %q: %w", key, err))
+			return nil, c.try.haltWith(fmt.Errorf("cannot read Secret %q: %w", key, err))
 		}
 		ref := record{secret: trimMetadata(live.ObjectMeta)}.secretRef()
-		if err := c.s.mayDelete(ref); err != nil {
+		if err := c.records.mayDelete(ref); err != nil {
 			return nil, err
 		}
 		faults.PassPoint("before the DELETE of a record of the release")
-		err = c.s.u.secrets.Secrets(ref.Namespace).Delete(c.s.ctx, key, newDeleteOptions(ref))
+		err = c.try.u.secrets.Secrets(ref.Namespace).Delete(c.try.ctx, key, newDeleteOptions(ref))
 		faults.PassPoint("after the DELETE of a record of the release")
 		switch {
 		case isObjectMissing(err):
@@ -177,24 +123,28 @@ func (c *recordDriver) Delete(key string) (*release.Release, error) {
 		case apierrors.IsConflict(err):
 			continue
 		case err != nil:
-			return nil, c.s.haltWith(fmt.Errorf("cannot delete Secret %q: %w", key, err))
+			return nil, c.try.haltWith(fmt.Errorf("cannot delete Secret %q: %w", key, err))
 		}
-		c.s.outcome.Deleted = append(c.s.outcome.Deleted, ref)
+		c.try.outcome.Deleted = append(c.try.outcome.Deleted, ref)
 		return gone, nil
 	}
-	return nil, c.s.haltWith(fmt.Errorf("cannot delete Secret %q: it changed %d times just before its deletion", key, attempts))
+	return nil, c.try.haltWith(fmt.Errorf("cannot delete Secret %q: it changed %d times just before its deletion", key, attempts))
 }
 
 // Get is refused: nothing asks for one record alone.
-func (c *recordDriver) Get(string) (*release.Release, error) { return nil, c.s.haltWith(errNotNeeded) }
+func (c *recordDriver) Get(string) (*release.Release, error) {
+	return nil, c.try.haltWith(errNotNeeded)
+}
 
 // List is refused.
 func (c *recordDriver) List(func(*release.Release) bool) ([]*release.Release, error) {
-	return nil, c.s.haltWith(errNotNeeded)
+	return nil, c.try.haltWith(errNotNeeded)
 }
 
 // Create is refused.
-func (c *recordDriver) Create(string, *release.Release) error { return c.s.haltWith(errNotNeeded) }
+func (c *recordDriver) Create(string, *release.Release) error { return c.try.haltWith(errNotNeeded) }
 
 // newStorage returns Helm's storage with these records.
-func (s *session) newStorage() *storage.Storage { return storage.Init(&recordDriver{s: s}) }
+func (s *session) newStorage() *storage.Storage {
+	return storage.Init(&recordDriver{try: s.try, records: s.records, hooks: s.hooks})
+}

@@ -23,68 +23,68 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/actuate/helm/manifests"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
 const (
-	// hookAnnotation is on each object that an uninstall has made for a hook, and says for which hooks of which record:
-	// so the next try tells a hook that runs already from something else of its name.
+	// hookAnnotation is on each object that an uninstall has created for a hook, and names the event and the record. So the next try
+	// recognizes a hook that is running.
 	hookAnnotation = "cleaner.vtex.dev/hook"
-	// hooksDoneAnnotation is on the record of a release, and names the events whose hooks have all ended well. They are not
-	// run again: the objects that they need may be gone by then, and their own may take long to go.
+	// hooksDoneAnnotation is on the record of a release, and names the events whose hooks have all succeeded. They do not run again: the
+	// objects that they need may be gone by then, and their own objects may take long to disappear.
 	hooksDoneAnnotation = "cleaner.vtex.dev/hooks-done"
-	// manifestStart begins the text of the objects of a release, as Helm hands it over. That of a hook never begins so.
-	manifestStart = "\n---\n"
+	// manifestStart begins the text of the objects of a release, as Helm hands it over. The text of a hook never begins so.
+	manifestStart = manifests.HeadStart
 )
 
 // noAccountDetail says what a release with hooks needs.
-const noAccountDetail = "its delete hooks are only run as a ServiceAccount: name one in serviceAccountName, or set helm.disableHooks: true to uninstall it without running them"
+const noAccountDetail = "its delete hooks run only as a ServiceAccount: name one in serviceAccountName, or set helm.disableHooks: true to uninstall the release without them"
 
-// givesRightsDetail says what a release needs of which a hook gives rights to somebody.
-const givesRightsDetail = "gives rights to somebody, and whoever may write the release's record can have added it: set helm.disableHooks: true to uninstall it without running its hooks, or uninstall it with Helm"
+// grantsRightsDetail says what to do about a release with a hook that grants rights.
+const grantsRightsDetail = "grants rights, and any user who may write the release's record can have added it: set helm.disableHooks: true to uninstall the release without its hooks, or uninstall it with Helm"
 
-// HookError says that a hook did not end well.
+// HookError says that a hook failed.
 type HookError struct {
 	// Hook is the hook, such as "pre-delete hook backup.jobs.batch/v1".
 	Hook string
-	// Why says what went wrong.
+	// Why is the reason.
 	Why string
 }
 
 // Error says which hook failed, and why.
 func (e *HookError) Error() string { return e.Hook + " failed: " + e.Why }
 
-// isDeleteHook says that Helm runs a hook when it uninstalls a release.
+// isDeleteHook says whether Helm runs a hook when it uninstalls a release.
 func isDeleteHook(h *release.Hook) bool {
 	return slices.Contains(h.Events, release.HookPreDelete) || slices.Contains(h.Events, release.HookPostDelete)
 }
 
-// getDeleteHooks returns the hooks that Helm runs when it uninstalls the release: no others are read.
+// getDeleteHooks returns the hooks that Helm runs when it uninstalls the release. No other hooks are read.
 func (r record) getDeleteHooks() []*release.Hook { return r.content.release.Hooks }
 
-// resolveHooks returns the objects of all delete hooks of a release, or why these cannot be run; empty if they can, or if
-// there are none.
+// resolveHooks returns the objects of all delete hooks of a release, or why the hooks cannot run.
 func (u *Uninstaller) resolveHooks(ctx context.Context, r record) (all []object, why string, _ error) {
 	hooks := r.getDeleteHooks()
 	if len(hooks) > 0 && u.account.Name == "" {
 		return nil, noAccountDetail, nil
 	}
 	kinds := u.newKindResolver()
-	for _, h := range hooks {
-		objects, err := u.resolveHook(ctx, kinds, h.Manifest, r.secret.Namespace)
+	for i, h := range hooks {
+		objects, err := u.resolveHook(ctx, kinds, h.Manifest, r.content.hooks[i], r.secret.Namespace)
 		if blocked, ok := errors.AsType[*BlockedError](err); ok {
-			return nil, fmt.Sprintf("its hook %q cannot be run: %v", h.Name, blocked), nil
+			return nil, fmt.Sprintf("its hook %q cannot run: %v", h.Name, blocked), nil
 		}
 		if err != nil {
 			return nil, "", err
 		}
 		for _, o := range objects {
 			if because := u.protection.OfRelease(o.Ref, o.namespaced); because != "" {
-				return nil, fmt.Sprintf("its hook %q cannot be run: %s: %s", h.Name, o.Ref, because), nil
+				return nil, fmt.Sprintf("its hook %q cannot run: %s: %s", h.Name, o.Ref, because), nil
 			}
 			if o.grantsRights() {
-				return nil, fmt.Sprintf("its hook %q cannot be run: %s %s", h.Name, o.Ref, givesRightsDetail), nil
+				return nil, fmt.Sprintf("its hook %q cannot run: %s %s", h.Name, o.Ref, grantsRightsDetail), nil
 			}
 		}
 		all = append(all, objects...)
@@ -92,36 +92,42 @@ func (u *Uninstaller) resolveHooks(ctx context.Context, r record) (all []object,
 	return all, "", nil
 }
 
-// grantsRights says that whoever has an object made has rights given to somebody: a role or a binding, an approved certificate,
-// an account, or a token of one.
+// grantsRights says whether the creation of an object can grant rights: a role, a binding, a certificate request, a ServiceAccount, or a
+// token.
 func (o object) grantsRights() bool {
 	switch r := o.Resource.GroupResource(); {
 	case v1alpha1.JudgesRequester(r.Group), r == serviceAccounts():
 		return true
 	case r == schema.GroupResource{Resource: "secrets"}:
-		return o.content["type"] == string(corev1.SecretTypeServiceAccountToken) || o.content["type"] == string(corev1.SecretTypeBootstrapToken)
+		return givesToken(o.content["type"])
 	default:
 		return false
 	}
 }
 
-// resolveHook returns the objects that a hook is made of. One that cannot be made is a *BlockedError.
-func (u *Uninstaller) resolveHook(ctx context.Context, kinds *kindResolver, manifest, namespace string) ([]object, error) {
+// givesToken says whether Kubernetes makes a token for a Secret of this type, or accepts one from it.
+func givesToken(kind any) bool {
+	return kind == string(corev1.SecretTypeServiceAccountToken) || kind == string(corev1.SecretTypeBootstrapToken)
+}
+
+// hookObjects are the objects of a hook, or the error in its manifest.
+type hookObjects struct {
+	documents []document
+	wrong     error
+}
+
+// resolveHook returns the objects of a hook, as the API server knows them. The error is a *BlockedError if they cannot be created.
+func (u *Uninstaller) resolveHook(ctx context.Context, kinds *kindResolver, manifest string, parsed hookObjects, namespace string) ([]object, error) {
 	blocked := func(format string, args ...any) error {
 		return &BlockedError{Reason: v1alpha1.ReasonReleaseHasHooks, Detail: fmt.Sprintf(format, args...)}
 	}
 	if isReleaseManifest(manifest) {
-		return nil, blocked("it is not written as Helm writes hooks")
+		return nil, blocked("its manifest is not one that Helm writes for a hook")
 	}
-	var docs []document
-	var wrong error
-	if stopped := runExclusively(ctx, func() { docs, wrong = parseHook(manifest) }); stopped != nil {
-		return nil, stopped
+	if parsed.wrong != nil {
+		return nil, blocked("%v", parsed.wrong)
 	}
-	if wrong != nil {
-		return nil, blocked("%v", wrong)
-	}
-	found, err := u.resolveDocuments(ctx, kinds, docs, namespace)
+	found, err := u.resolveDocuments(ctx, kinds, parsed.documents, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +137,7 @@ func (u *Uninstaller) resolveHook(ctx context.Context, kinds *kindResolver, mani
 	return found.objects, nil
 }
 
-// parseHook returns the objects of a hook in the order in which they are written.
+// parseHook returns the objects of a hook in the order of its manifest.
 func parseHook(manifest string) ([]document, error) {
 	texts, err := splitDocuments(manifest)
 	if err != nil {
@@ -148,126 +154,149 @@ func parseHook(manifest string) ([]document, error) {
 	return docs, nil
 }
 
-// isReleaseManifest tells the objects of a release from those of a hook, in what Helm hands over.
+// isReleaseManifest says whether a text from Helm contains the objects of the release. Otherwise it contains those of a hook.
 func isReleaseManifest(text string) bool { return text == "" || strings.HasPrefix(text, manifestStart) }
 
-// hookRunID is which hooks of which record are run, as it is written on their objects.
-func (s *session) hookRunID() string { return fmt.Sprintf("%s-%s", s.event, s.want.UID) }
+// hookRunner runs the hooks that Helm asks for.
+type hookRunner struct {
+	try     *try
+	records *releaseRecords
+	objects *objectDeleter
 
-// isOurs says that an object was made for the hooks that Helm has come to, by this try or an earlier one.
-func (s *session) isOurs(live *unstructured.Unstructured) bool {
-	return live.GetAnnotations()[hookAnnotation] == s.hookRunID()
+	// needed says whether hooks run, counts how many for each event, and doneEvents the events whose hooks have all succeeded.
+	needed     bool
+	counts     map[release.HookEvent]int
+	doneEvents []string
+	// event is the event whose hooks Helm runs now, left how many of them have not succeeded yet, and skipEvent whether an earlier try
+	// has run them.
+	event     release.HookEvent
+	left      int
+	skipEvent bool
+	// made are the objects of these hooks that exist because of this uninstall.
+	made map[plan.Ref]bool
+	// failure is the hook that failed.
+	failure error
 }
 
-// describeHook names an object as one of a hook.
-func (s *session) describeHook(ref plan.Ref) string { return fmt.Sprintf("%s hook %s", s.event, ref) }
+// hookRunID is the value of hookAnnotation: the event, and the record.
+func (h *hookRunner) hookRunID() string { return fmt.Sprintf("%s-%s", h.event, h.try.want.UID) }
 
-// failHook remembers why a hook failed. Helm cleans up after it, as the hooks' delete policies say; nothing else is done.
-func (s *session) failHook(o object, format string, args ...any) error {
-	s.outcome.State, s.outcome.Hook = HookFailed, s.describeHook(o.Ref)
-	s.hookFailure = &HookError{Hook: s.outcome.Hook, Why: fmt.Sprintf(format, args...)}
-	return s.hookFailure
+// isOurs says whether this try or an earlier one has created an object for the hooks of this event.
+func (h *hookRunner) isOurs(live *unstructured.Unstructured) bool {
+	return live.GetAnnotations()[hookAnnotation] == h.hookRunID()
 }
 
-// deleteHookObjects deletes objects of hooks as the delete policies ask for. What goes wrong is remembered: Helm would print it.
-func (s *session) deleteHookObjects(objects []object) {
+// describeHook names an object of a hook in messages.
+func (h *hookRunner) describeHook(ref plan.Ref) string {
+	return fmt.Sprintf("%s hook %s", h.event, ref)
+}
+
+// failHook remembers why a hook failed. Helm then deletes objects as the hook's delete policy says, and does nothing else.
+func (h *hookRunner) failHook(o object, format string, args ...any) error {
+	h.try.outcome.State, h.try.outcome.Hook = HookFailed, h.describeHook(o.Ref)
+	h.failure = &HookError{Hook: h.try.outcome.Hook, Why: fmt.Sprintf(format, args...)}
+	return h.failure
+}
+
+// deleteHookObjects deletes objects of hooks as the delete policies say. It remembers errors, which Helm would only print.
+func (h *hookRunner) deleteHookObjects(objects []object) {
 	var going []object
 	for _, o := range objects {
-		if s.isHalted() {
+		if h.try.isHalted() {
 			return
 		}
-		spared, err := s.shouldSpare(o)
+		spared, err := h.shouldSpare(o)
 		if err != nil {
-			_ = s.haltWith(err)
+			_ = h.try.haltWith(err)
 			return
 		}
 		if !spared {
 			going = append(going, o)
 		}
 	}
-	_ = s.deleteObjects(going)
+	_ = h.objects.deleteObjects(going)
 }
 
-// shouldSpare says that an object is not deleted yet: it is of a hook that an earlier try has left running, or has seen to its
-// end, and this try goes on with it. When all hooks have ended well, only what was made for them is deleted: by then
-// there may be objects of these names for the hooks of another event.
-func (s *session) shouldSpare(o object) (bool, error) {
-	if s.madeObjects[o.Ref] { // by this try, which has no more use for it
+// shouldSpare says whether an object is not deleted yet. An earlier try has left its hook running, or has seen it end, and this try
+// continues with it. When all hooks have succeeded, only their own objects are deleted: the hooks of another event may have objects with
+// the same names by then.
+func (h *hookRunner) shouldSpare(o object) (bool, error) {
+	if h.made[o.Ref] { // by this try, which needs it no longer
 		return false, nil
 	}
-	live, err := s.readObject(o)
-	if s.hooksLeft == 0 {
-		return live == nil || !s.isOurs(live), err
+	live, err := h.readObject(o)
+	if h.left == 0 {
+		return live == nil || !h.isOurs(live), err
 	}
-	if err != nil || live == nil || !s.isOurs(live) || live.GetDeletionTimestamp() != nil {
+	if err != nil || live == nil || !h.isOurs(live) || live.GetDeletionTimestamp() != nil {
 		return false, err
 	}
 	ended, wrong := checkEnded(o, live)
-	return wrong == "" && (ended || s.hookTimeLeft(live) > 0), nil
+	return wrong == "" && (ended || h.hookTimeLeft(live) > 0), nil
 }
 
-// hookTimeLeft is how long a hook may still take. Its creation is by the API server's clock: ours must not cut it short by
-// what it is ahead.
-func (s *session) hookTimeLeft(live *unstructured.Unstructured) time.Duration {
-	return live.GetCreationTimestamp().Add(s.want.HookTimeout + s.u.ahead()).Sub(s.u.clock.Now())
+// hookTimeLeft is how long a hook may still take. The API server's clock sets its creation time, so the hook gets as much more time as the
+// operator's clock may be ahead.
+func (h *hookRunner) hookTimeLeft(live *unstructured.Unstructured) time.Duration {
+	return live.GetCreationTimestamp().Add(h.try.want.HookTimeout + h.try.u.ahead()).Sub(h.try.u.clock.Now())
 }
 
-// readObject reads an object whole; nil if it is gone.
-func (s *session) readObject(o object) (*unstructured.Unstructured, error) {
-	live, err := s.clientFor(o).Get(s.ctx, o.Name, metav1.GetOptions{})
+// readObject reads an object with all its fields. It returns nil if the object is gone.
+func (h *hookRunner) readObject(o object) (*unstructured.Unstructured, error) {
+	live, err := h.clientFor(o).Get(h.try.ctx, o.Name, metav1.GetOptions{})
 	switch {
 	case isObjectMissing(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("cannot read %s: %w", s.describeHook(o.Ref), err)
+		return nil, fmt.Errorf("cannot read %s: %w", h.describeHook(o.Ref), err)
 	}
 	return live, nil
 }
 
-func (s *session) clientFor(o object) dynamic.ResourceInterface {
-	return s.u.objects.Resource(o.Resource).Namespace(o.Namespace)
+func (h *hookRunner) clientFor(o object) dynamic.ResourceInterface {
+	return h.try.u.objects.Resource(o.Resource).Namespace(o.Namespace)
 }
 
 // createObject creates an object of a hook, unless an earlier try has.
-func (s *session) createObject(o object) error {
-	live, err := s.readObject(o)
+func (h *hookRunner) createObject(o object) error {
+	live, err := h.readObject(o)
 	switch {
 	case err != nil:
-		return s.haltWith(err)
-	case live != nil && !s.isOurs(live):
-		return s.failHook(o, "there is an object of this name already, which was not made for this uninstall; delete it if nobody needs it")
+		return h.try.haltWith(err)
+	case live != nil && !h.isOurs(live):
+		return h.failHook(o, "an object with its name exists, and was not created for this uninstall; delete it if nobody needs it")
 	case live != nil && live.GetDeletionTimestamp() != nil:
-		return s.failHook(o, "the one that was made for this uninstall is being deleted")
+		return h.failHook(o, "the object that was created for this uninstall is being deleted")
 	case live != nil:
-		s.madeObjects[o.Ref] = true
+		h.made[o.Ref] = true
 		return nil
 	}
-	if !s.isRightReviewed(o, "create") {
-		return s.failHook(o, "the right to create it was not reviewed")
+	if !h.try.want.isRightReviewed(o, "create") {
+		return h.failHook(o, "the right to create it was not reviewed")
 	}
-	if _, err := s.readMarked(); err != nil {
+	if _, err := h.records.readMarked(); err != nil {
 		return err
 	}
-	if err := s.stopIfRefused("the creation of "+o.String(), s.guard.MayRunHook(o.Ref)); err != nil {
+	if err := h.try.stopIfRefused("the creation of "+o.String(), h.try.guard.MayRunHook(o.Ref)); err != nil {
 		return err
 	}
 	faults.PassPoint("before an object of a hook is created")
-	created, err := s.clientFor(o).Create(s.ctx, s.stampObject(o), metav1.CreateOptions{})
+	created, err := h.clientFor(o).Create(h.try.ctx, h.stampObject(o), metav1.CreateOptions{})
 	faults.PassPoint("after an object of a hook is created")
 	switch {
-	case s.ctx.Err() != nil:
-		return s.haltWith(s.ctx.Err())
+	case h.try.ctx.Err() != nil:
+		return h.try.haltWith(h.try.ctx.Err())
 	case err != nil:
-		return s.failHook(o, "cannot create it: %v", err)
+		return h.failHook(o, "cannot create it: %v", err)
 	}
-	s.madeObjects[o.Ref] = true
-	s.outcome.Created = append(s.outcome.Created, refAt(o.Ref, created))
+	h.made[o.Ref] = true
+	h.try.outcome.Created = append(h.try.outcome.Created, refAt(o.Ref, created))
 	return nil
 }
 
-// stampObject returns an object of a hook as it is created: it says to which release it belongs, as Helm says on all others, and
-// for which hooks it was made.
-func (s *session) stampObject(o object) *unstructured.Unstructured {
+// stampObject returns an object of a hook as it is created: with the label and annotations that Helm writes on all objects of a release,
+// and with hookAnnotation.
+func (h *hookRunner) stampObject(o object) *unstructured.Unstructured {
 	made := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.content)}
 	made.SetNamespace(o.Namespace)
 	labels, annotations := made.GetLabels(), made.GetAnnotations()
@@ -278,76 +307,76 @@ func (s *session) stampObject(o object) *unstructured.Unstructured {
 		annotations = map[string]string{}
 	}
 	labels[managedByLabel] = managedByHelm
-	annotations[releaseNameAnnotation], annotations[releaseNamespaceAnnotation] = s.want.Name, s.want.Namespace
-	annotations[hookAnnotation] = s.hookRunID()
+	annotations[releaseNameAnnotation], annotations[releaseNamespaceAnnotation] = h.try.want.Name, h.try.want.Namespace
+	annotations[hookAnnotation] = h.hookRunID()
 	made.SetLabels(labels)
 	made.SetAnnotations(annotations)
 	return made
 }
 
-// waitForHookObject returns when an object of a hook has ended well, or is one that has no end. When the time of this try is over
-// before that, the session ends, and the next try goes on.
-func (s *session) waitForHookObject(o object) error {
-	live, err := s.readObject(o)
+// waitForHookObject returns when an object of a hook has succeeded, or is of a kind that does not end. If this try has no time left before
+// that, the session ends, and the next try continues.
+func (h *hookRunner) waitForHookObject(o object) error {
+	live, err := h.readObject(o)
 	for gone := false; ; {
 		switch {
 		case err != nil:
-			return s.haltWith(err)
+			return h.try.haltWith(err)
 		case live == nil:
-			return s.failHook(o, "it was deleted before it was seen to end")
-		case !s.isOurs(live):
-			return s.failHook(o, "somebody has made another object of its name")
+			return h.failHook(o, "it was deleted before the operator saw it end")
+		case !h.isOurs(live):
+			return h.failHook(o, "another client has created another object with its name")
 		}
 		ended, wrong := checkEnded(o, live)
-		left := s.hookTimeLeft(live)
+		left := h.hookTimeLeft(live)
 		switch {
 		case wrong != "":
-			return s.failHook(o, "%s", wrong)
+			return h.failHook(o, "%s", wrong)
 		case ended:
 			return nil
 		case gone, live.GetDeletionTimestamp() != nil:
-			return s.failHook(o, "it was deleted before it had ended")
+			return h.failHook(o, "it was deleted before it ended")
 		case left <= 0:
-			return s.failHook(o, "it did not end within %s", s.want.HookTimeout)
+			return h.failHook(o, "it did not end within %s", h.try.want.HookTimeout)
 		}
-		if left = min(left, s.deadline.Sub(s.u.clock.Now())); left <= 0 {
-			s.outcome.Hook = s.describeHook(o.Ref)
-			return s.endWith(HookRunning)
+		if left = min(left, h.try.timeLeft()); left <= 0 {
+			h.try.outcome.Hook = h.describeHook(o.Ref)
+			return h.try.endWith(HookRunning)
 		}
-		live, gone, err = s.waitForChange(o, live, left)
+		live, gone, err = h.waitForChange(o, live, left)
 	}
 }
 
-// waitForChange returns an object after something has happened to it, or after the time has passed. One that is gone is as it was last.
-func (s *session) waitForChange(o object, live *unstructured.Unstructured, within time.Duration) (_ *unstructured.Unstructured, gone bool, _ error) {
-	w, err := s.clientFor(o).Watch(s.ctx, metav1.ListOptions{
+// waitForChange returns an object after its next change, or after this time. An object that is gone is returned as it was before.
+func (h *hookRunner) waitForChange(o object, live *unstructured.Unstructured, within time.Duration) (_ *unstructured.Unstructured, gone bool, _ error) {
+	w, err := h.clientFor(o).Watch(h.try.ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, o.Name).String(), ResourceVersion: live.GetResourceVersion(),
 	})
 	if err != nil {
-		return nil, false, fmt.Errorf("cannot watch %s: %w", s.describeHook(o.Ref), err)
+		return nil, false, fmt.Errorf("cannot watch %s: %w", h.describeHook(o.Ref), err)
 	}
 	defer w.Stop()
-	over := s.u.clock.After(within)
+	over := h.try.u.clock.After(within)
 	select {
 	case e := <-w.ResultChan():
 		if seen, ok := e.Object.(*unstructured.Unstructured); ok && e.Type != watch.Error {
 			return seen, e.Type == watch.Deleted, nil
 		}
-		select { // the watch has ended: a moment, and another look
-		case <-s.u.clock.After(min(firstWait, within)):
-		case <-s.ctx.Done():
-			return nil, false, s.ctx.Err()
+		select { // the watch has ended: pause, and read again
+		case <-h.try.u.clock.After(min(firstWait, within)):
+		case <-h.try.ctx.Done():
+			return nil, false, h.try.ctx.Err()
 		}
 	case <-over:
-	case <-s.ctx.Done():
-		return nil, false, s.ctx.Err()
+	case <-h.try.ctx.Done():
+		return nil, false, h.try.ctx.Err()
 	}
-	live, err = s.readObject(o)
+	live, err = h.readObject(o)
 	return live, false, err
 }
 
-// checkEnded says whether an object of a hook has ended, and what is wrong if not well. Only Jobs and Pods have an end, as with
-// Helm; others are ready when they are there.
+// checkEnded says whether an object of a hook has ended, and what is wrong if it failed. As with Helm, only Jobs and Pods end; other objects
+// are ready once they exist.
 func checkEnded(o object, live *unstructured.Unstructured) (ended bool, wrong string) {
 	switch o.kind.GroupKind() {
 	case batchv1.SchemeGroupVersion.WithKind("Job").GroupKind():
@@ -382,11 +411,11 @@ func checkEnded(o object, live *unstructured.Unstructured) (ended bool, wrong st
 	}
 }
 
-// joinReason joins a reason and a message, of which either may be missing.
+// joinReason joins a reason and a message. Either may be empty.
 func joinReason(reason, message string) string {
 	switch {
 	case reason == "" && message == "":
-		return "it says no reason"
+		return "it gives no reason"
 	case reason == "":
 		return message
 	case message == "":
@@ -396,44 +425,71 @@ func joinReason(reason, message string) string {
 	}
 }
 
-// startEvent is called when Helm comes to an event.
-func (s *session) startEvent(event release.HookEvent) {
-	s.event, s.hooksLeft, s.skipEvent, s.madeObjects = event, s.hookCounts[event], slices.Contains(s.doneEvents, string(event)), map[plan.Ref]bool{}
-}
-
-// finishPreDelete is called when Helm has come to the objects of the release: the pre-delete hooks have ended well.
-func (s *session) finishPreDelete() error {
-	if s.hookFailure != nil {
-		return s.hookFailure
+// checkHooks finds out whether there are hooks to run, and which have run. It believes the record about that only if the caller has started
+// the uninstall.
+func (h *hookRunner) checkHooks(newest record) error {
+	h.needed = len(newest.getDeleteHooks()) > 0 && !h.try.want.DisableHooks
+	if !h.needed {
+		return nil
 	}
-	s.startEvent(release.HookPostDelete)
+	_, why, err := h.try.u.resolveHooks(h.try.ctx, newest)
+	switch {
+	case err != nil:
+		return err
+	case why != "":
+		return &BlockedError{Reason: v1alpha1.ReasonReleaseHasHooks, Detail: why}
+	}
+	h.counts = map[release.HookEvent]int{}
+	for _, hook := range newest.getDeleteHooks() {
+		for _, event := range hook.Events { // Helm runs a hook twice that names an event twice
+			h.counts[event]++
+		}
+	}
+	if done := newest.secret.Annotations[hooksDoneAnnotation]; done != "" && h.try.want.hasBegun(newest) {
+		h.doneEvents = strings.Split(done, ",")
+	}
+	h.startEvent(release.HookPreDelete)
 	return nil
 }
 
-// finishHook is called when a hook has ended well. With the last one of the event that is noted, before Helm cleans up: the
-// objects may take longer to go than this try has, and the next one would find hooks that it knows nothing of.
-func (s *session) finishHook() error {
-	if s.hooksLeft--; s.hooksLeft > 0 || s.skipEvent {
+// startEvent is called when Helm starts the hooks of an event.
+func (h *hookRunner) startEvent(event release.HookEvent) {
+	h.event, h.left, h.skipEvent, h.made = event, h.counts[event], slices.Contains(h.doneEvents, string(event)), map[plan.Ref]bool{}
+}
+
+// finishPreDelete is called when Helm starts with the objects of the release: the pre-delete hooks have succeeded.
+func (h *hookRunner) finishPreDelete() error {
+	if h.failure != nil {
+		return h.failure
+	}
+	h.startEvent(release.HookPostDelete)
+	return nil
+}
+
+// finishHook is called when a hook has succeeded. After the last hook of an event it records that, before Helm deletes the objects of these
+// hooks: they may take longer to disappear than this try has, and the next try must not run the hooks again.
+func (h *hookRunner) finishHook() error {
+	if h.left--; h.left > 0 || h.skipEvent {
 		return nil
 	}
-	r, err := s.readMarked()
+	r, err := h.records.readMarked()
 	if err != nil {
 		return err
 	}
-	if err := s.stopIfRefused(fmt.Sprintf("the note that the %s hooks are done", s.event), s.guard.MayNote(r.secretRef())); err != nil {
+	if err := h.try.stopIfRefused(fmt.Sprintf("the note that the %s hooks are done", h.event), h.try.guard.MayNote(r.secretRef())); err != nil {
 		return err
 	}
-	s.doneEvents = append(s.doneEvents, string(s.event))
-	noted, err := s.readSecret(r)
+	h.doneEvents = append(h.doneEvents, string(h.event))
+	noted, err := h.records.readSecret(r)
 	if err != nil {
-		return s.haltWith(err)
+		return h.try.haltWith(err)
 	}
-	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, hooksDoneAnnotation, strings.Join(s.doneEvents, ","))
+	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, hooksDoneAnnotation, strings.Join(h.doneEvents, ","))
 	faults.PassPoint("before it is noted that hooks are done")
-	_, err = s.u.secrets.Secrets(noted.Namespace).Update(s.ctx, noted, metav1.UpdateOptions{})
+	_, err = h.try.u.secrets.Secrets(noted.Namespace).Update(h.try.ctx, noted, metav1.UpdateOptions{})
 	faults.PassPoint("after it is noted that hooks are done")
 	if err != nil {
-		return s.haltWith(fmt.Errorf("cannot note that the %s hooks are done: %w", s.event, err))
+		return h.try.haltWith(fmt.Errorf("cannot record that the %s hooks are done: %w", h.event, err))
 	}
 	return nil
 }

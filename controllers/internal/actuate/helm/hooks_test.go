@@ -223,7 +223,7 @@ func TestHookFails(t *testing.T) {
 				tc.change(&want)
 			}
 			for try := range 2 { // the second is as the first
-				got, err := w.uninstaller().Uninstall(w.ctx, want, allow{})
+				got, err := w.uninstaller().Uninstall(w.ctx, nil, want, allow{})
 				failed, ok := errors.AsType[*HookError](err)
 				if !ok || failed.Hook != tc.hook || !strings.Contains(failed.Why, tc.why) {
 					t.Fatalf("%s: try %d: got error %v, want that %s failed: %s", tc.reason, try, err, tc.hook, tc.why)
@@ -257,12 +257,12 @@ func TestHookIsTriedAgain(t *testing.T) {
 		defer close(ended)
 		w.endPods(badly)
 	}()
-	if got, err := w.uninstaller().Uninstall(w.ctx, want, allow{}); got.State != HookFailed {
+	if got, err := w.uninstaller().Uninstall(w.ctx, nil, want, allow{}); got.State != HookFailed {
 		t.Fatalf("got %q, %v: want a hook that failed", got.State, err)
 	}
 	<-ended
 	first := must(w.client.BatchV1().Jobs(w.namespace).Get(w.ctx, "backup", metav1.GetOptions{}))(t)
-	got := must(w.uninstaller().Uninstall(w.ctx, want, guard{runHook: func(ref plan.Ref) error {
+	got := must(w.uninstaller().Uninstall(w.ctx, nil, want, guard{runHook: func(ref plan.Ref) error {
 		if ref.Name == "backup" { // the Pod of the first try is gone with its Job, or ended
 			go w.endNewPod(first.UID)
 		}
@@ -405,8 +405,8 @@ func TestHookOfSomebodyElse(t *testing.T) {
 				}}},
 			}
 			must(w.client.BatchV1().Jobs(w.namespace).Create(w.ctx, theirs, metav1.CreateOptions{}))(t)
-			got, err := w.uninstaller().Uninstall(w.ctx, w.committed(), allow{})
-			if got.State != HookFailed || !strings.Contains(err.Error(), "there is an object of this name already") {
+			got, err := w.uninstaller().Uninstall(w.ctx, nil, w.committed(), allow{})
+			if got.State != HookFailed || !strings.Contains(err.Error(), "an object with its name exists") {
 				t.Errorf("%s: got %q, %v", tc.reason, got.State, err)
 			}
 			if diff := cmp.Diff([]string{"update " + recordName}, w.writes()); diff != "" {
@@ -428,17 +428,17 @@ func TestHooksThatGiveRights(t *testing.T) {
 	}{
 		"RoleBinding": {
 			head("rbac.authorization.k8s.io/v1", "RoleBinding") + "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}\nsubjects: [{kind: ServiceAccount, name: hob}]\n",
-			"gift.rolebindings.rbac.authorization.k8s.io/v1" + " " + givesRightsDetail,
+			"gift.rolebindings.rbac.authorization.k8s.io/v1" + " " + grantsRightsDetail,
 		},
-		"Role":          {head("rbac.authorization.k8s.io/v1", "Role") + "rules: []\n", "gift.roles.rbac.authorization.k8s.io/v1" + " " + givesRightsDetail},
-		"ResourceClaim": {head("resource.k8s.io/v1", "ResourceClaim") + "spec: {}\n", "gift.resourceclaims.resource.k8s.io/v1 " + givesRightsDetail},
+		"Role":          {head("rbac.authorization.k8s.io/v1", "Role") + "rules: []\n", "gift.roles.rbac.authorization.k8s.io/v1" + " " + grantsRightsDetail},
+		"ResourceClaim": {head("resource.k8s.io/v1", "ResourceClaim") + "spec: {}\n", "gift.resourceclaims.resource.k8s.io/v1 " + grantsRightsDetail},
 		"Certificate": {
 			head("certificates.k8s.io/v1", "CertificateSigningRequest"),
-			"gift.certificatesigningrequests.certificates.k8s.io/v1: certificatesigningrequests.certificates.k8s.io are cluster-scoped, which releases may only take with them if the operator runs with --allow-protected-kinds=certificatesigningrequests.certificates.k8s.io",
+			"gift.certificatesigningrequests.certificates.k8s.io/v1: certificatesigningrequests.certificates.k8s.io are cluster-scoped: a release may delete them only if the operator runs with --allow-protected-kinds=certificatesigningrequests.certificates.k8s.io",
 		},
-		"ServiceAccount": {head("v1", "ServiceAccount"), "gift.serviceaccounts/v1" + " " + givesRightsDetail},
-		"Token":          {head("v1", "Secret") + "type: kubernetes.io/service-account-token\n", "gift.secrets/v1" + " " + givesRightsDetail},
-		"List":           {"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n- {apiVersion: v1, kind: ServiceAccount, metadata: {name: gift}}\n", "gift.serviceaccounts/v1" + " " + givesRightsDetail},
+		"ServiceAccount": {head("v1", "ServiceAccount"), "gift.serviceaccounts/v1" + " " + grantsRightsDetail},
+		"Token":          {head("v1", "Secret") + "type: kubernetes.io/service-account-token\n", "gift.secrets/v1" + " " + grantsRightsDetail},
+		"List":           {"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n- {apiVersion: v1, kind: ServiceAccount, metadata: {name: gift}}\n", "gift.serviceaccounts/v1" + " " + grantsRightsDetail},
 		"Secret":         {head("v1", "Secret") + "stringData: {a: b}\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -447,12 +447,12 @@ func TestHooksThatGiveRights(t *testing.T) {
 			w.rewrite(func(r *release.Release) { r.Hooks[0].Manifest = tc.manifest })
 			blocked := ""
 			if tc.blocked != "" {
-				blocked = `its hook "settings" cannot be run: ` + tc.blocked
+				blocked = `its hook "settings" cannot run: ` + tc.blocked
 			}
 			if got := w.look().HooksBlocked; got != blocked {
 				t.Errorf("got  %q\nwant %q", got, blocked)
 			}
-			got, err := w.uninstaller().Uninstall(w.ctx, w.committed(), allow{})
+			got, err := w.uninstaller().Uninstall(w.ctx, nil, w.committed(), allow{})
 			if tc.blocked == "" {
 				if err != nil || got.State != Done {
 					t.Errorf("it is not run: %q, %v", got.State, err)
@@ -498,7 +498,7 @@ func TestHookIsDeletedByOthers(t *testing.T) {
 					}
 				}
 			}()
-			got, err := w.uninstaller().Uninstall(w.ctx, w.committed(), allow{})
+			got, err := w.uninstaller().Uninstall(w.ctx, nil, w.committed(), allow{})
 			if diff := cmp.Diff(tc.want, got.State); diff != "" {
 				t.Errorf("%s (-want +got):\n%s\n%v", tc.reason, diff, err)
 			}
@@ -534,7 +534,7 @@ func TestHookByAFastClock(t *testing.T) {
 			cfg := must(controlPlane.ConfigFor(w.user, "system:masters"))(t)
 			u := must(New(Options{Config: cfg, ServiceAccount: w.account, Clock: fast{by: time.Minute}, Ahead: tc.ahead}))(t)
 			for try := range 2 { // the second finds the hook of the first
-				if got, err := u.Uninstall(w.ctx, want, allow{}); got.State != tc.want {
+				if got, err := u.Uninstall(w.ctx, nil, want, allow{}); got.State != tc.want {
 					t.Errorf("%s: try %d: got %q, %v, want %q", tc.reason, try, got.State, err, tc.want)
 				}
 			}
@@ -556,7 +556,7 @@ func TestHookEndsWithItsContext(t *testing.T) {
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
-		if got, err := w.uninstaller().Uninstall(ctx, want, allow{}); !errors.Is(err, context.Canceled) || got.State != Unfinished {
+		if got, err := w.uninstaller().Uninstall(ctx, nil, want, allow{}); !errors.Is(err, context.Canceled) || got.State != Unfinished {
 			t.Errorf("got %q, %v: want the end of the context", got.State, err)
 		}
 	}()
@@ -603,7 +603,7 @@ func TestResumeWithHooks(t *testing.T) {
 				if way != "Stopped" {
 					faults = append(faults, crash(nth, way == "AfterRequest"))
 				}
-				got, err := w.uninstaller(faults...).Uninstall(w.ctx, want, guard{
+				got, err := w.uninstaller(faults...).Uninstall(w.ctx, nil, want, guard{
 					start: ask, delete: func(plan.Ref) error { return ask() }, runHook: func(plan.Ref) error { return ask() }, note: func(plan.Ref) error { return ask() },
 				})
 				if err == nil {
@@ -654,7 +654,7 @@ func TestLeftUninstallingByOthers(t *testing.T) {
 			check(t, helmtest.SetStatus(w.admin, w.namespace, "shop", release.StatusUninstalling))
 			want := w.committed()
 			want.DisableHooks = tc.disable
-			got, err := w.uninstaller().Uninstall(w.ctx, want, allow{})
+			got, err := w.uninstaller().Uninstall(w.ctx, nil, want, allow{})
 			if tc.blocked != "" {
 				if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Reason != tc.blocked {
 					t.Errorf("%s: got %v, want %s", tc.reason, err, tc.blocked)
@@ -722,7 +722,7 @@ func TestAsAServiceAccount(t *testing.T) {
 	cfg := must(controlPlane.ConfigFor(w.user, "system:masters"))(t)
 	cfg.Impersonate.UserName = fmt.Sprintf("system:serviceaccount:%s:deleter", w.namespace)
 	u := must(New(Options{Config: cfg, ServiceAccount: w.account, Clock: clock.RealClock{}}))(t)
-	if got, err := u.Uninstall(w.ctx, want, allow{}); err == nil || !strings.Contains(err.Error(), "cannot watch resource \"jobs\"") {
+	if got, err := u.Uninstall(w.ctx, nil, want, allow{}); err == nil || !strings.Contains(err.Error(), "cannot watch resource \"jobs\"") {
 		t.Fatalf("got %q, %v: want the right that is missing", got.State, err)
 	}
 	role.Rules[2].Verbs = append(role.Rules[2].Verbs, "watch")
@@ -730,7 +730,7 @@ func TestAsAServiceAccount(t *testing.T) {
 	var got Outcome
 	w.until(func() bool { // rights are granted a moment later
 		var err error
-		got, err = u.Uninstall(w.ctx, want, allow{})
+		got, err = u.Uninstall(w.ctx, nil, want, allow{})
 		return err == nil
 	})
 	if diff := cmp.Diff(Done, got.State); diff != "" {

@@ -58,7 +58,7 @@ func TestKindIsGone(t *testing.T) {
 		want := install(w)
 		w.breakDiscovery()
 		check(t, cluster.RemoveCRD(w.ctx, w.admin, crd))
-		got, err := w.uninstaller().Uninstall(w.ctx, want, allow{})
+		got, err := w.uninstaller().Uninstall(w.ctx, nil, want, allow{})
 		if !errors.Is(err, &discovery.ErrGroupDiscoveryFailed{}) {
 			t.Errorf("got error %v: nobody can tell whether the kind is gone", err)
 		}
@@ -73,7 +73,7 @@ func TestKindIsGone(t *testing.T) {
 		w := newWorld(t)
 		want := install(w)
 		w.patchCRD(unserve)
-		if got, err := w.uninstaller().Uninstall(w.ctx, want, allow{}); err == nil || got.State != Unfinished {
+		if got, err := w.uninstaller().Uninstall(w.ctx, nil, want, allow{}); err == nil || got.State != Unfinished {
 			t.Errorf("got %q, %v: want an error, the objects are only out of sight", got.State, err)
 		}
 		if diff := cmp.Diff([]string(nil), w.writes()); diff != "" {
@@ -84,7 +84,7 @@ func TestKindIsGone(t *testing.T) {
 	t.Run("OutOfSightHalfWay", func(t *testing.T) {
 		w := newWorld(t)
 		want := install(w)
-		got, err := w.uninstaller().Uninstall(w.ctx, want, guard{delete: func(ref plan.Ref) error {
+		got, err := w.uninstaller().Uninstall(w.ctx, nil, want, guard{delete: func(ref plan.Ref) error {
 			if ref.Name == "web" {
 				w.patchCRD(unserve)
 			}
@@ -115,7 +115,7 @@ func TestKindIsGone(t *testing.T) {
 func (w *world) settled(want Committed) Outcome {
 	w.t.Helper()
 	for {
-		got, err := w.uninstaller().Uninstall(w.ctx, want, allow{})
+		got, err := w.uninstaller().Uninstall(w.ctx, nil, want, allow{})
 		if err == nil {
 			return got
 		}

@@ -21,7 +21,9 @@ import (
 
 // kubeClient is the client that Helm uninstalls with: it can delete objects, and run hooks.
 type kubeClient struct {
-	s *session
+	try     *try
+	objects *objectDeleter
+	hooks   *hookRunner
 }
 
 var (
@@ -37,24 +39,24 @@ func (c *kubeClient) IsReachable() error { return nil }
 func (c *kubeClient) Build(manifest io.Reader, _ bool) (kube.ResourceList, error) {
 	text, err := io.ReadAll(manifest)
 	if err != nil {
-		return nil, c.s.haltWith(err)
+		return nil, c.try.haltWith(err)
 	}
 	if !isReleaseManifest(string(text)) {
 		return c.buildHook(string(text))
 	}
-	if c.s.halted != nil {
-		return nil, c.s.halted
+	if c.try.halted != nil {
+		return nil, c.try.halted
 	}
-	if err := c.s.finishPreDelete(); err != nil {
+	if err := c.hooks.finishPreDelete(); err != nil {
 		return nil, err
 	}
-	docs, err := parseHeads(string(text))
+	docs, err := parseHeads(c.try.ctx, string(text))
 	if err != nil {
-		return nil, c.s.haltWith(&BlockedError{Reason: v1alpha1.ReasonReleaseUnreadable, Detail: err.Error()})
+		return nil, c.try.haltWith(&BlockedError{Reason: v1alpha1.ReasonReleaseUnreadable, Detail: err.Error()})
 	}
-	reach, err := c.s.u.resolveDocuments(c.s.ctx, c.s.u.newKindResolver(), docs, c.s.want.Namespace)
+	reach, err := c.try.u.resolveDocuments(c.try.ctx, c.try.u.newKindResolver(), docs, c.try.want.Namespace)
 	if err != nil {
-		return nil, c.s.haltWith(err)
+		return nil, c.try.haltWith(err)
 	}
 	return newInfos(reach.objects), nil
 }
@@ -62,12 +64,16 @@ func (c *kubeClient) Build(manifest io.Reader, _ bool) (kube.ResourceList, error
 // buildHook returns what a hook stands for: nothing when it is not to be run again but only cleaned up after, in the end, and
 // nothing when the session has ended. Helm would print an error; what it asks for next fails.
 func (c *kubeClient) buildHook(text string) (kube.ResourceList, error) {
-	if c.s.isHalted() || c.s.skipEvent && c.s.hooksLeft > 0 {
+	if c.try.isHalted() || c.hooks.skipEvent && c.hooks.left > 0 {
 		return nil, nil
 	}
-	objects, err := c.s.u.resolveHook(c.s.ctx, c.s.u.newKindResolver(), text, c.s.want.Namespace)
+	var parsed hookObjects
+	if stopped := c.try.turn.run(c.try.ctx, func() { parsed.documents, parsed.wrong = parseHook(text) }); stopped != nil {
+		return nil, c.try.haltWith(stopped)
+	}
+	objects, err := c.try.u.resolveHook(c.try.ctx, c.try.u.newKindResolver(), text, parsed, c.try.want.Namespace)
 	if err != nil {
-		return nil, c.s.haltWith(err)
+		return nil, c.try.haltWith(err)
 	}
 	return newInfos(objects), nil
 }
@@ -113,7 +119,7 @@ func objectsOf(list kube.ResourceList) []object {
 
 // Delete deletes objects of a hook: before it is run, or after it.
 func (c *kubeClient) Delete(list kube.ResourceList) (*kube.Result, []error) {
-	c.s.deleteHookObjects(objectsOf(list))
+	c.hooks.deleteHookObjects(objectsOf(list))
 	return &kube.Result{Deleted: list}, nil
 }
 
@@ -123,7 +129,7 @@ func (c *kubeClient) Delete(list kube.ResourceList) (*kube.Result, []error) {
 func (c *kubeClient) DeleteWithPropagationPolicy(list kube.ResourceList, _ metav1.DeletionPropagation) (*kube.Result, []error) {
 	first, last := splitStages(objectsOf(list))
 	for _, stage := range [][]object{first, last} {
-		if err := c.s.deleteObjects(stage); err != nil {
+		if err := c.objects.deleteObjects(stage); err != nil {
 			return nil, []error{err}
 		}
 	}
@@ -136,42 +142,42 @@ func (c *kubeClient) WaitForDelete(kube.ResourceList, time.Duration) error { ret
 // Create makes the objects of a hook.
 func (c *kubeClient) Create(list kube.ResourceList) (*kube.Result, error) {
 	for _, o := range objectsOf(list) {
-		if err := c.s.createObject(o); err != nil {
+		if err := c.hooks.createObject(o); err != nil {
 			return nil, err
 		}
 	}
-	return &kube.Result{Created: list}, c.s.halted
+	return &kube.Result{Created: list}, c.try.halted
 }
 
 // WatchUntilReady returns when a hook has ended well. How long that may take is the session's to know.
 func (c *kubeClient) WatchUntilReady(list kube.ResourceList, _ time.Duration) error {
 	for _, o := range objectsOf(list) {
-		if err := c.s.waitForHookObject(o); err != nil {
+		if err := c.hooks.waitForHookObject(o); err != nil {
 			return err
 		}
 	}
-	if c.s.halted != nil {
-		return c.s.halted
+	if c.try.halted != nil {
+		return c.try.halted
 	}
-	return c.s.finishHook()
+	return c.hooks.finishHook()
 }
 
 // Wait is no part of an uninstall.
 func (c *kubeClient) Wait(kube.ResourceList, time.Duration) error {
-	return c.s.haltWith(errNotNeeded)
+	return c.try.haltWith(errNotNeeded)
 }
 
 // WaitWithJobs is no part of an uninstall.
 func (c *kubeClient) WaitWithJobs(kube.ResourceList, time.Duration) error {
-	return c.s.haltWith(errNotNeeded)
+	return c.try.haltWith(errNotNeeded)
 }
 
 // Update is no part of an uninstall.
 func (c *kubeClient) Update(_, _ kube.ResourceList, _ bool) (*kube.Result, error) {
-	return nil, c.s.haltWith(errNotNeeded)
+	return nil, c.try.haltWith(errNotNeeded)
 }
 
 // WaitAndGetCompletedPodPhase is no part of an uninstall.
 func (c *kubeClient) WaitAndGetCompletedPodPhase(name string, _ time.Duration) (corev1.PodPhase, error) {
-	return "", c.s.haltWith(fmt.Errorf("pod %q: %w", name, errNotNeeded))
+	return "", c.try.haltWith(fmt.Errorf("pod %q: %w", name, errNotNeeded))
 }

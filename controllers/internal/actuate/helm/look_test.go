@@ -115,7 +115,7 @@ func TestLook(t *testing.T) {
 			},
 			want: plan.Release{
 				State: plan.ReleaseDeployed, Revision: 1, HasHooks: true,
-				HooksBlocked: `its hook "x" cannot be run: the API server serves no kind Nothing of example.com/v1`,
+				HooksBlocked: `its hook "x" cannot run: the API server serves no kind Nothing of example.com/v1`,
 			},
 		},
 		"HookUnreadable": {
@@ -127,7 +127,7 @@ func TestLook(t *testing.T) {
 			},
 			want: plan.Release{
 				State: plan.ReleaseDeployed, Revision: 1, HasHooks: true,
-				HooksBlocked: `its hook "x" cannot be run: it is not written as Helm writes hooks`,
+				HooksBlocked: `its hook "x" cannot run: its manifest is not one that Helm writes for a hook`,
 			},
 		},
 		"HookOfTheCluster": {
@@ -136,7 +136,7 @@ func TestLook(t *testing.T) {
 			given: with("x.yaml", "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\n"+
 				"metadata: {name: '{{ .Release.Namespace }}', annotations: {helm.sh/hook: pre-delete}}\n"),
 			want: plan.Release{
-				State: plan.ReleaseDeployed, Revision: 1, HasHooks: true, HooksBlocked: `its hook "NAMESPACE" cannot be run: ` +
+				State: plan.ReleaseDeployed, Revision: 1, HasHooks: true, HooksBlocked: `its hook "NAMESPACE" cannot run: ` +
 					"NAMESPACE.clusterroles.rbac.authorization.k8s.io/v1: " + clusterScoped,
 			},
 		},
@@ -170,7 +170,7 @@ func TestLook(t *testing.T) {
 }
 
 // clusterScoped is what is said of a ClusterRole that a release contains.
-const clusterScoped = "clusterroles.rbac.authorization.k8s.io are cluster-scoped, which releases may only take with them if the operator runs " +
+const clusterScoped = "clusterroles.rbac.authorization.k8s.io are cluster-scoped: a release may delete them only if the operator runs " +
 	"with --allow-protected-kinds=clusterroles.rbac.authorization.k8s.io"
 
 // TestOutsideTheNamespace has a release with an object outside its namespace, which an account answers for.
@@ -234,7 +234,7 @@ func TestOutsideTheNamespace(t *testing.T) {
 			if diff := cmp.Diff(tc.blocked, w.look().Blocked); diff != "" {
 				t.Errorf("%s: blocked (-want +got):\n%s", tc.reason, diff)
 			}
-			got, err := w.uninstaller().Uninstall(w.ctx, w.committed(), allow{})
+			got, err := w.uninstaller().Uninstall(w.ctx, nil, w.committed(), allow{})
 			if tc.blocked != "" {
 				if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Reason != tc.blocked || len(w.writes()) > 0 {
 					t.Errorf("%s: got error %v, and %q", tc.reason, err, w.writes())
@@ -384,7 +384,7 @@ func TestBlocked(t *testing.T) {
 			if tc.after != nil {
 				tc.after(w)
 			}
-			got, err := w.uninstaller().Uninstall(w.ctx, want, allow{})
+			got, err := w.uninstaller().Uninstall(w.ctx, nil, want, allow{})
 			var blocked *BlockedError
 			if !errors.As(err, &blocked) {
 				t.Fatalf("%s: got error %v", tc.reason, err)
@@ -398,7 +398,7 @@ func TestBlocked(t *testing.T) {
 			if diff := cmp.Diff([]string(nil), w.writes()); diff != "" {
 				t.Errorf("%s: requests (-want +got):\n%s", tc.reason, diff)
 			}
-			if _, err := w.uninstaller().ReadRelease(w.ctx, w.namespace, "shop"); (err != nil) != (tc.want == v1alpha1.ReasonReleaseUnreadable) {
+			if _, err := w.uninstaller().ReadRelease(w.ctx, nil, w.namespace, "shop"); (err != nil) != (tc.want == v1alpha1.ReasonReleaseUnreadable) {
 				t.Errorf("%s: Look gives error %v", tc.reason, err)
 			}
 		})

@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 	"strings"
 
 	"helm.sh/helm/v3/pkg/kube"
+	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/releaseutil"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,7 +20,15 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/actuate/helm/manifests"
 	"github.com/vtex/cleaner/controllers/plan"
+)
+
+const (
+	// maxDocuments is how many YAML documents a manifest may have.
+	maxDocuments = 5000
+	// maxHookNodes is how many values the hooks of a deletion may have, with those that aliases repeat.
+	maxHookNodes = 50_000
 )
 
 // document is an object as a manifest writes it.
@@ -31,14 +41,78 @@ type document struct {
 	keepReason string
 }
 
+// weigh is about how much of the memory it takes without its content.
+func (d *document) weigh() int {
+	return 256 + len(d.kind.Group) + len(d.kind.Version) + len(d.kind.Kind) + len(d.namespace) + len(d.name) + len(d.keepReason)
+}
+
+// dropContents drops what documents contain, except the type of a Secret that grants rights.
+func dropContents(docs []document) []document {
+	for i := range docs {
+		kind := docs[i].content["type"]
+		docs[i].content = nil
+		if givesToken(kind) {
+			docs[i].content = map[string]any{"type": kind}
+		}
+	}
+	return docs
+}
+
+// extractHeads writes the heads of the objects of a manifest: Helm is given nothing else of it.
+func extractHeads(ctx context.Context, manifest string) (string, error) {
+	docs, err := splitDocuments(manifest)
+	if err != nil {
+		return "", err
+	}
+	return manifests.ExtractHeads(ctx, docs, kube.ResourcePolicyAnno, release.HookAnnotation)
+}
+
+// splitDocuments parts a text into YAML documents, as Helm does.
+func splitDocuments(text string) ([]string, error) {
+	if strings.Count(text, "\n---") >= maxDocuments {
+		return nil, fmt.Errorf("its manifest has more than %d documents: %w", maxDocuments, manifests.ErrTooLarge)
+	}
+	files := releaseutil.SplitManifests(text)
+	names := make([]string, 0, len(files))
+	for name := range files {
+		names = append(names, name)
+	}
+	sort.Sort(releaseutil.BySplitManifestsOrder(names))
+	docs := make([]string, 0, len(files))
+	for _, name := range names {
+		docs = append(docs, files[name])
+	}
+	return docs, nil
+}
+
+// weighHooks refuses hooks that are too much together: all of their objects are in memory while they are run.
+func weighHooks(ctx context.Context, hooks []*release.Hook) error {
+	left := manifests.NewAllowance(maxHookNodes)
+	for _, h := range hooks {
+		docs, err := splitDocuments(h.Manifest)
+		if err != nil {
+			return fmt.Errorf("its hook %q: %w", h.Name, err)
+		}
+		for _, doc := range docs {
+			if err := left.TakeDocument(ctx, doc); err != nil {
+				return fmt.Errorf("its hook %q %w", h.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
 // parseHeads reads the heads of a manifest in the order in which Helm deletes.
-func parseHeads(heads string) ([]document, error) {
+func parseHeads(ctx context.Context, heads string) ([]document, error) {
 	_, files, err := releaseutil.SortManifests(releaseutil.SplitManifests(heads), nil, releaseutil.UninstallOrder)
 	if err != nil {
 		return nil, fmt.Errorf("its manifest is not YAML: %w", err)
 	}
 	var docs []document
 	for _, f := range files {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		left := ""
 		if f.Head.Metadata != nil {
 			if policy, has := f.Head.Metadata.Annotations[kube.ResourcePolicyAnno]; has {
@@ -49,7 +123,7 @@ func parseHeads(heads string) ([]document, error) {
 		if err != nil {
 			return nil, err
 		}
-		docs = append(docs, written...)
+		docs = append(docs, dropContents(written)...)
 	}
 	return docs, nil
 }
@@ -101,7 +175,7 @@ func decodeObjects(doc string) ([]unstructured.Unstructured, error) {
 	err := o.EachListItem(func(item runtime.Object) error {
 		u, ok := item.(*unstructured.Unstructured)
 		if !ok {
-			return fmt.Errorf("its manifest has a list of something else than objects: %T", item)
+			return fmt.Errorf("its manifest has a list with an item that is not an object: %T", item)
 		}
 		items = append(items, *u)
 		return nil
@@ -127,24 +201,21 @@ type resolvedManifest struct {
 
 // resolveManifest finds out what the manifest of a record stands for, with live discovery.
 func (u *Uninstaller) resolveManifest(ctx context.Context, r record) (resolvedManifest, error) {
-	docs, err := r.parseManifest()
+	docs, err := r.listDocuments()
 	if err != nil {
 		return resolvedManifest{}, err
 	}
 	return u.resolveDocuments(ctx, u.newKindResolver(), docs, r.secret.Namespace)
 }
 
-// parseManifest returns the objects of the manifest of a record, in the order in which Helm deletes them.
-func (r record) parseManifest() ([]document, error) {
-	docs, err := []document(nil), r.content.headsError
+// listDocuments returns the objects of the manifest of a record, in the order in which Helm deletes them.
+func (r record) listDocuments() ([]document, error) {
+	err := r.content.manifestError
 	if err == nil {
-		docs, err = parseHeads(r.content.heads)
-	}
-	if err == nil {
-		return docs, nil
+		return r.content.documents, nil
 	}
 	reason := v1alpha1.ReasonReleaseUnreadable
-	if errors.Is(err, errTooMany) {
+	if errors.Is(err, manifests.ErrTooLarge) {
 		reason = v1alpha1.ReasonTooManyObjects
 	}
 	return nil, &BlockedError{Reason: reason, Detail: fmt.Sprintf("release %q cannot be uninstalled: %v", r.content.release.Name, err)}
@@ -204,8 +275,17 @@ func (u *Uninstaller) findBlocker(ctx context.Context, r resolvedManifest, names
 			Detail: fmt.Sprintf("release %q has protected objects: %s", name, joinFirst(protected)),
 		}, nil
 	}
+	if blocked := checkRightsCount(name, rightsToDelete(r, namespace)); blocked != nil {
+		return blocked, nil
+	}
 	rights, err := u.findOwnRights(ctx, r.objects)
-	if err != nil || len(rights) == 0 {
+	switch {
+	case errors.Is(err, errTooManyRequests):
+		return &BlockedError{
+			Reason: v1alpha1.ReasonTooManyObjects,
+			Detail: fmt.Sprintf("release %q needs more than %d requests to find out whether it contains the rights of ServiceAccount %q: uninstall it with Helm", name, maxAccountRequests, u.account.Name),
+		}, nil
+	case err != nil || len(rights) == 0:
 		return nil, err
 	}
 	return &BlockedError{

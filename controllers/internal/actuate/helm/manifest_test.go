@@ -87,7 +87,7 @@ items:
 			heads, err := extractHeads(t.Context(), tc.manifest)
 			var got []document
 			if err == nil {
-				got, err = parseHeads(heads)
+				got, err = parseHeads(t.Context(), heads)
 			}
 			if wrong := err != nil; wrong != tc.wrong {
 				t.Fatalf("%s: got error %v", tc.reason, err)

@@ -30,6 +30,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/actuate/helm/jsonscan"
+	"github.com/vtex/cleaner/controllers/internal/actuate/helm/manifests"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -37,7 +39,7 @@ import (
 const secretType corev1.SecretType = "helm.sh/release.v1"
 
 // Whoever may write Secrets writes records, and could fill the operator's memory with a few kilobytes of zipped nothing.
-// So a record is read as a stream, of which only this much is kept, and one at a time.
+// So a record is read as a stream, of which only this much is kept, and in a turn.
 const (
 	// maxRecord bounds an unpacked record, of which most is never kept.
 	maxRecord = 32 << 20
@@ -45,30 +47,14 @@ const (
 	maxManifest  = 6 << 20
 	maxHooks     = 256
 	maxHooksText = 256 << 10
+	// maxText bounds other texts that are kept, such as names.
+	maxText = 1 << 10
 	// maxRecords is how many revisions a release may have; recordsAtOnce of them are listed at a time.
 	maxRecords    = 1000
 	recordsAtOnce = 8
 	// maxAnnotation bounds an annotation that is kept of each of them. Ours are shorter.
 	maxAnnotation = 256
 )
-
-// exclusive lets one record be read at a time, in the whole process: what each of them may cost is not added up.
-var exclusive = make(chan struct{}, 1) //nolint:gochecknoglobals // it bounds the memory of the process
-
-// runExclusively runs what needs much memory when nothing else does.
-func runExclusively(ctx context.Context, work func()) error {
-	select {
-	case exclusive <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-exclusive }()
-	if ctx.Err() != nil { // both may have been so
-		return ctx.Err()
-	}
-	work()
-	return nil
-}
 
 // record is one revision of a release.
 type record struct {
@@ -79,14 +65,18 @@ type record struct {
 	content *recordContent
 }
 
-// recordContent is what is read of a record.
+// recordContent is what is read of a record. It is not changed: others may have the same one.
 type recordContent struct {
 	// release has no manifest but heads, and no hooks but those of a deletion.
 	release *release.Release
 	// heads is the manifest with nothing left of each object but what says which it is: this much of it Helm is shown.
-	// headsError says why there are none.
-	heads      string
-	headsError error
+	heads string
+	// documents are the objects of the manifest, in the order in which Helm deletes them, without what they say. manifestError
+	// says why there are none.
+	documents     []document
+	manifestError error
+	// hooks are the objects of each hook of the release, without what they say.
+	hooks []hookObjects
 	// digest is a fingerprint of what an uninstall of the record would delete and run. What changes while a release is
 	// uninstalled, or its tests are run, is no part of it: the status, and when a hook last ran.
 	digest string
@@ -191,10 +181,10 @@ func (h history) compareWith(want Committed) OutcomeState {
 	}
 }
 
-// readHistory reads a release, live: which records it has, and what the newest of them says, unless that is known already.
-// What is no record of it, or none that can be read, is a *BlockedError: Helm would pass over it, and its revision might
-// be the newest.
-func (u *Uninstaller) readHistory(ctx context.Context, namespace, name string, known *record) (history, error) {
+// readHistory reads a release, live: which records it has, and what the newest of them says, unless that is known already, to the
+// caller or to the shelf. What is no record of it, or none that can be read, is a *BlockedError: Helm would pass over it, and its
+// revision might be the newest.
+func (u *Uninstaller) readHistory(ctx context.Context, turn Turn, namespace, name string, known *record) (history, error) {
 	if err := chartutil.ValidateReleaseName(name); err != nil {
 		return nil, fmt.Errorf("%q cannot be the name of a release: %w", name, err)
 	}
@@ -208,7 +198,7 @@ func (u *Uninstaller) readHistory(ctx context.Context, namespace, name string, k
 			*newest = *known
 			return h, nil
 		}
-		read, err := u.readRecord(ctx, *newest, name)
+		read, err := u.readRecord(ctx, turn, *newest, name)
 		switch {
 		case isObjectMissing(err):
 			continue
@@ -275,14 +265,20 @@ func parseVersion(secret, release string) (int, bool) {
 	return version, ok && err == nil && version > 0 && text == strconv.Itoa(version)
 }
 
-// readRecord reads what a record says.
-func (u *Uninstaller) readRecord(ctx context.Context, r record, name string) (record, error) {
+// readRecord reads what a record says, in a turn, unless it was read before.
+func (u *Uninstaller) readRecord(ctx context.Context, turn Turn, r record, name string) (record, error) {
+	if known, err, found := u.shelf.findRecord(&r.secret); found {
+		return known, err
+	}
 	secret, err := u.secrets.Secrets(r.secret.Namespace).Get(ctx, r.secret.Name, metav1.GetOptions{})
 	if err != nil {
 		return record{}, err
 	}
-	if stopped := runExclusively(ctx, func() { r, err = decodeRecord(ctx, secret, secret.Namespace, name) }); stopped != nil {
+	if stopped := turn.run(ctx, func() { r, err = decodeRecord(ctx, secret, secret.Namespace, name) }); stopped != nil {
 		return record{}, stopped
+	}
+	if ctx.Err() == nil {
+		u.shelf.keepRecord(&secret.ObjectMeta, r, err)
 	}
 	return r, err
 }
@@ -305,14 +301,48 @@ func decodeRecord(ctx context.Context, secret *corev1.Secret, namespace, name st
 		return record{}, newUnreadableError(secret.Name, name, err)
 	}
 	c.digest = computeDigest(manifest, c.release.Hooks)
-	c.heads, c.headsError = extractHeads(ctx, manifest)
-	if c.headsError == nil {
-		c.headsError = weighHooks(ctx, c.release.Hooks)
-	}
+	c.parse(ctx, manifest)
 	if ctx.Err() != nil {
 		return record{}, ctx.Err()
 	}
 	return record{secret: trimMetadata(secret.ObjectMeta), version: version, content: c}, nil
+}
+
+// parse reads the manifest and the hooks.
+func (c *recordContent) parse(ctx context.Context, manifest string) {
+	if c.heads, c.manifestError = extractHeads(ctx, manifest); c.manifestError != nil {
+		return
+	}
+	if c.manifestError = weighHooks(ctx, c.release.Hooks); c.manifestError != nil {
+		return
+	}
+	if c.documents, c.manifestError = parseHeads(ctx, c.heads); c.manifestError != nil {
+		return
+	}
+	for _, h := range c.release.Hooks {
+		if ctx.Err() != nil {
+			return
+		}
+		docs, err := parseHook(h.Manifest)
+		c.hooks = append(c.hooks, hookObjects{dropContents(docs), err})
+	}
+}
+
+// weigh is about how much of the memory it takes.
+func (c *recordContent) weigh() int {
+	bytes := len(c.heads)
+	for i := range c.documents {
+		bytes += c.documents[i].weigh()
+	}
+	for i, h := range c.release.Hooks {
+		bytes += 512 + len(h.Name) + len(h.Kind) + len(h.Manifest)
+		if i < len(c.hooks) {
+			for d := range c.hooks[i].documents {
+				bytes += c.hooks[i].documents[d].weigh()
+			}
+		}
+	}
+	return bytes
 }
 
 func newUnreadableError(secret, name string, err error) *BlockedError {
@@ -347,42 +377,49 @@ func scanRelease(ctx context.Context, data []byte) (*recordContent, string, erro
 	if err != nil {
 		return nil, "", err
 	}
-	s := newScanner(contextReader{ctx, text}, maxRecord)
+	s := jsonscan.New(manifests.NewReader(ctx, text), maxRecord)
 	r := &release.Release{}
 	c := &recordContent{release: r, fieldSpans: map[string]span{}}
-	manifest, left := "", maxHooksText
-	s.readObject(map[string]func(){
-		"name":      func() { r.Name = s.readText("name", maxToken) },
-		"namespace": func() { r.Namespace = s.readText("namespace", maxToken) },
-		"version":   func() { r.Version = s.readInteger() },
-		"info":      func() { s.readInfo(c) },
-		"manifest":  func() { manifest = s.readText("manifest", maxManifest) },
+	d := &recordDecoder{scanner: s, content: c, left: maxHooksText}
+	manifest := ""
+	s.ReadObject(map[string]func(){
+		"name":      func() { r.Name = s.ReadText("name", maxText) },
+		"namespace": func() { r.Namespace = s.ReadText("namespace", maxText) },
+		"version":   func() { r.Version = s.ReadInteger() },
+		"info":      d.readInfo,
+		"manifest":  func() { manifest = s.ReadText("manifest", maxManifest) },
 		"hooks": func() {
-			s.readArray("hooks", maxHooks, func() { s.readHook(r, &left) })
+			s.ReadArray("hooks", maxHooks, d.readHook)
 		},
 	})
-	s.expectEnd()
-	return c, manifest, s.err
+	s.ExpectEnd()
+	return c, manifest, s.Err()
+}
+
+// recordDecoder reads the parts of a release from its JSON.
+type recordDecoder struct {
+	scanner *jsonscan.Scanner
+	content *recordContent
+	// left is how much more text hooks may have.
+	left int
 }
 
 // readInfo reads the status of a release, and where it stands.
-func (s *scanner) readInfo(c *recordContent) {
-	info := &release.Info{}
+func (d *recordDecoder) readInfo() {
+	s, c, info := d.scanner, d.content, &release.Info{}
 	field := func(name string, read func()) func() {
 		return func() {
-			s.peekNext()
-			from := s.offset
+			from := s.NextOffset()
 			read()
-			c.fieldSpans[name] = span{from, s.offset}
+			c.fieldSpans[name] = span{from, s.Offset()}
 		}
 	}
-	s.peekNext()
-	c.infoOffset = s.offset + 1
-	if !s.readObject(map[string]func(){
-		"first_deployed": func() { info.FirstDeployed = s.readTime() },
-		"status":         field("status", func() { info.Status = release.Status(s.readText("status", maxToken)) }),
-		"deleted":        field("deleted", s.skipValue),
-		"description":    field("description", s.skipValue),
+	c.infoOffset = s.NextOffset() + 1
+	if !s.ReadObject(map[string]func(){
+		"first_deployed": func() { info.FirstDeployed = d.readTime() },
+		"status":         field("status", func() { info.Status = release.Status(s.ReadText("status", maxText)) }),
+		"deleted":        field("deleted", s.SkipValue),
+		"description":    field("description", s.SkipValue),
 	}) {
 		return
 	}
@@ -390,44 +427,44 @@ func (s *scanner) readInfo(c *recordContent) {
 }
 
 // readTime reads a time as Helm does.
-func (s *scanner) readTime() helmtime.Time {
-	var t helmtime.Time
-	text := s.readText("time", maxToken)
-	if text == "" || s.err != nil {
+func (d *recordDecoder) readTime() helmtime.Time {
+	s, t := d.scanner, helmtime.Time{}
+	text := s.ReadText("time", maxText)
+	if text == "" || s.Err() != nil {
 		return t
 	}
 	if err := t.Time.UnmarshalText([]byte(text)); err != nil {
-		s.setError("it has no time where one should be: %w", err)
+		s.SetError("it has no time where one should be: %w", err)
 	}
 	return t
 }
 
 // readHook reads one hook, and keeps it if a deletion runs it.
-func (s *scanner) readHook(r *release.Release, left *int) {
-	h := &release.Hook{}
-	if !s.readObject(map[string]func(){
-		"name":     func() { h.Name = s.readText("name of a hook", maxToken) },
-		"kind":     func() { h.Kind = s.readText("kind of a hook", maxToken) },
-		"manifest": func() { h.Manifest = s.readText("text of hooks", maxHooksText) },
-		"weight":   func() { h.Weight = s.readInteger() },
+func (d *recordDecoder) readHook() {
+	s, h := d.scanner, &release.Hook{}
+	if !s.ReadObject(map[string]func(){
+		"name":     func() { h.Name = s.ReadText("name of a hook", maxText) },
+		"kind":     func() { h.Kind = s.ReadText("kind of a hook", maxText) },
+		"manifest": func() { h.Manifest = s.ReadText("text of hooks", maxHooksText) },
+		"weight":   func() { h.Weight = s.ReadInteger() },
 		"events": func() {
-			s.readArray("events of a hook", 16, func() { h.Events = append(h.Events, release.HookEvent(s.readText("event of a hook", maxToken))) })
+			s.ReadArray("events of a hook", 16, func() { h.Events = append(h.Events, release.HookEvent(s.ReadText("event of a hook", maxText))) })
 		},
 		"delete_policies": func() {
-			s.readArray("delete policies of a hook", 16, func() {
-				h.DeletePolicies = append(h.DeletePolicies, release.HookDeletePolicy(s.readText("delete policy of a hook", maxToken)))
+			s.ReadArray("delete policies of a hook", 16, func() {
+				h.DeletePolicies = append(h.DeletePolicies, release.HookDeletePolicy(s.ReadText("delete policy of a hook", maxText)))
 			})
 		},
 	}) {
-		s.setError("it has an empty hook")
+		s.SetError("it has an empty hook")
 	}
 	if !isDeleteHook(h) {
 		return
 	}
-	if *left -= len(h.Manifest); *left < 0 {
-		s.setError("its text of hooks is longer than %d KiB", maxHooksText>>10)
+	if d.left -= len(h.Manifest); d.left < 0 {
+		s.SetError("its text of hooks is longer than %d KiB", maxHooksText>>10)
 	}
-	r.Hooks = append(r.Hooks, h)
+	d.content.release.Hooks = append(d.content.release.Hooks, h)
 }
 
 // validateRelease says what is wrong with a release that was read from a Secret of its revision.

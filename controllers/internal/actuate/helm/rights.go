@@ -72,15 +72,7 @@ func checkRightsCount(name string, rights ...rightSet) *BlockedError {
 
 // isRightReviewed says that a right was reviewed for whoever wants the release uninstalled, or that none was: then the API server
 // judges each request by the rights of the account.
-func (s *session) isRightReviewed(o object, verb string) bool {
-	if len(s.want.Rights) == 0 {
-		return true
-	}
-	if s.rights == nil {
-		s.rights = rightSet{}
-		for _, r := range s.want.Rights {
-			s.rights[r] = true
-		}
-	}
-	return s.rights[plan.Right{Verb: verb, Group: o.Resource.Group, Resource: o.Resource.Resource, Namespace: o.Namespace}]
+func (c Committed) isRightReviewed(o object, verb string) bool {
+	return len(c.Rights) == 0 ||
+		slices.Contains(c.Rights, plan.Right{Verb: verb, Group: o.Resource.Group, Resource: o.Resource.Resource, Namespace: o.Namespace})
 }

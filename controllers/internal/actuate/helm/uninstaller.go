@@ -40,13 +40,15 @@ type Options struct {
 	Protection plan.Protection
 	// Clock measures how long an uninstall waits for hooks to end and for objects to go.
 	Clock clock.Clock
+	// Shelf keeps what was read of records. Uninstallers of one API server may share it. One of its own if nil.
+	Shelf *Shelf
 	// Ahead is by how much Clock is ahead of the API server's, whose times objects carry; never negative. Not at all when
 	// nil.
 	Ahead func() time.Duration
 }
 
-// Uninstaller looks at Helm releases and uninstalls them. It keeps nothing between calls and may be used by many
-// goroutines.
+// Uninstaller looks at Helm releases and uninstalls them. Between calls it keeps nothing but what records say, on its shelf, and may be
+// used by many goroutines.
 type Uninstaller struct {
 	secrets   corev1client.SecretsGetter
 	rbac      rbacv1client.RbacV1Interface
@@ -54,6 +56,7 @@ type Uninstaller struct {
 	crds      metadata.Interface
 	objects   dynamic.Interface
 	discovery discovery.DiscoveryInterfaceWithContext
+	shelf     *Shelf
 
 	account    types.NamespacedName
 	protection plan.Protection
@@ -93,8 +96,11 @@ func New(o Options) (*Uninstaller, error) {
 	if o.Ahead == nil {
 		o.Ahead = func() time.Duration { return 0 }
 	}
+	if o.Shelf == nil {
+		o.Shelf = NewShelf()
+	}
 	return &Uninstaller{
-		secrets: secrets, rbac: rbac, metadata: meta, crds: crds, objects: objects, discovery: kinds,
+		secrets: secrets, rbac: rbac, metadata: meta, crds: crds, objects: objects, discovery: kinds, shelf: o.Shelf,
 		account: o.ServiceAccount, protection: o.Protection, clock: o.Clock, ahead: o.Ahead,
 	}, nil
 }
@@ -119,13 +125,30 @@ type BlockedError struct {
 // Error is the detail.
 func (e *BlockedError) Error() string { return e.Detail }
 
+// LoadRelease has the shelf keep what a release's record says, so that ReadRelease does not wait for a turn. What goes wrong is for
+// ReadRelease to say.
+func (u *Uninstaller) LoadRelease(ctx context.Context, turn Turn, namespace, name string) {
+	_, _ = u.readHistory(ctx, turn, namespace, name, nil)
+}
+
 // ReadRelease reads a release as it is now. A record that cannot be read is a *BlockedError with the reason ReleaseUnreadable;
-// anything else that is in the way of an uninstall is in the Release. Hooks are only told of, and why they cannot be run:
-// whether that is in the way depends on what the caller was asked to do with them.
-func (u *Uninstaller) ReadRelease(ctx context.Context, namespace, name string) (Release, error) {
-	records, err := u.readHistory(ctx, namespace, name, nil)
+// anything else that blocks an uninstall is in the Release. So are hooks, and why they cannot run:
+// whether that blocks it depends on what the caller is to do with them. When ctx ends, the error is its cause.
+func (u *Uninstaller) ReadRelease(ctx context.Context, turn Turn, namespace, name string) (Release, error) {
+	r, err := u.readRelease(ctx, turn, namespace, name)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
-		return Release{}, fmt.Errorf("cannot look at release %q: %w", name, err)
+		return Release{}, fmt.Errorf("cannot read release %q: %w", name, err)
+	}
+	return r, nil
+}
+
+func (u *Uninstaller) readRelease(ctx context.Context, turn Turn, namespace, name string) (Release, error) {
+	records, err := u.readHistory(ctx, turn, namespace, name, nil)
+	if err != nil {
+		return Release{}, err
 	}
 	newest, found := records.newestRecord()
 	if !found || newest.releaseStatus() == release.StatusUninstalled {
@@ -152,21 +175,21 @@ func (u *Uninstaller) ReadRelease(ctx context.Context, namespace, name string) (
 	}
 	reach, err := u.resolveManifest(ctx, newest)
 	if err != nil {
-		return Release{}, fmt.Errorf("cannot look at release %q: %w", name, err)
+		return Release{}, err
 	}
 	for _, o := range reach.objects {
 		r.Objects = append(r.Objects, o.Ref)
 	}
 	hooks, why, err := u.resolveHooks(ctx, newest)
 	if err != nil {
-		return Release{}, fmt.Errorf("cannot look at the hooks of release %q: %w", name, err)
+		return Release{}, fmt.Errorf("cannot read its hooks: %w", err)
 	}
 	r.HooksBlocked = why
 	rights, hookRights := rightsToDelete(reach, namespace), rightsForHooks(hooks)
 	r.Rights, r.HookRights = rights.listRights(), hookRights.listRights()
 	blocked, err := u.findBlocker(ctx, reach, namespace, name)
 	if err != nil {
-		return Release{}, fmt.Errorf("cannot look at release %q: %w", name, err)
+		return Release{}, err
 	}
 	if blocked == nil {
 		blocked = checkRightsCount(name, rights, hookRights)
@@ -178,11 +201,11 @@ func (u *Uninstaller) ReadRelease(ctx context.Context, namespace, name string) (
 }
 
 // ReadWanted reads the release that a spec wants uninstalled; nil if there is none. What cannot be read blocks.
-func (u *Uninstaller) ReadWanted(ctx context.Context, namespace string, spec *v1alpha1.Helm) *plan.Release {
+func (u *Uninstaller) ReadWanted(ctx context.Context, turn Turn, namespace string, spec *v1alpha1.Helm) *plan.Release {
 	if spec == nil || !spec.Delete {
 		return nil
 	}
-	rel, err := u.ReadRelease(ctx, namespace, spec.Release)
+	rel, err := u.ReadRelease(ctx, turn, namespace, spec.Release)
 	if err == nil {
 		return &rel.Release
 	}
@@ -304,10 +327,10 @@ func (r Remaining) String() string {
 // Uninstall carries the uninstall of exactly that release to its end, or says why not. It blocks for as long as
 // requests take, and up to want.Timeout for hooks to end and objects to go; it returns soon after ctx ends. The Outcome
 // is what was done also when there is an error.
-func (u *Uninstaller) Uninstall(ctx context.Context, want Committed, guard Guard) (Outcome, error) {
-	s := &session{u: u, ctx: ctx, want: want, guard: guard, deadline: u.clock.Now().Add(want.Timeout)}
+func (u *Uninstaller) Uninstall(ctx context.Context, turn Turn, want Committed, guard Guard) (Outcome, error) {
+	s := u.newSession(ctx, turn, want, guard)
 	if err := s.runUninstall(); err != nil {
-		return s.outcome, fmt.Errorf("cannot uninstall release %q: %w", want.Name, err)
+		return s.try.outcome, fmt.Errorf("cannot uninstall release %q: %w", want.Name, err)
 	}
-	return s.outcome, nil
+	return s.try.outcome, nil
 }

@@ -177,7 +177,7 @@ func TestResume(t *testing.T) {
 	// The mark, six objects, two records.
 	const writes = 1 + 6 + 2
 	end := func(w *world, want Committed, u *Uninstaller, g Guard, cause error, state OutcomeState) {
-		got, err := u.Uninstall(w.ctx, want, g)
+		got, err := u.Uninstall(w.ctx, nil, want, g)
 		if !errors.Is(err, cause) {
 			w.t.Fatalf("got error %v, want %v", err, cause)
 		}
@@ -320,7 +320,7 @@ func TestUpgradedAtTheLastMoment(t *testing.T) {
 	w := newWorld(t)
 	w.install(shop())
 	want := w.committed()
-	_, err := w.uninstaller().Uninstall(w.ctx, want, guard{start: func() error { w.upgrade(shop()); return nil }})
+	_, err := w.uninstaller().Uninstall(w.ctx, nil, want, guard{start: func() error { w.upgrade(shop()); return nil }})
 	if err == nil {
 		t.Fatal("the mark was written over the upgrade")
 	}
@@ -339,7 +339,7 @@ func TestRolledBackHalfWay(t *testing.T) {
 	w.upgrade(shop())
 	want := w.committed()
 	asked := 0
-	got := must(w.uninstaller().Uninstall(w.ctx, want, guard{delete: func(plan.Ref) error {
+	got := must(w.uninstaller().Uninstall(w.ctx, nil, want, guard{delete: func(plan.Ref) error {
 		if asked++; asked == 2 {
 			check(t, helmtest.Rollback(w.admin, w.namespace, "shop", 1))
 		}
@@ -367,8 +367,8 @@ func TestRewrittenHalfWay(t *testing.T) {
 				w.rewrite(func(r *release.Release) { r.Manifest = strings.ReplaceAll(r.Manifest, "name: b", "name: victim") })
 				return nil
 			}}
-			got, err := w.uninstaller().Uninstall(w.ctx, want, rewrite)
-			if err == nil || !strings.Contains(err.Error(), "was changed since it was decided on") || got.State != Unfinished {
+			got, err := w.uninstaller().Uninstall(w.ctx, nil, want, rewrite)
+			if err == nil || !strings.Contains(err.Error(), "has changed since the uninstall was decided") || got.State != Unfinished {
 				t.Errorf("got %q, %v: want an error", got.State, err)
 			}
 			if diff := cmp.Diff([]string{"web.services/v1"}, refs(got.Deleted)); diff != "" {
@@ -377,7 +377,7 @@ func TestRewrittenHalfWay(t *testing.T) {
 			if !recorded {
 				return
 			}
-			if got, err := w.uninstaller().Uninstall(w.ctx, want, allow{}); err == nil || len(got.Deleted) > 0 {
+			if got, err := w.uninstaller().Uninstall(w.ctx, nil, want, allow{}); err == nil || len(got.Deleted) > 0 {
 				t.Errorf("the next try: got %+v, %v: want an error, and nothing deleted", got, err)
 			}
 			w.rewrite(func(r *release.Release) { r.Manifest = strings.ReplaceAll(r.Manifest, "name: victim", "name: b") })
@@ -393,7 +393,7 @@ func TestUnmarkedHalfWay(t *testing.T) {
 	w := newWorld(t)
 	w.install(shop())
 	want := w.committed()
-	got, err := w.uninstaller().Uninstall(w.ctx, want, guard{delete: func(plan.Ref) error {
+	got, err := w.uninstaller().Uninstall(w.ctx, nil, want, guard{delete: func(plan.Ref) error {
 		return helmtest.SetStatus(w.admin, w.namespace, "shop", release.StatusDeployed)
 	}})
 	if err == nil || got.State != Unfinished {
@@ -423,7 +423,7 @@ func TestObjectChangesBeforeItsDeletion(t *testing.T) {
 			w.install(shop())
 			want := w.committed()
 			done := 0
-			got, err := w.uninstaller().Uninstall(w.ctx, want, guard{delete: func(ref plan.Ref) error {
+			got, err := w.uninstaller().Uninstall(w.ctx, nil, want, guard{delete: func(ref plan.Ref) error {
 				if ref.Name != "a" || done == tc.times {
 					return nil
 				}
@@ -449,7 +449,7 @@ func TestObjectChangesBeforeItsDeletion(t *testing.T) {
 func TestObjectComesBack(t *testing.T) {
 	w := newWorld(t)
 	w.install(shop())
-	got := must(w.uninstaller().Uninstall(w.ctx, w.committed(), guard{delete: func(ref plan.Ref) error {
+	got := must(w.uninstaller().Uninstall(w.ctx, nil, w.committed(), guard{delete: func(ref plan.Ref) error {
 		if ref.Name != "b" {
 			return nil
 		}
@@ -484,7 +484,7 @@ func TestBegunByOthers(t *testing.T) {
 			w.install(shop())
 			tc.others(w)
 			want, before := w.committed(), w.names()
-			got, err := w.uninstaller().Uninstall(w.ctx, want, guard{start: func() error { return errRefused }})
+			got, err := w.uninstaller().Uninstall(w.ctx, nil, want, guard{start: func() error { return errRefused }})
 			if !errors.Is(err, errRefused) || got.State != Stopped {
 				t.Errorf("%s: got %q, %v: want it refused", tc.reason, got.State, err)
 			}
@@ -495,14 +495,14 @@ func TestBegunByOthers(t *testing.T) {
 				t.Errorf("%s: requests (-want +got):\n%s", tc.reason, diff)
 			}
 			stop := guard{delete: func(plan.Ref) error { return errRefused }}
-			if _, err := w.uninstaller().Uninstall(w.ctx, want, stop); !errors.Is(err, errRefused) {
+			if _, err := w.uninstaller().Uninstall(w.ctx, nil, want, stop); !errors.Is(err, errRefused) {
 				t.Errorf("%s: got %v, want it to end before the first deletion", tc.reason, err)
 			}
 			if r := w.look(); r.State != plan.ReleaseUninstalling || r.Mark != "ours" || r.Begun {
 				t.Errorf("%s: begun, it is %+v", tc.reason, r.Release)
 			}
 			goesOn := guard{start: func() error { return errRefused }}
-			if got := must(w.uninstaller().Uninstall(w.ctx, want, goesOn))(t); got.State != Done {
+			if got := must(w.uninstaller().Uninstall(w.ctx, nil, want, goesOn))(t); got.State != Done {
 				t.Errorf("%s: the next try ends with %q", tc.reason, got.State)
 			}
 			w.wantGone()
@@ -535,13 +535,13 @@ func TestAnOlderMarkIsRenewed(t *testing.T) {
 	want := w.committed()
 	want.Mark = "older"
 	stop := guard{delete: func(plan.Ref) error { return errRefused }}
-	if _, err := w.uninstaller().Uninstall(w.ctx, want, stop); !errors.Is(err, errRefused) {
+	if _, err := w.uninstaller().Uninstall(w.ctx, nil, want, stop); !errors.Is(err, errRefused) {
 		t.Fatal(err)
 	}
 	want.Mark, want.Begun = "ours", w.look().Mark
 	noted := 0
 	stop.start, stop.note = func() error { return errors.New("begun anew") }, func(plan.Ref) error { noted++; return nil }
-	if _, err := w.uninstaller().Uninstall(w.ctx, want, stop); !errors.Is(err, errRefused) || noted != 1 {
+	if _, err := w.uninstaller().Uninstall(w.ctx, nil, want, stop); !errors.Is(err, errRefused) || noted != 1 {
 		t.Errorf("got %v, asked %d times before the mark is renewed, want once", err, noted)
 	}
 	if got := w.look().Mark; got != "ours" {
@@ -558,7 +558,7 @@ func TestTheMarkIsTakenOffHalfWay(t *testing.T) {
 	w := newWorld(t)
 	w.install(shop())
 	want, asked := w.committed(), 0
-	got, err := w.uninstaller().Uninstall(w.ctx, want, guard{delete: func(plan.Ref) error {
+	got, err := w.uninstaller().Uninstall(w.ctx, nil, want, guard{delete: func(plan.Ref) error {
 		asked++
 		return helmtest.SetStatus(w.admin, w.namespace, "shop", release.StatusUninstalling)
 	}})
@@ -629,7 +629,7 @@ func TestOneObjectFails(t *testing.T) {
 			}, nil
 		})
 	}
-	got, err := w.uninstaller(refuse).Uninstall(w.ctx, want, allow{})
+	got, err := w.uninstaller(refuse).Uninstall(w.ctx, nil, want, allow{})
 	if err == nil {
 		t.Fatal("want the error of the one object")
 	}

@@ -173,7 +173,7 @@ func (w *world) uninstaller(faults ...func(http.RoundTripper) http.RoundTripper)
 
 func (w *world) look() Release {
 	w.t.Helper()
-	return must(w.uninstaller().ReadRelease(w.ctx, w.namespace, "shop"))(w.t)
+	return must(w.uninstaller().ReadRelease(w.ctx, nil, w.namespace, "shop"))(w.t)
 }
 
 // committed is what a run records of the release, and its Cleaner adds.
@@ -204,7 +204,7 @@ func (w *world) mark(annotation, value string) {
 // uninstall carries the uninstall to an end, without anything that is in the way.
 func (w *world) uninstall(want Committed) Outcome {
 	w.t.Helper()
-	return must(w.uninstaller().Uninstall(w.ctx, want, allow{}))(w.t)
+	return must(w.uninstaller().Uninstall(w.ctx, nil, want, allow{}))(w.t)
 }
 
 // names are the names of the objects of the test's chart that are there, and of the release's records.

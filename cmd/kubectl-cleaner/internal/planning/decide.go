@@ -1,0 +1,83 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package planning makes the plan that the operator would make, from whatever reads objects: files or a cluster. It never acts.
+package planning
+
+import (
+	"context"
+	"time"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
+	"github.com/vtex/cleaner/controllers/confirm"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/schedule"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+// Times are the times that a plan depends on.
+type Times struct {
+	// At is the time of the decision.
+	At time.Time
+	// Since is when `for` of rules began to count, for all conditions that hold.
+	Since time.Time
+	// Created is the creation time of a Cleaner whose file has none. Zero: its ttl ago.
+	Created time.Time
+}
+
+// unlimitedBatch confirms all items at once.
+const unlimitedBatch = 1 << 30
+
+// Decision is what a plan is made from, besides the objects.
+type Decision struct {
+	Cleaner    *manifests.Cleaner
+	Protection plan.Protection
+	Times      Times
+	// Release is the Helm release of the spec; nil if it was not read.
+	Release *plan.Release
+}
+
+// ComputePlan makes the plan that the operator would make of the reader's objects. It reads again what the operator would confirm.
+func (d Decision) ComputePlan(ctx context.Context, r snapshot.Reader) plan.Plan {
+	c, owner := d.Cleaner, d.BuildOwner()
+	in := plan.Input{
+		Owner: owner, Spec: c.Work, Programs: c.Programs, Protection: d.Protection, Now: d.Times.At, Release: d.Release,
+		Snapshot: snapshot.ReadTargets(ctx, r, owner.Namespace, c.Work),
+		Batch:    unlimitedBatch,
+	}
+	first := plan.ComputePlan(ctx, in)
+	in.Holds = first.Holds.BeganAt(d.Times.Since)
+	return applySchedule(confirm.DecideToShow(ctx, r, in, first, plan.ComputePlan), c.Work, d.Times.At)
+}
+
+// applySchedule sets the next evaluation to the next time of the schedule, or earlier to the end of a wait: between its times, a
+// Cleaner with a schedule evaluates only what waits.
+func applySchedule(p plan.Plan, work *v1alpha1.Work, now time.Time) plan.Plan {
+	if work.Schedule == "" || p.Verdict == v1alpha1.VerdictInvalid || p.Reason == v1alpha1.ReasonWaitingForTTL {
+		return p
+	}
+	times, err := schedule.ParseSchedule(work)
+	if err != nil { // validation has refused it
+		return p
+	}
+	p.Next, p.Look, p.Flip = times.Next(now), time.Time{}, time.Time{}
+	if len(p.Pending) > 0 && (p.Next.IsZero() || p.Pending[0].Until.Before(p.Next)) {
+		p.Next = p.Pending[0].Until
+	}
+	return p
+}
+
+// BuildOwner returns the Cleaner's identity and creation time.
+func (d Decision) BuildOwner() plan.Owner {
+	c := d.Cleaner
+	created := c.Owner.GetCreationTimestamp().Time
+	if created.IsZero() {
+		created = d.Times.Created
+	}
+	if created.IsZero() {
+		ttl, _ := c.Work.TTL.Parse(0) // it is valid
+		created = d.Times.At.Add(-ttl)
+	}
+	return plan.Owner{Namespace: c.Owner.GetNamespace(), Name: c.Owner.GetName(), UID: c.Owner.GetUID(), Created: created}
+}

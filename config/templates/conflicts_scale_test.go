@@ -1,0 +1,176 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package templates_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/celenv/meter"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+	"github.com/vtex/cleaner/test/spiderpool"
+)
+
+// mostAddresses is how many addresses the template is said to look at, and tooMany is more than it does.
+const mostAddresses, tooMany = 50_000, 80_000
+
+// Up to as many addresses as docs/templates.md says, all rules look at all of them. Above, those that cannot say so: none of them
+// finds what is not there, or passes over what is there in silence.
+func TestSpiderpoolConflictsOfManyAddresses(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "templates.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := "up to 50,000 addresses in 1,000 pools"; !strings.Contains(string(text), said) {
+		t.Errorf("docs/templates.md does not say %q", said)
+	}
+	patient, err := celenv.NewCompiler(celenv.Options{Limits: meter.Limits{Wall: time.Hour, MaxWall: time.Hour}}) // however slow this machine is
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := compiled(t, patient, "spiderpool-conflicts", map[string]any{})
+	want := []string{"pod-with-another-address", "pool-without-addresses", "record-without-endpoint"}
+	for _, pools := range []int{200, 1000} {
+		if found, wrong := survey(t, c, gather(t, mostAddresses, mostAddresses/pools)); !slices.Equal(found, want) || len(wrong) > 0 {
+			t.Errorf("of %d addresses in %d pools %q are found, and these cannot be looked for: %q", mostAddresses, pools, found, wrong)
+		}
+	}
+	found, wrong := survey(t, c, gather(t, tooMany, 250))
+	for _, rule := range want {
+		if !slices.Contains(found, rule) && !strings.Contains(wrong[rule], "the evaluation builds more than") {
+			t.Errorf("of %d addresses %s finds nothing, and says %q", tooMany, rule, wrong[rule])
+		}
+	}
+	if len(wrong) == 0 {
+		t.Errorf("%d addresses are not too many: docs/templates.md can say more", tooMany)
+	}
+	for _, rule := range found {
+		if !slices.Contains(want, rule) {
+			t.Errorf("of %d addresses %s is found, which is not there", tooMany, rule)
+		}
+	}
+}
+
+// crowd is a cluster in which so many Pods have an address of Spiderpool, as a Deployment's Pods do.
+type crowd struct {
+	t     *testing.T
+	world *snapshot.Objects
+}
+
+func (c *crowd) add(gv schema.GroupVersion, kind, namespace, name string, fields map[string]any) {
+	c.t.Helper()
+	u := &unstructured.Unstructured{Object: fields}
+	u.SetGroupVersionKind(gv.WithKind(kind))
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	if u.GetUID() == "" {
+		u.SetUID("00000000-0000-0000-0000-000000000000")
+	}
+	u.SetResourceVersion("1")
+	u.SetCreationTimestamp(metav1.NewTime(start.Add(-time.Hour)))
+	if err := c.world.AddObject(u); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// gather makes pools of so many addresses, up to 250, and a Pod for each address. The last Pod has another address than the one recorded, and
+// the one before it has no endpoint; and 100 Pods wait for an address of any pool.
+func gather(t *testing.T, addresses, perPool int) *snapshot.Objects {
+	t.Helper()
+	c := &crowd{t: t, world: snapshot.NewObjects()}
+	for kind, namespaced := range map[string]bool{"Pod": true, "Node": false, "Namespace": false} {
+		c.world.AddKind(corev1.SchemeGroupVersion, metav1.APIResource{Name: strings.ToLower(kind) + "s", Kind: kind, Namespaced: namespaced})
+	}
+	for kind, namespaced := range map[string]bool{"SpiderIPPool": false, "SpiderEndpoint": true, "SpiderSubnet": false, "SpiderReservedIP": false, "SpiderMultusConfig": true} {
+		c.world.AddKind(spiderpool.Group(), metav1.APIResource{Name: strings.ToLower(kind) + "s", Kind: kind, Namespaced: namespaced})
+	}
+	const namespace = "production"
+	for first := 0; first < addresses; first += perPool {
+		number := first / perPool
+		pool, prefix := fmt.Sprintf("node-pool-%04d", number), fmt.Sprintf("10.%d.%d.", number/250, number%250)
+		var records []string
+		for i := range perPool {
+			n := first + i
+			name, uid, ip := fmt.Sprintf("frontend-7d9f8b6c5d-%05d", n), fmt.Sprintf("5f0c8a4e-1d2b-4c3d-9e8f-%012d", n), fmt.Sprintf("%s%d", prefix, i+1)
+			records = append(records, fmt.Sprintf(`%q:{"pod":%q,"podUid":%q}`, ip, namespace+"/"+name, uid))
+			has := ip
+			if n == addresses-1 {
+				has = "192.0.2.1"
+			}
+			c.add(corev1.SchemeGroupVersion, "Pod", namespace, name, map[string]any{
+				"metadata": map[string]any{"uid": uid}, "spec": map[string]any{"nodeName": "worker"},
+				"status": map[string]any{"phase": "Running", "podIPs": []any{map[string]any{"ip": has}}},
+			})
+			if n == addresses-2 {
+				continue
+			}
+			c.add(spiderpool.Group(), "SpiderEndpoint", namespace, name, map[string]any{
+				"metadata": map[string]any{"finalizers": []any{spiderpool.Finalizer}},
+				"status": map[string]any{"ownerControllerType": "Deployment", "current": map[string]any{"uid": uid, "ips": []any{
+					map[string]any{"interface": "eth0", "ipv4": ip + "/24", "ipv4Pool": pool},
+				}}},
+			})
+		}
+		c.add(spiderpool.Group(), "SpiderIPPool", "", pool, map[string]any{
+			"spec":   map[string]any{"ipVersion": int64(4), "subnet": prefix + "0/24", "ips": []any{fmt.Sprintf("%s1-%s%d", prefix, prefix, perPool)}, "default": true},
+			"status": map[string]any{"allocatedIPs": "{" + strings.Join(records, ",") + "}"},
+		})
+	}
+	for i := range 100 {
+		name := fmt.Sprintf("waits-%d", i)
+		c.add(corev1.SchemeGroupVersion, "Pod", namespace, name, map[string]any{
+			"metadata": map[string]any{"uid": name}, "spec": map[string]any{"nodeName": "worker"}, "status": map[string]any{"phase": "Pending"},
+		})
+	}
+	if err := c.world.SortObjects(); err != nil {
+		t.Fatal(err)
+	}
+	return c.world
+}
+
+// survey is what the template reports of a cluster, and the rules that have errors.
+func survey(t *testing.T, c *collector, world *snapshot.Objects) (found []string, wrong map[string]string) {
+	t.Helper()
+	in := plan.Input{
+		Owner: plan.Owner{Name: "conflicts", UID: "conflicts", Created: start.Add(-time.Hour)}, Spec: c.work, Programs: c.programs,
+		Snapshot: snapshot.ReadTargets(t.Context(), world, "", c.work), Batch: 1000, Confirmed: map[plan.Read]bool{}, Unreadable: map[plan.Read]string{},
+	}
+	var last plan.Plan
+	for _, at := range []time.Duration{-10 * time.Minute, 0} {
+		in.Now = start.Add(at)
+		last = plan.ComputePlan(t.Context(), in)
+		in.Holds = last.Holds
+	}
+	if last.Reason == v1alpha1.ReasonEvaluationFailed {
+		t.Log(last.Message)
+	}
+	for len(last.Confirm) > 0 {
+		for _, read := range last.Confirm {
+			in.Confirmed[read] = true
+		}
+		last = plan.ComputePlan(t.Context(), in)
+	}
+	for i := range last.Steps {
+		found = append(found, last.Steps[i].Rule)
+	}
+	wrong = map[string]string{}
+	for _, e := range last.Errors {
+		wrong[e.Rule] = e.Message
+	}
+	slices.Sort(found)
+	return slices.Compact(found), wrong
+}

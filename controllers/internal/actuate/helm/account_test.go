@@ -1,0 +1,248 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package helm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// bindingServer serves RoleBindings and ClusterRoleBindings, those of a namespace in pages, and counts requests.
+type bindingServer struct {
+	bindings  []rbacv1.RoleBinding
+	cluster   []rbacv1.ClusterRoleBinding
+	forbidden bool // to list
+	pageSize  int
+	asked     func(n int64)
+
+	requests atomic.Int64
+}
+
+// ServeHTTP answers a get or a list.
+func (s *bindingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if n := s.requests.Add(1); s.asked != nil {
+		s.asked(n)
+	}
+	path := strings.Split(strings.TrimPrefix(r.URL.Path, "/apis/rbac.authorization.k8s.io/v1/"), "/")
+	namespace, resource, name := "", path[0], ""
+	if path[0] == "namespaces" {
+		namespace, resource, path = path[1], path[2], path[2:]
+	}
+	if len(path) > 1 {
+		name = path[1]
+	}
+	answer, code := s.find(resource, namespace, name, r.URL.Query().Get("continue")), http.StatusOK
+	refuse := func(why *apierrors.StatusError) {
+		status := why.Status()
+		status.Kind, status.APIVersion = "Status", "v1"
+		answer, code = status, int(status.Code)
+	}
+	switch {
+	case name == "" && s.forbidden:
+		refuse(apierrors.NewForbidden(rbacv1.Resource(resource), "", errors.New("not allowed")))
+	case answer == nil:
+		refuse(apierrors.NewNotFound(rbacv1.Resource(resource), name))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// find gives an object or a page of a list; nil if there is no such object.
+func (s *bindingServer) find(resource, namespace, name, from string) any {
+	if resource == "clusterrolebindings" {
+		list := &rbacv1.ClusterRoleBindingList{Items: s.cluster}
+		for i := range s.cluster {
+			if s.cluster[i].Name == name {
+				return &s.cluster[i]
+			}
+		}
+		if name != "" {
+			return nil
+		}
+		return list
+	}
+	list := &rbacv1.RoleBindingList{}
+	for i := range s.bindings {
+		switch b := &s.bindings[i]; {
+		case b.Namespace != namespace:
+		case name == b.Name:
+			return b
+		default:
+			list.Items = append(list.Items, *b)
+		}
+	}
+	if name != "" {
+		return nil
+	}
+	if s.pageSize > 0 {
+		at := 0
+		_, _ = fmt.Sscan(from, &at)
+		end := min(at+s.pageSize, len(list.Items))
+		if end < len(list.Items) {
+			list.Continue = fmt.Sprint(end)
+		}
+		list.Items = list.Items[at:end]
+	}
+	return list
+}
+
+// newUninstaller returns one of account deleter in namespace team, which asks this server.
+func (s *bindingServer) newUninstaller(t *testing.T) *Uninstaller {
+	t.Helper()
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	u, err := New(Options{
+		Config: &rest.Config{Host: server.URL, QPS: -1}, Clock: clock.RealClock{},
+		ServiceAccount: types.NamespacedName{Namespace: "team", Name: "deleter"},
+		Protection:     plan.Protection{AllowedKinds: []string{"clusterroles.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io"}},
+	})
+	check(t, err)
+	return u
+}
+
+// bindTo returns a RoleBinding that binds a role to an account of namespace team.
+func bindTo(namespace, name, kind, role, account string) rbacv1.RoleBinding {
+	return rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "team", Name: account}},
+	}
+}
+
+// accessObject is an object of RBAC in a manifest.
+func accessObject(kind, resource, namespace, name string) object {
+	return object{
+		Ref:  plan.Ref{Resource: rbacv1.SchemeGroupVersion.WithResource(resource), Namespace: namespace, Name: name},
+		kind: rbacv1.SchemeGroupVersion.WithKind(kind), namespaced: namespace != "",
+	}
+}
+
+// manyInOne is how many objects a manifest may have.
+const manyInOne = 5000
+
+// manyObjects returns so many objects of RBAC, by a function of their number.
+func manyObjects(n int, of func(i int) object) resolvedManifest {
+	var r resolvedManifest
+	for i := range n {
+		r.objects = append(r.objects, of(i))
+	}
+	return r
+}
+
+// TestWhatAnAccountNeedsIsAskedOnce has releases with thousands of objects that could give rights to the account that uninstalls them: what
+// several of them need is asked once, and a release that needs too much is refused.
+func TestWhatAnAccountNeedsIsAskedOnce(t *testing.T) {
+	role := func(i int) object { return accessObject("Role", "roles", "team", fmt.Sprint("r", i)) }
+	binding := func(i int) object { return accessObject("RoleBinding", "rolebindings", "team", fmt.Sprint("b", i)) }
+	for name, tc := range map[string]struct {
+		server   *bindingServer
+		manifest resolvedManifest
+		requests int64
+		reason   string
+		says     string
+	}{
+		"Roles":          {manifest: manyObjects(manyInOne, role), requests: 1},
+		"RolesForbidden": {server: &bindingServer{forbidden: true}, manifest: manyObjects(manyInOne, role), requests: 1},
+		"ClusterRoles": {
+			manifest: manyObjects(manyInOne, func(i int) object { return accessObject("ClusterRole", "clusterroles", "", fmt.Sprint("r", i)) }), requests: 2,
+		},
+		"OneOfManyRoles": {
+			server:   &bindingServer{bindings: []rbacv1.RoleBinding{bindTo("team", "b", "Role", "r4999", "deleter")}},
+			manifest: manyObjects(manyInOne, role), requests: 1, reason: v1alpha1.ReasonReleaseOwnsServiceAccount, says: "r4999.roles",
+		},
+		"Bindings": {manifest: manyObjects(manyInOne, binding), requests: 1},
+		"OneOfManyBindings": {
+			server:   &bindingServer{bindings: []rbacv1.RoleBinding{bindTo("team", "other", "Role", "r", "deleter"), bindTo("team", "b4998", "Role", "r", "deleter")}},
+			manifest: manyObjects(manyInOne, binding), requests: 1, reason: v1alpha1.ReasonReleaseOwnsServiceAccount, says: "b4998.rolebindings",
+		},
+		"OneOnTheLastPage": {
+			server: &bindingServer{pageSize: 1, bindings: []rbacv1.RoleBinding{
+				bindTo("team", "b0", "Role", "r", "other"), bindTo("team", "b1", "Role", "r", "other"), bindTo("team", "b2", "Role", "r", "deleter"),
+			}},
+			manifest: manyObjects(3, binding), requests: 3, reason: v1alpha1.ReasonReleaseOwnsServiceAccount, says: "b2.rolebindings",
+		},
+		"FewForbiddenBindings": {
+			server:   &bindingServer{forbidden: true, bindings: []rbacv1.RoleBinding{bindTo("team", "b1", "Role", "r", "deleter")}},
+			manifest: manyObjects(2, binding), requests: 3, reason: v1alpha1.ReasonReleaseOwnsServiceAccount, says: "b1.rolebindings",
+		},
+		"TwiceTheSame": {
+			server: &bindingServer{forbidden: true}, manifest: manyObjects(manyInOne, func(int) object { return binding(0) }), requests: 2,
+		},
+		"ManyForbiddenBindings": {
+			server: &bindingServer{forbidden: true}, manifest: manyObjects(manyInOne, binding), requests: maxAccountRequests,
+			reason: v1alpha1.ReasonTooManyObjects, says: `release "shop" needs more than 256 requests`,
+		},
+		"ManyPages": {
+			server:   &bindingServer{pageSize: 1, bindings: make([]rbacv1.RoleBinding, 0)},
+			manifest: manyObjects(1, role), requests: maxAccountRequests, reason: v1alpha1.ReasonTooManyObjects, says: "more than 256 requests",
+		},
+		"ManyNamespaces": {
+			manifest: manyObjects(manyInOne, func(i int) object { return accessObject("Role", "roles", fmt.Sprint("n", i), "r") }),
+			reason:   v1alpha1.ReasonTooManyObjects, says: "different rights",
+		},
+		"OtherKinds": {
+			manifest: manyObjects(manyInOne, func(i int) object {
+				return object{Ref: plan.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: "team", Name: fmt.Sprint(i)}, namespaced: true}
+			}),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tc.server
+			if s == nil {
+				s = &bindingServer{}
+			}
+			if name == "ManyPages" {
+				for i := range 2 * maxAccountRequests {
+					s.bindings = append(s.bindings, bindTo("team", fmt.Sprint("b", i), "Role", "other", "other"))
+				}
+			}
+			blocked, err := s.newUninstaller(t).findBlocker(t.Context(), tc.manifest, "team", "shop")
+			check(t, err)
+			if got := s.requests.Load(); got != tc.requests {
+				t.Errorf("it sends %d requests, want %d", got, tc.requests)
+			}
+			if blocked == nil {
+				blocked = &BlockedError{}
+			}
+			if blocked.Reason != tc.reason || !strings.Contains(blocked.Detail, tc.says) {
+				t.Errorf("got reason %q: %q; want %q with %q", blocked.Reason, blocked.Detail, tc.reason, tc.says)
+			}
+		})
+	}
+}
+
+// TestAskingForRightsEndsWithItsContext: an account that may list nothing is asked about each binding, until nobody waits for that any more.
+func TestAskingForRightsEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	over := errors.New("its time is over")
+	s := &bindingServer{forbidden: true, asked: func(n int64) {
+		if n == 10 {
+			cancel(over)
+		}
+	}}
+	binding := func(i int) object { return accessObject("RoleBinding", "rolebindings", "team", fmt.Sprint("b", i)) }
+	_, err := s.newUninstaller(t).findBlocker(ctx, manyObjects(100, binding), "team", "shop")
+	if err == nil || s.requests.Load() != 10 {
+		t.Errorf("got %v after %d requests, and it was to end with the tenth", err, s.requests.Load())
+	}
+}

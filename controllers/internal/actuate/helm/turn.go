@@ -1,0 +1,61 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package helm
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Turn waits until a record may be read: each takes some tens of megabytes, and some tenths of a second. Leave is called when it was. It is
+// an error if ctx is done before. Whoever has nothing else to do meanwhile needs no Turn: nil waits for nothing.
+type Turn func(ctx context.Context) (leave func(), err error)
+
+// run does some work in a turn, or says why it did not.
+func (t Turn) run(ctx context.Context, work func()) error {
+	if t != nil {
+		leave, err := t(ctx)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
+	if err := ctx.Err(); err != nil { // it may be done although the turn has come
+		return err
+	}
+	work()
+	return nil
+}
+
+// ErrTooSlow ends what takes too long.
+var ErrTooSlow = errors.New("it takes too long to read what the uninstall depends on: the API server is too slow, or the release is too large")
+
+// LimitTime returns a context that ends with ErrTooSlow after so much time, and a turn whose wait does not count. They are for one
+// goroutine, which calls stop in the end.
+func LimitTime(ctx context.Context, c clock.Clock, limit time.Duration, wait Turn) (_ context.Context, turn Turn, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	left, began, timer := limit, c.Now(), c.NewTimer(limit)
+	go func() {
+		select {
+		case <-timer.C():
+			cancel(ErrTooSlow)
+		case <-ctx.Done():
+		}
+	}()
+	turn = func(ctx context.Context) (leave func(), err error) {
+		timer.Stop()
+		left -= c.Since(began)
+		leave, err = wait(ctx)
+		began = c.Now()
+		timer.Reset(max(left, 0))
+		return leave, err
+	}
+	return ctx, turn, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}

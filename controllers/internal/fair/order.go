@@ -1,0 +1,223 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fair shares out what there is little of among namespaces: places of workers, of evaluations and of requests. A namespace that
+// wants little is served at once, however much others want; one that wants much gets what is left. All that has no namespace, such
+// as ClusterCleaners, counts as one. It decides who comes next, and does no work itself.
+package fair
+
+import (
+	"container/heap"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// forgetAfter is how long what a namespace has used counts after its last work.
+const forgetAfter = time.Minute
+
+// maxNames is of how many Cleaners of one namespace it is remembered what they have used.
+const maxNames = 4096
+
+// order is who waits for a place, and who has one. A namespace may take one more while more places are free than it has: so the
+// first takes half of them, the next half of the rest, and one that has none finds one. Of those who may, the namespace comes
+// first that has used the least time, of those that have used the same the one that waits longest, and of its Cleaners the one that has
+// used least. It is not safe for concurrent use.
+type order[T comparable] struct {
+	free   int
+	shares map[string]*share[T]
+	due    heapOf[*share[T]]
+	// floor is what the last one had used that was served. Who comes anew begins there: time at rest is no credit.
+	floor time.Duration
+	swept time.Time
+	// added counts those that have come.
+	added int64
+}
+
+// share is what one namespace wants, has and has used.
+type share[T comparable] struct {
+	waiting heapOf[*waiter[T]]
+	taken   int
+	used    time.Duration
+	// number tells those apart that have used the same: who has got a place comes after those that wait.
+	number int64
+	// place is where it is among those that are due; -1 if nothing waits.
+	place int
+	// rests is since when nothing waits and nothing is taken.
+	rests time.Time
+	// names are what each Cleaner has used that has used more than floor. Who comes anew begins there too. It rises by what each that
+	// had a place would have used if all that wanted one had used alike: so whoever has used more is first in the end, however many
+	// come that have used nothing, under new names each time.
+	names map[string]time.Duration
+	floor time.Duration
+}
+
+// waiter is one that waits.
+type waiter[T comparable] struct {
+	of     *share[T]
+	item   T
+	urgent bool
+	since  time.Time
+	// used is what its Cleaner has used, and number tells those apart that have used the same.
+	used   time.Duration
+	number int64
+	// place is where it is among those that wait.
+	place int
+}
+
+func newOrder[T comparable](places int) *order[T] {
+	return &order[T]{free: places, shares: map[string]*share[T]{}}
+}
+
+// addWaiter has an item of a Cleaner wait.
+func (o *order[T]) addWaiter(key types.NamespacedName, item T, urgent bool, now time.Time) *waiter[T] {
+	s := o.shares[key.Namespace]
+	if s == nil {
+		o.forgetResting(now)
+		s = &share[T]{place: -1, names: map[string]time.Duration{}}
+		o.shares[key.Namespace] = s
+	}
+	o.added++
+	w := &waiter[T]{of: s, item: item, urgent: urgent, since: now, used: max(s.floor, s.names[key.Name]), number: o.added}
+	heap.Push(&s.waiting, w)
+	if s.place < 0 {
+		s.used, s.number = max(s.used, o.floor), o.added
+		heap.Push(&o.due, s)
+	}
+	return w
+}
+
+// hasten makes a waiter urgent. It comes after those that are.
+func (o *order[T]) hasten(w *waiter[T]) {
+	if w.urgent {
+		return
+	}
+	o.added++
+	w.urgent, w.number = true, o.added
+	heap.Fix(&w.of.waiting, w.place)
+}
+
+// dropWaiter takes off one that does not wait any more.
+func (o *order[T]) dropWaiter(w *waiter[T], now time.Time) {
+	heap.Remove(&w.of.waiting, w.place)
+	if w.of.waiting.Len() == 0 {
+		heap.Remove(&o.due, w.of.place)
+		w.of.rests = now
+	}
+}
+
+// takeNext gives a place to the next one; nil if nobody may have one now.
+func (o *order[T]) takeNext() *waiter[T] {
+	var passed []*share[T]
+	var next *share[T]
+	for o.free > 0 && o.due.Len() > 0 && next == nil {
+		s := heap.Pop(&o.due).(*share[T])
+		passed = append(passed, s)
+		if s.taken < o.free {
+			next = s
+		}
+	}
+	for _, s := range passed { // each of them but the last has a place, so there are not many
+		if s != next {
+			heap.Push(&o.due, s)
+		}
+	}
+	if next == nil {
+		return nil
+	}
+	w := heap.Pop(&next.waiting).(*waiter[T])
+	if next.waiting.Len() > 0 {
+		o.added++
+		next.number = o.added
+		heap.Push(&o.due, next)
+	}
+	o.free--
+	next.taken++
+	o.floor, next.floor = max(o.floor, next.used), max(next.floor, w.used)
+	return w
+}
+
+// giveBack takes that a place is free again, which a Cleaner has had for so long.
+func (o *order[T]) giveBack(key types.NamespacedName, took time.Duration, now time.Time) {
+	s := o.shares[key.Namespace]
+	took = max(took, 0)
+	s.names[key.Name] = max(s.floor, s.names[key.Name]) + took
+	s.floor += took / time.Duration(s.taken+s.waiting.Len())
+	o.free++
+	s.taken--
+	s.rests = now
+	s.used += took
+	if len(s.names) > maxNames { // so many are treated alike
+		s.floor = max(s.floor, slices.Max(slices.Collect(maps.Values(s.names))))
+		clear(s.names)
+	}
+	if s.place >= 0 {
+		heap.Fix(&o.due, s.place)
+	}
+	o.forgetResting(now)
+}
+
+// forgetResting forgets what makes no difference any more, once in a while: namespaces that have rested for long, and Cleaners that
+// have used no more than all.
+func (o *order[T]) forgetResting(now time.Time) {
+	if now.Sub(o.swept) < forgetAfter {
+		return
+	}
+	o.swept = now
+	for namespace, s := range o.shares {
+		if s.waiting.Len() == 0 && s.taken == 0 && now.Sub(s.rests) >= forgetAfter {
+			delete(o.shares, namespace)
+			continue
+		}
+		maps.DeleteFunc(s.names, func(_ string, used time.Duration) bool { return used <= s.floor })
+	}
+}
+
+// IsBefore and SetPlace are for the heap of the namespaces that are due.
+func (s *share[T]) IsBefore(other *share[T]) bool {
+	return s.used < other.used || s.used == other.used && s.number < other.number
+}
+func (s *share[T]) SetPlace(place int) { s.place = place }
+
+// IsBefore and SetPlace are for the heap of those that wait.
+func (w *waiter[T]) IsBefore(other *waiter[T]) bool {
+	switch {
+	case w.urgent != other.urgent:
+		return w.urgent
+	case w.used != other.used:
+		return w.used < other.used
+	default:
+		return w.number < other.number
+	}
+}
+func (w *waiter[T]) SetPlace(place int) { w.place = place }
+
+// heapOf is a heap of what knows its place in it; -1 if it is not there.
+type heapOf[E interface {
+	IsBefore(other E) bool
+	SetPlace(place int)
+}] []E
+
+func (h heapOf[E]) Len() int           { return len(h) }
+func (h heapOf[E]) Less(i, j int) bool { return h[i].IsBefore(h[j]) }
+func (h heapOf[E]) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].SetPlace(i)
+	h[j].SetPlace(j)
+}
+
+// Push is for the heap.
+func (h *heapOf[E]) Push(e any) {
+	e.(E).SetPlace(len(*h))
+	*h = append(*h, e.(E))
+}
+
+// Pop is for the heap.
+func (h *heapOf[E]) Pop() any {
+	last := (*h)[len(*h)-1]
+	last.SetPlace(-1)
+	*h = (*h)[:len(*h)-1]
+	return last
+}

@@ -1,0 +1,108 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/vtex/cleaner/controllers/internal/served"
+	"github.com/vtex/cleaner/controllers/internal/wire"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+const (
+	// FewNamespaces is how many namespaces are read one by one. For more, the whole cluster is listed.
+	FewNamespaces = 8
+	// maxExcluded and maxExcludedBytes bound the excluded namespaces in a request's field selector.
+	maxExcluded, maxExcludedBytes = 64, 2 << 10
+	// maxRereads is how often to read again because the selected namespaces changed meanwhile.
+	maxRereads = 3
+)
+
+// readInSelectedNamespaces reads the objects of the selected namespaces. Namespaces that labels select must be the same, and unchanged,
+// before and after, so that the answer was true at one moment.
+func (l *Reader) readInSelectedNamespaces(ctx context.Context, res served.Resource, q snapshot.Query) plan.Target {
+	if q.Namespaces.Labels == nil {
+		return l.readInNamedNamespaces(ctx, res, q, q.Namespaces.Names)
+	}
+	before := l.listSelectedNamespaces(ctx, &q.Namespaces)
+	for range maxRereads {
+		if before.State != plan.Complete {
+			return plan.Target{State: before.State, Detail: before.Detail, Resource: res.GVR, Namespaced: true}
+		}
+		names := []string{} // nil would be all of them
+		for _, o := range before.Objects {
+			names = append(names, o.Name)
+		}
+		t := l.readInNamedNamespaces(ctx, res, q, names)
+		if t.State != plan.Complete {
+			return t
+		}
+		after := l.listSelectedNamespaces(ctx, &q.Namespaces)
+		if after.State == plan.Complete && slices.EqualFunc(before.Objects, after.Objects, func(a, b plan.Object) bool { return a.Ref == b.Ref }) {
+			return t
+		}
+		before = after
+	}
+	return plan.Target{
+		State: plan.Failed, Resource: res.GVR, Namespaced: true,
+		Detail: fmt.Sprintf("namespaces changed each time while %s were listed in those that the namespaceSelector chooses", res.GVR.GroupResource()),
+	}
+}
+
+// listSelectedNamespaces reads the selected Namespaces.
+func (l *Reader) listSelectedNamespaces(ctx context.Context, n *snapshot.Namespaces) plan.Target {
+	t := l.Read(ctx, n.NewListQuery())
+	t.Objects = slices.DeleteFunc(t.Objects, func(o plan.Object) bool { return !n.MatchesNamespace(o.Name, &o) })
+	return t
+}
+
+// readInNamedNamespaces reads the objects of these namespaces, or of all if names is nil, in one version. It ignores other namespaces,
+// so that nothing in them can make it fail.
+func (l *Reader) readInNamedNamespaces(ctx context.Context, res served.Resource, q snapshot.Query, names []string) plan.Target {
+	among := q.Namespaces
+	q.Namespaces, q.Namespace = snapshot.Namespaces{Names: names, Except: among.Except}, ""
+	if names == nil || len(names) > FewNamespaces {
+		t, _ := l.readInNamespace(ctx, res, q, "")
+		// The namespaces that a spec names may be all that is allowed.
+		if t.State != plan.Forbidden || among.Names == nil {
+			return t
+		}
+	}
+	all := plan.Target{State: plan.Complete, Resource: res.GVR, Namespaced: true}
+	var version string
+	for _, q.Namespace = range names {
+		var t plan.Target
+		if t, version = l.readInNamespace(ctx, res, q, version); t.State != plan.Complete {
+			return t
+		}
+		all.Objects = append(all.Objects, t.Objects...)
+	}
+	return all
+}
+
+// selectOutside adds the first excluded namespaces, as many as there is room for, to a field selector. All namespaced built-in kinds
+// can be selected so; for others it is not known.
+func selectOutside(res served.Resource, excluded []string, selected fields.Selector) fields.Selector {
+	if !res.Namespaced || !wire.IsKnown(res.GVR.GroupVersion()) {
+		return selected
+	}
+	var terms []fields.Selector
+	if !selected.Empty() {
+		terms = append(terms, selected)
+	}
+	room := maxExcludedBytes
+	for _, name := range excluded[:min(len(excluded), maxExcluded)] {
+		if room -= len(name); room < 0 {
+			break
+		}
+		terms = append(terms, fields.OneTermNotEqualSelector("metadata.namespace", name))
+	}
+	return fields.AndSelectors(terms...)
+}

@@ -1,0 +1,201 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package live reads objects from the API server, in one consistent version. It never writes, and never answers from a watch.
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
+	"k8s.io/utils/clock"
+
+	"github.com/vtex/cleaner/controllers/internal/held"
+	"github.com/vtex/cleaner/controllers/internal/served"
+	"github.com/vtex/cleaner/controllers/internal/wire"
+	"github.com/vtex/cleaner/controllers/notfound"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+var _ snapshot.Reader = (*Reader)(nil)
+
+// Reader reads from the API server.
+type Reader struct {
+	who      string
+	dynamic  dynamic.Interface
+	metadata metadata.Interface
+	resolver *served.Resolver
+}
+
+// NewReader returns a Reader with the rights of config. who names its account in messages.
+func NewReader(who string, config *rest.Config, c clock.PassiveClock, r *served.Resolver) (*Reader, error) {
+	http, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make an HTTP client: %w", err)
+	}
+	d, err := wire.NewClient(config, http, c)
+	if err != nil {
+		return nil, err
+	}
+	m, err := metadata.NewForConfigAndClient(config, http)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a metadata client: %w", err)
+	}
+	return &Reader{who: who, dynamic: d, metadata: m, resolver: r}, nil
+}
+
+// Read reads a target. An object with a name is missing only if the API server says so of that name.
+func (l *Reader) Read(ctx context.Context, q snapshot.Query) plan.Target {
+	res, state, detail := l.resolver.ResolveLive(ctx, q.Group, q.Version, q.Kind)
+	if state != plan.Complete {
+		return plan.Target{State: state, Detail: detail}
+	}
+	if wrong := q.CheckScope(res.GVR.GroupResource(), res.Namespaced); wrong != "" {
+		return plan.Target{State: plan.Failed, Detail: wrong, Resource: res.GVR, Namespaced: res.Namespaced}
+	}
+	if wrong := served.CheckNames(&q); wrong != "" {
+		return plan.Target{State: plan.Failed, Detail: wrong, Resource: res.GVR, Namespaced: res.Namespaced}
+	}
+	if !q.Namespaces.SelectsAll() {
+		return l.readInSelectedNamespaces(ctx, res, q)
+	}
+	t, _ := l.readInNamespace(ctx, res, q, "")
+	return t
+}
+
+// readInNamespace reads the objects of the query's namespace, or of all namespaces: the latest, or those of the version at. It returns
+// the version of a list.
+func (l *Reader) readInNamespace(ctx context.Context, res served.Resource, q snapshot.Query, at string) (t plan.Target, version string) {
+	t = plan.Target{Resource: res.GVR, Namespaced: res.Namespaced}
+	verb := "list"
+	var err error
+	if q.Name != "" && q.Labels.Empty() && q.Fields.Empty() {
+		verb = "get"
+		t.Objects, err = l.getObject(ctx, res, q)
+	} else {
+		t.Objects, version, err = l.listObjects(ctx, res, q, at)
+	}
+	switch {
+	case err == nil:
+		t.State = plan.Complete
+	case apierrors.IsForbidden(err):
+		t.State, t.Detail = plan.Forbidden, served.ForbiddenDetail(l.who, verb, res, q.Namespace, q.Name)
+		if namesOtherResource(err, res) { // the operator may not act as the account
+			t.Detail += ": " + err.Error()
+		}
+	case apierrors.IsNotFound(err):
+		return l.explainNotFound(ctx, t, q), ""
+	default:
+		t.State, t.Detail = plan.Failed, fmt.Sprintf("cannot %s %s: %v", verb, served.DescribeScope(res, q.Namespace, q.Name), err)
+	}
+	return t, version
+}
+
+// readInAnyFormat reads again, as JSON, what protobuf cannot say.
+func readInAnyFormat[T any](read func() (T, error)) (T, error) {
+	out, err := read()
+	if errors.Is(err, wire.ErrNotBinary) {
+		return read()
+	}
+	return out, err
+}
+
+// getObject reads one object. If there is none, it returns nil and no error.
+func (l *Reader) getObject(ctx context.Context, res served.Resource, q snapshot.Query) ([]plan.Object, error) {
+	var obj any
+	var err error
+	if q.MetadataOnly {
+		obj, err = l.metadata.Resource(res.GVR).Namespace(served.NamespaceFor(res, q)).Get(ctx, q.Name, metav1.GetOptions{})
+	} else {
+		obj, err = readInAnyFormat(func() (*unstructured.Unstructured, error) {
+			return l.dynamic.Resource(res.GVR).Namespace(served.NamespaceFor(res, q)).Get(ctx, q.Name, metav1.GetOptions{})
+		})
+	}
+	if notfound.IsObjectMissing(err, res.GVR.GroupResource(), res.Kind, q.Name) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	o, err := held.ConvertObject(res.GVR, obj)
+	if err != nil {
+		return nil, err
+	}
+	return []plan.Object{o}, nil
+}
+
+// listObjects lists the matching objects of one version, the latest or at: all pages have the version of the first, and if that expires
+// the list is read again in one piece. An object that cannot be read is an error if the query selects its namespace.
+func (l *Reader) listObjects(ctx context.Context, res served.Resource, q snapshot.Query, at string) (objects []plan.Object, version string, err error) {
+	selected := selectOutside(res, q.Namespaces.Except, q.Fields)
+	if q.Name != "" {
+		selected = fields.AndSelectors(fields.OneTermEqualSelector(metav1.ObjectNameField, q.Name), selected)
+	}
+	options := metav1.ListOptions{LabelSelector: q.Labels.String(), FieldSelector: selected.String()}
+	if at != "" {
+		options.ResourceVersion, options.ResourceVersionMatch = at, metav1.ResourceVersionMatchExact
+	}
+	list, _, err := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		if q.MetadataOnly {
+			return l.metadata.Resource(res.GVR).Namespace(served.NamespaceFor(res, q)).List(ctx, o)
+		}
+		return readInAnyFormat(func() (*unstructured.UnstructuredList, error) {
+			return l.dynamic.Resource(res.GVR).Namespace(served.NamespaceFor(res, q)).List(ctx, o)
+		})
+	}).List(ctx, options)
+	if err != nil {
+		return nil, "", err
+	}
+	accessor, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, "", err
+	}
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		if m, err := meta.Accessor(item); err != nil || !q.Namespaces.MatchesName(m.GetNamespace()) {
+			return err
+		}
+		o, err := held.ConvertObject(res.GVR, item)
+		objects = append(objects, o)
+		return err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	slices.SortFunc(objects, func(a, b plan.Object) int { return plan.CompareNames(&a.Ref, &b.Ref) })
+	return objects, accessor.GetResourceVersion(), nil
+}
+
+// explainNotFound finds out what a 404 means that names no object: the kind is gone, or it is not known.
+func (l *Reader) explainNotFound(ctx context.Context, t plan.Target, q snapshot.Query) plan.Target {
+	l.resolver.InvalidateGroup(q.Group)
+	res, state, detail := l.resolver.ResolveLive(ctx, q.Group, q.Version, q.Kind)
+	if state != plan.Complete {
+		return plan.Target{State: state, Detail: detail}
+	}
+	t.State = plan.Failed
+	t.Detail = fmt.Sprintf("the API server lists %s, and does not find it", res.GVR.GroupResource())
+	return t
+}
+
+// namesOtherResource reports whether an error is about another resource than the requested one.
+func namesOtherResource(err error, res served.Resource) bool {
+	status, ok := err.(apierrors.APIStatus)
+	if !ok {
+		return false
+	}
+	d := status.Status().Details
+	return d != nil && d.Kind != "" && d.Kind != res.GVR.Resource
+}

@@ -1,0 +1,96 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rehearsed
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+func pod(name string) plan.Object {
+	return plan.Object{Ref: plan.Ref{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"}}
+}
+
+// An item has another mark when something else is to be done for it, or to another version of an object.
+func TestMarkItems(t *testing.T) {
+	step := func(change ...func(*plan.Step)) plan.Step {
+		s := plan.Step{Rule: "r", Keys: []string{"k"}, Object: pod("a"), Verb: plan.VerbPatch, Patch: &plan.Patch{Body: []byte(`{"a":1}`)}}
+		for _, c := range change {
+			c(&s)
+		}
+		return s
+	}
+	mark := func(steps ...plan.Step) uint64 {
+		return MarkItems(plan.Plan{Steps: steps})[plan.ItemKey{Rule: "r", Key: "k"}.Sum()]
+	}
+	same := mark(step())
+	for name, tc := range map[string]struct {
+		steps []plan.Step
+		same  bool
+	}{
+		"Same":    {[]plan.Step{step()}, true},
+		"Reason":  {[]plan.Step{step(func(s *plan.Step) { s.Reason = "why" })}, true},
+		"Version": {[]plan.Step{step(func(s *plan.Step) { s.Object.ResourceVersion = "8" })}, false},
+		"Object":  {[]plan.Step{step(func(s *plan.Step) { s.Object = pod("b") })}, false},
+		"Verb":    {[]plan.Step{step(func(s *plan.Step) { s.Verb = plan.VerbDelete })}, false},
+		"Patch":   {[]plan.Step{step(func(s *plan.Step) { s.Patch = &plan.Patch{Body: []byte(`{"a":2}`)} })}, false},
+		"More":    {[]plan.Step{step(), step(func(s *plan.Step) { s.Verb = plan.VerbDelete })}, false},
+		"None":    {nil, false},
+	} {
+		if got := mark(tc.steps...); (got == same) != tc.same {
+			t.Errorf("%s: it has the same mark: %t", name, got == same)
+		}
+	}
+	report := func(reason string, after ...int) plan.Step {
+		return step(func(s *plan.Step) { s.Verb, s.Patch, s.Reason, s.After = plan.VerbReport, nil, reason, after })
+	}
+	if mark(report("one")) == mark(report("another")) {
+		t.Error("a report has the mark of one with another reason")
+	}
+	if mark(step(), report("one", 0)) != mark(step(), report("another", 0)) {
+		t.Error("a report that comes after a deed has another mark for its reason")
+	}
+	both := func(body string) plan.Step {
+		return step(func(s *plan.Step) { s.Keys, s.Patch = []string{"k", "l"}, &plan.Patch{Body: []byte(body)} })
+	}
+	if mark(both("1")) != mark(both("2")) {
+		t.Error("another item changes the mark of one that shares a patch with it")
+	}
+}
+
+func TestItems(t *testing.T) {
+	step := func(name string, keys ...string) plan.Step {
+		return plan.Step{Rule: "r", Keys: keys, Object: pod(name), Verb: plan.VerbDelete}
+	}
+	decision := plan.Plan{Verdict: v1alpha1.VerdictAct, Steps: []plan.Step{step("a", "1", "2"), step("b", "3")}}
+	marks, done := MarkItems(decision), Items{}
+	if len(marks) != 3 || done.HasItem(plan.ItemKey{Rule: "r", Key: "1"}) {
+		t.Fatalf("marks %v, done %v", marks, done)
+	}
+	done.AddStep(&decision.Steps[0], marks)
+	for key, want := range map[plan.ItemKey]bool{{Rule: "r", Key: "1"}: true, {Rule: "r", Key: "2"}: true, {Rule: "r", Key: "3"}: false, {Rule: "s", Key: "1"}: false} {
+		if done.HasItem(key) != want {
+			t.Errorf("%v was rehearsed: %t", key, !want)
+		}
+	}
+	if n := done.CountBytes(); n != 2*itemBytes {
+		t.Errorf("they take %d bytes", n)
+	}
+	if left := done.LeaveOut(decision).Steps; len(left) != 1 || left[0].Object.Name != "b" || len(decision.Steps) != 2 {
+		t.Errorf("what was not rehearsed: %+v", left)
+	}
+	changed := step("a", "1")
+	changed.Object.ResourceVersion = "8"
+	done.ForgetOthers(MarkItems(plan.Plan{Steps: []plan.Step{step("a", "2"), changed}}))
+	if done.HasItem(plan.ItemKey{Rule: "r", Key: "1"}) || !done.HasItem(plan.ItemKey{Rule: "r", Key: "2"}) {
+		t.Errorf("after a change of the first item's object: %v", done)
+	}
+	if done.ForgetOthers(Items{}); len(done) != 0 {
+		t.Errorf("of what is not wanted any more %v is remembered", done)
+	}
+}

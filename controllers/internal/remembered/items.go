@@ -1,0 +1,102 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package remembered
+
+import (
+	"time"
+
+	"github.com/vtex/cleaner/controllers/internal/patched"
+	"github.com/vtex/cleaner/controllers/internal/rehearsed"
+	"github.com/vtex/cleaner/controllers/internal/reported"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
+)
+
+// About how much memory it takes to remember one thing of each kind, without its texts.
+const (
+	unconfirmedBytes = 180
+	backoffBytes     = 280
+	remadeBytes      = 420
+)
+
+// Items is what is remembered of items of rules, whose number and names users choose.
+type Items struct {
+	// Holds are since when something holds.
+	Holds plan.Holds
+	// Backoff are the objects that wait after failures, and Remade those that were made anew.
+	Backoff plan.Backoff
+	Remade  plan.Remade
+	// Unconfirmed are the items that wait for live reads to say the same.
+	Unconfirmed life.Unconfirmed
+	// Awaited is what live reads want of a Cleaner that cleans once, and the watches have yet to show.
+	Awaited life.Awaited
+	// Overlay is what was done, and the watches have not shown yet.
+	Overlay life.Acted
+	// Done is what was done lately, for limits.
+	Done plan.Done
+	// Patches need not be made again.
+	Patches patched.Patches
+	// Told are the items of which a report was made.
+	Told reported.Reports
+	// Rehearsed are those of which the API server was asked while mode is DryRun.
+	Rehearsed rehearsed.Items
+}
+
+// NewItems makes an empty one.
+func NewItems() Items {
+	return Items{
+		Backoff: plan.Backoff{}, Remade: plan.Remade{}, Unconfirmed: life.Unconfirmed{}, Overlay: life.Acted{}, Patches: patched.Patches{}, Rehearsed: rehearsed.Items{},
+	}
+}
+
+// CountBytes is about how much memory is taken.
+func (m *Items) CountBytes() int64 {
+	n := m.Holds.Bytes() + m.Done.CountBytes() + m.Told.CountBytes() + m.Rehearsed.CountBytes() + unconfirmedBytes*int64(len(m.Unconfirmed)) + m.Awaited.CountBytes()
+	for _, e := range m.Backoff {
+		n += backoffBytes + int64(len(e.Why))
+	}
+	for place := range m.Remade {
+		n += remadeBytes + int64(len(place.Namespace)+len(place.Name))
+	}
+	return n + m.Patches.CountBytes()
+}
+
+// FitInto forgets, if there is not enough room, first what costs requests and repeated reports, and then all. Evaluated is when the Cleaner was
+// evaluated last.
+func (m *Items) FitInto(room int64, evaluated time.Time) {
+	for _, forget := range []func(){
+		func() { clear(m.Patches) }, func() { clear(m.Rehearsed) }, func() { clear(m.Unconfirmed) }, m.Awaited.ForgetLooks,
+		func() { m.Told.ForgetUntil(evaluated.Add(plan.DefaultPeriod)) }, func() { m.Forget(evaluated) },
+	} {
+		if m.CountBytes() <= room {
+			return
+		}
+		forget()
+	}
+}
+
+// Forget drops what is remembered of items. That costs requests and repeated reports, what holds begins anew, and what was used up of
+// limits stays used up: nothing is done earlier for it.
+func (m *Items) Forget(evaluated time.Time) {
+	m.Holds, m.Done = nil, m.Done.ForgetDeeds()
+	m.Patches, m.Rehearsed, m.Unconfirmed, m.Backoff, m.Remade = patched.Patches{}, rehearsed.Items{}, life.Unconfirmed{}, plan.Backoff{}, plan.Remade{}
+	m.Told.ForgetUntil(evaluated.Add(plan.DefaultPeriod))
+	m.Awaited.ForgetLooks()
+}
+
+// AskAgain forgets what keeps something from being tried again: its author asks for it.
+func (m *Items) AskAgain() {
+	m.Awaited = life.Awaited{}
+	clear(m.Remade)
+	clear(m.Unconfirmed)
+	clear(m.Patches)
+	clear(m.Rehearsed)
+}
+
+// MakeRoom is how much the next decision may remember, of so many bytes that are free: holds, deeds and reports may all grow in one pass.
+func (m *Items) MakeRoom(free int64) *plan.Room {
+	part := free / 8
+	m.Told.GrowBy(part)
+	return &plan.Room{Holds: int(max(0, free-2*part+m.Holds.Bytes()) / plan.HoldBytes), DoneBytes: max(0, part+m.Done.CountBytes())}
+}

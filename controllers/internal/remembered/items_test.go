@@ -1,0 +1,156 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package remembered
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// full is something of each kind.
+func full() *Items {
+	m := NewItems()
+	item := plan.ItemKey{Rule: "r", Key: "k"}
+	o := plan.Object{Ref: plan.Ref{Namespace: "shop", Name: "a", UID: "uid-a", ResourceVersion: "7"}}
+	step := plan.Step{Rule: "r", Keys: []string{"k"}, Object: o, Verb: plan.VerbPatch, Patch: &plan.Patch{Body: []byte("{}")}}
+	m.Holds = plan.Holds{"r": {Since: map[plan.Sum]plan.Hold{item.Sum(): {Since: epoch}}}}
+	m.Backoff.RecordFailure("uid-b", "forbidden", epoch)
+	for range 5 {
+		m.Remade.RecordDeletion(&o, epoch)
+	}
+	m.Unconfirmed.HoldItems(map[plan.ItemKey]bool{item: true}, time.Minute, epoch)
+	m.Awaited.TakeLook(plan.Plan{Steps: []plan.Step{step}}, plan.Plan{})
+	m.Done = plan.Done{{At: epoch, UID: "uid-a"}}
+	m.Patches.NotePatch(&step, "7", "8", epoch)
+	m.Told.GrowBy(1 << 20)
+	m.Told.NoteReport(item, "7 ", epoch, time.Minute)
+	m.Rehearsed[item.Sum()] = 1
+	return &m
+}
+
+// kinds are what is remembered of each kind, but for what is done.
+func (m *Items) kinds() map[string]int {
+	told := 0
+	if !m.Told.IsEmpty() {
+		told = 1
+	}
+	return map[string]int{
+		"holds": int(m.Holds.Bytes()), "backoff": len(m.Backoff), "remade": len(m.Remade), "unconfirmed": len(m.Unconfirmed), "awaited": int(m.Awaited.CountBytes()),
+		"patches": int(m.Patches.CountBytes()), "told": told, "rehearsed": len(m.Rehearsed),
+	}
+}
+
+// Each kind is counted, and all are forgotten where all have to be. What was used up of limits stays used up.
+func TestForget(t *testing.T) {
+	m, empty := full(), NewItems()
+	if empty.CountBytes() != 0 {
+		t.Errorf("nothing takes %d bytes", empty.CountBytes())
+	}
+	for kind, n := range m.kinds() {
+		if n == 0 {
+			t.Fatalf("%s has nothing, so that this shows nothing", kind)
+		}
+	}
+	before := m.CountBytes()
+	m.Forget(epoch)
+	for kind, n := range m.kinds() {
+		if n != 0 {
+			t.Errorf("of %s something is remembered", kind)
+		}
+	}
+	if len(m.Done) != 1 || !m.Done[0].Forgotten || m.CountBytes() >= before {
+		t.Errorf("done is %+v; %d bytes are counted, and %d were", m.Done, m.CountBytes(), before)
+	}
+	item := plan.Plan{Verdict: v1alpha1.VerdictAct, Steps: []plan.Step{{Rule: "r", Keys: []string{"k"}, Verb: plan.VerbReport}}}
+	if left := m.Told.LeaveOut(item, epoch.Add(time.Second)); len(left.Steps) != 0 {
+		t.Error("what was reported is reported again at once")
+	}
+}
+
+// First that is forgotten which costs least: each byte less of room takes another kind.
+func TestFitInto(t *testing.T) {
+	order := []string{"patches", "rehearsed", "unconfirmed", "awaited", "told"}
+	m := full()
+	for i, kind := range order {
+		m.FitInto(m.CountBytes()-1, epoch)
+		for j, other := range order {
+			if gone := m.kinds()[other] == 0; gone != (j <= i) {
+				t.Errorf("when %s has to go, %s is gone: %t", kind, other, gone)
+			}
+		}
+		if m.Holds == nil || len(m.Backoff) == 0 {
+			t.Fatalf("when %s has to go, all is forgotten", kind)
+		}
+	}
+	if m.FitInto(m.CountBytes(), epoch); m.Holds == nil {
+		t.Error("what fits is forgotten")
+	}
+	if m.FitInto(m.CountBytes()-1, epoch); m.Holds != nil || len(m.Backoff) != 0 {
+		t.Error("what does not fit is remembered")
+	}
+}
+
+// Who asks again does not wait for what was refused to be confirmed, and what holds goes on to hold.
+func TestAskAgain(t *testing.T) {
+	m := full()
+	m.AskAgain()
+	for kind, n := range m.kinds() {
+		stays := kind == "holds" || kind == "backoff" || kind == "told"
+		if (n > 0) != stays {
+			t.Errorf("%s is remembered: %t", kind, n > 0)
+		}
+	}
+}
+
+func TestMakeRoom(t *testing.T) {
+	m := full()
+	const free = 80 * plan.HoldBytes
+	room := m.MakeRoom(free)
+	if want := 1 + 60; room.Holds != want {
+		t.Errorf("there is room for %d holds, want %d", room.Holds, want)
+	}
+	if want := free/8 + m.Done.CountBytes(); room.DoneBytes != want {
+		t.Errorf("there is room for %d bytes of deeds, want %d", room.DoneBytes, want)
+	}
+	if room := m.MakeRoom(-1 << 30); room.Holds != 0 || room.DoneBytes != 0 {
+		t.Errorf("where there is none: %+v", room)
+	}
+}
+
+// Of a decision that is said again later, as much is kept as is shown of it.
+func TestTrimPlan(t *testing.T) {
+	const many = 1000
+	long := fmt.Sprintf("%0100000d", 0)
+	d := plan.Plan{Reason: "why", Message: long, Refused: long, Data: "x", Steps: make([]plan.Step, many), Confirm: make([]plan.Read, many), Holds: plan.Holds{"r": {}}}
+	for range many {
+		d.Pending = append(d.Pending, plan.Pending{Key: long})
+		d.Errors = append(d.Errors, v1alpha1.ItemError{Key: long, Message: long})
+		d.Withheld = append(d.Withheld, plan.Withheld{Object: "o", Because: long})
+		d.Deferred = append(d.Deferred, plan.ItemKey{Key: long})
+	}
+	got := TrimPlan(d)
+	if got.Steps != nil || got.Confirm != nil || got.Holds != nil || got.Data != "" || got.Reason != "why" || len(got.Deferred) != 1 {
+		t.Errorf("kept are %+v", got)
+	}
+	if n := len(got.Pending); n == 0 || n == many || len(got.Errors) != n || len(got.Withheld) != n {
+		t.Errorf("kept are %d, %d and %d rows", n, len(got.Errors), len(got.Withheld))
+	}
+	for _, text := range []string{got.Message, got.Refused, got.Pending[0].Key, got.Errors[0].Key, got.Errors[0].Message, got.Withheld[0].Because} {
+		if len(text) == 0 || len(text) > 10_000 {
+			t.Errorf("a text of %d bytes is kept", len(text))
+		}
+	}
+	if len(d.Steps) != many || len(d.Pending) != many {
+		t.Error("the decision itself has changed")
+	}
+	if got := TrimPlan(plan.Plan{}); got.Pending != nil || got.Errors != nil || got.Withheld != nil || got.Deferred != nil {
+		t.Errorf("of nothing is kept %+v", got)
+	}
+}

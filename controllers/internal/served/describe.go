@@ -1,0 +1,54 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package served
+
+import (
+	"cmp"
+	"fmt"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+// ForbiddenDetail says who lacks which permission.
+func ForbiddenDetail(who, verbs string, res Resource, namespace, name string) string {
+	return fmt.Sprintf("%s may not %s %s", who, verbs, DescribeScope(res, namespace, name))
+}
+
+// DescribeScope describes the objects of a request: all, those of a namespace, or one.
+func DescribeScope(res Resource, namespace, name string) string {
+	return snapshot.DescribeScope(res.GVR.GroupResource(), res.Namespaced, namespace, name)
+}
+
+// NamespaceFor returns the namespace of a request; empty for a cluster-scoped kind.
+func NamespaceFor(res Resource, q snapshot.Query) string {
+	if !res.Namespaced {
+		return ""
+	}
+	return q.Namespace
+}
+
+// CheckNames returns what is wrong with the names of a query; empty if nothing is. No request may have such a name: it could lead to
+// another path of the API server, and an empty one to all objects.
+func CheckNames(q *snapshot.Query) string {
+	check := func(what, name string) string {
+		for _, wrong := range rest.IsValidPathSegmentName(name) {
+			return fmt.Sprintf("no %s is named %q: a name %s", what, name, wrong)
+		}
+		return ""
+	}
+	if wrong := cmp.Or(check("object", q.Name), check("namespace", q.Namespace)); wrong != "" {
+		return wrong
+	}
+	for _, name := range q.Namespaces.Names {
+		if name == "" {
+			return `no namespace is named ""`
+		}
+		if wrong := check("namespace", name); wrong != "" {
+			return wrong
+		}
+	}
+	return ""
+}

@@ -1,0 +1,257 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package uninstalls carries out uninstalls of releases as jobs, and asks before each request whether it may. When one begins is decided
+// elsewhere.
+package uninstalls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/author"
+	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
+	"github.com/vtex/cleaner/controllers/internal/clients"
+	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/journal"
+	"github.com/vtex/cleaner/controllers/internal/shown"
+	"github.com/vtex/cleaner/controllers/internal/store"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/signing"
+)
+
+const (
+	// defaultHelmTimeout is helm.timeout where a spec gives none.
+	defaultHelmTimeout = 5 * time.Minute
+	// maxHelmWait is how long a try may occupy a place of the pool to wait for hooks to end and objects to go: the next try
+	// goes on, after the others that wait for a place. It only looks, for laterHelmWait: so what hangs hardly takes a place.
+	maxHelmWait   = 30 * time.Second
+	laterHelmWait = time.Second
+	// reviewServes is how long an uninstall may go on before it is asked again what its author may do: a try that takes longer ends.
+	reviewServes = time.Minute
+	// slowTry is how long a try may take that does nothing, before that is a failure.
+	slowTry = 5 * time.Second
+)
+
+// errStale ends an uninstall that has waited too long for its place, or gone on for so long that it is to be asked again what
+// its author may do. It is no failure: what it rests on is asked again, and so is the place.
+var errStale = errors.New("the confirmation is too old")
+
+// Environment is what jobs ask about and tell.
+type Environment struct {
+	Own         *clients.Set // the operator's
+	Clock       clock.PassiveClock
+	Lease       interface{ Fresh() bool }
+	FinishGrace time.Duration
+	// FindCleaner gives a Cleaner as the watch knows it, which nobody may change.
+	FindCleaner func(ctx context.Context, key types.NamespacedName) (v1alpha1.Owner, error)
+	// Fingerprint is that of what a Cleaner is to do now.
+	Fingerprint func(ctx context.Context, c v1alpha1.Owner) (string, error)
+	// SuspectClock says that the clock is not trusted; empty if it is.
+	SuspectClock func() string
+	// Wake asks for a pass over a Cleaner.
+	Wake func(key types.NamespacedName)
+}
+
+// Job uninstalls the release of one run.
+type Job struct {
+	Environment
+	Clients *clients.Set
+	Key     types.NamespacedName
+	UID     types.UID
+	Run     int64
+	// Decides is the fingerprint that the run was committed with.
+	Decides string
+	Want    helm.Committed
+	// Turn is waited for before a record is read.
+	Turn helm.Turn
+	// Start lets the uninstall begin; else one that was begun is finished.
+	Start       bool
+	ConfirmedAt time.Time
+	// ReviewedAt is when the author was found to be allowed to do it. Ring verifies who it is now.
+	ReviewedAt time.Time
+	Author     author.Author
+	Ring       signing.Ring
+	Ended      chan<- End
+	Log        logr.Logger
+}
+
+// End is how an uninstall ended.
+type End struct {
+	Run     int64 // whose uninstall it was
+	Swept   bool  // it came to its end
+	Why     string
+	Actions []v1alpha1.Action
+}
+
+// SetTimeouts bounds a job: hooks by helm.timeout of the spec, if there is one, and how long this try may occupy its place.
+func SetTimeouts(want *helm.Committed, spec *v1alpha1.Helm, waits bool) {
+	want.HookTimeout = defaultHelmTimeout
+	if spec != nil {
+		if timeout, err := spec.Timeout.Parse(defaultHelmTimeout); err == nil {
+			want.HookTimeout = timeout
+		}
+	}
+	want.Timeout = min(want.HookTimeout, maxHelmWait)
+	if waits {
+		want.Timeout = min(want.Timeout, laterHelmWait)
+	}
+}
+
+func (j *Job) uninstallRelease(ctx context.Context) (helm.Outcome, error) {
+	if missing := j.Clients.DescribeMissing(ctx, j.Own.Live); missing != "" {
+		return helm.Outcome{}, errors.New(missing)
+	}
+	return j.Clients.Helm.Uninstall(ctx, j.Turn, j.Want, &guard{Job: j, ctx: ctx})
+}
+
+// Do uninstalls, and says how that ended, even by a panic: the Cleaner waits for it.
+func (j *Job) Do(ctx context.Context) {
+	end := End{Run: j.Run}
+	if p := contain.CatchPanic(func() { end = j.carryOut(ctx) }); p != nil {
+		end.Why = shown.CleanText(p.Error())
+	}
+	j.Ended <- end
+	j.Wake(j.Key)
+}
+
+// carryOut uninstalls, for no longer than the review of the author is valid, and says how that ended. A try that was too slow to do anything
+// has failed: the next one waits, and others get its slot.
+func (j *Job) carryOut(ctx context.Context) End {
+	began := j.Clock.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, reviewServes-plan.ElapsedTime(j.ReviewedAt, began), errStale)
+	defer cancel()
+	out, err := j.uninstallRelease(ctx)
+	_, failed := errors.AsType[*helm.HookError](err)
+	if err != nil && !failed && errors.Is(context.Cause(ctx), errStale) {
+		err = errStale
+	}
+	took := plan.ElapsedTime(began, j.Clock.Now())
+	if errors.Is(err, errStale) && took >= slowTry && len(out.Created)+len(out.Deleted) == 0 {
+		err = fmt.Errorf("an attempt took %s and did nothing: the API server is too slow, or the release is too large", took.Round(time.Second))
+	}
+	return j.describeEnd(out, err)
+}
+
+// describeEnd puts in words what came of it.
+func (j *Job) describeEnd(out helm.Outcome, err error) End {
+	end := End{Run: j.Run, Swept: out.State == helm.Done}
+	note := func(ref plan.Ref, result string) {
+		end.Actions = append(end.Actions, v1alpha1.Action{
+			Object: ref.String(), UID: string(ref.UID), Rule: "helm", Action: "helmUninstall", Time: journal.AtSecond(j.Clock), Result: result,
+		})
+	}
+	for _, ref := range out.Created {
+		note(ref, "created for a hook")
+	}
+	for _, ref := range out.Deleted {
+		note(ref, "deleted")
+	}
+	for _, k := range out.Kept {
+		note(k.Ref, "kept: "+shown.CleanText(k.Because))
+	}
+	switch {
+	case errors.Is(err, errStale):
+	case err != nil:
+		end.Why = shown.CleanText(err.Error())
+	case out.State == helm.Upgraded:
+		end.Why = "the release was upgraded, or its record was rewritten"
+	case out.State == helm.Pending:
+		end.Why = "the release is being installed, upgraded or rolled back"
+	case out.State == helm.HookRunning:
+		end.Why = shown.CleanText(out.Hook + " has not ended yet")
+	case out.State == helm.Terminating && len(out.Remaining) > 0:
+		end.Why = shown.CleanText(fmt.Sprintf("%d objects of the release are not gone yet, such as %s", len(out.Remaining), out.Remaining[0]))
+	}
+	return end
+}
+
+// guard is asked before each request that changes something.
+type guard struct {
+	*Job
+	ctx context.Context
+}
+
+// MayStart is asked before the release is marked as uninstalling.
+func (j *guard) MayStart() error {
+	if !j.Start {
+		return errors.New("the release no longer has the mark of this uninstall")
+	}
+	if plan.ElapsedTime(j.ConfirmedAt, j.Clock.Now()) >= life.ConfirmationServes {
+		return errStale
+	}
+	c, err := j.knownCleaner()
+	if err != nil {
+		return err
+	}
+	decides, err := j.Fingerprint(j.ctx, c)
+	switch {
+	case err != nil:
+		return err
+	case c.GetDeletionTimestamp() != nil:
+		return errors.New("the Cleaner was deleted")
+	case decides != j.Decides:
+		return errors.New("the spec was edited")
+	}
+	return nil
+}
+
+// MayDelete is asked before each deletion in a release that is uninstalling.
+func (j *guard) MayDelete(ref plan.Ref) error { return j.mayFinish("delete", ref) }
+
+// MayRunHook is asked before what hooks of a release that is uninstalling need is created.
+func (j *guard) MayRunHook(ref plan.Ref) error { return j.mayFinish("runHook", ref) }
+
+// MayNote is asked before something is noted in the record of a release that is uninstalling.
+func (j *guard) MayNote(ref plan.Ref) error { return j.mayFinish("note", ref) }
+
+// mayFinish is asked before each request that changes something of a release whose uninstall was begun: it is finished
+// whatever the spec says now, but for nobody who was not asked about, not against a suspend, and after a deletion only for as
+// long as the Cleaner is held.
+func (j *guard) mayFinish(verb string, ref plan.Ref) error {
+	c, err := j.knownCleaner()
+	if err != nil {
+		return err
+	}
+	now := j.Clock.Now()
+	switch {
+	case c.GetDeletionTimestamp() != nil && !now.Before(c.GetDeletionTimestamp().Add(j.FinishGrace)):
+		return errors.New("the Cleaner was deleted")
+	case plan.ElapsedTime(j.ReviewedAt, now) >= reviewServes:
+		return errStale
+	}
+	if who, _ := author.Read(j.Ring, c); !reflect.DeepEqual(who.Author, j.Author) {
+		return errStale
+	}
+	j.Log.Info("Intent", "run", j.Run, "rule", "helm", "verb", verb, "object", ref.String(), "uid", ref.UID, "resourceVersion", ref.ResourceVersion, "decides", j.Decides)
+	return nil
+}
+
+// knownCleaner is the Cleaner as the watch knows it, if its run may go on.
+func (j *guard) knownCleaner() (v1alpha1.Owner, error) {
+	if !j.Lease.Fresh() {
+		return nil, store.ErrNotLeader
+	}
+	c, err := j.FindCleaner(j.ctx, j.Key)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case c.GetUID() != j.UID:
+		return nil, errors.New("the Cleaner is gone")
+	case life.IsHeld(c.Common()):
+		return nil, errors.New("the Cleaner is suspended")
+	case j.SuspectClock() != "":
+		return nil, errors.New(j.SuspectClock())
+	}
+	return c, nil
+}

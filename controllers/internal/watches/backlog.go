@@ -1,0 +1,198 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watches
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/vtex/cleaner/controllers/internal/held"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+const (
+	// maxChanges is how many changes of a namespace are remembered one by one. When there are more, whoever wants anything of their
+	// kind there is woken.
+	maxChanges = 128
+	// maxMatchedLabels is how many labels of an object are looked up. One with more concerns whoever wants anything of its kind there.
+	maxMatchedLabels = 512
+)
+
+// change is what happened to an object: what it was, and what it is now. One of them may be nil.
+type change struct {
+	resource    *resource
+	before, now *held.Object
+	at          time.Time // it was added
+}
+
+// newChange keeps of an object what its wants are matched with.
+func newChange(r *resource, before, now *held.Object) change {
+	fields := r.index.byFields > 0
+	return change{resource: r, before: before.KeepForMatching(fields), now: now.KeepForMatching(fields)}
+}
+
+// namespace is that of the object.
+func (c *change) namespace() string {
+	if c.now != nil {
+		return c.now.Namespace
+	}
+	return c.before.Namespace
+}
+
+// hasManyLabels says that there are too many labels to look them up.
+func (c *change) hasManyLabels() bool {
+	return max(len(held.LabelsOf(c.before)), len(held.LabelsOf(c.now))) > maxMatchedLabels
+}
+
+// backlog are the changes of which nobody has been told yet. Namespaces take turns: what happens in one, and what is wanted of it,
+// delays what happens in another by a turn. To add a change costs the same whatever waits.
+type backlog struct {
+	clock clock.PassiveClock
+
+	mu     sync.Mutex
+	queues map[string]*changes
+	line   []*changes // whose turn it is, in order
+	// ready has something when there may be a turn to take.
+	ready chan struct{}
+}
+
+// changes are those of one namespace. Who has its turn has current for itself.
+type changes struct {
+	namespace string
+	current   *matching // has begun
+	waiting   []change
+	// floods are the kinds of which there were too many, and when the first of these came.
+	floods map[*resource]time.Time
+	// begun is when current came: it may be asked for while somebody has current for himself. Zero: there is none.
+	begun time.Time
+}
+
+func newBacklog(c clock.PassiveClock) *backlog {
+	return &backlog{clock: c, queues: map[string]*changes{}, ready: make(chan struct{}, 1)}
+}
+
+// add takes a change in.
+func (b *backlog) add(c change) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c.at = b.clock.Now()
+	q := b.queues[c.namespace()]
+	if q == nil {
+		q = &changes{namespace: c.namespace()}
+		b.queues[q.namespace] = q
+		b.line = append(b.line, q)
+		select {
+		case b.ready <- struct{}{}:
+		default:
+		}
+	}
+	if _, flooded := q.floods[c.resource]; flooded {
+		return
+	}
+	if len(q.waiting) < maxChanges && !c.hasManyLabels() {
+		q.waiting = append(q.waiting, c)
+		return
+	}
+	if q.floods == nil {
+		q.floods = map[*resource]time.Time{}
+	}
+	first := c.at
+	if n := slices.IndexFunc(q.waiting, func(w change) bool { return w.resource == c.resource }); n >= 0 {
+		first = q.waiting[n].at
+	}
+	q.floods[c.resource] = first
+}
+
+// pending says since when there are changes of a namespace of which somebody may have to be told.
+type pending struct {
+	namespace string
+	since     time.Time
+}
+
+// listPending says what is pending of some namespaces, the longest first.
+func (b *backlog) listPending(of func(namespace string) bool) []pending {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []pending
+	for _, q := range b.queues {
+		if of(q.namespace) {
+			out = append(out, pending{q.namespace, q.oldest()})
+		}
+	}
+	slices.SortFunc(out, func(a, b pending) int { return a.since.Compare(b.since) })
+	return out
+}
+
+// oldest is when the first change came of which nobody has been told yet. There is one.
+func (q *changes) oldest() time.Time {
+	since := q.begun
+	if len(q.waiting) > 0 {
+		since = plan.ChooseEarlier(since, q.waiting[0].at)
+	}
+	for _, at := range q.floods {
+		since = plan.ChooseEarlier(since, at)
+	}
+	return since
+}
+
+// takeTurn returns the namespace whose turn it is, with a matching that has begun; nil when there is nothing to do. It must be given back.
+func (b *backlog) takeTurn() *changes {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.line) == 0 {
+		return nil
+	}
+	q := b.line[0]
+	b.line[0] = nil
+	b.line = b.line[1:]
+	if q.current == nil {
+		q.current = q.beginNext()
+		q.begun = q.current.at
+	}
+	return q
+}
+
+// beginNext begins with what came first. A flood stands for all other changes of its kind.
+func (q *changes) beginNext() *matching {
+	var flood *resource
+	for r, at := range q.floods {
+		if flood == nil || at.Before(q.floods[flood]) {
+			flood = r
+		}
+	}
+	if flood == nil || len(q.waiting) > 0 && q.waiting[0].at.Before(q.floods[flood]) {
+		c := q.waiting[0]
+		q.waiting[0] = change{}
+		q.waiting = q.waiting[1:]
+		return newMatching(c)
+	}
+	first := q.floods[flood]
+	delete(q.floods, flood)
+	rest := q.waiting[:0]
+	for _, c := range q.waiting {
+		if c.resource != flood {
+			rest = append(rest, c)
+		}
+	}
+	clear(q.waiting[len(rest):])
+	q.waiting = rest
+	return newFlood(flood, q.namespace, first)
+}
+
+// endTurn gives a namespace back, which goes to the end of the line if there is more to do.
+func (b *backlog) endTurn(q *changes) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if q.current == nil {
+		q.begun = time.Time{}
+	}
+	if q.current == nil && len(q.waiting) == 0 && len(q.floods) == 0 {
+		delete(b.queues, q.namespace)
+		return
+	}
+	b.line = append(b.line, q)
+}

@@ -1,0 +1,288 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watches
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/vtex/cleaner/test/queries"
+)
+
+// newScopeOf is one that a Cleaner of a namespace wants, and that the operator may not watch.
+func newScopeOf(p *placement, r *resource, k scopeKey, namespace string) *scope {
+	s := p.newScope(r, k)
+	s.addWant(&want{owner: Owner{Namespace: namespace, Name: "c"}})
+	s.access = denied
+	return s
+}
+
+// TestNamesTakeTurnsToBeAskedFor has Cleaners of two namespaces name objects that the operator may not watch, and counts for ten minutes
+// how often it is asked whether it may.
+func TestNamesTakeTurnsToBeAskedFor(t *testing.T) {
+	const minutes = 10
+	for name, tc := range map[string]struct{ names, often, seldom int }{ // how often each is asked for
+		"Few":  {20, 2 * minutes, 2 * minutes},
+		"Many": {2000, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, clock, _, s := still(t)
+			placementOf(e).names = newPace(30 * time.Second)
+			e.retryEvery = 30 * time.Second
+			s.access = denied
+			scopes, asked := []*scope{}, map[*scope]int{}
+			for n := range tc.names {
+				scopes = append(scopes, newScopeOf(placementOf(e), s.resource, scopeKey{"a", fmt.Sprint("p", n)}, "a"))
+			}
+			scopes = append(scopes, newScopeOf(placementOf(e), s.resource, scopeKey{"b", "p"}, "b"))
+			wide := newScopeOf(placementOf(e), s.resource, scopeKey{"a", ""}, "a")
+			of := 0
+			for range minutes * 60 {
+				for _, s := range append(scopes, wide) {
+					if !s.alarm.due.After(clock.Now()) && placementOf(e).mayCheckAccess(s) {
+						asked[s]++
+						placementOf(e).recordAccess(s, []string{"list", "watch"}, nil)
+						if s.payers[Owner{Namespace: "a", Name: "c"}] > 0 && s != wide {
+							of++
+						}
+					}
+				}
+				clock.Step(time.Second)
+			}
+			if most := namesAtOnce + minutes*60; of > most {
+				t.Errorf("%d names are asked for %d times, more than %d", tc.names, of, most)
+			}
+			for n, s := range scopes[:tc.names] {
+				if asked[s] > tc.often || asked[s] < tc.seldom {
+					t.Fatalf("name %d of %d is asked for %d times, want %d to %d", n, tc.names, asked[s], tc.seldom, tc.often)
+				}
+			}
+			if other := asked[scopes[tc.names]]; other != 2*minutes || asked[wide] != 2*minutes {
+				t.Errorf("a name of another namespace is asked for %d times, and the namespace %d, want %d", other, asked[wide], 2*minutes)
+			}
+		})
+	}
+}
+
+// Who has asked for little is remembered no longer.
+func TestPacesAreForgotten(t *testing.T) {
+	p := newPace(30 * time.Second)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for n := range 4 * maxPaces {
+		if at, may := p.takeTurn(&scope{payers: map[Owner]int{{Namespace: fmt.Sprint("ns", n), Name: "c"}: 1}}, now); !may {
+			t.Fatalf("namespace %d waits until %s", n, at)
+		}
+		now = now.Add(time.Second)
+	}
+	if len(p.of) > maxPaces {
+		t.Errorf("%d namespaces are remembered", len(p.of))
+	}
+}
+
+// TestWhoLeavesTakesNoTurn shows that names that were named for a moment delay nobody who names one later.
+func TestWhoLeavesTakesNoTurn(t *testing.T) {
+	e, clock, _, s := still(t)
+	p := placementOf(e)
+	p.names = newPace(30 * time.Second)
+	e.retryEvery = 30 * time.Second
+	for edit := range 180 { // once a second, each time 64 names
+		for n := range 64 {
+			w := &want{owner: owner("c"), scopes: []*scope{p.newScope(s.resource, scopeKey{"a", fmt.Sprintf("p-%d-%d", edit, n)})}}
+			x := w.scopes[0]
+			x.addWant(w)
+			p.mayCheckAccess(x)
+			p.detachFromScopes(w, nil)
+		}
+		clock.Step(time.Second)
+	}
+	if n := len(p.names.of["a"].line); n > 0 {
+		t.Errorf("%d stand in line that nobody names", n)
+	}
+	victim := newScopeOf(p, s.resource, scopeKey{"a", "victim"}, "a")
+	for second := 0; !p.mayCheckAccess(victim); second++ {
+		if second > int(namesAtOnce) {
+			t.Fatal("it waits for names that are gone")
+		}
+		clock.Step(time.Second)
+	}
+}
+
+// TestANameIsAskedForByWhoeverHasATurn has Cleaners of a namespace name hundreds of objects before somebody else names one of them, who
+// does not wait for the others.
+func TestANameIsAskedForByWhoeverHasATurn(t *testing.T) {
+	const names = 300
+	for name, tc := range map[string]struct {
+		namespaced bool
+		first      string // whose Cleaners name all of them
+		late       Owner  // names the last one
+		atMost     int    // seconds that it waits
+	}{
+		"ClusterCleaner":              {true, "a", Owner{Name: "c"}, 0},
+		"CleanerOfAnotherNamespace":   {false, "a", Owner{Namespace: "b", Name: "c"}, 0},
+		"CleanerAfterAClusterCleaner": {true, "", Owner{Namespace: "a", Name: "c"}, 0},
+		"CleanerOfTheSameNamespace":   {true, "a", Owner{Namespace: "a", Name: "d"}, 2},
+		"TheSameCleanerWaits":         {true, "a", Owner{Namespace: "a", Name: "c"}, names},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, clock, all, s := still(t)
+			p := placementOf(e)
+			p.names = newPace(30 * time.Second)
+			r := s.resource
+			r.Namespaced = tc.namespaced
+			s.access = denied
+			above := scopeKey{}
+			if tc.namespaced {
+				above = scopeKey{namespace: "a"}
+				p.repositionWants(s)
+				r.scopes[above].access = denied
+			}
+			want := func(owner Owner, n int) *want {
+				w := newWant(owner, &Interest{Query: queries.New("Pod", queries.Named(fmt.Sprint("p", n)))}, false)
+				w.kind = all.kind
+				p.placeWant(w)
+				return w
+			}
+			ask := func(n int) bool {
+				x := r.scopes[scopeKey{above.namespace, fmt.Sprint("p", n)}]
+				return !x.alarm.due.After(clock.Now()) && p.mayCheckAccess(x)
+			}
+			for n := range names {
+				want(Owner{Namespace: tc.first, Name: "c"}, n)
+				ask(n)
+			}
+			want(tc.late, names-1)
+			waits := 0
+			for ; !ask(names - 1); waits++ {
+				if waits > names {
+					t.Fatal("it is never asked for")
+				}
+				clock.Step(time.Second)
+				for n := range names - 1 {
+					ask(n)
+				}
+			}
+			if waits > tc.atMost || tc.atMost == names && waits < names/2 {
+				t.Errorf("it waits for %d s, want %d", waits, tc.atMost)
+			}
+		})
+	}
+}
+
+// TestWhoDropsANameLeavesItsLine shows that a name stands in the lines of those namespaces only whose Cleaners name it now.
+func TestWhoDropsANameLeavesItsLine(t *testing.T) {
+	e, clock, _, s := still(t)
+	p := placementOf(e)
+	p.names = newPace(30 * time.Second)
+	for _, namespace := range []string{"a", "b"} {
+		for n := range namesAtOnce {
+			if !p.mayCheckAccess(newScopeOf(p, s.resource, scopeKey{namespace, fmt.Sprint(n)}, namespace)) {
+				t.Fatalf("name %d of %s waits", n, namespace)
+			}
+		}
+	}
+	x := newScopeOf(p, s.resource, scopeKey{"a", "p"}, "b")
+	first, second := &want{owner: owner("c"), scopes: []*scope{x}}, &want{owner: owner("d"), scopes: []*scope{x}}
+	if !x.addWant(first) || !x.addWant(second) || x.addWant(second) {
+		t.Error("only the first want of a Cleaner is its first one")
+	}
+	stands := func(want string) {
+		t.Helper()
+		if p.mayCheckAccess(x) {
+			t.Fatal("it is asked for before its turn")
+		}
+		if got := fmt.Sprint(len(p.names.of["a"].line), len(p.names.of["b"].line)); got != want {
+			t.Errorf("in the lines of a and b stand %s, want %s", got, want)
+		}
+	}
+	stands("1 1")
+	p.detachFromScopes(first, nil)
+	stands("1 1")
+	p.detachFromScopes(second, nil)
+	stands("0 1")
+	clock.Step(time.Second)
+	if !p.mayCheckAccess(x) || len(p.names.of["b"].line) > 0 {
+		t.Error("it is its turn in the other line, and it stands there")
+	}
+	if x.addWant(first); x.inLine {
+		t.Error("what was asked for just now stands in line again")
+	}
+}
+
+// TestCleanersTakeTurnsToHaveNamesAskedFor has twenty Cleaners name very many objects that the operator may not watch, under names of
+// their own or under new ones all the time. Each name of another one of the namespace is asked for soon, and again and again.
+func TestCleanersTakeTurnsToHaveNamesAskedFor(t *testing.T) {
+	const cleaners, names, again = 20, 64, 30
+	for name, anew := range map[string]bool{"Always": false, "Anew": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newPace(again * time.Second)
+			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			due := map[*scope]time.Time{}
+			add := func(name string) *scope {
+				s := &scope{payers: map[Owner]int{{Namespace: "a", Name: name}: 1}}
+				due[s] = now
+				return s
+			}
+			ask := func(s *scope) bool {
+				if due[s].After(now) {
+					return false
+				}
+				at, may := p.takeTurn(s, now)
+				if due[s] = at; may {
+					due[s] = now.Add(again * time.Second)
+				}
+				return may
+			}
+			all := make([][]*scope, cleaners)
+			name := func(n, minute int) {
+				for _, s := range all[n] {
+					for owner := range s.payers {
+						p.leaveLine(s, owner)
+					}
+					delete(due, s)
+				}
+				all[n] = nil
+				for range names {
+					all[n] = append(all[n], add(fmt.Sprintf("c-%d-%d", n, minute)))
+				}
+			}
+			for n := range all {
+				name(n, 0)
+			}
+			guards := []*scope{add("guard"), add("guard")}
+			asked := map[*scope]int{}
+			const seconds = 1200
+			for second := range seconds {
+				if anew {
+					name(second%cleaners, 1+second)
+				}
+				for _, of := range all {
+					for _, s := range of {
+						if ask(s) {
+							asked[nil]++
+						}
+					}
+				}
+				for _, s := range guards {
+					if ask(s) {
+						asked[s]++
+					}
+				}
+				now = now.Add(time.Second)
+			}
+			for _, s := range guards { // each waits for one name of each, and for the other one
+				if least := seconds / (again + 2*(cleaners+2)); asked[s] < least {
+					t.Errorf("it was asked for %d times, want %d", asked[s], least)
+				}
+			}
+			if asked[nil] < seconds/2 || asked[nil] > namesAtOnce+seconds {
+				t.Errorf("%d others were asked for", asked[nil])
+			}
+			of := p.of["a"]
+			if len(of.cleaners) > cleaners+1 || len(of.places) != len(of.line) {
+				t.Errorf("%d Cleaners are remembered, and %d places of %d", len(of.cleaners), len(of.places), len(of.line))
+			}
+		})
+	}
+}

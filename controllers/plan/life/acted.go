@@ -1,0 +1,102 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package life
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// Acted is what this process did to objects, as the API server answered, and the watches have yet to show.
+type Acted map[types.UID]ActedOn
+
+// ActedOn is what was done to one object.
+type ActedOn struct {
+	// Before are the versions that the object had before each deed.
+	Before []string
+	// Resource is the object's.
+	Resource schema.GroupVersionResource
+	// Gone says that it is no more.
+	Gone bool
+	// Now is the object as it is now, unless it is gone.
+	Now plan.Object
+}
+
+// NoteAnswer takes the answer to a deed on an object: as it was when the request named its version, and as it is now; nil if it
+// is gone.
+func (a Acted) NoteAnswer(before plan.Object, now *plan.Object) {
+	e := a[before.UID]
+	e.Resource = before.Resource
+	if !slices.Contains(e.Before, before.ResourceVersion) {
+		e.Before = append(slices.Clone(e.Before), before.ResourceVersion)
+	}
+	e.Gone = now == nil
+	e.Now = plan.Object{}
+	if now != nil {
+		e.Now = *now
+	}
+	a[before.UID] = e
+}
+
+// OverlaySnapshot is the snapshot in which each object that was acted on stands as the API server answered. What the snapshot shows
+// to be elsewhere by now, or gone, is forgotten, and so is what no target is about any more.
+func (a Acted) OverlaySnapshot(s plan.Snapshot) plan.Snapshot {
+	if len(a) == 0 {
+		return s
+	}
+	out, shown, complete := slices.Clone(s), map[types.UID]bool{}, map[schema.GroupVersionResource]bool{}
+	resolved := true // it is known which resources the targets are about
+	for t := range s {
+		resolved = resolved && s[t].Resource.Resource != ""
+		if s[t].State != plan.Complete {
+			if _, known := complete[s[t].Resource]; known || s[t].Resource.Resource != "" {
+				complete[s[t].Resource] = false
+			}
+			continue
+		}
+		if _, known := complete[s[t].Resource]; !known {
+			complete[s[t].Resource] = true
+		}
+		out[t].Objects = a.overlayObjects(s[t].Objects, shown)
+	}
+	maps.DeleteFunc(a, func(uid types.UID, e ActedOn) bool {
+		known, wanted := complete[e.Resource]
+		return !shown[uid] && (known || !wanted && resolved)
+	})
+	return out
+}
+
+// overlayObjects is Over for the objects of one target. It notes which entries still tell more than the objects do.
+func (a Acted) overlayObjects(objects []plan.Object, shown map[types.UID]bool) []plan.Object {
+	out, changed := objects, false
+	for i := range objects {
+		e, ok := a[objects[i].UID]
+		stale := ok && slices.Contains(e.Before, objects[i].ResourceVersion)
+		if stale {
+			shown[objects[i].UID] = true
+		}
+		stale = stale && (e.Gone || e.Now.Resource == objects[i].Resource) // as another group serves it, it waits for the watch
+		if stale && !changed {
+			changed = true
+			out = append(make([]plan.Object, 0, len(objects)), objects[:i]...)
+		}
+		switch {
+		case !changed, stale && e.Gone:
+		case stale && objects[i].Value == nil:
+			now := e.Now
+			now.Value = nil // as little is shown as before
+			out = append(out, now)
+		case stale:
+			out = append(out, e.Now)
+		default:
+			out = append(out, objects[i])
+		}
+	}
+	return out
+}

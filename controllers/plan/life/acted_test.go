@@ -1,0 +1,114 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package life
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+func TestActedOver(t *testing.T) {
+	versions := func(objects []plan.Object) (out []string) {
+		for _, o := range objects {
+			out = append(out, o.Name+"@"+o.ResourceVersion)
+		}
+		return out
+	}
+	deletedA := func(a Acted) { a.NoteAnswer(p("a"), nil) }
+	patchedA := func(a Acted) { now := version(p("a"), "8"); a.NoteAnswer(p("a"), &now) }
+	patchedAgain := func(a Acted) { now := version(p("a"), "9"); a.NoteAnswer(version(p("a"), "8"), &now) }
+	deletedThen := func(a Acted) { a.NoteAnswer(version(p("a"), "8"), nil) }
+	cases := map[string]struct {
+		reason string
+		notes  []func(Acted)
+		seen   []plan.Object
+		state  plan.TargetState
+		want   []string
+		left   int
+	}{
+		"Gone":          {"what is gone is not seen any more", []func(Acted){deletedA}, []plan.Object{p("a"), p("b")}, plan.Complete, []string{"b@7"}, 1},
+		"GoneSeen":      {"once the watch shows it that is forgotten", []func(Acted){deletedA}, []plan.Object{p("b")}, plan.Complete, []string{"b@7"}, 0},
+		"Patched":       {"what was changed is seen as it was answered", []func(Acted){patchedA}, []plan.Object{p("a"), p("b")}, plan.Complete, []string{"a@8", "b@7"}, 1},
+		"PatchedSeen":   {"until the watch shows it", []func(Acted){patchedA}, []plan.Object{version(p("a"), "8")}, plan.Complete, []string{"a@8"}, 0},
+		"MovedOn":       {"or anything later", []func(Acted){patchedA}, []plan.Object{version(p("a"), "12")}, plan.Complete, []string{"a@12"}, 0},
+		"Twice":         {"of two deeds the last is seen", []func(Acted){patchedA, patchedAgain}, []plan.Object{p("a")}, plan.Complete, []string{"a@9"}, 1},
+		"TwiceHalfSeen": {"also when the watch shows the first", []func(Acted){patchedA, patchedAgain}, []plan.Object{version(p("a"), "8")}, plan.Complete, []string{"a@9"}, 1},
+		"ThenGone":      {"a deletion after a patch", []func(Acted){patchedA, deletedThen}, []plan.Object{p("a"), p("b")}, plan.Complete, []string{"b@7"}, 1},
+		"Incomplete":    {"a target that is not known forgets nothing", []func(Acted){deletedA}, nil, plan.Unsynced, nil, 1},
+		"Others":        {"nothing else is touched", nil, []plan.Object{p("a")}, plan.Complete, []string{"a@7"}, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			acted := Acted{}
+			for _, note := range tc.notes {
+				note(acted)
+			}
+			s := plan.Snapshot{{State: tc.state, Resource: pods, Namespaced: true, Objects: tc.seen}, nodesSeen("n1")}
+			before := versions(tc.seen)
+			got := acted.OverlaySnapshot(s)
+			if diff := cmp.Diff(tc.want, versions(got[0].Objects)); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(before, versions(tc.seen)); diff != "" {
+				t.Errorf("the snapshot was changed:\n%s", diff)
+			}
+			if len(acted) != tc.left {
+				t.Errorf("%d are remembered, want %d", len(acted), tc.left)
+			}
+		})
+	}
+}
+
+// A target of which only metadata is seen does not show more after a deed.
+// What no target is about any more, after an edit, will never be shown.
+func TestActedForgetsWhatNoTargetIsAbout(t *testing.T) {
+	a := p("a")
+	for name, tc := range map[string]struct {
+		now  plan.Target
+		left int
+	}{
+		"Edited":    {nodesSeen("n"), 0},
+		"NotServed": {plan.Target{State: plan.NoSuchKind}, 1}, // it may be the very kind
+	} {
+		t.Run(name, func(t *testing.T) {
+			acted := Acted{}
+			acted.NoteAnswer(a, nil)
+			if acted.OverlaySnapshot(plan.Snapshot{tc.now}); len(acted) != tc.left {
+				t.Errorf("left are %v, want %d", acted, tc.left)
+			}
+		})
+	}
+}
+
+func TestActedShowsNoMoreThanBefore(t *testing.T) {
+	quiet, acted, now := p("a"), Acted{}, version(p("a"), "8")
+	quiet.Value = nil
+	acted.NoteAnswer(p("a"), &now)
+	got := acted.OverlaySnapshot(plan.Snapshot{seen(quiet), seen(p("a"))})
+	if o := got[0].Objects[0]; o.Value != nil || o.ResourceVersion != "8" {
+		t.Errorf("got %+v", o)
+	}
+	if o := got[1].Objects[0]; o.Value == nil || o.ResourceVersion != "8" {
+		t.Errorf("got %+v", o)
+	}
+}
+
+// TestADeedShowsItsOwnGroupOnly shows that the answer to a deed does not stand in for the object as another group serves it:
+// what is done there would be done by the rights to the first.
+func TestADeedShowsItsOwnGroupOnly(t *testing.T) {
+	patched, acted := version(event(coreEvents), "8"), Acted{}
+	acted.NoteAnswer(event(coreEvents), &patched)
+	before := plan.Snapshot{eventsSeen(coreEvents, event(coreEvents)), eventsSeen(groupEvents, event(groupEvents))}
+	want := plan.Snapshot{eventsSeen(coreEvents, patched), eventsSeen(groupEvents, event(groupEvents))}
+	if diff := cmp.Diff(want, acted.OverlaySnapshot(before)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	acted.NoteAnswer(patched, nil)
+	if got := acted.OverlaySnapshot(before); len(got[0].Objects)+len(got[1].Objects) > 0 {
+		t.Errorf("what is gone by one group is there by the other: %+v", got)
+	}
+}

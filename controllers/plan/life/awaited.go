@@ -1,0 +1,92 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package life
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+const (
+	// promptLooks is at how many looks the watches may be late to agree to what they have agreed to before.
+	promptLooks = 10
+	// shortPause and longPause lie between two looks: the first promptLooks times, and after that.
+	shortPause, longPause = time.Second, 30 * time.Second
+)
+
+// Awaited is what a Cleaner that cleans once must not leave behind, when live reads want more than the watches: all that live reads have
+// wanted at each look since the first one, so that it was there when the decision was made. What came later is no part of the run, and what
+// went is done. The zero value is a decision that was not looked at, or of which both wanted the same.
+type Awaited struct {
+	// wants says of each whether the watches have ever wanted it, too.
+	wants         map[plan.Sum]bool
+	looks, pauses int
+}
+
+// TakeLook takes what live reads want, and what of it the watches want too. It says whether that has to wait: the watches have yet to show
+// something, or the two have nothing in common.
+func (a *Awaited) TakeLook(live, agreed plan.Plan) (waits bool) {
+	if a.wants == nil && len(agreed.Steps) == len(live.Steps) {
+		return false
+	}
+	wanted, both := sumDeeds(&live), sumDeeds(&agreed)
+	if a.wants == nil {
+		a.wants = make(map[plan.Sum]bool, len(wanted))
+		for deed := range wanted {
+			a.wants[deed] = false
+		}
+	}
+	a.looks++
+	for deed, shown := range a.wants {
+		switch {
+		case !wanted[deed]:
+			delete(a.wants, deed)
+		case both[deed]:
+			a.wants[deed] = true
+		case !shown || a.looks <= promptLooks:
+			waits = true
+		}
+	}
+	return waits || hasDeeds(&live) && !hasDeeds(&agreed)
+}
+
+// NextPause is how long to wait before the next look. It does not grow with each of them: what differs may be the objects of others.
+func (a *Awaited) NextPause() time.Duration {
+	if a.pauses++; a.pauses <= promptLooks {
+		return shortPause
+	}
+	return longPause
+}
+
+// ForgetLooks takes that nothing was decided: the next look is the first one. Pauses count on.
+func (a *Awaited) ForgetLooks() { a.wants, a.looks = nil, 0 }
+
+// awaitedBytes is about how much memory one of them takes.
+const awaitedBytes = 48
+
+// CountBytes is about how much memory is taken.
+func (a *Awaited) CountBytes() int64 { return awaitedBytes * int64(len(a.wants)) }
+
+// sumDeeds are sums of what a plan changes: one for each item that a step on an object stands for.
+func sumDeeds(p *plan.Plan) map[plan.Sum]bool {
+	out := make(map[plan.Sum]bool, len(p.Steps))
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		if !s.IsDeed() {
+			continue
+		}
+		for _, key := range s.Keys {
+			out[plan.SumOf(fmt.Sprintf("%s\x00%d\x00%s\x00%s", s.Rule, s.Action, s.Object.Identify(), key))] = true
+		}
+	}
+	return out
+}
+
+// hasDeeds says that a plan changes something.
+func hasDeeds(p *plan.Plan) bool {
+	return p.Release != nil || slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.IsDeed() })
+}

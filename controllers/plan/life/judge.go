@@ -1,0 +1,375 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package life
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// JudgeOutcome is what the conditions of an open run say on live reads.
+type JudgeOutcome int
+
+const (
+	// JudgeFailed means that nothing can be said: a read, a condition or a rule failed.
+	JudgeFailed JudgeOutcome = iota
+	// JudgeTrue means that the conditions still hold.
+	JudgeTrue
+	// JudgeFalse means that one does not.
+	JudgeFalse
+	// JudgeUndecidable means that no condition is false, and that something is missing only because it is, or was, the object
+	// of a row of this run.
+	JudgeUndecidable
+)
+
+// Judgement is what the spec wants of an open run now.
+type Judgement struct {
+	Outcome JudgeOutcome
+	// Why says it in words, unless the conditions hold.
+	Why string
+	// Plan has the steps on the objects of rows, those of rows that are done too, in their order. What comes after a step that is
+	// no part of the run, or will not be done any more, is not among them.
+	Plan plan.Plan
+	// Rows says what is to become of each open row.
+	Rows map[int]RowVerdict
+
+	seen map[int]plan.Seen // how conditions and rules saw the objects of rows
+}
+
+// RowVerdict is what is to become of one open row.
+type RowVerdict struct {
+	// Version is that of its object, if there are steps on it; empty otherwise.
+	Version string
+	// Kept says why it is left alone, unless a live read shows that its object is gone; empty if it is not.
+	Kept string
+	// Unread says why nobody can say what is wanted of it now.
+	Unread string
+	// Until is when something may be wanted of it; zero if that is not what it waits for.
+	Until time.Time
+}
+
+// JudgeRun asks on live reads, once more, what the spec wants of an open run: conditions, rules and targets. What this process has
+// done for the run stands as it was before, unless somebody has changed it since, or another object has its name: a run is judged
+// by the world without its own deeds.
+func JudgeRun(ctx context.Context, in plan.Input, run *v1alpha1.Run, m *Memory) Judgement {
+	j := judge{Input: in, m: m, rows: make([]plan.Row, len(run.Rows)), live: in.Snapshot, at: make(map[types.UID]int, len(run.Rows))}
+	for i, text := range run.Rows {
+		if row, err := plan.ParseRow(text); err == nil { // one that cannot be read was left alone when it was looked at
+			j.rows[i] = row
+			j.at[row.UID] = i
+		}
+	}
+	j.Acting, j.Backoff, j.Remade = true, nil, nil // each row has a back-off of its own
+	j.Protection = in.Protection.ForSpec(in.Spec)
+	j.Snapshot = j.restoreSnapshot()
+	j.Confirmed, j.Unreadable, j.Batch = j.Snapshot.LiveReads(), map[plan.Read]string{}, math.MaxInt
+	return j.judgeRun(ctx)
+}
+
+// judge is one judgement in the making.
+type judge struct {
+	plan.Input
+	m    *Memory
+	rows []plan.Row
+	at   map[types.UID]int // the rows of objects
+	live plan.Snapshot     // with the deeds of the run
+	// unread says of targets that no expression sees why they could not be read.
+	unread map[int]string
+}
+
+func (j *judge) judgeRun(ctx context.Context) (out Judgement) {
+	if out.Why = j.findMissing(); out.Why != "" {
+		return out
+	}
+	see, err := j.BuildEvaluationInput()
+	if err != nil {
+		out.Why = err.Error()
+		return out
+	}
+	e, problem := j.Programs.BeginEvaluation(ctx, see)
+	if problem != nil {
+		out.Why = problem.Error()
+		return out
+	}
+	defer e.Close()
+	if out.Outcome, out.Why = j.judgeConditions(e); out.Outcome == JudgeFailed || out.Outcome == JudgeFalse {
+		return out
+	}
+	out.Plan = plan.Plan{Verdict: v1alpha1.VerdictAct}
+	var done []types.UID // no target has to delete it, and nothing comes after what targets do
+	for i := range j.rows {
+		if j.m.Rows[i].isDone() {
+			done = append(done, j.rows[i].UID)
+		}
+	}
+	j.DecideSteps(e, &out.Plan, done)
+	switch problem := e.AbortReason(); {
+	case problem != nil:
+		return Judgement{Why: "spec." + problem.Error()}
+	case ctx.Err() != nil:
+		return Judgement{Why: "the evaluation was interrupted"}
+	}
+	out.seen = j.seenRows()
+	dropped := keepRowSteps(&out.Plan, j.at, j.m)
+	out.Rows = j.judgeRows(&out, dropped)
+	return out
+}
+
+// judgeRows says what is to become of the open rows, by the steps that a plan has left on their objects.
+func (j *judge) judgeRows(out *Judgement, dropped map[int]bool) map[int]RowVerdict {
+	steps, withheld := map[types.UID]*plan.Step{}, map[types.UID]string{}
+	for n := range out.Plan.Steps {
+		steps[out.Plan.Steps[n].Object.UID] = &out.Plan.Steps[n]
+	}
+	for _, w := range out.Plan.Withheld {
+		withheld[w.Step.Object.UID] = w.Because
+	}
+	verdicts := map[int]RowVerdict{}
+	for i := range j.rows {
+		if j.m.Rows[i].State != RowOpen {
+			continue
+		}
+		switch s := steps[j.rows[i].UID]; {
+		case s != nil:
+			verdicts[i] = j.judgeWanted(i, s.Object.ResourceVersion, out)
+		case withheld[j.rows[i].UID] != "":
+			verdicts[i] = RowVerdict{Kept: withheld[j.rows[i].UID]}
+		case dropped[i]:
+			verdicts[i] = RowVerdict{Kept: "an earlier action can no longer be done"}
+		default:
+			verdicts[i] = j.judgeUnwanted(i, out)
+		}
+	}
+	return verdicts
+}
+
+// findMissing notes which targets are lost: missing only because the run had their objects. It says why nothing can be decided, if
+// another target that expressions see is not known well enough.
+func (j *judge) findMissing() string {
+	j.Lost, j.unread = map[string]bool{}, map[int]string{}
+	for i := range j.Spec.Targets {
+		t := &j.Spec.Targets[i]
+		reason, problem := plan.FindProblem(t, &j.Snapshot[i])
+		switch {
+		case reason == "":
+		case !t.Included():
+			j.unread[i] = problem
+		case reason == v1alpha1.ReasonTargetMissing && slices.ContainsFunc(j.rows, func(r plan.Row) bool { return j.namesObject(i, &r) }):
+			j.Lost[t.Name] = true
+		default:
+			return problem
+		}
+	}
+	return ""
+}
+
+// namesObject says that the object of a row is the one that a target names.
+func (j *judge) namesObject(target int, r *plan.Row) bool {
+	ref, seen := &j.Spec.Targets[target].Reference, &j.Snapshot[target]
+	namespace := ref.Namespace
+	if namespace == "" && seen.Namespaced {
+		namespace = j.Owner.Namespace
+	}
+	return r.Name != "" && r.Name == ref.Name && r.Namespace == namespace && r.Resource.GroupResource() == seen.Resource.GroupResource()
+}
+
+// judgeConditions says what they give. Those that read what is lost are not asked.
+func (j *judge) judgeConditions(e *celenv.Evaluation) (outcome JudgeOutcome, why string) {
+	outcome = JudgeTrue
+	if len(j.Lost) > 0 {
+		outcome, why = JudgeUndecidable, "objects of this run that the conditions or rules read are gone"
+	}
+	for i, r := range e.EvaluateConditions() {
+		switch {
+		case j.ReadsLost(j.Programs.ListConditionTargets(i)):
+		case r.Err != nil:
+			if outcome != JudgeFalse {
+				outcome, why = JudgeFailed, "spec."+r.Err.Error()
+			}
+		case !r.Value:
+			outcome, why = JudgeFalse, fmt.Sprintf("spec.conditions[%d] is no longer true: %s", i, plan.ShortenText(j.Spec.Conditions[i]))
+		}
+	}
+	return outcome, why
+}
+
+// judgeWanted says what is to become of an open row on whose object there are steps, at a version.
+func (j *judge) judgeWanted(i int, version string, out *Judgement) RowVerdict {
+	if out.Outcome == JudgeUndecidable && out.seen[i] != nil && version != j.m.DecidedVersion(i, j.rows[i]) {
+		return RowVerdict{Kept: "it changed, and the conditions can no longer be evaluated"}
+	}
+	return RowVerdict{Version: version}
+}
+
+// judgeUnwanted says what is to become of an open row on whose object there are no steps.
+func (j *judge) judgeUnwanted(i int, out *Judgement) RowVerdict {
+	row := j.rows[i]
+	t, rule := row.FindTarget(j.Spec), slices.IndexFunc(j.Spec.Rules, func(r v1alpha1.Rule) bool { return r.Name == row.Rule })
+	switch {
+	case t >= 0 && j.unread[t] != "":
+		return RowVerdict{Unread: j.unread[t]}
+	case t >= 0:
+		return RowVerdict{Kept: fmt.Sprintf("target %q no longer selects it", j.Spec.Targets[t].Name)}
+	case rule >= 0 && j.ReadsLost(j.Programs.ListRuleTargets(rule)):
+		return RowVerdict{Kept: "objects of this run that its rule reads are gone"}
+	case len(out.Plan.Errors) > 0:
+		return RowVerdict{Unread: plan.DescribeItemError(&out.Plan.Errors[0])}
+	case len(out.Plan.Pending) > 0: // its hold may have begun anew
+		return RowVerdict{Until: out.Plan.Pending[0].Until}
+	}
+	return RowVerdict{Kept: "no rule selects it now"}
+}
+
+// keepRowSteps leaves out what is no deed on the object of a row, or comes after a step that is none, or that is on the object of a row
+// that is left alone: a dependency is never cut. It says of which rows there were such steps; nothing is done to their objects.
+func keepRowSteps(p *plan.Plan, at map[types.UID]int, m *Memory) (dropped map[int]bool) {
+	l := &leftSteps{out: make([]bool, len(p.Steps)), followers: make([][]int, len(p.Steps)), ofRow: map[int][]int{}, dropped: map[int]bool{}}
+	var first []int
+	for n := range p.Steps {
+		s := &p.Steps[n]
+		i, recorded := at[s.Object.UID]
+		if !s.IsDeed() || recorded && m.Rows[i].isDone() {
+			continue // it holds nothing up
+		}
+		for _, before := range s.After {
+			l.followers[before] = append(l.followers[before], n)
+		}
+		if recorded {
+			l.ofRow[i] = append(l.ofRow[i], n)
+		}
+		if !recorded || m.Rows[i].State != RowOpen {
+			first = append(first, n)
+		}
+	}
+	l.leaveSteps(first, func(n int) (int, bool) { i, recorded := at[p.Steps[n].Object.UID]; return i, recorded })
+	keepSteps(p, func(n int) bool { return !l.out[n] && p.Steps[n].IsDeed() })
+	return l.dropped
+}
+
+// leftSteps are the steps of a plan that are left out, and what is left out with them.
+type leftSteps struct {
+	out       []bool
+	followers [][]int       // the deeds that come after a step
+	ofRow     map[int][]int // the deeds on the object of a row
+	dropped   map[int]bool
+}
+
+// leaveSteps leaves steps out, and what comes after them, and all else on the objects of their rows. It looks at each step once.
+func (l *leftSteps) leaveSteps(next []int, findRow func(step int) (row int, recorded bool)) {
+	for len(next) > 0 {
+		n := next[len(next)-1]
+		next = next[:len(next)-1]
+		if l.out[n] {
+			continue
+		}
+		l.out[n] = true
+		next = append(next, l.followers[n]...)
+		if i, recorded := findRow(n); recorded && !l.dropped[i] {
+			l.dropped[i] = true
+			next = append(next, l.ofRow[i]...)
+		}
+	}
+}
+
+// seenRows are the objects of rows as conditions and rules see them, with the deeds of the run.
+func (j *judge) seenRows() map[int]plan.Seen {
+	in := plan.Input{Spec: j.Spec, Snapshot: j.live}
+	out, seen := map[int]plan.Seen{}, in.ListSeenObjects()
+	for i, row := range j.rows {
+		if s := seen[row.UID]; row.UID != "" && s != nil {
+			out[i] = s
+		}
+	}
+	return out
+}
+
+// restoreSnapshot is the snapshot in which what this process has done stands as it was.
+func (j *judge) restoreSnapshot() plan.Snapshot {
+	out, were := slices.Clone(j.live), make([][]plan.Object, len(j.live))
+	for i, row := range j.rows {
+		r := &j.m.Rows[i]
+		if !r.hasActed() || len(r.Was) == 0 || r.Was[0].Object.UID != row.UID {
+			continue
+		}
+		for _, was := range r.Was {
+			if t := was.Target; t < len(out) && out[t].State == plan.Complete {
+				was.Object.ResourceVersion = r.Left
+				were[t] = append(were[t], was.Object)
+			}
+		}
+	}
+	for t := range out {
+		if len(were[t]) > 0 {
+			out[t].Objects = withObjects(out[t].Objects, were[t])
+		}
+	}
+	return out
+}
+
+// withObjects is a list in which objects stand as they were, unless others have their names, or somebody has changed them since
+// they were left at their version; one without a version was deleted. Each of them is looked at once, however many there are;
+// were is sorted for that.
+func withObjects(objects, were []plan.Object) []plan.Object {
+	slices.SortFunc(were, byName)
+	out := make([]plan.Object, 0, len(objects)+len(were))
+	for _, was := range were {
+		for len(objects) > 0 && byName(objects[0], was) < 0 {
+			out, objects = append(out, objects[0]), objects[1:]
+		}
+		there := len(objects) > 0 && byName(objects[0], was) == 0
+		switch {
+		case there && (objects[0].UID != was.UID || was.ResourceVersion != "" && was.ResourceVersion != objects[0].ResourceVersion):
+			continue
+		case there:
+			objects = objects[1:]
+		case was.ResourceVersion != "": // somebody else has deleted it
+			continue
+		}
+		out = append(out, was)
+	}
+	return append(out, objects...)
+}
+
+// byName is the order of the objects of a target.
+func byName(a, b plan.Object) int { return plan.CompareNames(&a.Ref, &b.Ref) }
+
+// TakeJudgement takes a judgement, which rests on reads that were begun at a moment.
+func (m *Memory) TakeJudgement(j Judgement, at time.Time) {
+	switch {
+	case j.Outcome == JudgeFailed:
+		m.RecordFailure(j.Why, at)
+		return
+	case j.Outcome == JudgeFalse, j.Outcome == JudgeUndecidable && m.Whole:
+		m.Stop = j.Why
+		return
+	}
+	m.forgetFailures()
+	m.ConfirmedAt = at
+	for i, v := range j.Rows {
+		r := &m.Rows[i]
+		if s := j.seen[i]; s != nil && (r.Left == "" || s[0].Object.ResourceVersion != r.Left) {
+			r.Was, r.Left = s, ""
+		}
+		r.Unwanted = v.Kept
+		switch {
+		case v.Kept != "": // unless it is gone
+			r.Checked = false
+		case v.Unread != "":
+			r.recordFailure(v.Unread, at)
+		case !v.Until.IsZero():
+			r.Due = v.Until
+		default:
+			r.Now = v.Version
+		}
+	}
+}

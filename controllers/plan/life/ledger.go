@@ -1,0 +1,357 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package life
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// maxLooks is how often it is tried to read what became of an object.
+const maxLooks = 5
+
+// RowState is what this process knows of a row.
+type RowState int
+
+const (
+	// RowOpen has to be deleted.
+	RowOpen RowState = iota
+	// RowDeleted was deleted by this process.
+	RowDeleted
+	// RowGone was gone, or terminating, when this process came to it.
+	RowGone
+	// RowReplaced has another UID now, and is left alone.
+	RowReplaced
+	// RowKept is left alone.
+	RowKept
+)
+
+// Entry is what this process knows of a row.
+type Entry struct {
+	State RowState
+	// Did is what was done to the object; empty: nothing, as far as it is known.
+	Did v1alpha1.Outcome
+	// Blind says that nobody knows what became of the object: after a restart, or when an answer was lost.
+	Blind bool
+	// Doubt says that it was looked at, and may or may not have been acted on.
+	Doubt bool
+	// Checked says that the row was held against the spec: by the decision that committed it, or by a live read.
+	Checked bool
+	// Settled says that the object was seen to be gone.
+	Settled bool
+	// Finalizers are what held the object when it was seen last.
+	Finalizers []string
+	// Now is the version that was decided on last; empty: the recorded one.
+	Now string
+	// Was is the object as conditions and rules saw it before this process did anything to it.
+	Was plan.Seen
+	// Left is the version at which this process has left the object, after it has changed it; empty if it has not, or if nobody
+	// knows.
+	Left string
+	// Unwanted says why nothing is wanted of it any more; empty while something is. It is left alone unless a live read shows
+	// that it is gone.
+	Unwanted string
+	// Failed says why the last attempt failed, for people.
+	Failed string
+	// Unstable says that the object changed each time that it was to be acted on, when it was tried last.
+	Unstable bool
+	// Due is when the row may be tried again.
+	Due time.Time
+
+	backoff time.Duration
+	unread  bool // the last look failed
+	looks   int  // how many looks have failed
+}
+
+// isDone says that all that was wanted of the object was done, or that it is gone.
+func (e *Entry) isDone() bool { return e.State == RowDeleted || e.State == RowGone }
+
+// hasActed says that the object is not as it was because of this process, and that it is known how this has left it.
+func (e *Entry) hasActed() bool {
+	return e.Left != "" || e.State == RowDeleted && e.Did != v1alpha1.OutcomePatched
+}
+
+// Ledger is what one process knows of the rows of an open run, of either life. Losing it costs reads, and never deletes more.
+type Ledger struct {
+	// Number is the run that it is about; 0 is none.
+	Number int64
+	// Rows are what is known of the rows of the run, in their order.
+	Rows []Entry
+	// Whole says that this process committed the run and got the answer to each of its requests.
+	Whole bool
+	// Looked says that the rows left were read in this pass, so that a result may be written.
+	Looked bool
+	// LastDeed is when the last request was sent, or when this process came to the run.
+	LastDeed time.Time
+
+	recorded []string // the rows, as the run has them: those of another batch are as many, maybe; nil if that cannot be
+}
+
+// newLedger is that of the process that has recorded the rows of a run, and has not acted on them yet.
+func newLedger(run *v1alpha1.Run, now time.Time) *Ledger {
+	return &Ledger{Number: run.Number, Rows: make([]Entry, len(run.Rows)), recorded: run.Rows, Whole: true, LastDeed: now}
+}
+
+// isOf says that the ledger is about the rows of a run.
+func (l *Ledger) isOf(run *v1alpha1.Run) bool {
+	return run != nil && l.Number == run.Number && len(l.Rows) == len(run.Rows) && (l.recorded == nil || slices.Equal(l.recorded, run.Rows))
+}
+
+// UnknownRows lists the rows of a run of which it is not known what became of them: after a crash, or when an answer was lost.
+func (l *Ledger) UnknownRows(run *v1alpha1.Run) []int {
+	if !l.isOf(run) {
+		return rowIndexes(len(run.Rows))
+	}
+	return l.rowsWhere(func(e *Entry) bool { return e.Blind })
+}
+
+// Sight is what a live read of a row's object showed.
+type Sight struct {
+	// Failed says why it showed nothing; empty otherwise.
+	Failed string
+	// Missing says that the API server named the object as not found.
+	Missing         bool
+	UID             types.UID
+	ResourceVersion string
+	Terminating     bool
+	Finalizers      []string
+	// Refused says why the object must not be touched: no target of the spec stands for it, or it is protected.
+	Refused string
+}
+
+// TakeSights takes live reads of rows: the first look of a process, the look before a result, or the look at what is not gone
+// yet. A row that cannot be read, because somebody made it up or another version wrote it, is left alone.
+func (l *Ledger) TakeSights(run *v1alpha1.Run, sights map[int]Sight, now time.Time) {
+	if !l.isOf(run) {
+		*l = Ledger{Number: run.Number, Rows: make([]Entry, len(run.Rows)), recorded: run.Rows, LastDeed: now}
+		for i := range l.Rows {
+			l.Rows[i].Blind = true
+		}
+	}
+	for i, s := range sights {
+		row, err := plan.ParseRow(run.Rows[i])
+		if err != nil {
+			l.Rows[i] = Entry{State: RowKept, Failed: err.Error(), Doubt: true}
+			continue
+		}
+		l.Rows[i].takeSight(&row, s, now)
+	}
+	l.Looked = !slices.ContainsFunc(l.rowsLeft(), func(i int) bool { _, seen := sights[i]; return !seen })
+}
+
+func (e *Entry) takeSight(row *plan.Row, s Sight, now time.Time) {
+	if e.unread = s.Failed != ""; e.unread {
+		if e.looks++; e.looks >= maxLooks && e.Blind {
+			e.Blind, e.Doubt = false, true
+		}
+		e.recordFailure(s.Failed, now)
+		return
+	}
+	blind := e.Blind
+	e.Finalizers, e.Blind, e.looks = s.Finalizers, false, 0
+	done := e.isDone()
+	switch {
+	case s.Missing, done && s.UID != row.UID:
+		e.Settled = true
+		if !done {
+			e.State = RowGone
+		}
+	case s.UID != row.UID:
+		e.State = RowReplaced
+	case s.Terminating:
+		if !done {
+			e.State = RowGone
+		}
+	case s.Refused != "":
+		e.State, e.Failed = RowKept, s.Refused
+	case e.Unwanted != "":
+		e.State, e.Failed = RowKept, e.Unwanted
+	default:
+		e.Checked, e.Doubt = true, e.Doubt || blind && s.ResourceVersion != row.ResourceVersion
+	}
+}
+
+// AnswerKind is what the API server answered to a request that changes an object.
+type AnswerKind int
+
+const (
+	// AnswerDeleted is any 2xx.
+	AnswerDeleted AnswerKind = iota
+	// AnswerNotFound is a 404 that names the object, or a conflict after which a live read does not find it.
+	AnswerNotFound
+	// AnswerReplaced is a conflict after which a live read shows another object of its name.
+	AnswerReplaced
+	// AnswerConflict is another 409: the object has changed.
+	AnswerConflict
+	// AnswerRefused is any other answer: the object is there as it was.
+	AnswerRefused
+	// AnswerLost is none: the request may or may not have been served.
+	AnswerLost
+	// AnswerUnsent means that the request was not sent.
+	AnswerUnsent
+)
+
+// Answer is what came of a request.
+type Answer struct {
+	Kind AnswerKind
+	// Sight is what the live read after a conflict showed.
+	Sight Sight
+	// Why says what went wrong, for people.
+	Why string
+	// RetryAfter is for how long the API server asks not to be asked again; zero if it does not.
+	RetryAfter time.Duration
+}
+
+// RowAnswer is what came of the steps on the object of a row, of which all or some were taken.
+type RowAnswer struct {
+	// Did is what the last step that was taken has done; empty if none was.
+	Did v1alpha1.Outcome
+	// Left is the version at which the object was left; empty if nobody knows, or if it is gone.
+	Left string
+	// Gone says that the object is proven to be gone, and Replaced that another one has its name. Terminating says that it is on its
+	// way, and Finalizers what holds it.
+	Gone, Replaced, Terminating bool
+	Finalizers                  []string
+	// Failed says why a step was not taken; empty if all were. Lost says that nobody knows whether it was.
+	Failed string
+	Lost   bool
+	// Unstable says that it failed because the object changed each time.
+	Unstable bool
+	// Cut says that the other steps were not tried: they go on with another decision, or in another pass.
+	Cut bool
+	// RetryAfter is for how long the API server asks not to be asked again.
+	RetryAfter time.Duration
+}
+
+// TakeAnswer takes what came of the steps on the object of a row. A row is done when the last of them is.
+func (l *Ledger) TakeAnswer(i int, a RowAnswer, now time.Time) {
+	e := &l.Rows[i]
+	l.LastDeed = now
+	l.Looked = false // what was read before the requests does not show what became of it
+	l.Whole = l.Whole && !a.Lost
+	if a.Did != "" && (a.Did != v1alpha1.OutcomeGone || e.Did == "") {
+		e.Did, e.Left = a.Did, a.Left
+	}
+	e.Blind = a.Lost
+	switch {
+	case a.Cut:
+	case a.Replaced:
+		e.State, e.Failed = RowReplaced, ""
+	case a.Failed != "":
+		e.recordFailure(a.Failed, now)
+		e.postponeTo(a.RetryAfter, now)
+		e.Unstable = a.Unstable
+	case a.Did == v1alpha1.OutcomeGone:
+		e.State, e.Failed, e.Settled, e.Finalizers = RowGone, "", !a.Terminating, a.Finalizers
+	case a.Did == v1alpha1.OutcomeDeleted:
+		e.State, e.Failed, e.Left, e.Settled = RowDeleted, "", "", a.Gone
+	default:
+		e.State, e.Failed, e.Settled = RowDeleted, "", true
+	}
+}
+
+func (e *Entry) recordFailure(why string, now time.Time) {
+	e.Failed, e.Unstable = why, false
+	e.backoff = plan.DoubleWait(e.backoff)
+	e.Due = now.Add(e.backoff)
+}
+
+// postponeTo has a row wait at least for as long as the API server asks, but for longer than any back-off never.
+func (e *Entry) postponeTo(by time.Duration, now time.Time) {
+	if at := now.Add(min(by, plan.LastRetry)); at.After(e.Due) {
+		e.Due = at
+	}
+}
+
+// patience is how long the back-off of a row of a rule grows before the rows of targets go on without it.
+const patience = 8 * time.Second
+
+// holdsUp says that one of these rows of rules is still to be done before those of targets. One that is refused again and
+// again is not: nobody knows whether it will ever be.
+func (l *Ledger) holdsUp(rows []int) bool {
+	return slices.ContainsFunc(rows, func(i int) bool { return l.Rows[i].backoff < patience })
+}
+
+// DecidedVersion is the resourceVersion of a row's object that was decided on last.
+func (l *Ledger) DecidedVersion(i int, row plan.Row) string {
+	if l.Rows[i].Now != "" {
+		return l.Rows[i].Now
+	}
+	return row.ResourceVersion
+}
+
+// waitsFor says why rows are not tried now: because they were refused, or because all of them change too fast.
+func (l *Ledger) waitsFor(rows []int) string {
+	for _, i := range rows {
+		if !l.Rows[i].Unstable {
+			return v1alpha1.ReasonDeletionRefused
+		}
+	}
+	return v1alpha1.ReasonTargetUnstable
+}
+
+// rowsIn lists the rows in a state.
+func (l *Ledger) rowsIn(s RowState) []int {
+	return l.rowsWhere(func(e *Entry) bool { return e.State == s })
+}
+
+// rowsLeft lists the rows that are neither done nor replaced, which a result calls kept.
+func (l *Ledger) rowsLeft() []int {
+	return l.rowsWhere(func(e *Entry) bool { return e.State == RowOpen || e.State == RowKept })
+}
+
+// unsettledRows lists the rows that are done and were not seen to be gone.
+func (l *Ledger) unsettledRows() []int {
+	return l.rowsWhere(func(e *Entry) bool { return e.isDone() && !e.Settled })
+}
+
+func (l *Ledger) rowsWhere(is func(*Entry) bool) []int {
+	var out []int
+	for i := range l.Rows {
+		if is(&l.Rows[i]) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// onceOutcome is what became of a row, as the run of a Cleaner that cleans once tells it.
+func (e *Entry) onceOutcome() v1alpha1.Outcome {
+	held := !e.Settled && len(e.Finalizers) > 0
+	switch {
+	case e.State == RowDeleted && e.Did != "" && e.Did != v1alpha1.OutcomeDeleted:
+		return e.Did
+	case e.isDone() && held:
+		return v1alpha1.OutcomeTerminating
+	case e.State == RowDeleted:
+		return v1alpha1.OutcomeDeleted
+	case e.State == RowGone:
+		return v1alpha1.OutcomeGone
+	case e.State == RowReplaced:
+		return v1alpha1.OutcomeReplaced
+	case e.Did != "": // a part of what was wanted
+		return e.Did
+	case e.unread:
+		return v1alpha1.OutcomeUnknown
+	default:
+		return v1alpha1.OutcomeKept
+	}
+}
+
+// recurringOutcome is what became of a row, as the run of a Cleaner that stays counts it; empty: nothing. What was made anew is gone.
+func (e *Entry) recurringOutcome() v1alpha1.Outcome {
+	switch {
+	case e.Blind, e.Doubt:
+		return v1alpha1.OutcomeUnknown
+	case e.Did == "" && (e.isDone() || e.State == RowReplaced):
+		return v1alpha1.OutcomeGone
+	default:
+		return e.Did
+	}
+}

@@ -1,0 +1,441 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package life
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// RequestKind names the next thing to do for a Cleaner. Each stands for one kind of request to the API server, or for
+// waiting.
+type RequestKind int
+
+const (
+	// Idle waits until Request.Until, or for an event.
+	Idle RequestKind = iota
+	// Evaluate means that no run is open: look at targets and conditions, and commit a run if they say so.
+	Evaluate
+	// LookRows reads Request.Rows live.
+	LookRows
+	// LookRelease reads the state of the run's Helm release.
+	LookRelease
+	// Recheck asks conditions, rules and targets on live reads what they want of the rows.
+	Recheck
+	// ReviewAuthor asks whether the author may uninstall the release that was looked at.
+	ReviewAuthor
+	// Act carries out what was decided last for Request.Rows.
+	Act
+	// Settle reads Request.Rows live, which are deleted and maybe not gone.
+	Settle
+	// AskSlot stands in line for one of the slots that all uninstalls share. What an uninstall rests on is read when it has one.
+	AskSlot
+	// StartUninstall begins to uninstall the release.
+	StartUninstall
+	// FinishUninstall goes on with an uninstall that the run has begun.
+	FinishUninstall
+	// WriteResult records Request.Result.
+	WriteResult
+	// MoveToUnsent takes a finished run out of status.run: into status.unsent if there is a sink.
+	MoveToUnsent
+	// ClearRecord drops status.run and status.unsent: nobody wants them any more.
+	ClearRecord
+	// ClearUnsent drops status.unsent: it is delivered, or nobody wants it any more.
+	ClearUnsent
+	// DeleteSelf deletes the Cleaner.
+	DeleteSelf
+	// RemoveFinalizer lets the Cleaner go, or takes off a finalizer that nothing needs.
+	RemoveFinalizer
+	// GiveUp says in the log and in a Warning what could not be delivered, and removes the finalizer.
+	GiveUp
+	// AddFinalizer holds the Cleaner before a batch of one that stays is recorded.
+	AddFinalizer
+	// Record writes the rows of a batch into the run, and counts those of the batch before.
+	Record
+)
+
+// String names the kind for people and tests.
+func (k RequestKind) String() string {
+	return [...]string{"Idle", "Evaluate", "LookRows", "LookRelease", "Recheck", "ReviewAuthor", "Act", "Settle", "AskSlot", "StartUninstall", "FinishUninstall",
+		"WriteResult", "MoveToUnsent", "ClearRecord", "ClearUnsent", "DeleteSelf", "RemoveFinalizer", "GiveUp", "AddFinalizer", "Record"}[k]
+}
+
+// Request is what comes next.
+type Request struct {
+	Kind RequestKind
+	// Rows are indexes into status.run.rows.
+	Rows []int
+	// Result and Message are what WriteResult records.
+	Result  v1alpha1.Result
+	Message string
+	// Until is when an Idle Cleaner has to be looked at again without an event; zero: only for an event.
+	Until time.Time
+	// Reason says what is waited for, as a reason of api/v1alpha1.
+	Reason string
+	// InLine says that a slot is waited for. Without it none is wanted, and one that is there is given back.
+	InLine bool
+}
+
+// Slot says whether there is a slot for the uninstall of a Cleaner.
+type Slot int
+
+const (
+	// NoSlot: none was asked for.
+	NoSlot Slot = iota
+	// SlotAsked: it stands in line.
+	SlotAsked
+	// SlotHeld: it is there.
+	SlotHeld
+)
+
+// View is a Cleaner as it was read, at a moment.
+type View struct {
+	Cleaner v1alpha1.Owner
+	// Helm is the release of its spec; nil if there is none.
+	Helm *v1alpha1.Helm
+	// Decides is the fingerprint of the Cleaner's spec.
+	Decides string
+	// Delivered says that the sink has taken the event of the run that Outstanding returns.
+	Delivered bool
+	Now       time.Time
+	// SettleFor is how long deleted objects may take to go before the run goes on without them.
+	SettleFor time.Duration
+	// FinishGrace is how long after its deletionTimestamp a Cleaner is held to finish and to report.
+	FinishGrace time.Duration
+	// ClockSuspect says that nothing may be decided by the clock that Now comes from: no deletion follows.
+	ClockSuspect bool
+	// Slot is what there is for an uninstall.
+	Slot Slot
+}
+
+// ClockRetry is how long after one look at a clock that cannot be trusted it is looked at again.
+const ClockRetry = 10 * time.Second
+
+// UndeliveredRun is the finished run whose event has to be delivered before anything else of this Cleaner is; nil if none.
+func UndeliveredRun(s *v1alpha1.CleanerStatus) *v1alpha1.Run {
+	if s.Unsent != nil {
+		return s.Unsent
+	}
+	if s.Run != nil && s.Run.Result != "" {
+		return s.Run
+	}
+	return nil
+}
+
+// IsHeld says that nothing may be deleted for this Cleaner now, because its author said so.
+func IsHeld(s *v1alpha1.CommonSpec) bool {
+	return s.Suspend || s.Mode == v1alpha1.ModeDryRun
+}
+
+// Next says what comes next for a Cleaner, of either life, apart from the batches of one that stays. A run that it has left behind, when
+// it was of the other life, is carried to its end.
+func Next(v View, m *Memory) Request {
+	s := v.Cleaner.State()
+	switch run := s.Run; {
+	case v.isRecurring() && !v.hasSink() && (run != nil || s.Unsent != nil):
+		return Request{Kind: ClearRecord}
+	case s.Unsent != nil && (!v.hasSink() || v.Delivered):
+		return Request{Kind: ClearUnsent}
+	case run == nil:
+		return v.withoutRun()
+	case run.Result != "":
+		return v.nextAfterResult(run)
+	case v.isRecurring():
+		return v.nextOfCountingRun(run, &m.Ledger)
+	default:
+		return v.nextOfOpenRun(run, m)
+	}
+}
+
+// isRecurring says by which life the Cleaner is carried on: that of Cleaners that stay, unless a run of the other kind is not over yet.
+func (v View) isRecurring() bool {
+	if run := v.Cleaner.State().Run; run != nil {
+		return run.Lifecycle == v1alpha1.LifecycleRecurring
+	}
+	return v.Cleaner.Common().Recurs()
+}
+
+// hasSink says that somebody is to be told.
+func (v View) hasSink() bool { return v.Cleaner.Common().CloudEventSink != "" }
+
+// isDeleted says that somebody deleted the Cleaner.
+func (v View) isDeleted() bool { return v.Cleaner.GetDeletionTimestamp() != nil }
+
+// graceEnds is when a deleted Cleaner is held no longer.
+func (v View) graceEnds() time.Time {
+	return v.Cleaner.GetDeletionTimestamp().Add(v.FinishGrace)
+}
+
+// graceOver says that a deleted Cleaner has been held long enough.
+func (v View) graceOver() bool { return v.isDeleted() && !v.Now.Before(v.graceEnds()) }
+
+// hasFinalizer says that our finalizer holds the Cleaner.
+func (v View) hasFinalizer() bool {
+	for _, f := range v.Cleaner.GetFinalizers() {
+		if f == v1alpha1.Finalizer {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutRun is the life of a Cleaner that waits. One that stays keeps the finalizer for the next batch, if somebody is to be told.
+func (v View) withoutRun() Request {
+	unsent, keeps := v.Cleaner.State().Unsent != nil, v.isRecurring() && v.hasSink() && !v.isDeleted()
+	switch {
+	case !unsent && v.hasFinalizer() && !keeps:
+		return Request{Kind: RemoveFinalizer}
+	case v.isDeleted() && !v.hasFinalizer():
+		return Request{Kind: Idle, Reason: v1alpha1.ReasonTerminating}
+	case v.graceOver():
+		return Request{Kind: GiveUp}
+	case v.isDeleted():
+		return v.waitUntil(time.Time{}, v1alpha1.ReasonDelivering)
+	default:
+		return Request{Kind: Evaluate}
+	}
+}
+
+// nextAfterResult is the life of a Cleaner whose run has a result: Delivering. One that stays, or that has left something behind, makes room
+// for another run at once.
+func (v View) nextAfterResult(run *v1alpha1.Run) Request {
+	waiting := v.Cleaner.State().Unsent != nil
+	delivered := !v.hasSink() || v.Delivered && !waiting
+	goesOn := !v.isDeleted() && (v.isRecurring() || run.Result == v1alpha1.ResultAbandoned) || !v.isRecurring() && run.Result == v1alpha1.ResultPartial
+	switch {
+	case v.isDeleted() && !v.hasFinalizer():
+		return Request{Kind: Idle, Reason: v1alpha1.ReasonTerminating}
+	case v.graceOver() && (waiting || !delivered):
+		return Request{Kind: GiveUp}
+	case waiting:
+		return v.waitUntil(time.Time{}, v1alpha1.ReasonDelivering)
+	case goesOn:
+		return Request{Kind: MoveToUnsent}
+	case !delivered:
+		return v.waitUntil(time.Time{}, v1alpha1.ReasonDelivering)
+	case v.isDeleted() && v.isRecurring():
+		return Request{Kind: ClearRecord}
+	case v.isDeleted():
+		return Request{Kind: RemoveFinalizer}
+	default:
+		return Request{Kind: DeleteSelf}
+	}
+}
+
+// nextOfCountingRun is the life of a Cleaner whose run counts what its batches do.
+func (v View) nextOfCountingRun(run *v1alpha1.Run, l *Ledger) Request {
+	switch {
+	case v.isDeleted():
+		if rows := l.UnknownRows(run); len(rows) > 0 && !v.graceOver() {
+			return Request{Kind: LookRows, Rows: rows}
+		}
+		return Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}
+	case !v.Cleaner.Common().Recurs():
+		return v.settleRun(run, l)
+	default:
+		return Request{Kind: Evaluate}
+	}
+}
+
+// settleRun finishes a run that counts, when there is room for it.
+func (v View) settleRun(run *v1alpha1.Run, l *Ledger) Request {
+	if v.Cleaner.State().Unsent != nil {
+		return Request{Kind: Idle, Reason: v1alpha1.ReasonDelivering}
+	}
+	if rows := l.UnknownRows(run); len(rows) > 0 {
+		return Request{Kind: LookRows, Rows: rows}
+	}
+	return Request{Kind: MoveToUnsent}
+}
+
+// nextOfOpenRun is the life of a Cleaner with an open run.
+func (v View) nextOfOpenRun(run *v1alpha1.Run, m *Memory) Request {
+	if !m.isOf(run) {
+		return Request{Kind: LookRows, Rows: rowIndexes(len(run.Rows))}
+	}
+	if m.Busy && v.graceOver() { // it is told to end, and wakes the Cleaner when it has
+		return Request{Kind: Idle, Reason: v1alpha1.ReasonUninstalling}
+	}
+	if m.Busy {
+		return v.waitUntil(time.Time{}, v1alpha1.ReasonUninstalling)
+	}
+	stop := m.Stop
+	if v.Decides != run.Decides {
+		stop = "the spec was edited"
+	}
+	switch {
+	case v.isDeleted():
+		return v.endRun(run, m, v1alpha1.ResultAbandoned, "the Cleaner was deleted")
+	case stop != "":
+		return v.endRun(run, m, v1alpha1.ResultPartial, stop)
+	case IsHeld(v.Cleaner.Common()):
+		return Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}
+	case v.ClockSuspect:
+		return v.waitUntil(v.Now.Add(ClockRetry), v1alpha1.ReasonClockSkewSuspected)
+	}
+	if open := m.rowsIn(RowOpen); len(open) > 0 {
+		return v.requestRows(run, m, open)
+	}
+	if left := len(m.rowsIn(RowKept)) + len(m.rowsIn(RowReplaced)); left > 0 {
+		return v.endRun(run, m, v1alpha1.ResultPartial, fmt.Sprintf("%d of %d objects were kept", left, len(m.Rows)))
+	}
+	return v.afterRows(run, m)
+}
+
+// endRun brings an open run to a result without another deletion, but for an uninstall that the run has begun: that is
+// finished first. One that somebody else has begun is left to them.
+func (v View) endRun(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string) Request {
+	unread := run.Helm != nil && m.Release == nil
+	if unread && m.unread < maxReleaseLooks && !v.graceOver() {
+		if v.Now.Before(m.Due) {
+			return v.waitUntil(m.Due, m.uninstallWaits())
+		}
+		return Request{Kind: LookRelease}
+	}
+	if m.isOurs(run) && !v.graceOver() {
+		if IsHeld(v.Cleaner.Common()) {
+			return v.waitUntil(time.Time{}, v1alpha1.ReasonSuspended)
+		}
+		if v.ClockSuspect {
+			return v.waitUntil(v.Now.Add(ClockRetry), v1alpha1.ReasonClockSkewSuspected)
+		}
+		return v.requestUninstall(m, FinishUninstall)
+	}
+	if left := m.rowsLeft(); len(left) > 0 && !m.Looked {
+		return Request{Kind: LookRows, Rows: left}
+	}
+	switch {
+	case unread && m.unread > 0:
+		message = fmt.Sprintf("%s; the state of release %q is unknown: %s", message, run.Helm.Name, m.Failed)
+	case m.Half && m.Failed != "":
+		message = fmt.Sprintf("%s; release %q is left partly uninstalled: %s", message, run.Helm.Name, m.Failed)
+	case m.Half:
+		message = fmt.Sprintf("%s; release %q is left partly uninstalled", message, run.Helm.Name)
+	case m.isUnderWay(run):
+		message = fmt.Sprintf("%s; release %q is being uninstalled by somebody else", message, run.Helm.Name)
+	}
+	return Request{Kind: WriteResult, Result: result, Message: message}
+}
+
+// requestUninstall begins or goes on with the uninstall of the release that was looked at, once there is a slot for it, and it is known that
+// the author of the spec that there is now may do that, whoever was it when the run was committed.
+func (v View) requestUninstall(m *Memory, kind RequestKind) Request {
+	switch {
+	case v.Now.Before(m.Due):
+		return v.waitUntil(m.Due, m.uninstallWaits())
+	case v.Slot == NoSlot:
+		return Request{Kind: AskSlot}
+	case v.Slot == SlotAsked:
+		wait := v.waitUntil(time.Time{}, v1alpha1.ReasonUninstalling)
+		wait.InLine = true
+		return wait
+	case !m.AuthorMay(v.Now):
+		return Request{Kind: ReviewAuthor}
+	default:
+		return Request{Kind: kind}
+	}
+}
+
+// waitUntil waits for an event or a moment; a deleted Cleaner at most until its grace is over.
+func (v View) waitUntil(at time.Time, reason string) Request {
+	if v.isDeleted() {
+		at = plan.ChooseEarlier(at, v.graceEnds())
+	}
+	return Request{Kind: Idle, Until: at, Reason: reason}
+}
+
+// requestRows acts on the open rows that are due, those of rules first. One that was not held against the spec yet, or of which nothing is
+// wanted any more, is read first.
+func (v View) requestRows(run *v1alpha1.Run, m *Memory, open []int) Request {
+	var due, unchecked []int
+	next := time.Time{}
+	for _, i := range open {
+		switch r := &m.Rows[i]; {
+		case v.Now.Before(r.Due):
+			next = plan.ChooseEarlier(next, r.Due)
+		case !r.Checked:
+			unchecked = append(unchecked, i)
+		default:
+			due = append(due, i)
+		}
+	}
+	switch {
+	case len(unchecked) > 0:
+		return Request{Kind: LookRows, Rows: unchecked}
+	case len(due) == 0:
+		return v.waitUntil(next, m.waitsFor(open))
+	}
+	rules := ofRules(run, due)
+	switch {
+	case len(rules) == 0 && m.holdsUp(ofRules(run, open)): // rules go first
+		return v.waitUntil(next, m.waitsFor(open))
+	case !m.IsConfirmed(v.Now) && v.Now.Before(m.Due):
+		return v.waitUntil(m.Due, v1alpha1.ReasonUnconfirmed)
+	case !m.IsConfirmed(v.Now):
+		return Request{Kind: Recheck}
+	case len(rules) > 0:
+		return Request{Kind: Act, Rows: rules}
+	default:
+		return Request{Kind: Act, Rows: due}
+	}
+}
+
+// afterRows is what remains when every row is done: to wait until the objects are gone, then the release.
+func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
+	over := m.LastDeed.Add(v.SettleFor)
+	if left := m.unsettledRows(); len(left) > 0 && v.Now.Before(over) {
+		if v.Now.Before(m.Due) {
+			return v.waitUntil(plan.ChooseEarlier(m.Due, over), v1alpha1.ReasonTerminating)
+		}
+		return Request{Kind: Settle, Rows: left}
+	}
+	if run.Helm == nil {
+		return Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}
+	}
+	if h := v.Helm; h == nil || !h.Delete || h.Release != run.Helm.Name { // a status is not believed
+		return Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: fmt.Sprintf("the spec does not ask to uninstall release %q", run.Helm.Name)}
+	}
+	if m.Release == nil {
+		if v.Now.Before(m.Due) {
+			return v.waitUntil(m.Due, m.uninstallWaits())
+		}
+		return Request{Kind: LookRelease}
+	}
+	switch rel := m.Release; {
+	case rel.State == plan.ReleaseGone, installedAnew(rel, run.Helm):
+		return Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}
+	case rel.State == plan.ReleasePending:
+		return v.waitUntil(m.Due, v1alpha1.ReasonReleasePending)
+	case isRewritten(rel, run.Helm):
+		return Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: fmt.Sprintf("release %q was changed and is at revision %d now", rel.Name, rel.Revision)}
+	case rel.HasBegun():
+		return v.requestUninstall(m, FinishUninstall)
+	case v.Slot == SlotHeld && !m.IsConfirmed(v.Now) && !v.Now.Before(m.Due):
+		return Request{Kind: Recheck}
+	default:
+		return v.requestUninstall(m, StartUninstall)
+	}
+}
+
+// ofRules lists those of some rows that rules have made.
+func ofRules(run *v1alpha1.Run, rows []int) []int {
+	var out []int
+	for _, i := range rows {
+		if row, err := plan.ParseRow(run.Rows[i]); err == nil && row.IsOfRule() {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func rowIndexes(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}

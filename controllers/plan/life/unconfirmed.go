@@ -1,0 +1,57 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package life
+
+import (
+	"maps"
+	"time"
+
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// Unconfirmed is which items wait because live reads did not say the same of them as the watches, and until when. The
+// others are acted on meanwhile.
+type Unconfirmed map[plan.Sum]plan.BackedOff
+
+// HoldItems takes that items were not confirmed: each waits twice as long as the last time, up to a limit.
+func (u Unconfirmed) HoldItems(items map[plan.ItemKey]bool, limit time.Duration, now time.Time) {
+	for item := range items {
+		sum := item.Sum()
+		wait := min(plan.DoubleWait(u[sum].Wait), limit)
+		u[sum] = plan.BackedOff{Until: now.Add(wait), Wait: wait}
+	}
+}
+
+// ForgetItem forgets an item: it was confirmed.
+func (u Unconfirmed) ForgetItem(item plan.ItemKey) {
+	if len(u) > 0 {
+		delete(u, item.Sum())
+	}
+}
+
+// KeepWanted forgets all items but those that are wanted still: what is wanted anew begins anew.
+func (u Unconfirmed) KeepWanted(wanted map[plan.ItemKey]bool) {
+	if len(u) == 0 {
+		return
+	}
+	keep := make(map[plan.Sum]bool, len(wanted))
+	for item := range wanted {
+		keep[item.Sum()] = true
+	}
+	maps.DeleteFunc(u, func(item plan.Sum, _ plan.BackedOff) bool { return !keep[item] })
+}
+
+// IsWaiting says that an item waits now.
+func (u Unconfirmed) IsWaiting(item plan.ItemKey, now time.Time) bool {
+	return len(u) > 0 && now.Before(u[item.Sum()].Until)
+}
+
+// NextAttempt is when the first of the items may be tried again; zero if there are none.
+func (u Unconfirmed) NextAttempt() time.Time {
+	var next time.Time
+	for _, e := range u {
+		next = plan.ChooseEarlier(next, e.Until)
+	}
+	return next
+}

@@ -1,0 +1,76 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/findings"
+	"github.com/vtex/cleaner/controllers/internal/report"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// newReport drafts what people are told.
+func (p *sight) newReport() report.Report {
+	return report.Report{Of: p.Stored, Work: p.Work, Clock: p.r.clock, Run: &p.mem.run, Sender: p.r.sender, SuspectClock: p.r.opts.Skew.DescribeSuspect}
+}
+
+// reportEvaluated drafts what an evaluation came to, and answers a request for it.
+func (p *sight) reportEvaluated(in plan.Input, d plan.Plan) {
+	p.newReport().SetEvaluated(in, d)
+	reportFindings(p)
+	if d.Reason != v1alpha1.ReasonNotSynced { // else who asked has yet to be answered
+		p.AnswerRequest()
+	}
+}
+
+// reportScheduled drafts that the schedule is waited for.
+func (p *sight) reportScheduled() {
+	p.newReport().SetScheduled()
+	p.RepeatAnswer()
+}
+
+// reportFindings says what each rule reports now: what it wants to report, and has. Where a rule gives errors alone nobody knows, and
+// what was said of it before stays; as it does while no rule is asked.
+func reportFindings(p *sight) {
+	st := p.Cleaner.State()
+	switch {
+	case !p.Cleaner.Common().Recurs(): // its rules report as a part of its run
+		st.Findings = nil
+		return
+	case p.wanted == nil:
+		return
+	}
+	wrong := map[string]bool{}
+	for i := range p.wanted.Errors {
+		wrong[p.wanted.Errors[i].Rule] = true
+	}
+	st.Findings = findings.UpdateFindings(st.Findings, p.Work.Rules, findReported(p), wrong)
+}
+
+// findReported gives the items of the decision of which a report was made.
+func findReported(p *sight) findings.Reported {
+	now, out, seen := p.r.clock.Now(), findings.Reported{}, map[plan.ItemKey]bool{}
+	for i := range p.wanted.Steps {
+		s := &p.wanted.Steps[i]
+		if s.IsDeed() {
+			continue
+		}
+		for _, item := range s.ListItems() {
+			if !seen[item] && (p.mem.Rehearsed.HasItem(item) || p.mem.Told.HasItem(item, now)) {
+				out.AddItem(item.Rule, s.Shown(p.Cleaner.GetNamespace()), s.Reason)
+				seen[item] = true
+			}
+		}
+	}
+	return out
+}
+
+// measureFindings has the metrics say what the status is to say.
+func measureFindings(p *sight) {
+	counts := map[string]int{}
+	for _, f := range p.Cleaner.State().Findings {
+		counts[f.Rule] = int(f.Count)
+	}
+	p.r.metrics.SetFindings(p.Key, counts)
+}

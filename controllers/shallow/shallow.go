@@ -1,0 +1,149 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package shallow makes the JSON that an API server sends shallow while it arrives, before a client decodes it. An API server stores an
+// object that is as deep as decoders allow; in a list or an event of a watch it is deeper, and then a client fails to decode all of it.
+//
+// It removes metadata.managedFields, which a user may fill without any webhook being asked, and cuts values that are nested too deep. It
+// marks the objects that it cuts, and changes nothing else. Its memory does not depend on what is sent.
+package shallow
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"k8s.io/client-go/rest"
+)
+
+// maxDepth is how deep an object is nested at most. Decoders allow 10,000, and no kind of Kubernetes needs more than a few dozen.
+const maxDepth = 1000
+
+// cutKey marks an object that was cut. Whoever writes it into an own object only makes that one unreadable.
+const cutKey = "\x00cut"
+
+// errTooDeep says that something of an object was cut.
+var errTooDeep = fmt.Errorf("it is nested more than %d deep; select objects without it", maxDepth)
+
+// CheckWhole returns an error for the content of an object that was cut: nothing but its metadata is to be believed.
+func CheckWhole(content map[string]any) error {
+	if content[cutKey] != nil {
+		return errTooDeep
+	}
+	return nil
+}
+
+// LimitDepth makes all responses shallow to clients that are made of a configuration from now on.
+func LimitDepth(config *rest.Config) {
+	root := findRoot(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, root} })
+}
+
+// WrapClient returns an HTTP client of a configuration whose responses are shallow.
+func WrapClient(config *rest.Config, client *http.Client) *http.Client {
+	next := client.Transport
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	out := *client
+	out.Transport = &transport{next, findRoot(config)}
+	return &out
+}
+
+// findRoot returns the path below which the API server serves, such as that of a cluster behind a gateway.
+func findRoot(config *rest.Config) string {
+	server, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil { // without an address there are no clients
+		return "/"
+	}
+	return strings.TrimSuffix(server.Path, "/") + "/"
+}
+
+type transport struct {
+	next http.RoundTripper
+	root string
+}
+
+// filtered is in the context of a request whose response an outer transport makes shallow.
+type filtered struct{}
+
+// RoundTrip sends a request.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	s := t.findShape(r)
+	if s == opaque || r.Context().Value(filtered{}) != nil {
+		return t.next.RoundTrip(r)
+	}
+	resp, err := t.next.RoundTrip(r.WithContext(context.WithValue(r.Context(), filtered{}, true)))
+	if err != nil || resp.Body == nil || !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") || resp.Header.Get("Content-Encoding") != "" {
+		return resp, err
+	}
+	resp.Body = &body{Closer: resp.Body, in: resp.Body, filter: filter{shape: s}}
+	resp.ContentLength = -1
+	resp.Header.Del("Content-Length")
+	return resp, nil
+}
+
+// WrappedRoundTripper lets client-go find what is inside.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// findShape finds out from a request where the objects in its response are.
+func (t *transport) findShape(r *http.Request) shape {
+	path, below := strings.CutPrefix(r.URL.Path, t.root)
+	parts := strings.Split(strings.TrimSuffix(path, "/"), "/")
+	skip := map[string]int{"api": 2, "apis": 3}[parts[0]] // api/v1/pods, apis/apps/v1/deployments
+	if !below || skip == 0 || len(parts) <= skip {
+		return opaque
+	}
+	parts = parts[skip:]
+	switch watch := r.URL.Query().Get("watch"); {
+	case r.Method != http.MethodGet:
+		return object
+	case watch != "" && watch != "0" && watch != "false":
+		return events
+	case len(parts) > 2 && parts[0] == "namespaces":
+		parts = parts[2:]
+	}
+	if len(parts) == 1 {
+		return list
+	}
+	return object
+}
+
+// body is a response that is made shallow while it is read.
+type body struct {
+	io.Closer
+	in     io.Reader
+	filter filter
+	// buffer is what was read of it, and space where the filter writes.
+	buffer, space []byte
+	// out is what may be read, and err what comes after that.
+	out []byte
+	err error
+}
+
+// bufferSize is how much is read at once.
+const bufferSize = 32 << 10
+
+// Read returns as soon as there is anything to read.
+func (b *body) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if b.buffer == nil {
+		b.buffer = make([]byte, bufferSize)
+	}
+	for len(b.out) == 0 && b.err == nil {
+		var n int
+		n, b.err = b.in.Read(b.buffer)
+		b.space = b.filter.appendShallow(b.space[:0], b.buffer[:n])
+		b.out = b.space
+	}
+	if len(b.out) == 0 {
+		return 0, b.err
+	}
+	n := copy(p, b.out)
+	b.out = b.out[n:]
+	return n, nil
+}

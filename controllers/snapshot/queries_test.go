@@ -1,0 +1,156 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"pgregory.net/rapid"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// readerFunc is a Reader that is a function.
+type readerFunc func(Query) plan.Target
+
+func (f readerFunc) Read(_ context.Context, q Query) plan.Target { return f(q) }
+
+// Each target is read, in the order of the spec. One that cannot be asked for is not read, and fails alone.
+func TestReadTargets(t *testing.T) {
+	broken := []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Sometimes"}}
+	spec := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{*target(), *target(kind("Node")), *target(fielded("a=b=c=")), *target(func(r *v1alpha1.ClusterReference) { r.MatchExpressions = broken }), *target(kind("Job"))}}
+	spec.Targets[1].IncludeWhenEvaluating = new(false)
+	var asked []string
+	got := ReadTargets(t.Context(), readerFunc(func(q Query) plan.Target {
+		if asked = append(asked, q.Kind); q.MetadataOnly != (q.Kind == "Node") {
+			t.Errorf("of %s only metadata is read: %t", q.Kind, q.MetadataOnly)
+		}
+		return plan.Target{State: plan.Complete, Detail: q.Namespace + "/" + q.Kind}
+	}), "shop", spec)
+	var details []string
+	for _, s := range got {
+		details = append(details, s.State.String()+" "+s.Detail)
+	}
+	want := []string{"Complete shop/Pod", "Complete shop/Node", "Failed cannot read the field selector of target \"pods\"", "Failed cannot read the label selector of target \"pods\"", "Complete shop/Job"}
+	if !slices.EqualFunc(want, details, func(want, got string) bool { return strings.HasPrefix(got, want) }) {
+		t.Errorf("got %q, want %q", details, want)
+	}
+	if diff := cmp.Diff([]string{"Pod", "Node", "Job"}, asked); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// A confirmation reads what expressions see and what is deleted, each for its own target, and no more at a time than it may.
+func TestReadForConfirmation(t *testing.T) {
+	spec := &v1alpha1.Work{}
+	want := plan.Snapshot{}
+	for n := range 3 * readsAtATime {
+		one := target(named("", string(rune('a'+n))))
+		one.Delete, one.IncludeWhenEvaluating = n%3 == 0, new(n%2 == 0)
+		spec.Targets = append(spec.Targets, *one)
+		if seen := (plan.Target{State: plan.Complete, Detail: one.Reference.Name}); n%2 == 0 || n%3 == 0 {
+			want = append(want, seen)
+		} else {
+			want = append(want, plan.Target{})
+		}
+	}
+	var mu sync.Mutex
+	running, most, full := 0, 0, make(chan struct{})
+	got := ReadForConfirmation(t.Context(), readerFunc(func(q Query) plan.Target {
+		mu.Lock()
+		if running++; running == readsAtATime && most < readsAtATime {
+			close(full)
+		}
+		most = max(most, running)
+		mu.Unlock()
+		<-full // as many as may be are under way at some time
+		mu.Lock()
+		running--
+		mu.Unlock()
+		return plan.Target{State: plan.Complete, Detail: q.Name}
+	}), "shop", spec)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if most != readsAtATime {
+		t.Errorf("%d were read at a time", most)
+	}
+	caught := contain.CatchPanic(func() {
+		ReadForConfirmation(t.Context(), readerFunc(func(Query) plan.Target { panic("odd") }), "shop", spec)
+	})
+	if caught == nil || caught.Value != "odd" {
+		t.Errorf("a panic of a read is lost: %v", caught)
+	}
+}
+
+func TestDescribeScope(t *testing.T) {
+	jobs := schema.GroupResource{Group: "batch", Resource: "jobs"}
+	for want, got := range map[string]string{
+		`jobs.batch "a" in namespace "shop"`: DescribeScope(jobs, true, "shop", "a"),
+		`jobs.batch in namespace "shop"`:     DescribeScope(jobs, true, "shop", ""),
+		`jobs.batch in all namespaces`:       DescribeScope(jobs, true, "", ""),
+		`jobs.batch "a" in all namespaces`:   DescribeScope(jobs, true, "", "a"),
+		`nodes "a" (cluster-scoped)`:         DescribeScope(schema.GroupResource{Resource: "nodes"}, false, "shop", "a"),
+		`nodes (cluster-scoped)`:             DescribeScope(schema.GroupResource{Resource: "nodes"}, false, "", ""),
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// However namespaces are named and excluded, and how often: one is chosen that is named, if any are, and not excluded.
+func TestNamespacesAreChosenByTheirNames(t *testing.T) {
+	names := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d"}), 0, 6)
+	rapid.Check(t, func(t *rapid.T) {
+		r := v1alpha1.ClusterReference{ExcludeNamespaces: names.Draw(t, "excluded")}
+		if rapid.Bool().Draw(t, "chooses") {
+			r.Namespaces = names.Draw(t, "named")
+		}
+		excluded, named := slices.Clone(r.ExcludeNamespaces), slices.Clone(r.Namespaces)
+		n, err := newNamespaces(&r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"", "a", "b", "c", "d", "e"} {
+			want := (r.Namespaces == nil || slices.Contains(named, name)) && !slices.Contains(excluded, name)
+			if n.MatchesName(name) != want || n.MatchesNamespace(name, nil) != want {
+				t.Fatalf("%q is chosen by %v without %v: %t", name, named, excluded, !want)
+			}
+		}
+		if all := r.Namespaces == nil && len(excluded) == 0; n.SelectsAll() != all {
+			t.Fatalf("all are chosen: %t", !all)
+		}
+		if !slices.Equal(excluded, r.ExcludeNamespaces) || !slices.Equal(named, r.Namespaces) {
+			t.Fatal("the reference is changed")
+		}
+	})
+}
+
+// What asks for namespaces asks for their metadata, by labels or by name.
+func TestNamespaceQueries(t *testing.T) {
+	n := Namespaces{Labels: labels.SelectorFromSet(labels.Set{"tier": "dev"})}
+	for _, tc := range []struct {
+		q    Query
+		name string
+		want string
+	}{{n.NewListQuery(), "", "tier=dev"}, {NewNamespaceQuery("shop"), "shop", ""}} {
+		if tc.q.Group != "" || tc.q.Version != "v1" || tc.q.Kind != "Namespace" || tc.q.Name != tc.name || !tc.q.MetadataOnly || tc.q.Labels.String() != tc.want || !tc.q.Fields.Empty() {
+			t.Errorf("it asks for %+v", tc.q)
+		}
+		if wrong := tc.q.CheckScope(schema.GroupResource{Resource: "namespaces"}, false); wrong != "" {
+			t.Error(wrong)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mistakes has mistakes that somebody could make in the product, so that tests can build an operator with one of
+// them. It never changes a file of the product.
+package mistakes
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Mistake is a file of the product in which one text stands in the place of another. Without a File it is none.
+type Mistake struct {
+	Name   string
+	File   string   // relative to the root of the repository
+	Was    string   // stands in File exactly once
+	Is     string   // stands in its place
+	Breaks []string // the invariants of the audit log that the mistake breaks
+}
+
+// List lists the mistakes that a checker of the audit log must find. The first one is none.
+func List() []Mistake {
+	const send, commit = "controllers/internal/actuate/request.go", "controllers/act.go"
+	return []Mistake{
+		{Name: "Sound"},
+		{
+			Name: "PreconditionsDropped", File: send,
+			Was:    "Preconditions:      newPreconditions(ref, version),",
+			Breaks: []string{"I1", "I2", "I6"},
+		},
+		{
+			Name: "UIDIgnored", File: send,
+			Was: "&metav1.Preconditions{UID: &ref.UID, ", Is: "&metav1.Preconditions{",
+			Breaks: []string{"I1"},
+		},
+		{
+			Name: "RunNotRecorded", File: commit,
+			Was: "err = p.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {\n" +
+				"\t\ts.Run, s.Runs = run, run.Number\n" +
+				"\t\tif at := p.RequestedAt(); at != \"\" { // else each restart would answer it again\n" +
+				"\t\t\ts.LastRequestedAt = at\n" +
+				"\t\t}\n" +
+				"\t})",
+			Is:     "p.Cleaner.State().Run, p.Cleaner.State().Runs = run, run.Number",
+			Breaks: []string{"I2"},
+		},
+		{
+			Name: "NotReadLive", File: commit,
+			Was: "snapshot.ReadForConfirmation(ctx, p.clients.Live,", Is: "snapshot.ReadForConfirmation(ctx, p.clients.Watched,",
+			Breaks: []string{"I3"},
+		},
+	}
+}
+
+// Make returns the file's text with the mistake. root is the folder of the repository.
+func (m Mistake) Make(root string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(root, m.File))
+	if err != nil {
+		return "", err
+	}
+	if n := strings.Count(string(text), m.Was); n != 1 {
+		return "", fmt.Errorf("%s: the mistake %s replaces a text that is there %d times, not once:\n%s", m.File, m.Name, n, m.Was)
+	}
+	return strings.Replace(string(text), m.Was, m.Is, 1), nil
+}
