@@ -217,6 +217,8 @@ type Process struct {
 	Probes string
 	// WebhookPort is where it serves the webhook.
 	WebhookPort int
+	// WebhookDir is the folder with the certificate of the webhook, which follows the Secret as long as the operator runs.
+	WebhookDir string
 }
 
 // Run starts the manager as its ServiceAccount and returns when it is ready.
@@ -267,7 +269,7 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options) (*Process, error) {
 	if o.Webhook != nil {
 		o.Webhook.To(ports[2])
 	}
-	return &Process{Program: p, LogPath: log, Metrics: "https://" + metrics, Probes: "http://" + probe, WebhookPort: ports[2]}, nil
+	return &Process{Program: p, LogPath: log, Metrics: "https://" + metrics, Probes: "http://" + probe, WebhookPort: ports[2], WebhookDir: certificates}, nil
 }
 
 // freePorts finds ports that nobody listens on.

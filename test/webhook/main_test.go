@@ -141,7 +141,11 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) strin
 	t.Helper()
 	var missing string
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		missing = check(ctx)
+		now := check(ctx)
+		if now != "" && missing != "" && ctx.Err() != nil {
+			return false, ctx.Err() // what it said before tells more than that it was cut
+		}
+		missing = now
 		return missing == "", nil
 	})
 	if err != nil {

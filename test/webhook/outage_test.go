@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -184,7 +183,7 @@ func TestCertificatesAreMadeAnew(t *testing.T) {
 // With --webhook-cert=files it serves what lies in the folder, and makes nothing itself.
 func TestCertificatesOfSomebodyElse(t *testing.T) {
 	ns := shared.namespace(t)
-	other := shared.replica(t, "-4", "--webhook-cert=files", "--webhook-cert-dir="+filepath.Join(shared.Dir(), "manager-webhook"), "--require-service-account")
+	other := shared.replica(t, "-4", "--webhook-cert=files", "--webhook-cert-dir="+shared.manager.WebhookDir, "--require-service-account")
 	want := denied + "spec.serviceAccountName: is required by this operator: write the name of a ServiceAccount in the namespace of the Cleaner that has the rights that the Cleaner needs"
 	eventually(t, "it answers, by its own rules", func(ctx context.Context) string {
 		err := shared.Create(ctx, cleaner(t, ns, "c", podsToDelete), client.DryRunAll)
