@@ -26,7 +26,7 @@ func (p *sight) isDryRun() bool { return p.Cleaner.Common().Mode == v1alpha1.Mod
 func (b *batch) reportAlone(steps []plan.Step) (left []plan.Step) {
 	for i := range steps {
 		if s := &steps[i]; s.IsAlone() {
-			b.takeOutcome(s, actuate.Outcome{})
+			b.takeOutcome(s, actuate.NewDone(""))
 		} else {
 			left = append(left, *s)
 			b.mem.Rehearsed.AddStep(s, b.marks)
@@ -46,7 +46,7 @@ func (b *deeds) rehearseSteps(ctx context.Context, steps []plan.Step) {
 	b.mem.lane = actuate.RunSteps(all, b.mem.lane, func(i int) {
 		s := &steps[i]
 		results[i] = journal.DescribeDryRun(s.Verb)
-		if out := b.clients.Actuator.ExecuteStep(ctx, s, s.Object.ResourceVersion, true, &stepGuard{deeds: b}); out.Kind != life.AnswerDeleted {
+		if out := b.clients.Actuator.ExecuteStep(ctx, s, s.Object.ResourceVersion, true, &stepGuard{deeds: b}); out.Kind != life.AnswerDone {
 			results[i] = "would be refused: " + out.Why
 		}
 		if s.Reason != "" {

@@ -191,7 +191,7 @@ func (b *deeds) takeOutcome(s *plan.Step, out actuate.Outcome) bool {
 		b.answerOf(uid).Replaced = true
 		b.rememberObject(s, out)
 		return b.run == nil && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict)
-	case life.AnswerDeleted, life.AnswerNotFound:
+	case life.AnswerDone, life.AnswerNotFound:
 		b.acted = append(b.acted, *s)
 		if !s.IsDeed() {
 			for _, item := range s.ListItems() {
@@ -201,7 +201,7 @@ func (b *deeds) takeOutcome(s *plan.Step, out actuate.Outcome) bool {
 		}
 		b.recordDone(s, out, now)
 		return true
-	case life.AnswerLost: // it may have been done, so it counts
+	case life.AnswerLost, life.AnswerUnknown: // it may have been done, so it counts
 		b.noteDeed(s, now)
 		b.answerOf(uid).Lost = true
 		b.recordRefused(uid, out, now)
@@ -220,7 +220,7 @@ func (b *deeds) takeOutcome(s *plan.Step, out actuate.Outcome) bool {
 // recordDone remembers a deed that was done, or that nobody needs any more.
 func (b *deeds) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) {
 	uid, a := s.Object.UID, b.answerOf(s.Object.UID)
-	if out.Kind == life.AnswerDeleted {
+	if out.Kind == life.AnswerDone {
 		a.Did = outcomesOfVerbs()[s.Verb]
 	} else if b.run != nil || a.Did == "" { // of one that stays, what was done before counts
 		a.Did = v1alpha1.OutcomeGone
@@ -233,10 +233,10 @@ func (b *deeds) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) {
 	}
 	b.mem.Patches.NotePatch(s, b.namedVersion(s), out.Version, now)
 	b.rememberObject(s, out)
-	if out.Kind == life.AnswerDeleted && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.mem.Remade.RecordDeletion(&s.Object, now) {
+	if out.Kind == life.AnswerDone && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.mem.Remade.RecordDeletion(&s.Object, now) {
 		b.TellLoop(s)
 	}
-	if out.Kind == life.AnswerDeleted {
+	if out.Kind == life.AnswerDone {
 		b.noteDeed(s, now)
 	}
 	b.versions[uid] = out.Version

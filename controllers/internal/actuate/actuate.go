@@ -172,7 +172,7 @@ func provesGone(answered *unstructured.Unstructured, uid types.UID) bool {
 func classifyError(err error, ref plan.Ref) life.Answer {
 	switch {
 	case err == nil:
-		return life.Answer{Kind: life.AnswerDeleted}
+		return life.Answer{Kind: life.AnswerDone}
 	case isObjectMissing(err, ref):
 		return life.Answer{Kind: life.AnswerNotFound}
 	case apierrors.IsConflict(err) && !isFieldManagerConflict(err), apierrors.IsNotFound(err):

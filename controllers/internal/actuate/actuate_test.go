@@ -150,7 +150,7 @@ func (r *rig) delete(ctx context.Context, name string) Outcome {
 
 func TestDeleteCarriesBothPreconditions(t *testing.T) {
 	r := newRig(t, nil)
-	if got := r.delete(t.Context(), "a"); got.Kind != life.AnswerDeleted || got.Why != "" {
+	if got := r.delete(t.Context(), "a"); got.Kind != life.AnswerDone || got.Why != "" {
 		t.Errorf("it came to %+v", got)
 	}
 	background := metav1.DeletePropagationBackground
@@ -176,7 +176,7 @@ func TestAnswers(t *testing.T) {
 		answer error
 		want   life.AnswerKind
 	}{
-		"Deleted":        {"2xx", nil, life.AnswerDeleted},
+		"Deleted":        {"2xx", nil, life.AnswerDone},
 		"NotFound":       {"a 404 that names the object", apierrors.NewNotFound(gr, "a"), life.AnswerNotFound},
 		"OtherNotFound":  {"one that names another proves nothing: look", apierrors.NewNotFound(gr, "b"), life.AnswerConflict},
 		"BareNotFound":   {"nor does one that names nothing", bare, life.AnswerConflict},
@@ -233,7 +233,7 @@ func TestOnlyProofSettles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			r.says = tc.says
-			if got := r.delete(t.Context(), "a"); got.Kind != life.AnswerDeleted || got.Gone != tc.want {
+			if got := r.delete(t.Context(), "a"); got.Kind != life.AnswerDone || got.Gone != tc.want {
 				t.Errorf("%s: it came to %+v", tc.reason, got)
 			}
 		})
@@ -392,7 +392,7 @@ func TestWhatNeedsNoRequestIsDone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, nil)
 			got := r.actuator.ExecuteStep(t.Context(), s, "2", false, r)
-			if diff := cmp.Diff(Outcome{Version: "2"}, got); diff != "" || r.requests > 0 || len(r.intents) > 0 {
+			if diff := cmp.Diff(NewDone("2"), got); diff != "" || r.requests > 0 || len(r.intents) > 0 {
 				t.Errorf("%d requests, %d told: %s", r.requests, len(r.intents), diff)
 			}
 		})

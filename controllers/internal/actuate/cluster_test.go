@@ -211,7 +211,7 @@ func TestEachStepIsDone(t *testing.T) {
 			o := l.pod("a", "example.com/a", "example.com/b")
 			got := l.do(steps(o)[name])
 			now := l.read(podsResource(), "a")
-			if got.Kind != life.AnswerDeleted || got.Gone || got.Leaving != now.Terminating {
+			if got.Kind != life.AnswerDone || got.Gone || got.Leaving != now.Terminating {
 				t.Fatalf("it came to %+v", got)
 			}
 			done := now.Terminating
@@ -273,7 +273,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 			try := func(o plan.Object) Outcome {
 				return l.actuator.ExecuteStep(t.Context(), steps(o)[name], o.ResourceVersion, true, l)
 			}
-			if got := try(o); got.Kind != life.AnswerDeleted || got.Version != o.ResourceVersion || got.Leaving {
+			if got := try(o); got.Kind != life.AnswerDone || got.Version != o.ResourceVersion || got.Leaving {
 				t.Errorf("it came to %+v", got)
 			}
 			l.untouched(o)
@@ -294,7 +294,7 @@ func TestDeleteSaysWhatIsLeft(t *testing.T) {
 	soon, now := int64(5), int64(0)
 	o := l.pod("slow")
 	got := l.do(&plan.Step{Verb: plan.VerbDelete, Object: o, Grace: &soon})
-	if got.Kind != life.AnswerDeleted || !got.Leaving || got.Gone || got.Now == nil || !got.Now.Terminating {
+	if got.Kind != life.AnswerDone || !got.Leaving || got.Gone || got.Now == nil || !got.Now.Terminating {
 		t.Fatalf("within a grace period it came to %+v", got)
 	}
 	if diff := cmp.Diff(l.find(podsResource(), "slow").Value, got.Now.Value); diff != "" {
@@ -303,7 +303,7 @@ func TestDeleteSaysWhatIsLeft(t *testing.T) {
 	if p, err := l.admin.CoreV1().Pods(l.ns).Get(t.Context(), "slow", metav1.GetOptions{}); err != nil || *p.DeletionGracePeriodSeconds != soon {
 		t.Errorf("the Pod has another grace: %v, %v", p.DeletionGracePeriodSeconds, err)
 	}
-	if got := l.doAt(&plan.Step{Verb: plan.VerbDelete, Object: *got.Now, Grace: &now}, got.Version); got.Kind != life.AnswerDeleted || !got.Gone || got.Now != nil {
+	if got := l.doAt(&plan.Step{Verb: plan.VerbDelete, Object: *got.Now, Grace: &now}, got.Version); got.Kind != life.AnswerDone || !got.Gone || got.Now != nil {
 		t.Errorf("without grace it came to %+v", got)
 	}
 	if l.find(podsResource(), "slow") != nil {
@@ -322,7 +322,7 @@ func TestDeleteSaysWhatIsLeft(t *testing.T) {
 		t.Errorf("what is left after a patch (-live +answered):\n%s", diff)
 	}
 	custom := l.custom("quick")
-	if got := l.do(&plan.Step{Verb: plan.VerbDelete, Object: custom}); got.Kind != life.AnswerDeleted || !got.Gone || !got.Leaving {
+	if got := l.do(&plan.Step{Verb: plan.VerbDelete, Object: custom}); got.Kind != life.AnswerDone || !got.Gone || !got.Leaving {
 		t.Errorf("of a kind without grace it came to %+v", got)
 	}
 }
@@ -341,7 +341,7 @@ func TestDependents(t *testing.T) {
 			}
 			got := l.do(&plan.Step{Verb: plan.VerbDelete, Object: l.read(gvr, name), Propagation: policy})
 			switch {
-			case got.Kind != life.AnswerDeleted:
+			case got.Kind != life.AnswerDone:
 				t.Errorf("it came to %+v", got)
 			case want == "" && !got.Gone:
 				t.Errorf("it is not gone: %+v", got)
@@ -387,7 +387,7 @@ func TestABudgetForbidsAnEviction(t *testing.T) {
 		got = l.do(evict) // the eviction knows of budgets by a watch
 		return got.Kind != life.AnswerRefused, nil
 	})
-	if err != nil || got.Kind != life.AnswerDeleted || !got.Leaving || got.Gone {
+	if err != nil || got.Kind != life.AnswerDone || !got.Leaving || got.Gone {
 		t.Errorf("without the budget it came to %+v", got)
 	}
 }
@@ -404,7 +404,7 @@ func TestPatchesOfSubresources(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Kind != life.AnswerDeleted || got.Version != pod.ResourceVersion || got.Now == nil {
+		if got.Kind != life.AnswerDone || got.Version != pod.ResourceVersion || got.Now == nil {
 			t.Errorf("it came to %+v", got)
 		}
 		if pod.Status.Phase != corev1.PodFailed || len(pod.Status.Conditions) != 2 {
@@ -431,7 +431,7 @@ func TestPatchesOfSubresources(t *testing.T) {
 		} {
 			p.Subresource, p.Force = "scale", p.Type == v1alpha1.PatchApply
 			got := l.doAt(&plan.Step{Verb: plan.VerbPatch, Object: o, Patch: p}, version)
-			if got.Kind != life.AnswerDeleted || got.Version == version || got.Version != l.read(gvr, "r").ResourceVersion || got.Now != nil {
+			if got.Kind != life.AnswerDone || got.Version == version || got.Version != l.read(gvr, "r").ResourceVersion || got.Now != nil {
 				t.Fatalf("%s of a scale came to %+v", p.Type, got)
 			}
 			version = got.Version
@@ -459,7 +459,7 @@ func TestAPatchThatChangesNothingIsDone(t *testing.T) {
 			o := l.pod(strings.ToLower(string(typ)))
 			first := l.do(&plan.Step{Verb: plan.VerbPatch, Object: o, Patch: patch(typ, body)})
 			again := l.doAt(&plan.Step{Verb: plan.VerbPatch, Object: o, Patch: patch(typ, body)}, first.Version)
-			if first.Kind != life.AnswerDeleted || again.Kind != life.AnswerDeleted || again.Version != first.Version {
+			if first.Kind != life.AnswerDone || again.Kind != life.AnswerDone || again.Version != first.Version {
 				t.Errorf("it came to %+v and then to %+v", first, again)
 			}
 		})
@@ -491,7 +491,7 @@ func TestPatchesThatAreRefused(t *testing.T) {
 	}
 	forced := patch(v1alpha1.PatchApply, `{"metadata":{"labels":{"app":"mine"}}}`)
 	forced.Force = true
-	if got := l.do(&plan.Step{Verb: plan.VerbPatch, Object: pod, Patch: forced}); got.Kind != life.AnswerDeleted || got.Now.Labels["app"] != "mine" {
+	if got := l.do(&plan.Step{Verb: plan.VerbPatch, Object: pod, Patch: forced}); got.Kind != life.AnswerDone || got.Now.Labels["app"] != "mine" {
 		t.Errorf("by force it came to %+v", got)
 	}
 }
@@ -501,7 +501,7 @@ func TestWhoAppliesIsNamed(t *testing.T) {
 	o := l.pod("a")
 	// What the patch says of its object does not count.
 	body := `{"apiVersion":"v2","kind":"Secret","metadata":{"name":"b","namespace":"other","uid":"u","resourceVersion":"1","labels":{"x":"y"}}}`
-	if got := l.do(&plan.Step{Verb: plan.VerbPatch, Object: o, Patch: patch(v1alpha1.PatchApply, body)}); got.Kind != life.AnswerDeleted || got.Now.Labels["x"] != "y" {
+	if got := l.do(&plan.Step{Verb: plan.VerbPatch, Object: o, Patch: patch(v1alpha1.PatchApply, body)}); got.Kind != life.AnswerDone || got.Now.Labels["x"] != "y" {
 		t.Fatalf("it came to %+v", got)
 	}
 	pod, err := l.admin.CoreV1().Pods(l.ns).Get(t.Context(), "a", metav1.GetOptions{})
@@ -522,11 +522,11 @@ func TestFinalizers(t *testing.T) {
 	}
 	o := l.pod("a", "example.com/0", "example.com/1", "example.com/2", "example.com/3")
 	got := l.do(remove(o, "example.com/1"))
-	if got.Kind != life.AnswerDeleted || !slices.Equal(l.read(podsResource(), "a").Finalizers, []string{"example.com/0", "example.com/2", "example.com/3"}) {
+	if got.Kind != life.AnswerDone || !slices.Equal(l.read(podsResource(), "a").Finalizers, []string{"example.com/0", "example.com/2", "example.com/3"}) {
 		t.Fatalf("it came to %+v", got)
 	}
 	// Somebody has taken it off: this is what it was about.
-	if again := l.do(remove(o, "example.com/1")); again.Kind != life.AnswerDeleted || again.Version != got.Version || again.Now == nil {
+	if again := l.do(remove(o, "example.com/1")); again.Kind != life.AnswerDone || again.Version != got.Version || again.Now == nil {
 		t.Errorf("for one that is off it came to %+v", again)
 	}
 	// At this version another one has its place.
@@ -538,14 +538,14 @@ func TestFinalizers(t *testing.T) {
 	}
 
 	last := l.custom("last")
-	if got := l.do(&plan.Step{Verb: plan.VerbPatch, Object: last, Patch: patch(v1alpha1.PatchMerge, `{"metadata":{"finalizers":["example.com/a"]}}`)}); got.Kind != life.AnswerDeleted {
+	if got := l.do(&plan.Step{Verb: plan.VerbPatch, Object: last, Patch: patch(v1alpha1.PatchMerge, `{"metadata":{"finalizers":["example.com/a"]}}`)}); got.Kind != life.AnswerDone {
 		t.Fatalf("it came to %+v", got)
 	}
 	deleted := l.do(&plan.Step{Verb: plan.VerbDelete, Object: l.read(environmentsResource(), "last")})
 	if deleted.Now == nil || !deleted.Leaving || deleted.Gone {
 		t.Fatalf("it came to %+v", deleted)
 	}
-	if got := l.doAt(remove(*deleted.Now, "example.com/a"), deleted.Version); got.Kind != life.AnswerDeleted || !got.Gone || got.Now != nil {
+	if got := l.doAt(remove(*deleted.Now, "example.com/a"), deleted.Version); got.Kind != life.AnswerDone || !got.Gone || got.Now != nil {
 		t.Errorf("for the last one it came to %+v", got)
 	}
 	if l.find(environmentsResource(), "last") != nil {
@@ -565,7 +565,7 @@ func TestStepsInSequence(t *testing.T) {
 	if got := l.do(remove); got.Kind != life.AnswerConflict {
 		t.Errorf("at the version before the patch it came to %+v", got)
 	}
-	if got := l.doAt(remove, failed.Version); got.Kind != life.AnswerDeleted || !got.Gone {
+	if got := l.doAt(remove, failed.Version); got.Kind != life.AnswerDone || !got.Gone {
 		t.Errorf("at the version that was answered it came to %+v", got)
 	}
 	if want := []string{"patch " + o.ResourceVersion, "delete " + o.ResourceVersion, "delete " + failed.Version}; !slices.Equal(l.told, want) {

@@ -80,7 +80,7 @@ func TestABusyNamespaceHoldsUpNoRequestOfAnother(t *testing.T) {
 	for i, out := range answers {
 		want := life.AnswerUnsent
 		if i >= busy {
-			want = life.AnswerDeleted
+			want = life.AnswerDone
 		}
 		if out.Kind != want {
 			t.Fatalf("step %d, on an object in namespace %q, came to %+v", i, steps[i].Object.Namespace, out)

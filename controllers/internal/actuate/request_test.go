@@ -187,7 +187,7 @@ func TestDryRunAsksAndTellsNobody(t *testing.T) {
 		r := newRig(t, nil)
 		r.may = errors.New("suspended")
 		got := r.actuator.ExecuteStep(t.Context(), step(verb), "2", true, r)
-		if diff := cmp.Diff(Outcome{Version: "2"}, got); diff != "" || r.requests != 1 || len(r.intents) > 0 {
+		if diff := cmp.Diff(NewDone("2"), got); diff != "" || r.requests != 1 || len(r.intents) > 0 {
 			t.Errorf("%s: %d requests, %d told: %s", verb, r.requests, len(r.intents), diff)
 		}
 	}

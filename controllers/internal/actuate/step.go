@@ -37,7 +37,7 @@ type Guard interface {
 
 // Outcome is what came of a step.
 type Outcome struct {
-	// Answer is AnswerDeleted also for a step that patched or evicted, or had nothing to do. After AnswerConflict the object
+	// Answer is AnswerDone also for a step that had nothing to do. After AnswerConflict the object
 	// has changed, or its version was not known, and Sight is the live read that followed; an object that is gone by then is
 	// AnswerNotFound, and one that another of its name has replaced AnswerReplaced.
 	life.Answer
@@ -70,7 +70,7 @@ func (a *Actuator) ExecuteStep(ctx context.Context, step *plan.Step, version str
 	case err != nil: // nothing can be asked for
 		return not(life.AnswerRefused, err)
 	case r == nil:
-		return Outcome{Version: version}
+		return NewDone(version)
 	case object.UID == "":
 		return not(life.AnswerRefused, fmt.Errorf("cannot %s %s: its UID is unknown", step.Verb, object.Ref))
 	case version == "": // the answer to an earlier step did not say it
@@ -96,7 +96,7 @@ func (a *Actuator) ExecuteStep(ctx context.Context, step *plan.Step, version str
 	case err != nil:
 		return a.handleError(ctx, step, version, r, err)
 	case dryRun:
-		return Outcome{Version: version}
+		return NewDone(version)
 	}
 	return newOutcome(step, r, answered)
 }
@@ -138,22 +138,31 @@ func newStepRequest(step *plan.Step, version string, dryRun bool) (*request, err
 	return &r, err
 }
 
+// NewDone returns the Outcome of a step that was done, or that had nothing to do, and left its object at a version.
+func NewDone(version string) Outcome {
+	return Outcome{Answer: life.Answer{Kind: life.AnswerDone}, Version: version}
+}
+
 // newOutcome returns the Outcome of a step that was done.
 func newOutcome(step *plan.Step, r *request, answered *unstructured.Unstructured) Outcome {
+	out := NewDone("")
 	switch {
 	case r.method == http.MethodPost: // an eviction is answered without the Pod
-		return Outcome{Leaving: true}
+		out.Leaving = true
+		return out
 	case r.method == http.MethodDelete && (answered == nil || answered.GetUID() == ""):
-		return Outcome{Leaving: true, Gone: provesGone(answered, step.Object.UID)}
+		out.Leaving, out.Gone = true, provesGone(answered, step.Object.UID)
+		return out
 	case answered == nil || answered.GetUID() != step.Object.UID:
-		return Outcome{}
+		return out
 	}
-	out := Outcome{Version: answered.GetResourceVersion()}
+	out.Version = answered.GetResourceVersion()
 	if kind, known := step.Object.Value["kind"]; r.subresource != "" && known && kind != answered.GetKind() {
 		return out // a Scale, which says nothing more of the object
 	}
 	if isLast(answered) {
-		return Outcome{Leaving: true, Gone: true}
+		out.Version, out.Leaving, out.Gone = "", true, true
+		return out
 	}
 	now := snapshot.FromUnstructured(step.Object.Resource, answered)
 	if r.metadataOnly {
@@ -254,7 +263,7 @@ func (a *Actuator) handleConflict(ctx context.Context, step *plan.Step, version 
 	out.Now, out.Version, out.Leaving = &now, now.ResourceVersion, now.Terminating
 	switch {
 	case step.Verb == plan.VerbRemoveFinalizer && !slices.Contains(now.Finalizers, step.Finalizer):
-		out.Answer = life.Answer{Kind: life.AnswerDeleted} // somebody else took it off
+		out.Answer = life.Answer{Kind: life.AnswerDone} // somebody else took it off
 	case now.ResourceVersion == version: // it has not changed: the conflict is somebody's way to refuse
 		out.Kind = life.AnswerRefused
 	}

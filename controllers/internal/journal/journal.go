@@ -292,7 +292,7 @@ func (p *Journal) TellOutcome(s *plan.Step, a life.Answer, decided time.Time) {
 	}
 	result := "unsent"
 	switch a.Kind {
-	case life.AnswerDeleted:
+	case life.AnswerDone:
 		result = "deleted"
 		action(did)
 		countUp(&p.currentCounters().Acted)
@@ -306,7 +306,7 @@ func (p *Journal) TellOutcome(s *plan.Step, a life.Answer, decided time.Time) {
 		result = "refused"
 		again()
 		countUp(&p.currentCounters().Failed)
-	case life.AnswerLost:
+	case life.AnswerLost, life.AnswerUnknown:
 		result = "lost"
 		again()
 		countUp(&p.currentCounters().Failed)
@@ -366,14 +366,14 @@ func (p *Journal) GiveUp(ctx context.Context) {
 // countAnswer counts what was answered to an action that was decided at a moment.
 func (p *Journal) countAnswer(rule string, verb plan.Verb, a life.Answer, decided time.Time) {
 	results := map[life.AnswerKind]string{
-		life.AnswerDeleted: "done", life.AnswerNotFound: "gone", life.AnswerReplaced: "gone", life.AnswerRefused: "refused", life.AnswerLost: "lost", life.AnswerConflict: "conflict",
+		life.AnswerDone: "done", life.AnswerNotFound: "gone", life.AnswerReplaced: "gone", life.AnswerRefused: "refused", life.AnswerLost: "lost", life.AnswerUnknown: "lost", life.AnswerConflict: "conflict",
 	}
 	key := p.of.Key
 	if !p.of.Cleaner.Common().Recurs() { // there may be one for each thing that is cleaned
 		key, rule = types.NamespacedName{}, ""
 	}
 	p.To.Metrics.CountAction(key, rule, string(verb), results[a.Kind])
-	if a.Kind == life.AnswerDeleted && (verb == plan.VerbDelete || verb == plan.VerbEvict) {
+	if a.Kind == life.AnswerDone && (verb == plan.VerbDelete || verb == plan.VerbEvict) {
 		p.To.Metrics.ObserveDelay(p.To.Clock.Since(decided))
 	}
 }

@@ -98,11 +98,12 @@ func TestTellOutcome(t *testing.T) {
 		counted       string
 		acted, failed int64
 	}{
-		"Deleted":  {life.Answer{Kind: life.AnswerDeleted}, "deleted: it is done", "done", 1, 0},
+		"Deleted":  {life.Answer{Kind: life.AnswerDone}, "deleted: it is done", "done", 1, 0},
 		"Gone":     {life.Answer{Kind: life.AnswerNotFound}, "was already gone", "gone", 0, 0},
 		"Replaced": {life.Answer{Kind: life.AnswerReplaced}, "was replaced by another object with its name", "gone", 0, 0},
 		"Refused":  {life.Answer{Kind: life.AnswerRefused, Why: "you may not"}, "you may not", "refused", 0, 1},
 		"Lost":     {life.Answer{Kind: life.AnswerLost, Why: "no answer"}, "no answer", "lost", 0, 1},
+		"Unknown":  {life.Answer{Why: "nobody judged it"}, "nobody judged it", "lost", 0, 1},
 		"Conflict": {life.Answer{Kind: life.AnswerConflict}, "", "conflict", 0, 0},
 		"Unsent":   {life.Answer{Kind: life.AnswerUnsent}, "", "", 0, 0},
 	} {
@@ -140,7 +141,7 @@ func TestTellOutcome(t *testing.T) {
 func TestCleanersThatCleanOnceHaveNoSeries(t *testing.T) {
 	j, _, registry := newTestJournal(t, v1alpha1.LifecycleOnce)
 	s := deletePod("a")
-	j.TellOutcome(&s, life.Answer{Kind: life.AnswerDeleted}, now)
+	j.TellOutcome(&s, life.Answer{Kind: life.AnswerDone}, now)
 	if got := series(t, registry, "cleaner_actions_total"); !slices.Equal(got, []string{"  done  delete 1"}) {
 		t.Errorf("metrics: %q", got)
 	}
@@ -187,7 +188,7 @@ func TestTellFinalizers(t *testing.T) {
 	if !slices.Equal(to.heard, want) {
 		t.Errorf("it says %q", to.heard)
 	}
-	j.TellOutcome(&step, life.Answer{Kind: life.AnswerDeleted}, now)
+	j.TellOutcome(&step, life.Answer{Kind: life.AnswerDone}, now)
 	if got := j.mem.Actions[len(j.mem.Actions)-1].Result; got != "finalizer removed" {
 		t.Errorf("the action says %q", got)
 	}
@@ -379,7 +380,7 @@ func TestSendReport(t *testing.T) {
 			j.of.API.Client, j.of.API.Lease = &refusing{api, tc.refuses}, leading{}
 			j.of.Read.State().LastActions = []v1alpha1.Action{{Object: "earlier"}}
 			s := deletePod("a")
-			j.TellOutcome(&s, life.Answer{Kind: life.AnswerDeleted}, now)
+			j.TellOutcome(&s, life.Answer{Kind: life.AnswerDone}, now)
 			var err error
 			for range max(1, tc.refuses) {
 				_, err = j.SendReport(t.Context(), now)

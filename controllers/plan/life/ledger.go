@@ -181,8 +181,10 @@ func (e *Entry) takeSight(row *plan.Row, s Sight, now time.Time) {
 type AnswerKind int
 
 const (
-	// AnswerDeleted is any 2xx.
-	AnswerDeleted AnswerKind = iota
+	// AnswerUnknown is the zero value: no request was judged. It never counts as success.
+	AnswerUnknown AnswerKind = iota
+	// AnswerDone is any 2xx, or that there was nothing to ask for.
+	AnswerDone
 	// AnswerNotFound is a 404 that names the object, or a conflict after which a live read does not find it.
 	AnswerNotFound
 	// AnswerReplaced is a conflict after which a live read shows another object of its name.
