@@ -86,9 +86,12 @@ func (b *deeds) carryWaves(ctx context.Context, c *life.Course) map[types.UID]bo
 			steps[n] = &c.Steps[i]
 		}
 		b.mem.lane = actuate.RunSteps(steps, b.mem.lane, func(n int) {
-			if s := steps[n]; s.IsDeed() {
-				outcomes[n] = b.clients.Actuator.ExecuteStep(ctx, s, b.namedVersion(s), false, orders)
+			s := steps[n]
+			if !s.IsDeed() { // a report asks for nothing
+				outcomes[n] = actuate.NewDone("")
+				return
 			}
+			outcomes[n] = b.clients.Actuator.ExecuteStep(ctx, s, b.namedVersion(s), false, orders)
 		})
 		for n, i := range ready {
 			s, out := &c.Steps[i], outcomes[n]
