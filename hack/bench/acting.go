@@ -11,23 +11,47 @@ import (
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/test/cluster"
 )
 
-// reaction measures how long after the event that makes its condition true a Cleaner's DELETE arrives. An event is the
-// moment at which the API server has answered the write: then it sends it to those who watch.
+// reaction measures how long after the event that makes its condition true a Cleaner's DELETE arrives.
 func reaction(ctx context.Context, r *rig, s sizes) ([]figure, error) {
-	ns, err := r.Namespace(ctx, "reaction")
+	v, err := r.newVictim(ctx, "reaction", s.reactions)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.configMaps(ctx, ns, "old", s.reactions, member); err != nil {
+	took, err := v.react(ctx)
+	if err != nil {
 		return nil, err
 	}
-	err = each(s.reactions, makers, func(i int) error {
+	return []figure{
+		{What: fmt.Sprintf("Reaction, from the event to the DELETE's arrival: median of %d", s.reactions), Value: percentile(took, 0.5).Round(100 * time.Microsecond).String()},
+		{What: "Reaction: 99th percentile", Value: percentile(took, 0.99).Round(100 * time.Microsecond).String()},
+	}, nil
+}
+
+// victim is a namespace with Cleaners that wait, each for a gate of its own.
+type victim struct {
+	*rig
+	namespace string
+	cleaners  int
+}
+
+func (r *rig) newVictim(ctx context.Context, prefix string, cleaners int) (*victim, error) {
+	ns, err := r.Namespace(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.configMaps(ctx, ns, "old", cleaners, member); err != nil {
+		return nil, err
+	}
+	err = each(cleaners, makers, func(i int) error {
 		if err := r.gate(ctx, ns, member(i)); err != nil {
 			return err
 		}
@@ -36,30 +60,30 @@ func reaction(ctx context.Context, r *rig, s sizes) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.waits(ctx, ns, s.reactions); err != nil {
-		return nil, err
-	}
-	for i := range s.reactions { // one after the other: what is measured is the way, not the queue
-		if err := r.open(ctx, ns, member(i)); err != nil {
+	return &victim{r, ns, cleaners}, r.waits(ctx, ns, cleaners)
+}
+
+// react opens one gate after the other, and returns how long after each event the DELETE arrived, sorted. An event is the moment at
+// which the API server has answered the write: then it sends it to all watches.
+func (v *victim) react(ctx context.Context) ([]time.Duration, error) {
+	for i := range v.cleaners { // one after the other: what is measured is the way, not the queue
+		if err := v.open(ctx, v.namespace, member(i)); err != nil {
 			return nil, err
 		}
-		_, err := r.audit.WaitFor(ctx, func(events []cluster.Event) bool {
-			return slices.ContainsFunc(events, func(e cluster.Event) bool { return isDelete(e, ns, fmt.Sprintf("old-%d", i)) })
-		})
-		if err != nil {
+		if err := v.deleted(ctx, fmt.Sprintf("old-%d", i)); err != nil {
 			return nil, err
 		}
 	}
-	if err := r.gone(ctx, ns); err != nil {
+	if err := v.gone(ctx, v.namespace); err != nil {
 		return nil, err
 	}
-	events, err := r.audit.Events()
+	events, err := v.audit.Events()
 	if err != nil {
 		return nil, err
 	}
 	opened, deleted := map[string]time.Time{}, map[string]time.Time{}
 	for _, e := range events {
-		if e.ObjectRef == nil || e.ObjectRef.Namespace != ns || e.ObjectRef.Resource != "configmaps" {
+		if e.ObjectRef == nil || e.ObjectRef.Namespace != v.namespace || e.ObjectRef.Resource != "configmaps" {
 			continue
 		}
 		switch e.Verb {
@@ -70,18 +94,25 @@ func reaction(ctx context.Context, r *rig, s sizes) ([]figure, error) {
 		}
 	}
 	var took []time.Duration
-	for i := range s.reactions {
+	for i := range v.cleaners {
 		took = append(took, deleted[fmt.Sprintf("old-%d", i)].Sub(opened[member(i)]))
 	}
 	slices.Sort(took)
-	return []figure{
-		{What: fmt.Sprintf("Reaction, from the event to the DELETE's arrival: median of %d", s.reactions), Value: percentile(took, 0.5).Round(100 * time.Microsecond).String()},
-		{What: "Reaction: 99th percentile", Value: percentile(took, 0.99).Round(100 * time.Microsecond).String()},
-	}, nil
+	return took, nil
 }
 
-func isDelete(e cluster.Event, namespace, name string) bool {
-	return e.Verb == "delete" && e.ObjectRef != nil && e.ObjectRef.Resource == "configmaps" && e.ObjectRef.Namespace == namespace && e.ObjectRef.Name == name
+// deleted returns when a ConfigMap is gone. It asks for what the API server has in memory.
+func (v *victim) deleted(ctx context.Context, name string) error {
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		old := &metav1.PartialObjectMetadata{}
+		old.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		err := v.admin.Get(ctx, client.ObjectKey{Namespace: v.namespace, Name: name}, old, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}})
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot see ConfigMap %q gone: %w", name, err)
+	}
+	return nil
 }
 
 // manyCleaners measures the deletions per second of Cleaners that act at the same time, and those of bare client-go that

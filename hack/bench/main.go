@@ -41,10 +41,10 @@ func main() {
 		fmt.Fprintf(os.Stderr, "bench: --rounds is %d: write an even number, such as 8\n", *rounds)
 		os.Exit(2)
 	}
-	s := sizes{rounds: *rounds, manyRounds: max(2, *rounds/4*2), reactions: 200, cleaners: 200, each: 50, objects: 5000, idle: 1000, many: 10_000,
+	s := sizes{rounds: *rounds, manyRounds: max(2, *rounds/4*2), reactions: 200, beside: 100, queue: 10_000, cleaners: 200, each: 50, objects: 5000, idle: 1000, many: 10_000,
 		evaluated: []crowd{{20_000, 1000}, {100_000, 5000}}, ended: 5000, busy: crowd{20_000, 1000}, events: 500, writes: 30 * time.Second}
 	if *small {
-		s = sizes{rounds: *rounds, manyRounds: 2, reactions: 5, cleaners: 4, each: 5, objects: 50, idle: 10, many: 100,
+		s = sizes{rounds: *rounds, manyRounds: 2, reactions: 5, beside: 5, queue: 100, cleaners: 4, each: 5, objects: 50, idle: 10, many: 100,
 			evaluated: []crowd{{200, 10}, {1000, 50}}, ended: 50, busy: crowd{200, 10}, events: 50, writes: 3 * time.Second}
 	}
 	if err := run(ctx, s, *only, *write); err != nil {
@@ -58,6 +58,8 @@ type sizes struct {
 	rounds         int // how often the operator and bare client-go are measured, by turns
 	manyRounds     int // the same with many Cleaners, which takes longest
 	reactions      int // events to react to, one after the other
+	beside         int // the same, while another namespace keeps the operator busy
+	queue          int // Cleaners that are due at the same moment
 	cleaners, each int // Cleaners that act at the same time, and objects that each of them deletes
 	objects        int // objects that one Cleaner deletes
 	idle, many     int // Cleaners that wait: those that are listened to for a minute, and those whose memory is measured
@@ -81,7 +83,7 @@ type measurement struct {
 // measurements are all, in their order: those with many objects last, because the API server keeps them.
 func measurements() []measurement {
 	return []measurement{
-		{"reaction", reaction}, {"many", manyCleaners}, {"one", oneCleaner}, {"idle", idle},
+		{"reaction", reaction}, {"beside", beside}, {"many", manyCleaners}, {"one", oneCleaner}, {"idle", idle},
 		{"evaluation", evaluation}, {"ended", ended}, {"busy", busy},
 	}
 }
