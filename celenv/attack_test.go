@@ -54,6 +54,7 @@ func TestAttacksAreStopped(t *testing.T) {
 				"long":    strings.Repeat("(a|b)", 52),
 				"map":     entries,
 				"words":   strings.Join(slices.Sorted(maps.Keys(entries)), " "),
+				"deep":    strings.Repeat(`{"a":`, 250) + `"` + strings.Repeat("a", 256<<10) + `"` + strings.Repeat("}", 250),
 				"json":    "[" + strings.Repeat("{},", 300<<10) + "{}]",
 			},
 		},
@@ -118,6 +119,12 @@ func TestAttacksAreStopped(t *testing.T) {
 		"AliasSelector":        {nested(24, "[1]", "[V, V]", "matchesSelector({'matchExpressions': V}, {})"), growth},
 		"FlattenManyLevels":    {"cel.bind(l, lists.range(100000), " + strings.Repeat("[", 60) + "l" + strings.Repeat("]", 60) + ".flatten(1000).size() > 0)", growth},
 		"MarshalEscapes":       {"cel.bind(t, lists.range(100).map(x, svc.control).join(), json.marshal([t, t, t, t]) == '')", growth},
+		"FormatOfDeepMaps":     {"'%s'.format([json.unmarshal(svc.deep)]) == ''", steps},
+		"JoinOfDeepMaps":       {"['a', dyn(json.unmarshal(svc.deep))].map(x, dyn(x)).join() == ''", "join: the elements must be strings, and this is a map"},
+		"DeepMapAsKey":         {"json.marshal({dyn([json.unmarshal(svc.deep)]): 1}) == ''", "a key of a map is no string, but a list"},
+		"NoOptionalElements":   {"lists.range(100000).all(x, [?dyn(svc.huge)].size() == 1 || true) && 1 / 0 == 1", "division by zero"},
+		"NoOptionalEntries":    {"lists.range(100000).all(x, {?'a': dyn(svc.huge)}.size() == 1 || true) && 1 / 0 == 1", "division by zero"},
+		"BigKeysOfLiterals":    {"lists.range(100000).all(x, {svc.huge: 1}.size() == 1)", steps},
 		"QuantityOfManyDigits": {"quantity('1e2000000000').compareTo(quantity('1.5')) == 0", "the exponent of the quantity"},
 	}
 	c := newCompiler(t, meter.Limits{Steps: 1_000_000, Growth: 16 << 20})

@@ -50,6 +50,55 @@ func madeOf(m map[string]any) ref.Val {
 	return types.NewRefValMap(meter.NewAdapter(nil), values)
 }
 
+// deeplyMadeOf is a value as an expression makes it, with all that is in it.
+func deeplyMadeOf(v any) ref.Val {
+	switch v := v.(type) {
+	case map[string]any:
+		values := make(map[ref.Val]ref.Val, len(v))
+		for key, value := range v {
+			values[types.String(key)] = deeplyMadeOf(value)
+		}
+		return types.NewRefValMap(meter.NewAdapter(nil), values)
+	case []any:
+		values := make([]ref.Val, len(v))
+		for i := range v {
+			values[i] = deeplyMadeOf(v[i])
+		}
+		return types.NewRefValList(meter.NewAdapter(nil), values)
+	default:
+		return meter.NewAdapter(nil).NativeToValue(v)
+	}
+}
+
+// nestedValues are values in values: as deep as an object can be, with long texts and many entries.
+func nestedValues(n int) map[string]any {
+	const most = 1000
+	nest := func(v any, around func(v any) any) any {
+		for range min(n, most) {
+			v = around(v)
+		}
+		return v
+	}
+	inMap := func(v any) any { return map[string]any{"a": v, "b": "c"} }
+	inList := func(v any) any { return []any{v, "c"} }
+	entries := map[string]any{}
+	for i := range min(n, most) {
+		entries[fmt.Sprint("w", i)] = "a"
+	}
+	tree := any("a")
+	for range 1 + int(math.Log2(float64(min(n, most)))) {
+		tree = map[string]any{"a": tree, "b": tree}
+	}
+	return map[string]any{
+		"nested_maps":           nest(strings.Repeat("a", n), inMap),
+		"nested_lists":          nest(strings.Repeat("a", n), inList),
+		"nested_maps_and_lists": nest(strings.Repeat("a", n), func(v any) any { return inMap(inList(v)) }),
+		"entries_in_maps":       nest(entries, inMap),
+		"entries_in_lists":      nest(entries, inList),
+		"tree":                  tree,
+	}
+}
+
 // argumentsOf are arguments of a type, by what they are: as many items or bytes.
 func argumentsOf(t *testing.T, c *Compiler, kind *cel.Type, n int, taken *int64) map[string]ref.Val {
 	t.Helper()
@@ -79,7 +128,7 @@ func argumentsOf(t *testing.T, c *Compiler, kind *cel.Type, n int, taken *int64)
 	}
 	texts := map[string]ref.Val{}
 	for name, text := range map[string]string{
-		"letters": long("a"), "digits": long("1"), "commas": long("a,"), "control": long("\x01"), "runes": long("\u00e9"), "clauses": long("%d"),
+		"letters": long("a"), "digits": long("1"), "commas": long("a,"), "control": long("\x01"), "runes": long("\u00e9"), "clauses": long("%d"), "clause": "%s",
 		"words": numbered("", "w#", " ", ""), "JSON": numbered("[", "{}", ",", "]"), "maps": numbered("[", `{"a":{}}`, ",", "]"), "entries": numbered("{", `"k#":0`, ",", "}"),
 		"query": numbered("https://h/?", "k#=v", "&", ""), "path": "/" + long("a/"), "address": "10.0.0.1", "range": "10.0.0.0/24", "number": "1", "duration": "1h", "moment": "2025-01-01T00:00:00Z", "version": "1.2.3",
 		"pattern": "a*b|a", "groups": "(a)(a)", "none": "", "PEM": strings.Repeat(testCertificate, n/len(testCertificate)+1), "Secret": "Secret", "ServiceAccount": "ServiceAccount",
@@ -123,6 +172,15 @@ func argumentsOf(t *testing.T, c *Compiler, kind *cel.Type, n int, taken *int64)
 		"one condition":   map[string]any{"type": long("a"), "status": "True"},
 		"spec of volumes": map[string]any{"containers": []any{}, "volumes": each(secret), "serviceAccountName": long("a")},
 	}
+	nested := map[types.Kind]map[string]ref.Val{types.ListKind: {}, types.MapKind: {}}
+	if n != 10_000 { // 100,000 show what these would
+		for name, v := range nestedValues(n) {
+			for how, v := range map[string]any{"": v, "one_of_": []any{v}, "last_of_": []any{"c", v}} {
+				kind := nested[meter.TypeOf(native(v)).Kind()]
+				kind[how+name], kind["made_"+how+name] = native(v), deeplyMadeOf(v)
+			}
+		}
+	}
 	lists := map[string]ref.Val{
 		"words": native(words), "zeros": types.DefaultTypeAdapter.NativeToValue(make([]int64, n)), "no list": types.NewDynamicList(types.DefaultTypeAdapter, []any{}),
 		"one text": native([]any{long("a")}), "counted": &counted{types.NewDynamicList(types.DefaultTypeAdapter, words), taken},
@@ -155,8 +213,10 @@ func argumentsOf(t *testing.T, c *Compiler, kind *cel.Type, n int, taken *int64)
 		one(types.True)
 	case types.ListKind:
 		add(lists)
+		add(nested[types.ListKind])
 	case types.MapKind:
 		add(mappings)
+		add(nested[types.MapKind])
 	case types.TimestampKind:
 		one(types.Timestamp{Time: at("2025-01-01T00:00:00Z")})
 	case types.DurationKind:
@@ -174,6 +234,8 @@ func argumentsOf(t *testing.T, c *Compiler, kind *cel.Type, n int, taken *int64)
 				out["made:_"+name] = madeOf(m)
 			}
 		}
+		prefixed("", nested[types.ListKind])
+		prefixed("", nested[types.MapKind])
 	case types.OpaqueKind, types.StructKind:
 		switch name := kind.TypeName(); name {
 		case "optional_type":
@@ -301,7 +363,7 @@ func TestNoCallDoesMoreThanItPaysFor(t *testing.T) {
 const planned = `_[_] _?._ _[?_] _&&_ _||_ _?_:_ !_ @not_strictly_false __not_strictly_false__ cel.@mapInsert @sortByAssociatedKeys`
 
 // beside are the arguments that are tried beside each first one.
-const beside = `constant n one none letters pattern groups commas words Secret text_letters text_words list_of_words object:_labels made:_labels entries`
+const beside = `constant n one clause nested_lists nested_maps made_nested_maps none letters pattern groups commas words Secret text_letters text_words list_of_words object:_labels made:_labels entries`
 
 // sizesOf are sizes of so many arguments: of all, and of each alone.
 func sizesOf(arguments int) [][]int {

@@ -85,7 +85,7 @@ func TestDataErrors(t *testing.T) {
 			Snippet: "  | dyn(type(svc))\n  | ^",
 		}},
 		"Key": {`{1: "x"}`, expr.Error{
-			Kind: expr.Runtime, Line: 1, Column: 1, Message: "the key 1 of a map is no string", Hint: hintJSON,
+			Kind: expr.Runtime, Line: 1, Column: 1, Message: "a key of a map is no string, but a int", Hint: hintJSON,
 			Snippet: "  | {1: \"x\"}\n  | ^",
 		}},
 		"Infinite": {`1.0 / double(svc.metadata.name.size() - 1)`, expr.Error{

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -24,6 +25,9 @@ import (
 
 // maxJSON is the longest text that json.unmarshal reads: more than an object in a cluster can hold.
 const maxJSON = 4 << 20
+
+// maxJSONDepth is how deep lists and maps may be nested in what json.unmarshal reads: deeper than what anybody writes.
+const maxJSONDepth = 256
 
 // JSON reads and writes the JSON that objects carry as strings.
 //
@@ -54,7 +58,7 @@ func unmarshalJSON(v ref.Val) ref.Val {
 	if err != nil {
 		return types.WrapErr(fmt.Errorf("json.unmarshal: %w", err))
 	}
-	value, err := convertFromJSON(decoded)
+	value, err := convertFromJSON(decoded, maxJSONDepth)
 	if err != nil {
 		return types.WrapErr(fmt.Errorf("json.unmarshal: %w", err))
 	}
@@ -81,6 +85,8 @@ func decodeJSON(text string) (any, error) {
 	return v, nil
 }
 
+var errTooDeep = fmt.Errorf("lists and maps are nested more than %d deep", maxJSONDepth)
+
 // describeDecodeError says in words of its reader where the text ended too early.
 func describeDecodeError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -89,8 +95,8 @@ func describeDecodeError(err error) error {
 	return err
 }
 
-// convertFromJSON makes a CEL value of what encoding/json decoded.
-func convertFromJSON(v any) (ref.Val, error) {
+// convertFromJSON makes a CEL value of what encoding/json decoded, if at most so many lists and maps are nested in it.
+func convertFromJSON(v any, depth int) (ref.Val, error) {
 	switch v := v.(type) {
 	case nil:
 		return types.NullValue, nil
@@ -108,34 +114,44 @@ func convertFromJSON(v any) (ref.Val, error) {
 		}
 		return types.Double(f), nil
 	case []any:
-		elems := make([]ref.Val, len(v))
-		for i := range v {
-			var err error
-			if elems[i], err = convertFromJSON(v[i]); err != nil {
-				return nil, err
-			}
-		}
-		return types.NewRefValList(types.DefaultTypeAdapter, elems), nil
+		return convertListFromJSON(v, depth-1)
 	case map[string]any:
-		names := make([]string, 0, len(v))
-		for name := range v {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		keys := make([]ref.Val, len(names))
-		entries := make(map[ref.Val]ref.Val, len(names))
-		for i, name := range names {
-			value, err := convertFromJSON(v[name])
-			if err != nil {
-				return nil, err
-			}
-			keys[i] = types.String(name)
-			entries[keys[i]] = value
-		}
-		return newOrderedMap(keys, entries), nil
+		return convertMapFromJSON(v, depth-1)
 	default:
 		return nil, fmt.Errorf("cannot read %T", v)
 	}
+}
+
+func convertListFromJSON(v []any, depth int) (ref.Val, error) {
+	if depth < 0 {
+		return nil, errTooDeep
+	}
+	elems := make([]ref.Val, len(v))
+	for i := range v {
+		var err error
+		if elems[i], err = convertFromJSON(v[i], depth); err != nil {
+			return nil, err
+		}
+	}
+	return types.NewRefValList(types.DefaultTypeAdapter, elems), nil
+}
+
+func convertMapFromJSON(v map[string]any, depth int) (ref.Val, error) {
+	if depth < 0 {
+		return nil, errTooDeep
+	}
+	names := slices.Sorted(maps.Keys(v))
+	keys := make([]ref.Val, len(names))
+	entries := make(map[ref.Val]ref.Val, len(names))
+	for i, name := range names {
+		value, err := convertFromJSON(v[name], depth)
+		if err != nil {
+			return nil, err
+		}
+		keys[i] = types.String(name)
+		entries[keys[i]] = value
+	}
+	return newOrderedMap(keys, entries), nil
 }
 
 func marshalJSON(v ref.Val) ref.Val {
@@ -220,7 +236,7 @@ func convertMap(v traits.Mapper) (any, error) {
 		key := it.Next()
 		name, ok := key.(types.String)
 		if !ok {
-			return nil, fmt.Errorf("the key %v of a map is no string", key.Value())
+			return nil, fmt.Errorf("a key of a map is no string, but a %s", key.Type().TypeName())
 		}
 		value, err := ConvertToNative(v.Get(key))
 		if err != nil {

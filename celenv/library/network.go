@@ -89,7 +89,7 @@ func ipsShared(all ref.Val) ref.Val {
 		key := it.Next()
 		name, ok := key.(types.String)
 		if !ok {
-			return types.NewErr("ipsShared: the key %v of the map is no string", key.Value())
+			return types.NewErr("ipsShared: a key of the map is no string, but a %s", key.Type().TypeName())
 		}
 		ranges, err := parseRanges("ipsShared", of.Get(key))
 		if err != nil {

@@ -528,7 +528,11 @@ func chargeRefs(m *Meter, args []ref.Val) ref.Val {
 // lists of such.
 func (m *Meter) measureCopy(v ref.Val) int64 {
 	switch v := v.(type) {
-	case *SortedMap, *NativeList:
+	case *SortedMap:
+		m.payElementVisits(v.Native)
+		return 0
+	case *NativeList:
+		m.payElementVisits(v.Native)
 		return 0
 	case *types.Optional:
 		if v.HasValue() {
@@ -545,6 +549,21 @@ func (m *Meter) measureCopy(v ref.Val) int64 {
 		return walk.measureValue(v)
 	default:
 		return 0
+	}
+}
+
+// payElementVisits pays for making values of the elements of a list in Go, or of those of a target.
+func (m *Meter) payElementVisits(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		if items, ok := v["items"].([]any); ok && v["metadata"] == nil {
+			m.payElementVisits(items)
+		}
+	case []any:
+		m.PaySteps(int64(len(v)))
+		for _, elem := range v {
+			m.payElementVisits(elem)
+		}
 	}
 }
 
@@ -648,12 +667,21 @@ func chargeCertificates(m *Meter, args []ref.Val) ref.Val {
 	return nil
 }
 
+// chargeJoin pays for a text. It refuses what is no text, which cel-go would write into its error in time that doubles with each
+// level of values in values.
 func chargeJoin(m *Meter, args []ref.Val) ref.Val {
+	if list, ok := args[0].(traits.Lister); ok {
+		m.payElements(list)
+		for it := list.Iterator(); it.HasNext() == types.True; {
+			if v := it.Next(); TypeOf(v) != types.StringType {
+				return types.NewErr("join: the elements must be strings, and this is a %s", TypeOf(v).TypeName())
+			}
+		}
+	}
 	separators := int64(0)
 	if len(args) > 1 {
 		separators = MultiplyCapped(MeasureLength(args[0]), MeasureLength(args[1]))
 	}
-	m.payElements(args[0])
 	walk := sizeWalk{meter: m, limit: m.Growth}
 	m.payBuilding(AddCapped(separators, walk.measureValue(args[0])))
 	return nil
@@ -697,14 +725,17 @@ func chargeValidate(m *Meter, args []ref.Val) ref.Val {
 	return nil
 }
 
-// chargeFormat pays for the values that are written, and for each clause of the format as much as a number can take.
+// chargeFormat pays for the values that are written, and for each clause of the format as much as a number can take. What is in maps is
+// copied once for each map around it.
 func chargeFormat(m *Meter, args []ref.Val) ref.Val {
 	const clauseSize = 512
 	text, _ := args[0].(types.String)
 	m.payReading(int64(len(text)))
 	clauses := int64(strings.Count(string(text), "%"))
 	walk := sizeWalk{meter: m, limit: m.Growth}
-	m.payBuilding(AddCapped(int64(len(text)), MultiplyCapped(clauses, clauseSize), walk.measureValue(args[1])))
+	size := AddCapped(int64(len(text)), MultiplyCapped(clauses, clauseSize), walk.measureValue(args[1]))
+	m.payReading(walk.copied)
+	m.payBuilding(size)
 	return nil
 }
 

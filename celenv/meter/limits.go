@@ -249,6 +249,8 @@ type sizeWalk struct {
 	extraBytes   func(text string) int64
 	factorBelow  func(key string) int64 // how many times more texts count below an entry; may be nil
 	factor       int64                  // what that is here
+	maps         int64                  // how many maps are around what is counted
+	copied       int64                  // what is counted, as often as there are maps around it
 	meter        *Meter                 // may be nil
 	visited      uint
 }
@@ -257,6 +259,7 @@ type sizeWalk struct {
 func (w *sizeWalk) addBytes(n int64) bool {
 	const often = 1024
 	w.total += n
+	w.copied = AddCapped(w.copied, MultiplyCapped(n, w.maps))
 	if w.visited++; w.visited%often == 0 && w.isOver() {
 		w.limit = -1
 	}
@@ -324,6 +327,7 @@ func (w *sizeWalk) addValue(v ref.Val) bool {
 
 // addMap counts the entries of a map.
 func (w *sizeWalk) addMap(v traits.Mapper) bool {
+	w.maps++
 	for it := v.Iterator(); it.HasNext() == types.True; {
 		key := it.Next()
 		if !w.addBytes(entrySize) || !w.addValue(key) {
@@ -336,6 +340,7 @@ func (w *sizeWalk) addMap(v traits.Mapper) bool {
 		}
 		w.factor = before
 	}
+	w.maps--
 	return true
 }
 
@@ -351,16 +356,7 @@ func (w *sizeWalk) addNative(v any) bool {
 	case string:
 		return w.addText(v)
 	case map[string]any:
-		for key, value := range v {
-			if !w.addBytes(entrySize+ValueSize) || !w.addText(key) {
-				return false
-			}
-			before := w.enterEntry(key)
-			if !w.addNative(value) {
-				return false
-			}
-			w.factor = before
-		}
+		return w.addNativeMap(v)
 	case []any:
 		for _, value := range v {
 			if !w.addNative(value) {
@@ -368,6 +364,23 @@ func (w *sizeWalk) addNative(v any) bool {
 			}
 		}
 	}
+	return true
+}
+
+// addNativeMap counts the entries of a map in Go.
+func (w *sizeWalk) addNativeMap(v map[string]any) bool {
+	w.maps++
+	for key, value := range v {
+		if !w.addBytes(entrySize+ValueSize) || !w.addText(key) {
+			return false
+		}
+		before := w.enterEntry(key)
+		if !w.addNative(value) {
+			return false
+		}
+		w.factor = before
+	}
+	w.maps--
 	return true
 }
 

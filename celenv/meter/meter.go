@@ -53,10 +53,13 @@ func (c *Calls) TakesPattern(function string) bool { return c.Charges[function].
 func (c *Calls) MeterProgram(a *cel.Ast, m *Meter) interpreter.InterpretableDecoratorV2 {
 	// A loop's condition is evaluated once a turn, whatever the loop does. (Its step can be an attribute, such as the
 	// conditional of filter(), and those cannot be wrapped.)
-	loops := map[int64]bool{}
+	loops, literals := map[int64]bool{}, map[int64]ast.Expr{}
 	ast.PreOrderVisit(a.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		if e.Kind() == ast.ComprehensionKind {
+		switch e.Kind() {
+		case ast.ComprehensionKind:
 			loops[e.AsComprehension().LoopCondition().ID()] = true
+		case ast.ListKind, ast.MapKind:
+			literals[e.ID()] = e
 		}
 	}))
 	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
@@ -70,8 +73,8 @@ func (c *Calls) MeterProgram(a *cel.Ast, m *Meter) interpreter.InterpretableDeco
 				}
 			}
 		case interpreter.InterpretableConstructor:
-			if !areConstant(node.InitVals()) { // cel-go builds a constant one only once
-				i = &meteredLiteral{InterpretableV2: node, m: m, size: measureLiteral(node)}
+			if e := literals[id]; e != nil && !areConstant(node.InitVals()) { // cel-go builds a constant one only once
+				i = newMeteredLiteral(e, node.InitVals(), m)
 			}
 		}
 		if loops[id] {
@@ -90,14 +93,6 @@ func areConstant(values []interpreter.InterpretableV2) bool {
 	return true
 }
 
-func measureLiteral(node interpreter.InterpretableConstructor) int64 {
-	n := int64(len(node.InitVals()))
-	if node.Type() == types.ListType {
-		return ValueSize * (1 + n)
-	}
-	return ValueSize + entrySize*n/2 // keys and values
-}
-
 // meteredTurn is the condition of a loop.
 type meteredTurn struct {
 	interpreter.InterpretableV2
@@ -109,22 +104,6 @@ func (t *meteredTurn) Eval(a interpreter.Activation) ref.Val { return t.Exec(int
 func (t *meteredTurn) Exec(f *interpreter.ExecutionFrame) ref.Val {
 	t.m.PaySteps(1)
 	return t.InterpretableV2.Exec(f)
-}
-
-// meteredLiteral is a list or a map with parts that are evaluated.
-type meteredLiteral struct {
-	interpreter.InterpretableV2
-	m    *Meter
-	size int64
-}
-
-func (l *meteredLiteral) Eval(a interpreter.Activation) ref.Val {
-	return l.Exec(interpreter.AsFrame(a))
-}
-
-func (l *meteredLiteral) Exec(f *interpreter.ExecutionFrame) ref.Val {
-	l.m.payBuilding(l.size)
-	return l.InterpretableV2.Exec(f)
 }
 
 // meteredEquality is == or !=. It is the call that loops make most, so it is spared what other calls need.
