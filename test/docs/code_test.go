@@ -262,24 +262,37 @@ func TestRooms(t *testing.T) {
 	}
 }
 
-// A reader follows a deletion of either life in ten steps, through at most 25 files.
+var functionsInFile = regexp.MustCompile("((?:`[A-Za-z]+`(?: and )?)+) in `([a-z0-9_/]+\\.go)`")
+
+// A reader follows a deletion of either life in ten steps, through at most 25 files, and finds each function where it is said to be.
 func TestDeletionsAreFollowedThroughFewFiles(t *testing.T) {
 	p := readPage(t, "docs/architecture.md")
 	for _, heading := range []string{"### How a Recurring Cleaner deletes", "### How a Once Cleaner deletes"} {
 		files, steps := map[string]bool{}, p.part(t, heading).rows()[1:]
 		for _, step := range steps {
-			named := 0
-			for _, name := range spans(step[2]) {
-				if strings.HasSuffix(name, ".go") { // TestPathsAndTargetsExist looks for it
-					files[name], named = true, named+1
+			places := functionsInFile.FindAllStringSubmatch(step[2], -1)
+			for _, place := range places {
+				files[place[2]] = true
+				for _, function := range spans(place[1]) {
+					if !declares(parse(t, place[2]), function) {
+						t.Errorf("%s, step %s: %s declares no function %s", heading, step[0], place[2], function)
+					}
 				}
 			}
-			if named == 0 {
-				t.Errorf("%s: step %s names no file", heading, step[0])
+			if len(places) == 0 || len(places) != strings.Count(step[2], ".go`") {
+				t.Errorf("%s, step %s: it names a file without a function, or none", heading, step[0])
 			}
 		}
 		if len(steps) != 10 || len(files) > 25 {
 			t.Errorf("%s: %d steps, %d files", heading, len(steps), len(files))
 		}
 	}
+}
+
+// declares reports whether a file declares a function or a method of a name.
+func declares(file *ast.File, name string) bool {
+	return slices.ContainsFunc(file.Decls, func(d ast.Decl) bool {
+		f, ok := d.(*ast.FuncDecl)
+		return ok && f.Name.Name == name
+	})
 }

@@ -10,7 +10,6 @@
 package actuate
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -27,7 +26,6 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/fair"
-	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
@@ -118,38 +116,6 @@ func (o noRetryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		resp.Header.Del("Retry-After")
 	}
 	return resp, err
-}
-
-// sendIfAllowed sends a request when there is a slot for it, before waiting ends, and it may be sent; if it was not sent, the error says
-// why. A dry run asks and tells nobody: may and intent are nil.
-func (a *Actuator) sendIfAllowed(ctx, waiting context.Context, ref plan.Ref, r request, may func(context.Context) error, intent func()) (answered *unstructured.Unstructured, sent bool, err error) {
-	slot, err := a.slots.TakeSlot(waiting, types.NamespacedName{Namespace: ref.Namespace})
-	if err != nil {
-		return nil, false, err
-	}
-	defer slot.GiveBack()
-	if err := ctx.Err(); err != nil {
-		return nil, false, err
-	}
-	if may != nil {
-		if err := may(ctx); err != nil {
-			return nil, false, err
-		}
-		intent()
-	}
-	switch r.method {
-	case http.MethodDelete:
-		faults.PassPoint("before a DELETE")
-		defer faults.PassPoint("after a DELETE")
-	case http.MethodPatch:
-		faults.PassPoint("before a PATCH")
-		defer faults.PassPoint("after a PATCH")
-	default:
-		faults.PassPoint("before an eviction")
-		defer faults.PassPoint("after an eviction")
-	}
-	answered, err = a.sendRequest(ctx, ref, r)
-	return answered, true, err
 }
 
 // provesGone says that the answer to a DELETE proves that the object with a UID has gone. An API server answers so with a

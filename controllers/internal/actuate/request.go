@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -208,6 +209,38 @@ func mustMarshal(v any) []byte {
 		panic(fmt.Sprintf("cannot write JSON: %s", err))
 	}
 	return out
+}
+
+// sendIfAllowed sends a request when there is a slot for it, before waiting ends, and it may be sent; if it was not sent, the error says
+// why. A dry run asks and tells nobody: may and intent are nil.
+func (a *Actuator) sendIfAllowed(ctx, waiting context.Context, ref plan.Ref, r request, may func(context.Context) error, intent func()) (answered *unstructured.Unstructured, sent bool, err error) {
+	slot, err := a.slots.TakeSlot(waiting, types.NamespacedName{Namespace: ref.Namespace})
+	if err != nil {
+		return nil, false, err
+	}
+	defer slot.GiveBack()
+	if err := ctx.Err(); err != nil {
+		return nil, false, err
+	}
+	if may != nil {
+		if err := may(ctx); err != nil {
+			return nil, false, err
+		}
+		intent()
+	}
+	switch r.method {
+	case http.MethodDelete:
+		faults.PassPoint("before a DELETE")
+		defer faults.PassPoint("after a DELETE")
+	case http.MethodPatch:
+		faults.PassPoint("before a PATCH")
+		defer faults.PassPoint("after a PATCH")
+	default:
+		faults.PassPoint("before an eviction")
+		defer faults.PassPoint("after an eviction")
+	}
+	answered, err = a.sendRequest(ctx, ref, r)
+	return answered, true, err
 }
 
 // sendRequest sends a request, and returns what was answered, an object or a Status; nil if it was neither.
