@@ -53,8 +53,8 @@ func (s *operatorIdentity) matchesUser(ctx context.Context, user authenticationv
 	return s.username != "" && user.Username == s.username, nil
 }
 
-// identifyUser returns a user with the UID that the API server would give for their own token. A user who impersonates a
-// ServiceAccount by name gets the UID of the account that exists now, so that a later account of this name is somebody else.
+// identifyUser returns a user with the UID that the API server would give for their own token. A user who impersonates a ServiceAccount
+// by name gets the UID of the account that exists now, so that a later account of the same name is a different author.
 func (v *validator) identifyUser(ctx context.Context, user authenticationv1.UserInfo) (authenticationv1.UserInfo, error) {
 	namespace, name, ok := author.FromUser(user, nil).ServiceAccount()
 	if !ok || user.UID != "" {
@@ -122,8 +122,8 @@ func (c *ownerChange) requestsEvaluation() bool {
 	return c.old != nil && asked != "" && asked != c.old.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
 }
 
-// keepsRequest reports whether a new spec still has a request for an evaluation of the old one. The rights of whoever made it were not
-// reviewed for the new spec.
+// keepsRequest reports whether a new spec still has a request for an evaluation of the old one. The rights of the user who made it were
+// not reviewed for the new spec.
 func (c *ownerChange) keepsRequest() bool {
 	return c.specChanged && c.old != nil && c.current.GetAnnotations()[v1alpha1.AnnotationRequestedAt] != "" && !c.requestsEvaluation()
 }

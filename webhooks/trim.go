@@ -62,7 +62,7 @@ type trimmer struct {
 	spec   reflect.Type
 	layout layouts
 
-	// keeping means that what is read is added to out, up to a length of end.
+	// keeping reports whether what is read is added to out, up to a length of end.
 	keeping bool
 	end     int
 	levels  int
@@ -120,8 +120,8 @@ func (t *trimmer) pickReview() error {
 	return errNoJSON
 }
 
-// pickObject keeps the parts of an object that the handlers read. If a part is too large, null replaces it, and an object that is
-// to be written is refused.
+// pickObject keeps the parts of an object that the handlers read. If a part is too large, null replaces it, and an object that is being
+// written is refused.
 func (t *trimmer) pickObject(written bool) error {
 	keep := func(path string, most int) func() error {
 		return func() error {

@@ -26,8 +26,8 @@ func IsProtected(r schema.GroupResource) bool {
 	}
 }
 
-// IsNamespace says that an object of a resource is a namespace. OpenShift serves each Namespace as a Project too: whoever
-// deletes the Project deletes the Namespace.
+// IsNamespace says that an object of a resource is a namespace. OpenShift serves each Namespace as a Project too: deleting the Project
+// deletes the Namespace.
 func IsNamespace(r schema.GroupResource) bool {
 	return r == schema.GroupResource{Resource: "namespaces"} || r == schema.GroupResource{Group: "project.openshift.io", Resource: "projects"}
 }

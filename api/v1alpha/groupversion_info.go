@@ -9,6 +9,6 @@ package v1alpha
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// GroupVersion is the group and the version of the kinds in this package. There is no AddToScheme: a Go type that a
-// scheme knows under two versions has no version of its own any more, and clients refuse it.
+// GroupVersion is the group and the version of the kinds in this package. There is no AddToScheme: a Go type that a scheme knows under
+// two versions no longer has one version, and clients refuse it.
 var GroupVersion = schema.GroupVersion{Group: "cleaner.vtex.dev", Version: "v1alpha"}

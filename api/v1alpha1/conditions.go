@@ -7,8 +7,8 @@ package v1alpha1
 const (
 	// Finalizer holds a Cleaner while a run is recorded and not yet reported.
 	Finalizer = "cleaner.vtex.dev/run"
-	// AnnotationRequestedAt asks for an evaluation now: each new value, such as a timestamp, is one request. That of a Cleaner with
-	// a schedule counts for startingDeadline from when the webhook has signed it.
+	// AnnotationRequestedAt asks for an evaluation now: each new value, such as a timestamp, is one request. For a Cleaner with a
+	// schedule, a request counts for startingDeadline after the webhook signed it.
 	AnnotationRequestedAt = "cleaner.vtex.dev/requestedAt"
 	// AnnotationRequest says who has written AnnotationRequestedAt, when, and for which spec and template. The webhook writes and signs
 	// it; whatever else is written there is ignored.
@@ -45,8 +45,8 @@ const (
 	ConditionEvaluated = "Evaluated"
 	// ConditionTripped is there while a limit forbids what would be done.
 	ConditionTripped = "Tripped"
-	// ConditionRequestDropped is there while the last request for an evaluation besides the schedule is one that nothing more is
-	// begun on. A new request takes it off.
+	// ConditionRequestDropped is set while the operator does not act on the last request for an evaluation outside the schedule. A new
+	// request removes it.
 	ConditionRequestDropped = "RequestDropped"
 	// ConditionDelivered says whether the sink has received the event of the last finished run.
 	ConditionDelivered = "Delivered"
@@ -102,7 +102,7 @@ const (
 	ReasonUnconfirmed = "Unconfirmed"
 	// ReasonCleaning: a run is under way.
 	ReasonCleaning = "Cleaning"
-	// ReasonTerminating: what was deleted is not gone yet.
+	// ReasonTerminating: a deleted object still exists.
 	ReasonTerminating = "Terminating"
 	// ReasonDeletionRefused: a deletion was refused; it is tried again.
 	ReasonDeletionRefused = "DeletionRefused"
@@ -110,7 +110,7 @@ const (
 	ReasonUninstalling = "Uninstalling"
 	// ReasonUninstallFailed: the Helm release could not be uninstalled; it is tried again.
 	ReasonUninstallFailed = "UninstallFailed"
-	// ReasonReleasePending: the Helm release is being installed, upgraded or rolled back by somebody.
+	// ReasonReleasePending: the Helm release is being installed, upgraded or rolled back.
 	ReasonReleasePending = "ReleasePending"
 	// ReasonReleaseHasHooks: the Helm release has delete hooks that cannot be run, and disableHooks is not set.
 	ReasonReleaseHasHooks = "ReleaseHasHooks"
@@ -123,7 +123,7 @@ const (
 	ReasonClockSkewSuspected = "ClockSkewSuspected"
 	// ReasonTargetUnstable: an object changes faster than it can be decided on.
 	ReasonTargetUnstable = "TargetUnstable"
-	// ReasonRecreationLoop: somebody makes anew what is deleted, each time.
+	// ReasonRecreationLoop: what the rule deletes is recreated each time.
 	ReasonRecreationLoop = "RecreationLoop"
 	// ReasonReleaseUnreadable: the record of the Helm release could not be read.
 	ReasonReleaseUnreadable = "ReleaseUnreadable"
@@ -141,7 +141,7 @@ const (
 	ReasonRequestOutlived = "RequestOutlived"
 	// ReasonRequestNotSigned: the webhook has not signed the request for this spec.
 	ReasonRequestNotSigned = "RequestNotSigned"
-	// ReasonRequestNotAllowed: whoever made the request may not do all that the Cleaner does.
+	// ReasonRequestNotAllowed: the user who made the request may not do all that the Cleaner does.
 	ReasonRequestNotAllowed = "RequestNotAllowed"
 	// ReasonTemplateMissing: the CleanerTemplate does not exist.
 	ReasonTemplateMissing = "TemplateMissing"

@@ -131,7 +131,7 @@ type OrderBy struct {
 	Descending bool `json:"descending,omitempty"`
 }
 
-// ConfirmAll stands in the place of a target's name for all targets on which a rule depends, but that of its items.
+// ConfirmAll stands in the place of a target's name for all targets on which a rule depends, except the target of its items.
 const ConfirmAll = "*"
 
 // Confirm selects what to read from the API server before acting on an item.

@@ -15,7 +15,7 @@ import (
 type Severity string
 
 const (
-	// Error means that the Cleaner is refused: it cannot work, or would do what nobody can want.
+	// Error means that the Cleaner is refused: it cannot work, or would do what no user can want.
 	Error Severity = "Error"
 	// Warning means that the Cleaner works, but probably does not do what its author wants.
 	Warning Severity = "Warning"

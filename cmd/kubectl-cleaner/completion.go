@@ -158,7 +158,7 @@ func (k kubeconfig) listCleanerNames(ctx context.Context, kind, before, begun st
 }
 
 // listNames returns the names of objects that begin like this, each with the prefix before. If the cluster does not answer, it returns
-// none: an error would disturb whoever is typing.
+// none: an error would disturb the user while typing.
 func listNames(ctx context.Context, resource dynamic.ResourceInterface, before, begun string) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()

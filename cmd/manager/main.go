@@ -56,7 +56,7 @@ func main() {
 	}
 }
 
-// runManager runs the operator until it is told to stop.
+// runManager runs the operator until a signal stops it.
 func runManager(args []string, stdout io.Writer) error {
 	f, err := parseFlags(args)
 	if err != nil {

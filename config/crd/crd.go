@@ -19,7 +19,7 @@ import (
 //go:embed bases/*.yaml
 var bases embed.FS
 
-// Definitions returns the definitions of all kinds. Whoever asks may change them.
+// Definitions returns a copy of the definitions of all kinds. The caller may change it.
 func Definitions() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	paths, err := fs.Glob(bases, "bases/*.yaml")
 	if err != nil {

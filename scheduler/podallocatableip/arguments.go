@@ -21,7 +21,7 @@ type Arguments struct {
 	ReservedIPv6 int64 `json:"reservedIPv6"`
 }
 
-// readArguments reads what a KubeSchedulerConfiguration says; a field that nobody knows is refused, like a typo of one.
+// readArguments reads the arguments in a KubeSchedulerConfiguration. It refuses unknown fields, so that a typo is not ignored.
 func readArguments(object runtime.Object) (Arguments, error) {
 	a := Arguments{ReservedIPv4: 3, ReservedIPv6: 2}
 	switch args := object.(type) {

@@ -1,10 +1,9 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podallocatableip is a plugin of kube-scheduler that keeps Pods from Nodes whose spec.podCIDRs have no address left
-// for them.
+// Package podallocatableip is a plugin of kube-scheduler that keeps Pods from Nodes whose spec.podCIDRs have no address left for them.
 //
-// It needs nothing of k8s.io/kubernetes, so that whoever builds a scheduler of their own can add it: app.WithPlugin(Name, New).
+// It needs nothing of k8s.io/kubernetes, so that you can add it to a scheduler of your own: app.WithPlugin(Name, New).
 package podallocatableip
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/vtex/cleaner/celenv/addresses"
 )
 
-// Name is that of the plugin in a KubeSchedulerConfiguration.
+// Name is the plugin's name in a KubeSchedulerConfiguration.
 const Name = "PodAllocatableIP"
 
 // Why a Node is no place for a Pod. The scheduler counts the Nodes of each reason, so that none names its Node.

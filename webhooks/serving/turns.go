@@ -23,7 +23,7 @@ type callerTurns struct {
 	waiting int
 }
 
-// NewTurns returns Turns that nobody waits for.
+// NewTurns returns an empty queue.
 func NewTurns() *Turns {
 	return &Turns{all: make(chan struct{}, 1), byCaller: map[string]*callerTurns{}}
 }

@@ -216,7 +216,7 @@ func (p Problem) FormatWith(with output.Painter) output.SafeText {
 	return s + output.EscapeLines(output.ContinuationIndent, strings.ReplaceAll(p.message, "\n"+output.ContinuationIndent, "\n")) // the source is indented already
 }
 
-// NewProblem returns a problem of a field. If the file does not have the field, the position is that of the nearest parent.
+// NewProblem returns a problem of a field. If the file does not have the field, it returns the position of the nearest parent.
 func (d *Document) NewProblem(field, message string) Problem {
 	p := Problem{File: d.File, DocumentLine: d.Line, line: d.Line, column: 1, field: field, message: message}
 	if node := d.findNode(field); node != nil {
@@ -227,7 +227,7 @@ func (d *Document) NewProblem(field, message string) Problem {
 
 var pathPart = regexp.MustCompile(`[^.\[\]]+|\[[^\]]*\]`)
 
-// findNode returns the value of a field, or that of its nearest parent.
+// findNode returns the value of a field, or the value of its nearest parent.
 func (d *Document) findNode(field string) *yaml.Node {
 	if d.root == nil {
 		d.root = &yaml.Node{}

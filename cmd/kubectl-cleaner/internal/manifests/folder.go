@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 )
 
-// Folder is a folder that the command line names. Its content may be somebody else's: nothing in it leads out of it, and no symbolic
+// Folder is a folder that the command line names. Others may have written its content: nothing in it leads out of it, and no symbolic
 // link is followed.
 type Folder struct {
 	Path string
