@@ -33,7 +33,7 @@ const (
 	maxBytes = 64 << 10
 	// maxCreationSkew is how long after its creation a Cleaner may still be the one that a statement without a UID is about.
 	maxCreationSkew = 5 * time.Minute
-	// version is that of the text that is signed.
+	// version is the version of the signed text.
 	version = 1
 )
 
@@ -42,7 +42,7 @@ var (
 	ErrAbsent = errors.New("no author is stored")
 	// ErrForeign says that the annotation was not signed by this operator for this object and this spec.
 	ErrForeign = errors.New("the stored author is not signed by this operator for this object and its spec")
-	// ErrKeyLost says that the key is lost with which the annotation was signed, so that nobody can tell whether it is true.
+	// ErrKeyLost says that the key is lost with which the annotation was signed, so that it cannot be verified.
 	ErrKeyLost = errors.New("the stored author was signed with a key that is lost")
 )
 
@@ -50,7 +50,7 @@ var (
 type Author struct {
 	// Username is the name of the user.
 	Username string `json:"username"`
-	// UID is that of a ServiceAccount. It is empty for other users.
+	// UID is the UID of a ServiceAccount. It is empty for other users.
 	UID string `json:"uid,omitempty"`
 	// Groups are those that the user was in when the spec was written. They are empty for a ServiceAccount, whose groups
 	// follow from its name.
@@ -104,7 +104,7 @@ func (a Author) checkWritable() error {
 		}
 	}
 	for _, text := range a.listTexts() {
-		if !utf8.ValidString(text) { // JSON would name somebody else
+		if !utf8.ValidString(text) { // JSON would name another user
 			return fmt.Errorf("%s cannot write it: %q is not valid UTF-8: let a user write it whose name, groups and attributes are", a, text)
 		}
 	}
@@ -239,9 +239,8 @@ func Sign(ring signing.Ring, c v1alpha1.Owner, who Author, now time.Time) (strin
 	return out, checkSize(who, out)
 }
 
-// Read is the author of an object's spec. The error is ErrAbsent, ErrForeign or ErrKeyLost; with the last, the author is the one
-// that the annotation names, as nobody vouches for. An object that was created later than all keys that are accepted is signed
-// with none that is lost.
+// Read returns the author of an object's spec. The error is ErrAbsent, ErrForeign or ErrKeyLost. With ErrKeyLost, the author is the one
+// that the annotation names, unverified. An object that is newer than all accepted keys cannot be signed with a lost one.
 func Read(ring signing.Ring, c v1alpha1.Owner) (Stored, error) {
 	raw, ok := c.GetAnnotations()[v1alpha1.AnnotationAuthor]
 	if !ok || raw == "" {
@@ -278,9 +277,8 @@ func Renew(ring signing.Ring, c v1alpha1.Owner, s Stored) (string, error) {
 	return Sign(ring, c, s.Author, s.WrittenAt)
 }
 
-// FingerprintSpec returns what tells one spec from another: of the same spec it is the same whether fields that are empty, or have
-// their default, are written out or left out, and in whatever order. Suspend is no part of it: who stops a Cleaner, or lets
-// it go on, says nothing about what it does.
+// FingerprintSpec returns what distinguishes one spec from another. It is the same whether empty fields and defaults are written out or
+// left out, and in any order. It ignores suspend: to suspend or resume a Cleaner says nothing about what it does.
 func FingerprintSpec(c v1alpha1.Owner) (string, error) {
 	var spec any
 	switch c := c.(type) {

@@ -31,7 +31,7 @@ type Request struct {
 	Template string
 }
 
-// request is the value of v1alpha1.AnnotationRequest. It begins as that of an author does.
+// request is the value of v1alpha1.AnnotationRequest. It begins like the value of AnnotationAuthor.
 type request struct {
 	Author    Author      `json:"author"`
 	Time      metav1.Time `json:"time"`

@@ -33,9 +33,9 @@ type IsLate func() bool
 // Never is for those who have as much time as it takes.
 func Never() bool { return false }
 
-// Decide reads live what a first decision rests on, and decides again with the answers in the place of what the input's snapshot shows,
-// until nothing is left to be read, or nothing is to be done. It returns the input that the last decision was made of, and whether
-// that was in time: if not, nothing is to be done.
+// Decide reads live what a first decision rests on, and decides again with the answers in place of those in the input's snapshot. It
+// repeats this until there is nothing left to read, or nothing to do. It returns the input of the last decision, and whether that was in
+// time: if not, the caller must do nothing.
 func Decide(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Plan, compute Compute, isLate IsLate) (_ plan.Plan, _ plan.Input, inTime bool) {
 	return decide(ctx, r, in, first, compute, isLate, func(d plan.Plan) bool { return d.Verdict == v1alpha1.VerdictAct })
 }
@@ -65,7 +65,7 @@ func decide(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Pl
 	return holdBack(d, "The objects to confirm change faster than they can be read."), in, true
 }
 
-// holdBack is a plan of which nothing is done, because it was not confirmed.
+// holdBack returns a plan that does nothing, because it was not confirmed.
 func holdBack(d plan.Plan, why string) plan.Plan {
 	d.Verdict, d.Reason, d.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, why
 	d.Steps, d.Confirm, d.Release = nil, nil, nil

@@ -1,8 +1,9 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deadline ends requests to the API server that take too long, so that one that is never answered holds up nothing for good, and
-// follows no redirect: the operator's token goes to nobody but the API server. Answers to what changes something are bounded. It ends no watch, and sends nothing again.
+// Package deadline ends requests to the API server that take too long, so that an unanswered request blocks nothing for good. It follows
+// no redirect: only the API server receives the operator's token. It bounds the responses to writes. It ends no watch, and repeats no
+// request.
 package deadline
 
 import (
@@ -16,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// RequestLimit is how long a request may take, with its answer. An API server gives each 60 s, unless it is told otherwise.
+// RequestLimit is how long a request may take, with its answer. An API server gives each 60 s by default.
 const RequestLimit = 65 * time.Second
 
 // errSlow is why a request was ended.
@@ -100,7 +101,7 @@ func (b *boundBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// isWatch says that the answer to a request goes on until one side ends it.
+// isWatch reports whether the response to a request lasts until one side ends it.
 func isWatch(r *http.Request) bool {
 	switch r.URL.Query().Get("watch") {
 	case "", "0", "false":

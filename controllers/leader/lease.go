@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package leader says whether this process leads, for all that it can know. It elects nobody: client-go does.
+// Package leader says whether this process leads, for all that it can know. It does not elect: client-go does.
 package leader
 
 import (
@@ -19,8 +19,8 @@ import (
 // another one may take over.
 const leaseServes = 10 * time.Second
 
-// Lease watches how fresh the leadership of this process is. Leader election alone is no fence: a process that was
-// paused goes on where it was, while another one leads.
+// Lease watches how fresh the leadership of this process is. Leader election alone is no fence: a process that was paused continues where
+// it was, while another one leads.
 type Lease struct {
 	resourcelock.Interface
 	clock   clock.PassiveClock

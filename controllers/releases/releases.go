@@ -17,9 +17,8 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
-// ReadWanted reads the release that the spec of a Cleaner in a namespace names; nil if it does not want one uninstalled. It asks
-// as whom config says, and judges as if the Cleaner's ServiceAccount did. What cannot be read, or must not be uninstalled,
-// is said in the Release.
+// ReadWanted reads the release that the spec of a Cleaner names; nil if it wants none uninstalled. It reads with the identity in config,
+// and judges as if the Cleaner's ServiceAccount did. The Release says what cannot be read, or must not be uninstalled.
 func ReadWanted(ctx context.Context, config *rest.Config, namespace string, work *v1alpha1.Work, protection plan.Protection) (*plan.Release, error) {
 	o := helm.Options{Config: config, Protection: protection, Clock: clock.RealClock{}}
 	if work.ServiceAccount != nil {

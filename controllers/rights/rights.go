@@ -1,8 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rights says what somebody has to be allowed to do, so that a Cleaner may do it for them: the rights that a spec
-// makes use of, and how the API server is asked about them.
+// Package rights lists the rights that an author must have so that a Cleaner may act for them: the rights that a spec uses, and how to
+// ask the API server about them.
 //
 // It decides nothing and keeps no answer: package webhooks refuses what lacks rights, and the controllers do not act.
 package rights
@@ -26,7 +26,7 @@ import (
 // maxReviews is how many reviews of one request are under way at a time.
 const maxReviews = 16
 
-// Right is one thing that somebody may do, as the API server reviews it.
+// Right is one action on one kind, as the API server reviews it.
 type Right = plan.Right
 
 // ListRequired lists the rights that a Cleaner or a ClusterCleaner makes use of, each once and in order: its author must have them. A
@@ -123,8 +123,8 @@ func newImpersonateRight(namespace, account string) Right {
 	return Right{Verb: "impersonate", Resource: "serviceaccounts", Namespace: namespace, Name: account}
 }
 
-// addRuleUses adds what a rule does besides looking at the targets: what it confirms is read live, and what it acts on when somebody else
-// has changed it meanwhile.
+// addRuleUses adds what a rule does besides reading its targets: it reads live what it confirms, and reads its items again when they have
+// changed meanwhile.
 func addRuleUses(uses map[use]bool, spec *v1alpha1.Work, rule int, o validation.Options) {
 	r := &spec.Rules[rule]
 	for _, c := range r.Confirm {
@@ -172,7 +172,7 @@ func listTargetRights(namespace string, spec *v1alpha1.Work, u use, served []val
 	r := &spec.Targets[u.target].Reference
 	one := Right{Verb: u.verb, Group: r.APIGroup, Resource: cmp.Or(served[u.target].Resource, plan.AllResources), Subresource: u.subresource, Name: r.Name}
 	switch {
-	case !served[u.target].Namespaced: // or nobody knows yet
+	case !served[u.target].Namespaced: // or not known yet
 		return []Right{one}
 	case !spec.Cluster:
 		one.Namespace = namespace
@@ -211,7 +211,7 @@ func listTargetVerbs(t *v1alpha1.ClusterTarget) []string {
 	return out
 }
 
-// Subject is somebody whose rights are asked about.
+// Subject is the user whose rights are reviewed.
 type Subject struct {
 	User, UID string
 	Groups    []string
@@ -227,7 +227,7 @@ func NewSubject(user authenticationv1.UserInfo) Subject {
 	return s
 }
 
-// Reviews asks the API server whether somebody may do something. client-go's client for SubjectAccessReviews is one.
+// Reviews asks the API server whether a user may do something. client-go's client for SubjectAccessReviews is one.
 type Reviews interface {
 	Create(ctx context.Context, review *authorizationv1.SubjectAccessReview, opts metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error)
 }
@@ -246,8 +246,7 @@ func IsAllowed(ctx context.Context, reviews Reviews, s Subject, r Right) (bool, 
 	return answer.Status.Allowed, nil
 }
 
-// FindMissing returns the rights that somebody does not have, as allowed answers about each. An answer that fails is an error:
-// what nobody could find out is no permission.
+// FindMissing returns the rights that allowed denies. A failed answer is an error: what could not be determined is no permission.
 func FindMissing(ctx context.Context, needed []Right, allowed func(ctx context.Context, r Right) (bool, error)) ([]Right, error) {
 	denied := make([]bool, len(needed))
 	group, ctx := errgroup.WithContext(ctx)

@@ -31,7 +31,7 @@ const (
 )
 
 // filter removes managedFields from a stream of JSON, and cuts what is too deep. It takes the stream in parts of any size. It does not
-// judge whether that is JSON: whoever decodes it does.
+// check whether that is JSON: the decoder does.
 type filter struct {
 	shape shape
 	place place
@@ -44,7 +44,8 @@ type filter struct {
 	expectsKey bool
 	key        []byte
 
-	// dropping says that a value is left out: managedFields until what follows, or what is too deep, of which cutting maps and lists are open.
+	// dropping means that a value is left out: managedFields, until the next key, or what is too deep. cutting counts the open maps and
+	// lists of the latter.
 	dropping bool
 	cutting  int
 	// written says that the metadata has an entry, and cut that the object is one from which something was cut.
@@ -290,7 +291,7 @@ func (f *filter) findOuter() place {
 	}
 }
 
-// separate writes a comma. That of metadata waits for the next key.
+// separate writes a comma. The comma before a field of metadata waits for the next key.
 func (f *filter) separate(out []byte) []byte {
 	if f.deep > 0 || f.cutting > 0 {
 		if !f.isLeftOut() {

@@ -21,13 +21,13 @@ import (
 // maxDepth is how deep an object is nested at most. Decoders allow 10,000, and no kind of Kubernetes needs more than a few dozen.
 const maxDepth = 1000
 
-// cutKey marks an object that was cut. Whoever writes it into an own object only makes that one unreadable.
+// cutKey marks an object that was cut. A user who writes it into an object only makes that object unreadable.
 const cutKey = "\x00cut"
 
 // errTooDeep says that something of an object was cut.
 var errTooDeep = fmt.Errorf("it is nested more than %d deep; select objects without it", maxDepth)
 
-// CheckWhole returns an error for the content of an object that was cut: nothing but its metadata is to be believed.
+// CheckWhole returns an error for the content of an object that was cut: only its metadata can be relied on.
 func CheckWhole(content map[string]any) error {
 	if content[cutKey] != nil {
 		return errTooDeep
@@ -52,7 +52,7 @@ func WrapClient(config *rest.Config, client *http.Client) *http.Client {
 	return &out
 }
 
-// findRoot returns the path below which the API server serves, such as that of a cluster behind a gateway.
+// findRoot returns the path below which the API server serves, such as the path of a cluster behind a gateway.
 func findRoot(config *rest.Config) string {
 	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil { // without an address there are no clients

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// keyBytes is the size of a key: that of the hash.
+	// keyBytes is the size of a key: the size of the hash.
 	keyBytes = sha256.Size
 	// keyIDLayout is how the ID of a key gives the time at which it was made, in UTC.
 	keyIDLayout = "20060102T150405Z"
@@ -170,8 +170,8 @@ func (r Ring) Sign(purpose Purpose, text []byte) (string, error) {
 	return r.signer.ID + "." + base64.RawURLEncoding.EncodeToString(r.signer.computeMAC(purpose, text)), nil
 }
 
-// Verify says whether a signature is one of this ring for a text and a purpose, and whether it was made by the key that
-// signs now: one by an older key is to be renewed. The error is ErrUnsigned, or ErrKeyLost.
+// Verify checks a signature of a text for a purpose. current reports whether the key that signs now made it: replace a signature by an
+// older key. The error is ErrUnsigned or ErrKeyLost.
 func (r Ring) Verify(purpose Purpose, text []byte, signature string) (current bool, err error) {
 	id, encoded, found := strings.Cut(signature, ".")
 	sum, decodeErr := base64.RawURLEncoding.DecodeString(encoded)

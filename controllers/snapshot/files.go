@@ -109,7 +109,8 @@ func (s *Objects) AddObject(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// AddUnread is AddObject for an object of which only the metadata is known, and why: a query for more that selects it fails.
+// AddUnread is AddObject for an object with known metadata only. reason says why: a query that selects the object and needs more fails
+// with it.
 func (s *Objects) AddUnread(u *unstructured.Unstructured, reason error) error {
 	metadata := &unstructured.Unstructured{Object: map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), "metadata": u.Object["metadata"]}}
 	if err := s.AddObject(metadata); err != nil {
@@ -202,7 +203,7 @@ func (s *Objects) matchObject(q *Query, l FieldLabels, o *plan.Object) (selected
 	return true, unread
 }
 
-// newNamespaceFilter says of a namespace whether a query is about it, or why nobody knows.
+// newNamespaceFilter returns a function that reports whether a query covers a namespace; or why that is unknown.
 func (s *Objects) newNamespaceFilter(q *Query) (func(namespace string) bool, *readFailure) {
 	if q.Namespaces.Labels == nil {
 		return func(name string) bool {

@@ -56,7 +56,7 @@ func (n *Namespaces) MatchesName(name string) bool {
 	return (n.Names == nil || containsName(n.Names, name)) && !containsName(n.Except, name)
 }
 
-// MatchesNamespace says that a namespace is chosen. Nil is one of which nothing is known: it has no labels that could match.
+// MatchesNamespace reports whether a namespace is selected. Nil is an unknown namespace: it has no labels that could match.
 func (n *Namespaces) MatchesNamespace(name string, namespace *plan.Object) bool {
 	return n.MatchesName(name) && (n.Labels == nil || namespace != nil && n.Labels.Matches(labels.Set(namespace.Labels)))
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
-// FromUnstructured is what decisions see of a whole object. It shares the content of u, which must not change any more.
+// FromUnstructured returns what decisions see of a whole object. It shares the content of u, which must not change afterwards.
 func FromUnstructured(gvr schema.GroupVersionResource, u *unstructured.Unstructured) plan.Object {
 	o := fromObjectMeta(gvr, u)
 	o.Value = withoutManagedFields(u.Object)
 	return o
 }
 
-// FromMetadata is what decisions see of an object of which only metadata was read.
+// FromMetadata returns what decisions see of an object whose metadata alone was read.
 func FromMetadata(gvr schema.GroupVersionResource, m *metav1.PartialObjectMetadata) plan.Object {
 	return fromObjectMeta(gvr, m)
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
-// ReadObject reads one object of a target's kind, and says whether the target stands for it. The owner is the namespace of
-// the target's owner, empty for a ClusterCleaner. Only Complete is an answer: then found is nil because there is no such
-// object, or because the target names others. Those are not asked for: nobody has reviewed the right to read them.
+// ReadObject reads one object of a target's kind, and says whether the target stands for it. The owner is the namespace of the target's
+// owner, empty for a ClusterCleaner. Only Complete is an answer: then found is nil because there is no such object, or because the target
+// names others. It does not read objects that the target does not name: the right to read them was not reviewed.
 //
 // A Cleaner may leave the namespace empty, which is its own then. Cluster-scoped kinds ignore it.
 func ReadObject(ctx context.Context, r Reader, owner string, t *v1alpha1.ClusterTarget, namespace, name string) (found *plan.Object, matches bool, state plan.TargetState, detail string) {
@@ -56,8 +56,8 @@ func ReadObject(ctx context.Context, r Reader, owner string, t *v1alpha1.Cluster
 	return found, matches, plan.Complete, ""
 }
 
-// checkReach says why a target does not reach an object that was read: its kind lies elsewhere, or it is that of a Cleaner, which
-// sees its own namespace only.
+// checkReach says why a target does not reach an object that was read: its kind has another scope, or the target belongs to a Cleaner,
+// which sees only its own namespace.
 func (q *Query) checkReach(seen *plan.Target, owner, own, namespace, name string) string {
 	r := seen.Resource.GroupResource()
 	if wrong := q.CheckScope(r, seen.Namespaced); wrong != "" {

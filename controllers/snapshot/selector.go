@@ -43,7 +43,7 @@ type RequiredLabel struct {
 	Values []string
 }
 
-// manyValues are the values of which a label must have one, or none.
+// manyValues are the values of a requirement: a label must have one of them, or none.
 type manyValues struct {
 	key  string
 	none bool
@@ -93,8 +93,8 @@ func compareChoices(a, b RequiredLabel) int {
 	return cmp.Compare(choices(a), choices(b))
 }
 
-// newManyValues makes a set of the values of a requirement, if they are many, and the requirement anew with the same values, so that
-// they are held once.
+// newManyValues returns a set of the values of a requirement, if they are many, and a requirement that shares these values, so that they
+// are in memory once.
 func newManyValues(r labels.Requirement, values []string) (labels.Requirement, *manyValues) {
 	none := r.Operator() == selection.NotIn
 	if len(values) <= maxCompared || !none && r.Operator() != selection.In {

@@ -41,7 +41,7 @@ type Query struct {
 	// Labels and Fields must match. Never nil.
 	Labels labels.Selector
 	Fields fields.Selector
-	// MetadataOnly says that nobody reads more than the objects' metadata.
+	// MetadataOnly means that only the objects' metadata is read.
 	MetadataOnly bool
 }
 
@@ -70,7 +70,7 @@ type Reader interface {
 	Read(ctx context.Context, q Query) plan.Target
 }
 
-// ReadTargets reads every target of a spec. The namespace is that of its owner: empty for a ClusterCleaner.
+// ReadTargets reads every target of a spec. The namespace is its owner's: empty for a ClusterCleaner.
 func ReadTargets(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Work) plan.Snapshot {
 	return NewQueries(namespace, spec).Read(ctx, r)
 }
@@ -120,9 +120,9 @@ func (q *TargetQuery) read(ctx context.Context, r Reader) plan.Target {
 	return r.Read(ctx, q.Query)
 }
 
-// NewQuery returns what a target asks for. The namespace is that of its owner: a Cleaner asks for objects of its own namespace
-// and for cluster-scoped ones; a ClusterCleaner, which has none, asks wherever the reference says. It errs on selectors
-// that are none, and on a reference that says more than its owner may.
+// NewQuery returns what a target asks for. The namespace is its owner's: a Cleaner asks for objects of its own namespace and for
+// cluster-scoped ones; a ClusterCleaner, which has none, asks wherever the reference says. It returns an error for invalid selectors, and
+// for a reference that its owner may not make.
 func NewQuery(namespace string, t *v1alpha1.ClusterTarget) (Query, error) {
 	q := Query{
 		Group: t.Reference.APIGroup, Version: t.Reference.Version, Kind: t.Reference.Kind,

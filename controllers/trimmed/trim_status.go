@@ -20,7 +20,7 @@ const (
 	// maxFindings is how many rules a status names that report.
 	maxFindings = 64
 	// MaxResolved is how many objects a status names, MaxListed how many of what waits, went wrong or is withheld, and MaxActions how
-	// many deeds.
+	// many actions.
 	MaxResolved, MaxListed, MaxActions = 100, 20, 20
 	// maxReported is how many bytes a text of a report may have: see clean.
 	maxReported = events.MaxNote
@@ -56,7 +56,7 @@ func trimFindings(all []v1alpha1.Finding) []v1alpha1.Finding {
 	return all
 }
 
-// TrimActions leaves as many deeds as a status shows, in place.
+// TrimActions keeps as many actions as a status shows, in place.
 func TrimActions(all []v1alpha1.Action) []v1alpha1.Action {
 	return trimList(all, MaxActions, func(a *v1alpha1.Action) []*string { return []*string{&a.Object, &a.UID, &a.Rule, &a.Action, &a.Result} })
 }

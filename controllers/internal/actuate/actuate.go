@@ -1,12 +1,12 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package actuate deletes, evicts and patches objects: it is the only place, beside the uninstaller of Helm releases below
-// it, from which the operator sends a request that changes an object that is not its own.
+// Package actuate deletes, evicts and patches objects: it is the only place, beside the uninstaller of Helm releases below it, from which
+// the operator sends a request that changes an object that is not its own.
 //
-// Each request carries the UID and the resourceVersion of the object that was decided on, so that neither a newer
-// version nor another object of the same name can be hit. It is sent once: whether it is sent again is decided anew. It
-// decides nothing, sees no spec, and never touches a collection.
+// Each request carries the UID and the resourceVersion of the object that was decided on, so that neither a newer version nor another
+// object of the same name can be hit. It is sent once: to send it again takes a new decision. The package decides nothing, sees no spec,
+// and never touches a collection.
 package actuate
 
 import (
@@ -41,8 +41,8 @@ type Actuator struct {
 	answers answerReader
 }
 
-// New makes an Actuator that sends its requests as a configuration says. The slots bound how many are on their way at a time, of all
-// Actuators that share them. Their objects' namespaces share them out: so a webhook that hangs in one holds up no other.
+// New makes an Actuator that sends its requests with a configuration. The slots bound how many requests of all Actuators are in flight,
+// and share them among the namespaces of the objects, so that a webhook that hangs in one namespace delays no other.
 func New(config *rest.Config, slots *fair.Slots) (*Actuator, error) {
 	config = dynamic.ConfigFor(WithoutRetries(config))
 	answers := newReader()
@@ -58,9 +58,9 @@ func New(config *rest.Config, slots *fair.Slots) (*Actuator, error) {
 // returned. A panic of one of them is the caller's.
 func RunParallel(n int, do func(i int)) { contain.RunParallel(inFlight, n, do) }
 
-// RunSteps calls do for each of these steps, as many at a time as requests of one Cleaner may be in flight. Namespaces share them: so
-// requests that hang in one, or wait for a slot there, hold up no other. Those on objects of one namespace begin in their order. The
-// namespace that comes after one is the first, and it returns the one after which to begin the next time.
+// RunSteps calls do for each step, with as many in parallel as one Cleaner may have in flight. Namespaces share these places, so that
+// requests that hang or wait for a slot in one namespace delay no other. Requests on objects of one namespace begin in their order.
+// RunSteps begins with the namespace that follows after, and returns the value of after for the next call.
 func RunSteps(steps []*plan.Step, after string, do func(i int)) (next string) {
 	namespaces := make([]string, len(steps))
 	for i, s := range steps {
@@ -78,7 +78,7 @@ func WithoutRetries(config *rest.Config) *rest.Config {
 	return c
 }
 
-// noRetryTransport hides Retry-After from client-go, and keeps it for who wants to know.
+// noRetryTransport hides Retry-After from client-go, and keeps it for the caller.
 type noRetryTransport struct{ next http.RoundTripper }
 
 // retryAfterKey is where the context of a request has a *time.Duration for what the API server asks for.
@@ -175,8 +175,8 @@ func isObjectMissing(err error, ref plan.Ref) bool {
 	return notfound.IsObjectMissing(err, ref.Resource.GroupResource(), "", ref.Name)
 }
 
-// isRefused says that the API server answered that it did not do what it was asked. After a timeout, or an answer that
-// speaks of the server's own trouble, nobody knows whether it did.
+// isRefused reports whether the API server answered that it did not carry out the request. After a timeout, or an answer that reports
+// trouble of the server itself, the outcome is unknown.
 func isRefused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

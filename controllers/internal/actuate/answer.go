@@ -54,7 +54,7 @@ func (r answerReader) readAnswer(body []byte) *unstructured.Unstructured {
 		return nil
 	}
 	if o, ok := typed.(metav1.Object); ok {
-		o.SetManagedFields(nil) // which nobody reads
+		o.SetManagedFields(nil) // never read
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 	if err != nil {

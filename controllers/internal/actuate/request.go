@@ -26,7 +26,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
-// fieldManager is as whom the operator's patches are recorded in an object's managedFields.
+// fieldManager is the name under which managedFields records the operator's patches.
 const fieldManager = "cleaner"
 
 // request is what is sent for an object.

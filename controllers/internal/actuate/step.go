@@ -24,14 +24,14 @@ import (
 
 // Guard is what a step has to ask and to tell.
 type Guard interface {
-	// LimitWait gives a context for what a step waits for before it is sent, which ends when there is no sense in it any more. Dry runs do
-	// not ask.
+	// LimitWait returns a context for what a step waits for before it is sent. The context ends when the step is no longer worth sending.
+	// Dry runs do not call it.
 	LimitWait(ctx context.Context) (context.Context, context.CancelFunc)
 	// WaitForPace waits until one more request may be sent; an error means that it is not sent.
 	WaitForPace(ctx context.Context) error
 	// MaySend is asked right before each request; an error means that it is not sent. Dry runs do not ask.
 	MaySend(ctx context.Context) error
-	// LogIntent is told each request before it is sent. Dry runs do not tell.
+	// LogIntent receives each request before it is sent. Dry runs do not call it.
 	LogIntent(step *plan.Step, version string)
 }
 
@@ -41,7 +41,7 @@ type Outcome struct {
 	// has changed, or its version was not known, and Sight is the live read that followed; an object that is gone by then is
 	// AnswerNotFound, and one that another of its name has replaced AnswerReplaced.
 	life.Answer
-	// Version is what a later step on the object has to name; empty if nobody knows without reading it.
+	// Version is the version that a later step on the object must name; empty if only a read can tell.
 	Version string
 	// Now is the object as the API server answered, or, after a conflict, as the live read showed it. Nil if it is gone, or
 	// if the answer does not show it.
@@ -101,8 +101,7 @@ func (a *Actuator) ExecuteStep(ctx context.Context, step *plan.Step, version str
 	return newOutcome(step, r, answered)
 }
 
-// refuseOwnKinds refuses whatever is to be done to our own kinds, whoever asks for it: the API server would ask what the
-// operator may do, and not what an author may.
+// refuseOwnKinds refuses every action on Cleaner's own kinds: the API server would check the operator's rights, and not the author's.
 func refuseOwnKinds(ref plan.Ref) error {
 	if ref.Resource.Group == v1alpha1.GroupVersion.Group {
 		return fmt.Errorf("%s are never touched", ref.Resource.GroupResource())
@@ -263,8 +262,8 @@ func (a *Actuator) handleConflict(ctx context.Context, step *plan.Step, version 
 	out.Now, out.Version, out.Leaving = &now, now.ResourceVersion, now.Terminating
 	switch {
 	case step.Verb == plan.VerbRemoveFinalizer && !slices.Contains(now.Finalizers, step.Finalizer):
-		out.Answer = life.Answer{Kind: life.AnswerDone} // somebody else took it off
-	case now.ResourceVersion == version: // it has not changed: the conflict is somebody's way to refuse
+		out.Answer = life.Answer{Kind: life.AnswerDone} // another client removed it
+	case now.ResourceVersion == version: // it has not changed: a webhook answers with a conflict to refuse
 		out.Kind = life.AnswerRefused
 	}
 	return out

@@ -56,7 +56,7 @@ type Config struct {
 // Factory makes sets, the same one for all Cleaners of an account.
 type Factory struct {
 	config Config
-	// shelf is that of all uninstallers.
+	// shelf is shared by all uninstallers.
 	shelf *helm.Shelf
 
 	mu   sync.Mutex
@@ -68,7 +68,7 @@ func NewFactory(config Config) *Factory {
 	return &Factory{config: config, shelf: helm.NewShelf(), made: map[identity.Account]weak.Pointer[Set]{}}
 }
 
-// SetOf gives the set of an account, which is kept for as long as somebody holds it.
+// SetOf returns the set of clients of an account. The set is kept as long as a caller holds it.
 func (f *Factory) SetOf(account identity.Account) (*Set, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,14 +87,14 @@ func (f *Factory) SetOf(account identity.Account) (*Set, error) {
 // MaxSets is how many accounts there may be whose sets are kept for Cleaners at rest.
 const MaxSets = 256
 
-// AreMany says that there are so many sets that the one of a Cleaner at rest is made anew when it is evaluated.
+// AreMany reports whether there are so many sets that a Cleaner at rest must give up its set, and gets a new one when it is evaluated.
 func (f *Factory) AreMany() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.made) > MaxSets
 }
 
-// forgetAccount drops what is left of a set that nobody holds any more.
+// forgetAccount removes the entry of a set that no caller holds.
 func (f *Factory) forgetAccount(account identity.Account) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

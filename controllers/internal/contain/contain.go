@@ -1,8 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package contain keeps a panic in a goroutine of ours from ending the process: it becomes an error of whoever waits for
-// the goroutine, with the stack of where it happened.
+// Package contain keeps a panic in a goroutine of ours from ending the process: the panic becomes an error for the caller that waits for
+// the goroutine, with the stack of the place where it happened.
 package contain
 
 import (
@@ -22,8 +22,8 @@ type Panic struct {
 // Error says what happened, without the stack.
 func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 
-// observer is told of each panic once. There is one of the process, because some happen below code of others, which
-// hands nothing on but an error.
+// observer receives each panic once. There is one for the process, because some panics happen below code of others, which passes on only
+// an error.
 var observer atomic.Pointer[func(*Panic)] //nolint:gochecknoglobals // panics happen below code that hands on nothing but an error
 
 // SetObserver has a function called for each panic that is contained from now on.

@@ -24,8 +24,8 @@ import (
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
-// Reader reads the values that show sinks who has sent an event. What is read, and as whom, follows from the spec as it is now
-// and from whoever wrote that: no record, and nothing that a pass knew, names a Secret.
+// Reader reads the values that identify the operator to sinks. Which Secret it reads, and with whose rights, follows from the current
+// spec and its author: no record, and nothing that an earlier pass remembered, names a Secret.
 type Reader struct {
 	Live    client.Reader // reads Cleaners from the API server
 	Keys    signing.Keys
@@ -68,7 +68,7 @@ func (s *Reader) ReadValue(ctx context.Context, key types.NamespacedName, uid ty
 	return valueOf(set.Live.Read(ctx, q), namespace, ref.SecretKeyReference)
 }
 
-// reviewAuthor says why nothing may be read for the author, by answers that are as young as those before deeds.
+// reviewAuthor says why nothing may be read for the author. Its answers are as recent as those before an action.
 func (s *Reader) reviewAuthor(ctx context.Context, c v1alpha1.Owner, account identity.Account) error {
 	ring, err := s.Keys.CurrentRing()
 	if err != nil {

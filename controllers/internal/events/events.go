@@ -1,8 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package events writes Events. What it remembers and what it asks of the API server is bounded, and shared out by the namespaces of
-// the objects that Events are about: a namespace with more Events than can be written loses its own, and keeps nobody else's back.
+// Package events writes Events. It bounds what it remembers and what it asks of the API server, and shares both among the namespaces of
+// the objects that Events are about: a namespace with more Events than can be written loses its own, and never delays those of another.
 package events
 
 import (
@@ -36,7 +36,7 @@ const MaxNote = 1024
 // reporter is who the Events say that they are from.
 const reporter = "cleaner"
 
-// Event is what is told of an object. What happens again, in all but the version of the object, is counted and not told anew.
+// Event is one report about an object. An Event that repeats, in everything but the object's version, is counted and not written again.
 type Event struct {
 	Regarding                  corev1.ObjectReference
 	Type, Reason, Action, Note string
@@ -67,8 +67,8 @@ type Options struct {
 	// Clock tells when to write, and how long a request has taken.
 	Clock   clock.WithTickerAndDelayedExecution
 	Metrics Metrics
-	// EventsDropped is told, at most once a minute, how many Events were not written since it was last told, by why, and the last
-	// error. It must not block.
+	// EventsDropped receives, at most once a minute, how many Events were not written since the last call, by reason, and the last error.
+	// It must not block.
 	EventsDropped func(counts map[string]int, last error)
 }
 

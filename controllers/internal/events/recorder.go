@@ -18,7 +18,7 @@ const (
 	// senders is how many requests are under way at a time, and requestTime how long one may take.
 	senders     = 4
 	requestTime = 5 * time.Second
-	// sweepEvery is how often counts are looked at that are written late, and tellEvery how often it is told what was dropped.
+	// sweepEvery is how often the recorder looks for counts to write, and tellEvery how often it reports what it dropped.
 	sweepEvery = 10 * time.Second
 	tellEvery  = time.Minute
 	// At the end, Events of passes that end are waited for, and what there is then is written, for so long.
@@ -26,8 +26,8 @@ const (
 	flushTime  = 5 * time.Second
 )
 
-// Recorder writes Events. It keeps what is to be written in shares of namespaces, which have their turns one after the other, and a
-// namespace has one request under way at a time. It is safe for concurrent use, and blocks nobody who records.
+// Recorder writes Events. It queues them in shares of namespaces, which take turns; a namespace has one request in flight at a time. It
+// is safe for concurrent use, and never blocks a caller that records.
 type Recorder struct {
 	clock         clock.WithTickerAndDelayedExecution
 	client        eventsv1client.EventsGetter
@@ -83,7 +83,7 @@ func (r *Recorder) wakeDispatcher() {
 	}
 }
 
-// describeSeries is what is to be written of a series, and whether the API server knows its Event.
+// describeSeries returns the Event to write for a series, and whether the API server knows it already.
 func (r *Recorder) describeSeries(s *series) (e *eventsv1.Event, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,7 +94,7 @@ func (r *Recorder) describeSeries(s *series) (e *eventsv1.Event, known bool) {
 	return e, s.written > 0
 }
 
-// settleSeries takes what came of writing a series so often.
+// settleSeries records the result of writing a series with a count.
 func (r *Recorder) settleSeries(s *series, count int32, err error) {
 	r.withShares(func(a *shares) { a.takeWritten(s, count, err, r.clock.Now()) })
 	r.wakeDispatcher()
@@ -125,8 +125,8 @@ func (r *Recorder) Start(ctx context.Context) error {
 	return nil
 }
 
-// dispatchSeries hands out what is to be written, until there is nothing left to be written after ctx is done, or until sending is.
-// It returns when it was last told what was dropped.
+// dispatchSeries hands series to the writers. After ctx is done, it continues until nothing is left to write, or until sending is done.
+// It returns when it last reported what was dropped.
 func (r *Recorder) dispatchSeries(ctx, sending context.Context, turns chan<- *series) (told time.Time) {
 	var swept, ended time.Time
 	done := ctx.Done()

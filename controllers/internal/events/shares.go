@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// maxSeries is how many series are remembered, and maxSeriesOfNamespace how many of one namespace: those that wait to be written,
-	// and those that were and may go on.
+	// maxSeries is how many series are remembered, and maxSeriesOfNamespace how many of one namespace: those that wait to be written, and
+	// those that were written and may continue.
 	maxSeries            = 4096
 	maxSeriesOfNamespace = 512
 	// Requests are paced: so many a second, after so many at once; of one namespace, and in all.
 	requestsOfNamespace, burstOfNamespace = 5, 200
 	requests, burst                       = 20, 400
-	// repeatAfter is how long after its count was written a series that goes on is written again. The second time is written at once.
+	// repeatAfter is how long after its count was written a series that continues is written again. The second time is written at once.
 	repeatAfter = time.Minute
 	// forgetAfter is how long after it has last happened a series is over.
 	forgetAfter = 6 * time.Minute
@@ -56,7 +56,7 @@ type share struct {
 	namespace string
 	pace      *rate.Limiter
 	notBefore time.Time
-	// waiting are the series that are to be written, in their order; idle are the others, oldest first.
+	// waiting are the series that wait to be written, in order; idle are the others, oldest first.
 	waiting, idle list.List
 	writing       bool // one of its series, and no more at a time
 }
@@ -78,9 +78,9 @@ type shares struct {
 	turns   []*share
 	writing int
 	pace    *rate.Limiter
-	// ending says that all is to be written now, and not tried again.
+	// ending means that everything is written now, and no failure is retried.
 	ending bool
-	// dropped are the Events that were not written and that nobody was told of, by why.
+	// dropped counts the Events that were not written and not yet reported, by reason.
 	dropped map[string]int
 	failure error
 }
@@ -170,7 +170,7 @@ func (a *shares) forgetSeries(s *series, why string) {
 	delete(a.known, s.id)
 }
 
-// nextSeries takes the series whose turn it is; or says how long there is nothing to write.
+// nextSeries returns the series whose turn it is; or how long there is nothing to write.
 func (a *shares) nextSeries(now time.Time) (s *series, wait time.Duration) {
 	if wait = untilToken(a.pace, now); wait > 0 && !a.ending {
 		return nil, wait
@@ -192,7 +192,7 @@ func (a *shares) nextSeries(now time.Time) (s *series, wait time.Duration) {
 	return nil, wait
 }
 
-// takeWritten takes what came of writing a series so often.
+// takeWritten records the result of writing a series with a count.
 func (a *shares) takeWritten(s *series, count int32, err error, now time.Time) {
 	s.of.writing = false
 	a.writing--

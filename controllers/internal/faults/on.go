@@ -50,7 +50,7 @@ func isOrdered(variable, name string, n int) bool {
 	return found && point == name && pass == strconv.Itoa(n)
 }
 
-// pauseProcess pauses the whole process, and returns when it is told to go on: the thread that asks for it may run on for a moment.
+// pauseProcess pauses the whole process, and returns after SIGCONT: the thread that asks for it may run on for a moment.
 func pauseProcess(name string) {
 	goOn := make(chan os.Signal, 1)
 	signal.Notify(goOn, syscall.SIGCONT)

@@ -49,8 +49,8 @@ func (r Reported) AddItem(rule, name, reason string) {
 	}
 }
 
-// UpdateFindings returns the findings of rules, in the order of these. Of a rule that reports nothing and of which something is not
-// known, what was found before stays.
+// UpdateFindings returns the findings of rules, in the order of the rules. A rule that reports nothing while something about it is
+// unknown keeps its earlier finding.
 func UpdateFindings(before []v1alpha1.Finding, rules []v1alpha1.Rule, now Reported, unknown map[string]bool) []v1alpha1.Finding {
 	said := map[string]v1alpha1.Finding{}
 	for _, f := range before {

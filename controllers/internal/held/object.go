@@ -46,7 +46,7 @@ func LabelsOf(o *Object) map[string]string {
 	return o.Labels
 }
 
-// KeepForMatching returns what to keep of a changed object until it is matched. It has no fields if nobody compares them or if there
+// KeepForMatching returns what to keep of a changed object until it is matched. It has no fields if no query compares them or if there
 // are too many: then it matches any field selector.
 func (o *Object) KeepForMatching(fields bool) *Object {
 	if o == nil || !o.IsWhole() || fields && !o.Large {

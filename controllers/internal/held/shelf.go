@@ -32,7 +32,7 @@ func (s SortedObjects) Get(namespace, name string) *Object {
 	return nil
 }
 
-// PutObject adds an object, or replaces the one with its name, and returns the new list. Do not use the old one any more.
+// PutObject adds an object, or replaces the one with its name, and returns the new list. Do not use the old list afterwards.
 func (s SortedObjects) PutObject(o *Object) SortedObjects {
 	n, ok := s.findIndex(o.Namespace, o.Name)
 	if ok {
@@ -42,7 +42,7 @@ func (s SortedObjects) PutObject(o *Object) SortedObjects {
 	return slices.Insert(s, n, o)
 }
 
-// DeleteObject removes an object and returns the new list. Do not use the old one any more.
+// DeleteObject removes an object and returns the new list. Do not use the old list afterwards.
 func (s SortedObjects) DeleteObject(namespace, name string) SortedObjects {
 	if n, ok := s.findIndex(namespace, name); ok {
 		return slices.Delete(s, n, n+1)

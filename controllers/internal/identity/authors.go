@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// authorAllowedTTL is how old an answer may be. What is begun by it goes on for a minute and some seconds at most, so that what an
-	// author loses is noticed within 5 minutes.
+	// authorAllowedTTL is how old an answer may be. What begins with such an answer lasts for a minute and some seconds at most, so that
+	// the operator notices within 5 minutes what an author loses.
 	authorAllowedTTL = 3 * time.Minute
 	// authorDeniedTTL is how often a right that is missing is asked about again.
 	authorDeniedTTL = 10 * time.Second
@@ -90,7 +90,7 @@ func subjectOf(who author.Author) rights.Subject {
 	return s
 }
 
-// checkAccountUID fails if the author is a ServiceAccount that is gone: another one of its name is somebody else.
+// checkAccountUID fails if the author is a ServiceAccount that is gone: a new account of the same name is a different author.
 func (a *Authors) checkAccountUID(ctx context.Context, who author.Author) error {
 	namespace, name, ok := who.ServiceAccount()
 	if !ok {

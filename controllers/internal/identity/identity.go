@@ -1,12 +1,12 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package identity says as whom the operator acts for a Cleaner: as itself, or as a ServiceAccount of the Cleaner's
-// namespace, which it impersonates.
+// Package identity decides with which account the operator acts for a Cleaner: its own, or a ServiceAccount of the Cleaner's namespace,
+// which it impersonates.
 //
-// What is read live, deleted and uninstalled for a Cleaner with a ServiceAccount are requests of that account, so that
-// the API server decides what it may do. Watches are the operator's own and shared: what they know is shown to a Cleaner
-// only after the API server has said that its account may read it too.
+// Live reads, deletions and uninstalls for a Cleaner with a ServiceAccount are requests of that account, so that the API server decides
+// what it may do. Watches are the operator's own and shared: what they know is shown to a Cleaner only after the API server has said that
+// its account may read it too.
 //
 // It never makes a request as an account without a name, and never falls back to the operator's own identity.
 package identity

@@ -19,7 +19,7 @@ import (
 // shownRights is how many missing rights a message lists.
 const shownRights = 5
 
-// Policy is what an administrator sets about as whom the operator acts, and for whom.
+// Policy is what an administrator sets: with which accounts the operator acts, and for which Cleaners.
 type Policy struct {
 	// DefaultServiceAccount is the one of each Cleaner's namespace as which the operator acts for Cleaners that name none;
 	// empty: it acts as itself.
@@ -28,7 +28,7 @@ type Policy struct {
 	ActWithoutAuthor bool
 }
 
-// ServiceAccountOf is the one as which the operator acts for somebody's work; nil: it acts as itself.
+// ServiceAccountOf returns the ServiceAccount with which the operator acts for a spec; nil if the operator acts as itself.
 func (p Policy) ServiceAccountOf(work *v1alpha1.Work) *v1alpha1.ServiceAccountReference {
 	if work.ServiceAccount == nil && !work.Cluster && p.DefaultServiceAccount != "" {
 		return &v1alpha1.ServiceAccountReference{Name: p.DefaultServiceAccount}
@@ -119,7 +119,7 @@ func withoutAuthor(c v1alpha1.Owner, why error) string {
 	return fmt.Sprintf(`%s. To become its author, review it and run "kubectl cleaner run %s/%s%s".`, begin, kind, c.GetName(), where)
 }
 
-// DescribeLack says in words what somebody may not do.
+// DescribeLack returns a sentence with the rights that a user or account lacks.
 func DescribeLack(who string, missing []rights.Right) string {
 	var lines []string
 	for _, r := range missing[:min(len(missing), shownRights)] {

@@ -1,8 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package journal tells people what is done for a Cleaner: Events, metrics, and the deeds and counters that its status shows. All of it
-// is bounded. It decides nothing.
+// Package journal reports what is done for a Cleaner: Events, metrics, and the actions and counters of its status. All of it is bounded.
+// It decides nothing.
 package journal
 
 import (
@@ -36,9 +36,9 @@ const (
 	namesInEvent = 5
 	// EventsOfPass is how many Events a pass makes before those of one reason and action share one.
 	EventsOfPass = 16
-	// actionBytes is about how much memory a deed takes without its texts.
+	// actionBytes is about how much memory an action takes without its texts.
 	actionBytes = 128
-	// usualActions is what the deeds that a status shows take of most Cleaners, and is not counted.
+	// usualActions is the memory that the actions in a status take for most Cleaners. It is not counted.
 	usualActions = 12 << 10
 )
 
@@ -103,7 +103,7 @@ const maxCount = 1<<53 - 1
 // countUp adds one to a counter, up to its highest number.
 func countUp(n *int64) { *n = min(*n, maxCount-1) + 1 }
 
-// Media is what people are told through.
+// Media is where a Journal reports: Events, metrics and status.
 type Media struct {
 	Recorder interface{ RecordEvent(e events.Event) }
 	Metrics  *metrics.Metrics
@@ -154,33 +154,33 @@ func (n *note) composeEvent() events.Event {
 
 // Memory is what the status is about to show of what this process has done.
 type Memory struct {
-	// Actions are the latest deeds, newest first.
+	// Actions are the latest actions, newest first.
 	Actions []v1alpha1.Action
 	// own is how many of them are of this process.
 	own int
-	// Unwritable says that the API server has refused the report, as it does where somebody else has written into the status what
-	// is no more valid when it is written again.
+	// Unwritable means that the API server refused the report, as it does if another client wrote something into the status that is not
+	// valid.
 	Unwritable bool
 	// counters are what the status says was done so far; nil until something is.
 	counters *v1alpha1.Counters
 }
 
-// RememberActions remembers deeds, newest first.
+// rememberActions adds actions, newest first.
 func (m *Memory) rememberActions(known []v1alpha1.Action, actions ...v1alpha1.Action) {
 	if m.Actions == nil {
 		m.Actions = trimmed.TrimActions(slices.Clone(known))
 	}
-	for _, a := range actions { // in place: a run may have thousands of deeds
+	for _, a := range actions { // in place: a run may have thousands of actions
 		a.Object, a.UID = shown.CleanText(a.Object), shown.CleanText(a.UID)
 		m.Actions = slices.Insert(m.Actions[:min(len(m.Actions), trimmed.MaxActions-1)], 0, a)
 		m.own = min(m.own+1, trimmed.MaxActions)
 	}
 }
 
-// CountBytes is about how much memory is taken by deeds, beyond what is usual.
+// CountBytes returns about how much memory the actions take beyond the usual.
 func (m *Memory) CountBytes() int64 { return max(0, weighActions(m.Actions)-usualActions) }
 
-// ForgetActions drops the deeds, if they take much memory: the status has them.
+// ForgetActions drops the actions if they take much memory: the status has them.
 func (m *Memory) ForgetActions() {
 	if m.CountBytes() > 0 {
 		m.Actions, m.own = nil, 0
@@ -195,7 +195,7 @@ func (m *Memory) reportRefused() (again bool) {
 	return again
 }
 
-// RememberActions remembers deeds for the status.
+// RememberActions adds actions to those that the status shows.
 func (p *Journal) RememberActions(actions ...v1alpha1.Action) {
 	p.mem.rememberActions(p.of.Read.State().LastActions, actions...)
 }
@@ -264,7 +264,7 @@ func (p *Journal) tellAs(steps []plan.Step, dryRun bool) {
 	}
 }
 
-// TellLoop warns that somebody makes anew what a rule deletes.
+// TellLoop warns that what a rule deletes is recreated each time.
 func (p *Journal) TellLoop(s *plan.Step) {
 	w := wordsOf(s.Verb)
 	p.SendEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecreationLoop, w.action, "%s: %s is recreated each time it is %s: the operator waits longer from now on",
@@ -378,7 +378,7 @@ func (p *Journal) countAnswer(rule string, verb plan.Verb, a life.Answer, decide
 	}
 }
 
-// latestActions are the deeds that the status shows, with those that it is about to.
+// latestActions returns the actions that the status shows, with those that the next report adds.
 func (p *Journal) latestActions() []v1alpha1.Action {
 	if p.mem.Actions != nil {
 		return p.mem.Actions
@@ -397,7 +397,7 @@ func (p *Journal) currentCounters() *v1alpha1.Counters {
 	return p.mem.counters
 }
 
-// weighActions is about how much memory deeds take that a status shows.
+// weighActions returns about how much memory the actions of a status take.
 func weighActions(all []v1alpha1.Action) (bytes int64) {
 	for i := range all {
 		a := &all[i]
@@ -406,7 +406,7 @@ func weighActions(all []v1alpha1.Action) (bytes int64) {
 	return bytes
 }
 
-// AtSecond is the moment that a deed is recorded with: a status has whole seconds.
+// AtSecond returns the current time in whole seconds, as a status stores it.
 func AtSecond(c clock.PassiveClock) metav1.Time { return metav1.NewTime(c.Now().Truncate(time.Second)) }
 
 // SendReport writes the draft, with what was done and what is counted, if there is news and it may be written already; else it says when.

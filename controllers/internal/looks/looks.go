@@ -1,14 +1,17 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package looks knows since when nobody has looked whether what rules wait for goes on. It looks at nothing.
+// Package looks records when a Cleaner's waiting conditions were last checked, and since when a change may have gone unnoticed. It reads
+// no objects.
 package looks
 
 import "time"
 
-// Looks is what is known of the time after the last look at what rules wait for: until when time alone changes none of its answers, which
-// is the moment of the look if nobody knows, and zero if there was none; when it is to be looked at again; since when something has changed
-// that was not looked at, and that a pass has not looked since.
+// Looks is what is known since the last check of the conditions that rules wait for.
+//
+// Steady is until when time alone changes no result: the moment of the check itself if that cannot be predicted, and zero without a
+// check. Again is when the next check is due. Changed is when the first change happened that was not checked. Skipped means that a pass
+// ended without a check since then.
 type Looks struct {
 	Steady, Again, Changed time.Time
 	Skipped                bool
@@ -21,7 +24,7 @@ func (l *Looks) TakeNews(since time.Time) {
 	}
 }
 
-// BlindSince is since when nobody knows whether what rules wait for goes on; zero: nothing can have changed.
+// BlindSince returns since when it is unknown whether the conditions still hold; zero if nothing can have changed.
 func (l *Looks) BlindSince(now time.Time) time.Time {
 	since := l.Steady
 	if !l.Changed.IsZero() && l.Changed.Before(since) {
@@ -37,8 +40,8 @@ func (l *Looks) BlindSince(now time.Time) time.Time {
 	}
 }
 
-// UnseenSince is since when nobody has looked, because a pass has not, or comes later than is usual after a change, or after the moment at
-// which time alone may have changed an answer; zero if it is not so.
+// UnseenSince returns since when the conditions went unchecked: because a pass skipped them, or because the check is later than usual,
+// after a change or after the moment at which time alone may have changed a result. It returns zero if the check is not overdue.
 func (l *Looks) UnseenSince(now time.Time, usual time.Duration) time.Time {
 	since := l.BlindSince(now)
 	if !l.Skipped && l.Steady.IsZero() {

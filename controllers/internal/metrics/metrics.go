@@ -1,10 +1,10 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics counts what the operator does, for Prometheus. It implements the small interfaces that the other
-// packages declare for what they count. No label carries an expression, or the name of an object but that of a Cleaner
-// that stays and of its rule, and of those only so many for one namespace and in all: the number of series stays bounded
-// whatever users write, and nobody's names keep those of another namespace out.
+// Package metrics counts what the operator does, for Prometheus. It implements the small interfaces that the other packages declare for
+// what they count. No label carries an expression. The only names in labels are those of Recurring Cleaners and their rules, a bounded
+// number for each namespace and in all. So the number of series stays bounded whatever users write, and one namespace never uses up the
+// room of another.
 package metrics
 
 import (
@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// maxNames is how many names of Cleaners, and of their rules, are told apart, and maxNamesOfNamespace how many of them in
-	// one namespace. Those that come later are others.
+	// maxNames is how many names of Cleaners and their rules have series of their own, and maxNamesOfNamespace how many of one namespace.
+	// Later names share one series.
 	maxNames            = 1000
 	maxNamesOfNamespace = 50
 	others              = "(others)"
@@ -167,8 +167,8 @@ func (m *Metrics) CountDeletion(group, resource, result string) {
 	m.deletions.WithLabelValues(group, resource, result).Inc()
 }
 
-// CountAction counts an action. Of a Cleaner that cleans once, there is one name for each thing that is cleaned: key and rule
-// are empty then.
+// CountAction counts an action. For a Once Cleaner, key and rule are empty: such a Cleaner deletes itself after its run, and each would
+// add a series.
 func (m *Metrics) CountAction(key types.NamespacedName, rule, verb, result string) {
 	m.mu.Lock()
 	defer m.mu.Unlock() // also while it is counted: ForgetCleaner takes away what is counted under a name

@@ -57,7 +57,7 @@ type Policy struct {
 var (
 	// errRefused is what a connection to an address that the Policy does not permit fails with.
 	errRefused = errors.New("the address is refused")
-	// errUnknownCluster is what a connection fails with while nobody knows which addresses are the cluster's own.
+	// errUnknownCluster is the error of a connection while the cluster's own addresses are not known.
 	errUnknownCluster = errors.New("the cluster's own addresses are not known")
 )
 
@@ -118,7 +118,7 @@ func (s dialPolicy) isDeniedToTenants(addr netip.Addr) bool {
 // normalizeAddress returns an address in the one form that others are compared with.
 func normalizeAddress(addr netip.Addr) netip.Addr { return addr.WithZone("").Unmap() }
 
-// privatePrefixes are the addresses that mean somebody else in each network: Pods, Services, and machines of the same network.
+// privatePrefixes are the addresses that mean another host in each network: Pods, Services, and machines of the same network.
 func privatePrefixes() []netip.Prefix {
 	return []netip.Prefix{
 		netip.MustParsePrefix("10.0.0.0/8"),

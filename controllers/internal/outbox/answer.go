@@ -97,8 +97,8 @@ const (
 	maxRetryAfter  = time.Hour
 )
 
-// computeBackoff returns how long to wait after the given number of failed attempts, of which the last one ended with f, when the
-// sink asked for the given time.
+// computeBackoff returns how long to wait after a number of failed attempts. f is the last failure, and asked the time that the sink
+// asked for.
 func computeBackoff(attempts int, f Failure, asked time.Duration) time.Duration {
 	wait := permanentRetry
 	if !f.isPermanent() {

@@ -91,7 +91,7 @@ func parseSecretValue(value []byte) ([]byte, error) {
 	return value, nil
 }
 
-// signWebhook makes the headers of Standard Webhooks. What is signed is the event's id, the time and the body, with dots between.
+// signWebhook makes the headers of Standard Webhooks. It signs the event's id, the time and the body, with dots between.
 func signWebhook(value []byte, id string, at time.Time, body []byte) (http.Header, error) {
 	key := value
 	if encoded, ok := bytes.CutPrefix(value, []byte(secretPrefix)); ok {

@@ -38,19 +38,19 @@ const (
 type Cluster struct {
 	client   kubernetes.Interface
 	host     string // of the API server, as this process reaches it
-	service  string // of the API server, as a Pod is told; may be empty
+	service  string // of the API server, from the Pod's environment; may be empty
 	resolver *net.Resolver
 	clock    clock.PassiveClock
 	warn     func(what string, err error)
 
-	readLock  chan struct{} // held by whoever reads
+	readLock  chan struct{} // held while reading
 	addresses map[netip.Addr]bool
 	readAt    time.Time
 	warned    map[string]bool
 }
 
-// NewCluster makes a Cluster that has read nothing yet. warn is told, once for each, what may not be read: those addresses
-// are not known then. It may be called at any time.
+// NewCluster makes a Cluster that has read nothing yet. warn receives, once for each, what the operator may not read: those addresses
+// stay unknown. It may be called at any time.
 func NewCluster(config *rest.Config, c clock.PassiveClock, warn func(what string, err error)) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
@@ -75,8 +75,8 @@ func parseHostname(host string) string {
 	return host
 }
 
-// ListAddresses gives what is known, which nobody may change. It is an error when nothing is; what was known once is used until it can be
-// read again.
+// ListAddresses returns the known addresses; the caller must not change them. If none could ever be read, it returns an error. Addresses
+// that were read once are used until they can be read again.
 func (c *Cluster) ListAddresses(ctx context.Context) (map[netip.Addr]bool, error) {
 	select {
 	case c.readLock <- struct{}{}:

@@ -50,7 +50,7 @@ func RefOf(c v1alpha1.Owner) CleanerRef {
 	return CleanerRef{Kind: v1alpha1.KindOf(c), Namespace: c.GetNamespace(), Name: c.GetName(), UID: c.GetUID()}
 }
 
-// isClusterScoped says that the run is that of a kind that lives in no namespace: those who run the cluster write it.
+// isClusterScoped reports whether the run belongs to a ClusterCleaner, which only administrators write.
 func (c CleanerRef) isClusterScoped() bool { return c.Namespace == "" }
 
 // eventData is what the event says. Its lists are never null.

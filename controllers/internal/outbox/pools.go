@@ -15,10 +15,10 @@ type pools struct {
 	m  map[string]*pool
 }
 
-// pool has slots for the attempts of one kind that may be under way, and a line of those that wait for one. Those of Cleaners whose last
-// attempt was answered with 2xx come first, then those of Cleaners of which none has ended, then those of Cleaners of which few have
-// failed since. Of equal ones comes the one that waits longest, and every second time the one that has come last: however many have
-// come before it, one soon has a slot. Every fourth time comes whoever waits longest of all.
+// pool has slots for the attempts of one kind that may be under way, and a line of those that wait for one. First come the attempts of
+// Cleaners whose last attempt was answered with 2xx, then those of Cleaners without an attempt that has ended, then those of Cleaners
+// with few failures since. Among equals, the one that has waited longest comes first, and every second time the newest: so a new one soon
+// has a slot, however many came before it. Every fourth time, the attempt that has waited longest of all comes first.
 type pool struct {
 	of          *pools
 	name        string
@@ -46,7 +46,7 @@ func (ps *pools) enterPool(name string, slots int) *pool {
 	return p
 }
 
-// leavePool takes that somebody has left who has no slot any more.
+// leavePool counts one user less, who must hold no slot.
 func (p *pool) leavePool() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -87,7 +87,7 @@ func (p *pool) giveBack() {
 	p.callNext()
 }
 
-// callNext gives a slot that is free to whoever is next.
+// callNext gives a free slot to the next attempt in line.
 func (p *pool) callNext() {
 	if p.free == 0 || len(p.line) == 0 {
 		return

@@ -63,7 +63,7 @@ type Options struct {
 	// ReadSecret reads the value that shows a sink with Auth who has sent an event. It is asked before each attempt, whether the
 	// sink is still the Cleaner's too. Its error is for the author of the Cleaner.
 	ReadSecret func(ctx context.Context, key types.NamespacedName, uid types.UID, sink Sink) ([]byte, error)
-	// AttemptFailed, unless nil, is told of each attempt that failed, for the operator's log; err may be nil. It must not block.
+	// AttemptFailed, unless nil, receives each attempt that failed, for the operator's log; err may be nil. It must not block.
 	AttemptFailed func(key types.NamespacedName, run int64, f Failure, err error)
 }
 
@@ -111,10 +111,10 @@ type delivery struct {
 	standing int
 }
 
-// Sender delivers the events of finished runs. Each delivery waits on its own. An attempt needs three slots, one after
-// the other: of its sink within its namespace, of its namespace, and of all workers. So a sink that hangs takes from its
-// own namespace half of its share at most, and a namespace full of such sinks takes a quarter of the workers; and what
-// waits for a slot holds up only what is behind it in that line, see pool. Workers are shared out among namespaces, see fair.Slots.
+// Sender delivers the events of finished runs. Each delivery waits on its own. An attempt needs three slots, one after the other: of its
+// sink within its namespace, of its namespace, and of all workers. So a sink that hangs takes from its own namespace half of its share at
+// most, and a namespace full of such sinks takes a quarter of the workers; and what waits for a slot delays only what is behind it in
+// that line, see pool. Workers are shared out among namespaces, see fair.Slots.
 type Sender struct {
 	clock           clock.WithTicker
 	tenantClient    *http.Client // for Cleaners of a namespace
@@ -453,8 +453,8 @@ func (s *Sender) sendEvent(ctx context.Context, d *delivery, sink Sink) attemptR
 	return attemptResult{failure: Failure{Class: ClassAnswered, Status: status}, retryAfter: parseRetryAfter(header, s.clock.Now())}
 }
 
-// recordAttempt takes down what came of an attempt, and gives the timer of the next one, nil when there is none, and a timer of
-// when what is concealed is to be shown, nil when none has to be waited for.
+// recordAttempt records the result of an attempt. It returns the timer of the next attempt, and the timer after which a concealed result
+// is shown; nil if there is none.
 func (s *Sender) recordAttempt(d *delivery, sink Sink, tried attemptResult) (again, show clock.Timer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -474,7 +474,7 @@ func (s *Sender) recordAttempt(d *delivery, sink Sink, tried attemptResult) (aga
 		d.state.Next = now.Add(wait)
 		show = s.recordFailure(d, tried, now)
 	}
-	return s.clock.NewTimer(wait), show // under the lock: whoever sees Next may rely on it
+	return s.clock.NewTimer(wait), show // under the lock: a caller that sees Next may rely on it
 }
 
 // recordFailure shows a failure, or conceals it for as long as how long it took could tell its cause.

@@ -1,9 +1,9 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ration shares out memory: for evaluations, see Turns, and for what is remembered of Cleaners, what lasts from one evaluation to
-// the next, and grows with what their authors write. One Cleaner, one namespace and all of them together have only so much of it. ClusterCleaners, which
-// administrators write, have a part of their own, so that tenants leave them without nothing.
+// Package ration shares out memory: for evaluations, see Turns, and for what the operator remembers of Cleaners from one evaluation to
+// the next, which grows with what their authors write. It bounds the memory of one Cleaner, of one namespace and of all. ClusterCleaners,
+// which administrators write, have a part of their own, so that tenants cannot use it up.
 package ration
 
 import (
@@ -62,8 +62,8 @@ func (b *Book) FindRoom(key types.NamespacedName) int64 {
 	return max(room, 0)
 }
 
-// ChargeBytes takes how many bytes are remembered of a Cleaner, and says of which Cleaners all has to be forgotten for it: of their bytes
-// none are counted any more. It may be that Cleaner.
+// ChargeBytes records how many bytes are remembered of a Cleaner. It returns the Cleaners whose memory the caller must drop to make room,
+// which may include this one; their bytes no longer count.
 func (b *Book) ChargeBytes(key types.NamespacedName, bytes int64) (forget []types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -28,12 +28,14 @@ const (
 // ErrTurnOver ends what a pass is about when it has had its turn for long, and others wait.
 var ErrTurnOver = errors.New("others wait for their turn to take much memory")
 
-// Turns shares out the memory that passes over Cleaners take while they evaluate and act. Each may take a little. More than that only
-// one may take at a time: who wants it meanwhile ends, waits in line, and begins anew when it is called. No turn lasts while others
-// wait, whatever the pass does with it. The namespaces take turns; all ClusterCleaners count as one. Of the Cleaners of one every second
-// turn is that of the one that waits longest. The others are those of Cleaners whose last turn was quick, then of those that have had none,
-// and then of those whose last one took long; of equal ones of the one that has come last. So whoever is quick, or new, does not wait for
-// very many that are not. It is safe for concurrent use.
+// Turns shares out the memory that passes over Cleaners take while they evaluate and act. Each pass may take a little. Only one at a time
+// may take more: another that wants more ends, waits in line, and starts again when it is called. No turn lasts while others wait,
+// whatever the pass does with it.
+//
+// Namespaces take turns; all ClusterCleaners count as one. Within a namespace, every second turn is for the Cleaner that has waited
+// longest. The others are for Cleaners whose last turn was quick, then for those without a turn so far, then for those whose last turn
+// took long; among equals, the newest comes first. So a Cleaner that is quick or new does not wait for many that are slow. Turns is safe
+// for concurrent use.
 type Turns struct {
 	clock clock.PassiveClock
 	call  func(types.NamespacedName)
@@ -42,7 +44,7 @@ type Turns struct {
 	holder *Share
 	since  time.Time // of the holder
 	line   []waiting
-	// called is who is first, and since when it knows; until it comes nobody else has a turn.
+	// called is the Cleaner whose turn it is, and calledAt since when it knows. Until it comes, no other has a turn.
 	called   types.NamespacedName
 	calledAt time.Time
 	// turn counts turns, and served says which was the last one of a namespace. It is empty with the line, but for the last turn.
@@ -72,10 +74,10 @@ type Share struct {
 	stays bool
 	// refused and stop are guarded by the lock of turns.
 	refused bool
-	stop    context.CancelCauseFunc // nil: nothing is to be stopped
+	stop    context.CancelCauseFunc // nil: there is nothing to stop
 }
 
-// BeginPass begins a pass. Whoever gets a Share must end it by EndPass.
+// BeginPass begins a pass. The caller must end the Share by EndPass.
 func (t *Turns) BeginPass(key types.NamespacedName) *Share { return &Share{turns: t, key: key} }
 
 // BindContext gives a context for all that the pass does. It ends with the turn, with ErrTurnOver, or with the pass.
@@ -124,7 +126,7 @@ func (t *Turns) refuse(s *Share, now time.Time) {
 	}
 }
 
-// KeepBytes takes that an evaluation has ended, and that so many bytes of it are kept until the pass ends.
+// KeepBytes records that an evaluation has ended, and how many of its bytes are kept until the pass ends.
 func (s *Share) KeepBytes(bytes int64) { s.kept += bytes }
 
 // FindWait says for how long the Cleaner has been in line, if the pass was refused what it wanted.
@@ -144,8 +146,9 @@ func (s *Share) FindWait() (since time.Duration, refused bool) {
 // KeepPlace has the Cleaner stay in line although the pass asks for nothing: it has come too early.
 func (s *Share) KeepPlace() { s.stays = true }
 
-// EndPass ends a pass: it takes nothing any more. A Cleaner whose pass was not refused wants no turn now, such as one that was suspended:
-// it is out of the line. If it was called, that was the turn of its namespace, or one that calls and hangs up would keep all others.
+// EndPass ends a pass and releases what it took. A Cleaner whose pass was not refused, such as one that was suspended, wants no turn now,
+// and leaves the line. If it was called, that counts as the turn of its namespace: otherwise a Cleaner that is called and leaves would
+// keep all others waiting.
 func (s *Share) EndPass() {
 	t := s.turns
 	t.mu.Lock()
@@ -162,7 +165,7 @@ func (s *Share) EndPass() {
 	t.callNext(now)
 }
 
-// LeaveLine takes that a Cleaner is gone, or wants nothing any more.
+// LeaveLine removes a Cleaner that is gone, or wants no turn.
 func (t *Turns) LeaveLine(key types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -173,7 +176,7 @@ func (t *Turns) LeaveLine(key types.NamespacedName) {
 	}
 }
 
-// passOver takes a Cleaner out of the line that takes no turn.
+// passOver removes a Cleaner from the line that does not use its turn.
 func (t *Turns) passOver(at int) {
 	key := t.line[at].key
 	if t.called == key {
@@ -198,7 +201,7 @@ func (t *Turns) takeTurn(s *Share, now time.Time) {
 	t.served[s.key.Namespace] = t.turn
 }
 
-// dropFromLine takes a Cleaner out of the line.
+// dropFromLine removes a Cleaner from the line.
 func (t *Turns) dropFromLine(at int) {
 	t.line = slices.Delete(t.line, at, at+1)
 	t.forgetLine()
@@ -229,7 +232,7 @@ func (t *Turns) isNext(key types.NamespacedName, now time.Time) bool {
 	}
 }
 
-// callNext calls whoever is first, if nobody has a turn.
+// callNext calls the first Cleaner in line, if none has a turn.
 func (t *Turns) callNext(now time.Time) {
 	if t.holder != nil || len(t.line) == 0 {
 		if len(t.line) == 0 {

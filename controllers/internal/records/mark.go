@@ -14,8 +14,8 @@ import (
 	"github.com/vtex/cleaner/controllers/signing"
 )
 
-// uninstallMark is what the operator signs on the record of a Helm release when it begins to uninstall it. Whoever may write that
-// Secret could otherwise declare that it has, and a run that was stopped finishes what it has begun.
+// uninstallMark is what the operator signs on the record of a Helm release when it begins to uninstall it. Without the signature, a user
+// who may write that Secret could claim that the uninstall has begun, and a stopped run finishes what it has begun.
 type uninstallMark struct {
 	Kind      string    `json:"kind"`
 	Namespace string    `json:"namespace"`
@@ -23,7 +23,7 @@ type uninstallMark struct {
 	UID       types.UID `json:"uid"`
 	Run       int64     `json:"run"`
 	Decides   string    `json:"decides"`
-	// DecidedAt tells a run from one of its number that was before the numbers began anew.
+	// DecidedAt distinguishes a run from an earlier one with the same number, from before the numbers restarted.
 	DecidedAt metav1.Time `json:"decidedAt"`
 	Record    types.UID   `json:"record"` // of the Secret
 	Revision  int64       `json:"revision"`

@@ -25,8 +25,8 @@ const maxForgedRuns = 1 << 40
 // ErrForeign says that a record is not one of this operator.
 var ErrForeign = errors.New("the record of runs in status is not the last one that this operator has signed")
 
-// signedRecord is the part of a status that the operator reads back, with the object that it is about. Whoever may write the
-// status could otherwise order deletions, choose as whom they are made, and send events.
+// signedRecord is the part of a status that the operator reads back, with the object that it is about. Without the signature, a user who
+// may write the status could order deletions, choose the account that makes them, and send events.
 type signedRecord struct {
 	Kind             string        `json:"kind"`
 	Namespace        string        `json:"namespace"`

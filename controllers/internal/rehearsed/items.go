@@ -1,8 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rehearsed remembers of which items the API server was asked while mode is DryRun, until something else would be done for them. It
-// asks nobody itself.
+// Package rehearsed remembers for which items a server-side dry run was made while mode is DryRun, until something else would be done for
+// them. It makes no requests.
 package rehearsed
 
 import (

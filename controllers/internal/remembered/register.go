@@ -32,11 +32,11 @@ type Register[M Memory] struct {
 	mu       sync.Mutex
 	memories map[types.NamespacedName]M
 	book     *ration.Book
-	// passing are the Cleaners that a pass is about, and doomed those of them of which all items have to be forgotten after it.
+	// passing are the Cleaners with a pass in progress. doomed are those of them whose items are all forgotten after the pass.
 	passing, doomed map[types.NamespacedName]bool
 }
 
-// BeginPass gives what is remembered of a Cleaner to a pass over it, or makes it. Nobody else touches it until EndPass.
+// BeginPass returns the memory of a Cleaner for a pass, and creates it if there is none. No other goroutine touches it until EndPass.
 func (r *Register[M]) BeginPass(key types.NamespacedName, create func() M) M {
 	r.mu.Lock()
 	defer r.mu.Unlock()

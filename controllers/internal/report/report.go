@@ -106,14 +106,13 @@ func (r Report) SetTurn(d plan.Plan) {
 	r.RemoveConditions(v1alpha1.ConditionStalled)
 }
 
-// foremostTrouble is what Ready says of a decision, of all that could be said what a person has to know first. In this order:
+// foremostTrouble returns what condition Ready says of a decision: of all problems, the one that a user must know first. In this order:
 //
-//  1. What concerns the Cleaner as a whole: its spec, a target that cannot be read, the clock, a limit; or its mode.
-//  2. Something was refused, is made anew each time, or changes too fast: it is left, and should not be.
-//  3. Expressions of rules give errors: nobody knows what they leave.
-//  4. It waits by itself, or has something or nothing to do.
+// 1. What concerns the Cleaner as a whole: its spec, a target that cannot be read, the clock, a limit; or its mode. 2. Something was
+// refused, is recreated each time, or changes too fast: it is left, and should not be. 3. Expressions of rules give errors: what they
+// leave is unknown. 4. It waits by itself, or has something or nothing to do.
 //
-// The plan has put 2 before 3, and both before what it waits for, where it wants nothing; here they win over what it wants.
+// If the plan wants nothing, it has already put 2 before 3, and both before what it waits for. Here they also win over what it wants.
 func foremostTrouble(d *plan.Plan) (reason, message string) {
 	whole := !slices.Contains([]string{
 		v1alpha1.ReasonConditionsMet, v1alpha1.ReasonNothingToDo, v1alpha1.ReasonHolding, v1alpha1.ReasonUnconfirmed, v1alpha1.ReasonEvaluationFailed,
@@ -172,7 +171,7 @@ func (r runReport) setRunning(req life.Request) {
 	r.setNext(time.Time{})
 }
 
-// describeProgress says how far a run is, in words, and whether something refuses to go on.
+// describeProgress describes how far a run is, and reports whether something in it fails.
 func (r runReport) describeProgress(run *v1alpha1.Run, req life.Request) (message string, failed bool) {
 	if message, failed = r.describeRows(run, req.Reason); message != "" {
 		return message, failed
@@ -191,7 +190,7 @@ func (r runReport) describeProgress(run *v1alpha1.Run, req life.Request) (messag
 	return fmt.Sprintf("Run %d is in progress: %s.", run.Number, shown.CountOf(len(run.Rows), "object")), false
 }
 
-// describeRows says what the objects of a run wait for; empty if no object stands for the reason any more.
+// describeRows says what the objects of a run wait for; empty if the reason no longer concerns any object.
 func (r runReport) describeRows(run *v1alpha1.Run, reason string) (message string, failed bool) {
 	for i := range r.Run.Rows {
 		e := &r.Run.Rows[i]
@@ -262,8 +261,8 @@ func (r Report) setTargets(in plan.Input, d plan.Plan) {
 	r.SetCondition(v1alpha1.ConditionTargetsResolved, metav1.ConditionTrue, v1alpha1.ReasonResolved, "Every target is readable.")
 }
 
-// announcedLook is when a Cleaner looks again, as far as that is news: one that stays announces neither its period nor its
-// schedule, which would be a write each time.
+// announcedLook returns when a Cleaner evaluates next, if that is worth a write: a Recurring Cleaner announces neither its period nor its
+// schedule, because each evaluation would then write its status.
 func (r Report) announcedLook(d plan.Plan) time.Time {
 	switch {
 	case !r.Of.Cleaner.Common().Recurs(), d.Reason == v1alpha1.ReasonWaitingForTTL:
@@ -320,7 +319,7 @@ func (r Report) SetScheduled() {
 	r.setNext(time.Time{})
 }
 
-// setRecurring says what a Cleaner that stays waits for, when it evaluates nothing.
+// setRecurring says what a Recurring Cleaner waits for while it evaluates nothing.
 func (r runReport) setRecurring(req life.Request) {
 	r.setDelivered()
 	if req.Reason == v1alpha1.ReasonDelivering {
@@ -339,7 +338,7 @@ func (r Report) setOutcome(d plan.Plan, now time.Time) {
 	for i := range e.Errors {
 		e.Errors[i].Key, e.Errors[i].Message = shown.CleanText(e.Errors[i].Key), shown.CleanText(e.Errors[i].Message)
 	}
-	if len(d.Withheld) > 0 && r.Of.Cleaner.Common().Recurs() { // for one that cleans once, the run says it
+	if len(d.Withheld) > 0 && r.Of.Cleaner.Common().Recurs() { // for a Once Cleaner, the run says it
 		forbidden := d.ListForbidden()
 		e.Withheld = forbidden[:min(len(forbidden), trimmed.MaxListed)]
 		for i := range e.Withheld {
@@ -419,7 +418,7 @@ func (r Report) RemoveConditions(kinds ...string) {
 	}
 }
 
-// ReleaseName is that of the release of a run; empty if it has none.
+// ReleaseName returns the name of the release of a run; empty if it has none.
 func ReleaseName(run *v1alpha1.Run) string {
 	if run.Helm == nil {
 		return ""

@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reported remembers of which items a report was made, within the memory that it is given. It reports nothing.
+// Package reported remembers which items were reported, within the memory that it is given. It reports nothing.
 package reported
 
 import (
@@ -15,8 +15,8 @@ import (
 // reportBytes is about how much memory it takes to remember that a report was made.
 const reportBytes = 80
 
-// Reports are the items of which a report was made, and what it said. Where there is no room to remember more, what was not
-// remembered is reported again, once in a while. The zero value remembers none, and has room for all.
+// Reports are the items that were reported, and what the reports said. Without room to remember more, the others are reported again once
+// in a while. The zero value remembers none, and has room for all.
 type Reports struct {
 	made  map[string]map[plan.Sum]plan.Sum // by rule
 	count int
@@ -27,7 +27,7 @@ type Reports struct {
 	again time.Time
 }
 
-// HasReport says that a report was made, or has to wait because nobody knows whether it was.
+// HasReport reports whether a report was made, or must wait because it is unknown whether it was made.
 func (r *Reports) HasReport(item plan.ItemKey, what string, now time.Time) bool {
 	made, known := r.made[item.Rule][plan.SumOf(item.Key)]
 	if !known {
@@ -36,13 +36,13 @@ func (r *Reports) HasReport(item plan.ItemKey, what string, now time.Time) bool 
 	return made == plan.SumOf(what)
 }
 
-// HasItem says that a report of the item was made, whatever it said, or that nobody knows whether it was.
+// HasItem reports whether any report of the item was made, or whether that is unknown.
 func (r *Reports) HasItem(item plan.ItemKey, now time.Time) bool {
 	_, known := r.made[item.Rule][plan.SumOf(item.Key)]
 	return known || now.Before(r.again)
 }
 
-// NoteReport takes that a report was made. If it cannot be remembered, none of those that are not is made again for a while.
+// NoteReport records a report. If there is no room to remember it, no report that is not remembered is made again for a while.
 func (r *Reports) NoteReport(item plan.ItemKey, what string, now time.Time, wait time.Duration) {
 	key := plan.SumOf(item.Key)
 	if _, known := r.made[item.Rule][key]; !known {

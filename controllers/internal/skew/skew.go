@@ -26,11 +26,11 @@ import (
 type Options struct {
 	// Clock is the clock that is measured. Required.
 	Clock clock.PassiveClock
-	// Root is below which path the API server serves, such as that of a cluster behind a gateway; empty if it is below none.
+	// Root is the path below which the API server serves, such as the path of a cluster behind a gateway; empty if there is none.
 	Root string
 	// Max is how far it may be from the API server's. 0: however far, and nothing is corrected.
 	Max time.Duration
-	// SuspectChanged is told when the clock becomes suspect and when it is not any more. It may be nil.
+	// SuspectChanged is called when the clock becomes suspect, and when it no longer is. It may be nil.
 	SuspectChanged func(suspect bool, skew time.Duration)
 }
 
@@ -71,8 +71,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find what is inside.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// isServedByAPIServer says that the API server itself answers a request, and forwards no answer of others, whose clock is no concern of ours:
-// other groups may be those of an extension server, and behind the subresource proxy is whoever a tenant puts there.
+// isServedByAPIServer reports whether the API server itself answers a request. The clocks of others are no concern of ours: other groups
+// may belong to an extension server, and a tenant chooses what is behind the subresource proxy.
 func (o *Options) isServedByAPIServer(path string) bool {
 	path, below := strings.CutPrefix(path, strings.TrimSuffix(o.Root, "/")+"/")
 	parts := strings.Split(path, "/")

@@ -53,7 +53,7 @@ type Stored struct {
 	memory  *Memory
 }
 
-// New takes a Cleaner as it was read. The memory outlives it.
+// New returns a Stored for a Cleaner as it was read. The memory outlives it.
 func New(api *API, key types.NamespacedName, c v1alpha1.Owner, mem *Memory) *Stored {
 	return &Stored{API: api, Key: key, Cleaner: c, Read: c.DeepCopyOwner(), memory: mem}
 }
@@ -81,9 +81,8 @@ func (m *Memory) isOutdated(s *v1alpha1.CleanerStatus) bool {
 // rememberRecord keeps the record of a status that this operator has written.
 func (m *Memory) rememberRecord(s *v1alpha1.CleanerStatus) { m.Record = new(records.CopyRecord(s)) }
 
-// writeCleaner sends a change of the Cleaner that decides something: it fails on a conflict, and is not sent by a process that
-// may not be the leader any more. Before is the part of what was read that may change: a difference is not looked for in
-// the rest, which may be thousands of rows.
+// writeCleaner writes a change of the Cleaner that decides something. It fails on a conflict, and never sends from a process that may no
+// longer be the leader. before is the part of what was read that may change: the rest, which may be thousands of rows, is not compared.
 func (p *Stored) writeCleaner(before v1alpha1.Owner, send func(c v1alpha1.Owner, from client.Patch) error, change func(c v1alpha1.Owner) error) error {
 	if !p.API.Lease.Fresh() {
 		return ErrNotLeader
@@ -130,7 +129,7 @@ func (p *Stored) WriteMetadata(ctx context.Context, change func(c v1alpha1.Owner
 	})
 }
 
-// ReadMetadata is that of the Cleaner as it was read, and nothing else of it.
+// ReadMetadata returns the metadata of the Cleaner as it was read, and nothing else.
 func (p *Stored) ReadMetadata() v1alpha1.Owner {
 	if c, ok := p.Read.(*v1alpha1.ClusterCleaner); ok {
 		out := &v1alpha1.ClusterCleaner{ObjectMeta: c.ObjectMeta}
@@ -145,7 +144,7 @@ func (p *Stored) ReadMetadata() v1alpha1.Owner {
 	return out
 }
 
-// takeAnswer takes the Cleaner as the API server answered. The draft of the report is kept.
+// takeAnswer replaces the Cleaner by the one in the API server's response. It keeps the draft of the report.
 func (p *Stored) takeAnswer(c v1alpha1.Owner) {
 	draft := *p.Cleaner.State()
 	p.Read = c
@@ -157,8 +156,7 @@ func (p *Stored) takeAnswer(c v1alpha1.Owner) {
 	*now = draft
 }
 
-// completeFinalizers has the metadata of the Cleaner name all its finalizers, of which the cache may have dropped some: a patch
-// replaces the list.
+// completeFinalizers adds the finalizers that the cache may have dropped: a patch replaces the list.
 func (p *Stored) completeFinalizers(ctx context.Context, of v1alpha1.Owner) error {
 	if len(of.GetFinalizers()) < trimmed.MaxCachedFinalizers {
 		return nil
@@ -225,7 +223,8 @@ func (p *Stored) RemoveFinalizer(ctx context.Context) error {
 	return p.WriteMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.RemoveFinalizer(c, v1alpha1.Finalizer) })
 }
 
-// RereadCleaner takes the Cleaner as it is now. A record that somebody has written meanwhile is for the next pass to look at.
+// RereadCleaner replaces the Cleaner by its current version. If another client has written the record meanwhile, the next pass deals with
+// it.
 func (p *Stored) RereadCleaner(ctx context.Context) error {
 	c := v1alpha1.NewOwner(p.Key.Namespace)
 	if err := p.API.Live.Get(ctx, p.Key, c); err != nil {
@@ -287,9 +286,9 @@ func (p *Stored) WriteReport(ctx context.Context, now time.Time, counters *v1alp
 	return true, time.Time{}, nil
 }
 
-// reportPatch is the difference between the draft and what was read. It names the Cleaner's UID, so that it does not
-// land on another one of the same name. The record, which may have thousands of rows, is no part of it: but for the request
-// that was answered, with which the record is signed anew, if it still is the one that was read.
+// reportPatch returns the difference between the draft and what was read. It names the Cleaner's UID, so that it never lands on another
+// Cleaner of the same name. It leaves out the record, which may have thousands of rows, except for the answered request: with that the
+// record is signed again, if it is still the one that was read.
 func (p *Stored) reportPatch() (client.Patch, error) {
 	before, next := p.ReadMetadata(), p.ReadMetadata()
 	*before.State(), *next.State() = *p.Read.State(), *p.Cleaner.State()

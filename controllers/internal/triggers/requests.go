@@ -22,7 +22,7 @@ import (
 	"github.com/vtex/cleaner/controllers/rights"
 )
 
-// askerRetry is how soon it is asked again whether somebody may ask for an evaluation.
+// askerRetry is how long to wait before reviewing again whether a user may ask for an evaluation.
 const askerRetry = 30 * time.Second
 
 // fastClock is by how much the clock of the webhook, which signs requests, may be ahead of this one.
@@ -31,8 +31,8 @@ const fastClock = 5 * time.Minute
 // dropped is a request that nothing more is begun on, and why.
 type dropped struct{ request, reason, message string }
 
-// seeRequest takes note of a request, and of what is to be done. One that is older than that has outlived what it was about: whoever made it
-// had the rights to that, and nobody knows whether they have those to this.
+// seeRequest records a request, and what the Cleaner does. A request that is older than what the Cleaner does now no longer counts: its
+// user had the rights to the former, and may lack those to the latter.
 func (m *Memory) seeRequest(request, about string, now time.Time) {
 	if m.about != "" && m.about != about {
 		m.outlived = m.request
@@ -46,7 +46,7 @@ func (m *Memory) seeRequest(request, about string, now time.Time) {
 	m.about = about
 }
 
-// isOpen says that a request is to be looked at now.
+// isOpen reports whether a request is due.
 func (m *Memory) isOpen(request string, now time.Time) bool {
 	return request != "" && request != m.answered && (request != m.deferred || !now.Before(m.deferredUntil))
 }
@@ -76,8 +76,8 @@ func unsignedReason() dropped {
 	return dropped{reason: v1alpha1.ReasonRequestNotSigned, message: "The last request is dropped: the operator's webhook has not signed it for this spec."}
 }
 
-// SeeRequest takes note of a request for an evaluation before anything can keep the Cleaner from being looked at. To suspend a
-// Cleaner, and to let it go on, changes nothing of what it is about.
+// SeeRequest records a request for an evaluation before anything can keep the Cleaner from being evaluated. To suspend or resume a
+// Cleaner does not change what a request is about.
 func (p *Triggers) SeeRequest(version string) error {
 	about := p.mem.about
 	if about == "" || p.mem.aboutVersion != version {
@@ -116,14 +116,14 @@ func (p *Triggers) JudgeRequest(ctx context.Context) {
 		return
 	}
 	if run := state.Run; run != nil && run.Result == "" && run.Lifecycle != v1alpha1.LifecycleRecurring && state.LastRequestedAt == p.mem.asks {
-		p.mem.asking = time.Time{} // the run that it has begun goes on
+		p.mem.asking = time.Time{} // the run that it has begun continues
 		return
 	}
 	p.mem.dropRequest(p.mem.asks, expiredReason(made))
 }
 
-// readRequest reads when the request that is there was made, and for which template; or why it does not count: nobody has reviewed the
-// rights of who made it to what is to be done. Where no webhook signs anything, a request is made when it is seen.
+// readRequest returns when the current request was made, and for which template; or why it does not count: then the rights of its user to
+// what the Cleaner does were never reviewed. Where no webhook signs requests, a request is made when it is first seen.
 func (p *Triggers) readRequest(now time.Time) (author.Request, dropped) {
 	made, err := author.ReadRequest(p.of.Ring, p.of.Cleaner)
 	switch {
@@ -137,11 +137,11 @@ func (p *Triggers) readRequest(now time.Time) (author.Request, dropped) {
 	return made, dropped{}
 }
 
-// FindLacks finds the rights that somebody lacks to ask for an evaluation of what another one has written.
+// FindLacks returns the rights that a user lacks to ask for an evaluation of another author's Cleaner.
 type FindLacks func(ctx context.Context, who author.Author) ([]rights.Right, error)
 
-// RefuseAsker says that nothing is begun on the request that asks, since who has made it may not do all that the Cleaner does: the webhook
-// has asked so too, but signs for everybody who reaches it. For who is not the author the rights are those that the webhook asks about.
+// RefuseAsker reports whether the request is refused because its user may not do all that the Cleaner does. The webhook has reviewed this
+// too, but signs for every client that can reach it. For a user who is not the author, the rights are those that the webhook reviews.
 func (p *Triggers) RefuseAsker(ctx context.Context, findLacks FindLacks) bool {
 	if p.mem.asking.IsZero() || p.policy.ActWithoutAuthor {
 		return false
@@ -167,7 +167,7 @@ func (p *Triggers) RefuseAsker(ctx context.Context, findLacks FindLacks) bool {
 	return false
 }
 
-// isCurrent says that a template is the one that a Cleaner names now, or that nobody can say.
+// isCurrent reports whether a template is the one that a Cleaner names now, or whether that cannot be read.
 func isCurrent(ctx context.Context, live client.Reader, c v1alpha1.Owner, template string) bool {
 	use, t := c.Common().TemplateRef, &v1alpha1.CleanerTemplate{}
 	if use == nil {
@@ -177,8 +177,8 @@ func isCurrent(ctx context.Context, live client.Reader, c v1alpha1.Owner, templa
 	return client.IgnoreNotFound(err) != nil || err == nil && author.FingerprintTemplate(t) == template
 }
 
-// RecordRequest records that a request for an evaluation is answered, before anything is done on it: whoever can make a Cleaner so
-// large that this cannot be recorded would have each restart answer it again.
+// RecordRequest records that a request for an evaluation is answered, before acting on it. Otherwise a user who makes a Cleaner so large
+// that this cannot be recorded would have each restart answer it again.
 func (p *Triggers) RecordRequest(ctx context.Context) error {
 	asks := p.mem.asks
 	if p.mem.asking.IsZero() || asks == p.of.Read.State().LastRequestedAt {
@@ -210,14 +210,14 @@ func (p *Triggers) endOfRequest() time.Time {
 	return schedule.EndOf(p.work, p.mem.asking).Add(p.of.API.Clock.Now().Sub(p.LaggingNow()))
 }
 
-// AnswerRequest takes the request for an evaluation as answered.
+// AnswerRequest records the request for an evaluation as answered.
 func (p *Triggers) AnswerRequest() {
 	p.mem.answered = p.of.RequestedAt()
 	p.of.Cleaner.State().LastRequestedAt = p.mem.answered
 }
 
-// PassOverRequest takes a request as answered that nothing is evaluated for, where there is no schedule: whoever made it needed no rights
-// then, and it must not have a schedule that is written later act at once.
+// PassOverRequest records a request as answered without an evaluation, where there is no schedule: its user needed no rights then, and it
+// must not have a schedule that is written later act at once.
 func (p *Triggers) PassOverRequest() {
 	if p.of.Cleaner.Common().Schedule == "" {
 		p.AnswerRequest()
@@ -231,7 +231,7 @@ func (p *Triggers) RepeatAnswer() {
 	}
 }
 
-// Conditions is where it is drafted what people are told.
+// Conditions drafts conditions of a status.
 type Conditions interface {
 	SetCondition(kind string, status metav1.ConditionStatus, reason, message string)
 	RemoveConditions(kinds ...string)

@@ -45,24 +45,23 @@ type Memory struct {
 	asks   string
 	// dropped is the last one that nothing more is begun on.
 	dropped dropped
-	// deferred is one of which nobody could say whether who made it may ask, and deferredUntil when that is asked again.
+	// deferred is a request whose user's rights could not be reviewed, and deferredUntil when they are reviewed again.
 	deferred      string
 	deferredUntil time.Time
-	// request is the last one that was seen, seenAt when that was for the first time, and outlived the one that something else is
-	// to be done than when it was seen.
+	// request is the last request, and seenAt when it was first seen. outlived is a request from before the Cleaner's work changed.
 	request, outlived string
 	seenAt            time.Time
-	// about is what is to be done, and aboutVersion a version of that.
+	// about is what the Cleaner does, and aboutVersion a version of it.
 	about, aboutVersion string
 }
 
-// New takes a Cleaner, and what it is to do.
+// New returns the Triggers of a Cleaner and its resolved spec.
 func New(of *store.Stored, work *v1alpha1.Work, policy Policy, mem *Memory) *Triggers {
 	return &Triggers{of: of, work: work, policy: policy, mem: mem}
 }
 
-// WaitsForSchedule says that the schedule is not due, so that nothing is evaluated. A time that is due stays so until what is to
-// be done then is over, or startingDeadline has passed: a crash loses none, nor a watch that is only beginning.
+// WaitsForSchedule reports whether the schedule is not due, so that nothing is evaluated. A time that is due stays due until its work is
+// over, or startingDeadline has passed: neither a crash nor a watch that is still starting loses one.
 func (p *Triggers) WaitsForSchedule() (waits bool) {
 	if p.work.Schedule == "" || p.of.Cleaner.Common().Suspend {
 		return false
@@ -94,7 +93,7 @@ func (p *Triggers) LastTick() time.Time {
 // IsTicking says that the schedule is due, or that the author asks for what it stands for.
 func (p *Triggers) IsTicking() bool { return !p.tick.IsZero() || !p.mem.asking.IsZero() }
 
-// OverWith says that nothing of a decision is waited for that was to be done at a time of the schedule, or on request.
+// OverWith reports whether nothing is left to wait for in a decision that was due by the schedule, or on request.
 func (p *Triggers) OverWith(d plan.Plan) bool {
 	if !p.IsTicking() || len(d.Pending) > 0 || len(d.Deferred) > 0 {
 		return false
@@ -107,14 +106,14 @@ func (p *Triggers) OverWith(d plan.Plan) bool {
 	return true
 }
 
-// PassTick takes that the time of the schedule that is due is over, whatever can be recorded of it.
+// PassTick ends the time of the schedule that is due, whether or not it can be recorded.
 func (p *Triggers) PassTick() {
 	if p.tick.After(p.mem.ticked) {
 		p.mem.ticked = p.tick
 	}
 }
 
-// EndTicks takes that the time of the schedule that is due, and the request that asks, are over.
+// EndTicks ends the time of the schedule that is due, and the open request.
 func (p *Triggers) EndTicks() {
 	p.PassTick()
 	p.tick, p.mem.asking = time.Time{}, time.Time{}

@@ -32,18 +32,18 @@ import (
 const (
 	// defaultHelmTimeout is helm.timeout where a spec gives none.
 	defaultHelmTimeout = 5 * time.Minute
-	// maxHelmWait is how long a try may occupy a place of the pool to wait for hooks to end and objects to go: the next try
-	// goes on, after the others that wait for a place. It only looks, for laterHelmWait: so what hangs hardly takes a place.
+	// maxHelmWait is how long a try may occupy a place of the pool to wait for hooks to end and objects to go: the next try continues,
+	// after the others that wait for a place. It only looks, for laterHelmWait: so what hangs hardly takes a place.
 	maxHelmWait   = 30 * time.Second
 	laterHelmWait = time.Second
-	// reviewServes is how long an uninstall may go on before it is asked again what its author may do: a try that takes longer ends.
+	// reviewServes is how long an uninstall may run before the rights of its author are reviewed again: a try that takes longer ends.
 	reviewServes = time.Minute
 	// slowTry is how long a try may take that does nothing, before that is a failure.
 	slowTry = 5 * time.Second
 )
 
-// errStale ends an uninstall that has waited too long for its place, or gone on for so long that it is to be asked again what
-// its author may do. It is no failure: what it rests on is asked again, and so is the place.
+// errStale ends an uninstall that has waited or run for so long that its confirmation and the rights of its author are too old. It is no
+// failure: both are checked again, and it gets a place again.
 var errStale = errors.New("the confirmation is too old")
 
 // Environment is what jobs ask about and tell.
@@ -52,9 +52,9 @@ type Environment struct {
 	Clock       clock.PassiveClock
 	Lease       interface{ Fresh() bool }
 	FinishGrace time.Duration
-	// FindCleaner gives a Cleaner as the watch knows it, which nobody may change.
+	// FindCleaner returns a Cleaner as the watch knows it. The caller must not change it.
 	FindCleaner func(ctx context.Context, key types.NamespacedName) (v1alpha1.Owner, error)
-	// Fingerprint is that of what a Cleaner is to do now.
+	// Fingerprint returns the fingerprint of what a Cleaner does now.
 	Fingerprint func(ctx context.Context, c v1alpha1.Owner) (string, error)
 	// SuspectClock says that the clock is not trusted; empty if it is.
 	SuspectClock func() string
@@ -214,9 +214,9 @@ func (j *guard) MayRunHook(ref plan.Ref) error { return j.mayFinish("runHook", r
 // MayNote is asked before something is noted in the record of a release that is uninstalling.
 func (j *guard) MayNote(ref plan.Ref) error { return j.mayFinish("note", ref) }
 
-// mayFinish is asked before each request that changes something of a release whose uninstall was begun: it is finished
-// whatever the spec says now, but for nobody who was not asked about, not against a suspend, and after a deletion only for as
-// long as the Cleaner is held.
+// mayFinish is asked before each request that changes something of a release whose uninstall has begun. The uninstall is finished
+// whatever the spec says now; but never for an author who was not reviewed, never against suspend, and after a deletion only while the
+// Cleaner is held.
 func (j *guard) mayFinish(verb string, ref plan.Ref) error {
 	c, err := j.knownCleaner()
 	if err != nil {
@@ -236,7 +236,7 @@ func (j *guard) mayFinish(verb string, ref plan.Ref) error {
 	return nil
 }
 
-// knownCleaner is the Cleaner as the watch knows it, if its run may go on.
+// knownCleaner returns the Cleaner as the watch knows it, if its run may continue.
 func (j *guard) knownCleaner() (v1alpha1.Owner, error) {
 	if !j.Lease.Fresh() {
 		return nil, store.ErrNotLeader

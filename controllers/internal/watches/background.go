@@ -13,7 +13,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/contain"
 )
 
-// lock guards what the parts of an Engine know. Whoever holds it does what is over at once.
+// lock guards what the parts of an Engine know. Its holder never waits for anything.
 type lock struct {
 	mu      sync.RWMutex
 	wakeups *wakeups
@@ -25,7 +25,7 @@ func (l *lock) unlockAndWake() {
 	l.wakeups.enqueueOwners()
 }
 
-// background runs what an Engine does while nobody calls it.
+// background runs the goroutines of an Engine.
 type background struct {
 	*lock
 	clock clock.WithTicker
@@ -33,7 +33,7 @@ type background struct {
 	retryEvery time.Duration
 
 	running sync.WaitGroup
-	ctx     context.Context // that of Start; nil before
+	ctx     context.Context // from Start; nil before
 	stopped bool
 }
 

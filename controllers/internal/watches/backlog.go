@@ -15,10 +15,11 @@ import (
 )
 
 const (
-	// maxChanges is how many changes of a namespace are remembered one by one. When there are more, whoever wants anything of their
-	// kind there is woken.
+	// maxChanges is how many changes of a namespace are remembered one by one. When there are more, every Cleaner that wants anything of
+	// their kind there is woken.
 	maxChanges = 128
-	// maxMatchedLabels is how many labels of an object are looked up. One with more concerns whoever wants anything of its kind there.
+	// maxMatchedLabels is how many labels of an object are looked up. An object with more concerns every Cleaner that wants anything of
+	// its kind there.
 	maxMatchedLabels = 512
 )
 
@@ -35,7 +36,7 @@ func newChange(r *resource, before, now *held.Object) change {
 	return change{resource: r, before: before.KeepForMatching(fields), now: now.KeepForMatching(fields)}
 }
 
-// namespace is that of the object.
+// namespace returns the object's namespace.
 func (c *change) namespace() string {
 	if c.now != nil {
 		return c.now.Namespace
@@ -48,8 +49,8 @@ func (c *change) hasManyLabels() bool {
 	return max(len(held.LabelsOf(c.before)), len(held.LabelsOf(c.now))) > maxMatchedLabels
 }
 
-// backlog are the changes of which nobody has been told yet. Namespaces take turns: what happens in one, and what is wanted of it,
-// delays what happens in another by a turn. To add a change costs the same whatever waits.
+// backlog holds the changes that have not woken their Cleaners yet. Namespaces take turns: what happens in one, and what is wanted of it,
+// delays what happens in another by one turn. The cost of adding a change does not depend on what waits.
 type backlog struct {
 	clock clock.PassiveClock
 
@@ -65,9 +66,9 @@ type changes struct {
 	namespace string
 	current   *matching // has begun
 	waiting   []change
-	// floods are the kinds of which there were too many, and when the first of these came.
+	// floods are the kinds with too many changes, and when the first of them came.
 	floods map[*resource]time.Time
-	// begun is when current came: it may be asked for while somebody has current for himself. Zero: there is none.
+	// begun is when current came: it can be read while a goroutine works on current. Zero: there is none.
 	begun time.Time
 }
 
@@ -75,7 +76,7 @@ func newBacklog(c clock.PassiveClock) *backlog {
 	return &backlog{clock: c, queues: map[string]*changes{}, ready: make(chan struct{}, 1)}
 }
 
-// add takes a change in.
+// add adds a change.
 func (b *backlog) add(c change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,7 +108,7 @@ func (b *backlog) add(c change) {
 	q.floods[c.resource] = first
 }
 
-// pending says since when there are changes of a namespace of which somebody may have to be told.
+// pending says since when a namespace has changes that may have to wake Cleaners.
 type pending struct {
 	namespace string
 	since     time.Time
@@ -127,7 +128,7 @@ func (b *backlog) listPending(of func(namespace string) bool) []pending {
 	return out
 }
 
-// oldest is when the first change came of which nobody has been told yet. There is one.
+// oldest returns when the first change came that has not woken its Cleaners yet. There is one.
 func (q *changes) oldest() time.Time {
 	since := q.begun
 	if len(q.waiting) > 0 {

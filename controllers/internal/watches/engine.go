@@ -47,7 +47,7 @@ type Owner = types.NamespacedName
 // Interest is what a Cleaner wants to know of.
 type Interest struct {
 	snapshot.Query
-	// Quiet says that its objects may be read, and that their changes wake nobody.
+	// Quiet means that its objects may be read, and that their changes wake no Cleaner.
 	Quiet bool
 }
 
@@ -200,7 +200,7 @@ func (e *Engine) Resolver() *served.Resolver { return e.resolver }
 // NeedLeaderElection says that only the leader watches.
 func (e *Engine) NeedLeaderElection() bool { return true }
 
-// Start watches until ctx is done, and returns when nothing runs any more.
+// Start watches until ctx is done, and returns after all goroutines have ended.
 func (e *Engine) Start(ctx context.Context) error {
 	e.mu.Lock()
 	if e.ctx != nil {
@@ -240,7 +240,7 @@ func (e *Engine) SetInterests(owner Owner, interests []Interest) {
 	e.mu.Lock()
 	defer e.unlockAndWake()
 	e.setInterestsLocked(owner, keyed)
-	e.News.NoteChange(owner) // what happened before to what is new was not seen, and what happens to what it drops is not
+	e.News.NoteChange(owner) // changes before a new query, and after a dropped one, go unseen
 }
 
 // DropInterests drops all that a Cleaner wants.
@@ -304,7 +304,7 @@ func (e *Engine) setInterestsLocked(owner Owner, keyed []keyedInterest) {
 		}
 		now[k] = w
 	}
-	for _, w := range added { // before the others are dropped, so that what both need goes on
+	for _, w := range added { // before the others are dropped, so that informers that both need keep running
 		e.catalog.attachWant(w)
 	}
 	for k, w := range before {
@@ -329,8 +329,8 @@ func newWant(owner Owner, i *Interest, turns bool) *want {
 	return w
 }
 
-// namespacesFor are the namespaces that a query names, each of which can be watched by itself. There is one without a name for
-// a query that asks for all, and for a cluster-scoped kind.
+// namespacesFor returns the namespaces that a query names; each can be watched by itself. For a query that asks for all, and for a
+// cluster-scoped kind, it returns one empty name.
 func (r *resource) namespacesFor(q *snapshot.Query) []string {
 	if r.Namespaced && q.Namespaces.Names != nil {
 		return q.Namespaces.Names

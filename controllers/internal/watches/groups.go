@@ -12,8 +12,7 @@ import (
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
-// maxGroups bounds the groups of one informer. When there are as many, all are dropped, and made anew as they are asked
-// for.
+// maxGroups bounds the groups of one informer. When there are as many, all are dropped, and built again on demand.
 const maxGroups = 1 << 16
 
 // maxGroupedLabels is how many labels an object in groups has at most. Those with more are in one group of their own, which is looked
@@ -24,7 +23,7 @@ const maxGroupedLabels = 64
 // what there is. A group is made when it is first asked for, and kept up to date from then on.
 type groups map[group]held.SortedObjects
 
-// group is a label of a value, in a namespace or, where that is empty, anywhere. Without a key it is that of the objects with many labels.
+// group is a label with a value, in a namespace or, if that is empty, anywhere. A group without a key has the objects with many labels.
 type group struct{ namespace, key, value string }
 
 // ofManyLabels is the group of the same namespace that has the objects with many labels.

@@ -92,7 +92,7 @@ func (x *index) addWant(w *want) {
 	}
 }
 
-// removeWant takes a want out, if it is there.
+// removeWant removes a want, if it is there.
 func (x *index) removeWant(w *want) {
 	if w.positions == nil {
 		return

@@ -172,8 +172,8 @@ func (f *feeds) adjustCounts(informers, objects int) {
 	f.metrics.SetWatchCounts(f.informers, f.objects)
 }
 
-// runInformer keeps an informer in touch with the API server until ctx is done or the scope cannot be watched any more. The
-// Reflector's own loop is not used, because it writes each failure to the log and tells nobody else.
+// runInformer keeps an informer in touch with the API server until ctx is done or the scope can no longer be watched. The Reflector's own
+// loop is not used, because it reports failures only to the log.
 func (f *feeds) runInformer(ctx context.Context, i *informer) {
 	quiet := logr.Discard()
 	ctx = klog.NewContext(ctx, quiet)
@@ -239,7 +239,7 @@ func (f *feeds) newListerWatcher(i *informer) cache.ListerWatcher {
 	}, client)
 }
 
-// handleWatchError takes note of an error that keeps an informer from listing or watching.
+// handleWatchError records an error that keeps an informer from listing or watching.
 func (f *feeds) handleWatchError(i *informer, err error) {
 	f.mu.Lock()
 	defer f.unlockAndWake()
@@ -281,10 +281,10 @@ var _ cache.TransformingStore = (*store)(nil)
 // Transformer slims objects while they arrive.
 func (*store) Transformer() cache.TransformFunc { return held.DropManagedFields }
 
-// Add takes an object in.
+// Add adds an object.
 func (s *store) Add(obj any) error { return s.Update(obj) }
 
-// Update takes a new version of an object in.
+// Update stores a new version of an object.
 func (s *store) Update(obj any) error {
 	o, err := held.NewObject(s.informer.scope.resource.GVR, obj)
 	if err != nil {
@@ -298,7 +298,7 @@ func (s *store) Update(obj any) error {
 	return nil
 }
 
-// Delete takes an object out.
+// Delete removes an object.
 func (s *store) Delete(obj any) error {
 	o, err := meta.Accessor(obj) // the store knows the rest
 	if err != nil {
@@ -312,7 +312,7 @@ func (s *store) Delete(obj any) error {
 	return nil
 }
 
-// Replace takes in all objects there are. Those that are not among them are gone.
+// Replace replaces all objects. Those that are not in the list are gone.
 func (s *store) Replace(list []any, _ string) error {
 	i := s.informer
 	objects := make([]*held.Object, len(list))
@@ -403,8 +403,8 @@ func (f *feeds) replaceObjects(i *informer, objects []*held.Object) {
 	f.answers.reportStates(i.scope.wants)
 }
 
-// markSynced takes note that an informer has its first whole list. All whom it serves hear of it, even those who knew an older
-// state, because what happened in between was not seen.
+// markSynced records that an informer has its first whole list. It wakes every Cleaner that the informer serves, even those that knew an
+// older state, because the changes in between were not seen.
 func (f *feeds) markSynced(i *informer) {
 	i.synced = true
 	s := i.scope

@@ -90,7 +90,7 @@ func (c *catalog) attachWant(w *want) {
 	w.reportedState = c.answers.checkCoverage(&w.query).state
 }
 
-// detachWant takes a want away, and stops what nobody else wants.
+// detachWant removes a want, and stops what no other want needs.
 func (c *catalog) detachWant(w *want) {
 	k := w.kind
 	c.stopWatching(w)
@@ -182,7 +182,7 @@ func (c *catalog) lookUpKind(ctx context.Context, k kindKey, needsFields bool) f
 	return f
 }
 
-// finishLookup takes note of what was found about a kind, for an alarm that was due.
+// finishLookup records what the lookup of a kind found, for an alarm that was due.
 func (c *catalog) finishLookup(ctx context.Context, k *kind, due time.Time, f finding) {
 	c.mu.Lock()
 	defer c.unlockAndWake()
@@ -205,7 +205,7 @@ type finding struct {
 	fieldsError string
 }
 
-// needsFields says that somebody selects by a field that only a definition can explain.
+// needsFields reports whether a query selects by a field that only a definition can explain.
 func (k *kind) needsFields() bool {
 	for w := range k.wants {
 		if snapshot.NeedsValue(w.query.Fields) {
@@ -215,7 +215,7 @@ func (k *kind) needsFields() bool {
 	return false
 }
 
-// applyFinding takes note of what a kind turned out to be.
+// applyFinding records what the lookup found about a kind.
 func (c *catalog) applyFinding(k *kind, f finding) {
 	if f.state != plan.Complete || f.fieldsError != "" {
 		c.scheduleRetry(k)
@@ -274,8 +274,8 @@ func (c *catalog) unresolveKind(k *kind) {
 	}
 }
 
-// handleMissingResource takes note that the API server does not find a resource any more. Whether that means that the kind is gone is for
-// discovery to say: at once the first time, later and later while the two disagree.
+// handleMissingResource records that the API server no longer finds a resource. Only discovery decides whether the kind is gone: it is
+// asked at once the first time, and then less and less often while the two disagree.
 func (c *catalog) handleMissingResource(r *resource) {
 	c.resolver.InvalidateGroup(r.GVR.Group)
 	for k := range r.kinds {

@@ -46,7 +46,7 @@ func newMatching(c change) *matching {
 	return &matching{change: c, place: c.namespace(), woken: map[Owner]struct{}{}}
 }
 
-// newFlood is for all changes of a resource in a namespace, of which the first came at a time.
+// newFlood returns a matching for all changes of a resource in a namespace. first is when the first of them came.
 func newFlood(r *resource, namespace string, first time.Time) *matching {
 	return &matching{change: change{resource: r, at: first}, place: namespace, flood: true, woken: map[Owner]struct{}{}}
 }
@@ -83,7 +83,7 @@ type candidate struct {
 	compared bool
 }
 
-// collect fills a turn with wants that have not been looked at. Whoever calls it has the lock.
+// collect fills a turn with wants that have not been looked at. The caller holds the lock.
 func (m *matching) collect(t *turn) {
 	comparisons := 0
 	for lookups := 0; len(m.buckets) > 0 && lookups < turnLookups; lookups++ {
@@ -170,14 +170,14 @@ type matcher struct {
 	*backlog
 	mu      sync.Locker
 	wakeups *wakeups
-	// findNamespace returns a Namespace, and whether it is known at all. Whoever calls it has the lock.
+	// findNamespace returns a Namespace, and whether it is known at all. The caller holds the lock.
 	findNamespace func(name string) (*held.Object, bool)
-	// reaches says that changes in a namespace may concern an owner. Whoever calls it has the lock.
+	// reaches reports whether changes in a namespace may concern an owner. The caller holds the lock.
 	reaches func(o Owner, namespace string) bool
 }
 
-// pendingSince says since when there are changes of which an owner may have to be told; zero: there are none. Those of one that has a
-// namespace are there, or in none.
+// pendingSince returns since when there are changes that may have to wake an owner; zero: there are none. For an owner with a namespace,
+// these are changes there, or in no namespace.
 func (m *matcher) pendingSince(o Owner) time.Time {
 	all := m.listPending(func(namespace string) bool { return o.Namespace == "" || namespace == "" || namespace == o.Namespace })
 	if len(all) == 0 {

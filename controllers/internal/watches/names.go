@@ -11,8 +11,8 @@ import (
 // namesAtATime is for how many single objects it is asked at a time what the operator may do with them.
 const namesAtATime = 8
 
-// nameAlarms are the alarms of single objects, of which there may be as many as users name: no goroutine waits for one, a few wait for the
-// first of them. The Engine's lock guards them.
+// nameAlarms are the alarms of single objects. There may be as many as users name, so that no goroutine waits for each: a few wait for
+// the first. The Engine's lock guards them.
 type nameAlarms struct {
 	line nameLine
 	// first rings when the first of them is due.
@@ -35,14 +35,14 @@ func (a *nameAlarms) setAlarm(s *scope, due time.Time) {
 	a.setFirst()
 }
 
-// takeDue takes the one that is due first out of the line; nil if none is.
+// takeDue removes the first alarm from the line and returns its scope; nil if none is due.
 func (a *nameAlarms) takeDue(now time.Time) *scope {
 	if len(a.line) == 0 || a.line[0].alarm.due.After(now) {
 		return nil
 	}
 	s := heap.Pop(&a.line).(*scope)
 	s.alarm.due = time.Time{}
-	a.first.setDue(time.Time{}) // so that another goroutine is told of the next one
+	a.first.setDue(time.Time{}) // so that another goroutine waits for the next one
 	a.setFirst()
 	return s
 }

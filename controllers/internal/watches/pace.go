@@ -31,11 +31,12 @@ type pace struct {
 type paceOf struct {
 	// next is when the next one may be asked for, but for what may be asked for at once.
 	next time.Time
-	// line is by round: of each Cleaner there is one in each, at most. Places are those in it, and Cleaners whoever has something in it.
+	// line is by round, with at most one place of each Cleaner in each round. places are the scopes in it, and cleaners the Cleaners with
+	// a place in it.
 	line     []*place
 	places   map[*scope]*place
 	cleaners map[string]*rounds
-	// round is the last one of which one was asked for, and came counts those that have come.
+	// round is the last round that a scope was put into, and came counts the scopes that came.
 	round, came int64
 }
 
@@ -119,7 +120,7 @@ func (of *paceOf) enterLine(s *scope, cleaner string) {
 	of.putIn(at)
 }
 
-// leaveLine takes that a scope stands in line no more for a Cleaner.
+// leaveLine removes the place of a scope for a Cleaner.
 func (of *paceOf) leaveLine(s *scope, cleaner string) {
 	at := of.places[s]
 	if at == nil {
@@ -177,7 +178,7 @@ func (p *pace) dropRested(now time.Time) {
 	maps.DeleteFunc(p.of, func(_ string, of *paceOf) bool { return !of.next.After(rested) && len(of.line) == 0 })
 }
 
-// leaveLine takes that a scope is asked for no more for a Cleaner.
+// leaveLine removes the place of a scope for a Cleaner.
 func (p *pace) leaveLine(s *scope, owner Owner) {
 	if of := p.of[owner.Namespace]; of != nil {
 		of.leaveLine(s, owner.Name)

@@ -66,7 +66,7 @@ func (s *scope) addWant(w *want) (first bool) {
 	return s.payers[w.owner] == 1
 }
 
-// dropWant takes a want off, and says whether it was the last one of its Cleaner.
+// dropWant removes a want, and reports whether it was the last one of its Cleaner.
 func (s *scope) dropWant(w *want) (last bool) {
 	delete(s.wants, w)
 	if s.payers[w.owner]--; s.payers[w.owner] > 0 {
@@ -126,7 +126,7 @@ func (p *placement) placeWant(w *want) {
 	p.detachFromScopes(w, scopes)
 }
 
-// detachFromScopes takes a want off all scopes but these, which are now its own.
+// detachFromScopes removes a want from all scopes but these, which are now its own.
 func (p *placement) detachFromScopes(w *want, keep []*scope) {
 	for _, s := range w.scopes {
 		if slices.Contains(keep, s) {
@@ -163,7 +163,7 @@ func (p *placement) newScope(r *resource, k scopeKey) *scope {
 	return s
 }
 
-// setAlarm says when the access to a scope is to be checked; zero: not any more.
+// setAlarm sets when to check the access to a scope; zero: never.
 func (p *placement) setAlarm(s *scope, due time.Time) {
 	if s.name != "" {
 		p.alarms.setAlarm(s, due)
@@ -181,7 +181,7 @@ func (p *placement) checkNames(ctx context.Context) {
 	}
 }
 
-// takeName takes the single object whose alarm is due; nil if another goroutine has taken it.
+// takeName returns the single object whose alarm is due; nil if another goroutine has taken it.
 func (p *placement) takeName() *scope {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,7 +195,7 @@ func (p *placement) mayCheckAccess(s *scope) bool {
 	switch {
 	case s.name == "":
 		return true
-	case len(s.wants) == 0: // nobody names it any more
+	case len(s.wants) == 0: // no target names it now
 		return false
 	}
 	at, may := p.names.takeTurn(s, p.clock.Now())
@@ -239,7 +239,7 @@ func (p *placement) findMissingVerbs(ctx context.Context, s *scope) ([]string, e
 	return missing, nil
 }
 
-// recordAccess takes note of what the operator may do with a scope.
+// recordAccess records what the operator may do with a scope.
 func (p *placement) recordAccess(s *scope, missing []string, err error) {
 	before := s.access
 	switch {
@@ -261,7 +261,7 @@ func (p *placement) recordAccess(s *scope, missing []string, err error) {
 	}
 }
 
-// markDenied takes note that a scope may not be watched after all, or not any more.
+// markDenied records that the operator may not, or may no longer, watch a scope.
 func (p *placement) markDenied(s *scope) {
 	p.feeds.stopInformers(s)
 	s.access, s.detail = denied, "list and watch"
@@ -269,7 +269,7 @@ func (p *placement) markDenied(s *scope) {
 	p.repositionWants(s)
 }
 
-// repositionWants places all wants of a scope anew, because its access changed.
+// repositionWants assigns scopes to all wants of a scope again, because its access changed.
 func (p *placement) repositionWants(s *scope) {
 	wants := make([]*want, 0, len(s.wants))
 	for w := range s.wants {

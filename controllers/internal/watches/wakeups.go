@@ -16,7 +16,7 @@ import (
 // wakeups puts Cleaners that must look again into the queue of a controller.
 type wakeups struct {
 	metrics Metrics
-	news    *News // nil: nobody asks for them
+	news    *News // nil: not needed
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -30,7 +30,7 @@ func (w *wakeups) setQueue(q workqueue.TypedRateLimitingInterface[reconcile.Requ
 	w.queue = q
 }
 
-// addOwners takes note of Cleaners that must look again.
+// addOwners adds Cleaners that must evaluate again.
 func (w *wakeups) addOwners(owners ...Owner) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,7 +69,7 @@ func (w *wakeups) enqueueOwners() {
 // News has, for each owner, the time of the first change that it has not taken yet. It is safe for concurrent use.
 type News struct {
 	clock clock.PassiveClock
-	// pendingSince returns the time of the first change of which an owner may have to be told, and that is not matched yet; zero: none.
+	// pendingSince returns the time of the first change that may have to wake an owner, and that is not matched yet; zero: none.
 	pendingSince func(o Owner) time.Time
 
 	mu    sync.Mutex

@@ -26,7 +26,7 @@ import (
 )
 
 var (
-	// ErrNotBinary says that something cannot be read from protobuf without a loss. Whoever asks again reads it from JSON.
+	// ErrNotBinary says that something cannot be read from protobuf without a loss. The next request reads it from JSON.
 	ErrNotBinary = errors.New("will read it from JSON")
 	// errOtherFields says that there may be more in a message than this program knows of.
 	errOtherFields = errors.New("its fields are not those that this program knows")
@@ -35,8 +35,8 @@ var (
 	errNoJSON = errors.New("it has a value that cannot be written as JSON; correct or delete it")
 )
 
-// binaryConfig is that of a dynamic client that reads objects from protobuf, and marks when one could not be read so
-// without a loss. What an API server nevertheless sends as JSON is read too.
+// binaryConfig returns the configuration of a dynamic client that reads objects from protobuf, and marks when one could not be read so
+// without a loss. It also reads what an API server nevertheless sends as JSON.
 func binaryConfig(config *rest.Config, failed *atomic.Bool) *rest.Config {
 	out := textConfig(config)
 	out.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -145,7 +145,7 @@ func readMessage(message []byte, kind schema.GroupVersionKind, gone bool, into r
 	if !ok {
 		return nil, fmt.Errorf("%T is in no protobuf", object)
 	}
-	if _, ok := object.(*metav1.Status); ok { // of which nothing else is read
+	if _, ok := object.(*metav1.Status); ok { // nothing else of it is read
 		return object, o.Unmarshal(message)
 	}
 	if list, ok := into.(*unstructured.UnstructuredList); ok {
@@ -177,7 +177,7 @@ func readWhole(message []byte, object typed) error {
 		return errors.Join(errOtherFields, err)
 	}
 	if o, ok := object.(metav1.Object); ok {
-		o.SetManagedFields(nil) // which nobody reads, and would be half of the work
+		o.SetManagedFields(nil) // never read, and would be half of the work
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func readList(message []byte, list typed, kind schema.GroupVersionKind, into *un
 	return into, nil
 }
 
-// convertItems puts a list into maps of which not every item can be: of that one it has the metadata.
+// convertItems converts a list item by item, when some items cannot be converted: of those it keeps the metadata.
 func convertItems(list runtime.Object, kind schema.GroupVersionKind, into *unstructured.UnstructuredList) error {
 	items, err := meta.ExtractList(list)
 	if err != nil {
@@ -278,7 +278,7 @@ func cutLarge(message []byte, list reflect.Type) (rest []byte, large [][]byte) {
 	return append(rest, message[from:]...), large
 }
 
-// newLazyObject returns an object of a watch, which is put into maps when somebody reads it.
+// newLazyObject returns an object of a watch, which is converted to maps when it is first read.
 func newLazyObject(o typed, kind schema.GroupVersionKind, size int) (*Object, error) {
 	var metadata *metav1.ObjectMeta
 	if named, ok := o.(metav1.ObjectMetaAccessor); ok {
@@ -297,8 +297,8 @@ func newLazyObject(o typed, kind schema.GroupVersionKind, size int) (*Object, er
 	return out, nil
 }
 
-// convertToUnstructured puts an object or a list into maps, in an Unstructured or a list of them. Whatever keeps it from that, a panic
-// too, is errNoJSON: what is in the error is not, because it may repeat what somebody has written.
+// convertToUnstructured converts an object or a list to an Unstructured or a list of them. Every failure, also a panic, becomes errNoJSON
+// without its text, because that may repeat what users have written.
 func convertToUnstructured(object runtime.Object, kind schema.GroupVersionKind, into runtime.Object) (runtime.Object, error) {
 	var content map[string]any
 	var err error

@@ -19,11 +19,16 @@ import (
 	"github.com/vtex/cleaner/controllers/shallow"
 )
 
-// NewClient returns a dynamic client whose lists and watches are read so. What they give is what any dynamic client gives,
-// but for managedFields, which may be missing; for the events of a watch, whose objects may be an Object each; and for
-// objects that were deleted, of which there is what names them and their version, and nothing else. Of an object that is too
-// large for the process, nested too deep, or that no JSON can say, a watch and a list give the metadata, and Object.Content and UnreadReason
-// say why; a read of it alone fails, or UnreadReason says why. After ErrNotBinary whoever asks again is answered from JSON.
+// NewClient returns a dynamic client that decodes lists and watches within these bounds. Its results are those of any dynamic client,
+// except:
+//
+//   - managedFields may be missing.
+//   - The objects of watch events may be of type Object.
+//   - A deleted object has only what identifies it and its version.
+//   - An object that is too large for the process, nested too deep, or impossible in JSON, has only its metadata in lists and watches, and
+//     Object.Content and UnreadReason say why. A read of it alone fails, or UnreadReason says why.
+//
+// After ErrNotBinary, the next request is answered from JSON.
 func NewClient(config *rest.Config, http *http.Client, clock clock.PassiveClock) (dynamic.Interface, error) {
 	http = shallow.WrapClient(config, http)
 	text, err := newTextClient(config, http)

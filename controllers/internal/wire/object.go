@@ -22,8 +22,8 @@ var (
 type Object struct {
 	// PartialObjectMetadata is the metadata, without managedFields.
 	metav1.PartialObjectMetadata
-	// Content gives the whole object, as it would have been read from JSON, but without managedFields. Whoever asks gets the
-	// same maps, and must not change them.
+	// Content gives the whole object, as it would have been read from JSON, but without managedFields. All callers get the same maps, and
+	// must not change them.
 	Content func() (map[string]any, error)
 	// Size is how many bytes were sent of it.
 	Size int
@@ -43,7 +43,7 @@ func newTooLargeObject(metadata *metav1.PartialObjectMetadata) *Object {
 // unreadKey is where an object of a list that was not read has the reason, as an error. No object that was read has one.
 const unreadKey = "\x00unread"
 
-// UnreadReason says why of an object only the metadata is to be believed; nil if it was read.
+// UnreadReason returns why only the metadata of an object can be relied on; nil if the whole object was read.
 func UnreadReason(u *unstructured.Unstructured) error {
 	if err, _ := u.Object[unreadKey].(error); err != nil {
 		return err

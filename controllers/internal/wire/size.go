@@ -24,7 +24,7 @@ const maxObject = 24 << 20
 // errTooLarge says that an object was not read.
 var errTooLarge = fmt.Errorf("it would take more than %d MiB of memory; select objects without it", maxObject>>20)
 
-// isSmall says that data of which no byte counts for more stays below the bound, whatever is in it.
+// isSmall reports whether data is below the bound whatever its content, when each byte counts for at most perByte.
 func isSmall(data []byte, perByte int64) bool { return int64(len(data)) <= maxObject/perByte }
 
 // CheckText errs on the JSON of an object that is not read into maps, because they would be too large.
@@ -47,7 +47,7 @@ func checkMessage(message []byte, t reflect.Type) error {
 const (
 	emptyMap   = 48
 	smallMap   = 288 // of up to 8 entries
-	largerMap  = 336 // the ninth entry, with which a map is laid out anew
+	largerMap  = 336 // the ninth entry, which makes the map grow
 	entry      = 80  // each one more, in a map that has just doubled
 	slice      = 24
 	element    = 32 // in a slice that has just doubled

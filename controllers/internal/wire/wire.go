@@ -37,8 +37,8 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/contain"
 )
 
-// textConfig is that of a dynamic client whose watches are read from JSON. Of an object that was deleted they give what
-// names it and its version, and nothing else.
+// textConfig returns the configuration of a dynamic client whose watches are read from JSON. For deleted objects, they give only what
+// identifies the object and its version.
 func textConfig(config *rest.Config) *rest.Config {
 	out := dynamic.ConfigFor(config)
 	out.NegotiatedSerializer = textSerializer{out.NegotiatedSerializer}
@@ -103,7 +103,7 @@ type frames struct {
 	fallback    io.Reader
 }
 
-// Read reads an event. If it does not fit the error is io.ErrShortBuffer, and what is left is read by the next call.
+// Read reads one event. If it does not fit, the error is io.ErrShortBuffer, and the next call reads the rest.
 func (f *frames) Read(into []byte) (int, error) {
 	if f.fallback != nil {
 		return f.fallback.Read(into)
@@ -331,7 +331,7 @@ func parseDeletedObject(data []byte) (*unstructured.Unstructured, bool) {
 	return nameOnly(o.GroupVersionKind(), &m), isObjectKind(o.GroupVersionKind())
 }
 
-// isObjectKind says that a kind is not that of an answer.
+// isObjectKind reports whether a kind is an object's, and not a Status.
 func isObjectKind(kind schema.GroupVersionKind) bool {
 	return kind.Kind != "" && kind.Version != "" && kind.Kind != "Status"
 }

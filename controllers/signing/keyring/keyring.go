@@ -85,7 +85,7 @@ func (k *Keyring) CheckReady(*http.Request) error {
 // NeedLeaderElection says that every replica follows the Secret.
 func (k *Keyring) NeedLeaderElection() bool { return false }
 
-// TriggerRefresh has the Secret read again soon, because somebody has changed it.
+// TriggerRefresh has the Secret read again soon, because it has changed.
 func (k *Keyring) TriggerRefresh() {
 	select {
 	case k.wake <- struct{}{}:
