@@ -142,7 +142,7 @@ func (p *sight) retryPeriod() time.Duration {
 	return period
 }
 
-// namespaceLeaves says that the Cleaner's namespace is being deleted, or that nobody knows: what goes missing then proves
+// namespaceLeaves reports whether the Cleaner's namespace is being deleted, or could not be read: objects that go missing then prove
 // nothing.
 func (p *authority) namespaceLeaves(ctx context.Context) bool {
 	if p.Work.Cluster {

@@ -36,15 +36,15 @@ const (
 	keyRetry = 10 * time.Second
 )
 
-// authority says what may be done for a Cleaner: by whose word, what its author may do, and as whom.
+// authority decides what may be done for a Cleaner: which author it acts for, what that author may do, and with which account.
 type authority struct {
 	*sight
 	*journal.Journal
 	mem *memory
 }
 
-// checkOwnership makes sure that what the operator reads back about the Cleaner is its own words: the record of its runs, and its
-// author. Nothing of a record is used before.
+// checkOwnership makes sure that the operator has signed the record of the Cleaner's runs, and otherwise replaces it. Nothing of a record
+// is used before. It also renews the signatures of older keys, on the record and on the author.
 func (p *authority) checkOwnership(ctx context.Context) (identity.Refusal, error) {
 	ring, err := p.r.keys.CurrentRing()
 	if err != nil {
@@ -82,7 +82,7 @@ func (p *authority) replaceRecord(ctx context.Context) error {
 	}
 	err := p.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
 		if *s = records.CopyRecord(known); s.RecordedAt == nil {
-			s.RecordedAt = &metav1.MicroTime{} // what is written is later than all that was signed before
+			s.RecordedAt = &metav1.MicroTime{} // later than all that was signed before
 		}
 	})
 	if err != nil {
@@ -153,7 +153,8 @@ func (p *authority) uninstallNeeds(release *plan.Release) []rights.Right {
 	return release.RequiredRights(p.disablesHooks())
 }
 
-// disablesHooks says that no hooks of the release are run. Those of a spec that is not the author's any more are not.
+// disablesHooks reports whether the release is uninstalled without its hooks. After a change of the spec, hooks of an open run are never
+// run.
 func (p *authority) disablesHooks() bool {
 	if run := p.Cleaner.State().Run; run != nil && run.Result == "" && run.Helm != nil {
 		return run.Helm.DisableHooks || p.mem.decides != run.Decides
@@ -189,7 +190,7 @@ func (p *authority) findNeeded(ctx context.Context, release *plan.Release) (need
 	return needed, ""
 }
 
-// findAskerLacks returns the rights that somebody lacks to ask for an evaluation of what another one has written.
+// findAskerLacks returns the rights that a user lacks to ask for an evaluation of another author's Cleaner.
 func (p *authority) findAskerLacks(ctx context.Context, who author.Author) ([]rights.Right, error) {
 	needed, unknown := p.findNeeded(ctx, nil)
 	if unknown != "" {
@@ -201,12 +202,12 @@ func (p *authority) findAskerLacks(ctx context.Context, who author.Author) ([]ri
 	return p.r.authors.FindMissingRights(ctx, who, needed)
 }
 
-// identityPolicy is as whom the operator acts, and for whom.
+// identityPolicy returns with which accounts the operator acts, and for which Cleaners.
 func (o *Options) identityPolicy() identity.Policy {
 	return identity.Policy{DefaultServiceAccount: o.DefaultServiceAccount, ActWithoutAuthor: o.ActWithoutAuthor}
 }
 
-// fingerprintWork is the fingerprint of somebody's work, and of as whom it is carried out: another default is an edit too.
+// fingerprintWork returns the fingerprint of a spec with the account that carries it out: another default account counts as an edit.
 func (o *Options) fingerprintWork(work *v1alpha1.Work) (string, error) {
 	as := *work
 	as.ServiceAccount = o.identityPolicy().ServiceAccountOf(work)
@@ -227,8 +228,8 @@ func (r *CleanerReconciler) fingerprintOf(ctx context.Context, c v1alpha1.Owner)
 	return r.opts.fingerprintWork(now.Work)
 }
 
-// clientsBySpec are the clients of the account by the spec. Nothing is evaluated and nothing is begun with any others: whoever
-// wrote the spec has not answered for the account that a run was begun with.
+// clientsBySpec returns the clients of the account in the current spec. Nothing is evaluated and nothing begins with any others: the
+// author has not answered for the account that an open run was begun with.
 func (r *CleanerReconciler) clientsBySpec(c v1alpha1.Owner, a *assignment.Assignment, mem *memory) (*clients.Set, error) {
 	return r.clientsOf(r.opts.identityPolicy().AccountBySpec(c, a.Work), mem)
 }

@@ -29,8 +29,8 @@ const (
 	longestHold = 5 * time.Minute
 )
 
-// batch is one round of deeds of a Cleaner that stays: what was decided on the watches is confirmed by live reads and
-// decided again, recorded if somebody is to be told, and done.
+// batch is one round of actions of a Recurring Cleaner: what was decided on the watches is confirmed by live reads and decided again,
+// recorded if there is a sink, and carried out.
 type batch struct {
 	deeds
 	// rows are the places of objects in the rows of the run, if the Cleaner has a sink.
@@ -43,8 +43,8 @@ type batch struct {
 	later bool
 }
 
-// carryBatch carries out what a decision on the watches wants. It says whether anything was done; and, with a reason, what is to be
-// said instead of the decision. What live reads did not confirm of it waits, and nothing else does.
+// carryBatch carries out what a decision on the watches wants. acted reports whether anything was done. say, if it has a reason, replaces
+// the decision in the status. What live reads did not confirm waits, and delays nothing else.
 func (b *batch) carryBatch(ctx context.Context, first plan.Plan) (acted bool, say plan.Plan, err error) {
 	if say, ok, err := b.mayBegin(ctx); !ok || err != nil {
 		return false, say, err
@@ -86,7 +86,7 @@ func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo, say pl
 	if last.Verdict == v1alpha1.VerdictBlocked { // it was judged as a whole
 		return plan.Plan{}, b.mem.pauseReads(last, &b.mem.disagreed, b.retryPeriod(), now), nil
 	}
-	last.Withheld = first.Withheld // what is protected is in no batch
+	last.Withheld = first.Withheld // no batch has protected objects
 	todo = plan.IntersectPlans(first, last)
 	some := b.holdUnconfirmed(first, last, todo, now)
 	if todo = b.mem.Told.LeaveOut(todo, b.r.clock.Now()); len(todo.Steps) == 0 {
@@ -95,7 +95,7 @@ func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo, say pl
 	return todo, plan.Plan{}, nil
 }
 
-// carrySteps carries out confirmed steps, which are recorded if somebody is to be told of them. It says whether anything was changed.
+// carrySteps carries out confirmed steps, and records them first if there is a sink. acted reports whether anything was changed.
 func (b *batch) carrySteps(ctx context.Context, first, todo plan.Plan) (acted bool, err error) {
 	b.watched, b.versions = map[types.UID]plan.Object{}, map[types.UID]string{}
 	for i := range first.Steps {
@@ -173,8 +173,7 @@ func (b *batch) confirmLive(ctx context.Context, first plan.Plan) (last plan.Pla
 	return last, inTime
 }
 
-// recordBatch writes what is about to be done into the run, if somebody is to be told of it, and says how much of it fits into
-// one batch.
+// recordBatch writes the steps into the run, if there is a sink, and returns those that fit into one batch.
 func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
 	if err := b.RecordRequest(ctx); err != nil {
 		return plan.Plan{}, err
@@ -211,7 +210,7 @@ func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, err
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, store.ErrNotLeader):
 		return plan.Plan{}, err
-	case err != nil: // nobody knows which rows there are now, and the same ones may be in both batches
+	case err != nil: // the write may or may not have succeeded, and the same rows may be in both batches
 		b.mem.run = life.Memory{}
 		return plan.Plan{}, err
 	}
@@ -224,7 +223,7 @@ func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, err
 // what is gone and what the watches still show.
 var errLooked = errors.New("what became of the batch before had to be found out first")
 
-// errOver ends a batch of which nothing was done, because the pass has had its time.
+// errOver ends a batch before its first action, because the time of the pass is up.
 var errOver = errors.New("the pass is over")
 
 // makeReady does what has to be done before rows are recorded.

@@ -112,7 +112,7 @@ func (p *openRun) doRequest(ctx context.Context, req life.Request) error {
 	}
 }
 
-// endRun carries out the requests that come after the last deed of a run: what is recorded of its end, and what becomes of the Cleaner then.
+// endRun carries out the requests after the last action of a run: they record its result, and decide whether the Cleaner stays.
 func (p *openRun) endRun(ctx context.Context, req life.Request) error {
 	run := p.Cleaner.State().Run
 	switch req.Kind {
@@ -139,7 +139,7 @@ func (p *openRun) endRun(ctx context.Context, req life.Request) error {
 	}
 }
 
-// updateRows takes what has become of the objects of rows.
+// updateRows records what became of the objects of rows.
 func (p *openRun) updateRows(ctx context.Context, req life.Request) error {
 	m, run := &p.mem.run, p.Cleaner.State().Run
 	if run.Lifecycle == v1alpha1.LifecycleRecurring {
@@ -161,8 +161,8 @@ func (p *openRun) lookRows(ctx context.Context, which []int) map[int]life.Sight 
 	return reader.LookRows(ctx, p.Cleaner.State().Run.Rows, which)
 }
 
-// moveToUnsent makes room for another run: what is left of this one is its event. A run that counts is finished by that; another run of a
-// Cleaner that cleans once begins after a pause.
+// moveToUnsent makes room for another run: only the event of this one is left. This is the end of a Recurring run. After a Once run, the
+// next one begins after a pause.
 func (p *openRun) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
 	counts := run.Lifecycle == v1alpha1.LifecycleRecurring
 	finished := life.FinishRun(run, &p.mem.run, "", "", p.r.clock.Now())
@@ -239,7 +239,7 @@ func (p *openRun) startUninstall(ctx context.Context, start bool) error {
 	}
 	want.DisableHooks, want.Rights = p.disablesHooks(), m.Reviewed
 	uninstalls.SetTimeouts(&want, spec, !start && m.Failed != "")
-	who, _ := author.Read(p.Ring, p.Read) // nobody, where none is known
+	who, _ := author.Read(p.Ring, p.Read) // the zero value if no author is known
 	m.Busy = true
 	job := &uninstalls.Job{
 		Environment: p.r.newEnvironment(), Clients: p.clients, Key: p.Key, UID: p.Cleaner.GetUID(), Run: run.Number, Decides: run.Decides, Want: want, Turn: p.r.readings.TurnOf(p.Key), Start: start,
@@ -257,7 +257,7 @@ func (r *CleanerReconciler) newEnvironment() uninstalls.Environment {
 	}
 }
 
-// takeUninstall takes the end of an uninstall that the pool has carried out.
+// takeUninstall records the end of an uninstall in the pool.
 func (p *openRun) takeUninstall(ctx context.Context) {
 	select {
 	case end := <-p.mem.ended:

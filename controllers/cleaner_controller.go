@@ -146,7 +146,7 @@ func (p *pass) endPass() {
 	}
 }
 
-// takeOrders takes what the Cleaner says, once it is known whose words these are. It is not ok if nothing follows from them now.
+// takeOrders reads what the Cleaner says, once its author is known. If it is not ok, nothing follows from that now.
 func (p *pass) takeOrders(ctx context.Context) (ok bool, err error) {
 	if err := p.SeeRequest(p.Version); err != nil {
 		return false, err
@@ -164,7 +164,7 @@ func (p *pass) takeOrders(ctx context.Context) (ok bool, err error) {
 	return true, nil
 }
 
-// mayEvaluate gives the programs of what is to be done. There are none if nothing is evaluated now, but looked at again later.
+// mayEvaluate returns the compiled programs of the spec. It returns nil if nothing is evaluated now, and until when.
 func (p *pass) mayEvaluate(ctx context.Context) (programs *celenv.Programs, until time.Time, err error) {
 	p.waits = p.WaitsForSchedule()
 	if p.waits && !p.HasTimers() {
@@ -183,7 +183,7 @@ func (p *pass) mayEvaluate(ctx context.Context) (programs *celenv.Programs, unti
 		p.PassOverRequest()
 		return nil, p.r.clock.Now().Add(authorRetry), nil
 	}
-	if p.RefuseAsker(ctx, p.findAskerLacks) { // the schedule goes on without it
+	if p.RefuseAsker(ctx, p.findAskerLacks) { // the schedule continues without it
 		p.ReportRequest(p.newReport())
 		return nil, p.r.clock.Now(), nil
 	}
@@ -196,7 +196,7 @@ func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (c
 	p.declareInterests()
 	in := p.observeInput(ctx, programs)
 	decision := p.decideAndRemember(ctx, in)
-	if since, refused := p.share.FindWait(); refused { // until it is called, and that is no news at once
+	if since, refused := p.share.FindWait(); refused { // the pass waits for its turn; a short wait is not worth a write
 		if since >= turnShown {
 			p.newReport().SetTurn(decision)
 		}
@@ -207,7 +207,7 @@ func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (c
 		return p.sleepUntil(ctx, p.askAgain(decision), p.recordTick(ctx))
 	}
 
-	// 7. Confirm. 8. Commit, and go on with what is committed; or, for one that stays, do it batch by batch.
+	// 7. Confirm. 8. Commit, and carry out what is committed; a Recurring Cleaner does both for each batch.
 	var err error
 	switch {
 	case p.Cleaner.Common().Recurs():

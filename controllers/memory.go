@@ -35,7 +35,7 @@ type memory struct {
 	shortcuts
 }
 
-// rebuilt is what a process finds out anew after a restart: what it knows of an open run, and of what was done lately.
+// rebuilt is what a process finds out again after a restart: what it knows of an open run, and of recent actions.
 type rebuilt struct {
 	run      life.Memory
 	judged   judged
@@ -46,14 +46,14 @@ type rebuilt struct {
 	remembered.Items
 	// stopUninstall ends the uninstall that is under way.
 	stopUninstall context.CancelFunc
-	// ended takes the end of an uninstall from the pool.
+	// ended receives the end of an uninstall from the pool.
 	ended chan uninstalls.End
 }
 
-// pauses are until when live reads wait. After a decision that they did not confirm, and after a run that left something, the next ones
-// wait until retryAt, and held is said meanwhile. The waits grow: disagreed is the last one of the first kind, rested that of the second.
-// Those do not that are for Awaited. asked is what an
-// author changes to ask again at once.
+// pauses are the waits between live reads. After a decision that they did not confirm, and after a run that left something behind, the
+// next ones wait until retryAt; meanwhile the status shows held. disagreed and rested are the last waits of the first and the second
+// kind: they grow, except while Awaited waits for the watches. asked is the value with which an author ends the wait: a change of it ends
+// the wait at once.
 type pauses struct {
 	retryAt           time.Time
 	held              plan.Plan
@@ -75,7 +75,7 @@ type shortcuts struct {
 	listening time.Time
 	// calm says when the next event may be of interest.
 	calm calm
-	// decides is the fingerprint of a version of what is to be done.
+	// decides is the fingerprint of what a version of the Cleaner does.
 	decides, version string
 	// queried is what the targets ask for, while the Cleaner listens.
 	queried queried
@@ -85,7 +85,7 @@ type shortcuts struct {
 	lane string
 }
 
-// queried is what the targets of a version of what is to be done ask for.
+// queried are the queries of the targets of one version.
 type queried struct {
 	version string
 	queries snapshot.Queries
@@ -138,7 +138,7 @@ func newMemory(uid types.UID) *memory {
 	}
 }
 
-// fingerprintWork is that of what a Cleaner is to do, computed once a version.
+// fingerprintWork returns the fingerprint of what a Cleaner does, computed once for each version.
 func (m *memory) fingerprintWork(a *assignment.Assignment, o *Options) (string, error) {
 	if m.decides != "" && m.version == a.Version {
 		return m.decides, nil
@@ -151,8 +151,8 @@ func (m *memory) fingerprintWork(a *assignment.Assignment, o *Options) (string, 
 	return d, nil
 }
 
-// dropUnfinished drops what a pass that ended by a panic may have left half done: it is found out by looking, as after a restart.
-// An uninstall that is under way goes on.
+// dropUnfinished drops what a pass that panicked may have left half done: the next pass finds it out again, as after a restart. An
+// uninstall in the pool continues.
 func (m *memory) dropUnfinished() {
 	if !m.run.Busy {
 		m.run = life.Memory{}
@@ -174,8 +174,8 @@ func (m *memory) holdReads(say plan.Plan, wait time.Duration, now time.Time) pla
 	return say
 }
 
-// forgetUnconfirmed takes that the watches want nothing: what live reads had yet to say the same of is over, and what is wanted later
-// does not wait for it. The pause after a run that left something stays.
+// forgetUnconfirmed records that the watches want nothing: what live reads did not confirm is over, and later work does not wait for it.
+// The pause after a run that left something behind stays.
 func (m *memory) forgetUnconfirmed() {
 	m.disagreed, m.Awaited = 0, life.Awaited{}
 	if m.held.Reason != v1alpha1.ReasonPartial {
@@ -194,8 +194,8 @@ func (m *memory) resumeReads(version string, c v1alpha1.Owner) {
 	m.asked = asked
 }
 
-// makeQueries returns what the targets of a version of what is to be done ask for. While the Cleaner listens they are made once:
-// their selectors may have as many values as a spec has room for, and a pass may come each second.
+// makeQueries returns the queries of a version's targets. While the Cleaner listens they are made once: their selectors may be as large
+// as a spec can be, and there may be a pass each second.
 func (m *memory) makeQueries(version, namespace string, work *v1alpha1.Work) snapshot.Queries {
 	if m.queried.queries != nil && m.queried.version == version {
 		return m.queried.queries

@@ -64,7 +64,7 @@ func (r releaseReader) readCommitted(ctx context.Context, name string) (rel helm
 	return rel, unread, err
 }
 
-// lookAtRelease takes what the release of the open run is now.
+// lookAtRelease reads the release of the open run, and records its state.
 func (r releaseReader) lookAtRelease(ctx context.Context) error {
 	p, run := r.sight, r.sight.Cleaner.State().Run
 	rel, unread, err := r.readCommitted(ctx, run.Helm.Name)

@@ -27,7 +27,7 @@ func (p *recurrence) recordTick(ctx context.Context) error {
 	if at := p.Read.State().LastScheduleTime; last.IsZero() || at != nil && !last.After(at.Time) {
 		return nil
 	}
-	if err := p.finishRecurring(ctx); err != nil { // as it was to be when the time was over
+	if err := p.finishRecurring(ctx); err != nil { // as it would have been when its time was over
 		return err
 	}
 	return p.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastScheduleTime = &last })
@@ -76,27 +76,27 @@ type batches struct {
 	later bool
 }
 
-// takeDecision takes a decision on the watches.
+// takeDecision records a decision on the watches.
 func (w *batches) takeDecision(in plan.Input, d plan.Plan) {
 	w.in, w.decision = in, d
 	w.forgetReports(d)
 	w.todo = w.leaveOutHeld(d)
 }
 
-// decideAgain looks at the watches, and decides anew.
+// decideAgain reads the watches and decides again.
 func (w *batches) decideAgain(ctx context.Context) {
 	in := w.observeInput(ctx, w.in.Programs)
 	w.takeDecision(in, w.decideAndRemember(ctx, in))
 }
 
-// doBatch does one batch. When that is the last one of the pass, it gives what is to be said.
+// doBatch does one batch. If it was the last one of the pass, it returns the decision to report.
 func (w *batches) doBatch(ctx context.Context) (over bool, say plan.Plan, err error) {
 	b := &batch{deeds: deeds{openRun: w.openRun, in: w.in}, marks: w.marks, later: w.later}
 	acted, why, err := b.carryBatch(ctx, w.todo)
 	switch {
 	case errors.Is(err, errOver), errors.Is(err, errLooked) && w.isOver():
 		return true, w.leaveRest(w.decision), nil
-	case errors.Is(err, errLooked): // what is gone is known now, and is wanted no more
+	case errors.Is(err, errLooked): // objects that are gone are known now, and no longer wanted
 		w.decideAgain(ctx)
 		return false, plan.Plan{}, nil
 	case err != nil:
@@ -128,9 +128,9 @@ func (w *batches) callsForItself() bool {
 	return w.asksForDeeds(w.todo) && !slices.ContainsFunc(w.todo.Steps, func(s plan.Step) bool { return !w.touched[s.Object.UID] })
 }
 
-// endBatches ends what there is to do on a decision, of which no more is done now than todo, and gives what is to be said.
+// endBatches ends the work on a decision when no more than todo is done of it now. It returns the decision to report.
 func (p *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (plan.Plan, error) {
-	if err := checkTurn(p.share); err != nil { // nobody knows what is left to do
+	if err := checkTurn(p.share); err != nil { // it is unknown what is left to do
 		return d, err
 	}
 	if p.asksForDeeds(todo) {
@@ -154,7 +154,7 @@ func (p *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (plan.Pl
 	return d, p.endTick(ctx, d)
 }
 
-// leaveRest is what is said of a decision of which more is left to do than this pass does: the next one begins soon.
+// leaveRest returns what to report of a decision that this pass does not finish: the next pass begins soon.
 func (p *recurrence) leaveRest(d plan.Plan) plan.Plan {
 	d.Next = earliestTime(d.Next, p.r.clock.Now().Add(p.r.opts.MinInterval))
 	if p.isDryRun() {
@@ -171,7 +171,7 @@ func (p *recurrence) leaveOutHeld(d plan.Plan) plan.Plan {
 	if len(p.mem.Unconfirmed) == 0 {
 		return d
 	}
-	if d.Asked || d.Reason == v1alpha1.ReasonConditionsNotMet { // else nobody knows what is wanted
+	if d.Asked || d.Reason == v1alpha1.ReasonConditionsNotMet { // otherwise it is unknown what is wanted
 		p.mem.Unconfirmed.KeepWanted(d.ListItems())
 	}
 	now := p.r.clock.Now()
@@ -196,7 +196,7 @@ func (p *recurrence) asksForDeeds(d plan.Plan) bool {
 	return d.Verdict == v1alpha1.VerdictAct && (deeds || len(p.mem.Told.LeaveOut(d, p.r.clock.Now()).Steps) > 0)
 }
 
-// forgetOld drops what does not matter any more of what is remembered for rules.
+// forgetOld drops what no longer matters of what is remembered for rules.
 func (p *openRun) forgetOld() {
 	now, perSecond, per := p.r.clock.Now(), int64(0), time.Hour
 	if l := p.Work.Limits; l != nil {
@@ -214,10 +214,10 @@ func (p *openRun) forgetOld() {
 	}
 }
 
-// forgetReports drops the reports of items that are not wanted any more, such as those of objects that are gone: what is
-// wanted anew is told anew. Where something is wrong with a rule nobody knows what it wants.
+// forgetReports forgets the reports of items that are no longer wanted, such as those of deleted objects: when they are wanted again,
+// they are reported again. While a rule gives errors it is unknown what it wants.
 func (p *recurrence) forgetReports(d plan.Plan) {
-	if d.Asked || d.Reason == v1alpha1.ReasonConditionsNotMet { // else nobody knows what is found
+	if d.Asked || d.Reason == v1alpha1.ReasonConditionsNotMet { // otherwise it is unknown what is found
 		p.wanted = &d
 	}
 	if p.mem.Told.IsEmpty() || !d.Asked {
@@ -240,8 +240,8 @@ func earliestTime(a, b time.Time) time.Time {
 	return a
 }
 
-// finishRecurring ends the run that counts what was done, when there is nothing left to do and the sink has taken the one
-// before. A run in which nothing was done, because all of it was refused, goes on counting: there is nothing to tell.
+// finishRecurring finishes a run when there is nothing left to do and the sink has accepted the event before. A run without a successful
+// action is not finished, and continues to count: it has nothing to report.
 func (p *recurrence) finishRecurring(ctx context.Context) error {
 	for p.Cleaner.Common().CloudEventSink != "" {
 		req := life.AtRest(p.Cleaner, &p.mem.run.Ledger)
@@ -256,8 +256,7 @@ func (p *recurrence) finishRecurring(ctx context.Context) error {
 	return nil
 }
 
-// lookUnknown reads the objects of rows of which nobody knows what became of them. What could not be read is tried again
-// by another pass, for a while.
+// lookUnknown reads the objects of rows with an unknown outcome. What cannot be read is tried again by other passes, for a while.
 func (p *openRun) lookUnknown(ctx context.Context) error {
 	run := p.Cleaner.State().Run
 	rows := p.mem.run.UnknownRows(run)

@@ -21,8 +21,8 @@ import (
 // isDryRun says that nothing is done, and what would be is asked instead.
 func (p *sight) isDryRun() bool { return p.Cleaner.Common().Mode == v1alpha1.ModeDryRun }
 
-// reportAlone makes the reports among steps, which change nothing, but for those that come after deeds: these, and the deeds, are left to
-// be rehearsed.
+// reportAlone carries out the reports that come after no action: they change nothing. It returns the other steps, which are only
+// rehearsed.
 func (b *batch) reportAlone(steps []plan.Step) (left []plan.Step) {
 	for i := range steps {
 		if s := &steps[i]; s.IsAlone() {
@@ -63,7 +63,7 @@ func (b *deeds) rehearseSteps(ctx context.Context, steps []plan.Step) {
 	b.TellDryRun(steps)
 }
 
-// describeRehearsal is what is said of a decision of which what was rehearsed would be done.
+// describeRehearsal returns what to report of a decision whose actions were rehearsed.
 func (p *recurrence) describeRehearsal(d plan.Plan) plan.Plan {
 	objects := map[types.UID]bool{}
 	for i := range d.Steps {

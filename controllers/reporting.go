@@ -10,7 +10,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
-// newReport drafts what people are told.
+// newReport returns a draft of the status.
 func (p *sight) newReport() report.Report {
 	return report.Report{Of: p.Stored, Work: p.Work, Clock: p.r.clock, Run: &p.mem.run, Sender: p.r.sender, SuspectClock: p.r.opts.Skew.DescribeSuspect}
 }
@@ -30,8 +30,8 @@ func (p *sight) reportScheduled() {
 	p.RepeatAnswer()
 }
 
-// reportFindings says what each rule reports now: what it wants to report, and has. Where a rule gives errors alone nobody knows, and
-// what was said of it before stays; as it does while no rule is asked.
+// reportFindings writes what each rule reports now, if that report was made. If a rule gives nothing but errors, or no rule is evaluated,
+// its earlier findings stay.
 func reportFindings(p *sight) {
 	st := p.Cleaner.State()
 	switch {
@@ -48,7 +48,7 @@ func reportFindings(p *sight) {
 	st.Findings = findings.UpdateFindings(st.Findings, p.Work.Rules, findReported(p), wrong)
 }
 
-// findReported gives the items of the decision of which a report was made.
+// findReported returns the items of the decision that were reported.
 func findReported(p *sight) findings.Reported {
 	now, out, seen := p.r.clock.Now(), findings.Reported{}, map[plan.ItemKey]bool{}
 	for i := range p.wanted.Steps {

@@ -69,7 +69,7 @@ type Options struct {
 	RequireServiceAccount bool
 	// MinInterval is how long after an evaluation of a Cleaner the next one may follow.
 	MinInterval time.Duration
-	// Settle is how long what was deleted may take to go before a run goes on without it.
+	// Settle is how long deleted objects may take to go before a run continues without them.
 	Settle time.Duration
 	// FinishGrace is how long a deleted Cleaner is held to finish and to report.
 	FinishGrace time.Duration

@@ -18,7 +18,7 @@ type Acted map[types.UID]ActedOn
 
 // ActedOn is what was done to one object.
 type ActedOn struct {
-	// Before are the versions that the object had before each deed.
+	// Before are the versions that the object had before each action.
 	Before []string
 	// Resource is the object's.
 	Resource schema.GroupVersionResource
@@ -28,8 +28,7 @@ type ActedOn struct {
 	Now plan.Object
 }
 
-// NoteAnswer takes the answer to a deed on an object: as it was when the request named its version, and as it is now; nil if it
-// is gone.
+// NoteAnswer records the answer to an action: the object at the version that the request named, and as it is now; nil if it is gone.
 func (a Acted) NoteAnswer(before plan.Object, now *plan.Object) {
 	e := a[before.UID]
 	e.Resource = before.Resource
@@ -44,8 +43,8 @@ func (a Acted) NoteAnswer(before plan.Object, now *plan.Object) {
 	a[before.UID] = e
 }
 
-// OverlaySnapshot is the snapshot in which each object that was acted on stands as the API server answered. What the snapshot shows
-// to be elsewhere by now, or gone, is forgotten, and so is what no target is about any more.
+// OverlaySnapshot returns the snapshot with each object that was acted on as the API server answered. It forgets objects that the
+// snapshot shows at a newer version or gone, and those that no target selects now.
 func (a Acted) OverlaySnapshot(s plan.Snapshot) plan.Snapshot {
 	if len(a) == 0 {
 		return s
@@ -72,7 +71,7 @@ func (a Acted) OverlaySnapshot(s plan.Snapshot) plan.Snapshot {
 	return out
 }
 
-// overlayObjects is Over for the objects of one target. It notes which entries still tell more than the objects do.
+// overlayObjects is OverlaySnapshot for the objects of one target. It notes which entries are newer than the objects.
 func (a Acted) overlayObjects(objects []plan.Object, shown map[types.UID]bool) []plan.Object {
 	out, changed := objects, false
 	for i := range objects {

@@ -18,17 +18,17 @@ const (
 	shortPause, longPause = time.Second, 30 * time.Second
 )
 
-// Awaited is what a Cleaner that cleans once must not leave behind, when live reads want more than the watches: all that live reads have
-// wanted at each look since the first one, so that it was there when the decision was made. What came later is no part of the run, and what
-// went is done. The zero value is a decision that was not looked at, or of which both wanted the same.
+// Awaited is what a Once Cleaner must not leave behind when live reads want more than the watches: what live reads have wanted at each
+// look since the first one, so that it existed when the decision was made. Objects that came later are no part of the run, and those that
+// are gone are done. The zero value is a decision without a look, or on which both agreed.
 type Awaited struct {
 	// wants says of each whether the watches have ever wanted it, too.
 	wants         map[plan.Sum]bool
 	looks, pauses int
 }
 
-// TakeLook takes what live reads want, and what of it the watches want too. It says whether that has to wait: the watches have yet to show
-// something, or the two have nothing in common.
+// TakeLook records what live reads want, and what of it the watches want too. It reports whether the run must wait: because the watches
+// have yet to show something, or because the two have nothing in common.
 func (a *Awaited) TakeLook(live, agreed plan.Plan) (waits bool) {
 	if a.wants == nil && len(agreed.Steps) == len(live.Steps) {
 		return false
@@ -62,7 +62,7 @@ func (a *Awaited) NextPause() time.Duration {
 	return longPause
 }
 
-// ForgetLooks takes that nothing was decided: the next look is the first one. Pauses count on.
+// ForgetLooks records that there was no decision: the next look is the first one. The count of pauses continues.
 func (a *Awaited) ForgetLooks() { a.wants, a.looks = nil, 0 }
 
 // awaitedBytes is about how much memory one of them takes.

@@ -15,7 +15,7 @@ import (
 type Course struct {
 	Steps  []plan.Step
 	states []stepState
-	on     map[types.UID][]int // the deeds on each object
+	on     map[types.UID][]int // the actions on each object
 }
 
 type stepState int
@@ -55,10 +55,10 @@ func (m *Memory) CourseOfRows(p plan.Plan, rows map[types.UID]int, due map[types
 	return c
 }
 
-// MarkSucceeded takes that a step was taken.
+// MarkSucceeded records that a step has succeeded.
 func (c *Course) MarkSucceeded(i int) { c.states[i] = stepSucceeded }
 
-// MarkFailed takes that a step is not taken.
+// MarkFailed records that a step has failed, or is not tried.
 func (c *Course) MarkFailed(i int) { c.states[i] = stepFailed }
 
 // NextSteps lists the steps whose turn it is, and of these the ones that come after one that has failed.
@@ -80,12 +80,12 @@ func (c *Course) NextSteps() (ready []int, broken map[int]bool) {
 // IsOver says that no step is left whose turn may come.
 func (c *Course) IsOver() bool { return !slices.Contains(c.states, stepWaits) }
 
-// DeedFollows says that a deed comes after a step.
+// DeedFollows reports whether an action comes after a step.
 func (c *Course) DeedFollows(i int) bool {
 	return slices.ContainsFunc(c.Steps, func(s plan.Step) bool { return s.IsDeed() && slices.Contains(s.After, i) })
 }
 
-// IsObjectDone says that all deeds on an object have succeeded.
+// IsObjectDone reports whether all actions on an object have succeeded.
 func (c *Course) IsObjectDone(uid types.UID) bool {
 	return !slices.ContainsFunc(c.on[uid], func(i int) bool { return c.states[i] != stepSucceeded })
 }
@@ -103,5 +103,5 @@ func (c *Course) FailedItems() map[plan.ItemKey]bool {
 	return out
 }
 
-// IsAbout says that there are deeds on an object.
+// IsAbout reports whether there are actions on an object.
 func (c *Course) IsAbout(uid types.UID) bool { return len(c.on[uid]) > 0 }

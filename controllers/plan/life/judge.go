@@ -37,8 +37,8 @@ type Judgement struct {
 	Outcome JudgeOutcome
 	// Why says it in words, unless the conditions hold.
 	Why string
-	// Plan has the steps on the objects of rows, those of rows that are done too, in their order. What comes after a step that is
-	// no part of the run, or will not be done any more, is not among them.
+	// Plan has the steps on the objects of rows, also of rows that are done, in order. It has no step that comes after one outside the
+	// run, or after one that will not be carried out.
 	Plan plan.Plan
 	// Rows says what is to become of each open row.
 	Rows map[int]RowVerdict
@@ -48,19 +48,19 @@ type Judgement struct {
 
 // RowVerdict is what is to become of one open row.
 type RowVerdict struct {
-	// Version is that of its object, if there are steps on it; empty otherwise.
+	// Version is the version of its object, if there are steps on it; empty otherwise.
 	Version string
 	// Kept says why it is left alone, unless a live read shows that its object is gone; empty if it is not.
 	Kept string
-	// Unread says why nobody can say what is wanted of it now.
+	// Unread says why it cannot be determined what is wanted of it now.
 	Unread string
 	// Until is when something may be wanted of it; zero if that is not what it waits for.
 	Until time.Time
 }
 
-// JudgeRun asks on live reads, once more, what the spec wants of an open run: conditions, rules and targets. What this process has
-// done for the run stands as it was before, unless somebody has changed it since, or another object has its name: a run is judged
-// by the world without its own deeds.
+// JudgeRun decides again, on live reads, what the spec wants of an open run: conditions, rules and targets. A run must be judged by the
+// world without its own actions: so an object that this process has changed for the run counts as it was before, unless another client
+// has changed it since, or another object has its name.
 func JudgeRun(ctx context.Context, in plan.Input, run *v1alpha1.Run, m *Memory) Judgement {
 	j := judge{Input: in, m: m, rows: make([]plan.Row, len(run.Rows)), live: in.Snapshot, at: make(map[types.UID]int, len(run.Rows))}
 	for i, text := range run.Rows {
@@ -82,7 +82,7 @@ type judge struct {
 	m    *Memory
 	rows []plan.Row
 	at   map[types.UID]int // the rows of objects
-	live plan.Snapshot     // with the deeds of the run
+	live plan.Snapshot // with the actions of the run
 	// unread says of targets that no expression sees why they could not be read.
 	unread map[int]string
 }
@@ -183,7 +183,7 @@ func (j *judge) namesObject(target int, r *plan.Row) bool {
 	return r.Name != "" && r.Name == ref.Name && r.Namespace == namespace && r.Resource.GroupResource() == seen.Resource.GroupResource()
 }
 
-// judgeConditions says what they give. Those that read what is lost are not asked.
+// judgeConditions returns the result of the conditions. It does not evaluate those that read what is lost.
 func (j *judge) judgeConditions(e *celenv.Evaluation) (outcome JudgeOutcome, why string) {
 	outcome = JudgeTrue
 	if len(j.Lost) > 0 {
@@ -224,14 +224,14 @@ func (j *judge) judgeUnwanted(i int, out *Judgement) RowVerdict {
 		return RowVerdict{Kept: "objects of this run that its rule reads are gone"}
 	case len(out.Plan.Errors) > 0:
 		return RowVerdict{Unread: plan.DescribeItemError(&out.Plan.Errors[0])}
-	case len(out.Plan.Pending) > 0: // its hold may have begun anew
+	case len(out.Plan.Pending) > 0: // its hold may have started again
 		return RowVerdict{Until: out.Plan.Pending[0].Until}
 	}
 	return RowVerdict{Kept: "no rule selects it now"}
 }
 
-// keepRowSteps leaves out what is no deed on the object of a row, or comes after a step that is none, or that is on the object of a row
-// that is left alone: a dependency is never cut. It says of which rows there were such steps; nothing is done to their objects.
+// keepRowSteps removes the steps that are no actions on the objects of rows, or come after such a step, or after one on the object of a
+// row that is left alone: a dependency is never cut. It returns the rows that lose a step; nothing is done to their objects.
 func keepRowSteps(p *plan.Plan, at map[types.UID]int, m *Memory) (dropped map[int]bool) {
 	l := &leftSteps{out: make([]bool, len(p.Steps)), followers: make([][]int, len(p.Steps)), ofRow: map[int][]int{}, dropped: map[int]bool{}}
 	var first []int
@@ -259,8 +259,8 @@ func keepRowSteps(p *plan.Plan, at map[types.UID]int, m *Memory) (dropped map[in
 // leftSteps are the steps of a plan that are left out, and what is left out with them.
 type leftSteps struct {
 	out       []bool
-	followers [][]int       // the deeds that come after a step
-	ofRow     map[int][]int // the deeds on the object of a row
+	followers [][]int // the actions that come after a step
+	ofRow     map[int][]int // the actions on the object of a row
 	dropped   map[int]bool
 }
 
@@ -281,7 +281,7 @@ func (l *leftSteps) leaveSteps(next []int, findRow func(step int) (row int, reco
 	}
 }
 
-// seenRows are the objects of rows as conditions and rules see them, with the deeds of the run.
+// seenRows returns the objects of rows as conditions and rules see them, with the actions of the run.
 func (j *judge) seenRows() map[int]plan.Seen {
 	in := plan.Input{Spec: j.Spec, Snapshot: j.live}
 	out, seen := map[int]plan.Seen{}, in.ListSeenObjects()
@@ -316,9 +316,9 @@ func (j *judge) restoreSnapshot() plan.Snapshot {
 	return out
 }
 
-// withObjects is a list in which objects stand as they were, unless others have their names, or somebody has changed them since
-// they were left at their version; one without a version was deleted. Each of them is looked at once, however many there are;
-// were is sorted for that.
+// withObjects returns a list with objects as they were, unless others have their names, or another client has changed them since this
+// process left them at their version. An object without a version was deleted by this process. It sorts were, so that one pass over both
+// is enough.
 func withObjects(objects, were []plan.Object) []plan.Object {
 	slices.SortFunc(were, byName)
 	out := make([]plan.Object, 0, len(objects)+len(were))
@@ -332,7 +332,7 @@ func withObjects(objects, were []plan.Object) []plan.Object {
 			continue
 		case there:
 			objects = objects[1:]
-		case was.ResourceVersion != "": // somebody else has deleted it
+		case was.ResourceVersion != "": // another client has deleted it
 			continue
 		}
 		out = append(out, was)
@@ -343,7 +343,7 @@ func withObjects(objects, were []plan.Object) []plan.Object {
 // byName is the order of the objects of a target.
 func byName(a, b plan.Object) int { return plan.CompareNames(&a.Ref, &b.Ref) }
 
-// TakeJudgement takes a judgement, which rests on reads that were begun at a moment.
+// TakeJudgement records a judgement. at is when its reads began.
 func (m *Memory) TakeJudgement(j Judgement, at time.Time) {
 	switch {
 	case j.Outcome == JudgeFailed:

@@ -37,7 +37,7 @@ type Entry struct {
 	State RowState
 	// Did is what was done to the object; empty: nothing, as far as it is known.
 	Did v1alpha1.Outcome
-	// Blind says that nobody knows what became of the object: after a restart, or when an answer was lost.
+	// Blind means that the outcome for the object is unknown: after a restart, or when an answer was lost.
 	Blind bool
 	// Doubt says that it was looked at, and may or may not have been acted on.
 	Doubt bool
@@ -51,15 +51,14 @@ type Entry struct {
 	Now string
 	// Was is the object as conditions and rules saw it before this process did anything to it.
 	Was plan.Seen
-	// Left is the version at which this process has left the object, after it has changed it; empty if it has not, or if nobody
-	// knows.
+	// Left is the version at which this process has left the object after it changed it; empty if it has not, or if that is unknown.
 	Left string
-	// Unwanted says why nothing is wanted of it any more; empty while something is. It is left alone unless a live read shows
-	// that it is gone.
+	// Unwanted says why nothing is wanted of it now; empty while something is. Such an object is left alone unless a live read shows that
+	// it is gone.
 	Unwanted string
 	// Failed says why the last attempt failed, for people.
 	Failed string
-	// Unstable says that the object changed each time that it was to be acted on, when it was tried last.
+	// Unstable means that the object changed before each request of the last try.
 	Unstable bool
 	// Due is when the row may be tried again.
 	Due time.Time
@@ -93,7 +92,7 @@ type Ledger struct {
 	recorded []string // the rows, as the run has them: those of another batch are as many, maybe; nil if that cannot be
 }
 
-// newLedger is that of the process that has recorded the rows of a run, and has not acted on them yet.
+// newLedger returns the ledger of the process that has recorded the rows of a run, and has not acted on them yet.
 func newLedger(run *v1alpha1.Run, now time.Time) *Ledger {
 	return &Ledger{Number: run.Number, Rows: make([]Entry, len(run.Rows)), recorded: run.Rows, Whole: true, LastDeed: now}
 }
@@ -103,7 +102,7 @@ func (l *Ledger) isOf(run *v1alpha1.Run) bool {
 	return run != nil && l.Number == run.Number && len(l.Rows) == len(run.Rows) && (l.recorded == nil || slices.Equal(l.recorded, run.Rows))
 }
 
-// UnknownRows lists the rows of a run of which it is not known what became of them: after a crash, or when an answer was lost.
+// UnknownRows lists the rows of a run with an unknown outcome: after a crash, or when an answer was lost.
 func (l *Ledger) UnknownRows(run *v1alpha1.Run) []int {
 	if !l.isOf(run) {
 		return rowIndexes(len(run.Rows))
@@ -125,8 +124,8 @@ type Sight struct {
 	Refused string
 }
 
-// TakeSights takes live reads of rows: the first look of a process, the look before a result, or the look at what is not gone
-// yet. A row that cannot be read, because somebody made it up or another version wrote it, is left alone.
+// TakeSights records live reads of rows: the first look of a process, the look before a result, or the look at what is not gone yet. A
+// row that cannot be read, because it is forged or another version wrote it, is left alone.
 func (l *Ledger) TakeSights(run *v1alpha1.Run, sights map[int]Sight, now time.Time) {
 	if !l.isOf(run) {
 		*l = Ledger{Number: run.Number, Rows: make([]Entry, len(run.Rows)), recorded: run.Rows, LastDeed: now}
@@ -210,28 +209,28 @@ type Answer struct {
 	RetryAfter time.Duration
 }
 
-// RowAnswer is what came of the steps on the object of a row, of which all or some were taken.
+// RowAnswer is the result of the steps on the object of a row, all or some of them.
 type RowAnswer struct {
 	// Did is what the last step that was taken has done; empty if none was.
 	Did v1alpha1.Outcome
-	// Left is the version at which the object was left; empty if nobody knows, or if it is gone.
+	// Left is the version at which the object was left; empty if that is unknown, or if it is gone.
 	Left string
 	// Gone says that the object is proven to be gone, and Replaced that another one has its name. Terminating says that it is on its
 	// way, and Finalizers what holds it.
 	Gone, Replaced, Terminating bool
 	Finalizers                  []string
-	// Failed says why a step was not taken; empty if all were. Lost says that nobody knows whether it was.
+	// Failed says why a step failed; empty if none did. Lost means that the outcome of that step is unknown.
 	Failed string
 	Lost   bool
 	// Unstable says that it failed because the object changed each time.
 	Unstable bool
-	// Cut says that the other steps were not tried: they go on with another decision, or in another pass.
+	// Cut means that the other steps were not tried: they follow with another decision, or in another pass.
 	Cut bool
 	// RetryAfter is for how long the API server asks not to be asked again.
 	RetryAfter time.Duration
 }
 
-// TakeAnswer takes what came of the steps on the object of a row. A row is done when the last of them is.
+// TakeAnswer records the result of the steps on the object of a row. A row is done when the last of them is.
 func (l *Ledger) TakeAnswer(i int, a RowAnswer, now time.Time) {
 	e := &l.Rows[i]
 	l.LastDeed = now
@@ -271,11 +270,11 @@ func (e *Entry) postponeTo(by time.Duration, now time.Time) {
 	}
 }
 
-// patience is how long the back-off of a row of a rule grows before the rows of targets go on without it.
+// patience is how long the back-off of a row of a rule grows before the rows of targets no longer wait for it.
 const patience = 8 * time.Second
 
-// holdsUp says that one of these rows of rules is still to be done before those of targets. One that is refused again and
-// again is not: nobody knows whether it will ever be.
+// holdsUp reports whether the rows of targets must wait for one of these rows of rules. They do not wait for rows that are refused again
+// and again, because those may never succeed.
 func (l *Ledger) holdsUp(rows []int) bool {
 	return slices.ContainsFunc(rows, func(i int) bool { return l.Rows[i].backoff < patience })
 }
@@ -323,7 +322,7 @@ func (l *Ledger) rowsWhere(is func(*Entry) bool) []int {
 	return out
 }
 
-// onceOutcome is what became of a row, as the run of a Cleaner that cleans once tells it.
+// onceOutcome returns the outcome of a row as the run of a Once Cleaner reports it.
 func (e *Entry) onceOutcome() v1alpha1.Outcome {
 	held := !e.Settled && len(e.Finalizers) > 0
 	switch {
@@ -346,7 +345,8 @@ func (e *Entry) onceOutcome() v1alpha1.Outcome {
 	}
 }
 
-// recurringOutcome is what became of a row, as the run of a Cleaner that stays counts it; empty: nothing. What was made anew is gone.
+// recurringOutcome returns the outcome of a row as the run of a Recurring Cleaner counts it; empty: none. A recreated object counts as
+// gone.
 func (e *Entry) recurringOutcome() v1alpha1.Outcome {
 	switch {
 	case e.Blind, e.Doubt:

@@ -36,15 +36,15 @@ const (
 	AskSlot
 	// StartUninstall begins to uninstall the release.
 	StartUninstall
-	// FinishUninstall goes on with an uninstall that the run has begun.
+	// FinishUninstall continues an uninstall that the run has begun.
 	FinishUninstall
 	// WriteResult records Request.Result.
 	WriteResult
-	// MoveToUnsent takes a finished run out of status.run: into status.unsent if there is a sink.
+	// MoveToUnsent moves a finished run from status.run to status.unsent; without a sink, it drops the run.
 	MoveToUnsent
-	// ClearRecord drops status.run and status.unsent: nobody wants them any more.
+	// ClearRecord drops status.run and status.unsent: there is no sink for them.
 	ClearRecord
-	// ClearUnsent drops status.unsent: it is delivered, or nobody wants it any more.
+	// ClearUnsent drops status.unsent: it is delivered, or there is no sink for it.
 	ClearUnsent
 	// DeleteSelf deletes the Cleaner.
 	DeleteSelf
@@ -52,7 +52,7 @@ const (
 	RemoveFinalizer
 	// GiveUp says in the log and in a Warning what could not be delivered, and removes the finalizer.
 	GiveUp
-	// AddFinalizer holds the Cleaner before a batch of one that stays is recorded.
+	// AddFinalizer holds a Recurring Cleaner before a batch is recorded.
 	AddFinalizer
 	// Record writes the rows of a batch into the run, and counts those of the batch before.
 	Record
@@ -99,10 +99,10 @@ type View struct {
 	Helm *v1alpha1.Helm
 	// Decides is the fingerprint of the Cleaner's spec.
 	Decides string
-	// Delivered says that the sink has taken the event of the run that Outstanding returns.
+	// Delivered means that the sink has accepted the event of the run that UndeliveredRun returns.
 	Delivered bool
 	Now       time.Time
-	// SettleFor is how long deleted objects may take to go before the run goes on without them.
+	// SettleFor is how long deleted objects may take to go before the run continues without them.
 	SettleFor time.Duration
 	// FinishGrace is how long after its deletionTimestamp a Cleaner is held to finish and to report.
 	FinishGrace time.Duration
@@ -131,8 +131,8 @@ func IsHeld(s *v1alpha1.CommonSpec) bool {
 	return s.Suspend || s.Mode == v1alpha1.ModeDryRun
 }
 
-// Next says what comes next for a Cleaner, of either life, apart from the batches of one that stays. A run that it has left behind, when
-// it was of the other life, is carried to its end.
+// Next returns the next request for a Cleaner with either lifecycle, except the batches of a Recurring Cleaner. An open run from before a
+// change of the lifecycle is carried to its end.
 func Next(v View, m *Memory) Request {
 	s := v.Cleaner.State()
 	switch run := s.Run; {
@@ -151,7 +151,8 @@ func Next(v View, m *Memory) Request {
 	}
 }
 
-// isRecurring says by which life the Cleaner is carried on: that of Cleaners that stay, unless a run of the other kind is not over yet.
+// isRecurring reports whether the Cleaner is carried on as a Recurring Cleaner. An open run decides with its own lifecycle until it is
+// over.
 func (v View) isRecurring() bool {
 	if run := v.Cleaner.State().Run; run != nil {
 		return run.Lifecycle == v1alpha1.LifecycleRecurring
@@ -159,10 +160,10 @@ func (v View) isRecurring() bool {
 	return v.Cleaner.Common().Recurs()
 }
 
-// hasSink says that somebody is to be told.
+// hasSink reports whether events are sent.
 func (v View) hasSink() bool { return v.Cleaner.Common().CloudEventSink != "" }
 
-// isDeleted says that somebody deleted the Cleaner.
+// isDeleted reports whether the Cleaner has a deletionTimestamp.
 func (v View) isDeleted() bool { return v.Cleaner.GetDeletionTimestamp() != nil }
 
 // graceEnds is when a deleted Cleaner is held no longer.
@@ -183,7 +184,8 @@ func (v View) hasFinalizer() bool {
 	return false
 }
 
-// withoutRun is the life of a Cleaner that waits. One that stays keeps the finalizer for the next batch, if somebody is to be told.
+// withoutRun returns the next request for a Cleaner without a run. A Recurring Cleaner with a sink keeps the finalizer for the next
+// batch.
 func (v View) withoutRun() Request {
 	unsent, keeps := v.Cleaner.State().Unsent != nil, v.isRecurring() && v.hasSink() && !v.isDeleted()
 	switch {
@@ -200,8 +202,8 @@ func (v View) withoutRun() Request {
 	}
 }
 
-// nextAfterResult is the life of a Cleaner whose run has a result: Delivering. One that stays, or that has left something behind, makes room
-// for another run at once.
+// nextAfterResult returns the next request for a Cleaner whose run has a result. A Recurring Cleaner, or a run that left something
+// behind, makes room for another run at once.
 func (v View) nextAfterResult(run *v1alpha1.Run) Request {
 	waiting := v.Cleaner.State().Unsent != nil
 	delivered := !v.hasSink() || v.Delivered && !waiting
@@ -257,7 +259,7 @@ func (v View) nextOfOpenRun(run *v1alpha1.Run, m *Memory) Request {
 	if !m.isOf(run) {
 		return Request{Kind: LookRows, Rows: rowIndexes(len(run.Rows))}
 	}
-	if m.Busy && v.graceOver() { // it is told to end, and wakes the Cleaner when it has
+	if m.Busy && v.graceOver() { // its context is done, and it wakes the Cleaner when it has ended
 		return Request{Kind: Idle, Reason: v1alpha1.ReasonUninstalling}
 	}
 	if m.Busy {
@@ -286,8 +288,8 @@ func (v View) nextOfOpenRun(run *v1alpha1.Run, m *Memory) Request {
 	return v.afterRows(run, m)
 }
 
-// endRun brings an open run to a result without another deletion, but for an uninstall that the run has begun: that is
-// finished first. One that somebody else has begun is left to them.
+// endRun brings an open run to a result without another deletion. It first finishes an uninstall that the run has begun, but never one
+// that another client has begun.
 func (v View) endRun(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string) Request {
 	unread := run.Helm != nil && m.Release == nil
 	if unread && m.unread < maxReleaseLooks && !v.graceOver() {
@@ -321,8 +323,8 @@ func (v View) endRun(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, messa
 	return Request{Kind: WriteResult, Result: result, Message: message}
 }
 
-// requestUninstall begins or goes on with the uninstall of the release that was looked at, once there is a slot for it, and it is known that
-// the author of the spec that there is now may do that, whoever was it when the run was committed.
+// requestUninstall begins or continues the uninstall of the release that was read, once there is a slot for it. The author of the current
+// spec must have the rights for it, whoever wrote the spec that the run was committed with.
 func (v View) requestUninstall(m *Memory, kind RequestKind) Request {
 	switch {
 	case v.Now.Before(m.Due):
@@ -348,8 +350,8 @@ func (v View) waitUntil(at time.Time, reason string) Request {
 	return Request{Kind: Idle, Until: at, Reason: reason}
 }
 
-// requestRows acts on the open rows that are due, those of rules first. One that was not held against the spec yet, or of which nothing is
-// wanted any more, is read first.
+// requestRows acts on the open rows that are due, those of rules first. A row is read first if it was not compared with the spec yet, or
+// if nothing was wanted of it then.
 func (v View) requestRows(run *v1alpha1.Run, m *Memory, open []int) Request {
 	var due, unchecked []int
 	next := time.Time{}

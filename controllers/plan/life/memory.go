@@ -26,7 +26,7 @@ type Memory struct {
 	Uninstall
 	// ConfirmedAt is when the conditions were found to hold on live reads; zero: not at all, or it no longer counts.
 	ConfirmedAt time.Time
-	// Stop says why the run must not go on; empty while it may.
+	// Stop says why the run must not continue; empty while it may.
 	Stop string
 }
 
@@ -90,7 +90,7 @@ func (m *Memory) TakeSights(run *v1alpha1.Run, sights map[int]Sight, now time.Ti
 	m.Ledger.TakeSights(run, sights, now)
 }
 
-// TakeSettled takes the outcome of a look at what is not gone yet: it is looked again a little later.
+// TakeSettled records a look at the objects that are not gone yet. If some are left, the next look is a little later.
 func (m *Memory) TakeSettled(now time.Time) {
 	if len(m.unsettledRows()) == 0 {
 		m.forgetFailures()
@@ -100,10 +100,10 @@ func (m *Memory) TakeSettled(now time.Time) {
 	m.Due = now.Add(m.backoff)
 }
 
-// TakeChange takes that the object of a row has changed: what was decided does not count any more.
+// TakeChange records that the object of a row has changed: the confirmation no longer counts.
 func (m *Memory) TakeChange() { m.ConfirmedAt = time.Time{} }
 
-// LookedAtRelease takes the state of the release. A pending one is looked at again later.
+// LookedAtRelease records the state of the release. A pending release is read again later.
 func (u *Uninstall) LookedAtRelease(run *v1alpha1.Run, rel plan.Release, now time.Time) {
 	u.forgetRelease()
 	u.Release, u.unread = &rel, 0
@@ -113,14 +113,14 @@ func (u *Uninstall) LookedAtRelease(run *v1alpha1.Run, rel plan.Release, now tim
 	}
 }
 
-// ReleaseUnread takes the failure of a look at the release: it is tried again later, by a run that was stopped
-// maxReleaseLooks times in a row.
+// ReleaseUnread records that the release could not be read. It is read again later, but by a run that was stopped at most maxReleaseLooks
+// times in a row.
 func (u *Uninstall) ReleaseUnread(why string, now time.Time) {
 	u.unread++
 	u.RecordFailure(why, now)
 }
 
-// AuthorReviewed takes that the release may be uninstalled for the author, by these rights.
+// AuthorReviewed records that the author has the rights to uninstall the release, and which.
 func (u *Uninstall) AuthorReviewed(by []plan.Right, now time.Time) {
 	u.ReviewedAt, u.Reviewed = now, by
 	if u.Refused != "" {
@@ -147,17 +147,17 @@ func (u *Uninstall) uninstallWaits() string {
 	return v1alpha1.ReasonUninstallFailed
 }
 
-// RecordFailure takes the failure of a re-check or of an uninstall: it is tried again later.
+// RecordFailure records that a re-check or an uninstall failed: it is tried again later.
 func (u *Uninstall) RecordFailure(why string, now time.Time) {
 	u.Failed, u.Refused = why, ""
 	u.backoff = plan.DoubleWait(u.backoff)
 	u.Due = now.Add(u.backoff)
 }
 
-// forgetFailures takes a success of what Fail takes the failures of.
+// forgetFailures records a success of what RecordFailure is for.
 func (u *Uninstall) forgetFailures() { u.Failed, u.Refused, u.backoff, u.Due = "", "", 0, time.Time{} }
 
-// TakeUninstall takes the end of an uninstall, with the reason why it did not come to its end; empty if it did.
+// TakeUninstall records that an uninstall has ended, and why it is not finished; empty if it is.
 func (m *Memory) TakeUninstall(why string, now time.Time) {
 	m.Busy = false
 	m.forgetRelease()
@@ -169,12 +169,12 @@ func (m *Memory) TakeUninstall(why string, now time.Time) {
 	m.forgetFailures()
 }
 
-// isUnderWay says that the release is that of the run, and being uninstalled by somebody.
+// isUnderWay reports whether the release belongs to the run and is being uninstalled, by whatever client.
 func (u *Uninstall) isUnderWay(run *v1alpha1.Run) bool {
 	return run.Helm != nil && u.Release != nil && u.Release.State == plan.ReleaseUninstalling &&
 		u.Release.Revision == run.Helm.Revision && string(u.Release.UID) == run.Helm.UID && sameRelease(u.Release, run.Helm)
 }
 
-// isOurs says that the release is being uninstalled, and that this operator has begun that for the run. Its status alone says
-// nothing: whoever may write the record writes that.
+// isOurs reports whether this operator has begun to uninstall the release for the run. The release's status alone proves nothing: every
+// user who may write the record can write it.
 func (u *Uninstall) isOurs(run *v1alpha1.Run) bool { return u.isUnderWay(run) && u.Release.HasBegun() }

@@ -20,12 +20,12 @@ const (
 	MaxBatch = 500
 	// MaxBatchBytes bounds what these rows take in JSON, so that the status can be stored with the rest of what it says.
 	MaxBatchBytes = 400 << 10
-	// maxRun is how many objects a run of a Cleaner that stays counts before it is finished.
+	// maxRun is how many objects a run of a Recurring Cleaner counts before it is finished.
 	maxRun = 500
 )
 
-// BeforeBatch says what a batch of a Cleaner with a sink needs before its first deed: that the Cleaner is held, that what
-// became of the batch before is known and a full run has made room, and then that its own rows are recorded.
+// BeforeBatch returns what a batch of a Cleaner with a sink needs before its first action: the Cleaner must be held, the outcome of the
+// batch before must be known, a full run must have made room, and then the rows of the batch must be recorded.
 func BeforeBatch(c v1alpha1.Owner, l *Ledger) Request {
 	s := c.State()
 	rows := []int(nil)
@@ -44,8 +44,8 @@ func BeforeBatch(c v1alpha1.Owner, l *Ledger) Request {
 	}
 }
 
-// AtRest says what is to be done with the run of a Cleaner that stays, with a sink, while nothing else is: it is finished,
-// if there is room for it.
+// AtRest returns the request for the run of a Recurring Cleaner with a sink while there is nothing else to do: to finish it, if there is
+// room.
 func AtRest(c v1alpha1.Owner, l *Ledger) Request {
 	s := c.State()
 	if s.Run == nil || s.Run.Result != "" || IsHeld(c.Common()) {
@@ -101,9 +101,9 @@ func withheldBytes(w v1alpha1.Withheld) int {
 	return len(`{"object":,"because":},`) + plan.StoredBytes(w.Object) + plan.StoredBytes(w.Because)
 }
 
-// DecideAgain is what may be done at once by a plan that was made anew because objects of an earlier one have changed: deeds on
-// objects of the earlier one, at the versions that they have now. Another object, that stands where one of them stood, was
-// not recorded: it is for the next batch.
+// DecideAgain returns what may be done at once by a new plan, made because objects of an earlier plan have changed: the actions on
+// objects of the earlier plan, at their current versions. An object that has the name of one of them, but another UID, was not recorded:
+// it is for the next batch.
 func DecideAgain(earlier, anew plan.Plan) plan.Plan {
 	objects := map[types.UID]bool{}
 	for i := range earlier.Steps {
@@ -137,9 +137,9 @@ func FirstObjects(p plan.Plan, objects, bytes int) plan.Plan {
 	return p
 }
 
-// ChooseItems chooses so many items of a plan for a batch, in which namespaces have equal parts: else the objects of one, of which the
-// requests come to nothing, would be in each batch, and those of others in none. The namespace that comes after one is the first. An item
-// is of the namespace of its first object. It is nil if all items have room.
+// ChooseItems chooses at most so many items of a plan for a batch, with equal parts for namespaces: otherwise objects of one namespace
+// whose requests fail could fill each batch. It begins with the namespace that follows after. An item belongs to the namespace of its
+// first object. It returns nil if all items have room.
 func ChooseItems(p plan.Plan, items int, after string) map[plan.ItemKey]bool {
 	type place struct {
 		item      plan.ItemKey

@@ -27,7 +27,7 @@ type Belonging struct {
 func RefuseRow(owner plan.Owner, spec *v1alpha1.Work, row plan.Row, o *plan.Object, belongs Belonging, p plan.Protection) string {
 	t := row.FindTarget(spec)
 	if t < 0 && slices.ContainsFunc(spec.Rules, func(r v1alpha1.Rule) bool { return r.Name == row.Rule }) {
-		return "" // rules are evaluated anew before anything is done: only what they want is
+		return "" // rules are evaluated again before each action: only what they want is done
 	}
 	if t < 0 {
 		return fmt.Sprintf("no target with delete: true is named %q", row.Rule)

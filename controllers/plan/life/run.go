@@ -166,15 +166,16 @@ func (u *Uninstall) releaseOutcome(run *v1alpha1.Run) v1alpha1.Outcome {
 	}
 }
 
-// isRewritten says that the record of a release whose uninstall is not ours is not what was recorded of it. Older versions
-// did not record a digest. One that is ours is no less that of the run: whoever finishes it compares, and says so.
+// isRewritten reports whether the record of a release, whose uninstall is not ours, differs from what the run recorded. Older versions
+// recorded no digest. A release whose uninstall is ours still belongs to the run: the uninstaller compares the digest, and reports a
+// difference.
 func isRewritten(rel *plan.Release, h *v1alpha1.HelmRelease) bool {
 	return rel.Revision != h.Revision || string(rel.UID) != h.UID || !sameRelease(rel, h) ||
 		!rel.HasBegun() && h.Digest != "" && rel.Digest != h.Digest
 }
 
-// installedAnew says that a release is another one than the one that was recorded. Its record is another object then: in the same
-// one somebody has written.
+// installedAnew reports whether a release is not the recorded one, but a later one of the same name. Its record is another object then:
+// in the same object, a client has changed the content.
 func installedAnew(rel *plan.Release, h *v1alpha1.HelmRelease) bool {
 	return !sameRelease(rel, h) && string(rel.UID) != h.UID
 }

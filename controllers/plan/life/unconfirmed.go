@@ -14,7 +14,7 @@ import (
 // others are acted on meanwhile.
 type Unconfirmed map[plan.Sum]plan.BackedOff
 
-// HoldItems takes that items were not confirmed: each waits twice as long as the last time, up to a limit.
+// HoldItems records items that were not confirmed: each waits twice as long as the last time, up to a limit.
 func (u Unconfirmed) HoldItems(items map[plan.ItemKey]bool, limit time.Duration, now time.Time) {
 	for item := range items {
 		sum := item.Sum()
@@ -30,7 +30,7 @@ func (u Unconfirmed) ForgetItem(item plan.ItemKey) {
 	}
 }
 
-// KeepWanted forgets all items but those that are wanted still: what is wanted anew begins anew.
+// KeepWanted forgets all items that are no longer wanted: when they are wanted again, their waits start again.
 func (u Unconfirmed) KeepWanted(wanted map[plan.ItemKey]bool) {
 	if len(u) == 0 {
 		return

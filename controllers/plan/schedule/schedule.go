@@ -32,7 +32,7 @@ func IsDue(work *v1alpha1.Work, last, created, now time.Time) (due bool, tick, n
 	if last.After(from) {
 		from = last
 	}
-	if from.After(now) { // the clock was set back: what was due is not due again
+	if from.After(now) { // the clock was set back: a time that was due is not due again
 		return false, time.Time{}, times.Next(from), nil
 	}
 	// A tick that is older than the deadline is of no interest; one at the deadline is.
@@ -50,13 +50,13 @@ func IsDue(work *v1alpha1.Work, last, created, now time.Time) (due bool, tick, n
 	return due, tick, times.Next(now), nil
 }
 
-// IsMissed says that what was to be done at a time is not done any more: startingDeadline has passed.
+// IsMissed reports whether it is too late for the work of a time: startingDeadline has passed.
 func IsMissed(work *v1alpha1.Work, tick, now time.Time) bool {
 	end := EndOf(work, tick)
 	return !end.IsZero() && now.After(end)
 }
 
-// EndOf is until when what was to be done at a time is done; zero if startingDeadline cannot be read.
+// EndOf returns until when the work of a time may be done; zero if startingDeadline cannot be read.
 func EndOf(work *v1alpha1.Work, tick time.Time) time.Time {
 	deadline, err := work.StartingDeadline.Parse(defaultStartingDeadline)
 	if err != nil {
