@@ -21,14 +21,14 @@ const (
 	patchedBytes, madeBytes = 320, 120
 )
 
-// Patches are the patches that were made to objects, by UID. They hold as long as an object's version is the one that the last patch
-// left. When a later action on an item is refused, the next try continues with that action, instead of patching the same object again. To
-// lose them costs patches.
+// Patches are those that were made to objects, by UID, which are as the last of them has left them as long as their
+// version is the same. When a later action on an item is refused, the next try goes on with that one, instead of patching
+// the same object once more. Losing them costs patches.
 type Patches map[types.UID]patched
 
 // patched is what was made of one object.
 type patched struct {
-	version string                 // the version in the last response
+	version string                 // as the last deed was answered
 	made    map[patchID][]plan.Sum // the items that it was for
 	at      time.Time
 }
@@ -39,7 +39,7 @@ type patchID struct {
 	action int
 }
 
-// NotePatch records that an action on an object named one version, and that the response has another; empty if that is unknown.
+// NotePatch takes that a deed on an object named a version, and was answered with another one; empty if nobody knows.
 func (p Patches) NotePatch(s *plan.Step, named, answered string, now time.Time) {
 	uid := s.Object.UID
 	e, known := p[uid]

@@ -24,12 +24,12 @@ const (
 type Items struct {
 	// Holds are since when something holds.
 	Holds plan.Holds
-	// Backoff are the objects that wait after failures, and Remade those that were recreated.
+	// Backoff are the objects that wait after failures, and Remade those that were made anew.
 	Backoff plan.Backoff
 	Remade  plan.Remade
 	// Unconfirmed are the items that wait for live reads to say the same.
 	Unconfirmed life.Unconfirmed
-	// Awaited is what live reads want of a Once Cleaner, and the watches have yet to show.
+	// Awaited is what live reads want of a Cleaner that cleans once, and the watches have yet to show.
 	Awaited life.Awaited
 	// Overlay is what was done, and the watches have not shown yet.
 	Overlay life.Acted
@@ -37,9 +37,9 @@ type Items struct {
 	Done plan.Done
 	// Patches need not be made again.
 	Patches patched.Patches
-	// Told are the items that were reported.
+	// Told are the items of which a report was made.
 	Told reported.Reports
-	// Rehearsed are the items for which a dry run was made while mode is DryRun.
+	// Rehearsed are those of which the API server was asked while mode is DryRun.
 	Rehearsed rehearsed.Items
 }
 
@@ -76,8 +76,8 @@ func (m *Items) FitInto(room int64, evaluated time.Time) {
 	}
 }
 
-// Forget drops what is remembered of items. This costs requests and repeated reports, and what must hold for some time starts again. What
-// was used up of limits stays used up: nothing happens earlier because of it.
+// Forget drops what is remembered of items. That costs requests and repeated reports, what holds begins anew, and what was used up of
+// limits stays used up: nothing is done earlier for it.
 func (m *Items) Forget(evaluated time.Time) {
 	m.Holds, m.Done = nil, m.Done.ForgetDeeds()
 	m.Patches, m.Rehearsed, m.Unconfirmed, m.Backoff, m.Remade = patched.Patches{}, rehearsed.Items{}, life.Unconfirmed{}, plan.Backoff{}, plan.Remade{}
@@ -94,8 +94,7 @@ func (m *Items) AskAgain() {
 	clear(m.Rehearsed)
 }
 
-// MakeRoom returns how much the next decision may remember when so many bytes are free: holds, actions and reports may all grow in one
-// pass.
+// MakeRoom is how much the next decision may remember, of so many bytes that are free: holds, deeds and reports may all grow in one pass.
 func (m *Items) MakeRoom(free int64) *plan.Room {
 	part := free / 8
 	m.Told.GrowBy(part)

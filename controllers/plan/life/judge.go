@@ -82,7 +82,7 @@ type judge struct {
 	m    *Memory
 	rows []plan.Row
 	at   map[types.UID]int // the rows of objects
-	live plan.Snapshot // with the actions of the run
+	live plan.Snapshot     // with the actions of the run
 	// unread says of targets that no expression sees why they could not be read.
 	unread map[int]string
 }
@@ -259,7 +259,7 @@ func keepRowSteps(p *plan.Plan, at map[types.UID]int, m *Memory) (dropped map[in
 // leftSteps are the steps of a plan that are left out, and what is left out with them.
 type leftSteps struct {
 	out       []bool
-	followers [][]int // the actions that come after a step
+	followers [][]int       // the actions that come after a step
 	ofRow     map[int][]int // the actions on the object of a row
 	dropped   map[int]bool
 }

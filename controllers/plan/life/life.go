@@ -324,7 +324,7 @@ func (v View) endRun(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, messa
 }
 
 // requestUninstall begins or continues the uninstall of the release that was read, once there is a slot for it. The author of the current
-// spec must have the rights for it, whoever wrote the spec that the run was committed with.
+// spec must have the rights for it, even if another author wrote the spec that the run was committed with.
 func (v View) requestUninstall(m *Memory, kind RequestKind) Request {
 	switch {
 	case v.Now.Before(m.Due):
