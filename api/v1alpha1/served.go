@@ -20,6 +20,10 @@ func JudgesRequester(group string) bool {
 	}, group)
 }
 
+// ListsByRequester says that the API server of a group lists other objects to each user: those of the user. The watches of the operator
+// would show all of them to every Cleaner. Source: OpenShift, where the role basic-user lets everybody list projects.
+func ListsByRequester(group string) bool { return group == "project.openshift.io" }
+
 // FindKind finds, among the resources that an API server serves in one version of a group, the one that a reference's
 // kind stands for: by its kind, else by its plural or singular name, in any case. Nil if there is none.
 func FindKind(kind string, resources []metav1.APIResource) *metav1.APIResource {

@@ -111,6 +111,9 @@ func checkReference(f *Findings, r *v1alpha1.ClusterReference, p *field.Path) {
 	if !groupName.MatchString(r.APIGroup) || len(r.APIGroup) > maxObjectName {
 		f.addError(p.Child("apiGroup"), fmt.Sprintf("%q is not an API group: write the group alone, such as apps or serving.knative.dev, and the version in version", r.APIGroup))
 	}
+	if v1alpha1.ListsByRequester(r.APIGroup) {
+		f.addError(p.Child("apiGroup"), fmt.Sprintf("the API server of %s lists to each user what is theirs, and to the operator what is everybody's: select kind Namespace of version v1 instead, without apiGroup", r.APIGroup))
+	}
 	if !dnsLabel.MatchString(r.Version) {
 		f.addError(p.Child("version"), fmt.Sprintf("%q is not an API version: write the version alone, such as v1, and the group in apiGroup", r.Version))
 	}
