@@ -20,8 +20,8 @@ const (
 	maxNamespaceBytes = maxCacheBytes / 4
 )
 
-// Cache compiles a version of a Cleaner once, and remembers what does not compile too, as long as there is room: what was
-// not asked for longest goes first, that of the namespace that has most. It is safe for concurrent use.
+// Cache compiles a version of a Cleaner once, and also remembers compile errors, as long as there is room. When there is none, the
+// namespace with most entries loses the one that was not used for longest. It is safe for concurrent use.
 type Cache struct {
 	compiler *Compiler
 	// maxBytes and maxNamespaceBytes are how many bytes are remembered in all and of one namespace.
@@ -39,7 +39,7 @@ type cacheEntry struct {
 	namespace string
 	uid       types.UID
 	version   string
-	compiling chan struct{} // holds one token while somebody compiles it
+	compiling chan struct{} // holds one token during compilation
 	compiled  bool
 	programs  *Programs
 	errs      field.ErrorList
@@ -51,8 +51,8 @@ func NewCache(c *Compiler) *Cache {
 	return &Cache{compiler: c, maxBytes: maxCacheBytes, maxNamespaceBytes: maxNamespaceBytes, entries: map[types.UID]*ordered.Element{}, namespaceBytes: map[string]int64{}}
 }
 
-// Get gives what Compile gives; what the context has cut short is not remembered. The version tells one spec of a Cleaner
-// from another: its generation, and that of its template. An object without a UID is not remembered.
+// Get gives what Compile gives; what the context has cut short is not remembered. The version distinguishes the specs of a Cleaner: it is
+// made of its generation and its template's. An object without a UID is not remembered.
 func (c *Cache) Get(ctx context.Context, namespace string, uid types.UID, version string, spec *v1alpha1.Work) (*Programs, field.ErrorList) {
 	if uid == "" {
 		return c.compiler.Compile(ctx, spec)
@@ -117,7 +117,7 @@ func (c *Cache) addBytes(namespace string, bytes int64) {
 	}
 }
 
-// evictEntry forgets an entry. Whoever uses it goes on.
+// evictEntry forgets an entry. Its current users can continue to use it.
 func (c *Cache) evictEntry(at *ordered.Element) {
 	entry := unwrapEntry(at)
 	c.recent.Remove(at)
@@ -134,7 +134,7 @@ func (c *Cache) findOldest(namespace string) *ordered.Element {
 	return at
 }
 
-// findLargestNamespace finds the namespace of which most is remembered.
+// findLargestNamespace returns the namespace with the most bytes.
 func (c *Cache) findLargestNamespace() string {
 	largest := ""
 	for namespace, bytes := range c.namespaceBytes {

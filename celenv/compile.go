@@ -148,7 +148,7 @@ func (b *builder) buildScope(spec *v1alpha1.Work) *scope {
 
 var variableName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// declareVariables adds the names of variables, of which none can be read yet.
+// declareVariables adds the names of variables. None can be read yet.
 func (b *builder) declareVariables(s *scope, path string, variables, outer []v1alpha1.Variable, names *[]string) {
 	for i, v := range variables {
 		at := fmt.Sprintf("%svariables[%d].name", path, i)
@@ -170,7 +170,7 @@ func (b *builder) declareVariables(s *scope, path string, variables, outer []v1a
 	}
 }
 
-// compileVariables compiles variables, each of which sees those before it, and adds them to the scope.
+// compileVariables compiles variables and adds them to the scope. Each sees those before it.
 func (b *builder) compileVariables(s *scope, path string, variables []v1alpha1.Variable, rule *ruleProgram) {
 	for i, v := range variables {
 		made := &variable{name: prefixVariables + v.Name, slot: i, rule: rule}
@@ -289,7 +289,7 @@ type expression struct {
 	readsTime bool
 	// holds says that its answer says what holds, and for how long it has to: a condition, or what comes in a rule before its actions matter.
 	holds bool
-	// Movement and ahead are what is needed to foresee when; only for one that reads the time.
+	// movement and ahead serve to predict when the result changes; only for an expression that reads the time.
 	movement moving.Analysis
 	ahead    *aheadProgram
 	// explanation is the same program with eyes.
@@ -297,7 +297,7 @@ type expression struct {
 	env         *cel.Env
 }
 
-// markHolding takes that these expressions, as far as there are any, say what holds.
+// markHolding marks expressions, if there are any, as those that say what holds.
 func markHolding(all ...*expression) {
 	for _, x := range all {
 		if x != nil {

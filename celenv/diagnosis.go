@@ -67,7 +67,7 @@ func (d *diagnosis) convertCheckErrors(issues *cel.Issues) []*expr.Error {
 	return problems
 }
 
-// maxProblems is how many problems of one expression are told: who mends these sees the next.
+// maxProblems is how many problems of one expression are reported: the next ones show when these are fixed.
 const maxProblems = 16
 
 // sortIssues gives what was found in the order of the source.

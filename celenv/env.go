@@ -151,7 +151,7 @@ type Compiler struct {
 	limits meter.Limits
 	// Calls has functions pay when they are called.
 	calls *meter.Calls
-	// functions are all of them, for whoever plans.
+	// functions are all functions, for planning a program.
 	functions interpreter.Dispatcher
 	// scale knows what expressions cost before they run.
 	scale *allowance.Scale

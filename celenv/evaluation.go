@@ -16,19 +16,19 @@ import (
 	"github.com/vtex/cleaner/celenv/meter"
 )
 
-// Evaluation is one look of all expressions at one Input. A variable is computed when an expression first reads it, and
-// kept for the others.
+// Evaluation is one look of all expressions at one Input. A variable is computed when an expression first reads it, and kept for the
+// others.
 //
-// It is for one goroutine, has its Programs for itself from BeginEvaluation to Close, and is of no use afterwards: nor is what it
-// gave, but for plain Go values. Nobody should wait for anything else in between.
+// It is for one goroutine, has its Programs for itself from BeginEvaluation to Close, and is invalid afterwards, like its results, except
+// plain Go values. Do not wait for anything else in between.
 type Evaluation struct {
 	p            *Programs
 	values       map[string]any // the targets, params and time
 	memos        []memo         // of the spec's variables, by slot
 	sharedBudget meter.Budget
-	// answerSteps is what is left of Limits.AllSteps to answers, and extraSteps to what is foreseen and explained.
+	// answerSteps is what is left of Limits.AllSteps for results, and extraSteps for predictions and explanations.
 	answerSteps, extraSteps int64
-	// abortReason is why nothing is answered any more, with the expression at which that was found; nil while it is.
+	// abortReason is why the evaluation was aborted, with the expression at which that was found; nil while it continues.
 	abortReason *expr.Error
 	retained    int64 // bytes
 	memory      Memory
@@ -65,7 +65,7 @@ func (e *variableError) Error() string {
 	return expr.TruncateText(fmt.Sprintf("%s has no value: %s (%s)", e.name, e.problem.Message, e.problem.FormatPlace()), 1024)
 }
 
-// BeginEvaluation waits for the other evaluations of these Programs to end, and begins one. Whoever gets one must Close it.
+// BeginEvaluation waits for the other evaluations of these Programs to end, and begins one. The caller must Close it.
 func (p *Programs) BeginEvaluation(ctx context.Context, in Input) (*Evaluation, *expr.Error) {
 	return p.beginWithin(ctx, in, p.limits.ComputeWall(in.countObjects()), p.limits.AllSteps)
 }
@@ -100,8 +100,9 @@ func (p *Programs) beginWithin(ctx context.Context, in Input, wall time.Duration
 	return nil, problem
 }
 
-// AbortReason says why nothing is answered any more, and at which expression that was found: what all of them may take is used up,
-// or the caller's context has ended. It is nil while there are answers. What was answered before is no basis for a decision.
+// AbortReason returns why the evaluation was aborted, and at which expression that was found: a limit of all expressions together is used
+// up, or the caller's context has ended. It is nil while the evaluation continues. After an abort, earlier results are no basis for a
+// decision.
 func (e *Evaluation) AbortReason() *expr.Error { return e.abortReason }
 
 // RetainBytes counts bytes that the caller holds on to, on behalf of an expression, until all answers are there. It is false once
@@ -206,8 +207,8 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	return e.readVariable(v, &e.itemMemos[v.slot], &e.itemBudget), true
 }
 
-// readVariable gives the value of a variable, which is computed at the first time. What ends an evaluation in it, such as a limit,
-// ends that of whatever reads it too.
+// readVariable returns the value of a variable, and computes it the first time. A limit that ends this evaluation also ends the one that
+// reads the variable.
 func (e *Evaluation) readVariable(v *variable, m *memo, from *meter.Budget) any {
 	switch {
 	case m.value != nil:

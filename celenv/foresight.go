@@ -17,17 +17,17 @@ import (
 	"github.com/vtex/cleaner/celenv/moving"
 )
 
-// Foresight is until when answers hold if nothing but the time changes.
+// Foresight is until when results are valid if nothing but the time changes.
 type Foresight struct {
 	// Until is the first moment at which one may be another; before it none is. Zero: there is no such moment within the
 	// next decades.
 	Until time.Time
-	// Unknown says that at least one may be another before Until, too, and that nobody can say when.
+	// Unknown means that at least one result may also change before Until, at a moment that cannot be predicted.
 	Unknown bool
 }
 
-// foreseer finds out until when the answers of an Evaluation hold. Expressions that read the time are evaluated once more for it,
-// by programs of their own: an answer never depends on what is foreseen, and if the two do not give the same, nothing is.
+// foreseer determines until when the results of an Evaluation are valid. For that, it evaluates expressions that read the time once more,
+// with programs of their own: a result never depends on a prediction, and if the two disagree, nothing is predicted.
 type foreseer struct {
 	of   *Evaluation
 	time *moving.Value // of the evaluation; nil before the first look
@@ -48,11 +48,11 @@ type aheadMemo struct {
 	moving.Lookout
 }
 
-// Foresight is until when all answers hold that were given so far. cloudEventData and the reasons of rules do not count:
-// they only say what was done.
+// Foresight returns until when all results so far are valid. cloudEventData and the reasons of rules do not count: they only describe
+// what was done.
 func (e *Evaluation) Foresight() Foresight { return e.readLookout(e.ahead.found) }
 
-// HoldForesight is Foresight of the answers that say what holds, and for how long, which is what a rule's `for` counts by: those of
+// HoldForesight is Foresight for the expressions that say what holds, and for how long, which is what a rule's `for` counts by:
 // conditions, forEach, when, for, forKey and key.
 func (e *Evaluation) HoldForesight() Foresight { return e.readLookout(e.ahead.holding) }
 
@@ -71,7 +71,7 @@ func (e *Evaluation) getTime() time.Time {
 	return now
 }
 
-// resetForesight has everything foreseen anew.
+// resetForesight drops all predictions.
 func (f *foreseer) resetForesight() {
 	*f = foreseer{of: f.of, found: moving.Lookout{Until: moving.Never}, holding: moving.Lookout{Until: moving.Never}}
 }
@@ -85,7 +85,7 @@ func (e *Evaluation) evaluateAndForesee(x *expression, from *meter.Budget) (ref.
 	return out, problem
 }
 
-// foreseeAnswer takes until when an answer holds; out is nil if it is an error. Without an answer there is nothing to foresee.
+// foreseeAnswer records until when a result is valid; out is nil if it is an error. Without a result there is nothing to predict.
 func (f *foreseer) foreseeAnswer(x *expression, from *meter.Budget, out ref.Val, answered bool) {
 	l, value := moving.Lookout{Unknown: true, Until: moving.Never}, ref.Val(nil)
 	if answered && x.ahead.ensureProgram() && f.of.p.meter.Clock.HasSpareTime() {
@@ -178,7 +178,7 @@ func isSameValue(a, b ref.Val) bool {
 	}
 }
 
-// foreseeOrder takes a value of orderBy. Values that all go on at one speed stay in their order.
+// foreseeOrder records a value of orderBy. Values that all change at the same speed keep their order.
 func (f *foreseer) foreseeOrder(x *expression, value ref.Val, l *moving.Lookout) {
 	slope := int64(0)
 	if m, ok := value.(*moving.Value); ok {
@@ -267,14 +267,13 @@ func (a *aheadActivation) ResolveName(name string) (any, bool) {
 	return (*activation)(e).ResolveName(name)
 }
 
-// aheadProgram is an expression's program that looks ahead. It is made when it is first used: most of what is compiled is
-// only checked.
+// aheadProgram is an expression's program that looks ahead. It is compiled when it is first used: most specs are only checked.
 type aheadProgram struct {
 	compiler *Compiler
 	x        *expression
 	programs *Programs
 	planned  bool
-	program  *program // nil if it cannot be foreseen
+	program  *program // nil if changes cannot be predicted
 }
 
 // ensureProgram says whether there is a program.
@@ -297,13 +296,12 @@ func (a *aheadProgram) ensureProgram() bool {
 // maxFlips bounds how many moments FindFlip looks at.
 const maxFlips = 32
 
-// FindFlip looks for the first moment after in.Time, and not after limit, at which a condition gives another answer than
-// results say if nothing but the time changes; an error is an answer, too, and one is like another. Zero: there is none.
-// It is exact unless the answers cannot be foreseen, or come too close to another too often: then it is a moment up to
-// which they are known to hold.
+// FindFlip looks for the first moment after in.Time, and not after limit, at which a condition has another result if nothing but the time
+// changes. An error is a result too, and all errors are equal. Zero: there is no such moment. It is exact unless changes cannot be
+// predicted, or are too close to each other too often: then it is a moment up to which the results are known to be valid.
 //
-// first is what was foreseen at in.Time. Where answers may be others they are evaluated as of then, and so on, with one set
-// of Limits for all.
+// first is the prediction at in.Time. Wherever results may change, the conditions are evaluated as of then, and so on, within one set of
+// Limits.
 func (p *Programs) FindFlip(ctx context.Context, in Input, results []Result, first Foresight, limit time.Time) (at time.Time, exact bool) {
 	beyond := func(f Foresight) bool { return f.Until.IsZero() || f.Until.After(limit) }
 	switch {

@@ -171,7 +171,7 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// cidrUsable counts as everything here does that counts addresses: by the cases of celenv/addresses.
+// The function cidrUsable counts like all code that counts addresses: by the cases of celenv/addresses.
 func TestCidrUsableOfTheSharedCases(t *testing.T) {
 	text, err := os.ReadFile("addresses/testdata/ranges.json")
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/vtex/cleaner/celenv/expr"
 )
 
-// checkParameters says which parameters an expression of a template, or of what uses one, asks for that the template does not
-// have: nobody could ever give them.
+// checkParameters returns an error for each parameter that an expression of a template, or of a Cleaner that uses it, names and the
+// template does not declare: it could never have a value.
 func (s *scope) checkParameters(x *expression) []*expr.Error {
 	if s.parameters == nil {
 		return nil

@@ -13,9 +13,9 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// DecodeParams reads parameters as expressions see them: an integer that an int can hold is one, other numbers are doubles,
-// and what is null is absent, in objects within too. A null in a list stays, so that the others keep their places. Those
-// that durations names are durations: their text is one that v1alpha1.Duration may be.
+// DecodeParams reads parameters as expressions see them: an integer that an int can hold is one, other numbers are doubles, and a
+// null is absent, in nested objects too. A null in a list stays, so that the others keep their places. Those that durations names are
+// durations, in the form of v1alpha1.Duration.
 func DecodeParams(raw *runtime.RawExtension, durations []string) (map[string]any, error) {
 	if raw == nil || len(raw.Raw) == 0 {
 		return map[string]any{}, nil

@@ -148,7 +148,7 @@ func (x *expression) encodeJSON(out ref.Val) (string, *expr.Error) {
 	return text, nil
 }
 
-// LocateError makes an error one of the expression as a whole.
+// locateError makes an error one of the expression as a whole.
 func (x *expression) locateError(e *expr.Error) *expr.Error {
 	return x.tree.LocateError(e, x.tree.Root.ID()).WithPath(x.path)
 }

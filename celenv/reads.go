@@ -58,9 +58,8 @@ func (p *ruleProgram) listExpressions() []*expression {
 }
 
 // findUnprovenTargets finds the targets on which a rule's decision depends and that its confirm does not name, other than the one of its
-// items, and warns of them: they are confirmed as a whole.
-// (That one needs no other proof: a deed carries the version that was decided on.) Items of several targets may be held
-// against each other, but in forEach itself.
+// items, and warns of them: they are confirmed as a whole. The target of its items needs no other proof: a request carries the version
+// that was decided on. Items of several targets may be compared with each other anywhere but in forEach itself.
 func (b *builder) findUnprovenTargets(s *scope, rule *v1alpha1.Rule, p *ruleProgram) {
 	own := s.findIteratedTargets(p.forEach)
 	known := map[string]bool{}

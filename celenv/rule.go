@@ -145,9 +145,9 @@ type RuleEvaluation struct {
 	p *ruleProgram
 }
 
-// Item is an entry of the list of a rule, which the rule's expressions are about. A variable of the rule is computed at
-// most once until an expression is about another item; going back to an item begins anew, so that what is kept does not
-// grow with the number of items. Each of its methods gives an error of this item alone.
+// Item is an entry of the list of a rule, which the rule's expressions are about. A variable of the rule is computed at most once until
+// an expression is about another item; going back to an item computes it again, so that memory does not grow with the number of items. An
+// error of its methods concerns only this item.
 type Item struct {
 	rule  *RuleEvaluation
 	value any // as Go has it where that is how it came, else a ref.Val
@@ -422,7 +422,8 @@ func (p confirmProgram) collectNames(out ref.Val) ([]string, *expr.Error) {
 	return names, nil
 }
 
-// evaluateNamespace gives that of what is confirmed. An empty one would be another than its author means.
+// evaluateNamespace returns the namespace of an object to confirm. An empty one is an error: it would name another object than the author
+// means.
 func (i *Item) evaluateNamespace(x *expression) (string, *expr.Error) {
 	if x == nil {
 		return "", nil
@@ -437,10 +438,11 @@ func (i *Item) evaluateNamespace(x *expression) (string, *expr.Error) {
 // ConfirmsAll says that an entry of confirm reads its whole target.
 func (r *RuleEvaluation) ConfirmsAll(entry int) bool { return r.p.confirm[entry].name == nil }
 
-// ListJoinedTargets names the targets that a confirm of all reads: those on which the rule depends, but that of its items. Sorted.
+// ListJoinedTargets returns the targets that a confirm of all reads, sorted: those on which the rule depends, except its items' target.
 func (r *RuleEvaluation) ListJoinedTargets() []string { return r.p.joinedTargets }
 
-// ListUnprovenTargets names the targets on which the rule's decision depends and that its confirm does not name, but that of its items.
+// ListUnprovenTargets returns the targets on which the rule's decision depends and that its confirm does not name, except its items'
+// target.
 func (r *RuleEvaluation) ListUnprovenTargets() []string { return r.p.unprovenTargets }
 
 // EvaluateActionObject gives the object that an action is about, as CEL has it: the item, where the action does not say.

@@ -85,7 +85,7 @@ func (p *openRun) actOnRows(ctx context.Context, rows []int) error {
 	return nil
 }
 
-// finishing is a batch of an open run of a Cleaner that cleans once.
+// finishing is a batch of an open run of a Once Cleaner.
 type finishing struct {
 	deeds
 	rows map[types.UID]int // all of the run
@@ -122,7 +122,7 @@ func (f *finishing) courseOfRows() *life.Course {
 	return f.run.CourseOfRows(f.mem.judged.todo, f.rows, f.due)
 }
 
-// decideAnew reads objects that have changed live, and decides anew on the run.
+// decideAnew reads changed objects live, and decides the run again.
 func (f *finishing) decideAnew(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course {
 	f.settleRows(c, changed)
 	reads := map[plan.Read]types.UID{}
@@ -139,7 +139,7 @@ func (f *finishing) decideAnew(ctx context.Context, c *life.Course, changed map[
 		}
 	}
 	if !confirm.ReadLive(ctx, f.clients.Live, &f.in, ask, f.isLate) || f.isLate() {
-		f.run.TakeChange() // it is judged again by whoever has the time
+		f.run.TakeChange() // a later pass judges it again
 		clear(f.due)
 		return f.courseOfRows()
 	}
@@ -157,7 +157,7 @@ func (f *finishing) decideAnew(ctx context.Context, c *life.Course, changed map[
 	return f.courseOfRows()
 }
 
-// GiveUp has objects wait that have changed each time.
+// giveUp has objects wait that have changed each time.
 func (f *finishing) giveUp(_ *life.Course, changed map[types.UID]bool, _ int) {
 	for uid := range changed {
 		a := f.answerOf(uid)
@@ -165,7 +165,7 @@ func (f *finishing) giveUp(_ *life.Course, changed map[types.UID]bool, _ int) {
 	}
 }
 
-// settleRows notes what came of rows. Those of objects that have changed, and those that come after them, are decided on anew.
+// settleRows records the results of rows. It leaves out rows of changed objects, and rows that come after them: those are decided again.
 func (f *finishing) settleRows(c *life.Course, changed map[types.UID]bool) {
 	for uid := range f.due {
 		if !c.IsAbout(uid) { // it was not decided when it was not due
@@ -193,7 +193,7 @@ func (f *finishing) settleRows(c *life.Course, changed map[types.UID]bool) {
 	}
 }
 
-// answerRow notes what came of a row, of which nothing more is done in this batch.
+// answerRow records the result of a row that is finished for this batch.
 func (f *finishing) answerRow(uid types.UID, a life.RowAnswer) {
 	f.run.TakeAnswer(f.rows[uid], a, f.r.clock.Now())
 	delete(f.due, uid)

@@ -25,14 +25,14 @@ import (
 // followsInBatch is how often a batch goes after an object that has changed.
 const followsInBatch = 3
 
-// deeds carries out the steps of a batch, of either life.
+// deeds carries out the steps of a batch, for both lifecycles.
 type deeds struct {
 	*openRun
 	// in is what the decision depends on, with what was read live in it.
 	in plan.Input
-	// run is what is known of the open run that the batch belongs to, of a Cleaner that cleans once; nil of one that stays.
+	// run is what is known of the open run that the batch belongs to, for a Once Cleaner; nil for a Recurring Cleaner.
 	run *life.Memory
-	// number is that of the run in which the batch is recorded; 0 if nobody is to be told.
+	// number is the number of the run that records the batch; 0 without a sink.
 	number int64
 	// watched is how the watches know the objects that the batch is about.
 	watched map[types.UID]plan.Object
@@ -41,22 +41,21 @@ type deeds struct {
 	// acted are the steps that were carried out, and seen is how they left their objects.
 	acted []plan.Step
 	seen  life.Acted
-	// answers are what has come of the steps on objects, and partly are the objects of which a step was taken for some of its
-	// items.
+	// answers are the results of the steps on objects, and partly are the objects with a step that was carried out for some of its items
+	// only.
 	answers map[types.UID]*life.RowAnswer
 	partly  map[types.UID]bool
 	// unsent says that requests were not sent, because the Cleaner has changed, or because it took too long.
 	unsent bool
 }
 
-// follower decides anew on objects that have changed, and takes those that have changed each time.
+// follower decides again on objects that have changed, and gives up those that have changed each time.
 type follower interface {
 	decideAnew(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course
 	giveUp(c *life.Course, changed map[types.UID]bool, times int)
 }
 
-// carryOut does what is to be done. An object that has changed is read live, decided on anew and acted on at once, a few
-// times; then it waits.
+// carryOut carries out a course. An object that has changed is read live, decided again and acted on at once, a few times; then it waits.
 func (b *deeds) carryOut(ctx context.Context, c *life.Course, f follower) *life.Course {
 	b.seen, b.answers, b.partly = life.Acted{}, map[types.UID]*life.RowAnswer{}, map[types.UID]bool{}
 	for times := 1; ; times++ {
@@ -112,9 +111,9 @@ func (b *deeds) carryWaves(ctx context.Context, c *life.Course) map[types.UID]bo
 	return changed
 }
 
-// readySteps lists the steps whose turn it is. One that stands for several items, of some of which an earlier step has failed,
-// is made anew for the others. A patch that stands is not made again, if another deed comes after it: that one goes at once, so that it
-// does not wait for requests on other objects.
+// readySteps returns the steps whose turn it is. A step for several items is made again without the items whose earlier step has failed.
+// A patch that is already in place is not repeated if another action comes after it: that action is sent at once, so that it does not
+// wait for requests on other objects.
 func (b *deeds) readySteps(ctx context.Context, c *life.Course) []int {
 	others := sync.OnceValue(func() plan.Plan { return b.decideOthers(ctx) }) // one decision serves all steps whose turn it is
 	for {
@@ -137,8 +136,8 @@ func (b *deeds) readySteps(ctx context.Context, c *life.Course) []int {
 	}
 }
 
-// refoldStep makes a step anew for those of its items of which no earlier step has failed. It says whether there are any, and
-// time is left to decide so: else the step is left for the next pass.
+// refoldStep makes a step again for those of its items without a failed earlier step. It returns false if there are none, or no time is
+// left to decide: then the step is left for the next pass.
 func (b *deeds) refoldStep(s *plan.Step, others func() plan.Plan) bool {
 	if !slices.ContainsFunc(s.ListItems(), func(item plan.ItemKey) bool { return !b.in.Failed[item] }) {
 		return false
@@ -159,12 +158,12 @@ func (b *deeds) refoldStep(s *plan.Step, others func() plan.Plan) bool {
 	return false
 }
 
-// isLate says that no time is left to evaluate or to read: the pass is over, or what was read live justifies nothing any more.
+// isLate reports whether no time is left to evaluate or to read: the pass is over, or the live reads are too old.
 func (b *deeds) isLate() bool {
 	return b.isOver() || plan.ElapsedTime(b.in.Now, b.r.clock.Now()) >= life.ConfirmationServes
 }
 
-// decideOthers decides anew without the items of which a step has failed.
+// decideOthers decides again without the items that have a failed step.
 func (b *deeds) decideOthers(ctx context.Context) plan.Plan {
 	if b.run == nil {
 		return b.computePlan(ctx, b.in)
@@ -210,7 +209,7 @@ func (b *deeds) takeOutcome(s *plan.Step, out actuate.Outcome) bool {
 		b.recordRefused(uid, out, now)
 	case life.AnswerRefused:
 		b.recordRefused(uid, out, now)
-	case life.AnswerConflict: // it is decided on anew, unless it is on its way
+	case life.AnswerConflict: // it is decided again, unless it is terminating
 		if b.run != nil && out.Sight.Terminating {
 			a := b.answerOf(uid)
 			a.Did, a.Terminating, a.Finalizers = v1alpha1.OutcomeGone, true, out.Sight.Finalizers
@@ -220,12 +219,12 @@ func (b *deeds) takeOutcome(s *plan.Step, out actuate.Outcome) bool {
 	return false
 }
 
-// recordDone remembers a deed that was done, or that nobody needs any more.
+// recordDone records an action that was carried out, or is no longer needed.
 func (b *deeds) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) {
 	uid, a := s.Object.UID, b.answerOf(s.Object.UID)
 	if out.Kind == life.AnswerDone {
 		a.Did = outcomesOfVerbs()[s.Verb]
-	} else if b.run != nil || a.Did == "" { // of one that stays, what was done before counts
+	} else if b.run != nil || a.Did == "" { // for a Recurring Cleaner, an earlier action counts
 		a.Did = v1alpha1.OutcomeGone
 	}
 	a.Left, a.Gone, a.Failed, a.RetryAfter, a.Lost = out.Version, out.Gone, "", 0, false
@@ -253,7 +252,7 @@ func (b *deeds) answerOf(uid types.UID) *life.RowAnswer {
 	return b.answers[uid]
 }
 
-// recordRefused has an object wait after a request that was not done, or of which nobody knows.
+// recordRefused has an object wait after a request that was refused, or whose outcome is unknown.
 func (b *deeds) recordRefused(uid types.UID, out actuate.Outcome, now time.Time) {
 	a := b.answerOf(uid)
 	a.Failed, a.RetryAfter = out.Why, out.RetryAfter
@@ -263,7 +262,7 @@ func (b *deeds) recordRefused(uid types.UID, out actuate.Outcome, now time.Time)
 	}
 }
 
-// noteDeed remembers a deed for limits, where there are any.
+// noteDeed remembers an action for limits, if there are any.
 func (b *deeds) noteDeed(s *plan.Step, now time.Time) {
 	if l := b.Work.Limits; l != nil && (l.MaxActions > 0 || l.MaxPercent > 0) {
 		b.mem.Done = b.mem.Done.AddDeed(b.in.MakeDeed(s, now))
@@ -272,7 +271,7 @@ func (b *deeds) noteDeed(s *plan.Step, now time.Time) {
 
 // rememberObject notes how an object is now, for the time until the watches show it.
 func (b *deeds) rememberObject(s *plan.Step, out actuate.Outcome) {
-	if b.run != nil || out.Now == nil && !out.Gone { // nobody looks before the run is over; or nobody knows
+	if b.run != nil || out.Now == nil && !out.Gone { // nothing is read before the run is over; or the outcome is unknown
 		return
 	}
 	before := s.Object
@@ -293,10 +292,10 @@ func outcomesOfVerbs() map[plan.Verb]v1alpha1.Outcome {
 	}
 }
 
-// recurring is the follower of a Cleaner that stays.
+// recurring is the follower of a Recurring Cleaner.
 type recurring struct{ *deeds }
 
-// decideAnew reads objects that have changed live, and decides anew on their items. What else that rests on was confirmed before.
+// decideAnew reads changed objects live, and decides again on their items. What else these rest on was confirmed before.
 func (b recurring) decideAnew(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course {
 	b.in.Only = map[plan.ItemKey]bool{}
 	var reads []plan.Read
@@ -321,7 +320,7 @@ func (b recurring) decideAnew(ctx context.Context, c *life.Course, changed map[t
 	return life.NewCourse(life.DecideAgain(plan.Plan{Steps: c.Steps}, d))
 }
 
-// GiveUp has objects wait that have changed each time.
+// giveUp has objects wait that have changed each time.
 func (b recurring) giveUp(_ *life.Course, changed map[types.UID]bool, times int) {
 	for uid := range changed {
 		b.mem.Backoff.RecordConflict(uid, times, b.r.clock.Now())
@@ -343,7 +342,7 @@ type stepGuard struct {
 	log logr.Logger
 }
 
-// LimitWait ends when what was read live justifies nothing any more: the next pass goes on, and others get their turn.
+// LimitWait ends the wait when the live reads are too old: the next pass continues, and others get their turn.
 func (o *stepGuard) LimitWait(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, life.ConfirmationServes-plan.ElapsedTime(o.in.Now, o.r.clock.Now()))
 }
@@ -379,7 +378,7 @@ func (o *stepGuard) LogIntent(s *plan.Step, version string) {
 		"object", s.Object.Ref.String(), "uid", s.Object.UID, "resourceVersion", version, "decides", o.mem.decides)
 }
 
-// mayGoOn says that the spec is the one that was decided on. An open run goes on after an edit of what does not decide.
+// mayGoOn reports whether the spec is the one that was decided on. An open run continues after an edit that decides nothing.
 func (o *stepGuard) mayGoOn(ctx context.Context, c v1alpha1.Owner) (bool, error) {
 	same, err := o.r.assignments().IsCurrent(ctx, c, o.Version)
 	if err != nil || same || o.run == nil {

@@ -62,7 +62,7 @@ type trimmer struct {
 	spec   reflect.Type
 	layout layouts
 
-	// keeping reports whether what is read is added to out, up to a length of end.
+	// keeping means that the trimmer adds what it reads to out, up to a length of end.
 	keeping bool
 	end     int
 	levels  int

@@ -52,7 +52,7 @@ func (s *Scale) NewAllowance() *Allowance {
 // UsedRoom says about how many bytes of memory what was compiled so far takes.
 func (a *Allowance) UsedRoom() int64 { return MaxFootprint - a.room }
 
-// ReserveWeight takes the weight of a parsed expression off what its spec has left. It is an error if that is too little.
+// ReserveWeight subtracts the weight of a parsed expression from what its spec has left. It returns an error if that is too little.
 func (a *Allowance) ReserveWeight(t *expr.Tree, parsed *ast.AST) *expr.Error {
 	most := min(maxExpressionWeight, a.weight)
 	w := &weigher{scale: a.scale, left: most}

@@ -102,7 +102,7 @@ const (
 	writtenWeight = 1024
 )
 
-// weighExpression takes the weight of an expression off, and gives the shape of its type.
+// weighExpression subtracts the weight of an expression, and returns the shape of its type.
 func (w *weigher) weighExpression(e ast.Expr, locals *shapedLocal) shape {
 	if w.left < 0 || e == nil {
 		return newLeaf()

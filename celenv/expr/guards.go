@@ -162,7 +162,7 @@ func collectGuards(e ast.Expr, chain string) []string {
 	return nil
 }
 
-// parsePresenceTest says of which key an expression is the test.
+// parsePresenceTest returns the key whose presence an expression tests.
 func parsePresenceTest(e ast.Expr) (string, bool) {
 	var in ast.Expr
 	var key string

@@ -155,7 +155,7 @@ func (t *Tree) findNameColumn(id int64, line, column int) int {
 	case ast.CallKind:
 		name := []rune(e.AsCall().FunctionName())
 		if i := slices.Index(name, '.'); i >= 0 {
-			name = name[i+1:] // a qualified name: the position is that of its last part
+			name = name[i+1:] // a qualified name: the position is its last part's
 		}
 		if start := column - len(name); column < len(text) && text[column] == '(' && start >= 0 && slices.Equal(text[start:column], name) {
 			return start + 1
@@ -192,7 +192,7 @@ func (t *Tree) LocateError(e *Error, id int64) *Error {
 	return e
 }
 
-// maxPathParts is how many parts a path may have. What is written is as long as the expression, for each part that is asked for.
+// maxPathParts is how many parts a path may have: each part that is asked for writes a path as long as the expression.
 const maxPathParts = 32
 
 // FormatPath writes an expression as its author may have, if it is a variable with few fields and literal indexes.

@@ -16,9 +16,9 @@ import (
 //
 //	certificates(<bytes or string>) -> <list>    // those of a text in PEM form, in its order
 //
-// Each is a map: dnsNames, issuer, notAfter, notBefore, subject; the names as RFC 2253 writes them, the times as timestamps.
-// Of a chain the first one is that of the server. Keys in the text are passed over; an empty text has none. What is no
-// certificate is an error. Nothing is verified: a certificate says what whoever made it wants.
+// Each is a map: dnsNames, issuer, notAfter, notBefore, subject; the names as RFC 2253 writes them, the times as timestamps. In a chain,
+// the first one is the server's. Keys in the text are passed over; an empty text has none. What is no certificate is an error. Nothing is
+// verified: everyone can make a certificate that says anything.
 func Certificates() cel.EnvOption { return cel.Lib(certificatesLibrary{}) }
 
 type certificatesLibrary struct{}

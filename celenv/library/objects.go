@@ -13,7 +13,7 @@ import (
 // Objects is what expressions ask about any Kubernetes object.
 //
 //	key(<object>) -> <string>             // "namespace/name", or "name" for an object without a namespace
-//	controller(<object>) -> <optional>    // controller(pod).kind.orValue("") == "Job": the owner that controls it, and may make it anew
+//	controller(<object>) -> <optional>    // controller(pod).kind.orValue("") == "Job": the owner that controls it, and may recreate it
 func Objects() cel.EnvOption { return cel.Lib(objectsLibrary{}) }
 
 type objectsLibrary struct{}

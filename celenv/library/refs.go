@@ -20,14 +20,13 @@ import (
 //
 // The objects are one, or a target, or a list of objects or of targets; one that is null is none.
 //
-// It goes by the conventions of the API, and not by kinds, so that it reads CRDs too: a field such as secretName, secretRef,
-// tlsSecret or imagePullSecrets; {kind: Secret, name: x}; a key of an annotation that ends in -secret. What a container's
-// command line and environment say in plain text counts too. So it may find more than there is, and is meant for the
-// question what is not referred to. An object's labels, its owners and its own name are no references of it.
+// It goes by the conventions of the API, and not by kinds, so that it reads CRDs too: a field such as secretName, secretRef, tlsSecret or
+// imagePullSecrets; {kind: Secret, name: x}; a key of an annotation that ends in -secret. What a container's command line and environment
+// say in plain text counts too. So it may find more than there is, and is meant for the question what is not referred to. An object's
+// labels, its owners and its own name are no references of it.
 //
-// The list is sorted and has each key once: namespace/name, in the namespace that the reference says, else in that of the
-// object. What an object without a namespace names without one is the name alone. Whatever makes Pods and names no
-// ServiceAccount refers to the one called "default".
+// The list is sorted and has each key once: namespace/name, in the reference's namespace, or else in the object's. If neither has a
+// namespace, the key is the name alone. An object that makes Pods and names no ServiceAccount refers to the one called "default".
 func References() cel.EnvOption { return cel.Lib(referencesLibrary{}) }
 
 type referencesLibrary struct{}
@@ -87,7 +86,7 @@ type refSearch struct {
 	roles map[string]fieldRole
 	// visited are the objects and lists that were looked at already: one that occurs many times has nothing new.
 	visited map[any]bool
-	// namespace is that of the object that is looked at.
+	// namespace is the object's namespace.
 	namespace string
 	// found are the names, by namespace: "" for those that say theirs, or have none. They are parts of what was looked at, so
 	// that to find a name again costs nothing.

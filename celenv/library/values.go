@@ -41,7 +41,7 @@ func unwrapOptional(v ref.Val) ref.Val {
 	return v
 }
 
-// convertToMap gives a map in Go: that of an object as it is, else a copy.
+// convertToMap returns a map in Go: an object's own map, or else a copy.
 func convertToMap(v ref.Val) (map[string]any, bool) {
 	if _, ok := v.(traits.Mapper); !ok { // and no copy is made of it
 		return nil, false

@@ -284,7 +284,7 @@ func sumTexts(list traits.Lister) int64 {
 
 func chargeAdd(m *Meter, args []ref.Val) ref.Val {
 	switch left := args[0].(type) {
-	case traits.MutableLister: // a loop that collects: only what is appended is new
+	case traits.MutableLister: // a loop that collects: only appended values are new
 		m.checkValueSize(MultiplyCapped(ValueSize, MeasureLength(left)))
 		m.payBuilding(measureFlat(args[1]))
 	case types.String, types.Bytes, traits.Lister:
@@ -634,7 +634,7 @@ func chargeDecoding(m *Meter, args []ref.Val) ref.Val {
 	return nil
 }
 
-// chargeValidation pays for the same while it is made: nobody holds on to it.
+// chargeValidation charges for the copy while it exists: it is not kept.
 func chargeValidation(m *Meter, args []ref.Val) ref.Val {
 	m.payCopying(measureDecoded(m, args[0]))
 	return nil

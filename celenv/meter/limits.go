@@ -20,12 +20,11 @@ import (
 
 // Limits bound one Evaluation.
 //
-// Steps and Growth are what the conditions, the variables of the spec (whoever reads them first) and the forEach of all
-// rules share. What is asked about one item of a rule has ItemSteps and ItemGrowth for itself: a bad item is an error of
-// that item, and leaves the others theirs. Keep and a patch that several items share have as much as these items together,
-// but no more than Steps and Growth.
+// Steps and Growth are what the conditions, the variables of the spec (with the first expression that reads them) and the forEach of all
+// rules share. Each item of a rule has its own ItemSteps and ItemGrowth: a bad item is an error of that item, and leaves the others
+// theirs. Keep and a patch that several items share have as much as these items together, but no more than Steps and Growth.
 //
-// AllSteps, Wall and MaxWall bound everything together: once one of them is used up, nothing more is answered.
+// AllSteps, Wall and MaxWall bound everything together: once one of them is used up, the evaluation is aborted.
 type Limits struct {
 	// Steps is how much may be done: one for each turn of a loop, for each value that a comparison of lists or maps, a sort
 	// or a search has to look at, and for each 64 bytes of text that a function reads. 5,000,000 when zero: the proposal's
@@ -41,9 +40,9 @@ type Limits struct {
 	ItemSteps int64
 	// ItemGrowth is how much may be built for one item, in bytes. 4 MiB when zero.
 	ItemGrowth int64
-	// AllSteps is how much may be done in all, for all items too; 64 bytes that are built are one step. 25,000,000 when
-	// zero. What is foreseen and explained has half as much besides, and so has a search for the moment at which conditions
-	// change. Together that is at most about 10 seconds of one processor.
+	// AllSteps is how much may be done in all, for all items too; 64 bytes that are built are one step. 25,000,000 when zero. Predictions
+	// and explanations have half as much in addition, and so has a search for the moment at which conditions change. Together that is at
+	// most about 10 seconds of one processor.
 	AllSteps int64
 	// Wall is how long it may take, and ObjectWall how much longer for each object of the Input: 10s and 1ms when zero.
 	// MaxWall is how long it may take in any case: 20s when zero, so that with a search, which has Wall, it is 30s. What the
@@ -116,7 +115,7 @@ type Budget struct {
 	MaxSteps, MaxGrowth int64
 	Steps, Growth       int64
 	AllSteps            *int64 // what is left of the steps that all budgets share
-	Passing             bool   // what is built is let go of with the item
+	Passing             bool   // built values are released with the item
 }
 
 // NewBudget makes a budget of so many steps and bytes, and of steps that it shares with others.
@@ -139,7 +138,7 @@ type Meter struct {
 	operands [2]ref.Val
 }
 
-// StartClock gives the meter a time, from now. What is done is paid from a budget that is set for each expression.
+// StartClock starts the time of an evaluation. Each expression sets the budget that its evaluation is charged to.
 func (m *Meter) StartClock(caller context.Context, wall time.Duration) {
 	m.Clock, m.Stopped, m.Held = newClock(caller, wall), nil, Holding{}
 }
@@ -186,7 +185,7 @@ func (m *Meter) payBuilding(n int64) {
 	}
 }
 
-// checkValueSize refuses what is too large for one function, whoever pays for it.
+// checkValueSize refuses a value that is too large for one function, whichever budget pays for it.
 func (m *Meter) checkValueSize(n int64) {
 	if most := m.Limits.Value; n > most && n <= m.Growth {
 		m.StopEvaluation(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("one function would build more than %d bytes", most), Hint: "give it a shorter text or list"})
@@ -211,7 +210,7 @@ func (m *Meter) spendSharedSteps(n int64) {
 	}
 }
 
-// CheckAbort says why no expression can be answered any more; nil if there is no reason.
+// CheckAbort returns why no further expression can be evaluated; nil if there is no reason.
 func (m *Meter) CheckAbort(all int64) *expr.Error {
 	switch {
 	case m.Clock.Ctx.Err() != nil:
@@ -255,7 +254,7 @@ type sizeWalk struct {
 	visited      uint
 }
 
-// addBytes counts bytes, and says whether to go on.
+// addBytes counts bytes, and reports whether to continue.
 func (w *sizeWalk) addBytes(n int64) bool {
 	const often = 1024
 	w.total += n
@@ -403,8 +402,8 @@ func countEscapes(text string) int64 {
 	return n
 }
 
-// countValues counts about how many values there are in a value, itself among them. It looks no further than limit, and no
-// further than what cannot be paid for any more.
+// countValues counts about how many values there are in a value, itself among them. It looks no further than limit, and no further than
+// the budget reaches.
 func (m *Meter) countValues(v ref.Val, limit int64) int64 {
 	walk := sizeWalk{meter: m, limit: MultiplyCapped(ValueSize, min(limit, m.Steps)+1)}
 	return walk.measureValue(v) / ValueSize

@@ -39,7 +39,7 @@ func newMeteredLiteral(e ast.Expr, parts []interpreter.InterpretableV2, m *Meter
 	return l
 }
 
-// ID is that of the expression.
+// ID returns the ID of the expression.
 func (l *meteredLiteral) ID() int64 { return l.id }
 
 // Eval pays, and makes the list or the map.

@@ -9,7 +9,7 @@ import "github.com/vtex/cleaner/celenv/expr"
 type Memory interface {
 	// HoldBytes says whether the evaluation may hold so many bytes now.
 	HoldBytes(bytes int64) bool
-	// KeepBytes takes that the evaluation has ended, and that its caller holds on to so many bytes.
+	// KeepBytes records that the evaluation has ended, and how many of its bytes the caller keeps.
 	KeepBytes(bytes int64)
 }
 
@@ -22,7 +22,7 @@ const (
 
 // Holding is how much memory an evaluation holds.
 type Holding struct {
-	memory Memory // nil: nobody shares it
+	memory Memory // nil: it is not shared
 	// lasting is held until the evaluation ends, and passing until the next item; granted is what may be held without asking.
 	lasting, passing, granted int64
 	refused                   bool
@@ -34,7 +34,7 @@ func (h *Holding) ShareMemory(memory Memory) bool {
 	return !h.refused
 }
 
-// EndItem takes that what was built for an item is let go of.
+// EndItem records that what was built for an item is released.
 func (h *Holding) EndItem() { h.passing = 0 }
 
 // TakeRetained counts bytes that the caller holds on to. It is false if it may not.

@@ -27,7 +27,7 @@ type Calls struct {
 	bindings map[string]*functions.Overload
 }
 
-// NewCalls reads the functions of an environment. It gives them all, for whoever plans programs.
+// NewCalls reads the functions of an environment. It also returns all functions, for planning programs.
 func NewCalls(env *cel.Env) (*Calls, interpreter.Dispatcher, error) {
 	bindings, all := map[string]*functions.Overload{}, interpreter.NewDispatcher()
 	for name, f := range env.Functions() {

@@ -22,7 +22,7 @@ type Adapter struct {
 	m *Meter
 }
 
-// NewAdapter makes an Adapter. Meter m pays for what is done each time that a value is used; nil: nobody does.
+// NewAdapter makes an Adapter. m is charged for each use of a value; nil: uses are free.
 func NewAdapter(m *Meter) Adapter { return Adapter{Adapter: types.DefaultTypeAdapter, m: m} }
 
 // NativeToValue wraps a Go value.

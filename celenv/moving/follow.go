@@ -232,7 +232,7 @@ func (f *follower) findTurn(m *Value, place ref.Val) (after int64, ok bool) {
 	return int64(next.Sub(at)), ok
 }
 
-// applyTwo makes a call with two arguments, of which at least one moves.
+// applyTwo makes a call with two arguments. At least one of them moves.
 func (f *follower) applyTwo(a, b ref.Val) ref.Val {
 	switch f.function {
 	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals, operators.Equals, operators.NotEquals:
@@ -255,7 +255,7 @@ func (f *follower) applyTwo(a, b ref.Val) ref.Val {
 	return f.applySeveral([]ref.Val{a, b})
 }
 
-// noteComparison notes when two values compare in another way. It is not ok for what it cannot say that of.
+// noteComparison records when the comparison of two values may change. It is not ok if that cannot be predicted.
 func (f *follower) noteComparison(a, b ref.Val) bool {
 	if isTime(a) && isTime(b) {
 		one, oneKnown := lineOf(a)
@@ -279,7 +279,7 @@ func (f *follower) noteComparison(a, b ref.Val) bool {
 	return false
 }
 
-// matchStepAndNumber gives a moving int and a number, of which no sum is too large within the horizon.
+// matchStepAndNumber returns a moving int and a number whose sum stays within an int up to the horizon.
 func matchStepAndNumber(a, b ref.Val) (m *Value, n int64, ok bool) {
 	m, isMoving := a.(*Value)
 	number, isInt := b.(types.Int)

@@ -20,7 +20,7 @@ type Analysis struct {
 	Calls map[int64]bool
 	// Result says that the value of the expression can be one, or hold one.
 	Result bool
-	// Blind says that one can get to where no call stands in its way, such as into an index. Nothing is foreseen then.
+	// Blind means that a moving value can reach a place where no call can follow it, such as an index. Then nothing is predicted.
 	Blind bool
 
 	// collecting are the loops that collect what can move, as far as is known, and grown says that one was found in this turn.

@@ -31,10 +31,10 @@ const (
 // Lookout notes when what is evaluated may become another, if nothing but the time changes.
 type Lookout struct {
 	Until   int64 // nanoseconds from now, at least 1: before that nothing does
-	Unknown bool  // nobody can say
+	Unknown bool  // cannot be predicted
 }
 
-// noteChange takes that something may become another when so many nanoseconds have passed.
+// noteChange records that the result may change after so many nanoseconds.
 func (l *Lookout) noteChange(after int64) {
 	if after != Never {
 		after = min(after, horizon)
@@ -42,7 +42,7 @@ func (l *Lookout) noteChange(after int64) {
 	l.Until = min(l.Until, max(after, 1))
 }
 
-// NoteUnknown takes that something may become another at any time.
+// NoteUnknown records that the result may change at any time.
 func (l *Lookout) NoteUnknown() { l.Unknown = true }
 
 // Merge takes all that another one has noted.
@@ -51,11 +51,11 @@ func (l *Lookout) Merge(other Lookout) {
 	l.Unknown = l.Unknown || other.Unknown
 }
 
-// Value is a timestamp, a duration or an int that changes as time passes. When k nanoseconds have passed, the first two
-// are base+slope*k of them, and an int is what step makes of that; step never falls.
+// Value is a timestamp, a duration or an int that changes as time passes. When k nanoseconds have passed, the first two are base+slope*k
+// of them, and an int is what step makes of that; step never falls.
 //
-// cel-go's functions do not know it. A follower gives them what it is now, and notes until when their answer holds.
-// Whoever looks at the value in any other way has seen something of which nobody can say when it changes.
+// cel-go's functions do not know it. A follower passes them the current value, and records until when their result is valid. If code
+// looks at the value in any other way, it cannot be predicted when its result changes.
 type Value struct {
 	now         ref.Val
 	base, Slope int64
@@ -131,7 +131,7 @@ func NowOf(v ref.Val) ref.Val {
 	return v
 }
 
-// line is how a timestamp or a duration goes on.
+// line is how a timestamp or a duration changes.
 type line struct {
 	base, slope int64
 	kind        types.Kind
@@ -189,7 +189,7 @@ func findCrossing(operator string, distance, slope int64) int64 {
 		return (left-1)/slope + 1
 	case operators.LessEquals, operators.Greater: // when it is past
 		return left/slope + 1
-	default: // when it is there, and when it is not any more
+	default: // when it begins to be there, and when it ceases
 		switch {
 		case left == 0:
 			return 1
@@ -277,8 +277,8 @@ func (m *Value) notePassing(operator string, n int64) {
 	}
 }
 
-// findNextTurn finds when a part of a time, as a getter of CEL gives it, may become another: where the time's own zone has that part
-// begin anew, or where the zone's offset changes.
+// findNextTurn returns when a part of a time, as a getter of CEL returns it, may change: where that part begins again in the time's own
+// zone, or where the zone's offset changes.
 func findNextTurn(getter string, at time.Time) (next time.Time, ok bool) {
 	_, offset := at.Zone()
 	fixed := time.FixedZone("", offset)

@@ -39,7 +39,7 @@ func reviewOf(user, spec string) func() io.Reader {
 
 func text(t string) func() io.Reader { return func() io.Reader { return strings.NewReader(t) } }
 
-// reviews are all that are sent. None is believed; the operator goes on.
+// hostileReviews returns all reviews that are sent. None is believed, and the operator keeps working.
 func hostileReviews() []review {
 	const spec = `{"ttl": "1d", "targets": [{"name": "maps", "reference": {"version": "v1", "kind": "ConfigMap", "matchLabels": {}}, "delete": true}]}`
 	costly, err := nowhere().expand(`["{{repeat 900 "[1].all(a, a>0)&&"}} true"]`)

@@ -211,8 +211,8 @@ func mustMarshal(v any) []byte {
 	return out
 }
 
-// sendIfAllowed sends a request when there is a slot for it, before waiting ends, and it may be sent; if it was not sent, the error says
-// why. A dry run asks and tells nobody: may and intent are nil.
+// sendIfAllowed sends a request once there is a slot for it and may allows it, unless waiting ends before. If it did not send, the error
+// says why. In a dry run, may and intent are nil.
 func (a *Actuator) sendIfAllowed(ctx, waiting context.Context, ref plan.Ref, r request, may func(context.Context) error, intent func()) (answered *unstructured.Unstructured, sent bool, err error) {
 	slot, err := a.slots.TakeSlot(waiting, types.NamespacedName{Namespace: ref.Namespace})
 	if err != nil {

@@ -66,7 +66,7 @@ func (e *Evaluations) CancelOutdated(c v1alpha1.Owner) {
 	}
 }
 
-// cancelGone ends the evaluation of a Cleaner that is not there any more.
+// cancelGone ends the evaluation of a Cleaner that is gone.
 func (e *Evaluations) cancelGone(c v1alpha1.Owner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

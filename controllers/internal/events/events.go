@@ -120,7 +120,7 @@ func (r *Recorder) writeSeries(ctx context.Context, s *series) {
 	r.settleSeries(s, countOf(event), err)
 }
 
-// SendEvent sends an Event; or, of one that the API server knows, how often it has happened.
+// sendEvent creates an Event; if the API server knows the Event, it sends the new count.
 func (r *Recorder) sendEvent(ctx context.Context, e *eventsv1.Event, known bool) error {
 	if known {
 		if err := r.sendCount(ctx, e); !apierrors.IsNotFound(err) {

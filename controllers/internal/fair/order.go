@@ -29,7 +29,7 @@ type order[T comparable] struct {
 	free   int
 	shares map[string]*share[T]
 	due    heapOf[*share[T]]
-	// floor is what the last one had used that was served. Who comes anew begins there: time at rest is no credit.
+	// floor is what the last namespace that was served had used. A namespace that comes back begins there: time at rest is no credit.
 	floor time.Duration
 	swept time.Time
 	// added counts those that have come.
@@ -47,9 +47,9 @@ type share[T comparable] struct {
 	place int
 	// rests is since when nothing waits and nothing is taken.
 	rests time.Time
-	// names are what each Cleaner has used that has used more than floor. Who comes anew begins there too. It rises by what each that
-	// had a place would have used if all that wanted one had used alike: so whoever has used more is first in the end, however many
-	// come that have used nothing, under new names each time.
+	// names is the use of each Cleaner that has used more than floor. A Cleaner that comes back begins at floor. floor rises by what each
+	// Cleaner with a place would have used if all that wait had used alike. So a Cleaner that has used more comes first in the end, even
+	// if new Cleaners without any use keep coming, under new names each time.
 	names map[string]time.Duration
 	floor time.Duration
 }
@@ -99,7 +99,7 @@ func (o *order[T]) hasten(w *waiter[T]) {
 	heap.Fix(&w.of.waiting, w.place)
 }
 
-// dropWaiter takes off one that does not wait any more.
+// dropWaiter removes a waiter that no longer waits.
 func (o *order[T]) dropWaiter(w *waiter[T], now time.Time) {
 	heap.Remove(&w.of.waiting, w.place)
 	if w.of.waiting.Len() == 0 {
@@ -108,7 +108,7 @@ func (o *order[T]) dropWaiter(w *waiter[T], now time.Time) {
 	}
 }
 
-// takeNext gives a place to the next one; nil if nobody may have one now.
+// takeNext gives a place to the next waiter; nil if none may have one now.
 func (o *order[T]) takeNext() *waiter[T] {
 	var passed []*share[T]
 	var next *share[T]
@@ -139,7 +139,7 @@ func (o *order[T]) takeNext() *waiter[T] {
 	return w
 }
 
-// giveBack takes that a place is free again, which a Cleaner has had for so long.
+// giveBack records that a place is free again, and for how long a Cleaner had it.
 func (o *order[T]) giveBack(key types.NamespacedName, took time.Duration, now time.Time) {
 	s := o.shares[key.Namespace]
 	took = max(took, 0)
@@ -159,8 +159,8 @@ func (o *order[T]) giveBack(key types.NamespacedName, took time.Duration, now ti
 	o.forgetResting(now)
 }
 
-// forgetResting forgets what makes no difference any more, once in a while: namespaces that have rested for long, and Cleaners that
-// have used no more than all.
+// forgetResting forgets, once in a while, what no longer makes a difference: namespaces that have rested for long, and Cleaners that have
+// used no more than all.
 func (o *order[T]) forgetResting(now time.Time) {
 	if now.Sub(o.swept) < forgetAfter {
 		return

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Observer is told how the queue goes.
+// Observer receives the state of the queue.
 type Observer interface {
 	// SetQueueDepth takes how many requests wait for a worker.
 	SetQueueDepth(n int)
@@ -59,8 +59,8 @@ func (q *Queue) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Reque
 	}
 }
 
-// GetWithPriority waits for a request that a worker may take. Its priority is that of an event: what was there at the start has a lower
-// one, and what comes of it need not.
+// GetWithPriority waits for a request that a worker may take. Its priority is an event's: what was there at the start has a lower one,
+// and what follows from it need not.
 func (q *Queue) GetWithPriority() (r reconcile.Request, priority int, shutdown bool) {
 	r, shutdown = q.Get()
 	return r, 0, shutdown
@@ -76,7 +76,7 @@ type ready struct {
 	order   *order[reconcile.Request]
 	waiting map[reconcile.Request]*waiter[reconcile.Request]
 	busy    map[reconcile.Request]*work
-	// ending says that nothing is added any more, and draining that what was added before is still done.
+	// ending means that nothing is added, and draining that what was added before is still done.
 	ending, draining bool
 }
 
@@ -142,7 +142,7 @@ func (q *ready) Get() (r reconcile.Request, shutdown bool) {
 	}
 }
 
-// Done takes that a worker is done with a request.
+// Done records that a worker has finished a request.
 func (q *ready) Done(r reconcile.Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -178,7 +178,7 @@ func (q *ready) ShutDownWithDrain() {
 	}
 }
 
-// ShuttingDown says that nothing is added any more.
+// ShuttingDown reports whether the queue no longer accepts requests.
 func (q *ready) ShuttingDown() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -23,12 +23,12 @@ type Slots struct {
 // NewSlots makes so many slots.
 func NewSlots(n int, c clock.PassiveClock) *Slots { return &Slots{clock: c, order: newOrder[*Slot](n)} }
 
-// Slot is one that somebody waits for, or has.
+// Slot is a slot that a caller waits for, or holds.
 type Slot struct {
 	of   *Slots
 	key  types.NamespacedName
 	come func()
-	// What follows is for whoever holds the lock of the Slots. Waits is nil once the slot is held, or given back.
+	// The lock of the Slots guards the fields below. waits is nil once the slot is held, or given back.
 	waits *waiter[*Slot]
 	held  bool
 	since time.Time

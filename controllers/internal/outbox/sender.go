@@ -424,7 +424,7 @@ type attemptResult struct {
 	retryAfter time.Duration
 }
 
-// SendEvent sends the event once.
+// sendEvent sends the event once.
 func (s *Sender) sendEvent(ctx context.Context, d *delivery, sink Sink) attemptResult {
 	e, err := NewEvent(d.cleaner, d.record)
 	if err != nil {

@@ -38,7 +38,7 @@ const (
 	laterHelmWait = time.Second
 	// reviewServes is how long an uninstall may run before the rights of its author are reviewed again: a try that takes longer ends.
 	reviewServes = time.Minute
-	// slowTry is how long a try may take that does nothing, before that is a failure.
+	// slowTry is how long a try without progress may last before it counts as a failure.
 	slowTry = 5 * time.Second
 )
 

@@ -207,7 +207,7 @@ func (m *matcher) run(ctx context.Context) {
 	}
 }
 
-// work takes one turn, and takes note of whom it finds. It says whether there was one.
+// work takes one turn, and records the Cleaners that it finds. It reports whether there was a turn.
 func (m *matcher) work() bool {
 	q := m.takeTurn()
 	if q == nil {

@@ -47,7 +47,7 @@ func (s countedFields) Requirements() fields.Requirements {
 // anyVersion is the last version of an object that PutObject has told of.
 var anyVersion atomic.Int64
 
-// PutObject tells an Engine of an object, in a version that was not there before.
+// putObject gives an Engine an object, in a new version.
 func putObject(e *Engine, s *store, o *held.Object) {
 	o.ResourceVersion = fmt.Sprint(anyVersion.Add(1))
 	e.mu.Lock()

@@ -32,7 +32,7 @@ type releaseRecords struct {
 }
 
 // readCommitted reads the release, and ends the session if it is no longer the one that was decided on. If its uninstall has started, and
-// its record has changed since, that is an error: only a user can say what is to be done.
+// its record has changed since, that is an error: only a user can decide what to do.
 func (r *releaseRecords) readCommitted() (history, error) {
 	if r.try.halted != nil {
 		return nil, r.try.halted

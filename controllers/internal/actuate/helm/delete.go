@@ -20,7 +20,7 @@ type objectDeleter struct {
 	records *releaseRecords
 }
 
-// deleteObject deletes one object, unless it is to be kept. What has to be waited for is returned.
+// deleteObject deletes one object, unless it must be kept. It returns the object if the caller must wait for it.
 func (d *objectDeleter) deleteObject(o object) (*plan.Ref, error) {
 	for range attempts {
 		live, err := d.getMetadata(o.Ref)
@@ -155,8 +155,8 @@ func newDeleteOptions(ref plan.Ref) metav1.DeleteOptions {
 	}
 }
 
-// isObjectMissing says whether the API server said that this object does not exist. A 404 that names nothing, and that of a path that is
-// not served, say nothing about objects.
+// isObjectMissing reports whether the API server said that this object does not exist. A 404 that names no object, or the 404 of a path
+// that is not served, says nothing about objects.
 func isObjectMissing(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {

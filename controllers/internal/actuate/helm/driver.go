@@ -38,7 +38,7 @@ type recordDriver struct {
 
 var _ driver.Driver = (*recordDriver)(nil)
 
-// Name is that of Helm's own.
+// Name returns the name of Helm's own driver.
 func (c *recordDriver) Name() string { return driver.SecretsDriverName }
 
 // Query reads the release.

@@ -30,8 +30,8 @@ type servedKind struct {
 // maxKinds is how many different kinds are asked for, for one release: each may take a request to the API server.
 const maxKinds = 128
 
-// kindResolver asks for each group and version once, and only for those that are needed: an API that is down elsewhere is
-// nobody else's trouble.
+// kindResolver asks for each group and version once, and only for those that are needed: an API that is down does not matter to releases
+// without objects of it.
 type kindResolver struct {
 	u        *Uninstaller
 	found    map[schema.GroupVersionKind]servedKind

@@ -123,9 +123,8 @@ func (c *kubeClient) Delete(list kube.ResourceList) (*kube.Result, []error) {
 	return &kube.Result{Deleted: list}, nil
 }
 
-// DeleteWithPropagationPolicy deletes the objects in stages and returns when they are gone. The policy is Background,
-// whatever Helm asks for. What goes wrong with one object does not hold up the others of its stage; what comes after it
-// waits.
+// DeleteWithPropagationPolicy deletes the objects in stages and returns when they are gone. The policy is Background, whatever Helm asks
+// for. A failure of one object does not delay the others of its stage; the next stage waits.
 func (c *kubeClient) DeleteWithPropagationPolicy(list kube.ResourceList, _ metav1.DeletionPropagation) (*kube.Result, []error) {
 	first, last := splitStages(objectsOf(list))
 	for _, stage := range [][]object{first, last} {

@@ -145,7 +145,7 @@ func parseDocuments(text, left string) ([]document, error) {
 	return docs, nil
 }
 
-// checkPathSegments keeps what a tenant wrote from becoming another path than that of an object.
+// checkPathSegments refuses names that would turn the path of an object into another path: tenants write them.
 func (d document) checkPathSegments() error {
 	if d.kind.Kind == "" || d.kind.Version == "" || d.name == "" {
 		return fmt.Errorf("its manifest has an object without apiVersion, kind or name: %q %q", d.kind, d.name)

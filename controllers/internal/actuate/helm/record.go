@@ -38,10 +38,10 @@ import (
 // secretType is the type of the Secrets in which Helm keeps releases.
 const secretType corev1.SecretType = "helm.sh/release.v1"
 
-// Whoever may write Secrets writes records, and could fill the operator's memory with a few kilobytes of zipped nothing.
-// So a record is read as a stream, of which only this much is kept, and in a turn.
+// A user who may write Secrets writes records, and could fill the operator's memory with a few kilobytes of zipped zeros. So a record is
+// read as a stream, in a turn, and only this much of it is kept.
 const (
-	// maxRecord bounds an unpacked record, of which most is never kept.
+	// maxRecord bounds an unpacked record; most of it is never kept.
 	maxRecord = 32 << 20
 	// maxManifest, maxHooks and maxHooksText bound what is: the manifest, and the hooks that a deletion runs.
 	maxManifest  = 6 << 20
@@ -80,7 +80,7 @@ type recordContent struct {
 	// digest is a fingerprint of what an uninstall of the record would delete and run. What changes while a release is
 	// uninstalled, or its tests are run, is no part of it: the status, and when a hook last ran.
 	digest string
-	// infoOffset is where the fields of the status begin in the JSON, and fieldSpans where some of them stand: for whoever changes it.
+	// infoOffset is where the fields of the status begin in the JSON, and fieldSpans where some of them are: both serve to change them.
 	infoOffset int64
 	fieldSpans map[string]span
 }
@@ -88,7 +88,7 @@ type recordContent struct {
 // span is from one byte of the JSON to before another.
 type span struct{ from, to int64 }
 
-// releaseStatus is that of a release whose newest record this is.
+// releaseStatus returns the status of a release with this as its newest record.
 func (r record) releaseStatus() release.Status { return r.content.release.Info.Status }
 
 // uninstallMark is what the Secret says about who has begun to uninstall the release; empty if it does not.

@@ -70,8 +70,8 @@ func checkRightsCount(name string, rights ...rightSet) *BlockedError {
 	}
 }
 
-// isRightReviewed says that a right was reviewed for whoever wants the release uninstalled, or that none was: then the API server
-// judges each request by the rights of the account.
+// isRightReviewed reports whether a right was reviewed for the author, or whether none was: then the API server checks each request
+// against the rights of the account.
 func (c Committed) isRightReviewed(o object, verb string) bool {
 	return len(c.Rights) == 0 ||
 		slices.Contains(c.Rights, plan.Right{Verb: verb, Group: o.Resource.Group, Resource: o.Resource.Resource, Namespace: o.Namespace})

@@ -23,7 +23,7 @@ const (
 	longestWait = 5 * time.Second
 )
 
-// try is one call of Uninstall: what was decided on, what has come of it, and whether anything is written any more.
+// try is one call of Uninstall: what was decided on, its result so far, and whether it may still write.
 type try struct {
 	u *Uninstaller
 	// ctx is here because Helm's interfaces have no place for it.
@@ -35,8 +35,8 @@ type try struct {
 	deadline time.Time
 
 	outcome Outcome
-	// halted is why nothing is written any more. Helm reduces errors to text, or logs them and goes on: so the first
-	// one is remembered here, and every later request fails with it.
+	// halted is why this try may no longer write. Helm reduces errors to text, or logs them and continues: so the first one is remembered
+	// here, and every later request fails with it.
 	halted error
 }
 
@@ -147,7 +147,7 @@ func (s *session) runHelm() error {
 		_, err = uninstall.Run(s.try.want.Name)
 	}
 	if err != nil && s.try.halted == nil && s.hooks.failure == nil {
-		// Helm found no Secrets where there were some a moment ago: somebody else was faster.
+		// Helm found no Secrets where there were some a moment ago: another client was faster.
 		if _, ended := s.records.readCommitted(); errors.Is(ended, errEnded) {
 			return ended
 		}

@@ -11,8 +11,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Turn waits until a record may be read: each takes some tens of megabytes, and some tenths of a second. Leave is called when it was. It is
-// an error if ctx is done before. Whoever has nothing else to do meanwhile needs no Turn: nil waits for nothing.
+// Turn waits until a record may be read: each read takes some tens of megabytes, and some tenths of a second. The caller calls leave
+// after it. Turn returns an error if ctx is done before. A program that has nothing else to do meanwhile, such as the command line, needs
+// no Turn: nil does not wait.
 type Turn func(ctx context.Context) (leave func(), err error)
 
 // run does some work in a turn, or says why it did not.

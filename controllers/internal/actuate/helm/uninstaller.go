@@ -227,15 +227,15 @@ type Committed struct {
 	FirstDeployed time.Time
 	// Digest is that which ReadRelease gave. Empty was not recorded, by an older version: it is not compared.
 	Digest string
-	// Rights are those that ReadRelease gave and that were reviewed for whoever wants the release uninstalled. Nothing is deleted
-	// or created that needs another one, such as what is of a kind that was not served then. Empty: none were reviewed,
-	// and the API server judges each request by the rights of the identity.
+	// Rights are the rights that ReadRelease returned and that were reviewed for the author. Nothing is deleted or created that needs
+	// another right, such as an object of a kind that was not served then. Empty: none were reviewed, and the API server checks each
+	// request against the rights of the identity.
 	Rights []plan.Right
 	// Mark is what the caller knows by that it has begun this uninstall: it is written on the newest record with the status
 	// uninstalling. It must not be empty.
 	Mark string
-	// Begun is the mark that ReadRelease gave, if the caller has found that it is one of this uninstall. Else one that is uninstalling
-	// is begun anew.
+	// Begun is the mark that ReadRelease returned, if the caller has found that it belongs to this uninstall. Without it, the uninstall
+	// of a release that is uninstalling begins again.
 	Begun string
 	// DisableHooks uninstalls a release with delete hooks without running them.
 	DisableHooks bool
@@ -265,24 +265,24 @@ type Guard interface {
 type OutcomeState string
 
 const (
-	// Unfinished goes with an error, and nothing else is known: the uninstall is to be tried again.
+	// Unfinished comes with an error, and nothing else is known: try the uninstall again.
 	Unfinished OutcomeState = ""
-	// Done means that the release is gone, whoever did it.
+	// Done means that the release is gone, whichever client deleted it.
 	Done OutcomeState = "Done"
 	// Replaced means that the release was gone and another one of its name was installed. That one was not touched.
 	Replaced OutcomeState = "Replaced"
-	// Upgraded means that the release is at another revision than the one that was decided on, or that its record was
-	// written anew or says something else. Nothing was deleted since.
+	// Upgraded means that the release is at another revision than the one that was decided on, or that its record was recreated or has
+	// another content. Nothing was deleted since.
 	Upgraded OutcomeState = "Upgraded"
-	// Pending means that somebody is installing, upgrading or rolling back the release.
+	// Pending means that another client is installing, upgrading or rolling back the release.
 	Pending OutcomeState = "Pending"
 	// Terminating means that all objects were deleted and some are not gone: Remaining. The release stays marked as
 	// uninstalling, to be resumed.
 	Terminating OutcomeState = "Terminating"
-	// HookRunning means that a hook has not ended yet: Hook. The release stays marked as uninstalling, and the next call
-	// goes on with the hook that runs.
+	// HookRunning means that a hook has not ended yet: Hook. The release stays marked as uninstalling, and the next call continues with
+	// the running hook.
 	HookRunning OutcomeState = "HookRunning"
-	// HookFailed goes with a *HookError. The release stays marked as uninstalling, and the next call runs the hook anew.
+	// HookFailed goes with a *HookError. The release stays marked as uninstalling, and the next call runs the hook again.
 	HookFailed OutcomeState = "HookFailed"
 	// Stopped goes with the error of the Guard.
 	Stopped OutcomeState = "Stopped"

@@ -26,7 +26,7 @@ import (
 	"github.com/vtex/cleaner/test/helmtest"
 )
 
-// strings of references, for comparison.
+// refs returns references as text, for comparison.
 func refs(list []plan.Ref) []string {
 	var names []string
 	for _, r := range list {

@@ -53,8 +53,8 @@ func NewAllowance(nodes int) Allowance {
 	return Allowance{nodes: nodes, most: nodes, repeated: maxRepeated, comments: maxComments}
 }
 
-// TakeDocument takes the cost of a YAML document from the Allowance. It refuses a document that costs a parser much more memory or time
-// than its length suggests, or more than is left. The error wraps ErrTooLarge then, and completes a sentence such as "its manifest ...".
+// TakeDocument charges the Allowance for a YAML document. It refuses a document that costs a parser much more memory or time than its
+// length suggests, or more than is left. The error wraps ErrTooLarge then, and completes a sentence such as "its manifest ...".
 func (a *Allowance) TakeDocument(ctx context.Context, doc string) error {
 	if err := ctx.Err(); err != nil {
 		return err
