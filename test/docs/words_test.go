@@ -36,12 +36,16 @@ func bannedWords() map[string]string {
 	}
 }
 
-// findBannedWords says which banned words a text has, and what to write instead. Code spans and the targets of links may have them.
+// findBannedWords lists the banned words of a page's text, with what to write instead. Code spans and the targets of links may have them.
 func findBannedWords(text string) []string {
-	text = span.ReplaceAllString(link.ReplaceAllString(text, "$1"), "")
+	return findWords(span.ReplaceAllString(link.ReplaceAllString(text, "$1"), ""), bannedWords())
+}
+
+// findWords lists where a text matches regular expressions, with what to write instead.
+func findWords(text string, banned map[string]string) []string {
 	text = strings.Join(strings.Fields(text), " ")
 	var found []string
-	for pattern, instead := range bannedWords() {
+	for pattern, instead := range banned {
 		for _, at := range regexp.MustCompile("(?i)"+pattern).FindAllStringIndex(text, -1) {
 			around := text[max(0, at[0]-40):min(len(text), at[1]+40)]
 			found = append(found, fmt.Sprintf("%q in %q: write %s", text[at[0]:at[1]], around, instead))
