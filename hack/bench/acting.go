@@ -66,7 +66,7 @@ func (r *rig) newVictim(ctx context.Context, prefix string, cleaners int) (*vict
 // react opens one gate after the other, and returns how long after each event the DELETE arrived, sorted. An event is the moment at
 // which the API server has answered the write: then it sends it to all watches.
 func (v *victim) react(ctx context.Context) ([]time.Duration, error) {
-	for i := range v.cleaners { // one after the other: what is measured is the way, not the queue
+	for i := range v.cleaners { // one after the other: this measures the reaction, not the queue
 		if err := v.open(ctx, v.namespace, member(i)); err != nil {
 			return nil, err
 		}

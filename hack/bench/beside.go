@@ -25,7 +25,7 @@ import (
 // burden is what one namespace asks of the operator while the Cleaners of another one react.
 type burden struct {
 	what string
-	// begin returns when the operator is busy. What it starts goes on until the context ends.
+	// begin returns when the operator is busy. What it starts runs until the context ends.
 	begin func(ctx context.Context, r *rig, s sizes) error
 }
 

@@ -115,7 +115,7 @@ func (r *rig) heap(ctx context.Context) (float64, error) {
 		if err != nil || now["go_memstats_last_gc_time_seconds"] == first["go_memstats_last_gc_time_seconds"] {
 			return false, err
 		}
-		if held := now["go_memstats_heap_alloc_bytes"]; looks == 0 || held < smallest { // sweeping takes a moment
+		if held := now["go_memstats_heap_alloc_bytes"]; looks == 0 || held < smallest { // sweeping takes some time
 			smallest = held
 		}
 		looks++

@@ -202,7 +202,7 @@ func (r *rig) gone(ctx context.Context, namespace string) error {
 	})
 }
 
-// until asks once a second: what it asks costs the API server something too, and what is measured is read from the audit log.
+// until asks once a second: each question costs the API server something too, and the figures are read from the audit log.
 func until(ctx context.Context, what string, check func(context.Context) (bool, error)) error {
 	if err := wait.PollUntilContextTimeout(ctx, time.Second, patience, true, check); err != nil {
 		return fmt.Errorf("cannot see %s: %w", what, err)

@@ -39,8 +39,8 @@ import (
 // kept is the threshold of podgc-terminated.
 const kept = 100
 
-// evaluation measures in memory, without any control plane, how long it takes to decide on the Pods of a cluster by
-// podgc-orphaned, one in a hundred of which is on a Node that is missing and waits for the quarantine.
+// evaluation measures in memory, without a control plane, how long podgc-orphaned takes to decide on the Pods of a cluster. One Pod in a
+// hundred is on a Node that is missing, and waits for the quarantine.
 func evaluation(ctx context.Context, _ *rig, s sizes) ([]figure, error) {
 	var figures []figure
 	var perPod []float64
@@ -382,7 +382,7 @@ func (r *rig) newStore() *store {
 
 // put writes a Pod as an API server does.
 func (s *store) put(ctx context.Context, pod *corev1.Pod) error {
-	pod.ResourceVersion = "" // which is that of the store
+	pod.ResourceVersion = "" // the store sets it
 	value, err := k8sruntime.Encode(s.encoder, pod)
 	if err != nil {
 		return fmt.Errorf("cannot encode a Pod: %w", err)

@@ -64,8 +64,8 @@ func sort(objects []*unstructured.Unstructured) (*bundle, error) {
 	return b, nil
 }
 
-// rights returns what the operator's account is granted, in all namespaces and in its own. Roles of nobody are installed as
-// they are, for people; and so are one that others add to and its binding, since a ClusterServiceVersion can only list rules.
+// rights returns what the operator's account is granted, in all namespaces and in its own. Roles without a binding are installed as they
+// are, for people; and so are an aggregated role and its binding, since a ClusterServiceVersion can only list rules.
 func (b *bundle) rights() (cluster, own []any, err error) {
 	for _, binding := range b.bindings {
 		roleKind, _, _ := unstructured.NestedString(binding.Object, "roleRef", "kind")

@@ -119,7 +119,7 @@ func (b *bundle) webhookDefinitions(deployment *appsv1.Deployment) ([]any, error
 	return definitions, nil
 }
 
-// plain is a value as YAML has it, without the fields that nobody has set.
+// plain returns a value as YAML has it, without unset fields.
 func plain(value any) (map[string]any, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -133,7 +133,7 @@ func plain(value any) (map[string]any, error) {
 	return fields, nil
 }
 
-// dropNulls removes what types write though nobody has set it. An empty object may mean something, such as emptyDir: {}.
+// dropNulls removes unset fields that types write nevertheless. An empty object may mean something, such as emptyDir: {}.
 func dropNulls(value any) {
 	switch v := value.(type) {
 	case []any:

@@ -58,7 +58,7 @@ func run(out string) error {
 	return err
 }
 
-// copyManifests writes files/ anew. A folder of it is made of the manifests that a pattern finds.
+// copyManifests replaces files/. Each folder of it has the manifests that a pattern finds.
 func copyManifests() error {
 	if err := os.RemoveAll(filepath.Join(chart, "files")); err != nil {
 		return fmt.Errorf("cannot remove what was copied before: %w", err)
@@ -138,7 +138,7 @@ const (
 	tableEnd   = "<!-- End of what is written. -->\n"
 )
 
-// writeTable writes the table of values in README.md anew.
+// writeTable replaces the table of values in README.md.
 func writeTable() error {
 	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
 	if err != nil {

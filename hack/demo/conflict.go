@@ -33,7 +33,7 @@ spec:
     parameters: {observedFor: 2s}         # default 2m
 `
 
-// tellOfAConflict tells the fourth act: what somebody has got wrong is reported until it is mended, and nothing is changed.
+// tellOfAConflict tells the fourth act: a mistake of a user is reported until it is fixed, and nothing is changed.
 func (s *story) tellOfAConflict(ctx context.Context) error {
 	s.chapter("Two pools")
 	u := of("SpiderIPPool", "", second)

@@ -1,16 +1,15 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows the operator at work, on a control plane that it starts on this machine. In the first act the
-// environment of one commit, two Knative Services in a Helm release, is cleaned up when nobody uses its Revisions any
-// more. In the second a Node is lost, and a ClusterCleaner deletes its Pods: first in DryRun, then in earnest. In the third
-// another one gives the addresses of these Pods back to a pool of Spiderpool. In the fourth one reports that two pools overlap. Before
-// them, a tenant tries to do more than they may, and is refused; after them stands what of all that the originals do.
+// Command demo shows the operator at work, on a control plane that it starts on this machine. In the first act the environment of one
+// commit, two Knative Services in a Helm release, is cleaned up when its Revisions are no longer used. In the second a Node is lost, and
+// a ClusterCleaner deletes its Pods: first in DryRun, then in earnest. In the third another one gives the addresses of these Pods back to
+// a pool of Spiderpool. In the fourth one reports that two pools overlap. Before them, a tenant tries to do more than they may, and is
+// refused; after them stands what of all that the originals do.
 //
 // Everything is real but Nodes and what runs on them: etcd, kube-apiserver and kube-controller-manager, the operator as the built binary
-// with the rights of its ServiceAccount, Knative's CRDs, the Helm release, and the receiver of the CloudEvent. Of Spiderpool
-// there are its two kinds, after what it documents. It needs
-// Go and no cluster, and ends every process that it started.
+// with the rights of its ServiceAccount, Knative's CRDs, the Helm release, and the receiver of the CloudEvent. Of Spiderpool there are
+// its two kinds, after what it documents. It needs Go and no cluster, and ends every process that it started.
 package main
 
 import (
@@ -138,7 +137,7 @@ func serve(ctx context.Context, h http.Handler) (url string, err error) {
 			fmt.Fprintln(os.Stderr, "demo: the receiver of CloudEvents stopped:", err)
 		}
 	}()
-	context.AfterFunc(ctx, func() { _ = server.Close() }) // at the end of the demo nobody is told
+	context.AfterFunc(ctx, func() { _ = server.Close() }) // nothing receives an error at the end of the demo
 	return "http://" + l.Addr().String(), nil
 }
 

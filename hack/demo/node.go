@@ -41,7 +41,7 @@ spec:
   limits: {maxActions: 100, per: 1h}
 `
 
-// tellOfANode tells the second act: Pods lose their Node, and a ClusterCleaner that stays cleans up after it.
+// tellOfANode tells the second act: Pods lose their Node, and a Recurring ClusterCleaner cleans up after it.
 func (s *story) tellOfANode(ctx context.Context) error {
 	if err := s.nodes(ctx); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (s *story) podIsAsItWas(ctx context.Context) error {
 	return nil
 }
 
-// enforce is what somebody does who has read what would be done.
+// enforce is what a user does after reading what would be done.
 func (s *story) enforce(ctx context.Context, c v1alpha1.Owner) error {
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"mode": "Enforce"}}`))
 	if err := s.client.Patch(ctx, &v1alpha1.ClusterCleaner{ObjectMeta: metav1.ObjectMeta{Name: c.GetName()}}, patch); err != nil {

@@ -36,8 +36,7 @@ spec:
   limits: {maxActions: 100, per: 1h}      # records
 `
 
-// tellOfAPool tells the third act: the Pods that were lost with their Node had addresses, and nobody is left there to give
-// them back.
+// tellOfAPool tells the third act: the Pods that were lost with their Node had addresses, and no kubelet is left to give them back.
 func (s *story) tellOfAPool(ctx context.Context) error {
 	s.chapter("A pool of Spiderpool")
 	root, err := operator.Root()

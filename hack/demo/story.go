@@ -100,7 +100,7 @@ func (s *story) tell(ctx context.Context) error {
 	return s.epilogue(ctx)
 }
 
-// environment makes what is to be cleaned.
+// environment creates the objects to clean up.
 func (s *story) environment(ctx context.Context) error {
 	s.chapter("The environment of one commit")
 	if err := s.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {

@@ -38,7 +38,7 @@ spec:
     delete: true
 `
 
-// harmless is a Cleaner of somebody else in the same namespace.
+// harmless is a Cleaner of another user in the same namespace.
 const harmless = `apiVersion: cleaner.vtex.dev/v1alpha1
 kind: Cleaner
 metadata: {name: harmless, namespace: tenancy}
@@ -51,7 +51,7 @@ spec:
     delete: true
 `
 
-// tellOfATenant tells two attacks by somebody who may write Cleaners in a namespace, and their status, and nothing else.
+// tellOfATenant tells two attacks by a user who may write Cleaners in a namespace, and their status, and nothing else.
 func (s *story) tellOfATenant(ctx context.Context) error {
 	s.chapter("A tenant who wants more")
 	if err := s.tenancy(ctx); err != nil {
@@ -116,8 +116,8 @@ func (s *story) tenancy(ctx context.Context) error {
 	return s.eventually(ctx, func() error { return s.client.Create(ctx, c) })
 }
 
-// refusal tries until it is refused for a reason: the API server hears of webhooks, policies and bindings by watches, and until
-// then others refuse. What is accepted is a failure of the demo.
+// refusal tries until it is refused for a reason: the API server learns of webhooks, policies and bindings by watches, and until then it
+// may refuse for another reason. A success is a failure of the demo.
 func (s *story) refusal(ctx context.Context, by, because string, try func() error) (string, error) {
 	refused := ""
 	err := s.eventually(ctx, func() error {

@@ -23,7 +23,7 @@ import (
 const (
 	// patience is how many times longer than without a mutant tests may take, beside a leeway.
 	patience = 4
-	// memory is how many bytes a program may take: a mutant that never stops to append would take all there are.
+	// memory is how many bytes a program may take: a mutant that appends forever would take all there are.
 	memory = 6 << 30
 )
 
@@ -53,7 +53,7 @@ type nursery struct {
 	took     map[string]time.Duration // of a package's tests, without a mutant
 }
 
-// boundMemory bounds what each program takes that is started from now on.
+// boundMemory bounds the memory of each program that is started from now on.
 func boundMemory() error {
 	limit := syscall.Rlimit{}
 	if err := syscall.Getrlimit(syscall.RLIMIT_DATA, &limit); err != nil {

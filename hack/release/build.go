@@ -32,7 +32,7 @@ const (
 
 // product is a program.
 type product struct {
-	// folder is that of its module. Its package is in cmd, under its name.
+	// folder is the folder of its module. Its package is in cmd, under its name.
 	folder string
 	// title and description are what an image of it says of itself.
 	title, description string

@@ -25,7 +25,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// nonroot is who programs run as: nobody in particular. The Dockerfile says the same.
+// nonroot is the user of the programs, without an account or rights. The Dockerfile says the same.
 const nonroot = "65532:65532"
 
 // image builds a program for each platform, and writes the image as an OCI layout to a folder; the bills of materials and the
@@ -71,8 +71,8 @@ type executable struct {
 	sbom     []byte
 }
 
-// assemble makes the index of the layout: that of the image, under its version, and for each platform the bill of materials
-// and the provenance, which refer to the image of that platform.
+// assemble makes the index of the layout: the index of the image, under its version, and for each platform the bill of materials and the
+// provenance, which refer to the image of that platform.
 func (b *builder) assemble(program string, built []executable) (v1.ImageIndex, error) {
 	all := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	var bills, origins []mutate.IndexAddendum
@@ -194,7 +194,7 @@ func referrer(image v1.Image, text []byte, mediaType types.MediaType) (mutate.In
 	if err != nil {
 		return mutate.IndexAddendum{}, err
 	}
-	// What is no image is told by the type of its configuration.
+	// The type of the configuration says that this is no image.
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), mediaType)
 	artifact, err := mutate.AppendLayers(base, static.NewLayer(text, mediaType))
 	if err != nil {

@@ -12,7 +12,7 @@ type krewManifest struct {
 }
 
 type krewMetadata struct {
-	// Name is that of the command behind kubectl, and of the manifest's file.
+	// Name is the command behind kubectl, and the name of the manifest's file.
 	Name string `json:"name"`
 }
 

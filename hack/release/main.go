@@ -1,11 +1,11 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release makes what a release is made of, from one commit: the images of the operator and of the scheduler as OCI layouts for several
-// platforms, the archives of the kubectl plugin with a manifest for krew, and a software bill of materials for each program.
+// Command release makes what a release is made of, from one commit: the images of the operator and of the scheduler as OCI layouts for
+// several platforms, the archives of the kubectl plugin with a manifest for krew, and a software bill of materials for each program.
 //
-// Everything is made anew by Go itself and by libraries: it needs no container daemon. It runs in the folder of the repository.
-// The same commit, Go version and flags give the same bytes. It publishes nothing, but for `push`, and never signs.
+// Everything is built by Go itself and by libraries: it needs no container daemon. It runs in the folder of the repository. The same
+// commit, Go version and flags give the same bytes. It publishes nothing, but for `push`, and never signs.
 package main
 
 import (

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// mediaTypeProvenance is what registries call a statement of in-toto that nobody has signed yet.
+	// mediaTypeProvenance is what registries call an unsigned statement of in-toto.
 	mediaTypeProvenance = "application/vnd.in-toto+json"
-	// documented is where it is written what a build of this kind is, and who its builder is: whoever runs make.
+	// documented is the page that says what a build of this kind is, and who its builder is: the user who runs make.
 	documented = "https://" + module + "/blob/main/docs/releasing.md#provenance"
 )
 

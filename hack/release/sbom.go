@@ -67,8 +67,8 @@ func (b *builder) sbom(binary string, p platform) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// resolve is the module that was built: the one in its place, if there is one. In the place of a folder stands a module of this
-// repository, whose version is that of the release.
+// resolve returns the module that was built: the one that replaces it, if there is one. A folder that replaces a module is a module of
+// this repository, with the version of the release.
 func (b *builder) resolve(m *debug.Module) *debug.Module {
 	switch {
 	case m.Replace == nil:

@@ -30,11 +30,11 @@ const (
 	exitFailed  = 1
 	// exitFound is govulncheck's own.
 	exitFound = 3
-	// exitUnchecked is that of --strict, where no database could be asked.
+	// exitUnchecked is the exit code of --strict if no database could be asked.
 	exitUnchecked = 4
 )
 
-// publicDatabase is that of the Go project, which govulncheck asks by itself.
+// publicDatabase is the Go project's database, which govulncheck asks by itself.
 const publicDatabase = "https://vuln.go.dev"
 
 // patience is how long the database may take to say how old it is.
@@ -92,7 +92,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// age is when a database was changed last; it is an error if nobody is there to say so.
+// age returns when a database was changed last; it returns an error if the database does not answer.
 func age(ctx context.Context, database string) (time.Time, error) {
 	u, err := url.Parse(database)
 	if err != nil {

@@ -43,7 +43,7 @@ type servedKind struct {
 	objects  map[objectKey]map[string]any
 	log      []logged
 	expired  int           // versions up to this one are too old to watch from
-	changed  chan struct{} // closed at each change, and made anew
+	changed  chan struct{} // closed at each change, and replaced
 	shutdown chan struct{} // closed when the kind goes
 }
 

@@ -84,7 +84,7 @@ func FindBinaries(ctx context.Context, progress io.Writer) (Binaries, error) {
 
 // build links one package into path. The file appears there whole or not at all.
 func build(ctx context.Context, source, ldflags, pkg, path, task string, progress io.Writer) error {
-	tmp := path + ".tmp" // the lock is held: nobody else writes here
+	tmp := path + ".tmp" // the lock is held: no other process writes here
 	defer os.Remove(tmp)
 	done := report(progress, task)
 	_, err := goCommand(ctx, source, "build", "-mod=readonly", "-ldflags", ldflags, "-o", tmp, pkg)

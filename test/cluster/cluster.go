@@ -51,7 +51,7 @@ type Options struct {
 	APIServerFlags []string
 	// Controllers are the controllers of kube-controller-manager to run instead of DefaultControllers.
 	Controllers []string
-	// Log is told what takes long. It may be nil.
+	// Log receives a line about what takes long. It may be nil.
 	Log io.Writer
 }
 
@@ -275,7 +275,7 @@ func (c *Cluster) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Keep has Stop leave the folder where it is, for whoever looks for a reason in its logs.
+// Keep has Stop keep the folder, so that a person can read its logs.
 func (c *Cluster) Keep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -296,8 +296,8 @@ func (c *Cluster) PID(name Component) (int, error) {
 	return p.cmd.Process.Pid, nil
 }
 
-// Signal sends a signal to one component: SIGSTOP and SIGCONT to pause it and let it go on, SIGKILL to crash it. It
-// does not wait for the effect: a paused process may still answer for some milliseconds.
+// Signal sends a signal to one component: SIGSTOP and SIGCONT to pause and resume it, SIGKILL to crash it. It does not wait for the
+// effect: a paused process may still answer for some milliseconds.
 func (c *Cluster) Signal(name Component, sig syscall.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

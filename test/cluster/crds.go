@@ -90,9 +90,8 @@ func KnativeServingCRDs(ctx context.Context) ([]string, error) {
 	return yamlFiles(filepath.Join(dir, "config", "core", "300-resources"))
 }
 
-// TektonCRDs returns the files with the CustomResourceDefinitions of Tekton Pipelines, out of its Go module, which is
-// downloaded if need be. Nobody serves the webhook that converts between their versions: only those that are stored can be
-// read.
+// TektonCRDs returns the files with the CustomResourceDefinitions of Tekton Pipelines, out of its Go module, which is downloaded if need
+// be. The webhook that converts between their versions is missing: only stored versions can be read.
 func TektonCRDs(ctx context.Context) ([]string, error) {
 	dir, err := thirdParty(ctx, "github.com/tektoncd/pipeline")
 	if err != nil {

@@ -89,8 +89,8 @@ func (p *process) waitReady(ctx context.Context, client *http.Client) error {
 	}
 }
 
-// kill ends the process and returns when it is gone. SIGKILL, because it also ends a process that a test has paused, and
-// because nobody misses what an orderly shutdown would take its time to save.
+// kill ends the process and returns when it is gone. SIGKILL, because it also ends a process that a test has paused, and because no test
+// needs what an orderly shutdown would save.
 func (p *process) kill() error {
 	if p.cmd == nil {
 		return nil
@@ -169,10 +169,10 @@ func (t *thread) close() { close(t.calls) }
 // do not get the same.
 var given atomic.Int64 //nolint:gochecknoglobals // ports belong to the process, or rather to the machine
 
-// freePorts returns n loopback ports that nobody listens on.
+// freePorts returns n loopback ports that are free.
 //
-// They lie below those that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere): a server that
-// comes back after a crash could find such a port taken by any connection that was made in the meantime.
+// They lie below those that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere): a server that comes back after a
+// crash could find such a port taken by any connection that was made in the meantime.
 func freePorts(n int) ([]int, error) {
 	const first, count = 20000, 10000
 	start := os.Getpid() * 64 // so that processes which look at the same time look in different places

@@ -1,8 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fullest makes manifests of our kinds that are as full as their schema allows: every list and map at its maximum at once, or
-// as many of them as somebody chooses.
+// Package fullest makes manifests of our kinds that are as full as their schema allows: every list and map at its maximum at once, or as
+// many of them as the caller chooses.
 package fullest
 
 import (
@@ -53,7 +53,7 @@ func Manifest(kind string, f Filling) (map[string]any, error) {
 	return nil, fmt.Errorf("there is no kind %s", kind)
 }
 
-// listVerbs are the fields of an action, of which it has exactly one.
+// listVerbs returns the fields of an action. An action has exactly one of them.
 func listVerbs() []string { return []string{"report", "delete", "evict", "removeFinalizer"} }
 
 // isExcluded says that a field takes the place of others, which are more.
@@ -149,7 +149,7 @@ func (f Filling) writeText(path string, s *apiextensionsv1.JSONSchemaProps, inde
 		return text
 	}
 	owner := strings.TrimSuffix(path, ".name")
-	switch { // names of which no two may be equal
+	switch { // names that must differ
 	case owner == path:
 	case strings.HasSuffix(owner, ".targets[]"):
 		return "t" + index

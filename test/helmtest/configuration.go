@@ -34,7 +34,7 @@ type getter struct {
 // ToRESTConfig gives the configuration as it is.
 func (g getter) ToRESTConfig() (*rest.Config, error) { return rest.CopyConfig(g.config), nil }
 
-// ToDiscoveryClient gives a client that asks anew for each action.
+// ToDiscoveryClient returns a new client for each action.
 func (g getter) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(g.config)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 
 // Chart is what a release is made of.
 type Chart struct {
-	// Templates are the files of the chart by name, such as "config.yaml". They are templates as in any chart: objects
-	// without a namespace lie in that of the release, and `{{ .Values.x }}` is replaced.
+	// Templates are the files of the chart by name, such as "config.yaml". They are templates as in any chart: objects without a
+	// namespace are in the release's namespace, and `{{ .Values.x }}` is replaced.
 	Templates map[string]string
 	// Values are what the templates read as .Values.
 	Values map[string]any

@@ -58,7 +58,7 @@ type installation struct {
 	err       error
 }
 
-// add takes an object of a built-in kind.
+// add adds an object of a built-in kind.
 func (i *installation) add(gv schema.GroupVersion, kind string, o interface {
 	runtime.Object
 	metav1.Object
@@ -73,12 +73,12 @@ func (i *installation) add(gv schema.GroupVersion, kind string, o interface {
 	i.objects = append(i.objects, u)
 }
 
-// meta is that of an object in the namespace.
+// meta returns the metadata of an object in the namespace.
 func (i *installation) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: i.namespace}
 }
 
-// manifests are installed as they are; what has a namespace gets that of the operator.
+// manifests installs manifests as they are; objects with a namespace get the operator's.
 func (i *installation) manifests() {
 	for _, o := range i.bundle.Objects {
 		switch o.GetKind() {
@@ -186,7 +186,7 @@ func (i *installation) webhooks(deployment string, spec *appsv1.DeploymentSpec) 
 	return nil
 }
 
-// mountCertificate takes the place of a volume of the same name, and is mounted in each container.
+// mountCertificate replaces a volume of the same name, and mounts it in each container.
 func mountCertificate(pod *corev1.PodSpec, deployment, name, dir, crt, key string) {
 	volumes := []corev1.Volume{{Name: name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 		SecretName: Secret(deployment), DefaultMode: ptr.To[int32](0o644),

@@ -38,10 +38,9 @@ const (
 	User = "system:serviceaccount:" + Namespace + ":" + ServiceAccount
 )
 
-// Install applies config/default: CRDs, rights, and a Deployment that stays Pending for want of a kubelet. What it
-// declares is run by Run. It returns when the rights are in force. What refuses at admission is left out: the webhook, since
-// without a manager that serves it no Cleaner could be written, and the policies, since tests write what others may have
-// written. InstallWithWebhook has both.
+// Install applies config/default: CRDs, rights, and a Deployment, which is Pending forever without a kubelet: Run runs what it declares.
+// Install returns when the rights are in force. It leaves out what refuses at admission: the webhook, since without a manager that serves
+// it no Cleaner could be written, and the policies, since tests write what others may have written. InstallWithWebhook has both.
 func Install(ctx context.Context, c *cluster.Cluster) error {
 	if err := InstallWithWebhook(ctx, c); err != nil {
 		return err
@@ -272,7 +271,7 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options) (*Process, error) {
 	return &Process{Program: p, LogPath: log, Metrics: "https://" + metrics, Probes: "http://" + probe, WebhookPort: ports[2], WebhookDir: certificates}, nil
 }
 
-// freePorts finds ports that nobody listens on.
+// freePorts finds free ports.
 func freePorts(n int) ([]int, error) {
 	var ports []int
 	for range n {

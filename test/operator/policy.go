@@ -25,10 +25,10 @@ import (
 	"github.com/vtex/cleaner/test/cluster"
 )
 
-// StatusPolicy is how config/default calls the policy that lets nobody else write status, and its binding.
+// StatusPolicy is the name in config/default of the policy that lets only the operator write status, and of its binding.
 const StatusPolicy = "cleaner-status"
 
-// AuthorPolicy is how it calls the one that lets nobody be named as an author but who makes the request, and its binding.
+// AuthorPolicy is the name of the policy that lets only the user of a request be its author, and of its binding.
 const AuthorPolicy = "cleaner-author"
 
 // statusDenied is how the API server begins what it says of it.
@@ -40,9 +40,9 @@ type writer struct {
 	name string
 }
 
-// StatusIsTheOperators says what is wrong with the policy that is installed: with it nobody but the operator writes the status
-// of a Cleaner or a ClusterCleaner, in any version and by any verb, and without it users with the right do. It takes the
-// binding of the policy away for that, and puts it back.
+// StatusIsTheOperators says what is wrong with the policy that is installed: with it only the operator writes the status of a Cleaner or
+// a ClusterCleaner, in any version and by any verb, and without it users with the right do. For that, it removes the binding of the
+// policy, and restores it.
 func StatusIsTheOperators(ctx context.Context, c *cluster.Cluster, namespace string) error {
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {

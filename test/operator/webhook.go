@@ -50,8 +50,7 @@ func OpenGate(ctx context.Context, c *cluster.Cluster) (*Gate, error) {
 	return OpenGateOf(ctx, c, WebhookService, "https")
 }
 
-// OpenGateOf is OpenGate for an operator whose webhook is called by another Service than that of config/default: at its port
-// of this name.
+// OpenGateOf is OpenGate for an operator whose webhook has another Service than in config/default: at its port of this name.
 func OpenGateOf(ctx context.Context, c *cluster.Cluster, service, port string) (*Gate, error) {
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
@@ -175,7 +174,7 @@ func mount(ctx context.Context, c *cluster.Cluster, secret, dir string, stop <-c
 	return nil
 }
 
-// follow writes each version of the Secret until the watch ends. What cannot be written is seen by whoever waits for it.
+// follow writes each version of the Secret until the watch ends. A caller that waits for a file sees when it cannot be written.
 func follow(ctx context.Context, client kubernetes.Interface, name, dir string) {
 	w, err := client.CoreV1().Secrets(Namespace).Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()})
 	if err != nil {

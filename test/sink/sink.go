@@ -1,11 +1,10 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sink is a receiver of CloudEvents for tests: a real HTTP server that records what it is sent and answers as it
-// is told, badly if need be.
+// Package sink is a receiver of CloudEvents for tests: a real HTTP server that records requests and answers as the test says, badly if
+// need be.
 //
-// It reads events from the plain HTTP request rather than with a CloudEvents library, so that it shares no mistake with
-// the sender.
+// It reads events from the plain HTTP request rather than with a CloudEvents library, so that it shares no mistake with the sender.
 package sink
 
 import (
@@ -82,7 +81,7 @@ func Start(t testing.TB) *Sink {
 	return StartAt(t, "127.0.0.1:0")
 }
 
-// StartAt is Start at another address, such as that of a sink that was closed.
+// StartAt is Start at another address, such as the address of a sink that was closed.
 func StartAt(t testing.TB, address string) *Sink {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)

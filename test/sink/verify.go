@@ -17,7 +17,7 @@ import (
 func Verify(key, body []byte, h http.Header, now time.Time) bool {
 	sent, err := strconv.ParseInt(h.Get("Webhook-Timestamp"), 10, 64)
 	if err != nil || now.Sub(time.Unix(sent, 0)).Abs() > 5*time.Minute {
-		return false // somebody may repeat what was sent long ago
+		return false // an attacker may repeat what was sent long ago
 	}
 	mac := hmac.New(sha256.New, key)
 	fmt.Fprintf(mac, "%s.%s.%s", h.Get("Webhook-Id"), h.Get("Webhook-Timestamp"), body)

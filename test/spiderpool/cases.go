@@ -1,9 +1,9 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spiderpool has the tables of what becomes of leaked addresses in pools of Spiderpool. Its tests play them on a real
-// API server with the templates that are shipped, and let somebody else allocate meanwhile. Its CRDs are those of the kinds
-// that the templates are about. It never touches a cluster that it has not started, and has nothing of Spiderpool itself.
+// Package spiderpool has the tables of what becomes of leaked addresses in pools of Spiderpool. Its tests play them on a real API server
+// with the templates that are shipped, and let another client allocate meanwhile. It has the CRDs of the kinds in the templates. It never
+// touches a cluster that it has not started, and has nothing of Spiderpool itself.
 package spiderpool
 
 import (
@@ -16,12 +16,12 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// Group is that of Spiderpool's kinds.
+// Group returns the group of Spiderpool's kinds.
 func Group() schema.GroupVersion {
 	return schema.GroupVersion{Group: "spiderpool.spidernet.io", Version: "v2beta1"}
 }
 
-// KubeVirt is that of KubeVirt's.
+// KubeVirt returns the group of KubeVirt's kinds.
 func KubeVirt() schema.GroupVersion { return schema.GroupVersion{Group: "kubevirt.io", Version: "v1"} }
 
 const (

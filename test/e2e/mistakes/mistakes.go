@@ -1,8 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mistakes has mistakes that somebody could make in the product, so that tests can build an operator with one of
-// them. It never changes a file of the product.
+// Package mistakes has mistakes that a developer could make in the product, so that tests can build an operator with one of them. It
+// never changes a file of the product.
 package mistakes
 
 import (
