@@ -85,6 +85,7 @@ func readUnseenTargets(ctx context.Context, r snapshot.Reader, in *plan.Input, f
 		}
 	}
 	live := make([]plan.Target, len(unseen))
+	r = snapshot.ShareReads(r)
 	contain.RunParallel(inFlight, len(unseen), func(n int) {
 		live[n] = snapshot.ReadTarget(ctx, r, in.Owner.Namespace, &in.Spec.Targets[unseen[n]])
 	})
@@ -94,9 +95,10 @@ func readUnseenTargets(ctx context.Context, r snapshot.Reader, in *plan.Input, f
 }
 
 // ReadLive reads objects, or whole targets, live, and puts the answers into the place of what the input's snapshot shows. If it gets
-// late before all are read, it is false, and the input is as it was: nothing is decided on a part of them.
+// late before all are read, it is false, and the input is as it was: nothing is decided on a part of them. What several ask for is read once.
 func ReadLive(ctx context.Context, r snapshot.Reader, in *plan.Input, reads []plan.Read, isLate IsLate) bool {
 	answers := make([]answer, len(reads))
+	r = snapshot.ShareReads(r)
 	var late atomic.Bool
 	contain.RunParallel(inFlight, len(reads), func(i int) {
 		if late.Load() || isLate() {

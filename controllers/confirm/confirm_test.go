@@ -182,3 +182,28 @@ func TestDecideEndsInTime(t *testing.T) {
 		})
 	}
 }
+
+// What several targets ask for in the same words is read once, whole or as one object, and they share it.
+func TestEqualReadsAreMadeOnce(t *testing.T) {
+	in := input()
+	in.Spec.Targets[1] = in.Spec.Targets[0]
+	in.Spec.Targets[1].Name = "same"
+	in.Confirmed, in.Unreadable = map[plan.Read]bool{}, map[plan.Read]string{}
+	w := newWorld(t, "a", "b")
+	reads := []plan.Read{{All: true}, {Target: 1, All: true}, {Namespace: "shop", Name: "a"}, {Target: 1, Namespace: "shop", Name: "a"}}
+	if !ReadLive(t.Context(), w, &in, reads, Never) {
+		t.Fatal("it is late")
+	}
+	slices.Sort(w.asked)
+	if diff := cmp.Diff([]string{"ConfigMap ", "ConfigMap a"}, w.asked); diff != "" {
+		t.Errorf("reads: -want +got\n%s", diff)
+	}
+	for n, seen := range in.Snapshot[:2] {
+		if diff := cmp.Diff([]string{"a live", "b live"}, versions(seen)); diff != "" {
+			t.Errorf("target %d: -want +got\n%s", n, diff)
+		}
+	}
+	if len(in.Confirmed) != len(reads) {
+		t.Errorf("%d of %d reads count", len(in.Confirmed), len(reads))
+	}
+}

@@ -6,8 +6,10 @@ package snapshot
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -91,6 +93,63 @@ func TestReadForConfirmation(t *testing.T) {
 	})
 	if caught == nil || caught.Value != "odd" {
 		t.Errorf("a panic of a read is lost: %v", caught)
+	}
+}
+
+// Targets that ask for the same are read once, and share one list; those that differ in anything have lists of their own.
+func TestEqualTargetsAreReadOnce(t *testing.T) {
+	web, cluster := labelled("app", "web"), ""
+	spec := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{
+		*target(), *target(), *target(web), *target(where(dev)), *target(in("a")), *target(in()), *target(notIn("a")),
+		*target(fielded("a=b")), *target(named("a", "x")), *target(kind("Job")), *target(), *target(web), *target(where(dev)), *target(in("a")),
+		*target(in()), *target(notIn("a")), *target(fielded("a=b")), *target(named("a", "x")), *target(kind("Job")),
+	}}
+	spec.Targets[10].IncludeWhenEvaluating, spec.Targets[10].Delete = new(false), true
+	for way, read := range map[string]func(Reader) plan.Snapshot{
+		"Watched": func(r Reader) plan.Snapshot { return ReadTargets(t.Context(), r, cluster, spec) },
+		"Live":    func(r Reader) plan.Snapshot { return ReadForConfirmation(t.Context(), r, cluster, spec) },
+	} {
+		t.Run(way, func(t *testing.T) {
+			var reads atomic.Int32
+			got := read(readerFunc(func(Query) plan.Target {
+				n := reads.Add(1)
+				return plan.Target{State: plan.Complete, Objects: append(make([]plan.Object, 0, 9), plan.Object{Ref: plan.Ref{Name: strconv.Itoa(int(n))}})}
+			}))
+			first := map[string]int{}
+			var same []int // of each target the first with its list
+			for i := range got {
+				name := got[i].Objects[0].Name
+				if _, known := first[name]; !known {
+					first[name] = i
+				}
+				same = append(same, first[name])
+				if &got[i].Objects[0] != &got[first[name]].Objects[0] {
+					t.Errorf("target %d has a copy", i)
+				}
+			}
+			if diff := cmp.Diff([]int{0, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 2, 3, 4, 5, 6, 7, 8, 9}, same); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if reads.Load() != 10 {
+				t.Errorf("%d reads, want 10", reads.Load())
+			}
+		})
+	}
+}
+
+// Nobody changes a list that others have too: whoever adds an object to it has one of its own.
+func TestSharedListsAreNotAddedTo(t *testing.T) {
+	r := ShareReads(readerFunc(func(Query) plan.Target {
+		return plan.Target{State: plan.Complete, Objects: append(make([]plan.Object, 0, 9), plan.Object{})}
+	}))
+	q, err := NewQuery("shop", target())
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, other := r.Read(t.Context(), q).Objects, r.Read(t.Context(), q).Objects
+	_ = append(one, plan.Object{Ref: plan.Ref{Name: "mine"}})
+	if other = append(other, plan.Object{}); &one[0] == &other[0] {
+		t.Error("what is added to a list is added to that of others")
 	}
 }
 

@@ -65,7 +65,8 @@ func (q *Query) CheckScope(resource schema.GroupResource, namespaced bool) strin
 	return ""
 }
 
-// Reader answers queries. It never returns an error: what went wrong is the state of the target.
+// Reader answers queries. It never returns an error: what went wrong is the state of the target. Others may have the same list of objects:
+// nobody changes it.
 type Reader interface {
 	Read(ctx context.Context, q Query) plan.Target
 }
@@ -88,27 +89,42 @@ type Queries []TargetQuery
 type TargetQuery struct {
 	Query
 	Err error
+	// same is the first target that asks for the same.
+	same int
 }
 
 // NewQueries returns what the targets of a spec ask for, whose owner is in a namespace, or in none.
 func NewQueries(namespace string, spec *v1alpha1.Work) Queries {
-	qs := make(Queries, len(spec.Targets))
+	qs, first := make(Queries, len(spec.Targets)), map[queryKey]int{}
 	for i := range spec.Targets {
 		qs[i] = newTargetQuery(namespace, &spec.Targets[i])
+		if qs[i].same = i; qs[i].Err != nil {
+			continue
+		}
+		key := qs[i].makeKey()
+		if n, known := first[key]; known {
+			qs[i].same = n
+		} else {
+			first[key] = i
+		}
 	}
 	return qs
 }
 
 func newTargetQuery(namespace string, t *v1alpha1.ClusterTarget) TargetQuery {
 	q, err := NewQuery(namespace, t)
-	return TargetQuery{q, err}
+	return TargetQuery{Query: q, Err: err}
 }
 
-// Read reads every target.
+// Read reads every target. Those that ask for the same share one list.
 func (qs Queries) Read(ctx context.Context, r Reader) plan.Snapshot {
 	s := make(plan.Snapshot, len(qs))
 	for i := range qs {
-		s[i] = qs[i].read(ctx, r)
+		if n := qs[i].same; n < i {
+			s[i] = s[n]
+		} else {
+			s[i] = qs[i].read(ctx, r)
+		}
 	}
 	return s
 }
@@ -168,9 +184,10 @@ func (q *Query) setNamespaces(r *v1alpha1.ClusterReference) error {
 }
 
 // ReadForConfirmation reads the targets of a spec that a confirmation needs: those that expressions see and those that are deleted.
-// The others stay Unknown. Some are read at a time: a confirmation is as old as its first read.
+// The others stay Unknown. Some are read at a time: a confirmation is as old as its first read. Those that ask for the same share one list.
 func ReadForConfirmation(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Work) plan.Snapshot {
 	s := make(plan.Snapshot, len(spec.Targets))
+	r = ShareReads(r)
 	contain.RunParallel(readsAtATime, len(spec.Targets), func(i int) {
 		if t := &spec.Targets[i]; t.Included() || t.Delete {
 			s[i] = ReadTarget(ctx, r, namespace, t)
