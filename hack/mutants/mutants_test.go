@@ -314,7 +314,26 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// The list of the repository asks for as many mutants as it should. Whether it fits the code, make mutants says.
+// Code that moves takes its entries of the list with it.
+func TestListFitsTheCode(t *testing.T) {
+	l, err := readList("mutants.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages, err := readPackages(t.Context(), root, l.Packages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan(l, packages, options{count: 1}); err != nil {
+		t.Error(err)
+	}
+}
+
+// The list of the repository asks for as many mutants as it should.
 func TestList(t *testing.T) {
 	l, err := readList("mutants.yaml")
 	if err != nil {
