@@ -21,6 +21,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/shown"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/moments"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -46,7 +47,7 @@ func (p *pass) confirmAndCommit(ctx context.Context, in plan.Input, watched plan
 		return live, err
 	}
 	now := p.r.clock.Now()
-	if slow := !inTime || plan.ElapsedTime(in.Now, now) >= life.ConfirmationServes; slow && !obstacle.IsRefusal() {
+	if slow := !inTime || moments.ElapsedTime(in.Now, now) >= life.ConfirmationServes; slow && !obstacle.IsRefusal() {
 		obstacle = identity.Refusal{Reason: v1alpha1.ReasonUnconfirmed, Message: "Nothing is deleted: " + slowReads + "."}
 	}
 	if obstacle.IsRefusal() {

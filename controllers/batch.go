@@ -20,6 +20,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/store"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/moments"
 )
 
 const (
@@ -75,7 +76,7 @@ func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo, say pl
 	switch {
 	case !inTime && b.later && b.isOver():
 		return plan.Plan{}, plan.Plan{}, errOver
-	case !inTime, plan.ElapsedTime(b.in.Now, now) >= life.ConfirmationServes:
+	case !inTime, moments.ElapsedTime(b.in.Now, now) >= life.ConfirmationServes:
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is done: "+slowReads+"."
 		return plan.Plan{}, b.mem.pauseReads(last, &b.mem.disagreed, b.retryPeriod(), now), nil
 	}

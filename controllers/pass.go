@@ -31,6 +31,7 @@ import (
 	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/moments"
 )
 
 const (
@@ -356,7 +357,7 @@ func (p *sight) askAgain(d plan.Plan) time.Time {
 	if len(p.mem.Holds) > 0 { // also while a decision is said again
 		for _, at := range []time.Time{p.mem.looks.Steady, p.mem.looks.Again} {
 			if at.After(p.mem.evaluated) {
-				again = plan.ChooseEarlier(again, at)
+				again = moments.ChooseEarlier(again, at)
 			}
 		}
 	}
@@ -404,7 +405,7 @@ func (p *sight) findRoom() *plan.Room {
 // lie apart, other events do not count.
 func (p *pass) restUntil(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
 	result, err := p.sleepUntil(ctx, until, err)
-	if plan.ElapsedTime(p.mem.judged.at, p.r.clock.Now().Add(result.RequeueAfter)) >= life.ConfirmationServes {
+	if moments.ElapsedTime(p.mem.judged.at, p.r.clock.Now().Add(result.RequeueAfter)) >= life.ConfirmationServes {
 		p.mem.judged = judged{} // it has all that was read live, and is of no use any more
 	}
 	if err != nil || result.RequeueAfter <= conflictRetry {
@@ -440,7 +441,7 @@ func (p *pass) wakeTime(until, now time.Time) time.Time {
 	if at := p.Cleaner.State().NextScheduledEvaluation; at != nil && at.After(now) && at.Time.Before(until) {
 		until = at.Time // what the status announces is kept
 	}
-	until = plan.ChooseEarlier(until, p.NextLook(now))
+	until = moments.ChooseEarlier(until, p.NextLook(now))
 	if latest := now.Add(atRest); until.After(latest) {
 		until = latest // what its author may do is asked again
 	}

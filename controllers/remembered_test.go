@@ -15,6 +15,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/ration"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/sums"
 )
 
 func heap() int64 {
@@ -105,9 +106,9 @@ func TestWhatIsRememberedOfAllIsBounded(t *testing.T) {
 
 // holding are so many holds.
 func holding(n int) plan.Holds {
-	made := map[plan.Sum]plan.Hold{}
+	made := map[sums.Sum]plan.Hold{}
 	for i := range n {
-		made[plan.SumOf(fmt.Sprint(i))] = plan.Hold{Since: epoch}
+		made[sums.SumOf(fmt.Sprint(i))] = plan.Hold{Since: epoch}
 	}
 	return plan.Holds{"r": {Since: made}}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/store"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/moments"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -54,7 +55,7 @@ func (p *openRun) judgeRun(ctx context.Context, in plan.Input) {
 	switch {
 	case refusal.IsRefusal():
 		j = life.Judgement{Why: refusal.Message}
-	case plan.ElapsedTime(in.Now, p.r.clock.Now()) >= life.ConfirmationServes:
+	case moments.ElapsedTime(in.Now, p.r.clock.Now()) >= life.ConfirmationServes:
 		j = life.Judgement{Why: slowReads}
 	}
 	if j.Outcome != life.JudgeFailed {

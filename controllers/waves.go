@@ -20,6 +20,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/store"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/moments"
 )
 
 // followsInBatch is how often a batch goes after an object that has changed.
@@ -160,7 +161,7 @@ func (b *deeds) refoldStep(s *plan.Step, others func() plan.Plan) bool {
 
 // isLate reports whether no time is left to evaluate or to read: the pass is over, or the live reads are too old.
 func (b *deeds) isLate() bool {
-	return b.isOver() || plan.ElapsedTime(b.in.Now, b.r.clock.Now()) >= life.ConfirmationServes
+	return b.isOver() || moments.ElapsedTime(b.in.Now, b.r.clock.Now()) >= life.ConfirmationServes
 }
 
 // decideOthers decides again without the items that have a failed step.
@@ -344,7 +345,7 @@ type stepGuard struct {
 
 // LimitWait ends the wait when the live reads are too old: the next pass continues, and others get their turn.
 func (o *stepGuard) LimitWait(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, life.ConfirmationServes-plan.ElapsedTime(o.in.Now, o.r.clock.Now()))
+	return context.WithTimeout(ctx, life.ConfirmationServes-moments.ElapsedTime(o.in.Now, o.r.clock.Now()))
 }
 
 // WaitForPace waits until limits.actionsPerSecond let one more request through. It fails at once where that would be later than ctx ends.
@@ -366,7 +367,7 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 		return err
 	case !same, c.GetUID() != o.Cleaner.GetUID(), c.GetDeletionTimestamp() != nil, life.IsHeld(c.Common()):
 		return store.ErrChanged
-	case plan.ElapsedTime(o.in.Now, o.r.clock.Now()) >= life.ConfirmationServes, o.r.opts.Skew.IsSuspect():
+	case moments.ElapsedTime(o.in.Now, o.r.clock.Now()) >= life.ConfirmationServes, o.r.opts.Skew.IsSuspect():
 		return store.ErrChanged
 	}
 	return nil

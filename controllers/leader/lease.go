@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/moments"
 )
 
 // leaseServes is how long after a renewal this process may still act as the leader. It is below the 15 s after which
@@ -54,5 +54,5 @@ func (l *Lease) renew(r resourcelock.LeaderElectionRecord, send func() error) er
 // Fresh says that this process is the leader, for all that it can know.
 func (l *Lease) Fresh() bool {
 	at := l.renewed.Load()
-	return at != nil && plan.ElapsedTime(*at, l.clock.Now()) < leaseServes
+	return at != nil && moments.ElapsedTime(*at, l.clock.Now()) < leaseServes
 }

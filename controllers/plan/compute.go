@@ -14,6 +14,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/plan/moments"
 )
 
 const (
@@ -156,7 +157,7 @@ type Plan struct {
 const always = 10 * 365 * 24 * time.Hour
 
 // NextLook is when to make another plan if nothing happens: at Next, or at Look.
-func (p *Plan) NextLook() time.Time { return ChooseEarlier(p.Next, p.Look) }
+func (p *Plan) NextLook() time.Time { return moments.ChooseEarlier(p.Next, p.Look) }
 
 // ComputePlan decides. Equal inputs give equal plans; ctx only interrupts expressions.
 func ComputePlan(ctx context.Context, in Input) Plan {
@@ -219,7 +220,7 @@ func (in *Input) decideWork(ctx context.Context) Plan {
 		return p
 	}
 	if !isClosed(results) {
-		p.Look = ChooseEarlier(p.Look, ahead{in}.byOurClock(foresight.Until))
+		p.Look = moments.ChooseEarlier(p.Look, ahead{in}.byOurClock(foresight.Until))
 		return p
 	}
 	flip, exact := in.Programs.FindFlip(ctx, see, results, foresight, ahead{in}.nextBackstop(see.Time))

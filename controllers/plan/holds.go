@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/sums"
 )
 
 // maxBlind is for how long at most nobody may be able to say whether `when` holds without its hold beginning anew, and
@@ -41,7 +42,7 @@ type RuleHolds struct {
 	// Text is a fingerprint of the rule and of what it reads. What was edited begins anew.
 	Text string
 	// Since is each hold, by the value of forKey or key, or the UID of the object.
-	Since map[Sum]Hold
+	Since map[sums.Sum]Hold
 }
 
 // Hold is since when `when` holds for something.
@@ -68,7 +69,7 @@ func (h Holds) countHolds() (n int) {
 func (h Holds) BeganAt(since time.Time) Holds {
 	out := make(Holds, len(h))
 	for rule, r := range h {
-		moved := RuleHolds{Text: r.Text, Since: make(map[Sum]Hold, len(r.Since))}
+		moved := RuleHolds{Text: r.Text, Since: make(map[sums.Sum]Hold, len(r.Since))}
 		for key := range r.Since {
 			moved.Since[key] = Hold{Since: since}
 		}
@@ -78,7 +79,7 @@ func (h Holds) BeganAt(since time.Time) Holds {
 }
 
 func (r RuleHolds) blindAll(now time.Time) RuleHolds {
-	out := RuleHolds{Text: r.Text, Since: make(map[Sum]Hold, len(r.Since))}
+	out := RuleHolds{Text: r.Text, Since: make(map[sums.Sum]Hold, len(r.Since))}
 	for key, hold := range r.Since {
 		out.Since[key] = hold.blindHold(now)
 	}
@@ -112,7 +113,7 @@ type holding struct {
 
 // beginRule begins an evaluation of a rule.
 func (h Holds) beginRule(spec *v1alpha1.Work, rule *v1alpha1.Rule, now time.Time) *holding {
-	out := &holding{now: now, after: RuleHolds{Text: fingerprintRule(spec, rule), Since: map[Sum]Hold{}}}
+	out := &holding{now: now, after: RuleHolds{Text: fingerprintRule(spec, rule), Since: map[sums.Sum]Hold{}}}
 	if before := h[rule.Name]; before.Text == out.after.Text && before.Text != "" {
 		out.before = before
 	}
@@ -122,7 +123,7 @@ func (h Holds) beginRule(spec *v1alpha1.Work, rule *v1alpha1.Rule, now time.Time
 // recordHold takes that `when` holds for a key, and says since when. A beginning that lies ahead belongs to a clock that was
 // set back since. It is not ok if there is no room for one more hold: then none begins.
 func (h *holding) recordHold(key string, length time.Duration, room func() bool) (since time.Time, ok bool) {
-	sum := SumOf(key)
+	sum := sums.SumOf(key)
 	if hold, known := h.after.Since[sum]; known && hold.Blind.IsZero() {
 		return hold.Since, true
 	}
@@ -147,7 +148,7 @@ func blindFor(length time.Duration) time.Duration { return min(maxBlind, length/
 
 // recordUnknown takes that nobody can say whether `when` holds for a key: its hold neither begins nor ends.
 func (h *holding) recordUnknown(key string) {
-	sum := SumOf(key)
+	sum := sums.SumOf(key)
 	hold, known := h.before.Since[sum]
 	if _, seen := h.after.Since[sum]; seen || !known {
 		return
@@ -158,6 +159,6 @@ func (h *holding) recordUnknown(key string) {
 // dropHolds takes that nobody knows for which items these keys hold: they begin anew.
 func (h *holding) dropHolds(keys map[string]bool) {
 	for key := range keys {
-		delete(h.after.Since, SumOf(key))
+		delete(h.after.Since, sums.SumOf(key))
 	}
 }

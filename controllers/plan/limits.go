@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/moments"
 )
 
 // defaultPer is limits.per where a spec gives none.
@@ -278,6 +279,6 @@ func (in limiting) blockOverLimit(p Plan) Plan {
 		return p
 	}
 	p.TrippedBy = limit
-	p.Next = ChooseEarlier(p.Next, freed)
+	p.Next = moments.ChooseEarlier(p.Next, freed)
 	return p.blockFor(v1alpha1.ReasonLimitExceeded, message)
 }

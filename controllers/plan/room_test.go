@@ -186,21 +186,3 @@ func TestDoneIsBounded(t *testing.T) {
 		t.Error("what was not done was forgotten")
 	}
 }
-
-// Two names of items are one sum by no luck or skill, and no name of a rule shifts into that of an item.
-func TestSum(t *testing.T) {
-	sums := map[Sum]string{}
-	for i := range 10_000 {
-		text := fmt.Sprint(i)
-		if other, there := sums[SumOf(text)]; there {
-			t.Fatalf("%s and %s are one", text, other)
-		}
-		sums[SumOf(text)] = text
-	}
-	if (ItemKey{"a", "b"}).Sum() == (ItemKey{"ab", ""}).Sum() {
-		t.Error("the rule is not told from the item")
-	}
-	if one, other := newSumKey(), newSumKey(); len(one) != 32 || string(one) == string(other) || string(one[:8]) == string(one[8:16]) {
-		t.Errorf("the key is not random: %x %x", one, other)
-	}
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/controllers/plan/moments"
 )
 
 // decider is the evaluation of all rules of a spec.
@@ -58,7 +59,7 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 		return cmp.Or(a.Until.Compare(b.Until), strings.Compare(a.Rule, b.Rule), strings.Compare(a.Key, b.Key))
 	})
 	if len(p.Pending) > 0 {
-		p.Next = ChooseEarlier(p.Next, p.Pending[0].Until)
+		p.Next = moments.ChooseEarlier(p.Next, p.Pending[0].Until)
 	}
 	if d.blindFor > 0 { // in case that nobody knows until when time changes nothing
 		p.Look = in.Now.Add(d.blindFor / 2)

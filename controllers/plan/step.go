@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/sums"
 )
 
 // Verb says what a step does.
@@ -86,6 +87,9 @@ func (s *Step) ListItems() []ItemKey {
 
 // ItemKey names one item of one rule.
 type ItemKey struct{ Rule, Key string }
+
+// Sum stands for the item, whichever rule it is of.
+func (k ItemKey) Sum() sums.Sum { return sums.SumOf(k.Rule + "\x00" + k.Key) } // no name of a rule has the character
 
 // Read is a live read that a decision rests on.
 type Read struct {

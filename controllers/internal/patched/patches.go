@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/sums"
 )
 
 const (
@@ -29,7 +30,7 @@ type Patches map[types.UID]patched
 // patched is what was made of one object.
 type patched struct {
 	version string                 // as the last deed was answered
-	made    map[patchID][]plan.Sum // the items that it was for
+	made    map[patchID][]sums.Sum // the items that it was for
 	at      time.Time
 }
 
@@ -53,13 +54,13 @@ func (p Patches) NotePatch(s *plan.Step, named, answered string, now time.Time) 
 	e.version, e.at, e.made = answered, now, maps.Clone(e.made)
 	if s.Verb == plan.VerbPatch {
 		if e.made == nil {
-			e.made = map[patchID][]plan.Sum{}
+			e.made = map[patchID][]sums.Sum{}
 		}
-		sums := make([]plan.Sum, len(s.Keys))
+		items := make([]sums.Sum, len(s.Keys))
 		for i, key := range s.Keys {
-			sums[i] = plan.SumOf(key)
+			items[i] = sums.SumOf(key)
 		}
-		e.made[patchID{s.Rule, s.Action}] = sums
+		e.made[patchID{s.Rule, s.Action}] = items
 	}
 	p[uid] = e
 }
@@ -71,11 +72,11 @@ func (p Patches) HasStood(s *plan.Step, version string, now time.Time) bool {
 	if !known || e.version != version || !was {
 		return false
 	}
-	of := make(map[plan.Sum]bool, len(made))
+	of := make(map[sums.Sum]bool, len(made))
 	for _, key := range made {
 		of[key] = true
 	}
-	if slices.ContainsFunc(s.Keys, func(key string) bool { return !of[plan.SumOf(key)] }) {
+	if slices.ContainsFunc(s.Keys, func(key string) bool { return !of[sums.SumOf(key)] }) {
 		return false
 	}
 	e.at = now
@@ -93,7 +94,7 @@ func (p Patches) CountBytes() (n int64) {
 	for _, e := range p {
 		n += patchedBytes
 		for _, items := range e.made {
-			n += madeBytes + int64(len(items))*int64(len(plan.Sum{}))
+			n += madeBytes + int64(len(items))*int64(len(sums.Sum{}))
 		}
 	}
 	return n

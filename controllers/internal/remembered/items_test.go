@@ -10,6 +10,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/sums"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -20,7 +21,7 @@ func full() *Items {
 	item := plan.ItemKey{Rule: "r", Key: "k"}
 	o := plan.Object{Ref: plan.Ref{Namespace: "shop", Name: "a", UID: "uid-a", ResourceVersion: "7"}}
 	step := plan.Step{Rule: "r", Keys: []string{"k"}, Object: o, Verb: plan.VerbPatch, Patch: &plan.Patch{Body: []byte("{}")}}
-	m.Holds = plan.Holds{"r": {Since: map[plan.Sum]plan.Hold{item.Sum(): {Since: epoch}}}}
+	m.Holds = plan.Holds{"r": {Since: map[sums.Sum]plan.Hold{item.Sum(): {Since: epoch}}}}
 	m.Backoff.RecordFailure("uid-b", "forbidden", epoch)
 	for range 5 {
 		m.Remade.RecordDeletion(&o, epoch)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/sums"
 )
 
 // reportBytes is about how much memory it takes to remember that a report was made.
@@ -18,7 +19,7 @@ const reportBytes = 80
 // Reports are the items that were reported, and what the reports said. Without room to remember more, the others are reported again once
 // in a while. The zero value remembers none, and has room for all.
 type Reports struct {
-	made  map[string]map[plan.Sum]plan.Sum // by rule
+	made  map[string]map[sums.Sum]sums.Sum // by rule
 	count int
 	// room is how many there is room for, if that is bounded.
 	room    int
@@ -29,22 +30,22 @@ type Reports struct {
 
 // HasReport reports whether a report was made, or must wait because it is unknown whether it was made.
 func (r *Reports) HasReport(item plan.ItemKey, what string, now time.Time) bool {
-	made, known := r.made[item.Rule][plan.SumOf(item.Key)]
+	made, known := r.made[item.Rule][sums.SumOf(item.Key)]
 	if !known {
 		return now.Before(r.again)
 	}
-	return made == plan.SumOf(what)
+	return made == sums.SumOf(what)
 }
 
 // HasItem reports whether any report of the item was made, or whether that is unknown.
 func (r *Reports) HasItem(item plan.ItemKey, now time.Time) bool {
-	_, known := r.made[item.Rule][plan.SumOf(item.Key)]
+	_, known := r.made[item.Rule][sums.SumOf(item.Key)]
 	return known || now.Before(r.again)
 }
 
 // NoteReport records a report. If there is no room to remember it, no report that is not remembered is made again for a while.
 func (r *Reports) NoteReport(item plan.ItemKey, what string, now time.Time, wait time.Duration) {
-	key := plan.SumOf(item.Key)
+	key := sums.SumOf(item.Key)
 	if _, known := r.made[item.Rule][key]; !known {
 		if r.bounded && r.count >= r.room {
 			r.again = now.Add(wait)
@@ -53,27 +54,27 @@ func (r *Reports) NoteReport(item plan.ItemKey, what string, now time.Time, wait
 		r.count++
 	}
 	if r.made == nil {
-		r.made = map[string]map[plan.Sum]plan.Sum{}
+		r.made = map[string]map[sums.Sum]sums.Sum{}
 	}
 	if r.made[item.Rule] == nil {
-		r.made[item.Rule] = map[plan.Sum]plan.Sum{}
+		r.made[item.Rule] = map[sums.Sum]sums.Sum{}
 	}
-	r.made[item.Rule][key] = plan.SumOf(what)
+	r.made[item.Rule][key] = sums.SumOf(what)
 }
 
 // KeepWanted forgets all items but those that are wanted, and those of rules that something is wrong with.
 func (r *Reports) KeepWanted(wanted map[plan.ItemKey]bool, wrong map[string]bool) {
-	sums := map[string]map[plan.Sum]bool{}
+	keep := map[string]map[sums.Sum]bool{}
 	for item := range wanted {
-		if sums[item.Rule] == nil {
-			sums[item.Rule] = map[plan.Sum]bool{}
+		if keep[item.Rule] == nil {
+			keep[item.Rule] = map[sums.Sum]bool{}
 		}
-		sums[item.Rule][plan.SumOf(item.Key)] = true
+		keep[item.Rule][sums.SumOf(item.Key)] = true
 	}
 	r.count = 0
 	for rule, made := range r.made {
 		if !wrong[rule] {
-			maps.DeleteFunc(made, func(item, _ plan.Sum) bool { return !sums[rule][item] })
+			maps.DeleteFunc(made, func(item, _ sums.Sum) bool { return !keep[rule][item] })
 		}
 		if r.count += len(made); len(made) == 0 {
 			delete(r.made, rule)

@@ -17,7 +17,7 @@ import (
 	"github.com/vtex/cleaner/controllers/author"
 	"github.com/vtex/cleaner/controllers/internal/assignment"
 	"github.com/vtex/cleaner/controllers/internal/identity"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/moments"
 	"github.com/vtex/cleaner/controllers/plan/schedule"
 	"github.com/vtex/cleaner/controllers/rights"
 )
@@ -197,7 +197,7 @@ func (p *Triggers) NextLook(now time.Time) (next time.Time) {
 		next = ends
 	}
 	if p.mem.deferredUntil.After(now) {
-		next = plan.ChooseEarlier(next, p.mem.deferredUntil)
+		next = moments.ChooseEarlier(next, p.mem.deferredUntil)
 	}
 	return next
 }

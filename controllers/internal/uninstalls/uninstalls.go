@@ -26,6 +26,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/store"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/moments"
 	"github.com/vtex/cleaner/controllers/signing"
 )
 
@@ -128,14 +129,14 @@ func (j *Job) Do(ctx context.Context) {
 // has failed: the next one waits, and others get its slot.
 func (j *Job) carryOut(ctx context.Context) End {
 	began := j.Clock.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, reviewServes-plan.ElapsedTime(j.ReviewedAt, began), errStale)
+	ctx, cancel := context.WithTimeoutCause(ctx, reviewServes-moments.ElapsedTime(j.ReviewedAt, began), errStale)
 	defer cancel()
 	out, err := j.uninstallRelease(ctx)
 	_, failed := errors.AsType[*helm.HookError](err)
 	if err != nil && !failed && errors.Is(context.Cause(ctx), errStale) {
 		err = errStale
 	}
-	took := plan.ElapsedTime(began, j.Clock.Now())
+	took := moments.ElapsedTime(began, j.Clock.Now())
 	if errors.Is(err, errStale) && took >= slowTry && len(out.Created)+len(out.Deleted) == 0 {
 		err = fmt.Errorf("an attempt took %s and did nothing: the API server is too slow, or the release is too large", took.Round(time.Second))
 	}
@@ -186,7 +187,7 @@ func (j *guard) MayStart() error {
 	if !j.Start {
 		return errors.New("the release no longer has the mark of this uninstall")
 	}
-	if plan.ElapsedTime(j.ConfirmedAt, j.Clock.Now()) >= life.ConfirmationServes {
+	if moments.ElapsedTime(j.ConfirmedAt, j.Clock.Now()) >= life.ConfirmationServes {
 		return errStale
 	}
 	c, err := j.knownCleaner()
@@ -226,7 +227,7 @@ func (j *guard) mayFinish(verb string, ref plan.Ref) error {
 	switch {
 	case c.GetDeletionTimestamp() != nil && !now.Before(c.GetDeletionTimestamp().Add(j.FinishGrace)):
 		return errors.New("the Cleaner was deleted")
-	case plan.ElapsedTime(j.ReviewedAt, now) >= reviewServes:
+	case moments.ElapsedTime(j.ReviewedAt, now) >= reviewServes:
 		return errStale
 	}
 	if who, _ := author.Read(j.Ring, c); !reflect.DeepEqual(who.Author, j.Author) {

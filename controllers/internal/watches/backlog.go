@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/controllers/internal/held"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/moments"
 )
 
 const (
@@ -132,10 +132,10 @@ func (b *backlog) listPending(of func(namespace string) bool) []pending {
 func (q *changes) oldest() time.Time {
 	since := q.begun
 	if len(q.waiting) > 0 {
-		since = plan.ChooseEarlier(since, q.waiting[0].at)
+		since = moments.ChooseEarlier(since, q.waiting[0].at)
 	}
 	for _, at := range q.floods {
-		since = plan.ChooseEarlier(since, at)
+		since = moments.ChooseEarlier(since, at)
 	}
 	return since
 }

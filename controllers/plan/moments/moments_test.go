@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package moments
 
 import (
 	"testing"
@@ -16,7 +16,7 @@ func asleep(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-func TestElapsed(t *testing.T) {
+func TestElapsedTime(t *testing.T) {
 	now := time.Now()
 	slept := asleep(now, time.Hour)
 	if slept.Sub(now) != 0 || slept.Round(0).Sub(now.Round(0)) != time.Hour {
@@ -33,6 +33,23 @@ func TestElapsed(t *testing.T) {
 	} {
 		if got := ElapsedTime(now, tc.to); got != tc.want {
 			t.Errorf("%s: %s: got %s, want %s", name, tc.reason, got, tc.want)
+		}
+	}
+}
+
+// A zero moment is none, and never the earlier one.
+func TestChooseEarlier(t *testing.T) {
+	none, soon := time.Time{}, time.Now()
+	late := soon.Add(time.Second)
+	for name, tc := range map[string]struct{ a, b, want time.Time }{
+		"None":   {none, none, none},
+		"First":  {soon, late, soon},
+		"Second": {late, soon, soon},
+		"OnlyA":  {late, none, late},
+		"OnlyB":  {none, late, late},
+	} {
+		if got := ChooseEarlier(tc.a, tc.b); !got.Equal(tc.want) {
+			t.Errorf("%s: got %s, want %s", name, got, tc.want)
 		}
 	}
 }

@@ -1,7 +1,10 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+// Package moments compares moments of a process's clock.
+//
+// It never reads a clock.
+package moments
 
 import "time"
 

@@ -1,7 +1,10 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+// Package sums stands short values in for texts that are remembered, and may be long.
+//
+// A sum never tells its text, is never stored, and never means anything in another process.
+package sums
 
 import (
 	"crypto/sha256"
@@ -30,6 +33,3 @@ func SumOf(text string) Sum {
 	sum := sha256.Sum256(append(sumKey[:len(sumKey):len(sumKey)], text...))
 	return Sum(sum[:16])
 }
-
-// Sum stands for the item, whichever rule it is of.
-func (k ItemKey) Sum() Sum { return SumOf(k.Rule + "\x00" + k.Key) } // no name of a rule has the character
