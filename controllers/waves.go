@@ -236,7 +236,7 @@ func (b *deeds) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) {
 	}
 	b.mem.Patches.NotePatch(s, b.namedVersion(s), out.Version, now)
 	b.rememberObject(s, out)
-	if out.Kind == life.AnswerDone && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.mem.Remade.RecordDeletion(&s.Object, now) {
+	if out.Kind == life.AnswerDone && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.mem.Remade.RecordDeletion(s.Object.Place(), s.Object.UID, now) {
 		b.TellLoop(s)
 	}
 	if out.Kind == life.AnswerDone {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/moments"
 )
 
@@ -62,9 +63,9 @@ type Input struct {
 	// Done are the deeds of this process, as far as limits still count them.
 	Done Done
 	// Backoff is which objects wait after failures.
-	Backoff Backoff
+	Backoff backoff.Failures
 	// Remade is what was deleted, and made anew by somebody.
-	Remade Remade
+	Remade backoff.Recreations
 	// Room is for how much there is room in memory between decisions; nil where nobody shares it.
 	Room *Room
 	// Memory is what the evaluation shares with others; nil: nothing.

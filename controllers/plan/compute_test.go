@@ -15,6 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/plan/backoff"
 )
 
 var (
@@ -423,7 +424,7 @@ func TestTrouble(t *testing.T) {
 	}
 	first := rule(func(r *v1alpha1.Rule) { r.When, r.Confirm = `item.metadata.name == "a"`, nil })
 	in := over(t, cluster(first, rule(func(r *v1alpha1.Rule) { r.Name, r.When, r.For = "young", "true", "1h" })), p("a"), p("b"))
-	in.Backoff = Backoff{}
+	in.Backoff = backoff.Failures{}
 	in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
 	got := ComputePlan(t.Context(), in)
 	if got.Reason != v1alpha1.ReasonDeletionRefused || len(got.Pending) == 0 {
@@ -432,8 +433,8 @@ func TestTrouble(t *testing.T) {
 
 	// Of several that wait the one that is refused is named, though another one comes first.
 	in = over(t, cluster(rule()), p("a"), p("b"), p("c"))
-	in.Backoff, in.Remade = Backoff{}, Remade{}
-	for range unstableAfter {
+	in.Backoff, in.Remade = backoff.Failures{}, backoff.Recreations{}
+	for !in.Backoff["uid-a"].IsUnstable() {
 		in.Backoff.RecordConflict("uid-a", 1, in.Now)
 	}
 	looping(in.Remade, p("b"), in.Now)
@@ -464,5 +465,11 @@ func TestHolding(t *testing.T) {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// looping is that others of the object's name were deleted until there was a loop.
+func looping(r backoff.Recreations, o Object, now time.Time) {
+	for i := 0; !r.RecordDeletion(o.Place(), types.UID(fmt.Sprint("earlier-", i)), now); i++ {
 	}
 }

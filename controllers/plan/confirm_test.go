@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/backoff"
 )
 
 // words is a read in words: "target namespace/name", or "target *".
@@ -479,8 +480,11 @@ func TestWhatTurnsUpKeepsItsObjects(t *testing.T) {
 			want:    []string{"r delete a", "late delete b"},
 		},
 		"Waiting": { // nor does what waits after a failure
-			rules:   []v1alpha1.Rule{onBoth, rule(joined)},
-			change:  func(in *Input) { in.Backoff = Backoff{}; in.Backoff.RecordFailure("uid-a", "forbidden", in.Now) },
+			rules: []v1alpha1.Rule{onBoth, rule(joined)},
+			change: func(in *Input) {
+				in.Backoff = backoff.Failures{}
+				in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
+			},
 			watched: Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen("n1"), poolsSeen()},
 			want:    []string{"late delete b"},
 		},

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/backoff"
 )
 
 // A Cleaner that cleans once begins when all that its rules want is due, and ends with that.
@@ -110,7 +111,7 @@ func TestNextOfRules(t *testing.T) {
 		"Period": {"the period is the longest time", rule(), nil, time.Hour},
 		"Hold":   {"a hold ends before", rule(func(r *v1alpha1.Rule) { r.For = `item.metadata.name == "a" ? "10m" : "5m"` }), nil, 5 * time.Minute},
 		"Backoff": {"what failed is tried again", rule(), func(in *Input, _ *v1alpha1.Work) {
-			in.Backoff = Backoff{"uid-a": {Until: in.Now.Add(2 * time.Second)}, "uid-x": {Until: in.Now.Add(time.Second)}}
+			in.Backoff = backoff.Failures{"uid-a": {Until: in.Now.Add(2 * time.Second)}, "uid-x": {Until: in.Now.Add(time.Second)}}
 		}, 2 * time.Second},
 		"Limit": {"a limit lets go when what was done counts no longer", rule(), func(in *Input, w *v1alpha1.Work) {
 			w.Limits = &v1alpha1.Limits{MaxActions: 2}

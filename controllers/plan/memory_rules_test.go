@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
@@ -148,59 +147,6 @@ func clone(h Holds) Holds {
 func version(o Object, version string) Object {
 	o.ResourceVersion = version
 	return o
-}
-
-func TestBackoff(t *testing.T) {
-	b, uid, now := Backoff{}, types.UID("u"), born
-	if _, waits := b.FindWait(uid, now); waits {
-		t.Error("what has not failed does not wait")
-	}
-	var waited []time.Duration
-	for range 11 {
-		b.RecordFailure(uid, "no", now)
-		e, waits := b.FindWait(uid, now)
-		if !waits || e.IsUnstable() {
-			t.Fatalf("got %+v", e)
-		}
-		waited = append(waited, e.Until.Sub(now))
-		now = e.Until
-		if _, waits := b.FindWait(uid, now); waits {
-			t.Error("it is tried again at the very moment")
-		}
-	}
-	want := []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300}
-	for i := range want {
-		want[i] *= time.Second
-	}
-	if diff := cmp.Diff(want, waited); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-	b.DropExpired(now.Add(9 * time.Minute))
-	if len(b) != 1 {
-		t.Error("it was forgotten too early")
-	}
-	b.DropExpired(now.Add(11 * time.Minute))
-	if len(b) != 0 {
-		t.Error("it was not forgotten")
-	}
-
-	for i := range unstableAfter {
-		if b[uid].IsUnstable() {
-			t.Errorf("it is unstable after %d conflicts", i)
-		}
-		b.RecordConflict(uid, 1, now)
-	}
-	if !b[uid].IsUnstable() {
-		t.Error("it is not unstable")
-	}
-	b.RecordFailure(uid, "no", now)
-	if b[uid].IsUnstable() {
-		t.Error("another failure is no conflict")
-	}
-	b.ForgetObject(uid)
-	if len(b) != 0 {
-		t.Error("a success ends it")
-	}
 }
 
 func TestWith(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/controllers/plan/backoff"
 )
 
 // Ref identifies one version of one object.
@@ -19,6 +21,11 @@ type Ref struct {
 	Name            string
 	UID             types.UID
 	ResourceVersion string
+}
+
+// Place is where the object is, whichever it is.
+func (r *Ref) Place() backoff.Place {
+	return backoff.Place{Resource: r.Resource, Namespace: r.Namespace, Name: r.Name}
 }
 
 // CompareNames orders objects by their namespaces, and then by their names.

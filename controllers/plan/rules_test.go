@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/backoff"
 )
 
 var (
@@ -838,7 +839,7 @@ func TestRules(t *testing.T) {
 			rules:  []v1alpha1.Rule{rule()},
 			pods:   []Object{p("a"), p("b")},
 			change: func(in *Input, _ *v1alpha1.Work) {
-				in.Backoff = Backoff{}
+				in.Backoff = backoff.Failures{}
 				in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
 			},
 			want: act("r delete b"),
@@ -848,7 +849,7 @@ func TestRules(t *testing.T) {
 			rules:  []v1alpha1.Rule{rule()},
 			pods:   []Object{p("a")},
 			change: func(in *Input, _ *v1alpha1.Work) {
-				in.Backoff = Backoff{}
+				in.Backoff = backoff.Failures{}
 				in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
 			},
 			want: want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonDeletionRefused},
@@ -858,8 +859,8 @@ func TestRules(t *testing.T) {
 			rules:  []v1alpha1.Rule{rule()},
 			pods:   []Object{p("a")},
 			change: func(in *Input, _ *v1alpha1.Work) {
-				in.Backoff = Backoff{}
-				for range unstableAfter {
+				in.Backoff = backoff.Failures{}
+				for !in.Backoff["uid-a"].IsUnstable() {
 					in.Backoff.RecordConflict("uid-a", 1, in.Now)
 				}
 			},

@@ -10,6 +10,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/rehearsed"
 	"github.com/vtex/cleaner/controllers/internal/reported"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/life"
 )
 
@@ -25,8 +26,8 @@ type Items struct {
 	// Holds are since when something holds.
 	Holds plan.Holds
 	// Backoff are the objects that wait after failures, and Remade those that were made anew.
-	Backoff plan.Backoff
-	Remade  plan.Remade
+	Backoff backoff.Failures
+	Remade  backoff.Recreations
 	// Unconfirmed are the items that wait for live reads to say the same.
 	Unconfirmed life.Unconfirmed
 	// Awaited is what live reads want of a Cleaner that cleans once, and the watches have yet to show.
@@ -46,7 +47,7 @@ type Items struct {
 // NewItems makes an empty one.
 func NewItems() Items {
 	return Items{
-		Backoff: plan.Backoff{}, Remade: plan.Remade{}, Unconfirmed: life.Unconfirmed{}, Overlay: life.Acted{}, Patches: patched.Patches{}, Rehearsed: rehearsed.Items{},
+		Backoff: backoff.Failures{}, Remade: backoff.Recreations{}, Unconfirmed: life.Unconfirmed{}, Overlay: life.Acted{}, Patches: patched.Patches{}, Rehearsed: rehearsed.Items{},
 	}
 }
 
@@ -80,7 +81,7 @@ func (m *Items) FitInto(room int64, evaluated time.Time) {
 // limits stays used up: nothing is done earlier for it.
 func (m *Items) Forget(evaluated time.Time) {
 	m.Holds, m.Done = nil, m.Done.ForgetDeeds()
-	m.Patches, m.Rehearsed, m.Unconfirmed, m.Backoff, m.Remade = patched.Patches{}, rehearsed.Items{}, life.Unconfirmed{}, plan.Backoff{}, plan.Remade{}
+	m.Patches, m.Rehearsed, m.Unconfirmed, m.Backoff, m.Remade = patched.Patches{}, rehearsed.Items{}, life.Unconfirmed{}, backoff.Failures{}, backoff.Recreations{}
 	m.Told.ForgetUntil(evaluated.Add(plan.DefaultPeriod))
 	m.Awaited.ForgetLooks()
 }

@@ -24,7 +24,7 @@ func full() *Items {
 	m.Holds = plan.Holds{"r": {Since: map[sums.Sum]plan.Hold{item.Sum(): {Since: epoch}}}}
 	m.Backoff.RecordFailure("uid-b", "forbidden", epoch)
 	for range 5 {
-		m.Remade.RecordDeletion(&o, epoch)
+		m.Remade.RecordDeletion(o.Place(), o.UID, epoch)
 	}
 	m.Unconfirmed.HoldItems(map[plan.ItemKey]bool{item: true}, time.Minute, epoch)
 	m.Awaited.TakeLook(plan.Plan{Steps: []plan.Step{step}}, plan.Plan{})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/backoff"
 )
 
 // maxLooks is how often it is tried to read what became of an object.
@@ -259,13 +260,13 @@ func (l *Ledger) TakeAnswer(i int, a RowAnswer, now time.Time) {
 
 func (e *Entry) recordFailure(why string, now time.Time) {
 	e.Failed, e.Unstable = why, false
-	e.backoff = plan.DoubleWait(e.backoff)
+	e.backoff = backoff.DoubleWait(e.backoff)
 	e.Due = now.Add(e.backoff)
 }
 
 // postponeTo has a row wait at least for as long as the API server asks, but for longer than any back-off never.
 func (e *Entry) postponeTo(by time.Duration, now time.Time) {
-	if at := now.Add(min(by, plan.LastRetry)); at.After(e.Due) {
+	if at := now.Add(min(by, backoff.LongestWait)); at.After(e.Due) {
 		e.Due = at
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/backoff"
 )
 
 // rowOf is the row of a Pod, as recorded.
@@ -284,7 +285,7 @@ func TestAnObjectWaitsAsLongAsTheAPIServerAsks(t *testing.T) {
 				t.Errorf("row %d, asked to wait for %s, waits for %s, want %s", i, asked, got, want)
 			}
 		}
-		b := plan.Backoff{}
+		b := backoff.Failures{}
 		b.RecordFailure("uid", "why", born)
 		b.Postpone("uid", asked, born)
 		if got := b["uid"].Until.Sub(born); got != want || b["uid"].Wait != time.Second {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/moments"
 )
 
@@ -97,7 +98,7 @@ func (m *Memory) TakeSettled(now time.Time) {
 		m.forgetFailures()
 		return
 	}
-	m.backoff = min(plan.DoubleWait(m.backoff), settlePoll)
+	m.backoff = min(backoff.DoubleWait(m.backoff), settlePoll)
 	m.Due = now.Add(m.backoff)
 }
 
@@ -151,7 +152,7 @@ func (u *Uninstall) uninstallWaits() string {
 // RecordFailure records that a re-check or an uninstall failed: it is tried again later.
 func (u *Uninstall) RecordFailure(why string, now time.Time) {
 	u.Failed, u.Refused = why, ""
-	u.backoff = plan.DoubleWait(u.backoff)
+	u.backoff = backoff.DoubleWait(u.backoff)
 	u.Due = now.Add(u.backoff)
 }
 

@@ -8,20 +8,21 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/moments"
 	"github.com/vtex/cleaner/controllers/plan/sums"
 )
 
 // Unconfirmed is which items wait because live reads did not say the same of them as the watches, and until when. The
 // others are acted on meanwhile.
-type Unconfirmed map[sums.Sum]plan.BackedOff
+type Unconfirmed map[sums.Sum]backoff.Failure
 
 // HoldItems records items that were not confirmed: each waits twice as long as the last time, up to a limit.
 func (u Unconfirmed) HoldItems(items map[plan.ItemKey]bool, limit time.Duration, now time.Time) {
 	for item := range items {
 		sum := item.Sum()
-		wait := min(plan.DoubleWait(u[sum].Wait), limit)
-		u[sum] = plan.BackedOff{Until: now.Add(wait), Wait: wait}
+		wait := min(backoff.DoubleWait(u[sum].Wait), limit)
+		u[sum] = backoff.Failure{Until: now.Add(wait), Wait: wait}
 	}
 }
 
@@ -41,7 +42,7 @@ func (u Unconfirmed) KeepWanted(wanted map[plan.ItemKey]bool) {
 	for item := range wanted {
 		keep[item.Sum()] = true
 	}
-	maps.DeleteFunc(u, func(item sums.Sum, _ plan.BackedOff) bool { return !keep[item] })
+	maps.DeleteFunc(u, func(item sums.Sum, _ backoff.Failure) bool { return !keep[item] })
 }
 
 // IsWaiting says that an item waits now.

@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package backoff
 
 import (
 	"fmt"
@@ -20,9 +20,9 @@ const (
 	loopWithin = time.Minute
 )
 
-// Remade is what this process has deleted, by its name, and how often somebody has made it anew since. Losing it costs
+// Recreations is what this process has deleted, by its place, and how often somebody has recreated it since. Losing it costs
 // deletions.
-type Remade map[Place]Remaking
+type Recreations map[Place]Recreation
 
 // Place is where an object is, whichever it is.
 type Place struct {
@@ -30,8 +30,8 @@ type Place struct {
 	Namespace, Name string
 }
 
-// Remaking is what became of one place.
-type Remaking struct {
+// Recreation is what became of one place.
+type Recreation struct {
 	// UID is that of the object that was deleted last.
 	UID types.UID
 	// Times is how often in a row it was another one.
@@ -43,19 +43,14 @@ type Remaking struct {
 	at time.Time
 }
 
-// placeOf is where an object is.
-func (r *Ref) placeOf() Place {
-	return Place{Resource: r.Resource, Namespace: r.Namespace, Name: r.Name}
-}
-
 // RecordDeletion takes that an object was deleted. It says whether somebody has made it anew so often by now that there is a loop;
 // from then on each next one waits longer.
-func (r Remade) RecordDeletion(o *Object, now time.Time) (loop bool) {
-	e := r[o.placeOf()]
+func (r Recreations) RecordDeletion(at Place, uid types.UID, now time.Time) (loop bool) {
+	e := r[at]
 	if e.isOver(now) {
-		e = Remaking{}
+		e = Recreation{}
 	}
-	if e.UID != "" && e.UID != o.UID {
+	if e.UID != "" && e.UID != uid {
 		e.Times++
 		loop = e.Times == loopAfter
 		if e.Times >= loopAfter {
@@ -63,26 +58,26 @@ func (r Remade) RecordDeletion(o *Object, now time.Time) (loop bool) {
 			e.Until = now.Add(e.Wait)
 		}
 	}
-	e.UID, e.at = o.UID, now
-	r[o.placeOf()] = e
+	e.UID, e.at = uid, now
+	r[at] = e
 	return loop
 }
 
-// FindWait says whether an object has to wait now because others of its name were deleted before it, and how.
-func (r Remade) FindWait(o *Object, now time.Time) (Remaking, bool) {
-	e, ok := r[o.placeOf()]
-	return e, ok && e.UID != o.UID && now.Before(e.Until)
+// FindWait says whether the object at a place has to wait now because others of its name were deleted before it, and how.
+func (r Recreations) FindWait(at Place, uid types.UID, now time.Time) (Recreation, bool) {
+	e, ok := r[at]
+	return e, ok && e.UID != uid && now.Before(e.Until)
 }
 
 // DescribeWait says so for people.
-func (e Remaking) DescribeWait() string {
+func (e Recreation) DescribeWait() string {
 	return fmt.Sprintf("it was recreated after each of the last %d deletions", e.Times)
 }
 
 // isOver says that the last deletion is so long ago that there is no loop any more.
-func (e Remaking) isOver(now time.Time) bool { return now.Sub(e.at) > max(2*e.Wait, loopWithin) }
+func (e Recreation) isOver(now time.Time) bool { return now.Sub(e.at) > max(2*e.Wait, loopWithin) }
 
 // DropExpired drops what was not made anew for so long that it starts anew.
-func (r Remade) DropExpired(now time.Time) {
-	maps.DeleteFunc(r, func(_ Place, e Remaking) bool { return e.isOver(now) })
+func (r Recreations) DropExpired(now time.Time) {
+	maps.DeleteFunc(r, func(_ Place, e Recreation) bool { return e.isOver(now) })
 }
