@@ -14,6 +14,7 @@ import (
 
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/controllers/plan/owners"
 )
 
 // fold is one step in the making: what one action does to one object, for all items that want it. Items of which all
@@ -185,8 +186,8 @@ func (r folding) makePatch(f *fold) ([]byte, *expr.Error) {
 	if problem != nil {
 		return nil, problem
 	}
-	if because := findForbidden(r.rule.Actions[f.action].Patch.Type, value); because != "" {
-		return nil, r.makeError(fmt.Sprintf("actions[%d].patch.expression", f.action), because, hintForbidden)
+	if because := owners.FindChangeIn(r.rule.Actions[f.action].Patch.Type, value); because != "" {
+		return nil, r.makeError(fmt.Sprintf("actions[%d].patch.expression", f.action), because, owners.Hint)
 	}
 	var out bytes.Buffer
 	w := json.NewEncoder(&out)

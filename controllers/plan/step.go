@@ -59,6 +59,17 @@ type Step struct {
 	Confirmed bool
 }
 
+// Patch is what changes an object.
+type Patch struct {
+	Type v1alpha1.PatchType
+	// Subresource is what is patched; empty: the object itself.
+	Subresource string
+	// Force says that an Apply takes fields over from others.
+	Force bool
+	// Body is the patch as JSON, without the resourceVersion: equal patches are equal bytes.
+	Body []byte
+}
+
 // IsDeed says that the step changes something.
 func (s *Step) IsDeed() bool { return s.Verb != VerbReport }
 

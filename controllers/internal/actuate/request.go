@@ -24,6 +24,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/owners"
 )
 
 // fieldManager is the name under which managedFields records the operator's patches.
@@ -82,7 +83,7 @@ func newPreconditions(ref plan.Ref, version string) *metav1.Preconditions {
 func newPatchRequest(o *plan.Object, version string, p *plan.Patch, dryRun bool) (request, error) {
 	r := request{method: http.MethodPatch, subresource: p.Subresource, params: dryRunParams(dryRun)}
 	r.params["fieldManager"] = fieldManager
-	if because := p.FindForbidden(); because != "" {
+	if because := owners.FindChange(p.Type, p.Body); because != "" {
 		return r, fmt.Errorf("the patch is not sent: %s", because)
 	}
 	var err error

@@ -1,7 +1,10 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+// Package owners finds patches that would change the owners of an object, by which Kubernetes deletes objects.
+//
+// It never sends or changes a patch, and does not say whether a patch is valid.
+package owners
 
 import (
 	"bytes"
@@ -13,33 +16,25 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// Patch is what changes an object.
-type Patch struct {
-	Type v1alpha1.PatchType
-	// Subresource is what is patched; empty: the object itself.
-	Subresource string
-	// Force says that an Apply takes fields over from others.
-	Force bool
-	// Body is the patch as JSON, without the resourceVersion: equal patches are equal bytes.
-	Body []byte
-}
+// Hint says what to write instead.
+const Hint = "patch other fields by their names, such as metadata.labels"
 
-// FindForbidden says why the patch must not be sent, whatever object it is for; empty if it may. What is no patch of its type
+// FindChange says why a patch must not be sent, as it changes owners, or all of metadata; empty if it may. What is no patch of its type
 // is not looked at.
-func (p *Patch) FindForbidden() string {
+func FindChange(kind v1alpha1.PatchType, body []byte) string {
 	var value any
-	d := json.NewDecoder(bytes.NewReader(p.Body))
+	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber() // one of any size
 	if d.Decode(&value) != nil {
 		return ""
 	}
-	return findForbidden(p.Type, value)
+	return FindChangeIn(kind, value)
 }
 
-// findForbidden is Forbidden of a patch that was read. Owners are set by nobody: an object whose owner is not there is deleted by
+// FindChangeIn is FindChange of a patch that was read. Nobody sets owners: an object whose owner is not there is deleted by
 // Kubernetes, for somebody who may patch it and need not have the right to delete it; and an API server that asks who may set
 // owners would ask it of the operator. Who replaces all of metadata sets them too.
-func findForbidden(kind v1alpha1.PatchType, patch any) string {
+func FindChangeIn(kind v1alpha1.PatchType, patch any) string {
 	if kind == v1alpha1.PatchJSON {
 		operations, _ := patch.([]any)
 		return forbiddenOperation(operations)
@@ -91,9 +86,6 @@ func forbiddenMetadata(kind v1alpha1.PatchType, metadata map[string]any) string 
 	}
 	return ""
 }
-
-// hintForbidden says what to write instead of what is forbidden.
-const hintForbidden = "patch other fields by their names, such as metadata.labels"
 
 const ownerReferences = "ownerReferences"
 

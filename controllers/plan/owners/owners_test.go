@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package owners
 
 import (
 	"strings"
@@ -10,8 +10,8 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// TestForbiddenPatches shows which patches are about owners, or about metadata as a whole, in whatever way they say it.
-func TestForbiddenPatches(t *testing.T) {
+// TestFindChange shows which patches are about owners, or about metadata as a whole, in whatever way they say it.
+func TestFindChange(t *testing.T) {
 	const owner = `[{"apiVersion":"v1","kind":"ConfigMap","name":"none","uid":"u"}]`
 	maps := []v1alpha1.PatchType{v1alpha1.PatchStrategic, v1alpha1.PatchMerge, v1alpha1.PatchApply}
 	strategic := []v1alpha1.PatchType{v1alpha1.PatchStrategic}
@@ -82,10 +82,42 @@ func TestForbiddenPatches(t *testing.T) {
 		{lists, `{}`, ""}, // which is refused as no list
 	} {
 		for _, kind := range tc.kinds {
-			p := &Patch{Type: kind, Body: []byte(tc.body)}
-			if got := p.FindForbidden(); got != tc.want && (tc.want == "" || !strings.HasPrefix(got, tc.want)) {
+			if got := FindChange(kind, []byte(tc.body)); got != tc.want && (tc.want == "" || !strings.HasPrefix(got, tc.want)) {
 				t.Errorf("%s %s: got %q, want %q", kind, tc.body, got, tc.want)
 			}
+		}
+	}
+}
+
+// The API server refuses what is no JSON: nothing is said of it here.
+func TestFindChangeReadsNoJSON(t *testing.T) {
+	for _, body := range []string{"", "{", `{"metadata":`, "metadata: {ownerReferences: []}"} {
+		for _, kind := range []v1alpha1.PatchType{v1alpha1.PatchStrategic, v1alpha1.PatchMerge, v1alpha1.PatchApply, v1alpha1.PatchJSON} {
+			if got := FindChange(kind, []byte(body)); got != "" {
+				t.Errorf("%s %q: got %q", kind, body, got)
+			}
+		}
+	}
+}
+
+// What an expression gave is looked at as what was read of bytes is.
+func TestFindChangeIn(t *testing.T) {
+	owners := map[string]any{"metadata": map[string]any{"ownerReferences": []any{}}}
+	for name, tc := range map[string]struct {
+		kind  v1alpha1.PatchType
+		value any
+		found bool
+	}{
+		"Owners":     {v1alpha1.PatchMerge, owners, true},
+		"Labels":     {v1alpha1.PatchMerge, map[string]any{"metadata": map[string]any{"labels": nil}}, false},
+		"Nothing":    {v1alpha1.PatchMerge, nil, true},
+		"Operation":  {v1alpha1.PatchJSON, []any{map[string]any{"op": "remove", "path": "/metadata/ownerReferences"}}, true},
+		"NoMap":      {v1alpha1.PatchJSON, []any{"remove"}, false},
+		"NoList":     {v1alpha1.PatchJSON, owners, false},
+		"OtherTypes": {v1alpha1.PatchStrategic, map[string]any{"$retainKeys": []any{"metadata", "spec"}}, false},
+	} {
+		if got := FindChangeIn(tc.kind, tc.value); (got != "") != tc.found {
+			t.Errorf("%s: got %q", name, got)
 		}
 	}
 }
