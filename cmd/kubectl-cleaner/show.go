@@ -11,6 +11,7 @@ import (
 
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/document"
 )
 
 // planView is a plan with what is printed about it.
@@ -25,7 +26,7 @@ type planView struct {
 }
 
 func (s *planView) print(out output.Screen, form string) error {
-	d := s.plan.ToDocument(s.owner, s.at, s.warnings)
+	d := document.WritePlan(s.plan, s.owner, s.at, s.warnings)
 	if form != output.Table {
 		return out.WriteValue(form, d)
 	}
@@ -33,7 +34,7 @@ func (s *planView) print(out output.Screen, form string) error {
 }
 
 // printPlanTable prints a plan for people.
-func printPlanTable(out output.Screen, p output.Painter, s *planView, d *plan.Document) {
+func printPlanTable(out output.Screen, p output.Painter, s *planView, d *document.Plan) {
 	out.Printf("%s %s at %s: %s (%s)\n", s.kind, d.Cleaner, formatTime(d.At.Time), p.FormatVerdict(d.Verdict), d.Reason)
 	if s.plan.Message != "" {
 		out.Printf("%s\n", output.EscapeLines(output.ContinuationIndent, s.plan.Message))
@@ -59,7 +60,7 @@ func printPlanTable(out output.Screen, p output.Painter, s *planView, d *plan.Do
 		out.Printf("%s", p.FormatHeading("WITHHELD", "OBJECT", "RULE", "BECAUSE"))
 		for i := range d.Withheld {
 			h := &d.Withheld[i]
-			out.Printf("%s\t%s\t%s\t%s\n", formatVerb(&h.DocumentStep), formatObject(&h.DocumentStep), h.Rule, h.Because)
+			out.Printf("%s\t%s\t%s\t%s\n", formatVerb(&h.Step), formatObject(&h.Step), h.Rule, h.Because)
 		}
 	}
 	if len(d.Pending) > 0 {
@@ -84,7 +85,7 @@ func printPlanTable(out output.Screen, p output.Painter, s *planView, d *plan.Do
 }
 
 // formatVerb returns the verb of a step, with the subresource or "by force".
-func formatVerb(s *plan.DocumentStep) string {
+func formatVerb(s *document.Step) string {
 	switch {
 	case s.Subresource != "":
 		return s.Verb + " " + s.Subresource
@@ -95,7 +96,7 @@ func formatVerb(s *plan.DocumentStep) string {
 }
 
 // formatObject returns the object of a step, or its key if it has none.
-func formatObject(s *plan.DocumentStep) string {
+func formatObject(s *document.Step) string {
 	name := s.Name + s.Key
 	if s.Namespace != "" {
 		name = s.Namespace + "/" + name

@@ -129,12 +129,14 @@ func drawn(t *rapid.T, tb testing.TB) Input {
 }
 
 // bytesOf is all that a plan says.
-func bytesOf(t *rapid.T, in Input, p Plan) string {
-	text, err := json.Marshal(p.ToDocument(in.Owner, in.Now, nil))
+func bytesOf(t *rapid.T, p Plan) string {
+	holds := fmt.Sprint(p.Holds)
+	p.Holds = nil // their keys have no JSON
+	text, err := json.Marshal(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text) + p.Message + fmt.Sprint(shorts(p.Steps), p.Confirm, p.Holds, p.Deferred, p.TrippedBy)
+	return string(text) + holds
 }
 
 // Whatever the rules say, a plan is a function of its input, and stays within what it was asked about.
@@ -142,8 +144,8 @@ func TestAnyPlan(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		in := drawn(rt, t)
 		plan := ComputePlan(t.Context(), in)
-		if again := ComputePlan(t.Context(), in); bytesOf(rt, in, plan) != bytesOf(rt, in, again) {
-			rt.Fatalf("equal inputs gave\n%s\nand\n%s", bytesOf(rt, in, plan), bytesOf(rt, in, again))
+		if again := ComputePlan(t.Context(), in); bytesOf(rt, plan) != bytesOf(rt, again) {
+			rt.Fatalf("equal inputs gave\n%s\nand\n%s", bytesOf(rt, plan), bytesOf(rt, again))
 		}
 		if (plan.Verdict == v1alpha1.VerdictWait || plan.Verdict == v1alpha1.VerdictInvalid) && len(plan.Steps) > 0 {
 			rt.Fatalf("%s has steps", plan.Verdict)

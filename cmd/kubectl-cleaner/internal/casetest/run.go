@@ -20,6 +20,7 @@ import (
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/planning"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/document"
 )
 
 // Runner runs cases.
@@ -89,18 +90,18 @@ func (r Runner) loadCleaner(ctx context.Context, loader *manifests.Loader, of Ca
 
 // ExpectedPlan is the part of a plan that plan.yaml has. It leaves out what differs without a reason, such as UIDs.
 type ExpectedPlan struct {
-	Verdict  string                  `json:"verdict"`
-	Reason   string                  `json:"reason"`
-	Steps    []plan.DocumentStep     `json:"steps,omitempty"`
-	Withheld []plan.DocumentWithheld `json:"withheld,omitempty"`
-	Pending  []plan.DocumentPending  `json:"pending,omitempty"`
-	Next     plan.Moment             `json:"next"`
-	Errors   []plan.DocumentError    `json:"errors,omitempty"`
+	Verdict  string              `json:"verdict"`
+	Reason   string              `json:"reason"`
+	Steps    []document.Step     `json:"steps,omitempty"`
+	Withheld []document.Withheld `json:"withheld,omitempty"`
+	Pending  []document.Pending  `json:"pending,omitempty"`
+	Next     document.Moment     `json:"next"`
+	Errors   []document.Error    `json:"errors,omitempty"`
 }
 
 // comparePlan compares a plan with the case's plan.yaml, or writes that file.
 func (e Case) comparePlan(p *plan.Plan, owner plan.Owner, at time.Time, update bool) error {
-	d := p.ToDocument(owner, at, nil)
+	d := document.WritePlan(p, owner, at, nil)
 	want := ExpectedPlan{Verdict: string(d.Verdict), Reason: d.Reason, Steps: d.Steps, Withheld: d.Withheld, Pending: d.Pending, Next: d.Next, Errors: d.Errors}
 	for i := range want.Steps {
 		want.Steps[i].UID, want.Steps[i].ResourceVersion = "", ""

@@ -1,42 +1,46 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+// Package document writes a plan down for people and programs: its form is a promise.
+//
+// It never decides: what it writes is in the plan.
+package document
 
 import (
 	"encoding/json"
 	"time"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
 )
 
-// Document is a plan as it is written down for people and programs: `kubectl cleaner plan -o json`, and what tests of
-// templates expect. Its form is a promise: equal plans are equal bytes, lists are never null, and fields are only added.
-type Document struct {
+// Plan is a plan as it is written down: `kubectl cleaner plan -o json`, and what tests of templates expect. Equal plans are equal bytes,
+// lists are never null, and fields are only added.
+type Plan struct {
 	Kind string `json:"kind"`
 	// Cleaner is <namespace>/<name>, or the name of a ClusterCleaner.
-	Cleaner    string              `json:"cleaner"`
-	At         Moment              `json:"at"`
-	Verdict    v1alpha1.Verdict    `json:"verdict"`
-	Reason     string              `json:"reason"`
-	Conditions []DocumentCondition `json:"conditions"`
-	Steps      []DocumentStep      `json:"steps"`
-	Withheld   []DocumentWithheld  `json:"withheld"`
-	Pending    []DocumentPending   `json:"pending"`
-	Next       Moment              `json:"next"`
-	Errors     []DocumentError     `json:"errors"`
-	Warnings   []string            `json:"warnings"`
+	Cleaner    string           `json:"cleaner"`
+	At         Moment           `json:"at"`
+	Verdict    v1alpha1.Verdict `json:"verdict"`
+	Reason     string           `json:"reason"`
+	Conditions []Condition      `json:"conditions"`
+	Steps      []Step           `json:"steps"`
+	Withheld   []Withheld       `json:"withheld"`
+	Pending    []Pending        `json:"pending"`
+	Next       Moment           `json:"next"`
+	Errors     []Error          `json:"errors"`
+	Warnings   []string         `json:"warnings"`
 }
 
-// DocumentCondition is what one condition gave: a value, or an error.
-type DocumentCondition struct {
+// Condition is what one condition gave: a value, or an error.
+type Condition struct {
 	Expression string `json:"expression"`
 	Value      *bool  `json:"value,omitempty"`
 	Error      string `json:"error,omitempty"`
 }
 
-// DocumentStep is a step.
-type DocumentStep struct {
+// Step is a step.
+type Step struct {
 	Rule            string             `json:"rule"`
 	Verb            string             `json:"verb"`
 	APIVersion      string             `json:"apiVersion,omitempty"`
@@ -49,12 +53,12 @@ type DocumentStep struct {
 	Subresource     string             `json:"subresource,omitempty"`
 	PatchType       v1alpha1.PatchType `json:"patchType,omitempty"`
 	Patch           json.RawMessage    `json:"patch,omitempty"`
-	Options         *DocumentOptions   `json:"options,omitempty"`
+	Options         *Options           `json:"options,omitempty"`
 	Reason          string             `json:"reason,omitempty"`
 }
 
-// DocumentOptions are the options of a verb.
-type DocumentOptions struct {
+// Options are the options of a verb.
+type Options struct {
 	GracePeriodSeconds *int64                     `json:"gracePeriodSeconds,omitempty"`
 	PropagationPolicy  v1alpha1.PropagationPolicy `json:"propagationPolicy,omitempty"`
 	Force              bool                       `json:"force,omitempty"`
@@ -62,21 +66,21 @@ type DocumentOptions struct {
 	Revision           int64                      `json:"revision,omitempty"`
 }
 
-// DocumentWithheld is a step that is not taken.
-type DocumentWithheld struct {
-	DocumentStep `json:",inline"`
-	Because      string `json:"because"`
+// Withheld is a step that is not taken.
+type Withheld struct {
+	Step    `json:",inline"`
+	Because string `json:"because"`
 }
 
-// DocumentPending is something that waits.
-type DocumentPending struct {
+// Pending is something that waits.
+type Pending struct {
 	Rule  string `json:"rule"`
 	Key   string `json:"key"`
 	Until Moment `json:"until"`
 }
 
-// DocumentError is what went wrong with items.
-type DocumentError struct {
+// Error is what went wrong with items.
+type Error struct {
 	Rule string `json:"rule"`
 	Key  string `json:"key,omitempty"`
 	// Expression is the field of the spec that it is about, such as rules[0].when.
@@ -103,36 +107,36 @@ const (
 	ruleHelm      = "helm"
 )
 
-// ToDocument is the plan as it is written down: for its owner, as decided at a moment. Warnings are added as they are.
-func (p *Plan) ToDocument(owner Owner, at time.Time, warnings []string) Document {
-	d := Document{
+// WritePlan is a plan as it is written down: for its owner, as decided at a moment. Warnings are added as they are.
+func WritePlan(p *plan.Plan, owner plan.Owner, at time.Time, warnings []string) Plan {
+	d := Plan{
 		Kind: "Plan", Cleaner: owner.Name, At: Moment{at}, Verdict: p.Verdict, Reason: p.Reason, Next: Moment{p.NextLook()},
-		Conditions: []DocumentCondition{}, Steps: []DocumentStep{}, Withheld: []DocumentWithheld{}, Pending: []DocumentPending{},
-		Errors: []DocumentError{}, Warnings: append([]string{}, warnings...),
+		Conditions: []Condition{}, Steps: []Step{}, Withheld: []Withheld{}, Pending: []Pending{},
+		Errors: []Error{}, Warnings: append([]string{}, warnings...),
 	}
 	if owner.Namespace != "" {
 		d.Cleaner = owner.Namespace + "/" + owner.Name
 	}
 	for _, c := range p.Conditions {
-		d.Conditions = append(d.Conditions, DocumentCondition{Expression: c.Expression, Value: c.Value, Error: c.Error})
+		d.Conditions = append(d.Conditions, Condition{Expression: c.Expression, Value: c.Value, Error: c.Error})
 	}
 	for i := range p.Steps {
-		d.Steps = append(d.Steps, p.Steps[i].toDocument())
+		d.Steps = append(d.Steps, writeStep(&p.Steps[i]))
 	}
 	if p.Release != nil {
-		d.Steps = append(d.Steps, DocumentStep{
+		d.Steps = append(d.Steps, Step{
 			Rule: ruleHelm, Verb: verbUninstall, Namespace: owner.Namespace, Name: p.Release.Name, UID: string(p.Release.UID),
-			Options: &DocumentOptions{Revision: p.Release.Revision},
+			Options: &Options{Revision: p.Release.Revision},
 		})
 	}
 	for i := range p.Withheld {
-		d.Withheld = append(d.Withheld, DocumentWithheld{DocumentStep: p.Withheld[i].Step.toDocument(), Because: p.Withheld[i].Because})
+		d.Withheld = append(d.Withheld, Withheld{Step: writeStep(&p.Withheld[i].Step), Because: p.Withheld[i].Because})
 	}
 	for _, w := range p.Pending {
-		d.Pending = append(d.Pending, DocumentPending{Rule: w.Rule, Key: w.Key, Until: Moment{w.Until}})
+		d.Pending = append(d.Pending, Pending{Rule: w.Rule, Key: w.Key, Until: Moment{w.Until}})
 	}
 	for _, e := range p.Errors {
-		out := DocumentError{Rule: e.Rule, Key: e.Key, Expression: e.Field, Message: e.Message}
+		out := Error{Rule: e.Rule, Key: e.Key, Expression: e.Field, Message: e.Message}
 		if e.Count > 1 {
 			out.Count = e.Count
 		}
@@ -141,29 +145,29 @@ func (p *Plan) ToDocument(owner Owner, at time.Time, warnings []string) Document
 	return d
 }
 
-func (s *Step) toDocument() DocumentStep {
+func writeStep(s *plan.Step) Step {
 	o := &s.Object
-	d := DocumentStep{
+	d := Step{
 		Rule: s.Rule, Verb: string(s.Verb), Namespace: o.Namespace, Name: o.Name, UID: string(o.UID),
 		ResourceVersion: o.ResourceVersion, Reason: s.Reason,
 	}
 	if o.Name == "" && len(s.Keys) > 0 {
 		d.Key = s.Keys[0]
 	}
-	d.APIVersion, d.Kind = o.apiVersionKind()
-	options := DocumentOptions{GracePeriodSeconds: s.Grace, PropagationPolicy: s.Propagation, Finalizer: s.Finalizer}
+	d.APIVersion, d.Kind = tellKind(o)
+	options := Options{GracePeriodSeconds: s.Grace, PropagationPolicy: s.Propagation, Finalizer: s.Finalizer}
 	if s.Patch != nil {
 		d.Subresource, d.PatchType, d.Patch = s.Patch.Subresource, s.Patch.Type, s.Patch.Body
 		options.Force = s.Patch.Force
 	}
-	if options != (DocumentOptions{}) {
+	if options != (Options{}) {
 		d.Options = &options
 	}
 	return d
 }
 
-// apiVersionKind is what the object calls itself. Of one of which only metadata was read it is the resource.
-func (o *Object) apiVersionKind() (apiVersion, kind string) {
+// tellKind is what the object calls itself. Of one of which only metadata was read it is the resource.
+func tellKind(o *plan.Object) (apiVersion, kind string) {
 	apiVersion, _ = o.Value["apiVersion"].(string)
 	kind, _ = o.Value["kind"].(string)
 	if kind == "" && o.Resource.Resource != "" {
