@@ -15,6 +15,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/ration"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/holds"
 	"github.com/vtex/cleaner/controllers/plan/sums"
 )
 
@@ -67,11 +68,11 @@ func TestWhatAPassLeavesIsBounded(t *testing.T) {
 // are remembered, and what was used up of a limit stays used up.
 func TestWhatIsRememberedOfAllIsBounded(t *testing.T) {
 	s, all := &memories{}, map[types.NamespacedName]*memory{}
-	visit := func(key types.NamespacedName, holds int) *memory {
+	visit := func(key types.NamespacedName, count int) *memory {
 		m := s.memoryOf(key)
 		defer s.settleMemory(key, m)
 		room, _ := s.FindRoom(key, m)
-		m.Holds, all[key] = holding(min(holds, int(room/plan.HoldBytes))), m
+		m.Holds, all[key] = holding(min(count, int(room/holds.HoldBytes))), m
 		return m
 	}
 	modest, cluster := types.NamespacedName{Namespace: "modest", Name: "c"}, types.NamespacedName{Name: "c"}
@@ -105,12 +106,12 @@ func TestWhatIsRememberedOfAllIsBounded(t *testing.T) {
 }
 
 // holding are so many holds.
-func holding(n int) plan.Holds {
-	made := map[sums.Sum]plan.Hold{}
+func holding(n int) holds.Holds {
+	made := map[sums.Sum]holds.Hold{}
 	for i := range n {
-		made[sums.SumOf(fmt.Sprint(i))] = plan.Hold{Since: epoch}
+		made[sums.SumOf(fmt.Sprint(i))] = holds.Hold{Since: epoch}
 	}
-	return plan.Holds{"r": {Since: made}}
+	return holds.Holds{"r": {Since: made}}
 }
 
 // Where other Cleaners of its namespace have taken all that may be remembered, a modest one still waits for what is to hold, and still
@@ -130,7 +131,7 @@ func TestAFullNamespaceLeavesRoomForModestCleaners(t *testing.T) {
 				key := types.NamespacedName{Namespace: r.key().Namespace, Name: fmt.Sprint("greedy-", i)}
 				m := r.memories.memoryOf(key)
 				room, _ := r.memories.FindRoom(key, m)
-				m.Holds = holding(int(room / plan.HoldBytes))
+				m.Holds = holding(int(room / holds.HoldBytes))
 				r.memories.settleMemory(key, m)
 			}
 			for range 2 {

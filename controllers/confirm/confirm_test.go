@@ -17,6 +17,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/holds"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -163,7 +164,7 @@ func TestDecideEndsInTime(t *testing.T) {
 			computed := 0
 			compute := func(context.Context, plan.Input) plan.Plan {
 				computed++
-				return plan.Plan{Verdict: v1alpha1.VerdictAct, Confirm: tc.ask, Steps: []plan.Step{{Confirmed: true}}, Holds: plan.Holds{}}
+				return plan.Plan{Verdict: v1alpha1.VerdictAct, Confirm: tc.ask, Steps: []plan.Step{{Confirmed: true}}, Holds: holds.Holds{}}
 			}
 			got, in, inTime := Decide(t.Context(), w, input(), plan.Plan{}, compute, func() bool {
 				w.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
+	"github.com/vtex/cleaner/controllers/plan/holds"
 	"github.com/vtex/cleaner/controllers/plan/moments"
 )
 
@@ -59,7 +60,7 @@ type Input struct {
 	Lost   map[string]bool
 
 	// Holds is what the plan before this one handed on.
-	Holds Holds
+	Holds holds.Holds
 	// Done are the deeds of this process, as far as limits still count them.
 	Done Done
 	// Backoff is which objects wait after failures.
@@ -136,7 +137,7 @@ type Plan struct {
 	// Confirm are the reads that have to be answered live next. When there are none, steps that are Confirmed may be taken.
 	Confirm []Read
 	// Holds is handed to the next Compute.
-	Holds Holds
+	Holds holds.Holds
 	// TrippedBy is the limit that the plan is over; empty if none.
 	TrippedBy string
 	// Data is the value of cloudEventData as JSON; empty if there is none.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/holds"
 )
 
 // A hold lasts as long as `when` holds, and nothing that nobody knows begins or ends it.
@@ -98,7 +99,7 @@ func TestHolds(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var holds Holds
+			var holds holds.Holds
 			var plan Plan
 			for _, l := range tc.looks {
 				if l.work == nil {
@@ -133,13 +134,13 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-func clone(h Holds) Holds {
+func clone(h holds.Holds) holds.Holds {
 	if h == nil {
 		return nil
 	}
-	out := Holds{}
+	out := holds.Holds{}
 	for name, r := range h {
-		out[name] = RuleHolds{Text: r.Text, Since: maps.Clone(r.Since)}
+		out[name] = holds.RuleHolds{Text: r.Text, Since: maps.Clone(r.Since)}
 	}
 	return out
 }

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/holds"
 )
 
 // heap is how many bytes are in use.
@@ -53,7 +54,7 @@ func TestHoldsBeyondTheirRoomDoNotBegin(t *testing.T) {
 		}
 		return names
 	}
-	look := func(at time.Duration, holds Holds, room int, names ...string) Plan {
+	look := func(at time.Duration, holds holds.Holds, room int, names ...string) Plan {
 		var objects []Object
 		for _, name := range names {
 			objects = append(objects, p(name))
@@ -92,7 +93,7 @@ func TestLessRoomNeverActsEarlier(t *testing.T) {
 			r.ForKey = rapid.SampledFrom([]string{"", "item.spec.node"}).Draw(rt, "forKey")
 		}))
 		now := born.Add(time.Hour)
-		var ample, narrow Holds
+		var ample, narrow holds.Holds
 		for range 10 {
 			now = now.Add(time.Duration(rapid.IntRange(0, 25).Draw(rt, "passes")) * time.Second)
 			in := over(t, work, drawnPods(rt)...)
@@ -100,8 +101,8 @@ func TestLessRoomNeverActsEarlier(t *testing.T) {
 			all := ComputePlan(t.Context(), in)
 			in.Holds, in.Room = narrow, &Room{Holds: rapid.IntRange(0, 4).Draw(rt, "room"), DoneBytes: 1 << 20}
 			some := ComputePlan(t.Context(), in)
-			if known, room := narrow.countHolds(), in.Room.Holds; some.Holds.countHolds() > max(room, known) {
-				rt.Fatalf("%d holds have room for %d, and there were %d", some.Holds.countHolds(), room, known)
+			if known, room := narrow.CountHolds(), in.Room.Holds; some.Holds.CountHolds() > max(room, known) {
+				rt.Fatalf("%d holds have room for %d, and there were %d", some.Holds.CountHolds(), room, known)
 			}
 			ample, narrow = all.Holds, some.Holds
 			may := all.ListItems()

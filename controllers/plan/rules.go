@@ -15,6 +15,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/controllers/plan/holds"
 	"github.com/vtex/cleaner/controllers/plan/moments"
 )
 
@@ -82,7 +83,7 @@ type deciding struct {
 	index int
 	rule  *v1alpha1.Rule
 	eval  *celenv.RuleEvaluation
-	holds *holding // nil without `for`
+	holds *holds.Holding // nil without `for`
 	// acting are the items that are acted on, in their order.
 	acting []*acting
 	// reserved are deeds for items that may not be acted on now: their objects are not for later rules either.
@@ -109,7 +110,7 @@ type candidate struct {
 // decideRule goes through the items: when, for, groupBy, orderBy, keep, unless, actions.
 func (r *deciding) decideRule() {
 	if r.rule.For != "" {
-		r.holds = r.in.Holds.beginRule(r.in.Spec, r.rule, r.in.Now)
+		r.holds = r.in.Holds.BeginRule(r.in.Spec, r.rule, r.in.Now)
 	}
 	items, err := r.eval.EvaluateItems()
 	if err != nil {
@@ -121,8 +122,8 @@ func (r *deciding) decideRule() {
 	if r.over() != nil {
 		return
 	}
-	if r.holds != nil && len(r.holds.after.Since) > 0 {
-		r.handHolds(r.holds.after)
+	if r.holds != nil {
+		r.handHolds(r.holds.ListHolds())
 	}
 	pending := map[string]int{}
 	for _, group := range r.groupCandidates(candidates) {
@@ -163,14 +164,17 @@ func (r *deciding) chargeBytes(field string, bytes int) bool {
 
 // keepHolds hands the holds of the rule on: what `when` gives is not known.
 func (r *deciding) keepHolds() {
-	if r.holds != nil && len(r.holds.before.Since) > 0 {
-		r.handHolds(r.holds.before.blindAll(r.in.Now))
+	if r.holds != nil {
+		r.handHolds(r.holds.ListUnknown())
 	}
 }
 
-func (r *deciding) handHolds(h RuleHolds) {
+func (r *deciding) handHolds(h holds.RuleHolds) {
+	if len(h.Since) == 0 {
+		return
+	}
 	if r.p.Holds == nil {
-		r.p.Holds = Holds{}
+		r.p.Holds = holds.Holds{}
 	}
 	r.p.Holds[r.rule.Name] = h
 }
@@ -179,14 +183,14 @@ func (r *deciding) handHolds(h RuleHolds) {
 func (r *deciding) findCandidates(items []*celenv.Item) []candidate {
 	var out []candidate
 	for place, item := range items {
-		holds, err := item.EvaluateWhen()
+		matches, err := item.EvaluateWhen()
 		switch {
 		case r.over() != nil:
 			return nil
 		case err != nil:
 			r.addError(r.nameOf(item), err)
 			r.recordUnknown(item)
-		case holds:
+		case matches:
 			if c, ok := r.makeCandidate(item); ok {
 				if !r.chargeBytes("when", candidateSize+len(c.key)+len(c.waits)+len(c.group)+c.order.Size()) {
 					return nil
@@ -222,7 +226,7 @@ func (r *deciding) leaveOutTwins(candidates []candidate) []candidate {
 		return candidates
 	}
 	if r.holds != nil && r.rule.ForKey == "" {
-		r.holds.dropHolds(twins)
+		r.holds.DropHolds(twins)
 	}
 	return slices.DeleteFunc(candidates, func(c candidate) bool { return twins[c.key] })
 }
@@ -292,13 +296,13 @@ func (r *deciding) holdItem(c *candidate) bool {
 		r.recordUnknown(c.item)
 		return false
 	}
-	since, ok := r.holds.recordHold(c.waits, length, r.roomForHold)
+	since, ok := r.holds.RecordHold(c.waits, length, r.roomForHold)
 	if c.until = since.Add(length); !ok && length > 0 {
 		r.addError(r.nameCandidate(c), r.makeError("for", "too many items wait and take too much memory: the timer does not start for some of them",
 			"select fewer items in when, or use for in fewer Cleaners of the namespace"))
 		return false
 	}
-	if blind := blindFor(length); blind > 0 && (r.blindFor == 0 || blind < r.blindFor) {
+	if blind := holds.BlindFor(length); blind > 0 && (r.blindFor == 0 || blind < r.blindFor) {
 		r.blindFor = blind
 	}
 	return r.chargeBytes("for", holdSize+4*len(c.waits))
@@ -309,7 +313,7 @@ func (d *decider) roomForHold() bool {
 	if d.in.Room == nil {
 		return true
 	}
-	if d.newHolds >= d.in.Room.Holds-d.in.Holds.countHolds() {
+	if d.newHolds >= d.in.Room.Holds-d.in.Holds.CountHolds() {
 		return false
 	}
 	d.newHolds++
@@ -335,7 +339,7 @@ func (r *deciding) recordUnknown(item *celenv.Item) {
 		}
 	}
 	if err == nil {
-		r.holds.recordUnknown(key)
+		r.holds.RecordUnknown(key)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/reported"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
+	"github.com/vtex/cleaner/controllers/plan/holds"
 	"github.com/vtex/cleaner/controllers/plan/life"
 )
 
@@ -24,7 +25,7 @@ const (
 // Items is what is remembered of items of rules, whose number and names users choose.
 type Items struct {
 	// Holds are since when something holds.
-	Holds plan.Holds
+	Holds holds.Holds
 	// Backoff are the objects that wait after failures, and Remade those that were made anew.
 	Backoff backoff.Failures
 	Remade  backoff.Recreations
@@ -99,5 +100,5 @@ func (m *Items) AskAgain() {
 func (m *Items) MakeRoom(free int64) *plan.Room {
 	part := free / 8
 	m.Told.GrowBy(part)
-	return &plan.Room{Holds: int(max(0, free-2*part+m.Holds.Bytes()) / plan.HoldBytes), DoneBytes: max(0, part+m.Done.CountBytes())}
+	return &plan.Room{Holds: int(max(0, free-2*part+m.Holds.Bytes()) / holds.HoldBytes), DoneBytes: max(0, part+m.Done.CountBytes())}
 }

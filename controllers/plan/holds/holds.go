@@ -1,7 +1,11 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+// Package holds tells since when the `when` of a rule holds without a break, for each item that waits for its `for`.
+//
+// What it does not know begins anew: it makes deeds late, never early. It keeps no clock, and does not say what is done to an item whose
+// hold has lasted.
+package holds
 
 import (
 	"crypto/sha256"
@@ -13,10 +17,10 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/sums"
 )
 
-// maxBlind is for how long at most nobody may be able to say whether `when` holds without its hold beginning anew, and
+// MaxBlind is for how long at most nobody may be able to say whether `when` holds without its hold beginning anew, and
 // blindShare the share of `for` that this may be. What happens meanwhile is not seen: a break in it would be overlooked.
 const (
-	maxBlind   = 10 * time.Second
+	MaxBlind   = 10 * time.Second
 	blindShare = 4
 )
 
@@ -56,9 +60,10 @@ type Hold struct {
 const HoldBytes = 160
 
 // Bytes is about how much memory the holds take.
-func (h Holds) Bytes() int64 { return HoldBytes * int64(h.countHolds()) }
+func (h Holds) Bytes() int64 { return HoldBytes * int64(h.CountHolds()) }
 
-func (h Holds) countHolds() (n int) {
+// CountHolds is how many there are.
+func (h Holds) CountHolds() (n int) {
 	for _, r := range h {
 		n += len(r.Since)
 	}
@@ -104,25 +109,25 @@ func fingerprintRule(spec *v1alpha1.Work, rule *v1alpha1.Rule) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// holding is what one evaluation makes of the holds of one rule.
-type holding struct {
+// Holding is what one evaluation makes of the holds of one rule.
+type Holding struct {
 	before RuleHolds
 	after  RuleHolds
 	now    time.Time
 }
 
-// beginRule begins an evaluation of a rule.
-func (h Holds) beginRule(spec *v1alpha1.Work, rule *v1alpha1.Rule, now time.Time) *holding {
-	out := &holding{now: now, after: RuleHolds{Text: fingerprintRule(spec, rule), Since: map[sums.Sum]Hold{}}}
+// BeginRule begins an evaluation of a rule.
+func (h Holds) BeginRule(spec *v1alpha1.Work, rule *v1alpha1.Rule, now time.Time) *Holding {
+	out := &Holding{now: now, after: RuleHolds{Text: fingerprintRule(spec, rule), Since: map[sums.Sum]Hold{}}}
 	if before := h[rule.Name]; before.Text == out.after.Text && before.Text != "" {
 		out.before = before
 	}
 	return out
 }
 
-// recordHold takes that `when` holds for a key, and says since when. A beginning that lies ahead belongs to a clock that was
+// RecordHold takes that `when` holds for a key, and says since when. A beginning that lies ahead belongs to a clock that was
 // set back since. It is not ok if there is no room for one more hold: then none begins.
-func (h *holding) recordHold(key string, length time.Duration, room func() bool) (since time.Time, ok bool) {
+func (h *Holding) RecordHold(key string, length time.Duration, room func() bool) (since time.Time, ok bool) {
 	sum := sums.SumOf(key)
 	if hold, known := h.after.Since[sum]; known && hold.Blind.IsZero() {
 		return hold.Since, true
@@ -139,15 +144,15 @@ func (h *holding) recordHold(key string, length time.Duration, room func() bool)
 }
 
 // hasBlindGap says that nobody could say for too long whether a hold goes on.
-func (h *holding) hasBlindGap(hold Hold, length time.Duration) bool {
-	return !hold.Blind.IsZero() && (hold.Blind.After(h.now) || h.now.Sub(hold.Blind) > blindFor(length))
+func (h *Holding) hasBlindGap(hold Hold, length time.Duration) bool {
+	return !hold.Blind.IsZero() && (hold.Blind.After(h.now) || h.now.Sub(hold.Blind) > BlindFor(length))
 }
 
-// blindFor is for how long at most nobody may be able to say whether a hold of a length goes on.
-func blindFor(length time.Duration) time.Duration { return min(maxBlind, length/blindShare) }
+// BlindFor is for how long at most nobody may be able to say whether a hold of a length goes on.
+func BlindFor(length time.Duration) time.Duration { return min(MaxBlind, length/blindShare) }
 
-// recordUnknown takes that nobody can say whether `when` holds for a key: its hold neither begins nor ends.
-func (h *holding) recordUnknown(key string) {
+// RecordUnknown takes that nobody can say whether `when` holds for a key: its hold neither begins nor ends.
+func (h *Holding) RecordUnknown(key string) {
 	sum := sums.SumOf(key)
 	hold, known := h.before.Since[sum]
 	if _, seen := h.after.Since[sum]; seen || !known {
@@ -156,9 +161,15 @@ func (h *holding) recordUnknown(key string) {
 	h.after.Since[sum] = hold.blindHold(h.now)
 }
 
-// dropHolds takes that nobody knows for which items these keys hold: they begin anew.
-func (h *holding) dropHolds(keys map[string]bool) {
+// DropHolds takes that nobody knows for which items these keys hold: they begin anew.
+func (h *Holding) DropHolds(keys map[string]bool) {
 	for key := range keys {
 		delete(h.after.Since, sums.SumOf(key))
 	}
 }
+
+// ListHolds are the holds of the rule as this evaluation found them.
+func (h *Holding) ListHolds() RuleHolds { return h.after }
+
+// ListUnknown are the holds of the rule when this evaluation could not say whether they go on.
+func (h *Holding) ListUnknown() RuleHolds { return h.before.blindAll(h.now) }
