@@ -19,6 +19,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/shown"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/limits"
 )
 
 // recordTick records the time of the schedule that was over last, unless it is recorded.
@@ -198,12 +199,13 @@ func (p *recurrence) asksForDeeds(d plan.Plan) bool {
 
 // forgetOld drops what no longer matters of what is remembered for rules.
 func (p *openRun) forgetOld() {
-	now, perSecond, per := p.r.clock.Now(), int64(0), time.Hour
-	if l := p.Work.Limits; l != nil {
-		perSecond = l.ActionsPerSecond
-		if read, err := l.Per.Parse(per); err == nil {
-			per = read
-		}
+	now, perSecond := p.r.clock.Now(), int64(0)
+	if p.Work.Limits != nil {
+		perSecond = p.Work.Limits.ActionsPerSecond
+	}
+	per, err := limits.ParsePer(p.Work.Limits)
+	if err != nil { // nothing is decided then
+		per = limits.DefaultPer
 	}
 	p.mem.Done = p.mem.Done.DropOlder(now, per)
 	p.mem.Backoff.DropExpired(now)

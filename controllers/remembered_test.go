@@ -14,8 +14,8 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/ration"
-	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/holds"
+	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/plan/sums"
 )
 
@@ -80,7 +80,7 @@ func TestWhatIsRememberedOfAllIsBounded(t *testing.T) {
 	visit(cluster, 100)
 	before := heap()
 	for i := range 60 {
-		visit(types.NamespacedName{Namespace: fmt.Sprint("tenant-", i%12), Name: fmt.Sprint(i)}, 50_000).Done = plan.Done{{At: epoch, UID: "x"}}
+		visit(types.NamespacedName{Namespace: fmt.Sprint("tenant-", i%12), Name: fmt.Sprint(i)}, 50_000).Done = limits.Done{{At: epoch, UID: "x"}}
 	}
 	bounds := ration.DefaultBounds()
 	if took := heap() - before; took > bounds.Namespaces*5/4 {

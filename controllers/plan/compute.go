@@ -16,6 +16,7 @@ import (
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/holds"
+	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/plan/moments"
 )
 
@@ -62,7 +63,7 @@ type Input struct {
 	// Holds is what the plan before this one handed on.
 	Holds holds.Holds
 	// Done are the deeds of this process, as far as limits still count them.
-	Done Done
+	Done limits.Done
 	// Backoff is which objects wait after failures.
 	Backoff backoff.Failures
 	// Remade is what was deleted, and made anew by somebody.
@@ -333,6 +334,48 @@ func (in *Input) planActions(e *celenv.Evaluation, p Plan) Plan {
 		}
 	}
 	return limiting{in}.blockOverLimit(p)
+}
+
+// limiting holds a plan to the limits of a spec.
+type limiting struct{ *Input }
+
+// blockOverLimit blocks a plan that is over a limit.
+func (in limiting) blockOverLimit(p Plan) Plan {
+	if !limits.IsAny(in.Spec.Limits) {
+		return p
+	}
+	switch excess, err := in.newCheck().FindExcess(p.listDeeds()); {
+	case err != nil:
+		return invalidPlan(err.Error())
+	case excess.Limit != "":
+		p.TrippedBy, p.Next = excess.Limit, moments.ChooseEarlier(p.Next, excess.Freed)
+		return p.blockFor(v1alpha1.ReasonLimitExceeded, excess.Message)
+	}
+	return p
+}
+
+func (in limiting) newCheck() limits.Check {
+	check := limits.Check{Limits: in.Spec.Limits, Now: in.Now, Done: in.Done, DoneBytes: limits.MaxDoneBytes}
+	if in.Room != nil {
+		check.DoneBytes = min(check.DoneBytes, in.Room.DoneBytes)
+	}
+	for t := range in.Snapshot {
+		if in.Snapshot[t].State == Complete {
+			check.Targets = append(check.Targets, limits.Target{Name: in.Spec.Targets[t].Name, Objects: in.Snapshot[t].eachObject})
+		}
+	}
+	return check
+}
+
+// listDeeds are the steps as limits count them.
+func (p *Plan) listDeeds() []limits.Deed {
+	var out []limits.Deed
+	for i := range p.Steps {
+		if s := &p.Steps[i]; s.IsDeed() {
+			out = append(out, limits.Deed{UID: s.Object.Identify(), Rule: s.Rule, Action: s.Action, Items: limits.SumItems(s.Keys)})
+		}
+	}
+	return out
 }
 
 // needGate asks for the reads that all steps rest on.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
+	"github.com/vtex/cleaner/controllers/plan/limits"
 )
 
 // A Cleaner that cleans once begins when all that its rules want is due, and ends with that.
@@ -115,7 +116,7 @@ func TestNextOfRules(t *testing.T) {
 		}, 2 * time.Second},
 		"Limit": {"a limit lets go when what was done counts no longer", rule(), func(in *Input, w *v1alpha1.Work) {
 			w.Limits = &v1alpha1.Limits{MaxActions: 2}
-			in.Done = Done{{At: in.Now.Add(-50 * time.Minute), UID: "x"}, {At: in.Now, UID: "y"}}
+			in.Done = limits.Done{{At: in.Now.Add(-50 * time.Minute), UID: "x"}, {At: in.Now, UID: "y"}}
 		}, 10 * time.Minute},
 	}
 	for name, tc := range cases {
@@ -162,7 +163,7 @@ func TestMessagesHoldNoCounters(t *testing.T) {
 				objects[i] = p(fmt.Sprintf("p-%d", i))
 			}
 			in := over(t, work, objects...)
-			in.Done = Done{{At: in.Now, UID: "x"}}
+			in.Done = limits.Done{{At: in.Now, UID: "x"}}
 			plan := ComputePlan(t.Context(), in)
 			messages[plan.Message] = true
 		}

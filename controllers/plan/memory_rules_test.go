@@ -14,6 +14,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/holds"
+	"github.com/vtex/cleaner/controllers/plan/limits"
 )
 
 // A hold lasts as long as `when` holds, and nothing that nobody knows begins or ends it.
@@ -187,20 +188,12 @@ func TestDeed(t *testing.T) {
 	in := over(t, cluster(rule()), p("a"))
 	in.Spec.Limits = &v1alpha1.Limits{MaxActions: 1}
 	s := Step{Rule: "r", Action: 1, Object: p("a"), Keys: []string{"1", "2"}}
-	want := Deed{At: born, UID: "uid-a", Rule: "r", Action: 1, Items: sumItems([]string{"1", "2"}), Targets: []string{"pods"}}
+	want := limits.Deed{At: born, UID: "uid-a", Rule: "r", Action: 1, Items: limits.SumItems([]string{"1", "2"}), Targets: []string{"pods"}}
 	if diff := cmp.Diff(want, in.MakeDeed(&s, born)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	in.Spec.Limits = &v1alpha1.Limits{MaxPercent: 10}
 	if got := in.MakeDeed(&s, born); got.Items != nil {
 		t.Errorf("items that no limit counts are remembered: %v", got.Items)
-	}
-	again := Deed{At: born.Add(time.Minute), UID: "uid-a", Rule: "r", Action: 1, Items: sumItems([]string{"2", "3"})}
-	if got := (Done{want, {UID: "other"}}).AddDeed(again); len(got) != 2 || !got[1].At.Equal(again.At) || len(got[1].Items) != 3 {
-		t.Errorf("what is done again is remembered as %+v", got)
-	}
-	done := Done{{At: born}, {At: born.Add(time.Minute)}, {At: born.Add(2 * time.Minute)}}
-	if got := done.DropOlder(born.Add(time.Hour+time.Minute), time.Hour); len(got) != 1 {
-		t.Errorf("%d deeds still count", len(got))
 	}
 }

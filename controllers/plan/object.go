@@ -150,5 +150,14 @@ type Target struct {
 	Objects []Object
 }
 
+// eachObject goes through the objects of the target, by their UIDs.
+func (t *Target) eachObject(yield func(types.UID) bool) {
+	for i := range t.Objects {
+		if !yield(t.Objects[i].Identify()) {
+			return
+		}
+	}
+}
+
 // Snapshot is what the targets of a spec look like, in the order of the spec.
 type Snapshot []Target

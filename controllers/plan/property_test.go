@@ -17,6 +17,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/holds"
+	"github.com/vtex/cleaner/controllers/plan/limits"
 )
 
 // drawnRule is any rule over Pods, Nodes and a pool.
@@ -124,7 +125,7 @@ func drawn(t *rapid.T, tb testing.TB) Input {
 		in.Confirmed = in.Snapshot.LiveReads()
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, "done") {
-		in.Done = append(in.Done, Deed{At: in.Now, UID: "uid-p1", Items: sumItems(slices.Repeat([]string{"k"}, i)), Targets: []string{"pods"}})
+		in.Done = append(in.Done, limits.Deed{At: in.Now, UID: "uid-p1", Items: limits.SumItems(slices.Repeat([]string{"k"}, i)), Targets: []string{"pods"}})
 	}
 	return in
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -115,75 +114,25 @@ func TestLessRoomNeverActsEarlier(t *testing.T) {
 	})
 }
 
-// deedsOf are as many deeds as somebody can have done, each on another object, of a Cleaner with many targets.
-func deedsOf(in *Input, n int) Done {
-	var done Done
-	for i := range n {
-		s := Step{Rule: "r", Verb: VerbDelete, Object: p("a"), Keys: []string{fmt.Sprint(i)}}
-		s.Object.UID = types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i))
-		done = done.AddDeed(in.MakeDeed(&s, in.Now.Add(time.Duration(i)*time.Millisecond)))
-	}
-	return done
-}
-
-// When as many deeds are remembered as there is memory for, limits count as reached, until the first of them counts no longer. What
-// was forgotten counts as well.
-func TestDoneIsBounded(t *testing.T) {
+// What limits count has the room that is shared, and no more than is for one Cleaner.
+func TestDoneHasTheRoomThatIsThere(t *testing.T) {
 	work := cluster(rule())
-	for i := range 61 {
-		more := work.Targets[0]
-		more.Name = fmt.Sprint("more", i)
-		work.Targets = append(work.Targets, more)
-	}
-	work.Limits = &v1alpha1.Limits{MaxPercent: 100, Per: "100w"}
-	in := over(t, &v1alpha1.Work{CommonSpec: work.CommonSpec, Targets: work.Targets[:3], Cluster: true}, p("a"))
-	for range 61 {
-		in.Snapshot = append(in.Snapshot, seen(p("a")))
-	}
-	in.Spec = work
-	in.Programs = input(t, work, in.Snapshot...).Programs
-	before := heap()
-	full := deedsOf(&in, maxDoneBytes/224+1)
-	if took := heap() - before; full.CountBytes() < maxDoneBytes || took > full.CountBytes()*3/2 {
-		t.Errorf("%d deeds take %d KiB, and are counted with %d KiB", len(full), took>>10, full.CountBytes()>>10)
-	}
-	tripped := func(name string, done Done, change func(*Input)) Plan {
-		in := in
-		in.Done = done
-		if change != nil {
-			change(&in)
-		}
-		began := time.Now()
-		got := ComputePlan(t.Context(), in)
-		if took := time.Since(began); took > 5*time.Second { // it takes a tenth of that
-			t.Errorf("%s: the evaluation took %s", name, took)
-		}
-		return got
-	}
-	const says = "Nothing is done: the actions that limits.maxPercent counts in 16800h0m0s take too much memory. It continues when enough of them are older: write a shorter limits.per, or use fewer Cleaners with limits in the namespace."
-	per := 100 * 7 * 24 * time.Hour
+	work.Limits = &v1alpha1.Limits{MaxActions: 100}
+	in := over(t, work, p("a"))
+	s := Step{Rule: "r", Verb: VerbDelete, Object: p("x"), Keys: []string{"x"}}
+	in.Done = in.Done.AddDeed(in.MakeDeed(&s, in.Now))
 	for name, tc := range map[string]struct {
-		done   Done
-		change func(*Input)
-		says   string
-		next   time.Time
+		room *Room
+		full bool
 	}{
-		"Full":             {full, nil, says, in.Now.Add(per)},
-		"NotFull":          {full[:1000], nil, "", time.Time{}},
-		"LittleRoom":       {full[:1000], func(in *Input) { in.Room = &Room{DoneBytes: 1000} }, says, in.Now.Add(per)},
-		"Freed":            {full, func(in *Input) { in.Now = in.Now.Add(per + time.Second) }, "", time.Time{}},
-		"Forgotten":        {full[:1000].ForgetDeeds(), nil, says, full[999].At.Add(per)},
-		"ForgottenForLong": {full[:1000].ForgetDeeds(), func(in *Input) { in.Now = in.Now.Add(per + time.Second) }, "", time.Time{}},
-		"NothingToDo":      {full, func(in *Input) { in.Snapshot = append(Snapshot{seen()}, in.Snapshot[1:]...) }, "", time.Time{}},
+		"Alone":  {nil, false},
+		"Enough": {&Room{DoneBytes: in.Done.CountBytes() + 1}, false},
+		"None":   {&Room{DoneBytes: in.Done.CountBytes()}, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			got := tripped(name, tc.done, tc.change)
-			if blocked := got.Reason == v1alpha1.ReasonLimitExceeded; blocked != (tc.says != "") || blocked && (got.Message != tc.says || got.TrippedBy != "maxPercent") {
-				t.Errorf("got %s: %s", got.Reason, got.Message)
-			}
-		})
-	}
-	if n := len(Done(nil).ForgetDeeds()); n > 0 {
-		t.Error("what was not done was forgotten")
+		in.Room = tc.room
+		got := ComputePlan(t.Context(), in)
+		if blocked := got.Reason == v1alpha1.ReasonLimitExceeded; blocked != tc.full || blocked && !strings.Contains(got.Message, "too much memory") {
+			t.Errorf("%s: got %s: %s", name, got.Reason, got.Message)
+		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/holds"
+	"github.com/vtex/cleaner/controllers/plan/limits"
 )
 
 var (
@@ -758,9 +759,9 @@ func TestRules(t *testing.T) {
 			pods:   []Object{p("a")},
 			change: func(in *Input, w *v1alpha1.Work) {
 				w.Limits = &v1alpha1.Limits{MaxActions: 2, Per: "30m"}
-				in.Done = Done{
-					{At: in.Now.Add(-30 * time.Minute), UID: "old", Items: sumItems([]string{"1", "2", "3"})},
-					{At: in.Now.Add(-29 * time.Minute), UID: "x", Items: sumItems([]string{"1", "2"})},
+				in.Done = limits.Done{
+					{At: in.Now.Add(-30 * time.Minute), UID: "old", Items: limits.SumItems([]string{"1", "2", "3"})},
+					{At: in.Now.Add(-29 * time.Minute), UID: "x", Items: limits.SumItems([]string{"1", "2"})},
 				}
 			},
 			want: want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonLimitExceeded, Tripped: "maxActions", Steps: []string{"r delete a"}},
@@ -771,9 +772,9 @@ func TestRules(t *testing.T) {
 			pods:   []Object{p("a")},
 			change: func(in *Input, w *v1alpha1.Work) {
 				w.Limits = &v1alpha1.Limits{MaxActions: 2}
-				in.Done = Done{
-					{At: in.Now, UID: "uid-a", Rule: "patch", Items: sumItems([]string{"uid-a"})},
-					{At: in.Now, UID: "x", Rule: "patch", Items: sumItems([]string{"1"})}, {At: in.Now, UID: "x", Rule: "patch", Items: sumItems([]string{"1"})},
+				in.Done = limits.Done{
+					{At: in.Now, UID: "uid-a", Rule: "patch", Items: limits.SumItems([]string{"uid-a"})},
+					{At: in.Now, UID: "x", Rule: "patch", Items: limits.SumItems([]string{"1"})}, {At: in.Now, UID: "x", Rule: "patch", Items: limits.SumItems([]string{"1"})},
 				}
 			},
 			want: act("r delete a"),
@@ -784,8 +785,8 @@ func TestRules(t *testing.T) {
 			pods:   []Object{p("a")},
 			change: func(in *Input, w *v1alpha1.Work) {
 				w.Limits = &v1alpha1.Limits{MaxActions: 3}
-				in.Done = Done{
-					{At: in.Now, UID: "x", Rule: "patch", Items: sumItems([]string{"1", "2"})}, {At: in.Now, UID: "x", Rule: "patch", Items: sumItems([]string{"3"})},
+				in.Done = limits.Done{
+					{At: in.Now, UID: "x", Rule: "patch", Items: limits.SumItems([]string{"1", "2"})}, {At: in.Now, UID: "x", Rule: "patch", Items: limits.SumItems([]string{"3"})},
 				}
 			},
 			want: want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonLimitExceeded, Tripped: "maxActions", Steps: []string{"r delete a"}},
@@ -818,7 +819,7 @@ func TestRules(t *testing.T) {
 			pods:   []Object{p("a"), p("b"), p("c"), p("d")},
 			change: func(in *Input, w *v1alpha1.Work) {
 				w.Limits = &v1alpha1.Limits{MaxPercent: 49}
-				in.Done = Done{{At: in.Now, UID: "x", Targets: []string{"pods"}}, {At: in.Now, UID: "y", Targets: []string{"pods"}}}
+				in.Done = limits.Done{{At: in.Now, UID: "x", Targets: []string{"pods"}}, {At: in.Now, UID: "y", Targets: []string{"pods"}}}
 			},
 			want: want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonLimitExceeded, Tripped: "maxPercent", Steps: []string{"r delete a"}},
 		},
@@ -828,7 +829,7 @@ func TestRules(t *testing.T) {
 			pods:   []Object{p("a"), p("b"), p("c"), p("d")},
 			change: func(in *Input, w *v1alpha1.Work) {
 				w.Limits = &v1alpha1.Limits{MaxPercent: 70}
-				in.Done = Done{
+				in.Done = limits.Done{
 					{At: in.Now, UID: "uid-b", Targets: []string{"pods"}}, {At: in.Now, UID: "uid-c", Targets: []string{"pods"}},
 					{At: in.Now, UID: "uid-a", Targets: []string{"pods"}}, {At: in.Now, UID: "uid-d", Targets: []string{"nodes"}},
 				}
@@ -932,28 +933,6 @@ func TestRules(t *testing.T) {
 				t.Error("a plan says why")
 			}
 		})
-	}
-}
-
-// TestAnObjectCountsForAllItsItems shows that an object whose fold came in parts counts for the items of all of them.
-func TestAnObjectCountsForAllItsItems(t *testing.T) {
-	part := func(action int, keys ...string) Step {
-		return Step{Rule: "r", Action: action, Verb: VerbPatch, Object: pod("a"), Keys: keys}
-	}
-	for name, tc := range map[string]struct {
-		steps []Step
-		want  int64
-	}{
-		"OneStep":        {[]Step{part(0, "x", "y")}, 2},
-		"TwoParts":       {[]Step{part(0, "x", "y"), part(0, "z")}, 3},
-		"OneItemTwice":   {[]Step{part(0, "x"), part(0, "x")}, 1},
-		"LargestAction":  {[]Step{part(0, "x"), part(1, "x", "y"), part(1, "z")}, 3},
-		"ReportsAreNone": {[]Step{{Rule: "r", Verb: VerbReport, Object: pod("a"), Keys: []string{"x"}}}, 0},
-	} {
-		acted, got := (&Plan{Steps: tc.steps}).countAgainst(nil)
-		if got != tc.want || len(acted) != min(1, int(tc.want)) {
-			t.Errorf("%s: %d actions on %d objects, want %d", name, got, len(acted), tc.want)
-		}
 	}
 }
 

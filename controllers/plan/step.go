@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/plan/sums"
 )
 
@@ -94,6 +95,18 @@ func (s *Step) ListItems() []ItemKey {
 		out[i] = ItemKey{Rule: s.Rule, Key: key}
 	}
 	return out
+}
+
+// MakeDeed is what is to be remembered of a step that was done, or may have been.
+func (in *Input) MakeDeed(s *Step, at time.Time) limits.Deed {
+	d := limits.Deed{At: at, UID: s.Object.Identify(), Rule: s.Rule, Action: s.Action}
+	if in.Spec.Limits != nil && in.Spec.Limits.MaxActions > 0 {
+		d.Items = limits.SumItems(s.Keys)
+	}
+	for _, t := range in.Snapshot.TargetsOf(&s.Object) {
+		d.Targets = append(d.Targets, in.Spec.Targets[t].Name)
+	}
+	return d
 }
 
 // ItemKey names one item of one rule.

@@ -13,6 +13,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/holds"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/limits"
 )
 
 // About how much memory it takes to remember one thing of each kind, without its texts.
@@ -36,7 +37,7 @@ type Items struct {
 	// Overlay is what was done, and the watches have not shown yet.
 	Overlay life.Acted
 	// Done is what was done lately, for limits.
-	Done plan.Done
+	Done limits.Done
 	// Patches need not be made again.
 	Patches patched.Patches
 	// Told are the items of which a report was made.

@@ -11,6 +11,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/holds"
+	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/plan/sums"
 )
 
@@ -29,7 +30,7 @@ func full() *Items {
 	}
 	m.Unconfirmed.HoldItems(map[plan.ItemKey]bool{item: true}, time.Minute, epoch)
 	m.Awaited.TakeLook(plan.Plan{Steps: []plan.Step{step}}, plan.Plan{})
-	m.Done = plan.Done{{At: epoch, UID: "uid-a"}}
+	m.Done = limits.Done{{At: epoch, UID: "uid-a"}}
 	m.Patches.NotePatch(&step, "7", "8", epoch)
 	m.Told.GrowBy(1 << 20)
 	m.Told.NoteReport(item, "7 ", epoch, time.Minute)

@@ -1,0 +1,137 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package limits counts what a Cleaner does against the limits of its spec, and remembers what it has done for as long as they count it.
+//
+// It keeps no clock and changes no plan. What it had to forget counts as over a limit, never as room for more.
+package limits
+
+import (
+	"hash/maphash"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// DefaultPer is limits.per where a spec gives none.
+const DefaultPer = time.Hour
+
+// MaxDoneBytes is how much memory the deeds of one Cleaner may take. When they take as much, limits count as reached: to forget some
+// of them would be to allow more.
+const MaxDoneBytes = 8 << 20
+
+// Done are deeds of this process, oldest first.
+type Done []Deed
+
+// Deed is something that was done to an object.
+type Deed struct {
+	At  time.Time
+	UID types.UID
+	// Rule and Action are those that wanted it.
+	Rule   string
+	Action int
+	// Items are those that it stood for; none are remembered where limits.maxActions, which counts them, is not set.
+	Items []ItemSum
+	// Targets are the names of the targets that the object was in.
+	Targets []string
+	// Forgotten says that it stands for deeds, of which this is the last one, that were forgotten: limits count as reached.
+	Forgotten bool
+}
+
+// countBytes is about how much memory the deed takes after another one. Equal names of targets are remembered once.
+func (d *Deed) countBytes(before *Deed) int64 {
+	const size, perItem, perTarget = 224, 8, 96
+	n := int64(size + perItem*len(d.Items))
+	if before == nil || !d.sharesTargets(before) {
+		n += perTarget * int64(len(d.Targets))
+	}
+	return n
+}
+
+func (d *Deed) sharesTargets(with *Deed) bool {
+	return len(d.Targets) == 0 || len(d.Targets) == len(with.Targets) && &d.Targets[0] == &with.Targets[0]
+}
+
+// CountBytes is about how much memory the deeds take.
+func (d Done) CountBytes() (n int64) {
+	for i := range d {
+		n += d[i].countBytes(d.deedBefore(i))
+	}
+	return n
+}
+
+func (d Done) deedBefore(i int) *Deed {
+	if i == 0 {
+		return nil
+	}
+	return &d[i-1]
+}
+
+// ForgetDeeds is the deeds when there is no memory for them: what they have used up of limits stays used up.
+func (d Done) ForgetDeeds() Done {
+	if len(d) == 0 {
+		return nil
+	}
+	return Done{{At: d[len(d)-1].At, Forgotten: true}}
+}
+
+// ItemSum stands for the key of an item of a rule: deeds are remembered for as long as limits.per says, and keys may be long.
+type ItemSum uint64
+
+// itemSeed is another one in each process, so that nobody makes keys of one sum.
+var itemSeed = maphash.MakeSeed() //nolint:gochecknoglobals // chosen once, and never changed
+
+// SumItems are the sums of the keys of items.
+func SumItems(keys []string) []ItemSum {
+	out := make([]ItemSum, len(keys))
+	for i, key := range keys {
+		out[i] = ItemSum(maphash.String(itemSeed, key))
+	}
+	return out
+}
+
+// AddDeed is the deeds and one more. Of what one action did for several items of one object there is one deed, with all items
+// and the last time, so that what is remembered does not grow with how often it is done.
+func (d Done) AddDeed(one Deed) Done {
+	if n := len(d); n > 0 && slices.Equal(d[n-1].Targets, one.Targets) {
+		one.Targets = d[n-1].Targets
+	}
+	if len(one.Items) < 2 {
+		return append(d, one)
+	}
+	same := func(e Deed) bool { return e.UID == one.UID && e.Rule == one.Rule && e.Action == one.Action }
+	if i := slices.IndexFunc(d, same); i >= 0 {
+		one.Items = slices.Concat(d[i].Items, one.Items)
+		slices.Sort(one.Items)
+		one.Items = slices.Compact(one.Items)
+		d = slices.Delete(slices.Clone(d), i, i+1)
+	}
+	return append(d, one)
+}
+
+// DropOlder is what is left of the deeds when those are dropped that lie as long ago as a limit counts, or longer.
+func (d Done) DropOlder(now time.Time, per time.Duration) Done {
+	all := len(d)
+	for len(d) > 0 && !d[0].At.After(now.Add(-per)) {
+		d = d[1:]
+	}
+	if len(d) < all/2 {
+		return slices.Clone(d) // or the memory of the others would stay
+	}
+	return d
+}
+
+// objectsOf are the objects of a target that were acted on.
+func (d Done) objectsOf(target string) map[types.UID]bool {
+	out, among := map[types.UID]bool{}, false
+	for i := range d {
+		if before := d.deedBefore(i); before == nil || !d[i].sharesTargets(before) || len(d[i].Targets) == 0 {
+			among = slices.Contains(d[i].Targets, target)
+		}
+		if among {
+			out[d[i].UID] = true
+		}
+	}
+	return out
+}

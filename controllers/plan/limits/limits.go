@@ -1,0 +1,183 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// Check is what limits are checked with.
+type Check struct {
+	Limits *v1alpha1.Limits
+	Now    time.Time
+	// Done is what was done before.
+	Done Done
+	// DoneBytes is how much memory Done may take. When it takes as much, limits count as reached.
+	DoneBytes int64
+	// Targets are those whose objects are all known.
+	Targets []Target
+}
+
+// Target is what limits.maxPercent is a percentage of.
+type Target struct {
+	Name string
+	// Objects are those that it has now.
+	Objects iter.Seq[types.UID]
+}
+
+// Excess is a limit that is exceeded.
+type Excess struct {
+	// Limit is the field of spec.limits, and Message says it in one sentence. Both are empty if no limit is exceeded.
+	Limit, Message string
+	// Freed is when the oldest deed that counts against it counts no longer; zero if none does.
+	Freed time.Time
+}
+
+// IsAny says that a spec limits anything.
+func IsAny(l *v1alpha1.Limits) bool { return l != nil && (l.MaxActions != 0 || l.MaxPercent != 0) }
+
+// ParsePer is for how long deeds count.
+func ParsePer(l *v1alpha1.Limits) (time.Duration, error) {
+	if l == nil {
+		return DefaultPer, nil
+	}
+	per, err := l.Per.Parse(DefaultPer)
+	if err != nil {
+		return 0, fmt.Errorf("spec.limits.per: %w", err)
+	}
+	return per, nil
+}
+
+// FindExcess says which limit some deeds would exceed.
+func (c Check) FindExcess(wanted []Deed) (Excess, error) {
+	if !IsAny(c.Limits) {
+		return Excess{}, nil
+	}
+	per, err := ParsePer(c.Limits)
+	if err != nil {
+		return Excess{}, err
+	}
+	if len(wanted) == 0 {
+		return Excess{}, nil
+	}
+	done := c.Done.DropOlder(c.Now, per)
+	var freed time.Time
+	if len(done) > 0 {
+		freed = done[0].At.Add(per)
+	}
+	limit, message := c.judgeDeeds(wanted, done, per)
+	if limit == "" {
+		return Excess{}, nil
+	}
+	return Excess{Limit: limit, Message: message, Freed: freed}, nil
+}
+
+// judgeDeeds says which limit some deeds exceed together with those that still count.
+func (c Check) judgeDeeds(wanted []Deed, done Done, per time.Duration) (limit, message string) {
+	if c.isFull(done) {
+		limit = "maxActions"
+		if c.Limits.MaxActions == 0 {
+			limit = "maxPercent"
+		}
+		return limit, fmt.Sprintf("Nothing is done: the actions that limits.%s counts in %s take too much memory. It continues when enough of them "+
+			"are older: write a shorter limits.per, or use fewer Cleaners with limits in the namespace.", limit, per)
+	}
+	if n := c.Limits.MaxActions; n > 0 && countActions(wanted, done) > n {
+		return "maxActions", fmt.Sprintf("Nothing is done: limits.maxActions allows %d objects in %s.", n, per)
+	}
+	if n := c.Limits.MaxPercent; n > 0 {
+		acted := make(map[types.UID]bool, len(wanted))
+		for i := range wanted {
+			acted[wanted[i].UID] = true
+		}
+		for _, t := range c.Targets {
+			if t.isOverPercent(acted, done, n) {
+				return "maxPercent", fmt.Sprintf("Nothing is done: limits.maxPercent allows %d%% of target %q in %s.", n, t.Name, per)
+			}
+		}
+	}
+	return "", ""
+}
+
+// isFull says that no more deeds can be remembered.
+func (c Check) isFull(done Done) bool {
+	return done.CountBytes() >= c.DoneBytes || slices.ContainsFunc(done, func(d Deed) bool { return d.Forgotten })
+}
+
+// countActions is how many objects some deeds change, together with those that were changed before. Whatever is done to an object counts
+// once, in one evaluation or in several, and one that stands for several items of an action counts as these.
+func countActions(wanted []Deed, done Done) int64 {
+	items := itemCounts{}
+	for _, deeds := range [][]Deed{done, wanted} {
+		for i := range deeds {
+			items.addItems(deeds[i].UID, deeds[i].Rule, deeds[i].Action, deeds[i].Items)
+		}
+	}
+	return items.countObjects()
+}
+
+// itemCounts are the items that each object stands for, by the action that does.
+type itemCounts map[itemCount]map[ItemSum]bool
+
+type itemCount struct {
+	object types.UID
+	rule   string
+	action int
+}
+
+func (c itemCounts) addItems(object types.UID, rule string, action int, items []ItemSum) {
+	of := itemCount{object, rule, action}
+	if c[of] == nil {
+		c[of] = make(map[ItemSum]bool, len(items))
+	}
+	for _, item := range items {
+		c[of][item] = true
+	}
+}
+
+// countObjects is how many there are: each counts as the items of the action for which it stands for most.
+func (c itemCounts) countObjects() (n int64) {
+	most := map[types.UID]int{}
+	for of, items := range c {
+		most[of.object] = max(most[of.object], len(items), 1)
+	}
+	for _, items := range most {
+		n += int64(items)
+	}
+	return n
+}
+
+// isOverPercent says that more of a target's objects are acted on than so many of a hundred. Objects that were acted on and
+// are gone count among those that it has.
+func (t Target) isOverPercent(acted map[types.UID]bool, done Done, percent int64) bool {
+	if !t.hasAny(acted) {
+		return false
+	}
+	earlier, all, n := done.objectsOf(t.Name), int64(0), int64(0)
+	for id := range t.Objects {
+		all++
+		if acted[id] || earlier[id] {
+			n++
+			delete(earlier, id)
+		}
+	}
+	gone := int64(len(earlier))
+	return (n+gone)*100 > percent*(all+gone)
+}
+
+func (t Target) hasAny(acted map[types.UID]bool) bool {
+	for id := range t.Objects {
+		if acted[id] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,282 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// born is when tests begin.
+var born = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func at(minutes int) time.Time { return born.Add(time.Duration(minutes) * time.Minute) }
+
+// on is a deed of one rule on an object, for some items of one action.
+func on(uid types.UID, action int, keys ...string) Deed {
+	return Deed{UID: uid, Rule: "r", Action: action, Items: SumItems(keys)}
+}
+
+// done is a deed of some minutes ago that an object of a target was the object of.
+func done(minutes int, d Deed, targets ...string) Deed {
+	d.At, d.Targets = at(-minutes), targets
+	return d
+}
+
+func target(name string, objects ...types.UID) Target {
+	return Target{Name: name, Objects: slices.Values(objects)}
+}
+
+func TestFindExcess(t *testing.T) {
+	actions := func(n int64) *v1alpha1.Limits { return &v1alpha1.Limits{MaxActions: n} }
+	percent := func(n int64) *v1alpha1.Limits { return &v1alpha1.Limits{MaxPercent: n} }
+	some := []Deed{on("a", 0, "a"), on("b", 0, "b")}
+	four := target("pods", "a", "b", "c", "d")
+	for name, tc := range map[string]struct {
+		reason  string
+		limits  *v1alpha1.Limits
+		done    Done
+		wanted  []Deed
+		targets []Target
+		want    string // empty: no limit is exceeded
+		freed   time.Time
+	}{
+		"NoLimits":         {reason: "nothing limits it", wanted: some},
+		"NoLimitSet":       {reason: "per alone limits nothing", limits: &v1alpha1.Limits{Per: "x"}, wanted: some},
+		"Actions":          {reason: "as many as allowed", limits: actions(2), wanted: some},
+		"TooManyActions":   {reason: "one more", limits: actions(1), wanted: some, want: "limits.maxActions allows 1 objects in 1h0m0s"},
+		"Nothing":          {reason: "nothing is to be done", limits: actions(1), done: Done{done(1, some[0]), done(1, some[1])}},
+		"Before":           {reason: "what was done counts", limits: actions(2), done: Done{done(20, on("c", 0, "c"))}, wanted: some, want: "allows 2 objects", freed: at(40)},
+		"LongBefore":       {reason: "until it is older than per", limits: &v1alpha1.Limits{MaxActions: 2, Per: "20m"}, done: Done{done(20, on("c", 0, "c"))}, wanted: some},
+		"SameObject":       {reason: "an object counts once", limits: actions(2), done: Done{done(20, on("a", 1, "a"))}, wanted: some},
+		"Items":            {reason: "a deed counts as its items", limits: actions(2), wanted: []Deed{on("p", 0, "a", "b", "c")}, want: "allows 2 objects"},
+		"Percent":          {reason: "half is half", limits: percent(50), wanted: some, targets: []Target{four}},
+		"TooManyPercent":   {reason: "and no less", limits: percent(49), wanted: some, targets: []Target{target("nodes", "n"), four}, want: `limits.maxPercent allows 49% of target "pods" in 1h0m0s`},
+		"OtherTarget":      {reason: "what is in no target is a share of none", limits: percent(1), wanted: some, targets: []Target{target("nodes", "n")}},
+		"PercentBefore":    {reason: "what was done counts", limits: percent(50), done: Done{done(20, on("c", 0), "pods")}, wanted: some, targets: []Target{four}, want: "allows 50%", freed: at(40)},
+		"PercentGone":      {reason: "what is gone was there", limits: percent(60), done: Done{done(20, on("x", 0), "pods")}, wanted: some, targets: []Target{four}},
+		"TooManyGone":      {reason: "and was acted on", limits: percent(59), done: Done{done(20, on("x", 0), "pods")}, wanted: some, targets: []Target{four}, want: "allows 59%", freed: at(40)},
+		"GoneElsewhere":    {reason: "in its own targets", limits: percent(50), done: Done{done(20, on("x", 0), "nodes")}, wanted: some, targets: []Target{four}},
+		"Forgotten":        {reason: "what was forgotten is too much", limits: actions(9), done: Done{{At: at(-20), Forgotten: true}}, wanted: some, want: "limits.maxActions counts in 1h0m0s take too much memory", freed: at(40)},
+		"ForgottenPercent": {reason: "of either limit", limits: percent(99), done: Done{{At: at(-20), Forgotten: true}}, wanted: some, want: "limits.maxPercent counts", freed: at(40)},
+		"ForgottenNothing": {reason: "unless nothing is to be done", limits: actions(9), done: Done{{At: at(-20), Forgotten: true}}},
+		"ForgottenOld":     {reason: "or it is long ago", limits: actions(9), done: Done{{At: at(-60), Forgotten: true}}, wanted: some},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Check{Limits: tc.limits, Now: born, Done: tc.done, DoneBytes: MaxDoneBytes, Targets: tc.targets}.FindExcess(tc.wanted)
+			if err != nil || (got.Limit != "") != (tc.want != "") || !strings.Contains(got.Message, tc.want) || !strings.Contains(got.Message, got.Limit) {
+				t.Errorf("%s: got %+v (%v), want %q", tc.reason, got, err, tc.want)
+			}
+			if !got.Freed.Equal(tc.freed) {
+				t.Errorf("%s: it is free at %s, want %s", tc.reason, got.Freed, tc.freed)
+			}
+		})
+	}
+}
+
+// heap is how many bytes are in use.
+func heap() int64 {
+	var now runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&now)
+	return int64(now.HeapAlloc)
+}
+
+// deedsOf are as many deeds as somebody can have done, each on another object, of a Cleaner with many targets.
+func deedsOf(n int, targets []Target) Done {
+	var names []string
+	for _, t := range targets {
+		names = append(names, t.Name)
+	}
+	var out Done
+	for i := range n {
+		d := on(types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i)), 0)
+		d.At, d.Targets = born.Add(time.Duration(i)*time.Millisecond), slices.Clone(names)
+		out = out.AddDeed(d)
+	}
+	return out
+}
+
+// When as many deeds are remembered as there is memory for, limits count as reached, until the first of them counts no longer. What
+// was forgotten counts as well.
+func TestDoneIsBounded(t *testing.T) {
+	targets := []Target{target("pods", "a")}
+	for i := range 61 {
+		targets = append(targets, target(fmt.Sprint("more", i), "a"))
+	}
+	before := heap()
+	full := deedsOf(MaxDoneBytes/224+1, targets)
+	if took := heap() - before; full.CountBytes() < MaxDoneBytes || took > full.CountBytes()*3/2 {
+		t.Errorf("%d deeds take %d KiB, and are counted with %d KiB", len(full), took>>10, full.CountBytes()>>10)
+	}
+	const says = "Nothing is done: the actions that limits.maxPercent counts in 16800h0m0s take too much memory. It continues when enough of them are older: write a shorter limits.per, or use fewer Cleaners with limits in the namespace."
+	per := 100 * 7 * 24 * time.Hour
+	long := born.Add(per + time.Hour)
+	for name, tc := range map[string]struct {
+		done  Done
+		now   time.Time
+		bytes int64
+		says  string
+		freed time.Time
+	}{
+		"Full":             {full, born, MaxDoneBytes, says, born.Add(per)},
+		"NotFull":          {full[:1000], born, MaxDoneBytes, "", time.Time{}},
+		"LittleRoom":       {full[:1000], born, 1000, says, born.Add(per)},
+		"Freed":            {full, long, MaxDoneBytes, "", time.Time{}},
+		"Forgotten":        {full[:1000].ForgetDeeds(), born, MaxDoneBytes, says, full[999].At.Add(per)},
+		"ForgottenForLong": {full[:1000].ForgetDeeds(), long, MaxDoneBytes, "", time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check := Check{Limits: &v1alpha1.Limits{MaxPercent: 100, Per: "100w"}, Now: tc.now, Done: tc.done, DoneBytes: tc.bytes, Targets: targets}
+			got, err := check.FindExcess([]Deed{on("a", 0)})
+			if err != nil || got.Message != tc.says || (got.Limit == "maxPercent") != (tc.says != "") || !got.Freed.Equal(tc.freed) {
+				t.Errorf("got %+v (%v), want %q, freed at %s", got, err, tc.says, tc.freed)
+			}
+			if got, err := check.FindExcess(nil); err != nil || got != (Excess{}) {
+				t.Errorf("when nothing is to be done: %+v (%v)", got, err)
+			}
+		})
+	}
+}
+
+// Where there is no memory for what was done, limits count as reached.
+func TestFindExcessWithoutMemory(t *testing.T) {
+	before, wanted := Done{done(20, on("x", 0, "x"))}, []Deed{on("a", 0, "a")}
+	for bytes, full := range map[int64]bool{0: true, before.CountBytes(): true, before.CountBytes() + 1: false} {
+		got, err := Check{Limits: &v1alpha1.Limits{MaxActions: 100}, Now: born, Done: before, DoneBytes: bytes}.FindExcess(wanted)
+		if err != nil || (got.Limit != "") != full {
+			t.Errorf("%d bytes for %d: got %+v (%v)", bytes, before.CountBytes(), got, err)
+		}
+	}
+}
+
+// A limit over a time that nobody can read is never kept to by a guess.
+func TestParsePer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		limits *v1alpha1.Limits
+		want   time.Duration
+		err    string
+	}{
+		"None":    {nil, time.Hour, ""},
+		"Default": {&v1alpha1.Limits{MaxActions: 1}, time.Hour, ""},
+		"Given":   {&v1alpha1.Limits{MaxActions: 1, Per: "2d"}, 48 * time.Hour, ""},
+		"Wrong":   {&v1alpha1.Limits{MaxActions: 1, Per: "soon"}, 0, "spec.limits.per: "},
+	} {
+		got, err := ParsePer(tc.limits)
+		if got != tc.want || (err != nil) != (tc.err != "") || err != nil && !strings.HasPrefix(err.Error(), tc.err) {
+			t.Errorf("%s: got %s, %v", name, got, err)
+		}
+		if tc.err == "" {
+			continue
+		}
+		if excess, err := (Check{Limits: tc.limits, Now: born}).FindExcess(nil); err == nil || excess.Limit != "" {
+			t.Errorf("%s: got %+v, %v", name, excess, err)
+		}
+	}
+}
+
+// An object whose fold came in parts counts for the items of all of them.
+func TestAnObjectCountsForAllItsItems(t *testing.T) {
+	for name, tc := range map[string]struct {
+		wanted []Deed
+		done   Done
+		want   int64
+	}{
+		"OneDeed":       {[]Deed{on("a", 0, "x", "y")}, nil, 2},
+		"TwoParts":      {[]Deed{on("a", 0, "x", "y"), on("a", 0, "z")}, nil, 3},
+		"OneItemTwice":  {[]Deed{on("a", 0, "x"), on("a", 0, "x")}, nil, 1},
+		"LargestAction": {[]Deed{on("a", 0, "x"), on("a", 1, "x", "y"), on("a", 1, "z")}, nil, 3},
+		"Before":        {[]Deed{on("a", 0, "x")}, Done{on("a", 0, "y"), on("b", 0, "x")}, 3},
+		"NoItems":       {[]Deed{on("a", 0)}, Done{on("b", 0)}, 2},
+	} {
+		if got := countActions(tc.wanted, tc.done); got != tc.want {
+			t.Errorf("%s: %d actions, want %d", name, got, tc.want)
+		}
+	}
+}
+
+func TestAddDeed(t *testing.T) {
+	first, other := done(0, on("a", 1, "1", "2"), "pods"), done(0, on("b", 1, "1"), "pods")
+	got := Done{}.AddDeed(first).AddDeed(other)
+	if diff := cmp.Diff(Done{first, other}, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if &got[0].Targets[0] != &got[1].Targets[0] {
+		t.Error("equal names of targets are remembered twice")
+	}
+	again := done(-1, on("a", 1, "2", "3"), "pods")
+	if got := got.AddDeed(again); len(got) != 2 || !got[1].At.Equal(again.At) || len(got[1].Items) != 3 {
+		t.Errorf("what is done again is remembered as %+v", got)
+	}
+	for name, d := range map[string]Deed{"Action": on("a", 2, "2", "3"), "Object": on("c", 1, "2", "3"), "OneItem": on("a", 1, "2")} {
+		if got := got.AddDeed(d); len(got) != 3 {
+			t.Errorf("%s: another deed is remembered as %+v", name, got)
+		}
+	}
+}
+
+func TestDropOlder(t *testing.T) {
+	all := Done{{At: at(0)}, {At: at(1)}, {At: at(2)}, {At: at(3)}}
+	for minutes, want := range map[int]int{59: 4, 60: 3, 61: 2, 62: 1, 63: 0} {
+		if got := all.DropOlder(at(minutes), time.Hour); len(got) != want {
+			t.Errorf("after %d minutes %d deeds still count, want %d", minutes, len(got), want)
+		}
+	}
+	if got := all.DropOlder(at(62), time.Hour); &got[0] == &all[3] {
+		t.Error("the memory of those that count no longer is not free")
+	}
+}
+
+// To forget what was done would be to allow more.
+func TestForgetDeeds(t *testing.T) {
+	if got := (Done{done(2, on("a", 0)), done(1, on("b", 0))}).ForgetDeeds(); len(got) != 1 || !got[0].Forgotten || !got[0].At.Equal(at(-1)) {
+		t.Errorf("got %+v", got)
+	}
+	if n := len(Done(nil).ForgetDeeds()); n > 0 {
+		t.Error("what was not done was forgotten")
+	}
+}
+
+// Names of targets that several deeds share take memory once.
+func TestCountBytes(t *testing.T) {
+	one := Done{}.AddDeed(done(0, on("a", 0, "x"), "pods", "nodes"))
+	shared := one.AddDeed(done(0, on("b", 0, "x"), "pods", "nodes"))
+	own := one.AddDeed(done(0, on("b", 0, "x"), "pods", "jobs"))
+	if a, b, c := one.CountBytes(), shared.CountBytes(), own.CountBytes(); a <= 0 || b >= 2*a || c != 2*a {
+		t.Errorf("one takes %d, with another of its targets %d, with one of others %d", a, b, c)
+	}
+	for name, deeds := range map[string]Done{"Shared": shared, "Own": own} {
+		if got := deeds.objectsOf("pods"); len(got) != 2 {
+			t.Errorf("%s: the target had %v", name, got)
+		}
+	}
+	if got := own.objectsOf("jobs"); len(got) != 1 || !got["b"] {
+		t.Errorf("the target had %v", got)
+	}
+}
+
+func TestIsAny(t *testing.T) {
+	for name, tc := range map[string]struct {
+		limits *v1alpha1.Limits
+		want   bool
+	}{
+		"None":    {nil, false},
+		"Pace":    {&v1alpha1.Limits{ActionsPerSecond: 1, Per: "1h"}, false},
+		"Actions": {&v1alpha1.Limits{MaxActions: 1}, true},
+		"Percent": {&v1alpha1.Limits{MaxPercent: 1}, true},
+	} {
+		if got := IsAny(tc.limits); got != tc.want {
+			t.Errorf("%s: got %t", name, got)
+		}
+	}
+}
