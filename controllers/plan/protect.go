@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,34 +68,63 @@ func (p Protection) ForbidsDelete(o *Object) string { return p.ForbidsVerb(VerbD
 // ForbidsVerb says why a verb is not for an object; empty if it is. Kinds on which a cluster hangs are protected from being
 // deleted only: to taint a Node is what some rules are for.
 func (p Protection) ForbidsVerb(verb Verb, o *Object) string {
-	r := o.Resource.GroupResource()
-	switch {
-	case verb == VerbReport:
+	if verb == VerbReport {
 		return ""
-	case len(o.Name) > maxName:
+	}
+	return cmp.Or(forbidsName(o.Name), p.forbidsLending(verb, o), p.forbidsObject(o), p.forbidsKind(verb, o))
+}
+
+// forbidsName says why a record has no room for a name.
+func forbidsName(name string) string {
+	switch {
+	case len(name) > maxName:
 		return fmt.Sprintf("its name is longer than %d bytes and does not fit into a record", maxName)
-	case strings.ContainsRune(o.Name, utf8.RuneError): // also one that was read in JSON, which puts U+FFFD in place of what is not valid
+	case strings.ContainsRune(name, utf8.RuneError): // also one that was read in JSON, which puts U+FFFD in place of what is not valid
 		return "its name is not valid UTF-8, or has the character U+FFFD, so that a record would name another object"
-	case strings.ContainsFunc(o.Name, unicode.IsControl):
+	case strings.ContainsFunc(name, unicode.IsControl):
 		return "its name has a control character, which takes six times the room in a record"
+	}
+	return ""
+}
+
+// forbidsLending says why a verb would lend somebody rights that are not theirs.
+func (p Protection) forbidsLending(verb Verb, o *Object) string {
+	r := o.Resource.GroupResource()
+	judges := verb == VerbPatch && v1alpha1.JudgesRequester(r.Group)
+	switch {
 	case r.Group == v1alpha1.GroupVersion.Group:
 		return fmt.Sprintf("%s are never changed: the author of the rule would act with the rights of the operator", r.String())
-	case verb == VerbPatch && p.templated && v1alpha1.JudgesRequester(r.Group):
+	case judges && p.templated:
 		return fmt.Sprintf("the API server checks the rights of the user who changes %s, not those of the author of the template: write the rule into the Cleaner itself", r.String())
-	case verb == VerbPatch && p.unnamed && v1alpha1.JudgesRequester(r.Group):
+	case judges && p.unnamed:
 		return fmt.Sprintf("the API server checks the rights of the user who changes %s, which would be the operator: set a ServiceAccount", r.String())
+	}
+	return ""
+}
+
+// forbidsObject says why an object is left alone, whatever its kind.
+func (p Protection) forbidsObject(o *Object) string {
+	r := o.Resource.GroupResource()
+	switch inside := p.OfNamespace(o.Namespace); {
 	case o.Protected:
 		return fmt.Sprintf("it carries %s: \"true\"", v1alpha1.ProtectKey)
-	case p.OfNamespace(o.Namespace) != "":
-		return p.OfNamespace(o.Namespace)
+	case inside != "":
+		return inside
 	case facts.IsNamespace(r) && (slices.Contains(p.Namespaces, o.Name) || o.Name == p.Own && p.Own != ""):
 		return fmt.Sprintf("namespace %q is protected", o.Name)
 	case r == schema.GroupResource{Resource: "secrets"} && strings.HasPrefix(o.Name, releaseSecretPrefix):
 		return "it is the record of a Helm release, which only spec.helm can remove"
-	case verb != VerbPatch && verb != VerbRemoveFinalizer && facts.IsProtected(r) && !slices.Contains(p.AllowedKinds, r.String()):
-		return fmt.Sprintf("%s are protected unless the operator runs with --allow-protected-kinds=%s", r.String(), r.String())
 	}
 	return ""
+}
+
+// forbidsKind says why no object of a kind is deleted.
+func (p Protection) forbidsKind(verb Verb, o *Object) string {
+	r := o.Resource.GroupResource()
+	if verb == VerbPatch || verb == VerbRemoveFinalizer || !facts.IsProtected(r) || slices.Contains(p.AllowedKinds, r.String()) {
+		return ""
+	}
+	return fmt.Sprintf("%s are protected unless the operator runs with --allow-protected-kinds=%s", r.String(), r.String())
 }
 
 // OfNamespace says why nothing in a namespace is touched; empty if it may be, and for what lies in none.

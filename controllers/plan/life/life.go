@@ -208,7 +208,6 @@ func (v View) withoutRun() Request {
 func (v View) nextAfterResult(run *v1alpha1.Run) Request {
 	waiting := v.Cleaner.State().Unsent != nil
 	delivered := !v.hasSink() || v.Delivered && !waiting
-	goesOn := !v.isDeleted() && (v.isRecurring() || run.Result == v1alpha1.ResultAbandoned) || !v.isRecurring() && run.Result == v1alpha1.ResultPartial
 	switch {
 	case v.isDeleted() && !v.hasFinalizer():
 		return Request{Kind: Idle, Reason: v1alpha1.ReasonTerminating}
@@ -216,7 +215,7 @@ func (v View) nextAfterResult(run *v1alpha1.Run) Request {
 		return Request{Kind: GiveUp}
 	case waiting:
 		return v.waitUntil(time.Time{}, v1alpha1.ReasonDelivering)
-	case goesOn:
+	case v.makesRoom(run):
 		return Request{Kind: MoveToUnsent}
 	case !delivered:
 		return v.waitUntil(time.Time{}, v1alpha1.ReasonDelivering)
@@ -226,6 +225,18 @@ func (v View) nextAfterResult(run *v1alpha1.Run) Request {
 		return Request{Kind: RemoveFinalizer}
 	default:
 		return Request{Kind: DeleteSelf}
+	}
+}
+
+// makesRoom says that a Cleaner whose run has a result begins another one.
+func (v View) makesRoom(run *v1alpha1.Run) bool {
+	switch {
+	case v.isRecurring():
+		return !v.isDeleted()
+	case run.Result == v1alpha1.ResultAbandoned:
+		return !v.isDeleted()
+	default:
+		return run.Result == v1alpha1.ResultPartial
 	}
 }
 
@@ -292,8 +303,7 @@ func (v View) nextOfOpenRun(run *v1alpha1.Run, m *Memory) Request {
 // endRun brings an open run to a result without another deletion. It first finishes an uninstall that the run has begun, but never one
 // that another client has begun.
 func (v View) endRun(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message string) Request {
-	unread := run.Helm != nil && m.Release == nil
-	if unread && m.unread < maxReleaseLooks && !v.graceOver() {
+	if unread := run.Helm != nil && m.Release == nil; unread && m.unread < maxReleaseLooks && !v.graceOver() {
 		if v.Now.Before(m.Due) {
 			return v.waitUntil(m.Due, m.uninstallWaits())
 		}
@@ -311,17 +321,22 @@ func (v View) endRun(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, messa
 	if left := m.rowsLeft(); len(left) > 0 && !m.Looked {
 		return Request{Kind: LookRows, Rows: left}
 	}
+	return Request{Kind: WriteResult, Result: result, Message: message + describeRelease(run, m)}
+}
+
+// describeRelease says what becomes of the release of a run that ends: words that go on with a sentence, or none.
+func describeRelease(run *v1alpha1.Run, m *Memory) string {
 	switch {
-	case unread && m.unread > 0:
-		message = fmt.Sprintf("%s; the state of release %q is unknown: %s", message, run.Helm.Name, m.Failed)
+	case run.Helm != nil && m.Release == nil && m.unread > 0:
+		return fmt.Sprintf("; the state of release %q is unknown: %s", run.Helm.Name, m.Failed)
 	case m.Half && m.Failed != "":
-		message = fmt.Sprintf("%s; release %q is left partly uninstalled: %s", message, run.Helm.Name, m.Failed)
+		return fmt.Sprintf("; release %q is left partly uninstalled: %s", run.Helm.Name, m.Failed)
 	case m.Half:
-		message = fmt.Sprintf("%s; release %q is left partly uninstalled", message, run.Helm.Name)
+		return fmt.Sprintf("; release %q is left partly uninstalled", run.Helm.Name)
 	case m.isUnderWay(run):
-		message = fmt.Sprintf("%s; release %q is being uninstalled by somebody else", message, run.Helm.Name)
+		return fmt.Sprintf("; release %q is being uninstalled by somebody else", run.Helm.Name)
 	}
-	return Request{Kind: WriteResult, Result: result, Message: message}
+	return ""
 }
 
 // requestUninstall begins or continues the uninstall of the release that was read, once there is a slot for it. The author of the current
@@ -408,6 +423,11 @@ func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
 		}
 		return Request{Kind: LookRelease}
 	}
+	return v.afterObjects(run, m)
+}
+
+// afterObjects is what remains when only the release is left.
+func (v View) afterObjects(run *v1alpha1.Run, m *Memory) Request {
 	switch rel := m.Release; {
 	case rel.State == plan.ReleaseGone, installedAnew(rel, run.Helm):
 		return Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}
