@@ -97,7 +97,7 @@ func (s *Step) ListItems() []ItemKey {
 	return out
 }
 
-// MakeDeed is what is to be remembered of a step that was done, or may have been.
+// MakeDeed is what is remembered of a step that was done, or may have been.
 func (in *Input) MakeDeed(s *Step, at time.Time) limits.Deed {
 	d := limits.Deed{At: at, UID: s.Object.Identify(), Rule: s.Rule, Action: s.Action}
 	if in.Spec.Limits != nil && in.Spec.Limits.MaxActions > 0 {

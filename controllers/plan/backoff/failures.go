@@ -1,8 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backoff says which objects are left alone for a while, and until when: those on which an action failed, and those that somebody
-// recreates after each deletion.
+// Package backoff says which objects are left alone for a while, and until when: those on which an action failed, and those that
+// are recreated after each deletion.
 //
 // It keeps no clock, and never says that something may be done: only that it has to wait.
 package backoff
@@ -31,7 +31,7 @@ type Failure struct {
 	Until time.Time
 	// Wait is how long it waits; doubled with each failure.
 	Wait time.Duration
-	// Conflicts is how often in a row it had changed when it was to be acted on.
+	// Conflicts is how often in a row it had changed before an action.
 	Conflicts int
 	// Why says why the last attempt failed, for people.
 	Why string
@@ -40,15 +40,14 @@ type Failure struct {
 // IsUnstable says that the object changes faster than it can be acted on.
 func (f Failure) IsUnstable() bool { return f.Conflicts >= unstableAfter }
 
-// RecordFailure takes a failure of a deed on an object, for any reason but a conflict.
+// RecordFailure records that an action on an object failed, for any reason but a conflict.
 func (f Failures) RecordFailure(uid types.UID, why string, now time.Time) {
 	e := f[uid]
 	e.Conflicts = 0
 	f[uid] = e.doubleWait(why, now)
 }
 
-// RecordConflict takes that an object had changed so many times in a row when it was to be acted on, and that deciding anew did
-// not help.
+// RecordConflict records that an object had changed so many times in a row before an action, and that another decision did not help.
 func (f Failures) RecordConflict(uid types.UID, times int, now time.Time) {
 	e := f[uid]
 	e.Conflicts += times
@@ -70,7 +69,7 @@ func (f Failures) Postpone(uid types.UID, by time.Duration, now time.Time) {
 	}
 }
 
-// ForgetObject takes that a deed on an object succeeded, or that the object is gone.
+// ForgetObject records that an action on an object succeeded, or that the object is gone.
 func (f Failures) ForgetObject(uid types.UID) { delete(f, uid) }
 
 // FindWait says whether an object has to wait now, and how.
@@ -79,7 +78,7 @@ func (f Failures) FindWait(uid types.UID, now time.Time) (Failure, bool) {
 	return e, ok && now.Before(e.Until)
 }
 
-// DropExpired drops what has not failed again for so long that it starts anew.
+// DropExpired drops what has not failed again for so long that it starts again.
 func (f Failures) DropExpired(now time.Time) {
 	maps.DeleteFunc(f, func(_ types.UID, e Failure) bool { return now.Sub(e.Until) > 2*LongestWait })
 }

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// loopAfter is how often in a row an object must have been made anew, and deleted again, to be called a loop.
+	// loopAfter is how often in a row an object must have been recreated, and deleted again, to be called a loop.
 	loopAfter = 3
 	// loopWithin is how soon after one deletion the next one has to be of use for that: what comes back more slowly is
-	// somebody's way to work.
+	// a way to work.
 	loopWithin = time.Minute
 )
 
-// Recreations is what this process has deleted, by its place, and how often somebody has recreated it since. Losing it costs
+// Recreations is what this process has deleted, by its place, and how often it was recreated since. Losing it costs
 // deletions.
 type Recreations map[Place]Recreation
 
@@ -32,7 +32,7 @@ type Place struct {
 
 // Recreation is what became of one place.
 type Recreation struct {
-	// UID is that of the object that was deleted last.
+	// UID identifies the object that was deleted last.
 	UID types.UID
 	// Times is how often in a row it was another one.
 	Times int
@@ -43,7 +43,7 @@ type Recreation struct {
 	at time.Time
 }
 
-// RecordDeletion takes that an object was deleted. It says whether somebody has made it anew so often by now that there is a loop;
+// RecordDeletion records that an object was deleted. It says whether it was recreated so often by now that there is a loop;
 // from then on each next one waits longer.
 func (r Recreations) RecordDeletion(at Place, uid types.UID, now time.Time) (loop bool) {
 	e := r[at]
@@ -74,10 +74,10 @@ func (e Recreation) DescribeWait() string {
 	return fmt.Sprintf("it was recreated after each of the last %d deletions", e.Times)
 }
 
-// isOver says that the last deletion is so long ago that there is no loop any more.
+// isOver says that the last deletion is so long ago that there is no longer a loop.
 func (e Recreation) isOver(now time.Time) bool { return now.Sub(e.at) > max(2*e.Wait, loopWithin) }
 
-// DropExpired drops what was not made anew for so long that it starts anew.
+// DropExpired drops what was not recreated for so long that it starts again.
 func (r Recreations) DropExpired(now time.Time) {
 	maps.DeleteFunc(r, func(_ Place, e Recreation) bool { return e.isOver(now) })
 }

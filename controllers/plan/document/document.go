@@ -166,7 +166,7 @@ func writeStep(s *plan.Step) Step {
 	return d
 }
 
-// tellKind is what the object calls itself. Of one of which only metadata was read it is the resource.
+// tellKind is what the object calls itself. If only metadata was read, it is the resource.
 func tellKind(o *plan.Object) (apiVersion, kind string) {
 	apiVersion, _ = o.Value["apiVersion"].(string)
 	kind, _ = o.Value["kind"].(string)

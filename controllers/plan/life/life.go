@@ -324,7 +324,7 @@ func (v View) endRun(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, messa
 	return Request{Kind: WriteResult, Result: result, Message: message + describeRelease(run, m)}
 }
 
-// describeRelease says what becomes of the release of a run that ends: words that go on with a sentence, or none.
+// describeRelease says what becomes of the release of a run that ends: words that continue a sentence, or none.
 func describeRelease(run *v1alpha1.Run, m *Memory) string {
 	switch {
 	case run.Helm != nil && m.Release == nil && m.unread > 0:

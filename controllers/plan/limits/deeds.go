@@ -17,11 +17,11 @@ import (
 // DefaultPer is limits.per where a spec gives none.
 const DefaultPer = time.Hour
 
-// MaxDoneBytes is how much memory the deeds of one Cleaner may take. When they take as much, limits count as reached: to forget some
+// MaxDoneBytes is how much memory the actions of one Cleaner may take. When they take as much, limits count as reached: to forget some
 // of them would be to allow more.
 const MaxDoneBytes = 8 << 20
 
-// Done are deeds of this process, oldest first.
+// Done are actions of this process, oldest first.
 type Done []Deed
 
 // Deed is something that was done to an object.
@@ -35,7 +35,7 @@ type Deed struct {
 	Items []ItemSum
 	// Targets are the names of the targets that the object was in.
 	Targets []string
-	// Forgotten says that it stands for deeds, of which this is the last one, that were forgotten: limits count as reached.
+	// Forgotten says that it stands for actions that were forgotten, and is the last of them: limits count as reached.
 	Forgotten bool
 }
 
@@ -53,7 +53,7 @@ func (d *Deed) sharesTargets(with *Deed) bool {
 	return len(d.Targets) == 0 || len(d.Targets) == len(with.Targets) && &d.Targets[0] == &with.Targets[0]
 }
 
-// CountBytes is about how much memory the deeds take.
+// CountBytes is about how much memory the actions take.
 func (d Done) CountBytes() (n int64) {
 	for i := range d {
 		n += d[i].countBytes(d.deedBefore(i))
@@ -79,7 +79,7 @@ func (d Done) ForgetDeeds() Done {
 // ItemSum stands for the key of an item of a rule: deeds are remembered for as long as limits.per says, and keys may be long.
 type ItemSum uint64
 
-// itemSeed is another one in each process, so that nobody makes keys of one sum.
+// itemSeed is another one in each process, so that no author makes keys of one sum.
 var itemSeed = maphash.MakeSeed() //nolint:gochecknoglobals // chosen once, and never changed
 
 // SumItems are the sums of the keys of items.

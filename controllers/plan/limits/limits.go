@@ -37,14 +37,14 @@ type Target struct {
 type Excess struct {
 	// Limit is the field of spec.limits, and Message says it in one sentence. Both are empty if no limit is exceeded.
 	Limit, Message string
-	// Freed is when the oldest deed that counts against it counts no longer; zero if none does.
+	// Freed is when the oldest action that counts against it counts no longer; zero if none does.
 	Freed time.Time
 }
 
 // IsAny says that a spec limits anything.
 func IsAny(l *v1alpha1.Limits) bool { return l != nil && (l.MaxActions != 0 || l.MaxPercent != 0) }
 
-// ParsePer is for how long deeds count.
+// ParsePer is for how long actions count.
 func ParsePer(l *v1alpha1.Limits) (time.Duration, error) {
 	if l == nil {
 		return DefaultPer, nil
@@ -56,7 +56,7 @@ func ParsePer(l *v1alpha1.Limits) (time.Duration, error) {
 	return per, nil
 }
 
-// FindExcess says which limit some deeds would exceed.
+// FindExcess says which limit some actions would exceed.
 func (c Check) FindExcess(wanted []Deed) (Excess, error) {
 	if !IsAny(c.Limits) {
 		return Excess{}, nil
@@ -80,7 +80,7 @@ func (c Check) FindExcess(wanted []Deed) (Excess, error) {
 	return Excess{Limit: limit, Message: message, Freed: freed}, nil
 }
 
-// judgeDeeds says which limit some deeds exceed together with those that still count.
+// judgeDeeds says which limit some actions exceed together with those that still count.
 func (c Check) judgeDeeds(wanted []Deed, done Done, per time.Duration) (limit, message string) {
 	if c.isFull(done) {
 		limit = "maxActions"
@@ -107,12 +107,12 @@ func (c Check) judgeDeeds(wanted []Deed, done Done, per time.Duration) (limit, m
 	return "", ""
 }
 
-// isFull says that no more deeds can be remembered.
+// isFull says that no more actions can be remembered.
 func (c Check) isFull(done Done) bool {
 	return done.CountBytes() >= c.DoneBytes || slices.ContainsFunc(done, func(d Deed) bool { return d.Forgotten })
 }
 
-// countActions is how many objects some deeds change, together with those that were changed before. Whatever is done to an object counts
+// countActions is how many objects some actions change, together with those that were changed before. Whatever is done to an object counts
 // once, in one evaluation or in several, and one that stands for several items of an action counts as these.
 func countActions(wanted []Deed, done Done) int64 {
 	items := itemCounts{}

@@ -31,8 +31,8 @@ func FindChange(kind v1alpha1.PatchType, body []byte) string {
 	return FindChangeIn(kind, value)
 }
 
-// FindChangeIn is FindChange of a patch that was read. Nobody sets owners: an object whose owner is not there is deleted by
-// Kubernetes, for somebody who may patch it and need not have the right to delete it; and an API server that asks who may set
+// FindChangeIn is FindChange of a patch that was read. No patch sets owners: an object whose owner is not there is deleted by
+// Kubernetes, for a user who may patch it and need not have the right to delete it; and an API server that asks who may set
 // owners would ask it of the operator. Who replaces all of metadata sets them too.
 func FindChangeIn(kind v1alpha1.PatchType, patch any) string {
 	if kind == v1alpha1.PatchJSON {
