@@ -17,6 +17,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -281,7 +282,7 @@ func TestHandleTemplate(t *testing.T) {
 			if tc.change != nil {
 				tc.change(v, &req)
 			}
-			if diff := cmp.Diff(tc.want, answered((&templateValidator{v}).Handle(t.Context(), req))); diff != "" {
+			if diff := cmp.Diff(tc.want, answered((&templateValidator{v, clock.RealClock{}}).Handle(t.Context(), req))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -338,7 +339,7 @@ func TestATemplatesAuthorReadsNoCleaner(t *testing.T) {
 			if tc.old != nil {
 				old = tc.old
 			}
-			if diff := cmp.Diff(tc.want, answered((&templateValidator{v}).Handle(t.Context(), asking(t, "CleanerTemplate", tc.now, old)))); diff != "" {
+			if diff := cmp.Diff(tc.want, answered((&templateValidator{v, clock.RealClock{}}).Handle(t.Context(), asking(t, "CleanerTemplate", tc.now, old)))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

@@ -75,7 +75,7 @@ func TestATemplateIsReviewedPageByPage(t *testing.T) {
 	owners := &manyOwners{n: 3*ownersPage + 1}
 	v := town(t, []string{"*"})
 	v.live = owners
-	got := answered((&templateValidator{v}).Handle(t.Context(), asking(t, "CleanerTemplate", bodyOf(needsParameter), bodyOf())))
+	got := answered((&templateValidator{v, clock.RealClock{}}).Handle(t.Context(), asking(t, "CleanerTemplate", bodyOf(needsParameter), bodyOf())))
 	for _, want := range []string{`breaks Cleaner "c-0"`, `breaks Cleaner "c-19"`, fmt.Sprintf("and %d more", owners.n+2-maxFindings)} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in %s", want, got)
@@ -121,7 +121,7 @@ func TestAReviewOfATemplateEndsInTime(t *testing.T) {
 	owners := &manyOwners{n: 10 * ownersPage, each: func(context.Context) { cancel() }}
 	v := town(t, []string{"*"})
 	v.live = owners
-	got := answered((&templateValidator{v}).Handle(ctx, asking(t, "CleanerTemplate", bodyOf(), nil)))
+	got := answered((&templateValidator{v, clock.RealClock{}}).Handle(ctx, asking(t, "CleanerTemplate", bodyOf(), nil)))
 	if owners.pages.Load() != 1 || !strings.HasPrefix(got, "ServiceUnavailable: cannot list the Cleaners that use the template: context canceled") {
 		t.Errorf("%d pages: %s", owners.pages.Load(), got)
 	}

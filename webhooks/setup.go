@@ -122,7 +122,7 @@ func newHandlers(v *validator, now clock.PassiveClock) map[string]http.Handler {
 	for path, reader := range map[string]*reviewReader{
 		Path:              {handler: cleaners, spec: ofCleaner, turns: large},
 		ClusterPath:       {handler: clusters, spec: ofCluster, turns: large},
-		TemplatePath:      {handler: &templateValidator{v}, spec: reflect.TypeFor[v1alpha1.CleanerTemplateSpec](), turns: ofTemplates, all: true}, // it reads all Cleaners
+		TemplatePath:      {handler: &templateValidator{v, now}, spec: reflect.TypeFor[v1alpha1.CleanerTemplateSpec](), turns: ofTemplates, all: true}, // it reads all Cleaners
 		AuthorPath:        {handler: &authorMutator{cleaners, now}, spec: ofCleaner, turns: large},
 		ClusterAuthorPath: {handler: &authorMutator{clusters, now}, spec: ofCluster, turns: large},
 	} {
