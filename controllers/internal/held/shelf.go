@@ -49,3 +49,19 @@ func (s SortedObjects) DeleteObject(namespace, name string) SortedObjects {
 	}
 	return s
 }
+
+// MergeWith returns the objects of two lists that have none in common. It may be one of them.
+func (s SortedObjects) MergeWith(more SortedObjects) SortedObjects {
+	if len(s) == 0 || len(more) == 0 {
+		return append(s, more...)
+	}
+	all := make(SortedObjects, 0, len(s)+len(more))
+	for len(s) > 0 && len(more) > 0 {
+		if CompareNames(s[0], more[0]) < 0 {
+			all, s = append(all, s[0]), s[1:]
+		} else {
+			all, more = append(all, more[0]), more[1:]
+		}
+	}
+	return append(append(all, s...), more...)
+}

@@ -34,3 +34,20 @@ func TestShelf(t *testing.T) {
 		}
 	}
 }
+
+// TestMergeWith merges lists of objects that are in one of two, at random.
+func TestMergeWith(t *testing.T) {
+	const seed, rounds = 5, 200
+	random := rand.New(rand.NewPCG(seed, seed))
+	for range rounds {
+		var both [2]SortedObjects
+		var all SortedObjects
+		for n := range random.IntN(20) {
+			o, which := newPod(string(rune('a'+random.IntN(3))), fmt.Sprint("p", n), nil), random.IntN(2)
+			both[which], all = both[which].PutObject(o), all.PutObject(o)
+		}
+		if got := both[0].MergeWith(both[1]); !slices.Equal(got, all) {
+			t.Fatalf("merged are %v, want %v", got, all)
+		}
+	}
+}

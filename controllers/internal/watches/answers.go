@@ -20,10 +20,10 @@ type answers struct {
 	kinds  map[kindKey]*kind
 }
 
-// findCandidates returns the state of a query, and the objects that may match it, in a list of the caller's own. They have the name
+// findCandidates returns the state of a query, and the objects that may match it, in lists of the caller's own. They have the name
 // and the namespaces that are asked for, but for those that are only left out: which are meant is settled under the same
 // lock. Their labels and fields are left to compare.
-func (a *answers) findCandidates(q *snapshot.Query) (t plan.Target, near held.SortedObjects, f snapshot.FieldLabels) {
+func (a *answers) findCandidates(q *snapshot.Query) (t plan.Target, near []candidates, f snapshot.FieldLabels) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	l := a.checkCoverage(q)
@@ -43,7 +43,7 @@ func (a *answers) findCandidates(q *snapshot.Query) (t plan.Target, near held.So
 	if l.state == plan.Complete {
 		namespaces := a.listSelectedNamespaces(r, q)
 		for _, i := range l.informers {
-			near = i.appendCandidates(near, q, namespaces)
+			near = append(near, i.findCandidates(q, namespaces))
 		}
 	}
 	return t, near, r.fields
@@ -101,7 +101,8 @@ func (a *answers) listSelectedNamespaces(r *resource, q *snapshot.Query) []strin
 	names := []string{} // nil would be all of them
 	namespaces := q.Namespaces.NewListQuery()
 	for _, i := range a.checkCoverage(&namespaces).informers {
-		for _, o := range i.appendCandidates(nil, &namespaces, nil) {
+		all := i.findCandidates(&namespaces, nil)
+		for _, o := range all.listObjects() {
 			if q.Namespaces.MatchesNamespace(o.Name, &o.Object) {
 				names = append(names, o.Name)
 			}

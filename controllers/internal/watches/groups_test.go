@@ -10,7 +10,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/vtex/cleaner/controllers/internal/held"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
 )
@@ -52,5 +54,26 @@ func TestGroupsKeepUp(t *testing.T) {
 		r.reads(both, plan.Complete, names(func(l map[string]string) bool { return isWeb(l) && l["tier"] == "a" })...)
 		r.reads(either, plan.Complete, names(func(l map[string]string) bool { return l["app"] != "api" })...)
 		r.reads(anywhere, plan.Complete, append(names(isWeb), "web")...)
+	}
+}
+
+// TestNoMemberIsLookedAtUnderTheLock shows that a reader of a group copies lists under the lock that all watches share: there is nothing in
+// them that could be looked at.
+func TestNoMemberIsLookedAtUnderTheLock(t *testing.T) {
+	e, s := newWatching(t)
+	for _, q := range []snapshot.Query{
+		queries.New("Pod", queries.Labelled("app=web")),
+		queries.New("Pod", queries.In(""), queries.Labelled("app=web")),
+		queries.New("Pod", queries.Among("a", "b"), queries.Labelled("app=web")),
+	} {
+		q.Compile()
+		e.SetInterests(owner("c"), interests(q))
+		g, _ := groupOf(s.informer.scope.resource.Resource, &q)
+		e.mu.Lock()
+		s.informer.groups = groups{g: make(held.SortedObjects, 100), g.ofManyLabels(): make(held.SortedObjects, 100)}
+		e.mu.Unlock()
+		if got, _, _ := e.answers.findCandidates(&q); got.State != plan.Complete {
+			t.Errorf("the state is %v: %s", got.State, got.Detail)
+		}
 	}
 }

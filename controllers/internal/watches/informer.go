@@ -62,18 +62,43 @@ func (s *scope) informerFor(full bool) *informer {
 	return s.full
 }
 
-// appendCandidates adds to what was found the objects that may match a query, in order: of these namespaces, or of all when there is
-// no list of them; of a name, when there is one; and of the query's group, if that is there.
-func (i *informer) appendCandidates(found held.SortedObjects, q *snapshot.Query, namespaces []string) held.SortedObjects {
-	if own := i.scope.namespace; own != "" {
+// candidates are objects of an informer that may match a query, copied under the lock. They are put in order and compared without it: an
+// event waits for copies of lists, and not until each of their objects was looked at.
+type candidates struct {
+	members, more held.SortedObjects // each in order
+	// namespaces are those that are meant, in order; nil stands for all that are there.
+	namespaces []string
+}
+
+// listObjects lists those in the namespaces that are meant, in order.
+func (c *candidates) listObjects() held.SortedObjects {
+	all := c.members.MergeWith(c.more)
+	if c.namespaces == nil {
+		return all
+	}
+	return slices.DeleteFunc(all, func(o *held.Object) bool {
+		_, in := slices.BinarySearch(c.namespaces, o.Namespace)
+		return !in
+	})
+}
+
+// findCandidates finds the objects that may match a query: of these namespaces, or of all when there is no list of them; of a name, when
+// there is one; and of the query's group, if that is there.
+func (i *informer) findCandidates(q *snapshot.Query, namespaces []string) (c candidates) {
+	own := i.scope.namespace
+	if own != "" {
 		if namespaces != nil && !slices.Contains(namespaces, own) {
-			return found
+			return c
 		}
 		namespaces = []string{own}
 	}
 	if g, ok := groupOf(i.scope.resource.Resource, q); ok {
 		if members, ok := i.groups[g]; ok {
-			return appendMembers(found, members, i.groups[g.ofManyLabels()], namespaces)
+			c.members, c.more = slices.Clone(members), slices.Clone(i.groups[g.ofManyLabels()])
+			if own == "" && g.namespace == "" {
+				c.namespaces = namespaces
+			}
+			return c
 		}
 	}
 	if namespaces == nil {
@@ -84,34 +109,17 @@ func (i *informer) appendCandidates(found held.SortedObjects, q *snapshot.Query,
 		for _, namespace := range namespaces {
 			n += len(i.objects[namespace])
 		}
-		found = slices.Grow(found, n)
+		c.members = slices.Grow(c.members, n)
 	}
 	for _, namespace := range namespaces {
 		objects := i.objects[namespace]
 		if q.Name == "" {
-			found = append(found, objects...)
+			c.members = append(c.members, objects...)
 		} else if o := objects.Get(namespace, q.Name); o != nil {
-			found = append(found, o)
+			c.members = append(c.members, o)
 		}
 	}
-	return found
-}
-
-// appendMembers adds the objects of two groups that are in these namespaces, in order.
-func appendMembers(found, members, more held.SortedObjects, namespaces []string) held.SortedObjects {
-	found = slices.Grow(found, len(members)+len(more))
-	begin := len(found)
-	for _, some := range []held.SortedObjects{members, more} {
-		for _, o := range some {
-			if _, in := slices.BinarySearch(namespaces, o.Namespace); in || namespaces == nil {
-				found = append(found, o)
-			}
-		}
-	}
-	if len(more) > 0 {
-		slices.SortFunc(found[begin:], held.CompareNames)
-	}
-	return found
+	return c
 }
 
 // feeds keeps informers in touch with the API server, and says what changes in them.

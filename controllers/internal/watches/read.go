@@ -15,7 +15,15 @@ import (
 // Read answers from what is watched, without any request. A query that no Cleaner wants is never Complete.
 func (e *Engine) Read(_ context.Context, q snapshot.Query) plan.Target {
 	q.Compile()
-	t, near, f := e.answers.findCandidates(&q)
+	t, found, f := e.answers.findCandidates(&q)
+	var near held.SortedObjects
+	for n := range found {
+		if near == nil {
+			near = found[n].listObjects()
+		} else {
+			near = append(near, found[n].listObjects()...)
+		}
+	}
 	if !q.Labels.Empty() || !q.Fields.Empty() || q.Namespaces.Except != nil { // else all that is near matches
 		near = slices.DeleteFunc(near, func(o *held.Object) bool { // stored objects never change, so that they are compared without the lock
 			return !o.MatchesQuery(&q, t.Namespaced, f)

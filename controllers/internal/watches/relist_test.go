@@ -96,7 +96,8 @@ func BenchmarkEngineRead(b *testing.B) {
 		})
 	}
 	b.Run("Copy", func(b *testing.B) {
-		all := i.appendCandidates(nil, new(queries.New("Pod", queries.In(""))), nil)
+		c := i.findCandidates(new(queries.New("Pod", queries.In(""))), nil)
+		all := c.listObjects()
 		b.ReportAllocs()
 		for b.Loop() {
 			objects := make([]plan.Object, len(all))
