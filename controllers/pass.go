@@ -35,8 +35,6 @@ import (
 )
 
 const (
-	// quick is what an evaluation may have taken for the next one not to need a slot.
-	quick = 100 * time.Millisecond
 	// passLimit is how long one pass over a Cleaner may go on before others get their turn.
 	passLimit = 10 * time.Second
 	// conflictRetry is how long after a conflict the Cleaner is read again.
@@ -283,21 +281,20 @@ func followCleaner(ctx context.Context, p *sight) (_ context.Context, end func()
 	return following, end
 }
 
-// beginEvaluation waits for a slot, unless the last evaluation was quick, and gives a context that ends when the Cleaner is changed or deleted, before or after.
+// beginEvaluation waits for a slot, and gives a context that ends when the Cleaner is changed or deleted, before or after. The time of the
+// evaluation begins with the slot. Each evaluation has one, because how long the last one took does not bound it.
 func (p *sight) beginEvaluation(ctx context.Context) (_ context.Context, end func()) {
 	evaluating, over := followCleaner(ctx, p)
+	asked := p.r.clock.Now()
+	slot, err := p.r.slots.TakeSlot(evaluating, p.Key)
 	began := p.r.clock.Now()
-	leave := func() {}
-	if p.mem.took == 0 || p.mem.took > quick {
-		slot, err := p.r.slots.TakeSlot(evaluating, p.Key)
-		if err != nil { // what is evaluated then says so
-			return evaluating, over
-		}
-		p.waited, leave, began = p.waited+p.r.clock.Since(began), slot.GiveBack, p.r.clock.Now()
+	p.waited += began.Sub(asked)
+	if err != nil { // what is evaluated then says so
+		return evaluating, over
 	}
 	return evaluating, func() {
-		p.mem.took = max(p.r.clock.Since(began), 1)
-		leave()
+		p.mem.took = p.r.clock.Since(began)
+		slot.GiveBack()
 		over()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -96,12 +97,17 @@ const (
 )
 
 const (
-	// evaluationsAtATime is how many evaluations there are at a time, and deedsAtATime how many requests that change something.
-	evaluationsAtATime = 8
-	deedsAtATime       = 128
+	// mostEvaluations is how many evaluations there are at a time at most, which all take memory, and deedsAtATime how many requests that
+	// change something.
+	mostEvaluations = 8
+	deedsAtATime    = 128
 	// readingsAtATime is how many records of releases are read at a time: what each may cost is not added up.
 	readingsAtATime = 1
 )
+
+// countEvaluationSlots says how many evaluations there are at a time: no more than compute at the same time, or each would have a part
+// of a processor, and honest ones would not end in time.
+func countEvaluationSlots() int { return min(mostEvaluations, runtime.GOMAXPROCS(0)) }
 
 // SetupWithManager puts the parts together and adds them to a manager. It is the only place where that is done.
 func SetupWithManager(mgr ctrl.Manager, opts Options) error {
@@ -186,7 +192,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	r := &CleanerReconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), compiler: celenv.NewCache(compiler), watches: engine,
 		resolver: engine.Resolver(), clients: factory, own: own, pool: jobs.NewPool(fair.NewSlots(opts.Uninstalls, opts.Clock), wake.Wake), sender: sender, recorder: recorder,
-		clock: opts.Clock, wake: wake, turns: ration.NewTurns(opts.Clock, wake.Wake), slots: fair.NewSlots(evaluationsAtATime, opts.Clock), readings: fair.NewSlots(readingsAtATime, opts.Clock), metrics: count, opts: opts, keys: opts.Keys,
+		clock: opts.Clock, wake: wake, turns: ration.NewTurns(opts.Clock, wake.Wake), slots: fair.NewSlots(countEvaluationSlots(), opts.Clock), readings: fair.NewSlots(readingsAtATime, opts.Clock), metrics: count, opts: opts, keys: opts.Keys,
 		authors: authors,
 	}
 	for _, part := range []interface {

@@ -16,7 +16,8 @@ import (
 // ErrWall is why an evaluation's context ends when its time has passed.
 var ErrWall = errors.New("the evaluation took too long")
 
-// Clock bounds how long an evaluation takes.
+// Clock bounds how long an evaluation takes. An evaluation that has begun waits for nothing: the caller waits before it begins one, such
+// as for a processor.
 type Clock struct {
 	Ctx      context.Context // the caller's, with a deadline
 	Wall     time.Duration   // the time that ends at the deadline

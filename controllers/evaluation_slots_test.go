@@ -1,0 +1,111 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/internal/assignment"
+	"github.com/vtex/cleaner/controllers/internal/fair"
+)
+
+// newSight is a sight of a Cleaner in a namespace of its own, whose last evaluation took so long.
+func (r *rig) newSight(namespace string, took time.Duration) *sight {
+	mem := newMemory("uid")
+	mem.took = took
+	c := r.cleaner()
+	c.Namespace = namespace
+	return newPass(r.CleanerReconciler, c, types.NamespacedName{Namespace: namespace, Name: r.name}, assignment.Assignment{Work: c.Work()}, mem).sight
+}
+
+// Every evaluation has a slot, however quick the last one of its Cleaner was: so no more compute than there are slots.
+func TestEveryEvaluationHasASlot(t *testing.T) {
+	const places, evaluations = 2, 12
+	r := newRig(t, done())
+	r.slots = fair.NewSlots(places, r.clock)
+	synctest.Test(t, func(t *testing.T) {
+		var inside atomic.Int64
+		leave := make(chan struct{})
+		for n := range evaluations {
+			p := r.newSight(fmt.Sprint("namespace-", n), time.Duration(n)*20*time.Millisecond)
+			go func() {
+				_, end := p.beginEvaluation(t.Context())
+				defer end()
+				inside.Add(1)
+				defer inside.Add(-1)
+				<-leave
+			}()
+		}
+		for left := evaluations; left > 0; left-- {
+			synctest.Wait()
+			if n := inside.Load(); n != int64(min(left, places)) {
+				t.Errorf("%d compute, %d are left, and there are %d slots", n, left, places)
+			}
+			leave <- struct{}{}
+		}
+	})
+}
+
+// The time of an evaluation begins when it has its slot: it may wait for as long as others take.
+func TestAWaitIsNoTimeOfAnEvaluation(t *testing.T) {
+	r := newRig(t, done())
+	r.slots = fair.NewSlots(1, r.clock)
+	work := &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"lists.range(1000).all(x, x >= 0)"}}}
+	synctest.Test(t, func(t *testing.T) {
+		compiler, err := celenv.NewCompiler(celenv.Options{})
+		must(t, err)
+		programs, errs := compiler.Compile(t.Context(), work)
+		must(t, errs.ToAggregate())
+		_, end := r.newSight("first", 0).beginEvaluation(t.Context())
+		answers := make(chan []celenv.Result)
+		waits := r.newSight("second", time.Millisecond)
+		go func() {
+			ctx, end := waits.beginEvaluation(t.Context())
+			defer end()
+			answers <- programs.EvaluateConditions(ctx, celenv.Input{})
+		}()
+		synctest.Wait()
+		<-time.After(time.Hour) // of the clock of the test
+		r.clock.Step(time.Hour)
+		end()
+		if got := <-answers; got[0].Err != nil || !got[0].Value {
+			t.Errorf("after a wait it gives %+v", got[0])
+		}
+		if synctest.Wait(); waits.waited != time.Hour || waits.mem.took >= time.Minute {
+			t.Errorf("it has waited for %s, and evaluated for %s", waits.waited, waits.mem.took)
+		}
+	})
+}
+
+// One that does not get its slot, because its Cleaner is changed, computes nothing.
+func TestWithoutASlotNothingIsComputed(t *testing.T) {
+	r := newRig(t, done())
+	r.slots = fair.NewSlots(1, r.clock)
+	_, end := r.newSight("first", 0).beginEvaluation(t.Context())
+	defer end()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	evaluating, over := r.newSight("second", time.Millisecond).beginEvaluation(ctx)
+	defer over()
+	if evaluating.Err() == nil {
+		t.Error("it goes on without a slot")
+	}
+}
+
+// There are no more slots than processors, nor than memory for evaluations.
+func TestCountEvaluationSlots(t *testing.T) {
+	if n := countEvaluationSlots(); n < 1 || n > runtime.GOMAXPROCS(0) || n > mostEvaluations {
+		t.Errorf("%d processors have %d slots", runtime.GOMAXPROCS(0), n)
+	}
+}
