@@ -34,13 +34,16 @@ var errHeadsTooLong = fmt.Errorf("its manifest has more than %d KiB of names and
 func ExtractHeads(ctx context.Context, docs []string, annotations ...string) (string, error) {
 	var heads strings.Builder
 	objects, left := 0, NewAllowance(maxNodes)
-	for _, doc := range docs {
-		if err := left.TakeDocument(ctx, doc); err != nil {
+	for n, doc := range docs {
+		switch err := left.TakeDocument(ctx, doc); {
+		case errors.Is(err, ErrTooLarge):
 			return "", fmt.Errorf("its manifest %w", err)
+		case err != nil: // the lines of the error count from the beginning of the document
+			return "", fmt.Errorf("its manifest, in document %d, %w", n+1, err)
 		}
 		var o *writtenObject
 		if err := yamlv2.NewDecoder(NewReader(ctx, strings.NewReader(doc))).Decode(&o); err != nil && !errors.Is(err, io.EOF) {
-			return "", fmt.Errorf("its manifest is not YAML of objects: %w", err)
+			return "", fmt.Errorf("its manifest, in document %d, is not YAML of objects: %w", n+1, err)
 		}
 		if o == nil {
 			continue

@@ -94,10 +94,11 @@ func TestNoHeads(t *testing.T) {
 		says     string
 		tooLarge bool
 	}{
-		"NotYAML":      {docs: []string{"a: ["}, says: "its manifest is not YAML of objects: "},
-		"Text":         {docs: []string{"nothing"}, says: "its manifest is not YAML of objects: "},
+		"NotYAML":      {docs: []string{"kind: A", "a: ["}, says: "its manifest, in document 2, is not YAML of objects: yaml: line 1: "},
+		"Text":         {docs: []string{"nothing"}, says: "its manifest, in document 1, is not YAML of objects: "},
 		"ListOfNull":   {docs: []string{"items: [~]"}, says: "its manifest has a list with an item that is not an object"},
-		"ListOfTexts":  {docs: []string{"items: [a]"}, says: "its manifest is not YAML of objects: "},
+		"ListOfTexts":  {docs: []string{"items: [a]"}, says: "its manifest, in document 1, is not YAML of objects: "},
+		"NoAnchor":     {docs: []string{"kind: A", "kind: B", "a: [&a b, *c]"}, says: "its manifest, in document 3, is not YAML: yaml: unknown anchor 'c'"},
 		"AsManyItems":  {docs: []string{"items:\n" + many("- {kind: a}\n", 12*maxObjects)}},
 		"ManyItems":    {docs: []string{"items:\n" + many("- {kind: a}\n", 12*maxObjects), "kind: A"}, says: "more than 5000 objects", tooLarge: true},
 		"LongName":     {docs: []string{"kind: " + many("a", maxHeads+1)}, says: "more than 2048 KiB of names and kinds", tooLarge: true},
