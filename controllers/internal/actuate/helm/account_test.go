@@ -246,3 +246,142 @@ func TestAskingForRightsEndsWithItsContext(t *testing.T) {
 		t.Errorf("got %v after %d requests, and it was to end with the tenth", err, s.requests.Load())
 	}
 }
+
+// TestWhoABindingIsFor shows which subjects of a binding stand for the account.
+func TestWhoABindingIsFor(t *testing.T) {
+	u := &Uninstaller{account: types.NamespacedName{Namespace: "team", Name: "deleter"}}
+	for name, tc := range map[string]struct {
+		in      string
+		subject rbacv1.Subject
+		want    bool
+	}{
+		"Account":           {in: "bank", subject: rbacv1.Subject{Kind: "ServiceAccount", Namespace: "team", Name: "deleter"}, want: true},
+		"OtherAccount":      {in: "team", subject: rbacv1.Subject{Kind: "ServiceAccount", Namespace: "team", Name: "runner"}},
+		"AccountElsewhere":  {in: "team", subject: rbacv1.Subject{Kind: "ServiceAccount", Namespace: "bank", Name: "deleter"}},
+		"NoNamespace":       {in: "team", subject: rbacv1.Subject{Kind: "ServiceAccount", Name: "deleter"}, want: true},
+		"NoNamespaceOther":  {in: "bank", subject: rbacv1.Subject{Kind: "ServiceAccount", Name: "deleter"}},
+		"NoNamespaceAtAll":  {subject: rbacv1.Subject{Kind: "ServiceAccount", Name: "deleter"}},
+		"User":              {subject: rbacv1.Subject{Kind: "User", Name: "system:serviceaccount:team:deleter"}, want: true},
+		"OtherUser":         {subject: rbacv1.Subject{Kind: "User", Name: "deleter"}},
+		"AllAuthenticated":  {subject: rbacv1.Subject{Kind: "Group", Name: "system:authenticated"}, want: true},
+		"AllAccounts":       {subject: rbacv1.Subject{Kind: "Group", Name: "system:serviceaccounts"}, want: true},
+		"AccountsOfIts":     {subject: rbacv1.Subject{Kind: "Group", Name: "system:serviceaccounts:team"}, want: true},
+		"AccountsOfAnother": {subject: rbacv1.Subject{Kind: "Group", Name: "system:serviceaccounts:bank"}},
+		"Unauthenticated":   {subject: rbacv1.Subject{Kind: "Group", Name: "system:unauthenticated"}},
+		"OtherKind":         {subject: rbacv1.Subject{Kind: "Role", Namespace: "team", Name: "deleter"}},
+	} {
+		others := []rbacv1.Subject{{Kind: "User", Name: "other"}, tc.subject}
+		if got := u.includesAccount(binding{namespace: tc.in, subjects: others}); got != tc.want {
+			t.Errorf("%s: got %t", name, got)
+		}
+	}
+}
+
+// TestWhatGrantsRights finds what of a release grants rights to the account, and asks about nothing else.
+func TestWhatGrantsRights(t *testing.T) {
+	clusterBinding := func(name, role, account string) rbacv1.ClusterRoleBinding {
+		b := bindTo("", name, "ClusterRole", role, account)
+		return rbacv1.ClusterRoleBinding{ObjectMeta: b.ObjectMeta, RoleRef: b.RoleRef, Subjects: b.Subjects}
+	}
+	account := func(namespace, name string) object {
+		return object{Ref: plan.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}, Namespace: namespace, Name: name}, namespaced: true}
+	}
+	for name, tc := range map[string]struct {
+		server   *bindingServer
+		object   object
+		own      bool
+		requests int64
+	}{
+		"Account":          {object: account("team", "deleter"), own: true},
+		"OtherAccount":     {object: account("team", "runner")},
+		"AccountElsewhere": {object: account("bank", "deleter")},
+		"RoleElsewhere": {
+			server: &bindingServer{bindings: []rbacv1.RoleBinding{bindTo("bank", "b", "Role", "r", "deleter")}},
+			object: accessObject("Role", "roles", "bank", "r"), own: true, requests: 1,
+		},
+		"RoleOfTheName": {
+			server: &bindingServer{bindings: []rbacv1.RoleBinding{bindTo("bank", "b", "Role", "r", "deleter")}},
+			object: accessObject("Role", "roles", "team", "r"), requests: 1,
+		},
+		"OtherKindOfTheName": {
+			server: &bindingServer{bindings: []rbacv1.RoleBinding{bindTo("team", "b", "ClusterRole", "r", "deleter")}},
+			object: accessObject("Role", "roles", "team", "r"), requests: 1,
+		},
+		"ClusterRole": {
+			server: &bindingServer{cluster: []rbacv1.ClusterRoleBinding{clusterBinding("b", "r", "deleter")}},
+			object: accessObject("ClusterRole", "clusterroles", "", "r"), own: true, requests: 1,
+		},
+		"ClusterRoleInItsNamespace": {
+			server: &bindingServer{bindings: []rbacv1.RoleBinding{bindTo("team", "b", "ClusterRole", "r", "deleter")}},
+			object: accessObject("ClusterRole", "clusterroles", "", "r"), own: true, requests: 2,
+		},
+		"ClusterRoleOfOthers": {
+			server: &bindingServer{cluster: []rbacv1.ClusterRoleBinding{clusterBinding("b", "r", "runner"), clusterBinding("c", "s", "deleter")}},
+			object: accessObject("ClusterRole", "clusterroles", "", "r"), requests: 2,
+		},
+		"ClusterBinding": {
+			server: &bindingServer{cluster: []rbacv1.ClusterRoleBinding{clusterBinding("b", "r", "deleter")}},
+			object: accessObject("ClusterRoleBinding", "clusterrolebindings", "", "b"), own: true, requests: 1,
+		},
+		"ClusterBindingForbidden": {
+			server: &bindingServer{forbidden: true, cluster: []rbacv1.ClusterRoleBinding{clusterBinding("b", "r", "deleter")}},
+			object: accessObject("ClusterRoleBinding", "clusterrolebindings", "", "b"), own: true, requests: 2,
+		},
+		"BindingGone": {
+			server: &bindingServer{forbidden: true}, object: accessObject("RoleBinding", "rolebindings", "team", "b"), requests: 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.server == nil {
+				tc.server = &bindingServer{}
+			}
+			found, err := tc.server.newUninstaller(t).findOwnRights(t.Context(), []object{tc.object})
+			if err != nil || len(found) > 0 != tc.own {
+				t.Errorf("got %q, %v, want own: %t", found, err, tc.own)
+			}
+			if got := tc.server.requests.Load(); got != tc.requests {
+				t.Errorf("it sends %d requests, want %d", got, tc.requests)
+			}
+		})
+	}
+}
+
+// TestWhatGrantsRightsIsUnknown has requests for bindings fail: that nobody knows is no answer.
+func TestWhatGrantsRightsIsUnknown(t *testing.T) {
+	role := named("rbac.authorization.k8s.io/v1", "Role", "reach")
+	binding := named("rbac.authorization.k8s.io/v1", "RoleBinding", "grant")
+	forbidden, broken := failWith(http.StatusForbidden, metav1.StatusReasonForbidden), failWith(http.StatusInternalServerError, metav1.StatusReasonInternalError)
+	for name, tc := range map[string]struct {
+		text string
+		list *apierrors.StatusError
+		get  *apierrors.StatusError
+		says string
+	}{
+		"ListFails":     {text: role, list: broken, says: `whether reach.roles.rbac.authorization.k8s.io/v1 grants rights to ServiceAccount "deleter": the test answers 500`},
+		"ListForbidden": {text: role, list: forbidden},
+		"GetFails":      {text: binding, list: forbidden, get: broken, says: `whether grant.rolebindings.rbac.authorization.k8s.io/v1 grants rights to ServiceAccount "deleter": the test answers 500`},
+		"GetForbidden":  {text: binding, list: forbidden, get: forbidden, says: "the test answers 403"},
+		"GetNotServed":  {text: binding, list: forbidden, get: notServed(), says: "the server could not find the requested resource"},
+		"GetGone":       {text: binding, list: forbidden, get: gone("grant")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := fakeClusterWithAccount(t)
+			f.install(config("a"), tc.text)
+			f.answer = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+				with := tc.list
+				if !strings.HasSuffix(r.URL.Path, "/rolebindings") {
+					with = tc.get
+				}
+				if with == nil || r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/rolebindings") {
+					return false
+				}
+				respond(w, with)
+				return true
+			}
+			_, err := f.uninstaller().ReadRelease(t.Context(), nil, "team", "shop")
+			if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
+				t.Errorf("got %v, want %q", err, tc.says)
+			}
+		})
+	}
+}
