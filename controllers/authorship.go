@@ -117,7 +117,7 @@ func (p *authority) authorRefused(ctx context.Context, release *plan.Release) id
 	if unknown != "" {
 		return identity.Refusal{Reason: v1alpha1.ReasonAuthorLacksRights, Message: unknown}
 	}
-	return p.r.authors.ReviewAuthor(ctx, who, needed)
+	return p.r.authors.ReviewAuthor(ctx, p.Cleaner.GetNamespace(), who, needed)
 }
 
 // reviewUninstall asks whether the author of the spec that there is now may uninstall the release that was looked at. The author
@@ -132,7 +132,7 @@ func (p *authority) reviewUninstall(ctx context.Context) {
 		refused = identity.Refusal{Reason: v1alpha1.ReasonAccessDenied, Message: missing + "."}
 	case known:
 		reviewed = p.uninstallNeeds(m.Release)
-		refused = p.r.authors.ReviewAuthor(ctx, who, reviewed)
+		refused = p.r.authors.ReviewAuthor(ctx, p.Cleaner.GetNamespace(), who, reviewed)
 	}
 	switch {
 	case refused.IsRefusal():
@@ -199,7 +199,7 @@ func (p *authority) findAskerLacks(ctx context.Context, who author.Author) ([]ri
 	if h := p.Work.Helm; h != nil && h.Delete {
 		needed = append(needed, rights.NewRightToEverything())
 	}
-	return p.r.authors.FindMissingRights(ctx, who, needed)
+	return p.r.authors.FindMissingRights(ctx, p.Cleaner.GetNamespace(), who, needed)
 }
 
 // identityPolicy returns with which accounts the operator acts, and for which Cleaners.

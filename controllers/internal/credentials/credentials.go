@@ -76,7 +76,7 @@ func (s *Reader) reviewAuthor(ctx context.Context, c v1alpha1.Owner, account ide
 	}
 	who, known, refusal := s.Policy.FindAuthor(ring, c, account)
 	if known {
-		refusal = s.Authors.ReviewAuthor(ctx, who, rights.ListForDelivery(c.GetNamespace(), c.Work()))
+		refusal = s.Authors.ReviewAuthor(ctx, c.GetNamespace(), who, rights.ListForDelivery(c.GetNamespace(), c.Work()))
 	}
 	if refusal.IsRefusal() {
 		return errors.New(refusal.AsPhrase())

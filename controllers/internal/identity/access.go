@@ -12,7 +12,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/cache"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/utils/clock"
 
@@ -25,19 +24,17 @@ const (
 	// away still hides nothing from the confirmation, which is a request of the account itself.
 	allowedTTL = time.Minute
 	deniedTTL  = 10 * time.Second
-	// maxAnswers is how many answers are kept, of about 400 bytes each. The one that was used longest ago is asked for again.
-	maxAnswers = 16384
 )
 
 // Access knows what accounts may read.
 type Access struct {
 	reviews authorizationv1client.SubjectAccessReviewInterface
-	answers *cache.LRUExpireCache
+	answers *answers[accessQuestion] // by the account's namespace
 }
 
 // NewAccess makes an Access that asks through the operator's client.
 func NewAccess(reviews authorizationv1client.SubjectAccessReviewInterface, c clock.Clock) *Access {
-	return &Access{reviews: reviews, answers: cache.NewLRUExpireCacheWithClock(maxAnswers, c)}
+	return &Access{reviews: reviews, answers: newAnswers[accessQuestion](c)}
 }
 
 type accessQuestion struct {
@@ -47,8 +44,8 @@ type accessQuestion struct {
 
 // isAllowed says whether an account may do something.
 func (a *Access) isAllowed(ctx context.Context, q accessQuestion) (bool, error) {
-	if known, ok := a.answers.Get(q); ok {
-		return known.(bool), nil
+	if allowed, known := a.answers.findAnswer(q.account.Namespace, q); known {
+		return allowed, nil
 	}
 	name, groups := q.account.userAndGroups()
 	answer, err := a.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -64,7 +61,7 @@ func (a *Access) isAllowed(ctx context.Context, q accessQuestion) (bool, error) 
 	if answer.Status.Allowed {
 		serves = allowedTTL
 	}
-	a.answers.Add(q, answer.Status.Allowed, serves)
+	a.answers.keepAnswer(q.account.Namespace, q, answer.Status.Allowed, serves)
 	return answer.Status.Allowed, nil
 }
 

@@ -13,7 +13,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/cache"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
@@ -34,13 +33,13 @@ const (
 type Authors struct {
 	reviews  authorizationv1client.SubjectAccessReviewInterface
 	accounts corev1client.ServiceAccountsGetter
-	answers  *cache.LRUExpireCache
+	answers  *answers[authorQuestion] // by the Cleaner's namespace
 	clock    clock.PassiveClock
 }
 
 // NewAuthors makes Authors that ask through the operator's clients.
 func NewAuthors(reviews authorizationv1client.SubjectAccessReviewInterface, accounts corev1client.ServiceAccountsGetter, c clock.Clock) *Authors {
-	return &Authors{reviews: reviews, accounts: accounts, answers: cache.NewLRUExpireCacheWithClock(maxAnswers, c), clock: c}
+	return &Authors{reviews: reviews, accounts: accounts, answers: newAnswers[authorQuestion](c), clock: c}
 }
 
 // authorQuestion is a question about an author. Authors of one name may differ in their groups.
@@ -50,7 +49,7 @@ type authorQuestion struct {
 }
 
 // FindMissingRights returns the rights that an author does not have, by answers that are at most authorAllowedTTL old.
-func (a *Authors) FindMissingRights(ctx context.Context, who author.Author, needed []rights.Right) ([]rights.Right, error) {
+func (a *Authors) FindMissingRights(ctx context.Context, namespace string, who author.Author, needed []rights.Right) ([]rights.Right, error) {
 	text, err := json.Marshal(who)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write down who the author is: %w", err)
@@ -61,8 +60,8 @@ func (a *Authors) FindMissingRights(ctx context.Context, who author.Author, need
 	}
 	return rights.FindMissing(ctx, needed, func(ctx context.Context, r rights.Right) (bool, error) {
 		q := authorQuestion{key, r}
-		if known, ok := a.answers.Get(q); ok {
-			return known.(bool), nil
+		if allowed, known := a.answers.findAnswer(namespace, q); known {
+			return allowed, nil
 		}
 		at := a.clock.Now()
 		allowed, err := rights.IsAllowed(ctx, a.reviews, subject, r)
@@ -73,7 +72,7 @@ func (a *Authors) FindMissingRights(ctx context.Context, who author.Author, need
 		if allowed {
 			keeps = authorAllowedTTL
 		}
-		a.answers.Add(q, allowed, keeps-a.clock.Since(at))
+		a.answers.keepAnswer(namespace, q, allowed, keeps-a.clock.Since(at))
 		return allowed, nil
 	})
 }

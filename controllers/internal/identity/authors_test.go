@@ -48,7 +48,7 @@ func TestAnAuthorIsReviewedAgain(t *testing.T) {
 	a, alice := r.authors(clock), author.Author{Username: "alice", Groups: []string{"team"}}
 	missing := func() bool {
 		t.Helper()
-		got, err := a.FindMissingRights(t.Context(), alice, deletePods)
+		got, err := a.FindMissingRights(t.Context(), "shop", alice, deletePods)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func TestAnAnswerIsOfOneAuthor(t *testing.T) {
 	for _, who := range []author.Author{
 		{Username: "alice"}, {Username: "alice", Groups: []string{"team"}}, {Username: "alice", Extra: map[string][]string{"scopes": {"a"}}}, {Username: "alice"},
 	} {
-		if _, err := a.FindMissingRights(t.Context(), who, deletePods); err != nil {
+		if _, err := a.FindMissingRights(t.Context(), "shop", who, deletePods); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -103,18 +103,18 @@ func TestAServiceAccountIsTheSameOne(t *testing.T) {
 	bot := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bot", UID: "2"}}
 	who := author.Author{Username: "system:serviceaccount:shop:bot", UID: "2"}
 	r := &register{allowed: map[string]bool{who.Username: true}}
-	if missing, err := r.authors(clocktesting.NewFakeClock(time.Now()), bot).FindMissingRights(t.Context(), who, deletePods); err != nil || len(missing) > 0 {
+	if missing, err := r.authors(clocktesting.NewFakeClock(time.Now()), bot).FindMissingRights(t.Context(), "shop", who, deletePods); err != nil || len(missing) > 0 {
 		t.Fatalf("got %v, %v", missing, err)
 	}
 	if got := r.specs[0].Groups; !slices.Equal(got, []string{"system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"}) {
 		t.Errorf("the review names groups %v", got)
 	}
 	for _, who.UID = range []string{"1", ""} {
-		if _, err := r.authors(clocktesting.NewFakeClock(time.Now()), bot).FindMissingRights(t.Context(), who, deletePods); err == nil || !strings.Contains(err.Error(), "was deleted and created again") {
+		if _, err := r.authors(clocktesting.NewFakeClock(time.Now()), bot).FindMissingRights(t.Context(), "shop", who, deletePods); err == nil || !strings.Contains(err.Error(), "was deleted and created again") {
 			t.Errorf("UID %q: got %v", who.UID, err)
 		}
 	}
-	if _, err := r.authors(clocktesting.NewFakeClock(time.Now())).FindMissingRights(t.Context(), who, deletePods); err == nil {
+	if _, err := r.authors(clocktesting.NewFakeClock(time.Now())).FindMissingRights(t.Context(), "shop", who, deletePods); err == nil {
 		t.Error("an account that is gone may do something")
 	}
 }
@@ -124,11 +124,37 @@ func TestAnswersAreBounded(t *testing.T) {
 	r := &register{allowed: map[string]bool{"alice": true}}
 	a := r.authors(clocktesting.NewFakeClock(time.Now()))
 	for n := range maxAnswers + 100 {
-		if _, err := a.FindMissingRights(t.Context(), author.Author{Username: "alice"}, []rights.Right{{Verb: "get", Resource: fmt.Sprint("r", n)}}); err != nil {
+		if _, err := a.FindMissingRights(t.Context(), "shop", author.Author{Username: "alice"}, []rights.Right{{Verb: "get", Resource: fmt.Sprint("r", n)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := len(a.answers.Keys()); n != maxAnswers {
+	if n := a.answers.kept; n != maxAnswers {
 		t.Errorf("%d answers are kept, want %d", n, maxAnswers)
+	}
+}
+
+// TestANamespaceDropsItsOwnAnswers shows that the questions of a namespace that asks more than is kept are asked again, and no other's.
+func TestANamespaceDropsItsOwnAnswers(t *testing.T) {
+	r := &register{allowed: map[string]bool{"alice": true}}
+	a, alice := r.authors(clocktesting.NewFakeClock(time.Now())), author.Author{Username: "alice"}
+	ask := func(namespace, resource string) (asked bool) {
+		t.Helper()
+		before := len(r.specs)
+		if _, err := a.FindMissingRights(t.Context(), namespace, alice, []rights.Right{{Verb: "get", Resource: resource}}); err != nil {
+			t.Fatal(err)
+		}
+		return len(r.specs) > before
+	}
+	if !ask("calm", "pods") {
+		t.Fatal("nothing is asked")
+	}
+	for n := range maxAnswers + 100 {
+		ask("busy", fmt.Sprint("r", n))
+	}
+	if ask("calm", "pods") {
+		t.Error("another namespace has asked so much that this one asks again")
+	}
+	if ask("busy", fmt.Sprint("r", maxAnswers)) || !ask("busy", "r0") {
+		t.Error("it does not keep what it has used last")
 	}
 }

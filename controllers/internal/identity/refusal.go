@@ -89,8 +89,8 @@ func (p Policy) FindAuthor(ring signing.Ring, c v1alpha1.Owner, account Account)
 }
 
 // ReviewAuthor says why nothing may be done for an author, if some rights are missing.
-func (a *Authors) ReviewAuthor(ctx context.Context, who author.Stored, needed []rights.Right) Refusal {
-	missing, err := a.FindMissingRights(ctx, who.Author, needed)
+func (a *Authors) ReviewAuthor(ctx context.Context, namespace string, who author.Stored, needed []rights.Right) Refusal {
+	missing, err := a.FindMissingRights(ctx, namespace, who.Author, needed)
 	switch {
 	case err != nil:
 		return Refusal{v1alpha1.ReasonAuthorLacksRights, fmt.Sprintf("Cannot determine the rights of the author, %s: %s.", who, err)}

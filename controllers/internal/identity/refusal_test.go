@@ -122,10 +122,10 @@ func TestReviewAuthor(t *testing.T) {
 	}
 	r := &register{allowed: map[string]bool{"alice": true}}
 	a := r.authors(clocktesting.NewFakeClock(time.Now()))
-	if refusal := a.ReviewAuthor(t.Context(), author.Stored{Author: author.Author{Username: "alice"}}, needed); refusal.IsRefusal() {
+	if refusal := a.ReviewAuthor(t.Context(), "shop", author.Stored{Author: author.Author{Username: "alice"}}, needed); refusal.IsRefusal() {
 		t.Errorf("alice may not: %s", refusal.Message)
 	}
-	refusal := a.ReviewAuthor(t.Context(), author.Stored{Author: author.Author{Username: "bob"}}, needed)
+	refusal := a.ReviewAuthor(t.Context(), "shop", author.Stored{Author: author.Author{Username: "bob"}}, needed)
 	if refusal.Reason != v1alpha1.ReasonAuthorLacksRights || strings.Count(refusal.Message, "delete") != shownRights ||
 		!strings.HasPrefix(refusal.Message, "The author of the spec, ") || !strings.HasSuffix(refusal.Message, "; and 2 more.") {
 		t.Errorf("%s: %s", refusal.Reason, refusal.Message)
