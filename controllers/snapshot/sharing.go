@@ -42,7 +42,7 @@ type sharingReader struct {
 	reads map[queryKey]func() plan.Target
 }
 
-// ShareReads returns a Reader that reads for equal queries once, whoever asks, and gives all of them the same list. It is for reads that may
+// ShareReads returns a Reader that reads for equal queries once, for all callers, and gives all of them the same list. It is for reads that may
 // all be as old as the first one.
 func ShareReads(r Reader) Reader {
 	return &sharingReader{from: r, reads: map[queryKey]func() plan.Target{}}
@@ -61,7 +61,7 @@ func (r *sharingReader) findRead(ctx context.Context, q Query) func() plan.Targe
 	if read == nil {
 		read = sync.OnceValue(func() plan.Target {
 			t := r.from.Read(ctx, q)
-			t.Objects = slices.Clip(t.Objects) // whoever adds to it has a list of its own
+			t.Objects = slices.Clip(t.Objects) // a caller that appends gets a list of its own
 			return t
 		})
 		r.reads[key] = read
