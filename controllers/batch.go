@@ -90,6 +90,7 @@ func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo, say pl
 	last.Withheld = first.Withheld // no batch has protected objects
 	todo = plan.IntersectPlans(first, last)
 	some := b.holdUnconfirmed(first, last, todo, now)
+	todo = b.leaveOutLagging(first, todo)
 	if todo = b.mem.Told.LeaveOut(todo, b.r.clock.Now()); len(todo.Steps) == 0 {
 		b.doubted = some
 	}
@@ -113,6 +114,28 @@ func (b *batch) carrySteps(ctx context.Context, first, todo plan.Plan) (acted bo
 		return false, store.ErrChanged
 	}
 	return slices.ContainsFunc(b.acted, func(s plan.Step) bool { return s.IsDeed() }), nil
+}
+
+// leaveOutLagging leaves out the items of rules with `for` if live reads show their objects at other versions than the watches.
+func (p *sight) leaveOutLagging(watched, todo plan.Plan) plan.Plan {
+	versions := make(map[types.UID]string, len(watched.Steps))
+	for i := range watched.Steps {
+		versions[watched.Steps[i].Object.UID] = watched.Steps[i].Object.ResourceVersion
+	}
+	behind := map[plan.ItemKey]bool{}
+	for i := range todo.Steps {
+		s := &todo.Steps[i]
+		if shown := versions[s.Object.UID]; shown != s.Object.ResourceVersion && p.waitsForWatch(s) {
+			p.mem.Lagging.NoteLag(s, shown)
+			for _, item := range s.ListItems() {
+				behind[item] = true
+			}
+		}
+	}
+	if len(behind) == 0 {
+		return todo
+	}
+	return life.WithoutItems(todo, func(item plan.ItemKey) bool { return behind[item] })
 }
 
 // holdUnconfirmed has the items wait that live reads were asked about and that they did not confirm, and says whether there are any.

@@ -227,7 +227,9 @@ func (p *sight) observeInput(ctx context.Context, programs *celenv.Programs) pla
 	if since := p.mem.looks.UnseenSince(now, 2*p.r.opts.MinInterval+p.mem.took); !since.IsZero() {
 		p.mem.Holds = p.mem.Holds.BlindAll(since)
 	}
-	return p.inputAt(programs, now, p.mem.Overlay.OverlaySnapshot(p.mem.makeQueries(p.Version, p.Cleaner.GetNamespace(), p.Work).Read(ctx, p.clients.Watched)))
+	in := p.inputAt(programs, now, p.mem.Overlay.OverlaySnapshot(p.mem.makeQueries(p.Version, p.Cleaner.GetNamespace(), p.Work).Read(ctx, p.clients.Watched)))
+	in.Lagging = p.mem.Lagging.ListItems(in.Snapshot)
+	return in
 }
 
 // decideAndRemember decides, and remembers what the next decision has to know.

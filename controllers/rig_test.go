@@ -192,6 +192,13 @@ func (r *rig) freeze() {
 	}
 }
 
+// thaw has the watches know what there is.
+func (r *rig) thaw() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stale = nil
+}
+
 // names are those of the Pods that there are.
 func (r *rig) names() []string {
 	r.mu.Lock()

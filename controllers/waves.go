@@ -106,6 +106,7 @@ func (b *deeds) carryWaves(ctx context.Context, c *life.Course) map[types.UID]bo
 			}
 			if out.Kind == life.AnswerConflict && !done {
 				changed[s.Object.UID] = true
+				b.noteLag(s, out.Sight)
 			}
 		}
 	}
@@ -296,7 +297,21 @@ func outcomesOfVerbs() map[plan.Verb]v1alpha1.Outcome {
 // recurring is the follower of a Recurring Cleaner.
 type recurring struct{ *deeds }
 
-// decideAnew reads changed objects live, and decides again on their items. What else these rest on was confirmed before.
+// waitsForWatch says that a step is on an item of a rule with `for`. After a live read that shows a change of its object, the item waits until
+// the watches show that too: the result of `when` in between is unknown.
+func (p *sight) waitsForWatch(s *plan.Step) bool {
+	return s.Action >= 0 && slices.ContainsFunc(p.Work.Rules, func(r v1alpha1.Rule) bool { return r.Name == s.Rule && r.For != "" })
+}
+
+// noteLag records that the watches are behind for an object that has changed.
+func (b *deeds) noteLag(s *plan.Step, now life.Sight) {
+	if b.run == nil && b.waitsForWatch(s) && now.ResourceVersion != "" {
+		b.mem.Lagging.NoteLag(s, b.watched[s.Object.UID].ResourceVersion, s.Object.ResourceVersion, b.namedVersion(s))
+	}
+}
+
+// decideAnew reads changed objects live, and decides again on their items, except those that wait for the watches. What else these rest on was
+// confirmed before.
 func (b recurring) decideAnew(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course {
 	b.in.Only = map[plan.ItemKey]bool{}
 	var reads []plan.Read
@@ -305,12 +320,19 @@ func (b recurring) decideAnew(ctx context.Context, c *life.Course, changed map[t
 		if !changed[s.Object.UID] {
 			continue
 		}
+		if b.waitsForWatch(s) {
+			b.mem.Backoff.RecordConflict(s.Object.UID, 1, b.r.clock.Now())
+			continue
+		}
 		reads = append(reads, b.readsOf(s)...)
 		delete(b.versions, s.Object.UID)
 		for _, item := range s.ListItems() {
 			b.in.Only[item] = true
 			delete(b.in.Failed, item)
 		}
+	}
+	if len(b.in.Only) == 0 {
+		return life.NewCourse(plan.Plan{})
 	}
 	if !confirm.ReadLive(ctx, b.clients.Live, &b.in, slices.Compact(reads), b.isLate) || b.isLate() {
 		b.unsent = true // the next pass decides on them

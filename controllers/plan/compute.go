@@ -62,6 +62,8 @@ type Input struct {
 
 	// Holds is what the plan before this one handed on.
 	Holds holds.Holds
+	// Lagging are the items that the watches show with an outdated version of an object: it is unknown whether their holds continue.
+	Lagging map[ItemKey]bool
 	// Done are the deeds of this process, as far as limits still count them.
 	Done limits.Done
 	// Backoff is which objects wait after failures.

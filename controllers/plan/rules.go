@@ -296,6 +296,11 @@ func (r *deciding) holdItem(c *candidate) bool {
 		r.recordUnknown(c.item)
 		return false
 	}
+	if length > 0 && r.in.Lagging[ItemKey{Rule: r.rule.Name, Key: c.key}] {
+		r.holds.RecordUnknown(c.waits)
+		c.until = r.in.Now.Add(length)
+		return r.chargeBytes("for", holdSize+4*len(c.waits))
+	}
 	since, ok := r.holds.RecordHold(c.waits, length, r.roomForHold)
 	if c.until = since.Add(length); !ok && length > 0 {
 		r.addError(r.nameCandidate(c), r.makeError("for", "too many items wait and take too much memory: the timer does not start for some of them",

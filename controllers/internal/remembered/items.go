@@ -36,6 +36,8 @@ type Items struct {
 	Awaited life.Awaited
 	// Overlay is what was done, and the watches have not shown yet.
 	Overlay life.Acted
+	// Lagging are the items that wait until the watches show a newer version of an object.
+	Lagging life.Lagging
 	// Done is what was done lately, for limits.
 	Done limits.Done
 	// Patches need not be made again.
@@ -49,13 +51,13 @@ type Items struct {
 // NewItems makes an empty one.
 func NewItems() Items {
 	return Items{
-		Backoff: backoff.Failures{}, Remade: backoff.Recreations{}, Unconfirmed: life.Unconfirmed{}, Overlay: life.Acted{}, Patches: patched.Patches{}, Rehearsed: rehearsed.Items{},
+		Backoff: backoff.Failures{}, Remade: backoff.Recreations{}, Unconfirmed: life.Unconfirmed{}, Overlay: life.Acted{}, Lagging: life.Lagging{}, Patches: patched.Patches{}, Rehearsed: rehearsed.Items{},
 	}
 }
 
 // CountBytes is about how much memory is taken.
 func (m *Items) CountBytes() int64 {
-	n := m.Holds.Bytes() + m.Done.CountBytes() + m.Told.CountBytes() + m.Rehearsed.CountBytes() + unconfirmedBytes*int64(len(m.Unconfirmed)) + m.Awaited.CountBytes()
+	n := m.Holds.Bytes() + m.Done.CountBytes() + m.Told.CountBytes() + m.Rehearsed.CountBytes() + unconfirmedBytes*int64(len(m.Unconfirmed)) + m.Awaited.CountBytes() + m.Lagging.CountBytes()
 	for _, e := range m.Backoff {
 		n += backoffBytes + int64(len(e.Why))
 	}
@@ -82,7 +84,7 @@ func (m *Items) FitInto(room int64, evaluated time.Time) {
 // Forget drops what is remembered of items. That costs requests and repeated reports, what holds begins anew, and what was used up of
 // limits stays used up: nothing is done earlier for it.
 func (m *Items) Forget(evaluated time.Time) {
-	m.Holds, m.Done = nil, m.Done.ForgetDeeds()
+	m.Holds, m.Done, m.Lagging = nil, m.Done.ForgetDeeds(), life.Lagging{}
 	m.Patches, m.Rehearsed, m.Unconfirmed, m.Backoff, m.Remade = patched.Patches{}, rehearsed.Items{}, life.Unconfirmed{}, backoff.Failures{}, backoff.Recreations{}
 	m.Told.ForgetUntil(evaluated.Add(plan.DefaultPeriod))
 	m.Awaited.ForgetLooks()

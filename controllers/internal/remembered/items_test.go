@@ -30,6 +30,7 @@ func full() *Items {
 	}
 	m.Unconfirmed.HoldItems(map[plan.ItemKey]bool{item: true}, time.Minute, epoch)
 	m.Awaited.TakeLook(plan.Plan{Steps: []plan.Step{step}}, plan.Plan{})
+	m.Lagging.NoteLag(&step, "7")
 	m.Done = limits.Done{{At: epoch, UID: "uid-a"}}
 	m.Patches.NotePatch(&step, "7", "8", epoch)
 	m.Told.GrowBy(1 << 20)
@@ -45,7 +46,7 @@ func (m *Items) kinds() map[string]int {
 		told = 1
 	}
 	return map[string]int{
-		"holds": int(m.Holds.Bytes()), "backoff": len(m.Backoff), "remade": len(m.Remade), "unconfirmed": len(m.Unconfirmed), "awaited": int(m.Awaited.CountBytes()),
+		"holds": int(m.Holds.Bytes()), "backoff": len(m.Backoff), "remade": len(m.Remade), "unconfirmed": len(m.Unconfirmed), "awaited": int(m.Awaited.CountBytes()), "lagging": len(m.Lagging),
 		"patches": int(m.Patches.CountBytes()), "told": told, "rehearsed": len(m.Rehearsed),
 	}
 }
@@ -105,7 +106,7 @@ func TestAskAgain(t *testing.T) {
 	m := full()
 	m.AskAgain()
 	for kind, n := range m.kinds() {
-		stays := kind == "holds" || kind == "backoff" || kind == "told"
+		stays := kind == "holds" || kind == "lagging" || kind == "backoff" || kind == "told"
 		if (n > 0) != stays {
 			t.Errorf("%s is remembered: %t", kind, n > 0)
 		}

@@ -1,0 +1,75 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// The watch of a kind stands still. What stops matching meanwhile, and matches again for a moment, has not matched all the time: the first
+// request says that the object has changed, and what waited for `for` begins anew when the watch shows it.
+func TestAWatchThatStandsStillShortensNoFor(t *testing.T) {
+	for name, confirmed := range map[string]bool{"ByTheRequest": false, "ByALiveRead": true} {
+		t.Run(name, func(t *testing.T) {
+			c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+			c.Spec.Rules[0].For = "10m"
+			if confirmed {
+				c.Spec.Rules[0].Confirm = []v1alpha1.Confirm{{Target: "pods"}}
+			}
+			r := newRig(t, c, aPod("a", "Succeeded"))
+			start := r.clock.Now()
+			const matches, thawed = 9*time.Minute + 45*time.Second, 15 * time.Minute
+			deleted := time.Duration(0)
+			for at := time.Duration(0); at <= 30*time.Minute && deleted == 0; at += 15 * time.Second {
+				r.clock.SetTime(start.Add(at))
+				switch at {
+				case time.Minute:
+					r.freeze()
+				case 2 * time.Minute:
+					r.put(aPod("a", "Running"))
+				case matches:
+					r.put(aPod("a", "Succeeded"))
+				case thawed:
+					r.thaw()
+				}
+				if r.pass(); !slices.Contains(r.names(), "a") {
+					deleted = at
+				}
+			}
+			if deleted < thawed+10*time.Minute || deleted > thawed+11*time.Minute {
+				t.Errorf("it is deleted after %s, and has been seen to match since %s", deleted, thawed)
+			}
+			if sent := r.took(); len(sent) > 2 {
+				t.Errorf("while the watch stands still it sends %v", sent)
+			}
+		})
+	}
+}
+
+// A watch that lags for a moment delays what is due for that moment only.
+func TestAWatchThatLagsDelaysForAMoment(t *testing.T) {
+	c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+	c.Spec.Rules[0].For = "10m"
+	r := newRig(t, c, aPod("a", "Succeeded"), aPod("b", "Succeeded"))
+	r.pass()
+	r.clock.Step(5 * time.Minute)
+	r.pass()
+	r.clock.Step(5 * time.Minute)
+	r.freeze()
+	r.put(aPod("a", "Succeeded"))
+	r.pass()
+	if got := r.names(); !slices.Equal(got, []string{"a"}) {
+		t.Fatalf("left %v", got)
+	}
+	r.thaw()
+	r.clock.Step(2 * time.Second)
+	r.pass()
+	if got := r.names(); len(got) > 0 {
+		t.Errorf("left %v", got)
+	}
+}
