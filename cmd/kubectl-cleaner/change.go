@@ -55,21 +55,66 @@ are still delivered.`
 }
 
 func (c changeCommand) newRunCommand() *cobra.Command {
-	return &cobra.Command{
+	becomeAuthor := false
+	cmd := &cobra.Command{
 		Use:   "run " + cleanerArgument,
 		Short: "Evaluate a Cleaner now",
 		Long: `Evaluate a Cleaner or a ClusterCleaner now: set the annotation ` + v1alpha1.AnnotationRequestedAt + `. The operator does not
 wait for a change of a target or for retry.period. The Cleaner still acts only if its ttl has passed and its conditions
-are true.`,
+are true.
+
+If the author of the spec is unknown (the status says ` + v1alpha1.ReasonAuthorMissing + `), the request makes you the author: the Cleaner then acts with
+your rights, whoever wrote the spec. So the command refuses it. Read the spec first, then set --become-author.`,
 		Example: `  kubectl cleaner run preview -n default
-  kubectl cleaner run clustercleaner/everywhere`,
+  kubectl cleaner run clustercleaner/everywhere
+  kubectl cleaner run preview -n default --become-author`,
 		Args:              validateArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.cluster.completeCleaner,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			requested := map[string]any{v1alpha1.AnnotationRequestedAt: c.clock.Now().UTC().Format(time.RFC3339Nano)}
-			return c.patchCleaner(cmd.Context(), args[0], "evaluation requested", map[string]any{"metadata": map[string]any{"annotations": requested}})
+			return c.requestEvaluation(cmd.Context(), args[0], becomeAuthor)
 		},
 	}
+	cmd.Flags().BoolVar(&becomeAuthor, "become-author", false, "become the author of the spec if its author is unknown: the Cleaner then acts with your rights")
+	return cmd
+}
+
+// requestEvaluation requests an evaluation. A dry run shows first whether the webhook would sign the caller as the author: without
+// becomeAuthor, nothing is changed then.
+func (c changeCommand) requestEvaluation(ctx context.Context, argument string, becomeAuthor bool) error {
+	found, err := c.cluster.findCleaner(argument)
+	if err != nil {
+		return err
+	}
+	requested := map[string]any{v1alpha1.AnnotationRequestedAt: c.clock.Now().UTC().Format(time.RFC3339Nano)}
+	change := map[string]any{"metadata": map[string]any{"annotations": requested}}
+	before, err := found.get(ctx)
+	if err != nil {
+		return err
+	}
+	if !becomeAuthor {
+		tried, err := found.patch(ctx, change, metav1.DryRunAll)
+		if err != nil {
+			return err
+		}
+		if isNewAuthor(before, tried) {
+			return fmt.Errorf("the author of the spec of %[1]s is unknown, and this request would make you the author: the Cleaner would act with your rights. "+
+				"Read the spec (kubectl get %[1]s -o yaml), then set --become-author", found.displayName)
+		}
+	}
+	after, err := found.patch(ctx, change)
+	if err != nil {
+		return err
+	}
+	c.out.Printf("%s evaluation requested\n", found.displayName)
+	if isNewAuthor(before, after) {
+		c.out.Printf("you are the author of its spec now: it acts with your rights\n")
+	}
+	return nil
+}
+
+// isNewAuthor reports whether a request for an evaluation has changed the author.
+func isNewAuthor(before, after *unstructured.Unstructured) bool {
+	return before.GetAnnotations()[v1alpha1.AnnotationAuthor] != after.GetAnnotations()[v1alpha1.AnnotationAuthor]
 }
 
 // cleanerRef is a Cleaner in the cluster.
@@ -121,11 +166,7 @@ func (c changeCommand) patchCleaner(ctx context.Context, argument, said string, 
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(change)
-	if err != nil {
-		return err
-	}
-	if _, err := found.resource.Patch(ctx, found.name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-cleaner"}); err != nil {
+	if _, err := found.patch(ctx, change); err != nil {
 		return err
 	}
 	c.out.Printf("%s %s\n", found.displayName, said)
@@ -135,4 +176,13 @@ func (c changeCommand) patchCleaner(ctx context.Context, argument, said string, 
 // get reads a Cleaner.
 func (c *cleanerRef) get(ctx context.Context) (*unstructured.Unstructured, error) {
 	return c.resource.Get(ctx, c.name, metav1.GetOptions{})
+}
+
+// patch sends a merge patch, and returns the Cleaner with it.
+func (c *cleanerRef) patch(ctx context.Context, change map[string]any, dryRun ...string) (*unstructured.Unstructured, error) {
+	body, err := json.Marshal(change)
+	if err != nil {
+		return nil, err
+	}
+	return c.resource.Patch(ctx, c.name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-cleaner", DryRun: dryRun})
 }

@@ -475,8 +475,12 @@ func TestWithoutAnAuthorNothingIsDone(t *testing.T) {
 	if err := as.Patch(t.Context(), u.DeepCopy(), ask); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `may not delete configmaps "victim"`) {
 		t.Errorf("somebody without rights takes it over: %v", err)
 	}
-	if err := e.Patch(t.Context(), u.DeepCopy(), ask); err != nil {
-		t.Fatal(err)
+	plugin := buildPlugin(t)
+	if out, err := e.run(t, plugin, "c", "-n", ns); err == nil || !strings.Contains(out, "then set --become-author") || e.authorOf(t, u) != "" {
+		t.Errorf("kubectl cleaner run makes its user the author without a word: %v\n%s", err, out)
+	}
+	if out, err := e.run(t, plugin, "c", "-n", ns, "--become-author"); err != nil || !strings.Contains(out, "you are the author of its spec now") {
+		t.Fatalf("%v\n%s", err, out)
 	}
 	eventually(t, "it acts", func(ctx context.Context) string {
 		if err := e.Get(ctx, client.ObjectKeyFromObject(victim), victim); !apierrors.IsNotFound(err) {

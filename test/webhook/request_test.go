@@ -28,10 +28,17 @@ import (
 // runs asks for an evaluation of a ClusterCleaner, by kubectl cleaner run.
 func (e *env) runs(t *testing.T, plugin, name string) {
 	t.Helper()
-	run := exec.CommandContext(t.Context(), plugin, "run", "clustercleaner/"+name, "--kubeconfig", filepath.Join(e.Dir(), "admin.kubeconfig"))
-	if out, err := run.CombinedOutput(); err != nil {
+	if out, err := e.run(t, plugin, "clustercleaner/"+name); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+}
+
+// run gives what kubectl cleaner run says to an administrator.
+func (e *env) run(t *testing.T, plugin string, args ...string) (string, error) {
+	t.Helper()
+	args = append([]string{"run", "--kubeconfig", filepath.Join(e.Dir(), "admin.kubeconfig")}, args...)
+	out, err := exec.CommandContext(t.Context(), plugin, args...).CombinedOutput()
+	return string(out), err
 }
 
 // buildPlugin builds kubectl-cleaner, and says where it is.

@@ -116,7 +116,7 @@ func withoutAuthor(c v1alpha1.Owner, why error) string {
 	default:
 		begin += "no author is stored"
 	}
-	return fmt.Sprintf(`%s. To become its author, review it and run "kubectl cleaner run %s/%s%s".`, begin, kind, c.GetName(), where)
+	return fmt.Sprintf(`%s. To become its author, review it and run "kubectl cleaner run %s/%s%s --become-author".`, begin, kind, c.GetName(), where)
 }
 
 // DescribeLack returns a sentence with the rights that a user or account lacks.

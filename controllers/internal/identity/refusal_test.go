@@ -107,7 +107,7 @@ func TestFindAuthor(t *testing.T) {
 			if known != tc.known || refusal.IsRefusal() != (tc.says != "") || !strings.Contains(refusal.Message, tc.says) {
 				t.Errorf("known %v, %q, want %v, %q", known, refusal.Message, tc.known, tc.says)
 			}
-			if tc.says != "" && (refusal.Reason != v1alpha1.ReasonAuthorMissing || !strings.HasSuffix(refusal.AsPhrase(), `"kubectl cleaner run cleaner/c -n shop"`)) {
+			if tc.says != "" && (refusal.Reason != v1alpha1.ReasonAuthorMissing || !strings.HasSuffix(refusal.AsPhrase(), `"kubectl cleaner run cleaner/c -n shop --become-author"`)) {
 				t.Errorf("%s: %s", refusal.Reason, refusal.AsPhrase())
 			}
 		})
