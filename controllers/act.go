@@ -79,7 +79,11 @@ func (p *pass) readToCommit(ctx context.Context, in *plan.Input) (err error) {
 		return err
 	}
 	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	in.Snapshot = snapshot.ReadForConfirmation(ctx, p.clients.Live, p.Cleaner.GetNamespace(), p.Work)
+	live := p.reads.readAnew(p.clients.Live, endOfPass(p.openRun))
+	in.Snapshot = live.takeSeen(p.Work, snapshot.ReadForConfirmation(ctx, live, p.Cleaner.GetNamespace(), p.Work))
+	if err := checkTurn(p.share); err != nil {
+		return err
+	}
 	if in.Release, err = releaseOf(p.sight).readWanted(ctx); err != nil {
 		return err
 	}

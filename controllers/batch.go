@@ -190,7 +190,7 @@ func (b *batch) confirmLive(ctx context.Context, first plan.Plan) (last plan.Pla
 	b.in.Batch, b.in.Reads = confirmsAtATime, plan.MaxReads
 	b.in.Chosen = life.ChooseItems(first, confirmsAtATime, b.mem.lane)
 	b.in.Only = first.ListItems() // what turns up meanwhile has its turn in the next batch
-	last, b.in, inTime = confirm.Decide(ctx, b.clients.Live, b.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
+	last, b.in, inTime = confirm.Decide(ctx, b.reads.readAnew(b.clients.Live, endOfPass(b.openRun)), b.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
 		in.Clock = b.r.clockTrust() // the reads have measured it
 		return b.computePlan(ctx, in)
 	}, b.isLate)

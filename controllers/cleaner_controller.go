@@ -138,6 +138,9 @@ func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, 
 func (p *pass) endPass() {
 	defer p.RecordEvents()
 	defer p.share.EndPass()
+	if p.share.CountRead() > keptReads {
+		p.mem.judged = judged{}
+	}
 	if !p.looked {
 		p.skipLook(p.r.clock.Now())
 	}

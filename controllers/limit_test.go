@@ -169,7 +169,7 @@ func TestATurnEndsWhateverIsWaitedFor(t *testing.T) {
 	var once sync.Once
 	live := r.own.Live
 	r.own.Live = reads(func(ctx context.Context, q snapshot.Query) plan.Target {
-		if q.Name == "" || q.Kind != "Pod" {
+		if q.Kind != "Namespace" {
 			return live.Read(ctx, q)
 		}
 		once.Do(func() { close(began) })

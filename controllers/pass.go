@@ -61,6 +61,8 @@ type sight struct {
 	clients *clients.Set
 	// share is what the pass takes of the memory that all passes share.
 	share *ration.Share
+	// reads are those of the pass.
+	reads *passReads
 	// wanted is the last decision for which rules were asked; nil if there was none.
 	wanted *plan.Plan
 	// looked says that what rules wait for was looked at as often as it should be.
@@ -96,13 +98,17 @@ type pass struct {
 func newPass(r *CleanerReconciler, c v1alpha1.Owner, key types.NamespacedName, a assignment.Assignment, mem *memory) *pass {
 	s := store.New(&store.API{Client: r.client, Live: r.live, Lease: r.opts.Lease, Clock: r.clock}, key, c, &mem.persisted)
 	look := &sight{Stored: s, r: r, Triggers: triggers.New(s, a.Work, r.opts.newTriggerPolicy(), &mem.triggers), Assignment: a, mem: mem, share: r.turns.BeginPass(key)}
+	look.reads = newPassReads(look.share, r.clock)
 	may := &authority{sight: look, Journal: journal.New(s, &journal.Media{Recorder: r.recorder, Metrics: r.metrics, Clock: r.clock}, &mem.journal), mem: mem}
 	run := &openRun{authority: may, mem: mem, ends: r.clock.Now().Add(passLimit)}
 	return &pass{recurrence: &recurrence{openRun: run, mem: mem}, mem: mem}
 }
 
 // isOver says that the pass has had its time: nothing more is evaluated in it, and others get their turn.
-func (p *openRun) isOver() bool { return !p.r.clock.Now().Before(p.ends.Add(p.waited)) }
+func (p *openRun) isOver() bool { return !p.r.clock.Now().Before(endOfPass(p)) }
+
+// endOfPass is when a pass has had its time, unless it waits for more slots.
+func endOfPass(p *openRun) time.Time { return p.ends.Add(p.waited) }
 
 // readCleaner reads the Cleaner: from the cache, unless this process has written it since. Nil when it is gone.
 func (r *CleanerReconciler) readCleaner(ctx context.Context, key types.NamespacedName, mem *memory) (v1alpha1.Owner, error) {
@@ -227,7 +233,9 @@ func (p *sight) observeInput(ctx context.Context, programs *celenv.Programs) pla
 	if since := p.mem.looks.UnseenSince(now, 2*p.r.opts.MinInterval+p.mem.took); !since.IsZero() {
 		p.mem.Holds = p.mem.Holds.BlindAll(since)
 	}
-	in := p.inputAt(programs, now, p.mem.Overlay.OverlaySnapshot(p.mem.makeQueries(p.Version, p.Cleaner.GetNamespace(), p.Work).Read(ctx, p.clients.Watched)))
+	watched := p.reads.lookAnew(p.clients.Watched)
+	seen := watched.takeSeen(p.Work, p.mem.makeQueries(p.Version, p.Cleaner.GetNamespace(), p.Work).Read(ctx, watched))
+	in := p.inputAt(programs, now, p.mem.Overlay.OverlaySnapshot(seen))
 	in.Lagging = p.mem.Lagging.ListItems(in.Snapshot)
 	return in
 }

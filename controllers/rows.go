@@ -37,7 +37,9 @@ func (p *openRun) recheckRun(ctx context.Context) error {
 		return nil
 	}
 	now := p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	p.judgeRun(ctx, p.inputAt(programs, now, snapshot.ReadForConfirmation(ctx, p.clients.Live, p.Cleaner.GetNamespace(), p.Work)))
+	live := p.reads.readAnew(p.clients.Live, now.Add(life.ConfirmationServes))
+	seen := snapshot.ReadForConfirmation(ctx, live, p.Cleaner.GetNamespace(), p.Work)
+	p.judgeRun(ctx, p.inputAt(programs, now, live.takeSeen(p.Work, seen)))
 	return checkTurn(p.share)
 }
 
@@ -139,7 +141,7 @@ func (f *finishing) decideAnew(ctx context.Context, c *life.Course, changed map[
 			}
 		}
 	}
-	if !confirm.ReadLive(ctx, f.clients.Live, &f.in, ask, f.isLate) || f.isLate() {
+	if !confirm.ReadLive(ctx, f.reads.readMore(f.clients.Live, endOfPass(f.openRun)), &f.in, ask, f.isLate) || f.isLate() {
 		f.run.TakeChange() // a later pass judges it again
 		clear(f.due)
 		return f.courseOfRows()

@@ -334,7 +334,7 @@ func (b recurring) decideAnew(ctx context.Context, c *life.Course, changed map[t
 	if len(b.in.Only) == 0 {
 		return life.NewCourse(plan.Plan{})
 	}
-	if !confirm.ReadLive(ctx, b.clients.Live, &b.in, slices.Compact(reads), b.isLate) || b.isLate() {
+	if !confirm.ReadLive(ctx, b.reads.readMore(b.clients.Live, endOfPass(b.openRun)), &b.in, slices.Compact(reads), b.isLate) || b.isLate() {
 		b.unsent = true // the next pass decides on them
 		return life.NewCourse(plan.Plan{})
 	}

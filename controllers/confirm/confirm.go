@@ -107,7 +107,7 @@ func ReadLive(ctx context.Context, r snapshot.Reader, in *plan.Input, reads []pl
 		}
 		answers[i] = readOne(ctx, r, in, reads[i])
 	})
-	if late.Load() {
+	if late.Load() || isLate() { // reads end with the time that there is
 		return false
 	}
 	found := map[plan.Read]*plan.Object{}

@@ -66,7 +66,7 @@ func (q *Query) CheckScope(resource schema.GroupResource, namespaced bool) strin
 }
 
 // Reader answers queries. It never returns an error: what went wrong is the state of the target. Others may have the same list of objects:
-// nobody changes it.
+// callers never change it.
 type Reader interface {
 	Read(ctx context.Context, q Query) plan.Target
 }

@@ -46,6 +46,7 @@ func NewReader(who string, config *rest.Config, c clock.PassiveClock, r *served.
 	if err != nil {
 		return nil, fmt.Errorf("cannot make an HTTP client: %w", err)
 	}
+	http = meterClient(http)
 	d, err := wire.NewClient(config, http, c)
 	if err != nil {
 		return nil, err
@@ -88,7 +89,10 @@ func (l *Reader) readInNamespace(ctx context.Context, res served.Resource, q sna
 	} else {
 		t.Objects, version, err = l.listObjects(ctx, res, q, at)
 	}
+	full := snapshot.TakeBytes(ctx, 0)
 	switch {
+	case full != nil:
+		t.State, t.Detail, t.Objects = plan.Failed, full.Error(), nil
 	case err == nil:
 		t.State = plan.Complete
 	case apierrors.IsForbidden(err):
@@ -104,13 +108,17 @@ func (l *Reader) readInNamespace(ctx context.Context, res served.Resource, q sna
 	return t, version
 }
 
-// readInAnyFormat reads again, as JSON, what protobuf cannot say.
-func readInAnyFormat[T any](read func() (T, error)) (T, error) {
-	out, err := read()
+// readMeasured reads something whole, and takes the memory that it is measured to hold. It reads again, as JSON, what protobuf cannot say.
+func readMeasured[T runtime.Unstructured](ctx context.Context, read func(context.Context) (T, error)) (T, error) {
+	ctx, memory := countMemory(ctx)
+	out, err := read(ctx)
 	if errors.Is(err, wire.ErrNotBinary) {
-		return read()
+		out, err = read(ctx)
 	}
-	return out, err
+	if err != nil {
+		return out, err
+	}
+	return out, memory.settle(out)
 }
 
 // getObject reads one object. If there is none, it returns nil and no error.
@@ -120,7 +128,7 @@ func (l *Reader) getObject(ctx context.Context, res served.Resource, q snapshot.
 	if q.MetadataOnly {
 		obj, err = l.metadata.Resource(res.GVR).Namespace(served.NamespaceFor(res, q)).Get(ctx, q.Name, metav1.GetOptions{})
 	} else {
-		obj, err = readInAnyFormat(func() (*unstructured.Unstructured, error) {
+		obj, err = readMeasured(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
 			return l.dynamic.Resource(res.GVR).Namespace(served.NamespaceFor(res, q)).Get(ctx, q.Name, metav1.GetOptions{})
 		})
 	}
@@ -152,7 +160,7 @@ func (l *Reader) listObjects(ctx context.Context, res served.Resource, q snapsho
 		if q.MetadataOnly {
 			return l.metadata.Resource(res.GVR).Namespace(served.NamespaceFor(res, q)).List(ctx, o)
 		}
-		return readInAnyFormat(func() (*unstructured.UnstructuredList, error) {
+		return readMeasured(ctx, func(ctx context.Context) (*unstructured.UnstructuredList, error) {
 			return l.dynamic.Resource(res.GVR).Namespace(served.NamespaceFor(res, q)).List(ctx, o)
 		})
 	}).List(ctx, options)

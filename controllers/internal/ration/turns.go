@@ -6,6 +6,7 @@ package ration
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -17,12 +18,22 @@ import (
 const (
 	// Small is how many bytes of memory each pass over a Cleaner may take without having its turn.
 	Small = 8 << 20
+	// Most is how many bytes of memory a pass may take for what it reads, also if it has its turn.
+	Most = 256 << 20
 	// longestTurn is how long a pass may have its turn while others wait.
 	longestTurn = 20 * time.Second
 	// missedTurn is how long a Cleaner that is called has to come.
 	missedTurn = 15 * time.Second
 	// quickTurn is how long a turn lasts at most that others need not be spared.
 	quickTurn = 2 * time.Second
+)
+
+var (
+	// errNoTurn refuses memory to a pass that has not its turn.
+	errNoTurn = errors.New("what is read takes much memory, which only one Cleaner at a time may take: it waits for its turn")
+	// errTooMuch refuses memory to any pass.
+	errTooMuch = fmt.Errorf("what the targets of this Cleaner select takes more than %d MiB of memory together; select fewer objects, "+
+		"or set includeWhenEvaluating: false where no expression needs them", Most>>20)
 )
 
 // ErrTurnOver ends what a pass is about when it has had its turn for long, and others wait.
@@ -66,15 +77,15 @@ func NewTurns(c clock.PassiveClock, call func(types.NamespacedName)) *Turns {
 	return &Turns{clock: c, call: call, served: map[string]int64{}, calls: map[string]int{}, took: map[types.NamespacedName]time.Duration{}}
 }
 
-// Share is what one pass over a Cleaner takes. It is for one goroutine.
+// Share is what one pass over a Cleaner takes. It is for one goroutine, but for TakeBytes.
 type Share struct {
 	turns *Turns
 	key   types.NamespacedName
-	kept  int64
 	stays bool
-	// refused and stop are guarded by the lock of turns.
-	refused bool
-	stop    context.CancelCauseFunc // nil: there is nothing to stop
+	// kept, read, refused and stop are guarded by the lock of turns. Read is what is read, and part of what is kept.
+	kept, read int64
+	refused    bool
+	stop       context.CancelCauseFunc // nil: there is nothing to stop
 }
 
 // BeginPass begins a pass. The caller must end the Share by EndPass.
@@ -127,7 +138,34 @@ func (t *Turns) refuse(s *Share, now time.Time) {
 }
 
 // KeepBytes records that an evaluation has ended, and how many of its bytes are kept until the pass ends.
-func (s *Share) KeepBytes(bytes int64) { s.kept += bytes }
+func (s *Share) KeepBytes(bytes int64) {
+	s.turns.mu.Lock()
+	defer s.turns.mu.Unlock()
+	s.kept += bytes
+}
+
+// TakeBytes takes memory for what is read, until the pass ends or gives it back, which is to take less than nothing. An error says why it
+// may not be held. Several goroutines may do so.
+func (s *Share) TakeBytes(bytes int64) error {
+	s.KeepBytes(bytes)
+	if total := s.addRead(bytes); total > Most {
+		return errTooMuch
+	}
+	if bytes >= 0 && !s.HoldBytes(0) {
+		return errNoTurn
+	}
+	return nil
+}
+
+func (s *Share) addRead(bytes int64) (total int64) {
+	s.turns.mu.Lock()
+	defer s.turns.mu.Unlock()
+	s.read += bytes
+	return s.read
+}
+
+// CountRead is how many bytes are held of what was read.
+func (s *Share) CountRead() int64 { return s.addRead(0) }
 
 // FindWait says for how long the Cleaner has been in line, if the pass was refused what it wanted.
 func (s *Share) FindWait() (since time.Duration, refused bool) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -213,5 +214,40 @@ func TestManyLongTurnsDelayNoOther(t *testing.T) {
 	}
 	if l.LeaveLine(keyOf("a/guard")); len(l.took) != 0 {
 		t.Errorf("of %d it is remembered how long they took", len(l.took))
+	}
+}
+
+// Reads of a pass take memory together, and count with what its evaluations keep. Who needs more than a little has a turn, and nobody
+// has more than the most; what is given back may be taken again.
+func TestReadsTakeTheMemoryOfTheirPass(t *testing.T) {
+	l := newLine()
+	one, other := l.BeginPass(keyOf("a/1")), l.BeginPass(keyOf("b/1"))
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if err := one.TakeBytes(Small / 8); err != nil {
+				t.Errorf("a little is refused: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	one.TakeBytes(-Small)
+	if one.CountRead() != 0 || one.TakeBytes(Small) != nil || !other.HoldBytes(2*Small) {
+		t.Fatal("what is given back is held")
+	}
+	if err := one.TakeBytes(1); !errors.Is(err, errNoTurn) {
+		t.Errorf("it has more than a little beside one that has its turn: %v", err)
+	}
+	if _, refused := one.FindWait(); !refused {
+		t.Error("it does not wait for its turn")
+	}
+	if err := other.TakeBytes(Most); err != nil {
+		t.Errorf("a turn is not for the most: %v", err)
+	}
+	if err := other.TakeBytes(1); !errors.Is(err, errTooMuch) {
+		t.Errorf("a turn is for more than the most: %v", err)
+	}
+	if other.TakeBytes(-1); other.TakeBytes(1) == nil {
+		t.Error("there is more room than was given back")
 	}
 }

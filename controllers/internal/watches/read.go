@@ -5,6 +5,7 @@ package watches
 
 import (
 	"context"
+	"reflect"
 	"slices"
 
 	"github.com/vtex/cleaner/controllers/internal/held"
@@ -12,8 +13,11 @@ import (
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
+// objectBytes is what an object takes in a list, and its place among candidates. What it points to is the informer's.
+var objectBytes = int64(reflect.TypeFor[plan.Object]().Size() + reflect.TypeFor[*held.Object]().Size()) //nolint:gochecknoglobals // never changes
+
 // Read answers from what is watched, without any request. A query that no Cleaner wants is never Complete.
-func (e *Engine) Read(_ context.Context, q snapshot.Query) plan.Target {
+func (e *Engine) Read(ctx context.Context, q snapshot.Query) plan.Target {
 	q.Compile()
 	t, found, f := e.answers.findCandidates(&q)
 	var near held.SortedObjects
@@ -30,6 +34,10 @@ func (e *Engine) Read(_ context.Context, q snapshot.Query) plan.Target {
 		})
 	}
 	if len(near) == 0 {
+		return t
+	}
+	if err := snapshot.TakeBytes(ctx, int64(len(near))*objectBytes); err != nil {
+		t.State, t.Detail = plan.Failed, err.Error()
 		return t
 	}
 	t.Objects = make([]plan.Object, len(near))

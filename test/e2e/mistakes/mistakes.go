@@ -49,7 +49,7 @@ func List() []Mistake {
 		},
 		{
 			Name: "NotReadLive", File: commit,
-			Was: "snapshot.ReadForConfirmation(ctx, p.clients.Live,", Is: "snapshot.ReadForConfirmation(ctx, p.clients.Watched,",
+			Was: "live := p.reads.readAnew(p.clients.Live,", Is: "live := p.reads.readAnew(p.clients.Watched,",
 			Breaks: []string{"I3"},
 		},
 	}

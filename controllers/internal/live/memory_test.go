@@ -1,0 +1,96 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+	"github.com/vtex/cleaner/test/apiserver"
+	"github.com/vtex/cleaner/test/queries"
+)
+
+// budget is a Memory that has so many bytes.
+type budget struct {
+	mu          sync.Mutex
+	room, taken int64
+}
+
+var errFull = errors.New("there is no room")
+
+func (b *budget) TakeBytes(bytes int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.taken += bytes; b.taken > b.room {
+		return errFull
+	}
+	return nil
+}
+
+// What is read takes memory while it arrives, a list, metadata and one object alike; without any more the read ends, and says so.
+func TestReadsTakeMemory(t *testing.T) {
+	s := apiserver.New(t)
+	for n := range 50 {
+		s.Put(apiserver.Pods, "a", fmt.Sprint("p", n), map[string]string{"text": strings.Repeat("x", 1000)})
+	}
+	for name, tc := range map[string]struct {
+		query snapshot.Query
+		least int64 // that it takes
+	}{
+		"List":     {queries.New("Pod"), 50_000},
+		"Metadata": {queries.New("Pod", queries.MetadataOnly), 50_000 * perByte},
+		"Object":   {queries.New("Pod", queries.Named("p1")), 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newReader(t, s)
+			enough := &budget{room: 1 << 40}
+			if got := l.Read(snapshot.WithMemory(t.Context(), enough), tc.query); got.State != plan.Complete || enough.taken < tc.least {
+				t.Errorf("it comes to %s %s, and takes %d", got.State, got.Detail, enough.taken)
+			}
+			little := &budget{room: tc.least / 2}
+			got := l.Read(snapshot.WithMemory(t.Context(), little), tc.query)
+			if got.State != plan.Failed || got.Detail != errFull.Error() || len(got.Objects) > 0 {
+				t.Errorf("without memory it comes to %s %q, %d objects", got.State, got.Detail, len(got.Objects))
+			}
+			if got := l.Read(t.Context(), tc.query); got.State != plan.Complete {
+				t.Errorf("without a bound it comes to %s %s", got.State, got.Detail)
+			}
+		})
+	}
+}
+
+// Once objects are read they take what they hold, be it more or less than their bytes count for.
+func TestWhatObjectsHoldIsTaken(t *testing.T) {
+	var empty []any
+	for range 1000 {
+		empty = append(empty, map[string]any{})
+	}
+	value := map[string]any{"list": empty, "text": strings.Repeat("x", 100)}
+	if n := measureValue(value); n < 200_000 || n > 1_000_000 {
+		t.Errorf("a thousand maps take %d bytes", n)
+	}
+	for _, read := range []runtime.Unstructured{
+		&unstructured.Unstructured{Object: value}, &unstructured.UnstructuredList{Items: []unstructured.Unstructured{{Object: value}}},
+	} {
+		all := &budget{room: 1 << 40}
+		ctx, memory := countMemory(snapshot.WithMemory(t.Context(), all))
+		for _, before := range []int64{1000, 1 << 30} {
+			if err := errors.Join(snapshot.TakeBytes(ctx, before), memory.settle(read)); err != nil || all.taken != measureValue(value) {
+				t.Errorf("%d bytes are taken: %v", all.taken, err)
+			}
+		}
+		_, memory = countMemory(snapshot.WithMemory(t.Context(), &budget{room: 100_000}))
+		if err := memory.settle(read); !errors.Is(err, errFull) {
+			t.Errorf("it is held: %v", err)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/ration"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+// taking is a Reader whose lists of Pods take memory.
+func taking(from snapshot.Reader, bytes int64) snapshot.Reader {
+	return reads(func(ctx context.Context, q snapshot.Query) plan.Target {
+		if q.Kind == "Pod" && q.Name == "" {
+			if err := snapshot.TakeBytes(ctx, bytes); err != nil {
+				return plan.Target{State: plan.Failed, Detail: err.Error()}
+			}
+		}
+		return from.Read(ctx, q)
+	})
+}
+
+// What a pass reads counts as taken by it, of the watches and of the API server: beyond a little it waits for its turn, does nothing until
+// then, and keeps nothing of it for the next pass.
+func TestReadsWaitForTheirTurn(t *testing.T) {
+	for name, take := range map[string]func(r *rig){
+		"Watched": func(r *rig) { r.own.Watched = taking(r.own.Watched, ration.Small+1) },
+		"Live":    func(r *rig) { r.own.Live = taking(r.own.Live, ration.Small+1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, once(), aPod("a", "Succeeded"))
+			take(r)
+			var called []types.NamespacedName
+			r.turns = ration.NewTurns(r.clock, func(key types.NamespacedName) { called = append(called, key) })
+			other := r.turns.BeginPass(types.NamespacedName{Namespace: "other", Name: "c"})
+			if !other.HoldBytes(2 * ration.Small) {
+				t.Fatal("nobody may take much")
+			}
+			if result := r.pass(); result.RequeueAfter != turnRetry || r.cleaner().Status.LastEvaluation != nil || r.cleaner().Status.Run != nil {
+				t.Errorf("it comes back in %s, and says %+v", result.RequeueAfter, r.cleaner().Status)
+			}
+			same(t, "requests", nil, r.took())
+			other.EndPass()
+			if len(called) != 1 || called[0] != r.key() {
+				t.Fatalf("%v was called", called)
+			}
+			after(turnRetry)(r)
+			r.pass()
+			same(t, "requests", []string{"delete a"}, r.took())
+			if in := r.memories.memoryOf(r.key()).judged.in; len(in.Snapshot) > 0 {
+				t.Error("what was read is kept after the turn")
+			}
+		})
+	}
+}
+
+// No pass has more memory for what it reads than the most, also if it has its turn: it says what to write, and does nothing.
+func TestReadsBeyondTheMost(t *testing.T) {
+	r := newRig(t, once(), aPod("a", "Succeeded"))
+	r.own.Live = taking(r.own.Live, ration.Most+1)
+	r.pass()
+	e := r.cleaner().Status.LastEvaluation
+	if e == nil || e.Reason != v1alpha1.ReasonReadFailed || !strings.Contains(e.Message, "more than 256 MiB") || !strings.Contains(e.Message, "select fewer objects") {
+		t.Errorf("its status says %+v", e)
+	}
+	same(t, "requests", nil, r.took())
+}
+
+// What is seen is let go of when it is looked at anew.
+func TestReadsGiveBackTheirMemory(t *testing.T) {
+	r := newRig(t, once())
+	share := r.turns.BeginPass(r.key())
+	p := newPassReads(share, r.clock)
+	q := snapshot.NewObjectQuery("Pod", "shop", "")
+	for range 10 {
+		if got := p.lookAnew(taking(r.own.Watched, ration.Small/2)).Read(t.Context(), q); got.State != plan.Complete {
+			t.Fatalf("%s %s", got.State, got.Detail)
+		}
+		if got := p.readAnew(taking(r.own.Live, ration.Small/4), r.clock.Now().Add(passLimit)).Read(t.Context(), q); got.State != plan.Complete {
+			t.Fatalf("%s %s", got.State, got.Detail)
+		}
+	}
+	if share.CountRead() != ration.Small*3/4 {
+		t.Errorf("%d bytes are taken", share.CountRead())
+	}
+	p.readMore(taking(r.own.Live, ration.Small/4), r.clock.Now().Add(passLimit)).Read(t.Context(), q)
+	if share.CountRead() != ration.Small {
+		t.Errorf("with what is read in addition %d bytes are taken", share.CountRead())
+	}
+	if got := p.readMore(r.own.Live, r.clock.Now()).Read(t.Context(), q); got.State != plan.Failed || got.Detail != slowReads {
+		t.Errorf("without time it comes to %s %q", got.State, got.Detail)
+	}
+}
+
+// Targets are listed once more among what conditions see, where one is deleted: that takes memory too.
+func TestSeenObjectsTakeMemory(t *testing.T) {
+	work := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{{Name: "a"}, {Name: "b"}, {Name: "c", IncludeWhenEvaluating: new(false)}}}
+	for deletes, want := range map[bool]int64{false: 0, true: 30 * seenBytes} {
+		r := newRig(t, once())
+		share := r.turns.BeginPass(r.key())
+		work.Targets[2].Delete = deletes
+		seen := plan.Snapshot{{Objects: make([]plan.Object, 10)}, {Objects: make([]plan.Object, 20)}, {Objects: make([]plan.Object, 40)}}
+		newPassReads(share, r.clock).lookAnew(r.own.Watched).takeSeen(work, seen)
+		if share.CountRead() != want {
+			t.Errorf("deletes: %t: %d bytes are taken, want %d", deletes, share.CountRead(), want)
+		}
+	}
+	share := newRig(t, once()).turns.BeginPass(types.NamespacedName{Name: "c"})
+	seen := newPassReads(share, nil).lookAnew(nil).takeSeen(work, plan.Snapshot{{State: plan.Complete, Objects: make([]plan.Object, ration.Most/seenBytes+1)}, {}, {}})
+	if work.Targets[2].Delete != (seen[0].State == plan.Failed) {
+		t.Errorf("of more than the most it comes to %s", seen[0].State)
+	}
+}
+
+// A live read ends with the pass, whatever the API server does, and the status says that there was no time.
+func TestLiveReadsEndWithThePass(t *testing.T) {
+	for name, c := range map[string]*v1alpha1.Cleaner{"Once": once(), "Recurring": confirming(done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}}))} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, c, aPod("a", "Succeeded"))
+			live, began, ended := r.own.Live, make(chan struct{}, 100), make(chan ctrl.Result)
+			r.own.Live = reads(func(ctx context.Context, q snapshot.Query) plan.Target {
+				if q.Kind != "Pod" {
+					return live.Read(ctx, q)
+				}
+				began <- struct{}{}
+				<-ctx.Done() // an API server that does not answer
+				return plan.Target{State: plan.Failed, Detail: ctx.Err().Error()}
+			})
+			go func() {
+				result, err := r.Reconcile(t.Context(), r.request())
+				if err != nil {
+					t.Error(err)
+				}
+				ended <- result
+			}()
+			<-began
+			r.clock.Step(passLimit)
+			<-ended
+			if e := r.cleaner().Status.LastEvaluation; e == nil || e.Reason != v1alpha1.ReasonUnconfirmed || !strings.Contains(e.Message, slowReads) {
+				t.Errorf("its status says %+v", e)
+			}
+			same(t, "requests", nil, r.took())
+		})
+	}
+}
