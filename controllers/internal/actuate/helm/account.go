@@ -27,18 +27,19 @@ func clusterRoleBindings() schema.GroupResource {
 
 const (
 	// maxAccountRequests is how many requests may be sent to find out what of a release its account needs.
-	maxAccountRequests = 256
-	// bindingsAtOnce is how many bindings are listed with one request.
-	bindingsAtOnce = 500
+	maxAccountRequests = 512
+	// bindingsAtOnce is how many bindings are listed with one request: each can be as large as an object may be.
+	bindingsAtOnce = 8
 )
 
 // errTooManyRequests says that this takes more requests than are sent.
 var errTooManyRequests = errors.New("too many requests")
 
 // accountReader finds out which objects grant rights to the account. It asks once for what several objects need, and sends a bounded
-// number of requests.
+// number of requests, each in a turn.
 type accountReader struct {
-	u *Uninstaller
+	u    *Uninstaller
+	turn Turn
 	// granted is what the bindings of a namespace grant, or those of the cluster, which have none; bound is which bindings name the
 	// account that were read one by one.
 	granted map[string]grants
@@ -68,11 +69,11 @@ type binding struct {
 // findOwnRights names those of the objects without which the account that deletes them may lose the right to continue: the
 // account itself, and what grants it something. An uninstall as that account would stop half-way. The error is errTooManyRequests if
 // that takes too many requests.
-func (u *Uninstaller) findOwnRights(ctx context.Context, objects []object) ([]string, error) {
+func (u *Uninstaller) findOwnRights(ctx context.Context, turn Turn, objects []object) ([]string, error) {
 	if u.account.Name == "" {
 		return nil, nil
 	}
-	reader := &accountReader{u: u, granted: map[string]grants{}, bound: map[plan.Ref]bool{}, left: maxAccountRequests}
+	reader := &accountReader{u: u, turn: turn, granted: map[string]grants{}, bound: map[plan.Ref]bool{}, left: maxAccountRequests}
 	var found []string
 	for _, o := range objects {
 		own, err := reader.isOwnRight(ctx, o)
@@ -123,15 +124,17 @@ func (a *accountReader) isBindingOfAccount(ctx context.Context, ref plan.Ref) (b
 	if known, asked := a.bound[ref]; asked {
 		return known, nil
 	}
-	if err := a.takeRequest(ctx); err != nil {
-		return false, err
-	}
-	b, err := a.getBinding(ctx, ref)
+	names := false
+	err := a.sendRequest(ctx, func() error {
+		b, err := a.getBinding(ctx, ref)
+		names = err == nil && a.u.includesAccount(b)
+		return err
+	})
 	if err != nil && !isObjectMissing(err) {
 		return false, err
 	}
-	a.bound[ref] = err == nil && a.u.includesAccount(b)
-	return a.bound[ref], nil
+	a.bound[ref] = names
+	return names, nil
 }
 
 // readGrants lists the bindings of a namespace, or of the cluster, unless it has listed them before.
@@ -141,22 +144,17 @@ func (a *accountReader) readGrants(ctx context.Context, namespace string) (grant
 	}
 	g := grants{listed: true, bindings: map[string]bool{}, roles: map[roleName]bool{}}
 	for o := (metav1.ListOptions{Limit: bindingsAtOnce}); g.listed; {
-		if err := a.takeRequest(ctx); err != nil {
-			return grants{}, err
-		}
-		page, next, err := a.listBindings(ctx, namespace, o)
+		err := a.sendRequest(ctx, func() (err error) {
+			o.Continue, err = a.addPage(ctx, g, namespace, o)
+			return err
+		})
 		switch {
 		case apierrors.IsForbidden(err):
 			g = grants{}
 		case err != nil:
 			return grants{}, err
 		}
-		for _, b := range page {
-			if a.u.includesAccount(b) {
-				g.bindings[b.name], g.roles[roleName{b.role.Kind, b.role.Name}] = true, true
-			}
-		}
-		if o.Continue = next; next == "" {
+		if o.Continue == "" {
 			break
 		}
 	}
@@ -164,15 +162,27 @@ func (a *accountReader) readGrants(ctx context.Context, namespace string) (grant
 	return g, nil
 }
 
-// takeRequest is called before each request.
-func (a *accountReader) takeRequest(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
+// addPage adds to grants what a page of bindings grants, and returns where the next page begins.
+func (a *accountReader) addPage(ctx context.Context, g grants, namespace string, o metav1.ListOptions) (next string, _ error) {
+	page, next, err := a.listBindings(ctx, namespace, o)
+	for _, b := range page {
+		if a.u.includesAccount(b) {
+			g.bindings[b.name], g.roles[roleName{b.role.Kind, b.role.Name}] = true, true
+		}
 	}
+	return next, err
+}
+
+// sendRequest sends a request in a turn, if there may be one more.
+func (a *accountReader) sendRequest(ctx context.Context, send func() error) error {
 	if a.left--; a.left < 0 {
 		return errTooManyRequests
 	}
-	return nil
+	var failed error
+	if err := a.turn.run(ctx, func() { failed = send() }); err != nil {
+		return err
+	}
+	return failed
 }
 
 func (a *accountReader) getBinding(ctx context.Context, ref plan.Ref) (binding, error) {

@@ -190,11 +190,11 @@ func TestWhatAnAccountNeedsIsAskedOnce(t *testing.T) {
 		},
 		"ManyForbiddenBindings": {
 			server: &bindingServer{forbidden: true}, manifest: manyObjects(manyInOne, binding), requests: maxAccountRequests,
-			reason: v1alpha1.ReasonTooManyObjects, says: `release "shop" needs more than 256 requests`,
+			reason: v1alpha1.ReasonTooManyObjects, says: `release "shop" needs more than 512 requests`,
 		},
 		"ManyPages": {
 			server:   &bindingServer{pageSize: 1, bindings: make([]rbacv1.RoleBinding, 0)},
-			manifest: manyObjects(1, role), requests: maxAccountRequests, reason: v1alpha1.ReasonTooManyObjects, says: "more than 256 requests",
+			manifest: manyObjects(1, role), requests: maxAccountRequests, reason: v1alpha1.ReasonTooManyObjects, says: "more than 512 requests",
 		},
 		"ManyNamespaces": {
 			manifest: manyObjects(manyInOne, func(i int) object { return accessObject("Role", "roles", fmt.Sprint("n", i), "r") }),
@@ -216,7 +216,7 @@ func TestWhatAnAccountNeedsIsAskedOnce(t *testing.T) {
 					s.bindings = append(s.bindings, bindTo("team", fmt.Sprint("b", i), "Role", "other", "other"))
 				}
 			}
-			blocked, err := s.newUninstaller(t).findBlocker(t.Context(), tc.manifest, "team", "shop")
+			blocked, err := s.newUninstaller(t).findBlocker(t.Context(), nil, tc.manifest, "team", "shop")
 			check(t, err)
 			if got := s.requests.Load(); got != tc.requests {
 				t.Errorf("it sends %d requests, want %d", got, tc.requests)
@@ -241,7 +241,7 @@ func TestAskingForRightsEndsWithItsContext(t *testing.T) {
 		}
 	}}
 	binding := func(i int) object { return accessObject("RoleBinding", "rolebindings", "team", fmt.Sprint("b", i)) }
-	_, err := s.newUninstaller(t).findBlocker(ctx, manyObjects(100, binding), "team", "shop")
+	_, err := s.newUninstaller(t).findBlocker(ctx, nil, manyObjects(100, binding), "team", "shop")
 	if err == nil || s.requests.Load() != 10 {
 		t.Errorf("got %v after %d requests, and it was to end with the tenth", err, s.requests.Load())
 	}
@@ -335,7 +335,7 @@ func TestWhatGrantsRights(t *testing.T) {
 			if tc.server == nil {
 				tc.server = &bindingServer{}
 			}
-			found, err := tc.server.newUninstaller(t).findOwnRights(t.Context(), []object{tc.object})
+			found, err := tc.server.newUninstaller(t).findOwnRights(t.Context(), nil, []object{tc.object})
 			if err != nil || len(found) > 0 != tc.own {
 				t.Errorf("got %q, %v, want own: %t", found, err, tc.own)
 			}
@@ -383,5 +383,32 @@ func TestWhatGrantsRightsIsUnknown(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tc.says)
 			}
 		})
+	}
+}
+
+// Bindings, each of which may be as large as an object can be, are listed a few at a time, and read in turns with others.
+func TestBindingsAreReadInTurns(t *testing.T) {
+	s := &bindingServer{pageSize: bindingsAtOnce}
+	for i := range 3 * bindingsAtOnce {
+		s.bindings = append(s.bindings, bindTo("team", fmt.Sprint("b", i), "Role", "r", "other"))
+	}
+	turns, taken := 0, false
+	s.asked = func(int64) {
+		if !taken {
+			t.Error("a request is sent without a turn")
+		}
+	}
+	turn := func(context.Context) (func(), error) {
+		turns, taken = turns+1, true
+		return func() { taken = false }, nil
+	}
+	objects := manyObjects(1, func(int) object { return accessObject("RoleBinding", "rolebindings", "team", "b0") })
+	_, err := s.newUninstaller(t).findBlocker(t.Context(), turn, objects, "team", "shop")
+	check(t, err)
+	if turns != 3 || s.requests.Load() != 3 {
+		t.Errorf("%d requests are sent in %d turns, want 3", s.requests.Load(), turns)
+	}
+	if bindingsAtOnce > 8 {
+		t.Errorf("%d bindings are listed at a time", bindingsAtOnce)
 	}
 }

@@ -120,7 +120,7 @@ func (s *session) checkRelease() error {
 	if err != nil {
 		return err
 	}
-	blocked, err := s.try.u.findBlocker(s.try.ctx, reach, s.try.want.Namespace, s.try.want.Name)
+	blocked, err := s.try.u.findBlocker(s.try.ctx, s.try.turn, reach, s.try.want.Namespace, s.try.want.Name)
 	switch {
 	case err != nil:
 		return err

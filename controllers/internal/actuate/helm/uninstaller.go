@@ -187,7 +187,7 @@ func (u *Uninstaller) readRelease(ctx context.Context, turn Turn, namespace, nam
 	r.HooksBlocked = why
 	rights, hookRights := rightsToDelete(reach, namespace), rightsForHooks(hooks)
 	r.Rights, r.HookRights = rights.listRights(), hookRights.listRights()
-	blocked, err := u.findBlocker(ctx, reach, namespace, name)
+	blocked, err := u.findBlocker(ctx, turn, reach, namespace, name)
 	if err != nil {
 		return Release{}, err
 	}
