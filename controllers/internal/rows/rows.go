@@ -6,6 +6,7 @@ package rows
 
 import (
 	"context"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -34,13 +35,17 @@ type Reader struct {
 // LookRows reads the objects of some rows of a run live.
 func (r *Reader) LookRows(ctx context.Context, rows []string, which []int) map[int]life.Sight {
 	seen := make([]life.Sight, len(which))
+	look := &look{Reader: r, queries: make([]func() (snapshot.Query, error), len(r.Work.Targets))}
+	for t := range look.queries {
+		look.queries[t] = sync.OnceValues(func() (snapshot.Query, error) { return snapshot.NewQuery(r.Owner.Namespace, &r.Work.Targets[t]) })
+	}
 	actuate.RunParallel(len(which), func(n int) {
 		row, err := plan.ParseRow(rows[which[n]])
 		if err != nil {
 			seen[n] = life.Sight{Failed: err.Error()}
 			return
 		}
-		seen[n] = r.readRow(ctx, row)
+		seen[n] = look.readRow(ctx, row)
 	})
 	sights := make(map[int]life.Sight, len(which))
 	for n, i := range which {
@@ -49,8 +54,15 @@ func (r *Reader) LookRows(ctx context.Context, rows []string, which []int) map[i
 	return sights
 }
 
+// look is one look at rows.
+type look struct {
+	*Reader
+	// queries make what targets ask for, each once for all rows: a selector may have as many values as a spec has room for.
+	queries []func() (snapshot.Query, error)
+}
+
 // readRow reads the object of a row live, and holds it against the spec.
-func (r *Reader) readRow(ctx context.Context, row plan.Row) life.Sight {
+func (r *look) readRow(ctx context.Context, row plan.Row) life.Sight {
 	q := snapshot.Query{
 		Group: row.Resource.Group, Version: row.Resource.Version, Kind: row.Resource.Resource,
 		Namespace: row.Namespace, Name: row.Name, Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,
@@ -78,12 +90,11 @@ func (r *Reader) readRow(ctx context.Context, row plan.Row) life.Sight {
 }
 
 // findBelonging says whether a target of the spec stands for an object, or why that cannot be said now.
-func (r *Reader) findBelonging(ctx context.Context, target int, o *plan.Object) (b life.Belonging, trouble string) {
+func (r *look) findBelonging(ctx context.Context, target int, o *plan.Object) (b life.Belonging, trouble string) {
 	if target < 0 {
 		return life.Belonging{}, ""
 	}
-	t := &r.Work.Targets[target]
-	q, err := snapshot.NewQuery(r.Owner.Namespace, t)
+	q, err := r.queries[target]()
 	if err != nil {
 		return life.Belonging{}, ""
 	}

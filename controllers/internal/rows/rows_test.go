@@ -5,6 +5,7 @@ package rows
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -117,4 +118,33 @@ func team(name string) plan.Target {
 	return plan.Target{State: plan.Complete, Objects: []plan.Object{{
 		Ref: plan.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, Name: "shop"}, Labels: map[string]string{"team": name},
 	}}}
+}
+
+// TestATargetIsReadOncePerLook shows that what a target asks for is made once for all rows, which may be thousands: more rows of the same
+// target take no more memory than rows of none, but for what reading them takes.
+func TestATargetIsReadOncePerLook(t *testing.T) {
+	const many = 1000
+	values := make([]string, many)
+	for n := range values {
+		values[n] = fmt.Sprint("v", n)
+	}
+	api := &answers{byKind: map[string]plan.Target{"pods": {State: plan.Complete, Resource: pods, Objects: []plan.Object{{
+		Ref: plan.Ref{Resource: pods, Namespace: "shop", Name: "a", UID: "uid-a", ResourceVersion: "7"},
+	}}}}}
+	r := &Reader{Live: api, Resolver: resolver{plan.Complete}, Work: &v1alpha1.Work{Cluster: true, Targets: []v1alpha1.ClusterTarget{{
+		Name: "pods", Delete: true, Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{
+			Version: "v1", Kind: "Pod",
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: values}},
+		}},
+	}}}}
+	look := func(n int) float64 {
+		rows, which := make([]string, n), make([]int, n)
+		for i := range rows {
+			rows[i], which[i] = "targets.pods pods/v1 shop/a uid-a 1", i
+		}
+		return testing.AllocsPerRun(3, func() { r.LookRows(t.Context(), rows, which) })
+	}
+	if one, more := look(1), look(101); more-one > 100*many/4 {
+		t.Errorf("a hundred rows more make %.0f allocations, as many as their selector has values each", more-one)
+	}
 }
