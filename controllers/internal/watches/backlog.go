@@ -28,12 +28,17 @@ type change struct {
 	resource    *resource
 	before, now *held.Object
 	at          time.Time // it was added
+	// since is when it may have come at the earliest, where a list has shown it; zero: it was seen to come.
+	since time.Time
 }
 
+// earliest is when it came, or may have come.
+func (c *change) earliest() time.Time { return moments.ChooseEarlier(c.since, c.at) }
+
 // newChange keeps of an object what its wants are matched with.
-func newChange(r *resource, before, now *held.Object) change {
+func newChange(r *resource, before, now *held.Object, since time.Time) change {
 	fields := r.index.byFields > 0
-	return change{resource: r, before: before.KeepForMatching(fields), now: now.KeepForMatching(fields)}
+	return change{resource: r, before: before.KeepForMatching(fields), now: now.KeepForMatching(fields), since: since}
 }
 
 // namespace returns the object's namespace.
@@ -61,13 +66,16 @@ type backlog struct {
 	ready chan struct{}
 }
 
+// flood is when the first of too many changes came, and since when some of them may have, where a list has shown them.
+type flood struct{ first, since time.Time }
+
 // changes are those of one namespace. Who has its turn has current for itself.
 type changes struct {
 	namespace string
 	current   *matching // has begun
 	waiting   []change
 	// floods are the kinds with too many changes, and when the first of them came.
-	floods map[*resource]time.Time
+	floods map[*resource]flood
 	// begun is when current came: it can be read while a goroutine works on current. Zero: there is none.
 	begun time.Time
 }
@@ -91,7 +99,9 @@ func (b *backlog) add(c change) {
 		default:
 		}
 	}
-	if _, flooded := q.floods[c.resource]; flooded {
+	if all, flooded := q.floods[c.resource]; flooded {
+		all.since = moments.ChooseEarlier(all.since, c.since)
+		q.floods[c.resource] = all
 		return
 	}
 	if len(q.waiting) < maxChanges && !c.hasManyLabels() {
@@ -99,13 +109,15 @@ func (b *backlog) add(c change) {
 		return
 	}
 	if q.floods == nil {
-		q.floods = map[*resource]time.Time{}
+		q.floods = map[*resource]flood{}
 	}
-	first := c.at
-	if n := slices.IndexFunc(q.waiting, func(w change) bool { return w.resource == c.resource }); n >= 0 {
-		first = q.waiting[n].at
+	all := flood{c.at, c.since}
+	for i := range q.waiting {
+		if w := &q.waiting[i]; w.resource == c.resource {
+			all.first, all.since = moments.ChooseEarlier(all.first, w.at), moments.ChooseEarlier(all.since, w.since)
+		}
 	}
-	q.floods[c.resource] = first
+	q.floods[c.resource] = all
 }
 
 // pending says since when a namespace has changes that may have to wake Cleaners.
@@ -131,11 +143,11 @@ func (b *backlog) listPending(of func(namespace string) bool) []pending {
 // oldest returns when the first change came that has not woken its Cleaners yet. There is one.
 func (q *changes) oldest() time.Time {
 	since := q.begun
-	if len(q.waiting) > 0 {
-		since = moments.ChooseEarlier(since, q.waiting[0].at)
+	for i := range q.waiting {
+		since = moments.ChooseEarlier(since, q.waiting[i].earliest())
 	}
-	for _, at := range q.floods {
-		since = moments.ChooseEarlier(since, at)
+	for _, all := range q.floods {
+		since = moments.ChooseEarlier(since, moments.ChooseEarlier(all.since, all.first))
 	}
 	return since
 }
@@ -152,36 +164,36 @@ func (b *backlog) takeTurn() *changes {
 	b.line = b.line[1:]
 	if q.current == nil {
 		q.current = q.beginNext()
-		q.begun = q.current.at
+		q.begun = q.current.earliest()
 	}
 	return q
 }
 
 // beginNext begins with what came first. A flood stands for all other changes of its kind.
 func (q *changes) beginNext() *matching {
-	var flood *resource
-	for r, at := range q.floods {
-		if flood == nil || at.Before(q.floods[flood]) {
-			flood = r
+	var flooded *resource
+	for r, all := range q.floods {
+		if flooded == nil || all.first.Before(q.floods[flooded].first) {
+			flooded = r
 		}
 	}
-	if flood == nil || len(q.waiting) > 0 && q.waiting[0].at.Before(q.floods[flood]) {
+	if flooded == nil || len(q.waiting) > 0 && q.waiting[0].at.Before(q.floods[flooded].first) {
 		c := q.waiting[0]
 		q.waiting[0] = change{}
 		q.waiting = q.waiting[1:]
 		return newMatching(c)
 	}
-	first := q.floods[flood]
-	delete(q.floods, flood)
+	all := q.floods[flooded]
+	delete(q.floods, flooded)
 	rest := q.waiting[:0]
 	for _, c := range q.waiting {
-		if c.resource != flood {
+		if c.resource != flooded {
 			rest = append(rest, c)
 		}
 	}
 	clear(q.waiting[len(rest):])
 	q.waiting = rest
-	return newFlood(flood, q.namespace, first)
+	return newFlood(flooded, q.namespace, all)
 }
 
 // endTurn gives a namespace back, which goes to the end of the line if there is more to do.

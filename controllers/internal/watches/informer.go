@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -36,6 +37,12 @@ const (
 	reconnectAfter = 800 * time.Millisecond
 	// reconnectCalm is how long an informer must be without trouble until its wait is short again.
 	reconnectCalm = 2 * time.Minute
+	// maxSilence is for how long a watch may say nothing, not even by a bookmark, which an API server sends each minute. After that all is
+	// listed again.
+	maxSilence = 3 * time.Minute
+	// refusalShare is the part of retryEvery for which watches may be refused without a list: an API server that has too much to do answers
+	// so, too, and a list costs it more than a watch.
+	refusalShare = 6
 )
 
 // informer holds what there is in a scope. It is guarded by the Engine's lock, and its objects never change.
@@ -49,6 +56,10 @@ type informer struct {
 	// failure says why its objects are not to be believed, and failingSince when that began.
 	failure      string
 	failingSince time.Time
+	// heard is when the API server last said something of the scope: what a list shows to be different may have changed at any time since.
+	heard time.Time
+	// missedSince is heard while a list is taken in that may show what was missed since; zero: what changes is seen to change.
+	missedSince time.Time
 
 	stopped bool
 	cancel  context.CancelFunc
@@ -191,10 +202,7 @@ func (f *feeds) runInformer(ctx context.Context, i *informer) {
 	delay := wait.Backoff{Duration: reconnectAfter, Cap: f.retryEvery * 2 / 3, Steps: 30, Factor: 2, Jitter: 0.5}.
 		DelayWithReset(f.clock, reconnectCalm)
 	for {
-		var err error
-		if p := contain.CatchPanic(func() { err = r.ListAndWatchWithContext(ctx) }); p != nil {
-			err = p
-		}
+		err := f.followScope(ctx, r, i)
 		if ctx.Err() != nil {
 			return
 		}
@@ -211,6 +219,43 @@ func (f *feeds) runInformer(ctx context.Context, i *informer) {
 	}
 }
 
+// followScope lists and watches until that fails, or until the watch has been silent for too long: nothing tells a watch of which nothing
+// arrives from one of what does not change.
+func (f *feeds) followScope(ctx context.Context, r *cache.Reflector, i *informer) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	waiting.Go(func() { f.awaitSilence(ctx, i, cancel) })
+	defer waiting.Wait()
+	defer cancel()
+	if p := contain.CatchPanic(func() { err = r.ListAndWatchWithContext(ctx) }); p != nil {
+		err = p
+	}
+	return err
+}
+
+// awaitSilence ends a watch that has been silent for too long. What has not listed yet is not silent.
+func (f *feeds) awaitSilence(ctx context.Context, i *informer, end func()) {
+	began := f.clock.Now()
+	for left := maxSilence; ; {
+		t := f.clock.NewTimer(left)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-t.C():
+		}
+		f.mu.RLock()
+		heard := i.heard
+		f.mu.RUnlock()
+		if left = maxSilence; !heard.Before(began) {
+			if left = heard.Add(maxSilence).Sub(f.clock.Now()); left <= 0 {
+				end()
+				return
+			}
+		}
+	}
+}
+
 // newListerWatcher asks for what an informer is for.
 func (f *feeds) newListerWatcher(i *informer) cache.ListerWatcher {
 	s := i.scope
@@ -221,6 +266,7 @@ func (f *feeds) newListerWatcher(i *informer) cache.ListerWatcher {
 		}
 		return o
 	}
+	var refusedSince time.Time // only the Reflector's own goroutine watches
 	var client any = f.dynamic
 	if !i.full {
 		client = f.metadata
@@ -233,16 +279,24 @@ func (f *feeds) newListerWatcher(i *informer) cache.ListerWatcher {
 			return f.metadata.Resource(gvr).Namespace(s.namespace).List(ctx, narrow(o))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
+			if refusedSince.IsZero() {
+				refusedSince = f.clock.Now()
+			}
 			if i.full {
 				w, err = f.dynamic.Resource(gvr).Namespace(s.namespace).Watch(ctx, narrow(o))
 			} else {
 				w, err = f.metadata.Resource(gvr).Namespace(s.namespace).Watch(ctx, narrow(o))
 			}
-			if o.SendInitialEvents != nil && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
-				// The Reflector would wait for a time that no context ends. Not knowing the error, it lists instead.
-				return nil, fmt.Errorf("cannot stream: %v", err) //nolint:errorlint // see above
+			if !utilnet.IsConnectionRefused(err) && !apierrors.IsTooManyRequests(err) {
+				refusedSince = time.Time{}
+				return w, err
 			}
-			return w, err
+			if lasted := f.clock.Since(refusedSince); o.SendInitialEvents != nil || lasted >= f.retryEvery/refusalShare {
+				// The Reflector would wait, for a time that no context ends, or try again without a word for as long as that lasts. Not
+				// knowing the error, it lists instead.
+				return nil, fmt.Errorf("cannot watch: %v", err) //nolint:errorlint // see above
+			}
+			return nil, err
 		},
 	}, client)
 }
@@ -284,7 +338,17 @@ type store struct {
 	informer *informer
 }
 
-var _ cache.TransformingStore = (*store)(nil)
+var (
+	_ cache.TransformingStore      = (*store)(nil)
+	_ cache.ResourceVersionUpdater = (*store)(nil)
+)
+
+// UpdateResourceVersion takes that the watch has said something: an event, or a bookmark.
+func (s *store) UpdateResourceVersion(string) {
+	s.feeds.mu.Lock()
+	defer s.feeds.mu.Unlock()
+	s.informer.heard = s.feeds.clock.Now()
+}
 
 // Transformer slims objects while they arrive.
 func (*store) Transformer() cache.TransformFunc { return held.DropManagedFields }
@@ -374,7 +438,7 @@ func (f *feeds) removeObject(i *informer, namespace, name string) {
 func (f *feeds) notifyChange(i *informer, before, now *held.Object) {
 	r := i.scope.resource
 	if i.synced { // else its owners hear of the whole
-		f.matcher.add(newChange(r, before, now))
+		f.matcher.add(newChange(r, before, now, i.missedSince))
 	}
 	if r.GVR.Group == definitionsGroup {
 		o := now
@@ -390,6 +454,8 @@ func (f *feeds) replaceObjects(i *informer, objects []*held.Object) {
 	if !i.synced {
 		i.objects, i.groups = map[string]held.SortedObjects{}, nil
 	}
+	i.missedSince = i.heard
+	defer func() { i.missedSince, i.heard = time.Time{}, f.clock.Now() }()
 	slices.SortFunc(objects, held.CompareNames) // so that each goes to the end of its list
 	present := make(map[scopeKey]struct{}, len(objects))
 	for _, o := range objects {

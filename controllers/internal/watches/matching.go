@@ -46,9 +46,9 @@ func newMatching(c change) *matching {
 	return &matching{change: c, place: c.namespace(), woken: map[Owner]struct{}{}}
 }
 
-// newFlood returns a matching for all changes of a resource in a namespace. first is when the first of them came.
-func newFlood(r *resource, namespace string, first time.Time) *matching {
-	return &matching{change: change{resource: r, at: first}, place: namespace, flood: true, woken: map[Owner]struct{}{}}
+// newFlood returns a matching for all changes of a resource in a namespace.
+func newFlood(r *resource, namespace string, all flood) *matching {
+	return &matching{change: change{resource: r, at: all.first, since: all.since}, place: namespace, flood: true, woken: map[Owner]struct{}{}}
 }
 
 // listBuckets lists where to look, before the first turn.
@@ -216,7 +216,7 @@ func (m *matcher) work() bool {
 	defer m.endTurn(q)
 	q.current.listBuckets()
 	t := m.lookUp(q.current)
-	m.wakeups.addOwners(q.current.match(t)...)
+	m.wakeups.addOwnersSince(q.current.since, q.current.match(t)...)
 	if len(q.current.buckets) == 0 {
 		q.current = nil
 	}

@@ -69,7 +69,7 @@ func newRigBacklog() *rigBacklog {
 }
 
 func (b *rigBacklog) change(r *resource, namespace string) {
-	b.add(newChange(r, nil, &held.Object{Object: plan.Object{Ref: plan.Ref{Namespace: namespace, Name: "a"}}}))
+	b.add(newChange(r, nil, &held.Object{Object: plan.Object{Ref: plan.Ref{Namespace: namespace, Name: "a"}}}, time.Time{}))
 }
 
 // takeWhole takes a turn that finds whom a change concerns, and gives how old that was when it began.
@@ -181,7 +181,7 @@ func TestWhatIsPendingIsNewsOfWhoReachesIt(t *testing.T) {
 			t.Errorf("%s hears of a change: %t", o, !got.IsZero())
 		}
 	}
-	feedsOf(e).matcher.add(newChange(&resource{index: newIndex()}, nil, podOf("", "node", nil)))
+	feedsOf(e).matcher.add(newChange(&resource{index: newIndex()}, nil, podOf("", "node", nil), time.Time{}))
 	e.News.TakeChange(Owner{Name: "excludes"})
 	if e.News.TakeChange(Owner{Name: "excludes"}).IsZero() {
 		t.Error("a change of an object without a namespace is nobody's")

@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/vtex/cleaner/controllers/plan/moments"
 )
 
 // wakeups puts Cleaners that must look again into the queue of a controller.
@@ -31,13 +33,16 @@ func (w *wakeups) setQueue(q workqueue.TypedRateLimitingInterface[reconcile.Requ
 }
 
 // addOwners adds Cleaners that must evaluate again.
-func (w *wakeups) addOwners(owners ...Owner) {
+func (w *wakeups) addOwners(owners ...Owner) { w.addOwnersSince(time.Time{}, owners...) }
+
+// addOwnersSince is addOwners for a change that may have come at any time since then; zero: it came now.
+func (w *wakeups) addOwnersSince(since time.Time, owners ...Owner) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.woken = append(w.woken, owners...)
 	if w.news != nil {
 		for _, o := range owners {
-			w.news.NoteChange(o)
+			w.news.noteChangeSince(o, since)
 		}
 	}
 }
@@ -81,12 +86,16 @@ func newNews(c clock.PassiveClock, pendingSince func(o Owner) time.Time) *News {
 }
 
 // NoteChange notes a change for an owner.
-func (n *News) NoteChange(o Owner) {
+func (n *News) NoteChange(o Owner) { n.noteChangeSince(o, time.Time{}) }
+
+// noteChangeSince notes a change for an owner that may have come at any time since then; zero: it came now.
+func (n *News) noteChangeSince(o Owner, since time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if _, known := n.since[o]; !known {
-		n.since[o] = n.clock.Now()
+	if since.IsZero() {
+		since = n.clock.Now()
 	}
+	n.since[o] = moments.ChooseEarlier(n.since[o], since)
 }
 
 // TakeChange returns the time of the first change for an owner since the last call; zero: none. Call it before reading: whatever changes
