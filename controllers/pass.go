@@ -35,7 +35,7 @@ import (
 )
 
 const (
-	// passLimit is how long one pass over a Cleaner may go on before others get their turn.
+	// passLimit is how long one pass over a Cleaner may take before other Cleaners get their turn.
 	passLimit = 10 * time.Second
 	// conflictRetry is how long after a conflict the Cleaner is read again.
 	conflictRetry = 200 * time.Millisecond
@@ -80,7 +80,7 @@ type openRun struct {
 	inLine bool
 }
 
-// recurrence is a Cleaner that stays, between its runs.
+// recurrence is a Recurring Cleaner between its runs.
 type recurrence struct {
 	*openRun
 	mem *memory
@@ -139,7 +139,7 @@ func (r *CleanerReconciler) readCleaner(ctx context.Context, key types.Namespace
 	return c, nil
 }
 
-// resourceOf is that of a Cleaner of this key.
+// resourceOf returns the resource of the Cleaner with a key.
 func resourceOf(key types.NamespacedName) schema.GroupResource {
 	resource := "cleaners"
 	if key.Namespace == "" {
@@ -148,8 +148,8 @@ func resourceOf(key types.NamespacedName) schema.GroupResource {
 	return schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: resource}
 }
 
-// knownCleaner is the Cleaner as the watch knows it, for a look before each deletion: it is not copied, since its run may have
-// thousands of rows. Nobody may change what it points to.
+// knownCleaner returns the Cleaner as the watch shows it, for the check before each deletion. It is no copy, since its run may have
+// thousands of rows: never change it.
 func (r *CleanerReconciler) knownCleaner(ctx context.Context, key types.NamespacedName) (v1alpha1.Owner, error) {
 	c := v1alpha1.NewOwner(key.Namespace)
 	if err := r.client.Get(ctx, key, c, client.UnsafeDisableDeepCopy); err != nil {
@@ -205,7 +205,7 @@ func (p *sight) compileSpec(ctx context.Context) (*celenv.Programs, validation.F
 	return programs, validation.Validate(p.Work, options).Errors(), nil
 }
 
-// preparePrograms has the programs of what is to be done, or reports why there are none.
+// preparePrograms returns the compiled expressions of the spec, or reports why there are none.
 func (p *pass) preparePrograms(ctx context.Context) (programs *celenv.Programs, ok bool, err error) {
 	if p.Missing != "" {
 		p.r.watches.DropInterests(p.Key)
@@ -260,7 +260,7 @@ func (p *sight) decideAndRemember(ctx context.Context, in plan.Input) plan.Plan 
 	return d
 }
 
-// skipLook takes note that nobody has looked, at a moment, whether what rules wait for goes on.
+// skipLook records that this pass ends without a look at whether the items that wait for `for` still match.
 func (p *sight) skipLook(now time.Time) {
 	p.mem.looks.TakeNews(p.r.watches.News.TakeChange(p.Key))
 	p.mem.looks.Skipped = true
@@ -347,8 +347,7 @@ func (p *sight) dropInterests() {
 	p.mem.listening, p.mem.queried = time.Time{}, queried{}
 }
 
-// warmingUp says that the watches of this process are too young for NotSynced to be news to those who read the status,
-// and when they are not any more.
+// warmingUp reports whether the watches of this process are too young for NotSynced to be shown in the status, and until when.
 func (p *sight) warmingUp(d plan.Plan) (until time.Time, silent bool) {
 	said := p.Read.State().LastEvaluation != nil && p.Read.State().ObservedGeneration == p.Cleaner.GetGeneration()
 	until = p.mem.listening.Add(warmUp)
@@ -399,7 +398,7 @@ func (p *sight) inputAt(programs *celenv.Programs, now time.Time, s plan.Snapsho
 	}
 }
 
-// findRoom is how much the next decision may remember of items; nil where nobody knows.
+// findRoom returns how much the next decision may remember of items; nil if that is unknown.
 func (p *sight) findRoom() *plan.Room {
 	free, known := p.r.memories.FindRoom(p.Key, p.mem)
 	if !known {
@@ -408,12 +407,12 @@ func (p *sight) findRoom() *plan.Room {
 	return p.mem.MakeRoom(free)
 }
 
-// restUntil is sleep for a Cleaner of which nothing is to be looked at but itself: until then, and at least for as long as two evaluations
-// lie apart, other events do not count.
+// restUntil sleeps where only the Cleaner itself matters: until that time, and at least for the interval between two evaluations, other
+// events do not wake it.
 func (p *pass) restUntil(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
 	result, err := p.sleepUntil(ctx, until, err)
 	if moments.ElapsedTime(p.mem.judged.at, p.r.clock.Now().Add(result.RequeueAfter)) >= life.ConfirmationServes {
-		p.mem.judged = judged{} // it has all that was read live, and is of no use any more
+		p.mem.judged = judged{} // it holds all that was read live, and is no longer of use
 	}
 	if err != nil || result.RequeueAfter <= conflictRetry {
 		return result, err
@@ -455,7 +454,7 @@ func (p *pass) wakeTime(until, now time.Time) time.Time {
 	return until
 }
 
-// sleepUntil reports, and says when to come back. A conflict, and a process that may not lead any more, come back silently.
+// sleepUntil reports, and says when to come back. After a conflict, or when this process may no longer lead, it reports nothing.
 func (p *pass) sleepUntil(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
 	now := p.r.clock.Now()
 	switch {

@@ -219,8 +219,8 @@ func (f *feeds) runInformer(ctx context.Context, i *informer) {
 	}
 }
 
-// followScope lists and watches until that fails, or until the watch has been silent for too long: nothing tells a watch of which nothing
-// arrives from one of what does not change.
+// followScope lists and watches until that fails, or until the watch has been silent for too long: a watch that has
+// stopped looks like a watch of objects that do not change.
 func (f *feeds) followScope(ctx context.Context, r *cache.Reflector, i *informer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var waiting sync.WaitGroup
@@ -343,7 +343,7 @@ var (
 	_ cache.ResourceVersionUpdater = (*store)(nil)
 )
 
-// UpdateResourceVersion takes that the watch has said something: an event, or a bookmark.
+// UpdateResourceVersion records that the watch has sent an event or a bookmark.
 func (s *store) UpdateResourceVersion(string) {
 	s.feeds.mu.Lock()
 	defer s.feeds.mu.Unlock()
