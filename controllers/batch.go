@@ -116,8 +116,9 @@ func (b *batch) carrySteps(ctx context.Context, first, todo plan.Plan) (acted bo
 	return slices.ContainsFunc(b.acted, func(s plan.Step) bool { return s.IsDeed() }), nil
 }
 
-// leaveOutLagging leaves out the items of rules with `for` if live reads show their objects at other versions than the watches.
-func (p *sight) leaveOutLagging(watched, todo plan.Plan) plan.Plan {
+// leaveOutLagging leaves out the items that wait for `for` if live reads show their objects at other versions than the watches, unless the
+// watches have been behind for a short time only.
+func (b *batch) leaveOutLagging(watched, todo plan.Plan) plan.Plan {
 	versions := make(map[types.UID]string, len(watched.Steps))
 	for i := range watched.Steps {
 		versions[watched.Steps[i].Object.UID] = watched.Steps[i].Object.ResourceVersion
@@ -125,8 +126,8 @@ func (p *sight) leaveOutLagging(watched, todo plan.Plan) plan.Plan {
 	behind := map[plan.ItemKey]bool{}
 	for i := range todo.Steps {
 		s := &todo.Steps[i]
-		if shown := versions[s.Object.UID]; shown != s.Object.ResourceVersion && p.waitsForWatch(s) {
-			p.mem.Lagging.NoteLag(s, shown)
+		if shown := versions[s.Object.UID]; shown != s.Object.ResourceVersion && b.isBlind(s) {
+			b.mem.Lagging.NoteLag(s, s.Object.ResourceVersion, b.in.Now, shown)
 			for _, item := range s.ListItems() {
 				behind[item] = true
 			}

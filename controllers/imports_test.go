@@ -39,7 +39,7 @@ func allowed() map[string][]string {
 		"controllers/plan/document":         {"api/v1alpha1", "controllers/plan"},
 		"controllers/plan/holds":            {"api/v1alpha1", "controllers/plan/sums"},
 		"controllers/plan/limits":           {"api/v1alpha1"},
-		"controllers/plan/life":             {"api/v1alpha1", "celenv", "controllers/plan", "controllers/plan/backoff", "controllers/plan/moments", "controllers/plan/sums"},
+		"controllers/plan/life":             {"api/v1alpha1", "celenv", "controllers/plan", "controllers/plan/backoff", "controllers/plan/holds", "controllers/plan/moments", "controllers/plan/sums"},
 		"controllers/plan/schedule":         {"api/facts", "api/v1alpha1"},
 		"controllers/snapshot":              {"api/v1alpha1", "controllers/internal/contain", "controllers/plan"},
 		"controllers/confirm":               {"api/v1alpha1", "controllers/internal/contain", "controllers/plan", "controllers/snapshot"},

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
@@ -71,5 +73,58 @@ func TestAWatchThatLagsDelaysForAMoment(t *testing.T) {
 	r.pass()
 	if got := r.names(); len(got) > 0 {
 		t.Errorf("left %v", got)
+	}
+}
+
+// An object changes before each live read. The watch shows each change a moment later: the rule acts all the same, because what it does not
+// know is shorter than a hold may be blind.
+func TestWhatChangesAllTheTimeIsActedOn(t *testing.T) {
+	for name, byRequest := range map[string]bool{"ByALiveRead": false, "ByTheRequest": true} {
+		t.Run(name, func(t *testing.T) {
+			c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+			c.Spec.Rules[0].For = "10m"
+			if !byRequest {
+				c.Spec.Rules[0].Confirm = []v1alpha1.Confirm{{Target: "pods"}}
+			}
+			r := newRig(t, c, aPod("a", "Succeeded"))
+			start, deleted := r.clock.Now(), time.Duration(0)
+			for at := time.Duration(0); at <= 11*time.Minute && deleted == 0; at += time.Second {
+				r.clock.SetTime(start.Add(at))
+				r.freeze()
+				r.put(aPod("a", "Succeeded"))
+				if r.pass(); !slices.Contains(r.names(), "a") {
+					deleted = at
+				}
+			}
+			if deleted < 10*time.Minute || deleted > 10*time.Minute+10*time.Second {
+				t.Errorf("it is deleted after %s", deleted)
+			}
+		})
+	}
+}
+
+// A watch goes on, but shows what was long ago. It is believed up to a live read only when it shows what that read showed.
+func TestAWatchThatStaysBehindShortensNoFor(t *testing.T) {
+	for name, byRequest := range map[string]bool{"ByALiveRead": false, "ByTheRequest": true} {
+		t.Run(name, func(t *testing.T) {
+			c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+			c.Spec.Rules[0].For = "1m"
+			if !byRequest {
+				c.Spec.Rules[0].Confirm = []v1alpha1.Confirm{{Target: "pods"}}
+			}
+			r := newRig(t, c, aPod("a", "Succeeded"))
+			start := r.clock.Now()
+			var shown []*unstructured.Unstructured
+			for at := time.Duration(0); at <= 10*time.Minute; at += time.Second {
+				r.clock.SetTime(start.Add(at))
+				r.put(aPod("a", "Succeeded"))
+				r.freeze()
+				shown = append(shown, r.stale["a"])
+				r.stale["a"] = shown[max(0, len(shown)-30)]
+				if r.pass(); !slices.Contains(r.names(), "a") {
+					t.Fatalf("it is deleted after %s, by a watch that is half a minute behind", at)
+				}
+			}
+		})
 	}
 }

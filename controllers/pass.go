@@ -236,7 +236,7 @@ func (p *sight) observeInput(ctx context.Context, programs *celenv.Programs) pla
 	watched := p.reads.lookAnew(p.clients.Watched)
 	seen := watched.takeSeen(p.Work, p.mem.makeQueries(p.Version, p.Cleaner.GetNamespace(), p.Work).Read(ctx, watched))
 	in := p.inputAt(programs, now, p.mem.Overlay.OverlaySnapshot(seen))
-	in.Lagging = p.mem.Lagging.ListItems(in.Snapshot)
+	in.Lagging = p.mem.Lagging.ListItems(in.Snapshot, now)
 	return in
 }
 

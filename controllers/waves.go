@@ -152,7 +152,7 @@ func (b *deeds) refoldStep(s *plan.Step, others func() plan.Plan) bool {
 	d := others()
 	for i := range d.Steps {
 		if n := &d.Steps[i]; n.Confirmed && n.Rule == s.Rule && n.Action == s.Action && n.Object.UID == s.Object.UID && n.Object.Resource == s.Object.Resource {
-			s.Keys, s.Patch, s.Reason, s.Grace = n.Keys, n.Patch, n.Reason, n.Grace
+			s.Keys, s.Patch, s.Reason, s.Grace, s.BlindFor = n.Keys, n.Patch, n.Reason, n.Grace, n.BlindFor
 			b.partly[s.Object.UID] = true
 			return true
 		}
@@ -297,16 +297,16 @@ func outcomesOfVerbs() map[plan.Verb]v1alpha1.Outcome {
 // recurring is the follower of a Recurring Cleaner.
 type recurring struct{ *deeds }
 
-// waitsForWatch says that a step is on an item of a rule with `for`. After a live read that shows a change of its object, the item waits until
-// the watches show that too: the result of `when` in between is unknown.
-func (p *sight) waitsForWatch(s *plan.Step) bool {
-	return s.Action >= 0 && slices.ContainsFunc(p.Work.Rules, func(r v1alpha1.Rule) bool { return r.Name == s.Rule && r.For != "" })
+// isBlind says that a step has an item that waits for `for`, and that the watches do not show the changes of its object soon enough: after a
+// live read that shows a change, the item waits until the watches show it too, because the result of `when` in between is unknown.
+func (b *deeds) isBlind(s *plan.Step) bool {
+	return s.BlindFor > 0 && b.mem.Lagging.IsBlind(s, b.r.clock.Now())
 }
 
 // noteLag records that the watches are behind for an object that has changed.
 func (b *deeds) noteLag(s *plan.Step, now life.Sight) {
-	if b.run == nil && b.waitsForWatch(s) && now.ResourceVersion != "" {
-		b.mem.Lagging.NoteLag(s, b.watched[s.Object.UID].ResourceVersion, s.Object.ResourceVersion, b.namedVersion(s))
+	if b.run == nil && now.ResourceVersion != "" && b.isBlind(s) {
+		b.mem.Lagging.NoteLag(s, now.ResourceVersion, b.in.Now, b.watched[s.Object.UID].ResourceVersion, s.Object.ResourceVersion, b.namedVersion(s))
 	}
 }
 
@@ -320,7 +320,7 @@ func (b recurring) decideAnew(ctx context.Context, c *life.Course, changed map[t
 		if !changed[s.Object.UID] {
 			continue
 		}
-		if b.waitsForWatch(s) {
+		if b.isBlind(s) {
 			b.mem.Backoff.RecordConflict(s.Object.UID, 1, b.r.clock.Now())
 			continue
 		}

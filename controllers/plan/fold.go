@@ -207,6 +207,9 @@ func (r folding) addSteps(folds []*fold) {
 		s := r.makeStep(f.action, f.object)
 		s.Keys = f.itemKeys()
 		s.Reason, s.Confirmed = joinReasons(f.items), f.confirmed
+		for _, a := range f.items {
+			s.BlindFor = shorterBlind(s.BlindFor, a.blindFor)
+		}
 		if s.Patch != nil {
 			s.Patch.Body = f.patch
 		}

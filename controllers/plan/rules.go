@@ -105,6 +105,8 @@ type candidate struct {
 	// waits is what it waits for: the key of its hold; until is when that will have held for long enough.
 	waits string
 	until time.Time
+	// blindFor is for how long at most its hold may be blind; 0 if it waits for nothing.
+	blindFor time.Duration
 }
 
 // decideRule goes through the items: when, for, groupBy, orderBy, keep, unless, actions.
@@ -296,6 +298,7 @@ func (r *deciding) holdItem(c *candidate) bool {
 		r.recordUnknown(c.item)
 		return false
 	}
+	c.blindFor = holds.BlindFor(length)
 	if length > 0 && r.in.Lagging[ItemKey{Rule: r.rule.Name, Key: c.key}] {
 		r.holds.RecordUnknown(c.waits)
 		c.until = r.in.Now.Add(length)
@@ -307,10 +310,16 @@ func (r *deciding) holdItem(c *candidate) bool {
 			"select fewer items in when, or use for in fewer Cleaners of the namespace"))
 		return false
 	}
-	if blind := holds.BlindFor(length); blind > 0 && (r.blindFor == 0 || blind < r.blindFor) {
-		r.blindFor = blind
-	}
+	r.blindFor = shorterBlind(r.blindFor, c.blindFor)
 	return r.chargeBytes("for", holdSize+4*len(c.waits))
+}
+
+// shorterBlind returns the shorter of two times; 0 is none.
+func shorterBlind(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // roomForHold says that one more hold may be remembered, and counts it. Those from before are never forgotten for others.

@@ -56,6 +56,8 @@ type Step struct {
 	Reason string
 	// After are indexes of earlier steps of the plan: all must have succeeded before this one.
 	After []int
+	// BlindFor is for how long at most it may be unknown whether `when` stayed true, for each of its items that waits for `for`; 0: none waits.
+	BlindFor time.Duration
 	// Confirmed says that all reads that the step rests on were answered live.
 	Confirmed bool
 }

@@ -364,3 +364,28 @@ func TestSteady(t *testing.T) {
 		})
 	}
 }
+
+// A step says for how long the hold of each of its items may be blind. With several items it is the shortest time.
+func TestStepsSayHowBlindHoldsMayBe(t *testing.T) {
+	for name, tc := range map[string]struct {
+		length string
+		want   time.Duration
+	}{
+		"NoFor":    {"", 0},
+		"Long":     {"1h", holds.MaxBlind},
+		"Short":    {"20s", 5 * time.Second},
+		"Shortest": {`item.metadata.name == "a" ? duration("20s") : duration("12s")`, 3 * time.Second},
+	} {
+		work := cluster(rule(func(r *v1alpha1.Rule) {
+			r.When, r.For, r.Actions = "true", tc.length, []v1alpha1.RuleAction{patches(`{"metadata": {"labels": {"old": string(items.size())}}}`)}
+			r.ForEach, r.Actions[0].Object = `pods.items.filter(p, p.metadata.name != "c")`, `pods.items.filter(p, p.metadata.name == "c")[0]`
+		}))
+		in := over(t, work, p("a"), p("b"), p("c"))
+		in.Holds = ComputePlan(t.Context(), in).Holds
+		in.Now = in.Now.Add(time.Hour)
+		steps := ComputePlan(t.Context(), in).Steps
+		if len(steps) != 1 || steps[0].BlindFor != tc.want {
+			t.Errorf("%s: %v may be blind for %s, want %s", name, shorts(steps), steps[0].BlindFor, tc.want)
+		}
+	}
+}

@@ -29,6 +29,8 @@ const (
 	enough = 12
 	// mostRecords is how many a pool may have.
 	mostRecords = 5000
+	// leakedFor is long enough that a quarter of it is a pass of the operator: the pool changes in each.
+	leakedFor = 12 * time.Second
 )
 
 // allocator allocates addresses of a pool, one after the other and as fast as it can, as an agent of Spiderpool does: it
@@ -129,7 +131,7 @@ func TestNoAllocationIsLost(t *testing.T) {
 		<-done
 	})
 	began := time.Now()
-	collect(t, "spiderpool-ip", map[string]any{"observedFor": observedFor.String()})
+	collect(t, "spiderpool-ip", map[string]any{"observedFor": leakedFor.String()})
 	live.Eventually(t, "the leaked records go, while others are added", func() string {
 		if err := shared.Get(t.Context(), client.ObjectKeyFromObject(u), u); err != nil {
 			return err.Error()

@@ -30,7 +30,7 @@ func full() *Items {
 	}
 	m.Unconfirmed.HoldItems(map[plan.ItemKey]bool{item: true}, time.Minute, epoch)
 	m.Awaited.TakeLook(plan.Plan{Steps: []plan.Step{step}}, plan.Plan{})
-	m.Lagging.NoteLag(&step, "7")
+	m.Lagging.NoteLag(&step, "8", epoch, "7")
 	m.Done = limits.Done{{At: epoch, UID: "uid-a"}}
 	m.Patches.NotePatch(&step, "7", "8", epoch)
 	m.Told.GrowBy(1 << 20)

@@ -6,41 +6,52 @@ package life
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/holds"
 )
 
-// Lagging is the items of rules with `for` that wait because the watches have shown an object of theirs at an outdated version. The states
-// of the object in between are unknown, so it is unknown whether `when` stayed true.
+// Lagging is the items of rules with `for` for which the watches have shown an object at an outdated version. The states of the object in
+// between are unknown, so it is unknown whether `when` stayed true.
 type Lagging map[plan.ItemKey]Lag
 
-// Lag names the outdated versions of an object.
+// Lag is how far the watches were behind for an object.
 type Lag struct {
 	UID types.UID
+	// Old are the versions that are known to be outdated.
 	Old []string
+	// Live is the version that a live read returned, and Read a time before that read.
+	Live string
+	Read time.Time
+	// CaughtUp says that the watches have shown Live or a later version: they hide nothing that happened before Read.
+	CaughtUp bool
 }
 
-// NoteLag records that the items of a step wait until the watches show another version of its object than these.
-func (l Lagging) NoteLag(s *plan.Step, old ...string) {
+// NoteLag records that the items of a step wait until the watches show the live version of its object, which was read after a time, or a later
+// one. Old are the versions that the watches have shown, or that were decided on.
+func (l Lagging) NoteLag(s *plan.Step, live string, read time.Time, old ...string) {
 	for _, item := range s.ListItems() {
 		lag := l[item]
-		if lag.UID != s.Object.UID {
+		if lag.UID != s.Object.UID || lag.CaughtUp {
 			lag = Lag{UID: s.Object.UID}
 		}
 		for _, version := range old {
-			if version != "" && !slices.Contains(lag.Old, version) {
+			if version != "" && version != live && !slices.Contains(lag.Old, version) {
 				lag.Old = append(slices.Clone(lag.Old), version)
 			}
 		}
+		lag.Live, lag.Read = live, read
 		l[item] = lag
 	}
 }
 
-// ListItems lists the items for which a snapshot of the watches still shows an old version, and forgets the others. While a target is not
-// known, none is forgotten.
-func (l Lagging) ListItems(s plan.Snapshot) map[plan.ItemKey]bool {
+// ListItems lists the items for which a snapshot of the watches still shows an old version. It forgets those whose objects are gone, and those
+// that have caught up and that IsBlind does not need any more. While a target is not known, none is forgotten.
+func (l Lagging) ListItems(s plan.Snapshot, now time.Time) map[plan.ItemKey]bool {
 	if len(l) == 0 {
 		return nil
 	}
@@ -50,22 +61,54 @@ func (l Lagging) ListItems(s plan.Snapshot) map[plan.ItemKey]bool {
 	}
 	for t := range s {
 		complete = complete && s[t].State == plan.Complete
-		for i := range s[t].Objects {
-			o := &s[t].Objects[i]
-			if _, awaited := shown[o.UID]; awaited {
-				shown[o.UID] = o.ResourceVersion
+		objects := s[t].Objects
+		for i := range objects {
+			if _, awaited := shown[objects[i].UID]; awaited {
+				shown[objects[i].UID] = objects[i].ResourceVersion
 			}
 		}
 	}
-	maps.DeleteFunc(l, func(_ plan.ItemKey, lag Lag) bool {
+	maps.DeleteFunc(l, func(item plan.ItemKey, lag Lag) bool {
 		version := shown[lag.UID]
-		return version != "" && !slices.Contains(lag.Old, version) || version == "" && complete
+		if version == "" {
+			return complete
+		}
+		lag.CaughtUp = lag.CaughtUp || lag.hasCaughtUp(version)
+		l[item] = lag
+		return lag.CaughtUp && !isWithin(lag.Read, now, holds.MaxBlind)
 	})
 	items := make(map[plan.ItemKey]bool, len(l))
-	for item := range l {
-		items[item] = true
+	for item, lag := range l {
+		if !lag.CaughtUp {
+			items[item] = true
+		}
 	}
 	return items
+}
+
+// hasCaughtUp says that a version which the watches show is not older than the live one. Where versions have no order, any will do that is not
+// known to be outdated.
+func (lag *Lag) hasCaughtUp(version string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, lag.Live)
+	if err != nil {
+		return !slices.Contains(lag.Old, version)
+	}
+	return order >= 0
+}
+
+// IsBlind says that the watches may have hidden a change of the object of a step for longer than the holds of its items may be blind. It is
+// asked when a live read has shown that the object has changed. What the watches showed at an earlier live read, and have shown since, bounds
+// for how long.
+func (l Lagging) IsBlind(s *plan.Step, now time.Time) bool {
+	return slices.ContainsFunc(s.ListItems(), func(item plan.ItemKey) bool {
+		lag, known := l[item]
+		return !known || lag.UID != s.Object.UID || !lag.CaughtUp || !isWithin(lag.Read, now, s.BlindFor)
+	})
+}
+
+// isWithin says that a time is not ahead of now, and at most so long ago.
+func isWithin(at, now time.Time, most time.Duration) bool {
+	return !at.After(now) && now.Sub(at) <= most
 }
 
 // CountBytes is about how much memory is taken.
@@ -77,4 +120,4 @@ func (l Lagging) CountBytes() (n int64) {
 }
 
 // laggingBytes is about how much memory one of them takes, without its texts.
-const laggingBytes = 200
+const laggingBytes = 300
