@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"time"
 	_ "time/tzdata" // expressions name time zones, and an empty image has none
 
 	"github.com/go-logr/logr"
@@ -100,7 +101,31 @@ func runManager(args []string, stdout io.Writer) error {
 		}
 	}
 	log.Info("Starting", "version", version.Get().String(), "namespace", f.namespace, "leaderElection", f.leaderElect, "protectedNamespaces", opts.ProtectedNamespaces)
-	return mgr.Start(ctrl.SetupSignalHandler())
+	return runUntilStopped(ctrl.SetupSignalHandler(), mgr, lease)
+}
+
+// leadership is the lease of this process.
+type leadership interface {
+	// Fresh reports that this process leads, for all that it can know.
+	Fresh() bool
+	// Release lets another process lead.
+	Release(ctx context.Context) error
+}
+
+// releaseTimeout bounds the requests that release the Lease. If they fail, the Lease expires.
+const releaseTimeout = 5 * time.Second
+
+// runUntilStopped runs the manager until ctx ends, then releases the Lease: only after all of the manager's parts have stopped, because only
+// then nothing is written any more. If one does not stop in time, the Lease has to expire.
+func runUntilStopped(ctx context.Context, mgr interface {
+	Start(ctx context.Context) error
+}, lease leadership) error {
+	if err := mgr.Start(ctx); err != nil {
+		return err
+	}
+	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	return lease.Release(releasing)
 }
 
 // newLog returns a log of JSON lines that drops none. controller-runtime's log drops lines when more than a hundred in a
@@ -119,8 +144,11 @@ type alwaysLeads struct{}
 // Fresh reports that this process leads.
 func (alwaysLeads) Fresh() bool { return true }
 
+// Release does nothing: no other process waits.
+func (alwaysLeads) Release(context.Context) error { return nil }
+
 // newManager returns a manager with probes, metrics behind authentication, and leader election.
-func newManager(config *rest.Config, f *flags) (ctrl.Manager, interface{ Fresh() bool }, error) {
+func newManager(config *rest.Config, f *flags) (ctrl.Manager, leadership, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} { // the webhook's certificates are a Secret
 		if err := add(scheme); err != nil {
@@ -140,7 +168,7 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, interface{ Fresh()
 			}},
 		},
 	}
-	var lease interface{ Fresh() bool } = alwaysLeads{}
+	var lease leadership = alwaysLeads{}
 	if f.leaderElect {
 		lock, err := newLock(config, f)
 		if err != nil {
@@ -161,8 +189,8 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, interface{ Fresh()
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, nil, fmt.Errorf("cannot add a health check: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
-		return nil, nil, fmt.Errorf("cannot add a readiness check: %w", err)
+	if err := addCacheCheck(mgr); err != nil {
+		return nil, nil, err
 	}
 	if err := serveMetrics(mgr, f); err != nil {
 		return nil, nil, err

@@ -6,9 +6,11 @@ package leader
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 
@@ -23,8 +25,9 @@ const leaseServes = 10 * time.Second
 // it was, while another one leads.
 type Lease struct {
 	resourcelock.Interface
-	clock   clock.PassiveClock
-	renewed atomic.Pointer[time.Time]
+	clock    clock.PassiveClock
+	renewed  atomic.Pointer[time.Time]
+	released atomic.Bool
 }
 
 // NewLease wraps the lock of a leader election. Use it in place of the lock.
@@ -51,8 +54,31 @@ func (l *Lease) renew(r resourcelock.LeaderElectionRecord, send func() error) er
 	return err
 }
 
+// Release gives the Lease up, so that another process leads at once and does not wait until it expires. Call it when the election has ended and
+// nothing in this process can write any more: from then on this process is not the leader, also if the request fails. A Lease that this
+// process does not hold stays as it is.
+func (l *Lease) Release(ctx context.Context) error {
+	l.released.Store(true)
+	if l.renewed.Load() == nil {
+		return nil
+	}
+	held, _, err := l.Get(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot read the Lease %s: %w", l.Describe(), err)
+	}
+	if held.HolderIdentity != l.Identity() {
+		return nil
+	}
+	now := metav1.NewTime(l.clock.Now())
+	free := resourcelock.LeaderElectionRecord{LeaderTransitions: held.LeaderTransitions, LeaseDurationSeconds: 1, AcquireTime: now, RenewTime: now}
+	if err := l.Interface.Update(ctx, free); err != nil {
+		return fmt.Errorf("cannot release the Lease %s: %w", l.Describe(), err)
+	}
+	return nil
+}
+
 // Fresh says that this process is the leader, for all that it can know.
 func (l *Lease) Fresh() bool {
 	at := l.renewed.Load()
-	return at != nil && moments.ElapsedTime(*at, l.clock.Now()) < leaseServes
+	return at != nil && !l.released.Load() && moments.ElapsedTime(*at, l.clock.Now()) < leaseServes
 }

@@ -85,3 +85,60 @@ func TestALeaseIsNotFreshAfterASleep(t *testing.T) {
 		t.Error("a lease that was renewed an hour ago is fresh")
 	}
 }
+
+// shared is a lock that others may hold.
+type shared struct {
+	resourcelock.Interface
+	record  resourcelock.LeaderElectionRecord
+	err     error
+	written []resourcelock.LeaderElectionRecord
+}
+
+func (s *shared) Identity() string { return "me" }
+func (s *shared) Describe() string { return "operators/cleaner" }
+
+func (s *shared) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	return &s.record, nil, s.err
+}
+
+func (s *shared) Update(_ context.Context, r resourcelock.LeaderElectionRecord) error {
+	s.written = append(s.written, r)
+	return s.err
+}
+
+func TestRelease(t *testing.T) {
+	c := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	for name, tc := range map[string]struct {
+		holder   string
+		led      bool
+		err      error
+		releases bool
+	}{
+		"Leader":  {"me", true, nil, true},
+		"Standby": {"other", false, nil, false},
+		"Lost":    {"other", true, nil, false},
+		"Failed":  {"me", true, errors.New("the API server is gone"), false},
+	} {
+		inner := &shared{record: resourcelock.LeaderElectionRecord{HolderIdentity: tc.holder, LeaderTransitions: 7}}
+		l := NewLease(inner, c)
+		if tc.led {
+			if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		inner.written, inner.err = nil, tc.err
+		if err := l.Release(t.Context()); !errors.Is(err, tc.err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		switch {
+		case tc.releases && (len(inner.written) != 1 || inner.written[0].HolderIdentity != "" || inner.written[0].LeaderTransitions != 7 || inner.written[0].LeaseDurationSeconds != 1):
+			t.Errorf("%s: it writes %+v", name, inner.written)
+		case !tc.releases && len(inner.written) > 0:
+			t.Errorf("%s: it changes the Lease to %+v", name, inner.written)
+		}
+		inner.err = nil
+		if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil || l.Fresh() {
+			t.Errorf("%s: it is the leader after it has released the Lease (%v)", name, err)
+		}
+	}
+}

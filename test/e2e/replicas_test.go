@@ -81,6 +81,46 @@ func TestTheLeaderIsKilledInARun(t *testing.T) {
 	l.deletedOnce()
 }
 
+// A process that stops in good order releases the Lease, after all that it was doing: the next one leads before the Lease would expire, and
+// acts. A standby is ready, because its caches are synced.
+func TestACleanStopReleasesTheLease(t *testing.T) {
+	const expires = 15 * time.Second
+	l := newLab(t, alone(t))
+	first := l.runs(l.binary, quick()...)
+	l.eventually("the first process leads", func() string {
+		if l.leader() == "" {
+			return "there is no leader"
+		}
+		return ""
+	})
+	leader := l.leader()
+	standby := l.runs(l.binary, quick()...)
+	for _, next := range []string{"a standby", "a process that starts"} {
+		if err := first.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		<-first.Exited()
+		stopped := time.Now()
+		if now := l.leader(); now == leader {
+			t.Errorf("the Lease is held by %q, which has stopped", now)
+		}
+		if standby == nil {
+			standby = l.runs(l.binary, quick()...)
+		}
+		l.configMap("evidence", nil, nil)
+		l.apply(cleanerYAML("c", "\n  ttl: 0s\n  targets:"+target))
+		l.gone("c")
+		if took := time.Since(stopped); took >= expires {
+			t.Errorf("%s acts after %s, no earlier than the Lease would have expired", next, took)
+		}
+		if l.exists(&corev1.ConfigMap{}, "evidence") {
+			t.Errorf("%s has not cleaned up", next)
+		}
+		first, standby, leader = standby, nil, l.leader()
+	}
+	l.deletedOnce()
+}
+
 // The leader is paused between its last check and the request, for as long as it takes another one to lead, to clean up,
 // and to be gone; and somebody makes the object anew.
 func TestAPausedLeaderDoesNotDeleteWhatWasMadeAnew(t *testing.T) {
