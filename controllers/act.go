@@ -25,7 +25,7 @@ import (
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
-// slowReads says why live reads justified nothing.
+// slowReads is the message when live reads took too long to act on.
 const slowReads = "evaluating and reading live took too long: there are too many objects, or the expressions or the API server are slow"
 
 // confirmAndCommit confirms a decision on live reads and commits it. It returns the decision to report: the one that live reads
@@ -128,7 +128,7 @@ func (p *pass) decideLive(ctx context.Context, in plan.Input, watched plan.Plan)
 	})
 }
 
-// holdsByObjects says that a decision does not act because of what the objects are that it was made on.
+// holdsByObjects reports whether a decision does not act because of the state of the objects, rather than of the spec or of permissions.
 func holdsByObjects(d *plan.Plan) bool {
 	switch d.Reason {
 	case v1alpha1.ReasonConditionsNotMet, v1alpha1.ReasonEvaluationFailed, v1alpha1.ReasonHolding, v1alpha1.ReasonTargetMissing, v1alpha1.ReasonLimitExceeded,
@@ -147,8 +147,7 @@ func (p *sight) retryPeriod() time.Duration {
 	return period
 }
 
-// namespaceLeaves reports whether the Cleaner's namespace is being deleted, or could not be read: objects that go missing then prove
-// nothing.
+// namespaceLeaves reports whether the namespace of the Cleaner is terminating or cannot be read. Missing objects then prove nothing.
 func (p *authority) namespaceLeaves(ctx context.Context) bool {
 	if p.Work.Cluster {
 		return false
@@ -157,8 +156,8 @@ func (p *authority) namespaceLeaves(ctx context.Context) bool {
 	return ns.State != plan.Complete || len(ns.Objects) == 0 || ns.Objects[0].Terminating
 }
 
-// findObstacle says why nothing may be begun for the Cleaner now: its account or its author may not, or its namespace goes. What is not done
-// is said first, where that is about the Cleaner.
+// findObstacle returns why the Cleaner must not start anything now: its ServiceAccount or author lacks rights, or its namespace is
+// terminating. notDone is the prefix of the message.
 func (p *authority) findObstacle(ctx context.Context, release *plan.Release, notDone string) identity.Refusal {
 	if refusal := p.findRefusal(ctx, release); refusal.IsRefusal() {
 		refusal.Message = notDone + refusal.Message

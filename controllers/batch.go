@@ -168,8 +168,8 @@ func (b *batch) holdUnconfirmed(first, last, agreed plan.Plan, now time.Time) bo
 	return true
 }
 
-// mayBegin reads live what no batch begins without: that the Cleaner is as it was decided on, that its account exists, and
-// that its namespace stays.
+// mayBegin checks with live reads that the Cleaner is unchanged, that its ServiceAccount exists, and that its namespace is not
+// terminating.
 func (b *batch) mayBegin(ctx context.Context) (say plan.Plan, ok bool, err error) {
 	now := v1alpha1.NewOwner(b.Key.Namespace)
 	if err := b.r.live.Get(ctx, b.Key, now); err != nil {
@@ -244,8 +244,8 @@ func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, err
 	return todo, nil
 }
 
-// errLooked says that a batch was decided on without knowing what became of the one before. It would delete, and count, again
-// what is gone and what the watches still show.
+// errLooked ends a batch that was planned before the outcome of the previous one was known: it would delete and count objects again that are
+// gone but still in the watch cache.
 var errLooked = errors.New("what became of the batch before had to be found out first")
 
 // errOver ends a batch before its first action, because the time of the pass is up.

@@ -75,7 +75,7 @@ func (p *openRun) viewOfRun() (life.View, error) {
 	return v, nil
 }
 
-// handOver hands what is owed to the sink to the sender, and says what that is; nil if nothing is.
+// handOver queues the undelivered run at the sender and returns it; nil if there is none.
 func (p *openRun) handOver() *v1alpha1.Run {
 	if p.Cleaner.Common().CloudEventSink == "" {
 		p.r.sender.CancelDeliveries(p.Key)
@@ -88,7 +88,7 @@ func (p *openRun) handOver() *v1alpha1.Run {
 	return owed
 }
 
-// doRequest carries out one request, and gives the answer to the memory of the run.
+// doRequest carries out one request of life.Next and records its result in the memory of the run.
 func (p *openRun) doRequest(ctx context.Context, req life.Request) error {
 	switch req.Kind {
 	case life.LookRows, life.Settle:

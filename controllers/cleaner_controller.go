@@ -58,7 +58,7 @@ type CleanerReconciler struct {
 	opts     Options
 }
 
-// Reconcile brings one Cleaner as far as it can go now. A panic is an error of that Cleaner, and of no other.
+// Reconcile runs one pass over a Cleaner. A panic is reported as an error of that Cleaner and does not affect others.
 func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {
 	mem := r.memories.memoryOf(req.NamespacedName)
 	if until, calm := r.findRest(ctx, req.NamespacedName, mem); calm {
@@ -79,7 +79,7 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (re
 	return result, err
 }
 
-// reportFailure reports an error that a pass could not.
+// reportFailure writes an error to the status after a pass has panicked.
 func (r *CleanerReconciler) reportFailure(ctx context.Context, req ctrl.Request, mem *memory, why error) (ctrl.Result, error) {
 	p, err := r.beginPass(ctx, req, mem)
 	if err != nil || p == nil {
@@ -149,7 +149,7 @@ func (p *pass) endPass() {
 	}
 }
 
-// takeOrders reads what the Cleaner says, once its author is known. If it is not ok, nothing follows from that now.
+// takeOrders verifies the signed record and handles the requestedAt annotation. If ok is false, the pass must not evaluate or act.
 func (p *pass) takeOrders(ctx context.Context) (ok bool, err error) {
 	if err := p.SeeRequest(p.Version); err != nil {
 		return false, err
@@ -167,7 +167,7 @@ func (p *pass) takeOrders(ctx context.Context) (ok bool, err error) {
 	return true, nil
 }
 
-// mayEvaluate returns the compiled programs of the spec. It returns nil if nothing is evaluated now, and until when.
+// mayEvaluate returns the compiled programs of the spec, or nil and the time of the next attempt if the Cleaner must not be evaluated now.
 func (p *pass) mayEvaluate(ctx context.Context) (programs *celenv.Programs, until time.Time, err error) {
 	p.waits = p.WaitsForSchedule()
 	if p.waits && !p.HasTimers() {
@@ -179,7 +179,7 @@ func (p *pass) mayEvaluate(ctx context.Context) (programs *celenv.Programs, unti
 	if !ok {
 		return nil, time.Time{}, err
 	}
-	// Nothing is looked at for an author who may not look.
+	// Do not read targets on behalf of an author who may not read them.
 	if refusal := p.authorRefused(ctx, nil); refusal.IsRefusal() {
 		p.r.watches.DropInterests(p.Key)
 		p.newReport().SetRefused(refusal)

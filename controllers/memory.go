@@ -61,7 +61,7 @@ type pauses struct {
 	asked             string
 }
 
-// shortcuts save work, and are as good empty.
+// shortcuts are caches. Losing them costs only time.
 type shortcuts struct {
 	// clients are those of the Cleaner's ServiceAccount, if it has one.
 	clients *clients.Set
@@ -91,7 +91,7 @@ type queried struct {
 	queries snapshot.Queries
 }
 
-// calm is until when a version of a Cleaner waits, and nothing but its own changes is of interest for it.
+// calm is until when a version of a Cleaner ignores all events except changes of the Cleaner itself.
 type calm struct {
 	version string
 	until   time.Time

@@ -51,7 +51,7 @@ const (
 // errNoTurn ends a pass that may not take the memory that it needs. It is called when it may.
 var errNoTurn = errors.New("others take much memory at the moment")
 
-// sight is what a Cleaner is to do, and what is seen and decided for it.
+// sight is the part of a pass that resolves the spec, reads the targets and computes plans.
 type sight struct {
 	*store.Stored
 	r *CleanerReconciler
@@ -71,7 +71,7 @@ type sight struct {
 	waited time.Duration
 }
 
-// openRun carries a run, and what is owed of one, to its end.
+// openRun continues an open run, and delivers the event of a finished one.
 type openRun struct {
 	*authority
 	mem  *memory
@@ -104,7 +104,7 @@ func newPass(r *CleanerReconciler, c v1alpha1.Owner, key types.NamespacedName, a
 	return &pass{recurrence: &recurrence{openRun: run, mem: mem}, mem: mem}
 }
 
-// isOver says that the pass has had its time: nothing more is evaluated in it, and others get their turn.
+// isOver reports whether the time limit of the pass has passed. It must not evaluate anything more.
 func (p *openRun) isOver() bool { return !p.r.clock.Now().Before(endOfPass(p)) }
 
 // endOfPass is when a pass has had its time, unless it waits for more slots.
@@ -267,7 +267,7 @@ func (p *sight) skipLook(now time.Time) {
 	p.mem.Holds = p.mem.Holds.BlindAll(p.mem.looks.BlindSince(now))
 }
 
-// checkTurn says that the pass may not take the memory that it needs: nothing that it decides counts.
+// checkTurn returns errNoTurn if the pass was refused memory; its decisions must then be discarded.
 func checkTurn(share *ration.Share) error {
 	if _, refused := share.FindWait(); refused {
 		return errNoTurn
@@ -319,7 +319,7 @@ func (p *sight) planOwner() plan.Owner {
 	return plan.Owner{Namespace: p.Cleaner.GetNamespace(), Name: p.Cleaner.GetName(), UID: p.Cleaner.GetUID(), Created: p.CreatedAt()}
 }
 
-// declareInterests declares what the Cleaner wants to hear of: nothing before its ttl, and nothing while it is suspended.
+// declareInterests registers the watches of the Cleaner: none before its ttl, and none while it is suspended.
 func (p *sight) declareInterests() {
 	ttl, err := p.Cleaner.Common().TTL.Parse(0)
 	if err != nil || p.Cleaner.Common().Suspend || p.r.clock.Now().Add(-p.r.opts.Skew.ClockAhead()).Before(p.CreatedAt().Add(ttl)) {
@@ -354,7 +354,7 @@ func (p *sight) warmingUp(d plan.Plan) (until time.Time, silent bool) {
 	return until, said && d.Reason == v1alpha1.ReasonNotSynced && p.r.clock.Now().Before(until)
 }
 
-// askAgain is when to come back after a decision. Nothing tells that a ServiceAccount has got a right, so it is asked.
+// askAgain returns when to reconcile again after a decision. No event announces that a ServiceAccount was granted a right, so it polls.
 func (p *sight) askAgain(d plan.Plan) time.Time {
 	if !d.Look.After(p.mem.evaluated) { // of a decision that is said again: it has been looked
 		d.Look = time.Time{}
@@ -422,8 +422,8 @@ func (p *pass) restUntil(ctx context.Context, until time.Time, err error) (ctrl.
 	return result, nil
 }
 
-// findRest says until when no event is of interest for a Cleaner, because it was looked at just now and nothing has changed since that
-// its run waits for. It is asked before the Cleaner is copied, which may have thousands of rows.
+// findRest returns until when this Cleaner can ignore events, because a pass has just run and nothing that its run waits for has changed.
+// It runs before the Cleaner is copied, because status.run can have thousands of rows.
 func (r *CleanerReconciler) findRest(ctx context.Context, key types.NamespacedName, mem *memory) (until time.Time, _ bool) {
 	if until = mem.calm.until; !r.clock.Now().Before(until) || len(mem.ended) > 0 {
 		return until, false
@@ -436,7 +436,7 @@ func (r *CleanerReconciler) findRest(ctx context.Context, key types.NamespacedNa
 	return until, owed == nil || c.Common().CloudEventSink == "" || !r.sender.GetDelivery(key, mem.uid, owed.Number).Delivered
 }
 
-// wakeTime is when to come back, of what wants to be looked at by a moment; zero: after a period.
+// wakeTime returns when to reconcile again, at the latest at until; if until is zero, after retry.period.
 func (p *pass) wakeTime(until, now time.Time) time.Time {
 	if until.IsZero() {
 		until = now.Add(p.retryPeriod())
@@ -480,6 +480,6 @@ func (p *pass) sleepUntil(ctx context.Context, until time.Time, err error) (ctrl
 	if due.After(now) && due.Before(until) {
 		until = due
 	}
-	// A timer that fires early would only evaluate once more; one that is late by a grain is not noticed.
+	// A timer that fires early only causes one more evaluation. At least 1 ms, because RequeueAfter 0 means no requeue.
 	return ctrl.Result{RequeueAfter: max(until.Sub(now), time.Millisecond)}, nil
 }

@@ -34,8 +34,8 @@ func (r releaseReader) wantsRelease() bool {
 	return r.sight.Work.Helm != nil && r.sight.Work.Helm.Delete
 }
 
-// loadRelease has read what the record of the release says that the spec wants uninstalled, which may have to wait for others. It is
-// of use once the release is read in time for a confirmation.
+// loadRelease decodes the record of the release in spec.helm into a cache, which can take long. Afterwards readWanted is fast enough for
+// a confirmation.
 func (r releaseReader) loadRelease(ctx context.Context) error {
 	if !r.wantsRelease() {
 		return nil

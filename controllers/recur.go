@@ -117,14 +117,14 @@ func (w *batches) doBatch(ctx context.Context) (over bool, say plan.Plan, err er
 		w.touched[b.acted[i].Object.UID] = true
 	}
 	w.decideAgain(ctx)
-	if w.callsForItself() { // it is not let run as fast as it can
+	if w.callsForItself() { // throttle it to MinInterval
 		w.decision.Next = earliestTime(w.decision.Next, w.r.clock.Now().Add(w.r.opts.MinInterval))
 		return true, w.decision, nil
 	}
 	return false, plan.Plan{}, nil
 }
 
-// callsForItself says that all that is wanted is about objects that were changed just now.
+// callsForItself reports whether every remaining step is for an object that this pass has just changed: a rule that triggers itself.
 func (w *batches) callsForItself() bool {
 	return w.asksForDeeds(w.todo) && !slices.ContainsFunc(w.todo.Steps, func(s plan.Step) bool { return !w.touched[s.Object.UID] })
 }
@@ -179,7 +179,7 @@ func (p *recurrence) leaveOutHeld(d plan.Plan) plan.Plan {
 	return life.WithoutItems(d, func(item plan.ItemKey) bool { return p.mem.Unconfirmed.IsWaiting(item, now) })
 }
 
-// describeHeld is what is said of a decision when all that is left of it waits for live reads to say the same.
+// describeHeld returns the plan to report when all remaining items wait for live reads to confirm them.
 func (p *recurrence) describeHeld(d plan.Plan) plan.Plan {
 	say := p.mem.held
 	say.Next = earliestTime(p.mem.Unconfirmed.NextAttempt(), d.Next)
@@ -191,7 +191,7 @@ func (p *recurrence) describeHeld(d plan.Plan) plan.Plan {
 	return say
 }
 
-// asksForDeeds says that a decision asks for something: reports that were made already are nothing.
+// asksForDeeds reports whether a decision has steps left, not counting reports that were already made.
 func (p *recurrence) asksForDeeds(d plan.Plan) bool {
 	deeds := slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.IsDeed() })
 	return d.Verdict == v1alpha1.VerdictAct && (deeds || len(p.mem.Told.LeaveOut(d, p.r.clock.Now()).Steps) > 0)

@@ -19,7 +19,7 @@ import (
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
-// judged is what was decided last for an open run, and what that rests on.
+// judged is the last decision on an open run, with its input.
 type judged struct {
 	at   time.Time // life.Memory.ConfirmedAt
 	in   plan.Input

@@ -50,7 +50,7 @@ type deeds struct {
 	unsent bool
 }
 
-// follower decides again on objects that have changed, and gives up those that have changed each time.
+// follower recomputes the steps for objects that changed before the request (409), and backs off from those that keep changing.
 type follower interface {
 	decideAnew(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course
 	giveUp(c *life.Course, changed map[types.UID]bool, times int)
@@ -175,7 +175,7 @@ func (b *deeds) decideOthers(ctx context.Context) plan.Plan {
 	return life.JudgeRun(ctx, b.in, b.Cleaner.State().Run, b.run).Plan
 }
 
-// namedVersion is the one of its object that a step names.
+// namedVersion returns the resourceVersion that the request of a step must carry.
 func (b *deeds) namedVersion(s *plan.Step) string {
 	if v, changed := b.versions[s.Object.UID]; changed {
 		return v
@@ -183,7 +183,7 @@ func (b *deeds) namedVersion(s *plan.Step) string {
 	return s.Object.ResourceVersion
 }
 
-// takeOutcome remembers what came of a step, and says whether it was done.
+// takeOutcome records the outcome of a step, and reports whether it succeeded.
 func (b *deeds) takeOutcome(s *plan.Step, out actuate.Outcome) bool {
 	now, uid := b.r.clock.Now(), s.Object.UID
 	b.TellOutcome(s, out.Answer, b.decidedAt())
@@ -359,7 +359,7 @@ func (b *deeds) readsOf(s *plan.Step) []plan.Read {
 	return out
 }
 
-// stepGuard is what the steps of a batch ask and tell.
+// stepGuard implements actuate.Guard for the steps of a batch.
 type stepGuard struct {
 	*deeds
 	log logr.Logger

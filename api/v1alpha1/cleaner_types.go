@@ -60,8 +60,8 @@ type CleanerSpec struct {
 	// +optional
 	Helm *Helm `json:"helm,omitempty"`
 
-	// The objects that expressions read, and the objects to delete. Objects are deleted in the order of the targets;
-	// targets that expressions do not read come first. Server-side apply treats the list as one field.
+	// The objects that expressions read, and the objects to delete. Objects are deleted in the order of this list;
+	// targets with includeWhenEvaluating: false come first. Server-side apply treats the list as one field.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -100,8 +100,8 @@ type Helm struct {
 	// +optional
 	Delete bool `json:"delete,omitempty"`
 
-	// How long each hook can take, such as "90s". If a hook takes longer, nothing more is deleted, and the operator
-	// retries the uninstall until it is complete. Until then, the record of the release is kept. Must be more than 0s.
+	// How long each hook can take, such as "90s". If a hook takes longer, the operator stops the uninstall and
+	// retries it until it is complete. Until then, the Secret of the release is kept. Must be more than 0s.
 	// Defaults to 5m.
 	// +optional
 	Timeout Duration `json:"timeout,omitempty"`
@@ -155,9 +155,9 @@ type Target struct {
 	// +optional
 	IncludeWhenEvaluating *bool `json:"includeWhenEvaluating,omitempty"`
 
-	// What to do while the named object does not exist or its kind is not served: Wait or AsNull. Wait does not
-	// evaluate anything. AsNull lets expressions read null. If the operator is not allowed to read the target, it
-	// always waits. Has no effect if includeWhenEvaluating is false. Defaults to Wait.
+	// What to do while the named object does not exist or its kind is not served: Wait or AsNull. With Wait, the
+	// Cleaner is not evaluated. With AsNull, expressions read null. If the operator is not allowed to read the target,
+	// the Cleaner always waits. Has no effect if includeWhenEvaluating is false. Defaults to Wait.
 	// +optional
 	OnMissing OnMissing `json:"onMissing,omitempty"`
 }

@@ -53,8 +53,8 @@ type ClusterCleanerList struct {
 type ClusterCleanerSpec struct {
 	CommonSpec `json:",inline"`
 
-	// The objects that expressions read, and the objects to delete. Objects are deleted in the order of the targets;
-	// targets that expressions do not read come first. Server-side apply treats the list as one field.
+	// The objects that expressions read, and the objects to delete. Objects are deleted in the order of this list;
+	// targets with includeWhenEvaluating: false come first. Server-side apply treats the list as one field.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -100,8 +100,8 @@ type ServiceAccountReference struct {
 // ClusterSinkAuth defines how requests to a sink are authenticated.
 type ClusterSinkAuth struct {
 	// The type of authentication: Bearer or HMAC. Bearer sends the value in the header "Authorization: Bearer <value>";
-	// use an https URL. HMAC never sends the value: the operator signs the ID, the time and the body of the event with
-	// it, and adds the headers webhook-id, webhook-timestamp and webhook-signature, as Standard Webhooks defines them.
+	// use an https URL. HMAC signs the ID, the time and the body of the event with the value, which is never sent,
+	// and adds the headers webhook-id, webhook-timestamp and webhook-signature, as Standard Webhooks defines them.
 	// +required
 	Type SinkAuthType `json:"type"`
 
@@ -152,9 +152,9 @@ type ClusterTarget struct {
 	// +optional
 	IncludeWhenEvaluating *bool `json:"includeWhenEvaluating,omitempty"`
 
-	// What to do while the named object does not exist or its kind is not served: Wait or AsNull. Wait does not
-	// evaluate anything. AsNull lets expressions read null. If the operator is not allowed to read the target, it
-	// always waits. Has no effect if includeWhenEvaluating is false. Defaults to Wait.
+	// What to do while the named object does not exist or its kind is not served: Wait or AsNull. With Wait, the
+	// Cleaner is not evaluated. With AsNull, expressions read null. If the operator is not allowed to read the target,
+	// the Cleaner always waits. Has no effect if includeWhenEvaluating is false. Defaults to Wait.
 	// +optional
 	OnMissing OnMissing `json:"onMissing,omitempty"`
 }

@@ -64,7 +64,7 @@ type CommonSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// How long after a scheduled time the Cleaner can still be evaluated for it. After that, the Cleaner waits for the
+	// The deadline for an evaluation after its scheduled time. If it is missed, the Cleaner waits for the
 	// next scheduled time. A request in the annotation cleaner.vtex.dev/requestedAt expires after the same time.
 	// Requires a schedule. At least 10s. Defaults to 1h.
 	// +optional
@@ -75,13 +75,13 @@ type CommonSpec struct {
 	// +optional
 	TTL Duration `json:"ttl,omitempty"`
 
-	// When to evaluate the Cleaner again although no target has changed. Defaults to {period: 1h}.
+	// When to evaluate the Cleaner again even if no target has changed. Defaults to {period: 1h}.
 	// +optional
 	Retry *Retry `json:"retry,omitempty"`
 
 	// Values that expressions read as `params`. With {team: web, keep: 3}, expressions read params.team and
-	// params.keep. A JSON integer is a CEL int. A null value is the same as no value. Numbers beyond 9007199254740991
-	// are refused: write them as strings.
+	// params.keep. A JSON integer is a CEL int. A null value counts as not set. Numbers beyond 9007199254740991
+	// are rejected: write them as strings.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Parameters *runtime.RawExtension `json:"parameters,omitempty"`
@@ -97,7 +97,7 @@ type CommonSpec struct {
 
 	// CEL expressions that must all be true before the Cleaner acts, such as !pods.items.exists(p, p.status.phase ==
 	// "Running"). They can read each target by its name (unless includeWhenEvaluating is false), `params`, `variables`,
-	// and `time`, the time of the evaluation. If an expression fails, nothing is done. Without conditions, the Cleaner
+	// and `time`, the time of the evaluation. If an expression fails, the Cleaner does not act. Without conditions, it
 	// acts when its ttl, schedule and rules allow it.
 	// +optional
 	// +listType=atomic
@@ -115,8 +115,8 @@ type CommonSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(r, self.exists_one(s, s.name == r.name))",message="two rules have the same name: rename one of them"
 	Rules []Rule `json:"rules,omitempty"`
 
-	// Safety limits. If an evaluation would exceed a limit, nothing is done, and the condition Tripped names the limit.
-	// The next evaluation is checked again. By default there are no limits.
+	// Safety limits. If an evaluation would exceed a limit, the Cleaner does not act, and the condition Tripped names
+	// the limit. Every evaluation is checked. By default there are no limits.
 	// +optional
 	Limits *Limits `json:"limits,omitempty"`
 
@@ -126,8 +126,8 @@ type CommonSpec struct {
 	TemplateRef *TemplateRef `json:"templateRef,omitempty"`
 
 	// The http or https URL that receives one CloudEvent for each finished cleanup. The operator retries with the same
-	// event ID until the sink responds with a 2xx status code; with lifecycle Once, the Cleaner is not deleted before
-	// that. With lifecycle Recurring, an event covers the actions until nothing is left to do, and at most 500 objects.
+	// event ID until the sink responds with a 2xx status code; with lifecycle Once, the Cleaner is not deleted until
+	// then. With lifecycle Recurring, an event is sent when nothing is left to do, or after 500 objects.
 	// The URL must not contain a user name, a password or a fragment.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
@@ -144,10 +144,10 @@ type CommonSpec struct {
 	CloudEventData string `json:"cloudEventData,omitempty"`
 }
 
-// Retry defines when a Cleaner is evaluated again although no target has changed.
+// Retry defines when a Cleaner is evaluated again even if no target has changed.
 type Retry struct {
-	// How long after an evaluation to evaluate again although nothing has changed, such as "5h". Changes that the
-	// operator can predict from time alone are evaluated at the exact time, whatever the period is. At least 10s.
+	// How long after an evaluation to evaluate again even if nothing has changed, such as "5h". If the operator can
+	// predict when the passage of time changes a result, it evaluates at that time, whatever the period. At least 10s.
 	// Defaults to 1h.
 	// +optional
 	Period Duration `json:"period,omitempty"`
@@ -184,15 +184,15 @@ type Variable struct {
 // +kubebuilder:validation:XValidation:rule="has(self.maxActions) || has(self.maxPercent) || !has(self.per)",message="per is the period over which maxActions and maxPercent count: add one of them"
 type Limits struct {
 	// The maximum number of objects to act on during `per`. An object counts once, however many actions it needs. If
-	// one action on an object stands for several items, such as a patch that combines them, each item counts. Unlimited
+	// one action covers several items, such as a patch that combines them, each item counts. Unlimited
 	// by default.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	MaxActions int64 `json:"maxActions,omitempty"`
 
-	// The maximum percentage of the objects of each target to act on during `per`. If one target would exceed it,
-	// nothing is done. Unlimited by default.
+	// The maximum percentage of the objects of each target to act on during `per`. If one target would exceed it, the
+	// Cleaner does not act. Unlimited by default.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -241,8 +241,8 @@ const (
 // SinkAuth defines how requests to a sink are authenticated.
 type SinkAuth struct {
 	// The type of authentication: Bearer or HMAC. Bearer sends the value in the header "Authorization: Bearer <value>";
-	// use an https URL. HMAC never sends the value: the operator signs the ID, the time and the body of the event with
-	// it, and adds the headers webhook-id, webhook-timestamp and webhook-signature, as Standard Webhooks defines them.
+	// use an https URL. HMAC signs the ID, the time and the body of the event with the value, which is never sent,
+	// and adds the headers webhook-id, webhook-timestamp and webhook-signature, as Standard Webhooks defines them.
 	// +required
 	Type SinkAuthType `json:"type"`
 

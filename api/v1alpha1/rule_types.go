@@ -8,8 +8,8 @@ import "k8s.io/apimachinery/pkg/util/intstr"
 // Rule acts on the items of a list for which an expression is true.
 //
 // Its expressions can read the targets, `params`, `variables`, `time`, and `item`: the current item of the list. If the
-// item is an object, `object` is the same. If an expression fails for one item, nothing is done with this item, and the
-// other items are not affected.
+// item is an object, `object` is the same. If an expression fails for an item, that item is skipped, and the other
+// items are not affected.
 type Rule struct {
 	// The name of the rule, as shown in status, Events and CloudEvents. It must be unique among the rules. It consists
 	// of lowercase letters, digits and hyphens.
@@ -85,9 +85,9 @@ type Rule struct {
 	// +kubebuilder:validation:MaxLength=16384
 	Unless string `json:"unless,omitempty"`
 
-	// What to read from the API server, instead of from the watch, before acting on an item. The rule is evaluated
+	// What to read from the API server, instead of the watch cache, before acting on an item. The rule is evaluated
 	// again with the results. Use it to prove that something does not exist, such as the Node of a Pod. By default, the
-	// operator reads each other target that the rule depends on as a whole.
+	// operator lists every other target that the rule depends on.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -136,8 +136,8 @@ const ConfirmAll = "*"
 
 // Confirm selects what to read from the API server before acting on an item.
 type Confirm struct {
-	// The name of the target to read. "*" (quoted) reads all targets that the rule depends on as a whole, except the
-	// target of its items.
+	// The name of the target to read. "*" (quoted) lists all targets that the rule depends on, except the target
+	// of its items.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -179,20 +179,20 @@ type RuleAction struct {
 	// +optional
 	Report *ReportAction `json:"report,omitempty"`
 
-	// Deletes the object at the version that was evaluated. If several delete actions of a rule apply to an object,
+	// Deletes the object if it has not changed since the evaluation. If several delete actions of a rule apply to an object,
 	// only the first is performed.
 	// +optional
 	Delete *DeleteAction `json:"delete,omitempty"`
 
-	// Evicts the Pod and respects PodDisruptionBudgets.
+	// Evicts the Pod, subject to its PodDisruptionBudgets.
 	// +optional
 	Evict *EvictAction `json:"evict,omitempty"`
 
-	// Patches the object at the version that was evaluated.
+	// Patches the object if it has not changed since the evaluation.
 	// +optional
 	Patch *PatchAction `json:"patch,omitempty"`
 
-	// Removes one finalizer from the object at the version that was evaluated.
+	// Removes one finalizer from the object if it has not changed since the evaluation.
 	// +optional
 	RemoveFinalizer *RemoveFinalizerAction `json:"removeFinalizer,omitempty"`
 }
@@ -281,7 +281,7 @@ type PatchAction struct {
 	// +kubebuilder:validation:MaxLength=16384
 	Expression string `json:"expression"`
 
-	// Whether Apply takes over fields that other managers own. Only with type Apply. Defaults to false.
+	// Whether to take over fields that other field managers own, as kubectl apply --force-conflicts does. Only with type Apply. Defaults to false.
 	// +optional
 	Force bool `json:"force,omitempty"`
 }

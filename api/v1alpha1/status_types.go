@@ -40,9 +40,8 @@ type CleanerStatus struct {
 	// +kubebuilder:validation:Maximum=9007199254740991
 	ResolvedTargetCount int64 `json:"resolvedTargetCount,omitempty"`
 
-	// When the Cleaner is evaluated next if nothing changes before then. With lifecycle Recurring, it shows only the
-	// end of the ttl, the end of a `for`, and the time when a condition changes, but neither retry.period nor the
-	// schedule.
+	// When the Cleaner is evaluated next if nothing changes before then. With lifecycle Recurring, it covers only
+	// the ttl, `for` timers, and the predicted change of a condition, not retry.period or the schedule.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	NextScheduledEvaluation *metav1.Time `json:"nextScheduledEvaluation,omitempty"`
@@ -56,7 +55,7 @@ type CleanerStatus struct {
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	LastScheduleTime *metav1.Time `json:"lastScheduleTime,omitempty"`
 
-	// The first 20 items for which `when` is true, but not yet for as long as the `for` of the rule requires.
+	// The first 20 items that match `when` of a rule and still wait for its `for` timer.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
@@ -76,8 +75,8 @@ type CleanerStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	LastActions []Action `json:"lastActions,omitempty"`
 
-	// The last value of the annotation cleaner.vtex.dev/requestedAt that the operator has handled. It answered the
-	// request with an evaluation, or dropped it; then the condition RequestDropped says why.
+	// The last value of the annotation cleaner.vtex.dev/requestedAt that the operator has handled. The operator
+	// either evaluated the Cleaner or dropped the request; if it did, the condition RequestDropped says why.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	LastRequestedAt string `json:"lastRequestedAt,omitempty"`
@@ -164,7 +163,7 @@ type Evaluation struct {
 	Withheld []Withheld `json:"withheld,omitempty"`
 }
 
-// Pending is an item for which `when` is true, but not yet for as long as `for` requires.
+// Pending is an item that matches `when` and still waits for its `for` timer.
 type Pending struct {
 	// The name of the rule.
 	// +kubebuilder:validation:MaxLength=2048
@@ -172,7 +171,7 @@ type Pending struct {
 	// The value of forKey or key, or else the object.
 	// +kubebuilder:validation:MaxLength=2048
 	Key string `json:"key"`
-	// When `when` will have been true for long enough.
+	// When the `for` timer of the item ends.
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	Until metav1.Time `json:"until"`
 }

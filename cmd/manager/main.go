@@ -115,8 +115,8 @@ type leadership interface {
 // releaseTimeout bounds the requests that release the Lease. If they fail, the Lease expires.
 const releaseTimeout = 5 * time.Second
 
-// runUntilStopped runs the manager until ctx ends, then releases the Lease: only after all of the manager's parts have stopped, because only
-// then nothing is written any more. If one does not stop in time, the Lease has to expire.
+// runUntilStopped runs the manager until ctx ends, then releases the Lease, but only after all parts of the manager have stopped: until then
+// they can still write. If one does not stop in time, the Lease has to expire.
 func runUntilStopped(ctx context.Context, mgr interface {
 	Start(ctx context.Context) error
 }, lease leadership) error {

@@ -55,7 +55,7 @@ func (l *Lease) renew(r resourcelock.LeaderElectionRecord, send func() error) er
 }
 
 // Release gives the Lease up, so that another process leads at once and does not wait until it expires. Call it when the election has ended and
-// nothing in this process can write any more: from then on this process is not the leader, also if the request fails. A Lease that this
+// nothing in this process can still write: from then on this process is not the leader, also if the request fails. A Lease that this
 // process does not hold stays as it is.
 func (l *Lease) Release(ctx context.Context) error {
 	l.released.Store(true)

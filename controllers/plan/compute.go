@@ -139,7 +139,7 @@ type Plan struct {
 	Refused  string
 	// Confirm are the reads that have to be answered live next. When there are none, steps that are Confirmed may be taken.
 	Confirm []Read
-	// Holds is handed to the next Compute.
+	// Holds is input to the next ComputePlan.
 	Holds holds.Holds
 	// TrippedBy is the limit that the plan is over; empty if none.
 	TrippedBy string
@@ -153,8 +153,8 @@ type Plan struct {
 	// Look is when time alone may give another answer although nothing says so; zero if not before Next. It is of no
 	// interest to people: an item of a rule may be due then, or nothing happens.
 	Look time.Time
-	// Steady is until when no answer that rules gave changes by time alone: the moment of the plan if nobody knows, and zero if they were
-	// not asked.
+	// Steady is until when the passage of time changes no result of the rules: the time of the plan if that is unknown, and zero if the rules
+	// were not evaluated.
 	Steady time.Time
 }
 
@@ -207,7 +207,7 @@ func invalidPlan(message string) Plan {
 	return Plan{Verdict: v1alpha1.VerdictInvalid, Reason: v1alpha1.ReasonInvalidSpec, Message: message}
 }
 
-// decideWork is Compute for a Cleaner whose ttl has passed.
+// decideWork is ComputePlan for a Cleaner whose ttl has passed.
 func (in *Input) decideWork(ctx context.Context) Plan {
 	if len(in.Snapshot) != len(in.Spec.Targets) {
 		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonReadFailed, Message: "The targets were not read.", Holds: in.Holds.BlindAll(in.Now)}
@@ -277,13 +277,14 @@ func (in ahead) foreseeHolds(p Plan, f celenv.Foresight) Plan {
 // nextBackstop is when conditions that were evaluated at a moment are evaluated again in any case.
 func (in ahead) nextBackstop(at time.Time) time.Time {
 	period, err := EvaluationPeriod(in.Spec)
-	if err != nil { // Compute has refused it
+	if err != nil { // ComputePlan has rejected it
 		return at
 	}
 	return at.Add(period)
 }
 
-// evaluateWork has the expressions asked, all on one look, and says until when what they gave holds. Without results none was.
+// evaluateWork evaluates the conditions, rules and targets on one snapshot, and returns until when their results are valid. results is nil
+// if the evaluation did not start.
 func (in *Input) evaluateWork(ctx context.Context, see celenv.Input) (Plan, []celenv.Result, celenv.Foresight) {
 	e, problem := in.Programs.BeginEvaluation(ctx, see)
 	if problem != nil {
@@ -414,9 +415,9 @@ func (in *Input) judgePlan(p Plan) Plan {
 	return p
 }
 
-// FindTrouble is what somebody has to look at although others of the plan's items go their way: a reason, and a sentence; empty
-// if there is nothing. What was refused comes first: something is left that is known to be unwanted, and whoever refuses
-// has to be asked. Of an item with an error nobody knows that.
+// FindTrouble returns the reason and message of the most important problem of individual items; empty if there is none. Refused
+// requests come before errors of expressions: a refused object certainly should be deleted, while nobody knows that of an item
+// with an error.
 func (p *Plan) FindTrouble() (reason, message string) {
 	switch {
 	case p.Stuck == v1alpha1.ReasonTargetUnstable:
@@ -441,14 +442,14 @@ func DescribeItemError(e *v1alpha1.ItemError) string {
 	return text
 }
 
-// waitFor is the plan without steps: what waits takes none.
+// waitFor returns the plan with verdict Wait, a reason and no steps.
 func (p Plan) waitFor(reason, message string) Plan {
 	p.Verdict, p.Reason, p.Message = v1alpha1.VerdictWait, reason, message
 	p.Steps, p.Confirm, p.Release = nil, nil, nil
 	return p
 }
 
-// addEventData adds the value of cloudEventData. Nothing is begun of which the event could not say what its author wants said.
+// addEventData adds the value of cloudEventData. If the expression fails, the plan is blocked, so that no run starts without its event data.
 func (in *Input) addEventData(e *celenv.Evaluation, p Plan) Plan {
 	data, problem := e.EvaluateData()
 	if problem != nil {
@@ -472,8 +473,8 @@ func (in *Input) BuildEvaluationInput() (celenv.Input, error) {
 	return celenv.Input{Targets: in.targetValues(), Params: params, Time: in.dueTime(), Memory: in.Memory}, nil
 }
 
-// gateConditions says what the conditions gave. Holds of rules last where nobody can say; where the conditions do not hold nobody
-// looks, and they end.
+// gateConditions returns a plan from the results of the conditions. If a condition fails with an error, `for` timers are kept; if one is
+// false, they end.
 func (in *Input) gateConditions(results []celenv.Result) Plan {
 	p := Plan{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Message: describeConditionsMet(in.Spec, len(results))}
 	for i, r := range results {

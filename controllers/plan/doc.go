@@ -3,8 +3,8 @@
 
 // Package plan decides what a Cleaner is to do.
 //
-// ComputePlan answers "what would be done now, and when is the answer worth asking again", from a spec, what its targets
-// look like and a moment. What comes next for a cleaning that has begun is said by package life.
+// ComputePlan computes what a Cleaner would do now, and when to compute it again, from its spec, a snapshot of its targets
+// and a time. Package life decides what comes next for a run that has started.
 //
 // What rules want is decided in two looks. The first is at what the watches show, and costs no request. The plan then
 // asks for the reads that its first items rest on (Plan.Confirm); the caller makes them, puts the answers over the snapshot

@@ -60,8 +60,8 @@ func (r folding) foldDeeds() {
 	}
 }
 
-// groupDeeds puts deeds together and into their order: that of the items, then that of the actions. Of several items it is the
-// last one that counts, so that whatever comes before a step stands before it.
+// groupDeeds groups deeds with the same action and object into folds, ordered by item, then by action. A fold of several items is placed
+// at its last item, so that all its dependencies come before it.
 func (r folding) groupDeeds() []*fold {
 	all := make([]*fold, 0, len(r.acting))
 	at := make(map[foldID]*fold, len(r.acting))
@@ -103,7 +103,7 @@ func (r folding) groupDeeds() []*fold {
 	return orderFolds(all)
 }
 
-// behindEachOther puts what is done to one object into the order of the actions, whichever items it is for.
+// behindEachOther makes folds on the same object depend on each other in the order of the actions, across items.
 func behindEachOther(all []*fold) {
 	on := make(map[types.UID][]*fold, len(all))
 	for _, f := range all {

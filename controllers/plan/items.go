@@ -77,7 +77,7 @@ func (o *Object) standsFor(value map[string]any) bool {
 		(uid == "" || uid == string(o.UID))
 }
 
-// describeAbsent says that find found nothing.
+// describeAbsent returns the message for an object that findObject did not find.
 func describeAbsent(value map[string]any) string {
 	name := nestedString(value, "metadata", "name")
 	if namespace := nestedString(value, "metadata", "namespace"); namespace != "" {
@@ -103,7 +103,7 @@ type deed struct {
 	patch  []byte  // what it says if the item has it for itself
 }
 
-// taking tells what the actions of a rule do with an item.
+// taking evaluates the actions of a rule for an item.
 type taking struct{ *deciding }
 
 // takeItem adds what is done with an item, unless there is an error, or something forbids it.
@@ -228,7 +228,7 @@ func (r taking) hasNothingToDo(a *acting, action *v1alpha1.RuleAction, verb Verb
 	}
 }
 
-// endsWithin says that an object is terminating already, and that the seconds which it is given now would not make that shorter.
+// endsWithin reports whether an object is already terminating with a grace period that is not longer than grace.
 func (o *Object) endsWithin(grace *int64) bool {
 	if !o.Terminating {
 		return false
@@ -300,7 +300,7 @@ func verbOf(a *v1alpha1.RuleAction) Verb {
 	}
 }
 
-// makeStep is what an action does to an object, but for what depends on the items.
+// makeStep returns the step of an action on an object, without the fields that depend on the items.
 func (r *deciding) makeStep(action int, o *Object) Step {
 	a := &r.rule.Actions[action]
 	s := Step{Rule: r.rule.Name, Action: action, Verb: verbOf(a)}

@@ -31,8 +31,8 @@ type decider struct {
 	gate []Read
 	// taken is what earlier rules act on: an object is acted on by the first rule that wants it.
 	taken map[types.UID]bool
-	// newHolds is how many holds have begun that the plan before did not know, and blindFor for how long at most nobody may be able to say
-	// whether all of them go on; zero: there are none.
+	// newHolds counts the `for` timers that started in this evaluation. blindFor is how long `when` may go unchecked at most before one of
+	// the timers must start again; zero: there are none.
 	newHolds int
 	blindFor time.Duration
 }
@@ -68,7 +68,7 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 	return d
 }
 
-// DecideSteps adds the steps of rules and targets to a plan. What is done already no target wants.
+// DecideSteps adds the steps of rules and targets to a plan, except target steps for objects in done.
 func (in *Input) DecideSteps(e *celenv.Evaluation, p *Plan, done []types.UID) {
 	d := in.decideRules(e, p)
 	for _, uid := range done {
@@ -205,8 +205,8 @@ func (r *deciding) findCandidates(items []*celenv.Item) []candidate {
 	return out
 }
 
-// leaveOutTwins takes an error for each key that several candidates have, and leaves all of them out: nobody could tell for which
-// of them `for` counts, which one was tried, and which one was reported. Their hold begins anew.
+// leaveOutTwins removes all candidates that share a key with another one, and records an error for each such key: `for` timers, retries
+// and reports could not be assigned to one of them. Their `for` timers start again.
 func (r *deciding) leaveOutTwins(candidates []candidate) []candidate {
 	if r.rule.Key == "" {
 		return candidates
@@ -334,8 +334,8 @@ func (d *decider) roomForHold() bool {
 	return true
 }
 
-// recordUnknown takes that nobody can say whether `when` holds for an item. An item of which the key is not known either counts
-// as one that is not there: its hold begins anew.
+// recordUnknown records that the result of `when` is unknown for an item. If its key is unknown too, the item counts as absent, and
+// its `for` timer starts again.
 func (r *deciding) recordUnknown(item *celenv.Item) {
 	if r.holds == nil {
 		return
@@ -446,7 +446,7 @@ func (r *deciding) sortGroup(group []*candidate) bool {
 	return failed == nil
 }
 
-// nameCandidate is what a candidate is called in front of people: the key that its author gave it, or the object.
+// nameCandidate returns the name of a candidate for messages: its key, or its object.
 func (r *deciding) nameCandidate(c *candidate) string {
 	if r.rule.Key == "" && c.object != nil {
 		return c.object.NameFor(r.in.Owner.Namespace)
@@ -454,7 +454,7 @@ func (r *deciding) nameCandidate(c *candidate) string {
 	return c.key
 }
 
-// nameOf is name for an item that is not known to be a candidate; empty if nobody can say.
+// nameOf is nameCandidate for an item that may not be a candidate; empty if it has no name.
 func (r *deciding) nameOf(item *celenv.Item) string {
 	if r.rule.Key != "" {
 		key, err := item.EvaluateKey()

@@ -156,7 +156,7 @@ func (p *Plan) ListItems() map[ItemKey]bool {
 	return out
 }
 
-// stepID tells the steps of a plan apart, but for folds of which one part is confirmed and another is not.
+// stepID identifies a step of a plan. The confirmed and the unconfirmed part of one fold share it.
 type stepID struct {
 	rule   string
 	action int

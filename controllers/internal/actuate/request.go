@@ -203,7 +203,7 @@ func dryRunParams(dryRun bool) map[string]string {
 	return params
 }
 
-// mustMarshal returns the JSON of what always has one.
+// mustMarshal returns the JSON of a value that can always be marshalled.
 func mustMarshal(v any) []byte {
 	out, err := json.Marshal(v)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
-// Guard is what a step has to ask and to tell.
+// Guard is called around each request of a step.
 type Guard interface {
 	// LimitWait returns a context for what a step waits for before it is sent. The context ends when the step is no longer worth sending.
 	// Dry runs do not call it.
@@ -58,8 +58,8 @@ func NewRateLimiter(perSecond int64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(perSecond), 1)
 }
 
-// ExecuteStep carries out a step at a version of its object, and says what came of it. What cannot be asked for is refused, and
-// without a version the object is read instead. A dry run has the API server say what would come of it.
+// ExecuteStep sends the request of a step for one version of its object, and returns the outcome. A step without a valid request is
+// AnswerRefused. Without a version, the object is read instead. With dryRun, the request is a server-side dry run.
 func (a *Actuator) ExecuteStep(ctx context.Context, step *plan.Step, version string, dryRun bool, o Guard) Outcome {
 	object := &step.Object
 	not := func(kind life.AnswerKind, err error) Outcome {
@@ -181,8 +181,8 @@ func withMetadata(value map[string]any, metadata any) map[string]any {
 	return out
 }
 
-// isLast says that an object was answered as it was when it went: it is being deleted, and neither a finalizer nor a
-// grace period holds it.
+// isLast reports whether a response shows the final state of a deleted object: it has a deletionTimestamp, no finalizers and no grace
+// period.
 func isLast(u *unstructured.Unstructured) bool {
 	grace := u.GetDeletionGracePeriodSeconds()
 	return u.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 && grace != nil && *grace == 0

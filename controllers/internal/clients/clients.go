@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clients makes what is read and done with for a Cleaner: one set of clients for each identity. It shows no Secrets of
+// Package clients creates the API clients of a Cleaner: one set of clients for each identity. It shows no Secrets of
 // the operator's namespace, and decides nothing.
 package clients
 

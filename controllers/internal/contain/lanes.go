@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// lanes hand out work so that no lane keeps another one waiting: the next place is for the lane that has fewest, and of those that have as
-// many for the one after the lane that had the last.
+// lanes distribute work fairly: the next slot goes to the lane that has the fewest, and among equals to the one after the lane that got the
+// last slot.
 type lanes struct {
 	mu    sync.Mutex
 	order []*lane

@@ -44,7 +44,7 @@ type Recorder struct {
 // NeedLeaderElection says that only the leader writes.
 func (r *Recorder) NeedLeaderElection() bool { return true }
 
-// RecordEvent has an Event written, and returns at once.
+// RecordEvent queues an Event and returns immediately.
 func (r *Recorder) RecordEvent(e Event) {
 	now, id := r.clock.Now(), e
 	id.Regarding.ResourceVersion = ""

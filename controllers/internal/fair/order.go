@@ -21,8 +21,8 @@ const forgetAfter = time.Minute
 // maxNames is of how many Cleaners of one namespace it is remembered what they have used.
 const maxNames = 4096
 
-// order is who waits for a place, and who has one. A namespace may take one more while more places are free than it has: so the
-// first takes half of them, the next half of the rest, and one that has none finds one. Of those who may, the namespace comes
+// order is the queue for slots. A namespace gets another slot while more slots are free than it holds: so the first namespace can take half
+// of them, the next half of the rest, and one that holds none finds a free one. Of those who may, the namespace comes
 // first that has used the least time, of those that have used the same the one that waits longest, and of its Cleaners the one that has
 // used least. It is not safe for concurrent use.
 type order[T comparable] struct {

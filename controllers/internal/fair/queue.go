@@ -83,7 +83,7 @@ type ready struct {
 // work is a request that a worker has.
 type work struct {
 	began time.Time
-	// again says that it was added meanwhile, and urgent that it is urgent.
+	// again means that the request was added again while a worker had it, and urgent that this must not wait behind low priority.
 	again, urgent bool
 }
 

@@ -38,8 +38,8 @@ func (a Account) userAndGroups() (name string, groups []string) {
 	return serviceaccount.MakeUsername(a.Namespace, a.Name), append(serviceaccount.MakeGroupNames(a.Namespace), user.AllAuthenticated)
 }
 
-// NewConfig returns a configuration whose requests are the account's. It fails on an account that is named by half: client-go
-// would leave an empty name out, and send the request as the operator.
+// NewConfig returns a configuration whose requests are the account's. It fails if the namespace or the name is
+// empty: client-go would omit the empty name, and send the request as the operator.
 func (a Account) NewConfig(operator *rest.Config) (*rest.Config, error) {
 	c := rest.CopyConfig(operator)
 	if a.IsOperator() {

@@ -71,7 +71,7 @@ func summarizeRun(run *v1alpha1.Run) string {
 	return text
 }
 
-// words are how a verb is spoken of.
+// words are the forms of a verb for Events and messages.
 type words struct{ reason, action, would, did, result string }
 
 // DescribeDryRun says what a verb would do to an object: "would be deleted".
@@ -271,7 +271,7 @@ func (p *Journal) TellLoop(s *plan.Step) {
 		s.Rule, s.Object.Ref.NameFor(p.of.Cleaner.GetNamespace()), w.result)
 }
 
-// TellOutcome counts what came of a step that was decided at a moment, and remembers it for the status.
+// TellOutcome counts the outcome of a step in the metrics, and adds it to status.lastActions.
 func (p *Journal) TellOutcome(s *plan.Step, a life.Answer, decided time.Time) {
 	action := func(result string) {
 		p.RememberActions(v1alpha1.Action{
@@ -409,7 +409,7 @@ func weighActions(all []v1alpha1.Action) (bytes int64) {
 // AtSecond returns the current time in whole seconds, as a status stores it.
 func AtSecond(c clock.PassiveClock) metav1.Time { return metav1.NewTime(c.Now().Truncate(time.Second)) }
 
-// SendReport writes the draft, with what was done and what is counted, if there is news and it may be written already; else it says when.
+// SendReport writes the drafted status with actions and counters, if it has changed, at most once a second. Otherwise it returns when it may.
 func (p *Journal) SendReport(ctx context.Context, now time.Time) (due time.Time, err error) {
 	if p.mem.Actions != nil {
 		p.of.Cleaner.State().LastActions = slices.Clone(p.mem.Actions)

@@ -17,7 +17,7 @@ type Looks struct {
 	Skipped                bool
 }
 
-// TakeNews takes since when something has changed that was not looked at before; zero: nothing has.
+// TakeNews records the time of the first change that was not checked yet; zero: there is none.
 func (l *Looks) TakeNews(since time.Time) {
 	if l.Changed.IsZero() {
 		l.Changed = since

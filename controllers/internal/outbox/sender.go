@@ -102,7 +102,7 @@ type delivery struct {
 	// concealed.
 	concealed Failure
 	showAt    time.Time
-	// quietUntil is until when no other sink is tried: when it is could tell how long the attempt at this one took.
+	// quietUntil is until when no other sink is tried. Trying one earlier would reveal how long the attempt at this sink took.
 	quietUntil time.Time
 	lastSink   Sink
 	cancel     context.CancelFunc // nil until it was begun

@@ -25,8 +25,8 @@ func DefaultBounds() Bounds {
 	return Bounds{Cleaner: 16 << 20, Namespace: 32 << 20, Namespaces: 128 << 20, Cluster: 64 << 20}
 }
 
-// Modest is how many bytes one may take where its namespace has taken all it may, as long as another one of it has as much: that one
-// forgets. It is what a thousand holds take. Who has more keeps what others of its namespace do not want.
+// Modest is how many bytes a Cleaner can always have, even if its namespace has used up its share: a larger Cleaner of that namespace then
+// loses its memory. It is enough for a thousand `for` timers.
 const Modest = 256 << 10
 
 // Book is how much memory is taken, and for whom. It is safe for concurrent use.

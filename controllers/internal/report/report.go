@@ -143,7 +143,7 @@ func (r Report) SetWaiting(req life.Request) { runReport{r}.setWaiting(req) }
 // runReport drafts what is said of a run.
 type runReport struct{ Report }
 
-// setWaiting says so.
+// setWaiting drafts what a run, or a Recurring Cleaner, waits for.
 func (r runReport) setWaiting(req life.Request) {
 	if run := r.draftStatus().Run; run == nil && r.Of.Cleaner.Common().Recurs() || run != nil && run.Lifecycle == v1alpha1.LifecycleRecurring {
 		r.setRecurring(req)
@@ -305,7 +305,8 @@ func (r Report) TemplateMissing(name string) {
 	r.setNext(time.Time{})
 }
 
-// SetScheduled says that the schedule is waited for. What the last evaluation found stays said, and what was said of a run goes with it.
+// SetScheduled drafts that the Cleaner waits for its schedule. It keeps the result of the last evaluation, and removes the conditions of a
+// finished run.
 func (r Report) SetScheduled() {
 	ran := meta.IsStatusConditionTrue(r.draftStatus().Conditions, v1alpha1.ConditionReconciling)
 	if r.draftStatus().LastEvaluation == nil || ran {
@@ -411,7 +412,7 @@ func (r Report) setStalled(reason, message string) {
 	r.SetCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, reason, message)
 }
 
-// RemoveConditions leaves conditions unsaid.
+// RemoveConditions removes conditions.
 func (r Report) RemoveConditions(kinds ...string) {
 	for _, k := range kinds {
 		meta.RemoveStatusCondition(&r.draftStatus().Conditions, k)

@@ -1,8 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package store keeps one Cleaner as it is stored: what was read of it, and the only one who writes it. What it reads back it believes
-// when this operator has signed it. It does not decide what is written.
+// Package store reads and writes one Cleaner object; no other package writes Cleaners. It trusts a record in status only if this operator
+// has signed it. It does not decide what is written.
 package store
 
 import (
@@ -66,7 +66,7 @@ type Memory struct {
 	verified verified
 	// Record is the last one of this operator that was read or written; nil before.
 	Record *v1alpha1.CleanerStatus
-	// reported is when the status was written last for people.
+	// reported is when the report part of the status was last written.
 	reported time.Time
 }
 
@@ -173,7 +173,7 @@ func (p *Stored) completeFinalizers(ctx context.Context, of v1alpha1.Owner) erro
 }
 
 // BelieveRecord says whether the record of the Cleaner is one of this operator, and whether the key that signs now has signed it.
-// What was is verified once a version and a key.
+// Each version is verified once per key.
 func (p *Stored) BelieveRecord() (current bool, err error) {
 	at := verified{p.Read.GetResourceVersion(), p.Ring.SignerID()}
 	if at.version != "" && p.memory.verified == at {
@@ -192,7 +192,7 @@ func (p *Stored) BelieveRecord() (current bool, err error) {
 	return current, nil
 }
 
-// RenewRecord has the record be signed by the key that signs now: the one that signed it does not count for ever.
+// RenewRecord signs the record again with the current key, because old keys expire.
 func (p *Stored) RenewRecord(ctx context.Context) {
 	if err := p.WriteStatus(ctx, func(*v1alpha1.CleanerStatus) {}); err != nil { // it counts as it is; the next pass tries again
 		logf.FromContext(ctx).V(4).Info("The record was not signed again", "error", err.Error())

@@ -28,7 +28,7 @@ const askerRetry = 30 * time.Second
 // fastClock is by how much the clock of the webhook, which signs requests, may be ahead of this one.
 const fastClock = 5 * time.Minute
 
-// dropped is a request that nothing more is begun on, and why.
+// dropped is a request that the operator dropped, with the reason and message of condition RequestDropped.
 type dropped struct{ request, reason, message string }
 
 // seeRequest records a request, and what the Cleaner does. A request that is older than what the Cleaner does now no longer counts: its
@@ -51,7 +51,7 @@ func (m *Memory) isOpen(request string, now time.Time) bool {
 	return request != "" && request != m.answered && (request != m.deferred || !now.Before(m.deferredUntil))
 }
 
-// dropRequest has nothing more be begun on a request.
+// dropRequest marks a request as dropped: the operator starts nothing more for it.
 func (m *Memory) dropRequest(request string, why dropped) {
 	if m.answered, m.dropped = request, why; m.asks == request {
 		m.asking = time.Time{}

@@ -90,7 +90,7 @@ func (p *Triggers) LastTick() time.Time {
 	return p.mem.ticked
 }
 
-// IsTicking says that the schedule is due, or that the author asks for what it stands for.
+// IsTicking reports whether a scheduled time is due, or a requestedAt annotation is pending.
 func (p *Triggers) IsTicking() bool { return !p.tick.IsZero() || !p.mem.asking.IsZero() }
 
 // OverWith reports whether nothing is left to wait for in a decision that was due by the schedule, or on request.
@@ -122,5 +122,5 @@ func (p *Triggers) EndTicks() {
 // NextTick is the next time of the schedule; zero if there is none.
 func (p *Triggers) NextTick() time.Time { return p.nextTick }
 
-// LaggingNow is the moment that schedules and requests are held against: by the clock that is behind, of this process and the API server.
+// LaggingNow is the current time for schedules and requests, by the slower clock: of this process or of the API server.
 func (p *Triggers) LaggingNow() time.Time { return p.of.API.Clock.Now().Add(-p.policy.Ahead()) }

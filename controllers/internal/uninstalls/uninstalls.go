@@ -143,7 +143,7 @@ func (j *Job) carryOut(ctx context.Context) End {
 	return j.describeEnd(out, err)
 }
 
-// describeEnd puts in words what came of it.
+// describeEnd returns the End for an outcome.
 func (j *Job) describeEnd(out helm.Outcome, err error) End {
 	end := End{Run: j.Run, Swept: out.State == helm.Done}
 	note := func(ref plan.Ref, result string) {

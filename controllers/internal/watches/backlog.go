@@ -69,7 +69,7 @@ type backlog struct {
 // flood is when the first of too many changes came, and since when some of them may have, where a list has shown them.
 type flood struct{ first, since time.Time }
 
-// changes are those of one namespace. Who has its turn has current for itself.
+// changes is the queue of one namespace. Only the goroutine whose turn it is may use current.
 type changes struct {
 	namespace string
 	current   *matching // has begun

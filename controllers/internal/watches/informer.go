@@ -81,7 +81,7 @@ type candidates struct {
 	namespaces []string
 }
 
-// listObjects lists those in the namespaces that are meant, in order.
+// listObjects returns the candidates in the selected namespaces, sorted.
 func (c *candidates) listObjects() held.SortedObjects {
 	all := c.members.MergeWith(c.more)
 	if c.namespaces == nil {
@@ -256,7 +256,7 @@ func (f *feeds) awaitSilence(ctx context.Context, i *informer, end func()) {
 	}
 }
 
-// newListerWatcher asks for what an informer is for.
+// newListerWatcher returns the ListerWatcher for the scope of an informer.
 func (f *feeds) newListerWatcher(i *informer) cache.ListerWatcher {
 	s := i.scope
 	gvr := s.resource.GVR
@@ -437,7 +437,7 @@ func (f *feeds) removeObject(i *informer, namespace, name string) {
 
 func (f *feeds) notifyChange(i *informer, before, now *held.Object) {
 	r := i.scope.resource
-	if i.synced { // else its owners hear of the whole
+	if i.synced { // otherwise markSynced wakes all owners
 		f.matcher.add(newChange(r, before, now, i.missedSince))
 	}
 	if r.GVR.Group == definitionsGroup {

@@ -26,7 +26,7 @@ const (
 	maxComparisons = 8192
 )
 
-// matching finds whom a change concerns, a turn at a time. It may find owners that it does not concern; it misses none.
+// matching finds the Cleaners that a change must wake, in several turns. It can wake too many, but misses none.
 type matching struct {
 	change
 	place string
@@ -158,7 +158,7 @@ func (w *want) matchesObject(t *turn, o *held.Object) bool {
 	return o.MatchesQuery(&w.query, t.namespaced, t.fields) && w.mayBeIn(t)
 }
 
-// mayBeIn says that the labels of the place are those that a want asks for. While they are not known, they may be.
+// mayBeIn reports whether the labels of the namespace match the namespaceSelector of a want, or are unknown.
 func (w *want) mayBeIn(t *turn) bool {
 	l := w.query.Namespaces.Labels
 	return l == nil || !t.namespaceKnown || t.namespace != nil && l.Matches(labels.Set(t.namespace.Labels))

@@ -47,7 +47,7 @@ func (w *wakeups) addOwnersSince(since time.Time, owners ...Owner) {
 	}
 }
 
-// takeOwners returns those of whom a note was taken, and the queue for them.
+// takeOwners removes and returns the recorded Cleaners, with the queue for them.
 func (w *wakeups) takeOwners() ([]Owner, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

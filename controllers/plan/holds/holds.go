@@ -17,8 +17,8 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/sums"
 )
 
-// MaxBlind is for how long at most nobody may be able to say whether `when` holds without its hold beginning anew, and
-// blindShare the share of `for` that this may be. What happens meanwhile is not seen: a break in it would be overlooked.
+// MaxBlind is the longest time for which the result of `when` may be unknown before a `for` timer must start again, and blindShare
+// the longest share of `for`. During that time, an interruption could go unnoticed.
 const (
 	MaxBlind   = 10 * time.Second
 	blindShare = 4
@@ -91,7 +91,7 @@ func (r RuleHolds) blindAll(now time.Time) RuleHolds {
 	return out
 }
 
-// blindHold is the hold when nobody can say now whether it goes on.
+// blindHold marks a hold whose `when` could not be evaluated.
 func (h Hold) blindHold(now time.Time) Hold {
 	if h.Blind.IsZero() {
 		h.Blind = now

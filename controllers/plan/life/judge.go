@@ -27,8 +27,8 @@ const (
 	JudgeTrue
 	// JudgeFalse means that one does not.
 	JudgeFalse
-	// JudgeUndecidable means that no condition is false, and that something is missing only because it is, or was, the object
-	// of a row of this run.
+	// JudgeUndecidable means that no condition is false, but some could not be evaluated because objects of this run that they read
+	// are missing.
 	JudgeUndecidable
 )
 
@@ -293,7 +293,7 @@ func (j *judge) seenRows() map[int]plan.Seen {
 	return out
 }
 
-// restoreSnapshot is the snapshot in which what this process has done stands as it was.
+// restoreSnapshot returns the live snapshot with the actions of this process undone.
 func (j *judge) restoreSnapshot() plan.Snapshot {
 	out, were := slices.Clone(j.live), make([][]plan.Object, len(j.live))
 	for i, row := range j.rows {

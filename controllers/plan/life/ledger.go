@@ -38,11 +38,11 @@ type Entry struct {
 	State RowState
 	// Did is what was done to the object; empty: nothing, as far as it is known.
 	Did v1alpha1.Outcome
-	// Blind means that the outcome for the object is unknown: after a restart, or when an answer was lost.
+	// Blind means that the outcome for the object is unknown and not read yet: after a restart, or when a response was lost.
 	Blind bool
-	// Doubt says that it was looked at, and may or may not have been acted on.
+	// Doubt means that the object was read, but that does not show whether this run acted on it.
 	Doubt bool
-	// Checked says that the row was held against the spec: by the decision that committed it, or by a live read.
+	// Checked means that the row was compared with the spec: when it was committed, or after a live read.
 	Checked bool
 	// Settled says that the object was seen to be gone.
 	Settled bool

@@ -31,9 +31,9 @@ const (
 	ReviewAuthor
 	// Act carries out what was decided last for Request.Rows.
 	Act
-	// Settle reads Request.Rows live, which are deleted and maybe not gone.
+	// Settle reads Request.Rows live: their objects were deleted, but may still exist.
 	Settle
-	// AskSlot stands in line for one of the slots that all uninstalls share. What an uninstall rests on is read when it has one.
+	// AskSlot queues the Cleaner for one of the slots that all uninstalls share. The release is read again once it has one.
 	AskSlot
 	// StartUninstall begins to uninstall the release.
 	StartUninstall
@@ -228,7 +228,7 @@ func (v View) nextAfterResult(run *v1alpha1.Run) Request {
 	}
 }
 
-// makesRoom says that a Cleaner whose run has a result begins another one.
+// makesRoom reports whether a Cleaner whose run has a result starts another run.
 func (v View) makesRoom(run *v1alpha1.Run) bool {
 	switch {
 	case v.isRecurring():
@@ -240,7 +240,7 @@ func (v View) makesRoom(run *v1alpha1.Run) bool {
 	}
 }
 
-// nextOfCountingRun is the life of a Cleaner whose run counts what its batches do.
+// nextOfCountingRun returns the next request for a Recurring Cleaner with an open run.
 func (v View) nextOfCountingRun(run *v1alpha1.Run, l *Ledger) Request {
 	switch {
 	case v.isDeleted():

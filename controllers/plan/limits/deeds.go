@@ -17,8 +17,8 @@ import (
 // DefaultPer is limits.per where a spec gives none.
 const DefaultPer = time.Hour
 
-// MaxDoneBytes is how much memory the actions of one Cleaner may take. When they take as much, limits count as reached: to forget some
-// of them would be to allow more.
+// MaxDoneBytes bounds the memory for the actions of one Cleaner. At the bound, limits count as reached, because forgetting actions would
+// allow more of them.
 const MaxDoneBytes = 8 << 20
 
 // Done are actions of this process, oldest first.

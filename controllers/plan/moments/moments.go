@@ -8,8 +8,8 @@ package moments
 
 import "time"
 
-// ElapsedTime is how much time has passed between two moments that a clock of this process has given. What time.Time subtracts
-// leaves out for how long the machine was suspended, and the time of day may have been set back: the longer of both counts.
+// ElapsedTime returns the time between two readings of this process's clock: the longer of the monotonic and the wall-clock difference,
+// because the monotonic clock stops while the machine is suspended, and the wall clock can be set back.
 func ElapsedTime(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }

@@ -12,8 +12,8 @@ import (
 	"hash/maphash"
 )
 
-// Sum stands for a text that is remembered, and may be long. Two texts of one sum would be one item: what one of them has held for
-// would count for the other, which would be acted on early. So a sum has 128 bits of SHA-256, which nobody finds two texts of by
+// Sum is a keyed hash that replaces a long string in memory. If two strings had the same hash, the `for` timer of one would count for
+// the other, which would be acted on early. So a sum has 128 bits of SHA-256, which nobody finds two texts of by
 // trying, and begins with a key that is another one in each process and never shown, so that nobody can try elsewhere.
 type Sum [16]byte
 

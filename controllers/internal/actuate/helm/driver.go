@@ -28,7 +28,7 @@ func secretsResource() schema.GroupVersionResource {
 }
 
 // recordDriver is Helm's storage of one session. It takes the place of Helm's own, which decodes whatever is in a Secret: what
-// Helm is shown here is made of what was read within bounds, and has nothing that an uninstall has no need of. It only
+// Helm gets here was read within bounds, and contains only what an uninstall needs. It only
 // ever shows the release that was decided on, and writes nothing but the versions that were read.
 type recordDriver struct {
 	try     *try

@@ -23,7 +23,7 @@ const (
 	longestWait = 5 * time.Second
 )
 
-// try is one call of Uninstall: what was decided on, its result so far, and whether it may still write.
+// try is one attempt, which is one call of Uninstall: its input, its result so far, and whether it may still write.
 type try struct {
 	u *Uninstaller
 	// ctx is here because Helm's interfaces have no place for it.
@@ -40,7 +40,7 @@ type try struct {
 	halted error
 }
 
-// session is one uninstall. It stands between Helm and the API server: Helm says what, its parts whether.
+// session is one uninstall. It sits between Helm and the API server: Helm decides what to do, and the session whether that is allowed.
 type session struct {
 	try     *try
 	records *releaseRecords
