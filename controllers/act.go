@@ -28,16 +28,19 @@ import (
 // slowReads is the message when live reads took too long to act on.
 const slowReads = "evaluating and reading live took too long: there are too many objects, or the expressions or the API server are slow"
 
+// committer begins the run of a Once Cleaner.
+type committer struct{ *pass }
+
 // confirmAndCommit confirms a decision on live reads and commits it. It returns the decision to report: the one that live reads
 // gave, or why they were not enough.
-func (p *pass) confirmAndCommit(ctx context.Context, in plan.Input, watched plan.Plan) (plan.Plan, error) {
+func (p *committer) confirmAndCommit(ctx context.Context, in plan.Input, watched plan.Plan) (plan.Plan, error) {
 	if p.isHeldBack(watched) {
 		return p.mem.held, nil
 	}
 	if err := p.readToCommit(ctx, &in); err != nil {
 		return watched, err
 	}
-	obstacle := p.findObstacle(ctx, in.Release, "Nothing is deleted: ")
+	obstacle := p.authority.findObstacle(ctx, in.Release, "Nothing is deleted: ")
 	in.Clock = p.r.clockTrust() // these reads have measured it, whatever was read before
 	live, agreed, inTime := watched, watched, !p.isOver()
 	if inTime {
@@ -58,7 +61,7 @@ func (p *pass) confirmAndCommit(ctx context.Context, in plan.Input, watched plan
 }
 
 // isHeldBack says that nothing is read live for a decision: reads wait, or all that would be done is rehearsed.
-func (p *pass) isHeldBack(watched plan.Plan) bool {
+func (p *committer) isHeldBack(watched plan.Plan) bool {
 	if p.r.clock.Now().Before(p.mem.retryAt) {
 		return true
 	}
@@ -74,17 +77,17 @@ func (p *pass) isHeldBack(watched plan.Plan) bool {
 }
 
 // readToCommit reads live all that a run rests on.
-func (p *pass) readToCommit(ctx context.Context, in *plan.Input) (err error) {
-	if err := releaseOf(p.sight).loadRelease(ctx); err != nil {
+func (p *committer) readToCommit(ctx context.Context, in *plan.Input) (err error) {
+	if err := releaseOf(p.pass).loadRelease(ctx); err != nil {
 		return err
 	}
 	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	live := p.reads.readAnew(p.clients.Live, endOfPass(p.openRun))
-	in.Snapshot = live.takeSeen(p.Work, snapshot.ReadForConfirmation(ctx, live, p.Cleaner.GetNamespace(), p.Work))
+	live := p.reads.readAnew(p.clients.Live, endOfPass(p.pass))
+	in.Snapshot = live.takeSeen(p.assignment.Work, snapshot.ReadForConfirmation(ctx, live, p.store.Cleaner.GetNamespace(), p.assignment.Work))
 	if err := checkTurn(p.share); err != nil {
 		return err
 	}
-	if in.Release, err = releaseOf(p.sight).readWanted(ctx); err != nil {
+	if in.Release, err = releaseOf(p.pass).readWanted(ctx); err != nil {
 		return err
 	}
 	if in.Release != nil {
@@ -94,7 +97,7 @@ func (p *pass) readToCommit(ctx context.Context, in *plan.Input) (err error) {
 }
 
 // commitAgreed commits what live reads and the watches want, or says what that waits for. In a dry run it asks the API server about it.
-func (p *pass) commitAgreed(ctx context.Context, in plan.Input, live, agreed plan.Plan) (plan.Plan, error) {
+func (p *committer) commitAgreed(ctx context.Context, in plan.Input, live, agreed plan.Plan) (plan.Plan, error) {
 	now := p.r.clock.Now()
 	switch {
 	case holdsByObjects(&live): // it may be by those of others that come and go
@@ -107,9 +110,9 @@ func (p *pass) commitAgreed(ctx context.Context, in plan.Input, live, agreed pla
 		return p.mem.holdReads(live, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now), nil
 	case p.isDryRun():
 		p.mem.Rehearsed.ForgetOthers(rehearsed.MarkItems(agreed))
-		(&deeds{openRun: p.openRun, in: in}).rehearseSteps(ctx, p.mem.Rehearsed.LeaveOut(agreed).Steps)
+		(&executor{pass: p.pass, in: in}).rehearseSteps(ctx, p.mem.Rehearsed.LeaveOut(agreed).Steps)
 		maps.Copy(p.mem.Rehearsed, rehearsed.MarkItems(agreed))
-		p.mem.held = p.describeRehearsal(agreed)
+		p.mem.held = p.recurrence.describeRehearsal(agreed)
 		if len(agreed.Steps) < len(live.Steps) { // it is not asked about the others each time that one comes
 			p.mem.holdReads(p.mem.held, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now)
 		}
@@ -119,12 +122,12 @@ func (p *pass) commitAgreed(ctx context.Context, in plan.Input, live, agreed pla
 }
 
 // decideLive decides on live reads, and says what of it the watches want too.
-func (p *pass) decideLive(ctx context.Context, in plan.Input, watched plan.Plan) (live, agreed plan.Plan) {
-	live = p.computePlan(ctx, in)
+func (p *committer) decideLive(ctx context.Context, in plan.Input, watched plan.Plan) (live, agreed plan.Plan) {
+	live = p.evaluator.computePlan(ctx, in)
 	return live, plan.AgreePlans(watched, live, func(only map[plan.ItemKey]bool) plan.Plan {
 		some := in
 		some.Only = only
-		return p.computePlan(ctx, some)
+		return p.evaluator.computePlan(ctx, some)
 	})
 }
 
@@ -139,8 +142,8 @@ func holdsByObjects(d *plan.Plan) bool {
 }
 
 // retryPeriod is retry.period.
-func (p *sight) retryPeriod() time.Duration {
-	period, err := plan.EvaluationPeriod(p.Work)
+func (p *pass) retryPeriod() time.Duration {
+	period, err := plan.EvaluationPeriod(p.assignment.Work)
 	if err != nil {
 		return plan.DefaultPeriod
 	}
@@ -149,10 +152,10 @@ func (p *sight) retryPeriod() time.Duration {
 
 // namespaceLeaves reports whether the namespace of the Cleaner is terminating or cannot be read. Missing objects then prove nothing.
 func (p *authority) namespaceLeaves(ctx context.Context) bool {
-	if p.Work.Cluster {
+	if p.assignment.Work.Cluster {
 		return false
 	}
-	ns := p.r.own.Live.Read(ctx, snapshot.NewNamespaceQuery(p.Cleaner.GetNamespace()))
+	ns := p.r.own.Live.Read(ctx, snapshot.NewNamespaceQuery(p.store.Cleaner.GetNamespace()))
 	return ns.State != plan.Complete || len(ns.Objects) == 0 || ns.Objects[0].Terminating
 }
 
@@ -168,30 +171,30 @@ func (p *authority) findObstacle(ctx context.Context, release *plan.Release, not
 	}
 	return identity.Refusal{
 		Reason:  v1alpha1.ReasonNamespaceTerminating,
-		Message: fmt.Sprintf("Namespace %q is being deleted or cannot be read: no cleanup is started in it.", p.Cleaner.GetNamespace()),
+		Message: fmt.Sprintf("Namespace %q is being deleted or cannot be read: no cleanup is started in it.", p.store.Cleaner.GetNamespace()),
 	}
 }
 
 // commitRun records the run before anything of it is done: the finalizer first, then the rows, each at the version of the
 // Cleaner that was decided on.
-func (p *pass) commitRun(ctx context.Context, in plan.Input, d plan.Plan) error {
-	decides, err := p.mem.fingerprintWork(&p.Assignment, &p.r.opts)
+func (p *committer) commitRun(ctx context.Context, in plan.Input, d plan.Plan) error {
+	decides, err := p.mem.fingerprintWork(&p.assignment, &p.r.opts)
 	if err != nil {
 		return err
 	}
 	faults.PassPoint("decided")
-	if !controllerutil.ContainsFinalizer(p.Read, v1alpha1.Finalizer) {
-		err := p.WriteMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
+	if !controllerutil.ContainsFinalizer(p.store.Read, v1alpha1.Finalizer) {
+		err := p.store.WriteMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
 		if err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
 	faults.PassPoint("held by the finalizer")
-	run, remembered, todo := life.CommitRun(p.Read.State(), in, decides, d)
-	run.ServiceAccountName = p.clients.Account.RecordedName(p.Cleaner)
-	err = p.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
+	run, remembered, todo := life.CommitRun(p.store.Read.State(), in, decides, d)
+	run.ServiceAccountName = p.clients.Account.RecordedName(p.store.Cleaner)
+	err = p.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
 		s.Run, s.Runs = run, run.Number
-		if at := p.RequestedAt(); at != "" { // else each restart would answer it again
+		if at := p.store.RequestedAt(); at != "" { // else each restart would answer it again
 			s.LastRequestedAt = at
 		}
 	})
@@ -202,7 +205,7 @@ func (p *pass) commitRun(ctx context.Context, in plan.Input, d plan.Plan) error 
 	p.mem.run, p.mem.judged = *remembered, judged{at: remembered.ConfirmedAt, in: in, todo: todo}
 	p.mem.disagreed, p.mem.Awaited = 0, life.Awaited{}
 	p.committed = true
-	p.dropInterests() // from here on everything is read live
+	p.evaluator.dropInterests() // from here on everything is read live
 	p.reportEvaluated(in, d)
 	logf.FromContext(ctx).Info("Committed", "run", run.Number, "objects", len(run.Rows), "release", report.ReleaseName(run), "withheld", len(run.Withheld))
 	return nil

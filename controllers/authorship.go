@@ -37,11 +37,7 @@ const (
 )
 
 // authority decides what may be done for a Cleaner: which author it acts for, what that author may do, and with which account.
-type authority struct {
-	*sight
-	*journal.Journal
-	mem *memory
-}
+type authority struct{ *pass }
 
 // checkOwnership makes sure that the operator has signed the record of the Cleaner's runs, and otherwise replaces it. Nothing of a record
 // is used before. It also renews the signatures of older keys, on the record and on the author.
@@ -50,26 +46,26 @@ func (p *authority) checkOwnership(ctx context.Context) (identity.Refusal, error
 	if err != nil {
 		return identity.Refusal{Reason: v1alpha1.ReasonSigningKeyMissing, Message: fmt.Sprintf("The operator cannot verify its own records and does nothing: %s.", err)}, nil
 	}
-	p.Ring = ring
-	switch current, err := p.BelieveRecord(); {
+	p.store.Ring = ring
+	switch current, err := p.store.BelieveRecord(); {
 	case err != nil:
 		if err := p.replaceRecord(ctx); err != nil {
 			return identity.Refusal{}, fmt.Errorf("cannot replace the record of runs in status, which is not the last one that this operator has signed: %w", err)
 		}
 	case !current:
-		p.RenewRecord(ctx)
+		p.store.RenewRecord(ctx)
 	}
-	if p.clients, err = p.r.clientsForRun(p.Cleaner, &p.Assignment, p.mem); err != nil {
+	if p.clients, err = p.r.clientsForRun(p.store.Cleaner, &p.assignment, p.mem); err != nil {
 		return identity.Refusal{}, err
 	}
-	p.RenewAuthor(ctx)
+	p.store.RenewAuthor(ctx)
 	return identity.Refusal{}, nil
 }
 
 // replaceRecord has the record that this operator has written last take the place of another one. If this process has seen none,
 // the record is dropped: nothing of it is carried out, and no event is sent of it.
 func (p *authority) replaceRecord(ctx context.Context) error {
-	forged, known, said := *p.Read.State(), p.mem.persisted.Record, "the last one takes its place"
+	forged, known, said := *p.store.Read.State(), p.mem.persisted.Record, "the last one takes its place"
 	if known == nil {
 		said = "it is dropped; it had no open run"
 		if forged.Run != nil && forged.Run.Result == "" {
@@ -77,10 +73,10 @@ func (p *authority) replaceRecord(ctx context.Context) error {
 		}
 		known = &v1alpha1.CleanerStatus{
 			Runs:            records.FindHighestRun(&forged),
-			LastRequestedAt: p.RequestedAt(), // else to forge it would be to ask
+			LastRequestedAt: p.store.RequestedAt(), // else to forge it would be to ask
 		}
 	}
-	err := p.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
+	err := p.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
 		if *s = records.CopyRecord(known); s.RecordedAt == nil {
 			s.RecordedAt = &metav1.MicroTime{} // later than all that was signed before
 		}
@@ -88,11 +84,11 @@ func (p *authority) replaceRecord(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.Cleaner.State().LastRequestedAt = p.Read.State().LastRequestedAt // or the report would put it back
+	p.store.Cleaner.State().LastRequestedAt = p.store.Read.State().LastRequestedAt // or the report would put it back
 	logf.FromContext(ctx).Info("Replaced a record that is not the last one that this operator has signed", "runs", forged.Runs, "what", said)
-	p.SendEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecordNotTrusted, "ReplaceRecord",
+	p.journal.SendEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecordNotTrusted, "ReplaceRecord",
 		"the record of runs in status is not the last one that this operator has signed: %s", said)
-	p.RememberActions(v1alpha1.Action{
+	p.journal.RememberActions(v1alpha1.Action{
 		Object: "status.run", Rule: "record", Action: "replace", Time: journal.AtSecond(p.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
 	})
 	return nil
@@ -109,7 +105,7 @@ func (p *authority) findRefusal(ctx context.Context, release *plan.Release) iden
 
 // authorRefused says why nothing may be done for the Cleaner's author.
 func (p *authority) authorRefused(ctx context.Context, release *plan.Release) identity.Refusal {
-	who, known, refused := p.r.opts.identityPolicy().FindAuthor(p.Ring, p.Read, p.clients.Account)
+	who, known, refused := p.r.opts.identityPolicy().FindAuthor(p.store.Ring, p.store.Read, p.clients.Account)
 	if !known {
 		return refused
 	}
@@ -117,7 +113,7 @@ func (p *authority) authorRefused(ctx context.Context, release *plan.Release) id
 	if unknown != "" {
 		return identity.Refusal{Reason: v1alpha1.ReasonAuthorLacksRights, Message: unknown}
 	}
-	return p.r.authors.ReviewAuthor(ctx, p.Cleaner.GetNamespace(), who, needed)
+	return p.r.authors.ReviewAuthor(ctx, p.store.Cleaner.GetNamespace(), who, needed)
 }
 
 // reviewUninstall asks whether the author of the spec that there is now may uninstall the release that was looked at. The author
@@ -125,14 +121,14 @@ func (p *authority) authorRefused(ctx context.Context, release *plan.Release) id
 func (p *authority) reviewUninstall(ctx context.Context) {
 	m, now := &p.mem.run, p.r.clock.Now()
 	var reviewed []rights.Right
-	who, known, refused := p.r.opts.identityPolicy().FindAuthor(p.Ring, p.Read, p.clients.Account)
+	who, known, refused := p.r.opts.identityPolicy().FindAuthor(p.store.Ring, p.store.Read, p.clients.Account)
 	missing := p.clients.DescribeMissing(ctx, p.r.own.Live)
 	switch {
 	case missing != "":
 		refused = identity.Refusal{Reason: v1alpha1.ReasonAccessDenied, Message: missing + "."}
 	case known:
 		reviewed = p.uninstallNeeds(m.Release)
-		refused = p.r.authors.ReviewAuthor(ctx, p.Cleaner.GetNamespace(), who, reviewed)
+		refused = p.r.authors.ReviewAuthor(ctx, p.store.Cleaner.GetNamespace(), who, reviewed)
 	}
 	switch {
 	case refused.IsRefusal():
@@ -156,17 +152,17 @@ func (p *authority) uninstallNeeds(release *plan.Release) []rights.Right {
 // disablesHooks reports whether the release is uninstalled without its hooks. After a change of the spec, hooks of an open run are never
 // run.
 func (p *authority) disablesHooks() bool {
-	if run := p.Cleaner.State().Run; run != nil && run.Result == "" && run.Helm != nil {
+	if run := p.store.Cleaner.State().Run; run != nil && run.Result == "" && run.Helm != nil {
 		return run.Helm.DisableHooks || p.mem.decides != run.Decides
 	}
-	return p.Work.Helm != nil && p.Work.Helm.DisableHooks
+	return p.assignment.Work.Helm != nil && p.assignment.Work.Helm.DisableHooks
 }
 
 // findNeeded are the rights that the Cleaner makes use of now. Of kinds that are not served nothing can be used.
 func (p *authority) findNeeded(ctx context.Context, release *plan.Release) (needed []rights.Right, unknown string) {
-	served := make([]validation.ServedKind, len(p.Work.Targets))
-	for i := range p.Work.Targets {
-		r := &p.Work.Targets[i].Reference
+	served := make([]validation.ServedKind, len(p.assignment.Work.Targets))
+	for i := range p.assignment.Work.Targets {
+		r := &p.assignment.Work.Targets[i].Reference
 		found, state, detail := p.r.resolver.Resolve(ctx, r.APIGroup, r.Version, r.Kind)
 		switch state {
 		case plan.Complete:
@@ -176,7 +172,7 @@ func (p *authority) findNeeded(ctx context.Context, release *plan.Release) (need
 			return nil, fmt.Sprintf("Cannot check the rights of the author: %s.", detail)
 		}
 	}
-	all := rights.ListRequired(p.Cleaner.GetNamespace(), p.Work, validation.Options{
+	all := rights.ListRequired(p.store.Cleaner.GetNamespace(), p.assignment.Work, validation.Options{
 		AllowProtectedKinds: p.r.opts.AllowProtectedKinds, DefaultServiceAccount: p.r.opts.DefaultServiceAccount, Served: served,
 	})
 	if release != nil && p.clients.Account.IsOperator() { // with a ServiceAccount, its rights decide
@@ -196,10 +192,10 @@ func (p *authority) findAskerLacks(ctx context.Context, who author.Author) ([]ri
 	if unknown != "" {
 		return nil, errors.New(unknown)
 	}
-	if h := p.Work.Helm; h != nil && h.Delete {
+	if h := p.assignment.Work.Helm; h != nil && h.Delete {
 		needed = append(needed, rights.NewRightToEverything())
 	}
-	return p.r.authors.FindMissingRights(ctx, p.Cleaner.GetNamespace(), who, needed)
+	return p.r.authors.FindMissingRights(ctx, p.store.Cleaner.GetNamespace(), who, needed)
 }
 
 // identityPolicy returns with which accounts the operator acts, and for which Cleaners.

@@ -33,7 +33,8 @@ const (
 // batch is one round of actions of a Recurring Cleaner: what was decided on the watches is confirmed by live reads and decided again,
 // recorded if there is a sink, and carried out.
 type batch struct {
-	deeds
+	*pass
+	executor *executor
 	// rows are the places of objects in the rows of the run, if the Cleaner has a sink.
 	rows map[types.UID]int
 	// marks are those of the decision on the watches, where mode is DryRun.
@@ -55,7 +56,7 @@ func (b *batch) carryBatch(ctx context.Context, first plan.Plan) (acted bool, sa
 	case err != nil, say.Reason != "", len(todo.Steps) == 0:
 		return false, say, err
 	case b.isDryRun():
-		b.rehearseSteps(ctx, b.reportAlone(todo.Steps))
+		b.executor.rehearseSteps(ctx, b.reportAlone(todo.Steps))
 		return true, plan.Plan{}, nil
 	}
 	if todo, err = b.recordBatch(ctx, todo); err != nil {
@@ -76,7 +77,7 @@ func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo, say pl
 	switch {
 	case !inTime && b.later && b.isOver():
 		return plan.Plan{}, plan.Plan{}, errOver
-	case !inTime, moments.ElapsedTime(b.in.Now, now) >= life.ConfirmationServes:
+	case !inTime, moments.ElapsedTime(b.executor.in.Now, now) >= life.ConfirmationServes:
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is done: "+slowReads+"."
 		return plan.Plan{}, b.mem.pauseReads(last, &b.mem.disagreed, b.retryPeriod(), now), nil
 	}
@@ -99,21 +100,21 @@ func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo, say pl
 
 // carrySteps carries out confirmed steps, and records them first if there is a sink. acted reports whether anything was changed.
 func (b *batch) carrySteps(ctx context.Context, first, todo plan.Plan) (acted bool, err error) {
-	b.watched, b.versions = map[types.UID]plan.Object{}, map[types.UID]string{}
+	b.executor.watched, b.executor.versions = map[types.UID]plan.Object{}, map[types.UID]string{}
 	for i := range first.Steps {
-		b.watched[first.Steps[i].Object.UID] = first.Steps[i].Object
+		b.executor.watched[first.Steps[i].Object.UID] = first.Steps[i].Object
 	}
-	b.carryOut(ctx, life.NewCourse(todo), recurring{&b.deeds})
+	b.executor.runCourse(ctx, life.NewCourse(todo), recurring{b.pass, b.executor})
 	for uid, i := range b.rows {
-		if a := b.answers[uid]; a != nil {
+		if a := b.executor.answers[uid]; a != nil {
 			b.mem.run.TakeAnswer(i, *a, b.r.clock.Now())
 		}
 	}
-	b.TellSteps(b.acted)
-	if b.unsent && len(b.acted) == 0 {
+	b.journal.TellSteps(b.executor.acted)
+	if b.executor.unsent && len(b.executor.acted) == 0 {
 		return false, store.ErrChanged
 	}
-	return slices.ContainsFunc(b.acted, func(s plan.Step) bool { return s.IsDeed() }), nil
+	return slices.ContainsFunc(b.executor.acted, func(s plan.Step) bool { return s.IsDeed() }), nil
 }
 
 // leaveOutLagging leaves out the items that wait for `for` if live reads show their objects at other versions than the watches, unless the
@@ -126,8 +127,8 @@ func (b *batch) leaveOutLagging(watched, todo plan.Plan) plan.Plan {
 	behind := map[plan.ItemKey]bool{}
 	for i := range todo.Steps {
 		s := &todo.Steps[i]
-		if shown := versions[s.Object.UID]; shown != s.Object.ResourceVersion && b.isBlind(s) {
-			b.mem.Lagging.NoteLag(s, s.Object.ResourceVersion, b.in.Now, shown)
+		if shown := versions[s.Object.UID]; shown != s.Object.ResourceVersion && b.executor.isBlind(s) {
+			b.mem.Lagging.NoteLag(s, s.Object.ResourceVersion, b.executor.in.Now, shown)
 			for _, item := range s.ListItems() {
 				behind[item] = true
 			}
@@ -171,14 +172,14 @@ func (b *batch) holdUnconfirmed(first, last, agreed plan.Plan, now time.Time) bo
 // mayBegin checks with live reads that the Cleaner is unchanged, that its ServiceAccount exists, and that its namespace is not
 // terminating.
 func (b *batch) mayBegin(ctx context.Context) (say plan.Plan, ok bool, err error) {
-	now := v1alpha1.NewOwner(b.Key.Namespace)
-	if err := b.r.live.Get(ctx, b.Key, now); err != nil {
+	now := v1alpha1.NewOwner(b.store.Key.Namespace)
+	if err := b.r.live.Get(ctx, b.store.Key, now); err != nil {
 		return plan.Plan{}, false, err
 	}
-	if now.GetUID() != b.Cleaner.GetUID() || now.GetGeneration() != b.Cleaner.GetGeneration() || now.GetDeletionTimestamp() != nil {
+	if now.GetUID() != b.store.Cleaner.GetUID() || now.GetGeneration() != b.store.Cleaner.GetGeneration() || now.GetDeletionTimestamp() != nil {
 		return plan.Plan{}, false, store.ErrChanged
 	}
-	if obstacle := b.findObstacle(ctx, nil, "Nothing is done: "); obstacle.IsRefusal() {
+	if obstacle := b.authority.findObstacle(ctx, nil, "Nothing is done: "); obstacle.IsRefusal() {
 		wait := plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: obstacle.Reason, Message: obstacle.Message}
 		return b.mem.pauseReads(wait, &b.mem.disagreed, b.retryPeriod(), b.r.clock.Now()), false, nil
 	}
@@ -187,23 +188,23 @@ func (b *batch) mayBegin(ctx context.Context) (say plan.Plan, ok bool, err error
 
 // confirmLive reads live what the decision rests on, and decides again, until nothing is left to be read, or no time is left.
 func (b *batch) confirmLive(ctx context.Context, first plan.Plan) (last plan.Plan, inTime bool) {
-	b.in.Now = b.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	b.in.Batch, b.in.Reads = confirmsAtATime, plan.MaxReads
-	b.in.Chosen = life.ChooseItems(first, confirmsAtATime, b.mem.lane)
-	b.in.Only = first.ListItems() // what turns up meanwhile has its turn in the next batch
-	last, b.in, inTime = confirm.Decide(ctx, b.reads.readAnew(b.clients.Live, endOfPass(b.openRun)), b.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
+	b.executor.in.Now = b.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
+	b.executor.in.Batch, b.executor.in.Reads = confirmsAtATime, plan.MaxReads
+	b.executor.in.Chosen = life.ChooseItems(first, confirmsAtATime, b.mem.lane)
+	b.executor.in.Only = first.ListItems() // what turns up meanwhile has its turn in the next batch
+	last, b.executor.in, inTime = confirm.Decide(ctx, b.reads.readAnew(b.clients.Live, endOfPass(b.pass)), b.executor.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
 		in.Clock = b.r.clockTrust() // the reads have measured it
-		return b.computePlan(ctx, in)
-	}, b.isLate)
+		return b.evaluator.computePlan(ctx, in)
+	}, b.executor.isLate)
 	return last, inTime
 }
 
 // recordBatch writes the steps into the run, if there is a sink, and returns those that fit into one batch.
 func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
-	if err := b.RecordRequest(ctx); err != nil {
+	if err := b.triggers.RecordRequest(ctx); err != nil {
 		return plan.Plan{}, err
 	}
-	if b.Cleaner.Common().CloudEventSink == "" {
+	if b.store.Cleaner.Common().CloudEventSink == "" {
 		return todo, nil
 	}
 	todo = life.FirstObjects(todo, life.MaxBatch, life.MaxBatchBytes)
@@ -225,13 +226,13 @@ func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, err
 		return plan.Plan{}, err
 	}
 	faults.PassPoint("held by the finalizer")
-	decides, err := b.mem.fingerprintWork(&b.Assignment, &b.r.opts)
+	decides, err := b.mem.fingerprintWork(&b.assignment, &b.r.opts)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	run, ledger := life.BeginBatch(b.Read.State(), &b.mem.run.Ledger, decides, rows, todo.ListForbidden(), b.in.Now)
-	run.ServiceAccountName = b.clients.Account.RecordedName(b.Cleaner)
-	err = b.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
+	run, ledger := life.BeginBatch(b.store.Read.State(), &b.mem.run.Ledger, decides, rows, todo.ListForbidden(), b.executor.in.Now)
+	run.ServiceAccountName = b.clients.Account.RecordedName(b.store.Cleaner)
+	err = b.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, store.ErrNotLeader):
 		return plan.Plan{}, err
@@ -240,7 +241,7 @@ func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, err
 		return plan.Plan{}, err
 	}
 	faults.PassPoint("committed")
-	b.mem.run, b.number = life.Memory{Ledger: *ledger}, run.Number
+	b.mem.run, b.executor.number = life.Memory{Ledger: *ledger}, run.Number
 	return todo, nil
 }
 
@@ -255,17 +256,17 @@ var errOver = errors.New("the pass is over")
 func (b *batch) makeReady(ctx context.Context) error {
 	for {
 		var err error
-		switch req := life.BeforeBatch(b.Cleaner, &b.mem.run.Ledger); req.Kind {
+		switch req := life.BeforeBatch(b.store.Cleaner, &b.mem.run.Ledger); req.Kind {
 		case life.Record:
 			return nil
 		case life.AddFinalizer:
-			err = b.WriteMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
+			err = b.store.WriteMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
 		case life.LookRows:
-			if err = b.doRequest(ctx, req); err == nil {
+			if err = b.openRun.doRequest(ctx, req); err == nil {
 				err = errLooked
 			}
 		default:
-			err = b.doRequest(ctx, req)
+			err = b.openRun.doRequest(ctx, req)
 		}
 		if err != nil {
 			return err

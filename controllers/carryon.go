@@ -25,13 +25,16 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/life"
 )
 
+// openRun continues an open run, and delivers the event of a finished one.
+type openRun struct{ *pass }
+
 // carryOn does what life.Next says, one request after the other, until there is nothing to do but to wait, or to
 // evaluate. It returns that last request.
 func (p *openRun) carryOn(ctx context.Context) (req life.Request, err error) {
 	defer func() { p.inLine = req.InLine }()
 	p.mem.run.NewPass()
 	p.takeUninstall(ctx)
-	if p.mem.run.Busy && p.Cleaner.GetDeletionTimestamp() != nil && !p.r.clock.Now().Before(p.Cleaner.GetDeletionTimestamp().Add(p.r.opts.FinishGrace)) {
+	if p.mem.run.Busy && p.store.Cleaner.GetDeletionTimestamp() != nil && !p.r.clock.Now().Before(p.store.Cleaner.GetDeletionTimestamp().Add(p.r.opts.FinishGrace)) {
 		p.mem.stopUninstall()
 	}
 	for {
@@ -61,29 +64,29 @@ func (p *openRun) carryOn(ctx context.Context) (req life.Request, err error) {
 
 // viewOfRun is the Cleaner as life.Next sees it. What is owed to the sink is handed to the sender on the way.
 func (p *openRun) viewOfRun() (life.View, error) {
-	decides, err := p.mem.fingerprintWork(&p.Assignment, &p.r.opts)
+	decides, err := p.mem.fingerprintWork(&p.assignment, &p.r.opts)
 	if err != nil {
 		return life.View{}, err
 	}
 	v := life.View{
-		Cleaner: p.Cleaner, Helm: p.Work.Helm, Decides: decides, Now: p.r.clock.Now(),
-		SettleFor: p.r.opts.Settle, FinishGrace: p.r.opts.FinishGrace, ClockSuspect: p.r.opts.Skew.IsSuspect(), Slot: p.r.pool.FindSlot(p.Key),
+		Cleaner: p.store.Cleaner, Helm: p.assignment.Work.Helm, Decides: decides, Now: p.r.clock.Now(),
+		SettleFor: p.r.opts.Settle, FinishGrace: p.r.opts.FinishGrace, ClockSuspect: p.r.opts.Skew.IsSuspect(), Slot: p.r.pool.FindSlot(p.store.Key),
 	}
 	if owed := p.handOver(); owed != nil {
-		v.Delivered = p.r.sender.GetDelivery(p.Key, p.Cleaner.GetUID(), owed.Number).Delivered
+		v.Delivered = p.r.sender.GetDelivery(p.store.Key, p.store.Cleaner.GetUID(), owed.Number).Delivered
 	}
 	return v, nil
 }
 
 // handOver queues the undelivered run at the sender and returns it; nil if there is none.
 func (p *openRun) handOver() *v1alpha1.Run {
-	if p.Cleaner.Common().CloudEventSink == "" {
-		p.r.sender.CancelDeliveries(p.Key)
+	if p.store.Cleaner.Common().CloudEventSink == "" {
+		p.r.sender.CancelDeliveries(p.store.Key)
 		return nil
 	}
-	owed := life.UndeliveredRun(p.Cleaner.State())
+	owed := life.UndeliveredRun(p.store.Cleaner.State())
 	if owed != nil {
-		p.r.sender.QueueDelivery(p.Key, outbox.RefOf(p.Cleaner), outbox.SinkOf(p.Cleaner), owed)
+		p.r.sender.QueueDelivery(p.store.Key, outbox.RefOf(p.store.Cleaner), outbox.SinkOf(p.store.Cleaner), owed)
 	}
 	return owed
 }
@@ -94,16 +97,16 @@ func (p *openRun) doRequest(ctx context.Context, req life.Request) error {
 	case life.LookRows, life.Settle:
 		return p.updateRows(ctx, req)
 	case life.LookRelease:
-		return releaseOf(p.sight).lookAtRelease(ctx)
+		return releaseOf(p.pass).lookAtRelease(ctx)
 	case life.Recheck:
 		return p.recheckRun(ctx)
 	case life.ReviewAuthor:
-		p.reviewUninstall(ctx)
+		p.authority.reviewUninstall(ctx)
 		return nil
 	case life.Act:
 		return p.actOnRows(ctx, req.Rows)
 	case life.AskSlot:
-		p.r.pool.AskSlot(p.Key)
+		p.r.pool.AskSlot(p.store.Key)
 		return nil
 	case life.StartUninstall, life.FinishUninstall:
 		return p.startUninstall(ctx, req.Kind == life.StartUninstall)
@@ -114,26 +117,26 @@ func (p *openRun) doRequest(ctx context.Context, req life.Request) error {
 
 // endRun carries out the requests after the last action of a run: they record its result, and decide whether the Cleaner stays.
 func (p *openRun) endRun(ctx context.Context, req life.Request) error {
-	run := p.Cleaner.State().Run
+	run := p.store.Cleaner.State().Run
 	switch req.Kind {
 	case life.WriteResult:
 		return p.recordResult(ctx, req)
 	case life.MoveToUnsent:
 		return p.moveToUnsent(ctx, run)
 	case life.ClearUnsent:
-		return p.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Unsent = nil })
+		return p.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Unsent = nil })
 	case life.ClearRecord:
-		return p.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Unsent = nil, nil })
+		return p.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Unsent = nil, nil })
 	case life.DeleteSelf:
 		return p.deleteSelf(ctx)
 	case life.GiveUp:
-		p.GiveUp(ctx)
-		return p.RemoveFinalizer(ctx)
+		p.journal.GiveUp(ctx)
+		return p.store.RemoveFinalizer(ctx)
 	case life.RemoveFinalizer:
 		if run != nil && run.Result == v1alpha1.ResultAbandoned {
-			p.TellFinished(run)
+			p.journal.TellFinished(run)
 		}
-		return p.RemoveFinalizer(ctx)
+		return p.store.RemoveFinalizer(ctx)
 	default:
 		return fmt.Errorf("cannot carry out %s", req.Kind)
 	}
@@ -141,7 +144,7 @@ func (p *openRun) endRun(ctx context.Context, req life.Request) error {
 
 // updateRows records what became of the objects of rows.
 func (p *openRun) updateRows(ctx context.Context, req life.Request) error {
-	m, run := &p.mem.run, p.Cleaner.State().Run
+	m, run := &p.mem.run, p.store.Cleaner.State().Run
 	if run.Lifecycle == v1alpha1.LifecycleRecurring {
 		return p.lookUnknown(ctx)
 	}
@@ -156,9 +159,9 @@ func (p *openRun) updateRows(ctx context.Context, req life.Request) error {
 // lookRows reads the objects of rows live.
 func (p *openRun) lookRows(ctx context.Context, which []int) map[int]life.Sight {
 	reader := &rows.Reader{
-		Live: p.clients.Live, Resolver: p.r.resolver, Owner: p.planOwner(), Work: p.Work, Protection: p.r.opts.newProtection(),
+		Live: p.clients.Live, Resolver: p.r.resolver, Owner: p.planOwner(), Work: p.assignment.Work, Protection: p.r.opts.newProtection(),
 	}
-	return reader.LookRows(ctx, p.Cleaner.State().Run.Rows, which)
+	return reader.LookRows(ctx, p.store.Cleaner.State().Run.Rows, which)
 }
 
 // moveToUnsent makes room for another run: only the event of this one is left. This is the end of a Recurring run. After a Once run, the
@@ -166,9 +169,9 @@ func (p *openRun) lookRows(ctx context.Context, which []int) map[int]life.Sight 
 func (p *openRun) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
 	counts := run.Lifecycle == v1alpha1.LifecycleRecurring
 	finished := life.FinishRun(run, &p.mem.run, "", "", p.r.clock.Now())
-	err := p.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
+	err := p.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
 		s.Unsent, s.Run = nil, nil
-		if p.Cleaner.Common().CloudEventSink != "" {
+		if p.store.Cleaner.Common().CloudEventSink != "" {
 			s.Unsent = finished
 		}
 	})
@@ -177,11 +180,11 @@ func (p *openRun) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
 	}
 	if counts {
 		p.mem.run = life.Memory{}
-		p.TellRun(ctx, finished)
+		p.journal.TellRun(ctx, finished)
 		p.handOver() // nothing else may happen for long
 		return nil
 	}
-	p.TellFinished(finished)
+	p.journal.TellFinished(finished)
 	p.mem.pauseReads(plan.Plan{
 		Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonPartial,
 		Message: fmt.Sprintf("Run %d left objects behind; another run starts after a pause if the conditions are still true.", run.Number),
@@ -191,17 +194,17 @@ func (p *openRun) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
 
 // recordResult records the result of the run.
 func (p *openRun) recordResult(ctx context.Context, req life.Request) error {
-	finished := life.FinishRun(p.Cleaner.State().Run, &p.mem.run, req.Result, req.Message, p.r.clock.Now())
-	if err := p.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run = finished }); err != nil {
+	finished := life.FinishRun(p.store.Cleaner.State().Run, &p.mem.run, req.Result, req.Message, p.r.clock.Now())
+	if err := p.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run = finished }); err != nil {
 		return err
 	}
 	if finished.Lifecycle == v1alpha1.LifecycleRecurring {
-		p.TellRun(ctx, finished)
+		p.journal.TellRun(ctx, finished)
 		return nil
 	}
 	logf.FromContext(ctx).Info("Finished", "run", finished.Number, "result", finished.Result, "message", finished.Message)
 	p.r.metrics.CountRun(string(finished.Result))
-	p.TellTerminating(finished, p.mem.run.Rows)
+	p.journal.TellTerminating(finished, p.mem.run.Rows)
 	p.mem.run, p.mem.judged = life.Memory{}, judged{}
 	return nil
 }
@@ -211,41 +214,41 @@ func (p *openRun) deleteSelf(ctx context.Context) error {
 	if !p.r.opts.Lease.Fresh() {
 		return store.ErrNotLeader
 	}
-	finished := p.Cleaner.State().Run
-	uid, version := p.Read.GetUID(), p.Read.GetResourceVersion()
-	err := p.r.client.Delete(ctx, p.ReadMetadata(), client.Preconditions{UID: &uid, ResourceVersion: &version},
+	finished := p.store.Cleaner.State().Run
+	uid, version := p.store.Read.GetUID(), p.store.Read.GetResourceVersion()
+	err := p.r.client.Delete(ctx, p.store.ReadMetadata(), client.Preconditions{UID: &uid, ResourceVersion: &version},
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil {
 		return err
 	}
-	p.TellFinished(finished)
-	return p.RereadCleaner(ctx)
+	p.journal.TellFinished(finished)
+	return p.store.RereadCleaner(ctx)
 }
 
 // startUninstall hands the release of the run to the pool.
 func (p *openRun) startUninstall(ctx context.Context, start bool) error {
-	m, run, spec := &p.mem.run, p.Cleaner.State().Run, p.Work.Helm
-	mark, err := records.SignMark(p.Ring, p.Cleaner, run)
+	m, run, spec := &p.mem.run, p.store.Cleaner.State().Run, p.assignment.Work.Helm
+	mark, err := records.SignMark(p.store.Ring, p.store.Cleaner, run)
 	if err != nil {
 		return err
 	}
 	want := helm.Committed{
-		Namespace: p.Cleaner.GetNamespace(), Name: run.Helm.Name, Revision: run.Helm.Revision, UID: types.UID(run.Helm.UID),
+		Namespace: p.store.Cleaner.GetNamespace(), Name: run.Helm.Name, Revision: run.Helm.Revision, UID: types.UID(run.Helm.UID),
 		FirstDeployed: run.Helm.FirstDeployed.Time, Digest: run.Helm.Digest, Mark: mark,
-		Self: plan.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: p.Cleaner.GetNamespace(), Name: p.Cleaner.GetName(), UID: p.Cleaner.GetUID()},
+		Self: plan.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: p.store.Cleaner.GetNamespace(), Name: p.store.Cleaner.GetName(), UID: p.store.Cleaner.GetUID()},
 	}
 	if m.Release.Begun {
 		want.Begun = m.Release.Mark
 	}
-	want.DisableHooks, want.Rights = p.disablesHooks(), m.Reviewed
+	want.DisableHooks, want.Rights = p.authority.disablesHooks(), m.Reviewed
 	uninstalls.SetTimeouts(&want, spec, !start && m.Failed != "")
-	who, _ := author.Read(p.Ring, p.Read) // the zero value if no author is known
+	who, _ := author.Read(p.store.Ring, p.store.Read) // the zero value if no author is known
 	m.Busy = true
 	job := &uninstalls.Job{
-		Environment: p.r.newEnvironment(), Clients: p.clients, Key: p.Key, UID: p.Cleaner.GetUID(), Run: run.Number, Decides: run.Decides, Want: want, Turn: p.r.readings.TurnOf(p.Key), Start: start,
-		ConfirmedAt: m.ConfirmedAt, ReviewedAt: m.ReviewedAt, Author: who.Author, Ring: p.Ring, Ended: p.mem.ended, Log: logf.FromContext(ctx),
+		Environment: p.r.newEnvironment(), Clients: p.clients, Key: p.store.Key, UID: p.store.Cleaner.GetUID(), Run: run.Number, Decides: run.Decides, Want: want, Turn: p.r.readings.TurnOf(p.store.Key), Start: start,
+		ConfirmedAt: m.ConfirmedAt, ReviewedAt: m.ReviewedAt, Author: who.Author, Ring: p.store.Ring, Ended: p.mem.ended, Log: logf.FromContext(ctx),
 	}
-	p.mem.stopUninstall = p.r.pool.RunJob(ctx, p.Key, job.Do)
+	p.mem.stopUninstall = p.r.pool.RunJob(ctx, p.store.Key, job.Do)
 	return nil
 }
 
@@ -266,7 +269,7 @@ func (p *openRun) takeUninstall(ctx context.Context) {
 		}
 		p.mem.run.TakeUninstall(end.Why, p.r.clock.Now())
 		p.mem.run.Swept = end.Swept
-		p.RememberActions(end.Actions...)
+		p.journal.RememberActions(end.Actions...)
 		if end.Why != "" {
 			logf.FromContext(ctx).Info("Uninstall did not end", "run", end.Run, "why", end.Why)
 		}

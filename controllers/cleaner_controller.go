@@ -94,7 +94,7 @@ func (r *CleanerReconciler) beginPass(ctx context.Context, req ctrl.Request, mem
 	if err != nil || c == nil {
 		return nil, err
 	}
-	return r.newPass(ctx, c, req.NamespacedName, mem)
+	return r.openPass(ctx, c, req.NamespacedName, mem)
 }
 
 func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, mem *memory) (ctrl.Result, error) {
@@ -105,19 +105,19 @@ func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, 
 	}
 	defer p.endPass()
 	ctx = p.share.BindContext(ctx)
-	if ok, err := p.takeOrders(ctx); !ok {
+	if ok, err := p.checkRecordAndRequest(ctx); !ok {
 		return p.sleepUntil(ctx, r.clock.Now().Add(keyRetry), err)
 	}
 
 	// 2. An open run, a report that is owed and a deletion come first: they need no expression to end.
-	wait, err := p.carryOn(ctx)
-	if wait.Kind != life.Evaluate && p.Cleaner.GetDeletionTimestamp() != nil { // its author's finalizers may keep it for ever
-		p.dropInterests()
+	wait, err := p.openRun.carryOn(ctx)
+	if wait.Kind != life.Evaluate && p.store.Cleaner.GetDeletionTimestamp() != nil { // its author's finalizers may keep it for ever
+		p.evaluator.dropInterests()
 	}
 	if err != nil || wait.Kind != life.Evaluate {
 		return p.restUntil(ctx, wait.Until, err)
 	}
-	if p.clients, err = r.clientsBySpec(p.Cleaner, &p.Assignment, mem); err != nil {
+	if p.clients, err = r.clientsBySpec(p.store.Cleaner, &p.assignment, mem); err != nil {
 		return p.sleepUntil(ctx, time.Time{}, err)
 	}
 	if at := mem.evaluated.Add(r.opts.MinInterval); r.clock.Now().Before(at) {
@@ -136,43 +136,43 @@ func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, 
 
 // endPass ends a pass, however it has ended.
 func (p *pass) endPass() {
-	defer p.RecordEvents()
+	defer p.journal.RecordEvents()
 	defer p.share.EndPass()
 	if p.share.CountRead() > keptReads {
 		p.mem.judged = judged{}
 	}
 	if !p.looked {
-		p.skipLook(p.r.clock.Now())
+		p.evaluator.skipLook(p.r.clock.Now())
 	}
 	if !p.inLine {
-		p.r.pool.LeaveSlot(p.Key)
+		p.r.pool.LeaveSlot(p.store.Key)
 	}
 }
 
-// takeOrders verifies the signed record and handles the requestedAt annotation. If ok is false, the pass must not evaluate or act.
-func (p *pass) takeOrders(ctx context.Context) (ok bool, err error) {
-	if err := p.SeeRequest(p.Version); err != nil {
+// checkRecordAndRequest verifies the signed record and handles the requestedAt annotation. If ok is false, the pass must not evaluate or act.
+func (p *pass) checkRecordAndRequest(ctx context.Context) (ok bool, err error) {
+	if err := p.triggers.SeeRequest(p.assignment.Version); err != nil {
 		return false, err
 	}
-	refusal, err := p.checkOwnership(ctx)
+	refusal, err := p.authority.checkOwnership(ctx)
 	if refusal.IsRefusal() {
 		p.newReport().SetRefused(refusal)
 	}
 	if err != nil || refusal.IsRefusal() {
 		return false, err
 	}
-	p.mem.resumeReads(p.Version, p.Cleaner)
-	p.JudgeRequest(ctx)
-	p.ReportRequest(p.newReport())
+	p.mem.resumeReads(p.assignment.Version, p.store.Cleaner)
+	p.triggers.JudgeRequest(ctx)
+	p.triggers.ReportRequest(p.newReport())
 	return true, nil
 }
 
 // mayEvaluate returns the compiled programs of the spec, or nil and the time of the next attempt if the Cleaner must not be evaluated now.
 func (p *pass) mayEvaluate(ctx context.Context) (programs *celenv.Programs, until time.Time, err error) {
-	p.waits = p.WaitsForSchedule()
-	if p.waits && !p.HasTimers() {
+	p.waits = p.triggers.WaitsForSchedule()
+	if p.waits && !p.triggers.HasTimers() {
 		p.reportScheduled()
-		return nil, p.NextTick(), p.recordTick(ctx)
+		return nil, p.triggers.NextTick(), p.recurrence.recordTick(ctx)
 	}
 	// The author's mistake is reported; only an edit can mend it.
 	programs, ok, err := p.preparePrograms(ctx)
@@ -180,14 +180,14 @@ func (p *pass) mayEvaluate(ctx context.Context) (programs *celenv.Programs, unti
 		return nil, time.Time{}, err
 	}
 	// Do not read targets on behalf of an author who may not read them.
-	if refusal := p.authorRefused(ctx, nil); refusal.IsRefusal() {
-		p.r.watches.DropInterests(p.Key)
+	if refusal := p.authority.authorRefused(ctx, nil); refusal.IsRefusal() {
+		p.r.watches.DropInterests(p.store.Key)
 		p.newReport().SetRefused(refusal)
-		p.PassOverRequest()
+		p.triggers.PassOverRequest()
 		return nil, p.r.clock.Now().Add(authorRetry), nil
 	}
-	if p.RefuseAsker(ctx, p.findAskerLacks) { // the schedule continues without it
-		p.ReportRequest(p.newReport())
+	if p.triggers.RefuseAsker(ctx, p.authority.findAskerLacks) { // the schedule continues without it
+		p.triggers.ReportRequest(p.newReport())
 		return nil, p.r.clock.Now(), nil
 	}
 	return programs, time.Time{}, nil
@@ -196,9 +196,9 @@ func (p *pass) mayEvaluate(ctx context.Context) (programs *celenv.Programs, unti
 // evaluateAndAct looks, decides, and does what is decided.
 func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (ctrl.Result, error) {
 	// 4. Listen, before looking: nothing may change unseen in between. 5. Look. 6. Decide.
-	p.declareInterests()
-	in := p.observeInput(ctx, programs)
-	decision := p.decideAndRemember(ctx, in)
+	p.evaluator.declareInterests()
+	in := p.evaluator.observeInput(ctx, programs)
+	decision := p.evaluator.decideAndRemember(ctx, in)
 	if since, refused := p.share.FindWait(); refused { // the pass waits for its turn; a short wait is not worth a write
 		if since >= turnShown {
 			p.newReport().SetTurn(decision)
@@ -207,30 +207,30 @@ func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (c
 	}
 	if p.waits { // what rules wait for was looked at; nothing is done
 		p.reportScheduled()
-		return p.sleepUntil(ctx, p.askAgain(decision), p.recordTick(ctx))
+		return p.sleepUntil(ctx, p.evaluator.askAgain(decision), p.recurrence.recordTick(ctx))
 	}
 
 	// 7. Confirm. 8. Commit, and carry out what is committed; a Recurring Cleaner does both for each batch.
 	var err error
 	switch {
-	case p.Cleaner.Common().Recurs():
-		decision, err = p.doBatches(ctx, in, decision)
+	case p.store.Cleaner.Common().Recurs():
+		decision, err = p.recurrence.doBatches(ctx, in, decision)
 	case decision.Verdict == v1alpha1.VerdictAct:
-		decision, err = p.confirmAndCommit(ctx, in, decision)
+		decision, err = p.committer.confirmAndCommit(ctx, in, decision)
 	default:
 		p.mem.forgetUnconfirmed()
-		err = p.endTick(ctx, decision)
+		err = p.recurrence.endTick(ctx, decision)
 	}
 	if p.committed {
-		wait, err := p.carryOn(ctx)
+		wait, err := p.openRun.carryOn(ctx)
 		return p.restUntil(ctx, wait.Until, err)
 	}
 
 	// 9. Report. 10. Sleep: every exit re-arms.
-	if at, silent := p.warmingUp(decision); silent {
+	if at, silent := p.evaluator.warmingUp(decision); silent {
 		return p.sleepUntil(ctx, at, err)
 	}
 	p.reportEvaluated(in, decision)
-	measureFindings(p.sight)
-	return p.sleepUntil(ctx, p.askAgain(decision), err)
+	measureFindings(p)
+	return p.sleepUntil(ctx, p.evaluator.askAgain(decision), err)
 }

@@ -20,13 +20,13 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/fair"
 )
 
-// newSight is a sight of a Cleaner in a namespace of its own, whose last evaluation took so long.
-func (r *rig) newSight(namespace string, took time.Duration) *sight {
+// newEvaluator is the evaluator of a Cleaner in a namespace of its own, whose last evaluation took so long.
+func (r *rig) newEvaluator(namespace string, took time.Duration) *evaluator {
 	mem := newMemory("uid")
 	mem.took = took
 	c := r.cleaner()
 	c.Namespace = namespace
-	return newPass(r.CleanerReconciler, c, types.NamespacedName{Namespace: namespace, Name: r.name}, assignment.Assignment{Work: c.Work()}, mem).sight
+	return newPass(r.CleanerReconciler, c, types.NamespacedName{Namespace: namespace, Name: r.name}, assignment.Assignment{Work: c.Work()}, mem).evaluator
 }
 
 // Every evaluation has a slot, however quick the last one of its Cleaner was: so no more compute than there are slots.
@@ -38,7 +38,7 @@ func TestEveryEvaluationHasASlot(t *testing.T) {
 		var inside atomic.Int64
 		leave := make(chan struct{})
 		for n := range evaluations {
-			p := r.newSight(fmt.Sprint("namespace-", n), time.Duration(n)*20*time.Millisecond)
+			p := r.newEvaluator(fmt.Sprint("namespace-", n), time.Duration(n)*20*time.Millisecond)
 			go func() {
 				_, end := p.beginEvaluation(t.Context())
 				defer end()
@@ -67,9 +67,9 @@ func TestAWaitIsNoTimeOfAnEvaluation(t *testing.T) {
 		must(t, err)
 		programs, errs := compiler.Compile(t.Context(), work)
 		must(t, errs.ToAggregate())
-		_, end := r.newSight("first", 0).beginEvaluation(t.Context())
+		_, end := r.newEvaluator("first", 0).beginEvaluation(t.Context())
 		answers := make(chan []celenv.Result)
-		waits := r.newSight("second", time.Millisecond)
+		waits := r.newEvaluator("second", time.Millisecond)
 		go func() {
 			ctx, end := waits.beginEvaluation(t.Context())
 			defer end()
@@ -92,11 +92,11 @@ func TestAWaitIsNoTimeOfAnEvaluation(t *testing.T) {
 func TestWithoutASlotNothingIsComputed(t *testing.T) {
 	r := newRig(t, done())
 	r.slots = fair.NewSlots(1, r.clock)
-	_, end := r.newSight("first", 0).beginEvaluation(t.Context())
+	_, end := r.newEvaluator("first", 0).beginEvaluation(t.Context())
 	defer end()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	evaluating, over := r.newSight("second", time.Millisecond).beginEvaluation(ctx)
+	evaluating, over := r.newEvaluator("second", time.Millisecond).beginEvaluation(ctx)
 	defer over()
 	if evaluating.Err() == nil {
 		t.Error("it goes on without a slot")

@@ -119,12 +119,12 @@ func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *stepGuard 
 	r := &CleanerReconciler{keys: keys, pool: jobs.NewPool(fair.NewSlots(1, clock.RealClock{}), func(types.NamespacedName) {}), client: cached(t, known), clock: clock.RealClock{}, turns: ration.NewTurns(clock.RealClock{}, nil), opts: Options{Lease: leads(true), Skew: skew.New(skew.Options{Clock: clock.RealClock{}}), FinishGrace: time.Minute}}
 	mem := newMemory(c.UID)
 	mem.run = *life.NewMemory(1, make([]plan.Seen, rows), r.clock.Now().Add(time.Hour)) // so that no test is too slow for it
-	p, err := r.newPass(t.Context(), c, types.NamespacedName{Namespace: "shop", Name: "c"}, mem)
+	p, err := r.openPass(t.Context(), c, types.NamespacedName{Namespace: "shop", Name: "c"}, mem)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Ring = keys.ring
-	return &stepGuard{deeds: &deeds{openRun: p.openRun, run: &mem.run, in: plan.Input{Now: mem.run.ConfirmedAt}}}
+	p.store.Ring = keys.ring
+	return &stepGuard{pass: p, executor: &executor{pass: p, run: &mem.run, in: plan.Input{Now: mem.run.ConfirmedAt}}}
 }
 
 // testKeys are the keys of a test.
@@ -166,7 +166,7 @@ func TestNothingIsDeletedAgainstTheLatestOrders(t *testing.T) {
 		"Deleted":     {change: func(c *v1alpha1.Cleaner) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, want: store.ErrChanged},
 		"MadeAnew":    {change: func(c *v1alpha1.Cleaner) { c.UID = "another" }, want: store.ErrChanged},
 		"NotLeader":   {here: func(o *stepGuard) { o.r.opts.Lease = leads(false) }, want: store.ErrNotLeader},
-		"Unconfirmed": {here: func(o *stepGuard) { o.in.Now = time.Time{} }, want: store.ErrChanged},
+		"Unconfirmed": {here: func(o *stepGuard) { o.executor.in.Now = time.Time{} }, want: store.ErrChanged},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -217,9 +217,9 @@ func BenchmarkMay(b *testing.B) {
 func TestAPassDoesNotWaitForItsPace(t *testing.T) {
 	o := ordered(t, 1, unchanged)
 	o.mem.pace = actuate.NewRateLimiter(1)
-	b := &deeds{openRun: o.openRun}
+	b := &executor{pass: o.pass}
 	b.in.Now = o.r.clock.Now()
-	steps := &stepGuard{deeds: b}
+	steps := &stepGuard{pass: o.pass, executor: b}
 	ctx, end := steps.LimitWait(t.Context())
 	defer end()
 	if err := steps.WaitForPace(ctx); err != nil {
@@ -237,7 +237,7 @@ func TestAPassDoesNotWaitForItsPace(t *testing.T) {
 // does not wait for those on other objects, which may hang.
 func TestWhatFollowsAPatchThatStandsGoesAtOnce(t *testing.T) {
 	o := ordered(t, 1, unchanged)
-	b := &deeds{openRun: o.openRun, versions: map[types.UID]string{}}
+	b := &executor{pass: o.pass, versions: map[types.UID]string{}}
 	on := func(name string, verb plan.Verb, after ...int) plan.Step {
 		return plan.Step{
 			Rule: "r", Keys: []string{name}, Verb: verb, After: after, Patch: &plan.Patch{Body: []byte("{}")},

@@ -51,14 +51,17 @@ const (
 // errNoTurn ends a pass that may not take the memory that it needs. It is called when it may.
 var errNoTurn = errors.New("others take much memory at the moment")
 
-// sight is the part of a pass that resolves the spec, reads the targets and computes plans.
-type sight struct {
-	*store.Stored
+// pass is one Reconcile of one Cleaner. Its parts share all that is in it, and each part has the functions of one task.
+type pass struct {
 	r *CleanerReconciler
-	*triggers.Triggers
-	assignment.Assignment
-	mem     *memory
-	clients *clients.Set
+	// store is the Cleaner as it is stored, triggers say when it is evaluated, and journal reports what was done for it.
+	store    *store.Stored
+	triggers *triggers.Triggers
+	journal  *journal.Journal
+	// assignment is what the Cleaner is to do.
+	assignment assignment.Assignment
+	mem        *memory
+	clients    *clients.Set
 	// share is what the pass takes of the memory that all passes share.
 	share *ration.Share
 	// reads are those of the pass.
@@ -69,46 +72,41 @@ type sight struct {
 	looked bool
 	// waited is how long it has waited for slots, of evaluations and of readings: that is not its own time.
 	waited time.Duration
-}
-
-// openRun continues an open run, and delivers the event of a finished one.
-type openRun struct {
-	*authority
-	mem  *memory
+	// ends is when the pass has had its time, without what it has waited.
 	ends time.Time
 	// inLine says that a slot is waited for.
 	inLine bool
-}
-
-// recurrence is a Recurring Cleaner between its runs.
-type recurrence struct {
-	*openRun
-	mem *memory
-}
-
-// pass is one Reconcile of one Cleaner.
-type pass struct {
-	*recurrence
-	mem *memory
 	// committed says that a run was committed, and waits that the schedule is not due: then nothing is done, whatever is decided.
 	committed, waits bool
+
+	evaluator  *evaluator
+	authority  *authority
+	openRun    *openRun
+	committer  *committer
+	recurrence *recurrence
 }
+
+// evaluator reads the targets and computes plans.
+type evaluator struct{ *pass }
 
 // newPass begins a pass over a Cleaner as it was read.
 func newPass(r *CleanerReconciler, c v1alpha1.Owner, key types.NamespacedName, a assignment.Assignment, mem *memory) *pass {
 	s := store.New(&store.API{Client: r.client, Live: r.live, Lease: r.opts.Lease, Clock: r.clock}, key, c, &mem.persisted)
-	look := &sight{Stored: s, r: r, Triggers: triggers.New(s, a.Work, r.opts.newTriggerPolicy(), &mem.triggers), Assignment: a, mem: mem, share: r.turns.BeginPass(key)}
-	look.reads = newPassReads(look.share, r.clock)
-	may := &authority{sight: look, Journal: journal.New(s, &journal.Media{Recorder: r.recorder, Metrics: r.metrics, Clock: r.clock}, &mem.journal), mem: mem}
-	run := &openRun{authority: may, mem: mem, ends: r.clock.Now().Add(passLimit)}
-	return &pass{recurrence: &recurrence{openRun: run, mem: mem}, mem: mem}
+	p := &pass{
+		r: r, store: s, triggers: triggers.New(s, a.Work, r.opts.newTriggerPolicy(), &mem.triggers), assignment: a, mem: mem,
+		journal: journal.New(s, &journal.Media{Recorder: r.recorder, Metrics: r.metrics, Clock: r.clock}, &mem.journal),
+		share:   r.turns.BeginPass(key), ends: r.clock.Now().Add(passLimit),
+	}
+	p.reads = newPassReads(p.share, r.clock)
+	p.evaluator, p.authority, p.openRun, p.committer, p.recurrence = &evaluator{p}, &authority{p}, &openRun{p}, &committer{p}, &recurrence{p}
+	return p
 }
 
 // isOver reports whether the time limit of the pass has passed. It must not evaluate anything more.
-func (p *openRun) isOver() bool { return !p.r.clock.Now().Before(endOfPass(p)) }
+func (p *pass) isOver() bool { return !p.r.clock.Now().Before(endOfPass(p)) }
 
 // endOfPass is when a pass has had its time, unless it waits for more slots.
-func endOfPass(p *openRun) time.Time { return p.ends.Add(p.waited) }
+func endOfPass(p *pass) time.Time { return p.ends.Add(p.waited) }
 
 // readCleaner reads the Cleaner: from the cache, unless this process has written it since. Nil when it is gone.
 func (r *CleanerReconciler) readCleaner(ctx context.Context, key types.NamespacedName, mem *memory) (v1alpha1.Owner, error) {
@@ -170,24 +168,24 @@ func (r *CleanerReconciler) forgetCleaner(key types.NamespacedName, uid types.UI
 	r.metrics.ForgetCleaner(key)
 }
 
-func (r *CleanerReconciler) newPass(ctx context.Context, c v1alpha1.Owner, key types.NamespacedName, mem *memory) (*pass, error) {
+func (r *CleanerReconciler) openPass(ctx context.Context, c v1alpha1.Owner, key types.NamespacedName, mem *memory) (*pass, error) {
 	a, err := r.assignments().ReadAssignment(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	p := newPass(r, c, key, a, mem)
 	if mem.journal.Unwritable {
-		*p.Cleaner.State() = records.CopyRecord(p.Read.State())
+		*p.store.Cleaner.State() = records.CopyRecord(p.store.Read.State())
 	}
 	return p, nil
 }
 
 // compileSpec checks the spec and compiles its expressions. It is an error if the context ends first.
-func (p *sight) compileSpec(ctx context.Context) (*celenv.Programs, validation.Findings, error) {
-	if len(p.Wrong) > 0 {
-		return nil, validation.FromFieldErrors(p.Wrong), nil
+func (p *evaluator) compileSpec(ctx context.Context) (*celenv.Programs, validation.Findings, error) {
+	if len(p.assignment.Wrong) > 0 {
+		return nil, validation.FromFieldErrors(p.assignment.Wrong), nil
 	}
-	programs, errs := p.r.compiler.Get(ctx, p.Cleaner.GetNamespace(), p.Cleaner.GetUID(), p.Version, p.Work)
+	programs, errs := p.r.compiler.Get(ctx, p.store.Cleaner.GetNamespace(), p.store.Cleaner.GetUID(), p.assignment.Version, p.assignment.Work)
 	if programs == nil && len(errs) == 0 {
 		return nil, nil, fmt.Errorf("cannot compile the expressions: %w", context.Cause(ctx))
 	}
@@ -196,52 +194,52 @@ func (p *sight) compileSpec(ctx context.Context) (*celenv.Programs, validation.F
 		Compiled:              errs,
 		RequireServiceAccount: p.r.opts.RequireServiceAccount,
 		DefaultServiceAccount: p.r.opts.DefaultServiceAccount,
-		Namespace:             p.Cleaner.GetNamespace(),
+		Namespace:             p.store.Cleaner.GetNamespace(),
 		OperatorNamespace:     p.r.opts.Namespace,
 	}
-	if ref := p.Cleaner.Common().TemplateRef; ref != nil {
+	if ref := p.store.Cleaner.Common().TemplateRef; ref != nil {
 		options.Template = ref.Name
 	}
-	return programs, validation.Validate(p.Work, options).Errors(), nil
+	return programs, validation.Validate(p.assignment.Work, options).Errors(), nil
 }
 
 // preparePrograms returns the compiled expressions of the spec, or reports why there are none.
 func (p *pass) preparePrograms(ctx context.Context) (programs *celenv.Programs, ok bool, err error) {
-	if p.Missing != "" {
-		p.r.watches.DropInterests(p.Key)
-		p.newReport().TemplateMissing(p.Missing)
-		p.PassOverRequest()
+	if p.assignment.Missing != "" {
+		p.r.watches.DropInterests(p.store.Key)
+		p.newReport().TemplateMissing(p.assignment.Missing)
+		p.triggers.PassOverRequest()
 		return nil, false, nil
 	}
-	programs, findings, err := p.compileSpec(ctx)
+	programs, findings, err := p.evaluator.compileSpec(ctx)
 	if err != nil {
 		return nil, false, err
 	}
 	if len(findings) > 0 {
-		p.r.watches.DropInterests(p.Key)
+		p.r.watches.DropInterests(p.store.Key)
 		p.newReport().SetInvalid(findings)
-		p.PassOverRequest()
+		p.triggers.PassOverRequest()
 		return nil, false, nil
 	}
 	return programs, true, nil
 }
 
 // observeInput is what a decision depends on now, as the watches know it and as this process has changed it since.
-func (p *sight) observeInput(ctx context.Context, programs *celenv.Programs) plan.Input {
-	now := p.r.clock.Now()                                   // not after the snapshot
-	p.mem.looks.TakeNews(p.r.watches.News.TakeChange(p.Key)) // before it: what comes in between is looked at twice
+func (p *evaluator) observeInput(ctx context.Context, programs *celenv.Programs) plan.Input {
+	now := p.r.clock.Now()                                         // not after the snapshot
+	p.mem.looks.TakeNews(p.r.watches.News.TakeChange(p.store.Key)) // before it: what comes in between is looked at twice
 	if since := p.mem.looks.UnseenSince(now, 2*p.r.opts.MinInterval+p.mem.took); !since.IsZero() {
 		p.mem.Holds = p.mem.Holds.BlindAll(since)
 	}
 	watched := p.reads.lookAnew(p.clients.Watched)
-	seen := watched.takeSeen(p.Work, p.mem.makeQueries(p.Version, p.Cleaner.GetNamespace(), p.Work).Read(ctx, watched))
+	seen := watched.takeSeen(p.assignment.Work, p.mem.makeQueries(p.assignment.Version, p.store.Cleaner.GetNamespace(), p.assignment.Work).Read(ctx, watched))
 	in := p.inputAt(programs, now, p.mem.Overlay.OverlaySnapshot(seen))
 	in.Lagging = p.mem.Lagging.ListItems(in.Snapshot, now)
 	return in
 }
 
 // decideAndRemember decides, and remembers what the next decision has to know.
-func (p *sight) decideAndRemember(ctx context.Context, in plan.Input) plan.Plan {
+func (p *evaluator) decideAndRemember(ctx context.Context, in plan.Input) plan.Plan {
 	began := p.r.clock.Now()
 	d := p.computePlan(ctx, in)
 	p.mem.evaluated, p.mem.expected = in.Now, d.Next
@@ -256,13 +254,13 @@ func (p *sight) decideAndRemember(ctx context.Context, in plan.Input) plan.Plan 
 	for i := range d.Errors {
 		failing += max(1, d.Errors[i].Count)
 	}
-	p.r.metrics.SetItems(p.Key, len(d.Pending), int(failing))
+	p.r.metrics.SetItems(p.store.Key, len(d.Pending), int(failing))
 	return d
 }
 
 // skipLook records that this pass ends without a look at whether the items that wait for `for` still match.
-func (p *sight) skipLook(now time.Time) {
-	p.mem.looks.TakeNews(p.r.watches.News.TakeChange(p.Key))
+func (p *evaluator) skipLook(now time.Time) {
+	p.mem.looks.TakeNews(p.r.watches.News.TakeChange(p.store.Key))
 	p.mem.looks.Skipped = true
 	p.mem.Holds = p.mem.Holds.BlindAll(p.mem.looks.BlindSince(now))
 }
@@ -276,16 +274,16 @@ func checkTurn(share *ration.Share) error {
 }
 
 // computePlan makes a plan. It ends early when the Cleaner is changed or deleted meanwhile.
-func (p *sight) computePlan(ctx context.Context, in plan.Input) plan.Plan {
+func (p *evaluator) computePlan(ctx context.Context, in plan.Input) plan.Plan {
 	ctx, end := p.beginEvaluation(ctx)
 	defer end()
 	return plan.ComputePlan(ctx, in)
 }
 
 // followCleaner gives a context that ends when the Cleaner is changed or deleted, before or after.
-func followCleaner(ctx context.Context, p *sight) (_ context.Context, end func()) {
-	following, end := p.r.evaluations.BeginEvaluation(ctx, p.Key, p.Cleaner)
-	if now, err := p.r.knownCleaner(ctx, p.Key); err == nil { // it may have been changed since it was read
+func followCleaner(ctx context.Context, p *pass) (_ context.Context, end func()) {
+	following, end := p.r.evaluations.BeginEvaluation(ctx, p.store.Key, p.store.Cleaner)
+	if now, err := p.r.knownCleaner(ctx, p.store.Key); err == nil { // it may have been changed since it was read
 		p.r.evaluations.CancelOutdated(now)
 	}
 	return following, end
@@ -293,10 +291,10 @@ func followCleaner(ctx context.Context, p *sight) (_ context.Context, end func()
 
 // beginEvaluation waits for a slot, and gives a context that ends when the Cleaner is changed or deleted, before or after. The time of the
 // evaluation begins with the slot. Each evaluation has one, because how long the last one took does not bound it.
-func (p *sight) beginEvaluation(ctx context.Context) (_ context.Context, end func()) {
-	evaluating, over := followCleaner(ctx, p)
+func (p *evaluator) beginEvaluation(ctx context.Context) (_ context.Context, end func()) {
+	evaluating, over := followCleaner(ctx, p.pass)
 	asked := p.r.clock.Now()
-	slot, err := p.r.slots.TakeSlot(evaluating, p.Key)
+	slot, err := p.r.slots.TakeSlot(evaluating, p.store.Key)
 	began := p.r.clock.Now()
 	p.waited += began.Sub(asked)
 	if err != nil { // what is evaluated then says so
@@ -315,47 +313,47 @@ func (r *CleanerReconciler) clockTrust() plan.Clock {
 }
 
 // planOwner is the Cleaner as plan sees it.
-func (p *sight) planOwner() plan.Owner {
-	return plan.Owner{Namespace: p.Cleaner.GetNamespace(), Name: p.Cleaner.GetName(), UID: p.Cleaner.GetUID(), Created: p.CreatedAt()}
+func (p *pass) planOwner() plan.Owner {
+	return plan.Owner{Namespace: p.store.Cleaner.GetNamespace(), Name: p.store.Cleaner.GetName(), UID: p.store.Cleaner.GetUID(), Created: p.store.CreatedAt()}
 }
 
 // declareInterests registers the watches of the Cleaner: none before its ttl, and none while it is suspended.
-func (p *sight) declareInterests() {
-	ttl, err := p.Cleaner.Common().TTL.Parse(0)
-	if err != nil || p.Cleaner.Common().Suspend || p.r.clock.Now().Add(-p.r.opts.Skew.ClockAhead()).Before(p.CreatedAt().Add(ttl)) {
+func (p *evaluator) declareInterests() {
+	ttl, err := p.store.Cleaner.Common().TTL.Parse(0)
+	if err != nil || p.store.Cleaner.Common().Suspend || p.r.clock.Now().Add(-p.r.opts.Skew.ClockAhead()).Before(p.store.CreatedAt().Add(ttl)) {
 		p.dropInterests()
 		return
 	}
 	if p.mem.listening.IsZero() {
 		p.mem.listening = p.r.clock.Now()
 	}
-	queries := p.mem.makeQueries(p.Version, p.Cleaner.GetNamespace(), p.Work)
-	interests := make([]watches.Interest, 0, len(p.Work.Targets))
-	for i := range p.Work.Targets {
-		t, q := &p.Work.Targets[i], &queries[i]
+	queries := p.mem.makeQueries(p.assignment.Version, p.store.Cleaner.GetNamespace(), p.assignment.Work)
+	interests := make([]watches.Interest, 0, len(p.assignment.Work.Targets))
+	for i := range p.assignment.Work.Targets {
+		t, q := &p.assignment.Work.Targets[i], &queries[i]
 		if q.Err != nil { // validation has refused it
 			continue
 		}
-		interests = append(interests, watches.Interest{Query: q.Query, Quiet: !t.Included() || p.Work.Schedule != "" && !p.IsTicking() && !p.HasTimers()})
+		interests = append(interests, watches.Interest{Query: q.Query, Quiet: !t.Included() || p.assignment.Work.Schedule != "" && !p.triggers.IsTicking() && !p.triggers.HasTimers()})
 	}
-	p.r.watches.SetInterests(p.Key, interests)
+	p.r.watches.SetInterests(p.store.Key, interests)
 }
 
 // dropInterests declares that the Cleaner wants to hear of nothing.
-func (p *sight) dropInterests() {
-	p.r.watches.DropInterests(p.Key)
+func (p *evaluator) dropInterests() {
+	p.r.watches.DropInterests(p.store.Key)
 	p.mem.listening, p.mem.queried = time.Time{}, queried{}
 }
 
 // warmingUp reports whether the watches of this process are too young for NotSynced to be shown in the status, and until when.
-func (p *sight) warmingUp(d plan.Plan) (until time.Time, silent bool) {
-	said := p.Read.State().LastEvaluation != nil && p.Read.State().ObservedGeneration == p.Cleaner.GetGeneration()
+func (p *evaluator) warmingUp(d plan.Plan) (until time.Time, silent bool) {
+	said := p.store.Read.State().LastEvaluation != nil && p.store.Read.State().ObservedGeneration == p.store.Cleaner.GetGeneration()
 	until = p.mem.listening.Add(warmUp)
 	return until, said && d.Reason == v1alpha1.ReasonNotSynced && p.r.clock.Now().Before(until)
 }
 
 // askAgain returns when to reconcile again after a decision. No event announces that a ServiceAccount was granted a right, so it polls.
-func (p *sight) askAgain(d plan.Plan) time.Time {
+func (p *evaluator) askAgain(d plan.Plan) time.Time {
 	if !d.Look.After(p.mem.evaluated) { // of a decision that is said again: it has been looked
 		d.Look = time.Time{}
 	}
@@ -367,8 +365,8 @@ func (p *sight) askAgain(d plan.Plan) time.Time {
 			}
 		}
 	}
-	if !p.NextTick().IsZero() {
-		again = earliestTime(again, p.NextTick())
+	if !p.triggers.NextTick().IsZero() {
+		again = earliestTime(again, p.triggers.NextTick())
 	}
 	soon := p.r.clock.Now().Add(rightsRetry)
 	unknown := d.Reason == v1alpha1.ReasonAccessDenied || d.Reason == v1alpha1.ReasonReadFailed
@@ -379,10 +377,10 @@ func (p *sight) askAgain(d plan.Plan) time.Time {
 }
 
 // inputAt is what a decision depends on, at a moment that is not after the snapshot was taken.
-func (p *sight) inputAt(programs *celenv.Programs, now time.Time, s plan.Snapshot) plan.Input {
+func (p *evaluator) inputAt(programs *celenv.Programs, now time.Time, s plan.Snapshot) plan.Input {
 	return plan.Input{
 		Owner:      p.planOwner(),
-		Spec:       p.Work,
+		Spec:       p.assignment.Work,
 		Programs:   programs,
 		Snapshot:   s,
 		Protection: p.r.opts.newProtection(),
@@ -399,8 +397,8 @@ func (p *sight) inputAt(programs *celenv.Programs, now time.Time, s plan.Snapsho
 }
 
 // findRoom returns how much the next decision may remember of items; nil if that is unknown.
-func (p *sight) findRoom() *plan.Room {
-	free, known := p.r.memories.FindRoom(p.Key, p.mem)
+func (p *evaluator) findRoom() *plan.Room {
+	free, known := p.r.memories.FindRoom(p.store.Key, p.mem)
 	if !known {
 		return nil
 	}
@@ -418,7 +416,7 @@ func (p *pass) restUntil(ctx context.Context, until time.Time, err error) (ctrl.
 		return result, err
 	}
 	now := p.r.clock.Now()
-	p.mem.calm = calm{version: cmp.Or(p.mem.persisted.Written, p.Read.GetResourceVersion()), until: earliestTime(now.Add(p.r.opts.MinInterval), now.Add(result.RequeueAfter))}
+	p.mem.calm = calm{version: cmp.Or(p.mem.persisted.Written, p.store.Read.GetResourceVersion()), until: earliestTime(now.Add(p.r.opts.MinInterval), now.Add(result.RequeueAfter))}
 	return result, nil
 }
 
@@ -444,10 +442,10 @@ func (p *pass) wakeTime(until, now time.Time) time.Time {
 			until = now.Add(life.ClockRetry)
 		}
 	}
-	if at := p.Cleaner.State().NextScheduledEvaluation; at != nil && at.After(now) && at.Time.Before(until) {
+	if at := p.store.Cleaner.State().NextScheduledEvaluation; at != nil && at.After(now) && at.Time.Before(until) {
 		until = at.Time // what the status announces is kept
 	}
-	until = moments.ChooseEarlier(until, p.NextLook(now))
+	until = moments.ChooseEarlier(until, p.triggers.NextLook(now))
 	if latest := now.Add(atRest); until.After(latest) {
 		until = latest // what its author may do is asked again
 	}
@@ -466,11 +464,11 @@ func (p *pass) sleepUntil(ctx context.Context, until time.Time, err error) (ctrl
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	case err != nil:
 		p.newReport().SetFailed(err)
-		_, reportErr := p.SendReport(ctx, now)
+		_, reportErr := p.journal.SendReport(ctx, now)
 		return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(reportErr))
 	}
 	until = p.wakeTime(until, now)
-	due, err := p.SendReport(ctx, now)
+	due, err := p.journal.SendReport(ctx, now)
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, store.ErrChanged):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil

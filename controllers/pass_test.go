@@ -37,10 +37,10 @@ func TestLastRequestedAt(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			o := ordered(t, 0, unchanged)
-			o.Cleaner.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "now"})
-			o.Cleaner.State().LastRequestedAt = "before"
+			o.store.Cleaner.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "now"})
+			o.store.Cleaner.State().LastRequestedAt = "before"
 			o.reportEvaluated(plan.Input{Now: time.Now()}, plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason})
-			if got := o.Cleaner.State().LastRequestedAt; got != want {
+			if got := o.store.Cleaner.State().LastRequestedAt; got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		})
@@ -56,7 +56,7 @@ func TestReady(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			o := ordered(t, 0, unchanged)
 			o.reportEvaluated(plan.Input{Now: time.Now()}, plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason, Message: "m"})
-			conditions := o.Cleaner.State().Conditions
+			conditions := o.store.Cleaner.State().Conditions
 			if !meta.IsStatusConditionPresentAndEqual(conditions, v1alpha1.ConditionReady, want) {
 				t.Errorf("Ready is not %s: %+v", want, conditions)
 			}
@@ -84,13 +84,13 @@ func TestAskAgain(t *testing.T) {
 				c.Spec.Schedule = now.Add(tc.tick).Format("4 15 2 1 *")
 			}
 			p := newPass(&CleanerReconciler{clock: clock, opts: Options{Skew: skew.New(skew.Options{Clock: clock})}}, c, types.NamespacedName{}, assignment.Assignment{Work: c.Work()}, newMemory("uid"))
-			p.WaitsForSchedule()
+			p.triggers.WaitsForSchedule()
 			p.mem.evaluated = now
 			d := plan.Plan{Next: now.Add(time.Hour)}
 			if tc.look != 0 {
 				d.Look = now.Add(tc.look)
 			}
-			if got := p.askAgain(d).Sub(now); got != tc.want {
+			if got := p.evaluator.askAgain(d).Sub(now); got != tc.want {
 				t.Errorf("it comes back after %s, want %s", got, tc.want)
 			}
 		})
@@ -127,8 +127,8 @@ func TestAPanicIsAnErrorOfItsCleaner(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.r.client = to
-	*o.r.memories.memoryOf(o.Key) = *o.mem // the sender is missing: who hands something over to it panics
-	_, err = o.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: o.Key})
+	*o.r.memories.memoryOf(o.store.Key) = *o.mem // the sender is missing: who hands something over to it panics
+	_, err = o.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: o.store.Key})
 	var p *contain.Panic
 	if !errors.As(err, &p) || !strings.Contains(p.Stack, "handOver") {
 		t.Errorf("it returns %v", err)
@@ -136,7 +136,7 @@ func TestAPanicIsAnErrorOfItsCleaner(t *testing.T) {
 	if !strings.Contains(reported, `"reason":"Failed"`) || !strings.Contains(reported, "panic: ") {
 		t.Errorf("the status says %s", reported)
 	}
-	if got := o.r.memories.memoryOf(o.Key).run; got.Number != 0 {
+	if got := o.r.memories.memoryOf(o.store.Key).run; got.Number != 0 {
 		t.Errorf("it remembers %+v", got)
 	}
 }
@@ -151,13 +151,13 @@ func (notServed) Get(_ context.Context, key client.ObjectKey, _ client.Object, _
 // TestACleanerThatIsNotServedIsNotGone shows that only the API server's word about this Cleaner makes the operator forget it.
 func TestACleanerThatIsNotServedIsNotGone(t *testing.T) {
 	o := ordered(t, 1, unchanged)
-	mem := o.r.memories.memoryOf(o.Key)
-	mem.uid, mem.persisted.Written = o.Read.GetUID(), "8" // the cache does not have the last write yet
+	mem := o.r.memories.memoryOf(o.store.Key)
+	mem.uid, mem.persisted.Written = o.store.Read.GetUID(), "8" // the cache does not have the last write yet
 	o.r.live = notServed{}
-	if c, err := o.r.readCleaner(t.Context(), o.Key, mem); c != nil || err == nil {
+	if c, err := o.r.readCleaner(t.Context(), o.store.Key, mem); c != nil || err == nil {
 		t.Errorf("got %v and the error %v, want an error, which has it tried again", c, err)
 	}
-	if o.r.memories.memoryOf(o.Key) != mem {
+	if o.r.memories.memoryOf(o.store.Key) != mem {
 		t.Error("what is known of the Cleaner is forgotten")
 	}
 }

@@ -18,20 +18,20 @@ import (
 const readingLimit = life.ConfirmationServes
 
 // releaseReader reads the release of a Cleaner, in turns with others.
-type releaseReader struct{ sight *sight }
+type releaseReader struct{ pass *pass }
 
-func releaseOf(p *sight) releaseReader { return releaseReader{p} }
+func releaseOf(p *pass) releaseReader { return releaseReader{p} }
 
 // takeReading waits for the slot in which a record of a release is read: that is not the pass's own time.
 func (r releaseReader) takeReading(ctx context.Context) (leave func(), err error) {
-	began := r.sight.r.clock.Now()
-	defer func() { r.sight.waited += r.sight.r.clock.Since(began) }()
-	return r.sight.r.readings.TurnOf(r.sight.Key)(ctx)
+	began := r.pass.r.clock.Now()
+	defer func() { r.pass.waited += r.pass.r.clock.Since(began) }()
+	return r.pass.r.readings.TurnOf(r.pass.store.Key)(ctx)
 }
 
 // wantsRelease says that the spec wants a release uninstalled.
 func (r releaseReader) wantsRelease() bool {
-	return r.sight.Work.Helm != nil && r.sight.Work.Helm.Delete
+	return r.pass.assignment.Work.Helm != nil && r.pass.assignment.Work.Helm.Delete
 }
 
 // loadRelease decodes the record of the release in spec.helm into a cache, which can take long. Afterwards readWanted is fast enough for
@@ -41,7 +41,7 @@ func (r releaseReader) loadRelease(ctx context.Context) error {
 		return nil
 	}
 	return r.readUnlessChanged(ctx, func(ctx context.Context, turn helm.Turn) {
-		r.sight.clients.Helm.LoadRelease(ctx, turn, r.sight.Cleaner.GetNamespace(), r.sight.Work.Helm.Release)
+		r.pass.clients.Helm.LoadRelease(ctx, turn, r.pass.store.Cleaner.GetNamespace(), r.pass.assignment.Work.Helm.Release)
 	})
 }
 
@@ -51,7 +51,7 @@ func (r releaseReader) readWanted(ctx context.Context) (rel *plan.Release, err e
 		return nil, nil
 	}
 	err = r.readUnlessChanged(ctx, func(ctx context.Context, turn helm.Turn) {
-		rel = r.sight.clients.Helm.ReadWanted(ctx, turn, r.sight.Cleaner.GetNamespace(), r.sight.Work.Helm)
+		rel = r.pass.clients.Helm.ReadWanted(ctx, turn, r.pass.store.Cleaner.GetNamespace(), r.pass.assignment.Work.Helm)
 	})
 	return rel, err
 }
@@ -59,14 +59,14 @@ func (r releaseReader) readWanted(ctx context.Context) (rel *plan.Release, err e
 // readCommitted reads the release of the open run. Why it cannot be read is unread.
 func (r releaseReader) readCommitted(ctx context.Context, name string) (rel helm.Release, unread, err error) {
 	err = r.readUnlessChanged(ctx, func(ctx context.Context, turn helm.Turn) {
-		rel, unread = r.sight.clients.Helm.ReadRelease(ctx, turn, r.sight.Cleaner.GetNamespace(), name)
+		rel, unread = r.pass.clients.Helm.ReadRelease(ctx, turn, r.pass.store.Cleaner.GetNamespace(), name)
 	})
 	return rel, unread, err
 }
 
 // lookAtRelease reads the release of the open run, and records its state.
 func (r releaseReader) lookAtRelease(ctx context.Context) error {
-	p, run := r.sight, r.sight.Cleaner.State().Run
+	p, run := r.pass, r.pass.store.Cleaner.State().Run
 	rel, unread, err := r.readCommitted(ctx, run.Helm.Name)
 	if err != nil {
 		return err
@@ -75,16 +75,16 @@ func (r releaseReader) lookAtRelease(ctx context.Context) error {
 		p.mem.run.ReleaseUnread(shown.CleanText(unread.Error()), p.r.clock.Now())
 		return nil
 	}
-	rel.Begun = records.IsMark(p.Ring, p.Cleaner, run, rel.Mark)
+	rel.Begun = records.IsMark(p.store.Ring, p.store.Cleaner, run, rel.Mark)
 	p.mem.run.LookedAtRelease(run, rel.Release, p.r.clock.Now())
 	return nil
 }
 
 // readUnlessChanged reads something within its time, and stops when the Cleaner is changed or deleted: then nothing that was read counts.
 func (r releaseReader) readUnlessChanged(ctx context.Context, read func(context.Context, helm.Turn)) error {
-	following, end := followCleaner(ctx, r.sight)
+	following, end := followCleaner(ctx, r.pass)
 	defer end()
-	limited, turn, stop := helm.LimitTime(following, r.sight.r.clock, readingLimit, r.takeReading)
+	limited, turn, stop := helm.LimitTime(following, r.pass.r.clock, readingLimit, r.takeReading)
 	defer stop()
 	read(limited, turn)
 	if following.Err() != nil && ctx.Err() == nil {

@@ -191,10 +191,10 @@ func TestAReadingHasItsTime(t *testing.T) {
 		}
 	}
 	end("a reading of a run", func() {
-		p, err := r.newPass(t.Context(), r.cleaner(), r.key(), newMemory("uid"))
+		p, err := r.openPass(t.Context(), r.cleaner(), r.key(), newMemory("uid"))
 		must(t, err)
 		p.clients = r.own
-		if _, unread, err := releaseOf(p.sight).readCommitted(t.Context(), "web"); !errors.Is(unread, helm.ErrTooSlow) || err != nil {
+		if _, unread, err := releaseOf(p).readCommitted(t.Context(), "web"); !errors.Is(unread, helm.ErrTooSlow) || err != nil {
 			t.Errorf("got %v, %v", unread, err)
 		}
 	})
@@ -208,13 +208,13 @@ func TestAReadingHasItsTime(t *testing.T) {
 // What is read of an open run's release ends so too, and is not taken for a release that cannot be read.
 func TestAReadingOfARunEndsWithItsCleaner(t *testing.T) {
 	r := uninstalling(t)
-	p, err := r.newPass(t.Context(), r.cleaner(), r.key(), newMemory("uid"))
+	p, err := r.openPass(t.Context(), r.cleaner(), r.key(), newMemory("uid"))
 	must(t, err)
 	p.clients = r.own
 	giveBack, asked := r.occupyReadings()
 	ended := make(chan error)
 	go func() {
-		_, unread, err := releaseOf(p.sight).readCommitted(t.Context(), "web")
+		_, unread, err := releaseOf(p).readCommitted(t.Context(), "web")
 		ended <- errors.Join(err, map[bool]error{true: errors.New("nothing was in the way")}[unread == nil])
 	}()
 	asked.await(t, 2)
@@ -225,7 +225,7 @@ func TestAReadingOfARunEndsWithItsCleaner(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	giveBack()
-	rel, unread, err := releaseOf(p.sight).readCommitted(t.Context(), "web")
+	rel, unread, err := releaseOf(p).readCommitted(t.Context(), "web")
 	if unread != nil || err != nil || rel.State != plan.ReleaseDeployed {
 		t.Errorf("after it: got %+v, %v, %v", rel, unread, err)
 	}

@@ -42,26 +42,26 @@ func TestARecordOutlivesItsKey(t *testing.T) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	o.API.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(o.Read).WithStatusSubresource(o.Read).Build()
-	o.r.keys, o.Ring = testKeys{rings[0]}, rings[0]
-	if err := o.WriteStatus(t.Context(), func(*v1alpha1.CleanerStatus) {}); err != nil {
+	o.store.API.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(o.store.Read).WithStatusSubresource(o.store.Read).Build()
+	o.r.keys, o.store.Ring = testKeys{rings[0]}, rings[0]
+	if err := o.store.WriteStatus(t.Context(), func(*v1alpha1.CleanerStatus) {}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.checkOwnership(t.Context()); err != nil {
+	if _, err := o.authority.checkOwnership(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	o.r.keys = testKeys{rings[1]}
-	if _, err := o.checkOwnership(t.Context()); err != nil {
+	if _, err := o.authority.checkOwnership(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	stored := &v1alpha1.Cleaner{}
-	if err := o.API.Client.Get(t.Context(), o.Key, stored); err != nil {
+	if err := o.store.API.Client.Get(t.Context(), o.store.Key, stored); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := records.VerifyRecord(rings[2], stored); err != nil {
 		t.Errorf("without the first key: %v", err)
 	}
-	if diff := cmp.Diff(o.Read.State().Run, stored.State().Run); diff != "" || stored.State().Run == nil {
+	if diff := cmp.Diff(o.store.Read.State().Run, stored.State().Run); diff != "" || stored.State().Run == nil {
 		t.Errorf("the run has changed (-own +stored):\n%s", diff)
 	}
 }
@@ -69,14 +69,14 @@ func TestARecordOutlivesItsKey(t *testing.T) {
 // Nothing of a record is used before it is believed: no clients are made for the account that it names.
 func TestAForgedAccountIsNeverUsed(t *testing.T) {
 	o := ordered(t, 1, unchanged)
-	c := o.Read.(*v1alpha1.Cleaner).DeepCopy()
+	c := o.store.Read.(*v1alpha1.Cleaner).DeepCopy()
 	c.Status.Run.Decides, c.Status.Run.ServiceAccountName = "v1:x", "admin"
 	o.r.opts.Lease = leads(false) // so that the record cannot be dropped
-	p, err := o.r.newPass(t.Context(), c, o.Key, newMemory(c.UID))
+	p, err := o.r.openPass(t.Context(), c, o.store.Key, newMemory(c.UID))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if refusal, err := p.checkOwnership(t.Context()); !errors.Is(err, store.ErrNotLeader) || refusal.IsRefusal() {
+	if refusal, err := p.authority.checkOwnership(t.Context()); !errors.Is(err, store.ErrNotLeader) || refusal.IsRefusal() {
 		t.Errorf("got %v, %v", refusal, err)
 	}
 	if p.clients != nil || p.mem.clients != nil {
@@ -91,38 +91,38 @@ func TestAForgedAccountIsNeverUsed(t *testing.T) {
 func TestNothingIsDoneWithoutAKey(t *testing.T) {
 	o := ordered(t, 1, unchanged)
 	o.r.keys = noKeys{}
-	refusal, err := o.checkOwnership(t.Context())
+	refusal, err := o.authority.checkOwnership(t.Context())
 	if err != nil || refusal.Reason != v1alpha1.ReasonSigningKeyMissing {
 		t.Fatalf("got %v, %v", refusal, err)
 	}
 	o.newReport().SetRefused(refusal)
-	if got := o.Cleaner.State().Conditions; len(got) != 2 || o.Cleaner.State().LastEvaluation.Verdict != v1alpha1.VerdictWait {
+	if got := o.store.Cleaner.State().Conditions; len(got) != 2 || o.store.Cleaner.State().LastEvaluation.Verdict != v1alpha1.VerdictWait {
 		t.Errorf("the status says %+v", got)
 	}
 }
 
-// store has an API server keep a Cleaner, and the pass read it.
-func (o *stepGuard) store(t *testing.T, c *v1alpha1.Cleaner) {
+// storeCleaner has an API server keep a Cleaner, and the pass read it.
+func (o *stepGuard) storeCleaner(t *testing.T, c *v1alpha1.Cleaner) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
 	c.ResourceVersion = ""
-	o.API.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(c).WithStatusSubresource(c).Build()
-	if err := o.API.Client.Get(t.Context(), o.Key, c); err != nil {
+	o.store.API.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(c).WithStatusSubresource(c).Build()
+	if err := o.store.API.Client.Get(t.Context(), o.store.Key, c); err != nil {
 		t.Fatal(err)
 	}
-	o.Read, o.Cleaner, o.To.Recorder = c, c.DeepCopy(), &heard{}
+	o.store.Read, o.store.Cleaner, o.journal.To.Recorder = c, c.DeepCopy(), &heard{}
 }
 
 // While the operator runs nobody takes a record from it: the one that it has written last takes the place of any other.
 func TestTheLastRecordTakesThePlaceOfAnother(t *testing.T) {
 	o := ordered(t, 3, unchanged)
-	last := o.Read.(*v1alpha1.Cleaner)
+	last := o.store.Read.(*v1alpha1.Cleaner)
 	last.Status.LastScheduleTime, last.Status.Unsent = new(metav1.NewTime(time.Unix(1700000000, 0))), last.Status.Run.DeepCopy()
-	sign(t, o.Ring, last)
-	if _, err := o.BelieveRecord(); err != nil {
+	sign(t, o.store.Ring, last)
+	if _, err := o.store.BelieveRecord(); err != nil {
 		t.Fatal(err)
 	}
 	for name, forge := range map[string]func(s *v1alpha1.CleanerStatus){
@@ -135,15 +135,15 @@ func TestTheLastRecordTakesThePlaceOfAnother(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			forged := last.DeepCopy()
 			forge(&forged.Status)
-			o.store(t, forged)
-			if _, err := o.checkOwnership(t.Context()); err != nil {
+			o.storeCleaner(t, forged)
+			if _, err := o.authority.checkOwnership(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			got, want := records.CopyRecord(o.Read.State()), records.CopyRecord(&last.Status)
+			got, want := records.CopyRecord(o.store.Read.State()), records.CopyRecord(&last.Status)
 			if !records.ReadTime(&got).After(records.ReadTime(&want)) || records.ReadTime(&got).Year() > 3000 {
 				t.Errorf("written at %s, after %s", records.ReadTime(&got), records.ReadTime(&want))
 			}
-			if _, err := records.VerifyRecord(o.Ring, o.Read); err != nil {
+			if _, err := records.VerifyRecord(o.store.Ring, o.store.Read); err != nil {
 				t.Error(err)
 			}
 			got.RecordedAt, got.Signature, want.RecordedAt, want.Signature = nil, "", nil, ""
@@ -157,19 +157,19 @@ func TestTheLastRecordTakesThePlaceOfAnother(t *testing.T) {
 // What takes the place of a dropped record is later than all that the operator has signed, even if it has just begun.
 func TestADroppedRecordDoesNotComeBack(t *testing.T) {
 	o := ordered(t, 1, unchanged)
-	signed := o.Read.(*v1alpha1.Cleaner)
-	sign(t, o.Ring, signed)
+	signed := o.store.Read.(*v1alpha1.Cleaner)
+	sign(t, o.store.Ring, signed)
 	forged := signed.DeepCopy()
 	forged.Status.Run.Rows = nil
-	o.store(t, forged)
-	if _, err := o.checkOwnership(t.Context()); err != nil {
+	o.storeCleaner(t, forged)
+	if _, err := o.authority.checkOwnership(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if run := o.Read.State().Run; run != nil {
+	if run := o.store.Read.State().Run; run != nil {
 		t.Errorf("it takes over run %+v", run)
 	}
-	o.store(t, signed)
-	if _, err := o.BelieveRecord(); !errors.Is(err, records.ErrForeign) {
+	o.storeCleaner(t, signed)
+	if _, err := o.store.BelieveRecord(); !errors.Is(err, records.ErrForeign) {
 		t.Errorf("put back: got %v", err)
 	}
 }

@@ -22,34 +22,37 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/limits"
 )
 
+// recurrence is a Recurring Cleaner between its runs.
+type recurrence struct{ *pass }
+
 // recordTick records the time of the schedule that was over last, unless it is recorded.
 func (p *recurrence) recordTick(ctx context.Context) error {
-	last := metav1.NewTime(p.LastTick())
-	if at := p.Read.State().LastScheduleTime; last.IsZero() || at != nil && !last.After(at.Time) {
+	last := metav1.NewTime(p.triggers.LastTick())
+	if at := p.store.Read.State().LastScheduleTime; last.IsZero() || at != nil && !last.After(at.Time) {
 		return nil
 	}
 	if err := p.finishRecurring(ctx); err != nil { // as it would have been when its time was over
 		return err
 	}
-	return p.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastScheduleTime = &last })
+	return p.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastScheduleTime = &last })
 }
 
 // endTick records that a time of the schedule is over, if a decision says so: not while something is waited for that may
 // come, and would be done then.
 func (p *recurrence) endTick(ctx context.Context, d plan.Plan) error {
-	if !p.OverWith(d) {
+	if !p.triggers.OverWith(d) {
 		return nil
 	}
-	p.EndTicks()
-	p.declareInterests() // to nothing, until the next one
+	p.triggers.EndTicks()
+	p.evaluator.declareInterests() // to nothing, until the next one
 	return p.recordTick(ctx)
 }
 
 // doBatches does one batch after the other until nothing is left to do, or until it is the turn of others. It returns the
 // last decision.
 func (p *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) (plan.Plan, error) {
-	p.forgetOld()
-	w := &batches{recurrence: p, touched: map[types.UID]bool{}}
+	p.openRun.forgetOld()
+	w := &batches{pass: p.pass, touched: map[types.UID]bool{}}
 	if p.isDryRun() {
 		w.marks = rehearsed.MarkItems(d)
 		p.mem.Rehearsed.ForgetOthers(w.marks)
@@ -65,7 +68,7 @@ func (p *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) 
 
 // batches are those of one pass.
 type batches struct {
-	*recurrence
+	*pass
 	in plan.Input
 	// decision is the last one on the watches, and todo what of it need not wait for live reads to say the same.
 	decision, todo plan.Plan
@@ -80,41 +83,41 @@ type batches struct {
 // takeDecision records a decision on the watches.
 func (w *batches) takeDecision(in plan.Input, d plan.Plan) {
 	w.in, w.decision = in, d
-	w.forgetReports(d)
-	w.todo = w.leaveOutHeld(d)
+	w.recurrence.forgetReports(d)
+	w.todo = w.recurrence.leaveOutHeld(d)
 }
 
 // decideAgain reads the watches and decides again.
 func (w *batches) decideAgain(ctx context.Context) {
-	in := w.observeInput(ctx, w.in.Programs)
-	w.takeDecision(in, w.decideAndRemember(ctx, in))
+	in := w.evaluator.observeInput(ctx, w.in.Programs)
+	w.takeDecision(in, w.evaluator.decideAndRemember(ctx, in))
 }
 
 // doBatch does one batch. If it was the last one of the pass, it returns the decision to report.
 func (w *batches) doBatch(ctx context.Context) (over bool, say plan.Plan, err error) {
-	b := &batch{deeds: deeds{openRun: w.openRun, in: w.in}, marks: w.marks, later: w.later}
+	b := &batch{pass: w.pass, executor: &executor{pass: w.pass, in: w.in}, marks: w.marks, later: w.later}
 	acted, why, err := b.carryBatch(ctx, w.todo)
 	switch {
 	case errors.Is(err, errOver), errors.Is(err, errLooked) && w.isOver():
-		return true, w.leaveRest(w.decision), nil
+		return true, w.recurrence.leaveRest(w.decision), nil
 	case errors.Is(err, errLooked): // objects that are gone are known now, and no longer wanted
 		w.decideAgain(ctx)
 		return false, plan.Plan{}, nil
 	case err != nil:
 		return true, w.decision, err
 	case why.Reason != "": // nothing could be confirmed
-		return true, why, w.endTick(ctx, why)
+		return true, why, w.recurrence.endTick(ctx, why)
 	}
 	w.mem.disagreed = 0
 	switch {
 	case w.isOver(), !acted && !b.doubted:
-		return true, w.leaveRest(w.decision), nil
+		return true, w.recurrence.leaveRest(w.decision), nil
 	case !acted, w.isDryRun(): // nothing was changed by what it was about, and there may be more
-		w.todo = w.leaveOutHeld(w.decision)
+		w.todo = w.recurrence.leaveOutHeld(w.decision)
 		return false, plan.Plan{}, nil
 	}
-	for i := range b.acted {
-		w.touched[b.acted[i].Object.UID] = true
+	for i := range b.executor.acted {
+		w.touched[b.executor.acted[i].Object.UID] = true
 	}
 	w.decideAgain(ctx)
 	if w.callsForItself() { // throttle it to MinInterval
@@ -126,7 +129,7 @@ func (w *batches) doBatch(ctx context.Context) (over bool, say plan.Plan, err er
 
 // callsForItself reports whether every remaining step is for an object that this pass has just changed: a rule that triggers itself.
 func (w *batches) callsForItself() bool {
-	return w.asksForDeeds(w.todo) && !slices.ContainsFunc(w.todo.Steps, func(s plan.Step) bool { return !w.touched[s.Object.UID] })
+	return w.recurrence.asksForDeeds(w.todo) && !slices.ContainsFunc(w.todo.Steps, func(s plan.Step) bool { return !w.touched[s.Object.UID] })
 }
 
 // endBatches ends the work on a decision when no more than todo is done of it now. It returns the decision to report.
@@ -137,8 +140,8 @@ func (p *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (plan.Pl
 	if p.asksForDeeds(todo) {
 		return p.mem.held, nil
 	}
-	if !p.asksForDeeds(d) && p.OverWith(d) {
-		p.PassTick() // also if what follows cannot be recorded
+	if !p.asksForDeeds(d) && p.triggers.OverWith(d) {
+		p.triggers.PassTick() // also if what follows cannot be recorded
 	}
 	if err := p.finishRecurring(ctx); err != nil {
 		return d, err
@@ -200,10 +203,10 @@ func (p *recurrence) asksForDeeds(d plan.Plan) bool {
 // forgetOld drops what no longer matters of what is remembered for rules.
 func (p *openRun) forgetOld() {
 	now, perSecond := p.r.clock.Now(), int64(0)
-	if p.Work.Limits != nil {
-		perSecond = p.Work.Limits.ActionsPerSecond
+	if p.assignment.Work.Limits != nil {
+		perSecond = p.assignment.Work.Limits.ActionsPerSecond
 	}
-	per, err := limits.ParsePer(p.Work.Limits)
+	per, err := limits.ParsePer(p.assignment.Work.Limits)
 	if err != nil { // nothing is decided then
 		per = limits.DefaultPer
 	}
@@ -245,13 +248,13 @@ func earliestTime(a, b time.Time) time.Time {
 // finishRecurring finishes a run when there is nothing left to do and the sink has accepted the event before. A run without a successful
 // action is not finished, and continues to count: it has nothing to report.
 func (p *recurrence) finishRecurring(ctx context.Context) error {
-	for p.Cleaner.Common().CloudEventSink != "" {
-		req := life.AtRest(p.Cleaner, &p.mem.run.Ledger)
-		nothing := req.Kind == life.MoveToUnsent && len(life.SettleRun(p.Cleaner.State().Run, &p.mem.run.Ledger).Counts) == 0
+	for p.store.Cleaner.Common().CloudEventSink != "" {
+		req := life.AtRest(p.store.Cleaner, &p.mem.run.Ledger)
+		nothing := req.Kind == life.MoveToUnsent && len(life.SettleRun(p.store.Cleaner.State().Run, &p.mem.run.Ledger).Counts) == 0
 		if req.Kind == life.Idle || nothing {
 			break
 		}
-		if err := p.doRequest(ctx, req); err != nil {
+		if err := p.openRun.doRequest(ctx, req); err != nil {
 			return err
 		}
 	}
@@ -260,7 +263,7 @@ func (p *recurrence) finishRecurring(ctx context.Context) error {
 
 // lookUnknown reads the objects of rows with an unknown outcome. What cannot be read is tried again by other passes, for a while.
 func (p *openRun) lookUnknown(ctx context.Context) error {
-	run := p.Cleaner.State().Run
+	run := p.store.Cleaner.State().Run
 	rows := p.mem.run.UnknownRows(run)
 	if len(rows) == 0 {
 		return nil

@@ -55,7 +55,7 @@ func TestReportsOfWhatIsGoneAreForgotten(t *testing.T) {
 			p := newPass(&CleanerReconciler{clock: clocktesting.NewFakeClock(epoch)}, &v1alpha1.Cleaner{}, types.NamespacedName{}, assignment.Assignment{}, newMemory("uid"))
 			p.mem.Told.NoteReport(a, "7 ", epoch, time.Hour)
 			p.mem.Told.NoteReport(b, "7 ", epoch, time.Hour)
-			p.forgetReports(tc.d)
+			p.recurrence.forgetReports(tc.d)
 			var got []plan.ItemKey
 			for _, item := range []plan.ItemKey{a, b} {
 				if p.mem.Told.HasReport(item, "7 ", epoch) {

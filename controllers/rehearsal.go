@@ -19,25 +19,25 @@ import (
 )
 
 // isDryRun says that nothing is done, and what would be is asked instead.
-func (p *sight) isDryRun() bool { return p.Cleaner.Common().Mode == v1alpha1.ModeDryRun }
+func (p *pass) isDryRun() bool { return p.store.Cleaner.Common().Mode == v1alpha1.ModeDryRun }
 
 // reportAlone carries out the reports that come after no action: they change nothing. It returns the other steps, which are only
 // rehearsed.
 func (b *batch) reportAlone(steps []plan.Step) (left []plan.Step) {
 	for i := range steps {
 		if s := &steps[i]; s.IsAlone() {
-			b.takeOutcome(s, actuate.NewDone(""))
+			b.executor.takeOutcome(s, actuate.NewDone(""))
 		} else {
 			left = append(left, *s)
 			b.mem.Rehearsed.AddStep(s, b.marks)
 		}
 	}
-	b.TellSteps(b.acted)
+	b.journal.TellSteps(b.executor.acted)
 	return left
 }
 
 // rehearseSteps asks the API server about steps.
-func (b *deeds) rehearseSteps(ctx context.Context, steps []plan.Step) {
+func (b *executor) rehearseSteps(ctx context.Context, steps []plan.Step) {
 	results := make([]string, len(steps))
 	all := make([]*plan.Step, len(steps))
 	for i := range steps {
@@ -46,7 +46,7 @@ func (b *deeds) rehearseSteps(ctx context.Context, steps []plan.Step) {
 	b.mem.lane = actuate.RunSteps(all, b.mem.lane, func(i int) {
 		s := &steps[i]
 		results[i] = journal.DescribeDryRun(s.Verb)
-		if out := b.clients.Actuator.ExecuteStep(ctx, s, s.Object.ResourceVersion, true, &stepGuard{deeds: b}); out.Kind != life.AnswerDone {
+		if out := b.clients.Actuator.ExecuteStep(ctx, s, s.Object.ResourceVersion, true, &stepGuard{pass: b.pass, executor: b}); out.Kind != life.AnswerDone {
 			results[i] = "would be refused: " + out.Why
 		}
 		if s.Reason != "" {
@@ -55,12 +55,12 @@ func (b *deeds) rehearseSteps(ctx context.Context, steps []plan.Step) {
 	})
 	for i, result := range results {
 		s := &steps[i]
-		b.RememberActions(v1alpha1.Action{
-			Object: s.Shown(b.Cleaner.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule,
+		b.journal.RememberActions(v1alpha1.Action{
+			Object: s.Shown(b.store.Cleaner.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule,
 			Action: string(s.Verb) + " (dry run)", Time: journal.AtSecond(b.r.clock), Result: shown.CleanText(result),
 		})
 	}
-	b.TellDryRun(steps)
+	b.journal.TellDryRun(steps)
 }
 
 // describeRehearsal returns what to report of a decision whose actions were rehearsed.

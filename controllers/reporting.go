@@ -11,31 +11,31 @@ import (
 )
 
 // newReport returns a draft of the status.
-func (p *sight) newReport() report.Report {
-	return report.Report{Of: p.Stored, Work: p.Work, Clock: p.r.clock, Run: &p.mem.run, Sender: p.r.sender, SuspectClock: p.r.opts.Skew.DescribeSuspect}
+func (p *pass) newReport() report.Report {
+	return report.Report{Of: p.store, Work: p.assignment.Work, Clock: p.r.clock, Run: &p.mem.run, Sender: p.r.sender, SuspectClock: p.r.opts.Skew.DescribeSuspect}
 }
 
 // reportEvaluated drafts what an evaluation came to, and answers a request for it.
-func (p *sight) reportEvaluated(in plan.Input, d plan.Plan) {
+func (p *pass) reportEvaluated(in plan.Input, d plan.Plan) {
 	p.newReport().SetEvaluated(in, d)
 	reportFindings(p)
 	if d.Reason != v1alpha1.ReasonNotSynced { // else who asked has yet to be answered
-		p.AnswerRequest()
+		p.triggers.AnswerRequest()
 	}
 }
 
 // reportScheduled drafts that the schedule is waited for.
-func (p *sight) reportScheduled() {
+func (p *pass) reportScheduled() {
 	p.newReport().SetScheduled()
-	p.RepeatAnswer()
+	p.triggers.RepeatAnswer()
 }
 
 // reportFindings writes what each rule reports now, if that report was made. If a rule gives nothing but errors, or no rule is evaluated,
 // its earlier findings stay.
-func reportFindings(p *sight) {
-	st := p.Cleaner.State()
+func reportFindings(p *pass) {
+	st := p.store.Cleaner.State()
 	switch {
-	case !p.Cleaner.Common().Recurs(): // its rules report as a part of its run
+	case !p.store.Cleaner.Common().Recurs(): // its rules report as a part of its run
 		st.Findings = nil
 		return
 	case p.wanted == nil:
@@ -45,11 +45,11 @@ func reportFindings(p *sight) {
 	for i := range p.wanted.Errors {
 		wrong[p.wanted.Errors[i].Rule] = true
 	}
-	st.Findings = findings.UpdateFindings(st.Findings, p.Work.Rules, findReported(p), wrong)
+	st.Findings = findings.UpdateFindings(st.Findings, p.assignment.Work.Rules, findReported(p), wrong)
 }
 
 // findReported returns the items of the decision that were reported.
-func findReported(p *sight) findings.Reported {
+func findReported(p *pass) findings.Reported {
 	now, out, seen := p.r.clock.Now(), findings.Reported{}, map[plan.ItemKey]bool{}
 	for i := range p.wanted.Steps {
 		s := &p.wanted.Steps[i]
@@ -58,7 +58,7 @@ func findReported(p *sight) findings.Reported {
 		}
 		for _, item := range s.ListItems() {
 			if !seen[item] && (p.mem.Rehearsed.HasItem(item) || p.mem.Told.HasItem(item, now)) {
-				out.AddItem(item.Rule, s.Shown(p.Cleaner.GetNamespace()), s.Reason)
+				out.AddItem(item.Rule, s.Shown(p.store.Cleaner.GetNamespace()), s.Reason)
 				seen[item] = true
 			}
 		}
@@ -67,10 +67,10 @@ func findReported(p *sight) findings.Reported {
 }
 
 // measureFindings has the metrics say what the status is to say.
-func measureFindings(p *sight) {
+func measureFindings(p *pass) {
 	counts := map[string]int{}
-	for _, f := range p.Cleaner.State().Findings {
+	for _, f := range p.store.Cleaner.State().Findings {
 		counts[f.Rule] = int(f.Count)
 	}
-	p.r.metrics.SetFindings(p.Key, counts)
+	p.r.metrics.SetFindings(p.store.Key, counts)
 }

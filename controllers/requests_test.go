@@ -608,12 +608,12 @@ func TestARequestForAReleaseNeedsAllRights(t *testing.T) {
 			c.Annotations[v1alpha1.AnnotationRequest], err = author.SignRequest(ring, c, asker, "", r.clock.Now())
 			must(t, err)
 			p := newPass(r.CleanerReconciler, c, types.NamespacedName{}, assignment.Assignment{Work: c.Work()}, newMemory("uid"))
-			p.Ring, p.clients = ring, &clients.Set{}
-			must(t, p.SeeRequest(""))
-			p.JudgeRequest(t.Context())
-			refused := p.RefuseAsker(t.Context(), p.findAskerLacks)
-			p.ReportRequest(p.newReport())
-			said := meta.FindStatusCondition(p.Cleaner.State().Conditions, v1alpha1.ConditionRequestDropped)
+			p.store.Ring, p.clients = ring, &clients.Set{}
+			must(t, p.triggers.SeeRequest(""))
+			p.triggers.JudgeRequest(t.Context())
+			refused := p.triggers.RefuseAsker(t.Context(), p.authority.findAskerLacks)
+			p.triggers.ReportRequest(p.newReport())
+			said := meta.FindStatusCondition(p.store.Cleaner.State().Conditions, v1alpha1.ConditionRequestDropped)
 			if refused != (tc.want != "") || refused && (said == nil || said.Reason != tc.want) {
 				t.Errorf("it is refused: %t, %+v", refused, said)
 			}

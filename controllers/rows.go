@@ -28,7 +28,7 @@ type judged struct {
 
 // recheckRun asks on live reads what the spec wants of the open run.
 func (p *openRun) recheckRun(ctx context.Context) error {
-	programs, findings, err := p.compileSpec(ctx)
+	programs, findings, err := p.evaluator.compileSpec(ctx)
 	if err != nil {
 		return err
 	}
@@ -38,22 +38,22 @@ func (p *openRun) recheckRun(ctx context.Context) error {
 	}
 	now := p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	live := p.reads.readAnew(p.clients.Live, now.Add(life.ConfirmationServes))
-	seen := snapshot.ReadForConfirmation(ctx, live, p.Cleaner.GetNamespace(), p.Work)
-	p.judgeRun(ctx, p.inputAt(programs, now, live.takeSeen(p.Work, seen)))
+	seen := snapshot.ReadForConfirmation(ctx, live, p.store.Cleaner.GetNamespace(), p.assignment.Work)
+	p.judgeRun(ctx, p.evaluator.inputAt(programs, now, live.takeSeen(p.assignment.Work, seen)))
 	return checkTurn(p.share)
 }
 
 // judgeRun decides on live reads what the spec wants of the open run.
 func (p *openRun) judgeRun(ctx context.Context, in plan.Input) {
-	run, m := p.Cleaner.State().Run, &p.mem.run
-	evaluating, end := p.beginEvaluation(ctx)
+	run, m := p.store.Cleaner.State().Run, &p.mem.run
+	evaluating, end := p.evaluator.beginEvaluation(ctx)
 	j := life.JudgeRun(evaluating, in, run, m)
 	end()
 	if checkTurn(p.share) != nil { // it is judged again when it is called
 		m.TakeChange()
 		return
 	}
-	refusal := p.findRefusal(ctx, m.Release)
+	refusal := p.authority.findRefusal(ctx, m.Release)
 	switch {
 	case refusal.IsRefusal():
 		j = life.Judgement{Why: refusal.Message}
@@ -79,10 +79,10 @@ func (p *openRun) actOnRows(ctx context.Context, rows []int) error {
 	if err != nil {
 		return err
 	}
-	c := f.carryOut(ctx, f.courseOfRows(), f)
+	c := f.executor.runCourse(ctx, f.courseOfRows(), f)
 	f.settleRows(c, nil)
-	f.TellSteps(f.acted)
-	if f.unsent {
+	f.journal.TellSteps(f.executor.acted)
+	if f.executor.unsent {
 		return store.ErrChanged
 	}
 	return nil
@@ -90,24 +90,25 @@ func (p *openRun) actOnRows(ctx context.Context, rows []int) error {
 
 // finishing is a batch of an open run of a Once Cleaner.
 type finishing struct {
-	deeds
-	rows map[types.UID]int // all of the run
-	due  map[types.UID]bool
+	*pass
+	executor *executor
+	rows     map[types.UID]int // all of the run
+	due      map[types.UID]bool
 }
 
 func (p *openRun) newFinishing(rows []int) (*finishing, error) {
-	f := &finishing{deeds: deeds{openRun: p, in: p.mem.judged.in, run: &p.mem.run, number: p.mem.run.Number}, rows: map[types.UID]int{}, due: map[types.UID]bool{}}
-	f.in.Memory = p.share
-	f.in.Confirmed, f.in.Unreadable, f.versions = map[plan.Read]bool{}, map[plan.Read]string{}, map[types.UID]string{}
-	all := p.Cleaner.State().Run.Rows
+	f := &finishing{pass: p.pass, executor: &executor{pass: p.pass, in: p.mem.judged.in, run: &p.mem.run, number: p.mem.run.Number}, rows: map[types.UID]int{}, due: map[types.UID]bool{}}
+	f.executor.in.Memory = p.share
+	f.executor.in.Confirmed, f.executor.in.Unreadable, f.executor.versions = map[plan.Read]bool{}, map[plan.Read]string{}, map[types.UID]string{}
+	all := p.store.Cleaner.State().Run.Rows
 	for i, text := range all {
 		row, err := plan.ParseRow(text)
 		if err != nil { // it was left alone when it was looked at
 			continue
 		}
 		f.rows[row.UID] = i
-		if left := f.run.Rows[i].Left; left != "" {
-			f.versions[row.UID] = left
+		if left := f.executor.run.Rows[i].Left; left != "" {
+			f.executor.versions[row.UID] = left
 		}
 	}
 	for _, i := range rows {
@@ -122,7 +123,7 @@ func (p *openRun) newFinishing(rows []int) (*finishing, error) {
 
 // courseOfRows are the steps of the rows that are due.
 func (f *finishing) courseOfRows() *life.Course {
-	return f.run.CourseOfRows(f.mem.judged.todo, f.rows, f.due)
+	return f.executor.run.CourseOfRows(f.mem.judged.todo, f.rows, f.due)
 }
 
 // decideAnew reads changed objects live, and decides the run again.
@@ -132,8 +133,8 @@ func (f *finishing) decideAnew(ctx context.Context, c *life.Course, changed map[
 	var ask []plan.Read
 	for i := range c.Steps {
 		if s := &c.Steps[i]; changed[s.Object.UID] {
-			delete(f.versions, s.Object.UID)
-			for _, read := range f.readsOf(s) {
+			delete(f.executor.versions, s.Object.UID)
+			for _, read := range f.executor.readsOf(s) {
 				if _, known := reads[read]; !known {
 					ask = append(ask, read)
 				}
@@ -141,20 +142,20 @@ func (f *finishing) decideAnew(ctx context.Context, c *life.Course, changed map[
 			}
 		}
 	}
-	if !confirm.ReadLive(ctx, f.reads.readMore(f.clients.Live, endOfPass(f.openRun)), &f.in, ask, f.isLate) || f.isLate() {
-		f.run.TakeChange() // a later pass judges it again
+	if !confirm.ReadLive(ctx, f.reads.readMore(f.clients.Live, endOfPass(f.pass)), &f.executor.in, ask, f.executor.isLate) || f.executor.isLate() {
+		f.executor.run.TakeChange() // a later pass judges it again
 		clear(f.due)
 		return f.courseOfRows()
 	}
 	for _, read := range ask {
-		if why, failed := f.in.Unreadable[read]; failed {
+		if why, failed := f.executor.in.Unreadable[read]; failed {
 			f.answerRow(reads[read], life.RowAnswer{Failed: shown.CleanText(why)})
 		}
 	}
-	f.run.TakeChange()
-	f.in.Failed, f.in.Only = nil, nil
-	f.judgeRun(ctx, f.in)
-	if f.run.Stop != "" || !f.run.IsConfirmed(f.r.clock.Now()) {
+	f.executor.run.TakeChange()
+	f.executor.in.Failed, f.executor.in.Only = nil, nil
+	f.openRun.judgeRun(ctx, f.executor.in)
+	if f.executor.run.Stop != "" || !f.executor.run.IsConfirmed(f.r.clock.Now()) {
 		clear(f.due)
 	}
 	return f.courseOfRows()
@@ -163,7 +164,7 @@ func (f *finishing) decideAnew(ctx context.Context, c *life.Course, changed map[
 // giveUp has objects wait that have changed each time.
 func (f *finishing) giveUp(_ *life.Course, changed map[types.UID]bool, _ int) {
 	for uid := range changed {
-		a := f.answerOf(uid)
+		a := f.executor.answerOf(uid)
 		a.Failed, a.Unstable = "the object changed before the operator could act on it", true
 	}
 }
@@ -172,11 +173,11 @@ func (f *finishing) giveUp(_ *life.Course, changed map[types.UID]bool, _ int) {
 func (f *finishing) settleRows(c *life.Course, changed map[types.UID]bool) {
 	for uid := range f.due {
 		if !c.IsAbout(uid) { // it was not decided when it was not due
-			f.run.TakeChange()
+			f.executor.run.TakeChange()
 			continue
 		}
-		a := *f.answerOf(uid)
-		if c.IsObjectDone(uid) && !f.partly[uid] {
+		a := *f.executor.answerOf(uid)
+		if c.IsObjectDone(uid) && !f.executor.partly[uid] {
 			a.Failed = ""
 			f.answerRow(uid, a)
 			continue
@@ -184,9 +185,9 @@ func (f *finishing) settleRows(c *life.Course, changed map[types.UID]bool) {
 		switch {
 		case a.Replaced:
 			f.answerRow(uid, a)
-		case changed[uid], a.Cut, a.Failed == "" && (len(changed) > 0 || f.unsent):
+		case changed[uid], a.Cut, a.Failed == "" && (len(changed) > 0 || f.executor.unsent):
 			a.Cut = true
-			f.run.TakeAnswer(f.rows[uid], a, f.r.clock.Now())
+			f.executor.run.TakeAnswer(f.rows[uid], a, f.r.clock.Now())
 		case a.Failed == "":
 			a.Failed = "an earlier action was not carried out"
 			f.answerRow(uid, a)
@@ -198,6 +199,6 @@ func (f *finishing) settleRows(c *life.Course, changed map[types.UID]bool) {
 
 // answerRow records the result of a row that is finished for this batch.
 func (f *finishing) answerRow(uid types.UID, a life.RowAnswer) {
-	f.run.TakeAnswer(f.rows[uid], a, f.r.clock.Now())
+	f.executor.run.TakeAnswer(f.rows[uid], a, f.r.clock.Now())
 	delete(f.due, uid)
 }

@@ -208,7 +208,7 @@ func TestTheEndOfAnUninstallIsTaken(t *testing.T) {
 			o.mem.run.Busy = true
 			o.mem.ended <- tc.end
 			for range 2 { // the second finds nothing
-				o.takeUninstall(t.Context())
+				o.openRun.takeUninstall(t.Context())
 			}
 			m := &o.mem.run
 			if m.Busy != tc.busy || m.Swept != tc.swept || m.Failed != tc.failed || len(o.mem.journal.Actions) != tc.actions {

@@ -26,9 +26,9 @@ import (
 // followsInBatch is how often a batch goes after an object that has changed.
 const followsInBatch = 3
 
-// deeds carries out the steps of a batch, for both lifecycles.
-type deeds struct {
-	*openRun
+// executor carries out the steps of a batch, for both lifecycles.
+type executor struct {
+	*pass
 	// in is what the decision depends on, with what was read live in it.
 	in plan.Input
 	// run is what is known of the open run that the batch belongs to, for a Once Cleaner; nil for a Recurring Cleaner.
@@ -57,7 +57,7 @@ type follower interface {
 }
 
 // carryOut carries out a course. An object that has changed is read live, decided again and acted on at once, a few times; then it waits.
-func (b *deeds) carryOut(ctx context.Context, c *life.Course, f follower) *life.Course {
+func (b *executor) runCourse(ctx context.Context, c *life.Course, f follower) *life.Course {
 	b.seen, b.answers, b.partly = life.Acted{}, map[types.UID]*life.RowAnswer{}, map[types.UID]bool{}
 	for times := 1; ; times++ {
 		b.in.Failed = c.FailedItems()
@@ -75,12 +75,12 @@ func (b *deeds) carryOut(ctx context.Context, c *life.Course, f follower) *life.
 
 // carryWaves carries out steps: first those that come after none, then those whose earlier steps have succeeded, and so on. It
 // returns the objects that have changed since they were decided on.
-func (b *deeds) carryWaves(ctx context.Context, c *life.Course) map[types.UID]bool {
+func (b *executor) carryWaves(ctx context.Context, c *life.Course) map[types.UID]bool {
 	changed := map[types.UID]bool{}
 	for !c.IsOver() {
 		ready := b.readySteps(ctx, c)
 		outcomes := make([]actuate.Outcome, len(ready))
-		orders := &stepGuard{deeds: b, log: logf.FromContext(ctx)}
+		guard := &stepGuard{pass: b.pass, executor: b, log: logf.FromContext(ctx)}
 		steps := make([]*plan.Step, len(ready))
 		for n, i := range ready {
 			steps[n] = &c.Steps[i]
@@ -91,7 +91,7 @@ func (b *deeds) carryWaves(ctx context.Context, c *life.Course) map[types.UID]bo
 				outcomes[n] = actuate.NewDone("")
 				return
 			}
-			outcomes[n] = b.clients.Actuator.ExecuteStep(ctx, s, b.namedVersion(s), false, orders)
+			outcomes[n] = b.clients.Actuator.ExecuteStep(ctx, s, b.namedVersion(s), false, guard)
 		})
 		for n, i := range ready {
 			s, out := &c.Steps[i], outcomes[n]
@@ -116,7 +116,7 @@ func (b *deeds) carryWaves(ctx context.Context, c *life.Course) map[types.UID]bo
 // readySteps returns the steps whose turn it is. A step for several items is made again without the items whose earlier step has failed.
 // A patch that is already in place is not repeated if another action comes after it: that action is sent at once, so that it does not
 // wait for requests on other objects.
-func (b *deeds) readySteps(ctx context.Context, c *life.Course) []int {
+func (b *executor) readySteps(ctx context.Context, c *life.Course) []int {
 	others := sync.OnceValue(func() plan.Plan { return b.decideOthers(ctx) }) // one decision serves all steps whose turn it is
 	for {
 		stood, out := false, []int(nil)
@@ -140,7 +140,7 @@ func (b *deeds) readySteps(ctx context.Context, c *life.Course) []int {
 
 // refoldStep makes a step again for those of its items without a failed earlier step. It returns false if there are none, or no time is
 // left to decide: then the step is left for the next pass.
-func (b *deeds) refoldStep(s *plan.Step, others func() plan.Plan) bool {
+func (b *executor) refoldStep(s *plan.Step, others func() plan.Plan) bool {
 	if !slices.ContainsFunc(s.ListItems(), func(item plan.ItemKey) bool { return !b.in.Failed[item] }) {
 		return false
 	}
@@ -161,22 +161,22 @@ func (b *deeds) refoldStep(s *plan.Step, others func() plan.Plan) bool {
 }
 
 // isLate reports whether no time is left to evaluate or to read: the pass is over, or the live reads are too old.
-func (b *deeds) isLate() bool {
+func (b *executor) isLate() bool {
 	return b.isOver() || moments.ElapsedTime(b.in.Now, b.r.clock.Now()) >= life.ConfirmationServes
 }
 
 // decideOthers decides again without the items that have a failed step.
-func (b *deeds) decideOthers(ctx context.Context) plan.Plan {
+func (b *executor) decideOthers(ctx context.Context) plan.Plan {
 	if b.run == nil {
-		return b.computePlan(ctx, b.in)
+		return b.evaluator.computePlan(ctx, b.in)
 	}
-	ctx, end := b.beginEvaluation(ctx)
+	ctx, end := b.evaluator.beginEvaluation(ctx)
 	defer end()
-	return life.JudgeRun(ctx, b.in, b.Cleaner.State().Run, b.run).Plan
+	return life.JudgeRun(ctx, b.in, b.store.Cleaner.State().Run, b.run).Plan
 }
 
 // namedVersion returns the resourceVersion that the request of a step must carry.
-func (b *deeds) namedVersion(s *plan.Step) string {
+func (b *executor) namedVersion(s *plan.Step) string {
 	if v, changed := b.versions[s.Object.UID]; changed {
 		return v
 	}
@@ -184,9 +184,9 @@ func (b *deeds) namedVersion(s *plan.Step) string {
 }
 
 // takeOutcome records the outcome of a step, and reports whether it succeeded.
-func (b *deeds) takeOutcome(s *plan.Step, out actuate.Outcome) bool {
+func (b *executor) takeOutcome(s *plan.Step, out actuate.Outcome) bool {
 	now, uid := b.r.clock.Now(), s.Object.UID
-	b.TellOutcome(s, out.Answer, b.decidedAt())
+	b.journal.TellOutcome(s, out.Answer, b.decidedAt())
 	switch out.Kind {
 	case life.AnswerUnsent:
 		b.unsent = true
@@ -222,7 +222,7 @@ func (b *deeds) takeOutcome(s *plan.Step, out actuate.Outcome) bool {
 }
 
 // recordDone records an action that was carried out, or is no longer needed.
-func (b *deeds) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) {
+func (b *executor) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) {
 	uid, a := s.Object.UID, b.answerOf(s.Object.UID)
 	if out.Kind == life.AnswerDone {
 		a.Did = outcomesOfVerbs()[s.Verb]
@@ -238,7 +238,7 @@ func (b *deeds) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) {
 	b.mem.Patches.NotePatch(s, b.namedVersion(s), out.Version, now)
 	b.rememberObject(s, out)
 	if out.Kind == life.AnswerDone && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.mem.Remade.RecordDeletion(s.Object.Place(), s.Object.UID, now) {
-		b.TellLoop(s)
+		b.journal.TellLoop(s)
 	}
 	if out.Kind == life.AnswerDone {
 		b.noteDeed(s, now)
@@ -247,7 +247,7 @@ func (b *deeds) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) {
 }
 
 // answerOf is what has come so far of the steps on an object.
-func (b *deeds) answerOf(uid types.UID) *life.RowAnswer {
+func (b *executor) answerOf(uid types.UID) *life.RowAnswer {
 	if b.answers[uid] == nil {
 		b.answers[uid] = &life.RowAnswer{}
 	}
@@ -255,7 +255,7 @@ func (b *deeds) answerOf(uid types.UID) *life.RowAnswer {
 }
 
 // recordRefused has an object wait after a request that was refused, or whose outcome is unknown.
-func (b *deeds) recordRefused(uid types.UID, out actuate.Outcome, now time.Time) {
+func (b *executor) recordRefused(uid types.UID, out actuate.Outcome, now time.Time) {
 	a := b.answerOf(uid)
 	a.Failed, a.RetryAfter = out.Why, out.RetryAfter
 	if b.run == nil {
@@ -265,14 +265,14 @@ func (b *deeds) recordRefused(uid types.UID, out actuate.Outcome, now time.Time)
 }
 
 // noteDeed remembers an action for limits, if there are any.
-func (b *deeds) noteDeed(s *plan.Step, now time.Time) {
-	if l := b.Work.Limits; l != nil && (l.MaxActions > 0 || l.MaxPercent > 0) {
+func (b *executor) noteDeed(s *plan.Step, now time.Time) {
+	if l := b.assignment.Work.Limits; l != nil && (l.MaxActions > 0 || l.MaxPercent > 0) {
 		b.mem.Done = b.mem.Done.AddDeed(b.in.MakeDeed(s, now))
 	}
 }
 
 // rememberObject notes how an object is now, for the time until the watches show it.
-func (b *deeds) rememberObject(s *plan.Step, out actuate.Outcome) {
+func (b *executor) rememberObject(s *plan.Step, out actuate.Outcome) {
 	if b.run != nil || out.Now == nil && !out.Gone { // nothing is read before the run is over; or the outcome is unknown
 		return
 	}
@@ -295,16 +295,19 @@ func outcomesOfVerbs() map[plan.Verb]v1alpha1.Outcome {
 }
 
 // recurring is the follower of a Recurring Cleaner.
-type recurring struct{ *deeds }
+type recurring struct {
+	*pass
+	executor *executor
+}
 
 // isBlind says that a step has an item that waits for `for`, and that the watches do not show the changes of its object soon enough: after a
 // live read that shows a change, the item waits until the watches show it too, because the result of `when` in between is unknown.
-func (b *deeds) isBlind(s *plan.Step) bool {
+func (b *executor) isBlind(s *plan.Step) bool {
 	return s.BlindFor > 0 && b.mem.Lagging.IsBlind(s, b.r.clock.Now())
 }
 
 // noteLag records that the watches are behind for an object that has changed.
-func (b *deeds) noteLag(s *plan.Step, now life.Sight) {
+func (b *executor) noteLag(s *plan.Step, now life.Sight) {
 	if b.run == nil && now.ResourceVersion != "" && b.isBlind(s) {
 		b.mem.Lagging.NoteLag(s, now.ResourceVersion, b.in.Now, b.watched[s.Object.UID].ResourceVersion, s.Object.ResourceVersion, b.namedVersion(s))
 	}
@@ -313,33 +316,33 @@ func (b *deeds) noteLag(s *plan.Step, now life.Sight) {
 // decideAnew reads changed objects live, and decides again on their items, except those that wait for the watches. What else these rest on was
 // confirmed before.
 func (b recurring) decideAnew(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course {
-	b.in.Only = map[plan.ItemKey]bool{}
+	b.executor.in.Only = map[plan.ItemKey]bool{}
 	var reads []plan.Read
 	for i := range c.Steps {
 		s := &c.Steps[i]
 		if !changed[s.Object.UID] {
 			continue
 		}
-		if b.isBlind(s) {
+		if b.executor.isBlind(s) {
 			b.mem.Backoff.RecordConflict(s.Object.UID, 1, b.r.clock.Now())
 			continue
 		}
-		reads = append(reads, b.readsOf(s)...)
-		delete(b.versions, s.Object.UID)
+		reads = append(reads, b.executor.readsOf(s)...)
+		delete(b.executor.versions, s.Object.UID)
 		for _, item := range s.ListItems() {
-			b.in.Only[item] = true
-			delete(b.in.Failed, item)
+			b.executor.in.Only[item] = true
+			delete(b.executor.in.Failed, item)
 		}
 	}
-	if len(b.in.Only) == 0 {
+	if len(b.executor.in.Only) == 0 {
 		return life.NewCourse(plan.Plan{})
 	}
-	if !confirm.ReadLive(ctx, b.reads.readMore(b.clients.Live, endOfPass(b.openRun)), &b.in, slices.Compact(reads), b.isLate) || b.isLate() {
-		b.unsent = true // the next pass decides on them
+	if !confirm.ReadLive(ctx, b.reads.readMore(b.clients.Live, endOfPass(b.pass)), &b.executor.in, slices.Compact(reads), b.executor.isLate) || b.executor.isLate() {
+		b.executor.unsent = true // the next pass decides on them
 		return life.NewCourse(plan.Plan{})
 	}
-	b.in.Snapshot = b.seen.OverlaySnapshot(b.in.Snapshot) // what was done to other objects is not done again
-	d := b.computePlan(ctx, b.in)
+	b.executor.in.Snapshot = b.executor.seen.OverlaySnapshot(b.executor.in.Snapshot) // what was done to other objects is not done again
+	d := b.evaluator.computePlan(ctx, b.executor.in)
 	return life.NewCourse(life.DecideAgain(plan.Plan{Steps: c.Steps}, d))
 }
 
@@ -351,7 +354,7 @@ func (b recurring) giveUp(_ *life.Course, changed map[types.UID]bool, times int)
 }
 
 // readsOf are the live reads of the object of a step, in each target where it stands.
-func (b *deeds) readsOf(s *plan.Step) []plan.Read {
+func (b *executor) readsOf(s *plan.Step) []plan.Read {
 	var out []plan.Read
 	for _, t := range b.in.Snapshot.TargetsOf(&s.Object) {
 		out = append(out, plan.Read{Target: t, Namespace: s.Object.Namespace, Name: s.Object.Name})
@@ -361,13 +364,14 @@ func (b *deeds) readsOf(s *plan.Step) []plan.Read {
 
 // stepGuard implements actuate.Guard for the steps of a batch.
 type stepGuard struct {
-	*deeds
-	log logr.Logger
+	*pass
+	executor *executor
+	log      logr.Logger
 }
 
 // LimitWait ends the wait when the live reads are too old: the next pass continues, and others get their turn.
 func (o *stepGuard) LimitWait(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, life.ConfirmationServes-moments.ElapsedTime(o.in.Now, o.r.clock.Now()))
+	return context.WithTimeout(ctx, life.ConfirmationServes-moments.ElapsedTime(o.executor.in.Now, o.r.clock.Now()))
 }
 
 // WaitForPace waits until limits.actionsPerSecond let one more request through. It fails at once where that would be later than ctx ends.
@@ -379,7 +383,7 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 	if !o.r.opts.Lease.Fresh() {
 		return store.ErrNotLeader
 	}
-	c, err := o.r.knownCleaner(ctx, o.Key)
+	c, err := o.r.knownCleaner(ctx, o.store.Key)
 	if err != nil {
 		return err
 	}
@@ -387,9 +391,9 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case !same, c.GetUID() != o.Cleaner.GetUID(), c.GetDeletionTimestamp() != nil, life.IsHeld(c.Common()):
+	case !same, c.GetUID() != o.store.Cleaner.GetUID(), c.GetDeletionTimestamp() != nil, life.IsHeld(c.Common()):
 		return store.ErrChanged
-	case moments.ElapsedTime(o.in.Now, o.r.clock.Now()) >= life.ConfirmationServes, o.r.opts.Skew.IsSuspect():
+	case moments.ElapsedTime(o.executor.in.Now, o.r.clock.Now()) >= life.ConfirmationServes, o.r.opts.Skew.IsSuspect():
 		return store.ErrChanged
 	}
 	return nil
@@ -397,24 +401,24 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 
 // LogIntent records a request before it is sent.
 func (o *stepGuard) LogIntent(s *plan.Step, version string) {
-	o.log.Info("Intent", "evaluation", o.in.Now.UTC().Format(time.RFC3339Nano), "run", o.number, "rule", s.Rule, "verb", s.Verb,
+	o.log.Info("Intent", "evaluation", o.executor.in.Now.UTC().Format(time.RFC3339Nano), "run", o.executor.number, "rule", s.Rule, "verb", s.Verb,
 		"object", s.Object.Ref.String(), "uid", s.Object.UID, "resourceVersion", version, "decides", o.mem.decides)
 }
 
 // mayGoOn reports whether the spec is the one that was decided on. An open run continues after an edit that decides nothing.
 func (o *stepGuard) mayGoOn(ctx context.Context, c v1alpha1.Owner) (bool, error) {
-	same, err := o.r.assignments().IsCurrent(ctx, c, o.Version)
-	if err != nil || same || o.run == nil {
+	same, err := o.r.assignments().IsCurrent(ctx, c, o.assignment.Version)
+	if err != nil || same || o.executor.run == nil {
 		return same, err
 	}
 	decides, err := o.r.fingerprintOf(ctx, c)
-	return err == nil && decides == o.Cleaner.State().Run.Decides, err
+	return err == nil && decides == o.store.Cleaner.State().Run.Decides, err
 }
 
 // decidedAt is when it was decided to act.
-func (b *deeds) decidedAt() time.Time {
+func (b *executor) decidedAt() time.Time {
 	if b.run == nil {
 		return b.in.Now
 	}
-	return b.Cleaner.State().Run.DecidedAt.Time
+	return b.store.Cleaner.State().Run.DecidedAt.Time
 }

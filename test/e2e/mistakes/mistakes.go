@@ -38,13 +38,13 @@ func List() []Mistake {
 		},
 		{
 			Name: "RunNotRecorded", File: commit,
-			Was: "err = p.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {\n" +
+			Was: "err = p.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {\n" +
 				"\t\ts.Run, s.Runs = run, run.Number\n" +
-				"\t\tif at := p.RequestedAt(); at != \"\" { // else each restart would answer it again\n" +
+				"\t\tif at := p.store.RequestedAt(); at != \"\" { // else each restart would answer it again\n" +
 				"\t\t\ts.LastRequestedAt = at\n" +
 				"\t\t}\n" +
 				"\t})",
-			Is:     "p.Cleaner.State().Run, p.Cleaner.State().Runs = run, run.Number",
+			Is:     "p.store.Cleaner.State().Run, p.store.Cleaner.State().Runs = run, run.Number",
 			Breaks: []string{"I2"},
 		},
 		{
