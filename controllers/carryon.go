@@ -42,6 +42,7 @@ func (p *openRun) carryOn(ctx context.Context) (req life.Request, err error) {
 		if err != nil {
 			return life.Request{}, err
 		}
+		v.Delivered = p.queueDelivery()
 		req = life.Next(v, &p.mem.run)
 		if req.Kind != life.Idle && req.Kind != life.Evaluate && p.isOver() {
 			req = life.Request{Kind: life.Idle, Until: v.Now, Reason: v1alpha1.ReasonCleaning}
@@ -62,33 +63,30 @@ func (p *openRun) carryOn(ctx context.Context) (req life.Request, err error) {
 	}
 }
 
-// viewOfRun is the Cleaner as life.Next sees it. What is owed to the sink is handed to the sender on the way.
+// viewOfRun is the Cleaner as life.Next sees it, without whether its event was delivered.
 func (p *openRun) viewOfRun() (life.View, error) {
 	decides, err := p.mem.fingerprintWork(&p.assignment, &p.r.opts)
 	if err != nil {
 		return life.View{}, err
 	}
-	v := life.View{
+	return life.View{
 		Cleaner: p.store.Cleaner, Helm: p.assignment.Work.Helm, Decides: decides, Now: p.r.clock.Now(),
 		SettleFor: p.r.opts.Settle, FinishGrace: p.r.opts.FinishGrace, ClockSuspect: p.r.opts.Skew.IsSuspect(), Slot: p.r.pool.FindSlot(p.store.Key),
-	}
-	if owed := p.handOver(); owed != nil {
-		v.Delivered = p.r.sender.GetDelivery(p.store.Key, p.store.Cleaner.GetUID(), owed.Number).Delivered
-	}
-	return v, nil
+	}, nil
 }
 
-// handOver queues the undelivered run at the sender and returns it; nil if there is none.
-func (p *openRun) handOver() *v1alpha1.Run {
+// queueDelivery hands the event of the undelivered run to the sender, if there is one, and reports whether the sink has accepted it.
+func (p *openRun) queueDelivery() (delivered bool) {
 	if p.store.Cleaner.Common().CloudEventSink == "" {
 		p.r.sender.CancelDeliveries(p.store.Key)
-		return nil
+		return false
 	}
-	owed := life.UndeliveredRun(p.store.Cleaner.State())
-	if owed != nil {
-		p.r.sender.QueueDelivery(p.store.Key, outbox.RefOf(p.store.Cleaner), outbox.SinkOf(p.store.Cleaner), owed)
+	run := life.UndeliveredRun(p.store.Cleaner.State())
+	if run == nil {
+		return false
 	}
-	return owed
+	p.r.sender.QueueDelivery(p.store.Key, outbox.RefOf(p.store.Cleaner), outbox.SinkOf(p.store.Cleaner), run)
+	return p.r.sender.GetDelivery(p.store.Key, p.store.Cleaner.GetUID(), run.Number).Delivered
 }
 
 // doRequest carries out one request of life.Next and records its result in the memory of the run.
@@ -181,7 +179,7 @@ func (p *openRun) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
 	if counts {
 		p.mem.run = life.Memory{}
 		p.journal.TellRun(ctx, finished)
-		p.handOver() // nothing else may happen for long
+		p.queueDelivery() // nothing else may happen for long
 		return nil
 	}
 	p.journal.TellFinished(finished)

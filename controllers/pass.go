@@ -292,18 +292,18 @@ func followCleaner(ctx context.Context, p *pass) (_ context.Context, end func())
 // beginEvaluation waits for a slot, and gives a context that ends when the Cleaner is changed or deleted, before or after. The time of the
 // evaluation begins with the slot. Each evaluation has one, because how long the last one took does not bound it.
 func (p *evaluator) beginEvaluation(ctx context.Context) (_ context.Context, end func()) {
-	evaluating, over := followCleaner(ctx, p.pass)
+	evaluating, stop := followCleaner(ctx, p.pass)
 	asked := p.r.clock.Now()
 	slot, err := p.r.slots.TakeSlot(evaluating, p.store.Key)
 	began := p.r.clock.Now()
 	p.waited += began.Sub(asked)
 	if err != nil { // what is evaluated then says so
-		return evaluating, over
+		return evaluating, stop
 	}
 	return evaluating, func() {
 		p.mem.took = p.r.clock.Since(began)
 		slot.GiveBack()
-		over()
+		stop()
 	}
 }
 
@@ -347,9 +347,9 @@ func (p *evaluator) dropInterests() {
 
 // warmingUp reports whether the watches of this process are too young for NotSynced to be shown in the status, and until when.
 func (p *evaluator) warmingUp(d plan.Plan) (until time.Time, silent bool) {
-	said := p.store.Read.State().LastEvaluation != nil && p.store.Read.State().ObservedGeneration == p.store.Cleaner.GetGeneration()
+	reported := p.store.Read.State().LastEvaluation != nil && p.store.Read.State().ObservedGeneration == p.store.Cleaner.GetGeneration()
 	until = p.mem.listening.Add(warmUp)
-	return until, said && d.Reason == v1alpha1.ReasonNotSynced && p.r.clock.Now().Before(until)
+	return until, reported && d.Reason == v1alpha1.ReasonNotSynced && p.r.clock.Now().Before(until)
 }
 
 // askAgain returns when to reconcile again after a decision. No event announces that a ServiceAccount was granted a right, so it polls.
@@ -430,8 +430,8 @@ func (r *CleanerReconciler) findRest(ctx context.Context, key types.NamespacedNa
 	if err != nil || c.GetUID() != mem.uid || c.GetResourceVersion() != mem.calm.version {
 		return until, false
 	}
-	owed := life.UndeliveredRun(c.State())
-	return until, owed == nil || c.Common().CloudEventSink == "" || !r.sender.GetDelivery(key, mem.uid, owed.Number).Delivered
+	undelivered := life.UndeliveredRun(c.State())
+	return until, undelivered == nil || c.Common().CloudEventSink == "" || !r.sender.GetDelivery(key, mem.uid, undelivered.Number).Delivered
 }
 
 // wakeTime returns when to reconcile again, at the latest at until; if until is zero, after retry.period.

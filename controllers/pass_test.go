@@ -130,7 +130,7 @@ func TestAPanicIsAnErrorOfItsCleaner(t *testing.T) {
 	*o.r.memories.memoryOf(o.store.Key) = *o.mem // the sender is missing: who hands something over to it panics
 	_, err = o.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: o.store.Key})
 	var p *contain.Panic
-	if !errors.As(err, &p) || !strings.Contains(p.Stack, "handOver") {
+	if !errors.As(err, &p) || !strings.Contains(p.Stack, "queueDelivery") {
 		t.Errorf("it returns %v", err)
 	}
 	if !strings.Contains(reported, `"reason":"Failed"`) || !strings.Contains(reported, "panic: ") {

@@ -21,12 +21,12 @@ import (
 
 // decider is the evaluation of all rules of a spec.
 type decider struct {
-	in     *Input
-	p      *Plan
-	errors itemErrors
-	reads  reads
-	over   func() *expr.Error // says why nothing is answered any more
-	retain func(path string, bytes int) bool
+	in          *Input
+	p           *Plan
+	errors      itemErrors
+	reads       reads
+	abortReason func() *expr.Error // says why nothing is answered any more
+	retain      func(path string, bytes int) bool
 	// gate are the reads that all steps rest on, and that were not answered yet.
 	gate []Read
 	// taken is what earlier rules act on: an object is acted on by the first rule that wants it.
@@ -39,7 +39,7 @@ type decider struct {
 
 // decideRules adds the steps of the rules to a plan, in the order of the rules.
 func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
-	d := &decider{in: in, p: p, over: e.AbortReason, retain: e.RetainBytes, reads: reads{in: in}, taken: map[types.UID]bool{}}
+	d := &decider{in: in, p: p, abortReason: e.AbortReason, retain: e.RetainBytes, reads: reads{in: in}, taken: map[types.UID]bool{}}
 	for _, read := range (evidence{in}).gateReads() {
 		if !(evidence{in}).isConfirmed(read) {
 			d.gate = append(d.gate, read)
@@ -121,7 +121,7 @@ func (r *deciding) decideRule() {
 		return
 	}
 	candidates := r.leaveOutTwins(r.findCandidates(items))
-	if r.over() != nil {
+	if r.abortReason() != nil {
 		return
 	}
 	if r.holds != nil {
@@ -130,7 +130,7 @@ func (r *deciding) decideRule() {
 	pending := map[string]int{}
 	for _, group := range r.groupCandidates(candidates) {
 		for _, c := range group {
-			if r.over() != nil {
+			if r.abortReason() != nil {
 				return
 			}
 			spared, err := c.item.EvaluateUnless()
@@ -145,7 +145,7 @@ func (r *deciding) decideRule() {
 			}
 		}
 	}
-	if r.over() == nil {
+	if r.abortReason() == nil {
 		folding{r}.foldDeeds()
 	}
 }
@@ -187,7 +187,7 @@ func (r *deciding) findCandidates(items []*celenv.Item) []candidate {
 	for place, item := range items {
 		matches, err := item.EvaluateWhen()
 		switch {
-		case r.over() != nil:
+		case r.abortReason() != nil:
 			return nil
 		case err != nil:
 			r.addError(r.nameOf(item), err)

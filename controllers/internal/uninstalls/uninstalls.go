@@ -33,13 +33,13 @@ import (
 const (
 	// defaultHelmTimeout is helm.timeout where a spec gives none.
 	defaultHelmTimeout = 5 * time.Minute
-	// maxHelmWait is how long a try may occupy a place of the pool to wait for hooks to end and objects to go: the next try continues,
+	// maxHelmWait is how long an attempt may occupy a place of the pool to wait for hooks to end and objects to go: the next attempt continues,
 	// after the others that wait for a place. It only looks, for laterHelmWait: so what hangs hardly takes a place.
 	maxHelmWait   = 30 * time.Second
 	laterHelmWait = time.Second
-	// reviewServes is how long an uninstall may run before the rights of its author are reviewed again: a try that takes longer ends.
+	// reviewServes is how long an uninstall may run before the rights of its author are reviewed again: an attempt that takes longer ends.
 	reviewServes = time.Minute
-	// slowTry is how long a try without progress may last before it counts as a failure.
+	// slowTry is how long an attempt without progress may last before it counts as a failure.
 	slowTry = 5 * time.Second
 )
 
@@ -94,7 +94,7 @@ type End struct {
 	Actions []v1alpha1.Action
 }
 
-// SetTimeouts bounds a job: hooks by helm.timeout of the spec, if there is one, and how long this try may occupy its place.
+// SetTimeouts bounds a job: hooks by helm.timeout of the spec, if there is one, and how long this attempt may occupy its place.
 func SetTimeouts(want *helm.Committed, spec *v1alpha1.Helm, waits bool) {
 	want.HookTimeout = defaultHelmTimeout
 	if spec != nil {
@@ -118,16 +118,16 @@ func (j *Job) uninstallRelease(ctx context.Context) (helm.Outcome, error) {
 // Do uninstalls, and says how that ended, even by a panic: the Cleaner waits for it.
 func (j *Job) Do(ctx context.Context) {
 	end := End{Run: j.Run}
-	if p := contain.CatchPanic(func() { end = j.carryOut(ctx) }); p != nil {
+	if p := contain.CatchPanic(func() { end = j.uninstallInTime(ctx) }); p != nil {
 		end.Why = shown.CleanText(p.Error())
 	}
 	j.Ended <- end
 	j.Wake(j.Key)
 }
 
-// carryOut uninstalls, for no longer than the review of the author is valid, and says how that ended. A try that was too slow to do anything
+// uninstallInTime uninstalls, for no longer than the review of the author is valid, and says how that ended. An attempt that was too slow to do anything
 // has failed: the next one waits, and others get its slot.
-func (j *Job) carryOut(ctx context.Context) End {
+func (j *Job) uninstallInTime(ctx context.Context) End {
 	began := j.Clock.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, reviewServes-moments.ElapsedTime(j.ReviewedAt, began), errStale)
 	defer cancel()

@@ -26,7 +26,7 @@ func (c Committed) hasBegun(r record) bool {
 
 // releaseRecords reads and writes the records of the release that was decided on, and of no other.
 type releaseRecords struct {
-	try *try
+	attempt *attempt
 	// lastRead is the newest record as it was last read. It is decoded again only if its Secret has changed.
 	lastRead *record
 }
@@ -34,26 +34,26 @@ type releaseRecords struct {
 // readCommitted reads the release, and ends the session if it is no longer the one that was decided on. If its uninstall has started, and
 // its record has changed since, that is an error: only a user can decide what to do.
 func (r *releaseRecords) readCommitted() (history, error) {
-	if r.try.halted != nil {
-		return nil, r.try.halted
+	if r.attempt.halted != nil {
+		return nil, r.attempt.halted
 	}
-	h, err := r.try.u.readHistory(r.try.ctx, r.try.turn, r.try.want.Namespace, r.try.want.Name, r.lastRead)
+	h, err := r.attempt.u.readHistory(r.attempt.ctx, r.attempt.turn, r.attempt.want.Namespace, r.attempt.want.Name, r.lastRead)
 	if err != nil {
-		return nil, r.try.haltWith(err)
+		return nil, r.attempt.haltWith(err)
 	}
-	if state := h.compareWith(r.try.want); state != Unfinished {
-		return nil, r.try.endWith(state)
+	if state := h.compareWith(r.attempt.want); state != Unfinished {
+		return nil, r.attempt.endWith(state)
 	}
 	newest, _ := h.newestRecord()
 	r.lastRead = &newest
 	switch {
-	case r.try.want.Digest == "" || r.try.want.Digest == newest.content.digest:
+	case r.attempt.want.Digest == "" || r.attempt.want.Digest == newest.content.digest:
 		return h, nil
-	case r.try.want.hasBegun(newest):
-		return nil, r.try.haltWith(fmt.Errorf("its record, Secret %q, has changed since the uninstall was decided: nothing that it contains now is deleted or run; "+
+	case r.attempt.want.hasBegun(newest):
+		return nil, r.attempt.haltWith(fmt.Errorf("its record, Secret %q, has changed since the uninstall was decided: nothing that it contains now is deleted or run; "+
 			"restore the record, or check it and uninstall the release with Helm", newest.secret.Name))
 	default:
-		return nil, r.try.endWith(Upgraded)
+		return nil, r.attempt.endWith(Upgraded)
 	}
 }
 
@@ -66,9 +66,9 @@ func (r *releaseRecords) readMarked() (record, error) {
 	newest, _ := h.newestRecord()
 	switch {
 	case newest.releaseStatus() != release.StatusUninstalling:
-		return record{}, r.try.haltWith(fmt.Errorf("its status is %q, not %q", newest.releaseStatus(), release.StatusUninstalling))
-	case !r.try.want.hasBegun(newest):
-		return record{}, r.try.haltWith(fmt.Errorf("its record, Secret %q, no longer has the mark of this uninstall: another client has changed its annotation %s", newest.secret.Name, v1alpha1.AnnotationUninstall))
+		return record{}, r.attempt.haltWith(fmt.Errorf("its status is %q, not %q", newest.releaseStatus(), release.StatusUninstalling))
+	case !r.attempt.want.hasBegun(newest):
+		return record{}, r.attempt.haltWith(fmt.Errorf("its record, Secret %q, no longer has the mark of this uninstall: another client has changed its annotation %s", newest.secret.Name, v1alpha1.AnnotationUninstall))
 	}
 	return newest, nil
 }
@@ -78,7 +78,7 @@ func (r *releaseRecords) mayDelete(ref plan.Ref) error {
 	if _, err := r.readMarked(); err != nil {
 		return err
 	}
-	return r.try.stopIfRefused("the deletion of "+ref.String(), r.try.guard.MayDelete(ref))
+	return r.attempt.stopIfRefused("the deletion of "+ref.String(), r.attempt.guard.MayDelete(ref))
 }
 
 // markUninstalling writes, in one request, that the release is uninstalling, and the caller's mark. It removes any earlier note about hooks
@@ -88,44 +88,44 @@ func (r *releaseRecords) markUninstalling(was record) error {
 	if err != nil {
 		return err
 	}
-	if stopped := r.try.turn.run(r.try.ctx, func() {
-		secret.Data["release"], err = was.content.encodeUninstalling(secret.Data["release"], r.try.u.clock.Now())
+	if stopped := r.attempt.turn.run(r.attempt.ctx, func() {
+		secret.Data["release"], err = was.content.encodeUninstalling(secret.Data["release"], r.attempt.u.clock.Now())
 	}); stopped != nil || err != nil {
 		return errors.Join(stopped, err)
 	}
 	for label, value := range map[string]string{
-		"status": string(release.StatusUninstalling), "version": strconv.Itoa(was.version), "modifiedAt": strconv.FormatInt(r.try.u.clock.Now().Unix(), 10),
+		"status": string(release.StatusUninstalling), "version": strconv.Itoa(was.version), "modifiedAt": strconv.FormatInt(r.attempt.u.clock.Now().Unix(), 10),
 	} {
 		metav1.SetMetaDataLabel(&secret.ObjectMeta, label, value)
 	}
-	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.AnnotationUninstall, r.try.want.Mark)
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.AnnotationUninstall, r.attempt.want.Mark)
 	delete(secret.Annotations, hooksDoneAnnotation)
-	if err := r.try.stopIfRefused("the start", r.try.guard.MayStart()); err != nil {
+	if err := r.attempt.stopIfRefused("the start", r.attempt.guard.MayStart()); err != nil {
 		return err
 	}
 	faults.PassPoint("before the release is marked")
-	_, err = r.try.u.secrets.Secrets(secret.Namespace).Update(r.try.ctx, secret, metav1.UpdateOptions{})
+	_, err = r.attempt.u.secrets.Secrets(secret.Namespace).Update(r.attempt.ctx, secret, metav1.UpdateOptions{})
 	faults.PassPoint("after the release is marked")
 	return err
 }
 
 // renewMark replaces an older mark of the caller.
 func (r *releaseRecords) renewMark(was record) error {
-	if err := r.try.stopIfRefused("the renewal of its mark", r.try.guard.MayNote(was.secretRef())); err != nil {
+	if err := r.attempt.stopIfRefused("the renewal of its mark", r.attempt.guard.MayNote(was.secretRef())); err != nil {
 		return err
 	}
 	secret, err := r.readSecret(was)
 	if err != nil {
 		return err
 	}
-	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.AnnotationUninstall, r.try.want.Mark)
-	_, err = r.try.u.secrets.Secrets(secret.Namespace).Update(r.try.ctx, secret, metav1.UpdateOptions{})
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.AnnotationUninstall, r.attempt.want.Mark)
+	_, err = r.attempt.u.secrets.Secrets(secret.Namespace).Update(r.attempt.ctx, secret, metav1.UpdateOptions{})
 	return err
 }
 
 // readSecret reads the Secret of a record. It is an error if it has changed since the record was read.
 func (r *releaseRecords) readSecret(of record) (*corev1.Secret, error) {
-	secret, err := r.try.u.secrets.Secrets(of.secret.Namespace).Get(r.try.ctx, of.secret.Name, metav1.GetOptions{})
+	secret, err := r.attempt.u.secrets.Secrets(of.secret.Namespace).Get(r.attempt.ctx, of.secret.Name, metav1.GetOptions{})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("cannot read Secret %q: %w", of.secret.Name, err)

@@ -127,7 +127,7 @@ func TestReleaseChangesBeforeADelete(t *testing.T) {
 	}
 }
 
-// TestNoDigestWasRecorded has a run that an older version has decided on: what the record says at the beginning of a try is all that goes.
+// TestNoDigestWasRecorded has a run that an older version has decided on: what the record says at the beginning of an attempt is all that goes.
 func TestNoDigestWasRecorded(t *testing.T) {
 	f := newFakeCluster(t)
 	f.install(config("a"), config("b"))
@@ -143,7 +143,7 @@ func TestNoDigestWasRecorded(t *testing.T) {
 		t.Errorf("got %v, left %q", err, f.left())
 	}
 	if got, err := f.uninstall(want); err != nil || got.State != Done {
-		t.Errorf("the next try: got %q, %v", got.State, err)
+		t.Errorf("the next attempt: got %q, %v", got.State, err)
 	}
 }
 
@@ -153,11 +153,11 @@ func TestNothingGoesAfterAHookHasFailed(t *testing.T) {
 	f.install(config("a"))
 	s := f.uninstaller().newSession(t.Context(), nil, f.committed(), allow{})
 	s.hooks.failure = errRefused
-	list, err := (&kubeClient{try: s.try, objects: s.objects, hooks: s.hooks}).Build(strings.NewReader(manifestStart+config("a")), false)
+	list, err := (&kubeClient{attempt: s.attempt, objects: s.objects, hooks: s.hooks}).Build(strings.NewReader(manifestStart+config("a")), false)
 	if !errors.Is(err, errRefused) || len(list) > 0 {
 		t.Errorf("got %v, %v", list, err)
 	}
-	if _, err := (&recordDriver{try: s.try, records: s.records, hooks: s.hooks}).Delete("sh.helm.release.v1.shop.v1"); !errors.Is(err, errRefused) || len(f.didSend()) > 0 {
+	if _, err := (&recordDriver{attempt: s.attempt, records: s.records, hooks: s.hooks}).Delete("sh.helm.release.v1.shop.v1"); !errors.Is(err, errRefused) || len(f.didSend()) > 0 {
 		t.Errorf("got %v", err)
 	}
 }
@@ -308,7 +308,7 @@ func TestDriverShowsAndAllowsLittle(t *testing.T) {
 	want := f.committed()
 	session := func() *session { return f.uninstaller().newSession(t.Context(), nil, want, allow{}) }
 	s := session()
-	shown := must((&recordDriver{try: s.try, records: s.records, hooks: s.hooks}).Query(nil))(t)
+	shown := must((&recordDriver{attempt: s.attempt, records: s.records, hooks: s.hooks}).Query(nil))(t)
 	if len(shown) != 2 || shown[0].Version != 1 || shown[0].Info.Status != release.StatusSuperseded || shown[0].Manifest != "" || len(shown[0].Hooks) > 0 {
 		t.Errorf("of an older revision it shows %+v", shown[0])
 	}
@@ -333,9 +333,9 @@ func TestDriverShowsAndAllowsLittle(t *testing.T) {
 		},
 	} {
 		s := session()
-		driver := &recordDriver{try: s.try, records: s.records, hooks: s.hooks}
+		driver := &recordDriver{attempt: s.attempt, records: s.records, hooks: s.hooks}
 		f.didSend()
-		if err := call(driver, &kubeClient{try: s.try, objects: s.objects, hooks: s.hooks}); !errors.Is(err, errNotNeeded) {
+		if err := call(driver, &kubeClient{attempt: s.attempt, objects: s.objects, hooks: s.hooks}); !errors.Is(err, errNotNeeded) {
 			t.Errorf("%s: got %v", name, err)
 		}
 		if _, err := driver.Delete("sh.helm.release.v1.shop.v1"); !errors.Is(err, errNotNeeded) {
@@ -347,7 +347,7 @@ func TestDriverShowsAndAllowsLittle(t *testing.T) {
 	}
 	for _, key := range []string{"other", "sh.helm.release.v1.bank.v1", "sh.helm.release.v1.shop.v0", "sh.helm.release.v1.shop.v01", "sh.helm.release.v1.shop.v1x"} {
 		s := session()
-		if _, err := (&recordDriver{try: s.try, records: s.records, hooks: s.hooks}).Delete(key); err == nil || !strings.Contains(err.Error(), "it is no record of the release") {
+		if _, err := (&recordDriver{attempt: s.attempt, records: s.records, hooks: s.hooks}).Delete(key); err == nil || !strings.Contains(err.Error(), "it is no record of the release") {
 			t.Errorf("Secret %q is deleted: %v", key, err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 // objectDeleter deletes objects of the release, and waits until they are gone.
 type objectDeleter struct {
-	try     *try
+	attempt *attempt
 	records *releaseRecords
 }
 
@@ -31,22 +31,22 @@ func (d *objectDeleter) deleteObject(o object) (*plan.Ref, error) {
 			return nil, fmt.Errorf("cannot read %s: %w", o.Ref, err)
 		}
 		ref := refAt(o.Ref, live)
-		if because := d.try.u.reasonToKeep(ref, live, d.try.want); because != "" {
-			d.try.outcome.Kept = append(d.try.outcome.Kept, Kept{ref, because})
+		if because := d.attempt.u.reasonToKeep(ref, live, d.attempt.want); because != "" {
+			d.attempt.outcome.Kept = append(d.attempt.outcome.Kept, Kept{ref, because})
 			return nil, nil
 		}
 		if live.DeletionTimestamp != nil {
 			return &ref, nil
 		}
-		if !d.try.want.isRightReviewed(o, "delete") {
-			d.try.outcome.Kept = append(d.try.outcome.Kept, Kept{ref, "the right to delete it was not reviewed when the release was decided on"})
+		if !d.attempt.want.isRightReviewed(o, "delete") {
+			d.attempt.outcome.Kept = append(d.attempt.outcome.Kept, Kept{ref, "the right to delete it was not reviewed when the release was decided on"})
 			return nil, nil
 		}
 		if err := d.records.mayDelete(ref); err != nil {
 			return nil, err
 		}
 		faults.PassPoint("before the DELETE of an object of the release")
-		err = d.try.u.metadata.Resource(ref.Resource).Namespace(ref.Namespace).Delete(d.try.ctx, ref.Name, newDeleteOptions(ref))
+		err = d.attempt.u.metadata.Resource(ref.Resource).Namespace(ref.Namespace).Delete(d.attempt.ctx, ref.Name, newDeleteOptions(ref))
 		faults.PassPoint("after the DELETE of an object of the release")
 		switch {
 		case isObjectMissing(err):
@@ -56,7 +56,7 @@ func (d *objectDeleter) deleteObject(o object) (*plan.Ref, error) {
 		case err != nil:
 			return nil, fmt.Errorf("cannot delete %s: %w", ref, err)
 		}
-		d.try.outcome.Deleted = append(d.try.outcome.Deleted, ref)
+		d.attempt.outcome.Deleted = append(d.attempt.outcome.Deleted, ref)
 		return &ref, nil
 	}
 	return nil, fmt.Errorf("cannot delete %s: it changed %d times just before its deletion", o.Ref, attempts)
@@ -69,10 +69,10 @@ func (d *objectDeleter) deleteObjects(objects []object) error {
 	for _, o := range objects {
 		ref, err := d.deleteObject(o)
 		switch {
-		case d.try.halted != nil:
-			return d.try.halted
-		case d.try.ctx.Err() != nil:
-			return d.try.haltWith(d.try.ctx.Err())
+		case d.attempt.halted != nil:
+			return d.attempt.halted
+		case d.attempt.ctx.Err() != nil:
+			return d.attempt.haltWith(d.attempt.ctx.Err())
 		}
 		if err != nil {
 			failed = append(failed, err)
@@ -82,12 +82,12 @@ func (d *objectDeleter) deleteObjects(objects []object) error {
 		}
 	}
 	if len(failed) > 0 {
-		return d.try.haltWith(errors.Join(failed...))
+		return d.attempt.haltWith(errors.Join(failed...))
 	}
 	return d.waitUntilGone(going)
 }
 
-// enoughRemaining is how many objects that are still there are read when a try has no time left.
+// enoughRemaining is how many objects that are still there are read when an attempt has no time left.
 const enoughRemaining = 10
 
 // waitUntilGone returns when the objects are gone, and ends the session when they still are not when its time is over.
@@ -95,20 +95,20 @@ func (d *objectDeleter) waitUntilGone(refs []plan.Ref) error {
 	for wait := firstWait; ; wait = min(2*wait, longestWait) {
 		remaining, err := d.findRemaining(refs)
 		if err != nil {
-			return d.try.haltWith(err)
+			return d.attempt.haltWith(err)
 		}
 		if len(remaining) == 0 {
 			return nil
 		}
-		left := d.try.timeLeft()
+		left := d.attempt.timeLeft()
 		if left <= 0 {
-			d.try.outcome.Remaining = remaining
-			return d.try.endWith(Terminating)
+			d.attempt.outcome.Remaining = remaining
+			return d.attempt.endWith(Terminating)
 		}
 		select {
-		case <-d.try.ctx.Done():
-			return d.try.haltWith(d.try.ctx.Err())
-		case <-d.try.u.clock.After(min(wait, left)):
+		case <-d.attempt.ctx.Done():
+			return d.attempt.haltWith(d.attempt.ctx.Err())
+		case <-d.attempt.u.clock.After(min(wait, left)):
 		}
 	}
 }
@@ -118,7 +118,7 @@ func (d *objectDeleter) waitUntilGone(refs []plan.Ref) error {
 func (d *objectDeleter) findRemaining(refs []plan.Ref) ([]Remaining, error) {
 	var there []Remaining
 	for _, ref := range refs {
-		if len(there) >= enoughRemaining && d.try.timeLeft() <= 0 {
+		if len(there) >= enoughRemaining && d.attempt.timeLeft() <= 0 {
 			there = append(there, Remaining{Ref: ref})
 			continue
 		}
@@ -137,7 +137,7 @@ func (d *objectDeleter) findRemaining(refs []plan.Ref) ([]Remaining, error) {
 }
 
 func (d *objectDeleter) getMetadata(ref plan.Ref) (*metav1.PartialObjectMetadata, error) {
-	return d.try.u.metadata.Resource(ref.Resource).Namespace(ref.Namespace).Get(d.try.ctx, ref.Name, metav1.GetOptions{})
+	return d.attempt.u.metadata.Resource(ref.Resource).Namespace(ref.Namespace).Get(d.attempt.ctx, ref.Name, metav1.GetOptions{})
 }
 
 // refAt is a reference to the version of an object that was read.

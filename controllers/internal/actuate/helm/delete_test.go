@@ -47,7 +47,7 @@ func (s *heldServer) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 
 var epoch = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// newDeleter returns a deleter of a try that may wait for so long, and many objects that are going.
+// newDeleter returns a deleter of an attempt that may wait for so long, and many objects that are going.
 func (s *heldServer) newDeleter(ctx context.Context, t *testing.T, timeout time.Duration) (*objectDeleter, []object) {
 	t.Helper()
 	server := httptest.NewServer(s)
@@ -67,11 +67,11 @@ func (s *heldServer) newDeleter(ctx context.Context, t *testing.T, timeout time.
 func TestALookAtWhatHangsIsShort(t *testing.T) {
 	s := &heldServer{}
 	d, objects := s.newDeleter(t.Context(), t, 0)
-	if err := d.deleteObjects(objects); !errors.Is(err, errEnded) || d.try.outcome.State != Terminating {
-		t.Errorf("got %v, and outcome %q", err, d.try.outcome.State)
+	if err := d.deleteObjects(objects); !errors.Is(err, errEnded) || d.attempt.outcome.State != Terminating {
+		t.Errorf("got %v, and outcome %q", err, d.attempt.outcome.State)
 	}
-	if got := len(d.try.outcome.Remaining); got != len(objects) || len(d.try.outcome.Remaining[0].Finalizers) == 0 {
-		t.Errorf("%d objects are left, of which the first is %s", got, d.try.outcome.Remaining[0])
+	if got := len(d.attempt.outcome.Remaining); got != len(objects) || len(d.attempt.outcome.Remaining[0].Finalizers) == 0 {
+		t.Errorf("%d objects are left, of which the first is %s", got, d.attempt.outcome.Remaining[0])
 	}
 	if got := s.requests.Load(); got != int64(len(objects)+enoughRemaining) {
 		t.Errorf("it sends %d requests for %d objects", got, len(objects))

@@ -13,8 +13,8 @@
 // a record that says something else since is not acted on. Hooks are run, and objects outside the namespace deleted, only as a
 // ServiceAccount, whose own rights bound it; as the operator, a release that has either is refused. Hooks are run by Helm, in its order
 // and with its delete policies. A hook that fails or takes too long leaves the release `uninstalling` with its record, and is run again
-// by the next try; one that takes longer than a try may is found again, not made again. Once the last hook of an event has ended well the
-// record says so, before its objects are cleaned up, and those hooks are not run a second time: a later try only finishes the cleanup.
+// by the next attempt; one that takes longer than an attempt may is found again, not made again. Once the last hook of an event has ended well the
+// record says so, before its objects are cleaned up, and those hooks are not run a second time: a later attempt only finishes the cleanup.
 //
 // A record is decoded here alone, from a stream and within bounds, in a turn for which the caller waits, and once: what it says is kept
 // until its Secret changes. Helm is given a storage of this package's, which shows it what was read, and never a Secret.

@@ -31,7 +31,7 @@ func secretsResource() schema.GroupVersionResource {
 // Helm gets here was read within bounds, and contains only what an uninstall needs. It only
 // ever shows the release that was decided on, and writes nothing but the versions that were read.
 type recordDriver struct {
-	try     *try
+	attempt *attempt
 	records *releaseRecords
 	hooks   *hookRunner
 }
@@ -49,7 +49,7 @@ func (c *recordDriver) Query(map[string]string) ([]*release.Release, error) {
 	}
 	var shown []*release.Release
 	for _, r := range h {
-		shown = append(shown, r.toRelease(c.try.want))
+		shown = append(shown, r.toRelease(c.attempt.want))
 	}
 	return shown, nil
 }
@@ -78,13 +78,13 @@ func (c *recordDriver) Update(string, *release.Release) error {
 	}
 	was, _ := h.newestRecord()
 	switch {
-	case !c.try.want.hasBegun(was):
+	case !c.attempt.want.hasBegun(was):
 		err = c.records.markUninstalling(was)
-	case was.uninstallMark() != c.try.want.Mark:
+	case was.uninstallMark() != c.attempt.want.Mark:
 		err = c.records.renewMark(was)
 	}
 	if err != nil {
-		return c.try.haltWith(fmt.Errorf("cannot mark the release as uninstalling: %w", err))
+		return c.attempt.haltWith(fmt.Errorf("cannot mark the release as uninstalling: %w", err))
 	}
 	return nil
 }
@@ -94,28 +94,28 @@ func (c *recordDriver) Delete(key string) (*release.Release, error) {
 	if c.hooks.failure != nil {
 		return nil, c.hooks.failure
 	}
-	if c.try.halted != nil {
-		return nil, c.try.halted
+	if c.attempt.halted != nil {
+		return nil, c.attempt.halted
 	}
-	version, ok := parseVersion(key, c.try.want.Name)
+	version, ok := parseVersion(key, c.attempt.want.Name)
 	if !ok {
-		return nil, c.try.haltWith(fmt.Errorf("cannot delete Secret %q: it is no record of the release", key))
+		return nil, c.attempt.haltWith(fmt.Errorf("cannot delete Secret %q: it is no record of the release", key))
 	}
-	gone := record{version: version}.toRelease(c.try.want)
+	gone := record{version: version}.toRelease(c.attempt.want)
 	for range attempts {
-		live, err := c.try.u.metadata.Resource(secretsResource()).Namespace(c.try.want.Namespace).Get(c.try.ctx, key, metav1.GetOptions{})
+		live, err := c.attempt.u.metadata.Resource(secretsResource()).Namespace(c.attempt.want.Namespace).Get(c.attempt.ctx, key, metav1.GetOptions{})
 		if isObjectMissing(err) {
 			return gone, nil
 		}
 		if err != nil {
-			return nil, c.try.haltWith(fmt.Errorf("cannot read Secret %q: %w", key, err))
+			return nil, c.attempt.haltWith(fmt.Errorf("cannot read Secret %q: %w", key, err))
 		}
 		ref := record{secret: trimMetadata(live.ObjectMeta)}.secretRef()
 		if err := c.records.mayDelete(ref); err != nil {
 			return nil, err
 		}
 		faults.PassPoint("before the DELETE of a record of the release")
-		err = c.try.u.secrets.Secrets(ref.Namespace).Delete(c.try.ctx, key, newDeleteOptions(ref))
+		err = c.attempt.u.secrets.Secrets(ref.Namespace).Delete(c.attempt.ctx, key, newDeleteOptions(ref))
 		faults.PassPoint("after the DELETE of a record of the release")
 		switch {
 		case isObjectMissing(err):
@@ -123,28 +123,30 @@ func (c *recordDriver) Delete(key string) (*release.Release, error) {
 		case apierrors.IsConflict(err):
 			continue
 		case err != nil:
-			return nil, c.try.haltWith(fmt.Errorf("cannot delete Secret %q: %w", key, err))
+			return nil, c.attempt.haltWith(fmt.Errorf("cannot delete Secret %q: %w", key, err))
 		}
-		c.try.outcome.Deleted = append(c.try.outcome.Deleted, ref)
+		c.attempt.outcome.Deleted = append(c.attempt.outcome.Deleted, ref)
 		return gone, nil
 	}
-	return nil, c.try.haltWith(fmt.Errorf("cannot delete Secret %q: it changed %d times just before its deletion", key, attempts))
+	return nil, c.attempt.haltWith(fmt.Errorf("cannot delete Secret %q: it changed %d times just before its deletion", key, attempts))
 }
 
 // Get is refused: nothing asks for one record alone.
 func (c *recordDriver) Get(string) (*release.Release, error) {
-	return nil, c.try.haltWith(errNotNeeded)
+	return nil, c.attempt.haltWith(errNotNeeded)
 }
 
 // List is refused.
 func (c *recordDriver) List(func(*release.Release) bool) ([]*release.Release, error) {
-	return nil, c.try.haltWith(errNotNeeded)
+	return nil, c.attempt.haltWith(errNotNeeded)
 }
 
 // Create is refused.
-func (c *recordDriver) Create(string, *release.Release) error { return c.try.haltWith(errNotNeeded) }
+func (c *recordDriver) Create(string, *release.Release) error {
+	return c.attempt.haltWith(errNotNeeded)
+}
 
 // newStorage returns Helm's storage with these records.
 func (s *session) newStorage() *storage.Storage {
-	return storage.Init(&recordDriver{try: s.try, records: s.records, hooks: s.hooks})
+	return storage.Init(&recordDriver{attempt: s.attempt, records: s.records, hooks: s.hooks})
 }

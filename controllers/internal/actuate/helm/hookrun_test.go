@@ -301,7 +301,7 @@ func TestWaitForHook(t *testing.T) {
 	}
 }
 
-// TestATryEndsBeforeItsHook has a hook take longer than a try: the next try goes on with the same Job, and its time counts from the
+// TestATryEndsBeforeItsHook has a hook take longer than an attempt: the next attempt goes on with the same Job, and its time counts from the
 // beginning of the Job, by a clock that is ahead.
 func TestATryEndsBeforeItsHook(t *testing.T) {
 	f := fakeClusterWithAccount(t)

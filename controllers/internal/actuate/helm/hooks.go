@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	// hookAnnotation is on each object that an uninstall has created for a hook, and names the event and the record. So the next try
+	// hookAnnotation is on each object that an uninstall has created for a hook, and names the event and the record. So the next attempt
 	// recognizes a hook that is running.
 	hookAnnotation = "cleaner.vtex.dev/hook"
 	// hooksDoneAnnotation is on the record of a release, and names the events whose hooks have all succeeded. They do not run again: the
@@ -159,7 +159,7 @@ func isReleaseManifest(text string) bool { return text == "" || strings.HasPrefi
 
 // hookRunner runs the hooks that Helm asks for.
 type hookRunner struct {
-	try     *try
+	attempt *attempt
 	records *releaseRecords
 	objects *objectDeleter
 
@@ -167,7 +167,7 @@ type hookRunner struct {
 	needed     bool
 	counts     map[release.HookEvent]int
 	doneEvents []string
-	// event is the event whose hooks Helm runs now, left how many of them have not succeeded yet, and skipEvent whether an earlier try
+	// event is the event whose hooks Helm runs now, left how many of them have not succeeded yet, and skipEvent whether an earlier attempt
 	// has run them.
 	event     release.HookEvent
 	left      int
@@ -179,9 +179,9 @@ type hookRunner struct {
 }
 
 // hookRunID is the value of hookAnnotation: the event, and the record.
-func (h *hookRunner) hookRunID() string { return fmt.Sprintf("%s-%s", h.event, h.try.want.UID) }
+func (h *hookRunner) hookRunID() string { return fmt.Sprintf("%s-%s", h.event, h.attempt.want.UID) }
 
-// isOurs says whether this try or an earlier one has created an object for the hooks of this event.
+// isOurs says whether this attempt or an earlier one has created an object for the hooks of this event.
 func (h *hookRunner) isOurs(live *unstructured.Unstructured) bool {
 	return live.GetAnnotations()[hookAnnotation] == h.hookRunID()
 }
@@ -193,8 +193,8 @@ func (h *hookRunner) describeHook(ref plan.Ref) string {
 
 // failHook remembers why a hook failed. Helm then deletes objects as the hook's delete policy says, and does nothing else.
 func (h *hookRunner) failHook(o object, format string, args ...any) error {
-	h.try.outcome.State, h.try.outcome.Hook = HookFailed, h.describeHook(o.Ref)
-	h.failure = &HookError{Hook: h.try.outcome.Hook, Why: fmt.Sprintf(format, args...)}
+	h.attempt.outcome.State, h.attempt.outcome.Hook = HookFailed, h.describeHook(o.Ref)
+	h.failure = &HookError{Hook: h.attempt.outcome.Hook, Why: fmt.Sprintf(format, args...)}
 	return h.failure
 }
 
@@ -202,12 +202,12 @@ func (h *hookRunner) failHook(o object, format string, args ...any) error {
 func (h *hookRunner) deleteHookObjects(objects []object) {
 	var going []object
 	for _, o := range objects {
-		if h.try.isHalted() {
+		if h.attempt.isHalted() {
 			return
 		}
 		spared, err := h.shouldSpare(o)
 		if err != nil {
-			_ = h.try.haltWith(err)
+			_ = h.attempt.haltWith(err)
 			return
 		}
 		if !spared {
@@ -217,11 +217,11 @@ func (h *hookRunner) deleteHookObjects(objects []object) {
 	_ = h.objects.deleteObjects(going)
 }
 
-// shouldSpare says whether an object is not deleted yet. An earlier try has left its hook running, or has seen it end, and this try
+// shouldSpare says whether an object is not deleted yet. An earlier attempt has left its hook running, or has seen it end, and this attempt
 // continues with it. When all hooks have succeeded, only their own objects are deleted: the hooks of another event may have objects with
 // the same names by then.
 func (h *hookRunner) shouldSpare(o object) (bool, error) {
-	if h.made[o.Ref] { // by this try, which needs it no longer
+	if h.made[o.Ref] { // by this attempt, which needs it no longer
 		return false, nil
 	}
 	live, err := h.readObject(o)
@@ -238,12 +238,12 @@ func (h *hookRunner) shouldSpare(o object) (bool, error) {
 // hookTimeLeft is how long a hook may still take. The API server's clock sets its creation time, so the hook gets as much more time as the
 // operator's clock may be ahead.
 func (h *hookRunner) hookTimeLeft(live *unstructured.Unstructured) time.Duration {
-	return live.GetCreationTimestamp().Add(h.try.want.HookTimeout + h.try.u.ahead()).Sub(h.try.u.clock.Now())
+	return live.GetCreationTimestamp().Add(h.attempt.want.HookTimeout + h.attempt.u.ahead()).Sub(h.attempt.u.clock.Now())
 }
 
 // readObject reads an object with all its fields. It returns nil if the object is gone.
 func (h *hookRunner) readObject(o object) (*unstructured.Unstructured, error) {
-	live, err := h.clientFor(o).Get(h.try.ctx, o.Name, metav1.GetOptions{})
+	live, err := h.clientFor(o).Get(h.attempt.ctx, o.Name, metav1.GetOptions{})
 	switch {
 	case isObjectMissing(err):
 		return nil, nil
@@ -254,15 +254,15 @@ func (h *hookRunner) readObject(o object) (*unstructured.Unstructured, error) {
 }
 
 func (h *hookRunner) clientFor(o object) dynamic.ResourceInterface {
-	return h.try.u.objects.Resource(o.Resource).Namespace(o.Namespace)
+	return h.attempt.u.objects.Resource(o.Resource).Namespace(o.Namespace)
 }
 
-// createObject creates an object of a hook, unless an earlier try has.
+// createObject creates an object of a hook, unless an earlier attempt has.
 func (h *hookRunner) createObject(o object) error {
 	live, err := h.readObject(o)
 	switch {
 	case err != nil:
-		return h.try.haltWith(err)
+		return h.attempt.haltWith(err)
 	case live != nil && !h.isOurs(live):
 		return h.failHook(o, "an object with its name exists, and was not created for this uninstall; delete it if nobody needs it")
 	case live != nil && live.GetDeletionTimestamp() != nil:
@@ -271,26 +271,26 @@ func (h *hookRunner) createObject(o object) error {
 		h.made[o.Ref] = true
 		return nil
 	}
-	if !h.try.want.isRightReviewed(o, "create") {
+	if !h.attempt.want.isRightReviewed(o, "create") {
 		return h.failHook(o, "the right to create it was not reviewed")
 	}
 	if _, err := h.records.readMarked(); err != nil {
 		return err
 	}
-	if err := h.try.stopIfRefused("the creation of "+o.String(), h.try.guard.MayRunHook(o.Ref)); err != nil {
+	if err := h.attempt.stopIfRefused("the creation of "+o.String(), h.attempt.guard.MayRunHook(o.Ref)); err != nil {
 		return err
 	}
 	faults.PassPoint("before an object of a hook is created")
-	created, err := h.clientFor(o).Create(h.try.ctx, h.stampObject(o), metav1.CreateOptions{})
+	created, err := h.clientFor(o).Create(h.attempt.ctx, h.stampObject(o), metav1.CreateOptions{})
 	faults.PassPoint("after an object of a hook is created")
 	switch {
-	case h.try.ctx.Err() != nil:
-		return h.try.haltWith(h.try.ctx.Err())
+	case h.attempt.ctx.Err() != nil:
+		return h.attempt.haltWith(h.attempt.ctx.Err())
 	case err != nil:
 		return h.failHook(o, "cannot create it: %v", err)
 	}
 	h.made[o.Ref] = true
-	h.try.outcome.Created = append(h.try.outcome.Created, refAt(o.Ref, created))
+	h.attempt.outcome.Created = append(h.attempt.outcome.Created, refAt(o.Ref, created))
 	return nil
 }
 
@@ -307,21 +307,21 @@ func (h *hookRunner) stampObject(o object) *unstructured.Unstructured {
 		annotations = map[string]string{}
 	}
 	labels[managedByLabel] = managedByHelm
-	annotations[releaseNameAnnotation], annotations[releaseNamespaceAnnotation] = h.try.want.Name, h.try.want.Namespace
+	annotations[releaseNameAnnotation], annotations[releaseNamespaceAnnotation] = h.attempt.want.Name, h.attempt.want.Namespace
 	annotations[hookAnnotation] = h.hookRunID()
 	made.SetLabels(labels)
 	made.SetAnnotations(annotations)
 	return made
 }
 
-// waitForHookObject returns when an object of a hook has succeeded, or is of a kind that does not end. If this try has no time left before
-// that, the session ends, and the next try continues.
+// waitForHookObject returns when an object of a hook has succeeded, or is of a kind that does not end. If this attempt has no time left before
+// that, the session ends, and the next attempt continues.
 func (h *hookRunner) waitForHookObject(o object) error {
 	live, err := h.readObject(o)
 	for gone := false; ; {
 		switch {
 		case err != nil:
-			return h.try.haltWith(err)
+			return h.attempt.haltWith(err)
 		case live == nil:
 			return h.failHook(o, "it was deleted before the operator saw it end")
 		case !h.isOurs(live):
@@ -337,11 +337,11 @@ func (h *hookRunner) waitForHookObject(o object) error {
 		case gone, live.GetDeletionTimestamp() != nil:
 			return h.failHook(o, "it was deleted before it ended")
 		case left <= 0:
-			return h.failHook(o, "it did not end within %s", h.try.want.HookTimeout)
+			return h.failHook(o, "it did not end within %s", h.attempt.want.HookTimeout)
 		}
-		if left = min(left, h.try.timeLeft()); left <= 0 {
-			h.try.outcome.Hook = h.describeHook(o.Ref)
-			return h.try.endWith(HookRunning)
+		if left = min(left, h.attempt.timeLeft()); left <= 0 {
+			h.attempt.outcome.Hook = h.describeHook(o.Ref)
+			return h.attempt.endWith(HookRunning)
 		}
 		live, gone, err = h.waitForChange(o, live, left)
 	}
@@ -349,27 +349,27 @@ func (h *hookRunner) waitForHookObject(o object) error {
 
 // waitForChange returns an object after its next change, or after this time. An object that is gone is returned as it was before.
 func (h *hookRunner) waitForChange(o object, live *unstructured.Unstructured, within time.Duration) (_ *unstructured.Unstructured, gone bool, _ error) {
-	w, err := h.clientFor(o).Watch(h.try.ctx, metav1.ListOptions{
+	w, err := h.clientFor(o).Watch(h.attempt.ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, o.Name).String(), ResourceVersion: live.GetResourceVersion(),
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("cannot watch %s: %w", h.describeHook(o.Ref), err)
 	}
 	defer w.Stop()
-	over := h.try.u.clock.After(within)
+	over := h.attempt.u.clock.After(within)
 	select {
 	case e := <-w.ResultChan():
 		if seen, ok := e.Object.(*unstructured.Unstructured); ok && e.Type != watch.Error {
 			return seen, e.Type == watch.Deleted, nil
 		}
 		select { // the watch has ended: pause, and read again
-		case <-h.try.u.clock.After(min(firstWait, within)):
-		case <-h.try.ctx.Done():
-			return nil, false, h.try.ctx.Err()
+		case <-h.attempt.u.clock.After(min(firstWait, within)):
+		case <-h.attempt.ctx.Done():
+			return nil, false, h.attempt.ctx.Err()
 		}
 	case <-over:
-	case <-h.try.ctx.Done():
-		return nil, false, h.try.ctx.Err()
+	case <-h.attempt.ctx.Done():
+		return nil, false, h.attempt.ctx.Err()
 	}
 	live, err = h.readObject(o)
 	return live, false, err
@@ -428,11 +428,11 @@ func joinReason(reason, message string) string {
 // checkHooks finds out whether there are hooks to run, and which have run. It believes the record about that only if the caller has started
 // the uninstall.
 func (h *hookRunner) checkHooks(newest record) error {
-	h.needed = len(newest.getDeleteHooks()) > 0 && !h.try.want.DisableHooks
+	h.needed = len(newest.getDeleteHooks()) > 0 && !h.attempt.want.DisableHooks
 	if !h.needed {
 		return nil
 	}
-	_, why, err := h.try.u.resolveHooks(h.try.ctx, newest)
+	_, why, err := h.attempt.u.resolveHooks(h.attempt.ctx, newest)
 	switch {
 	case err != nil:
 		return err
@@ -445,7 +445,7 @@ func (h *hookRunner) checkHooks(newest record) error {
 			h.counts[event]++
 		}
 	}
-	if done := newest.secret.Annotations[hooksDoneAnnotation]; done != "" && h.try.want.hasBegun(newest) {
+	if done := newest.secret.Annotations[hooksDoneAnnotation]; done != "" && h.attempt.want.hasBegun(newest) {
 		h.doneEvents = strings.Split(done, ",")
 	}
 	h.startEvent(release.HookPreDelete)
@@ -467,7 +467,7 @@ func (h *hookRunner) finishPreDelete() error {
 }
 
 // finishHook is called when a hook has succeeded. After the last hook of an event it records that, before Helm deletes the objects of these
-// hooks: they may take longer to disappear than this try has, and the next try must not run the hooks again.
+// hooks: they may take longer to disappear than this attempt has, and the next attempt must not run the hooks again.
 func (h *hookRunner) finishHook() error {
 	if h.left--; h.left > 0 || h.skipEvent {
 		return nil
@@ -476,20 +476,20 @@ func (h *hookRunner) finishHook() error {
 	if err != nil {
 		return err
 	}
-	if err := h.try.stopIfRefused(fmt.Sprintf("the note that the %s hooks are done", h.event), h.try.guard.MayNote(r.secretRef())); err != nil {
+	if err := h.attempt.stopIfRefused(fmt.Sprintf("the note that the %s hooks are done", h.event), h.attempt.guard.MayNote(r.secretRef())); err != nil {
 		return err
 	}
 	h.doneEvents = append(h.doneEvents, string(h.event))
 	noted, err := h.records.readSecret(r)
 	if err != nil {
-		return h.try.haltWith(err)
+		return h.attempt.haltWith(err)
 	}
 	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, hooksDoneAnnotation, strings.Join(h.doneEvents, ","))
 	faults.PassPoint("before it is noted that hooks are done")
-	_, err = h.try.u.secrets.Secrets(noted.Namespace).Update(h.try.ctx, noted, metav1.UpdateOptions{})
+	_, err = h.attempt.u.secrets.Secrets(noted.Namespace).Update(h.attempt.ctx, noted, metav1.UpdateOptions{})
 	faults.PassPoint("after it is noted that hooks are done")
 	if err != nil {
-		return h.try.haltWith(fmt.Errorf("cannot record that the %s hooks are done: %w", h.event, err))
+		return h.attempt.haltWith(fmt.Errorf("cannot record that the %s hooks are done: %w", h.event, err))
 	}
 	return nil
 }

@@ -155,7 +155,7 @@ func TestHooksRun(t *testing.T) {
 	}
 }
 
-// TestHookFails has a hook fail, looks at what is there, and has the next try succeed.
+// TestHookFails has a hook fail, looks at what is there, and has the next attempt succeed.
 func TestHookFails(t *testing.T) {
 	cases := map[string]struct {
 		reason string

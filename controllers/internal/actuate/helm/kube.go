@@ -21,7 +21,7 @@ import (
 
 // kubeClient is the client that Helm uninstalls with: it can delete objects, and run hooks.
 type kubeClient struct {
-	try     *try
+	attempt *attempt
 	objects *objectDeleter
 	hooks   *hookRunner
 }
@@ -39,24 +39,24 @@ func (c *kubeClient) IsReachable() error { return nil }
 func (c *kubeClient) Build(manifest io.Reader, _ bool) (kube.ResourceList, error) {
 	text, err := io.ReadAll(manifest)
 	if err != nil {
-		return nil, c.try.haltWith(err)
+		return nil, c.attempt.haltWith(err)
 	}
 	if !isReleaseManifest(string(text)) {
 		return c.buildHook(string(text))
 	}
-	if c.try.halted != nil {
-		return nil, c.try.halted
+	if c.attempt.halted != nil {
+		return nil, c.attempt.halted
 	}
 	if err := c.hooks.finishPreDelete(); err != nil {
 		return nil, err
 	}
-	docs, err := parseHeads(c.try.ctx, string(text))
+	docs, err := parseHeads(c.attempt.ctx, string(text))
 	if err != nil {
-		return nil, c.try.haltWith(&BlockedError{Reason: v1alpha1.ReasonReleaseUnreadable, Detail: err.Error()})
+		return nil, c.attempt.haltWith(&BlockedError{Reason: v1alpha1.ReasonReleaseUnreadable, Detail: err.Error()})
 	}
-	reach, err := c.try.u.resolveDocuments(c.try.ctx, c.try.u.newKindResolver(), docs, c.try.want.Namespace)
+	reach, err := c.attempt.u.resolveDocuments(c.attempt.ctx, c.attempt.u.newKindResolver(), docs, c.attempt.want.Namespace)
 	if err != nil {
-		return nil, c.try.haltWith(err)
+		return nil, c.attempt.haltWith(err)
 	}
 	return newInfos(reach.objects), nil
 }
@@ -64,16 +64,16 @@ func (c *kubeClient) Build(manifest io.Reader, _ bool) (kube.ResourceList, error
 // buildHook returns what a hook stands for: nothing when it is not to be run again but only cleaned up after, in the end, and
 // nothing when the session has ended. Helm would print an error; what it asks for next fails.
 func (c *kubeClient) buildHook(text string) (kube.ResourceList, error) {
-	if c.try.isHalted() || c.hooks.skipEvent && c.hooks.left > 0 {
+	if c.attempt.isHalted() || c.hooks.skipEvent && c.hooks.left > 0 {
 		return nil, nil
 	}
 	var parsed hookObjects
-	if stopped := c.try.turn.run(c.try.ctx, func() { parsed.documents, parsed.wrong = parseHook(text) }); stopped != nil {
-		return nil, c.try.haltWith(stopped)
+	if stopped := c.attempt.turn.run(c.attempt.ctx, func() { parsed.documents, parsed.wrong = parseHook(text) }); stopped != nil {
+		return nil, c.attempt.haltWith(stopped)
 	}
-	objects, err := c.try.u.resolveHook(c.try.ctx, c.try.u.newKindResolver(), text, parsed, c.try.want.Namespace)
+	objects, err := c.attempt.u.resolveHook(c.attempt.ctx, c.attempt.u.newKindResolver(), text, parsed, c.attempt.want.Namespace)
 	if err != nil {
-		return nil, c.try.haltWith(err)
+		return nil, c.attempt.haltWith(err)
 	}
 	return newInfos(objects), nil
 }
@@ -145,7 +145,7 @@ func (c *kubeClient) Create(list kube.ResourceList) (*kube.Result, error) {
 			return nil, err
 		}
 	}
-	return &kube.Result{Created: list}, c.try.halted
+	return &kube.Result{Created: list}, c.attempt.halted
 }
 
 // WatchUntilReady returns when a hook has ended well. How long that may take is the session's to know.
@@ -155,28 +155,28 @@ func (c *kubeClient) WatchUntilReady(list kube.ResourceList, _ time.Duration) er
 			return err
 		}
 	}
-	if c.try.halted != nil {
-		return c.try.halted
+	if c.attempt.halted != nil {
+		return c.attempt.halted
 	}
 	return c.hooks.finishHook()
 }
 
 // Wait is no part of an uninstall.
 func (c *kubeClient) Wait(kube.ResourceList, time.Duration) error {
-	return c.try.haltWith(errNotNeeded)
+	return c.attempt.haltWith(errNotNeeded)
 }
 
 // WaitWithJobs is no part of an uninstall.
 func (c *kubeClient) WaitWithJobs(kube.ResourceList, time.Duration) error {
-	return c.try.haltWith(errNotNeeded)
+	return c.attempt.haltWith(errNotNeeded)
 }
 
 // Update is no part of an uninstall.
 func (c *kubeClient) Update(_, _ kube.ResourceList, _ bool) (*kube.Result, error) {
-	return nil, c.try.haltWith(errNotNeeded)
+	return nil, c.attempt.haltWith(errNotNeeded)
 }
 
 // WaitAndGetCompletedPodPhase is no part of an uninstall.
 func (c *kubeClient) WaitAndGetCompletedPodPhase(name string, _ time.Duration) (corev1.PodPhase, error) {
-	return "", c.try.haltWith(fmt.Errorf("pod %q: %w", name, errNotNeeded))
+	return "", c.attempt.haltWith(fmt.Errorf("pod %q: %w", name, errNotNeeded))
 }

@@ -23,8 +23,8 @@ const (
 	longestWait = 5 * time.Second
 )
 
-// try is one attempt, which is one call of Uninstall: its input, its result so far, and whether it may still write.
-type try struct {
+// attempt is one call of Uninstall: its input, its result so far, and whether it may still write.
+type attempt struct {
 	u *Uninstaller
 	// ctx is here because Helm's interfaces have no place for it.
 	ctx   context.Context
@@ -35,14 +35,14 @@ type try struct {
 	deadline time.Time
 
 	outcome Outcome
-	// halted is why this try may no longer write. Helm reduces errors to text, or logs them and continues: so the first one is remembered
+	// halted is why this attempt may no longer write. Helm reduces errors to text, or logs them and continues: so the first one is remembered
 	// here, and every later request fails with it.
 	halted error
 }
 
 // session is one uninstall. It sits between Helm and the API server: Helm decides what to do, and the session whether that is allowed.
 type session struct {
-	try     *try
+	attempt *attempt
 	records *releaseRecords
 	objects *objectDeleter
 	hooks   *hookRunner
@@ -50,33 +50,33 @@ type session struct {
 
 // newSession returns a session that has done nothing yet.
 func (u *Uninstaller) newSession(ctx context.Context, turn Turn, want Committed, guard Guard) *session {
-	t := &try{u: u, ctx: ctx, turn: turn, want: want, guard: guard, deadline: u.clock.Now().Add(want.Timeout)}
-	records := &releaseRecords{try: t}
-	objects := &objectDeleter{try: t, records: records}
-	return &session{try: t, records: records, objects: objects, hooks: &hookRunner{try: t, records: records, objects: objects}}
+	t := &attempt{u: u, ctx: ctx, turn: turn, want: want, guard: guard, deadline: u.clock.Now().Add(want.Timeout)}
+	records := &releaseRecords{attempt: t}
+	objects := &objectDeleter{attempt: t, records: records}
+	return &session{attempt: t, records: records, objects: objects, hooks: &hookRunner{attempt: t, records: records, objects: objects}}
 }
 
 // errEnded goes with an outcome that is no failure.
 var errEnded = errors.New("the release is not the one that was decided on, or not all of it is gone")
 
 // endWith halts with an outcome.
-func (t *try) endWith(state OutcomeState) error {
+func (t *attempt) endWith(state OutcomeState) error {
 	t.outcome.State = state
 	return t.haltWith(errEnded)
 }
 
 // haltWith stops all further writes.
-func (t *try) haltWith(err error) error {
+func (t *attempt) haltWith(err error) error {
 	if t.halted == nil {
 		t.halted = err
 	}
 	return t.halted
 }
 
-// timeLeft is how long this try may still wait.
-func (t *try) timeLeft() time.Duration { return t.deadline.Sub(t.u.clock.Now()) }
+// timeLeft is how long this attempt may still wait.
+func (t *attempt) timeLeft() time.Duration { return t.deadline.Sub(t.u.clock.Now()) }
 
-func (t *try) isHalted() bool { return t.halted != nil }
+func (t *attempt) isHalted() bool { return t.halted != nil }
 
 // runUninstall has Helm uninstall the release, and says how it came out.
 func (s *session) runUninstall() error {
@@ -85,14 +85,14 @@ func (s *session) runUninstall() error {
 		err = s.runHelm()
 	}
 	switch {
-	case s.hooks.failure != nil && (s.try.halted == nil || errors.Is(s.try.halted, errEnded)):
-		s.try.outcome.State = HookFailed
+	case s.hooks.failure != nil && (s.attempt.halted == nil || errors.Is(s.attempt.halted, errEnded)):
+		s.attempt.outcome.State = HookFailed
 		return s.hooks.failure
 	case s.hooks.failure != nil:
-		s.try.outcome.State = HookFailed
-		return errors.Join(s.hooks.failure, s.try.halted)
-	case s.try.halted != nil:
-		err = s.try.halted
+		s.attempt.outcome.State = HookFailed
+		return errors.Join(s.hooks.failure, s.attempt.halted)
+	case s.attempt.halted != nil:
+		err = s.attempt.halted
 	}
 	switch {
 	case errors.Is(err, errEnded):
@@ -100,7 +100,7 @@ func (s *session) runUninstall() error {
 	case err != nil:
 		return err
 	}
-	s.try.outcome.State = Done
+	s.attempt.outcome.State = Done
 	return nil
 }
 
@@ -111,42 +111,42 @@ func (s *session) checkRelease() error {
 		return err
 	}
 	newest, _ := h.newestRecord()
-	// What is checked here is what is deleted and run, also when no digest was recorded: a change ends this try.
-	s.try.want.Digest = newest.content.digest
+	// What is checked here is what is deleted and run, also when no digest was recorded: a change ends this attempt.
+	s.attempt.want.Digest = newest.content.digest
 	if err := s.hooks.checkHooks(newest); err != nil {
 		return err
 	}
-	reach, err := s.try.u.resolveManifest(s.try.ctx, newest)
+	reach, err := s.attempt.u.resolveManifest(s.attempt.ctx, newest)
 	if err != nil {
 		return err
 	}
-	blocked, err := s.try.u.findBlocker(s.try.ctx, s.try.turn, reach, s.try.want.Namespace, s.try.want.Name)
+	blocked, err := s.attempt.u.findBlocker(s.attempt.ctx, s.attempt.turn, reach, s.attempt.want.Namespace, s.attempt.want.Name)
 	switch {
 	case err != nil:
 		return err
 	case blocked != nil:
 		return blocked
 	}
-	s.try.outcome.Kept = reach.kept
+	s.attempt.outcome.Kept = reach.kept
 	return nil
 }
 
 // runHelm runs Helm's uninstall. The history is not kept: Helm deletes the Secrets when all objects are gone, because
 // DeleteWithPropagationPolicy waits for that, and the newest one last. Until then the release is `uninstalling`, and
-// another try goes through the same steps; `uninstalled` would have to be told from an uninstall that kept the history.
+// another attempt goes through the same steps; `uninstalled` would have to be told from an uninstall that kept the history.
 func (s *session) runHelm() error {
 	releases := s.newStorage()
 	err := s.markThroughStorage(releases)
 	if err == nil {
 		uninstall := action.NewUninstall(&action.Configuration{
 			Releases:   releases,
-			KubeClient: &kubeClient{try: s.try, objects: s.objects, hooks: s.hooks},
+			KubeClient: &kubeClient{attempt: s.attempt, objects: s.objects, hooks: s.hooks},
 			Log:        func(string, ...any) {},
 		})
 		uninstall.DisableHooks = !s.hooks.needed
-		_, err = uninstall.Run(s.try.want.Name)
+		_, err = uninstall.Run(s.attempt.want.Name)
 	}
-	if err != nil && s.try.halted == nil && s.hooks.failure == nil {
+	if err != nil && s.attempt.halted == nil && s.hooks.failure == nil {
 		// Helm found no Secrets where there were some a moment ago: another client was faster.
 		if _, ended := s.records.readCommitted(); errors.Is(ended, errEnded) {
 			return ended
@@ -158,17 +158,17 @@ func (s *session) runHelm() error {
 // markThroughStorage has Helm's storage write that the release is being uninstalled, before anything else is: Helm itself would run
 // pre-delete hooks first, and an uninstall that was cut short there would not be carried on.
 func (s *session) markThroughStorage(releases *storage.Storage) error {
-	newest, err := releases.Last(s.try.want.Name)
+	newest, err := releases.Last(s.attempt.want.Name)
 	if err != nil {
 		return err
 	}
 	newest.SetStatus(release.StatusUninstalling, uninstallingSays)
-	newest.Info.Deleted = helmtime.Time{Time: s.try.u.clock.Now()}
+	newest.Info.Deleted = helmtime.Time{Time: s.attempt.u.clock.Now()}
 	return releases.Update(newest)
 }
 
 // stopIfRefused stops before a write that the guard refused.
-func (t *try) stopIfRefused(what string, refused error) error {
+func (t *attempt) stopIfRefused(what string, refused error) error {
 	if refused == nil {
 		return nil
 	}

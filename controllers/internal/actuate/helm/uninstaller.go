@@ -330,7 +330,7 @@ func (r Remaining) String() string {
 func (u *Uninstaller) Uninstall(ctx context.Context, turn Turn, want Committed, guard Guard) (Outcome, error) {
 	s := u.newSession(ctx, turn, want, guard)
 	if err := s.runUninstall(); err != nil {
-		return s.try.outcome, fmt.Errorf("cannot uninstall release %q: %w", want.Name, err)
+		return s.attempt.outcome, fmt.Errorf("cannot uninstall release %q: %w", want.Name, err)
 	}
-	return s.try.outcome, nil
+	return s.attempt.outcome, nil
 }

@@ -378,7 +378,7 @@ func TestRewrittenHalfWay(t *testing.T) {
 				return
 			}
 			if got, err := w.uninstaller().Uninstall(w.ctx, nil, want, allow{}); err == nil || len(got.Deleted) > 0 {
-				t.Errorf("the next try: got %+v, %v: want an error, and nothing deleted", got, err)
+				t.Errorf("the next attempt: got %+v, %v: want an error, and nothing deleted", got, err)
 			}
 			w.rewrite(func(r *release.Release) { r.Manifest = strings.ReplaceAll(r.Manifest, "name: victim", "name: b") })
 			if diff := cmp.Diff(Done, w.uninstall(want).State); diff != "" {
