@@ -33,12 +33,12 @@ type committer struct{ *pass }
 
 // confirmAndCommit confirms a decision on live reads and commits it. It returns the decision to report: the one that live reads
 // gave, or why they were not enough.
-func (p *committer) confirmAndCommit(ctx context.Context, in plan.Input, watched plan.Plan) (plan.Plan, error) {
+func (p *committer) confirmAndCommit(ctx context.Context, in plan.Input, watched plan.Plan) (reportedPlan, error) {
 	if p.isHeldBack(watched) {
 		return p.mem.held, nil
 	}
 	if err := p.readToCommit(ctx, &in); err != nil {
-		return watched, err
+		return reportedPlan{watched}, err
 	}
 	obstacle := p.authority.findObstacle(ctx, in.Release, "Nothing is deleted: ")
 	in.Clock = p.r.clockTrust() // these reads have measured it, whatever was read before
@@ -47,7 +47,7 @@ func (p *committer) confirmAndCommit(ctx context.Context, in plan.Input, watched
 		live, agreed = p.decideLive(ctx, in, watched)
 	}
 	if err := checkTurn(p.share); err != nil {
-		return live, err
+		return reportedPlan{live}, err
 	}
 	now := p.r.clock.Now()
 	if slow := !inTime || moments.ElapsedTime(in.Now, now) >= life.ConfirmationServes; slow && !obstacle.IsRefusal() {
@@ -97,7 +97,7 @@ func (p *committer) readToCommit(ctx context.Context, in *plan.Input) (err error
 }
 
 // commitAgreed commits what live reads and the watches want, or says what that waits for. In a dry run it asks the API server about it.
-func (p *committer) commitAgreed(ctx context.Context, in plan.Input, live, agreed plan.Plan) (plan.Plan, error) {
+func (p *committer) commitAgreed(ctx context.Context, in plan.Input, live, agreed plan.Plan) (reportedPlan, error) {
 	now := p.r.clock.Now()
 	switch {
 	case holdsByObjects(&live): // it may be by those of others that come and go
@@ -112,13 +112,13 @@ func (p *committer) commitAgreed(ctx context.Context, in plan.Input, live, agree
 		p.mem.Rehearsed.ForgetOthers(rehearsed.MarkItems(agreed))
 		(&executor{pass: p.pass, in: in}).rehearseSteps(ctx, p.mem.Rehearsed.LeaveOut(agreed).Steps)
 		maps.Copy(p.mem.Rehearsed, rehearsed.MarkItems(agreed))
-		p.mem.held = p.recurrence.describeRehearsal(agreed)
+		p.mem.held = reportedPlan{p.recurrence.describeRehearsal(agreed)}
 		if len(agreed.Steps) < len(live.Steps) { // it is not asked about the others each time that one comes
-			p.mem.holdReads(p.mem.held, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now)
+			p.mem.holdReads(p.mem.held.Plan, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now)
 		}
 		return p.mem.held, nil
 	}
-	return agreed, p.commitRun(ctx, in, agreed)
+	return reportedPlan{agreed}, p.commitRun(ctx, in, agreed)
 }
 
 // decideLive decides on live reads, and says what of it the watches want too.
@@ -206,7 +206,7 @@ func (p *committer) commitRun(ctx context.Context, in plan.Input, d plan.Plan) e
 	p.mem.disagreed, p.mem.Awaited = 0, life.Awaited{}
 	p.committed = true
 	p.evaluator.dropInterests() // from here on everything is read live
-	p.reportEvaluated(in, d)
+	p.reportEvaluated(in, reportedPlan{d})
 	logf.FromContext(ctx).Info("Committed", "run", run.Number, "objects", len(run.Rows), "release", report.ReleaseName(run), "withheld", len(run.Withheld))
 	return nil
 }

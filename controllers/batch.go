@@ -45,38 +45,38 @@ type batch struct {
 	later bool
 }
 
-// carryBatch carries out what a decision on the watches wants. acted reports whether anything was done. say, if it has a reason, replaces
-// the decision in the status. What live reads did not confirm waits, and delays nothing else.
-func (b *batch) carryBatch(ctx context.Context, first plan.Plan) (acted bool, say plan.Plan, err error) {
-	if say, ok, err := b.mayBegin(ctx); !ok || err != nil {
-		return false, say, err
+// carryBatch carries out what a decision on the watches wants. acted reports whether anything was done. obstacle, if it has a reason,
+// says why nothing could be confirmed. What live reads did not confirm waits, and delays nothing else.
+func (b *batch) carryBatch(ctx context.Context, first plan.Plan) (acted bool, obstacle reportedPlan, err error) {
+	if obstacle, ok, err := b.mayBegin(ctx); !ok || err != nil {
+		return false, obstacle, err
 	}
-	todo, say, err := b.confirmSteps(ctx, first)
+	todo, obstacle, err := b.confirmSteps(ctx, first)
 	switch {
-	case err != nil, say.Reason != "", len(todo.Steps) == 0:
-		return false, say, err
+	case err != nil, obstacle.Reason != "", len(todo.Steps) == 0:
+		return false, obstacle, err
 	case b.isDryRun():
 		b.executor.rehearseSteps(ctx, b.reportAlone(todo.Steps))
-		return true, plan.Plan{}, nil
+		return true, reportedPlan{}, nil
 	}
 	if todo, err = b.recordBatch(ctx, todo); err != nil {
-		return false, plan.Plan{}, err
+		return false, reportedPlan{}, err
 	}
 	acted, err = b.carrySteps(ctx, first, todo)
-	return acted, plan.Plan{}, err
+	return acted, reportedPlan{}, err
 }
 
 // confirmSteps gives the steps of a decision on the watches that live reads confirm, without the reports that were made already. What they do
-// not confirm waits. With a reason, it is said why nothing could be confirmed.
-func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo, say plan.Plan, err error) {
+// not confirm waits. With a reason, obstacle says why nothing could be confirmed.
+func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo plan.Plan, obstacle reportedPlan, err error) {
 	last, inTime := b.confirmLive(ctx, first)
 	if err := checkTurn(b.share); err != nil {
-		return plan.Plan{}, plan.Plan{}, err
+		return plan.Plan{}, reportedPlan{}, err
 	}
 	now := b.r.clock.Now()
 	switch {
 	case !inTime && b.later && b.isOver():
-		return plan.Plan{}, plan.Plan{}, errOver
+		return plan.Plan{}, reportedPlan{}, errOver
 	case !inTime, moments.ElapsedTime(b.executor.in.Now, now) >= life.ConfirmationServes:
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is done: "+slowReads+"."
 		return plan.Plan{}, b.mem.pauseReads(last, &b.mem.disagreed, b.retryPeriod(), now), nil
@@ -95,7 +95,7 @@ func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo, say pl
 	if todo = b.mem.Told.LeaveOut(todo, b.r.clock.Now()); len(todo.Steps) == 0 {
 		b.doubted = some
 	}
-	return todo, plan.Plan{}, nil
+	return todo, reportedPlan{}, nil
 }
 
 // carrySteps carries out confirmed steps, and records them first if there is a sink. acted reports whether anything was changed.
@@ -165,25 +165,25 @@ func (b *batch) holdUnconfirmed(first, last, agreed plan.Plan, now time.Time) bo
 	if last.Verdict == v1alpha1.VerdictAct {
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "There is something to do, but live reads have not confirmed it yet."
 	}
-	b.mem.held = last
+	b.mem.held = reportedPlan{last}
 	return true
 }
 
 // mayBegin checks with live reads that the Cleaner is unchanged, that its ServiceAccount exists, and that its namespace is not
 // terminating.
-func (b *batch) mayBegin(ctx context.Context) (say plan.Plan, ok bool, err error) {
+func (b *batch) mayBegin(ctx context.Context) (obstacle reportedPlan, ok bool, err error) {
 	now := v1alpha1.NewOwner(b.store.Key.Namespace)
 	if err := b.r.live.Get(ctx, b.store.Key, now); err != nil {
-		return plan.Plan{}, false, err
+		return reportedPlan{}, false, err
 	}
 	if now.GetUID() != b.store.Cleaner.GetUID() || now.GetGeneration() != b.store.Cleaner.GetGeneration() || now.GetDeletionTimestamp() != nil {
-		return plan.Plan{}, false, store.ErrChanged
+		return reportedPlan{}, false, store.ErrChanged
 	}
-	if obstacle := b.authority.findObstacle(ctx, nil, "Nothing is done: "); obstacle.IsRefusal() {
-		wait := plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: obstacle.Reason, Message: obstacle.Message}
+	if refusal := b.authority.findObstacle(ctx, nil, "Nothing is done: "); refusal.IsRefusal() {
+		wait := plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: refusal.Reason, Message: refusal.Message}
 		return b.mem.pauseReads(wait, &b.mem.disagreed, b.retryPeriod(), b.r.clock.Now()), false, nil
 	}
-	return plan.Plan{}, true, nil
+	return reportedPlan{}, true, nil
 }
 
 // confirmLive reads live what the decision rests on, and decides again, until nothing is left to be read, or no time is left.

@@ -207,16 +207,16 @@ func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (c
 	}
 	if p.waits { // what rules wait for was looked at; nothing is done
 		p.reportScheduled()
-		return p.sleepUntil(ctx, p.evaluator.askAgain(decision), p.recurrence.recordTick(ctx))
+		return p.sleepUntil(ctx, p.evaluator.askAgain(reportedPlan{decision}), p.recurrence.recordTick(ctx))
 	}
 
 	// 7. Confirm. 8. Commit, and carry out what is committed; a Recurring Cleaner does both for each batch.
-	var err error
+	result, err := reportedPlan{decision}, error(nil)
 	switch {
 	case p.store.Cleaner.Common().Recurs():
-		decision, err = p.recurrence.doBatches(ctx, in, decision)
+		result, err = p.recurrence.doBatches(ctx, in, decision)
 	case decision.Verdict == v1alpha1.VerdictAct:
-		decision, err = p.committer.confirmAndCommit(ctx, in, decision)
+		result, err = p.committer.confirmAndCommit(ctx, in, decision)
 	default:
 		p.mem.forgetUnconfirmed()
 		err = p.recurrence.endTick(ctx, decision)
@@ -227,10 +227,10 @@ func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (c
 	}
 
 	// 9. Report. 10. Sleep: every exit re-arms.
-	if at, silent := p.evaluator.warmingUp(decision); silent {
+	if at, silent := p.evaluator.warmingUp(result); silent {
 		return p.sleepUntil(ctx, at, err)
 	}
-	p.reportEvaluated(in, decision)
+	p.reportEvaluated(in, result)
 	measureFindings(p)
-	return p.sleepUntil(ctx, p.evaluator.askAgain(decision), err)
+	return p.sleepUntil(ctx, p.evaluator.askAgain(result), err)
 }

@@ -56,10 +56,14 @@ type rebuilt struct {
 // the wait at once.
 type pauses struct {
 	retryAt           time.Time
-	held              plan.Plan
+	held              reportedPlan
 	disagreed, rested time.Duration
 	asked             string
 }
+
+// reportedPlan is a plan for the status: its verdict, its reason and message, what waits, and when to evaluate again. Nobody carries out its
+// steps.
+type reportedPlan struct{ plan.Plan }
 
 // shortcuts are caches. Losing them costs only time.
 type shortcuts struct {
@@ -106,7 +110,7 @@ func (s *memories) memoryOf(key types.NamespacedName) *memory {
 
 // settleMemory ends a pass: what it remembers is bounded.
 func (s *memories) settleMemory(key types.NamespacedName, mem *memory) {
-	mem.held = remembered.TrimPlan(mem.held)
+	mem.held = reportedPlan{remembered.TrimPlan(mem.held.Plan)}
 	s.EndPass(key, mem)
 }
 
@@ -159,19 +163,19 @@ func (m *memory) dropUnfinished() {
 	}
 }
 
-// pauseReads holds the next live reads back, each time twice as long up to a limit, and remembers what is said meanwhile.
-func (m *memory) pauseReads(say plan.Plan, wait *time.Duration, limit time.Duration, now time.Time) plan.Plan {
+// pauseReads holds the next live reads back, each time twice as long up to a limit, and remembers what the status shows meanwhile.
+func (m *memory) pauseReads(show plan.Plan, wait *time.Duration, limit time.Duration, now time.Time) reportedPlan {
 	*wait = min(max(2**wait, time.Second), limit)
 	m.Awaited = life.Awaited{} // nothing was decided
-	return m.holdReads(say, *wait, now)
+	return m.holdReads(show, *wait, now)
 }
 
-// holdReads holds the next live reads back, and remembers what is said meanwhile.
-func (m *memory) holdReads(say plan.Plan, wait time.Duration, now time.Time) plan.Plan {
+// holdReads holds the next live reads back, and remembers what the status shows meanwhile.
+func (m *memory) holdReads(show plan.Plan, wait time.Duration, now time.Time) reportedPlan {
 	m.retryAt = now.Add(wait)
-	say.Next, say.Look, say.Flip = m.retryAt, time.Time{}, time.Time{}
-	m.held = say
-	return say
+	show.Next, show.Look, show.Flip = m.retryAt, time.Time{}, time.Time{}
+	m.held = reportedPlan{show}
+	return m.held
 }
 
 // forgetUnconfirmed records that the watches want nothing: what live reads did not confirm is over, and later work does not wait for it.

@@ -346,14 +346,14 @@ func (p *evaluator) dropInterests() {
 }
 
 // warmingUp reports whether the watches of this process are too young for NotSynced to be shown in the status, and until when.
-func (p *evaluator) warmingUp(d plan.Plan) (until time.Time, silent bool) {
+func (p *evaluator) warmingUp(d reportedPlan) (until time.Time, silent bool) {
 	reported := p.store.Read.State().LastEvaluation != nil && p.store.Read.State().ObservedGeneration == p.store.Cleaner.GetGeneration()
 	until = p.mem.listening.Add(warmUp)
 	return until, reported && d.Reason == v1alpha1.ReasonNotSynced && p.r.clock.Now().Before(until)
 }
 
 // askAgain returns when to reconcile again after a decision. No event announces that a ServiceAccount was granted a right, so it polls.
-func (p *evaluator) askAgain(d plan.Plan) time.Time {
+func (p *evaluator) askAgain(d reportedPlan) time.Time {
 	if !d.Look.After(p.mem.evaluated) { // of a decision that is said again: it has been looked
 		d.Look = time.Time{}
 	}

@@ -39,7 +39,7 @@ func TestLastRequestedAt(t *testing.T) {
 			o := ordered(t, 0, unchanged)
 			o.store.Cleaner.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "now"})
 			o.store.Cleaner.State().LastRequestedAt = "before"
-			o.reportEvaluated(plan.Input{Now: time.Now()}, plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason})
+			o.reportEvaluated(plan.Input{Now: time.Now()}, reportedPlan{plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason}})
 			if got := o.store.Cleaner.State().LastRequestedAt; got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
@@ -55,7 +55,7 @@ func TestReady(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			o := ordered(t, 0, unchanged)
-			o.reportEvaluated(plan.Input{Now: time.Now()}, plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason, Message: "m"})
+			o.reportEvaluated(plan.Input{Now: time.Now()}, reportedPlan{plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason, Message: "m"}})
 			conditions := o.store.Cleaner.State().Conditions
 			if !meta.IsStatusConditionPresentAndEqual(conditions, v1alpha1.ConditionReady, want) {
 				t.Errorf("Ready is not %s: %+v", want, conditions)
@@ -90,7 +90,7 @@ func TestAskAgain(t *testing.T) {
 			if tc.look != 0 {
 				d.Look = now.Add(tc.look)
 			}
-			if got := p.evaluator.askAgain(d).Sub(now); got != tc.want {
+			if got := p.evaluator.askAgain(reportedPlan{d}).Sub(now); got != tc.want {
 				t.Errorf("it comes back after %s, want %s", got, tc.want)
 			}
 		})

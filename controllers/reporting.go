@@ -16,8 +16,8 @@ func (p *pass) newReport() report.Report {
 }
 
 // reportEvaluated drafts what an evaluation came to, and answers a request for it.
-func (p *pass) reportEvaluated(in plan.Input, d plan.Plan) {
-	p.newReport().SetEvaluated(in, d)
+func (p *pass) reportEvaluated(in plan.Input, d reportedPlan) {
+	p.newReport().SetEvaluated(in, d.Plan)
 	reportFindings(p)
 	if d.Reason != v1alpha1.ReasonNotSynced { // else who asked has yet to be answered
 		p.triggers.AnswerRequest()
