@@ -158,13 +158,13 @@ func TestChangesAreNews(t *testing.T) {
 	q := interests(queries.New("Pod", queries.Labelled("app=web")))
 	r.wakes(c, "the sync", func() { r.SetInterests(c, q) })
 	r.SetInterests(owner("other"), interests(queries.New("Pod"))) // it can read at once
-	until(t, "it is known whom all concerns", func() bool { return len(r.matcher.listPending(everywhere)) == 0 })
+	until(t, "it is known whom all concerns", func() bool { return len(r.matcher.backlog.listPending(everywhere)) == 0 })
 	if r.News.TakeChange(c).IsZero() {
 		t.Error("what it watches is no news")
 	}
 	r.SetInterests(c, q)
 	r.wakes(owner("other"), "what another watches", func() { s.Put(apiserver.Pods, "a", "q", nil) })
-	until(t, "it is known whom that concerns", func() bool { return len(r.matcher.listPending(everywhere)) == 0 })
+	until(t, "it is known whom that concerns", func() bool { return len(r.matcher.backlog.listPending(everywhere)) == 0 })
 	if !r.News.TakeChange(c).IsZero() {
 		t.Error("there are news although nothing has changed")
 	}

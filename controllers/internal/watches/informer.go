@@ -438,7 +438,7 @@ func (f *feeds) removeObject(i *informer, namespace, name string) {
 func (f *feeds) notifyChange(i *informer, before, now *held.Object) {
 	r := i.scope.resource
 	if i.synced { // otherwise markSynced wakes all owners
-		f.matcher.add(newChange(r, before, now, i.missedSince))
+		f.matcher.backlog.add(newChange(r, before, now, i.missedSince))
 	}
 	if r.GVR.Group == definitionsGroup {
 		o := now

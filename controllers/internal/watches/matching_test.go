@@ -150,7 +150,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	matchAll(e)
 	for n := range 3 * maxChanges {
 		putObject(e, s, podOf("b", fmt.Sprint("p", n), map[string]string{"own": "v"}))
-		if waiting := len(e.matcher.queues["b"].waiting); waiting > maxChanges {
+		if waiting := len(e.matcher.backlog.queues["b"].waiting); waiting > maxChanges {
 			t.Fatalf("%d changes wait", waiting)
 		}
 	}

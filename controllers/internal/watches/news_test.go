@@ -181,7 +181,7 @@ func TestWhatIsPendingIsNewsOfWhoReachesIt(t *testing.T) {
 			t.Errorf("%s hears of a change: %t", o, !got.IsZero())
 		}
 	}
-	feedsOf(e).matcher.add(newChange(&resource{index: newIndex()}, nil, podOf("", "node", nil), time.Time{}))
+	feedsOf(e).matcher.backlog.add(newChange(&resource{index: newIndex()}, nil, podOf("", "node", nil), time.Time{}))
 	e.News.TakeChange(Owner{Name: "excludes"})
 	if e.News.TakeChange(Owner{Name: "excludes"}).IsZero() {
 		t.Error("a change of an object without a namespace is nobody's")

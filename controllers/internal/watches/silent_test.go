@@ -67,7 +67,7 @@ func TestASilentWatchIsNotBelieved(t *testing.T) {
 	}
 	r, c := startRig(t, e, s), owner("c")
 	q := watchesPods(r, c)
-	isMatched := func() bool { return len(r.matcher.listPending(everywhere)) == 0 }
+	isMatched := func() bool { return len(r.matcher.backlog.listPending(everywhere)) == 0 }
 	until(t, "all is matched", isMatched)
 	r.News.TakeChange(c)
 	asked := s.Asked("watch pods") + s.Asked("list pods")
