@@ -195,18 +195,6 @@ func ComputePlan(ctx context.Context, in Input) Plan {
 	return p
 }
 
-// EvaluationPeriod is how long after an evaluation the next one is due although nothing changed.
-func EvaluationPeriod(spec *v1alpha1.Work) (time.Duration, error) {
-	if spec.Retry == nil {
-		return DefaultPeriod, nil
-	}
-	return spec.Retry.Period.Parse(DefaultPeriod)
-}
-
-func invalidPlan(message string) Plan {
-	return Plan{Verdict: v1alpha1.VerdictInvalid, Reason: v1alpha1.ReasonInvalidSpec, Message: message}
-}
-
 // decideWork is ComputePlan for a Cleaner whose ttl has passed.
 func (in *Input) decideWork(ctx context.Context) Plan {
 	if len(in.Snapshot) != len(in.Spec.Targets) {
@@ -239,48 +227,6 @@ func (in *Input) decideWork(ctx context.Context) Plan {
 		p.Look = ahead{in}.byOurClock(flip)
 	}
 	return p
-}
-
-// isClosed says that the conditions do not all hold.
-func isClosed(results []celenv.Result) bool {
-	return slices.ContainsFunc(results, func(r celenv.Result) bool { return r.Err != nil || !r.Value })
-}
-
-// ahead tells when a decision is to be made again.
-type ahead struct{ *Input }
-
-// byOurClock is when Now will be that moment of the API server's clock; zero stays zero.
-func (in ahead) byOurClock(moment time.Time) time.Time {
-	if moment.IsZero() {
-		return moment
-	}
-	return moment.Add(in.Clock.Ahead)
-}
-
-// foreseeHolds is the plan with until when time alone changes nothing of what holds. If nobody knows it is looked at again soon, as decideRules
-// says.
-func (in ahead) foreseeHolds(p Plan, f celenv.Foresight) Plan {
-	soon, until := p.Look, in.byOurClock(f.Until)
-	p.Look = time.Time{}
-	switch {
-	case !p.Asked:
-	case f.Unknown:
-		p.Steady, p.Look = in.Now, soon
-	case until.IsZero():
-		p.Steady = in.Now.Add(always)
-	default:
-		p.Steady = until
-	}
-	return p
-}
-
-// nextBackstop is when conditions that were evaluated at a moment are evaluated again in any case.
-func (in ahead) nextBackstop(at time.Time) time.Time {
-	period, err := EvaluationPeriod(in.Spec)
-	if err != nil { // ComputePlan has rejected it
-		return at
-	}
-	return at.Add(period)
 }
 
 // evaluateWork evaluates the conditions, rules and targets on one snapshot, and returns until when their results are valid. results is nil
@@ -497,16 +443,6 @@ func (in *Input) gateConditions(results []celenv.Result) Plan {
 	return p
 }
 
-// whenTrue is when time alone makes the conditions true, if that is before the period ends; zero if not. Nothing is
-// deleted for it: they are evaluated again at that moment.
-func (in ahead) whenTrue(ctx context.Context, see celenv.Input, results []celenv.Result) time.Time {
-	at, found := in.Programs.FindTrueTime(ctx, see, results, in.Expected.Add(-in.Clock.Ahead), in.nextBackstop(see.Time))
-	if !found {
-		return time.Time{}
-	}
-	return in.byOurClock(at)
-}
-
 func describeConditionsMet(spec *v1alpha1.Work, conditions int) string {
 	switch {
 	case conditions > 0:
@@ -525,4 +461,68 @@ func ShortenText(s string) string {
 		return string(r[:maxExpression-1]) + "…"
 	}
 	return s
+}
+
+// EvaluationPeriod is how long after an evaluation the next one is due although nothing changed.
+func EvaluationPeriod(spec *v1alpha1.Work) (time.Duration, error) {
+	if spec.Retry == nil {
+		return DefaultPeriod, nil
+	}
+	return spec.Retry.Period.Parse(DefaultPeriod)
+}
+
+func invalidPlan(message string) Plan {
+	return Plan{Verdict: v1alpha1.VerdictInvalid, Reason: v1alpha1.ReasonInvalidSpec, Message: message}
+}
+
+// isClosed says that the conditions do not all hold.
+func isClosed(results []celenv.Result) bool {
+	return slices.ContainsFunc(results, func(r celenv.Result) bool { return r.Err != nil || !r.Value })
+}
+
+// ahead tells when a decision is to be made again.
+type ahead struct{ *Input }
+
+// byOurClock is when Now will be that moment of the API server's clock; zero stays zero.
+func (in ahead) byOurClock(moment time.Time) time.Time {
+	if moment.IsZero() {
+		return moment
+	}
+	return moment.Add(in.Clock.Ahead)
+}
+
+// foreseeHolds is the plan with until when time alone changes nothing of what holds. If nobody knows it is looked at again soon, as decideRules
+// says.
+func (in ahead) foreseeHolds(p Plan, f celenv.Foresight) Plan {
+	soon, until := p.Look, in.byOurClock(f.Until)
+	p.Look = time.Time{}
+	switch {
+	case !p.Asked:
+	case f.Unknown:
+		p.Steady, p.Look = in.Now, soon
+	case until.IsZero():
+		p.Steady = in.Now.Add(always)
+	default:
+		p.Steady = until
+	}
+	return p
+}
+
+// nextBackstop is when conditions that were evaluated at a moment are evaluated again in any case.
+func (in ahead) nextBackstop(at time.Time) time.Time {
+	period, err := EvaluationPeriod(in.Spec)
+	if err != nil { // ComputePlan has rejected it
+		return at
+	}
+	return at.Add(period)
+}
+
+// whenTrue is when time alone makes the conditions true, if that is before the period ends; zero if not. Nothing is
+// deleted for it: they are evaluated again at that moment.
+func (in ahead) whenTrue(ctx context.Context, see celenv.Input, results []celenv.Result) time.Time {
+	at, found := in.Programs.FindTrueTime(ctx, see, results, in.Expected.Add(-in.Clock.Ahead), in.nextBackstop(see.Time))
+	if !found {
+		return time.Time{}
+	}
+	return in.byOurClock(at)
 }
