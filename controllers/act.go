@@ -82,8 +82,8 @@ func (p *committer) readToCommit(ctx context.Context, in *plan.Input) (err error
 		return err
 	}
 	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	live := p.reads.readAnew(p.clients.Live, endOfPass(p.pass))
-	in.Snapshot = live.takeSeen(p.assignment.Work, snapshot.ReadForConfirmation(ctx, live, p.store.Cleaner.GetNamespace(), p.assignment.Work))
+	live := p.reads.meterLive(p.clients.Live, endOfPass(p.pass))
+	in.Snapshot = live.chargeSeen(p.assignment.Work, snapshot.ReadForConfirmation(ctx, live, p.store.Cleaner.GetNamespace(), p.assignment.Work))
 	if err := checkTurn(p.share); err != nil {
 		return err
 	}

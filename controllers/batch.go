@@ -192,7 +192,7 @@ func (b *batch) confirmLive(ctx context.Context, first plan.Plan) (last plan.Pla
 	b.executor.in.Batch, b.executor.in.Reads = confirmsAtATime, plan.MaxReads
 	b.executor.in.Chosen = life.ChooseItems(first, confirmsAtATime, b.mem.lane)
 	b.executor.in.Only = first.ListItems() // what turns up meanwhile has its turn in the next batch
-	last, b.executor.in, inTime = confirm.Decide(ctx, b.reads.readAnew(b.clients.Live, endOfPass(b.pass)), b.executor.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
+	last, b.executor.in, inTime = confirm.Decide(ctx, b.reads.meterLive(b.clients.Live, endOfPass(b.pass)), b.executor.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
 		in.Clock = b.r.clockTrust() // the reads have measured it
 		return b.evaluator.computePlan(ctx, in)
 	}, b.executor.isLate)

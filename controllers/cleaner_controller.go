@@ -19,6 +19,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/evaluating"
 	"github.com/vtex/cleaner/controllers/internal/events"
 	"github.com/vtex/cleaner/controllers/internal/fair"
+	"github.com/vtex/cleaner/controllers/internal/findings"
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/jobs"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
@@ -26,6 +27,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/ration"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/internal/watches"
+	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/signing"
 )
@@ -233,4 +235,64 @@ func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (c
 	p.reportEvaluated(in, result)
 	measureFindings(p)
 	return p.sleepUntil(ctx, p.evaluator.askAgain(result), err)
+}
+
+// reportEvaluated drafts what an evaluation came to, and answers a request for it.
+func (p *pass) reportEvaluated(in plan.Input, d reportedPlan) {
+	p.newReport().SetEvaluated(in, d.Plan)
+	reportFindings(p)
+	if d.Reason != v1alpha1.ReasonNotSynced { // else who asked has yet to be answered
+		p.triggers.AnswerRequest()
+	}
+}
+
+// reportScheduled drafts that the schedule is waited for.
+func (p *pass) reportScheduled() {
+	p.newReport().SetScheduled()
+	p.triggers.RepeatAnswer()
+}
+
+// reportFindings writes what each rule reports now, if that report was made. If a rule gives nothing but errors, or no rule is evaluated,
+// its earlier findings stay.
+func reportFindings(p *pass) {
+	st := p.store.Cleaner.State()
+	switch {
+	case !p.store.Cleaner.Common().Recurs(): // its rules report as a part of its run
+		st.Findings = nil
+		return
+	case p.wanted == nil:
+		return
+	}
+	wrong := map[string]bool{}
+	for i := range p.wanted.Errors {
+		wrong[p.wanted.Errors[i].Rule] = true
+	}
+	st.Findings = findings.UpdateFindings(st.Findings, p.assignment.Work.Rules, findReported(p), wrong)
+}
+
+// findReported returns the items of the decision that were reported.
+func findReported(p *pass) findings.Reported {
+	now, out, seen := p.r.clock.Now(), findings.Reported{}, map[plan.ItemKey]bool{}
+	for i := range p.wanted.Steps {
+		s := &p.wanted.Steps[i]
+		if s.IsDeed() {
+			continue
+		}
+		for _, item := range s.ListItems() {
+			if !seen[item] && (p.mem.Rehearsed.HasItem(item) || p.mem.Told.HasItem(item, now)) {
+				out.AddItem(item.Rule, s.Shown(p.store.Cleaner.GetNamespace()), s.Reason)
+				seen[item] = true
+			}
+		}
+	}
+	return out
+}
+
+// measureFindings has the metrics say what the status is to say.
+func measureFindings(p *pass) {
+	counts := map[string]int{}
+	for _, f := range p.store.Cleaner.State().Findings {
+		counts[f.Rule] = int(f.Count)
+	}
+	p.r.metrics.SetFindings(p.store.Key, counts)
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/looks"
 	"github.com/vtex/cleaner/controllers/internal/ration"
 	"github.com/vtex/cleaner/controllers/internal/records"
+	"github.com/vtex/cleaner/controllers/internal/report"
 	"github.com/vtex/cleaner/controllers/internal/store"
 	"github.com/vtex/cleaner/controllers/internal/triggers"
 	"github.com/vtex/cleaner/controllers/internal/watches"
@@ -100,6 +101,11 @@ func newPass(r *CleanerReconciler, c v1alpha1.Owner, key types.NamespacedName, a
 	p.reads = newPassReads(p.share, r.clock)
 	p.evaluator, p.authority, p.openRun, p.committer, p.recurrence = &evaluator{p}, &authority{p}, &openRun{p}, &committer{p}, &recurrence{p}
 	return p
+}
+
+// newReport returns a draft of the status.
+func (p *pass) newReport() report.Report {
+	return report.Report{Of: p.store, Work: p.assignment.Work, Clock: p.r.clock, Run: &p.mem.run, Sender: p.r.sender, SuspectClock: p.r.opts.Skew.DescribeSuspect}
 }
 
 // isOver reports whether the time limit of the pass has passed. It must not evaluate anything more.
@@ -231,8 +237,9 @@ func (p *evaluator) observeInput(ctx context.Context, programs *celenv.Programs)
 	if since := p.mem.looks.UnseenSince(now, 2*p.r.opts.MinInterval+p.mem.took); !since.IsZero() {
 		p.mem.Holds = p.mem.Holds.BlindAll(since)
 	}
-	watched := p.reads.lookAnew(p.clients.Watched)
-	seen := watched.takeSeen(p.assignment.Work, p.mem.makeQueries(p.assignment.Version, p.store.Cleaner.GetNamespace(), p.assignment.Work).Read(ctx, watched))
+	queries := p.mem.makeQueries(p.assignment.Version, p.store.Cleaner.GetNamespace(), p.assignment.Work)
+	watched := p.reads.meterWatched(p.clients.Watched)
+	seen := watched.chargeSeen(p.assignment.Work, queries.Read(ctx, watched))
 	in := p.inputAt(programs, now, p.mem.Overlay.OverlaySnapshot(seen))
 	in.Lagging = p.mem.Lagging.ListItems(in.Snapshot, now)
 	return in

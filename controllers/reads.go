@@ -34,20 +34,20 @@ func newPassReads(share *ration.Share, c clock.Clock) *passReads {
 	return &passReads{share: share, clock: c, watched: charge{share: share}, live: charge{share: share}}
 }
 
-// lookAnew returns a Reader of what is watched. What was seen before is let go of.
-func (r *passReads) lookAnew(from snapshot.Reader) boundReader {
+// meterWatched returns a Reader of what is watched. What was seen before is let go of.
+func (r *passReads) meterWatched(from snapshot.Reader) boundReader {
 	r.watched.giveBack()
 	return boundReader{from: from, memory: &r.watched}
 }
 
-// readAnew returns a Reader of what the API server says, until a moment. What was read before is let go of.
-func (r *passReads) readAnew(from snapshot.Reader, until time.Time) boundReader {
+// meterLive returns a Reader of what the API server says, until a moment. What was read before is let go of.
+func (r *passReads) meterLive(from snapshot.Reader, until time.Time) boundReader {
 	r.live.giveBack()
-	return r.readMore(from, until)
+	return r.meterMoreLive(from, until)
 }
 
-// readMore is readAnew for what is read in addition.
-func (r *passReads) readMore(from snapshot.Reader, until time.Time) boundReader {
+// meterMoreLive is meterLive for what is read in addition.
+func (r *passReads) meterMoreLive(from snapshot.Reader, until time.Time) boundReader {
 	return boundReader{from: from, memory: &r.live, clock: r.clock, until: until}
 }
 
@@ -96,8 +96,8 @@ func (r boundReader) Read(ctx context.Context, q snapshot.Query) plan.Target {
 	return r.from.Read(snapshot.WithMemory(ctx, r.memory), q)
 }
 
-// takeSeen takes what decisions make of a snapshot when a target is deleted: they list all that conditions see, for each target.
-func (r boundReader) takeSeen(work *v1alpha1.Work, s plan.Snapshot) plan.Snapshot {
+// chargeSeen takes what decisions make of a snapshot when a target is deleted: they list all that conditions see, for each target.
+func (r boundReader) chargeSeen(work *v1alpha1.Work, s plan.Snapshot) plan.Snapshot {
 	if !slices.ContainsFunc(work.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Delete }) {
 		return s
 	}

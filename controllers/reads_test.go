@@ -82,21 +82,21 @@ func TestReadsGiveBackTheirMemory(t *testing.T) {
 	p := newPassReads(share, r.clock)
 	q := snapshot.NewObjectQuery("Pod", "shop", "")
 	for range 10 {
-		if got := p.lookAnew(taking(r.own.Watched, ration.Small/2)).Read(t.Context(), q); got.State != plan.Complete {
+		if got := p.meterWatched(taking(r.own.Watched, ration.Small/2)).Read(t.Context(), q); got.State != plan.Complete {
 			t.Fatalf("%s %s", got.State, got.Detail)
 		}
-		if got := p.readAnew(taking(r.own.Live, ration.Small/4), r.clock.Now().Add(passLimit)).Read(t.Context(), q); got.State != plan.Complete {
+		if got := p.meterLive(taking(r.own.Live, ration.Small/4), r.clock.Now().Add(passLimit)).Read(t.Context(), q); got.State != plan.Complete {
 			t.Fatalf("%s %s", got.State, got.Detail)
 		}
 	}
 	if share.CountRead() != ration.Small*3/4 {
 		t.Errorf("%d bytes are taken", share.CountRead())
 	}
-	p.readMore(taking(r.own.Live, ration.Small/4), r.clock.Now().Add(passLimit)).Read(t.Context(), q)
+	p.meterMoreLive(taking(r.own.Live, ration.Small/4), r.clock.Now().Add(passLimit)).Read(t.Context(), q)
 	if share.CountRead() != ration.Small {
 		t.Errorf("with what is read in addition %d bytes are taken", share.CountRead())
 	}
-	if got := p.readMore(r.own.Live, r.clock.Now()).Read(t.Context(), q); got.State != plan.Failed || got.Detail != slowReads {
+	if got := p.meterMoreLive(r.own.Live, r.clock.Now()).Read(t.Context(), q); got.State != plan.Failed || got.Detail != slowReads {
 		t.Errorf("without time it comes to %s %q", got.State, got.Detail)
 	}
 }
@@ -109,13 +109,13 @@ func TestSeenObjectsTakeMemory(t *testing.T) {
 		share := r.turns.BeginPass(r.key())
 		work.Targets[2].Delete = deletes
 		seen := plan.Snapshot{{Objects: make([]plan.Object, 10)}, {Objects: make([]plan.Object, 20)}, {Objects: make([]plan.Object, 40)}}
-		newPassReads(share, r.clock).lookAnew(r.own.Watched).takeSeen(work, seen)
+		newPassReads(share, r.clock).meterWatched(r.own.Watched).chargeSeen(work, seen)
 		if share.CountRead() != want {
 			t.Errorf("deletes: %t: %d bytes are taken, want %d", deletes, share.CountRead(), want)
 		}
 	}
 	share := newRig(t, once()).turns.BeginPass(types.NamespacedName{Name: "c"})
-	seen := newPassReads(share, nil).lookAnew(nil).takeSeen(work, plan.Snapshot{{State: plan.Complete, Objects: make([]plan.Object, ration.Most/seenBytes+1)}, {}, {}})
+	seen := newPassReads(share, nil).meterWatched(nil).chargeSeen(work, plan.Snapshot{{State: plan.Complete, Objects: make([]plan.Object, ration.Most/seenBytes+1)}, {}, {}})
 	if work.Targets[2].Delete != (seen[0].State == plan.Failed) {
 		t.Errorf("of more than the most it comes to %s", seen[0].State)
 	}

@@ -37,9 +37,9 @@ func (p *openRun) recheckRun(ctx context.Context) error {
 		return nil
 	}
 	now := p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	live := p.reads.readAnew(p.clients.Live, now.Add(life.ConfirmationServes))
+	live := p.reads.meterLive(p.clients.Live, now.Add(life.ConfirmationServes))
 	seen := snapshot.ReadForConfirmation(ctx, live, p.store.Cleaner.GetNamespace(), p.assignment.Work)
-	p.judgeRun(ctx, p.evaluator.inputAt(programs, now, live.takeSeen(p.assignment.Work, seen)))
+	p.judgeRun(ctx, p.evaluator.inputAt(programs, now, live.chargeSeen(p.assignment.Work, seen)))
 	return checkTurn(p.share)
 }
 
@@ -142,7 +142,7 @@ func (f *finishing) decideAnew(ctx context.Context, c *life.Course, changed map[
 			}
 		}
 	}
-	if !confirm.ReadLive(ctx, f.reads.readMore(f.clients.Live, endOfPass(f.pass)), &f.executor.in, ask, f.executor.isLate) || f.executor.isLate() {
+	if !confirm.ReadLive(ctx, f.reads.meterMoreLive(f.clients.Live, endOfPass(f.pass)), &f.executor.in, ask, f.executor.isLate) || f.executor.isLate() {
 		f.executor.run.TakeChange() // a later pass judges it again
 		clear(f.due)
 		return f.courseOfRows()

@@ -337,7 +337,7 @@ func (b recurring) decideAnew(ctx context.Context, c *life.Course, changed map[t
 	if len(b.executor.in.Only) == 0 {
 		return life.NewCourse(plan.Plan{})
 	}
-	if !confirm.ReadLive(ctx, b.reads.readMore(b.clients.Live, endOfPass(b.pass)), &b.executor.in, slices.Compact(reads), b.executor.isLate) || b.executor.isLate() {
+	if !confirm.ReadLive(ctx, b.reads.meterMoreLive(b.clients.Live, endOfPass(b.pass)), &b.executor.in, slices.Compact(reads), b.executor.isLate) || b.executor.isLate() {
 		b.executor.unsent = true // the next pass decides on them
 		return life.NewCourse(plan.Plan{})
 	}

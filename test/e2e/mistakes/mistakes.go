@@ -49,7 +49,7 @@ func List() []Mistake {
 		},
 		{
 			Name: "NotReadLive", File: commit,
-			Was: "live := p.reads.readAnew(p.clients.Live,", Is: "live := p.reads.readAnew(p.clients.Watched,",
+			Was: "live := p.reads.meterLive(p.clients.Live,", Is: "live := p.reads.meterLive(p.clients.Watched,",
 			Breaks: []string{"I3"},
 		},
 	}
