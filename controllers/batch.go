@@ -30,6 +30,94 @@ const (
 	longestHold = 5 * time.Minute
 )
 
+// batchEnd says what follows a batch.
+type batchEnd int
+
+const (
+	// moreToDo: the next batch does what is left to do.
+	moreToDo batchEnd = iota
+	// allDecided: the pass ends, and reports the last decision.
+	allDecided
+	// restIsLeft: the pass ends, and the next one continues soon.
+	restIsLeft
+	// notConfirmed: the pass ends, and reports why nothing could be confirmed.
+	notConfirmed
+)
+
+// doBatches does one batch after the other until nothing is left to do, or until it is the turn of others. It returns the decision to
+// report.
+func (p *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) (reportedPlan, error) {
+	p.openRun.forgetOld()
+	w := &batches{pass: p.pass, touched: map[types.UID]bool{}}
+	if p.isDryRun() {
+		w.marks = rehearsed.MarkItems(d)
+		p.mem.Rehearsed.ForgetOthers(w.marks)
+	}
+	w.takeDecision(in, d)
+	for ; p.asksForDeeds(w.todo) && !p.r.clock.Now().Before(p.mem.retryAt); w.later = true {
+		end, err := w.doBatch(ctx)
+		switch {
+		case err != nil, end == allDecided:
+			return reportedPlan{w.decision}, err
+		case end == restIsLeft:
+			return p.leaveRest(w.decision), nil
+		case end == notConfirmed:
+			return w.obstacle, p.endTick(ctx, w.obstacle.Plan)
+		}
+	}
+	return p.endBatches(ctx, w.decision, w.todo)
+}
+
+// batches are those of one pass.
+type batches struct {
+	*pass
+	in plan.Input
+	// decision is the last one on the watches, and todo what of it need not wait for live reads to say the same.
+	decision, todo plan.Plan
+	// obstacle says why nothing could be confirmed.
+	obstacle reportedPlan
+	// marks are those of the first decision, where mode is DryRun.
+	marks rehearsed.Items
+	// touched are the objects that were changed.
+	touched map[types.UID]bool
+	// later says that there was a batch before.
+	later bool
+}
+
+// takeDecision records a decision on the watches.
+func (w *batches) takeDecision(in plan.Input, d plan.Plan) {
+	w.in, w.decision = in, d
+	w.recurrence.forgetReports(d)
+	w.todo = w.recurrence.leaveOutHeld(d)
+}
+
+// doBatch does one batch, and says what follows.
+func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
+	b := &batch{pass: w.pass, executor: &executor{pass: w.pass, in: w.in}, marks: w.marks, later: w.later}
+	acted, obstacle, err := b.carryBatch(ctx, w.todo)
+	switch {
+	case errors.Is(err, errOver), errors.Is(err, errLooked) && w.isOver():
+		return restIsLeft, nil
+	case errors.Is(err, errLooked): // objects that are gone are known now, and no longer wanted
+		w.decideAgain(ctx)
+		return moreToDo, nil
+	case err != nil:
+		return moreToDo, err
+	case obstacle.Reason != "":
+		w.obstacle = obstacle
+		return notConfirmed, nil
+	}
+	w.mem.disagreed = 0
+	switch {
+	case w.isOver(), !acted && !b.doubted:
+		return restIsLeft, nil
+	case !acted, w.isDryRun(): // nothing was changed by what it was about, and there may be more
+		w.todo = w.recurrence.leaveOutHeld(w.decision)
+		return moreToDo, nil
+	}
+	return w.decideAfter(ctx, b), nil
+}
+
 // batch is one round of actions of a Recurring Cleaner: what was decided on the watches is confirmed by live reads and decided again,
 // recorded if there is a sink, and carried out.
 type batch struct {
@@ -98,23 +186,17 @@ func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo plan.Pl
 	return todo, reportedPlan{}, nil
 }
 
-// carrySteps carries out confirmed steps, and records them first if there is a sink. acted reports whether anything was changed.
-func (b *batch) carrySteps(ctx context.Context, first, todo plan.Plan) (acted bool, err error) {
-	b.executor.watched, b.executor.versions = map[types.UID]plan.Object{}, map[types.UID]string{}
-	for i := range first.Steps {
-		b.executor.watched[first.Steps[i].Object.UID] = first.Steps[i].Object
-	}
-	b.executor.runCourse(ctx, life.NewCourse(todo), recurring{b.pass, b.executor})
-	for uid, i := range b.rows {
-		if a := b.executor.answers[uid]; a != nil {
-			b.mem.run.TakeAnswer(i, *a, b.r.clock.Now())
-		}
-	}
-	b.journal.TellSteps(b.executor.acted)
-	if b.executor.unsent && len(b.executor.acted) == 0 {
-		return false, store.ErrChanged
-	}
-	return slices.ContainsFunc(b.executor.acted, func(s plan.Step) bool { return s.IsDeed() }), nil
+// confirmLive reads live what the decision rests on, and decides again, until nothing is left to be read, or no time is left.
+func (b *batch) confirmLive(ctx context.Context, first plan.Plan) (last plan.Plan, inTime bool) {
+	b.executor.in.Now = b.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
+	b.executor.in.Batch, b.executor.in.Reads = confirmsAtATime, plan.MaxReads
+	b.executor.in.Chosen = life.ChooseItems(first, confirmsAtATime, b.mem.lane)
+	b.executor.in.Only = first.ListItems() // what turns up meanwhile has its turn in the next batch
+	last, b.executor.in, inTime = confirm.Decide(ctx, b.reads.meterLive(b.clients.Live, endOfPass(b.pass)), b.executor.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
+		in.Clock = b.r.clockTrust() // the reads have measured it
+		return b.evaluator.computePlan(ctx, in)
+	}, b.executor.isLate)
+	return last, inTime
 }
 
 // leaveOutLagging leaves out the items that wait for `for` if live reads show their objects at other versions than the watches, unless the
@@ -184,19 +266,6 @@ func (b *batch) mayBegin(ctx context.Context) (obstacle reportedPlan, ok bool, e
 		return b.mem.pauseReads(wait, &b.mem.disagreed, b.retryPeriod(), b.r.clock.Now()), false, nil
 	}
 	return reportedPlan{}, true, nil
-}
-
-// confirmLive reads live what the decision rests on, and decides again, until nothing is left to be read, or no time is left.
-func (b *batch) confirmLive(ctx context.Context, first plan.Plan) (last plan.Plan, inTime bool) {
-	b.executor.in.Now = b.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	b.executor.in.Batch, b.executor.in.Reads = confirmsAtATime, plan.MaxReads
-	b.executor.in.Chosen = life.ChooseItems(first, confirmsAtATime, b.mem.lane)
-	b.executor.in.Only = first.ListItems() // what turns up meanwhile has its turn in the next batch
-	last, b.executor.in, inTime = confirm.Decide(ctx, b.reads.meterLive(b.clients.Live, endOfPass(b.pass)), b.executor.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
-		in.Clock = b.r.clockTrust() // the reads have measured it
-		return b.evaluator.computePlan(ctx, in)
-	}, b.executor.isLate)
-	return last, inTime
 }
 
 // recordBatch writes the steps into the run, if there is a sink, and returns those that fit into one batch.
@@ -272,4 +341,115 @@ func (b *batch) makeReady(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// carrySteps carries out confirmed steps, and records them first if there is a sink. acted reports whether anything was changed.
+func (b *batch) carrySteps(ctx context.Context, first, todo plan.Plan) (acted bool, err error) {
+	b.executor.watched, b.executor.versions = map[types.UID]plan.Object{}, map[types.UID]string{}
+	for i := range first.Steps {
+		b.executor.watched[first.Steps[i].Object.UID] = first.Steps[i].Object
+	}
+	b.executor.runCourse(ctx, life.NewCourse(todo), recurring{b.pass, b.executor})
+	for uid, i := range b.rows {
+		if a := b.executor.answers[uid]; a != nil {
+			b.mem.run.TakeAnswer(i, *a, b.r.clock.Now())
+		}
+	}
+	b.journal.TellSteps(b.executor.acted)
+	if b.executor.unsent && len(b.executor.acted) == 0 {
+		return false, store.ErrChanged
+	}
+	return slices.ContainsFunc(b.executor.acted, func(s plan.Step) bool { return s.IsDeed() }), nil
+}
+
+// decideAfter decides again after a batch that has changed something.
+func (w *batches) decideAfter(ctx context.Context, b *batch) batchEnd {
+	for i := range b.executor.acted {
+		w.touched[b.executor.acted[i].Object.UID] = true
+	}
+	w.decideAgain(ctx)
+	if w.callsForItself() { // throttle it to MinInterval
+		w.decision.Next = earliestTime(w.decision.Next, w.r.clock.Now().Add(w.r.opts.MinInterval))
+		return allDecided
+	}
+	return moreToDo
+}
+
+// decideAgain reads the watches and decides again.
+func (w *batches) decideAgain(ctx context.Context) {
+	in := w.evaluator.observeInput(ctx, w.in.Programs)
+	w.takeDecision(in, w.evaluator.decideAndRemember(ctx, in))
+}
+
+// callsForItself reports whether every remaining step is for an object that this pass has just changed: a rule that triggers itself.
+func (w *batches) callsForItself() bool {
+	return w.recurrence.asksForDeeds(w.todo) && !slices.ContainsFunc(w.todo.Steps, func(s plan.Step) bool { return !w.touched[s.Object.UID] })
+}
+
+// endBatches ends the work on a decision when no more than todo is done of it now. It returns the decision to report.
+func (p *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (reportedPlan, error) {
+	if err := checkTurn(p.share); err != nil { // it is unknown what is left to do
+		return reportedPlan{d}, err
+	}
+	if p.asksForDeeds(todo) {
+		return p.mem.held, nil
+	}
+	if !p.asksForDeeds(d) && p.triggers.OverWith(d) {
+		p.triggers.PassTick() // also if what follows cannot be recorded
+	}
+	if err := p.finishRecurring(ctx); err != nil {
+		return reportedPlan{d}, err
+	}
+	switch {
+	case p.asksForDeeds(d) && len(p.mem.Rehearsed) > 0:
+		d = p.describeRehearsal(d)
+		d.Next = earliestTime(p.mem.Unconfirmed.NextAttempt(), d.Next)
+		return reportedPlan{d}, p.endTick(ctx, d)
+	case p.asksForDeeds(d):
+		return p.describeHeld(d), nil
+	}
+	p.mem.retryAt, p.mem.disagreed = time.Time{}, 0
+	return reportedPlan{d}, p.endTick(ctx, d)
+}
+
+// leaveRest returns what to report of a decision that this pass does not finish: the next pass begins soon.
+func (p *recurrence) leaveRest(d plan.Plan) reportedPlan {
+	d.Next = earliestTime(d.Next, p.r.clock.Now().Add(p.r.opts.MinInterval))
+	if p.isDryRun() {
+		d = p.describeRehearsal(d)
+	}
+	return reportedPlan{d}
+}
+
+// leaveOutHeld is what a decision wants of items that need not wait for live reads to say the same.
+func (p *recurrence) leaveOutHeld(d plan.Plan) plan.Plan {
+	if p.isDryRun() {
+		d = p.mem.Rehearsed.LeaveOut(d)
+	}
+	if len(p.mem.Unconfirmed) == 0 {
+		return d
+	}
+	if d.Asked || d.Reason == v1alpha1.ReasonConditionsNotMet { // otherwise it is unknown what is wanted
+		p.mem.Unconfirmed.KeepWanted(d.ListItems())
+	}
+	now := p.r.clock.Now()
+	return life.WithoutItems(d, func(item plan.ItemKey) bool { return p.mem.Unconfirmed.IsWaiting(item, now) })
+}
+
+// describeHeld returns what to report when all remaining items wait for live reads to confirm them.
+func (p *recurrence) describeHeld(d plan.Plan) reportedPlan {
+	out := p.mem.held
+	out.Next = earliestTime(p.mem.Unconfirmed.NextAttempt(), d.Next)
+	out.Pending, out.Withheld = d.Pending, d.Withheld
+	out.Deferred, out.Stuck, out.Refused = d.Deferred, d.Stuck, d.Refused
+	if len(out.Errors) == 0 {
+		out.Errors = d.Errors
+	}
+	return out
+}
+
+// asksForDeeds reports whether a decision has steps left, not counting reports that were already made.
+func (p *recurrence) asksForDeeds(d plan.Plan) bool {
+	deeds := slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.IsDeed() })
+	return d.Verdict == v1alpha1.VerdictAct && (deeds || len(p.mem.Told.LeaveOut(d, p.r.clock.Now()).Steps) > 0)
 }

@@ -5,17 +5,13 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
-	"github.com/vtex/cleaner/controllers/internal/rehearsed"
 	"github.com/vtex/cleaner/controllers/internal/shown"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
@@ -46,186 +42,6 @@ func (p *recurrence) endTick(ctx context.Context, d plan.Plan) error {
 	p.triggers.EndTicks()
 	p.evaluator.declareInterests() // to nothing, until the next one
 	return p.recordTick(ctx)
-}
-
-// batchEnd says what follows a batch.
-type batchEnd int
-
-const (
-	// moreToDo: the next batch does what is left to do.
-	moreToDo batchEnd = iota
-	// allDecided: the pass ends, and reports the last decision.
-	allDecided
-	// restIsLeft: the pass ends, and the next one continues soon.
-	restIsLeft
-	// notConfirmed: the pass ends, and reports why nothing could be confirmed.
-	notConfirmed
-)
-
-// doBatches does one batch after the other until nothing is left to do, or until it is the turn of others. It returns the decision to
-// report.
-func (p *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) (reportedPlan, error) {
-	p.openRun.forgetOld()
-	w := &batches{pass: p.pass, touched: map[types.UID]bool{}}
-	if p.isDryRun() {
-		w.marks = rehearsed.MarkItems(d)
-		p.mem.Rehearsed.ForgetOthers(w.marks)
-	}
-	w.takeDecision(in, d)
-	for ; p.asksForDeeds(w.todo) && !p.r.clock.Now().Before(p.mem.retryAt); w.later = true {
-		end, err := w.doBatch(ctx)
-		switch {
-		case err != nil, end == allDecided:
-			return reportedPlan{w.decision}, err
-		case end == restIsLeft:
-			return p.leaveRest(w.decision), nil
-		case end == notConfirmed:
-			return w.obstacle, p.endTick(ctx, w.obstacle.Plan)
-		}
-	}
-	return p.endBatches(ctx, w.decision, w.todo)
-}
-
-// batches are those of one pass.
-type batches struct {
-	*pass
-	in plan.Input
-	// decision is the last one on the watches, and todo what of it need not wait for live reads to say the same.
-	decision, todo plan.Plan
-	// obstacle says why nothing could be confirmed.
-	obstacle reportedPlan
-	// marks are those of the first decision, where mode is DryRun.
-	marks rehearsed.Items
-	// touched are the objects that were changed.
-	touched map[types.UID]bool
-	// later says that there was a batch before.
-	later bool
-}
-
-// takeDecision records a decision on the watches.
-func (w *batches) takeDecision(in plan.Input, d plan.Plan) {
-	w.in, w.decision = in, d
-	w.recurrence.forgetReports(d)
-	w.todo = w.recurrence.leaveOutHeld(d)
-}
-
-// decideAgain reads the watches and decides again.
-func (w *batches) decideAgain(ctx context.Context) {
-	in := w.evaluator.observeInput(ctx, w.in.Programs)
-	w.takeDecision(in, w.evaluator.decideAndRemember(ctx, in))
-}
-
-// doBatch does one batch, and says what follows.
-func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
-	b := &batch{pass: w.pass, executor: &executor{pass: w.pass, in: w.in}, marks: w.marks, later: w.later}
-	acted, obstacle, err := b.carryBatch(ctx, w.todo)
-	switch {
-	case errors.Is(err, errOver), errors.Is(err, errLooked) && w.isOver():
-		return restIsLeft, nil
-	case errors.Is(err, errLooked): // objects that are gone are known now, and no longer wanted
-		w.decideAgain(ctx)
-		return moreToDo, nil
-	case err != nil:
-		return moreToDo, err
-	case obstacle.Reason != "":
-		w.obstacle = obstacle
-		return notConfirmed, nil
-	}
-	w.mem.disagreed = 0
-	switch {
-	case w.isOver(), !acted && !b.doubted:
-		return restIsLeft, nil
-	case !acted, w.isDryRun(): // nothing was changed by what it was about, and there may be more
-		w.todo = w.recurrence.leaveOutHeld(w.decision)
-		return moreToDo, nil
-	}
-	return w.decideAfter(ctx, b), nil
-}
-
-// decideAfter decides again after a batch that has changed something.
-func (w *batches) decideAfter(ctx context.Context, b *batch) batchEnd {
-	for i := range b.executor.acted {
-		w.touched[b.executor.acted[i].Object.UID] = true
-	}
-	w.decideAgain(ctx)
-	if w.callsForItself() { // throttle it to MinInterval
-		w.decision.Next = earliestTime(w.decision.Next, w.r.clock.Now().Add(w.r.opts.MinInterval))
-		return allDecided
-	}
-	return moreToDo
-}
-
-// callsForItself reports whether every remaining step is for an object that this pass has just changed: a rule that triggers itself.
-func (w *batches) callsForItself() bool {
-	return w.recurrence.asksForDeeds(w.todo) && !slices.ContainsFunc(w.todo.Steps, func(s plan.Step) bool { return !w.touched[s.Object.UID] })
-}
-
-// endBatches ends the work on a decision when no more than todo is done of it now. It returns the decision to report.
-func (p *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (reportedPlan, error) {
-	if err := checkTurn(p.share); err != nil { // it is unknown what is left to do
-		return reportedPlan{d}, err
-	}
-	if p.asksForDeeds(todo) {
-		return p.mem.held, nil
-	}
-	if !p.asksForDeeds(d) && p.triggers.OverWith(d) {
-		p.triggers.PassTick() // also if what follows cannot be recorded
-	}
-	if err := p.finishRecurring(ctx); err != nil {
-		return reportedPlan{d}, err
-	}
-	switch {
-	case p.asksForDeeds(d) && len(p.mem.Rehearsed) > 0:
-		d = p.describeRehearsal(d)
-		d.Next = earliestTime(p.mem.Unconfirmed.NextAttempt(), d.Next)
-		return reportedPlan{d}, p.endTick(ctx, d)
-	case p.asksForDeeds(d):
-		return p.describeHeld(d), nil
-	}
-	p.mem.retryAt, p.mem.disagreed = time.Time{}, 0
-	return reportedPlan{d}, p.endTick(ctx, d)
-}
-
-// leaveRest returns what to report of a decision that this pass does not finish: the next pass begins soon.
-func (p *recurrence) leaveRest(d plan.Plan) reportedPlan {
-	d.Next = earliestTime(d.Next, p.r.clock.Now().Add(p.r.opts.MinInterval))
-	if p.isDryRun() {
-		d = p.describeRehearsal(d)
-	}
-	return reportedPlan{d}
-}
-
-// leaveOutHeld is what a decision wants of items that need not wait for live reads to say the same.
-func (p *recurrence) leaveOutHeld(d plan.Plan) plan.Plan {
-	if p.isDryRun() {
-		d = p.mem.Rehearsed.LeaveOut(d)
-	}
-	if len(p.mem.Unconfirmed) == 0 {
-		return d
-	}
-	if d.Asked || d.Reason == v1alpha1.ReasonConditionsNotMet { // otherwise it is unknown what is wanted
-		p.mem.Unconfirmed.KeepWanted(d.ListItems())
-	}
-	now := p.r.clock.Now()
-	return life.WithoutItems(d, func(item plan.ItemKey) bool { return p.mem.Unconfirmed.IsWaiting(item, now) })
-}
-
-// describeHeld returns what to report when all remaining items wait for live reads to confirm them.
-func (p *recurrence) describeHeld(d plan.Plan) reportedPlan {
-	out := p.mem.held
-	out.Next = earliestTime(p.mem.Unconfirmed.NextAttempt(), d.Next)
-	out.Pending, out.Withheld = d.Pending, d.Withheld
-	out.Deferred, out.Stuck, out.Refused = d.Deferred, d.Stuck, d.Refused
-	if len(out.Errors) == 0 {
-		out.Errors = d.Errors
-	}
-	return out
-}
-
-// asksForDeeds reports whether a decision has steps left, not counting reports that were already made.
-func (p *recurrence) asksForDeeds(d plan.Plan) bool {
-	deeds := slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.IsDeed() })
-	return d.Verdict == v1alpha1.VerdictAct && (deeds || len(p.mem.Told.LeaveOut(d, p.r.clock.Now()).Steps) > 0)
 }
 
 // forgetOld drops what no longer matters of what is remembered for rules.
