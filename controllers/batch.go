@@ -412,6 +412,22 @@ func (p *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (reporte
 	return reportedPlan{d}, p.endTick(ctx, d)
 }
 
+// finishRecurring finishes a run when there is nothing left to do and the sink has accepted the event before. A run without a successful
+// action is not finished, and continues to count: it has nothing to report.
+func (p *recurrence) finishRecurring(ctx context.Context) error {
+	for p.store.Cleaner.Common().CloudEventSink != "" {
+		req := life.AtRest(p.store.Cleaner, &p.mem.run.Ledger)
+		nothing := req.Kind == life.MoveToUnsent && len(life.SettleRun(p.store.Cleaner.State().Run, &p.mem.run.Ledger).Counts) == 0
+		if req.Kind == life.Idle || nothing {
+			break
+		}
+		if err := p.openRun.doRequest(ctx, req); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // leaveRest returns what to report of a decision that this pass does not finish: the next pass begins soon.
 func (p *recurrence) leaveRest(d plan.Plan) reportedPlan {
 	d.Next = earliestTime(d.Next, p.r.clock.Now().Add(p.r.opts.MinInterval))

@@ -61,7 +61,7 @@ type pauses struct {
 	asked             string
 }
 
-// reportedPlan is a plan for the status: its verdict, its reason and message, what waits, and when to evaluate again. Nobody carries out its
+// reportedPlan is a plan for the status: its verdict, its reason and message, what waits, and when to evaluate again. No pass carries out its
 // steps.
 type reportedPlan struct{ plan.Plan }
 

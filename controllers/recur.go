@@ -89,22 +89,6 @@ func earliestTime(a, b time.Time) time.Time {
 	return a
 }
 
-// finishRecurring finishes a run when there is nothing left to do and the sink has accepted the event before. A run without a successful
-// action is not finished, and continues to count: it has nothing to report.
-func (p *recurrence) finishRecurring(ctx context.Context) error {
-	for p.store.Cleaner.Common().CloudEventSink != "" {
-		req := life.AtRest(p.store.Cleaner, &p.mem.run.Ledger)
-		nothing := req.Kind == life.MoveToUnsent && len(life.SettleRun(p.store.Cleaner.State().Run, &p.mem.run.Ledger).Counts) == 0
-		if req.Kind == life.Idle || nothing {
-			break
-		}
-		if err := p.openRun.doRequest(ctx, req); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // lookUnknown reads the objects of rows with an unknown outcome. What cannot be read is tried again by other passes, for a while.
 func (p *openRun) lookUnknown(ctx context.Context) error {
 	run := p.store.Cleaner.State().Run
